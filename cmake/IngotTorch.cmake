@@ -1,0 +1,45 @@
+# LibTorch from the pip wheel: `ingot_torch` links torch_cpu and c10 alone, so that a machine without CUDA needs no
+# CUDA library but the two small ones the wheel's libtorch_cpu.so names.
+set(INGOT_TORCH_DIR "" CACHE PATH "An installed torch 2.11 (the folder with include/ and lib/); empty: .venv")
+set(_torch ${INGOT_TORCH_DIR})
+if(NOT _torch)
+  if(DEFINED ENV{INGOT_TORCH_DIR})
+    set(_torch $ENV{INGOT_TORCH_DIR})
+  else()
+    file(GLOB _torch ${CMAKE_SOURCE_DIR}/.venv/lib/python3*/site-packages/torch)
+  endif()
+endif()
+if(NOT EXISTS ${_torch}/lib/libtorch_cpu.so)
+  message(FATAL_ERROR "no LibTorch at '${_torch}': run scripts/setup.sh, or set INGOT_TORCH_DIR to an installed torch 2.11")
+endif()
+get_filename_component(_site ${_torch} DIRECTORY)
+
+# torch/include carries its own fmt, protobuf and pybind11, which would shadow the system's. Give the compiler a folder
+# of links to everything but those.
+set(_inc ${CMAKE_BINARY_DIR}/torch_include)
+file(MAKE_DIRECTORY ${_inc})
+file(GLOB _entries RELATIVE ${_torch}/include ${_torch}/include/*)
+foreach(_entry ${_entries})
+  if(NOT _entry MATCHES "^(fmt|google|pybind11)$")
+    file(CREATE_LINK ${_torch}/include/${_entry} ${_inc}/${_entry} SYMBOLIC)
+  endif()
+endforeach()
+
+add_library(ingot_torch INTERFACE)
+target_include_directories(ingot_torch SYSTEM INTERFACE ${_inc})
+# Protobuf and gRPC must stand before torch on the link line: libtorch_cpu.so exports a few Protobuf symbols.
+target_link_libraries(ingot_torch INTERFACE protobuf::libprotobuf ${_torch}/lib/libtorch_cpu.so ${_torch}/lib/libc10.so)
+target_link_options(ingot_torch INTERFACE
+  -Wl,-rpath,${_torch}/lib -Wl,-rpath,${_site}/nvidia/cu13/lib
+  -Wl,-rpath-link,${_torch}/lib -Wl,-rpath-link,${_site}/nvidia/cu13/lib)
+
+# One precompiled header for all torch targets (25 s once instead of in every file). torch/torch.h is never included.
+add_library(ingot_torch_pch OBJECT ${CMAKE_SOURCE_DIR}/cmake/torch_pch.cc)
+target_link_libraries(ingot_torch_pch PRIVATE ingot_torch ingot_warnings)
+target_precompile_headers(ingot_torch_pch PRIVATE
+  <ATen/ATen.h> <ATen/Parallel.h> <torch/csrc/autograd/custom_function.h> <torch/csrc/autograd/variable.h>
+  <torch/csrc/autograd/autograd.h> <torch/library.h>
+  <functional> <map> <memory> <string> <vector>)
+function(ingot_use_torch_pch target)
+  target_precompile_headers(${target} REUSE_FROM ingot_torch_pch)
+endfunction()

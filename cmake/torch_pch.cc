@@ -1,0 +1,1 @@
+// Only carries the precompiled torch headers that every torch target reuses.

@@ -1,0 +1,67 @@
+#!/usr/bin/env bash
+# Installs what Ingot needs to build, test and run on Debian 12: system packages by apt, LibTorch by pip into .venv.
+#
+#   scripts/setup.sh            what `make build`, `make smoke` and `make test` need
+#   scripts/setup.sh check      that, and what `make check` adds (clang, sanitizer runtimes)
+#   scripts/setup.sh cuda       that, and what the `cuda` preset adds (the CUDA compiler and libraries, from PyPI)
+#
+# Says what it will install before it does, skips what is there, and with no right to install prints the list and stops.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+profile="${1:-base}"
+
+torch_version=2.11.0
+apt_packages=(
+  g++ cmake ninja-build ccache mold pkg-config ca-certificates python3 python3-venv
+  libgrpc++-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libabsl-dev
+  libspdlog-dev libgtest-dev libgmock-dev libbenchmark-dev libyaml-cpp-dev libcli11-dev
+  libboost1.81-dev libboost-system1.81-dev libboost-json1.81-dev libboost-url1.81-dev
+  librocksdb-dev libzstd-dev libxxhash-dev libssl-dev prometheus-cpp-dev
+)
+pip_packages=("torch==${torch_version}" "nvidia-cuda-runtime==13.0.*" "nvidia-cuda-cupti==13.0.*")
+case "$profile" in
+  base) ;;
+  check) apt_packages+=(clang-19 clang-tidy-19 clang-format-19 libclang-rt-19-dev) ;;
+  cuda) pip_packages+=("nvidia-cuda-nvcc==13.0.*" "nvidia-nvvm==13.0.*" "nvidia-cuda-crt==13.0.*" "nvidia-cuda-cccl==13.0.*"
+    "nvidia-cublas==13.1.*" "nvidia-cusparse==12.6.*" "nvidia-cusolver==12.0.*" "nvidia-curand==10.4.*"
+    "nvidia-nccl-cu13==2.28.9" "nvidia-cutlass") ;;
+  *) echo "setup: unknown profile '$profile': base, check or cuda" >&2; exit 2 ;;
+esac
+
+missing_apt=()
+for package in "${apt_packages[@]}"; do
+  status=$(dpkg-query -W -f='${Status}' "$package" 2>/dev/null || true)
+  [ "$status" = "install ok installed" ] || missing_apt+=("$package")
+done
+
+stamp=.venv/.ingot-setup-$profile
+wanted=$(printf '%s\n' "${pip_packages[@]}")
+missing_pip=()
+if [ ! -e "$stamp" ] || [ "$(cat "$stamp")" != "$wanted" ]; then missing_pip=("${pip_packages[@]}"); fi
+if [ -n "${INGOT_TORCH_DIR:-}" ]; then missing_pip=(); fi # an installed torch 2.11 was named: nothing to fetch
+
+if [ ${#missing_apt[@]} -gt 0 ]; then
+  echo "setup: system packages to install by apt: ${missing_apt[*]}"
+  if [ "$(id -u)" = 0 ]; then
+    as_root=()
+  elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
+    as_root=(sudo)
+  else
+    echo "setup: no right to install them. As root, run:" >&2
+    echo "  apt-get update && apt-get install -y --no-install-recommends ${missing_apt[*]}" >&2
+    exit 1
+  fi
+  "${as_root[@]}" apt-get update -qq
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing_apt[@]}" >/dev/null
+fi
+if [ ${#missing_pip[@]} -gt 0 ]; then
+  echo "setup: Python wheels to install into .venv (about 700 MB, libraries only; no Python runs in the product): ${missing_pip[*]}"
+  [ -x .venv/bin/python ] || /usr/bin/python3 -m venv .venv
+  .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps "${missing_pip[@]}"
+  if [ "$profile" = cuda ]; then # the two links that CMake's CUDA language looks for
+    cu=$(echo .venv/lib/python3*/site-packages/nvidia/cu13)
+    [ -e "$cu/lib64" ] || ln -s lib "$cu/lib64"
+    [ -e "$cu/lib/libcudart.so" ] || ln -s libcudart.so.13 "$cu/lib/libcudart.so"
+  fi
+  printf '%s\n' "$wanted" >"$stamp"
+fi

@@ -1,0 +1,18 @@
+// What the runner asks of the gateway, in process or over gRPC; proto/gateway.proto says what each call means. Thread
+// safe.
+#pragma once
+
+#include "base/status.h"
+#include "proto/gateway.pb.h"
+
+namespace ingot::agents {
+
+class Episodes {
+ public:
+  virtual ~Episodes() = default;
+  virtual absl::StatusOr<v1::EpisodeOpenResponse> Open(const v1::EpisodeOpenRequest& request) = 0;
+  virtual absl::Status Reward(const v1::EpisodeRewardRequest& request) = 0;
+  virtual absl::Status End(const v1::EpisodeEndRequest& request) = 0;
+};
+
+}  // namespace ingot::agents

@@ -1,0 +1,44 @@
+#include "base/checksum.h"
+
+#include <xxhash.h>
+
+namespace ingot::base {
+
+struct StreamingChecksum::State {
+  XXH3_state_t* xxh = XXH3_createState();
+  ~State() { XXH3_freeState(xxh); }
+};
+
+uint64_t Checksum64(std::span<const std::byte> bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
+
+std::string ContentKey(std::string_view bytes) {
+  XXH128_canonical_t canonical;
+  XXH128_canonicalFromHash(&canonical, XXH3_128bits(bytes.data(), bytes.size()));
+  return std::string(reinterpret_cast<const char*>(canonical.digest), sizeof(canonical.digest));
+}
+
+StreamingChecksum::StreamingChecksum() : state_(std::make_unique<State>()) { XXH3_64bits_reset(state_->xxh); }
+StreamingChecksum::~StreamingChecksum() = default;
+void StreamingChecksum::Update(std::span<const std::byte> bytes) {
+  XXH3_64bits_update(state_->xxh, bytes.data(), bytes.size());
+}
+uint64_t StreamingChecksum::Digest() const { return XXH3_64bits_digest(state_->xxh); }
+
+std::string Hex(std::string_view bytes) {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::string hex;
+  hex.reserve(bytes.size() * 2);
+  for (const unsigned char byte : bytes) {
+    hex.push_back(kDigits[byte >> 4]);
+    hex.push_back(kDigits[byte & 15]);
+  }
+  return hex;
+}
+
+std::string Hex(uint64_t value) {
+  std::string bytes(8, '\0');
+  for (int i = 0; i < 8; ++i) bytes[i] = static_cast<char>(value >> (56 - 8 * i));
+  return Hex(bytes);
+}
+
+}  // namespace ingot::base

@@ -1,0 +1,27 @@
+// JSON: Boost.JSON behind one header, with errors that name the place and numbers printed as Python's json prints them.
+#pragma once
+
+#include <boost/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+
+namespace ingot::base {
+
+namespace json = boost::json;
+
+// INVALID_ARGUMENT naming line and column of the first fault; duplicate keys keep the last value, depth at most 100.
+absl::StatusOr<json::value> ParseJson(std::string_view text);
+
+// Compact text; object keys keep their order; a double prints as the shortest decimal that reads back equal (1.0 as
+// "1.0", not Boost's "1E0").
+std::string PrintJson(const json::value& value);
+
+// PrintJson with object keys sorted: two equal values print equal, for comparing what a client echoes.
+std::string CanonicalJson(const json::value& value);
+
+// Field of an object; nullptr if `value` is no object or has no such key.
+const json::value* Find(const json::value& value, std::string_view key);
+
+}  // namespace ingot::base

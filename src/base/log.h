@@ -1,0 +1,16 @@
+// Logging: spdlog behind one header. INGOT_LOG(info, "text {}", value) with spdlog's levels and fmt's format strings.
+#pragma once
+
+#include <spdlog/spdlog.h>
+
+#include <string>
+
+#define INGOT_LOG(level, ...) ::spdlog::level(__VA_ARGS__)
+
+namespace ingot::base {
+
+// Sends log lines to stderr and, if `file` is not empty, to that file too. `role` stands in every line; `level` is
+// one of trace, debug, info, warn, error. Called once, at start.
+void InitLogging(const std::string& role, const std::string& level, const std::string& file);
+
+}  // namespace ingot::base

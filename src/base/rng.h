@@ -1,0 +1,26 @@
+// Counter-based random numbers: the n-th draw of a seed is a pure function of (seed, n), so that a stream can be
+// resumed at any point and does not depend on who else draws. SplitMix64's finalizer (Steele et al., OOPSLA 2014).
+#pragma once
+
+#include <cstdint>
+
+namespace ingot::base {
+
+constexpr uint64_t Mix64(uint64_t x) {
+  x += 0x9E3779B97F4A7C15ull;
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBull;
+  return x ^ (x >> 31);
+}
+
+// A seed for a named sub-stream: DeriveSeed(run_seed, kTasks), DeriveSeed(request_seed, token_index), ...
+constexpr uint64_t DeriveSeed(uint64_t seed, uint64_t stream) {
+  return Mix64(Mix64(seed) ^ (stream * 0xD1342543DE82EF95ull));
+}
+
+// Uniform in [0, 1), 53 bits.
+constexpr double UniformAt(uint64_t seed, uint64_t counter) {
+  return static_cast<double>(DeriveSeed(seed, counter) >> 11) * 0x1.0p-53;
+}
+
+}  // namespace ingot::base

@@ -1,0 +1,44 @@
+// One error currency for the whole project: absl::Status and absl::StatusOr, and the two macros that pass them on.
+//
+// An error's text says what happened, where, and what to do next. What a caller branches on travels as the code (and,
+// where a code is too coarse, as a payload), never as text to match.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+
+namespace ingot::base {
+
+// Debian's absl::string_view is a type of its own: absl functions take a std::string_view through this.
+inline absl::string_view View(std::string_view text) { return absl::string_view(text.data(), text.size()); }
+
+// `status` with "context: " in front of its message; code and payloads are kept. OK stays OK.
+inline absl::Status Annotate(const absl::Status& status, std::string_view context) {
+  if (status.ok()) return status;
+  absl::Status annotated(status.code(), absl::StrCat(View(context), ": ", status.message()));
+  status.ForEachPayload([&](absl::string_view url, const absl::Cord& payload) { annotated.SetPayload(url, payload); });
+  return annotated;
+}
+
+}  // namespace ingot::base
+
+#define INGOT_CONCAT_INNER_(a, b) a##b
+#define INGOT_CONCAT_(a, b) INGOT_CONCAT_INNER_(a, b)
+
+// Evaluates an absl::Status and returns it from the enclosing function unless it is OK.
+#define INGOT_RETURN_IF_ERROR(expr)                                                     \
+  do {                                                                                  \
+    if (absl::Status ingot_status_ = (expr); !ingot_status_.ok()) return ingot_status_; \
+  } while (false)
+
+// INGOT_ASSIGN_OR_RETURN(auto x, F()): x is F()'s value, or the enclosing function returns F()'s error.
+#define INGOT_ASSIGN_OR_RETURN(lhs, expr) INGOT_ASSIGN_OR_RETURN_IMPL_(INGOT_CONCAT_(ingot_or_, __LINE__), lhs, expr)
+#define INGOT_ASSIGN_OR_RETURN_IMPL_(tmp, lhs, expr) \
+  auto tmp = (expr);                                 \
+  if (!tmp.ok()) return tmp.status();                \
+  lhs = std::move(tmp).value()

@@ -1,0 +1,27 @@
+// What a caller of the data pool sees, in process or over gRPC. proto/datapool.proto says what each call means, how it
+// fails and that mutations are durable before they return. Calls block (a mutation for one fsync, shared with its
+// neighbours). Thread safe.
+#pragma once
+
+#include "base/status.h"
+#include "proto/datapool.pb.h"
+
+namespace ingot::datapool {
+
+class Client {
+ public:
+  virtual ~Client() = default;
+  virtual absl::Status OpenEpisode(const v1::OpenEpisodeRequest& request) = 0;
+  virtual absl::Status AppendCall(const v1::AppendCallRequest& request) = 0;
+  virtual absl::Status EndEpisode(const v1::EndEpisodeRequest& request) = 0;
+  virtual absl::StatusOr<v1::EpisodeTree> GetEpisode(const v1::GetEpisodeRequest& request) = 0;
+  virtual absl::StatusOr<v1::Group> GetGroup(const v1::GetGroupRequest& request) = 0;
+  virtual absl::StatusOr<v1::ListEpisodesResponse> ListEpisodes(const v1::ListEpisodesRequest& request) = 0;
+  // The index of the first record written.
+  virtual absl::StatusOr<int64_t> AppendJournal(const v1::AppendJournalRequest& request) = 0;
+  virtual absl::StatusOr<v1::ReadJournalResponse> ReadJournal(const v1::ReadJournalRequest& request) = 0;
+  virtual absl::StatusOr<v1::TrimResponse> Trim(const v1::TrimRequest& request) = 0;
+  virtual absl::StatusOr<v1::PoolStatusResponse> Status() = 0;
+};
+
+}  // namespace ingot::datapool

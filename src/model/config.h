@@ -1,0 +1,45 @@
+// The shape of a decoder-only transformer, as a Hugging Face config.json describes it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "base/status.h"
+
+namespace ingot::model {
+
+struct ModelConfig {
+  std::string model_type = "qwen3";  // qwen2, qwen3, llama, mistral: decides the three switches below if absent
+  int64_t vocab_size = 0;
+  int64_t hidden_size = 0;
+  int64_t intermediate_size = 0;
+  int64_t num_hidden_layers = 0;
+  int64_t num_attention_heads = 0;
+  int64_t num_key_value_heads = 0;  // grouped-query attention: divides num_attention_heads
+  int64_t head_dim = 0;             // 0 in the file: hidden_size / num_attention_heads
+  int64_t max_position_embeddings = 0;
+  double rms_norm_eps = 1e-6;
+  double rope_theta = 10000.0;
+  bool tie_word_embeddings = false;
+  bool attention_bias = false;  // on q, k, v (qwen2), and on o too where `attention_out_bias`
+  bool attention_out_bias = false;
+  bool qk_norm = false;  // RMSNorm over head_dim of q and k, before RoPE (qwen3)
+  std::string torch_dtype = "float32";
+  int64_t bos_token_id = -1;  // -1: none
+  std::vector<int64_t> eos_token_ids;
+
+  // INVALID_ARGUMENT names the key that is missing, ill-typed or not supported (another hidden_act, rope_scaling,
+  // sliding-window layers, an unknown architecture): never silently ignored.
+  static absl::StatusOr<ModelConfig> FromJson(const base::json::value& json);
+  static absl::StatusOr<ModelConfig> FromFile(const std::string& path);
+  // A config.json that `transformers` loads.
+  base::json::value ToJson() const;
+  absl::Status Validate() const;
+
+  int64_t ParameterCount() const;
+};
+
+}  // namespace ingot::model

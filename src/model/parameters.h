@@ -1,0 +1,53 @@
+// Named tensors of one model, under their Hugging Face names, ordered by name. Cheap to copy (tensors are shared).
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "model/config.h"
+
+namespace ingot::model {
+
+class Parameters {
+ public:
+  Parameters() = default;
+
+  // Normal(0, 0.02) for matrices, residual projections scaled by 1/sqrt(2 * layers), ones for norms, zeros for biases.
+  // The values depend only on (config, seed), not on threads or the order of creation.
+  static Parameters Init(const ModelConfig& config, uint64_t seed, at::ScalarType dtype);
+
+  // INVALID_ARGUMENT names the first tensor that is missing, unknown or of the wrong shape.
+  static absl::StatusOr<Parameters> FromTensors(const ModelConfig& config, std::map<std::string, at::Tensor> tensors);
+
+  // The names and shapes a model of this configuration has.
+  static std::map<std::string, std::vector<int64_t>> Shapes(const ModelConfig& config);
+
+  const at::Tensor& at(const std::string& name) const;
+  const std::map<std::string, at::Tensor>& tensors() const { return tensors_; }
+  std::map<std::string, at::Tensor>& tensors() { return tensors_; }
+
+ private:
+  std::map<std::string, at::Tensor> tensors_;
+};
+
+// safetensors in and out (https://github.com/huggingface/safetensors, format section). Load reads one file or the
+// shards a model.safetensors.index.json names; every offset, shape and dtype is checked against the file's size before
+// a byte is used: INVALID_ARGUMENT names file and tensor. Save writes to a temporary name, fsyncs and renames.
+absl::StatusOr<std::map<std::string, at::Tensor>> LoadSafetensors(const std::string& path);
+absl::Status SaveSafetensors(const std::string& path, const std::map<std::string, at::Tensor>& tensors,
+                             const std::map<std::string, std::string>& metadata);
+
+// A model folder as Hugging Face lays it out: config.json and model.safetensors (or shards).
+struct LoadedModel {
+  ModelConfig config;
+  Parameters parameters;
+};
+absl::StatusOr<LoadedModel> LoadModelDir(const std::string& dir);
+absl::Status SaveModelDir(const std::string& dir, const ModelConfig& config, const Parameters& parameters);
+
+}  // namespace ingot::model

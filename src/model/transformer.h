@@ -1,0 +1,54 @@
+// The one definition of the model: rollout and trainer run this code, and differ only in the attention they plug in.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "base/status.h"
+#include "model/config.h"
+#include "model/parameters.h"
+
+namespace ingot::model {
+
+// How a layer's attention sees keys and values. The trainer's implementation calls tree attention on the packed
+// stream; rollout's writes k and v into the paged cache and attends through block tables.
+class AttentionBackend {
+ public:
+  virtual ~AttentionBackend() = default;
+  // q [N, heads, head_dim], k and v [N, kv_heads, head_dim], RoPE and QK norm applied. Returns [N, heads, head_dim].
+  // Scores are scaled by 1/sqrt(head_dim).
+  virtual at::Tensor Attend(int64_t layer, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) = 0;
+};
+
+// A model over given parameters (shared, not copied). Immutable, thread safe. Runs on the parameters' device and dtype;
+// records autograd history if the parameters require it and grad mode is on.
+class Transformer {
+ public:
+  static absl::StatusOr<Transformer> Create(const ModelConfig& config, Parameters parameters);
+
+  const ModelConfig& config() const { return config_; }
+  const Parameters& parameters() const { return parameters_; }
+
+  // token_ids [N] int64, positions [N] int64 -> final hidden states after the last norm, [N, hidden_size].
+  at::Tensor Hidden(const at::Tensor& token_ids, const at::Tensor& positions, AttentionBackend& attention) const;
+
+  // [M, hidden_size] -> raw logits [M, vocab_size], fp32.
+  at::Tensor Logits(const at::Tensor& hidden) const;
+
+ private:
+  Transformer(const ModelConfig& config, Parameters parameters);
+
+  ModelConfig config_;
+  Parameters parameters_;
+  struct Layer;
+  std::shared_ptr<const std::vector<Layer>> layers_;
+  at::Tensor rope_cos_, rope_sin_;  // [max_position_embeddings, head_dim / 2]
+};
+
+// log_softmax(logits / temperature) over the vocabulary in fp32, the recorded policy. logits [M, V]; temperature [M] or
+// a scalar tensor. The one function both rollout and trainer call: equal rows in give bit-equal rows out, whatever M.
+at::Tensor PolicyLogSoftmax(const at::Tensor& logits, const at::Tensor& temperature);
+
+}  // namespace ingot::model

@@ -1,0 +1,37 @@
+// What a caller of the rollout engine sees, in process or over gRPC. Lower floor's interface: the gateway includes this
+// header and nothing else of the folder.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "base/status.h"
+#include "proto/rollout.pb.h"
+
+namespace ingot::rollout {
+
+class Client {
+ public:
+  virtual ~Client() = default;
+
+  // Aborts its request when destroyed (if still running) and frees what the request holds. Destroying it does not wait;
+  // after the destructor returned, no further chunk is delivered. Must not be destroyed from inside its own OnChunk.
+  class Request {
+   public:
+    virtual ~Request() = default;
+  };
+
+  // Called in order, never concurrently for one request, from a thread of the client; must not block. The last call
+  // carries a chunk with `finish` set, or the error that ended the request.
+  using OnChunk = std::function<void(absl::StatusOr<v1::GenerateChunk>)>;
+
+  // Starts a request and returns at once; every fault arrives through `on_chunk`, possibly before Generate returns:
+  // INVALID_ARGUMENT (ids outside the vocabulary, bad parameters), RESOURCE_EXHAUSTED (queue full), NOT_FOUND (pinned
+  // version not held), UNAVAILABLE (engine gone or shutting down). Thread safe.
+  virtual std::unique_ptr<Request> Generate(const v1::GenerateRequest& request, OnChunk on_chunk) = 0;
+
+  // Thread safe.
+  virtual absl::StatusOr<v1::EngineStatusResponse> Status() = 0;
+};
+
+}  // namespace ingot::rollout

@@ -1,0 +1,23 @@
+// What a caller of the scheduler sees, in process or over gRPC; proto/scheduler.proto says what each call means. Thread
+// safe; NextBatch blocks up to its wait_ms, the others for at most one journal write.
+#pragma once
+
+#include "base/status.h"
+#include "proto/scheduler.pb.h"
+
+namespace ingot::scheduler {
+
+class Client {
+ public:
+  virtual ~Client() = default;
+  virtual absl::StatusOr<v1::Ticket> Admit(const v1::AdmitRequest& request) = 0;
+  virtual absl::Status EpisodeEnded(const v1::EpisodeEndedRequest& request) = 0;
+  virtual absl::StatusOr<v1::NextBatchResponse> NextBatch(const v1::NextBatchRequest& request) = 0;
+  virtual absl::Status MarkVersionLive(int64_t version) = 0;
+  virtual absl::Status MarkCheckpoint(const v1::CheckpointRequest& request) = 0;
+  virtual absl::StatusOr<v1::StartEvalResponse> StartEval(const v1::StartEvalRequest& request) = 0;
+  virtual absl::StatusOr<v1::EvalStatusResponse> EvalStatus(int64_t version) = 0;
+  virtual absl::StatusOr<v1::SchedulerStatusResponse> Status() = 0;
+};
+
+}  // namespace ingot::scheduler

@@ -1,0 +1,28 @@
+// Where the trainer's batches come from and where its versions go. The trainer owns these seams; the app supplies the
+// scheduler, the pool and the publisher behind them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/status.h"
+#include "proto/scheduler.pb.h"
+#include "proto/tree.pb.h"
+
+namespace ingot::trainer {
+
+struct TrainBatch {
+  int64_t step = 0;
+  std::vector<v1::Group> groups;  // exactly groups_per_step, trees whole
+  v1::FeedStats feed;
+};
+
+class BatchSource {
+ public:
+  virtual ~BatchSource() = default;
+  // Blocks until batch `step` exists. CANCELLED: the run was stopped.
+  virtual absl::StatusOr<TrainBatch> Next(int64_t step) = 0;
+};
+
+}  // namespace ingot::trainer

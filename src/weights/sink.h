@@ -1,0 +1,25 @@
+// Where a new version goes: the seam between the trainer that makes versions and the engines that serve them.
+#pragma once
+
+#include <memory>
+
+#include "base/status.h"
+#include "weights/delta.h"
+#include "weights/snapshot.h"
+
+namespace ingot::weights {
+
+// One engine, seen from the sender. Thread safe.
+class Sink {
+ public:
+  virtual ~Sink() = default;
+
+  // Applies the update and returns once the version is live, i.e. swapped in between two steps and used by every step
+  // after. FAILED_PRECONDITION: the base is not what the engine holds; DATA_LOSS: a checksum differs; in both cases
+  // nothing changed and a full copy heals. The engine keeps versions that `retain` asked for until Release.
+  virtual absl::StatusOr<v1::UpdateWeightsResponse> Update(const EncodedDelta& delta) = 0;
+
+  virtual absl::Status Release(int64_t version) = 0;
+};
+
+}  // namespace ingot::weights

@@ -1,0 +1,56 @@
+// The weights of one version as plain bytes: what is checksummed, encoded, sent, checked and held. Knows no torch.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "proto/weights.pb.h"
+
+namespace ingot::weights {
+
+// One tensor's bytes: row-major, little-endian, dtype named as in safetensors (F32, BF16, F16). Does not own them.
+struct TensorView {
+  std::string name;
+  std::string dtype;
+  std::vector<int64_t> shape;
+  std::span<const std::byte> bytes;
+};
+
+// An immutable version. Owns its bytes (64-byte aligned per tensor); tensors are ordered by name. Shared by pointer:
+// readers keep the version they took until they drop it. Thread safe.
+class Snapshot {
+ public:
+  // Copies the tensors, sorts them by name and computes all checksums. INVALID_ARGUMENT on duplicate names, unknown
+  // dtypes or sizes that do not match shapes.
+  static absl::StatusOr<std::shared_ptr<const Snapshot>> Copy(int64_t version, const std::vector<TensorView>& tensors);
+
+  // Takes buffers that a decoder filled, and verifies every checksum of `manifest` against them: DATA_LOSS names the
+  // first tensor that differs.
+  static absl::StatusOr<std::shared_ptr<const Snapshot>> Adopt(v1::Manifest manifest,
+                                                               std::vector<std::shared_ptr<std::byte[]>> buffers);
+
+  const v1::Manifest& manifest() const { return manifest_; }
+  int64_t version() const { return manifest_.version(); }
+  uint64_t checksum() const { return manifest_.checksum(); }
+  int64_t total_bytes() const { return total_bytes_; }
+  size_t size() const { return buffers_.size(); }
+  std::span<const std::byte> bytes(size_t tensor) const;
+  TensorView view(size_t tensor) const;
+
+ private:
+  Snapshot(v1::Manifest manifest, std::vector<std::shared_ptr<std::byte[]>> buffers);
+
+  v1::Manifest manifest_;
+  std::vector<std::shared_ptr<std::byte[]>> buffers_;
+  int64_t total_bytes_ = 0;
+};
+
+// Size in bytes of one element; INVALID_ARGUMENT for a dtype the project does not use.
+absl::StatusOr<int64_t> DtypeBytes(const std::string& dtype);
+
+}  // namespace ingot::weights
