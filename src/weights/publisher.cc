@@ -204,13 +204,13 @@ absl::StatusOr<PublishStats> Publisher::Publish(std::shared_ptr<const Snapshot> 
 
   base::MutexLock lock(mu_);
   newest_ = update;
-  std::vector<Engine*> leased;  // they have to confirm
-  std::vector<Engine*> others;  // joining, or lost and not hung: waited for only if nobody is leased
+  std::vector<Engine*> needed;  // leased ones, and those that this is the first version for
+  std::vector<Engine*> others;  // lost or still joining: waited for only if nobody is leased
   for (const std::unique_ptr<Engine>& engine : engines_) {
     engine->full_copies = 0;
     engine->pause_ms = 0;
-    if (engine->leased) {
-      leased.push_back(engine.get());
+    if (engine->leased || engine->attempted == 0) {
+      needed.push_back(engine.get());
     } else {
       others.push_back(engine.get());
     }
@@ -221,9 +221,9 @@ absl::StatusOr<PublishStats> Publisher::Publish(std::shared_ptr<const Snapshot> 
   const auto all_answered = [&](const std::vector<Engine*>& engines) {
     return std::all_of(engines.begin(), engines.end(), answered);
   };
-  if (!WaitUntil(deadline, [&] { return all_answered(leased); })) {
-    for (Engine* engine : leased) {
-      if (answered(engine)) continue;
+  if (!WaitUntil(deadline, [&] { return all_answered(needed); })) {
+    for (Engine* engine : needed) {
+      if (answered(engine) || !engine->leased) continue;
       engine->leased = false;
       engine->confirmed = 0;
       ++leases_lost_;

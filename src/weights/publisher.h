@@ -53,10 +53,10 @@ class Publisher {
   // is leased once it has confirmed the newest.
   void AddEngine(std::string name, std::shared_ptr<Sink> sink);
 
-  // Returns when the version is live on every leased engine. Waits for engines without a lease only while no other has
-  // one. Versions rise; the newest may be published again (to retain it), with equal weights. INVALID_ARGUMENT
-  // otherwise; UNAVAILABLE if no engine holds a lease afterwards: the version is then the newest all the same, and
-  // Publish with it tries again.
+  // Returns when the version is live on every leased engine and those that never had one answered too; waits for other
+  // engines without a lease only while nobody has one. Versions rise; the newest may be published again (to retain it),
+  // with equal weights. INVALID_ARGUMENT otherwise; UNAVAILABLE if no engine holds a lease afterwards: the version is
+  // then the newest all the same, and Publish with it tries again.
   absl::StatusOr<PublishStats> Publish(std::shared_ptr<const Snapshot> snapshot, bool retain);
 
   // Gives engines that lost their lease the newest version again, without waiting for it.
