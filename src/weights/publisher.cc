@@ -49,6 +49,7 @@ struct Publisher::Engine {
   bool leased = false;
   bool busy = false;              // inside a call to the sink
   int64_t confirmed = 0;          // generation; 0: unknown
+  int64_t version = -1;           // of the confirmed generation
   int64_t attempted = 0;          // last generation tried, well or not
   bool retry = false;             // try the newest once more (Rejoin)
   std::vector<int64_t> releases;  // versions to free
@@ -131,6 +132,7 @@ void Publisher::SendUpdate(Engine& engine, std::shared_ptr<Update> update) {
   if (full) ++engine.full_copies;
   if (response.ok()) {
     engine.confirmed = update->generation;
+    engine.version = update->snapshot->version();
     engine.pause_ms = response->pause_ms();
     // Otherwise it took so long that a newer one is out: the loop sends that next, and the lease waits for it.
     if (newest_ == update && !engine.leased) {
@@ -139,6 +141,7 @@ void Publisher::SendUpdate(Engine& engine, std::shared_ptr<Update> update) {
     }
   } else {
     engine.confirmed = 0;
+    engine.version = -1;
     leases_lost_ += engine.leased;
     INGOT_LOG(warn, "engine {} {} version {}, retried at the next: {}", engine.name,
               engine.leased ? "loses its lease at" : "did not take", update->snapshot->version(),
@@ -226,6 +229,7 @@ absl::StatusOr<PublishStats> Publisher::Publish(std::shared_ptr<const Snapshot> 
       if (answered(engine) || !engine->leased) continue;
       engine->leased = false;
       engine->confirmed = 0;
+      engine->version = -1;
       ++leases_lost_;
       INGOT_LOG(warn, "engine {} did not confirm version {} within {} ms and loses its lease", engine->name,
                 stats.version, options_.deadline.count());
@@ -287,6 +291,15 @@ std::shared_ptr<const Snapshot> Publisher::newest() const {
 int Publisher::leased_engines() const {
   base::MutexLock lock(mu_);
   return std::count_if(engines_.begin(), engines_.end(), [](const auto& engine) { return engine->leased; });
+}
+
+std::vector<EngineInfo> Publisher::engines() const {
+  base::MutexLock lock(mu_);
+  std::vector<EngineInfo> infos;
+  for (const std::unique_ptr<Engine>& engine : engines_) {
+    infos.push_back({engine->name, engine->leased, engine->busy, engine->version});
+  }
+  return infos;
 }
 
 }  // namespace ingot::weights

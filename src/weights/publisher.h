@@ -13,7 +13,6 @@
 
 #include <chrono>
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -43,6 +42,14 @@ struct PublishStats {
   int leases_lost = 0;    // since the previous Publish, this one included
 };
 
+// One engine, for metrics and the dashboard.
+struct EngineInfo {
+  std::string name;
+  bool leased = false;
+  bool busy = false;     // inside a call
+  int64_t version = -1;  // last confirmed; -1: unknown
+};
+
 class Publisher {
  public:
   // `clock` counts the deadline; REQUIRES: it outlives the publisher.
@@ -68,6 +75,7 @@ class Publisher {
 
   std::shared_ptr<const Snapshot> newest() const;
   int leased_engines() const;
+  std::vector<EngineInfo> engines() const;
 
  private:
   struct Engine;

@@ -24,7 +24,8 @@ class FakeEngine final : public Sink {
     base::MutexLock lock(mu_);
     ++entered_;
     changed_.SignalAll();
-    while (hung_) changed_.Wait(mu_);
+    while (hung_ && passes_ == 0) changed_.Wait(mu_);
+    if (hung_) --passes_;
     if (!error_.ok()) return error_;
     EncodedDelta received = delta;
     if (damage_next_ && !IsFullCopy(delta.header)) {
@@ -49,6 +50,9 @@ class FakeEngine final : public Sink {
 
   void Hang() {
     Set([&] { hung_ = true; });
+  }
+  void LetOnePass() {
+    Set([&] { ++passes_; });
   }
   void LetGo() {
     Set([&] { hung_ = false; });
@@ -92,6 +96,7 @@ class FakeEngine final : public Sink {
   base::Mutex mu_;
   base::CondVar changed_;
   bool hung_ = false;
+  int passes_ = 0;
   bool damage_next_ = false;
   double pause_ms_ = 0;
   int entered_ = 0;
@@ -120,19 +125,21 @@ class PublisherTest : public ::testing::Test {
   absl::StatusOr<PublishStats> Publish(int64_t version, bool retain = false) {
     return publisher_.Publish(Version(version), retain);
   }
-  // Publishes while time moves on for those that hang.
-  absl::StatusOr<PublishStats> PublishPastTheDeadline(int64_t version) {
-    std::atomic<bool> done{false};
-    std::thread time([&] {
-      while (!done) {
-        clock_.Advance(5ms);
-        std::this_thread::yield();
-      }
-    });
-    auto stats = Publish(version);
-    done = true;
-    time.join();
-    return stats;
+  // Publishes; time moves on once everyone but `hung` engines has confirmed.
+  absl::StatusOr<PublishStats> PublishPastTheDeadline(int64_t version, int hung) {
+    auto published = std::async(std::launch::async, [&] { return Publish(version); });
+    const auto confirmed = [&] {
+      const std::vector<EngineInfo> engines = publisher_.engines();
+      return std::count_if(engines.begin(), engines.end(),
+                           [&](const auto& engine) { return engine.version == version; });
+    };
+    const int engines = publisher_.engines().size();
+    while (confirmed() < engines - hung) std::this_thread::yield();
+    while (published.wait_for(0s) != std::future_status::ready) {
+      clock_.Advance(100ms);
+      std::this_thread::yield();
+    }
+    return published.get();
   }
   void AwaitLeased(int engines) {
     while (publisher_.leased_engines() != engines) std::this_thread::yield();
@@ -216,7 +223,7 @@ TEST_F(PublisherTest, ASlowEngineLosesItsLeaseAndComesBackByItself) {
   auto fast = Add("fast"), slow = Add("slow");
   ASSERT_TRUE(Publish(0).ok());
   slow->Hang();
-  const auto late = PublishPastTheDeadline(1);
+  const auto late = PublishPastTheDeadline(1, 1);
   ASSERT_TRUE(late.ok()) << late.status();
   EXPECT_EQ(late->leases_lost, 1);
   EXPECT_EQ(publisher_.leased_engines(), 1);
@@ -230,6 +237,20 @@ TEST_F(PublisherTest, ASlowEngineLosesItsLeaseAndComesBackByItself) {
   EXPECT_TRUE(SameWeights(*slow->held(), *Version(2)));
   ASSERT_TRUE(Publish(3).ok());
   EXPECT_THAT(slow->log(), ElementsAre("full 0", "delta 1", ::testing::AnyOf("delta 2", "full 2"), "delta 3"));
+}
+
+TEST_F(PublisherTest, AnEngineThatConfirmsAnOldVersionIsNotLeasedYet) {
+  auto fast = Add("fast"), slow = Add("slow");
+  ASSERT_TRUE(Publish(0).ok());
+  slow->Hang();
+  ASSERT_TRUE(PublishPastTheDeadline(1, 1).ok());
+  ASSERT_TRUE(Publish(2).ok());
+  slow->LetOnePass();     // version 1, too late
+  slow->AwaitEntered(3);  // and at once on to version 2
+  EXPECT_EQ(publisher_.leased_engines(), 1);
+  slow->LetGo();
+  AwaitLeased(2);
+  EXPECT_TRUE(SameWeights(*slow->held(), *Version(2)));
 }
 
 TEST_F(PublisherTest, AFailedEngineIsRetriedWithAFullCopyByTheNextPublish) {
@@ -297,7 +318,7 @@ TEST_F(PublisherTest, ReleaseReachesEveryEngineEvenAHungOneLater) {
   ASSERT_TRUE(Publish(0, true).ok());
   EXPECT_TRUE(publisher_.Release(7).ok());
   slow->Hang();
-  ASSERT_TRUE(PublishPastTheDeadline(1).ok());
+  ASSERT_TRUE(PublishPastTheDeadline(1, 1).ok());
   EXPECT_TRUE(publisher_.Release(0).ok());  // the leased one did; the other is told when it answers
   EXPECT_THAT(good->log(), ElementsAre("full 0 retained", "release 7", "delta 1", "release 0"));
   slow->LetGo();
