@@ -128,13 +128,15 @@ class PublisherTest : public ::testing::Test {
   // Publishes; time moves on once everyone but `hung` engines has confirmed.
   absl::StatusOr<PublishStats> PublishPastTheDeadline(int64_t version, int hung) {
     auto published = std::async(std::launch::async, [&] { return Publish(version); });
-    const auto confirmed = [&] {
-      const std::vector<EngineInfo> engines = publisher_.engines();
-      return std::count_if(engines.begin(), engines.end(),
-                           [&](const auto& engine) { return engine.version == version; });
+    const auto settled = [&] {
+      int confirmed = 0, inside = 0;
+      for (const EngineInfo& engine : publisher_.engines()) {
+        confirmed += engine.version == version;
+        inside += engine.busy && engine.version != version;
+      }
+      return inside == hung && confirmed + hung == static_cast<int>(publisher_.engines().size());
     };
-    const int engines = publisher_.engines().size();
-    while (confirmed() < engines - hung) std::this_thread::yield();
+    while (!settled()) std::this_thread::yield();
     while (published.wait_for(0s) != std::future_status::ready) {
       clock_.Advance(100ms);
       std::this_thread::yield();
