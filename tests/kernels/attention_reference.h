@@ -97,7 +97,7 @@ DenseResult Dense(const AttentionShape& shape, int64_t rows, const std::vector<i
   return r;
 }
 
-// |a - b| / |b| as vectors.
+// |a - b| / |b| as vectors; absolute where |b| is below 1, the order of the data.
 template <typename T>
 double RelativeError(const std::vector<T>& a, const std::vector<double>& b) {
   double difference = 0, norm = 0;
@@ -106,7 +106,7 @@ double RelativeError(const std::vector<T>& a, const std::vector<double>& b) {
     difference += (a[i] - b[i]) * (a[i] - b[i]);
     norm += b[i] * b[i];
   }
-  return std::sqrt(difference) / std::max(std::sqrt(norm), 1e-30);
+  return std::sqrt(difference) / std::max(std::sqrt(norm), 1.0);
 }
 
 // Runs chunks of one on real threads.
