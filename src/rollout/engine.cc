@@ -55,7 +55,8 @@ struct Engine::Wake {
 
 class Engine::Handle final : public Client::Request {
  public:
-  Handle(std::shared_ptr<ChunkGate> gate, std::shared_ptr<Wake> wake) : gate_(std::move(gate)), wake_(std::move(wake)) {}
+  Handle(std::shared_ptr<ChunkGate> gate, std::shared_ptr<Wake> wake)
+      : gate_(std::move(gate)), wake_(std::move(wake)) {}
   ~Handle() override {
     gate_->Close();
     wake_->Signal();
@@ -138,7 +139,8 @@ absl::Status Engine::CheckStops(const v1::SamplingParams& sampling) const {
   }
   if (sampling.stop_size() > options_.max_stop_strings) {
     return absl::InvalidArgumentError(absl::StrCat("sampling.stop has ", sampling.stop_size(),
-                                                   " strings; rollout.max_stop_strings is ", options_.max_stop_strings));
+                                                   " strings; rollout.max_stop_strings is ",
+                                                   options_.max_stop_strings));
   }
   for (const std::string& stop : sampling.stop()) {
     if (!stop.empty() && stop.size() <= static_cast<size_t>(options_.max_stop_bytes)) continue;
@@ -160,10 +162,10 @@ absl::Status Engine::CheckSize(const v1::GenerateRequest& request) const {
   const int64_t most = std::min<int64_t>(prompt + request.sampling().max_new_tokens(), options_.context_length) - 1;
   const int64_t room = options_.kv_cache_tokens / options_.kv_block_tokens * options_.kv_block_tokens;
   if (most > room) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "prompt_ids (", prompt, ") and max_new_tokens (", request.sampling().max_new_tokens(), ") need ", most,
-        " tokens of KV cache and the engine has ", room, ": it could never run; lower max_new_tokens or raise ",
-        "rollout.kv_cache_tokens"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("prompt_ids (", prompt, ") and max_new_tokens (", request.sampling().max_new_tokens(), ") need ",
+                     most, " tokens of KV cache and the engine has ", room,
+                     ": it could never run; lower max_new_tokens or raise ", "rollout.kv_cache_tokens"));
   }
   return absl::OkStatus();
 }
@@ -225,7 +227,8 @@ absl::Status Engine::Enqueue(std::unique_ptr<Sequence> sequence) {
     } else if (const auto found = retained_.find(pinned); found != retained_.end()) {
       sequence->pinned = found->second.version;
     } else {
-      return absl::NotFoundError(absl::StrCat("version ", pinned, " is not held by this engine: pin the newest, or one ",
+      return absl::NotFoundError(absl::StrCat("version ", pinned,
+                                              " is not held by this engine: pin the newest, or one ",
                                               "that an update asked to retain and nobody released"));
     }
   }
@@ -313,9 +316,9 @@ absl::StatusOr<double> Engine::SwapIn(Held next, bool retain) {
     if (stopping_ || left.count() <= 0) {
       swap_ = nullptr;
       if (stopping_) return absl::UnavailableError("the rollout engine is shutting down");
-      return absl::DeadlineExceededError(
-          absl::StrCat("version ", swap.next.version->version, " was verified, but the running step did not end within ",
-                       "rollout.update_deadline_ms (", options_.update_deadline_ms, "); the old version stays"));
+      return absl::DeadlineExceededError(absl::StrCat(
+          "version ", swap.next.version->version, " was verified, but the running step did not end within ",
+          "rollout.update_deadline_ms (", options_.update_deadline_ms, "); the old version stays"));
     }
     swapped_.WaitFor(mu_, left);
   }

@@ -35,9 +35,9 @@ class Engine final : public Client, public weights::Sink {
   // What an engine is given. `runner` is required.
   struct Parts {
     std::unique_ptr<ModelRunner> runner;
-    std::unique_ptr<Sampler> sampler;                    // null: PolicySampler
-    std::shared_ptr<const text::Tokenizer> tokenizer;    // null: stop strings are refused
-    const base::Clock* clock = &base::Clock::Real();     // outlives the engine
+    std::unique_ptr<Sampler> sampler;                  // null: PolicySampler
+    std::shared_ptr<const text::Tokenizer> tokenizer;  // null: stop strings are refused
+    const base::Clock* clock = &base::Clock::Real();   // outlives the engine
   };
 
   // Starts the step thread. `initial` may be null: requests then wait until the first Update. INVALID_ARGUMENT: an

@@ -79,7 +79,7 @@ bool EngineCore::ReapOne(Sequence& sequence, nanoseconds now, bool is_waiting, s
   if (sequence.sampled() > 0) {
     FillLast(sequence, v1::FINISH_ABORTED, &*emission.chunk);
   } else {
-    const char* cause = !is_waiting                        ? "its prompt was being computed"
+    const char* cause = !is_waiting                      ? "its prompt was being computed"
                         : VersionOf(sequence) == nullptr ? "it waited for the first weights of this engine"
                                                          : "it waited for a place in the batch";
     emission.chunk = absl::DeadlineExceededError(absl::StrCat(
@@ -102,7 +102,8 @@ void EngineCore::DropUnusedSalts() {
 
 void EngineCore::Admit() {
   size_t passed_over = 0;
-  for (auto it = waiting_.begin(); it != waiting_.end() && running_.size() < static_cast<size_t>(options_.max_running);) {
+  for (auto it = waiting_.begin();
+       it != waiting_.end() && running_.size() < static_cast<size_t>(options_.max_running);) {
     Sequence& sequence = **it;
     const WeightVersion* version = VersionOf(sequence);
     if (version == nullptr) {  // follows, and there is nothing to follow yet
@@ -111,9 +112,9 @@ void EngineCore::Admit() {
     }
     // Blocks of an earlier version that a sibling computes are of no use: twins are sought under this version alone.
     const size_t matchable = options_.prefix_cache ? sequence.tokens.size() - 1 : 0;
-    const size_t matched = static_cast<size_t>(blocks_.CountMatch(
-                               version->salt, std::span(sequence.tokens).first(matchable))) *
-                           blocks_.block_tokens();
+    const size_t matched =
+        static_cast<size_t>(blocks_.CountMatch(version->salt, std::span(sequence.tokens).first(matchable))) *
+        blocks_.block_tokens();
     if (AwaitsTwin(sequence, version->salt, matched)) {
       if (++passed_over >= static_cast<size_t>(options_.max_running)) break;
       ++it;
@@ -260,7 +261,8 @@ void EngineCore::RunVersion(const WeightVersion& version, std::vector<Emission>*
   if (!rows.ok()) {
     for (Sequence* sequence : batch_sequences_) {
       sequence->LetGoOfKv();
-      out->push_back({std::move(sequence->gate), base::Annotate(rows.status(), "the engine's forward pass failed"), true});
+      out->push_back(
+          {std::move(sequence->gate), base::Annotate(rows.status(), "the engine's forward pass failed"), true});
     }
     return;
   }

@@ -1,10 +1,10 @@
 // Continuous batching: which tokens of which requests the next forward pass computes, over a paged KV cache with shared
 // prefixes. Owns the requests and the blocks; the model, the sampler and the clock are given.
 //
-// A step: drop cancelled and late requests; admit waiting ones (oldest first, as far as places and blocks go); give every
-// decoding request its one row, then prompts as large a piece as max_batch_tokens leaves; run one forward pass per
-// weight version present; sample. When blocks run out, the youngest request is preempted: it lets go of its blocks and
-// is computed again later (what it sampled stays). The oldest can always run, so that every request ends.
+// A step: drop cancelled and late requests; admit waiting ones (oldest first, as far as places and blocks go); give
+// every decoding request its one row, then prompts as large a piece as max_batch_tokens leaves; run one forward pass
+// per weight version present; sample. When blocks run out, the youngest request is preempted: it lets go of its blocks
+// and is computed again later (what it sampled stays). The oldest can always run, so that every request ends.
 //
 // A waiting request whose prompt begins like one whose prompt is being computed waits for those blocks instead of
 // computing them again: the samples of a group cost one prompt.

@@ -36,8 +36,7 @@ class KvBlocks {
   class Ref {
    public:
     Ref() = default;
-    Ref(Ref&& other) noexcept
-        : owner_(std::exchange(other.owner_, nullptr)), id_(std::exchange(other.id_, -1)) {}
+    Ref(Ref&& other) noexcept : owner_(std::exchange(other.owner_, nullptr)), id_(std::exchange(other.id_, -1)) {}
     Ref& operator=(Ref&& other) noexcept {
       Ref taken(std::move(other));
       std::swap(owner_, taken.owner_);

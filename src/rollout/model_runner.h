@@ -22,9 +22,9 @@ class LoadedModel {
 // One forward pass over the rows of several sequences, all under one version. The key/value of row i goes to slot
 // slots[i] = block * block_tokens + offset before anything attends; sequence s then attends through its block table.
 struct ForwardBatch {
-  std::vector<int64_t> token_ids;  // [rows]
-  std::vector<int64_t> positions;  // [rows]
-  std::vector<int64_t> slots;      // [rows]
+  std::vector<int64_t> token_ids;                     // [rows]
+  std::vector<int64_t> positions;                     // [rows]
+  std::vector<int64_t> slots;                         // [rows]
   std::vector<kernels::AttentionSequence> sequences;  // block_table points into block_tables
   std::vector<int32_t> block_tables;
   std::vector<int64_t> sampled_rows;  // the rows whose next-token distribution is wanted, ascending

@@ -12,9 +12,7 @@ namespace {
 
 struct MoreLikely {
   std::span<const float> logprobs;
-  bool operator()(int32_t a, int32_t b) const {
-    return logprobs[a] != logprobs[b] ? logprobs[a] > logprobs[b] : a < b;
-  }
+  bool operator()(int32_t a, int32_t b) const { return logprobs[a] != logprobs[b] ? logprobs[a] > logprobs[b] : a < b; }
 };
 
 int32_t Greedy(std::span<const float> logprobs) {

@@ -24,9 +24,9 @@ class Sampler {
   virtual ~Sampler() = default;
 
   struct Draw {
-    std::span<const float> logprobs;   // [vocabulary]
+    std::span<const float> logprobs;  // [vocabulary]
     const v1::GenerateRequest* request = nullptr;
-    int64_t index = 0;                 // of the token to sample in its request, from 0
+    int64_t index = 0;  // of the token to sample in its request, from 0
   };
   virtual int32_t Sample(const Draw& draw) = 0;
 };

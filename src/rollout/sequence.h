@@ -33,25 +33,25 @@ struct Sequence {
   std::shared_ptr<const WeightVersion> pinned;  // null: follows the newest
   std::shared_ptr<ChunkGate> gate;
   std::optional<StopMatcher> stops;
-  std::vector<int32_t> stop_ids;               // eos ids (unless ignored) and the request's own
-  std::chrono::nanoseconds deadline{0};        // on the engine's clock; max(): none
+  std::vector<int32_t> stop_ids;         // eos ids (unless ignored) and the request's own
+  std::chrono::nanoseconds deadline{0};  // on the engine's clock; max(): none
   size_t prompt_size = 0;
-  size_t limit = 0;                            // tokens.size() at which it ends with LENGTH
-  int64_t order = 0;                           // of arrival: older ones go first and are preempted last
+  size_t limit = 0;   // tokens.size() at which it ends with LENGTH
+  int64_t order = 0;  // of arrival: older ones go first and are preempted last
 
   // Progress.
-  std::vector<int32_t> tokens;                 // prompt and sampled
+  std::vector<int32_t> tokens;  // prompt and sampled
   int64_t sampled() const { return static_cast<int64_t>(tokens.size() - prompt_size); }
   v1::CallTimes times;
-  int32_t cached_tokens = -1;                  // -1: never admitted
+  int32_t cached_tokens = -1;  // -1: never admitted
 
   // KV, empty while waiting.
   std::vector<KvBlocks::Ref> blocks;
-  size_t computed = 0;                         // tokens whose KV is in `blocks`
-  size_t published = 0;                        // leading blocks that are named
-  uint64_t kv_salt = 0;                        // the version that computed the KV last; 0: there is none yet
-  bool kv_mixed = false;                       // ... but not all of it
-  size_t planned = 0;                          // rows in the step being planned
+  size_t computed = 0;    // tokens whose KV is in `blocks`
+  size_t published = 0;   // leading blocks that are named
+  uint64_t kv_salt = 0;   // the version that computed the KV last; 0: there is none yet
+  bool kv_mixed = false;  // ... but not all of it
+  size_t planned = 0;     // rows in the step being planned
 
   void LetGoOfKv() {
     KvBlocks::ReleaseAll(blocks);
