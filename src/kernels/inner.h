@@ -41,7 +41,11 @@ struct Kernels {
 
   // out = x / sqrt(mean(x^2) + eps) * weight; returns 1 / sqrt(...).
   T (*rms_norm)(T* out, const T* x, const T* weight, T eps, int64_t n);
-  // Half-rotation of one head: (x1, x2) -> (x1 c - x2 s, x2 c + x1 s), n = head_dim / 2. sign -1 is the inverse.
+  // grad_x is written, grad_weight added to; `inverse` is what rms_norm returned.
+  void (*rms_norm_backward)(T* grad_x, T* grad_weight, const T* grad, const T* x, const T* weight, T inverse,
+                            int64_t n);
+  // Half-rotation of one head: (x1, x2) -> (x1 c - x2 s, x2 c + x1 s), n = head_dim / 2; out may be x. sign -1 is the
+  // inverse.
   void (*rotate)(T* out, const T* x, const T* cos, const T* sin, T sign, int64_t n);
   // out = silu(gate) * up
   void (*swiglu)(T* out, const T* gate, const T* up, int64_t n);

@@ -49,6 +49,7 @@ struct Publisher::Engine {
   bool leased = false;
   bool busy = false;              // inside a call to the sink
   int64_t confirmed = 0;          // generation; 0: unknown
+  int64_t version = -1;           // of the confirmed generation
   int64_t attempted = 0;          // last generation tried, well or not
   bool retry = false;             // try the newest once more (Rejoin)
   std::vector<int64_t> releases;  // versions to free
@@ -131,6 +132,7 @@ void Publisher::SendUpdate(Engine& engine, std::shared_ptr<Update> update) {
   if (full) ++engine.full_copies;
   if (response.ok()) {
     engine.confirmed = update->generation;
+    engine.version = update->snapshot->version();
     engine.pause_ms = response->pause_ms();
     // Otherwise it took so long that a newer one is out: the loop sends that next, and the lease waits for it.
     if (newest_ == update && !engine.leased) {
@@ -139,6 +141,7 @@ void Publisher::SendUpdate(Engine& engine, std::shared_ptr<Update> update) {
     }
   } else {
     engine.confirmed = 0;
+    engine.version = -1;
     leases_lost_ += engine.leased;
     INGOT_LOG(warn, "engine {} {} version {}, retried at the next: {}", engine.name,
               engine.leased ? "loses its lease at" : "did not take", update->snapshot->version(),
@@ -204,13 +207,13 @@ absl::StatusOr<PublishStats> Publisher::Publish(std::shared_ptr<const Snapshot> 
 
   base::MutexLock lock(mu_);
   newest_ = update;
-  std::vector<Engine*> leased;  // they have to confirm
-  std::vector<Engine*> others;  // joining, or lost and not hung: waited for only if nobody is leased
+  std::vector<Engine*> needed;  // leased ones, and those that this is the first version for
+  std::vector<Engine*> others;  // lost or still joining: waited for only if nobody is leased
   for (const std::unique_ptr<Engine>& engine : engines_) {
     engine->full_copies = 0;
     engine->pause_ms = 0;
-    if (engine->leased) {
-      leased.push_back(engine.get());
+    if (engine->leased || engine->attempted == 0) {
+      needed.push_back(engine.get());
     } else {
       others.push_back(engine.get());
     }
@@ -221,11 +224,12 @@ absl::StatusOr<PublishStats> Publisher::Publish(std::shared_ptr<const Snapshot> 
   const auto all_answered = [&](const std::vector<Engine*>& engines) {
     return std::all_of(engines.begin(), engines.end(), answered);
   };
-  if (!WaitUntil(deadline, [&] { return all_answered(leased); })) {
-    for (Engine* engine : leased) {
-      if (answered(engine)) continue;
+  if (!WaitUntil(deadline, [&] { return all_answered(needed); })) {
+    for (Engine* engine : needed) {
+      if (answered(engine) || !engine->leased) continue;
       engine->leased = false;
       engine->confirmed = 0;
+      engine->version = -1;
       ++leases_lost_;
       INGOT_LOG(warn, "engine {} did not confirm version {} within {} ms and loses its lease", engine->name,
                 stats.version, options_.deadline.count());
@@ -287,6 +291,15 @@ std::shared_ptr<const Snapshot> Publisher::newest() const {
 int Publisher::leased_engines() const {
   base::MutexLock lock(mu_);
   return std::count_if(engines_.begin(), engines_.end(), [](const auto& engine) { return engine->leased; });
+}
+
+std::vector<EngineInfo> Publisher::engines() const {
+  base::MutexLock lock(mu_);
+  std::vector<EngineInfo> infos;
+  for (const std::unique_ptr<Engine>& engine : engines_) {
+    infos.push_back({engine->name, engine->leased, engine->busy, engine->version});
+  }
+  return infos;
 }
 
 }  // namespace ingot::weights

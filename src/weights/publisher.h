@@ -13,7 +13,6 @@
 
 #include <chrono>
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -43,6 +42,14 @@ struct PublishStats {
   int leases_lost = 0;    // since the previous Publish, this one included
 };
 
+// One engine, for metrics and the dashboard.
+struct EngineInfo {
+  std::string name;
+  bool leased = false;
+  bool busy = false;     // inside a call
+  int64_t version = -1;  // last confirmed; -1: unknown
+};
+
 class Publisher {
  public:
   // `clock` counts the deadline; REQUIRES: it outlives the publisher.
@@ -53,10 +60,10 @@ class Publisher {
   // is leased once it has confirmed the newest.
   void AddEngine(std::string name, std::shared_ptr<Sink> sink);
 
-  // Returns when the version is live on every leased engine. Waits for engines without a lease only while no other has
-  // one. Versions rise; the newest may be published again (to retain it), with equal weights. INVALID_ARGUMENT
-  // otherwise; UNAVAILABLE if no engine holds a lease afterwards: the version is then the newest all the same, and
-  // Publish with it tries again.
+  // Returns when the version is live on every leased engine and those that never had one answered too; waits for other
+  // engines without a lease only while nobody has one. Versions rise; the newest may be published again (to retain it),
+  // with equal weights. INVALID_ARGUMENT otherwise; UNAVAILABLE if no engine holds a lease afterwards: the version is
+  // then the newest all the same, and Publish with it tries again.
   absl::StatusOr<PublishStats> Publish(std::shared_ptr<const Snapshot> snapshot, bool retain);
 
   // Gives engines that lost their lease the newest version again, without waiting for it.
@@ -68,6 +75,7 @@ class Publisher {
 
   std::shared_ptr<const Snapshot> newest() const;
   int leased_engines() const;
+  std::vector<EngineInfo> engines() const;
 
  private:
   struct Engine;
