@@ -80,8 +80,8 @@ absl::Status Scheduler::ReadJournal(std::optional<int64_t> resume_step) {
         for (const int64_t group : record.batch().group_ids()) step_of_group[group] = step;
       } else if (record.has_checkpoint() &&
                  record.checkpoint().step() <= resume_step.value_or(record.checkpoint().step())) {
-        // Nothing below a checkpoint is replayed again.
-        std::erase_if(step_of_group, [&](const auto& entry) { return entry.second < record.checkpoint().step(); });
+        // Nothing below a checkpoint is replayed again; the last batch before it is still what Status shows.
+        std::erase_if(step_of_group, [&](const auto& entry) { return entry.second < record.checkpoint().step() - 1; });
       }
     }
     if (page.records().empty()) break;

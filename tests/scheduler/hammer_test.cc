@@ -18,7 +18,7 @@ TEST(SchedulerHammerTest, AgentsTrainerAndDashboardAtOnce) {
                                  .groups_per_step = 4,
                                  .max_staleness = 2,
                                  .window_fraction = 0.5,
-                                 .total_steps = 40,
+                                 .total_steps = 400,
                                  .max_attempts = 4};
   FakePool pool;
   base::Metrics metrics;
@@ -67,7 +67,7 @@ TEST(SchedulerHammerTest, AgentsTrainerAndDashboardAtOnce) {
   }
   over = true;
   for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(trained.size(), 160u);
+  EXPECT_EQ(trained.size(), 1600u);
 }
 
 }  // namespace

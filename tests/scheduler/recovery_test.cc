@@ -44,6 +44,14 @@ std::string Rewards(const v1::FeedStats& stats) {
          std::to_string(stats.dropped_fraction());
 }
 
+int64_t LastCheckpoint(const PoolState& state) {
+  int64_t step = 0;
+  for (const auto& record : state.journal) {
+    if (record.has_checkpoint()) step = record.checkpoint().step();
+  }
+  return step;
+}
+
 // One life of the processes: agents, trainer and engines around a scheduler, until the run ends.
 class World {
  public:
@@ -56,7 +64,8 @@ class World {
       EXPECT_TRUE(scheduler_->MarkVersionLive(version_).ok());
       live_ = version_;
     } else {  // the others lived on
-      live_ = version_ = LastLive();
+      live_ = LastLive();
+      version_ = std::max(live_, LastCheckpoint(pool.state()));
     }
   }
 
@@ -212,14 +221,6 @@ void CheckJournal(const PoolState& state, int64_t steps) {
     }
   }
   ASSERT_EQ(next_step, steps);
-}
-
-int64_t LastCheckpoint(const PoolState& state) {
-  int64_t step = 0;
-  for (const auto& record : state.journal) {
-    if (record.has_checkpoint()) step = record.checkpoint().step();
-  }
-  return step;
 }
 
 struct Moment {
