@@ -36,6 +36,8 @@ struct Vec<float> {
   static Type ZeroBelow(Type x, Type limit, Type value) {
     return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, limit, _CMP_NLT_UQ), value);
   }
+  static float Sum(Type x) { return _mm512_reduce_add_ps(x); }
+  static float Top(Type x) { return _mm512_reduce_max_ps(x); }
   // The four lane sums, in lanes of one __m128.
   static void Sum4(Type a, Type b, Type c, Type d, float* out, bool add) {
     Type t = _mm512_unpacklo_ps(a, b) + _mm512_unpackhi_ps(a, b);
@@ -65,6 +67,8 @@ struct Vec<double> {
   static Type ZeroBelow(Type x, Type limit, Type value) {
     return _mm512_maskz_mov_pd(_mm512_cmp_pd_mask(x, limit, _CMP_NLT_UQ), value);
   }
+  static double Sum(Type x) { return _mm512_reduce_add_pd(x); }
+  static double Top(Type x) { return _mm512_reduce_max_pd(x); }
   static void Sum4(Type a, Type b, Type c, Type d, double* out, bool add) {
     Type t = _mm512_unpacklo_pd(a, b) + _mm512_unpackhi_pd(a, b);
     Type u = _mm512_unpacklo_pd(c, d) + _mm512_unpackhi_pd(c, d);
@@ -100,6 +104,16 @@ struct Vec<float> {
   static Type ZeroBelow(Type x, Type limit, Type value) {
     return _mm256_and_ps(_mm256_cmp_ps(x, limit, _CMP_NLT_UQ), value);
   }
+  static float Sum(Type x) {
+    __m128 q = _mm256_castps256_ps128(x) + _mm256_extractf128_ps(x, 1);
+    q = q + _mm_movehl_ps(q, q);
+    return q[0] + q[1];
+  }
+  static float Top(Type x) {
+    __m128 q = _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+    q = _mm_max_ps(q, _mm_movehl_ps(q, q));
+    return q[0] > q[1] ? q[0] : q[1];
+  }
   static void Sum4(Type a, Type b, Type c, Type d, float* out, bool add) {
     Type h = _mm256_hadd_ps(_mm256_hadd_ps(a, b), _mm256_hadd_ps(c, d));
     __m128 q = _mm256_castps256_ps128(h) + _mm256_extractf128_ps(h, 1);
@@ -127,6 +141,14 @@ struct Vec<double> {
   }
   static Type ZeroBelow(Type x, Type limit, Type value) {
     return _mm256_and_pd(_mm256_cmp_pd(x, limit, _CMP_NLT_UQ), value);
+  }
+  static double Sum(Type x) {
+    __m128d q = _mm256_castpd256_pd128(x) + _mm256_extractf128_pd(x, 1);
+    return q[0] + q[1];
+  }
+  static double Top(Type x) {
+    __m128d q = _mm_max_pd(_mm256_castpd256_pd128(x), _mm256_extractf128_pd(x, 1));
+    return q[0] > q[1] ? q[0] : q[1];
   }
   static void Sum4(Type a, Type b, Type c, Type d, double* out, bool add) {
     Type t = _mm256_hadd_pd(a, b), u = _mm256_hadd_pd(c, d);
@@ -177,6 +199,11 @@ struct Portable16 {
     for (int i = 1; i < kWidth; ++i) s += x[i];
     return s;
   }
+  static T Top(Type x) {
+    T top = x[0];
+    for (int i = 1; i < kWidth; ++i) top = top > x[i] ? top : x[i];
+    return top;
+  }
   static void Sum4(Type a, Type b, Type c, Type d, T* out, bool add) {
     const T sums[4] = {Sum(a), Sum(b), Sum(c), Sum(d)};
     for (int i = 0; i < 4; ++i) out[i] = add ? out[i] + sums[i] : sums[i];
@@ -188,25 +215,6 @@ template <>
 struct Vec<double> : Portable16<double, int64_t, 52, 1023> {};
 
 #endif
-
-// Lane order is fixed, so that the sum depends on the lanes alone.
-template <typename T>
-T SumLanes(V<T> x) {
-  alignas(64) T lane[Vec<T>::kWidth];
-  Vec<T>::Store(lane, x);
-  for (int step = Vec<T>::kWidth / 2; step > 0; step /= 2)
-    for (int i = 0; i < step; ++i) lane[i] += lane[i + step];
-  return lane[0];
-}
-
-template <typename T>
-T MaxLanes(V<T> x) {
-  alignas(64) T lane[Vec<T>::kWidth];
-  Vec<T>::Store(lane, x);
-  for (int step = Vec<T>::kWidth / 2; step > 0; step /= 2)
-    for (int i = 0; i < step; ++i) lane[i] = lane[i] > lane[i + step] ? lane[i] : lane[i + step];
-  return lane[0];
-}
 
 template <typename T>
 struct ExpConstants;

@@ -139,7 +139,7 @@ TEST(TreeAttention, RaggedPagedBatchEqualsEachSequenceAloneBitForBit) {
   const int64_t q_width = shape.heads * shape.head_dim, kv_width = shape.kv_heads * shape.head_dim;
   for (int64_t page_size : {1, 16, 24, 64, 128}) {
     SCOPED_TRACE(page_size);
-    constexpr int kPages = 1200;
+    constexpr int kPages = 1800;
     const int64_t pages = std::min<int64_t>(kPages, kPages * 16 / page_size);
     std::vector<int32_t> free(pages);
     for (int64_t p = 0; p < pages; ++p) free[p] = static_cast<int32_t>(p);
@@ -151,8 +151,8 @@ TEST(TreeAttention, RaggedPagedBatchEqualsEachSequenceAloneBitForBit) {
       int64_t length, offset;
       bool tree;
     };
-    const Part parts[] = {{300, 299, false}, {130, 0, true},   {65, 64, false},
-                          {64, 63, true},    {200, 120, true}, {1, 0, false}};
+    const Part parts[] = {{300, 299, false}, {130, 0, true},    {65, 64, false}, {64, 63, true}, {200, 120, true},
+                          {500, 499, false}, {129, 127, false}, {3, 1, true},    {1, 0, false}};
     std::vector<std::vector<int32_t>> tables;
     std::vector<AttentionSequence> sequences;
     std::vector<float> q;

@@ -173,7 +173,9 @@ TEST(TorchEngineTest, NoScheduleChangesATokenOrALogprob) {
         ASSERT_EQ(results[i].Wait(), absl::OkStatus());
         EXPECT_EQ(results[i].ids, alone[i].ids) << "request " << i;
         EXPECT_EQ(results[i].logprobs, alone[i].logprobs) << "request " << i;
-        if (warm) EXPECT_GE(results[i].last.cached_tokens(), 24);
+        if (warm) {
+          EXPECT_GE(results[i].last.cached_tokens(), 24);
+        }
       }
     }
   }

@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <optional>
+
 #include "kernels/layers.h"
 #include "kernels/torch/tree_attention.h"
 
@@ -33,6 +35,11 @@ const T* Read(const at::Tensor& t) {
   return t.defined() ? t.const_data_ptr<T>() : nullptr;
 }
 
+// Autograd takes no undefined tensors as arguments.
+std::optional<at::Tensor> Optional(const at::Tensor& t) {
+  return t.defined() ? std::optional<at::Tensor>(t) : std::nullopt;
+}
+
 void CheckSame(const char* what, const at::Tensor& a, const at::Tensor& b) {
   TORCH_CHECK(!b.defined() || (a.scalar_type() == b.scalar_type() && a.device() == b.device()), what, ": ",
               a.scalar_type(), " on ", a.device(), " meets ", b.scalar_type(), " on ", b.device());
@@ -55,17 +62,18 @@ at::Tensor LinearForward(const at::Tensor& x_in, const at::Tensor& weight_in, co
 class LinearFunction : public Function<LinearFunction> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
-                            const at::Tensor& bias) {
+                            const std::optional<at::Tensor>& bias) {
     context->save_for_backward({x, weight});
+    context->saved_data["bias"] = bias.has_value();
     at::NoGradGuard no_grad;
-    return LinearForward(x, weight, bias);
+    return LinearForward(x, weight, bias.value_or(at::Tensor()));
   }
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
     const auto saved = context->get_saved_variables();
     variable_list out(3);
     if (context->needs_input_grad(0)) out[0] = grads[0].mm(saved[1]);
     if (context->needs_input_grad(1)) out[1] = grads[0].t().mm(saved[0]);
-    if (context->needs_input_grad(2)) out[2] = grads[0].sum(0);
+    if (context->saved_data["bias"].toBool() && context->needs_input_grad(2)) out[2] = grads[0].sum(0);
     return out;
   }
 };
@@ -136,10 +144,11 @@ at::Tensor NormRotateForward(const at::Tensor& x, const at::Tensor& weight, doub
 
 class NormRotateFunction : public Function<NormRotateFunction> {
  public:
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x_in, const at::Tensor& weight, double eps,
-                            const at::Tensor& cos, const at::Tensor& sin, const at::Tensor& positions) {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x_in,
+                            const std::optional<at::Tensor>& weight_in, double eps, const at::Tensor& cos,
+                            const at::Tensor& sin, const at::Tensor& positions) {
     at::NoGradGuard no_grad;
-    const at::Tensor x = x_in.contiguous();
+    const at::Tensor x = x_in.contiguous(), weight = weight_in.value_or(at::Tensor());
     at::Tensor inverse = at::empty({weight.defined() ? x.size(0) * x.size(1) : 0}, x.options());
     at::Tensor y = NormRotateForward(x, weight, eps, cos, sin, positions, &inverse);
     // Without a norm the backward pass needs the shape of x only.
@@ -211,7 +220,7 @@ at::Tensor LinearOp(const at::Tensor& x, const at::Tensor& weight, const at::Ten
   CheckSame("linear", x, bias);
   if (!Native(x)) return at::linear(x, weight, bias);
   if (!NeedsGrad(x, weight, bias)) return LinearForward(x, weight, bias);
-  return LinearFunction::apply(x, weight, bias);
+  return LinearFunction::apply(x, weight, Optional(bias));
 }
 
 at::Tensor RmsNormOp(const at::Tensor& x, const at::Tensor& weight, double eps) {
@@ -242,7 +251,7 @@ at::Tensor NormRotateOp(const at::Tensor& x, const at::Tensor& weight, double ep
                 " is outside the model's ", cos.size(0), " positions (max_position_embeddings)");
   }
   if (!NeedsGrad(x, weight)) return NormRotateForward(x.contiguous(), weight, eps, cos, sin, at_rows, nullptr);
-  return NormRotateFunction::apply(x, weight, eps, cos, sin, at_rows);
+  return NormRotateFunction::apply(x, Optional(weight), eps, cos, sin, at_rows);
 }
 
 at::Tensor SwiGluOp(const at::Tensor& gate, const at::Tensor& up) {

@@ -127,7 +127,8 @@ const c10::OperatorHandle& Operator(const char* name) {
 class TreeAttentionFunction : public torch::autograd::Function<TreeAttentionFunction> {
  public:
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& q, const at::Tensor& k,
-                            const at::Tensor& v, const at::Tensor& visible_end, double scale) {
+                            const at::Tensor& v, const std::optional<at::Tensor>& visible_end_in, double scale) {
+    const at::Tensor visible_end = visible_end_in.value_or(at::Tensor());
     auto [out, lse] = TreeAttentionForward(q, k, v, visible_end, scale);
     context->save_for_backward({q, k, v, visible_end, out, lse});
     context->saved_data["scale"] = scale;
@@ -150,7 +151,7 @@ class TreeAttentionFunction : public torch::autograd::Function<TreeAttentionFunc
 
 at::Tensor TreeAttentionOp(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                            const std::optional<at::Tensor>& visible_end, double scale) {
-  return TreeAttentionFunction::apply(q, k, v, visible_end.value_or(at::Tensor()), scale);
+  return TreeAttentionFunction::apply(q, k, v, visible_end, scale);
 }
 
 TORCH_LIBRARY(ingot, m) {
@@ -176,7 +177,10 @@ ParallelFor TorchParallelFor() {
 
 at::Tensor TreeAttention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& visible_end,
                          double scale) {
-  return TreeAttentionFunction::apply(q, k, v, visible_end, scale);
+  if (!at::GradMode::is_enabled() || !(q.requires_grad() || k.requires_grad() || v.requires_grad())) {
+    return std::get<0>(TreeAttentionForward(q, k, v, visible_end, scale));
+  }
+  return TreeAttentionFunction::apply(q, k, v, Optional(visible_end), scale);
 }
 
 std::tuple<at::Tensor, at::Tensor> TreeAttentionForward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
