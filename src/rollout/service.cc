@@ -140,7 +140,14 @@ class RolloutService final : public BaseService {
                              v1::UpdateWeightsResponse* response) override {
     weights::ChunkAssembler assembler;
     v1::WeightChunk chunk;
+    int64_t bytes = 0;
     while (reader->Read(&chunk)) {
+      bytes += static_cast<int64_t>(chunk.ByteSizeLong());
+      if (bytes > engine_.options().max_update_bytes) {
+        return grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED,
+                            absl::StrCat("the update is larger than rollout.max_update_bytes (",
+                                         engine_.options().max_update_bytes, "); raise it if the model is that large"));
+      }
       if (const absl::Status added = assembler.Add(std::move(chunk)); !added.ok()) return v1::ToGrpc(added);
       chunk = v1::WeightChunk();
     }

@@ -263,9 +263,10 @@ TEST(EngineTest, ShutdownEndsEveryRequestWithUnavailable) {
   std::deque<Collect> results(12);
   std::vector<std::unique_ptr<Client::Request>> requests;
   for (Collect& result : results) requests.push_back(rig.engine->Generate(Ask({1, 2}, 150), result.OnChunk()));
-  std::thread opener([&] { rig.gate.Open(); });
-  rig.engine->Shutdown();
-  opener.join();
+  std::thread stopper([&] { rig.engine->Shutdown(); });
+  while (rig.engine->Status().ok()) std::this_thread::yield();
+  rig.gate.Open();
+  stopper.join();
   for (Collect& result : results) EXPECT_EQ(result.Wait().code(), absl::StatusCode::kUnavailable);
   Collect late;
   auto request = rig.engine->Generate(Ask({1}, 2), late.OnChunk());
