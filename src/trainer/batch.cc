@@ -232,6 +232,10 @@ absl::StatusOr<PreparedBatch> PrepareSft(std::vector<tree::FlatCall> calls, cons
     extents.push_back({call.episode, call.group, tokens});
     prepared.loss_tokens += tokens;
     prepared.unmerged_tokens += static_cast<int64_t>(call.tokens.size());
+    // Nobody sampled these tokens; merging wants the fields whole.
+    call.logprobs.assign(static_cast<size_t>(tokens), 0.0f);
+    call.versions.assign(static_cast<size_t>(tokens), 0);
+    call.kv_mixed.assign(static_cast<size_t>(tokens), 0);
     prepared.calls.push_back(std::move(call));
   }
   if (prepared.loss_tokens == 0) {

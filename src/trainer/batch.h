@@ -49,8 +49,8 @@ struct PreparedBatch {
 absl::StatusOr<PreparedBatch> PrepareBatch(const TrainBatch& batch, const TrainerOptions& options,
                                            const TokenLimits& limits, int64_t version);
 
-// Conversations for supervised training: advantages 1, the mean over all target tokens. Recorded log-probs may be
-// absent. Same errors for ids.
+// Conversations for supervised training: advantages 1, the mean over all target tokens. What was
+// recorded is replaced by zeros (it may be absent). Same errors for ids.
 absl::StatusOr<PreparedBatch> PrepareSft(std::vector<tree::FlatCall> calls, const TokenLimits& limits);
 
 // INVALID_ARGUMENT names the call and its first fault. `recorded`: log-probs, versions and kv_mixed must cover the

@@ -57,8 +57,8 @@ class Recorder final : public BatchSource, public VersionSink, public StepObserv
   base::ManualClock& clock_;
 };
 
-struct Run {
-  explicit Run(int64_t checkpoint_every = 2) {
+struct Scenario {
+  explicit Scenario(int64_t checkpoint_every = 2) {
     TrainerOptions options;
     options.total_steps = 3;
     options.checkpoint_every = checkpoint_every;
@@ -79,7 +79,7 @@ struct Run {
 };
 
 TEST(TrainLoop, WritesACheckpointBeforeItPublishesTheVersion) {
-  Run run;
+  Scenario run;
   const absl::Status status = run.Go();
   ASSERT_TRUE(status.ok()) << status;
   EXPECT_THAT(run.recorder.events,
@@ -89,13 +89,13 @@ TEST(TrainLoop, WritesACheckpointBeforeItPublishesTheVersion) {
 }
 
 TEST(TrainLoop, ContinuesFromACheckpoint) {
-  Run run;
+  Scenario run;
   run.recorder.stop_at = 2;
   EXPECT_EQ(run.Go().code(), absl::StatusCode::kCancelled);
   const auto latest = LatestCheckpoint(run.dir.path());
   ASSERT_TRUE(latest.ok()) << latest.status();
 
-  Run resumed;
+  Scenario resumed;
   TrainerOptions options = run.trainer->options();
   resumed.trainer = *Trainer::Resume(options, latest->path);
   ASSERT_TRUE(resumed.Go().ok());
@@ -103,7 +103,7 @@ TEST(TrainLoop, ContinuesFromACheckpoint) {
 }
 
 TEST(TrainLoop, ARunThatIsCompleteOnlyPublishes) {
-  Run run;
+  Scenario run;
   ASSERT_TRUE(run.Go().ok());
   run.recorder.events.clear();
   ASSERT_TRUE(run.Go().ok());
@@ -111,7 +111,7 @@ TEST(TrainLoop, ARunThatIsCompleteOnlyPublishes) {
 }
 
 TEST(TrainLoop, RetainsTheVersionsItIsToldTo) {
-  Run run(0);
+  Scenario run(0);
   run.loop_options.publish_start = false;
   run.loop_options.checkpoint_root.clear();
   run.loop_options.retain = [](int64_t version) { return version % 2 == 0; };
@@ -121,7 +121,7 @@ TEST(TrainLoop, RetainsTheVersionsItIsToldTo) {
 }
 
 TEST(TrainLoop, MeasuresWhereTheTimeGoes) {
-  Run run(1);
+  Scenario run(1);
   ASSERT_TRUE(run.Go().ok());
   const StepMetrics& m = run.recorder.reports[1].metrics;
   // 6 s for the batch, 3 s for the checkpoint, 1 s to publish; training takes none of the manual clock's time.
@@ -138,7 +138,7 @@ TEST(TrainLoop, MeasuresWhereTheTimeGoes) {
 }
 
 TEST(TrainLoop, ErrorsNameTheStep) {
-  Run run;
+  Scenario run;
   run.recorder.fail_publish_at = 2;
   const absl::Status status = run.Go();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);

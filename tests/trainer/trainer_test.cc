@@ -52,6 +52,9 @@ std::vector<double> Policy(const Trainer& trainer, const std::vector<int32_t>& c
     std::vector<tree::FlatCall> calls(1);
     calls[0].tokens = Join(context, {id});
     calls[0].context_tokens = static_cast<int32_t>(context.size());
+    calls[0].logprobs = {0};
+    calls[0].versions = {0};
+    calls[0].kv_mixed = {0};
     const std::vector<int32_t> all = {0};
     logprobs.push_back(ScoreForest(*model, *tree::PackForest(calls, all), calls, {}).logprobs[0]);
   }
@@ -163,9 +166,9 @@ std::vector<tree::FlatCall> ProbeCalls(const Trainer& trainer, int64_t version, 
   calls[0].kv_mixed.assign(static_cast<size_t>(tokens), 0);
   const auto model = model::Transformer::Create(trainer.config(), trainer.parameters());
   const std::vector<int32_t> all = {0};
-  for (const double logprob : ScoreForest(*model, *tree::PackForest(calls, all), calls, {}).logprobs) {
-    calls[0].logprobs.push_back(static_cast<float>(logprob));
-  }
+  calls[0].logprobs.assign(static_cast<size_t>(tokens), 0.0f);
+  const auto scored = ScoreForest(*model, *tree::PackForest(calls, all), calls, {}).logprobs;
+  calls[0].logprobs.assign(scored.begin(), scored.end());
   return calls;
 }
 
