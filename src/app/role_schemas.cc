@@ -119,6 +119,15 @@ void BindGateway(base::Schema& schema, gateway::GatewayOptions& o, gateway::Http
   schema.Field("http.shutdown_grace_s", &http.shutdown_grace_s, "seconds that stopping leaves requests in flight");
 }
 
+void BindDataPool(base::Schema& schema, datapool::StoreOptions& o) {
+  schema.Field("datapool.shards", &o.shards, "databases the episodes are spread over; fixed when the pool is made");
+  schema.Field("datapool.sync", &o.sync, "fsync before a write is acknowledged; false only for tests");
+  schema.Field("datapool.cache_bytes", &o.cache_bytes, "read cache of all shards");
+  schema.Field("datapool.write_buffer_bytes", &o.write_buffer_bytes, "of each shard");
+  schema.Field("datapool.max_call_bytes", &o.max_call_bytes, "size of one recorded call");
+  schema.Field("datapool.max_waiting", &o.max_waiting, "writes that wait for an fsync, per shard; beyond: refused");
+}
+
 void BindWeights(base::Schema& schema, WeightsConfig& o) {
   schema.Field("weights.deadline_ms", &o.deadline_ms,
                "for one engine to confirm a version; past it the engine loses its lease");

@@ -10,7 +10,7 @@
 #include "agents/options.h"
 #include "app/run_dir.h"
 #include "base/config.h"
-#include "datapool/options.h"
+#include "datapool/store.h"
 #include "gateway/options.h"
 #include "rollout/engine_options.h"
 #include "scheduler/options.h"

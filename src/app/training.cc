@@ -244,7 +244,7 @@ absl::StatusOr<std::unique_ptr<trainer::Trainer>> WarmStart(const RunConfig& con
   INGOT_ASSIGN_OR_RETURN(std::unique_ptr<trainer::Trainer> warm, NewTrainer(all_threads, model.shape));
   INGOT_ASSIGN_OR_RETURN(const std::vector<text::Conversation> conversations,
                          dataset::LoadConversations(config.sft_data));
-  INGOT_ASSIGN_OR_RETURN(const std::vector<tree::FlatCall> calls, dataset::BuildSftCalls(conversations, *model.text.format));
+  INGOT_ASSIGN_OR_RETURN(const std::vector<tree::FlatCall> calls, dataset::MakeSftExamples(conversations, *model.text.format));
   const auto start = std::chrono::steady_clock::now();
   trainer::StepMetrics last;
   INGOT_RETURN_IF_ERROR(base::Annotate(

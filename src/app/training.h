@@ -38,4 +38,7 @@ struct TrainingResult {
 absl::StatusOr<TrainingResult> RunTraining(const LoadedConfig& loaded, const RunDir& dir, const TrainingSeams& seams,
                                            bool resume, base::Metrics& metrics, const std::atomic<bool>& stop);
 
+// The checkpoint that a run in `dir` continues from; 0 for a new run or one without a checkpoint.
+absl::StatusOr<int64_t> ResumeStep(const RunDir& dir, bool resume);
+
 }  // namespace ingot::app

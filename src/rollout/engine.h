@@ -60,6 +60,7 @@ class Engine final : public Client, public weights::Sink {
 
   // The newest live weights; null before the first.
   std::shared_ptr<const weights::Snapshot> newest() const;
+  const EngineOptions& options() const { return options_; }
 
  private:
   class Handle;

@@ -42,6 +42,7 @@ class FakeRunner final : public ModelRunner {
     auto loaded = std::make_shared<FakeLoaded>();
     std::memcpy(&loaded->weights, snapshot->bytes(0).data(), sizeof(loaded->weights));
     loaded->snapshot = std::move(snapshot);
+    if (after_load) after_load();
     return loaded;
   }
 
@@ -94,6 +95,7 @@ class FakeRunner final : public ModelRunner {
   std::vector<int32_t> eos;
   absl::Status fail;
   std::function<void(const ForwardBatch&)> before_forward;
+  std::function<void()> after_load;
   int64_t passes = 0;
   int64_t rows_computed = 0;
 
