@@ -12,7 +12,7 @@ import json
 import pathlib
 import random
 
-LETTERS = "abcdefgh"
+LETTERS = "abcdef"
 TOOLS = [{
     "type": "function",
     "function": {
