@@ -34,8 +34,8 @@ struct Counts {
 // One group's flattened calls go to `out`, with the index of their episode among all episodes of the batch.
 class Collector {
  public:
-  Collector(const TrainerOptions& options, int64_t vocab_size, int64_t version, PreparedBatch& out)
-      : options_(options), vocab_size_(vocab_size), version_(version), out_(out) {}
+  Collector(const TrainerOptions& options, const TokenLimits& limits, int64_t version, PreparedBatch& out)
+      : options_(options), limits_(limits), version_(version), out_(out) {}
 
   absl::Status AddGroup(const v1::Group& group) {
     std::vector<double> rewards;
@@ -102,7 +102,7 @@ class Collector {
         ++counts_.calls_empty;
         continue;
       }
-      INGOT_RETURN_IF_ERROR(CheckCall(call, vocab_size_, /*recorded=*/true));
+      INGOT_RETURN_IF_ERROR(CheckCall(call, limits_, /*recorded=*/true));
       INGOT_RETURN_IF_ERROR(AddAges(call));
       sampled += tokens;
       out_.loss_tokens += tokens;
@@ -162,7 +162,7 @@ class Collector {
   }
 
   const TrainerOptions& options_;
-  const int64_t vocab_size_;
+  const TokenLimits limits_;
   const int64_t version_;
   PreparedBatch& out_;
   Counts counts_;
@@ -174,7 +174,7 @@ class Collector {
 
 }  // namespace
 
-absl::Status CheckCall(const tree::FlatCall& call, int64_t vocab_size, bool recorded) {
+absl::Status CheckCall(const tree::FlatCall& call, const TokenLimits& limits, bool recorded) {
   const auto fault = [&](const std::string& what) {
     return absl::InvalidArgumentError(absl::StrCat("call ", call.call_id, ": ", what));
   };
@@ -184,9 +184,12 @@ absl::Status CheckCall(const tree::FlatCall& call, int64_t vocab_size, bool reco
   }
   for (int64_t i = 0; i < total; ++i) {
     const int32_t id = call.tokens[static_cast<size_t>(i)];
-    if (id < 0 || id >= vocab_size) {
-      return fault(absl::StrCat("token ", i, " has id ", id, ", outside the vocabulary of ", vocab_size));
+    if (id < 0 || id >= limits.vocab_size) {
+      return fault(absl::StrCat("token ", i, " has id ", id, ", outside the vocabulary of ", limits.vocab_size));
     }
+  }
+  if (total > limits.max_tokens) {
+    return fault(absl::StrCat("it has ", total, " tokens, the model's context length is ", limits.max_tokens));
   }
   if (!(call.temperature > 0) || !std::isfinite(call.temperature)) {
     return fault(absl::StrCat("its temperature is ", call.temperature, "; what is trained on needs one above 0"));
@@ -206,29 +209,33 @@ absl::Status CheckCall(const tree::FlatCall& call, int64_t vocab_size, bool reco
   return absl::OkStatus();
 }
 
-absl::StatusOr<PreparedBatch> PrepareBatch(const TrainBatch& batch, const TrainerOptions& options, int64_t vocab_size,
-                                           int64_t version) {
+absl::StatusOr<PreparedBatch> PrepareBatch(const TrainBatch& batch, const TrainerOptions& options,
+                                           const TokenLimits& limits, int64_t version) {
   if (options.groups_per_step > 0 && static_cast<int64_t>(batch.groups.size()) != options.groups_per_step) {
     return absl::InvalidArgumentError(absl::StrCat("batch ", batch.step, " holds ", batch.groups.size(),
                                                    " groups where groups_per_step is ", options.groups_per_step));
   }
   PreparedBatch prepared;
-  Collector collector(options, vocab_size, version, prepared);
+  Collector collector(options, limits, version, prepared);
   for (const v1::Group& group : batch.groups) INGOT_RETURN_IF_ERROR(collector.AddGroup(group));
   INGOT_RETURN_IF_ERROR(collector.Finish(batch.feed));
   return prepared;
 }
 
-absl::StatusOr<PreparedBatch> PrepareSft(std::vector<tree::FlatCall> calls, int64_t vocab_size) {
+absl::StatusOr<PreparedBatch> PrepareSft(std::vector<tree::FlatCall> calls, const TokenLimits& limits) {
   PreparedBatch prepared;
   std::vector<CallExtent> extents;
   for (tree::FlatCall& call : calls) {
-    INGOT_RETURN_IF_ERROR(CheckCall(call, vocab_size, /*recorded=*/false));
+    INGOT_RETURN_IF_ERROR(CheckCall(call, limits, /*recorded=*/false));
     const int64_t tokens = static_cast<int64_t>(call.tokens.size()) - call.context_tokens;
     if (tokens == 0) continue;
     extents.push_back({call.episode, call.group, tokens});
     prepared.loss_tokens += tokens;
     prepared.unmerged_tokens += static_cast<int64_t>(call.tokens.size());
+    // Nobody sampled these tokens; merging wants the fields whole.
+    call.logprobs.assign(static_cast<size_t>(tokens), 0.0f);
+    call.versions.assign(static_cast<size_t>(tokens), 0);
+    call.kv_mixed.assign(static_cast<size_t>(tokens), 0);
     prepared.calls.push_back(std::move(call));
   }
   if (prepared.loss_tokens == 0) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <utility>
 #include <vector>
@@ -14,6 +15,15 @@
 #include "tree/forest.h"
 
 namespace ingot::trainer {
+
+// What the model can take.
+struct TokenLimits {
+  TokenLimits(int64_t vocab,
+              int64_t tokens = std::numeric_limits<int64_t>::max())  // NOLINT(google-explicit-constructor)
+      : vocab_size(vocab), max_tokens(tokens) {}
+  int64_t vocab_size;  // ids are in [0, vocab_size)
+  int64_t max_tokens;  // of one call, context included
+};
 
 // Loss-bearing calls, side by side with what they weigh.
 struct PreparedBatch {
@@ -33,18 +43,18 @@ struct PreparedBatch {
 // (calls_left_out_flagged). The rewards of finished training episodes count for the baseline even then.
 //
 // INVALID_ARGUMENT or DATA_LOSS names the call (or episode, or group) and what is wrong with it: missing segments, ids
-// outside [0, vocab_size), a log-prob that is not a number or above 0, a temperature that is not above 0, a version
-// newer than `version`, a reward that is not finite, a wrong number of groups or samples. FAILED_PRECONDITION: nothing
-// bears loss.
-absl::StatusOr<PreparedBatch> PrepareBatch(const TrainBatch& batch, const TrainerOptions& options, int64_t vocab_size,
-                                           int64_t version);
+// outside the vocabulary, more tokens than the model has positions, a log-prob that is not a number or above 0, a
+// temperature that is not above 0, a version newer than `version`, a reward that is not finite, a wrong number of
+// groups or samples. FAILED_PRECONDITION: nothing bears loss.
+absl::StatusOr<PreparedBatch> PrepareBatch(const TrainBatch& batch, const TrainerOptions& options,
+                                           const TokenLimits& limits, int64_t version);
 
-// Conversations for supervised training: advantages 1, the mean over all target tokens. Recorded log-probs may be
-// absent. Same errors for ids.
-absl::StatusOr<PreparedBatch> PrepareSft(std::vector<tree::FlatCall> calls, int64_t vocab_size);
+// Conversations for supervised training: advantages 1, the mean over all target tokens. What was
+// recorded is replaced by zeros (it may be absent). Same errors for ids.
+absl::StatusOr<PreparedBatch> PrepareSft(std::vector<tree::FlatCall> calls, const TokenLimits& limits);
 
 // INVALID_ARGUMENT names the call and its first fault. `recorded`: log-probs, versions and kv_mixed must cover the
 // sampled tokens.
-absl::Status CheckCall(const tree::FlatCall& call, int64_t vocab_size, bool recorded);
+absl::Status CheckCall(const tree::FlatCall& call, const TokenLimits& limits, bool recorded);
 
 }  // namespace ingot::trainer

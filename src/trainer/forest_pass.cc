@@ -154,8 +154,7 @@ class Pass {
         chunk.local_row.push_back(static_cast<int64_t>(row - begin));
         chunk.flat.push_back(static_cast<int64_t>(row - begin) * vocab + entry.token);
         if (loss_.objective == nullptr) continue;
-        const auto& recorded = calls_[call].logprobs;
-        chunk.recorded.push_back(recorded.empty() ? 0.0 : recorded[static_cast<size_t>(entry.offset)]);
+        chunk.recorded.push_back(calls_[call].logprobs[static_cast<size_t>(entry.offset)]);
         chunk.advantages.push_back(loss_.advantages[call]);
         chunk.weights.push_back(loss_.weights[call]);
       }

@@ -37,7 +37,7 @@ PassResult ScoreForest(const model::Transformer& model, const tree::PackedForest
                        std::span<const tree::FlatCall> calls, const PassOptions& options);
 
 // Adds the gradient of the objective's loss over the forest's entries to the parameters' .grad. `advantages` and
-// `weights` are per call, indexed like `calls`. Calls without recorded log-probs are given zeros.
+// `weights` are per call, indexed like `calls`.
 PassResult AccumulateGradients(const model::Transformer& model, const tree::PackedForest& forest,
                                std::span<const tree::FlatCall> calls, std::span<const double> advantages,
                                std::span<const double> weights, const Objective& objective, const PassOptions& options);

@@ -88,10 +88,11 @@ std::vector<int64_t> SftBatch(const SftOptions& options, int64_t conversations, 
 absl::Status RunSftStage(const model::Transformer& model, const TrainerOptions& options,
                          const std::vector<tree::FlatCall>& calls, const base::Clock& clock,
                          const SftObserver& observer) {
+  const TokenLimits limits{model.config().vocab_size, model.config().max_position_embeddings};
   std::map<int32_t, std::vector<size_t>> by_episode;
   for (size_t i = 0; i < calls.size(); ++i) {
     // Found now, not in the middle of the stage.
-    INGOT_RETURN_IF_ERROR(CheckCall(calls[i], model.config().vocab_size, /*recorded=*/false));
+    INGOT_RETURN_IF_ERROR(CheckCall(calls[i], limits, /*recorded=*/false));
     by_episode[calls[i].episode].push_back(i);
   }
   std::vector<const std::vector<size_t>*> conversations;
@@ -108,7 +109,7 @@ absl::Status RunSftStage(const model::Transformer& model, const TrainerOptions& 
     for (const int64_t conversation : SftBatch(options.sft, count, options.seed, step)) {
       for (const size_t call : *conversations[static_cast<size_t>(conversation)]) chosen.push_back(calls[call]);
     }
-    INGOT_ASSIGN_OR_RETURN(const PreparedBatch batch, PrepareSft(std::move(chosen), model.config().vocab_size));
+    INGOT_ASSIGN_OR_RETURN(const PreparedBatch batch, PrepareSft(std::move(chosen), limits));
     SftReport report{step, total, {}};
     INGOT_ASSIGN_OR_RETURN(report.metrics, SftStep(model, options, batch, *objective,
                                                    LearningRate(options.sft.optimizer, step, total), optimizer));

@@ -122,6 +122,8 @@ absl::Status Trainer::RunSft(const std::vector<tree::FlatCall>& calls, const Sft
   return AtTorchEdge("supervised training", [&] { return RunSftStage(model_, options_, calls, clock_, observer); });
 }
 
+TokenLimits Trainer::Limits() const { return {config().vocab_size, config().max_position_embeddings}; }
+
 absl::StatusOr<std::vector<tree::PackedForest>> Trainer::Pack(std::span<const tree::FlatCall> calls) const {
   std::vector<tree::PackedForest> forests;
   for (const auto& indices : tree::PlanMicroBatches(calls, options_.micro_batch_tokens)) {
@@ -158,7 +160,7 @@ void Trainer::TopUpProbe(const ProbeSource& probe, StepTally& tally) {
   if (missing <= 0 || probe == nullptr) return;
   const auto scored = [&]() -> absl::Status {
     INGOT_ASSIGN_OR_RETURN(const std::vector<tree::FlatCall> calls, probe(version_, missing));
-    for (const tree::FlatCall& call : calls) INGOT_RETURN_IF_ERROR(CheckCall(call, config().vocab_size, true));
+    for (const tree::FlatCall& call : calls) INGOT_RETURN_IF_ERROR(CheckCall(call, Limits(), true));
     INGOT_ASSIGN_OR_RETURN(const std::vector<tree::PackedForest> forests, Pack(calls));
     for (const tree::PackedForest& forest : forests) {
       const PassResult result = ScoreForest(model_, forest, calls, pass_options_);
@@ -199,7 +201,7 @@ absl::StatusOr<StepReport> Trainer::TrainStep(const TrainBatch& batch, const Pro
     return absl::InvalidArgumentError(
         absl::StrCat("batch ", batch.step, " cannot be trained at version ", version_, ": batches come in order"));
   }
-  INGOT_ASSIGN_OR_RETURN(PreparedBatch prepared, PrepareBatch(batch, options_, config().vocab_size, version_));
+  INGOT_ASSIGN_OR_RETURN(PreparedBatch prepared, PrepareBatch(batch, options_, Limits(), version_));
   INGOT_ASSIGN_OR_RETURN(const std::vector<tree::PackedForest> forests, Pack(prepared.calls));
   const auto packed = clock_.Now();
 

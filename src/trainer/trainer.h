@@ -75,6 +75,7 @@ class Trainer {
           const base::Clock& clock);
 
   struct StepTally;
+  TokenLimits Limits() const;
   absl::StatusOr<std::vector<tree::PackedForest>> Pack(std::span<const tree::FlatCall> calls) const;
   void AccumulateBatch(const PreparedBatch& batch, std::span<const tree::PackedForest> forests, StepTally& tally);
   void TopUpProbe(const ProbeSource& probe, StepTally& tally);
