@@ -299,6 +299,8 @@ absl::StatusOr<v1::UpdateWeightsResponse> Engine::Update(const weights::EncodedD
   response.set_apply_ms(MillisSince(start));
   INGOT_ASSIGN_OR_RETURN(const double pause_ms, SwapIn(std::move(next), delta.header.retain()));
   response.set_pause_ms(pause_ms);
+  INGOT_LOG(debug, "rollout: version {} is live (decoded and verified in {:.1f} ms, pause {:.3f} ms)", target.version(),
+            response.apply_ms(), pause_ms);
   return response;
 }
 

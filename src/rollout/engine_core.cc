@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <limits>
+#include <string>
+
+#include "base/log.h"
 
 namespace ingot::rollout {
 
@@ -259,6 +262,8 @@ void EngineCore::RunVersion(const WeightVersion& version, std::vector<Emission>*
   stats_.forward_rows += static_cast<int64_t>(batch_.token_ids.size());
   const absl::StatusOr<std::span<const float>> rows = runner_.Forward(*version.model, batch_);
   if (!rows.ok()) {
+    INGOT_LOG(error, "rollout: a forward pass of {} requests failed: {}", batch_sequences_.size(),
+              std::string(rows.status().message()));
     for (Sequence* sequence : batch_sequences_) {
       sequence->LetGoOfKv();
       out->push_back(

@@ -1,22 +1,28 @@
 // EngineCore: what follows a forward pass for one request.
 #include <algorithm>
+#include <cmath>
+#include <string>
 
 #include "rollout/engine_core.h"
 
 namespace ingot::rollout {
 
-// True if the request ended.
+// True if the request ended. One NaN or infinite logit makes every entry of a log-softmax row NaN.
 bool EngineCore::SampleOne(Sequence& sequence, const WeightVersion& version, std::span<const float> row,
                            std::vector<Emission>* out) {
-  Emission emission{sequence.gate, v1::GenerateChunk(), false};
+  const auto fail = [&](const std::string& what) {
+    out->push_back({std::move(sequence.gate), absl::InternalError(what), true});
+    return true;
+  };
+  if (std::isnan(row[0])) {
+    return fail(absl::StrCat("the weights of version ", version.version,
+                             " give no distribution (NaN log-probs): they have diverged, or the checkpoint is broken"));
+  }
   const int32_t id = sampler_.Sample({row, &sequence.request, sequence.sampled()});
   if (id < 0 || static_cast<size_t>(id) >= row.size()) {
-    emission.gate = std::move(sequence.gate);
-    emission.chunk = absl::InternalError(absl::StrCat("the sampler returned token ", id, ", outside the vocabulary"));
-    emission.last = true;
-    out->push_back(std::move(emission));
-    return true;
+    return fail(absl::StrCat("the sampler returned token ", id, ", outside the vocabulary"));
   }
+  Emission emission{sequence.gate, v1::GenerateChunk(), false};
   sequence.tokens.push_back(id);
   ++stats_.sampled_tokens;
   const int64_t now = clock_.UnixNanos();

@@ -110,7 +110,11 @@ class TorchRunner final : public ModelRunner {
   int64_t vocab_size() const override { return config_.vocab_size; }
   int64_t context_length() const override { return config_.max_position_embeddings; }
   const std::vector<int32_t>& eos_ids() const override { return eos_ids_; }
-  void BindThread() override { at::set_num_threads(threads_); }
+  void BindThread() override {
+    // The first use of threads on a thread takes over what any thread set last: let that happen before our own setting.
+    (void)at::get_num_threads();
+    at::set_num_threads(threads_);
+  }
 
   absl::StatusOr<std::shared_ptr<const LoadedModel>> Load(std::shared_ptr<const weights::Snapshot> snapshot) override {
     try {

@@ -248,19 +248,22 @@ TEST(EngineCoreTest, AFollowingRequestMixesItsKvAndSaysSo) {
 }
 
 TEST(EngineCoreTest, MixedBlocksAreNeverShared) {
-  World world(Options());
-  world.SetVersion(1);
-  const int first = world.Add(Prompt(1, 6), 20);
-  for (int i = 0; i < 3; ++i) world.Step();
-  world.SetVersion(2);
-  world.Drain();
-  std::vector<int32_t> again = world.prompts[first];
-  again.insert(again.end(), world.results[first].ids.begin(), world.results[first].ids.end());
-  const int id = world.Add(again, 4);
-  world.Drain();
-  EXPECT_EQ(world.results[id].cached, 0);
-  world.ExpectEqualsReference(id, 2);
-  for (const v1::VersionRun& run : world.results[id].versions) EXPECT_FALSE(run.kv_mixed());
+  // The swap falls inside the first block, or after one that was shared under the old version.
+  for (const size_t length : {2, 6}) {
+    World world(Options());
+    world.SetVersion(1);
+    const int first = world.Add(Prompt(1, length), 20);
+    world.Step();
+    world.SetVersion(2);
+    world.Drain();
+    std::vector<int32_t> again = world.prompts[first];
+    again.insert(again.end(), world.results[first].ids.begin(), world.results[first].ids.end());
+    const int id = world.Add(again, 4);
+    world.Drain();
+    EXPECT_EQ(world.results[id].cached, 0);
+    world.ExpectEqualsReference(id, 2);
+    for (const v1::VersionRun& run : world.results[id].versions) EXPECT_FALSE(run.kv_mixed());
+  }
 }
 
 TEST(EngineCoreTest, BlocksOfADroppedVersionAreNotFoundEvenIfItsNumberComesBack) {
@@ -387,6 +390,32 @@ TEST(EngineCoreTest, AFailedForwardPassEndsItsRequestsAndTheNextOnesRun) {
   const int lucky = world.Add(Prompt(1, 9), 5);
   world.Drain();
   world.ExpectEqualsReference(lucky, 1);
+}
+
+TEST(EngineCoreTest, DivergedWeightsAreAnErrorNotATokenZero) {
+  World world(Options());
+  world.SetVersion(1);
+  world.runner.poisoned = true;
+  const int id = world.Add(Prompt(1, 9), 5);
+  world.Drain();
+  EXPECT_EQ(world.results[id].error.code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(std::string(world.results[id].error.message()), testing::HasSubstr("version 1"));
+  EXPECT_TRUE(world.results[id].ids.empty());
+  EXPECT_EQ(world.core.blocks().held(), 0);
+}
+
+TEST(EngineOptionsTest, FaultsNameTheField) {
+  EXPECT_EQ(EngineOptions().Validate(), absl::OkStatus());
+  const auto fault = [](auto change) {
+    EngineOptions options;
+    change(options);
+    return std::string(options.Validate().message());
+  };
+  EXPECT_THAT(fault([](EngineOptions& o) { o.kv_block_tokens = 0; }), testing::HasSubstr("kv_block_tokens is 0"));
+  EXPECT_THAT(fault([](EngineOptions& o) { o.kv_cache_tokens = 3; }), testing::HasSubstr("kv_cache_tokens is 3"));
+  EXPECT_THAT(fault([](EngineOptions& o) { o.max_batch_tokens = 63; }), testing::HasSubstr("max_batch_tokens is 63"));
+  EXPECT_THAT(fault([](EngineOptions& o) { o.threads = 0; }), testing::HasSubstr("threads is 0"));
+  EXPECT_THAT(fault([](EngineOptions& o) { o.max_update_bytes = 0; }), testing::HasSubstr("max_update_bytes is 0"));
 }
 
 // Many requests, cancels and swaps, in little memory. Whoever never met a swap or was preempted out of it equals the

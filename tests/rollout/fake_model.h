@@ -3,6 +3,7 @@
 // table, order, version or a stale block changes the whole row.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -88,12 +89,14 @@ class FakeRunner final : public ModelRunner {
       }
     }
     if (sampled != batch.sampled_rows.size()) return absl::InternalError("a sampled row belongs to no sequence");
+    if (poisoned) std::fill(rows_.begin(), rows_.end(), std::nanf(""));
     ++passes;
     return std::span<const float>(rows_);
   }
 
   std::vector<int32_t> eos;
   absl::Status fail;
+  bool poisoned = false;  // the model has diverged: every row is NaN
   std::function<void(const ForwardBatch&)> before_forward;
   std::function<void()> after_load;
   int64_t passes = 0;
