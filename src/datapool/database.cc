@@ -251,19 +251,15 @@ absl::Status Database::Recover() {
   if (clock_.Now() < next_attempt_) return error_;
   next_attempt_ = clock_.Now() + options_.retry_after_error;
   std::unique_lock<std::shared_mutex> lock(mu_);
-  rocksdb::Status resumed = rocksdb::Status::IOError("read only");
-  if (db_ != nullptr && !read_only_) resumed = db_->Resume();
-  if (!resumed.ok()) {
-    // Errors that RocksDB holds for fatal: it wants to be opened anew.
-    CloseFiles();
-    if (absl::Status status = OpenFiles(false); !status.ok()) {
-      error_ = status;
-      // Still readable, with what is durable.
-      if (absl::Status fallback = OpenFiles(true); !fallback.ok()) {
-        INGOT_LOG(error, "{}", std::string(fallback.message()));
-      }
-      return error_;
-    }
+  // Not DB::Resume: it may go on with the log whose write failed, and RocksDB aborts the process at the next write to
+  // it.
+  CloseFiles();
+  if (absl::Status status = OpenFiles(false); !status.ok()) {
+    error_ = status;
+    // Still readable, with what is durable.
+    if (absl::Status fallback = OpenFiles(true); !fallback.ok())
+      INGOT_LOG(error, "{}", std::string(fallback.message()));
+    return error_;
   }
   failed_ = false;
   error_ = absl::OkStatus();
