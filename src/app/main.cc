@@ -3,6 +3,7 @@
 #include <string>
 
 #include "app/commands.h"
+#include "app/process.h"
 
 namespace {
 
@@ -34,12 +35,17 @@ int main(int argc, char** argv) {
   launch->callback([&] { code = ingot::app::Launch(run); });
 
   int engine_index = 0;
+  bool child = false;
   for (const char* role : {"datapool", "scheduler", "rollout", "gateway", "trainer", "agents"}) {
     auto* command = app.add_subcommand(role, std::string("run the ") + role + " role of a run as this process");
     AddRunArgs(command, run);
     command->add_flag("--resume", run.resume, "continue the run");
     command->add_option("--engine", engine_index, "which rollout engine this is, from 0");
-    command->callback([&, role] { code = ingot::app::RunRole(role, run, engine_index); });
+    command->add_flag("--child", child, "end when the process that started this one ends");
+    command->callback([&, role] {
+      if (child) ingot::app::DieWithParent();
+      code = ingot::app::RunRole(role, run, engine_index);
+    });
   }
 
   auto* status = app.add_subcommand("status", "ask the roles of a launched run how they are");

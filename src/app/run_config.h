@@ -10,7 +10,7 @@
 #include "agents/options.h"
 #include "app/run_dir.h"
 #include "base/config.h"
-#include "datapool/options.h"
+#include "datapool/store.h"
 #include "gateway/options.h"
 #include "rollout/engine_options.h"
 #include "scheduler/options.h"
@@ -59,6 +59,13 @@ struct ClusterOptions {
   int32_t max_restarts = 3;
 };
 
+struct WeightsConfig {
+  int64_t deadline_ms = 30000;
+  int32_t zstd_level = 1;
+
+  weights::PublisherOptions Options() const;
+};
+
 struct RunConfig {
   std::string name = "run";
   std::string root = "runs";
@@ -77,7 +84,7 @@ struct RunConfig {
   datapool::StoreOptions datapool;
   scheduler::SchedulerOptions scheduler;
   trainer::TrainerOptions trainer;
-  weights::PublisherOptions weights;
+  WeightsConfig weights;
   agents::RunnerOptions agents;
   EvalOptions eval;
   GoalOptions goal;

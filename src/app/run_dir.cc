@@ -45,11 +45,23 @@ absl::StatusOr<RunDir> RunDir::Open(const std::string& root, const std::string& 
     }
     dir.existed_ = false;
   }
-  for (const std::string& folder : {dir.checkpoints(), dir.logs()}) {
+  INGOT_RETURN_IF_ERROR(dir.MakeFolders());
+  return dir;
+}
+
+absl::StatusOr<RunDir> RunDir::Attach(const std::string& root, const std::string& name) {
+  RunDir dir(absl::StrCat(root, "/", name), -1, true);
+  INGOT_RETURN_IF_ERROR(dir.MakeFolders());
+  return dir;
+}
+
+absl::Status RunDir::MakeFolders() const {
+  for (const std::string& folder : {checkpoints(), logs()}) {
+    std::error_code error;
     fs::create_directories(folder, error);
     if (error) return absl::UnavailableError(absl::StrCat("cannot create '", folder, "': ", error.message()));
   }
-  return dir;
+  return absl::OkStatus();
 }
 
 RunDir::RunDir(RunDir&& other) noexcept

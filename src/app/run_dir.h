@@ -16,6 +16,9 @@ class RunDir {
   // FAILED_PRECONDITION if another process holds the run.
   static absl::StatusOr<RunDir> Open(const std::string& root, const std::string& name, IfExists if_exists);
 
+  // For a role whose supervisor holds the run: makes missing folders, takes no lock.
+  static absl::StatusOr<RunDir> Attach(const std::string& root, const std::string& name);
+
   RunDir(RunDir&& other) noexcept;
   RunDir& operator=(RunDir&&) = delete;
   ~RunDir();
@@ -31,6 +34,7 @@ class RunDir {
   absl::Status WriteFile(const std::string& name, const std::string& text) const;
 
  private:
+  absl::Status MakeFolders() const;
   RunDir(std::string path, int lock_fd, bool existed) : path_(std::move(path)), lock_fd_(lock_fd), existed_(existed) {}
 
   std::string path_;

@@ -112,6 +112,7 @@ size_t EditDistance(const std::string& a, const std::string& b) {
 Schema::Schema() = default;
 Schema::~Schema() = default;
 Schema::Schema(Schema&&) noexcept = default;
+Schema& Schema::operator=(Schema&&) noexcept = default;
 
 void Schema::Add(std::unique_ptr<Entry> entry) {
   entry->default_text = Flow(entry->get());
@@ -430,10 +431,16 @@ absl::StatusOr<std::string> Schema::Explain(const std::string& prefix) const {
     list->bind_prototype(element);
     if (wanted(list->key))
       absl::StrAppend(&text, list->key, "  (list, default has ", list->size(), ")\n    ", list->doc, "\n");
-    for (const auto& entry : element.entries_) {
-      const std::string key = absl::StrCat(list->key, "[].", entry->key);
-      if (!wanted(list->key) && !wanted(key)) continue;
-      absl::StrAppend(&text, key, "  (", entry->type, ", default ", entry->default_text, ")\n    ", entry->doc, "\n");
+    // Inside a list the keys are the element's, lists in it included.
+    const std::string inside = list->key + "[]";
+    std::string element_key;
+    if (prefix.rfind(inside + ".", 0) == 0) element_key = prefix.substr(inside.size() + 1);
+    if (!wanted(list->key) && prefix != inside && element_key.empty()) continue;
+    const absl::StatusOr<std::string> lines = element.Explain(element_key);
+    if (!lines.ok()) continue;
+    std::stringstream stream(*lines);
+    for (std::string line; std::getline(stream, line);) {
+      absl::StrAppend(&text, line.rfind("    ", 0) == 0 ? "" : inside + ".", line, "\n");
     }
   }
   if (text.empty()) {

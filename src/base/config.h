@@ -30,6 +30,7 @@ class Schema {
   Schema();
   ~Schema();
   Schema(Schema&&) noexcept;
+  Schema& operator=(Schema&&) noexcept;
 
   void Field(const std::string& key, bool* field, const std::string& doc);
   void Field(const std::string& key, int32_t* field, const std::string& doc);
