@@ -32,7 +32,10 @@ rocksdb::Options DatabaseOptions(const StoreOptions& options, rocksdb::Env* env)
   rocks.db_write_buffer_size = options.write_buffer_bytes;
   rocks.write_buffer_size = options.write_buffer_bytes / 2;
   rocks.max_background_jobs = 2;
+  rocks.max_file_opening_threads = 1;  // more would start threads at every opening, for a few files
   rocks.max_bgerror_resume_count = 0;  // Recover decides when
+  rocks.stats_dump_period_sec = 0;
+  rocks.stats_persist_period_sec = 0;
   rocks.keep_log_file_num = 4;
   rocks.info_log_level = rocksdb::InfoLogLevel::WARN_LEVEL;
   rocks.compression = rocksdb::kLZ4Compression;
