@@ -53,6 +53,9 @@ class Metrics {
   // Prometheus' text exposition format 0.0.4.
   std::string RenderText() const;
 
+  // For an endpoint that collects by itself.
+  prometheus::Collectable& collectable() { return registry_; }
+
  private:
   enum class Kind { kCounter, kGauge, kHistogram };
   struct FamilyInfo {

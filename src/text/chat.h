@@ -36,6 +36,8 @@ struct Conversation {
 };
 
 // Prompt ids cut where message i begins; piece i belongs to message i, and the last piece is the generation prompt.
+// Ids never span two messages or an assistant's header and what it said: there a tokenizer sees a border, as it does
+// when the model itself goes on from the prompt.
 struct RenderedPrompt {
   std::vector<int32_t> ids;
   // ids before message_ends[i] render messages [0, i]; size = number of messages.
@@ -45,37 +47,70 @@ struct RenderedPrompt {
   std::vector<std::pair<size_t, size_t>> sampled_ranges;
 };
 
-// A parsed assistant turn.
+// A parsed assistant turn. Text between or after tool calls joins the content; white space around them is the format's.
 struct ParsedOutput {
   std::string content;
   std::string reasoning;
   std::vector<ToolCall> tool_calls;  // ids empty: the gateway names them
   bool malformed = false;            // a tool call was begun and is not what the format says; its text stays in content
+                                     // (a call: one object with a name and an object of arguments, closed)
 };
 
 // A template with its tool-call format. Immutable and thread safe.
 class ChatFormat {
  public:
   virtual ~ChatFormat() = default;
-  // INVALID_ARGUMENT names the message that cannot be rendered.
+  // INVALID_ARGUMENT names the message that cannot be rendered. Message text is always encoded as ordinary text. The
+  // system message, or an empty one if there is none, names the tools. Reasoning is kept in the assistant messages
+  // after the last user message and left out of earlier ones, as Qwen's template does.
   virtual absl::StatusOr<RenderedPrompt> Render(const Conversation& conversation, bool add_generation_prompt) const = 0;
   // The ids that follow sampled ids `turn` (which may lack its end-of-turn id when it was truncated) so that rendering
   // messages [first_new, end) of the conversation continues them, including the generation prompt. Used to splice.
+  // Message first_new - 1 must be the assistant's: its ids are `turn`, its text is not looked at.
   virtual absl::StatusOr<std::vector<int32_t>> RenderTail(const Conversation& conversation, size_t first_new,
                                                           std::span<const int32_t> turn) const = 0;
   // Whole output (special tokens kept, end-of-turn id stripped) to message.
   virtual ParsedOutput Parse(std::string_view output) const = 0;
   // Text that may be streamed as content now: everything before the first character that could begin a tool call.
+  // Exactly: the content and the reasoning of Parse(output_so_far.substr(0, n)) are beginnings of the whole output's,
+  // whatever follows. An output without reasoning is its own content up to there. StreamParser does the bookkeeping.
   virtual size_t StreamableContent(std::string_view output_so_far) const = 0;
   virtual const std::vector<int32_t>& end_of_turn_ids() const = 0;
   virtual const std::string& fingerprint() const = 0;
 };
 
-// The formats known by name: "hermes" (ChatML turns, <tool_call>{json}</tool_call>). NOT_FOUND lists the known ones.
+// An output that arrives in pieces. Not thread safe.
+class StreamParser {
+ public:
+  struct Delta {
+    std::string content;
+    std::string reasoning;
+  };
+  explicit StreamParser(std::shared_ptr<const ChatFormat> format) : format_(std::move(format)) {}
+
+  // What of content and reasoning became certain with `text`. Cut the stream at whole characters (Utf8Stream) before.
+  Delta Push(std::string_view text);
+  // The message, and in `rest` what of it no Push has returned: all deltas together are exactly its text.
+  ParsedOutput Finish(Delta& rest);
+
+ private:
+  Delta Emit(const ParsedOutput& parsed);
+
+  const std::shared_ptr<const ChatFormat> format_;
+  std::string output_;
+  size_t settled_ = 0;
+  size_t content_sent_ = 0;
+  size_t reasoning_sent_ = 0;
+};
+
+// The formats known by name: "hermes" (ChatML turns, <tool_call>{json}</tool_call>, worded as Qwen 2.5 and 3 know it)
+// and "compact" (the same with a minimal list of tools, for tiny models). NOT_FOUND lists the known ones,
+// INVALID_ARGUMENT names the turn token that the tokenizer lacks.
 absl::StatusOr<std::shared_ptr<const ChatFormat>> MakeChatFormat(const std::string& name,
                                                                  std::shared_ptr<const Tokenizer> tokenizer);
 
-// One message or conversation from / to OpenAI's JSON.
+// One message or conversation from / to OpenAI's JSON. `developer` is read as system, content may be null, a string or
+// text parts; arguments may be a string or an object. INVALID_ARGUMENT names the message and what is wrong with it.
 absl::StatusOr<Message> MessageFromJson(const base::json::value& json);
 base::json::value MessageToJson(const Message& message);
 absl::StatusOr<Conversation> ConversationFromJson(

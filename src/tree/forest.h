@@ -58,12 +58,14 @@ struct PackedForest {
 };
 
 // Merges the calls (indices into `calls`) into tries and packs them. A call whose context is empty is INVALID_ARGUMENT:
-// its first token has no row to be predicted from. Children are visited in order of first appearance, deepest subtree
-// last, deterministically.
+// its first token has no row to be predicted from. Children stand in order of first appearance in `indices`. Linear in
+// the calls' tokens.
 absl::StatusOr<PackedForest> PackForest(std::span<const FlatCall> calls, std::span<const int32_t> indices);
 
 // Cuts a batch into micro-batches of at most `max_tokens` merged tokens each (a single call larger than that is its own
-// micro-batch): groups ordered so that shared prefixes meet, then filled greedily. Returns indices into `calls`.
+// micro-batch): calls ordered so that shared prefixes meet, then filled greedily. Returns indices into `calls`, each
+// once, in the order in which PackForest should get them; calls that sampled nothing bear no loss and are left out.
+// Linear in the calls' tokens. Use micro-batches as they are: an order of one's own would waste what is shared.
 std::vector<std::vector<int32_t>> PlanMicroBatches(std::span<const FlatCall> calls, int64_t max_tokens);
 
 }  // namespace ingot::tree

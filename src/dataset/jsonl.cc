@@ -1,0 +1,96 @@
+#include "dataset/jsonl.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+namespace ingot::dataset {
+namespace {
+
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+constexpr size_t kChunkBytes = 1 << 16;
+
+class LineReader {
+ public:
+  LineReader(const std::string& path, const JsonlOptions& options, const LineFn& line)
+      : path_(path), options_(options), line_(line) {}
+
+  // A piece of the file.
+  absl::Status Push(std::string_view bytes) {
+    while (!bytes.empty()) {
+      const size_t end = bytes.find('\n');
+      const std::string_view part = bytes.substr(0, end);
+      if (held_.size() + part.size() > static_cast<size_t>(options_.max_line_bytes)) {
+        return At(absl::InvalidArgumentError(absl::StrCat("the line is longer than ", options_.max_line_bytes,
+                                                          " bytes: split it, or raise max_line_bytes")));
+      }
+      held_ += part;
+      if (end == std::string_view::npos) break;
+      INGOT_RETURN_IF_ERROR(EndLine());
+      bytes.remove_prefix(end + 1);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Finish() { return held_.empty() ? absl::OkStatus() : EndLine(); }
+
+ private:
+  absl::Status At(const absl::Status& status) const {
+    return base::Annotate(status, absl::StrCat(path_, ":", number_));
+  }
+
+  absl::Status EndLine() {
+    std::string_view text = held_;
+    if (number_ == 1 && text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
+    if (text.ends_with('\r')) text.remove_suffix(1);
+    if (text.find_first_not_of(" \t\r") != std::string_view::npos) {
+      const auto value = base::ParseJson(text);
+      if (!value.ok()) return At(value.status());
+      if (!value->is_object()) return At(absl::InvalidArgumentError("the line is JSON but no object"));
+      INGOT_RETURN_IF_ERROR(At(line_(number_, text, *value)));
+    }
+    held_.clear();
+    if (++number_ > options_.max_lines + 1) {
+      return absl::InvalidArgumentError(absl::StrCat(path_, ": has more than ", options_.max_lines, " lines"));
+    }
+    return absl::OkStatus();
+  }
+
+  const std::string& path_;
+  const JsonlOptions& options_;
+  const LineFn& line_;
+  std::string held_;  // the line so far
+  int64_t number_ = 1;
+};
+
+}  // namespace
+
+absl::Status JsonlOptions::Validate() const {
+  if (max_line_bytes < 1) return absl::InvalidArgumentError("max_line_bytes must be at least 1");
+  if (max_lines < 1) return absl::InvalidArgumentError("max_lines must be at least 1");
+  return absl::OkStatus();
+}
+
+absl::Status ReadJsonl(const std::string& path, const JsonlOptions& options, const LineFn& line) {
+  INGOT_RETURN_IF_ERROR(options.Validate());
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"), &std::fclose);
+  if (file == nullptr) {
+    if (errno == ENOENT || errno == ENOTDIR) return absl::NotFoundError(absl::StrCat(path, " does not exist"));
+    return absl::UnavailableError(absl::StrCat("cannot open ", path, ": ", std::strerror(errno)));
+  }
+  LineReader reader(path, options, line);
+  std::vector<char> chunk(kChunkBytes);
+  while (true) {
+    const size_t got = std::fread(chunk.data(), 1, chunk.size(), file.get());
+    INGOT_RETURN_IF_ERROR(reader.Push(std::string_view(chunk.data(), got)));
+    if (got == chunk.size()) continue;
+    if (std::ferror(file.get())) {
+      return absl::UnavailableError(absl::StrCat("cannot read ", path, ": ", std::strerror(errno)));
+    }
+    return reader.Finish();
+  }
+}
+
+}  // namespace ingot::dataset

@@ -1,0 +1,73 @@
+#include "dataset/sft.h"
+
+#include <algorithm>
+
+namespace ingot::dataset {
+namespace {
+
+// The turn that message `i` of a rendered conversation is.
+tree::FlatCall Example(const text::RenderedPrompt& prompt, size_t i) {
+  const auto [first, last] = prompt.sampled_ranges[i];
+  tree::FlatCall call;
+  call.context_tokens = static_cast<int32_t>(first);
+  call.tokens.assign(prompt.ids.begin(), prompt.ids.begin() + static_cast<std::ptrdiff_t>(last));
+  call.logprobs.assign(last - first, 0.0f);
+  call.versions.assign(last - first, 0);
+  call.kv_mixed.assign(last - first, 0);
+  return call;
+}
+
+absl::Status AppendExamples(const text::Conversation& conversation, const text::ChatFormat& format,
+                            const SftOptions& options, int32_t index, std::vector<tree::FlatCall>& examples) {
+  const std::vector<text::Message>& messages = conversation.messages;
+  const auto is_assistant = [](const text::Message& message) { return message.role == "assistant"; };
+  if (std::none_of(messages.begin(), messages.end(), is_assistant)) {
+    return absl::InvalidArgumentError("it has no assistant message to learn from");
+  }
+  // A later user message drops earlier reasoning: then each turn is rendered as it stood when it was written.
+  const bool by_turn =
+      std::any_of(messages.begin(), messages.end(), [](const text::Message& m) { return !m.reasoning.empty(); });
+  INGOT_ASSIGN_OR_RETURN(text::RenderedPrompt prompt, format.Render(conversation, false));
+  for (size_t i = 0; i < messages.size(); ++i) {
+    if (!is_assistant(messages[i])) continue;
+    if (by_turn) {
+      text::Conversation then;
+      then.tools = conversation.tools;
+      then.messages.assign(messages.begin(), messages.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+      INGOT_ASSIGN_OR_RETURN(prompt, format.Render(then, false));
+    }
+    const size_t tokens = prompt.sampled_ranges[i].second;
+    if (options.max_tokens > 0 && tokens > static_cast<size_t>(options.max_tokens)) {
+      return absl::InvalidArgumentError(absl::StrCat("its message ", i, " ends after ", tokens,
+                                                     " tokens, more than the ", options.max_tokens,
+                                                     " an example may have: shorten the "
+                                                     "conversation or raise the limit"));
+    }
+    tree::FlatCall call = Example(prompt, i);
+    call.call_id = absl::StrCat("conversation ", index, " message ", i);
+    call.episode = call.group = index;
+    examples.push_back(std::move(call));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status SftOptions::Validate() const {
+  if (max_tokens < 0) return absl::InvalidArgumentError("max_tokens must not be negative");
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<tree::FlatCall>> MakeSftExamples(std::span<const text::Conversation> conversations,
+                                                            const text::ChatFormat& format, const SftOptions& options) {
+  INGOT_RETURN_IF_ERROR(options.Validate());
+  std::vector<tree::FlatCall> examples;
+  for (size_t i = 0; i < conversations.size(); ++i) {
+    INGOT_RETURN_IF_ERROR(
+        base::Annotate(AppendExamples(conversations[i], format, options, static_cast<int32_t>(i), examples),
+                       absl::StrCat("conversation ", i)));
+  }
+  return examples;
+}
+
+}  // namespace ingot::dataset

@@ -1,0 +1,28 @@
+// Conversations as training examples of the same kind that recorded calls are: one per assistant turn, its context
+// before it, so that supervised training packs, merges and cuts with tree::PackForest.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/status.h"
+#include "text/chat.h"
+#include "tree/forest.h"
+
+namespace ingot::dataset {
+
+struct SftOptions {
+  int32_t max_tokens = 0;  // of an example, context included; a longer one is an error; 0: no limit
+  absl::Status Validate() const;
+};
+
+// In order; episode and group are the conversation's index, log-probs and versions zero, temperature 1. A turn's
+// context is the prompt a model would have been given for it: where reasoning is dropped from the history later, the
+// turn that wrote it still learns it. INVALID_ARGUMENT names the conversation that has no assistant turn, cannot be
+// rendered or is too long.
+absl::StatusOr<std::vector<tree::FlatCall>> MakeSftExamples(std::span<const text::Conversation> conversations,
+                                                            const text::ChatFormat& format,
+                                                            const SftOptions& options = {});
+
+}  // namespace ingot::dataset

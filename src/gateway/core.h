@@ -1,0 +1,84 @@
+// What every part of the gateway shares: its options, the services below it, its workers and its counters. Internal to
+// the folder; gateway.h is the interface.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "base/clock.h"
+#include "base/mutex.h"
+#include "datapool/client.h"
+#include "gateway/admission.h"
+#include "gateway/options.h"
+#include "gateway/worker_pool.h"
+#include "rollout/client.h"
+#include "text/chat.h"
+#include "text/tokenizer.h"
+
+namespace ingot::gateway {
+
+// The services a gateway stands on. They outlive it.
+struct GatewayParts {
+  std::shared_ptr<rollout::Client> engine;
+  datapool::Client* pool = nullptr;  // null: nothing is recorded (`ingot serve`)
+  Admission* admission = nullptr;    // null: any key is accepted, every episode is a served one
+  std::shared_ptr<const text::Tokenizer> tokenizer;
+  std::shared_ptr<const text::ChatFormat> format;
+  const base::Clock* clock = &base::Clock::Real();
+};
+
+// Counters since start. Thread safe.
+struct Counters {
+  std::atomic<int64_t> calls{0};      // answered, whatever the answer
+  std::atomic<int64_t> completed{0};  // delivered whole
+  std::atomic<int64_t> aborted{0};    // client gone, episode ended or deadline
+  std::atomic<int64_t> failed{0};     // anything else
+  std::atomic<int64_t> refused{0};    // turned away for want of room
+  std::atomic<int64_t> spliced{0};
+  std::atomic<int64_t> recorded{0};  // calls acknowledged by the pool
+  std::atomic<int64_t> record_failures{0};
+  std::atomic<int64_t> malformed_tool_calls{0};
+  std::atomic<int64_t> tool_choice_unforced{0};  // required tool calls that the model answered in text
+  std::atomic<int64_t> prompt_tokens{0};
+  std::atomic<int64_t> cached_tokens{0};
+  std::atomic<int64_t> sampled_tokens{0};
+  std::atomic<int64_t> episodes_opened{0};
+  std::atomic<int64_t> episodes_finished{0};
+  std::atomic<int64_t> episodes_failed{0};
+  std::atomic<int64_t> episodes_refused{0};
+  std::atomic<int64_t> active_calls{0};
+
+  void AddFork(const std::string& cause) {
+    base::MutexLock lock(mu_);
+    ++forks_[cause];
+  }
+  std::map<std::string, int64_t> forks() const {
+    base::MutexLock lock(mu_);
+    return forks_;
+  }
+
+ private:
+  mutable base::Mutex mu_;
+  std::map<std::string, int64_t> forks_ ABSL_GUARDED_BY(mu_);
+};
+
+struct Core {
+  Core(GatewayOptions opts, GatewayParts services)
+      : options(std::move(opts)),
+        parts(std::move(services)),
+        workers(options.worker_threads, options.max_queued_work) {}
+
+  const GatewayOptions options;
+  const GatewayParts parts;
+  Counters counters;
+  std::atomic<int32_t> context_length{0};  // of the engine; 0: not known yet
+  WorkerPool workers;                      // last: joined before the rest goes
+};
+
+// `bytes` random bytes from the system as hexadecimal: ids and keys that cannot be guessed.
+std::string RandomHex(size_t bytes);
+uint64_t RandomSeed();
+
+}  // namespace ingot::gateway

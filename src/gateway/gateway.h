@@ -1,0 +1,117 @@
+// The gateway without its sockets: episodes, and the chat calls made in them. Every call becomes a record of its
+// episode's token tree: what the engine sampled, exactly, durable in the pool before the client sees the end of it.
+//
+//   HttpServer -> HttpApi -.                       .-> rollout::Client   ids in, ids with log-probs and versions out
+//   GatewayService (gRPC) --+-> Gateway -> ChatCall -+-> datapool::Client  AppendCall, before the terminal event
+//   agents' runner --------'      `-> Episode          `-> Admission        who may open an episode
+//
+// Thread safe. OpenEpisode, RewardEpisode and EndEpisode block (admission, one durable write, for EndEpisode the calls
+// it aborts); StartChat and Tick do not: their work runs on the gateway's own workers. Destroy it after every server in
+// front of it, and drop all ChatCalls before it; its parts outlive it.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <unordered_map>
+
+#include "base/mutex.h"
+#include "base/status.h"
+#include "gateway/chat_call.h"
+#include "gateway/core.h"
+#include "gateway/episode.h"
+#include "gateway/options.h"
+#include "proto/gateway.pb.h"
+
+namespace ingot::gateway {
+
+// Who sends a request: the bearer of an API key, or of an episode's unguessable id in the URL. Both must agree.
+struct Caller {
+  std::string api_key;  // empty: none was sent
+  std::string episode;  // from /s/{episode}/v1; empty: none
+};
+
+class Gateway {
+ public:
+  // INVALID_ARGUMENT for options that do not validate or a missing part.
+  static absl::StatusOr<std::unique_ptr<Gateway>> Create(GatewayOptions options, GatewayParts parts);
+  ~Gateway();
+  Gateway(const Gateway&) = delete;
+  Gateway& operator=(const Gateway&) = delete;
+
+  // Admission, then durable in the pool, then the answer. RESOURCE_EXHAUSTED: no place now. 410: the run is over.
+  absl::StatusOr<v1::EpisodeOpenResponse> OpenEpisode(const v1::EpisodeOpenRequest& request);
+  // Needs the episode's key: UNAUTHENTICATED without, PERMISSION_DENIED with another's, NOT_FOUND for an unknown
+  // episode, 410 after its end.
+  absl::Status RewardEpisode(const v1::EpisodeRewardRequest& request);
+  absl::Status RewardEpisode(const std::string& episode_id, const std::string& api_key, std::optional<double> reward,
+                             const std::map<std::string, double>& signals);
+  // Aborts and records the calls in flight, then durable in the pool, then known to admission. May be repeated, with
+  // the same content, until it answers OK.
+  absl::Status EndEpisode(const v1::EpisodeEndRequest& request);
+
+  // Starts a chat completion, whose `body` is that of POST /v1/chat/completions; every fault comes through the call.
+  std::shared_ptr<ChatCall> StartChat(Caller caller, std::string body, std::function<void()> wake);
+
+  // Enforces deadlines and idle limits by the injected clock; to be called about once a second (HttpServer does).
+  void Tick();
+  // Refuses what comes, aborts and records what is in flight. Waits for that at most end_wait_s. Idempotent.
+  void Shutdown();
+  bool shutting_down() const;
+
+  v1::GatewayStatusResponse Status() const;
+  // Prometheus text exposition of the gateway's own metrics.
+  std::string MetricsText() const;
+  const GatewayOptions& options() const { return core_.options; }
+
+  // Where agents reach this gateway, e.g. "http://127.0.0.1:8080"; HttpServer sets it once it listens.
+  void SetBaseUrl(std::string url);
+  // Runs `job` on a worker; false if too much waits already. For those who serve the blocking calls above.
+  bool RunOnWorker(std::function<void()> job) { return core_.workers.TrySubmit(std::move(job)); }
+
+ private:
+  struct Ended {
+    std::string episode_id;
+    v1::EpisodeState state;
+    std::string detail;
+  };
+
+  Gateway(GatewayOptions options, GatewayParts parts) : core_(std::move(options), std::move(parts)) {}
+
+  absl::StatusOr<std::shared_ptr<Episode>> Resolve(const Caller& caller);
+  absl::StatusOr<std::shared_ptr<Episode>> OpenSession(const std::string& api_key);
+  absl::StatusOr<std::shared_ptr<Episode>> FindByKey(const std::string& episode_id, const std::string& api_key);
+  // Admits and stores; `api_key` names the episode.
+  absl::StatusOr<std::shared_ptr<Episode>> Open(const std::string& scaffold, const std::string& api_key, bool session);
+  absl::Status ReserveEpisode();
+  // `free_key`: the key may open a new session, instead of hearing that its episode is over.
+  absl::Status End(const std::shared_ptr<Episode>& episode, v1::EpisodeState state, const std::string& detail,
+                   bool free_key);
+  void Remove(const std::shared_ptr<Episode>& episode, v1::EpisodeState state, const std::string& detail,
+              bool free_key);
+  void EndIdle();
+  std::string BaseUrl(const std::string& episode_id) const;
+
+  mutable base::Mutex mu_;
+  base::CondVar changed_;
+  base::Mutex session_mu_;  // one session opens at a time, so that a key never opens two
+  bool shutdown_ ABSL_GUARDED_BY(mu_) = false;
+  std::string base_url_ ABSL_GUARDED_BY(mu_);
+  int opening_ ABSL_GUARDED_BY(mu_) = 0;
+  std::unordered_map<std::string, std::shared_ptr<Episode>> by_id_ ABSL_GUARDED_BY(mu_);
+  std::unordered_map<std::string, std::shared_ptr<Episode>> by_key_ ABSL_GUARDED_BY(mu_);  // by hash of the key
+  std::set<std::shared_ptr<ChatCall>> calls_ ABSL_GUARDED_BY(mu_);
+  // Ended ones, so that what comes late is told so; the oldest are forgotten.
+  std::unordered_map<std::string, Ended> ended_by_key_ ABSL_GUARDED_BY(mu_);
+  std::unordered_map<std::string, std::string> ended_keys_ ABSL_GUARDED_BY(mu_);  // hash of the key, by episode id
+  std::deque<std::string> ended_order_ ABSL_GUARDED_BY(mu_);                      // hashes of keys
+  std::set<std::string> ending_ ABSL_GUARDED_BY(mu_);                             // ids of idle episodes being ended
+
+  Core core_;  // last: its workers, which use all of the above, are joined first
+};
+
+}  // namespace ingot::gateway

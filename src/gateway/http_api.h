@@ -1,0 +1,80 @@
+// HTTP requests to answers, without sockets: routes, the OpenAI dialect's SSE framing, and the life of episodes as
+// JSON.
+//
+//   POST /v1/chat/completions   GET /v1/models   GET /v1/models/{id}      the same under /s/{episode}
+//   POST /ingot/v1/episodes     POST /ingot/v1/episodes/{id}/reward       POST /ingot/v1/episodes/{id}/end
+//   GET /ingot/v1/status        GET /healthz     GET /metrics
+//
+// Thread safe; never blocks: what does runs on the gateway's workers.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gateway/gateway.h"
+
+namespace ingot::gateway {
+
+struct HttpRequest {
+  std::string method;
+  std::string target;         // path, with or without a query
+  std::string authorization;  // the header's value; "Bearer KEY"
+  std::string api_key;        // the header x-api-key's value
+  std::string body;
+};
+
+struct HttpReply {
+  int status = 200;
+  std::string content_type = "application/json";
+  std::vector<std::pair<std::string, std::string>> headers;
+  std::string body;
+};
+
+HttpReply ErrorReply(const absl::Status& status, double retry_after_s);
+
+// One request being answered. Thread safe.
+class Exchange {
+ public:
+  virtual ~Exchange() = default;
+  struct Progress {
+    std::optional<HttpReply> reply;  // the whole answer, and the end of it
+    bool stream_begins = false;      // or: 200, text/event-stream, what follows comes as `data`
+    std::string data;
+    bool done = false;
+  };
+  // What can be sent since the last call; asking again says that it was sent. Never blocks.
+  virtual Progress Take() = 0;
+  // The client is gone. Nothing needs to be taken any more.
+  virtual void Abandon(absl::Status why) = 0;
+};
+
+class HttpApi {
+ public:
+  // `metrics`: text of /metrics; null: the gateway's own.
+  HttpApi(Gateway& gateway, std::function<std::string()> metrics) : gateway_(gateway), metrics_(std::move(metrics)) {}
+
+  // `wake` is called from any thread whenever Take may have something new, possibly before Start returns; it must not
+  // block.
+  std::shared_ptr<Exchange> Start(HttpRequest request, std::function<void()> wake);
+
+ private:
+  struct Route;
+  HttpReply Quick(const HttpRequest& request, const Route& route);
+  std::shared_ptr<Exchange> Blocking(HttpRequest request, std::function<void()> wake,
+                                     std::function<HttpReply(const HttpRequest&)> answer);
+  HttpReply Open(const HttpRequest& request);
+  HttpReply Reward(const HttpRequest& request, const std::string& episode);
+  HttpReply End(const HttpRequest& request, const std::string& episode);
+  HttpReply StatusReply() const;
+  HttpReply ModelReply(const std::string& name) const;
+  HttpReply Error(const absl::Status& status) const;
+
+  Gateway& gateway_;
+  const std::function<std::string()> metrics_;
+};
+
+}  // namespace ingot::gateway

@@ -1,0 +1,211 @@
+#include "gateway/http_server.h"
+
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/strand.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <chrono>
+#include <set>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/log.h"
+#include "gateway/api_error.h"
+#include "gateway/http_connection.h"
+
+namespace ingot::gateway {
+namespace {
+
+namespace asio = boost::asio;
+using asio::ip::tcp;
+using boost::system::error_code;
+
+constexpr auto kUse = asio::as_tuple(asio::use_awaitable);
+constexpr auto kTick = std::chrono::seconds(1);
+constexpr auto kAcceptPause = std::chrono::milliseconds(100);  // after an error such as too many open files
+constexpr auto kCloseWait = std::chrono::seconds(10);
+
+}  // namespace
+
+class HttpServer::Impl : public std::enable_shared_from_this<Impl> {
+ public:
+  Impl(const HttpServerOptions& options, Gateway& gateway, std::function<std::string()> metrics)
+      : options_(options),
+        gateway_(gateway),
+        api_(gateway, std::move(metrics)),
+        loop_(std::make_shared<asio::io_context>(options.io_threads)),
+        work_(asio::make_work_guard(*loop_)),
+        strand_(asio::make_strand(*loop_)),
+        acceptor_(strand_),
+        pause_(strand_),
+        tick_(strand_) {}
+
+  absl::Status Listen() {
+    const std::string where = absl::StrCat(options_.host, ":", options_.port);
+    const auto fail = [&](const error_code& error) {
+      const bool taken = error == asio::error::address_in_use;
+      return absl::UnavailableError(
+          absl::StrCat("cannot listen on ", where, ": ", error.message(),
+                       taken ? "; stop what listens there, or choose another port (0: any free one)" : ""));
+    };
+    error_code error;
+    const auto address = asio::ip::make_address(options_.host, error);
+    if (error) return absl::InvalidArgumentError(absl::StrCat("host '", options_.host, "' is not an IP address"));
+    const tcp::endpoint endpoint(address, static_cast<uint16_t>(options_.port));
+    if (acceptor_.open(endpoint.protocol(), error); error) return fail(error);
+    if (acceptor_.set_option(asio::socket_base::reuse_address(true), error); error) return fail(error);
+    if (acceptor_.bind(endpoint, error); error) return fail(error);
+    if (acceptor_.listen(asio::socket_base::max_listen_connections, error); error) return fail(error);
+    port_ = acceptor_.local_endpoint(error).port();
+    return absl::OkStatus();
+  }
+
+  void Run() {
+    asio::co_spawn(strand_, Accept(shared_from_this()), asio::detached);
+    asio::co_spawn(strand_, Tick(shared_from_this()), asio::detached);
+    for (int i = 0; i < options_.io_threads; ++i) {
+      threads_.emplace_back([loop = loop_] { loop->run(); });
+    }
+  }
+
+  void Stop() {
+    {
+      base::MutexLock lock(mu_);
+      if (stopped_) return;
+      stopped_ = true;
+      for (const auto& connection : connections_) connection->Finish();
+    }
+    asio::post(strand_, [self = shared_from_this()] {
+      error_code ignored;
+      self->acceptor_.close(ignored);
+      self->pause_.cancel();
+      self->tick_.cancel();
+    });
+    const auto grace = std::chrono::nanoseconds(static_cast<int64_t>(options_.shutdown_grace_s * 1e9));
+    if (!WaitForConnections(grace)) {
+      {
+        base::MutexLock lock(mu_);
+        for (const auto& connection : connections_) connection->Close();
+      }
+      if (!WaitForConnections(kCloseWait)) INGOT_LOG(error, "connections do not close");
+    }
+    work_.reset();
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+  int port() const { return port_; }
+  std::string url() const {
+    const bool v6 = options_.host.find(':') != std::string::npos;
+    return absl::StrCat("http://", v6 ? "[" : "", options_.host, v6 ? "]" : "", ":", port_);
+  }
+  int connections() const {
+    base::MutexLock lock(mu_);
+    return connections_.size();
+  }
+
+ private:
+  bool WaitForConnections(std::chrono::nanoseconds timeout) {
+    const auto deadline = std::chrono::steady_clock::now() + timeout;
+    base::MutexLock lock(mu_);
+    while (!connections_.empty()) {
+      const auto left = deadline - std::chrono::steady_clock::now();
+      if (left.count() <= 0) return false;
+      changed_.WaitFor(mu_, left);
+    }
+    return true;
+  }
+
+  // False if the server is full or stopping.
+  bool Enter(const std::shared_ptr<HttpConnection>& connection) {
+    base::MutexLock lock(mu_);
+    if (stopped_ || static_cast<int>(connections_.size()) >= options_.max_connections) return false;
+    connections_.insert(connection);
+    return true;
+  }
+  void Leave(const std::shared_ptr<HttpConnection>& connection) {
+    base::MutexLock lock(mu_);
+    connections_.erase(connection);
+    changed_.SignalAll();
+  }
+
+  static asio::awaitable<void> Accept(std::shared_ptr<Impl> self) {
+    while (self->acceptor_.is_open()) {
+      auto [error, socket] = co_await self->acceptor_.async_accept(asio::make_strand(*self->loop_), kUse);
+      if (!self->acceptor_.is_open()) co_return;
+      if (error) {
+        INGOT_LOG(warn, "a connection could not be accepted: {}", error.message());
+        self->pause_.expires_after(kAcceptPause);
+        co_await self->pause_.async_wait(kUse);
+        continue;
+      }
+      self->Serve(std::move(socket));
+    }
+  }
+
+  void Serve(tcp::socket socket) {
+    const auto executor = socket.get_executor();
+    auto connection = std::make_shared<HttpConnection>(loop_, std::move(socket), options_, api_);
+    asio::co_spawn(executor, Hold(shared_from_this(), connection), asio::detached);
+  }
+
+  static asio::awaitable<void> Hold(std::shared_ptr<Impl> self, std::shared_ptr<HttpConnection> connection) {
+    if (self->Enter(connection)) {
+      co_await connection->Run();
+      self->Leave(connection);
+    } else {
+      connection->TurnAway(ApiError(503, "too_many_connections", "", "the gateway has max_connections open ones"));
+    }
+  }
+
+  static asio::awaitable<void> Tick(std::shared_ptr<Impl> self) {
+    while (self->acceptor_.is_open()) {
+      self->gateway_.RunOnWorker([&gateway = self->gateway_] { gateway.Tick(); });
+      self->tick_.expires_after(kTick);
+      co_await self->tick_.async_wait(kUse);
+    }
+  }
+
+  const HttpServerOptions options_;
+  Gateway& gateway_;
+  HttpApi api_;
+  const std::shared_ptr<asio::io_context> loop_;
+  asio::executor_work_guard<asio::io_context::executor_type> work_;
+  asio::strand<asio::io_context::executor_type> strand_;
+  tcp::acceptor acceptor_;
+  asio::steady_timer pause_, tick_;
+  int port_ = 0;
+  std::vector<std::thread> threads_;
+
+  mutable base::Mutex mu_;
+  base::CondVar changed_;
+  bool stopped_ ABSL_GUARDED_BY(mu_) = false;
+  std::set<std::shared_ptr<HttpConnection>> connections_ ABSL_GUARDED_BY(mu_);
+};
+
+HttpServer::HttpServer(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const HttpServerOptions& options, Gateway& gateway,
+                                                              std::function<std::string()> metrics) {
+  INGOT_RETURN_IF_ERROR(base::Annotate(options.Validate(), "gateway"));
+  auto impl = std::make_shared<Impl>(options, gateway, std::move(metrics));
+  INGOT_RETURN_IF_ERROR(impl->Listen());
+  if (gateway.options().public_url.empty()) gateway.SetBaseUrl(impl->url());
+  impl->Run();
+  return std::unique_ptr<HttpServer>(new HttpServer(std::move(impl)));
+}
+
+HttpServer::~HttpServer() { Stop(); }
+void HttpServer::Stop() { impl_->Stop(); }
+int HttpServer::port() const { return impl_->port(); }
+std::string HttpServer::url() const { return impl_->url(); }
+int HttpServer::connections() const { return impl_->connections(); }
+
+}  // namespace ingot::gateway

@@ -1,0 +1,68 @@
+// The gateway's metrics in Prometheus' text exposition format.
+#include <string>
+
+#include "gateway/gateway.h"
+
+namespace ingot::gateway {
+namespace {
+
+void Family(std::string& out, const char* name, const char* type, const char* help) {
+  absl::StrAppend(&out, "# HELP ", name, " ", help, "\n# TYPE ", name, " ", type, "\n");
+}
+
+void Single(std::string& out, const char* name, const char* type, const char* help, int64_t value) {
+  Family(out, name, type, help);
+  absl::StrAppend(&out, name, " ", value, "\n");
+}
+
+}  // namespace
+
+std::string Gateway::MetricsText() const {
+  const Counters& counters = core_.counters;
+  std::string out;
+  const auto counter = [&](const char* name, const char* help, int64_t value) {
+    Single(out, name, "counter", help, value);
+  };
+  const auto gauge = [&](const char* name, const char* help, int64_t value) {
+    Single(out, name, "gauge", help, value);
+  };
+
+  constexpr char kCalls[] = "ingot_gateway_calls_total";
+  Family(out, kCalls, "counter", "Chat calls answered, by outcome.");
+  const std::pair<const char*, int64_t> outcomes[] = {{"completed", counters.completed},
+                                                      {"aborted", counters.aborted},
+                                                      {"refused", counters.refused},
+                                                      {"failed", counters.failed}};
+  for (const auto& [outcome, value] : outcomes) {
+    absl::StrAppend(&out, kCalls, "{outcome=\"", outcome, "\"} ", value, "\n");
+  }
+  constexpr char kForks[] = "ingot_gateway_forks_total";
+  Family(out, kForks, "counter", "Calls that could not continue an earlier one's sampled ids, by cause.");
+  for (const auto& [cause, value] : counters.forks()) {
+    absl::StrAppend(&out, kForks, "{cause=\"", cause, "\"} ", value, "\n");
+  }
+  counter("ingot_gateway_spliced_calls_total", "Calls that continued sampled ids.", counters.spliced);
+  counter("ingot_gateway_recorded_calls_total", "Calls acknowledged by the pool.", counters.recorded);
+  counter("ingot_gateway_record_failures_total", "Calls the pool did not take.", counters.record_failures);
+  counter("ingot_gateway_malformed_tool_calls_total", "Answers with a malformed tool call.",
+          counters.malformed_tool_calls);
+  counter("ingot_gateway_tool_choice_unforced_total", "Required tool calls that were answered in text.",
+          counters.tool_choice_unforced);
+  counter("ingot_gateway_prompt_tokens_total", "Prompt tokens sent to the engine.", counters.prompt_tokens);
+  counter("ingot_gateway_cached_prompt_tokens_total", "Prompt tokens whose KV the engine had.", counters.cached_tokens);
+  counter("ingot_gateway_sampled_tokens_total", "Tokens sampled.", counters.sampled_tokens);
+  counter("ingot_gateway_episodes_opened_total", "Episodes opened.", counters.episodes_opened);
+  counter("ingot_gateway_episodes_finished_total", "Episodes ended as finished.", counters.episodes_finished);
+  counter("ingot_gateway_episodes_failed_total", "Episodes ended as failed.", counters.episodes_failed);
+  counter("ingot_gateway_episodes_refused_total", "Episodes not let in.", counters.episodes_refused);
+  const v1::GatewayStatusResponse status = Status();
+  gauge("ingot_gateway_open_episodes", "Episodes and sessions open now.", status.open_episodes());
+  gauge("ingot_gateway_open_episodes_limit", "Limit of the above.", core_.options.max_open_episodes);
+  gauge("ingot_gateway_active_calls", "Calls in flight now.", status.active_calls());
+  gauge("ingot_gateway_active_calls_limit", "Limit of the above.", core_.options.max_active_calls);
+  gauge("ingot_gateway_queued_work", "Jobs that wait for a worker.", core_.workers.queued());
+  gauge("ingot_gateway_queued_work_limit", "Limit of the above for new requests.", core_.options.max_queued_work);
+  return out;
+}
+
+}  // namespace ingot::gateway

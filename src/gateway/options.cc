@@ -1,0 +1,70 @@
+#include "gateway/options.h"
+
+#include <cmath>
+
+namespace ingot::gateway {
+namespace {
+
+absl::Status Positive(const char* name, double value) {
+  if (value > 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(name, " is ", value, ": it must be greater than 0"));
+}
+
+absl::Status NotNegative(const char* name, double value) {
+  if (value >= 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(name, " is ", value, ": it must be 0 or greater"));
+}
+
+absl::Status ValidatePin(const char* name, const SamplingPin& pin, bool trained) {
+  const auto fault = [&](const char* field, double value, const char* why) {
+    return absl::InvalidArgumentError(absl::StrCat(name, ".", field, " is ", value, ": ", why));
+  };
+  if (!std::isfinite(pin.temperature) || pin.temperature < 0)
+    return fault("temperature", pin.temperature, "it must be a number of at least 0");
+  if (trained && pin.temperature == 0) {
+    return fault("temperature", 0, "greedy sampling has no gradient; training needs a temperature greater than 0");
+  }
+  if (!(pin.top_p > 0 && pin.top_p <= 1)) return fault("top_p", pin.top_p, "it must be in (0, 1]");
+  if (pin.top_k < 0) return fault("top_k", pin.top_k, "it must be 0 or greater");
+  if (!(pin.min_p >= 0 && pin.min_p < 1)) return fault("min_p", pin.min_p, "it must be in [0, 1)");
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status GatewayOptions::Validate() const {
+  if (model_name.empty()) return absl::InvalidArgumentError("model_name is empty");
+  INGOT_RETURN_IF_ERROR(ValidatePin("train_sampling", train_sampling, true));
+  INGOT_RETURN_IF_ERROR(ValidatePin("eval_sampling", eval_sampling, false));
+  INGOT_RETURN_IF_ERROR(Positive("max_new_tokens", max_new_tokens));
+  INGOT_RETURN_IF_ERROR(NotNegative("default_max_tokens", default_max_tokens));
+  INGOT_RETURN_IF_ERROR(Positive("max_active_calls", max_active_calls));
+  INGOT_RETURN_IF_ERROR(Positive("max_open_episodes", max_open_episodes));
+  INGOT_RETURN_IF_ERROR(Positive("max_calls_per_episode", max_calls_per_episode));
+  INGOT_RETURN_IF_ERROR(NotNegative("max_remembered_ends", max_remembered_ends));
+  INGOT_RETURN_IF_ERROR(NotNegative("call_deadline_s", call_deadline_s));
+  INGOT_RETURN_IF_ERROR(NotNegative("episode_idle_s", episode_idle_s));
+  INGOT_RETURN_IF_ERROR(NotNegative("session_idle_s", session_idle_s));
+  INGOT_RETURN_IF_ERROR(Positive("end_wait_s", end_wait_s));
+  INGOT_RETURN_IF_ERROR(NotNegative("retry_after_s", retry_after_s));
+  INGOT_RETURN_IF_ERROR(Positive("worker_threads", worker_threads));
+  INGOT_RETURN_IF_ERROR(Positive("max_queued_work", max_queued_work));
+  return absl::OkStatus();
+}
+
+absl::Status HttpServerOptions::Validate() const {
+  if (host.empty()) return absl::InvalidArgumentError("host is empty: name an address to listen on, e.g. 127.0.0.1");
+  if (port < 0 || port > 65535)
+    return absl::InvalidArgumentError(absl::StrCat("port is ", port, ": it must be in [0, 65535]"));
+  INGOT_RETURN_IF_ERROR(Positive("io_threads", io_threads));
+  INGOT_RETURN_IF_ERROR(Positive("max_connections", max_connections));
+  INGOT_RETURN_IF_ERROR(Positive("max_body_bytes", static_cast<double>(max_body_bytes)));
+  INGOT_RETURN_IF_ERROR(Positive("max_header_bytes", max_header_bytes));
+  INGOT_RETURN_IF_ERROR(Positive("idle_timeout_s", idle_timeout_s));
+  INGOT_RETURN_IF_ERROR(Positive("request_timeout_s", request_timeout_s));
+  INGOT_RETURN_IF_ERROR(Positive("write_timeout_s", write_timeout_s));
+  INGOT_RETURN_IF_ERROR(NotNegative("shutdown_grace_s", shutdown_grace_s));
+  return absl::OkStatus();
+}
+
+}  // namespace ingot::gateway

@@ -1,0 +1,60 @@
+// What can be configured about the gateway. Free of sockets, torch and gRPC, so that the configuration schema can bind
+// to these fields.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/status.h"
+
+namespace ingot::gateway {
+
+// The distribution every call of an episode samples from, whatever its client asks.
+struct SamplingPin {
+  float temperature = 1.0f;  // training: > 0; evaluation: 0 is greedy
+  float top_p = 1.0f;        // in (0, 1]; 1: off
+  int32_t top_k = 0;         // 0: off
+  float min_p = 0.0f;        // in [0, 1); 0: off
+};
+
+struct GatewayOptions {
+  std::string model_name = "ingot";  // what /v1/models lists; clients may ask for any name, it is recorded
+  SamplingPin train_sampling;        // pins PURPOSE_TRAIN episodes; served ones sample as their client asks
+  SamplingPin eval_sampling;         // pins PURPOSE_EVAL episodes
+  uint64_t seed = 0;                 // root of the seeds of pinned calls; a client's seed counts in served ones only
+  int32_t max_new_tokens = 4096;     // tokens per call; what a client asks beyond is cut to it
+  int32_t default_max_tokens = 0;    // tokens per call whose client names no limit; 0: max_new_tokens
+  int32_t max_active_calls = 1024;   // calls in flight; beyond: 429
+  int32_t max_open_episodes =
+      4096;  // episodes and served sessions held; beyond: 429 (the oldest idle session goes first)
+  int32_t max_calls_per_episode = 4096;  // beyond: 409; a served session forgets its history instead
+  int32_t max_remembered_ends = 16384;   // ended episodes whose late calls still get 410 instead of 401
+  double call_deadline_s = 600;          // seconds from arrival to the last token; beyond: aborted and 504. 0: none
+  double episode_idle_s = 3600;  // seconds without a call after which an admitted episode is ended as failed. 0: never
+  double session_idle_s = 900;   // the same for served sessions and for episodes opened by auto_episodes. 0: never
+  double end_wait_s = 30;        // seconds that ending an episode waits for its aborted calls to be recorded
+  double retry_after_s = 1;      // seconds that a 429 or 503 asks its client to wait
+  bool auto_episodes = false;    // an unknown API key opens an episode (asks admission) instead of 401
+  int32_t worker_threads = 16;   // threads for what blocks: parsing, pool writes, admission
+  int32_t max_queued_work = 4096;  // requests waiting for a worker; beyond: 503
+  std::string public_url;          // what agents are told, e.g. "http://10.0.0.5:8080"; empty: the address listened on
+
+  absl::Status Validate() const;
+};
+
+struct HttpServerOptions {
+  std::string host = "127.0.0.1";             // address to listen on; "0.0.0.0": every one
+  int32_t port = 8080;                        // 0: the system chooses; HttpServer::port() tells
+  int32_t io_threads = 1;                     // threads for sockets; >= 1
+  int32_t max_connections = 1024;             // beyond: 503 and closed
+  int64_t max_body_bytes = 64 * 1024 * 1024;  // beyond: 413
+  int32_t max_header_bytes = 64 * 1024;       // beyond: 431
+  double idle_timeout_s = 120;                // seconds a kept-alive connection may stay silent between requests
+  double request_timeout_s = 60;              // seconds from a request's first byte to its last; beyond: 408
+  double write_timeout_s = 60;  // seconds one write may wait for a slow reader; beyond: as if it had gone away
+  double shutdown_grace_s = 5;  // seconds that Stop leaves requests in flight before it aborts them
+
+  absl::Status Validate() const;
+};
+
+}  // namespace ingot::gateway

@@ -1,0 +1,307 @@
+#include <algorithm>
+
+#include "base/checksum.h"
+#include "text/chat.h"
+#include "text/format_spec.h"
+#include "text/output_parser.h"
+#include "text/python_json.h"
+
+namespace ingot::text {
+namespace {
+
+using base::Find;
+
+// A marker that is one token of the tokenizer.
+struct Marker {
+  std::string text;
+  int32_t id;
+};
+
+// Collects a prompt. Ordinary text is held until a token or a border ends it, so that a tokenizer that merges sees it
+// in one piece, whether the format or a message wrote it.
+class Assembler {
+ public:
+  Assembler(const Tokenizer& tokenizer, const std::vector<Marker>& markers)
+      : tokenizer_(tokenizer), markers_(markers) {}
+
+  // Text of a message.
+  void Plain(std::string_view text) { held_ += text; }
+
+  // Text of the format: its markers become their tokens.
+  void Literal(std::string_view text) {
+    while (!text.empty()) {
+      size_t at = std::string_view::npos;
+      const Marker* found = nullptr;
+      for (const Marker& marker : markers_) {
+        const size_t here = text.find(marker.text);
+        if (here < at) {
+          at = here;
+          found = &marker;
+        }
+      }
+      held_ += text.substr(0, at);
+      if (found == nullptr) return;
+      Border();
+      ids_.push_back(found->id);
+      text.remove_prefix(at + found->text.size());
+    }
+  }
+
+  // No id spans this point. Returns how many ids are before it.
+  size_t Border() {
+    if (!held_.empty()) {
+      const std::vector<int32_t> more = tokenizer_.Encode(held_, false);
+      ids_.insert(ids_.end(), more.begin(), more.end());
+      held_.clear();
+    }
+    return ids_.size();
+  }
+
+  std::vector<int32_t> Take() {
+    Border();
+    return std::move(ids_);
+  }
+
+ private:
+  const Tokenizer& tokenizer_;
+  const std::vector<Marker>& markers_;  // longest first
+  std::string held_;
+  std::vector<int32_t> ids_;
+};
+
+// name(parameter, ...) of an OpenAI tool.
+std::string Signature(const base::json::value& tool) {
+  const base::json::value* function = Find(tool, "function");
+  if (function == nullptr) return "";
+  const base::json::value* name = Find(*function, "name");
+  std::string out = name != nullptr && name->is_string() ? std::string(name->get_string()) : "";
+  out += '(';
+  const base::json::value* parameters = Find(*function, "parameters");
+  const base::json::value* properties = parameters != nullptr ? Find(*parameters, "properties") : nullptr;
+  if (properties != nullptr && properties->is_object()) {
+    bool first = true;
+    for (const auto& property : properties->get_object()) {
+      if (!first) out += ',';
+      first = false;
+      out += std::string(property.key());
+    }
+  }
+  out += ')';
+  return out;
+}
+
+class SpecFormat final : public ChatFormat {
+ public:
+  SpecFormat(const FormatSpec& spec, std::shared_ptr<const Tokenizer> tokenizer)
+      : spec_(spec), tokenizer_(std::move(tokenizer)) {
+    for (const std::string& text : spec_.Markers()) {
+      if (const auto id = tokenizer_->SpecialId(text)) markers_.push_back({text, *id});
+    }
+    std::stable_sort(markers_.begin(), markers_.end(),
+                     [](const Marker& a, const Marker& b) { return a.text.size() > b.text.size(); });
+    turn_end_id_ = *tokenizer_->SpecialId(spec_.turn_end);
+    end_of_turn_ids_.push_back(turn_end_id_);
+    if (const auto id = tokenizer_->SpecialId(spec_.stop_token)) end_of_turn_ids_.push_back(*id);
+    fingerprint_ = base::Hex(base::ContentKey(spec_.Definition()));
+  }
+
+  absl::StatusOr<RenderedPrompt> Render(const Conversation& conversation, bool add_generation_prompt) const override {
+    const std::vector<Message>& messages = conversation.messages;
+    if (messages.empty()) return absl::InvalidArgumentError("a conversation needs at least one message");
+    INGOT_RETURN_IF_ERROR(Check(messages, 0));
+    RenderedPrompt prompt;
+    Assembler out(*tokenizer_, markers_);
+    for (size_t i = 0; i < messages.size(); ++i) {
+      if (i == 0) RenderSystem(conversation, out);
+      prompt.sampled_ranges.push_back(RenderMessage(conversation, i, out));
+      prompt.message_ends.push_back(out.Border());
+    }
+    if (add_generation_prompt) Header("assistant", out);
+    prompt.ids = out.Take();
+    return prompt;
+  }
+
+  absl::StatusOr<std::vector<int32_t>> RenderTail(const Conversation& conversation, size_t first_new,
+                                                  std::span<const int32_t> turn) const override {
+    const std::vector<Message>& messages = conversation.messages;
+    if (first_new == 0 || first_new > messages.size() || messages[first_new - 1].role != "assistant") {
+      return absl::InvalidArgumentError(
+          absl::StrCat("a sampled turn can only be continued after an assistant message, not at message ", first_new,
+                       " of ", messages.size()));
+    }
+    INGOT_RETURN_IF_ERROR(Check(messages, first_new));
+    Assembler out(*tokenizer_, markers_);
+    // Another stop token does not close the turn in the template's sense: the history would lack its border.
+    if (turn.empty() || turn.back() != turn_end_id_) out.Literal(spec_.turn_end);
+    out.Literal(spec_.after_turn);
+    for (size_t i = first_new; i < messages.size(); ++i) {
+      RenderMessage(conversation, i, out);
+      out.Border();
+    }
+    Header("assistant", out);
+    return out.Take();
+  }
+
+  ParsedOutput Parse(std::string_view output) const override { return ParseOutput(spec_, output); }
+  size_t StreamableContent(std::string_view output_so_far) const override {
+    return SettledPrefix(spec_, output_so_far);
+  }
+  const std::vector<int32_t>& end_of_turn_ids() const override { return end_of_turn_ids_; }
+  const std::string& fingerprint() const override { return fingerprint_; }
+
+ private:
+  static absl::Status Check(const std::vector<Message>& messages, size_t first) {
+    for (size_t i = first; i < messages.size(); ++i) {
+      const std::string& role = messages[i].role;
+      if (role == "system" || role == "user" || role == "assistant" || role == "tool") continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("message ", i, " has the role '", role, "'; known are system, user, assistant and tool"));
+    }
+    return absl::OkStatus();
+  }
+
+  void Header(std::string_view role, Assembler& out) const {
+    out.Literal(spec_.turn_begin);
+    out.Plain(role);
+    out.Literal(spec_.role_end);
+  }
+
+  void EndTurn(Assembler& out) const {
+    out.Literal(spec_.turn_end);
+    out.Literal(spec_.after_turn);
+  }
+
+  // The first system turn, which also names the tools. Belongs to message 0.
+  void RenderSystem(const Conversation& conversation, Assembler& out) const {
+    const Message& first = conversation.messages[0];
+    const bool has_text = first.role == "system";
+    if (!has_text && conversation.tools.empty()) return;
+    Header("system", out);
+    if (has_text) out.Plain(first.content);
+    if (!conversation.tools.empty()) {
+      if (has_text) out.Literal(spec_.tools_separator);
+      out.Literal(spec_.tools_begin);
+      for (const base::json::value& tool : conversation.tools) {
+        out.Literal(spec_.tool_prefix);
+        out.Plain(spec_.tools_as_signatures ? Signature(tool) : PythonJson(tool));
+      }
+      out.Literal(spec_.tools_end);
+    }
+    EndTurn(out);
+  }
+
+  // Returns the ids that an assistant would have sampled.
+  std::pair<size_t, size_t> RenderMessage(const Conversation& conversation, size_t i, Assembler& out) const {
+    const std::vector<Message>& messages = conversation.messages;
+    const Message& message = messages[i];
+    if (message.role == "tool") {
+      RenderToolResult(messages, i, out);
+    } else if (message.role == "assistant") {
+      Header("assistant", out);
+      const size_t begin = out.Border();
+      const bool answered =
+          std::any_of(messages.begin() + i, messages.end(), [](const Message& later) { return later.role == "user"; });
+      RenderAssistant(message, !answered, out);
+      out.Literal(spec_.turn_end);
+      const size_t end = out.Border();
+      out.Literal(spec_.after_turn);
+      return {begin, end};
+    } else if (message.role == "user" || i > 0) {
+      Header(message.role, out);
+      out.Plain(message.content);
+      EndTurn(out);
+    }
+    return {0, 0};
+  }
+
+  void RenderAssistant(const Message& message, bool keep_reasoning, Assembler& out) const {
+    if (keep_reasoning && !message.reasoning.empty()) {
+      out.Literal(spec_.think_begin);
+      out.Literal(spec_.think_pad);
+      out.Plain(message.reasoning);
+      out.Literal(spec_.think_pad);
+      out.Literal(spec_.think_end);
+      out.Literal(spec_.after_think);
+    }
+    out.Plain(message.content);
+    bool separate = !message.content.empty();
+    for (const ToolCall& call : message.tool_calls) {
+      if (separate) out.Literal(spec_.call_separator);
+      separate = true;
+      out.Literal(spec_.call_begin);
+      out.Literal(spec_.call_pad);
+      out.Plain("{\"name\": ");
+      out.Plain(PythonJson(base::json::value(base::json::string(call.name))));
+      out.Plain(", \"arguments\": ");
+      out.Plain(call.arguments_json.empty() ? "{}" : call.arguments_json);
+      out.Plain("}");
+      out.Literal(spec_.call_pad);
+      out.Literal(spec_.call_end);
+    }
+  }
+
+  // Results that follow one another share one user turn.
+  void RenderToolResult(const std::vector<Message>& messages, size_t i, Assembler& out) const {
+    if (i == 0 || messages[i - 1].role != "tool") {
+      Header("user", out);
+    } else {
+      out.Literal(spec_.response_separator);
+    }
+    out.Literal(spec_.response_begin);
+    out.Literal(spec_.response_pad);
+    out.Plain(messages[i].content);
+    out.Literal(spec_.response_pad);
+    out.Literal(spec_.response_end);
+    if (i + 1 == messages.size() || messages[i + 1].role != "tool") EndTurn(out);
+  }
+
+  const FormatSpec spec_;
+  const std::shared_ptr<const Tokenizer> tokenizer_;
+  std::vector<Marker> markers_;
+  int32_t turn_end_id_ = 0;
+  std::vector<int32_t> end_of_turn_ids_;
+  std::string fingerprint_;
+};
+
+}  // namespace
+
+StreamParser::Delta StreamParser::Emit(const ParsedOutput& parsed) {
+  Delta delta;
+  delta.content = parsed.content.substr(std::min(content_sent_, parsed.content.size()));
+  delta.reasoning = parsed.reasoning.substr(std::min(reasoning_sent_, parsed.reasoning.size()));
+  content_sent_ += delta.content.size();
+  reasoning_sent_ += delta.reasoning.size();
+  return delta;
+}
+
+StreamParser::Delta StreamParser::Push(std::string_view text) {
+  output_ += text;
+  const size_t settled = format_->StreamableContent(output_);
+  if (settled <= settled_) return {};
+  settled_ = settled;
+  return Emit(format_->Parse(std::string_view(output_).substr(0, settled_)));
+}
+
+ParsedOutput StreamParser::Finish(Delta& rest) {
+  ParsedOutput parsed = format_->Parse(output_);
+  rest = Emit(parsed);
+  return parsed;
+}
+
+absl::StatusOr<std::shared_ptr<const ChatFormat>> MakeChatFormat(const std::string& name,
+                                                                 std::shared_ptr<const Tokenizer> tokenizer) {
+  std::string known;
+  for (const FormatSpec& spec : BuiltinFormats()) {
+    absl::StrAppend(&known, known.empty() ? "" : ", ", spec.name);
+    if (spec.name != name) continue;
+    for (const std::string& token : {spec.turn_begin, spec.turn_end}) {
+      if (tokenizer->SpecialId(token).has_value()) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("the tokenizer has no special token ", token, ", which the chat format '", name, "' needs"));
+    }
+    return std::make_shared<SpecFormat>(spec, std::move(tokenizer));
+  }
+  return absl::NotFoundError(absl::StrCat("there is no chat format '", name, "'; known are ", known));
+}
+
+}  // namespace ingot::text

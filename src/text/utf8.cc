@@ -1,0 +1,84 @@
+#include <cstdint>
+
+#include "text/tokenizer.h"
+
+namespace ingot::text {
+namespace {
+
+constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
+
+// Allowed range of the second byte and number of bytes for a lead byte; length 0: not a lead byte. Excludes overlong
+// forms, surrogates and code points past U+10FFFF (Unicode table 3-7).
+struct Lead {
+  int length;
+  uint8_t low;
+  uint8_t high;
+};
+
+Lead LeadOf(uint8_t byte) {
+  if (byte < 0x80) return {1, 0, 0};
+  if (byte < 0xC2) return {0, 0, 0};
+  if (byte < 0xE0) return {2, 0x80, 0xBF};
+  if (byte == 0xE0) return {3, 0xA0, 0xBF};
+  if (byte == 0xED) return {3, 0x80, 0x9F};
+  if (byte < 0xF0) return {3, 0x80, 0xBF};
+  if (byte == 0xF0) return {4, 0x90, 0xBF};
+  if (byte < 0xF4) return {4, 0x80, 0xBF};
+  if (byte == 0xF4) return {4, 0x80, 0x8F};
+  return {0, 0, 0};
+}
+
+}  // namespace
+
+std::string Utf8Stream::Push(std::string_view bytes) {
+  std::string joined;
+  if (!held_.empty()) {
+    joined = held_;
+    joined += bytes;
+    bytes = joined;
+    held_.clear();
+  }
+  std::string out;
+  out.reserve(bytes.size());
+  size_t at = 0;
+  while (at < bytes.size()) {
+    const Lead lead = LeadOf(static_cast<uint8_t>(bytes[at]));
+    if (lead.length == 0) {
+      out += kReplacement;
+      ++at;
+      continue;
+    }
+    int have = 1;
+    while (have < lead.length && at + have < bytes.size()) {
+      const auto next = static_cast<uint8_t>(bytes[at + have]);
+      const bool good = have == 1 ? next >= lead.low && next <= lead.high : next >= 0x80 && next <= 0xBF;
+      if (!good) break;
+      ++have;
+    }
+    if (have == lead.length) {
+      out += bytes.substr(at, have);
+    } else if (at + have == bytes.size()) {
+      held_ = bytes.substr(at);
+      break;
+    } else {
+      out += kReplacement;  // one for the whole ill-formed beginning, as Python's decoder and browsers do
+    }
+    at += have;
+  }
+  return out;
+}
+
+std::string Utf8Stream::Flush() {
+  if (held_.empty()) return "";
+  held_.clear();
+  return std::string(kReplacement);
+}
+
+std::string ToUtf8(std::string_view bytes) {
+  Utf8Stream stream;
+  std::string out = stream.Push(bytes);
+  out += stream.Flush();
+  return out;
+}
+
+}  // namespace ingot::text

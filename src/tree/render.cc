@@ -1,0 +1,217 @@
+#include "tree/render.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <unordered_map>
+
+#include "tree/forest.h"
+#include "tree/trie.h"
+
+namespace ingot::tree {
+namespace {
+
+std::string Fixed(double value, const char* format) {
+  char buffer[64];
+  std::snprintf(buffer, sizeof(buffer), format, value);
+  return buffer;
+}
+
+// Sets what a call says of a run that it sampled; `depth` is the run's.
+void DescribeSampled(const FlatCall& call, int32_t depth, TreeNode& node) {
+  const size_t begin = static_cast<size_t>(depth - call.context_tokens);
+  double sum = 0;
+  node.source = v1::SOURCE_SAMPLED;
+  node.first_version = node.last_version = call.versions[begin];
+  for (size_t i = begin; i < begin + node.tokens.size(); ++i) {
+    sum += call.logprobs[i];
+    node.first_version = std::min(node.first_version, call.versions[i]);
+    node.last_version = std::max(node.last_version, call.versions[i]);
+    node.kv_mixed = node.kv_mixed || call.kv_mixed[i] != 0;
+  }
+  node.mean_logprob = sum / static_cast<double>(node.tokens.size());
+}
+
+std::string StateName(v1::EpisodeState state) {
+  switch (state) {
+    case v1::EPISODE_OPEN:
+      return "open";
+    case v1::EPISODE_FINISHED:
+      return "finished";
+    case v1::EPISODE_FAILED:
+      return "failed";
+    case v1::EPISODE_FENCED:
+      return "fenced";
+    default:
+      return "unknown";
+  }
+}
+
+std::string FinishName(v1::FinishReason finish) {
+  switch (finish) {
+    case v1::FINISH_STOP:
+      return "stop";
+    case v1::FINISH_LENGTH:
+      return "length";
+    case v1::FINISH_ABORTED:
+      return "aborted";
+    case v1::FINISH_ERROR:
+      return "error";
+    default:
+      return "unfinished";
+  }
+}
+
+// Bytes that a terminal would act on, and bytes that are no ASCII only if asked for, are written as escapes.
+std::string Escape(std::string_view text, bool ascii) {
+  std::string out;
+  for (const char c : text) {
+    const auto byte = static_cast<uint8_t>(c);
+    if (c == '\n') {
+      out += "\\n";
+    } else if (c == '\t') {
+      out += "\\t";
+    } else if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (byte < 0x20 || byte == 0x7F || (ascii && byte >= 0x80)) {
+      char buffer[8];
+      std::snprintf(buffer, sizeof(buffer), "\\x%02x", byte);
+      out += buffer;
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
+
+// `text` without its middle, cut between characters.
+std::string Shorten(const std::string& text, size_t most, bool ascii) {
+  if (text.size() <= most) return "\"" + Escape(text, ascii) + "\"";
+  const auto inside = [&](size_t at) { return (static_cast<uint8_t>(text[at]) & 0xC0) == 0x80; };
+  size_t head = most - most / 3;
+  while (head > 0 && inside(head)) --head;
+  size_t tail = text.size() - most / 3;
+  while (tail < text.size() && inside(tail)) ++tail;
+  return absl::StrCat("\"", Escape(std::string_view(text).substr(0, head), ascii), "\" ... \"",
+                      Escape(std::string_view(text).substr(tail), ascii), "\"");
+}
+
+std::string Line(const v1::EpisodeTree& tree, const TreeNode& node, const DecodeFn& decode,
+                 const RenderOptions& options) {
+  const bool sampled = node.source == v1::SOURCE_SAMPLED;
+  std::string line = absl::StrCat(sampled ? "sampled " : "prompt ", node.tokens.size(),
+                                  node.tokens.size() == 1 ? " token" : " tokens");
+  if (sampled) {
+    absl::StrAppend(&line, ", version ", node.first_version);
+    if (node.last_version != node.first_version) absl::StrAppend(&line, "-", node.last_version);
+    if (node.kv_mixed) line += " (mixed KV)";
+    absl::StrAppend(&line, ", logprob ", Fixed(node.mean_logprob, "%.3f"));
+  }
+  for (const int32_t index : node.calls_ended) {
+    const v1::Call& call = tree.calls(index);
+    absl::StrAppend(&line, ", call ", call.sequence(), " ", FinishName(call.finish()));
+    if (!call.branch().empty()) absl::StrAppend(&line, " in '", Escape(call.branch(), options.ascii), "'");
+    if (!call.fork_cause().empty()) absl::StrAppend(&line, " forked: ", Escape(call.fork_cause(), options.ascii));
+    if (call.tool_call_malformed()) line += " malformed tool call";
+  }
+  if (options.max_text_bytes > 0 && decode != nullptr) {
+    absl::StrAppend(&line, " ", Shorten(decode(node.tokens), options.max_text_bytes, options.ascii));
+  }
+  return line;
+}
+
+std::string Heading(const v1::EpisodeTree& tree, const std::vector<TreeNode>& nodes, int64_t recorded, bool ascii) {
+  const v1::Episode& episode = tree.episode();
+  int64_t merged = 0;
+  for (const TreeNode& node : nodes) merged += static_cast<int64_t>(node.tokens.size());
+  std::string out =
+      absl::StrCat("episode ", Escape(episode.episode_id(), ascii), "  task ", Escape(episode.task().task_id(), ascii),
+                   "  group ", episode.ref().group_id(), " sample ", episode.ref().sample_index(), " attempt ",
+                   episode.ref().attempt(), "  ", StateName(episode.state()));
+  if (episode.state() == v1::EPISODE_FINISHED) absl::StrAppend(&out, "  reward ", Fixed(episode.reward(), "%g"));
+  absl::StrAppend(&out, "\n", tree.calls_size(), " calls, ", merged, " tokens (", recorded, " as recorded by calls)\n");
+  if (!episode.detail().empty()) absl::StrAppend(&out, "detail: ", Escape(episode.detail(), ascii), "\n");
+  const std::map<std::string, double> signals(episode.signals().begin(), episode.signals().end());
+  for (const auto& [name, value] : signals) {
+    absl::StrAppend(&out, "signal ", Escape(name, ascii), " = ", Fixed(value, "%g"), "\n");
+  }
+  return out;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<TreeNode>> DescribeTree(const v1::EpisodeTree& tree) {
+  INGOT_ASSIGN_OR_RETURN(const std::vector<FlatCall> calls, FlattenCalls(tree, 0, 0));
+  Trie trie;
+  std::vector<int32_t> contexts, leaves;
+  for (const FlatCall& call : calls) {
+    // Inserting the context too makes a border where sampling began.
+    contexts.push_back(trie.Insert(std::span(call.tokens).first(call.context_tokens)));
+    leaves.push_back(trie.Insert(call.tokens));
+  }
+  const std::vector<int32_t> order = trie.PreOrder();
+  std::vector<int32_t> place(trie.size(), -1);
+  std::vector<TreeNode> nodes(order.size());
+  for (size_t i = 0; i < order.size(); ++i) {
+    const Trie::Node& run = trie.node(order[i]);
+    place[order[i]] = static_cast<int32_t>(i);
+    nodes[i].parent = place[run.parent];
+    nodes[i].depth = run.depth;
+    nodes[i].tokens.assign(run.tokens.begin(), run.tokens.end());
+    if (nodes[i].parent >= 0) ++nodes[nodes[i].parent].children;
+  }
+  for (size_t c = 0; c < calls.size(); ++c) {
+    if (leaves[c] > 0) nodes[place[leaves[c]]].calls_ended.push_back(static_cast<int32_t>(c));
+    for (int32_t id = leaves[c]; id != contexts[c]; id = trie.node(id).parent) {
+      TreeNode& node = nodes[place[id]];
+      if (node.sampled_by.empty()) DescribeSampled(calls[c], node.depth, node);
+      node.sampled_by.push_back(static_cast<int32_t>(c));
+    }
+  }
+  return nodes;
+}
+
+absl::StatusOr<std::string> RenderTree(const v1::EpisodeTree& tree, const DecodeFn& decode,
+                                       const RenderOptions& options) {
+  INGOT_ASSIGN_OR_RETURN(const std::vector<TreeNode> nodes, DescribeTree(tree));
+  INGOT_ASSIGN_OR_RETURN(const std::vector<FlatCall> calls, FlattenCalls(tree, 0, 0));
+  int64_t recorded = 0;
+  for (const FlatCall& call : calls) recorded += static_cast<int64_t>(call.tokens.size());
+  std::string out = Heading(tree, nodes, recorded, options.ascii);
+
+  int32_t roots = 0;
+  for (const TreeNode& node : nodes) roots += node.parent < 0 ? 1 : 0;
+  // Per node: the prefix its children's lines begin with, and how many of its children have been printed. A node's
+  // prefix is dropped once nothing below it is left to print, so that memory follows the open path.
+  struct Open {
+    int32_t node;
+    std::string prefix;
+    int32_t left;  // children still to come
+    int32_t indent;
+  };
+  std::vector<Open> open = {{-1, "", roots, 0}};
+  bool forked = roots > 1;
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    while (open.back().node != nodes[i].parent) open.pop_back();
+    Open& parent = open.back();
+    forked = parent.node < 0 ? roots > 1 : nodes[parent.node].children > 1;
+    --parent.left;
+    std::string prefix = parent.prefix;
+    int32_t indent = parent.indent;
+    std::string line = prefix;
+    if (forked && indent < options.max_indent) {
+      const bool last = parent.left == 0;
+      line += options.ascii ? (last ? "`- " : "|- ") : (last ? "└─ " : "├─ ");
+      prefix += last ? "   " : options.ascii ? "|  " : "│  ";
+      ++indent;
+    }
+    absl::StrAppend(&out, line, Line(tree, nodes[i], decode, options), "\n");
+    // Nothing is open any more above a parent whose children are all begun, but its prefix lives on in this copy.
+    if (parent.left == 0 && parent.node >= 0) open.pop_back();
+    open.push_back({static_cast<int32_t>(i), std::move(prefix), nodes[i].children, indent});
+  }
+  return out;
+}
+
+}  // namespace ingot::tree

@@ -1,0 +1,83 @@
+#include "tree/trie.h"
+
+#include <algorithm>
+
+namespace ingot::tree {
+
+int32_t Trie::Insert(std::span<const int32_t> tokens) {
+  int32_t at = 0;
+  size_t used = 0;
+  while (used < tokens.size()) {
+    const auto edge = children_.find(Edge(at, tokens[used]));
+    if (edge == children_.end()) return Append(at, tokens.subspan(used), static_cast<int32_t>(used));
+    const int32_t child = edge->second;
+    const std::span<const int32_t> run = nodes_[child].tokens;
+    const std::span<const int32_t> rest = tokens.subspan(used);
+    const size_t most = std::min(run.size(), rest.size());
+    const size_t shared = std::mismatch(run.begin(), run.begin() + most, rest.begin()).first - run.begin();
+    used += shared;
+    at = shared == run.size() ? child : Split(child, static_cast<int32_t>(shared));
+  }
+  return at;
+}
+
+int32_t Trie::Append(int32_t parent, std::span<const int32_t> tokens, int32_t depth) {
+  const auto id = static_cast<int32_t>(nodes_.size());
+  Node& node = nodes_.emplace_back();
+  node.tokens = tokens;
+  node.depth = depth;
+  node.parent = parent;
+  node.previous_sibling = nodes_[parent].last_child;
+  if (node.previous_sibling >= 0) {
+    nodes_[node.previous_sibling].next_sibling = id;
+  } else {
+    nodes_[parent].first_child = id;
+  }
+  nodes_[parent].last_child = id;
+  children_[Edge(parent, tokens[0])] = id;
+  return id;
+}
+
+int32_t Trie::Split(int32_t id, int32_t length) {
+  const auto upper = static_cast<int32_t>(nodes_.size());
+  nodes_.push_back(nodes_[id]);  // takes the old node's place among its siblings
+  Node& above = nodes_[upper];
+  Node& below = nodes_[id];
+  above.tokens = below.tokens.first(length);
+  above.first_child = above.last_child = id;
+  below.tokens = below.tokens.subspan(length);
+  below.depth += length;
+  below.parent = upper;
+  below.next_sibling = below.previous_sibling = -1;
+  if (above.previous_sibling >= 0) {
+    nodes_[above.previous_sibling].next_sibling = upper;
+  } else {
+    nodes_[above.parent].first_child = upper;
+  }
+  if (above.next_sibling >= 0) {
+    nodes_[above.next_sibling].previous_sibling = upper;
+  } else {
+    nodes_[above.parent].last_child = upper;
+  }
+  children_[Edge(above.parent, above.tokens[0])] = upper;
+  children_[Edge(upper, below.tokens[0])] = id;
+  return upper;
+}
+
+std::vector<int32_t> Trie::PreOrder() const {
+  std::vector<int32_t> order;
+  order.reserve(nodes_.size());
+  int32_t at = nodes_[0].first_child;
+  while (at > 0) {
+    order.push_back(at);
+    if (nodes_[at].first_child >= 0) {
+      at = nodes_[at].first_child;
+      continue;
+    }
+    while (at > 0 && nodes_[at].next_sibling < 0) at = nodes_[at].parent;
+    if (at > 0) at = nodes_[at].next_sibling;
+  }
+  return order;
+}
+
+}  // namespace ingot::tree

@@ -1,0 +1,83 @@
+#include "dataset/sft.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+namespace ingot::dataset {
+namespace {
+
+using testing::HasSubstr;
+
+std::shared_ptr<const text::Tokenizer> Bytes() { return text::MakeByteTokenizer({"<|im_start|>", "<|im_end|>"}); }
+
+text::Conversation FromJson(const std::string& json) { return *text::ConversationFromJson(*base::ParseJson(json)); }
+
+TEST(SftTest, EachAssistantTurnIsLearntOnceInItsContext) {
+  const auto tokenizer = Bytes();
+  const auto format = *text::MakeChatFormat("compact", tokenizer);
+  const std::vector<text::Conversation> conversations = {
+      FromJson(R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"},
+                   {"role": "user", "content": "c"}, {"role": "assistant", "content": "d"},
+                   {"role": "user", "content": "e"}]})"),
+      FromJson(R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "z"}]})")};
+  const auto examples = MakeSftExamples(conversations, *format);
+  ASSERT_TRUE(examples.ok()) << examples.status();
+  ASSERT_EQ(examples->size(), 3u);
+  const auto text = [&](const tree::FlatCall& call, bool sampled) {
+    const auto tokens = std::span(call.tokens);
+    return tokenizer->Decode(sampled ? tokens.subspan(call.context_tokens) : tokens.first(call.context_tokens), false);
+  };
+  EXPECT_EQ(text((*examples)[0], false), "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n");
+  EXPECT_EQ(text((*examples)[0], true), "b<|im_end|>");
+  EXPECT_EQ(text((*examples)[1], false),
+            "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\nb<|im_end|>\n<|im_start|>user\nc<|im_end|>\n"
+            "<|im_start|>assistant\n");
+  EXPECT_EQ(text((*examples)[1], true), "d<|im_end|>");
+  EXPECT_EQ((*examples)[1].episode, 0);
+  EXPECT_EQ((*examples)[2].episode, 1);
+  EXPECT_EQ((*examples)[2].group, 1);
+  EXPECT_EQ((*examples)[1].call_id, "conversation 0 message 3");
+
+  // They pack as recorded calls do: the turns of a conversation are one chain, equal beginnings are shared.
+  std::vector<int32_t> all(examples->size());
+  std::iota(all.begin(), all.end(), 0);
+  const auto forest = tree::PackForest(*examples, all);
+  ASSERT_TRUE(forest.ok()) << forest.status();
+  EXPECT_EQ(forest->size(), (*examples)[1].tokens.size() + 2);
+  EXPECT_EQ(forest->entries.size(), 6u);
+}
+
+TEST(SftTest, ReasoningIsLearntByTheTurnThatWroteIt) {
+  const auto tokenizer = Bytes();
+  const auto format = *text::MakeChatFormat("compact", tokenizer);
+  const std::vector<text::Conversation> conversations = {FromJson(R"({"messages": [{"role": "user", "content": "a"},
+                   {"role": "assistant", "content": "b", "reasoning_content": "r"}, {"role": "user", "content": "c"},
+                   {"role": "assistant", "content": "d", "reasoning_content": "s"}]})")};
+  const auto examples = *MakeSftExamples(conversations, *format);
+  EXPECT_EQ(tokenizer->Decode(std::span(examples[0].tokens).subspan(examples[0].context_tokens), false),
+            "<think>r</think>b<|im_end|>");
+  EXPECT_EQ(tokenizer->Decode(examples[1].tokens, false),
+            "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\nb<|im_end|>\n<|im_start|>user\nc<|im_end|>\n"
+            "<|im_start|>assistant\n<think>s</think>d<|im_end|>");
+}
+
+TEST(SftTest, ErrorsNameTheConversation) {
+  const auto format = *text::MakeChatFormat("compact", Bytes());
+  const auto good = FromJson(R"({"messages": [{"role": "assistant", "content": "b"}]})");
+  const auto mute = FromJson(R"({"messages": [{"role": "user", "content": "b"}]})");
+  const auto error = [&](std::vector<text::Conversation> conversations, SftOptions options) {
+    const auto examples = MakeSftExamples(conversations, *format, options);
+    EXPECT_EQ(examples.status().code(), absl::StatusCode::kInvalidArgument);
+    return std::string(examples.status().message());
+  };
+  EXPECT_THAT(error({good, mute}, {}), HasSubstr("conversation 1: it has no assistant"));
+  // <|im_start|> assistant \n b <|im_end|> is 1 + 9 + 1 + 1 + 1 tokens.
+  EXPECT_THAT(error({good}, {12}), HasSubstr("conversation 0: its message 0 ends after 13 tokens"));
+  EXPECT_TRUE(MakeSftExamples(std::vector{good}, *format, {13}).ok());
+  EXPECT_THAT(error({good}, {-1}), HasSubstr("max_tokens"));
+}
+
+}  // namespace
+}  // namespace ingot::dataset

@@ -1,0 +1,227 @@
+#include "text/tokenizer.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <random>
+
+#include "base/json.h"
+
+namespace ingot::text {
+namespace {
+
+namespace json = base::json;
+
+std::string RandomBytes(std::mt19937& rng, size_t most) {
+  std::string bytes(rng() % (most + 1), '\0');
+  for (char& c : bytes) c = static_cast<char>(rng());
+  return bytes;
+}
+
+// A file of random parts of a good one: keys dropped, values swapped, bytes flipped.
+std::string Damaged(std::mt19937& rng, std::string text) {
+  for (int i = 0; i < 3 && !text.empty(); ++i) {
+    const size_t at = rng() % text.size();
+    if (rng() % 2 == 0) text[at] = static_cast<char>(rng());
+    if (rng() % 3 == 0) text.erase(at, rng() % 40);
+    if (rng() % 3 == 0) text.insert(std::min(at, text.size()), text.substr(rng() % (text.size() + 1), rng() % 40));
+  }
+  return text;
+}
+
+std::string Edited(const std::function<void(json::object&)>& edit) {
+  json::value root = *base::ParseJson(ByteTokenizerJson({"<|im_start|>", "<|im_end|>"}));
+  edit(root.as_object());
+  return base::PrintJson(root);
+}
+
+TEST(ByteTokenizerTest, IdsAreBytesAndSpecialTokensFollow) {
+  const auto tokenizer = MakeByteTokenizer({"<|im_start|>", "<|im_end|>"});
+  EXPECT_EQ(tokenizer->Encode("aé\n", true), (std::vector<int32_t>{'a', 0xC3, 0xA9, '\n'}));
+  EXPECT_EQ(tokenizer->Encode("<|im_end|>x", true), (std::vector<int32_t>{257, 'x'}));
+  EXPECT_EQ(tokenizer->SpecialId("<|im_start|>"), 256);
+  EXPECT_EQ(tokenizer->SpecialId("<|im_start|>x"), std::nullopt);
+  EXPECT_EQ(tokenizer->SpecialId(""), std::nullopt);
+  EXPECT_TRUE(tokenizer->IsSpecial(257));
+  EXPECT_FALSE(tokenizer->IsSpecial('a'));
+  EXPECT_EQ(tokenizer->vocab_size(), 258);
+}
+
+TEST(ByteTokenizerTest, SpecialTokensInContentStayText) {
+  const auto tokenizer = MakeByteTokenizer({"<|im_end|>"});
+  const auto ids = tokenizer->Encode("<|im_end|>", false);
+  EXPECT_EQ(ids.size(), 10u);
+  EXPECT_EQ(tokenizer->Decode(ids, true), "<|im_end|>");
+  EXPECT_EQ(tokenizer->Decode(std::vector<int32_t>{256, 'x'}, true), "x");
+  EXPECT_EQ(tokenizer->Decode(std::vector<int32_t>{256, 'x'}, false), "<|im_end|>x");
+}
+
+TEST(ByteTokenizerTest, SpecialTokensMatchLeftmostThenLongest) {
+  const auto tokenizer = MakeByteTokenizer({"<a", "<a>", "a>b>", "<a>b"});
+  // At 0 "<a", "<a>" and "<a>b" match: the longest wins, though "a>b>" would be longer one to the right.
+  EXPECT_EQ(tokenizer->Encode("<a>b>", true), (std::vector<int32_t>{259, '>'}));
+  EXPECT_EQ(tokenizer->Encode("<a>", true), (std::vector<int32_t>{257}));
+  EXPECT_EQ(tokenizer->Encode("<ab", true), (std::vector<int32_t>{256, 'b'}));
+  EXPECT_EQ(tokenizer->Encode("xa>b>", true), (std::vector<int32_t>{'x', 258}));
+}
+
+TEST(ByteTokenizerTest, AnyBytesSurviveARoundTrip) {
+  const auto tokenizer = MakeByteTokenizer({"<|im_start|>", "<|im_end|>", "\xFF"});
+  std::mt19937 rng(1);
+  for (int i = 0; i < 500; ++i) {
+    std::string bytes = RandomBytes(rng, 60);
+    if (i % 3 == 0) bytes.insert(rng() % (bytes.size() + 1), "<|im_start|>");
+    for (const bool special : {false, true}) {
+      EXPECT_EQ(tokenizer->Decode(tokenizer->Encode(bytes, special), false), bytes);
+    }
+  }
+}
+
+TEST(ByteTokenizerTest, IdsOutsideTheVocabularyDecodeToNothing) {
+  const auto tokenizer = MakeByteTokenizer({"<e>"});
+  EXPECT_EQ(tokenizer->Decode(std::vector<int32_t>{-1, 'a', 257, 1 << 30, INT32_MIN, INT32_MAX, 'b'}, false), "ab");
+}
+
+TEST(TokenizerJsonTest, ByteTokenizerLoadsAsItself) {
+  const std::vector<std::string> special = {"<|endoftext|>", "<|im_start|>", "<|im_end|>", "<tool_call>"};
+  const auto made = MakeByteTokenizer(special);
+  const auto loaded = ParseTokenizerJson(ByteTokenizerJson(special));
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ((*loaded)->fingerprint(), made->fingerprint());
+  std::string text;
+  for (int byte = 0; byte < 256; ++byte) text += static_cast<char>(byte);
+  text += "<|im_start|>";
+  EXPECT_EQ((*loaded)->Encode(text, true), made->Encode(text, true));
+  EXPECT_NE(MakeByteTokenizer({"<|im_start|>"})->fingerprint(), MakeByteTokenizer({"<|im_end|>"})->fingerprint());
+}
+
+TEST(TokenizerJsonTest, IdsMayComeInAnyOrder) {
+  const auto loaded = ParseTokenizerJson(Edited([](json::object& root) {
+    json::object& vocab = root["model"].as_object()["vocab"].as_object();
+    vocab["a"] = 98;
+    vocab["b"] = 97;
+    root["added_tokens"].as_array()[0].as_object()["id"] = 1000;
+    root["added_tokens"].as_array()[1].as_object()["special"] = false;
+  }));
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ((*loaded)->Encode("ab<|im_start|>", true), (std::vector<int32_t>{98, 97, 1000}));
+  EXPECT_EQ((*loaded)->vocab_size(), 1001);
+  // An added token that is not special is a token, and text to skip_special.
+  EXPECT_EQ((*loaded)->SpecialId("<|im_end|>"), 257);
+  EXPECT_FALSE((*loaded)->IsSpecial(257));
+  EXPECT_EQ((*loaded)->Decode(std::vector<int32_t>{1000, 257}, true), "<|im_end|>");
+}
+
+TEST(TokenizerJsonTest, WhatIsNotSupportedIsNamed) {
+  using Edit = std::function<void(json::object&)>;
+  const std::vector<std::pair<Edit, std::string>> cases = {
+      {[](auto& root) { root["normalizer"] = {{"type", "NFC"}}; }, "normalizer NFC"},
+      {[](auto& root) { root["pre_tokenizer"] = {{"type", "Sequence"}}; }, "pre_tokenizer Sequence"},
+      {[](auto& root) { root["pre_tokenizer"].as_object()["add_prefix_space"] = true; }, "add_prefix_space"},
+      {[](auto& root) { root["post_processor"] = {{"type", "TemplateProcessing"}}; }, "TemplateProcessing"},
+      {[](auto& root) { root["decoder"] = {{"type", "WordPiece"}}; }, "decoder WordPiece"},
+      {[](auto& root) { root["model"].as_object()["type"] = "Unigram"; }, "model Unigram"},
+      {[](auto& root) { root["model"].as_object()["merges"] = {"a b"}; }, "1 merges"},
+      {[](auto& root) { root["model"].as_object()["byte_fallback"] = true; }, "byte_fallback"},
+      {[](auto& root) { root["model"].as_object()["vocab"].as_object()["ab"] = 300; }, "'ab'"},
+      {[](auto& root) { root["model"].as_object()["vocab"].as_object().erase("a"); }, "without byte 97"},
+      {[](auto& root) { root["added_tokens"].as_array()[0].as_object()["lstrip"] = true; }, "lstrip"},
+  };
+  for (const auto& [edit, component] : cases) {
+    const auto loaded = ParseTokenizerJson(Edited(edit));
+    EXPECT_EQ(loaded.status().code(), absl::StatusCode::kUnimplemented) << component;
+    EXPECT_NE(std::string(loaded.status().message()).find(component), std::string::npos) << loaded.status();
+  }
+}
+
+TEST(TokenizerJsonTest, MalformedFilesAreRefused) {
+  using Edit = std::function<void(json::object&)>;
+  const std::vector<Edit> edits = {
+      [](auto& root) { root["added_tokens"].as_array()[0].as_object()["id"] = 97; },
+      [](auto& root) { root["added_tokens"].as_array()[0].as_object()["id"] = -1; },
+      [](auto& root) { root["added_tokens"].as_array()[0].as_object()["id"] = 1LL << 40; },
+      [](auto& root) { root["added_tokens"].as_array()[0].as_object()["content"] = ""; },
+      [](auto& root) { root["added_tokens"].as_array()[0] = root["added_tokens"].as_array()[1]; },
+      [](auto& root) { root["added_tokens"] = 3; },
+      [](auto& root) { root["model"].as_object()["vocab"].as_object()["a"] = 98; },
+      [](auto& root) { root["model"].as_object()["vocab"].as_object()["a"] = "x"; },
+      [](auto& root) { root["model"].as_object().erase("merges"); },
+      [](auto& root) { root.erase("model"); },
+  };
+  for (size_t i = 0; i < edits.size(); ++i) {
+    EXPECT_EQ(ParseTokenizerJson(Edited(edits[i])).status().code(), absl::StatusCode::kInvalidArgument) << i;
+  }
+}
+
+TEST(TokenizerJsonTest, DamagedFilesNeverCrash) {
+  const std::string good = ByteTokenizerJson({"<|im_start|>", "<|im_end|>"});
+  std::mt19937 rng(2);
+  for (int i = 0; i < 1000; ++i) {
+    const auto loaded = ParseTokenizerJson(Damaged(rng, good));
+    if (loaded.ok()) (*loaded)->Decode((*loaded)->Encode(RandomBytes(rng, 20), true), false);
+  }
+}
+
+TEST(TokenizerJsonTest, FilesAreReadFromAModelFolder) {
+  const std::filesystem::path folder =
+      std::filesystem::path(testing::TempDir()) / absl::StrCat("tokenizer_test_", getpid());
+  std::filesystem::create_directories(folder);
+  EXPECT_EQ(LoadTokenizer(folder).status().code(), absl::StatusCode::kNotFound);
+  std::ofstream(folder / "tokenizer.json") << ByteTokenizerJson({"<s>"});
+  const auto loaded = LoadTokenizer(folder);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ((*loaded)->SpecialId("<s>"), 256);
+  std::ofstream(folder / "tokenizer.json") << "{";
+  const auto broken = LoadTokenizer(folder);
+  EXPECT_EQ(broken.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(std::string(broken.status().message()).find(folder.string()), std::string::npos);
+  std::filesystem::remove_all(folder);
+}
+
+TEST(Utf8StreamTest, CharactersComeWholeAndBadBytesBecomeReplacements) {
+  Utf8Stream stream;
+  EXPECT_EQ(stream.Push("a\xE2\x82"), "a");
+  EXPECT_EQ(stream.Push("\xAC"), "\xE2\x82\xAC");
+  EXPECT_EQ(stream.Push("\xF0\x9F"), "");
+  EXPECT_EQ(stream.Push("x"), "\xEF\xBF\xBDx");  // one for the two bytes that cannot be completed
+  EXPECT_EQ(stream.Push("\xC3"), "");
+  EXPECT_EQ(stream.Flush(), "\xEF\xBF\xBD");
+  EXPECT_EQ(stream.Flush(), "");
+}
+
+TEST(Utf8StreamTest, ReplacesAsPythonsDecoderDoes) {
+  const std::string r = "\xEF\xBF\xBD";
+  // bytes.decode('utf-8', 'replace') in Python 3.11.
+  EXPECT_EQ(ToUtf8("\x80"), r);
+  EXPECT_EQ(ToUtf8("\xC0\x80"), r + r);                  // overlong
+  EXPECT_EQ(ToUtf8("\xE0\x80\x80"), r + r + r);          // overlong
+  EXPECT_EQ(ToUtf8("\xED\xA0\x80"), r + r + r);          // surrogate
+  EXPECT_EQ(ToUtf8("\xF4\x90\x80\x80"), r + r + r + r);  // past U+10FFFF
+  EXPECT_EQ(ToUtf8("\xF0\x9F\x98"), r);                  // cut
+  EXPECT_EQ(ToUtf8("\xF4\x8F\xBF\xBF"), "\xF4\x8F\xBF\xBF");
+}
+
+TEST(Utf8StreamTest, PiecesGiveWhatTheWholeGives) {
+  std::mt19937 rng(3);
+  for (int i = 0; i < 2000; ++i) {
+    std::string bytes;
+    for (int k = rng() % 12; k > 0; --k) {
+      const char* const samples[] = {"a", "é", "€", "😀", "\xE2", "\x9F", "\xF0\x9F", "\xFF", "\xED\xA0"};
+      bytes += samples[rng() % std::size(samples)];
+    }
+    Utf8Stream stream;
+    std::string pieces;
+    for (size_t at = 0; at < bytes.size();) {
+      const size_t size = 1 + rng() % 3;
+      pieces += stream.Push(std::string_view(bytes).substr(at, size));
+      at += size;
+    }
+    pieces += stream.Flush();
+    EXPECT_EQ(pieces, ToUtf8(bytes));
+    EXPECT_EQ(ToUtf8(pieces), pieces);  // is valid
+  }
+}
+
+}  // namespace
+}  // namespace ingot::text

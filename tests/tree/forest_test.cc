@@ -1,0 +1,226 @@
+#include "tree/forest.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <numeric>
+#include <set>
+
+#include "tree/makers.h"
+
+namespace ingot::tree {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::vector<int32_t> All(const std::vector<FlatCall>& calls) {
+  std::vector<int32_t> indices(calls.size());
+  std::iota(indices.begin(), indices.end(), 0);
+  return indices;
+}
+
+TEST(PackForestTest, TheDrawingInTheHeader) {
+  const std::vector<FlatCall> calls = {MakeCall({'a', 'b', 'c'}, {'d', 'e'}), MakeCall({'a', 'b', 'c'}, {'d', 'f'}),
+                                       MakeCall({'a'}, {'g'})};
+  const auto forest = PackForest(calls, All(calls));
+  ASSERT_TRUE(forest.ok()) << forest.status();
+  EXPECT_THAT(forest->token_ids, ElementsAre('a', 'b', 'c', 'd', 'e', 'f', 'g'));
+  EXPECT_THAT(forest->visible_end, ElementsAre(7, 6, 6, 6, 5, 6, 7));
+  EXPECT_THAT(forest->positions, ElementsAre(0, 1, 2, 3, 4, 4, 1));
+  EXPECT_EQ(forest->unmerged_tokens, 12);
+  EXPECT_EQ(forest->visible_pairs, 7 + 5 + 4 + 3 + 1 + 1 + 1);
+  ASSERT_EQ(forest->entries.size(), 5u);
+  const int32_t expected[5][4] = {{2, 'd', 0, 0}, {3, 'e', 0, 1}, {2, 'd', 1, 0}, {3, 'f', 1, 1}, {0, 'g', 2, 0}};
+  for (size_t i = 0; i < 5; ++i) {
+    const LossEntry& entry = forest->entries[i];
+    EXPECT_THAT((std::vector<int32_t>{entry.row, entry.token, entry.call, entry.offset}),
+                testing::ElementsAreArray(expected[i]));
+  }
+}
+
+// What query `row` sees, in packed order.
+std::vector<int32_t> Visible(const PackedForest& forest, int32_t row) {
+  std::vector<int32_t> keys;
+  for (int32_t j = 0; j <= row; ++j) {
+    if (row < forest.visible_end[j]) keys.push_back(j);
+  }
+  return keys;
+}
+
+// The definition, checked with nothing but the mask: each entry's row sees exactly the tokens before its label, in
+// order, and nothing is packed twice.
+void CheckForest(const std::vector<FlatCall>& calls, const std::vector<int32_t>& indices) {
+  const auto packed = PackForest(calls, indices);
+  ASSERT_TRUE(packed.ok()) << packed.status();
+  const PackedForest& forest = *packed;
+  EXPECT_EQ(forest.call_indices, indices);
+
+  int64_t pairs = 0;
+  std::set<std::vector<int32_t>> paths;
+  for (int32_t row = 0; row < static_cast<int32_t>(forest.size()); ++row) {
+    const std::vector<int32_t> keys = Visible(forest, row);
+    pairs += static_cast<int64_t>(keys.size());
+    ASSERT_EQ(forest.positions[row], static_cast<int32_t>(keys.size()) - 1);
+    std::vector<int32_t> path;
+    for (size_t depth = 0; depth < keys.size(); ++depth) {
+      ASSERT_EQ(forest.positions[keys[depth]], static_cast<int32_t>(depth));
+      path.push_back(forest.token_ids[keys[depth]]);
+    }
+    ASSERT_TRUE(paths.insert(path).second) << "row " << row << " repeats another's path";
+  }
+  EXPECT_EQ(forest.visible_pairs, pairs);
+
+  std::set<std::vector<int32_t>> prefixes;
+  int64_t unmerged = 0;
+  for (const int32_t index : indices) {
+    const std::vector<int32_t>& tokens = calls[index].tokens;
+    unmerged += static_cast<int64_t>(tokens.size());
+    for (size_t n = 1; n <= tokens.size(); ++n) prefixes.emplace(tokens.begin(), tokens.begin() + n);
+  }
+  EXPECT_EQ(forest.unmerged_tokens, unmerged);
+  EXPECT_EQ(paths, prefixes);
+
+  std::vector<int32_t> sorted = indices;
+  std::sort(sorted.begin(), sorted.end());
+  size_t at = 0;
+  for (const int32_t index : sorted) {
+    const FlatCall& call = calls[index];
+    for (int32_t offset = 0; call.context_tokens + offset < static_cast<int32_t>(call.tokens.size()); ++offset, ++at) {
+      ASSERT_LT(at, forest.entries.size());
+      const LossEntry& entry = forest.entries[at];
+      ASSERT_EQ(entry.call, index);
+      ASSERT_EQ(entry.offset, offset);
+      ASSERT_EQ(entry.token, call.tokens[call.context_tokens + offset]);
+      std::vector<int32_t> seen;
+      for (const int32_t key : Visible(forest, entry.row)) seen.push_back(forest.token_ids[key]);
+      ASSERT_EQ(seen, std::vector<int32_t>(call.tokens.begin(), call.tokens.begin() + call.context_tokens + offset));
+    }
+  }
+  EXPECT_EQ(at, forest.entries.size());
+}
+
+TEST(PackForestTest, RandomForestsAreExact) {
+  std::mt19937 rng(1);
+  for (int trial = 0; trial < 400; ++trial) {
+    const auto calls = RandomCalls(rng, 1 + rng() % 12, 2 + static_cast<int>(rng() % 5), 1 + rng() % 12);
+    std::vector<int32_t> indices = All(calls);
+    std::shuffle(indices.begin(), indices.end(), rng);
+    indices.resize(1 + rng() % indices.size());
+    ASSERT_NO_FATAL_FAILURE(CheckForest(calls, indices)) << "trial " << trial;
+  }
+}
+
+TEST(PackForestTest, EqualSamplesMergeAndKeepTwoEntries) {
+  std::vector<FlatCall> calls = {MakeCall({1, 2}, {3, 4}), MakeCall({1, 2}, {3, 4})};
+  calls[1].temperature = 0.5f;
+  const auto forest = *PackForest(calls, All(calls));
+  EXPECT_EQ(forest.size(), 4u);
+  ASSERT_EQ(forest.entries.size(), 4u);
+  EXPECT_EQ(forest.entries[0].row, forest.entries[2].row);
+  EXPECT_EQ(forest.entries[2].call, 1);
+}
+
+TEST(PackForestTest, TurnsThatContinueOneAnotherAreOneCausalSequence) {
+  std::vector<FlatCall> calls = {MakeCall({1}, {2, 3})};
+  for (int turn = 1; turn < 20; ++turn) {
+    std::vector<int32_t> context = calls.back().tokens;
+    context.push_back(100 + turn);
+    calls.push_back(MakeCall(context, {200 + turn, 300 + turn}));
+  }
+  const auto forest = *PackForest(calls, All(calls));
+  const auto n = static_cast<int32_t>(calls.back().tokens.size());
+  EXPECT_EQ(forest.token_ids, calls.back().tokens);
+  EXPECT_EQ(forest.visible_end, std::vector<int32_t>(n, n));
+  ASSERT_NO_FATAL_FAILURE(CheckForest(calls, All(calls)));
+}
+
+TEST(PackForestTest, FaultsNameTheCall) {
+  std::vector<FlatCall> calls = {MakeCall({1}, {2}), MakeCall({}, {2}, "empty"), MakeCall({1}, {-2}, "negative"),
+                                 MakeCall({1}, {2}, "short")};
+  calls[3].logprobs.clear();
+  const auto error = [&](std::vector<int32_t> indices) {
+    const auto forest = PackForest(calls, indices);
+    EXPECT_EQ(forest.status().code(), absl::StatusCode::kInvalidArgument);
+    return std::string(forest.status().message());
+  };
+  EXPECT_THAT(error({0, 1}), HasSubstr("empty"));
+  EXPECT_THAT(error({2}), HasSubstr("negative"));
+  EXPECT_THAT(error({3}), HasSubstr("short"));
+  EXPECT_THAT(error({4}), HasSubstr("no call 4"));
+  EXPECT_THAT(error({-1}), HasSubstr("no call -1"));
+  EXPECT_THAT(error({0, 0}), HasSubstr("twice"));
+  calls[0].context_tokens = 9;
+  EXPECT_THAT(error({0}), HasSubstr("9 of 2"));
+  EXPECT_EQ(PackForest(calls, {})->size(), 0u);
+}
+
+// A comb: every call forks one token deeper than the one before, so that the tree is as deep as it has calls.
+TEST(PackForestTest, DeepTreesNeedNoStack) {
+  std::vector<FlatCall> calls;
+  std::vector<int32_t> spine;
+  for (int i = 0; i < 3000; ++i) {
+    spine.push_back(1);
+    calls.push_back(MakeCall(spine, {2}));
+  }
+  const auto forest = *PackForest(calls, All(calls));
+  EXPECT_EQ(forest.size(), 6000u);
+  EXPECT_EQ(PlanMicroBatches(calls, 6000).size(), 1u);
+}
+
+TEST(PackForestTest, AMillionTokensTakeAboutASecond) {
+  std::mt19937 rng(2);
+  std::vector<FlatCall> calls;
+  std::vector<int32_t> shared(500);
+  for (int32_t& id : shared) id = static_cast<int32_t>(rng() % 50000);
+  while (calls.size() < 1000) {
+    std::vector<int32_t> context = shared, sampled(500);
+    for (int32_t& id : sampled) id = static_cast<int32_t>(rng() % 50000);
+    if (rng() % 2 == 0 && !calls.empty()) context = calls.back().tokens;
+    if (context.size() > 2500) context.resize(2500);
+    calls.push_back(MakeCall(context, sampled));
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  const auto forest = *PackForest(calls, All(calls));
+  const auto plan = PlanMicroBatches(calls, 100000);
+  const auto took = std::chrono::steady_clock::now() - begin;
+  RecordProperty("milliseconds", std::chrono::duration_cast<std::chrono::milliseconds>(took).count());
+  EXPECT_GE(forest.unmerged_tokens, 1000000);
+  EXPECT_LT(took, std::chrono::seconds(5));  // sanitizers and a loaded machine included
+}
+
+TEST(PlanMicroBatchesTest, EveryCallOnceAndNoneTooLarge) {
+  std::mt19937 rng(3);
+  for (int trial = 0; trial < 300; ++trial) {
+    const auto calls = RandomCalls(rng, 1 + rng() % 30, 2 + static_cast<int>(rng() % 5), 1 + rng() % 12);
+    const int64_t limit = 1 + static_cast<int64_t>(rng() % 80);
+    std::vector<int32_t> planned, expected;
+    for (size_t i = 0; i < calls.size(); ++i) {
+      if (!calls[i].logprobs.empty()) expected.push_back(static_cast<int32_t>(i));
+    }
+    int64_t previous = 0;
+    for (const auto& batch : PlanMicroBatches(calls, limit)) {
+      const auto forest = *PackForest(calls, batch);
+      const auto size = static_cast<int64_t>(forest.size());
+      EXPECT_TRUE(size <= limit || batch.size() == 1 || size == static_cast<int64_t>(calls[batch[0]].tokens.size()));
+      // Greedy: what begins this batch did not fit into the one before.
+      EXPECT_TRUE(previous == 0 || previous + static_cast<int64_t>(calls[batch[0]].tokens.size()) > limit);
+      previous = size;
+      planned.insert(planned.end(), batch.begin(), batch.end());
+    }
+    std::sort(planned.begin(), planned.end());
+    EXPECT_EQ(planned, expected);
+  }
+}
+
+TEST(PlanMicroBatchesTest, SharedPrefixesMeet) {
+  // Two families of four, given alternately: each is 10 + 4 merged tokens, so that both fit one batch each.
+  std::vector<FlatCall> calls;
+  for (int i = 0; i < 8; ++i) calls.push_back(MakeCall(std::vector<int32_t>(10, i % 2), {100 + i}));
+  EXPECT_EQ(PlanMicroBatches(calls, 14), (std::vector<std::vector<int32_t>>{{0, 2, 4, 6}, {1, 3, 5, 7}}));
+}
+
+}  // namespace
+}  // namespace ingot::tree
