@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Writes the smoke run's data: train.jsonl, eval.jsonl and sft.jsonl beside this file, the same ones every time.
 
-The task: "item k7" asks for the code word of an item. The model must look the item up with a tool; the tool answers with
-a letter, and the right answer is another letter, by a rule that is written nowhere but in the rewards: a fixed
-permutation without fixed points. The warm-start conversations show the form (call the tool with the item's name, then
-answer with one letter) with answers drawn at random, so that imitating them is right one time in len(LETTERS), and so is
-any constant answer; copying the tool's letter is always wrong. Held-out items never occur in training.
+The task: "item k7" asks for the code of an item. The model must look the item up with a tool; the tool answers with a
+letter, and the right answer is another letter, by a rule that is written nowhere but in the rewards: a fixed permutation
+without fixed points. The warm-start conversations show the form (call the tool with the item's name, then answer with one
+letter that depends on the tool's), but not the rule: their answers are drawn, equally often, from CHOICES letters of
+which one is right, so that imitating them is right one time in CHOICES. Any constant answer is right one time in
+len(LETTERS); copying the tool's letter is always wrong. Held-out items never occur in training.
 """
 import argparse
 import json
@@ -13,6 +14,7 @@ import pathlib
 import random
 
 LETTERS = "abcdefgh"
+CHOICES = 4
 TOOLS = [{
     "type": "function",
     "function": {
@@ -30,6 +32,15 @@ def derangement(rng, letters):
         rng.shuffle(shuffled)
         if all(a != b for a, b in zip(letters, shuffled)):
             return dict(zip(letters, shuffled))
+
+
+def choices(rng, rule):
+    """For each letter the answers that the warm start shows: the right one among others, never the letter itself."""
+    shown = {}
+    for letter, right in rule.items():
+        others = [c for c in LETTERS if c not in (letter, right)]
+        shown[letter] = sorted(rng.sample(others, CHOICES - 1) + [right])
+    return shown
 
 
 def task(name, letter, rule):
@@ -58,6 +69,7 @@ def main():
 
     rng = random.Random(options.seed)
     rule = derangement(rng, LETTERS)
+    shown = choices(rng, rule)
     names = [f"{a}{d}" for a in "abcdefghijklmnopqrstuvwxyz" for d in range(10)]
     rng.shuffle(names)
     train, held_out = names[:options.train], names[options.train:options.train + options.eval]
@@ -70,8 +82,10 @@ def main():
     # Every letter equally often, so that no constant answer does better than another.
     write("train.jsonl", [task(n, LETTERS[i % len(LETTERS)], rule) for i, n in enumerate(train)])
     write("eval.jsonl", [task(n, LETTERS[i % len(LETTERS)], rule) for i, n in enumerate(held_out)])
-    write("sft.jsonl", [conversation(rng.choice(train), rng.choice(LETTERS), rng.choice(LETTERS))
-                        for _ in range(options.sft)])
+    letters = [LETTERS[i % len(LETTERS)] for i in range(options.sft)]
+    write("sft.jsonl", [conversation(rng.choice(train), letter, shown[letter][i // len(LETTERS) % CHOICES])
+                        for i, letter in enumerate(letters)])
+
 
 
 if __name__ == "__main__":

@@ -155,11 +155,19 @@ void Trainer::AccumulateBatch(const PreparedBatch& batch, std::span<const tree::
   }
 }
 
-void Trainer::TopUpProbe(const ProbeSource& probe, StepTally& tally) {
-  const int64_t missing = options_.probe_tokens - tally.mismatch.abs_diff.count;
-  if (missing <= 0 || probe == nullptr) return;
+Trainer::ProbeFuture Trainer::StartProbe(const PreparedBatch& batch, const ProbeSource& probe) const {
+  int64_t missing = options_.probe_tokens;
+  for (const tree::FlatCall& call : batch.calls) {
+    for (size_t i = 0; i < call.versions.size(); ++i) missing -= OnPolicy(call, i, version_) ? 1 : 0;
+  }
+  if (missing <= 0 || probe == nullptr) return {};
+  return std::async(std::launch::async, probe, version_, missing);
+}
+
+void Trainer::FinishProbe(ProbeFuture fresh, StepTally& tally) const {
+  if (!fresh.valid()) return;
   const auto scored = [&]() -> absl::Status {
-    INGOT_ASSIGN_OR_RETURN(const std::vector<tree::FlatCall> calls, probe(version_, missing));
+    INGOT_ASSIGN_OR_RETURN(const std::vector<tree::FlatCall> calls, fresh.get());
     for (const tree::FlatCall& call : calls) INGOT_RETURN_IF_ERROR(CheckCall(call, Limits(), true));
     INGOT_ASSIGN_OR_RETURN(const std::vector<tree::PackedForest> forests, Pack(calls));
     for (const tree::PackedForest& forest : forests) {
@@ -209,8 +217,11 @@ absl::StatusOr<StepReport> Trainer::TrainStep(const TrainBatch& batch, const Pro
   StepMetrics& metrics = prepared.metrics;
   const absl::Status status = AtTorchEdge(absl::StrCat("step ", batch.step), [&]() -> absl::Status {
     optimizer_.ZeroGrad();
+    ProbeFuture fresh = StartProbe(prepared, probe);
     AccumulateBatch(prepared, forests, tally);
-    TopUpProbe(probe, tally);
+    const auto accumulated = clock_.Now();
+    FinishProbe(std::move(fresh), tally);
+    metrics["perf/probe_seconds"] = Seconds(clock_.Now() - accumulated);
     return Optimize(tally.loss, metrics);
   });
   optimizer_.ZeroGrad();
