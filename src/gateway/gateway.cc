@@ -277,7 +277,7 @@ std::shared_ptr<ChatCall> Gateway::StartChat(Caller caller, std::string body, st
   if (refused.ok() && !core_.workers.TrySubmit([call] { call->Prepare(); })) {
     refused = ApiError(503, "overloaded", "", "too many requests wait for a worker (max_queued_work): try again later");
   }
-  if (!refused.ok()) call->Refuse(refused);
+  if (!refused.ok()) call->Refuse(std::move(refused));
   return call;
 }
 

@@ -15,8 +15,8 @@ struct Whole {
 };
 
 // Pushes `ids` in random pieces, taking deltas in between or only at the end.
-Whole Run(const std::vector<int32_t>& ids, const std::string& stop, bool stopped, bool tools, bool stream,
-          unsigned seed) {
+Whole Play(const std::vector<int32_t>& ids, const std::string& stop, bool stopped, bool tools, bool stream,
+           unsigned seed) {
   std::mt19937 random(seed);
   TurnText turn(TestTokenizer(), TestFormat(), stop.empty() ? std::vector<std::string>{} : std::vector{stop}, tools);
   Whole whole;
@@ -56,7 +56,8 @@ std::string Random(std::mt19937& random) {
                                         "{\"name\": \"f\", \"arguments\": {}}",
                                         "STOP",
                                         "ST",
-                                        "<|im_start|>"};
+                                        "<|im_start|>",
+                                        "\n<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>"};
   std::string text;
   for (int i = random() % 12; i > 0; --i) text += kPieces[random() % std::size(kPieces)];
   return text;
@@ -74,8 +75,8 @@ TEST(TurnText, StreamedDeltasAddUpToTheMessageWhateverTheOutput) {
     if (stopped) text.resize(at + 4);  // the engine ends there
     std::vector<int32_t> ids = TestTokenizer()->Encode(text, true);
     if (!stopped) ids.push_back(TestFormat()->end_of_turn_ids()[0]);
-    const Whole streamed = Run(ids, stop, stopped, tools, true, i);
-    const Whole whole = Run(ids, stop, stopped, tools, false, i);
+    const Whole streamed = Play(ids, stop, stopped, tools, true, i);
+    const Whole whole = Play(ids, stop, stopped, tools, false, i);
     ASSERT_EQ(streamed.content, whole.message.content) << text;
     ASSERT_EQ(streamed.reasoning, whole.message.reasoning) << text;
     ASSERT_EQ(whole.content, whole.message.content) << text;
