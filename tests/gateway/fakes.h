@@ -53,8 +53,7 @@ class ScriptedEngine final : public rollout::Client {
   }
 
   std::unique_ptr<Request> Generate(const v1::GenerateRequest& request, OnChunk on_chunk) override {
-    auto state = std::make_shared<State>();
-    state->on_chunk = std::move(on_chunk);
+    auto state = std::make_shared<State>(std::move(on_chunk));
     Script script = author_(request);
     {
       base::MutexLock lock(mu_);
@@ -102,6 +101,7 @@ class ScriptedEngine final : public rollout::Client {
 
  private:
   struct State {
+    explicit State(OnChunk callback) : on_chunk(std::move(callback)) {}
     base::Mutex mu;
     OnChunk on_chunk ABSL_GUARDED_BY(mu);
     bool finished ABSL_GUARDED_BY(mu) = false;
