@@ -41,5 +41,11 @@ target_precompile_headers(ingot_torch_pch PRIVATE
   <torch/csrc/autograd/autograd.h> <torch/library.h>
   <functional> <map> <memory> <string> <vector>)
 function(ingot_use_torch_pch target)
+  # GCC refuses a header compiled with -fPIC in a file compiled with -fPIE, CMake's choice for programs.
+  get_target_property(_type ${target} TYPE)
+  if(_type STREQUAL "EXECUTABLE")
+    set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+    target_compile_options(${target} PRIVATE -fPIC)
+  endif()
   target_precompile_headers(${target} REUSE_FROM ingot_torch_pch)
 endfunction()

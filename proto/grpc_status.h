@@ -1,20 +1,37 @@
-// absl::Status over gRPC and back: codes map one to one, the message is kept.
+// absl::Status over gRPC and back: codes map one to one, the message and the payloads are kept. Payloads travel in the
+// status details as lines "name=value", which suffices for the short texts that this project attaches.
 #pragma once
 
 #include <grpcpp/support/status.h>
 
+#include <algorithm>
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/strings/cord.h"
 
 namespace ingot::v1 {
 
 inline grpc::Status ToGrpc(const absl::Status& status) {
-  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()));
+  std::string details;
+  status.ForEachPayload([&](absl::string_view name, const absl::Cord& value) {
+    const std::string text(value);
+    if (text.find('\n') == std::string::npos) details += std::string(name) + "=" + text + "\n";
+  });
+  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()), details);
 }
 
 inline absl::Status FromGrpc(const grpc::Status& status) {
-  return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+  absl::Status converted(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+  const std::string details = status.error_details();
+  for (size_t at = 0; at < details.size();) {
+    const size_t end = std::min(details.find('\n', at), details.size());
+    const size_t equals = details.find('=', at);
+    if (equals < end)
+      converted.SetPayload(details.substr(at, equals - at), absl::Cord(details.substr(equals + 1, end - equals - 1)));
+    at = end + 1;
+  }
+  return converted;
 }
 
 }  // namespace ingot::v1

@@ -9,8 +9,8 @@
 
 namespace ingot::base {
 
-// Sends log lines to stderr and, if `file` is not empty, to that file too. `role` stands in every line; `level` is
-// one of trace, debug, info, warn, error. Called once, at start.
+// Sends log lines from `level` (trace, debug, info, warn, error) on to `file`, and warnings to stderr; with no file, all
+// of them to stderr. `role` stands in every line. Called once, at start.
 void InitLogging(const std::string& role, const std::string& level, const std::string& file);
 
 }  // namespace ingot::base

@@ -8,6 +8,10 @@
 
 namespace ingot::datapool {
 
+// Payload of AppendCall's FAILED_PRECONDITION when segments are missing: their content keys in hexadecimal, separated
+// by commas. Sending the call again with these segments succeeds.
+inline constexpr char kMissingSegments[] = "ingot.missing_segments";
+
 class Client {
  public:
   virtual ~Client() = default;

@@ -31,10 +31,12 @@ class Transformer {
   const ModelConfig& config() const { return config_; }
   const Parameters& parameters() const { return parameters_; }
 
-  // token_ids [N] int64, positions [N] int64 -> final hidden states after the last norm, [N, hidden_size].
+  // token_ids [N] int64, positions [N] int64 -> final hidden states after the last norm, [N, hidden_size]. Rows may be
+  // any ragged batch: what belongs together is the attention's business. On the CPU in fp32 and fp64 a row's result
+  // depends on that row and its attention alone, to the bit. Throws c10::Error on ids or positions out of range.
   at::Tensor Hidden(const at::Tensor& token_ids, const at::Tensor& positions, AttentionBackend& attention) const;
 
-  // [M, hidden_size] -> raw logits [M, vocab_size], fp32.
+  // [M, hidden_size] -> raw logits [M, vocab_size], fp32 (fp64 from an fp64 model).
   at::Tensor Logits(const at::Tensor& hidden) const;
 
  private:
@@ -47,8 +49,9 @@ class Transformer {
   at::Tensor rope_cos_, rope_sin_;  // [max_position_embeddings, head_dim / 2]
 };
 
-// log_softmax(logits / temperature) over the vocabulary in fp32, the recorded policy. logits [M, V]; temperature [M] or
-// a scalar tensor. The one function both rollout and trainer call: equal rows in give bit-equal rows out, whatever M.
+// log_softmax(logits / temperature) over the vocabulary in fp32 (fp64 from fp64), the recorded policy. logits [M, V];
+// temperature [M] or a scalar tensor. The one function both rollout and trainer call: equal rows in give bit-equal rows
+// out, whatever M.
 at::Tensor PolicyLogSoftmax(const at::Tensor& logits, const at::Tensor& temperature);
 
 }  // namespace ingot::model

@@ -14,8 +14,10 @@ class Client {
  public:
   virtual ~Client() = default;
 
-  // Aborts its request when destroyed (if still running) and frees what the request holds. Destroying it does not wait;
-  // after the destructor returned, no further chunk is delivered. Must not be destroyed from inside its own OnChunk.
+  // Aborts its request when destroyed (if still running); what the request holds is freed by the next step. After the
+  // destructor returned no chunk is delivered: it waits for an OnChunk of this request that another thread is in, and
+  // for nothing else. So do not destroy it while holding a lock that its OnChunk takes. Destroyed from inside its own
+  // OnChunk it does not wait.
   class Request {
    public:
     virtual ~Request() = default;

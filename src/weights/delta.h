@@ -1,14 +1,16 @@
 // Lossless weight deltas. Encode(base, target) -> EncodedDelta; Apply(base, delta) gives the target bit for bit or an
 // error, never something in between. The codec knows no transport: transports carry EncodedDelta as WeightChunks.
 //
-// Payload grammar (all integers little-endian; zstd frames unless said otherwise):
-//   FULL       zstd(bytes) or bytes, told apart by one leading byte: 0 raw, 1 zstd
+// Payload grammar (all integers little-endian):
 //   UNCHANGED  empty
-//   XOR        1 byte as above, then the XOR with the base, element bytes grouped by their position in the element
-//              (all first bytes, then all second bytes, ...), so that unchanged high bytes become long runs of zero
-//   SPARSE     1 byte as above, then u64 count, count x varint gap to the previous changed element, count x element
-//   bytes
-// Per tensor the smallest is sent.
+//   others     form, body, u64 checksum of (u32 tensor index, u32 coding, form, body)
+// `form` is one byte: 0, the body as it is, or 1, one zstd frame of it. Bodies:
+//   FULL       the bytes
+//   XOR        the XOR with the base, element bytes grouped by their position in the element (all first bytes, then
+//              all second bytes, ...), so that unchanged high bytes become long runs of zero
+//   SPARSE     u64 count, then count varints: unchanged elements since the previous changed one, then the count
+//              changed elements' new bytes, grouped as above
+// Per tensor the smallest is sent: no payload is larger than its tensor's bytes + 9.
 #pragma once
 
 #include <cstdint>
@@ -22,34 +24,57 @@
 
 namespace ingot::weights {
 
+struct CodecOptions {
+  int zstd_level = 1;                    // -7 (fastest) to 19
+  int64_t max_bytes = int64_t{1} << 38;  // raw size of a version that Apply and ChunkAssembler accept; > 0
+
+  absl::Status Validate() const;
+};
+
 struct EncodedDelta {
   v1::DeltaHeader header;
   std::vector<v1::TensorDelta> tensors;  // every tensor of the manifest, in its order
-  int64_t changed_elements = 0;          // of all elements; density = changed / total
+  int64_t changed_elements = 0;          // of all elements; density = changed / total. Known to the encoder only
   int64_t total_elements = 0;
   int64_t wire_bytes() const;  // header and payloads
 };
 
 // A delta from `base`, or a full copy if base is null or its tensors have other names, dtypes or shapes.
-absl::StatusOr<EncodedDelta> Encode(const Snapshot* base, const Snapshot& target, bool retain);
+absl::StatusOr<EncodedDelta> Encode(const Snapshot* base, const Snapshot& target, bool retain,
+                                    const CodecOptions& options = {});
 
 // FAILED_PRECONDITION: `base` is not the version the delta was made from (null base only takes full copies).
-// DATA_LOSS: a payload is damaged or a checksum differs. INVALID_ARGUMENT: not a delta.
+// DATA_LOSS: a payload is damaged or a checksum differs. INVALID_ARGUMENT: not a delta, or one beyond max_bytes.
 absl::StatusOr<std::shared_ptr<const Snapshot>> Apply(const std::shared_ptr<const Snapshot>& base,
-                                                      const EncodedDelta& delta);
+                                                      const EncodedDelta& delta, const CodecOptions& options = {});
 
-// Cuts a delta into messages of at most `max_bytes` payload each; `emit` returns false to stop early.
+// True if the delta needs no base.
+inline bool IsFullCopy(const v1::DeltaHeader& header) { return header.base_checksum() == 0; }
+
+// What DeltaHeader.checksum must be.
+uint64_t HeaderChecksum(const v1::DeltaHeader& header);
+
+// Cuts a delta into messages of at most `max_bytes` (> 0) payload each; `emit` returns false to stop early.
 void ToChunks(const EncodedDelta& delta, size_t max_bytes, const std::function<bool(const v1::WeightChunk&)>& emit);
 
-// The other way round: feed every chunk, then Finish. INVALID_ARGUMENT on a wrong order or a missing part.
+// The other way round: feed every chunk, then Finish. INVALID_ARGUMENT on a wrong order, a missing part, or more bytes
+// than the manifest allows; DATA_LOSS if the header fails its checksum. Holds at most what the manifest's sizes allow,
+// and trusts nothing: chunks come from the network. Not thread safe; after an error it stays unusable.
 class ChunkAssembler {
  public:
+  explicit ChunkAssembler(CodecOptions options = {}) : options_(options) {}
   absl::Status Add(v1::WeightChunk chunk);
   absl::StatusOr<EncodedDelta> Finish();
 
  private:
+  absl::Status AddHeader(v1::DeltaHeader header);
+  absl::Status AddTensor(v1::TensorDelta tensor);
+
+  const CodecOptions options_;
   EncodedDelta delta_;
+  std::vector<int64_t> sizes_;
   bool has_header_ = false;
+  bool failed_ = false;
 };
 
 }  // namespace ingot::weights

@@ -1,16 +1,23 @@
-// Sends each new version to every leased engine: a delta against the version that engine last confirmed, a full copy
-// where that is refused. An engine that does not confirm in time loses its lease; Rejoin gives it a full copy of the
-// newest version and a new lease. A version is live when every leased engine has it.
+// Sends each new version to every engine, all at once: a delta to those that confirmed the version before, a full copy
+// to the others and where a delta is refused.
 //
-// Publish is called by one thread (the trainer's); the rest is thread safe.
+//   joining --confirmed newest--> leased --error, or no answer by the deadline--> lost --confirmed newest--> leased
+//
+// A version is live when every leased engine has confirmed it. An engine that was too slow catches up on its own once
+// it answers; one that failed is tried again, with a full copy, by the next Publish or Rejoin.
+//
+// Each engine has a thread of its own, so that a hung one delays nobody beyond the deadline. Publish, Release and
+// Rejoin block; Publish is called by one thread (the trainer's), the rest is thread safe. The destructor waits for
+// updates in flight: a Sink must end its calls by itself in the long run.
 #pragma once
 
 #include <chrono>
-#include <map>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/mutex.h"
 #include "weights/sink.h"
 
@@ -18,6 +25,9 @@ namespace ingot::weights {
 
 struct PublisherOptions {
   std::chrono::milliseconds deadline{30000};  // for one engine to confirm one version; > 0
+  CodecOptions codec;
+
+  absl::Status Validate() const;
 };
 
 struct PublishStats {
@@ -29,32 +39,63 @@ struct PublishStats {
   double publish_ms = 0;  // from encode's end until the last engine confirmed
   double pause_ms = 0;    // longest of any engine
   int full_copies = 0;    // engines that needed one
-  int leases_lost = 0;
+  int leases_lost = 0;    // since the previous Publish, this one included
+};
+
+// One engine, for metrics and the dashboard.
+struct EngineInfo {
+  std::string name;
+  bool leased = false;
+  bool busy = false;     // inside a call
+  int64_t version = -1;  // last confirmed; -1: unknown
 };
 
 class Publisher {
  public:
-  explicit Publisher(PublisherOptions options);
+  // `clock` counts the deadline; REQUIRES: it outlives the publisher.
+  explicit Publisher(PublisherOptions options, const base::Clock& clock = base::Clock::Real());
   ~Publisher();
 
-  // `name` is for logs and metrics. The engine is leased once it has confirmed its first version.
+  // `name` is for logs and metrics. Starts at once with a full copy of the newest version, if there is one; the engine
+  // is leased once it has confirmed the newest.
   void AddEngine(std::string name, std::shared_ptr<Sink> sink);
 
-  // Returns when the version is live on every leased engine. UNAVAILABLE if no engine holds a lease afterwards.
+  // Returns when the version is live on every leased engine and those that never had one answered too; waits for other
+  // engines without a lease only while nobody has one. Versions rise; the newest may be published again (to retain it),
+  // with equal weights. INVALID_ARGUMENT otherwise; UNAVAILABLE if no engine holds a lease afterwards: the version is
+  // then the newest all the same, and Publish with it tries again.
   absl::StatusOr<PublishStats> Publish(std::shared_ptr<const Snapshot> snapshot, bool retain);
 
-  // Frees a retained version on all engines.
+  // Gives engines that lost their lease the newest version again, without waiting for it.
+  void Rejoin();
+
+  // Frees a retained version on all engines. The first error of a leased engine; an engine without a lease is told when
+  // it next answers.
   absl::Status Release(int64_t version);
 
   std::shared_ptr<const Snapshot> newest() const;
   int leased_engines() const;
+  std::vector<EngineInfo> engines() const;
 
  private:
   struct Engine;
+  struct Update;
+
+  void Run(Engine& engine);
+  void SendUpdate(Engine& engine, std::shared_ptr<Update> update) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void SendReleases(Engine& engine) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Waits until `done` or the deadline; false if that passed first.
+  bool WaitUntil(std::chrono::nanoseconds deadline, const std::function<bool()>& done)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
   const PublisherOptions options_;
+  const base::Clock& clock_;
   mutable base::Mutex mu_;
+  base::CondVar changed_;
   std::vector<std::unique_ptr<Engine>> engines_ ABSL_GUARDED_BY(mu_);
-  std::shared_ptr<const Snapshot> newest_ ABSL_GUARDED_BY(mu_);
+  std::shared_ptr<Update> newest_ ABSL_GUARDED_BY(mu_);
+  int leases_lost_ ABSL_GUARDED_BY(mu_) = 0;
+  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
 };
 
 }  // namespace ingot::weights

@@ -1,0 +1,35 @@
+# The two commands of this project are `make smoke` and `make test`; both install what is missing, build, and run.
+# Everything else here serves the people who work on it.
+SHELL := /bin/bash
+JOBS ?= $(shell nproc)
+BUILD := build/release
+
+.PHONY: smoke test check build setup format bundle clean
+
+smoke: build
+	$(BUILD)/ingot train configs/smoke.yaml
+
+test: build
+	ctest --test-dir $(BUILD) --output-on-failure -LE slow
+
+build: setup
+	@[ -f $(BUILD)/build.ninja ] || cmake --preset release
+	cmake --build --preset release -- -j$(JOBS)
+
+setup:
+	@scripts/setup.sh
+
+# Formatting, analysis, sanitizers and the slow tests.
+check: build
+	@scripts/setup.sh check
+	scripts/check.sh
+
+format:
+	git ls-files '*.h' '*.cc' | xargs clang-format-19 -i
+
+# One archive with the binary and every shared library that is not torch's, NVIDIA's or glibc's.
+bundle: build
+	scripts/bundle.sh $(BUILD)
+
+clean:
+	rm -rf build

@@ -1,0 +1,282 @@
+#include "agents/episode_run.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "base/log.h"
+#include "sandbox/workdir.h"
+
+namespace ingot::agents {
+namespace {
+
+using sandbox::Ending;
+using sandbox::Outcome;
+using sandbox::WorkDir;
+
+constexpr size_t kShownStderr = 400;
+
+// Why an episode ends early: its cause and what to tell.
+struct Trouble {
+  std::string cause;
+  std::string detail;
+};
+
+std::string Message(const absl::Status& status) { return std::string(status.message()); }
+
+// The end of what it said on stderr, in one line.
+std::string Tail(const std::string& text) {
+  const std::string trimmed(absl::StripAsciiWhitespace(text));
+  std::string shown = trimmed.size() > kShownStderr ? trimmed.substr(trimmed.size() - kShownStderr) : trimmed;
+  for (char& c : shown) {
+    if (static_cast<unsigned char>(c) < 0x20) c = ' ';
+  }
+  return shown.empty() ? "" : absl::StrCat("; stderr ends: ", shown);
+}
+
+// Bytes of the UTF-8 character at `at`; 0: there is none.
+size_t CharacterAt(const std::string& text, size_t at) {
+  const auto byte = [&](size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
+  const unsigned first = byte(at);
+  const size_t length = first < 0x80 ? 1 : first >> 5 == 6 ? 2 : first >> 4 == 14 ? 3 : first >> 3 == 30 ? 4 : 0;
+  if (length < 2) return length;
+  unsigned code = first & (0xffu >> (length + 1));
+  for (size_t i = 1; i < length; ++i) {
+    if (byte(at + i) >> 6 != 2) return 0;
+    code = code << 6 | (byte(at + i) & 0x3f);
+  }
+  constexpr unsigned kSmallest[] = {0, 0, 0x80, 0x800, 0x10000};
+  const bool surrogate = code >= 0xd800 && code < 0xe000;
+  return code < kSmallest[length] || code > 0x10ffff || surrogate ? 0 : length;
+}
+
+std::string PurposeName(v1::EpisodePurpose purpose) {
+  return purpose == v1::PURPOSE_EVAL ? "eval" : purpose == v1::PURPOSE_SERVE ? "serve" : "train";
+}
+
+class EpisodeRunner {
+ public:
+  EpisodeRunner(const Recipe& recipe, const v1::EpisodeOpenResponse& episode, const EpisodeContext& context)
+      : recipe_(recipe), episode_(episode), context_(context) {}
+
+  EpisodeReport Run() {
+    if (const auto trouble = RunInFolder()) {
+      report_.cause = context_.cancel != nullptr && context_.cancel->cancelled() ? "stopped" : trouble->cause;
+      report_.detail = trouble->detail;
+      report_.has_reward = false;
+    }
+    if (folder_.has_value()) {
+      CleanUp();
+      if (!report_.cause.empty() && recipe_.options.keep_failed && context_.may_keep && context_.may_keep()) Keep();
+    }
+    report_.detail = ValidUtf8(report_.detail);
+    return std::move(report_);
+  }
+
+ private:
+  std::optional<Trouble> RunInFolder() {
+    auto payload = base::ParseJson(episode_.task().payload_json().empty() ? "{}" : episode_.task().payload_json());
+    if (!payload.ok()) return Trouble{"task", absl::StrCat("the task's payload is ", Message(payload.status()))};
+    if (!payload->is_object()) return Trouble{"task", "the task's payload is no JSON object"};
+    task_ = std::move(*payload);
+    auto folder = WorkDir::Create(context_.work_root);
+    if (!folder.ok()) return Trouble{"sandbox", Message(folder.status())};
+    folder_.emplace(std::move(*folder));
+    FillVariables();
+    if (auto trouble = MakeEnvironment()) return trouble;
+    if (auto trouble = WriteFiles()) return trouble;
+    if (auto trouble = SetUp()) return trouble;
+    if (auto trouble = RunAgent()) return trouble;
+    return report_.has_reward ? std::nullopt : Verify();  // "zero" has its reward already
+  }
+
+  void FillVariables() {
+    variables_.text = {{"base_url", episode_.base_url()},
+                       {"api_key", episode_.api_key()},
+                       {"task_id", episode_.task().task_id()},
+                       {"episode_id", episode_.episode_id()},
+                       {"workdir", folder_->work()},
+                       {"home", folder_->home()},
+                       {"cwd", context_.cwd}};
+    variables_.json = {{"task", &task_}};
+  }
+
+  std::optional<Trouble> MakeEnvironment() {
+    env_ = sandbox::InheritedEnvironment(recipe_.options.inherit_env);
+    env_["HOME"] = folder_->home();
+    env_["TMPDIR"] = folder_->tmp();
+    env_["OPENAI_BASE_URL"] = episode_.base_url();
+    env_["OPENAI_API_KEY"] = episode_.api_key();
+    env_["INGOT_EPISODE_ID"] = episode_.episode_id();
+    env_["INGOT_TASK_ID"] = episode_.task().task_id();
+    env_["INGOT_PURPOSE"] = PurposeName(episode_.purpose());
+    for (const auto& [name, text] : recipe_.env) {
+      const auto value = text.Render(variables_);
+      if (!value.ok()) return Trouble{"task", absl::StrCat("env.", name, ": ", Message(value.status()))};
+      env_[name] = *value;
+    }
+    return std::nullopt;
+  }
+
+  std::optional<Trouble> WriteFiles() {
+    for (const auto& [path, text] : recipe_.files) {
+      const auto content = text.Render(variables_);
+      if (!content.ok()) return Trouble{"task", absl::StrCat("files.", path, ": ", Message(content.status()))};
+      if (const absl::Status written = folder_->WriteFile(path, *content); !written.ok()) {
+        return Trouble{"sandbox", Message(written)};
+      }
+    }
+    return std::nullopt;
+  }
+
+  absl::StatusOr<sandbox::Command> MakeCommand(const CommandTemplate& command) const {
+    INGOT_ASSIGN_OR_RETURN(auto argv, RenderCommand(command, variables_));
+    return sandbox::Command{.argv = std::move(argv), .env = env_, .working_dir = folder_->work(), .stdin_text = ""};
+  }
+
+  std::optional<Trouble> SetUp() {
+    const sandbox::Limits limits = recipe_.LimitsFor(recipe_.options.setup_timeout_s);
+    for (size_t i = 0; i < recipe_.setup.size(); ++i) {
+      const auto command = MakeCommand(recipe_.setup[i]);
+      if (!command.ok()) return Trouble{"task", absl::StrCat("setup[", i, "]: ", Message(command.status()))};
+      const auto outcome = sandbox::RunCommand(*command, limits, context_.cancel);
+      if (!outcome.ok())
+        return Trouble{"setup", absl::StrCat("setup[", i, "] did not run: ", Message(outcome.status()))};
+      if (!outcome->ok()) {
+        return Trouble{"setup", absl::StrCat("setup[", i, "] (", command->argv[0], ") ",
+                                             sandbox::Describe(*outcome, limits), Tail(outcome->err))};
+      }
+    }
+    return std::nullopt;
+  }
+
+  std::optional<Trouble> RunAgent() {
+    const auto command = MakeCommand(recipe_.command);
+    if (!command.ok()) return Trouble{"task", absl::StrCat("command: ", Message(command.status()))};
+    auto outcome = sandbox::RunCommand(*command, recipe_.agent_limits, context_.cancel);
+    if (!outcome.ok()) return Trouble{"sandbox", absl::StrCat("the agent did not start: ", Message(outcome.status()))};
+    agent_ = std::move(*outcome);
+    report_.agent_ran = true;
+    report_.completion_s = std::chrono::duration<double>(agent_.wall).count();
+    report_.cpu_s = std::chrono::duration<double>(agent_.cpu).count();
+    report_.signals["agent/completion_seconds"] = report_.completion_s;
+    report_.signals["agent/cpu_seconds"] = report_.cpu_s;
+    if (agent_.ok()) return std::nullopt;
+    const RecipeOptions& options = recipe_.options;
+    switch (agent_.ending) {
+      case Ending::kCancelled:
+        return Trouble{"stopped", "the runner was stopped"};
+      case Ending::kTimedOut:
+        return Misbehaved("timeout", options.on_timeout);
+      case Ending::kOutputOverflow:
+        return Misbehaved("flood", options.on_flood);
+      default:
+        return Misbehaved("crash", options.on_crash);
+    }
+  }
+
+  std::optional<Trouble> Misbehaved(const std::string& cause, const std::string& fate) {
+    const std::string what =
+        absl::StrCat("the agent ", sandbox::Describe(agent_, recipe_.agent_limits), Tail(agent_.err));
+    if (fate == "fail") return Trouble{cause, what};
+    report_.signals[absl::StrCat("agent/", cause)] = 1;
+    if (fate == "verify") return std::nullopt;
+    report_.has_reward = true;
+    report_.reward = 0;
+    report_.detail = what;
+    return std::nullopt;
+  }
+
+  std::optional<Trouble> Verify() {
+    if (!recipe_.verifier->decides()) return std::nullopt;
+    reward::VerifierInput input;
+    input.task = &task_;
+    input.workdir = folder_->work();
+    input.home = folder_->home();
+    input.episode_id = episode_.episode_id();
+    input.cancel = context_.cancel;
+    if (recipe_.options.answer_from == "file") {
+      const auto content = folder_->ReadFile(recipe_.options.answer_file, recipe_.options.verifier.max_answer_bytes);
+      if (content.ok()) input.answer = *content;
+      input.no_answer_reason = Message(content.status());
+    } else {
+      input.answer = LastLine(agent_.out);
+      input.no_answer_reason = "the agent printed nothing";
+    }
+    auto verdict = recipe_.verifier->Verify(input);
+    if (!verdict.ok()) return Trouble{"verifier", Message(verdict.status())};
+    report_.has_reward = true;
+    report_.reward = verdict->reward;
+    report_.detail = verdict->detail;
+    report_.signals.merge(verdict->signals);
+    return std::nullopt;
+  }
+
+  // Not cancelled by a stop, only hurried: what set-up started elsewhere may have to be given back.
+  void CleanUp() {
+    for (const CommandTemplate& step : recipe_.cleanup) {
+      const bool stopping = context_.cancel != nullptr && context_.cancel->cancelled();
+      const double seconds = recipe_.options.cleanup_timeout_s;
+      const sandbox::Limits limits = recipe_.LimitsFor(stopping ? std::min(seconds, 1.0) : seconds);
+      const auto command = MakeCommand(step);
+      const auto outcome = command.ok() ? sandbox::RunCommand(*command, limits) : command.status();
+      if (!outcome.ok() || !outcome->ok()) {
+        INGOT_LOG(warn, "clean-up of episode {}: {}", episode_.episode_id(),
+                  outcome.ok() ? sandbox::Describe(*outcome, limits) + Tail(outcome->err) : Message(outcome.status()));
+      }
+    }
+  }
+
+  void Keep() {
+    (void)folder_->WriteFile("ingot-stdout.txt", agent_.out);
+    (void)folder_->WriteFile("ingot-stderr.txt", agent_.err);
+    (void)folder_->WriteFile("ingot-failure.txt", absl::StrCat(report_.cause, ": ", report_.detail, "\n"));
+    const auto kept = folder_->Keep(episode_.episode_id());
+    INGOT_LOG(info, "episode {} failed ({}); {}", episode_.episode_id(), report_.cause,
+              kept.ok() ? "its folder is " + *kept : Message(kept.status()));
+  }
+
+  const Recipe& recipe_;
+  const v1::EpisodeOpenResponse& episode_;
+  const EpisodeContext& context_;
+  base::json::value task_;
+  std::optional<WorkDir> folder_;
+  sandbox::Variables variables_;
+  std::map<std::string, std::string> env_;
+  Outcome agent_;
+  EpisodeReport report_;
+};
+
+}  // namespace
+
+EpisodeReport RunEpisode(const Recipe& recipe, const v1::EpisodeOpenResponse& episode, const EpisodeContext& context) {
+  try {
+    return EpisodeRunner(recipe, episode, context).Run();
+  } catch (const std::exception& error) {  // memory: one episode's failure, not the runner's
+    EpisodeReport report;
+    report.cause = "sandbox";
+    report.detail = absl::StrCat("exception: ", error.what());
+    return report;
+  }
+}
+
+std::string ValidUtf8(const std::string& text) {
+  std::string valid;
+  for (size_t at = 0; at < text.size();) {
+    const size_t length = CharacterAt(text, at);
+    valid += length == 0 ? "?" : text.substr(at, length);
+    at += std::max<size_t>(length, 1);
+  }
+  return valid;
+}
+
+std::optional<std::string> LastLine(const std::string& text) {
+  const absl::string_view trimmed = absl::StripAsciiWhitespace(text);
+  if (trimmed.empty()) return std::nullopt;
+  const size_t newline = trimmed.rfind('\n');
+  return std::string(
+      absl::StripAsciiWhitespace(newline == absl::string_view::npos ? trimmed : trimmed.substr(newline + 1)));
+}
+
+}  // namespace ingot::agents

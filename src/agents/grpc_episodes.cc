@@ -1,0 +1,61 @@
+#include "agents/grpc_episodes.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include "proto/gateway.grpc.pb.h"
+#include "proto/grpc_status.h"
+
+namespace ingot::agents {
+namespace {
+
+class GrpcEpisodes final : public Episodes {
+ public:
+  GrpcEpisodes(std::shared_ptr<grpc::Channel> channel, const GrpcEpisodesOptions& options)
+      : channel_(std::move(channel)), stub_(v1::Gateway::NewStub(channel_)), options_(options) {}
+
+  absl::StatusOr<v1::EpisodeOpenResponse> Open(const v1::EpisodeOpenRequest& request) override {
+    grpc::ClientContext context;
+    SetDeadline(context);
+    v1::EpisodeOpenResponse response;
+    const grpc::Status status = stub_->OpenEpisode(&context, request, &response);
+    if (!status.ok()) return v1::FromGrpc(status);
+    return response;
+  }
+
+  absl::Status Reward(const v1::EpisodeRewardRequest& request) override {
+    grpc::ClientContext context;
+    SetDeadline(context);
+    v1::EpisodeRewardResponse response;
+    return v1::FromGrpc(stub_->RewardEpisode(&context, request, &response));
+  }
+
+  absl::Status End(const v1::EpisodeEndRequest& request) override {
+    grpc::ClientContext context;
+    SetDeadline(context);
+    v1::EpisodeEndResponse response;
+    return v1::FromGrpc(stub_->EndEpisode(&context, request, &response));
+  }
+
+ private:
+  void SetDeadline(grpc::ClientContext& context) const {
+    context.set_deadline(std::chrono::system_clock::now() +
+                         std::chrono::milliseconds(static_cast<int64_t>(options_.timeout_s * 1e3)));
+  }
+
+  const std::shared_ptr<grpc::Channel> channel_;
+  const std::unique_ptr<v1::Gateway::Stub> stub_;
+  const GrpcEpisodesOptions options_;
+};
+
+}  // namespace
+
+absl::Status GrpcEpisodesOptions::Validate() const {
+  if (timeout_s > 0 && timeout_s <= 1e6) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("timeout_s is ", timeout_s, ": seconds above 0 (and at most 1e6)"));
+}
+
+std::unique_ptr<Episodes> MakeGrpcEpisodes(std::shared_ptr<grpc::Channel> channel, const GrpcEpisodesOptions& options) {
+  return std::make_unique<GrpcEpisodes>(std::move(channel), options);
+}
+
+}  // namespace ingot::agents

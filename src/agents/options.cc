@@ -1,0 +1,82 @@
+#include "agents/options.h"
+
+#include <cmath>
+#include <set>
+
+#include "agents/recipe.h"
+
+namespace ingot::agents {
+namespace {
+
+absl::Status Positive(const char* name, double seconds) {
+  if (seconds > 0 && seconds <= 1e6) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(name, " is ", seconds, ": seconds above 0 (and at most 1e6)"));
+}
+
+absl::Status NotNegative(const char* name, int64_t value) {
+  if (value >= 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(name, " is ", value, ": 0 (no limit) or more"));
+}
+
+absl::Status OneOfFates(const char* name, const std::string& fate) {
+  if (fate == "fail" || fate == "zero" || fate == "verify") return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(name, " is '", fate, "': fail, zero or verify"));
+}
+
+absl::Status CheckRecipe(const RecipeOptions& recipe) {
+  if (!(recipe.weight > 0) || !std::isfinite(recipe.weight))
+    return absl::InvalidArgumentError("weight must be above 0");
+  INGOT_RETURN_IF_ERROR(Positive("timeout_s", recipe.timeout_s));
+  INGOT_RETURN_IF_ERROR(Positive("setup_timeout_s", recipe.setup_timeout_s));
+  INGOT_RETURN_IF_ERROR(Positive("cleanup_timeout_s", recipe.cleanup_timeout_s));
+  if (recipe.max_output_bytes <= 0) return absl::InvalidArgumentError("max_output_bytes must be above 0");
+  INGOT_RETURN_IF_ERROR(NotNegative("memory_limit_bytes", recipe.memory_limit_bytes));
+  INGOT_RETURN_IF_ERROR(NotNegative("max_open_files", recipe.max_open_files));
+  INGOT_RETURN_IF_ERROR(NotNegative("cpu_limit_s", recipe.cpu_limit_s));
+  INGOT_RETURN_IF_ERROR(NotNegative("max_file_bytes", recipe.max_file_bytes));
+  INGOT_RETURN_IF_ERROR(NotNegative("max_concurrent", recipe.max_concurrent));
+  INGOT_RETURN_IF_ERROR(OneOfFates("on_crash", recipe.on_crash));
+  INGOT_RETURN_IF_ERROR(OneOfFates("on_timeout", recipe.on_timeout));
+  INGOT_RETURN_IF_ERROR(OneOfFates("on_flood", recipe.on_flood));
+  if (recipe.answer_from != "stdout" && recipe.answer_from != "file") {
+    return absl::InvalidArgumentError(absl::StrCat("answer_from is '", recipe.answer_from, "': stdout or file"));
+  }
+  if ((recipe.answer_from == "file") == recipe.answer_file.empty()) {
+    return absl::InvalidArgumentError("answer_file must be set with answer_from: file, and only then");
+  }
+  return Recipe::Make(recipe).status();
+}
+
+}  // namespace
+
+absl::Status RecipeOptions::Validate() const {
+  if (name.empty()) return absl::InvalidArgumentError("a recipe has no name");
+  return base::Annotate(CheckRecipe(*this), absl::StrCat("recipe '", name, "'"));
+}
+
+absl::Status RunnerOptions::Validate() const {
+  if (concurrency < 1 || concurrency > 4096) {
+    return absl::InvalidArgumentError(absl::StrCat("agents.concurrency is ", concurrency, ": 1 to 4096"));
+  }
+  if (recipes.empty()) return absl::InvalidArgumentError("agents.recipes is empty: name at least one agent to run");
+  std::set<std::string> names;
+  for (const RecipeOptions& recipe : recipes) {
+    INGOT_RETURN_IF_ERROR(base::Annotate(recipe.Validate(), "agents.recipes"));
+    if (!names.insert(recipe.name).second) {
+      return absl::InvalidArgumentError(absl::StrCat("agents.recipes has two recipes named '", recipe.name, "'"));
+    }
+  }
+  if (work_root.empty()) return absl::InvalidArgumentError("agents.work_root is empty: it needs a folder");
+  INGOT_RETURN_IF_ERROR(Positive("agents.backoff_initial_s", backoff_initial_s));
+  INGOT_RETURN_IF_ERROR(Positive("agents.backoff_max_s", backoff_max_s));
+  if (backoff_max_s < backoff_initial_s) {
+    return absl::InvalidArgumentError("agents.backoff_max_s must not be below agents.backoff_initial_s");
+  }
+  if (!(report_retry_s >= 0 && report_retry_s <= 1e6)) {
+    return absl::InvalidArgumentError("agents.report_retry_s must be 0 or more");
+  }
+  INGOT_RETURN_IF_ERROR(Positive("agents.stop_timeout_s", stop_timeout_s));
+  return NotNegative("agents.keep_failed_max", keep_failed_max);
+}
+
+}  // namespace ingot::agents

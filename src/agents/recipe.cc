@@ -1,0 +1,85 @@
+#include "agents/recipe.h"
+
+namespace ingot::agents {
+namespace {
+
+using sandbox::Template;
+
+absl::StatusOr<CommandTemplate> ParseCommand(const std::vector<std::string>& argv, const std::string& name) {
+  if (argv.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(name, " is empty: it needs at least a program to run"));
+  }
+  CommandTemplate parsed;
+  for (const std::string& argument : argv) {
+    auto text = Template::Parse(argument, RecipeVariables());
+    if (!text.ok()) return base::Annotate(text.status(), name);
+    parsed.push_back(std::move(*text));
+  }
+  return parsed;
+}
+
+absl::StatusOr<std::map<std::string, Template>> ParseMap(const std::map<std::string, std::string>& texts,
+                                                         const std::string& name) {
+  std::map<std::string, Template> parsed;
+  for (const auto& [key, text] : texts) {
+    auto value = Template::Parse(text, RecipeVariables());
+    if (!value.ok()) return base::Annotate(value.status(), absl::StrCat(name, ".", key));
+    parsed.emplace(key, std::move(*value));
+  }
+  return parsed;
+}
+
+absl::StatusOr<std::vector<CommandTemplate>> ParseSteps(const std::vector<StepOptions>& steps,
+                                                        const std::string& name) {
+  std::vector<CommandTemplate> parsed;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    INGOT_ASSIGN_OR_RETURN(CommandTemplate command, ParseCommand(steps[i].command, absl::StrCat(name, "[", i, "]")));
+    parsed.push_back(std::move(command));
+  }
+  return parsed;
+}
+
+}  // namespace
+
+const std::vector<std::string>& RecipeVariables() {
+  static const auto* const names = new std::vector<std::string>{"base_url", "api_key",    "task", "task.", "task_id",
+                                                                "workdir",  "episode_id", "home", "cwd"};
+  return *names;
+}
+
+absl::StatusOr<std::shared_ptr<const Recipe>> Recipe::Make(const RecipeOptions& options) {
+  auto recipe = std::make_shared<Recipe>();
+  recipe->options = options;
+  INGOT_ASSIGN_OR_RETURN(recipe->command, ParseCommand(options.command, "command"));
+  INGOT_ASSIGN_OR_RETURN(recipe->env, ParseMap(options.env, "env"));
+  INGOT_ASSIGN_OR_RETURN(recipe->files, ParseMap(options.files, "files"));
+  INGOT_ASSIGN_OR_RETURN(recipe->setup, ParseSteps(options.setup, "setup"));
+  INGOT_ASSIGN_OR_RETURN(recipe->cleanup, ParseSteps(options.cleanup, "cleanup"));
+  INGOT_ASSIGN_OR_RETURN(recipe->verifier, reward::Verifier::Make(options.verifier));
+  recipe->agent_limits.output_bytes = options.max_output_bytes;
+  recipe->agent_limits.memory_bytes = options.memory_limit_bytes;
+  recipe->agent_limits.open_files = options.max_open_files;
+  recipe->agent_limits.cpu_seconds = options.cpu_limit_s;
+  recipe->agent_limits.file_bytes = options.max_file_bytes;
+  recipe->agent_limits = recipe->LimitsFor(options.timeout_s);
+  INGOT_RETURN_IF_ERROR(recipe->agent_limits.Validate());
+  return recipe;
+}
+
+sandbox::Limits Recipe::LimitsFor(double seconds) const {
+  sandbox::Limits limits = agent_limits;
+  limits.wall_time = std::chrono::nanoseconds(static_cast<int64_t>(seconds * 1e9));
+  return limits;
+}
+
+absl::StatusOr<std::vector<std::string>> RenderCommand(const CommandTemplate& command,
+                                                       const sandbox::Variables& variables) {
+  std::vector<std::string> argv;
+  for (const Template& argument : command) {
+    INGOT_ASSIGN_OR_RETURN(std::string text, argument.Render(variables));
+    argv.push_back(std::move(text));
+  }
+  return argv;
+}
+
+}  // namespace ingot::agents

@@ -1,0 +1,342 @@
+#include "agents/runner.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+
+#include "base/log.h"
+#include "base/retry.h"
+#include "sandbox/workdir.h"
+
+namespace ingot::agents {
+namespace {
+
+using std::chrono::nanoseconds;
+
+// An injected clock can move without anyone being signalled: waits look at it this often.
+constexpr nanoseconds kLongestNap = std::chrono::milliseconds(100);
+
+nanoseconds FromSeconds(double seconds) { return nanoseconds(static_cast<int64_t>(seconds * 1e9)); }
+
+std::string CurrentFolder() {
+  std::error_code error;
+  return std::filesystem::current_path(error).string();
+}
+
+bool IsTransient(const absl::Status& status) {
+  return status.code() == absl::StatusCode::kUnavailable || status.code() == absl::StatusCode::kDeadlineExceeded ||
+         status.code() == absl::StatusCode::kResourceExhausted || status.code() == absl::StatusCode::kAborted;
+}
+
+// Failures that say something about the machine or the configuration, not about this one agent.
+bool IsSystemic(const std::string& cause) {
+  return cause == "sandbox" || cause == "setup" || cause == "task" || cause == "verifier" || cause == "gateway";
+}
+
+}  // namespace
+
+struct Runner::Series {
+  explicit Series(base::Metrics& metrics) : metrics(metrics) {}
+  base::Metrics& metrics;
+  base::Gauge& running = metrics.GetGauge("agents/running", "Episodes open now");
+  base::Counter& opened = metrics.GetCounter("agents/opened", "Episodes opened");
+  base::Counter& refused = metrics.GetCounter("agents/refused", "Admissions refused for lack of room");
+  base::Counter& open_errors = metrics.GetCounter("agents/open_errors", "Admissions that failed otherwise");
+  base::Counter& cpu_s = metrics.GetCounter("agents/cpu_seconds", "CPU time of agents");
+
+  void Ended(const std::string& scaffold, const EpisodeReport& report, const std::string& cause) {
+    const std::string state = cause.empty() ? "finished" : "failed";
+    metrics.GetCounter("agents/episodes", "Episodes ended", {{"scaffold", scaffold}, {"state", state}}).Increment();
+    if (!cause.empty()) {
+      metrics.GetCounter("agents/failures", "Failed episodes by cause", {{"cause", cause}}).Increment();
+    }
+    if (!report.agent_ran) return;
+    cpu_s.Increment(report.cpu_s);
+    metrics.GetHistogram("agent/completion_seconds", "Wall time of agents", {{"scaffold", scaffold}})
+        .Observe(report.completion_s);
+  }
+};
+
+absl::StatusOr<std::unique_ptr<Runner>> Runner::Make(const RunnerOptions& options, Episodes& episodes,
+                                                     const base::Clock& clock, base::Metrics* metrics) {
+  INGOT_RETURN_IF_ERROR(options.Validate());
+  std::vector<std::shared_ptr<const Recipe>> recipes;
+  for (const RecipeOptions& recipe : options.recipes) {
+    INGOT_ASSIGN_OR_RETURN(auto made, Recipe::Make(recipe));
+    recipes.push_back(std::move(made));
+  }
+  return std::unique_ptr<Runner>(new Runner(options, std::move(recipes), episodes, clock, metrics));
+}
+
+Runner::Runner(const RunnerOptions& options, std::vector<std::shared_ptr<const Recipe>> recipes, Episodes& episodes,
+               const base::Clock& clock, base::Metrics* metrics)
+    : options_(options),
+      recipes_(std::move(recipes)),
+      episodes_(episodes),
+      clock_(clock),
+      series_(metrics == nullptr ? nullptr : std::make_unique<Series>(*metrics)),
+      cwd_(CurrentFolder()),
+      gate_(FromSeconds(options.backoff_initial_s), FromSeconds(options.backoff_max_s)),
+      recipe_running_(recipes_.size()),
+      recipe_started_(recipes_.size()) {}
+
+Runner::~Runner() {
+  if (const absl::Status stopped = Stop(); !stopped.ok()) INGOT_LOG(warn, "{}", std::string(stopped.message()));
+  for (std::thread& slot : slots_) slot.join();
+}
+
+absl::Status Runner::Start() {
+  if (const int removed = sandbox::RemoveStale(options_.work_root); removed > 0) {
+    INGOT_LOG(info, "removed {} work folders that an earlier run left in {}", removed, options_.work_root);
+  }
+  for (int i = 0; i < options_.concurrency; ++i) {
+    {
+      base::MutexLock lock(mu_);
+      ++live_slots_;
+    }
+    try {
+      slots_.emplace_back([this] { Slot(); });
+    } catch (const std::system_error& error) {
+      base::MutexLock lock(mu_);
+      --live_slots_;
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "cannot start thread ", i + 1, " of agents.concurrency=", options_.concurrency, ": ", error.what()));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Runner::Stop() {
+  cancel_.Cancel();
+  base::MutexLock lock(mu_);
+  stopping_ = true;
+  changed_.SignalAll();
+  const auto deadline = std::chrono::steady_clock::now() + FromSeconds(options_.stop_timeout_s);
+  while (live_slots_ > 0) {
+    const nanoseconds left = deadline - std::chrono::steady_clock::now();
+    if (left.count() <= 0) {
+      return absl::DeadlineExceededError(absl::StrCat(live_slots_, " agent slots have not ended ",
+                                                      options_.stop_timeout_s,
+                                                      " s after the stop: they wait for the gateway"));
+    }
+    changed_.WaitFor(mu_, left);
+  }
+  return absl::OkStatus();
+}
+
+bool Runner::WaitDone(nanoseconds timeout) {
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  base::MutexLock lock(mu_);
+  while (live_slots_ > 0) {
+    const nanoseconds left = deadline - std::chrono::steady_clock::now();
+    if (left.count() <= 0) return false;
+    changed_.WaitFor(mu_, left);
+  }
+  return true;
+}
+
+void Runner::WakeUp() {
+  base::MutexLock lock(mu_);
+  gate_.Nudge();
+  changed_.SignalAll();
+}
+
+RunnerStats Runner::Stats() const {
+  base::MutexLock lock(mu_);
+  return stats_;
+}
+
+void Runner::Slot() {
+  nanoseconds penalty = FromSeconds(options_.backoff_initial_s);
+  for (int recipe = AwaitTurn(); recipe >= 0; recipe = AwaitTurn()) {
+    v1::EpisodeOpenRequest request;
+    request.set_scaffold(recipes_[recipe]->options.name);
+    const auto opened = episodes_.Open(request);
+    if (!Admitted(recipe, opened)) continue;
+    const EpisodeReport report = RunOne(*recipes_[recipe], *opened);
+    const std::string cause = Report(*opened, report);
+    Count(recipe, report, cause);
+    if (!IsSystemic(cause)) {
+      penalty = FromSeconds(options_.backoff_initial_s);
+      continue;
+    }
+    base::MutexLock lock(mu_);
+    WaitUntil(clock_.Now() + penalty);
+    penalty = std::min(penalty * 2, FromSeconds(options_.backoff_max_s));
+  }
+  base::MutexLock lock(mu_);
+  --live_slots_;
+  changed_.SignalAll();
+}
+
+int Runner::AwaitTurn() {
+  base::MutexLock lock(mu_);
+  while (!stopping_ && !stats_.done) {
+    const int recipe = ChooseRecipe();
+    const nanoseconds now = clock_.Now();
+    if (recipe >= 0 && gate_.TryPass(now)) {
+      ++recipe_running_[recipe];
+      ++recipe_started_[recipe];
+      return recipe;
+    }
+    // One of the waiting slots watches the clock; a change wakes the others.
+    if (recipe < 0 || someone_times_the_gate_ || now >= gate_.next()) {
+      changed_.Wait(mu_);
+    } else {
+      someone_times_the_gate_ = true;
+      changed_.WaitFor(mu_, std::min(gate_.next() - now, kLongestNap));
+      someone_times_the_gate_ = false;
+    }
+  }
+  return -1;
+}
+
+// Of the recipes with room, the one furthest behind its share; -1: none has room.
+int Runner::ChooseRecipe() const {
+  int best = -1;
+  double best_share = 0;
+  for (size_t i = 0; i < recipes_.size(); ++i) {
+    const RecipeOptions& options = recipes_[i]->options;
+    if (options.max_concurrent > 0 && recipe_running_[i] >= options.max_concurrent) continue;
+    const double share = static_cast<double>(recipe_started_[i] + 1) / options.weight;
+    if (best < 0 || share < best_share) {
+      best = static_cast<int>(i);
+      best_share = share;
+    }
+  }
+  return best;
+}
+
+bool Runner::Admitted(int recipe, const absl::StatusOr<v1::EpisodeOpenResponse>& opened) {
+  base::MutexLock lock(mu_);
+  changed_.SignalAll();
+  if (opened.ok()) {
+    gate_.OnAdmitted();
+    last_open_error_ = absl::StatusCode::kOk;
+    ++stats_.opened;
+    ++stats_.running;
+    if (series_) {
+      series_->opened.Increment();
+      series_->running.Set(static_cast<double>(stats_.running));
+    }
+    return true;
+  }
+  --recipe_running_[recipe];
+  --recipe_started_[recipe];
+  const absl::Status& status = opened.status();
+  if (status.code() == absl::StatusCode::kFailedPrecondition) {
+    if (!stats_.done) INGOT_LOG(info, "no more episodes: {}", std::string(status.message()));
+    stats_.done = true;
+    return false;
+  }
+  std::optional<nanoseconds> retry_after;
+  if (const auto ms = base::RetryAfterMs(status)) retry_after = std::chrono::milliseconds(std::max<int64_t>(*ms, 0));
+  gate_.OnRefused(clock_.Now(), retry_after);
+  const bool refused = status.code() == absl::StatusCode::kResourceExhausted;
+  ++(refused ? stats_.refused : stats_.open_errors);
+  if (series_) (refused ? series_->refused : series_->open_errors).Increment();
+  if (!refused && status.code() != last_open_error_) {
+    INGOT_LOG(warn, "cannot open an episode, trying again: {}", status.ToString());
+  }
+  last_open_error_ = status.code();
+  return false;
+}
+
+EpisodeReport Runner::RunOne(const Recipe& recipe, const v1::EpisodeOpenResponse& episode) {
+  EpisodeContext context;
+  context.work_root = options_.work_root;
+  context.cwd = cwd_;
+  context.cancel = &cancel_;
+  context.may_keep = [this] { return MayKeep(); };
+  return RunEpisode(recipe, episode, context);
+}
+
+std::string Runner::Report(const v1::EpisodeOpenResponse& episode, const EpisodeReport& report) {
+  std::string cause = report.cause, detail = report.detail;
+  if (cause.empty() && report.has_reward) {  // otherwise the agent has posted its own, which must stand
+    v1::EpisodeRewardRequest request;
+    request.set_episode_id(episode.episode_id());
+    request.set_api_key(episode.api_key());
+    request.set_reward(report.reward);
+    for (const auto& [name, value] : report.signals) (*request.mutable_signals())[name] = value;
+    const absl::Status posted = WithRetries([&] { return episodes_.Reward(request); });
+    if (!posted.ok()) {
+      cause = "gateway";
+      detail = absl::StrCat("the reward was not taken: ", posted.message());
+    }
+  }
+  const absl::Status ended = cause.empty() ? End(episode, v1::EPISODE_FINISHED, detail)
+                                           : End(episode, v1::EPISODE_FAILED, absl::StrCat(cause, ": ", detail));
+  if (!ended.ok()) {
+    INGOT_LOG(error, "the end of episode {} was not taken: {}", episode.episode_id(), ended.ToString());
+    base::MutexLock lock(mu_);
+    ++stats_.unreported;
+    if (cause.empty()) cause = "gateway";
+  }
+  return cause;
+}
+
+absl::Status Runner::End(const v1::EpisodeOpenResponse& episode, v1::EpisodeState state, const std::string& detail) {
+  v1::EpisodeEndRequest request;
+  request.set_episode_id(episode.episode_id());
+  request.set_api_key(episode.api_key());
+  request.set_state(state);
+  request.set_detail(ValidUtf8(detail));
+  return WithRetries([&] { return episodes_.End(request); });
+}
+
+// Repeats `call` while the gateway cannot be reached. Once the runner stops, a try that fails is the last.
+template <typename Call>
+absl::Status Runner::WithRetries(Call call) {
+  const nanoseconds give_up = clock_.Now() + FromSeconds(options_.report_retry_s);
+  nanoseconds wait = FromSeconds(options_.backoff_initial_s);
+  while (true) {
+    const absl::Status status = call();
+    if (!IsTransient(status)) return status;
+    base::MutexLock lock(mu_);
+    if (stopping_ || clock_.Now() >= give_up) return status;
+    WaitUntil(std::min(give_up, clock_.Now() + wait));
+    wait = std::min(wait * 2, FromSeconds(options_.backoff_max_s));
+  }
+}
+
+void Runner::Count(int recipe, const EpisodeReport& report, const std::string& cause) {
+  base::MutexLock lock(mu_);
+  changed_.SignalAll();
+  --recipe_running_[recipe];
+  --stats_.running;
+  if (report.agent_ran) {
+    stats_.completion_s += report.completion_s;
+    stats_.agent_cpu_s += report.cpu_s;
+  }
+  if (cause.empty()) {
+    ++stats_.finished;
+    stats_.reward_sum += report.reward;
+  } else {
+    ++stats_.failed;
+  }
+  if (series_) {
+    series_->running.Set(static_cast<double>(stats_.running));
+    series_->Ended(recipes_[recipe]->options.name, report, cause);
+  }
+  if (cause.empty()) return;
+  const int64_t count = ++stats_.failures[cause];
+  // The first few of a kind, then a sample: a broken recipe must be seen but not fill the disk.
+  if (cause != "stopped" && (count <= 10 || count % 100 == 0)) {
+    INGOT_LOG(warn, "an episode of '{}' failed ({}, {} so far): {}", recipes_[recipe]->options.name, cause, count,
+              report.detail);
+  }
+}
+
+void Runner::WaitUntil(nanoseconds moment) {
+  for (nanoseconds now = clock_.Now(); !stopping_ && now < moment; now = clock_.Now()) {
+    changed_.WaitFor(mu_, std::min(moment - now, kLongestNap));
+  }
+}
+
+bool Runner::MayKeep() {
+  base::MutexLock lock(mu_);
+  return kept_ < options_.keep_failed_max && ++kept_ > 0;
+}
+
+}  // namespace ingot::agents

@@ -1,0 +1,44 @@
+// What the command line does. Every command returns a process exit code: 0 done, 1 the run or request failed, 2 the
+// command line or the configuration is wrong. Errors are printed to stderr, one clear line each.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace ingot::app {
+
+struct RunArgs {
+  std::string config;                  // run.yaml
+  std::vector<std::string> overrides;  // KEY=VALUE
+  bool resume = false;
+};
+
+int Train(const RunArgs& args);
+// One role of a run as this process: gateway, rollout, datapool, scheduler, trainer or agents.
+int RunRole(const std::string& role, const RunArgs& args, int engine_index);
+int Launch(const RunArgs& args);
+int ShowStatus(const RunArgs& args);
+int Evaluate(const std::string& checkpoint, const RunArgs& args);
+
+struct ServeArgs {
+  std::string model_dir;
+  std::string host = "127.0.0.1";
+  int port = 8000;
+  std::string model_name;   // empty: the folder's name
+  std::string chat_format;  // empty: what the folder says
+  int threads = 0;          // 0: all cores
+};
+int Serve(const ServeArgs& args);
+
+struct InspectArgs {
+  std::string run_dir;
+  std::string episode;      // id or group/sample; empty: a list
+  int limit = 20;
+  bool json = false;
+};
+int Inspect(const InspectArgs& args);
+
+int ConfigCheck(const RunArgs& args);
+int ConfigExplain(const std::string& key);
+
+}  // namespace ingot::app

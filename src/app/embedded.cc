@@ -1,0 +1,110 @@
+#include "app/embedded.h"
+
+#include <utility>
+
+#include "agents/runner.h"
+#include "app/seams.h"
+#include "base/log.h"
+#include "dataset/tasks.h"
+#include "gateway/http_server.h"
+#include "rollout/engine.h"
+#include "rollout/torch_runner.h"
+#include "scheduler/scheduler.h"
+
+namespace ingot::app {
+
+// In the order of their construction; destroyed the other way round.
+struct EmbeddedRun::Parts {
+  std::unique_ptr<datapool::Client> pool;
+  std::unique_ptr<scheduler::Scheduler> scheduler;
+  std::shared_ptr<rollout::Engine> engine;
+  std::unique_ptr<weights::Publisher> publisher;
+  std::unique_ptr<SchedulerAdmission> admission;
+  std::unique_ptr<gateway::Gateway> gateway;
+  std::unique_ptr<gateway::HttpServer> http;
+  std::unique_ptr<GatewayEpisodes> episodes;
+  std::unique_ptr<agents::Runner> runner;
+  std::unique_ptr<Ticker> ticker;
+  std::string url;
+};
+
+EmbeddedRun::EmbeddedRun(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+EmbeddedRun::~EmbeddedRun() { Stop(); }
+
+const std::string& EmbeddedRun::url() const { return parts_->url; }
+
+absl::StatusOr<std::unique_ptr<EmbeddedRun>> EmbeddedRun::Start(const RunConfig& config, const RunDir& dir,
+                                                                const ModelSetup& model, int64_t resume_step,
+                                                                base::Metrics& metrics) {
+  auto parts = std::make_unique<Parts>();
+  datapool::StoreOptions store = config.datapool;
+  store.path = dir.pool();
+  INGOT_ASSIGN_OR_RETURN(parts->pool, datapool::OpenPool(store));
+
+  INGOT_ASSIGN_OR_RETURN(std::vector<v1::Task> tasks, dataset::LoadTasks(config.tasks));
+  INGOT_ASSIGN_OR_RETURN(parts->scheduler,
+                         scheduler::Scheduler::Recover(config.scheduler, std::move(tasks), *parts->pool,
+                                                       base::Clock::Real(), resume_step, &metrics));
+
+  rollout::Engine::Parts engine;
+  INGOT_ASSIGN_OR_RETURN(engine.runner, rollout::NewTorchRunner(model.shape, config.rollout, "cpu"));
+  engine.tokenizer = model.text.tokenizer;
+  INGOT_ASSIGN_OR_RETURN(parts->engine, rollout::Engine::Create(config.rollout, std::move(engine), nullptr));
+  parts->publisher = std::make_unique<weights::Publisher>(config.weights.Options());
+  parts->publisher->AddEngine("engine", parts->engine);
+
+  parts->admission = std::make_unique<SchedulerAdmission>(*parts->scheduler);
+  gateway::GatewayParts gateway;
+  gateway.engine = parts->engine;
+  gateway.pool = parts->pool.get();
+  gateway.admission = parts->admission.get();
+  gateway.tokenizer = model.text.tokenizer;
+  gateway.format = model.text.format;
+  INGOT_ASSIGN_OR_RETURN(parts->gateway, gateway::Gateway::Create(config.gateway, gateway));
+  gateway::Gateway* const served = parts->gateway.get();
+  INGOT_ASSIGN_OR_RETURN(parts->http, gateway::HttpServer::Start(config.http, *parts->gateway, [served, &metrics] {
+                           return served->MetricsText() + metrics.RenderText();
+                         }));
+  parts->url = parts->http->url();
+
+  parts->episodes = std::make_unique<GatewayEpisodes>(*parts->gateway);
+  INGOT_ASSIGN_OR_RETURN(
+      parts->runner, agents::Runner::Make(config.agents, *parts->episodes, base::Clock::Real(), &metrics));
+  scheduler::Scheduler* const ticked = parts->scheduler.get();
+  parts->ticker = std::make_unique<Ticker>(std::chrono::seconds(1), [ticked] {
+    if (const absl::Status status = ticked->Tick(); !status.ok()) {
+      INGOT_LOG(warn, "scheduler: {}", status.ToString());
+    }
+  });
+  return std::unique_ptr<EmbeddedRun>(new EmbeddedRun(std::move(parts)));
+}
+
+absl::Status EmbeddedRun::StartAgents() {
+  return parts_->runner->Start();
+}
+
+TrainingSeams EmbeddedRun::Seams() {
+  TrainingSeams seams;
+  seams.scheduler = parts_->scheduler.get();
+  seams.pool = parts_->pool.get();
+  seams.engine = parts_->engine.get();
+  seams.publisher = parts_->publisher.get();
+  seams.on_first_version = [this] { return StartAgents(); };
+  return seams;
+}
+
+void EmbeddedRun::Stop() {
+  if (parts_ == nullptr) return;
+  parts_->ticker.reset();
+  if (const absl::Status status = parts_->runner->Stop(); !status.ok()) {
+    INGOT_LOG(warn, "agents: {}", status.ToString());
+  }
+  parts_->runner.reset();
+  parts_->http.reset();
+  parts_->gateway->Shutdown();
+  parts_->scheduler->Shutdown();
+  parts_->engine->Shutdown();
+  parts_.reset();
+}
+
+}  // namespace ingot::app

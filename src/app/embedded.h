@@ -1,0 +1,44 @@
+// Every role in this process: what `ingot train` and `ingot eval` run. Owns the roles and the order in which they start
+// and stop.
+//
+//   pool <- scheduler <- gateway <- agents        trainer -> publisher -> engine
+//
+// Not thread safe; its methods are called by one thread.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "app/model_setup.h"
+#include "app/run_config.h"
+#include "app/run_dir.h"
+#include "app/training.h"
+#include "base/metrics.h"
+#include "base/status.h"
+
+namespace ingot::app {
+
+class EmbeddedRun {
+ public:
+  // Opens the pool, recovers the scheduler at checkpoint `resume_step`, starts engine and gateway. Agents wait for
+  // StartAgents. The configuration and the metrics must outlive it.
+  static absl::StatusOr<std::unique_ptr<EmbeddedRun>> Start(const RunConfig& config, const RunDir& dir,
+                                                            const ModelSetup& model, int64_t resume_step,
+                                                            base::Metrics& metrics);
+  ~EmbeddedRun();  // Stop()
+
+  absl::Status StartAgents();
+  // Seams for RunTraining; on_first_version starts the agents.
+  TrainingSeams Seams();
+  // Agents, gateway, scheduler, engine, pool, in this order.
+  void Stop();
+
+  const std::string& url() const;
+
+ private:
+  struct Parts;
+  explicit EmbeddedRun(std::unique_ptr<Parts> parts);
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace ingot::app

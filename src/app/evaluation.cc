@@ -1,0 +1,62 @@
+#include "app/evaluation.h"
+
+#include <chrono>
+#include <thread>
+
+#include "base/log.h"
+#include "dataset/tasks.h"
+
+namespace ingot::app {
+
+absl::StatusOr<Evaluations> Evaluations::Create(const EvalOptions& options, int64_t total_steps,
+                                                scheduler::Client& scheduler, weights::Publisher& publisher) {
+  Evaluations evaluations(options, total_steps, scheduler, publisher);
+  if (!options.tasks.empty()) {
+    INGOT_ASSIGN_OR_RETURN(evaluations.tasks_, dataset::LoadTasks(options.tasks));
+  }
+  return evaluations;
+}
+
+bool Evaluations::Due(int64_t version) const {
+  if (tasks_.empty()) return false;
+  if (version == total_steps_) return true;
+  return options_.every_versions > 0 && version % options_.every_versions == 0;
+}
+
+absl::Status Evaluations::Start(int64_t version) {
+  v1::StartEvalRequest request;
+  request.set_version(version);
+  request.set_avg_n(options_.avg_n);
+  request.mutable_tasks()->Add(tasks_.begin(), tasks_.end());
+  INGOT_RETURN_IF_ERROR(base::Annotate(scheduler_->StartEval(request).status(), "starting an evaluation"));
+  running_.insert(version);
+  return absl::OkStatus();
+}
+
+absl::Status Evaluations::Poll(const Report& report) {
+  for (auto next = running_.begin(); next != running_.end();) {
+    const int64_t version = *next;
+    INGOT_ASSIGN_OR_RETURN(const v1::EvalStatusResponse result, scheduler_->EvalStatus(version));
+    if (!result.done()) {
+      ++next;
+      continue;
+    }
+    next = running_.erase(next);
+    report(version, result);
+    if (const absl::Status released = publisher_->Release(version); !released.ok()) {
+      INGOT_LOG(warn, "version {} was evaluated but not released by every engine: {}", version, released.ToString());
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Evaluations::Finish(const Report& report, const std::atomic<bool>& stop) {
+  while (true) {
+    INGOT_RETURN_IF_ERROR(Poll(report));
+    if (running_.empty()) return absl::OkStatus();
+    if (stop) return absl::CancelledError("stopped during an evaluation");
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+}
+
+}  // namespace ingot::app

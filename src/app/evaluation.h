@@ -1,0 +1,48 @@
+// Evaluations of a run: which versions are due, starting them, and collecting what they gave. Called by the training
+// thread between steps; never blocks but in Finish.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "app/run_config.h"
+#include "base/status.h"
+#include "scheduler/client.h"
+#include "weights/publisher.h"
+
+namespace ingot::app {
+
+class Evaluations {
+ public:
+  // Reads the held-out tasks; without options.tasks nothing is ever due.
+  static absl::StatusOr<Evaluations> Create(const EvalOptions& options, int64_t total_steps,
+                                            scheduler::Client& scheduler, weights::Publisher& publisher);
+
+  bool Due(int64_t version) const;
+  // `version` is live and retained by the engines.
+  absl::Status Start(int64_t version);
+  // Looks at the running ones; `report` is called for each that ended, whose version is then released.
+  using Report = std::function<void(int64_t version, const v1::EvalStatusResponse& result)>;
+  absl::Status Poll(const Report& report);
+  // Waits until none is running. CANCELLED once `stop` is set.
+  absl::Status Finish(const Report& report, const std::atomic<bool>& stop);
+
+ private:
+  Evaluations(const EvalOptions& options, int64_t total_steps, scheduler::Client& scheduler,
+              weights::Publisher& publisher)
+      : options_(options), total_steps_(total_steps), scheduler_(&scheduler), publisher_(&publisher) {}
+
+  EvalOptions options_;
+  int64_t total_steps_;
+  scheduler::Client* scheduler_;
+  weights::Publisher* publisher_;
+  std::vector<v1::Task> tasks_;
+  std::set<int64_t> running_;
+};
+
+}  // namespace ingot::app

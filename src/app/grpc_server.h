@@ -1,0 +1,34 @@
+// A gRPC server over a list of services, and channels to the roles of a run.
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/impl/codegen/service_type.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+
+namespace ingot::app {
+
+// Listens until destroyed; then refuses new calls, gives running ones two seconds and cancels them.
+class GrpcServer {
+ public:
+  // `address` is HOST:PORT; port 0 takes a free one. UNAVAILABLE names an address that is in use.
+  static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(const std::string& address,
+                                                           std::vector<std::unique_ptr<grpc::Service>> services);
+  ~GrpcServer();
+  int port() const { return port_; }
+
+ private:
+  GrpcServer() = default;
+  std::vector<std::unique_ptr<grpc::Service>> services_;
+  std::unique_ptr<grpc::Server> server_;
+  int port_ = 0;
+};
+
+// A channel with the project's message limits and keep-alive; connects lazily and again after failures.
+std::shared_ptr<grpc::Channel> Connect(const std::string& address);
+
+}  // namespace ingot::app

@@ -1,0 +1,139 @@
+// `ingot inspect`: the trajectories a run recorded, as a list or as one tree.
+#include <google/protobuf/util/json_util.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "app/commands.h"
+#include "app/process.h"
+#include "app/run_config.h"
+#include "app/text_parts.h"
+#include "base/log.h"
+#include "datapool/store.h"
+#include "tree/render.h"
+#include "trainer/checkpoint.h"
+
+namespace ingot::app {
+namespace {
+
+struct OpenRun {
+  LoadedConfig loaded;
+  std::unique_ptr<datapool::Client> pool;
+  TextParts text;
+};
+
+absl::StatusOr<OpenRun> OpenRunDir(const std::string& run_dir) {
+  const std::string config_path = run_dir + "/config.yaml";
+  if (!std::filesystem::exists(config_path)) {
+    return absl::NotFoundError(absl::StrCat("'", run_dir, "' is not a run folder: it has no config.yaml"));
+  }
+  OpenRun run;
+  INGOT_ASSIGN_OR_RETURN(run.loaded, LoadRunConfig(config_path, {}));
+  datapool::StoreOptions options = run.loaded.config->datapool;
+  options.path = run_dir + "/pool";
+  absl::StatusOr<std::unique_ptr<datapool::Client>> pool = datapool::OpenPool(options);
+  if (!pool.ok()) return base::Annotate(pool.status(), "opening the run's pool (is the run still going?)");
+  run.pool = *std::move(pool);
+  const ModelOptions& model = run.loaded.config->model;
+  if (model.path.empty()) {
+    INGOT_ASSIGN_OR_RETURN(run.text, MakeTextParts(model));
+  } else {
+    INGOT_ASSIGN_OR_RETURN(run.text, LoadTextParts(model.path, model.chat_format));
+  }
+  return run;
+}
+
+std::string StateName(v1::EpisodeState state) {
+  switch (state) {
+    case v1::EPISODE_OPEN:
+      return "open";
+    case v1::EPISODE_FINISHED:
+      return "finished";
+    case v1::EPISODE_FAILED:
+      return "failed";
+    case v1::EPISODE_FENCED:
+      return "fenced";
+    default:
+      return "?";
+  }
+}
+
+absl::StatusOr<int> List(const OpenRun& run, int limit) {
+  std::printf("%-34s %-5s %7s %6s %7s %-9s %8s %8s  %s\n", "episode", "kind", "group", "sample", "attempt", "state",
+              "reward", "seconds", "task");
+  int shown = 0;
+  for (const v1::EpisodePurpose purpose : {v1::PURPOSE_TRAIN, v1::PURPOSE_EVAL}) {
+    v1::ListEpisodesRequest request;
+    request.set_purpose(purpose);
+    request.set_last_group(-1);
+    request.set_limit(limit > 0 ? limit : 0);
+    request.set_all_attempts(true);
+    INGOT_ASSIGN_OR_RETURN(const v1::ListEpisodesResponse response, run.pool->ListEpisodes(request));
+    for (const v1::Episode& episode : response.episodes()) {
+      const double seconds = episode.ended_unix_ns() > 0
+                                 ? static_cast<double>(episode.ended_unix_ns() - episode.opened_unix_ns()) * 1e-9
+                                 : 0;
+      std::printf("%-34s %-5s %7ld %6d %7d %-9s %8.3f %8.2f  %s\n", episode.episode_id().c_str(),
+                  purpose == v1::PURPOSE_TRAIN ? "train" : "eval", static_cast<long>(episode.ref().group_id()),
+                  episode.ref().sample_index(), episode.ref().attempt(), StateName(episode.state()).c_str(),
+                  episode.reward(), seconds, episode.task().task_id().c_str());
+      ++shown;
+    }
+    if (response.more()) std::printf("... more %s episodes; --limit shows them\n", purpose == v1::PURPOSE_TRAIN ? "train" : "eval");
+  }
+  if (shown == 0) std::printf("no episodes are stored (those that every kept checkpoint covers are removed)\n");
+  return 0;
+}
+
+// GROUP/SAMPLE of a training group to the id of its newest attempt; anything else is an id already.
+absl::StatusOr<std::string> ResolveEpisode(const OpenRun& run, const std::string& name) {
+  const size_t slash = name.find('/');
+  if (slash == std::string::npos || name.find_first_not_of("0123456789/") != std::string::npos || name.size() > 18) {
+    return name;
+  }
+  v1::ListEpisodesRequest request;
+  request.set_purpose(v1::PURPOSE_TRAIN);
+  const int64_t group = std::strtoll(name.substr(0, slash).c_str(), nullptr, 10);
+  const int64_t sample = std::strtoll(name.substr(slash + 1).c_str(), nullptr, 10);
+  request.set_first_group(group);
+  request.set_last_group(group);
+  INGOT_ASSIGN_OR_RETURN(const v1::ListEpisodesResponse response, run.pool->ListEpisodes(request));
+  for (const v1::Episode& episode : response.episodes()) {
+    if (episode.ref().sample_index() == sample) return episode.episode_id();
+  }
+  return absl::NotFoundError(absl::StrCat("no episode of group ", group, ", sample ", sample, " is stored"));
+}
+
+absl::StatusOr<int> InspectOrError(const InspectArgs& args) {
+  INGOT_ASSIGN_OR_RETURN(const OpenRun run, OpenRunDir(args.run_dir));
+  if (args.episode.empty()) return List(run, args.limit);
+  v1::GetEpisodeRequest request;
+  INGOT_ASSIGN_OR_RETURN(*request.mutable_episode_id(), ResolveEpisode(run, args.episode));
+  request.set_with_calls(true);
+  INGOT_ASSIGN_OR_RETURN(const v1::EpisodeTree tree, run.pool->GetEpisode(request));
+  if (args.json) {
+    std::string text;
+    google::protobuf::util::JsonPrintOptions options;
+    options.add_whitespace = true;
+    const auto status = google::protobuf::util::MessageToJsonString(tree, &text, options);
+    if (!status.ok()) return absl::InternalError(std::string(status.message()));
+    std::printf("%s", text.c_str());
+    return 0;
+  }
+  INGOT_ASSIGN_OR_RETURN(const std::string text, tree::RenderTree(tree, [&run](std::span<const int32_t> ids) {
+                           return run.text.tokenizer->Decode(ids, false);
+                         }));
+  std::printf("%s", text.c_str());
+  return 0;
+}
+
+}  // namespace
+
+int Inspect(const InspectArgs& args) {
+  const absl::StatusOr<int> code = InspectOrError(args);
+  return code.ok() ? *code : Fail(code.status());
+}
+
+}  // namespace ingot::app

@@ -1,0 +1,149 @@
+// `ingot launch` and `ingot status`: every role as its own process of this machine.
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+
+#include "app/commands.h"
+#include "app/grpc_server.h"
+#include "app/model_setup.h"
+#include "app/process.h"
+#include "app/role_addresses.h"
+#include "app/run_dir.h"
+#include "app/supervisor.h"
+#include "base/log.h"
+#include "datapool/grpc_client.h"
+#include "proto/gateway.grpc.pb.h"
+#include "proto/grpc_status.h"
+#include "scheduler/grpc_client.h"
+
+namespace ingot::app {
+namespace {
+
+absl::StatusOr<std::string> OwnBinary() {
+  std::error_code error;
+  const std::filesystem::path path = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (error) return absl::UnavailableError(absl::StrCat("cannot find this program's file: ", error.message()));
+  return path.string();
+}
+
+absl::StatusOr<int> LaunchOrError(const RunArgs& args) {
+  INGOT_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadRunConfig(args.config, args.overrides));
+  const RunConfig& config = *loaded.config;
+  INGOT_RETURN_IF_ERROR(CheckDevice(config.device));
+  INGOT_ASSIGN_OR_RETURN(const std::string binary, OwnBinary());
+  INGOT_ASSIGN_OR_RETURN(const RunDir dir,
+                         RunDir::Open(config.root, config.name, args.resume ? IfExists::kResume : config.if_exists));
+  base::InitLogging("launch", config.log_level, dir.logs() + "/launch.log");
+  INGOT_RETURN_IF_ERROR(dir.WriteFile("config.yaml", loaded.schema.EffectiveYaml()));
+
+  const auto role = [&](const std::string& name, int engine) {
+    RoleSpec spec;
+    spec.name = name == "rollout" ? absl::StrCat(name, "-", engine) : name;
+    spec.argv = {binary, name, args.config, "--child"};
+    for (const std::string& assignment : args.overrides) {
+      spec.argv.push_back("--set");
+      spec.argv.push_back(assignment);
+    }
+    if (name == "rollout") {
+      spec.argv.push_back("--engine");
+      spec.argv.push_back(absl::StrCat(engine));
+    }
+    spec.log_path = absl::StrCat(dir.logs(), "/", spec.name, ".log");
+    return spec;
+  };
+  SupervisorOptions options;
+  options.max_restarts = config.cluster.max_restarts;
+  Supervisor supervisor(options);
+  INGOT_RETURN_IF_ERROR(supervisor.Start(role("datapool", 0)));
+  RoleSpec scheduler = role("scheduler", 0);
+  scheduler.restart_extra = {"--resume"};
+  INGOT_RETURN_IF_ERROR(supervisor.Start(std::move(scheduler)));
+  for (int i = 0; i < config.cluster.rollout_engines; ++i) INGOT_RETURN_IF_ERROR(supervisor.Start(role("rollout", i)));
+  INGOT_RETURN_IF_ERROR(supervisor.Start(role("gateway", 0)));
+  RoleSpec trainer = role("trainer", 0);
+  if (dir.existed()) {
+    trainer.argv.push_back("--resume");
+  } else {
+    trainer.restart_extra = {"--resume"};
+  }
+  trainer.decides = true;
+  trainer.inherits_stdout = true;
+  INGOT_RETURN_IF_ERROR(supervisor.Start(std::move(trainer)));
+  INGOT_RETURN_IF_ERROR(supervisor.Start(role("agents", 0)));
+  std::printf("%s: %d processes; logs %s; `ingot status %s` asks them how they are\n", config.name.c_str(),
+              5 + config.cluster.rollout_engines, dir.logs().c_str(), args.config.c_str());
+  std::fflush(stdout);
+  return supervisor.Run(StopFlag(), [&](const std::string& line) {
+    INGOT_LOG(info, "{}", line);
+    std::printf("[%s] %s\n", config.name.c_str(), line.c_str());
+    std::fflush(stdout);
+  });
+}
+
+template <typename T, typename Format>
+void PrintRole(const std::string& name, const std::string& address, const absl::StatusOr<T>& status, Format format) {
+  std::printf("%-10s %-22s %s\n", name.c_str(), address.c_str(),
+              status.ok() ? format(*status).c_str() : ("NOT REACHED: " + std::string(status.status().message())).c_str());
+}
+
+absl::StatusOr<v1::GatewayStatusResponse> GatewayStatus(const std::string& address) {
+  const auto stub = v1::Gateway::NewStub(Connect(address));
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(2));
+  v1::GatewayStatusResponse response;
+  INGOT_RETURN_IF_ERROR(v1::FromGrpc(stub->Status(&context, v1::GatewayStatusRequest(), &response)));
+  return response;
+}
+
+absl::StatusOr<int> StatusOrError(const RunArgs& args) {
+  INGOT_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadRunConfig(args.config, args.overrides));
+  const ClusterOptions& cluster = loaded.config->cluster;
+  const std::chrono::milliseconds deadline(2000);
+  const auto pool = datapool::NewGrpcClient(Connect(DataPoolAddress(cluster)), deadline)->Status();
+  PrintRole("datapool", DataPoolAddress(cluster), pool, [](const v1::PoolStatusResponse& s) {
+    return fmt::format("{} episodes, {} calls, {} tokens stored ({} recorded), journal {}", s.episodes(), s.calls(),
+                       s.segment_tokens(), s.recorded_tokens(), s.journal_end());
+  });
+  const auto scheduler = scheduler::NewGrpcClient(Connect(SchedulerAddress(cluster)), deadline)->Status();
+  PrintRole("scheduler", SchedulerAddress(cluster), scheduler, [](const v1::SchedulerStatusResponse& s) {
+    return fmt::format("step {}{}, groups {}/{} from {}, {} episodes running, {} dropped, {} failed", s.next_step(),
+                       s.finished() ? " (all fed)" : "", s.stats().admitted_unreleased(), s.stats().budget(),
+                       s.stats().head(), s.stats().running_episodes(), s.stats().dropped(), s.stats().failed());
+  });
+  for (int i = 0; i < cluster.rollout_engines; ++i) {
+    ClusterOptions one = cluster;
+    one.rollout_port += i;
+    one.rollout_engines = 1;
+    PrintRole(absl::StrCat("rollout-", i), RolloutAddress(one, 0), ConnectEngines(one)->Status(),
+              [](const v1::EngineStatusResponse& s) {
+                return fmt::format("version {}, {} running, {} waiting, KV {}/{} blocks, {} tokens sampled, busy {:.0f}%",
+                                   s.version(), s.running(), s.waiting(), s.kv_blocks_used(), s.kv_blocks_total(),
+                                   s.sampled_tokens(), 100 * s.busy_seconds() / std::max(s.alive_seconds(), 1e-9));
+              });
+  }
+  const auto gateway = GatewayStatus(GatewayAddress(cluster));
+  PrintRole("gateway", GatewayAddress(cluster), gateway, [](const v1::GatewayStatusResponse& s) {
+    int64_t forks = 0;
+    for (const auto& [cause, count] : s.forks()) forks += count;
+    return fmt::format("{} open episodes, {} calls ({} active, {} spliced, {} forks)", s.open_episodes(), s.calls(),
+                       s.active_calls(), s.spliced_calls(), forks);
+  });
+  return pool.ok() && scheduler.ok() && gateway.ok() ? 0 : 1;
+}
+
+}  // namespace
+
+int Launch(const RunArgs& args) {
+  HandleSignals();
+  const absl::StatusOr<int> code = LaunchOrError(args);
+  return code.ok() ? *code : Fail(code.status());
+}
+
+int ShowStatus(const RunArgs& args) {
+  const absl::StatusOr<int> code = StatusOrError(args);
+  return code.ok() ? *code : Fail(code.status());
+}
+
+}  // namespace ingot::app

@@ -1,0 +1,96 @@
+// The command line of Ingot.
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "app/commands.h"
+#include "app/process.h"
+
+namespace {
+
+using ingot::app::RunArgs;
+
+void AddRunArgs(CLI::App* command, RunArgs& args) {
+  command->add_option("config", args.config, "the run's YAML file")->required();
+  command->add_option("--set", args.overrides, "override one key: --set trainer.learning_rate=1e-3 (repeatable)")
+      ->allow_extra_args(false);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Ingot: asynchronous reinforcement learning for agents");
+  app.require_subcommand(1);
+  int code = 0;
+  RunArgs run;
+
+  auto* train = app.add_subcommand("train", "run everything in this process: data pool, scheduler, engine, gateway, "
+                                            "agents, trainer");
+  AddRunArgs(train, run);
+  train->add_flag("--resume", run.resume, "continue the run from its last checkpoint and journal");
+  train->callback([&] { code = ingot::app::Train(run); });
+
+  auto* launch = app.add_subcommand("launch", "run every role as its own supervised process on this machine");
+  AddRunArgs(launch, run);
+  launch->add_flag("--resume", run.resume, "continue the run from its last checkpoint and journal");
+  launch->callback([&] { code = ingot::app::Launch(run); });
+
+  int engine_index = 0;
+  bool child = false;
+  for (const char* role : {"datapool", "scheduler", "rollout", "gateway", "trainer", "agents"}) {
+    auto* command = app.add_subcommand(role, std::string("run the ") + role + " role of a run as this process");
+    AddRunArgs(command, run);
+    command->add_flag("--resume", run.resume, "continue the run");
+    command->add_option("--engine", engine_index, "which rollout engine this is, from 0");
+    command->add_flag("--child", child, "end when the process that started this one ends");
+    command->callback([&, role] {
+      if (child) ingot::app::DieWithParent();
+      code = ingot::app::RunRole(role, run, engine_index);
+    });
+  }
+
+  auto* status = app.add_subcommand("status", "ask the roles of a launched run how they are");
+  AddRunArgs(status, run);
+  status->callback([&] { code = ingot::app::ShowStatus(run); });
+
+  std::string checkpoint;
+  auto* eval = app.add_subcommand("eval", "run a configuration's held-out tasks on a checkpoint");
+  eval->add_option("checkpoint", checkpoint, "a checkpoint or model folder")->required();
+  AddRunArgs(eval, run);
+  eval->callback([&] { code = ingot::app::Evaluate(checkpoint, run); });
+
+  ingot::app::ServeArgs serve_args;
+  auto* serve = app.add_subcommand("serve", "serve a model folder over the gateway's API");
+  serve->add_option("model_dir", serve_args.model_dir, "Hugging Face model folder or checkpoint")->required();
+  serve->add_option("--host", serve_args.host, "address to listen on")->capture_default_str();
+  serve->add_option("--port", serve_args.port, "port; 0 takes a free one")->capture_default_str();
+  serve->add_option("--model", serve_args.model_name, "name that clients use; default: the folder's");
+  serve->add_option("--chat-format", serve_args.chat_format, "chat format; default: what the folder says");
+  serve->add_option("--threads", serve_args.threads, "compute threads; 0: all cores")->capture_default_str();
+  serve->callback([&] { code = ingot::app::Serve(serve_args); });
+
+  ingot::app::InspectArgs inspect_args;
+  auto* inspect = app.add_subcommand("inspect", "print a run's trajectories as trees");
+  inspect->add_option("run_dir", inspect_args.run_dir, "runs/NAME")->required();
+  inspect->add_option("episode", inspect_args.episode, "an episode id, or GROUP/SAMPLE; without it, a list");
+  inspect->add_option("--limit", inspect_args.limit, "episodes to list")->capture_default_str();
+  inspect->add_flag("--json", inspect_args.json, "the stored record as JSON");
+  inspect->callback([&] { code = ingot::app::Inspect(inspect_args); });
+
+  auto* config = app.add_subcommand("config", "check a configuration or explain its keys");
+  config->require_subcommand(1);
+  auto* check = config->add_subcommand("check", "load a run's YAML, print the effective configuration or the error");
+  AddRunArgs(check, run);
+  check->callback([&] { code = ingot::app::ConfigCheck(run); });
+  std::string key;
+  auto* explain = config->add_subcommand("explain", "every key with its type, default and meaning");
+  explain->add_option("key", key, "a key or section");
+  explain->callback([&] { code = ingot::app::ConfigExplain(key); });
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    const int shown = app.exit(error);
+    return error.get_exit_code() == 0 ? shown : 2;
+  }
+  return code;
+}

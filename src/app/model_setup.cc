@@ -1,0 +1,45 @@
+#include "app/model_setup.h"
+
+namespace ingot::app {
+namespace {
+
+model::ModelConfig ShapeOf(const ModelOptions& options, const TextParts& text) {
+  model::ModelConfig config;
+  config.model_type = "qwen3";
+  config.qk_norm = true;
+  config.tie_word_embeddings = true;
+  config.vocab_size = text.tokenizer->vocab_size();
+  config.hidden_size = options.hidden_size;
+  config.intermediate_size = options.intermediate_size;
+  config.num_hidden_layers = options.layers;
+  config.num_attention_heads = options.heads;
+  config.num_key_value_heads = options.kv_heads;
+  config.head_dim = options.head_dim;
+  config.max_position_embeddings = options.context_length;
+  config.rope_theta = options.rope_theta;
+  for (const int32_t id : text.format->end_of_turn_ids()) config.eos_token_ids.push_back(id);
+  return config;
+}
+
+}  // namespace
+
+absl::StatusOr<ModelSetup> SetUpModel(const ModelOptions& options) {
+  ModelSetup setup;
+  if (options.path.empty()) {
+    INGOT_ASSIGN_OR_RETURN(setup.text, MakeTextParts(options));
+    setup.shape = ShapeOf(options, setup.text);
+    INGOT_RETURN_IF_ERROR(base::Annotate(setup.shape.Validate(), "model"));
+    return setup;
+  }
+  INGOT_ASSIGN_OR_RETURN(setup.text, LoadTextParts(options.path, options.chat_format));
+  INGOT_ASSIGN_OR_RETURN(setup.shape, model::ModelConfig::FromFile(options.path + "/config.json"));
+  return setup;
+}
+
+absl::Status CheckDevice(const std::string& device) {
+  if (device != "cuda") return absl::OkStatus();
+  return absl::UnimplementedError(
+      "device: cuda was asked for, but this build has only the CPU kernels; use device=auto or device=cpu");
+}
+
+}  // namespace ingot::app

@@ -1,0 +1,95 @@
+#include "app/probe.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "base/mutex.h"
+#include "base/rng.h"
+
+namespace ingot::app {
+namespace {
+
+// Chunks of all probe requests, gathered by the engine's threads.
+struct Gather {
+  base::Mutex mu;
+  base::CondVar changed;
+  std::vector<std::vector<v1::GenerateChunk>> chunks ABSL_GUARDED_BY(mu);
+  int open ABSL_GUARDED_BY(mu) = 0;
+  absl::Status first_error ABSL_GUARDED_BY(mu);
+};
+
+tree::FlatCall ToCall(const std::vector<int32_t>& context, float temperature,
+                      const std::vector<v1::GenerateChunk>& chunks) {
+  tree::FlatCall call;
+  call.temperature = temperature;
+  call.context_tokens = static_cast<int32_t>(context.size());
+  call.tokens = context;
+  for (const v1::GenerateChunk& chunk : chunks) {
+    call.tokens.insert(call.tokens.end(), chunk.token_ids().begin(), chunk.token_ids().end());
+    call.logprobs.insert(call.logprobs.end(), chunk.logprobs().begin(), chunk.logprobs().end());
+    for (const v1::VersionRun& run : chunk.versions()) {
+      call.versions.insert(call.versions.end(), run.count(), run.version());
+      call.kv_mixed.insert(call.kv_mixed.end(), run.count(), run.kv_mixed());
+    }
+  }
+  return call;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<tree::FlatCall>> SampleProbe(rollout::Client& engine, int64_t version, int64_t tokens,
+                                                        const std::vector<std::vector<int32_t>>& contexts,
+                                                        float temperature, uint64_t seed,
+                                                        std::chrono::milliseconds timeout) {
+  if (contexts.empty()) return absl::InvalidArgumentError("the probe needs at least one context");
+  const auto per_context =
+      static_cast<int32_t>((tokens + static_cast<int64_t>(contexts.size()) - 1) / static_cast<int64_t>(contexts.size()));
+  auto gather = std::make_shared<Gather>();
+  {
+    base::MutexLock lock(gather->mu);
+    gather->chunks.resize(contexts.size());
+    gather->open = static_cast<int>(contexts.size());
+  }
+  std::vector<std::unique_ptr<rollout::Client::Request>> requests;
+  for (size_t i = 0; i < contexts.size(); ++i) {
+    v1::GenerateRequest request;
+    request.set_request_id(absl::StrCat("probe-", version, "-", i));
+    request.mutable_prompt_ids()->Add(contexts[i].begin(), contexts[i].end());
+    request.set_pinned_version(-1);
+    request.mutable_sampling()->set_temperature(temperature);
+    request.mutable_sampling()->set_seed(base::DeriveSeed(seed, i));
+    request.mutable_sampling()->set_max_new_tokens(per_context);
+    request.mutable_sampling()->set_ignore_eos(true);
+    requests.push_back(engine.Generate(request, [gather, i](absl::StatusOr<v1::GenerateChunk> chunk) {
+      base::MutexLock lock(gather->mu);
+      bool done = !chunk.ok();
+      if (chunk.ok()) {
+        done = chunk->finish() != v1::FINISH_UNSPECIFIED;
+        gather->chunks[i].push_back(*std::move(chunk));
+      } else {
+        gather->first_error.Update(chunk.status());
+      }
+      if (done && --gather->open == 0) gather->changed.SignalAll();
+    }));
+  }
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  std::vector<tree::FlatCall> calls;
+  {
+    base::MutexLock lock(gather->mu);
+    while (gather->open > 0) {
+      const auto left = deadline - std::chrono::steady_clock::now();
+      if (left.count() <= 0) return absl::DeadlineExceededError("the engine did not sample the probe in time");
+      gather->changed.WaitFor(gather->mu, left);
+    }
+    INGOT_RETURN_IF_ERROR(gather->first_error);
+    for (size_t i = 0; i < contexts.size(); ++i) calls.push_back(ToCall(contexts[i], temperature, gather->chunks[i]));
+  }
+  std::erase_if(calls, [version](const tree::FlatCall& call) {
+    return call.logprobs.empty() ||
+           !std::all_of(call.versions.begin(), call.versions.end(), [&](int64_t v) { return v == version; }) ||
+           std::any_of(call.kv_mixed.begin(), call.kv_mixed.end(), [](uint8_t mixed) { return mixed != 0; });
+  });
+  return calls;
+}
+
+}  // namespace ingot::app

@@ -1,0 +1,22 @@
+// The probe of law 3: tokens that the engine samples now, at exactly one version, for the trainer to score at the same
+// version. What the two disagree by is the system's numerical mismatch.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <vector>
+
+#include "base/status.h"
+#include "rollout/client.h"
+#include "tree/forest.h"
+
+namespace ingot::app {
+
+// Samples at least `tokens` tokens at `version`, continuing the contexts of the given calls (at most `tokens` from each).
+// Only calls that ran wholly at `version` with unmixed KV are returned. DEADLINE_EXCEEDED after `timeout`.
+absl::StatusOr<std::vector<tree::FlatCall>> SampleProbe(rollout::Client& engine, int64_t version, int64_t tokens,
+                                                        const std::vector<std::vector<int32_t>>& contexts,
+                                                        float temperature, uint64_t seed,
+                                                        std::chrono::milliseconds timeout);
+
+}  // namespace ingot::app

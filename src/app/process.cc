@@ -1,0 +1,57 @@
+#include "app/process.h"
+
+#include <signal.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <cstdio>
+
+namespace ingot::app {
+namespace {
+
+void OnSignal(int) {
+  if (StopFlag().exchange(true)) _exit(130);
+}
+
+}  // namespace
+
+std::atomic<bool>& StopFlag() {
+  static std::atomic<bool> stop{false};
+  return stop;
+}
+
+void HandleSignals() {
+  StopFlag();  // made before a handler can need it
+  struct sigaction action = {};
+  action.sa_handler = OnSignal;
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+}
+
+void DieWithParent() {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() == 1) _exit(1);  // it died before we could ask
+}
+
+int Fail(const absl::Status& status) {
+  std::fprintf(stderr, "ingot: %s\n", std::string(status.message()).c_str());
+  switch (status.code()) {
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kNotFound:
+    case absl::StatusCode::kAlreadyExists:
+    case absl::StatusCode::kUnimplemented:
+      return 2;
+    case absl::StatusCode::kCancelled:
+      return 130;
+    default:
+      return 1;
+  }
+}
+
+std::string DescribeCores(const CoreBudget& cores) {
+  return absl::StrCat("compute threads: ", cores.total, " in all, rollout ", cores.rollout, ", trainer ", cores.trainer,
+                      " (the warm start uses all)");
+}
+
+}  // namespace ingot::app

@@ -1,0 +1,26 @@
+// What every long-running command of the binary does at its start: logging, signals, its place in the run.
+#pragma once
+
+#include <atomic>
+#include <string>
+
+#include "app/run_config.h"
+#include "base/status.h"
+
+namespace ingot::app {
+
+// Set by SIGINT and SIGTERM once HandleSignals was called; a second signal ends the process at once.
+std::atomic<bool>& StopFlag();
+void HandleSignals();
+
+// The process ends when the one that started it does: no role outlives its supervisor.
+void DieWithParent();
+
+// Prints "ingot: MESSAGE" to stderr and returns the exit code for it: 2 for what the user can mend in the command line
+// or the configuration (INVALID_ARGUMENT, NOT_FOUND of a file, ALREADY_EXISTS), otherwise 1; 130 when stopped.
+int Fail(const absl::Status& status);
+
+// "compute: 2 threads: rollout 1, trainer 1 ..." for the start of a run.
+std::string DescribeCores(const CoreBudget& cores);
+
+}  // namespace ingot::app

@@ -1,0 +1,21 @@
+// Where the roles of a launched run find each other.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "app/run_config.h"
+#include "rollout/client.h"
+
+namespace ingot::app {
+
+std::string DataPoolAddress(const ClusterOptions& cluster);
+std::string SchedulerAddress(const ClusterOptions& cluster);
+std::string GatewayAddress(const ClusterOptions& cluster);
+std::string RolloutAddress(const ClusterOptions& cluster, int engine);
+
+// One client over all engines: a request goes to the engine with the fewest in flight from here. Status adds up the
+// counters; its version is the oldest that any engine is at.
+std::shared_ptr<rollout::Client> ConnectEngines(const ClusterOptions& cluster);
+
+}  // namespace ingot::app

@@ -1,0 +1,211 @@
+// One role of a run as this process: the same objects as in one process, with gRPC between them.
+#include <chrono>
+#include <cstdio>
+#include <optional>
+#include <thread>
+
+#include "agents/grpc_episodes.h"
+#include "agents/runner.h"
+#include "app/commands.h"
+#include "app/grpc_server.h"
+#include "app/metrics_endpoint.h"
+#include "app/model_setup.h"
+#include "app/process.h"
+#include "app/role_addresses.h"
+#include "app/seams.h"
+#include "app/training.h"
+#include "base/log.h"
+#include "datapool/grpc_client.h"
+#include "datapool/service.h"
+#include "dataset/tasks.h"
+#include "gateway/http_server.h"
+#include "gateway/service.h"
+#include "rollout/engine.h"
+#include "rollout/grpc_client.h"
+#include "rollout/service.h"
+#include "rollout/torch_runner.h"
+#include "scheduler/grpc_client.h"
+#include "scheduler/scheduler.h"
+#include "scheduler/service.h"
+#include "weights/grpc_sink.h"
+
+namespace ingot::app {
+namespace {
+
+using std::chrono::milliseconds;
+
+// Long enough for a role that crashed to be started again: callers wait and repeat instead of failing the run.
+constexpr milliseconds kRoleDeadline{30000};
+
+struct RoleContext {
+  const LoadedConfig& loaded;
+  const RunConfig& config;
+  bool resume;
+  int engine_index;
+  base::Metrics& metrics;
+};
+
+void WaitForStop() {
+  while (!StopFlag()) std::this_thread::sleep_for(milliseconds(50));
+}
+
+void Announce(const std::string& role, const std::string& address) {
+  INGOT_LOG(info, "{} listens on {}", role, address);
+}
+
+absl::Status RunDataPool(const RoleContext& context) {
+  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<datapool::Client> pool, datapool::OpenPool(context.config.datapool));
+  std::vector<std::unique_ptr<grpc::Service>> services;
+  services.push_back(datapool::NewDataPoolService(*pool));
+  const std::string address = DataPoolAddress(context.config.cluster);
+  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<GrpcServer> server, GrpcServer::Start(address, std::move(services)));
+  Announce("datapool", address);
+  WaitForStop();
+  return absl::OkStatus();
+}
+
+absl::Status RunScheduler(const RoleContext& context) {
+  const std::unique_ptr<datapool::Client> pool =
+      datapool::NewGrpcClient(Connect(DataPoolAddress(context.config.cluster)), kRoleDeadline);
+  INGOT_ASSIGN_OR_RETURN(std::vector<v1::Task> tasks, dataset::LoadTasks(context.config.tasks));
+  // Started with the run (fresh or resumed), the trainer says at which checkpoint it goes on by publishing that version;
+  // started again alone, what was live still is.
+  std::optional<int64_t> resume_step;
+  if (!context.resume) {
+    INGOT_ASSIGN_OR_RETURN(const RunDir dir, RunDir::Attach(context.config.root, context.config.name));
+    INGOT_ASSIGN_OR_RETURN(resume_step, ResumeStep(dir, true));
+  }
+  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<scheduler::Scheduler> scheduler,
+                         scheduler::Scheduler::Recover(context.config.scheduler, std::move(tasks), *pool,
+                                                       base::Clock::Real(), resume_step, &context.metrics));
+  std::vector<std::unique_ptr<grpc::Service>> services;
+  services.push_back(scheduler::NewSchedulerService(*scheduler));
+  const std::string address = SchedulerAddress(context.config.cluster);
+  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<GrpcServer> server, GrpcServer::Start(address, std::move(services)));
+  Announce("scheduler", address);
+  const Ticker ticker(milliseconds(1000), [&scheduler] {
+    if (const absl::Status status = scheduler->Tick(); !status.ok()) INGOT_LOG(warn, "{}", status.ToString());
+  });
+  WaitForStop();
+  scheduler->Shutdown();
+  return absl::OkStatus();
+}
+
+absl::Status RunRollout(const RoleContext& context) {
+  INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(context.config.model));
+  rollout::Engine::Parts parts;
+  INGOT_ASSIGN_OR_RETURN(parts.runner, rollout::NewTorchRunner(model.shape, context.config.rollout, "cpu"));
+  parts.tokenizer = model.text.tokenizer;
+  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<rollout::Engine> engine,
+                         rollout::Engine::Create(context.config.rollout, std::move(parts), nullptr));
+  std::vector<std::unique_ptr<grpc::Service>> services;
+  services.push_back(rollout::NewRolloutService(*engine));
+  const std::string address = RolloutAddress(context.config.cluster, context.engine_index);
+  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<GrpcServer> server, GrpcServer::Start(address, std::move(services)));
+  Announce("rollout", address);
+  WaitForStop();
+  engine->Shutdown();
+  return absl::OkStatus();
+}
+
+absl::Status RunGateway(const RoleContext& context) {
+  const RunConfig& config = context.config;
+  INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(config.model));
+  const std::unique_ptr<datapool::Client> pool =
+      datapool::NewGrpcClient(Connect(DataPoolAddress(config.cluster)), kRoleDeadline);
+  const std::unique_ptr<scheduler::Client> scheduler =
+      scheduler::NewGrpcClient(Connect(SchedulerAddress(config.cluster)), kRoleDeadline);
+  SchedulerAdmission admission(*scheduler);
+  gateway::GatewayParts parts;
+  parts.engine = ConnectEngines(config.cluster);
+  parts.pool = pool.get();
+  parts.admission = &admission;
+  parts.tokenizer = model.text.tokenizer;
+  parts.format = model.text.format;
+  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<gateway::Gateway> gateway,
+                         gateway::Gateway::Create(config.gateway, parts));
+  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<gateway::HttpServer> http,
+                         gateway::HttpServer::Start(config.http, *gateway, [&] {
+                           return gateway->MetricsText() + context.metrics.RenderText();
+                         }));
+  std::vector<std::unique_ptr<grpc::Service>> services;
+  services.push_back(gateway::NewGatewayService(*gateway));
+  const std::string address = GatewayAddress(config.cluster);
+  INGOT_ASSIGN_OR_RETURN(std::unique_ptr<GrpcServer> server, GrpcServer::Start(address, std::move(services)));
+  Announce("gateway", absl::StrCat(http->url(), ", gRPC ", address));
+  WaitForStop();
+  http->Stop();
+  server.reset();
+  gateway->Shutdown();
+  return absl::OkStatus();
+}
+
+absl::Status RunAgents(const RoleContext& context) {
+  const std::unique_ptr<agents::Episodes> episodes =
+      agents::MakeGrpcEpisodes(Connect(GatewayAddress(context.config.cluster)));
+  INGOT_ASSIGN_OR_RETURN(
+      const std::unique_ptr<agents::Runner> runner,
+      agents::Runner::Make(context.config.agents, *episodes, base::Clock::Real(), &context.metrics));
+  INGOT_RETURN_IF_ERROR(runner->Start());
+  while (!StopFlag() && !runner->WaitDone(milliseconds(200))) {
+  }
+  return runner->Stop();
+}
+
+absl::StatusOr<int> RunTrainerRole(const RoleContext& context) {
+  const RunConfig& config = context.config;
+  const std::unique_ptr<datapool::Client> pool =
+      datapool::NewGrpcClient(Connect(DataPoolAddress(config.cluster)), kRoleDeadline);
+  const std::unique_ptr<scheduler::Client> scheduler =
+      scheduler::NewGrpcClient(Connect(SchedulerAddress(config.cluster)), kRoleDeadline);
+  const std::shared_ptr<rollout::Client> engine = ConnectEngines(config.cluster);
+  weights::Publisher publisher(config.weights.Options());
+  for (int i = 0; i < config.cluster.rollout_engines; ++i) {
+    const std::string address = RolloutAddress(config.cluster, i);
+    weights::GrpcSinkOptions sink_options;
+    sink_options.deadline = config.weights.Options().deadline;
+    INGOT_ASSIGN_OR_RETURN(std::shared_ptr<weights::Sink> sink, weights::NewGrpcSink(Connect(address), sink_options));
+    publisher.AddEngine(address, std::move(sink));
+  }
+  // An engine that was started again is empty: give it the newest version without waiting for the next step.
+  const Ticker rejoin(milliseconds(1000), [&publisher] { publisher.Rejoin(); });
+  INGOT_ASSIGN_OR_RETURN(const RunDir dir, RunDir::Attach(config.root, config.name));
+  TrainingSeams seams;
+  seams.scheduler = scheduler.get();
+  seams.pool = pool.get();
+  seams.engine = engine.get();
+  seams.publisher = &publisher;
+  INGOT_ASSIGN_OR_RETURN(const TrainingResult result,
+                         RunTraining(context.loaded, dir, seams, context.resume, context.metrics, StopFlag()));
+  return result.goal_met ? 0 : 1;
+}
+
+absl::StatusOr<int> RunRoleOrError(const std::string& role, const RunArgs& args, int engine_index) {
+  INGOT_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadRunConfig(args.config, args.overrides));
+  const RunConfig& config = *loaded.config;
+  INGOT_RETURN_IF_ERROR(CheckDevice(config.device));
+  base::InitLogging(role, config.log_level, "");
+  base::Metrics metrics;
+  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<MetricsEndpoint> endpoint,
+                         MetricsEndpoint::Start(config.cluster, role, engine_index, metrics));
+  const RoleContext context{loaded, config, args.resume, engine_index, metrics};
+  if (role == "trainer") return RunTrainerRole(context);
+  absl::Status status;
+  if (role == "datapool") status = RunDataPool(context);
+  if (role == "scheduler") status = RunScheduler(context);
+  if (role == "rollout") status = RunRollout(context);
+  if (role == "gateway") status = RunGateway(context);
+  if (role == "agents") status = RunAgents(context);
+  INGOT_RETURN_IF_ERROR(status);
+  return 0;
+}
+
+}  // namespace
+
+int RunRole(const std::string& role, const RunArgs& args, int engine_index) {
+  HandleSignals();
+  const absl::StatusOr<int> code = RunRoleOrError(role, args, engine_index);
+  return code.ok() ? *code : Fail(code.status());
+}
+
+}  // namespace ingot::app

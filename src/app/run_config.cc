@@ -1,0 +1,162 @@
+#include "app/run_config.h"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "app/role_schemas.h"
+
+namespace ingot::app {
+namespace {
+
+void BindRun(base::Schema& schema, RunConfig& config) {
+  schema.Field("run.name", &config.name, "names the run; its folder is run.root/run.name");
+  schema.Field("run.root", &config.root, "folder that holds the runs");
+  schema.Choice("run.if_exists", &config.if_exists, {"fail", "replace", "resume"},
+                "what to do when the run's folder holds a run already");
+  schema.Field("run.seed", &config.seed, "root of every random stream: weights, task order, sampling, shuffling");
+  schema.Choice("run.log_level", &config.log_level, {"trace", "debug", "info", "warn", "error"},
+                "what goes to the log file; warnings also go to the terminal");
+  schema.Choice("device", &config.device, {"auto", "cpu", "cuda"}, "where to compute; auto: CUDA if there is a device");
+  schema.Field("compute.threads", &config.total_threads,
+               "compute threads of rollout and trainer together; 0: all cores");
+  schema.Field("compute.rollout_threads", &config.rollout_threads,
+               "of those, the engine's when both run in one process; 0: half, rounded up");
+  schema.Field("data.tasks", &config.tasks, "JSONL of training tasks, one object per line");
+  schema.Field("data.sft", &config.sft_data, "JSONL of conversations for the supervised warm start; empty: none");
+}
+
+void BindModel(base::Schema& schema, ModelOptions& model) {
+  schema.Field("model.path", &model.path,
+               "Hugging Face model folder to start from; empty: random weights at the shape below");
+  schema.Choice("model.tokenizer", &model.tokenizer, {"bytes"},
+                "tokenizer of a model with random weights; with model.path the folder's tokenizer.json is read");
+  schema.Field("model.chat_format", &model.chat_format,
+               "how conversations become prompts and output becomes tool calls: hermes or compact");
+  schema.Field("model.hidden_size", &model.hidden_size, "width of the residual stream");
+  schema.Field("model.intermediate_size", &model.intermediate_size, "width of the SwiGLU");
+  schema.Field("model.layers", &model.layers, "transformer blocks");
+  schema.Field("model.heads", &model.heads, "query heads");
+  schema.Field("model.kv_heads", &model.kv_heads, "key and value heads; divides model.heads");
+  schema.Field("model.head_dim", &model.head_dim, "size of a head; even");
+  schema.Field("model.context_length", &model.context_length, "tokens of a prompt and its answer together, at most");
+  schema.Field("model.rope_theta", &model.rope_theta, "base of the rotary embedding's frequencies");
+}
+
+void BindEval(base::Schema& schema, RunConfig& config) {
+  schema.Field("eval.tasks", &config.eval.tasks, "JSONL of held-out tasks, never trained on; empty: no evaluation");
+  schema.Field("eval.every_versions", &config.eval.every_versions,
+               "evaluate versions that are multiples of this, on pinned weights; 0: only the last");
+  schema.Field("eval.avg_n", &config.eval.avg_n, "samples per held-out task; their mean is reported");
+  schema.Field("goal.first_steps", &config.goal.first_steps, "steps at the start that the goal speaks of; 0: none");
+  schema.Field("goal.first_reward_below", &config.goal.first_reward_below, "their mean reward must be below this");
+  schema.Field("goal.last_steps", &config.goal.last_steps, "steps at the end that the goal speaks of; 0: none");
+  schema.Field("goal.last_reward_above", &config.goal.last_reward_above,
+               "their mean reward must be above this, or the command exits with 1");
+}
+
+void BindCluster(base::Schema& schema, ClusterOptions& cluster) {
+  schema.Field("cluster.host", &cluster.host, "address the roles of `ingot launch` listen on and reach each other at");
+  schema.Field("cluster.datapool_port", &cluster.datapool_port, "gRPC port of the data pool");
+  schema.Field("cluster.scheduler_port", &cluster.scheduler_port, "gRPC port of the scheduler");
+  schema.Field("cluster.gateway_port", &cluster.gateway_port, "gRPC port of the gateway (HTTP: http.port)");
+  schema.Field("cluster.rollout_port", &cluster.rollout_port, "gRPC port of the first engine; engine i: this + i");
+  schema.Field("cluster.rollout_engines", &cluster.rollout_engines, "rollout engines, each a process");
+  schema.Field("cluster.metrics_port", &cluster.metrics_port,
+               "Prometheus port of the first role (the others follow); 0: only the gateway's /metrics");
+  schema.Field("cluster.max_restarts", &cluster.max_restarts, "times a crashed role is started again");
+}
+
+// What follows from other keys: set once, so that it cannot differ between roles.
+void Derive(RunConfig& config) {
+  config.trainer.groups_per_step = config.scheduler.groups_per_step;
+  config.trainer.group_size = config.scheduler.group_size;
+  config.trainer.total_steps = config.scheduler.total_steps;
+  config.trainer.seed = config.seed;
+  config.scheduler.seed = config.seed;
+  config.gateway.seed = config.seed;
+  config.scheduler.final_eval = !config.eval.tasks.empty();
+  const CoreBudget cores = SplitCores(config);
+  config.rollout.threads = cores.rollout;
+  config.trainer.threads = cores.trainer;
+  config.datapool.path = config.root + "/" + config.name + "/pool";
+}
+
+absl::Status ValidateModel(const ModelOptions& model) {
+  if (model.hidden_size < 1 || model.intermediate_size < 1 || model.layers < 1 || model.heads < 1 ||
+      model.kv_heads < 1 || model.head_dim < 2 || model.context_length < 1) {
+    return absl::InvalidArgumentError("model: every size must be at least 1 (model.head_dim 2)");
+  }
+  if (model.heads % model.kv_heads != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("model.kv_heads ", model.kv_heads, " does not divide model.heads ", model.heads));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Validate(const RunConfig& config) {
+  INGOT_RETURN_IF_ERROR(ValidateModel(config.model));
+  INGOT_RETURN_IF_ERROR(base::Annotate(config.rollout.Validate(), "rollout"));
+  INGOT_RETURN_IF_ERROR(base::Annotate(config.gateway.Validate(), "gateway"));
+  INGOT_RETURN_IF_ERROR(base::Annotate(config.http.Validate(), "http"));
+  INGOT_RETURN_IF_ERROR(base::Annotate(config.datapool.Validate(), "datapool"));
+  INGOT_RETURN_IF_ERROR(base::Annotate(config.scheduler.Validate(), "scheduler"));
+  INGOT_RETURN_IF_ERROR(base::Annotate(config.trainer.Validate(), "trainer"));
+  INGOT_RETURN_IF_ERROR(base::Annotate(config.weights.Options().Validate(), "weights"));
+  INGOT_RETURN_IF_ERROR(base::Annotate(config.agents.Validate(), "agents"));
+  if (config.eval.avg_n < 1) return absl::InvalidArgumentError("eval.avg_n must be at least 1");
+  if (config.total_threads < 0 || config.rollout_threads < 0) {
+    return absl::InvalidArgumentError("compute.threads and compute.rollout_threads must be 0 or more");
+  }
+  if (config.cluster.rollout_engines < 1) {
+    return absl::InvalidArgumentError("cluster.rollout_engines must be at least 1");
+  }
+  if (config.tasks.empty()) return absl::InvalidArgumentError("data.tasks names no file of training tasks");
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+base::Schema BindSchema(RunConfig& config) {
+  base::Schema schema;
+  BindRun(schema, config);
+  BindModel(schema, config.model);
+  BindScheduler(schema, config.scheduler);
+  BindTrainer(schema, config.trainer);
+  BindRollout(schema, config.rollout);
+  BindGateway(schema, config.gateway, config.http);
+  BindDataPool(schema, config.datapool);
+  BindWeights(schema, config.weights);
+  BindAgents(schema, config.agents);
+  BindEval(schema, config);
+  BindCluster(schema, config.cluster);
+  return schema;
+}
+
+weights::PublisherOptions WeightsConfig::Options() const {
+  weights::PublisherOptions options;
+  options.deadline = std::chrono::milliseconds(deadline_ms);
+  options.codec.zstd_level = zstd_level;
+  return options;
+}
+
+CoreBudget SplitCores(const RunConfig& config) {
+  CoreBudget cores;
+  cores.total = config.total_threads > 0 ? config.total_threads
+                                         : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  cores.rollout = config.rollout_threads > 0 ? std::min(config.rollout_threads, cores.total) : (cores.total + 1) / 2;
+  cores.trainer = std::max(1, cores.total - cores.rollout);
+  return cores;
+}
+
+absl::StatusOr<LoadedConfig> LoadRunConfig(const std::string& path, const std::vector<std::string>& overrides) {
+  LoadedConfig loaded{std::make_unique<RunConfig>(), base::Schema()};
+  loaded.schema = BindSchema(*loaded.config);
+  INGOT_RETURN_IF_ERROR(loaded.schema.LoadFile(path));
+  for (const std::string& assignment : overrides) INGOT_RETURN_IF_ERROR(loaded.schema.Set(assignment));
+  Derive(*loaded.config);
+  INGOT_RETURN_IF_ERROR(base::Annotate(Validate(*loaded.config), path));
+  return loaded;
+}
+
+}  // namespace ingot::app

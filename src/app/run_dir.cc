@@ -1,0 +1,89 @@
+#include "app/run_dir.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <utility>
+
+namespace ingot::app {
+
+namespace fs = std::filesystem;
+
+absl::StatusOr<RunDir> RunDir::Open(const std::string& root, const std::string& name, IfExists if_exists) {
+  if (name.empty() || name.find('/') != std::string::npos || name == "." || name == "..") {
+    return absl::InvalidArgumentError(absl::StrCat("run.name '", name, "' must be a plain folder name"));
+  }
+  const std::string path = absl::StrCat(root, "/", name);
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (error) return absl::UnavailableError(absl::StrCat("cannot create the run folder '", path, "': ", error.message()));
+  const int fd = open((path + "/lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (fd < 0) return absl::UnavailableError(absl::StrCat("cannot open '", path, "/lock': ", std::strerror(errno)));
+  if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    close(fd);
+    return absl::FailedPreconditionError(
+        absl::StrCat("the run '", path, "' is in use by another process; stop it, or choose another run.name"));
+  }
+  RunDir dir(path, fd, fs::exists(path + "/config.yaml"));
+  if (dir.existed_ && if_exists == IfExists::kFail) {
+    return absl::AlreadyExistsError(absl::StrCat("the run '", path,
+                                                 "' exists; continue it with --resume, choose another run.name, or set "
+                                                 "run.if_exists to replace or resume"));
+  }
+  if (dir.existed_ && if_exists == IfExists::kReplace) {
+    for (const fs::directory_entry& entry : fs::directory_iterator(path, error)) {
+      if (entry.path().filename() == "lock") continue;
+      fs::remove_all(entry.path(), error);
+      if (error) {
+        return absl::UnavailableError(absl::StrCat("cannot remove '", entry.path().string(), "': ", error.message()));
+      }
+    }
+    dir.existed_ = false;
+  }
+  INGOT_RETURN_IF_ERROR(dir.MakeFolders());
+  return dir;
+}
+
+absl::StatusOr<RunDir> RunDir::Attach(const std::string& root, const std::string& name) {
+  RunDir dir(absl::StrCat(root, "/", name), -1, true);
+  INGOT_RETURN_IF_ERROR(dir.MakeFolders());
+  return dir;
+}
+
+absl::Status RunDir::MakeFolders() const {
+  for (const std::string& folder : {checkpoints(), logs()}) {
+    std::error_code error;
+    fs::create_directories(folder, error);
+    if (error) return absl::UnavailableError(absl::StrCat("cannot create '", folder, "': ", error.message()));
+  }
+  return absl::OkStatus();
+}
+
+RunDir::RunDir(RunDir&& other) noexcept
+    : path_(std::move(other.path_)), lock_fd_(std::exchange(other.lock_fd_, -1)), existed_(other.existed_) {}
+
+RunDir::~RunDir() {
+  if (lock_fd_ >= 0) close(lock_fd_);
+}
+
+absl::Status RunDir::WriteFile(const std::string& name, const std::string& text) const {
+  const std::string final_path = absl::StrCat(path_, "/", name);
+  const std::string temporary = final_path + ".tmp";
+  {
+    std::ofstream file(temporary, std::ios::trunc);
+    file << text;
+    file.close();
+    if (!file) return absl::UnavailableError(absl::StrCat("cannot write '", temporary, "': ", std::strerror(errno)));
+  }
+  std::error_code error;
+  fs::rename(temporary, final_path, error);
+  if (error) return absl::UnavailableError(absl::StrCat("cannot write '", final_path, "': ", error.message()));
+  return absl::OkStatus();
+}
+
+}  // namespace ingot::app

@@ -1,0 +1,74 @@
+// Adapters between roles that do not know each other: the scheduler as the gateway's admission, the gateway as the
+// runner's episodes, a thread that ticks.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <thread>
+
+#include "agents/episodes.h"
+#include "base/mutex.h"
+#include "gateway/admission.h"
+#include "gateway/gateway.h"
+#include "scheduler/client.h"
+
+namespace ingot::app {
+
+class SchedulerAdmission final : public gateway::Admission {
+ public:
+  explicit SchedulerAdmission(scheduler::Client& scheduler) : scheduler_(scheduler) {}
+  absl::StatusOr<v1::Ticket> Admit(const v1::AdmitRequest& request) override { return scheduler_.Admit(request); }
+  absl::Status EpisodeEnded(const v1::EpisodeEndedRequest& request) override {
+    return scheduler_.EpisodeEnded(request);
+  }
+
+ private:
+  scheduler::Client& scheduler_;
+};
+
+class GatewayEpisodes final : public agents::Episodes {
+ public:
+  explicit GatewayEpisodes(gateway::Gateway& gateway) : gateway_(gateway) {}
+  absl::StatusOr<v1::EpisodeOpenResponse> Open(const v1::EpisodeOpenRequest& request) override {
+    return gateway_.OpenEpisode(request);
+  }
+  absl::Status Reward(const v1::EpisodeRewardRequest& request) override { return gateway_.RewardEpisode(request); }
+  absl::Status End(const v1::EpisodeEndRequest& request) override { return gateway_.EndEpisode(request); }
+
+ private:
+  gateway::Gateway& gateway_;
+};
+
+// Calls `tick` every `period` until destroyed.
+class Ticker {
+ public:
+  Ticker(std::chrono::milliseconds period, std::function<void()> tick)
+      : thread_([this, period, tick = std::move(tick)] { Run(period, tick); }) {}
+  ~Ticker() {
+    {
+      base::MutexLock lock(mu_);
+      stop_ = true;
+    }
+    wake_.SignalAll();
+    thread_.join();
+  }
+
+ private:
+  void Run(std::chrono::milliseconds period, const std::function<void()>& tick) {
+    base::MutexLock lock(mu_);
+    while (!stop_) {
+      wake_.WaitFor(mu_, period);
+      if (stop_) return;
+      mu_.Unlock();
+      tick();
+      mu_.Lock();
+    }
+  }
+
+  base::Mutex mu_;
+  base::CondVar wake_;
+  bool stop_ ABSL_GUARDED_BY(mu_) = false;
+  std::thread thread_;  // last: starts when all of the above stands
+};
+
+}  // namespace ingot::app

@@ -1,0 +1,43 @@
+// What a run says of itself at its end: reward curve, staleness, idle shares, and whether the goal was met.
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "app/run_config.h"
+#include "proto/tree.pb.h"
+
+namespace ingot::app {
+
+// Gathered step by step.
+struct RunTally {
+  std::vector<double> rewards;               // reward/mean, by step
+  std::map<int64_t, int64_t> staleness;      // trained tokens by age in versions
+  double trainer_idle_seconds = 0;
+  double rollout_idle_seconds = 0;
+  double step_seconds = 0;                   // wall time of the steps counted above
+  int64_t episodes = 0;
+  double mismatch_max = 0;
+};
+
+struct GoalVerdict {
+  bool met = true;
+  std::string text;  // empty without a goal
+};
+
+// Mean of the first goal.first_steps rewards below, mean of the last goal.last_steps above. NaN never meets a goal.
+GoalVerdict JudgeGoal(const GoalOptions& goal, const std::vector<double>& rewards);
+
+std::string FormatSummary(const RunTally& tally, double wall_seconds);
+
+// agent/*: from the trees of a batch.
+//   completion_seconds  open to end, mean over episodes
+//   tool_error_rate     calls whose tool call was malformed, of all calls
+//   truncated_ratio     calls that ended by length, of all calls
+//   parallel_branches   branches (named by the client, or forked) per episode, mean
+//   repeat_ratio        calls that sampled the same ids as an earlier call of their episode, of all calls
+std::map<std::string, double> AgentMetrics(const std::vector<v1::Group>& groups);
+
+}  // namespace ingot::app

@@ -1,0 +1,86 @@
+#include "app/terminal.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/log.h"
+
+namespace ingot::app {
+namespace {
+
+constexpr int kBarCells = 20;
+
+double Get(const std::map<std::string, double>& metrics, const std::string& name) {
+  const auto found = metrics.find(name);
+  return found == metrics.end() ? std::nan("") : found->second;
+}
+
+std::string Duration(double seconds) {
+  if (!std::isfinite(seconds)) return "-";
+  const auto whole = static_cast<int64_t>(seconds + 0.5);
+  if (whole < 60) return fmt::format("{}s", whole);
+  if (whole < 3600) return fmt::format("{}m{:02}s", whole / 60, whole % 60);
+  return fmt::format("{}h{:02}m", whole / 3600, whole / 60 % 60);
+}
+
+std::string Number(double value, const char* unit = "") {
+  if (!std::isfinite(value)) return "-";
+  if (std::abs(value) >= 10000) return fmt::format("{:.1f}k{}", value / 1000, unit);
+  return fmt::format("{:.0f}{}", value, unit);
+}
+
+}  // namespace
+
+std::string FormatStep(const std::string& run_name, int64_t step, int64_t total_steps,
+                       const std::map<std::string, double>& metrics, double eta_s) {
+  const int cells = total_steps > 0 ? static_cast<int>(kBarCells * (step + 1) / total_steps) : kBarCells;
+  std::string bar;
+  for (int i = 0; i < kBarCells; ++i) bar += i < cells ? "━" : "╌";
+  return fmt::format(
+      "{} {} {:>3}/{}  reward {:.3f}  stale {:.1f}/{:.0f}  window {:.0f}+{:.0f}/{:.0f}  {} tok/s  idle train {:.0f}% roll "
+      "{:.0f}%  mismatch {:.1e}  eta {}",
+      run_name, bar, step + 1, total_steps, Get(metrics, "reward/mean"), Get(metrics, "async/staleness_mean"),
+      Get(metrics, "async/staleness_max"), Get(metrics, "scheduler/head"), Get(metrics, "scheduler/window"),
+      Get(metrics, "scheduler/budget"), Number(Get(metrics, "perf/tokens_per_second")),
+      100 * Get(metrics, "trainer/idle_ratio"), 100 * Get(metrics, "rollout/idle_ratio"),
+      Get(metrics, "mismatch/logprob_abs_diff_max"), Duration(eta_s));
+}
+
+std::string Sparkline(const std::vector<double>& values) {
+  static const char* const kBlocks[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+  std::string line;
+  for (const double value : values) {
+    if (!std::isfinite(value)) {
+      line += " ";
+      continue;
+    }
+    line += kBlocks[std::clamp(static_cast<int>(value * 8), 0, 7)];
+  }
+  return line;
+}
+
+StepLine::StepLine(std::FILE* out, std::string run_name, int64_t total_steps)
+    : out_(out), run_name_(std::move(run_name)), total_steps_(total_steps), tty_(isatty(fileno(out)) != 0) {}
+
+void StepLine::Step(int64_t step, const std::map<std::string, double>& metrics, double elapsed_s) {
+  if (first_elapsed_s_ < 0) {
+    first_elapsed_s_ = elapsed_s;
+    first_step_ = step;
+  }
+  const int64_t done = step - first_step_;
+  const double eta =
+      done > 0 ? (elapsed_s - first_elapsed_s_) / static_cast<double>(done) * static_cast<double>(total_steps_ - step - 1)
+               : std::nan("");
+  const std::string line = FormatStep(run_name_, step, total_steps_, metrics, eta);
+  std::fprintf(out_, "%s%s%s\n", tty_ ? "\033[36m" : "", line.c_str(), tty_ ? "\033[0m" : "");
+  std::fflush(out_);
+}
+
+void StepLine::Note(const std::string& text) {
+  std::fprintf(out_, "%s%s%s\n", tty_ ? "\033[1m" : "", text.c_str(), tty_ ? "\033[0m" : "");
+  std::fflush(out_);
+}
+
+}  // namespace ingot::app

@@ -1,0 +1,79 @@
+#include "app/text_parts.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "base/json.h"
+#include "text/format_spec.h"
+
+namespace ingot::app {
+namespace {
+
+constexpr char kInfoFile[] = "ingot.json";
+
+// Every marker of every built-in format: a byte-level model may change its format without changing its vocabulary.
+std::vector<std::string> ByteTokenizerSpecials() {
+  std::vector<std::string> specials;
+  const auto add = [&specials](const std::string& token) {
+    if (std::find(specials.begin(), specials.end(), token) == specials.end()) specials.push_back(token);
+  };
+  for (const text::FormatSpec& format : text::BuiltinFormats()) {
+    add(format.stop_token);
+    for (const std::string& marker : format.Markers()) add(marker);
+  }
+  return specials;
+}
+
+absl::StatusOr<std::string> ReadFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream text;
+  text << file.rdbuf();
+  if (!file) return absl::NotFoundError(absl::StrCat("cannot read '", path, "'"));
+  return text.str();
+}
+
+std::string InfoJson(const std::string& chat_format) {
+  return base::PrintJson(base::json::object{{"chat_format", chat_format}}) + "\n";
+}
+
+// The chat format that a folder's ingot.json names; hermes without one.
+absl::StatusOr<std::string> FormatNamedBy(const std::string& model_dir) {
+  const std::string path = absl::StrCat(model_dir, "/", kInfoFile);
+  if (!std::filesystem::exists(path)) return std::string("hermes");
+  INGOT_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  absl::StatusOr<base::json::value> info = base::ParseJson(text);
+  if (!info.ok()) return base::Annotate(info.status(), path);
+  const base::json::value* name = base::Find(*info, "chat_format");
+  if (name == nullptr || !name->is_string()) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": chat_format must be a string"));
+  }
+  return std::string(name->get_string());
+}
+
+}  // namespace
+
+absl::StatusOr<TextParts> MakeTextParts(const ModelOptions& options) {
+  TextParts parts;
+  const std::vector<std::string> specials = ByteTokenizerSpecials();
+  parts.tokenizer = text::MakeByteTokenizer(specials);
+  INGOT_ASSIGN_OR_RETURN(parts.format, text::MakeChatFormat(options.chat_format, parts.tokenizer));
+  parts.files = {{"tokenizer.json", text::ByteTokenizerJson(specials)}, {kInfoFile, InfoJson(options.chat_format)}};
+  return parts;
+}
+
+absl::StatusOr<TextParts> LoadTextParts(const std::string& model_dir, const std::string& chat_format) {
+  TextParts parts;
+  INGOT_ASSIGN_OR_RETURN(parts.tokenizer, text::LoadTokenizer(model_dir));
+  std::string name = chat_format;
+  if (name.empty()) {
+    INGOT_ASSIGN_OR_RETURN(name, FormatNamedBy(model_dir));
+  }
+  INGOT_ASSIGN_OR_RETURN(parts.format, text::MakeChatFormat(name, parts.tokenizer));
+  INGOT_ASSIGN_OR_RETURN(std::string tokenizer_json, ReadFile(model_dir + "/tokenizer.json"));
+  parts.files = {{"tokenizer.json", std::move(tokenizer_json)}, {kInfoFile, InfoJson(name)}};
+  return parts;
+}
+
+}  // namespace ingot::app

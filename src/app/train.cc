@@ -1,0 +1,67 @@
+// `ingot train` and `ingot config`.
+#include <cstdio>
+
+#include "app/commands.h"
+#include "app/embedded.h"
+#include "app/process.h"
+#include "base/log.h"
+#include "trainer/checkpoint.h"
+
+namespace ingot::app {
+namespace {
+
+absl::StatusOr<int> TrainOrError(const RunArgs& args) {
+  INGOT_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadRunConfig(args.config, args.overrides));
+  const RunConfig& config = *loaded.config;
+  INGOT_RETURN_IF_ERROR(CheckDevice(config.device));
+  INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(config.model));
+  INGOT_ASSIGN_OR_RETURN(const RunDir dir,
+                         RunDir::Open(config.root, config.name, args.resume ? IfExists::kResume : config.if_exists));
+  const bool resume = dir.existed();
+  base::InitLogging("ingot", config.log_level, dir.logs() + "/ingot.log");
+  INGOT_RETURN_IF_ERROR(dir.WriteFile("config.yaml", loaded.schema.EffectiveYaml()));
+  INGOT_LOG(info, "effective configuration:\n{}", loaded.schema.EffectiveYaml());
+
+  INGOT_ASSIGN_OR_RETURN(const int64_t resume_step, ResumeStep(dir, resume));
+  base::Metrics metrics;
+  INGOT_ASSIGN_OR_RETURN(std::unique_ptr<EmbeddedRun> run, EmbeddedRun::Start(config, dir, model, resume_step, metrics));
+  std::printf("%s: %s\ngateway %s  metrics %s/metrics  run folder %s\n", config.name.c_str(),
+              DescribeCores(SplitCores(config)).c_str(), run->url().c_str(), run->url().c_str(), dir.path().c_str());
+  INGOT_ASSIGN_OR_RETURN(const TrainingResult result,
+                         RunTraining(loaded, dir, run->Seams(), resume, metrics, StopFlag()));
+  run->Stop();
+  return result.goal_met ? 0 : 1;
+}
+
+}  // namespace
+
+absl::StatusOr<int64_t> ResumeStep(const RunDir& dir, bool resume) {
+  if (!resume) return 0;
+  const absl::StatusOr<trainer::CheckpointInfo> latest = trainer::LatestCheckpoint(dir.checkpoints());
+  if (latest.ok()) return latest->step;
+  if (latest.status().code() == absl::StatusCode::kNotFound) return 0;
+  return latest.status();
+}
+
+int Train(const RunArgs& args) {
+  HandleSignals();
+  const absl::StatusOr<int> code = TrainOrError(args);
+  return code.ok() ? *code : Fail(code.status());
+}
+
+int ConfigCheck(const RunArgs& args) {
+  const absl::StatusOr<LoadedConfig> loaded = LoadRunConfig(args.config, args.overrides);
+  if (!loaded.ok()) return Fail(loaded.status());
+  std::printf("%s", loaded->schema.EffectiveYaml().c_str());
+  return 0;
+}
+
+int ConfigExplain(const std::string& key) {
+  RunConfig config;
+  const absl::StatusOr<std::string> text = BindSchema(config).Explain(key);
+  if (!text.ok()) return Fail(text.status());
+  std::printf("%s", text->c_str());
+  return 0;
+}
+
+}  // namespace ingot::app

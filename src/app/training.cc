@@ -1,0 +1,353 @@
+#include "app/training.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <utility>
+
+#include "app/evaluation.h"
+#include "app/probe.h"
+#include "app/summary.h"
+#include "app/terminal.h"
+#include "app/model_setup.h"
+#include "base/log.h"
+#include "base/rng.h"
+#include "base/run_log.h"
+#include "dataset/conversations.h"
+#include "dataset/sft.h"
+#include "trainer/loop.h"
+#include "trainer/trainer.h"
+
+namespace ingot::app {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kProbeTimeout{20000};
+constexpr int kProbeContexts = 16;
+
+double SecondsSince(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// The scheduler's batches with the pool's trees. Remembers a few contexts of the last batch for the probe.
+class PoolBatchSource final : public trainer::BatchSource {
+ public:
+  PoolBatchSource(const TrainingSeams& seams, const std::atomic<bool>& stop) : seams_(seams), stop_(stop) {}
+
+  absl::StatusOr<trainer::TrainBatch> Next(int64_t step) override {
+    INGOT_ASSIGN_OR_RETURN(const v1::NextBatchResponse response, WaitForBatch(step));
+    trainer::TrainBatch batch;
+    batch.step = step;
+    batch.feed = response.stats();
+    for (const int64_t id : response.batch().group_ids()) {
+      v1::GetGroupRequest request;
+      request.set_group_id(id);
+      request.set_purpose(v1::PURPOSE_TRAIN);
+      absl::StatusOr<v1::Group> group = seams_.pool->GetGroup(request);
+      if (!group.ok()) return base::Annotate(group.status(), absl::StrCat("reading group ", id, " of batch ", step));
+      batch.groups.push_back(*std::move(group));
+    }
+    CollectContexts(batch.groups);
+    return batch;
+  }
+
+  const std::vector<std::vector<int32_t>>& contexts() const { return contexts_; }
+  float temperature() const { return temperature_; }
+
+ private:
+  absl::StatusOr<v1::NextBatchResponse> WaitForBatch(int64_t step) {
+    v1::NextBatchRequest request;
+    request.set_step(step);
+    request.set_wait_ms(200);
+    int failures = 0;
+    while (true) {
+      if (stop_) return absl::CancelledError("the run was stopped");
+      absl::StatusOr<v1::NextBatchResponse> response = seams_.scheduler->NextBatch(request);
+      if (response.ok()) return response;
+      if (response.status().code() == absl::StatusCode::kDeadlineExceeded) {
+        failures = 0;
+        continue;
+      }
+      // A scheduler that is being started again answers UNAVAILABLE for a while.
+      if (response.status().code() != absl::StatusCode::kUnavailable || ++failures > 150) return response.status();
+    }
+  }
+
+  void CollectContexts(const std::vector<v1::Group>& groups) {
+    contexts_.clear();
+    for (const v1::Group& group : groups) {
+      for (const v1::EpisodeTree& tree : group.episodes()) {
+        const absl::StatusOr<std::vector<tree::FlatCall>> calls = tree::FlattenCalls(tree, 0, 0);
+        if (!calls.ok() || calls->empty()) continue;  // the trainer reports what is wrong with it
+        const tree::FlatCall& call = calls->back();
+        contexts_.emplace_back(call.tokens.begin(), call.tokens.begin() + call.context_tokens);
+        temperature_ = call.temperature;
+        if (contexts_.size() >= kProbeContexts) return;
+      }
+    }
+  }
+
+  const TrainingSeams& seams_;
+  const std::atomic<bool>& stop_;
+  std::vector<std::vector<int32_t>> contexts_;
+  float temperature_ = 1;
+};
+
+// Publishes versions, tells the scheduler, and starts evaluations of those that are due.
+class RunVersions final : public trainer::VersionSink {
+ public:
+  RunVersions(const TrainingSeams& seams, Evaluations& evaluations) : seams_(seams), evaluations_(evaluations) {}
+
+  absl::StatusOr<weights::PublishStats> Publish(std::shared_ptr<const weights::Snapshot> snapshot,
+                                                bool retain) override {
+    const int64_t version = snapshot->version();
+    INGOT_ASSIGN_OR_RETURN(weights::PublishStats stats, seams_.publisher->Publish(std::move(snapshot), retain));
+    INGOT_RETURN_IF_ERROR(base::Annotate(seams_.scheduler->MarkVersionLive(version), "telling the scheduler"));
+    if (retain) INGOT_RETURN_IF_ERROR(evaluations_.Start(version));
+    if (!began_) {
+      began_ = true;
+      if (seams_.on_first_version) INGOT_RETURN_IF_ERROR(seams_.on_first_version());
+    }
+    return stats;
+  }
+
+  absl::Status OnCheckpoint(const trainer::CheckpointInfo& checkpoint) override {
+    v1::CheckpointRequest request;
+    request.set_step(checkpoint.step);
+    request.set_weights_checksum(checkpoint.weights_checksum);
+    return seams_.scheduler->MarkCheckpoint(request);
+  }
+
+ private:
+  const TrainingSeams& seams_;
+  Evaluations& evaluations_;
+  bool began_ = false;
+};
+
+// Writes each step to the run log and the terminal, and tallies the run.
+class RunRecorder final : public trainer::StepObserver {
+ public:
+  RunRecorder(const RunConfig& config, const TrainingSeams& seams, base::RunLog& log, StepLine& line, RunTally& tally,
+              Evaluations& evaluations, std::chrono::steady_clock::time_point start)
+      : config_(config), seams_(seams), log_(log), line_(line), tally_(tally), evaluations_(evaluations), start_(start) {}
+
+  absl::Status OnStep(const trainer::StepReport& report, const trainer::TrainBatch& batch) override {
+    std::map<std::string, double> metrics = report.metrics;
+    metrics.merge(AgentMetrics(batch.groups));
+    AddFeed(batch.feed, metrics);
+    AddEngine(metrics);
+    Tally(report, metrics, batch.feed);
+
+    base::json::object fields;
+    fields["version"] = report.version;
+    for (const auto& [name, value] : metrics) fields[name] = value;
+    base::json::array histogram;
+    for (const auto& [age, tokens] : report.staleness_histogram) histogram.push_back(base::json::array{age, tokens});
+    fields["async/staleness_histogram"] = std::move(histogram);
+    INGOT_RETURN_IF_ERROR(evaluations_.Poll(ReportTo(fields)));
+    INGOT_RETURN_IF_ERROR(log_.Write(report.step, fields));
+    line_.Step(report.step, metrics, SecondsSince(start_));
+    return absl::OkStatus();
+  }
+
+  // Puts an ended evaluation into `fields` and on the terminal.
+  Evaluations::Report ReportTo(base::json::object& fields) {
+    return [this, &fields](int64_t version, const v1::EvalStatusResponse& result) {
+      fields["eval/version"] = version;
+      fields["eval/reward_mean"] = result.reward_mean();
+      fields["eval/episodes"] = result.total();
+      fields["eval/failed"] = result.failed();
+      line_.Note(fmt::format("evaluation of version {}: reward {:.3f} over {} held-out episodes", version,
+                             result.reward_mean(), result.total()));
+    };
+  }
+
+ private:
+  static void AddFeed(const v1::FeedStats& feed, std::map<std::string, double>& metrics) {
+    metrics["scheduler/head"] = static_cast<double>(feed.head());
+    metrics["scheduler/window"] = static_cast<double>(feed.window());
+    metrics["scheduler/budget"] = static_cast<double>(feed.budget());
+    metrics["scheduler/admitted_unreleased"] = static_cast<double>(feed.admitted_unreleased());
+    metrics["scheduler/finished_outside_window"] = static_cast<double>(feed.finished_outside_window());
+    metrics["scheduler/dropped"] = static_cast<double>(feed.dropped());
+    metrics["scheduler/failed"] = static_cast<double>(feed.failed());
+    metrics["scheduler/finished_episodes"] = static_cast<double>(feed.finished_episodes());
+  }
+
+  void AddEngine(std::map<std::string, double>& metrics) {
+    const absl::StatusOr<v1::EngineStatusResponse> status = seams_.engine->Status();
+    if (!status.ok()) {
+      INGOT_LOG(warn, "the engine's status is not known: {}", status.status().ToString());
+      return;
+    }
+    const double alive = status->alive_seconds() - engine_.alive_seconds();
+    if (alive > 0) metrics["rollout/idle_ratio"] = std::clamp(1 - (status->busy_seconds() - engine_.busy_seconds()) / alive, 0.0, 1.0);
+    const auto prompt = static_cast<double>(status->prompt_tokens() - engine_.prompt_tokens());
+    if (prompt > 0) {
+      metrics["rollout/prefix_cache_hit_ratio"] =
+          static_cast<double>(status->cached_prompt_tokens() - engine_.cached_prompt_tokens()) / prompt;
+    }
+    if (alive > 0) {
+      metrics["rollout/sampled_tokens_per_second"] =
+          static_cast<double>(status->sampled_tokens() - engine_.sampled_tokens()) / alive;
+    }
+    engine_ = *status;
+  }
+
+  void Tally(const trainer::StepReport& report, const std::map<std::string, double>& metrics,
+             const v1::FeedStats& feed) {
+    const auto get = [&metrics](const std::string& name) {
+      const auto found = metrics.find(name);
+      return found == metrics.end() ? 0.0 : found->second;
+    };
+    const double now = SecondsSince(start_);
+    const double seconds = last_step_at_ < 0 ? 0 : now - last_step_at_;
+    last_step_at_ = now;
+    tally_.rewards.push_back(get("reward/mean"));
+    for (const auto& [age, tokens] : report.staleness_histogram) tally_.staleness[age] += tokens;
+    tally_.step_seconds += seconds;
+    tally_.trainer_idle_seconds += seconds * get("trainer/idle_ratio");
+    tally_.rollout_idle_seconds += seconds * get("rollout/idle_ratio");
+    tally_.episodes = feed.finished_episodes();
+    tally_.mismatch_max = std::max(tally_.mismatch_max, get("mismatch/logprob_abs_diff_max"));
+  }
+
+  const RunConfig& config_;
+  const TrainingSeams& seams_;
+  base::RunLog& log_;
+  StepLine& line_;
+  RunTally& tally_;
+  Evaluations& evaluations_;
+  const std::chrono::steady_clock::time_point start_;
+  v1::EngineStatusResponse engine_;
+  double last_step_at_ = -1;
+};
+
+absl::StatusOr<std::unique_ptr<trainer::Trainer>> NewTrainer(const RunConfig& config,
+                                                              const model::ModelConfig& shape) {
+  if (config.model.path.empty()) {
+    return trainer::Trainer::Create(config.trainer, shape, model::Parameters::Init(shape, config.seed, at::kFloat));
+  }
+  INGOT_ASSIGN_OR_RETURN(model::LoadedModel loaded, model::LoadModelDir(config.model.path));
+  return trainer::Trainer::Create(config.trainer, loaded.config, loaded.parameters);
+}
+
+// Nothing else computes during the warm start, so that it takes all threads of the budget; the RL stage then starts with
+// its own share.
+absl::StatusOr<std::unique_ptr<trainer::Trainer>> WarmStart(const RunConfig& config, const ModelSetup& model,
+                                                            StepLine& line, const std::atomic<bool>& stop) {
+  RunConfig all_threads = config;
+  all_threads.trainer.threads = SplitCores(config).total;
+  INGOT_ASSIGN_OR_RETURN(std::unique_ptr<trainer::Trainer> warm, NewTrainer(all_threads, model.shape));
+  INGOT_ASSIGN_OR_RETURN(const std::vector<text::Conversation> conversations,
+                         dataset::LoadConversations(config.sft_data));
+  INGOT_ASSIGN_OR_RETURN(const std::vector<tree::FlatCall> calls, dataset::MakeSftExamples(conversations, *model.text.format));
+  const auto start = std::chrono::steady_clock::now();
+  trainer::StepMetrics last;
+  INGOT_RETURN_IF_ERROR(base::Annotate(
+      warm->RunSft(calls,
+                   [&](const trainer::SftReport& report) -> absl::Status {
+                     if (stop) return absl::CancelledError("the run was stopped");
+                     last = report.metrics;
+                     const int64_t every = std::max<int64_t>(1, report.total_steps / 5);
+                     if ((report.step + 1) % every == 0) {
+                       line.Note(fmt::format("warm start {:>4}/{}  nll {:.4f}", report.step + 1, report.total_steps,
+                                             last["sft/nll"]));
+                     }
+                     return absl::OkStatus();
+                   }),
+      "warm start"));
+  line.Note(fmt::format("warm start done: {} conversations, {:.1f} s", conversations.size(), SecondsSince(start)));
+  return trainer::Trainer::Create(config.trainer, warm->config(), warm->parameters());
+}
+
+absl::StatusOr<std::unique_ptr<trainer::Trainer>> StartOrResume(const RunConfig& config, const RunDir& dir,
+                                                                const ModelSetup& model, bool resume, StepLine& line,
+                                                                const std::atomic<bool>& stop) {
+  if (resume) {
+    const absl::StatusOr<trainer::CheckpointInfo> latest = trainer::LatestCheckpoint(dir.checkpoints());
+    if (latest.ok()) {
+      for (const std::string& why : latest->rejected) INGOT_LOG(warn, "checkpoint passed over: {}", why);
+      line.Note(fmt::format("resuming from {}", latest->path));
+      return trainer::Trainer::Resume(config.trainer, latest->path);
+    }
+    if (latest.status().code() != absl::StatusCode::kNotFound) return latest.status();
+    line.Note("no checkpoint yet: starting from the beginning");
+  }
+  if (config.sft_data.empty()) return NewTrainer(config, model.shape);
+  INGOT_ASSIGN_OR_RETURN(std::unique_ptr<trainer::Trainer> trainer, WarmStart(config, model, line, stop));
+  return trainer;
+}
+
+// reward/mean of the steps below `resume_step`, from the record they left.
+std::vector<double> EarlierRewards(const std::string& path, int64_t resume_step) {
+  std::vector<double> rewards;
+  std::ifstream file(path);
+  std::string text;
+  while (std::getline(file, text)) {
+    const absl::StatusOr<base::json::value> line = base::ParseJson(text);
+    if (!line.ok()) continue;
+    const base::json::value* step = base::Find(*line, "step");
+    const base::json::value* reward = base::Find(*line, "reward/mean");
+    if (step == nullptr || reward == nullptr || !step->is_int64() || step->get_int64() >= resume_step) continue;
+    rewards.push_back(reward->is_number() ? reward->to_number<double>() : std::nan(""));
+  }
+  return rewards;
+}
+
+}  // namespace
+
+absl::StatusOr<TrainingResult> RunTraining(const LoadedConfig& loaded, const RunDir& dir, const TrainingSeams& seams,
+                                           bool resume, base::Metrics& metrics, const std::atomic<bool>& stop) {
+  const RunConfig& config = *loaded.config;
+  const auto start = std::chrono::steady_clock::now();
+  StepLine line(stdout, config.name, config.trainer.total_steps);
+  INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(config.model));
+  INGOT_ASSIGN_OR_RETURN(std::unique_ptr<trainer::Trainer> trainer,
+                         StartOrResume(config, dir, model, resume, line, stop));
+  const int64_t first_step = trainer->version();
+
+  RunTally tally;
+  if (first_step > 0) tally.rewards = EarlierRewards(dir.metrics(), first_step);
+  base::RunLogOptions log_options;
+  log_options.directory = dir.path();
+  log_options.resume_step = resume ? first_step : -1;
+  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<base::RunLog> log,
+                         base::RunLog::Open(log_options, &metrics, base::Clock::Real()));
+  INGOT_ASSIGN_OR_RETURN(Evaluations evaluations, Evaluations::Create(config.eval, config.trainer.total_steps,
+                                                                      *seams.scheduler, *seams.publisher));
+
+  RunVersions versions(seams, evaluations);
+  if (first_step == 0) {  // what a crash before the first due checkpoint resumes from, so that no warm start is repeated
+    INGOT_ASSIGN_OR_RETURN(const trainer::CheckpointInfo checkpoint,
+                           trainer->SaveCheckpoint(dir.checkpoints(), model.text.files));
+    INGOT_RETURN_IF_ERROR(versions.OnCheckpoint(checkpoint));
+  }
+  PoolBatchSource source(seams, stop);
+  RunRecorder recorder(config, seams, *log, line, tally, evaluations, start);
+  trainer::LoopOptions loop_options;
+  loop_options.checkpoint_root = dir.checkpoints();
+  loop_options.extra_files = model.text.files;
+  loop_options.retain = [&evaluations](int64_t version) { return evaluations.Due(version); };
+  const trainer::ProbeSource probe = [&](int64_t version, int64_t tokens) {
+    return SampleProbe(*seams.engine, version, tokens, source.contexts(), source.temperature(),
+                       base::DeriveSeed(config.seed, static_cast<uint64_t>(version)), kProbeTimeout);
+  };
+  trainer::TrainLoop loop(loop_options, *trainer, source, versions, &recorder, probe);
+  INGOT_RETURN_IF_ERROR(loop.Run());
+
+  base::json::object last_eval;
+  INGOT_RETURN_IF_ERROR(evaluations.Finish(recorder.ReportTo(last_eval), stop));
+  if (!last_eval.empty()) INGOT_RETURN_IF_ERROR(log->Write(config.trainer.total_steps, last_eval));
+
+  line.Note(FormatSummary(tally, SecondsSince(start)));
+  const GoalVerdict verdict = JudgeGoal(config.goal, tally.rewards);
+  if (!verdict.text.empty()) line.Note(verdict.text);
+  return TrainingResult{tally.rewards, verdict.met, verdict.text};
+}
+
+}  // namespace ingot::app

@@ -1,0 +1,177 @@
+#include "base/run_log.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/log.h"
+
+namespace ingot::base {
+namespace {
+
+absl::Status IoError(std::string_view what, const std::string& path) {
+  return absl::UnavailableError(absl::StrCat("cannot ", View(what), " ", path, ": ", std::strerror(errno)));
+}
+
+absl::Status WriteAll(int fd, std::string_view bytes, const std::string& path) {
+  while (!bytes.empty()) {
+    const ssize_t n = write(fd, bytes.data(), bytes.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return IoError("write", path);
+    bytes.remove_prefix(static_cast<size_t>(n));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SyncFolder(const std::string& folder) {
+  const int fd = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return IoError("open", folder);
+  const absl::Status status = fsync(fd) == 0 ? absl::OkStatus() : IoError("fsync", folder);
+  close(fd);
+  return status;
+}
+
+// The lines to keep of what was there, whole, with their newlines.
+std::string LinesBelow(std::string_view text, int64_t resume_step, const std::string& path) {
+  std::string kept;
+  int64_t broken = 0;
+  while (!text.empty()) {
+    const size_t end = text.find('\n');
+    const std::string_view line = text.substr(0, end);
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+    const auto value = end == std::string_view::npos ? absl::DataLossError("half a line") : ParseJson(line);
+    const json::value* step = value.ok() ? Find(*value, "step") : nullptr;
+    if (step == nullptr || !step->is_int64()) {
+      ++broken;
+    } else if (step->get_int64() < resume_step) {
+      kept.append(line).push_back('\n');
+    }
+  }
+  if (broken > 0) INGOT_LOG(warn, "{}: cut {} broken line(s) that a crash left behind", path, broken);
+  return kept;
+}
+
+absl::Status ReplaceFile(const std::string& folder, const std::string& path, std::string_view content) {
+  const std::string temporary = path + ".tmp";
+  const int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (fd < 0) return IoError("create", temporary);
+  absl::Status status = WriteAll(fd, content, temporary);
+  if (status.ok() && fsync(fd) != 0) status = IoError("fsync", temporary);
+  close(fd);
+  INGOT_RETURN_IF_ERROR(status);
+  if (rename(temporary.c_str(), path.c_str()) != 0) return IoError("replace", path);
+  return SyncFolder(folder);
+}
+
+absl::Status CutForResume(const RunLogOptions& options, const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) return absl::OkStatus();  // nothing there yet
+  std::ostringstream buffer;
+  buffer << in.rdbuf();
+  const std::string text = std::move(buffer).str();
+  if (options.resume_step < 0) {
+    if (text.empty()) return absl::OkStatus();
+    return absl::FailedPreconditionError(
+        absl::StrCat(path, " already holds a run's metrics: resume that run, or name another folder"));
+  }
+  const std::string kept = LinesBelow(text, options.resume_step, path);
+  return kept == text ? absl::OkStatus() : ReplaceFile(options.directory, path, kept);
+}
+
+using Scalars = std::vector<std::pair<std::string, double>>;
+
+void Flatten(const std::string& prefix, const json::object& fields, Scalars& scalars) {
+  for (const auto& field : fields) {
+    const std::string name = absl::StrCat(prefix, std::string(field.key()));
+    const json::value& value = field.value();
+    if (value.is_object()) {
+      Flatten(name + "/", value.get_object(), scalars);
+    } else if (value.is_double()) {
+      scalars.emplace_back(name, value.get_double());
+    } else if (value.is_int64()) {
+      scalars.emplace_back(name, static_cast<double>(value.get_int64()));
+    } else if (value.is_uint64()) {
+      scalars.emplace_back(name, static_cast<double>(value.get_uint64()));
+    } else if (value.is_bool()) {
+      scalars.emplace_back(name, value.get_bool() ? 1.0 : 0.0);
+    }
+  }
+}
+
+}  // namespace
+
+absl::Status RunLogOptions::Validate() const {
+  if (directory.empty()) return absl::InvalidArgumentError("run log: no directory is named");
+  return absl::OkStatus();
+}
+
+RunLog::RunLog(std::string path, int fd, std::unique_ptr<TfEventsWriter> events, Metrics* metrics, const Clock& clock)
+    : path_(std::move(path)), fd_(fd), metrics_(metrics), clock_(clock), events_(std::move(events)) {}
+
+RunLog::~RunLog() { close(fd_); }
+
+absl::StatusOr<std::unique_ptr<RunLog>> RunLog::Open(const RunLogOptions& options, Metrics* metrics,
+                                                     const Clock& clock) {
+  INGOT_RETURN_IF_ERROR(options.Validate());
+  std::error_code error;
+  std::filesystem::create_directories(options.directory, error);
+  if (error) {
+    return absl::UnavailableError(absl::StrCat("cannot make folder ", options.directory, ": ", error.message()));
+  }
+  const std::string path = options.directory + "/metrics.jsonl";
+  INGOT_RETURN_IF_ERROR(CutForResume(options, path));
+  std::unique_ptr<TfEventsWriter> events;
+  if (options.tensorboard) {
+    INGOT_ASSIGN_OR_RETURN(events, TfEventsWriter::Create(options.directory + "/tensorboard",
+                                                          std::max<int64_t>(options.resume_step, 0), clock));
+  }
+  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (fd < 0) return IoError("open", path);
+  std::unique_ptr<RunLog> log(new RunLog(path, fd, std::move(events), metrics, clock));
+  INGOT_RETURN_IF_ERROR(SyncFolder(options.directory));
+  return log;
+}
+
+absl::Status RunLog::Write(int64_t step, const json::object& fields) {
+  json::object line;
+  line["step"] = step;
+  line["time"] = static_cast<double>(clock_.UnixNanos()) * 1e-9;
+  for (const auto& field : fields) {
+    if (field.key() != "step" && field.key() != "time") line[field.key()] = field.value();
+  }
+  Scalars scalars;
+  Flatten("", line, scalars);
+  const std::string text = PrintJson(line) + "\n";
+
+  MutexLock lock(mu_);
+  const off_t start = lseek(fd_, 0, SEEK_END);
+  absl::Status written = WriteAll(fd_, text, path_);
+  if (written.ok() && fsync(fd_) != 0) written = IoError("fsync", path_);
+  if (!written.ok()) {
+    if (start < 0 || ftruncate(fd_, start) != 0) return Annotate(written, "the log now ends in half a line");
+    return written;
+  }
+  if (metrics_ != nullptr) {
+    for (const auto& [name, value] : scalars) {
+      if (name != "time") metrics_->GetGauge("ingot_" + name, "last value of " + name + " in metrics.jsonl").Set(value);
+    }
+  }
+  if (events_ != nullptr) {
+    const Scalars of_step(scalars.begin() + 2, scalars.end());  // without "step" and "time"
+    if (const absl::Status status = events_->WriteScalars(step, of_step); !status.ok()) {
+      INGOT_LOG(warn, "TensorBoard: {}", status.ToString());
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace ingot::base

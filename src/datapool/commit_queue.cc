@@ -1,0 +1,86 @@
+#include "datapool/commit_queue.h"
+
+#include "base/retry.h"
+
+namespace ingot::datapool {
+namespace {
+
+constexpr size_t kMaxBatchBytes = 16 << 20;  // enough for one fsync; bounds the memory of a batch
+constexpr int64_t kWaitMs = 100;
+
+}  // namespace
+
+absl::Status CommitQueue::Run(const Stage& stage) {
+  Waiter waiter{.stage = &stage, .status = {}, .done = false, .wake = {}};
+  base::MutexLock lock(mu_);
+  if (queue_.size() >= max_waiting_) {
+    return base::WithRetryAfter(absl::ResourceExhaustedError(absl::StrCat(
+                                    max_waiting_, " mutations wait for the pool's disk already; send it again later")),
+                                kWaitMs);
+  }
+  queue_.push_back(&waiter);
+  while (!waiter.done && queue_.front() != &waiter) waiter.wake.Wait(mu_);
+  if (waiter.done) return waiter.status;
+
+  const std::deque<Waiter*> group = queue_;
+  mu_.Unlock();
+  const size_t settled = Commit(group);
+  mu_.Lock();
+  for (size_t i = 0; i < settled; ++i) {
+    queue_.front()->done = true;
+    queue_.front()->wake.Signal();
+    queue_.pop_front();
+  }
+  if (!queue_.empty()) queue_.front()->wake.Signal();
+  return waiter.status;
+}
+
+size_t CommitQueue::Commit(const std::deque<Waiter*>& waiters) {
+  absl::Status ready;
+  if (database_.failed()) {
+    ready = database_.Recover();
+    loaded_ = false;  // a write that failed half way may have survived after all
+  }
+  if (ready.ok() && !loaded_) ready = LoadCounters();
+  if (!ready.ok()) {
+    for (Waiter* waiter : waiters) waiter->status = ready;
+    return waiters.size();
+  }
+  Database::Batch batch = database_.NewBatch();
+  v1::PoolStatusResponse counters = counters_;
+  size_t settled = 0;
+  while (settled < waiters.size() && (settled == 0 || batch.bytes() < kMaxBatchBytes)) {
+    Waiter& waiter = *waiters[settled++];
+    const v1::PoolStatusResponse before = counters;
+    batch.Mark();
+    waiter.status = (*waiter.stage)(batch, counters);
+    if (waiter.status.ok()) {
+      batch.Keep();
+    } else {
+      counters = before;
+      if (const absl::Status status = batch.Rollback(); !status.ok()) waiter.status = status;
+    }
+  }
+  if (batch.empty()) return settled;
+  batch.Put(kMeta, "counters", counters.SerializeAsString());
+  if (const absl::Status written = database_.Write(batch); written.ok()) {
+    counters_ = counters;
+  } else {
+    for (size_t i = 0; i < settled; ++i) {
+      if (waiters[i]->status.ok()) waiters[i]->status = written;
+    }
+  }
+  return settled;
+}
+
+absl::Status CommitQueue::LoadCounters() {
+  const Database::Reader reader = database_.Read();
+  const absl::StatusOr<std::string> stored = reader.Get(kMeta, "counters");
+  if (!stored.ok() && !absl::IsNotFound(stored.status())) return stored.status();
+  counters_.Clear();
+  if (stored.ok() && !counters_.ParseFromString(*stored)) return absl::DataLossError("the pool's counters are damaged");
+  loaded_ = true;
+  return absl::OkStatus();
+}
+
+}  // namespace ingot::datapool

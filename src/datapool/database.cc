@@ -1,0 +1,296 @@
+#include "datapool/database.h"
+
+#include <rocksdb/cache.h>
+#include <rocksdb/filter_policy.h>
+#include <rocksdb/table.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "base/log.h"
+
+namespace ingot::datapool {
+namespace {
+
+constexpr char kSchema[] = "ingot datapool 1";
+constexpr const char* kFamilyNames[kFamilies] = {"default",  "episodes", "order", "calls",   "call_ids",
+                                                 "segments", "refs",     "uses",  "journal", "appends"};
+
+rocksdb::Slice AsSlice(std::string_view text) { return {text.data(), text.size()}; }
+
+rocksdb::Options DatabaseOptions(const StoreOptions& options, rocksdb::Env* env) {
+  rocksdb::Options rocks;
+  if (env != nullptr) rocks.env = env;
+  rocks.create_if_missing = true;
+  rocks.create_missing_column_families = true;
+  rocks.paranoid_checks = true;
+  // A record cut short at the end of a log is a write that was never acknowledged; anything else is damage, and said.
+  rocks.wal_recovery_mode = rocksdb::WALRecoveryMode::kTolerateCorruptedTailRecords;
+  // One family's log must not keep the logs of all alive for ever.
+  rocks.max_total_wal_size = 4 * options.write_buffer_bytes;
+  rocks.db_write_buffer_size = options.write_buffer_bytes;
+  rocks.write_buffer_size = options.write_buffer_bytes / 2;
+  rocks.max_background_jobs = 2;
+  rocks.max_bgerror_resume_count = 0;  // Recover decides when
+  rocks.keep_log_file_num = 4;
+  rocks.info_log_level = rocksdb::InfoLogLevel::WARN_LEVEL;
+  rocks.compression = rocksdb::kLZ4Compression;
+  rocksdb::BlockBasedTableOptions table;
+  table.block_cache = rocksdb::NewLRUCache(options.cache_bytes / options.shards);
+  table.filter_policy.reset(rocksdb::NewBloomFilterPolicy(10));
+  rocks.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
+  return rocks;
+}
+
+template <typename Iterator>
+absl::Status ScanWith(Iterator& it, const std::string& prefix, const std::string& from,
+                      const std::function<bool(std::string_view, std::string_view)>& visit,
+                      const std::function<absl::Status(const rocksdb::Status&)>& translate) {
+  for (it.Seek(AsSlice(from)); it.Valid() && it.key().starts_with(AsSlice(prefix)); it.Next()) {
+    if (!visit({it.key().data(), it.key().size()}, {it.value().data(), it.value().size()})) break;
+  }
+  return translate(it.status());
+}
+
+}  // namespace
+
+Database::Reader::Reader(const Database& database)
+    : database_(&database),
+      lock_(database.mu_),
+      snapshot_(database.db_ == nullptr ? nullptr : database.db_->GetSnapshot()) {}
+
+Database::Reader::~Reader() {
+  if (lock_.owns_lock() && snapshot_ != nullptr) database_->db_->ReleaseSnapshot(snapshot_);
+}
+
+absl::StatusOr<std::string> Database::Reader::Get(Family family, const std::string& key) const {
+  if (snapshot_ == nullptr) return database_->error_;
+  rocksdb::ReadOptions options;
+  options.snapshot = snapshot_;
+  std::string value;
+  const rocksdb::Status status = database_->db_->Get(options, database_->families_[family], AsSlice(key), &value);
+  if (status.IsNotFound()) return absl::NotFoundError("");
+  INGOT_RETURN_IF_ERROR(database_->Translate(status));
+  return value;
+}
+
+absl::Status Database::Reader::Scan(Family family, const std::string& prefix, const std::string& from,
+                                    const std::function<bool(std::string_view, std::string_view)>& visit) const {
+  if (snapshot_ == nullptr) return database_->error_;
+  rocksdb::ReadOptions options;
+  options.snapshot = snapshot_;
+  const std::unique_ptr<rocksdb::Iterator> it(database_->db_->NewIterator(options, database_->families_[family]));
+  return ScanWith(*it, prefix, from, visit, [this](const auto& status) { return database_->Translate(status); });
+}
+
+int64_t Database::Reader::BytesOnDisk() const {
+  int64_t total = 0;
+  std::error_code error;
+  for (const auto& file : std::filesystem::directory_iterator(database_->options_.path, error)) {
+    std::error_code gone;  // RocksDB deletes files at any time
+    const auto bytes = file.file_size(gone);
+    if (!gone) total += static_cast<int64_t>(bytes);
+  }
+  return total;
+}
+
+Database::Batch::Batch(const Database& database)
+    : database_(&database), lock_(database.mu_), batch_(rocksdb::BytewiseComparator(), 0, true) {}
+
+absl::StatusOr<std::string> Database::Batch::Get(Family family, const std::string& key) {
+  if (database_->db_ == nullptr) return database_->error_;
+  std::string value;
+  const rocksdb::Status status = batch_.GetFromBatchAndDB(database_->db_.get(), rocksdb::ReadOptions(),
+                                                          database_->families_[family], AsSlice(key), &value);
+  if (status.IsNotFound()) return absl::NotFoundError("");
+  INGOT_RETURN_IF_ERROR(database_->Translate(status));
+  return value;
+}
+
+absl::StatusOr<bool> Database::Batch::Has(Family family, const std::string& key) {
+  const absl::StatusOr<std::string> value = Get(family, key);
+  if (absl::IsNotFound(value.status())) return false;
+  INGOT_RETURN_IF_ERROR(value.status());
+  return true;
+}
+
+void Database::Batch::Put(Family family, const std::string& key, const std::string& value) {
+  batch_.Put(database_->families_[family], AsSlice(key), AsSlice(value));
+}
+
+void Database::Batch::Delete(Family family, const std::string& key) {
+  batch_.Delete(database_->families_[family], AsSlice(key));
+}
+
+absl::Status Database::Batch::Scan(Family family, const std::string& prefix,
+                                   const std::function<bool(std::string_view, std::string_view)>& visit) {
+  if (database_->db_ == nullptr) return database_->error_;
+  rocksdb::ColumnFamilyHandle* const handle = database_->families_[family];
+  const std::unique_ptr<rocksdb::Iterator> it(
+      batch_.NewIteratorWithBase(handle, database_->db_->NewIterator(rocksdb::ReadOptions(), handle)));
+  return ScanWith(*it, prefix, prefix, visit, [this](const auto& status) { return database_->Translate(status); });
+}
+
+absl::Status Database::Batch::Rollback() { return database_->Translate(batch_.RollbackToSavePoint()); }
+
+Database::Database(const StoreOptions& options, const base::Clock& clock, rocksdb::Env* env)
+    : options_(options), clock_(clock), env_(env) {}
+
+Database::~Database() { CloseFiles(); }
+
+absl::StatusOr<std::unique_ptr<Database>> Database::Open(const StoreOptions& options, const std::string& layout,
+                                                         const base::Clock& clock, rocksdb::Env* env) {
+  std::error_code error;
+  std::filesystem::create_directories(options.path, error);
+  if (error) {
+    return absl::UnavailableError(absl::StrCat("cannot make the pool's folder ", options.path, ": ", error.message()));
+  }
+  std::unique_ptr<Database> database(new Database(options, clock, env));
+  INGOT_RETURN_IF_ERROR(database->OpenFiles(false));
+  INGOT_RETURN_IF_ERROR(database->CheckSchema(layout));
+  return database;
+}
+
+absl::Status Database::OpenFiles(bool read_only) {
+  const rocksdb::Options rocks = DatabaseOptions(options_, env_);
+  // Families this code does not know are another schema's: without them RocksDB refuses to open, with a worse text.
+  std::vector<std::string> present;
+  if (rocksdb::DB::ListColumnFamilies(rocks, options_.path, &present).ok()) {
+    for (const std::string& name : present) {
+      if (std::find(std::begin(kFamilyNames), std::end(kFamilyNames), name) == std::end(kFamilyNames)) {
+        return absl::FailedPreconditionError(
+            absl::StrCat("the pool at ", options_.path, " has a table '", name, "' that schema '", kSchema,
+                         "' does not know: open it with the version of ingot that made it, or choose another path"));
+      }
+    }
+  }
+  std::vector<rocksdb::ColumnFamilyDescriptor> descriptors;
+  for (const char* name : kFamilyNames) descriptors.emplace_back(name, rocks);
+  std::vector<rocksdb::ColumnFamilyHandle*> handles;
+  rocksdb::DB* db = nullptr;
+  const rocksdb::Status status = read_only
+                                     ? rocksdb::DB::OpenForReadOnly(rocks, options_.path, descriptors, &handles, &db)
+                                     : rocksdb::DB::Open(rocks, options_.path, descriptors, &handles, &db);
+  if (!status.ok()) {
+    if (status.IsIOError() && status.ToString().find("lock") != std::string::npos) {
+      return absl::UnavailableError(absl::StrCat("the pool at ", options_.path,
+                                                 " is open in another process: end that one first, or choose another "
+                                                 "path (",
+                                                 status.ToString(), ")"));
+    }
+    return base::Annotate(Translate(status), "opening the pool at " + options_.path);
+  }
+  db_.reset(db);
+  read_only_ = read_only;
+  std::copy(handles.begin(), handles.end(), families_.begin());
+  return absl::OkStatus();
+}
+
+void Database::CloseFiles() {
+  if (db_ == nullptr) return;
+  for (rocksdb::ColumnFamilyHandle*& handle : families_) {
+    db_->DestroyColumnFamilyHandle(handle);
+    handle = nullptr;
+  }
+  db_.reset();
+}
+
+absl::Status Database::CheckSchema(const std::string& layout) {
+  std::string schema;
+  {
+    const Reader reader = Read();
+    const absl::StatusOr<std::string> stored = reader.Get(kMeta, "schema");
+    if (stored.ok()) {
+      schema = *stored;
+    } else if (!absl::IsNotFound(stored.status())) {
+      return stored.status();
+    }
+    if (!schema.empty()) {
+      if (schema != kSchema) {
+        return absl::FailedPreconditionError(absl::StrCat(
+            "the pool at ", options_.path, " was made with schema '", schema, "', this version of ingot has '", kSchema,
+            "': open it with the version that made it, or choose another path"));
+      }
+      INGOT_ASSIGN_OR_RETURN(const std::string stored_layout, reader.Get(kMeta, "layout"));
+      if (stored_layout != layout) {
+        return absl::FailedPreconditionError(absl::StrCat("the pool at ", options_.path, " was made as ", stored_layout,
+                                                          ", not as ", layout,
+                                                          ": set the number of shards it was made with"));
+      }
+      return absl::OkStatus();
+    }
+    bool empty = true;
+    INGOT_RETURN_IF_ERROR(reader.Scan(kMeta, "", "", [&](auto, auto) { return empty = false; }));
+    if (!empty) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(options_.path, " holds a database that is not a pool (schema '", kSchema, "')"));
+    }
+  }
+  Batch batch = NewBatch();
+  batch.Put(kMeta, "schema", kSchema);
+  batch.Put(kMeta, "layout", layout);
+  return Write(batch);
+}
+
+absl::Status Database::Write(Batch& batch) {
+  if (failed_ || read_only_) return error_;
+  rocksdb::WriteOptions options;
+  options.sync = options_.sync;
+  const rocksdb::Status status = db_->Write(options, batch.batch_.GetWriteBatch());
+  if (status.ok()) return absl::OkStatus();
+  error_ = Translate(status);
+  failed_ = true;
+  next_attempt_ = clock_.Now() + options_.retry_after_error;
+  INGOT_LOG(error, "{}", std::string(error_.message()));
+  return error_;
+}
+
+absl::Status Database::Recover() {
+  if (!failed_) return absl::OkStatus();
+  if (clock_.Now() < next_attempt_) return error_;
+  next_attempt_ = clock_.Now() + options_.retry_after_error;
+  std::unique_lock<std::shared_mutex> lock(mu_);
+  rocksdb::Status resumed = rocksdb::Status::IOError("read only");
+  if (db_ != nullptr && !read_only_) resumed = db_->Resume();
+  if (!resumed.ok()) {
+    // Errors that RocksDB holds for fatal: it wants to be opened anew.
+    CloseFiles();
+    if (absl::Status status = OpenFiles(false); !status.ok()) {
+      error_ = status;
+      // Still readable, with what is durable.
+      if (absl::Status fallback = OpenFiles(true); !fallback.ok()) {
+        INGOT_LOG(error, "{}", std::string(fallback.message()));
+      }
+      return error_;
+    }
+  }
+  failed_ = false;
+  error_ = absl::OkStatus();
+  INGOT_LOG(info, "the pool at {} writes again", options_.path);
+  return absl::OkStatus();
+}
+
+absl::Status Database::Translate(const rocksdb::Status& status) const {
+  if (status.ok()) return absl::OkStatus();
+  const std::string text = status.ToString();
+  if (status.IsNoSpace() || status.subcode() == rocksdb::Status::SubCode::kSpaceLimit) {
+    return absl::ResourceExhaustedError(absl::StrCat("the disk of the pool at ", options_.path,
+                                                     " is full: free space, and it goes on by itself (", text, ")"));
+  }
+  if (status.IsCorruption()) {
+    return absl::DataLossError(absl::StrCat("the pool at ", options_.path,
+                                            " is damaged: restore its folder from a copy, or start with an empty one "
+                                            "(",
+                                            text, ")"));
+  }
+  if (status.IsIOError()) {
+    return absl::UnavailableError(absl::StrCat("input or output of the pool at ", options_.path,
+                                               " failed: check its disk and limits, it tries again by itself (", text,
+                                               ")"));
+  }
+  if (status.IsInvalidArgument() || status.IsNotSupported()) return absl::InternalError(text);
+  return absl::UnavailableError(text);
+}
+
+}  // namespace ingot::datapool

@@ -1,0 +1,89 @@
+#include "datapool/grpc_client.h"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "proto/datapool.grpc.pb.h"
+#include "proto/grpc_status.h"
+
+namespace ingot::datapool {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kFirstPause{10};
+constexpr milliseconds kLongestPause{1000};
+
+class GrpcClient final : public Client {
+ public:
+  GrpcClient(std::shared_ptr<grpc::Channel> channel, milliseconds deadline)
+      : deadline_(deadline), stub_(v1::DataPool::NewStub(std::move(channel))) {}
+
+  absl::Status OpenEpisode(const v1::OpenEpisodeRequest& request) override {
+    return Call<v1::OpenEpisodeResponse>(request, &v1::DataPool::Stub::OpenEpisode).status();
+  }
+  absl::Status AppendCall(const v1::AppendCallRequest& request) override {
+    return Call<v1::AppendCallResponse>(request, &v1::DataPool::Stub::AppendCall).status();
+  }
+  absl::Status EndEpisode(const v1::EndEpisodeRequest& request) override {
+    return Call<v1::EndEpisodeResponse>(request, &v1::DataPool::Stub::EndEpisode).status();
+  }
+  absl::StatusOr<v1::EpisodeTree> GetEpisode(const v1::GetEpisodeRequest& request) override {
+    INGOT_ASSIGN_OR_RETURN(auto response, Call<v1::GetEpisodeResponse>(request, &v1::DataPool::Stub::GetEpisode));
+    return std::move(*response.mutable_tree());
+  }
+  absl::StatusOr<v1::Group> GetGroup(const v1::GetGroupRequest& request) override {
+    INGOT_ASSIGN_OR_RETURN(auto response, Call<v1::GetGroupResponse>(request, &v1::DataPool::Stub::GetGroup));
+    return std::move(*response.mutable_group());
+  }
+  absl::StatusOr<v1::ListEpisodesResponse> ListEpisodes(const v1::ListEpisodesRequest& request) override {
+    return Call<v1::ListEpisodesResponse>(request, &v1::DataPool::Stub::ListEpisodes);
+  }
+  absl::StatusOr<int64_t> AppendJournal(const v1::AppendJournalRequest& request) override {
+    INGOT_ASSIGN_OR_RETURN(const auto response,
+                           Call<v1::AppendJournalResponse>(request, &v1::DataPool::Stub::AppendJournal));
+    return response.first_index();
+  }
+  absl::StatusOr<v1::ReadJournalResponse> ReadJournal(const v1::ReadJournalRequest& request) override {
+    return Call<v1::ReadJournalResponse>(request, &v1::DataPool::Stub::ReadJournal);
+  }
+  absl::StatusOr<v1::TrimResponse> Trim(const v1::TrimRequest& request) override {
+    return Call<v1::TrimResponse>(request, &v1::DataPool::Stub::Trim);
+  }
+  absl::StatusOr<v1::PoolStatusResponse> Status() override {
+    return Call<v1::PoolStatusResponse>(v1::PoolStatusRequest(), &v1::DataPool::Stub::Status);
+  }
+
+ private:
+  template <typename Response, typename Request>
+  absl::StatusOr<Response> Call(const Request& request,
+                                grpc::Status (v1::DataPool::Stub::*method)(grpc::ClientContext*, const Request&,
+                                                                           Response*)) {
+    const auto deadline = std::chrono::system_clock::now() + deadline_;
+    for (milliseconds pause = kFirstPause;; pause = std::min(2 * pause, kLongestPause)) {
+      grpc::ClientContext context;
+      context.set_deadline(deadline);
+      context.set_wait_for_ready(true);
+      Response response;
+      const grpc::Status status = (stub_.get()->*method)(&context, request, &response);
+      if (status.ok()) return response;
+      if (status.error_code() != grpc::StatusCode::UNAVAILABLE ||
+          std::chrono::system_clock::now() + pause >= deadline) {
+        return base::Annotate(v1::FromGrpc(status), "data pool");
+      }
+      std::this_thread::sleep_for(pause);
+    }
+  }
+
+  const milliseconds deadline_;
+  const std::unique_ptr<v1::DataPool::Stub> stub_;
+};
+
+}  // namespace
+
+std::unique_ptr<Client> NewGrpcClient(std::shared_ptr<grpc::Channel> channel, milliseconds deadline) {
+  return std::make_unique<GrpcClient>(std::move(channel), deadline);
+}
+
+}  // namespace ingot::datapool

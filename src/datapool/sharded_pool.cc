@@ -1,0 +1,205 @@
+#include "datapool/sharded_pool.h"
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "base/checksum.h"
+#include "base/rng.h"
+#include "datapool/store.h"
+#include "datapool/trim_plan.h"
+
+namespace ingot::datapool {
+namespace {
+
+constexpr int kDefaultLimit = 10000;
+
+auto OrderOf(const v1::Episode& episode) {
+  return std::make_tuple(episode.ref().group_id(), episode.ref().sample_index(), episode.ref().attempt(),
+                         std::string_view(episode.episode_id()));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Client>> OpenPool(const StoreOptions& options, const base::Clock& clock) {
+  INGOT_RETURN_IF_ERROR(options.Validate());
+  std::vector<std::unique_ptr<Client>> shards;
+  for (int i = 0; i < options.shards; ++i) {
+    StoreOptions shard = options;
+    shard.path = absl::StrCat(options.path, "/shard-", i);
+    INGOT_ASSIGN_OR_RETURN(shards.emplace_back(), Store::Open(shard, i, clock));
+  }
+  if (shards.size() == 1) return std::move(shards[0]);
+  return std::make_unique<ShardedPool>(std::move(shards));
+}
+
+ShardedPool::ShardedPool(std::vector<std::unique_ptr<Client>> shards, size_t max_remembered)
+    : shards_(std::move(shards)), max_remembered_(std::max<size_t>(max_remembered, 1)) {}
+
+Client& ShardedPool::ShardOfGroup(v1::EpisodePurpose purpose, int64_t group_id) {
+  return *shards_[base::DeriveSeed(purpose, group_id) % shards_.size()];
+}
+
+Client& ShardedPool::ShardFor(const v1::Episode& episode) {
+  if (episode.purpose() == v1::PURPOSE_SERVE) {
+    return *shards_[base::Checksum64(episode.episode_id()) % shards_.size()];
+  }
+  return ShardOfGroup(episode.purpose(), episode.ref().group_id());
+}
+
+void ShardedPool::Remember(const std::string& episode_id, Client* shard) {
+  base::MutexLock lock(mu_);
+  // Any will do: a forgotten one is found again.
+  if (remembered_.size() >= max_remembered_) remembered_.erase(remembered_.begin());
+  remembered_[episode_id] = shard;
+}
+
+void ShardedPool::Forget(const std::string& episode_id) {
+  base::MutexLock lock(mu_);
+  remembered_.erase(episode_id);
+}
+
+absl::StatusOr<Client*> ShardedPool::Find(const std::string& episode_id) {
+  {
+    base::MutexLock lock(mu_);
+    if (const auto found = remembered_.find(episode_id); found != remembered_.end()) return found->second;
+  }
+  v1::GetEpisodeRequest request;
+  request.set_episode_id(episode_id);
+  absl::Status status;
+  for (const std::unique_ptr<Client>& shard : shards_) {
+    status = shard->GetEpisode(request).status();
+    if (status.ok()) {
+      Remember(episode_id, shard.get());
+      return shard.get();
+    }
+    if (!absl::IsNotFound(status)) return status;  // it might be there
+  }
+  return status;
+}
+
+absl::Status ShardedPool::OpenEpisode(const v1::OpenEpisodeRequest& request) {
+  const std::string& episode_id = request.episode().episode_id();
+  const absl::StatusOr<Client*> known = Find(episode_id);
+  if (!known.ok() && !absl::IsNotFound(known.status())) return known.status();
+  // An id that is taken elsewhere is refused by the shard that holds it.
+  Client* const shard = known.ok() ? *known : &ShardFor(request.episode());
+  const absl::Status status = shard->OpenEpisode(request);
+  if (status.ok()) Remember(episode_id, shard);
+  return status;
+}
+
+absl::Status ShardedPool::AppendCall(const v1::AppendCallRequest& request) {
+  INGOT_ASSIGN_OR_RETURN(Client* const shard, Find(request.call().episode_id()));
+  return shard->AppendCall(request);
+}
+
+absl::Status ShardedPool::EndEpisode(const v1::EndEpisodeRequest& request) {
+  INGOT_ASSIGN_OR_RETURN(Client* const shard, Find(request.episode_id()));
+  const absl::Status status = shard->EndEpisode(request);
+  if (status.ok()) Forget(request.episode_id());
+  return status;
+}
+
+absl::StatusOr<v1::EpisodeTree> ShardedPool::GetEpisode(const v1::GetEpisodeRequest& request) {
+  INGOT_ASSIGN_OR_RETURN(Client* const shard, Find(request.episode_id()));
+  return shard->GetEpisode(request);
+}
+
+absl::StatusOr<v1::Group> ShardedPool::GetGroup(const v1::GetGroupRequest& request) {
+  if (request.purpose() != v1::PURPOSE_SERVE) {
+    return ShardOfGroup(request.purpose(), request.group_id()).GetGroup(request);
+  }
+  return absl::InvalidArgumentError("episodes that serve are in no group");
+}
+
+absl::StatusOr<v1::ListEpisodesResponse> ShardedPool::ListEpisodes(const v1::ListEpisodesRequest& request) {
+  // Pages of all shards, merged. What lies behind the end of any shard's page is not known yet, so the answer ends with
+  // the last group that every shard with more to tell has reached the end of.
+  const int limit = request.limit() == 0 ? kDefaultLimit : request.limit();
+  std::vector<v1::Episode> all;
+  int64_t known_through = -1;
+  bool bounded = false;
+  for (const std::unique_ptr<Client>& shard : shards_) {
+    INGOT_ASSIGN_OR_RETURN(v1::ListEpisodesResponse page, shard->ListEpisodes(request));
+    if (page.more() && !page.episodes().empty()) {
+      const int64_t last = page.episodes().rbegin()->ref().group_id();
+      known_through = bounded ? std::min(known_through, last) : last;
+      bounded = true;
+    }
+    for (v1::Episode& episode : *page.mutable_episodes()) all.push_back(std::move(episode));
+  }
+  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return OrderOf(a) < OrderOf(b); });
+  v1::ListEpisodesResponse response;
+  size_t end = 0;  // whole groups only, unless the first alone is beyond the limit
+  for (size_t i = 0; i < all.size();) {
+    const int64_t group = all[i].ref().group_id();
+    size_t next = i;
+    while (next < all.size() && all[next].ref().group_id() == group) ++next;
+    if (bounded && group > known_through) break;
+    if (next > static_cast<size_t>(limit)) {
+      if (i == 0) end = limit;
+      break;
+    }
+    end = i = next;
+  }
+  response.set_more(bounded || end < all.size());
+  for (size_t i = 0; i < end; ++i) *response.add_episodes() = std::move(all[i]);
+  return response;
+}
+
+absl::StatusOr<int64_t> ShardedPool::AppendJournal(const v1::AppendJournalRequest& request) {
+  return shards_[0]->AppendJournal(request);
+}
+
+absl::StatusOr<v1::ReadJournalResponse> ShardedPool::ReadJournal(const v1::ReadJournalRequest& request) {
+  return shards_[0]->ReadJournal(request);
+}
+
+absl::StatusOr<v1::TrimResponse> ShardedPool::Trim(const v1::TrimRequest& request) {
+  std::set<int64_t> groups(request.group_ids().begin(), request.group_ids().end());
+  if (groups.empty()) {
+    TrimPlan plan(request.checkpoint_step());
+    v1::ReadJournalRequest read;
+    while (true) {
+      INGOT_ASSIGN_OR_RETURN(const v1::ReadJournalResponse page, ReadJournal(read));
+      for (const v1::JournalRecord& record : page.records()) plan.Add(record);
+      if (page.records().empty()) break;
+      read.set_from_index(page.records().rbegin()->index() + 1);
+    }
+    groups = plan.Groups();
+  }
+  std::vector<v1::TrimRequest> requests(shards_.size());
+  for (const int64_t group : groups) {
+    Client* const owner = &ShardOfGroup(v1::PURPOSE_TRAIN, group);
+    for (size_t i = 0; i < shards_.size(); ++i) {
+      if (shards_[i].get() == owner) requests[i].add_group_ids(group);
+    }
+  }
+  v1::TrimResponse response;
+  for (size_t i = 0; i < shards_.size(); ++i) {
+    if (requests[i].group_ids().empty()) continue;
+    requests[i].set_checkpoint_step(request.checkpoint_step());
+    INGOT_ASSIGN_OR_RETURN(const v1::TrimResponse part, shards_[i]->Trim(requests[i]));
+    response.set_episodes_deleted(response.episodes_deleted() + part.episodes_deleted());
+  }
+  return response;
+}
+
+absl::StatusOr<v1::PoolStatusResponse> ShardedPool::Status() {
+  v1::PoolStatusResponse total;
+  for (size_t i = 0; i < shards_.size(); ++i) {
+    INGOT_ASSIGN_OR_RETURN(const v1::PoolStatusResponse part, shards_[i]->Status());
+    total.set_episodes(total.episodes() + part.episodes());
+    total.set_calls(total.calls() + part.calls());
+    total.set_segments(total.segments() + part.segments());
+    total.set_segment_tokens(total.segment_tokens() + part.segment_tokens());
+    total.set_recorded_tokens(total.recorded_tokens() + part.recorded_tokens());
+    total.set_bytes_on_disk(total.bytes_on_disk() + part.bytes_on_disk());
+    if (i == 0) total.set_journal_end(part.journal_end());
+  }
+  return total;
+}
+
+}  // namespace ingot::datapool

@@ -1,0 +1,299 @@
+#include "datapool/store.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "base/checksum.h"
+#include "datapool/commit_queue.h"
+#include "datapool/database.h"
+#include "datapool/keys.h"
+#include "datapool/mutations.h"
+#include "datapool/trim_plan.h"
+#include "datapool/validate.h"
+
+namespace ingot::datapool {
+namespace {
+
+constexpr int kDefaultLimit = 10000;
+// A page ends here even below its limit: an answer has to fit into a message.
+constexpr int64_t kMaxPageBytes = int64_t{32} << 20;
+constexpr size_t kTrimEpisodes = 64;  // per commit, so that a trim does not hold up the others for long
+constexpr size_t kTrimBatchBytes = 4 << 20;
+
+template <typename Message>
+absl::StatusOr<Message> Parse(std::string_view bytes, const std::string& what) {
+  Message message;
+  if (!message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+    return absl::DataLossError(what + " is damaged in the pool");
+  }
+  return message;
+}
+
+absl::StatusOr<v1::Episode> LoadEpisode(const Database::Reader& reader, const std::string& episode_id) {
+  const absl::StatusOr<std::string> stored = reader.Get(kEpisodes, episode_id);
+  if (absl::IsNotFound(stored.status())) {
+    return absl::NotFoundError("episode '" + episode_id + "' is not in the pool: it was never opened, or trimmed");
+  }
+  INGOT_RETURN_IF_ERROR(stored.status());
+  return Parse<v1::Episode>(*stored, "episode '" + episode_id + "'");
+}
+
+absl::StatusOr<v1::EpisodeTree> LoadTree(const Database::Reader& reader, const std::string& episode_id,
+                                         bool with_calls) {
+  v1::EpisodeTree tree;
+  INGOT_ASSIGN_OR_RETURN(*tree.mutable_episode(), LoadEpisode(reader, episode_id));
+  if (!with_calls) return tree;
+  const std::string prefix = EpisodePrefix(episode_id);
+  absl::Status damage;
+  INGOT_RETURN_IF_ERROR(reader.Scan(kCalls, prefix, prefix, [&](std::string_view, std::string_view value) {
+    absl::StatusOr<v1::Call> call = Parse<v1::Call>(value, "a call of episode '" + episode_id + "'");
+    if (call.ok()) *tree.add_calls() = *std::move(call);
+    damage.Update(call.status());
+    return damage.ok();
+  }));
+  INGOT_RETURN_IF_ERROR(damage);
+  std::vector<std::string> keys;
+  INGOT_RETURN_IF_ERROR(reader.Scan(kUses, prefix, prefix, [&](std::string_view key, std::string_view) {
+    keys.emplace_back(key.substr(prefix.size()));
+    return true;
+  }));
+  for (const std::string& key : keys) {
+    const absl::StatusOr<std::string> stored = reader.Get(kSegments, key);
+    if (absl::IsNotFound(stored.status())) {
+      return absl::DataLossError("segment " + base::Hex(key) + " of episode '" + episode_id +
+                                 "' is gone from the pool");
+    }
+    INGOT_RETURN_IF_ERROR(stored.status());
+    INGOT_ASSIGN_OR_RETURN((*tree.mutable_segments())[base::Hex(key)],
+                           Parse<v1::Segment>(*stored, "segment " + base::Hex(key)));
+  }
+  return tree;
+}
+
+}  // namespace
+
+struct Store::Impl {
+  Impl(const StoreOptions& store_options, const base::Clock& store_clock, std::unique_ptr<Database> files)
+      : options(store_options), clock(store_clock), database(std::move(files)), queue(*database, options.max_waiting) {}
+
+  const StoreOptions options;
+  const base::Clock& clock;
+  const std::unique_ptr<Database> database;
+  CommitQueue queue;
+};
+
+absl::Status StoreOptions::Validate() const {
+  const auto check = [](bool good, const char* field, int64_t value, const char* range) {
+    return good ? absl::OkStatus() : absl::InvalidArgumentError(absl::StrCat(field, " is ", value, ": ", range));
+  };
+  if (path.empty()) return absl::InvalidArgumentError("path is empty: the pool needs a folder");
+  INGOT_RETURN_IF_ERROR(check(shards >= 1 && shards <= 256, "shards", shards, "1 to 256"));
+  INGOT_RETURN_IF_ERROR(check(cache_bytes >= 0, "cache_bytes", cache_bytes, "must be >= 0"));
+  INGOT_RETURN_IF_ERROR(
+      check(write_buffer_bytes >= 1 << 20, "write_buffer_bytes", write_buffer_bytes, "must be >= 1048576"));
+  INGOT_RETURN_IF_ERROR(check(max_call_bytes > 0, "max_call_bytes", max_call_bytes, "must be > 0"));
+  INGOT_RETURN_IF_ERROR(check(max_waiting > 0, "max_waiting", max_waiting, "must be > 0"));
+  return check(retry_after_error.count() >= 0, "retry_after_error", retry_after_error.count(), "must be >= 0");
+}
+
+absl::StatusOr<std::unique_ptr<Store>> Store::Open(const StoreOptions& options, int shard, const base::Clock& clock,
+                                                   rocksdb::Env* env) {
+  INGOT_RETURN_IF_ERROR(options.Validate());
+  INGOT_ASSIGN_OR_RETURN(std::unique_ptr<Database> database,
+                         Database::Open(options, absl::StrCat("shard ", shard, " of ", options.shards), clock, env));
+  return std::unique_ptr<Store>(new Store(std::make_unique<Impl>(options, clock, std::move(database))));
+}
+
+Store::Store(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Store::~Store() = default;
+
+absl::Status Store::OpenEpisode(const v1::OpenEpisodeRequest& request) {
+  INGOT_RETURN_IF_ERROR(ValidateOpenEpisode(request));
+  return impl_->queue.Run([&](Database::Batch& batch, v1::PoolStatusResponse& counters) {
+    return StageOpenEpisode(batch, counters, request, impl_->clock.UnixNanos());
+  });
+}
+
+absl::Status Store::AppendCall(const v1::AppendCallRequest& request) {
+  INGOT_RETURN_IF_ERROR(ValidateAppendCall(request, impl_->options.max_call_bytes));
+  INGOT_ASSIGN_OR_RETURN(const PreparedCall prepared, PrepareCall(request));
+  return impl_->queue.Run([&](Database::Batch& batch, v1::PoolStatusResponse& counters) {
+    return StageAppendCall(batch, counters, prepared);
+  });
+}
+
+absl::Status Store::EndEpisode(const v1::EndEpisodeRequest& request) {
+  INGOT_RETURN_IF_ERROR(ValidateEndEpisode(request));
+  return impl_->queue.Run(
+      [&](Database::Batch& batch, v1::PoolStatusResponse&) { return StageEndEpisode(batch, request); });
+}
+
+absl::StatusOr<v1::EpisodeTree> Store::GetEpisode(const v1::GetEpisodeRequest& request) {
+  return LoadTree(impl_->database->Read(), request.episode_id(), request.with_calls());
+}
+
+absl::StatusOr<v1::Group> Store::GetGroup(const v1::GetGroupRequest& request) {
+  if (request.group_id() < 0) return absl::InvalidArgumentError(absl::StrCat("group_id is ", request.group_id()));
+  if (request.purpose() == v1::PURPOSE_SERVE) {
+    return absl::InvalidArgumentError("episodes that serve are in no group");
+  }
+  const Database::Reader reader = impl_->database->Read();
+  const std::string prefix = GroupPrefix(request.purpose(), request.group_id());
+  std::map<std::string, std::string> newest;  // sample -> episode; attempts ascend
+  INGOT_RETURN_IF_ERROR(reader.Scan(kOrder, prefix, prefix, [&](std::string_view key, std::string_view) {
+    newest[std::string(key.substr(0, kSamplePrefixBytes))] = key.substr(kOrderFixedBytes);
+    return true;
+  }));
+  if (newest.empty()) {
+    return absl::NotFoundError(
+        absl::StrCat("group ", request.group_id(), " is not in the pool: no sample was opened, or it was trimmed"));
+  }
+  v1::Group group;
+  group.set_group_id(request.group_id());
+  for (const auto& [sample, episode_id] : newest) {
+    INGOT_ASSIGN_OR_RETURN(*group.add_episodes(), LoadTree(reader, episode_id, true));
+  }
+  *group.mutable_task() = group.episodes(0).episode().task();
+  return group;
+}
+
+absl::StatusOr<v1::ListEpisodesResponse> Store::ListEpisodes(const v1::ListEpisodesRequest& request) {
+  if (request.limit() < 0) return absl::InvalidArgumentError(absl::StrCat("limit is ", request.limit()));
+  const int limit = request.limit() == 0 ? kDefaultLimit : request.limit();
+  const bool newest_only = !request.all_attempts() && request.purpose() != v1::PURPOSE_SERVE;
+  const Database::Reader reader = impl_->database->Read();
+  v1::ListEpisodesResponse response;
+  int64_t bytes = 0;
+  int group_start = 0;  // of the group being listed
+  int64_t group_id = -1;
+  std::string sample;
+  absl::Status damage;
+  INGOT_RETURN_IF_ERROR(reader.Scan(kOrder, BigEndian(request.purpose(), 1),
+                                    GroupPrefix(request.purpose(), std::max<int64_t>(request.first_group(), 0)),
+                                    [&](std::string_view key, std::string_view) {
+                                      const auto group = static_cast<int64_t>(FromBigEndian(key.substr(1, 8)));
+                                      if (request.last_group() >= 0 && group > request.last_group()) return false;
+                                      if (group != group_id) group_start = response.episodes_size();
+                                      group_id = group;
+                                      const bool replaces = newest_only && key.substr(0, kSamplePrefixBytes) == sample;
+                                      sample = key.substr(0, kSamplePrefixBytes);
+                                      if (!replaces && (response.episodes_size() >= limit || bytes > kMaxPageBytes)) {
+                                        response.set_more(true);
+                                        // A group that is not whole goes to the next page, unless it would never fit.
+                                        while (group_start > 0 && response.episodes_size() > group_start)
+                                          response.mutable_episodes()->RemoveLast();
+                                        return false;
+                                      }
+                                      absl::StatusOr<v1::Episode> episode =
+                                          LoadEpisode(reader, std::string(key.substr(kOrderFixedBytes)));
+                                      damage.Update(episode.status());
+                                      if (!damage.ok()) return false;
+                                      bytes += static_cast<int64_t>(episode->ByteSizeLong());
+                                      if (replaces) {
+                                        *response.mutable_episodes()->rbegin() = *std::move(episode);
+                                      } else {
+                                        *response.add_episodes() = *std::move(episode);
+                                      }
+                                      return true;
+                                    }));
+  INGOT_RETURN_IF_ERROR(damage);
+  return response;
+}
+
+absl::StatusOr<int64_t> Store::AppendJournal(const v1::AppendJournalRequest& request) {
+  INGOT_RETURN_IF_ERROR(ValidateAppendJournal(request, impl_->options.max_call_bytes));
+  int64_t first_index = -1;
+  INGOT_RETURN_IF_ERROR(impl_->queue.Run([&](Database::Batch& batch, v1::PoolStatusResponse& counters) {
+    return StageAppendJournal(batch, counters, request, impl_->clock.UnixNanos(), first_index);
+  }));
+  return first_index;
+}
+
+absl::StatusOr<v1::ReadJournalResponse> Store::ReadJournal(const v1::ReadJournalRequest& request) {
+  if (request.from_index() < 0) return absl::InvalidArgumentError(absl::StrCat("from_index is ", request.from_index()));
+  if (request.limit() < 0) return absl::InvalidArgumentError(absl::StrCat("limit is ", request.limit()));
+  const int limit = request.limit() == 0 ? kDefaultLimit : request.limit();
+  const Database::Reader reader = impl_->database->Read();
+  const absl::StatusOr<std::string> counters = reader.Get(kMeta, "counters");
+  if (!counters.ok() && !absl::IsNotFound(counters.status())) return counters.status();
+  v1::ReadJournalResponse response;
+  if (counters.ok()) {
+    INGOT_ASSIGN_OR_RETURN(const auto parsed, Parse<v1::PoolStatusResponse>(*counters, "the counters"));
+    response.set_end_index(parsed.journal_end());
+  }
+  int64_t bytes = 0;
+  absl::Status damage;
+  INGOT_RETURN_IF_ERROR(
+      reader.Scan(kJournal, "", BigEndian(request.from_index(), 8), [&](std::string_view, std::string_view value) {
+        if (response.records_size() >= limit || bytes > kMaxPageBytes) return false;
+        absl::StatusOr<v1::JournalRecord> record = Parse<v1::JournalRecord>(value, "a journal record");
+        if (record.ok()) *response.add_records() = *std::move(record);
+        damage.Update(record.status());
+        bytes += static_cast<int64_t>(value.size());
+        return damage.ok();
+      }));
+  INGOT_RETURN_IF_ERROR(damage);
+  return response;
+}
+
+absl::StatusOr<v1::TrimResponse> Store::Trim(const v1::TrimRequest& request) {
+  std::vector<std::string> order_keys;
+  {
+    const Database::Reader reader = impl_->database->Read();
+    std::set<int64_t> groups(request.group_ids().begin(), request.group_ids().end());
+    if (groups.empty()) {
+      TrimPlan plan(request.checkpoint_step());
+      absl::Status damage;
+      INGOT_RETURN_IF_ERROR(reader.Scan(kJournal, "", "", [&](std::string_view, std::string_view value) {
+        const absl::StatusOr<v1::JournalRecord> record = Parse<v1::JournalRecord>(value, "a journal record");
+        if (record.ok()) plan.Add(*record);
+        damage.Update(record.status());
+        return damage.ok();
+      }));
+      INGOT_RETURN_IF_ERROR(damage);
+      groups = plan.Groups();
+    }
+    for (const int64_t group : groups) {
+      const std::string prefix = GroupPrefix(v1::PURPOSE_TRAIN, group);
+      INGOT_RETURN_IF_ERROR(reader.Scan(kOrder, prefix, prefix, [&](std::string_view key, std::string_view) {
+        order_keys.emplace_back(key);
+        return true;
+      }));
+    }
+  }
+  v1::TrimResponse response;
+  for (size_t start = 0; start < order_keys.size();) {
+    size_t next = start;
+    int64_t deleted = 0;
+    INGOT_RETURN_IF_ERROR(impl_->queue.Run([&](Database::Batch& batch, v1::PoolStatusResponse& counters) {
+      const int64_t before = counters.episodes();
+      const size_t bytes = batch.bytes();
+      for (next = start; next < order_keys.size() && next - start < kTrimEpisodes; ++next) {
+        if (batch.bytes() - bytes > kTrimBatchBytes) break;
+        INGOT_RETURN_IF_ERROR(StageDeleteEpisode(batch, counters, order_keys[next]));
+      }
+      deleted = before - counters.episodes();
+      return absl::OkStatus();
+    }));
+    start = next;
+    response.set_episodes_deleted(response.episodes_deleted() + deleted);
+  }
+  return response;
+}
+
+absl::StatusOr<v1::PoolStatusResponse> Store::Status() {
+  const Database::Reader reader = impl_->database->Read();
+  const absl::StatusOr<std::string> counters = reader.Get(kMeta, "counters");
+  v1::PoolStatusResponse response;
+  if (counters.ok()) {
+    INGOT_ASSIGN_OR_RETURN(response, Parse<v1::PoolStatusResponse>(*counters, "the counters"));
+  } else if (!absl::IsNotFound(counters.status())) {
+    return counters.status();
+  }
+  response.set_bytes_on_disk(reader.BytesOnDisk());
+  return response;
+}
+
+}  // namespace ingot::datapool

@@ -1,0 +1,145 @@
+#include "datapool/validate.h"
+
+#include <cmath>
+#include <string>
+
+#include "datapool/keys.h"
+
+namespace ingot::datapool {
+namespace {
+
+constexpr size_t kMaxIdBytes = 256;
+
+absl::Status Invalid(const std::string& what) { return absl::InvalidArgumentError(what); }
+
+absl::Status ValidateId(const char* field, const std::string& id) {
+  if (id.empty() || id.size() > kMaxIdBytes) {
+    return Invalid(absl::StrCat(field, " has ", id.size(), " bytes: 1 to ", kMaxIdBytes));
+  }
+  if (id.find('\0') != std::string::npos) return Invalid(absl::StrCat(field, " contains a zero byte"));
+  return absl::OkStatus();
+}
+
+template <typename Keys>
+absl::Status ValidateKeys(const char* field, const Keys& keys) {
+  for (int i = 0; i < keys.size(); ++i) {
+    if (keys[i].size() != kContentKeyBytes) {
+      return Invalid(absl::StrCat(field, "[", i, "] has ", keys[i].size(), " bytes instead of ", kContentKeyBytes));
+    }
+  }
+  return absl::OkStatus();
+}
+
+template <typename Signals>
+absl::Status ValidateReward(double reward, const Signals& signals) {
+  if (!std::isfinite(reward)) return Invalid(absl::StrCat("reward is ", reward, ": must be finite"));
+  for (const auto& [name, value] : signals) {
+    if (!std::isfinite(value)) return Invalid(absl::StrCat("signal '", name, "' is ", value, ": must be finite"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidateSampling(const v1::SamplingParams& sampling) {
+  const auto bad = [](float value) { return !std::isfinite(value) || value < 0; };
+  if (bad(sampling.temperature())) return Invalid(absl::StrCat("temperature is ", sampling.temperature()));
+  if (bad(sampling.top_p())) return Invalid(absl::StrCat("top_p is ", sampling.top_p()));
+  if (bad(sampling.min_p())) return Invalid(absl::StrCat("min_p is ", sampling.min_p()));
+  return absl::OkStatus();
+}
+
+absl::Status ValidateCall(const v1::Call& call) {
+  INGOT_RETURN_IF_ERROR(ValidateId("call_id", call.call_id()));
+  INGOT_RETURN_IF_ERROR(ValidateId("episode_id", call.episode_id()));
+  if (call.sequence() < 0) return Invalid(absl::StrCat("sequence is ", call.sequence(), ": must be >= 0"));
+  if (call.context_keys().empty()) return Invalid("context_keys is empty: a call continues at least one prompt id");
+  INGOT_RETURN_IF_ERROR(ValidateKeys("context_keys", call.context_keys()));
+  INGOT_RETURN_IF_ERROR(ValidateKeys("sampled_keys", call.sampled_keys()));
+  if (call.delivered_tokens() < 0) return Invalid(absl::StrCat("delivered_tokens is ", call.delivered_tokens()));
+  if (call.cached_tokens() < 0) return Invalid(absl::StrCat("cached_tokens is ", call.cached_tokens()));
+  return ValidateSampling(call.sampling());
+}
+
+absl::Status ValidateSampled(const v1::Segment& segment) {
+  const int ids = segment.token_ids_size();
+  if (segment.logprobs_size() != ids) {
+    return Invalid(absl::StrCat(segment.logprobs_size(), " logprobs for ", ids, " token_ids"));
+  }
+  for (int i = 0; i < ids; ++i) {
+    if (!std::isfinite(segment.logprobs(i))) {
+      return Invalid(absl::StrCat("logprobs[", i, "] is ", segment.logprobs(i), ": must be finite"));
+    }
+  }
+  int64_t covered = 0;
+  for (const v1::VersionRun& run : segment.versions()) {
+    if (run.count() <= 0) return Invalid(absl::StrCat("a version run covers ", run.count(), " tokens"));
+    if (run.version() < 0) return Invalid(absl::StrCat("a version run has version ", run.version()));
+    covered += run.count();
+  }
+  if (covered != ids) return Invalid(absl::StrCat("versions cover ", covered, " of ", ids, " token_ids"));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status ValidateSegment(const v1::Segment& segment) {
+  if (segment.token_ids().empty()) return Invalid("token_ids is empty");
+  for (int i = 0; i < segment.token_ids_size(); ++i) {
+    if (segment.token_ids(i) < 0) return Invalid(absl::StrCat("token_ids[", i, "] is ", segment.token_ids(i)));
+  }
+  if (segment.source() == v1::SOURCE_SAMPLED) return ValidateSampled(segment);
+  if (segment.source() != v1::SOURCE_PROMPT) return Invalid("source is neither PROMPT nor SAMPLED");
+  if (!segment.logprobs().empty() || !segment.versions().empty()) {
+    return Invalid("a prompt segment carries logprobs or versions");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidateOpenEpisode(const v1::OpenEpisodeRequest& request) {
+  const v1::Episode& episode = request.episode();
+  INGOT_RETURN_IF_ERROR(ValidateId("episode_id", episode.episode_id()));
+  const v1::EpisodeRef& ref = episode.ref();
+  if (ref.group_id() < 0) return Invalid(absl::StrCat("group_id is ", ref.group_id()));
+  if (ref.sample_index() < 0) return Invalid(absl::StrCat("sample_index is ", ref.sample_index()));
+  if (ref.attempt() < 0) return Invalid(absl::StrCat("attempt is ", ref.attempt()));
+  if (!v1::EpisodePurpose_IsValid(episode.purpose())) return Invalid(absl::StrCat("purpose is ", episode.purpose()));
+  if (episode.state() != v1::EPISODE_OPEN && episode.state() != v1::EPISODE_UNSPECIFIED) {
+    return Invalid("an episode opens as OPEN; EndEpisode ends it");
+  }
+  return ValidateReward(episode.reward(), episode.signals());
+}
+
+absl::Status ValidateAppendCall(const v1::AppendCallRequest& request, int64_t max_bytes) {
+  const int64_t bytes = static_cast<int64_t>(request.ByteSizeLong());
+  if (bytes > max_bytes) {
+    return Invalid(absl::StrCat("the call has ", bytes, " bytes, more than the pool's max_call_bytes ", max_bytes));
+  }
+  INGOT_RETURN_IF_ERROR(base::Annotate(ValidateCall(request.call()), "call '" + request.call().call_id() + "'"));
+  for (int i = 0; i < request.segments_size(); ++i) {
+    const absl::Status status = ValidateSegment(request.segments(i));
+    if (!status.ok()) return base::Annotate(status, absl::StrCat("segments[", i, "]"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidateEndEpisode(const v1::EndEpisodeRequest& request) {
+  INGOT_RETURN_IF_ERROR(ValidateId("episode_id", request.episode_id()));
+  if (request.state() != v1::EPISODE_FINISHED && request.state() != v1::EPISODE_FAILED &&
+      request.state() != v1::EPISODE_FENCED) {
+    return Invalid("an episode ends as FINISHED, FAILED or FENCED");
+  }
+  return ValidateReward(request.reward(), request.signals());
+}
+
+absl::Status ValidateAppendJournal(const v1::AppendJournalRequest& request, int64_t max_bytes) {
+  if (request.records().empty()) return Invalid("no journal records");
+  const int64_t bytes = static_cast<int64_t>(request.ByteSizeLong());
+  if (bytes > max_bytes) return Invalid(absl::StrCat("journal records of ", bytes, " bytes, more than ", max_bytes));
+  for (int i = 0; i < request.records_size(); ++i) {
+    if (request.records(i).record_case() == v1::JournalRecord::RECORD_NOT_SET) {
+      return Invalid(absl::StrCat("records[", i, "] is empty"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace ingot::datapool

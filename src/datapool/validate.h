@@ -1,0 +1,15 @@
+// What may be stored at all, from the request alone: INVALID_ARGUMENT names the field. Pure.
+#pragma once
+
+#include "base/status.h"
+#include "proto/datapool.pb.h"
+
+namespace ingot::datapool {
+
+absl::Status ValidateSegment(const v1::Segment& segment);
+absl::Status ValidateOpenEpisode(const v1::OpenEpisodeRequest& request);
+absl::Status ValidateAppendCall(const v1::AppendCallRequest& request, int64_t max_bytes);
+absl::Status ValidateEndEpisode(const v1::EndEpisodeRequest& request);
+absl::Status ValidateAppendJournal(const v1::AppendJournalRequest& request, int64_t max_bytes);
+
+}  // namespace ingot::datapool

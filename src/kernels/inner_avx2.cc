@@ -1,0 +1,33 @@
+// The inner loops for avx2: compiled with its flags, so nothing here may be called before the check below.
+#define INGOT_ISA avx2
+#define INGOT_ISA_NAME "avx2"
+#include "kernels/inner.h"
+
+#if defined(__AVX2__) && defined(__FMA__)
+#include "kernels/inner_impl.inc"
+
+namespace ingot::kernels::inner {
+template <>
+const Kernels<float>* Avx2<float>() {
+  return &avx2::kTable<float>;
+}
+template <>
+const Kernels<double>* Avx2<double>() {
+  return &avx2::kTable<double>;
+}
+}  // namespace ingot::kernels::inner
+
+#else  // another architecture
+
+namespace ingot::kernels::inner {
+template <>
+const Kernels<float>* Avx2<float>() {
+  return nullptr;
+}
+template <>
+const Kernels<double>* Avx2<double>() {
+  return nullptr;
+}
+}  // namespace ingot::kernels::inner
+
+#endif

@@ -1,0 +1,18 @@
+// The inner loops for the baseline of the target, and the choice between the instruction sets.
+#define INGOT_ISA portable
+#define INGOT_ISA_NAME "portable"
+// The baseline must stay the baseline whatever flags the whole build gets.
+#include "kernels/inner_impl.inc"
+
+namespace ingot::kernels::inner {
+
+template <>
+const Kernels<float>* Portable<float>() {
+  return &portable::kTable<float>;
+}
+template <>
+const Kernels<double>* Portable<double>() {
+  return &portable::kTable<double>;
+}
+
+}  // namespace ingot::kernels::inner

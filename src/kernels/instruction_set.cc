@@ -1,0 +1,59 @@
+// Which of the compiled inner loops this machine runs. Compiled for the baseline.
+#include <atomic>
+#include <cstring>
+
+#include "kernels/attention.h"
+#include "kernels/inner.h"
+
+namespace ingot::kernels {
+namespace {
+
+enum Level { kPortable = 0, kAvx2 = 1, kAvx512 = 2 };
+constexpr const char* kNames[] = {"portable", "avx2", "avx512"};
+
+Level Detect() {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  if (inner::Avx512<float>() != nullptr && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl")) {
+    return kAvx512;
+  }
+  if (inner::Avx2<float>() != nullptr && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return kAvx2;
+#endif
+  return kPortable;
+}
+
+std::atomic<int>& Current() {
+  static std::atomic<int> level{Detect()};
+  return level;
+}
+
+}  // namespace
+
+const char* InstructionSet() { return kNames[Current().load(std::memory_order_relaxed)]; }
+
+const char* LimitInstructionSet(const char* name) {
+  for (int level = 0; level < Current().load(); ++level) {
+    if (std::strcmp(kNames[level], name) == 0) Current().store(level);
+  }
+  return InstructionSet();
+}
+
+namespace inner {
+
+template <typename T>
+const Kernels<T>& Get() {
+  switch (Current().load(std::memory_order_relaxed)) {
+    case kAvx512:
+      return *Avx512<T>();
+    case kAvx2:
+      return *Avx2<T>();
+    default:
+      return *Portable<T>();
+  }
+}
+template const Kernels<float>& Get<float>();
+template const Kernels<double>& Get<double>();
+
+}  // namespace inner
+}  // namespace ingot::kernels

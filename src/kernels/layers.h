@@ -1,0 +1,71 @@
+// What a transformer layer is made of beside attention, on the CPU: linear, RMSNorm, RoPE, SwiGLU. Raw pointers, fp32
+// or fp64, no torch.
+//
+// Invariant (tests hold it bit for bit): a row of the result depends on that row of the input alone, not on how many
+// rows there are nor on the threads. So a token gets equal numbers in a decode step of one and in a training batch of
+// thousands. (A BLAS promises no such thing: it chooses its kernel by the shape.)
+//
+// All matrices are dense and row-major. Blocks until done; thread safe.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/parallel_for.h"
+
+namespace ingot::kernels {
+
+// y[rows, out] = x[rows, in] w[out, in]^T + bias[out]; bias may be null. Row r of x is at x + r * x_row_stride.
+template <typename T>
+struct LinearArgs {
+  const T* x = nullptr;
+  const T* weight = nullptr;
+  const T* bias = nullptr;
+  T* y = nullptr;
+  int64_t rows = 0;
+  int64_t in = 0;
+  int64_t out = 0;
+  int64_t x_row_stride = 0;  // 0: dense
+};
+template <typename T>
+void Linear(const LinearArgs<T>& args, const ParallelFor& parallel);
+
+// y = x / sqrt(mean(x^2) + eps) * weight over rows of n. inverse [rows] takes 1 / sqrt(...) for the backward pass.
+template <typename T>
+void RmsNorm(const T* x, const T* weight, T eps, int64_t rows, int64_t n, T* y, T* inverse,
+             const ParallelFor& parallel);
+// Overwrites grad_x and grad_weight.
+template <typename T>
+void RmsNormBackward(const T* grad, const T* x, const T* weight, const T* inverse, int64_t rows, int64_t n, T* grad_x,
+                     T* grad_weight, const ParallelFor& parallel);
+
+// RoPE (half-rotation) of x [rows, heads, head_dim], after an RMSNorm over head_dim if `weight` is given. Row r of x is
+// at x + r * x_row_stride; cos and sin are tables [positions, head_dim / 2], row positions[r] of which is used.
+template <typename T>
+struct RotateArgs {
+  const T* x = nullptr;
+  const T* weight = nullptr;  // [head_dim]; null: no norm
+  T eps = 0;
+  const T* cos = nullptr;
+  const T* sin = nullptr;
+  const int64_t* positions = nullptr;  // [rows]
+  int64_t rows = 0;
+  int64_t heads = 0;
+  int64_t head_dim = 0;      // even
+  int64_t x_row_stride = 0;  // 0: dense
+};
+// y dense; inverse [rows, heads] (null without a norm or if not wanted).
+template <typename T>
+void NormRotate(const RotateArgs<T>& args, T* y, T* inverse, const ParallelFor& parallel);
+// Overwrites grad_x (dense) and, with a norm, grad_weight.
+template <typename T>
+void NormRotateBackward(const RotateArgs<T>& args, const T* grad, const T* inverse, T* grad_x, T* grad_weight,
+                        const ParallelFor& parallel);
+
+// y = silu(gate) * up, elementwise.
+template <typename T>
+void SwiGlu(const T* gate, const T* up, int64_t count, T* y, const ParallelFor& parallel);
+template <typename T>
+void SwiGluBackward(const T* grad, const T* gate, const T* up, int64_t count, T* grad_gate, T* grad_up,
+                    const ParallelFor& parallel);
+
+}  // namespace ingot::kernels

@@ -1,0 +1,66 @@
+#include "kernels/attention_tiles.h"
+#include "kernels/inner.h"
+#include "kernels/layers.h"
+
+namespace ingot::kernels {
+namespace {
+
+using tiles::CeilDiv;
+
+constexpr int64_t kCols = inner::kTile;  // output columns per item
+constexpr int64_t kRows = 96;            // rows per item
+// A sum over `in` is cut at fixed places, so that the panel of weights stays in the second-level cache. The cuts are
+// part of the numerics: the same for every number of rows.
+constexpr int64_t kDepth = 512;
+
+template <typename T>
+class LinearWorker {
+ public:
+  explicit LinearWorker(const LinearArgs<T>& args)
+      : a_(args), inner_(inner::Get<T>()), y_(std::min(kRows, args.rows) * kCols) {}
+
+  void Run(int64_t first_row, int64_t first_col) {
+    const int64_t rows = std::min(kRows, a_.rows - first_row), cols = std::min(kCols, a_.out - first_col);
+    const T* panel[kCols];
+    for (int64_t depth = 0; depth < a_.in; depth += kDepth) {
+      for (int64_t j = 0; j < cols; ++j) panel[j] = a_.weight + (first_col + j) * a_.in + depth;
+      inner_.dot(a_.x + first_row * a_.x_row_stride + depth, a_.x_row_stride, rows, panel, cols,
+                 std::min(kDepth, a_.in - depth), y_.get(), kCols, depth > 0);
+    }
+    for (int64_t r = 0; r < rows; ++r) {
+      const T* from = y_.get() + r * kCols;
+      T* to = a_.y + (first_row + r) * a_.out + first_col;
+      if (a_.bias == nullptr) {
+        for (int64_t j = 0; j < cols; ++j) to[j] = from[j];
+      } else {
+        for (int64_t j = 0; j < cols; ++j) to[j] = from[j] + a_.bias[first_col + j];
+      }
+    }
+  }
+
+ private:
+  const LinearArgs<T>& a_;
+  const inner::Kernels<T>& inner_;
+  tiles::Scratch<T> y_;
+};
+
+}  // namespace
+
+template <typename T>
+void Linear(const LinearArgs<T>& args, const ParallelFor& parallel) {
+  LinearArgs<T> a = args;
+  if (a.x_row_stride == 0) a.x_row_stride = a.in;
+  const int64_t row_blocks = CeilDiv(a.rows, kRows), col_blocks = CeilDiv(a.out, kCols);
+  const double flops = 2.0 * static_cast<double>(a.rows) * static_cast<double>(a.in) * static_cast<double>(a.out);
+  // Neighbouring items share the panel of weights.
+  tiles::ShareOut(parallel, row_blocks * col_blocks, flops, [&] {
+    return [&, worker = LinearWorker<T>(a)](int64_t item) mutable {
+      worker.Run(item % row_blocks * kRows, item / row_blocks * kCols);
+    };
+  });
+}
+
+template void Linear<float>(const LinearArgs<float>&, const ParallelFor&);
+template void Linear<double>(const LinearArgs<double>&, const ParallelFor&);
+
+}  // namespace ingot::kernels

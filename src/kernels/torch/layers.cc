@@ -1,0 +1,265 @@
+#include "kernels/torch/layers.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <optional>
+
+#include "kernels/layers.h"
+#include "kernels/torch/tree_attention.h"
+
+namespace ingot::kernels {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::Function;
+using torch::autograd::variable_list;
+
+// Whether the raw kernels take it.
+bool Native(const at::Tensor& t) {
+  return t.device().is_cpu() && (t.scalar_type() == at::kFloat || t.scalar_type() == at::kDouble);
+}
+
+template <typename... Tensors>
+bool NeedsGrad(const Tensors&... tensors) {
+  return at::GradMode::is_enabled() && ((tensors.defined() && tensors.requires_grad()) || ...);
+}
+
+template <typename F>
+auto ByType(const at::Tensor& t, F&& f) {
+  return t.scalar_type() == at::kFloat ? f(float{}) : f(double{});
+}
+
+template <typename T>
+const T* Read(const at::Tensor& t) {
+  return t.defined() ? t.const_data_ptr<T>() : nullptr;
+}
+
+// Autograd takes no undefined tensors as arguments.
+std::optional<at::Tensor> Optional(const at::Tensor& t) {
+  return t.defined() ? std::optional<at::Tensor>(t) : std::nullopt;
+}
+
+void CheckSame(const char* what, const at::Tensor& a, const at::Tensor& b) {
+  TORCH_CHECK(!b.defined() || (a.scalar_type() == b.scalar_type() && a.device() == b.device()), what, ": ",
+              a.scalar_type(), " on ", a.device(), " meets ", b.scalar_type(), " on ", b.device());
+}
+
+// ---- linear
+
+at::Tensor LinearForward(const at::Tensor& x_in, const at::Tensor& weight_in, const at::Tensor& bias) {
+  const at::Tensor x = x_in.contiguous(), weight = weight_in.contiguous();
+  at::Tensor y = at::empty({x.size(0), weight.size(0)}, x.options());
+  ByType(x, [&](auto zero) {
+    using T = decltype(zero);
+    const LinearArgs<T> args{Read<T>(x), Read<T>(weight), Read<T>(bias),  y.mutable_data_ptr<T>(),
+                             x.size(0),  x.size(1),       weight.size(0), 0};
+    Linear<T>(args, TorchParallelFor());
+  });
+  return y;
+}
+
+class LinearFunction : public Function<LinearFunction> {
+ public:
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
+                            const std::optional<at::Tensor>& bias) {
+    context->save_for_backward({x, weight});
+    context->saved_data["bias"] = bias.has_value();
+    at::NoGradGuard no_grad;
+    return LinearForward(x, weight, bias.value_or(at::Tensor()));
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& grads) {
+    const auto saved = context->get_saved_variables();
+    variable_list out(3);
+    if (context->needs_input_grad(0)) out[0] = grads[0].mm(saved[1]);
+    if (context->needs_input_grad(1)) out[1] = grads[0].t().mm(saved[0]);
+    if (context->saved_data["bias"].toBool() && context->needs_input_grad(2)) out[2] = grads[0].sum(0);
+    return out;
+  }
+};
+
+// ---- RMSNorm
+
+at::Tensor RmsNormForward(const at::Tensor& x, const at::Tensor& weight, double eps, at::Tensor* inverse) {
+  at::Tensor y = at::empty_like(x);
+  ByType(x, [&](auto zero) {
+    using T = decltype(zero);
+    RmsNorm<T>(Read<T>(x), Read<T>(weight), static_cast<T>(eps), x.size(0), x.size(1), y.mutable_data_ptr<T>(),
+               inverse == nullptr ? nullptr : inverse->mutable_data_ptr<T>(), TorchParallelFor());
+  });
+  return y;
+}
+
+class RmsNormFunction : public Function<RmsNormFunction> {
+ public:
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x_in, const at::Tensor& weight, double eps) {
+    at::NoGradGuard no_grad;
+    const at::Tensor x = x_in.contiguous();
+    at::Tensor inverse = at::empty({x.size(0)}, x.options());
+    at::Tensor y = RmsNormForward(x, weight, eps, &inverse);
+    context->save_for_backward({x, weight, inverse});
+    return y;
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& grads) {
+    const auto saved = context->get_saved_variables();
+    const at::Tensor &x = saved[0], &weight = saved[1], grad = grads[0].contiguous();
+    at::Tensor grad_x = at::empty_like(x), grad_weight = at::empty_like(weight);
+    ByType(x, [&](auto zero) {
+      using T = decltype(zero);
+      RmsNormBackward<T>(Read<T>(grad), Read<T>(x), Read<T>(weight), Read<T>(saved[2]), x.size(0), x.size(1),
+                         grad_x.mutable_data_ptr<T>(), grad_weight.mutable_data_ptr<T>(), TorchParallelFor());
+    });
+    return {grad_x, grad_weight, at::Tensor()};
+  }
+};
+
+at::Tensor RmsNormAten(const at::Tensor& x, const at::Tensor& weight, double eps) {
+  const bool wide = x.scalar_type() == at::kDouble;
+  const at::Tensor f = wide ? x : x.to(at::kFloat);
+  return (f * at::rsqrt(f.square().mean(-1, true) + eps)).to(x.scalar_type()) * weight;
+}
+
+// ---- norm and rotation of heads
+
+template <typename T>
+RotateArgs<T> Rotation(const at::Tensor& x, const at::Tensor& weight, double eps, const at::Tensor& cos,
+                       const at::Tensor& sin, const at::Tensor& positions) {
+  return {Read<T>(x),          Read<T>(weight),
+          static_cast<T>(eps), Read<T>(cos),
+          Read<T>(sin),        Read<int64_t>(positions),
+          x.size(0),           x.size(1),
+          x.size(2),           0};
+}
+
+at::Tensor NormRotateForward(const at::Tensor& x, const at::Tensor& weight, double eps, const at::Tensor& cos,
+                             const at::Tensor& sin, const at::Tensor& positions, at::Tensor* inverse) {
+  at::Tensor y = at::empty_like(x);
+  ByType(x, [&](auto zero) {
+    using T = decltype(zero);
+    NormRotate<T>(Rotation<T>(x, weight, eps, cos, sin, positions), y.mutable_data_ptr<T>(),
+                  inverse == nullptr ? nullptr : inverse->mutable_data_ptr<T>(), TorchParallelFor());
+  });
+  return y;
+}
+
+class NormRotateFunction : public Function<NormRotateFunction> {
+ public:
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x_in,
+                            const std::optional<at::Tensor>& weight_in, double eps, const at::Tensor& cos,
+                            const at::Tensor& sin, const at::Tensor& positions) {
+    at::NoGradGuard no_grad;
+    const at::Tensor x = x_in.contiguous(), weight = weight_in.value_or(at::Tensor());
+    at::Tensor inverse = at::empty({weight.defined() ? x.size(0) * x.size(1) : 0}, x.options());
+    at::Tensor y = NormRotateForward(x, weight, eps, cos, sin, positions, &inverse);
+    // Without a norm the backward pass needs the shape of x only.
+    context->save_for_backward({weight.defined() ? x : at::Tensor(), weight, cos, sin, positions, inverse});
+    context->saved_data["eps"] = eps;
+    return y;
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& grads) {
+    const auto saved = context->get_saved_variables();
+    const at::Tensor &weight = saved[1], grad = grads[0].contiguous(), x = weight.defined() ? saved[0] : grad;
+    at::Tensor grad_x = at::empty_like(grad), grad_weight = weight.defined() ? at::empty_like(weight) : at::Tensor();
+    ByType(grad, [&](auto zero) {
+      using T = decltype(zero);
+      const auto args = Rotation<T>(x, weight, context->saved_data["eps"].toDouble(), saved[2], saved[3], saved[4]);
+      NormRotateBackward<T>(args, Read<T>(grad), Read<T>(saved[5]), grad_x.mutable_data_ptr<T>(),
+                            weight.defined() ? grad_weight.mutable_data_ptr<T>() : nullptr, TorchParallelFor());
+    });
+    return {grad_x, grad_weight, at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor()};
+  }
+};
+
+at::Tensor NormRotateAten(const at::Tensor& x, const at::Tensor& weight, double eps, const at::Tensor& cos,
+                          const at::Tensor& sin, const at::Tensor& positions) {
+  const at::Tensor n = weight.defined() ? RmsNormAten(x, weight, eps) : x;
+  const at::Tensor c = cos.index_select(0, positions).unsqueeze(1), s = sin.index_select(0, positions).unsqueeze(1);
+  const auto halves = n.chunk(2, -1);
+  return at::cat({halves[0] * c - halves[1] * s, halves[1] * c + halves[0] * s}, -1);
+}
+
+// ---- SwiGLU
+
+at::Tensor SwiGluForward(const at::Tensor& gate, const at::Tensor& up) {
+  at::Tensor y = at::empty_like(gate);
+  ByType(gate, [&](auto zero) {
+    using T = decltype(zero);
+    SwiGlu<T>(Read<T>(gate), Read<T>(up), gate.numel(), y.mutable_data_ptr<T>(), TorchParallelFor());
+  });
+  return y;
+}
+
+class SwiGluFunction : public Function<SwiGluFunction> {
+ public:
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& gate_in, const at::Tensor& up_in) {
+    at::NoGradGuard no_grad;
+    const at::Tensor gate = gate_in.contiguous(), up = up_in.contiguous();
+    context->save_for_backward({gate, up});
+    return SwiGluForward(gate, up);
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& grads) {
+    const auto saved = context->get_saved_variables();
+    const at::Tensor &gate = saved[0], &up = saved[1], grad = grads[0].contiguous();
+    at::Tensor grad_gate = at::empty_like(gate), grad_up = at::empty_like(up);
+    ByType(gate, [&](auto zero) {
+      using T = decltype(zero);
+      SwiGluBackward<T>(Read<T>(grad), Read<T>(gate), Read<T>(up), gate.numel(), grad_gate.mutable_data_ptr<T>(),
+                        grad_up.mutable_data_ptr<T>(), TorchParallelFor());
+    });
+    return {grad_gate, grad_up};
+  }
+};
+
+}  // namespace
+
+at::Tensor LinearOp(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+  TORCH_CHECK(x.dim() == 2 && weight.dim() == 2 && x.size(1) == weight.size(1) &&
+                  (!bias.defined() || (bias.dim() == 1 && bias.size(0) == weight.size(0))),
+              "linear: input ", x.sizes(), " does not fit weight ", weight.sizes());
+  CheckSame("linear", x, weight);
+  CheckSame("linear", x, bias);
+  if (!Native(x)) return at::linear(x, weight, bias);
+  if (!NeedsGrad(x, weight, bias)) return LinearForward(x, weight, bias);
+  return LinearFunction::apply(x, weight, Optional(bias));
+}
+
+at::Tensor RmsNormOp(const at::Tensor& x, const at::Tensor& weight, double eps) {
+  TORCH_CHECK(x.dim() == 2 && weight.dim() == 1 && x.size(1) == weight.size(0), "RMSNorm: input ", x.sizes(),
+              " does not fit weight ", weight.sizes());
+  CheckSame("RMSNorm", x, weight);
+  if (!Native(x)) return RmsNormAten(x, weight, eps);
+  if (!NeedsGrad(x, weight)) return RmsNormForward(x.contiguous(), weight, eps, nullptr);
+  return RmsNormFunction::apply(x, weight, eps);
+}
+
+at::Tensor NormRotateOp(const at::Tensor& x, const at::Tensor& weight, double eps, const at::Tensor& cos,
+                        const at::Tensor& sin, const at::Tensor& positions) {
+  TORCH_CHECK(x.dim() == 3 && x.size(2) % 2 == 0 && (!weight.defined() || weight.size(0) == x.size(2)), "RoPE: input ",
+              x.sizes(), " has no even head_dim, or its norm another");
+  TORCH_CHECK(cos.dim() == 2 && cos.size(1) == x.size(2) / 2 && sin.sizes() == cos.sizes(), "RoPE: tables ",
+              cos.sizes(), " do not fit ", x.sizes());
+  TORCH_CHECK(positions.dim() == 1 && positions.size(0) == x.size(0) && positions.scalar_type() == at::kLong,
+              "RoPE: positions must be int64 [", x.size(0), "], got ", positions.scalar_type(), " ", positions.sizes());
+  CheckSame("RoPE", x, weight);
+  CheckSame("RoPE", x, cos);
+  CheckSame("RoPE", x, sin);
+  if (!Native(x)) return NormRotateAten(x, weight, eps, cos, sin, positions);
+  const at::Tensor at_rows = positions.contiguous();
+  const int64_t* position = at_rows.const_data_ptr<int64_t>();
+  for (int64_t r = 0; r < x.size(0); ++r) {
+    TORCH_CHECK(position[r] >= 0 && position[r] < cos.size(0), "RoPE: position ", position[r], " of row ", r,
+                " is outside the model's ", cos.size(0), " positions (max_position_embeddings)");
+  }
+  if (!NeedsGrad(x, weight)) return NormRotateForward(x.contiguous(), weight, eps, cos, sin, at_rows, nullptr);
+  return NormRotateFunction::apply(x, Optional(weight), eps, cos, sin, at_rows);
+}
+
+at::Tensor SwiGluOp(const at::Tensor& gate, const at::Tensor& up) {
+  TORCH_CHECK(gate.sizes() == up.sizes(), "SwiGLU: gate ", gate.sizes(), " and up ", up.sizes(), " differ");
+  CheckSame("SwiGLU", gate, up);
+  if (!Native(gate)) return at::silu(gate) * up;
+  if (!NeedsGrad(gate, up)) return SwiGluForward(gate.contiguous(), up.contiguous());
+  return SwiGluFunction::apply(gate, up);
+}
+
+}  // namespace ingot::kernels

@@ -1,0 +1,313 @@
+#include "model/config.h"
+
+#include <array>
+#include <fstream>
+#include <limits>
+#include <optional>
+#include <sstream>
+
+namespace ingot::model {
+namespace {
+
+using base::Find;
+using base::json::value;
+
+struct Family {
+  std::string_view model_type;
+  std::string_view architecture;
+  int64_t default_head_dim;  // 0: hidden_size / num_attention_heads
+  bool qkv_bias;             // always, whatever the file says
+  bool reads_attention_bias;
+  bool qk_norm;
+};
+constexpr std::array<Family, 4> kFamilies = {{
+    {"llama", "LlamaForCausalLM", 0, false, true, false},
+    {"mistral", "MistralForCausalLM", 0, false, false, false},
+    {"qwen2", "Qwen2ForCausalLM", 0, true, false, false},
+    {"qwen3", "Qwen3ForCausalLM", 128, false, true, true},
+}};
+
+const Family* FindFamily(std::string_view model_type) {
+  for (const Family& family : kFamilies) {
+    if (family.model_type == model_type) return &family;
+  }
+  return nullptr;
+}
+
+absl::Status Bad(std::string_view key, std::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat("model configuration: '", base::View(key), "' ", base::View(what)));
+}
+
+bool IsNull(const value* v) { return v == nullptr || v->is_null(); }
+
+std::optional<int64_t> AsInt(const value& v) {
+  if (v.is_int64()) return v.get_int64();
+  if (v.is_uint64() && v.get_uint64() <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
+    return static_cast<int64_t>(v.get_uint64());
+  }
+  return std::nullopt;
+}
+
+std::optional<double> AsDouble(const value& v) {
+  if (v.is_double()) return v.get_double();
+  if (const auto integer = AsInt(v)) return static_cast<double>(*integer);
+  return std::nullopt;
+}
+
+// Reads `key` into `out`; absent or null keeps what is there, unless it is required.
+absl::Status ReadInt(const value& json, std::string_view key, bool required, int64_t* out) {
+  const value* v = Find(json, key);
+  if (IsNull(v)) return required ? Bad(key, "is missing") : absl::OkStatus();
+  const auto number = AsInt(*v);
+  if (!number.has_value()) return Bad(key, "must be an integer");
+  *out = *number;
+  return absl::OkStatus();
+}
+
+absl::Status ReadDouble(const value& json, std::string_view key, double* out) {
+  const value* v = Find(json, key);
+  if (IsNull(v)) return absl::OkStatus();
+  const auto number = AsDouble(*v);
+  if (!number.has_value()) return Bad(key, "must be a number");
+  *out = *number;
+  return absl::OkStatus();
+}
+
+absl::Status ReadBool(const value& json, std::string_view key, bool* out) {
+  const value* v = Find(json, key);
+  if (IsNull(v)) return absl::OkStatus();
+  if (!v->is_bool()) return Bad(key, "must be true or false");
+  *out = v->get_bool();
+  return absl::OkStatus();
+}
+
+absl::Status ReadString(const value& json, std::string_view key, std::string* out) {
+  const value* v = Find(json, key);
+  if (IsNull(v)) return absl::OkStatus();
+  if (!v->is_string()) return Bad(key, "must be a string");
+  *out = std::string(v->get_string());
+  return absl::OkStatus();
+}
+
+// rope_theta stands at the top in older files, under rope_parameters in newer ones.
+absl::Status ReadRope(const value& json, ModelConfig* config) {
+  INGOT_RETURN_IF_ERROR(ReadDouble(json, "rope_theta", &config->rope_theta));
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    const value* rope = Find(json, key);
+    if (IsNull(rope)) continue;
+    if (!rope->is_object()) return Bad(key, "must be an object or null");
+    std::string type = "default", old_type = "default";
+    INGOT_RETURN_IF_ERROR(ReadString(*rope, "rope_type", &type));
+    INGOT_RETURN_IF_ERROR(ReadString(*rope, "type", &old_type));
+    if (type != "default" || old_type != "default") {
+      return Bad(key, absl::StrCat("asks for RoPE scaling of type '", type == "default" ? old_type : type,
+                                   "', which is not supported"));
+    }
+    INGOT_RETURN_IF_ERROR(ReadDouble(*rope, "rope_theta", &config->rope_theta));
+  }
+  double partial = 1;
+  INGOT_RETURN_IF_ERROR(ReadDouble(json, "partial_rotary_factor", &partial));
+  if (partial != 1) return Bad("partial_rotary_factor", "other than 1 is not supported");
+  return absl::OkStatus();
+}
+
+absl::Status CheckNoSlidingWindow(const value& json, const ModelConfig& config) {
+  bool used = config.model_type == "mistral";  // other families have a switch
+  INGOT_RETURN_IF_ERROR(ReadBool(json, "use_sliding_window", &used));
+  if (used && !IsNull(Find(json, "sliding_window"))) {
+    return Bad("sliding_window", "is set: sliding-window attention is not supported");
+  }
+  const value* layers = Find(json, "layer_types");
+  if (IsNull(layers)) return absl::OkStatus();
+  if (!layers->is_array()) return Bad("layer_types", "must be an array");
+  for (const value& layer : layers->get_array()) {
+    if (!layer.is_string() || layer.get_string() != "full_attention") {
+      return Bad("layer_types", "has a layer other than full_attention, which is not supported");
+    }
+  }
+  return absl::OkStatus();
+}
+
+// What would change the computation and is not built.
+absl::Status CheckSupported(const value& json, const Family& family) {
+  std::string activation = "silu";
+  INGOT_RETURN_IF_ERROR(ReadString(json, "hidden_act", &activation));
+  if (activation != "silu") return Bad("hidden_act", absl::StrCat("is '", activation, "', only silu is supported"));
+  bool mlp_bias = false;
+  INGOT_RETURN_IF_ERROR(ReadBool(json, "mlp_bias", &mlp_bias));
+  if (mlp_bias) return Bad("mlp_bias", "is true, which is not supported");
+  if (!IsNull(Find(json, "quantization_config"))) return Bad("quantization_config", "is set, which is not supported");
+  const value* architectures = Find(json, "architectures");
+  if (IsNull(architectures)) return absl::OkStatus();
+  if (!architectures->is_array()) return Bad("architectures", "must be an array");
+  for (const value& name : architectures->get_array()) {
+    if (!name.is_string() || std::string_view(name.get_string()) != family.architecture) {
+      return Bad("architectures",
+                 absl::StrCat("must be [\"", base::View(family.architecture), "\"] for this model_type"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadTokenIds(const value& json, ModelConfig* config) {
+  INGOT_RETURN_IF_ERROR(ReadInt(json, "bos_token_id", false, &config->bos_token_id));
+  const value* eos = Find(json, "eos_token_id");
+  if (IsNull(eos)) return absl::OkStatus();
+  if (eos->is_array()) {
+    for (const value& id : eos->get_array()) {
+      const auto number = AsInt(id);
+      if (!number.has_value()) return Bad("eos_token_id", "must be an integer or a list of integers");
+      config->eos_token_ids.push_back(*number);
+    }
+    return absl::OkStatus();
+  }
+  const auto number = AsInt(*eos);
+  if (!number.has_value()) return Bad("eos_token_id", "must be an integer or a list of integers");
+  config->eos_token_ids.push_back(*number);
+  return absl::OkStatus();
+}
+
+absl::Status ReadShape(const value& json, const Family& family, ModelConfig* config) {
+  INGOT_RETURN_IF_ERROR(ReadInt(json, "vocab_size", true, &config->vocab_size));
+  INGOT_RETURN_IF_ERROR(ReadInt(json, "hidden_size", true, &config->hidden_size));
+  INGOT_RETURN_IF_ERROR(ReadInt(json, "intermediate_size", true, &config->intermediate_size));
+  INGOT_RETURN_IF_ERROR(ReadInt(json, "num_hidden_layers", true, &config->num_hidden_layers));
+  INGOT_RETURN_IF_ERROR(ReadInt(json, "num_attention_heads", true, &config->num_attention_heads));
+  config->num_key_value_heads = config->num_attention_heads;
+  const bool kv_required = family.model_type != "llama";
+  INGOT_RETURN_IF_ERROR(ReadInt(json, "num_key_value_heads", kv_required, &config->num_key_value_heads));
+  INGOT_RETURN_IF_ERROR(ReadInt(json, "max_position_embeddings", true, &config->max_position_embeddings));
+  config->head_dim = Find(json, "head_dim") == nullptr ? family.default_head_dim : 0;
+  INGOT_RETURN_IF_ERROR(ReadInt(json, "head_dim", false, &config->head_dim));
+  if (config->head_dim == 0 && config->num_attention_heads > 0) {
+    config->head_dim = config->hidden_size / config->num_attention_heads;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<ModelConfig> ModelConfig::FromJson(const value& json) {
+  if (!json.is_object()) return absl::InvalidArgumentError("model configuration: not a JSON object");
+  ModelConfig config;
+  config.model_type.clear();
+  INGOT_RETURN_IF_ERROR(ReadString(json, "model_type", &config.model_type));
+  const Family* family = FindFamily(config.model_type);
+  if (family == nullptr) {
+    return Bad("model_type", absl::StrCat("is '", config.model_type, "'; supported: llama, mistral, qwen2, qwen3"));
+  }
+  INGOT_RETURN_IF_ERROR(CheckSupported(json, *family));
+  INGOT_RETURN_IF_ERROR(ReadShape(json, *family, &config));
+  INGOT_RETURN_IF_ERROR(ReadDouble(json, "rms_norm_eps", &config.rms_norm_eps));
+  INGOT_RETURN_IF_ERROR(ReadRope(json, &config));
+  INGOT_RETURN_IF_ERROR(CheckNoSlidingWindow(json, config));
+  INGOT_RETURN_IF_ERROR(ReadBool(json, "tie_word_embeddings", &config.tie_word_embeddings));
+  config.qk_norm = family->qk_norm;
+  bool bias = false;
+  if (family->reads_attention_bias) INGOT_RETURN_IF_ERROR(ReadBool(json, "attention_bias", &bias));
+  config.attention_bias = bias || family->qkv_bias;
+  config.attention_out_bias = bias;
+  INGOT_RETURN_IF_ERROR(ReadString(json, "torch_dtype", &config.torch_dtype));
+  INGOT_RETURN_IF_ERROR(ReadString(json, "dtype", &config.torch_dtype));
+  INGOT_RETURN_IF_ERROR(ReadTokenIds(json, &config));
+  INGOT_RETURN_IF_ERROR(config.Validate());
+  return config;
+}
+
+absl::StatusOr<ModelConfig> ModelConfig::FromFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream text;
+  text << file.rdbuf();
+  if (!file) return absl::NotFoundError(absl::StrCat(path, ": cannot be read; a model folder needs a config.json"));
+  auto json = base::ParseJson(text.str());
+  if (!json.ok()) return base::Annotate(json.status(), path);
+  auto config = FromJson(*json);
+  if (!config.ok()) return base::Annotate(config.status(), path);
+  return config;
+}
+
+value ModelConfig::ToJson() const {
+  const Family* family = FindFamily(model_type);
+  base::json::object o;
+  if (family != nullptr) o["architectures"] = base::json::array{value(std::string(family->architecture).c_str())};
+  o["model_type"] = model_type;
+  o["vocab_size"] = vocab_size;
+  o["hidden_size"] = hidden_size;
+  o["intermediate_size"] = intermediate_size;
+  o["num_hidden_layers"] = num_hidden_layers;
+  o["num_attention_heads"] = num_attention_heads;
+  o["num_key_value_heads"] = num_key_value_heads;
+  o["head_dim"] = head_dim;
+  o["hidden_act"] = "silu";
+  o["max_position_embeddings"] = max_position_embeddings;
+  o["rms_norm_eps"] = rms_norm_eps;
+  o["rope_theta"] = rope_theta;
+  o["rope_parameters"] = base::json::object{{"rope_type", "default"}, {"rope_theta", rope_theta}};
+  o["tie_word_embeddings"] = tie_word_embeddings;
+  if (family != nullptr && family->reads_attention_bias) o["attention_bias"] = attention_bias;
+  if (model_type == "llama") o["mlp_bias"] = false;
+  if (model_type == "mistral") o["sliding_window"] = nullptr;
+  if (model_type == "qwen2" || model_type == "qwen3") o["use_sliding_window"] = false;
+  o["attention_dropout"] = 0.0;
+  o["initializer_range"] = 0.02;
+  o["use_cache"] = true;
+  o["torch_dtype"] = torch_dtype;
+  o["dtype"] = torch_dtype;
+  if (bos_token_id >= 0) o["bos_token_id"] = bos_token_id;
+  if (eos_token_ids.size() == 1) o["eos_token_id"] = eos_token_ids[0];
+  if (eos_token_ids.size() > 1) {
+    base::json::array ids;
+    for (int64_t id : eos_token_ids) ids.emplace_back(id);
+    o["eos_token_id"] = std::move(ids);
+  }
+  return o;
+}
+
+absl::Status ModelConfig::Validate() const {
+  const Family* family = FindFamily(model_type);
+  if (family == nullptr) {
+    return Bad("model_type", absl::StrCat("is '", model_type, "'; supported: llama, mistral, qwen2, qwen3"));
+  }
+  struct Range {
+    const char* key;
+    int64_t value, most;
+  };
+  const Range ranges[] = {{"vocab_size", vocab_size, 1 << 24},
+                          {"hidden_size", hidden_size, 1 << 20},
+                          {"intermediate_size", intermediate_size, 1 << 22},
+                          {"num_hidden_layers", num_hidden_layers, 1 << 12},
+                          {"num_attention_heads", num_attention_heads, 1 << 14},
+                          {"num_key_value_heads", num_key_value_heads, 1 << 14},
+                          {"head_dim", head_dim, 1 << 14},
+                          {"max_position_embeddings", max_position_embeddings, 1 << 24}};
+  for (const Range& range : ranges) {
+    if (range.value < 1 || range.value > range.most) {
+      return Bad(range.key, absl::StrCat("is ", range.value, ", outside 1..", range.most));
+    }
+  }
+  if (num_attention_heads % num_key_value_heads != 0)
+    return Bad("num_key_value_heads", "does not divide num_attention_heads");
+  if (head_dim % 2 != 0) return Bad("head_dim", "must be even");
+  if (!(rms_norm_eps > 0 && rms_norm_eps < 1)) return Bad("rms_norm_eps", "must lie between 0 and 1");
+  if (!(rope_theta >= 1 && rope_theta < 1e12)) return Bad("rope_theta", "must lie between 1 and 1e12");
+  if (torch_dtype != "float32" && torch_dtype != "float64" && torch_dtype != "bfloat16" && torch_dtype != "float16") {
+    return Bad("torch_dtype", absl::StrCat("is '", torch_dtype, "'; supported: float32, float64, bfloat16, float16"));
+  }
+  // What the family's own definition cannot express would be lost on export.
+  const bool bias = family->reads_attention_bias ? attention_bias == attention_out_bias
+                                                 : attention_bias == family->qkv_bias && !attention_out_bias;
+  if (!bias) return Bad("attention_bias", absl::StrCat("does not fit model_type ", model_type));
+  if (qk_norm != family->qk_norm) return Bad("qk_norm", absl::StrCat("does not fit model_type ", model_type));
+  return absl::OkStatus();
+}
+
+int64_t ModelConfig::ParameterCount() const {
+  const int64_t q = num_attention_heads * head_dim, kv = num_key_value_heads * head_dim;
+  int64_t layer = hidden_size * (2 * q + 2 * kv) + 3 * hidden_size * intermediate_size + 2 * hidden_size;
+  if (attention_bias) layer += q + 2 * kv;
+  if (attention_out_bias) layer += hidden_size;
+  if (qk_norm) layer += 2 * head_dim;
+  return vocab_size * hidden_size * (tie_word_embeddings ? 1 : 2) + num_hidden_layers * layer + hidden_size;
+}
+
+}  // namespace ingot::model

@@ -1,0 +1,340 @@
+// The safetensors format: 8 bytes little-endian header length, a JSON header {name: {dtype, shape, data_offsets}}, then
+// the data. Offsets count from the end of the header and must cover the data without gap or overlap.
+#include <ATen/ATen.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <set>
+
+#include "model/parameters.h"
+
+namespace ingot::model {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "tensors are stored little-endian");
+
+constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // as the reference implementation
+
+struct DType {
+  std::string_view name;
+  at::ScalarType type;
+};
+constexpr std::array<DType, 10> kDTypes = {{{"F64", at::kDouble},
+                                            {"F32", at::kFloat},
+                                            {"F16", at::kHalf},
+                                            {"BF16", at::kBFloat16},
+                                            {"I64", at::kLong},
+                                            {"I32", at::kInt},
+                                            {"I16", at::kShort},
+                                            {"I8", at::kChar},
+                                            {"U8", at::kByte},
+                                            {"BOOL", at::kBool}}};
+
+absl::Status Bad(const std::string& path, std::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat(path, ": not a usable safetensors file: ", base::View(what)));
+}
+
+absl::Status System(const std::string& path, const char* doing) {
+  const int code = errno;
+  return absl::ErrnoToStatus(code, absl::StrCat(path, ": ", doing, " failed"));
+}
+
+class File {
+ public:
+  explicit File(int descriptor) : descriptor_(descriptor) {}
+  ~File() {
+    if (descriptor_ >= 0) ::close(descriptor_);
+  }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  int get() const { return descriptor_; }
+
+ private:
+  int descriptor_;
+};
+
+absl::Status ReadAt(const File& file, const std::string& path, uint64_t offset, void* to, uint64_t count) {
+  char* at = static_cast<char*>(to);
+  while (count > 0) {
+    const ssize_t got = ::pread(file.get(), at, std::min<uint64_t>(count, 1 << 30), static_cast<off_t>(offset));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return System(path, "reading");
+    if (got == 0) return Bad(path, "it became shorter while it was read");
+    at += got;
+    offset += got;
+    count -= got;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WriteAll(const File& file, const std::string& path, const void* from, uint64_t count) {
+  const char* at = static_cast<const char*>(from);
+  while (count > 0) {
+    const ssize_t put = ::write(file.get(), at, std::min<uint64_t>(count, 1 << 30));
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) return System(path, "writing");
+    at += put;
+    count -= put;
+  }
+  return absl::OkStatus();
+}
+
+struct Entry {
+  std::string name;
+  at::ScalarType type;
+  std::vector<int64_t> shape;
+  uint64_t begin = 0, end = 0;
+};
+
+std::optional<uint64_t> AsUnsigned(const base::json::value& v) {
+  if (v.is_uint64()) return v.get_uint64();
+  if (v.is_int64() && v.get_int64() >= 0) return static_cast<uint64_t>(v.get_int64());
+  return std::nullopt;
+}
+
+absl::StatusOr<Entry> ParseEntry(const std::string& path, std::string_view name, const base::json::value& json,
+                                 uint64_t data_bytes) {
+  const auto bad = [&](std::string_view what) {
+    return Bad(path, absl::StrCat("tensor '", base::View(name), "' ", base::View(what)));
+  };
+  Entry entry;
+  entry.name = std::string(name);
+  const auto* dtype = base::Find(json, "dtype");
+  const auto* shape = base::Find(json, "shape");
+  const auto* offsets = base::Find(json, "data_offsets");
+  if (dtype == nullptr || !dtype->is_string()) return bad("has no dtype");
+  const auto known = std::find_if(kDTypes.begin(), kDTypes.end(), [&](const DType& d) {
+    return d.name == std::string_view(dtype->get_string().data(), dtype->get_string().size());
+  });
+  if (known == kDTypes.end())
+    return bad(absl::StrCat("has the unsupported dtype ", base::View(base::PrintJson(*dtype))));
+  entry.type = known->type;
+
+  if (shape == nullptr || !shape->is_array()) return bad("has no shape");
+  uint64_t bytes = c10::elementSize(entry.type), extent = bytes;
+  for (const auto& size : shape->get_array()) {
+    const auto n = AsUnsigned(size);
+    if (!n.has_value()) return bad("has a size that is no whole number");
+    // A zero makes the product zero, but torch multiplies the other sizes for the strides.
+    if (__builtin_mul_overflow(extent, std::max<uint64_t>(*n, 1), &extent) || extent > (uint64_t{1} << 62)) {
+      return bad("has a shape whose size overflows");
+    }
+    bytes *= *n;
+    entry.shape.push_back(static_cast<int64_t>(*n));
+  }
+  if (entry.shape.size() > 16) return bad("has more than 16 dimensions");
+
+  if (offsets == nullptr || !offsets->is_array() || offsets->get_array().size() != 2) return bad("has no data_offsets");
+  const auto begin = AsUnsigned(offsets->get_array()[0]), end = AsUnsigned(offsets->get_array()[1]);
+  if (!begin.has_value() || !end.has_value()) return bad("has data_offsets that are no whole numbers");
+  if (*begin > *end || *end > data_bytes) {
+    return bad(absl::StrCat("lies at [", *begin, ", ", *end, ") of ", data_bytes, " data bytes: truncated file?"));
+  }
+  if (*end - *begin != bytes) {
+    return bad(absl::StrCat("holds ", *end - *begin, " bytes, its shape and dtype ask for ", bytes));
+  }
+  entry.begin = *begin;
+  entry.end = *end;
+  return entry;
+}
+
+absl::StatusOr<std::vector<Entry>> ParseHeader(const std::string& path, std::string_view text, uint64_t data_bytes) {
+  auto json = base::ParseJson(text);
+  if (!json.ok()) return Bad(path, absl::StrCat("header: ", json.status().message()));
+  if (!json->is_object()) return Bad(path, "the header is no JSON object");
+  std::vector<Entry> entries;
+  for (const auto& field : json->get_object()) {
+    const std::string_view name(field.key().data(), field.key().size());
+    if (name == "__metadata__") continue;
+    INGOT_ASSIGN_OR_RETURN(Entry entry, ParseEntry(path, name, field.value(), data_bytes));
+    entries.push_back(std::move(entry));
+  }
+  std::sort(entries.begin(), entries.end(),
+            [](const Entry& a, const Entry& b) { return std::tie(a.begin, a.end) < std::tie(b.begin, b.end); });
+  uint64_t at = 0;
+  for (const Entry& entry : entries) {
+    if (entry.begin != at) {
+      return Bad(path, absl::StrCat("tensor '", entry.name, "' begins at ", entry.begin, " where ", at,
+                                    " was due: tensors overlap or leave a gap"));
+    }
+    at = entry.end;
+  }
+  if (at != data_bytes) return Bad(path, absl::StrCat(data_bytes - at, " bytes at its end belong to no tensor"));
+  return entries;
+}
+
+absl::StatusOr<std::map<std::string, at::Tensor>> LoadFile(const std::string& path) {
+  const File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (file.get() < 0) return System(path, "opening");
+  struct stat info;
+  if (::fstat(file.get(), &info) != 0) return System(path, "reading its size");
+  if (!S_ISREG(info.st_mode)) return Bad(path, "not a regular file");
+  const uint64_t size = static_cast<uint64_t>(info.st_size);
+  uint64_t header_bytes = 0;
+  if (size < sizeof(header_bytes)) return Bad(path, absl::StrCat("only ", size, " bytes long"));
+  INGOT_RETURN_IF_ERROR(ReadAt(file, path, 0, &header_bytes, sizeof(header_bytes)));
+  if (header_bytes > kMaxHeaderBytes || header_bytes > size - sizeof(header_bytes)) {
+    return Bad(path, absl::StrCat("its header claims ", header_bytes, " bytes of a file of ", size));
+  }
+  std::string header(header_bytes, '\0');
+  INGOT_RETURN_IF_ERROR(ReadAt(file, path, sizeof(header_bytes), header.data(), header_bytes));
+  const uint64_t data_begin = sizeof(header_bytes) + header_bytes;
+  INGOT_ASSIGN_OR_RETURN(const std::vector<Entry> entries, ParseHeader(path, header, size - data_begin));
+
+  std::map<std::string, at::Tensor> tensors;
+  for (const Entry& entry : entries) {
+    at::Tensor tensor = at::empty(entry.shape, entry.type);
+    const uint64_t bytes = entry.end - entry.begin;
+    if (bytes > 0)
+      INGOT_RETURN_IF_ERROR(ReadAt(file, path, data_begin + entry.begin, tensor.mutable_data_ptr(), bytes));
+    tensors[entry.name] = std::move(tensor);
+  }
+  return tensors;
+}
+
+absl::StatusOr<std::string> ReadText(const std::string& path, uint64_t most) {
+  const File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  struct stat info;
+  if (file.get() < 0 || ::fstat(file.get(), &info) != 0) return System(path, "opening");
+  if (!S_ISREG(info.st_mode) || static_cast<uint64_t>(info.st_size) > most) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": not a regular file of at most ", most, " bytes"));
+  }
+  std::string text(info.st_size, '\0');
+  INGOT_RETURN_IF_ERROR(ReadAt(file, path, 0, text.data(), text.size()));
+  return text;
+}
+
+absl::StatusOr<std::map<std::string, at::Tensor>> LoadShards(const std::string& path) {
+  INGOT_ASSIGN_OR_RETURN(const std::string text, ReadText(path, kMaxHeaderBytes));
+  auto json = base::ParseJson(text);
+  if (!json.ok()) return base::Annotate(json.status(), path);
+  const auto* weights = base::Find(*json, "weight_map");
+  if (weights == nullptr || !weights->is_object()) return absl::InvalidArgumentError(path + ": has no weight_map");
+  std::map<std::string, std::set<std::string>> names_by_file;
+  for (const auto& field : weights->get_object()) {
+    if (!field.value().is_string())
+      return absl::InvalidArgumentError(path + ": weight_map holds something else than file names");
+    const std::string file(field.value().get_string());
+    // A shard lies beside its index: a name that leads elsewhere is not followed.
+    if (file.empty() || file.find('/') != std::string::npos || file.find('\0') != std::string::npos) {
+      return absl::InvalidArgumentError(absl::StrCat(path, ": '", file, "' is no plain file name"));
+    }
+    names_by_file[file].insert(std::string(field.key()));
+  }
+  const std::string folder = path.substr(0, path.rfind('/') + 1);
+  std::map<std::string, at::Tensor> all;
+  for (const auto& [file, names] : names_by_file) {
+    INGOT_ASSIGN_OR_RETURN(auto tensors, LoadFile(folder + file));
+    for (const std::string& name : names) {
+      const auto found = tensors.find(name);
+      if (found == tensors.end()) {
+        return absl::InvalidArgumentError(absl::StrCat(path, ": tensor '", name, "' is not in ", file));
+      }
+      all[name] = found->second;
+    }
+  }
+  return all;
+}
+
+// Renames `from` to `to` so that after a crash the old file or the whole new one is there.
+absl::Status Publish(const File& file, const std::string& from, const std::string& to) {
+  if (::fsync(file.get()) != 0) return System(from, "fsync");
+  if (::rename(from.c_str(), to.c_str()) != 0) return System(to, "renaming into place");
+  const size_t slash = to.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : to.substr(0, slash + 1);
+  const File directory(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (directory.get() < 0 || ::fsync(directory.get()) != 0) return System(folder, "fsync");
+  return absl::OkStatus();
+}
+
+// write(file, temporary name) fills the file, which then takes the place of `path`.
+template <typename Write>
+absl::Status Replace(const std::string& path, const Write& write) {
+  const std::string temporary = absl::StrCat(path, ".", ::getpid(), ".tmp");
+  const File file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  if (file.get() < 0) return System(temporary, "creating");
+  absl::Status status = write(file, temporary);
+  if (status.ok()) status = Publish(file, temporary, path);
+  if (!status.ok()) ::unlink(temporary.c_str());
+  return status;
+}
+
+absl::StatusOr<std::string> Header(const std::map<std::string, at::Tensor>& tensors,
+                                   const std::map<std::string, std::string>& metadata) {
+  base::json::object header;
+  if (!metadata.empty()) {
+    base::json::object fields;
+    for (const auto& [key, text] : metadata) fields[key] = text;
+    header["__metadata__"] = std::move(fields);
+  }
+  uint64_t at = 0;
+  for (const auto& [name, tensor] : tensors) {
+    const auto known =
+        std::find_if(kDTypes.begin(), kDTypes.end(), [&](const DType& d) { return d.type == tensor.scalar_type(); });
+    if (known == kDTypes.end()) {
+      return absl::InvalidArgumentError(absl::StrCat("tensor '", name, "': dtype ", c10::toString(tensor.scalar_type()),
+                                                     " cannot be stored as safetensors"));
+    }
+    base::json::array shape;
+    for (int64_t size : tensor.sizes()) shape.emplace_back(size);
+    const uint64_t end = at + tensor.nbytes();
+    header[name] = base::json::object{
+        {"dtype", std::string(known->name)}, {"shape", std::move(shape)}, {"data_offsets", base::json::array{at, end}}};
+    at = end;
+  }
+  std::string text = base::PrintJson(header);
+  text.append((8 - text.size() % 8) % 8, ' ');  // the data begins aligned
+  return text;
+}
+
+}  // namespace
+
+absl::StatusOr<std::map<std::string, at::Tensor>> LoadSafetensors(const std::string& path) {
+  try {
+    constexpr std::string_view kIndex = ".json";
+    const bool shards =
+        path.size() > kIndex.size() && path.compare(path.size() - kIndex.size(), kIndex.size(), kIndex) == 0;
+    return shards ? LoadShards(path) : LoadFile(path);
+  } catch (const std::exception& error) {  // out of memory, in torch's words or the library's
+    return absl::ResourceExhaustedError(absl::StrCat(path, ": ", error.what()));
+  }
+}
+
+absl::Status SaveSafetensors(const std::string& path, const std::map<std::string, at::Tensor>& tensors,
+                             const std::map<std::string, std::string>& metadata) {
+  try {
+    INGOT_ASSIGN_OR_RETURN(const std::string header, Header(tensors, metadata));
+    return Replace(path, [&](const File& file, const std::string& name) -> absl::Status {
+      const uint64_t length = header.size();
+      INGOT_RETURN_IF_ERROR(WriteAll(file, name, &length, sizeof(length)));
+      INGOT_RETURN_IF_ERROR(WriteAll(file, name, header.data(), length));
+      for (const auto& [key, tensor] : tensors) {
+        const at::Tensor plain = tensor.detach().cpu().contiguous();
+        INGOT_RETURN_IF_ERROR(WriteAll(file, name, plain.const_data_ptr(), plain.nbytes()));
+      }
+      return absl::OkStatus();
+    });
+  } catch (const std::exception& error) {
+    return absl::InternalError(absl::StrCat(path, ": ", error.what()));
+  }
+}
+
+absl::Status SaveModelDir(const std::string& dir, const ModelConfig& config, const Parameters& parameters) {
+  INGOT_RETURN_IF_ERROR(config.Validate());
+  if (::mkdir(dir.c_str(), 0755) != 0 && errno != EEXIST) return System(dir, "creating the folder");
+  // Weights first: a folder with a config.json is complete.
+  INGOT_RETURN_IF_ERROR(SaveSafetensors(dir + "/model.safetensors", parameters.tensors(), {{"format", "pt"}}));
+  const std::string text = base::PrintJson(config.ToJson()) + "\n";
+  return Replace(dir + "/config.json", [&](const File& file, const std::string& name) {
+    return WriteAll(file, name, text.data(), text.size());
+  });
+}
+
+}  // namespace ingot::model

@@ -1,0 +1,142 @@
+#include "model/transformer.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "kernels/torch/layers.h"
+
+namespace ingot::model {
+
+// The tensors of one layer, looked up once.
+struct Transformer::Layer {
+  at::Tensor input_norm, q, k, v, o, q_bias, k_bias, v_bias, o_bias, q_norm, k_norm;
+  at::Tensor post_norm, gate, up, down;
+};
+
+namespace {
+
+// Tables as Hugging Face computes them, in fp32 whatever the model's type: at far positions a wider product would give
+// other angles than the ones a checkpoint was trained with.
+void RopeTables(const ModelConfig& config, const at::TensorOptions& options, at::Tensor* cos, at::Tensor* sin) {
+  const int64_t half = config.head_dim / 2, positions = config.max_position_embeddings;
+  at::Tensor c = at::empty({positions, half}, at::kFloat), s = at::empty({positions, half}, at::kFloat);
+  float *c_at = c.mutable_data_ptr<float>(), *s_at = s.mutable_data_ptr<float>();
+  std::vector<float> frequency(half);
+  for (int64_t i = 0; i < half; ++i) {
+    const float exponent = static_cast<float>(2 * i) / static_cast<float>(config.head_dim);
+    frequency[i] = 1.0f / std::pow(static_cast<float>(config.rope_theta), exponent);
+  }
+  for (int64_t p = 0; p < positions; ++p) {
+    for (int64_t i = 0; i < half; ++i) {
+      const float angle = static_cast<float>(p) * frequency[i];
+      *c_at++ = std::cos(angle);
+      *s_at++ = std::sin(angle);
+    }
+  }
+  *cos = c.to(options);
+  *sin = s.to(options);
+}
+
+absl::Status CheckTensors(const ModelConfig& config, const Parameters& parameters) {
+  for (const auto& [name, shape] : Parameters::Shapes(config)) {
+    const auto found = parameters.tensors().find(name);
+    if (found == parameters.tensors().end() || !found->second.defined()) {
+      return absl::InvalidArgumentError(absl::StrCat("the model has no parameter '", name, "'"));
+    }
+    const at::Tensor& first = parameters.tensors().at("model.embed_tokens.weight");
+    const at::Tensor& t = found->second;
+    if (t.sizes() != at::IntArrayRef(shape) || t.scalar_type() != first.scalar_type() || t.device() != first.device() ||
+        !t.is_contiguous()) {
+      return absl::InvalidArgumentError(absl::StrCat("parameter '", name,
+                                                     "' has another shape than the configuration, ",
+                                                     "or another dtype or device than the embedding, or is not dense"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Transformer::Transformer(const ModelConfig& config, Parameters parameters)
+    : config_(config), parameters_(std::move(parameters)) {
+  auto layers = std::make_shared<std::vector<Layer>>(config_.num_hidden_layers);
+  for (int64_t i = 0; i < config_.num_hidden_layers; ++i) {
+    Layer& layer = (*layers)[i];
+    const std::string prefix = absl::StrCat("model.layers.", i, "."), attention = prefix + "self_attn.";
+    const auto optional = [&](const std::string& name) {
+      const auto found = parameters_.tensors().find(name);
+      return found == parameters_.tensors().end() ? at::Tensor() : found->second;
+    };
+    layer.input_norm = parameters_.at(prefix + "input_layernorm.weight");
+    layer.post_norm = parameters_.at(prefix + "post_attention_layernorm.weight");
+    layer.q = parameters_.at(attention + "q_proj.weight");
+    layer.k = parameters_.at(attention + "k_proj.weight");
+    layer.v = parameters_.at(attention + "v_proj.weight");
+    layer.o = parameters_.at(attention + "o_proj.weight");
+    layer.q_bias = optional(attention + "q_proj.bias");
+    layer.k_bias = optional(attention + "k_proj.bias");
+    layer.v_bias = optional(attention + "v_proj.bias");
+    layer.o_bias = optional(attention + "o_proj.bias");
+    layer.q_norm = optional(attention + "q_norm.weight");
+    layer.k_norm = optional(attention + "k_norm.weight");
+    layer.gate = parameters_.at(prefix + "mlp.gate_proj.weight");
+    layer.up = parameters_.at(prefix + "mlp.up_proj.weight");
+    layer.down = parameters_.at(prefix + "mlp.down_proj.weight");
+  }
+  layers_ = std::move(layers);
+  RopeTables(config_, parameters_.at("model.norm.weight").options().requires_grad(false), &rope_cos_, &rope_sin_);
+}
+
+absl::StatusOr<Transformer> Transformer::Create(const ModelConfig& config, Parameters parameters) {
+  INGOT_RETURN_IF_ERROR(config.Validate());
+  INGOT_RETURN_IF_ERROR(CheckTensors(config, parameters));
+  try {
+    return Transformer(config, std::move(parameters));
+  } catch (const std::exception& error) {
+    return absl::InternalError(absl::StrCat("building the model: ", error.what()));
+  }
+}
+
+at::Tensor Transformer::Hidden(const at::Tensor& token_ids, const at::Tensor& positions,
+                               AttentionBackend& attention) const {
+  using kernels::LinearOp;
+  using kernels::NormRotateOp;
+  using kernels::RmsNormOp;
+  const int64_t rows = token_ids.size(0), heads = config_.num_attention_heads, kv_heads = config_.num_key_value_heads;
+  const int64_t head_dim = config_.head_dim;
+  const double eps = config_.rms_norm_eps;
+  at::Tensor x = at::embedding(parameters_.at("model.embed_tokens.weight"), token_ids);
+  for (int64_t i = 0; i < config_.num_hidden_layers; ++i) {
+    const Layer& layer = (*layers_)[i];
+    at::Tensor h = RmsNormOp(x, layer.input_norm, eps);
+    const at::Tensor q = LinearOp(h, layer.q, layer.q_bias).view({rows, heads, head_dim});
+    const at::Tensor k = LinearOp(h, layer.k, layer.k_bias).view({rows, kv_heads, head_dim});
+    const at::Tensor v = LinearOp(h, layer.v, layer.v_bias).view({rows, kv_heads, head_dim});
+    const at::Tensor attended =
+        attention.Attend(i, NormRotateOp(q, layer.q_norm, eps, rope_cos_, rope_sin_, positions),
+                         NormRotateOp(k, layer.k_norm, eps, rope_cos_, rope_sin_, positions), v);
+    x = x + LinearOp(attended.reshape({rows, heads * head_dim}), layer.o, layer.o_bias);
+    h = RmsNormOp(x, layer.post_norm, eps);
+    const at::Tensor gate = LinearOp(h, layer.gate, {}), up = LinearOp(h, layer.up, {});
+    x = x + LinearOp(kernels::SwiGluOp(gate, up), layer.down, {});
+  }
+  return RmsNormOp(x, parameters_.at("model.norm.weight"), eps);
+}
+
+at::Tensor Transformer::Logits(const at::Tensor& hidden) const {
+  const char* head = config_.tie_word_embeddings ? "model.embed_tokens.weight" : "lm_head.weight";
+  const at::Tensor logits = kernels::LinearOp(hidden, parameters_.at(head), {});
+  return logits.scalar_type() == at::kDouble ? logits : logits.to(at::kFloat);
+}
+
+at::Tensor PolicyLogSoftmax(const at::Tensor& logits, const at::Tensor& temperature) {
+  TORCH_CHECK(logits.dim() == 2, "logits must be [M, V], got ", logits.sizes());
+  const at::ScalarType type = logits.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  const at::Tensor t = temperature.to(logits.device(), type);
+  return at::log_softmax(logits.to(type) / (t.dim() == 0 ? t : t.reshape({-1, 1})), -1);
+}
+
+}  // namespace ingot::model

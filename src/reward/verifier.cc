@@ -1,0 +1,345 @@
+#include "reward/verifier.h"
+
+#include <charconv>
+#include <cmath>
+#include <regex>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "sandbox/template.h"
+
+namespace ingot::reward {
+namespace {
+
+using base::json::value;
+using sandbox::Template;
+
+constexpr int64_t kLargestAnswer = 16 << 20;
+constexpr size_t kLongestPattern = 4096;
+constexpr int64_t kVerifierOutputBytes = 1 << 20;
+
+std::string Trimmed(const std::string& text) { return std::string(absl::StripAsciiWhitespace(text)); }
+
+// For details: one line, short.
+std::string Quoted(const std::string& text) {
+  std::string shown;
+  for (const char c : text.substr(0, 80)) shown += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
+  return absl::StrCat("'", shown, text.size() > 80 ? "...'" : "'");
+}
+
+Verdict Malformed(const std::string& why) {
+  return {.reward = 0, .signals = {{"answer_malformed", 1.0}}, .detail = why};
+}
+
+Verdict Judged(bool right, const std::string& detail) {
+  return {.reward = right ? 1.0 : 0.0, .signals = {}, .detail = detail};
+}
+
+std::optional<double> ParseNumber(const std::string& text) {
+  const std::string trimmed = Trimmed(text);
+  const char* begin = trimmed.data();
+  const char* const end = begin + trimmed.size();
+  if (begin != end && *begin == '+' && end - begin > 1 && begin[1] != '-') ++begin;
+  double number = 0;
+  const auto parsed = std::from_chars(begin, end, number);
+  if (begin == end || parsed.ec != std::errc() || parsed.ptr != end || !std::isfinite(number)) return std::nullopt;
+  return number;
+}
+
+std::optional<double> AsNumber(const value& json) {
+  if (!json.is_number()) return std::nullopt;
+  const double number = json.to_number<double>();
+  return std::isfinite(number) ? std::optional(number) : std::nullopt;
+}
+
+bool Near(double answer, double expected, const VerifierOptions& options) {
+  return std::abs(answer - expected) <= options.tolerance + options.relative_tolerance * std::abs(expected);
+}
+
+// A number, or {"reward": number, "signals": {name: number}}.
+absl::StatusOr<Verdict> ParseReport(const std::string& text) {
+  INGOT_ASSIGN_OR_RETURN(const value json, base::ParseJson(Trimmed(text)));
+  Verdict verdict;
+  const value* reward = json.is_object() ? base::Find(json, "reward") : &json;
+  const std::optional<double> number = reward == nullptr ? std::nullopt : AsNumber(*reward);
+  if (!number.has_value()) return absl::InvalidArgumentError("neither a finite number nor {\"reward\": number}");
+  verdict.reward = *number;
+  if (const value* signals = base::Find(json, "signals")) {
+    if (!signals->is_object()) return absl::InvalidArgumentError("\"signals\" is no object");
+    for (const auto& [name, signal] : signals->get_object()) {
+      const std::optional<double> part = AsNumber(signal);
+      if (!part.has_value()) {
+        return absl::InvalidArgumentError(absl::StrCat("signal '", std::string(name), "' is no finite number"));
+      }
+      verdict.signals[std::string(name)] = *part;
+    }
+  }
+  if (const value* detail = base::Find(json, "detail"); detail != nullptr) verdict.detail = sandbox::AsText(*detail);
+  return verdict;
+}
+
+sandbox::Variables VariablesOf(const VerifierInput& input) {
+  return {.text = {{"workdir", input.workdir}, {"home", input.home}, {"episode_id", input.episode_id}},
+          .json = {{"task", input.task}}};
+}
+
+// What all kinds but the last share: the answer is there and not too long.
+class AnswerVerifier : public Verifier {
+ public:
+  explicit AnswerVerifier(VerifierOptions options) : options_(std::move(options)) {}
+  absl::StatusOr<Verdict> Verify(const VerifierInput& input) const final {
+    if (!input.answer.has_value()) return Malformed(absl::StrCat("no answer: ", input.no_answer_reason));
+    if (static_cast<int64_t>(input.answer->size()) > options_.max_answer_bytes) {
+      return Malformed(
+          absl::StrCat("the answer has ", input.answer->size(), " bytes, more than ", options_.max_answer_bytes));
+    }
+    return Judge(*input.answer, input);
+  }
+
+ protected:
+  virtual absl::StatusOr<Verdict> Judge(const std::string& answer, const VerifierInput& input) const = 0;
+  const VerifierOptions options_;
+};
+
+// exact, numeric, json_field: against one expected text.
+class ExpectedVerifier : public AnswerVerifier {
+ public:
+  ExpectedVerifier(VerifierOptions options, Template expected)
+      : AnswerVerifier(std::move(options)), expected_(std::move(expected)) {}
+
+ protected:
+  virtual absl::StatusOr<Verdict> Compare(const std::string& answer, const std::string& expected) const = 0;
+
+ private:
+  absl::StatusOr<Verdict> Judge(const std::string& answer, const VerifierInput& input) const final {
+    const auto expected = expected_.Render(VariablesOf(input));
+    if (!expected.ok()) return base::Annotate(expected.status(), "verifier.expected");
+    return Compare(answer, *expected);
+  }
+  const Template expected_;
+};
+
+class ExactVerifier final : public ExpectedVerifier {
+  using ExpectedVerifier::ExpectedVerifier;
+  absl::StatusOr<Verdict> Compare(const std::string& answer, const std::string& expected) const override {
+    const std::string said = Trimmed(answer), right = Trimmed(expected);
+    return Judged(options_.ignore_case ? absl::EqualsIgnoreCase(said, right) : said == right,
+                  absl::StrCat("answered ", Quoted(said), ", expected ", Quoted(right)));
+  }
+};
+
+class NumericVerifier final : public ExpectedVerifier {
+  using ExpectedVerifier::ExpectedVerifier;
+  absl::StatusOr<Verdict> Compare(const std::string& answer, const std::string& expected) const override {
+    const std::optional<double> right = ParseNumber(expected);
+    if (!right.has_value()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("verifier.expected is ", Quoted(expected), ", which is no number"));
+    }
+    const std::optional<double> said = ParseNumber(answer);
+    if (!said.has_value()) return Malformed(absl::StrCat("the answer ", Quoted(answer), " is no number"));
+    return Judged(Near(*said, *right, options_), absl::StrCat("answered ", *said, ", expected ", *right));
+  }
+};
+
+class JsonFieldVerifier final : public ExpectedVerifier {
+  using ExpectedVerifier::ExpectedVerifier;
+  absl::StatusOr<Verdict> Compare(const std::string& answer, const std::string& expected) const override {
+    const auto parsed = base::ParseJson(Trimmed(answer));
+    if (!parsed.ok()) return Malformed(absl::StrCat("the answer is ", parsed.status().message()));
+    const value* said = options_.field.empty() ? &*parsed : sandbox::FindPath(*parsed, options_.field);
+    if (said == nullptr) return Malformed(absl::StrCat("the answer has nothing at '", options_.field, "'"));
+    return Judged(Equal(*said, expected),
+                  absl::StrCat("answered ", Quoted(sandbox::AsText(*said)), ", expected ", Quoted(expected)));
+  }
+  bool Equal(const value& said, const std::string& expected) const {
+    if (said.is_string()) return std::string_view(said.get_string()) == expected;
+    const auto right = base::ParseJson(expected);
+    if (!right.ok()) return false;
+    const std::optional<double> a = AsNumber(said), b = AsNumber(*right);
+    if (a.has_value() && b.has_value()) return Near(*a, *b, options_);
+    return base::CanonicalJson(said) == base::CanonicalJson(*right);
+  }
+};
+
+// `__polynomial` is libstdc++'s breadth-first matcher: no backtracking, so no pattern takes exponential time and no
+// long answer exhausts the stack. It knows no back-references.
+absl::StatusOr<std::regex> Compile(const std::string& pattern) {
+  if (pattern.size() > kLongestPattern) {
+    return absl::InvalidArgumentError(absl::StrCat("verifier.pattern is longer than ", kLongestPattern, " bytes"));
+  }
+  try {
+    return std::regex(pattern, std::regex::ECMAScript | std::regex_constants::__polynomial);
+  } catch (const std::regex_error& error) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("verifier.pattern ", Quoted(pattern), " does not compile: ", error.what()));
+  }
+}
+
+class RegexVerifier final : public AnswerVerifier {
+ public:
+  RegexVerifier(VerifierOptions options, Template pattern, std::optional<std::regex> fixed)
+      : AnswerVerifier(std::move(options)), pattern_(std::move(pattern)), fixed_(std::move(fixed)) {}
+
+ private:
+  absl::StatusOr<Verdict> Judge(const std::string& answer, const VerifierInput& input) const override {
+    if (fixed_.has_value()) return Match(answer, *fixed_);
+    const auto pattern = pattern_.Render(VariablesOf(input));
+    if (!pattern.ok()) return base::Annotate(pattern.status(), "verifier.pattern");
+    INGOT_ASSIGN_OR_RETURN(const std::regex regex, Compile(*pattern));
+    return Match(answer, regex);
+  }
+  static absl::StatusOr<Verdict> Match(const std::string& answer, const std::regex& regex) {
+    const std::string said = Trimmed(answer);
+    try {
+      const bool matches = std::regex_match(said, regex);
+      return Judged(matches, absl::StrCat("answered ", Quoted(said), matches ? ", which matches" : ", no match"));
+    } catch (const std::regex_error& error) {
+      return absl::InvalidArgumentError(absl::StrCat("verifier.pattern cannot be matched: ", error.what()));
+    }
+  }
+  const Template pattern_;
+  const std::optional<std::regex> fixed_;  // a pattern without variables is compiled once
+};
+
+class ReportedVerifier final : public AnswerVerifier {
+  using AnswerVerifier::AnswerVerifier;
+  absl::StatusOr<Verdict> Judge(const std::string& answer, const VerifierInput&) const override {
+    auto report = ParseReport(answer);
+    if (!report.ok()) return Malformed(absl::StrCat("the agent's report is ", report.status().message()));
+    if (report->detail.empty()) report->detail = "reported by the agent";
+    return report;
+  }
+};
+
+class CommandVerifier final : public AnswerVerifier {
+ public:
+  CommandVerifier(VerifierOptions options, std::vector<Template> argv)
+      : AnswerVerifier(std::move(options)), argv_(std::move(argv)) {
+    limits_.wall_time = std::chrono::nanoseconds(static_cast<int64_t>(options_.timeout_s * 1e9));
+    limits_.output_bytes = kVerifierOutputBytes;
+  }
+
+ private:
+  absl::StatusOr<Verdict> Judge(const std::string& answer, const VerifierInput& input) const override {
+    sandbox::Command command;
+    for (const Template& argument : argv_) {
+      const auto text = argument.Render(VariablesOf(input));
+      if (!text.ok()) return base::Annotate(text.status(), "verifier.command");
+      command.argv.push_back(*text);
+    }
+    command.env = sandbox::InheritedEnvironment({"PATH", "LANG", "LC_ALL", "TZ"});
+    command.env["HOME"] = input.home;
+    command.env["INGOT_EPISODE_ID"] = input.episode_id;
+    command.working_dir = input.workdir;
+    command.stdin_text = answer;
+    const auto outcome = sandbox::RunCommand(command, limits_, input.cancel);
+    if (!outcome.ok()) return base::Annotate(outcome.status(), "the verifier's command did not run");
+    return options_.reward_from == "json" ? FromJson(*outcome) : FromExitCode(*outcome);
+  }
+
+  absl::Status Broken(const sandbox::Outcome& outcome) const {
+    if (outcome.ending == sandbox::Ending::kCancelled)
+      return absl::CancelledError("the verifier's command was cancelled");
+    return absl::InternalError(absl::StrCat("the verifier's command ", sandbox::Describe(outcome, limits_),
+                                            "; its stderr: ", Quoted(Trimmed(outcome.err))));
+  }
+  bool TimedOutAsZero(const sandbox::Outcome& outcome) const {
+    return options_.timeout_is_zero && outcome.ending == sandbox::Ending::kTimedOut;
+  }
+  absl::StatusOr<Verdict> FromExitCode(const sandbox::Outcome& outcome) const {
+    if (TimedOutAsZero(outcome)) return Judged(false, "the verifier's command ran past its time limit");
+    if (outcome.ending != sandbox::Ending::kExited || outcome.exit_code > 1) return Broken(outcome);
+    return Judged(outcome.exit_code == 0, absl::StrCat("the verifier's command exited with ", outcome.exit_code));
+  }
+  absl::StatusOr<Verdict> FromJson(const sandbox::Outcome& outcome) const {
+    if (TimedOutAsZero(outcome)) return Judged(false, "the verifier's command ran past its time limit");
+    if (!outcome.ok()) return Broken(outcome);
+    const std::string out = Trimmed(outcome.out);
+    const size_t newline = out.rfind('\n');
+    auto report = ParseReport(newline == std::string::npos ? out : out.substr(newline + 1));
+    if (!report.ok()) {
+      return absl::InternalError(
+          absl::StrCat("the last line of the verifier's command is ", report.status().message()));
+    }
+    if (report->detail.empty()) report->detail = "scored by the verifier's command";
+    return report;
+  }
+
+  const std::vector<Template> argv_;
+  sandbox::Limits limits_;
+};
+
+class PostedVerifier final : public Verifier {
+ public:
+  absl::StatusOr<Verdict> Verify(const VerifierInput&) const override {
+    return Verdict{.reward = 0, .signals = {}, .detail = "posted by the agent"};
+  }
+  bool decides() const override { return false; }
+};
+
+absl::Status CheckNumbers(const VerifierOptions& options) {
+  if (!(options.tolerance >= 0) || !(options.relative_tolerance >= 0)) {
+    return absl::InvalidArgumentError("verifier.tolerance and verifier.relative_tolerance must be 0 or more");
+  }
+  if (!(options.timeout_s > 0 && options.timeout_s <= 1e6)) {
+    return absl::InvalidArgumentError("verifier.timeout_s must be above 0 (and at most 1e6)");
+  }
+  if (options.max_answer_bytes <= 0 || options.max_answer_bytes > kLargestAnswer) {
+    return absl::InvalidArgumentError(absl::StrCat("verifier.max_answer_bytes must be in [1, ", kLargestAnswer, "]"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<const Verifier>> MakeRegex(const VerifierOptions& options) {
+  if (options.pattern.empty()) return absl::InvalidArgumentError("verifier.pattern is empty; kind regex needs one");
+  auto pattern = Template::Parse(options.pattern, VerifierVariables());
+  if (!pattern.ok()) return base::Annotate(pattern.status(), "verifier.pattern");
+  std::optional<std::regex> fixed;
+  if (const auto text = pattern->Render({}); text.ok()) {  // no variables in it
+    INGOT_ASSIGN_OR_RETURN(fixed, Compile(*text));
+  }
+  return std::make_unique<RegexVerifier>(options, std::move(*pattern), std::move(fixed));
+}
+
+absl::StatusOr<std::unique_ptr<const Verifier>> MakeCommand(const VerifierOptions& options) {
+  if (options.command.empty()) return absl::InvalidArgumentError("verifier.command is empty; kind command needs one");
+  if (options.reward_from != "exit_code" && options.reward_from != "json") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("verifier.reward_from is '", options.reward_from, "': exit_code or json"));
+  }
+  std::vector<Template> argv;
+  for (const std::string& argument : options.command) {
+    auto parsed = Template::Parse(argument, VerifierVariables());
+    if (!parsed.ok()) return base::Annotate(parsed.status(), "verifier.command");
+    argv.push_back(std::move(*parsed));
+  }
+  return std::make_unique<CommandVerifier>(options, std::move(argv));
+}
+
+}  // namespace
+
+const std::vector<std::string>& VerifierVariables() {
+  static const auto* const names = new std::vector<std::string>{"task", "task.", "workdir", "home", "episode_id"};
+  return *names;
+}
+
+absl::Status VerifierOptions::Validate() const { return Verifier::Make(*this).status(); }
+
+absl::StatusOr<std::unique_ptr<const Verifier>> Verifier::Make(const VerifierOptions& options) {
+  INGOT_RETURN_IF_ERROR(CheckNumbers(options));
+  if (options.kind == "regex") return MakeRegex(options);
+  if (options.kind == "command") return MakeCommand(options);
+  if (options.kind == "agent_reported") return std::make_unique<ReportedVerifier>(options);
+  if (options.kind == "agent_posted") return std::make_unique<PostedVerifier>();
+  auto expected = Template::Parse(options.expected, VerifierVariables());
+  if (!expected.ok()) return base::Annotate(expected.status(), "verifier.expected");
+  if (options.kind == "exact") return std::make_unique<ExactVerifier>(options, std::move(*expected));
+  if (options.kind == "numeric") return std::make_unique<NumericVerifier>(options, std::move(*expected));
+  if (options.kind == "json_field") return std::make_unique<JsonFieldVerifier>(options, std::move(*expected));
+  return absl::InvalidArgumentError(
+      absl::StrCat("verifier.kind is '", options.kind,
+                   "': exact, numeric, regex, json_field, command, agent_reported or agent_posted"));
+}
+
+}  // namespace ingot::reward

@@ -1,0 +1,406 @@
+#include "rollout/engine.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/log.h"
+
+namespace ingot::rollout {
+
+namespace {
+
+using std::chrono::duration;
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
+using std::chrono::steady_clock;
+
+constexpr int32_t kMaxTopLogprobs = 20;
+// How often an engine without weights looks for requests that became late.
+constexpr milliseconds kDeadlinePoll{20};
+
+double MillisSince(steady_clock::time_point start) {
+  return duration<double, std::milli>(steady_clock::now() - start).count();
+}
+
+EngineOptions Resolve(EngineOptions options, const ModelRunner& runner) {
+  if (options.context_length == 0) options.context_length = static_cast<int32_t>(runner.context_length());
+  return options;
+}
+
+}  // namespace
+
+// Wakes the step thread when it has nothing to do.
+struct Engine::Wake {
+  base::Mutex mu;
+  base::CondVar changed;
+  bool signalled ABSL_GUARDED_BY(mu) = false;
+
+  void Signal() {
+    base::MutexLock lock(mu);
+    signalled = true;
+    changed.Signal();
+  }
+  void Wait(bool forever) {
+    base::MutexLock lock(mu);
+    while (!signalled) {
+      if (forever) {
+        changed.Wait(mu);
+      } else if (!changed.WaitFor(mu, kDeadlinePoll)) {
+        break;
+      }
+    }
+    signalled = false;
+  }
+};
+
+class Engine::Handle final : public Client::Request {
+ public:
+  Handle(std::shared_ptr<ChunkGate> gate, std::shared_ptr<Wake> wake)
+      : gate_(std::move(gate)), wake_(std::move(wake)) {}
+  ~Handle() override {
+    gate_->Close();
+    wake_->Signal();
+  }
+
+ private:
+  const std::shared_ptr<ChunkGate> gate_;
+  const std::shared_ptr<Wake> wake_;
+};
+
+absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& options, Parts parts,
+                                                       std::shared_ptr<const weights::Snapshot> initial) {
+  INGOT_RETURN_IF_ERROR(options.Validate());
+  if (options.context_length > parts.runner->context_length()) {
+    return absl::InvalidArgumentError(absl::StrCat("rollout.context_length is ", options.context_length,
+                                                   "; the model was made for ", parts.runner->context_length()));
+  }
+  if (parts.sampler == nullptr) parts.sampler = std::make_unique<PolicySampler>();
+  std::unique_ptr<Engine> engine(new Engine(options, std::move(parts)));
+  if (initial != nullptr) {
+    base::MutexLock update_lock(engine->update_mu_);
+    INGOT_ASSIGN_OR_RETURN(Held first, engine->LoadVersion(std::move(initial)));
+    engine->core_.SetNewest(first.version);
+    base::MutexLock lock(engine->mu_);
+    engine->newest_ = std::move(first);
+  }
+  {
+    base::MutexLock lock(engine->mu_);
+    engine->Report();
+  }
+  engine->step_thread_ = std::thread([raw = engine.get()] { raw->Run(); });
+  return engine;
+}
+
+Engine::Engine(const EngineOptions& options, Parts parts)
+    : options_(Resolve(options, *parts.runner)),
+      runner_(std::move(parts.runner)),
+      sampler_(std::move(parts.sampler)),
+      tokenizer_(std::move(parts.tokenizer)),
+      clock_(*parts.clock),
+      started_(clock_.Now()),
+      wake_(std::make_shared<Wake>()),
+      core_(options_, runner_.get(), sampler_.get(), &clock_) {}
+
+Engine::~Engine() { Shutdown(); }
+
+void Engine::Shutdown() {
+  {
+    base::MutexLock lock(mu_);
+    stopping_ = true;
+    swapped_.SignalAll();
+  }
+  wake_->Signal();
+  if (step_thread_.joinable()) step_thread_.join();
+}
+
+// --- requests ---
+
+std::unique_ptr<Client::Request> Engine::Generate(const v1::GenerateRequest& request, OnChunk on_chunk) {
+  auto gate = std::make_shared<ChunkGate>(std::move(on_chunk));
+  auto handle = std::make_unique<Handle>(gate, wake_);
+  absl::StatusOr<std::unique_ptr<Sequence>> sequence = MakeSequence(request);
+  absl::Status status = sequence.status();
+  if (status.ok()) {
+    (*sequence)->gate = gate;
+    status = Enqueue(*std::move(sequence));
+  }
+  if (status.ok()) {
+    wake_->Signal();
+  } else {
+    gate->Deliver(base::Annotate(status, absl::StrCat("request ", request.request_id())));
+  }
+  return handle;
+}
+
+absl::Status Engine::CheckStops(const v1::SamplingParams& sampling) const {
+  if (sampling.stop_size() == 0) return absl::OkStatus();
+  if (tokenizer_ == nullptr) {
+    return absl::InvalidArgumentError("sampling.stop needs a tokenizer, and this engine was started without one");
+  }
+  if (sampling.stop_size() > options_.max_stop_strings) {
+    return absl::InvalidArgumentError(absl::StrCat("sampling.stop has ", sampling.stop_size(),
+                                                   " strings; rollout.max_stop_strings is ",
+                                                   options_.max_stop_strings));
+  }
+  for (const std::string& stop : sampling.stop()) {
+    if (!stop.empty() && stop.size() <= static_cast<size_t>(options_.max_stop_bytes)) continue;
+    return absl::InvalidArgumentError(absl::StrCat("sampling.stop has a string of ", stop.size(),
+                                                   " bytes; it must be 1 to rollout.max_stop_bytes (",
+                                                   options_.max_stop_bytes, ")"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Engine::CheckSize(const v1::GenerateRequest& request) const {
+  const int64_t prompt = request.prompt_ids_size();
+  if (prompt >= options_.context_length) {
+    return absl::InvalidArgumentError(absl::StrCat("a prompt of ", prompt,
+                                                   " tokens leaves no room to sample within the context length of ",
+                                                   options_.context_length));
+  }
+  // The last sampled token is never computed.
+  const int64_t most = std::min<int64_t>(prompt + request.sampling().max_new_tokens(), options_.context_length) - 1;
+  const int64_t room = options_.kv_cache_tokens / options_.kv_block_tokens * options_.kv_block_tokens;
+  if (most > room) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("prompt_ids (", prompt, ") and max_new_tokens (", request.sampling().max_new_tokens(), ") need ",
+                     most, " tokens of KV cache and the engine has ", room,
+                     ": it could never run; lower max_new_tokens or raise ", "rollout.kv_cache_tokens"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Sequence>> Engine::MakeSequence(const v1::GenerateRequest& request) {
+  if (request.prompt_ids_size() == 0) return absl::InvalidArgumentError("prompt_ids is empty; at least one is needed");
+  for (const int32_t id : request.prompt_ids()) {
+    if (id >= 0 && id < runner_->vocab_size()) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("prompt_ids has ", id, ", outside the vocabulary of ", runner_->vocab_size()));
+  }
+  INGOT_RETURN_IF_ERROR(ValidateSampling(request.sampling()));
+  INGOT_RETURN_IF_ERROR(CheckStops(request.sampling()));
+  INGOT_RETURN_IF_ERROR(CheckSize(request));
+  if (request.top_logprobs() < 0 || request.top_logprobs() > kMaxTopLogprobs) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("top_logprobs is ", request.top_logprobs(), "; it must be 0 to ", kMaxTopLogprobs));
+  }
+  if (request.pinned_version() < -1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("pinned_version is ", request.pinned_version(), "; it must be -1 (follow) or a version"));
+  }
+  auto sequence = std::make_unique<Sequence>();
+  sequence->request = request;
+  sequence->tokens.assign(request.prompt_ids().begin(), request.prompt_ids().end());
+  sequence->prompt_size = sequence->tokens.size();
+  sequence->limit = std::min<size_t>(sequence->prompt_size + request.sampling().max_new_tokens(),
+                                     static_cast<size_t>(options_.context_length));
+  sequence->tokens.reserve(std::min<size_t>(sequence->limit, sequence->prompt_size + 1024));
+  sequence->stop_ids.assign(request.sampling().stop_token_ids().begin(), request.sampling().stop_token_ids().end());
+  if (!request.sampling().ignore_eos()) {
+    sequence->stop_ids.insert(sequence->stop_ids.end(), runner_->eos_ids().begin(), runner_->eos_ids().end());
+  }
+  if (request.sampling().stop_size() > 0) {
+    sequence->stops.emplace(
+        tokenizer_, std::vector<std::string>(request.sampling().stop().begin(), request.sampling().stop().end()),
+        sequence->tokens.back());
+  }
+  sequence->deadline = options_.request_deadline_ms == 0
+                           ? nanoseconds::max()
+                           : clock_.Now() + nanoseconds(milliseconds(options_.request_deadline_ms));
+  sequence->times.set_arrival_unix_ns(clock_.UnixNanos());
+  sequence->times.set_queued_unix_ns(sequence->times.arrival_unix_ns());
+  return sequence;
+}
+
+absl::Status Engine::Enqueue(std::unique_ptr<Sequence> sequence) {
+  base::MutexLock lock(mu_);
+  if (stopping_) return absl::UnavailableError("the rollout engine is shutting down");
+  const int64_t most = static_cast<int64_t>(options_.max_running) + options_.max_waiting;
+  if (outstanding_ >= most) {
+    return absl::ResourceExhaustedError(absl::StrCat("the rollout engine has ", outstanding_,
+                                                     " requests, as many as rollout.max_running and max_waiting allow; "
+                                                     "try again later, or elsewhere"));
+  }
+  if (const int64_t pinned = sequence->request.pinned_version(); pinned >= 0) {
+    if (newest_.version != nullptr && newest_.version->version == pinned) {
+      sequence->pinned = newest_.version;
+    } else if (const auto found = retained_.find(pinned); found != retained_.end()) {
+      sequence->pinned = found->second.version;
+    } else {
+      return absl::NotFoundError(absl::StrCat("version ", pinned,
+                                              " is not held by this engine: pin the newest, or one ",
+                                              "that an update asked to retain and nobody released"));
+    }
+  }
+  sequence->order = next_order_++;
+  ++outstanding_;
+  inbox_.push_back(std::move(sequence));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<v1::EngineStatusResponse> Engine::Status() {
+  base::MutexLock lock(mu_);
+  if (stopping_) return absl::UnavailableError("the rollout engine is shutting down");
+  v1::EngineStatusResponse status = status_;
+  status.set_waiting(status.waiting() + static_cast<int32_t>(inbox_.size()));
+  status.set_alive_seconds(duration<double>(clock_.Now() - started_).count());
+  status.set_version(newest_.version == nullptr ? -1 : newest_.version->version);
+  status.clear_held_versions();
+  for (const auto& [version, held] : retained_) status.add_held_versions(version);
+  if (status.version() >= 0 && !retained_.contains(status.version())) status.add_held_versions(status.version());
+  return status;
+}
+
+// --- weights ---
+
+std::shared_ptr<const weights::Snapshot> Engine::newest() const {
+  base::MutexLock lock(mu_);
+  return newest_.snapshot;
+}
+
+absl::Status Engine::CheckRetain(int64_t version, bool retain) {
+  if (!retain) return absl::OkStatus();
+  base::MutexLock lock(mu_);
+  if (retained_.contains(version) || static_cast<int64_t>(retained_.size()) < options_.max_retained_versions) {
+    return absl::OkStatus();
+  }
+  return absl::ResourceExhaustedError(
+      absl::StrCat("version ", version, " asks to be retained, but ", retained_.size(),
+                   " versions are, as many as rollout.max_retained_versions allows; release one first"));
+}
+
+absl::StatusOr<Engine::Held> Engine::LoadVersion(std::shared_ptr<const weights::Snapshot> snapshot) {
+  auto version = std::make_shared<WeightVersion>();
+  version->version = snapshot->version();
+  version->checksum = snapshot->checksum();
+  version->salt = next_salt_++;
+  INGOT_ASSIGN_OR_RETURN(version->model, runner_->Load(snapshot));
+  return Held{std::move(version), std::move(snapshot)};
+}
+
+absl::StatusOr<v1::UpdateWeightsResponse> Engine::Update(const weights::EncodedDelta& delta) {
+  const v1::Manifest& target = delta.header.target();
+  base::MutexLock update_lock(update_mu_);
+  INGOT_RETURN_IF_ERROR(CheckRetain(target.version(), delta.header.retain()));
+  const auto start = steady_clock::now();
+  v1::UpdateWeightsResponse response;
+  response.set_version(target.version());
+  std::shared_ptr<const weights::Snapshot> base;
+  {
+    base::MutexLock lock(mu_);
+    base = newest_.snapshot;
+    if (base != nullptr && base->version() == target.version() && base->checksum() == target.checksum()) {
+      if (delta.header.retain()) retained_[target.version()] = newest_;
+      return response;  // a sender that did not hear our answer tries again
+    }
+  }
+  INGOT_ASSIGN_OR_RETURN(std::shared_ptr<const weights::Snapshot> snapshot, weights::Apply(base, delta));
+  INGOT_ASSIGN_OR_RETURN(Held next, LoadVersion(std::move(snapshot)));
+  response.set_apply_ms(MillisSince(start));
+  INGOT_ASSIGN_OR_RETURN(const double pause_ms, SwapIn(std::move(next), delta.header.retain()));
+  response.set_pause_ms(pause_ms);
+  return response;
+}
+
+absl::StatusOr<double> Engine::SwapIn(Held next, bool retain) {
+  Swap swap;
+  swap.next = std::move(next);
+  swap.retain = retain;
+  const auto deadline = steady_clock::now() + milliseconds(options_.update_deadline_ms);
+  base::MutexLock lock(mu_);
+  if (stopping_) return absl::UnavailableError("the rollout engine is shutting down");
+  swap_ = &swap;
+  wake_->Signal();
+  while (!swap.done) {
+    const auto left = deadline - steady_clock::now();
+    if (stopping_ || left.count() <= 0) {
+      swap_ = nullptr;
+      if (stopping_) return absl::UnavailableError("the rollout engine is shutting down");
+      return absl::DeadlineExceededError(absl::StrCat(
+          "version ", swap.next.version->version, " was verified, but the running step did not end within ",
+          "rollout.update_deadline_ms (", options_.update_deadline_ms, "); the old version stays"));
+    }
+    swapped_.WaitFor(mu_, left);
+  }
+  return swap.pause_ms;
+}
+
+absl::Status Engine::Release(int64_t version) {
+  Held freed;
+  {
+    base::MutexLock lock(mu_);
+    if (stopping_) return absl::UnavailableError("the rollout engine is shutting down");
+    if (const auto found = retained_.find(version); found != retained_.end()) {
+      freed = std::move(found->second);
+      retained_.erase(found);
+    }
+  }
+  freed = Held();
+  wake_->Signal();  // its cached blocks go with the next step
+  return absl::OkStatus();
+}
+
+// --- the step thread ---
+
+bool Engine::TakeInbox() {
+  base::MutexLock lock(mu_);
+  if (stopping_) return false;
+  for (std::unique_ptr<Sequence>& sequence : inbox_) core_.Add(std::move(sequence));
+  inbox_.clear();
+  if (swap_ != nullptr) {
+    const auto start = steady_clock::now();
+    swap_->previous = std::exchange(newest_, swap_->next);
+    if (swap_->retain) retained_[newest_.version->version] = newest_;
+    core_.SetNewest(newest_.version);
+    swap_->pause_ms = MillisSince(start);
+    swap_->done = true;
+    swap_ = nullptr;
+    swapped_.SignalAll();
+  }
+  return true;
+}
+
+void Engine::Run() {
+  runner_->BindThread();
+  std::vector<Emission> emissions;
+  while (true) {
+    if (!core_.CanStep()) wake_->Wait(/*forever=*/core_.waiting() == 0);
+    if (!TakeInbox()) break;
+    emissions.clear();
+    const bool busy = core_.CanStep();
+    const nanoseconds start = clock_.Now();
+    core_.Step(&emissions);
+    Settle(emissions, busy ? clock_.Now() - start : nanoseconds(0));
+    for (Emission& emission : emissions) emission.gate->Deliver(std::move(emission.chunk));
+  }
+  const absl::Status gone = absl::UnavailableError("the rollout engine is shutting down");
+  emissions.clear();
+  core_.FailAll(gone, &emissions);
+  {
+    base::MutexLock lock(mu_);
+    for (std::unique_ptr<Sequence>& sequence : inbox_) emissions.push_back({std::move(sequence->gate), gone, true});
+    inbox_.clear();
+  }
+  for (Emission& emission : emissions) emission.gate->Deliver(std::move(emission.chunk));
+}
+
+void Engine::Settle(const std::vector<Emission>& emissions, nanoseconds busy) {
+  base::MutexLock lock(mu_);
+  outstanding_ -= std::count_if(emissions.begin(), emissions.end(), [](const Emission& e) { return e.last; });
+  status_.set_busy_seconds(status_.busy_seconds() + duration<double>(busy).count());
+  Report();
+}
+
+void Engine::Report() {
+  const CoreStats& stats = core_.stats();
+  status_.set_running(core_.running());
+  status_.set_waiting(core_.waiting());
+  status_.set_kv_blocks_total(core_.blocks().total());
+  status_.set_kv_blocks_used(core_.blocks().held());
+  status_.set_sampled_tokens(stats.sampled_tokens);
+  status_.set_prompt_tokens(stats.prompt_tokens);
+  status_.set_cached_prompt_tokens(stats.cached_prompt_tokens);
+  status_.set_context_length(options_.context_length);
+}
+
+}  // namespace ingot::rollout

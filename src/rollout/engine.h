@@ -1,0 +1,122 @@
+// The rollout engine: a Client for those who generate and a Sink for those who send weights. One step thread runs an
+// EngineCore; everything else talks to it through an inbox that it empties between two steps.
+//
+//   Generate --> inbox --+                       +--> OnChunk (on the step thread)
+//   ~Request -> closed --+--> step thread: step -+
+//   Update --> decode, verify, load (caller's thread) --> swapped in between two steps --> returns
+//
+// A version swap never stops requests in flight: they continue on the KV they have, which is then mixed and recorded as
+// such. Pinned requests run on their version to the end. The engine holds the newest version and those an update asked
+// to retain; a version a pinned request still runs on stays in memory until that request ends.
+//
+// Thread safe. Generate and Status never wait for a step; Update and Release are for the sender's threads. Knows no
+// torch: the model is behind ModelRunner (NewTorchRunner in rollout/torch_runner.h).
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/mutex.h"
+#include "rollout/client.h"
+#include "rollout/engine_core.h"
+#include "rollout/engine_options.h"
+#include "text/tokenizer.h"
+#include "weights/sink.h"
+
+namespace ingot::rollout {
+
+class Engine final : public Client, public weights::Sink {
+ public:
+  // What an engine is given. `runner` is required.
+  struct Parts {
+    std::unique_ptr<ModelRunner> runner;
+    std::unique_ptr<Sampler> sampler;                  // null: PolicySampler
+    std::shared_ptr<const text::Tokenizer> tokenizer;  // null: stop strings are refused
+    const base::Clock* clock = &base::Clock::Real();   // outlives the engine
+  };
+
+  // Starts the step thread. `initial` may be null: requests then wait until the first Update. INVALID_ARGUMENT: an
+  // option or the snapshot does not fit the model.
+  static absl::StatusOr<std::unique_ptr<Engine>> Create(const EngineOptions& options, Parts parts,
+                                                        std::shared_ptr<const weights::Snapshot> initial);
+  ~Engine() override;  // Shutdown()
+
+  // Ends every request with UNAVAILABLE and stops the step thread; later calls are UNAVAILABLE. Not from an OnChunk.
+  void Shutdown();
+
+  std::unique_ptr<Request> Generate(const v1::GenerateRequest& request, OnChunk on_chunk) override;
+  absl::StatusOr<v1::EngineStatusResponse> Status() override;
+
+  // As weights::Sink says; updates are applied one at a time. A version and checksum that is live already is OK without
+  // a swap. RESOURCE_EXHAUSTED: it asked to be retained and max_retained_versions are; DEADLINE_EXCEEDED: the running
+  // step did not end within update_deadline_ms (nothing changed).
+  absl::StatusOr<v1::UpdateWeightsResponse> Update(const weights::EncodedDelta& delta) override;
+  absl::Status Release(int64_t version) override;
+
+  // The newest live weights; null before the first.
+  std::shared_ptr<const weights::Snapshot> newest() const;
+  const EngineOptions& options() const { return options_; }
+
+ private:
+  class Handle;
+  struct Wake;  // what a Request handle needs of the engine; outlives it
+  struct Held {
+    std::shared_ptr<const WeightVersion> version;
+    std::shared_ptr<const weights::Snapshot> snapshot;
+  };
+  struct Swap {
+    Held next;
+    Held previous;  // freed by the sender's thread, not between two steps
+    bool retain = false;
+    bool done = false;
+    double pause_ms = 0;
+  };
+
+  Engine(const EngineOptions& options, Parts parts);
+  absl::StatusOr<std::unique_ptr<Sequence>> MakeSequence(const v1::GenerateRequest& request);
+  absl::Status CheckStops(const v1::SamplingParams& sampling) const;
+  absl::Status CheckSize(const v1::GenerateRequest& request) const;
+  absl::Status Enqueue(std::unique_ptr<Sequence> sequence);
+  absl::Status CheckRetain(int64_t version, bool retain);
+  absl::StatusOr<Held> LoadVersion(std::shared_ptr<const weights::Snapshot> snapshot)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
+  // Pause in milliseconds.
+  absl::StatusOr<double> SwapIn(Held next, bool retain) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
+  void Run();
+  bool TakeInbox();
+  void Settle(const std::vector<Emission>& emissions, std::chrono::nanoseconds busy);
+  void Report() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  // Constant after construction.
+  const EngineOptions options_;
+  const std::unique_ptr<ModelRunner> runner_;
+  const std::unique_ptr<Sampler> sampler_;
+  const std::shared_ptr<const text::Tokenizer> tokenizer_;
+  const base::Clock& clock_;
+  const std::chrono::nanoseconds started_;
+  const std::shared_ptr<Wake> wake_;
+
+  base::Mutex update_mu_;  // one update at a time; taken before mu_
+  uint64_t next_salt_ ABSL_GUARDED_BY(update_mu_) = 1;
+
+  mutable base::Mutex mu_;
+  base::CondVar swapped_;
+  std::deque<std::unique_ptr<Sequence>> inbox_ ABSL_GUARDED_BY(mu_);
+  Swap* swap_ ABSL_GUARDED_BY(mu_) = nullptr;  // posted by SwapIn, owned by it
+  Held newest_ ABSL_GUARDED_BY(mu_);
+  std::map<int64_t, Held> retained_ ABSL_GUARDED_BY(mu_);
+  int64_t next_order_ ABSL_GUARDED_BY(mu_) = 0;
+  int64_t outstanding_ ABSL_GUARDED_BY(mu_) = 0;  // accepted and not ended
+  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  v1::EngineStatusResponse status_ ABSL_GUARDED_BY(mu_);  // as of the last step
+
+  EngineCore core_;  // the step thread's
+  std::thread step_thread_;
+};
+
+}  // namespace ingot::rollout

@@ -1,0 +1,293 @@
+#include "rollout/engine_core.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace ingot::rollout {
+
+using std::chrono::nanoseconds;
+
+EngineCore::EngineCore(const EngineOptions& options, ModelRunner* runner, Sampler* sampler, const base::Clock* clock)
+    : options_(options),
+      runner_(*runner),
+      sampler_(*sampler),
+      clock_(*clock),
+      blocks_(static_cast<int32_t>(options.kv_cache_tokens / options.kv_block_tokens), options.kv_block_tokens) {}
+
+void EngineCore::Add(SequencePtr sequence) {
+  next_deadline_ = std::min(next_deadline_, sequence->deadline);
+  waiting_.push_back(std::move(sequence));
+}
+
+void EngineCore::SetNewest(std::shared_ptr<const WeightVersion> version) {
+  newest_ = std::move(version);
+  DropUnusedSalts();
+}
+
+bool EngineCore::CanStep() const {
+  if (!running_.empty()) return true;
+  if (newest_ != nullptr) return !waiting_.empty();
+  return std::any_of(waiting_.begin(), waiting_.end(), [](const SequencePtr& s) { return s->pinned != nullptr; });
+}
+
+void EngineCore::Step(std::vector<Emission>* out) {
+  Reap(out);
+  DropUnusedSalts();
+  Admit();
+  Plan();
+  // One pass per version present. Few versions, so quadratic is fine; the order is that of the oldest request of each.
+  std::vector<const WeightVersion*> versions;
+  for (const SequencePtr& sequence : running_) {
+    const WeightVersion* version = VersionOf(*sequence);
+    if (sequence->planned > 0 && std::find(versions.begin(), versions.end(), version) == versions.end()) {
+      versions.push_back(version);
+    }
+  }
+  for (const WeightVersion* version : versions) RunVersion(*version, out);
+  std::erase_if(running_, [](const SequencePtr& sequence) { return sequence->gate == nullptr; });
+}
+
+void EngineCore::FailAll(const absl::Status& status, std::vector<Emission>* out) {
+  for (const SequencePtr& sequence : running_) out->push_back({std::move(sequence->gate), status, true});
+  for (const SequencePtr& sequence : waiting_) out->push_back({std::move(sequence->gate), status, true});
+  for (const SequencePtr& sequence : running_) sequence->LetGoOfKv();
+  running_.clear();
+  waiting_.clear();
+}
+
+const WeightVersion* EngineCore::VersionOf(const Sequence& sequence) const {
+  return sequence.pinned != nullptr ? sequence.pinned.get() : newest_.get();
+}
+
+// --- what leaves ---
+
+void EngineCore::Reap(std::vector<Emission>* out) {
+  const nanoseconds now = clock_.Now();
+  next_deadline_ = nanoseconds::max();
+  std::erase_if(running_, [&](const SequencePtr& s) { return ReapOne(*s, now, /*is_waiting=*/false, out); });
+  std::erase_if(waiting_, [&](const SequencePtr& s) { return ReapOne(*s, now, /*is_waiting=*/true, out); });
+}
+
+bool EngineCore::ReapOne(Sequence& sequence, nanoseconds now, bool is_waiting, std::vector<Emission>* out) {
+  const bool late = now >= sequence.deadline;
+  if (!late && !sequence.gate->closed()) {
+    next_deadline_ = std::min(next_deadline_, sequence.deadline);
+    return false;
+  }
+  sequence.LetGoOfKv();
+  Emission emission{std::move(sequence.gate), v1::GenerateChunk(), true};
+  if (sequence.sampled() > 0) {
+    FillLast(sequence, v1::FINISH_ABORTED, &*emission.chunk);
+  } else {
+    const char* cause = !is_waiting                      ? "its prompt was being computed"
+                        : VersionOf(sequence) == nullptr ? "it waited for the first weights of this engine"
+                                                         : "it waited for a place in the batch";
+    emission.chunk = absl::DeadlineExceededError(absl::StrCat(
+        "request ", sequence.request.request_id(), ": rollout.request_deadline_ms (", options_.request_deadline_ms,
+        ") passed while ", cause, "; lower the load, or raise the deadline or the engine's limits"));
+  }
+  out->push_back(std::move(emission));
+  return true;
+}
+
+void EngineCore::DropUnusedSalts() {
+  std::erase_if(salts_, [&](const auto& entry) {
+    if (!entry.second.expired()) return false;
+    blocks_.Drop(entry.first);
+    return true;
+  });
+}
+
+// --- what comes in ---
+
+void EngineCore::Admit() {
+  size_t passed_over = 0;
+  for (auto it = waiting_.begin();
+       it != waiting_.end() && running_.size() < static_cast<size_t>(options_.max_running);) {
+    Sequence& sequence = **it;
+    const WeightVersion* version = VersionOf(sequence);
+    if (version == nullptr) {  // follows, and there is nothing to follow yet
+      ++it;
+      continue;
+    }
+    // Blocks of an earlier version that a sibling computes are of no use: twins are sought under this version alone.
+    const size_t matchable = options_.prefix_cache ? sequence.tokens.size() - 1 : 0;
+    const size_t matched =
+        static_cast<size_t>(blocks_.CountMatch(version->salt, std::span(sequence.tokens).first(matchable))) *
+        blocks_.block_tokens();
+    if (AwaitsTwin(sequence, version->salt, matched)) {
+      if (++passed_over >= static_cast<size_t>(options_.max_running)) break;
+      ++it;
+      continue;
+    }
+    if (!TryAdmit(sequence)) break;
+    // Preempted requests are older than others that run by now: keep the order.
+    const auto place = std::upper_bound(running_.begin(), running_.end(), sequence.order,
+                                        [](int64_t order, const SequencePtr& s) { return order < s->order; });
+    running_.insert(place, std::move(*it));
+    it = waiting_.erase(it);
+  }
+}
+
+bool EngineCore::TryAdmit(Sequence& sequence) {
+  const WeightVersion& version = *VersionOf(sequence);
+  // The last token is always computed: its row is what is sampled from.
+  if (options_.prefix_cache) {
+    sequence.blocks = blocks_.Match(version.salt, std::span(sequence.tokens).first(sequence.tokens.size() - 1));
+  }
+  sequence.published = sequence.blocks.size();
+  sequence.computed = sequence.published * blocks_.block_tokens();
+  sequence.kv_salt = sequence.computed > 0 ? version.salt : 0;
+  const size_t cached = sequence.computed;
+  const bool fits = EnsureBlocks(sequence, sequence.tokens.size());
+  // Room for the others to grow by a block each, or the newcomer would soon be preempted and computed again.
+  if (!fits || static_cast<size_t>(blocks_.available()) < running_.size()) {
+    sequence.LetGoOfKv();
+    return false;
+  }
+  if (sequence.cached_tokens < 0) {
+    sequence.cached_tokens = static_cast<int32_t>(cached);
+    stats_.prompt_tokens += static_cast<int64_t>(sequence.prompt_size);
+    stats_.cached_prompt_tokens += static_cast<int64_t>(cached);
+  }
+  return true;
+}
+
+bool EngineCore::AwaitsTwin(const Sequence& sequence, uint64_t salt, size_t matched_tokens) const {
+  if (!options_.prefix_cache) return false;
+  for (const SequencePtr& other : running_) {
+    const size_t whole = other->prompt_size - other->prompt_size % blocks_.block_tokens();
+    if (other->computed >= whole || other->kv_mixed || VersionOf(*other)->salt != salt) continue;
+    if (other->kv_salt != 0 && other->kv_salt != salt) continue;
+    const size_t most = std::min({sequence.tokens.size() - 1, whole});
+    const auto differ = std::mismatch(other->tokens.begin(), other->tokens.begin() + most, sequence.tokens.begin());
+    size_t common = static_cast<size_t>(differ.first - other->tokens.begin());
+    common -= common % blocks_.block_tokens();
+    if (common > matched_tokens && common > other->computed) return true;
+  }
+  return false;
+}
+
+// --- what runs ---
+
+void EngineCore::Plan() {
+  size_t budget = static_cast<size_t>(options_.max_batch_tokens);
+  for (const SequencePtr& sequence : running_) sequence->planned = 0;
+  for (const bool decoding : {true, false}) {
+    for (size_t i = 0; i < running_.size() && budget > 0; ++i) {
+      Sequence& sequence = *running_[i];
+      const size_t left = sequence.tokens.size() - sequence.computed;
+      if ((left == 1) != decoding) continue;
+      const size_t rows = std::min(left, budget);
+      bool fits = EnsureBlocks(sequence, sequence.computed + rows);
+      while (!fits && i + 1 < running_.size()) {  // the youngest makes room
+        budget += running_.back()->planned;
+        Preempt(running_.size() - 1);
+        fits = EnsureBlocks(sequence, sequence.computed + rows);
+      }
+      if (!fits) {  // it is the youngest itself
+        Preempt(i);
+        break;
+      }
+      sequence.planned = rows;
+      budget -= rows;
+    }
+  }
+}
+
+bool EngineCore::EnsureBlocks(Sequence& sequence, size_t tokens) {
+  const size_t needed = (tokens + blocks_.block_tokens() - 1) / blocks_.block_tokens();
+  if (sequence.blocks.size() >= needed) return true;
+  if (static_cast<size_t>(blocks_.available()) < needed - sequence.blocks.size()) return false;
+  while (sequence.blocks.size() < needed) {
+    std::optional<KvBlocks::Ref> block = blocks_.Allocate();
+    if (!block.has_value()) return false;
+    sequence.blocks.push_back(*std::move(block));
+  }
+  return true;
+}
+
+void EngineCore::Preempt(size_t running_index) {
+  SequencePtr victim = std::move(running_[running_index]);
+  running_.erase(running_.begin() + static_cast<ptrdiff_t>(running_index));
+  victim->LetGoOfKv();
+  ++stats_.preemptions;
+  const auto place = std::upper_bound(waiting_.begin(), waiting_.end(), victim->order,
+                                      [](int64_t order, const SequencePtr& s) { return order < s->order; });
+  waiting_.insert(place, std::move(victim));
+}
+
+void EngineCore::AppendRows(Sequence& sequence, const WeightVersion& version) {
+  if (sequence.kv_salt != 0 && sequence.kv_salt != version.salt) sequence.kv_mixed = true;
+  sequence.kv_salt = version.salt;
+  const int64_t block_tokens = blocks_.block_tokens();
+  kernels::AttentionSequence attention;
+  attention.q_begin = static_cast<int64_t>(batch_.token_ids.size());
+  attention.q_count = static_cast<int64_t>(sequence.planned);
+  attention.q_offset = static_cast<int64_t>(sequence.computed);
+  attention.key_count = attention.q_offset + attention.q_count;
+  batch_.sequences.push_back(attention);
+  for (int64_t at = attention.q_offset; at < attention.key_count; ++at) {
+    batch_.token_ids.push_back(sequence.tokens[at]);
+    batch_.positions.push_back(at);
+    batch_.slots.push_back(sequence.blocks[at / block_tokens].id() * block_tokens + at % block_tokens);
+  }
+  const int64_t used = (attention.key_count + block_tokens - 1) / block_tokens;
+  for (int64_t i = 0; i < used; ++i) batch_.block_tables.push_back(sequence.blocks[i].id());
+  batch_sequences_.push_back(&sequence);
+  if (static_cast<size_t>(attention.key_count) == sequence.tokens.size()) {
+    batch_.sampled_rows.push_back(static_cast<int64_t>(batch_.token_ids.size()) - 1);
+    const float temperature = sequence.request.sampling().temperature();
+    batch_.temperatures.push_back(temperature == 0 ? 1.0f : temperature);
+    batch_sampled_.push_back(&sequence);
+  }
+}
+
+void EngineCore::RunVersion(const WeightVersion& version, std::vector<Emission>* out) {
+  batch_.Clear();
+  batch_sequences_.clear();
+  batch_sampled_.clear();
+  for (const SequencePtr& sequence : running_) {
+    if (sequence->planned > 0 && VersionOf(*sequence) == &version) AppendRows(*sequence, version);
+  }
+  const int32_t* table = batch_.block_tables.data();
+  for (kernels::AttentionSequence& attention : batch_.sequences) {
+    attention.block_table = table;
+    table += (attention.key_count + blocks_.block_tokens() - 1) / blocks_.block_tokens();
+  }
+  ++stats_.forward_passes;
+  stats_.forward_rows += static_cast<int64_t>(batch_.token_ids.size());
+  const absl::StatusOr<std::span<const float>> rows = runner_.Forward(*version.model, batch_);
+  if (!rows.ok()) {
+    for (Sequence* sequence : batch_sequences_) {
+      sequence->LetGoOfKv();
+      out->push_back(
+          {std::move(sequence->gate), base::Annotate(rows.status(), "the engine's forward pass failed"), true});
+    }
+    return;
+  }
+  if (std::none_of(salts_.begin(), salts_.end(), [&](const auto& entry) { return entry.first == version.salt; })) {
+    salts_.emplace_back(version.salt, version.weak_from_this());
+  }
+  for (Sequence* sequence : batch_sequences_) {
+    sequence->computed += sequence->planned;
+    Publish(*sequence, version.salt);
+  }
+  const size_t width = static_cast<size_t>(runner_.vocab_size());
+  for (size_t m = 0; m < batch_sampled_.size(); ++m) {
+    if (SampleOne(*batch_sampled_[m], version, rows->subspan(m * width, width), out)) batch_sampled_[m]->LetGoOfKv();
+  }
+}
+
+void EngineCore::Publish(Sequence& sequence, uint64_t salt) {
+  if (!options_.prefix_cache || sequence.kv_mixed) return;
+  const size_t block_tokens = static_cast<size_t>(blocks_.block_tokens());
+  for (; (sequence.published + 1) * block_tokens <= sequence.computed; ++sequence.published) {
+    const size_t i = sequence.published;
+    const KvBlocks::Ref* parent = i == 0 ? nullptr : &sequence.blocks[i - 1];
+    const auto tokens = std::span<const int32_t>(sequence.tokens).subspan(i * block_tokens, block_tokens);
+    if (!blocks_.Publish(salt, parent, tokens, &sequence.blocks[i])) return;
+  }
+}
+
+}  // namespace ingot::rollout

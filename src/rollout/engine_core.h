@@ -1,0 +1,112 @@
+// Continuous batching: which tokens of which requests the next forward pass computes, over a paged KV cache with shared
+// prefixes. Owns the requests and the blocks; the model, the sampler and the clock are given.
+//
+// A step: drop cancelled and late requests; admit waiting ones (oldest first, as far as places and blocks go); give
+// every decoding request its one row, then prompts as large a piece as max_batch_tokens leaves; run one forward pass
+// per weight version present; sample. When blocks run out, the youngest request is preempted: it lets go of its blocks
+// and is computed again later (what it sampled stays). The oldest can always run, so that every request ends.
+//
+// A waiting request whose prompt begins like one whose prompt is being computed waits for those blocks instead of
+// computing them again: the samples of a group cost one prompt.
+//
+// Single-threaded: one step thread calls everything. Knows no torch.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "rollout/engine_options.h"
+#include "rollout/kv_blocks.h"
+#include "rollout/model_runner.h"
+#include "rollout/sampling.h"
+#include "rollout/sequence.h"
+
+namespace ingot::rollout {
+
+// What a request is to be told. The engine delivers it after the step, in order.
+struct Emission {
+  std::shared_ptr<ChunkGate> gate;
+  absl::StatusOr<v1::GenerateChunk> chunk;
+  bool last = false;
+};
+
+struct CoreStats {
+  int64_t sampled_tokens = 0;
+  int64_t prompt_tokens = 0;         // of admitted requests, counted once each
+  int64_t cached_prompt_tokens = 0;  // of those, found in the cache
+  int64_t preemptions = 0;
+  int64_t forward_rows = 0;
+  int64_t forward_passes = 0;
+};
+
+class EngineCore {
+ public:
+  // `options` are valid, with context_length resolved. Everything given must outlive the core.
+  EngineCore(const EngineOptions& options, ModelRunner* runner, Sampler* sampler, const base::Clock* clock);
+
+  // Takes a validated request, at the end of the queue.
+  void Add(std::unique_ptr<Sequence> sequence);
+
+  // From the next step on, requests that are not pinned run on `version`. Those in flight continue on the KV they have.
+  void SetNewest(std::shared_ptr<const WeightVersion> version);
+
+  // Advances everything that can advance by one forward pass; appends what is to be delivered.
+  void Step(std::vector<Emission>* out);
+
+  // Ends every request with `status`.
+  void FailAll(const absl::Status& status, std::vector<Emission>* out);
+
+  // False while every request (if any) waits for a first version.
+  bool CanStep() const;
+  // When the next request is late; max() if none can be.
+  std::chrono::nanoseconds next_deadline() const { return next_deadline_; }
+
+  int32_t running() const { return static_cast<int32_t>(running_.size()); }
+  int32_t waiting() const { return static_cast<int32_t>(waiting_.size()); }
+  const KvBlocks& blocks() const { return blocks_; }
+  const CoreStats& stats() const { return stats_; }
+
+ private:
+  using SequencePtr = std::unique_ptr<Sequence>;
+
+  void Reap(std::vector<Emission>* out);
+  bool ReapOne(Sequence& sequence, std::chrono::nanoseconds now, bool is_waiting, std::vector<Emission>* out);
+  void DropUnusedSalts();
+  void Admit();
+  bool TryAdmit(Sequence& sequence);
+  bool AwaitsTwin(const Sequence& sequence, uint64_t salt, size_t matched_tokens) const;
+  void Plan();
+  bool EnsureBlocks(Sequence& sequence, size_t tokens);
+  void Preempt(size_t running_index);
+  void RunVersion(const WeightVersion& version, std::vector<Emission>* out);
+  void AppendRows(Sequence& sequence, const WeightVersion& version);
+  void Publish(Sequence& sequence, uint64_t salt);
+  bool SampleOne(Sequence& sequence, const WeightVersion& version, std::span<const float> row,
+                 std::vector<Emission>* out);
+  v1::FinishReason FinishOf(Sequence& sequence, int32_t id, v1::GenerateChunk* chunk);
+  void FillLast(const Sequence& sequence, v1::FinishReason finish, v1::GenerateChunk* chunk) const;
+  const WeightVersion* VersionOf(const Sequence& sequence) const;
+
+  const EngineOptions options_;
+  ModelRunner& runner_;
+  Sampler& sampler_;
+  const base::Clock& clock_;
+
+  KvBlocks blocks_;
+  std::deque<SequencePtr> waiting_;   // by order
+  std::vector<SequencePtr> running_;  // by order
+  std::shared_ptr<const WeightVersion> newest_;
+  std::vector<std::pair<uint64_t, std::weak_ptr<const WeightVersion>>> salts_;  // that may name blocks
+  std::chrono::nanoseconds next_deadline_ = std::chrono::nanoseconds::max();
+  CoreStats stats_;
+
+  // Of the forward pass being prepared.
+  ForwardBatch batch_;
+  std::vector<Sequence*> batch_sequences_;
+  std::vector<Sequence*> batch_sampled_;
+};
+
+}  // namespace ingot::rollout

@@ -1,0 +1,23 @@
+// A rollout engine in another process, as a Client.
+#pragma once
+
+#include <grpcpp/channel.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "rollout/client.h"
+
+namespace ingot::rollout {
+
+struct GrpcClientOptions {
+  int64_t status_deadline_ms = 5000;  // of one Status call; > 0
+
+  absl::Status Validate() const;
+};
+
+// Thread safe. OnChunk runs on gRPC's threads. A request whose engine dies ends with UNAVAILABLE. The client may be
+// destroyed before its requests.
+std::shared_ptr<Client> NewGrpcClient(std::shared_ptr<grpc::Channel> channel, GrpcClientOptions options = {});
+
+}  // namespace ingot::rollout

@@ -1,0 +1,119 @@
+// Who holds which block of the KV cache. Knows block ids, not the memory behind them. A block is free, held by one or
+// more requests, or cached: kept after its last holder left because a later prompt may begin with the same tokens.
+//
+//   salt 7 -- [t0..t15] -- [t16..t31] -- [t32..t47]      a cached block is named by its salt, the block before it,
+//                      \-- [t16'..t31']                  and its own tokens: a radix tree with one block per edge
+//
+// Invariants
+//   1. A named (published) block's parent is named too, and lives at least as long: whoever holds a block holds all
+//      blocks before it, so that only leaves of the tree are ever evicted.
+//   2. A block nobody holds is either free or named. Allocate takes free blocks first, then the named block that was
+//      let go longest ago.
+//   3. Blocks under different salts are never shared. The salt names one loaded set of weights.
+//
+// Single-threaded: the engine's step thread owns it. Must outlive its Refs.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+
+namespace ingot::rollout {
+
+class KvBlocks {
+ public:
+  KvBlocks(int32_t num_blocks, int32_t block_tokens);
+  KvBlocks(const KvBlocks&) = delete;
+  KvBlocks& operator=(const KvBlocks&) = delete;
+
+  // Holds one block; lets it go when destroyed. Let go of a prefix from its end (ReleaseAll), so that eviction finds
+  // leaves first.
+  class Ref {
+   public:
+    Ref() = default;
+    Ref(Ref&& other) noexcept : owner_(std::exchange(other.owner_, nullptr)), id_(std::exchange(other.id_, -1)) {}
+    Ref& operator=(Ref&& other) noexcept {
+      Ref taken(std::move(other));
+      std::swap(owner_, taken.owner_);
+      std::swap(id_, taken.id_);
+      return *this;
+    }
+    ~Ref() {
+      if (owner_ != nullptr) owner_->Unhold(id_);
+    }
+    int32_t id() const { return id_; }
+
+   private:
+    friend class KvBlocks;
+    Ref(KvBlocks* owner, int32_t id) : owner_(owner), id_(id) {}
+    KvBlocks* owner_ = nullptr;
+    int32_t id_ = -1;
+  };
+
+  // A private block; nullopt if every block is held.
+  std::optional<Ref> Allocate();
+
+  // Holds the named blocks that `tokens` begin with under `salt`, longest first match from the root.
+  std::vector<Ref> Match(uint64_t salt, std::span<const int32_t> tokens);
+  // How many blocks Match would return.
+  int32_t CountMatch(uint64_t salt, std::span<const int32_t> tokens) const;
+
+  // Names a full block, so that others may share it. `parent` is the block before it (null for the first), `tokens`
+  // its own block_tokens tokens. Where the same content is named already, *block becomes that block and the duplicate
+  // is let go. False, with nothing changed, if the parent is not named under `salt` (its salt was dropped).
+  bool Publish(uint64_t salt, const Ref* parent, std::span<const int32_t> tokens, Ref* block);
+
+  // Forgets everything under `salt`: blocks nobody holds become free, held ones private.
+  void Drop(uint64_t salt);
+
+  static void ReleaseAll(std::vector<Ref>& blocks) {
+    while (!blocks.empty()) blocks.pop_back();
+  }
+
+  int32_t block_tokens() const { return block_tokens_; }
+  int32_t total() const { return static_cast<int32_t>(blocks_.size()); }
+  int32_t held() const { return held_; }
+  int32_t available() const { return total() - held_; }  // free and cached
+  int32_t cached() const { return evictable_count_; }    // named and not held
+  bool IsNamed(int32_t id) const { return blocks_[id].named; }
+
+  // Empty if the invariants hold, else what is broken. O(blocks); for tests.
+  std::string CheckInvariants() const;
+
+ private:
+  struct Block {
+    int32_t refs = 0;
+    bool named = false;
+    uint64_t salt = 0;
+    int32_t parent = -1;
+    int32_t children = 0;  // named blocks whose parent this is
+    int32_t newer = -1;    // neighbours in the list of evictable blocks
+    int32_t older = -1;
+    std::string key;
+  };
+
+  Ref Hold(int32_t id);
+  void Unhold(int32_t id);
+  void Unname(int32_t id);
+  bool Evict();
+  void PushEvictable(int32_t id);
+  void RemoveEvictable(int32_t id);
+  std::string Key(uint64_t salt, int32_t parent, std::span<const int32_t> tokens) const;
+  int32_t Find(uint64_t salt, int32_t parent, std::span<const int32_t> tokens) const;
+
+  const int32_t block_tokens_;
+  std::vector<Block> blocks_;
+  std::vector<int32_t> free_;
+  absl::flat_hash_map<std::string, int32_t> named_;
+  int32_t held_ = 0;
+  int32_t evictable_count_ = 0;
+  int32_t oldest_ = -1;
+  int32_t newest_ = -1;
+};
+
+}  // namespace ingot::rollout

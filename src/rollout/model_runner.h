@@ -1,0 +1,64 @@
+// The seam between the engine's scheduling and the model that runs a step. Knows no torch: scheduling is tested
+// with a model of plain code.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/status.h"
+#include "kernels/attention.h"
+#include "weights/snapshot.h"
+
+namespace ingot::rollout {
+
+// Loaded weights, ready to run. Immutable.
+class LoadedModel {
+ public:
+  virtual ~LoadedModel() = default;
+};
+
+// One forward pass over the rows of several sequences, all under one version. The key/value of row i goes to slot
+// slots[i] = block * block_tokens + offset before anything attends; sequence s then attends through its block table.
+struct ForwardBatch {
+  std::vector<int64_t> token_ids;                     // [rows]
+  std::vector<int64_t> positions;                     // [rows]
+  std::vector<int64_t> slots;                         // [rows]
+  std::vector<kernels::AttentionSequence> sequences;  // block_table points into block_tables
+  std::vector<int32_t> block_tables;
+  std::vector<int64_t> sampled_rows;  // the rows whose next-token distribution is wanted, ascending
+  std::vector<float> temperatures;    // > 0, one per sampled row
+
+  void Clear() {
+    token_ids.clear();
+    positions.clear();
+    slots.clear();
+    sequences.clear();
+    block_tables.clear();
+    sampled_rows.clear();
+    temperatures.clear();
+  }
+};
+
+class ModelRunner {
+ public:
+  virtual ~ModelRunner() = default;
+
+  virtual int64_t vocab_size() const = 0;
+  virtual int64_t context_length() const = 0;
+  virtual const std::vector<int32_t>& eos_ids() const = 0;
+
+  // Builds a model over a snapshot and keeps the snapshot alive as long. INVALID_ARGUMENT if it is not a snapshot of
+  // this model. Thread safe; beside a running Forward.
+  virtual absl::StatusOr<std::shared_ptr<const LoadedModel>> Load(
+      std::shared_ptr<const weights::Snapshot> snapshot) = 0;
+
+  // Called once, on the thread that will call Forward.
+  virtual void BindThread() {}
+
+  // log_softmax(logits / temperature), [sampled rows, vocab_size], valid until the next call. Writes the KV cache.
+  virtual absl::StatusOr<std::span<const float>> Forward(const LoadedModel& model, const ForwardBatch& batch) = 0;
+};
+
+}  // namespace ingot::rollout

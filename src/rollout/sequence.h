@@ -1,0 +1,64 @@
+// A request inside the engine. Plain state, owned and changed by EngineCore.
+//
+//   waiting --admitted--> running --finished, cancelled, failed--> gone
+//      ^                     |
+//      +-----preempted-------+   (blocks let go; computed again when admitted again)
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "proto/rollout.pb.h"
+#include "rollout/chunk_gate.h"
+#include "rollout/kv_blocks.h"
+#include "rollout/model_runner.h"
+#include "rollout/stop_matcher.h"
+
+namespace ingot::rollout {
+
+// One loaded version. Alive while the engine holds it or a pinned request runs on it.
+struct WeightVersion : std::enable_shared_from_this<WeightVersion> {
+  int64_t version = -1;
+  uint64_t checksum = 0;
+  uint64_t salt = 0;  // > 0, unique per load in this process: names its KV, also when a version number comes again
+  std::shared_ptr<const LoadedModel> model;
+};
+
+struct Sequence {
+  // Constant after Add.
+  v1::GenerateRequest request;
+  std::shared_ptr<const WeightVersion> pinned;  // null: follows the newest
+  std::shared_ptr<ChunkGate> gate;
+  std::optional<StopMatcher> stops;
+  std::vector<int32_t> stop_ids;         // eos ids (unless ignored) and the request's own
+  std::chrono::nanoseconds deadline{0};  // on the engine's clock; max(): none
+  size_t prompt_size = 0;
+  size_t limit = 0;   // tokens.size() at which it ends with LENGTH
+  int64_t order = 0;  // of arrival: older ones go first and are preempted last
+
+  // Progress.
+  std::vector<int32_t> tokens;  // prompt and sampled
+  int64_t sampled() const { return static_cast<int64_t>(tokens.size() - prompt_size); }
+  v1::CallTimes times;
+  int32_t cached_tokens = -1;  // -1: never admitted
+
+  // KV, empty while waiting.
+  std::vector<KvBlocks::Ref> blocks;
+  size_t computed = 0;    // tokens whose KV is in `blocks`
+  size_t published = 0;   // leading blocks that are named
+  uint64_t kv_salt = 0;   // the version that computed the KV last; 0: there is none yet
+  bool kv_mixed = false;  // ... but not all of it
+  size_t planned = 0;     // rows in the step being planned
+
+  void LetGoOfKv() {
+    KvBlocks::ReleaseAll(blocks);
+    computed = published = planned = 0;
+    kv_salt = 0;
+    kv_mixed = false;
+  }
+};
+
+}  // namespace ingot::rollout

@@ -1,0 +1,174 @@
+#include "rollout/service.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <optional>
+#include <utility>
+
+#include "base/mutex.h"
+#include "proto/grpc_status.h"
+#include "proto/rollout.grpc.pb.h"
+#include "weights/delta.h"
+
+namespace ingot::rollout {
+
+namespace {
+
+// Appends `from` to `to`: what was sampled while an earlier write was under way goes out as one message.
+void Merge(v1::GenerateChunk&& from, v1::GenerateChunk* to) {
+  to->mutable_token_ids()->MergeFrom(from.token_ids());
+  to->mutable_logprobs()->MergeFrom(from.logprobs());
+  to->mutable_versions()->MergeFrom(from.versions());
+  to->mutable_top_logprobs()->MergeFrom(from.top_logprobs());
+  to->set_finish(from.finish());
+  to->set_stop_string(from.stop_string());
+  to->set_cached_tokens(from.cached_tokens());
+  if (from.has_times()) *to->mutable_times() = std::move(*from.mutable_times());
+}
+
+// One Generate rpc. Holds at most one message under way and one that gathers. gRPC's calls are made outside the lock
+// (they may run a reaction of this object on the same thread) and are the last thing a function does (OnDone may delete
+// the object).
+class GenerateCall final : public grpc::ServerWriteReactor<v1::GenerateChunk> {
+ public:
+  GenerateCall(Engine& engine, const v1::GenerateRequest& request) {
+    // Chunks may come at once; gRPC keeps what is started until the method handler returned this object, and runs no
+    // reaction before.
+    auto handle =
+        engine.Generate(request, [this](absl::StatusOr<v1::GenerateChunk> chunk) { OnChunk(std::move(chunk)); });
+    base::MutexLock lock(mu_);
+    handle_ = std::move(handle);
+  }
+
+ private:
+  void OnChunk(absl::StatusOr<v1::GenerateChunk> chunk) {
+    {
+      base::MutexLock lock(mu_);
+      if (!chunk.ok()) {
+        end_ = chunk.status();
+      } else {
+        if (chunk->finish() != v1::FINISH_UNSPECIFIED) end_ = absl::OkStatus();
+        if (gathering_.has_value()) {
+          Merge(*std::move(chunk), &*gathering_);
+        } else {
+          gathering_ = *std::move(chunk);
+        }
+      }
+    }
+    Advance();
+  }
+
+  void OnWriteDone(bool ok) override {
+    {
+      base::MutexLock lock(mu_);
+      writing_ = false;
+      if (!ok) {
+        gathering_.reset();
+        if (!end_.has_value()) end_ = absl::CancelledError("the client went away");
+      }
+    }
+    Advance();
+  }
+
+  void OnCancel() override {
+    std::unique_ptr<Client::Request> handle;
+    {
+      base::MutexLock lock(mu_);
+      handle = std::move(handle_);
+      gathering_.reset();
+      end_ = absl::CancelledError("the client went away");
+    }
+    handle.reset();  // outside the lock: waits for an OnChunk that is under way
+    Advance();
+  }
+
+  void OnDone() override { delete this; }
+
+  // Starts what can be started: the next message, or the end.
+  void Advance() {
+    enum { kNothing, kWrite, kFinish } next = kNothing;
+    grpc::Status status;
+    {
+      base::MutexLock lock(mu_);
+      if (writing_ || finished_) return;
+      if (gathering_.has_value()) {
+        message_ = *std::move(gathering_);
+        gathering_.reset();
+        writing_ = true;
+        next = kWrite;
+      } else if (end_.has_value()) {
+        finished_ = true;
+        status = v1::ToGrpc(*end_);
+        next = kFinish;
+      }
+    }
+    if (next == kWrite) StartWrite(&message_);
+    if (next == kFinish) Finish(status);
+  }
+
+  base::Mutex mu_;
+  std::unique_ptr<Client::Request> handle_ ABSL_GUARDED_BY(mu_);
+  std::optional<v1::GenerateChunk> gathering_ ABSL_GUARDED_BY(mu_);
+  std::optional<absl::Status> end_ ABSL_GUARDED_BY(mu_);
+  bool writing_ ABSL_GUARDED_BY(mu_) = false;
+  bool finished_ ABSL_GUARDED_BY(mu_) = false;
+  v1::GenerateChunk message_;  // gRPC's while writing_
+};
+
+using BaseService =
+    v1::Rollout::WithCallbackMethod_Generate<v1::Rollout::WithCallbackMethod_Status<v1::Rollout::Service>>;
+
+class RolloutService final : public BaseService {
+ public:
+  explicit RolloutService(Engine& engine) : engine_(engine) {}
+
+  grpc::ServerWriteReactor<v1::GenerateChunk>* Generate(grpc::CallbackServerContext*,
+                                                        const v1::GenerateRequest* request) override {
+    return new GenerateCall(engine_, *request);
+  }
+
+  grpc::ServerUnaryReactor* Status(grpc::CallbackServerContext* context, const v1::EngineStatusRequest*,
+                                   v1::EngineStatusResponse* response) override {
+    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+    absl::StatusOr<v1::EngineStatusResponse> status = engine_.Status();
+    if (status.ok()) *response = *std::move(status);
+    reactor->Finish(v1::ToGrpc(status.status()));
+    return reactor;
+  }
+
+  grpc::Status UpdateWeights(grpc::ServerContext*, grpc::ServerReader<v1::WeightChunk>* reader,
+                             v1::UpdateWeightsResponse* response) override {
+    weights::ChunkAssembler assembler;
+    v1::WeightChunk chunk;
+    int64_t bytes = 0;
+    while (reader->Read(&chunk)) {
+      bytes += static_cast<int64_t>(chunk.ByteSizeLong());
+      if (bytes > engine_.options().max_update_bytes) {
+        return grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED,
+                            absl::StrCat("the update is larger than rollout.max_update_bytes (",
+                                         engine_.options().max_update_bytes, "); raise it if the model is that large"));
+      }
+      if (const absl::Status added = assembler.Add(std::move(chunk)); !added.ok()) return v1::ToGrpc(added);
+      chunk = v1::WeightChunk();
+    }
+    absl::StatusOr<weights::EncodedDelta> delta = assembler.Finish();
+    if (!delta.ok()) return v1::ToGrpc(delta.status());
+    absl::StatusOr<v1::UpdateWeightsResponse> updated = engine_.Update(*delta);
+    if (updated.ok()) *response = *std::move(updated);
+    return v1::ToGrpc(updated.status());
+  }
+
+  grpc::Status ReleaseVersion(grpc::ServerContext*, const v1::ReleaseVersionRequest* request,
+                              v1::ReleaseVersionResponse*) override {
+    return v1::ToGrpc(engine_.Release(request->version()));
+  }
+
+ private:
+  Engine& engine_;
+};
+
+}  // namespace
+
+std::unique_ptr<grpc::Service> NewRolloutService(Engine& engine) { return std::make_unique<RolloutService>(engine); }
+
+}  // namespace ingot::rollout

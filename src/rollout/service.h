@@ -1,0 +1,17 @@
+// The engine as a gRPC service (proto/rollout.proto).
+#pragma once
+
+#include <grpcpp/impl/codegen/service_type.h>
+
+#include <memory>
+
+#include "rollout/engine.h"
+
+namespace ingot::rollout {
+
+// Generate and Status run on gRPC's callback threads and never wait for a step; UpdateWeights and ReleaseVersion take a
+// thread of the server each. Cancelling Generate frees its request. `engine` must outlive the server the service is
+// registered with.
+std::unique_ptr<grpc::Service> NewRolloutService(Engine& engine);
+
+}  // namespace ingot::rollout

@@ -1,0 +1,176 @@
+#include "rollout/torch_runner.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <c10/core/InferenceMode.h>
+
+#include <cmath>
+#include <cstring>
+#include <exception>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "kernels/torch/tree_attention.h"
+#include "model/transformer.h"
+
+namespace ingot::rollout {
+
+namespace {
+
+// c10::Error's own text ends in a stack trace; the first line says what happened.
+absl::Status FromException(const std::exception& error, const char* where) {
+  const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
+  const std::string what = torch_error != nullptr ? torch_error->what_without_backtrace() : error.what();
+  return absl::InternalError(absl::StrCat(where, ": ", what));
+}
+
+absl::StatusOr<at::ScalarType> ScalarTypeOf(const weights::TensorView& tensor) {
+  if (tensor.dtype == "F32") return at::kFloat;
+  if (tensor.dtype == "BF16") return at::kBFloat16;
+  if (tensor.dtype == "F16") return at::kHalf;
+  return absl::InvalidArgumentError(
+      absl::StrCat("tensor ", tensor.name, " has dtype ", tensor.dtype, "; the engine takes F32, BF16 and F16"));
+}
+
+struct LoadedTransformer final : LoadedModel {
+  LoadedTransformer(std::shared_ptr<const weights::Snapshot> bytes, model::Transformer model)
+      : snapshot(std::move(bytes)), transformer(std::move(model)) {}
+  const std::shared_ptr<const weights::Snapshot> snapshot;  // owns what the parameters point to; destroyed last
+  const model::Transformer transformer;
+};
+
+at::Tensor View(const std::vector<int64_t>& values) {
+  return at::from_blob(const_cast<int64_t*>(values.data()), {static_cast<int64_t>(values.size())}, at::kLong);
+}
+
+// Key and value pages of every layer, and the batch that the layers attend for.
+class PagedCache final : public model::AttentionBackend {
+ public:
+  PagedCache(const model::ModelConfig& config, int64_t head_dim, int64_t blocks, int64_t block_tokens,
+             at::Device device)
+      : scale_(1.0 / std::sqrt(static_cast<double>(head_dim))) {
+    // Zeros: attention may read what lies behind a sequence's last key in its page, and multiply it by zero.
+    const auto options = at::TensorOptions().dtype(at::kFloat).device(device);
+    for (int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
+      k_.push_back(at::zeros({blocks, block_tokens, config.num_key_value_heads, head_dim}, options));
+      v_.push_back(at::zeros({blocks, block_tokens, config.num_key_value_heads, head_dim}, options));
+    }
+  }
+
+  void Begin(const ForwardBatch& batch) {
+    batch_ = &batch;
+    if (!k_[0].is_cpu()) slots_ = View(batch.slots).to(k_[0].device());
+  }
+
+  at::Tensor Attend(int64_t layer, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) override {
+    const at::ScalarType dtype = q.scalar_type();
+    Write(k.to(at::kFloat), k_[layer]);
+    Write(v.to(at::kFloat), v_[layer]);
+    at::Tensor query = q.to(at::kFloat);
+    if (query.stride(2) != 1 || query.stride(1) != query.size(2)) query = query.contiguous();
+    const at::Tensor out = at::empty(query.sizes(), query.options(), at::MemoryFormat::Contiguous);
+    kernels::PagedTreeAttention(query, k_[layer], v_[layer], batch_->sequences, scale_, out);
+    return out.to(dtype);
+  }
+
+ private:
+  // Row i of `rows` goes to slot i.
+  void Write(const at::Tensor& rows, at::Tensor& pages) const {
+    if (!pages.is_cpu()) {
+      pages.flatten(0, 1).index_copy_(0, slots_, rows);
+      return;
+    }
+    const bool dense = rows.stride(2) == 1 && rows.stride(1) == rows.size(2);
+    const at::Tensor source = dense ? rows : rows.contiguous();
+    const int64_t width = source.size(1) * source.size(2), stride = source.stride(0);
+    const float* from = source.const_data_ptr<float>();
+    float* to = pages.mutable_data_ptr<float>();
+    for (size_t i = 0; i < batch_->slots.size(); ++i) {
+      std::memcpy(to + batch_->slots[i] * width, from + static_cast<int64_t>(i) * stride, width * sizeof(float));
+    }
+  }
+
+  const double scale_;
+  std::vector<at::Tensor> k_, v_;
+  const ForwardBatch* batch_ = nullptr;
+  at::Tensor slots_;  // on the device, where that is not the CPU
+};
+
+class TorchRunner final : public ModelRunner {
+ public:
+  TorchRunner(const model::ModelConfig& config, const EngineOptions& options, at::Device device)
+      : config_(config),
+        device_(device),
+        threads_(options.threads),
+        eos_ids_(config.eos_token_ids.begin(), config.eos_token_ids.end()),
+        cache_(config, config.head_dim > 0 ? config.head_dim : config.hidden_size / config.num_attention_heads,
+               options.kv_cache_tokens / options.kv_block_tokens, options.kv_block_tokens, device) {}
+
+  int64_t vocab_size() const override { return config_.vocab_size; }
+  int64_t context_length() const override { return config_.max_position_embeddings; }
+  const std::vector<int32_t>& eos_ids() const override { return eos_ids_; }
+  void BindThread() override { at::set_num_threads(threads_); }
+
+  absl::StatusOr<std::shared_ptr<const LoadedModel>> Load(std::shared_ptr<const weights::Snapshot> snapshot) override {
+    try {
+      std::map<std::string, at::Tensor> tensors;
+      for (size_t i = 0; i < snapshot->size(); ++i) {
+        const weights::TensorView view = snapshot->view(i);
+        INGOT_ASSIGN_OR_RETURN(const at::ScalarType dtype, ScalarTypeOf(view));
+        auto* bytes = const_cast<std::byte*>(view.bytes.data());  // torch has no view of constant memory
+        tensors[view.name] = at::from_blob(bytes, view.shape, at::TensorOptions().dtype(dtype)).to(device_);
+      }
+      INGOT_ASSIGN_OR_RETURN(model::Parameters parameters, model::Parameters::FromTensors(config_, std::move(tensors)));
+      INGOT_ASSIGN_OR_RETURN(model::Transformer transformer,
+                             model::Transformer::Create(config_, std::move(parameters)));
+      return std::make_shared<const LoadedTransformer>(std::move(snapshot), std::move(transformer));
+    } catch (const std::exception& error) {
+      return FromException(error, "loading weights into the rollout engine");
+    }
+  }
+
+  absl::StatusOr<std::span<const float>> Forward(const LoadedModel& model, const ForwardBatch& batch) override {
+    try {
+      const c10::InferenceMode no_autograd;
+      const model::Transformer& transformer = static_cast<const LoadedTransformer&>(model).transformer;
+      cache_.Begin(batch);
+      const at::Tensor hidden =
+          transformer.Hidden(View(batch.token_ids).to(device_), View(batch.positions).to(device_), cache_);
+      if (batch.sampled_rows.empty()) return std::span<const float>();
+      const bool all = batch.sampled_rows.size() == batch.token_ids.size();
+      const at::Tensor sampled = all ? hidden : hidden.index_select(0, View(batch.sampled_rows).to(device_));
+      const at::Tensor temperatures = at::from_blob(const_cast<float*>(batch.temperatures.data()),
+                                                    {static_cast<int64_t>(batch.temperatures.size())}, at::kFloat)
+                                          .to(device_);
+      rows_ = model::PolicyLogSoftmax(transformer.Logits(sampled), temperatures).to(at::kCPU).contiguous();
+      return std::span<const float>(rows_.const_data_ptr<float>(), static_cast<size_t>(rows_.numel()));
+    } catch (const std::exception& error) {
+      return FromException(error, "a forward pass of the rollout engine");
+    }
+  }
+
+ private:
+  const model::ModelConfig config_;
+  const at::Device device_;
+  const int32_t threads_;
+  const std::vector<int32_t> eos_ids_;
+  PagedCache cache_;
+  at::Tensor rows_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ModelRunner>> NewTorchRunner(const model::ModelConfig& config,
+                                                            const EngineOptions& options, const std::string& device) {
+  INGOT_RETURN_IF_ERROR(config.Validate());
+  INGOT_RETURN_IF_ERROR(options.Validate());
+  try {
+    return std::make_unique<TorchRunner>(config, options, at::Device(device));
+  } catch (const std::exception& error) {
+    const absl::Status status = FromException(error, "starting the rollout engine");
+    return absl::UnavailableError(absl::StrCat("device ", device, ": ", status.message()));
+  }
+}
+
+}  // namespace ingot::rollout

@@ -1,0 +1,82 @@
+#include "sandbox/group_guard.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "base/log.h"
+#include "base/mutex.h"
+#include "sandbox/spawn.h"
+
+namespace ingot::sandbox {
+namespace {
+
+// In the list a group stands between two spaces. `read` is a builtin: the script starts no process until the end.
+constexpr char kScript[] = R"(trap '' HUP INT TERM
+groups=' '
+while read -r line; do
+  id=${line#?}
+  case $line in
+    +*) groups="$groups$id " ;;
+    -*) case $groups in *" $id "*) groups=${groups%%" $id "*}' '${groups#*" $id "} ;; esac ;;
+  esac
+done
+for id in $groups; do kill -KILL "-$id" 2>/dev/null; done
+)";
+
+struct Guard {
+  base::Mutex mu;
+  pid_t owner ABSL_GUARDED_BY(mu) = 0;
+  int fd ABSL_GUARDED_BY(mu) = -1;
+};
+
+Guard& Instance() {
+  static Guard* const guard = new Guard;
+  return *guard;
+}
+
+absl::StatusOr<int> StartGuard() {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return ErrnoStatus(errno, "cannot make a socket");
+  Fd ours(ends[0]), theirs(ends[1]);
+  const Fd null(open("/dev/null", O_RDWR | O_CLOEXEC));
+  if (!null.valid()) return ErrnoStatus(errno, "cannot open /dev/null");
+  const Command command{
+      .argv = {"/bin/sh", "-c", kScript, "ingot-group-guard"}, .env = {}, .working_dir = "/", .stdin_text = ""};
+  const absl::StatusOr<pid_t> pid =
+      Spawn(command, Limits{}, {theirs.get(), null.get(), null.get()}, /*dies_with_thread=*/false, /*guard_fd=*/-1);
+  if (!pid.ok()) return pid.status();
+  return ours.Release();
+}
+
+}  // namespace
+
+int GroupGuardFd() {
+  Guard& guard = Instance();
+  base::MutexLock lock(guard.mu);
+  if (guard.owner == getpid()) return guard.fd;
+  if (guard.fd >= 0) close(guard.fd);  // of the process this one was forked from
+  guard.owner = getpid();
+  guard.fd = -1;
+  const absl::StatusOr<int> fd = StartGuard();
+  if (fd.ok()) {
+    guard.fd = *fd;
+  } else {
+    INGOT_LOG(warn, "no guard for process groups ({}): if this process is killed, children of agents may stay behind",
+              fd.status().ToString());
+  }
+  return guard.fd;
+}
+
+void ForgetGroup(pid_t pgid) {
+  const int fd = GroupGuardFd();
+  if (fd < 0) return;
+  const std::string line = absl::StrCat("-", pgid, "\n");
+  // Blocking: a lost line would leave a pgid listed that may be reused. The guard only ever reads.
+  while (send(fd, line.data(), line.size(), MSG_NOSIGNAL) < 0 && errno == EINTR) continue;
+}
+
+}  // namespace ingot::sandbox

@@ -1,0 +1,268 @@
+#include "sandbox/spawn.h"
+
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "absl/strings/str_split.h"
+
+namespace ingot::sandbox {
+namespace {
+
+enum Stage : int { kStdio, kChdir, kLimit, kParentGone, kExec };
+
+struct Failure {
+  int stage;
+  int error;
+};
+
+struct OneLimit {
+  int resource;
+  rlim_t value;
+};
+
+// Everything the child needs, made before vfork: after it nothing may allocate, lock, or throw.
+struct Plan {
+  const char* path;
+  char* const* argv;
+  char* const* envp;
+  const char* working_dir;  // nullptr: stay
+  SpawnIo io;
+  OneLimit limits[5];
+  int limit_count;
+  bool dies_with_thread;
+  pid_t parent;
+  int guard_fd;
+  int failure_fd;
+};
+
+[[noreturn]] void Fail(const Plan& plan, Stage stage) {
+  const Failure failure{stage, errno};
+  [[maybe_unused]] const ssize_t written = write(plan.failure_fd, &failure, sizeof(failure));
+  _exit(127);
+}
+
+// "+pid\n", without stdio.
+void TellGuard(int guard_fd, pid_t pid) {
+  char text[16];
+  int at = sizeof(text);
+  text[--at] = '\n';
+  for (pid_t rest = pid; rest > 0; rest /= 10) text[--at] = static_cast<char>('0' + rest % 10);
+  text[--at] = '+';
+  // Not sent if the guard does not keep up: the first process still has PDEATHSIG.
+  [[maybe_unused]] const ssize_t sent = send(guard_fd, text + at, sizeof(text) - at, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+// Not all code in this process opens its descriptors with O_CLOEXEC (accepted sockets of Asio do not have it).
+void CloseOthersAtExec() {
+  if (syscall(SYS_close_range, 3u, ~0u, CLOSE_RANGE_CLOEXEC) == 0) return;
+  rlimit limit{};
+  const int end =
+      getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < 65536 ? static_cast<int>(limit.rlim_cur) : 65536;
+  for (int fd = 3; fd < end; ++fd) fcntl(fd, F_SETFD, FD_CLOEXEC);
+}
+
+[[noreturn]] void RunChild(const Plan& plan) {
+  setsid();
+  if (plan.dies_with_thread) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    errno = ESRCH;
+    if (getppid() != plan.parent) Fail(plan, kParentGone);
+  }
+  // Handlers of the parent must not run in memory the child shares with it; ignored signals would stay ignored.
+  struct sigaction action;
+  memset(&action, 0, sizeof(action));
+  action.sa_handler = SIG_DFL;
+  for (int signal = 1; signal < NSIG; ++signal) sigaction(signal, &action, nullptr);
+  if (dup2(plan.io.in, 0) < 0 || dup2(plan.io.out, 1) < 0 || dup2(plan.io.err, 2) < 0) Fail(plan, kStdio);
+  CloseOthersAtExec();
+  if (plan.working_dir != nullptr && chdir(plan.working_dir) != 0) Fail(plan, kChdir);
+  if (plan.guard_fd >= 0) TellGuard(plan.guard_fd, getpid());
+  for (int i = 0; i < plan.limit_count; ++i) {
+    const rlimit limit{plan.limits[i].value, plan.limits[i].value};
+    if (setrlimit(static_cast<__rlimit_resource_t>(plan.limits[i].resource), &limit) != 0) Fail(plan, kLimit);
+  }
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  execve(plan.path, plan.argv, plan.envp);
+  Fail(plan, kExec);
+}
+
+// Its own frame, so that nothing of the caller's lives in registers across vfork.
+__attribute__((noinline)) pid_t VforkAndRun(const Plan& plan) {
+  const pid_t pid = vfork();
+  if (pid == 0) RunChild(plan);
+  return pid;
+}
+
+bool IsExecutableFile(const std::string& path) {
+  struct stat info;
+  return stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) && access(path.c_str(), X_OK) == 0;
+}
+
+// In the parent, so that a missing program is named before any process exists.
+absl::StatusOr<std::string> FindExecutable(const Command& command) {
+  const std::string& name = command.argv[0];
+  if (name.find('/') != std::string::npos) return name;
+  const auto path = command.env.find("PATH");
+  const std::string folders = path == command.env.end() ? "/usr/local/bin:/usr/bin:/bin" : path->second;
+  for (const std::string& folder : std::vector<std::string>(absl::StrSplit(folders, ':'))) {
+    std::string candidate = absl::StrCat(folder.empty() ? "." : folder, "/", name);
+    if (IsExecutableFile(candidate)) return candidate;
+  }
+  return absl::NotFoundError(absl::StrCat("no executable '", name, "' in PATH=", folders));
+}
+
+absl::Status CheckNoNul(const std::string& text, const std::string& what) {
+  if (text.find('\0') == std::string::npos) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(what, " contains a NUL byte, which no command can be given"));
+}
+
+absl::Status CheckStrings(const Command& command) {
+  if (command.argv.empty() || command.argv[0].empty()) {
+    return absl::InvalidArgumentError("the command is empty: it needs at least the program's name");
+  }
+  for (size_t i = 0; i < command.argv.size(); ++i) {
+    INGOT_RETURN_IF_ERROR(CheckNoNul(command.argv[i], absl::StrCat("argument ", i, " of '", command.argv[0], "'")));
+  }
+  for (const auto& [name, value] : command.env) {
+    if (name.empty() || name.find('=') != std::string::npos) {
+      return absl::InvalidArgumentError(absl::StrCat("'", name, "' cannot be the name of an environment variable"));
+    }
+    INGOT_RETURN_IF_ERROR(CheckNoNul(name, "the name of an environment variable"));
+    INGOT_RETURN_IF_ERROR(CheckNoNul(value, absl::StrCat("environment variable ", name)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status FailureStatus(const Failure& failure, const Command& command, const std::string& path) {
+  switch (failure.stage) {
+    case kStdio:
+      return ErrnoStatus(failure.error, absl::StrCat("cannot give '", path, "' its stdin, stdout and stderr"));
+    case kChdir:
+      return ErrnoStatus(failure.error, absl::StrCat("cannot enter the working folder '", command.working_dir,
+                                                     "' to run '", path, "'"));
+    case kLimit:
+      return ErrnoStatus(failure.error, absl::StrCat("cannot set the resource limits of '", path,
+                                                     "' (a limit above this process's own hard limit?)"));
+    case kParentGone:
+      return absl::CancelledError("the spawning process is going away");
+    default:
+      return ErrnoStatus(failure.error, absl::StrCat("cannot execute '", path, "'"));
+  }
+}
+
+// A descriptor in 0..2 would be overwritten while stdio is set up.
+absl::StatusOr<Fd> AboveStdio(int fd) {
+  Fd copy(fcntl(fd, F_DUPFD_CLOEXEC, 3));
+  if (!copy.valid()) return ErrnoStatus(errno, "cannot duplicate a descriptor");
+  return copy;
+}
+
+}  // namespace
+
+void Fd::Reset(int fd) {
+  if (fd_ >= 0) close(fd_);
+  fd_ = fd;
+}
+
+absl::Status ErrnoStatus(int errno_value, const std::string& what) {
+  const std::string text = absl::StrCat(what, ": ", strerror(errno_value));
+  switch (errno_value) {
+    case ENOENT:
+    case ENOTDIR:
+      return absl::NotFoundError(text);
+    case EACCES:
+    case EPERM:
+      return absl::PermissionDeniedError(text);
+    case E2BIG:
+    case EINVAL:
+    case ENOEXEC:
+    case EISDIR:
+    case ELOOP:
+    case ENAMETOOLONG:
+      return absl::InvalidArgumentError(text);
+    case EAGAIN:
+    case ENOMEM:
+    case EMFILE:
+    case ENFILE:
+    case ENOSPC:
+    case EDQUOT:
+      return absl::ResourceExhaustedError(text);
+    default:
+      return absl::UnavailableError(text);
+  }
+}
+
+absl::StatusOr<pid_t> Spawn(const Command& command, const Limits& limits, const SpawnIo& io, bool dies_with_thread,
+                            int guard_fd) {
+  INGOT_RETURN_IF_ERROR(CheckStrings(command));
+  INGOT_ASSIGN_OR_RETURN(const std::string path, FindExecutable(command));
+  INGOT_ASSIGN_OR_RETURN(const Fd in, AboveStdio(io.in));
+  INGOT_ASSIGN_OR_RETURN(const Fd out, AboveStdio(io.out));
+  INGOT_ASSIGN_OR_RETURN(const Fd err, AboveStdio(io.err));
+  int pipe_fds[2];
+  if (pipe2(pipe_fds, O_CLOEXEC) != 0) return ErrnoStatus(errno, "cannot make a pipe");
+  Fd failure_read(pipe_fds[0]), failure_write(pipe_fds[1]);
+  INGOT_ASSIGN_OR_RETURN(failure_write, AboveStdio(failure_write.get()));
+
+  std::vector<char*> argv;
+  for (const std::string& argument : command.argv) argv.push_back(const_cast<char*>(argument.c_str()));
+  argv.push_back(nullptr);
+  std::vector<std::string> env;
+  for (const auto& [name, value] : command.env) env.push_back(absl::StrCat(name, "=", value));
+  std::vector<char*> envp;
+  for (const std::string& entry : env) envp.push_back(const_cast<char*>(entry.c_str()));
+  envp.push_back(nullptr);
+
+  Plan plan{.path = path.c_str(),
+            .argv = argv.data(),
+            .envp = envp.data(),
+            .working_dir = command.working_dir.empty() ? nullptr : command.working_dir.c_str(),
+            .io = {in.get(), out.get(), err.get()},
+            .limits = {},
+            .limit_count = 0,
+            .dies_with_thread = dies_with_thread,
+            .parent = getpid(),
+            .guard_fd = guard_fd,
+            .failure_fd = failure_write.get()};
+  const auto limit = [&](int resource, int64_t value) {
+    if (value > 0) plan.limits[plan.limit_count++] = {resource, static_cast<rlim_t>(value)};
+  };
+  limit(RLIMIT_AS, limits.memory_bytes);
+  limit(RLIMIT_NOFILE, limits.open_files);
+  limit(RLIMIT_CPU, limits.cpu_seconds);
+  limit(RLIMIT_FSIZE, limits.file_bytes);
+  plan.limits[plan.limit_count++] = {RLIMIT_CORE, 0};
+
+  // No handler may run in the child while it shares this memory; the child's mask is emptied just before exec.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const pid_t pid = VforkAndRun(plan);
+  const int vfork_error = errno;
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (pid < 0) return ErrnoStatus(vfork_error, absl::StrCat("cannot make a process for '", path, "'"));
+
+  failure_write.Reset();
+  Failure failure;
+  ssize_t got;
+  do got = read(failure_read.get(), &failure, sizeof(failure));
+  while (got < 0 && errno == EINTR);
+  if (got != sizeof(failure)) return pid;  // closed by exec
+  while (waitpid(pid, nullptr, 0) < 0 && errno == EINTR) continue;
+  return FailureStatus(failure, command, path);
+}
+
+}  // namespace ingot::sandbox

@@ -1,0 +1,181 @@
+#include "sandbox/workdir.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <charconv>
+#include <filesystem>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "sandbox/spawn.h"
+
+namespace ingot::sandbox {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kLive = "live-";
+
+// "live-<pid>-<start of this process>-": in a container a restarted process often has the pid of the one before.
+const std::string& OwnPrefix() {
+  static const std::string* const prefix =
+      new std::string(absl::StrCat(base::View(kLive), getpid(), "-", base::Clock::Real().UnixNanos(), "-"));
+  return *prefix;
+}
+
+// An agent may have taken the write permission off its own folders.
+void MakeRemovable(const fs::path& folder) {
+  std::error_code error;
+  fs::permissions(folder, fs::perms::owner_all, fs::perm_options::add | fs::perm_options::nofollow, error);
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    std::error_code ignored;
+    if (it->symlink_status(ignored).type() == fs::file_type::directory) MakeRemovable(it->path());
+  }
+}
+
+bool RemoveTree(const std::string& path) {
+  std::error_code error;
+  fs::remove_all(path, error);
+  if (error) {
+    MakeRemovable(path);
+    fs::remove_all(path, error);
+  }
+  if (error) INGOT_LOG(warn, "cannot remove the work folder {}: {}", path, error.message());
+  return !error;
+}
+
+// INVALID_ARGUMENT unless `relative` names something below the folder it is taken from.
+absl::Status CheckRelative(const std::string& relative) {
+  const fs::path path(relative);
+  bool leaves = path.empty() || path.is_absolute() || relative.find('\0') != std::string::npos;
+  for (const fs::path& part : path) leaves = leaves || part == "..";
+  if (!leaves && path.filename() != "." && !path.filename().empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("'", relative, "' is no file below the work folder: give a relative path without '..'"));
+}
+
+// Opens the folder that holds `relative`, one part at a time and never through a link; missing ones are made if asked.
+absl::StatusOr<Fd> OpenParent(const std::string& work, const fs::path& relative, bool make) {
+  Fd folder(open(work.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+  if (!folder.valid()) return ErrnoStatus(errno, absl::StrCat("cannot open ", work));
+  for (const fs::path& part : relative.parent_path()) {
+    if (part == "." || part.empty()) continue;
+    if (make) mkdirat(folder.get(), part.c_str(), 0755);
+    Fd next(openat(folder.get(), part.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+    if (!next.valid()) return ErrnoStatus(errno, absl::StrCat("cannot open the folder of ", relative.string()));
+    folder = std::move(next);
+  }
+  return folder;
+}
+
+absl::Status WriteAll(int fd, std::string_view content, const std::string& name) {
+  while (!content.empty()) {
+    const ssize_t wrote = write(fd, content.data(), content.size());
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote <= 0) return ErrnoStatus(errno, absl::StrCat("cannot write ", name));
+    content.remove_prefix(wrote);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<WorkDir> WorkDir::Create(const std::string& root) {
+  static std::atomic<uint64_t> next{0};
+  std::error_code error;
+  fs::create_directories(root, error);
+  const fs::path absolute = fs::absolute(root, error);
+  const std::string path = (absolute / absl::StrCat(OwnPrefix(), next++)).string();
+  if (mkdir(path.c_str(), 0700) != 0) return ErrnoStatus(errno, absl::StrCat("cannot make a work folder in ", root));
+  WorkDir folder(path);
+  for (const std::string& part : {folder.home(), folder.work(), folder.tmp()}) {
+    if (mkdir(part.c_str(), 0700) != 0) return ErrnoStatus(errno, absl::StrCat("cannot make ", part));
+  }
+  return folder;
+}
+
+WorkDir::~WorkDir() { Remove(); }
+WorkDir::WorkDir(WorkDir&& other) noexcept : path_(std::exchange(other.path_, "")) {}
+WorkDir& WorkDir::operator=(WorkDir&& other) noexcept {
+  if (this != &other) {
+    Remove();
+    path_ = std::exchange(other.path_, "");
+  }
+  return *this;
+}
+
+void WorkDir::Remove() {
+  if (!path_.empty()) RemoveTree(path_);
+  path_.clear();
+}
+
+absl::Status WorkDir::WriteFile(const std::string& relative, std::string_view content) const {
+  INGOT_RETURN_IF_ERROR(CheckRelative(relative));
+  const fs::path path(relative);
+  INGOT_ASSIGN_OR_RETURN(const Fd folder, OpenParent(work(), path, /*make=*/true));
+  const mode_t mode = content.starts_with("#!") ? 0755 : 0644;
+  const Fd file(
+      openat(folder.get(), path.filename().c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, mode));
+  if (!file.valid()) return ErrnoStatus(errno, absl::StrCat("cannot write ", relative));
+  return WriteAll(file.get(), content, relative);
+}
+
+absl::StatusOr<std::string> WorkDir::ReadFile(const std::string& relative, int64_t limit_bytes) const {
+  INGOT_RETURN_IF_ERROR(CheckRelative(relative));
+  const fs::path path(relative);
+  INGOT_ASSIGN_OR_RETURN(const Fd folder, OpenParent(work(), path, /*make=*/false));
+  const Fd file(openat(folder.get(), path.filename().c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (!file.valid()) return ErrnoStatus(errno, absl::StrCat("cannot read ", relative));
+  struct stat info;
+  if (fstat(file.get(), &info) != 0 || !S_ISREG(info.st_mode)) {
+    return absl::InvalidArgumentError(absl::StrCat(relative, " is no regular file"));
+  }
+  std::string content;
+  char buffer[16384];
+  while (true) {
+    const ssize_t got = read(file.get(), buffer, sizeof(buffer));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return ErrnoStatus(errno, absl::StrCat("cannot read ", relative));
+    if (got == 0) return content;
+    content.append(buffer, got);
+    if (static_cast<int64_t>(content.size()) > limit_bytes) {
+      return absl::ResourceExhaustedError(absl::StrCat(relative, " is longer than ", limit_bytes, " bytes"));
+    }
+  }
+}
+
+absl::StatusOr<std::string> WorkDir::Keep(const std::string& name) {
+  std::string safe;
+  for (const char c : name) safe += (std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_') ? c : '_';
+  const std::string kept = (fs::path(path_).parent_path() / absl::StrCat("kept-", safe)).string();
+  std::error_code error;
+  if (fs::exists(kept, error)) RemoveTree(kept);
+  fs::rename(path_, kept, error);
+  if (error) {
+    return absl::UnavailableError(absl::StrCat("cannot keep ", path_, " as ", kept, ": ", error.message()));
+  }
+  path_.clear();
+  return kept;
+}
+
+int RemoveStale(const std::string& root) {
+  int removed = 0;
+  std::error_code error;
+  for (fs::directory_iterator it(root, error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    if (!name.starts_with(kLive)) continue;
+    int pid = 0;
+    const char* const digits = name.data() + kLive.size();
+    if (std::from_chars(digits, name.data() + name.size(), pid).ec != std::errc() || pid <= 0) continue;
+    const bool stale = pid == getpid() ? !name.starts_with(OwnPrefix()) : kill(pid, 0) != 0 && errno == ESRCH;
+    if (stale && RemoveTree(it->path().string())) ++removed;
+  }
+  return removed;
+}
+
+}  // namespace ingot::sandbox

@@ -1,0 +1,74 @@
+#include "scheduler/grpc_client.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "proto/grpc_status.h"
+#include "proto/scheduler.grpc.pb.h"
+
+namespace ingot::scheduler {
+namespace {
+
+class GrpcClient final : public Client {
+ public:
+  GrpcClient(std::shared_ptr<grpc::Channel> channel, std::chrono::milliseconds deadline)
+      : stub_(v1::Scheduler::NewStub(std::move(channel))), deadline_(deadline) {}
+
+  absl::StatusOr<v1::Ticket> Admit(const v1::AdmitRequest& request) override {
+    auto response = Call<v1::AdmitResponse>(&v1::Scheduler::Stub::Admit, request);
+    if (!response.ok()) return response.status();
+    return std::move(*response->mutable_ticket());
+  }
+  absl::Status EpisodeEnded(const v1::EpisodeEndedRequest& request) override {
+    return Call<v1::EpisodeEndedResponse>(&v1::Scheduler::Stub::EpisodeEnded, request).status();
+  }
+  absl::StatusOr<v1::NextBatchResponse> NextBatch(const v1::NextBatchRequest& request) override {
+    const std::chrono::milliseconds wait(std::clamp<int64_t>(request.wait_ms(), 0, 3'600'000));
+    return Call<v1::NextBatchResponse>(&v1::Scheduler::Stub::NextBatch, request, wait);
+  }
+  absl::Status MarkVersionLive(int64_t version) override {
+    v1::VersionLiveRequest request;
+    request.set_version(version);
+    return Call<v1::VersionLiveResponse>(&v1::Scheduler::Stub::MarkVersionLive, request).status();
+  }
+  absl::Status MarkCheckpoint(const v1::CheckpointRequest& request) override {
+    return Call<v1::CheckpointResponse>(&v1::Scheduler::Stub::MarkCheckpoint, request).status();
+  }
+  absl::StatusOr<v1::StartEvalResponse> StartEval(const v1::StartEvalRequest& request) override {
+    return Call<v1::StartEvalResponse>(&v1::Scheduler::Stub::StartEval, request);
+  }
+  absl::StatusOr<v1::EvalStatusResponse> EvalStatus(int64_t version) override {
+    v1::EvalStatusRequest request;
+    request.set_version(version);
+    return Call<v1::EvalStatusResponse>(&v1::Scheduler::Stub::EvalStatus, request);
+  }
+  absl::StatusOr<v1::SchedulerStatusResponse> Status() override {
+    return Call<v1::SchedulerStatusResponse>(&v1::Scheduler::Stub::Status, v1::SchedulerStatusRequest());
+  }
+
+ private:
+  template <typename Response, typename Request>
+  absl::StatusOr<Response> Call(grpc::Status (v1::Scheduler::Stub::*method)(grpc::ClientContext*, const Request&,
+                                                                            Response*),
+                                const Request& request, std::chrono::milliseconds wait = {}) {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + deadline_ + wait);
+    Response response;
+    const grpc::Status status = (stub_.get()->*method)(&context, request, &response);
+    if (!status.ok()) return v1::FromGrpc(status);
+    return response;
+  }
+
+  const std::unique_ptr<v1::Scheduler::Stub> stub_;
+  const std::chrono::milliseconds deadline_;
+};
+
+}  // namespace
+
+std::unique_ptr<Client> NewGrpcClient(std::shared_ptr<grpc::Channel> channel, std::chrono::milliseconds deadline) {
+  return std::make_unique<GrpcClient>(std::move(channel), deadline);
+}
+
+}  // namespace ingot::scheduler

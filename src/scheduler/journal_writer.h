@@ -1,0 +1,39 @@
+// The scheduler's hand on the journal, of which it is the only writer. Its one duty beyond AppendJournal: an append
+// that answered with an error may have been written all the same (its answer was lost on the way). Before anything else
+// is written, Resolve looks whether it is there, so that no record stands in the journal without its effect, or twice.
+//
+// Not thread safe. Every call blocks for one rpc.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "base/status.h"
+#include "datapool/client.h"
+#include "proto/journal.pb.h"
+
+namespace ingot::scheduler {
+
+class JournalWriter {
+ public:
+  explicit JournalWriter(datapool::Client& pool) : pool_(pool) {}
+  // Where the journal ends, once read; before the first Append.
+  void StartAt(int64_t next_index) { next_index_ = next_index; }
+
+  // Durable when it returns: the record with its index. On an error the record is in doubt, until Resolve.
+  // REQUIRES: Resolve() was OK since the last error. ABORTED, from then on always: somebody else writes this journal.
+  absl::StatusOr<v1::JournalRecord> Append(v1::JournalRecord record);
+
+  // The record in doubt if it was written after all: its effect is now due. Nothing if there is none.
+  absl::StatusOr<std::optional<v1::JournalRecord>> Resolve();
+
+ private:
+  absl::Status Foreign();
+
+  datapool::Client& pool_;
+  int64_t next_index_ = 0;
+  std::optional<v1::JournalRecord> in_doubt_;
+  bool foreign_ = false;
+};
+
+}  // namespace ingot::scheduler

@@ -1,0 +1,159 @@
+// How a scheduler comes back: the journal tells what was consumed, the pool's episodes what was finished.
+#include <algorithm>
+#include <utility>
+
+#include "base/log.h"
+#include "scheduler/scheduler.h"
+
+namespace ingot::scheduler {
+namespace {
+
+// Calls `visit` for every attempt of groups [first, last], ordered by (group, sample, attempt).
+template <typename Visit>
+absl::Status VisitEpisodes(datapool::Client& pool, v1::EpisodePurpose purpose, int64_t first, int64_t last,
+                           const Visit& visit) {
+  v1::ListEpisodesRequest request;
+  request.set_purpose(purpose);
+  request.set_first_group(first);
+  request.set_last_group(last);
+  request.set_limit(10'000);
+  request.set_all_attempts(true);
+  while (true) {
+    INGOT_ASSIGN_OR_RETURN(const v1::ListEpisodesResponse page, pool.ListEpisodes(request));
+    if (!page.more()) {
+      for (const v1::Episode& episode : page.episodes()) visit(episode);
+      return absl::OkStatus();
+    }
+    if (page.episodes().empty())
+      return absl::InternalError("the pool says that there are more episodes, and gives none");
+    // The page may end inside a group: that group is asked for again, whole.
+    const int64_t cut = page.episodes().rbegin()->ref().group_id();
+    for (const v1::Episode& episode : page.episodes()) {
+      if (episode.ref().group_id() < cut) visit(episode);
+    }
+    if (cut == request.first_group()) {
+      if (request.limit() > (1 << 29)) return absl::InternalError(absl::StrCat("group ", cut, " has no end"));
+      request.set_limit(request.limit() * 2);
+    }
+    request.set_first_group(cut);
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Recover(const SchedulerOptions& options,
+                                                              std::vector<v1::Task> tasks, datapool::Client& pool,
+                                                              const base::Clock& clock,
+                                                              std::optional<int64_t> resume_step,
+                                                              base::Metrics* metrics) {
+  INGOT_RETURN_IF_ERROR(options.Validate());
+  if (tasks.empty() && options.total_steps > 0) {
+    return absl::InvalidArgumentError("the scheduler has no tasks to train on: name a task file with at least one");
+  }
+  std::unique_ptr<Scheduler> scheduler(new Scheduler(options, std::move(tasks), pool, clock, metrics));
+  base::MutexLock lock(scheduler->mu_);
+  INGOT_RETURN_IF_ERROR(base::Annotate(scheduler->ReadJournal(resume_step), "recovering the scheduler"));
+  INGOT_RETURN_IF_ERROR(scheduler->SettleAll());
+  scheduler->Changed();
+  return scheduler;
+}
+
+absl::Status Scheduler::ReadJournal(std::optional<int64_t> resume_step) {
+  StepOfGroup step_of_group;
+  v1::ReadJournalRequest request;
+  int64_t end = 0;
+  while (true) {
+    request.set_from_index(end);
+    INGOT_ASSIGN_OR_RETURN(const v1::ReadJournalResponse page, pool_.ReadJournal(request));
+    for (const v1::JournalRecord& record : page.records()) {
+      if (record.index() != end) {
+        return absl::DataLossError(absl::StrCat("journal record ", end, " is missing (", record.index(), " follows)"));
+      }
+      ++end;
+      const int64_t step = policy_.next_step();
+      if (const absl::Status status = Apply(record); !status.ok()) {
+        return absl::DataLossError(absl::StrCat("journal record ", record.index(), ": ", status.message()));
+      }
+      if (record.has_closed() && record.closed().outcome() == v1::GROUP_DROPPED) {
+        step_of_group[record.closed().group_id()] = step;
+      } else if (record.has_batch()) {
+        for (const int64_t group : record.batch().group_ids()) step_of_group[group] = step;
+      } else if (record.has_checkpoint() &&
+                 record.checkpoint().step() <= resume_step.value_or(record.checkpoint().step())) {
+        // Nothing below a checkpoint is replayed again; the last batch before it is still what Status shows.
+        std::erase_if(step_of_group, [&](const auto& entry) { return entry.second < record.checkpoint().step() - 1; });
+      }
+    }
+    if (page.records().empty()) break;
+  }
+  journal_.StartAt(end);
+  const bool live_was_told = live_known_;
+  INGOT_RETURN_IF_ERROR(GoBackTo(resume_step, live_was_told));
+  if (end > 0) {
+    INGOT_LOG(info, "journal: {} records, {} groups admitted, {} batches, version {} live", end, policy_.next_group(),
+              policy_.next_step(), policy_.live_version());
+  }
+  return ReadEpisodes(step_of_group);
+}
+
+absl::Status Scheduler::GoBackTo(std::optional<int64_t> resume_step, bool live_was_told) {
+  if (!resume_step.has_value()) {
+    live_known_ = live_was_told;
+    return absl::OkStatus();
+  }
+  if (*resume_step < 0 || *resume_step > policy_.next_step()) {
+    return absl::FailedPreconditionError(absl::StrCat("checkpoint ", *resume_step,
+                                                      " contains batches that this journal does not hold (it holds ",
+                                                      policy_.next_step(), "): the pool belongs to another run"));
+  }
+  if (*resume_step < policy_.live_version()) INGOT_RETURN_IF_ERROR(policy_.Rewind(*resume_step));
+  evals_.ForgetAfter(*resume_step);
+  live_known_ = false;
+  return absl::OkStatus();
+}
+
+absl::Status Scheduler::ReadEpisodes(const StepOfGroup& step_of_group) {
+  int64_t first = policy_.head();
+  if (!step_of_group.empty()) first = std::min(first, step_of_group.begin()->first);
+  if (first >= policy_.next_group()) return absl::OkStatus();
+  TrainGroups& groups = groups_;
+  std::vector<Step>& steps = steps_;
+  // The last attempt seen of the current sample of a consumed group: only the largest counts.
+  v1::Episode last;
+  const auto count_last = [&] {
+    const auto it = step_of_group.find(last.ref().group_id());
+    if (last.state() == v1::EPISODE_FINISHED && it != step_of_group.end()) {
+      Step& step = steps[static_cast<size_t>(it->second)];
+      step.rewards.sum += last.reward();
+      ++step.rewards.episodes;
+    }
+    last.Clear();
+  };
+  const absl::Status visited =
+      VisitEpisodes(pool_, v1::PURPOSE_TRAIN, first, policy_.next_group() - 1, [&](const v1::Episode& episode) {
+        if (groups.contains(episode.ref().group_id())) {
+          groups.Restore(episode);
+        } else if (step_of_group.contains(episode.ref().group_id())) {
+          const bool same = last.ref().group_id() == episode.ref().group_id() &&
+                            last.ref().sample_index() == episode.ref().sample_index();
+          if (!same) count_last();
+          last = episode;
+        }
+      });
+  INGOT_RETURN_IF_ERROR(visited);
+  count_last();
+  groups.FinishRestore();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<EvalBoard::Attempts> Scheduler::UsedEvalAttempts(int64_t first_group, int64_t last_group) {
+  EvalBoard::Attempts used;
+  INGOT_RETURN_IF_ERROR(
+      VisitEpisodes(pool_, v1::PURPOSE_EVAL, first_group, last_group, [&](const v1::Episode& episode) {
+        int32_t& attempt = used[{episode.ref().group_id(), episode.ref().sample_index()}];
+        attempt = std::max(attempt, episode.ref().attempt());
+      }));
+  return used;
+}
+
+}  // namespace ingot::scheduler

@@ -1,0 +1,80 @@
+// One sample of a group and its attempts.
+//
+//             Hand out               FINISHED
+//   kWaiting ----------> kRunning ----------> kDone
+//      ^                    | FAILED, attempt + 1
+//      +--------------------+-----------------> kGivenUp   (max_attempts failed)
+//
+// A larger attempt fences the smaller: what ends under an older number changes nothing.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "base/status.h"
+#include "proto/scheduler.pb.h"
+
+namespace ingot::scheduler {
+
+struct Sample {
+  enum State : uint8_t { kWaiting, kRunning, kDone, kGivenUp };
+  State state = kWaiting;
+  int32_t attempt = 0;   // the one that waits, runs, or was the last
+  int32_t failures = 0;  // attempts that failed
+  double reward = 0;     // kDone only
+
+  bool terminal() const { return state == kDone || state == kGivenUp; }
+
+  // The current attempt failed.
+  void Fail(int32_t max_attempts) {
+    ++failures;
+    state = failures >= max_attempts ? kGivenUp : kWaiting;
+    if (state == kWaiting) ++attempt;
+  }
+
+  // An episode of this sample ended. INVALID_ARGUMENT: an attempt that was never handed out, or no end at all. A
+  // reward that is no number is a failed attempt: it must not reach the trainer.
+  absl::Status End(const v1::EpisodeEndedRequest& request, int32_t max_attempts) {
+    const int32_t ended = request.ref().attempt();
+    if (ended > attempt) {
+      return absl::InvalidArgumentError(absl::StrCat("group ", request.ref().group_id(), ", sample ",
+                                                     request.ref().sample_index(), ": attempt ", ended,
+                                                     " was never admitted (", attempt, " is the current one)"));
+    }
+    if (ended < attempt || terminal()) return absl::OkStatus();
+    switch (request.state()) {
+      case v1::EPISODE_FINISHED:
+        if (!std::isfinite(request.reward())) break;
+        state = kDone;
+        reward = request.reward();
+        return absl::OkStatus();
+      case v1::EPISODE_FAILED:
+        break;
+      case v1::EPISODE_FENCED:  // lost, by no fault of its own
+        state = kWaiting;
+        ++attempt;
+        return absl::OkStatus();
+      default:
+        return absl::InvalidArgumentError("an episode ends as FINISHED, FAILED or FENCED");
+    }
+    Fail(max_attempts);
+    return absl::OkStatus();
+  }
+
+  // The pool's record of an attempt, in ascending order of attempts, after a restart. One that is still open is lost
+  // with the process that ran it.
+  void Restore(const v1::Episode& episode, int32_t max_attempts) {
+    attempt = episode.ref().attempt();
+    state = kWaiting;
+    if (episode.state() == v1::EPISODE_FINISHED && std::isfinite(episode.reward())) {
+      state = kDone;
+      reward = episode.reward();
+    } else if (episode.state() == v1::EPISODE_FAILED || episode.state() == v1::EPISODE_FINISHED) {
+      Fail(max_attempts);
+    } else {
+      ++attempt;
+    }
+  }
+};
+
+}  // namespace ingot::scheduler

@@ -1,0 +1,386 @@
+#include "scheduler/scheduler.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/log.h"
+#include "base/retry.h"
+
+namespace ingot::scheduler {
+namespace {
+
+// How often a waiting NextBatch looks at deadlines by itself.
+constexpr std::chrono::milliseconds kSweepEvery(250);
+constexpr int64_t kLongestWaitMs = 3'600'000;
+
+}  // namespace
+
+Scheduler::Scheduler(const SchedulerOptions& options, std::vector<v1::Task> tasks, datapool::Client& pool,
+                     const base::Clock& clock, base::Metrics* metrics)
+    : options_(options),
+      pool_(pool),
+      clock_(clock),
+      has_tasks_(!tasks.empty()),
+      sampler_(std::move(tasks), options.seed),
+      policy_(options.window()),
+      groups_(options),
+      evals_(options),
+      journal_(pool),
+      metrics_(metrics),
+      steps_(1) {}
+
+// ---- The journal and its effects -----------------------------------------------------------------------------------
+
+absl::Status Scheduler::Write(v1::JournalRecord record) {
+  INGOT_ASSIGN_OR_RETURN(const v1::JournalRecord written, journal_.Append(std::move(record)));
+  return Apply(written);
+}
+
+absl::Status Scheduler::Apply(const v1::JournalRecord& record) {
+  switch (record.record_case()) {
+    case v1::JournalRecord::kAdmitted:
+      return ApplyAdmitted(record.admitted());
+    case v1::JournalRecord::kClosed:
+      return ApplyClosed(record.closed());
+    case v1::JournalRecord::kBatch:
+      return ApplyBatch(record);
+    case v1::JournalRecord::kLive:
+      return ApplyLive(record.live().version());
+    case v1::JournalRecord::kCheckpoint:
+      checkpoint_ = record.checkpoint();
+      return absl::OkStatus();
+    case v1::JournalRecord::kEval:
+      evals_.Record(record.eval());
+      return absl::OkStatus();
+    case v1::JournalRecord::RECORD_NOT_SET:
+      break;
+  }
+  return absl::DataLossError("a journal record of a kind that this version does not know");
+}
+
+absl::Status Scheduler::ApplyAdmitted(const v1::GroupAdmitted& admitted) {
+  INGOT_RETURN_IF_ERROR(policy_.RestoreAdmitted(admitted.group_id()));
+  groups_.Add(admitted);
+  metrics_.Group("admitted");
+  return absl::OkStatus();
+}
+
+absl::Status Scheduler::ApplyClosed(const v1::GroupClosed& closed) {
+  INGOT_RETURN_IF_ERROR(policy_.Fail(closed.group_id()));
+  if (closed.outcome() == v1::GROUP_DROPPED) {
+    const RewardSum rewards = groups_.Rewards(closed.group_id());
+    steps_.back().rewards.sum += rewards.sum;
+    steps_.back().rewards.episodes += rewards.episodes;
+    ++steps_.back().dropped;
+    ++dropped_;
+    metrics_.Group("dropped");
+  } else {
+    ++failed_;
+    last_failure_ = absl::StrCat("group ", closed.group_id(), ": ", closed.reason());
+    metrics_.Group("failed");
+  }
+  groups_.Remove(closed.group_id());
+  return absl::OkStatus();
+}
+
+absl::Status Scheduler::ApplyBatch(const v1::JournalRecord& record) {
+  const v1::Batch& batch = record.batch();
+  INGOT_RETURN_IF_ERROR(
+      policy_.RestoreBatch(batch.step(), std::vector<int64_t>(batch.group_ids().begin(), batch.group_ids().end())));
+  Step& step = steps_.back();
+  step.journal_index = record.index();
+  step.groups = batch.group_ids_size();
+  for (const int64_t group : batch.group_ids()) {
+    const RewardSum rewards = groups_.Rewards(group);
+    step.rewards.sum += rewards.sum;
+    step.rewards.episodes += rewards.episodes;
+    groups_.Remove(group);
+  }
+  steps_.emplace_back();
+  metrics_.Batch(batch.group_ids_size());
+  return absl::OkStatus();
+}
+
+absl::Status Scheduler::ApplyLive(int64_t version) {
+  if (version < policy_.live_version()) {
+    INGOT_RETURN_IF_ERROR(policy_.Rewind(version));
+    evals_.ForgetAfter(version);
+  } else {
+    INGOT_RETURN_IF_ERROR(policy_.OnVersionLive(version));
+  }
+  live_known_ = true;
+  return absl::OkStatus();
+}
+
+absl::Status Scheduler::Prepare() {
+  if (shut_down_) return absl::CancelledError("the scheduler is shut down");
+  INGOT_ASSIGN_OR_RETURN(const auto found, journal_.Resolve());
+  if (found.has_value()) INGOT_RETURN_IF_ERROR(Apply(*found));
+  groups_.Expire(clock_.Now());
+  evals_.Expire(clock_.Now());
+  return SettleAll();
+}
+
+absl::Status Scheduler::SettleAll() {
+  bool changed = false;
+  while (const auto settled = groups_.NextToSettle()) {
+    INGOT_RETURN_IF_ERROR(SettleGroup(*settled));
+    changed = true;
+  }
+  while (const auto done = evals_.NextToRecord()) {
+    v1::JournalRecord record;
+    *record.mutable_eval() = *done;
+    INGOT_RETURN_IF_ERROR(Write(std::move(record)));
+    changed = true;
+  }
+  if (changed) Changed();
+  return absl::OkStatus();
+}
+
+absl::Status Scheduler::SettleGroup(const SettledGroup& settled) {
+  const bool drop = options_.drop_zero_variance && settled.zero_variance &&
+                    (options_.max_drops_per_batch == 0 || steps_.back().dropped < options_.max_drops_per_batch);
+  if (settled.failure.empty() && !drop) {
+    INGOT_RETURN_IF_ERROR(policy_.Finish(settled.group_id, false));
+    groups_.MarkFinished(settled.group_id);
+    return absl::OkStatus();
+  }
+  v1::JournalRecord record;
+  record.mutable_closed()->set_group_id(settled.group_id);
+  record.mutable_closed()->set_outcome(settled.failure.empty() ? v1::GROUP_DROPPED : v1::GROUP_FAILED);
+  record.mutable_closed()->set_reason(settled.failure.empty() ? "all rewards are equal" : settled.failure);
+  if (!settled.failure.empty()) INGOT_LOG(warn, "group {} failed: {}", settled.group_id, settled.failure);
+  return Write(std::move(record));
+}
+
+void Scheduler::Changed() {
+  metrics_.Window(Stats(steps_.back()), policy_.pending(), live_known_ ? policy_.live_version() : -1);
+  changed_.SignalAll();
+}
+
+// ---- Admission -----------------------------------------------------------------------------------------------------
+
+absl::Status Scheduler::Refuse(const std::string& cause, const std::string& text) {
+  metrics_.Refused(cause);
+  return base::WithRetryAfter(absl::ResourceExhaustedError(text), options_.retry_after_ms);
+}
+
+absl::StatusOr<v1::Ticket> Scheduler::Admit(const v1::AdmitRequest&) {
+  base::MutexLock lock(mu_);
+  INGOT_RETURN_IF_ERROR(Prepare());
+  const int64_t running = groups_.running() + evals_.running();
+  if (options_.max_concurrent_episodes > 0 && running >= options_.max_concurrent_episodes) {
+    return Refuse("concurrency", absl::StrCat("max_concurrent_episodes = ", options_.max_concurrent_episodes,
+                                              " episodes are running"));
+  }
+  if (auto ticket = evals_.NextTicket(clock_.Now())) return *std::move(ticket);
+  absl::StatusOr<v1::Ticket> ticket = AdmitTraining();
+  if (ticket.ok()) Changed();
+  return ticket;
+}
+
+absl::StatusOr<v1::Ticket> Scheduler::AdmitTraining() {
+  if (AllBatchesFed()) {
+    const bool eval_to_come = options_.final_eval && !evals_.done(options_.total_steps);
+    if (evals_.active() || eval_to_come) return Refuse("evaluation", "the run is over but for its last evaluation");
+    return absl::FailedPreconditionError("the run is over: its last batch was fed");
+  }
+  if (!live_known_) return Refuse("no_version", "no policy version is live yet");
+  if (auto ticket = groups_.NextTicket(policy_.live_version(), clock_.Now())) return *std::move(ticket);
+  // Groups beyond what the last batches need would only be thrown away.
+  const int64_t needed = (options_.total_steps - policy_.next_step()) * options_.groups_per_step;
+  if (policy_.unbatched() >= needed) {
+    return Refuse("last_batches", "all groups that the last batches need are running or done");
+  }
+  if (!policy_.CanAdmit()) {
+    return Refuse("window", absl::StrCat("all ", policy_.budget(), " groups of the window are in use"));
+  }
+  v1::JournalRecord record;
+  v1::GroupAdmitted& admitted = *record.mutable_admitted();
+  admitted.set_group_id(policy_.next_group());
+  *admitted.mutable_task() = sampler_.At(policy_.next_group());
+  admitted.set_group_size(options_.group_size);
+  admitted.set_admitted_version(policy_.live_version());
+  INGOT_RETURN_IF_ERROR(Write(std::move(record)));
+  auto ticket = groups_.NextTicket(policy_.live_version(), clock_.Now());
+  if (!ticket.has_value()) return absl::InternalError("a group just admitted has no sample to run");
+  return *std::move(ticket);
+}
+
+absl::Status Scheduler::EpisodeEnded(const v1::EpisodeEndedRequest& request) {
+  base::MutexLock lock(mu_);
+  INGOT_RETURN_IF_ERROR(Prepare());
+  switch (request.purpose()) {
+    case v1::PURPOSE_TRAIN:
+      if (request.ref().group_id() < 0 || request.ref().group_id() >= policy_.next_group()) {
+        return absl::InvalidArgumentError(absl::StrCat("group ", request.ref().group_id(), " was never admitted"));
+      }
+      INGOT_RETURN_IF_ERROR(groups_.Ended(request));
+      break;
+    case v1::PURPOSE_EVAL:
+      INGOT_RETURN_IF_ERROR(evals_.Ended(request));
+      break;
+    default:
+      return absl::InvalidArgumentError("only training and evaluation episodes are the scheduler's");
+  }
+  metrics_.Episode(request.state());
+  if (request.state() == v1::EPISODE_FINISHED) ++finished_episodes_;
+  return SettleAll();
+}
+
+// ---- The feed ------------------------------------------------------------------------------------------------------
+
+absl::StatusOr<v1::NextBatchResponse> Scheduler::NextBatch(const v1::NextBatchRequest& request) {
+  const int64_t step = request.step();
+  const auto give_up = std::chrono::steady_clock::now() +
+                       std::chrono::milliseconds(std::clamp<int64_t>(request.wait_ms(), 0, kLongestWaitMs));
+  v1::NextBatchResponse response;
+  v1::ReadJournalRequest place;
+  {
+    base::MutexLock lock(mu_);
+    while (true) {
+      INGOT_RETURN_IF_ERROR(Prepare());
+      if (step < 0 || step >= options_.total_steps) {
+        return absl::OutOfRangeError(absl::StrCat("batch ", step, ": the run has ", options_.total_steps, " steps"));
+      }
+      if (step > policy_.next_step()) {
+        return absl::FailedPreconditionError(
+            absl::StrCat("batch ", step, " was asked for before batch ", policy_.next_step()));
+      }
+      if (step < policy_.next_step()) break;
+      if (const auto groups = policy_.ReadyBatch()) {
+        INGOT_RETURN_IF_ERROR(WriteBatch(*groups));
+        break;
+      }
+      const auto left = give_up - std::chrono::steady_clock::now();
+      if (left.count() <= 0) return absl::DeadlineExceededError(WhyNoBatch());
+      changed_.WaitFor(mu_, std::min<std::chrono::nanoseconds>(left, kSweepEvery));
+    }
+    if (live_known_ && step < policy_.live_version()) {  // the trainer alone went back, and published `step` before
+      INGOT_LOG(info, "the trainer goes back from version {} to {}", policy_.live_version(), step);
+      v1::JournalRecord record;
+      record.mutable_live()->set_version(step);
+      INGOT_RETURN_IF_ERROR(Write(std::move(record)));
+    }
+    *response.mutable_stats() = Stats(steps_[static_cast<size_t>(step)]);
+    place.set_from_index(steps_[static_cast<size_t>(step)].journal_index);
+    place.set_limit(1);
+  }
+  INGOT_ASSIGN_OR_RETURN(const v1::ReadJournalResponse read, pool_.ReadJournal(place));
+  if (read.records().empty() || !read.records(0).has_batch() || read.records(0).batch().step() != step) {
+    return absl::DataLossError(absl::StrCat("the journal no longer holds batch ", step, " at ", place.from_index()));
+  }
+  *response.mutable_batch() = read.records(0).batch();
+  return response;
+}
+
+absl::Status Scheduler::WriteBatch(const std::vector<int64_t>& groups) {
+  v1::JournalRecord record;
+  record.mutable_batch()->set_step(policy_.next_step());
+  record.mutable_batch()->mutable_group_ids()->Add(groups.begin(), groups.end());
+  INGOT_RETURN_IF_ERROR(Write(std::move(record)));
+  Changed();
+  return absl::OkStatus();
+}
+
+std::string Scheduler::WhyNoBatch() const {
+  return absl::StrCat("batch ", policy_.next_step(), " has ", policy_.pending(), " of ", policy_.groups_per_step(),
+                      " groups; ", groups_.running(), " episodes are running, ", policy_.admitted_unreleased(), " of ",
+                      policy_.budget(), " groups are in use, ", policy_.finished_outside_window(),
+                      " finished ones wait behind group ", policy_.head(), "; ", steps_.back().dropped,
+                      " were dropped since the last batch", live_known_ ? "" : "; no version is live yet",
+                      last_failure_.empty() ? "" : absl::StrCat("; the last failure: ", last_failure_));
+}
+
+v1::FeedStats Scheduler::Stats(const Step& step) const {
+  v1::FeedStats stats;
+  stats.set_admitted_unreleased(policy_.admitted_unreleased());
+  stats.set_budget(policy_.budget());
+  stats.set_window(policy_.window());
+  stats.set_head(policy_.head());
+  stats.set_finished_outside_window(policy_.finished_outside_window());
+  stats.set_dropped(dropped_);
+  stats.set_failed(failed_);
+  stats.set_running_episodes(groups_.running() + evals_.running());
+  stats.set_finished_episodes(finished_episodes_);
+  const int64_t finished = step.dropped + step.groups;
+  stats.set_dropped_fraction(finished == 0 ? 0 : static_cast<double>(step.dropped) / static_cast<double>(finished));
+  stats.set_reward_episodes(step.rewards.episodes);
+  stats.set_reward_mean(step.rewards.episodes == 0 ? 0 : step.rewards.sum / static_cast<double>(step.rewards.episodes));
+  return stats;
+}
+
+absl::Status Scheduler::MarkVersionLive(int64_t version) {
+  base::MutexLock lock(mu_);
+  INGOT_RETURN_IF_ERROR(Prepare());
+  if (version < 0 || version > policy_.next_step()) {
+    return absl::OutOfRangeError(
+        absl::StrCat("version ", version, " cannot be live: the last batch makes version ", policy_.next_step()));
+  }
+  if (live_known_ && version <= policy_.live_version()) return absl::OkStatus();  // told late, or twice
+  v1::JournalRecord record;
+  record.mutable_live()->set_version(version);
+  INGOT_RETURN_IF_ERROR(Write(std::move(record)));
+  Changed();
+  return absl::OkStatus();
+}
+
+absl::Status Scheduler::MarkCheckpoint(const v1::CheckpointRequest& request) {
+  base::MutexLock lock(mu_);
+  INGOT_RETURN_IF_ERROR(Prepare());
+  if (request.step() < 0 || request.step() > policy_.next_step()) {
+    return absl::FailedPreconditionError(absl::StrCat("checkpoint ", request.step(), " contains batches that were ",
+                                                      "never fed: ", policy_.next_step(), " are journalled"));
+  }
+  if (checkpoint_.has_value() && checkpoint_->step() == request.step() &&
+      checkpoint_->weights_checksum() == request.weights_checksum()) {
+    return absl::OkStatus();
+  }
+  v1::JournalRecord record;
+  record.mutable_checkpoint()->set_step(request.step());
+  record.mutable_checkpoint()->set_weights_checksum(request.weights_checksum());
+  return Write(std::move(record));
+}
+
+// ---- Evaluation, status --------------------------------------------------------------------------------------------
+
+absl::StatusOr<v1::StartEvalResponse> Scheduler::StartEval(const v1::StartEvalRequest& request) {
+  {
+    base::MutexLock lock(mu_);
+    INGOT_RETURN_IF_ERROR(Prepare());
+    INGOT_RETURN_IF_ERROR(evals_.Validate(request));
+  }
+  const v1::StartEvalResponse groups = EvalBoard::Groups(request);
+  INGOT_ASSIGN_OR_RETURN(const auto used, UsedEvalAttempts(groups.first_group(), groups.last_group()));
+  base::MutexLock lock(mu_);
+  INGOT_RETURN_IF_ERROR(evals_.Start(request, used));
+  return groups;
+}
+
+absl::StatusOr<v1::EvalStatusResponse> Scheduler::EvalStatus(int64_t version) {
+  base::MutexLock lock(mu_);
+  INGOT_RETURN_IF_ERROR(Prepare());
+  return evals_.Status(version);
+}
+
+absl::StatusOr<v1::SchedulerStatusResponse> Scheduler::Status() {
+  base::MutexLock lock(mu_);
+  v1::SchedulerStatusResponse status;
+  *status.mutable_stats() = Stats(steps_.size() > 1 ? steps_[steps_.size() - 2] : steps_.back());
+  status.set_next_step(policy_.next_step());
+  status.set_finished(AllBatchesFed());
+  return status;
+}
+
+absl::Status Scheduler::Tick() {
+  base::MutexLock lock(mu_);
+  return Prepare();
+}
+
+void Scheduler::Shutdown() {
+  base::MutexLock lock(mu_);
+  shut_down_ = true;
+  changed_.SignalAll();
+}
+
+}  // namespace ingot::scheduler

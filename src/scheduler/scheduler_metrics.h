@@ -1,0 +1,47 @@
+// What the scheduler exports to Prometheus. All calls do nothing without a Metrics.
+#pragma once
+
+#include <string>
+
+#include "base/metrics.h"
+#include "proto/scheduler.pb.h"
+
+namespace ingot::scheduler {
+
+class SchedulerMetrics {
+ public:
+  explicit SchedulerMetrics(base::Metrics* metrics) : metrics_(metrics) {}
+
+  void Window(const v1::FeedStats& stats, int64_t pending, int64_t live_version) {
+    Set("ingot_scheduler_groups_unreleased", "Groups admitted and not released", stats.admitted_unreleased());
+    Set("ingot_scheduler_groups_budget", "B: bound of groups admitted and not released", stats.budget());
+    Set("ingot_scheduler_groups_pending", "Groups taken, waiting for their batch", pending);
+    Set("ingot_scheduler_groups_finished_outside_window", "Finished groups that the window does not reach",
+        stats.finished_outside_window());
+    Set("ingot_scheduler_head", "Oldest group that is not terminal", stats.head());
+    Set("ingot_scheduler_episodes_running", "Episodes handed out and not ended", stats.running_episodes());
+    Set("ingot_scheduler_live_version", "Newest version live on every engine", live_version);
+  }
+  void Group(const std::string& event) {  // admitted, dropped, failed, trained
+    Count("ingot_scheduler_groups_total", "Groups by event", "event", event, 1);
+  }
+  void Batch(int64_t groups) { Count("ingot_scheduler_groups_total", "Groups by event", "event", "trained", groups); }
+  void Refused(const std::string& cause) {
+    Count("ingot_scheduler_refused_total", "Admissions refused, by cause", "cause", cause, 1);
+  }
+  void Episode(v1::EpisodeState state) {
+    Count("ingot_scheduler_episodes_total", "Episodes ended, by state", "state", v1::EpisodeState_Name(state), 1);
+  }
+
+ private:
+  void Set(const char* name, const char* help, int64_t value) {
+    if (metrics_ != nullptr) metrics_->GetGauge(name, help).Set(static_cast<double>(value));
+  }
+  void Count(const char* name, const char* help, const char* label, const std::string& value, int64_t by) {
+    if (metrics_ != nullptr) metrics_->GetCounter(name, help, {{label, value}}).Increment(static_cast<double>(by));
+  }
+
+  base::Metrics* const metrics_;
+};
+
+}  // namespace ingot::scheduler

@@ -1,0 +1,96 @@
+#include "scheduler/service.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "proto/grpc_status.h"
+#include "proto/scheduler.grpc.pb.h"
+
+namespace ingot::scheduler {
+namespace {
+
+using v1::ToGrpc;
+
+// How long NextBatch may go on after its caller went away.
+constexpr std::chrono::milliseconds kSlice(200);
+
+class SchedulerService final : public v1::Scheduler::Service {
+ public:
+  explicit SchedulerService(Client& scheduler) : scheduler_(scheduler) {}
+
+  grpc::Status Admit(grpc::ServerContext*, const v1::AdmitRequest* request, v1::AdmitResponse* response) override {
+    auto ticket = scheduler_.Admit(*request);
+    if (!ticket.ok()) return ToGrpc(ticket.status());
+    *response->mutable_ticket() = *std::move(ticket);
+    return grpc::Status::OK;
+  }
+
+  grpc::Status EpisodeEnded(grpc::ServerContext*, const v1::EpisodeEndedRequest* request,
+                            v1::EpisodeEndedResponse*) override {
+    return ToGrpc(scheduler_.EpisodeEnded(*request));
+  }
+
+  grpc::Status NextBatch(grpc::ServerContext* context, const v1::NextBatchRequest* request,
+                         v1::NextBatchResponse* response) override {
+    using Clock = std::chrono::steady_clock;
+    const auto end = Clock::now() + std::chrono::milliseconds(std::clamp<int64_t>(request->wait_ms(), 0, 3'600'000));
+    v1::NextBatchRequest slice = *request;
+    while (true) {
+      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now());
+      slice.set_wait_ms(std::clamp(left, std::chrono::milliseconds(0), kSlice).count());
+      auto batch = scheduler_.NextBatch(slice);
+      if (batch.ok()) {
+        *response = *std::move(batch);
+        return grpc::Status::OK;
+      }
+      if (!absl::IsDeadlineExceeded(batch.status()) || left <= kSlice) return ToGrpc(batch.status());
+      if (context->IsCancelled()) return grpc::Status(grpc::StatusCode::CANCELLED, "the caller went away");
+    }
+  }
+
+  grpc::Status MarkVersionLive(grpc::ServerContext*, const v1::VersionLiveRequest* request,
+                               v1::VersionLiveResponse*) override {
+    return ToGrpc(scheduler_.MarkVersionLive(request->version()));
+  }
+
+  grpc::Status MarkCheckpoint(grpc::ServerContext*, const v1::CheckpointRequest* request,
+                              v1::CheckpointResponse*) override {
+    return ToGrpc(scheduler_.MarkCheckpoint(*request));
+  }
+
+  grpc::Status StartEval(grpc::ServerContext*, const v1::StartEvalRequest* request,
+                         v1::StartEvalResponse* response) override {
+    return Answer(scheduler_.StartEval(*request), response);
+  }
+
+  grpc::Status EvalStatus(grpc::ServerContext*, const v1::EvalStatusRequest* request,
+                          v1::EvalStatusResponse* response) override {
+    return Answer(scheduler_.EvalStatus(request->version()), response);
+  }
+
+  grpc::Status Status(grpc::ServerContext*, const v1::SchedulerStatusRequest*,
+                      v1::SchedulerStatusResponse* response) override {
+    return Answer(scheduler_.Status(), response);
+  }
+
+ private:
+  template <typename T>
+  static grpc::Status Answer(absl::StatusOr<T> result, T* response) {
+    if (!result.ok()) return ToGrpc(result.status());
+    *response = *std::move(result);
+    return grpc::Status::OK;
+  }
+
+  Client& scheduler_;
+};
+
+}  // namespace
+
+std::unique_ptr<grpc::Service> NewSchedulerService(Client& scheduler) {
+  return std::make_unique<SchedulerService>(scheduler);
+}
+
+}  // namespace ingot::scheduler

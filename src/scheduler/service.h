@@ -1,0 +1,18 @@
+// The scheduler over gRPC: forwards every rpc to a Client. A waiting NextBatch holds one server thread, looks for
+// cancellation several times a second, and ends when its caller goes away.
+#pragma once
+
+#include <memory>
+
+#include "scheduler/client.h"
+
+namespace grpc {
+class Service;
+}
+
+namespace ingot::scheduler {
+
+// `scheduler` must outlive the server the service is registered with.
+std::unique_ptr<grpc::Service> NewSchedulerService(Client& scheduler);
+
+}  // namespace ingot::scheduler

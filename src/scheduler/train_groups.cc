@@ -1,0 +1,159 @@
+#include "scheduler/train_groups.h"
+
+#include <algorithm>
+
+namespace ingot::scheduler {
+namespace {
+
+bool HasWaiting(const std::vector<Sample>& samples) {
+  return std::any_of(samples.begin(), samples.end(), [](const Sample& s) { return s.state == Sample::kWaiting; });
+}
+
+std::string GivenUp(const Sample& sample, const std::string& detail) {
+  return absl::StrCat(sample.failures, " attempts of a sample failed",
+                      detail.empty() ? "" : absl::StrCat("; the last: ", detail));
+}
+
+}  // namespace
+
+void TrainGroups::Add(const v1::GroupAdmitted& admitted) {
+  Group& group = groups_[admitted.group_id()];
+  group.task = admitted.task();
+  group.admitted_version = admitted.admitted_version();
+  group.samples.resize(static_cast<size_t>(std::max(1, admitted.group_size())));
+  waiting_.insert(admitted.group_id());
+}
+
+void TrainGroups::Remove(int64_t group_id) {
+  const auto it = groups_.find(group_id);
+  if (it == groups_.end()) return;
+  Settle(group_id, it->second);
+  to_settle_.erase(group_id);
+  groups_.erase(it);
+}
+
+void TrainGroups::MarkFinished(int64_t group_id) { to_settle_.erase(group_id); }
+
+// Out of every index but to_settle_; what still runs is on its own.
+void TrainGroups::Settle(int64_t group_id, Group& group) {
+  for (Sample& sample : group.samples) {
+    if (sample.state != Sample::kRunning) continue;
+    sample.state = Sample::kGivenUp;
+    --running_;
+  }
+  waiting_.erase(group_id);
+  deadlines_.erase({group.deadline, group_id});
+  to_settle_.insert(group_id);
+}
+
+void TrainGroups::Update(int64_t group_id, Group& group) {
+  const bool all_done =
+      std::all_of(group.samples.begin(), group.samples.end(), [](const Sample& s) { return s.state == Sample::kDone; });
+  if (all_done || !group.failure.empty()) {
+    Settle(group_id, group);
+  } else if (HasWaiting(group.samples)) {
+    waiting_.insert(group_id);
+  } else {
+    waiting_.erase(group_id);
+  }
+}
+
+std::optional<v1::Ticket> TrainGroups::NextTicket(int64_t live_version, std::chrono::nanoseconds now) {
+  for (const int64_t group_id : waiting_) {
+    Group& group = groups_.at(group_id);
+    if (group.admitted_version > live_version) continue;
+    const auto sample = std::find_if(group.samples.begin(), group.samples.end(),
+                                     [](const Sample& s) { return s.state == Sample::kWaiting; });
+    if (group.deadline.count() == 0) {
+      group.deadline = now + std::chrono::nanoseconds(static_cast<int64_t>(options_.group_deadline_seconds * 1e9));
+      deadlines_.insert({group.deadline, group_id});
+    }
+    v1::Ticket ticket;
+    ticket.mutable_ref()->set_group_id(group_id);
+    ticket.mutable_ref()->set_sample_index(static_cast<int32_t>(sample - group.samples.begin()));
+    ticket.mutable_ref()->set_attempt(sample->attempt);
+    ticket.set_purpose(v1::PURPOSE_TRAIN);
+    *ticket.mutable_task() = group.task;
+    ticket.set_pinned_version(-1);
+    ticket.set_admitted_version(group.admitted_version);
+    sample->state = Sample::kRunning;
+    ++running_;
+    Update(group_id, group);
+    return ticket;
+  }
+  return std::nullopt;
+}
+
+absl::Status TrainGroups::Ended(const v1::EpisodeEndedRequest& request) {
+  const int64_t group_id = request.ref().group_id();
+  const auto it = groups_.find(group_id);
+  if (it == groups_.end()) return absl::OkStatus();
+  Group& group = it->second;
+  const int32_t index = request.ref().sample_index();
+  if (index < 0 || index >= std::ssize(group.samples)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("group ", group_id, " has ", group.samples.size(), " samples: no sample ", index));
+  }
+  if (!group.failure.empty() || to_settle_.contains(group_id)) return absl::OkStatus();
+  Sample& sample = group.samples[static_cast<size_t>(index)];
+  const Sample::State before = sample.state;
+  INGOT_RETURN_IF_ERROR(sample.End(request, options_.max_attempts));
+  if (before == Sample::kRunning && sample.state != before) --running_;
+  if (sample.state == Sample::kGivenUp) group.failure = GivenUp(sample, request.detail());
+  Update(group_id, group);
+  return absl::OkStatus();
+}
+
+void TrainGroups::Expire(std::chrono::nanoseconds now) {
+  while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
+    const int64_t group_id = deadlines_.begin()->second;
+    Group& group = groups_.at(group_id);
+    const auto done = std::count_if(group.samples.begin(), group.samples.end(),
+                                    [](const Sample& s) { return s.state == Sample::kDone; });
+    group.failure = absl::StrCat("deadline of ", options_.group_deadline_seconds, " s passed with ", done, " of ",
+                                 group.samples.size(), " samples done");
+    Settle(group_id, group);
+  }
+}
+
+void TrainGroups::Restore(const v1::Episode& episode) {
+  const auto it = groups_.find(episode.ref().group_id());
+  if (it == groups_.end()) return;
+  const int32_t index = episode.ref().sample_index();
+  if (index < 0 || index >= std::ssize(it->second.samples)) return;
+  it->second.samples[static_cast<size_t>(index)].Restore(episode, options_.max_attempts);
+}
+
+void TrainGroups::FinishRestore() {
+  for (auto& [group_id, group] : groups_) {
+    for (const Sample& sample : group.samples) {
+      if (sample.state == Sample::kGivenUp) group.failure = GivenUp(sample, "");
+    }
+    Update(group_id, group);
+  }
+}
+
+std::optional<SettledGroup> TrainGroups::NextToSettle() const {
+  if (to_settle_.empty()) return std::nullopt;
+  const int64_t group_id = *to_settle_.begin();
+  const Group& group = groups_.at(group_id);
+  SettledGroup settled{.group_id = group_id, .failure = group.failure};
+  const auto [low, high] = std::minmax_element(group.samples.begin(), group.samples.end(),
+                                               [](const Sample& a, const Sample& b) { return a.reward < b.reward; });
+  settled.zero_variance = group.samples.size() > 1 && high->reward - low->reward <= 1e-9;
+  return settled;
+}
+
+RewardSum TrainGroups::Rewards(int64_t group_id) const {
+  RewardSum rewards;
+  const auto it = groups_.find(group_id);
+  if (it == groups_.end()) return rewards;
+  for (const Sample& sample : it->second.samples) {
+    if (sample.state != Sample::kDone) continue;
+    rewards.sum += sample.reward;
+    ++rewards.episodes;
+  }
+  return rewards;
+}
+
+}  // namespace ingot::scheduler

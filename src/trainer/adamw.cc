@@ -1,0 +1,96 @@
+#include "trainer/adamw.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <cmath>
+
+namespace ingot::trainer {
+
+AdamW::AdamW(const OptimizerOptions& options, const std::map<std::string, at::Tensor>& parameters) : options_(options) {
+  const at::NoGradGuard no_history;
+  for (const auto& [name, parameter] : parameters) {
+    names_.push_back(name);
+    parameters_.push_back(parameter);
+    const bool wide = parameter.scalar_type() == at::kFloat || parameter.scalar_type() == at::kDouble;
+    master_.push_back(wide ? parameter : parameter.to(at::kFloat));
+    exp_avg_.push_back(at::zeros_like(master_.back()).requires_grad_(false));
+    exp_avg_sq_.push_back(at::zeros_like(master_.back()).requires_grad_(false));
+    if (parameter.dim() >= 2) decayed_.push_back(master_.back());
+  }
+}
+
+double AdamW::GradNorm() const {
+  const at::NoGradGuard no_history;
+  at::Tensor total;
+  for (const at::Tensor& parameter : parameters_) {
+    if (!parameter.grad().defined()) continue;
+    const at::Tensor norm = at::linalg_vector_norm(parameter.grad(), 2, std::nullopt, false, at::kDouble);
+    total = total.defined() ? total + norm * norm : norm * norm;
+  }
+  return total.defined() ? std::sqrt(total.item<double>()) : 0.0;
+}
+
+void AdamW::Step(double learning_rate, double grad_norm) {
+  const at::NoGradGuard no_history;
+  ++steps_;
+  std::vector<at::Tensor> gradients;
+  gradients.reserve(parameters_.size());
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const at::Tensor& gradient = parameters_[i].grad();
+    gradients.push_back(gradient.defined() ? gradient.to(master_[i].scalar_type()) : at::zeros_like(master_[i]));
+  }
+  if (options_.grad_clip_norm > 0 && grad_norm > options_.grad_clip_norm) {
+    at::_foreach_mul_(gradients, options_.grad_clip_norm / grad_norm);
+  }
+  at::_foreach_mul_(exp_avg_, options_.beta1);
+  at::_foreach_add_(exp_avg_, gradients, 1.0 - options_.beta1);
+  at::_foreach_mul_(exp_avg_sq_, options_.beta2);
+  at::_foreach_addcmul_(exp_avg_sq_, gradients, gradients, 1.0 - options_.beta2);
+
+  const double t = static_cast<double>(steps_);
+  std::vector<at::Tensor> denominator = at::_foreach_sqrt(exp_avg_sq_);
+  at::_foreach_div_(denominator, std::sqrt(1.0 - std::pow(options_.beta2, t)));
+  at::_foreach_add_(denominator, options_.eps);
+  if (options_.weight_decay > 0 && !decayed_.empty()) {
+    at::_foreach_mul_(decayed_, 1.0 - learning_rate * options_.weight_decay);
+  }
+  at::_foreach_addcdiv_(master_, exp_avg_, denominator, -learning_rate / (1.0 - std::pow(options_.beta1, t)));
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    if (!master_[i].is_same(parameters_[i])) parameters_[i].copy_(master_[i]);
+  }
+}
+
+void AdamW::ZeroGrad() {
+  for (at::Tensor& parameter : parameters_) parameter.mutable_grad().reset();
+}
+
+std::map<std::string, at::Tensor> AdamW::State() const {
+  std::map<std::string, at::Tensor> state;
+  for (size_t i = 0; i < names_.size(); ++i) {
+    state["exp_avg." + names_[i]] = exp_avg_[i];
+    state["exp_avg_sq." + names_[i]] = exp_avg_sq_[i];
+    if (!master_[i].is_same(parameters_[i])) state["master." + names_[i]] = master_[i];
+  }
+  return state;
+}
+
+absl::Status AdamW::LoadState(const std::map<std::string, at::Tensor>& state, int64_t steps) {
+  const at::NoGradGuard no_history;
+  const std::map<std::string, at::Tensor> own = State();
+  for (const auto& [name, tensor] : own) {
+    const auto it = state.find(name);
+    if (it == state.end()) return absl::InvalidArgumentError(absl::StrCat("optimizer state lacks ", name));
+    if (it->second.sizes() != tensor.sizes()) {
+      return absl::InvalidArgumentError(absl::StrCat("optimizer state ", name, " has another shape than the model's"));
+    }
+  }
+  for (const auto& [name, tensor] : state) {
+    if (!own.contains(name)) return absl::InvalidArgumentError(absl::StrCat("unknown optimizer state ", name));
+  }
+  for (const auto& [name, tensor] : own) tensor.copy_(state.at(name));
+  steps_ = steps;
+  return absl::OkStatus();
+}
+
+}  // namespace ingot::trainer

@@ -1,0 +1,60 @@
+// From a batch of groups to what the forward pass needs: every call that bears loss, its advantage and its weight. Pure
+// functions; no torch. Everything a tree can be wrong in is found here, before a gradient is computed.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+#include "trainer/batch_source.h"
+#include "trainer/metrics.h"
+#include "trainer/options.h"
+#include "tree/forest.h"
+
+namespace ingot::trainer {
+
+// What the model can take.
+struct TokenLimits {
+  TokenLimits(int64_t vocab,
+              int64_t tokens = std::numeric_limits<int64_t>::max())  // NOLINT(google-explicit-constructor)
+      : vocab_size(vocab), max_tokens(tokens) {}
+  int64_t vocab_size;  // ids are in [0, vocab_size)
+  int64_t max_tokens;  // of one call, context included
+};
+
+// Loss-bearing calls, side by side with what they weigh.
+struct PreparedBatch {
+  std::vector<tree::FlatCall> calls;
+  std::vector<double> advantages;  // per call: that of its episode, for each of its sampled tokens
+  std::vector<double> weights;     // per call: TokenWeights
+  int64_t loss_tokens = 0;
+  int64_t unmerged_tokens = 0;  // context and sampled, of every call by itself
+  // reward/*, response_length/*, num_turns/*, async/staleness_*, batch/* and, if there are several, reward/batch_mean
+  // by domain and by scaffold.
+  StepMetrics metrics;
+  std::vector<std::pair<int64_t, int64_t>> staleness_histogram;
+};
+
+// Left out of the loss, and counted under batch/*: episodes that did not finish or are not for training; calls that did
+// not follow the run's weights (calls_left_out_weights) and calls whose sampling a penalty, bias or grammar acted on
+// (calls_left_out_flagged). The rewards of finished training episodes count for the baseline even then.
+//
+// INVALID_ARGUMENT or DATA_LOSS names the call (or episode, or group) and what is wrong with it: missing segments, ids
+// outside the vocabulary, more tokens than the model has positions, a log-prob that is not a number or above 0, a
+// temperature that is not above 0, a version newer than `version`, a reward that is not finite, a wrong number of
+// groups or samples. FAILED_PRECONDITION: nothing bears loss.
+absl::StatusOr<PreparedBatch> PrepareBatch(const TrainBatch& batch, const TrainerOptions& options,
+                                           const TokenLimits& limits, int64_t version);
+
+// Conversations for supervised training: advantages 1, the mean over all target tokens. What was
+// recorded is replaced by zeros (it may be absent). Same errors for ids.
+absl::StatusOr<PreparedBatch> PrepareSft(std::vector<tree::FlatCall> calls, const TokenLimits& limits);
+
+// INVALID_ARGUMENT names the call and its first fault. `recorded`: log-probs, versions and kv_mixed must cover the
+// sampled tokens.
+absl::Status CheckCall(const tree::FlatCall& call, const TokenLimits& limits, bool recorded);
+
+}  // namespace ingot::trainer

@@ -1,0 +1,278 @@
+#include "trainer/checkpoint.h"
+
+#include <ATen/ATen.h>
+#include <fcntl.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+
+#include "base/checksum.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "trainer/files.h"
+#include "trainer/torch_edge.h"
+
+namespace ingot::trainer {
+namespace {
+
+namespace fs = std::filesystem;
+namespace json = base::json;
+
+constexpr char kFormat[] = "ingot-checkpoint-1";
+constexpr char kState[] = "state.json";
+constexpr char kOptimizer[] = "optimizer.safetensors";
+constexpr char kPrefix[] = "step-";
+constexpr char kTemporary[] = ".tmp-";
+constexpr char kReplaced[] = ".old-";
+
+// The number in "step-N", or nothing.
+std::optional<int64_t> StepOf(const std::string& name) {
+  const std::string prefix = kPrefix;
+  if (name.size() < prefix.size() + 8 || name.size() > prefix.size() + 18 || !name.starts_with(prefix)) return {};
+  int64_t step = 0;
+  for (const char c : name.substr(prefix.size())) {
+    if (c < '0' || c > '9') return {};
+    step = step * 10 + (c - '0');
+  }
+  return step;
+}
+
+// Steps that have a folder, newest first.
+absl::StatusOr<std::vector<int64_t>> ListSteps(const std::string& root) {
+  std::vector<int64_t> steps;
+  std::error_code error;
+  fs::directory_iterator it(root, error);
+  if (error == std::errc::no_such_file_or_directory) return steps;
+  if (error) return absl::UnavailableError(absl::StrCat("cannot list ", root, ": ", error.message()));
+  for (; it != fs::directory_iterator(); it.increment(error)) {
+    if (const auto step = StepOf(it->path().filename().string())) steps.push_back(*step);
+  }
+  if (error) return absl::UnavailableError(absl::StrCat("cannot list ", root, ": ", error.message()));
+  std::sort(steps.rbegin(), steps.rend());
+  return steps;
+}
+
+absl::Status CheckExtraFiles(const std::map<std::string, std::string>& extra_files) {
+  for (const auto& [name, contents] : extra_files) {
+    const bool plain = !name.empty() && name.find('/') == std::string::npos && name[0] != '.';
+    if (!plain || name == kState || name == kOptimizer || name == "config.json" || name == "model.safetensors") {
+      return absl::InvalidArgumentError(absl::StrCat("'", name, "' cannot be an extra file of a checkpoint"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+json::value StateJson(const CheckpointContents& contents, json::object files) {
+  const OptimizerOptions& schedule = contents.schedule;
+  return json::object{{"format", kFormat},
+                      {"step", contents.step},
+                      {"next_batch", contents.step},
+                      {"seed", contents.seed},
+                      {"weights_checksum", base::Hex(contents.weights_checksum)},
+                      {"optimizer_steps", contents.optimizer_steps},
+                      {"schedule",
+                       {{"total_steps", contents.total_steps},
+                        {"learning_rate", schedule.learning_rate},
+                        {"warmup_steps", schedule.warmup_steps},
+                        {"decay", schedule.decay},
+                        {"min_lr_ratio", schedule.min_lr_ratio}}},
+                      {"files", std::move(files)}};
+}
+
+absl::Status WriteInto(const std::string& dir, const CheckpointContents& contents,
+                       const std::map<std::string, std::string>& extra_files) {
+  INGOT_RETURN_IF_ERROR(model::SaveModelDir(dir, contents.config, contents.parameters));
+  INGOT_RETURN_IF_ERROR(model::SaveSafetensors(dir + "/" + kOptimizer, contents.optimizer, {{"format", "pt"}}));
+  for (const auto& [name, text] : extra_files) INGOT_RETURN_IF_ERROR(WriteFileDurably(dir + "/" + name, text));
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(dir)) names.push_back(entry.path().filename().string());
+  std::sort(names.begin(), names.end());
+  json::object files;
+  for (const std::string& name : names) {
+    INGOT_ASSIGN_OR_RETURN(const FileDigest digest, DigestFile(dir + "/" + name));
+    files[name] = json::object{{"bytes", digest.bytes}, {"xxh3", base::Hex(digest.checksum)}};
+  }
+  INGOT_RETURN_IF_ERROR(
+      WriteFileDurably(dir + "/" + kState, base::PrintJson(StateJson(contents, std::move(files))) + "\n"));
+  return SyncDir(dir);
+}
+
+void RemoveStale(const std::string& root, int64_t newest, int64_t keep) {
+  std::error_code ignored;
+  const auto steps = ListSteps(root);
+  if (!steps.ok()) return;
+  int64_t seen = 0;
+  for (const int64_t step : *steps) {
+    // Newer ones are of a run that was taken back to an earlier checkpoint: not this writer's to judge.
+    if (step <= newest && ++seen > keep) fs::remove_all(root + "/" + CheckpointName(step), ignored);
+  }
+  std::vector<fs::path> leftovers;
+  for (const auto& entry : fs::directory_iterator(root, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with(kTemporary) || name.starts_with(kReplaced)) leftovers.push_back(entry.path());
+  }
+  for (const fs::path& path : leftovers) fs::remove_all(path, ignored);
+}
+
+// Moves a finished temporary folder to its name. A folder of that name (a resumed run comes by the same step again)
+// changes places with it in one step, so that at no moment there is none; plain rename cannot replace a folder that is
+// not empty. What was replaced is then the temporary one, and goes with the stale ones.
+absl::Status Install(const std::string& root, const std::string& temporary, const std::string& name) {
+  const std::string target = root + "/" + name;
+  std::error_code ignored;
+  const unsigned flags = fs::exists(target, ignored) ? RENAME_EXCHANGE : RENAME_NOREPLACE;
+  if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, target.c_str(), flags) != 0) {
+    if (errno != EINVAL) return absl::ErrnoToStatus(errno, absl::StrCat("cannot rename to ", target));
+    // A file system without these flags: two plain renames, between which a crash leaves the older checkpoints only.
+    const std::string aside = root + "/" + kReplaced + name;
+    fs::remove_all(aside, ignored);
+    if (flags == RENAME_EXCHANGE && std::rename(target.c_str(), aside.c_str()) != 0) {
+      return absl::ErrnoToStatus(errno, absl::StrCat("cannot move aside ", target));
+    }
+    if (std::rename(temporary.c_str(), target.c_str()) != 0) {
+      return absl::ErrnoToStatus(errno, absl::StrCat("cannot rename to ", target));
+    }
+  }
+  return SyncDir(root);
+}
+
+absl::Status Damaged(const std::string& path, const std::string& what) {
+  return absl::DataLossError(absl::StrCat("checkpoint ", path, " is damaged: ", what));
+}
+
+absl::StatusOr<int64_t> IntegerField(const json::value& state, const std::string& key) {
+  const json::value* field = base::Find(state, key);
+  if (field == nullptr || !field->is_int64() || field->as_int64() < 0) {
+    return absl::DataLossError(absl::StrCat("state.json lacks a whole number '", key, "'"));
+  }
+  return field->as_int64();
+}
+
+absl::StatusOr<uint64_t> UnsignedField(const json::value& state, const std::string& key) {
+  const json::value* field = base::Find(state, key);
+  if (field != nullptr && field->is_uint64()) return field->as_uint64();
+  INGOT_ASSIGN_OR_RETURN(const int64_t value, IntegerField(state, key));
+  return static_cast<uint64_t>(value);
+}
+
+absl::StatusOr<uint64_t> HexField(const json::value& state, const std::string& key) {
+  const json::value* field = base::Find(state, key);
+  uint64_t value = 0;
+  if (field == nullptr || !field->is_string() || field->as_string().size() != 16) {
+    return absl::DataLossError(absl::StrCat("state.json lacks a checksum '", key, "'"));
+  }
+  for (const char c : field->as_string()) {
+    const int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+    if (digit < 0) return absl::DataLossError(absl::StrCat("state.json: '", key, "' is not hexadecimal"));
+    value = value * 16 + static_cast<uint64_t>(digit);
+  }
+  return value;
+}
+
+absl::StatusOr<json::value> ReadState(const std::string& path) {
+  const auto text = ReadSmallFile(path + "/" + kState);
+  if (!text.ok()) return Damaged(path, std::string(text.status().message()));
+  auto state = base::ParseJson(*text);
+  if (!state.ok()) return Damaged(path, absl::StrCat("state.json: ", state.status().message()));
+  const json::value* format = base::Find(*state, "format");
+  if (format == nullptr || !format->is_string() || format->as_string() != kFormat) {
+    return Damaged(path, absl::StrCat("state.json does not say format ", kFormat));
+  }
+  return *std::move(state);
+}
+
+absl::Status VerifyFiles(const std::string& path, const json::value& state) {
+  const json::value* files = base::Find(state, "files");
+  if (files == nullptr || !files->is_object()) return Damaged(path, "state.json lists no files");
+  for (const char* needed : {"config.json", "model.safetensors", kOptimizer}) {
+    if (!files->as_object().contains(needed)) return Damaged(path, absl::StrCat("state.json does not list ", needed));
+  }
+  for (const auto& [key, entry] : files->as_object()) {
+    const std::string name(key);
+    if (name.find('/') != std::string::npos) return Damaged(path, absl::StrCat("state.json lists '", name, "'"));
+    const auto bytes = UnsignedField(entry, "bytes");
+    const auto checksum = HexField(entry, "xxh3");
+    if (!bytes.ok() || !checksum.ok()) return Damaged(path, absl::StrCat("state.json has no digest of ", name));
+    const auto digest = DigestFile(path + "/" + name);
+    if (!digest.ok()) return Damaged(path, std::string(digest.status().message()));
+    if (digest->bytes != *bytes) {
+      return Damaged(path, absl::StrCat(name, " has ", digest->bytes, " bytes where ", *bytes, " were written"));
+    }
+    if (digest->checksum != *checksum) return Damaged(path, absl::StrCat(name, " differs from what was written"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::string CheckpointName(int64_t step) {
+  char name[32];
+  std::snprintf(name, sizeof(name), "%s%08lld", kPrefix, static_cast<long long>(step));
+  return name;
+}
+
+absl::StatusOr<CheckpointInfo> WriteCheckpoint(const std::string& root, const CheckpointContents& contents,
+                                               const std::map<std::string, std::string>& extra_files, int64_t keep) {
+  INGOT_RETURN_IF_ERROR(CheckExtraFiles(extra_files));
+  const std::string name = CheckpointName(contents.step);
+  const std::string temporary = root + "/" + kTemporary + name;
+  std::error_code error;
+  fs::remove_all(temporary, error);
+  fs::create_directories(temporary, error);
+  if (error) return absl::UnavailableError(absl::StrCat("cannot create ", temporary, ": ", error.message()));
+  absl::Status written = AtTorchEdge("checkpoint", [&] { return WriteInto(temporary, contents, extra_files); });
+  if (written.ok()) written = Install(root, temporary, name);
+  if (!written.ok()) {
+    fs::remove_all(temporary, error);
+    return base::Annotate(
+        written, absl::StrCat("cannot write checkpoint ", root, "/", name, " (the earlier ones are untouched)"));
+  }
+  RemoveStale(root, contents.step, keep);
+  return CheckpointInfo{root + "/" + name, contents.step, contents.weights_checksum, {}};
+}
+
+absl::StatusOr<CheckpointInfo> VerifyCheckpoint(const std::string& path) {
+  INGOT_ASSIGN_OR_RETURN(const json::value state, ReadState(path));
+  INGOT_RETURN_IF_ERROR(VerifyFiles(path, state));
+  const auto step = IntegerField(state, "step");
+  const auto checksum = HexField(state, "weights_checksum");
+  if (!step.ok()) return Damaged(path, std::string(step.status().message()));
+  if (!checksum.ok()) return Damaged(path, std::string(checksum.status().message()));
+  return CheckpointInfo{path, *step, *checksum, {}};
+}
+
+absl::StatusOr<CheckpointInfo> LatestCheckpoint(const std::string& root) {
+  INGOT_ASSIGN_OR_RETURN(const std::vector<int64_t> steps, ListSteps(root));
+  std::vector<std::string> rejected;
+  for (const int64_t step : steps) {
+    auto info = VerifyCheckpoint(root + "/" + CheckpointName(step));
+    if (info.ok()) {
+      info->rejected = std::move(rejected);
+      return info;
+    }
+    INGOT_LOG(error, "{}; trying the one before it", std::string(info.status().message()));
+    rejected.emplace_back(info.status().message());
+  }
+  if (rejected.empty()) return absl::NotFoundError(absl::StrCat("there is no checkpoint in ", root));
+  return absl::DataLossError(absl::StrCat("no checkpoint in ", root, " is intact; the newest: ", rejected.front()));
+}
+
+absl::StatusOr<CheckpointContents> ReadCheckpoint(const std::string& path) {
+  INGOT_ASSIGN_OR_RETURN(const CheckpointInfo info, VerifyCheckpoint(path));
+  INGOT_ASSIGN_OR_RETURN(const json::value state, ReadState(path));
+  CheckpointContents contents;
+  contents.step = info.step;
+  contents.weights_checksum = info.weights_checksum;
+  INGOT_ASSIGN_OR_RETURN(contents.seed, UnsignedField(state, "seed"));
+  INGOT_ASSIGN_OR_RETURN(contents.optimizer_steps, IntegerField(state, "optimizer_steps"));
+  INGOT_ASSIGN_OR_RETURN(model::LoadedModel loaded, model::LoadModelDir(path));
+  contents.config = std::move(loaded.config);
+  contents.parameters = std::move(loaded.parameters);
+  INGOT_ASSIGN_OR_RETURN(contents.optimizer, model::LoadSafetensors(path + "/" + kOptimizer));
+  return contents;
+}
+
+}  // namespace ingot::trainer

@@ -1,0 +1,62 @@
+// Checkpoints of a training run, whole or not there.
+//
+//   ROOT/step-00000012/         contains exactly the batches below 12, i.e. version 12
+//     config.json, model.safetensors and the app's files (tokenizer.json, ...): a Hugging Face model folder
+//     optimizer.safetensors     moments (and masters) of AdamW
+//     state.json                step, seed, schedule, and size and checksum of every other file; written last
+//
+// Written into a temporary folder beside it, fsynced, and renamed: a crash leaves the old set. Whatever damages a
+// checkpoint later is found by the checksums before anything of it is used. One writer per ROOT; blocks on disk.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "model/parameters.h"
+#include "trainer/options.h"
+
+namespace ingot::trainer {
+
+struct CheckpointInfo {
+  std::string path;
+  int64_t step = 0;
+  uint64_t weights_checksum = 0;      // weights::Snapshot::checksum of its parameters
+  std::vector<std::string> rejected;  // LatestCheckpoint: newer ones that are damaged, and why
+};
+
+struct CheckpointContents {
+  int64_t step = 0;
+  uint64_t seed = 0;
+  uint64_t weights_checksum = 0;
+  int64_t total_steps = 0;  // recorded for readers, like the schedule: a resumed run goes by its configuration
+  OptimizerOptions schedule;
+  model::ModelConfig config;
+  model::Parameters parameters;
+  std::map<std::string, at::Tensor> optimizer;
+  int64_t optimizer_steps = 0;
+};
+
+// "step-00000012".
+std::string CheckpointName(int64_t step);
+
+// Writes ROOT/step-N (replacing one of the same number), then removes all but the `keep` newest of those up to N and
+// temporary folders of crashed writers. `extra_files`: plain file names to contents. On an error (a full disk, ...) the
+// earlier checkpoints are untouched; the message names the path.
+absl::StatusOr<CheckpointInfo> WriteCheckpoint(const std::string& root, const CheckpointContents& contents,
+                                               const std::map<std::string, std::string>& extra_files, int64_t keep);
+
+// Checks every file against state.json. DATA_LOSS names what is missing or differs.
+absl::StatusOr<CheckpointInfo> VerifyCheckpoint(const std::string& path);
+
+// The newest intact one. NOT_FOUND: there is none at all; DATA_LOSS: there are some, all damaged.
+absl::StatusOr<CheckpointInfo> LatestCheckpoint(const std::string& root);
+
+// Verifies and reads.
+absl::StatusOr<CheckpointContents> ReadCheckpoint(const std::string& path);
+
+}  // namespace ingot::trainer

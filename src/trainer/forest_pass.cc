@@ -1,0 +1,205 @@
+#include "trainer/forest_pass.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "kernels/torch/tree_attention.h"
+
+namespace ingot::trainer {
+namespace {
+
+class TreeBackend final : public model::AttentionBackend {
+ public:
+  TreeBackend(at::Tensor visible_end, int64_t head_dim)
+      : visible_end_(std::move(visible_end)), scale_(1.0 / std::sqrt(static_cast<double>(head_dim))) {}
+
+  at::Tensor Attend(int64_t, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) override {
+    return kernels::TreeAttention(q, k, v, visible_end_, scale_);
+  }
+
+ private:
+  const at::Tensor visible_end_;
+  const double scale_;
+};
+
+// Loss entries sorted by the (row, temperature) they are read from. Row u of the logits is packed token rows[u] at
+// temperatures[u]; the entries order[first_entry[u]] .. order[first_entry[u + 1]) read from it.
+struct HeadPlan {
+  std::vector<int64_t> rows;
+  std::vector<double> temperatures;
+  std::vector<size_t> first_entry;
+  std::vector<size_t> order;
+};
+
+HeadPlan PlanHead(const tree::PackedForest& forest, std::span<const tree::FlatCall> calls) {
+  const auto key = [&](size_t entry) {
+    const tree::LossEntry& e = forest.entries[entry];
+    return std::pair(e.row, calls[static_cast<size_t>(e.call)].temperature);
+  };
+  HeadPlan plan;
+  plan.order.resize(forest.entries.size());
+  std::iota(plan.order.begin(), plan.order.end(), size_t{0});
+  std::stable_sort(plan.order.begin(), plan.order.end(), [&](size_t a, size_t b) { return key(a) < key(b); });
+  for (size_t i = 0; i < plan.order.size(); ++i) {
+    if (i > 0 && key(plan.order[i]) == key(plan.order[i - 1])) continue;
+    const auto [row, temperature] = key(plan.order[i]);
+    plan.rows.push_back(row);
+    plan.temperatures.push_back(temperature);
+    plan.first_entry.push_back(i);
+  }
+  plan.first_entry.push_back(plan.order.size());
+  return plan;
+}
+
+template <typename T>
+at::Tensor ToTensor(const std::vector<T>& values, at::ScalarType stored, const at::TensorOptions& options) {
+  return at::from_blob(const_cast<T*>(values.data()), {static_cast<int64_t>(values.size())}, at::dtype(stored))
+      .to(options, /*non_blocking=*/false, /*copy=*/true);
+}
+
+// What the head needs of the entries of one chunk of rows, in the chunk's order.
+struct ChunkEntries {
+  std::vector<int64_t> flat;  // index into the chunk's [rows, vocab] log-probs
+  std::vector<int64_t> local_row;
+  std::vector<double> recorded, advantages, weights;
+};
+
+struct Loss {
+  const Objective* objective = nullptr;  // null: score only
+  std::span<const double> advantages, weights;
+};
+
+class Pass {
+ public:
+  Pass(const model::Transformer& model, const tree::PackedForest& forest, std::span<const tree::FlatCall> calls,
+       const Loss& loss, const PassOptions& options)
+      : model_(model), forest_(forest), calls_(calls), loss_(loss), options_(options), plan_(PlanHead(forest, calls)) {
+    result_.logprobs.resize(forest.entries.size());
+    result_.entropy.resize(forest.entries.size());
+  }
+
+  PassResult Run() {
+    if (forest_.entries.empty()) return std::move(result_);
+    at::Tensor rows = HiddenRows();
+    const int64_t unique = rows.size(0);
+    const int64_t chunk = std::max<int64_t>(1, options_.logits_chunk_elements / model_.config().vocab_size);
+    std::vector<at::Tensor> gradients;
+    for (int64_t begin = 0; begin < unique; begin += chunk) {
+      const int64_t end = std::min(unique, begin + chunk);
+      at::Tensor piece = rows.slice(0, begin, end).detach();
+      if (loss_.objective != nullptr) piece.requires_grad_(true);
+      Head(piece, static_cast<size_t>(begin), static_cast<size_t>(end));
+      if (loss_.objective != nullptr) gradients.push_back(piece.grad());
+    }
+    if (loss_.objective != nullptr) rows.backward(gradients.size() == 1 ? gradients[0] : at::cat(gradients));
+    return std::move(result_);
+  }
+
+ private:
+  at::Tensor HiddenRows() {
+    const auto ids = at::dtype(at::kLong).device(Device());
+    const at::Tensor tokens = ToTensor(forest_.token_ids, at::kInt, ids);
+    const at::Tensor positions = ToTensor(forest_.positions, at::kInt, ids);
+    TreeBackend backend(ToTensor(forest_.visible_end, at::kInt, at::dtype(at::kInt)), model_.config().head_dim);
+    return model_.Hidden(tokens, positions, backend).index_select(0, ToTensor(plan_.rows, at::kLong, ids));
+  }
+
+  // Log-probs of rows [begin, end) of the plan, and the loss of the entries that read from them.
+  void Head(const at::Tensor& hidden, size_t begin, size_t end) {
+    const at::Tensor logits = model_.Logits(hidden);
+    const std::vector<double> temperatures(plan_.temperatures.begin() + static_cast<std::ptrdiff_t>(begin),
+                                           plan_.temperatures.begin() + static_cast<std::ptrdiff_t>(end));
+    const at::Tensor log_softmax =
+        model::PolicyLogSoftmax(logits, ToTensor(temperatures, at::kDouble, logits.options().requires_grad(false)));
+    const ChunkEntries entries = Entries(begin, end, log_softmax.size(1));
+    const auto ids = at::dtype(at::kLong).device(Device());
+    const at::Tensor logprobs = log_softmax.reshape({-1}).index_select(0, ToTensor(entries.flat, at::kLong, ids));
+    const at::Tensor entropy = EntropyOf(log_softmax);
+    if (loss_.objective != nullptr) {
+      const auto like = log_softmax.options().requires_grad(false);
+      const LossEntries inputs{logprobs, ToTensor(entries.recorded, at::kDouble, like),
+                               ToTensor(entries.advantages, at::kDouble, like),
+                               ToTensor(entries.weights, at::kDouble, like)};
+      at::Tensor loss = loss_.objective->Loss(inputs);
+      if (options_.kl_coefficient > 0) {
+        const at::Tensor difference = logprobs - inputs.recorded;
+        loss = loss + options_.kl_coefficient * (inputs.weights * (difference.expm1() - difference)).sum();
+      }
+      if (options_.entropy_coefficient > 0) {
+        const at::Tensor per_entry = entropy.index_select(0, ToTensor(entries.local_row, at::kLong, ids));
+        loss = loss - options_.entropy_coefficient * (inputs.weights * per_entry).sum();
+      }
+      result_.loss += loss.item<double>();
+      loss.backward();
+    }
+    Store(logprobs.detach(), entropy.detach(), begin, end);
+  }
+
+  at::Tensor EntropyOf(const at::Tensor& log_softmax) const {
+    // History only where the loss asks for it: this is the one other operation as large as the logits.
+    const at::AutoGradMode history(options_.entropy_coefficient > 0 && loss_.objective != nullptr);
+    return -(log_softmax.exp() * log_softmax).sum(-1);
+  }
+
+  ChunkEntries Entries(size_t begin, size_t end, int64_t vocab) const {
+    ChunkEntries chunk;
+    for (size_t row = begin; row < end; ++row) {
+      for (size_t i = plan_.first_entry[row]; i < plan_.first_entry[row + 1]; ++i) {
+        const tree::LossEntry& entry = forest_.entries[plan_.order[i]];
+        const size_t call = static_cast<size_t>(entry.call);
+        chunk.local_row.push_back(static_cast<int64_t>(row - begin));
+        chunk.flat.push_back(static_cast<int64_t>(row - begin) * vocab + entry.token);
+        if (loss_.objective == nullptr) continue;
+        chunk.recorded.push_back(calls_[call].logprobs[static_cast<size_t>(entry.offset)]);
+        chunk.advantages.push_back(loss_.advantages[call]);
+        chunk.weights.push_back(loss_.weights[call]);
+      }
+    }
+    return chunk;
+  }
+
+  void Store(const at::Tensor& logprobs, const at::Tensor& entropy, size_t begin, size_t end) {
+    const at::Tensor lp = logprobs.to(at::kCPU, at::kDouble).contiguous();
+    const at::Tensor en = entropy.to(at::kCPU, at::kDouble).contiguous();
+    const double* lp_data = lp.const_data_ptr<double>();
+    const double* en_data = en.const_data_ptr<double>();
+    for (size_t row = begin, at = 0; row < end; ++row) {
+      for (size_t i = plan_.first_entry[row]; i < plan_.first_entry[row + 1]; ++i, ++at) {
+        result_.logprobs[plan_.order[i]] = lp_data[at];
+        result_.entropy[plan_.order[i]] = en_data[row - begin];
+      }
+    }
+  }
+
+  at::Device Device() const { return model_.parameters().tensors().begin()->second.device(); }
+
+  const model::Transformer& model_;
+  const tree::PackedForest& forest_;
+  const std::span<const tree::FlatCall> calls_;
+  const Loss loss_;
+  const PassOptions& options_;
+  const HeadPlan plan_;
+  PassResult result_;
+};
+
+}  // namespace
+
+PassResult ScoreForest(const model::Transformer& model, const tree::PackedForest& forest,
+                       std::span<const tree::FlatCall> calls, const PassOptions& options) {
+  const at::NoGradGuard no_history;
+  return Pass(model, forest, calls, Loss{}, options).Run();
+}
+
+PassResult AccumulateGradients(const model::Transformer& model, const tree::PackedForest& forest,
+                               std::span<const tree::FlatCall> calls, std::span<const double> advantages,
+                               std::span<const double> weights, const Objective& objective,
+                               const PassOptions& options) {
+  const at::AutoGradMode history(true);
+  return Pass(model, forest, calls, Loss{&objective, advantages, weights}, options).Run();
+}
+
+}  // namespace ingot::trainer

@@ -1,0 +1,124 @@
+#include "trainer/loop.h"
+
+#include <chrono>
+#include <utility>
+
+#include "base/log.h"
+
+namespace ingot::trainer {
+namespace {
+
+double Seconds(std::chrono::nanoseconds time) { return std::chrono::duration<double>(time).count(); }
+
+void ReportFeed(const v1::FeedStats& feed, StepMetrics& metrics) {
+  metrics["scheduler/head"] = static_cast<double>(feed.head());
+  metrics["scheduler/window"] = static_cast<double>(feed.window());
+  metrics["scheduler/budget"] = static_cast<double>(feed.budget());
+  metrics["scheduler/admitted_unreleased"] = static_cast<double>(feed.admitted_unreleased());
+  metrics["scheduler/finished_outside_window"] = static_cast<double>(feed.finished_outside_window());
+  metrics["scheduler/dropped_groups"] = static_cast<double>(feed.dropped());
+  metrics["scheduler/failed_groups"] = static_cast<double>(feed.failed());
+  metrics["scheduler/running_episodes"] = static_cast<double>(feed.running_episodes());
+  metrics["scheduler/finished_episodes"] = static_cast<double>(feed.finished_episodes());
+}
+
+// Wall time of one step, cut into the shares that are reported; they sum to 1.
+struct StepTimes {
+  double wait = 0;  // for rollout: the batch was not there yet
+  double train = 0;
+  double checkpoint = 0;
+  double publish = 0;
+  double total = 0;
+};
+
+void ReportTimes(const StepTimes& times, StepMetrics& metrics) {
+  const double data = metrics["perf/data_seconds"];
+  const double total = times.total > 0 ? times.total : 1;
+  metrics["trainer/idle_ratio"] = times.wait / total;
+  metrics["perf/share_rollout"] = times.wait / total;
+  metrics["perf/share_data"] = data / total;
+  metrics["perf/share_training"] = (times.train - data) / total;
+  metrics["perf/share_io"] = (times.checkpoint + times.publish) / total;
+  metrics["perf/wait_seconds"] = times.wait;
+  metrics["perf/checkpoint_seconds"] = times.checkpoint;
+  metrics["perf/publish_seconds"] = times.publish;
+  metrics["perf/step_seconds"] = times.total;
+  metrics["perf/tokens_per_second"] = metrics["tree/unmerged_tokens"] / total;
+}
+
+void ReportPublish(const weights::PublishStats& stats, StepMetrics& metrics) {
+  metrics["perf/update_weights_density"] = stats.density;
+  metrics["perf/update_weights_wire_bytes"] = static_cast<double>(stats.wire_bytes);
+  metrics["perf/update_weights_full_bytes"] = static_cast<double>(stats.full_bytes);
+  metrics["perf/update_weights_pause_ms"] = stats.pause_ms;
+  metrics["perf/update_weights_encode_ms"] = stats.encode_ms;
+  metrics["perf/update_weights_publish_ms"] = stats.publish_ms;
+  metrics["perf/update_weights_full_copies"] = stats.full_copies;
+}
+
+}  // namespace
+
+TrainLoop::TrainLoop(const LoopOptions& options, Trainer& trainer, BatchSource& source, VersionSink& sink,
+                     StepObserver* observer, ProbeSource probe, const base::Clock& clock)
+    : options_(options),
+      trainer_(trainer),
+      source_(source),
+      sink_(sink),
+      observer_(observer),
+      probe_(std::move(probe)),
+      clock_(clock) {}
+
+absl::Status TrainLoop::Run() {
+  if (options_.publish_start) {
+    INGOT_RETURN_IF_ERROR(
+        base::Annotate(PublishCurrent().status(), absl::StrCat("publishing version ", trainer_.version())));
+  }
+  while (trainer_.version() < trainer_.options().total_steps) {
+    const int64_t step = trainer_.version();
+    INGOT_RETURN_IF_ERROR(base::Annotate(RunStep(step), absl::StrCat("step ", step)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TrainLoop::RunStep(int64_t step) {
+  StepTimes times;
+  const auto start = clock_.Now();
+  INGOT_ASSIGN_OR_RETURN(const TrainBatch batch, source_.Next(step));
+  const auto received = clock_.Now();
+  INGOT_ASSIGN_OR_RETURN(StepReport report, trainer_.TrainStep(batch, probe_));
+  const auto trained = clock_.Now();
+  if (CheckpointDue()) INGOT_RETURN_IF_ERROR(SaveCheckpoint());
+  const auto saved = clock_.Now();
+  INGOT_ASSIGN_OR_RETURN(const weights::PublishStats published, PublishCurrent());
+  const auto end = clock_.Now();
+
+  times.wait = Seconds(received - start);
+  times.train = Seconds(trained - received);
+  times.checkpoint = Seconds(saved - trained);
+  times.publish = Seconds(end - saved);
+  times.total = Seconds(end - start);
+  ReportTimes(times, report.metrics);
+  ReportPublish(published, report.metrics);
+  ReportFeed(batch.feed, report.metrics);
+  return observer_ == nullptr ? absl::OkStatus() : observer_->OnStep(report, batch);
+}
+
+absl::StatusOr<weights::PublishStats> TrainLoop::PublishCurrent() {
+  INGOT_ASSIGN_OR_RETURN(auto snapshot, trainer_.TakeSnapshot());
+  return sink_.Publish(std::move(snapshot), options_.retain != nullptr && options_.retain(trainer_.version()));
+}
+
+bool TrainLoop::CheckpointDue() const {
+  if (options_.checkpoint_root.empty()) return false;
+  const int64_t every = trainer_.options().checkpoint_every;
+  return trainer_.version() == trainer_.options().total_steps || (every > 0 && trainer_.version() % every == 0);
+}
+
+absl::Status TrainLoop::SaveCheckpoint() {
+  INGOT_ASSIGN_OR_RETURN(const CheckpointInfo info,
+                         trainer_.SaveCheckpoint(options_.checkpoint_root, options_.extra_files));
+  INGOT_LOG(debug, "checkpoint {}", info.path);
+  return base::Annotate(sink_.OnCheckpoint(info), "recording the checkpoint");
+}
+
+}  // namespace ingot::trainer

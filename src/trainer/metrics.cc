@@ -1,0 +1,19 @@
+#include "trainer/metrics.h"
+
+#include <cmath>
+
+namespace ingot::trainer {
+
+void LogprobGap::Add(double logprob, double recorded) {
+  const double difference = logprob - recorded;
+  abs_diff.Add(std::abs(difference));
+  k3.Add(std::expm1(difference) - difference);
+}
+
+void LogprobGap::Report(const std::string& prefix, StepMetrics& metrics) const {
+  metrics[prefix + "/k3_kl"] = k3.mean();
+  metrics[prefix + "/logprob_abs_diff_mean"] = abs_diff.mean();
+  metrics[prefix + "/logprob_abs_diff_max"] = abs_diff.max;
+}
+
+}  // namespace ingot::trainer

@@ -1,0 +1,123 @@
+#include "trainer/sft.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+
+#include "base/rng.h"
+#include "trainer/adamw.h"
+#include "trainer/batch.h"
+#include "trainer/forest_pass.h"
+#include "trainer/schedule.h"
+
+namespace ingot::trainer {
+namespace {
+
+// "sft", so that the stage's shuffles share no draws with other users of the run's seed.
+constexpr uint64_t kShuffleStream = 0x736674;
+
+std::vector<int64_t> Shuffled(int64_t count, uint64_t seed) {
+  std::vector<int64_t> order(static_cast<size_t>(count));
+  std::iota(order.begin(), order.end(), int64_t{0});
+  for (int64_t i = count - 1; i > 0; --i) {
+    const double draw = base::UniformAt(seed, static_cast<uint64_t>(i));
+    std::swap(order[static_cast<size_t>(i)], order[static_cast<size_t>(draw * static_cast<double>(i + 1))]);
+  }
+  return order;
+}
+
+int64_t StepsPerEpoch(const SftOptions& options, int64_t conversations) {
+  return (conversations + options.batch_size - 1) / options.batch_size;
+}
+
+double Seconds(std::chrono::nanoseconds time) { return std::chrono::duration<double>(time).count(); }
+
+// One optimizer step on a batch of conversations; its metrics.
+absl::StatusOr<StepMetrics> SftStep(const model::Transformer& model, const TrainerOptions& options,
+                                    const PreparedBatch& batch, const Objective& objective, double learning_rate,
+                                    AdamW& optimizer) {
+  optimizer.ZeroGrad();
+  PassOptions pass;
+  pass.logits_chunk_elements = options.logits_chunk_elements;
+  double loss = 0;
+  int64_t merged = 0;
+  MetricSums sums;
+  for (const auto& indices : tree::PlanMicroBatches(batch.calls, options.micro_batch_tokens)) {
+    INGOT_ASSIGN_OR_RETURN(const tree::PackedForest forest, tree::PackForest(batch.calls, indices));
+    const PassResult result =
+        AccumulateGradients(model, forest, batch.calls, batch.advantages, batch.weights, objective, pass);
+    loss += result.loss;
+    merged += static_cast<int64_t>(forest.size());
+    objective.Tally(result.logprobs, result.logprobs, sums);
+  }
+  const double grad_norm = optimizer.GradNorm();
+  if (!std::isfinite(loss) || !std::isfinite(grad_norm)) {
+    optimizer.ZeroGrad();
+    return absl::InternalError(
+        absl::StrCat("loss ", loss, " or gradient norm ", grad_norm,
+                     " of supervised training is not finite: lower sft.optimizer.learning_rate"));
+  }
+  optimizer.Step(learning_rate, grad_norm);
+  optimizer.ZeroGrad();
+  StepMetrics metrics{{"sft/loss", loss}, {"sft/grad_norm", grad_norm}, {"sft/learning_rate", learning_rate}};
+  for (const auto& [name, value] : sums.means) metrics[name] = value.mean();
+  metrics["tree/token_ratio"] = static_cast<double>(batch.unmerged_tokens) / static_cast<double>(merged);
+  return metrics;
+}
+
+}  // namespace
+
+int64_t SftSteps(const SftOptions& options, int64_t conversations) {
+  if (conversations == 0) return 0;
+  if (options.epochs == 0) return options.max_steps;
+  const int64_t steps = options.epochs * StepsPerEpoch(options, conversations);
+  return options.max_steps > 0 ? std::min(steps, options.max_steps) : steps;
+}
+
+std::vector<int64_t> SftBatch(const SftOptions& options, int64_t conversations, uint64_t seed, int64_t step) {
+  const int64_t per_epoch = StepsPerEpoch(options, conversations);
+  const uint64_t stream =
+      base::DeriveSeed(base::DeriveSeed(seed, kShuffleStream), static_cast<uint64_t>(step / per_epoch));
+  const std::vector<int64_t> order = Shuffled(conversations, stream);
+  const int64_t begin = step % per_epoch * options.batch_size;
+  const int64_t end = std::min(conversations, begin + options.batch_size);
+  return {order.begin() + begin, order.begin() + end};
+}
+
+absl::Status RunSftStage(const model::Transformer& model, const TrainerOptions& options,
+                         const std::vector<tree::FlatCall>& calls, const base::Clock& clock,
+                         const SftObserver& observer) {
+  const TokenLimits limits{model.config().vocab_size, model.config().max_position_embeddings};
+  std::map<int32_t, std::vector<size_t>> by_episode;
+  for (size_t i = 0; i < calls.size(); ++i) {
+    // Found now, not in the middle of the stage.
+    INGOT_RETURN_IF_ERROR(CheckCall(calls[i], limits, /*recorded=*/false));
+    by_episode[calls[i].episode].push_back(i);
+  }
+  std::vector<const std::vector<size_t>*> conversations;
+  for (const auto& [episode, indices] : by_episode) conversations.push_back(&indices);
+  const int64_t count = static_cast<int64_t>(conversations.size());
+  const int64_t total = SftSteps(options.sft, count);
+  if (total == 0) return absl::OkStatus();
+
+  AdamW optimizer(options.sft.optimizer, model.parameters().tensors());
+  const std::unique_ptr<Objective> objective = MakeSft();
+  for (int64_t step = 0; step < total; ++step) {
+    const auto start = clock.Now();
+    std::vector<tree::FlatCall> chosen;
+    for (const int64_t conversation : SftBatch(options.sft, count, options.seed, step)) {
+      for (const size_t call : *conversations[static_cast<size_t>(conversation)]) chosen.push_back(calls[call]);
+    }
+    INGOT_ASSIGN_OR_RETURN(const PreparedBatch batch, PrepareSft(std::move(chosen), limits));
+    SftReport report{step, total, {}};
+    INGOT_ASSIGN_OR_RETURN(report.metrics, SftStep(model, options, batch, *objective,
+                                                   LearningRate(options.sft.optimizer, step, total), optimizer));
+    const double seconds = Seconds(clock.Now() - start);
+    report.metrics["sft/tokens_per_second"] = seconds > 0 ? static_cast<double>(batch.unmerged_tokens) / seconds : 0;
+    if (observer) INGOT_RETURN_IF_ERROR(observer(report));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace ingot::trainer

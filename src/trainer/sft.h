@@ -1,0 +1,38 @@
+// The supervised stage: cross entropy on the assistant's tokens of conversations, with the packing and the optimizer of
+// the RL stage. Deterministic for (calls, options, seed).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "model/transformer.h"
+#include "trainer/metrics.h"
+#include "trainer/options.h"
+#include "tree/forest.h"
+
+namespace ingot::trainer {
+
+struct SftReport {
+  int64_t step = 0;  // from 0
+  int64_t total_steps = 0;
+  StepMetrics metrics;  // sft/loss, sft/nll, sft/grad_norm, sft/learning_rate, sft/tokens_per_second, tree/token_ratio
+};
+// Called after every step; an error ends the stage with it.
+using SftObserver = std::function<absl::Status(const SftReport&)>;
+
+// Optimizer steps a stage over so many conversations takes.
+int64_t SftSteps(const SftOptions& options, int64_t conversations);
+
+// The conversations of step `step`, indices in [0, conversations): every epoch is a fresh shuffle by the seed, cut into
+// batches, the last of which may be smaller.
+std::vector<int64_t> SftBatch(const SftOptions& options, int64_t conversations, uint64_t seed, int64_t step);
+
+// Trains the model's parameters in place. Same errors as Trainer::TrainStep. May throw c10::Error.
+absl::Status RunSftStage(const model::Transformer& model, const TrainerOptions& options,
+                         const std::vector<tree::FlatCall>& calls, const base::Clock& clock,
+                         const SftObserver& observer);
+
+}  // namespace ingot::trainer

@@ -1,0 +1,283 @@
+#include "trainer/trainer.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
+
+#include <chrono>
+#include <cmath>
+
+#include "base/log.h"
+#include "trainer/schedule.h"
+#include "trainer/torch_edge.h"
+
+namespace ingot::trainer {
+namespace {
+
+double Seconds(std::chrono::nanoseconds time) { return std::chrono::duration<double>(time).count(); }
+
+// The calling thread's share of the cores; it is the thread's own setting, so every entry point makes it.
+void UseThreads(int threads) {
+  if (threads > 0 && at::get_num_threads() != threads) at::set_num_threads(threads);
+}
+
+absl::StatusOr<model::Transformer> OwnedModel(const model::ModelConfig& config, const model::Parameters& parameters,
+                                              at::Device device) {
+  const at::NoGradGuard no_history;
+  std::map<std::string, at::Tensor> tensors;
+  for (const auto& [name, tensor] : parameters.tensors()) {
+    tensors[name] = tensor.detach()
+                        .to(tensor.options().device(device), /*non_blocking=*/false, /*copy=*/true)
+                        .contiguous()
+                        .requires_grad_(true);
+  }
+  INGOT_ASSIGN_OR_RETURN(model::Parameters owned, model::Parameters::FromTensors(config, std::move(tensors)));
+  return model::Transformer::Create(config, std::move(owned));
+}
+
+std::string DtypeName(at::ScalarType type) {
+  switch (type) {
+    case at::kFloat:
+      return "F32";
+    case at::kBFloat16:
+      return "BF16";
+    case at::kHalf:
+      return "F16";
+    default:
+      return at::toString(type);  // refused by the snapshot
+  }
+}
+
+bool OnPolicy(const tree::FlatCall& call, size_t offset, int64_t version) {
+  return call.versions[offset] == version && call.kv_mixed[offset] == 0;
+}
+
+}  // namespace
+
+// What a step adds up over its micro-batches.
+struct Trainer::StepTally {
+  double loss = 0;
+  int64_t merged_tokens = 0;
+  MeanMax entropy;
+  LogprobGap offpolicy;  // every trained token
+  LogprobGap mismatch;   // the probe's tokens
+  MetricSums objective;
+};
+
+Trainer::Trainer(const TrainerOptions& options, model::Transformer model, std::unique_ptr<Objective> objective,
+                 const base::Clock& clock)
+    : options_(options),
+      clock_(clock),
+      model_(std::move(model)),
+      objective_(std::move(objective)),
+      pass_options_{options.logits_chunk_elements, options.kl_coefficient, options.entropy_coefficient},
+      optimizer_(options.optimizer, model_.parameters().tensors()) {}
+
+absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const TrainerOptions& options,
+                                                         const model::ModelConfig& config,
+                                                         const model::Parameters& parameters,
+                                                         const base::Clock& clock) {
+  INGOT_RETURN_IF_ERROR(base::Annotate(options.Validate(), "trainer options"));
+  INGOT_ASSIGN_OR_RETURN(std::unique_ptr<Objective> objective, MakeObjective(options));
+  return AtTorchEdge("trainer", [&]() -> absl::StatusOr<std::unique_ptr<Trainer>> {
+    if (parameters.tensors().empty()) return absl::InvalidArgumentError("the model has no parameters");
+    const at::Device device = parameters.tensors().begin()->second.device();
+    INGOT_ASSIGN_OR_RETURN(model::Transformer model, OwnedModel(config, parameters, device));
+    return std::unique_ptr<Trainer>(new Trainer(options, std::move(model), std::move(objective), clock));
+  });
+}
+
+absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Resume(const TrainerOptions& options,
+                                                         const std::string& checkpoint_path, at::Device device,
+                                                         const base::Clock& clock) {
+  INGOT_RETURN_IF_ERROR(base::Annotate(options.Validate(), "trainer options"));
+  INGOT_ASSIGN_OR_RETURN(std::unique_ptr<Objective> objective, MakeObjective(options));
+  return AtTorchEdge("resume", [&]() -> absl::StatusOr<std::unique_ptr<Trainer>> {
+    INGOT_ASSIGN_OR_RETURN(const CheckpointContents contents, ReadCheckpoint(checkpoint_path));
+    if (contents.seed != options.seed) {
+      INGOT_LOG(warn, "{} was made with seed {}, the configuration says {}", checkpoint_path, contents.seed,
+                options.seed);
+    }
+    INGOT_ASSIGN_OR_RETURN(model::Transformer model, OwnedModel(contents.config, contents.parameters, device));
+    std::unique_ptr<Trainer> trainer(new Trainer(options, std::move(model), std::move(objective), clock));
+    INGOT_RETURN_IF_ERROR(base::Annotate(trainer->optimizer_.LoadState(contents.optimizer, contents.optimizer_steps),
+                                         absl::StrCat("checkpoint ", checkpoint_path)));
+    trainer->version_ = contents.step;
+    INGOT_ASSIGN_OR_RETURN(const auto snapshot, trainer->TakeSnapshot());
+    if (snapshot->checksum() != contents.weights_checksum) {
+      return absl::DataLossError(
+          absl::StrCat("checkpoint ", checkpoint_path, ": its weights are not those state.json names"));
+    }
+    return trainer;
+  });
+}
+
+absl::Status Trainer::RunSft(const std::vector<tree::FlatCall>& calls, const SftObserver& observer) {
+  if (version_ != 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("supervised training comes before the first step; this trainer is at version ", version_));
+  }
+  UseThreads(options_.threads);
+  snapshot_ = nullptr;
+  return AtTorchEdge("supervised training", [&] { return RunSftStage(model_, options_, calls, clock_, observer); });
+}
+
+TokenLimits Trainer::Limits() const { return {config().vocab_size, config().max_position_embeddings}; }
+
+absl::StatusOr<std::vector<tree::PackedForest>> Trainer::Pack(std::span<const tree::FlatCall> calls) const {
+  std::vector<tree::PackedForest> forests;
+  for (const auto& indices : tree::PlanMicroBatches(calls, options_.micro_batch_tokens)) {
+    INGOT_ASSIGN_OR_RETURN(tree::PackedForest forest, tree::PackForest(calls, indices));
+    forests.push_back(std::move(forest));
+  }
+  return forests;
+}
+
+void Trainer::AccumulateBatch(const PreparedBatch& batch, std::span<const tree::PackedForest> forests,
+                              StepTally& tally) {
+  std::vector<double> recorded;
+  for (const tree::PackedForest& forest : forests) {
+    const PassResult result =
+        AccumulateGradients(model_, forest, batch.calls, batch.advantages, batch.weights, *objective_, pass_options_);
+    tally.loss += result.loss;
+    tally.merged_tokens += static_cast<int64_t>(forest.size());
+    recorded.clear();
+    for (size_t i = 0; i < forest.entries.size(); ++i) {
+      const tree::LossEntry& entry = forest.entries[i];
+      const tree::FlatCall& call = batch.calls[static_cast<size_t>(entry.call)];
+      const size_t offset = static_cast<size_t>(entry.offset);
+      recorded.push_back(call.logprobs[offset]);
+      tally.entropy.Add(result.entropy[i]);
+      tally.offpolicy.Add(result.logprobs[i], recorded.back());
+      if (OnPolicy(call, offset, version_)) tally.mismatch.Add(result.logprobs[i], recorded.back());
+    }
+    objective_->Tally(result.logprobs, recorded, tally.objective);
+  }
+}
+
+Trainer::ProbeFuture Trainer::StartProbe(const PreparedBatch& batch, const ProbeSource& probe) const {
+  int64_t missing = options_.probe_tokens;
+  for (const tree::FlatCall& call : batch.calls) {
+    for (size_t i = 0; i < call.versions.size(); ++i) missing -= OnPolicy(call, i, version_) ? 1 : 0;
+  }
+  if (missing <= 0 || probe == nullptr) return {};
+  return std::async(std::launch::async, probe, version_, missing);
+}
+
+void Trainer::FinishProbe(ProbeFuture fresh, StepTally& tally) const {
+  if (!fresh.valid()) return;
+  const auto scored = [&]() -> absl::Status {
+    INGOT_ASSIGN_OR_RETURN(const std::vector<tree::FlatCall> calls, fresh.get());
+    for (const tree::FlatCall& call : calls) INGOT_RETURN_IF_ERROR(CheckCall(call, Limits(), true));
+    INGOT_ASSIGN_OR_RETURN(const std::vector<tree::PackedForest> forests, Pack(calls));
+    for (const tree::PackedForest& forest : forests) {
+      const PassResult result = ScoreForest(model_, forest, calls, pass_options_);
+      for (size_t i = 0; i < forest.entries.size(); ++i) {
+        const tree::FlatCall& call = calls[static_cast<size_t>(forest.entries[i].call)];
+        const size_t offset = static_cast<size_t>(forest.entries[i].offset);
+        if (OnPolicy(call, offset, version_)) tally.mismatch.Add(result.logprobs[i], call.logprobs[offset]);
+      }
+    }
+    return absl::OkStatus();
+  }();
+  if (!scored.ok() || tally.mismatch.abs_diff.count < options_.probe_tokens) {
+    INGOT_LOG(warn, "the probe at version {} holds {} tokens of {}: {}", version_, tally.mismatch.abs_diff.count,
+              options_.probe_tokens,
+              scored.ok() ? "its source gave no more of that version" : std::string(scored.message()));
+  }
+}
+
+absl::Status Trainer::Optimize(double loss, StepMetrics& metrics) {
+  const double grad_norm = optimizer_.GradNorm();
+  if (!std::isfinite(loss) || !std::isfinite(grad_norm)) {
+    return absl::InternalError(absl::StrCat("step ", version_, ": loss ", loss, " or gradient norm ", grad_norm,
+                                            " is not finite; nothing was changed. A lower learning rate, or a resume "
+                                            "from an earlier checkpoint, may help"));
+  }
+  const double rate = LearningRate(options_.optimizer, version_, options_.total_steps);
+  snapshot_ = nullptr;
+  optimizer_.Step(rate, grad_norm);
+  metrics["actor/grad_norm"] = grad_norm;
+  metrics["actor/learning_rate"] = rate;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<StepReport> Trainer::TrainStep(const TrainBatch& batch, const ProbeSource& probe) {
+  UseThreads(options_.threads);
+  const auto start = clock_.Now();
+  if (batch.step != version_) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("batch ", batch.step, " cannot be trained at version ", version_, ": batches come in order"));
+  }
+  INGOT_ASSIGN_OR_RETURN(PreparedBatch prepared, PrepareBatch(batch, options_, Limits(), version_));
+  INGOT_ASSIGN_OR_RETURN(const std::vector<tree::PackedForest> forests, Pack(prepared.calls));
+  const auto packed = clock_.Now();
+
+  StepTally tally;
+  StepMetrics& metrics = prepared.metrics;
+  const absl::Status status = AtTorchEdge(absl::StrCat("step ", batch.step), [&]() -> absl::Status {
+    optimizer_.ZeroGrad();
+    ProbeFuture fresh = StartProbe(prepared, probe);
+    AccumulateBatch(prepared, forests, tally);
+    const auto accumulated = clock_.Now();
+    FinishProbe(std::move(fresh), tally);
+    metrics["perf/probe_seconds"] = Seconds(clock_.Now() - accumulated);
+    return Optimize(tally.loss, metrics);
+  });
+  optimizer_.ZeroGrad();
+  INGOT_RETURN_IF_ERROR(status);
+  ++version_;
+
+  metrics["actor/loss"] = tally.loss;
+  metrics["actor/entropy"] = tally.entropy.mean();
+  for (const auto& [name, value] : tally.objective.means) metrics[name] = value.mean();
+  for (const auto& [name, value] : tally.objective.maxima) metrics[name] = value.max;
+  tally.offpolicy.Report("offpolicy", metrics);
+  tally.mismatch.Report("mismatch", metrics);
+  metrics["mismatch/probe_tokens"] = static_cast<double>(tally.mismatch.abs_diff.count);
+  metrics["tree/token_ratio"] =
+      static_cast<double>(prepared.unmerged_tokens) / static_cast<double>(tally.merged_tokens);
+  metrics["tree/merged_tokens"] = static_cast<double>(tally.merged_tokens);
+  metrics["tree/unmerged_tokens"] = static_cast<double>(prepared.unmerged_tokens);
+  metrics["perf/data_seconds"] = Seconds(packed - start);
+  metrics["perf/train_seconds"] = Seconds(clock_.Now() - packed);
+  return StepReport{batch.step, version_, std::move(prepared.metrics), std::move(prepared.staleness_histogram)};
+}
+
+absl::StatusOr<std::shared_ptr<const weights::Snapshot>> Trainer::TakeSnapshot() {
+  if (snapshot_ != nullptr) return snapshot_;
+  return AtTorchEdge("snapshot", [&]() -> absl::StatusOr<std::shared_ptr<const weights::Snapshot>> {
+    const at::NoGradGuard no_history;
+    std::vector<at::Tensor> kept;  // what the views point into
+    std::vector<weights::TensorView> views;
+    for (const auto& [name, tensor] : parameters().tensors()) {
+      kept.push_back(tensor.detach().to(at::kCPU).contiguous());
+      const at::Tensor& host = kept.back();
+      views.push_back({name, DtypeName(host.scalar_type()), host.sizes().vec(),
+                       std::span(static_cast<const std::byte*>(host.const_data_ptr()), host.nbytes())});
+    }
+    INGOT_ASSIGN_OR_RETURN(snapshot_, weights::Snapshot::Copy(version_, views));
+    return snapshot_;
+  });
+}
+
+absl::StatusOr<CheckpointInfo> Trainer::SaveCheckpoint(const std::string& root,
+                                                       const std::map<std::string, std::string>& extra_files) {
+  INGOT_ASSIGN_OR_RETURN(const auto snapshot, TakeSnapshot());
+  CheckpointContents contents;
+  contents.step = version_;
+  contents.seed = options_.seed;
+  contents.weights_checksum = snapshot->checksum();
+  contents.total_steps = options_.total_steps;
+  contents.schedule = options_.optimizer;
+  contents.config = config();
+  contents.optimizer = optimizer_.State();
+  contents.optimizer_steps = optimizer_.steps();
+  for (const auto& [name, tensor] : parameters().tensors()) {
+    contents.parameters.tensors()[name] = tensor.detach().to(at::kCPU);
+  }
+  for (auto& [name, tensor] : contents.optimizer) tensor = tensor.to(at::kCPU);
+  return WriteCheckpoint(root, contents, extra_files, options_.keep_checkpoints);
+}
+
+}  // namespace ingot::trainer

@@ -1,0 +1,63 @@
+#include "weights/grpc_sink.h"
+
+#include <utility>
+
+#include "proto/grpc_status.h"
+#include "proto/rollout.grpc.pb.h"
+
+namespace ingot::weights {
+namespace {
+
+class GrpcSink final : public Sink {
+ public:
+  GrpcSink(std::shared_ptr<grpc::Channel> channel, GrpcSinkOptions options)
+      : options_(options), stub_(v1::Rollout::NewStub(std::move(channel))) {}
+
+  absl::StatusOr<v1::UpdateWeightsResponse> Update(const EncodedDelta& delta) override {
+    grpc::ClientContext context;
+    SetDeadline(context);
+    v1::UpdateWeightsResponse response;
+    const std::unique_ptr<grpc::ClientWriter<v1::WeightChunk>> writer = stub_->UpdateWeights(&context, &response);
+    // A failed Write means that the engine has answered already: Finish says why.
+    ToChunks(delta, options_.chunk_bytes, [&](const v1::WeightChunk& chunk) { return writer->Write(chunk); });
+    writer->WritesDone();
+    if (const grpc::Status status = writer->Finish(); !status.ok()) return v1::FromGrpc(status);
+    return response;
+  }
+
+  absl::Status Release(int64_t version) override {
+    grpc::ClientContext context;
+    SetDeadline(context);
+    v1::ReleaseVersionRequest request;
+    request.set_version(version);
+    v1::ReleaseVersionResponse response;
+    return v1::FromGrpc(stub_->ReleaseVersion(&context, request, &response));
+  }
+
+ private:
+  void SetDeadline(grpc::ClientContext& context) const {
+    context.set_deadline(std::chrono::system_clock::now() + options_.deadline);
+  }
+
+  const GrpcSinkOptions options_;
+  const std::unique_ptr<v1::Rollout::Stub> stub_;
+};
+
+}  // namespace
+
+absl::Status GrpcSinkOptions::Validate() const {
+  if (deadline.count() <= 0) {
+    return absl::InvalidArgumentError(absl::StrCat("deadline is ", deadline.count(), " ms: must be > 0"));
+  }
+  if (chunk_bytes < 1 || chunk_bytes > 4000000) {
+    return absl::InvalidArgumentError(absl::StrCat("chunk_bytes is ", chunk_bytes, ": 1 to 4000000"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Sink>> NewGrpcSink(std::shared_ptr<grpc::Channel> channel, GrpcSinkOptions options) {
+  INGOT_RETURN_IF_ERROR(options.Validate());
+  return std::make_unique<GrpcSink>(std::move(channel), options);
+}
+
+}  // namespace ingot::weights

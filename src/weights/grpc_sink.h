@@ -1,0 +1,23 @@
+// An engine behind a gRPC channel, as a Sink: Rollout.UpdateWeights and Rollout.ReleaseVersion.
+#pragma once
+
+#include <grpcpp/channel.h>
+
+#include <chrono>
+#include <memory>
+
+#include "weights/sink.h"
+
+namespace ingot::weights {
+
+struct GrpcSinkOptions {
+  std::chrono::milliseconds deadline{60000};  // of one call, after which it is DEADLINE_EXCEEDED; > 0
+  int64_t chunk_bytes = 1 << 20;              // payload of one message; 1 to 4,000,000 (gRPC's default limit is 4 MiB)
+
+  absl::Status Validate() const;
+};
+
+// Thread safe; calls block for the engine's answer. UNAVAILABLE while the engine cannot be reached.
+absl::StatusOr<std::unique_ptr<Sink>> NewGrpcSink(std::shared_ptr<grpc::Channel> channel, GrpcSinkOptions options = {});
+
+}  // namespace ingot::weights

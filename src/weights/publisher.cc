@@ -1,0 +1,305 @@
+#include "weights/publisher.h"
+
+#include <algorithm>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "base/log.h"
+
+namespace ingot::weights {
+namespace {
+
+// With a clock that only moves when told to, a wait has to look at it now and then.
+constexpr std::chrono::milliseconds kLook{5};
+
+double Milliseconds(std::chrono::nanoseconds duration) {
+  return std::chrono::duration<double, std::milli>(duration).count();
+}
+
+}  // namespace
+
+// One version on its way. Constant once made, but for the full copy, which is encoded when the first engine needs it.
+struct Publisher::Update {
+  int64_t generation = 0;
+  std::shared_ptr<const Snapshot> snapshot;
+  bool retain = false;
+  CodecOptions codec;
+  EncodedDelta delta;  // from the generation before, or a full copy
+
+  base::Mutex full_mu;
+  std::shared_ptr<const EncodedDelta> full ABSL_GUARDED_BY(full_mu);
+
+  absl::StatusOr<std::shared_ptr<const EncodedDelta>> FullCopy() {
+    base::MutexLock lock(full_mu);
+    if (full == nullptr) {
+      INGOT_ASSIGN_OR_RETURN(EncodedDelta encoded, Encode(nullptr, *snapshot, retain, codec));
+      full = std::make_shared<const EncodedDelta>(std::move(encoded));
+    }
+    return full;
+  }
+};
+
+// All fields but the first three are guarded by Publisher::mu_.
+struct Publisher::Engine {
+  std::string name;
+  std::shared_ptr<Sink> sink;
+  std::thread thread;
+
+  bool leased = false;
+  bool busy = false;              // inside a call to the sink
+  int64_t confirmed = 0;          // generation; 0: unknown
+  int64_t version = -1;           // of the confirmed generation
+  int64_t attempted = 0;          // last generation tried, well or not
+  bool retry = false;             // try the newest once more (Rejoin)
+  std::vector<int64_t> releases;  // versions to free
+  absl::Status release_error;
+  double pause_ms = 0;
+  int full_copies = 0;
+};
+
+absl::Status PublisherOptions::Validate() const {
+  if (deadline.count() <= 0) {
+    return absl::InvalidArgumentError(absl::StrCat("deadline is ", deadline.count(), " ms: must be > 0"));
+  }
+  return codec.Validate();
+}
+
+Publisher::Publisher(PublisherOptions options, const base::Clock& clock) : options_(options), clock_(clock) {}
+
+Publisher::~Publisher() {
+  std::vector<std::unique_ptr<Engine>> engines;
+  {
+    base::MutexLock lock(mu_);
+    stopping_ = true;
+    engines.swap(engines_);
+    changed_.SignalAll();
+  }
+  for (const std::unique_ptr<Engine>& engine : engines) engine->thread.join();
+}
+
+void Publisher::AddEngine(std::string name, std::shared_ptr<Sink> sink) {
+  auto engine = std::make_unique<Engine>();
+  engine->name = std::move(name);
+  engine->sink = std::move(sink);
+  base::MutexLock lock(mu_);
+  engine->thread = std::thread([this, raw = engine.get()] { Run(*raw); });
+  engines_.push_back(std::move(engine));
+}
+
+void Publisher::Run(Engine& engine) {
+  base::MutexLock lock(mu_);
+  while (!stopping_) {
+    if (!engine.releases.empty()) {
+      SendReleases(engine);
+    } else if (newest_ != nullptr && engine.confirmed != newest_->generation &&
+               (engine.attempted != newest_->generation || engine.retry)) {
+      SendUpdate(engine, newest_);
+    } else {
+      changed_.Wait(mu_);
+    }
+  }
+}
+
+void Publisher::SendUpdate(Engine& engine, std::shared_ptr<Update> update) {
+  const bool delta_fits = engine.confirmed == update->generation - 1 && engine.confirmed > 0;
+  engine.attempted = update->generation;
+  engine.retry = false;
+  engine.busy = true;
+  mu_.Unlock();
+
+  bool full = !delta_fits;
+  absl::StatusOr<v1::UpdateWeightsResponse> response = absl::FailedPreconditionError("");
+  if (delta_fits) {
+    response = engine.sink->Update(update->delta);
+    const absl::StatusCode code = response.status().code();
+    if (code == absl::StatusCode::kFailedPrecondition || code == absl::StatusCode::kDataLoss) {
+      INGOT_LOG(warn, "engine {} refused the delta to version {}, sending a full copy: {}", engine.name,
+                update->snapshot->version(), std::string(response.status().message()));
+      full = true;
+    }
+  }
+  if (full) {
+    const absl::StatusOr<std::shared_ptr<const EncodedDelta>> copy = update->FullCopy();
+    response = copy.ok() ? engine.sink->Update(**copy) : copy.status();
+  }
+  if (response.ok() && response->version() != update->snapshot->version()) {
+    response = absl::InternalError(absl::StrCat("it confirmed version ", response->version()));
+  }
+
+  mu_.Lock();
+  engine.busy = false;
+  if (full) ++engine.full_copies;
+  if (response.ok()) {
+    engine.confirmed = update->generation;
+    engine.version = update->snapshot->version();
+    engine.pause_ms = response->pause_ms();
+    // Otherwise it took so long that a newer one is out: the loop sends that next, and the lease waits for it.
+    if (newest_ == update && !engine.leased) {
+      engine.leased = true;
+      INGOT_LOG(info, "engine {} is leased at version {}", engine.name, update->snapshot->version());
+    }
+  } else {
+    engine.confirmed = 0;
+    engine.version = -1;
+    leases_lost_ += engine.leased;
+    INGOT_LOG(warn, "engine {} {} version {}, retried at the next: {}", engine.name,
+              engine.leased ? "loses its lease at" : "did not take", update->snapshot->version(),
+              response.status().ToString());
+    engine.leased = false;
+  }
+  changed_.SignalAll();
+}
+
+void Publisher::SendReleases(Engine& engine) {
+  const int64_t version = engine.releases.front();
+  engine.busy = true;
+  mu_.Unlock();
+  const absl::Status status = engine.sink->Release(version);
+  mu_.Lock();
+  engine.busy = false;
+  engine.releases.erase(engine.releases.begin());
+  if (!status.ok() && engine.leased) engine.release_error = base::Annotate(status, "engine " + engine.name);
+  changed_.SignalAll();
+}
+
+bool Publisher::WaitUntil(std::chrono::nanoseconds deadline, const std::function<bool()>& done) {
+  while (!done()) {
+    const std::chrono::nanoseconds left = deadline - clock_.Now();
+    if (left.count() <= 0) return false;
+    changed_.WaitFor(mu_, std::min<std::chrono::nanoseconds>(left, kLook));
+  }
+  return true;
+}
+
+absl::StatusOr<PublishStats> Publisher::Publish(std::shared_ptr<const Snapshot> snapshot, bool retain) {
+  INGOT_RETURN_IF_ERROR(options_.Validate());
+  auto update = std::make_shared<Update>();
+  std::shared_ptr<const Snapshot> base;
+  update->generation = 1;
+  {
+    base::MutexLock lock(mu_);
+    if (newest_ != nullptr) {
+      base = newest_->snapshot;
+      update->generation = newest_->generation + 1;
+    }
+  }
+  if (base != nullptr && (snapshot->version() < base->version() ||
+                          (snapshot->version() == base->version() && snapshot->checksum() != base->checksum()))) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("version ", snapshot->version(), " published after version ", base->version(), ": versions rise"));
+  }
+  const std::chrono::nanoseconds start = clock_.Now();
+  update->snapshot = snapshot;
+  update->retain = retain;
+  update->codec = options_.codec;
+  INGOT_ASSIGN_OR_RETURN(update->delta, Encode(base.get(), *snapshot, retain, options_.codec));
+  const std::chrono::nanoseconds encoded = clock_.Now();
+
+  PublishStats stats;
+  stats.version = snapshot->version();
+  stats.wire_bytes = update->delta.wire_bytes();
+  stats.full_bytes = snapshot->total_bytes();
+  stats.density = update->delta.total_elements == 0
+                      ? 0
+                      : static_cast<double>(update->delta.changed_elements) / update->delta.total_elements;
+  stats.encode_ms = Milliseconds(encoded - start);
+
+  base::MutexLock lock(mu_);
+  newest_ = update;
+  std::vector<Engine*> needed;  // leased ones, and those that this is the first version for
+  std::vector<Engine*> others;  // lost or still joining: waited for only if nobody is leased
+  for (const std::unique_ptr<Engine>& engine : engines_) {
+    engine->full_copies = 0;
+    engine->pause_ms = 0;
+    if (engine->leased || engine->attempted == 0) {
+      needed.push_back(engine.get());
+    } else {
+      others.push_back(engine.get());
+    }
+  }
+  changed_.SignalAll();
+  const auto answered = [&](const Engine* engine) { return !engine->busy && engine->attempted == update->generation; };
+  const std::chrono::nanoseconds deadline = encoded + options_.deadline;
+  const auto all_answered = [&](const std::vector<Engine*>& engines) {
+    return std::all_of(engines.begin(), engines.end(), answered);
+  };
+  if (!WaitUntil(deadline, [&] { return all_answered(needed); })) {
+    for (Engine* engine : needed) {
+      if (answered(engine) || !engine->leased) continue;
+      engine->leased = false;
+      engine->confirmed = 0;
+      engine->version = -1;
+      ++leases_lost_;
+      INGOT_LOG(warn, "engine {} did not confirm version {} within {} ms and loses its lease", engine->name,
+                stats.version, options_.deadline.count());
+    }
+  }
+  const auto any_leased = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return std::any_of(engines_.begin(), engines_.end(), [](const auto& engine) { return engine->leased; });
+  };
+  if (!any_leased()) {
+    // A fresh deadline: these started with the version, but the wait above may have used all of it up.
+    WaitUntil(clock_.Now() + options_.deadline,
+              [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return any_leased() || all_answered(others); });
+  }
+  for (const std::unique_ptr<Engine>& engine : engines_) {
+    if (!engine->leased) continue;
+    stats.pause_ms = std::max(stats.pause_ms, engine->pause_ms);
+    stats.full_copies += engine->full_copies;
+  }
+  stats.publish_ms = Milliseconds(clock_.Now() - encoded);
+  stats.leases_lost = std::exchange(leases_lost_, 0);
+  if (!any_leased()) {
+    return absl::UnavailableError(absl::StrCat("version ", stats.version, " is live on none of ", engines_.size(),
+                                               " engines: see their errors in the log, then publish it again"));
+  }
+  return stats;
+}
+
+void Publisher::Rejoin() {
+  base::MutexLock lock(mu_);
+  for (const std::unique_ptr<Engine>& engine : engines_) engine->retry = !engine->leased;
+  changed_.SignalAll();
+}
+
+absl::Status Publisher::Release(int64_t version) {
+  base::MutexLock lock(mu_);
+  std::vector<Engine*> asked;
+  for (const std::unique_ptr<Engine>& engine : engines_) {
+    engine->releases.push_back(version);
+    engine->release_error = absl::OkStatus();
+    if (engine->leased) asked.push_back(engine.get());
+  }
+  changed_.SignalAll();
+  const auto told = [&](const Engine* engine) {
+    return std::find(engine->releases.begin(), engine->releases.end(), version) == engine->releases.end();
+  };
+  if (!WaitUntil(clock_.Now() + options_.deadline, [&] { return std::all_of(asked.begin(), asked.end(), told); })) {
+    return absl::DeadlineExceededError(absl::StrCat("not every engine freed version ", version, " within ",
+                                                    options_.deadline.count(), " ms; they do when they next answer"));
+  }
+  for (const Engine* engine : asked) INGOT_RETURN_IF_ERROR(engine->release_error);
+  return absl::OkStatus();
+}
+
+std::shared_ptr<const Snapshot> Publisher::newest() const {
+  base::MutexLock lock(mu_);
+  return newest_ == nullptr ? nullptr : newest_->snapshot;
+}
+
+int Publisher::leased_engines() const {
+  base::MutexLock lock(mu_);
+  return std::count_if(engines_.begin(), engines_.end(), [](const auto& engine) { return engine->leased; });
+}
+
+std::vector<EngineInfo> Publisher::engines() const {
+  base::MutexLock lock(mu_);
+  std::vector<EngineInfo> infos;
+  for (const std::unique_ptr<Engine>& engine : engines_) {
+    infos.push_back({engine->name, engine->leased, engine->busy, engine->version});
+  }
+  return infos;
+}
+
+}  // namespace ingot::weights

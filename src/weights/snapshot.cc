@@ -1,0 +1,166 @@
+#include "weights/snapshot.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <new>
+#include <numeric>
+#include <utility>
+
+#include "base/checksum.h"
+
+namespace ingot::weights {
+namespace {
+
+constexpr std::align_val_t kAlignment{64};
+
+void UpdateInt(base::StreamingChecksum& sum, uint64_t value) {
+  std::byte bytes[8];
+  for (int i = 0; i < 8; ++i) bytes[i] = static_cast<std::byte>(value >> (8 * i));
+  sum.Update(bytes);
+}
+
+// Strings go in with their length, so that no two manifests share a byte sequence.
+void UpdateString(base::StreamingChecksum& sum, const std::string& text) {
+  UpdateInt(sum, text.size());
+  sum.Update(text);
+}
+
+absl::StatusOr<int64_t> TensorBytes(const v1::TensorInfo& tensor) {
+  INGOT_ASSIGN_OR_RETURN(int64_t bytes, DtypeBytes(tensor.dtype()));
+  bool empty = false;
+  for (const int64_t dim : tensor.shape()) {
+    if (dim < 0) return absl::InvalidArgumentError(absl::StrCat("dimension ", dim, " is negative"));
+    if (dim == 0) empty = true;
+  }
+  if (empty) return 0;
+  for (const int64_t dim : tensor.shape()) {
+    if (__builtin_mul_overflow(bytes, dim, &bytes)) return absl::InvalidArgumentError("shape overflows 64 bits");
+  }
+  return bytes;
+}
+
+}  // namespace
+
+absl::StatusOr<int64_t> DtypeBytes(const std::string& dtype) {
+  if (dtype == "F32") return 4;
+  if (dtype == "BF16" || dtype == "F16") return 2;
+  return absl::InvalidArgumentError(absl::StrCat("dtype '", dtype, "' is not one of F32, BF16, F16"));
+}
+
+absl::StatusOr<std::vector<int64_t>> TensorSizes(const v1::Manifest& manifest, int64_t max_bytes) {
+  std::vector<int64_t> sizes;
+  sizes.reserve(manifest.tensors_size());
+  int64_t total = 0;
+  const std::string* previous = nullptr;
+  for (const v1::TensorInfo& tensor : manifest.tensors()) {
+    const absl::StatusOr<int64_t> bytes = TensorBytes(tensor);
+    if (!bytes.ok()) return base::Annotate(bytes.status(), "tensor '" + tensor.name() + "'");
+    if (previous != nullptr && *previous >= tensor.name()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("tensor '", tensor.name(), "' follows '", *previous, "': names must be unique and ordered"));
+    }
+    previous = &tensor.name();
+    if (__builtin_add_overflow(total, *bytes, &total) || total > max_bytes) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("version ", manifest.version(), " declares more than ", max_bytes, " bytes"));
+    }
+    sizes.push_back(*bytes);
+  }
+  return sizes;
+}
+
+uint64_t ManifestChecksum(const v1::Manifest& manifest) {
+  base::StreamingChecksum sum;
+  UpdateInt(sum, manifest.tensors_size());
+  for (const v1::TensorInfo& tensor : manifest.tensors()) {
+    UpdateString(sum, tensor.name());
+    UpdateString(sum, tensor.dtype());
+    UpdateInt(sum, tensor.shape_size());
+    for (const int64_t dim : tensor.shape()) UpdateInt(sum, static_cast<uint64_t>(dim));
+    UpdateInt(sum, tensor.checksum());
+  }
+  const uint64_t digest = sum.Digest();
+  return digest == 0 ? 1 : digest;
+}
+
+absl::StatusOr<std::shared_ptr<std::byte[]>> AllocateBuffer(int64_t bytes) {
+  const size_t size = std::max<int64_t>(bytes, 1);
+  void* memory = ::operator new(size, kAlignment, std::nothrow);
+  if (memory == nullptr) {
+    return absl::ResourceExhaustedError(absl::StrCat("no memory for a weight tensor of ", bytes, " bytes"));
+  }
+  return std::shared_ptr<std::byte[]>(static_cast<std::byte*>(memory),
+                                      [](std::byte* buffer) { ::operator delete(buffer, kAlignment); });
+}
+
+Snapshot::Snapshot(v1::Manifest manifest, std::vector<std::shared_ptr<std::byte[]>> buffers, std::vector<int64_t> sizes)
+    : manifest_(std::move(manifest)),
+      buffers_(std::move(buffers)),
+      sizes_(std::move(sizes)),
+      total_bytes_(std::accumulate(sizes_.begin(), sizes_.end(), int64_t{0})) {}
+
+absl::StatusOr<std::shared_ptr<const Snapshot>> Snapshot::Copy(int64_t version,
+                                                               const std::vector<TensorView>& tensors) {
+  std::vector<const TensorView*> ordered;
+  ordered.reserve(tensors.size());
+  for (const TensorView& tensor : tensors) ordered.push_back(&tensor);
+  std::sort(ordered.begin(), ordered.end(), [](const auto* a, const auto* b) { return a->name < b->name; });
+
+  v1::Manifest manifest;
+  manifest.set_version(version);
+  for (const TensorView* tensor : ordered) {
+    v1::TensorInfo& info = *manifest.add_tensors();
+    info.set_name(tensor->name);
+    info.set_dtype(tensor->dtype);
+    for (const int64_t dim : tensor->shape) info.add_shape(dim);
+  }
+  INGOT_ASSIGN_OR_RETURN(std::vector<int64_t> sizes, TensorSizes(manifest, std::numeric_limits<int64_t>::max()));
+  std::vector<std::shared_ptr<std::byte[]>> buffers;
+  for (size_t i = 0; i < ordered.size(); ++i) {
+    const std::span<const std::byte> bytes = ordered[i]->bytes;
+    if (static_cast<int64_t>(bytes.size()) != sizes[i]) {
+      return absl::InvalidArgumentError(absl::StrCat("tensor '", ordered[i]->name, "' has ", bytes.size(),
+                                                     " bytes, its shape and dtype need ", sizes[i]));
+    }
+    INGOT_ASSIGN_OR_RETURN(std::shared_ptr<std::byte[]> buffer, AllocateBuffer(sizes[i]));
+    if (!bytes.empty()) std::memcpy(buffer.get(), bytes.data(), bytes.size());
+    manifest.mutable_tensors(i)->set_checksum(base::Checksum64({buffer.get(), bytes.size()}));
+    buffers.push_back(std::move(buffer));
+  }
+  manifest.set_checksum(ManifestChecksum(manifest));
+  return std::shared_ptr<const Snapshot>(new Snapshot(std::move(manifest), std::move(buffers), std::move(sizes)));
+}
+
+absl::StatusOr<std::shared_ptr<const Snapshot>> Snapshot::Adopt(v1::Manifest manifest,
+                                                                std::vector<std::shared_ptr<std::byte[]>> buffers) {
+  INGOT_ASSIGN_OR_RETURN(std::vector<int64_t> sizes, TensorSizes(manifest, std::numeric_limits<int64_t>::max()));
+  if (buffers.size() != sizes.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("version ", manifest.version(), " has ", sizes.size(),
+                                                   " tensors but ", buffers.size(), " buffers"));
+  }
+  if (manifest.checksum() != ManifestChecksum(manifest)) {
+    return absl::DataLossError(absl::StrCat("the manifest of version ", manifest.version(),
+                                            " does not have the checksum it declares; send a full copy"));
+  }
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    const uint64_t checksum = base::Checksum64({buffers[i].get(), static_cast<size_t>(sizes[i])});
+    if (checksum != manifest.tensors(i).checksum()) {
+      return absl::DataLossError(absl::StrCat("tensor '", manifest.tensors(i).name(), "' of version ",
+                                              manifest.version(), " has checksum ", base::Hex(checksum), " instead of ",
+                                              base::Hex(manifest.tensors(i).checksum()), "; send a full copy"));
+    }
+  }
+  return std::shared_ptr<const Snapshot>(new Snapshot(std::move(manifest), std::move(buffers), std::move(sizes)));
+}
+
+std::span<const std::byte> Snapshot::bytes(size_t tensor) const {
+  return {buffers_[tensor].get(), static_cast<size_t>(sizes_[tensor])};
+}
+
+TensorView Snapshot::view(size_t tensor) const {
+  const v1::TensorInfo& info = manifest_.tensors(tensor);
+  return {info.name(), info.dtype(), {info.shape().begin(), info.shape().end()}, bytes(tensor)};
+}
+
+}  // namespace ingot::weights

@@ -1,0 +1,92 @@
+// A gateway in memory: hands out a number of tasks, then FAILED_PRECONDITION; records what comes back.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "agents/episodes.h"
+#include "base/mutex.h"
+
+namespace ingot::agents {
+
+class FakeEpisodes final : public Episodes {
+ public:
+  explicit FakeEpisodes(int tasks, std::string payload = R"({"text":"hello","answer":"42"})")
+      : tasks_(tasks), payload_(std::move(payload)) {}
+
+  // Set before the runner starts; called without the lock held. An error is the answer instead.
+  std::function<absl::Status()> before_open;
+  std::function<absl::Status(const v1::EpisodeRewardRequest&)> before_reward;
+  std::function<absl::Status(const v1::EpisodeEndRequest&)> before_end;
+
+  absl::StatusOr<v1::EpisodeOpenResponse> Open(const v1::EpisodeOpenRequest& request) override {
+    if (before_open) INGOT_RETURN_IF_ERROR(before_open());
+    base::MutexLock lock(mu_);
+    if (opened_ == tasks_) return absl::FailedPreconditionError("no more tasks");
+    const std::string id = absl::StrCat("ep", opened_++);
+    ++open_;
+    most_open_ = std::max(most_open_, open_);
+    ++scaffolds_[request.scaffold()];
+    changed_.SignalAll();
+    v1::EpisodeOpenResponse response;
+    response.set_episode_id(id);
+    response.set_api_key("key-" + id);
+    response.set_base_url("http://127.0.0.1:1/s/" + id + "/v1");
+    response.mutable_task()->set_task_id("task-" + id);
+    response.mutable_task()->set_payload_json(payload_);
+    return response;
+  }
+
+  absl::Status Reward(const v1::EpisodeRewardRequest& request) override {
+    if (before_reward) INGOT_RETURN_IF_ERROR(before_reward(request));
+    base::MutexLock lock(mu_);
+    if (request.api_key() != "key-" + request.episode_id()) return absl::PermissionDeniedError("wrong key");
+    rewards_[request.episode_id()] = request;
+    return absl::OkStatus();
+  }
+
+  absl::Status End(const v1::EpisodeEndRequest& request) override {
+    if (before_end) INGOT_RETURN_IF_ERROR(before_end(request));
+    base::MutexLock lock(mu_);
+    if (request.api_key() != "key-" + request.episode_id()) return absl::PermissionDeniedError("wrong key");
+    --open_;
+    ends_.push_back(request);
+    changed_.SignalAll();
+    return absl::OkStatus();
+  }
+
+  // Blocks until `count` episodes were opened; false after 20 s.
+  bool AwaitOpened(int count) {
+    base::MutexLock lock(mu_);
+    for (int i = 0; i < 200 && opened_ < count; ++i) changed_.WaitFor(mu_, std::chrono::milliseconds(100));
+    return opened_ >= count;
+  }
+
+  int most_open() const { return Locked(most_open_); }
+  int opened() const { return Locked(opened_); }
+  std::map<std::string, int> scaffolds() const { return Locked(scaffolds_); }
+  std::map<std::string, v1::EpisodeRewardRequest> rewards() const { return Locked(rewards_); }
+  std::vector<v1::EpisodeEndRequest> ends() const { return Locked(ends_); }
+
+ private:
+  template <typename T>
+  T Locked(const T& field) const {
+    base::MutexLock lock(mu_);
+    return field;
+  }
+
+  const int tasks_;
+  const std::string payload_;
+  mutable base::Mutex mu_;
+  base::CondVar changed_;
+  int opened_ = 0;
+  int open_ = 0;
+  int most_open_ = 0;
+  std::map<std::string, int> scaffolds_;
+  std::map<std::string, v1::EpisodeRewardRequest> rewards_;
+  std::vector<v1::EpisodeEndRequest> ends_;
+};
+
+}  // namespace ingot::agents

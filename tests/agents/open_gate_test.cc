@@ -1,0 +1,70 @@
+#include "agents/open_gate.h"
+
+#include <gtest/gtest.h>
+
+namespace ingot::agents {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
+
+TEST(OpenGateTest, LetsEveryoneThroughUntilARefusal) {
+  OpenGate gate(milliseconds(10), milliseconds(100));
+  EXPECT_TRUE(gate.TryPass(milliseconds(0)));
+  EXPECT_TRUE(gate.TryPass(milliseconds(0)));
+}
+
+TEST(OpenGateTest, AfterARefusalOneAsksAtATimeAndTheWaitDoubles) {
+  OpenGate gate(milliseconds(10), milliseconds(35));
+  nanoseconds now = milliseconds(1000);
+  for (const int wait_ms : {10, 20, 35, 35}) {  // 40 and 80 are cut
+    EXPECT_TRUE(gate.TryPass(now));
+    gate.OnRefused(now, std::nullopt);
+    EXPECT_EQ(gate.next(), now + milliseconds(wait_ms));
+    EXPECT_FALSE(gate.TryPass(gate.next() - nanoseconds(1)));
+    now = gate.next();
+  }
+  EXPECT_TRUE(gate.TryPass(now));
+  EXPECT_FALSE(gate.TryPass(now)) << "a second one while the first still asks";
+}
+
+TEST(OpenGateTest, TheRefusalsTimeIsFollowedWithinTheLongestWait) {
+  OpenGate gate(milliseconds(10), milliseconds(100));
+  gate.OnRefused(milliseconds(0), milliseconds(70));
+  EXPECT_EQ(gate.next(), milliseconds(70));
+  EXPECT_TRUE(gate.TryPass(milliseconds(70)));
+  gate.OnRefused(milliseconds(70), milliseconds(100000));
+  EXPECT_EQ(gate.next(), milliseconds(170));
+}
+
+TEST(OpenGateTest, RefusalsOfOneWaveCountOnce) {
+  OpenGate gate(milliseconds(10), milliseconds(1000));
+  for (int i = 0; i < 5; ++i) EXPECT_TRUE(gate.TryPass(milliseconds(0)));
+  for (int i = 0; i < 5; ++i) gate.OnRefused(milliseconds(1), std::nullopt);
+  EXPECT_EQ(gate.next(), milliseconds(11));
+}
+
+TEST(OpenGateTest, AnAdmissionOpensItForAllAndForgetsTheWait) {
+  OpenGate gate(milliseconds(10), milliseconds(1000));
+  gate.OnRefused(milliseconds(0), std::nullopt);
+  EXPECT_TRUE(gate.TryPass(milliseconds(10)));
+  gate.OnAdmitted();
+  EXPECT_TRUE(gate.TryPass(milliseconds(10)));
+  EXPECT_TRUE(gate.TryPass(milliseconds(10)));
+  gate.OnRefused(milliseconds(20), std::nullopt);
+  EXPECT_EQ(gate.next(), milliseconds(30));
+}
+
+TEST(OpenGateTest, ANudgeLetsOneAskAtOnce) {
+  OpenGate gate(milliseconds(10), milliseconds(1000));
+  gate.OnRefused(milliseconds(0), milliseconds(900));
+  EXPECT_FALSE(gate.TryPass(milliseconds(1)));
+  gate.Nudge();
+  EXPECT_TRUE(gate.TryPass(milliseconds(1)));
+  EXPECT_FALSE(gate.TryPass(milliseconds(1)));
+  gate.OnRefused(milliseconds(2), milliseconds(50));
+  EXPECT_EQ(gate.next(), milliseconds(52));
+}
+
+}  // namespace
+}  // namespace ingot::agents

@@ -1,0 +1,500 @@
+#include "agents/runner.h"
+
+#include <dirent.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "agents/fake_episodes.h"
+#include "base/retry.h"
+
+namespace ingot::agents {
+namespace {
+
+namespace fs = std::filesystem;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+// A process that cannot run any more: gone, or a zombie nobody has reaped yet.
+bool Dies(pid_t pid) {
+  const int fd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
+  if (fd < 0) return errno == ESRCH;
+  pollfd wait{fd, POLLIN, 0};
+  const bool dead = poll(&wait, 1, 10000) == 1;
+  close(fd);
+  return dead;
+}
+
+class RunnerTest : public testing::Test {
+ protected:
+  RunnerTest() {
+    char name[] = "/tmp/ingot-runner-XXXXXX";
+    root_ = mkdtemp(name);
+    options_.work_root = root_ + "/work";
+    options_.concurrency = 2;
+    options_.backoff_initial_s = 0.001;
+    options_.recipes.emplace_back();
+    recipe().timeout_s = 60;
+    SetScript("echo 42");
+  }
+  ~RunnerTest() override { fs::remove_all(root_); }
+
+  RecipeOptions& recipe() { return options_.recipes[0]; }
+  void SetScript(const std::string& script) { recipe().command = {"/bin/sh", "-c", script}; }
+
+  // Runs until the gateway has no more tasks.
+  RunnerStats RunAll(FakeEpisodes& episodes) {
+    auto runner = Runner::Make(options_, episodes, base::Clock::Real());
+    EXPECT_TRUE(runner.ok()) << runner.status();
+    EXPECT_TRUE((*runner)->Start().ok());
+    EXPECT_TRUE((*runner)->WaitDone(seconds(60)));
+    return (*runner)->Stats();
+  }
+
+  // Runs one episode and expects it to fail for `cause`, with `detail` in what is reported.
+  void ExpectFailure(const std::string& cause, const std::string& detail) {
+    FakeEpisodes episodes(1);
+    const RunnerStats stats = RunAll(episodes);
+    EXPECT_EQ(stats.failures, (std::map<std::string, int64_t>{{cause, 1}}));
+    ASSERT_EQ(episodes.ends().size(), 1u);
+    EXPECT_EQ(episodes.ends()[0].state(), v1::EPISODE_FAILED);
+    EXPECT_THAT(episodes.ends()[0].detail(), StartsWith(cause + ": "));
+    EXPECT_THAT(episodes.ends()[0].detail(), HasSubstr(detail));
+    EXPECT_TRUE(episodes.rewards().empty());
+    EXPECT_TRUE(WorkRootIsEmpty());
+  }
+
+  bool WorkRootIsEmpty() const { return !fs::exists(root_ + "/work") || fs::is_empty(root_ + "/work"); }
+  std::string Path(const std::string& name) const { return root_ + "/" + name; }
+  std::string Content(const std::string& path) const {
+    std::ifstream file(path);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  }
+
+  std::string root_;
+  RunnerOptions options_;
+};
+
+TEST_F(RunnerTest, RunsEveryTaskWithItsSlotsBusyAndNeverMore) {
+  options_.concurrency = 3;
+  FakeEpisodes episodes(20);
+  // The first rewards wait until all slots have an episode.
+  episodes.before_reward = [&](const auto&) {
+    return episodes.AwaitOpened(3) ? absl::OkStatus() : absl::AbortedError("");
+  };
+  const RunnerStats stats = RunAll(episodes);
+  EXPECT_EQ(episodes.most_open(), 3);
+  EXPECT_EQ(stats.opened, 20);
+  EXPECT_EQ(stats.finished, 20);
+  EXPECT_EQ(stats.failed, 0);
+  EXPECT_EQ(stats.running, 0);
+  EXPECT_EQ(stats.reward_sum, 20);
+  EXPECT_GT(stats.agent_cpu_s, 0);
+  EXPECT_TRUE(stats.done);
+  ASSERT_EQ(episodes.rewards().size(), 20u);
+  for (const auto& [id, reward] : episodes.rewards()) {
+    EXPECT_EQ(reward.reward(), 1);
+    EXPECT_GT(reward.signals().at("agent/completion_seconds"), 0);
+  }
+  for (const auto& end : episodes.ends()) EXPECT_EQ(end.state(), v1::EPISODE_FINISHED);
+  EXPECT_TRUE(WorkRootIsEmpty());
+}
+
+TEST_F(RunnerTest, AgentSeesItsUrlKeyTaskFilesAndPrivateFolders) {
+  setenv("INGOT_TEST_SECRET", "leaked", 1);
+  recipe().env = {{"WORD", "${task.text}"}};
+  recipe().files = {{"in/tools.json", R"({"t":${task},"id":"${task_id}"})"}};
+  recipe().setup = {{{"sh", "-c", "echo setup > made"}}};
+  SetScript(
+      "echo \"$OPENAI_BASE_URL|$OPENAI_API_KEY|$INGOT_EPISODE_ID|$INGOT_TASK_ID|$INGOT_PURPOSE|$WORD|$(cat made)|"
+      "$(cat in/tools.json)|$PWD|$HOME|$INGOT_TEST_SECRET\"");
+  recipe().verifier.expected =
+      "http://127.0.0.1:1/s/ep0/v1|key-ep0|ep0|task-ep0|train|hello|setup|"
+      "{\"t\":{\"text\":\"hello\",\"answer\":\"42\"},\"id\":\"task-ep0\"}|${workdir}|${home}|";
+  FakeEpisodes episodes(1);
+  RunAll(episodes);
+  ASSERT_EQ(episodes.ends().size(), 1u);
+  EXPECT_EQ(episodes.rewards().at("ep0").reward(), 1) << episodes.ends()[0].detail();
+}
+
+TEST_F(RunnerTest, AWrongAnswerIsAFinishedEpisodeWithRewardZero) {
+  SetScript("echo 41");
+  FakeEpisodes episodes(1);
+  EXPECT_EQ(RunAll(episodes).finished, 1);
+  EXPECT_EQ(episodes.rewards().at("ep0").reward(), 0);
+  EXPECT_THAT(episodes.ends()[0].detail(), HasSubstr("'41'"));
+}
+
+TEST_F(RunnerTest, AHangingAgentAndItsGrandchildAreDeadBeforeTheEndIsReported) {
+  recipe().timeout_s = 0.3;
+  recipe().env = {{"OUT", Path("pids")}};
+  SetScript("trap '' TERM; (trap '' TERM; while :; do sleep 1000; done) & echo $$ $! > $OUT; wait");
+  FakeEpisodes episodes(1);
+  bool dead = false;
+  episodes.before_end = [&](const auto&) {
+    std::ifstream file(Path("pids"));
+    pid_t agent = 0, grandchild = 0;
+    file >> agent >> grandchild;
+    dead = agent > 0 && grandchild > 0 && Dies(agent) && Dies(grandchild);
+    return absl::OkStatus();
+  };
+  EXPECT_EQ(RunAll(episodes).failures, (std::map<std::string, int64_t>{{"timeout", 1}}));
+  EXPECT_TRUE(dead);
+  EXPECT_THAT(episodes.ends()[0].detail(), HasSubstr("limit of 0.3 s"));
+}
+
+TEST_F(RunnerTest, AnAgentThatLeavesAProcessBehindCannotCallAfterItsEnd) {
+  recipe().env = {{"OUT", Path("pid")}};
+  SetScript("sleep 1000 & echo $! > $OUT; echo 42");
+  FakeEpisodes episodes(1);
+  bool dead = false;
+  episodes.before_end = [&](const auto&) {
+    dead = Dies(std::stoi(Content(Path("pid"))));
+    return absl::OkStatus();
+  };
+  EXPECT_EQ(RunAll(episodes).finished, 1);
+  EXPECT_TRUE(dead);
+}
+
+TEST_F(RunnerTest, AFloodingAgentFails) {
+  recipe().max_output_bytes = 5000;
+  SetScript("cat /dev/zero");
+  ExpectFailure("flood", "5000 bytes");
+}
+
+TEST_F(RunnerTest, ACrashFailsWithTheEndOfItsStderr) {
+  SetScript("echo 42; printf 'Traceback\\n\\377boom' >&2; exit 3");
+  ExpectFailure("crash", "exited with 3; stderr ends: Traceback ?boom");
+}
+
+TEST_F(RunnerTest, ASignalFails) {
+  SetScript("kill -SEGV $$");
+  ExpectFailure("crash", "signal 11");
+}
+
+TEST_F(RunnerTest, MisbehaviourCanBeScoredInstead) {
+  recipe().on_crash = "verify";
+  SetScript("echo 42; exit 3");
+  FakeEpisodes verified(1);
+  EXPECT_EQ(RunAll(verified).finished, 1);
+  EXPECT_EQ(verified.rewards().at("ep0").reward(), 1);
+  EXPECT_EQ(verified.rewards().at("ep0").signals().at("agent/crash"), 1);
+
+  recipe().on_crash = "zero";
+  FakeEpisodes zero(1);
+  EXPECT_EQ(RunAll(zero).finished, 1);
+  EXPECT_EQ(zero.rewards().at("ep0").reward(), 0);
+  EXPECT_THAT(zero.ends()[0].detail(), HasSubstr("exited with 3"));
+}
+
+TEST_F(RunnerTest, FailingSetupNamesTheStepAndCleanupRunsAnyway) {
+  recipe().setup = {{{"true"}}, {{"sh", "-c", "echo no disk >&2; exit 7"}}};
+  recipe().cleanup = {{{"sh", "-c", "echo cleaned > " + Path("cleaned")}}};
+  SetScript("touch " + Path("ran"));
+  ExpectFailure("setup", "setup[1] (sh) exited with 7; stderr ends: no disk");
+  EXPECT_FALSE(fs::exists(Path("ran")));
+  EXPECT_EQ(Content(Path("cleaned")), "cleaned\n");
+}
+
+TEST_F(RunnerTest, AFailingCleanupChangesNothing) {
+  recipe().cleanup = {{{"no-such-program"}}, {{"false"}}};
+  FakeEpisodes episodes(1);
+  EXPECT_EQ(RunAll(episodes).finished, 1);
+}
+
+TEST_F(RunnerTest, ATaskWithoutAFieldThatATemplateNamesFails) {
+  recipe().env = {{"Q", "${task.question}"}};
+  ExpectFailure("task", "env.Q: the task has nothing at ${task.question}: its fields are text, answer");
+}
+
+TEST_F(RunnerTest, AMalformedPayloadFails) {
+  for (const char* payload : {"{", "[1]", "3"}) {
+    FakeEpisodes episodes(1, payload);
+    EXPECT_EQ(RunAll(episodes).failures, (std::map<std::string, int64_t>{{"task", 1}}));
+  }
+}
+
+TEST_F(RunnerTest, ABrokenVerifierFailsTheEpisodeInsteadOfScoringZero) {
+  recipe().verifier.expected = "${task.solution}";
+  ExpectFailure("verifier", "solution");
+}
+
+TEST_F(RunnerTest, SpawnErrorsDoNotEndTheRunner) {
+  recipe().command = {"/no/such/agent"};
+  FakeEpisodes episodes(7);
+  const RunnerStats stats = RunAll(episodes);
+  EXPECT_EQ(stats.failures, (std::map<std::string, int64_t>{{"sandbox", 7}}));
+  EXPECT_EQ(episodes.ends().size(), 7u);
+  EXPECT_THAT(episodes.ends()[0].detail(), HasSubstr("/no/such/agent"));
+}
+
+TEST_F(RunnerTest, AnUnusableWorkRootIsAnEpisodesFailureToo) {
+  std::ofstream(root_ + "/work") << "a file where the folder should be";
+  FakeEpisodes episodes(3);
+  EXPECT_EQ(RunAll(episodes).failures, (std::map<std::string, int64_t>{{"sandbox", 3}}));
+}
+
+TEST_F(RunnerTest, TheAnswerCanStandInAFile) {
+  recipe().answer_from = "file";
+  recipe().answer_file = "out/answer.txt";
+  SetScript("mkdir out; echo 42 > out/answer.txt; echo noise");
+  FakeEpisodes episodes(1);
+  RunAll(episodes);
+  EXPECT_EQ(episodes.rewards().at("ep0").reward(), 1);
+
+  SetScript("echo 42");
+  FakeEpisodes missing(1);
+  RunAll(missing);
+  EXPECT_EQ(missing.rewards().at("ep0").reward(), 0);
+  EXPECT_EQ(missing.rewards().at("ep0").signals().at("answer_malformed"), 1);
+}
+
+TEST_F(RunnerTest, APostedRewardIsNotOverwritten) {
+  recipe().verifier.kind = "agent_posted";
+  FakeEpisodes episodes(1);
+  EXPECT_EQ(RunAll(episodes).finished, 1);
+  EXPECT_TRUE(episodes.rewards().empty());
+  EXPECT_EQ(episodes.ends()[0].state(), v1::EPISODE_FINISHED);
+}
+
+TEST_F(RunnerTest, BinaryOutputDoesNotReachTheProtos) {
+  SetScript("printf '\\377\\376\\000x\\n'");
+  FakeEpisodes episodes(1);
+  RunAll(episodes);
+  EXPECT_EQ(episodes.ends()[0].detail(), ValidUtf8(episodes.ends()[0].detail()));
+}
+
+TEST_F(RunnerTest, KeepsTheFoldersOfTheFirstFailures) {
+  recipe().keep_failed = true;
+  options_.keep_failed_max = 2;
+  options_.concurrency = 1;
+  SetScript("echo said; echo why >&2; echo mine > notes; exit 1");
+  FakeEpisodes episodes(4);
+  RunAll(episodes);
+  EXPECT_EQ(Content(root_ + "/work/kept-ep0/work/ingot-stdout.txt"), "said\n");
+  EXPECT_EQ(Content(root_ + "/work/kept-ep1/work/ingot-stderr.txt"), "why\n");
+  EXPECT_EQ(Content(root_ + "/work/kept-ep0/work/notes"), "mine\n");
+  EXPECT_THAT(Content(root_ + "/work/kept-ep0/work/ingot-failure.txt"), StartsWith("crash: "));
+  EXPECT_EQ(std::distance(fs::directory_iterator(root_ + "/work"), fs::directory_iterator()), 2);
+}
+
+TEST_F(RunnerTest, RecipesShareByWeightAndKeepTheirOwnBound) {
+  options_.concurrency = 1;
+  options_.recipes.push_back(recipe());
+  options_.recipes[0].name = "a";
+  options_.recipes[0].weight = 3;
+  options_.recipes[1].name = "b";
+  FakeEpisodes episodes(20);
+  RunAll(episodes);
+  EXPECT_EQ(episodes.scaffolds(), (std::map<std::string, int>{{"a", 15}, {"b", 5}}));
+
+  options_.concurrency = 8;
+  for (RecipeOptions& recipe : options_.recipes) recipe.max_concurrent = 1;
+  FakeEpisodes bounded(10);
+  EXPECT_EQ(RunAll(bounded).finished, 10);
+  EXPECT_LE(bounded.most_open(), 2);
+}
+
+TEST_F(RunnerTest, ARefusedAdmissionIsAskedForAgainWhenItsTimeHasCome) {
+  options_.concurrency = 3;
+  options_.backoff_max_s = 60;
+  base::ManualClock clock;
+  FakeEpisodes episodes(5);
+  base::Mutex mu;
+  std::vector<std::chrono::nanoseconds> asked;
+  base::CondVar changed;
+  int refusals = 0;
+  episodes.before_open = [&] {
+    base::MutexLock lock(mu);
+    asked.push_back(clock.Now());
+    if (refusals == 5) return absl::OkStatus();
+    ++refusals;
+    changed.SignalAll();
+    while (refusals < 3) changed.Wait(mu);  // all three ask before the first is refused
+    return base::WithRetryAfter(absl::ResourceExhaustedError("full"), 5000);
+  };
+  auto runner = Runner::Make(options_, episodes, clock);
+  ASSERT_TRUE(runner.ok());
+  ASSERT_TRUE((*runner)->Start().ok());
+  for (const int wave : {3, 4, 5}) {
+    {
+      base::MutexLock lock(mu);
+      while (refusals < wave) changed.Wait(mu);
+      EXPECT_EQ(refusals, wave);
+    }
+    // The refusal must be taken into account before time moves, or it would count from the later moment.
+    while ((*runner)->Stats().refused < wave) std::this_thread::yield();
+    clock.Advance(seconds(5));
+  }
+  EXPECT_TRUE((*runner)->WaitDone(seconds(60)));
+  EXPECT_EQ((*runner)->Stats().finished, 5);
+  EXPECT_EQ((*runner)->Stats().refused, 5);
+  EXPECT_EQ(asked[2], seconds(1));
+  EXPECT_EQ(asked[3], seconds(6));
+  EXPECT_EQ(asked[4], seconds(11));
+  EXPECT_EQ(asked[5], seconds(16));
+}
+
+TEST_F(RunnerTest, WakeUpAsksWithoutWaiting) {
+  options_.concurrency = 1;
+  options_.backoff_max_s = 60;
+  base::ManualClock clock;  // never advanced
+  FakeEpisodes episodes(1);
+  std::atomic<int> asked{0};
+  episodes.before_open = [&] {
+    return asked++ == 0 ? base::WithRetryAfter(absl::ResourceExhaustedError("full"), 50000) : absl::OkStatus();
+  };
+  auto runner = Runner::Make(options_, episodes, clock);
+  ASSERT_TRUE((*runner)->Start().ok());
+  while ((*runner)->Stats().refused == 0) std::this_thread::yield();
+  (*runner)->WakeUp();
+  EXPECT_TRUE((*runner)->WaitDone(seconds(60)));
+  EXPECT_EQ((*runner)->Stats().finished, 1);
+}
+
+TEST_F(RunnerTest, AGatewayThatComesBackLosesNothing) {
+  options_.concurrency = 1;
+  FakeEpisodes episodes(2);
+  int opens = 0, rewards = 0, ends = 0;
+  episodes.before_open = [&] { return ++opens <= 3 ? absl::UnavailableError("restarting") : absl::OkStatus(); };
+  episodes.before_reward = [&](const auto&) {
+    return ++rewards <= 3 ? absl::UnavailableError("restarting") : absl::OkStatus();
+  };
+  episodes.before_end = [&](const auto&) {
+    return ++ends <= 3 ? absl::DeadlineExceededError("slow") : absl::OkStatus();
+  };
+  const RunnerStats stats = RunAll(episodes);
+  EXPECT_EQ(stats.open_errors, 3);
+  EXPECT_EQ(stats.finished, 2);
+  EXPECT_EQ(episodes.ends().size(), 2u);
+}
+
+TEST_F(RunnerTest, ARewardThatIsNotTakenFailsTheEpisode) {
+  options_.report_retry_s = 0;
+  for (const absl::Status& refusal : {absl::NotFoundError("no such episode"), absl::UnavailableError("away")}) {
+    FakeEpisodes episodes(1);
+    episodes.before_reward = [&](const auto&) { return refusal; };
+    EXPECT_EQ(RunAll(episodes).failures, (std::map<std::string, int64_t>{{"gateway", 1}}));
+    EXPECT_EQ(episodes.ends()[0].state(), v1::EPISODE_FAILED);
+    EXPECT_THAT(episodes.ends()[0].detail(), HasSubstr(std::string(refusal.message())));
+  }
+}
+
+TEST_F(RunnerTest, AnEndThatIsNotTakenIsCounted) {
+  FakeEpisodes episodes(1);
+  episodes.before_end = [&](const auto&) { return absl::NotFoundError("fenced"); };
+  const RunnerStats stats = RunAll(episodes);
+  EXPECT_EQ(stats.unreported, 1);
+  EXPECT_EQ(stats.running, 0);
+}
+
+TEST_F(RunnerTest, StopKillsWhatRunsReportsItAndLeavesNothing) {
+  options_.concurrency = 4;
+  recipe().timeout_s = 1000;
+  recipe().env = {{"OUT", root_}};
+  recipe().cleanup = {{{"sh", "-c", "echo x >> $OUT/cleaned"}}};
+  SetScript("sleep 1000 & echo $! > $OUT/$INGOT_EPISODE_ID; wait");
+  FakeEpisodes episodes(100);
+  auto runner = Runner::Make(options_, episodes, base::Clock::Real());
+  ASSERT_TRUE((*runner)->Start().ok());
+  ASSERT_TRUE(episodes.AwaitOpened(4));
+  const absl::Status stopped = (*runner)->Stop();
+  EXPECT_TRUE(stopped.ok()) << stopped;
+  EXPECT_EQ((*runner)->Stats().failures, (std::map<std::string, int64_t>{{"stopped", 4}}));
+  ASSERT_EQ(episodes.ends().size(), 4u);
+  for (const auto& end : episodes.ends()) EXPECT_THAT(end.detail(), StartsWith("stopped: "));
+  for (int i = 0; i < 4; ++i) {
+    const std::string pid = Content(Path(absl::StrCat("ep", i)));  // empty: killed before it wrote
+    if (!pid.empty()) {
+      EXPECT_TRUE(Dies(std::stoi(pid)));
+    }
+  }
+  EXPECT_TRUE(WorkRootIsEmpty());
+  EXPECT_TRUE((*runner)->Stop().ok());
+}
+
+TEST_F(RunnerTest, StopWhileWaitingForAdmissionIsImmediate) {
+  options_.backoff_initial_s = options_.backoff_max_s = 1000;
+  FakeEpisodes episodes(1);
+  episodes.before_open = [] { return absl::ResourceExhaustedError("full"); };
+  auto runner = Runner::Make(options_, episodes, base::Clock::Real());
+  ASSERT_TRUE((*runner)->Start().ok());
+  while ((*runner)->Stats().refused == 0) std::this_thread::yield();
+  EXPECT_TRUE((*runner)->Stop().ok());
+}
+
+TEST_F(RunnerTest, StopReturnsAtItsDeadlineWhenTheGatewayHangs) {
+  options_.stop_timeout_s = 0.05;
+  FakeEpisodes episodes(1);
+  base::Mutex mu;
+  base::CondVar changed;
+  bool entered = false, released = false;
+  episodes.before_open = [&] {
+    base::MutexLock lock(mu);
+    entered = true;
+    changed.SignalAll();
+    while (!released) changed.Wait(mu);
+    return absl::UnavailableError("late");
+  };
+  auto runner = Runner::Make(options_, episodes, base::Clock::Real());
+  ASSERT_TRUE((*runner)->Start().ok());
+  {
+    base::MutexLock lock(mu);
+    while (!entered) changed.Wait(mu);
+  }
+  const absl::Status stopped = (*runner)->Stop();
+  EXPECT_EQ(stopped.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(stopped.message()), HasSubstr("2 agent slots"));
+  base::MutexLock lock(mu);
+  released = true;
+  changed.SignalAll();
+}
+
+int OpenDescriptors() {
+  int count = 0;
+  DIR* dir = opendir("/proc/self/fd");
+  while (readdir(dir) != nullptr) ++count;
+  closedir(dir);
+  return count;
+}
+
+TEST_F(RunnerTest, TwoHundredEpisodesLeaveNoDescriptorNoZombieAndNoFolder) {
+  FakeEpisodes first(1);
+  RunAll(first);  // starts the group guard
+  const int before = OpenDescriptors();
+  options_.concurrency = 4;
+  recipe().files = {{"f", "x"}};
+  FakeEpisodes episodes(200);
+  EXPECT_EQ(RunAll(episodes).finished, 200);
+  EXPECT_EQ(OpenDescriptors(), before);
+  siginfo_t info{};
+  EXPECT_TRUE(waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == 0);
+  EXPECT_TRUE(WorkRootIsEmpty());
+}
+
+TEST_F(RunnerTest, MetricsCarryCausesAndTimes) {
+  base::Metrics metrics;
+  FakeEpisodes episodes(3);
+  SetScript("test $INGOT_EPISODE_ID != ep1 && echo 42");
+  auto runner = Runner::Make(options_, episodes, base::Clock::Real(), &metrics);
+  ASSERT_TRUE((*runner)->Start().ok());
+  EXPECT_TRUE((*runner)->WaitDone(seconds(60)));
+  const std::string text = metrics.RenderText();
+  EXPECT_THAT(text, HasSubstr("agents_failures{cause=\"crash\"} 1"));
+  EXPECT_THAT(text, HasSubstr("agents_opened 3"));
+  EXPECT_THAT(text, HasSubstr("agents_running 0"));
+  EXPECT_THAT(text, HasSubstr("agent_completion_seconds_count{scaffold=\"default\"} 3"));
+}
+
+}  // namespace
+}  // namespace ingot::agents

@@ -1,0 +1,158 @@
+#include "base/config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace ingot::base {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct Recipe {
+  std::string name;
+  int32_t timeout_s = 60;
+  std::vector<std::string> command;
+};
+
+struct Options {
+  double rate = 1e-3;
+  int64_t steps = 10;
+  int32_t small = 0;
+  bool on = false;
+  std::string name = "x";
+  std::string device = "auto";
+  std::vector<std::string> words;
+  std::map<std::string, std::string> env;
+  std::vector<Recipe> recipes;
+};
+
+Schema Bind(Options& options) {
+  Schema schema;
+  schema.Field("trainer.learning_rate", &options.rate, "AdamW step size");
+  schema.Field("trainer.total_steps", &options.steps, "optimizer steps");
+  schema.Field("trainer.small", &options.small, "a small one");
+  schema.Field("trainer.on", &options.on, "a switch");
+  schema.Field("run.name", &options.name, "names the run");
+  schema.Choice("device", &options.device, {"auto", "cpu", "cuda"}, "where to compute");
+  schema.Field("run.words", &options.words, "words");
+  schema.Field("run.env", &options.env, "environment");
+  schema.List<Recipe>(
+      "agents.recipes", &options.recipes,
+      [](Schema& element, Recipe& recipe) {
+        element.Field("name", &recipe.name, "names the recipe");
+        element.Field("timeout_s", &recipe.timeout_s, "seconds");
+        element.Field("command", &recipe.command, "argv");
+      },
+      "how agents are run");
+  return schema;
+}
+
+std::string ErrorOf(const std::string& yaml) {
+  Options options;
+  Schema schema = Bind(options);
+  const absl::Status status = schema.LoadText(yaml, "run.yaml");
+  EXPECT_FALSE(status.ok()) << yaml;
+  return std::string(status.message());
+}
+
+TEST(ConfigTest, SetsNestedKeysListsAndMaps) {
+  Options options;
+  Schema schema = Bind(options);
+  const absl::Status status = schema.LoadText(R"(
+trainer: {learning_rate: 2e-4, total_steps: 1_000, on: true}
+run:
+  name: "1"
+  words: [a, "2"]
+  env: {A: b}
+device: cuda
+agents:
+  recipes:
+    - {name: one, command: [python3, x.py]}
+    - {name: two, timeout_s: 5}
+)",
+                                              "run.yaml");
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(options.rate, 2e-4);
+  EXPECT_EQ(options.steps, 1000);
+  EXPECT_TRUE(options.on);
+  EXPECT_EQ(options.name, "1");
+  EXPECT_EQ(options.words, (std::vector<std::string>{"a", "2"}));
+  EXPECT_EQ(options.env.at("A"), "b");
+  EXPECT_EQ(options.device, "cuda");
+  ASSERT_EQ(options.recipes.size(), 2u);
+  EXPECT_EQ(options.recipes[0].command[1], "x.py");
+  EXPECT_EQ(options.recipes[0].timeout_s, 60);
+  EXPECT_EQ(options.recipes[1].timeout_s, 5);
+}
+
+TEST(ConfigTest, AnUnknownKeyNamesFileLineAndTheNearestKnownKey) {
+  const std::string error = ErrorOf("run:\n  name: a\ntrainer:\n  learning_rat: 1\n");
+  EXPECT_THAT(error, HasSubstr("run.yaml:4"));
+  EXPECT_THAT(error, HasSubstr("'trainer.learning_rat'"));
+  EXPECT_THAT(error, HasSubstr("'trainer.learning_rate'"));
+}
+
+TEST(ConfigTest, AKeyInTheWrongSectionFindsItsHome) {
+  EXPECT_THAT(ErrorOf("run: {learning_rate: 1}"), HasSubstr("'trainer.learning_rate'"));
+}
+
+TEST(ConfigTest, IllTypedValuesSayWhatWasExpected) {
+  EXPECT_THAT(ErrorOf("trainer:\n  total_steps: ten"),
+              HasSubstr("run.yaml:2: trainer.total_steps: expected an integer"));
+  EXPECT_THAT(ErrorOf("trainer: {total_steps: 1.5}"), HasSubstr("expected an integer"));
+  EXPECT_THAT(ErrorOf("trainer: {total_steps: \"5\"}"), HasSubstr("expected an integer"));
+  EXPECT_THAT(ErrorOf("trainer: {small: 3000000000}"), HasSubstr("fits its type"));
+  EXPECT_THAT(ErrorOf("trainer: {learning_rate: .nan}"), HasSubstr("number"));
+  EXPECT_THAT(ErrorOf("trainer: {on: yes}"), HasSubstr("true or false"));
+  EXPECT_THAT(ErrorOf("device: gpu"), HasSubstr("one of auto | cpu | cuda"));
+  EXPECT_THAT(ErrorOf("trainer: 5"), HasSubstr("expected a mapping"));
+  EXPECT_THAT(ErrorOf("run: {words: a}"), HasSubstr("list of strings"));
+  EXPECT_THAT(ErrorOf("[1]"), HasSubstr("expected a mapping"));
+  EXPECT_THAT(ErrorOf("agents: {recipes: [{nam: x}]}"), HasSubstr("agents.recipes[0]"));
+}
+
+TEST(ConfigTest, MalformedYamlAndDuplicateKeysNameTheLine) {
+  EXPECT_THAT(ErrorOf("run:\n  name: [a\n"), HasSubstr("malformed YAML"));
+  EXPECT_THAT(ErrorOf("run:\n  name: a\n  name: b\n"), HasSubstr("run.yaml:3: run.name: given twice"));
+}
+
+TEST(ConfigTest, OverridesWinAndAreNamedInErrors) {
+  Options options;
+  Schema schema = Bind(options);
+  ASSERT_TRUE(schema.LoadText("trainer: {total_steps: 3}", "run.yaml").ok());
+  ASSERT_TRUE(schema.Set("trainer.total_steps=4").ok());
+  EXPECT_EQ(options.steps, 4);
+  EXPECT_EQ(schema.Origin("trainer.total_steps"), "--set trainer.total_steps");
+  EXPECT_THAT(std::string(schema.Set("trainer.total_step=4").message()),
+              HasSubstr("nearest known key is 'trainer.total_steps'"));
+  EXPECT_THAT(std::string(schema.Set("trainer.total_steps=x").message()), HasSubstr("--set trainer.total_steps"));
+  EXPECT_FALSE(schema.Set("trainer.total_steps").ok());
+}
+
+TEST(ConfigTest, TheEffectiveConfigurationLoadsBackEqual) {
+  Options first, second;
+  Schema a = Bind(first);
+  ASSERT_TRUE(a.LoadText("run: {name: 'true', words: ['1', ''], env: {K: '0x1'}}\n"
+                         "trainer: {learning_rate: 0.1, small: -7}\nagents: {recipes: [{name: n, command: ['']}]}",
+                         "a")
+                  .ok());
+  Schema b = Bind(second);
+  const absl::Status status = b.LoadText(a.EffectiveYaml(), "b");
+  ASSERT_TRUE(status.ok()) << status << a.EffectiveYaml();
+  EXPECT_EQ(a.EffectiveYaml(), b.EffectiveYaml());
+  EXPECT_EQ(second.name, "true");
+  EXPECT_EQ(second.words, first.words);
+  EXPECT_EQ(second.rate, 0.1);
+  EXPECT_EQ(second.recipes[0].command, first.recipes[0].command);
+}
+
+TEST(ConfigTest, ExplainListsTypeDefaultAndDocumentation) {
+  Options options;
+  Schema schema = Bind(options);
+  EXPECT_THAT(*schema.Explain("trainer.learning_rate"), HasSubstr("number, default 0.001"));
+  EXPECT_THAT(*schema.Explain("agents"), HasSubstr("agents.recipes[].timeout_s"));
+  EXPECT_THAT(std::string(schema.Explain("trainr").status().message()), HasSubstr("nearest"));
+}
+
+}  // namespace
+}  // namespace ingot::base

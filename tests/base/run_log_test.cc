@@ -1,0 +1,196 @@
+#include "base/run_log.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "base/retry.h"
+
+namespace ingot::base {
+namespace {
+
+using ::testing::HasSubstr;
+
+class RunLogTest : public ::testing::Test {
+ protected:
+  RunLogTest() {
+    std::string name = ::testing::TempDir() + "/run_log_XXXXXX";
+    directory_ = mkdtemp(name.data());
+  }
+  ~RunLogTest() override { std::filesystem::remove_all(directory_); }
+
+  RunLogOptions Options(int64_t resume_step = -1) { return {.directory = directory_, .resume_step = resume_step}; }
+  std::unique_ptr<RunLog> MustOpen(const RunLogOptions& options) {
+    auto log = RunLog::Open(options, &metrics_, clock_);
+    EXPECT_TRUE(log.ok()) << log.status();
+    return *std::move(log);
+  }
+  std::vector<std::string> Lines() {
+    std::ifstream in(directory_ + "/metrics.jsonl");
+    std::vector<std::string> lines;
+    for (std::string line; std::getline(in, line);) lines.push_back(line);
+    return lines;
+  }
+  std::vector<int64_t> Steps() {
+    std::vector<int64_t> steps;
+    for (const std::string& line : Lines()) steps.push_back(ParseJson(line)->at("step").as_int64());
+    return steps;
+  }
+  void Append(const std::string& text) { std::ofstream(directory_ + "/metrics.jsonl", std::ios::app) << text; }
+
+  std::string directory_;
+  ManualClock clock_{std::chrono::seconds(1'700'000'000)};
+  Metrics metrics_;
+};
+
+TEST_F(RunLogTest, WritesOneObjectPerStepWithNullForWhatIsNotANumber) {
+  auto log = MustOpen(Options());
+  ASSERT_TRUE(log->Write(3, {{"reward/mean", 0.5},
+                             {"nan", std::nan("")},
+                             {"inf", std::numeric_limits<double>::infinity()},
+                             {"note", "two\nlines"},
+                             {"staleness", json::array{4, 2, 0}}})
+                  .ok());
+  ASSERT_EQ(Lines().size(), 1u);
+  EXPECT_EQ(
+      Lines()[0],
+      R"({"step":3,"time":1.7e+09,"reward/mean":0.5,"nan":null,"inf":null,"note":"two\nlines","staleness":[4,2,0]})");
+}
+
+TEST_F(RunLogTest, FieldsNamedStepOrTimeDoNotReplaceTheLogsOwn) {
+  auto log = MustOpen(Options());
+  ASSERT_TRUE(log->Write(3, {{"step", 9}, {"time", "noon"}, {"x", 1}}).ok());
+  EXPECT_EQ(Lines()[0], R"({"step":3,"time":1.7e+09,"x":1})");
+}
+
+TEST_F(RunLogTest, MirrorsTheLastStepAsGauges) {
+  auto log = MustOpen(Options());
+  ASSERT_TRUE(log->Write(1, {{"reward/mean", 0.25}, {"domain", json::object{{"math", 2}}}}).ok());
+  ASSERT_TRUE(log->Write(2, {{"reward/mean", 0.75}}).ok());
+  const std::string text = metrics_.RenderText();
+  EXPECT_THAT(text, HasSubstr("\ningot_reward_mean 0.75"));
+  EXPECT_THAT(text, HasSubstr("\ningot_domain_math 2"));
+  EXPECT_THAT(text, HasSubstr("\ningot_step 2"));
+}
+
+TEST_F(RunLogTest, ResumeCutsTheStepsThatAreDoneAgainAndWhatACrashLeft) {
+  {
+    auto log = MustOpen(Options());
+    for (int step = 0; step < 5; ++step) ASSERT_TRUE(log->Write(step, {{"x", step}}).ok());
+  }
+  Append("\n{\"step\": 5, \"x\"");  // an empty and half a line
+  auto log = MustOpen(Options(3));
+  EXPECT_EQ(Steps(), (std::vector<int64_t>{0, 1, 2}));
+  ASSERT_TRUE(log->Write(3, {{"x", 3}}).ok());
+  EXPECT_EQ(Steps(), (std::vector<int64_t>{0, 1, 2, 3}));
+}
+
+TEST_F(RunLogTest, ANewRunRefusesAFolderThatHoldsAnother) {
+  {
+    ASSERT_TRUE(MustOpen(Options())->Write(0, {}).ok());
+  }
+  EXPECT_EQ(RunLog::Open(Options(), nullptr, clock_).status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(RunLogTest, AFailedWriteLeavesNoHalfLine) {
+  auto log = MustOpen(Options());
+  ASSERT_TRUE(log->Write(0, {{"x", 1}}).ok());
+  const auto whole = std::filesystem::file_size(log->path());
+  // A file-size limit makes write() fall short, as a full disk does.
+  const auto pid = fork();
+  if (pid == 0) {
+    signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{whole + 10, whole + 10};
+    setrlimit(RLIMIT_FSIZE, &limit);
+    const bool refused = !log->Write(1, {{"x", 2}}).ok();
+    _exit(refused && std::filesystem::file_size(log->path()) == whole ? 0 : 1);
+  }
+  int status = 0;
+  waitpid(pid, &status, 0);
+  EXPECT_EQ(status, 0);
+}
+
+// Reads an event file by the format's own description: framing, checksums, then the scalars of each event.
+struct ReadEvent {
+  int64_t step = 0;
+  std::string raw;
+};
+
+std::vector<ReadEvent> ReadEvents(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::ostringstream buffer;
+  buffer << in.rdbuf();
+  const std::string bytes = std::move(buffer).str();
+  const auto masked = [](std::string_view data) {
+    const uint32_t crc = Crc32c(data);
+    return static_cast<uint32_t>(((crc >> 15) | (crc << 17)) + 0xA282EAD8u);
+  };
+  std::vector<ReadEvent> events;
+  for (size_t at = 0; at < bytes.size();) {
+    uint64_t length = 0;
+    uint32_t crc = 0;
+    std::memcpy(&length, bytes.data() + at, 8);
+    std::memcpy(&crc, bytes.data() + at + 8, 4);
+    EXPECT_EQ(crc, masked(std::string_view(bytes).substr(at, 8)));
+    const std::string data = bytes.substr(at + 12, length);
+    std::memcpy(&crc, bytes.data() + at + 12 + length, 4);
+    EXPECT_EQ(crc, masked(data));
+    EXPECT_EQ(data[0], 0x09);  // wall_time, 8 bytes
+    EXPECT_EQ(data[9], 0x10);  // step, one byte below 128
+    events.push_back({data[10], data.substr(11)});
+    at += 16 + length;
+  }
+  return events;
+}
+
+TEST_F(RunLogTest, WritesEventFilesThatCarryTheScalars) {
+  auto log = MustOpen(Options());
+  ASSERT_TRUE(log->Write(5, {{"a", 1.0}, {"text", "no"}}).ok());
+  const std::string path = std::filesystem::directory_iterator(directory_ + "/tensorboard")->path();
+  const std::vector<ReadEvent> events = ReadEvents(path);
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_EQ(events[0].raw,
+            "\x1a\x0d"
+            "brain.Event:2");
+  EXPECT_EQ(events[1].step, 5);
+  // summary { value { tag: "a" simple_value: 1.0f } }
+  EXPECT_EQ(events[1].raw, std::string("\x2a\x0a\x0a\x08\x0a\x01"
+                                       "a\x15\x00\x00\x80\x3f",
+                                       12));
+}
+
+TEST_F(RunLogTest, AResumedEventFileStartsASessionAtItsFirstStep) {
+  MustOpen(Options(4));
+  const std::string path = std::filesystem::directory_iterator(directory_ + "/tensorboard")->path();
+  const std::vector<ReadEvent> events = ReadEvents(path);
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_EQ(events[1].step, 4);
+  EXPECT_EQ(events[1].raw, "\x3a\x02\x08\x01");  // session_log { status: START }
+}
+
+TEST(Crc32cTest, AgreesWithItsSpecification) {
+  EXPECT_EQ(Crc32c("123456789"), 0xE3069283u);
+  EXPECT_EQ(Crc32c(std::string(32, '\0')), 0x8A9136AAu);  // RFC 3720, B.4
+}
+
+TEST(RetryTest, TheHintTravelsWithTheStatus) {
+  const absl::Status status = WithRetryAfter(absl::ResourceExhaustedError("full"), 250);
+  EXPECT_EQ(RetryAfterMs(Annotate(status, "admission")), 250);
+  EXPECT_EQ(RetryAfterMs(absl::ResourceExhaustedError("full")), std::nullopt);
+}
+
+}  // namespace
+}  // namespace ingot::base

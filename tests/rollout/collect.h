@@ -1,0 +1,107 @@
+// What the tests of engines share: one request's chunks, and a turnstile for forward passes. No sleeps: everything
+// waits for what it needs, with a limit that only a broken engine reaches.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "base/mutex.h"
+#include "rollout/client.h"
+
+namespace ingot::rollout {
+
+inline constexpr std::chrono::seconds kPatience{60};
+
+class Collect {
+ public:
+  Client::OnChunk OnChunk() {
+    return [this](absl::StatusOr<v1::GenerateChunk> chunk) { Take(std::move(chunk)); };
+  }
+
+  // Until the request ended: its error, or OK.
+  absl::Status Wait() {
+    base::MutexLock lock(mu_);
+    while (!ended_) {
+      if (!changed_.WaitFor(mu_, kPatience)) return absl::DeadlineExceededError("the request did not end");
+    }
+    return error_;
+  }
+  void WaitForTokens(size_t count) {
+    base::MutexLock lock(mu_);
+    while (!ended_ && ids.size() < count) ASSERT_TRUE(changed_.WaitFor(mu_, kPatience));
+  }
+  void WaitForVersion(int64_t version) {
+    base::MutexLock lock(mu_);
+    while (!ended_ && (versions.empty() || versions.back().version() != version)) {
+      ASSERT_TRUE(changed_.WaitFor(mu_, kPatience));
+    }
+  }
+  void Finish() {
+    base::MutexLock lock(mu_);
+    ended_ = true;
+    changed_.SignalAll();
+  }
+  // From here on a chunk is a fault. Destroy the Collect soon after: a sanitizer then sees a late one too.
+  void ExpectNothingMore() {
+    base::MutexLock lock(mu_);
+    closed_ = true;
+  }
+
+  // Read after Wait.
+  std::vector<int32_t> ids;
+  std::vector<float> logprobs;
+  std::vector<v1::VersionRun> versions;
+  std::vector<v1::TopLogprobs> top;
+  v1::GenerateChunk last;
+
+ private:
+  void Take(absl::StatusOr<v1::GenerateChunk> chunk) {
+    base::MutexLock lock(mu_);
+    EXPECT_FALSE(closed_) << "a chunk after the request was destroyed";
+    EXPECT_FALSE(ended_) << "a chunk after the last";
+    if (!chunk.ok()) {
+      error_ = chunk.status();
+      ended_ = true;
+    } else {
+      ids.insert(ids.end(), chunk->token_ids().begin(), chunk->token_ids().end());
+      logprobs.insert(logprobs.end(), chunk->logprobs().begin(), chunk->logprobs().end());
+      versions.insert(versions.end(), chunk->versions().begin(), chunk->versions().end());
+      top.insert(top.end(), chunk->top_logprobs().begin(), chunk->top_logprobs().end());
+      ended_ = chunk->finish() != v1::FINISH_UNSPECIFIED;
+      last = *std::move(chunk);
+    }
+    changed_.SignalAll();
+  }
+
+  base::Mutex mu_;
+  base::CondVar changed_;
+  absl::Status error_;
+  bool ended_ = false;
+  bool closed_ = false;
+};
+
+// Open at first. Closed, it lets a counted number of passes through and holds the rest.
+class StepGate {
+ public:
+  void Pass() {
+    base::MutexLock lock(mu_);
+    while (left_ == 0) changed_.Wait(mu_);
+    if (left_ > 0) --left_;
+  }
+  void Close() { Set(0); }
+  void Let(int count) { Set(count); }
+  void Open() { Set(-1); }
+
+ private:
+  void Set(int left) {
+    base::MutexLock lock(mu_);
+    left_ = left;
+    changed_.SignalAll();
+  }
+  base::Mutex mu_;
+  base::CondVar changed_;
+  int left_ = -1;
+};
+
+}  // namespace ingot::rollout

@@ -1,0 +1,443 @@
+// The scheduling core on a model of plain code, step by step, without threads.
+#include "rollout/engine_core.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "base/rng.h"
+#include "rollout/fake_model.h"
+
+namespace ingot::rollout {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
+
+constexpr int64_t kVocab = 24;
+
+struct Result {
+  std::vector<int32_t> ids;
+  std::vector<float> logprobs;
+  std::vector<v1::VersionRun> versions;
+  v1::FinishReason finish = v1::FINISH_UNSPECIFIED;
+  absl::Status error;
+  int32_t cached = 0;
+  bool ended = false;
+};
+
+EngineOptions Options(int32_t blocks = 64, int32_t batch_tokens = 64) {
+  EngineOptions options;
+  options.kv_block_tokens = 4;
+  options.kv_cache_tokens = 4 * blocks;
+  options.max_running = 8;
+  options.max_batch_tokens = batch_tokens;
+  options.context_length = 512;
+  return options;
+}
+
+// A core with its model; what it emits is collected per request.
+class World {
+ public:
+  explicit World(const EngineOptions& options)
+      : runner(kVocab, options.context_length, options.kv_cache_tokens, options.kv_block_tokens),
+        options(options),
+        core(options, &runner, &sampler, &clock) {}
+
+  std::shared_ptr<const WeightVersion> Version(int64_t number, uint64_t weights) {
+    auto version = std::make_shared<WeightVersion>();
+    version->version = number;
+    version->salt = ++salts;
+    version->model = *runner.Load(FakeSnapshot(number, weights));
+    return version;
+  }
+  void SetVersion(int64_t number) { core.SetNewest(newest = Version(number, 1000 + number)); }
+
+  int Add(std::vector<int32_t> prompt, int32_t max_new, float temperature = 1,
+          std::shared_ptr<const WeightVersion> pinned = nullptr) {
+    const int id = static_cast<int>(results.size());
+    results.emplace_back();
+    auto sequence = std::make_unique<Sequence>();
+    v1::SamplingParams& sampling = *sequence->request.mutable_sampling();
+    sampling.set_temperature(temperature);
+    sampling.set_seed(900 + id);
+    sampling.set_max_new_tokens(max_new);
+    sequence->pinned = std::move(pinned);
+    sequence->tokens = prompt;
+    sequence->prompt_size = prompt.size();
+    sequence->limit = std::min<size_t>(prompt.size() + max_new, options.context_length);
+    sequence->order = id;
+    sequence->deadline = deadline;
+    sequence->gate = std::make_shared<ChunkGate>([this, id](absl::StatusOr<v1::GenerateChunk> chunk) {
+      Result& result = results[id];
+      EXPECT_FALSE(result.ended) << "a chunk after the last";
+      if (!chunk.ok()) {
+        result.error = chunk.status();
+        result.ended = true;
+        return;
+      }
+      result.ids.insert(result.ids.end(), chunk->token_ids().begin(), chunk->token_ids().end());
+      result.logprobs.insert(result.logprobs.end(), chunk->logprobs().begin(), chunk->logprobs().end());
+      result.versions.insert(result.versions.end(), chunk->versions().begin(), chunk->versions().end());
+      result.finish = chunk->finish();
+      result.ended = chunk->finish() != v1::FINISH_UNSPECIFIED;
+      result.cached = chunk->cached_tokens();
+    });
+    gates.push_back(sequence->gate);
+    prompts.push_back(std::move(prompt));
+    core.Add(std::move(sequence));
+    return id;
+  }
+
+  void Step() {
+    std::vector<Emission> emissions;
+    core.Step(&emissions);
+    for (Emission& emission : emissions) emission.gate->Deliver(std::move(emission.chunk));
+    EXPECT_EQ(core.blocks().CheckInvariants(), "");
+  }
+  void Drain() {
+    for (int i = 0; core.CanStep(); ++i) {
+      ASSERT_LT(i, 5000) << "the engine does not finish";
+      Step();
+    }
+  }
+
+  // The request alone, without cache, chunks or paging: from the KV entries by definition. `weights_of(i)` gives the
+  // weights that computed the entry of token i, `sampled_under(n)` those that sampled token n.
+  void ExpectEqualsReference(int id, const std::function<uint64_t(size_t)>& weights_of,
+                             const std::function<uint64_t(size_t)>& sampled_under, float temperature = 1) {
+    std::vector<int32_t> tokens = prompts[id];
+    PolicySampler reference;
+    v1::GenerateRequest request;
+    request.mutable_sampling()->set_temperature(temperature);
+    request.mutable_sampling()->set_seed(900 + id);
+    for (size_t n = 0; n < results[id].ids.size(); ++n) {
+      std::vector<uint64_t> entries;
+      for (size_t i = 0; i < tokens.size(); ++i) {
+        entries.push_back(FakeRunner::Entry(weights_of(i), tokens[i], static_cast<int64_t>(i)));
+      }
+      const auto row = FakeRunner::Row(entries, sampled_under(n), kVocab, temperature == 0 ? 1 : temperature);
+      const int32_t expected = reference.Sample({row, &request, static_cast<int64_t>(n)});
+      ASSERT_EQ(results[id].ids[n], expected) << "request " << id << " token " << n;
+      ASSERT_EQ(results[id].logprobs[n], row[expected]);
+      tokens.push_back(expected);
+    }
+  }
+  void ExpectEqualsReference(int id, int64_t version, float temperature = 1) {
+    const auto same = [&](size_t) { return static_cast<uint64_t>(1000 + version); };
+    ExpectEqualsReference(id, same, same, temperature);
+  }
+
+  FakeRunner runner;
+  PolicySampler sampler;
+  base::ManualClock clock;
+  nanoseconds deadline = nanoseconds::max();
+  const EngineOptions options;
+  EngineCore core;
+  uint64_t salts = 0;
+  std::shared_ptr<const WeightVersion> newest;
+  std::deque<Result> results;
+  std::vector<std::vector<int32_t>> prompts;
+  std::vector<std::shared_ptr<ChunkGate>> gates;
+};
+
+std::vector<int32_t> Prompt(uint64_t seed, size_t length) {
+  std::vector<int32_t> prompt;
+  for (size_t i = 0; i < length; ++i) prompt.push_back(static_cast<int32_t>(base::DeriveSeed(seed, i) % kVocab));
+  return prompt;
+}
+
+TEST(EngineCoreTest, ChunkedPrefillDecodeAndCacheHitsChangeNothing) {
+  World world(Options(64, /*batch_tokens=*/9));
+  world.SetVersion(1);
+  std::vector<int> ids;
+  for (int i = 0; i < 12; ++i) ids.push_back(world.Add(Prompt(i % 3, 5 + 7 * (i % 4)), 3 + i % 5));
+  world.Drain();
+  for (int i = 0; i < 6; ++i) ids.push_back(world.Add(Prompt(i % 3, 26), 6));
+  world.Drain();
+  for (const int id : ids) {
+    EXPECT_EQ(world.results[id].finish, v1::FINISH_LENGTH);
+    world.ExpectEqualsReference(id, 1);
+  }
+  EXPECT_GT(world.core.stats().cached_prompt_tokens, 0);
+  EXPECT_EQ(world.core.blocks().held(), 0);
+}
+
+TEST(EngineCoreTest, GreedyIsTheArgmaxAndItsLogprobIsAtTemperatureOne) {
+  World world(Options());
+  world.SetVersion(1);
+  const int id = world.Add(Prompt(1, 6), 8, /*temperature=*/0);
+  world.Drain();
+  world.ExpectEqualsReference(id, 1, 0);
+}
+
+TEST(EngineCoreTest, NoForwardPassExceedsTheTokenBudget) {
+  World world(Options(64, 8));
+  world.SetVersion(1);
+  size_t most = 0;
+  world.runner.before_forward = [&](const ForwardBatch& batch) { most = std::max(most, batch.token_ids.size()); };
+  for (int i = 0; i < 10; ++i) world.Add(Prompt(i, 30), 10);
+  world.Drain();
+  EXPECT_EQ(most, 8u);
+}
+
+TEST(EngineCoreTest, DecodingRequestsAdvanceInEveryStepBesideAPrefill) {
+  World world(Options(64, 8));
+  world.SetVersion(1);
+  const int decoding = world.Add(Prompt(1, 3), 20);
+  world.Step();
+  world.Add(Prompt(2, 60), 1);
+  for (size_t i = 2; i < 9; ++i) {
+    world.Step();
+    EXPECT_EQ(world.results[decoding].ids.size(), i);
+  }
+}
+
+TEST(EngineCoreTest, ASecondTurnFindsTheFirstTurnsTokensInTheCache) {
+  World world(Options());
+  world.SetVersion(1);
+  const int first = world.Add(Prompt(1, 10), 9);
+  world.Drain();
+  std::vector<int32_t> second = world.prompts[first];
+  second.insert(second.end(), world.results[first].ids.begin(), world.results[first].ids.end());
+  second.push_back(3);
+  const int id = world.Add(second, 2);
+  world.Drain();
+  EXPECT_EQ(world.results[id].cached, 16);  // 10 + 8 computed tokens are four whole blocks
+  world.ExpectEqualsReference(id, 1);
+}
+
+TEST(EngineCoreTest, ASamePromptIsComputedOnceForAGroupThatArrivesTogether) {
+  World world(Options(64, 16));
+  world.SetVersion(1);
+  for (int i = 0; i < 8; ++i) world.Add(Prompt(1, 41), 1);
+  world.Drain();
+  // 40 shared tokens once; the 41st, never matched, eight times.
+  EXPECT_EQ(world.runner.rows_computed, 40 + 8);
+  for (int i = 0; i < 8; ++i) world.ExpectEqualsReference(i, 1);
+}
+
+TEST(EngineCoreTest, WithoutThePrefixCacheEveryPromptIsComputed) {
+  EngineOptions options = Options();
+  options.prefix_cache = false;
+  World world(options);
+  world.SetVersion(1);
+  for (int i = 0; i < 3; ++i) world.Add(Prompt(1, 20), 2);
+  world.Drain();
+  EXPECT_EQ(world.core.stats().cached_prompt_tokens, 0);
+  EXPECT_EQ(world.runner.rows_computed, 3 * 21);
+}
+
+TEST(EngineCoreTest, AFollowingRequestMixesItsKvAndSaysSo) {
+  World world(Options());
+  world.SetVersion(1);
+  const int id = world.Add(Prompt(1, 6), 8);
+  for (int i = 0; i < 3; ++i) world.Step();
+  world.SetVersion(2);
+  world.Drain();
+  const Result& result = world.results[id];
+  ASSERT_EQ(result.versions.size(), 8u);
+  for (size_t n = 0; n < 8; ++n) {
+    EXPECT_EQ(result.versions[n].version(), n < 3 ? 1 : 2);
+    EXPECT_EQ(result.versions[n].kv_mixed(), n >= 3);
+  }
+  // Tokens 0-7 (prompt and two sampled) were computed under version 1.
+  world.ExpectEqualsReference(
+      id, [](size_t i) { return i < 8 ? 1001u : 1002u; }, [](size_t n) { return n < 3 ? 1001u : 1002u; });
+}
+
+TEST(EngineCoreTest, MixedBlocksAreNeverShared) {
+  World world(Options());
+  world.SetVersion(1);
+  const int first = world.Add(Prompt(1, 6), 20);
+  for (int i = 0; i < 3; ++i) world.Step();
+  world.SetVersion(2);
+  world.Drain();
+  std::vector<int32_t> again = world.prompts[first];
+  again.insert(again.end(), world.results[first].ids.begin(), world.results[first].ids.end());
+  const int id = world.Add(again, 4);
+  world.Drain();
+  EXPECT_EQ(world.results[id].cached, 0);
+  world.ExpectEqualsReference(id, 2);
+  for (const v1::VersionRun& run : world.results[id].versions) EXPECT_FALSE(run.kv_mixed());
+}
+
+TEST(EngineCoreTest, BlocksOfADroppedVersionAreNotFoundEvenIfItsNumberComesBack) {
+  World world(Options());
+  world.SetVersion(1);
+  world.Add(Prompt(1, 20), 2);
+  world.Drain();
+  EXPECT_GT(world.core.blocks().cached(), 0);
+  world.SetVersion(2);
+  world.Step();
+  EXPECT_EQ(world.core.blocks().cached(), 0) << "nobody can ask for them again";
+  world.core.SetNewest(world.newest = world.Version(1, 5555));  // other weights under an old number
+  const int id = world.Add(Prompt(1, 20), 2);
+  world.Drain();
+  EXPECT_EQ(world.results[id].cached, 0);
+  const auto other = [](size_t) { return uint64_t{5555}; };
+  world.ExpectEqualsReference(id, other, other);
+}
+
+TEST(EngineCoreTest, PinnedRequestsRunOnTheirVersionBesideNewerOnes) {
+  World world(Options());
+  world.SetVersion(1);
+  const auto pinned_version = world.newest;
+  const int pinned = world.Add(Prompt(1, 9), 12, 1, pinned_version);
+  const int following = world.Add(Prompt(2, 9), 12);
+  for (int i = 0; i < 4; ++i) world.Step();
+  world.SetVersion(2);
+  const int late = world.Add(Prompt(1, 9), 5, 1, pinned_version);
+  world.Drain();
+  world.ExpectEqualsReference(pinned, 1);
+  world.ExpectEqualsReference(late, 1);
+  for (const v1::VersionRun& run : world.results[pinned].versions) {
+    EXPECT_EQ(run.version(), 1);
+    EXPECT_FALSE(run.kv_mixed());
+  }
+  EXPECT_EQ(world.results[following].versions.back().version(), 2);
+}
+
+TEST(EngineCoreTest, RequestsWaitForTheFirstVersion) {
+  World world(Options());
+  const int id = world.Add(Prompt(1, 9), 3);
+  EXPECT_FALSE(world.core.CanStep());
+  world.Step();
+  EXPECT_EQ(world.core.waiting(), 1);
+  world.SetVersion(4);
+  world.Drain();
+  world.ExpectEqualsReference(id, 4);
+}
+
+TEST(EngineCoreTest, WhenBlocksRunOutTheYoungestIsPreemptedAndItsResultIsTheSame) {
+  World world(Options(/*blocks=*/12));
+  world.SetVersion(1);
+  std::vector<int> ids;
+  for (int i = 0; i < 6; ++i) ids.push_back(world.Add(Prompt(i, 5), 30));
+  world.Drain();
+  EXPECT_GT(world.core.stats().preemptions, 0);
+  for (const int id : ids) {
+    EXPECT_EQ(world.results[id].ids.size(), 30u);
+    world.ExpectEqualsReference(id, 1);
+  }
+  EXPECT_EQ(world.core.blocks().held(), 0);
+  EXPECT_EQ(world.core.stats().prompt_tokens, 6 * 5) << "a preempted prompt is counted once";
+}
+
+TEST(EngineCoreTest, ARequestThatFillsTheWholeCacheRunsAlone) {
+  World world(Options(/*blocks=*/6));
+  world.SetVersion(1);
+  const int small = world.Add(Prompt(1, 5), 4);
+  const int whole = world.Add(Prompt(2, 14), 11);  // 24 tokens of KV: all six blocks
+  world.Drain();
+  world.ExpectEqualsReference(small, 1);
+  world.ExpectEqualsReference(whole, 1);
+  EXPECT_EQ(world.results[whole].ids.size(), 11u);
+}
+
+TEST(EngineCoreTest, AClosedRequestLeavesAtTheNextStepAndHearsNothing) {
+  World world(Options());
+  world.SetVersion(1);
+  const int gone = world.Add(Prompt(1, 9), 50);
+  const int stays = world.Add(Prompt(2, 9), 50);
+  world.Step();
+  world.gates[gone]->Close();
+  world.Step();
+  EXPECT_EQ(world.core.running(), 1);
+  EXPECT_EQ(world.results[gone].ids.size(), 1u);
+  EXPECT_FALSE(world.results[gone].ended);
+  world.Drain();
+  world.ExpectEqualsReference(stays, 1);
+  EXPECT_EQ(world.core.blocks().held(), 0);
+}
+
+TEST(EngineCoreTest, ALateRequestIsAbortedOrToldWhatItWaitedFor) {
+  World world(Options());
+  world.deadline = world.clock.Now() + milliseconds(10);
+  const int first = world.Add(Prompt(1, 9), 50);
+  world.Step();
+  world.clock.Advance(milliseconds(10));
+  world.Step();
+  EXPECT_EQ(world.results[first].error.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(world.results[first].error.message()), testing::HasSubstr("first weights"));
+
+  world.SetVersion(1);
+  world.deadline = world.clock.Now() + milliseconds(10);
+  const int second = world.Add(Prompt(1, 9), 50);
+  world.Step();
+  world.clock.Advance(milliseconds(10));
+  world.Step();
+  EXPECT_EQ(world.results[second].finish, v1::FINISH_ABORTED);
+  EXPECT_EQ(world.results[second].ids.size(), 1u);
+  EXPECT_EQ(world.core.blocks().held(), 0);
+}
+
+TEST(EngineCoreTest, AFailedForwardPassEndsItsRequestsAndTheNextOnesRun) {
+  World world(Options());
+  world.SetVersion(1);
+  const int unlucky = world.Add(Prompt(1, 9), 5);
+  world.Step();
+  world.runner.fail = absl::InternalError("device lost");
+  world.Step();
+  EXPECT_EQ(world.results[unlucky].error.code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(std::string(world.results[unlucky].error.message()), testing::HasSubstr("device lost"));
+  EXPECT_EQ(world.core.blocks().held(), 0);
+  world.runner.fail = absl::OkStatus();
+  const int lucky = world.Add(Prompt(1, 9), 5);
+  world.Drain();
+  world.ExpectEqualsReference(lucky, 1);
+}
+
+// Many requests, cancels and swaps, in little memory. Whoever never met a swap or was preempted out of it equals the
+// reference; every recorded run of versions is explained; all blocks come back.
+TEST(EngineCoreTest, RandomLoadWithCancelsAndSwapsKeepsEveryLaw) {
+  for (uint64_t seed = 0; seed < 12; ++seed) {
+    uint64_t draws = 0;
+    const auto random = [&](uint64_t below) { return base::DeriveSeed(seed, draws++) % below; };
+    World world(Options(/*blocks=*/static_cast<int32_t>(20 + random(40)),
+                        /*batch_tokens=*/static_cast<int32_t>(8 + random(30))));
+    int64_t version = 1;
+    world.SetVersion(version);
+    std::map<int, int64_t> pinned;
+    std::vector<bool> cancelled;
+    for (int step = 0; step < 300; ++step) {
+      if (random(3) == 0) {
+        const auto pin = random(4) == 0 ? world.newest : nullptr;
+        const int id = world.Add(Prompt(random(4), 1 + random(40)), static_cast<int32_t>(1 + random(30)), 1, pin);
+        if (pin != nullptr) pinned[id] = pin->version;
+        cancelled.push_back(false);
+      }
+      if (random(12) == 0 && !world.gates.empty()) {
+        const size_t id = random(world.gates.size());
+        if (!world.results[id].ended) cancelled[id] = true;
+        world.gates[id]->Close();
+      }
+      if (random(25) == 0) world.SetVersion(++version);
+      world.Step();
+    }
+    world.Drain();
+    world.Step();  // reaps what was cancelled last
+    EXPECT_EQ(world.core.blocks().held(), 0);
+    EXPECT_EQ(world.core.waiting(), 0);
+    for (size_t id = 0; id < world.results.size(); ++id) {
+      const Result& result = world.results[id];
+      if (cancelled[id]) continue;
+      ASSERT_TRUE(result.ended);
+      ASSERT_EQ(result.error, absl::OkStatus());
+      ASSERT_EQ(result.versions.size(), result.ids.size());
+      if (pinned.contains(static_cast<int>(id))) {
+        world.ExpectEqualsReference(static_cast<int>(id), pinned[static_cast<int>(id)]);
+      } else if (result.versions.front().version() == result.versions.back().version() &&
+                 !result.versions.front().kv_mixed()) {
+        world.ExpectEqualsReference(static_cast<int>(id), result.versions.front().version());
+      }
+      for (size_t n = 1; n < result.versions.size(); ++n) {
+        EXPECT_GE(result.versions[n].version(), result.versions[n - 1].version());
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ingot::rollout

@@ -1,0 +1,384 @@
+// The engine with its threads, on a model of plain code: inbox, callbacks, cancellation, weights.
+#include "rollout/engine.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <set>
+
+#include "base/rng.h"
+#include "rollout/collect.h"
+#include "rollout/fake_model.h"
+#include "rollout/fake_tokenizer.h"
+
+namespace ingot::rollout {
+namespace {
+
+constexpr int64_t kVocab = 24;
+
+EngineOptions Options() {
+  EngineOptions options;
+  options.kv_block_tokens = 4;
+  options.kv_cache_tokens = 400;
+  options.max_running = 8;
+  options.max_batch_tokens = 32;
+  options.context_length = 200;
+  return options;
+}
+
+struct Rig {
+  explicit Rig(const EngineOptions& options = Options(), std::shared_ptr<const weights::Snapshot> initial = nullptr,
+               std::vector<int32_t> eos = {}) {
+    auto owned = std::make_unique<FakeRunner>(kVocab, 8192, options.kv_cache_tokens, options.kv_block_tokens);
+    owned->eos = std::move(eos);
+    owned->before_forward = [this](const ForwardBatch&) { gate.Pass(); };
+    runner = owned.get();
+    Engine::Parts parts;
+    parts.runner = std::move(owned);
+    std::vector<std::string> pieces;
+    for (int i = 0; i < kVocab; ++i) pieces.push_back(std::string(1, static_cast<char>('a' + i)));
+    parts.tokenizer = std::make_shared<PieceTokenizer>(pieces);
+    engine = *Engine::Create(options, std::move(parts), std::move(initial));
+  }
+  ~Rig() { gate.Open(); }
+
+  absl::StatusOr<v1::UpdateWeightsResponse> Update(int64_t version, bool retain = false) {
+    return engine->Update(*weights::Encode(engine->newest().get(), *FakeSnapshot(version, 1000 + version), retain));
+  }
+
+  StepGate gate;  // lets forward passes through; tests close it to hold the step thread at a known place
+  FakeRunner* runner = nullptr;
+  std::unique_ptr<Engine> engine;
+};
+
+v1::GenerateRequest Ask(std::vector<int32_t> prompt, int32_t max_new, uint64_t seed = 1, int64_t pinned = -1) {
+  v1::GenerateRequest request;
+  request.set_request_id("r");
+  request.mutable_prompt_ids()->Add(prompt.begin(), prompt.end());
+  request.mutable_sampling()->set_temperature(1);
+  request.mutable_sampling()->set_seed(seed);
+  request.mutable_sampling()->set_max_new_tokens(max_new);
+  request.set_pinned_version(pinned);
+  return request;
+}
+
+TEST(EngineTest, AnswersARequestWithTimesAndCounts) {
+  Rig rig(Options(), FakeSnapshot(3, 1003));
+  Collect result;
+  auto request = rig.engine->Generate(Ask({1, 2, 3}, 5), result.OnChunk());
+  ASSERT_EQ(result.Wait(), absl::OkStatus());
+  EXPECT_EQ(result.ids.size(), 5u);
+  EXPECT_EQ(result.last.finish(), v1::FINISH_LENGTH);
+  EXPECT_GT(result.last.times().queued_unix_ns(), 0);
+  EXPECT_GE(result.last.times().first_token_unix_ns(), result.last.times().queued_unix_ns());
+  EXPECT_GE(result.last.times().end_unix_ns(), result.last.times().first_token_unix_ns());
+  const v1::EngineStatusResponse status = *rig.engine->Status();
+  EXPECT_EQ(status.version(), 3);
+  EXPECT_EQ(status.sampled_tokens(), 5);
+  EXPECT_EQ(status.prompt_tokens(), 3);
+  EXPECT_EQ(status.kv_blocks_total(), 100);
+  EXPECT_EQ(status.kv_blocks_used(), 0) << "freed before the last chunk is delivered";
+  EXPECT_EQ(status.running(), 0);
+  EXPECT_EQ(status.context_length(), 200);
+}
+
+TEST(EngineTest, BadRequestsAreRefusedBeforeTheyAreQueued) {
+  Rig rig(Options(), FakeSnapshot(1, 1));
+  const auto fault = [&](const v1::GenerateRequest& request) {
+    Collect result;
+    auto handle = rig.engine->Generate(request, result.OnChunk());
+    return result.Wait();
+  };
+  EXPECT_EQ(fault(Ask({}, 5)).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(fault(Ask({1, 24}, 5)).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(fault(Ask({-1}, 5)).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(fault(Ask({1}, 0)).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(fault(Ask(std::vector<int32_t>(200, 1), 1)).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(fault(Ask({1}, 5, 1, 7)).code(), absl::StatusCode::kNotFound);
+  v1::GenerateRequest many = Ask({1}, 5);
+  many.set_top_logprobs(21);
+  EXPECT_EQ(fault(many).code(), absl::StatusCode::kInvalidArgument);
+  v1::GenerateRequest stop = Ask({1}, 5);
+  stop.mutable_sampling()->add_stop("");
+  EXPECT_EQ(fault(stop).code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(EngineTest, ARequestThatCouldNeverFitTheCacheIsRefused) {
+  EngineOptions options = Options();
+  options.kv_cache_tokens = 40;
+  Rig rig(options, FakeSnapshot(1, 1));
+  Collect refused, fits;
+  auto first = rig.engine->Generate(Ask({1, 2, 3}, 39), refused.OnChunk());
+  EXPECT_EQ(refused.Wait().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(refused.Wait().message()), testing::HasSubstr("kv_cache_tokens"));
+  auto second = rig.engine->Generate(Ask({1, 2, 3}, 38), fits.OnChunk());
+  EXPECT_EQ(fits.Wait(), absl::OkStatus());
+}
+
+TEST(EngineTest, EndsAtEosAtStopIdsAtStopStringsAndAtTheContextLength) {
+  Rig rig(Options(), FakeSnapshot(1, 1));
+  Collect free;
+  auto request = rig.engine->Generate(Ask({1, 2, 3}, 60), free.OnChunk());
+  ASSERT_EQ(free.Wait(), absl::OkStatus());
+  const auto first_of = [&](int32_t id) { return std::find(free.ids.begin(), free.ids.end(), id) - free.ids.begin(); };
+
+  v1::GenerateRequest stop_id = Ask({1, 2, 3}, 60);
+  stop_id.mutable_sampling()->add_stop_token_ids(free.ids[9]);
+  Collect by_id;
+  request = rig.engine->Generate(stop_id, by_id.OnChunk());
+  ASSERT_EQ(by_id.Wait(), absl::OkStatus());
+  EXPECT_EQ(by_id.last.finish(), v1::FINISH_STOP);
+  EXPECT_EQ(static_cast<ptrdiff_t>(by_id.ids.size()), first_of(free.ids[9]) + 1);
+
+  v1::GenerateRequest stop_string = Ask({1, 2, 3}, 60);
+  const std::string text = {static_cast<char>('a' + free.ids[20]), static_cast<char>('a' + free.ids[21]),
+                            static_cast<char>('a' + free.ids[22])};
+  stop_string.mutable_sampling()->add_stop("never said");
+  stop_string.mutable_sampling()->add_stop(text);
+  Collect by_string;
+  request = rig.engine->Generate(stop_string, by_string.OnChunk());
+  ASSERT_EQ(by_string.Wait(), absl::OkStatus());
+  EXPECT_EQ(by_string.last.finish(), v1::FINISH_STOP);
+  EXPECT_EQ(by_string.last.stop_string(), text);
+  EXPECT_LE(by_string.ids.size(), 23u);
+  EXPECT_GE(by_string.ids.size(), 3u);
+
+  Rig with_eos(Options(), FakeSnapshot(1, 1), {free.ids[5]});
+  Collect by_eos, ignored;
+  request = with_eos.engine->Generate(Ask({1, 2, 3}, 60), by_eos.OnChunk());
+  ASSERT_EQ(by_eos.Wait(), absl::OkStatus());
+  EXPECT_EQ(static_cast<ptrdiff_t>(by_eos.ids.size()), first_of(free.ids[5]) + 1);
+  v1::GenerateRequest ignore = Ask({1, 2, 3}, 60);
+  ignore.mutable_sampling()->set_ignore_eos(true);
+  request = with_eos.engine->Generate(ignore, ignored.OnChunk());
+  ASSERT_EQ(ignored.Wait(), absl::OkStatus());
+  EXPECT_EQ(ignored.ids, free.ids);
+
+  Collect full;
+  request = rig.engine->Generate(Ask(std::vector<int32_t>(190, 2), 60), full.OnChunk());
+  ASSERT_EQ(full.Wait(), absl::OkStatus());
+  EXPECT_EQ(full.last.finish(), v1::FINISH_LENGTH);
+  EXPECT_EQ(full.ids.size(), 10u);
+}
+
+TEST(EngineTest, TopLogprobsComeWithEveryToken) {
+  Rig rig(Options(), FakeSnapshot(1, 1));
+  v1::GenerateRequest ask = Ask({1, 2, 3}, 4);
+  ask.set_top_logprobs(3);
+  ask.mutable_sampling()->set_temperature(0);
+  Collect result;
+  auto request = rig.engine->Generate(ask, result.OnChunk());
+  ASSERT_EQ(result.Wait(), absl::OkStatus());
+  ASSERT_EQ(result.top.size(), 4u);
+  for (size_t i = 0; i < 4; ++i) {
+    ASSERT_EQ(result.top[i].entries_size(), 3);
+    EXPECT_EQ(result.top[i].entries(0).token_id(), result.ids[i]);
+    EXPECT_EQ(result.top[i].entries(0).logprob(), result.logprobs[i]);
+  }
+}
+
+TEST(EngineTest, ManyAtOnceEqualEachAlone) {
+  std::vector<std::vector<int32_t>> alone;
+  const auto ask = [](int i) { return Ask({i % 5, 2, i % 3}, 5 + i, 40 + i); };
+  for (int i = 0; i < 20; ++i) {
+    Rig rig(Options(), FakeSnapshot(1, 1));
+    Collect result;
+    auto request = rig.engine->Generate(ask(i), result.OnChunk());
+    ASSERT_EQ(result.Wait(), absl::OkStatus());
+    alone.push_back(result.ids);
+  }
+  Rig rig(Options(), FakeSnapshot(1, 1));
+  std::deque<Collect> results(20);
+  std::vector<std::unique_ptr<Client::Request>> requests;
+  for (int i = 0; i < 20; ++i) requests.push_back(rig.engine->Generate(ask(i), results[i].OnChunk()));
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_EQ(results[i].Wait(), absl::OkStatus());
+    EXPECT_EQ(results[i].ids, alone[i]);
+  }
+}
+
+TEST(EngineTest, OneMoreThanTheLimitsAllowIsRefusedNotQueued) {
+  EngineOptions options = Options();
+  options.max_running = 2;
+  options.max_waiting = 1;
+  Rig rig(options, FakeSnapshot(1, 1));
+  rig.gate.Close();
+  std::deque<Collect> results(4);
+  std::vector<std::unique_ptr<Client::Request>> requests;
+  for (int i = 0; i < 4; ++i) requests.push_back(rig.engine->Generate(Ask({1}, 3), results[i].OnChunk()));
+  EXPECT_EQ(results[3].Wait().code(), absl::StatusCode::kResourceExhausted);
+  rig.gate.Open();
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(results[i].Wait(), absl::OkStatus());
+}
+
+TEST(EngineTest, RequestsWaitForTheFirstWeights) {
+  Rig rig;
+  EXPECT_EQ(rig.engine->Status()->version(), -1);
+  Collect result;
+  auto request = rig.engine->Generate(Ask({1, 2}, 3), result.OnChunk());
+  ASSERT_EQ(rig.Update(0).status(), absl::OkStatus());
+  EXPECT_EQ(result.Wait(), absl::OkStatus());
+  EXPECT_EQ(result.versions.front().version(), 0);
+}
+
+TEST(EngineTest, ADestroyedRequestHearsNothingMoreAndFreesItsBlocks) {
+  Rig rig(Options(), FakeSnapshot(1, 1));
+  for (int round = 0; round < 50; ++round) {
+    Collect result;
+    auto request = rig.engine->Generate(Ask({1, 2, 3}, 100, round), result.OnChunk());
+    if (round % 2 == 0) result.WaitForTokens(3);
+    request.reset();
+    result.ExpectNothingMore();  // a later chunk would fail the test
+  }
+  Collect after;
+  auto request = rig.engine->Generate(Ask({1}, 2), after.OnChunk());
+  ASSERT_EQ(after.Wait(), absl::OkStatus());
+  EXPECT_EQ(rig.engine->Status()->kv_blocks_used(), 0);
+}
+
+TEST(EngineTest, ARequestMayBeDestroyedInsideAnothersOnChunkAndEvenItsOwn) {
+  Rig rig(Options(), FakeSnapshot(1, 1));
+  Collect other;
+  auto victim = rig.engine->Generate(Ask({1, 2, 3}, 150), other.OnChunk());
+  Collect result;
+  std::unique_ptr<Client::Request> own;
+  rig.gate.Close();
+  own = rig.engine->Generate(Ask({1}, 50), [&](absl::StatusOr<v1::GenerateChunk>) {
+    victim.reset();
+    own.reset();
+    result.Finish();
+  });
+  rig.gate.Open();
+  EXPECT_EQ(result.Wait(), absl::OkStatus());
+  Collect after;
+  auto last = rig.engine->Generate(Ask({1}, 2), after.OnChunk());
+  ASSERT_EQ(after.Wait(), absl::OkStatus());
+  EXPECT_EQ(rig.engine->Status()->kv_blocks_used(), 0);
+}
+
+TEST(EngineTest, ShutdownEndsEveryRequestWithUnavailable) {
+  Rig rig(Options(), FakeSnapshot(1, 1));
+  rig.gate.Close();
+  std::deque<Collect> results(12);
+  std::vector<std::unique_ptr<Client::Request>> requests;
+  for (Collect& result : results) requests.push_back(rig.engine->Generate(Ask({1, 2}, 150), result.OnChunk()));
+  std::thread stopper([&] { rig.engine->Shutdown(); });
+  while (rig.engine->Status().ok()) std::this_thread::yield();
+  rig.gate.Open();
+  stopper.join();
+  for (Collect& result : results) EXPECT_EQ(result.Wait().code(), absl::StatusCode::kUnavailable);
+  Collect late;
+  auto request = rig.engine->Generate(Ask({1}, 2), late.OnChunk());
+  EXPECT_EQ(late.Wait().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(rig.engine->Status().status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(rig.Update(2).status().code(), absl::StatusCode::kUnavailable);
+}
+
+TEST(EngineTest, ASwapReachesRequestsInFlightAndLeavesPinnedOnesAlone) {
+  Rig alone(Options(), FakeSnapshot(1, 1001));
+  Collect expected;
+  auto reference = alone.engine->Generate(Ask({5, 6, 7}, 60, 9), expected.OnChunk());
+  ASSERT_EQ(expected.Wait(), absl::OkStatus());
+
+  EngineOptions options = Options();
+  options.context_length = 5000;
+  options.kv_cache_tokens = 8000;
+  Rig rig(options, FakeSnapshot(1, 1001));
+  // Ten steps, then none until the update is loaded; the following request is long enough to be running when it is
+  // swapped in a moment later.
+  rig.gate.Let(10);
+  rig.runner->after_load = [&] { rig.gate.Open(); };
+  Collect following, pinned;
+  auto first = rig.engine->Generate(Ask({5, 6, 7}, 4900, 9), following.OnChunk());
+  auto second = rig.engine->Generate(Ask({5, 6, 7}, 60, 9, /*pinned=*/1), pinned.OnChunk());
+  following.WaitForTokens(3);
+  const auto updated = rig.Update(2);
+  ASSERT_EQ(updated.status(), absl::OkStatus());
+  EXPECT_EQ(updated->version(), 2);
+  EXPECT_GT(updated->apply_ms(), 0);
+  ASSERT_EQ(pinned.Wait(), absl::OkStatus());
+  EXPECT_EQ(pinned.ids, expected.ids);
+  EXPECT_EQ(pinned.logprobs, expected.logprobs);
+  following.WaitForVersion(2);
+  first.reset();
+  EXPECT_EQ(following.versions.front().version(), 1);
+  EXPECT_FALSE(following.versions.front().kv_mixed());
+  EXPECT_EQ(following.versions.back().version(), 2);
+  EXPECT_TRUE(following.versions.back().kv_mixed());
+}
+
+TEST(EngineTest, VersionsAreHeldUntilReleasedAndNoLonger) {
+  EngineOptions options = Options();
+  options.max_retained_versions = 1;
+  Rig rig(options, FakeSnapshot(1, 1001));
+  ASSERT_EQ(rig.Update(2, /*retain=*/true).status(), absl::OkStatus());
+  ASSERT_EQ(rig.Update(3).status(), absl::OkStatus());
+  EXPECT_THAT(rig.engine->Status()->held_versions(), testing::UnorderedElementsAre(2, 3));
+  EXPECT_EQ(rig.Update(4, true).status().code(), absl::StatusCode::kResourceExhausted);
+  Collect held, gone, again;
+  auto request = rig.engine->Generate(Ask({1}, 3, 1, 2), held.OnChunk());
+  EXPECT_EQ(held.Wait(), absl::OkStatus());
+  EXPECT_EQ(held.versions.front().version(), 2);
+  EXPECT_EQ(rig.engine->Release(2), absl::OkStatus());
+  EXPECT_EQ(rig.engine->Release(77), absl::OkStatus());
+  request = rig.engine->Generate(Ask({1}, 3, 1, 2), gone.OnChunk());
+  EXPECT_EQ(gone.Wait().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(rig.Update(4, true).status(), absl::OkStatus());
+}
+
+TEST(EngineTest, AWrongBaseIsRefusedAndAFullCopyHeals) {
+  Rig rig(Options(), FakeSnapshot(1, 1001));
+  const auto stranger = FakeSnapshot(5, 5);
+  const auto next = FakeSnapshot(6, 6);
+  EXPECT_EQ(rig.engine->Update(*weights::Encode(stranger.get(), *next, false)).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(rig.engine->Status()->version(), 1);
+  ASSERT_EQ(rig.engine->Update(*weights::Encode(nullptr, *next, false)).status(), absl::OkStatus());
+  EXPECT_EQ(rig.engine->newest()->checksum(), next->checksum());
+  EXPECT_EQ(rig.engine->Update(*weights::Encode(stranger.get(), *next, false)).status(), absl::OkStatus())
+      << "what is live already needs no swap";
+}
+
+// Threads that generate, cancel and update at once, under little memory.
+TEST(EngineTest, ConcurrentUseLosesNothing) {
+  EngineOptions options = Options();
+  options.kv_cache_tokens = 120;
+  Rig rig(options, FakeSnapshot(0, 1000));
+  std::atomic<bool> stop{false};
+  std::thread updater([&] {
+    for (int64_t version = 1; !stop; ++version) ASSERT_EQ(rig.Update(version).status(), absl::OkStatus());
+  });
+  std::vector<std::thread> users;
+  for (int user = 0; user < 3; ++user) {
+    users.emplace_back([&, user] {
+      for (int i = 0; i < 60; ++i) {
+        Collect result;
+        const uint64_t random = base::DeriveSeed(user, i);
+        std::vector<int32_t> prompt(1 + random % 20, static_cast<int32_t>(random % 3));
+        auto request =
+            rig.engine->Generate(Ask(prompt, 1 + static_cast<int32_t>(random % 40), random), result.OnChunk());
+        if (random % 4 == 0) {
+          result.WaitForTokens(1);
+          request.reset();
+          result.ExpectNothingMore();
+        } else {
+          ASSERT_EQ(result.Wait(), absl::OkStatus());
+          ASSERT_EQ(result.ids.size(), 1 + random % 40);
+        }
+      }
+    });
+  }
+  for (std::thread& user : users) user.join();
+  stop = true;
+  updater.join();
+  Collect after;
+  auto request = rig.engine->Generate(Ask({1}, 2), after.OnChunk());
+  ASSERT_EQ(after.Wait(), absl::OkStatus());
+  const v1::EngineStatusResponse status = *rig.engine->Status();
+  EXPECT_EQ(status.kv_blocks_used(), 0);
+  EXPECT_EQ(status.running() + status.waiting(), 0);
+}
+
+}  // namespace
+}  // namespace ingot::rollout

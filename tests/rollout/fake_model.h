@@ -1,0 +1,108 @@
+// A model of plain code for tests of the engine's scheduling. Its next-token distribution is a hash of every KV entry
+// the row attends to, each tagged with the token, its position and the weights that computed it: a wrong slot, block
+// table, order, version or a stale block changes the whole row.
+#pragma once
+
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "base/rng.h"
+#include "rollout/model_runner.h"
+#include "weights/snapshot.h"
+
+namespace ingot::rollout {
+
+inline std::shared_ptr<const weights::Snapshot> FakeSnapshot(int64_t version, uint64_t value) {
+  const auto bytes = std::as_bytes(std::span(&value, 1));
+  return *weights::Snapshot::Copy(version, {{"w", "F32", {2}, bytes}});
+}
+
+struct FakeLoaded final : LoadedModel {
+  uint64_t weights = 0;
+  std::shared_ptr<const weights::Snapshot> snapshot;
+};
+
+class FakeRunner final : public ModelRunner {
+ public:
+  FakeRunner(int64_t vocab, int64_t context, int64_t slots, int64_t block_tokens)
+      : vocab_(vocab), context_(context), block_tokens_(block_tokens), kv_(slots, 0) {}
+
+  int64_t vocab_size() const override { return vocab_; }
+  int64_t context_length() const override { return context_; }
+  const std::vector<int32_t>& eos_ids() const override { return eos; }
+
+  absl::StatusOr<std::shared_ptr<const LoadedModel>> Load(std::shared_ptr<const weights::Snapshot> snapshot) override {
+    auto loaded = std::make_shared<FakeLoaded>();
+    std::memcpy(&loaded->weights, snapshot->bytes(0).data(), sizeof(loaded->weights));
+    loaded->snapshot = std::move(snapshot);
+    if (after_load) after_load();
+    return loaded;
+  }
+
+  static uint64_t Entry(uint64_t weights, int32_t token, int64_t position) {
+    return base::Mix64(base::Mix64(weights) ^ base::Mix64(token * 1000003ull + position + 1));
+  }
+  // The distribution after KV `entries`, under `weights`.
+  static std::vector<float> Row(const std::vector<uint64_t>& entries, uint64_t weights, int64_t vocab,
+                                float temperature) {
+    uint64_t hash = base::Mix64(weights);
+    for (const uint64_t entry : entries) hash = base::Mix64(hash ^ entry);
+    std::vector<double> logits(vocab);
+    double sum = 0;
+    for (int64_t i = 0; i < vocab; ++i) {
+      logits[i] = 4 * base::UniformAt(hash, i) / temperature;
+      sum += std::exp(logits[i]);
+    }
+    std::vector<float> row(vocab);
+    for (int64_t i = 0; i < vocab; ++i) row[i] = static_cast<float>(logits[i] - std::log(sum));
+    return row;
+  }
+
+  absl::StatusOr<std::span<const float>> Forward(const LoadedModel& model, const ForwardBatch& batch) override {
+    if (before_forward) before_forward(batch);
+    if (!fail.ok()) return fail;
+    const uint64_t weights = static_cast<const FakeLoaded&>(model).weights;
+    // All rows are written before any is read, as on a device.
+    for (size_t i = 0; i < batch.slots.size(); ++i) {
+      kv_[batch.slots[i]] = Entry(weights, static_cast<int32_t>(batch.token_ids[i]), batch.positions[i]);
+    }
+    rows_.clear();
+    size_t sampled = 0;
+    for (const kernels::AttentionSequence& sequence : batch.sequences) {
+      rows_computed += sequence.q_count;
+      for (int64_t q = 0; q < sequence.q_count; ++q) {
+        if (sampled == batch.sampled_rows.size() || batch.sampled_rows[sampled] != sequence.q_begin + q) continue;
+        std::vector<uint64_t> entries;
+        for (int64_t j = 0; j <= sequence.q_offset + q; ++j) {
+          entries.push_back(kv_[sequence.block_table[j / block_tokens_] * block_tokens_ + j % block_tokens_]);
+        }
+        const std::vector<float> row = Row(entries, weights, vocab_, batch.temperatures[sampled++]);
+        rows_.insert(rows_.end(), row.begin(), row.end());
+      }
+    }
+    if (sampled != batch.sampled_rows.size()) return absl::InternalError("a sampled row belongs to no sequence");
+    ++passes;
+    return std::span<const float>(rows_);
+  }
+
+  std::vector<int32_t> eos;
+  absl::Status fail;
+  std::function<void(const ForwardBatch&)> before_forward;
+  std::function<void()> after_load;
+  int64_t passes = 0;
+  int64_t rows_computed = 0;
+
+ private:
+  const int64_t vocab_, context_, block_tokens_;
+  std::vector<uint64_t> kv_;
+  std::vector<float> rows_;
+};
+
+}  // namespace ingot::rollout

@@ -1,0 +1,171 @@
+// Engine, service and client over a real channel on 127.0.0.1, on a model of plain code.
+#include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include <deque>
+
+#include "rollout/collect.h"
+#include "rollout/engine.h"
+#include "rollout/fake_model.h"
+#include "rollout/grpc_client.h"
+#include "rollout/service.h"
+#include "weights/grpc_sink.h"
+
+namespace ingot::rollout {
+namespace {
+
+struct Remote {
+  explicit Remote(int64_t max_update_bytes = 1 << 20) {
+    EngineOptions options;
+    options.kv_block_tokens = 4;
+    options.kv_cache_tokens = 8000;
+    options.max_batch_tokens = 64;
+    options.max_update_bytes = max_update_bytes;
+    auto owned = std::make_unique<FakeRunner>(24, 5000, options.kv_cache_tokens, options.kv_block_tokens);
+    owned->before_forward = [this](const ForwardBatch&) { gate.Pass(); };
+    Engine::Parts parts;
+    parts.runner = std::move(owned);
+    engine = *Engine::Create(options, std::move(parts), FakeSnapshot(1, 1001));
+    service = NewRolloutService(*engine);
+    grpc::ServerBuilder builder;
+    int port = 0;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+    builder.RegisterService(service.get());
+    server = builder.BuildAndStart();
+    channel = grpc::CreateChannel("127.0.0.1:" + std::to_string(port), grpc::InsecureChannelCredentials());
+    client = NewGrpcClient(channel);
+  }
+  ~Remote() {
+    gate.Open();
+    engine->Shutdown();  // ends the streams, so that the server need not wait for them
+    server->Shutdown();
+  }
+
+  StepGate gate;
+  std::unique_ptr<Engine> engine;
+  std::unique_ptr<grpc::Service> service;
+  std::unique_ptr<grpc::Server> server;
+  std::shared_ptr<grpc::Channel> channel;
+  std::shared_ptr<Client> client;
+};
+
+v1::GenerateRequest Ask(std::vector<int32_t> prompt, int32_t max_new, uint64_t seed = 1, int64_t pinned = -1) {
+  v1::GenerateRequest request;
+  request.mutable_prompt_ids()->Add(prompt.begin(), prompt.end());
+  request.mutable_sampling()->set_temperature(1);
+  request.mutable_sampling()->set_seed(seed);
+  request.mutable_sampling()->set_max_new_tokens(max_new);
+  request.set_pinned_version(pinned);
+  return request;
+}
+
+TEST(RolloutGrpcTest, RemoteAndLocalAnswersAreEqual) {
+  Remote remote;
+  std::deque<Collect> there(16), here(16);
+  std::vector<std::unique_ptr<Client::Request>> requests;
+  for (int i = 0; i < 16; ++i) {
+    v1::GenerateRequest ask = Ask({i, 2, 3}, 10 + i, i);
+    ask.set_top_logprobs(2);
+    requests.push_back(remote.client->Generate(ask, there[i].OnChunk()));
+    requests.push_back(remote.engine->Generate(ask, here[i].OnChunk()));
+  }
+  for (int i = 0; i < 16; ++i) {
+    ASSERT_EQ(there[i].Wait(), absl::OkStatus());
+    ASSERT_EQ(here[i].Wait(), absl::OkStatus());
+    EXPECT_EQ(there[i].ids, here[i].ids);
+    EXPECT_EQ(there[i].logprobs, here[i].logprobs);
+    EXPECT_EQ(there[i].top.size(), there[i].ids.size());
+    EXPECT_EQ(there[i].versions.size(), there[i].ids.size());
+    EXPECT_EQ(there[i].last.finish(), v1::FINISH_LENGTH);
+    EXPECT_GT(there[i].last.times().end_unix_ns(), 0);
+  }
+  EXPECT_EQ(remote.client->Status()->version(), 1);
+}
+
+TEST(RolloutGrpcTest, ErrorsKeepTheirCodes) {
+  Remote remote;
+  Collect empty, pinned;
+  auto first = remote.client->Generate(Ask({}, 5), empty.OnChunk());
+  auto second = remote.client->Generate(Ask({1}, 5, 1, 9), pinned.OnChunk());
+  EXPECT_EQ(empty.Wait().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(empty.Wait().message()), testing::HasSubstr("prompt_ids"));
+  EXPECT_EQ(pinned.Wait().code(), absl::StatusCode::kNotFound);
+}
+
+TEST(RolloutGrpcTest, DestroyingARequestCancelsItInTheEngine) {
+  Remote remote;
+  for (int round = 0; round < 20; ++round) {
+    Collect result;
+    auto request = remote.client->Generate(Ask({1, 2, 3}, 4900, round), result.OnChunk());
+    if (round % 2 == 0) result.WaitForTokens(2);
+    request.reset();
+    result.ExpectNothingMore();
+  }
+  // The engine would sample 98,000 tokens if a cancel were lost; it frees every block long before.
+  while (remote.engine->Status()->running() + remote.engine->Status()->waiting() > 0) std::this_thread::yield();
+  EXPECT_EQ(remote.engine->Status()->kv_blocks_used(), 0);
+  EXPECT_LT(remote.engine->Status()->sampled_tokens(), 20 * 4900);
+}
+
+TEST(RolloutGrpcTest, ASlowReaderGetsEveryTokenOnce) {
+  Remote remote;
+  Collect slow, reference;
+  auto local = remote.engine->Generate(Ask({1, 2}, 500, 3), reference.OnChunk());
+  ASSERT_EQ(reference.Wait(), absl::OkStatus());
+  int seen = 0;
+  auto collect = slow.OnChunk();
+  auto request = remote.client->Generate(Ask({1, 2}, 500, 3), [&](absl::StatusOr<v1::GenerateChunk> chunk) {
+    for (int i = 0; i < 200; ++i) std::this_thread::yield();
+    ++seen;
+    collect(std::move(chunk));
+  });
+  ASSERT_EQ(slow.Wait(), absl::OkStatus());
+  EXPECT_EQ(slow.ids, reference.ids);
+  EXPECT_EQ(slow.logprobs, reference.logprobs);
+  EXPECT_LE(seen, 500);
+}
+
+TEST(RolloutGrpcTest, WeightsArriveOverTheChannelAndHealAfterAWrongBase) {
+  Remote remote;
+  const auto sink = *weights::NewGrpcSink(remote.channel);
+  const auto two = FakeSnapshot(2, 1002), three = FakeSnapshot(3, 1003), stranger = FakeSnapshot(9, 9);
+  const auto updated = sink->Update(*weights::Encode(remote.engine->newest().get(), *two, /*retain=*/true));
+  ASSERT_EQ(updated.status(), absl::OkStatus());
+  EXPECT_EQ(updated->version(), 2);
+  EXPECT_EQ(sink->Update(*weights::Encode(stranger.get(), *three, false)).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  ASSERT_EQ(sink->Update(*weights::Encode(nullptr, *three, false)).status(), absl::OkStatus());
+  EXPECT_THAT(remote.client->Status()->held_versions(), testing::UnorderedElementsAre(2, 3));
+  ASSERT_EQ(sink->Release(2), absl::OkStatus());
+  EXPECT_THAT(remote.client->Status()->held_versions(), testing::ElementsAre(3));
+  Collect result;
+  auto request = remote.client->Generate(Ask({1}, 3), result.OnChunk());
+  ASSERT_EQ(result.Wait(), absl::OkStatus());
+  EXPECT_EQ(result.versions.front().version(), 3);
+}
+
+TEST(RolloutGrpcTest, AnUpdateBeyondTheLimitIsRefused) {
+  Remote remote(/*max_update_bytes=*/16);
+  const auto sink = *weights::NewGrpcSink(remote.channel);
+  EXPECT_EQ(sink->Update(*weights::Encode(nullptr, *FakeSnapshot(2, 2), false)).status().code(),
+            absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(remote.engine->Status()->version(), 1);
+}
+
+TEST(RolloutGrpcTest, AnEngineThatGoesAwayEndsItsRequestsWithUnavailable) {
+  Remote remote;
+  Collect result;
+  remote.gate.Let(3);
+  auto request = remote.client->Generate(Ask({1, 2}, 4900), result.OnChunk());
+  result.WaitForTokens(1);
+  std::thread stopper([&] { remote.engine->Shutdown(); });
+  while (remote.engine->Status().ok()) std::this_thread::yield();
+  remote.gate.Open();
+  stopper.join();
+  EXPECT_EQ(result.Wait().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(remote.client->Status().status().code(), absl::StatusCode::kUnavailable);
+}
+
+}  // namespace
+}  // namespace ingot::rollout

@@ -1,0 +1,238 @@
+// The engine on a real (tiny, random) transformer, against forward passes over whole sequences.
+#include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <deque>
+
+#include "base/rng.h"
+#include "kernels/torch/tree_attention.h"
+#include "model/transformer.h"
+#include "rollout/collect.h"
+#include "rollout/engine.h"
+#include "rollout/torch_runner.h"
+
+namespace ingot::rollout {
+namespace {
+
+model::ModelConfig Config() {
+  model::ModelConfig config;
+  config.vocab_size = 61;
+  config.hidden_size = 32;
+  config.intermediate_size = 48;
+  config.num_hidden_layers = 2;
+  config.num_attention_heads = 4;
+  config.num_key_value_heads = 2;
+  config.head_dim = 8;
+  config.max_position_embeddings = 256;
+  config.qk_norm = true;
+  return config;
+}
+
+// Scaled up, so that the distributions are peaked and a wrong key or position shows.
+model::Parameters Weights(uint64_t seed) {
+  model::Parameters parameters = model::Parameters::Init(Config(), seed, at::kFloat);
+  for (auto& [name, tensor] : parameters.tensors()) {
+    if (tensor.dim() == 2) tensor.mul_(8);
+  }
+  return parameters;
+}
+
+std::shared_ptr<const weights::Snapshot> Snapshot(int64_t version, uint64_t seed) {
+  const model::Parameters parameters = Weights(seed);
+  std::vector<weights::TensorView> views;
+  for (const auto& [name, tensor] : parameters.tensors()) {
+    views.push_back(
+        {name, "F32", tensor.sizes().vec(), {static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()}});
+  }
+  return *weights::Snapshot::Copy(version, views);
+}
+
+// Softmax attention by its definition, in fp64.
+class DenseAttention final : public model::AttentionBackend {
+ public:
+  at::Tensor Attend(int64_t, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) override {
+    const int64_t group = q.size(1) / k.size(1), rows = q.size(0);
+    const at::Tensor keys = k.to(at::kDouble).repeat_interleave(group, 1).permute({1, 2, 0});
+    const at::Tensor values = v.to(at::kDouble).repeat_interleave(group, 1).permute({1, 0, 2});
+    at::Tensor scores = q.to(at::kDouble).permute({1, 0, 2}).matmul(keys) / std::sqrt(static_cast<double>(q.size(2)));
+    scores = scores.masked_fill(at::ones({rows, rows}, at::kBool).tril().logical_not(), -INFINITY);
+    return scores.softmax(-1).matmul(values).permute({1, 0, 2}).to(q.scalar_type()).contiguous();
+  }
+};
+
+// What the trainer runs.
+class PackedAttention final : public model::AttentionBackend {
+ public:
+  at::Tensor Attend(int64_t, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) override {
+    return kernels::TreeAttention(q, k, v, at::Tensor(), 1.0 / std::sqrt(static_cast<double>(q.size(2))));
+  }
+};
+
+// Log-prob rows of a whole sequence at once, [tokens, vocabulary].
+at::Tensor WholeForward(uint64_t seed, const std::vector<int32_t>& tokens, float temperature,
+                        model::AttentionBackend& attention) {
+  const c10::InferenceMode guard;
+  const model::Transformer transformer = *model::Transformer::Create(Config(), Weights(seed));
+  const at::Tensor ids = at::tensor(tokens, at::kInt).to(at::kLong);
+  const at::Tensor hidden = transformer.Hidden(ids, at::arange(ids.size(0), at::kLong), attention);
+  return model::PolicyLogSoftmax(transformer.Logits(hidden), at::scalar_tensor(temperature));
+}
+
+std::unique_ptr<Engine> MakeEngine(const EngineOptions& options, std::shared_ptr<const weights::Snapshot> initial) {
+  Engine::Parts parts;
+  parts.runner = *NewTorchRunner(Config(), options, "cpu");
+  return *Engine::Create(options, std::move(parts), std::move(initial));
+}
+
+EngineOptions Options(int32_t batch_tokens = 128) {
+  EngineOptions options;
+  options.kv_block_tokens = 8;
+  options.kv_cache_tokens = 4096;
+  options.max_running = 16;
+  options.max_batch_tokens = batch_tokens;
+  return options;
+}
+
+v1::GenerateRequest Ask(std::vector<int32_t> prompt, int32_t max_new, float temperature, uint64_t seed) {
+  v1::GenerateRequest request;
+  request.mutable_prompt_ids()->Add(prompt.begin(), prompt.end());
+  request.mutable_sampling()->set_temperature(temperature);
+  request.mutable_sampling()->set_seed(seed);
+  request.mutable_sampling()->set_max_new_tokens(max_new);
+  request.set_pinned_version(-1);
+  return request;
+}
+
+std::vector<int32_t> Prompt(uint64_t seed, size_t length) {
+  std::vector<int32_t> prompt;
+  for (size_t i = 0; i < length; ++i) prompt.push_back(static_cast<int32_t>(base::DeriveSeed(seed, i) % 61));
+  return prompt;
+}
+
+std::vector<int32_t> Whole(const v1::GenerateRequest& ask, const Collect& result) {
+  std::vector<int32_t> tokens(ask.prompt_ids().begin(), ask.prompt_ids().end());
+  tokens.insert(tokens.end(), result.ids.begin(), result.ids.end());
+  return tokens;
+}
+
+TEST(TorchEngineTest, GreedyEqualsRecomputingTheWholeSequenceForEveryToken) {
+  const auto engine = MakeEngine(Options(), Snapshot(1, 7));
+  const v1::GenerateRequest ask = Ask(Prompt(1, 13), 30, 0, 1);
+  Collect result;
+  auto request = engine->Generate(ask, result.OnChunk());
+  ASSERT_EQ(result.Wait(), absl::OkStatus());
+  std::vector<int32_t> tokens(ask.prompt_ids().begin(), ask.prompt_ids().end());
+  for (size_t n = 0; n < result.ids.size(); ++n) {
+    DenseAttention dense;
+    const at::Tensor row = WholeForward(7, tokens, 1, dense)[static_cast<int64_t>(tokens.size()) - 1];
+    ASSERT_EQ(result.ids[n], row.argmax().item<int64_t>()) << "token " << n;
+    ASSERT_NEAR(result.logprobs[n], row[result.ids[n]].item<float>(), 1e-5);
+    tokens.push_back(result.ids[n]);
+  }
+}
+
+// One set of requests under several schedules: alone, all at once, prompts cut small, prefixes found in the cache.
+// Tokens and log-probs must be the same to the bit, and equal a forward pass over the whole sequence: to 1e-5 with
+// attention by definition, to the bit with what the trainer runs.
+TEST(TorchEngineTest, NoScheduleChangesATokenOrALogprob) {
+  std::vector<v1::GenerateRequest> asks;
+  for (int i = 0; i < 14; ++i) {
+    std::vector<int32_t> prompt = Prompt(i % 2, 24);
+    const std::vector<int32_t> own = Prompt(50 + i, 1 + 5 * (i % 4));
+    prompt.insert(prompt.end(), own.begin(), own.end());
+    asks.push_back(Ask(prompt, 6 + 4 * (i % 5), i % 3 == 0 ? 0.7f : 1.0f, 100 + i));
+  }
+  std::deque<Collect> alone(asks.size());
+  EngineOptions uncached = Options();
+  uncached.prefix_cache = false;
+  const auto one_by_one = MakeEngine(uncached, Snapshot(1, 7));
+  for (size_t i = 0; i < asks.size(); ++i) {
+    auto request = one_by_one->Generate(asks[i], alone[i].OnChunk());
+    ASSERT_EQ(alone[i].Wait(), absl::OkStatus());
+    const std::vector<int32_t> tokens = Whole(asks[i], alone[i]);
+    DenseAttention dense;
+    PackedAttention packed;
+    const float temperature = asks[i].sampling().temperature();
+    const at::Tensor by_definition = WholeForward(7, tokens, temperature, dense);
+    const at::Tensor by_trainer = WholeForward(7, tokens, temperature, packed);
+    for (size_t n = 0; n < alone[i].ids.size(); ++n) {
+      const int64_t row = asks[i].prompt_ids_size() + static_cast<int64_t>(n) - 1;
+      ASSERT_NEAR(alone[i].logprobs[n], by_definition[row][alone[i].ids[n]].item<float>(), 1e-5);
+      ASSERT_EQ(alone[i].logprobs[n], by_trainer[row][alone[i].ids[n]].item<float>()) << "law 3, to the bit";
+    }
+  }
+  for (const int32_t batch_tokens : {16, 19, 128}) {
+    const auto engine = MakeEngine(Options(batch_tokens), Snapshot(1, 7));
+    for (const bool warm : {false, true}) {  // the second round finds every prompt in the cache
+      std::deque<Collect> results(asks.size());
+      std::vector<std::unique_ptr<Client::Request>> requests;
+      for (size_t i = 0; i < asks.size(); ++i) requests.push_back(engine->Generate(asks[i], results[i].OnChunk()));
+      for (size_t i = 0; i < asks.size(); ++i) {
+        ASSERT_EQ(results[i].Wait(), absl::OkStatus());
+        EXPECT_EQ(results[i].ids, alone[i].ids) << "request " << i;
+        EXPECT_EQ(results[i].logprobs, alone[i].logprobs) << "request " << i;
+        if (warm) {
+          EXPECT_GE(results[i].last.cached_tokens(), 24);
+        }
+      }
+    }
+  }
+}
+
+TEST(TorchEngineTest, ASwapMixesFollowersAndLeavesPinnedRequestsAloneToTheBit) {
+  const auto reference = MakeEngine(Options(), Snapshot(1, 7));
+  v1::GenerateRequest ask = Ask(Prompt(3, 40), 150, 1, 5);
+  Collect expected;
+  auto request = reference->Generate(ask, expected.OnChunk());
+  ASSERT_EQ(expected.Wait(), absl::OkStatus());
+
+  const auto engine = MakeEngine(Options(), Snapshot(1, 7));
+  Collect following, pinned;
+  auto first = engine->Generate(ask, following.OnChunk());
+  ask.set_pinned_version(1);
+  auto second = engine->Generate(ask, pinned.OnChunk());
+  following.WaitForTokens(1);
+  const auto updated = engine->Update(*weights::Encode(engine->newest().get(), *Snapshot(2, 8), false));
+  ASSERT_EQ(updated.status(), absl::OkStatus());
+  ASSERT_EQ(pinned.Wait(), absl::OkStatus());
+  ASSERT_EQ(following.Wait(), absl::OkStatus());
+  EXPECT_EQ(pinned.ids, expected.ids);
+  EXPECT_EQ(pinned.logprobs, expected.logprobs);
+  // Wherever the swap fell: mixed from there on, and unmixed before.
+  for (const v1::VersionRun& run : following.versions) EXPECT_EQ(run.kv_mixed(), run.version() == 2);
+
+  // A request that starts now is the new version's alone.
+  Collect fresh;
+  ask.set_pinned_version(-1);
+  request = engine->Generate(ask, fresh.OnChunk());
+  ASSERT_EQ(fresh.Wait(), absl::OkStatus());
+  const std::vector<int32_t> tokens = Whole(ask, fresh);
+  PackedAttention packed;
+  const at::Tensor rows = WholeForward(8, tokens, 1, packed);
+  for (size_t n = 0; n < fresh.ids.size(); ++n) {
+    ASSERT_EQ(fresh.logprobs[n], rows[40 + static_cast<int64_t>(n) - 1][fresh.ids[n]].item<float>());
+    EXPECT_FALSE(fresh.versions[n].kv_mixed());
+  }
+}
+
+TEST(TorchEngineTest, WeightsOfAnotherModelAreRefusedAndTheEngineGoesOn) {
+  const auto engine = MakeEngine(Options(), Snapshot(1, 7));
+  const float values[4] = {1, 2, 3, 4};
+  const auto stranger = *weights::Snapshot::Copy(2, {{"w", "F32", {4}, std::as_bytes(std::span(values))}});
+  EXPECT_EQ(engine->Update(*weights::Encode(nullptr, *stranger, false)).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(engine->Status()->version(), 1);
+  Collect result;
+  auto request = engine->Generate(Ask({1, 2}, 3, 1, 1), result.OnChunk());
+  EXPECT_EQ(result.Wait(), absl::OkStatus());
+}
+
+TEST(TorchEngineTest, AnUnknownDeviceIsAnErrorNotACrash) {
+  EXPECT_EQ(NewTorchRunner(Config(), Options(), "cuda:7").status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_FALSE(NewTorchRunner(Config(), Options(), "no such").ok());
+}
+
+}  // namespace
+}  // namespace ingot::rollout

@@ -1,0 +1,59 @@
+#include "sandbox/template.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace ingot::sandbox {
+namespace {
+
+using testing::HasSubstr;
+
+const std::vector<std::string>& Known() {
+  static const auto* const known = new std::vector<std::string>{"base_url", "task", "task."};
+  return *known;
+}
+
+std::string Rendered(const std::string& text, const std::string& task) {
+  const auto parsed = Template::Parse(text, Known());
+  if (!parsed.ok()) return std::string(parsed.status().message());
+  const base::json::value value = *base::ParseJson(task);
+  const auto rendered = parsed->Render({.text = {{"base_url", "http://h/v1"}}, .json = {{"task", &value}}});
+  return rendered.ok() ? *rendered : std::string(rendered.status().message());
+}
+
+TEST(TemplateTest, ReplacesVariablesAndLeavesOtherDollarsAlone) {
+  EXPECT_EQ(Rendered("$HOME ${base_url} $$ $", "{}"), "$HOME http://h/v1 $$ $");
+  EXPECT_EQ(Rendered("", "{}"), "");
+  EXPECT_EQ(Rendered("${base_url}${base_url}", "{}"), "http://h/v1http://h/v1");
+}
+
+TEST(TemplateTest, EscapeGivesALiteralBrace) { EXPECT_EQ(Rendered("$${base_url} $${x", "{}"), "${base_url} ${x"); }
+
+TEST(TemplateTest, TaskFieldsAreRawStringsAndOtherwiseJson) {
+  const std::string task = R"({"s":"a \"b\"","n":1.5,"o":{"k":[1,"two"]},"t":true})";
+  EXPECT_EQ(Rendered("${task.s}|${task.n}|${task.o}|${task.o.k.1}|${task.t}", task),
+            R"(a "b"|1.5|{"k":[1,"two"]}|two|true)");
+  EXPECT_EQ(Rendered("${task}", R"({"a":1})"), R"({"a":1})");
+}
+
+TEST(TemplateTest, ValuesAreNotTemplatesThemselves) {
+  EXPECT_EQ(Rendered("${task.s}", R"({"s":"${base_url}"})"), "${base_url}");
+}
+
+TEST(TemplateTest, UnknownVariableNamesItselfAndTheKnownOnes) {
+  EXPECT_EQ(Rendered("x ${bas_url}", "{}"),
+            "unknown variable ${bas_url}: known are ${base_url}, ${task}, ${task.FIELD} (a literal ${ is written $${)");
+  EXPECT_THAT(Rendered("${task.}", "{}"), HasSubstr("unknown variable"));
+  EXPECT_THAT(Rendered("${}", "{}"), HasSubstr("unknown variable"));
+}
+
+TEST(TemplateTest, UnclosedVariableIsAnError) { EXPECT_THAT(Rendered("ab ${task", "{}"), HasSubstr("character 4")); }
+
+TEST(TemplateTest, MissingFieldNamesTheFieldsThereAre) {
+  EXPECT_EQ(Rendered("${task.c.d}", R"({"a":1,"c":{}})"), "the task has nothing at ${task.c.d}: its fields are a, c");
+  EXPECT_THAT(Rendered("${task.a.5}", R"({"a":[1]})"), HasSubstr("nothing at"));
+  EXPECT_THAT(Rendered("${task.a.x}", R"({"a":"text"})"), HasSubstr("nothing at"));
+}
+
+}  // namespace
+}  // namespace ingot::sandbox

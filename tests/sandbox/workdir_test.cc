@@ -1,0 +1,130 @@
+#include "sandbox/workdir.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace ingot::sandbox {
+namespace {
+
+namespace fs = std::filesystem;
+
+class WorkDirTest : public testing::Test {
+ protected:
+  WorkDirTest() {
+    char name[] = "/tmp/ingot-workdir-XXXXXX";
+    root_ = mkdtemp(name);
+  }
+  ~WorkDirTest() override { fs::remove_all(root_); }
+  int Entries() const { return std::distance(fs::directory_iterator(root_), fs::directory_iterator()); }
+  std::string root_;
+};
+
+TEST_F(WorkDirTest, IsPrivateAndGoesWithItsContents) {
+  {
+    const auto folder = WorkDir::Create(root_ + "/deep/root");
+    ASSERT_TRUE(folder.ok()) << folder.status();
+    struct stat info;
+    ASSERT_EQ(stat(folder->home().c_str(), &info), 0);
+    EXPECT_EQ(info.st_mode & 0777, 0700);
+    ASSERT_TRUE(folder->WriteFile("a/b/c.txt", "text").ok());
+    EXPECT_EQ(*folder->ReadFile("a/b/c.txt", 100), "text");
+  }
+  EXPECT_TRUE(fs::is_empty(root_ + "/deep/root"));
+}
+
+TEST_F(WorkDirTest, RemovesWhatTheAgentMadeUnreadableAndFollowsNoLink) {
+  const std::string precious = root_ + "/precious";
+  std::ofstream(precious) << "keep";
+  {
+    const auto folder = WorkDir::Create(root_ + "/r");
+    fs::create_directories(folder->work() + "/locked/inner");
+    std::ofstream(folder->work() + "/locked/inner/f") << "x";
+    fs::create_symlink(root_, folder->work() + "/link");
+    fs::permissions(folder->work() + "/locked/inner", fs::perms::none);
+    fs::permissions(folder->work() + "/locked", fs::perms::none);
+  }
+  EXPECT_TRUE(fs::is_empty(root_ + "/r"));
+  EXPECT_TRUE(fs::exists(precious));
+}
+
+TEST_F(WorkDirTest, ScriptsBecomeExecutable) {
+  const auto folder = WorkDir::Create(root_);
+  ASSERT_TRUE(folder->WriteFile("run", "#!/bin/sh\n").ok());
+  ASSERT_TRUE(folder->WriteFile("data", "x").ok());
+  EXPECT_EQ(access((folder->work() + "/run").c_str(), X_OK), 0);
+  struct stat info;
+  stat((folder->work() + "/data").c_str(), &info);
+  EXPECT_EQ(info.st_mode & 0111, 0u);
+}
+
+TEST_F(WorkDirTest, PathsOutsideAreRefused) {
+  const auto folder = WorkDir::Create(root_);
+  for (const char* path : {"", "/etc/x", "../x", "a/../../x", "a/", ".", "a/."}) {
+    EXPECT_EQ(folder->WriteFile(path, "x").code(), absl::StatusCode::kInvalidArgument) << path;
+    EXPECT_EQ(folder->ReadFile(path, 9).status().code(), absl::StatusCode::kInvalidArgument) << path;
+  }
+}
+
+TEST_F(WorkDirTest, LinksAnAgentMadeAreNotFollowed) {
+  const auto folder = WorkDir::Create(root_);
+  std::ofstream(root_ + "/secret") << "s";
+  fs::create_symlink(root_ + "/secret", folder->work() + "/answer");
+  fs::create_symlink(root_, folder->work() + "/dir");
+  EXPECT_FALSE(folder->ReadFile("answer", 9).ok());
+  EXPECT_FALSE(folder->ReadFile("dir/secret", 9).ok());
+  EXPECT_FALSE(folder->WriteFile("dir/new", "x").ok());
+}
+
+TEST_F(WorkDirTest, ReadingNeitherBlocksNorGrows) {
+  const auto folder = WorkDir::Create(root_);
+  ASSERT_EQ(mkfifo((folder->work() + "/fifo").c_str(), 0600), 0);
+  EXPECT_EQ(folder->ReadFile("fifo", 9).status().code(), absl::StatusCode::kInvalidArgument);
+  ASSERT_TRUE(folder->WriteFile("long", "0123456789").ok());
+  EXPECT_EQ(folder->ReadFile("long", 9).status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(*folder->ReadFile("long", 10), "0123456789");
+  EXPECT_EQ(folder->ReadFile("none", 9).status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(WorkDirTest, KeepRenamesAndReplacesAnOlderOne) {
+  for (int i = 0; i < 2; ++i) {
+    auto folder = WorkDir::Create(root_);
+    ASSERT_TRUE(folder->WriteFile("f", std::to_string(i)).ok());
+    const auto kept = folder->Keep("ep/1");
+    ASSERT_TRUE(kept.ok()) << kept.status();
+    EXPECT_EQ(*kept, root_ + "/kept-ep_1");
+  }
+  std::string content;
+  std::ifstream(root_ + "/kept-ep_1/work/f") >> content;
+  EXPECT_EQ(content, "1");
+  EXPECT_EQ(Entries(), 1);
+}
+
+TEST_F(WorkDirTest, StaleFoldersOfDeadProcessesAreRemovedAndNoOthers) {
+  const pid_t dead = fork();
+  if (dead == 0) _exit(0);
+  waitpid(dead, nullptr, 0);
+  fs::create_directories(root_ + "/live-" + std::to_string(dead) + "-123-0/work");
+  fs::create_directories(root_ + "/live-" + std::to_string(getpid()) + "-123-0");  // same pid, earlier process
+  fs::create_directories(root_ + "/live-1-123-0");
+  fs::create_directories(root_ + "/kept-x");
+  fs::create_directories(root_ + "/live-");
+  const auto mine = WorkDir::Create(root_);
+  EXPECT_EQ(RemoveStale(root_), 2);
+  EXPECT_TRUE(fs::exists(mine->work()));
+  EXPECT_TRUE(fs::exists(root_ + "/live-1-123-0"));
+  EXPECT_TRUE(fs::exists(root_ + "/kept-x"));
+  EXPECT_EQ(RemoveStale(root_ + "/none"), 0);
+}
+
+TEST_F(WorkDirTest, AFullOrForbiddenRootIsAnError) {
+  std::ofstream(root_ + "/file") << "x";
+  EXPECT_FALSE(WorkDir::Create(root_ + "/file/below").ok());
+}
+
+}  // namespace
+}  // namespace ingot::sandbox

@@ -1,0 +1,149 @@
+// A data pool in memory, with the faults a real one may have. Thread safe.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "base/mutex.h"
+#include "datapool/client.h"
+#include "proto/scheduler.pb.h"
+
+namespace ingot::scheduler {
+
+// What survives a crash.
+struct PoolState {
+  std::vector<v1::JournalRecord> journal;
+  std::map<std::tuple<int, int64_t, int32_t, int32_t>, v1::Episode> episodes;  // (purpose, group, sample, attempt)
+};
+
+class FakePool final : public datapool::Client {
+ public:
+  FakePool() = default;
+  explicit FakePool(PoolState state) : state_(std::move(state)) {}
+
+  // Called, without the lock, after every change.
+  std::function<void()> on_change;
+
+  enum class Fault { kNone, kLost, kWrittenButAnswerLost };
+  // The next append fails so.
+  void FailNextAppend(Fault fault) {
+    base::MutexLock lock(mu_);
+    fault_ = fault;
+  }
+  // Journal reads fail while set.
+  void FailReads(bool fail) {
+    base::MutexLock lock(mu_);
+    fail_reads_ = fail;
+  }
+  // At most so many entries per answer, whatever is asked for.
+  void set_page(int32_t page) { page_ = page; }
+
+  PoolState state() const {
+    base::MutexLock lock(mu_);
+    return state_;
+  }
+
+  void Open(const v1::Ticket& ticket) {
+    {
+      base::MutexLock lock(mu_);
+      v1::Episode& episode = state_.episodes[Key(ticket.purpose(), ticket.ref())];
+      *episode.mutable_ref() = ticket.ref();
+      episode.set_purpose(ticket.purpose());
+      *episode.mutable_task() = ticket.task();
+      episode.set_pinned_version(ticket.pinned_version());
+      episode.set_admitted_version(ticket.admitted_version());
+      episode.set_state(v1::EPISODE_OPEN);
+    }
+    Changed();
+  }
+  void End(const v1::EpisodeEndedRequest& request) {
+    {
+      base::MutexLock lock(mu_);
+      v1::Episode& episode = state_.episodes[Key(request.purpose(), request.ref())];
+      episode.set_state(request.state());
+      episode.set_reward(request.reward());
+    }
+    Changed();
+  }
+
+  absl::StatusOr<int64_t> AppendJournal(const v1::AppendJournalRequest& request) override {
+    int64_t first = 0;
+    Fault fault = Fault::kNone;
+    {
+      base::MutexLock lock(mu_);
+      fault = std::exchange(fault_, Fault::kNone);
+      first = std::ssize(state_.journal);
+      if (fault == Fault::kLost) return absl::UnavailableError("no space left");
+      for (const v1::JournalRecord& record : request.records()) {
+        state_.journal.push_back(record);
+        state_.journal.back().set_index(std::ssize(state_.journal) - 1);
+        state_.journal.back().set_unix_ns(std::ssize(state_.journal));
+      }
+    }
+    Changed();
+    if (fault == Fault::kWrittenButAnswerLost) return absl::DeadlineExceededError("no answer");
+    return first;
+  }
+
+  absl::StatusOr<v1::ReadJournalResponse> ReadJournal(const v1::ReadJournalRequest& request) override {
+    base::MutexLock lock(mu_);
+    if (fail_reads_) return absl::UnavailableError("cannot read");
+    v1::ReadJournalResponse response;
+    const int32_t limit = std::min(page_, request.limit() == 0 ? 10'000 : request.limit());
+    for (int64_t i = request.from_index(); i < std::ssize(state_.journal) && response.records_size() < limit; ++i) {
+      *response.add_records() = state_.journal[i];
+    }
+    response.set_end_index(std::ssize(state_.journal));
+    return response;
+  }
+
+  absl::StatusOr<v1::ListEpisodesResponse> ListEpisodes(const v1::ListEpisodesRequest& request) override {
+    base::MutexLock lock(mu_);
+    v1::ListEpisodesResponse response;
+    // A page may be widened by the caller: `page_` is what it starts from.
+    const int32_t limit =
+        page_ >= 10'000 ? request.limit() : std::max<int32_t>(page_, request.limit() / 10'000 * page_);
+    for (const auto& [key, episode] : state_.episodes) {
+      const auto& [purpose, group, sample, attempt] = key;
+      if (purpose != request.purpose() || group < request.first_group()) continue;
+      if (request.last_group() >= 0 && group > request.last_group()) continue;
+      if (response.episodes_size() == limit) {
+        response.set_more(true);
+        break;
+      }
+      *response.add_episodes() = episode;
+    }
+    return response;
+  }
+
+  absl::Status OpenEpisode(const v1::OpenEpisodeRequest&) override { return absl::UnimplementedError(""); }
+  absl::Status AppendCall(const v1::AppendCallRequest&) override { return absl::UnimplementedError(""); }
+  absl::Status EndEpisode(const v1::EndEpisodeRequest&) override { return absl::UnimplementedError(""); }
+  absl::StatusOr<v1::EpisodeTree> GetEpisode(const v1::GetEpisodeRequest&) override {
+    return absl::UnimplementedError("");
+  }
+  absl::StatusOr<v1::Group> GetGroup(const v1::GetGroupRequest&) override { return absl::UnimplementedError(""); }
+  absl::StatusOr<v1::TrimResponse> Trim(const v1::TrimRequest&) override { return absl::UnimplementedError(""); }
+  absl::StatusOr<v1::PoolStatusResponse> Status() override { return absl::UnimplementedError(""); }
+
+ private:
+  static std::tuple<int, int64_t, int32_t, int32_t> Key(v1::EpisodePurpose purpose, const v1::EpisodeRef& ref) {
+    return {purpose, ref.group_id(), ref.sample_index(), ref.attempt()};
+  }
+  void Changed() {
+    if (on_change) on_change();
+  }
+
+  mutable base::Mutex mu_;
+  PoolState state_ ABSL_GUARDED_BY(mu_);
+  Fault fault_ ABSL_GUARDED_BY(mu_) = Fault::kNone;
+  bool fail_reads_ ABSL_GUARDED_BY(mu_) = false;
+  int32_t page_ = 10'000;
+};
+
+}  // namespace ingot::scheduler

@@ -1,0 +1,384 @@
+// Crashes: a run of the scheduler in a random world is cut at every change of the pool, recovered, and run to its end.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "base/log.h"
+#include "base/rng.h"
+#include "scheduler/makers.h"
+
+namespace ingot::scheduler {
+namespace {
+
+// Thousands of recoveries would otherwise each log a line.
+const bool kQuiet = (spdlog::set_level(spdlog::level::err), true);
+
+using Place = std::tuple<int64_t, int32_t, int32_t>;  // group, sample, attempt
+
+Place PlaceOf(const v1::EpisodeRef& ref) { return {ref.group_id(), ref.sample_index(), ref.attempt()}; }
+
+// What outlives a crash, in the pool and in the observer's notebook.
+struct Notebook {
+  std::map<int64_t, std::vector<int64_t>> batches;  // by step, as first answered
+  std::map<int64_t, std::string> batch_stats;       // rewards of the step, as first answered
+  std::map<Place, int64_t> engine_version;          // live when the attempt was handed out
+};
+
+SchedulerOptions MakeOptions() {
+  return {.group_size = 2,
+          .groups_per_step = 2,
+          .max_staleness = 1,
+          .window_fraction = 0.75,  // B = 4, W = 3
+          .total_steps = 6,
+          .group_deadline_seconds = 50,
+          .max_attempts = 2};
+}
+
+std::string Rewards(const v1::FeedStats& stats) {
+  return std::to_string(stats.reward_mean()) + " over " + std::to_string(stats.reward_episodes()) + ", dropped " +
+         std::to_string(stats.dropped_fraction());
+}
+
+int64_t LastCheckpoint(const PoolState& state) {
+  int64_t step = 0;
+  for (const auto& record : state.journal) {
+    if (record.has_checkpoint()) step = record.checkpoint().step();
+  }
+  return step;
+}
+
+// One life of the processes: agents, trainer and engines around a scheduler, until the run ends.
+class World {
+ public:
+  World(FakePool& pool, Notebook& notebook, uint64_t seed, std::optional<int64_t> resume_step)
+      : pool_(pool), notebook_(notebook), seed_(seed) {
+    scheduler_ = MustRecover(options_, pool, clock_, resume_step);
+    if (scheduler_ == nullptr) return;
+    version_ = resume_step.value_or(0);
+    if (resume_step.has_value()) {
+      EXPECT_TRUE(scheduler_->MarkVersionLive(version_).ok());
+      live_ = version_;
+    } else {  // the others lived on
+      live_ = LastLive();
+      version_ = std::max(live_, LastCheckpoint(pool.state()));
+    }
+  }
+
+  // After every event, and before every batch, holds the live scheduler against one recovered from a copy of the pool.
+  void CompareWithRecovered() { compare_ = true; }
+
+  void RunToTheEnd() {
+    for (int event = 0; version_ < options_.total_steps; ++event) {
+      ASSERT_LT(event, 20'000) << "the run does not move: " << scheduler_->NextBatch(Batch(version_)).status();
+      const double kind = Draw();
+      if (kind < 0.4) {
+        ASSERT_NO_FATAL_FAILURE(AdmitOne());
+      } else if (kind < 0.75) {
+        EndOne();
+      } else if (kind < 0.9) {
+        ASSERT_NO_FATAL_FAILURE(TrainOne());
+      } else if (kind < 0.98) {
+        if (live_ < version_) {
+          ASSERT_TRUE(scheduler_->MarkVersionLive(++live_).ok());
+        }
+      } else {
+        clock_.Advance(std::chrono::seconds(10));
+        ASSERT_TRUE(scheduler_->Tick().ok());
+      }
+      if (compare_) {
+        ASSERT_NO_FATAL_FAILURE(Compare());
+      }
+    }
+  }
+
+ private:
+  void Compare() {
+    FakePool copy(pool_.state());
+    copy.set_page(3);
+    const auto recovered = MustRecover(options_, copy, clock_, std::nullopt);
+    ASSERT_EQ(State(*recovered), State(*scheduler_));
+    const auto batch = recovered->NextBatch(Batch(version_));
+    recovered_batch_ = batch.ok() ? GroupsOf(*batch) : std::vector<int64_t>();
+  }
+  static std::string State(Scheduler& scheduler) {
+    v1::SchedulerStatusResponse status = *scheduler.Status();
+    status.mutable_stats()->clear_running_episodes();  // lost with the process that ran them
+    status.mutable_stats()->clear_finished_episodes();
+    return status.ShortDebugString();
+  }
+
+  double Draw() { return base::UniformAt(seed_, draws_++); }
+
+  int64_t LastLive() {
+    int64_t live = 0;
+    for (const auto& record : pool_.state().journal) {
+      if (record.has_live()) live = record.live().version();
+    }
+    return live;
+  }
+
+  void AdmitOne() {
+    const auto ticket = scheduler_->Admit({});
+    if (!ticket.ok()) {
+      ASSERT_TRUE(absl::IsResourceExhausted(ticket.status()) || absl::IsFailedPrecondition(ticket.status()))
+          << ticket.status();
+      return;
+    }
+    ASSERT_FALSE(notebook_.engine_version.contains(PlaceOf(ticket->ref())) &&
+                 pool_.state().episodes.contains(std::tuple_cat(std::tuple(0), PlaceOf(ticket->ref()))))
+        << "an attempt was handed out twice";
+    notebook_.engine_version[PlaceOf(ticket->ref())] = live_;
+    pool_.Open(*ticket);
+    running_.push_back(*ticket);
+  }
+
+  void EndOne() {
+    if (running_.empty()) return;
+    std::swap(running_[static_cast<size_t>(Draw() * static_cast<double>(running_.size()))], running_.back());
+    const v1::Ticket ticket = running_.back();
+    running_.pop_back();
+    const double outcome = Draw();
+    const auto end = outcome < 0.15 ? EndOf(ticket, v1::EPISODE_FAILED)
+                                    : EndOf(ticket, v1::EPISODE_FINISHED, outcome < 0.5 ? 0.25 : 1);
+    pool_.End(end);
+    EXPECT_TRUE(scheduler_->EpisodeEnded(end).ok());
+  }
+
+  void TrainOne() {
+    const auto response = scheduler_->NextBatch(Batch(version_));
+    if (!response.ok()) {
+      ASSERT_TRUE(absl::IsDeadlineExceeded(response.status())) << response.status();
+      return;
+    }
+    if (compare_) {
+      ASSERT_EQ(GroupsOf(*response), recovered_batch_);
+    }
+    ASSERT_NO_FATAL_FAILURE(CheckBatch(*response));
+    ++version_;
+    if (version_ % 2 == 0) {
+      v1::CheckpointRequest checkpoint;
+      checkpoint.set_step(version_);
+      ASSERT_TRUE(scheduler_->MarkCheckpoint(checkpoint).ok());
+    }
+  }
+
+  void CheckBatch(const v1::NextBatchResponse& response) {
+    const std::vector<int64_t> groups = GroupsOf(response);
+    ASSERT_EQ(groups.size(), 2u);
+    const auto [before, first_time] = notebook_.batches.emplace(version_, groups);
+    ASSERT_EQ(before->second, groups) << "batch " << version_ << " was replayed differently";
+    ASSERT_EQ(notebook_.batch_stats.emplace(version_, Rewards(response.stats())).first->second,
+              Rewards(response.stats()));
+    const int64_t bound = options_.max_staleness + (3 - 1 + 2 - 1) / 2;
+    const PoolState state = pool_.state();
+    for (const int64_t group : groups) {
+      std::set<double> rewards;
+      for (int32_t sample = 0; sample < 2; ++sample) {
+        auto it = state.episodes.lower_bound({v1::PURPOSE_TRAIN, group, sample + 1, 0});
+        ASSERT_NE(it, state.episodes.begin());
+        const v1::Episode& episode = std::prev(it)->second;  // the largest attempt
+        ASSERT_EQ(episode.ref().sample_index(), sample);
+        ASSERT_EQ(episode.state(), v1::EPISODE_FINISHED) << "group " << group << " is not finished";
+        rewards.insert(episode.reward());
+        ASSERT_LE(version_ - episode.admitted_version(), bound);
+        // Not only the group: what its tokens were sampled with, too.
+        ASSERT_LE(version_ - notebook_.engine_version.at(PlaceOf(episode.ref())), bound) << "group " << group;
+      }
+      ASSERT_EQ(rewards.size(), 2u) << "group " << group << " has no variance";
+    }
+  }
+
+  const SchedulerOptions options_ = MakeOptions();
+  FakePool& pool_;
+  Notebook& notebook_;
+  const uint64_t seed_;
+  uint64_t draws_ = 0;
+  base::ManualClock clock_;
+  std::unique_ptr<Scheduler> scheduler_;
+  std::vector<v1::Ticket> running_;
+  bool compare_ = false;
+  std::vector<int64_t> recovered_batch_;
+  int64_t version_ = 0;  // of the trainer
+  int64_t live_ = 0;     // of the engines
+};
+
+void CheckJournal(const PoolState& state, int64_t steps) {
+  std::set<int64_t> consumed;
+  int64_t next_step = 0;
+  for (const auto& record : state.journal) {
+    if (record.has_closed()) {
+      ASSERT_TRUE(consumed.insert(record.closed().group_id()).second) << record.ShortDebugString();
+    }
+    if (!record.has_batch()) continue;
+    ASSERT_EQ(record.batch().step(), next_step++);
+    for (const int64_t group : record.batch().group_ids()) {
+      ASSERT_TRUE(consumed.insert(group).second) << "group " << group << " is consumed twice";
+    }
+  }
+  ASSERT_EQ(next_step, steps);
+}
+
+struct Moment {
+  PoolState state;
+  Notebook notebook;
+};
+
+std::vector<Moment> RecordRun(uint64_t seed) {
+  std::vector<Moment> moments;
+  FakePool pool;
+  Notebook notebook;
+  World world(pool, notebook, seed, 0);
+  pool.on_change = [&] { moments.push_back({pool.state(), notebook}); };
+  world.RunToTheEnd();
+  CheckJournal(pool.state(), MakeOptions().total_steps);
+  return moments;
+}
+
+TEST(RecoveryTest, ACrashAtAnyMomentResumesFromTheCheckpointWithTheSameBatches) {
+  for (uint64_t seed = 0; seed < 4; ++seed) {
+    const std::vector<Moment> moments = RecordRun(seed);
+    ASSERT_GT(moments.size(), 50u);
+    for (size_t i = 0; i < moments.size(); ++i) {
+      SCOPED_TRACE("seed " + std::to_string(seed) + ", crash after change " + std::to_string(i));
+      FakePool pool(moments[i].state);
+      pool.set_page(7);
+      Notebook notebook = moments[i].notebook;
+      // Batches that were journalled count as answered: the answer may have been lost in the crash.
+      for (const auto& record : moments[i].state.journal) {
+        if (record.has_batch()) {
+          notebook.batches.emplace(record.batch().step(), std::vector<int64_t>(record.batch().group_ids().begin(),
+                                                                               record.batch().group_ids().end()));
+        }
+      }
+      World world(pool, notebook, seed * 1000 + i, LastCheckpoint(moments[i].state));
+      ASSERT_NO_FATAL_FAILURE(world.RunToTheEnd());
+      ASSERT_NO_FATAL_FAILURE(CheckJournal(pool.state(), MakeOptions().total_steps));
+    }
+  }
+}
+
+TEST(RecoveryTest, ACrashOfTheSchedulerAloneGoesOnWhereItWas) {
+  const std::vector<Moment> moments = RecordRun(11);
+  for (size_t i = 0; i < moments.size(); ++i) {
+    SCOPED_TRACE("crash after change " + std::to_string(i));
+    FakePool pool(moments[i].state);
+    Notebook notebook = moments[i].notebook;
+    World world(pool, notebook, 5000 + i, std::nullopt);
+    ASSERT_NO_FATAL_FAILURE(world.RunToTheEnd());
+    ASSERT_NO_FATAL_FAILURE(CheckJournal(pool.state(), MakeOptions().total_steps));
+  }
+}
+
+TEST(RecoveryTest, ManyCrashesInARow) {
+  for (uint64_t seed = 100; seed < 140; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Notebook notebook;
+    PoolState state;
+    for (int life = 0;; ++life) {
+      ASSERT_LT(life, 50);
+      FakePool pool(state);
+      World world(pool, notebook, seed * 100 + static_cast<uint64_t>(life), LastCheckpoint(state));
+      // Dies after a random number of changes; what happens after is not seen by anyone.
+      int64_t left = 5 + static_cast<int64_t>(base::UniformAt(seed, static_cast<uint64_t>(life)) * (20 + 30 * life));
+      Notebook survived;
+      bool died = false;
+      pool.on_change = [&] {
+        if (--left == 0) {
+          state = pool.state();
+          survived = notebook;
+          died = true;
+        }
+      };
+      ASSERT_NO_FATAL_FAILURE(world.RunToTheEnd());
+      if (!died) {
+        ASSERT_NO_FATAL_FAILURE(CheckJournal(pool.state(), MakeOptions().total_steps));
+        break;
+      }
+      notebook = survived;
+    }
+  }
+}
+
+// The recovered window is the live one at every moment: same head, slots and drops, and the same next batch.
+TEST(RecoveryTest, TheRecoveredStateEqualsTheLiveOne) {
+  for (uint64_t seed = 30; seed < 34; ++seed) {
+    FakePool pool;
+    Notebook notebook;
+    World world(pool, notebook, seed, 0);
+    world.CompareWithRecovered();
+    ASSERT_NO_FATAL_FAILURE(world.RunToTheEnd());
+  }
+}
+
+// After a resume from version 0, a group admitted under version 1 must not run on version 0: by the time it is trained,
+// tokens of version 0 could be older than the bound.
+TEST(RecoveryTest, GroupsOfVersionsThatAreMadeAgainWaitForThem) {
+  SchedulerOptions options = MakeOptions();
+  options.groups_per_step = 1;
+  options.window_fraction = 1;
+  FakePool pool;
+  const base::ManualClock clock;
+  auto scheduler = MustRecover(options, pool, clock, 0);
+  ASSERT_TRUE(scheduler->MarkVersionLive(0).ok());
+  for (int i = 0; i < 4; ++i) {  // groups 0 and 1: finished
+    const auto ticket = scheduler->Admit({});
+    pool.Open(*ticket);
+    pool.End(EndOf(*ticket, v1::EPISODE_FINISHED, i % 2));
+    ASSERT_TRUE(scheduler->EpisodeEnded(EndOf(*ticket, v1::EPISODE_FINISHED, i % 2)).ok());
+  }
+  ASSERT_TRUE(scheduler->NextBatch(Batch(0)).ok());
+  ASSERT_TRUE(scheduler->MarkVersionLive(1).ok());
+  const auto late = scheduler->Admit({});  // group 2, version 1, one sample running
+  pool.Open(*late);
+
+  scheduler = MustRecover(options, pool, clock, 0);
+  EXPECT_EQ(scheduler->Status()->stats().admitted_unreleased(), 3);  // above B = 2: batch 0 holds its slot again
+  ASSERT_TRUE(scheduler->MarkVersionLive(0).ok());
+  EXPECT_EQ(scheduler->Status()->stats().admitted_unreleased(), 3);
+  EXPECT_EQ(scheduler->Admit({}).status().code(), absl::StatusCode::kResourceExhausted);
+  ASSERT_TRUE(scheduler->NextBatch(Batch(0)).ok());
+  ASSERT_TRUE(scheduler->MarkVersionLive(1).ok());
+  const auto again = scheduler->Admit({});
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(again->ref().group_id(), 2);
+  EXPECT_EQ(again->ref().attempt(), 1);
+}
+
+// The trainer alone died: it publishes its checkpoint and asks for the batch it needs.
+TEST(RecoveryTest, ATrainerThatComesBackAloneIsRecognisedByTheBatchItAsksFor) {
+  SchedulerOptions options = MakeOptions();
+  options.groups_per_step = 1;
+  options.window_fraction = 1;
+  FakePool pool;
+  const base::ManualClock clock;
+  auto scheduler = MustRecover(options, pool, clock, 0);
+  ASSERT_TRUE(scheduler->MarkVersionLive(0).ok());
+  std::vector<std::vector<int64_t>> batches;
+  for (int64_t step = 0; step < 3; ++step) {
+    for (const double reward : {0.0, 1.0}) {
+      const auto ticket = scheduler->Admit({});
+      pool.Open(*ticket);
+      pool.End(EndOf(*ticket, v1::EPISODE_FINISHED, reward));
+      ASSERT_TRUE(scheduler->EpisodeEnded(EndOf(*ticket, v1::EPISODE_FINISHED, reward)).ok());
+    }
+    batches.push_back(GroupsOf(*scheduler->NextBatch(Batch(step))));
+    ASSERT_TRUE(scheduler->MarkVersionLive(step + 1).ok());
+  }
+  ASSERT_TRUE(scheduler->MarkVersionLive(1).ok());  // published again; not yet known to be a return
+  EXPECT_EQ(GroupsOf(*scheduler->NextBatch(Batch(1))), batches[1]);
+  EXPECT_EQ(scheduler->Status()->stats().admitted_unreleased(), 2);
+  ASSERT_TRUE(scheduler->MarkVersionLive(2).ok());
+  EXPECT_EQ(scheduler->Status()->stats().admitted_unreleased(), 1);
+  EXPECT_EQ(GroupsOf(*scheduler->NextBatch(Batch(2))), batches[2]);
+  // A scheduler that restarts now agrees.
+  scheduler = MustRecover(options, pool, clock, std::nullopt);
+  EXPECT_EQ(scheduler->Status()->stats().admitted_unreleased(), 1);
+}
+
+}  // namespace
+}  // namespace ingot::scheduler

@@ -1,0 +1,476 @@
+#include "scheduler/scheduler.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <map>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/retry.h"
+#include "scheduler/makers.h"
+
+namespace ingot::scheduler {
+namespace {
+
+using absl::StatusCode;
+using std::chrono::seconds;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class SchedulerTest : public ::testing::Test {
+ protected:
+  // B = 2 groups of 2 samples, one group per step.
+  SchedulerOptions options_{.group_size = 2,
+                            .groups_per_step = 1,
+                            .max_staleness = 1,
+                            .window_fraction = 1,
+                            .total_steps = 10,
+                            .group_deadline_seconds = 60,
+                            .max_attempts = 2};
+  FakePool pool_;
+  base::ManualClock clock_;
+  std::unique_ptr<Scheduler> scheduler_;
+
+  void Start() {
+    scheduler_ = MustRecover(options_, pool_, clock_, 0);
+    ASSERT_TRUE(scheduler_->MarkVersionLive(0).ok());
+  }
+  v1::Ticket MustAdmit() {
+    auto ticket = scheduler_->Admit({});
+    EXPECT_TRUE(ticket.ok()) << ticket.status();
+    if (!ticket.ok()) return {};
+    pool_.Open(*ticket);
+    return *ticket;
+  }
+  StatusCode AdmitCode() { return scheduler_->Admit({}).status().code(); }
+  void End(const v1::Ticket& ticket, v1::EpisodeState state, double reward = 0) {
+    const auto request = EndOf(ticket, state, reward);
+    pool_.End(request);
+    const absl::Status status = scheduler_->EpisodeEnded(request);
+    EXPECT_TRUE(status.ok()) << status;
+  }
+  // Runs the next group to its end, with these rewards.
+  int64_t RunGroup(const std::vector<double>& rewards) {
+    int64_t group = -1;
+    for (const double reward : rewards) {
+      const v1::Ticket ticket = MustAdmit();
+      group = ticket.ref().group_id();
+      End(ticket, v1::EPISODE_FINISHED, reward);
+    }
+    return group;
+  }
+  v1::FeedStats Stats() { return scheduler_->Status()->stats(); }
+  std::vector<v1::GroupClosed> Closed() {
+    std::vector<v1::GroupClosed> closed;
+    for (const auto& record : pool_.state().journal) {
+      if (record.has_closed()) closed.push_back(record.closed());
+    }
+    return closed;
+  }
+};
+
+// ---- Admission
+
+TEST_F(SchedulerTest, HandsOutAllSamplesOfAGroupBeforeTheNextGroup) {
+  Start();
+  std::vector<std::pair<int64_t, int32_t>> places;
+  for (int i = 0; i < 4; ++i) {
+    const v1::Ticket ticket = MustAdmit();
+    places.emplace_back(ticket.ref().group_id(), ticket.ref().sample_index());
+    EXPECT_EQ(ticket.pinned_version(), -1);
+    EXPECT_EQ(ticket.purpose(), v1::PURPOSE_TRAIN);
+    EXPECT_FALSE(ticket.task().task_id().empty());
+  }
+  EXPECT_THAT(places, ElementsAre(std::pair(0, 0), std::pair(0, 1), std::pair(1, 0), std::pair(1, 1)));
+}
+
+TEST_F(SchedulerTest, AFullWindowAnswersLaterAndSaysWhen) {
+  Start();
+  for (int i = 0; i < 4; ++i) MustAdmit();
+  const absl::Status full = scheduler_->Admit({}).status();
+  EXPECT_EQ(full.code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(base::RetryAfterMs(full), options_.retry_after_ms);
+}
+
+TEST_F(SchedulerTest, NothingIsAdmittedBeforeAVersionIsLive) {
+  scheduler_ = MustRecover(options_, pool_, clock_, 0);
+  EXPECT_EQ(AdmitCode(), StatusCode::kResourceExhausted);
+  EXPECT_TRUE(pool_.state().journal.empty());
+  ASSERT_TRUE(scheduler_->MarkVersionLive(0).ok());
+  MustAdmit();
+}
+
+TEST_F(SchedulerTest, AGroupIsJournalledBeforeItsFirstTicket) {
+  Start();
+  const v1::Ticket ticket = MustAdmit();
+  const auto journal = pool_.state().journal;
+  ASSERT_EQ(journal.size(), 2u);  // version 0 live, group 0
+  EXPECT_EQ(journal[1].admitted().group_id(), 0);
+  EXPECT_EQ(journal[1].admitted().task().task_id(), ticket.task().task_id());
+  EXPECT_EQ(journal[1].admitted().group_size(), 2);
+}
+
+TEST_F(SchedulerTest, BoundsRunningEpisodes) {
+  options_.max_concurrent_episodes = 1;
+  Start();
+  const v1::Ticket ticket = MustAdmit();
+  EXPECT_EQ(AdmitCode(), StatusCode::kResourceExhausted);
+  End(ticket, v1::EPISODE_FINISHED, 1);
+  MustAdmit();
+}
+
+TEST_F(SchedulerTest, AfterTheLastBatchTheRunIsOver) {
+  options_.total_steps = 1;
+  Start();
+  RunGroup({0, 1});
+  EXPECT_EQ(AdmitCode(), StatusCode::kResourceExhausted);  // no further group is needed; this one could still fail
+  ASSERT_TRUE(scheduler_->NextBatch(Batch(0)).ok());
+  EXPECT_EQ(AdmitCode(), StatusCode::kFailedPrecondition);
+  EXPECT_TRUE(scheduler_->Status()->finished());
+  EXPECT_EQ(scheduler_->NextBatch(Batch(1)).status().code(), StatusCode::kOutOfRange);
+}
+
+// ---- Attempts
+
+TEST_F(SchedulerTest, AFailedSampleComesBackFirstAsTheNextAttempt) {
+  Start();
+  const v1::Ticket first = MustAdmit();
+  MustAdmit();
+  End(first, v1::EPISODE_FAILED);
+  const v1::Ticket again = MustAdmit();
+  EXPECT_EQ(again.ref().group_id(), 0);
+  EXPECT_EQ(again.ref().sample_index(), 0);
+  EXPECT_EQ(again.ref().attempt(), 1);
+}
+
+TEST_F(SchedulerTest, AnOlderAttemptIsFenced) {
+  Start();
+  const v1::Ticket first = MustAdmit();
+  End(first, v1::EPISODE_FAILED);
+  const v1::Ticket again = MustAdmit();
+  ASSERT_TRUE(scheduler_->EpisodeEnded(EndOf(first, v1::EPISODE_FINISHED, 100)).ok());  // late: ignored
+  End(again, v1::EPISODE_FINISHED, 1);
+  RunGroup({0});
+  EXPECT_EQ(scheduler_->NextBatch(Batch(0))->stats().reward_mean(), 0.5);
+}
+
+TEST_F(SchedulerTest, EndsThatNobodyWasGivenAreRefused) {
+  Start();
+  v1::Ticket ticket = MustAdmit();
+  ticket.mutable_ref()->set_attempt(1);
+  EXPECT_EQ(scheduler_->EpisodeEnded(EndOf(ticket, v1::EPISODE_FINISHED)).code(), StatusCode::kInvalidArgument);
+  ticket.mutable_ref()->set_attempt(0);
+  EXPECT_EQ(scheduler_->EpisodeEnded(EndOf(ticket, v1::EPISODE_OPEN)).code(), StatusCode::kInvalidArgument);
+  ticket.mutable_ref()->set_sample_index(2);
+  EXPECT_EQ(scheduler_->EpisodeEnded(EndOf(ticket, v1::EPISODE_FINISHED)).code(), StatusCode::kInvalidArgument);
+  ticket.mutable_ref()->set_group_id(7);
+  EXPECT_EQ(scheduler_->EpisodeEnded(EndOf(ticket, v1::EPISODE_FINISHED)).code(), StatusCode::kInvalidArgument);
+  ticket.set_purpose(v1::PURPOSE_SERVE);
+  EXPECT_EQ(scheduler_->EpisodeEnded(EndOf(ticket, v1::EPISODE_FINISHED)).code(), StatusCode::kInvalidArgument);
+}
+
+TEST_F(SchedulerTest, ToldTwiceCountsOnce) {
+  Start();
+  const v1::Ticket ticket = MustAdmit();
+  End(ticket, v1::EPISODE_FAILED);
+  End(ticket, v1::EPISODE_FAILED);
+  EXPECT_EQ(MustAdmit().ref().attempt(), 1);
+  EXPECT_EQ(Stats().failed(), 0);
+}
+
+TEST_F(SchedulerTest, TooManyFailedAttemptsFailTheGroupAndReleaseItsSlot) {
+  Start();
+  for (int i = 0; i < 4; ++i) MustAdmit();
+  v1::Ticket ticket;
+  ticket.set_purpose(v1::PURPOSE_TRAIN);
+  End(ticket, v1::EPISODE_FAILED);  // group 0, sample 0, attempt 0
+  ticket = MustAdmit();
+  End(ticket, v1::EPISODE_FAILED);
+  ASSERT_EQ(Closed().size(), 1u);
+  EXPECT_EQ(Closed()[0].outcome(), v1::GROUP_FAILED);
+  EXPECT_THAT(Closed()[0].reason(), HasSubstr("2 attempts"));
+  EXPECT_EQ(Stats().running_episodes(), 2);  // group 1's; what runs of group 0 counts no longer
+  EXPECT_EQ(MustAdmit().ref().group_id(), 2);
+  EXPECT_EQ(Stats().head(), 1);
+}
+
+TEST_F(SchedulerTest, ARewardThatIsNoNumberIsAFailedAttempt) {
+  Start();
+  End(MustAdmit(), v1::EPISODE_FINISHED, std::nan(""));
+  const v1::Ticket again = MustAdmit();
+  EXPECT_EQ(again.ref().attempt(), 1);
+  End(again, v1::EPISODE_FINISHED, std::numeric_limits<double>::infinity());
+  EXPECT_EQ(Stats().failed(), 1);
+}
+
+TEST_F(SchedulerTest, AGroupPastItsDeadlineFails) {
+  Start();
+  const v1::Ticket ticket = MustAdmit();
+  clock_.Advance(seconds(59));
+  MustAdmit();
+  ASSERT_TRUE(scheduler_->Tick().ok());
+  EXPECT_TRUE(Closed().empty());
+  clock_.Advance(seconds(1));
+  ASSERT_TRUE(scheduler_->Tick().ok());
+  ASSERT_EQ(Closed().size(), 1u);
+  EXPECT_EQ(Closed()[0].outcome(), v1::GROUP_FAILED);
+  EXPECT_THAT(Closed()[0].reason(), HasSubstr("deadline"));
+  EXPECT_EQ(Stats().running_episodes(), 0);
+  End(ticket, v1::EPISODE_FINISHED, 1);  // late: fine, and nothing
+  EXPECT_EQ(Stats().admitted_unreleased(), 0);
+}
+
+TEST_F(SchedulerTest, AFinishedGroupHasNoDeadline) {
+  Start();
+  RunGroup({0, 1});
+  clock_.Advance(seconds(3600));
+  ASSERT_TRUE(scheduler_->Tick().ok());
+  EXPECT_TRUE(scheduler_->NextBatch(Batch(0)).ok());
+}
+
+// ---- Drops and the feed
+
+TEST_F(SchedulerTest, AGroupWithoutVarianceIsDroppedAndToppedUp) {
+  Start();
+  RunGroup({1, 1});
+  ASSERT_EQ(Closed().size(), 1u);
+  EXPECT_EQ(Closed()[0].outcome(), v1::GROUP_DROPPED);
+  EXPECT_EQ(Stats().admitted_unreleased(), 0);
+  EXPECT_EQ(RunGroup({0, 0.5}), 1);
+  const auto response = scheduler_->NextBatch(Batch(0));
+  ASSERT_TRUE(response.ok()) << response.status();
+  EXPECT_THAT(GroupsOf(*response), ElementsAre(1));
+  EXPECT_EQ(response->stats().dropped(), 1);
+  EXPECT_EQ(response->stats().dropped_fraction(), 0.5);
+  EXPECT_EQ(response->stats().reward_episodes(), 4);
+  EXPECT_DOUBLE_EQ(response->stats().reward_mean(), 2.5 / 4);  // the dropped group included
+}
+
+TEST_F(SchedulerTest, WithoutTheFilterEqualRewardsAreTrained) {
+  options_.drop_zero_variance = false;
+  Start();
+  RunGroup({1, 1});
+  EXPECT_TRUE(scheduler_->NextBatch(Batch(0)).ok());
+}
+
+TEST_F(SchedulerTest, AGroupOfOneIsNeverDropped) {
+  options_.group_size = 1;
+  Start();
+  RunGroup({1});
+  EXPECT_TRUE(scheduler_->NextBatch(Batch(0)).ok());
+}
+
+TEST_F(SchedulerTest, DropsEndWhereToldTo) {
+  options_.max_drops_per_batch = 2;
+  Start();
+  RunGroup({1, 1});
+  RunGroup({1, 1});
+  RunGroup({1, 1});  // trained all the same
+  EXPECT_THAT(GroupsOf(*scheduler_->NextBatch(Batch(0))), ElementsAre(2));
+  ASSERT_TRUE(scheduler_->MarkVersionLive(1).ok());
+  RunGroup({1, 1});  // dropped again: a new batch
+  EXPECT_EQ(Stats().dropped(), 3);
+}
+
+TEST_F(SchedulerTest, ABatchIsJournalledAndAnsweredAgainWithTheSameStats) {
+  options_.groups_per_step = 2;
+  Start();
+  RunGroup({0, 1});
+  EXPECT_EQ(scheduler_->NextBatch(Batch(0)).status().code(), StatusCode::kDeadlineExceeded);
+  RunGroup({0, 0.5});
+  const auto first = scheduler_->NextBatch(Batch(0));
+  ASSERT_TRUE(first.ok());
+  EXPECT_THAT(GroupsOf(*first), ElementsAre(0, 1));
+  EXPECT_EQ(pool_.state().journal.back().batch().step(), 0);
+  const auto size = pool_.state().journal.size();
+  const auto again = scheduler_->NextBatch(Batch(0));
+  EXPECT_EQ(again->SerializeAsString(), first->SerializeAsString());
+  EXPECT_EQ(pool_.state().journal.size(), size);
+}
+
+TEST_F(SchedulerTest, BatchesAreAskedForInOrder) {
+  Start();
+  EXPECT_EQ(scheduler_->NextBatch(Batch(1)).status().code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(scheduler_->NextBatch(Batch(-1)).status().code(), StatusCode::kOutOfRange);
+}
+
+TEST_F(SchedulerTest, AWaitThatEndsSaysWhatItWaitedFor) {
+  Start();
+  MustAdmit();
+  const absl::Status status = scheduler_->NextBatch(Batch(0)).status();
+  EXPECT_THAT(std::string(status.message()), HasSubstr("0 of 1 groups; 1 episodes are running"));
+}
+
+TEST_F(SchedulerTest, NextBatchBlocksUntilTheBatchIsFull) {
+  Start();
+  const v1::Ticket a = MustAdmit(), b = MustAdmit();
+  std::thread trainer([&] {
+    const auto response = scheduler_->NextBatch(Batch(0, 60'000));
+    ASSERT_TRUE(response.ok()) << response.status();
+    EXPECT_THAT(GroupsOf(*response), ElementsAre(0));
+  });
+  End(a, v1::EPISODE_FINISHED, 0);
+  End(b, v1::EPISODE_FINISHED, 1);
+  trainer.join();
+}
+
+TEST_F(SchedulerTest, ShutdownUnblocksTheTrainerAndRefusesAll) {
+  Start();
+  std::thread trainer(
+      [&] { EXPECT_EQ(scheduler_->NextBatch(Batch(0, 60'000)).status().code(), StatusCode::kCancelled); });
+  scheduler_->Shutdown();
+  trainer.join();
+  EXPECT_EQ(AdmitCode(), StatusCode::kCancelled);
+}
+
+TEST_F(SchedulerTest, SlotsOfABatchAreReleasedWhenItsVersionIsLive) {
+  Start();
+  RunGroup({0, 1});
+  RunGroup({0, 1});
+  ASSERT_TRUE(scheduler_->NextBatch(Batch(0)).ok());
+  EXPECT_EQ(AdmitCode(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(scheduler_->MarkVersionLive(2).code(), StatusCode::kOutOfRange);
+  ASSERT_TRUE(scheduler_->MarkVersionLive(1).ok());
+  ASSERT_TRUE(scheduler_->MarkVersionLive(0).ok());  // late news: nothing
+  const v1::Ticket ticket = MustAdmit();
+  EXPECT_EQ(ticket.ref().group_id(), 2);
+  EXPECT_EQ(ticket.admitted_version(), 1);
+}
+
+TEST_F(SchedulerTest, ACheckpointIsJournalledOnceAndHoldsOnlyFedBatches) {
+  Start();
+  v1::CheckpointRequest request;
+  request.set_step(1);
+  EXPECT_EQ(scheduler_->MarkCheckpoint(request).code(), StatusCode::kFailedPrecondition);
+  RunGroup({0, 1});
+  ASSERT_TRUE(scheduler_->NextBatch(Batch(0)).ok());
+  ASSERT_TRUE(scheduler_->MarkCheckpoint(request).ok());
+  const auto size = pool_.state().journal.size();
+  ASSERT_TRUE(scheduler_->MarkCheckpoint(request).ok());
+  EXPECT_EQ(pool_.state().journal.size(), size);
+}
+
+// ---- A journal that fails
+
+TEST_F(SchedulerTest, AFailedWriteChangesNothing) {
+  Start();
+  pool_.FailNextAppend(FakePool::Fault::kLost);
+  EXPECT_EQ(AdmitCode(), StatusCode::kUnavailable);
+  EXPECT_EQ(MustAdmit().ref().group_id(), 0);
+  End(MustAdmit(), v1::EPISODE_FINISHED, 1);
+  v1::Ticket first;
+  End(first, v1::EPISODE_FINISHED, 0);
+  pool_.FailNextAppend(FakePool::Fault::kLost);
+  EXPECT_EQ(scheduler_->NextBatch(Batch(0)).status().code(), StatusCode::kUnavailable);
+  EXPECT_THAT(GroupsOf(*scheduler_->NextBatch(Batch(0))), ElementsAre(0));
+}
+
+TEST_F(SchedulerTest, AWriteWhoseAnswerWasLostIsFoundAndNotRepeated) {
+  Start();
+  pool_.FailNextAppend(FakePool::Fault::kWrittenButAnswerLost);
+  EXPECT_EQ(AdmitCode(), StatusCode::kDeadlineExceeded);
+  RunGroup({0, 1});  // group 0, which was admitted
+  pool_.FailNextAppend(FakePool::Fault::kWrittenButAnswerLost);
+  EXPECT_EQ(scheduler_->NextBatch(Batch(0)).status().code(), StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(GroupsOf(*scheduler_->NextBatch(Batch(0))), ElementsAre(0));
+  int admitted = 0, batches = 0;
+  for (const auto& record : pool_.state().journal) {
+    admitted += record.has_admitted();
+    batches += record.has_batch();
+  }
+  EXPECT_EQ(admitted, 1);
+  EXPECT_EQ(batches, 1);
+}
+
+TEST_F(SchedulerTest, AnEndIsNotLostWhenItsDropCannotBeWritten) {
+  Start();
+  const v1::Ticket a = MustAdmit(), b = MustAdmit();
+  End(a, v1::EPISODE_FINISHED, 1);
+  pool_.FailNextAppend(FakePool::Fault::kLost);
+  EXPECT_FALSE(scheduler_->EpisodeEnded(EndOf(b, v1::EPISODE_FINISHED, 1)).ok());
+  ASSERT_TRUE(scheduler_->EpisodeEnded(EndOf(b, v1::EPISODE_FINISHED, 1)).ok());  // the gateway tells it again
+  EXPECT_EQ(Stats().dropped(), 1);
+}
+
+TEST_F(SchedulerTest, NothingIsWrittenWhileARecordIsInDoubt) {
+  Start();
+  pool_.FailNextAppend(FakePool::Fault::kWrittenButAnswerLost);
+  EXPECT_FALSE(scheduler_->Admit({}).ok());
+  pool_.FailReads(true);
+  const auto size = pool_.state().journal.size();
+  EXPECT_EQ(AdmitCode(), StatusCode::kUnavailable);
+  EXPECT_EQ(pool_.state().journal.size(), size);
+  pool_.FailReads(false);
+  EXPECT_EQ(MustAdmit().ref().group_id(), 0);
+}
+
+TEST_F(SchedulerTest, ASecondWriterOfTheJournalStopsTheScheduler) {
+  Start();
+  v1::AppendJournalRequest foreign;
+  foreign.add_records()->mutable_live()->set_version(0);
+  ASSERT_TRUE(pool_.AppendJournal(foreign).ok());
+  EXPECT_EQ(AdmitCode(), StatusCode::kAborted);
+  EXPECT_EQ(AdmitCode(), StatusCode::kAborted);
+}
+
+// ---- Start
+
+TEST_F(SchedulerTest, RefusesToStartOnNonsense) {
+  SchedulerOptions bad = options_;
+  bad.group_size = 0;
+  EXPECT_EQ(Scheduler::Recover(bad, MakeTasks(1), pool_, clock_, 0).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(Scheduler::Recover(options_, {}, pool_, clock_, 0).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(Scheduler::Recover(options_, MakeTasks(1), pool_, clock_, 3).status().code(),
+            StatusCode::kFailedPrecondition);  // a checkpoint of another run
+}
+
+TEST_F(SchedulerTest, AJournalThatContradictsItselfIsRefused) {
+  v1::AppendJournalRequest request;
+  request.add_records()->mutable_admitted()->set_group_id(0);
+  request.add_records()->mutable_batch()->set_step(0);
+  request.mutable_records(1)->mutable_batch()->add_group_ids(1);
+  ASSERT_TRUE(pool_.AppendJournal(request).ok());
+  const absl::Status status = Scheduler::Recover(options_, MakeTasks(1), pool_, clock_, 0).status();
+  EXPECT_EQ(status.code(), StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("journal record 1"));
+}
+
+TEST(SchedulerOptionsTest, ErrorsNameTheFieldAndItsRange) {
+  const absl::Status status = SchedulerOptions{.max_attempts = 0}.Validate();
+  EXPECT_THAT(std::string(status.message()), HasSubstr("max_attempts is 0: 1 to"));
+  EXPECT_TRUE(SchedulerOptions().Validate().ok());
+  EXPECT_FALSE((SchedulerOptions{.group_deadline_seconds = std::nan("")}).Validate().ok());
+}
+
+// ---- Tasks
+
+TEST(TaskSamplerTest, EveryPassHoldsEveryTaskOnceInAnOrderOfItsOwn) {
+  TaskSampler sampler(MakeTasks(20), 7);
+  std::vector<std::vector<std::string>> passes(3);
+  for (int64_t group = 0; group < 60; ++group)
+    passes[static_cast<size_t>(group / 20)].push_back(sampler.At(group).task_id());
+  for (const auto& pass : passes) EXPECT_EQ(std::set<std::string>(pass.begin(), pass.end()).size(), 20u);
+  EXPECT_NE(passes[0], passes[1]);
+  EXPECT_NE(passes[1], passes[2]);
+}
+
+TEST(TaskSamplerTest, TheTaskDependsOnSeedAndGroupAlone) {
+  TaskSampler forward(MakeTasks(9), 7), backward(MakeTasks(9), 7), other(MakeTasks(9), 8);
+  std::map<int64_t, std::string> tasks;
+  for (int64_t group = 0; group < 50; ++group) tasks[group] = forward.At(group).task_id();
+  bool differs = false;
+  for (int64_t group = 49; group >= 0; --group) {
+    EXPECT_EQ(backward.At(group).task_id(), tasks[group]);
+    differs |= other.At(group).task_id() != tasks[group];
+  }
+  EXPECT_TRUE(differs);
+}
+
+}  // namespace
+}  // namespace ingot::scheduler

@@ -1,0 +1,120 @@
+#!/usr/bin/env python3
+"""Holds every #include under src/ against the floors table: floors.py SOURCE_DIR | --self-test.
+
+A folder includes itself, the folders its row names, and the third-party headers its row names. `x/y.h` in a row is
+that header alone. Third-party headers are named by a group of include prefixes.
+"""
+import pathlib
+import re
+import sys
+
+GROUPS = {
+    "absl": ("absl/",),
+    "spdlog": ("spdlog/",),
+    "yaml": ("yaml-cpp/",),
+    "prometheus": ("prometheus/",),
+    "xxhash": ("xxhash.h",),
+    "zstd": ("zstd.h", "zstd_errors.h"),
+    "json": ("boost/json",),
+    "net": ("boost/beast", "boost/asio", "boost/system", "boost/url", "openssl/"),
+    "rocksdb": ("rocksdb/",),
+    "torch": ("ATen/", "torch/", "c10/"),
+    "grpc": ("grpcpp/", "grpc/"),
+    "protobuf": ("google/protobuf/",),
+    "cli": ("CLI/",),
+}
+BASE = ("base", "absl")
+
+# The rows of docs/architecture.md. gRPC and generated services stand only in files whose name says so (see GRPC_FILES).
+TABLE = {
+    "base": ("absl", "spdlog", "yaml", "prometheus", "xxhash", "json"),
+    "kernels": (),
+    "kernels/torch": ("kernels", "torch"),
+    "sandbox": BASE,
+    "tree": BASE + ("proto",),
+    "text": BASE,
+    "weights": BASE + ("proto", "kernels", "zstd"),
+    "model": BASE + ("kernels", "kernels/torch", "torch"),
+    "dataset": BASE + ("tree", "text", "proto"),
+    "datapool": BASE + ("tree", "proto", "rocksdb"),
+    "rollout": BASE + ("model", "weights", "kernels", "kernels/torch", "text", "proto", "torch"),
+    "reward": BASE + ("tree", "text", "sandbox", "proto"),
+    "scheduler": BASE + ("tree", "proto", "datapool/client.h"),
+    "gateway": BASE + ("tree", "text", "proto", "rollout/client.h", "datapool/client.h", "net"),
+    "trainer": BASE + ("tree", "model", "kernels", "kernels/torch", "weights", "dataset", "text", "proto", "torch"),
+    "agents": BASE + ("reward", "sandbox", "proto"),
+}
+GRPC_FILES = re.compile(r"(^|_|/)(service|grpc\w*|\w+_grpc)\.(h|cc)$")
+INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.M)
+SYSTEM = re.compile(r"^[a-z0-9_]+(\.h)?$|^(sys|linux|arpa|netinet|bits)/")
+
+
+def folder_of(relative):
+    parts = relative.split("/")
+    return "kernels/torch" if parts[:2] == ["kernels", "torch"] else parts[0]
+
+
+def allowed(relative, include):
+    """None if `relative` (a path below src/) may include `include`, else the reason."""
+    folder = folder_of(relative)
+    if folder == "app":
+        return None
+    row = TABLE.get(folder)
+    if row is None:
+        return f"folder '{folder}' has no row in the floors table"
+    for name, prefixes in GROUPS.items():
+        if include.startswith(prefixes):
+            if name == "grpc":
+                return None if GRPC_FILES.search(relative) and "proto" in row else "gRPC only in service.* and grpc_* files"
+            if name == "protobuf" and "proto" in row:
+                return None
+            return None if name in row else f"third-party '{name}' is not in the row of {folder}"
+    if include.startswith("proto/"):
+        if include.endswith(".grpc.pb.h") or include == "proto/grpc_status.h":
+            return None if GRPC_FILES.search(relative) and "proto" in row else "generated services only in service.* and grpc_* files"
+        return None if "proto" in row else f"proto is not in the row of {folder}"
+    if "/" in include and not include.startswith(("sys/", "linux/", "arpa/", "netinet/", "bits/", "net/")):
+        target = folder_of(include)
+        if target == folder or target in row or include in row:
+            return None
+        return f"{folder} may not include {target}"
+    if include == "immintrin.h" or SYSTEM.match(include):
+        return None
+    return f"'{include}' is not known to the floors table"
+
+
+def check(source_dir):
+    failures, count = [], 0
+    src = pathlib.Path(source_dir) / "src"
+    for path in sorted(src.rglob("*")):
+        if path.suffix not in (".h", ".cc", ".cu", ".cuh", ".inc"):
+            continue
+        relative = path.relative_to(src).as_posix()
+        for include in INCLUDE.findall(path.read_text()):
+            count += 1
+            reason = allowed(relative, include)
+            if reason:
+                failures.append(f"src/{relative}: #include \"{include}\": {reason}")
+    print("\n".join(failures))
+    print(f"floors: {count} includes checked, {len(failures)} against the table")
+    return 1 if failures or count == 0 else 0
+
+
+def self_test():
+    assert allowed("tree/a.cc", "base/status.h") is None
+    assert allowed("tree/a.cc", "datapool/store.h")
+    assert allowed("scheduler/a.cc", "datapool/client.h") is None
+    assert allowed("scheduler/a.cc", "datapool/store.h")
+    assert allowed("gateway/a.cc", "scheduler/client.h")
+    assert allowed("tree/a.cc", "ATen/ATen.h")
+    assert allowed("datapool/store.cc", "grpcpp/grpcpp.h")
+    assert allowed("datapool/service.cc", "grpcpp/grpcpp.h") is None
+    assert allowed("scheduler/grpc_client.cc", "proto/scheduler.grpc.pb.h") is None
+    assert allowed("tree/a.cc", "vector") is None
+    assert allowed("kernels/a.cc", "base/status.h")
+    print("floors: self-test passed")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(self_test() if sys.argv[1] == "--self-test" else check(sys.argv[1]))

@@ -1,0 +1,135 @@
+// AdamW against its formula in plain doubles, and against exact arithmetic.
+#include "trainer/adamw.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace ingot::trainer {
+namespace {
+
+std::map<std::string, at::Tensor> OneMatrix(at::ScalarType type) {
+  return {{"w", at::tensor({0.5, -1.25, 2.0, 0.0}, type).view({2, 2}).requires_grad_(true)},
+          {"norm", at::tensor({1.0, -1.0}, type).requires_grad_(true)}};
+}
+
+OptimizerOptions Options() {
+  OptimizerOptions options;
+  options.beta1 = 0.9;
+  options.beta2 = 0.95;
+  options.eps = 1e-8;
+  options.weight_decay = 0.1;
+  options.grad_clip_norm = 0;
+  return options;
+}
+
+void SetGradients(std::map<std::string, at::Tensor>& parameters, int64_t t) {
+  const auto type = parameters.at("w").scalar_type();
+  const double x = static_cast<double>(t);
+  parameters.at("w").mutable_grad() = at::tensor({0.1 * x, -0.2, std::cos(x), 1e-3}, at::kDouble).view({2, 2}).to(type);
+  parameters.at("norm").mutable_grad() = at::tensor({std::sin(x), 0.5}, at::kDouble).to(type);
+}
+
+TEST(AdamW, FollowsItsFormula) {
+  auto parameters = OneMatrix(at::kDouble);
+  AdamW optimizer(Options(), parameters);
+  double p[6] = {0.5, -1.25, 2.0, 0.0, 1.0, -1.0}, m[6] = {}, v[6] = {};
+  for (int64_t t = 1; t <= 5; ++t) {
+    const double x = static_cast<double>(t), lr = 0.01 * x;
+    const double g[6] = {0.1 * x, -0.2, std::cos(x), 1e-3, std::sin(x), 0.5};
+    for (int i = 0; i < 6; ++i) {
+      if (i < 4) p[i] -= lr * 0.1 * p[i];  // matrices decay, norms do not
+      m[i] = 0.9 * m[i] + 0.1 * g[i];
+      v[i] = 0.95 * v[i] + 0.05 * g[i] * g[i];
+      p[i] -= lr * (m[i] / (1 - std::pow(0.9, x))) / (std::sqrt(v[i] / (1 - std::pow(0.95, x))) + 1e-8);
+    }
+    SetGradients(parameters, t);
+    optimizer.Step(lr, optimizer.GradNorm());
+    optimizer.ZeroGrad();
+  }
+  for (int i = 0; i < 6; ++i) {
+    const at::Tensor flat = i < 4 ? parameters.at("w").view(-1) : parameters.at("norm");
+    EXPECT_NEAR(flat[i < 4 ? i : i - 4].item<double>(), p[i], 1e-14) << i;
+  }
+  EXPECT_EQ(optimizer.steps(), 5);
+}
+
+TEST(AdamW, GivesTheNumbersOfExactArithmetic) {
+  // The first step moves by the rate itself, since m' / sqrt(v') is the gradient's sign; the other numbers are of the
+  // formula in 40-digit decimals.
+  auto parameters = OneMatrix(at::kDouble);
+  AdamW optimizer(Options(), parameters);
+  SetGradients(parameters, 1);
+  optimizer.Step(0.01, 1.0);
+  EXPECT_NEAR(parameters.at("w")[0][1].item<double>(), -1.25 * (1 - 0.001) + 0.01 / (1 + 1e-8 / 0.2), 1e-15);
+  EXPECT_NEAR(parameters.at("w")[0][0].item<double>(), 0.48950000099999990, 1e-15);
+  SetGradients(parameters, 2);
+  optimizer.Step(0.02, 1.0);
+  EXPECT_NEAR(parameters.at("w")[0][0].item<double>(), 0.46936128481174682, 1e-15);
+  EXPECT_NEAR(parameters.at("w")[1][0].item<double>(), 1.98248826414108218, 1e-15);
+}
+
+TEST(AdamW, ClipsToTheGlobalNorm) {
+  OptimizerOptions options = Options();
+  options.weight_decay = 0;
+  options.grad_clip_norm = 1.0;
+  auto parameters = OneMatrix(at::kDouble);
+  AdamW optimizer(options, parameters);
+  parameters.at("w").mutable_grad() = at::tensor({3.0, 0.0, 0.0, 0.0}, at::kDouble).view({2, 2});
+  parameters.at("norm").mutable_grad() = at::tensor({0.0, 4.0}, at::kDouble);
+  const double norm = optimizer.GradNorm();
+  EXPECT_DOUBLE_EQ(norm, 5.0);  // over both tensors
+  optimizer.Step(0.1, norm);
+  // First moments are 0.1 of the clipped gradients 0.6 and 0.8.
+  const auto state = optimizer.State();
+  EXPECT_NEAR(state.at("exp_avg.w")[0][0].item<double>(), 0.06, 1e-15);
+  EXPECT_NEAR(state.at("exp_avg.norm")[1].item<double>(), 0.08, 1e-15);
+}
+
+TEST(AdamW, LeavesSmallGradientsAlone) {
+  OptimizerOptions options = Options();
+  options.grad_clip_norm = 10.0;
+  auto parameters = OneMatrix(at::kDouble);
+  AdamW optimizer(options, parameters);
+  parameters.at("norm").mutable_grad() = at::tensor({0.0, 4.0}, at::kDouble);
+  optimizer.Step(0.1, optimizer.GradNorm());
+  EXPECT_NEAR(optimizer.State().at("exp_avg.norm")[1].item<double>(), 0.4, 1e-15);
+}
+
+TEST(AdamW, KeepsAMasterCopyOfNarrowParameters) {
+  std::map<std::string, at::Tensor> parameters = {{"w", at::ones({2, 2}, at::kBFloat16).requires_grad_(true)}};
+  OptimizerOptions options = Options();
+  options.weight_decay = 0;
+  AdamW optimizer(options, parameters);
+  // Each step is far below bf16's resolution at 1; their sum is not.
+  for (int i = 0; i < 20; ++i) {
+    parameters.at("w").mutable_grad() = at::ones({2, 2}, at::kBFloat16);
+    optimizer.Step(0.001, 2.0);
+  }
+  EXPECT_NEAR(optimizer.State().at("master.w")[0][0].item<double>(), 0.98, 1e-4);
+  EXPECT_NEAR(parameters.at("w")[0][0].item<double>(), 0.98, 0.004);
+}
+
+TEST(AdamW, StateThatDoesNotFitIsRefusedWhole) {
+  auto parameters = OneMatrix(at::kFloat);
+  AdamW optimizer(Options(), parameters);
+  auto state = optimizer.State();
+  for (auto& [name, tensor] : state) tensor = tensor.clone().fill_(7);
+  auto missing = state;
+  missing.erase("exp_avg_sq.w");
+  EXPECT_NE(optimizer.LoadState(missing, 3).message().find("exp_avg_sq.w"), absl::string_view::npos);
+  auto misshapen = state;
+  misshapen["exp_avg.w"] = at::zeros({3});
+  EXPECT_FALSE(optimizer.LoadState(misshapen, 3).ok());
+  auto unknown = state;
+  unknown["exp_avg.x"] = at::zeros({3});
+  EXPECT_FALSE(optimizer.LoadState(unknown, 3).ok());
+  EXPECT_EQ(optimizer.State().at("exp_avg.w").sum().item<float>(), 0);
+  EXPECT_EQ(optimizer.steps(), 0);
+  EXPECT_TRUE(optimizer.LoadState(state, 3).ok());
+  EXPECT_EQ(optimizer.State().at("exp_avg.w").sum().item<float>(), 28);
+}
+
+}  // namespace
+}  // namespace ingot::trainer

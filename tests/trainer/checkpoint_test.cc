@@ -1,0 +1,193 @@
+#include "trainer/checkpoint.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "makers.h"
+#include "temp_dir.h"
+#include "tiny_model.h"
+#include "trainer/trainer.h"
+
+namespace ingot::trainer {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TrainerOptions Options(int threads = 1) {
+  TrainerOptions options;
+  options.optimizer.learning_rate = 0.01;
+  options.optimizer.warmup_steps = 2;
+  options.optimizer.weight_decay = 0.1;
+  options.total_steps = 8;
+  options.threads = threads;
+  options.seed = 18446744073709551615ull;
+  return options;
+}
+
+std::unique_ptr<Trainer> Fresh(int threads = 1) {
+  const auto config = TinyConfig();
+  return *Trainer::Create(Options(threads), config, TinyParameters(config, 2, at::kFloat));
+}
+
+void Train(Trainer& trainer, int64_t until) {
+  while (trainer.version() < until) {
+    const int64_t step = trainer.version();
+    const auto report = trainer.TrainStep(RandomBatch(static_cast<uint64_t>(100 + step), 37, step));
+    ASSERT_TRUE(report.ok()) << report.status();
+  }
+}
+
+void ExpectSameBits(const Trainer& a, const Trainer& b) {
+  for (const auto& [name, tensor] : a.parameters().tensors()) {
+    EXPECT_TRUE(at::equal(tensor, b.parameters().at(name))) << name;
+  }
+  const auto state = b.optimizer_state();
+  for (const auto& [name, tensor] : a.optimizer_state()) EXPECT_TRUE(at::equal(tensor, state.at(name))) << name;
+}
+
+std::string ReadAll(const std::string& path) {
+  std::stringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
+}
+
+void WriteAll(const std::string& path, const std::string& contents) {
+  std::ofstream(path, std::ios::binary | std::ios::trunc) << contents;
+}
+
+std::vector<std::string> Names(const std::string& root) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(root)) names.push_back(entry.path().filename().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+void ResumeInTheMiddle(int threads, int64_t middle, int64_t end) {
+  TempDir dir;
+  auto whole = Fresh(threads);
+  Train(*whole, end);
+
+  auto first = Fresh(threads);
+  Train(*first, middle);
+  const auto saved = first->SaveCheckpoint(dir.path(), {{"tokenizer.json", "{}"}});
+  ASSERT_TRUE(saved.ok()) << saved.status();
+  EXPECT_EQ(saved->step, middle);
+  Train(*first, end);  // saving does not disturb the run that saves
+  ExpectSameBits(*whole, *first);
+
+  auto second = Trainer::Resume(Options(threads), saved->path);
+  ASSERT_TRUE(second.ok()) << second.status();
+  EXPECT_EQ((*second)->version(), middle);
+  EXPECT_EQ((*(*second)->TakeSnapshot())->checksum(), saved->weights_checksum);
+  Train(**second, end);
+  ExpectSameBits(*whole, **second);
+  EXPECT_EQ((*(*second)->TakeSnapshot())->checksum(), (*whole->TakeSnapshot())->checksum());
+}
+
+TEST(Checkpoint, ResumingInTheMiddleChangesNoBit) { ResumeInTheMiddle(1, 4, 7); }
+TEST(Checkpoint, ResumingInTheMiddleChangesNoBitOnTwoThreads) { ResumeInTheMiddle(2, 1, 3); }
+
+TEST(Checkpoint, IsAModelFolderWithTheAppsFiles) {
+  TempDir dir;
+  auto trainer = Fresh();
+  const auto saved = trainer->SaveCheckpoint(dir.path() + "/deep/checkpoints", {{"tokenizer.json", "{\"a\": 1}"}});
+  ASSERT_TRUE(saved.ok()) << saved.status();
+  EXPECT_EQ(saved->path, dir.path() + "/deep/checkpoints/step-00000000");
+  EXPECT_THAT(Names(saved->path),
+              ElementsAre("config.json", "model.safetensors", "optimizer.safetensors", "state.json", "tokenizer.json"));
+  EXPECT_EQ(ReadAll(saved->path + "/tokenizer.json"), "{\"a\": 1}");
+  const auto model = model::LoadModelDir(saved->path);
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_TRUE(at::equal(model->parameters.at("model.norm.weight"), trainer->parameters().at("model.norm.weight")));
+}
+
+TEST(Checkpoint, KeepsTheNewestAndSweepsLeftovers) {
+  TempDir dir;
+  auto trainer = Fresh();
+  fs::create_directories(dir.path() + "/.tmp-step-00000099");
+  fs::create_directories(dir.path() + "/notes");
+  for (int64_t step = 0; step < 4; ++step) {
+    Train(*trainer, step);
+    ASSERT_TRUE(trainer->SaveCheckpoint(dir.path(), {}).ok());
+  }
+  EXPECT_THAT(Names(dir.path()), ElementsAre("notes", "step-00000002", "step-00000003"));
+}
+
+TEST(Checkpoint, ASecondOneOfTheSameStepTakesItsPlace) {
+  TempDir dir;
+  auto trainer = Fresh();
+  ASSERT_TRUE(trainer->SaveCheckpoint(dir.path(), {{"a.txt", "old"}}).ok());
+  ASSERT_TRUE(trainer->SaveCheckpoint(dir.path(), {{"a.txt", "new"}}).ok());
+  EXPECT_THAT(Names(dir.path()), ElementsAre("step-00000000"));
+  EXPECT_EQ(ReadAll(dir.path() + "/step-00000000/a.txt"), "new");
+  EXPECT_TRUE(VerifyCheckpoint(dir.path() + "/step-00000000").ok());
+}
+
+TEST(Checkpoint, DamageIsFoundAndThePreviousOneUsed) {
+  TempDir dir;
+  auto trainer = Fresh();
+  ASSERT_TRUE(trainer->SaveCheckpoint(dir.path(), {{"tokenizer.json", "{}"}}).ok());
+  Train(*trainer, 1);
+  const auto newest = trainer->SaveCheckpoint(dir.path(), {{"tokenizer.json", "{}"}});
+  ASSERT_TRUE(newest.ok());
+  ASSERT_EQ(LatestCheckpoint(dir.path())->step, 1);
+
+  for (const std::string& name : Names(newest->path)) {
+    const std::string path = newest->path + "/" + name;
+    const std::string intact = ReadAll(path);
+    const auto expect_rejected = [&](const std::string& how) {
+      const auto latest = LatestCheckpoint(dir.path());
+      ASSERT_TRUE(latest.ok()) << latest.status();
+      EXPECT_EQ(latest->step, 0) << name << " " << how;
+      ASSERT_EQ(latest->rejected.size(), 1u);
+      EXPECT_THAT(latest->rejected[0],
+                  ::testing::AllOf(HasSubstr("step-00000001"), HasSubstr("damaged"), HasSubstr(name)))
+          << how;
+      EXPECT_EQ(Trainer::Resume(Options(), newest->path).status().code(), absl::StatusCode::kDataLoss);
+    };
+    fs::remove(path);
+    expect_rejected("missing");
+    WriteAll(path, intact.substr(0, intact.size() / 2));
+    expect_rejected("cut short");
+    if (name != "state.json") {
+      std::string flipped = intact;
+      flipped[flipped.size() - 2] ^= 4;
+      WriteAll(path, flipped);
+      expect_rejected("a bit flipped");
+    }
+    WriteAll(path, intact);
+    EXPECT_EQ(LatestCheckpoint(dir.path())->step, 1);
+  }
+}
+
+TEST(Checkpoint, WithoutAnIntactOneSaysSo) {
+  TempDir dir;
+  EXPECT_EQ(LatestCheckpoint(dir.path()).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(LatestCheckpoint(dir.path() + "/absent").status().code(), absl::StatusCode::kNotFound);
+  fs::create_directories(dir.path() + "/step-00000005");
+  EXPECT_EQ(LatestCheckpoint(dir.path()).status().code(), absl::StatusCode::kDataLoss);
+}
+
+TEST(Checkpoint, AFailedWriteNamesThePathAndLeavesTheOthers) {
+  TempDir dir;
+  auto trainer = Fresh();
+  ASSERT_TRUE(trainer->SaveCheckpoint(dir.path(), {}).ok());
+  Train(*trainer, 1);
+  // A folder cannot be made below a file.
+  WriteAll(dir.path() + "/file", "x");
+  EXPECT_THAT(std::string(trainer->SaveCheckpoint(dir.path() + "/file/root", {}).status().message()),
+              HasSubstr("/file/root"));
+  EXPECT_FALSE(trainer->SaveCheckpoint(dir.path(), {{"../escape", "x"}}).ok());
+  EXPECT_FALSE(trainer->SaveCheckpoint(dir.path(), {{"state.json", "x"}}).ok());
+  EXPECT_EQ(LatestCheckpoint(dir.path())->step, 0);
+}
+
+}  // namespace
+}  // namespace ingot::trainer

@@ -1,0 +1,272 @@
+// Advantages, loss weights, the schedule, options: tables worked by hand.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "makers.h"
+#include "trainer/advantage.h"
+#include "trainer/batch.h"
+#include "trainer/options.h"
+#include "trainer/schedule.h"
+
+namespace ingot::trainer {
+namespace {
+
+using ::testing::DoubleNear;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr double kTiny = 1e-12;
+
+TEST(Advantages, SubtractTheGroupMean) {
+  const auto a = Advantages({{1, 0, 0, 0}, {0.5, 0.5}}, "mean", "none");
+  EXPECT_THAT(a[0], ElementsAre(0.75, -0.25, -0.25, -0.25));
+  EXPECT_THAT(a[1], ElementsAre(0, 0));
+}
+
+TEST(Advantages, LeaveOneOutComparesWithTheOthers) {
+  // Others of the first: (0 + 0 + 2) / 3 = 2/3; of the last: (1 + 0 + 0) / 3 = 1/3.
+  const auto a = Advantages({{1, 0, 0, 2}}, "leave_one_out", "none");
+  EXPECT_THAT(a[0], ElementsAre(DoubleNear(1.0 / 3, kTiny), DoubleNear(-1, kTiny), DoubleNear(-1, kTiny),
+                                DoubleNear(5.0 / 3, kTiny)));
+}
+
+TEST(Advantages, AGroupOfOneHasNoBaselineLeftOut) {
+  EXPECT_THAT(Advantages({{0.7}}, "leave_one_out", "none")[0], ElementsAre(0.7));
+  EXPECT_THAT(Advantages({{0.7}}, "mean", "none")[0], ElementsAre(0.0));
+}
+
+TEST(Advantages, GroupNormalizationDividesByTheGroupsDeviation) {
+  // Rewards 1, 0: population deviation 0.5, advantages +-0.5.
+  const auto a = Advantages({{1, 0}, {3, 3}}, "mean", "group");
+  EXPECT_NEAR(a[0][0], 0.5 / (0.5 + 1e-6), kTiny);
+  EXPECT_NEAR(a[0][1], -0.5 / (0.5 + 1e-6), kTiny);
+  EXPECT_THAT(a[1], ElementsAre(0, 0));
+}
+
+TEST(Advantages, BatchNormalizationDividesByTheBatchsDeviation) {
+  // Advantages 0.5, -0.5, 2, -2: mean 0, variance (0.25 + 0.25 + 4 + 4) / 4 = 2.125.
+  const auto a = Advantages({{1, 0}, {4, 0}}, "mean", "batch");
+  const double scale = 1.0 / (std::sqrt(2.125) + 1e-6);
+  EXPECT_NEAR(a[0][0], 0.5 * scale, kTiny);
+  EXPECT_NEAR(a[1][1], -2 * scale, kTiny);
+}
+
+TEST(Advantages, EqualRewardsGiveExactlyZero) {
+  // 0.1 has no exact mean in binary; its rounding must not become a gradient.
+  for (const char* baseline : {"mean", "leave_one_out"}) {
+    for (const char* normalization : {"none", "group", "batch"}) {
+      EXPECT_THAT(Advantages({{0.1, 0.1, 0.1}}, baseline, normalization)[0], ElementsAre(0, 0, 0));
+    }
+  }
+}
+
+// Episode 0 (group 0): calls of 2 and 1 tokens. Episode 1 (group 0): 3 tokens. Episode 2 (group 1): 4. Episode 3
+// (group 1): nothing sampled.
+const std::vector<CallExtent> kCalls = {{0, 0, 2}, {0, 0, 1}, {1, 0, 3}, {2, 1, 4}, {3, 1, 0}};
+
+TEST(TokenWeights, TokenIsTheMeanOverTheBatch) {
+  EXPECT_THAT(TokenWeights(kCalls, "token"), ElementsAre(0.1, 0.1, 0.1, 0.1, 0));
+}
+
+TEST(TokenWeights, SequenceIsTheMeanOverEpisodesOfTheirMeans) {
+  // Three episodes have tokens: 3, 3 and 4.
+  EXPECT_THAT(TokenWeights(kCalls, "sequence"), ElementsAre(1.0 / 9, 1.0 / 9, 1.0 / 9, 1.0 / 12, 0));
+}
+
+TEST(TokenWeights, PromptIsTheMeanOverGroupsOfTheirMeans) {
+  EXPECT_THAT(TokenWeights(kCalls, "prompt"), ElementsAre(1.0 / 12, 1.0 / 12, 1.0 / 12, 1.0 / 8, 0));
+}
+
+TEST(TokenWeights, SumToOneOverTheBatch) {
+  for (const char* aggregation : {"token", "sequence", "prompt"}) {
+    const auto weights = TokenWeights(kCalls, aggregation);
+    double sum = 0;
+    for (size_t i = 0; i < kCalls.size(); ++i) sum += weights[i] * static_cast<double>(kCalls[i].sampled_tokens);
+    EXPECT_NEAR(sum, 1.0, kTiny) << aggregation;
+  }
+}
+
+TEST(LearningRate, FollowsTheTable) {
+  OptimizerOptions options;
+  options.learning_rate = 2.0;
+  options.warmup_steps = 4;
+  options.min_lr_ratio = 0.1;
+  const int64_t total = 12;  // warm-up 0..3, then 8 steps down to 0.2
+  struct Row {
+    const char* decay;
+    int64_t step;
+    double rate;
+  };
+  const Row table[] = {
+      {"cosine", 0, 0.5},
+      {"cosine", 1, 1.0},
+      {"cosine", 3, 2.0},
+      {"cosine", 4, 2.0},
+      {"cosine", 8, 1.1},
+      {"cosine", 12, 0.2},
+      {"cosine", 100, 0.2},
+      {"linear", 3, 2.0},
+      {"linear", 4, 2.0},
+      {"linear", 6, 1.55},
+      {"linear", 8, 1.1},
+      {"linear", 12, 0.2},
+      {"constant", 0, 0.5},
+      {"constant", 4, 2.0},
+      {"constant", 99, 2.0},
+      // (1 + cos(pi / 4)) / 2 of the way between 2 and 0.2
+      {"cosine", 6, 0.2 + 1.8 * 0.5 * (1 + std::sqrt(0.5))},
+  };
+  for (const Row& row : table) {
+    options.decay = row.decay;
+    EXPECT_NEAR(LearningRate(options, row.step, total), row.rate, 1e-12) << row.decay << " at " << row.step;
+  }
+}
+
+TEST(LearningRate, WithoutWarmupStartsAtThePeak) {
+  OptimizerOptions options;
+  options.learning_rate = 1.0;
+  EXPECT_DOUBLE_EQ(LearningRate(options, 0, 10), 1.0);
+}
+
+TEST(TrainerOptions, DefaultsAreValidAndFaultsAreNamed) {
+  EXPECT_TRUE(TrainerOptions().Validate().ok());
+  TrainerOptions options;
+  options.loss_aggregation = "episode";
+  EXPECT_THAT(std::string(options.Validate().message()), HasSubstr("token, sequence, prompt"));
+  options = {};
+  options.sft.optimizer.learning_rate = 0;
+  EXPECT_THAT(std::string(options.Validate().message()), HasSubstr("sft: learning_rate"));
+  options = {};
+  options.optimizer.beta2 = std::nan("");
+  EXPECT_FALSE(options.Validate().ok());
+}
+
+// --- PrepareBatch ---
+
+CallSpec Turn(std::vector<int32_t> context, std::vector<int32_t> sampled) {
+  CallSpec call{std::move(context), std::move(sampled), {}, {}, {}, 1.0f};
+  call.logprobs.assign(call.sampled.size(), -1.0f);
+  return call;
+}
+
+TrainBatch OneGroup(std::vector<v1::EpisodeTree> episodes) {
+  TrainBatch batch;
+  batch.groups.push_back(MakeGroup(7, std::move(episodes)));
+  return batch;
+}
+
+TEST(PrepareBatch, GivesEveryCallItsEpisodesAdvantage) {
+  const TrainBatch batch = OneGroup({MakeEpisode("a", 1.0, {Turn({1, 2}, {3}), Turn({1, 2, 3, 4}, {5, 6})}),
+                                     MakeEpisode("b", 0.0, {Turn({1, 2}, {4})})});
+  const auto prepared = PrepareBatch(batch, {}, 10, 0);
+  ASSERT_TRUE(prepared.ok()) << prepared.status();
+  EXPECT_THAT(prepared->advantages, ElementsAre(0.5, 0.5, -0.5));
+  EXPECT_THAT(prepared->weights, ElementsAre(0.25, 0.25, 0.25));
+  EXPECT_EQ(prepared->loss_tokens, 4);
+  EXPECT_EQ(prepared->unmerged_tokens, 3 + 6 + 3);
+  EXPECT_EQ(prepared->metrics.at("reward/batch_mean"), 0.5);
+  EXPECT_EQ(prepared->metrics.at("response_length/mean"), 2);
+  EXPECT_EQ(prepared->metrics.at("response_length/max"), 3);
+  EXPECT_EQ(prepared->metrics.at("num_turns/mean"), 1.5);
+  EXPECT_EQ(prepared->metrics.at("num_turns/max"), 2);
+}
+
+TEST(PrepareBatch, RewardMeanIsTheFeedsWhereItHasOne) {
+  TrainBatch batch = OneGroup({MakeEpisode("a", 1.0, {Turn({1}, {3})}), MakeEpisode("b", 0.0, {Turn({1}, {4})})});
+  EXPECT_EQ(PrepareBatch(batch, {}, 10, 0)->metrics.at("reward/mean"), 0.5);
+  batch.feed.set_reward_mean(0.9);
+  batch.feed.set_reward_episodes(20);
+  batch.feed.set_dropped_fraction(0.4);
+  EXPECT_EQ(PrepareBatch(batch, {}, 10, 0)->metrics.at("reward/mean"), 0.9);
+  EXPECT_EQ(PrepareBatch(batch, {}, 10, 0)->metrics.at("reward/frac_zero_std"), 0.4);
+}
+
+TEST(PrepareBatch, MeasuresStalenessPerTrainedToken) {
+  CallSpec call = Turn({1}, {2, 3, 4});
+  call.versions = {5, 5, 7};
+  const auto prepared = PrepareBatch(OneGroup({MakeEpisode("a", 1.0, {call})}), {}, 10, 7);
+  ASSERT_TRUE(prepared.ok()) << prepared.status();
+  EXPECT_NEAR(prepared->metrics.at("async/staleness_mean"), 4.0 / 3, kTiny);
+  EXPECT_EQ(prepared->metrics.at("async/staleness_max"), 2);
+  EXPECT_THAT(prepared->staleness_histogram, ElementsAre(std::pair(0, 1), std::pair(2, 2)));
+}
+
+TEST(PrepareBatch, LeavesOutAndCountsWhatIsNotTheRunsPolicy) {
+  v1::EpisodeTree a = MakeEpisode("a", 1.0, {Turn({1}, {3}), Turn({1, 3}, {4}), Turn({1, 3, 4}, {5})});
+  a.mutable_calls(1)->set_weights(v1::WEIGHTS_EXTERNAL);
+  a.mutable_calls(2)->mutable_sampling()->set_grammar_acted(true);
+  v1::EpisodeTree fenced = MakeEpisode("f", 9.0, {Turn({1}, {3})});
+  fenced.mutable_episode()->set_state(v1::EPISODE_FENCED);
+  v1::EpisodeTree eval = MakeEpisode("e", 9.0, {Turn({1}, {3})});
+  eval.mutable_episode()->set_purpose(v1::PURPOSE_EVAL);
+  const auto prepared = PrepareBatch(OneGroup({a, MakeEpisode("b", 0.0, {Turn({1}, {6})}), fenced, eval}), {}, 10, 0);
+  ASSERT_TRUE(prepared.ok()) << prepared.status();
+  ASSERT_EQ(prepared->calls.size(), 2u);
+  EXPECT_EQ(prepared->calls[0].call_id, "a/0");
+  EXPECT_EQ(prepared->calls[1].call_id, "b/0");
+  EXPECT_THAT(prepared->advantages, ElementsAre(0.5, -0.5));
+  EXPECT_EQ(prepared->metrics.at("batch/calls_left_out_weights"), 1);
+  EXPECT_EQ(prepared->metrics.at("batch/calls_left_out_flagged"), 1);
+  EXPECT_EQ(prepared->metrics.at("batch/episodes_left_out"), 2);
+}
+
+TEST(PrepareBatch, ReportsRewardsByDomainWhereThereAreSeveral) {
+  v1::EpisodeTree a = MakeEpisode("a", 1.0, {Turn({1}, {3})});
+  a.mutable_episode()->mutable_task()->set_domain("math");
+  const auto prepared = PrepareBatch(OneGroup({a, MakeEpisode("b", 0.0, {Turn({1}, {6})})}), {}, 10, 0);
+  EXPECT_EQ(prepared->metrics.at("reward/batch_mean@domain:math"), 1.0);
+  EXPECT_EQ(prepared->metrics.at("reward/batch_mean@domain:default"), 0.0);
+  EXPECT_FALSE(prepared->metrics.contains("reward/batch_mean@scaffold:default"));
+}
+
+TEST(PrepareBatch, ErrorsNameTheCall) {
+  const auto message = [](const TrainBatch& batch) {
+    const auto prepared = PrepareBatch(batch, {}, 10, 3);
+    return prepared.ok() ? std::string("accepted") : std::string(prepared.status().message());
+  };
+  const auto with = [&](const std::function<void(CallSpec&)>& change) {
+    CallSpec call = Turn({1, 2}, {3, 4});
+    change(call);
+    return message(OneGroup({MakeEpisode("fine", 0.0, {Turn({1}, {2})}), MakeEpisode("bad", 1.0, {call})}));
+  };
+  EXPECT_EQ(with([](CallSpec&) {}), "accepted");
+  EXPECT_THAT(with([](CallSpec& c) { c.sampled[1] = 10; }),
+              ::testing::AllOf(HasSubstr("bad/0"), HasSubstr("id 10"), HasSubstr("vocabulary of 10")));
+  EXPECT_THAT(with([](CallSpec& c) { c.context[0] = -1; }), HasSubstr("bad/0"));
+  EXPECT_THAT(with([](CallSpec& c) { c.logprobs[1] = std::numeric_limits<float>::quiet_NaN(); }),
+              ::testing::AllOf(HasSubstr("bad/0"), HasSubstr("log-prob of sampled token 1")));
+  EXPECT_THAT(with([](CallSpec& c) { c.logprobs[0] = 0.5f; }), HasSubstr("bad/0"));
+  EXPECT_THAT(with([](CallSpec& c) { c.temperature = 0; }), HasSubstr("temperature"));
+  EXPECT_THAT(with([](CallSpec& c) { c.versions = {3, 4}; }),
+              ::testing::AllOf(HasSubstr("bad/0"), HasSubstr("newer than the trainer's 3")));
+  EXPECT_THAT(with([](CallSpec& c) { c.context.clear(); }), HasSubstr("bad/0"));
+
+  v1::EpisodeTree missing = MakeEpisode("bad", 1.0, {Turn({1, 2}, {3, 4})});
+  missing.mutable_segments()->erase(base::Hex(missing.calls(0).sampled_keys(0)));
+  EXPECT_THAT(message(OneGroup({missing})), HasSubstr("bad/0"));
+  v1::EpisodeTree uncovered = MakeEpisode("bad", 1.0, {Turn({1, 2}, {3, 4})});
+  (*uncovered.mutable_segments())[base::Hex(uncovered.calls(0).sampled_keys(0))].mutable_logprobs()->RemoveLast();
+  EXPECT_THAT(message(OneGroup({uncovered})), HasSubstr("bad/0"));
+
+  EXPECT_THAT(message(OneGroup({MakeEpisode("bad", std::nan(""), {Turn({1}, {2})})})),
+              ::testing::AllOf(HasSubstr("bad"), HasSubstr("reward")));
+  EXPECT_THAT(message(OneGroup({MakeEpisode("none", 1.0, {})})), HasSubstr("no token of the batch bears loss"));
+}
+
+TEST(PrepareBatch, HoldsTheBatchToItsShape) {
+  const TrainBatch batch = OneGroup({MakeEpisode("a", 1.0, {Turn({1}, {3})}), MakeEpisode("b", 0.0, {Turn({1}, {4})})});
+  TrainerOptions options;
+  options.groups_per_step = 1;
+  options.group_size = 2;
+  EXPECT_TRUE(PrepareBatch(batch, options, 10, 0).ok());
+  options.group_size = 3;
+  EXPECT_THAT(std::string(PrepareBatch(batch, options, 10, 0).status().message()), HasSubstr("group 7 holds 2"));
+  options.groups_per_step = 2;
+  EXPECT_THAT(std::string(PrepareBatch(batch, options, 10, 0).status().message()), HasSubstr("groups_per_step is 2"));
+}
+
+}  // namespace
+}  // namespace ingot::trainer

@@ -1,0 +1,154 @@
+// The order of a run, with a source, a sink and an observer that write down what happens to them.
+#include "trainer/loop.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "makers.h"
+#include "temp_dir.h"
+#include "tiny_model.h"
+
+namespace ingot::trainer {
+namespace {
+
+using ::testing::ElementsAre;
+
+class Recorder final : public BatchSource, public VersionSink, public StepObserver {
+ public:
+  explicit Recorder(base::ManualClock& clock) : clock_(clock) {}
+
+  absl::StatusOr<TrainBatch> Next(int64_t step) override {
+    if (step == stop_at) return absl::CancelledError("the run was stopped");
+    events.push_back(absl::StrCat("batch ", step));
+    clock_.Advance(std::chrono::seconds(6));
+    TrainBatch batch = RandomBatch(static_cast<uint64_t>(step + 1), 37, step);
+    batch.feed.set_window(12);
+    return batch;
+  }
+  absl::StatusOr<weights::PublishStats> Publish(std::shared_ptr<const weights::Snapshot> snapshot,
+                                                bool retain) override {
+    if (snapshot->version() == fail_publish_at) return absl::UnavailableError("no engine holds a lease");
+    events.push_back(absl::StrCat("publish ", snapshot->version(), retain ? " retained" : ""));
+    clock_.Advance(std::chrono::seconds(1));
+    weights::PublishStats stats;
+    stats.density = 0.25;
+    stats.wire_bytes = 1000;
+    stats.pause_ms = 3;
+    return stats;
+  }
+  absl::Status OnCheckpoint(const CheckpointInfo& checkpoint) override {
+    events.push_back(absl::StrCat("checkpoint ", checkpoint.step));
+    clock_.Advance(std::chrono::seconds(3));
+    return absl::OkStatus();
+  }
+  absl::Status OnStep(const StepReport& report, const TrainBatch& batch) override {
+    events.push_back(absl::StrCat("step ", report.step));
+    EXPECT_EQ(batch.step, report.step);
+    reports.push_back(report);
+    return absl::OkStatus();
+  }
+
+  std::vector<std::string> events;
+  std::vector<StepReport> reports;
+  int64_t stop_at = -1;
+  int64_t fail_publish_at = -1;
+
+ private:
+  base::ManualClock& clock_;
+};
+
+struct Scenario {
+  explicit Scenario(int64_t checkpoint_every = 2) {
+    TrainerOptions options;
+    options.total_steps = 3;
+    options.checkpoint_every = checkpoint_every;
+    options.keep_checkpoints = 10;
+    options.threads = 1;
+    const auto config = TinyConfig();
+    trainer = *Trainer::Create(options, config, model::Parameters::Init(config, 1, at::kFloat), clock);
+    loop_options.checkpoint_root = dir.path();
+    loop_options.extra_files = {{"tokenizer.json", "{}"}};
+  }
+  absl::Status Go() { return TrainLoop(loop_options, *trainer, recorder, recorder, &recorder, nullptr, clock).Run(); }
+
+  TempDir dir;
+  base::ManualClock clock;
+  Recorder recorder{clock};
+  std::unique_ptr<Trainer> trainer;
+  LoopOptions loop_options;
+};
+
+TEST(TrainLoop, WritesACheckpointBeforeItPublishesTheVersion) {
+  Scenario run;
+  const absl::Status status = run.Go();
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_THAT(run.recorder.events,
+              ElementsAre("publish 0", "batch 0", "publish 1", "step 0", "batch 1", "checkpoint 2", "publish 2",
+                          "step 1", "batch 2", "checkpoint 3", "publish 3", "step 2"));
+  const auto latest = LatestCheckpoint(run.dir.path());
+  ASSERT_TRUE(latest.ok()) << latest.status();
+  EXPECT_EQ(latest->step, 3);
+}
+
+TEST(TrainLoop, ContinuesFromACheckpoint) {
+  Scenario run;
+  run.recorder.stop_at = 2;
+  EXPECT_EQ(run.Go().code(), absl::StatusCode::kCancelled);
+  const auto latest = LatestCheckpoint(run.dir.path());
+  ASSERT_TRUE(latest.ok()) << latest.status();
+
+  Scenario resumed;
+  TrainerOptions options = run.trainer->options();
+  resumed.trainer = *Trainer::Resume(options, latest->path);
+  ASSERT_TRUE(resumed.Go().ok());
+  EXPECT_THAT(resumed.recorder.events, ElementsAre("publish 2", "batch 2", "checkpoint 3", "publish 3", "step 2"));
+}
+
+TEST(TrainLoop, ARunThatIsCompleteOnlyPublishes) {
+  Scenario run;
+  ASSERT_TRUE(run.Go().ok());
+  run.recorder.events.clear();
+  ASSERT_TRUE(run.Go().ok());
+  EXPECT_THAT(run.recorder.events, ElementsAre("publish 3"));
+}
+
+TEST(TrainLoop, RetainsTheVersionsItIsToldTo) {
+  Scenario run(0);
+  run.loop_options.publish_start = false;
+  run.loop_options.checkpoint_root.clear();
+  run.loop_options.retain = [](int64_t version) { return version % 2 == 0; };
+  ASSERT_TRUE(run.Go().ok());
+  EXPECT_THAT(run.recorder.events, ElementsAre("batch 0", "publish 1", "step 0", "batch 1", "publish 2 retained",
+                                               "step 1", "batch 2", "publish 3", "step 2"));
+}
+
+TEST(TrainLoop, MeasuresWhereTheTimeGoes) {
+  Scenario run(1);
+  ASSERT_TRUE(run.Go().ok());
+  const StepMetrics& m = run.recorder.reports[1].metrics;
+  // 6 s for the batch, 3 s for the checkpoint, 1 s to publish; training takes none of the manual clock's time.
+  EXPECT_DOUBLE_EQ(m.at("trainer/idle_ratio"), 0.6);
+  EXPECT_DOUBLE_EQ(m.at("perf/share_rollout"), 0.6);
+  EXPECT_DOUBLE_EQ(m.at("perf/share_io"), 0.4);
+  EXPECT_DOUBLE_EQ(
+      m.at("perf/share_rollout") + m.at("perf/share_data") + m.at("perf/share_training") + m.at("perf/share_io"), 1.0);
+  EXPECT_DOUBLE_EQ(m.at("perf/tokens_per_second"), m.at("tree/unmerged_tokens") / 10);
+  EXPECT_EQ(m.at("perf/update_weights_density"), 0.25);
+  EXPECT_EQ(m.at("perf/update_weights_wire_bytes"), 1000);
+  EXPECT_EQ(m.at("perf/update_weights_pause_ms"), 3);
+  EXPECT_EQ(m.at("scheduler/window"), 12);
+}
+
+TEST(TrainLoop, ErrorsNameTheStep) {
+  Scenario run;
+  run.recorder.fail_publish_at = 2;
+  const absl::Status status = run.Go();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()), ::testing::StartsWith("step 1: no engine"));
+  const auto latest = LatestCheckpoint(run.dir.path());
+  ASSERT_TRUE(latest.ok()) << latest.status();
+  EXPECT_EQ(latest->step, 2);  // it was durable before
+}
+
+}  // namespace
+}  // namespace ingot::trainer

@@ -1,0 +1,177 @@
+#include "trainer/sft.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "makers.h"
+#include "per_call_reference.h"
+#include "tiny_model.h"
+#include "trainer/trainer.h"
+
+namespace ingot::trainer {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Conversations of two assistant turns over one system prompt.
+std::vector<tree::FlatCall> Conversations(int count, int64_t vocab) {
+  Draws draws(8);
+  const auto system = draws.Tokens(4, vocab);
+  std::vector<tree::FlatCall> calls;
+  for (int i = 0; i < count; ++i) {
+    std::vector<int32_t> history = Join(system, draws.Tokens(3, vocab));
+    for (int turn = 0; turn < 2; ++turn) {
+      tree::FlatCall call;
+      call.call_id = absl::StrCat("conversation ", i, " turn ", turn);
+      call.episode = call.group = i;
+      call.context_tokens = static_cast<int32_t>(history.size());
+      history = Join(history, draws.Tokens(4, vocab));
+      call.tokens = history;
+      history = Join(history, draws.Tokens(2, vocab));
+      calls.push_back(call);
+    }
+  }
+  return calls;
+}
+
+TrainerOptions Options() {
+  TrainerOptions options;
+  options.threads = 1;
+  options.seed = 4;
+  options.sft.batch_size = 4;
+  options.sft.epochs = 3;
+  options.sft.optimizer.learning_rate = 0.01;
+  return options;
+}
+
+std::unique_ptr<Trainer> Fresh(const TrainerOptions& options, at::ScalarType dtype = at::kFloat) {
+  const auto config = TinyConfig();
+  return *Trainer::Create(options, config, model::Parameters::Init(config, 2, dtype));
+}
+
+TEST(SftBatch, EveryEpochIsAnotherShuffleOfAll) {
+  SftOptions options;
+  options.batch_size = 4;
+  options.epochs = 2;
+  ASSERT_EQ(SftSteps(options, 10), 6);
+  std::vector<int64_t> orders[2];
+  for (int64_t step = 0; step < 6; ++step) {
+    const auto batch = SftBatch(options, 10, 9, step);
+    EXPECT_EQ(batch.size(), step % 3 == 2 ? 2u : 4u);
+    orders[step / 3].insert(orders[step / 3].end(), batch.begin(), batch.end());
+    EXPECT_EQ(SftBatch(options, 10, 9, step), batch);
+  }
+  for (const auto& order : orders) EXPECT_EQ(std::set<int64_t>(order.begin(), order.end()).size(), 10u);
+  EXPECT_NE(orders[0], orders[1]);
+  EXPECT_NE(SftBatch(options, 10, 8, 0), SftBatch(options, 10, 9, 0));
+}
+
+TEST(SftBatch, StepsAreBoundedByBothKnobs) {
+  SftOptions options;
+  options.batch_size = 4;
+  options.epochs = 2;
+  options.max_steps = 5;
+  EXPECT_EQ(SftSteps(options, 10), 5);
+  options.epochs = 0;
+  EXPECT_EQ(SftSteps(options, 10), 5);
+  options.max_steps = 0;
+  EXPECT_EQ(SftSteps(options, 10), 0);
+  EXPECT_EQ(SftSteps(options, 0), 0);
+}
+
+TEST(Sft, LossIsTheMeanOverTargetTokensOfEachTurnAlone) {
+  TrainerOptions options = Options();
+  options.sft.max_steps = 1;
+  options.sft.batch_size = 100;
+  options.micro_batch_tokens = 30;
+  auto trainer = Fresh(options, at::kDouble);
+  const auto calls = Conversations(6, 37);
+  const auto model = *model::Transformer::Create(trainer->config(), trainer->parameters());
+  double nll = 0, tokens = 0;
+  {
+    const at::NoGradGuard no_history;
+    for (const auto& call : calls) {
+      std::vector<int64_t> ids(call.tokens.begin(), call.tokens.end());
+      const int64_t n = static_cast<int64_t>(ids.size()), first = call.context_tokens;
+      const at::Tensor all = at::from_blob(ids.data(), {n}, at::kLong);
+      DenseCausal attention;
+      const at::Tensor hidden = model.Hidden(all, at::arange(n, at::kLong), attention);
+      const at::Tensor lp = at::log_softmax(model.Logits(hidden.slice(0, first - 1, n - 1)), -1);
+      nll -= lp.gather(1, all.slice(0, first, n).unsqueeze(1)).sum().item<double>();
+      tokens += static_cast<double>(n - first);
+    }
+  }
+  std::vector<SftReport> reports;
+  ASSERT_TRUE(trainer
+                  ->RunSft(calls,
+                           [&](const SftReport& report) {
+                             reports.push_back(report);
+                             return absl::OkStatus();
+                           })
+                  .ok());
+  ASSERT_EQ(reports.size(), 1u);
+  EXPECT_NEAR(reports[0].metrics.at("sft/loss"), nll / tokens, 1e-10);
+  EXPECT_NEAR(reports[0].metrics.at("sft/nll"), nll / tokens, 1e-10);
+  EXPECT_GT(reports[0].metrics.at("tree/token_ratio"), 1.3);
+}
+
+TEST(Sft, LearnsItsConversationsAndLeavesVersionZero) {
+  TrainerOptions options = Options();
+  options.sft.epochs = 40;
+  auto trainer = Fresh(options);
+  double first = -1, last = -1;
+  const absl::Status status = trainer->RunSft(Conversations(6, 37), [&](const SftReport& report) {
+    if (report.step == 0) first = report.metrics.at("sft/loss");
+    last = report.metrics.at("sft/loss");
+    return absl::OkStatus();
+  });
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_NEAR(first, std::log(37.0), 0.2);
+  EXPECT_LT(last, 0.5);
+  EXPECT_EQ(trainer->version(), 0);
+  EXPECT_EQ((*trainer->TakeSnapshot())->version(), 0);
+  for (const auto& [name, tensor] : trainer->optimizer_state()) EXPECT_EQ(tensor.abs().sum().item<float>(), 0) << name;
+}
+
+TEST(Sft, IsTheSameToTheBitEveryTime) {
+  auto a = Fresh(Options()), b = Fresh(Options());
+  const auto before = *a->TakeSnapshot();
+  ASSERT_TRUE(a->RunSft(Conversations(6, 37), nullptr).ok());
+  ASSERT_TRUE(b->RunSft(Conversations(6, 37), nullptr).ok());
+  EXPECT_EQ((*a->TakeSnapshot())->checksum(), (*b->TakeSnapshot())->checksum());
+  EXPECT_NE((*a->TakeSnapshot())->checksum(), before->checksum());
+}
+
+TEST(Sft, BadConversationsAreRefusedBeforeTheFirstStep) {
+  auto trainer = Fresh(Options());
+  const auto before = (*trainer->TakeSnapshot())->checksum();
+  auto calls = Conversations(6, 37);
+  calls[5].tokens.back() = 99;
+  const absl::Status status = trainer->RunSft(calls, nullptr);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("conversation 2 turn 1"));
+  EXPECT_EQ((*trainer->TakeSnapshot())->checksum(), before);
+}
+
+TEST(Sft, AnObserversErrorEndsTheStage) {
+  auto trainer = Fresh(Options());
+  int steps = 0;
+  const absl::Status status = trainer->RunSft(Conversations(6, 37), [&](const SftReport&) {
+    return ++steps == 2 ? absl::CancelledError("stop") : absl::OkStatus();
+  });
+  EXPECT_EQ(status.code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(steps, 2);
+}
+
+TEST(Sft, ComesBeforeTheFirstStepOnly) {
+  auto trainer = Fresh(Options());
+  EXPECT_TRUE(trainer->RunSft({}, nullptr).ok());
+  ASSERT_TRUE(trainer->TrainStep(RandomBatch(1, 37, 0)).ok());
+  EXPECT_EQ(trainer->RunSft(Conversations(2, 37), nullptr).code(), absl::StatusCode::kFailedPrecondition);
+}
+
+}  // namespace
+}  // namespace ingot::trainer

@@ -1,0 +1,252 @@
+#include "trainer/trainer.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "makers.h"
+#include "tiny_model.h"
+
+namespace ingot::trainer {
+namespace {
+
+using ::testing::HasSubstr;
+
+TrainerOptions FastOptions() {
+  TrainerOptions options;
+  options.optimizer.learning_rate = 0.02;
+  options.optimizer.decay = "constant";
+  options.threads = 1;
+  return options;
+}
+
+std::unique_ptr<Trainer> MakeTrainer(const TrainerOptions& options, int64_t vocab = 37) {
+  const model::ModelConfig config = TinyConfig(vocab);
+  auto trainer = Trainer::Create(options, config, model::Parameters::Init(config, 1, at::kFloat));
+  EXPECT_TRUE(trainer.ok()) << trainer.status();
+  return *std::move(trainer);
+}
+
+std::map<std::string, at::Tensor> CopyOf(const Trainer& trainer) {
+  std::map<std::string, at::Tensor> copy;
+  for (const auto& [name, tensor] : trainer.parameters().tensors()) copy[name] = tensor.detach().clone();
+  return copy;
+}
+
+bool SameBits(const std::map<std::string, at::Tensor>& a, const std::map<std::string, at::Tensor>& b) {
+  for (const auto& [name, tensor] : a) {
+    if (!at::equal(tensor, b.at(name))) return false;
+  }
+  return a.size() == b.size();
+}
+
+// Log-probs of every next token after `context`, by the trainer's own model.
+std::vector<double> Policy(const Trainer& trainer, const std::vector<int32_t>& context) {
+  const auto model = model::Transformer::Create(trainer.config(), trainer.parameters());
+  std::vector<double> logprobs;
+  for (int32_t id = 0; id < trainer.config().vocab_size; ++id) {
+    std::vector<tree::FlatCall> calls(1);
+    calls[0].tokens = Join(context, {id});
+    calls[0].context_tokens = static_cast<int32_t>(context.size());
+    calls[0].logprobs = {0};
+    calls[0].versions = {0};
+    calls[0].kv_mixed = {0};
+    const std::vector<int32_t> all = {0};
+    logprobs.push_back(ScoreForest(*model, *tree::PackForest(calls, all), calls, {}).logprobs[0]);
+  }
+  return logprobs;
+}
+
+CallSpec Sample(const std::vector<int32_t>& context, const std::vector<double>& policy, double draw, int64_t version) {
+  int32_t id = 0;
+  for (; id + 1 < static_cast<int32_t>(policy.size()); ++id) {
+    draw -= std::exp(policy[static_cast<size_t>(id)]);
+    if (draw < 0) break;
+  }
+  return {context, {id}, {static_cast<float>(policy[static_cast<size_t>(id)])}, {version}, {}, 1.0f};
+}
+
+TEST(Trainer, RaisesTheProbabilityOfTheRewardedToken) {
+  constexpr int32_t kRewarded = 5;
+  const std::vector<int32_t> context = {1, 2, 3};
+  auto trainer = MakeTrainer(FastOptions(), /*vocab=*/8);
+  Draws draws(17);
+  const double before = std::exp(Policy(*trainer, context)[kRewarded]);
+  for (int step = 0; step < 25; ++step) {
+    const auto policy = Policy(*trainer, context);
+    TrainBatch batch;
+    batch.step = step;
+    for (int g = 0; g < 2; ++g) {
+      std::vector<v1::EpisodeTree> episodes;
+      for (int s = 0; s < 8; ++s) {
+        const CallSpec call = Sample(context, policy, draws.Between(0, 1), step);
+        episodes.push_back(MakeEpisode(absl::StrCat(step, ".", g, ".", s), call.sampled[0] == kRewarded, {call}));
+      }
+      batch.groups.push_back(MakeGroup(g, std::move(episodes)));
+    }
+    const auto report = trainer->TrainStep(batch);
+    ASSERT_TRUE(report.ok()) << report.status();
+    EXPECT_EQ(report->version, step + 1);
+    // Sampled by this very policy: the ratio is 1 and the probe agrees.
+    EXPECT_NEAR(report->metrics.at("cispo/ratio_mean"), 1.0, 1e-5);
+    EXPECT_EQ(report->metrics.at("mismatch/probe_tokens"), 16);
+    EXPECT_LE(report->metrics.at("mismatch/logprob_abs_diff_max"), 1e-5);
+  }
+  const double after = std::exp(Policy(*trainer, context)[kRewarded]);
+  EXPECT_LT(before, 0.3);
+  EXPECT_GT(after, 0.9);
+}
+
+TEST(Trainer, ABadTreeNamesItsCallAndTrainsNothing) {
+  auto trainer = MakeTrainer(FastOptions());
+  const TrainBatch good = RandomBatch(1, 37, 0);
+  const auto before = CopyOf(*trainer);
+  const auto refused = [&](const std::function<void(v1::EpisodeTree&)>& damage, const std::string& what) {
+    TrainBatch bad = good;
+    damage(*bad.groups[1].mutable_episodes(2));
+    const auto report = trainer->TrainStep(bad);
+    ASSERT_FALSE(report.ok()) << what;
+    EXPECT_THAT(std::string(report.status().message()), ::testing::AllOf(HasSubstr("g1s2"), HasSubstr(what)));
+  };
+  const auto sampled = [](v1::EpisodeTree& tree) -> v1::Segment& {
+    return (*tree.mutable_segments())[base::Hex(tree.calls(0).sampled_keys(0))];
+  };
+  refused([&](v1::EpisodeTree& t) { sampled(t).set_logprobs(0, std::nanf("")); }, "log-prob");
+  refused([&](v1::EpisodeTree& t) { sampled(t).set_token_ids(0, 37); }, "outside the vocabulary");
+  refused([](v1::EpisodeTree& t) { t.mutable_segments()->erase(base::Hex(t.calls(0).context_keys(0))); }, "g1s2/0");
+  EXPECT_EQ(trainer->version(), 0);
+  EXPECT_TRUE(SameBits(before, CopyOf(*trainer)));
+  EXPECT_TRUE(trainer->TrainStep(good).ok());
+  EXPECT_FALSE(SameBits(before, CopyOf(*trainer)));
+}
+
+TEST(Trainer, ALossThatIsNotFiniteChangesNothing) {
+  auto trainer = MakeTrainer(FastOptions());
+  {
+    const at::NoGradGuard no_history;
+    at::Tensor(trainer->parameters().at("model.norm.weight")).fill_(std::numeric_limits<float>::infinity());
+  }
+  const auto before = CopyOf(*trainer);
+  const auto report = trainer->TrainStep(RandomBatch(1, 37, 0));
+  ASSERT_FALSE(report.ok());
+  EXPECT_EQ(report.status().code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(std::string(report.status().message()), HasSubstr("not finite"));
+  EXPECT_EQ(trainer->version(), 0);
+  EXPECT_TRUE(SameBits(before, CopyOf(*trainer)));
+  EXPECT_EQ(trainer->optimizer_state().at("exp_avg.model.norm.weight").abs().sum().item<float>(), 0);
+}
+
+TEST(Trainer, BatchesComeInOrder) {
+  auto trainer = MakeTrainer(FastOptions());
+  const auto report = trainer->TrainStep(RandomBatch(1, 37, 1));
+  EXPECT_EQ(report.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(report.status().message()), HasSubstr("batch 1 cannot be trained at version 0"));
+}
+
+TEST(Trainer, InvalidOptionsAreRefused) {
+  TrainerOptions options;
+  options.loss_aggregation = "mean";
+  const auto config = TinyConfig();
+  const auto trainer = Trainer::Create(options, config, model::Parameters::Init(config, 1, at::kFloat));
+  EXPECT_EQ(trainer.status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+// Calls sampled by the trainer's policy, log-probs recorded as an engine would.
+std::vector<tree::FlatCall> ProbeCalls(const Trainer& trainer, int64_t version, int64_t tokens) {
+  std::vector<tree::FlatCall> calls(1);
+  Draws draws(5);
+  calls[0].call_id = "probe";
+  calls[0].tokens = draws.Tokens(tokens + 2, trainer.config().vocab_size);
+  calls[0].context_tokens = 2;
+  calls[0].versions.assign(static_cast<size_t>(tokens), version);
+  calls[0].kv_mixed.assign(static_cast<size_t>(tokens), 0);
+  const auto model = model::Transformer::Create(trainer.config(), trainer.parameters());
+  const std::vector<int32_t> all = {0};
+  calls[0].logprobs.assign(static_cast<size_t>(tokens), 0.0f);
+  const auto scored = ScoreForest(*model, *tree::PackForest(calls, all), calls, {}).logprobs;
+  calls[0].logprobs.assign(scored.begin(), scored.end());
+  return calls;
+}
+
+TEST(Trainer, TopsTheProbeUpToItsSize) {
+  TrainerOptions options = FastOptions();
+  options.probe_tokens = 40;
+  auto trainer = MakeTrainer(options);
+  // Nothing of the batch was sampled at version 1, its step.
+  ASSERT_TRUE(trainer->TrainStep(RandomBatch(1, 37, 0)).ok());
+  TrainBatch batch = RandomBatch(2, 37, 0);
+  batch.step = 1;
+  int64_t asked = -1, at_version = -1;
+  const auto report = trainer->TrainStep(batch, [&](int64_t version, int64_t tokens) {
+    asked = tokens;
+    at_version = version;
+    auto calls = ProbeCalls(*trainer, version, tokens + 10);
+    calls[0].kv_mixed[0] = 1;            // not of the probe
+    calls[0].versions[1] = version - 1;  // nor this
+    calls[0].logprobs[0] = calls[0].logprobs[1] = -50;
+    return calls;
+  });
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(asked, 40);
+  EXPECT_EQ(at_version, 1);
+  EXPECT_EQ(report->metrics.at("mismatch/probe_tokens"), 48);
+  EXPECT_LE(report->metrics.at("mismatch/logprob_abs_diff_max"), 1e-5);
+  EXPECT_GT(report->metrics.at("offpolicy/logprob_abs_diff_max"), 1e-3);
+}
+
+TEST(Trainer, ProbeCallsBearNoLoss) {
+  TrainerOptions options = FastOptions();
+  auto with = MakeTrainer(options), without = MakeTrainer(options);
+  const TrainBatch batch = RandomBatch(3, 37, 0);
+  ASSERT_TRUE(without->TrainStep(batch).ok());
+  ASSERT_TRUE(
+      with->TrainStep(batch, [&](int64_t v, int64_t n) { return ProbeCalls(*with, v, n > 100 ? 100 : n); }).ok());
+  EXPECT_TRUE(SameBits(CopyOf(*with), CopyOf(*without)));
+}
+
+TEST(Trainer, AProbeThatFailsIsReportedByItsSize) {
+  auto trainer = MakeTrainer(FastOptions());
+  const auto report =
+      trainer->TrainStep(RandomBatch(3, 37, 0), [](int64_t, int64_t) -> absl::StatusOr<std::vector<tree::FlatCall>> {
+        return absl::UnavailableError("no engine");
+      });
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_LT(report->metrics.at("mismatch/probe_tokens"), 256);
+}
+
+TEST(Trainer, SnapshotsAreTheParametersBytes) {
+  auto trainer = MakeTrainer(FastOptions());
+  const auto first = trainer->TakeSnapshot();
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_EQ((*first)->version(), 0);
+  EXPECT_EQ(*trainer->TakeSnapshot(), *first);  // one copy per version
+  ASSERT_TRUE(trainer->TrainStep(RandomBatch(1, 37, 0)).ok());
+  const auto second = trainer->TakeSnapshot();
+  ASSERT_TRUE(second.ok());
+  EXPECT_EQ((*second)->version(), 1);
+  EXPECT_NE((*second)->checksum(), (*first)->checksum());
+  size_t index = 0;
+  for (const auto& [name, tensor] : trainer->parameters().tensors()) {
+    const auto view = (*second)->view(index++);
+    EXPECT_EQ(view.name, name);
+    EXPECT_EQ(view.dtype, "F32");
+    ASSERT_EQ(view.bytes.size(), tensor.nbytes());
+    EXPECT_EQ(std::memcmp(view.bytes.data(), tensor.const_data_ptr(), tensor.nbytes()), 0) << name;
+  }
+}
+
+TEST(Trainer, OwnsACopyOfItsParameters) {
+  const auto config = TinyConfig();
+  const auto parameters = model::Parameters::Init(config, 1, at::kFloat);
+  const at::Tensor before = parameters.at("model.norm.weight").clone();
+  auto trainer = *Trainer::Create(FastOptions(), config, parameters);
+  ASSERT_TRUE(trainer->TrainStep(RandomBatch(1, 37, 0)).ok());
+  EXPECT_TRUE(at::equal(parameters.at("model.norm.weight"), before));
+}
+
+}  // namespace
+}  // namespace ingot::trainer

@@ -1,0 +1,363 @@
+#include "weights/publisher.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <future>
+#include <optional>
+#include <thread>
+
+#include "weights/make_snapshot.h"
+
+namespace ingot::weights {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::SameWeights;
+using namespace std::chrono_literals;
+
+// An engine that applies what it is sent. Can be made to fail, or to hang until let go.
+class FakeEngine final : public Sink {
+ public:
+  absl::StatusOr<v1::UpdateWeightsResponse> Update(const EncodedDelta& delta) override {
+    base::MutexLock lock(mu_);
+    ++entered_;
+    changed_.SignalAll();
+    while (hung_ && passes_ == 0) changed_.Wait(mu_);
+    if (hung_) --passes_;
+    if (!error_.ok()) return error_;
+    EncodedDelta received = delta;
+    if (damage_next_ && !IsFullCopy(delta.header)) {
+      damage_next_ = false;
+      received.tensors[0].mutable_payload()->push_back('!');
+    }
+    auto applied = Apply(held_, received);
+    if (!applied.ok()) return applied.status();
+    held_ = *applied;
+    log_.push_back((IsFullCopy(delta.header) ? "full " : "delta ") + std::to_string(held_->version()));
+    if (delta.header.retain()) log_.back() += " retained";
+    v1::UpdateWeightsResponse response;
+    response.set_version(held_->version());
+    response.set_pause_ms(pause_ms_);
+    return response;
+  }
+  absl::Status Release(int64_t version) override {
+    base::MutexLock lock(mu_);
+    log_.push_back("release " + std::to_string(version));
+    return error_;
+  }
+
+  void Hang() {
+    Set([&] { hung_ = true; });
+  }
+  void LetOnePass() {
+    Set([&] { ++passes_; });
+  }
+  void LetGo() {
+    Set([&] { hung_ = false; });
+  }
+  void Fail(absl::Status status) {
+    Set([&] { error_ = std::move(status); });
+  }
+  void DamageNext() {
+    Set([&] { damage_next_ = true; });
+  }
+  void Forget() {
+    Set([&] { held_ = nullptr; });
+  }  // a restarted engine
+  void PauseFor(double ms) {
+    Set([&] { pause_ms_ = ms; });
+  }
+  std::shared_ptr<const Snapshot> held() {
+    base::MutexLock lock(mu_);
+    return held_;
+  }
+  std::vector<std::string> log() {
+    base::MutexLock lock(mu_);
+    return log_;
+  }
+  void AwaitEntered(int times) {
+    base::MutexLock lock(mu_);
+    while (entered_ < times) changed_.Wait(mu_);
+  }
+  void AwaitLogged(size_t entries) {
+    while (log().size() < entries) std::this_thread::yield();
+  }
+
+ private:
+  template <typename Change>
+  void Set(Change change) {
+    base::MutexLock lock(mu_);
+    change();
+    changed_.SignalAll();
+  }
+
+  base::Mutex mu_;
+  base::CondVar changed_;
+  bool hung_ = false;
+  int passes_ = 0;
+  bool damage_next_ = false;
+  double pause_ms_ = 0;
+  int entered_ = 0;
+  absl::Status error_;
+  std::shared_ptr<const Snapshot> held_;
+  std::vector<std::string> log_;
+};
+
+// A model of two tensors; each version changes one element.
+std::shared_ptr<const Snapshot> Version(int64_t version) {
+  testing::Tensors tensors;
+  std::mt19937_64 rng(1);
+  tensors.Add("a", "F32", {500}, testing::RandomBytes(rng, 2000));
+  tensors.Add("b", "F32", {500}, testing::RandomBytes(rng, 2000));
+  std::memcpy(tensors.bytes[0].data(), &version, sizeof(version));
+  return tensors.Take(version);
+}
+
+class PublisherTest : public ::testing::Test {
+ protected:
+  std::shared_ptr<FakeEngine> Add(const std::string& name) {
+    auto engine = std::make_shared<FakeEngine>();
+    publisher_.AddEngine(name, engine);
+    return engine;
+  }
+  absl::StatusOr<PublishStats> Publish(int64_t version, bool retain = false) {
+    return publisher_.Publish(Version(version), retain);
+  }
+  // Publishes; time moves on once everyone but `hung` engines has confirmed.
+  absl::StatusOr<PublishStats> PublishPastTheDeadline(int64_t version, int hung) {
+    auto published = std::async(std::launch::async, [&] { return Publish(version); });
+    const auto settled = [&] {
+      int confirmed = 0, inside = 0;
+      for (const EngineInfo& engine : publisher_.engines()) {
+        confirmed += engine.version == version;
+        inside += engine.busy && engine.version != version;
+      }
+      return inside == hung && confirmed + hung == static_cast<int>(publisher_.engines().size());
+    };
+    while (!settled()) std::this_thread::yield();
+    while (published.wait_for(0s) != std::future_status::ready) {
+      clock_.Advance(100ms);
+      std::this_thread::yield();
+    }
+    return published.get();
+  }
+  void AwaitLeased(int engines) {
+    while (publisher_.leased_engines() != engines) std::this_thread::yield();
+  }
+
+  base::ManualClock clock_;
+  Publisher publisher_{{.deadline = 1s, .codec = {}}, clock_};
+};
+
+TEST_F(PublisherTest, SendsAFullCopyFirstAndDeltasAfter) {
+  auto a = Add("a"), b = Add("b");
+  a->PauseFor(1.5);
+  b->PauseFor(2.5);
+  EXPECT_EQ(publisher_.newest(), nullptr);
+  const auto first = Publish(0);
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_EQ(publisher_.leased_engines(), 2);
+  const auto second = Publish(1, true);
+  ASSERT_TRUE(second.ok());
+  EXPECT_EQ(second->version, 1);
+  EXPECT_EQ(second->full_bytes, 4000);
+  EXPECT_LT(second->wire_bytes, 400);
+  EXPECT_DOUBLE_EQ(second->density, 1.0 / 1000);
+  EXPECT_EQ(second->full_copies, 0);
+  EXPECT_EQ(second->leases_lost, 0);
+  EXPECT_EQ(second->pause_ms, 2.5);
+  for (const auto& engine : {a, b}) {
+    EXPECT_THAT(engine->log(), ElementsAre("full 0", "delta 1 retained"));
+    EXPECT_TRUE(SameWeights(*engine->held(), *Version(1)));
+  }
+  EXPECT_EQ(publisher_.newest()->version(), 1);
+}
+
+TEST_F(PublisherTest, HealsARefusedDeltaByAFullCopy) {
+  auto damaged = Add("damaged"), restarted = Add("restarted");
+  ASSERT_TRUE(Publish(0).ok());
+  damaged->DamageNext();
+  restarted->Forget();
+  const auto stats = Publish(1);
+  ASSERT_TRUE(stats.ok());
+  EXPECT_EQ(stats->full_copies, 2);
+  EXPECT_EQ(stats->leases_lost, 0);
+  EXPECT_EQ(publisher_.leased_engines(), 2);
+  EXPECT_TRUE(SameWeights(*damaged->held(), *Version(1)));
+  EXPECT_TRUE(SameWeights(*restarted->held(), *Version(1)));
+}
+
+TEST_F(PublisherTest, CallsEnginesInParallel) {
+  auto a = Add("a"), b = Add("b");
+  ASSERT_TRUE(Publish(0).ok());
+  a->Hang();
+  b->Hang();
+  auto published = std::async(std::launch::async, [&] { return Publish(1); });
+  // Both are inside Update at once: neither has answered.
+  a->AwaitEntered(2);
+  b->AwaitEntered(2);
+  a->LetGo();
+  b->LetGo();
+  EXPECT_TRUE(published.get().ok());
+}
+
+TEST_F(PublisherTest, IsNotDoneBeforeEveryLeasedEngineConfirmed) {
+  auto a = Add("a"), b = Add("b");
+  ASSERT_TRUE(Publish(0).ok());
+  b->Hang();
+  std::atomic<bool> done{false};
+  auto published = std::async(std::launch::async, [&] {
+    auto stats = Publish(1);
+    done = true;
+    return stats;
+  });
+  b->AwaitEntered(2);
+  a->AwaitLogged(2);
+  EXPECT_FALSE(done);
+  b->LetGo();
+  EXPECT_TRUE(published.get().ok());
+  EXPECT_EQ(publisher_.leased_engines(), 2);
+}
+
+TEST_F(PublisherTest, ASlowEngineLosesItsLeaseAndComesBackByItself) {
+  auto fast = Add("fast"), slow = Add("slow");
+  ASSERT_TRUE(Publish(0).ok());
+  slow->Hang();
+  const auto late = PublishPastTheDeadline(1, 1);
+  ASSERT_TRUE(late.ok()) << late.status();
+  EXPECT_EQ(late->leases_lost, 1);
+  EXPECT_EQ(publisher_.leased_engines(), 1);
+  // Hung and without a lease, it delays nobody: no time passes here.
+  const auto next = Publish(2);
+  ASSERT_TRUE(next.ok());
+  EXPECT_EQ(next->leases_lost, 0);
+  EXPECT_TRUE(SameWeights(*fast->held(), *Version(2)));
+  slow->LetGo();
+  AwaitLeased(2);
+  EXPECT_TRUE(SameWeights(*slow->held(), *Version(2)));
+  ASSERT_TRUE(Publish(3).ok());
+  EXPECT_THAT(slow->log(), ElementsAre("full 0", "delta 1", ::testing::AnyOf("delta 2", "full 2"), "delta 3"));
+}
+
+TEST_F(PublisherTest, AnEngineThatConfirmsAnOldVersionIsNotLeasedYet) {
+  auto fast = Add("fast"), slow = Add("slow");
+  ASSERT_TRUE(Publish(0).ok());
+  slow->Hang();
+  ASSERT_TRUE(PublishPastTheDeadline(1, 1).ok());
+  ASSERT_TRUE(Publish(2).ok());
+  slow->LetOnePass();     // version 1, too late
+  slow->AwaitEntered(3);  // and at once on to version 2
+  EXPECT_EQ(publisher_.leased_engines(), 1);
+  slow->LetGo();
+  AwaitLeased(2);
+  EXPECT_TRUE(SameWeights(*slow->held(), *Version(2)));
+}
+
+TEST_F(PublisherTest, AFailedEngineIsRetriedWithAFullCopyByTheNextPublish) {
+  auto good = Add("good"), bad = Add("bad");
+  ASSERT_TRUE(Publish(0).ok());
+  bad->Fail(absl::UnavailableError("gone"));
+  const auto lost = Publish(1);
+  ASSERT_TRUE(lost.ok());
+  EXPECT_EQ(lost->leases_lost, 1);
+  EXPECT_EQ(publisher_.leased_engines(), 1);
+  bad->Fail(absl::OkStatus());
+  ASSERT_TRUE(Publish(2).ok());
+  AwaitLeased(2);
+  EXPECT_THAT(bad->log(), ElementsAre("full 0", "full 2"));
+}
+
+TEST_F(PublisherTest, RejoinDoesNotWaitForTheNextVersion) {
+  auto good = Add("good"), bad = Add("bad");
+  ASSERT_TRUE(Publish(0).ok());
+  bad->Fail(absl::UnavailableError("gone"));
+  ASSERT_TRUE(Publish(1).ok());
+  bad->Fail(absl::OkStatus());
+  publisher_.Rejoin();
+  AwaitLeased(2);
+  EXPECT_THAT(bad->log(), ElementsAre("full 0", "full 1"));
+  EXPECT_THAT(good->log(), ElementsAre("full 0", "delta 1"));
+}
+
+TEST_F(PublisherTest, ALateJoinerStartsWithTheNewest) {
+  auto early = Add("early");
+  ASSERT_TRUE(Publish(0).ok());
+  ASSERT_TRUE(Publish(1).ok());
+  auto late = Add("late");
+  AwaitLeased(2);
+  EXPECT_THAT(late->log(), ElementsAre("full 1"));
+  ASSERT_TRUE(Publish(2).ok());
+  EXPECT_THAT(late->log(), ElementsAre("full 1", "delta 2"));
+}
+
+TEST_F(PublisherTest, IsUnavailableWithoutALeaseAndCanBeTriedAgain) {
+  EXPECT_EQ(Publish(0).status().code(), absl::StatusCode::kUnavailable);
+  auto only = Add("only");
+  AwaitLeased(1);
+  only->Fail(absl::InternalError("broken"));
+  EXPECT_EQ(Publish(1).status().code(), absl::StatusCode::kUnavailable);
+  only->Fail(absl::OkStatus());
+  const auto again = Publish(1);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_TRUE(SameWeights(*only->held(), *Version(1)));
+}
+
+TEST_F(PublisherTest, VersionsRise) {
+  auto engine = Add("a");
+  ASSERT_TRUE(Publish(5).ok());
+  EXPECT_EQ(Publish(4).status().code(), absl::StatusCode::kInvalidArgument);
+  testing::Tensors other;
+  other.Add("a", "F32", {1}, "1234");
+  EXPECT_EQ(publisher_.Publish(other.Take(5), false).status().code(), absl::StatusCode::kInvalidArgument);
+  ASSERT_TRUE(Publish(5, true).ok());  // the same weights, now retained
+  EXPECT_THAT(engine->log(), ElementsAre("full 5", "delta 5 retained"));
+}
+
+TEST_F(PublisherTest, ReleaseReachesEveryEngineEvenAHungOneLater) {
+  auto good = Add("good"), slow = Add("slow");
+  ASSERT_TRUE(Publish(0, true).ok());
+  EXPECT_TRUE(publisher_.Release(7).ok());
+  slow->Hang();
+  ASSERT_TRUE(PublishPastTheDeadline(1, 1).ok());
+  EXPECT_TRUE(publisher_.Release(0).ok());  // the leased one did; the other is told when it answers
+  EXPECT_THAT(good->log(), ElementsAre("full 0 retained", "release 7", "delta 1", "release 0"));
+  slow->LetGo();
+  slow->AwaitLogged(4);
+  EXPECT_THAT(slow->log(), ElementsAre("full 0 retained", "release 7", "delta 1", "release 0"));
+  good->Fail(absl::InternalError("no"));
+  EXPECT_FALSE(publisher_.Release(1).ok());
+}
+
+TEST_F(PublisherTest, ManyVersionsWithEnginesThatComeAndGo) {
+  std::vector<std::shared_ptr<FakeEngine>> engines;
+  for (int i = 0; i < 4; ++i) engines.push_back(Add(std::to_string(i)));
+  std::mt19937_64 rng(3);
+  for (int64_t version = 0; version < 200; ++version) {
+    for (size_t i = 1; i < engines.size(); ++i) {
+      engines[i]->Fail(rng() % 5 == 0 ? absl::UnavailableError("gone") : absl::OkStatus());
+      if (rng() % 7 == 0) engines[i]->Forget();
+      if (rng() % 7 == 0) engines[i]->DamageNext();
+    }
+    const auto stats = Publish(version);
+    ASSERT_TRUE(stats.ok()) << stats.status();
+    if (version > 0) {
+      ASSERT_TRUE(SameWeights(*engines[0]->held(), *Version(version)));
+    }
+  }
+  for (size_t i = 0; i < engines.size(); ++i) engines[i]->Fail(absl::OkStatus());
+  ASSERT_TRUE(Publish(200).ok());
+  AwaitLeased(4);
+  for (const auto& engine : engines) EXPECT_TRUE(SameWeights(*engine->held(), *Version(200)));
+}
+
+TEST(PublisherOptions, AreChecked) {
+  EXPECT_TRUE(PublisherOptions().Validate().ok());
+  EXPECT_FALSE((PublisherOptions{.deadline = 0ms, .codec = {}}).Validate().ok());
+  EXPECT_FALSE((PublisherOptions{.deadline = 1s, .codec = {.zstd_level = 99}}).Validate().ok());
+  EXPECT_FALSE((PublisherOptions{.deadline = 1s, .codec = {.max_bytes = 0}}).Validate().ok());
+}
+
+}  // namespace
+}  // namespace ingot::weights
