@@ -32,9 +32,14 @@ class FakeOpenAi {
     thread_ = std::thread([this] { Serve(); });
   }
   ~FakeOpenAi() {
-    shutdown(listener_, SHUT_RDWR);
-    thread_.join();
+    Stop();
     close(listener_);
+  }
+
+  // After it, what the handler wrote may be read.
+  void Stop() {
+    shutdown(listener_, SHUT_RDWR);
+    if (thread_.joinable()) thread_.join();
   }
 
   std::string url() const { return absl::StrCat("http://127.0.0.1:", port_, "/v1"); }

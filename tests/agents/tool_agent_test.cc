@@ -147,6 +147,7 @@ TEST_F(ToolAgentTest, ThePromptCanBeAnArgumentAndASystemMessageComesFirst) {
     return FakeOpenAi::Reply(FakeOpenAi::Completion(kFinal));
   });
   EXPECT_EQ(Run(server.url(), R"({"system":"be \"brief\""})", {"say \xc3\xa4"}).out, "F\n");
+  server.Stop();
   EXPECT_EQ(seen, R"([{"role":"system","content":"be \"brief\""},{"role":"user","content":"say ä"}])");
 }
 
