@@ -82,7 +82,7 @@ class Trainer {
   TokenLimits Limits() const;
   absl::StatusOr<std::vector<tree::PackedForest>> Pack(std::span<const tree::FlatCall> calls) const;
   void AccumulateBatch(const PreparedBatch& batch, std::span<const tree::PackedForest> forests, StepTally& tally);
-  ProbeFuture StartProbe(const PreparedBatch& batch, const ProbeSource& probe) const;
+  ProbeFuture StartProbe(const ProbeSource& probe) const;
   void FinishProbe(ProbeFuture fresh, StepTally& tally) const;
   absl::Status Optimize(double loss, StepMetrics& metrics);
 
