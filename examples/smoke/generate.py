@@ -26,8 +26,7 @@ TOOLS = [{
     "type": "function",
     "function": {
         "name": "lookup",
-        "description": "The code of an item.",
-        "parameters": {"type": "object", "properties": {"key": {"type": "string"}}, "required": ["key"]},
+        "parameters": {"type": "object", "properties": {"key": {"type": "string"}}},
     },
 }]
 
@@ -77,7 +76,7 @@ def main():
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--train", type=int, default=120, help="training tasks")
     parser.add_argument("--eval", type=int, default=40, help="held-out tasks")
-    parser.add_argument("--sft", type=int, default=640, help="warm-start conversations")
+    parser.add_argument("--sft", type=int, default=1920, help="warm-start conversations")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path(__file__).parent)
     options = parser.parse_args()
 
