@@ -1,18 +1,27 @@
 #!/usr/bin/env python3
-"""Writes the smoke run's data: train.jsonl, eval.jsonl and sft.jsonl beside this file, the same ones every time.
+"""Makes the smoke task: train.jsonl, eval.jsonl and sft.jsonl beside this file. Same arguments, same bytes.
 
-The task: "item k7" asks for the code word of an item. The model must look the item up with a tool; the tool answers with
-a letter, and the right answer is another letter, by a rule that is written nowhere but in the rewards: a fixed
-permutation without fixed points. The warm-start conversations show the form (call the tool with the item's name, then
-answer with one letter) with answers drawn at random, so that imitating them is right one time in len(LETTERS), and so is
-any constant answer; copying the tool's letter is always wrong. Held-out items never occur in training.
+    user       item kt
+    assistant  calls lookup({"key": "kt"})
+    tool       c                              the code of that item, from a table only the agent has
+    assistant  h                              right if h = rule(c)
+
+The rule is a fixed permutation of the letters that leaves none in place; it is written nowhere but in the rewards. The
+conversations for the warm start show how the tool is called and that the answer is a letter that depends on the code, but
+not which: for each code they give CHOICES answers equally often, one of them right. So imitating them is right one time
+in CHOICES, any constant answer one time in len(LETTERS), and copying the code never. Reinforcement finds the rule.
+
+Keys are two letters that occur in no answer. Those of the three files are disjoint.
 """
 import argparse
+import itertools
 import json
 import pathlib
 import random
 
 LETTERS = "abcdefgh"
+CHOICES = 4
+KEY_LETTERS = "ijklmnopqrstuvwxyz"
 TOOLS = [{
     "type": "function",
     "function": {
@@ -23,26 +32,42 @@ TOOLS = [{
 }]
 
 
-def derangement(rng, letters):
+def shuffled(rng, items):
+    """A random order by random() alone, the one method whose numbers no Python version changes."""
+    items = list(items)
+    for i in range(len(items) - 1, 0, -1):
+        j = int(rng.random() * (i + 1))
+        items[i], items[j] = items[j], items[i]
+    return items
+
+
+def make_rule(rng):
     """A permutation that moves every letter."""
     while True:
-        shuffled = list(letters)
-        rng.shuffle(shuffled)
-        if all(a != b for a, b in zip(letters, shuffled)):
-            return dict(zip(letters, shuffled))
+        image = shuffled(rng, LETTERS)
+        if all(a != b for a, b in zip(LETTERS, image)):
+            return dict(zip(LETTERS, image))
 
 
-def task(name, letter, rule):
-    return {"task_id": name, "prompt": f"item {name}", "tools": TOOLS, "tables": {"lookup": {name: letter}},
-            "answer": rule[letter]}
+def shown_answers(rng, rule):
+    """For each code the answers that the warm start shows: the right one among others, never the code itself."""
+    shown = {}
+    for code, right in rule.items():
+        others = shuffled(rng, [c for c in LETTERS if c not in (code, right)])
+        shown[code] = shuffled(rng, others[:CHOICES - 1] + [right])
+    return shown
 
 
-def conversation(name, letter, answer):
-    call = {"id": "call_0", "type": "function",
-            "function": {"name": "lookup", "arguments": json.dumps({"key": name})}}
-    return {"messages": [{"role": "user", "content": f"item {name}"},
+def task(key, code, rule):
+    return {"task_id": key, "prompt": f"item {key}", "tools": TOOLS, "tables": {"lookup": {key: code}},
+            "answer": rule[code]}
+
+
+def conversation(key, code, answer):
+    call = {"id": "call_0", "type": "function", "function": {"name": "lookup", "arguments": json.dumps({"key": key})}}
+    return {"messages": [{"role": "user", "content": f"item {key}"},
                          {"role": "assistant", "content": None, "tool_calls": [call]},
-                         {"role": "tool", "tool_call_id": "call_0", "content": letter},
+                         {"role": "tool", "tool_call_id": "call_0", "content": code},
                          {"role": "assistant", "content": answer}],
             "tools": TOOLS}
 
@@ -50,28 +75,30 @@ def conversation(name, letter, answer):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument("--train", type=int, default=160, help="training tasks")
+    parser.add_argument("--train", type=int, default=120, help="training tasks")
     parser.add_argument("--eval", type=int, default=40, help="held-out tasks")
     parser.add_argument("--sft", type=int, default=640, help="warm-start conversations")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path(__file__).parent)
     options = parser.parse_args()
 
     rng = random.Random(options.seed)
-    rule = derangement(rng, LETTERS)
-    names = [f"{a}{d}" for a in "abcdefghijklmnopqrstuvwxyz" for d in range(10)]
-    rng.shuffle(names)
-    train, held_out = names[:options.train], names[options.train:options.train + options.eval]
+    rule = make_rule(rng)
+    shown = shown_answers(rng, rule)
+    keys = shuffled(rng, ["".join(pair) for pair in itertools.product(KEY_LETTERS, repeat=2)])
+    train, keys = keys[:options.train], keys[options.train:]
+    held_out, warm_start = keys[:options.eval], keys[options.eval:]
 
     def write(name, rows):
         with open(options.out / name, "w", encoding="utf-8") as file:
             for row in rows:
                 file.write(json.dumps(row) + "\n")
 
-    # Every letter equally often, so that no constant answer does better than another.
-    write("train.jsonl", [task(n, LETTERS[i % len(LETTERS)], rule) for i, n in enumerate(train)])
-    write("eval.jsonl", [task(n, LETTERS[i % len(LETTERS)], rule) for i, n in enumerate(held_out)])
-    write("sft.jsonl", [conversation(rng.choice(train), rng.choice(LETTERS), rng.choice(LETTERS))
-                        for _ in range(options.sft)])
+    # Every code equally often, and with it every answer.
+    write("train.jsonl", [task(k, LETTERS[i % len(LETTERS)], rule) for i, k in enumerate(train)])
+    write("eval.jsonl", [task(k, LETTERS[i % len(LETTERS)], rule) for i, k in enumerate(held_out)])
+    pairs = [(code, answer) for code in LETTERS for answer in shown[code]]
+    write("sft.jsonl", [conversation(warm_start[i % len(warm_start)], *pair) for i, pair in
+                        enumerate(shuffled(rng, [pairs[i % len(pairs)] for i in range(options.sft)]))])
 
 
 if __name__ == "__main__":

@@ -336,7 +336,9 @@ void Runner::WaitUntil(nanoseconds moment) {
 
 bool Runner::MayKeep() {
   base::MutexLock lock(mu_);
-  return kept_ < options_.keep_failed_max && ++kept_ > 0;
+  if (kept_ >= options_.keep_failed_max) return false;
+  ++kept_;
+  return true;
 }
 
 }  // namespace ingot::agents

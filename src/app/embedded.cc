@@ -80,8 +80,7 @@ absl::StatusOr<std::unique_ptr<EmbeddedRun>> EmbeddedRun::Start(const RunConfig&
 }
 
 absl::Status EmbeddedRun::StartAgents() {
-  parts_->runner->Start();
-  return absl::OkStatus();
+  return parts_->runner->Start();
 }
 
 TrainingSeams EmbeddedRun::Seams() {

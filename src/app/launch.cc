@@ -7,6 +7,7 @@
 
 #include "app/commands.h"
 #include "app/grpc_server.h"
+#include "app/model_setup.h"
 #include "app/process.h"
 #include "app/role_addresses.h"
 #include "app/run_dir.h"

@@ -146,7 +146,7 @@ absl::Status RunAgents(const RoleContext& context) {
   INGOT_ASSIGN_OR_RETURN(
       const std::unique_ptr<agents::Runner> runner,
       agents::Runner::Make(context.config.agents, *episodes, base::Clock::Real(), &context.metrics));
-  runner->Start();
+  INGOT_RETURN_IF_ERROR(runner->Start());
   while (!StopFlag() && !runner->WaitDone(milliseconds(200))) {
   }
   return runner->Stop();
@@ -162,7 +162,10 @@ absl::StatusOr<int> RunTrainerRole(const RoleContext& context) {
   weights::Publisher publisher(config.weights.Options());
   for (int i = 0; i < config.cluster.rollout_engines; ++i) {
     const std::string address = RolloutAddress(config.cluster, i);
-    publisher.AddEngine(address, weights::NewGrpcSink(Connect(address), config.weights.Options().deadline));
+    weights::GrpcSinkOptions sink_options;
+    sink_options.deadline = config.weights.Options().deadline;
+    INGOT_ASSIGN_OR_RETURN(std::shared_ptr<weights::Sink> sink, weights::NewGrpcSink(Connect(address), sink_options));
+    publisher.AddEngine(address, std::move(sink));
   }
   // An engine that was started again is empty: give it the newest version without waiting for the next step.
   const Ticker rejoin(milliseconds(1000), [&publisher] { publisher.Rejoin(); });

@@ -14,6 +14,7 @@
 #include "app/terminal.h"
 #include "app/model_setup.h"
 #include "base/log.h"
+#include "base/rng.h"
 #include "base/run_log.h"
 #include "dataset/conversations.h"
 #include "dataset/sft.h"
@@ -332,7 +333,7 @@ absl::StatusOr<TrainingResult> RunTraining(const LoadedConfig& loaded, const Run
   loop_options.checkpoint_root = dir.checkpoints();
   loop_options.extra_files = model.text.files;
   loop_options.retain = [&evaluations](int64_t version) { return evaluations.Due(version); };
-  const auto probe = [&](int64_t version, int64_t tokens) {
+  const trainer::ProbeSource probe = [&](int64_t version, int64_t tokens) {
     return SampleProbe(*seams.engine, version, tokens, source.contexts(), source.temperature(),
                        base::DeriveSeed(config.seed, static_cast<uint64_t>(version)), kProbeTimeout);
   };

@@ -15,7 +15,9 @@ namespace ingot::base {
 inline constexpr char kRetryAfterMs[] = "ingot.retry_after_ms";
 
 inline absl::Status WithRetryAfter(absl::Status status, int64_t milliseconds) {
-  status.SetPayload(kRetryAfterMs, absl::Cord(absl::StrCat(milliseconds)));
+  const std::string text = absl::StrCat(milliseconds);
+  // From a view: clang cannot link to the constructor from a string of an abseil that GCC built.
+  status.SetPayload(kRetryAfterMs, absl::Cord(absl::string_view(text)));
   return status;
 }
 

@@ -32,7 +32,10 @@ rocksdb::Options DatabaseOptions(const StoreOptions& options, rocksdb::Env* env)
   rocks.db_write_buffer_size = options.write_buffer_bytes;
   rocks.write_buffer_size = options.write_buffer_bytes / 2;
   rocks.max_background_jobs = 2;
+  rocks.max_file_opening_threads = 1;  // more would start threads at every opening, for a few files
   rocks.max_bgerror_resume_count = 0;  // Recover decides when
+  rocks.stats_dump_period_sec = 0;
+  rocks.stats_persist_period_sec = 0;
   rocks.keep_log_file_num = 4;
   rocks.info_log_level = rocksdb::InfoLogLevel::WARN_LEVEL;
   rocks.compression = rocksdb::kLZ4Compression;
@@ -251,19 +254,15 @@ absl::Status Database::Recover() {
   if (clock_.Now() < next_attempt_) return error_;
   next_attempt_ = clock_.Now() + options_.retry_after_error;
   std::unique_lock<std::shared_mutex> lock(mu_);
-  rocksdb::Status resumed = rocksdb::Status::IOError("read only");
-  if (db_ != nullptr && !read_only_) resumed = db_->Resume();
-  if (!resumed.ok()) {
-    // Errors that RocksDB holds for fatal: it wants to be opened anew.
-    CloseFiles();
-    if (absl::Status status = OpenFiles(false); !status.ok()) {
-      error_ = status;
-      // Still readable, with what is durable.
-      if (absl::Status fallback = OpenFiles(true); !fallback.ok()) {
-        INGOT_LOG(error, "{}", std::string(fallback.message()));
-      }
-      return error_;
-    }
+  // Not DB::Resume: it may go on with the log whose write failed, and RocksDB aborts the process at the next write to
+  // it.
+  CloseFiles();
+  if (absl::Status status = OpenFiles(false); !status.ok()) {
+    error_ = status;
+    // Still readable, with what is durable.
+    if (absl::Status fallback = OpenFiles(true); !fallback.ok())
+      INGOT_LOG(error, "{}", std::string(fallback.message()));
+    return error_;
   }
   failed_ = false;
   error_ = absl::OkStatus();

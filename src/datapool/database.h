@@ -1,5 +1,5 @@
 // RocksDB behind the few operations the store needs, with its errors told in the project's terms and its failures
-// survived: after a failed write the database is resumed, or closed and opened again, and stays readable meanwhile.
+// survived: after a failed write the database is closed and opened again, read-only as long as that does not succeed.
 //
 // Thread safe. Readers hold a Reader for as long as they read; reopening waits for them.
 #pragma once

@@ -81,10 +81,20 @@ absl::StatusOr<Client*> ShardedPool::Find(const std::string& episode_id) {
 
 absl::Status ShardedPool::OpenEpisode(const v1::OpenEpisodeRequest& request) {
   const std::string& episode_id = request.episode().episode_id();
-  const absl::StatusOr<Client*> known = Find(episode_id);
+  Client* const home = &ShardFor(request.episode());
+  absl::StatusOr<Client*> known = Find(episode_id);
+  if (known.ok() && *known != home) {
+    // Remembered there, but perhaps trimmed since.
+    v1::GetEpisodeRequest get;
+    get.set_episode_id(episode_id);
+    if (absl::IsNotFound((*known)->GetEpisode(get).status())) {
+      Forget(episode_id);
+      known = Find(episode_id);
+    }
+  }
   if (!known.ok() && !absl::IsNotFound(known.status())) return known.status();
   // An id that is taken elsewhere is refused by the shard that holds it.
-  Client* const shard = known.ok() ? *known : &ShardFor(request.episode());
+  Client* const shard = known.ok() ? *known : home;
   const absl::Status status = shard->OpenEpisode(request);
   if (status.ok()) Remember(episode_id, shard);
   return status;

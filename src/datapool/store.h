@@ -38,7 +38,7 @@ struct StoreOptions {
   int64_t write_buffer_bytes = int64_t{64} << 20;     // of each shard, held before it goes to a table file; >= 1 MiB
   int64_t max_call_bytes = int64_t{64} << 20;         // of one AppendCall with its segments; > 0
   int max_waiting = 4096;                             // mutations that wait for an fsync, per shard; beyond: 429; > 0
-  std::chrono::milliseconds retry_after_error{1000};  // least time between two attempts to recover; >= 0
+  std::chrono::milliseconds retry_after_error{5000};  // least time between two attempts to recover; >= 0
 
   absl::Status Validate() const;
 };

@@ -19,6 +19,9 @@ absl::Status BadRequest(std::string_view param, std::string_view message);
 int HttpStatusOf(const absl::Status& status);
 // True where waiting may help: the reply carries Retry-After.
 bool ShouldRetryLater(const absl::Status& status);
+// A copy that shares nothing with `status`, for another thread: Debian's Abseil is not instrumented, so that TSan sees
+// two threads releasing one shared status as a race.
+absl::Status Unshared(const absl::Status& status);
 // {"error":{"message":...,"type":...,"code":...,"param":...}}
 std::string ErrorJson(const absl::Status& status);
 

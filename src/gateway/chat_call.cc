@@ -214,9 +214,9 @@ void ChatCall::Abort(absl::Status why) {
       phase_ = Phase::kPreparing;
       done = true;
     } else if (phase_ == Phase::kPreparing) {
-      if (abort_.ok()) abort_ = why;
+      if (abort_.ok()) abort_ = std::move(why);
     } else if (phase_ == Phase::kGenerating) {
-      abort_ = why;
+      abort_ = std::move(why);
       phase_ = Phase::kFinishing;
       handle = std::move(handle_);
       finish = true;
@@ -395,7 +395,7 @@ ChatCall::Output ChatCall::Take() {
   if (out.stream && text_ != nullptr) TakeStream(out);
   if (phase_ != Phase::kDone) return out;
   out.done = true;
-  out.status = status_;
+  out.status = Unshared(status_);
   if (!status_.ok() || delivered_) return out;
   delivered_ = true;
   if (out.stream) {

@@ -138,6 +138,12 @@ void Episode::FinishEnd(bool ok) {
   changed_.SignalAll();
 }
 
+std::optional<std::pair<v1::EpisodeState, std::string>> Episode::unfinished_end() const {
+  base::MutexLock lock(mu_);
+  if (state_ != State::kEnding || end_running_) return std::nullopt;
+  return std::pair(end_.state(), end_.detail());
+}
+
 std::chrono::nanoseconds Episode::last_activity() const {
   base::MutexLock lock(mu_);
   return last_activity_;

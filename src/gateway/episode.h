@@ -11,6 +11,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/mutex.h"
@@ -68,6 +69,8 @@ class Episode {
   // DEADLINE_EXCEEDED if calls are still in flight after `timeout`.
   absl::Status WaitForCalls(std::chrono::nanoseconds timeout);
   void FinishEnd(bool ok);
+  // The outcome of an end that failed on its way and waits to be tried again.
+  std::optional<std::pair<v1::EpisodeState, std::string>> unfinished_end() const;
 
   std::chrono::nanoseconds last_activity() const;
   bool idle() const;  // open, without a call in flight

@@ -277,7 +277,7 @@ std::shared_ptr<ChatCall> Gateway::StartChat(Caller caller, std::string body, st
   if (refused.ok() && !core_.workers.TrySubmit([call] { call->Prepare(); })) {
     refused = ApiError(503, "overloaded", "", "too many requests wait for a worker (max_queued_work): try again later");
   }
-  if (!refused.ok()) call->Refuse(refused);
+  if (!refused.ok()) call->Refuse(std::move(refused));
   return call;
 }
 
@@ -342,31 +342,43 @@ void Gateway::Tick() {
   EndIdle();
 }
 
+// Ends what has been silent too long, and tries again what could not be ended.
 void Gateway::EndIdle() {
   const auto now = core_.parts.clock->Now();
-  std::vector<std::shared_ptr<Episode>> idle;
+  struct Due {
+    std::shared_ptr<Episode> episode;
+    v1::EpisodeState state;
+    std::string detail;
+  };
+  std::vector<Due> due;
   {
     base::MutexLock lock(mu_);
     if (shutdown_) return;
     for (const auto& [id, episode] : by_id_) {
-      const double limit = episode->session() ? core_.options.session_idle_s : core_.options.episode_idle_s;
-      if (limit <= 0 || !episode->idle() || now - episode->last_activity() <= Seconds(limit)) continue;
-      if (ending_.insert(id).second) idle.push_back(episode);
+      if (ending_.contains(id)) continue;
+      if (auto unfinished = episode->unfinished_end()) {
+        due.push_back({episode, unfinished->first, unfinished->second});
+      } else {
+        const double limit = episode->session() ? core_.options.session_idle_s : core_.options.episode_idle_s;
+        if (limit <= 0 || !episode->idle() || now - episode->last_activity() <= Seconds(limit)) continue;
+        const bool served = episode->record().purpose() == v1::PURPOSE_SERVE;
+        due.push_back({episode, served ? v1::EPISODE_FINISHED : v1::EPISODE_FAILED,
+                       absl::StrCat("no call for longer than ", limit, " s")});
+      }
+      ending_.insert(id);
     }
   }
-  for (const auto& episode : idle) {
-    const bool queued = core_.workers.TrySubmit([this, episode] {
-      const bool served = episode->record().purpose() == v1::PURPOSE_SERVE;
-      const v1::EpisodeState state = served ? v1::EPISODE_FINISHED : v1::EPISODE_FAILED;
-      const std::string detail = "no call for longer than its idle limit";
-      const absl::Status status = End(episode, state, detail, episode->session());
-      if (!status.ok()) INGOT_LOG(warn, "idle episode {} could not be ended: {}", episode->id(), status.ToString());
+  for (const Due& one : due) {
+    const auto release = [this, id = one.episode->id()] {
       base::MutexLock lock(mu_);
-      ending_.erase(episode->id());
+      ending_.erase(id);
+    };
+    const bool queued = core_.workers.TrySubmit([this, one, release] {
+      const absl::Status status = End(one.episode, one.state, one.detail, one.episode->session());
+      if (!status.ok()) INGOT_LOG(warn, "episode {} could not be ended: {}", one.episode->id(), status.ToString());
+      release();
     });
-    if (queued) continue;
-    base::MutexLock lock(mu_);
-    ending_.erase(episode->id());  // the next tick tries again
+    if (!queued) release();  // the next tick tries again
   }
 }
 

@@ -109,7 +109,7 @@ class Gateway {
   std::unordered_map<std::string, Ended> ended_by_key_ ABSL_GUARDED_BY(mu_);
   std::unordered_map<std::string, std::string> ended_keys_ ABSL_GUARDED_BY(mu_);  // hash of the key, by episode id
   std::deque<std::string> ended_order_ ABSL_GUARDED_BY(mu_);                      // hashes of keys
-  std::set<std::string> ending_ ABSL_GUARDED_BY(mu_);                             // ids of idle episodes being ended
+  std::set<std::string> ending_ ABSL_GUARDED_BY(mu_);                             // ids of episodes that Tick is ending
 
   Core core_;  // last: its workers, which use all of the above, are joined first
 };

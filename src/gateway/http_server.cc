@@ -80,8 +80,7 @@ class HttpServer::Impl : public std::enable_shared_from_this<Impl> {
     {
       base::MutexLock lock(mu_);
       if (stopped_) return;
-      stopped_ = true;
-      for (const auto& connection : connections_) connection->Finish();
+      stopped_ = true;  // nobody enters any more
     }
     asio::post(strand_, [self = shared_from_this()] {
       error_code ignored;
@@ -89,6 +88,10 @@ class HttpServer::Impl : public std::enable_shared_from_this<Impl> {
       self->pause_.cancel();
       self->tick_.cancel();
     });
+    {
+      base::MutexLock lock(mu_);
+      for (const auto& connection : connections_) connection->Finish();
+    }
     const auto grace = std::chrono::nanoseconds(static_cast<int64_t>(options_.shutdown_grace_s * 1e9));
     if (!WaitForConnections(grace)) {
       {

@@ -243,7 +243,7 @@ absl::StatusOr<Outcome> RunCommand(const Command& command, const Limits& limits,
   err.write.Reset();
   Fd pidfd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
   if (!pidfd.valid()) {
-    const absl::Status status = ErrnoStatus(errno, "cannot watch the process (pidfd_open, Linux 5.3)");
+    absl::Status status = ErrnoStatus(errno, "cannot watch the process (pidfd_open, Linux 5.3)");
     kill(-pid, SIGKILL);
     ForgetGroup(pid);
     while (waitpid(pid, nullptr, 0) < 0 && errno == EINTR) continue;

@@ -101,7 +101,7 @@ void CloseOthersAtExec() {
 
 // Its own frame, so that nothing of the caller's lives in registers across vfork.
 __attribute__((noinline)) pid_t VforkAndRun(const Plan& plan) {
-  const pid_t pid = vfork();
+  const pid_t pid = vfork();  // NOLINT(bugprone-unsafe-functions): posix_spawn has neither PDEATHSIG nor limits
   if (pid == 0) RunChild(plan);
   return pid;
 }
@@ -218,11 +218,14 @@ absl::StatusOr<pid_t> Spawn(const Command& command, const Limits& limits, const 
   INGOT_ASSIGN_OR_RETURN(failure_write, AboveStdio(failure_write.get()));
 
   std::vector<char*> argv;
+  argv.reserve(command.argv.size() + 1);
   for (const std::string& argument : command.argv) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
   std::vector<std::string> env;
+  env.reserve(command.env.size());
   for (const auto& [name, value] : command.env) env.push_back(absl::StrCat(name, "=", value));
   std::vector<char*> envp;
+  envp.reserve(env.size() + 1);
   for (const std::string& entry : env) envp.push_back(const_cast<char*>(entry.c_str()));
   envp.push_back(nullptr);
 

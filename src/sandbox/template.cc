@@ -20,6 +20,7 @@ absl::Status CheckName(const std::string& name, const std::vector<std::string>& 
     }
   }
   std::vector<std::string> spelled;
+  spelled.reserve(known.size());
   for (const std::string& candidate : known) spelled.push_back(Spelled(candidate));
   return absl::InvalidArgumentError(absl::StrCat("unknown variable ${", name, "}: known are ",
                                                  absl::StrJoin(spelled, ", "), " (a literal ${ is written $${)"));

@@ -152,7 +152,7 @@ absl::StatusOr<std::string> WorkDir::ReadFile(const std::string& relative, int64
 absl::StatusOr<std::string> WorkDir::Keep(const std::string& name) {
   std::string safe;
   for (const char c : name) safe += (std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_') ? c : '_';
-  const std::string kept = (fs::path(path_).parent_path() / absl::StrCat("kept-", safe)).string();
+  std::string kept = (fs::path(path_).parent_path() / absl::StrCat("kept-", safe)).string();
   std::error_code error;
   if (fs::exists(kept, error)) RemoveTree(kept);
   fs::rename(path_, kept, error);

@@ -3,6 +3,8 @@
 #include <string>
 #include <utility>
 
+#include "base/rng.h"
+
 namespace ingot::scheduler {
 namespace {
 
@@ -24,6 +26,9 @@ absl::Status JournalWriter::Foreign() {
 absl::StatusOr<v1::JournalRecord> JournalWriter::Append(v1::JournalRecord record) {
   if (foreign_) return Foreign();
   if (in_doubt_.has_value()) return absl::InternalError("the last journal record is still in doubt");
+  // The pool takes an append with equal content for an earlier one told again. Repeating this one must be that; saying
+  // the same at another place of the journal must not.
+  record.set_nonce(base::DeriveSeed(writer_, static_cast<uint64_t>(next_index_)));
   v1::AppendJournalRequest request;
   *request.add_records() = record;
   const absl::StatusOr<int64_t> index = pool_.AppendJournal(request);

@@ -16,7 +16,8 @@ namespace ingot::scheduler {
 
 class JournalWriter {
  public:
-  explicit JournalWriter(datapool::Client& pool) : pool_(pool) {}
+  // `writer` tells this writer's records from those of any other, earlier ones included.
+  JournalWriter(datapool::Client& pool, uint64_t writer) : pool_(pool), writer_(writer) {}
   // Where the journal ends, once read; before the first Append.
   void StartAt(int64_t next_index) { next_index_ = next_index; }
 
@@ -31,6 +32,7 @@ class JournalWriter {
   absl::Status Foreign();
 
   datapool::Client& pool_;
+  const uint64_t writer_;
   int64_t next_index_ = 0;
   std::optional<v1::JournalRecord> in_doubt_;
   bool foreign_ = false;

@@ -8,36 +8,44 @@
 namespace ingot::scheduler {
 namespace {
 
-// Calls `visit` for every attempt of groups [first, last], ordered by (group, sample, attempt).
-template <typename Visit>
-absl::Status VisitEpisodes(datapool::Client& pool, v1::EpisodePurpose purpose, int64_t first, int64_t last,
-                           const Visit& visit) {
-  v1::ListEpisodesRequest request;
-  request.set_purpose(purpose);
-  request.set_first_group(first);
-  request.set_last_group(last);
-  request.set_limit(10'000);
-  request.set_all_attempts(true);
-  while (true) {
-    INGOT_ASSIGN_OR_RETURN(const v1::ListEpisodesResponse page, pool.ListEpisodes(request));
-    if (!page.more()) {
-      for (const v1::Episode& episode : page.episodes()) visit(episode);
-      return absl::OkStatus();
-    }
-    if (page.episodes().empty())
-      return absl::InternalError("the pool says that there are more episodes, and gives none");
-    // The page may end inside a group: that group is asked for again, whole.
-    const int64_t cut = page.episodes().rbegin()->ref().group_id();
-    for (const v1::Episode& episode : page.episodes()) {
-      if (episode.ref().group_id() < cut) visit(episode);
-    }
-    if (cut == request.first_group()) {
-      if (request.limit() > (1 << 29)) return absl::InternalError(absl::StrCat("group ", cut, " has no end"));
-      request.set_limit(request.limit() * 2);
-    }
-    request.set_first_group(cut);
+// Reads every attempt of groups [first, last], ordered by (group, sample, attempt), a page of whole groups at a time.
+class EpisodePages {
+ public:
+  EpisodePages(datapool::Client& pool, v1::EpisodePurpose purpose, int64_t first, int64_t last) : pool_(pool) {
+    request_.set_purpose(purpose);
+    request_.set_first_group(first);
+    request_.set_last_group(last);
+    request_.set_limit(10'000);
+    request_.set_all_attempts(true);
   }
-}
+
+  bool done() const { return done_; }
+
+  absl::StatusOr<v1::ListEpisodesResponse> Next() {
+    while (true) {
+      INGOT_ASSIGN_OR_RETURN(v1::ListEpisodesResponse page, pool_.ListEpisodes(request_));
+      done_ = !page.more();
+      if (done_) return page;
+      if (page.episodes().empty()) return absl::InternalError("the pool says that there are more episodes, gives none");
+      // The page may end inside a group: that group is asked for again, whole.
+      const int64_t cut = page.episodes().rbegin()->ref().group_id();
+      if (cut == request_.first_group()) {
+        if (request_.limit() > (1 << 29)) return absl::InternalError(absl::StrCat("group ", cut, " has no end"));
+        request_.set_limit(request_.limit() * 2);
+        continue;
+      }
+      request_.set_first_group(cut);
+      auto* episodes = page.mutable_episodes();
+      while (episodes->rbegin()->ref().group_id() == cut) episodes->RemoveLast();
+      return page;
+    }
+  }
+
+ private:
+  datapool::Client& pool_;
+  v1::ListEpisodesRequest request_;
+  bool done_ = false;
+};
 
 }  // namespace
 
@@ -116,43 +124,44 @@ absl::Status Scheduler::ReadEpisodes(const StepOfGroup& step_of_group) {
   int64_t first = policy_.head();
   if (!step_of_group.empty()) first = std::min(first, step_of_group.begin()->first);
   if (first >= policy_.next_group()) return absl::OkStatus();
-  TrainGroups& groups = groups_;
-  std::vector<Step>& steps = steps_;
-  // The last attempt seen of the current sample of a consumed group: only the largest counts.
-  v1::Episode last;
-  const auto count_last = [&] {
-    const auto it = step_of_group.find(last.ref().group_id());
-    if (last.state() == v1::EPISODE_FINISHED && it != step_of_group.end()) {
-      Step& step = steps[static_cast<size_t>(it->second)];
-      step.rewards.sum += last.reward();
-      ++step.rewards.episodes;
+  EpisodePages pages(pool_, v1::PURPOSE_TRAIN, first, policy_.next_group() - 1);
+  v1::Episode last;  // of a consumed group: counted once it is known to be its sample's largest attempt
+  while (!pages.done()) {
+    INGOT_ASSIGN_OR_RETURN(const v1::ListEpisodesResponse page, pages.Next());
+    for (const v1::Episode& episode : page.episodes()) {
+      const int64_t group = episode.ref().group_id();
+      if (groups_.contains(group)) {
+        groups_.Restore(episode);
+      } else if (step_of_group.contains(group)) {
+        const bool same = last.ref().group_id() == group && last.ref().sample_index() == episode.ref().sample_index();
+        if (!same) CountReward(last, step_of_group);
+        last = episode;
+      }
     }
-    last.Clear();
-  };
-  const absl::Status visited =
-      VisitEpisodes(pool_, v1::PURPOSE_TRAIN, first, policy_.next_group() - 1, [&](const v1::Episode& episode) {
-        if (groups.contains(episode.ref().group_id())) {
-          groups.Restore(episode);
-        } else if (step_of_group.contains(episode.ref().group_id())) {
-          const bool same = last.ref().group_id() == episode.ref().group_id() &&
-                            last.ref().sample_index() == episode.ref().sample_index();
-          if (!same) count_last();
-          last = episode;
-        }
-      });
-  INGOT_RETURN_IF_ERROR(visited);
-  count_last();
-  groups.FinishRestore();
+  }
+  CountReward(last, step_of_group);
+  groups_.FinishRestore();
   return absl::OkStatus();
+}
+
+void Scheduler::CountReward(const v1::Episode& episode, const StepOfGroup& step_of_group) {
+  const auto it = step_of_group.find(episode.ref().group_id());
+  if (episode.state() != v1::EPISODE_FINISHED || it == step_of_group.end()) return;
+  Step& step = steps_[static_cast<size_t>(it->second)];
+  step.rewards.sum += episode.reward();
+  ++step.rewards.episodes;
 }
 
 absl::StatusOr<EvalBoard::Attempts> Scheduler::UsedEvalAttempts(int64_t first_group, int64_t last_group) {
   EvalBoard::Attempts used;
-  INGOT_RETURN_IF_ERROR(
-      VisitEpisodes(pool_, v1::PURPOSE_EVAL, first_group, last_group, [&](const v1::Episode& episode) {
-        int32_t& attempt = used[{episode.ref().group_id(), episode.ref().sample_index()}];
-        attempt = std::max(attempt, episode.ref().attempt());
-      }));
+  EpisodePages pages(pool_, v1::PURPOSE_EVAL, first_group, last_group);
+  while (!pages.done()) {
+    INGOT_ASSIGN_OR_RETURN(const v1::ListEpisodesResponse page, pages.Next());
+    for (const v1::Episode& episode : page.episodes()) {
+      int32_t& attempt = used[{episode.ref().group_id(), episode.ref().sample_index()}];
+      attempt = std::max(attempt, episode.ref().attempt());
+    }
+  }
   return used;
 }
 

@@ -25,9 +25,10 @@ Scheduler::Scheduler(const SchedulerOptions& options, std::vector<v1::Task> task
       policy_(options.window()),
       groups_(options),
       evals_(options),
-      journal_(pool),
+      journal_(pool, static_cast<uint64_t>(clock.UnixNanos())),
       metrics_(metrics),
-      steps_(1) {}
+      steps_(1),
+      last_batch_fed_(options.total_steps == 0) {}
 
 // ---- The journal and its effects -----------------------------------------------------------------------------------
 
@@ -181,6 +182,9 @@ absl::StatusOr<v1::Ticket> Scheduler::Admit(const v1::AdmitRequest&) {
 
 absl::StatusOr<v1::Ticket> Scheduler::AdmitTraining() {
   if (AllBatchesFed()) {
+    // A resumed trainer may still be on its way to the last batch, and evaluate versions meanwhile.
+    const bool fed = last_batch_fed_ || (live_known_ && policy_.live_version() >= options_.total_steps);
+    if (!fed) return Refuse("last_batches", "all batches are journalled; the trainer is not yet at the last");
     const bool eval_to_come = options_.final_eval && !evals_.done(options_.total_steps);
     if (evals_.active() || eval_to_come) return Refuse("evaluation", "the run is over but for its last evaluation");
     return absl::FailedPreconditionError("the run is over: its last batch was fed");
@@ -262,6 +266,7 @@ absl::StatusOr<v1::NextBatchResponse> Scheduler::NextBatch(const v1::NextBatchRe
       record.mutable_live()->set_version(step);
       INGOT_RETURN_IF_ERROR(Write(std::move(record)));
     }
+    last_batch_fed_ = step + 1 == options_.total_steps;
     *response.mutable_stats() = Stats(steps_[static_cast<size_t>(step)]);
     place.set_from_index(steps_[static_cast<size_t>(step)].journal_index);
     place.set_limit(1);

@@ -97,6 +97,7 @@ class Scheduler final : public Client {
   // recovery.cc
   absl::Status ReadJournal(std::optional<int64_t> resume_step) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status ReadEpisodes(const StepOfGroup& step_of_group) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void CountReward(const v1::Episode& episode, const StepOfGroup& step_of_group) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status GoBackTo(std::optional<int64_t> resume_step, bool live_was_told) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<EvalBoard::Attempts> UsedEvalAttempts(int64_t first_group, int64_t last_group);
 
@@ -138,7 +139,8 @@ class Scheduler final : public Client {
   SchedulerMetrics metrics_ ABSL_GUARDED_BY(mu_);
   std::vector<Step> steps_ ABSL_GUARDED_BY(mu_);  // by step; the last is being assembled
   bool live_known_ ABSL_GUARDED_BY(mu_) =
-      false;  // engines hold policy_.live_version(); false: not told since the start
+      false;                                  // engines hold policy_.live_version(); false: not told since the start
+  bool last_batch_fed_ ABSL_GUARDED_BY(mu_);  // to the trainer, since this process's start
   bool shut_down_ ABSL_GUARDED_BY(mu_) = false;
   std::optional<v1::CheckpointSaved> checkpoint_ ABSL_GUARDED_BY(mu_);
   int64_t dropped_ ABSL_GUARDED_BY(mu_) = 0;            // since the run's start

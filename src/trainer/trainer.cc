@@ -60,7 +60,8 @@ struct Trainer::StepTally {
   int64_t merged_tokens = 0;
   MeanMax entropy;
   LogprobGap offpolicy;  // every trained token
-  LogprobGap mismatch;   // the probe's tokens
+  LogprobGap mismatch;   // the probe's tokens, each call scored by itself, as the engine ran it
+  LogprobGap packed;     // the batch's tokens that the engine sampled at this version, scored in merged forests
   MetricSums objective;
 };
 
@@ -149,20 +150,24 @@ void Trainer::AccumulateBatch(const PreparedBatch& batch, std::span<const tree::
       recorded.push_back(call.logprobs[offset]);
       tally.entropy.Add(result.entropy[i]);
       tally.offpolicy.Add(result.logprobs[i], recorded.back());
-      if (OnPolicy(call, offset, version_)) tally.mismatch.Add(result.logprobs[i], recorded.back());
+      if (OnPolicy(call, offset, version_)) tally.packed.Add(result.logprobs[i], recorded.back());
     }
     objective_->Tally(result.logprobs, recorded, tally.objective);
   }
 }
 
-void Trainer::TopUpProbe(const ProbeSource& probe, StepTally& tally) {
-  const int64_t missing = options_.probe_tokens - tally.mismatch.abs_diff.count;
-  if (missing <= 0 || probe == nullptr) return;
+Trainer::ProbeFuture Trainer::StartProbe(const ProbeSource& probe) const {
+  if (options_.probe_tokens <= 0 || probe == nullptr) return {};
+  return std::async(std::launch::async, probe, version_, options_.probe_tokens);
+}
+
+void Trainer::FinishProbe(ProbeFuture fresh, StepTally& tally) const {
+  if (!fresh.valid()) return;
   const auto scored = [&]() -> absl::Status {
-    INGOT_ASSIGN_OR_RETURN(const std::vector<tree::FlatCall> calls, probe(version_, missing));
+    INGOT_ASSIGN_OR_RETURN(const std::vector<tree::FlatCall> calls, fresh.get());
     for (const tree::FlatCall& call : calls) INGOT_RETURN_IF_ERROR(CheckCall(call, Limits(), true));
-    INGOT_ASSIGN_OR_RETURN(const std::vector<tree::PackedForest> forests, Pack(calls));
-    for (const tree::PackedForest& forest : forests) {
+    for (int32_t alone = 0; alone < static_cast<int32_t>(calls.size()); ++alone) {
+      INGOT_ASSIGN_OR_RETURN(const tree::PackedForest forest, tree::PackForest(calls, std::span(&alone, 1)));
       const PassResult result = ScoreForest(model_, forest, calls, pass_options_);
       for (size_t i = 0; i < forest.entries.size(); ++i) {
         const tree::FlatCall& call = calls[static_cast<size_t>(forest.entries[i].call)];
@@ -209,8 +214,11 @@ absl::StatusOr<StepReport> Trainer::TrainStep(const TrainBatch& batch, const Pro
   StepMetrics& metrics = prepared.metrics;
   const absl::Status status = AtTorchEdge(absl::StrCat("step ", batch.step), [&]() -> absl::Status {
     optimizer_.ZeroGrad();
+    ProbeFuture fresh = StartProbe(probe);
     AccumulateBatch(prepared, forests, tally);
-    TopUpProbe(probe, tally);
+    const auto accumulated = clock_.Now();
+    FinishProbe(std::move(fresh), tally);
+    metrics["perf/probe_seconds"] = Seconds(clock_.Now() - accumulated);
     return Optimize(tally.loss, metrics);
   });
   optimizer_.ZeroGrad();
@@ -222,7 +230,11 @@ absl::StatusOr<StepReport> Trainer::TrainStep(const TrainBatch& batch, const Pro
   for (const auto& [name, value] : tally.objective.means) metrics[name] = value.mean();
   for (const auto& [name, value] : tally.objective.maxima) metrics[name] = value.max;
   tally.offpolicy.Report("offpolicy", metrics);
+  // Without a probe the batch's own tokens stand in for it.
+  if (probe == nullptr) tally.mismatch = tally.packed;
   tally.mismatch.Report("mismatch", metrics);
+  metrics["mismatch/packed_logprob_abs_diff_max"] = tally.packed.abs_diff.max;
+  metrics["mismatch/packed_tokens"] = static_cast<double>(tally.packed.abs_diff.count);
   metrics["mismatch/probe_tokens"] = static_cast<double>(tally.mismatch.abs_diff.count);
   metrics["tree/token_ratio"] =
       static_cast<double>(prepared.unmerged_tokens) / static_cast<double>(tally.merged_tokens);

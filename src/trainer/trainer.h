@@ -4,12 +4,14 @@
 //   groups -> PrepareBatch (checks, advantages, weights) -> merged forests of bounded size -> gradients, added up
 //          -> probe -> clipping, AdamW -> version + 1
 //
-// Single-threaded: all methods from one thread at a time, which they block; computing uses options.threads threads. A
-// failed TrainStep changes nothing: the same batch, or another, can follow. Law 2: the result is that of running each
-// call by itself, whatever merging and the cut into micro-batches do, up to rounding.
+// All methods from one thread at a time, which they block; computing uses options.threads threads of it, and the
+// probe's source is asked on another. A failed TrainStep changes nothing: the same batch, or another, can follow. Law
+// 2: the result is that of running each call by itself, whatever merging and the cut into micro-batches do, up to
+// rounding.
 #pragma once
 
 #include <cstdint>
+#include <future>
 #include <map>
 #include <memory>
 #include <string>
@@ -75,10 +77,13 @@ class Trainer {
           const base::Clock& clock);
 
   struct StepTally;
+  // What the probe's source will have given; not valid where nothing was asked of it. Its destructor waits.
+  using ProbeFuture = std::future<absl::StatusOr<std::vector<tree::FlatCall>>>;
   TokenLimits Limits() const;
   absl::StatusOr<std::vector<tree::PackedForest>> Pack(std::span<const tree::FlatCall> calls) const;
   void AccumulateBatch(const PreparedBatch& batch, std::span<const tree::PackedForest> forests, StepTally& tally);
-  void TopUpProbe(const ProbeSource& probe, StepTally& tally);
+  ProbeFuture StartProbe(const ProbeSource& probe) const;
+  void FinishProbe(ProbeFuture fresh, StepTally& tally) const;
   absl::Status Optimize(double loss, StepMetrics& metrics);
 
   const TrainerOptions options_;

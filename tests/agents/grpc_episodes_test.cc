@@ -1,0 +1,98 @@
+#include "agents/grpc_episodes.h"
+
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include "agents/fake_episodes.h"
+#include "base/retry.h"
+#include "proto/gateway.grpc.pb.h"
+#include "proto/grpc_status.h"
+
+namespace ingot::agents {
+namespace {
+
+// The gateway's service over a FakeEpisodes.
+class FakeGateway final : public v1::Gateway::Service {
+ public:
+  explicit FakeGateway(Episodes& episodes) : episodes_(episodes) {}
+  grpc::Status OpenEpisode(grpc::ServerContext*, const v1::EpisodeOpenRequest* request,
+                           v1::EpisodeOpenResponse* response) override {
+    auto opened = episodes_.Open(*request);
+    if (!opened.ok()) return v1::ToGrpc(opened.status());
+    *response = std::move(*opened);
+    return grpc::Status::OK;
+  }
+  grpc::Status RewardEpisode(grpc::ServerContext*, const v1::EpisodeRewardRequest* request,
+                             v1::EpisodeRewardResponse*) override {
+    return v1::ToGrpc(episodes_.Reward(*request));
+  }
+  grpc::Status EndEpisode(grpc::ServerContext*, const v1::EpisodeEndRequest* request,
+                          v1::EpisodeEndResponse*) override {
+    return v1::ToGrpc(episodes_.End(*request));
+  }
+
+ private:
+  Episodes& episodes_;
+};
+
+std::shared_ptr<grpc::Channel> Connect(int port) {
+  return grpc::CreateChannel(absl::StrCat("127.0.0.1:", port), grpc::InsecureChannelCredentials());
+}
+
+TEST(GrpcEpisodesTest, CarriesAnEpisodeThroughItsLifeAndErrorsWithTheirPayload) {
+  FakeEpisodes gateway(1);
+  int opens = 0;
+  gateway.before_open = [&] {
+    return ++opens == 1 ? base::WithRetryAfter(absl::ResourceExhaustedError("full"), 250) : absl::OkStatus();
+  };
+  FakeGateway service(gateway);
+  grpc::ServerBuilder builder;
+  int port = 0;
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+  builder.RegisterService(&service);
+  const auto server = builder.BuildAndStart();
+  ASSERT_GT(port, 0);
+  const auto episodes = MakeGrpcEpisodes(Connect(port));
+
+  v1::EpisodeOpenRequest open;
+  open.set_scaffold("tool_agent");
+  const auto refused = episodes->Open(open);
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(base::RetryAfterMs(refused.status()), 250);
+
+  const auto opened = episodes->Open(open);
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  EXPECT_EQ(opened->task().payload_json(), R"({"text":"hello","answer":"42"})");
+  EXPECT_EQ(gateway.scaffolds().at("tool_agent"), 1);
+
+  v1::EpisodeRewardRequest reward;
+  reward.set_episode_id(opened->episode_id());
+  reward.set_api_key("wrong");
+  EXPECT_EQ(episodes->Reward(reward).code(), absl::StatusCode::kPermissionDenied);
+  reward.set_api_key(opened->api_key());
+  reward.set_reward(0.5);
+  EXPECT_TRUE(episodes->Reward(reward).ok());
+  EXPECT_EQ(gateway.rewards().at(opened->episode_id()).reward(), 0.5);
+
+  v1::EpisodeEndRequest end;
+  end.set_episode_id(opened->episode_id());
+  end.set_api_key(opened->api_key());
+  end.set_state(v1::EPISODE_FINISHED);
+  EXPECT_TRUE(episodes->End(end).ok());
+  EXPECT_EQ(gateway.ends().size(), 1u);
+  EXPECT_EQ(episodes->Open(open).status().code(), absl::StatusCode::kFailedPrecondition);
+  server->Shutdown();
+}
+
+TEST(GrpcEpisodesTest, AGatewayThatIsNotThereIsUnavailable) {
+  const auto episodes = MakeGrpcEpisodes(Connect(1));
+  EXPECT_EQ(episodes->Open({}).status().code(), absl::StatusCode::kUnavailable);
+}
+
+TEST(GrpcEpisodesTest, OptionsAreChecked) {
+  EXPECT_TRUE(GrpcEpisodesOptions{}.Validate().ok());
+  EXPECT_FALSE((GrpcEpisodesOptions{.timeout_s = 0}).Validate().ok());
+}
+
+}  // namespace
+}  // namespace ingot::agents

@@ -15,6 +15,7 @@
 #include "base/mutex.h"
 #include "datapool/client.h"
 #include "gateway/admission.h"
+#include "gateway/api_error.h"
 #include "gateway/gateway.h"
 #include "rollout/client.h"
 #include "tree/segment_key.h"
@@ -52,8 +53,7 @@ class ScriptedEngine final : public rollout::Client {
   }
 
   std::unique_ptr<Request> Generate(const v1::GenerateRequest& request, OnChunk on_chunk) override {
-    auto state = std::make_shared<State>();
-    state->on_chunk = std::move(on_chunk);
+    auto state = std::make_shared<State>(std::move(on_chunk));
     Script script = author_(request);
     {
       base::MutexLock lock(mu_);
@@ -101,6 +101,7 @@ class ScriptedEngine final : public rollout::Client {
 
  private:
   struct State {
+    explicit State(OnChunk callback) : on_chunk(std::move(callback)) {}
     base::Mutex mu;
     OnChunk on_chunk ABSL_GUARDED_BY(mu);
     bool finished ABSL_GUARDED_BY(mu) = false;
@@ -152,7 +153,7 @@ class ScriptedEngine final : public rollout::Client {
       while (!released_) changed_.Wait(mu_);
     }
     if (!script.error.ok()) {
-      state.Send(script.error, true);
+      state.Send(Unshared(script.error), true);
       return;
     }
     v1::GenerateChunk last;
@@ -177,14 +178,14 @@ class MemoryPool final : public datapool::Client {
  public:
   absl::Status OpenEpisode(const v1::OpenEpisodeRequest& request) override {
     base::MutexLock lock(mu_);
-    if (!fail_open.ok()) return fail_open;
+    if (!fail_open.ok()) return Unshared(fail_open);
     episodes_[request.episode().episode_id()] = request.episode();
     return absl::OkStatus();
   }
   absl::Status AppendCall(const v1::AppendCallRequest& request) override {
     base::MutexLock lock(mu_);
     while (append_gate_) changed_.Wait(mu_);
-    if (!fail_append.ok()) return fail_append;
+    if (!fail_append.ok()) return Unshared(fail_append);
     const auto episode = episodes_.find(request.call().episode_id());
     if (episode == episodes_.end()) return absl::NotFoundError("no such episode");
     if (episode->second.state() != v1::EPISODE_OPEN) return absl::FailedPreconditionError("the episode has ended");
@@ -199,7 +200,7 @@ class MemoryPool final : public datapool::Client {
   }
   absl::Status EndEpisode(const v1::EndEpisodeRequest& request) override {
     base::MutexLock lock(mu_);
-    if (!fail_end.ok()) return fail_end;
+    if (!fail_end.ok()) return Unshared(fail_end);
     v1::Episode& episode = episodes_[request.episode_id()];
     episode.set_state(request.state());
     episode.set_reward(request.reward());
@@ -293,7 +294,7 @@ class TestAdmission final : public Admission {
   }
   absl::Status EpisodeEnded(const v1::EpisodeEndedRequest& request) override {
     base::MutexLock lock(mu_);
-    if (!fail_ended.ok()) return fail_ended;
+    if (!fail_ended.ok()) return Unshared(fail_ended);
     --running_;
     ended_.push_back(request);
     return absl::OkStatus();

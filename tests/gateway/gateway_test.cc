@@ -575,6 +575,19 @@ TEST(Gateway, EndingMayBeRepeatedUntilItIsDurable) {
   EXPECT_EQ(world.admission.ended().size(), 1u);
 }
 
+TEST(Gateway, TicksEndWhatCouldNotBeEnded) {
+  World world([](const auto&) { return Say("ok"); });
+  const auto episode = world.Open();
+  ASSERT_TRUE(world.Reward(episode, 1).ok());
+  world.pool.FailEnd(absl::UnavailableError("disk full"));
+  EXPECT_TRUE(absl::IsUnavailable(world.End(episode, v1::EPISODE_FINISHED, "done")));
+  world.pool.FailEnd(absl::OkStatus());
+  world.gateway().Tick();
+  while (world.gateway().Status().open_episodes() != 0) std::this_thread::yield();
+  EXPECT_EQ(world.pool.episode(episode.episode_id()).reward(), 1);
+  EXPECT_TRUE(world.End(episode, v1::EPISODE_FINISHED, "done").ok());
+}
+
 TEST(Gateway, EndingAbortsAndRecordsWhatIsInFlight) {
   World world([](const auto&) {
     Script script = Say("slow");

@@ -292,6 +292,15 @@ TEST(ProcessTest, KillOfThisProcessTakesTheCommandAndItsGrandchildren) {
   EXPECT_TRUE(Dies(std::stoi(both[1])));
 }
 
+TEST(ProcessTest, TheKernelKillsTheFirstProcessEvenWithoutTheGuard) {
+  Command command = Shell("true");
+  command.argv = {"python3", "-c",
+                  "import ctypes; s = ctypes.c_int(); ctypes.CDLL(None).prctl(2, ctypes.byref(s)); print(s.value)"};
+  const auto outcome = RunCommand(command, Within(seconds(60)));
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_EQ(outcome->out, "9\n") << outcome->err;  // PR_GET_PDEATHSIG: SIGKILL
+}
+
 TEST(ProcessTest, PeakMemoryIsReportedWhenItCanBeKnown) {
   // Above this process's own peak (vfork counts that one in), so about 300 MiB.
   const auto outcome = RunCommand(Shell("head -c 300000000 /dev/zero | tail -c 1 >/dev/null; "

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -24,7 +25,16 @@ struct PoolState {
 class FakePool final : public datapool::Client {
  public:
   FakePool() = default;
-  explicit FakePool(PoolState state) : state_(std::move(state)) {}
+  explicit FakePool(PoolState state) : state_(std::move(state)) {
+    for (v1::JournalRecord record : state_.journal) {
+      v1::AppendJournalRequest request;
+      const int64_t index = record.index();
+      record.clear_index();
+      record.clear_unix_ns();
+      *request.add_records() = std::move(record);
+      appends_.emplace(request.SerializeAsString(), index);
+    }
+  }
 
   // Called, without the lock, after every change.
   std::function<void()> on_change;
@@ -79,6 +89,9 @@ class FakePool final : public datapool::Client {
       fault = std::exchange(fault_, Fault::kNone);
       first = std::ssize(state_.journal);
       if (fault == Fault::kLost) return absl::UnavailableError("no space left");
+      // An append that is equal to an earlier one is that one, told again.
+      const auto [earlier, is_new] = appends_.emplace(request.SerializeAsString(), first);
+      if (!is_new) return earlier->second;
       for (const v1::JournalRecord& record : request.records()) {
         state_.journal.push_back(record);
         state_.journal.back().set_index(std::ssize(state_.journal) - 1);
@@ -141,6 +154,7 @@ class FakePool final : public datapool::Client {
 
   mutable base::Mutex mu_;
   PoolState state_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, int64_t> appends_ ABSL_GUARDED_BY(mu_);  // content -> index
   Fault fault_ ABSL_GUARDED_BY(mu_) = Fault::kNone;
   bool fail_reads_ ABSL_GUARDED_BY(mu_) = false;
   int32_t page_ = 10'000;

@@ -380,5 +380,40 @@ TEST(RecoveryTest, ATrainerThatComesBackAloneIsRecognisedByTheBatchItAsksFor) {
   EXPECT_EQ(scheduler->Status()->stats().admitted_unreleased(), 1);
 }
 
+// The same facts come true again: versions live once more, the same checkpoint saved. Each is a record of its own.
+TEST(RecoveryTest, WhatIsSaidAgainAfterAResumeIsWrittenAgain) {
+  SchedulerOptions options = MakeOptions();
+  options.groups_per_step = 1;
+  options.total_steps = 1;
+  FakePool pool;
+  base::ManualClock clock;
+  v1::CheckpointRequest checkpoint;
+  checkpoint.set_step(1);
+  for (int life = 0; life < 3; ++life) {
+    clock.Advance(std::chrono::seconds(1));
+    auto scheduler = MustRecover(options, pool, clock, 0);
+    ASSERT_TRUE(scheduler->MarkVersionLive(0).ok());
+    if (life == 0) {
+      for (const double reward : {0.0, 1.0}) {
+        const auto ticket = scheduler->Admit({});
+        pool.Open(*ticket);
+        pool.End(EndOf(*ticket, v1::EPISODE_FINISHED, reward));
+        ASSERT_TRUE(scheduler->EpisodeEnded(EndOf(*ticket, v1::EPISODE_FINISHED, reward)).ok());
+      }
+    } else {  // the trainer is on its way: agents are told to wait, an evaluation may still need them
+      EXPECT_TRUE(absl::IsResourceExhausted(scheduler->Admit({}).status()));
+    }
+    ASSERT_TRUE(scheduler->NextBatch(Batch(0)).ok());
+    EXPECT_TRUE(absl::IsFailedPrecondition(scheduler->Admit({}).status()));
+    ASSERT_TRUE(scheduler->MarkVersionLive(1).ok());
+    ASSERT_TRUE(scheduler->MarkCheckpoint(checkpoint).ok());
+  }
+  int64_t live = 0;
+  for (const auto& record : pool.state().journal) live += record.has_live();
+  EXPECT_EQ(live, 6);
+  const auto scheduler = MustRecover(options, pool, clock, std::nullopt);
+  EXPECT_TRUE(absl::IsFailedPrecondition(scheduler->Admit({}).status()));
+}
+
 }  // namespace
 }  // namespace ingot::scheduler

@@ -20,20 +20,20 @@ namespace fs = std::filesystem;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-TrainerOptions Options() {
+TrainerOptions Options(int threads = 1) {
   TrainerOptions options;
   options.optimizer.learning_rate = 0.01;
   options.optimizer.warmup_steps = 2;
   options.optimizer.weight_decay = 0.1;
   options.total_steps = 8;
-  options.threads = 1;
+  options.threads = threads;
   options.seed = 18446744073709551615ull;
   return options;
 }
 
-std::unique_ptr<Trainer> Fresh() {
+std::unique_ptr<Trainer> Fresh(int threads = 1) {
   const auto config = TinyConfig();
-  return *Trainer::Create(Options(), config, TinyParameters(config, 2, at::kFloat));
+  return *Trainer::Create(Options(threads), config, TinyParameters(config, 2, at::kFloat));
 }
 
 void Train(Trainer& trainer, int64_t until) {
@@ -69,27 +69,30 @@ std::vector<std::string> Names(const std::string& root) {
   return names;
 }
 
-TEST(Checkpoint, ResumingInTheMiddleChangesNoBit) {
+void ResumeInTheMiddle(int threads, int64_t middle, int64_t end) {
   TempDir dir;
-  auto whole = Fresh();
-  Train(*whole, 7);
+  auto whole = Fresh(threads);
+  Train(*whole, end);
 
-  auto first = Fresh();
-  Train(*first, 4);
+  auto first = Fresh(threads);
+  Train(*first, middle);
   const auto saved = first->SaveCheckpoint(dir.path(), {{"tokenizer.json", "{}"}});
   ASSERT_TRUE(saved.ok()) << saved.status();
-  EXPECT_EQ(saved->step, 4);
-  Train(*first, 7);  // saving does not disturb the run that saves
+  EXPECT_EQ(saved->step, middle);
+  Train(*first, end);  // saving does not disturb the run that saves
   ExpectSameBits(*whole, *first);
 
-  auto second = Trainer::Resume(Options(), saved->path);
+  auto second = Trainer::Resume(Options(threads), saved->path);
   ASSERT_TRUE(second.ok()) << second.status();
-  EXPECT_EQ((*second)->version(), 4);
+  EXPECT_EQ((*second)->version(), middle);
   EXPECT_EQ((*(*second)->TakeSnapshot())->checksum(), saved->weights_checksum);
-  Train(**second, 7);
+  Train(**second, end);
   ExpectSameBits(*whole, **second);
   EXPECT_EQ((*(*second)->TakeSnapshot())->checksum(), (*whole->TakeSnapshot())->checksum());
 }
+
+TEST(Checkpoint, ResumingInTheMiddleChangesNoBit) { ResumeInTheMiddle(1, 4, 7); }
+TEST(Checkpoint, ResumingInTheMiddleChangesNoBitOnTwoThreads) { ResumeInTheMiddle(2, 1, 3); }
 
 TEST(Checkpoint, IsAModelFolderWithTheAppsFiles) {
   TempDir dir;

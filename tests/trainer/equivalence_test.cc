@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <ostream>
 
 #include "makers.h"
 #include "per_call_reference.h"
@@ -29,6 +30,8 @@ struct Case {
   double kl_coefficient = 0;
   double entropy_coefficient = 0;
 };
+
+void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
 TrainerOptions OptionsOf(const Case& c) {
   TrainerOptions options;

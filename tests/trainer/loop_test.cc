@@ -85,7 +85,9 @@ TEST(TrainLoop, WritesACheckpointBeforeItPublishesTheVersion) {
   EXPECT_THAT(run.recorder.events,
               ElementsAre("publish 0", "batch 0", "publish 1", "step 0", "batch 1", "checkpoint 2", "publish 2",
                           "step 1", "batch 2", "checkpoint 3", "publish 3", "step 2"));
-  EXPECT_EQ(LatestCheckpoint(run.dir.path())->step, 3);
+  const auto latest = LatestCheckpoint(run.dir.path());
+  ASSERT_TRUE(latest.ok()) << latest.status();
+  EXPECT_EQ(latest->step, 3);
 }
 
 TEST(TrainLoop, ContinuesFromACheckpoint) {
@@ -143,7 +145,9 @@ TEST(TrainLoop, ErrorsNameTheStep) {
   const absl::Status status = run.Go();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(status.message()), ::testing::StartsWith("step 1: no engine"));
-  EXPECT_EQ(LatestCheckpoint(run.dir.path())->step, 2);  // it was durable before
+  const auto latest = LatestCheckpoint(run.dir.path());
+  ASSERT_TRUE(latest.ok()) << latest.status();
+  EXPECT_EQ(latest->step, 2);  // it was durable before
 }
 
 }  // namespace

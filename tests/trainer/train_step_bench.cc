@@ -133,7 +133,7 @@ int Main(int threads, int steps, int groups, int samples) {
   const double gemm = GemmSeconds(config, static_cast<int64_t>(merged), static_cast<int64_t>(loss_tokens));
   std::printf("threads %d, parameters %lld, merged tokens %.0f, unmerged %.0f, loss tokens %.0f\n", threads,
               static_cast<long long>(config.ParameterCount()), merged, unmerged, loss_tokens);
-  std::printf("step %.3f CPU s (data %.3f s): %.0f merged tokens/s, %.0f unmerged tokens/s\n", seconds,
+  std::printf("step %.3f CPU s (data %.4f s): %.0f merged tokens/s, %.0f unmerged tokens/s\n", seconds,
               Median(data_seconds), merged / seconds, unmerged / seconds);
   std::printf("matrix products alone %.3f CPU s: the step takes %.2f times as long\n", gemm, seconds / gemm);
   return 0;

@@ -1,0 +1,124 @@
+// AppendCall of the data pool: latency and throughput of durable writes, by number of writers.
+//
+//   datapool_bench [folder] [seconds per line]      the folder's disk is what is measured; default: a temporary one
+//
+// Each writer records an agent that grows one conversation: every call names all earlier segments, brings 200 prompt
+// and 300 sampled tokens, and returns after its fsync. An episode has 20 calls. Bytes are of the messages. Not
+// measured: reads, trimming, gRPC.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "datapool/store.h"
+#include "tree/segment_key.h"
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using namespace ingot;
+
+constexpr int kCallsPerEpisode = 20;
+constexpr int kPromptTokens = 200;
+constexpr int kSampledTokens = 300;
+
+v1::Segment RandomSegment(std::mt19937_64& rng, bool sampled) {
+  v1::Segment segment;
+  const int tokens = sampled ? kSampledTokens : kPromptTokens;
+  segment.set_source(sampled ? v1::SOURCE_SAMPLED : v1::SOURCE_PROMPT);
+  for (int i = 0; i < tokens; ++i) segment.add_token_ids(static_cast<int32_t>(rng() % 150000));
+  if (!sampled) return segment;
+  for (int i = 0; i < tokens; ++i) segment.add_logprobs(-static_cast<float>(rng() % 1000000) * 1e-5f);
+  segment.add_versions()->set_count(tokens);
+  return segment;
+}
+
+struct Result {
+  std::vector<double> milliseconds;
+  int64_t bytes = 0;
+};
+
+void Fail(const absl::Status& status) {
+  std::fprintf(stderr, "%s\n", status.ToString().c_str());
+  std::exit(1);
+}
+
+Result Write(datapool::Client& pool, int writer, int round, Clock::time_point end) {
+  std::mt19937_64 rng(writer * 1000 + round);
+  Result result;
+  for (int episode = 0; Clock::now() < end; ++episode) {
+    v1::OpenEpisodeRequest open;
+    const std::string id = std::to_string(round) + "-" + std::to_string(writer) + "-" + std::to_string(episode);
+    open.mutable_episode()->set_episode_id(id);
+    open.mutable_episode()->mutable_ref()->set_group_id((round * 100 + writer) * int64_t{1000000} + episode);
+    if (const auto status = pool.OpenEpisode(open); !status.ok()) Fail(status);
+    std::vector<std::string> context;
+    for (int call = 0; call < kCallsPerEpisode && Clock::now() < end; ++call) {
+      v1::AppendCallRequest request;
+      request.mutable_call()->set_call_id(id + "/" + std::to_string(call));
+      request.mutable_call()->set_episode_id(id);
+      request.mutable_call()->set_sequence(call);
+      *request.add_segments() = RandomSegment(rng, false);
+      *request.add_segments() = RandomSegment(rng, true);
+      context.push_back(tree::SegmentKey(request.segments(0)));
+      for (const std::string& key : context) request.mutable_call()->add_context_keys(key);
+      context.push_back(tree::SegmentKey(request.segments(1)));
+      request.mutable_call()->add_sampled_keys(context.back());
+      const auto start = Clock::now();
+      if (const auto status = pool.AppendCall(request); !status.ok()) Fail(status);
+      result.milliseconds.push_back(std::chrono::duration<double, std::milli>(Clock::now() - start).count());
+      result.bytes += static_cast<int64_t>(request.ByteSizeLong());
+    }
+  }
+  return result;
+}
+
+void Measure(datapool::Client& pool, const char* name, int writers, int round, double seconds) {
+  std::vector<Result> results(writers);
+  std::vector<std::thread> threads;
+  const auto start = Clock::now();
+  const auto end = start + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+  for (int w = 0; w < writers; ++w) {
+    threads.emplace_back([&, w] { results[w] = Write(pool, w, round, end); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  const double elapsed = std::chrono::duration<double>(Clock::now() - start).count();
+  std::vector<double> all;
+  int64_t bytes = 0;
+  for (const Result& result : results) {
+    all.insert(all.end(), result.milliseconds.begin(), result.milliseconds.end());
+    bytes += result.bytes;
+  }
+  std::sort(all.begin(), all.end());
+  const auto quantile = [&](double q) { return all.empty() ? 0 : all[static_cast<size_t>(q * (all.size() - 1))]; };
+  std::printf("%-18s %3d writers  %8.0f calls/s  %7.1f MB/s  p50 %7.2f ms  p99 %7.2f ms  max %7.2f ms\n", name, writers,
+              static_cast<double>(all.size()) / elapsed, static_cast<double>(bytes) / elapsed / 1e6, quantile(0.5),
+              quantile(0.99), quantile(1));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::string folder = argc > 1 ? argv[1] : "";
+  const double seconds = argc > 2 ? std::atof(argv[2]) : 5;
+  std::string made = (std::filesystem::temp_directory_path() / "ingot-bench-XXXXXX").string();
+  if (folder.empty()) folder = ::mkdtemp(made.data());
+  for (const bool sync : {true, false}) {
+    datapool::StoreOptions options;
+    options.path = folder + (sync ? "/sync" : "/nosync");
+    options.sync = sync;
+    auto pool = datapool::OpenPool(options);
+    if (!pool.ok()) Fail(pool.status());
+    int round = 0;
+    for (const int writers : {1, 8, 32}) {
+      Measure(**pool, sync ? "fsync" : "no fsync (test)", writers, round++, seconds);
+    }
+  }
+  if (folder == made) std::filesystem::remove_all(folder);
+  return 0;
+}

@@ -1,0 +1,202 @@
+// The store on a disk that fills up, fails, or was damaged.
+#include <gmock/gmock.h>
+#include <rocksdb/env.h>
+#include <rocksdb/file_system.h>
+
+#include <atomic>
+#include <fstream>
+
+#include "base/retry.h"
+#include "datapool/make_pool.h"
+
+namespace ingot::datapool {
+namespace {
+
+using testing::Append;
+using testing::BatchRecord;
+using testing::End;
+using testing::Get;
+using ::testing::HasSubstr;
+using testing::Open;
+using testing::Prompt;
+using testing::Sampled;
+
+// What happens to writes, from now on.
+enum class Fault { kNone, kFull, kBroken, kTorn, kSyncFails };
+
+class FaultyFile final : public rocksdb::FSWritableFileOwnerWrapper {
+ public:
+  FaultyFile(std::unique_ptr<rocksdb::FSWritableFile> file, const std::atomic<Fault>& fault)
+      : FSWritableFileOwnerWrapper(std::move(file)), fault_(fault) {}
+  rocksdb::IOStatus Append(const rocksdb::Slice& data, const rocksdb::IOOptions& options,
+                           rocksdb::IODebugContext* context) override {
+    if (fault_ == Fault::kFull) return rocksdb::IOStatus::NoSpace("no space left on device");
+    if (fault_ == Fault::kBroken) return rocksdb::IOStatus::IOError("input/output error");
+    if (fault_ == Fault::kTorn) {  // half of it reaches the disk
+      FSWritableFileOwnerWrapper::Append({data.data(), data.size() / 2}, options, context);
+      FSWritableFileOwnerWrapper::Flush(options, context);
+      return rocksdb::IOStatus::NoSpace("no space left on device");
+    }
+    return FSWritableFileOwnerWrapper::Append(data, options, context);
+  }
+  rocksdb::IOStatus Append(const rocksdb::Slice& data, const rocksdb::IOOptions& options,
+                           const rocksdb::DataVerificationInfo&, rocksdb::IODebugContext* context) override {
+    return Append(data, options, context);
+  }
+  rocksdb::IOStatus Sync(const rocksdb::IOOptions& options, rocksdb::IODebugContext* context) override {
+    if (fault_ == Fault::kSyncFails) return rocksdb::IOStatus::IOError("sync failed");
+    return FSWritableFileOwnerWrapper::Sync(options, context);
+  }
+
+ private:
+  const std::atomic<Fault>& fault_;
+};
+
+class FaultyDisk final : public rocksdb::FileSystemWrapper {
+ public:
+  FaultyDisk() : FileSystemWrapper(rocksdb::FileSystem::Default()) {}
+  const char* Name() const override { return "FaultyDisk"; }
+  rocksdb::IOStatus NewWritableFile(const std::string& name, const rocksdb::FileOptions& options,
+                                    std::unique_ptr<rocksdb::FSWritableFile>* file,
+                                    rocksdb::IODebugContext* context) override {
+    if (fault == Fault::kFull) return rocksdb::IOStatus::NoSpace("no space left on device");
+    if (fault == Fault::kBroken) return rocksdb::IOStatus::IOError("input/output error");
+    rocksdb::IOStatus status = FileSystemWrapper::NewWritableFile(name, options, file, context);
+    if (status.ok()) *file = std::make_unique<FaultyFile>(std::move(*file), fault);
+    return status;
+  }
+  std::atomic<Fault> fault{Fault::kNone};
+};
+
+class StoreFaultsTest : public ::testing::Test {
+ protected:
+  StoreFaultsTest() : disk_(std::make_shared<FaultyDisk>()), env_(rocksdb::NewCompositeEnv(disk_)) {
+    options_ = testing::QuickOptions(dir_.path());
+    options_.sync = true;
+    options_.retry_after_error = std::chrono::milliseconds(1000);
+    Reopen();
+  }
+  ~StoreFaultsTest() override { store_.reset(); }
+  void Reopen() {
+    store_.reset();
+    store_ = Store::Open(options_, 0, clock_, env_.get()).value();
+  }
+
+  testing::TempDir dir_;
+  base::ManualClock clock_;
+  std::shared_ptr<FaultyDisk> disk_;
+  std::unique_ptr<rocksdb::Env> env_;
+  StoreOptions options_;
+  std::unique_ptr<Store> store_;
+};
+
+class StoreFaultKindsTest : public StoreFaultsTest, public ::testing::WithParamInterface<Fault> {};
+
+TEST_P(StoreFaultKindsTest, RefusesStaysReadableAndGoesOnWhenTheDiskDoes) {
+  const bool full = GetParam() == Fault::kFull || GetParam() == Fault::kTorn;
+  ASSERT_TRUE(store_->OpenEpisode(Open("e", 0, 0)).ok());
+  ASSERT_TRUE(store_->AppendCall(Append("e", 0, {Prompt({1})}, {Sampled({2})})).ok());
+  ASSERT_EQ(store_->AppendJournal(BatchRecord(0, {0})).value(), 0);
+  for (int round = 0; round < 3; ++round) {
+    const auto call = Append("e", 1 + round, {Prompt({1}), Prompt({50 + round})}, {});
+    disk_->fault = GetParam();
+    const absl::Status refused = store_->AppendCall(call);
+    EXPECT_EQ(refused.code(), full ? absl::StatusCode::kResourceExhausted : absl::StatusCode::kUnavailable) << refused;
+    EXPECT_THAT(std::string(refused.message()), HasSubstr(dir_.path()));
+    EXPECT_THAT(std::string(refused.message()), HasSubstr("by itself"));
+    EXPECT_FALSE(store_->AppendJournal(BatchRecord(1 + round, {0})).ok());
+    EXPECT_EQ(Get(*store_, "e")->calls_size(), 1 + round);
+    clock_.Advance(std::chrono::seconds(2));  // tries, in vain
+    EXPECT_FALSE(store_->AppendCall(call).ok());
+    // What was written before its fsync failed may be there when the files are opened anew.
+    const int seen = Get(*store_, "e")->calls_size();
+    EXPECT_TRUE(seen == 1 + round || (GetParam() == Fault::kSyncFails && seen == 2 + round)) << seen;
+
+    disk_->fault = Fault::kNone;
+    EXPECT_FALSE(store_->AppendCall(call).ok());  // too soon after the last try
+    clock_.Advance(std::chrono::seconds(2));
+    const absl::Status accepted = store_->AppendCall(call);
+    ASSERT_TRUE(accepted.ok()) << accepted;
+    ASSERT_EQ(store_->AppendJournal(BatchRecord(1 + round, {0})).value(), 1 + round);
+    EXPECT_EQ(Get(*store_, "e")->calls_size(), 2 + round);
+    if (round == 1) Reopen();
+  }
+  Reopen();
+  EXPECT_EQ(Get(*store_, "e")->calls_size(), 4);
+  EXPECT_EQ(Get(*store_, "e")->segments_size(), 2 + 3);
+  EXPECT_EQ(store_->Status()->journal_end(), 4);
+  EXPECT_EQ(store_->Status()->calls(), 4);
+}
+
+std::string NameOf(const ::testing::TestParamInfo<Fault>& info) {
+  static constexpr const char* kNames[] = {"None", "Full", "Broken", "Torn", "SyncFails"};
+  return kNames[static_cast<int>(info.param)];
+}
+INSTANTIATE_TEST_SUITE_P(Faults, StoreFaultKindsTest,
+                         ::testing::Values(Fault::kFull, Fault::kBroken, Fault::kTorn, Fault::kSyncFails), NameOf);
+
+TEST_F(StoreFaultsTest, ATornWriteIsForgottenOnReopening) {
+  ASSERT_TRUE(store_->OpenEpisode(Open("e", 0, 0)).ok());
+  disk_->fault = Fault::kTorn;
+  EXPECT_FALSE(store_->OpenEpisode(Open("torn", 0, 1)).ok());
+  disk_->fault = Fault::kNone;
+  Reopen();
+  EXPECT_TRUE(Get(*store_, "e").ok());
+  EXPECT_EQ(Get(*store_, "torn").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_TRUE(store_->OpenEpisode(Open("torn", 0, 1)).ok());
+}
+
+TEST_F(StoreFaultsTest, ADamagedPoolIsOneClearError) {
+  // Enough for table files, so that there is something in the middle of one to damage.
+  ASSERT_TRUE(store_->OpenEpisode(Open("e", 0, 0)).ok());
+  std::vector<int32_t> ids(100000);
+  for (int i = 0; i < 12; ++i) {
+    for (size_t j = 0; j < ids.size(); ++j) ids[j] = static_cast<int32_t>(i + j * 7919 % 100003);
+    ASSERT_TRUE(store_->AppendCall(Append("e", i, {Prompt(ids)}, {})).ok());
+  }
+  Reopen();
+  store_.reset();
+  int damaged = 0;
+  for (const auto& file : std::filesystem::directory_iterator(dir_.path())) {
+    if (file.path().extension() != ".sst" || file.file_size() < 100000) continue;
+    std::fstream stream(file.path(), std::ios::in | std::ios::out | std::ios::binary);
+    stream.seekp(static_cast<std::streamoff>(file.file_size() / 2));
+    stream.write("damage damage damage", 20);
+    ++damaged;
+  }
+  ASSERT_GT(damaged, 0);
+  const auto opened = Store::Open(options_, 0, clock_, env_.get());
+  const absl::Status status = opened.ok() ? Get(**opened, "e").status() : opened.status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("damaged"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("restore"));
+}
+
+TEST_F(StoreFaultsTest, AFlippedBitInTheLogIsSaidNotSkipped) {
+  for (int i = 0; i < 20; ++i) ASSERT_TRUE(store_->OpenEpisode(Open("e" + std::to_string(i), i, 0)).ok());
+  // A process that died: its log is all there is.
+  testing::TempDir copy;
+  std::filesystem::copy(dir_.path(), copy.path(),
+                        std::filesystem::copy_options::recursive | std::filesystem::copy_options::overwrite_existing);
+  for (const auto& file : std::filesystem::directory_iterator(copy.path())) {
+    if (file.path().extension() != ".log" || file.file_size() < 1000) continue;
+    std::fstream stream(file.path(), std::ios::in | std::ios::out | std::ios::binary);
+    stream.seekp(600);
+    stream.write("\xff\xff\xff\xff", 4);
+  }
+  StoreOptions options = options_;
+  options.path = copy.path();
+  const auto opened = Store::Open(options, 0, clock_);
+  EXPECT_EQ(opened.status().code(), absl::StatusCode::kDataLoss) << opened.status();
+}
+
+TEST_F(StoreFaultsTest, AFolderThatCannotBeMadeIsSaid) {
+  StoreOptions options = options_;
+  options.path = "/proc/nowhere/pool";
+  const auto status = Store::Open(options).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("/proc/nowhere/pool"));
+}
+
+}  // namespace
+}  // namespace ingot::datapool

@@ -1,0 +1,283 @@
+// Random operations on a pool and on a plain model of it: both give the same codes and, at the end and after reopening,
+// hold the same.
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <random>
+#include <set>
+
+#include "base/checksum.h"
+#include "datapool/make_pool.h"
+#include "datapool/sharded_pool.h"
+
+namespace ingot::datapool {
+namespace {
+
+using testing::Append;
+using testing::End;
+using testing::Get;
+using testing::Open;
+using testing::Prompt;
+using testing::Sampled;
+
+class Model {
+ public:
+  struct Episode {
+    v1::Episode opened;
+    v1::EpisodeState state = v1::EPISODE_OPEN;
+    double reward = 0;
+    bool fenced_by_newer = false;
+    std::map<int, v1::Call> calls;
+    std::set<std::string> keys;
+  };
+
+  absl::StatusCode OpenEpisode(const v1::OpenEpisodeRequest& request) {
+    const v1::Episode& episode = request.episode();
+    if (const auto found = episodes.find(episode.episode_id()); found != episodes.end()) {
+      return found->second.opened.SerializeAsString() == episode.SerializeAsString() ? absl::StatusCode::kOk
+                                                                                     : absl::StatusCode::kAlreadyExists;
+    }
+    std::vector<Episode*> older;
+    std::map<int, Episode*> attempts;
+    for (auto& [id, other] : episodes) {
+      const v1::EpisodeRef& ref = other.opened.ref();
+      if (other.opened.purpose() != episode.purpose() || ref.group_id() != episode.ref().group_id() ||
+          ref.sample_index() != episode.ref().sample_index()) {
+        continue;
+      }
+      attempts[ref.attempt()] = &other;
+    }
+    if (attempts.contains(episode.ref().attempt())) return absl::StatusCode::kAlreadyExists;
+    if (!attempts.empty() && attempts.rbegin()->first > episode.ref().attempt()) {
+      return absl::StatusCode::kFailedPrecondition;
+    }
+    for (auto& [attempt, other] : attempts) {
+      if (other->state == v1::EPISODE_OPEN) {
+        other->state = v1::EPISODE_FENCED;
+        other->fenced_by_newer = true;
+      }
+    }
+    episodes[episode.episode_id()].opened = episode;
+    return absl::StatusCode::kOk;
+  }
+
+  absl::StatusCode AppendCall(const v1::AppendCallRequest& request) {
+    const v1::Call& call = request.call();
+    for (const auto& [id, episode] : episodes) {
+      for (const auto& [sequence, stored] : episode.calls) {
+        if (stored.call_id() != call.call_id()) continue;
+        return stored.SerializeAsString() == call.SerializeAsString() ? absl::StatusCode::kOk
+                                                                      : absl::StatusCode::kAlreadyExists;
+      }
+    }
+    const auto found = episodes.find(call.episode_id());
+    if (found == episodes.end()) return absl::StatusCode::kNotFound;
+    Episode& episode = found->second;
+    if (episode.state != v1::EPISODE_OPEN) return absl::StatusCode::kFailedPrecondition;
+    if (episode.calls.contains(call.sequence())) return absl::StatusCode::kAlreadyExists;
+    std::set<std::string> sent;
+    for (const auto& segment : request.segments()) sent.insert(tree::SegmentKey(segment));
+    std::set<std::string> named(call.context_keys().begin(), call.context_keys().end());
+    named.insert(call.sampled_keys().begin(), call.sampled_keys().end());
+    for (const auto& key : named) {
+      if (!sent.contains(key) && !Stored(episode.opened, key)) return absl::StatusCode::kFailedPrecondition;
+    }
+    for (const auto& segment : request.segments()) segments[tree::SegmentKey(segment)] = segment;
+    episode.calls[call.sequence()] = call;
+    episode.keys.insert(named.begin(), named.end());
+    return absl::StatusCode::kOk;
+  }
+
+  absl::StatusCode EndEpisode(const v1::EndEpisodeRequest& request) {
+    const auto found = episodes.find(request.episode_id());
+    if (found == episodes.end()) return absl::StatusCode::kNotFound;
+    Episode& episode = found->second;
+    if (episode.state == v1::EPISODE_OPEN) {
+      episode.state = request.state();
+      episode.reward = request.reward();
+      return absl::StatusCode::kOk;
+    }
+    if (!episode.fenced_by_newer && episode.state == request.state() && episode.reward == request.reward()) {
+      return absl::StatusCode::kOk;
+    }
+    if (episode.state == v1::EPISODE_FENCED) {
+      return request.state() == v1::EPISODE_FENCED ? absl::StatusCode::kOk : absl::StatusCode::kFailedPrecondition;
+    }
+    return absl::StatusCode::kAlreadyExists;
+  }
+
+  int64_t AppendJournal(const v1::AppendJournalRequest& request) {
+    const auto [at, fresh] = appends.emplace(request.SerializeAsString(), journal.size());
+    if (fresh) journal.insert(journal.end(), request.records().begin(), request.records().end());
+    return at->second;
+  }
+
+  int64_t Trim(int64_t step) {
+    std::set<int64_t> gone;
+    int64_t last = -1;
+    for (const auto& record : journal) {
+      if (!record.has_batch() || record.batch().step() >= step) continue;
+      for (const int64_t group : record.batch().group_ids()) {
+        gone.insert(group);
+        last = std::max(last, group);
+      }
+    }
+    for (const auto& record : journal) {
+      if (record.has_closed() && record.closed().group_id() < last) gone.insert(record.closed().group_id());
+    }
+    return std::erase_if(episodes, [&](const auto& entry) {
+      return entry.second.opened.purpose() == v1::PURPOSE_TRAIN && gone.contains(entry.second.opened.ref().group_id());
+    });
+  }
+
+  // Whether a shard that holds `for_episode` holds the segment. One shard: any episode's will do.
+  bool Stored(const v1::Episode& for_episode, const std::string& key) const {
+    return std::any_of(episodes.begin(), episodes.end(), [&](const auto& entry) {
+      return entry.second.keys.contains(key) && (!per_group || SameGroup(entry.second.opened, for_episode));
+    });
+  }
+  static bool SameGroup(const v1::Episode& a, const v1::Episode& b) {
+    return a.purpose() == b.purpose() && a.ref().group_id() == b.ref().group_id();
+  }
+
+  bool per_group = false;  // segments of other groups may be on another shard; the test sends whole calls then
+  std::map<std::string, Episode> episodes;
+  std::map<std::string, v1::Segment> segments;
+  std::map<std::string, int64_t> appends;
+  std::vector<v1::JournalRecord> journal;
+};
+
+void ExpectEqual(Client& pool, const Model& model) {
+  const auto counts = pool.Status().value();
+  EXPECT_EQ(counts.episodes(), static_cast<int64_t>(model.episodes.size()));
+  EXPECT_EQ(counts.journal_end(), static_cast<int64_t>(model.journal.size()));
+  int64_t calls = 0, recorded = 0, listed = 0;
+  std::set<std::string> used;
+  for (const auto& [id, episode] : model.episodes) {
+    const auto tree = Get(pool, id);
+    ASSERT_TRUE(tree.ok()) << tree.status();
+    EXPECT_EQ(tree->episode().state(), episode.state) << id;
+    EXPECT_EQ(tree->episode().reward(), episode.reward);
+    ASSERT_EQ(tree->calls_size(), static_cast<int>(episode.calls.size()));
+    int at = 0;
+    for (const auto& [sequence, call] : episode.calls) {
+      EXPECT_EQ(tree->calls(at++).SerializeAsString(), call.SerializeAsString());
+      ++calls;
+      for (const auto& key : call.context_keys()) recorded += model.segments.at(key).token_ids_size();
+      for (const auto& key : call.sampled_keys()) recorded += model.segments.at(key).token_ids_size();
+    }
+    ASSERT_EQ(tree->segments_size(), static_cast<int>(episode.keys.size()));
+    for (const auto& key : episode.keys) {
+      EXPECT_EQ(tree->segments().at(base::Hex(key)).SerializeAsString(), model.segments.at(key).SerializeAsString());
+      used.insert(key);
+    }
+  }
+  EXPECT_EQ(counts.calls(), calls);
+  EXPECT_EQ(counts.recorded_tokens(), recorded);
+  if (!model.per_group) {
+    int64_t tokens = 0;
+    for (const auto& key : used) tokens += model.segments.at(key).token_ids_size();
+    EXPECT_EQ(counts.segments(), static_cast<int64_t>(used.size()));
+    EXPECT_EQ(counts.segment_tokens(), tokens);
+  }
+  for (const auto purpose : {v1::PURPOSE_TRAIN, v1::PURPOSE_EVAL}) {
+    v1::ListEpisodesRequest list;
+    list.set_purpose(purpose);
+    list.set_last_group(-1);
+    list.set_all_attempts(true);
+    list.set_limit(9);
+    std::vector<std::tuple<int64_t, int, int>> order;
+    for (bool more = true; more;) {
+      const auto page = pool.ListEpisodes(list);
+      ASSERT_TRUE(page.ok()) << page.status();
+      for (const auto& episode : page->episodes()) {
+        order.emplace_back(episode.ref().group_id(), episode.ref().sample_index(), episode.ref().attempt());
+      }
+      more = page->more();
+      if (more) list.set_first_group(page->episodes().rbegin()->ref().group_id() + 1);
+    }
+    EXPECT_TRUE(std::is_sorted(order.begin(), order.end()));
+    EXPECT_EQ(std::set(order.begin(), order.end()).size(), order.size());
+    listed += static_cast<int64_t>(order.size());
+  }
+  EXPECT_EQ(listed, counts.episodes());
+}
+
+v1::AppendCallRequest RandomCall(std::mt19937_64& rng, const std::string& episode) {
+  std::vector<v1::Segment> context, sampled;
+  for (int i = 1 + rng() % 3; i > 0; --i) {
+    const auto id = static_cast<int32_t>(rng() % 12);
+    context.push_back(rng() % 3 == 0 ? Sampled({id, 1}) : Prompt({id}));
+  }
+  if (rng() % 4 != 0) sampled.push_back(Sampled({static_cast<int32_t>(rng() % 12), 1}));
+  return Append(episode, static_cast<int>(rng() % 6), context, sampled);
+}
+
+// One episode has at most 8 attempts and groups at most 2 samples here, so that a group fits a page of 9.
+void RunRandomOperations(uint64_t seed, int shards) {
+  testing::TempDir dir;
+  StoreOptions options = testing::QuickOptions(dir.path());
+  options.shards = shards;
+  std::unique_ptr<Client> pool = OpenPool(options).value();
+  Model model;
+  model.per_group = shards > 1;
+  std::mt19937_64 rng(seed);
+  std::map<absl::StatusCode, int> codes;
+  for (int step = 0; step < 1500; ++step) {
+    const std::string id = "e" + std::to_string(rng() % 60);
+    const int action = static_cast<int>(rng() % 100);
+    if (action < 25) {
+      const auto request = Open(id, static_cast<int64_t>(rng() % 10), static_cast<int>(rng() % 2),
+                                static_cast<int>(rng() % 4), rng() % 4 == 0 ? v1::PURPOSE_EVAL : v1::PURPOSE_TRAIN);
+      const auto status = pool->OpenEpisode(request);
+      ASSERT_EQ(status.code(), model.OpenEpisode(request)) << status;
+      ++codes[status.code()];
+    } else if (action < 75) {
+      v1::AppendCallRequest request = RandomCall(rng, id);
+      if (rng() % 5 == 0) request.mutable_call()->set_call_id("c" + std::to_string(rng() % 20));
+      if (shards == 1 && rng() % 3 == 0) request.clear_segments();
+      // Call ids are unique per shard only.
+      if (shards > 1) request.mutable_call()->set_call_id(id + request.call().call_id());
+      const auto status = pool->AppendCall(request);
+      ASSERT_EQ(status.code(), model.AppendCall(request)) << status;
+      ++codes[status.code()];
+    } else if (action < 88) {
+      const v1::EpisodeState states[] = {v1::EPISODE_FINISHED, v1::EPISODE_FAILED, v1::EPISODE_FENCED};
+      const auto request = End(id, states[rng() % 3], static_cast<double>(rng() % 2));
+      const auto status = pool->EndEpisode(request);
+      ASSERT_EQ(status.code(), model.EndEpisode(request)) << status;
+      ++codes[status.code()];
+    } else if (action < 96) {
+      const auto request =
+          rng() % 2 == 0 ? testing::ClosedRecord(static_cast<int64_t>(rng() % 10))
+                         : testing::BatchRecord(static_cast<int64_t>(rng() % 50),
+                                                {static_cast<int64_t>(rng() % 10), static_cast<int64_t>(rng() % 10)});
+      ASSERT_EQ(pool->AppendJournal(request).value(), model.AppendJournal(request));
+    } else if (action < 98) {
+      const auto below = static_cast<int64_t>(rng() % 8);
+      ASSERT_EQ(testing::TrimBelow(*pool, below), model.Trim(below));
+    } else if (rng() % 4 == 0) {
+      pool.reset();
+      pool = OpenPool(options).value();
+    }
+  }
+  for (const auto code : {absl::StatusCode::kOk, absl::StatusCode::kAlreadyExists, absl::StatusCode::kNotFound,
+                          absl::StatusCode::kFailedPrecondition}) {
+    EXPECT_GT(codes[code], 20);
+  }
+  ExpectEqual(*pool, model);
+  pool.reset();
+  pool = OpenPool(options).value();
+  ExpectEqual(*pool, model);
+}
+
+TEST(StoreModel, BehavesAsThePlainModel) {
+  for (uint64_t seed = 0; seed < 6; ++seed) RunRandomOperations(seed, 1);
+}
+
+TEST(StoreModel, ShardsBehaveAsOnePool) {
+  for (uint64_t seed = 0; seed < 3; ++seed) RunRandomOperations(seed, 3);
+}
+
+}  // namespace
+}  // namespace ingot::datapool

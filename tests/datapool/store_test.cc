@@ -1,0 +1,502 @@
+#include "datapool/store.h"
+
+#include <gmock/gmock.h>
+#include <rocksdb/db.h>
+
+#include <atomic>
+#include <set>
+#include <thread>
+
+#include "base/checksum.h"
+#include "datapool/make_pool.h"
+
+namespace ingot::datapool {
+namespace {
+
+using testing::Append;
+using testing::BatchRecord;
+using testing::ClosedRecord;
+using ::testing::ElementsAre;
+using testing::End;
+using testing::Get;
+using testing::GetGroup;
+using ::testing::HasSubstr;
+using testing::Open;
+using testing::Prompt;
+using testing::Sampled;
+using testing::TrimBelow;
+
+std::string Text(const absl::Status& status) { return std::string(status.message()); }
+
+class StoreTest : public ::testing::Test {
+ protected:
+  StoreTest() { Reopen(); }
+  void Reopen() {
+    store_.reset();
+    auto store = Store::Open(testing::QuickOptions(dir_.path()), 0, clock_);
+    ASSERT_TRUE(store.ok()) << store.status();
+    store_ = *std::move(store);
+  }
+  v1::PoolStatusResponse Counts() {
+    auto status = store_->Status().value();
+    status.clear_bytes_on_disk();
+    return status;
+  }
+
+  testing::TempDir dir_;
+  base::ManualClock clock_{std::chrono::seconds(77)};
+  std::unique_ptr<Store> store_;
+};
+
+TEST_F(StoreTest, GivesBackWhatItTook) {
+  auto open = Open("e", 3, 1);
+  open.mutable_episode()->mutable_task()->set_payload_json("{\"q\": 1}");
+  ASSERT_TRUE(store_->OpenEpisode(open).ok());
+  const auto second = Append("e", 1, {Prompt({1, 2, 3}), Sampled({4, 5}), Prompt({6})}, {Sampled({7}, 2)});
+  const auto first = Append("e", 0, {Prompt({1, 2, 3})}, {Sampled({4, 5})});
+  ASSERT_TRUE(store_->AppendCall(second).ok());  // calls end in another order than they arrived in
+  ASSERT_TRUE(store_->AppendCall(first).ok());
+  auto end = End("e", v1::EPISODE_FINISHED, 0.5);
+  (*end.mutable_signals())["format"] = 0.25;
+  end.set_detail("fine");
+  end.set_ended_unix_ns(9);
+  ASSERT_TRUE(store_->EndEpisode(end).ok());
+  for (int round = 0; round < 2; ++round) {
+    const auto tree = Get(*store_, "e");
+    ASSERT_TRUE(tree.ok()) << tree.status();
+    EXPECT_EQ(tree->episode().state(), v1::EPISODE_FINISHED);
+    EXPECT_EQ(tree->episode().reward(), 0.5);
+    EXPECT_EQ(tree->episode().signals().at("format"), 0.25);
+    EXPECT_EQ(tree->episode().detail(), "fine");
+    EXPECT_EQ(tree->episode().ended_unix_ns(), 9);
+    EXPECT_EQ(tree->episode().task().payload_json(), "{\"q\": 1}");
+    ASSERT_EQ(tree->calls_size(), 2);
+    EXPECT_EQ(tree->calls(0).SerializeAsString(), first.call().SerializeAsString());
+    EXPECT_EQ(tree->calls(1).SerializeAsString(), second.call().SerializeAsString());
+    ASSERT_EQ(tree->segments_size(), 4);
+    for (const auto& segment : second.segments()) {
+      const auto& stored = tree->segments().at(base::Hex(tree::SegmentKey(segment)));
+      EXPECT_EQ(stored.SerializeAsString(), segment.SerializeAsString());
+    }
+    const auto bare = Get(*store_, "e", false);
+    EXPECT_EQ(bare->calls_size() + bare->segments_size(), 0);
+    EXPECT_EQ(bare->episode().reward(), 0.5);
+    const auto counts = Counts();
+    EXPECT_EQ(counts.episodes(), 1);
+    EXPECT_EQ(counts.calls(), 2);
+    EXPECT_EQ(counts.segments(), 4);
+    EXPECT_EQ(counts.segment_tokens(), 3 + 2 + 1 + 1);
+    EXPECT_EQ(counts.recorded_tokens(), (3 + 2) + (3 + 2 + 1 + 1));
+    EXPECT_GT(store_->Status()->bytes_on_disk(), 0);
+    Reopen();
+  }
+}
+
+TEST_F(StoreTest, RepeatingIsFineAndContradictingIsNot) {
+  const auto open = Open("e", 0, 0);
+  const auto call = Append("e", 0, {Prompt({1})}, {Sampled({2})});
+  ASSERT_TRUE(store_->OpenEpisode(open).ok());
+  ASSERT_TRUE(store_->AppendCall(call).ok());
+  ASSERT_TRUE(store_->EndEpisode(End("e")).ok());
+  const auto before = Counts();
+
+  EXPECT_TRUE(store_->OpenEpisode(open).ok());
+  EXPECT_TRUE(store_->AppendCall(call).ok());  // although the episode has ended
+  auto later = End("e");
+  later.set_ended_unix_ns(123);
+  EXPECT_TRUE(store_->EndEpisode(later).ok());
+  EXPECT_EQ(Get(*store_, "e")->episode().ended_unix_ns(), 0);  // the first time stands
+
+  auto other_open = Open("e", 0, 1);
+  EXPECT_EQ(store_->OpenEpisode(other_open).code(), absl::StatusCode::kAlreadyExists);
+  auto other_call = call;
+  other_call.mutable_call()->set_branch("else");
+  EXPECT_EQ(store_->AppendCall(other_call).code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(store_->EndEpisode(End("e", v1::EPISODE_FINISHED, 0)).code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(store_->EndEpisode(End("e", v1::EPISODE_FAILED)).code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(Counts().SerializeAsString(), before.SerializeAsString());
+}
+
+TEST_F(StoreTest, ACallNeedsItsEpisodeOpenAndItsSequenceFree) {
+  const auto call = Append("e", 0, {Prompt({1})}, {Sampled({2})});
+  EXPECT_EQ(store_->AppendCall(call).code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(store_->EndEpisode(End("e")).code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(Get(*store_, "e").status().code(), absl::StatusCode::kNotFound);
+  ASSERT_TRUE(store_->OpenEpisode(Open("e", 0, 0)).ok());
+  ASSERT_TRUE(store_->AppendCall(call).ok());
+  auto same_place = call;
+  same_place.mutable_call()->set_call_id("another");
+  EXPECT_EQ(store_->AppendCall(same_place).code(), absl::StatusCode::kAlreadyExists);
+  ASSERT_TRUE(store_->EndEpisode(End("e", v1::EPISODE_FAILED, 0)).ok());
+  const auto late = store_->AppendCall(Append("e", 1, {Prompt({1})}, {}));
+  EXPECT_EQ(late.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(Text(late), HasSubstr("FAILED"));
+}
+
+TEST_F(StoreTest, MissingSegmentsAreNamedAndNothingIsWritten) {
+  ASSERT_TRUE(store_->OpenEpisode(Open("e", 0, 0)).ok());
+  const auto whole = Append("e", 0, {Prompt({1}), Prompt({2})}, {Sampled({3})});
+  auto partial = whole;
+  partial.mutable_segments()->DeleteSubrange(0, 2);
+  const auto before = Counts();
+  const absl::Status status = store_->AppendCall(partial);
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  const std::string first = base::Hex(whole.call().context_keys(0)), second = base::Hex(whole.call().context_keys(1));
+  EXPECT_THAT(Text(status), HasSubstr(first));
+  EXPECT_EQ(std::string(status.GetPayload(kMissingSegments).value()), first + "," + second);
+  EXPECT_EQ(Counts().SerializeAsString(), before.SerializeAsString());
+  EXPECT_EQ(Get(*store_, "e")->segments_size(), 0);
+  ASSERT_TRUE(store_->AppendCall(whole).ok());
+  // Now the pool holds them, for this and for other episodes.
+  ASSERT_TRUE(store_->OpenEpisode(Open("f", 0, 1)).ok());
+  auto bare = Append("f", 0, {Prompt({1}), Prompt({2})}, {});
+  bare.clear_segments();
+  EXPECT_TRUE(store_->AppendCall(bare).ok());
+  EXPECT_EQ(Counts().segments(), 3);
+  EXPECT_EQ(Get(*store_, "f")->segments_size(), 2);
+}
+
+TEST_F(StoreTest, RefusesSegmentsThatAreNotNamedOrOfTheWrongKind) {
+  ASSERT_TRUE(store_->OpenEpisode(Open("e", 0, 0)).ok());
+  auto extra = Append("e", 0, {Prompt({1})}, {});
+  *extra.add_segments() = Prompt({9});
+  EXPECT_EQ(store_->AppendCall(extra).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(store_->AppendCall(Append("e", 0, {Prompt({1})}, {Prompt({2})})).code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Counts().segments(), 0);
+}
+
+TEST_F(StoreTest, ANewAttemptFencesTheOlderOne) {
+  ASSERT_TRUE(store_->OpenEpisode(Open("a0", 5, 2, 0)).ok());
+  ASSERT_TRUE(store_->AppendCall(Append("a0", 0, {Prompt({1})}, {})).ok());
+  ASSERT_TRUE(store_->OpenEpisode(Open("other", 5, 1, 0)).ok());
+  ASSERT_TRUE(store_->OpenEpisode(Open("eval", 5, 2, 0, v1::PURPOSE_EVAL)).ok());
+  ASSERT_TRUE(store_->OpenEpisode(Open("a2", 5, 2, 2)).ok());
+  const auto fenced = Get(*store_, "a0")->episode();
+  EXPECT_EQ(fenced.state(), v1::EPISODE_FENCED);
+  EXPECT_EQ(fenced.ended_unix_ns(), clock_.UnixNanos());
+  EXPECT_EQ(store_->AppendCall(Append("a0", 1, {Prompt({1})}, {})).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(store_->EndEpisode(End("a0")).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_TRUE(store_->EndEpisode(End("a0", v1::EPISODE_FENCED, 0)).ok());
+  EXPECT_TRUE(store_->AppendCall(Append("a0", 0, {Prompt({1})}, {})).ok());  // a repetition
+  EXPECT_EQ(Get(*store_, "other")->episode().state(), v1::EPISODE_OPEN);
+  EXPECT_EQ(Get(*store_, "eval")->episode().state(), v1::EPISODE_OPEN);
+  EXPECT_EQ(store_->OpenEpisode(Open("a1", 5, 2, 1)).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(store_->OpenEpisode(Open("a2b", 5, 2, 2)).code(), absl::StatusCode::kAlreadyExists);
+  // One that had ended keeps its end.
+  ASSERT_TRUE(store_->EndEpisode(End("a2", v1::EPISODE_FAILED, 0)).ok());
+  ASSERT_TRUE(store_->OpenEpisode(Open("a3", 5, 2, 3)).ok());
+  EXPECT_EQ(Get(*store_, "a2")->episode().state(), v1::EPISODE_FAILED);
+
+  const auto group = GetGroup(*store_, 5);
+  ASSERT_TRUE(group.ok());
+  ASSERT_EQ(group->episodes_size(), 2);
+  EXPECT_EQ(group->episodes(0).episode().episode_id(), "other");
+  EXPECT_EQ(group->episodes(1).episode().episode_id(), "a3");
+  EXPECT_EQ(group->task().task_id(), "task-5");
+  EXPECT_EQ(GetGroup(*store_, 6).status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(StoreTest, EpisodesThatServeAreToldApartByTheirIds) {
+  for (const char* id : {"s1", "s2"}) {
+    ASSERT_TRUE(store_->OpenEpisode(Open(id, 0, 0, 0, v1::PURPOSE_SERVE)).ok());
+  }
+  EXPECT_EQ(Get(*store_, "s1")->episode().state(), v1::EPISODE_OPEN);
+  v1::ListEpisodesRequest list;
+  list.set_purpose(v1::PURPOSE_SERVE);
+  EXPECT_EQ(store_->ListEpisodes(list)->episodes_size(), 2);
+  EXPECT_EQ(GetGroup(*store_, 0, v1::PURPOSE_SERVE).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(StoreTest, ListsInOrderAndInPagesOfWholeGroups) {
+  for (int group = 0; group < 5; ++group) {
+    for (int sample = 0; sample < 3; ++sample) {
+      const std::string id = std::to_string(group) + std::to_string(sample);
+      ASSERT_TRUE(store_->OpenEpisode(Open(id + "a", 250 + group, sample, 0)).ok());
+      if (sample == 1) {
+        ASSERT_TRUE(store_->OpenEpisode(Open(id + "b", 250 + group, sample, 1)).ok());
+      }
+    }
+  }
+  v1::ListEpisodesRequest list;
+  const auto ids = [&] {
+    std::vector<std::string> found;
+    const auto page = store_->ListEpisodes(list).value();
+    for (const auto& episode : page.episodes()) found.push_back(episode.episode_id());
+    return found;
+  };
+  list.set_last_group(-1);
+  EXPECT_EQ(ids().size(), 15u);
+  EXPECT_FALSE(store_->ListEpisodes(list)->more());
+  list.set_limit(7);
+  EXPECT_THAT(ids(), ElementsAre("00a", "01b", "02a", "10a", "11b", "12a"));
+  EXPECT_TRUE(store_->ListEpisodes(list)->more());
+  list.set_first_group(252);
+  EXPECT_THAT(ids(), ElementsAre("20a", "21b", "22a", "30a", "31b", "32a"));
+  list.set_first_group(254);
+  EXPECT_THAT(ids(), ElementsAre("40a", "41b", "42a"));
+  EXPECT_FALSE(store_->ListEpisodes(list)->more());
+  list.set_limit(2);  // a group beyond the limit is cut
+  EXPECT_THAT(ids(), ElementsAre("40a", "41b"));
+  EXPECT_TRUE(store_->ListEpisodes(list)->more());
+  list.set_limit(3);
+  EXPECT_FALSE(store_->ListEpisodes(list)->more());
+  list.set_limit(0);
+  list.set_first_group(251);
+  list.set_last_group(251);
+  list.set_all_attempts(true);
+  EXPECT_THAT(ids(), ElementsAre("10a", "11a", "11b", "12a"));
+  list.set_limit(-1);
+  EXPECT_EQ(store_->ListEpisodes(list).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(StoreTest, JournalIsGaplessAndARepeatedAppendIsTheSameOne) {
+  v1::AppendJournalRequest two = BatchRecord(0, {4, 2});
+  two.add_records()->mutable_live()->set_version(1);
+  two.mutable_records(0)->set_index(99);  // the pool's to set
+  EXPECT_EQ(store_->AppendJournal(two).value(), 0);
+  EXPECT_EQ(store_->AppendJournal(BatchRecord(1, {5})).value(), 2);
+  Reopen();
+  EXPECT_EQ(store_->AppendJournal(two).value(), 0);
+  EXPECT_EQ(store_->AppendJournal(BatchRecord(1, {5})).value(), 2);
+  EXPECT_EQ(store_->AppendJournal(BatchRecord(1, {6})).value(), 3);
+  EXPECT_EQ(store_->AppendJournal(v1::AppendJournalRequest()).status().code(), absl::StatusCode::kInvalidArgument);
+  v1::AppendJournalRequest empty;
+  empty.add_records();
+  EXPECT_EQ(store_->AppendJournal(empty).status().code(), absl::StatusCode::kInvalidArgument);
+
+  v1::ReadJournalRequest read;
+  const auto all = store_->ReadJournal(read).value();
+  ASSERT_EQ(all.records_size(), 4);
+  EXPECT_EQ(all.end_index(), 4);
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_EQ(all.records(i).index(), i);
+    EXPECT_EQ(all.records(i).unix_ns(), clock_.UnixNanos());
+  }
+  EXPECT_THAT(all.records(0).batch().group_ids(), ElementsAre(4, 2));
+  EXPECT_EQ(all.records(1).live().version(), 1);
+  read.set_from_index(1);
+  read.set_limit(2);
+  const auto part = store_->ReadJournal(read).value();
+  ASSERT_EQ(part.records_size(), 2);
+  EXPECT_EQ(part.records(0).index(), 1);
+  EXPECT_EQ(part.end_index(), 4);
+  read.set_from_index(4);
+  EXPECT_EQ(store_->ReadJournal(read)->records_size(), 0);
+}
+
+TEST_F(StoreTest, TrimDeletesWhatTheCheckpointCoversAndNothingElse) {
+  const auto shared = Prompt({100, 101});
+  const auto add = [&](const std::string& id, int64_t group, v1::EpisodePurpose purpose = v1::PURPOSE_TRAIN) {
+    ASSERT_TRUE(store_->OpenEpisode(Open(id, group, 0, 0, purpose)).ok());
+    const int32_t own = static_cast<int32_t>(base::Checksum64(id) % 1000);
+    ASSERT_TRUE(store_->AppendCall(Append(id, 0, {shared, Prompt({own})}, {Sampled({own})})).ok());
+    ASSERT_TRUE(store_->AppendCall(Append(id, 1, {shared, Prompt({own}), Sampled({own})}, {Sampled({own, 1})})).ok());
+    ASSERT_TRUE(store_->EndEpisode(End(id)).ok());
+  };
+  for (int64_t group = 0; group < 8; ++group) add("g" + std::to_string(group), group);
+  ASSERT_TRUE(store_->OpenEpisode(Open("g0-again", 0, 0, 1)).ok());
+  add("eval", 0, v1::PURPOSE_EVAL);
+  // Step 0 trained 0 and 2, step 1 trained 5, step 2 trained 1; 3 was dropped, 7 too; 4 and 6 are open.
+  ASSERT_TRUE(store_->AppendJournal(BatchRecord(0, {2, 0})).ok());
+  ASSERT_TRUE(store_->AppendJournal(ClosedRecord(3)).ok());
+  ASSERT_TRUE(store_->AppendJournal(BatchRecord(1, {5})).ok());
+  ASSERT_TRUE(store_->AppendJournal(ClosedRecord(7)).ok());
+  ASSERT_TRUE(store_->AppendJournal(BatchRecord(2, {1})).ok());
+  EXPECT_EQ(TrimBelow(*store_, 0), 0);
+  EXPECT_EQ(TrimBelow(*store_, 2), 5);  // g0 twice, g2, g3, g5
+  EXPECT_EQ(TrimBelow(*store_, 2), 0);
+  for (int round = 0; round < 2; ++round) {
+    for (const char* kept : {"g1", "g4", "g6", "g7", "eval"}) {
+      const auto tree = Get(*store_, kept);
+      ASSERT_TRUE(tree.ok()) << tree.status();
+      EXPECT_EQ(tree->calls_size(), 2);
+      EXPECT_EQ(tree->segments_size(), 4);
+    }
+    for (const char* gone : {"g0", "g0-again", "g2", "g3", "g5"}) {
+      EXPECT_EQ(Get(*store_, gone).status().code(), absl::StatusCode::kNotFound);
+    }
+    EXPECT_EQ(GetGroup(*store_, 0).status().code(), absl::StatusCode::kNotFound);
+    const auto counts = Counts();
+    EXPECT_EQ(counts.episodes(), 5);
+    EXPECT_EQ(counts.calls(), 10);
+    EXPECT_EQ(counts.segments(), 1 + 5 * 3);
+    EXPECT_EQ(counts.segment_tokens(), 2 + 5 * 4);
+    EXPECT_EQ(counts.recorded_tokens(), 5 * ((2 + 1 + 1) + (2 + 1 + 1 + 2)));
+    EXPECT_EQ(counts.journal_end(), 5);
+    Reopen();
+  }
+  // A segment that went with its last episode is missing again, and can come back.
+  ASSERT_TRUE(store_->OpenEpisode(Open("new", 20, 0)).ok());
+  const int32_t own = static_cast<int32_t>(base::Checksum64("g2") % 1000);
+  auto bare = Append("new", 0, {shared, Prompt({own})}, {});
+  bare.clear_segments();
+  EXPECT_EQ(std::string(store_->AppendCall(bare).GetPayload(kMissingSegments).value()),
+            base::Hex(bare.call().context_keys(1)));
+  EXPECT_TRUE(store_->AppendCall(Append("new", 0, {shared, Prompt({own})}, {})).ok());
+}
+
+TEST_F(StoreTest, ManyThreadsGetWhatTheyAskedFor) {
+  constexpr int kThreads = 8, kCalls = 60;
+  std::vector<std::thread> threads;
+  std::atomic<int> failures{0};
+  std::vector<std::vector<int64_t>> indexes(kThreads);
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      const std::string id = "e" + std::to_string(t);
+      failures += !store_->OpenEpisode(Open(id, t / 4, t % 4)).ok();
+      std::vector<v1::Segment> context{Prompt({1, 2, 3})};
+      for (int i = 0; i < kCalls; ++i) {
+        const auto sampled = Sampled({t, i});
+        failures += !store_->AppendCall(Append(id, i, context, {sampled})).ok();
+        failures += Get(*store_, id)->calls_size() != i + 1;  // read your writes
+        context.push_back(sampled);
+        const auto index = store_->AppendJournal(BatchRecord(t * kCalls + i, {t, i}));
+        if (index.ok()) indexes[t].push_back(*index);
+      }
+      failures += !store_->EndEpisode(End(id)).ok();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(failures, 0);
+  std::set<int64_t> all;
+  for (const auto& mine : indexes) {
+    EXPECT_TRUE(std::is_sorted(mine.begin(), mine.end()));
+    all.insert(mine.begin(), mine.end());
+  }
+  EXPECT_EQ(all.size(), static_cast<size_t>(kThreads * kCalls));
+  EXPECT_EQ(*all.rbegin(), kThreads * kCalls - 1);
+  Reopen();
+  for (int t = 0; t < kThreads; ++t) EXPECT_EQ(Get(*store_, "e" + std::to_string(t))->calls_size(), kCalls);
+  EXPECT_EQ(Counts().segments(), 1 + kThreads * kCalls);
+}
+
+TEST_F(StoreTest, OneOfManyRivalsWins) {
+  std::atomic<int> opened{0}, appended{0};
+  ASSERT_TRUE(store_->OpenEpisode(Open("e", 1, 0)).ok());
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 8; ++t) {
+    threads.emplace_back([&, t] {
+      opened += store_->OpenEpisode(Open("rival" + std::to_string(t), 0, 0)).ok();
+      auto call = Append("e", 0, {Prompt({t})}, {});
+      call.mutable_call()->set_call_id("c" + std::to_string(t));
+      appended += store_->AppendCall(call).ok();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(opened, 1);
+  EXPECT_EQ(appended, 1);
+  EXPECT_EQ(Counts().episodes(), 2);
+  EXPECT_EQ(Get(*store_, "e")->segments_size(), 1);
+  EXPECT_EQ(Counts().segments(), 1);  // the losers' prompts are not left behind
+}
+
+TEST_F(StoreTest, ReadersSeeWholeTreesWhileGroupsAreTrimmed) {
+  const auto shared = Prompt({1, 2});
+  std::atomic<bool> done{false};
+  std::atomic<int> torn{0};
+  std::thread reader([&] {
+    while (!done) {
+      for (int64_t group = 0; group < 30; ++group) {
+        const auto tree = GetGroup(*store_, group);
+        if (tree.ok()) {
+          for (const auto& episode : tree->episodes()) {
+            torn += episode.calls_size() > 0 && episode.segments_size() != 2;
+          }
+        } else if (!absl::IsNotFound(tree.status())) {
+          ++torn;
+        }
+      }
+    }
+  });
+  for (int64_t group = 0; group < 30; ++group) {
+    const std::string id = std::to_string(group);
+    ASSERT_TRUE(store_->OpenEpisode(Open(id, group, 0)).ok());
+    ASSERT_TRUE(store_->AppendCall(Append(id, 0, {shared}, {Sampled({static_cast<int32_t>(group)})})).ok());
+    ASSERT_TRUE(store_->EndEpisode(End(id)).ok());
+    ASSERT_TRUE(store_->AppendJournal(BatchRecord(group, {group})).ok());
+    EXPECT_EQ(TrimBelow(*store_, group), group == 0 ? 0 : 1);
+  }
+  done = true;
+  reader.join();
+  EXPECT_EQ(torn, 0);
+  EXPECT_EQ(Counts().segments(), 2);
+}
+
+TEST_F(StoreTest, HoldsLongTrees) {
+  ASSERT_TRUE(store_->OpenEpisode(Open("long", 0, 0)).ok());
+  std::vector<int32_t> ids(200000);
+  for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int32_t>(i * 7 % 150000);
+  const auto call = Append("long", 0, {Prompt(ids)}, {Sampled(ids)});
+  ASSERT_TRUE(store_->AppendCall(call).ok());
+  Reopen();
+  const auto tree = Get(*store_, "long").value();
+  EXPECT_EQ(tree.segments().at(base::Hex(call.call().sampled_keys(0))).SerializeAsString(),
+            call.segments(1).SerializeAsString());
+  EXPECT_EQ(Counts().recorded_tokens(), 400000);
+  auto options = testing::QuickOptions(dir_.path());
+  options.max_call_bytes = 1 << 20;
+  store_.reset();
+  store_ = Store::Open(options).value();
+  const auto refused = store_->AppendCall(Append("long", 1, {Prompt(ids)}, {Sampled(ids)}));
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(Text(refused), HasSubstr("max_call_bytes"));
+}
+
+TEST_F(StoreTest, ASecondProcessIsRefusedWithOneClearError) {
+  const auto second = Store::Open(testing::QuickOptions(dir_.path()));
+  EXPECT_EQ(second.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(Text(second.status()), HasSubstr("open in another process"));
+}
+
+TEST_F(StoreTest, AnotherSchemaOrLayoutIsRefusedNamingBoth) {
+  auto options = testing::QuickOptions(dir_.path());
+  store_.reset();
+  options.shards = 2;
+  const auto layout = Store::Open(options, 1).status();
+  EXPECT_EQ(layout.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(Text(layout), HasSubstr("shard 0 of 1"));
+  EXPECT_THAT(Text(layout), HasSubstr("shard 1 of 2"));
+  const auto edit = [&](const std::string& key, const std::string& value) {
+    rocksdb::Options rocks;
+    std::vector<std::string> names;
+    ASSERT_TRUE(rocksdb::DB::ListColumnFamilies(rocks, dir_.path(), &names).ok());
+    std::vector<rocksdb::ColumnFamilyDescriptor> families;
+    for (const auto& name : names) families.emplace_back(name, rocks);
+    std::vector<rocksdb::ColumnFamilyHandle*> handles;
+    rocksdb::DB* db = nullptr;
+    ASSERT_TRUE(rocksdb::DB::Open(rocks, dir_.path(), families, &handles, &db).ok());
+    if (value.empty()) {
+      ASSERT_TRUE(db->CreateColumnFamily(rocks, key, &handles.emplace_back()).ok());
+    } else {
+      ASSERT_TRUE(db->Put({}, key, value).ok());
+    }
+    for (auto* handle : handles) db->DestroyColumnFamilyHandle(handle);
+    delete db;
+  };
+  edit("schema", "ingot datapool 9");
+  const auto schema = Store::Open(testing::QuickOptions(dir_.path())).status();
+  EXPECT_EQ(schema.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(Text(schema), HasSubstr("ingot datapool 9"));
+  EXPECT_THAT(Text(schema), HasSubstr("ingot datapool 1"));
+  edit("new_table", "");
+  const auto table = Store::Open(testing::QuickOptions(dir_.path())).status();
+  EXPECT_EQ(table.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(Text(table), HasSubstr("new_table"));
+}
+
+TEST(Store, RefusesADatabaseThatIsNotAPool) {
+  testing::TempDir dir;
+  rocksdb::Options rocks;
+  rocks.create_if_missing = true;
+  rocksdb::DB* db = nullptr;
+  ASSERT_TRUE(rocksdb::DB::Open(rocks, dir.path(), &db).ok());
+  ASSERT_TRUE(db->Put({}, "someone's", "data").ok());
+  delete db;
+  const auto refused = Store::Open(testing::QuickOptions(dir.path())).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(Text(refused), HasSubstr("not a pool"));
+}
+
+}  // namespace
+}  // namespace ingot::datapool

@@ -1,0 +1,112 @@
+#include "datapool/validate.h"
+
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include "datapool/make_pool.h"
+
+namespace ingot::datapool {
+namespace {
+
+using testing::Append;
+using testing::End;
+using testing::Open;
+using testing::Prompt;
+using testing::Sampled;
+
+TEST(Validate, SegmentsAreWhole) {
+  EXPECT_TRUE(ValidateSegment(Prompt({1, 2})).ok());
+  EXPECT_TRUE(ValidateSegment(Sampled({1, 2})).ok());
+  const std::vector<std::function<void(v1::Segment&)>> faults = {
+      [](auto& s) { s.clear_token_ids(); },
+      [](auto& s) { s.set_token_ids(1, -1); },
+      [](auto& s) { s.mutable_logprobs()->RemoveLast(); },
+      [](auto& s) { s.add_logprobs(-1); },
+      [](auto& s) { s.set_logprobs(0, std::nanf("")); },
+      [](auto& s) { s.set_logprobs(1, -std::numeric_limits<float>::infinity()); },
+      [](auto& s) { s.clear_versions(); },
+      [](auto& s) { s.mutable_versions(0)->set_count(1); },
+      [](auto& s) { s.mutable_versions(0)->set_count(3); },
+      [](auto& s) { s.add_versions()->set_count(0); },
+      [](auto& s) { s.mutable_versions(0)->set_version(-1); },
+      [](auto& s) { s.mutable_versions(0)->set_count(4), s.add_versions()->set_count(-2); },
+      [](auto& s) { s.set_source(v1::SOURCE_UNSPECIFIED); },
+      [](auto& s) { s.set_source(v1::SOURCE_PROMPT); },  // with logprobs and versions
+      [](auto& s) { s.set_source(v1::SOURCE_PROMPT), s.clear_versions(); },
+  };
+  for (size_t i = 0; i < faults.size(); ++i) {
+    v1::Segment segment = Sampled({1, 2});
+    faults[i](segment);
+    EXPECT_EQ(ValidateSegment(segment).code(), absl::StatusCode::kInvalidArgument) << "fault " << i;
+  }
+}
+
+TEST(Validate, CallsAreWhole) {
+  const auto good = Append("e", 0, {Prompt({1})}, {Sampled({2})});
+  EXPECT_TRUE(ValidateAppendCall(good, 1 << 20).ok());
+  const std::vector<std::function<void(v1::AppendCallRequest&)>> faults = {
+      [](auto& r) { r.mutable_call()->clear_call_id(); },
+      [](auto& r) { r.mutable_call()->set_call_id(std::string(300, 'x')); },
+      [](auto& r) { r.mutable_call()->set_episode_id(std::string("a\0b", 3)); },
+      [](auto& r) { r.mutable_call()->set_sequence(-1); },
+      [](auto& r) { r.mutable_call()->clear_context_keys(); },
+      [](auto& r) { r.mutable_call()->set_context_keys(0, "short"); },
+      [](auto& r) { r.mutable_call()->add_sampled_keys(""); },
+      [](auto& r) { r.mutable_call()->set_delivered_tokens(-1); },
+      [](auto& r) { r.mutable_call()->mutable_sampling()->set_temperature(std::nanf("")); },
+      [](auto& r) { r.mutable_segments(1)->clear_logprobs(); },
+  };
+  for (size_t i = 0; i < faults.size(); ++i) {
+    v1::AppendCallRequest request = good;
+    faults[i](request);
+    EXPECT_EQ(ValidateAppendCall(request, 1 << 20).code(), absl::StatusCode::kInvalidArgument) << "fault " << i;
+  }
+  EXPECT_EQ(ValidateAppendCall(good, good.ByteSizeLong() - 1).code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(Validate, EpisodesAreWhole) {
+  const std::vector<std::function<void(v1::Episode&)>> faults = {
+      [](auto& e) { e.clear_episode_id(); },
+      [](auto& e) { e.mutable_ref()->set_group_id(-1); },
+      [](auto& e) { e.mutable_ref()->set_sample_index(-1); },
+      [](auto& e) { e.mutable_ref()->set_attempt(-1); },
+      [](auto& e) { e.set_purpose(static_cast<v1::EpisodePurpose>(7)); },
+      [](auto& e) { e.set_state(v1::EPISODE_FINISHED); },
+  };
+  EXPECT_TRUE(ValidateOpenEpisode(Open("e", 0, 0)).ok());
+  for (size_t i = 0; i < faults.size(); ++i) {
+    auto request = Open("e", 0, 0);
+    faults[i](*request.mutable_episode());
+    EXPECT_EQ(ValidateOpenEpisode(request).code(), absl::StatusCode::kInvalidArgument) << "fault " << i;
+  }
+  EXPECT_TRUE(ValidateEndEpisode(End("e")).ok());
+  EXPECT_FALSE(ValidateEndEpisode(End("")).ok());
+  EXPECT_FALSE(ValidateEndEpisode(End("e", v1::EPISODE_OPEN)).ok());
+  EXPECT_FALSE(ValidateEndEpisode(End("e", v1::EPISODE_FINISHED, std::nan(""))).ok());
+  auto signal = End("e");
+  (*signal.mutable_signals())["x"] = HUGE_VAL;
+  EXPECT_FALSE(ValidateEndEpisode(signal).ok());
+}
+
+TEST(Validate, OptionsAreChecked) {
+  EXPECT_TRUE(testing::QuickOptions("/x").Validate().ok());
+  EXPECT_FALSE(testing::QuickOptions("").Validate().ok());
+  const std::vector<std::function<void(StoreOptions&)>> faults = {
+      [](auto& o) { o.shards = 0; },
+      [](auto& o) { o.shards = 257; },
+      [](auto& o) { o.cache_bytes = -1; },
+      [](auto& o) { o.write_buffer_bytes = 0; },
+      [](auto& o) { o.max_call_bytes = 0; },
+      [](auto& o) { o.max_waiting = 0; },
+      [](auto& o) { o.retry_after_error = std::chrono::milliseconds(-1); },
+  };
+  for (const auto& fault : faults) {
+    StoreOptions options = testing::QuickOptions("/x");
+    fault(options);
+    EXPECT_FALSE(options.Validate().ok());
+  }
+}
+
+}  // namespace
+}  // namespace ingot::datapool

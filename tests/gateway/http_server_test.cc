@@ -1,0 +1,525 @@
+// Real sockets on 127.0.0.1, written and read by hand.
+#include "gateway/http_server.h"
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <string>
+
+#include "gateway/fakes.h"
+
+namespace ingot::gateway {
+namespace {
+
+using base::json::object;
+using base::json::value;
+
+// A blocking client connection. Reads give up after 20 s, so that a server that hangs fails the test.
+class Wire {
+ public:
+  explicit Wire(int port) {
+    fd_ = socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<uint16_t>(port));
+    inet_pton(AF_INET, "127.0.0.1", &address.sin_addr);
+    timeval patience{.tv_sec = 20, .tv_usec = 0};
+    setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+    connected_ = connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
+  }
+  ~Wire() { Close(); }
+  void Close() {
+    if (fd_ >= 0) close(fd_);
+    fd_ = -1;
+  }
+  void HalfClose() { shutdown(fd_, SHUT_WR); }
+  bool connected() const { return connected_; }
+  bool Send(const std::string& bytes) {
+    size_t at = 0;
+    while (at < bytes.size()) {
+      const ssize_t sent = send(fd_, bytes.data() + at, bytes.size() - at, MSG_NOSIGNAL);
+      if (sent <= 0) return false;
+      at += sent;
+    }
+    return true;
+  }
+  // False at the end of the stream.
+  bool More() {
+    char bytes[4096];
+    const ssize_t got = recv(fd_, bytes, sizeof(bytes), 0);
+    if (got <= 0) return false;
+    held_.append(bytes, got);
+    return true;
+  }
+  std::string Line() {
+    size_t end;
+    while ((end = held_.find("\r\n")) == std::string::npos) {
+      if (!More()) return std::exchange(held_, {});
+    }
+    std::string line = held_.substr(0, end);
+    held_.erase(0, end + 2);
+    return line;
+  }
+  std::string Bytes(size_t count) {
+    while (held_.size() < count && More()) {
+    }
+    std::string bytes = held_.substr(0, count);
+    held_.erase(0, count);
+    return bytes;
+  }
+  std::string Rest() {
+    while (More()) {
+    }
+    return std::exchange(held_, {});
+  }
+
+ private:
+  int fd_ = -1;
+  bool connected_ = false;
+  std::string held_;
+};
+
+struct Response {
+  int status = 0;
+  std::map<std::string, std::string> headers;  // names in lower case
+  std::string body;
+  value json() const { return base::ParseJson(body).value(); }
+};
+
+Response Read(Wire& wire, bool head = false) {
+  Response response;
+  const std::string line = wire.Line();
+  if (line.size() > 12) response.status = std::stoi(line.substr(9, 3));
+  for (std::string field = wire.Line(); !field.empty(); field = wire.Line()) {
+    const size_t colon = field.find(':');
+    std::string name = field.substr(0, colon);
+    for (char& c : name) c = static_cast<char>(std::tolower(c));
+    response.headers[name] = field.substr(std::min(field.size(), colon + 2));
+  }
+  if (head || response.status == 100) return response;
+  if (response.headers["transfer-encoding"] == "chunked") {
+    while (true) {
+      const size_t size = std::stoul(wire.Line(), nullptr, 16);
+      response.body += wire.Bytes(size);
+      wire.Line();
+      if (size == 0) return response;
+    }
+  }
+  response.body = response.headers.contains("content-length")
+                      ? wire.Bytes(std::stoul(response.headers["content-length"]))
+                      : wire.Rest();
+  return response;
+}
+
+std::string Request(const std::string& method, const std::string& target, const std::string& body,
+                    const std::string& key = "", const std::string& more = "") {
+  return absl::StrCat(method, " ", target, " HTTP/1.1\r\nHost: x\r\n",
+                      key.empty() ? "" : "Authorization: Bearer " + key + "\r\n", more, "Content-Length: ", body.size(),
+                      "\r\n\r\n", body);
+}
+
+Script Say(const std::string& text, bool hold = false) {
+  Script script;
+  script.text = text;
+  script.hold = hold;
+  return script;
+}
+
+// A world behind a socket.
+struct Site : World {
+  explicit Site(ScriptedEngine::Author author) : World(std::move(author)) { http.port = 0; }
+  ~Site() {
+    engine->Release();
+    server_.reset();
+  }
+  HttpServer& server() {
+    if (server_ == nullptr) server_ = HttpServer::Start(http, gateway()).value();
+    return *server_;
+  }
+  Response Ask(const std::string& method, const std::string& target, const std::string& body,
+               const std::string& key = "") {
+    Wire wire(server().port());
+    wire.Send(Request(method, target, body, key));
+    return Read(wire);
+  }
+  HttpServerOptions http;
+
+ private:
+  std::unique_ptr<HttpServer> server_;
+};
+
+std::string Hello(bool stream = false) {
+  object body = Body({Msg("user", "hi")});
+  if (stream) {
+    body["stream"] = true;
+    body["stream_options"] = object{{"include_usage", true}};
+  }
+  return base::PrintJson(body);
+}
+
+TEST(HttpServer, ServesAnEpisodeFromItsOpeningToItsEnd) {
+  Site site([](const auto&) { return Say("hello"); });
+  const Response opened = site.Ask("POST", "/ingot/v1/episodes", R"({"scaffold":"s"})");
+  ASSERT_EQ(opened.status, 201) << opened.body;
+  const std::string id(opened.json().at("episode_id").as_string());
+  const std::string key(opened.json().at("api_key").as_string());
+  EXPECT_EQ(opened.json().at("base_url").as_string(), site.server().url() + "/s/" + id + "/v1");
+  EXPECT_EQ(opened.json().at("task").at("payload").at("question").as_string(), "1+1");
+
+  // By key, by URL, by both; not by another's key.
+  EXPECT_EQ(site.Ask("POST", "/v1/chat/completions", Hello(), key).status, 200);
+  EXPECT_EQ(site.Ask("POST", "/s/" + id + "/v1/chat/completions", Hello()).status, 200);
+  const Response both = site.Ask("POST", "/s/" + id + "/v1/chat/completions", Hello(), key);
+  ASSERT_EQ(both.status, 200);
+  EXPECT_EQ(both.json().at("choices").at(0).at("message").at("content").as_string(), "hello");
+  EXPECT_EQ(both.json().at("usage").at("prompt_tokens_details").at("cached_tokens").as_int64(), 2);
+  EXPECT_EQ(site.Ask("POST", "/s/" + id + "/v1/chat/completions", Hello(), "another").status, 403);
+  EXPECT_EQ(site.Ask("POST", "/s/unknown/v1/chat/completions", Hello()).status, 404);
+  EXPECT_EQ(site.Ask("POST", "/v1/chat/completions", Hello(), "another").status, 401);
+
+  const std::string path = "/ingot/v1/episodes/" + id;
+  EXPECT_EQ(site.Ask("POST", path + "/reward", R"({"reward":1})").status, 401);
+  EXPECT_EQ(site.Ask("POST", path + "/reward", R"({"reward":"high"})", key).status, 400);
+  EXPECT_EQ(site.Ask("POST", path + "/reward", "{}", key).status, 400);
+  EXPECT_EQ(site.Ask("POST", path + "/reward", R"({"reward":1,"signals":{"steps":2,"ok":true}})", key).status, 200);
+  EXPECT_EQ(site.Ask("POST", path + "/end", R"({"status":"done"})", key).status, 400);
+  EXPECT_EQ(site.Ask("POST", path + "/end", R"({"status":"finished"})", key).status, 200);
+  EXPECT_EQ(site.Ask("POST", path + "/end", R"({"status":"finished"})", key).status, 200);
+  EXPECT_EQ(site.Ask("POST", path + "/end", R"({"status":"failed"})", key).status, 409);
+  EXPECT_EQ(site.Ask("POST", path + "/reward", R"({"reward":1})", key).status, 410);
+  EXPECT_EQ(site.Ask("POST", "/v1/chat/completions", Hello(), key).status, 410);
+  EXPECT_EQ(site.Ask("POST", "/s/" + id + "/v1/chat/completions", Hello()).status, 410);
+  EXPECT_EQ(site.pool.episode(id).signals().at("ok"), 1);
+}
+
+TEST(HttpServer, StreamsEventsThatEndWithDone) {
+  Site site([](const auto&) { return Say("grüße dich"); });
+  const auto episode = site.Open();
+  const Response response = site.Ask("POST", "/v1/chat/completions", Hello(true), episode.api_key());
+  EXPECT_EQ(response.status, 200);
+  EXPECT_EQ(response.headers.at("content-type"), "text/event-stream; charset=utf-8");
+  std::string content;
+  size_t at = 0, events = 0;
+  value last;
+  while (true) {
+    ASSERT_EQ(response.body.compare(at, 6, "data: "), 0);
+    const size_t end = response.body.find("\n\n", at);
+    const std::string data = response.body.substr(at + 6, end - at - 6);
+    at = end + 2;
+    if (data == "[DONE]") break;
+    last = base::ParseJson(data).value();
+    if (events++ == 0) {
+      EXPECT_EQ(last.at("choices").at(0).at("delta").at("role").as_string(), "assistant");
+    }
+    if (last.at("choices").as_array().empty()) continue;
+    const value* text = base::Find(last.at("choices").at(0).at("delta"), "content");
+    if (text != nullptr) content += text->as_string();
+  }
+  EXPECT_EQ(at, response.body.size());
+  EXPECT_EQ(content, "grüße dich");
+  EXPECT_EQ(last.at("usage").at("completion_tokens").as_int64(), 13);
+}
+
+TEST(HttpServer, ReportsErrorsInTheFormOfTheDialect) {
+  Site site([](const auto&) { return Say("hello"); });
+  const auto episode = site.Open();
+  const struct {
+    std::string method, target, body;
+    int status;
+  } cases[] = {
+      {"POST", "/v1/chat/completions", "{", 400},
+      {"POST", "/v1/chat/completions", "", 400},
+      {"POST", "/v1/chat/completions", "[]", 400},
+      {"POST", "/v1/chat/completions", R"({"messages":[]})", 400},
+      {"POST", "/v1/chat/completions", R"({"messages":[{"role":"user","content":1}]})", 400},
+      {"GET", "/v1/chat/completions", "", 405},
+      {"POST", "/v1/models", "", 405},
+      {"GET", "/v1/models/other", "", 404},
+      {"GET", "/nothing", "", 404},
+      {"GET", "/s/x", "", 404},
+      {"GET", "/s/x/healthz", "", 404},
+      {"POST", "/ingot/v1/episodes", "[1]", 400},
+      {"POST", "/ingot/v1/episodes/", "{}", 201},
+      {"POST", "/ingot/v1/episodes/abc", "{}", 404},
+      {"POST", "/ingot/v1/episodes/abc/reward", "{\"reward\":1}", 404},
+  };
+  for (const auto& test : cases) {
+    const Response response = site.Ask(test.method, test.target, test.body, episode.api_key());
+    EXPECT_EQ(response.status, test.status) << test.method << " " << test.target << " " << response.body;
+    if (test.status == 201) continue;
+    for (const char* field : {"message", "type", "param", "code"}) {
+      EXPECT_NE(base::Find(response.json().at("error"), field), nullptr) << test.target;
+    }
+    EXPECT_EQ(response.headers.contains("allow"), test.status == 405);
+  }
+}
+
+TEST(HttpServer, AnswersModelsHealthStatusAndMetrics) {
+  Site site([](const auto&) { return Say("hello"); });
+  EXPECT_EQ(site.Ask("GET", "/v1/models", "").json().at("data").at(0).at("id").as_string(), "ingot");
+  EXPECT_EQ(site.Ask("GET", "/s/abc/v1/models", "").status, 200);
+  EXPECT_EQ(site.Ask("GET", "/v1/models/ingot?x=1", "").status, 200);
+  EXPECT_EQ(site.Ask("GET", "/healthz", "").json().at("status").as_string(), "ok");
+  EXPECT_EQ(site.Ask("GET", "/ingot/v1/status", "").json().at("active_calls").as_int64(), 0);
+  EXPECT_NE(site.Ask("GET", "/metrics", "").body.find("ingot_gateway_calls_total{outcome=\"completed\"} 0"),
+            std::string::npos);
+  Wire wire(site.server().port());
+  wire.Send(Request("HEAD", "/healthz", ""));
+  EXPECT_EQ(Read(wire, true).status, 200);
+  wire.Send(Request("GET", "/healthz", ""));  // the connection is still in step
+  EXPECT_EQ(Read(wire).status, 200);
+}
+
+TEST(HttpServer, KeepsConnectionsAliveAndTakesPipelinedRequests) {
+  Site site([](const auto&) { return Say("hello"); });
+  const auto episode = site.Open();
+  Wire wire(site.server().port());
+  for (const bool stream : {false, true, false}) {
+    wire.Send(Request("POST", "/v1/chat/completions", Hello(stream), episode.api_key()));
+    EXPECT_EQ(Read(wire).status, 200);
+  }
+  const std::string one = Request("POST", "/v1/chat/completions", Hello(), episode.api_key());
+  wire.Send(one + one + Request("GET", "/healthz", "", "", "Connection: close\r\n"));
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(Read(wire).status, 200);
+  EXPECT_EQ(wire.Rest(), "");
+}
+
+TEST(HttpServer, SaysWhenToRetryWhenThereIsNoPlace) {
+  Site site([](const auto&) { return Say("hello"); });
+  site.admission.places = 0;
+  const Response response = site.Ask("POST", "/ingot/v1/episodes", "{}");
+  EXPECT_EQ(response.status, 429);
+  EXPECT_EQ(response.headers.at("retry-after"), "1");
+  site.admission.SetOver();
+  EXPECT_EQ(site.Ask("POST", "/ingot/v1/episodes", "{}").status, 410);
+}
+
+TEST(HttpServer, RefusesBodiesThatAreTooLarge) {
+  Site site([](const auto&) { return Say("hello"); });
+  site.http.max_body_bytes = 1000;
+  const Response declared = site.Ask("POST", "/v1/chat/completions", std::string(5'000'000, 'x'));
+  EXPECT_EQ(declared.status, 413);
+  EXPECT_NE(declared.body.find("1000 bytes"), std::string::npos);
+  Wire chunked(site.server().port());
+  chunked.Send("POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n");
+  for (int i = 0; i < 3; ++i) chunked.Send("1f4\r\n" + std::string(500, 'x') + "\r\n");
+  EXPECT_EQ(Read(chunked).status, 413);
+  Wire expecting(site.server().port());
+  expecting.Send(
+      "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 5000\r\n\r\n");
+  EXPECT_EQ(Read(expecting).status, 413);
+}
+
+TEST(HttpServer, AnswersExpectContinue) {
+  Site site([](const auto&) { return Say("hello"); });
+  const auto episode = site.Open();
+  Wire wire(site.server().port());
+  const std::string body = Hello();
+  wire.Send(
+      absl::StrCat("POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nAuthorization: Bearer ",
+                   episode.api_key(), "\r\nContent-Length: ", body.size(), "\r\n\r\n"));
+  EXPECT_EQ(Read(wire).status, 100);
+  wire.Send(body);
+  EXPECT_EQ(Read(wire).status, 200);
+}
+
+TEST(HttpServer, RefusesWhatIsNotHttp) {
+  Site site([](const auto&) { return Say("hello"); });
+  site.http.max_header_bytes = 1024;
+  for (const std::string& bytes : {std::string("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 tls hello\r\n\r\n"),
+                                   std::string("hello\r\n\r\n"), std::string("GET / HTTP/9.9\r\n\r\n"),
+                                   std::string("POST /v1/models HTTP/1.1\r\nContent-Length: ten\r\n\r\n")}) {
+    Wire wire(site.server().port());
+    wire.Send(bytes);
+    EXPECT_EQ(Read(wire).status, 400) << bytes;
+  }
+  Wire wire(site.server().port());
+  wire.Send("GET /healthz HTTP/1.1\r\nX: " + std::string(4000, 'x') + "\r\n\r\n");
+  EXPECT_EQ(Read(wire).status, 431);
+}
+
+TEST(HttpServer, GivesUpOnASlowClient) {
+  Site site([](const auto&) { return Say("hello"); });
+  site.http.request_timeout_s = 0.05;
+  Wire wire(site.server().port());
+  wire.Send("POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{");
+  EXPECT_EQ(Read(wire).status, 408);
+  EXPECT_EQ(wire.Rest(), "");
+}
+
+TEST(HttpServer, ClosesASilentConnection) {
+  Site site([](const auto&) { return Say("hello"); });
+  site.http.idle_timeout_s = 0.05;
+  Wire wire(site.server().port());
+  EXPECT_EQ(wire.Rest(), "");
+}
+
+TEST(HttpServer, AbortsWhatAClientThatReadsNothingAskedFor) {
+  Site site([](const auto&) {
+    Script script = Say(std::string(100'000, 'x'));
+    script.chunk = 100'000;
+    return script;
+  });
+  site.http.write_timeout_s = 0.2;
+  const auto episode = site.Open();
+  Wire wire(site.server().port());
+  object body = Body({Msg("user", "hi")});
+  body["logprobs"] = true;  // makes the answer larger than what sockets buffer
+  wire.Send(Request("POST", "/v1/chat/completions", base::PrintJson(body), episode.api_key()));
+  site.engine->WaitForRequests(1);
+  while (site.server().connections() != 0) std::this_thread::yield();
+}
+
+TEST(HttpServer, CancelsTheGenerationWhenTheClientGoesAway) {
+  for (const bool half : {false, true}) {
+    for (const bool stream : {false, true}) {
+      Site site([](const auto&) { return Say("a long answer", true); });
+      const auto episode = site.Open();
+      Wire wire(site.server().port());
+      wire.Send(Request("POST", "/v1/chat/completions", Hello(stream), episode.api_key()));
+      site.engine->WaitForHeld(1);
+      if (half) {
+        wire.HalfClose();
+      } else {
+        wire.Close();
+      }
+      while (site.pool.calls().empty()) std::this_thread::yield();
+      EXPECT_EQ(site.pool.calls()[0].finish(), v1::FINISH_ABORTED);
+      EXPECT_EQ(site.engine->aborted(), 1);
+      if (half) {
+        EXPECT_EQ(wire.Rest().find("[DONE]"), std::string::npos);
+      }
+    }
+  }
+}
+
+TEST(HttpServer, BreaksOffAStreamWithAnErrorEvent) {
+  Site site([](const auto&) {
+    Script script = Say("half an answer", true);
+    script.error = absl::UnavailableError("the engine is gone");
+    return script;
+  });
+  const auto episode = site.Open();
+  Wire wire(site.server().port());
+  wire.Send(Request("POST", "/v1/chat/completions", Hello(true), episode.api_key()));
+  EXPECT_EQ(wire.Line(), "HTTP/1.1 200 OK");
+  site.engine->WaitForHeld(1);
+  site.engine->Release();
+  wire.Send(Request("GET", "/healthz", "", "", "Connection: close\r\n"));
+  const std::string rest = wire.Rest();
+  EXPECT_NE(rest.find(R"(data: {"error":{"message":"the engine ended the call: the engine is gone")"),
+            std::string::npos);
+  EXPECT_EQ(rest.find("[DONE]"), std::string::npos);
+  EXPECT_NE(rest.find(R"({"status":"ok"})"), std::string::npos);
+}
+
+TEST(HttpServer, SpeaksHttp10) {
+  Site site([](const auto&) { return Say("hello"); });
+  const auto episode = site.Open();
+  for (const bool stream : {false, true}) {
+    Wire wire(site.server().port());
+    const std::string body = Hello(stream);
+    wire.Send(absl::StrCat("POST /s/", episode.episode_id(),
+                           "/v1/chat/completions HTTP/1.0\r\nContent-Length: ", body.size(), "\r\n\r\n", body));
+    const std::string all = wire.Rest();
+    EXPECT_NE(all.find("hel"), std::string::npos);
+    EXPECT_EQ(all.find("chunked"), std::string::npos);
+  }
+}
+
+TEST(HttpServer, NamesTheAddressItCannotListenOn) {
+  Site site([](const auto&) { return Say("hello"); });
+  HttpServerOptions options;
+  options.port = site.server().port();
+  const absl::Status status = HttpServer::Start(options, site.gateway()).status();
+  EXPECT_TRUE(absl::IsUnavailable(status));
+  EXPECT_NE(status.message().find(absl::StrCat("127.0.0.1:", options.port)), absl::string_view::npos) << status;
+  EXPECT_NE(status.message().find("in use"), absl::string_view::npos) << status;
+  options.host = "not an address";
+  EXPECT_EQ(HttpServer::Start(options, site.gateway()).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(HttpServer, TurnsAwayMoreConnectionsThanItsLimit) {
+  Site site([](const auto&) { return Say("hello"); });
+  site.http.max_connections = 1;
+  Wire first(site.server().port());
+  first.Send(Request("GET", "/healthz", ""));
+  EXPECT_EQ(Read(first).status, 200);
+  Wire second(site.server().port());
+  EXPECT_EQ(Read(second).status, 503);
+}
+
+TEST(HttpServer, LetsRequestsInFlightFinishWhenItStops) {
+  Site site([](const auto&) { return Say("hello", true); });
+  site.http.shutdown_grace_s = 20;
+  const auto episode = site.Open();
+  Wire busy(site.server().port()), idle(site.server().port());
+  idle.Send(Request("GET", "/healthz", ""));
+  EXPECT_EQ(Read(idle).status, 200);
+  busy.Send(Request("POST", "/v1/chat/completions", Hello(), episode.api_key()));
+  site.engine->WaitForHeld(1);
+  std::thread stopper([&] { site.server().Stop(); });
+  EXPECT_EQ(idle.Rest(), "");  // closed at once
+  EXPECT_FALSE(Wire(site.server().port()).connected());
+  site.engine->Release();
+  EXPECT_EQ(Read(busy).status, 200);
+  stopper.join();
+}
+
+TEST(HttpServer, AbortsWhatDoesNotFinishInItsGrace) {
+  Site site([](const auto&) { return Say("hello", true); });
+  site.http.shutdown_grace_s = 0;
+  const auto episode = site.Open();
+  Wire wire(site.server().port());
+  wire.Send(Request("POST", "/v1/chat/completions", Hello(), episode.api_key()));
+  site.engine->WaitForHeld(1);
+  site.server().Stop();
+  EXPECT_EQ(wire.Rest(), "");
+  site.gateway().Shutdown();
+  EXPECT_EQ(site.pool.calls().at(0).finish(), v1::FINISH_ABORTED);
+}
+
+TEST(HttpServer, ServesManyAgentsAtOnce) {
+  Site site([](const auto&) { return Say("hello"); });
+  site.http.io_threads = 2;
+  constexpr int kAgents = 12, kEpisodes = 4, kTurns = 4;
+  site.server();
+  std::vector<std::thread> agents;
+  std::atomic<int> good{0};
+  for (int agent = 0; agent < kAgents; ++agent) {
+    agents.emplace_back([&, agent] {
+      for (int e = 0; e < kEpisodes; ++e) {
+        Wire wire(site.server().port());
+        wire.Send(Request("POST", "/ingot/v1/episodes", "{}"));
+        const Response opened = Read(wire);
+        const std::string id(opened.json().at("episode_id").as_string());
+        const std::string key(opened.json().at("api_key").as_string());
+        base::json::array messages{Msg("system", "same"), Msg("user", "agent " + std::to_string(agent))};
+        for (int turn = 0; turn < kTurns; ++turn) {
+          object body = Body(messages);
+          body["stream"] = (turn + agent) % 2 == 0;
+          wire.Send(Request("POST", "/s/" + id + "/v1/chat/completions", base::PrintJson(body), key));
+          const Response answer = Read(wire);
+          good += answer.status == 200;
+          messages.push_back(Msg("assistant", "hello"));
+          messages.push_back(Msg("user", "more"));
+        }
+        wire.Send(Request("POST", "/ingot/v1/episodes/" + id + "/reward", R"({"reward":1})", key));
+        Read(wire);
+        wire.Send(Request("POST", "/ingot/v1/episodes/" + id + "/end", R"({"status":"finished"})", key));
+        good += Read(wire).status == 200;
+      }
+    });
+  }
+  for (std::thread& agent : agents) agent.join();
+  EXPECT_EQ(good, kAgents * kEpisodes * (kTurns + 1));
+  EXPECT_EQ(site.pool.calls().size(), size_t{kAgents * kEpisodes * kTurns});
+  EXPECT_EQ(site.gateway().Status().spliced_calls(), kAgents * kEpisodes * (kTurns - 1));
+  EXPECT_EQ(site.gateway().Status().open_episodes(), 0);
+}
+
+}  // namespace
+}  // namespace ingot::gateway

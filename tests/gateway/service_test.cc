@@ -1,0 +1,131 @@
+#include "gateway/service.h"
+
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include "gateway/fakes.h"
+#include "proto/gateway.grpc.pb.h"
+
+namespace ingot::gateway {
+namespace {
+
+using base::json::object;
+
+struct Service : World {
+  explicit Service(ScriptedEngine::Author author) : World(std::move(author)) {
+    service = NewGatewayService(gateway());
+    grpc::ServerBuilder builder;
+    int port = 0;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+    builder.RegisterService(service.get());
+    server = builder.BuildAndStart();
+    stub = v1::Gateway::NewStub(
+        grpc::CreateChannel("127.0.0.1:" + std::to_string(port), grpc::InsecureChannelCredentials()));
+  }
+  ~Service() {
+    engine->Release();
+    server->Shutdown();
+  }
+  grpc::Status Chat(const std::string& key, const object& body, std::vector<std::string>& replies) {
+    grpc::ClientContext context;
+    v1::ChatRequest request;
+    request.set_api_key(key);
+    request.set_request_json(base::PrintJson(body));
+    const auto reader = stub->ChatCompletions(&context, request);
+    v1::ChatResponse response;
+    while (reader->Read(&response)) replies.push_back(response.response_json());
+    const grpc::Status status = reader->Finish();
+    const auto& trailers = context.GetServerTrailingMetadata();
+    const auto http = trailers.find("http-status");
+    http_status = http == trailers.end() ? 200 : std::stoi(std::string(http->second.data(), http->second.size()));
+    return status;
+  }
+  std::unique_ptr<grpc::Service> service;
+  std::unique_ptr<grpc::Server> server;
+  std::unique_ptr<v1::Gateway::Stub> stub;
+  int http_status = 0;
+};
+
+Script Say(const std::string& text, bool hold = false) {
+  Script script;
+  script.text = text;
+  script.hold = hold;
+  return script;
+}
+
+TEST(GatewayService, ServesAnEpisodeOverGrpc) {
+  Service world([](const auto&) { return Say("hello"); });
+  v1::EpisodeOpenResponse episode;
+  {
+    grpc::ClientContext context;
+    ASSERT_TRUE(world.stub->OpenEpisode(&context, {}, &episode).ok());
+  }
+  std::vector<std::string> replies;
+  object body = Body({Msg("user", "hi")});
+  ASSERT_TRUE(world.Chat(episode.api_key(), body, replies).ok());
+  ASSERT_EQ(replies.size(), 1u);
+  EXPECT_NE(replies[0].find("\"content\":\"hello\""), std::string::npos);
+  body["stream"] = true;
+  replies.clear();
+  ASSERT_TRUE(world.Chat(episode.api_key(), body, replies).ok());
+  EXPECT_GE(replies.size(), 3u);
+  EXPECT_NE(replies.back().find("\"finish_reason\":\"stop\""), std::string::npos);
+
+  v1::EpisodeRewardRequest reward;
+  reward.set_episode_id(episode.episode_id());
+  reward.set_api_key(episode.api_key());
+  reward.set_reward(1);
+  v1::EpisodeRewardResponse rewarded;
+  grpc::ClientContext reward_context;
+  ASSERT_TRUE(world.stub->RewardEpisode(&reward_context, reward, &rewarded).ok());
+  v1::EpisodeEndRequest end;
+  end.set_episode_id(episode.episode_id());
+  end.set_api_key(episode.api_key());
+  end.set_state(v1::EPISODE_FINISHED);
+  v1::EpisodeEndResponse ended;
+  grpc::ClientContext end_context;
+  ASSERT_TRUE(world.stub->EndEpisode(&end_context, end, &ended).ok());
+  EXPECT_EQ(world.pool.episode(episode.episode_id()).reward(), 1);
+
+  EXPECT_FALSE(world.Chat(episode.api_key(), body, replies).ok());
+  EXPECT_EQ(world.http_status, 410);
+  grpc::ClientContext status_context;
+  v1::GatewayStatusResponse status;
+  ASSERT_TRUE(world.stub->Status(&status_context, {}, &status).ok());
+  EXPECT_EQ(status.calls(), 3);
+}
+
+TEST(GatewayService, RefusesAsHttpDoes) {
+  Service world([](const auto&) { return Say("hello"); });
+  world.admission.places = 0;
+  grpc::ClientContext context;
+  v1::EpisodeOpenResponse episode;
+  EXPECT_EQ(world.stub->OpenEpisode(&context, {}, &episode).error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(context.GetServerTrailingMetadata().count("retry-after"), 1u);
+  std::vector<std::string> replies;
+  EXPECT_EQ(world.Chat("unknown", Body({Msg("user", "hi")}), replies).error_code(), grpc::StatusCode::UNAUTHENTICATED);
+}
+
+TEST(GatewayService, RecordsACancelledStreamAsAborted) {
+  Service world([](const auto&) { return Say("hello", true); });
+  const auto episode = world.Open();
+  object body = Body({Msg("user", "hi")});
+  body["stream"] = true;
+  v1::ChatRequest request;
+  request.set_api_key(episode.api_key());
+  request.set_request_json(base::PrintJson(body));
+  grpc::ClientContext context;
+  const auto reader = world.stub->ChatCompletions(&context, request);
+  world.engine->WaitForHeld(1);
+  v1::ChatResponse response;
+  ASSERT_TRUE(reader->Read(&response));
+  context.TryCancel();
+  while (reader->Read(&response)) {
+  }
+  EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
+  while (world.pool.calls().empty()) std::this_thread::yield();
+  EXPECT_EQ(world.pool.calls()[0].finish(), v1::FINISH_ABORTED);
+}
+
+}  // namespace
+}  // namespace ingot::gateway

@@ -1,0 +1,184 @@
+#include "kernels/layers.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "kernels/attention_reference.h"
+
+namespace ingot::kernels {
+namespace {
+
+using testing::RandomVector;
+using testing::RelativeError;
+using testing::Threads;
+
+template <typename T>
+std::vector<T> RunLinear(const std::vector<T>& x, const std::vector<T>& w, const T* bias, int64_t rows, int64_t in,
+                         int64_t out, const ParallelFor& parallel) {
+  std::vector<T> y(rows * out + 8, T(77));
+  Linear<T>({x.data(), w.data(), bias, y.data(), rows, in, out, 0}, parallel);
+  for (int i = 0; i < 8; ++i) EXPECT_EQ(y[rows * out + i], 77) << "wrote past the end";
+  y.resize(rows * out);
+  return y;
+}
+
+template <typename T>
+void LinearEqualsSums(double tolerance) {
+  std::mt19937_64 rng(1);
+  for (const auto& [rows, in, out] : {std::tuple{1, 5, 3}, {7, 64, 65}, {100, 128, 70}, {97, 1100, 9}, {2, 513, 130}}) {
+    SCOPED_TRACE(std::to_string(rows) + "x" + std::to_string(in) + "x" + std::to_string(out));
+    const auto x = RandomVector<T>(rng, rows * in), w = RandomVector<T>(rng, out * in),
+               bias = RandomVector<T>(rng, out);
+    std::vector<double> want;
+    for (int r = 0; r < rows; ++r) {
+      for (int o = 0; o < out; ++o) {
+        double sum = bias[o];
+        for (int i = 0; i < in; ++i) sum += static_cast<double>(x[r * in + i]) * w[o * in + i];
+        want.push_back(sum);
+      }
+    }
+    EXPECT_LT(RelativeError(RunLinear<T>(x, w, bias.data(), rows, in, out, Threads(2)), want), tolerance);
+    for (int r = 0; r < rows; ++r) {
+      for (int o = 0; o < out; ++o) want[r * out + o] -= bias[o];
+    }
+    EXPECT_LT(RelativeError(RunLinear<T>(x, w, nullptr, rows, in, out, Serial), want), tolerance);
+  }
+}
+
+TEST(Linear, EqualsPlainSums) {
+  LinearEqualsSums<float>(1e-6);
+  LinearEqualsSums<double>(1e-14);
+}
+
+TEST(Linear, ARowDoesNotDependOnTheOthersNorOnThreads) {
+  std::mt19937_64 rng(2);
+  const int64_t rows = 203, in = 700, out = 150;
+  const auto x = RandomVector<float>(rng, rows * in), w = RandomVector<float>(rng, out * in);
+  const auto all = RunLinear<float>(x, w, nullptr, rows, in, out, Serial);
+  EXPECT_EQ(all, RunLinear<float>(x, w, nullptr, rows, in, out, Threads(3)));
+  for (int64_t r : {0, 5, 6, 96, 202}) {
+    for (int64_t n : {1, 2, 5}) {
+      if (r + n > rows) continue;
+      const std::vector<float> some(x.begin() + r * in, x.begin() + (r + n) * in);
+      const auto alone = RunLinear<float>(some, w, nullptr, n, in, out, Serial);
+      EXPECT_TRUE(std::equal(alone.begin(), alone.end(), all.begin() + r * out)) << r << " " << n;
+    }
+  }
+}
+
+// Central differences of sum(f(x) * mix) in fp64.
+template <typename F>
+std::vector<double> Gradient(std::vector<double> at, const std::vector<double>& mix, const F& f) {
+  constexpr double kStep = 1e-5;
+  std::vector<double> gradient(at.size());
+  for (size_t i = 0; i < at.size(); ++i) {
+    const double x = at[i];
+    double side[2];
+    for (int s = 0; s < 2; ++s) {
+      at[i] = x + (s == 0 ? kStep : -kStep);
+      const std::vector<double> y = f(at);
+      side[s] = 0;
+      for (size_t k = 0; k < y.size(); ++k) side[s] += y[k] * mix[k];
+    }
+    at[i] = x;
+    gradient[i] = (side[0] - side[1]) / (2 * kStep);
+  }
+  return gradient;
+}
+
+TEST(RmsNorm, EqualsItsFormulaAndItsGradientTheDifferences) {
+  std::mt19937_64 rng(3);
+  const int64_t rows = 35, n = 21;
+  const auto x = RandomVector<double>(rng, rows * n), w = RandomVector<double>(rng, n),
+             mix = RandomVector<double>(rng, rows * n);
+  const auto formula = [&](const std::vector<double>& in, const std::vector<double>& weight) {
+    std::vector<double> y(in.size());
+    for (int64_t r = 0; r < rows; ++r) {
+      double sum = 0;
+      for (int64_t i = 0; i < n; ++i) sum += in[r * n + i] * in[r * n + i];
+      for (int64_t i = 0; i < n; ++i) y[r * n + i] = in[r * n + i] / std::sqrt(sum / n + 1e-3) * weight[i];
+    }
+    return y;
+  };
+  std::vector<double> y(x.size()), inverse(rows), grad_x(x.size()), grad_w(n);
+  RmsNorm<double>(x.data(), w.data(), 1e-3, rows, n, y.data(), inverse.data(), Threads(2));
+  EXPECT_LT(RelativeError(y, formula(x, w)), 1e-14);
+  RmsNormBackward<double>(mix.data(), x.data(), w.data(), inverse.data(), rows, n, grad_x.data(), grad_w.data(),
+                          Threads(2));
+  EXPECT_LT(RelativeError(grad_x, Gradient(x, mix, [&](const auto& at) { return formula(at, w); })), 1e-8);
+  EXPECT_LT(RelativeError(grad_w, Gradient(w, mix, [&](const auto& at) { return formula(x, at); })), 1e-8);
+}
+
+TEST(NormRotate, EqualsItsFormulaAndItsGradientTheDifferences) {
+  std::mt19937_64 rng(4);
+  const int64_t rows = 34, heads = 3, dim = 10, half = dim / 2;
+  const auto x = RandomVector<double>(rng, rows * heads * dim), w = RandomVector<double>(rng, dim),
+             mix = RandomVector<double>(rng, rows * heads * dim);
+  std::vector<double> cos, sin;
+  for (int64_t p = 0; p < 50; ++p) {
+    for (int64_t i = 0; i < half; ++i) {
+      cos.push_back(std::cos(p * 0.3 / (i + 1)));
+      sin.push_back(std::sin(p * 0.3 / (i + 1)));
+    }
+  }
+  std::vector<int64_t> positions(rows);
+  for (int64_t& p : positions) p = static_cast<int64_t>(rng() % 50);
+  for (const bool norm : {true, false}) {
+    const auto formula = [&](const std::vector<double>& in, const std::vector<double>& weight) {
+      std::vector<double> y(in.size());
+      for (int64_t h = 0; h < rows * heads; ++h) {
+        double sum = 0;
+        for (int64_t i = 0; i < dim; ++i) sum += in[h * dim + i] * in[h * dim + i];
+        const double f = norm ? 1 / std::sqrt(sum / dim + 1e-3) : 1;
+        for (int64_t i = 0; i < half; ++i) {
+          const int64_t at = positions[h / heads] * half + i;
+          const double a = in[h * dim + i] * (norm ? f * weight[i] : 1);
+          const double b = in[h * dim + half + i] * (norm ? f * weight[half + i] : 1);
+          y[h * dim + i] = a * cos[at] - b * sin[at];
+          y[h * dim + half + i] = b * cos[at] + a * sin[at];
+        }
+      }
+      return y;
+    };
+    std::vector<double> y(x.size()), inverse(rows * heads), grad_x(x.size()), grad_w(dim);
+    const RotateArgs<double> args{
+        x.data(), norm ? w.data() : nullptr, 1e-3, cos.data(), sin.data(), positions.data(), rows, heads, dim, 0};
+    NormRotate<double>(args, y.data(), inverse.data(), Threads(2));
+    EXPECT_LT(RelativeError(y, formula(x, w)), 1e-14);
+    NormRotateBackward<double>(args, mix.data(), inverse.data(), grad_x.data(), grad_w.data(), Threads(2));
+    EXPECT_LT(RelativeError(grad_x, Gradient(x, mix, [&](const auto& at) { return formula(at, w); })), 1e-8);
+    if (norm) {
+      EXPECT_LT(RelativeError(grad_w, Gradient(w, mix, [&](const auto& at) { return formula(x, at); })), 1e-8);
+    }
+  }
+}
+
+TEST(SwiGlu, EqualsItsFormulaAndItsGradientTheDifferences) {
+  std::mt19937_64 rng(5);
+  const int64_t n = 9001;
+  const auto gate = RandomVector<double>(rng, n, 4), up = RandomVector<double>(rng, n),
+             mix = RandomVector<double>(rng, n);
+  std::vector<double> want(n), want_gate(n), want_up(n), y(n), grad_gate(n), grad_up(n);
+  for (int64_t i = 0; i < n; ++i) {
+    const double s = 1 / (1 + std::exp(-gate[i]));
+    want[i] = gate[i] * s * up[i];
+    want_up[i] = mix[i] * gate[i] * s;
+    want_gate[i] = mix[i] * up[i] * s * (1 + gate[i] * (1 - s));
+  }
+  SwiGlu<double>(gate.data(), up.data(), n, y.data(), Threads(2));
+  SwiGluBackward<double>(mix.data(), gate.data(), up.data(), n, grad_gate.data(), grad_up.data(), Threads(2));
+  EXPECT_LT(RelativeError(y, want), 1e-14);
+  EXPECT_LT(RelativeError(grad_gate, want_gate), 1e-14);
+  EXPECT_LT(RelativeError(grad_up, want_up), 1e-14);
+
+  const std::vector<float> far = {-200, 200, -88.5f, 88.5f, NAN}, one(5, 1);
+  std::vector<float> out(5);
+  SwiGlu<float>(far.data(), one.data(), 5, out.data(), Serial);
+  EXPECT_EQ(out[1], 200);
+  EXPECT_LT(std::abs(out[0]), 1e-30);
+  EXPECT_TRUE(std::isnan(out[4]));
+}
+
+}  // namespace
+}  // namespace ingot::kernels

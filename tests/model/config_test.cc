@@ -1,0 +1,94 @@
+#include "model/config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "model/plain_model.h"
+
+namespace ingot::model {
+namespace {
+
+using ::testing::HasSubstr;
+
+base::json::value Llama() {
+  return *base::ParseJson(R"({"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 100,
+    "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "max_position_embeddings": 128, "rope_theta": 5e5, "eos_token_id": [7, 8], "bos_token_id": 1})");
+}
+
+TEST(ModelConfig, ReadsWhatTheFileSaysAndFillsInTheFamilysDefaults) {
+  const auto c = ModelConfig::FromJson(Llama());
+  ASSERT_TRUE(c.ok()) << c.status();
+  EXPECT_EQ(c->num_key_value_heads, 4);
+  EXPECT_EQ(c->head_dim, 16);
+  EXPECT_EQ(c->rope_theta, 5e5);
+  EXPECT_EQ(c->eos_token_ids, (std::vector<int64_t>{7, 8}));
+  EXPECT_EQ(c->bos_token_id, 1);
+  EXPECT_FALSE(c->attention_bias || c->qk_norm || c->tie_word_embeddings);
+}
+
+TEST(ModelConfig, WhatItWritesItReadsBackEqual) {
+  for (const char* type : {"qwen3", "qwen2", "llama", "mistral"}) {
+    ModelConfig c = testing::SmallConfig(type);
+    c.rope_theta = 12345.5;
+    c.eos_token_ids = {3};
+    c.torch_dtype = "bfloat16";
+    const auto again = ModelConfig::FromJson(*base::ParseJson(base::PrintJson(c.ToJson())));
+    ASSERT_TRUE(again.ok()) << again.status();
+    EXPECT_EQ(base::PrintJson(again->ToJson()), base::PrintJson(c.ToJson()));
+    EXPECT_EQ(again->rope_theta, c.rope_theta);
+    EXPECT_EQ(again->qk_norm, c.qk_norm);
+    EXPECT_EQ(again->attention_bias, c.attention_bias);
+  }
+}
+
+TEST(ModelConfig, RefusesByNameWhatItDoesNotSupport) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"hidden_act", R"("gelu")"},
+      {"rope_scaling", R"({"rope_type": "yarn", "factor": 4.0})"},
+      {"rope_scaling", R"({"type": "linear", "factor": 2.0})"},
+      {"rope_parameters", R"({"rope_type": "llama3", "rope_theta": 1e4})"},
+      {"layer_types", R"(["full_attention", "sliding_attention"])"},
+      {"sliding_window", R"(4096)"},
+      {"mlp_bias", "true"},
+      {"quantization_config", R"({"bits": 4})"},
+      {"architectures", R"(["LlamaForSequenceClassification"])"},
+      {"model_type", R"("mamba")"},
+      {"num_key_value_heads", "3"},
+      {"num_hidden_layers", "-1"},
+      {"num_hidden_layers", "1e3"},
+      {"vocab_size", "99999999999999999999"},
+      {"hidden_size", R"("64")"},
+      {"hidden_size", "9223372036854775807"},
+      {"head_dim", "7"},
+      {"rms_norm_eps", "0"},
+      {"rope_theta", "-1"},
+      {"partial_rotary_factor", "0.5"},
+      {"torch_dtype", R"("int8")"},
+      {"eos_token_id", R"("</s>")"},
+      {"tie_word_embeddings", "1"},
+  };
+  for (const auto& [key, text] : cases) {
+    base::json::value json = Llama();
+    if (std::string(key) == "sliding_window") {
+      json.as_object()["model_type"] = "mistral";
+      json.as_object()["architectures"] = base::json::array{"MistralForCausalLM"};
+      json.as_object()["num_key_value_heads"] = 4;
+    }
+    json.as_object()[key] = *base::ParseJson(text);
+    const auto c = ModelConfig::FromJson(json);
+    ASSERT_FALSE(c.ok()) << key << " " << text;
+    EXPECT_EQ(c.status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(c.status().message()), HasSubstr(key));
+  }
+  for (const char* key : {"model_type", "vocab_size", "hidden_size", "max_position_embeddings"}) {
+    base::json::value json = Llama();
+    json.as_object().erase(key);
+    EXPECT_THAT(std::string(ModelConfig::FromJson(json).status().message()), HasSubstr(key));
+  }
+  EXPECT_FALSE(ModelConfig::FromJson(base::json::value(3)).ok());
+  EXPECT_EQ(ModelConfig::FromFile("/no/such/config.json").status().code(), absl::StatusCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace ingot::model

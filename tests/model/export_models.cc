@@ -1,0 +1,44 @@
+// model_export DIR: writes one random model per family with SaveModelDir, and beside each logits.json with token ids
+// and our logits. check_export.py then holds them against `transformers`. Not part of the test run.
+#include <cstdio>
+#include <fstream>
+
+#include "model/plain_model.h"
+
+namespace ingot::model {
+namespace {
+
+int Export(const std::string& dir, const ModelConfig& config) {
+  const Parameters parameters = testing::RandomParameters(config, 11, at::kFloat);
+  const auto model = Transformer::Create(config, parameters);
+  const absl::Status saved = SaveModelDir(dir, config, parameters);
+  if (!model.ok() || !saved.ok()) {
+    std::fprintf(stderr, "%s %s\n", model.status().ToString().c_str(), saved.ToString().c_str());
+    return 1;
+  }
+  constexpr int64_t kRows = 100;
+  const at::Tensor ids = testing::RandomIds(config, kRows, 12);
+  testing::PackedAttention attention;
+  const at::Tensor logits = model->Logits(model->Hidden(ids, at::arange(kRows, at::kLong), attention)).contiguous();
+  base::json::array id_list, logit_list;
+  for (int64_t i = 0; i < kRows; ++i) id_list.emplace_back(ids.const_data_ptr<int64_t>()[i]);
+  for (int64_t i = 0; i < logits.numel(); ++i) logit_list.emplace_back(logits.const_data_ptr<float>()[i]);
+  std::ofstream(dir + "/logits.json") << base::PrintJson(
+      base::json::object{{"token_ids", std::move(id_list)}, {"logits", std::move(logit_list)}});
+  return 0;
+}
+
+}  // namespace
+}  // namespace ingot::model
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    std::fprintf(stderr, "usage: model_export DIR (an existing folder)\n");
+    return 2;
+  }
+  int failed = 0;
+  for (const char* type : {"qwen3", "qwen2", "llama", "mistral"}) {
+    failed += ingot::model::Export(std::string(argv[1]) + "/" + type, ingot::model::testing::SmallConfig(type, 4));
+  }
+  return failed == 0 ? 0 : 1;
+}

@@ -1,0 +1,203 @@
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <sstream>
+
+#include "model/plain_model.h"
+
+namespace ingot::model {
+namespace {
+
+using ::testing::HasSubstr;
+
+class Safetensors : public ::testing::Test {
+ protected:
+  Safetensors() {
+    std::string name = (std::filesystem::temp_directory_path() / "safetensors_test.XXXXXX").string();
+    dir_ = ::mkdtemp(name.data());
+    path_ = dir_ + "/t.safetensors";
+  }
+  ~Safetensors() override { std::filesystem::remove_all(dir_); }
+
+  void WriteRaw(const std::string& bytes) { std::ofstream(path_, std::ios::binary) << bytes; }
+  void Write(const std::string& header, const std::string& data) {
+    const uint64_t size = header.size();
+    WriteRaw(std::string(reinterpret_cast<const char*>(&size), 8) + header + data);
+  }
+  std::string ReadRaw() {
+    std::stringstream text;
+    text << std::ifstream(path_, std::ios::binary).rdbuf();
+    return text.str();
+  }
+
+  std::string dir_, path_;
+};
+
+std::map<std::string, at::Tensor> Samples() {
+  return {{"a", at::randn({3, 5})},
+          {"b.weight", at::randn({7}).to(at::kBFloat16)},
+          {"c", at::arange(4, at::kLong)},
+          {"d", at::randn({2, 2, 2}, at::kDouble)},
+          {"empty", at::empty({0, 4})},
+          {"half \"quoted\" \xC3\xA9", at::randn({2}).to(at::kHalf)},
+          {"mask", at::ones({3}, at::kBool)},
+          {"scalar", at::full({}, 2.5)},
+          {"transposed", at::randn({3, 2}).t()}};
+}
+
+TEST_F(Safetensors, WhatIsSavedIsLoadedBitForBit) {
+  const auto samples = Samples();
+  ASSERT_TRUE(SaveSafetensors(path_, samples, {{"format", "pt"}}).ok());
+  const auto loaded = LoadSafetensors(path_);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  ASSERT_EQ(loaded->size(), samples.size());
+  for (const auto& [name, t] : samples) {
+    ASSERT_TRUE(loaded->contains(name)) << name;
+    EXPECT_EQ(loaded->at(name).scalar_type(), t.scalar_type()) << name;
+    EXPECT_TRUE(at::equal(loaded->at(name), t)) << name;
+  }
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(dir_), {}), 1) << "a temporary file was left";
+}
+
+TEST_F(Safetensors, SavingOverAFileReplacesItWhole) {
+  ASSERT_TRUE(SaveSafetensors(path_, {{"x", at::ones({1000})}}, {}).ok());
+  ASSERT_TRUE(SaveSafetensors(path_, {{"y", at::ones({2})}}, {}).ok());
+  const auto loaded = LoadSafetensors(path_);
+  ASSERT_TRUE(loaded.ok());
+  EXPECT_TRUE(loaded->contains("y") && loaded->size() == 1);
+}
+
+TEST_F(Safetensors, RefusesMalformedFilesByName) {
+  const auto refuses = [&](const std::string& header, const std::string& data, const char* why) {
+    Write(header, data);
+    const auto loaded = LoadSafetensors(path_);
+    ASSERT_FALSE(loaded.ok()) << header;
+    EXPECT_EQ(loaded.status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(loaded.status().message()), HasSubstr(why)) << header;
+    EXPECT_THAT(std::string(loaded.status().message()), HasSubstr(path_));
+  };
+  const std::string four(4, 'x'), eight(8, 'x');
+  refuses("", "", "JSON");
+  refuses("[]", "", "object");
+  refuses(R"({"a": 3})", "", "dtype");
+  refuses(R"({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]})", four, "JSON");
+  refuses(R"({"a": {"dtype": "F31", "shape": [1], "data_offsets": [0, 4]}})", four, "F31");
+  refuses(R"({"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 4]}})", four, "holds 4 bytes");
+  refuses(R"({"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}})", four, "truncated");
+  refuses(R"({"a": {"dtype": "F32", "shape": [1], "data_offsets": [4, 0]}})", four, "truncated");
+  refuses(R"({"a": {"dtype": "F32", "shape": [-1], "data_offsets": [0, 4]}})", four, "whole number");
+  refuses(R"({"a": {"dtype": "F32", "shape": [1.0], "data_offsets": [0, 4]}})", four, "whole number");
+  refuses(R"({"a": {"dtype": "F32", "shape": [4294967296, 4294967296], "data_offsets": [0, 4]}})", four, "overflow");
+  refuses(R"({"a": {"dtype": "F32", "shape": [0, 18446744073709551615], "data_offsets": [0, 0]}})", "", "overflow");
+  refuses(R"({"a": {"dtype": "F32", "shape": [0, 4611686018427387904, 4], "data_offsets": [0, 0]}})", "", "overflow");
+  refuses(R"({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0]}})", four, "data_offsets");
+  refuses(R"({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, "4"]}})", four, "data_offsets");
+  refuses(R"({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}})", eight, "belong to no tensor");
+  refuses(R"({"a": {"dtype": "F32", "shape": [1], "data_offsets": [4, 8]}})", eight, "gap");
+  refuses(R"({"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]},
+              "b": {"dtype": "F32", "shape": [1], "data_offsets": [4, 8]}})",
+          eight, "overlap");
+  WriteRaw("");
+  EXPECT_THAT(std::string(LoadSafetensors(path_).status().message()), HasSubstr("0 bytes"));
+  WriteRaw(std::string(8, '\xff'));
+  EXPECT_THAT(std::string(LoadSafetensors(path_).status().message()), HasSubstr("header claims"));
+  EXPECT_EQ(LoadSafetensors(dir_ + "/absent").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_FALSE(LoadSafetensors(dir_).ok());
+  EXPECT_FALSE(SaveSafetensors(dir_ + "/no/such/folder", {}, {}).ok());
+}
+
+// Every prefix of a file, and random bytes and digits changed in its header: an error or a load, never a crash.
+TEST_F(Safetensors, SurvivesTruncatedAndMutatedFiles) {
+  ASSERT_TRUE(SaveSafetensors(path_, Samples(), {{"format", "pt"}}).ok());
+  const std::string good = ReadRaw();
+  for (size_t size = 0; size < good.size(); size += size < 64 ? 1 : 13) {
+    WriteRaw(good.substr(0, size));
+    EXPECT_FALSE(LoadSafetensors(path_).ok()) << size;
+  }
+  uint64_t header_bytes;
+  std::memcpy(&header_bytes, good.data(), 8);
+  std::mt19937_64 rng(1);
+  const std::string alphabet = "0123456789-.eE[]{}\",: \\u\0nF\xff";
+  int refused = 0;
+  for (int i = 0; i < 800; ++i) {
+    std::string bad = good;
+    for (uint64_t n = rng() % 4 + 1; n > 0; --n) {
+      const size_t at = rng() % (header_bytes + 8);
+      bad[at] = at < 8 ? static_cast<char>(rng()) : alphabet[rng() % alphabet.size()];
+    }
+    WriteRaw(bad);
+    refused += !LoadSafetensors(path_).ok();
+  }
+  EXPECT_GT(refused, 300);
+}
+
+TEST_F(Safetensors, ModelFolderRoundTripsAndShardsAreGathered) {
+  const ModelConfig config = testing::SmallConfig("qwen3");
+  const Parameters parameters = testing::RandomParameters(config, 3, at::kFloat);
+  const std::string folder = dir_ + "/model";
+  ASSERT_TRUE(SaveModelDir(folder, config, parameters).ok());
+  const auto loaded = LoadModelDir(folder);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ(base::PrintJson(loaded->config.ToJson()), base::PrintJson(config.ToJson()));
+  for (const auto& [name, t] : parameters.tensors()) EXPECT_TRUE(at::equal(t, loaded->parameters.at(name))) << name;
+
+  std::map<std::string, at::Tensor> halves[2];
+  base::json::object weight_map;
+  int n = 0;
+  for (const auto& [name, t] : parameters.tensors()) {
+    halves[n % 2][name] = t;
+    weight_map[name] = n++ % 2 == 0 ? "m-1.safetensors" : "m-2.safetensors";
+  }
+  ASSERT_TRUE(SaveSafetensors(folder + "/m-1.safetensors", halves[0], {}).ok());
+  ASSERT_TRUE(SaveSafetensors(folder + "/m-2.safetensors", halves[1], {}).ok());
+  std::filesystem::remove(folder + "/model.safetensors");
+  const auto write_index = [&] {
+    std::ofstream(folder + "/model.safetensors.index.json")
+        << base::PrintJson(base::json::object{{"weight_map", weight_map}});
+  };
+  write_index();
+  const auto sharded = LoadModelDir(folder);
+  ASSERT_TRUE(sharded.ok()) << sharded.status();
+  for (const auto& [name, t] : parameters.tensors()) EXPECT_TRUE(at::equal(t, sharded->parameters.at(name))) << name;
+
+  for (const char* wrong : {"../m-1.safetensors", "m-2.safetensors", "m-3.safetensors", ""}) {
+    weight_map.begin()->value() = wrong;
+    write_index();
+    EXPECT_FALSE(LoadModelDir(folder).ok()) << wrong;
+  }
+}
+
+TEST(Parameters, NamesTheTensorThatDoesNotFit) {
+  const ModelConfig config = testing::SmallConfig("llama");
+  const auto error = [&](const std::function<void(std::map<std::string, at::Tensor>&)>& change) {
+    auto tensors = Parameters::Init(config, 1, at::kFloat).tensors();
+    change(tensors);
+    return std::string(Parameters::FromTensors(config, tensors).status().message());
+  };
+  EXPECT_EQ(error([](auto&) {}), "");
+  EXPECT_THAT(error([](auto& t) { t.erase("lm_head.weight"); }), HasSubstr("lm_head.weight"));
+  EXPECT_THAT(error([](auto& t) { t["model.norm.weight"] = at::ones({3}); }), HasSubstr("model.norm.weight"));
+  EXPECT_THAT(error([](auto& t) { t["model.extra"] = at::ones({3}); }), HasSubstr("model.extra"));
+  EXPECT_THAT(error([](auto& t) { t["model.norm.weight"] = at::ones({24}, at::kInt); }), HasSubstr("floating"));
+  EXPECT_EQ(error([](auto& t) { t["model.layers.0.self_attn.rotary_emb.inv_freq"] = at::ones({4}); }), "");
+}
+
+TEST(Parameters, ATiedHeadMayBeStoredTwiceIfEqual) {
+  const ModelConfig config = testing::SmallConfig("qwen2");
+  auto tensors = Parameters::Init(config, 1, at::kFloat).tensors();
+  tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"].clone();
+  EXPECT_TRUE(Parameters::FromTensors(config, tensors).ok());
+  tensors["lm_head.weight"][0][0] = 9;
+  EXPECT_FALSE(Parameters::FromTensors(config, tensors).ok());
+}
+
+}  // namespace
+}  // namespace ingot::model
