@@ -3,8 +3,12 @@
 #include <grpcpp/grpcpp.h>
 
 #include <chrono>
+#include <map>
+#include <optional>
 #include <utility>
+#include <vector>
 
+#include "base/mutex.h"
 #include "proto/grpc_status.h"
 #include "proto/rollout.grpc.pb.h"
 #include "rollout/chunk_gate.h"
@@ -13,22 +17,79 @@ namespace ingot::rollout {
 
 namespace {
 
+// The rpcs that gRPC is not done with. A channel that is let go of last by one of gRPC's own callback threads makes
+// that thread wait for itself: so the client, which owns the channel, outlives every rpc and every rpc's context.
+// Contexts are cancelled and destroyed outside the lock: either may run another rpc's OnDone on the spot.
+class LiveStreams {
+ public:
+  // An id for Forget and Remove; nullopt once closed.
+  std::optional<int64_t> Add(std::shared_ptr<grpc::ClientContext> context) {
+    base::MutexLock lock(mu_);
+    if (closed_) return std::nullopt;
+    contexts_.emplace(next_, std::move(context));
+    return next_++;
+  }
+  // Lets go of the context; the stream stays counted until Remove.
+  void Forget(int64_t id) {
+    std::shared_ptr<grpc::ClientContext> context;
+    base::MutexLock lock(mu_);
+    context = std::exchange(contexts_[id], nullptr);
+  }
+  void Remove(int64_t id) {
+    base::MutexLock lock(mu_);
+    contexts_.erase(id);
+    removed_.SignalAll();
+  }
+  bool closed() {
+    base::MutexLock lock(mu_);
+    return closed_;
+  }
+  void CancelAllAndWait() {
+    std::vector<std::shared_ptr<grpc::ClientContext>> contexts;
+    {
+      base::MutexLock lock(mu_);
+      closed_ = true;
+      for (const auto& [id, context] : contexts_) {
+        if (context != nullptr) contexts.push_back(context);
+      }
+    }
+    for (const auto& context : contexts) context->TryCancel();
+    contexts.clear();
+    base::MutexLock lock(mu_);
+    while (!contexts_.empty()) removed_.Wait(mu_);
+  }
+
+ private:
+  base::Mutex mu_;
+  base::CondVar removed_;
+  bool closed_ ABSL_GUARDED_BY(mu_) = false;
+  int64_t next_ ABSL_GUARDED_BY(mu_) = 0;
+  std::map<int64_t, std::shared_ptr<grpc::ClientContext>> contexts_ ABSL_GUARDED_BY(mu_);
+};
+
 // One Generate rpc. Lives until gRPC is done with it, which may be after its handle is gone.
 class GenerateStream final : public grpc::ClientReadReactor<v1::GenerateChunk> {
  public:
   // The stream owns itself from here on; the handle shares `context` to cancel it.
-  static void Start(std::shared_ptr<v1::Rollout::Stub> stub, const v1::GenerateRequest& request,
+  static void Start(v1::Rollout::Stub& stub, LiveStreams& live, const v1::GenerateRequest& request,
                     std::shared_ptr<grpc::ClientContext> context, std::shared_ptr<ChunkGate> gate) {
-    auto* stream = new GenerateStream(std::move(stub), request, std::move(context), std::move(gate));
-    stream->stub_->async()->Generate(stream->context_.get(), &stream->request_, stream);
+    auto* stream = new GenerateStream(live, request, std::move(context), std::move(gate));
+    const std::optional<int64_t> id = live.Add(stream->context_);
+    if (!id.has_value()) {
+      stream->gate_->Deliver(absl::UnavailableError("the rollout client is shutting down"));
+      delete stream;
+      return;
+    }
+    stream->id_ = *id;
+    stub.async()->Generate(stream->context_.get(), &stream->request_, stream);
     stream->StartRead(&stream->chunk_);
     stream->StartCall();
   }
 
  private:
-  GenerateStream(std::shared_ptr<v1::Rollout::Stub> stub, const v1::GenerateRequest& request,
-                 std::shared_ptr<grpc::ClientContext> context, std::shared_ptr<ChunkGate> gate)
-      : stub_(std::move(stub)), request_(request), context_(std::move(context)), gate_(std::move(gate)) {}
+  GenerateStream(LiveStreams& live, const v1::GenerateRequest& request, std::shared_ptr<grpc::ClientContext> context,
+                 std::shared_ptr<ChunkGate> gate)
+      : live_(live), request_(request), context_(std::move(context)), gate_(std::move(gate)) {}
 
   void OnReadDone(bool ok) override {
     if (!ok) return;
@@ -39,18 +100,26 @@ class GenerateStream final : public grpc::ClientReadReactor<v1::GenerateChunk> {
   }
 
   void OnDone(const grpc::Status& status) override {
-    if (!finished_) {
-      // A stream that ends in good order without a last chunk was cut by something between us and the engine.
-      gate_->Deliver(status.ok() ? absl::UnavailableError("the rollout engine's stream ended without a finish reason")
-                                 : v1::FromGrpc(status));
-    }
+    if (!finished_) gate_->Deliver(ErrorOf(status));
+    LiveStreams& live = live_;
+    const int64_t id = id_;
+    live.Forget(id);
     delete this;
+    live.Remove(id);  // the client may be gone from here on
   }
 
-  const std::shared_ptr<v1::Rollout::Stub> stub_;
+  absl::Status ErrorOf(const grpc::Status& status) {
+    if (live_.closed()) return absl::UnavailableError("the rollout client is shutting down");
+    // A stream that ends in good order without a last chunk was cut by something between us and the engine.
+    if (status.ok()) return absl::UnavailableError("the rollout engine's stream ended without a finish reason");
+    return v1::FromGrpc(status);
+  }
+
+  LiveStreams& live_;
   const v1::GenerateRequest request_;
   const std::shared_ptr<grpc::ClientContext> context_;
   const std::shared_ptr<ChunkGate> gate_;
+  int64_t id_ = -1;
   v1::GenerateChunk chunk_;
   bool finished_ = false;
 };
@@ -72,12 +141,13 @@ class Handle final : public Client::Request {
 class GrpcClient final : public Client {
  public:
   GrpcClient(std::shared_ptr<grpc::Channel> channel, GrpcClientOptions options)
-      : options_(options), stub_(v1::Rollout::NewStub(channel)) {}
+      : options_(options), stub_(v1::Rollout::NewStub(std::move(channel))) {}
+  ~GrpcClient() override { live_.CancelAllAndWait(); }
 
   std::unique_ptr<Request> Generate(const v1::GenerateRequest& request, OnChunk on_chunk) override {
     auto context = std::make_shared<grpc::ClientContext>();
     auto gate = std::make_shared<ChunkGate>(std::move(on_chunk));
-    GenerateStream::Start(stub_, request, context, gate);
+    GenerateStream::Start(*stub_, live_, request, context, gate);
     return std::make_unique<Handle>(std::move(context), std::move(gate));
   }
 
@@ -92,7 +162,8 @@ class GrpcClient final : public Client {
 
  private:
   const GrpcClientOptions options_;
-  const std::shared_ptr<v1::Rollout::Stub> stub_;
+  const std::unique_ptr<v1::Rollout::Stub> stub_;
+  LiveStreams live_;
 };
 
 }  // namespace

@@ -153,6 +153,21 @@ TEST(RolloutGrpcTest, AnUpdateBeyondTheLimitIsRefused) {
   EXPECT_EQ(remote.engine->Status()->version(), 1);
 }
 
+TEST(RolloutGrpcTest, DestroyingTheClientEndsItsRequests) {
+  Remote remote;
+  Collect result, dropped;
+  remote.gate.Let(3);
+  auto request = remote.client->Generate(Ask({1, 2}, 4900), result.OnChunk());
+  result.WaitForTokens(1);
+  auto other = remote.client->Generate(Ask({1, 2}, 4900), dropped.OnChunk());
+  other.reset();  // its rpc may still be under way when the client goes
+  remote.channel.reset();
+  remote.client.reset();
+  EXPECT_EQ(result.Wait().code(), absl::StatusCode::kUnavailable);
+  remote.gate.Open();
+  request.reset();
+}
+
 TEST(RolloutGrpcTest, AnEngineThatGoesAwayEndsItsRequestsWithUnavailable) {
   Remote remote;
   Collect result;
