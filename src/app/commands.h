@@ -35,6 +35,7 @@ struct InspectArgs {
   std::string episode;      // id or group/sample; empty: a list
   int limit = 20;
   bool json = false;
+  bool journal = false;     // the run's journal, one JSON record per line
 };
 int Inspect(const InspectArgs& args);
 

@@ -106,8 +106,24 @@ absl::StatusOr<std::string> ResolveEpisode(const OpenRun& run, const std::string
   return absl::NotFoundError(absl::StrCat("no episode of group ", group, ", sample ", sample, " is stored"));
 }
 
+absl::StatusOr<int> PrintJournal(const OpenRun& run) {
+  v1::ReadJournalRequest request;
+  while (true) {
+    INGOT_ASSIGN_OR_RETURN(const v1::ReadJournalResponse response, run.pool->ReadJournal(request));
+    for (const v1::JournalRecord& record : response.records()) {
+      std::string text;
+      const auto status = google::protobuf::util::MessageToJsonString(record, &text);
+      if (!status.ok()) return absl::InternalError(std::string(status.message()));
+      std::printf("%s\n", text.c_str());
+      request.set_from_index(record.index() + 1);
+    }
+    if (response.records().empty() || request.from_index() >= response.end_index()) return 0;
+  }
+}
+
 absl::StatusOr<int> InspectOrError(const InspectArgs& args) {
   INGOT_ASSIGN_OR_RETURN(const OpenRun run, OpenRunDir(args.run_dir));
+  if (args.journal) return PrintJournal(run);
   if (args.episode.empty()) return List(run, args.limit);
   v1::GetEpisodeRequest request;
   INGOT_ASSIGN_OR_RETURN(*request.mutable_episode_id(), ResolveEpisode(run, args.episode));

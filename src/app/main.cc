@@ -74,6 +74,7 @@ int main(int argc, char** argv) {
   inspect->add_option("episode", inspect_args.episode, "an episode id, or GROUP/SAMPLE; without it, a list");
   inspect->add_option("--limit", inspect_args.limit, "episodes to list")->capture_default_str();
   inspect->add_flag("--json", inspect_args.json, "the stored record as JSON");
+  inspect->add_flag("--journal", inspect_args.journal, "the run's journal, one JSON record per line");
   inspect->callback([&] { code = ingot::app::Inspect(inspect_args); });
 
   auto* config = app.add_subcommand("config", "check a configuration or explain its keys");

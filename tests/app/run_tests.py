@@ -1,0 +1,261 @@
+#!/usr/bin/env python3
+"""Runs the ingot binary as a user would: run_tests.py BINARY SOURCE_DIR CASE [--kills N] [--seed S].
+
+Cases: bad_input, serve, kill, launch, smoke, seeds. Exits with 0 if what the case states holds.
+"""
+import argparse
+import http.client
+import json
+import os
+import pathlib
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+# A short run: little warm start, few and small steps, whatever reward comes of it.
+SHORT = {
+    "sft.max_steps": 30, "scheduler.total_steps": 8, "scheduler.groups_per_step": 2, "scheduler.group_size": 4,
+    "scheduler.max_drops_per_batch": 2, "trainer.checkpoint_every": 2, "goal.first_steps": 0, "goal.last_steps": 0,
+    "eval.tasks": "", "http.port": 0,
+}
+
+
+class Ingot:
+    def __init__(self, binary, source, folder):
+        self.binary, self.source, self.folder = binary, source, folder
+        self.config = "configs/smoke.yaml"
+
+    def argv(self, command, settings, extra=()):
+        argv = [self.binary, command, self.config, *extra, "--set", f"run.root={self.folder}"]
+        for key, value in settings.items():
+            argv += ["--set", f"{key}={value}"]
+        return argv
+
+    def start(self, command, settings, extra=()):
+        return subprocess.Popen(self.argv(command, settings, extra), cwd=self.source, stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT, text=True)
+
+    def run(self, command, settings, extra=(), timeout=500):
+        done = subprocess.run(self.argv(command, settings, extra), cwd=self.source, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True, timeout=timeout)
+        return done.returncode, done.stdout
+
+    def inspect(self, name, *extra):
+        done = subprocess.run([self.binary, "inspect", f"{self.folder}/{name}", *extra], cwd=self.source,
+                              capture_output=True, text=True, timeout=60)
+        check(done.returncode == 0, f"inspect failed: {done.stderr}")
+        return done.stdout
+
+    def metrics(self, name):
+        with open(f"{self.folder}/{name}/metrics.jsonl", encoding="utf-8") as file:
+            return [json.loads(line) for line in file]
+
+    def journal(self, name):
+        return [json.loads(line) for line in self.inspect(name, "--journal").splitlines()]
+
+
+def check(condition, message):
+    if not condition:
+        print(f"FAILED: {message}")
+        sys.exit(1)
+
+
+def check_run(ingot, name, steps):
+    """What must hold of a finished run, however often it was killed."""
+    rows = [row for row in ingot.metrics(name) if "reward/mean" in row]
+    check([row["step"] for row in rows] == list(range(steps)), f"steps in metrics.jsonl: {[r['step'] for r in rows]}")
+    batches, closed, checkpoints = {}, set(), set()
+    for record in ingot.journal(name):
+        if "batch" in record:
+            batch = record["batch"]
+            step = int(batch.get("step", 0))
+            check(step not in batches, f"batch {step} is journalled twice")
+            batches[step] = batch["groupIds"]
+        if "closed" in record:
+            closed.add(record["closed"].get("groupId", "0"))
+        if "checkpoint" in record:
+            checkpoints.add(int(record["checkpoint"].get("step", 0)))
+    groups = [group for batch in batches.values() for group in batch]
+    check(sorted(batches) == list(range(steps)), f"batches in the journal: {sorted(batches)}")
+    check(len(groups) == len(set(groups)), "a group is in two batches")
+    check(not closed & set(groups), "a group was dropped or failed and trained")
+    check(steps in checkpoints, f"checkpoints in the journal: {sorted(checkpoints)}")
+    check(all(row["mismatch/probe_tokens"] >= 256 for row in rows), "a step's probe held fewer than 256 tokens")
+    check(all(row["mismatch/logprob_abs_diff_max"] <= 1e-5 for row in rows), "rollout and trainer differ by over 1e-5")
+    check(all(row["async/staleness_max"] <= 4 for row in rows), "tokens older than the window allows were trained")
+    return rows
+
+
+def case_smoke(ingot, options):
+    started = time.time()
+    code, output = ingot.run("train", {"http.port": 0, "run.seed": options.seed})
+    print(output)
+    check(code == 0, f"exit code {code}")
+    rows = check_run(ingot, "smoke", 45)
+    check(rows[-1]["scheduler/finished_episodes"] >= 1000, "fewer than 1,000 episodes")
+    evals = [row for row in ingot.metrics("smoke") if "eval/reward_mean" in row]
+    check(evals and evals[-1]["eval/reward_mean"] > 0.6, f"held-out reward: {evals}")
+    print(f"wall time {time.time() - started:.0f} s")
+
+
+def case_seeds(ingot, options):
+    for seed in range(1, 6):
+        code, output = ingot.run("train", {"http.port": 0, "run.seed": seed})
+        print(f"seed {seed}: exit {code}: {output.splitlines()[-1]}")
+        check(code == 0, output)
+
+
+def case_kill(ingot, options):
+    """kill -9 at random moments, then --resume, until it has happened often enough; then it must finish."""
+    rng = random.Random(options.seed)
+    settings = dict(SHORT, **{"run.name": "kill"})
+    started = time.time()
+    code, output = ingot.run("train", dict(settings, **{"run.name": "whole"}))
+    check(code == 0, output)
+    whole = time.time() - started
+    check_run(ingot, "whole", SHORT["scheduler.total_steps"])
+    kills, extra, rewards = 0, (), {}
+    while kills < options.kills:
+        process = ingot.start("train", settings, extra)
+        time.sleep(rng.uniform(0.2, 1.0) * whole / (1.0 if options.kills < 10 else 2.0))
+        if process.poll() is not None and process.returncode == 0:
+            # It got to its end before the kill: begin again, what was checked so far stands.
+            process.stdout.close()
+            check_run(ingot, "kill", SHORT["scheduler.total_steps"])
+            shutil.rmtree(f"{ingot.folder}/kill")
+            extra, rewards = (), {}
+            continue
+        check(process.poll() is None, f"it ended by itself: {process.stdout.read()}")
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+        kills += 1
+        extra = ("--resume",)
+        # Batches that were journalled before the kill stay what they were.
+        if os.path.exists(f"{ingot.folder}/kill/pool") and os.path.exists(f"{ingot.folder}/kill/config.yaml"):
+            now = {int(r["batch"].get("step", 0)): r["batch"]["groupIds"] for r in ingot.journal("kill") if "batch" in r}
+            for step, groups in rewards.items():
+                check(now.get(step) == groups, f"batch {step} changed after a kill")
+            rewards = now
+        print(f"killed {kills} of {options.kills}; batches journalled: {len(rewards)}", flush=True)
+    code, output = ingot.run("train", settings, extra)
+    check(code == 0, output)
+    check_run(ingot, "kill", SHORT["scheduler.total_steps"])
+
+
+def free_ports(count):
+    sockets = [socket.socket() for _ in range(count)]
+    for s in sockets:
+        s.bind(("127.0.0.1", 0))
+    ports = [s.getsockname()[1] for s in sockets]
+    for s in sockets:
+        s.close()
+    return ports
+
+
+def case_launch(ingot, options):
+    ports = free_ports(4)
+    settings = dict(SHORT, **{
+        "run.name": "launched", "cluster.datapool_port": ports[0], "cluster.scheduler_port": ports[1],
+        "cluster.gateway_port": ports[2], "cluster.rollout_port": ports[3]})
+    code, output = ingot.run("launch", settings, timeout=280)
+    print(output)
+    if code != 0:
+        for log in pathlib.Path(f"{ingot.folder}/launched/logs").glob("*.log"):
+            print(f"--- {log.name}\n{log.read_text()[-2000:]}")
+    check(code == 0, f"exit code {code}")
+    check_run(ingot, "launched", SHORT["scheduler.total_steps"])
+
+
+def case_serve(ingot, options):
+    settings = dict(SHORT, **{"run.name": "tiny", "scheduler.total_steps": 1})
+    code, output = ingot.run("train", settings)
+    check(code == 0, output)
+    checkpoint = sorted(pathlib.Path(f"{ingot.folder}/tiny/checkpoints").iterdir())[-1]
+    server = subprocess.Popen([ingot.binary, "serve", str(checkpoint), "--port", "0"], cwd=ingot.source,
+                              stdout=subprocess.PIPE, text=True)
+    try:
+        line = server.stdout.readline()
+        check("/v1" in line, f"serve said: {line}")
+        address = line.split("http://")[1].split("/")[0]
+        connection = http.client.HTTPConnection(address, timeout=60)
+
+        def ask(method, path, body=None):
+            connection.request(method, path, body, {"Authorization": "Bearer any", "Content-Type": "application/json"})
+            response = connection.getresponse()
+            return response.status, response.read().decode()
+
+        check(ask("GET", "/healthz")[0] == 200, "healthz")
+        status, text = ask("GET", "/v1/models")
+        check(status == 200 and checkpoint.name in text, text)
+        body = {"messages": [{"role": "user", "content": "item kt"}], "max_tokens": 8, "logprobs": True}
+        status, text = ask("POST", "/v1/chat/completions", json.dumps(body))
+        check(status == 200, text)
+        answer = json.loads(text)
+        check(answer["usage"]["completion_tokens"] >= 1, text)
+        check(answer["choices"][0]["logprobs"]["content"], text)
+        status, text = ask("POST", "/v1/chat/completions", json.dumps(dict(body, stream=True)))
+        check(status == 200 and text.rstrip().endswith("data: [DONE]"), text)
+        status, text = ask("POST", "/v1/chat/completions", "{\"messages\": ")
+        check(status == 400 and "error" in json.loads(text), text)
+    finally:
+        server.terminate()
+        check(server.wait(timeout=30) == 0, "serve did not end in order")
+
+
+def case_bad_input(ingot, options):
+    """One clear error that names the cause, exit code 2, nothing begun."""
+    folder = pathlib.Path(ingot.folder)
+
+    def expect(settings, *words, command="train", config="configs/smoke.yaml", codes=(2,)):
+        ingot.config = config
+        code, output = ingot.run(command, settings, timeout=60)
+        check(code in codes, f"exit code {code} for {settings} {config}: {output}")
+        check(len(output.strip().splitlines()) == 1, f"not one line: {output}")
+        for word in words:
+            check(word in output, f"'{word}' is missing in: {output}")
+
+    expect({"trainer.learning_rat": 1}, "trainer.learning_rat", "nearest", "trainer.learning_rate")
+    expect({"trainer.learning_rate": "fast"}, "trainer.learning_rate", "number")
+    expect({"device": "cuda"}, "cuda")
+    expect({}, "nowhere.yaml", config="nowhere.yaml")
+    broken = folder / "broken.yaml"
+    broken.write_text("run:\n  name: [a\n")
+    expect({}, "broken.yaml", "malformed YAML", config=str(broken))
+    broken.write_text("run:\n  name: a\n  nmae: b\n")
+    expect({}, "broken.yaml:3", "run.nmae", "run.name", config=str(broken))
+    tasks = folder / "tasks.jsonl"
+    tasks.write_text("{\"task_id\": \"a\"}\n{\"task_id\": \n")
+    expect({"data.tasks": tasks, "run.name": "bad", "http.port": 0}, "tasks.jsonl", "2", codes=(1, 2))
+    expect({"data.tasks": "nothing.jsonl", "run.name": "bad", "http.port": 0}, "nothing.jsonl", codes=(1, 2))
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        expect({"http.port": port, "run.name": "bad"}, str(port), codes=(1,))
+    model = folder / "model"
+    model.mkdir()
+    (model / "config.json").write_text("{\"model_type\": \"qwen3\"}")
+    expect({"model.path": model, "run.name": "bad", "http.port": 0}, "model", codes=(1, 2))
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("binary")
+    parser.add_argument("source")
+    parser.add_argument("case")
+    parser.add_argument("--kills", type=int, default=3)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="ingot-test-") as folder:
+        globals()[f"case_{options.case}"](Ingot(options.binary, options.source, folder), options)
+    print(f"{options.case}: passed")
+
+
+if __name__ == "__main__":
+    main()
