@@ -32,10 +32,10 @@ int Serve(const ServeArgs& args);
 
 struct InspectArgs {
   std::string run_dir;
-  std::string episode;      // id or group/sample; empty: a list
+  std::string episode;  // id or group/sample; empty: a list
   int limit = 20;
   bool json = false;
-  bool journal = false;     // the run's journal, one JSON record per line
+  bool journal = false;  // the run's journal, one JSON record per line
 };
 int Inspect(const InspectArgs& args);
 

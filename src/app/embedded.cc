@@ -68,8 +68,8 @@ absl::StatusOr<std::unique_ptr<EmbeddedRun>> EmbeddedRun::Start(const RunConfig&
   parts->url = parts->http->url();
 
   parts->episodes = std::make_unique<GatewayEpisodes>(*parts->gateway);
-  INGOT_ASSIGN_OR_RETURN(
-      parts->runner, agents::Runner::Make(config.agents, *parts->episodes, base::Clock::Real(), &metrics));
+  INGOT_ASSIGN_OR_RETURN(parts->runner,
+                         agents::Runner::Make(config.agents, *parts->episodes, base::Clock::Real(), &metrics));
   scheduler::Scheduler* const ticked = parts->scheduler.get();
   parts->ticker = std::make_unique<Ticker>(std::chrono::seconds(1), [ticked] {
     if (const absl::Status status = ticked->Tick(); !status.ok()) {
@@ -79,9 +79,7 @@ absl::StatusOr<std::unique_ptr<EmbeddedRun>> EmbeddedRun::Start(const RunConfig&
   return std::unique_ptr<EmbeddedRun>(new EmbeddedRun(std::move(parts)));
 }
 
-absl::Status EmbeddedRun::StartAgents() {
-  return parts_->runner->Start();
-}
+absl::Status EmbeddedRun::StartAgents() { return parts_->runner->Start(); }
 
 TrainingSeams EmbeddedRun::Seams() {
   TrainingSeams seams;

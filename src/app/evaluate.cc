@@ -17,7 +17,8 @@ namespace {
 absl::StatusOr<int> EvaluateOrError(const std::string& checkpoint, const RunArgs& args) {
   INGOT_ASSIGN_OR_RETURN(LoadedConfig loaded, LoadRunConfig(args.config, args.overrides));
   RunConfig& config = *loaded.config;
-  if (config.eval.tasks.empty()) return absl::InvalidArgumentError(absl::StrCat(args.config, ": eval.tasks is not set"));
+  if (config.eval.tasks.empty())
+    return absl::InvalidArgumentError(absl::StrCat(args.config, ": eval.tasks is not set"));
   INGOT_RETURN_IF_ERROR(CheckDevice(config.device));
   config.model.path = checkpoint;
   config.model.chat_format.clear();  // what the checkpoint says

@@ -12,8 +12,8 @@
 #include "app/text_parts.h"
 #include "base/log.h"
 #include "datapool/store.h"
-#include "tree/render.h"
 #include "trainer/checkpoint.h"
+#include "tree/render.h"
 
 namespace ingot::app {
 namespace {
@@ -81,7 +81,8 @@ absl::StatusOr<int> List(const OpenRun& run, int limit) {
                   episode.reward(), seconds, episode.task().task_id().c_str());
       ++shown;
     }
-    if (response.more()) std::printf("... more %s episodes; --limit shows them\n", purpose == v1::PURPOSE_TRAIN ? "train" : "eval");
+    if (response.more())
+      std::printf("... more %s episodes; --limit shows them\n", purpose == v1::PURPOSE_TRAIN ? "train" : "eval");
   }
   if (shown == 0) std::printf("no episodes are stored (those that every kept checkpoint covers are removed)\n");
   return 0;

@@ -84,8 +84,9 @@ absl::StatusOr<int> LaunchOrError(const RunArgs& args) {
 
 template <typename T, typename Format>
 void PrintRole(const std::string& name, const std::string& address, const absl::StatusOr<T>& status, Format format) {
-  std::printf("%-10s %-22s %s\n", name.c_str(), address.c_str(),
-              status.ok() ? format(*status).c_str() : ("NOT REACHED: " + std::string(status.status().message())).c_str());
+  std::printf(
+      "%-10s %-22s %s\n", name.c_str(), address.c_str(),
+      status.ok() ? format(*status).c_str() : ("NOT REACHED: " + std::string(status.status().message())).c_str());
 }
 
 absl::StatusOr<v1::GatewayStatusResponse> GatewayStatus(const std::string& address) {
@@ -118,9 +119,10 @@ absl::StatusOr<int> StatusOrError(const RunArgs& args) {
     one.rollout_engines = 1;
     PrintRole(absl::StrCat("rollout-", i), RolloutAddress(one, 0), ConnectEngines(one)->Status(),
               [](const v1::EngineStatusResponse& s) {
-                return fmt::format("version {}, {} running, {} waiting, KV {}/{} blocks, {} tokens sampled, busy {:.0f}%",
-                                   s.version(), s.running(), s.waiting(), s.kv_blocks_used(), s.kv_blocks_total(),
-                                   s.sampled_tokens(), 100 * s.busy_seconds() / std::max(s.alive_seconds(), 1e-9));
+                return fmt::format(
+                    "version {}, {} running, {} waiting, KV {}/{} blocks, {} tokens sampled, busy {:.0f}%", s.version(),
+                    s.running(), s.waiting(), s.kv_blocks_used(), s.kv_blocks_total(), s.sampled_tokens(),
+                    100 * s.busy_seconds() / std::max(s.alive_seconds(), 1e-9));
               });
   }
   const auto gateway = GatewayStatus(GatewayAddress(cluster));

@@ -23,8 +23,9 @@ int main(int argc, char** argv) {
   int code = 0;
   RunArgs run;
 
-  auto* train = app.add_subcommand("train", "run everything in this process: data pool, scheduler, engine, gateway, "
-                                            "agents, trainer");
+  auto* train = app.add_subcommand("train",
+                                   "run everything in this process: data pool, scheduler, engine, gateway, "
+                                   "agents, trainer");
   AddRunArgs(train, run);
   train->add_flag("--resume", run.resume, "continue the run from its last checkpoint and journal");
   train->callback([&] { code = ingot::app::Train(run); });

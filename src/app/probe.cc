@@ -42,8 +42,8 @@ absl::StatusOr<std::vector<tree::FlatCall>> SampleProbe(rollout::Client& engine,
                                                         float temperature, uint64_t seed,
                                                         std::chrono::milliseconds timeout) {
   if (contexts.empty()) return absl::InvalidArgumentError("the probe needs at least one context");
-  const auto per_context =
-      static_cast<int32_t>((tokens + static_cast<int64_t>(contexts.size()) - 1) / static_cast<int64_t>(contexts.size()));
+  const auto per_context = static_cast<int32_t>((tokens + static_cast<int64_t>(contexts.size()) - 1) /
+                                                static_cast<int64_t>(contexts.size()));
   auto gather = std::make_shared<Gather>();
   {
     base::MutexLock lock(gather->mu);

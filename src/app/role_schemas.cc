@@ -72,7 +72,8 @@ void BindRollout(base::Schema& schema, rollout::EngineOptions& o) {
   schema.Field("rollout.kv_cache_tokens", &o.kv_cache_tokens, "size of the KV cache in tokens");
   schema.Field("rollout.max_running", &o.max_running, "requests in one batch");
   schema.Field("rollout.max_waiting", &o.max_waiting, "requests beyond those; one more is refused");
-  schema.Field("rollout.max_batch_tokens", &o.max_batch_tokens, "tokens in one forward pass (decode and prompt chunks)");
+  schema.Field("rollout.max_batch_tokens", &o.max_batch_tokens,
+               "tokens in one forward pass (decode and prompt chunks)");
   schema.Field("rollout.context_length", &o.context_length, "tokens of a request; 0: what the model was made for");
   schema.Field("rollout.prefix_cache", &o.prefix_cache, "share the KV of equal prefixes");
   schema.Field("rollout.max_retained_versions", &o.max_retained_versions, "versions held beside the newest");
@@ -158,9 +159,10 @@ void BindVerifier(base::Schema& schema, reward::VerifierOptions& o) {
 void BindRecipe(base::Schema& schema, agents::RecipeOptions& o) {
   schema.Field("name", &o.name, "the scaffold, in metrics and recorded episodes");
   schema.Field("weight", &o.weight, "share of the episodes, relative to the other recipes");
-  schema.Field("command", &o.command,
-               "argv; templates: ${base_url} ${api_key} ${task} ${task.FIELD} ${task_id} ${episode_id} ${workdir} ${home} "
-               "${cwd}");
+  schema.Field(
+      "command", &o.command,
+      "argv; templates: ${base_url} ${api_key} ${task} ${task.FIELD} ${task_id} ${episode_id} ${workdir} ${home} "
+      "${cwd}");
   schema.Field("env", &o.env, "environment variables (templates) added to HOME, OPENAI_BASE_URL, OPENAI_API_KEY, ...");
   schema.Field("inherit_env", &o.inherit_env, "variables taken over from ingot's own environment");
   schema.Field("files", &o.files, "files made in ${workdir}: path to template of the content");
@@ -169,13 +171,15 @@ void BindRecipe(base::Schema& schema, agents::RecipeOptions& o) {
   schema.Field("timeout_s", &o.timeout_s, "seconds the agent may run");
   schema.Field("setup_timeout_s", &o.setup_timeout_s, "seconds each set-up command may run");
   schema.Field("cleanup_timeout_s", &o.cleanup_timeout_s, "seconds each clean-up command may run");
-  schema.Field("max_output_bytes", &o.max_output_bytes, "stdout and stderr together; an agent that writes more is killed");
+  schema.Field("max_output_bytes", &o.max_output_bytes,
+               "stdout and stderr together; an agent that writes more is killed");
   schema.Field("memory_limit_bytes", &o.memory_limit_bytes, "address space of each process; 0: no limit");
   schema.Field("max_open_files", &o.max_open_files, "descriptors of each process; 0: no limit");
   schema.Field("cpu_limit_s", &o.cpu_limit_s, "CPU seconds of each process; 0: no limit");
   schema.Field("max_file_bytes", &o.max_file_bytes, "size of any file it writes; 0: no limit");
   schema.Field("max_concurrent", &o.max_concurrent, "episodes of this recipe at a time; 0: agents.concurrency");
-  schema.Choice("answer_from", &o.answer_from, {"stdout", "file"}, "where the answer stands: last line printed, or a file");
+  schema.Choice("answer_from", &o.answer_from, {"stdout", "file"},
+                "where the answer stands: last line printed, or a file");
   schema.Field("answer_file", &o.answer_file, "answer_from file: path in ${workdir}");
   for (const auto& [name, field, what] :
        {std::tuple("on_crash", &o.on_crash, "an agent that exits with another code than 0"),

@@ -68,8 +68,8 @@ absl::Status RunScheduler(const RoleContext& context) {
   const std::unique_ptr<datapool::Client> pool =
       datapool::NewGrpcClient(Connect(DataPoolAddress(context.config.cluster)), kRoleDeadline);
   INGOT_ASSIGN_OR_RETURN(std::vector<v1::Task> tasks, dataset::LoadTasks(context.config.tasks));
-  // Started with the run (fresh or resumed), the trainer says at which checkpoint it goes on by publishing that version;
-  // started again alone, what was live still is.
+  // Started with the run (fresh or resumed), the trainer says at which checkpoint it goes on by publishing that
+  // version; started again alone, what was live still is.
   std::optional<int64_t> resume_step;
   if (!context.resume) {
     INGOT_ASSIGN_OR_RETURN(const RunDir dir, RunDir::Attach(context.config.root, context.config.name));
@@ -143,9 +143,8 @@ absl::Status RunGateway(const RoleContext& context) {
 absl::Status RunAgents(const RoleContext& context) {
   const std::unique_ptr<agents::Episodes> episodes =
       agents::MakeGrpcEpisodes(Connect(GatewayAddress(context.config.cluster)));
-  INGOT_ASSIGN_OR_RETURN(
-      const std::unique_ptr<agents::Runner> runner,
-      agents::Runner::Make(context.config.agents, *episodes, base::Clock::Real(), &context.metrics));
+  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<agents::Runner> runner,
+                         agents::Runner::Make(context.config.agents, *episodes, base::Clock::Real(), &context.metrics));
   INGOT_RETURN_IF_ERROR(runner->Start());
   while (!StopFlag() && !runner->WaitDone(milliseconds(200))) {
   }

@@ -20,8 +20,8 @@
 namespace ingot::app {
 
 struct ModelOptions {
-  std::string path;                  // Hugging Face model folder to start from; empty: random weights at `shape`
-  std::string tokenizer = "bytes";   // with random weights: bytes; with `path` the folder's tokenizer.json is read
+  std::string path;                 // Hugging Face model folder to start from; empty: random weights at `shape`
+  std::string tokenizer = "bytes";  // with random weights: bytes; with `path` the folder's tokenizer.json is read
   std::string chat_format = "hermes";
   // Random weights at this shape (a qwen3 model); the vocabulary is the tokenizer's.
   int64_t hidden_size = 128;
@@ -35,14 +35,14 @@ struct ModelOptions {
 };
 
 struct EvalOptions {
-  std::string tasks;         // JSONL of held-out tasks; empty: no evaluation
+  std::string tasks;           // JSONL of held-out tasks; empty: no evaluation
   int64_t every_versions = 0;  // evaluate versions that are multiples of this; 0: only the last
-  int32_t avg_n = 1;         // samples per task
+  int32_t avg_n = 1;           // samples per task
 };
 
 // What the run promises; checked at its end, and the exit code says whether it held.
 struct GoalOptions {
-  int64_t first_steps = 0;    // 0: no goal
+  int64_t first_steps = 0;  // 0: no goal
   double first_reward_below = 1;
   int64_t last_steps = 0;
   double last_reward_above = 0;
@@ -52,10 +52,10 @@ struct ClusterOptions {
   std::string host = "127.0.0.1";
   int32_t datapool_port = 7401;
   int32_t scheduler_port = 7402;
-  int32_t gateway_port = 7403;    // its gRPC service; HTTP is gateway.port
-  int32_t rollout_port = 7410;    // of the first engine; engine i listens on rollout_port + i
+  int32_t gateway_port = 7403;  // its gRPC service; HTTP is gateway.port
+  int32_t rollout_port = 7410;  // of the first engine; engine i listens on rollout_port + i
   int32_t rollout_engines = 1;
-  int32_t metrics_port = 0;       // first port of the roles' Prometheus endpoints; 0: only the gateway's /metrics
+  int32_t metrics_port = 0;  // first port of the roles' Prometheus endpoints; 0: only the gateway's /metrics
   int32_t max_restarts = 3;
 };
 
@@ -73,10 +73,10 @@ struct RunConfig {
   uint64_t seed = 1;
   std::string log_level = "info";
   std::string device = "auto";
-  int32_t total_threads = 0;     // compute threads of rollout and trainer together; 0: all cores
-  int32_t rollout_threads = 0;   // of those, the engine's; 0: half, rounded up
-  std::string tasks;             // JSONL of training tasks
-  std::string sft_data;          // JSONL of conversations; empty: no warm start
+  int32_t total_threads = 0;    // compute threads of rollout and trainer together; 0: all cores
+  int32_t rollout_threads = 0;  // of those, the engine's; 0: half, rounded up
+  std::string tasks;            // JSONL of training tasks
+  std::string sft_data;         // JSONL of conversations; empty: no warm start
   ModelOptions model;
   rollout::EngineOptions rollout;
   gateway::GatewayOptions gateway;

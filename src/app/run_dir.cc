@@ -21,7 +21,8 @@ absl::StatusOr<RunDir> RunDir::Open(const std::string& root, const std::string& 
   const std::string path = absl::StrCat(root, "/", name);
   std::error_code error;
   fs::create_directories(path, error);
-  if (error) return absl::UnavailableError(absl::StrCat("cannot create the run folder '", path, "': ", error.message()));
+  if (error)
+    return absl::UnavailableError(absl::StrCat("cannot create the run folder '", path, "': ", error.message()));
   const int fd = open((path + "/lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (fd < 0) return absl::UnavailableError(absl::StrCat("cannot open '", path, "/lock': ", std::strerror(errno)));
   if (flock(fd, LOCK_EX | LOCK_NB) != 0) {

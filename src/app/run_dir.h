@@ -1,5 +1,5 @@
-// The folder of one run: runs/NAME/ with the effective configuration, metrics, checkpoints, the pool and logs. Holding a
-// RunDir holds its lock, so that two processes cannot drive one run. Not thread safe.
+// The folder of one run: runs/NAME/ with the effective configuration, metrics, checkpoints, the pool and logs. Holding
+// a RunDir holds its lock, so that two processes cannot drive one run. Not thread safe.
 #pragma once
 
 #include <string>

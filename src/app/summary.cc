@@ -31,9 +31,10 @@ GoalVerdict JudgeGoal(const GoalOptions& goal, const std::vector<double>& reward
   const double last = MeanOf(rewards.end() - goal.last_steps, rewards.end());
   if (goal.first_steps > 0 && !(first < goal.first_reward_below)) verdict.met = false;
   if (goal.last_steps > 0 && !(last > goal.last_reward_above)) verdict.met = false;
-  verdict.text = fmt::format("goal {}: mean reward of the first {} steps {:.3f} (below {}), of the last {} steps {:.3f} (above {})",
-                             verdict.met ? "met" : "NOT met", goal.first_steps, first, goal.first_reward_below,
-                             goal.last_steps, last, goal.last_reward_above);
+  verdict.text = fmt::format(
+      "goal {}: mean reward of the first {} steps {:.3f} (below {}), of the last {} steps {:.3f} (above {})",
+      verdict.met ? "met" : "NOT met", goal.first_steps, first, goal.first_reward_below, goal.last_steps, last,
+      goal.last_reward_above);
   return verdict;
 }
 

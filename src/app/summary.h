@@ -13,11 +13,11 @@ namespace ingot::app {
 
 // Gathered step by step.
 struct RunTally {
-  std::vector<double> rewards;               // reward/mean, by step
-  std::map<int64_t, int64_t> staleness;      // trained tokens by age in versions
+  std::vector<double> rewards;           // reward/mean, by step
+  std::map<int64_t, int64_t> staleness;  // trained tokens by age in versions
   double trainer_idle_seconds = 0;
   double rollout_idle_seconds = 0;
-  double step_seconds = 0;                   // wall time of the steps counted above
+  double step_seconds = 0;  // wall time of the steps counted above
   int64_t episodes = 0;
   double mismatch_max = 0;
 };

@@ -21,14 +21,14 @@ struct RoleSpec {
   std::vector<std::string> argv;
   std::vector<std::string> restart_extra;  // arguments added when it is started again (trainer: --resume)
   std::string log_path;
-  bool decides = false;       // its exit ends the run, with its exit code
+  bool decides = false;          // its exit ends the run, with its exit code
   bool inherits_stdout = false;  // prints to the terminal; otherwise to its log
 };
 
 struct SupervisorOptions {
-  int max_restarts = 3;                              // per role, then the run fails; 0: any crash fails the run
+  int max_restarts = 3;  // per role, then the run fails; 0: any crash fails the run
   std::chrono::milliseconds restart_delay{500};
-  std::chrono::milliseconds stop_grace{15000};       // between SIGTERM and SIGKILL
+  std::chrono::milliseconds stop_grace{15000};  // between SIGTERM and SIGKILL
 };
 
 class Supervisor {

@@ -39,7 +39,8 @@ std::string FormatStep(const std::string& run_name, int64_t step, int64_t total_
   std::string bar;
   for (int i = 0; i < kBarCells; ++i) bar += i < cells ? "━" : "╌";
   return fmt::format(
-      "{} {} {:>3}/{}  reward {:.3f}  stale {:.1f}/{:.0f}  window {:.0f}+{:.0f}/{:.0f}  {} tok/s  idle train {:.0f}% roll "
+      "{} {} {:>3}/{}  reward {:.3f}  stale {:.1f}/{:.0f}  window {:.0f}+{:.0f}/{:.0f}  {} tok/s  idle train {:.0f}% "
+      "roll "
       "{:.0f}%  mismatch {:.1e}  eta {}",
       run_name, bar, step + 1, total_steps, Get(metrics, "reward/mean"), Get(metrics, "async/staleness_mean"),
       Get(metrics, "async/staleness_max"), Get(metrics, "scheduler/head"), Get(metrics, "scheduler/window"),
@@ -70,9 +71,9 @@ void StepLine::Step(int64_t step, const std::map<std::string, double>& metrics, 
     first_step_ = step;
   }
   const int64_t done = step - first_step_;
-  const double eta =
-      done > 0 ? (elapsed_s - first_elapsed_s_) / static_cast<double>(done) * static_cast<double>(total_steps_ - step - 1)
-               : std::nan("");
+  const double eta = done > 0 ? (elapsed_s - first_elapsed_s_) / static_cast<double>(done) *
+                                    static_cast<double>(total_steps_ - step - 1)
+                              : std::nan("");
   const std::string line = FormatStep(run_name_, step, total_steps_, metrics, eta);
   std::fprintf(out_, "%s%s%s\n", tty_ ? "\033[36m" : "", line.c_str(), tty_ ? "\033[0m" : "");
   std::fflush(out_);

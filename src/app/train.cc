@@ -24,7 +24,8 @@ absl::StatusOr<int> TrainOrError(const RunArgs& args) {
 
   INGOT_ASSIGN_OR_RETURN(const int64_t resume_step, ResumeStep(dir, resume));
   base::Metrics metrics;
-  INGOT_ASSIGN_OR_RETURN(std::unique_ptr<EmbeddedRun> run, EmbeddedRun::Start(config, dir, model, resume_step, metrics));
+  INGOT_ASSIGN_OR_RETURN(std::unique_ptr<EmbeddedRun> run,
+                         EmbeddedRun::Start(config, dir, model, resume_step, metrics));
   std::printf("%s: %s\ngateway %s  metrics %s/metrics  run folder %s\n", config.name.c_str(),
               DescribeCores(SplitCores(config)).c_str(), run->url().c_str(), run->url().c_str(), dir.path().c_str());
   INGOT_ASSIGN_OR_RETURN(const TrainingResult result,

@@ -9,10 +9,10 @@
 #include <utility>
 
 #include "app/evaluation.h"
+#include "app/model_setup.h"
 #include "app/probe.h"
 #include "app/summary.h"
 #include "app/terminal.h"
-#include "app/model_setup.h"
 #include "base/log.h"
 #include "base/rng.h"
 #include "base/run_log.h"
@@ -133,7 +133,13 @@ class RunRecorder final : public trainer::StepObserver {
  public:
   RunRecorder(const RunConfig& config, const TrainingSeams& seams, base::RunLog& log, StepLine& line, RunTally& tally,
               Evaluations& evaluations, std::chrono::steady_clock::time_point start)
-      : config_(config), seams_(seams), log_(log), line_(line), tally_(tally), evaluations_(evaluations), start_(start) {}
+      : config_(config),
+        seams_(seams),
+        log_(log),
+        line_(line),
+        tally_(tally),
+        evaluations_(evaluations),
+        start_(start) {}
 
   absl::Status OnStep(const trainer::StepReport& report, const trainer::TrainBatch& batch) override {
     std::map<std::string, double> metrics = report.metrics;
@@ -185,7 +191,9 @@ class RunRecorder final : public trainer::StepObserver {
       return;
     }
     const double alive = status->alive_seconds() - engine_.alive_seconds();
-    if (alive > 0) metrics["rollout/idle_ratio"] = std::clamp(1 - (status->busy_seconds() - engine_.busy_seconds()) / alive, 0.0, 1.0);
+    if (alive > 0)
+      metrics["rollout/idle_ratio"] =
+          std::clamp(1 - (status->busy_seconds() - engine_.busy_seconds()) / alive, 0.0, 1.0);
     const auto prompt = static_cast<double>(status->prompt_tokens() - engine_.prompt_tokens());
     if (prompt > 0) {
       metrics["rollout/prefix_cache_hit_ratio"] =
@@ -227,8 +235,7 @@ class RunRecorder final : public trainer::StepObserver {
   double last_step_at_ = -1;
 };
 
-absl::StatusOr<std::unique_ptr<trainer::Trainer>> NewTrainer(const RunConfig& config,
-                                                              const model::ModelConfig& shape) {
+absl::StatusOr<std::unique_ptr<trainer::Trainer>> NewTrainer(const RunConfig& config, const model::ModelConfig& shape) {
   if (config.model.path.empty()) {
     return trainer::Trainer::Create(config.trainer, shape, model::Parameters::Init(shape, config.seed, at::kFloat));
   }
@@ -236,8 +243,8 @@ absl::StatusOr<std::unique_ptr<trainer::Trainer>> NewTrainer(const RunConfig& co
   return trainer::Trainer::Create(config.trainer, loaded.config, loaded.parameters);
 }
 
-// Nothing else computes during the warm start, so that it takes all threads of the budget; the RL stage then starts with
-// its own share.
+// Nothing else computes during the warm start, so that it takes all threads of the budget; the RL stage then starts
+// with its own share.
 absl::StatusOr<std::unique_ptr<trainer::Trainer>> WarmStart(const RunConfig& config, const ModelSetup& model,
                                                             StepLine& line, const std::atomic<bool>& stop) {
   RunConfig all_threads = config;
@@ -245,22 +252,23 @@ absl::StatusOr<std::unique_ptr<trainer::Trainer>> WarmStart(const RunConfig& con
   INGOT_ASSIGN_OR_RETURN(std::unique_ptr<trainer::Trainer> warm, NewTrainer(all_threads, model.shape));
   INGOT_ASSIGN_OR_RETURN(const std::vector<text::Conversation> conversations,
                          dataset::LoadConversations(config.sft_data));
-  INGOT_ASSIGN_OR_RETURN(const std::vector<tree::FlatCall> calls, dataset::MakeSftExamples(conversations, *model.text.format));
+  INGOT_ASSIGN_OR_RETURN(const std::vector<tree::FlatCall> calls,
+                         dataset::MakeSftExamples(conversations, *model.text.format));
   const auto start = std::chrono::steady_clock::now();
   trainer::StepMetrics last;
-  INGOT_RETURN_IF_ERROR(base::Annotate(
-      warm->RunSft(calls,
-                   [&](const trainer::SftReport& report) -> absl::Status {
-                     if (stop) return absl::CancelledError("the run was stopped");
-                     last = report.metrics;
-                     const int64_t every = std::max<int64_t>(1, report.total_steps / 5);
-                     if ((report.step + 1) % every == 0) {
-                       line.Note(fmt::format("warm start {:>4}/{}  nll {:.4f}", report.step + 1, report.total_steps,
-                                             last["sft/nll"]));
-                     }
-                     return absl::OkStatus();
-                   }),
-      "warm start"));
+  INGOT_RETURN_IF_ERROR(
+      base::Annotate(warm->RunSft(calls,
+                                  [&](const trainer::SftReport& report) -> absl::Status {
+                                    if (stop) return absl::CancelledError("the run was stopped");
+                                    last = report.metrics;
+                                    const int64_t every = std::max<int64_t>(1, report.total_steps / 5);
+                                    if ((report.step + 1) % every == 0) {
+                                      line.Note(fmt::format("warm start {:>4}/{}  nll {:.4f}", report.step + 1,
+                                                            report.total_steps, last["sft/nll"]));
+                                    }
+                                    return absl::OkStatus();
+                                  }),
+                     "warm start"));
   line.Note(fmt::format("warm start done: {} conversations, {:.1f} s", conversations.size(), SecondsSince(start)));
   return trainer::Trainer::Create(config.trainer, warm->config(), warm->parameters());
 }
@@ -322,7 +330,8 @@ absl::StatusOr<TrainingResult> RunTraining(const LoadedConfig& loaded, const Run
                                                                       *seams.scheduler, *seams.publisher));
 
   RunVersions versions(seams, evaluations);
-  if (first_step == 0) {  // what a crash before the first due checkpoint resumes from, so that no warm start is repeated
+  if (first_step ==
+      0) {  // what a crash before the first due checkpoint resumes from, so that no warm start is repeated
     INGOT_ASSIGN_OR_RETURN(const trainer::CheckpointInfo checkpoint,
                            trainer->SaveCheckpoint(dir.checkpoints(), model.text.files));
     INGOT_RETURN_IF_ERROR(versions.OnCheckpoint(checkpoint));

@@ -9,8 +9,8 @@
 
 namespace ingot::base {
 
-// Sends log lines from `level` (trace, debug, info, warn, error) on to `file`, and warnings to stderr; with no file, all
-// of them to stderr. `role` stands in every line. Called once, at start.
+// Sends log lines from `level` (trace, debug, info, warn, error) on to `file`, and warnings to stderr; with no file,
+// all of them to stderr. `role` stands in every line. Called once, at start.
 void InitLogging(const std::string& role, const std::string& level, const std::string& file);
 
 }  // namespace ingot::base

@@ -113,24 +113,27 @@ def case_seeds(ingot, options):
 def case_kill(ingot, options):
     """kill -9 at random moments, then --resume, until it has happened often enough; then it must finish."""
     rng = random.Random(options.seed)
-    settings = dict(SHORT, **{"run.name": "kill"})
+    steps = 16
+    settings = dict(SHORT, **{"run.name": "kill", "scheduler.total_steps": steps})
     started = time.time()
     code, output = ingot.run("train", dict(settings, **{"run.name": "whole"}))
     check(code == 0, output)
     whole = time.time() - started
-    check_run(ingot, "whole", SHORT["scheduler.total_steps"])
+    check_run(ingot, "whole", steps)
     kills, extra, rewards = 0, (), {}
     while kills < options.kills:
         process = ingot.start("train", settings, extra)
-        time.sleep(rng.uniform(0.2, 1.0) * whole / (1.0 if options.kills < 10 else 2.0))
+        wait = rng.uniform(0.3, 0.95) * whole
+        time.sleep(wait)
         if process.poll() is not None and process.returncode == 0:
             # It got to its end before the kill: begin again, what was checked so far stands.
             process.stdout.close()
-            check_run(ingot, "kill", SHORT["scheduler.total_steps"])
+            check_run(ingot, "kill", steps)
             shutil.rmtree(f"{ingot.folder}/kill")
             extra, rewards = (), {}
             continue
-        check(process.poll() is None, f"it ended by itself: {process.stdout.read()}")
+        if process.poll() is not None:
+            check(False, f"it ended by itself: {process.stdout.read()}")
         process.send_signal(signal.SIGKILL)
         process.wait()
         process.stdout.close()
@@ -142,10 +145,11 @@ def case_kill(ingot, options):
             for step, groups in rewards.items():
                 check(now.get(step) == groups, f"batch {step} changed after a kill")
             rewards = now
-        print(f"killed {kills} of {options.kills}; batches journalled: {len(rewards)}", flush=True)
+        print(f"killed {kills} of {options.kills}, {wait:.1f} s after its start (a whole run: {whole:.1f} s); batches "
+              f"journalled: {len(rewards)}", flush=True)
     code, output = ingot.run("train", settings, extra)
     check(code == 0, output)
-    check_run(ingot, "kill", SHORT["scheduler.total_steps"])
+    check_run(ingot, "kill", steps)
 
 
 def free_ports(count):
