@@ -131,20 +131,13 @@ class RunVersions final : public trainer::VersionSink {
 // Writes each step to the run log and the terminal, and tallies the run.
 class RunRecorder final : public trainer::StepObserver {
  public:
-  RunRecorder(const RunConfig& config, const TrainingSeams& seams, base::RunLog& log, StepLine& line, RunTally& tally,
-              Evaluations& evaluations, std::chrono::steady_clock::time_point start)
-      : config_(config),
-        seams_(seams),
-        log_(log),
-        line_(line),
-        tally_(tally),
-        evaluations_(evaluations),
-        start_(start) {}
+  RunRecorder(const TrainingSeams& seams, base::RunLog& log, StepLine& line, RunTally& tally, Evaluations& evaluations,
+              std::chrono::steady_clock::time_point start)
+      : seams_(seams), log_(log), line_(line), tally_(tally), evaluations_(evaluations), start_(start) {}
 
   absl::Status OnStep(const trainer::StepReport& report, const trainer::TrainBatch& batch) override {
     std::map<std::string, double> metrics = report.metrics;
     metrics.merge(AgentMetrics(batch.groups));
-    AddFeed(batch.feed, metrics);
     AddEngine(metrics);
     Tally(report, metrics, batch.feed);
 
@@ -173,17 +166,6 @@ class RunRecorder final : public trainer::StepObserver {
   }
 
  private:
-  static void AddFeed(const v1::FeedStats& feed, std::map<std::string, double>& metrics) {
-    metrics["scheduler/head"] = static_cast<double>(feed.head());
-    metrics["scheduler/window"] = static_cast<double>(feed.window());
-    metrics["scheduler/budget"] = static_cast<double>(feed.budget());
-    metrics["scheduler/admitted_unreleased"] = static_cast<double>(feed.admitted_unreleased());
-    metrics["scheduler/finished_outside_window"] = static_cast<double>(feed.finished_outside_window());
-    metrics["scheduler/dropped"] = static_cast<double>(feed.dropped());
-    metrics["scheduler/failed"] = static_cast<double>(feed.failed());
-    metrics["scheduler/finished_episodes"] = static_cast<double>(feed.finished_episodes());
-  }
-
   void AddEngine(std::map<std::string, double>& metrics) {
     const absl::StatusOr<v1::EngineStatusResponse> status = seams_.engine->Status();
     if (!status.ok()) {
@@ -224,7 +206,6 @@ class RunRecorder final : public trainer::StepObserver {
     tally_.mismatch_max = std::max(tally_.mismatch_max, get("mismatch/logprob_abs_diff_max"));
   }
 
-  const RunConfig& config_;
   const TrainingSeams& seams_;
   base::RunLog& log_;
   StepLine& line_;
@@ -337,7 +318,7 @@ absl::StatusOr<TrainingResult> RunTraining(const LoadedConfig& loaded, const Run
     INGOT_RETURN_IF_ERROR(versions.OnCheckpoint(checkpoint));
   }
   PoolBatchSource source(seams, stop);
-  RunRecorder recorder(config, seams, *log, line, tally, evaluations, start);
+  RunRecorder recorder(seams, *log, line, tally, evaluations, start);
   trainer::LoopOptions loop_options;
   loop_options.checkpoint_root = dir.checkpoints();
   loop_options.extra_files = model.text.files;
