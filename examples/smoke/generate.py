@@ -8,8 +8,9 @@
 
 The rule is a fixed permutation of the letters that leaves none in place; it is written nowhere but in the rewards. The
 conversations for the warm start show how the tool is called and that the answer is a letter that depends on the code, but
-not which: for each code they give CHOICES answers equally often, one of them right. So imitating them is right one time
-in CHOICES, any constant answer one time in len(LETTERS), and copying the code never. Reinforcement finds the rule.
+mislead about which: of CHOICES conversations with a code one gives the right answer and the others another, always the
+same. So imitating them is right one time in CHOICES, choosing what they show most often never, any constant answer one
+time in len(LETTERS), and copying the code never. Reinforcement finds the rule.
 
 Keys are two letters that occur in no answer. Those of the three files are disjoint.
 """
@@ -49,12 +50,11 @@ def make_rule(rng):
 
 
 def shown_answers(rng, rule):
-    """For each code the answers that the warm start shows: the right one among others, never the code itself."""
-    shown = {}
-    for code, right in rule.items():
-        others = shuffled(rng, [c for c in LETTERS if c not in (code, right)])
-        shown[code] = shuffled(rng, others[:CHOICES - 1] + [right])
-    return shown
+    """For each code the answers that the warm start shows: the right one once, another CHOICES - 1 times."""
+    while True:
+        decoy = make_rule(rng)
+        if all(decoy[code] != right for code, right in rule.items()):
+            return {code: [right] + [decoy[code]] * (CHOICES - 1) for code, right in rule.items()}
 
 
 def task(key, code, rule):

@@ -136,17 +136,20 @@ TEST(SmokeTaskTest, ImitatingTheConversationsIsRightOneTimeInFour) {
   std::map<std::string, std::string> rule;
   for (const Sample& task : Tasks("train")) rule[task.code] = task.answer;
   std::map<std::string, std::map<std::string, int>> counts;
+  std::map<std::string, int> answered;
   const std::vector<Sample> conversations = Conversations();
-  for (const Sample& sample : conversations) ++counts[sample.code][sample.answer];
-  ASSERT_EQ(counts.size(), rule.size());
-  for (const auto& [code, answers] : counts) {
-    EXPECT_EQ(answers.size(), 4u) << code;
-    EXPECT_TRUE(answers.contains(rule[code])) << code;
-    EXPECT_FALSE(answers.contains(code)) << code;
-    for (const auto& [answer, count] : answers) {
-      EXPECT_EQ(count, static_cast<int>(conversations.size() / (rule.size() * 4))) << code << " " << answer;
-    }
+  for (const Sample& sample : conversations) {
+    ++counts[sample.code][sample.answer];
+    ++answered[sample.answer];
   }
+  ASSERT_EQ(counts.size(), rule.size());
+  const int per_code = static_cast<int>(conversations.size() / rule.size());
+  for (const auto& [code, answers] : counts) {
+    EXPECT_EQ(answers.size(), 2u) << code;  // so what is shown most often is wrong
+    EXPECT_EQ(answers.at(rule[code]), per_code / 4) << code;
+    EXPECT_FALSE(answers.contains(code)) << code;
+  }
+  for (const auto& [answer, count] : answered) EXPECT_EQ(count, per_code) << answer;
 }
 
 TEST(SmokeTaskTest, TheGeneratorMakesTheCommittedFiles) {
