@@ -45,21 +45,6 @@ absl::StatusOr<OpenRun> OpenRunDir(const std::string& run_dir) {
   return run;
 }
 
-std::string StateName(v1::EpisodeState state) {
-  switch (state) {
-    case v1::EPISODE_OPEN:
-      return "open";
-    case v1::EPISODE_FINISHED:
-      return "finished";
-    case v1::EPISODE_FAILED:
-      return "failed";
-    case v1::EPISODE_FENCED:
-      return "fenced";
-    default:
-      return "?";
-  }
-}
-
 absl::StatusOr<int> List(const OpenRun& run, int limit) {
   std::printf("%-34s %-5s %7s %6s %7s %-9s %8s %8s  %s\n", "episode", "kind", "group", "sample", "attempt", "state",
               "reward", "seconds", "task");
@@ -77,7 +62,7 @@ absl::StatusOr<int> List(const OpenRun& run, int limit) {
                                  : 0;
       std::printf("%-34s %-5s %7ld %6d %7d %-9s %8.3f %8.2f  %s\n", episode.episode_id().c_str(),
                   purpose == v1::PURPOSE_TRAIN ? "train" : "eval", static_cast<long>(episode.ref().group_id()),
-                  episode.ref().sample_index(), episode.ref().attempt(), StateName(episode.state()).c_str(),
+                  episode.ref().sample_index(), episode.ref().attempt(), tree::StateName(episode.state()).c_str(),
                   episode.reward(), seconds, episode.task().task_id().c_str());
       ++shown;
     }

@@ -78,6 +78,7 @@ void BindRollout(base::Schema& schema, rollout::EngineOptions& o) {
   schema.Field("rollout.prefix_cache", &o.prefix_cache, "share the KV of equal prefixes");
   schema.Field("rollout.max_retained_versions", &o.max_retained_versions, "versions held beside the newest");
   schema.Field("rollout.request_deadline_ms", &o.request_deadline_ms, "from arrival to the last token; 0: none");
+  schema.Field("rollout.max_update_bytes", &o.max_update_bytes, "payload of one weight update over gRPC");
   schema.Field("rollout.update_deadline_ms", &o.update_deadline_ms, "for a verified update to be swapped in");
   schema.Field("rollout.max_stop_strings", &o.max_stop_strings, "per request");
   schema.Field("rollout.max_stop_bytes", &o.max_stop_bytes, "length of one stop string");
@@ -126,6 +127,8 @@ void BindDataPool(base::Schema& schema, datapool::StoreOptions& o) {
   schema.Field("datapool.cache_bytes", &o.cache_bytes, "read cache of all shards");
   schema.Field("datapool.write_buffer_bytes", &o.write_buffer_bytes, "of each shard");
   schema.Field("datapool.max_call_bytes", &o.max_call_bytes, "size of one recorded call");
+  schema.Field("datapool.retry_after_error_s", &o.retry_after_error_s,
+               "least seconds between two attempts to recover from a failing disk");
   schema.Field("datapool.max_waiting", &o.max_waiting, "writes that wait for an fsync, per shard; beyond: refused");
 }
 

@@ -19,6 +19,11 @@ class Clock {
   static const Clock& Real();
 };
 
+// A configured number of seconds as a duration.
+inline std::chrono::nanoseconds FromSeconds(double seconds) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(seconds));
+}
+
 // Advances only when told to. Thread safe. Both readings start at `start` and move together.
 class ManualClock final : public Clock {
  public:

@@ -14,7 +14,11 @@ void PrintDouble(double number, std::string& out) {
     return;
   }
   char buffer[32];
-  const auto result = std::to_chars(buffer, buffer + sizeof(buffer), number);
+  // The shortest digits that read back equal; an exponent only where Python writes one too.
+  const double size = std::abs(number);
+  const bool fixed = size == 0 || (size >= 1e-4 && size < 1e16);
+  const auto result = std::to_chars(buffer, buffer + sizeof(buffer), number,
+                                    fixed ? std::chars_format::fixed : std::chars_format::scientific);
   const std::string_view text(buffer, result.ptr - buffer);
   out += text;
   if (text.find_first_of(".e") == std::string_view::npos) out += ".0";

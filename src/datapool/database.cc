@@ -244,7 +244,7 @@ absl::Status Database::Write(Batch& batch) {
   if (status.ok()) return absl::OkStatus();
   error_ = Translate(status);
   failed_ = true;
-  next_attempt_ = clock_.Now() + options_.retry_after_error;
+  next_attempt_ = clock_.Now() + base::FromSeconds(options_.retry_after_error_s);
   INGOT_LOG(error, "{}", std::string(error_.message()));
   return error_;
 }
@@ -252,7 +252,7 @@ absl::Status Database::Write(Batch& batch) {
 absl::Status Database::Recover() {
   if (!failed_) return absl::OkStatus();
   if (clock_.Now() < next_attempt_) return error_;
-  next_attempt_ = clock_.Now() + options_.retry_after_error;
+  next_attempt_ = clock_.Now() + base::FromSeconds(options_.retry_after_error_s);
   std::unique_lock<std::shared_mutex> lock(mu_);
   // Not DB::Resume: it may go on with the log whose write failed, and RocksDB aborts the process at the next write to
   // it.

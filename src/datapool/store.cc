@@ -85,7 +85,7 @@ struct Store::Impl {
 };
 
 absl::Status StoreOptions::Validate() const {
-  const auto check = [](bool good, const char* field, int64_t value, const char* range) {
+  const auto check = [](bool good, const char* field, auto value, const char* range) {
     return good ? absl::OkStatus() : absl::InvalidArgumentError(absl::StrCat(field, " is ", value, ": ", range));
   };
   if (path.empty()) return absl::InvalidArgumentError("path is empty: the pool needs a folder");
@@ -95,7 +95,8 @@ absl::Status StoreOptions::Validate() const {
       check(write_buffer_bytes >= 1 << 20, "write_buffer_bytes", write_buffer_bytes, "must be >= 1048576"));
   INGOT_RETURN_IF_ERROR(check(max_call_bytes > 0, "max_call_bytes", max_call_bytes, "must be > 0"));
   INGOT_RETURN_IF_ERROR(check(max_waiting > 0, "max_waiting", max_waiting, "must be > 0"));
-  return check(retry_after_error.count() >= 0, "retry_after_error", retry_after_error.count(), "must be >= 0");
+  return check(retry_after_error_s >= 0 && retry_after_error_s <= 86400, "retry_after_error_s", retry_after_error_s,
+               "0 to 86400");
 }
 
 absl::StatusOr<std::unique_ptr<Store>> Store::Open(const StoreOptions& options, int shard, const base::Clock& clock,

@@ -5,7 +5,7 @@
 // A mutation is checked against everything before it, and written with its neighbours; it returns after the fsync.
 // Reads do not wait for writes. After a failed write (disk full, I/O error) mutations answer RESOURCE_EXHAUSTED or
 // UNAVAILABLE, nothing of them is stored, reads go on, and the store tries to recover at most every
-// `retry_after_error`.
+// `retry_after_error_s`.
 //
 // What it holds to beyond proto/datapool.proto:
 //   1. A stored call names stored segments only, and its sampled keys name sampled segments.
@@ -31,14 +31,14 @@ class Env;
 namespace ingot::datapool {
 
 struct StoreOptions {
-  std::string path;                                   // folder of the pool; made if it is not there
-  int shards = 1;                                     // a pool keeps the number it was made with; 1 to 256
-  bool sync = true;                                   // fsync before a mutation returns; false only for tests
-  int64_t cache_bytes = int64_t{64} << 20;            // of all shards, for reading; >= 0
-  int64_t write_buffer_bytes = int64_t{64} << 20;     // of each shard, held before it goes to a table file; >= 1 MiB
-  int64_t max_call_bytes = int64_t{64} << 20;         // of one AppendCall with its segments; > 0
-  int max_waiting = 4096;                             // mutations that wait for an fsync, per shard; beyond: 429; > 0
-  std::chrono::milliseconds retry_after_error{5000};  // least time between two attempts to recover; >= 0
+  std::string path;                                // folder of the pool; made if it is not there
+  int shards = 1;                                  // a pool keeps the number it was made with; 1 to 256
+  bool sync = true;                                // fsync before a mutation returns; false only for tests
+  int64_t cache_bytes = int64_t{64} << 20;         // of all shards, for reading; >= 0
+  int64_t write_buffer_bytes = int64_t{64} << 20;  // of each shard, held before it goes to a table file; >= 1 MiB
+  int64_t max_call_bytes = int64_t{64} << 20;      // of one AppendCall with its segments; > 0
+  int max_waiting = 4096;                          // mutations that wait for an fsync, per shard; beyond: 429; > 0
+  double retry_after_error_s = 5.0;                // least time between two attempts to recover; 0 to 86400
 
   absl::Status Validate() const;
 };

@@ -73,29 +73,30 @@ absl::Status TrainLoop::Run() {
     INGOT_RETURN_IF_ERROR(
         base::Annotate(PublishCurrent().status(), absl::StrCat("publishing version ", trainer_.version())));
   }
+  saved_ = trainer_.version();
   while (trainer_.version() < trainer_.options().total_steps) {
     const int64_t step = trainer_.version();
     INGOT_RETURN_IF_ERROR(base::Annotate(RunStep(step), absl::StrCat("step ", step)));
   }
-  return absl::OkStatus();
+  return SaveDueCheckpoint();
 }
 
 absl::Status TrainLoop::RunStep(int64_t step) {
   StepTimes times;
   const auto start = clock_.Now();
+  INGOT_RETURN_IF_ERROR(SaveDueCheckpoint());
+  const auto saved = clock_.Now();
   INGOT_ASSIGN_OR_RETURN(const TrainBatch batch, source_.Next(step));
   const auto received = clock_.Now();
   INGOT_ASSIGN_OR_RETURN(StepReport report, trainer_.TrainStep(batch, probe_));
   const auto trained = clock_.Now();
-  if (CheckpointDue()) INGOT_RETURN_IF_ERROR(SaveCheckpoint());
-  const auto saved = clock_.Now();
   INGOT_ASSIGN_OR_RETURN(const weights::PublishStats published, PublishCurrent());
   const auto end = clock_.Now();
 
-  times.wait = Seconds(received - start);
+  times.checkpoint = Seconds(saved - start);
+  times.wait = Seconds(received - saved);
   times.train = Seconds(trained - received);
-  times.checkpoint = Seconds(saved - trained);
-  times.publish = Seconds(end - saved);
+  times.publish = Seconds(end - trained);
   times.total = Seconds(end - start);
   ReportTimes(times, report.metrics);
   ReportPublish(published, report.metrics);
@@ -108,15 +109,13 @@ absl::StatusOr<weights::PublishStats> TrainLoop::PublishCurrent() {
   return sink_.Publish(std::move(snapshot), options_.retain != nullptr && options_.retain(trainer_.version()));
 }
 
-bool TrainLoop::CheckpointDue() const {
-  if (options_.checkpoint_root.empty()) return false;
-  const int64_t every = trainer_.options().checkpoint_every;
-  return trainer_.version() == trainer_.options().total_steps || (every > 0 && trainer_.version() % every == 0);
-}
-
-absl::Status TrainLoop::SaveCheckpoint() {
+absl::Status TrainLoop::SaveDueCheckpoint() {
+  const int64_t version = trainer_.version(), every = trainer_.options().checkpoint_every;
+  const bool due = version == trainer_.options().total_steps || (every > 0 && version % every == 0);
+  if (options_.checkpoint_root.empty() || version == saved_ || !due) return absl::OkStatus();
   INGOT_ASSIGN_OR_RETURN(const CheckpointInfo info,
                          trainer_.SaveCheckpoint(options_.checkpoint_root, options_.extra_files));
+  saved_ = version;
   INGOT_LOG(debug, "checkpoint {}", info.path);
   return base::Annotate(sink_.OnCheckpoint(info), "recording the checkpoint");
 }

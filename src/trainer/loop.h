@@ -4,12 +4,13 @@
 //   for step in [trainer.version(), total_steps):
 //     batch = source.Next(step)        journalled by the source before it returns
 //     trainer.TrainStep(batch)         makes version step + 1
-//     checkpoint step + 1, if due      contains exactly the batches below step + 1
 //     sink.Publish(version step + 1)   then the engines follow it
 //     observer.OnStep(report)
+//     checkpoint step + 1, if due      contains exactly the batches below step + 1
 //
-// A version is published after its checkpoint is durable where one is due, so that what engines have seen of it can be
-// made again. Stops at the first error and returns it, annotated with the step; CANCELLED from the source is how a run
+// A checkpoint comes after the report of the step it ends with, so that none covers a step that nobody heard of, and
+// while rollout goes on with the version it holds. A run that dies before it makes that version again from the journal,
+// bit for bit. Stops at the first error and returns it, annotated with the step; CANCELLED from the source is how a run
 // is stopped. Single-threaded, blocks; the caller's thread is the training thread.
 #pragma once
 
@@ -66,8 +67,9 @@ class TrainLoop {
  private:
   absl::Status RunStep(int64_t step);
   absl::StatusOr<weights::PublishStats> PublishCurrent();
-  absl::Status SaveCheckpoint();
-  bool CheckpointDue() const;
+  // Of the version that the step before made: its weights are live by then, and what it reported is written, so that a
+  // checkpoint never covers a step without a report. Its time is the following step's.
+  absl::Status SaveDueCheckpoint();
 
   const LoopOptions options_;
   Trainer& trainer_;
@@ -76,6 +78,7 @@ class TrainLoop {
   StepObserver* const observer_;
   const ProbeSource probe_;
   const base::Clock& clock_;
+  int64_t saved_ = 0;  // version of the newest checkpoint, or the one Run began with
 };
 
 }  // namespace ingot::trainer

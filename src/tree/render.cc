@@ -32,21 +32,6 @@ void DescribeSampled(const FlatCall& call, int32_t depth, TreeNode& node) {
   node.mean_logprob = sum / static_cast<double>(node.tokens.size());
 }
 
-std::string StateName(v1::EpisodeState state) {
-  switch (state) {
-    case v1::EPISODE_OPEN:
-      return "open";
-    case v1::EPISODE_FINISHED:
-      return "finished";
-    case v1::EPISODE_FAILED:
-      return "failed";
-    case v1::EPISODE_FENCED:
-      return "fenced";
-    default:
-      return "unknown";
-  }
-}
-
 std::string FinishName(v1::FinishReason finish) {
   switch (finish) {
     case v1::FINISH_STOP:
@@ -140,6 +125,21 @@ std::string Heading(const v1::EpisodeTree& tree, const std::vector<TreeNode>& no
 }
 
 }  // namespace
+
+std::string StateName(v1::EpisodeState state) {
+  switch (state) {
+    case v1::EPISODE_OPEN:
+      return "open";
+    case v1::EPISODE_FINISHED:
+      return "finished";
+    case v1::EPISODE_FAILED:
+      return "failed";
+    case v1::EPISODE_FENCED:
+      return "fenced";
+    default:
+      return "unknown";
+  }
+}
 
 absl::StatusOr<std::vector<TreeNode>> DescribeTree(const v1::EpisodeTree& tree) {
   INGOT_ASSIGN_OR_RETURN(const std::vector<FlatCall> calls, FlattenCalls(tree, 0, 0));

@@ -20,6 +20,9 @@
 
 namespace ingot::tree {
 
+// "open", "finished", "failed", "fenced" or "unknown".
+std::string StateName(v1::EpisodeState state);
+
 using DecodeFn = std::function<std::string(std::span<const int32_t>)>;
 
 // A run of tokens of the merged tree, from a fork or a call's border to the next.

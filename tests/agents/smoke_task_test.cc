@@ -115,7 +115,7 @@ TEST(SmokeTaskTest, TheAnswerIsOneFunctionOfTheToolsResult) {
 TEST(SmokeTaskTest, TheKeyAloneSaysLittleInHeldOutTasks) {
   // What any one character of the key predicts, at best and in hindsight.
   for (const size_t position : {0u, 1u}) {
-    EXPECT_LE(BestFrom(Tasks("train"), [&](const Sample& s) { return s.key.substr(position, 1); }), 0.35);
+    EXPECT_LE(BestFrom(Tasks("train"), [&](const Sample& s) { return s.key.substr(position, 1); }), 0.4);
   }
 }
 

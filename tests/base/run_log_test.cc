@@ -67,13 +67,13 @@ TEST_F(RunLogTest, WritesOneObjectPerStepWithNullForWhatIsNotANumber) {
   ASSERT_EQ(Lines().size(), 1u);
   EXPECT_EQ(
       Lines()[0],
-      R"({"step":3,"time":1.7e+09,"reward/mean":0.5,"nan":null,"inf":null,"note":"two\nlines","staleness":[4,2,0]})");
+      R"({"step":3,"time":1700000000.0,"reward/mean":0.5,"nan":null,"inf":null,"note":"two\nlines","staleness":[4,2,0]})");
 }
 
 TEST_F(RunLogTest, FieldsNamedStepOrTimeDoNotReplaceTheLogsOwn) {
   auto log = MustOpen(Options());
   ASSERT_TRUE(log->Write(3, {{"step", 9}, {"time", "noon"}, {"x", 1}}).ok());
-  EXPECT_EQ(Lines()[0], R"({"step":3,"time":1.7e+09,"x":1})");
+  EXPECT_EQ(Lines()[0], R"({"step":3,"time":1700000000.0,"x":1})");
 }
 
 TEST_F(RunLogTest, MirrorsTheLastStepAsGauges) {

@@ -42,7 +42,7 @@ inline StoreOptions QuickOptions(const std::string& path) {
   options.sync = false;
   options.cache_bytes = 1 << 20;
   options.write_buffer_bytes = 1 << 20;
-  options.retry_after_error = std::chrono::milliseconds(0);
+  options.retry_after_error_s = 0;
   return options;
 }
 

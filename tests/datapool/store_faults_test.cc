@@ -73,7 +73,7 @@ class StoreFaultsTest : public ::testing::Test {
   StoreFaultsTest() : disk_(std::make_shared<FaultyDisk>()), env_(rocksdb::NewCompositeEnv(disk_)) {
     options_ = testing::QuickOptions(dir_.path());
     options_.sync = true;
-    options_.retry_after_error = std::chrono::milliseconds(1000);
+    options_.retry_after_error_s = 1;
     Reopen();
   }
   ~StoreFaultsTest() override { store_.reset(); }

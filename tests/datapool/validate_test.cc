@@ -99,7 +99,7 @@ TEST(Validate, OptionsAreChecked) {
       [](auto& o) { o.write_buffer_bytes = 0; },
       [](auto& o) { o.max_call_bytes = 0; },
       [](auto& o) { o.max_waiting = 0; },
-      [](auto& o) { o.retry_after_error = std::chrono::milliseconds(-1); },
+      [](auto& o) { o.retry_after_error_s = -1; },
   };
   for (const auto& fault : faults) {
     StoreOptions options = testing::QuickOptions("/x");

@@ -78,13 +78,13 @@ struct Scenario {
   LoopOptions loop_options;
 };
 
-TEST(TrainLoop, WritesACheckpointBeforeItPublishesTheVersion) {
+TEST(TrainLoop, WritesACheckpointAfterTheReportOfTheStepItEndsWith) {
   Scenario run;
   const absl::Status status = run.Go();
   ASSERT_TRUE(status.ok()) << status;
   EXPECT_THAT(run.recorder.events,
-              ElementsAre("publish 0", "batch 0", "publish 1", "step 0", "batch 1", "checkpoint 2", "publish 2",
-                          "step 1", "batch 2", "checkpoint 3", "publish 3", "step 2"));
+              ElementsAre("publish 0", "batch 0", "publish 1", "step 0", "batch 1", "publish 2", "step 1",
+                          "checkpoint 2", "batch 2", "publish 3", "step 2", "checkpoint 3"));
   const auto latest = LatestCheckpoint(run.dir.path());
   ASSERT_TRUE(latest.ok()) << latest.status();
   EXPECT_EQ(latest->step, 3);
@@ -101,7 +101,7 @@ TEST(TrainLoop, ContinuesFromACheckpoint) {
   TrainerOptions options = run.trainer->options();
   resumed.trainer = *Trainer::Resume(options, latest->path);
   ASSERT_TRUE(resumed.Go().ok());
-  EXPECT_THAT(resumed.recorder.events, ElementsAre("publish 2", "batch 2", "checkpoint 3", "publish 3", "step 2"));
+  EXPECT_THAT(resumed.recorder.events, ElementsAre("publish 2", "batch 2", "publish 3", "step 2", "checkpoint 3"));
 }
 
 TEST(TrainLoop, ARunThatIsCompleteOnlyPublishes) {
@@ -141,10 +141,10 @@ TEST(TrainLoop, MeasuresWhereTheTimeGoes) {
 
 TEST(TrainLoop, ErrorsNameTheStep) {
   Scenario run;
-  run.recorder.fail_publish_at = 2;
+  run.recorder.fail_publish_at = 3;
   const absl::Status status = run.Go();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(std::string(status.message()), ::testing::StartsWith("step 1: no engine"));
+  EXPECT_THAT(std::string(status.message()), ::testing::StartsWith("step 2: no engine"));
   const auto latest = LatestCheckpoint(run.dir.path());
   ASSERT_TRUE(latest.ok()) << latest.status();
   EXPECT_EQ(latest->step, 2);  // it was durable before
