@@ -4,8 +4,8 @@ include(GoogleTest)
 add_library(ingot_warnings INTERFACE)
 target_compile_options(ingot_warnings INTERFACE -Wall -Wextra -Wpedantic -Wno-sign-compare -Werror)
 if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
-  # libstdc++ 12's stable_sort uses what C++17 deprecated.
-  target_compile_options(ingot_warnings INTERFACE -Wthread-safety -Wno-deprecated-declarations)
+  # libstdc++ 12's stable_sort uses what C++17 deprecated; Debian's abseil was mangled by GCC 12.
+  target_compile_options(ingot_warnings INTERFACE -Wthread-safety -Wno-deprecated-declarations -fclang-abi-compat=17)
 else()
   # GCC 12 reports these inside libstdc++ and abseil at -O2, for code that is correct.
   target_compile_options(ingot_warnings INTERFACE -Wno-restrict -Wno-maybe-uninitialized -Wno-dangling-pointer

@@ -166,8 +166,8 @@ absl::StatusOr<int> RunTrainerRole(const RoleContext& context) {
     INGOT_ASSIGN_OR_RETURN(std::shared_ptr<weights::Sink> sink, weights::NewGrpcSink(Connect(address), sink_options));
     publisher.AddEngine(address, std::move(sink));
   }
-  // An engine that was started again is empty: give it the newest version without waiting for the next step.
-  const Ticker rejoin(milliseconds(1000), [&publisher] { publisher.Rejoin(); });
+  // An engine that was started again is empty, and no step comes before it samples again.
+  const Ticker leases(milliseconds(1000), [&publisher] { publisher.CheckLeases(); });
   INGOT_ASSIGN_OR_RETURN(const RunDir dir, RunDir::Attach(config.root, config.name));
   TrainingSeams seams;
   seams.scheduler = scheduler.get();

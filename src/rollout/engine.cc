@@ -253,6 +253,11 @@ absl::StatusOr<v1::EngineStatusResponse> Engine::Status() {
 
 // --- weights ---
 
+absl::StatusOr<int64_t> Engine::LiveVersion() {
+  base::MutexLock lock(mu_);
+  return newest_.version == nullptr ? -1 : newest_.version->version;
+}
+
 std::shared_ptr<const weights::Snapshot> Engine::newest() const {
   base::MutexLock lock(mu_);
   return newest_.snapshot;

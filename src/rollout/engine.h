@@ -57,6 +57,7 @@ class Engine final : public Client, public weights::Sink {
   // step did not end within update_deadline_ms (nothing changed).
   absl::StatusOr<v1::UpdateWeightsResponse> Update(const weights::EncodedDelta& delta) override;
   absl::Status Release(int64_t version) override;
+  absl::StatusOr<int64_t> LiveVersion() override;
 
   // The newest live weights; null before the first.
   std::shared_ptr<const weights::Snapshot> newest() const;

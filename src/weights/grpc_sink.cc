@@ -15,7 +15,7 @@ class GrpcSink final : public Sink {
 
   absl::StatusOr<v1::UpdateWeightsResponse> Update(const EncodedDelta& delta) override {
     grpc::ClientContext context;
-    SetDeadline(context);
+    SetDeadline(context, options_.deadline);
     v1::UpdateWeightsResponse response;
     const std::unique_ptr<grpc::ClientWriter<v1::WeightChunk>> writer = stub_->UpdateWeights(&context, &response);
     // A failed Write means that the engine has answered already: Finish says why.
@@ -27,16 +27,25 @@ class GrpcSink final : public Sink {
 
   absl::Status Release(int64_t version) override {
     grpc::ClientContext context;
-    SetDeadline(context);
+    SetDeadline(context, options_.deadline);
     v1::ReleaseVersionRequest request;
     request.set_version(version);
     v1::ReleaseVersionResponse response;
     return v1::FromGrpc(stub_->ReleaseVersion(&context, request, &response));
   }
 
+  absl::StatusOr<int64_t> LiveVersion() override {
+    grpc::ClientContext context;
+    SetDeadline(context, options_.status_deadline);
+    v1::EngineStatusResponse response;
+    const grpc::Status status = stub_->Status(&context, v1::EngineStatusRequest(), &response);
+    if (!status.ok()) return v1::FromGrpc(status);
+    return response.version();
+  }
+
  private:
-  void SetDeadline(grpc::ClientContext& context) const {
-    context.set_deadline(std::chrono::system_clock::now() + options_.deadline);
+  static void SetDeadline(grpc::ClientContext& context, std::chrono::milliseconds deadline) {
+    context.set_deadline(std::chrono::system_clock::now() + deadline);
   }
 
   const GrpcSinkOptions options_;
@@ -46,8 +55,10 @@ class GrpcSink final : public Sink {
 }  // namespace
 
 absl::Status GrpcSinkOptions::Validate() const {
-  if (deadline.count() <= 0) {
-    return absl::InvalidArgumentError(absl::StrCat("deadline is ", deadline.count(), " ms: must be > 0"));
+  for (const auto& [name, limit] : {std::pair("deadline", deadline), {"status_deadline", status_deadline}}) {
+    if (limit.count() <= 0) {
+      return absl::InvalidArgumentError(absl::StrCat(name, " is ", limit.count(), " ms: must be > 0"));
+    }
   }
   if (chunk_bytes < 1 || chunk_bytes > 4000000) {
     return absl::InvalidArgumentError(absl::StrCat("chunk_bytes is ", chunk_bytes, ": 1 to 4000000"));

@@ -51,7 +51,8 @@ struct Publisher::Engine {
   int64_t confirmed = 0;          // generation; 0: unknown
   int64_t version = -1;           // of the confirmed generation
   int64_t attempted = 0;          // last generation tried, well or not
-  bool retry = false;             // try the newest once more (Rejoin)
+  bool retry = false;             // try the newest once more
+  bool ask = false;               // what it holds
   std::vector<int64_t> releases;  // versions to free
   absl::Status release_error;
   double pause_ms = 0;
@@ -95,6 +96,8 @@ void Publisher::Run(Engine& engine) {
     } else if (newest_ != nullptr && engine.confirmed != newest_->generation &&
                (engine.attempted != newest_->generation || engine.retry)) {
       SendUpdate(engine, newest_);
+    } else if (engine.ask) {
+      AskVersion(engine);
     } else {
       changed_.Wait(mu_);
     }
@@ -160,6 +163,25 @@ void Publisher::SendReleases(Engine& engine) {
   engine.busy = false;
   engine.releases.erase(engine.releases.begin());
   if (!status.ok() && engine.leased) engine.release_error = base::Annotate(status, "engine " + engine.name);
+  changed_.SignalAll();
+}
+
+void Publisher::AskVersion(Engine& engine) {
+  engine.ask = false;
+  engine.busy = true;
+  mu_.Unlock();
+  const absl::StatusOr<int64_t> version = engine.sink->LiveVersion();
+  mu_.Lock();
+  engine.busy = false;
+  if (engine.leased && (!version.ok() || *version != engine.version)) {
+    INGOT_LOG(warn, "engine {} loses its lease at version {}: {}", engine.name, engine.version,
+              version.ok() ? absl::StrCat("it holds version ", *version) : version.status().ToString());
+    engine.leased = false;
+    engine.confirmed = 0;
+    engine.version = -1;
+    engine.retry = version.ok();
+    ++leases_lost_;
+  }
   changed_.SignalAll();
 }
 
@@ -257,9 +279,12 @@ absl::StatusOr<PublishStats> Publisher::Publish(std::shared_ptr<const Snapshot> 
   return stats;
 }
 
-void Publisher::Rejoin() {
+void Publisher::CheckLeases() {
   base::MutexLock lock(mu_);
-  for (const std::unique_ptr<Engine>& engine : engines_) engine->retry = !engine->leased;
+  for (const std::unique_ptr<Engine>& engine : engines_) {
+    engine->retry = !engine->leased;
+    engine->ask = engine->leased && !engine->busy;
+  }
   changed_.SignalAll();
 }
 

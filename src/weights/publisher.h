@@ -4,10 +4,10 @@
 //   joining --confirmed newest--> leased --error, or no answer by the deadline--> lost --confirmed newest--> leased
 //
 // A version is live when every leased engine has confirmed it. An engine that was too slow catches up on its own once
-// it answers; one that failed is tried again, with a full copy, by the next Publish or Rejoin.
+// it answers; one that failed is tried again, with a full copy, by the next Publish or CheckLeases.
 //
-// Each engine has a thread of its own, so that a hung one delays nobody beyond the deadline. Publish, Release and
-// Rejoin block; Publish is called by one thread (the trainer's), the rest is thread safe. The destructor waits for
+// Each engine has a thread of its own, so that a hung one delays nobody beyond the deadline. Publish and Release
+// block; Publish is called by one thread (the trainer's), the rest is thread safe. The destructor waits for
 // updates in flight: a Sink must end its calls by itself in the long run.
 #pragma once
 
@@ -66,8 +66,10 @@ class Publisher {
   // then the newest all the same, and Publish with it tries again.
   absl::StatusOr<PublishStats> Publish(std::shared_ptr<const Snapshot> snapshot, bool retain);
 
-  // Gives engines that lost their lease the newest version again, without waiting for it.
-  void Rejoin();
+  // To be called about once a second, so that an engine's death is noticed between two versions. Asks every idle leased
+  // engine what it holds: one that cannot say, or holds something else (it was started again), loses its lease. Those
+  // without one are given the newest version. Does not wait for any of it.
+  void CheckLeases();
 
   // Frees a retained version on all engines. The first error of a leased engine; an engine without a lease is told when
   // it next answers.
@@ -84,6 +86,7 @@ class Publisher {
   void Run(Engine& engine);
   void SendUpdate(Engine& engine, std::shared_ptr<Update> update) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void SendReleases(Engine& engine) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void AskVersion(Engine& engine) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Waits until `done` or the deadline; false if that passed first.
   bool WaitUntil(std::chrono::nanoseconds deadline, const std::function<bool()>& done)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

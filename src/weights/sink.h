@@ -20,6 +20,10 @@ class Sink {
   virtual absl::StatusOr<v1::UpdateWeightsResponse> Update(const EncodedDelta& delta) = 0;
 
   virtual absl::Status Release(int64_t version) = 0;
+
+  // The newest version that is live; -1: none, as after a restart. Answers at once, also during an update; UNAVAILABLE
+  // while the engine cannot be reached.
+  virtual absl::StatusOr<int64_t> LiveVersion() = 0;
 };
 
 }  // namespace ingot::weights

@@ -48,6 +48,12 @@ class FakeEngine final : public Sink {
     return error_;
   }
 
+  absl::StatusOr<int64_t> LiveVersion() override {
+    base::MutexLock lock(mu_);
+    if (!error_.ok()) return error_;
+    return held_ == nullptr ? -1 : held_->version();
+  }
+
   void Hang() {
     Set([&] { hung_ = true; });
   }
@@ -269,16 +275,44 @@ TEST_F(PublisherTest, AFailedEngineIsRetriedWithAFullCopyByTheNextPublish) {
   EXPECT_THAT(bad->log(), ElementsAre("full 0", "full 2"));
 }
 
-TEST_F(PublisherTest, RejoinDoesNotWaitForTheNextVersion) {
+TEST_F(PublisherTest, ALostEngineIsTriedBeforeTheNextVersion) {
   auto good = Add("good"), bad = Add("bad");
   ASSERT_TRUE(Publish(0).ok());
   bad->Fail(absl::UnavailableError("gone"));
   ASSERT_TRUE(Publish(1).ok());
   bad->Fail(absl::OkStatus());
-  publisher_.Rejoin();
+  publisher_.CheckLeases();
   AwaitLeased(2);
   EXPECT_THAT(bad->log(), ElementsAre("full 0", "full 1"));
   EXPECT_THAT(good->log(), ElementsAre("full 0", "delta 1"));
+}
+
+TEST_F(PublisherTest, AnEngineThatWasStartedAgainGetsItsWeightsBeforeTheNextVersion) {
+  auto steady = Add("steady"), restarted = Add("restarted");
+  ASSERT_TRUE(Publish(0).ok());
+  ASSERT_TRUE(Publish(1).ok());
+  restarted->Forget();
+  publisher_.CheckLeases();
+  restarted->AwaitLogged(3);
+  AwaitLeased(2);
+  EXPECT_THAT(restarted->log(), ElementsAre("full 0", "delta 1", "full 1"));
+  EXPECT_THAT(steady->log(), ElementsAre("full 0", "delta 1"));
+  const auto next = Publish(2);
+  ASSERT_TRUE(next.ok());
+  EXPECT_EQ(next->leases_lost, 1);
+  EXPECT_EQ(next->full_copies, 0);
+}
+
+TEST_F(PublisherTest, ADeadEngineLosesItsLeaseBeforeTheNextVersion) {
+  auto steady = Add("steady"), dead = Add("dead");
+  ASSERT_TRUE(Publish(0).ok());
+  dead->Fail(absl::UnavailableError("gone"));
+  publisher_.CheckLeases();
+  AwaitLeased(1);
+  dead->Fail(absl::OkStatus());
+  publisher_.CheckLeases();
+  AwaitLeased(2);
+  EXPECT_THAT(dead->log(), ElementsAre("full 0", "full 0"));
 }
 
 TEST_F(PublisherTest, ALateJoinerStartsWithTheNewest) {
