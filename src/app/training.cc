@@ -63,17 +63,11 @@ class PoolBatchSource final : public trainer::BatchSource {
     v1::NextBatchRequest request;
     request.set_step(step);
     request.set_wait_ms(200);
-    int failures = 0;
     while (true) {
       if (stop_) return absl::CancelledError("the run was stopped");
       absl::StatusOr<v1::NextBatchResponse> response = seams_.scheduler->NextBatch(request);
       if (response.ok()) return response;
-      if (response.status().code() == absl::StatusCode::kDeadlineExceeded) {
-        failures = 0;
-        continue;
-      }
-      // A scheduler that is being started again answers UNAVAILABLE for a while.
-      if (response.status().code() != absl::StatusCode::kUnavailable || ++failures > 150) return response.status();
+      if (response.status().code() != absl::StatusCode::kDeadlineExceeded) return response.status();
     }
   }
 

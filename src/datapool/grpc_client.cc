@@ -1,19 +1,14 @@
 #include "datapool/grpc_client.h"
 
-#include <algorithm>
-#include <thread>
 #include <utility>
 
 #include "proto/datapool.grpc.pb.h"
-#include "proto/grpc_status.h"
+#include "proto/grpc_call.h"
 
 namespace ingot::datapool {
 namespace {
 
 using std::chrono::milliseconds;
-
-constexpr milliseconds kFirstPause{10};
-constexpr milliseconds kLongestPause{1000};
 
 class GrpcClient final : public Client {
  public:
@@ -60,20 +55,9 @@ class GrpcClient final : public Client {
   absl::StatusOr<Response> Call(const Request& request,
                                 grpc::Status (v1::DataPool::Stub::*method)(grpc::ClientContext*, const Request&,
                                                                            Response*)) {
-    const auto deadline = std::chrono::system_clock::now() + deadline_;
-    for (milliseconds pause = kFirstPause;; pause = std::min(2 * pause, kLongestPause)) {
-      grpc::ClientContext context;
-      context.set_deadline(deadline);
-      context.set_wait_for_ready(true);
-      Response response;
-      const grpc::Status status = (stub_.get()->*method)(&context, request, &response);
-      if (status.ok()) return response;
-      if (status.error_code() != grpc::StatusCode::UNAVAILABLE ||
-          std::chrono::system_clock::now() + pause >= deadline) {
-        return base::Annotate(v1::FromGrpc(status), "data pool");
-      }
-      std::this_thread::sleep_for(pause);
-    }
+    auto response = v1::CallUnary(*stub_, method, request, {.timeout = deadline_});
+    if (!response.ok()) return base::Annotate(response.status(), "data pool");
+    return response;
   }
 
   const milliseconds deadline_;

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "proto/grpc_status.h"
+#include "proto/grpc_call.h"
 #include "proto/scheduler.grpc.pb.h"
 
 namespace ingot::scheduler {
@@ -17,7 +17,9 @@ class GrpcClient final : public Client {
       : stub_(v1::Scheduler::NewStub(std::move(channel))), deadline_(deadline) {}
 
   absl::StatusOr<v1::Ticket> Admit(const v1::AdmitRequest& request) override {
-    auto response = Call<v1::AdmitResponse>(&v1::Scheduler::Stub::Admit, request);
+    // Not repeated: an Admit whose answer was lost leaves a sample running until its group's deadline.
+    auto response =
+        v1::CallUnary(*stub_, &v1::Scheduler::Stub::Admit, request, {.timeout = deadline_, .repeat = false});
     if (!response.ok()) return response.status();
     return std::move(*response->mutable_ticket());
   }
@@ -45,7 +47,8 @@ class GrpcClient final : public Client {
     return Call<v1::EvalStatusResponse>(&v1::Scheduler::Stub::EvalStatus, request);
   }
   absl::StatusOr<v1::SchedulerStatusResponse> Status() override {
-    return Call<v1::SchedulerStatusResponse>(&v1::Scheduler::Stub::Status, v1::SchedulerStatusRequest());
+    return v1::CallUnary(*stub_, &v1::Scheduler::Stub::Status, v1::SchedulerStatusRequest(),
+                         {.timeout = deadline_, .wait = false, .repeat = false});
   }
 
  private:
@@ -53,12 +56,7 @@ class GrpcClient final : public Client {
   absl::StatusOr<Response> Call(grpc::Status (v1::Scheduler::Stub::*method)(grpc::ClientContext*, const Request&,
                                                                             Response*),
                                 const Request& request, std::chrono::milliseconds wait = {}) {
-    grpc::ClientContext context;
-    context.set_deadline(std::chrono::system_clock::now() + deadline_ + wait);
-    Response response;
-    const grpc::Status status = (stub_.get()->*method)(&context, request, &response);
-    if (!status.ok()) return v1::FromGrpc(status);
-    return response;
+    return v1::CallUnary(*stub_, method, request, {.timeout = deadline_ + wait});
   }
 
   const std::unique_ptr<v1::Scheduler::Stub> stub_;

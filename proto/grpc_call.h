@@ -1,0 +1,43 @@
+// One unary rpc as a client of this project makes it: it outlives a server that is being started again.
+#pragma once
+
+#include <grpcpp/client_context.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "absl/status/statusor.h"
+#include "proto/grpc_status.h"
+
+namespace ingot::v1 {
+
+struct CallPolicy {
+  std::chrono::milliseconds timeout{30000};  // of the call, its repetitions included
+  bool wait = true;                          // for a server that cannot be reached; false: UNAVAILABLE at once
+  bool repeat = true;                        // with growing pauses on UNAVAILABLE; only calls that may be repeated
+};
+
+// Blocks. DEADLINE_EXCEEDED or the last UNAVAILABLE once the timeout has passed.
+template <typename Stub, typename Request, typename Response>
+absl::StatusOr<Response> CallUnary(Stub& stub,
+                                   grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+                                   const Request& request, const CallPolicy& policy) {
+  using std::chrono::milliseconds;
+  const auto deadline = std::chrono::system_clock::now() + policy.timeout;
+  for (milliseconds pause(10);; pause = std::min(2 * pause, milliseconds(1000))) {
+    grpc::ClientContext context;
+    context.set_deadline(deadline);
+    context.set_wait_for_ready(policy.wait);
+    Response response;
+    const grpc::Status status = (stub.*method)(&context, request, &response);
+    if (status.ok()) return response;
+    if (!policy.repeat || status.error_code() != grpc::StatusCode::UNAVAILABLE ||
+        std::chrono::system_clock::now() + pause >= deadline) {
+      return FromGrpc(status);
+    }
+    std::this_thread::sleep_for(pause);
+  }
+}
+
+}  // namespace ingot::v1
