@@ -56,8 +56,9 @@ std::vector<int32_t> CallsWithoutFiniteGradient(const model::Transformer& model,
   return found;
 }
 
-std::string NameCalls(const PreparedBatch& batch, const std::vector<int32_t>& calls) {
+std::string NameCalls(const PreparedBatch& batch, std::vector<int32_t> calls) {
   if (calls.empty()) return "no single call";
+  std::sort(calls.begin(), calls.end());
   std::string text = calls.size() == 1 ? "call " : "calls ";
   for (size_t i = 0; i < std::min(calls.size(), kNamedCalls); ++i) {
     absl::StrAppend(&text, i == 0 ? "" : ", ", batch.calls[static_cast<size_t>(calls[i])].call_id);

@@ -20,7 +20,7 @@ std::string NonFiniteTensors(const model::Transformer& model);
 std::vector<int32_t> CallsWithoutFiniteGradient(const model::Transformer& model, const PreparedBatch& batch,
                                                 StepLoss& loss, const PassOptions& options, size_t limit);
 
-// "calls A, B and 3 more".
-std::string NameCalls(const PreparedBatch& batch, const std::vector<int32_t>& calls);
+// "calls A, B and 3 more", in the batch's order.
+std::string NameCalls(const PreparedBatch& batch, std::vector<int32_t> calls);
 
 }  // namespace ingot::trainer

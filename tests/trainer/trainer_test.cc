@@ -185,6 +185,21 @@ TEST(Trainer, NamesTheTrajectoryWhoseGradientIsNotFinite) {
   EXPECT_EQ(trainer->version(), 0);
 }
 
+// Everything is finite in the loss's doubles and overflows in the model's type: found by running the calls one by one.
+TEST(Trainer, NamesTheTrajectoryWhoseGradientOverflows) {
+  TrainerOptions options = FastOptions();
+  options.max_skipped_steps = 0;
+  options.advantage_baseline = "none";
+  auto trainer = MakeTrainer(options);
+  TrainBatch batch = RandomBatch(1, 37, 0);
+  batch.groups[1].mutable_episodes(2)->mutable_episode()->set_reward(1e200);
+  const auto report = trainer->TrainStep(batch);
+  ASSERT_FALSE(report.ok());
+  EXPECT_THAT(
+      std::string(report.status().message()),
+      ::testing::AllOf(HasSubstr("g1s2/0"), HasSubstr("elements of its gradient"), ::testing::Not(HasSubstr("g0s"))));
+}
+
 TEST(Trainer, ABatchWithoutLossIsSkipped) {
   TrainerOptions options = FastOptions();
   options.filter_zero_variance = true;
