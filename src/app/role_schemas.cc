@@ -2,6 +2,8 @@
 
 #include <tuple>
 
+#include "trainer/presets.h"
+
 namespace ingot::app {
 
 void BindScheduler(base::Schema& schema, scheduler::SchedulerOptions& o) {
@@ -42,17 +44,43 @@ void BindOptimizer(base::Schema& schema, const std::string& prefix, trainer::Opt
 }  // namespace
 
 void BindTrainer(base::Schema& schema, trainer::TrainerOptions& o) {
-  schema.Choice("trainer.objective", &o.objective, {"cispo"}, "the policy loss");
+  schema.Choice("trainer.preset", &o.preset, trainer::PresetNames(),
+                "a published recipe: sets those of the trainer's keys that nothing else sets");
+  schema.Choice("trainer.objective", &o.objective, {"cispo", "ppo_clip", "gspo", "opmd", "dpo"}, "the policy loss");
   schema.Field("trainer.eps_clip_low", &o.eps_clip_low, "importance ratios below 1 - this are clipped; >= 1: never");
   schema.Field("trainer.eps_clip_high", &o.eps_clip_high, "importance ratios above 1 + this are clipped");
-  schema.Choice("trainer.loss_aggregation", &o.loss_aggregation, {"token", "sequence", "prompt"},
-                "normaliser of the loss: over the batch's tokens, per episode, or per group");
-  schema.Choice("trainer.advantage_baseline", &o.advantage_baseline, {"mean", "leave_one_out"},
-                "what is subtracted from a reward: the group's mean, or that of its other samples");
+  schema.Field("trainer.dual_clip", &o.dual_clip,
+               "ppo_clip: a negative advantage counts at most this many times; above 1; 0: off");
+  schema.Field("trainer.importance_cap", &o.importance_cap,
+               "ppo_clip: truncated importance weights between rollout's and trainer's policy, cut at this; 0: off");
+  schema.Field("trainer.opmd_tau", &o.opmd_tau, "opmd: weight of the squared sequence log-ratio, halved");
+  schema.Field("trainer.dpo_beta", &o.dpo_beta, "dpo: factor of a pair's margin");
+  schema.Choice("trainer.loss_aggregation", &o.loss_aggregation, {"token", "sequence", "prompt", "constant"},
+                "normaliser of the loss: over the batch's tokens, per episode, per group, or a constant per episode");
+  schema.Field("trainer.loss_constant_tokens", &o.loss_constant_tokens,
+               "tokens that loss_aggregation constant divides an episode's sum by");
+  schema.Choice("trainer.advantage_baseline", &o.advantage_baseline, {"mean", "leave_one_out", "batch", "none"},
+                "what is subtracted from a return: the group's mean, that of its other samples, the batch's, nothing");
   schema.Choice("trainer.advantage_normalization", &o.advantage_normalization, {"none", "group", "batch"},
                 "divide advantages by a standard deviation");
+  schema.Choice("trainer.advantage_credit", &o.advantage_credit, {"outcome", "reward_to_go"},
+                "what a turn is credited with: the episode's whole return, or what it earned from that turn on");
+  schema.Field("trainer.filter_zero_variance", &o.filter_zero_variance,
+               "groups without any advantage bear no loss and count in no normaliser");
+  schema.Choice("trainer.train_segments", &o.train_segments, {"all", "current_version", "max_age"},
+                "which sampled tokens bear loss, by the version that sampled them; the others are context");
+  schema.Field("trainer.train_segments_max_age", &o.train_segments_max_age,
+               "max_age: versions between sampling and the step, at most");
   schema.Field("trainer.kl_coefficient", &o.kl_coefficient, "weight of KL(rollout policy || policy); 0: off");
+  schema.Field("trainer.reference_kl_coefficient", &o.reference_kl_coefficient,
+               "weight of KL(policy || reference policy), estimator k3; 0: off");
+  schema.Field("trainer.reference_path", &o.reference_path,
+               "model folder of the reference policy; empty: the weights the run starts from");
   schema.Field("trainer.entropy_coefficient", &o.entropy_coefficient, "weight of the entropy bonus; 0: off");
+  schema.Field("trainer.max_skipped_steps", &o.max_skipped_steps,
+               "steps in a row without loss tokens or with a loss that is not finite; one more stops the run");
+  schema.Field("trainer.optimizer_reset_every", &o.optimizer_reset_every,
+               "steps between fresh states of the optimizer; 0: never");
   BindOptimizer(schema, "trainer.", o.optimizer);
   schema.Field("trainer.micro_batch_tokens", &o.micro_batch_tokens,
                "merged tokens per forward and backward pass; bounds memory, changes results by rounding only");

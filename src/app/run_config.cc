@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "app/role_schemas.h"
+#include "trainer/presets.h"
 
 namespace ingot::app {
 namespace {
@@ -115,6 +116,16 @@ absl::Status Validate(const RunConfig& config) {
   return absl::OkStatus();
 }
 
+// Sets what the preset says and neither file nor command line does; the effective configuration then shows it.
+absl::Status ExpandPreset(base::Schema& schema, const std::string& name) {
+  INGOT_ASSIGN_OR_RETURN(const trainer::PresetSettings settings, trainer::Preset(name));
+  std::string text;
+  for (const auto& [field, value] : settings) {
+    if (schema.Origin("trainer." + field) == "default") absl::StrAppend(&text, "  ", field, ": ", value, "\n");
+  }
+  return text.empty() ? absl::OkStatus() : schema.LoadText("trainer:\n" + text, "trainer.preset " + name);
+}
+
 }  // namespace
 
 base::Schema BindSchema(RunConfig& config) {
@@ -154,6 +165,7 @@ absl::StatusOr<LoadedConfig> LoadRunConfig(const std::string& path, const std::v
   loaded.schema = BindSchema(*loaded.config);
   INGOT_RETURN_IF_ERROR(loaded.schema.LoadFile(path));
   for (const std::string& assignment : overrides) INGOT_RETURN_IF_ERROR(loaded.schema.Set(assignment));
+  INGOT_RETURN_IF_ERROR(ExpandPreset(loaded.schema, loaded.config->trainer.preset));
   Derive(*loaded.config);
   INGOT_RETURN_IF_ERROR(base::Annotate(Validate(*loaded.config), path));
   return loaded;

@@ -251,18 +251,28 @@ absl::StatusOr<std::unique_ptr<trainer::Trainer>> WarmStart(const RunConfig& con
 absl::StatusOr<std::unique_ptr<trainer::Trainer>> StartOrResume(const RunConfig& config, const RunDir& dir,
                                                                 const ModelSetup& model, bool resume, StepLine& line,
                                                                 const std::atomic<bool>& stop) {
+  // A later checkpoint does not hold the weights that the run started from: where they are the reference policy, the
+  // run's folder does.
+  const bool keep_reference = config.trainer.needs_reference() && config.trainer.reference_path.empty();
+  const std::string reference = dir.path() + "/reference";
   if (resume) {
     const absl::StatusOr<trainer::CheckpointInfo> latest = trainer::LatestCheckpoint(dir.checkpoints());
     if (latest.ok()) {
       for (const std::string& why : latest->rejected) INGOT_LOG(warn, "checkpoint passed over: {}", why);
       line.Note(fmt::format("resuming from {}", latest->path));
-      return trainer::Trainer::Resume(config.trainer, latest->path);
+      trainer::TrainerOptions options = config.trainer;
+      if (keep_reference) options.reference_path = reference;
+      return trainer::Trainer::Resume(options, latest->path);
     }
     if (latest.status().code() != absl::StatusCode::kNotFound) return latest.status();
     line.Note("no checkpoint yet: starting from the beginning");
   }
-  if (config.sft_data.empty()) return NewTrainer(config, model.shape);
-  INGOT_ASSIGN_OR_RETURN(std::unique_ptr<trainer::Trainer> trainer, WarmStart(config, model, line, stop));
+  absl::StatusOr<std::unique_ptr<trainer::Trainer>> trainer =
+      config.sft_data.empty() ? NewTrainer(config, model.shape) : WarmStart(config, model, line, stop);
+  if (trainer.ok() && keep_reference) {
+    INGOT_RETURN_IF_ERROR(base::Annotate(model::SaveModelDir(reference, (*trainer)->config(), (*trainer)->parameters()),
+                                         "keeping the reference policy"));
+  }
   return trainer;
 }
 

@@ -36,6 +36,7 @@ std::string Opening(v1::Episode episode) {
   episode.clear_state();
   episode.clear_reward();
   episode.clear_signals();
+  episode.clear_call_rewards();
   episode.clear_detail();
   episode.clear_opened_unix_ns();
   episode.clear_ended_unix_ns();
@@ -48,6 +49,7 @@ std::string Ending(const v1::Episode& episode) {
   ending.set_state(episode.state());
   ending.set_reward(episode.reward());
   *ending.mutable_signals() = episode.signals();
+  *ending.mutable_call_rewards() = episode.call_rewards();
   ending.set_detail(episode.detail());
   return Canonical(ending);
 }
@@ -184,6 +186,7 @@ absl::Status StageEndEpisode(Database::Batch& batch, const v1::EndEpisodeRequest
   ended.set_state(request.state());
   ended.set_reward(request.reward());
   *ended.mutable_signals() = request.signals();
+  *ended.mutable_call_rewards() = request.call_rewards();
   ended.set_detail(request.detail());
   ended.set_ended_unix_ns(request.ended_unix_ns());
   if (stored.state() == v1::EPISODE_OPEN) {

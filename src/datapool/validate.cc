@@ -127,6 +127,9 @@ absl::Status ValidateEndEpisode(const v1::EndEpisodeRequest& request) {
       request.state() != v1::EPISODE_FENCED) {
     return Invalid("an episode ends as FINISHED, FAILED or FENCED");
   }
+  for (const auto& [call, reward] : request.call_rewards()) {
+    if (!std::isfinite(reward)) return Invalid(absl::StrCat("the reward of call '", call, "' is not finite"));
+  }
   return ValidateReward(request.reward(), request.signals());
 }
 

@@ -65,6 +65,14 @@ void AdamW::ZeroGrad() {
   for (at::Tensor& parameter : parameters_) parameter.mutable_grad().reset();
 }
 
+void AdamW::Reset() {
+  const at::NoGradGuard no_history;
+  for (std::vector<at::Tensor>* moments : {&exp_avg_, &exp_avg_sq_}) {
+    for (at::Tensor& moment : *moments) moment.zero_();
+  }
+  steps_ = 0;
+}
+
 std::map<std::string, at::Tensor> AdamW::State() const {
   std::map<std::string, at::Tensor> state;
   for (size_t i = 0; i < names_.size(); ++i) {

@@ -34,6 +34,9 @@ class AdamW {
 
   void ZeroGrad();
 
+  // As newly made: moments 0, t 0. Masters stay.
+  void Reset();
+
   int64_t steps() const { return steps_; }  // t of the last update
 
   // exp_avg.NAME, exp_avg_sq.NAME and, where there is one, master.NAME. Shares the tensors.

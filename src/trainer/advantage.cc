@@ -10,75 +10,114 @@ namespace {
 
 constexpr double kStdEps = 1e-6;
 
+bool AllEqual(const std::vector<double>& values) {
+  return std::all_of(values.begin(), values.end(), [&](double v) { return v == values[0]; });
+}
+
+// Exact where all are equal: the rounding of a mean must not become a gradient.
 double Mean(const std::vector<double>& values) {
+  if (values.empty()) return 0;
+  if (AllEqual(values)) return values[0];
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
-double PopulationStd(const std::vector<double>& values) {
+// 1 / (population standard deviation + eps); 1 where there is no deviation.
+double InverseStd(const std::vector<double>& values) {
+  if (values.empty() || AllEqual(values)) return 1;
   const double mean = Mean(values);
   double squares = 0;
-  for (double v : values) squares += (v - mean) * (v - mean);
-  return std::sqrt(squares / static_cast<double>(values.size()));
+  for (const double v : values) squares += (v - mean) * (v - mean);
+  return 1.0 / (std::sqrt(squares / static_cast<double>(values.size())) + kStdEps);
 }
 
-std::vector<double> GroupAdvantages(const std::vector<double>& rewards, bool leave_one_out, bool normalize) {
-  const size_t n = rewards.size();
-  std::vector<double> advantages(n, 0.0);
-  if (n == 0) return advantages;
-  // Equal rewards carry no signal; said exactly, not up to the rounding of their mean.
-  if (n > 1 && std::all_of(rewards.begin(), rewards.end(), [&](double r) { return r == rewards[0]; })) {
-    return advantages;
+std::vector<double> Values(const std::vector<EpisodeReturn>& group) {
+  std::vector<double> values;
+  for (const EpisodeReturn& episode : group) values.push_back(episode.value);
+  return values;
+}
+
+double LeaveOneOut(const std::vector<double>& values, size_t out) {
+  std::vector<double> others = values;
+  others.erase(others.begin() + static_cast<std::ptrdiff_t>(out));
+  return Mean(others);
+}
+
+// B_i of every sample of the group.
+std::vector<double> Baselines(const std::vector<double>& values, const std::string& rule, double batch_mean) {
+  std::vector<double> baselines(values.size(), rule == "batch" ? batch_mean : rule == "mean" ? Mean(values) : 0.0);
+  for (size_t i = 0; rule == "leave_one_out" && i < values.size(); ++i) baselines[i] = LeaveOneOut(values, i);
+  return baselines;
+}
+
+bool Zero(const GroupAdvantages& group) {
+  for (const auto& turns : group.turns) {
+    if (std::any_of(turns.begin(), turns.end(), [](double a) { return a != 0; })) return false;
   }
-  const double mean = Mean(rewards);
-  for (size_t i = 0; i < n; ++i) {
-    double baseline = mean;
-    if (leave_one_out) {
-      baseline = n == 1 ? 0.0 : (mean * static_cast<double>(n) - rewards[i]) / static_cast<double>(n - 1);
-    }
-    advantages[i] = rewards[i] - baseline;
+  return true;
+}
+
+void Scale(GroupAdvantages& group, double scale) {
+  for (auto& turns : group.turns) {
+    for (double& a : turns) a *= scale;
   }
-  if (normalize && n > 1) {
-    const double scale = 1.0 / (PopulationStd(rewards) + kStdEps);
-    for (double& a : advantages) a *= scale;
-  }
-  return advantages;
 }
 
 }  // namespace
 
-std::vector<std::vector<double>> Advantages(const std::vector<std::vector<double>>& rewards,
-                                            const std::string& baseline, const std::string& normalization) {
-  std::vector<std::vector<double>> advantages;
-  advantages.reserve(rewards.size());
-  for (const auto& group : rewards) {
-    advantages.push_back(GroupAdvantages(group, baseline == "leave_one_out", normalization == "group"));
+std::vector<double> CreditTurns(double outcome, const std::vector<double>& turns, const std::string& credit) {
+  std::vector<double> credits(turns.size());
+  double sum = outcome;
+  for (size_t t = turns.size(); t-- > 0;) credits[t] = sum += turns[t];
+  if (credit == "outcome") credits.assign(turns.size(), sum);
+  return credits;
+}
+
+std::vector<GroupAdvantages> Advantages(const std::vector<std::vector<EpisodeReturn>>& groups,
+                                        const AdvantageRule& rule) {
+  std::vector<double> all;
+  for (const auto& group : groups) {
+    for (const EpisodeReturn& episode : group) all.push_back(episode.value);
   }
-  if (normalization == "batch") {
-    std::vector<double> all;
-    for (const auto& group : advantages) all.insert(all.end(), group.begin(), group.end());
-    const double scale = all.empty() ? 1.0 : 1.0 / (PopulationStd(all) + kStdEps);
-    for (auto& group : advantages) {
-      for (double& a : group) a *= scale;
+  const double batch_mean = Mean(all);
+  std::vector<GroupAdvantages> advantages;
+  std::vector<double> centered;  // R_i - B_i of what is not filtered
+  for (const auto& group : groups) {
+    const std::vector<double> values = Values(group);
+    const std::vector<double> baselines = Baselines(values, rule.baseline, batch_mean);
+    GroupAdvantages out;
+    for (size_t i = 0; i < group.size(); ++i) {
+      out.turns.push_back(group[i].credits);
+      for (double& a : out.turns.back()) a -= baselines[i];
     }
+    out.filtered = rule.filter_zero_variance && Zero(out);
+    for (size_t i = 0; i < group.size() && !out.filtered; ++i) centered.push_back(values[i] - baselines[i]);
+    if (rule.normalization == "group") Scale(out, InverseStd(values));
+    advantages.push_back(std::move(out));
+  }
+  if (rule.normalization == "batch") {
+    const double scale = InverseStd(centered);
+    for (GroupAdvantages& group : advantages) Scale(group, scale);
   }
   return advantages;
 }
 
-std::vector<double> TokenWeights(std::span<const CallExtent> calls, const std::string& aggregation) {
+std::vector<double> TokenWeights(std::span<const CallExtent> calls, const std::string& aggregation, int64_t constant) {
+  const bool per_episode = aggregation == "sequence" || aggregation == "constant";
   // The key of what is averaged first: the batch, an episode or a group.
   const auto key = [&](const CallExtent& call) {
-    return aggregation == "sequence" ? call.episode : aggregation == "prompt" ? call.group : 0;
+    return per_episode ? call.episode : aggregation == "prompt" ? call.group : 0;
   };
   std::map<int32_t, int64_t> tokens;
   for (const CallExtent& call : calls) {
-    if (call.sampled_tokens > 0) tokens[key(call)] += call.sampled_tokens;
+    if (call.loss_tokens > 0) tokens[key(call)] += call.loss_tokens;
   }
   std::vector<double> weights;
   weights.reserve(calls.size());
   for (const CallExtent& call : calls) {
-    const auto it = tokens.find(key(call));
-    weights.push_back(
-        call.sampled_tokens == 0 ? 0.0 : 1.0 / (static_cast<double>(tokens.size()) * static_cast<double>(it->second)));
+    const double inner = aggregation == "constant" ? static_cast<double>(constant)
+                         : call.loss_tokens == 0   ? 0.0
+                                                   : static_cast<double>(tokens.at(key(call)));
+    weights.push_back(call.loss_tokens == 0 ? 0.0 : 1.0 / (static_cast<double>(tokens.size()) * inner));
   }
   return weights;
 }

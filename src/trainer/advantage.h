@@ -1,5 +1,5 @@
-// Advantages of episodes from the rewards of their groups, and what each sampled token weighs in the loss. Pure
-// functions; no torch.
+// What each turn of an episode is credited with, from the rewards of its group, and what each sampled token weighs in
+// the loss. Pure functions; no torch.
 #pragma once
 
 #include <cstdint>
@@ -9,29 +9,63 @@
 
 namespace ingot::trainer {
 
-// rewards[g][i] of sample i of group g -> its advantage, the same shape.
+// What an episode earned: `outcome` at its end, `turns[t]` at turn t (its calls in order of arrival).
 //
-//   baseline       mean:           A_i = r_i - mean(r)
-//                  leave_one_out:  A_i = r_i - mean of the others' r; a group of one has baseline 0
-//   normalization  none | group:   divided by the population standard deviation of the group's rewards + 1e-6
-//                  batch:          divided by that of all advantages of the batch (about their mean) + 1e-6
+//   return        R = outcome + sum of turns
+//   outcome       every turn is credited with R
+//   reward_to_go  turn t with outcome + sum of turns[t ..]
 //
-// A group whose rewards are all equal has advantage 0 throughout. REQUIRES: options validated, rewards finite.
-std::vector<std::vector<double>> Advantages(const std::vector<std::vector<double>>& rewards,
-                                            const std::string& baseline, const std::string& normalization);
+// One element per turn. REQUIRES: `credit` is one of the two.
+std::vector<double> CreditTurns(double outcome, const std::vector<double>& turns, const std::string& credit);
 
-// Where a call stands in the batch, and how many tokens it sampled.
+struct EpisodeReturn {
+  double value = 0;             // R
+  std::vector<double> credits;  // CreditTurns
+};
+
+struct AdvantageRule {
+  std::string baseline = "mean";
+  std::string normalization = "none";
+  bool filter_zero_variance = false;
+};
+
+struct GroupAdvantages {
+  bool filtered = false;                   // carries no signal, and was asked to be left out
+  std::vector<std::vector<double>> turns;  // [sample][turn]
+};
+
+// Advantages of a batch, [group][sample], the same shape. A_it = (credit_it - B_i) / D, with the baseline constant in
+// t:
+//
+//   baseline       mean:           B_i = mean of the group's R
+//                  leave_one_out:  B_i = mean of the others' R; a group of one has baseline 0
+//                  batch:          B_i = mean of all R of the batch
+//                  none:           B_i = 0
+//   normalization  none:           D = 1
+//                  group:          D = population standard deviation of the group's R + 1e-6
+//                  batch:          D = that of all R_i - B_i of the batch (about their mean) + 1e-6
+//
+// Where all R that a mean is taken of are equal, B_i is that value exactly and D is 1: equal outcomes carry no signal.
+// A group all of whose advantages are exactly 0 is filtered if the rule says so, and then counts in no deviation of the
+// batch. REQUIRES: options validated, rewards finite.
+std::vector<GroupAdvantages> Advantages(const std::vector<std::vector<EpisodeReturn>>& groups,
+                                        const AdvantageRule& rule);
+
+// Where a call stands in the batch, and how many of its tokens bear loss.
 struct CallExtent {
   int32_t episode = 0;
   int32_t group = 0;
-  int64_t sampled_tokens = 0;
+  int64_t loss_tokens = 0;
 };
 
-// Per call, the weight of each of its sampled tokens; over the whole unmerged batch the weights sum to 1.
+// Per call, the weight of each of its loss tokens. But for `constant` the weights sum to 1 over the whole unmerged
+// batch.
 //
 //   token     1 / T                  T: loss tokens of the batch
 //   sequence  1 / (E * T_episode)    mean over an episode's tokens, then over the E episodes that have any
 //   prompt    1 / (G * T_group)      mean over a group's tokens, then over the G groups that have any
-std::vector<double> TokenWeights(std::span<const CallExtent> calls, const std::string& aggregation);
+//   constant  1 / (E * constant)     sum over an episode's tokens over a fixed number, then the mean over episodes
+std::vector<double> TokenWeights(std::span<const CallExtent> calls, const std::string& aggregation,
+                                 int64_t constant = 0);
 
 }  // namespace ingot::trainer

@@ -1,9 +1,10 @@
 #include "trainer/batch.h"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <string>
-#include <unordered_map>
+#include <utility>
 
 #include "trainer/advantage.h"
 
@@ -22,94 +23,214 @@ bool Flagged(const v1::Call& call) {
   return sampling.penalty_acted() || sampling.bias_acted() || sampling.grammar_acted();
 }
 
+// Oldest version whose tokens bear loss.
+int64_t OldestTrained(const TrainerOptions& options, int64_t version) {
+  if (options.train_segments == "current_version") return version;
+  return options.train_segments == "max_age" ? version - options.train_segments_max_age : 0;
+}
+
 struct Counts {
   int64_t episodes_left_out = 0;
+  int64_t episodes_unpaired = 0;  // with loss tokens, but in no pair
+  int64_t groups_filtered = 0;
   int64_t calls_left_out_weights = 0;
   int64_t calls_left_out_flagged = 0;
   int64_t calls_empty = 0;  // nothing was sampled for them
+  int64_t tokens_left_out_age = 0;
   std::map<std::string, MeanMax> reward_by;
   MeanMax reward, response_length, num_turns;
 };
 
-// One group's flattened calls go to `out`, with the index of their episode among all episodes of the batch.
+// Goes through the groups, then knows all rewards, then weighs what is left.
 class Collector {
  public:
   Collector(const TrainerOptions& options, const TokenLimits& limits, int64_t version, PreparedBatch& out)
-      : options_(options), limits_(limits), version_(version), out_(out) {}
+      : options_(options),
+        limits_(limits),
+        version_(version),
+        oldest_trained_(OldestTrained(options, version)),
+        out_(out) {}
 
   absl::Status AddGroup(const v1::Group& group) {
-    std::vector<double> rewards;
+    const int32_t index = static_cast<int32_t>(groups_.size());
+    groups_.emplace_back();
     for (const v1::EpisodeTree& tree : group.episodes()) {
       if (!Trainable(tree)) {
         ++counts_.episodes_left_out;
         continue;
       }
       INGOT_RETURN_IF_ERROR(
-          base::Annotate(AddEpisode(tree, static_cast<int32_t>(rewards_.size())),
+          base::Annotate(AddEpisode(tree, index),
                          absl::StrCat("group ", group.group_id(), ", episode ", tree.episode().episode_id())));
-      rewards.push_back(tree.episode().reward());
     }
-    if (options_.group_size > 0 && static_cast<int64_t>(rewards.size()) != options_.group_size) {
-      return absl::InvalidArgumentError(absl::StrCat("group ", group.group_id(), " holds ", rewards.size(),
+    const size_t samples = groups_.back().size();
+    if (options_.group_size > 0 && static_cast<int64_t>(samples) != options_.group_size) {
+      return absl::InvalidArgumentError(absl::StrCat("group ", group.group_id(), " holds ", samples,
                                                      " finished samples where group_size is ", options_.group_size));
     }
-    rewards_.push_back(std::move(rewards));
     return absl::OkStatus();
   }
 
-  absl::Status Finish(const v1::FeedStats& feed) {
-    if (out_.loss_tokens == 0) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          "no token of the batch bears loss: ", counts_.episodes_left_out, " episodes left out, ",
-          counts_.calls_left_out_weights, " calls on other weights, ", counts_.calls_left_out_flagged,
-          " calls sampled under a penalty, bias or grammar, ", counts_.calls_empty, " without sampled tokens"));
+  void Finish(const v1::FeedStats& feed) {
+    const std::vector<GroupAdvantages> advantages = Advantages(
+        groups_, {options_.advantage_baseline, options_.advantage_normalization, options_.filter_zero_variance});
+    std::vector<bool> left_out(episodes_.size(), false);
+    for (size_t e = 0; e < episodes_.size(); ++e) left_out[e] = advantages[episodes_[e].group].filtered;
+    for (const GroupAdvantages& group : advantages) counts_.groups_filtered += group.filtered ? 1 : 0;
+    if (options_.objective == "dpo") Pair(left_out);
+    for (Pending& pending : pending_) {
+      const size_t episode = static_cast<size_t>(pending.call.episode);
+      if (left_out[episode]) continue;
+      const Sample& sample = episodes_[episode];
+      out_.advantages.push_back(advantages[sample.group].turns[sample.index][pending.turn]);
+      Take(std::move(pending));
     }
-    const auto advantages = Advantages(rewards_, options_.advantage_baseline, options_.advantage_normalization);
-    std::vector<double> by_episode;
-    for (const auto& group : advantages) by_episode.insert(by_episode.end(), group.begin(), group.end());
-    std::vector<CallExtent> extents;
-    for (const tree::FlatCall& call : out_.calls) {
-      out_.advantages.push_back(by_episode[static_cast<size_t>(call.episode)]);
-      extents.push_back({call.episode, call.group, static_cast<int64_t>(call.tokens.size()) - call.context_tokens});
-    }
-    out_.weights = TokenWeights(extents, options_.loss_aggregation);
+    out_.episodes = static_cast<int32_t>(episodes_.size());
+    out_.weights = TokenWeights(extents_, options_.loss_aggregation, options_.loss_constant_tokens);
+    if (out_.loss_tokens == 0) out_.empty_reason = WhyEmpty();
     Report(feed);
-    return absl::OkStatus();
   }
 
  private:
-  absl::Status AddEpisode(const v1::EpisodeTree& tree, int32_t group) {
+  struct Sample {
+    size_t group = 0;
+    size_t index = 0;         // in its group
+    int64_t loss_tokens = 0;  // before groups and pairs are looked at
+  };
+  struct Pending {
+    tree::FlatCall call;
+    std::vector<uint8_t> bears_loss;
+    size_t turn = 0;
+    int64_t loss_tokens = 0;
+  };
+
+  absl::StatusOr<EpisodeReturn> ReturnOf(const v1::EpisodeTree& tree) const {
     const v1::Episode& episode = tree.episode();
-    if (!std::isfinite(episode.reward())) {
-      return absl::InvalidArgumentError("its reward is not a finite number");
+    if (!std::isfinite(episode.reward())) return absl::InvalidArgumentError("its reward is not a finite number");
+    std::vector<double> turns(static_cast<size_t>(tree.calls_size()), 0.0);
+    int64_t found = 0;
+    for (int t = 0; t < tree.calls_size(); ++t) {
+      const auto it = episode.call_rewards().find(tree.calls(t).call_id());
+      if (it == episode.call_rewards().end()) continue;
+      if (!std::isfinite(it->second)) {
+        return absl::InvalidArgumentError(absl::StrCat("the reward of call ", it->first, " is not a finite number"));
+      }
+      turns[static_cast<size_t>(t)] = it->second;
+      ++found;
     }
-    std::unordered_map<std::string, const v1::Call*> by_id;
-    for (const v1::Call& call : tree.calls()) by_id[call.call_id()] = &call;
-    INGOT_ASSIGN_OR_RETURN(std::vector<tree::FlatCall> flat, tree::FlattenCalls(tree, episodes_, group));
+    if (found != static_cast<int64_t>(episode.call_rewards().size())) {
+      return absl::InvalidArgumentError(absl::StrCat("call_rewards names ", episode.call_rewards().size(),
+                                                     " calls, of which the episode holds ", found));
+    }
+    EpisodeReturn result{episode.reward(), CreditTurns(episode.reward(), turns, options_.advantage_credit)};
+    for (const double reward : turns) result.value += reward;
+    return result;
+  }
+
+  absl::Status AddEpisode(const v1::EpisodeTree& tree, int32_t group) {
+    INGOT_ASSIGN_OR_RETURN(EpisodeReturn earned, ReturnOf(tree));
+    Sample sample{static_cast<size_t>(group), groups_.back().size(), 0};
+    INGOT_ASSIGN_OR_RETURN(std::vector<tree::FlatCall> flat,
+                           tree::FlattenCalls(tree, static_cast<int32_t>(episodes_.size()), group));
     int64_t sampled = 0;
-    for (tree::FlatCall& call : flat) {
-      const auto it = by_id.find(call.call_id);
-      if (it != by_id.end() && it->second->weights() != v1::WEIGHTS_FOLLOW) {
+    for (size_t turn = 0; turn < flat.size(); ++turn) {
+      const v1::Call& call = tree.calls(static_cast<int>(turn));
+      if (call.weights() != v1::WEIGHTS_FOLLOW) {
         ++counts_.calls_left_out_weights;
         continue;
       }
-      if (it != by_id.end() && Flagged(*it->second)) {
+      if (Flagged(call)) {
         ++counts_.calls_left_out_flagged;
         continue;
       }
-      const int64_t tokens = static_cast<int64_t>(call.tokens.size()) - call.context_tokens;
+      const int64_t tokens = static_cast<int64_t>(flat[turn].tokens.size()) - flat[turn].context_tokens;
       if (tokens == 0) {
         ++counts_.calls_empty;
         continue;
       }
-      INGOT_RETURN_IF_ERROR(CheckCall(call, limits_, /*recorded=*/true));
-      INGOT_RETURN_IF_ERROR(AddAges(call));
+      INGOT_RETURN_IF_ERROR(CheckCall(flat[turn], limits_, /*recorded=*/true));
       sampled += tokens;
-      out_.loss_tokens += tokens;
-      out_.unmerged_tokens += static_cast<int64_t>(call.tokens.size());
-      out_.calls.push_back(std::move(call));
+      INGOT_ASSIGN_OR_RETURN(Pending pending, MaskByAge(std::move(flat[turn])));
+      pending.turn = turn;
+      sample.loss_tokens += pending.loss_tokens;
+      if (pending.loss_tokens > 0) pending_.push_back(std::move(pending));
     }
-    ++episodes_;
+    groups_.back().push_back(std::move(earned));
+    episodes_.push_back(sample);
+    CountEpisode(tree, sampled);
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<Pending> MaskByAge(tree::FlatCall call) {
+    Pending pending;
+    pending.loss_tokens = static_cast<int64_t>(call.versions.size());
+    for (size_t i = 0; i < call.versions.size(); ++i) {
+      if (call.versions[i] > version_) {
+        return absl::InvalidArgumentError(absl::StrCat("call ", call.call_id, " was sampled at version ",
+                                                       call.versions[i], ", newer than the trainer's ", version_,
+                                                       ": it belongs to another run or a later step"));
+      }
+      if (call.versions[i] >= oldest_trained_) continue;
+      if (pending.bears_loss.empty()) pending.bears_loss.assign(call.versions.size(), 1);
+      pending.bears_loss[i] = 0;
+      --pending.loss_tokens;
+      ++counts_.tokens_left_out_age;
+    }
+    pending.call = std::move(call);
+    return pending;
+  }
+
+  // Prefers the best to the worst of every group; who is in no pair is left out.
+  void Pair(std::vector<bool>& left_out) {
+    std::map<size_t, std::pair<int32_t, int32_t>> best_worst;  // by group
+    const auto value = [&](int32_t e) {
+      const Sample& sample = episodes_[static_cast<size_t>(e)];
+      return groups_[sample.group][sample.index].value;
+    };
+    for (int32_t e = 0; e < static_cast<int32_t>(episodes_.size()); ++e) {
+      const Sample& sample = episodes_[static_cast<size_t>(e)];
+      if (left_out[static_cast<size_t>(e)] || sample.loss_tokens == 0) continue;
+      auto& [best, worst] = best_worst.try_emplace(sample.group, e, e).first->second;
+      if (value(e) > value(best)) best = e;
+      if (value(e) < value(worst)) worst = e;
+    }
+    std::vector<bool> paired(episodes_.size(), false);
+    for (const auto& [group, pair] : best_worst) {
+      if (value(pair.first) == value(pair.second)) continue;
+      out_.preferences.push_back({pair.first, pair.second});
+      paired[static_cast<size_t>(pair.first)] = paired[static_cast<size_t>(pair.second)] = true;
+    }
+    for (size_t e = 0; e < episodes_.size(); ++e) {
+      if (!left_out[e] && !paired[e] && episodes_[e].loss_tokens > 0) ++counts_.episodes_unpaired;
+      left_out[e] = left_out[e] || !paired[e];
+    }
+  }
+
+  void Take(Pending pending) {
+    const tree::FlatCall& call = pending.call;
+    for (size_t i = 0; i < call.versions.size(); ++i) {
+      if (!pending.bears_loss.empty() && pending.bears_loss[i] == 0) continue;
+      ages_.Add(static_cast<double>(version_ - call.versions[i]));
+      ++histogram_[version_ - call.versions[i]];
+    }
+    extents_.push_back({call.episode, call.group, pending.loss_tokens});
+    out_.loss_tokens += pending.loss_tokens;
+    out_.unmerged_tokens += static_cast<int64_t>(call.tokens.size());
+    out_.bears_loss.push_back(std::move(pending.bears_loss));
+    out_.calls.push_back(std::move(pending.call));
+  }
+
+  std::string WhyEmpty() const {
+    return absl::StrCat("no token of the batch bears loss: ", counts_.episodes_left_out, " episodes left out, ",
+                        counts_.calls_left_out_weights, " calls on other weights, ", counts_.calls_left_out_flagged,
+                        " calls sampled under a penalty, bias or grammar, ", counts_.calls_empty,
+                        " without sampled tokens, ", counts_.tokens_left_out_age,
+                        " tokens older than train_segments allows, ", counts_.groups_filtered,
+                        " groups without any advantage, ", counts_.episodes_unpaired, " episodes without a pair");
+  }
+
+  void CountEpisode(const v1::EpisodeTree& tree, int64_t sampled) {
+    const v1::Episode& episode = tree.episode();
     counts_.reward.Add(episode.reward());
     counts_.response_length.Add(static_cast<double>(sampled));
     counts_.num_turns.Add(static_cast<double>(tree.calls_size()));
@@ -117,20 +238,6 @@ class Collector {
     counts_.reward_by["domain:" + (domain.empty() ? "default" : domain)].Add(episode.reward());
     counts_.reward_by["scaffold:" + (episode.scaffold().empty() ? "default" : episode.scaffold())].Add(
         episode.reward());
-    return absl::OkStatus();
-  }
-
-  absl::Status AddAges(const tree::FlatCall& call) {
-    for (const int64_t sampled_at : call.versions) {
-      if (sampled_at > version_) {
-        return absl::InvalidArgumentError(absl::StrCat("call ", call.call_id, " was sampled at version ", sampled_at,
-                                                       ", newer than the trainer's ", version_,
-                                                       ": it belongs to another run or a later step"));
-      }
-      ages_.Add(static_cast<double>(version_ - sampled_at));
-      ++histogram_[version_ - sampled_at];
-    }
-    return absl::OkStatus();
   }
 
   void Report(const v1::FeedStats& feed) {
@@ -151,23 +258,32 @@ class Collector {
     m["num_turns/max"] = counts_.num_turns.max;
     m["async/staleness_mean"] = ages_.mean();
     m["async/staleness_max"] = ages_.max;
-    m["batch/episodes"] = static_cast<double>(episodes_);
+    m["batch/episodes"] = static_cast<double>(episodes_.size());
     m["batch/calls"] = static_cast<double>(out_.calls.size());
     m["batch/loss_tokens"] = static_cast<double>(out_.loss_tokens);
     m["batch/episodes_left_out"] = static_cast<double>(counts_.episodes_left_out);
     m["batch/calls_left_out_weights"] = static_cast<double>(counts_.calls_left_out_weights);
     m["batch/calls_left_out_flagged"] = static_cast<double>(counts_.calls_left_out_flagged);
     m["batch/calls_empty"] = static_cast<double>(counts_.calls_empty);
+    m["batch/tokens_left_out_age"] = static_cast<double>(counts_.tokens_left_out_age);
+    m["batch/groups_filtered"] = static_cast<double>(counts_.groups_filtered);
+    if (options_.objective == "dpo") {
+      m["batch/pairs"] = static_cast<double>(out_.preferences.size());
+      m["batch/episodes_unpaired"] = static_cast<double>(counts_.episodes_unpaired);
+    }
     out_.staleness_histogram.assign(histogram_.begin(), histogram_.end());
   }
 
   const TrainerOptions& options_;
   const TokenLimits limits_;
   const int64_t version_;
+  const int64_t oldest_trained_;
   PreparedBatch& out_;
   Counts counts_;
-  int32_t episodes_ = 0;
-  std::vector<std::vector<double>> rewards_;
+  std::vector<std::vector<EpisodeReturn>> groups_;
+  std::vector<Sample> episodes_;
+  std::vector<Pending> pending_;
+  std::vector<CallExtent> extents_;  // of out_.calls
   MeanMax ages_;
   std::map<int64_t, int64_t> histogram_;
 };
@@ -215,10 +331,13 @@ absl::StatusOr<PreparedBatch> PrepareBatch(const TrainBatch& batch, const Traine
     return absl::InvalidArgumentError(absl::StrCat("batch ", batch.step, " holds ", batch.groups.size(),
                                                    " groups where groups_per_step is ", options.groups_per_step));
   }
+  if (batch.groups.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("batch ", batch.step, " holds no groups at all"));
+  }
   PreparedBatch prepared;
   Collector collector(options, limits, version, prepared);
   for (const v1::Group& group : batch.groups) INGOT_RETURN_IF_ERROR(collector.AddGroup(group));
-  INGOT_RETURN_IF_ERROR(collector.Finish(batch.feed));
+  collector.Finish(batch.feed);
   return prepared;
 }
 
@@ -230,6 +349,7 @@ absl::StatusOr<PreparedBatch> PrepareSft(std::vector<tree::FlatCall> calls, cons
     const int64_t tokens = static_cast<int64_t>(call.tokens.size()) - call.context_tokens;
     if (tokens == 0) continue;
     extents.push_back({call.episode, call.group, tokens});
+    prepared.episodes = std::max(prepared.episodes, call.episode + 1);
     prepared.loss_tokens += tokens;
     prepared.unmerged_tokens += static_cast<int64_t>(call.tokens.size());
     // Nobody sampled these tokens; merging wants the fields whole.
@@ -241,6 +361,7 @@ absl::StatusOr<PreparedBatch> PrepareSft(std::vector<tree::FlatCall> calls, cons
   if (prepared.loss_tokens == 0) {
     return absl::FailedPreconditionError("no token of the conversations is an assistant's: nothing to train on");
   }
+  prepared.bears_loss.resize(prepared.calls.size());
   prepared.advantages.assign(prepared.calls.size(), 1.0);
   prepared.weights = TokenWeights(extents, "token");
   return prepared;

@@ -61,23 +61,24 @@ at::Tensor ToTensor(const std::vector<T>& values, at::ScalarType stored, const a
       .to(options, /*non_blocking=*/false, /*copy=*/true);
 }
 
-// What the head needs of the entries of one chunk of rows, in the chunk's order.
+// The entries of one chunk of rows, in the chunk's order.
 struct ChunkEntries {
   std::vector<int64_t> flat;  // index into the chunk's [rows, vocab] log-probs
   std::vector<int64_t> local_row;
-  std::vector<double> recorded, advantages, weights;
+  std::vector<tree::LossEntry> entries;
 };
 
-struct Loss {
-  const Objective* objective = nullptr;  // null: score only
-  std::span<const double> advantages, weights;
-};
+std::vector<double> ToVector(const at::Tensor& tensor) {
+  const at::Tensor host = tensor.detach().to(at::kCPU, at::kDouble).contiguous();
+  const double* data = host.const_data_ptr<double>();
+  return {data, data + host.numel()};
+}
 
 class Pass {
  public:
   Pass(const model::Transformer& model, const tree::PackedForest& forest, std::span<const tree::FlatCall> calls,
-       const Loss& loss, const PassOptions& options)
-      : model_(model), forest_(forest), calls_(calls), loss_(loss), options_(options), plan_(PlanHead(forest, calls)) {
+       EntryLoss* loss, const PassOptions& options)
+      : model_(model), forest_(forest), loss_(loss), options_(options), plan_(PlanHead(forest, calls)) {
     result_.logprobs.resize(forest.entries.size());
     result_.entropy.resize(forest.entries.size());
   }
@@ -91,11 +92,11 @@ class Pass {
     for (int64_t begin = 0; begin < unique; begin += chunk) {
       const int64_t end = std::min(unique, begin + chunk);
       at::Tensor piece = rows.slice(0, begin, end).detach();
-      if (loss_.objective != nullptr) piece.requires_grad_(true);
+      if (loss_ != nullptr) piece.requires_grad_(true);
       Head(piece, static_cast<size_t>(begin), static_cast<size_t>(end));
-      if (loss_.objective != nullptr) gradients.push_back(piece.grad());
+      if (loss_ != nullptr) gradients.push_back(piece.grad());
     }
-    if (loss_.objective != nullptr) rows.backward(gradients.size() == 1 ? gradients[0] : at::cat(gradients));
+    if (loss_ != nullptr) rows.backward(gradients.size() == 1 ? gradients[0] : at::cat(gradients));
     return std::move(result_);
   }
 
@@ -118,30 +119,26 @@ class Pass {
     const ChunkEntries entries = Entries(begin, end, log_softmax.size(1));
     const auto ids = at::dtype(at::kLong).device(Device());
     const at::Tensor logprobs = log_softmax.reshape({-1}).index_select(0, ToTensor(entries.flat, at::kLong, ids));
-    const at::Tensor entropy = EntropyOf(log_softmax);
-    if (loss_.objective != nullptr) {
+    const at::Tensor entropy = EntropyOf(log_softmax).index_select(0, ToTensor(entries.local_row, at::kLong, ids));
+    const std::vector<double> logprob_values = ToVector(logprobs), entropy_values = ToVector(entropy);
+    if (loss_ != nullptr) {
+      std::vector<double> by_logprob(logprob_values.size()), by_entropy(logprob_values.size());
+      result_.loss += loss_->Evaluate(entries.entries, logprob_values, entropy_values, by_logprob, by_entropy);
+      // A sum whose derivatives are the loss's.
       const auto like = log_softmax.options().requires_grad(false);
-      const LossEntries inputs{logprobs, ToTensor(entries.recorded, at::kDouble, like),
-                               ToTensor(entries.advantages, at::kDouble, like),
-                               ToTensor(entries.weights, at::kDouble, like)};
-      at::Tensor loss = loss_.objective->Loss(inputs);
-      if (options_.kl_coefficient > 0) {
-        const at::Tensor difference = logprobs - inputs.recorded;
-        loss = loss + options_.kl_coefficient * (inputs.weights * (difference.expm1() - difference)).sum();
-      }
-      if (options_.entropy_coefficient > 0) {
-        const at::Tensor per_entry = entropy.index_select(0, ToTensor(entries.local_row, at::kLong, ids));
-        loss = loss - options_.entropy_coefficient * (inputs.weights * per_entry).sum();
-      }
-      result_.loss += loss.item<double>();
-      loss.backward();
+      at::Tensor surrogate = (ToTensor(by_logprob, at::kDouble, like) * logprobs).sum();
+      if (loss_->uses_entropy()) surrogate = surrogate + (ToTensor(by_entropy, at::kDouble, like) * entropy).sum();
+      surrogate.backward();
     }
-    Store(logprobs.detach(), entropy.detach(), begin, end);
+    for (size_t i = plan_.first_entry[begin], at = 0; i < plan_.first_entry[end]; ++i, ++at) {
+      result_.logprobs[plan_.order[i]] = logprob_values[at];
+      result_.entropy[plan_.order[i]] = entropy_values[at];
+    }
   }
 
   at::Tensor EntropyOf(const at::Tensor& log_softmax) const {
     // History only where the loss asks for it: this is the one other operation as large as the logits.
-    const at::AutoGradMode history(options_.entropy_coefficient > 0 && loss_.objective != nullptr);
+    const at::AutoGradMode history(loss_ != nullptr && loss_->uses_entropy());
     return -(log_softmax.exp() * log_softmax).sum(-1);
   }
 
@@ -150,37 +147,19 @@ class Pass {
     for (size_t row = begin; row < end; ++row) {
       for (size_t i = plan_.first_entry[row]; i < plan_.first_entry[row + 1]; ++i) {
         const tree::LossEntry& entry = forest_.entries[plan_.order[i]];
-        const size_t call = static_cast<size_t>(entry.call);
         chunk.local_row.push_back(static_cast<int64_t>(row - begin));
         chunk.flat.push_back(static_cast<int64_t>(row - begin) * vocab + entry.token);
-        if (loss_.objective == nullptr) continue;
-        chunk.recorded.push_back(calls_[call].logprobs[static_cast<size_t>(entry.offset)]);
-        chunk.advantages.push_back(loss_.advantages[call]);
-        chunk.weights.push_back(loss_.weights[call]);
+        chunk.entries.push_back(entry);
       }
     }
     return chunk;
-  }
-
-  void Store(const at::Tensor& logprobs, const at::Tensor& entropy, size_t begin, size_t end) {
-    const at::Tensor lp = logprobs.to(at::kCPU, at::kDouble).contiguous();
-    const at::Tensor en = entropy.to(at::kCPU, at::kDouble).contiguous();
-    const double* lp_data = lp.const_data_ptr<double>();
-    const double* en_data = en.const_data_ptr<double>();
-    for (size_t row = begin, at = 0; row < end; ++row) {
-      for (size_t i = plan_.first_entry[row]; i < plan_.first_entry[row + 1]; ++i, ++at) {
-        result_.logprobs[plan_.order[i]] = lp_data[at];
-        result_.entropy[plan_.order[i]] = en_data[row - begin];
-      }
-    }
   }
 
   at::Device Device() const { return model_.parameters().tensors().begin()->second.device(); }
 
   const model::Transformer& model_;
   const tree::PackedForest& forest_;
-  const std::span<const tree::FlatCall> calls_;
-  const Loss loss_;
+  EntryLoss* const loss_;  // null: score only
   const PassOptions& options_;
   const HeadPlan plan_;
   PassResult result_;
@@ -191,15 +170,13 @@ class Pass {
 PassResult ScoreForest(const model::Transformer& model, const tree::PackedForest& forest,
                        std::span<const tree::FlatCall> calls, const PassOptions& options) {
   const at::NoGradGuard no_history;
-  return Pass(model, forest, calls, Loss{}, options).Run();
+  return Pass(model, forest, calls, nullptr, options).Run();
 }
 
 PassResult AccumulateGradients(const model::Transformer& model, const tree::PackedForest& forest,
-                               std::span<const tree::FlatCall> calls, std::span<const double> advantages,
-                               std::span<const double> weights, const Objective& objective,
-                               const PassOptions& options) {
+                               std::span<const tree::FlatCall> calls, EntryLoss& loss, const PassOptions& options) {
   const at::AutoGradMode history(true);
-  return Pass(model, forest, calls, Loss{&objective, advantages, weights}, options).Run();
+  return Pass(model, forest, calls, &loss, options).Run();
 }
 
 }  // namespace ingot::trainer

@@ -1,10 +1,10 @@
-// One pass of the model over a packed forest: log-probs of its loss entries, and the gradient of an objective over
-// them.
+// One pass of the model over a packed forest: log-probs of its loss entries, and the gradient of a loss over them.
 //
 //   packed tokens --Hidden, tree attention--> rows that predict an entry --logits, log-softmax--> one number per entry
 //
 // Logits are computed once per unique (row, temperature), in chunks of bounded size whose gradients meet at the hidden
-// rows, so that the matrix of logits never exists whole. Each entry then goes to the unmodified objective.
+// rows, so that the matrix of logits never exists whole. The loss gives its derivative by each entry's log-prob, and
+// autograd adds up those that share a row.
 //
 // Used by one thread at a time; blocks. Throws c10::Error: callers translate (torch_edge.h).
 #pragma once
@@ -14,15 +14,13 @@
 #include <vector>
 
 #include "model/transformer.h"
-#include "trainer/objective.h"
+#include "trainer/step_loss.h"
 #include "tree/forest.h"
 
 namespace ingot::trainer {
 
 struct PassOptions {
   int64_t logits_chunk_elements = int64_t{1} << 24;
-  double kl_coefficient = 0;
-  double entropy_coefficient = 0;
 };
 
 // Per loss entry, in the order of PackedForest::entries.
@@ -36,10 +34,8 @@ struct PassResult {
 PassResult ScoreForest(const model::Transformer& model, const tree::PackedForest& forest,
                        std::span<const tree::FlatCall> calls, const PassOptions& options);
 
-// Adds the gradient of the objective's loss over the forest's entries to the parameters' .grad. `advantages` and
-// `weights` are per call, indexed like `calls`.
+// Adds the gradient of `loss` over the forest's entries to the parameters' .grad.
 PassResult AccumulateGradients(const model::Transformer& model, const tree::PackedForest& forest,
-                               std::span<const tree::FlatCall> calls, std::span<const double> advantages,
-                               std::span<const double> weights, const Objective& objective, const PassOptions& options);
+                               std::span<const tree::FlatCall> calls, EntryLoss& loss, const PassOptions& options);
 
 }  // namespace ingot::trainer

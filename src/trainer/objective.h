@@ -1,12 +1,23 @@
-// A loss over sampled tokens: one interface, a file per objective. An objective sees the loss entries of one piece of
-// the batch exactly as if each call had been run alone; that several entries share a row is autograd's business, which
-// adds up their gradients. Immutable, thread safe.
+// A loss over sampled tokens: one interface, a file per objective. Plain functions over doubles, no torch: an objective
+// gives the loss and its derivative by every token's log-prob; the passes over the forests carry that derivative back
+// into the weights:
+//
+//   dL/dweights = sum over entries e of (dL/dlogprob_e) * dlogprob_e/dweights
+//
+// The derivative of an entry is one number, wherever its forest was cut and whatever shares its row. What an objective
+// must know of other tokens (the ratio of a sequence, the margin of a pair) is therefore no reason to keep them in one
+// forward pass: such an objective is asked once, for the whole batch, after a pass without gradients (Scope::kBatch).
+//
+// A SEQUENCE is an episode: all its sampled tokens that bear loss, over all its calls (turns, sub-agents, summaries).
+// Its log-prob is the sum of theirs, the probability of everything the policy chose given what it was answered.
+//
+// Immutable, thread safe.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
+#include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "base/status.h"
 #include "trainer/metrics.h"
@@ -14,36 +25,108 @@
 
 namespace ingot::trainer {
 
-// One element per sampled token. The pieces' losses are added: the weights are those of the whole batch.
+// One sequence is to be preferred to another.
+struct Preference {
+  int32_t chosen = 0;  // sequences
+  int32_t rejected = 0;
+};
+
+// One element per sampled token that bears loss.
 struct LossEntries {
-  at::Tensor logprobs;    // [E] under the current weights; carries autograd history
-  at::Tensor recorded;    // [E] as the engine reported them
-  at::Tensor advantages;  // [E]
-  at::Tensor weights;     // [E]
+  std::span<const double> logprobs;   // under the current weights
+  std::span<const double> recorded;   // as the engine reported them: the behaviour policy
+  std::span<const double> reference;  // under the reference weights; empty where the run has none
+  std::span<const double> advantages;
+  std::span<const double> weights;     // TokenWeights: of the whole unmerged batch
+  std::span<const int32_t> sequences;  // in [0, sequence_count)
+  int32_t sequence_count = 0;
+  std::span<const Preference> preferences;
 };
 
 class Objective {
  public:
+  // kToken: a sum over tokens; may be asked for any piece of the batch, and the pieces' losses are added.
+  // kBatch: must be asked for all entries of the batch together.
+  enum class Scope { kToken, kBatch };
+
   virtual ~Objective() = default;
-  // Scalar.
-  virtual at::Tensor Loss(const LossEntries& entries) const = 0;
-  // Adds the same entries to what the step reports.
-  virtual void Tally(std::span<const double> logprobs, std::span<const double> recorded, MetricSums& sums) const = 0;
+  virtual Scope scope() const { return Scope::kToken; }
+  virtual bool needs_reference() const { return false; }
+
+  // The loss; its derivative by each log-prob is added to `derivative`, an element per entry. What a definition holds
+  // constant (a stopped gradient) is constant in the derivative.
+  virtual double Loss(const LossEntries& entries, std::span<double> derivative) const = 0;
+
+  // Adds what the step reports of the same entries.
+  virtual void Tally(const LossEntries& entries, MetricSums& sums) const = 0;
+
+  // One line for the log: what the settings come to, the bounds of the clip first.
+  virtual std::string Describe() const = 0;
 };
 
-// CISPO (MiniMax-M1, arXiv 2506.13585, eq. 4): the importance ratio is clipped and held constant, so that every token
-// keeps a gradient.
+// Below: w_t the weight of a token, A_t its advantage, r_t = exp(logprob_t - recorded_t) its importance ratio; [a]
+// means that a is held constant.
+
+// CISPO (MiniMax-M1, arXiv 2506.13585, eq. 4): every token keeps a gradient, also where the ratio is clipped.
 //
-//   loss = -sum_t weight_t * stopgrad(clip(r_t, 1 - eps_clip_low, 1 + eps_clip_high)) * A_t * logprob_t
-//   r_t  = exp(logprob_t - recorded_t)
+//   loss = -sum_t w_t * [clip(r_t, 1 - eps_clip_low, 1 + eps_clip_high)] * A_t * logprob_t
 //
 // Tallies actor/clipfrac_low, actor/clipfrac_high, cispo/ratio_mean and cispo/ratio_max (of the unclipped ratio).
 std::unique_ptr<Objective> MakeCispo(double eps_clip_low, double eps_clip_high);
 
-// Cross entropy: loss = -sum_t weight_t * logprob_t. Tallies sft/nll, its unweighted mean.
+// The clipped surrogate of PPO (arXiv 1707.06347, eq. 7) without a value function. GRPO (arXiv 2402.03300), Dr. GRPO
+// (arXiv 2503.20783) and DAPO (arXiv 2503.14476) are this loss under other advantages, bounds and aggregations: see
+// presets.h.
+//
+//   loss = -sum_t w_t * min(r_t A_t, clip(r_t, 1 - eps_clip_low, 1 + eps_clip_high) A_t)
+//
+// dual_clip c > 1 (arXiv 1912.09729): where A_t < 0 the minimum is not let below c A_t; 0: off.
+//
+// importance_cap C > 0, truncated importance weights: the ratio is taken against the trainer's own policy before the
+// step, and the gap from that policy to the engine's is made up for by a held weight. With one optimizer step per batch
+// the two policies are one, r_t is 1 where it is differentiated, and the clip never acts:
+//
+//   loss = -sum_t w_t * [min(exp(logprob_t - recorded_t), C)] * r_t A_t,   r_t = exp(logprob_t - [logprob_t])
+//
+// Tallies actor/clipfrac_low and _high (tokens whose gradient the clip took away), ppo/ratio_mean and ppo/ratio_max;
+// with a cap tis/weight_mean and tis/capped_ratio.
+struct PpoClipSettings {
+  double eps_clip_low = 0.2;
+  double eps_clip_high = 0.2;
+  double dual_clip = 0;
+  double importance_cap = 0;
+};
+std::unique_ptr<Objective> MakePpoClip(const PpoClipSettings& settings);
+
+// GSPO (arXiv 2507.18071, eq. 5; with an advantage per token its eq. 13): the ratio is the sequence's, its root of as
+// many as it has tokens. REQUIRES equal weights within a sequence.
+//
+//   s = exp(mean over the sequence of logprob_t - recorded_t)
+//   loss = -sum_t w_t * min(s A_t, clip(s, 1 - eps_clip_low, 1 + eps_clip_high) A_t)
+//
+// Tallies actor/clipfrac_low and _high, gspo/ratio_mean and gspo/ratio_max over sequences.
+std::unique_ptr<Objective> MakeGspo(double eps_clip_low, double eps_clip_high);
+
+// Online policy mirror descent (Kimi k1.5, arXiv 2501.12599, eq. 3). The reference is the policy that sampled; W is a
+// sequence's weight, the sum of its tokens'.
+//
+//   d = sum over the sequence of logprob_t - recorded_t
+//   loss = -sum over sequences of W * (sum_t A_t logprob_t - tau / 2 * d^2)
+//
+// Tallies opmd/log_ratio_mean (of d) and opmd/penalty_mean (of tau / 2 d^2).
+std::unique_ptr<Objective> MakeOpmd(double tau);
+
+// DPO (arXiv 2305.18290, eq. 7), the mean over the preferences of
+//
+//   -log sigmoid(beta * (m_chosen - m_rejected)),   m = sum over the sequence of logprob_t - reference_t
+//
+// Tallies dpo/accuracy (pairs whose margin is above 0; half for one of exactly 0) and dpo/margin_mean.
+std::unique_ptr<Objective> MakeDpo(double beta);
+
+// Cross entropy: loss = -sum_t w_t * logprob_t. Tallies sft/nll, its unweighted mean.
 std::unique_ptr<Objective> MakeSft();
 
-// By TrainerOptions::objective.
+// By TrainerOptions::objective. INVALID_ARGUMENT lists the known names.
 absl::StatusOr<std::unique_ptr<Objective>> MakeObjective(const TrainerOptions& options);
 
 }  // namespace ingot::trainer

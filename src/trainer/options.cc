@@ -41,6 +41,68 @@ absl::Status SftOptions::Validate() const {
   return base::Annotate(optimizer.Validate(), "sft");
 }
 
+absl::Status TrainerOptions::ValidateObjective() const {
+  INGOT_RETURN_IF_ERROR(OneOf("objective", objective, {"cispo", "ppo_clip", "gspo", "opmd", "dpo"}));
+  INGOT_RETURN_IF_ERROR(Require(eps_clip_low >= 0, "eps_clip_low must not be negative (1 or more: no lower clip)"));
+  INGOT_RETURN_IF_ERROR(Require(eps_clip_high > 0, "eps_clip_high must be above 0"));
+  INGOT_RETURN_IF_ERROR(Require(dual_clip == 0 || dual_clip > 1, "dual_clip must be 0 (off) or above 1"));
+  INGOT_RETURN_IF_ERROR(Require(importance_cap >= 0, "importance_cap must not be negative (0: off)"));
+  INGOT_RETURN_IF_ERROR(Require(opmd_tau > 0 && std::isfinite(opmd_tau), "opmd_tau must be a number above 0"));
+  INGOT_RETURN_IF_ERROR(Require(dpo_beta > 0 && std::isfinite(dpo_beta), "dpo_beta must be a number above 0"));
+  INGOT_RETURN_IF_ERROR(Require(kl_coefficient >= 0, "kl_coefficient must not be negative (0: off)"));
+  INGOT_RETURN_IF_ERROR(
+      Require(reference_kl_coefficient >= 0, "reference_kl_coefficient must not be negative (0: off)"));
+  INGOT_RETURN_IF_ERROR(Require(entropy_coefficient >= 0, "entropy_coefficient must not be negative (0: off)"));
+  INGOT_RETURN_IF_ERROR(OneOf("loss_aggregation", loss_aggregation, {"token", "sequence", "prompt", "constant"}));
+  INGOT_RETURN_IF_ERROR(
+      Require((loss_aggregation == "constant") == (loss_constant_tokens > 0),
+              "loss_constant_tokens is the divisor of loss_aggregation constant: above 0 with it, 0 without it"));
+
+  const bool ppo = objective == "ppo_clip";
+  INGOT_RETURN_IF_ERROR(
+      Require(dual_clip == 0 || ppo, absl::StrCat("dual_clip bounds the surrogate of ppo_clip; ", objective,
+                                                  " has none: set dual_clip 0 or objective ppo_clip")));
+  INGOT_RETURN_IF_ERROR(
+      Require(importance_cap == 0 || ppo,
+              absl::StrCat("importance_cap weights the surrogate of ppo_clip; ", objective,
+                           objective == "cispo" ? " cuts its importance weights at 1 + eps_clip_high already"
+                                                : " has none for a token",
+                           ": set importance_cap 0 or objective ppo_clip")));
+  const bool whole_sequences = objective == "gspo" || objective == "opmd" || objective == "dpo";
+  INGOT_RETURN_IF_ERROR(
+      Require(!whole_sequences || loss_aggregation == "sequence",
+              absl::StrCat(objective, " has one term per sequence, which loss_aggregation ", loss_aggregation,
+                           " would weigh by its length or its group: set loss_aggregation sequence")));
+  const bool penalty = kl_coefficient > 0 || reference_kl_coefficient > 0 || entropy_coefficient > 0;
+  INGOT_RETURN_IF_ERROR(
+      Require(objective != "dpo" || !penalty,
+              "dpo holds the policy to its reference by dpo_beta: kl_coefficient, reference_kl_coefficient and "
+              "entropy_coefficient must be 0 with it"));
+  INGOT_RETURN_IF_ERROR(
+      Require(objective != "dpo" || group_size != 1,
+              "dpo compares samples of a group; groups of one hold no pair: set group_size 2 or more"));
+  return Require(reference_path.empty() || needs_reference(),
+                 "reference_path names a reference policy that nothing uses: set reference_kl_coefficient above 0, "
+                 "objective dpo, or no path");
+}
+
+absl::Status TrainerOptions::ValidateAdvantages() const {
+  INGOT_RETURN_IF_ERROR(OneOf("advantage_baseline", advantage_baseline, {"mean", "leave_one_out", "batch", "none"}));
+  INGOT_RETURN_IF_ERROR(OneOf("advantage_normalization", advantage_normalization, {"none", "group", "batch"}));
+  INGOT_RETURN_IF_ERROR(OneOf("advantage_credit", advantage_credit, {"outcome", "reward_to_go"}));
+  INGOT_RETURN_IF_ERROR(Require(advantage_baseline != "none" || advantage_normalization == "none",
+                                "advantage_normalization divides by a deviation about a mean; with advantage_baseline "
+                                "none no mean is subtracted: set one of them otherwise"));
+  INGOT_RETURN_IF_ERROR(Require(advantage_baseline != "batch" || advantage_normalization != "group",
+                                "advantage_baseline batch compares across groups; advantage_normalization group would "
+                                "scale each group by itself: set it to none or batch"));
+  INGOT_RETURN_IF_ERROR(Require(objective != "dpo" || advantage_credit == "outcome",
+                                "dpo prefers whole episodes: advantage_credit must be outcome"));
+  INGOT_RETURN_IF_ERROR(OneOf("train_segments", train_segments, {"all", "current_version", "max_age"}));
+  return Require(train_segments_max_age >= 0 && (train_segments == "max_age" || train_segments_max_age == 0),
+                 "train_segments_max_age is the age of train_segments max_age: 0 or more with it, 0 without it");
+}
+
 absl::Status TrainerOptions::Validate() const {
   INGOT_RETURN_IF_ERROR(Require(groups_per_step >= 0, "groups_per_step must not be negative"));
   INGOT_RETURN_IF_ERROR(Require(group_size >= 0, "group_size must not be negative"));
@@ -48,14 +110,10 @@ absl::Status TrainerOptions::Validate() const {
   INGOT_RETURN_IF_ERROR(Require(micro_batch_tokens > 0, "micro_batch_tokens must be above 0"));
   INGOT_RETURN_IF_ERROR(Require(logits_chunk_elements > 0, "logits_chunk_elements must be above 0"));
   INGOT_RETURN_IF_ERROR(optimizer.Validate());
-  INGOT_RETURN_IF_ERROR(OneOf("objective", objective, {"cispo"}));
-  INGOT_RETURN_IF_ERROR(Require(eps_clip_low >= 0, "eps_clip_low must not be negative (1 or more: no lower clip)"));
-  INGOT_RETURN_IF_ERROR(Require(eps_clip_high > 0, "eps_clip_high must be above 0"));
-  INGOT_RETURN_IF_ERROR(Require(kl_coefficient >= 0, "kl_coefficient must not be negative (0: off)"));
-  INGOT_RETURN_IF_ERROR(Require(entropy_coefficient >= 0, "entropy_coefficient must not be negative (0: off)"));
-  INGOT_RETURN_IF_ERROR(OneOf("loss_aggregation", loss_aggregation, {"token", "sequence", "prompt"}));
-  INGOT_RETURN_IF_ERROR(OneOf("advantage_baseline", advantage_baseline, {"mean", "leave_one_out"}));
-  INGOT_RETURN_IF_ERROR(OneOf("advantage_normalization", advantage_normalization, {"none", "group", "batch"}));
+  INGOT_RETURN_IF_ERROR(ValidateObjective());
+  INGOT_RETURN_IF_ERROR(ValidateAdvantages());
+  INGOT_RETURN_IF_ERROR(Require(max_skipped_steps >= 0, "max_skipped_steps must not be negative (0: stop at once)"));
+  INGOT_RETURN_IF_ERROR(Require(optimizer_reset_every >= 0, "optimizer_reset_every must not be negative (0: never)"));
   INGOT_RETURN_IF_ERROR(Require(probe_tokens >= 0, "probe_tokens must not be negative (0: no probe)"));
   INGOT_RETURN_IF_ERROR(Require(checkpoint_every >= 0, "checkpoint_every must not be negative"));
   INGOT_RETURN_IF_ERROR(Require(keep_checkpoints > 0, "keep_checkpoints must be above 0"));

@@ -45,15 +45,40 @@ struct TrainerOptions {
 
   OptimizerOptions optimizer;
 
-  std::string objective = "cispo";   // the policy loss; cispo is the only one
-  double eps_clip_low = 1.0;         // ratios below 1 - this are clipped; >= 1: never
-  double eps_clip_high = 4.0;        // ratios above 1 + this are clipped; > 0
-  double kl_coefficient = 0.0;       // weight of the k3 estimate of KL(rollout policy || policy) in the loss; 0: off
+  // Name of a set of values for the fields below (presets.h). Whoever reads the configuration expands it; the trainer
+  // goes by the fields alone. "none": nothing to expand.
+  std::string preset = "none";
+
+  std::string objective = "cispo";  // the policy loss: cispo, ppo_clip, gspo, opmd or dpo (objective.h)
+  double eps_clip_low = 1.0;        // ratios below 1 - this are clipped; >= 1: never
+  double eps_clip_high = 4.0;       // ratios above 1 + this are clipped; > 0
+  double dual_clip = 0.0;           // ppo_clip: a negative advantage counts at most so many times; > 1; 0: off
+  double importance_cap = 0.0;      // ppo_clip: truncated importance weights, cut at this; 0: off
+  double opmd_tau = 1.0;            // opmd: weight of the squared log-ratio, halved; > 0
+  double dpo_beta = 0.1;            // dpo: how strongly a pair's margin is felt; > 0
+
+  double kl_coefficient = 0.0;            // weight of the k3 estimate of KL(rollout policy || policy); 0: off
+  double reference_kl_coefficient = 0.0;  // weight of the k3 estimate of KL(policy || reference policy); 0: off
+  // Model folder (or checkpoint) of the reference policy, where one is needed; empty: the weights the run starts from.
+  std::string reference_path;
   double entropy_coefficient = 0.0;  // weight of the policy's entropy, which the loss then rewards; 0: off
 
-  std::string loss_aggregation = "token";        // token, sequence (per episode) or prompt (per group)
-  std::string advantage_baseline = "mean";       // mean of the group, or leave_one_out: mean of its other samples
+  std::string loss_aggregation = "token";  // token, sequence (per episode), prompt (per group) or constant
+  int64_t loss_constant_tokens = 0;        // constant: tokens an episode's sum is divided by, whatever its length; > 0
+
+  // What is subtracted from an episode's return: the mean of its group, leave_one_out: that of the group's other
+  // samples, the mean of the batch, or none.
+  std::string advantage_baseline = "mean";
   std::string advantage_normalization = "none";  // none, or divided by the standard deviation: of the group, the batch
+  // What a turn is credited with: outcome, the whole return of its episode, on every sampled token of every call of it
+  // (sub-agents and summaries included); or reward_to_go, what was earned at this turn and after it.
+  std::string advantage_credit = "outcome";
+  bool filter_zero_variance = false;  // groups without any advantage bear no loss and count in no normaliser
+
+  std::string train_segments = "all";  // all sampled tokens, or those of the current_version, or up to a max_age
+  int64_t train_segments_max_age = 0;  // max_age: versions between sampling and this step, at most
+  int64_t max_skipped_steps = 3;       // in a row, of a batch that gives no finite gradient; one more stops the run
+  int64_t optimizer_reset_every = 0;   // steps between fresh optimizer states; 0: never
 
   int64_t probe_tokens = 256;    // tokens sampled at the current version scored before each step; 0: no probe
   int64_t checkpoint_every = 0;  // steps between checkpoints; 0: only after the last step
@@ -63,7 +88,13 @@ struct TrainerOptions {
 
   SftOptions sft;
 
+  // Says which field is wrong, or which two contradict each other and why.
   absl::Status Validate() const;
+  bool needs_reference() const { return objective == "dpo" || reference_kl_coefficient > 0; }
+
+ private:
+  absl::Status ValidateObjective() const;
+  absl::Status ValidateAdvantages() const;
 };
 
 }  // namespace ingot::trainer

@@ -9,6 +9,7 @@
 #include "trainer/adamw.h"
 #include "trainer/batch.h"
 #include "trainer/forest_pass.h"
+#include "trainer/gradient_faults.h"
 #include "trainer/schedule.h"
 
 namespace ingot::trainer {
@@ -40,28 +41,25 @@ absl::StatusOr<StepMetrics> SftStep(const model::Transformer& model, const Train
   optimizer.ZeroGrad();
   PassOptions pass;
   pass.logits_chunk_elements = options.logits_chunk_elements;
+  StepLoss step_loss(objective, {}, batch);
   double loss = 0;
   int64_t merged = 0;
-  MetricSums sums;
   for (const auto& indices : tree::PlanMicroBatches(batch.calls, options.micro_batch_tokens)) {
     INGOT_ASSIGN_OR_RETURN(const tree::PackedForest forest, tree::PackForest(batch.calls, indices));
-    const PassResult result =
-        AccumulateGradients(model, forest, batch.calls, batch.advantages, batch.weights, objective, pass);
-    loss += result.loss;
+    loss += AccumulateGradients(model, forest, batch.calls, step_loss, pass).loss;
     merged += static_cast<int64_t>(forest.size());
-    objective.Tally(result.logprobs, result.logprobs, sums);
   }
   const double grad_norm = optimizer.GradNorm();
   if (!std::isfinite(loss) || !std::isfinite(grad_norm)) {
     optimizer.ZeroGrad();
     return absl::InternalError(
-        absl::StrCat("loss ", loss, " or gradient norm ", grad_norm,
-                     " of supervised training is not finite: lower sft.optimizer.learning_rate"));
+        absl::StrCat("loss ", loss, " or gradient norm ", grad_norm, " of supervised training is not finite for ",
+                     NameCalls(batch, step_loss.non_finite_calls()), ": lower sft.learning_rate"));
   }
   optimizer.Step(learning_rate, grad_norm);
   optimizer.ZeroGrad();
   StepMetrics metrics{{"sft/loss", loss}, {"sft/grad_norm", grad_norm}, {"sft/learning_rate", learning_rate}};
-  for (const auto& [name, value] : sums.means) metrics[name] = value.mean();
+  for (const auto& [name, value] : step_loss.sums().means) metrics[name] = value.mean();
   metrics["tree/token_ratio"] = static_cast<double>(batch.unmerged_tokens) / static_cast<double>(merged);
   return metrics;
 }

@@ -1,5 +1,3 @@
-#include <ATen/ATen.h>
-
 #include "trainer/objective.h"
 
 namespace ingot::trainer {
@@ -7,12 +5,21 @@ namespace {
 
 class Sft final : public Objective {
  public:
-  at::Tensor Loss(const LossEntries& entries) const override { return -(entries.weights * entries.logprobs).sum(); }
-
-  void Tally(std::span<const double> logprobs, std::span<const double>, MetricSums& sums) const override {
-    MeanMax& nll = sums.means["sft/nll"];
-    for (double logprob : logprobs) nll.Add(-logprob);
+  double Loss(const LossEntries& e, std::span<double> derivative) const override {
+    double loss = 0;
+    for (size_t i = 0; i < e.logprobs.size(); ++i) {
+      loss -= e.weights[i] * e.logprobs[i];
+      derivative[i] -= e.weights[i];
+    }
+    return loss;
   }
+
+  void Tally(const LossEntries& e, MetricSums& sums) const override {
+    MeanMax& nll = sums.means["sft/nll"];
+    for (const double logprob : e.logprobs) nll.Add(-logprob);
+  }
+
+  std::string Describe() const override { return "sft, cross entropy"; }
 };
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "base/log.h"
+#include "trainer/gradient_faults.h"
 #include "trainer/schedule.h"
 #include "trainer/torch_edge.h"
 
@@ -22,14 +23,14 @@ void UseThreads(int threads) {
 }
 
 absl::StatusOr<model::Transformer> OwnedModel(const model::ModelConfig& config, const model::Parameters& parameters,
-                                              at::Device device) {
+                                              at::Device device, bool trainable = true) {
   const at::NoGradGuard no_history;
   std::map<std::string, at::Tensor> tensors;
   for (const auto& [name, tensor] : parameters.tensors()) {
     tensors[name] = tensor.detach()
                         .to(tensor.options().device(device), /*non_blocking=*/false, /*copy=*/true)
                         .contiguous()
-                        .requires_grad_(true);
+                        .requires_grad_(trainable);
   }
   INGOT_ASSIGN_OR_RETURN(model::Parameters owned, model::Parameters::FromTensors(config, std::move(tensors)));
   return model::Transformer::Create(config, std::move(owned));
@@ -48,6 +49,15 @@ std::string DtypeName(at::ScalarType type) {
   }
 }
 
+std::string DescribeRest(const TrainerOptions& o) {
+  std::string text =
+      absl::StrCat("loss aggregated per ", o.loss_aggregation, ", advantages: credit ", o.advantage_credit,
+                   ", baseline ", o.advantage_baseline, ", normalization ", o.advantage_normalization);
+  if (o.reference_kl_coefficient > 0)
+    absl::StrAppend(&text, ", KL to the reference times ", o.reference_kl_coefficient);
+  return text;
+}
+
 bool OnPolicy(const tree::FlatCall& call, size_t offset, int64_t version) {
   return call.versions[offset] == version && call.kv_mixed[offset] == 0;
 }
@@ -62,7 +72,6 @@ struct Trainer::StepTally {
   LogprobGap offpolicy;  // every trained token
   LogprobGap mismatch;   // the probe's tokens, each call scored by itself, as the engine ran it
   LogprobGap packed;     // the batch's tokens that the engine sampled at this version, scored in merged forests
-  MetricSums objective;
 };
 
 Trainer::Trainer(const TrainerOptions& options, model::Transformer model, std::unique_ptr<Objective> objective,
@@ -71,8 +80,10 @@ Trainer::Trainer(const TrainerOptions& options, model::Transformer model, std::u
       clock_(clock),
       model_(std::move(model)),
       objective_(std::move(objective)),
-      pass_options_{options.logits_chunk_elements, options.kl_coefficient, options.entropy_coefficient},
-      optimizer_(options.optimizer, model_.parameters().tensors()) {}
+      pass_options_{options.logits_chunk_elements},
+      optimizer_(options.optimizer, model_.parameters().tensors()) {
+  INGOT_LOG(info, "objective {}; {}", objective_->Describe(), DescribeRest(options_));
+}
 
 absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const TrainerOptions& options,
                                                          const model::ModelConfig& config,
@@ -84,7 +95,9 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const TrainerOptions& o
     if (parameters.tensors().empty()) return absl::InvalidArgumentError("the model has no parameters");
     const at::Device device = parameters.tensors().begin()->second.device();
     INGOT_ASSIGN_OR_RETURN(model::Transformer model, OwnedModel(config, parameters, device));
-    return std::unique_ptr<Trainer>(new Trainer(options, std::move(model), std::move(objective), clock));
+    std::unique_ptr<Trainer> trainer(new Trainer(options, std::move(model), std::move(objective), clock));
+    INGOT_RETURN_IF_ERROR(trainer->SetReference(&trainer->parameters()));
+    return trainer;
   });
 }
 
@@ -103,6 +116,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Resume(const TrainerOptions& o
     std::unique_ptr<Trainer> trainer(new Trainer(options, std::move(model), std::move(objective), clock));
     INGOT_RETURN_IF_ERROR(base::Annotate(trainer->optimizer_.LoadState(contents.optimizer, contents.optimizer_steps),
                                          absl::StrCat("checkpoint ", checkpoint_path)));
+    INGOT_RETURN_IF_ERROR(trainer->SetReference(nullptr));
     trainer->version_ = contents.step;
     INGOT_ASSIGN_OR_RETURN(const auto snapshot, trainer->TakeSnapshot());
     if (snapshot->checksum() != contents.weights_checksum) {
@@ -113,6 +127,34 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Resume(const TrainerOptions& o
   });
 }
 
+absl::Status Trainer::SetReference(const model::Parameters* start) {
+  if (!options_.needs_reference()) return absl::OkStatus();
+  const at::Device device = parameters().tensors().begin()->second.device();
+  if (options_.reference_path.empty()) {
+    if (start == nullptr) {
+      return absl::FailedPreconditionError(
+          "the reference policy is the one the run started from, which a later checkpoint does not hold: set "
+          "trainer.reference_path to its model folder");
+    }
+    INGOT_ASSIGN_OR_RETURN(reference_, OwnedModel(config(), *start, device, /*trainable=*/false));
+    return absl::OkStatus();
+  }
+  const std::string context = absl::StrCat("reference policy ", options_.reference_path);
+  absl::StatusOr<model::LoadedModel> loaded = model::LoadModelDir(options_.reference_path);
+  if (!loaded.ok()) return base::Annotate(loaded.status(), context);
+  if (loaded->config.vocab_size != config().vocab_size ||
+      loaded->config.max_position_embeddings < config().max_position_embeddings) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(context, " has a vocabulary of ", loaded->config.vocab_size, " and a context of ",
+                     loaded->config.max_position_embeddings, "; the model's are ", config().vocab_size, " and ",
+                     config().max_position_embeddings, ": it must know the same tokens and as many positions"));
+  }
+  auto model = OwnedModel(loaded->config, loaded->parameters, device, /*trainable=*/false);
+  if (!model.ok()) return base::Annotate(model.status(), context);
+  reference_ = *std::move(model);
+  return absl::OkStatus();
+}
+
 absl::Status Trainer::RunSft(const std::vector<tree::FlatCall>& calls, const SftObserver& observer) {
   if (version_ != 0) {
     return absl::FailedPreconditionError(
@@ -120,39 +162,52 @@ absl::Status Trainer::RunSft(const std::vector<tree::FlatCall>& calls, const Sft
   }
   UseThreads(options_.threads);
   snapshot_ = nullptr;
-  return AtTorchEdge("supervised training", [&] { return RunSftStage(model_, options_, calls, clock_, observer); });
+  return AtTorchEdge("supervised training", [&] {
+    INGOT_RETURN_IF_ERROR(RunSftStage(model_, options_, calls, clock_, observer));
+    return SetReference(&parameters());
+  });
 }
 
 TokenLimits Trainer::Limits() const { return {config().vocab_size, config().max_position_embeddings}; }
 
-absl::StatusOr<std::vector<tree::PackedForest>> Trainer::Pack(std::span<const tree::FlatCall> calls) const {
+absl::StatusOr<std::vector<tree::PackedForest>> Trainer::Pack(const PreparedBatch& batch) const {
   std::vector<tree::PackedForest> forests;
-  for (const auto& indices : tree::PlanMicroBatches(calls, options_.micro_batch_tokens)) {
-    INGOT_ASSIGN_OR_RETURN(tree::PackedForest forest, tree::PackForest(calls, indices));
+  for (const auto& indices : tree::PlanMicroBatches(batch.calls, options_.micro_batch_tokens)) {
+    INGOT_ASSIGN_OR_RETURN(tree::PackedForest forest, tree::PackForest(batch.calls, indices));
+    std::erase_if(forest.entries, [&](const tree::LossEntry& entry) { return !StepLoss::Bears(batch, entry); });
     forests.push_back(std::move(forest));
   }
   return forests;
 }
 
-void Trainer::AccumulateBatch(const PreparedBatch& batch, std::span<const tree::PackedForest> forests,
-                              StepTally& tally) {
-  std::vector<double> recorded;
+void Trainer::ScoreBatch(const PreparedBatch& batch, std::span<const tree::PackedForest> forests,
+                         StepLoss& loss) const {
   for (const tree::PackedForest& forest : forests) {
-    const PassResult result =
-        AccumulateGradients(model_, forest, batch.calls, batch.advantages, batch.weights, *objective_, pass_options_);
+    if (loss.needs_reference()) {
+      loss.RecordReference(forest.entries, ScoreForest(*reference_, forest, batch.calls, pass_options_).logprobs);
+    }
+    if (loss.needs_scores()) {
+      loss.RecordCurrent(forest.entries, ScoreForest(model_, forest, batch.calls, pass_options_).logprobs);
+    }
+  }
+  if (loss.needs_scores()) loss.Fix();
+}
+
+void Trainer::AccumulateBatch(const PreparedBatch& batch, std::span<const tree::PackedForest> forests, StepLoss& loss,
+                              StepTally& tally) {
+  ScoreBatch(batch, forests, loss);
+  for (const tree::PackedForest& forest : forests) {
+    const PassResult result = AccumulateGradients(model_, forest, batch.calls, loss, pass_options_);
     tally.loss += result.loss;
     tally.merged_tokens += static_cast<int64_t>(forest.size());
-    recorded.clear();
     for (size_t i = 0; i < forest.entries.size(); ++i) {
       const tree::LossEntry& entry = forest.entries[i];
       const tree::FlatCall& call = batch.calls[static_cast<size_t>(entry.call)];
       const size_t offset = static_cast<size_t>(entry.offset);
-      recorded.push_back(call.logprobs[offset]);
       tally.entropy.Add(result.entropy[i]);
-      tally.offpolicy.Add(result.logprobs[i], recorded.back());
-      if (OnPolicy(call, offset, version_)) tally.packed.Add(result.logprobs[i], recorded.back());
+      tally.offpolicy.Add(result.logprobs[i], call.logprobs[offset]);
+      if (OnPolicy(call, offset, version_)) tally.packed.Add(result.logprobs[i], call.logprobs[offset]);
     }
-    objective_->Tally(result.logprobs, recorded, tally.objective);
   }
 }
 
@@ -184,19 +239,39 @@ void Trainer::FinishProbe(ProbeFuture fresh, StepTally& tally) const {
   }
 }
 
-absl::Status Trainer::Optimize(double loss, StepMetrics& metrics) {
+std::string Trainer::Optimize(const PreparedBatch& batch, StepLoss& loss, StepTally& tally, StepMetrics& metrics) {
   const double grad_norm = optimizer_.GradNorm();
-  if (!std::isfinite(loss) || !std::isfinite(grad_norm)) {
-    return absl::InternalError(absl::StrCat("step ", version_, ": loss ", loss, " or gradient norm ", grad_norm,
-                                            " is not finite; nothing was changed. A lower learning rate, or a resume "
-                                            "from an earlier checkpoint, may help"));
+  if (!std::isfinite(tally.loss) || !std::isfinite(grad_norm) || !loss.non_finite_calls().empty()) {
+    const std::string tensors = NonFiniteTensors(model_);
+    std::vector<int32_t> calls = loss.non_finite_calls();
+    if (calls.empty()) calls = CallsWithoutFiniteGradient(model_, batch, loss, pass_options_, /*limit=*/5);
+    return absl::StrCat("loss ", tally.loss, ", gradient norm ", grad_norm, ": not finite for ",
+                        NameCalls(batch, calls), tensors.empty() ? "" : "; ", tensors,
+                        "; a lower learning rate, a tighter clip or a resume from an earlier checkpoint may help");
   }
   const double rate = LearningRate(options_.optimizer, version_, options_.total_steps);
   snapshot_ = nullptr;
+  if (options_.optimizer_reset_every > 0 && version_ % options_.optimizer_reset_every == 0) optimizer_.Reset();
   optimizer_.Step(rate, grad_norm);
   metrics["actor/grad_norm"] = grad_norm;
   metrics["actor/learning_rate"] = rate;
-  return absl::OkStatus();
+  return "";
+}
+
+absl::StatusOr<StepReport> Trainer::Skip(PreparedBatch batch, const std::string& why) {
+  if (skipped_in_a_row_ >= options_.max_skipped_steps) {
+    return absl::InternalError(absl::StrCat("step ", version_, " cannot be made, after ", skipped_in_a_row_,
+                                            " skipped in a row (max_skipped_steps ", options_.max_skipped_steps,
+                                            "); nothing was changed: ", why));
+  }
+  ++skipped_in_a_row_;
+  INGOT_LOG(warn, "step {} is skipped ({} of at most {} in a row): {}", version_, skipped_in_a_row_,
+            options_.max_skipped_steps, why);
+  snapshot_ = nullptr;  // the same weights under a new number
+  ++version_;
+  batch.metrics["trainer/skipped"] = 1;
+  std::erase_if(batch.metrics, [](const auto& metric) { return !std::isfinite(metric.second); });
+  return StepReport{version_ - 1, version_, std::move(batch.metrics), std::move(batch.staleness_histogram)};
 }
 
 absl::StatusOr<StepReport> Trainer::TrainStep(const TrainBatch& batch, const ProbeSource& probe) {
@@ -207,42 +282,57 @@ absl::StatusOr<StepReport> Trainer::TrainStep(const TrainBatch& batch, const Pro
         absl::StrCat("batch ", batch.step, " cannot be trained at version ", version_, ": batches come in order"));
   }
   INGOT_ASSIGN_OR_RETURN(PreparedBatch prepared, PrepareBatch(batch, options_, Limits(), version_));
-  INGOT_ASSIGN_OR_RETURN(const std::vector<tree::PackedForest> forests, Pack(prepared.calls));
+  if (prepared.loss_tokens == 0) {
+    const std::string why = prepared.empty_reason;
+    return Skip(std::move(prepared), why);
+  }
+  INGOT_ASSIGN_OR_RETURN(const std::vector<tree::PackedForest> forests, Pack(prepared));
   const auto packed = clock_.Now();
 
   StepTally tally;
   StepMetrics& metrics = prepared.metrics;
+  StepLoss loss(*objective_, {options_.kl_coefficient, options_.reference_kl_coefficient, options_.entropy_coefficient},
+                prepared);
+  std::string fault;
   const absl::Status status = AtTorchEdge(absl::StrCat("step ", batch.step), [&]() -> absl::Status {
     optimizer_.ZeroGrad();
     ProbeFuture fresh = StartProbe(probe);
-    AccumulateBatch(prepared, forests, tally);
+    AccumulateBatch(prepared, forests, loss, tally);
     const auto accumulated = clock_.Now();
     FinishProbe(std::move(fresh), tally);
     metrics["perf/probe_seconds"] = Seconds(clock_.Now() - accumulated);
-    return Optimize(tally.loss, metrics);
+    fault = Optimize(prepared, loss, tally, metrics);
+    return absl::OkStatus();
   });
   optimizer_.ZeroGrad();
   INGOT_RETURN_IF_ERROR(status);
-  ++version_;
-
-  metrics["actor/loss"] = tally.loss;
-  metrics["actor/entropy"] = tally.entropy.mean();
-  for (const auto& [name, value] : tally.objective.means) metrics[name] = value.mean();
-  for (const auto& [name, value] : tally.objective.maxima) metrics[name] = value.max;
-  tally.offpolicy.Report("offpolicy", metrics);
   // Without a probe the batch's own tokens stand in for it.
   if (probe == nullptr) tally.mismatch = tally.packed;
+  if (fault.empty()) {
+    for (const auto& [name, value] : loss.sums().means) metrics[name] = value.mean();
+    for (const auto& [name, value] : loss.sums().maxima) metrics[name] = value.max;
+  }
+  Report(prepared, tally, metrics);
+  metrics["perf/data_seconds"] = Seconds(packed - start);
+  metrics["perf/train_seconds"] = Seconds(clock_.Now() - packed);
+  if (!fault.empty()) return Skip(std::move(prepared), fault);
+  skipped_in_a_row_ = 0;
+  ++version_;
+  return StepReport{batch.step, version_, std::move(prepared.metrics), std::move(prepared.staleness_histogram)};
+}
+
+void Trainer::Report(const PreparedBatch& batch, const StepTally& tally, StepMetrics& metrics) const {
+  metrics["trainer/skipped"] = 0;
+  metrics["actor/loss"] = tally.loss;
+  metrics["actor/entropy"] = tally.entropy.mean();
+  tally.offpolicy.Report("offpolicy", metrics);
   tally.mismatch.Report("mismatch", metrics);
   metrics["mismatch/packed_logprob_abs_diff_max"] = tally.packed.abs_diff.max;
   metrics["mismatch/packed_tokens"] = static_cast<double>(tally.packed.abs_diff.count);
   metrics["mismatch/probe_tokens"] = static_cast<double>(tally.mismatch.abs_diff.count);
-  metrics["tree/token_ratio"] =
-      static_cast<double>(prepared.unmerged_tokens) / static_cast<double>(tally.merged_tokens);
+  metrics["tree/token_ratio"] = static_cast<double>(batch.unmerged_tokens) / static_cast<double>(tally.merged_tokens);
   metrics["tree/merged_tokens"] = static_cast<double>(tally.merged_tokens);
-  metrics["tree/unmerged_tokens"] = static_cast<double>(prepared.unmerged_tokens);
-  metrics["perf/data_seconds"] = Seconds(packed - start);
-  metrics["perf/train_seconds"] = Seconds(clock_.Now() - packed);
-  return StepReport{batch.step, version_, std::move(prepared.metrics), std::move(prepared.staleness_histogram)};
+  metrics["tree/unmerged_tokens"] = static_cast<double>(batch.unmerged_tokens);
 }
 
 absl::StatusOr<std::shared_ptr<const weights::Snapshot>> Trainer::TakeSnapshot() {

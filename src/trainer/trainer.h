@@ -5,15 +5,20 @@
 //          -> probe -> clipping, AdamW -> version + 1
 //
 // All methods from one thread at a time, which they block; computing uses options.threads threads of it, and the
-// probe's source is asked on another. A failed TrainStep changes nothing: the same batch, or another, can follow. Law
-// 2: the result is that of running each call by itself, whatever merging and the cut into micro-batches do, up to
-// rounding.
+// probe's source is asked on another. A failed TrainStep changes nothing: the same batch, or another, can follow.
+//
+// A batch that gives no step, because nothing of it bears loss or because loss or gradient are not finite, is SKIPPED:
+// logged with what is at fault (tensor and trajectories), the weights and the optimizer stay, and the version moves on,
+// since the batch is consumed. After options.max_skipped_steps in a row (counted since this object was made) the next
+// one is an error instead. Law 2: the result is that of running each call by itself, whatever merging and the cut into
+// micro-batches do, up to rounding.
 #pragma once
 
 #include <cstdint>
 #include <future>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -42,7 +47,8 @@ class Trainer {
                                                          const base::Clock& clock = base::Clock::Real());
 
   // At the checkpoint's step: what follows is bit-identical to a run that never stopped (same batches, options, threads
-  // and machine). Errors as ReadCheckpoint.
+  // and machine). Errors as ReadCheckpoint. FAILED_PRECONDITION: a reference policy is needed, and reference_path does
+  // not say where the weights are that the run started from.
   static absl::StatusOr<std::unique_ptr<Trainer>> Resume(const TrainerOptions& options,
                                                          const std::string& checkpoint_path,
                                                          at::Device device = at::kCPU,
@@ -58,8 +64,8 @@ class Trainer {
   // stage starts afresh. `calls` from dataset/sft.h: `episode` tells conversations apart. OK at once without calls.
   absl::Status RunSft(const std::vector<tree::FlatCall>& calls, const SftObserver& observer);
 
-  // One optimizer step on batch version(). INVALID_ARGUMENT and DATA_LOSS: see PrepareBatch, or the batch is another
-  // step's; INTERNAL: torch failed, or loss or gradient is not finite.
+  // One optimizer step on batch version(), or a skipped one (trainer/skipped 1). INVALID_ARGUMENT and DATA_LOSS: see
+  // PrepareBatch, or the batch is another step's; INTERNAL: torch failed, or too many steps in a row gave no step.
   absl::StatusOr<StepReport> TrainStep(const TrainBatch& batch, const ProbeSource& probe = nullptr);
 
   // The parameters as they are, for publishing; the same object until they change.
@@ -80,11 +86,17 @@ class Trainer {
   // What the probe's source will have given; not valid where nothing was asked of it. Its destructor waits.
   using ProbeFuture = std::future<absl::StatusOr<std::vector<tree::FlatCall>>>;
   TokenLimits Limits() const;
-  absl::StatusOr<std::vector<tree::PackedForest>> Pack(std::span<const tree::FlatCall> calls) const;
-  void AccumulateBatch(const PreparedBatch& batch, std::span<const tree::PackedForest> forests, StepTally& tally);
+  absl::StatusOr<std::vector<tree::PackedForest>> Pack(const PreparedBatch& batch) const;
+  void ScoreBatch(const PreparedBatch& batch, std::span<const tree::PackedForest> forests, StepLoss& loss) const;
+  void AccumulateBatch(const PreparedBatch& batch, std::span<const tree::PackedForest> forests, StepLoss& loss,
+                       StepTally& tally);
   ProbeFuture StartProbe(const ProbeSource& probe) const;
   void FinishProbe(ProbeFuture fresh, StepTally& tally) const;
-  absl::Status Optimize(double loss, StepMetrics& metrics);
+  // A description of what is not finite; empty: the weights were moved.
+  std::string Optimize(const PreparedBatch& batch, StepLoss& loss, StepTally& tally, StepMetrics& metrics);
+  absl::StatusOr<StepReport> Skip(PreparedBatch batch, const std::string& why);
+  void Report(const PreparedBatch& batch, const StepTally& tally, StepMetrics& metrics) const;
+  absl::Status SetReference(const model::Parameters* start);
 
   const TrainerOptions options_;
   const base::Clock& clock_;
@@ -92,7 +104,9 @@ class Trainer {
   const std::unique_ptr<Objective> objective_;
   const PassOptions pass_options_;
   AdamW optimizer_;
+  std::optional<model::Transformer> reference_;  // the policy that needs_reference() speaks of
   int64_t version_ = 0;
+  int64_t skipped_in_a_row_ = 0;
   std::shared_ptr<const weights::Snapshot> snapshot_;  // of the parameters as they are; null: not taken yet
 };
 

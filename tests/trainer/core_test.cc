@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <limits>
 
 #include "makers.h"
@@ -20,27 +21,53 @@ using ::testing::HasSubstr;
 
 constexpr double kTiny = 1e-12;
 
+// Episodes of one turn each; their advantages.
+std::vector<std::vector<double>> OneTurn(const std::vector<std::vector<double>>& rewards, const AdvantageRule& rule) {
+  std::vector<std::vector<EpisodeReturn>> groups;
+  for (const auto& group : rewards) {
+    groups.emplace_back();
+    for (const double r : group) groups.back().push_back({r, {r}});
+  }
+  std::vector<std::vector<double>> advantages;
+  for (const GroupAdvantages& group : Advantages(groups, rule)) {
+    advantages.emplace_back();
+    for (const auto& turns : group.turns) advantages.back().push_back(turns.at(0));
+  }
+  return advantages;
+}
+
 TEST(Advantages, SubtractTheGroupMean) {
-  const auto a = Advantages({{1, 0, 0, 0}, {0.5, 0.5}}, "mean", "none");
+  const auto a = OneTurn({{1, 0, 0, 0}, {0.5, 0.5}}, {"mean", "none"});
   EXPECT_THAT(a[0], ElementsAre(0.75, -0.25, -0.25, -0.25));
   EXPECT_THAT(a[1], ElementsAre(0, 0));
 }
 
 TEST(Advantages, LeaveOneOutComparesWithTheOthers) {
   // Others of the first: (0 + 0 + 2) / 3 = 2/3; of the last: (1 + 0 + 0) / 3 = 1/3.
-  const auto a = Advantages({{1, 0, 0, 2}}, "leave_one_out", "none");
+  const auto a = OneTurn({{1, 0, 0, 2}}, {"leave_one_out", "none"});
   EXPECT_THAT(a[0], ElementsAre(DoubleNear(1.0 / 3, kTiny), DoubleNear(-1, kTiny), DoubleNear(-1, kTiny),
                                 DoubleNear(5.0 / 3, kTiny)));
 }
 
 TEST(Advantages, AGroupOfOneHasNoBaselineLeftOut) {
-  EXPECT_THAT(Advantages({{0.7}}, "leave_one_out", "none")[0], ElementsAre(0.7));
-  EXPECT_THAT(Advantages({{0.7}}, "mean", "none")[0], ElementsAre(0.0));
+  EXPECT_THAT(OneTurn({{0.7}}, {"leave_one_out", "none"})[0], ElementsAre(0.7));
+  EXPECT_THAT(OneTurn({{0.7}}, {"mean", "none"})[0], ElementsAre(0.0));
+}
+
+TEST(Advantages, TheBatchsMeanComparesGroupsToo) {
+  // (1 + 0 + 4 + 3) / 4 = 2
+  const auto a = OneTurn({{1, 0}, {4, 3}}, {"batch", "none"});
+  EXPECT_THAT(a[0], ElementsAre(-1, -2));
+  EXPECT_THAT(a[1], ElementsAre(2, 1));
+}
+
+TEST(Advantages, WithoutBaselineTheRewardItself) {
+  EXPECT_THAT(OneTurn({{0.5, 0.5}}, {"none", "none"})[0], ElementsAre(0.5, 0.5));
 }
 
 TEST(Advantages, GroupNormalizationDividesByTheGroupsDeviation) {
   // Rewards 1, 0: population deviation 0.5, advantages +-0.5.
-  const auto a = Advantages({{1, 0}, {3, 3}}, "mean", "group");
+  const auto a = OneTurn({{1, 0}, {3, 3}}, {"mean", "group"});
   EXPECT_NEAR(a[0][0], 0.5 / (0.5 + 1e-6), kTiny);
   EXPECT_NEAR(a[0][1], -0.5 / (0.5 + 1e-6), kTiny);
   EXPECT_THAT(a[1], ElementsAre(0, 0));
@@ -48,19 +75,50 @@ TEST(Advantages, GroupNormalizationDividesByTheGroupsDeviation) {
 
 TEST(Advantages, BatchNormalizationDividesByTheBatchsDeviation) {
   // Advantages 0.5, -0.5, 2, -2: mean 0, variance (0.25 + 0.25 + 4 + 4) / 4 = 2.125.
-  const auto a = Advantages({{1, 0}, {4, 0}}, "mean", "batch");
+  const auto a = OneTurn({{1, 0}, {4, 0}}, {"mean", "batch"});
   const double scale = 1.0 / (std::sqrt(2.125) + 1e-6);
   EXPECT_NEAR(a[0][0], 0.5 * scale, kTiny);
   EXPECT_NEAR(a[1][1], -2 * scale, kTiny);
 }
 
+TEST(Advantages, FilteredGroupsCountInNoDeviation) {
+  // With the equal group (1, 1) the deviation is sqrt((0.25 + 0.25 + 0 + 0) / 4); without it 0.5.
+  EXPECT_NEAR(OneTurn({{1, 0}, {1, 1}}, {"mean", "batch", false})[0][0], 0.5 / (std::sqrt(0.125) + 1e-6), kTiny);
+  EXPECT_NEAR(OneTurn({{1, 0}, {1, 1}}, {"mean", "batch", true})[0][0], 0.5 / (0.5 + 1e-6), kTiny);
+  const auto filtered = Advantages({{{1, {1}}, {1, {1}}}, {{1, {1}}, {0, {0}}}}, {"mean", "none", true});
+  EXPECT_TRUE(filtered[0].filtered);
+  EXPECT_FALSE(filtered[1].filtered);
+  // Equal returns that were earned at different turns do carry signal.
+  EXPECT_FALSE(Advantages({{{1, {1, 0}}, {1, {1, 1}}}}, {"mean", "none", true})[0].filtered);
+}
+
 TEST(Advantages, EqualRewardsGiveExactlyZero) {
   // 0.1 has no exact mean in binary; its rounding must not become a gradient.
-  for (const char* baseline : {"mean", "leave_one_out"}) {
+  for (const char* baseline : {"mean", "leave_one_out", "batch"}) {
     for (const char* normalization : {"none", "group", "batch"}) {
-      EXPECT_THAT(Advantages({{0.1, 0.1, 0.1}}, baseline, normalization)[0], ElementsAre(0, 0, 0));
+      EXPECT_THAT(OneTurn({{0.1, 0.1, 0.1}}, {baseline, normalization})[0], ElementsAre(0, 0, 0));
     }
   }
+}
+
+TEST(Advantages, CreditIsTheReturnOrWhatIsStillToCome) {
+  EXPECT_THAT(CreditTurns(1.0, {0.5, 0.0, -2.0}, "outcome"), ElementsAre(-0.5, -0.5, -0.5));
+  EXPECT_THAT(CreditTurns(1.0, {0.5, 0.0, -2.0}, "reward_to_go"), ElementsAre(-0.5, -1.0, -1.0));
+  EXPECT_THAT(CreditTurns(1.0, {}, "outcome"), ElementsAre());
+}
+
+TEST(Advantages, RewardToGoHasABaselineConstantInTheTurn) {
+  // First sample: outcome 1, turns earned 0.5 and 0.25: to go 1.75, 1.25; return 1.75.
+  // Second: outcome 0, one turn that earned -0.5: to go -0.5. Third: outcome 0.5 and nothing else, three turns.
+  // Baselines, the others' mean return: (-0.5 + 0.5) / 2 = 0; (1.75 + 0.5) / 2 = 1.125; (1.75 - 0.5) / 2 = 0.625.
+  std::vector<EpisodeReturn> group;
+  group.push_back({1.75, CreditTurns(1, {0.5, 0.25}, "reward_to_go")});
+  group.push_back({-0.5, CreditTurns(0, {-0.5}, "reward_to_go")});
+  group.push_back({0.5, CreditTurns(0.5, {0, 0, 0}, "reward_to_go")});
+  const auto a = Advantages({group}, {"leave_one_out", "none"})[0].turns;
+  EXPECT_THAT(a[0], ElementsAre(1.75, 1.25));
+  EXPECT_THAT(a[1], ElementsAre(-1.625));
+  EXPECT_THAT(a[2], ElementsAre(-0.125, -0.125, -0.125));
 }
 
 // Episode 0 (group 0): calls of 2 and 1 tokens. Episode 1 (group 0): 3 tokens. Episode 2 (group 1): 4. Episode 3
@@ -80,11 +138,16 @@ TEST(TokenWeights, PromptIsTheMeanOverGroupsOfTheirMeans) {
   EXPECT_THAT(TokenWeights(kCalls, "prompt"), ElementsAre(1.0 / 12, 1.0 / 12, 1.0 / 12, 1.0 / 8, 0));
 }
 
+TEST(TokenWeights, ConstantDividesByAFixedNumber) {
+  // Three episodes have tokens: 1 / (3 * 5) each, however long they are.
+  EXPECT_THAT(TokenWeights(kCalls, "constant", 5), ElementsAre(1.0 / 15, 1.0 / 15, 1.0 / 15, 1.0 / 15, 0));
+}
+
 TEST(TokenWeights, SumToOneOverTheBatch) {
   for (const char* aggregation : {"token", "sequence", "prompt"}) {
     const auto weights = TokenWeights(kCalls, aggregation);
     double sum = 0;
-    for (size_t i = 0; i < kCalls.size(); ++i) sum += weights[i] * static_cast<double>(kCalls[i].sampled_tokens);
+    for (size_t i = 0; i < kCalls.size(); ++i) sum += weights[i] * static_cast<double>(kCalls[i].loss_tokens);
     EXPECT_NEAR(sum, 1.0, kTiny) << aggregation;
   }
 }
@@ -142,6 +205,30 @@ TEST(TrainerOptions, DefaultsAreValidAndFaultsAreNamed) {
   options = {};
   options.optimizer.beta2 = std::nan("");
   EXPECT_FALSE(options.Validate().ok());
+}
+
+TEST(TrainerOptions, ContradictionsAreRefusedWithAReason) {
+  const auto message = [](const std::function<void(TrainerOptions&)>& change) {
+    TrainerOptions options;
+    change(options);
+    return std::string(options.Validate().message());
+  };
+  EXPECT_THAT(message([](auto& o) { o.objective = "gspo"; }), HasSubstr("one term per sequence"));
+  EXPECT_THAT(message([](auto& o) { o.objective = "pppo"; }), HasSubstr("cispo, ppo_clip, gspo, opmd, dpo"));
+  EXPECT_THAT(message([](auto& o) { o.objective = "dpo", o.loss_aggregation = "sequence", o.group_size = 1; }),
+              HasSubstr("no pair"));
+  EXPECT_THAT(message([](auto& o) { o.objective = "dpo", o.loss_aggregation = "sequence", o.kl_coefficient = 0.1; }),
+              HasSubstr("dpo_beta"));
+  EXPECT_THAT(message([](auto& o) { o.importance_cap = 2; }), HasSubstr("cuts its importance weights"));
+  EXPECT_THAT(message([](auto& o) { o.dual_clip = 3; }), HasSubstr("ppo_clip"));
+  EXPECT_THAT(message([](auto& o) { o.loss_constant_tokens = 3; }), HasSubstr("loss_constant_tokens"));
+  EXPECT_THAT(message([](auto& o) { o.loss_aggregation = "constant"; }), HasSubstr("loss_constant_tokens"));
+  EXPECT_THAT(message([](auto& o) { o.advantage_baseline = "none", o.advantage_normalization = "batch"; }),
+              HasSubstr("no mean is subtracted"));
+  EXPECT_THAT(message([](auto& o) { o.advantage_baseline = "batch", o.advantage_normalization = "group"; }),
+              HasSubstr("across groups"));
+  EXPECT_THAT(message([](auto& o) { o.train_segments_max_age = 2; }), HasSubstr("train_segments max_age"));
+  EXPECT_THAT(message([](auto& o) { o.reference_path = "x"; }), HasSubstr("nothing uses"));
 }
 
 // --- PrepareBatch ---
@@ -253,7 +340,112 @@ TEST(PrepareBatch, ErrorsNameTheCall) {
 
   EXPECT_THAT(message(OneGroup({MakeEpisode("bad", std::nan(""), {Turn({1}, {2})})})),
               ::testing::AllOf(HasSubstr("bad"), HasSubstr("reward")));
-  EXPECT_THAT(message(OneGroup({MakeEpisode("none", 1.0, {})})), HasSubstr("no token of the batch bears loss"));
+  v1::EpisodeTree paid = MakeEpisode("bad", 1.0, {Turn({1}, {2})});
+  (*paid.mutable_episode()->mutable_call_rewards())["bad/7"] = 1;
+  EXPECT_THAT(message(OneGroup({paid})), ::testing::AllOf(HasSubstr("bad"), HasSubstr("call_rewards")));
+  paid.mutable_episode()->clear_call_rewards();
+  (*paid.mutable_episode()->mutable_call_rewards())["bad/0"] = INFINITY;
+  EXPECT_THAT(message(OneGroup({paid})), HasSubstr("reward of call bad/0"));
+  EXPECT_THAT(message(TrainBatch{}), HasSubstr("no groups"));
+  const auto empty = PrepareBatch(OneGroup({MakeEpisode("none", 1.0, {})}), {}, 10, 3);
+  ASSERT_TRUE(empty.ok());
+  EXPECT_THAT(empty->empty_reason, HasSubstr("no token of the batch bears loss"));
+}
+
+TEST(PrepareBatch, CreditsATurnWithWhatFollows) {
+  v1::EpisodeTree a = MakeEpisode("a", 1.0, {Turn({1}, {3}), Turn({1, 3}, {4}), Turn({1, 3, 4}, {5})});
+  (*a.mutable_episode()->mutable_call_rewards())["a/0"] = 2;
+  (*a.mutable_episode()->mutable_call_rewards())["a/1"] = -1;
+  a.mutable_calls(1)->mutable_sampling()->set_bias_acted(true);  // not trained on, but its reward stands
+  const TrainBatch batch = OneGroup({a, MakeEpisode("b", 0.0, {Turn({1}, {6})})});
+  // Returns 2 and 0, mean 1. To go: 2, 0, 1.
+  TrainerOptions options;
+  EXPECT_THAT(PrepareBatch(batch, options, 10, 0)->advantages, ElementsAre(1, 1, -1));
+  options.advantage_credit = "reward_to_go";
+  EXPECT_THAT(PrepareBatch(batch, options, 10, 0)->advantages, ElementsAre(1, 0, -1));
+  options.advantage_baseline = "leave_one_out";
+  EXPECT_THAT(PrepareBatch(batch, options, 10, 0)->advantages, ElementsAre(2, 1, -2));
+}
+
+// One final reward on every sampled token of every call of the chain, the summary's included.
+TEST(PrepareBatch, TheOutcomeIsOnEveryGenerationOfAChain) {
+  const std::vector<int32_t> summary = {7, 8};
+  const TrainBatch batch =
+      OneGroup({MakeEpisode("chain", 1.0, {Turn({1, 2}, {3, 4}), Turn({1, 2, 3, 4, 9}, summary), Turn({1, 7, 8}, {5})}),
+                MakeEpisode("plain", 0.0, {Turn({1, 2}, {6})})});
+  TrainerOptions options;
+  options.objective = "ppo_clip";
+  options.loss_aggregation = "constant";
+  options.loss_constant_tokens = 4;
+  const auto prepared = PrepareBatch(batch, options, 10, 0);
+  ASSERT_TRUE(prepared.ok()) << prepared.status();
+  EXPECT_THAT(prepared->advantages, ElementsAre(0.5, 0.5, 0.5, -0.5));
+  EXPECT_THAT(prepared->weights, ElementsAre(0.125, 0.125, 0.125, 0.125));
+  EXPECT_EQ(prepared->loss_tokens, 6);
+}
+
+TEST(PrepareBatch, OldSegmentsAreContextOnly) {
+  CallSpec mixed = Turn({1}, {2, 3, 4});
+  mixed.versions = {5, 6, 7};
+  CallSpec old = Turn({1, 2, 3, 4}, {5, 6});
+  old.versions = {5, 5};
+  const TrainBatch batch = OneGroup({MakeEpisode("a", 1.0, {mixed, old}), MakeEpisode("b", 0.0, {mixed})});
+  TrainerOptions options;
+  options.train_segments = "current_version";
+  auto prepared = PrepareBatch(batch, options, 10, 7);
+  ASSERT_TRUE(prepared.ok()) << prepared.status();
+  ASSERT_EQ(prepared->calls.size(), 2u);
+  EXPECT_THAT(prepared->bears_loss[0], ElementsAre(0, 0, 1));
+  EXPECT_EQ(prepared->loss_tokens, 2);
+  EXPECT_THAT(prepared->weights, ElementsAre(0.5, 0.5));
+  EXPECT_EQ(prepared->metrics.at("batch/tokens_left_out_age"), 6);
+  EXPECT_EQ(prepared->metrics.at("async/staleness_max"), 0);
+  options.train_segments = "max_age";
+  options.train_segments_max_age = 1;
+  prepared = PrepareBatch(batch, options, 10, 7);
+  EXPECT_EQ(prepared->loss_tokens, 4);
+  EXPECT_EQ(prepared->metrics.at("async/staleness_mean"), 0.5);
+  options.train_segments = "current_version";
+  options.train_segments_max_age = 0;
+  EXPECT_THAT(PrepareBatch(batch, options, 10, 9)->empty_reason, HasSubstr("8 tokens older than train_segments"));
+}
+
+TEST(PrepareBatch, FiltersGroupsBeforeNormalisersAreCounted) {
+  TrainBatch batch = OneGroup({MakeEpisode("a", 1.0, {Turn({1}, {3, 4})}), MakeEpisode("b", 0.0, {Turn({1}, {4, 5})})});
+  batch.groups.push_back(
+      MakeGroup(8, {MakeEpisode("c", 0.3, {Turn({2}, {3, 4, 5, 6})}), MakeEpisode("d", 0.3, {Turn({2}, {4})})}));
+  TrainerOptions options;
+  EXPECT_THAT(PrepareBatch(batch, options, 10, 0)->weights, ElementsAre(1.0 / 9, 1.0 / 9, 1.0 / 9, 1.0 / 9));
+  options.filter_zero_variance = true;
+  for (const auto& [aggregation, weight] : {std::pair("token", 0.25), {"sequence", 0.25}, {"prompt", 0.25}}) {
+    options.loss_aggregation = aggregation;
+    const auto prepared = PrepareBatch(batch, options, 10, 0);
+    EXPECT_THAT(prepared->weights, ElementsAre(weight, weight)) << aggregation;
+    EXPECT_EQ(prepared->metrics.at("batch/groups_filtered"), 1);
+    EXPECT_EQ(prepared->loss_tokens, 4);
+  }
+}
+
+TEST(PrepareBatch, DpoPrefersTheBestToTheWorstOfAGroup) {
+  TrainBatch batch;
+  batch.groups.push_back(MakeGroup(
+      0,
+      {MakeEpisode("a", 0.5, {Turn({1}, {3})}), MakeEpisode("b", 0.2, {Turn({1}, {4}), Turn({1, 4}, {5})}),
+       MakeEpisode("c", 0.9, {Turn({1}, {5})}), MakeEpisode("d", 5.0, {}), MakeEpisode("e", 0.9, {Turn({1}, {6})})}));
+  batch.groups.push_back(MakeGroup(1, {MakeEpisode("f", 1, {Turn({2}, {3})}), MakeEpisode("g", 1, {Turn({2}, {4})})}));
+  TrainerOptions options;
+  options.objective = "dpo";
+  options.loss_aggregation = "sequence";
+  const auto prepared = PrepareBatch(batch, options, 10, 0);
+  ASSERT_TRUE(prepared.ok()) << prepared.status();
+  ASSERT_EQ(prepared->preferences.size(), 1u);
+  EXPECT_EQ(prepared->preferences[0].chosen, 2);  // the first of the best that sampled anything
+  EXPECT_EQ(prepared->preferences[0].rejected, 1);
+  EXPECT_EQ(prepared->calls.size(), 3u);  // two of b, one of c
+  EXPECT_EQ(prepared->metrics.at("batch/episodes_unpaired"), 4);
+  TrainBatch equal;
+  equal.groups.push_back(batch.groups[1]);
+  EXPECT_THAT(PrepareBatch(equal, options, 10, 0)->empty_reason, HasSubstr("2 episodes without a pair"));
 }
 
 TEST(PrepareBatch, HoldsTheBatchToItsShape) {

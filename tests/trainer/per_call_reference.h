@@ -4,14 +4,15 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "model/transformer.h"
 #include "trainer/metrics.h"
+#include "trainer/objective.h"
 #include "trainer/options.h"
 #include "tree/forest.h"
 
@@ -36,88 +37,233 @@ struct ReferenceResult {
   StepMetrics metrics;
 };
 
-// Adds gradients to the model's .grad. `advantages` per call.
+// One call's share of the loss: what the model says of its loss tokens, each call run by itself.
+struct ScoredCall {
+  const tree::FlatCall* call = nullptr;
+  double advantage = 0;
+  std::vector<int64_t> kept;           // offsets of the sampled tokens that bear loss
+  at::Tensor lp, recorded, reference;  // [kept]
+  at::Tensor entropy;                  // [kept]
+};
+
+inline at::Tensor SampledLogSoftmax(const model::Transformer& model, const tree::FlatCall& call) {
+  const int64_t n = int64_t(call.tokens.size()), first = call.context_tokens;
+  const std::vector<int64_t> ids(call.tokens.begin(), call.tokens.end());
+  const at::Tensor tokens = at::from_blob(const_cast<int64_t*>(ids.data()), {n}, at::kLong).clone();
+  DenseCausal attention;
+  const at::Tensor hidden = model.Hidden(tokens, at::arange(n, at::kLong), attention);
+  return at::log_softmax(model.Logits(hidden.slice(0, first - 1, n - 1)) / double(call.temperature), -1);
+}
+
+inline at::Tensor LabelLogprobs(const at::Tensor& all, const tree::FlatCall& call) {
+  const std::vector<int64_t> labels(call.tokens.begin() + call.context_tokens, call.tokens.end());
+  const at::Tensor index =
+      at::from_blob(const_cast<int64_t*>(labels.data()), {int64_t(labels.size()), 1}, at::kLong).clone();
+  return all.gather(1, index).squeeze(1);
+}
+
+inline ScoredCall ScoreCall(const model::Transformer& model, const model::Transformer* reference,
+                            const tree::FlatCall& call, double advantage, const TrainerOptions& options,
+                            int64_t version) {
+  ScoredCall scored{&call, advantage, {}, {}, {}, {}, {}};
+  const int64_t oldest = options.train_segments == "all"               ? 0
+                         : options.train_segments == "current_version" ? version
+                                                                       : version - options.train_segments_max_age;
+  for (size_t t = 0; t < call.versions.size(); ++t) {
+    if (call.versions[t] >= oldest) scored.kept.push_back(int64_t(t));
+  }
+  const at::Tensor kept = at::from_blob(scored.kept.data(), {int64_t(scored.kept.size())}, at::kLong).clone();
+  const at::Tensor all = SampledLogSoftmax(model, call);
+  scored.lp = LabelLogprobs(all, call).index_select(0, kept);
+  scored.entropy = -(all.exp() * all).sum(-1).index_select(0, kept);
+  std::vector<double> recorded(call.logprobs.begin(), call.logprobs.end());
+  scored.recorded = at::from_blob(recorded.data(), {int64_t(recorded.size())}, at::kDouble)
+                        .to(all.scalar_type(), false, true)
+                        .index_select(0, kept);
+  if (reference != nullptr) {
+    scored.reference = LabelLogprobs(SampledLogSoftmax(*reference, call), call).detach().index_select(0, kept);
+  }
+  return scored;
+}
+
+// 1/normaliser of each token, from the definition of each aggregation; by call.
+inline std::vector<double> ReferenceWeights(const std::vector<ScoredCall>& calls, const TrainerOptions& options) {
+  std::map<int32_t, double> episode_tokens, group_tokens;
+  double batch_tokens = 0;
+  for (const ScoredCall& scored : calls) {
+    batch_tokens += double(scored.kept.size());
+    episode_tokens[scored.call->episode] += double(scored.kept.size());
+    group_tokens[scored.call->group] += double(scored.kept.size());
+  }
+  std::vector<double> weights;
+  for (const ScoredCall& scored : calls) {
+    const double episodes = double(episode_tokens.size()), groups = double(group_tokens.size());
+    const std::string& rule = options.loss_aggregation;
+    weights.push_back(rule == "token"      ? 1 / batch_tokens
+                      : rule == "sequence" ? 1 / (episodes * episode_tokens[scored.call->episode])
+                      : rule == "constant" ? 1 / (episodes * double(options.loss_constant_tokens))
+                                           : 1 / (groups * group_tokens[scored.call->group]));
+  }
+  return weights;
+}
+
+// The terms of a loss per sequence: gspo, opmd and dpo, straight from their papers, differentiated by autograd.
+inline std::vector<at::Tensor> SequenceTerms(const std::vector<ScoredCall>& calls,
+                                             const std::vector<Preference>& preferences, const TrainerOptions& options,
+                                             StepMetrics& metrics) {
+  struct Sequence {
+    std::vector<at::Tensor> lp, recorded, reference, credited;
+    double advantage = 0;
+  };
+  std::map<int32_t, Sequence> sequences;
+  for (const ScoredCall& scored : calls) {
+    Sequence& s = sequences[scored.call->episode];
+    s.lp.push_back(scored.lp);
+    s.recorded.push_back(scored.recorded);
+    if (scored.reference.defined()) s.reference.push_back(scored.reference);
+    s.credited.push_back(scored.advantage * scored.lp);
+    s.advantage = scored.advantage;
+  }
+  const double count = double(sequences.size());
+  std::vector<at::Tensor> terms;
+  if (options.objective == "dpo") {
+    const auto margin = [&](int32_t e) {
+      return (at::cat(sequences.at(e).lp) - at::cat(sequences.at(e).reference)).sum();
+    };
+    double margins = 0;
+    for (const Preference& pair : preferences) {
+      const at::Tensor m = options.dpo_beta * (margin(pair.chosen) - margin(pair.rejected));
+      terms.push_back(-at::log_sigmoid(m) / double(preferences.size()));
+      margins += m.item<double>() / double(preferences.size());
+    }
+    metrics["dpo/margin_mean"] = margins;
+    return terms;
+  }
+  double ratios = 0, log_ratios = 0;
+  for (const auto& [episode, s] : sequences) {
+    const at::Tensor log_ratio = at::cat(s.lp) - at::cat(s.recorded);
+    if (options.objective == "gspo") {
+      const at::Tensor ratio = log_ratio.mean().exp();
+      const at::Tensor clipped = ratio.clamp(1 - options.eps_clip_low, 1 + options.eps_clip_high);
+      terms.push_back(-at::minimum(ratio * s.advantage, clipped * s.advantage) / count);
+      ratios += ratio.item<double>() / count;
+      metrics["gspo/ratio_mean"] = ratios;
+    } else {
+      terms.push_back(-at::cat(s.credited).sum() / count);
+      terms.push_back(0.5 * options.opmd_tau * log_ratio.sum().square() / count);
+      log_ratios += log_ratio.sum().item<double>() / count;
+      metrics["opmd/log_ratio_mean"] = log_ratios;
+    }
+  }
+  return terms;
+}
+
+// The terms of a loss per token, [kept]: cispo and ppo_clip.
+inline at::Tensor TokenTerms(const ScoredCall& scored, double weight, const TrainerOptions& options) {
+  const double a = scored.advantage;
+  const double low = 1 - options.eps_clip_low, high = 1 + options.eps_clip_high;
+  const at::Tensor held = (scored.lp.detach() - scored.recorded).exp();
+  if (options.objective == "cispo") return -weight * held.clamp(low, high) * a * scored.lp;
+  const bool cap = options.importance_cap > 0;
+  const at::Tensor ratio = (scored.lp - (cap ? scored.lp.detach() : scored.recorded)).exp();
+  at::Tensor surrogate = at::minimum(ratio * a, ratio.clamp(low, high) * a);
+  if (options.dual_clip > 0 && a < 0) surrogate = surrogate.clamp_min(options.dual_clip * a);
+  return -weight * surrogate * (cap ? held.clamp_max(options.importance_cap) : at::ones_like(held));
+}
+
+inline at::Tensor PenaltyTerms(const ScoredCall& scored, double weight, const TrainerOptions& options) {
+  at::Tensor terms = at::zeros_like(scored.recorded);
+  if (options.kl_coefficient > 0) {
+    const at::Tensor x = scored.lp - scored.recorded;
+    terms = terms + options.kl_coefficient * weight * (x.exp() - 1 - x);
+  }
+  if (options.reference_kl_coefficient > 0) {
+    const at::Tensor x = scored.reference - scored.lp;
+    terms = terms + options.reference_kl_coefficient * weight * (x.exp() - 1 - x);
+  }
+  if (options.entropy_coefficient > 0) terms = terms - options.entropy_coefficient * weight * scored.entropy;
+  return terms;
+}
+
+inline double Sum(const std::vector<double>& values) {
+  double sum = 0;
+  for (const double v : values) sum += v;
+  return sum;
+}
+
+// What the step reports of every token, one by one.
+inline StepMetrics ReferenceMetrics(const std::vector<ScoredCall>& calls, const TrainerOptions& options,
+                                    int64_t version) {
+  std::vector<double> entropy, ratios, low, high, k3, diffs, ages, probe_k3, probe_diffs;
+  double unmerged = 0;
+  for (const ScoredCall& scored : calls) {
+    unmerged += double(scored.call->tokens.size());
+    for (size_t i = 0; i < scored.kept.size(); ++i) {
+      const size_t t = size_t(scored.kept[i]);
+      const double gap = scored.lp[int64_t(i)].item<double>() - double(scored.call->logprobs[t]);
+      const double ratio = std::exp(gap);
+      entropy.push_back(scored.entropy[int64_t(i)].item<double>());
+      ratios.push_back(ratio);
+      low.push_back(ratio < 1 - options.eps_clip_low);
+      high.push_back(ratio > 1 + options.eps_clip_high);
+      k3.push_back(ratio - 1 - gap);
+      diffs.push_back(std::abs(gap));
+      ages.push_back(double(version - scored.call->versions[t]));
+      if (scored.call->versions[t] != version || scored.call->kv_mixed[t]) continue;
+      probe_k3.push_back(k3.back());
+      probe_diffs.push_back(diffs.back());
+    }
+  }
+  const auto max = [](const std::vector<double>& v) { return v.empty() ? 0 : *std::max_element(v.begin(), v.end()); };
+  const double n = double(ratios.size()), p = std::max(1.0, double(probe_k3.size()));
+  StepMetrics metrics = {{"actor/entropy", Sum(entropy) / n},
+                         {"offpolicy/k3_kl", Sum(k3) / n},
+                         {"offpolicy/logprob_abs_diff_mean", Sum(diffs) / n},
+                         {"offpolicy/logprob_abs_diff_max", max(diffs)},
+                         {"mismatch/k3_kl", Sum(probe_k3) / p},
+                         {"mismatch/logprob_abs_diff_mean", Sum(probe_diffs) / p},
+                         {"mismatch/logprob_abs_diff_max", max(probe_diffs)},
+                         {"mismatch/probe_tokens", double(probe_k3.size())},
+                         {"async/staleness_mean", Sum(ages) / n},
+                         {"async/staleness_max", max(ages)},
+                         {"batch/loss_tokens", n},
+                         {"tree/unmerged_tokens", unmerged}};
+  if (options.objective == "cispo") {
+    metrics["actor/clipfrac_low"] = Sum(low) / n;
+    metrics["actor/clipfrac_high"] = Sum(high) / n;
+    metrics["cispo/ratio_mean"] = Sum(ratios) / n;
+    metrics["cispo/ratio_max"] = max(ratios);
+  }
+  if (options.objective == "ppo_clip" && options.importance_cap == 0) metrics["ppo/ratio_mean"] = Sum(ratios) / n;
+  return metrics;
+}
+
+// Adds gradients to the model's .grad. `advantages` per call; `reference` may be null where none is needed.
 inline ReferenceResult PerCallReference(const model::Transformer& model, const std::vector<tree::FlatCall>& calls,
                                         const std::vector<double>& advantages, const TrainerOptions& options,
-                                        int64_t version) {
-  // 1/normaliser of a token, from the definition of each aggregation.
-  std::map<int32_t, double> episode_tokens, group_tokens;
-  double batch_tokens = 0, unmerged = 0;
-  for (const auto& call : calls) {
-    const double n = double(call.tokens.size()) - call.context_tokens;
-    batch_tokens += n;
-    unmerged += double(call.tokens.size());
-    episode_tokens[call.episode] += n;
-    group_tokens[call.group] += n;
-  }
-  ReferenceResult result;
-  double entropy = 0, ratio_sum = 0, ratio_max = 0, low = 0, high = 0, k3 = 0, diff = 0, diff_max = 0;
-  double probe_k3 = 0, probe_diff = 0, probe_max = 0, probe = 0, age = 0, age_max = 0;
+                                        int64_t version, const model::Transformer* reference = nullptr,
+                                        const std::vector<Preference>& preferences = {}) {
+  std::vector<ScoredCall> scored;
   for (size_t c = 0; c < calls.size(); ++c) {
-    const tree::FlatCall& call = calls[c];
-    const int64_t n = int64_t(call.tokens.size()), first = call.context_tokens;
-    std::vector<int64_t> ids(call.tokens.begin(), call.tokens.end());
-    const at::Tensor tokens = at::from_blob(ids.data(), {n}, at::kLong).clone();
-    DenseCausal attention;
-    const at::Tensor hidden = model.Hidden(tokens, at::arange(n, at::kLong), attention);
-    const at::Tensor logits = model.Logits(hidden.slice(0, first - 1, n - 1));
-    const at::Tensor lp_all = at::log_softmax(logits / double(call.temperature), -1);
-    const at::Tensor lp = lp_all.gather(1, tokens.slice(0, first, n).unsqueeze(1)).squeeze(1);
-    const double weight = options.loss_aggregation == "token" ? 1 / batch_tokens
-                          : options.loss_aggregation == "sequence"
-                              ? 1 / (double(episode_tokens.size()) * episode_tokens[call.episode])
-                              : 1 / (double(group_tokens.size()) * group_tokens[call.group]);
-    at::Tensor loss = at::zeros({}, lp.options().requires_grad(false));
-    for (int64_t t = 0; t < n - first; ++t) {
-      const double now = lp[t].item<double>(), recorded = call.logprobs[size_t(t)];
-      const double ratio = std::exp(now - recorded);
-      const double clipped = std::min(std::max(ratio, 1 - options.eps_clip_low), 1 + options.eps_clip_high);
-      const at::Tensor distribution = lp_all[t];
-      const at::Tensor h = -(distribution.exp() * distribution).sum();
-      at::Tensor term = -weight * clipped * advantages[c] * lp[t];
-      if (options.kl_coefficient > 0) {
-        term = term + options.kl_coefficient * weight * ((lp[t] - recorded).exp() - 1 - (lp[t] - recorded));
-      }
-      if (options.entropy_coefficient > 0) term = term - options.entropy_coefficient * weight * h;
-      loss = loss + term;
-      result.loss_abs_terms += std::abs(term.item<double>());
-      entropy += h.item<double>();
-      ratio_sum += ratio;
-      ratio_max = std::max(ratio_max, ratio);
-      low += ratio < 1 - options.eps_clip_low;
-      high += ratio > 1 + options.eps_clip_high;
-      k3 += ratio - 1 - (now - recorded);
-      diff += std::abs(now - recorded);
-      diff_max = std::max(diff_max, std::abs(now - recorded));
-      age += double(version - call.versions[size_t(t)]);
-      age_max = std::max(age_max, double(version - call.versions[size_t(t)]));
-      if (call.versions[size_t(t)] == version && !call.kv_mixed[size_t(t)]) {
-        ++probe;
-        probe_k3 += ratio - 1 - (now - recorded);
-        probe_diff += std::abs(now - recorded);
-        probe_max = std::max(probe_max, std::abs(now - recorded));
-      }
-    }
-    result.loss += loss.item<double>();
-    loss.backward();
+    scored.push_back(ScoreCall(model, reference, calls[c], advantages[c], options, version));
   }
-  const double t = batch_tokens, p = std::max(1.0, probe);
-  result.metrics = {{"actor/entropy", entropy / t},
-                    {"actor/clipfrac_low", low / t},
-                    {"actor/clipfrac_high", high / t},
-                    {"cispo/ratio_mean", ratio_sum / t},
-                    {"cispo/ratio_max", ratio_max},
-                    {"offpolicy/k3_kl", k3 / t},
-                    {"offpolicy/logprob_abs_diff_mean", diff / t},
-                    {"offpolicy/logprob_abs_diff_max", diff_max},
-                    {"mismatch/k3_kl", probe_k3 / p},
-                    {"mismatch/logprob_abs_diff_mean", probe_diff / p},
-                    {"mismatch/logprob_abs_diff_max", probe_max},
-                    {"mismatch/probe_tokens", probe},
-                    {"async/staleness_mean", age / t},
-                    {"async/staleness_max", age_max},
-                    {"batch/loss_tokens", t},
-                    {"tree/unmerged_tokens", unmerged}};
+  const std::vector<double> weights = ReferenceWeights(scored, options);
+  ReferenceResult result;
+  result.metrics = ReferenceMetrics(scored, options, version);
+  std::vector<at::Tensor> terms;
+  if (options.objective == "cispo" || options.objective == "ppo_clip") {
+    for (size_t c = 0; c < scored.size(); ++c) terms.push_back(TokenTerms(scored[c], weights[c], options));
+  } else {
+    terms = SequenceTerms(scored, preferences, options, result.metrics);
+  }
+  for (size_t c = 0; c < scored.size(); ++c) terms.push_back(PenaltyTerms(scored[c], weights[c], options));
+  at::Tensor loss = at::zeros({}, scored[0].recorded.options());
+  for (const at::Tensor& term : terms) {
+    loss = loss + term.sum();
+    result.loss_abs_terms += term.abs().sum().item<double>();
+  }
+  result.loss = loss.item<double>();
+  loss.backward();
   result.metrics["actor/loss"] = result.loss;
   return result;
 }

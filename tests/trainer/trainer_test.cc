@@ -9,6 +9,8 @@
 #include <limits>
 
 #include "makers.h"
+#include "model/parameters.h"
+#include "temp_dir.h"
 #include "tiny_model.h"
 
 namespace ingot::trainer {
@@ -124,20 +126,155 @@ TEST(Trainer, ABadTreeNamesItsCallAndTrainsNothing) {
   EXPECT_FALSE(SameBits(before, CopyOf(*trainer)));
 }
 
-TEST(Trainer, ALossThatIsNotFiniteChangesNothing) {
-  auto trainer = MakeTrainer(FastOptions());
-  {
-    const at::NoGradGuard no_history;
-    at::Tensor(trainer->parameters().at("model.norm.weight")).fill_(std::numeric_limits<float>::infinity());
-  }
+// The trainer's weights, as a fault in the machine might leave them.
+void Damage(Trainer& trainer, const std::string& name, float value) {
+  const at::NoGradGuard no_history;
+  at::Tensor(trainer.parameters().at(name)).view(-1)[0].fill_(value);
+}
+
+TEST(Trainer, AStepThatIsNotFiniteIsSkippedAndChangesNothing) {
+  TrainerOptions options = FastOptions();
+  options.max_skipped_steps = 2;
+  auto trainer = MakeTrainer(options);
+  const float whole = trainer->parameters().at("model.norm.weight")[0].item<float>();
+  Damage(*trainer, "model.norm.weight", std::numeric_limits<float>::infinity());
   const auto before = CopyOf(*trainer);
-  const auto report = trainer->TrainStep(RandomBatch(1, 37, 0));
+  for (int64_t step = 0; step < 2; ++step) {
+    const auto report = trainer->TrainStep(RandomBatch(1, 37, step));
+    ASSERT_TRUE(report.ok()) << report.status();
+    EXPECT_EQ(report->metrics.at("trainer/skipped"), 1);
+    EXPECT_EQ(report->version, step + 1);
+    for (const auto& [name, value] : report->metrics) EXPECT_TRUE(std::isfinite(value)) << name;
+    EXPECT_EQ((*trainer->TakeSnapshot())->version(), step + 1);
+  }
+  // One more than two in a row stops the run, and says what is at fault.
+  const auto report = trainer->TrainStep(RandomBatch(1, 37, 2));
   ASSERT_FALSE(report.ok());
   EXPECT_EQ(report.status().code(), absl::StatusCode::kInternal);
-  EXPECT_THAT(std::string(report.status().message()), HasSubstr("not finite"));
-  EXPECT_EQ(trainer->version(), 0);
+  EXPECT_THAT(std::string(report.status().message()),
+              ::testing::AllOf(HasSubstr("not finite"), HasSubstr("calls g0s0/0"),
+                               HasSubstr("tensor model.norm.weight: 1 of 16 elements of its weights")));
+  EXPECT_EQ(trainer->version(), 2);
   EXPECT_TRUE(SameBits(before, CopyOf(*trainer)));
   EXPECT_EQ(trainer->optimizer_state().at("exp_avg.model.norm.weight").abs().sum().item<float>(), 0);
+
+  // A step that is made ends the row.
+  Damage(*trainer, "model.norm.weight", whole);
+  ASSERT_TRUE(trainer->TrainStep(RandomBatch(1, 37, 2)).ok());
+  EXPECT_FALSE(SameBits(before, CopyOf(*trainer)));
+}
+
+TEST(Trainer, NamesTheTrajectoryWhoseGradientIsNotFinite) {
+  TrainerOptions options = FastOptions();
+  options.max_skipped_steps = 0;
+  options.objective = "ppo_clip";
+  options.advantage_baseline = "none";
+  auto trainer = MakeTrainer(options);
+  TrainBatch batch = RandomBatch(1, 37, 0);
+  // A sample so unlikely to the engine that its ratio overflows, and a reward that no clip bounds.
+  v1::EpisodeTree& tree = *batch.groups[1].mutable_episodes(2);
+  tree.mutable_episode()->set_reward(-1);
+  for (auto& [key, segment] : *tree.mutable_segments()) {
+    if (segment.source() == v1::SOURCE_SAMPLED) segment.set_logprobs(0, -1000);
+  }
+  const auto report = trainer->TrainStep(batch);
+  ASSERT_FALSE(report.ok());
+  EXPECT_THAT(
+      std::string(report.status().message()),
+      ::testing::AllOf(HasSubstr("g1s2/0"), HasSubstr("elements of its gradient"), ::testing::Not(HasSubstr("g0s"))));
+  EXPECT_EQ(trainer->version(), 0);
+}
+
+// Everything is finite in the loss's doubles and overflows in the model's type: found by running the calls one by one.
+TEST(Trainer, NamesTheTrajectoryWhoseGradientOverflows) {
+  TrainerOptions options = FastOptions();
+  options.max_skipped_steps = 0;
+  options.advantage_baseline = "none";
+  auto trainer = MakeTrainer(options);
+  TrainBatch batch = RandomBatch(1, 37, 0);
+  batch.groups[1].mutable_episodes(2)->mutable_episode()->set_reward(1e200);
+  const auto report = trainer->TrainStep(batch);
+  ASSERT_FALSE(report.ok());
+  EXPECT_THAT(
+      std::string(report.status().message()),
+      ::testing::AllOf(HasSubstr("g1s2/0"), HasSubstr("elements of its gradient"), ::testing::Not(HasSubstr("g0s"))));
+}
+
+TEST(Trainer, ABatchWithoutLossIsSkipped) {
+  TrainerOptions options = FastOptions();
+  options.filter_zero_variance = true;
+  options.max_skipped_steps = 1;
+  auto trainer = MakeTrainer(options);
+  TrainBatch equal = RandomBatch(1, 37, 0);
+  for (v1::Group& group : equal.groups) {
+    for (v1::EpisodeTree& tree : *group.mutable_episodes()) tree.mutable_episode()->set_reward(0.1);
+  }
+  const auto before = CopyOf(*trainer);
+  const auto report = trainer->TrainStep(equal);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->version, 1);
+  EXPECT_EQ(report->metrics.at("trainer/skipped"), 1);
+  EXPECT_EQ(report->metrics.at("batch/groups_filtered"), 3);
+  EXPECT_NEAR(report->metrics.at("reward/mean"), 0.1, 1e-12);
+  EXPECT_TRUE(SameBits(before, CopyOf(*trainer)));
+  equal.step = 1;
+  EXPECT_THAT(std::string(trainer->TrainStep(equal).status().message()), HasSubstr("no token of the batch bears loss"));
+}
+
+TEST(Trainer, TheOptimizerStartsAfreshWhereAskedTo) {
+  TrainerOptions options = FastOptions();
+  options.optimizer_reset_every = 2;
+  auto trainer = MakeTrainer(options);
+  const auto moment = [&] { return trainer->optimizer_state().at("exp_avg.model.norm.weight").clone(); };
+  ASSERT_TRUE(trainer->TrainStep(RandomBatch(1, 37, 0)).ok());
+  ASSERT_TRUE(trainer->TrainStep(RandomBatch(2, 37, 1)).ok());
+  // The third step is the first of an iteration: what it leaves is what a new trainer at its weights would have.
+  const auto parameters = CopyOf(*trainer);
+  ASSERT_TRUE(trainer->TrainStep(RandomBatch(3, 37, 2)).ok());
+  auto fresh =
+      *Trainer::Create(options, trainer->config(), *model::Parameters::FromTensors(trainer->config(), parameters));
+  TrainBatch same = RandomBatch(3, 37, 2);
+  for (v1::Group& group : same.groups) {
+    for (v1::EpisodeTree& tree : *group.mutable_episodes()) {
+      for (auto& [key, segment] : *tree.mutable_segments()) {
+        for (v1::VersionRun& run : *segment.mutable_versions()) run.set_version(0);
+      }
+    }
+  }
+  same.step = 0;
+  ASSERT_TRUE(fresh->TrainStep(same).ok());
+  EXPECT_TRUE(at::equal(moment(), fresh->optimizer_state().at("exp_avg.model.norm.weight")));
+}
+
+TEST(Trainer, TheReferenceIsWhereTheRunStarted) {
+  TrainerOptions options = FastOptions();
+  options.reference_kl_coefficient = 0.5;
+  auto trainer = MakeTrainer(options);
+  const auto first = trainer->TrainStep(RandomBatch(1, 37, 0));
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_EQ(first->metrics.at("actor/reference_kl"), 0);  // one policy still
+  const auto second = trainer->TrainStep(RandomBatch(2, 37, 1));
+  EXPECT_GT(second->metrics.at("actor/reference_kl"), 0);
+
+  // A checkpoint does not hold it: a resumed run must be told.
+  TempDir folder;
+  const auto checkpoint = trainer->SaveCheckpoint(folder.path(), {});
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+  const auto lost = Trainer::Resume(options, checkpoint->path);
+  EXPECT_EQ(lost.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(lost.status().message()), HasSubstr("reference_path"));
+  const auto start = MakeTrainer(FastOptions());
+  const std::string path = folder.path() + "/reference";
+  ASSERT_TRUE(model::SaveModelDir(path, start->config(), start->parameters()).ok());
+  options.reference_path = path;
+  auto resumed = Trainer::Resume(options, checkpoint->path);
+  ASSERT_TRUE(resumed.ok()) << resumed.status();
+  ASSERT_TRUE((*resumed)->TrainStep(RandomBatch(3, 37, 2)).ok());
+  ASSERT_TRUE(trainer->TrainStep(RandomBatch(3, 37, 2)).ok());
+  EXPECT_TRUE(SameBits(CopyOf(*trainer), CopyOf(**resumed)));
+  options.reference_path = folder.path() + "/nowhere";
+  EXPECT_THAT(std::string(Trainer::Resume(options, checkpoint->path).status().message()),
+              HasSubstr("reference policy"));
 }
 
 TEST(Trainer, BatchesComeInOrder) {

@@ -1,0 +1,70 @@
+#include "trainer/gradient_faults.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+
+namespace ingot::trainer {
+namespace {
+
+constexpr size_t kNamedCalls = 4;
+
+int64_t CountNonFinite(const at::Tensor& tensor) {
+  const at::NoGradGuard no_history;
+  return tensor.defined() ? tensor.numel() - at::isfinite(tensor).sum().item<int64_t>() : 0;
+}
+
+void ResetGradients(const model::Transformer& model) {
+  for (const auto& [name, tensor] : model.parameters().tensors()) at::Tensor(tensor).mutable_grad().reset();
+}
+
+}  // namespace
+
+std::string NonFiniteTensors(const model::Transformer& model) {
+  for (const bool weights : {true, false}) {
+    std::string text;
+    int64_t more = 0;
+    for (const auto& [name, tensor] : model.parameters().tensors()) {
+      const int64_t count = CountNonFinite(weights ? tensor : tensor.grad());
+      if (count > 0 && !text.empty()) ++more;
+      if (count == 0 || !text.empty()) continue;
+      text = absl::StrCat("tensor ", name, ": ", count, " of ", tensor.numel(), " elements of its ",
+                          weights ? "weights" : "gradient", " are not finite");
+    }
+    if (text.empty()) continue;
+    return more == 0 ? text : absl::StrCat(text, "; ", more, " more tensors too");
+  }
+  return "";
+}
+
+std::vector<int32_t> CallsWithoutFiniteGradient(const model::Transformer& model, const PreparedBatch& batch,
+                                                StepLoss& loss, const PassOptions& options, size_t limit) {
+  std::vector<int32_t> found;
+  for (int32_t alone = 0; alone < static_cast<int32_t>(batch.calls.size()) && found.size() < limit; ++alone) {
+    auto forest = tree::PackForest(batch.calls, std::span(&alone, 1));
+    if (!forest.ok()) continue;
+    std::erase_if(forest->entries, [&](const tree::LossEntry& entry) { return !StepLoss::Bears(batch, entry); });
+    ResetGradients(model);
+    AccumulateGradients(model, *forest, batch.calls, loss, options);
+    const auto& tensors = model.parameters().tensors();
+    const bool finite = std::all_of(tensors.begin(), tensors.end(),
+                                    [](const auto& named) { return CountNonFinite(named.second.grad()) == 0; });
+    if (!finite) found.push_back(alone);
+  }
+  ResetGradients(model);
+  return found;
+}
+
+std::string NameCalls(const PreparedBatch& batch, std::vector<int32_t> calls) {
+  if (calls.empty()) return "no single call";
+  std::sort(calls.begin(), calls.end());
+  std::string text = calls.size() == 1 ? "call " : "calls ";
+  for (size_t i = 0; i < std::min(calls.size(), kNamedCalls); ++i) {
+    absl::StrAppend(&text, i == 0 ? "" : ", ", batch.calls[static_cast<size_t>(calls[i])].call_id);
+  }
+  if (calls.size() > kNamedCalls) absl::StrAppend(&text, " and ", calls.size() - kNamedCalls, " more");
+  return text;
+}
+
+}  // namespace ingot::trainer

@@ -1,0 +1,26 @@
+// What to say of a step whose loss or gradient is not finite: which tensor, which trajectories. Only then is any of
+// this computed. Throws c10::Error.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "model/transformer.h"
+#include "trainer/batch.h"
+#include "trainer/forest_pass.h"
+
+namespace ingot::trainer {
+
+// "tensor NAME: 3 of 256 elements of its gradient are not finite; 2 more tensors too", the parameters themselves first
+// ("... of its weights ..."); empty if all is finite.
+std::string NonFiniteTensors(const model::Transformer& model);
+
+// Runs each call by itself until `limit` are found whose gradient is not finite; indices into the batch's calls. Spends
+// the model's gradients. For where the log-probs were finite and the gradient was not.
+std::vector<int32_t> CallsWithoutFiniteGradient(const model::Transformer& model, const PreparedBatch& batch,
+                                                StepLoss& loss, const PassOptions& options, size_t limit);
+
+// "calls A, B and 3 more", in the batch's order.
+std::string NameCalls(const PreparedBatch& batch, std::vector<int32_t> calls);
+
+}  // namespace ingot::trainer

@@ -1,0 +1,68 @@
+#include <algorithm>
+#include <cmath>
+
+#include "trainer/clip.h"
+#include "trainer/objective.h"
+#include "trainer/sequence_sums.h"
+
+namespace ingot::trainer {
+namespace {
+
+class Gspo final : public Objective {
+ public:
+  Gspo(double eps_clip_low, double eps_clip_high) : clip_{1.0 - eps_clip_low, 1.0 + eps_clip_high, 0} {}
+
+  Scope scope() const override { return Scope::kBatch; }
+
+  double Loss(const LossEntries& e, std::span<double> derivative) const override {
+    const std::vector<double> ratios = Ratios(e);
+    double loss = 0;
+    for (size_t i = 0; i < e.logprobs.size(); ++i) {
+      // s moves by s / tokens with each log-prob of its sequence: the mean over the sequence, which the equal weights
+      // are, of these equal parts is one part.
+      const Surrogate term = clip_.At(ratios[static_cast<size_t>(e.sequences[i])], e.advantages[i]);
+      loss -= e.weights[i] * term.value;
+      derivative[i] -= e.weights[i] * term.derivative;
+    }
+    return loss;
+  }
+
+  void Tally(const LossEntries& e, MetricSums& sums) const override {
+    const std::vector<double> ratios = Ratios(e);
+    for (const double ratio : ratios) {
+      if (std::isnan(ratio)) continue;
+      sums.means["gspo/ratio_mean"].Add(ratio);
+      sums.maxima["gspo/ratio_max"].Add(ratio);
+    }
+    for (size_t i = 0; i < e.logprobs.size(); ++i) {
+      const Surrogate term = clip_.At(ratios[static_cast<size_t>(e.sequences[i])], e.advantages[i]);
+      sums.means["actor/clipfrac_low"].Add(term.clipped_low ? 1.0 : 0.0);
+      sums.means["actor/clipfrac_high"].Add(term.clipped_high ? 1.0 : 0.0);
+    }
+  }
+
+  std::string Describe() const override {
+    return absl::StrCat("gspo, importance ratio clipped to [", std::max(clip_.low, 0.0), ", ", clip_.high,
+                        "] per sequence");
+  }
+
+ private:
+  // NaN for a sequence without tokens.
+  static std::vector<double> Ratios(const LossEntries& e) {
+    std::vector<double> ratios;
+    for (const SequenceSums& sum : SumSequences(e, e.recorded)) {
+      ratios.push_back(std::exp(sum.log_ratio / static_cast<double>(sum.tokens)));
+    }
+    return ratios;
+  }
+
+  const ClipRange clip_;
+};
+
+}  // namespace
+
+std::unique_ptr<Objective> MakeGspo(double eps_clip_low, double eps_clip_high) {
+  return std::make_unique<Gspo>(eps_clip_low, eps_clip_high);
+}
+
+}  // namespace ingot::trainer

@@ -1,0 +1,68 @@
+#include <algorithm>
+#include <cmath>
+
+#include "trainer/clip.h"
+#include "trainer/objective.h"
+
+namespace ingot::trainer {
+namespace {
+
+class PpoClip final : public Objective {
+ public:
+  explicit PpoClip(const PpoClipSettings& s)
+      : clip_{1.0 - s.eps_clip_low, 1.0 + s.eps_clip_high, s.dual_clip}, cap_(s.importance_cap) {}
+
+  double Loss(const LossEntries& e, std::span<double> derivative) const override {
+    double loss = 0;
+    for (size_t i = 0; i < e.logprobs.size(); ++i) {
+      const Surrogate term = clip_.At(Ratio(e, i), e.advantages[i]);
+      const double weight = e.weights[i] * ImportanceWeight(e, i);
+      loss -= weight * term.value;
+      derivative[i] -= weight * term.derivative;
+    }
+    return loss;
+  }
+
+  void Tally(const LossEntries& e, MetricSums& sums) const override {
+    MeanMax& below = sums.means["actor/clipfrac_low"];
+    MeanMax& above = sums.means["actor/clipfrac_high"];
+    MeanMax& mean = sums.means["ppo/ratio_mean"];
+    MeanMax& max = sums.maxima["ppo/ratio_max"];
+    for (size_t i = 0; i < e.logprobs.size(); ++i) {
+      const double ratio = Ratio(e, i);
+      const Surrogate term = clip_.At(ratio, e.advantages[i]);
+      below.Add(term.clipped_low ? 1.0 : 0.0);
+      above.Add(term.clipped_high ? 1.0 : 0.0);
+      mean.Add(ratio);
+      max.Add(ratio);
+      if (cap_ <= 0) continue;
+      sums.means["tis/weight_mean"].Add(ImportanceWeight(e, i));
+      sums.means["tis/capped_ratio"].Add(std::exp(e.logprobs[i] - e.recorded[i]) > cap_ ? 1.0 : 0.0);
+    }
+  }
+
+  std::string Describe() const override {
+    std::string text = absl::StrCat("ppo_clip, importance ratio clipped to [", std::max(clip_.low, 0.0), ", ",
+                                    clip_.high, "] per token");
+    if (clip_.dual > 0) absl::StrAppend(&text, ", a negative advantage counts ", clip_.dual, " times at most");
+    if (cap_ > 0) absl::StrAppend(&text, ", against the trainer's own policy, importance weights cut at ", cap_);
+    return text;
+  }
+
+ private:
+  double Ratio(const LossEntries& e, size_t i) const {
+    return cap_ > 0 ? 1.0 : std::exp(e.logprobs[i] - e.recorded[i]);
+  }
+  double ImportanceWeight(const LossEntries& e, size_t i) const {
+    return cap_ > 0 ? std::min(std::exp(e.logprobs[i] - e.recorded[i]), cap_) : 1.0;
+  }
+
+  const ClipRange clip_;
+  const double cap_;
+};
+
+}  // namespace
+
+std::unique_ptr<Objective> MakePpoClip(const PpoClipSettings& settings) { return std::make_unique<PpoClip>(settings); }
+
+}  // namespace ingot::trainer

@@ -1,0 +1,28 @@
+// Per sequence, what sequence-level objectives add up over its tokens.
+#pragma once
+
+#include <vector>
+
+#include "trainer/objective.h"
+
+namespace ingot::trainer {
+
+struct SequenceSums {
+  double log_ratio = 0;  // sum of logprob - anchor
+  double weight = 0;     // sum of the tokens' weights
+  int64_t tokens = 0;
+};
+
+// `anchor`: what the log-probs are compared with, an element per entry. A sequence without tokens keeps zeros.
+inline std::vector<SequenceSums> SumSequences(const LossEntries& entries, std::span<const double> anchor) {
+  std::vector<SequenceSums> sums(static_cast<size_t>(entries.sequence_count));
+  for (size_t i = 0; i < entries.logprobs.size(); ++i) {
+    SequenceSums& sum = sums[static_cast<size_t>(entries.sequences[i])];
+    sum.log_ratio += entries.logprobs[i] - anchor[i];
+    sum.weight += entries.weights[i];
+    ++sum.tokens;
+  }
+  return sums;
+}
+
+}  // namespace ingot::trainer

@@ -1,0 +1,110 @@
+#include "trainer/step_loss.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace ingot::trainer {
+
+StepLoss::StepLoss(const Objective& objective, const LossCoefficients& coefficients, const PreparedBatch& batch)
+    : objective_(objective), coefficients_(coefficients), batch_(batch) {
+  for (size_t c = 0; c < batch.calls.size(); ++c) {
+    const tree::FlatCall& call = batch.calls[c];
+    first_.push_back(slots_.size());
+    for (size_t offset = 0; offset < call.logprobs.size(); ++offset) {
+      if (!Bears(batch, {0, 0, static_cast<int32_t>(c), static_cast<int32_t>(offset)})) {
+        slots_.push_back(-1);
+        continue;
+      }
+      slots_.push_back(static_cast<int32_t>(recorded_.size()));
+      recorded_.push_back(static_cast<double>(call.logprobs[offset]));
+      advantages_.push_back(batch.advantages[c]);
+      weights_.push_back(batch.weights[c]);
+      sequences_.push_back(call.episode);
+    }
+  }
+}
+
+bool StepLoss::Bears(const PreparedBatch& batch, const tree::LossEntry& entry) {
+  const std::vector<uint8_t>& mask = batch.bears_loss[static_cast<size_t>(entry.call)];
+  return mask.empty() || mask[static_cast<size_t>(entry.offset)] != 0;
+}
+
+void StepLoss::RecordReference(std::span<const tree::LossEntry> entries, std::span<const double> logprobs) {
+  reference_.resize(recorded_.size());
+  for (size_t i = 0; i < entries.size(); ++i) reference_[Slot(entries[i])] = logprobs[i];
+}
+
+void StepLoss::RecordCurrent(std::span<const tree::LossEntry> entries, std::span<const double> logprobs) {
+  current_.resize(recorded_.size());
+  for (size_t i = 0; i < entries.size(); ++i) current_[Slot(entries[i])] = logprobs[i];
+}
+
+LossEntries StepLoss::All() const {
+  return {current_, recorded_, reference_, advantages_, weights_, sequences_, batch_.episodes, batch_.preferences};
+}
+
+void StepLoss::Fix() {
+  fixed_.assign(recorded_.size(), 0.0);
+  const LossEntries all = All();
+  fixed_loss_ = objective_.Loss(all, fixed_);
+  objective_.Tally(all, sums_);
+}
+
+double StepLoss::Penalties(size_t slot, double logprob, double& derivative) {
+  double loss = 0;
+  if (coefficients_.kl > 0) {
+    const double difference = logprob - recorded_[slot];
+    const double grown = std::expm1(difference);  // r - 1
+    loss += coefficients_.kl * weights_[slot] * (grown - difference);
+    derivative += coefficients_.kl * weights_[slot] * grown;
+  }
+  if (coefficients_.reference_kl > 0) {
+    const double difference = reference_[slot] - logprob;
+    const double grown = std::expm1(difference);  // q - 1
+    loss += coefficients_.reference_kl * weights_[slot] * (grown - difference);
+    derivative -= coefficients_.reference_kl * weights_[slot] * grown;
+    sums_.means["actor/reference_kl"].Add(grown - difference);
+  }
+  return loss;
+}
+
+double StepLoss::Evaluate(std::span<const tree::LossEntry> entries, std::span<const double> logprobs,
+                          std::span<const double> entropy, std::span<double> by_logprob, std::span<double> by_entropy) {
+  std::fill(by_logprob.begin(), by_logprob.end(), 0.0);
+  double loss = std::exchange(fixed_loss_, 0.0);
+  if (needs_scores()) {
+    for (size_t i = 0; i < entries.size(); ++i) by_logprob[i] = fixed_[Slot(entries[i])];
+  } else {
+    std::vector<double> recorded, reference, advantages, weights;
+    std::vector<int32_t> sequences;
+    for (const tree::LossEntry& entry : entries) {
+      const size_t slot = Slot(entry);
+      recorded.push_back(recorded_[slot]);
+      if (!reference_.empty()) reference.push_back(reference_[slot]);
+      advantages.push_back(advantages_[slot]);
+      weights.push_back(weights_[slot]);
+      sequences.push_back(sequences_[slot]);
+    }
+    const LossEntries piece{logprobs, recorded, reference, advantages, weights, sequences, batch_.episodes, {}};
+    loss += objective_.Loss(piece, by_logprob);
+    objective_.Tally(piece, sums_);
+  }
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const size_t slot = Slot(entries[i]);
+    loss += Penalties(slot, logprobs[i], by_logprob[i]);
+    if (uses_entropy()) {
+      by_entropy[i] = -coefficients_.entropy * weights_[slot];
+      loss += by_entropy[i] * entropy[i];
+    }
+    if (!std::isfinite(logprobs[i]) || !std::isfinite(by_logprob[i])) NoteNonFinite(entries[i].call);
+  }
+  return loss;
+}
+
+void StepLoss::NoteNonFinite(int32_t call) {
+  if (std::find(non_finite_calls_.begin(), non_finite_calls_.end(), call) == non_finite_calls_.end()) {
+    non_finite_calls_.push_back(call);
+  }
+}
+
+}  // namespace ingot::trainer

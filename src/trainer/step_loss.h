@@ -1,0 +1,94 @@
+// The loss of one step over the entries of its whole batch: the objective and the penalties beside it. It stands
+// between the objectives, which know no forests, and the passes, which know no losses.
+//
+//   w_t * kl_coefficient            * (r - 1 - log r)     r = exp(logprob_t - recorded_t):  KL(rollout policy ||
+//   policy) w_t * reference_kl_coefficient  * (q - 1 - log q)     q = exp(reference_t - logprob_t): KL(policy ||
+//   reference)
+//  -w_t * entropy_coefficient       * entropy_t
+//
+// (the k3 estimates of http://joschu.net/blog/kl-approx.html). No torch. One thread; the batch must outlive it.
+//
+//   StepLoss loss(objective, coefficients, batch);
+//   if (loss.needs_reference()) for every forest: loss.RecordReference(entries, log-probs of the reference)
+//   if (loss.needs_scores())    for every forest: loss.RecordCurrent(entries, log-probs);  then loss.Fix()
+//   for every forest: AccumulateGradients(..., loss, ...)                 asks Evaluate, in any order, each entry once
+//   loss.sums(), loss.non_finite_calls()
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "trainer/batch.h"
+#include "trainer/metrics.h"
+#include "trainer/objective.h"
+#include "tree/forest.h"
+
+namespace ingot::trainer {
+
+// What a pass asks of a loss.
+class EntryLoss {
+ public:
+  virtual ~EntryLoss() = default;
+  // True: Evaluate wants entropies and fills `by_entropy`.
+  virtual bool uses_entropy() const = 0;
+  // The share of these entries in the loss. Writes (does not add) its derivatives. All spans have an element per entry.
+  virtual double Evaluate(std::span<const tree::LossEntry> entries, std::span<const double> logprobs,
+                          std::span<const double> entropy, std::span<double> by_logprob,
+                          std::span<double> by_entropy) = 0;
+};
+
+struct LossCoefficients {
+  double kl = 0;
+  double reference_kl = 0;
+  double entropy = 0;
+};
+
+class StepLoss final : public EntryLoss {
+ public:
+  StepLoss(const Objective& objective, const LossCoefficients& coefficients, const PreparedBatch& batch);
+
+  bool needs_reference() const { return objective_.needs_reference() || coefficients_.reference_kl > 0; }
+  bool needs_scores() const { return objective_.scope() == Objective::Scope::kBatch; }
+
+  void RecordReference(std::span<const tree::LossEntry> entries, std::span<const double> logprobs);
+  void RecordCurrent(std::span<const tree::LossEntry> entries, std::span<const double> logprobs);
+  // After all entries were recorded: asks the objective, whose loss Evaluate then adds at its first call. Derivatives
+  // are those at the recorded log-probs.
+  void Fix();
+
+  bool uses_entropy() const override { return coefficients_.entropy > 0; }
+  double Evaluate(std::span<const tree::LossEntry> entries, std::span<const double> logprobs,
+                  std::span<const double> entropy, std::span<double> by_logprob, std::span<double> by_entropy) override;
+
+  // Whether an entry bears loss; forests hold those entries alone.
+  static bool Bears(const PreparedBatch& batch, const tree::LossEntry& entry);
+
+  const MetricSums& sums() const { return sums_; }
+  // Calls with a log-prob, a loss term or a derivative that is not finite: indices into the batch's, each once.
+  const std::vector<int32_t>& non_finite_calls() const { return non_finite_calls_; }
+
+ private:
+  size_t Slot(const tree::LossEntry& entry) const {
+    return static_cast<size_t>(slots_[first_[static_cast<size_t>(entry.call)] + static_cast<size_t>(entry.offset)]);
+  }
+  LossEntries All() const;
+  double Penalties(size_t slot, double logprob, double& derivative);
+  void NoteNonFinite(int32_t call);
+
+  const Objective& objective_;
+  const LossCoefficients coefficients_;
+  const PreparedBatch& batch_;
+  std::vector<size_t> first_;   // per call, where its tokens begin in slots_
+  std::vector<int32_t> slots_;  // per sampled token, its place below; -1: bears no loss
+  // Per token that bears loss, in the order of (call, offset), so that sums do not depend on the forests:
+  std::vector<double> recorded_, reference_, advantages_, weights_, current_;
+  std::vector<int32_t> sequences_;
+  std::vector<double> fixed_;  // after Fix: the objective's derivative
+  double fixed_loss_ = 0;      // not yet handed out
+  MetricSums sums_;
+  std::vector<int32_t> non_finite_calls_;
+};
+
+}  // namespace ingot::trainer

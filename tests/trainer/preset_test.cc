@@ -1,0 +1,176 @@
+// Presets: known names, and the published recipes worked from rewards to derivatives by hand.
+#include "trainer/presets.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+
+#include "makers.h"
+#include "trainer/batch.h"
+#include "trainer/step_loss.h"
+
+namespace ingot::trainer {
+namespace {
+
+using ::testing::HasSubstr;
+
+// What the configuration's schema does with a preset, for the fields that presets name.
+TrainerOptions OptionsOf(const std::string& preset) {
+  TrainerOptions o;
+  const std::map<std::string, std::string*> words = {{"objective", &o.objective},
+                                                     {"loss_aggregation", &o.loss_aggregation},
+                                                     {"advantage_baseline", &o.advantage_baseline},
+                                                     {"advantage_normalization", &o.advantage_normalization},
+                                                     {"advantage_credit", &o.advantage_credit},
+                                                     {"train_segments", &o.train_segments}};
+  const std::map<std::string, double*> numbers = {{"eps_clip_low", &o.eps_clip_low},
+                                                  {"eps_clip_high", &o.eps_clip_high},
+                                                  {"reference_kl_coefficient", &o.reference_kl_coefficient}};
+  const std::map<std::string, int64_t*> counts = {{"loss_constant_tokens", &o.loss_constant_tokens},
+                                                  {"optimizer_reset_every", &o.optimizer_reset_every}};
+  const auto settings = Preset(preset);
+  EXPECT_TRUE(settings.ok()) << settings.status();
+  for (const auto& [field, value] : *settings) {
+    if (words.contains(field)) {
+      *words.at(field) = value;
+    } else if (numbers.contains(field)) {
+      *numbers.at(field) = std::stod(value);
+    } else if (counts.contains(field)) {
+      *counts.at(field) = std::stoll(value);
+    } else {
+      EXPECT_EQ(field, "filter_zero_variance");
+      o.filter_zero_variance = value == "true";
+    }
+  }
+  return o;
+}
+
+TEST(Presets, AllAreValid) {
+  for (const std::string& name : PresetNames()) {
+    TrainerOptions options = OptionsOf(name);
+    EXPECT_TRUE(options.Validate().ok()) << name << ": " << options.Validate();
+  }
+}
+
+TEST(Presets, UnknownNamesListTheKnown) {
+  EXPECT_THAT(std::string(Preset("forg").status().message()), HasSubstr("none, forge, grpo, dr_grpo, dapo, gspo"));
+}
+
+// One group of two: the first sampled 2 tokens in one turn (reward 1), the second 1 + 1 in two turns (reward 0, its
+// first turn earned 0.5). A second group of equal rewards, one token each. Every ratio is 1 but those of the first
+// sample: exp(logprob - recorded) with logprob -1.
+TrainBatch Batch() {
+  const auto turn = [](std::vector<int32_t> context, std::vector<int32_t> sampled, std::vector<float> recorded) {
+    return CallSpec{std::move(context), std::move(sampled), std::move(recorded), {}, {}, 1.0f};
+  };
+  const float up = -1.0f - static_cast<float>(std::log(1.25));  // ratio 1.25
+  v1::EpisodeTree b = MakeEpisode("b", 0.0, {turn({1}, {4}, {-1}), turn({1, 4}, {5}, {-1})});
+  (*b.mutable_episode()->mutable_call_rewards())["b/0"] = 0.5;
+  TrainBatch batch;
+  batch.groups.push_back(MakeGroup(0, {MakeEpisode("a", 1.0, {turn({1}, {2, 3}, {-1, up})}), b}));
+  batch.groups.push_back(
+      MakeGroup(1, {MakeEpisode("c", 1.0, {turn({2}, {6}, {-1})}), MakeEpisode("d", 1.0, {turn({2}, {7}, {-1})})}));
+  return batch;
+}
+
+// Derivative by every token's log-prob, all log-probs being -1, those of the reference `reference`.
+std::vector<double> Derivatives(const TrainerOptions& options, double reference = -1) {
+  const auto batch = PrepareBatch(Batch(), options, 10, 0);
+  EXPECT_TRUE(batch.ok()) << batch.status();
+  const auto objective = MakeObjective(options);
+  StepLoss loss(**objective, {options.kl_coefficient, options.reference_kl_coefficient, options.entropy_coefficient},
+                *batch);
+  std::vector<tree::LossEntry> entries;
+  for (size_t c = 0; c < batch->calls.size(); ++c) {
+    for (size_t t = 0; t < batch->calls[c].logprobs.size(); ++t) {
+      entries.push_back({0, 0, static_cast<int32_t>(c), static_cast<int32_t>(t)});
+    }
+  }
+  const std::vector<double> logprobs(entries.size(), -1.0), entropy(entries.size(), 0.0);
+  if (loss.needs_reference()) loss.RecordReference(entries, std::vector<double>(entries.size(), reference));
+  if (loss.needs_scores()) {
+    loss.RecordCurrent(entries, logprobs);
+    loss.Fix();
+  }
+  std::vector<double> by_logprob(entries.size()), by_entropy(entries.size());
+  loss.Evaluate(entries, logprobs, entropy, by_logprob, by_entropy);
+  EXPECT_TRUE(loss.non_finite_calls().empty());
+  return by_logprob;
+}
+
+void ExpectNear(const std::vector<double>& actual, const std::vector<double>& expected) {
+  ASSERT_EQ(actual.size(), expected.size());
+  for (size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(actual[i], expected[i], 2e-6) << i;  // deviations carry 1e-6
+}
+
+TEST(Presets, Forge) {
+  // Returns 1 and 0.5; baselines, the other's: 0.5 and 1. Advantages: a 0.5; b turn 0: 0.5 - 1 = -0.5, turn 1: 0 - 1 =
+  // -1. Weights 1 / (2 groups * 4 tokens) and 1 / (2 * 2); ratios 1, 1.25, 1, 1.
+  ExpectNear(Derivatives(OptionsOf("forge")), {-0.0625, -0.0625 * 1.25, 0.0625, 0.125, 0, 0});
+}
+
+TEST(Presets, Grpo) {
+  // Returns 1, 0.5: deviation 0.25, advantages +-1. Weights 1 / (4 samples * 2 tokens). The second token's ratio 1.25
+  // is past 1.2. Reference -1.1: 0.04 * w * (1 - e^-0.1).
+  const double w = 1.0 / 8, kl = 0.04 * (1 - std::exp(-0.1));
+  ExpectNear(Derivatives(OptionsOf("grpo"), -1.1),
+             {w * (-1 + kl), w * kl, w * (1 + kl), w * (1 + kl), 2 * w * kl, 2 * w * kl});
+}
+
+TEST(Presets, DrGrpo) {
+  // Advantages +-0.25; every token 1 / (4 samples * 1024), long or short.
+  const double w = 1.0 / 4096;
+  TrainerOptions options = OptionsOf("dr_grpo");
+  EXPECT_EQ(options.advantage_normalization, "none");
+  ExpectNear(Derivatives(options), {-w * 0.25, 0, w * 0.25, w * 0.25, 0, 0});
+  options.loss_constant_tokens = 1;
+  ExpectNear(Derivatives(options), {-0.0625, 0, 0.0625, 0.0625, 0, 0});
+}
+
+TEST(Presets, Dapo) {
+  // The equal group is left out: 4 tokens remain. Ratio 1.25 is inside 1.28.
+  ExpectNear(Derivatives(OptionsOf("dapo")), {-0.25, -0.25 * 1.25, 0.25, 0.25});
+}
+
+TEST(Presets, Gspo) {
+  TrainerOptions options = OptionsOf("gspo");
+  // s of a = sqrt(1.25) = 1.118, past 1.0004: no gradient. b: 1, weight 1/8, advantage -1.
+  ExpectNear(Derivatives(options), {0, 0, 0.125, 0.125, 0, 0});
+  options.eps_clip_high = 0.2;
+  const double s = std::sqrt(1.25) / 8;
+  ExpectNear(Derivatives(options), {-s, -s, 0.125, 0.125, 0, 0});
+}
+
+TEST(Presets, Ppo) {
+  // Leave-one-out: a 1 - 0.5, b 0.5 - 1; 6 tokens.
+  ExpectNear(Derivatives(OptionsOf("ppo")), {-0.5 / 6, 0, 0.5 / 6, 0.5 / 6, 0, 0});
+}
+
+TEST(Presets, K15) {
+  // Advantages +-0.25; d of a = ln 1.25, tau 1; W = 1/4 for each of 4 sequences.
+  const double d = std::log(1.25);
+  ExpectNear(Derivatives(OptionsOf("k1.5")), {-(0.25 - d) / 4, -(0.25 - d) / 4, 0.0625, 0.0625, 0, 0});
+}
+
+TEST(Presets, Dpo) {
+  // Policy and reference agree: margin 0, pull = 0.1 / 2. Group 1 has no pair.
+  ExpectNear(Derivatives(OptionsOf("dpo")), {-0.05, -0.05, 0.05, 0.05});
+}
+
+TEST(StepLoss, NamesTheCallsThatAreNotFinite) {
+  TrainerOptions options;
+  options.objective = "ppo_clip";
+  const auto batch = PrepareBatch(Batch(), options, 10, 0);
+  const auto objective = *MakeObjective(options);
+  StepLoss loss(*objective, {}, *batch);
+  const std::vector<tree::LossEntry> entries = {{0, 0, 0, 0}, {0, 0, 1, 0}, {0, 0, 2, 0}};
+  const std::vector<double> logprobs = {-1, std::nan(""), -1}, entropy(3, 0.0);
+  std::vector<double> by_logprob(3), by_entropy(3);
+  EXPECT_FALSE(std::isfinite(loss.Evaluate(entries, logprobs, entropy, by_logprob, by_entropy)));
+  EXPECT_THAT(loss.non_finite_calls(), ::testing::ElementsAre(1));
+}
+
+}  // namespace
+}  // namespace ingot::trainer
