@@ -88,7 +88,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> BackwardCpu(const at::Tensor& gra
   Dispatch(q, [&](auto zero) {
     using T = decltype(zero);
     AttentionBackwardArgs<T> args;
-    args.rows = q.size(0);
+    args.rows = args.keys = q.size(0);
     args.visible_end = Pointer(visible_end);
     args.q = q.const_data_ptr<T>();
     args.k = k.const_data_ptr<T>();
