@@ -87,9 +87,18 @@ void Backward(benchmark::State& state) {
   Stream stream(state);
   stream.Forward();
   std::vector<float> grad(stream.q), grad_q(grad), grad_k(stream.k), grad_v(stream.k);
-  const AttentionBackwardArgs<float> args{stream.rows,     stream.end.data(), stream.q.data(),   stream.k.data(),
-                                          stream.v.data(), stream.out.data(), stream.lse.data(), grad.data(),
-                                          grad_q.data(),   grad_k.data(),     grad_v.data()};
+  AttentionBackwardArgs<float> args;
+  args.rows = args.keys = stream.rows;
+  args.visible_end = stream.end.data();
+  args.q = stream.q.data();
+  args.k = stream.k.data();
+  args.v = stream.v.data();
+  args.out = stream.out.data();
+  args.lse = stream.lse.data();
+  args.grad_out = grad.data();
+  args.grad_q = grad_q.data();
+  args.grad_k = grad_k.data();
+  args.grad_v = grad_v.data();
   for (auto _ : state) AttentionBackward<float>(stream.shape, args, Serial);
   Rate(state, "GFLOP/s", 10 * stream.PairFlops());
 }

@@ -1,195 +1,367 @@
+#include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "kernels/attention.h"
+#include "kernels/attention_inner.h"
+#include "kernels/attention_keys.h"
 #include "kernels/attention_tiles.h"
-#include "kernels/inner.h"
+#include "kernels/tile_index.h"
 
 namespace ingot::kernels {
 namespace {
 
 using tiles::CeilDiv;
+using tiles::kLn2;
+using tiles::QueryRange;
 using tiles::Scratch;
-using tiles::TileBounds;
+using tiles::TileIndex;
 using tiles::Visibility;
 
-// Work is shared as (kv head, split): split s of S takes key tiles s, s + S, ... and adds to its own copy of grad_q,
-// which are summed in order at the end. S depends on the shape alone, so threads do not change a result.
+// Keys and queries are cut into stripes. Phase p takes key stripe k together with query stripe (k + p) mod n, so that
+// no two items of a phase add to the same gradient, and every gradient gets its terms in the order of the phases: no
+// copies to sum up, and no dependence on threads. The cut depends on the shape alone.
+struct Stripes {
+  int64_t keys, queries;  // per stripe: key tiles and query blocks are not cut
+  int64_t key_stripes, query_stripes;
+  int64_t Phases() const { return std::max(key_stripes, query_stripes); }
+};
+
+Stripes CutStripes(int64_t keys, int64_t rows, int64_t queries_per_block) {
+  constexpr int64_t kMost = 32, kLeast = 2 * kKeyTile;
+  Stripes s;
+  s.keys = tiles::RoundUp(std::max(kLeast, CeilDiv(keys, kMost)), kKeyTile);
+  s.queries = tiles::RoundUp(std::max(kLeast, CeilDiv(rows, kMost)), queries_per_block);
+  s.key_stripes = CeilDiv(keys, s.keys);
+  s.query_stripes = CeilDiv(rows, s.queries);
+  return s;
+}
+
+struct Item {
+  int64_t kv_head, first_key, first_query;  // of a stripe; queries count from the first row
+  int64_t tiles;                            // visible pairs of a key tile and a query block
+};
+
 template <typename T>
 struct Problem {
+  using Acc = Accumulator<T>;
   AttentionShape shape;
   AttentionBackwardArgs<T> args;
-  int64_t group;
-  int64_t queries_per_tile;
-  int64_t splits;
-  const T* delta;   // [rows, heads] sum of grad_out * out
-  T* grad_q_parts;  // [splits, kv_heads, rows, group, head_dim]
+  AttentionSequence sequence;
+  int64_t group, width, queries_per_block;
+  Stripes stripes;
+  const Acc *lse2, *delta;        // [rows, heads] log-sum-exp in base 2, sum of grad_out * out
+  Acc *grad_q, *grad_k, *grad_v;  // [kv_heads, rows * group, width], [kv_heads, keys, width] twice
 
-  T* GradQ(int64_t split, int64_t kv_head, int64_t row) const {
-    return grad_q_parts + ((split * shape.kv_heads + kv_head) * args.rows + row) * group * shape.head_dim;
-  }
+  Acc* GradQ(int64_t kv_head, int64_t query) const { return grad_q + (kv_head * args.rows + query) * group * width; }
+  Acc* GradK(int64_t kv_head, int64_t key) const { return grad_k + (kv_head * args.keys + key) * width; }
+  Acc* GradV(int64_t kv_head, int64_t key) const { return grad_v + (kv_head * args.keys + key) * width; }
+};
+
+// The queries of a block in the two forms that the products need.
+template <typename Acc>
+struct PackedQueries {
+  explicit PackedQueries(int64_t rows, int64_t words, int64_t pairs, int64_t width)
+      : q(rows * words),
+        grad_out(rows * words),
+        q_pairs(pairs * width),
+        grad_out_pairs(pairs * width),
+        lse2(rows),
+        delta(rows) {}
+  Scratch<Acc> q, grad_out, q_pairs, grad_out_pairs, lse2, delta;
+  int64_t kv_head = -1, first = -1;  // what lies here
 };
 
 template <typename T>
 class BackwardWorker {
+  using Acc = Accumulator<T>;
+
  public:
-  BackwardWorker(const Problem<T>& problem, const TileBounds& bounds)
+  BackwardWorker(const Problem<T>& problem, const TileIndex& index)
       : p_(problem),
-        inner_(inner::Get<T>()),
-        bounds_(bounds),
-        max_rows_(p_.queries_per_tile * p_.group),
-        keys_(kKeyTile * p_.shape.head_dim),
-        values_(kKeyTile * p_.shape.head_dim),
-        grad_keys_(kKeyTile * p_.shape.head_dim),
-        grad_values_(kKeyTile * p_.shape.head_dim),
-        q_(max_rows_ * p_.shape.head_dim),
-        grad_out_(max_rows_ * p_.shape.head_dim),
-        s_(max_rows_ * kKeyTile),
-        ds_(max_rows_ * kKeyTile),
-        stats_(2 * max_rows_),
-        row_pointers_(2 * max_rows_) {
-    for (int64_t j = 0; j < kKeyTile; ++j) {
-      key_rows_[j] = keys_.get() + j * p_.shape.head_dim;
-      value_rows_[j] = values_.get() + j * p_.shape.head_dim;
-    }
-    for (int64_t r = 0; r < max_rows_; ++r) {
-      row_pointers_[r] = q_.get() + r * p_.shape.head_dim;
-      row_pointers_[max_rows_ + r] = grad_out_.get() + r * p_.shape.head_dim;
+        inner_(inner::GetAttention<T>()),
+        index_(index),
+        most_rows_(p_.queries_per_block * p_.group),
+        words_(CeilDiv(p_.shape.head_dim, inner_.pack)),
+        key_columns_(words_ * kKeyTile),
+        value_columns_(words_ * kKeyTile),
+        key_pairs_(CeilDiv(kKeyTile, inner_.pack) * p_.width),
+        s_(most_rows_ * kKeyTile),
+        dp_(most_rows_ * kKeyTile),
+        ds_(most_rows_ * kKeyTile),
+        rows_(static_cast<size_t>(2 * most_rows_)) {
+    const int64_t blocks = std::min(CeilDiv(p_.stripes.queries, p_.queries_per_block), kPackedBlocks);
+    for (int64_t b = 0; b < blocks; ++b) {
+      packed_.emplace_back(most_rows_, words_, CeilDiv(most_rows_, inner_.pack), p_.width);
     }
   }
 
-  void Run(int64_t item) {
-    const int64_t kv_head = item / p_.splits, split = item % p_.splits;
-    const int64_t part = p_.args.rows * p_.group * p_.shape.head_dim;
-    std::memset(p_.GradQ(split, kv_head, 0), 0, part * sizeof(T));
-    for (int64_t tile = split; tile * kKeyTile < p_.args.rows; tile += p_.splits) KeyTile(tile, kv_head, split);
+  void Run(const Item& item) {
+    const int64_t last_key = std::min(p_.args.keys, item.first_key + p_.stripes.keys);
+    const int64_t last_query = std::min(p_.args.rows, item.first_query + p_.stripes.queries);
+    for (int64_t k0 = item.first_key; k0 < last_key; k0 += kKeyTile) {
+      const int64_t tile = k0 / kKeyTile, cols = std::min(kKeyTile, p_.args.keys - k0);
+      // Queries from the tile's first key on, until the last key's end.
+      const int64_t from =
+          std::max(item.first_query, (k0 - p_.args.q_offset) / p_.queries_per_block * p_.queries_per_block);
+      const int64_t to = std::min(last_query, index_.LastQuery(tile) - p_.args.q_offset);
+      bool packed = false;
+      for (int64_t first = from; first < to; first += p_.queries_per_block) {
+        const int64_t last = std::min(p_.args.rows, first + p_.queries_per_block);
+        const QueryRange block = index_.Queries(p_.args.q_offset + first, p_.args.q_offset + last);
+        const Visibility visibility = index_.Of(block, tile);
+        if (visibility == Visibility::kNone) continue;
+        if (!packed) PackKeys(item.kv_head, k0, cols);
+        packed = true;
+        Pair(item.kv_head, first, last, k0, cols, visibility == Visibility::kSome || cols < kKeyTile);
+      }
+    }
   }
 
  private:
-  void KeyTile(int64_t tile, int64_t kv_head, int64_t split) {
-    const int64_t depth = p_.shape.head_dim, kv_width = p_.shape.kv_heads * depth;
-    const int64_t k0 = tile * kKeyTile, cols = std::min(kKeyTile, p_.args.rows - k0);
+  static constexpr int64_t kPackedBlocks = 8;  // as many as the second-level cache has room for beside the rest
+
+  void PackKeys(int64_t kv_head, int64_t k0, int64_t cols) {
+    const int64_t depth = p_.shape.head_dim, at = (k0 * p_.shape.kv_heads + kv_head) * depth;
+    const T *keys[kKeyTile], *values[kKeyTile];
     for (int64_t j = 0; j < cols; ++j) {
-      const int64_t at = (k0 + j) * kv_width + kv_head * depth;
-      std::memcpy(keys_.get() + j * depth, p_.args.k + at, depth * sizeof(T));
-      std::memcpy(values_.get() + j * depth, p_.args.v + at, depth * sizeof(T));
+      keys[j] = p_.args.k + at + j * p_.shape.kv_heads * depth;
+      values[j] = p_.args.v + at + j * p_.shape.kv_heads * depth;
     }
-    std::memset(grad_keys_.get(), 0, cols * depth * sizeof(T));
-    std::memset(grad_values_.get(), 0, cols * depth * sizeof(T));
-    // Query tiles start at multiples of their size; the first that reaches this key tile holds query k0.
-    for (int64_t q0 = k0 / p_.queries_per_tile * p_.queries_per_tile; q0 < p_.args.rows; q0 += p_.queries_per_tile) {
-      const int64_t q1 = std::min(p_.args.rows, q0 + p_.queries_per_tile);
-      const Visibility visibility = bounds_.Of(q0, q1, tile);
-      if (visibility != Visibility::kNone) {
-        Pair(q0, q1, k0, cols, visibility == Visibility::kSome || cols < kKeyTile, kv_head, split);
-      }
-    }
-    for (int64_t j = 0; j < cols; ++j) {
-      const int64_t at = (k0 + j) * kv_width + kv_head * depth;
-      std::memcpy(p_.args.grad_k + at, grad_keys_.get() + j * depth, depth * sizeof(T));
-      std::memcpy(p_.args.grad_v + at, grad_values_.get() + j * depth, depth * sizeof(T));
-    }
+    inner_.pack_columns(key_columns_.get(), keys, cols, depth);
+    inner_.pack_columns(value_columns_.get(), values, cols, depth);
+    inner_.pack_pairs(key_pairs_.get(), p_.width, keys, cols, depth);
   }
 
-  // One query tile against the loaded key tile.
-  void Pair(int64_t q0, int64_t q1, int64_t k0, int64_t cols, bool masked, int64_t kv_head, int64_t split) {
-    const int64_t depth = p_.shape.head_dim, rows = (q1 - q0) * p_.group;
-    LoadQueries(q0, q1, kv_head);
-    T *lse = stats_.get(), *delta = lse + max_rows_;
-    inner_.dot(q_.get(), depth, rows, key_rows_, cols, depth, s_.get(), kKeyTile, false);
+  const PackedQueries<Acc>& Packed(int64_t kv_head, int64_t first, int64_t last) {
+    PackedQueries<Acc>& packed = packed_[static_cast<size_t>(first / p_.queries_per_block) % packed_.size()];
+    if (packed.kv_head == kv_head && packed.first == first) return packed;
+    packed.kv_head = kv_head;
+    packed.first = first;
+    const int64_t depth = p_.shape.head_dim, count = (last - first) * p_.group;
+    const T **q = rows_.data(), **grad_out = q + most_rows_;
+    for (int64_t i = first, r = 0; i < last; ++i) {
+      const int64_t head = i * p_.shape.heads + kv_head * p_.group;
+      for (int64_t h = head; h < head + p_.group; ++h, ++r) {
+        q[r] = p_.args.q + h * depth;
+        grad_out[r] = p_.args.grad_out + h * depth;
+        packed.lse2.get()[r] = p_.lse2[h];
+        packed.delta.get()[r] = p_.delta[h];
+      }
+    }
+    inner_.pack_rows(packed.q.get(), q, count, depth);
+    inner_.pack_rows(packed.grad_out.get(), grad_out, count, depth);
+    inner_.pack_pairs(packed.q_pairs.get(), p_.width, q, count, depth);
+    inner_.pack_pairs(packed.grad_out_pairs.get(), p_.width, grad_out, count, depth);
+    return packed;
+  }
+
+  // Queries [first, last) against the packed key tile.
+  void Pair(int64_t kv_head, int64_t first, int64_t last, int64_t k0, int64_t cols, bool masked) {
+    const PackedQueries<Acc>& packed = Packed(kv_head, first, last);
+    const int64_t rows = (last - first) * p_.group;
+    Scores(s_.get(), packed.q.get(), key_columns_.get(), rows);
     if (masked) {
-      const int32_t* visible_end = p_.args.visible_end == nullptr ? nullptr : p_.args.visible_end + k0;
-      inner_.mask(s_.get(), rows, p_.group, q0, k0, cols, visible_end);
+      const int64_t query = p_.args.q_offset + first;
+      inner_.mask(s_.get(), rows, tiles::MaskOf(p_.sequence, p_.shape, p_.group, query, k0, cols));
     }
-    inner_.dot(grad_out_.get(), depth, rows, value_rows_, cols, depth, ds_.get(), kKeyTile, false);
-    if (cols < kKeyTile) ClearColumns(rows, cols);
-    inner_.softmax_backward(s_.get(), ds_.get(), rows, lse, delta);
-    const T *const *q_rows = row_pointers_.data(), *const *grad_out_rows = q_rows + max_rows_;
-    inner_.accumulate(grad_values_.get(), depth, nullptr, cols, depth, s_.get(), 1, kKeyTile, grad_out_rows, rows);
-    // q_ carries the scale already; grad_q takes it at the end.
-    inner_.accumulate(grad_keys_.get(), depth, nullptr, cols, depth, ds_.get(), 1, kKeyTile, q_rows, rows);
-    inner_.accumulate(p_.GradQ(split, kv_head, q0), depth, nullptr, rows, depth, ds_.get(), kKeyTile, 1, key_rows_,
-                      cols);
+    Scores(dp_.get(), packed.grad_out.get(), value_columns_.get(), rows);
+    inner_.softmax_backward(s_.get(), dp_.get(), ds_.get(), rows, tiles::BinaryScale<Acc>(p_.shape), packed.lse2.get(),
+                            packed.delta.get());
+    AddRows(p_.GradV(kv_head, k0), s_.get(), packed.grad_out_pairs.get(), rows, cols);
+    AddRows(p_.GradK(kv_head, k0), dp_.get(), packed.q_pairs.get(), rows, cols);
+    inner_.gemm({.c = p_.GradQ(kv_head, first),
+                 .ldc = p_.width,
+                 .row_scale = nullptr,
+                 .add = true,
+                 .rows = rows,
+                 .width = p_.width,
+                 .depth = CeilDiv(cols, inner_.pack),
+                 .a = inner_.pack > 1 ? ds_.get() : dp_.get(),
+                 .row_step = kKeyTile / inner_.pack,
+                 .k_step = 1,
+                 .b = key_pairs_.get(),
+                 .ldb = p_.width});
   }
 
-  void LoadQueries(int64_t q0, int64_t q1, int64_t kv_head) {
-    const int64_t width = p_.group * p_.shape.head_dim, heads = p_.shape.heads;
-    for (int64_t i = q0; i < q1; ++i) {
-      const int64_t at = i * heads * p_.shape.head_dim + kv_head * width;
-      inner_.scaled_copy(q_.get() + (i - q0) * width, p_.args.q + at, static_cast<T>(p_.shape.scale), width);
-      std::memcpy(grad_out_.get() + (i - q0) * width, p_.args.grad_out + at, width * sizeof(T));
-      for (int64_t h = 0; h < p_.group; ++h) {
-        const int64_t r = (i - q0) * p_.group + h, source = i * heads + kv_head * p_.group + h;
-        stats_.get()[r] = p_.args.lse[source];
-        stats_.get()[max_rows_ + r] = p_.delta[source];
-      }
-    }
+  // s = a b. All columns: those past the last key are zero, and must not meet a zero probability as not-a-number.
+  void Scores(Acc* s, const Acc* a, const Acc* b, int64_t rows) {
+    inner_.gemm({.c = s,
+                 .ldc = kKeyTile,
+                 .row_scale = nullptr,
+                 .add = false,
+                 .rows = rows,
+                 .width = kKeyTile,
+                 .depth = words_,
+                 .a = a,
+                 .row_step = words_,
+                 .k_step = 1,
+                 .b = b,
+                 .ldb = kKeyTile});
   }
 
-  // Past the last key dot left garbage, which must not meet a zero probability as not-a-number.
-  void ClearColumns(int64_t rows, int64_t cols) {
-    for (int64_t r = 0; r < rows; ++r) std::fill_n(ds_.get() + r * kKeyTile + cols, kKeyTile - cols, T(0));
+  // The gradient of the tile's keys or values: c += a^T b over the query rows.
+  void AddRows(Acc* c, const Acc* a, const Acc* b, int64_t rows, int64_t cols) {
+    inner_.gemm({.c = c,
+                 .ldc = p_.width,
+                 .row_scale = nullptr,
+                 .add = true,
+                 .rows = cols,
+                 .width = p_.width,
+                 .depth = CeilDiv(rows, inner_.pack),
+                 .a = a,
+                 .row_step = 1,
+                 .k_step = kKeyTile,
+                 .b = b,
+                 .ldb = p_.width});
   }
 
   const Problem<T>& p_;
-  const inner::Kernels<T>& inner_;
-  const TileBounds& bounds_;
-  const int64_t max_rows_;
-  Scratch<T> keys_, values_, grad_keys_, grad_values_, q_, grad_out_, s_, ds_, stats_;
-  std::vector<const T*> row_pointers_;
-  const T* key_rows_[kKeyTile];
-  const T* value_rows_[kKeyTile];
+  const inner::AttentionKernels<T>& inner_;
+  const TileIndex& index_;
+  const int64_t most_rows_, words_;
+  Scratch<Acc> key_columns_, value_columns_, key_pairs_, s_, dp_, ds_;
+  std::vector<const T*> rows_;
+  std::vector<PackedQueries<Acc>> packed_;
 };
 
-// Several splits only where the stream is long enough to pay for summing them.
-int64_t Splits(int64_t rows) {
-  constexpr int64_t kRowsPerSplit = 1024, kMost = 4;
-  return std::clamp<int64_t>(rows / kRowsPerSplit, 1, kMost);
+// The items of every phase, the longest first.
+template <typename T>
+std::vector<std::vector<Item>> MakePhases(const Problem<T>& p, const TileIndex& index) {
+  const Stripes& s = p.stripes;
+  const int64_t phases = s.Phases();
+  std::vector<std::vector<Item>> plan(static_cast<size_t>(phases));
+  for (int64_t k = 0; k < s.key_stripes; ++k) {
+    const int64_t first_tile = k * s.keys / kKeyTile,
+                  last_tile = CeilDiv(std::min(p.args.keys, (k + 1) * s.keys), kKeyTile);
+    for (int64_t q = 0; q < s.query_stripes; ++q) {
+      const int64_t begin = q * s.queries, end = std::min(p.args.rows, begin + s.queries);
+      int64_t tiles = 0;
+      for (int64_t first = begin; first < end; first += p.queries_per_block) {
+        const QueryRange block =
+            index.Queries(p.args.q_offset + first, p.args.q_offset + std::min(end, first + p.queries_per_block));
+        tiles += index.Count(first_tile, std::min(last_tile, index.End(block)), block);
+      }
+      if (tiles == 0) continue;
+      std::vector<Item>& items = plan[static_cast<size_t>((q - k + phases) % phases)];
+      for (int64_t h = 0; h < p.shape.kv_heads; ++h) items.push_back({h, k * s.keys, begin, tiles});
+    }
+  }
+  for (std::vector<Item>& items : plan) {
+    std::stable_sort(items.begin(), items.end(), [](const Item& a, const Item& b) { return a.tiles > b.tiles; });
+  }
+  return plan;
+}
+
+// From the sums to the caller's arrays: queries [begin, end), keys [begin, end).
+template <typename T>
+void StoreGradQ(const Problem<T>& p, const inner::AttentionKernels<T>& inner, int64_t query) {
+  const int64_t depth = p.shape.head_dim;
+  for (int64_t h = 0; h < p.shape.heads; ++h) {
+    inner.store(p.args.grad_q + (query * p.shape.heads + h) * depth,
+                p.GradQ(h / p.group, query) + h % p.group * p.width, static_cast<Accumulator<T>>(p.shape.scale), depth);
+  }
 }
 
 template <typename T>
-void SumGradQ(const Problem<T>& p, const inner::Kernels<T>& inner, int64_t row) {
-  const int64_t width = p.group * p.shape.head_dim;
+void StoreGradKeys(const Problem<T>& p, const inner::AttentionKernels<T>& inner, int64_t key) {
+  using Acc = Accumulator<T>;
+  const int64_t depth = p.shape.head_dim;
+  const Acc scale = static_cast<Acc>(p.shape.scale);
   for (int64_t h = 0; h < p.shape.kv_heads; ++h) {
-    T* sum = p.GradQ(0, h, row);
-    for (int64_t s = 1; s < p.splits; ++s) {
-      const T* part = p.GradQ(s, h, row);
-      for (int64_t d = 0; d < width; ++d) sum[d] += part[d];
+    const int64_t at = (key * p.shape.kv_heads + h) * depth;
+    const Acc *k = p.GradK(h, key), *v = p.GradV(h, key);
+    if (p.args.grad_k_sum != nullptr) {
+      for (int64_t d = 0; d < depth; ++d) p.args.grad_k_sum[at + d] += k[d] * scale;
+      for (int64_t d = 0; d < depth; ++d) p.args.grad_v_sum[at + d] += v[d];
+    } else {
+      inner.store(p.args.grad_k + at, k, scale, depth);
+      inner.store(p.args.grad_v + at, v, Acc(1), depth);
     }
-    T* to = p.args.grad_q + row * p.shape.heads * p.shape.head_dim + h * width;
-    inner.scaled_copy(to, sum, static_cast<T>(p.shape.scale), width);
   }
+}
+
+// A sink has probability e^(sink - lse) and no value: its score's gradient is that times -delta.
+template <typename T>
+void GradSink(const AttentionShape& shape, const AttentionBackwardArgs<T>& args, const Accumulator<T>* delta,
+              int64_t head) {
+  double sum = 0;
+  for (int64_t row = 0; row < args.rows; ++row) {
+    const int64_t at = row * shape.heads + head;
+    if (std::isinf(args.lse[at])) continue;
+    sum -= std::exp(static_cast<double>(args.sinks[head]) - static_cast<double>(args.lse[at])) *
+           static_cast<double>(delta[at]);
+  }
+  args.grad_sinks[head] = static_cast<Accumulator<T>>(sum);
 }
 
 }  // namespace
 
 template <typename T>
 void AttentionBackward(const AttentionShape& shape, const AttentionBackwardArgs<T>& args, const ParallelFor& parallel) {
-  const int64_t rows = args.rows, entries = rows * shape.heads, depth = shape.head_dim;
-  if (rows == 0) return;
-  const inner::Kernels<T>& inner = inner::Get<T>();
-  const int64_t group = shape.heads / shape.kv_heads, splits = Splits(rows);
-  Scratch<T> delta(entries), parts(splits * entries * depth);
-  const Problem<T> problem{shape,  args,        group,      std::max<int64_t>(1, tiles::kRowsPerTile / group),
-                           splits, delta.get(), parts.get()};
+  using Acc = Accumulator<T>;
+  const inner::AttentionKernels<T>& inner = inner::GetAttention<T>();
+  const int64_t rows = args.rows, keys = args.keys, entries = rows * shape.heads, depth = shape.head_dim;
+  const int64_t group = shape.heads / shape.kv_heads, width = tiles::RoundUp(depth, inner::kAlign);
+  const int64_t per_block = tiles::QueriesPerBlock(group);
+  Scratch<Acc> lse2(entries), delta(entries), grad_q(entries * width), grad_k(keys * shape.kv_heads * width),
+      grad_v(keys * shape.kv_heads * width);
+  AttentionSequence sequence;
+  sequence.visible_end = args.visible_end;
+  sequence.positions = args.positions;
+  const Problem<T> problem{
+      shape,      args,        sequence,     group,        width,       per_block, CutStripes(keys, rows, per_block),
+      lse2.get(), delta.get(), grad_q.get(), grad_k.get(), grad_v.get()};
 
-  const double row_flops = 4.0 * static_cast<double>(entries * depth);
-  tiles::ShareOut(parallel, rows, row_flops, [&] {
+  const double row_flops = 4.0 * static_cast<double>(shape.heads * depth);
+  tiles::ShareOut(parallel, rows, row_flops * static_cast<double>(rows), [&] {
     return [&](int64_t row) {
       for (int64_t e = row * shape.heads; e < (row + 1) * shape.heads; ++e) {
         delta.get()[e] = inner.row_dot(args.grad_out + e * depth, args.out + e * depth, depth);
+        // +infinity: a query that saw nothing has probabilities 2^(anything - infinity).
+        lse2.get()[e] = args.lse[e] == -std::numeric_limits<Acc>::infinity() ? std::numeric_limits<Acc>::infinity()
+                                                                             : static_cast<Acc>(args.lse[e] / kLn2);
+      }
+      for (int64_t h = 0; h < shape.kv_heads; ++h) {
+        std::memset(problem.GradQ(h, row), 0, static_cast<size_t>(group * width) * sizeof(Acc));
       }
     };
   });
-  const TileBounds bounds(args.visible_end, rows);
-  tiles::ShareOut(parallel, shape.kv_heads * splits, row_flops * static_cast<double>(rows), [&] {
-    auto worker = std::make_unique<BackwardWorker<T>>(problem, bounds);
-    return [worker = std::move(worker)](int64_t item) { worker->Run(item); };
+  tiles::ShareOut(parallel, keys, row_flops * static_cast<double>(keys), [&] {
+    return [&](int64_t key) {
+      for (int64_t h = 0; h < shape.kv_heads; ++h) {
+        std::memset(problem.GradK(h, key), 0, static_cast<size_t>(width) * sizeof(Acc));
+        std::memset(problem.GradV(h, key), 0, static_cast<size_t>(width) * sizeof(Acc));
+      }
+    };
   });
-  tiles::ShareOut(parallel, rows, row_flops, [&] { return [&](int64_t row) { SumGradQ(problem, inner, row); }; });
+
+  const TileIndex index(args.visible_end, args.positions, shape.window, keys);
+  const double tile_flops = 10.0 * static_cast<double>(kKeyTile * tiles::kRowsPerBlock * depth);
+  for (const std::vector<Item>& items : MakePhases(problem, index)) {
+    double tiles = 0;
+    for (const Item& item : items) tiles += static_cast<double>(item.tiles);
+    tiles::ShareOut(parallel, static_cast<int64_t>(items.size()), tiles * tile_flops, [&] {
+      auto worker = std::make_unique<BackwardWorker<T>>(problem, index);
+      return [&, worker = std::move(worker)](int64_t i) { worker->Run(items[static_cast<size_t>(i)]); };
+    });
+  }
+
+  tiles::ShareOut(parallel, rows, row_flops * static_cast<double>(rows),
+                  [&] { return [&](int64_t row) { StoreGradQ(problem, inner, row); }; });
+  tiles::ShareOut(parallel, keys, row_flops * static_cast<double>(keys),
+                  [&] { return [&](int64_t key) { StoreGradKeys(problem, inner, key); }; });
+  if (args.sinks != nullptr && args.grad_sinks != nullptr) {
+    tiles::ShareOut(parallel, shape.heads, 4.0 * static_cast<double>(entries),
+                    [&] { return [&](int64_t head) { GradSink(shape, args, delta.get(), head); }; });
+  }
 }
 
-template void AttentionBackward<float>(const AttentionShape&, const AttentionBackwardArgs<float>&, const ParallelFor&);
-template void AttentionBackward<double>(const AttentionShape&, const AttentionBackwardArgs<double>&,
-                                        const ParallelFor&);
+#define INGOT_INSTANTIATE(T) \
+  template void AttentionBackward<T>(const AttentionShape&, const AttentionBackwardArgs<T>&, const ParallelFor&);
+INGOT_INSTANTIATE(BFloat16)
+INGOT_INSTANTIATE(float)
+INGOT_INSTANTIATE(double)
 
 }  // namespace ingot::kernels

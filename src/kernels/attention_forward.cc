@@ -1,200 +1,261 @@
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
 
 #include "kernels/attention.h"
+#include "kernels/attention_inner.h"
+#include "kernels/attention_keys.h"
 #include "kernels/attention_tiles.h"
-#include "kernels/inner.h"
+#include "kernels/tile_index.h"
 
 namespace ingot::kernels {
 namespace {
 
 using tiles::CeilDiv;
+using tiles::kLn2;
+using tiles::QueryRange;
 using tiles::Scratch;
-using tiles::TileBounds;
+using tiles::TileIndex;
 using tiles::Visibility;
 
-template <typename T>
-constexpr T kMinusInfinity = -std::numeric_limits<T>::infinity();
-
-// A query tile of one sequence under one or all kv heads.
+// A run of queries of one sequence under one or all kv heads: packs each key tile once for all of them.
 struct Item {
   int32_t sequence;
   int32_t first_head, last_head;  // kv heads [first, last)
-  int64_t first;                  // of the sequence's queries
+  int64_t first, count;           // of the sequence's queries
+  int64_t tiles;                  // visible key tiles times query blocks
 };
 
-constexpr int64_t kFewRows = 12;  // a query tile of fewer rows, as in decode, waits for memory rather than for sums
-
-template <typename T>
-struct Problem {
-  AttentionShape shape;
-  AttentionForwardArgs<T> args;
-  int64_t group;             // query heads per kv head
-  int64_t queries_per_tile;  // with the group's heads, about kRowsPerTile rows
-
-  // f(j, key, value) for keys [k0, k0 + cols) of a sequence under one kv head; j counts from 0. Runs of a page at a
-  // time: a division per key would cost more than the key does in decode.
-  template <typename F>
-  void ForKeys(const AttentionSequence& s, int64_t head, int64_t k0, int64_t cols, const F& f) const {
-    const int64_t offset = head * shape.head_dim;
-    int64_t page = 0, slot = 0;
-    if (s.block_table != nullptr) {
-      page = k0 / args.page_size;
-      slot = k0 % args.page_size;
-    }
-    for (int64_t j = 0; j < cols; ++page, slot = 0) {
-      int64_t row = s.key_begin + k0, run = cols;
-      if (s.block_table != nullptr) {
-        row = static_cast<int64_t>(s.block_table[page]) * args.page_size + slot;
-        run = std::min(cols - j, args.page_size - slot);
-      }
-      const T *k = args.k + row * args.k_row_stride + offset, *v = args.v + row * args.v_row_stride + offset;
-      for (int64_t end = j + run; j < end; ++j, k += args.k_row_stride, v += args.v_row_stride) f(j, k, v);
-    }
-  }
+struct Plan {
+  std::vector<Item> items;
+  int64_t most_rows = 0;  // of an item, all its heads together
+  double tiles = 0;
 };
 
 // One thread's state: computes items one after the other.
 template <typename T>
 class ForwardWorker {
+  using Acc = Accumulator<T>;
+
  public:
-  explicit ForwardWorker(const Problem<T>& problem)
-      : p_(problem),
-        inner_(inner::Get<T>()),
-        max_rows_(std::max(problem.queries_per_tile * problem.group, kFewRows * p_.shape.kv_heads)),
-        q_(max_rows_ * p_.shape.head_dim),
-        acc_(max_rows_ * p_.shape.head_dim),
-        s_(max_rows_ * kKeyTile),
-        stats_(max_rows_ * 3),
-        keys_(kKeyTile * p_.shape.head_dim),
-        values_(kKeyTile * p_.shape.head_dim) {}
+  ForwardWorker(const AttentionShape& shape, const AttentionForwardArgs<T>& args, int64_t most_rows)
+      : shape_(shape),
+        args_(args),
+        inner_(inner::GetAttention<T>()),
+        group_(shape.heads / shape.kv_heads),
+        width_(tiles::RoundUp(shape.head_dim, inner::kAlign)),
+        words_(CeilDiv(shape.head_dim, inner_.pack)),
+        queries_per_block_(tiles::QueriesPerBlock(group_)),
+        q_(most_rows * words_),
+        acc_(most_rows * width_),
+        max_(most_rows),
+        lanes_(most_rows * inner::kLanes),
+        s_(queries_per_block_ * group_ * kKeyTile),
+        rescale_(queries_per_block_ * group_),
+        keys_(words_ * kKeyTile),
+        values_(CeilDiv(kKeyTile, inner_.pack) * width_) {}
 
-  void Run(const AttentionSequence& seq, const TileBounds& bounds, const Item& item) {
-    const int64_t count = std::min(p_.queries_per_tile, seq.q_count - item.first);
-    const int64_t rows = count * p_.group, all_rows = rows * (item.last_head - item.first_head);
-    for (int64_t h = item.first_head; h < item.last_head; ++h) LoadQueries(seq, item, h, count);
-    std::memset(acc_.get(), 0, all_rows * p_.shape.head_dim * sizeof(T));
-    std::fill_n(Max(0), all_rows, kMinusInfinity<T>);
-    std::fill_n(Sum(0), all_rows, T(0));
+  void Run(const AttentionSequence& seq, const TileIndex& index, const Item& item) {
+    const int64_t rows = item.count * group_, all_rows = rows * (item.last_head - item.first_head);
+    for (int64_t h = item.first_head; h < item.last_head; ++h) Begin(seq, item, h, (h - item.first_head) * rows);
+    std::memset(acc_.get(), 0, all_rows * width_ * sizeof(Acc));
 
-    const int64_t q0 = seq.q_offset + item.first, q1 = q0 + count;
-    const int64_t keys = std::min(seq.key_count, q1);
-    for (int64_t k0 = 0; k0 < keys; k0 += kKeyTile) {
-      const Visibility visibility = bounds.Of(q0, q1, k0 / kKeyTile);
-      if (visibility == Visibility::kNone) continue;
-      const int64_t cols = std::min(kKeyTile, keys - k0);
-      const bool masked = visibility == Visibility::kSome || cols < kKeyTile;
+    const int64_t q0 = seq.q_offset + item.first;
+    const QueryRange all = index.Queries(q0, q0 + item.count);
+    blocks_.clear();
+    for (int64_t i = 0; i < item.count; i += queries_per_block_) {
+      blocks_.push_back(index.Queries(q0 + i, q0 + std::min(item.count, i + queries_per_block_)));
+    }
+    const int64_t end = index.End(all);
+    for (int64_t tile = index.Next(0, end, all), next; tile < end; tile = next) {
+      next = index.Next(tile + 1, end, all);
+      const Keys keys = KeysOf(seq, tile, all.last), following = next < end ? KeysOf(seq, next, all.last) : Keys{};
       for (int64_t h = item.first_head; h < item.last_head; ++h) {
-        LoadTile(seq, h, k0, cols, rows);
-        Tile(seq, q0, k0, cols, rows, masked, (h - item.first_head) * rows);
+        const int64_t at = (h - item.first_head) * rows;
+        if (rows <= inner::kFew) {
+          Few(seq, item, h, all, keys, following, index.Of(all, tile));
+          continue;
+        }
+        Pack(seq, h, keys);
+        for (const QueryRange& block : blocks_) {
+          const Visibility visibility = index.Of(block, tile);
+          if (visibility != Visibility::kNone) Block(seq, block, keys, visibility, at + (block.first - q0) * group_);
+        }
       }
     }
-    for (int64_t h = item.first_head; h < item.last_head; ++h) Store(seq, item, h, count);
+    for (int64_t h = item.first_head; h < item.last_head; ++h) Store(seq, item, h, (h - item.first_head) * rows);
   }
 
  private:
-  T* Max(int64_t row) { return stats_.get() + row; }
-  T* Sum(int64_t row) { return stats_.get() + max_rows_ + row; }
-  T* Rescale(int64_t row) { return stats_.get() + 2 * max_rows_ + row; }
-
-  // The loaded key tile against rows [at, at + rows) of the scratch.
-  void Tile(const AttentionSequence& seq, int64_t q0, int64_t k0, int64_t cols, int64_t rows, bool masked, int64_t at) {
-    const int64_t depth = p_.shape.head_dim;
-    inner_.dot(q_.get() + at * depth, depth, rows, key_rows_, cols, depth, s_.get(), kKeyTile, false);
-    if (masked) {
-      const int32_t* visible_end = seq.visible_end == nullptr ? nullptr : seq.visible_end + k0;
-      inner_.mask(s_.get(), rows, p_.group, q0, k0, cols, visible_end);
-    }
-    inner_.softmax(s_.get(), rows, Max(at), Sum(at), Rescale(at));
-    inner_.accumulate(acc_.get() + at * depth, depth, Rescale(at), rows, depth, s_.get(), kKeyTile, 1, value_rows_,
-                      cols);
+  struct Keys {
+    int64_t first = 0, count = 0;
+  };
+  static Keys KeysOf(const AttentionSequence& seq, int64_t tile, int64_t last_query) {
+    return {tile * kKeyTile, std::min({kKeyTile, seq.key_count - tile * kKeyTile, last_query - tile * kKeyTile})};
   }
 
-  // Scaled, the heads of a query one after the other.
-  void LoadQueries(const AttentionSequence& seq, const Item& item, int64_t head, int64_t count) {
-    const int64_t width = p_.group * p_.shape.head_dim;
-    T* to = q_.get() + (head - item.first_head) * count * width;
-    for (int64_t i = 0; i < count; ++i) {
-      const T* from = p_.args.q + (seq.q_begin + item.first + i) * p_.args.q_row_stride + head * width;
-      inner_.scaled_copy(to + i * width, from, static_cast<T>(p_.shape.scale), width);
-    }
+  // The packed key tile against the rows of a query block, which start at `at` of the scratch.
+  void Block(const AttentionSequence& seq, const QueryRange& block, Keys keys, Visibility visibility, int64_t at) {
+    const int64_t rows = (block.last - block.first) * group_;
+    inner_.gemm({.c = s_.get(),
+                 .ldc = kKeyTile,
+                 .row_scale = nullptr,
+                 .add = false,
+                 .rows = rows,
+                 .width = tiles::RoundUp(keys.count, inner::kAlign),
+                 .depth = words_,
+                 .a = q_.get() + at * words_,
+                 .row_step = words_,
+                 .k_step = 1,
+                 .b = keys_.get(),
+                 .ldb = kKeyTile});
+    Softmax(seq, block, keys, visibility, at);
+    inner_.gemm({.c = acc_.get() + at * width_,
+                 .ldc = width_,
+                 .row_scale = rescale_.get(),
+                 .add = true,
+                 .rows = rows,
+                 .width = width_,
+                 .depth = CeilDiv(keys.count, inner_.pack),
+                 .a = s_.get(),
+                 .row_step = kKeyTile,
+                 .k_step = 1,
+                 .b = values_.get(),
+                 .ldb = width_});
   }
 
-  // Sets key_rows_ and value_rows_. Many rows read a tile often: then it is copied together, since rows of a cache of
-  // many heads lie a power of two apart and would evict each other.
-  void LoadTile(const AttentionSequence& seq, int64_t head, int64_t k0, int64_t cols, int64_t rows) {
-    const int64_t depth = p_.shape.head_dim;
-    p_.ForKeys(seq, head, k0, cols, [&](int64_t j, const T* key, const T* value) {
-      key_rows_[j] = key;
-      value_rows_[j] = value;
+  // The key tile as it lies in memory against all rows of the item under one head.
+  void Few(const AttentionSequence& seq, const Item& item, int64_t head, const QueryRange& queries, Keys keys,
+           Keys next, Visibility visibility) {
+    const int64_t heads = item.last_head - item.first_head, turn = head - item.first_head;
+    const int64_t rows = (queries.last - queries.first) * group_, at = turn * rows;
+    const T *k[kKeyTile], *v[kKeyTile], *next_k[2 * kKeyTile], *next_v[2 * kKeyTile];
+    tiles::ForKeys(args_, shape_, seq, head, keys.first, keys.count, [&](int64_t j, const T* key, const T* value) {
+      k[j] = key;
+      v[j] = value;
     });
-    if (rows < kFewRows) {
-      Prefetch(seq, head, k0 + kKeyTile);
-      return;
+    // Its share of the next tile: some keys under all heads, which lie side by side.
+    const int64_t share = CeilDiv(next.count, heads), first = std::min(next.count, turn * share);
+    int64_t asked = 0;
+    const int64_t count = std::min(share, next.count - first);
+    tiles::ForKeys(args_, shape_, seq, item.first_head, next.first + first, count,
+                   [&](int64_t, const T* key, const T* value) {
+                     for (int64_t h = 0; h < heads && asked < 2 * kKeyTile; ++h, ++asked) {
+                       next_k[asked] = key + h * shape_.head_dim;
+                       next_v[asked] = value + h * shape_.head_dim;
+                     }
+                   });
+    inner_.few_scores({rows, shape_.head_dim, k, keys.count, next_k, asked}, s_.get(), q_.get() + at * words_);
+    Softmax(seq, queries, keys, visibility, at);
+    inner_.few_output({rows, shape_.head_dim, v, keys.count, next_v, asked}, acc_.get() + at * width_, width_,
+                      rescale_.get(), s_.get());
+  }
+
+  void Softmax(const AttentionSequence& seq, const QueryRange& block, Keys keys, Visibility visibility, int64_t at) {
+    const int64_t rows = (block.last - block.first) * group_;
+    if (visibility != Visibility::kAll || keys.count < kKeyTile) {
+      inner_.mask(s_.get(), rows, tiles::MaskOf(seq, shape_, group_, block.first, keys.first, keys.count));
     }
-    for (int64_t j = 0; j < cols; ++j) {
-      T *key = keys_.get() + j * depth, *value = values_.get() + j * depth;
-      std::memcpy(key, key_rows_[j], depth * sizeof(T));
-      std::memcpy(value, value_rows_[j], depth * sizeof(T));
-      key_rows_[j] = key;
-      value_rows_[j] = value;
+    inner_.softmax(s_.get(), rows, tiles::BinaryScale<Acc>(shape_), max_.get() + at, lanes_.get() + at * inner::kLanes,
+                   rescale_.get());
+  }
+
+  // Queries into scratch, the heads of a query one after the other, and the softmax of nothing but the sink.
+  void Begin(const AttentionSequence& seq, const Item& item, int64_t head, int64_t at) {
+    constexpr Acc kMinusInfinity = -std::numeric_limits<Acc>::infinity();
+    std::memset(lanes_.get() + at * inner::kLanes, 0, item.count * group_ * inner::kLanes * sizeof(Acc));
+    const T* heads[inner::kKeys];
+    for (int64_t i = 0; i < item.count; ++i) {
+      const T* from = args_.q + (seq.q_begin + item.first + i) * args_.q_row_stride + head * group_ * shape_.head_dim;
+      for (int64_t h = 0; h < group_; h += inner::kKeys) {
+        const int64_t n = std::min(inner::kKeys, group_ - h);
+        for (int64_t j = 0; j < n; ++j) heads[j] = from + (h + j) * shape_.head_dim;
+        inner_.pack_rows(q_.get() + (at + i * group_ + h) * words_, heads, n, shape_.head_dim);
+      }
+      for (int64_t h = 0, r = at + i * group_; h < group_; ++h, ++r) {
+        max_.get()[r] = kMinusInfinity;
+        if (args_.sinks == nullptr) continue;
+        max_.get()[r] = static_cast<Acc>(static_cast<double>(args_.sinks[head * group_ + h]) / kLn2);
+        lanes_.get()[r * inner::kLanes] = max_.get()[r] == kMinusInfinity ? Acc(0) : Acc(1);
+      }
     }
   }
 
-  // Decode waits for memory: pages lie anywhere, so the hardware does not guess the next tile.
-  void Prefetch(const AttentionSequence& seq, int64_t head, int64_t k0) {
-    constexpr int64_t kLine = 64 / sizeof(T);
-    const int64_t cols = std::min(kKeyTile, seq.key_count - k0);
-    if (cols <= 0) return;
-    p_.ForKeys(seq, head, k0, cols, [&](int64_t, const T* key, const T* value) {
-      for (int64_t d = 0; d < p_.shape.head_dim; d += kLine) {
-        __builtin_prefetch(key + d);
-        __builtin_prefetch(value + d);
-      }
+  void Pack(const AttentionSequence& seq, int64_t head, Keys range) {
+    const T *keys[kKeyTile], *values[kKeyTile];
+    tiles::ForKeys(args_, shape_, seq, head, range.first, range.count, [&](int64_t j, const T* key, const T* value) {
+      keys[j] = key;
+      values[j] = value;
     });
+    inner_.pack_columns(keys_.get(), keys, range.count, shape_.head_dim);
+    inner_.pack_pairs(values_.get(), width_, values, range.count, shape_.head_dim);
   }
 
-  void Store(const AttentionSequence& seq, const Item& item, int64_t kv_head, int64_t count) {
-    const int64_t depth = p_.shape.head_dim, heads = p_.shape.heads;
-    const int64_t at = (kv_head - item.first_head) * count * p_.group;
-    for (int64_t r = 0; r < count * p_.group; ++r) {
-      const int64_t row = seq.q_begin + item.first + r / p_.group, head = kv_head * p_.group + r % p_.group;
-      const T sum = *Sum(at + r), inverse = sum == T(0) ? T(0) : T(1) / sum;
-      inner_.scaled_copy(p_.args.out + (row * heads + head) * depth, acc_.get() + (at + r) * depth, inverse, depth);
-      if (p_.args.lse != nullptr) {
-        p_.args.lse[row * heads + head] = sum == T(0) ? kMinusInfinity<T> : *Max(at + r) + std::log(sum);
+  void Store(const AttentionSequence& seq, const Item& item, int64_t kv_head, int64_t at) {
+    for (int64_t r = 0; r < item.count * group_; ++r) {
+      const int64_t row = seq.q_begin + item.first + r / group_, head = kv_head * group_ + r % group_;
+      Acc sum = 0;
+      for (int64_t lane = 0; lane < inner::kLanes; ++lane) sum += lanes_.get()[(at + r) * inner::kLanes + lane];
+      const Acc inverse = sum == Acc(0) ? Acc(0) : Acc(1) / sum, *from = acc_.get() + (at + r) * width_;
+      inner_.store(args_.out + (row * shape_.heads + head) * shape_.head_dim, from, inverse, shape_.head_dim);
+      if (args_.lse != nullptr) {
+        args_.lse[row * shape_.heads + head] =
+            sum == Acc(0) ? -std::numeric_limits<Acc>::infinity()
+                          : static_cast<Acc>(max_.get()[at + r] * kLn2 + std::log(static_cast<double>(sum)));
       }
     }
   }
 
-  const Problem<T>& p_;
-  const inner::Kernels<T>& inner_;
-  const int64_t max_rows_;
-  Scratch<T> q_, acc_, s_, stats_, keys_, values_;
-  const T* key_rows_[kKeyTile];
-  const T* value_rows_[kKeyTile];
+  const AttentionShape& shape_;
+  const AttentionForwardArgs<T>& args_;
+  const inner::AttentionKernels<T>& inner_;
+  const int64_t group_, width_, words_, queries_per_block_;
+  Scratch<Acc> q_, acc_, max_, lanes_, s_, rescale_, keys_, values_;
+  std::vector<QueryRange> blocks_;
 };
+
+// Query blocks of an item. More share the packing of a key tile, fewer leave more items to share out. Does not change
+// a result.
+int64_t BlocksPerItem(std::span<const AttentionSequence> sequences, int64_t kv_heads, int64_t queries_per_block) {
+  constexpr int64_t kMost = 4, kEnoughItems = 128;
+  for (int64_t blocks = kMost; blocks > 1; blocks /= 2) {
+    int64_t items = 0;
+    for (const AttentionSequence& s : sequences) items += CeilDiv(s.q_count, queries_per_block * blocks) * kv_heads;
+    if (items >= kEnoughItems) return blocks;
+  }
+  return 1;
+}
 
 // The longest first, so that no thread is left with a long one at the end. Where few rows meet a key, one item takes
 // all heads, which lie side by side in memory, unless too few sequences would be left to share out.
-std::vector<Item> Plan(std::span<const AttentionSequence> sequences, int64_t group, int64_t kv_heads,
-                       int64_t queries_per_tile, double* pairs) {
+Plan MakePlan(const AttentionShape& shape, std::span<const AttentionSequence> sequences,
+              std::span<const TileIndex> indexes) {
   constexpr size_t kManySequences = 8;
-  std::vector<Item> items;
+  const int64_t group = shape.heads / shape.kv_heads, per_block = tiles::QueriesPerBlock(group);
+  const int64_t per_item = BlocksPerItem(sequences, shape.kv_heads, per_block) * per_block;
+  Plan plan;
   for (size_t s = 0; s < sequences.size(); ++s) {
     const AttentionSequence& seq = sequences[s];
-    *pairs += static_cast<double>(seq.q_count) * (static_cast<double>(seq.q_offset) + seq.q_count / 2.0);
-    const bool together = seq.q_count * group < kFewRows && sequences.size() >= kManySequences;
-    const int64_t step = together ? kv_heads : 1;
-    for (int64_t tile = CeilDiv(seq.q_count, queries_per_tile) - 1; tile >= 0; --tile) {
-      for (int64_t h = 0; h < kv_heads; h += step) {
-        items.push_back({static_cast<int32_t>(s), static_cast<int32_t>(h), static_cast<int32_t>(h + step),
-                         tile * queries_per_tile});
+    const bool together = seq.q_count * group <= inner::kFew && sequences.size() >= kManySequences;
+    const int64_t step = together ? shape.kv_heads : 1;
+    for (int64_t first = 0; first < seq.q_count; first += per_item) {
+      const int64_t count = std::min(per_item, seq.q_count - first);
+      const QueryRange range = indexes[s].Queries(seq.q_offset + first, seq.q_offset + first + count);
+      const int64_t tiles = indexes[s].Count(0, indexes[s].End(range), range) * CeilDiv(count, per_block) * step;
+      plan.most_rows = std::max(plan.most_rows, count * group * step);
+      for (int64_t h = 0; h < shape.kv_heads; h += step) {
+        plan.items.push_back(
+            {static_cast<int32_t>(s), static_cast<int32_t>(h), static_cast<int32_t>(h + step), first, count, tiles});
+        plan.tiles += static_cast<double>(tiles);
       }
     }
   }
-  return items;
+  if (plan.items.size() > 1) {
+    std::stable_sort(plan.items.begin(), plan.items.end(),
+                     [](const Item& a, const Item& b) { return a.tiles > b.tiles; });
+  }
+  return plan;
 }
 
 }  // namespace
@@ -202,32 +263,32 @@ std::vector<Item> Plan(std::span<const AttentionSequence> sequences, int64_t gro
 template <typename T>
 void AttentionForward(const AttentionShape& shape, std::span<const AttentionSequence> sequences,
                       const AttentionForwardArgs<T>& args, const ParallelFor& parallel) {
-  Problem<T> problem{shape, args, shape.heads / shape.kv_heads, 0};
-  problem.queries_per_tile = std::max<int64_t>(1, tiles::kRowsPerTile / problem.group);
-  AttentionForwardArgs<T>& a = problem.args;
+  AttentionForwardArgs<T> a = args;
   if (a.q_row_stride == 0) a.q_row_stride = shape.heads * shape.head_dim;
   if (a.k_row_stride == 0) a.k_row_stride = shape.kv_heads * shape.head_dim;
   if (a.v_row_stride == 0) a.v_row_stride = shape.kv_heads * shape.head_dim;
 
-  double pairs = 0;
-  const std::vector<Item> items = Plan(sequences, problem.group, shape.kv_heads, problem.queries_per_tile, &pairs);
-  std::vector<TileBounds> bounds;
-  bounds.reserve(sequences.size());
-  for (const AttentionSequence& s : sequences) bounds.emplace_back(s.visible_end, s.key_count);
-
-  const double flops = 4.0 * pairs * static_cast<double>(shape.heads * shape.head_dim);
-  tiles::ShareOut(parallel, static_cast<int64_t>(items.size()), flops, [&] {
-    auto worker = std::make_unique<ForwardWorker<T>>(problem);
+  std::vector<TileIndex> indexes;
+  indexes.reserve(sequences.size());
+  for (const AttentionSequence& s : sequences) {
+    indexes.emplace_back(s.visible_end, s.positions, shape.window, s.key_count);
+  }
+  const Plan plan = MakePlan(shape, sequences, indexes);
+  const double flops = plan.tiles * 4.0 * static_cast<double>(kKeyTile * tiles::kRowsPerBlock * shape.head_dim);
+  tiles::ShareOut(parallel, static_cast<int64_t>(plan.items.size()), flops, [&] {
+    auto worker = std::make_unique<ForwardWorker<T>>(shape, a, plan.most_rows);
     return [&, worker = std::move(worker)](int64_t i) {
-      const Item& item = items[i];
-      worker->Run(sequences[item.sequence], bounds[item.sequence], item);
+      const Item& item = plan.items[static_cast<size_t>(i)];
+      worker->Run(sequences[item.sequence], indexes[item.sequence], item);
     };
   });
 }
 
-template void AttentionForward<float>(const AttentionShape&, std::span<const AttentionSequence>,
-                                      const AttentionForwardArgs<float>&, const ParallelFor&);
-template void AttentionForward<double>(const AttentionShape&, std::span<const AttentionSequence>,
-                                       const AttentionForwardArgs<double>&, const ParallelFor&);
+#define INGOT_INSTANTIATE(T)                                                                   \
+  template void AttentionForward<T>(const AttentionShape&, std::span<const AttentionSequence>, \
+                                    const AttentionForwardArgs<T>&, const ParallelFor&);
+INGOT_INSTANTIATE(BFloat16)
+INGOT_INSTANTIATE(float)
+INGOT_INSTANTIATE(double)
 
 }  // namespace ingot::kernels

@@ -3,20 +3,22 @@
 #include <cstring>
 
 #include "kernels/attention.h"
+#include "kernels/attention_inner.h"
 #include "kernels/inner.h"
 
 namespace ingot::kernels {
 namespace {
 
-enum Level { kPortable = 0, kAvx2 = 1, kAvx512 = 2 };
-constexpr const char* kNames[] = {"portable", "avx2", "avx512"};
+enum Level { kPortable = 0, kAvx2 = 1, kAvx512 = 2, kAvx512Bf16 = 3 };
+constexpr const char* kNames[] = {"portable", "avx2", "avx512", "avx512bf16"};
 
 Level Detect() {
 #if defined(__x86_64__)
   __builtin_cpu_init();
   if (inner::Avx512<float>() != nullptr && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
       __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl")) {
-    return kAvx512;
+    const bool bf16 = inner::AttentionAvx512Bf16<BFloat16>() != nullptr && __builtin_cpu_supports("avx512bf16");
+    return bf16 ? kAvx512Bf16 : kAvx512;
   }
   if (inner::Avx2<float>() != nullptr && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return kAvx2;
 #endif
@@ -44,6 +46,7 @@ namespace inner {
 template <typename T>
 const Kernels<T>& Get() {
   switch (Current().load(std::memory_order_relaxed)) {
+    case kAvx512Bf16:
     case kAvx512:
       return *Avx512<T>();
     case kAvx2:
@@ -54,6 +57,24 @@ const Kernels<T>& Get() {
 }
 template const Kernels<float>& Get<float>();
 template const Kernels<double>& Get<double>();
+
+template <typename T>
+const AttentionKernels<T>& GetAttention() {
+  switch (Current().load(std::memory_order_relaxed)) {
+    case kAvx512Bf16:
+      if constexpr (std::is_same_v<T, BFloat16>) return *AttentionAvx512Bf16<T>();
+      [[fallthrough]];
+    case kAvx512:
+      return *AttentionAvx512<T>();
+    case kAvx2:
+      return *AttentionAvx2<T>();
+    default:
+      return *AttentionPortable<T>();
+  }
+}
+template const AttentionKernels<BFloat16>& GetAttention<BFloat16>();
+template const AttentionKernels<float>& GetAttention<float>();
+template const AttentionKernels<double>& GetAttention<double>();
 
 }  // namespace inner
 }  // namespace ingot::kernels

@@ -1,4 +1,4 @@
-// A naive fp64 attention with a dense mask, and random forests, for the tests of the kernels.
+// Attention in fp64 over gathered paths, and random forests, for the tests of the kernels.
 #pragma once
 
 #include <algorithm>
@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <random>
+#include <type_traits>
 #include <vector>
 
 #include "kernels/attention.h"
@@ -31,65 +32,98 @@ inline std::vector<int32_t> RandomForest(std::mt19937_64& rng, int64_t size, dou
   return end;
 }
 
+// Depth of every token: how many tokens before it are visible to it.
+inline std::vector<int32_t> Depths(const std::vector<int32_t>& visible_end) {
+  std::vector<int32_t> depth(visible_end.size());
+  std::vector<size_t> path;
+  for (size_t i = 0; i < depth.size(); ++i) {
+    while (!path.empty() && visible_end[path.back()] <= static_cast<int32_t>(i)) path.pop_back();
+    depth[i] = static_cast<int32_t>(path.size());
+    path.push_back(i);
+  }
+  return depth;
+}
+
+inline double Wide(double x) { return x; }
+inline double Wide(BFloat16 x) { return ToFloat(x); }
+
+template <typename T>
+T Narrow(double x) {
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    return ToBFloat16(static_cast<float>(x));
+  } else {
+    return static_cast<T>(x);
+  }
+}
+
 template <typename T>
 std::vector<T> RandomVector(std::mt19937_64& rng, int64_t size, double scale = 1) {
   std::normal_distribution<double> normal(0, scale);
   std::vector<T> values(size);
-  for (T& v : values) v = static_cast<T>(normal(rng));
+  for (T& v : values) v = Narrow<T>(normal(rng));
   return values;
 }
 
-struct DenseResult {
-  std::vector<double> out, lse, grad_q, grad_k, grad_v;
+struct ReferenceResult {
+  std::vector<double> out, lse, grad_q, grad_k, grad_v, grad_sinks;
 };
 
-// All rows against all rows; visible_end empty: plain causal. grad_out empty: forward only.
+// What the reference reads. Queries are the packed indices [q_offset, visible_end.size()).
 template <typename T>
-DenseResult Dense(const AttentionShape& shape, int64_t rows, const std::vector<int32_t>& visible_end,
-                  const std::vector<T>& q, const std::vector<T>& k, const std::vector<T>& v,
-                  const std::vector<T>& grad_out) {
-  const int64_t h_count = shape.heads, g_count = shape.kv_heads, d_count = shape.head_dim, group = h_count / g_count;
-  DenseResult r;
-  r.out.assign(q.size(), 0);
-  r.lse.assign(rows * h_count, 0);
-  r.grad_q.assign(q.size(), 0);
-  r.grad_k.assign(k.size(), 0);
-  r.grad_v.assign(v.size(), 0);
-  std::vector<double> p(rows), dp(rows);
-  for (int64_t i = 0; i < rows; ++i) {
-    for (int64_t h = 0; h < h_count; ++h) {
-      const int64_t qi = (i * h_count + h) * d_count, g = h / group;
-      double top = -INFINITY, sum = 0;
-      for (int64_t j = 0; j <= i; ++j) {
-        p[j] = -INFINITY;
-        if (!visible_end.empty() && visible_end[j] <= i) continue;
-        const int64_t kj = (j * g_count + g) * d_count;
-        double s = 0;
-        for (int64_t d = 0; d < d_count; ++d) s += static_cast<double>(q[qi + d]) * k[kj + d];
-        p[j] = s * shape.scale;
-        top = std::max(top, p[j]);
-      }
-      for (int64_t j = 0; j <= i; ++j) sum += p[j] == -INFINITY ? 0 : std::exp(p[j] - top);
-      r.lse[i * h_count + h] = sum == 0 ? -INFINITY : top + std::log(sum);
-      double mean = 0;
-      for (int64_t j = 0; j <= i; ++j) {
-        p[j] = p[j] == -INFINITY ? 0 : std::exp(p[j] - top) / sum;
-        const int64_t kj = (j * g_count + g) * d_count;
-        dp[j] = 0;
-        for (int64_t d = 0; d < d_count; ++d) {
-          r.out[qi + d] += p[j] * v[kj + d];
-          if (!grad_out.empty()) dp[j] += static_cast<double>(grad_out[qi + d]) * v[kj + d];
+struct ReferenceArgs {
+  AttentionShape shape;
+  const std::vector<int32_t>& visible_end;
+  int64_t q_offset;
+  const std::vector<Accumulator<T>>& sinks;  // empty: none
+  const std::vector<T>&q, &k, &v, &grad_out;
+};
+
+// Every query alone over its own root path, gathered: no mask and no packed layout. A window is the end of the path,
+// and so needs no positions.
+template <typename T>
+ReferenceResult GatheredPaths(const ReferenceArgs<T>& a) {
+  const int64_t heads = a.shape.heads, kv_heads = a.shape.kv_heads, depth = a.shape.head_dim;
+  ReferenceResult r;
+  r.out.assign(a.q.size(), 0);
+  r.grad_q.assign(a.q.size(), 0);
+  r.grad_k.assign(a.k.size(), 0);
+  r.grad_v.assign(a.k.size(), 0);
+  r.grad_sinks.assign(a.sinks.size(), 0);
+  for (int64_t i = a.q_offset; i < static_cast<int64_t>(a.visible_end.size()); ++i) {
+    std::vector<int64_t> path;
+    for (int64_t j = 0; j <= i; ++j) {
+      if (a.visible_end[j] > i) path.push_back(j);
+    }
+    const int64_t length = static_cast<int64_t>(path.size());
+    if (a.shape.window > 0 && length > a.shape.window) path.erase(path.begin(), path.end() - a.shape.window);
+    for (int64_t h = 0; h < heads; ++h) {
+      const int64_t at = ((i - a.q_offset) * heads + h) * depth, g = h / (heads / kv_heads);
+      std::vector<double> p, dp;
+      double top = a.sinks.empty() ? -INFINITY : static_cast<double>(a.sinks[h]), sum = 0, mean = 0;
+      for (int64_t j : path) {
+        double s = 0, d_out = 0;
+        for (int64_t d = 0; d < depth; ++d) {
+          s += Wide(a.q[at + d]) * Wide(a.k[(j * kv_heads + g) * depth + d]);
+          d_out += Wide(a.grad_out[at + d]) * Wide(a.v[(j * kv_heads + g) * depth + d]);
         }
-        mean += p[j] * dp[j];
+        p.push_back(s * a.shape.scale);
+        dp.push_back(d_out);
+        top = std::max(top, p.back());
       }
-      if (grad_out.empty()) continue;
-      for (int64_t j = 0; j <= i; ++j) {
-        const int64_t kj = (j * g_count + g) * d_count;
-        const double ds = p[j] * (dp[j] - mean) * shape.scale;
-        for (int64_t d = 0; d < d_count; ++d) {
-          r.grad_q[qi + d] += ds * k[kj + d];
-          r.grad_k[kj + d] += ds * q[qi + d];
-          r.grad_v[kj + d] += p[j] * grad_out[qi + d];
+      for (double& x : p) sum += x = std::exp(x - top);
+      const double sink = a.sinks.empty() ? 0 : std::exp(static_cast<double>(a.sinks[h]) - top);
+      sum += sink;
+      r.lse.push_back(sum == 0 ? -INFINITY : top + std::log(sum));
+      for (size_t n = 0; n < path.size(); ++n) mean += (p[n] /= sum) * dp[n];
+      if (sink > 0) r.grad_sinks[h] -= sink / sum * mean;
+      for (size_t n = 0; n < path.size(); ++n) {
+        const int64_t key = (path[n] * kv_heads + g) * depth;
+        const double ds = p[n] * (dp[n] - mean) * a.shape.scale;
+        for (int64_t d = 0; d < depth; ++d) {
+          r.out[at + d] += p[n] * Wide(a.v[key + d]);
+          r.grad_q[at + d] += ds * Wide(a.k[key + d]);
+          r.grad_k[key + d] += ds * Wide(a.q[at + d]);
+          r.grad_v[key + d] += p[n] * Wide(a.grad_out[at + d]);
         }
       }
     }
@@ -97,16 +131,18 @@ DenseResult Dense(const AttentionShape& shape, int64_t rows, const std::vector<i
   return r;
 }
 
-// |a - b| / |b| as vectors; absolute where |b| is below 1, the order of the data.
+// |a - b| / |b| as vectors; where b vanishes (a row of one key has no gradient) against a tenth of the data's size,
+// whose entries are of order 1.
 template <typename T>
 double RelativeError(const std::vector<T>& a, const std::vector<double>& b) {
-  double difference = 0, norm = 0;
+  double difference = 0, norm = 0.01 * static_cast<double>(b.size());
   for (size_t i = 0; i < b.size(); ++i) {
-    if (std::isinf(b[i]) && a[i] == b[i]) continue;
-    difference += (a[i] - b[i]) * (a[i] - b[i]);
+    const double x = Wide(a[i]);
+    if (std::isinf(b[i]) && x == b[i]) continue;
+    difference += (x - b[i]) * (x - b[i]);
     norm += b[i] * b[i];
   }
-  return std::sqrt(difference) / std::max(std::sqrt(norm), 1.0);
+  return std::sqrt(difference / std::max(norm, 1e-30));
 }
 
 // Runs chunks of one on real threads.

@@ -2,9 +2,11 @@
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
 #include <torch/library.h>
 
 #include "kernels/attention_reference.h"
+#include "kernels/torch/tree_attention_ops.h"
 
 namespace ingot::kernels {
 namespace {
@@ -20,9 +22,7 @@ TEST(TreeAttentionOp, IsRegisteredWithTheDispatcherAndDifferentiable) {
                    v = at::randn({40, 2, 8}, at::kDouble).requires_grad_(true),
                    mix = at::randn({40, 4, 8}, at::kDouble);
   const at::Tensor end = VisibleEnd(testing::RandomForest(rng, 40, 0.2, 0.05));
-  using Signature =
-      at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&, double);
-  const at::Tensor out = op->typed<Signature>().call(q, k, v, end, 0.4);
+  const at::Tensor out = op->typed<TreeAttentionSignature>().call(q, k, v, 0.4, end, std::nullopt, {}, {}, {}, {}, 0);
   EXPECT_TRUE(at::equal(out, TreeAttention(q, k, v, end, 0.4)));
   (out * mix).sum().backward();
 
@@ -72,8 +72,118 @@ TEST(TreeAttentionOp, RefusesTensorsThatDoNotFit) {
 }
 
 TEST(TreeAttentionOp, NamesADeviceWithoutAKernelInsteadOfFallingBack) {
-  const at::Tensor q = at::zeros({5, 4, 8}, at::TensorOptions().device(at::kMeta));
-  EXPECT_NE(ErrorOf([&] { TreeAttention(q, q, q, {}, 1); }).find("no kernel for device meta"), std::string::npos);
+  const at::Tensor q = at::zeros({5, 4, 8}).to_sparse();
+  EXPECT_NE(ErrorOf([&] { TreeAttention(q, q, q, {}, 1); }).find("no kernel for device cpu (Sparse)"),
+            std::string::npos);
+}
+
+TEST(TreeAttentionOp, KnowsItsShapesWithoutData) {
+  const auto meta = at::TensorOptions().device(at::kMeta).dtype(at::kBFloat16);
+  const at::Tensor q = at::empty({5, 4, 8}, meta), k = at::empty({5, 2, 8}, meta);
+  const auto [out, lse] = TreeAttentionForward(q, k, k, {}, 1);
+  EXPECT_EQ(out.sizes(), q.sizes());
+  EXPECT_EQ(out.scalar_type(), at::kBFloat16);
+  EXPECT_EQ(lse.sizes(), at::IntArrayRef({5, 4}));
+  EXPECT_EQ(lse.scalar_type(), at::kFloat);
+}
+
+// Sinks, a window over depths and queries that start behind a prefix, against autograd over a dense mask.
+TEST(TreeAttentionOp, DifferentiatesSinksWindowAndPrefix) {
+  std::mt19937_64 rng(2);
+  const int64_t keys = 60, offset = 13, rows = keys - offset;
+  const std::vector<int32_t> forest = testing::RandomForest(rng, keys, 0.1, 0.02);
+  const auto leaf = [](at::IntArrayRef sizes) { return at::randn(sizes, at::kDouble).requires_grad_(true); };
+  const at::Tensor q = leaf({rows, 4, 8}), k = leaf({keys, 2, 8}), v = leaf({keys, 2, 8}), sinks = leaf({4}),
+                   mix = at::randn({rows, 4, 8}, at::kDouble);
+  TreeAttentionOptions options;
+  options.scale = 0.4;
+  options.visible_end = VisibleEnd(forest);
+  options.positions = VisibleEnd(testing::Depths(forest));
+  options.sinks = sinks;
+  options.window = 9;
+  const at::Tensor out = TreeAttention(q, k, v, options);
+  const auto got = torch::autograd::grad({(out * mix).sum()}, {q, k, v, sinks});
+
+  const at::Tensor i = at::arange(offset, keys).unsqueeze(1), j = at::arange(keys).unsqueeze(0);
+  const at::Tensor depth = options.positions;
+  const at::Tensor far = (depth.slice(0, offset).unsqueeze(1) - depth.unsqueeze(0)) >= 9;
+  const at::Tensor hidden = (j > i).logical_or(options.visible_end.unsqueeze(0) <= i).logical_or(far);
+  at::Tensor s = at::einsum("ihd,jhd->hij", {q, k.repeat_interleave(2, 1)}) * 0.4;
+  s = s.masked_fill(hidden.unsqueeze(0), -INFINITY);
+  const at::Tensor p = at::cat({s, sinks.view({4, 1, 1}).expand({4, rows, 1})}, 2).softmax(-1).slice(2, 0, keys);
+  const at::Tensor want = at::einsum("hij,jhd->ihd", {p, v.repeat_interleave(2, 1)});
+  const auto expected = torch::autograd::grad({(want * mix).sum()}, {q, k, v, sinks});
+  EXPECT_LT((out - want).abs().max().item<double>(), 1e-13);
+  for (size_t t = 0; t < 4; ++t) EXPECT_LT((got[t] - expected[t]).abs().max().item<double>(), 1e-12);
+}
+
+// Two sequences over shuffled pages through the operator's own arguments, as Python gives them.
+TEST(TreeAttentionOp, RunsARaggedBatchOverPages) {
+  const at::Tensor k = at::randn({40, 2, 8}), v = at::randn({40, 2, 8}), q = at::randn({15, 4, 8});
+  TreeAttentionOptions options;
+  options.scale = 0.3;
+  options.window = 12;
+  options.block_table = at::tensor({3, 1, 0, 4, 2, 2}, at::kInt).view({2, 3});
+  // 10 queries at the end of 20 keys; 4 of 4 on page 4. Row 14 belongs to nobody.
+  options.sequences = at::tensor({0, 10, 10, 20, 0, 10, 4, 0, 4, 0}, at::kLong).view({2, 5});
+  const auto pages = [](const at::Tensor& t) { return t.view({5, 8, 2, 8}); };
+  const at::Tensor out = TreeAttention(q, pages(k), pages(v), options);
+  const at::Tensor order = at::cat({at::arange(24, 32), at::arange(8, 16), at::arange(0, 4)});
+  TreeAttentionOptions first;
+  first.scale = 0.3;
+  first.window = 12;
+  EXPECT_TRUE(at::equal(out.slice(0, 0, 10),
+                        TreeAttention(q.slice(0, 0, 10), k.index_select(0, order), v.index_select(0, order), first)));
+  EXPECT_TRUE(at::equal(out.slice(0, 10, 14),
+                        TreeAttention(q.slice(0, 10, 14), k.slice(0, 32, 36), v.slice(0, 32, 36), first)));
+  EXPECT_TRUE(at::equal(out[14], at::zeros({4, 8})));
+  const at::Tensor leaf = q.clone().requires_grad_(true);
+  const at::Tensor tracked = TreeAttention(leaf, pages(k), pages(v), options);
+  EXPECT_NE(ErrorOf([&] { tracked.sum().backward(); }).find("no gradient over pages"), std::string::npos);
+}
+
+TEST(TreeAttentionOp, RefusesArraysThatDoNotFit) {
+  const at::Tensor q = at::zeros({4, 4, 8}), k = at::zeros({10, 2, 8}), pages = at::zeros({3, 8, 2, 8});
+  const auto error = [&](const at::Tensor& keys, const std::function<void(TreeAttentionOptions&)>& change) {
+    TreeAttentionOptions options;
+    change(options);
+    return ErrorOf([&] { TreeAttention(q, keys, keys, options); });
+  };
+  const auto ints = [](std::vector<int64_t> values, at::ScalarType type) {
+    return at::tensor(values, at::kLong).to(type);
+  };
+  EXPECT_EQ(error(k, [](auto&) {}), "");
+  EXPECT_NE(error(k, [](auto& o) { o.q_offset = 7; }), "");
+  EXPECT_NE(error(k, [](auto& o) { o.q_offset = -1; }), "");
+  EXPECT_NE(error(k, [](auto& o) { o.window = -1; }), "");
+  EXPECT_NE(error(k, [](auto& o) { o.scale = NAN; }), "");
+  EXPECT_NE(error(k, [](auto& o) { o.sinks = at::zeros({3}); }), "");
+  EXPECT_NE(error(k, [&](auto& o) { o.positions = ints({1, 2}, at::kInt); }), "");
+  EXPECT_NE(error(k, [&](auto& o) { o.positions = at::zeros({10}, at::kLong); }), "");
+  EXPECT_NE(error(k, [&](auto& o) { o.block_table = ints({0, 1}, at::kInt); }), "");
+  EXPECT_NE(error(pages, [](auto&) {}), "");
+  EXPECT_EQ(error(pages,
+                  [&](auto& o) {
+                    o.block_table = ints({2, 0}, at::kInt);
+                    o.q_offset = 12;
+                  }),
+            "");
+  EXPECT_NE(error(pages,
+                  [&](auto& o) {
+                    o.block_table = ints({2, 3}, at::kInt);
+                    o.q_offset = 12;
+                  }),
+            "");
+  EXPECT_NE(error(pages,
+                  [&](auto& o) {
+                    o.block_table = ints({2}, at::kInt);
+                    o.q_offset = 12;
+                  }),
+            "");
+  EXPECT_NE(error(k, [&](auto& o) { o.sequences = ints({0, 5, 0, 5, 0}, at::kLong).view({1, 5}); }), "");
+  EXPECT_NE(error(k, [&](auto& o) { o.sequences = ints({0, 4, 0, 5, 6}, at::kLong).view({1, 5}); }), "");
+  EXPECT_NE(error(k, [&](auto& o) { o.sequences = ints({0, 4, INT64_MAX, 5, 0}, at::kLong).view({1, 5}); }), "");
+  EXPECT_EQ(error(k, [&](auto& o) { o.sequences = ints({0, 4, 1, 5, 5}, at::kLong).view({1, 5}); }), "");
 }
 
 TEST(PagedTreeAttention, RefusesRowsAndPagesOutOfRange) {

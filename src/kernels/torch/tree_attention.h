@@ -1,14 +1,26 @@
 // Tree attention as torch operators over kernels/attention.h.
 //
-// Registered with the dispatcher under `ingot`: tree_attention (autograd), tree_attention_forward and
-// tree_attention_backward (plain, CPU here; a device library adds its own kernels under its dispatch key). On a device
-// without a kernel they throw c10::Error saying so; nothing falls back silently.
+// Registered with the dispatcher under `ingot`:
+//
+//   tree_attention(q, k, v, scale, *, visible_end, q_offset, positions, block_table, sequences, sinks, window) -> out
+//   tree_attention_forward(the same) -> (out, lse)                                        plain, no autograd
+//   tree_attention_backward(grad, q, k, v, out, lse, scale, *, ...) -> (grad_q, grad_k, grad_v, grad_sinks)
+//
+// tree_attention has a kernel for autograd and otherwise calls tree_attention_forward, so that a device brings kernels
+// for the last two only (here: CPU, and Meta for shapes). On a device without a kernel they throw c10::Error saying so;
+// nothing falls back silently. libingot_ops.so brings them to Python: torch.ops.load_library.
+//
+// q [rows, heads, head_dim]; k and v [keys, kv_heads, head_dim], or, with a block table, pages [num_pages, page_size,
+// kv_heads, head_dim]; kv_heads divides heads. fp32, fp64, and bf16 with sums in fp32; fp16 is widened to fp32. out has
+// q's shape and dtype; lse [rows, heads] is fp32 (fp64). What the arguments mean is said in kernels/attention.h. On the
+// CPU the arrays of integers are on the CPU too.
 //
 // Threads: at::get_num_threads() of the calling thread. All functions check their tensors and throw c10::Error.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include <optional>
 #include <span>
 #include <tuple>
 
@@ -20,19 +32,38 @@ namespace ingot::kernels {
 // ParallelFor over at::parallel_for: as many threads as at::get_num_threads() says on the calling thread.
 ParallelFor TorchParallelFor();
 
-// One packed stream: q [N, heads, head_dim], k and v [N, kv_heads, head_dim], visible_end [N] int32 on the CPU (or
-// undefined: plain causal). fp32 or fp64; bf16 and fp16 are computed in fp32. Returns [N, heads, head_dim].
+struct TreeAttentionOptions {
+  double scale = 1.0;
+  at::Tensor visible_end;           // int32 [keys], or [sequences, at least the most keys]; undefined: plain causal
+  std::optional<int64_t> q_offset;  // packed index of the first query; by default the queries are the last keys
+  at::Tensor positions;             // int32, as visible_end: depth; undefined: the packed index
+  at::Tensor block_table;           // int32 [sequences, pages]; undefined: contiguous keys
+  // int64 [sequences, 5]: q_begin, q_count, q_offset, key_count, key_begin of each (AttentionSequence); q_offset above
+  // is then not given. Undefined: one sequence of all queries and keys (with a block table, of q_offset + rows keys).
+  at::Tensor sequences;
+  at::Tensor sinks;    // [heads], floating point; undefined: none
+  int64_t window = 0;  // 0: none
+};
+
+// With autograd, over one sequence of contiguous keys; anything else only where there is nothing to differentiate.
+at::Tensor TreeAttention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                         const TreeAttentionOptions& options);
+
+// One packed stream: visible_end [N] int32 or undefined.
 at::Tensor TreeAttention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& visible_end,
                          double scale);
 
 // The same without autograd, with the log-sum-exp [N, heads].
 std::tuple<at::Tensor, at::Tensor> TreeAttentionForward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                                        const TreeAttentionOptions& options);
+std::tuple<at::Tensor, at::Tensor> TreeAttentionForward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                                         const at::Tensor& visible_end, double scale);
 
-// Rollout's form, no autograd. q and out [rows, heads, head_dim] (the last two dimensions dense), k_pages and v_pages
-// [num_pages, page_size, kv_heads, head_dim] contiguous, all of one dtype, fp32 or fp64. Block tables and visible_end
-// are host memory. Checks that rows and block-table entries are in range.
+// Rollout's form, no autograd and no tensors of integers. q and out [rows, heads, head_dim] (the last two dimensions
+// dense), k_pages and v_pages [num_pages, page_size, kv_heads, head_dim] contiguous, all of one dtype: fp32, fp64 or
+// bf16. Block tables, visible_end and positions are host memory. Checks that rows and block-table entries are in range.
 void PagedTreeAttention(const at::Tensor& q, const at::Tensor& k_pages, const at::Tensor& v_pages,
-                        std::span<const AttentionSequence> sequences, double scale, const at::Tensor& out);
+                        std::span<const AttentionSequence> sequences, double scale, const at::Tensor& out,
+                        const at::Tensor& sinks = {}, int64_t window = 0);
 
 }  // namespace ingot::kernels

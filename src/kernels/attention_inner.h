@@ -1,0 +1,117 @@
+// The inner loops of CPU attention, compiled once per instruction set (attention_avx512.cc, ...) and chosen at run
+// time.
+//
+// They work on packed tiles in a thread's scratch. A packed tile consists of words of the accumulator's size: a word is
+// one number, or two neighbouring bf16 where the machine multiplies pairs (`pack` 2). One matrix product then serves
+// all of attention. With A the side that is broadcast and B the side that lies along the vectors:
+//
+//   scores  s  = q k^T     A q rows            B k columns     sum over words of head_dim
+//   output  o += p v       A p rows            B v pairs       sum over pairs of keys
+//   grad_v    += p^T do    A p pairs           B do pairs      sum over pairs of query rows
+//   grad_k    += ds^T q    A ds pairs          B q pairs
+//   grad_q    += ds k      A ds rows           B k pairs
+//
+//   rows    [count][words of head_dim]            as in memory, ends filled up with zero
+//   columns [words of head_dim][kKeys]         transposed
+//   pairs   [ceil(count / pack)][width]           word (i, d) holds entries d of rows pack*i ... pack*i + pack-1
+//
+// Each result is one chain of operations in ascending order of the sum's index, whatever the number of rows in the
+// call; a zero word changes no sum, to the bit.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/bfloat16.h"
+
+namespace ingot::kernels::inner {
+
+inline constexpr int64_t kKeys = 64;   // columns of a score tile; its rows are as far apart
+inline constexpr int64_t kLanes = 16;  // partial sums a row of softmax keeps, whatever the vector's width
+inline constexpr int64_t kAlign = 16;  // widths of B are multiples of it
+
+// The product of `gemm`: c[r * ldc + n] = (add ? c * (row_scale ? row_scale[r] : 1) : 0)
+//     + sum over k < depth of a[r * row_step + k * k_step] * b[k * ldb + n], n < width, a multiple of kAlign.
+template <typename Acc>
+struct Gemm {
+  Acc* c;
+  int64_t ldc;
+  const Acc* row_scale;
+  bool add;
+  int64_t rows, width, depth;
+  const Acc* a;
+  int64_t row_step, k_step;
+  const Acc* b;
+  int64_t ldb;
+};
+
+// What the queries of a tile may see of a key tile.
+struct TileMask {
+  int64_t group;  // row r is query first_query + r / group
+  int64_t first_query, first_key;
+  int64_t keys;                    // columns from here on are hidden
+  const int32_t* visible_end;      // by column; null: all
+  int64_t window;                  // 0: none; else key j is seen if its position > that of the query - window
+  double hidden;                   // what a hidden score becomes: infinity against the sign of the scale
+  const int32_t* key_positions;    // by column, null: the packed index
+  const int32_t* query_positions;  // by query of the tile
+};
+
+inline constexpr int64_t kFew = 8;  // rows up to which a key tile is read where it lies
+
+// A key tile met by few query rows, unpacked.
+template <typename T>
+struct FewRows {
+  int64_t count;         // of query rows, 1 to kFew
+  int64_t depth;         // head_dim
+  const T* const* rows;  // keys or values of the tile
+  int64_t keys;
+  const T* const* next;  // rows of tiles that come next, to be asked for from memory
+  int64_t next_keys;     // 0: none
+};
+
+template <typename T>
+struct AttentionKernels {
+  using Acc = Accumulator<T>;
+
+  const char* name;
+  int64_t pack;  // numbers per word
+
+  void (*pack_rows)(Acc* to, const T* const* rows, int64_t count, int64_t depth);
+  void (*pack_columns)(Acc* to, const T* const* rows, int64_t count, int64_t depth);  // columns from count on are zero
+  void (*pack_pairs)(Acc* to, int64_t width, const T* const* rows, int64_t count, int64_t depth);
+  void (*gemm)(const Gemm<Acc>& g);
+
+  // What gemm gives for the scores and for the output (rows `width` apart), from the tile as it lies in memory.
+  void (*few_scores)(const FewRows<T>& keys, Acc* s, const Acc* q);
+  void (*few_output)(const FewRows<T>& values, Acc* acc, int64_t width, const Acc* rescale, const Acc* p);
+
+  // Sets the hidden entries of s [rows][kKeys] to mask.hidden.
+  void (*mask)(Acc* s, int64_t rows, const TileMask& mask);
+
+  // Online softmax over one tile, in base 2: x = s * scale2; s becomes the words of 2^(x - new max), rows kKeys apart.
+  // max [rows] and lanes [rows][kLanes] are updated; rescale[r] is what the row's output so far is multiplied by.
+  void (*softmax)(Acc* s, int64_t rows, Acc scale2, Acc* max, Acc* lanes, Acc* rescale);
+
+  // p = 2^(s * scale2 - lse2[r]), ds = p * (dp - delta[r]). s becomes the pairs of p and dp the pairs of ds, each
+  // [ceil(rows / pack)][kKeys]. ds_rows [rows][kKeys / pack] is written only if pack > 1, else ds lies in dp.
+  void (*softmax_backward)(Acc* s, Acc* dp, Acc* ds_rows, int64_t rows, Acc scale2, const Acc* lse2, const Acc* delta);
+
+  void (*store)(T* to, const Acc* from, Acc factor, int64_t n);  // to[i] = from[i] * factor
+  Acc (*row_dot)(const T* a, const T* b, int64_t n);
+};
+
+// Null where the compiler could not build it. Avx512Bf16 knows bf16 alone.
+template <typename T>
+const AttentionKernels<T>* AttentionAvx512Bf16();
+template <typename T>
+const AttentionKernels<T>* AttentionAvx512();
+template <typename T>
+const AttentionKernels<T>* AttentionAvx2();
+template <typename T>
+const AttentionKernels<T>* AttentionPortable();
+
+// What is in force (attention.h: InstructionSet). For float, double and BFloat16.
+template <typename T>
+const AttentionKernels<T>& GetAttention();
+
+}  // namespace ingot::kernels::inner

@@ -1,0 +1,70 @@
+// What the forward and the backward pass of CPU attention share: where keys lie, and what a tile of queries may see.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+
+#include "kernels/attention.h"
+#include "kernels/attention_inner.h"
+
+namespace ingot::kernels::tiles {
+
+static_assert(kKeyTile == inner::kKeys);
+
+// Rows (queries x heads of a group) that meet a key tile at once, if the group allows: their scores stay in the
+// first-level cache.
+inline constexpr int64_t kRowsPerBlock = 64;
+
+inline constexpr double kLn2 = 0.69314718055994530942;
+
+inline int64_t QueriesPerBlock(int64_t group) { return std::max<int64_t>(1, kRowsPerBlock / group); }
+inline int64_t RoundUp(int64_t a, int64_t b) { return (a + b - 1) / b * b; }
+
+// f(j, key, value) for keys [k0, k0 + cols) of a sequence under one kv head; j counts from 0. Runs of a page at a time:
+// a division per key would cost more than the key does in decode.
+template <typename T, typename F>
+void ForKeys(const AttentionForwardArgs<T>& args, const AttentionShape& shape, const AttentionSequence& s, int64_t head,
+             int64_t k0, int64_t cols, const F& f) {
+  const int64_t offset = head * shape.head_dim;
+  int64_t page = 0, slot = 0;
+  if (s.block_table != nullptr) {
+    page = k0 / args.page_size;
+    slot = k0 % args.page_size;
+  }
+  for (int64_t j = 0; j < cols; ++page, slot = 0) {
+    int64_t row = s.key_begin + k0, run = cols;
+    if (s.block_table != nullptr) {
+      row = static_cast<int64_t>(s.block_table[page]) * args.page_size + slot;
+      run = std::min(cols - j, args.page_size - slot);
+    }
+    const T *k = args.k + row * args.k_row_stride + offset, *v = args.v + row * args.v_row_stride + offset;
+    for (int64_t end = j + run; j < end; ++j, k += args.k_row_stride, v += args.v_row_stride) f(j, k, v);
+  }
+}
+
+// The scale of scores in base 2. A scale of 0 would make not-a-number of the infinity of a hidden score; the smallest
+// other one gives the same probabilities.
+template <typename Acc>
+Acc BinaryScale(const AttentionShape& shape) {
+  const Acc scale = static_cast<Acc>(shape.scale / kLn2);
+  return scale == Acc(0) ? std::numeric_limits<Acc>::min() : scale;
+}
+
+// Queries from packed index first_query on against keys [k0, k0 + cols).
+inline inner::TileMask MaskOf(const AttentionSequence& s, const AttentionShape& shape, int64_t group,
+                              int64_t first_query, int64_t k0, int64_t cols) {
+  const bool positions = shape.window > 0 && s.positions != nullptr;
+  return {
+      .group = group,
+      .first_query = first_query,
+      .first_key = k0,
+      .keys = cols,
+      .visible_end = s.visible_end == nullptr ? nullptr : s.visible_end + k0,
+      .window = shape.window,
+      .hidden = shape.scale < 0 ? std::numeric_limits<double>::infinity() : -std::numeric_limits<double>::infinity(),
+      .key_positions = positions ? s.positions + k0 : nullptr,
+      .query_positions = positions ? s.positions + first_query : nullptr};
+}
+
+}  // namespace ingot::kernels::tiles

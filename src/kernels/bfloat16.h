@@ -1,0 +1,34 @@
+// bfloat16 as raw bits, and the type that a kernel's sums are held in. Layout of c10::BFloat16.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+namespace ingot::kernels {
+
+struct BFloat16 {
+  uint16_t bits = 0;
+  bool operator==(const BFloat16&) const = default;
+};
+
+// fp32 for bfloat16, else the type itself.
+template <typename T>
+using Accumulator = std::conditional_t<std::is_same_v<T, BFloat16>, float, T>;
+
+inline float ToFloat(BFloat16 x) {
+  const uint32_t bits = static_cast<uint32_t>(x.bits) << 16;
+  float value;
+  std::memcpy(&value, &bits, sizeof(value));
+  return value;
+}
+
+// To the nearest, ties to even; not-a-number stays so.
+inline BFloat16 ToBFloat16(float value) {
+  uint32_t bits;
+  std::memcpy(&bits, &value, sizeof(bits));
+  if (value != value) return {static_cast<uint16_t>((bits >> 16) | 0x40)};
+  return {static_cast<uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16)};
+}
+
+}  // namespace ingot::kernels

@@ -1,0 +1,191 @@
+// The operators' schema, their autograd and their shapes; the same for every device.
+#include "kernels/torch/tree_attention_ops.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/library.h>
+
+#include "kernels/torch/tree_attention.h"
+
+namespace ingot::kernels {
+namespace {
+
+OptionalTensor Optional(const at::Tensor& t) { return t.defined() ? OptionalTensor(t) : std::nullopt; }
+
+const c10::OperatorHandle& ForwardOperator() {
+  static const c10::OperatorHandle op =
+      c10::Dispatcher::singleton().findSchemaOrThrow("ingot::tree_attention_forward", "");
+  return op;
+}
+
+const c10::OperatorHandle& BackwardOperator() {
+  static const c10::OperatorHandle op =
+      c10::Dispatcher::singleton().findSchemaOrThrow("ingot::tree_attention_backward", "");
+  return op;
+}
+
+// The dispatcher's own message names dozens of keys; this one says what is missing.
+void CheckDevice(const at::Tensor& q) {
+  TORCH_CHECK(
+      ForwardOperator().hasKernelForDispatchKey(c10::computeDispatchKey(q.scalar_type(), q.layout(), q.device())),
+      "tree attention has no kernel for device ", q.device(), " (", q.layout(),
+      "): load the device library (libingot_cuda.so) or run with device cpu");
+}
+
+std::tuple<at::Tensor, at::Tensor> CallForward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                               double scale, const OptionalTensor& visible_end,
+                                               std::optional<int64_t> q_offset, const OptionalTensor& positions,
+                                               const OptionalTensor& block_table, const OptionalTensor& sequences,
+                                               const OptionalTensor& sinks, int64_t window) {
+  return ForwardOperator().typed<TreeAttentionForwardSignature>().call(q, k, v, scale, visible_end, q_offset, positions,
+                                                                       block_table, sequences, sinks, window);
+}
+
+class TreeAttentionFunction : public torch::autograd::Function<TreeAttentionFunction> {
+ public:
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& q, const at::Tensor& k,
+                            const at::Tensor& v, double scale, const OptionalTensor& visible_end,
+                            std::optional<int64_t> q_offset, const OptionalTensor& positions,
+                            const OptionalTensor& block_table, const OptionalTensor& sequences,
+                            const OptionalTensor& sinks, int64_t window) {
+    at::AutoDispatchBelowADInplaceOrView guard;
+    auto [out, lse] =
+        CallForward(q, k, v, scale, visible_end, q_offset, positions, block_table, sequences, sinks, window);
+    context->save_for_backward({q, k, v, out, lse, visible_end.value_or(at::Tensor()), positions.value_or(at::Tensor()),
+                                sinks.value_or(at::Tensor())});
+    context->saved_data["scale"] = scale;
+    context->saved_data["q_offset"] = q_offset;
+    context->saved_data["window"] = window;
+    context->saved_data["batch"] = block_table.has_value() || sequences.has_value();
+    return out;
+  }
+
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 torch::autograd::variable_list grads) {
+    TORCH_CHECK(!context->saved_data["batch"].toBool(),
+                "tree attention has no gradient over pages or several sequences: give one packed stream of contiguous "
+                "keys, with visible_end between its documents");
+    const auto saved = context->get_saved_variables();
+    auto [grad_q, grad_k, grad_v, grad_sinks] = BackwardOperator().typed<TreeAttentionBackwardSignature>().call(
+        grads[0], saved[0], saved[1], saved[2], saved[3], saved[4], context->saved_data["scale"].toDouble(),
+        Optional(saved[5]), context->saved_data["q_offset"].toOptional<int64_t>(), Optional(saved[6]),
+        Optional(saved[7]), context->saved_data["window"].toInt());
+    torch::autograd::variable_list result(11);
+    result[0] = grad_q;
+    result[1] = grad_k;
+    result[2] = grad_v;
+    if (saved[7].defined()) result[9] = grad_sinks;
+    return result;
+  }
+};
+
+at::Tensor Autograd(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale,
+                    const OptionalTensor& visible_end, std::optional<int64_t> q_offset, const OptionalTensor& positions,
+                    const OptionalTensor& block_table, const OptionalTensor& sequences, const OptionalTensor& sinks,
+                    int64_t window) {
+  return TreeAttentionFunction::apply(q, k, v, scale, visible_end, q_offset, positions, block_table, sequences, sinks,
+                                      window);
+}
+
+at::Tensor Plain(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale,
+                 const OptionalTensor& visible_end, std::optional<int64_t> q_offset, const OptionalTensor& positions,
+                 const OptionalTensor& block_table, const OptionalTensor& sequences, const OptionalTensor& sinks,
+                 int64_t window) {
+  return std::get<0>(
+      CallForward(q, k, v, scale, visible_end, q_offset, positions, block_table, sequences, sinks, window));
+}
+
+at::ScalarType LseType(const at::Tensor& q) { return q.scalar_type() == at::kDouble ? at::kDouble : at::kFloat; }
+
+// Shapes, for tracing and fake tensors.
+std::tuple<at::Tensor, at::Tensor> ForwardMeta(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double,
+                                               const OptionalTensor&, std::optional<int64_t>, const OptionalTensor&,
+                                               const OptionalTensor& block_table, const OptionalTensor&,
+                                               const OptionalTensor&, int64_t) {
+  TORCH_CHECK(q.dim() == 3 && k.dim() == (block_table.has_value() ? 4 : 3) && v.dim() == k.dim(),
+              "tree attention takes q [rows, heads, head_dim] and k, v [keys, kv_heads, head_dim] or, with a block "
+              "table, [num_pages, page_size, kv_heads, head_dim]");
+  return {at::empty_symint(q.sym_sizes(), q.options()),
+          at::empty_symint({q.sym_size(0), q.sym_size(1)}, q.options().dtype(LseType(q)))};
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> BackwardMeta(const at::Tensor&, const at::Tensor& q,
+                                                                        const at::Tensor& k, const at::Tensor& v,
+                                                                        const at::Tensor&, const at::Tensor&, double,
+                                                                        const OptionalTensor&, std::optional<int64_t>,
+                                                                        const OptionalTensor&,
+                                                                        const OptionalTensor& sinks, int64_t) {
+  const bool given = sinks.has_value();
+  return {at::empty_symint(q.sym_sizes(), q.options()), at::empty_symint(k.sym_sizes(), k.options()),
+          at::empty_symint(v.sym_sizes(), v.options()),
+          at::empty_symint({given ? q.sym_size(1) : c10::SymInt(0)}, given ? sinks->options() : q.options())};
+}
+
+TORCH_LIBRARY(ingot, m) {
+  const std::string arguments =
+      "Tensor q, Tensor k, Tensor v, float scale, *, Tensor? visible_end=None, int? q_offset=None, "
+      "Tensor? positions=None, Tensor? block_table=None, Tensor? sequences=None, Tensor? sinks=None, int window=0";
+  m.def(("tree_attention(" + arguments + ") -> Tensor").c_str());
+  m.def(("tree_attention_forward(" + arguments + ") -> (Tensor out, Tensor lse)").c_str());
+  m.def(
+      "tree_attention_backward(Tensor grad, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse, float scale, *, "
+      "Tensor? visible_end=None, int? q_offset=None, Tensor? positions=None, Tensor? sinks=None, int window=0) -> "
+      "(Tensor grad_q, Tensor grad_k, Tensor grad_v, Tensor grad_sinks)");
+}
+TORCH_LIBRARY_IMPL(ingot, Autograd, m) { m.impl("tree_attention", Autograd); }
+TORCH_LIBRARY_IMPL(ingot, CompositeExplicitAutograd, m) { m.impl("tree_attention", Plain); }
+TORCH_LIBRARY_IMPL(ingot, Meta, m) {
+  m.impl("tree_attention_forward", ForwardMeta);
+  m.impl("tree_attention_backward", BackwardMeta);
+}
+
+}  // namespace
+
+std::tuple<at::Tensor, at::Tensor> TreeAttentionForward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                                        const TreeAttentionOptions& o) {
+  CheckDevice(q);
+  at::AutoDispatchBelowADInplaceOrView guard;
+  return CallForward(q, k, v, o.scale, Optional(o.visible_end), o.q_offset, Optional(o.positions),
+                     Optional(o.block_table), Optional(o.sequences), Optional(o.sinks), o.window);
+}
+
+at::Tensor TreeAttention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const TreeAttentionOptions& o) {
+  const bool differentiate =
+      at::GradMode::is_enabled() &&
+      (q.requires_grad() || k.requires_grad() || v.requires_grad() || (o.sinks.defined() && o.sinks.requires_grad()));
+  if (!differentiate) return std::get<0>(TreeAttentionForward(q, k, v, o));
+  CheckDevice(q);
+  return TreeAttentionFunction::apply(q, k, v, o.scale, Optional(o.visible_end), o.q_offset, Optional(o.positions),
+                                      Optional(o.block_table), Optional(o.sequences), Optional(o.sinks), o.window);
+}
+
+namespace {
+
+TreeAttentionOptions Stream(const at::Tensor& visible_end, double scale) {
+  TreeAttentionOptions options;
+  options.scale = scale;
+  options.visible_end = visible_end;
+  options.q_offset = 0;
+  return options;
+}
+
+void CheckSquare(const at::Tensor& q, const at::Tensor& k) {
+  TORCH_CHECK(q.dim() == 3 && k.dim() == 3 && q.sym_size(0) == k.sym_size(0), "tree attention over one stream: q ",
+              q.sym_sizes(), " and k ", k.sym_sizes(), " differ in rows");
+}
+
+}  // namespace
+
+std::tuple<at::Tensor, at::Tensor> TreeAttentionForward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                                        const at::Tensor& visible_end, double scale) {
+  CheckSquare(q, k);
+  return TreeAttentionForward(q, k, v, Stream(visible_end, scale));
+}
+
+at::Tensor TreeAttention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& visible_end,
+                         double scale) {
+  CheckSquare(q, k);
+  return TreeAttention(q, k, v, Stream(visible_end, scale));
+}
+
+}  // namespace ingot::kernels

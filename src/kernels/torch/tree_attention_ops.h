@@ -1,0 +1,28 @@
+// What the operator's schema and its kernels share.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <optional>
+#include <tuple>
+
+namespace ingot::kernels {
+
+using OptionalTensor = std::optional<at::Tensor>;
+
+// The arguments behind q, k, v of ingot::tree_attention and ingot::tree_attention_forward, in the schema's order.
+using TreeAttentionSignature = at::Tensor(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale,
+                                          const OptionalTensor& visible_end, std::optional<int64_t> q_offset,
+                                          const OptionalTensor& positions, const OptionalTensor& block_table,
+                                          const OptionalTensor& sequences, const OptionalTensor& sinks, int64_t window);
+using TreeAttentionForwardSignature = std::tuple<at::Tensor, at::Tensor>(
+    const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale, const OptionalTensor& visible_end,
+    std::optional<int64_t> q_offset, const OptionalTensor& positions, const OptionalTensor& block_table,
+    const OptionalTensor& sequences, const OptionalTensor& sinks, int64_t window);
+using TreeAttentionBackwardSignature = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>(
+    const at::Tensor& grad, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& out,
+    const at::Tensor& lse, double scale, const OptionalTensor& visible_end, std::optional<int64_t> q_offset,
+    const OptionalTensor& positions, const OptionalTensor& sinks, int64_t window);
+
+}  // namespace ingot::kernels
