@@ -58,6 +58,7 @@ class TimedRunner final : public rollout::ModelRunner {
     return runner_->Load(std::move(snapshot));
   }
   void BindThread() override { runner_->BindThread(); }
+  std::span<const float> LogNormalizers() const override { return runner_->LogNormalizers(); }
   absl::StatusOr<std::span<const float>> Forward(const rollout::LoadedModel& model,
                                                  const rollout::ForwardBatch& batch) override {
     const auto start = steady_clock::now();

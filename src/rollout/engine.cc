@@ -177,7 +177,13 @@ absl::StatusOr<std::unique_ptr<Sequence>> Engine::MakeSequence(const v1::Generat
     return absl::InvalidArgumentError(
         absl::StrCat("prompt_ids has ", id, ", outside the vocabulary of ", runner_->vocab_size()));
   }
+  for (const int32_t id : request.forced_ids()) {
+    if (id >= 0 && id < runner_->vocab_size()) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("forced_ids has ", id, ", outside the vocabulary of ", runner_->vocab_size()));
+  }
   INGOT_RETURN_IF_ERROR(ValidateSampling(request.sampling()));
+  INGOT_RETURN_IF_ERROR(ValidateShaping(request.sampling(), runner_->vocab_size()));
   INGOT_RETURN_IF_ERROR(CheckStops(request.sampling()));
   INGOT_RETURN_IF_ERROR(CheckSize(request));
   if (request.top_logprobs() < 0 || request.top_logprobs() > kMaxTopLogprobs) {
@@ -203,6 +209,9 @@ absl::StatusOr<std::unique_ptr<Sequence>> Engine::MakeSequence(const v1::Generat
     sequence->stops.emplace(
         tokenizer_, std::vector<std::string>(request.sampling().stop().begin(), request.sampling().stop().end()),
         sequence->tokens.back());
+  }
+  if (request.forced_ids_size() == 0 && LogitShaper::Wanted(request.sampling())) {
+    sequence->shaper.emplace(request.sampling(), sequence->tokens);
   }
   sequence->deadline = options_.request_deadline_ms == 0
                            ? nanoseconds::max()

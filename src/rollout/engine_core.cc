@@ -242,6 +242,7 @@ void EngineCore::AppendRows(Sequence& sequence, const WeightVersion& version) {
     batch_.sampled_rows.push_back(static_cast<int64_t>(batch_.token_ids.size()) - 1);
     const float temperature = sequence.request.sampling().temperature();
     batch_.temperatures.push_back(temperature == 0 ? 1.0f : temperature);
+    batch_.want_normalizers |= sequence.shaper.has_value() && sequence.shaper->needs_normalizer();
     batch_sampled_.push_back(&sequence);
   }
 }
@@ -279,8 +280,13 @@ void EngineCore::RunVersion(const WeightVersion& version, std::vector<Emission>*
     Publish(*sequence, version.salt);
   }
   const size_t width = static_cast<size_t>(runner_.vocab_size());
+  const std::span<const float> normalizers =
+      batch_.want_normalizers ? runner_.LogNormalizers() : std::span<const float>();
   for (size_t m = 0; m < batch_sampled_.size(); ++m) {
-    if (SampleOne(*batch_sampled_[m], version, rows->subspan(m * width, width), out)) batch_sampled_[m]->LetGoOfKv();
+    const float normalizer = normalizers.empty() ? 0 : normalizers[m];
+    if (SampleOne(*batch_sampled_[m], version, rows->subspan(m * width, width), normalizer, out)) {
+      batch_sampled_[m]->LetGoOfKv();
+    }
   }
 }
 

@@ -84,8 +84,10 @@ class EngineCore {
   void RunVersion(const WeightVersion& version, std::vector<Emission>* out);
   void AppendRows(Sequence& sequence, const WeightVersion& version);
   void Publish(Sequence& sequence, uint64_t salt);
-  bool SampleOne(Sequence& sequence, const WeightVersion& version, std::span<const float> row,
+  bool SampleOne(Sequence& sequence, const WeightVersion& version, std::span<const float> row, float log_normalizer,
                  std::vector<Emission>* out);
+  absl::StatusOr<int32_t> NextId(Sequence& sequence, const WeightVersion& version, std::span<const float> row,
+                                 float log_normalizer);
   v1::FinishReason FinishOf(Sequence& sequence, int32_t id, v1::GenerateChunk* chunk);
   void FillLast(const Sequence& sequence, v1::FinishReason finish, v1::GenerateChunk* chunk) const;
   const WeightVersion* VersionOf(const Sequence& sequence) const;
@@ -107,6 +109,7 @@ class EngineCore {
   ForwardBatch batch_;
   std::vector<Sequence*> batch_sequences_;
   std::vector<Sequence*> batch_sampled_;
+  ShapingScratch scratch_;
 };
 
 }  // namespace ingot::rollout

@@ -7,21 +7,39 @@
 
 namespace ingot::rollout {
 
-// True if the request ended. One NaN or infinite logit makes every entry of a log-softmax row NaN.
-bool EngineCore::SampleOne(Sequence& sequence, const WeightVersion& version, std::span<const float> row,
-                           std::vector<Emission>* out) {
-  const auto fail = [&](const std::string& what) {
-    out->push_back({std::move(sequence.gate), absl::InternalError(what), true});
-    return true;
-  };
+// One NaN or infinite logit makes every entry of a log-softmax row NaN.
+absl::StatusOr<int32_t> EngineCore::NextId(Sequence& sequence, const WeightVersion& version, std::span<const float> row,
+                                           float log_normalizer) {
   if (std::isnan(row[0])) {
-    return fail(absl::StrCat("the weights of version ", version.version,
-                             " give no distribution (NaN log-probs): they have diverged, or the checkpoint is broken"));
+    return absl::InternalError(
+        absl::StrCat("the weights of version ", version.version,
+                     " give no distribution (NaN log-probs): they have diverged, or the checkpoint is broken"));
   }
-  const int32_t id = sampler_.Sample({row, &sequence.request, sequence.sampled()});
-  if (id < 0 || static_cast<size_t>(id) >= row.size()) {
-    return fail(absl::StrCat("the sampler returned token ", id, ", outside the vocabulary"));
+  const v1::GenerateRequest& request = sequence.request;
+  if (request.forced_ids_size() > 0) return request.forced_ids(static_cast<int>(sequence.sampled()));
+  ShapedRow drawn_from{row, {}};
+  if (sequence.shaper.has_value()) {
+    scratch_.row.assign(row.begin(), row.end());
+    sequence.shaper->Shape(log_normalizer, scratch_.row);
+    INGOT_ASSIGN_OR_RETURN(drawn_from, Restrict(scratch_.row, nullptr, scratch_));
   }
+  const int32_t drawn = sampler_.Sample({drawn_from.logprobs, &request, sequence.sampled()});
+  if (drawn < 0 || static_cast<size_t>(drawn) >= drawn_from.logprobs.size()) {
+    return absl::InternalError(absl::StrCat("the sampler returned token ", drawn, ", outside the vocabulary"));
+  }
+  return drawn_from.ids.empty() ? drawn : drawn_from.ids[drawn];
+}
+
+// True if the request ended.
+bool EngineCore::SampleOne(Sequence& sequence, const WeightVersion& version, std::span<const float> row,
+                           float log_normalizer, std::vector<Emission>* out) {
+  const absl::StatusOr<int32_t> next = NextId(sequence, version, row, log_normalizer);
+  if (!next.ok()) {
+    out->push_back({std::move(sequence.gate), next.status(), true});
+    return true;
+  }
+  const int32_t id = *next;
+  if (sequence.shaper.has_value()) sequence.shaper->Sampled(id);
   Emission emission{sequence.gate, v1::GenerateChunk(), false};
   sequence.tokens.push_back(id);
   ++stats_.sampled_tokens;
@@ -59,6 +77,8 @@ v1::FinishReason EngineCore::FinishOf(Sequence& sequence, int32_t id, v1::Genera
       return v1::FINISH_STOP;
     }
   }
+  const int64_t forced = sequence.request.forced_ids_size();
+  if (forced > 0 && sequence.sampled() >= forced) return v1::FINISH_STOP;
   return sequence.tokens.size() >= sequence.limit ? v1::FINISH_LENGTH : v1::FINISH_UNSPECIFIED;
 }
 
@@ -66,6 +86,9 @@ void EngineCore::FillLast(const Sequence& sequence, v1::FinishReason finish, v1:
   chunk->set_finish(finish);
   chunk->set_cached_tokens(std::max(sequence.cached_tokens, 0));
   *chunk->mutable_times() = sequence.times;
+  if (!sequence.shaper.has_value()) return;
+  chunk->set_penalty_acted(sequence.shaper->penalty_acted());
+  chunk->set_bias_acted(sequence.shaper->bias_acted());
 }
 
 }  // namespace ingot::rollout

@@ -29,6 +29,7 @@ struct ForwardBatch {
   std::vector<int32_t> block_tables;
   std::vector<int64_t> sampled_rows;  // the rows whose next-token distribution is wanted, ascending
   std::vector<float> temperatures;    // > 0, one per sampled row
+  bool want_normalizers = false;      // LogNormalizers will be asked for
 
   void Clear() {
     token_ids.clear();
@@ -38,6 +39,7 @@ struct ForwardBatch {
     block_tables.clear();
     sampled_rows.clear();
     temperatures.clear();
+    want_normalizers = false;
   }
 };
 
@@ -59,6 +61,10 @@ class ModelRunner {
 
   // log_softmax(logits / temperature), [sampled rows, vocab_size], valid until the next call. Writes the KV cache.
   virtual absl::StatusOr<std::span<const float>> Forward(const LoadedModel& model, const ForwardBatch& batch) = 0;
+
+  // logsumexp(logits / temperature) of each row of the last Forward: what was subtracted to make it a log_softmax.
+  // REQUIRES: that batch wanted them.
+  virtual std::span<const float> LogNormalizers() const = 0;
 };
 
 }  // namespace ingot::rollout

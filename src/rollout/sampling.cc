@@ -91,7 +91,7 @@ int32_t PolicySampler::SampleTruncated(std::span<const float> logprobs, const v1
     std::pop_heap(order_.begin(), order_.begin() + left, heap_order);
     const int32_t id = order_[left - 1];
     const double weight = std::exp(static_cast<double>(logprobs[id]));
-    if (!kept_.empty() && weight < params.min_p() * weights_[0]) break;
+    if (!kept_.empty() && (!(weight > 0) || weight < params.min_p() * weights_[0])) break;
     kept_.push_back(id);
     weights_.push_back(weight);
     total += weight;

@@ -14,6 +14,7 @@
 #include "proto/rollout.pb.h"
 #include "rollout/chunk_gate.h"
 #include "rollout/kv_blocks.h"
+#include "rollout/logit_shaping.h"
 #include "rollout/model_runner.h"
 #include "rollout/stop_matcher.h"
 
@@ -33,6 +34,7 @@ struct Sequence {
   std::shared_ptr<const WeightVersion> pinned;  // null: follows the newest
   std::shared_ptr<ChunkGate> gate;
   std::optional<StopMatcher> stops;
+  std::optional<LogitShaper> shaper;     // penalties and biases, if it asks for any
   std::vector<int32_t> stop_ids;         // eos ids (unless ignored) and the request's own
   std::chrono::nanoseconds deadline{0};  // on the engine's clock; max(): none
   size_t prompt_size = 0;

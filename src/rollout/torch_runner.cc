@@ -147,11 +147,20 @@ class TorchRunner final : public ModelRunner {
       const at::Tensor temperatures = at::from_blob(const_cast<float*>(batch.temperatures.data()),
                                                     {static_cast<int64_t>(batch.temperatures.size())}, at::kFloat)
                                           .to(device_);
-      rows_ = model::PolicyLogSoftmax(transformer.Logits(sampled), temperatures).to(at::kCPU).contiguous();
+      const at::Tensor logits = transformer.Logits(sampled);
+      const at::Tensor rows = model::PolicyLogSoftmax(logits, temperatures);
+      rows_ = rows.to(at::kCPU).contiguous();
+      if (batch.want_normalizers) {
+        normalizers_ = (logits.select(1, 0).to(at::kFloat) / temperatures - rows.select(1, 0)).to(at::kCPU);
+      }
       return std::span<const float>(rows_.const_data_ptr<float>(), static_cast<size_t>(rows_.numel()));
     } catch (const std::exception& error) {
       return FromException(error, "a forward pass of the rollout engine");
     }
+  }
+
+  std::span<const float> LogNormalizers() const override {
+    return {normalizers_.const_data_ptr<float>(), static_cast<size_t>(normalizers_.numel())};
   }
 
  private:
@@ -160,7 +169,7 @@ class TorchRunner final : public ModelRunner {
   const int32_t threads_;
   const std::vector<int32_t> eos_ids_;
   PagedCache cache_;
-  at::Tensor rows_;
+  at::Tensor rows_, normalizers_;
 };
 
 }  // namespace

@@ -52,7 +52,7 @@ class FakeRunner final : public ModelRunner {
   }
   // The distribution after KV `entries`, under `weights`.
   static std::vector<float> Row(const std::vector<uint64_t>& entries, uint64_t weights, int64_t vocab,
-                                float temperature) {
+                                float temperature, float* log_normalizer = nullptr) {
     uint64_t hash = base::Mix64(weights);
     for (const uint64_t entry : entries) hash = base::Mix64(hash ^ entry);
     std::vector<double> logits(vocab);
@@ -61,6 +61,7 @@ class FakeRunner final : public ModelRunner {
       logits[i] = 4 * base::UniformAt(hash, i) / temperature;
       sum += std::exp(logits[i]);
     }
+    if (log_normalizer != nullptr) *log_normalizer = static_cast<float>(std::log(sum));
     std::vector<float> row(vocab);
     for (int64_t i = 0; i < vocab; ++i) row[i] = static_cast<float>(logits[i] - std::log(sum));
     return row;
@@ -75,6 +76,7 @@ class FakeRunner final : public ModelRunner {
       kv_[batch.slots[i]] = Entry(weights, static_cast<int32_t>(batch.token_ids[i]), batch.positions[i]);
     }
     rows_.clear();
+    normalizers_.clear();
     size_t sampled = 0;
     for (const kernels::AttentionSequence& sequence : batch.sequences) {
       rows_computed += sequence.q_count;
@@ -84,7 +86,9 @@ class FakeRunner final : public ModelRunner {
         for (int64_t j = 0; j <= sequence.q_offset + q; ++j) {
           entries.push_back(kv_[sequence.block_table[j / block_tokens_] * block_tokens_ + j % block_tokens_]);
         }
-        const std::vector<float> row = Row(entries, weights, vocab_, batch.temperatures[sampled++]);
+        normalizers_.emplace_back();
+        const std::vector<float> row =
+            Row(entries, weights, vocab_, batch.temperatures[sampled++], &normalizers_.back());
         rows_.insert(rows_.end(), row.begin(), row.end());
       }
     }
@@ -93,6 +97,8 @@ class FakeRunner final : public ModelRunner {
     ++passes;
     return std::span<const float>(rows_);
   }
+
+  std::span<const float> LogNormalizers() const override { return normalizers_; }
 
   std::vector<int32_t> eos;
   absl::Status fail;
@@ -105,7 +111,7 @@ class FakeRunner final : public ModelRunner {
  private:
   const int64_t vocab_, context_, block_tokens_;
   std::vector<uint64_t> kv_;
-  std::vector<float> rows_;
+  std::vector<float> rows_, normalizers_;
 };
 
 }  // namespace ingot::rollout

@@ -1,0 +1,109 @@
+#include "rollout/logit_shaping.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace ingot::rollout {
+
+namespace {
+
+constexpr float kNever = -std::numeric_limits<float>::infinity();
+constexpr float kMaxPenalty = 2, kMaxBias = 100, kMinRepetition = 0.01f, kMaxRepetition = 100;
+
+absl::Status CheckPenalty(const char* field, float value) {
+  // Written so that NaN fails.
+  if (value >= -kMaxPenalty && value <= kMaxPenalty) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("sampling.", field, " is ", value, "; it must be between -2 and 2"));
+}
+
+float RepetitionOf(const v1::SamplingParams& params) {
+  return params.repetition_penalty() == 0 ? 1 : params.repetition_penalty();
+}
+
+}  // namespace
+
+absl::Status ValidateShaping(const v1::SamplingParams& params, int64_t vocab_size) {
+  INGOT_RETURN_IF_ERROR(CheckPenalty("frequency_penalty", params.frequency_penalty()));
+  INGOT_RETURN_IF_ERROR(CheckPenalty("presence_penalty", params.presence_penalty()));
+  const float repetition = RepetitionOf(params);
+  if (!(repetition >= kMinRepetition && repetition <= kMaxRepetition)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("sampling.repetition_penalty is ", repetition, "; it must be 0 (off) or between 0.01 and 100"));
+  }
+  for (const auto& [id, bias] : params.logit_bias()) {
+    if (id < 0 || id >= vocab_size) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("sampling.logit_bias names id ", id, ", outside the vocabulary of ", vocab_size));
+    }
+    if (!(bias >= -kMaxBias && bias <= kMaxBias)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("sampling.logit_bias of id ", id, " is ", bias, "; it must be between -100 and 100"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+bool LogitShaper::Wanted(const v1::SamplingParams& params) {
+  return params.frequency_penalty() != 0 || params.presence_penalty() != 0 || RepetitionOf(params) != 1 ||
+         params.logit_bias_size() > 0;
+}
+
+LogitShaper::LogitShaper(const v1::SamplingParams& params, std::span<const int32_t> prompt_ids)
+    : inverse_temperature_(params.temperature() == 0 ? 1 : 1 / params.temperature()),
+      repetition_(RepetitionOf(params)),
+      frequency_(params.frequency_penalty()),
+      presence_(params.presence_penalty()) {
+  for (const auto& [id, bias] : params.logit_bias()) {
+    if (bias != 0) bias_.emplace_back(id, bias <= -kMaxBias ? kNever : bias * inverse_temperature_);
+  }
+  if (repetition_ != 1) repeated_.insert(prompt_ids.begin(), prompt_ids.end());
+}
+
+void LogitShaper::Sampled(int32_t id) {
+  if (frequency_ != 0 || presence_ != 0) ++sampled_[id];
+  if (repetition_ != 1) repeated_.insert(id);
+}
+
+void LogitShaper::Shape(float log_normalizer, std::span<float> row) {
+  if (repetition_ != 1) {
+    const auto repeat = [&](int32_t id) {
+      const float scaled = row[id] + log_normalizer;  // logit / T has the logit's sign
+      row[id] += (scaled > 0 ? scaled / repetition_ : scaled * repetition_) - scaled;
+    };
+    for (const int32_t id : repeated_) repeat(id);
+    penalty_acted_ = penalty_acted_ || !repeated_.empty();
+  }
+  if (frequency_ != 0 || presence_ != 0) {
+    for (const auto& [id, count] : sampled_) {
+      row[id] -= (frequency_ * static_cast<float>(count) + presence_) * inverse_temperature_;
+    }
+    penalty_acted_ = penalty_acted_ || !sampled_.empty();
+  }
+  for (const auto& [id, bias] : bias_) row[id] += bias;
+  bias_acted_ = bias_acted_ || !bias_.empty();
+}
+
+absl::StatusOr<ShapedRow> Restrict(std::span<float> row, const std::vector<int32_t>* allowed, ShapingScratch& scratch) {
+  ShapedRow shaped;
+  std::span<float> entries = row;
+  if (allowed != nullptr) {
+    scratch.compact.clear();
+    for (const int32_t id : *allowed) scratch.compact.push_back(row[id]);
+    entries = scratch.compact;
+    shaped.ids = *allowed;
+  }
+  const float most = entries.empty() ? kNever : *std::max_element(entries.begin(), entries.end());
+  if (!(most > kNever)) {
+    return absl::FailedPreconditionError(
+        "no token is left to draw: sampling.logit_bias and the grammar together exclude the whole vocabulary");
+  }
+  double sum = 0;
+  for (const float entry : entries) sum += std::exp(entry - most);
+  const float normalizer = most + static_cast<float>(std::log(sum));
+  for (float& entry : entries) entry -= normalizer;
+  shaped.logprobs = entries;
+  return shaped;
+}
+
+}  // namespace ingot::rollout

@@ -1,0 +1,150 @@
+// Penalties and biases, worked by hand.
+#include "rollout/logit_shaping.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+namespace ingot::rollout {
+namespace {
+
+using testing::HasSubstr;
+
+// Raw logits as a row: log_softmax(logits / T) and its normaliser.
+struct Row {
+  Row(const std::vector<float>& logits, float temperature = 1) {
+    double sum = 0;
+    for (const float logit : logits) sum += std::exp(logit / temperature);
+    normalizer = static_cast<float>(std::log(sum));
+    for (const float logit : logits) entries.push_back(logit / temperature - normalizer);
+  }
+  std::vector<float> entries;
+  float normalizer = 0;
+};
+
+// The row that `logits` would have given, to 1e-5 after both are normalised.
+void ExpectIsRowOf(std::vector<float> shaped, const std::vector<float>& logits, float temperature = 1) {
+  ShapingScratch scratch;
+  const ShapedRow actual = *Restrict(shaped, nullptr, scratch);
+  const Row expected(logits, temperature);
+  ASSERT_EQ(actual.logprobs.size(), logits.size());
+  for (size_t i = 0; i < logits.size(); ++i) EXPECT_NEAR(actual.logprobs[i], expected.entries[i], 1e-5) << "id " << i;
+}
+
+TEST(LogitShapingTest, FrequencyCountsAndPresenceDoesNot) {
+  v1::SamplingParams params;
+  params.set_temperature(1);
+  params.set_frequency_penalty(0.5f);
+  params.set_presence_penalty(0.25f);
+  LogitShaper shaper(params, std::vector<int32_t>{3});
+  EXPECT_FALSE(shaper.needs_normalizer());
+  Row row({1, 2, 3, 4});
+  shaper.Shape(0, row.entries);
+  ExpectIsRowOf(row.entries, {1, 2, 3, 4});
+  EXPECT_FALSE(shaper.penalty_acted()) << "nothing was sampled yet, and the prompt does not count";
+  for (const int32_t id : {2, 0, 2}) shaper.Sampled(id);
+  row = Row({1, 2, 3, 4});
+  shaper.Shape(0, row.entries);
+  ExpectIsRowOf(row.entries, {1 - 0.5f - 0.25f, 2, 3 - 2 * 0.5f - 0.25f, 4});
+  EXPECT_TRUE(shaper.penalty_acted());
+  EXPECT_FALSE(shaper.bias_acted());
+}
+
+TEST(LogitShapingTest, PenaltiesAndBiasAreInLogitsBeforeTheTemperature) {
+  v1::SamplingParams params;
+  params.set_temperature(0.5f);
+  params.set_frequency_penalty(1);
+  (*params.mutable_logit_bias())[1] = 2;
+  LogitShaper shaper(params, {});
+  shaper.Sampled(0);
+  Row row({1, -2, 0.5f}, 0.5f);
+  shaper.Shape(0, row.entries);
+  ExpectIsRowOf(row.entries, {1 - 1, -2 + 2, 0.5f}, 0.5f);
+}
+
+TEST(LogitShapingTest, RepetitionDividesPositiveAndMultipliesNegativeLogitsOnceEach) {
+  for (const float temperature : {1.0f, 0.7f}) {
+    v1::SamplingParams params;
+    params.set_temperature(temperature);
+    params.set_repetition_penalty(1.5f);
+    LogitShaper shaper(params, std::vector<int32_t>{0, 0, 1});
+    ASSERT_TRUE(shaper.needs_normalizer());
+    shaper.Sampled(2);
+    shaper.Sampled(2);
+    shaper.Sampled(0);
+    Row row({3, -2, 0.6f, 4, -1}, temperature);
+    shaper.Shape(row.normalizer, row.entries);
+    ExpectIsRowOf(row.entries, {3 / 1.5f, -2 * 1.5f, 0.6f / 1.5f, 4, -1}, temperature);
+  }
+}
+
+TEST(LogitShapingTest, RepetitionComesBeforeFrequencyAndBias) {
+  v1::SamplingParams params;
+  params.set_temperature(1);
+  params.set_repetition_penalty(2);
+  params.set_frequency_penalty(0.5f);
+  (*params.mutable_logit_bias())[0] = -3;
+  LogitShaper shaper(params, {});
+  shaper.Sampled(0);
+  Row row({1, 2});
+  shaper.Shape(row.normalizer, row.entries);
+  ExpectIsRowOf(row.entries, {1 / 2.0f - 0.5f - 3, 2});
+}
+
+TEST(LogitShapingTest, ABiasOfMinusHundredIsNeverAndOfPlusHundredAlways) {
+  v1::SamplingParams params;
+  params.set_temperature(0);  // greedy: the row is at temperature 1
+  (*params.mutable_logit_bias())[0] = -100;
+  (*params.mutable_logit_bias())[1] = 100;
+  LogitShaper shaper(params, {});
+  Row row({20, -9, 1});
+  shaper.Shape(0, row.entries);
+  ShapingScratch scratch;
+  const ShapedRow shaped = *Restrict(row.entries, nullptr, scratch);
+  EXPECT_EQ(shaped.logprobs[0], -std::numeric_limits<float>::infinity());
+  EXPECT_NEAR(shaped.logprobs[1], 0, 1e-6);
+  EXPECT_TRUE(shaper.bias_acted());
+}
+
+TEST(LogitShapingTest, WhatIsAllowedIsNormalisedAmongItself) {
+  Row row({1, 5, 2, 3});
+  ShapingScratch scratch;
+  const std::vector<int32_t> allowed = {0, 3};
+  const ShapedRow shaped = *Restrict(row.entries, &allowed, scratch);
+  ASSERT_EQ(shaped.logprobs.size(), 2u);
+  EXPECT_EQ(shaped.ids[1], 3);
+  EXPECT_NEAR(std::exp(shaped.logprobs[0]) + std::exp(shaped.logprobs[1]), 1, 1e-6);
+  EXPECT_NEAR(shaped.logprobs[1] - shaped.logprobs[0], 2, 1e-5);
+}
+
+TEST(LogitShapingTest, NothingLeftIsAnErrorNotADraw) {
+  ShapingScratch scratch;
+  const std::vector<int32_t> none;
+  Row row({1, 2});
+  EXPECT_EQ(Restrict(row.entries, &none, scratch).status().code(), absl::StatusCode::kFailedPrecondition);
+  std::vector<float> never(3, -std::numeric_limits<float>::infinity());
+  EXPECT_EQ(Restrict(never, nullptr, scratch).status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST(LogitShapingTest, BadParametersAreRefusedByName) {
+  const auto fault = [](auto set) {
+    v1::SamplingParams params;
+    set(params);
+    return std::string(ValidateShaping(params, 10).message());
+  };
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_EQ(fault([](v1::SamplingParams&) {}), "");
+  EXPECT_EQ(fault([](v1::SamplingParams& p) { p.set_frequency_penalty(-2); }), "");
+  EXPECT_THAT(fault([](v1::SamplingParams& p) { p.set_frequency_penalty(2.5f); }), HasSubstr("frequency_penalty"));
+  EXPECT_THAT(fault([&](v1::SamplingParams& p) { p.set_presence_penalty(nan); }), HasSubstr("presence_penalty"));
+  EXPECT_THAT(fault([](v1::SamplingParams& p) { p.set_repetition_penalty(-1); }), HasSubstr("repetition_penalty"));
+  EXPECT_THAT(fault([](v1::SamplingParams& p) { (*p.mutable_logit_bias())[10] = 1; }), HasSubstr("id 10"));
+  EXPECT_THAT(fault([](v1::SamplingParams& p) { (*p.mutable_logit_bias())[-1] = 1; }), HasSubstr("id -1"));
+  EXPECT_THAT(fault([](v1::SamplingParams& p) { (*p.mutable_logit_bias())[3] = 101; }), HasSubstr("logit_bias"));
+  EXPECT_THAT(fault([&](v1::SamplingParams& p) { (*p.mutable_logit_bias())[3] = nan; }), HasSubstr("logit_bias"));
+}
+
+}  // namespace
+}  // namespace ingot::rollout
