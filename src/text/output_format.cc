@@ -1,27 +1,28 @@
 #include "text/output_format.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_join.h"
-#include "text/format_spec.h"
-#include "text/output_parser.h"
+#include "text/output_pattern.h"
 
 namespace ingot::text {
 namespace {
 
-class SpecFormat final : public OutputFormat {
- public:
-  explicit SpecFormat(const FormatSpec& spec) : spec_(spec) {}
-  const std::string& name() const override { return spec_.name; }
-  ParsedOutput Parse(std::string_view output) const override { return ParseOutput(spec_, output); }
-  size_t SettledPrefix(std::string_view output) const override { return text::SettledPrefix(spec_, output); }
+std::unique_ptr<OutputMachine> Run(const CompiledRow& row, const ParameterTypes& types, std::string_view output,
+                                   const ParseOptions& options) {
+  auto machine = MakeMachine(row, options.calls, types);
+  if (!options.prefill.empty()) {
+    machine->Push(options.prefill, false);
+    machine->EndPrefill();
+  }
+  machine->Push(output, false);
+  return machine;
+}
 
- private:
-  const FormatSpec& spec_;
-};
-
-const std::vector<SpecFormat>& Formats() {
+const std::vector<std::shared_ptr<const OutputFormat>>& Formats() {
   static const auto* const formats = [] {
-    auto* all = new std::vector<SpecFormat>;
-    for (const FormatSpec& spec : BuiltinFormats()) all->emplace_back(spec);
+    auto* all = new std::vector<std::shared_ptr<const OutputFormat>>;
+    for (const OutputRow& row : BuiltinOutputRows()) all->push_back(OutputFormat::Make(row).value());
     return all;
   }();
   return *formats;
@@ -29,9 +30,45 @@ const std::vector<SpecFormat>& Formats() {
 
 }  // namespace
 
+absl::StatusOr<std::shared_ptr<const OutputFormat>> OutputFormat::Make(const OutputRow& row) {
+  INGOT_ASSIGN_OR_RETURN(CompiledRow compiled, CompileRow(row, {}));
+  return std::shared_ptr<const OutputFormat>(new OutputFormat(std::move(compiled)));
+}
+
+std::shared_ptr<const OutputFormat> OutputFormat::ForTokenizer(const Tokenizer& tokenizer) const {
+  std::vector<std::string> tokens;
+  for (std::string& text : PossibleTokens(row_.row)) {
+    if (tokenizer.SpecialId(text).has_value()) tokens.push_back(std::move(text));
+  }
+  // Marks change no pattern's form: what compiled without compiles with.
+  return std::shared_ptr<const OutputFormat>(new OutputFormat(CompileRow(row_.row, std::move(tokens)).value()));
+}
+
+ParsedOutput OutputFormat::Parse(std::string_view output, const ParseOptions& options) const {
+  const ParameterTypes types(options.tools);
+  const auto machine = Run(row_, types, output, options);
+  machine->Finish();
+  return machine->parsed();
+}
+
+size_t OutputFormat::SettledPrefix(std::string_view output, const ParseOptions& options) const {
+  const ParameterTypes types(options.tools);
+  return Run(row_, types, output, options)->settled_before_calls();
+}
+
+std::string_view OutputFormat::PrefillOf(std::string_view generation_prompt) const {
+  const ChannelRow& channels = row_.row.channels;
+  size_t first = std::string_view::npos;
+  for (const std::string* text : {&row_.row.think_begin, &row_.row.think_end, &channels.channel}) {
+    if (!text->empty()) first = std::min(first, generation_prompt.find(*text));
+  }
+  return first == std::string_view::npos ? std::string_view() : generation_prompt.substr(first);
+}
+
 absl::StatusOr<const OutputFormat*> FindOutputFormat(std::string_view name) {
-  for (const SpecFormat& format : Formats()) {
-    if (format.name() == name) return &format;
+  for (const auto& format : Formats()) {
+    const std::vector<std::string>& aliases = format->row().aliases;
+    if (format->name() == name || std::find(aliases.begin(), aliases.end(), name) != aliases.end()) return format.get();
   }
   return absl::NotFoundError(
       absl::StrCat("no output format '", base::View(name), "'; known: ", absl::StrJoin(OutputFormatNames(), ", ")));
@@ -39,7 +76,7 @@ absl::StatusOr<const OutputFormat*> FindOutputFormat(std::string_view name) {
 
 std::vector<std::string> OutputFormatNames() {
   std::vector<std::string> names;
-  for (const SpecFormat& format : Formats()) names.push_back(format.name());
+  for (const auto& format : Formats()) names.push_back(format->name());
   return names;
 }
 
