@@ -6,11 +6,7 @@
 #include <string_view>
 
 namespace ingot::text {
-namespace {
-
-namespace json = base::json;
-
-void AppendString(std::string_view text, std::string& out) {
+void AppendPythonJsonString(std::string_view text, std::string& out) {
   out += '"';
   for (const char c : text) {
     switch (c) {
@@ -49,8 +45,8 @@ void AppendString(std::string_view text, std::string& out) {
   out += '"';
 }
 
-// Python's repr of a float: the shortest digits that read back equal, positional for exponents in [-4, 16).
-void AppendDouble(double number, std::string& out) {
+// The shortest digits that read back equal, positional for exponents in [-4, 16).
+void AppendPythonFloat(double number, std::string& out) {
   if (!std::isfinite(number)) {
     out += std::isnan(number) ? "NaN" : number > 0 ? "Infinity" : "-Infinity";
     return;
@@ -86,6 +82,10 @@ void AppendDouble(double number, std::string& out) {
   out += digits.size() > whole ? digits.substr(whole) : "0";
 }
 
+namespace {
+
+namespace json = base::json;
+
 // Recursion is bounded by the depth base::ParseJson admits.
 void Append(const json::value& value, std::string& out) {
   switch (value.kind()) {
@@ -95,7 +95,7 @@ void Append(const json::value& value, std::string& out) {
       for (const auto& field : value.get_object()) {
         if (!first) out += ", ";
         first = false;
-        AppendString(std::string_view(field.key().data(), field.key().size()), out);
+        AppendPythonJsonString(std::string_view(field.key().data(), field.key().size()), out);
         out += ": ";
         Append(field.value(), out);
       }
@@ -114,7 +114,7 @@ void Append(const json::value& value, std::string& out) {
       break;
     }
     case json::kind::string:
-      AppendString(std::string_view(value.get_string().data(), value.get_string().size()), out);
+      AppendPythonJsonString(std::string_view(value.get_string().data(), value.get_string().size()), out);
       break;
     case json::kind::int64:
       absl::StrAppend(&out, value.get_int64());
@@ -123,7 +123,7 @@ void Append(const json::value& value, std::string& out) {
       absl::StrAppend(&out, value.get_uint64());
       break;
     case json::kind::double_:
-      AppendDouble(value.get_double(), out);
+      AppendPythonFloat(value.get_double(), out);
       break;
     case json::kind::bool_:
       out += value.get_bool() ? "true" : "false";

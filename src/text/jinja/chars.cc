@@ -1,0 +1,249 @@
+#include "text/jinja/chars.h"
+
+#include <utf8proc.h>
+
+#include <algorithm>
+
+#include "text/jinja/special_case.h"
+
+namespace ingot::text::jinja {
+namespace {
+
+utf8proc_category_t Category(char32_t c) { return utf8proc_category(static_cast<utf8proc_int32_t>(c)); }
+
+const SpecialCase* FindSpecial(char32_t c) {
+  const auto all = SpecialCases();
+  const auto it =
+      std::lower_bound(all.begin(), all.end(), c, [](const SpecialCase& row, char32_t at) { return row.from < at; });
+  return it != all.end() && it->from == c ? &*it : nullptr;
+}
+
+void AppendUpper(char32_t c, std::string& out) {
+  if (c < 0x80) {
+    out += static_cast<char>(c >= 'a' && c <= 'z' ? c - 32 : c);
+  } else if (const SpecialCase* special = FindSpecial(c)) {
+    out += special->upper;
+  } else {
+    AppendChar(utf8proc_toupper(static_cast<utf8proc_int32_t>(c)), out);
+  }
+}
+
+void AppendTitle(char32_t c, std::string& out) {
+  if (const SpecialCase* special = c < 0x80 ? nullptr : FindSpecial(c)) {
+    out += special->title;
+  } else {
+    AppendChar(utf8proc_totitle(static_cast<utf8proc_int32_t>(c)), out);
+  }
+}
+
+// Unicode's Case_Ignorable, as far as its general categories and punctuation say.
+bool IsCaseIgnorable(char32_t c) {
+  switch (Category(c)) {
+    case UTF8PROC_CATEGORY_MN:
+    case UTF8PROC_CATEGORY_ME:
+    case UTF8PROC_CATEGORY_CF:
+    case UTF8PROC_CATEGORY_LM:
+    case UTF8PROC_CATEGORY_SK:
+      return true;
+    default:
+      return c == '\'' || c == '.' || c == ':' || c == 0xB7 || c == 0x2019 || c == 0x2018 || c == 0x2024 || c == 0x2027;
+  }
+}
+
+// A sigma ends a word if a cased letter stands before it and none after, looking past what case ignores.
+bool IsFinalSigma(std::string_view text, size_t begin, size_t end) {
+  bool before = false;
+  for (size_t at = begin; at > 0;) {
+    const char32_t c = PreviousChar(text, at);
+    if (IsCaseIgnorable(c)) continue;
+    before = IsCased(c);
+    break;
+  }
+  if (!before) return false;
+  for (size_t at = end; at < text.size();) {
+    const char32_t c = NextChar(text, at);
+    if (!IsCaseIgnorable(c)) return !IsCased(c);
+  }
+  return true;
+}
+
+void AppendLower(std::string_view text, size_t begin, size_t end, char32_t c, std::string& out) {
+  if (c < 0x80) {
+    out += static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c);
+  } else if (c == 0x3A3) {
+    AppendChar(IsFinalSigma(text, begin, end) ? 0x3C2 : 0x3C3, out);
+  } else if (c == 0x130) {
+    out += "i\u0307";
+  } else {
+    AppendChar(utf8proc_tolower(static_cast<utf8proc_int32_t>(c)), out);
+  }
+}
+
+}  // namespace
+
+bool IsUtf8(std::string_view text) {
+  for (size_t at = 0; at < text.size();) {
+    if (static_cast<unsigned char>(text[at]) < 0x80) {
+      ++at;
+      continue;
+    }
+    utf8proc_int32_t c = -1;
+    const auto size = utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(text.data() + at),
+                                       static_cast<utf8proc_ssize_t>(text.size() - at), &c);
+    if (size <= 0) return false;
+    at += static_cast<size_t>(size);
+  }
+  return true;
+}
+
+size_t CountChars(std::string_view text) {
+  size_t continuations = 0;
+  for (const char c : text) continuations += IsContinuation(c);
+  return text.size() - continuations;
+}
+
+size_t ByteOffset(std::string_view text, size_t index) {
+  size_t at = 0;
+  for (; at < text.size(); ++at) {
+    if (IsContinuation(text[at])) continue;
+    if (index-- == 0) return at;
+  }
+  return at;
+}
+
+char32_t NextChar(std::string_view text, size_t& at) {
+  const auto lead = static_cast<unsigned char>(text[at++]);
+  if (lead < 0x80) return lead;
+  char32_t c = lead >= 0xF0 ? lead & 0x07 : lead >= 0xE0 ? lead & 0x0F : lead & 0x1F;
+  while (at < text.size() && IsContinuation(text[at])) c = (c << 6) | (static_cast<unsigned char>(text[at++]) & 0x3F);
+  return c;
+}
+
+char32_t PreviousChar(std::string_view text, size_t& at) {
+  --at;
+  while (at > 0 && IsContinuation(text[at])) --at;
+  size_t copy = at;
+  return NextChar(text, copy);
+}
+
+void AppendChar(char32_t c, std::string& out) {
+  utf8proc_uint8_t buffer[4];
+  const auto size = utf8proc_encode_char(static_cast<utf8proc_int32_t>(c), buffer);
+  out.append(reinterpret_cast<const char*>(buffer), size);
+}
+
+bool IsSpace(char32_t c) {
+  if (c < 0x80) return c == ' ' || (c >= 9 && c <= 13) || (c >= 0x1C && c <= 0x1F);
+  return c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 ||
+         c == 0x202F || c == 0x205F || c == 0x3000;
+}
+
+bool IsLineBreak(char32_t c) {
+  return (c >= 10 && c <= 13) || (c >= 0x1C && c <= 0x1E) || c == 0x85 || c == 0x2028 || c == 0x2029;
+}
+
+bool IsPrintable(char32_t c) {
+  if (c < 0x80) return c >= 0x20 && c < 0x7F;
+  switch (Category(c)) {
+    case UTF8PROC_CATEGORY_CC:
+    case UTF8PROC_CATEGORY_CF:
+    case UTF8PROC_CATEGORY_CS:
+    case UTF8PROC_CATEGORY_CO:
+    case UTF8PROC_CATEGORY_CN:
+    case UTF8PROC_CATEGORY_ZL:
+    case UTF8PROC_CATEGORY_ZP:
+    case UTF8PROC_CATEGORY_ZS:
+      return false;
+    default:
+      return true;
+  }
+}
+
+bool IsAlpha(char32_t c) {
+  const auto category = Category(c);
+  return category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO;
+}
+bool IsDecimal(char32_t c) { return Category(c) == UTF8PROC_CATEGORY_ND; }
+bool IsNumeric(char32_t c) {
+  const auto category = Category(c);
+  return category >= UTF8PROC_CATEGORY_ND && category <= UTF8PROC_CATEGORY_NO;
+}
+bool IsLower(char32_t c) {
+  if (c < 0x80) return c >= 'a' && c <= 'z';
+  return utf8proc_islower(static_cast<utf8proc_int32_t>(c)) != 0;
+}
+bool IsUpper(char32_t c) {
+  if (c < 0x80) return c >= 'A' && c <= 'Z';
+  return utf8proc_isupper(static_cast<utf8proc_int32_t>(c)) != 0;
+}
+bool IsTitle(char32_t c) { return c >= 0x80 && Category(c) == UTF8PROC_CATEGORY_LT; }
+
+std::string Upper(std::string_view text) {
+  std::string out;
+  for (size_t at = 0; at < text.size();) AppendUpper(NextChar(text, at), out);
+  return out;
+}
+
+std::string Lower(std::string_view text) {
+  std::string out;
+  for (size_t at = 0; at < text.size();) {
+    const size_t begin = at;
+    const char32_t c = NextChar(text, at);
+    AppendLower(text, begin, at, c, out);
+  }
+  return out;
+}
+
+std::string Capitalize(std::string_view text) {
+  std::string out;
+  for (size_t at = 0; at < text.size();) {
+    const size_t begin = at;
+    const char32_t c = NextChar(text, at);
+    if (begin == 0) {
+      AppendTitle(c, out);
+    } else {
+      AppendLower(text, begin, at, c, out);
+    }
+  }
+  return out;
+}
+
+std::string TitleWords(std::string_view text) {
+  std::string out;
+  bool inside = false;
+  for (size_t at = 0; at < text.size();) {
+    const size_t begin = at;
+    const char32_t c = NextChar(text, at);
+    if (inside) {
+      AppendLower(text, begin, at, c, out);
+    } else {
+      AppendTitle(c, out);
+    }
+    inside = IsCased(c);
+  }
+  return out;
+}
+
+Range StripRange(std::string_view text, bool left, bool right, const std::string_view* chars) {
+  const auto strips = [chars](char32_t c) {
+    if (chars == nullptr) return IsSpace(c);
+    for (size_t at = 0; at < chars->size();) {
+      if (NextChar(*chars, at) == c) return true;
+    }
+    return false;
+  };
+  size_t begin = 0, end = text.size();
+  while (left && begin < end) {
+    size_t next = begin;
+    if (!strips(NextChar(text, next))) break;
+    begin = next;
+  }
+  while (right && end > begin) {
+    size_t previous = end;
+    if (!strips(PreviousChar(text, previous))) break;
+    end = previous;
+  }
+  return {begin, end};
+}
+
+}  // namespace ingot::text::jinja

@@ -1,0 +1,83 @@
+// Runs a parsed template once.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "text/jinja/ast.h"
+#include "text/jinja/template.h"
+
+namespace ingot::text::jinja {
+
+// Variables of one level: a loop's iteration, a macro's call, a block. What a name means is looked up from the inside
+// out; assignments stay on their level.
+struct Scope {
+  std::shared_ptr<Scope> parent;
+  std::vector<std::pair<int, Value>> variables;  // by slot
+
+  Value* Find(int slot);
+  void Set(int slot, Value value);
+};
+using ScopePtr = std::shared_ptr<Scope>;
+
+class Interpreter : public Runtime {
+ public:
+  Interpreter(const Ast& ast, const RenderOptions& options, std::timespec now);
+  ~Interpreter();
+
+  // Throws TemplateError.
+  Rendered Run();
+
+  // A macro or a call block's body with its arguments; `name` is for errors.
+  Value CallBody(const Stmt& statement, const ScopePtr& closure, const Args& args, const std::string& name);
+
+ private:
+  enum class Flow { kNormal, kBreak, kContinue };
+  // Counts nested evaluations, and each as a step.
+  class Level {
+   public:
+    explicit Level(Interpreter* interpreter);
+    ~Level() { --interpreter_->depth_; }
+
+   private:
+    Interpreter* const interpreter_;
+  };
+
+  Flow Execute(const Block& block, const ScopePtr& scope);
+  Flow Execute(const Stmt& statement, const ScopePtr& scope);
+  Flow ExecuteFor(const Stmt& statement, const ScopePtr& scope);
+  // One loop over `iterable`, at depth0 of a recursive one.
+  Flow Loop(const Stmt& statement, const ScopePtr& scope, const Value& iterable, int depth0);
+  void ExecuteSetBlock(const Stmt& statement, const ScopePtr& scope);
+  void ExecuteCallBlock(const Stmt& statement, const ScopePtr& scope);
+  Value MakeMacro(const Stmt& statement, const ScopePtr& scope, const std::string& name);
+  // What `block` writes.
+  StrPtr Captured(const Block& block, const ScopePtr& scope);
+  void Assign(const Expr& target, Value value, const ScopePtr& scope);
+
+  Value Evaluate(const Expr& expr, const ScopePtr& scope);
+  Value EvaluateInner(const Expr& expr, const ScopePtr& scope);
+  Value Optional(const ExprPtr& expr, const ScopePtr& scope);
+  Value Name(const Expr& expr, const ScopePtr& scope);
+  bool Compares(const Expr& expr, const ScopePtr& scope);
+  Value CallExpr(const Expr& expr, const ScopePtr& scope, const Value* caller);
+  Value ApplyFilter(const Expr& expr, const ScopePtr& scope, const StrPtr& block);
+  Args Arguments(const CallArguments& arguments, const ScopePtr& scope);
+  bool WritesToRoot() const { return out_ == &root_out_; }
+
+  const Ast& ast_;
+  const RenderOptions& options_;
+  std::vector<std::optional<Value>> globals_;  // by slot: variables given, and functions
+  std::unordered_map<const Dict*, size_t> tracked_;
+  StrBuilder root_out_;
+  StrBuilder* out_ = &root_out_;
+  std::vector<Rendered::Pass> passes_;
+  std::vector<std::pair<size_t, size_t>> generations_;
+  std::vector<ScopePtr> captured_;  // scopes that macros hold, and that hold them
+  int depth_ = 0;
+};
+
+}  // namespace ingot::text::jinja

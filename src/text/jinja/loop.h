@@ -1,0 +1,59 @@
+// The `loop` of a for loop, which also drives it.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "text/jinja/value.h"
+
+namespace ingot::text::jinja {
+
+class LoopObject final : public Object, public std::enable_shared_from_this<LoopObject> {
+ public:
+  using Test = std::function<bool(const Value& item)>;
+  using Recurse = std::function<Value(const Value& iterable, int depth0)>;
+  // Fails if the items are nested deeper than is allowed.
+  LoopObject(std::vector<Value> items, Test test, Recurse recurse, int depth0);
+
+  // Goes to the next item that passes the test; false at the end.
+  bool Advance();
+  const Value& current() const { return current_; }
+  // The loop is over; a template may still hold this object.
+  void Finish();
+
+  const char* type_name() const override { return "LoopContext"; }
+  std::string Repr() const override;
+  std::optional<Value> Attribute(std::string_view name) const override;
+  bool callable() const override { return true; }
+  Value Call(Runtime& runtime, const Args& args) override;
+  int depth() const override { return depth_; }
+
+  Value Cycle(const Args& args) const;
+  bool Changed(const Args& args);
+
+ private:
+  // The item after the current one; looks ahead, as jinja2 does, no further than it must.
+  const std::optional<Value>& Peek() const;
+  std::optional<Value> Pull() const;
+  int64_t Count() const;
+
+  mutable std::vector<Value> items_;
+  const Test test_;
+  const Recurse recurse_;
+  const int depth0_;
+  int depth_ = 1;
+  bool finished_ = false;
+  mutable size_t next_ = 0;
+  mutable bool tested_ = false;  // what is left of items_ passed the test already
+  mutable bool peeked_ = false;
+  mutable std::optional<Value> after_;
+  mutable std::optional<int64_t> count_;
+  int64_t index0_ = -1;
+  Value current_;
+  std::optional<Value> before_;
+  std::optional<Value> last_changed_;
+};
+
+}  // namespace ingot::text::jinja

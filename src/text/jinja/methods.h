@@ -1,0 +1,15 @@
+// Methods of the built-in types, by name.
+#pragma once
+
+#include "text/jinja/value.h"
+
+namespace ingot::text::jinja {
+
+using StrMethod = Value (*)(const StrPtr& self, const Args& args);
+// nullptr: str has none of that name. `format` is not among them: see BraceFormat.
+StrMethod FindStrMethod(std::string_view name);
+
+// str.isupper / str.islower.
+bool HasCase(std::string_view text, bool upper);
+
+}  // namespace ingot::text::jinja

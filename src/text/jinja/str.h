@@ -1,0 +1,70 @@
+// Strings that remember which of their bytes came from outside.
+//
+//   '<|im_start|>' ~ message.content ~ '<|im_end|>'
+//    no mark          Mark{12, 12 + n, source}    no mark
+//
+// The template's own text carries no mark; text of a conversation carries one with the number its owner gave it (say,
+// the index of its message). Operations keep marks byte for byte where they copy (concatenation, slices, strip, split,
+// join, replace, printing, JSON); where they compute new bytes (case, escapes) all of the result is marked if any of
+// the input was. So the text that a template renders is cut exactly into what the template wrote and what it was given,
+// and nothing given can pass for the template's, whatever it contains.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ingot::text::jinja {
+
+// Bytes [begin, end) came from outside.
+struct Mark {
+  size_t begin;
+  size_t end;
+  int32_t source;
+  bool operator==(const Mark&) const = default;
+};
+
+// Immutable after construction. Valid UTF-8 as long as what it is built from is.
+struct Str {
+  explicit Str(std::string text, std::vector<Mark> from_outside = {}, bool is_markup = false);
+
+  std::string bytes;
+  std::vector<Mark> marks;  // ascending, not empty, neighbours of one source merged
+  size_t chars;             // code points
+  bool markup;              // markupsafe.Markup: what `safe` and `escape` return
+
+  bool ascii() const { return chars == bytes.size(); }
+  std::string_view view() const { return bytes; }
+};
+using StrPtr = std::shared_ptr<const Str>;
+
+// Collects a string with its marks.
+class StrBuilder {
+ public:
+  void Append(std::string_view template_text);
+  void Append(char c) { bytes_ += c; }
+  void AppendChars(size_t count, char c);
+  void Append(const Str& text) { Append(text, 0, text.bytes.size()); }
+  void Append(const Str& text, size_t begin, size_t end);
+  // `text` stands for all of `origin` in another spelling: marked whole if `origin` has a mark.
+  void AppendDerived(std::string_view text, const Str& origin);
+  size_t size() const { return bytes_.size(); }
+  Str Build(bool markup = false) { return Str(std::move(bytes_), std::move(marks_), markup); }
+  StrPtr Take(bool markup = false) { return std::make_shared<const Str>(Build(markup)); }
+
+ private:
+  void AddMark(Mark mark);
+
+  std::string bytes_;
+  std::vector<Mark> marks_;
+};
+
+StrPtr Substring(const StrPtr& text, size_t begin, size_t end);
+// New bytes computed from `origin` as a whole.
+StrPtr Derived(std::string bytes, const Str& origin);
+StrPtr Derived(std::string bytes, const Str& origin, bool markup);
+
+}  // namespace ingot::text::jinja

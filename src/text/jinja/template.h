@@ -1,0 +1,72 @@
+// Chat templates: Jinja as Hugging Face's apply_chat_template compiles it.
+//
+// The language is that of jinja2 3.1's ImmutableSandboxedEnvironment with trim_blocks, lstrip_blocks and loop controls,
+// plus raise_exception, strftime_now, {% generation %} and Hugging Face's own tojson (no HTML escapes, non-ASCII kept).
+// A template renders to the same text as there, and fails where it fails there (the words of the error differ). What is
+// left out fails when the template is read, by name: template inheritance, includes and imports (which have no loader
+// there either), autoescape, and the filters filesizeformat, pprint, random, striptags, urlize, wordwrap and xmlattr.
+// Integers have 64 bits.
+//
+// A template may come with a model from anywhere: rendering is bounded in steps, bytes and depth (Limits), reaches
+// nothing but its variables and the clock, and tells its own text from the text it was given (Mark).
+#pragma once
+
+#include <ctime>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+#include "text/jinja/value.h"
+
+namespace ingot::text::jinja {
+
+struct Ast;
+
+// Edge of what one rendering may take. The defaults are some hundred times what the largest known template takes for
+// a conversation of a megabyte.
+struct Limits {
+  uint64_t steps = 20'000'000;        // nodes evaluated and items gone over: about a second or two
+  uint64_t bytes = 2'000'000'000;     // of text and values made in all, kept or not
+  uint64_t output_bytes = 256 << 20;  // of the result
+  int depth = 1500;                   // nested evaluations, over all macros being called
+};
+
+struct RenderOptions {
+  std::vector<std::pair<std::string, Value>> variables;
+  // Dicts whose passes through `for` loops are reported: Rendered::passes.
+  std::vector<Value> tracked;
+  std::timespec now{};  // for strftime_now, as local time; {0, 0}: the system clock
+  Limits limits;
+};
+
+struct Rendered {
+  std::string text;
+  std::vector<Mark> marks;  // of `text`: what came from outside
+  // An iteration over tracked[index] in the template's main flow wrote text[begin, end).
+  struct Pass {
+    size_t index, begin, end;
+  };
+  std::vector<Pass> passes;
+  std::vector<std::pair<size_t, size_t>> generations;  // [begin, end) of what {% generation %} blocks wrote
+};
+
+// Immutable, thread safe.
+class Template {
+ public:
+  // INVALID_ARGUMENT naming the line where `source` is not a template.
+  static absl::StatusOr<std::shared_ptr<const Template>> Parse(std::string_view source);
+  ~Template();
+
+  // INVALID_ARGUMENT with the template's line: its raise_exception, or what Python would raise. RESOURCE_EXHAUSTED: it
+  // goes beyond the limits.
+  absl::StatusOr<Rendered> Render(const RenderOptions& options) const;
+
+ private:
+  explicit Template(std::unique_ptr<const Ast> ast);
+  const std::unique_ptr<const Ast> ast_;
+};
+
+}  // namespace ingot::text::jinja

@@ -1,0 +1,198 @@
+// Values of a running template: Python's None, bool, int, float, str, list, tuple, dict and the objects of Jinja.
+//
+// Lists, tuples, dicts and strings are immutable (the sandbox of chat templates forbids their mutating methods) and
+// shared. Namespaces and loops are the only things that change. Nesting is bounded (Limits::depth), so that recursion
+// over a value, its destruction included, is bounded too.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "base/json.h"
+#include "text/jinja/error.h"
+#include "text/jinja/str.h"
+
+namespace ingot::text::jinja {
+
+class Value;
+class Runtime;
+struct Seq;
+struct Dict;
+class Object;
+
+struct None {};
+
+// jinja2.Undefined: prints as nothing, is false and empty, and fails with `message` when anything else is done to it.
+struct Undefined {
+  std::shared_ptr<const std::string> message;
+};
+
+// Arguments of a call.
+struct Args {
+  std::vector<Value> positional;
+  std::vector<std::pair<std::string, Value>> named;
+};
+
+class Value {
+ public:
+  using SeqPtr = std::shared_ptr<const Seq>;
+  using DictPtr = std::shared_ptr<const Dict>;
+  using ObjectPtr = std::shared_ptr<Object>;
+
+  Value() : rep_(None{}) {}
+  explicit Value(bool value) : rep_(value) {}
+  explicit Value(int64_t value) : rep_(value) {}
+  explicit Value(double value) : rep_(value) {}
+  explicit Value(StrPtr text) : rep_(std::move(text)) {}
+  explicit Value(SeqPtr seq) : rep_(std::move(seq)) {}
+  explicit Value(DictPtr dict) : rep_(std::move(dict)) {}
+  explicit Value(ObjectPtr object) : rep_(std::move(object)) {}
+  explicit Value(Undefined undefined) : rep_(std::move(undefined)) {}
+  static Value Text(std::string text) { return Value(std::make_shared<const Str>(std::move(text))); }
+  static Value UndefinedWith(std::string message) {
+    return Value(Undefined{std::make_shared<const std::string>(std::move(message))});
+  }
+
+  bool is_undefined() const { return std::holds_alternative<Undefined>(rep_); }
+  bool is_none() const { return std::holds_alternative<None>(rep_); }
+  bool is_bool() const { return std::holds_alternative<bool>(rep_); }
+  bool is_int() const { return std::holds_alternative<int64_t>(rep_); }
+  bool is_float() const { return std::holds_alternative<double>(rep_); }
+  bool is_number() const { return is_bool() || is_int() || is_float(); }
+  bool is_integral() const { return is_bool() || is_int(); }
+  bool is_str() const { return std::holds_alternative<StrPtr>(rep_); }
+  bool is_seq() const { return std::holds_alternative<SeqPtr>(rep_); }
+  bool is_dict() const { return std::holds_alternative<DictPtr>(rep_); }
+  bool is_object() const { return std::holds_alternative<ObjectPtr>(rep_); }
+
+  // REQUIRES: the value is of that kind (integer(): also bool; number(): any of the three).
+  bool boolean() const { return std::get<bool>(rep_); }
+  int64_t integer() const { return is_bool() ? boolean() : std::get<int64_t>(rep_); }
+  double number() const { return is_float() ? std::get<double>(rep_) : static_cast<double>(integer()); }
+  const StrPtr& str() const { return std::get<StrPtr>(rep_); }
+  const SeqPtr& seq() const { return std::get<SeqPtr>(rep_); }
+  const DictPtr& dict() const { return std::get<DictPtr>(rep_); }
+  const ObjectPtr& object() const { return std::get<ObjectPtr>(rep_); }
+  const std::string& undefined_message() const { return *std::get<Undefined>(rep_).message; }
+
+ private:
+  std::variant<None, bool, int64_t, double, StrPtr, SeqPtr, DictPtr, ObjectPtr, Undefined> rep_;
+};
+
+// A list and its relatives. A generator (what `map`, `select`, `items` ... return) holds its items already, and is
+// consumed by the first that iterates over it.
+struct Seq {
+  enum class Kind { kList, kTuple, kRange, kGenerator, kKeys, kValues, kItems, kGroup };
+  Kind kind;
+  std::vector<Value> items;
+  int depth;                      // 1 + the deepest item's
+  mutable bool consumed = false;  // generators only; they never leave one rendering
+
+  bool is_list() const { return kind == Kind::kList; }
+  bool is_tuple() const { return kind == Kind::kTuple || kind == Kind::kGroup; }
+  bool is_generator() const { return kind == Kind::kGenerator; }
+};
+
+// Keys in order of insertion; keys are equal as in Python (1, 1.0 and True are one key).
+struct Dict {
+  std::vector<std::pair<Value, Value>> items;
+  int depth = 1;
+  std::unordered_map<std::string_view, size_t> by_text;  // of a large dict's string keys; views into items
+
+  const Value* Find(const Value& key) const;
+  const Value* Find(std::string_view key) const;
+};
+
+// Builds a Dict; a key that is there keeps its place and takes the new value. Fails on a key that Python cannot hash.
+class DictBuilder {
+ public:
+  void Set(const Value& key, Value value);
+  size_t size() const { return dict_->items.size(); }
+  Value Take();
+
+ private:
+  std::shared_ptr<Dict> dict_ = std::make_shared<Dict>();
+};
+
+// Everything else: namespaces, macros, loops, functions, bound methods.
+class Object {
+ public:
+  virtual ~Object() = default;
+  virtual const char* type_name() const = 0;
+  virtual std::string Repr() const;
+  // nullopt: there is no such attribute.
+  virtual std::optional<Value> Attribute(std::string_view name) const;
+  virtual bool callable() const { return false; }
+  virtual Value Call(Runtime& runtime, const Args& args);
+  virtual int depth() const { return 1; }
+};
+
+// Fails if the items are nested deeper than is allowed.
+Value MakeSeq(Seq::Kind kind, std::vector<Value> items);
+inline Value MakeList(std::vector<Value> items) { return MakeSeq(Seq::Kind::kList, std::move(items)); }
+inline Value MakeTuple(std::vector<Value> items) { return MakeSeq(Seq::Kind::kTuple, std::move(items)); }
+inline Value MakeGenerator(std::vector<Value> items) { return MakeSeq(Seq::Kind::kGenerator, std::move(items)); }
+int Depth(const Value& value);
+inline constexpr int kMaxDepth = 250;
+
+// A JSON value; its texts, keys included, are marked with `source` (none if it is negative). uint64 numbers beyond
+// int64 become floats.
+Value FromJson(const base::json::value& json, int32_t source);
+
+// --- What Python does with values (value_ops.cc, printing.cc). All fail with TypeError's text where Python would. ---
+
+const char* TypeName(const Value& value);
+[[noreturn]] void FailUndefined(const Value& value);
+bool Truth(const Value& value);
+bool Equal(const Value& a, const Value& b);
+// Three-way comparison for < and sorting; `op` is what the error names.
+int Compare(const Value& a, const Value& b, const char* op);
+bool Contains(const Value& container, const Value& item);
+// len(); nullopt if Python's would raise a TypeError.
+std::optional<size_t> Length(const Value& value);
+// The items of an iterable (a string's code points, a dict's keys); consumes a generator. Fails if it is none.
+std::vector<Value> Items(const Value& value);
+bool IsIterable(const Value& value);
+// obj[key], obj.name and obj[a:b:c], as the sandboxed environment looks them up; undefined if there is none.
+Value GetItem(const Value& object, const Value& key);
+Value GetAttribute(const Value& object, std::string_view name);
+Value Slice(const Value& object, const Value& begin, const Value& end, const Value& step);
+Value UnsafeAttribute(const Value& object, std::string_view name);
+
+// str() and repr().
+StrPtr ToStr(const Value& value);
+void PrintTo(const Value& value, StrBuilder& out);
+void ReprTo(const Value& value, StrBuilder& out);
+std::string ReprText(const Value& value);
+std::string FloatRepr(double number);
+
+// json.dumps. `indent` in spaces or as a text; nullopt: one line.
+struct JsonStyle {
+  bool ensure_ascii = false;
+  bool sort_keys = false;
+  std::optional<std::string> indent;
+  StrPtr item_separator;  // null: json.dumps' own
+  StrPtr key_separator;
+};
+StrPtr ToJson(const Value& value, const JsonStyle& style);
+
+// The arithmetic operators: '+', '-', '*', '/', 'f' (//), '%', 'p' (**).
+Value Arithmetic(Runtime& runtime, char op, const Value& a, const Value& b);
+Value Negate(const Value& value);
+Value Plus(const Value& value);
+// format % args.
+Value PercentFormat(Runtime& runtime, const StrPtr& format, const Value& args);
+// str.format.
+Value BraceFormat(Runtime& runtime, const StrPtr& format, const Args& args);
+// A method of str, list, tuple, dict, int or float by name; nullopt: the type has none of that name.
+std::optional<Value> BoundMethod(const Value& self, std::string_view name);
+
+}  // namespace ingot::text::jinja
