@@ -1,13 +1,15 @@
-// Hugging Face's tokenizer.json, written and read. The reader accepts the files whose meaning AlphabetTokenizer has
-// exactly and refuses the rest by name; a general tokenizer takes its place in ParseTokenizerJson.
+// Hugging Face's tokenizer.json, read and, for the byte tokenizer, written.
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <set>
 #include <sstream>
-#include <unordered_map>
 
+#include "base/checksum.h"
 #include "base/json.h"
 #include "text/alphabet_tokenizer.h"
+#include "text/pipeline_tokenizer.h"
+#include "text/tokenizer_json_model.h"
 
 namespace ingot::text {
 namespace {
@@ -17,116 +19,112 @@ namespace json = base::json;
 
 constexpr uintmax_t kMaxFileBytes = 256u << 20;
 
-absl::Status Unsupported(const std::string& component) {
-  return absl::UnimplementedError(absl::StrCat(
-      "tokenizer.json: ", component,
-      " is not supported yet; only byte-level BPE without merges, with all 256 bytes and added tokens, is"));
-}
-
-bool IsNullOrMissing(const json::value* value) { return value == nullptr || value->is_null(); }
-bool IsTrue(const json::value* value) { return value != nullptr && value->is_bool() && value->get_bool(); }
-
-std::string TypeOf(const json::value& component) {
-  const json::value* type = Find(component, "type");
-  return type != nullptr && type->is_string() ? std::string(type->get_string()) : "(no type)";
-}
-
-absl::StatusOr<int32_t> TokenId(const json::value* id, const std::string& token) {
-  if (id == nullptr || !id->is_int64() || id->get_int64() < 0 || id->get_int64() > kMaxTokenId) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("tokenizer.json: token '", token, "' needs an integer id from 0 to ", kMaxTokenId));
-  }
-  return static_cast<int32_t>(id->get_int64());
-}
-
-// Parts around the model that would change the ids.
-absl::Status CheckPipeline(const json::value& root) {
-  if (const json::value* normalizer = Find(root, "normalizer"); !IsNullOrMissing(normalizer)) {
-    return Unsupported(absl::StrCat("normalizer ", TypeOf(*normalizer)));
-  }
-  const json::value* pre = Find(root, "pre_tokenizer");
-  if (IsNullOrMissing(pre)) return Unsupported("a file without pre_tokenizer");
-  if (TypeOf(*pre) != "ByteLevel") return Unsupported(absl::StrCat("pre_tokenizer ", TypeOf(*pre)));
-  if (IsTrue(Find(*pre, "add_prefix_space"))) return Unsupported("pre_tokenizer ByteLevel with add_prefix_space");
-  const json::value* post = Find(root, "post_processor");
-  if (!IsNullOrMissing(post) && TypeOf(*post) != "ByteLevel") {
-    return Unsupported(absl::StrCat("post_processor ", TypeOf(*post)));
-  }
-  const json::value* decoder = Find(root, "decoder");
-  if (IsNullOrMissing(decoder)) return Unsupported("a file without decoder");
-  if (TypeOf(*decoder) != "ByteLevel") return Unsupported(absl::StrCat("decoder ", TypeOf(*decoder)));
-  return absl::OkStatus();
-}
-
-absl::Status CheckModel(const json::value& model) {
-  const json::value* type = Find(model, "type");
-  if (type != nullptr && TypeOf(model) != "BPE") return Unsupported(absl::StrCat("model ", TypeOf(model)));
-  const json::value* merges = Find(model, "merges");
-  if (merges == nullptr || !merges->is_array()) {
-    return absl::InvalidArgumentError("tokenizer.json: model.merges must be an array");
-  }
-  if (!merges->get_array().empty()) {
-    return Unsupported(absl::StrCat("model BPE with ", merges->get_array().size(), " merges"));
-  }
-  for (const char* flag : {"byte_fallback", "ignore_merges"}) {
-    if (IsTrue(Find(model, flag))) return Unsupported(absl::StrCat("model BPE with ", flag));
-  }
-  for (const char* option : {"dropout", "continuing_subword_prefix", "end_of_word_suffix"}) {
-    const json::value* value = Find(model, option);
-    if (IsNullOrMissing(value) || (value->is_string() && value->get_string().empty())) continue;
-    return Unsupported(absl::StrCat("model BPE with ", option));
-  }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<std::vector<AddedToken>> ReadAddedTokens(const json::value& root) {
-  std::vector<AddedToken> added;
+absl::StatusOr<std::vector<AddedTokenSpec>> ReadAddedTokens(const json::value& root) {
+  std::vector<AddedTokenSpec> added;
   const json::value* list = Find(root, "added_tokens");
   if (IsNullOrMissing(list)) return added;
-  if (!list->is_array()) return absl::InvalidArgumentError("tokenizer.json: added_tokens must be an array");
-  std::set<std::string> texts;
+  if (!list->is_array()) return MalformedComponent("added_tokens must be an array");
+  std::map<std::string, int32_t> texts;
+  std::map<int32_t, std::string> ids;
   for (const json::value& entry : list->get_array()) {
     const json::value* content = Find(entry, "content");
     if (content == nullptr || !content->is_string() || content->get_string().empty()) {
-      return absl::InvalidArgumentError("tokenizer.json: every added token needs a non-empty content");
+      return MalformedComponent("every added token needs a non-empty content");
     }
-    AddedToken token;
-    token.text = std::string(content->get_string());
-    INGOT_ASSIGN_OR_RETURN(token.id, TokenId(Find(entry, "id"), token.text));
-    token.special = IsTrue(Find(entry, "special"));
-    for (const char* flag : {"lstrip", "rstrip", "single_word"}) {
-      if (IsTrue(Find(entry, flag))) return Unsupported(absl::StrCat("added token '", token.text, "' with ", flag));
-    }
-    if (!texts.insert(token.text).second) {
-      return absl::InvalidArgumentError(absl::StrCat("tokenizer.json: added token '", token.text, "' is there twice"));
+    AddedTokenSpec token;
+    token.content = std::string(content->get_string());
+    const std::string where = absl::StrCat("added token '", token.content, "'");
+    INGOT_ASSIGN_OR_RETURN(token.id, ReadTokenId(Find(entry, "id"), token.content));
+    INGOT_ASSIGN_OR_RETURN(token.special, ReadBool(entry, "special", false, where));
+    INGOT_ASSIGN_OR_RETURN(token.single_word, ReadBool(entry, "single_word", false, where));
+    INGOT_ASSIGN_OR_RETURN(token.lstrip, ReadBool(entry, "lstrip", false, where));
+    INGOT_ASSIGN_OR_RETURN(token.rstrip, ReadBool(entry, "rstrip", false, where));
+    INGOT_ASSIGN_OR_RETURN(token.normalized, ReadBool(entry, "normalized", !token.special, where));
+    if (!texts.emplace(token.content, token.id).second)
+      return MalformedComponent(absl::StrCat(where, " is there twice"));
+    const auto [owner, fresh] = ids.emplace(token.id, token.content);
+    if (!fresh) {
+      return MalformedComponent(absl::StrCat("id ", token.id, " is both ", owner->second, " and ", token.content));
     }
     added.push_back(std::move(token));
   }
   return added;
 }
 
-absl::StatusOr<std::array<int32_t, 256>> ReadAlphabet(const json::value& model, const std::set<std::string>& added) {
-  const json::value* vocab = Find(model, "vocab");
-  if (vocab == nullptr || !vocab->is_object()) {
-    return absl::InvalidArgumentError("tokenizer.json: model.vocab must be an object");
-  }
-  std::array<int32_t, 256> byte_ids;
-  size_t found = 0;
-  for (int byte = 0; byte < 256; ++byte) {
-    const json::value* id = Find(*vocab, ByteSpelling()[byte]);
-    if (id == nullptr) return Unsupported(absl::StrCat("a vocabulary without byte ", byte));
-    INGOT_ASSIGN_OR_RETURN(byte_ids[byte], TokenId(id, ByteSpelling()[byte]));
-    ++found;
-  }
-  if (vocab->get_object().size() == found) return byte_ids;
-  const std::set<std::string> alphabet(ByteSpelling().begin(), ByteSpelling().end());
-  for (const auto& entry : vocab->get_object()) {
-    const std::string text(entry.key());
-    if (!alphabet.contains(text) && !added.contains(text)) {
-      return Unsupported(absl::StrCat("vocabulary entry '", text, "', which is neither a byte nor an added token,"));
+// Every token by id, as the decoder takes them: an added token stands over the vocabulary's.
+absl::StatusOr<std::vector<TokenDecoder::Token>> DecoderTokens(const Vocabulary& vocabulary,
+                                                               const std::vector<AddedTokenSpec>& added,
+                                                               const NormalizerChain& normalizer) {
+  int32_t largest = -1;
+  for (const auto& [text, id] : vocabulary.ids) largest = std::max(largest, id);
+  for (const AddedTokenSpec& token : added) largest = std::max(largest, token.id);
+  std::vector<TokenDecoder::Token> tokens(static_cast<size_t>(largest + 1));
+  for (const auto& [text, id] : vocabulary.ids) {
+    if (tokens[id].exists) {
+      return MalformedComponent(
+          absl::StrCat("id ", id, " is both '", tokens[id].text, "' and '", base::View(text), "'"));
     }
+    tokens[id] = {std::string(text), true, false};
   }
-  return byte_ids;
+  std::set<std::string> special;
+  auto next_id = static_cast<int32_t>(vocabulary.ids.size());
+  for (const AddedTokenSpec& token : added) {
+    const auto known = vocabulary.ids.find(token.content);
+    const int32_t id = known != vocabulary.ids.end() ? known->second : next_id++;
+    if (id != token.id) {
+      return MalformedComponent(absl::StrCat(
+          "added token '", token.content, "' has the id ", token.id, " in the file, and `tokenizers` would give it ",
+          id, ", ", known != vocabulary.ids.end() ? "as the vocabulary has it" : "the next after the vocabulary's"));
+    }
+    if (tokens[id].exists && tokens[id].text != token.content) {
+      return MalformedComponent(absl::StrCat("id ", id, " is both '", tokens[id].text, "' and '", token.content, "'"));
+    }
+    tokens[token.id] = {token.normalized ? RunNormalizers(normalizer, token.content) : token.content, true, false};
+    if (token.special) special.insert(token.content);
+  }
+  for (TokenDecoder::Token& token : tokens) token.special = token.exists && special.contains(token.text);
+  return tokens;
+}
+
+// A checksum of all that ids depend on, whatever the file's layout.
+std::string FingerprintOf(const json::value& root, const Vocabulary& vocabulary) {
+  std::vector<std::pair<int32_t, std::string_view>> tokens;
+  for (const auto& [text, id] : vocabulary.ids) tokens.emplace_back(id, text);
+  std::sort(tokens.begin(), tokens.end());
+  std::string definition = "pipeline";
+  for (const auto& [id, text] : tokens) {
+    absl::StrAppend(&definition, "\n", id, " ", text.size(), " ", base::View(text));
+  }
+  for (const auto& merge : vocabulary.merges) absl::StrAppend(&definition, "\n", merge.left, " ", merge.right);
+  for (const char* part : {"added_tokens", "normalizer", "pre_tokenizer", "post_processor", "decoder"}) {
+    const json::value* value = Find(root, part);
+    definition += "\n";
+    if (value != nullptr) definition += base::CanonicalJson(*value);
+  }
+  json::object options;
+  for (const auto& entry : Find(root, "model")->get_object()) {
+    if (entry.key() != "vocab" && entry.key() != "merges") options[entry.key()] = entry.value();
+  }
+  definition += "\n" + base::CanonicalJson(options);
+  return base::Hex(base::ContentKey(definition));
+}
+
+absl::StatusOr<std::shared_ptr<const Tokenizer>> MakePipeline(const json::value& root, const json::value& model,
+                                                              std::vector<AddedTokenSpec> added) {
+  PipelineParts parts;
+  parts.added = std::move(added);
+  INGOT_ASSIGN_OR_RETURN(parts.normalizer, ReadNormalizer(Find(root, "normalizer")));
+  INGOT_ASSIGN_OR_RETURN(parts.pre_tokenizer,
+                         ReadPreTokenizer(Find(root, "pre_tokenizer"), parts.normalizer.spells_bytes));
+  INGOT_ASSIGN_OR_RETURN(const Vocabulary vocabulary, ReadVocabulary(model));
+  INGOT_ASSIGN_OR_RETURN(auto tokens, DecoderTokens(vocabulary, parts.added, parts.normalizer));
+  parts.vocab_size = static_cast<int32_t>(tokens.size());
+  INGOT_ASSIGN_OR_RETURN(parts.decoder, TokenDecoder::Read(Find(root, "decoder"), std::move(tokens)));
+  INGOT_ASSIGN_OR_RETURN(parts.post_processor, PostProcessor::Read(Find(root, "post_processor")));
+  INGOT_ASSIGN_OR_RETURN(BpeDefinition definition, ReadBpe(model, vocabulary, parts.pre_tokenizer.byte_level));
+  parts.model = std::make_unique<Bpe>(std::move(definition));
+  parts.fingerprint = FingerprintOf(root, vocabulary);
+  return std::make_shared<PipelineTokenizer>(std::move(parts));
 }
 
 json::value AddedTokenJson(int32_t id, const std::string& text) {
@@ -139,31 +137,10 @@ json::value AddedTokenJson(int32_t id, const std::string& text) {
 absl::StatusOr<std::shared_ptr<const Tokenizer>> ParseTokenizerJson(std::string_view text) {
   INGOT_ASSIGN_OR_RETURN(const json::value root, base::ParseJson(text));
   const json::value* model = Find(root, "model");
-  if (model == nullptr || !model->is_object()) {
-    return absl::InvalidArgumentError("tokenizer.json: there is no object 'model'");
-  }
-  INGOT_RETURN_IF_ERROR(CheckModel(*model));
-  INGOT_RETURN_IF_ERROR(CheckPipeline(root));
-  INGOT_ASSIGN_OR_RETURN(std::vector<AddedToken> added, ReadAddedTokens(root));
-  std::set<std::string> added_texts;
-  for (const AddedToken& token : added) added_texts.insert(token.text);
-  INGOT_ASSIGN_OR_RETURN(const auto byte_ids, ReadAlphabet(*model, added_texts));
-  std::unordered_map<int32_t, std::string> owners;
-  for (int byte = 0; byte < 256; ++byte) {
-    const auto [owner, fresh] = owners.emplace(byte_ids[byte], absl::StrCat("byte ", byte));
-    if (!fresh) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("tokenizer.json: id ", byte_ids[byte], " is both ", owner->second, " and byte ", byte));
-    }
-  }
-  for (const AddedToken& token : added) {
-    const auto [owner, fresh] = owners.emplace(token.id, token.text);
-    if (!fresh) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("tokenizer.json: id ", token.id, " is both ", owner->second, " and ", token.text));
-    }
-  }
-  return std::make_shared<AlphabetTokenizer>(byte_ids, std::move(added));
+  if (model == nullptr || !model->is_object()) return MalformedComponent("there is no object 'model'");
+  INGOT_ASSIGN_OR_RETURN(std::vector<AddedTokenSpec> added, ReadAddedTokens(root));
+  if (auto alphabet = ReadAlphabetTokenizer(root, *model, added)) return alphabet;
+  return MakePipeline(root, *model, std::move(added));
 }
 
 absl::StatusOr<std::shared_ptr<const Tokenizer>> LoadTokenizer(const std::string& model_dir) {

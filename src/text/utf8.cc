@@ -1,6 +1,8 @@
 #include <cstdint>
+#include <cstring>
 
 #include "text/tokenizer.h"
+#include "text/unicode.h"
 
 namespace ingot::text {
 namespace {
@@ -72,6 +74,25 @@ std::string Utf8Stream::Flush() {
   if (held_.empty()) return "";
   held_.clear();
   return std::string(kReplacement);
+}
+
+bool IsValidUtf8(std::string_view text) {
+  size_t at = 0;
+  while (at < text.size()) {
+    uint64_t word;
+    if (text.size() - at >= 8 && (std::memcpy(&word, text.data() + at, 8), (word & 0x8080808080808080ull) == 0)) {
+      at += 8;
+      continue;
+    }
+    const Lead lead = LeadOf(static_cast<uint8_t>(text[at]));
+    if (lead.length == 0 || text.size() - at < static_cast<size_t>(lead.length)) return false;
+    for (int i = 1; i < lead.length; ++i) {
+      const auto next = static_cast<uint8_t>(text[at + i]);
+      if (i == 1 ? next < lead.low || next > lead.high : next < 0x80 || next > 0xBF) return false;
+    }
+    at += lead.length;
+  }
+  return true;
 }
 
 std::string ToUtf8(std::string_view bytes) {

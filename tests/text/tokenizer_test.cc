@@ -116,17 +116,19 @@ TEST(TokenizerJsonTest, IdsMayComeInAnyOrder) {
 TEST(TokenizerJsonTest, WhatIsNotSupportedIsNamed) {
   using Edit = std::function<void(json::object&)>;
   const std::vector<std::pair<Edit, std::string>> cases = {
-      {[](auto& root) { root["normalizer"] = {{"type", "NFC"}}; }, "normalizer NFC"},
-      {[](auto& root) { root["pre_tokenizer"] = {{"type", "Sequence"}}; }, "pre_tokenizer Sequence"},
-      {[](auto& root) { root["pre_tokenizer"].as_object()["add_prefix_space"] = true; }, "add_prefix_space"},
-      {[](auto& root) { root["post_processor"] = {{"type", "TemplateProcessing"}}; }, "TemplateProcessing"},
+      {[](auto& root) { root["normalizer"] = {{"type", "Precompiled"}}; }, "normalizer Precompiled"},
+      {[](auto& root) { root["normalizer"] = {{"type", "BertNormalizer"}}; }, "normalizer BertNormalizer"},
+      {[](auto& root) { root["pre_tokenizer"] = {{"type", "UnicodeScripts"}}; }, "pre_tokenizer UnicodeScripts"},
+      {[](auto& root) { root["post_processor"] = {{"type", "Conduct"}}; }, "post_processor Conduct"},
       {[](auto& root) { root["decoder"] = {{"type", "WordPiece"}}; }, "decoder WordPiece"},
       {[](auto& root) { root["model"].as_object()["type"] = "Unigram"; }, "model Unigram"},
-      {[](auto& root) { root["model"].as_object()["merges"] = {"a b"}; }, "1 merges"},
-      {[](auto& root) { root["model"].as_object()["byte_fallback"] = true; }, "byte_fallback"},
-      {[](auto& root) { root["model"].as_object()["vocab"].as_object()["ab"] = 300; }, "'ab'"},
-      {[](auto& root) { root["model"].as_object()["vocab"].as_object().erase("a"); }, "without byte 97"},
-      {[](auto& root) { root["added_tokens"].as_array()[0].as_object()["lstrip"] = true; }, "lstrip"},
+      {[](auto& root) { root["model"].as_object()["dropout"] = 0.1; }, "dropout"},
+      {[](auto& root) { root["model"].as_object()["end_of_word_suffix"] = "</w>"; }, "end_of_word_suffix"},
+      {[](auto& root) {
+         root["pre_tokenizer"] = {
+             {"type", "Split"}, {"pattern", {{"Regex", "(?<a>x)\\k<a>"}}}, {"behavior", "Isolated"}};
+       },
+       "a named group"},
   };
   for (const auto& [edit, component] : cases) {
     const auto loaded = ParseTokenizerJson(Edited(edit));

@@ -1,0 +1,141 @@
+#include "text/normalizer.h"
+
+#include "text/pre_tokenizer.h"
+#include "text/split_pattern.h"
+#include "text/unicode.h"
+
+namespace ingot::text {
+namespace {
+
+using base::Find;
+namespace json = base::json;
+
+class ToNormalForm final : public Normalizer {
+ public:
+  explicit ToNormalForm(NormalForm form) : form_(form) {}
+  std::string Apply(std::string text) const override { return Normalize(std::move(text), form_); }
+
+ private:
+  const NormalForm form_;
+};
+
+class Lowercase final : public Normalizer {
+ public:
+  std::string Apply(std::string text) const override {
+    std::string out;
+    out.reserve(text.size());
+    for (size_t at = 0; at < text.size();) {
+      const CodePoint c = DecodeAt(text, at);
+      AppendLowercase(c.value, out);
+      at += c.size;
+    }
+    return out;
+  }
+};
+
+class Strip final : public Normalizer {
+ public:
+  Strip(bool left, bool right) : left_(left), right_(right) {}
+  std::string Apply(std::string text) const override {
+    const auto is_space = [&](size_t at) { return (Unicode().FlagsOf(DecodeAt(text, at).value) & kSpace) != 0; };
+    size_t begin = 0;
+    size_t end = text.size();
+    while (left_ && begin < end && is_space(begin)) begin += DecodeAt(text, begin).size;
+    while (right_ && end > begin && is_space(Before(text, end))) end = Before(text, end);
+    return text.substr(begin, end - begin);
+  }
+
+ private:
+  const bool left_;
+  const bool right_;
+};
+
+class Replace final : public Normalizer {
+ public:
+  Replace(std::shared_ptr<const SplitPattern> pattern, std::string content)
+      : pattern_(std::move(pattern)), content_(std::move(content)) {}
+  std::string Apply(std::string text) const override {
+    std::string out;
+    out.reserve(text.size() + text.size() / 4);
+    size_t done = 0;
+    MatchIterator matches(*pattern_, text);
+    for (Regex::Match match; matches.Next(&match); done = match.end) {
+      out.append(text, done, match.begin - done);
+      out += content_;
+    }
+    out.append(text, done);
+    return out;
+  }
+
+ private:
+  const std::shared_ptr<const SplitPattern> pattern_;
+  const std::string content_;
+};
+
+class Prepend final : public Normalizer {
+ public:
+  explicit Prepend(std::string prefix) : prefix_(std::move(prefix)) {}
+  std::string Apply(std::string text) const override { return text.empty() ? text : prefix_ + text; }
+
+ private:
+  const std::string prefix_;
+};
+
+class Spell final : public Normalizer {
+ public:
+  std::string Apply(std::string text) const override { return SpellBytes(text); }
+};
+
+absl::Status Read(const json::value& component, int depth, NormalizerChain& chain) {
+  const std::string type = TypeOf(component);
+  auto& stages = chain.stages;
+  if (type == "Sequence") {
+    const json::value* list = Find(component, "normalizers");
+    if (list == nullptr || !list->is_array() || depth > 8) {
+      return MalformedComponent("normalizer Sequence needs a list of normalizers, not nested deeper than 8");
+    }
+    for (const json::value& item : list->get_array()) INGOT_RETURN_IF_ERROR(Read(item, depth + 1, chain));
+  } else if (type == "NFC") {
+    stages.push_back(std::make_unique<ToNormalForm>(NormalForm::kNfc));
+  } else if (type == "NFD") {
+    stages.push_back(std::make_unique<ToNormalForm>(NormalForm::kNfd));
+  } else if (type == "NFKC") {
+    stages.push_back(std::make_unique<ToNormalForm>(NormalForm::kNfkc));
+  } else if (type == "NFKD") {
+    stages.push_back(std::make_unique<ToNormalForm>(NormalForm::kNfkd));
+  } else if (type == "Lowercase") {
+    stages.push_back(std::make_unique<Lowercase>());
+  } else if (type == "Strip") {
+    INGOT_ASSIGN_OR_RETURN(const bool left, ReadBool(component, "strip_left", false, "normalizer Strip"));
+    INGOT_ASSIGN_OR_RETURN(const bool right, ReadBool(component, "strip_right", false, "normalizer Strip"));
+    stages.push_back(std::make_unique<Strip>(left, right));
+  } else if (type == "Replace") {
+    INGOT_ASSIGN_OR_RETURN(auto pattern, ReadPattern(component, "normalizer Replace"));
+    INGOT_ASSIGN_OR_RETURN(std::string content, ReadString(component, "content", "normalizer Replace"));
+    stages.push_back(std::make_unique<Replace>(std::move(pattern), std::move(content)));
+  } else if (type == "Prepend") {
+    INGOT_ASSIGN_OR_RETURN(std::string prefix, ReadString(component, "prepend", "normalizer Prepend"));
+    stages.push_back(std::make_unique<Prepend>(std::move(prefix)));
+  } else if (type == "ByteLevel") {
+    chain.spells_bytes = true;
+    stages.push_back(std::make_unique<Spell>());
+  } else {
+    return UnsupportedComponent(absl::StrCat("normalizer ", type));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<NormalizerChain> ReadNormalizer(const json::value* json) {
+  NormalizerChain chain;
+  if (!IsNullOrMissing(json)) INGOT_RETURN_IF_ERROR(Read(*json, 0, chain));
+  return chain;
+}
+
+std::string RunNormalizers(const NormalizerChain& chain, std::string text) {
+  for (const auto& stage : chain.stages) text = stage->Apply(std::move(text));
+  return text;
+}
+
+}  // namespace ingot::text

@@ -1,0 +1,61 @@
+// The tokenizer of a tokenizer.json: added tokens, normalizer, pre-tokenizer, BPE, template and decoder in a row.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "text/added_tokens.h"
+#include "text/bpe.h"
+#include "text/normalizer.h"
+#include "text/post_processor.h"
+#include "text/pre_tokenizer.h"
+#include "text/token_decoder.h"
+#include "text/tokenizer.h"
+
+namespace ingot::text {
+
+struct PipelineParts {
+  std::vector<AddedTokenSpec> added;  // distinct texts, which are not empty
+  NormalizerChain normalizer;
+  PreTokenizerStages pre_tokenizer;
+  std::unique_ptr<const Bpe> model;
+  PostProcessor post_processor;
+  TokenDecoder decoder;
+  int32_t vocab_size = 0;
+  std::string fingerprint;
+};
+
+// Immutable, thread safe.
+class PipelineTokenizer final : public Tokenizer {
+ public:
+  explicit PipelineTokenizer(PipelineParts parts);
+
+  std::vector<int32_t> Encode(std::string_view text, bool allow_special) const override;
+  std::vector<int32_t> AddSpecial(std::vector<int32_t> ids) const override;
+  std::string Decode(std::span<const int32_t> ids, bool skip_special) const override;
+  std::string DecodeText(std::span<const int32_t> ids, bool skip_special) const override;
+  void DecodeNext(int32_t id, bool skip_special, DecodeState& state, std::string& out) const override;
+  std::optional<int32_t> SpecialId(std::string_view text) const override;
+  bool IsSpecial(int32_t id) const override;
+  int32_t vocab_size() const override { return parts_.vocab_size; }
+  const std::string& fingerprint() const override { return parts_.fingerprint; }
+
+ private:
+  // The added tokens that are looked for: in the text as it comes, and in what the normalizer makes of the rest.
+  struct Matchers {
+    AddedTokenMatcher raw;
+    AddedTokenMatcher normalized;
+  };
+  Matchers MakeMatchers(bool only_white_space) const;
+  void EncodeRest(std::string_view text, bool starts_text, const Matchers& matchers, std::vector<int32_t>& ids) const;
+
+  const PipelineParts parts_;
+  std::map<std::string, const AddedTokenSpec*, std::less<>> by_text_;
+  std::map<int32_t, const AddedTokenSpec*> by_id_;
+  const Matchers all_;
+  const Matchers white_space_;
+};
+
+}  // namespace ingot::text

@@ -1,0 +1,455 @@
+// Oniguruma's Ruby syntax written as PCRE2: a recursive descent over the pattern that copies what both read alike.
+#include <optional>
+#include <vector>
+
+#include "text/regex.h"
+#include "text/unicode.h"
+#include "text/unicode_data.h"
+
+namespace ingot::text {
+namespace {
+
+constexpr int kMaxDepth = 100;
+
+std::string Hex(uint32_t c) { return absl::StrCat("\\x{", absl::Hex(c), "}"); }
+
+void AppendRange(uint32_t first, uint32_t last, std::string& out) {
+  out += Hex(first);
+  if (last > first) out += "-" + Hex(last);
+}
+
+// The ranges of all code points for which `has` holds, surrogates left out.
+template <typename Has>
+std::string Ranges(const Has& has) {
+  std::string out;
+  for (uint32_t c = 0; c < 0x110000; ++c) {
+    if ((c >= 0xD800 && c < 0xE000) || !has(c)) continue;
+    uint32_t last = c;
+    while (last + 1 < 0x110000 && !(last + 1 >= 0xD800 && last + 1 < 0xE000) && has(last + 1)) ++last;
+    AppendRange(c, last, out);
+    c = last;
+  }
+  return out;
+}
+
+// A set of characters in the form that goes between [ and ].
+struct Set {
+  std::string items;
+  bool negated = false;  // all but `items`
+};
+
+constexpr std::string_view kCategoryNames[kCategories] = {"Cn", "Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd",
+                                                          "Nl", "No", "Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po", "Sm",
+                                                          "Sc", "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Cs", "Co"};
+
+// A general category, by its own table where PCRE2's may be of another Unicode version and larger.
+std::optional<std::string> CategoryItems(std::string_view name) {
+  uint32_t mask = 0;
+  for (int i = 0; i < kCategories; ++i) {
+    const bool match = name == kCategoryNames[i] || (name.size() == 1 && kCategoryNames[i][0] == name[0]);
+    if (match) mask |= 1u << i;
+  }
+  if (mask == 0) return std::nullopt;
+  const auto has = [&](Category category) { return (mask >> static_cast<int>(category) & 1) != 0; };
+  if (has(Category::kCn) || has(Category::kMn) != has(Category::kMc)) {
+    return Ranges([&](uint32_t c) { return has(Unicode().CategoryOf(c)); });
+  }
+  std::string items = absl::StrCat("\\p{", base::View(name), "}");
+  for (const CategoryRange& range : kSinceUnicode14) {
+    if (has(range.category)) AppendRange(range.first, range.last, items);
+  }
+  return items;
+}
+
+std::optional<std::string> ScriptItems(std::string_view name) {
+  if (name == "Han") return Ranges([](uint32_t c) { return (Unicode().FlagsOf(c) & kHan) != 0; });
+  static constexpr std::pair<std::string_view, std::string_view> kScripts[] = {
+      // and what came since Unicode 14
+      {"Hiragana", "\\x{1b132}"},
+      {"Katakana", "\\x{1b155}"},
+      {"Hangul", ""},
+      {"Thai", ""},
+      {"Latin", "\\x{a7cb}-\\x{a7cd}\\x{a7da}-\\x{a7dc}\\x{1df25}-\\x{1df2a}"},
+      {"Cyrillic", "\\x{1c89}\\x{1c8a}\\x{1e030}-\\x{1e06d}\\x{1e08f}"},
+      {"Arabic", "\\x{897}\\x{10ec2}-\\x{10ec4}\\x{10efc}-\\x{10eff}"},
+  };
+  for (const auto& [script, later] : kScripts) {
+    if (script == name) return absl::StrCat("\\p{", base::View(name), "}", base::View(later));
+  }
+  return std::nullopt;
+}
+
+const std::string& SpaceItems() {
+  static const std::string items = Ranges([](uint32_t c) { return (Unicode().FlagsOf(c) & kSpace) != 0; });
+  return items;
+}
+
+const std::string&
+WordItems() {  // Oniguruma's: superscript digits and fractions of Latin-1 belong to it, joiners do not
+  static const std::string items = Ranges([](uint32_t c) {
+    if (c == 0xB2 || c == 0xB3 || c == 0xB9 || (c >= 0xBC && c <= 0xBE)) return true;
+    return IsWordCharacter(c) && c != 0x200C && c != 0x200D;
+  });
+  return items;
+}
+
+absl::Status Unsupported(std::string_view what) {
+  return absl::UnimplementedError(absl::StrCat("regular expression: ", base::View(what), " is not supported"));
+}
+
+class Translator {
+ public:
+  explicit Translator(std::string_view pattern) : in_(pattern) {}
+
+  absl::StatusOr<std::string> Run() {
+    INGOT_RETURN_IF_ERROR(Alternatives(0));
+    if (at_ < in_.size()) return Malformed("a ) without (");
+    return std::move(out_);
+  }
+
+ private:
+  bool More() const { return at_ < in_.size(); }
+  bool Next(std::string_view text) const { return in_.substr(at_, text.size()) == text; }
+  bool Take(std::string_view text) {
+    if (!Next(text)) return false;
+    at_ += text.size();
+    return true;
+  }
+  absl::Status Malformed(std::string_view what) const {
+    return absl::InvalidArgumentError(
+        absl::StrCat("regular expression '", base::View(in_), "': ", base::View(what), " at byte ", at_));
+  }
+
+  absl::Status Alternatives(int depth) {
+    if (depth > kMaxDepth) return Unsupported("nesting deeper than 100");
+    bool first = true;  // an option group (?i) alone is Ruby's to the end of its alternatives only at their start
+    while (More() && !Next(")")) {
+      if (Take("|")) {
+        out_ += '|';
+        first = false;
+        continue;
+      }
+      const size_t atom = out_.size();
+      INGOT_RETURN_IF_ERROR(Atom(depth, first));
+      INGOT_RETURN_IF_ERROR(Quantifiers(atom));
+      first = false;
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Atom(int depth, bool first) {
+    if (Next("(")) return Group(depth, first);
+    if (Take("[")) {
+      INGOT_ASSIGN_OR_RETURN(const std::string set, Class(depth));
+      out_ += set;
+      return absl::OkStatus();
+    }
+    if (Take("\\")) return Escape();
+    if (Next("*") || Next("+") || Next("?")) return Malformed("a quantifier of nothing");
+    const size_t size = DecodeAt(in_, at_).size;
+    if (size == 1 && (in_[at_] == '#' || in_[at_] == ']' || in_[at_] == '}' || in_[at_] == '{')) out_ += '\\';
+    out_ += in_.substr(at_, size);
+    at_ += size;
+    return absl::OkStatus();
+  }
+
+  absl::Status Group(int depth, bool first) {
+    for (const char* same : {"(?:", "(?=", "(?!", "(?<=", "(?<!", "(?>"}) {
+      if (Take(same)) return GroupBody(same, depth);
+    }
+    if (Take("(?#")) return Unsupported("a comment (?#...)");
+    if (Next("(?<") || Next("(?'")) return Unsupported("a named group");
+    if (!Take("(?")) {
+      ++at_;
+      return GroupBody("(?:", depth);  // nothing refers to captures
+    }
+    std::string options;
+    bool on = true;
+    for (; More() && !Next(")") && !Next(":"); ++at_) {
+      const char option = in_[at_];
+      if (option == '-') {
+        on = false;
+        options += '-';
+      } else if (option == 'i') {
+        options += option;
+      } else if (option == 'm') {
+        options += 's';  // Ruby's name for it
+      } else {
+        return Unsupported(absl::StrCat("the option '", std::string(1, option), "' of (?", on ? "" : "-", "...)"));
+      }
+    }
+    if (Take(":")) return GroupBody("(?" + options + ":", depth);
+    if (!Take(")")) return Malformed("a group without )");
+    if (!first) return Unsupported("an option (?i) in the middle of a group");
+    out_ += "(?" + options + ")";
+    return absl::OkStatus();
+  }
+
+  absl::Status GroupBody(const std::string& open, int depth) {
+    out_ += open;
+    INGOT_RETURN_IF_ERROR(Alternatives(depth + 1));
+    if (!Take(")")) return Malformed("a group without )");
+    out_ += ')';
+    return absl::OkStatus();
+  }
+
+  absl::Status Quantifiers(size_t atom) {
+    while (More()) {
+      std::string quantifier;
+      bool interval = false;
+      if (Take("*") || Take("+") || Take("?")) {
+        quantifier = in_[at_ - 1];
+      } else if (Next("{") && TakeInterval(quantifier)) {
+        interval = true;
+      } else {
+        break;
+      }
+      if (More() && (Next("?") || (Next("+") && !interval))) {
+        if (interval && quantifier.find(',') == std::string::npos) {  // {n}? is {0,n} in Ruby
+          return Unsupported("a quantifier {n}?");
+        }
+        quantifier += in_[at_++];
+      }
+      // What quantifies a quantified atom, as the + of {1,3}+ does in Ruby, takes it as a group.
+      if (quantified_ == atom && quantified_end_ == out_.size()) {
+        out_.insert(atom, "(?:");
+        out_ += ')';
+      }
+      out_ += quantifier;
+      quantified_ = atom;
+      quantified_end_ = out_.size();
+    }
+    return absl::OkStatus();
+  }
+
+  // {n}, {n,}, {,m}, {n,m}; anything else is a literal brace.
+  bool TakeInterval(std::string& quantifier) {
+    const size_t end = in_.find('}', at_);
+    if (end == std::string_view::npos) return false;
+    const std::string_view body = in_.substr(at_ + 1, end - at_ - 1);
+    const size_t comma = body.find(',');
+    const std::string_view low = body.substr(0, comma);
+    const std::string_view high = comma == std::string_view::npos ? std::string_view() : body.substr(comma + 1);
+    if (body.empty() || body == "," || low.size() > 5 || high.size() > 5) return false;
+    for (const char c : std::string(low) + std::string(high)) {
+      if (c < '0' || c > '9') return false;
+    }
+    quantifier = absl::StrCat("{", low.empty() ? "0" : std::string(low),
+                              comma == std::string_view::npos ? "" : "," + std::string(high), "}");
+    at_ = end + 1;
+    return true;
+  }
+
+  // After a backslash, outside a class.
+  absl::Status Escape() {
+    if (!More()) return Malformed("a backslash at the end");
+    const char c = in_[at_];
+    if (c == 'A' || c == 'z' || c == 'Z') {
+      ++at_;
+      out_ += {'\\', c};
+      return absl::OkStatus();
+    }
+    if (c == 'b' || c == 'B') {
+      ++at_;
+      const std::string word = "[" + WordItems() + "]";
+      const std::string either = "(?:(?<=" + word + ")(?!" + word + ")|(?<!" + word + ")(?=" + word + "))";
+      out_ += c == 'b' ? either : "(?!" + either + ")";
+      return absl::OkStatus();
+    }
+    INGOT_ASSIGN_OR_RETURN(const Set set, EscapedSet());
+    out_ += (set.negated ? "[^" : "[") + set.items + "]";
+    return absl::OkStatus();
+  }
+
+  // A set or a single character after a backslash.
+  absl::StatusOr<Set> EscapedSet() {
+    if (!More()) return Malformed("a backslash at the end");
+    const char c = in_[at_++];
+    switch (c) {
+      case 's':
+      case 'S':
+        return Set{SpaceItems(), c == 'S'};
+      case 'w':
+      case 'W':
+        return Set{WordItems(), c == 'W'};
+      case 'd':
+      case 'D':
+        return Set{*CategoryItems("Nd"), c == 'D'};
+      case 'h':
+      case 'H':
+        return Set{"0-9a-fA-F", c == 'H'};
+      case 'p':
+      case 'P':
+        return Property(c == 'P');
+      case 'n':
+        return Set{Hex(10)};
+      case 't':
+        return Set{Hex(9)};
+      case 'r':
+        return Set{Hex(13)};
+      case 'f':
+        return Set{Hex(12)};
+      case 'v':
+        return Set{Hex(11)};
+      case 'a':
+        return Set{Hex(7)};
+      case 'e':
+        return Set{Hex(27)};
+      case 'x':
+        if (Take("{")) return HexNumber(8, true);
+        return HexNumber(2, false);
+      case 'u':
+        return HexNumber(4, false);
+      default:
+        break;
+    }
+    const auto byte = static_cast<uint8_t>(c);
+    if (byte >= 0x80) {
+      --at_;
+      const CodePoint point = DecodeAt(in_, at_);
+      at_ += point.size;
+      return Set{Hex(point.value)};
+    }
+    if (std::isalnum(byte)) return Unsupported(absl::StrCat("\\", std::string(1, c)));
+    return Set{Hex(byte)};
+  }
+
+  absl::StatusOr<Set> HexNumber(size_t most, bool braced) {
+    uint32_t value = 0;
+    size_t digits = 0;
+    for (; More() && digits < most && std::isxdigit(static_cast<uint8_t>(in_[at_])); ++at_, ++digits) {
+      const char c = in_[at_];
+      value = value * 16 + static_cast<uint32_t>(c <= '9' ? c - '0' : (c | 32) - 'a' + 10);
+    }
+    if (digits == 0 || (braced && !Take("}")) || value >= 0x110000 || (value >= 0xD800 && value < 0xE000)) {
+      return Malformed("a hexadecimal escape that names no character");
+    }
+    return Set{Hex(value)};
+  }
+
+  absl::StatusOr<Set> Property(bool negated) {
+    if (!Take("{")) return Malformed("\\p without {");
+    if (Take("^")) negated = !negated;
+    const size_t end = in_.find('}', at_);
+    if (end == std::string_view::npos) return Malformed("\\p{ without }");
+    const std::string_view name = in_.substr(at_, end - at_);
+    at_ = end + 1;
+    std::optional<std::string> items = CategoryItems(name);
+    if (!items) items = ScriptItems(name);
+    if (!items) return Unsupported(absl::StrCat("the property '", base::View(name), "'"));
+    return Set{*items, negated};
+  }
+
+  // After '['. The class as a pattern that matches one character: [...] where one bracket says it, lookaheads where
+  // classes are nested, intersected or hold a negated set.
+  absl::StatusOr<std::string> Class(int depth) {
+    if (depth > kMaxDepth) return Unsupported("nesting deeper than 100");
+    const bool negated = Take("^");
+    std::vector<std::string> terms;  // of &&, all but the last
+    std::string items;
+    std::vector<std::string> others;  // alternatives to `items`
+    bool first = true;
+    while (true) {
+      if (!More()) return Malformed("a class without ]");
+      if (Next("]") && !first) break;
+      first = false;
+      if (Take("&&")) {
+        terms.push_back(Union(items, others));
+        items.clear();
+        others.clear();
+      } else if (Take("[:")) {
+        INGOT_RETURN_IF_ERROR(Posix(items, others));
+      } else if (Take("[")) {
+        INGOT_ASSIGN_OR_RETURN(std::string nested, Class(depth + 1));
+        others.push_back(std::move(nested));
+      } else {
+        INGOT_RETURN_IF_ERROR(ClassItem(items, others));
+      }
+    }
+    ++at_;
+    if (terms.empty() && others.empty()) return (negated ? "[^" : "[") + items + "]";
+    std::string all;
+    for (const std::string& term : terms) all += "(?=" + term + ")";
+    all += Union(items, others);
+    return negated ? "(?:(?!" + all + ")(?s:.))" : "(?:" + all + ")";
+  }
+
+  static std::string Union(const std::string& items, const std::vector<std::string>& others) {
+    if (others.empty()) return items.empty() ? "(?!)" : "[" + items + "]";
+    std::string all = "(?:";
+    if (!items.empty()) all += "[" + items + "]|";
+    for (size_t i = 0; i < others.size(); ++i) all += (i > 0 ? "|" : "") + others[i];
+    return all + ")";
+  }
+
+  static void Add(const Set& set, std::string& items, std::vector<std::string>& others) {
+    if (set.negated) {
+      others.push_back("[^" + set.items + "]");
+    } else {
+      items += set.items;
+    }
+  }
+
+  absl::Status Posix(std::string& items, std::vector<std::string>& others) {
+    const bool negated = Take("^");
+    const size_t end = in_.find(":]", at_);
+    if (end == std::string_view::npos) return Malformed("[: without :]");
+    const std::string_view name = in_.substr(at_, end - at_);
+    at_ = end + 2;
+    if (name == "space") {
+      Add({SpaceItems(), negated}, items, others);
+    } else if (name == "digit") {
+      Add({*CategoryItems("Nd"), negated}, items, others);
+    } else if (name == "word") {
+      Add({WordItems(), negated}, items, others);
+    } else if (name == "xdigit") {
+      Add({"0-9a-fA-F", negated}, items, others);
+    } else if (name == "punct") {
+      Add({*CategoryItems("P") + *CategoryItems("S"), negated}, items, others);
+    } else {
+      return Unsupported(absl::StrCat("[:", base::View(name), ":]"));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ClassItem(std::string& items, std::vector<std::string>& others) {
+    bool single = true;
+    INGOT_ASSIGN_OR_RETURN(const Set low, ClassAtom(single));
+    if (!single || !Next("-") || in_.substr(at_, 2) == "-]" || in_.substr(at_, 2) == "-[") {
+      Add(low, items, others);
+      return absl::OkStatus();
+    }
+    ++at_;
+    INGOT_ASSIGN_OR_RETURN(const Set high, ClassAtom(single));
+    if (!single) return Unsupported("a range that ends with a set");
+    items += low.items + "-" + high.items;
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<Set> ClassAtom(bool& single) {
+    if (!More()) return Malformed("a class without ]");
+    if (Take("\\")) {
+      single = !More() || std::string_view("sSwWdDhHpP").find(in_[at_]) == std::string_view::npos;
+      if (Take("b")) return Set{Hex(8)};
+      return EscapedSet();
+    }
+    const CodePoint c = DecodeAt(in_, at_);
+    at_ += c.size;
+    return Set{Hex(c.value)};
+  }
+
+  const std::string_view in_;
+  size_t at_ = 0;
+  std::string out_;
+  size_t quantified_ = std::string::npos;  // where the last quantified atom begins and ends in out_
+  size_t quantified_end_ = 0;
+};
+
+}  // namespace
+
+absl::StatusOr<std::string> OnigurumaToPcre2(std::string_view pattern) {
+  if (!IsValidUtf8(pattern)) return absl::InvalidArgumentError("regular expression: it is not UTF-8");
+  return Translator(pattern).Run();
+}
+
+}  // namespace ingot::text

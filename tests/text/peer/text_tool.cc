@@ -1,0 +1,22 @@
+// `ingot text` alone, without the rest of the binary, so that comparisons with other implementations build in seconds:
+//
+//   text_tool NAME DIR [--special] [--skip-special]
+#include <cstring>
+#include <iostream>
+
+#include "app/text_command.h"
+
+int main(int argc, char** argv) {
+  std::ios::sync_with_stdio(false);
+  ingot::app::TextArgs args;
+  if (argc < 3) {
+    std::cerr << "usage: text_tool NAME DIR [--special] [--skip-special]\n";
+    return 2;
+  }
+  args.tokenizer_dir = argv[2];
+  for (int i = 3; i < argc; ++i) {
+    if (std::strcmp(argv[i], "--special") == 0) args.special = true;
+    if (std::strcmp(argv[i], "--skip-special") == 0) args.skip_special = true;
+  }
+  return ingot::app::RunTextCommand(argv[1], args, std::cin, std::cout, std::cerr);
+}
