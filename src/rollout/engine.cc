@@ -213,12 +213,42 @@ absl::StatusOr<std::unique_ptr<Sequence>> Engine::MakeSequence(const v1::Generat
   if (request.forced_ids_size() == 0 && LogitShaper::Wanted(request.sampling())) {
     sequence->shaper.emplace(request.sampling(), sequence->tokens);
   }
+  if (request.forced_ids_size() == 0 && request.sampling().has_grammar()) {
+    INGOT_RETURN_IF_ERROR(AddConstraint(sequence.get()));
+  }
   sequence->deadline = options_.request_deadline_ms == 0
                            ? nanoseconds::max()
                            : clock_.Now() + nanoseconds(milliseconds(options_.request_deadline_ms));
   sequence->times.set_arrival_unix_ns(clock_.UnixNanos());
   sequence->times.set_queued_unix_ns(sequence->times.arrival_unix_ns());
   return sequence;
+}
+
+absl::Status Engine::AddConstraint(Sequence* sequence) {
+  if (tokenizer_ == nullptr) {
+    return absl::InvalidArgumentError("sampling.grammar needs a tokenizer, and this engine was started without one");
+  }
+  if (sequence->stop_ids.empty()) {
+    return absl::InvalidArgumentError(
+        "sampling.grammar needs an id that ends the turn: name one in stop_token_ids, or leave ignore_eos off");
+  }
+  for (const int32_t id : sequence->stop_ids) {
+    if (id >= 0 && id < runner_->vocab_size()) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("stop_token_ids has ", id, ", outside the vocabulary of ", runner_->vocab_size()));
+  }
+  grammar::Compiler* grammars = nullptr;
+  {
+    base::MutexLock lock(grammar_mu_);
+    if (grammars_ == nullptr) {
+      grammars_ = std::make_unique<grammar::Compiler>(VocabularyOf(*tokenizer_, runner_->vocab_size()));
+    }
+    grammars = grammars_.get();  // for good; it has locks of its own
+  }
+  INGOT_ASSIGN_OR_RETURN(const grammar::Spec spec, SpecOf(sequence->request.sampling().grammar()));
+  INGOT_ASSIGN_OR_RETURN(auto program, grammars->Compile(spec));
+  sequence->constraint.emplace(std::move(program), sequence->stop_ids);
+  return absl::OkStatus();
 }
 
 absl::Status Engine::Enqueue(std::unique_ptr<Sequence> sequence) {

@@ -9,8 +9,9 @@
 // such. Pinned requests run on their version to the end. The engine holds the newest version and those an update asked
 // to retain; a version a pinned request still runs on stays in memory until that request ends.
 //
-// Thread safe. Generate and Status never wait for a step; Update and Release are for the sender's threads. Knows no
-// torch: the model is behind ModelRunner (NewTorchRunner in rollout/torch_runner.h).
+// Thread safe. Generate and Status never wait for a step (Generate compiles a grammar it has not seen, see
+// grammar/grammar.h, and the first one reads the whole vocabulary); Update and Release are for the sender's threads.
+// Knows no torch: the model is behind ModelRunner (NewTorchRunner in rollout/torch_runner.h).
 #pragma once
 
 #include <deque>
@@ -22,6 +23,7 @@
 
 #include "base/clock.h"
 #include "base/mutex.h"
+#include "grammar/grammar.h"
 #include "rollout/client.h"
 #include "rollout/engine_core.h"
 #include "rollout/engine_options.h"
@@ -36,7 +38,7 @@ class Engine final : public Client, public weights::Sink {
   struct Parts {
     std::unique_ptr<ModelRunner> runner;
     std::unique_ptr<Sampler> sampler;                  // null: PolicySampler
-    std::shared_ptr<const text::Tokenizer> tokenizer;  // null: stop strings are refused
+    std::shared_ptr<const text::Tokenizer> tokenizer;  // null: stop strings and grammars are refused
     const base::Clock* clock = &base::Clock::Real();   // outlives the engine
   };
 
@@ -82,6 +84,7 @@ class Engine final : public Client, public weights::Sink {
   absl::StatusOr<std::unique_ptr<Sequence>> MakeSequence(const v1::GenerateRequest& request);
   absl::Status CheckStops(const v1::SamplingParams& sampling) const;
   absl::Status CheckSize(const v1::GenerateRequest& request) const;
+  absl::Status AddConstraint(Sequence* sequence);
   absl::Status Enqueue(std::unique_ptr<Sequence> sequence);
   absl::Status CheckRetain(int64_t version, bool retain);
   absl::StatusOr<Held> LoadVersion(std::shared_ptr<const weights::Snapshot> snapshot)
@@ -101,6 +104,9 @@ class Engine final : public Client, public weights::Sink {
   const base::Clock& clock_;
   const std::chrono::nanoseconds started_;
   const std::shared_ptr<Wake> wake_;
+
+  base::Mutex grammar_mu_;
+  std::unique_ptr<grammar::Compiler> grammars_ ABSL_GUARDED_BY(grammar_mu_);  // made by the first request with one
 
   base::Mutex update_mu_;  // one update at a time; taken before mu_
   uint64_t next_salt_ ABSL_GUARDED_BY(update_mu_) = 1;

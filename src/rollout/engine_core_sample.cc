@@ -21,13 +21,20 @@ absl::StatusOr<int32_t> EngineCore::NextId(Sequence& sequence, const WeightVersi
   if (sequence.shaper.has_value()) {
     scratch_.row.assign(row.begin(), row.end());
     sequence.shaper->Shape(log_normalizer, scratch_.row);
-    INGOT_ASSIGN_OR_RETURN(drawn_from, Restrict(scratch_.row, nullptr, scratch_));
+    drawn_from.logprobs = scratch_.row;
+  }
+  if (sequence.constraint.has_value()) {
+    INGOT_ASSIGN_OR_RETURN(drawn_from, sequence.constraint->Restrict(drawn_from.logprobs, scratch_));
+  } else if (sequence.shaper.has_value()) {
+    INGOT_ASSIGN_OR_RETURN(drawn_from, Normalize(scratch_.row));
   }
   const int32_t drawn = sampler_.Sample({drawn_from.logprobs, &request, sequence.sampled()});
   if (drawn < 0 || static_cast<size_t>(drawn) >= drawn_from.logprobs.size()) {
     return absl::InternalError(absl::StrCat("the sampler returned token ", drawn, ", outside the vocabulary"));
   }
-  return drawn_from.ids.empty() ? drawn : drawn_from.ids[drawn];
+  const int32_t id = drawn_from.ids.empty() ? drawn : drawn_from.ids[drawn];
+  if (sequence.constraint.has_value()) INGOT_RETURN_IF_ERROR(sequence.constraint->Accept(id));
+  return id;
 }
 
 // True if the request ended.
@@ -86,6 +93,7 @@ void EngineCore::FillLast(const Sequence& sequence, v1::FinishReason finish, v1:
   chunk->set_finish(finish);
   chunk->set_cached_tokens(std::max(sequence.cached_tokens, 0));
   *chunk->mutable_times() = sequence.times;
+  chunk->set_grammar_acted(sequence.constraint.has_value() && sequence.constraint->acted());
   if (!sequence.shaper.has_value()) return;
   chunk->set_penalty_acted(sequence.shaper->penalty_acted());
   chunk->set_bias_acted(sequence.shaper->bias_acted());

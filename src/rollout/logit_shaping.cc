@@ -84,25 +84,25 @@ void LogitShaper::Shape(float log_normalizer, std::span<float> row) {
   bias_acted_ = bias_acted_ || !bias_.empty();
 }
 
-absl::StatusOr<ShapedRow> Restrict(std::span<float> row, const std::vector<int32_t>* allowed, ShapingScratch& scratch) {
-  ShapedRow shaped;
-  std::span<float> entries = row;
-  if (allowed != nullptr) {
-    scratch.compact.clear();
-    for (const int32_t id : *allowed) scratch.compact.push_back(row[id]);
-    entries = scratch.compact;
-    shaped.ids = *allowed;
-  }
-  const float most = entries.empty() ? kNever : *std::max_element(entries.begin(), entries.end());
+absl::StatusOr<ShapedRow> Normalize(std::span<float> row) {
+  const float most = row.empty() ? kNever : *std::max_element(row.begin(), row.end());
   if (!(most > kNever)) {
     return absl::FailedPreconditionError(
-        "no token is left to draw: sampling.logit_bias and the grammar together exclude the whole vocabulary");
+        "no token is left to draw: sampling.logit_bias excludes every one that could come next");
   }
   double sum = 0;
-  for (const float entry : entries) sum += std::exp(entry - most);
+  for (const float entry : row) sum += std::exp(entry - most);
   const float normalizer = most + static_cast<float>(std::log(sum));
-  for (float& entry : entries) entry -= normalizer;
-  shaped.logprobs = entries;
+  for (float& entry : row) entry -= normalizer;
+  return ShapedRow{row, {}};
+}
+
+absl::StatusOr<ShapedRow> RestrictTo(std::span<const float> row, std::span<const int32_t> ids,
+                                     ShapingScratch& scratch) {
+  scratch.compact.clear();
+  for (const int32_t id : ids) scratch.compact.push_back(row[id]);
+  INGOT_ASSIGN_OR_RETURN(ShapedRow shaped, Normalize(scratch.compact));
+  shaped.ids = ids;
   return shaped;
 }
 

@@ -65,8 +65,9 @@ class LogitShaper {
   bool penalty_acted_ = false, bias_acted_ = false;
 };
 
-// Normalises what is left of `row`: all of it where `allowed` is null, else those ids. FAILED_PRECONDITION: no id of a
-// positive probability is left. The result points into `row`, `allowed` and `scratch`.
-absl::StatusOr<ShapedRow> Restrict(std::span<float> row, const std::vector<int32_t>* allowed, ShapingScratch& scratch);
+// `row` as a distribution; in place. FAILED_PRECONDITION: no id has a positive probability.
+absl::StatusOr<ShapedRow> Normalize(std::span<float> row);
+// The same of these ids alone. The result points into `ids` and `scratch`.
+absl::StatusOr<ShapedRow> RestrictTo(std::span<const float> row, std::span<const int32_t> ids, ShapingScratch& scratch);
 
 }  // namespace ingot::rollout

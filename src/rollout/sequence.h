@@ -13,6 +13,7 @@
 
 #include "proto/rollout.pb.h"
 #include "rollout/chunk_gate.h"
+#include "rollout/constraint.h"
 #include "rollout/kv_blocks.h"
 #include "rollout/logit_shaping.h"
 #include "rollout/model_runner.h"
@@ -35,6 +36,7 @@ struct Sequence {
   std::shared_ptr<ChunkGate> gate;
   std::optional<StopMatcher> stops;
   std::optional<LogitShaper> shaper;     // penalties and biases, if it asks for any
+  std::optional<Constraint> constraint;  // its grammar, if it has one
   std::vector<int32_t> stop_ids;         // eos ids (unless ignored) and the request's own
   std::chrono::nanoseconds deadline{0};  // on the engine's clock; max(): none
   size_t prompt_size = 0;

@@ -26,8 +26,7 @@ struct Row {
 
 // The row that `logits` would have given, to 1e-5 after both are normalised.
 void ExpectIsRowOf(std::vector<float> shaped, const std::vector<float>& logits, float temperature = 1) {
-  ShapingScratch scratch;
-  const ShapedRow actual = *Restrict(shaped, nullptr, scratch);
+  const ShapedRow actual = *Normalize(shaped);
   const Row expected(logits, temperature);
   ASSERT_EQ(actual.logprobs.size(), logits.size());
   for (size_t i = 0; i < logits.size(); ++i) EXPECT_NEAR(actual.logprobs[i], expected.entries[i], 1e-5) << "id " << i;
@@ -101,8 +100,7 @@ TEST(LogitShapingTest, ABiasOfMinusHundredIsNeverAndOfPlusHundredAlways) {
   LogitShaper shaper(params, {});
   Row row({20, -9, 1});
   shaper.Shape(0, row.entries);
-  ShapingScratch scratch;
-  const ShapedRow shaped = *Restrict(row.entries, nullptr, scratch);
+  const ShapedRow shaped = *Normalize(row.entries);
   EXPECT_EQ(shaped.logprobs[0], -std::numeric_limits<float>::infinity());
   EXPECT_NEAR(shaped.logprobs[1], 0, 1e-6);
   EXPECT_TRUE(shaper.bias_acted());
@@ -112,7 +110,7 @@ TEST(LogitShapingTest, WhatIsAllowedIsNormalisedAmongItself) {
   Row row({1, 5, 2, 3});
   ShapingScratch scratch;
   const std::vector<int32_t> allowed = {0, 3};
-  const ShapedRow shaped = *Restrict(row.entries, &allowed, scratch);
+  const ShapedRow shaped = *RestrictTo(row.entries, allowed, scratch);
   ASSERT_EQ(shaped.logprobs.size(), 2u);
   EXPECT_EQ(shaped.ids[1], 3);
   EXPECT_NEAR(std::exp(shaped.logprobs[0]) + std::exp(shaped.logprobs[1]), 1, 1e-6);
@@ -123,9 +121,9 @@ TEST(LogitShapingTest, NothingLeftIsAnErrorNotADraw) {
   ShapingScratch scratch;
   const std::vector<int32_t> none;
   Row row({1, 2});
-  EXPECT_EQ(Restrict(row.entries, &none, scratch).status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(RestrictTo(row.entries, none, scratch).status().code(), absl::StatusCode::kFailedPrecondition);
   std::vector<float> never(3, -std::numeric_limits<float>::infinity());
-  EXPECT_EQ(Restrict(never, nullptr, scratch).status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(Normalize(never).status().code(), absl::StatusCode::kFailedPrecondition);
 }
 
 TEST(LogitShapingTest, BadParametersAreRefusedByName) {

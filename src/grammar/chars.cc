@@ -1,0 +1,244 @@
+#include "grammar/chars.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace ingot::grammar {
+
+namespace {
+
+constexpr uint32_t kFirstSurrogate = 0xD800, kLastSurrogate = 0xDFFF;
+constexpr std::string_view kShort = "bfnrt\"\\";  // the letter of each short escape ...
+constexpr std::string_view kShortMeans = "\b\f\n\r\t\"\\";
+
+struct Encoded {
+  std::array<uint8_t, 4> bytes{};
+  int length = 0;
+};
+
+Encoded Encode(uint32_t c) {
+  const auto tail = [&](int shift) { return static_cast<uint8_t>(0x80 | ((c >> shift) & 0x3F)); };
+  if (c < 0x80) return {{static_cast<uint8_t>(c)}, 1};
+  if (c < 0x800) return {{static_cast<uint8_t>(0xC0 | (c >> 6)), tail(0)}, 2};
+  if (c < 0x10000) return {{static_cast<uint8_t>(0xE0 | (c >> 12)), tail(6), tail(0)}, 3};
+  return {{static_cast<uint8_t>(0xF0 | (c >> 18)), tail(12), tail(6), tail(0)}, 4};
+}
+
+void AddTails(Nfa& nfa, int32_t from, int32_t to, int count) {
+  for (; count > 1; --count) {
+    const int32_t next = nfa.AddState();
+    nfa.AddByte(from, 0x80, 0xBF, next);
+    from = next;
+  }
+  nfa.AddByte(from, 0x80, 0xBF, to);
+}
+
+// The encodings from `low` to `high`, both of `length` bytes: those that share the first's lead byte, those that share
+// the last's, and all between.
+void AddSpan(Nfa& nfa, int32_t from, int32_t to, const uint8_t* low, const uint8_t* high, int length) {
+  if (length == 1) {
+    nfa.AddByte(from, low[0], high[0], to);
+    return;
+  }
+  constexpr uint8_t kLeast[3] = {0x80, 0x80, 0x80}, kMost[3] = {0xBF, 0xBF, 0xBF};
+  const auto branch = [&](uint8_t lead, const uint8_t* l, const uint8_t* h) {
+    const int32_t next = nfa.AddState();
+    nfa.AddByte(from, lead, lead, next);
+    AddSpan(nfa, next, to, l, h, length - 1);
+  };
+  if (low[0] == high[0]) return branch(low[0], low + 1, high + 1);
+  int first = low[0], last = high[0];
+  if (!std::equal(low + 1, low + length, kLeast)) branch(static_cast<uint8_t>(first++), low + 1, kMost);
+  if (!std::equal(high + 1, high + length, kMost)) branch(static_cast<uint8_t>(last--), kLeast, high + 1);
+  if (first > last) return;
+  const int32_t next = nfa.AddState();
+  nfa.AddByte(from, static_cast<uint8_t>(first), static_cast<uint8_t>(last), next);
+  AddTails(nfa, next, to, length - 1);
+}
+
+void AddInterval(Nfa& nfa, int32_t from, int32_t to, Interval interval) {
+  for (const Interval length : {Interval{0, 0x7F}, {0x80, 0x7FF}, {0x800, 0xFFFF}, {0x10000, kMaxCodePoint}}) {
+    const uint32_t low = std::max(interval.low, length.low), high = std::min(interval.high, length.high);
+    if (low > high) continue;
+    const Encoded first = Encode(low), last = Encode(high);
+    AddSpan(nfa, from, to, first.bytes.data(), last.bytes.data(), first.length);
+  }
+}
+
+bool IsEscaped(uint32_t c) { return c < 0x20 || c == '"' || c == '\\'; }
+
+char HexDigit(uint32_t value) { return "0123456789abcdef"[value & 15]; }
+
+void AddHexDigit(Nfa& nfa, int32_t from, int32_t to) {
+  nfa.AddByte(from, '0', '9', to);
+  nfa.AddByte(from, 'a', 'f', to);
+  nfa.AddByte(from, 'A', 'F', to);
+}
+
+// Four hexadecimal digits whose first is in the mask (bit d: digit d) and whose second is in the other.
+void AddHex4(Nfa& nfa, int32_t from, int32_t to, uint32_t first, uint32_t second) {
+  const auto add = [&](uint32_t mask) {
+    const int32_t next = nfa.AddState();
+    for (uint32_t d = 0; d < 16; ++d) {
+      if (!(mask >> d & 1)) continue;
+      const auto lower = static_cast<uint8_t>(HexDigit(d));
+      nfa.AddByte(from, lower, lower, next);
+      if (d >= 10) nfa.AddByte(from, lower - 32, lower - 32, next);
+    }
+    from = next;
+  };
+  add(first);
+  add(second);
+  const int32_t last = nfa.AddState();
+  AddHexDigit(nfa, from, last);
+  AddHexDigit(nfa, last, to);
+}
+
+}  // namespace
+
+CodePoints Normalize(CodePoints set) {
+  CodePoints split;
+  for (const Interval& i : set) {
+    if (i.low > i.high) continue;
+    if (i.low < kFirstSurrogate) split.push_back({i.low, std::min(i.high, kFirstSurrogate - 1)});
+    if (i.high > kLastSurrogate) {
+      split.push_back({std::max(i.low, kLastSurrogate + 1), std::min(i.high, kMaxCodePoint)});
+    }
+  }
+  std::sort(split.begin(), split.end(), [](const Interval& a, const Interval& b) { return a.low < b.low; });
+  CodePoints out;
+  for (const Interval& i : split) {
+    if (!out.empty() && i.low <= out.back().high + 1) {
+      out.back().high = std::max(out.back().high, i.high);
+    } else {
+      out.push_back(i);
+    }
+  }
+  return out;
+}
+
+CodePoints Complement(const CodePoints& set) {
+  CodePoints out;
+  uint32_t next = 0;
+  for (const Interval& i : set) {
+    if (i.low > next) out.push_back({next, i.low - 1});
+    next = i.high + 1;
+  }
+  if (next <= kMaxCodePoint) out.push_back({next, kMaxCodePoint});
+  return Normalize(std::move(out));
+}
+
+CodePoints AllCodePoints() { return Complement({}); }
+
+void AddUtf8(Nfa& nfa, int32_t from, int32_t to, const CodePoints& set) {
+  for (const Interval& interval : set) AddInterval(nfa, from, to, interval);
+}
+
+void AddSpelled(Nfa& nfa, int32_t from, int32_t to, const CodePoints& set) {
+  const CodePoints raw_allowed = {{0x20, 0x21}, {0x23, 0x5B}, {0x5D, kMaxCodePoint}};
+  uint32_t low_digits[2] = {0, 0};  // last digits of \u000x and \u001x
+  int32_t escape = -1;
+  for (const Interval& interval : set) {
+    for (const Interval& raw : raw_allowed) {
+      const Interval both{std::max(interval.low, raw.low), std::min(interval.high, raw.high)};
+      if (both.low <= both.high) AddInterval(nfa, from, to, both);
+    }
+    for (uint32_t c = interval.low; c <= std::min<uint32_t>(interval.high, '\\'); ++c) {
+      if (!IsEscaped(c)) continue;
+      if (escape < 0) nfa.AddByte(from, '\\', '\\', escape = nfa.AddState());
+      if (const size_t at = kShortMeans.find(static_cast<char>(c)); at != std::string_view::npos) {
+        nfa.AddByte(escape, static_cast<uint8_t>(kShort[at]), static_cast<uint8_t>(kShort[at]), to);
+      } else {
+        low_digits[c >> 4] |= 1u << (c & 15);
+      }
+    }
+  }
+  for (int high = 0; high < 2; ++high) {
+    if (low_digits[high] == 0) continue;
+    const int32_t digit = nfa.AddText(escape, high == 0 ? "u000" : "u001");
+    for (uint32_t d = 0; d < 16; ++d) {
+      if (low_digits[high] >> d & 1) nfa.AddByte(digit, HexDigit(d), HexDigit(d), to);
+    }
+  }
+}
+
+std::string QuoteText(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    const auto byte = static_cast<uint8_t>(c);
+    if (!IsEscaped(byte)) {
+      out += c;
+    } else if (const size_t at = kShortMeans.find(c); at != std::string_view::npos) {
+      out += '\\';
+      out += kShort[at];
+    } else {
+      out += "\\u00";
+      out += HexDigit(byte >> 4);
+      out += HexDigit(byte);
+    }
+  }
+  return out + '"';
+}
+
+absl::StatusOr<Dfa> StringDfa(Budget& budget) {
+  Nfa nfa;
+  const int32_t start = nfa.AddState(), between = nfa.AddState(), end = nfa.AddState();
+  nfa.AddByte(start, '"', '"', between);
+  nfa.AddByte(between, '"', '"', end);
+  AddUtf8(nfa, between, between, Normalize({{0x20, 0x21}, {0x23, 0x5B}, {0x5D, kMaxCodePoint}}));
+  const int32_t escape = nfa.AddState(), u = nfa.AddState();
+  nfa.AddByte(between, '\\', '\\', escape);
+  for (const char c : kShort) nfa.AddByte(escape, static_cast<uint8_t>(c), static_cast<uint8_t>(c), between);
+  nfa.AddByte(escape, '/', '/', between);
+  nfa.AddByte(escape, 'u', 'u', u);
+  constexpr uint32_t kAny = 0xFFFF, kD = 1u << 13, kHigh = 0x0F00, kLow = 0xF000;  // second digits 8-b and c-f
+  AddHex4(nfa, u, between, kAny & ~kD, kAny);
+  AddHex4(nfa, u, between, kD, 0x00FF);
+  const int32_t high = nfa.AddState();
+  AddHex4(nfa, u, high, kD, kHigh);
+  AddHex4(nfa, nfa.AddText(high, "\\u"), between, kD, kLow);
+  return Determinize(nfa, start, end, budget);
+}
+
+int32_t AddWhitespace(Nfa& nfa, int32_t from) {
+  const int32_t behind = nfa.AddState();
+  nfa.AddEpsilon(from, behind);
+  nfa.AddByte(from, ' ', ' ', behind);
+  int32_t line = nfa.AddState();
+  nfa.AddByte(from, '\n', '\n', line);
+  for (int i = 0; i < kMaxIndent; ++i) {
+    nfa.AddEpsilon(line, behind);
+    const int32_t next = nfa.AddState();
+    nfa.AddByte(line, ' ', ' ', next);
+    line = next;
+  }
+  nfa.AddEpsilon(line, behind);
+  return behind;
+}
+
+size_t CountCodePoints(std::string_view text) {
+  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+}
+
+bool DecodeUtf8(std::string_view text, std::vector<uint32_t>* out) {
+  for (size_t at = 0; at < text.size();) {
+    const auto lead = static_cast<uint8_t>(text[at]);
+    const int length = lead < 0x80 ? 1 : lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
+    if (at + length > text.size()) return false;
+    uint32_t c = length == 1 ? lead : lead & (0x7F >> length);
+    for (int i = 1; i < length; ++i) c = c << 6 | (static_cast<uint8_t>(text[at + i]) & 0x3F);
+    if (c > kMaxCodePoint || (c >= kFirstSurrogate && c <= kLastSurrogate)) return false;
+    // Right only if it is the encoding of what it decodes to.
+    const Encoded again = Encode(c);
+    if (again.length != length) return false;
+    for (int i = 0; i < length; ++i) {
+      if (again.bytes[i] != static_cast<uint8_t>(text[at + i])) return false;
+    }
+    out->push_back(c);
+    at += length;
+  }
+  return true;
+}
+
+}  // namespace ingot::grammar

@@ -1,0 +1,52 @@
+// Characters as bytes: UTF-8, and the JSON spelling of strings.
+//
+// Canonical spelling: each character in one way, raw where JSON allows that, else the short escape (\" \\ \b \f \n \r
+// \t), else \u00xx in lower case. Surrogates are no characters.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "grammar/dfa.h"
+
+namespace ingot::grammar {
+
+struct Interval {
+  uint32_t low, high;  // inclusive
+  bool operator==(const Interval&) const = default;
+};
+// Ascending, disjoint, within Unicode's scalar values.
+using CodePoints = std::vector<Interval>;
+
+inline constexpr uint32_t kMaxCodePoint = 0x10FFFF;
+
+// Sorts, joins and takes surrogates out.
+CodePoints Normalize(CodePoints set);
+CodePoints Complement(const CodePoints& set);
+CodePoints AllCodePoints();
+
+// Edges from `from` to `to` that take one character of the set: as UTF-8, or in its canonical spelling in a string.
+void AddUtf8(Nfa& nfa, int32_t from, int32_t to, const CodePoints& set);
+void AddSpelled(Nfa& nfa, int32_t from, int32_t to, const CodePoints& set);
+
+// `text` (valid UTF-8) as a JSON string in canonical spelling, with quotation marks.
+std::string QuoteText(std::string_view text);
+
+// Any JSON string in any spelling: raw characters, short escapes, \uXXXX in either case, surrogate pairs but no lone
+// surrogates. The state between two characters is kStringBoundary.
+absl::StatusOr<Dfa> StringDfa(Budget& budget);
+inline constexpr int32_t kStringBoundary = 1;
+
+// Optional white space, as everywhere between two JSON tokens that take any: nothing, one space, or one line feed and
+// up to kMaxIndent spaces. Returns the state behind it.
+inline constexpr int kMaxIndent = 32;
+int32_t AddWhitespace(Nfa& nfa, int32_t from);
+
+// Characters of valid UTF-8.
+size_t CountCodePoints(std::string_view text);
+// The code points of `text`; false if it is not valid UTF-8.
+bool DecodeUtf8(std::string_view text, std::vector<uint32_t>* out);
+
+}  // namespace ingot::grammar

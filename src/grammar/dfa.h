@@ -1,0 +1,85 @@
+// Finite automata over bytes: the leaves of a grammar. Built as an Nfa, run as a Dfa.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+
+namespace ingot::grammar {
+
+// What compiling one grammar may cost. Shared by all its parts and counted down, so that no input, however made, takes
+// more memory or time than this.
+struct Budget {
+  int64_t nfa_states = 2'000'000;
+  int64_t dfa_cells = 4'000'000;  // states * byte classes, 4 bytes each
+  int64_t program_states = 200'000;
+  int64_t steps = 40'000'000;  // of any loop whose length the input decides: about half a second
+
+  // INVALID_ARGUMENT "... is too complex: WHAT" once `counter` is used up.
+  static absl::Status Spend(int64_t& counter, int64_t amount, const char* what);
+};
+
+// Nondeterministic, with epsilon edges and the two assertions of regular expressions.
+class Nfa {
+ public:
+  enum class Epsilon : uint8_t {
+    kAlways,
+    kAtStart,  // only before the first byte
+    kAtEnd,    // only if nothing follows
+  };
+  struct ByteEdge {
+    uint8_t low, high;  // inclusive
+    int32_t target;
+  };
+  struct EpsilonEdge {
+    Epsilon kind;
+    int32_t target;
+  };
+  struct State {
+    std::vector<ByteEdge> bytes;
+    std::vector<EpsilonEdge> epsilons;
+  };
+
+  int32_t AddState();
+  void AddByte(int32_t from, uint8_t low, uint8_t high, int32_t to) { states_[from].bytes.push_back({low, high, to}); }
+  void AddEpsilon(int32_t from, int32_t to, Epsilon kind = Epsilon::kAlways) {
+    states_[from].epsilons.push_back({kind, to});
+  }
+  // The state after `text` from `from`.
+  int32_t AddText(int32_t from, std::string_view text);
+
+  const State& state(int32_t id) const { return states_[id]; }
+  int32_t size() const { return static_cast<int32_t>(states_.size()); }
+
+ private:
+  std::vector<State> states_;
+};
+
+// Deterministic, trimmed: an accepting state can be reached from every state. Starts at 0; empty() if nothing is
+// accepted. Immutable, thread safe.
+struct Dfa {
+  std::array<uint8_t, 256> classes{};  // bytes that no state tells apart share one
+  int32_t class_count = 1;
+  std::vector<int32_t> next;       // [state * class_count + class]; -1: none
+  std::vector<uint8_t> accepting;  // [state]
+  std::vector<uint8_t> final;      // [state]: no edges leave it
+
+  bool empty() const { return accepting.empty(); }
+  int32_t size() const { return static_cast<int32_t>(accepting.size()); }
+  int32_t Next(int32_t state, uint8_t byte) const {
+    return next[static_cast<size_t>(state) * class_count + classes[byte]];
+  }
+  bool Accepts(std::string_view text) const;
+};
+
+absl::StatusOr<Dfa> Determinize(const Nfa& nfa, int32_t start, int32_t accept, Budget& budget);
+// What both accept; what `a` accepts and `b` does not.
+absl::StatusOr<Dfa> Intersect(const Dfa& a, const Dfa& b, Budget& budget);
+absl::StatusOr<Dfa> Difference(const Dfa& a, const Dfa& b, Budget& budget);
+// `content` between two quotation marks. REQUIRES: where it may end it does not take one (but behind a backslash).
+Dfa Quote(const Dfa& content);
+
+}  // namespace ingot::grammar

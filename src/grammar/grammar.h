@@ -1,0 +1,75 @@
+// Constrained sampling: what a text must be, compiled so that at every token the ids that can still lead there are
+// known.
+//
+// Exact at the level of bytes: a token is allowed if and only if some whole text of the grammar begins with what was
+// sampled so far and that token, also where tokens split characters, numbers or keys. (With a vocabulary that lacks
+// single bytes an allowed token may still lead where no token goes on; Matcher::Allowed is then empty.)
+//
+// JSON Schema, as far as supported: type (also a list), enum, const, properties, required, additionalProperties, items,
+// prefixItems, minItems, maxItems, minLength, maxLength, pattern (grammar/regex.h), minimum, maximum, exclusiveMinimum,
+// exclusiveMaximum, anyOf, oneOf (as anyOf), allOf (merged), $ref within the document ("#/..."), recursive or not, and
+// true and false. Annotations are passed over: title, description, default, examples, format, deprecated, readOnly,
+// writeOnly, contentMediaType, contentEncoding, $schema, $id, $anchor, $comment, $defs, definitions and x-*. Any other
+// keyword is INVALID_ARGUMENT naming it and its place, as are values that a keyword cannot have and schemas that
+// nothing satisfies.
+//
+// Which of the valid texts can be sampled:
+// - White space: after { [ , : and before } ] of what is not empty: nothing, one space, or a line feed and up to 32
+//   spaces. None elsewhere.
+// - Properties in the order of the schema, then those that `required` alone names, then additional ones. An object with
+//   `properties` has no additional ones unless additionalProperties says so; likewise `prefixItems` and items. Keys in
+//   canonical spelling (grammar/chars.h); additional ones may repeat.
+// - Strings: every spelling of every character, but no lone surrogates; with a pattern, in canonical spelling. Numbers:
+//   grammar/number.h. Values of enum and const: canonical, numbers as base::PrintJson prints them, keys in their order.
+// - A schema without type whose keywords speak of certain types means those; an empty one means any value.
+// - At most 64 levels of objects and arrays.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "grammar/matcher.h"
+#include "grammar/program.h"
+#include "grammar/vocabulary.h"
+
+namespace ingot::grammar {
+
+// One of `alternatives`, each its parts one after the other.
+struct Part {
+  bool is_schema = false;
+  std::string text;  // the literal, or the JSON Schema
+};
+struct Spec {
+  std::vector<std::vector<Part>> alternatives;
+  std::string begins_after;  // any text up to and including this comes first; empty: nothing does
+};
+
+inline constexpr size_t kMaxSchemaBytes = 256 << 10;
+inline constexpr size_t kMaxLiteralBytes = 16 << 10;  // of all literals together
+inline constexpr size_t kMaxTriggerBytes = 256;
+
+// Compiles grammars for one vocabulary and keeps the newest. Thread safe. A compilation takes at most about a second
+// and 50 MB, whatever the grammar (grammar/dfa.h, Budget); usual ones take a millisecond.
+class Compiler {
+ public:
+  explicit Compiler(std::shared_ptr<const Vocabulary> vocabulary, size_t max_kept = 64);
+
+  // INVALID_ARGUMENT: the grammar is malformed, asks for what is not supported, is too large, or allows no text.
+  absl::StatusOr<std::shared_ptr<const Program>> Compile(const Spec& spec);
+
+  const std::shared_ptr<const Vocabulary>& vocabulary() const { return vocabulary_; }
+
+ private:
+  absl::StatusOr<std::shared_ptr<const Program>> Build(const Spec& spec);
+
+  const std::shared_ptr<const Vocabulary> vocabulary_;
+  const size_t max_kept_;
+  LeafPool pool_;
+  std::vector<std::shared_ptr<const Leaf>> common_;  // kept for good, with their masks
+  base::Mutex mu_;
+  std::vector<std::pair<std::string, std::shared_ptr<const Program>>> kept_ ABSL_GUARDED_BY(mu_);  // newest last
+};
+
+}  // namespace ingot::grammar

@@ -1,0 +1,149 @@
+// Matcher: the mask of a position.
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "grammar/matcher.h"
+
+namespace ingot::grammar {
+
+// No token has more characters than the longest has bytes: what is beyond that looks the same to all of them.
+uint32_t Matcher::CutOff(uint32_t characters) const {
+  return std::min(characters, static_cast<uint32_t>(vocabulary_.longest()) + 1);
+}
+
+std::vector<uint32_t> Matcher::KeyOfPosition() const {
+  std::vector<uint32_t> key;
+  const auto add_stack = [&](int32_t frame) {
+    for (; frame >= 0; frame = frames_[frame].parent) key.push_back(static_cast<uint32_t>(frames_[frame].state));
+    key.push_back(UINT32_MAX);
+  };
+  for (const Place& place : position_.places) {
+    key.insert(key.end(), {static_cast<uint32_t>(place.leaf), static_cast<uint32_t>(place.state), CutOff(place.need),
+                           CutOff(place.room)});
+    add_stack(place.back);
+  }
+  key.push_back(UINT32_MAX - 1);
+  for (const Atom& atom : position_.atoms) key.push_back(static_cast<uint32_t>(atom.token));
+  return key;
+}
+
+absl::StatusOr<std::shared_ptr<const TokenSet>> Matcher::Allowed() {
+  if (allowed_ != nullptr) return allowed_;
+  const auto refuse = [] {
+    return absl::FailedPreconditionError(
+        "the grammar is too ambiguous here: too many of its alternatives begin alike; make them differ earlier");
+  };
+  if (position_.places.size() > kMaxPlaces) return refuse();
+  const std::vector<uint32_t> key = KeyOfPosition();
+  if ((allowed_ = program_->masks.Find(key)) != nullptr) return allowed_;
+  work_ = 0;
+  TokenSet::Builder tokens(vocabulary_.size());
+  for (const Atom& atom : position_.atoms) tokens.Add(atom.token);
+  const size_t frames = frames_.size();
+  for (const Place& place : position_.places) {
+    const std::shared_ptr<const Leaf::Mask> mask = MaskOf(place);
+    tokens.Add(mask->tokens);
+    WalkBeyond(*mask, place.back, &tokens);
+    if (work_ > kMaxWork) return refuse();
+  }
+  // What was entered on the way is of no further use.
+  for (size_t i = frames; i < frames_.size(); ++i) {
+    frame_index_.erase(static_cast<uint64_t>(static_cast<uint32_t>(frames_[i].state)) << 32 |
+                       static_cast<uint32_t>(frames_[i].parent));
+  }
+  frames_.resize(frames);
+  auto set = std::make_shared<const TokenSet>(tokens.Build());
+  program_->masks.Put(key, set, static_cast<int64_t>(set->memory_bytes() + key.size() * sizeof(uint32_t)));
+  return allowed_ = std::move(set);
+}
+
+std::shared_ptr<const Leaf::Mask> Matcher::MaskOf(const Place& place) {
+  const Leaf& leaf = *program_->leaves[place.leaf];
+  const bool counts = leaf.boundary >= 0;
+  const Leaf::Key key = {place.state, counts ? CutOff(place.need) : 0, counts ? CutOff(place.room) : 0};
+  if (auto found = leaf.masks.Find(key)) return found;
+  auto mask = WalkLeaf(place);
+  leaf.masks.Put(key, mask,
+                 static_cast<int64_t>(mask->tokens.memory_bytes() + mask->exits.size() * sizeof(uint32_t) + 64));
+  return mask;
+}
+
+std::shared_ptr<const Leaf::Mask> Matcher::WalkLeaf(const Place& place) {
+  const Leaf& leaf = *program_->leaves[place.leaf];
+  const std::span<const Vocabulary::Node> nodes = vocabulary_.nodes();
+  const auto end = static_cast<uint32_t>(vocabulary_.node_count());
+  auto mask = std::make_shared<Leaf::Mask>();
+  TokenSet::Builder tokens(vocabulary_.size());
+  std::array<Place, Vocabulary::kMaxTokenBytes + 1> path;
+  path[0] = place;
+  int64_t visited = 0;
+  for (uint32_t i = 1; i < end;) {
+    ++visited;
+    const Vocabulary::Node& node = nodes[i];
+    Place& here = path[node.depth];
+    if (!Advance(path[node.depth - 1], node.byte, &here)) {
+      i = node.skip;
+      continue;
+    }
+    for (const int32_t id : vocabulary_.TokensAt(i)) tokens.Add(id);
+    if (leaf.dfa.accepting[here.state] && node.skip > i + 1) mask->exits.push_back(i);
+    i = leaf.dfa.final[here.state] ? node.skip : i + 1;
+  }
+  work_ += visited / 8;  // cheaper than moving a position
+  if (leaf.free_text) AddAtomsInFreeText(place, &tokens);
+  mask->tokens = tokens.Build();
+  return mask;
+}
+
+// An atomic token may end the free text but not go on behind it.
+void Matcher::AddAtomsInFreeText(const Place& place, TokenSet::Builder* tokens) const {
+  for (const int32_t id : vocabulary_.atoms()) {
+    Place here = place;
+    const std::string& bytes = vocabulary_.bytes(id);
+    const bool whole =
+        std::all_of(bytes.begin(), bytes.end(), [&](char c) { return Advance(here, static_cast<uint8_t>(c), &here); });
+    if (whole) tokens->Add(id);
+  }
+}
+
+void Matcher::WalkBeyond(const Leaf::Mask& mask, int32_t back, TokenSet::Builder* tokens) {
+  if (mask.exits.empty()) return;
+  Position& base = walk_[0];
+  base.Clear();
+  Return(back, &base);
+  Tidy(&base);
+  if (base.places.empty()) return;  // only atoms, or nothing, can follow: no bytes
+  std::array<bool, 256> begins{};
+  for (const Place& place : base.places) {
+    const Dfa& dfa = program_->leaves[place.leaf]->dfa;
+    for (int byte = 0; byte < 256; ++byte) begins[byte] |= dfa.Next(place.state, static_cast<uint8_t>(byte)) >= 0;
+  }
+  const std::span<const Vocabulary::Node> nodes = vocabulary_.nodes();
+  for (const uint32_t exit : mask.exits) {
+    for (uint32_t child = exit + 1; child < nodes[exit].skip; child = nodes[child].skip) {
+      if (begins[nodes[child].byte]) WalkSubtree(child, base, tokens);
+      if (work_ > kMaxWork) return;
+    }
+  }
+}
+
+// Positions along the path to each node, from `base` before `root`.
+void Matcher::WalkSubtree(uint32_t root, const Position& base, TokenSet::Builder* tokens) {
+  const std::span<const Vocabulary::Node> nodes = vocabulary_.nodes();
+  const size_t above = nodes[root].depth - 1;
+  for (uint32_t i = root; i < nodes[root].skip;) {
+    const Vocabulary::Node& node = nodes[i];
+    const size_t depth = node.depth - above;
+    Step(depth == 1 ? base : walk_[depth - 1], node.byte, &walk_[depth]);
+    if (!walk_[depth].alive()) {
+      i = node.skip;
+      continue;
+    }
+    for (const int32_t id : vocabulary_.TokensAt(i)) tokens->Add(id);
+    i = walk_[depth].places.empty() ? node.skip : i + 1;
+    if (work_ > kMaxWork) return;
+  }
+}
+
+}  // namespace ingot::grammar

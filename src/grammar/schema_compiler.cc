@@ -1,0 +1,279 @@
+#include "grammar/schema_compiler.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "grammar/chars.h"
+#include "grammar/regex.h"
+
+namespace ingot::grammar {
+
+namespace {
+
+std::string Text(json::string_view text) { return {text.data(), text.size()}; }
+
+// The keywords that decide which rule a schema needs, as text.
+std::string RuleText(const FlatSchema& schema, std::initializer_list<const char*> keys) {
+  json::object part;
+  for (const char* key : keys) {
+    if (const json::value* value = schema.if_contains(key)) part[key] = *value;
+  }
+  return base::PrintJson(part);
+}
+
+}  // namespace
+
+struct SchemaCompiler::Property {
+  std::string key;
+  const json::value* schema = nullptr;
+  bool required = false;
+};
+
+absl::Status SchemaCompiler::Compile(int32_t from, int32_t to) {
+  INGOT_RETURN_IF_ERROR(Emit(from, to, root_, "#"));
+  while (!pending_.empty()) {
+    const Pending rule = std::move(pending_.front());
+    pending_.pop_front();
+    INGOT_RETURN_IF_ERROR(rule.is_object ? BuildObject(rule) : BuildArray(rule));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SchemaCompiler::Emit(int32_t from, int32_t to, const json::value& schema, const std::string& path) {
+  INGOT_ASSIGN_OR_RETURN(const std::vector<FlatSchema> alternatives, flattener_.Flatten(schema, path));
+  for (const FlatSchema& flat : alternatives) INGOT_RETURN_IF_ERROR(EmitFlat(from, to, flat, path));
+  return absl::OkStatus();
+}
+
+absl::Status SchemaCompiler::EmitFlat(int32_t from, int32_t to, const FlatSchema& schema, const std::string& path) {
+  if (schema.contains("enum")) return EmitEnum(from, to, schema, path);
+  INGOT_ASSIGN_OR_RETURN(const std::vector<std::string> types, TypesOf(schema, path));
+  for (const std::string& type : types) {
+    if (type == "null") {
+      INGOT_RETURN_IF_ERROR(AddMark(from, to, "null", false, false));
+    } else if (type == "boolean") {
+      INGOT_RETURN_IF_ERROR(AddMark(from, to, "true", false, false));
+      INGOT_RETURN_IF_ERROR(AddMark(from, to, "false", false, false));
+    } else if (type == "string") {
+      INGOT_RETURN_IF_ERROR(EmitString(from, to, schema, path));
+    } else if (type == "array" || type == "object") {
+      INGOT_RETURN_IF_ERROR(EmitRule(from, to, type == "object", schema, path));
+    } else {
+      INGOT_RETURN_IF_ERROR(EmitNumber(from, to, schema, type == "integer", path));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SchemaCompiler::EmitString(int32_t from, int32_t to, const FlatSchema& schema, const std::string& path) {
+  INGOT_ASSIGN_OR_RETURN(const StringRules rules, StringRulesOf(schema, path));
+  Budget& budget = builder_.budget();
+  if (rules.pattern == nullptr) {
+    INGOT_ASSIGN_OR_RETURN(const LeafPtr leaf,
+                           builder_.pool().Get("string", [&] { return StringDfa(budget); }, kStringBoundary));
+    return builder_.AddLeaf(from, to, leaf, rules.min, rules.max);
+  }
+  const std::string pattern = Text(*rules.pattern);
+  const auto make = [&]() -> absl::StatusOr<Dfa> {
+    INGOT_ASSIGN_OR_RETURN(Dfa content, PatternDfa(pattern, budget));
+    if (rules.min == 0 && rules.max == kNoLimit) return Quote(content);
+    INGOT_ASSIGN_OR_RETURN(const Dfa length, LengthDfa(rules.min, rules.max, budget));
+    INGOT_ASSIGN_OR_RETURN(content, Intersect(content, length, budget));
+    return Quote(content);
+  };
+  const std::string name = absl::StrCat("pattern ", rules.min, " ", rules.max, " ", pattern);
+  const absl::StatusOr<LeafPtr> leaf = builder_.pool().Get(name, make);
+  if (!leaf.ok()) return SchemaFault(path, absl::StrCat("pattern ", leaf.status().message()));
+  return builder_.AddLeaf(from, to, *leaf);
+}
+
+absl::Status SchemaCompiler::EmitNumber(int32_t from, int32_t to, const FlatSchema& schema, bool integer,
+                                        const std::string& path) {
+  INGOT_ASSIGN_OR_RETURN(const NumberRange range, NumberRangeOf(schema, integer, path));
+  const auto text = [](const std::optional<Decimal>& bound, bool excluded) {
+    if (!bound.has_value()) return std::string("*");
+    return absl::StrCat(bound->negative ? "-" : "", bound->whole, ".", bound->fraction, excluded ? "x" : "");
+  };
+  const std::string name = absl::StrCat(integer ? "integer " : "number ", text(range.low, range.low_excluded), " ",
+                                        text(range.high, range.high_excluded));
+  INGOT_ASSIGN_OR_RETURN(const LeafPtr leaf,
+                         builder_.pool().Get(name, [&] { return NumberDfa(range, builder_.budget()); }));
+  return builder_.AddLeaf(from, to, leaf);
+}
+
+absl::Status SchemaCompiler::EmitEnum(int32_t from, int32_t to, const FlatSchema& schema, const std::string& path) {
+  if (!schema.at("enum").is_array()) return SchemaFault(path, "enum must be a list");
+  INGOT_ASSIGN_OR_RETURN(const std::vector<json::value> values, AllowedValues(schema, path, builder_.budget()));
+  if (values.empty()) return absl::OkStatus();
+  const json::value list = json::array(values.begin(), values.end());
+  const auto make = [&]() -> absl::StatusOr<Dfa> {
+    Nfa nfa;
+    const int32_t start = nfa.AddState(), end = nfa.AddState();
+    for (const json::value& value : values) nfa.AddEpsilon(AddValue(nfa, start, value), end);
+    return Determinize(nfa, start, end, builder_.budget());
+  };
+  INGOT_ASSIGN_OR_RETURN(const LeafPtr leaf, builder_.pool().Get("enum " + base::PrintJson(list), make));
+  return builder_.AddLeaf(from, to, leaf);
+}
+
+absl::Status SchemaCompiler::EmitRule(int32_t from, int32_t to, bool is_object, const FlatSchema& schema,
+                                      const std::string& path) {
+  const std::string text = is_object ? "o" + RuleText(schema, {"properties", "required", "additionalProperties"})
+                                     : "a" + RuleText(schema, {"items", "prefixItems", "minItems", "maxItems"});
+  INGOT_RETURN_IF_ERROR(
+      Budget::Spend(builder_.budget().steps, static_cast<int64_t>(text.size()), "its schemas are too large"));
+  const auto [it, fresh] = rules_.try_emplace(text, -1);
+  if (fresh) {
+    INGOT_ASSIGN_OR_RETURN(it->second, builder_.AddRule());
+    pending_.push_back({it->second, is_object, schema, path});
+  }
+  return builder_.AddEdge(from, {Edge::kRule, it->second, to});
+}
+
+absl::Status SchemaCompiler::AddMark(int32_t from, int32_t to, std::string_view text, bool space_before,
+                                     bool space_behind) {
+  const auto make = [&]() -> absl::StatusOr<Dfa> {
+    Nfa nfa;
+    const int32_t start = nfa.AddState();
+    int32_t end = nfa.AddText(space_before ? AddWhitespace(nfa, start) : start, text);
+    if (space_behind) end = AddWhitespace(nfa, end);
+    return Determinize(nfa, start, end, builder_.budget());
+  };
+  const std::string name = absl::StrCat("mark ", space_before, space_behind, base::View(text));
+  INGOT_ASSIGN_OR_RETURN(const LeafPtr leaf, builder_.pool().Get(name, make));
+  return builder_.AddLeaf(from, to, leaf);
+}
+
+absl::Status SchemaCompiler::AddKey(int32_t from, int32_t to, const std::string& key) {
+  return AddMark(from, to, QuoteText(key) + ":", false, true);
+}
+
+// A key that is none of the known ones, in canonical spelling, so that no other spelling of those slips through.
+absl::Status SchemaCompiler::AddOtherKeys(int32_t from, int32_t to, const std::vector<Property>& known) {
+  std::string name = "key but";
+  for (const Property& property : known) absl::StrAppend(&name, " ", QuoteText(property.key));
+  const auto make = [&]() -> absl::StatusOr<Dfa> {
+    Budget& budget = builder_.budget();
+    INGOT_ASSIGN_OR_RETURN(const Dfa any, LengthDfa(0, kNoLimit, budget));
+    Nfa nfa;
+    const int32_t start = nfa.AddState(), end = nfa.AddState();
+    for (const Property& property : known) nfa.AddEpsilon(nfa.AddText(start, QuoteText(property.key)), end);
+    INGOT_ASSIGN_OR_RETURN(const Dfa names, Determinize(nfa, start, end, budget));
+    return Difference(Quote(any), names, budget);
+  };
+  INGOT_ASSIGN_OR_RETURN(const LeafPtr leaf, builder_.pool().Get(name, make));
+  INGOT_ASSIGN_OR_RETURN(const int32_t colon, builder_.AddState());
+  INGOT_RETURN_IF_ERROR(builder_.AddLeaf(from, colon, leaf));
+  return AddMark(colon, to, ":", false, true);
+}
+
+absl::StatusOr<std::vector<SchemaCompiler::Property>> SchemaCompiler::PropertiesOf(
+    const Pending& rule, const json::value* additional) const {
+  static const json::value anything(true);
+  std::vector<Property> out;
+  std::map<std::string, size_t> places;
+  if (const json::value* properties = rule.schema.if_contains("properties")) {
+    if (!properties->is_object()) return SchemaFault(rule.path, "properties must be an object");
+    for (const auto& [key, schema] : properties->get_object()) {
+      places[Text(key)] = out.size();
+      out.push_back({Text(key), &schema, false});
+    }
+  }
+  if (const json::value* required = rule.schema.if_contains("required")) {
+    if (!required->is_array()) return SchemaFault(rule.path, "required must be a list of strings");
+    for (const json::value& key : required->get_array()) {
+      if (!key.is_string()) return SchemaFault(rule.path, "required must be a list of strings");
+      const auto [it, fresh] = places.try_emplace(Text(key.get_string()), out.size());
+      if (fresh) out.push_back({it->first, additional != nullptr ? additional : &anything, false});
+      out[it->second].required = true;
+    }
+  }
+  return out;
+}
+
+// Two rows of states: in the first nothing is written yet, in the second a comma comes before the next key. Both move
+// past a property by writing it or, if it is optional, by leaving it out.
+//
+//   first[0] -> first[1] -> ... -> first[n] -> "}"        first[i] -- key i, value i --> more[i + 1]
+//   more[i] -- "," --> next[i];  next[i] -> next[i + 1] -> ...;  next[i] -- key i, value i --> more[i + 1]
+absl::Status SchemaCompiler::BuildObject(const Pending& rule) {
+  static const json::value anything(true);
+  const json::value* stated = rule.schema.if_contains("additionalProperties");
+  INGOT_ASSIGN_OR_RETURN(const std::vector<Property> properties, PropertiesOf(rule, stated));
+  const json::value* others = stated != nullptr ? stated : rule.schema.contains("properties") ? nullptr : &anything;
+  const size_t n = properties.size();
+  std::vector<int32_t> first(n + 1), more(n + 1), next(n + 1);
+  for (size_t i = 0; i <= n; ++i) {
+    for (std::vector<int32_t>* row : {&first, &more, &next}) {
+      INGOT_ASSIGN_OR_RETURN((*row)[i], builder_.AddState());
+    }
+  }
+  INGOT_ASSIGN_OR_RETURN(const int32_t end, builder_.AddState());
+  builder_.SetAccepting(end);
+  INGOT_RETURN_IF_ERROR(AddMark(builder_.StartOf(rule.rule), first[0], "{", false, true));
+  INGOT_RETURN_IF_ERROR(AddMark(first[n], end, "}", false, false));
+  for (size_t i = 0; i < n; ++i) {
+    const Property& property = properties[i];
+    INGOT_ASSIGN_OR_RETURN(const int32_t value, builder_.AddState());
+    INGOT_RETURN_IF_ERROR(AddKey(first[i], value, property.key));
+    INGOT_RETURN_IF_ERROR(AddKey(next[i], value, property.key));
+    INGOT_RETURN_IF_ERROR(
+        Emit(value, more[i + 1], *property.schema, absl::StrCat(rule.path, "/properties/", property.key)));
+    if (property.required) continue;
+    INGOT_RETURN_IF_ERROR(builder_.AddEdge(first[i], {Edge::kEpsilon, 0, first[i + 1]}));
+    INGOT_RETURN_IF_ERROR(builder_.AddEdge(next[i], {Edge::kEpsilon, 0, next[i + 1]}));
+  }
+  bool rest_optional = true;
+  for (size_t i = n + 1; i-- > 0;) {
+    if (i < n && properties[i].required) rest_optional = false;
+    INGOT_RETURN_IF_ERROR(AddMark(more[i], next[i], ",", false, true));
+    if (rest_optional) INGOT_RETURN_IF_ERROR(AddMark(more[i], end, "}", true, false));
+  }
+  if (others == nullptr) return absl::OkStatus();
+  INGOT_ASSIGN_OR_RETURN(const int32_t value, builder_.AddState());
+  INGOT_RETURN_IF_ERROR(AddOtherKeys(first[n], value, properties));
+  INGOT_RETURN_IF_ERROR(AddOtherKeys(next[n], value, properties));
+  return Emit(value, more[n], *others, rule.path + "/additionalProperties");
+}
+
+absl::Status SchemaCompiler::BuildArray(const Pending& rule) {
+  static const json::value anything(true);
+  INGOT_ASSIGN_OR_RETURN(const uint32_t min, CountOf(rule.schema, "minItems", 0, rule.path));
+  INGOT_ASSIGN_OR_RETURN(uint32_t max, CountOf(rule.schema, "maxItems", kNoLimit, rule.path));
+  const json::value* prefix = rule.schema.if_contains("prefixItems");
+  const json::value* items = rule.schema.if_contains("items");
+  if (prefix != nullptr && !prefix->is_array()) return SchemaFault(rule.path, "prefixItems must be a list");
+  if (items != nullptr && items->is_array()) {
+    return SchemaFault(rule.path, "items as a list is not supported: write prefixItems");
+  }
+  const size_t named = prefix == nullptr ? 0 : prefix->get_array().size();
+  // As with properties: what is listed and not said to go on is all there is.
+  if (prefix != nullptr && items == nullptr) max = std::min(max, static_cast<uint32_t>(named));
+  const auto schema_of = [&](size_t i) {
+    return i < named ? &prefix->get_array()[i] : items != nullptr ? items : &anything;
+  };
+  INGOT_ASSIGN_OR_RETURN(const int32_t end, builder_.AddState());
+  builder_.SetAccepting(end);
+  INGOT_ASSIGN_OR_RETURN(const int32_t open, builder_.AddState());
+  INGOT_ASSIGN_OR_RETURN(int32_t item, builder_.AddState());
+  INGOT_RETURN_IF_ERROR(AddMark(builder_.StartOf(rule.rule), open, "[", false, true));
+  INGOT_RETURN_IF_ERROR(builder_.AddEdge(open, {Edge::kEpsilon, 0, item}));
+  if (min == 0) INGOT_RETURN_IF_ERROR(AddMark(open, end, "]", false, false));
+  // Item by item as far as places differ; from there on, without a limit, in a loop.
+  const size_t differ = std::max<size_t>(named, min) + 1;
+  for (size_t i = 0; i < (max == kNoLimit ? differ : size_t{max}); ++i) {
+    const std::string path = absl::StrCat(rule.path, i < named ? absl::StrCat("/prefixItems/", i) : "/items");
+    INGOT_ASSIGN_OR_RETURN(const int32_t behind, builder_.AddState());
+    INGOT_RETURN_IF_ERROR(Emit(item, behind, *schema_of(i), path));
+    if (i + 1 >= min) INGOT_RETURN_IF_ERROR(AddMark(behind, end, "]", true, false));
+    if (max == kNoLimit && i + 1 == differ) {
+      INGOT_RETURN_IF_ERROR(AddMark(behind, item, ",", false, true));
+    } else {
+      INGOT_ASSIGN_OR_RETURN(item, builder_.AddState());
+      INGOT_RETURN_IF_ERROR(AddMark(behind, item, ",", false, true));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace ingot::grammar

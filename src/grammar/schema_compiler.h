@@ -1,0 +1,75 @@
+// JSON Schema to states and leaves of a program (see grammar/grammar.h for what is supported and how it is spelled).
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "grammar/number.h"
+#include "grammar/program.h"
+#include "grammar/schema_flatten.h"
+
+namespace ingot::grammar {
+
+// Compiles one schema document into a program being built.
+class SchemaCompiler {
+ public:
+  // All outlive the compiler.
+  SchemaCompiler(ProgramBuilder& builder, const json::value& root)
+      : builder_(builder), root_(root), flattener_(root, builder.budget()) {}
+
+  // Everything that leads from `from` to `to` over one value of the document's schema.
+  absl::Status Compile(int32_t from, int32_t to);
+
+ private:
+  struct Pending {  // a rule whose body is not built yet
+    int32_t rule;
+    bool is_object;
+    FlatSchema schema;
+    std::string path;
+  };
+  using LeafPtr = std::shared_ptr<const Leaf>;
+
+  absl::Status Emit(int32_t from, int32_t to, const json::value& schema, const std::string& path);
+  absl::Status EmitFlat(int32_t from, int32_t to, const FlatSchema& schema, const std::string& path);
+  absl::Status EmitString(int32_t from, int32_t to, const FlatSchema& schema, const std::string& path);
+  absl::Status EmitNumber(int32_t from, int32_t to, const FlatSchema& schema, bool integer, const std::string& path);
+  absl::Status EmitEnum(int32_t from, int32_t to, const FlatSchema& schema, const std::string& path);
+  absl::Status EmitRule(int32_t from, int32_t to, bool is_object, const FlatSchema& schema, const std::string& path);
+  absl::Status BuildObject(const Pending& rule);
+  absl::Status BuildArray(const Pending& rule);
+  struct Property;
+  absl::StatusOr<std::vector<Property>> PropertiesOf(const Pending& rule, const json::value* additional) const;
+  absl::Status AddKey(int32_t from, int32_t to, const std::string& key);
+  absl::Status AddOtherKeys(int32_t from, int32_t to, const std::vector<Property>& known);
+  // A leaf of fixed text, with optional white space before and after.
+  absl::Status AddMark(int32_t from, int32_t to, std::string_view text, bool space_before, bool space_behind);
+
+  ProgramBuilder& builder_;
+  const json::value& root_;
+  SchemaFlattener flattener_;
+  std::map<std::string, int32_t> rules_;  // by kind and schema text
+  std::deque<Pending> pending_;
+};
+
+// Scalars and enumerations, in schema_scalars.cc.
+struct StringRules {
+  uint32_t min = 0, max = kNoLimit;  // characters
+  const json::string* pattern = nullptr;
+};
+absl::StatusOr<StringRules> StringRulesOf(const FlatSchema& schema, const std::string& path);
+absl::StatusOr<NumberRange> NumberRangeOf(const FlatSchema& schema, bool integer, const std::string& path);
+// The types a schema allows, in the order of kTypes; those that its keywords speak of where it names none.
+inline constexpr std::string_view kTypes[] = {"null", "boolean", "integer", "number", "string", "array", "object"};
+absl::StatusOr<std::vector<std::string>> TypesOf(const FlatSchema& schema, const std::string& path);
+// A whole number of at most 10^9 that is not negative; `missing` where there is none.
+absl::StatusOr<uint32_t> CountOf(const FlatSchema& schema, const char* key, uint32_t missing, const std::string& path);
+// The values of `enum` that the other keywords allow as well.
+absl::StatusOr<std::vector<json::value>> AllowedValues(const FlatSchema& schema, const std::string& path,
+                                                       Budget& budget);
+// Every spelling of `value`: canonical scalars, white space where JSON takes it (as AddWhitespace).
+int32_t AddValue(Nfa& nfa, int32_t from, const json::value& value);
+
+}  // namespace ingot::grammar

@@ -1,0 +1,204 @@
+// Scalars, types and enumerations of JSON Schema.
+#include <algorithm>
+#include <utility>
+
+#include "grammar/chars.h"
+#include "grammar/regex.h"
+#include "grammar/schema_compiler.h"
+
+namespace ingot::grammar {
+
+namespace {
+
+const json::value* At(const FlatSchema& schema, std::string_view key) {
+  const auto it = schema.find(json::string_view(key.data(), key.size()));
+  return it == schema.end() ? nullptr : &it->value();
+}
+
+bool HasAny(const FlatSchema& schema, std::initializer_list<std::string_view> keys) {
+  return std::any_of(keys.begin(), keys.end(), [&](std::string_view key) { return At(schema, key) != nullptr; });
+}
+
+absl::StatusOr<std::optional<Decimal>> BoundAt(const FlatSchema& schema, std::string_view key,
+                                               const std::string& path) {
+  const json::value* value = At(schema, key);
+  if (value == nullptr) return std::optional<Decimal>();
+  std::optional<Decimal> decimal;
+  if (value->is_int64()) decimal = Decimal::Parse(std::to_string(value->get_int64()));
+  if (value->is_uint64()) decimal = Decimal::Parse(std::to_string(value->get_uint64()));
+  if (value->is_double()) decimal = Decimal::Of(value->get_double());
+  if (!decimal.has_value()) return SchemaFault(path, absl::StrCat(base::View(key), " must be a number"));
+  return decimal;
+}
+
+std::string_view TypeName(const json::value& value) {
+  switch (value.kind()) {
+    case json::kind::null:
+      return "null";
+    case json::kind::bool_:
+      return "boolean";
+    case json::kind::int64:
+    case json::kind::uint64:
+      return "integer";
+    case json::kind::double_:
+      return "number";
+    case json::kind::string:
+      return "string";
+    case json::kind::array:
+      return "array";
+    case json::kind::object:
+      return "object";
+  }
+  return "";
+}
+
+bool InRange(const json::value& value, const NumberRange& range) {
+  std::optional<Decimal> decimal;
+  if (value.is_int64()) decimal = Decimal::Parse(std::to_string(value.get_int64()));
+  if (value.is_uint64()) decimal = Decimal::Parse(std::to_string(value.get_uint64()));
+  if (value.is_double()) decimal = Decimal::Of(value.get_double());
+  if (!decimal.has_value()) return false;
+  if (range.low.has_value()) {
+    const int order = Compare(*decimal, *range.low);
+    if (order < 0 || (order == 0 && range.low_excluded)) return false;
+  }
+  if (!range.high.has_value()) return true;
+  const int order = Compare(*decimal, *range.high);
+  return order < 0 || (order == 0 && !range.high_excluded);
+}
+
+}  // namespace
+
+absl::StatusOr<uint32_t> CountOf(const FlatSchema& schema, const char* key, uint32_t missing, const std::string& path) {
+  const json::value* value = At(schema, key);
+  if (value == nullptr) return missing;
+  double number = -1;
+  if (value->is_number()) number = value->to_number<double>();
+  if (!(number >= 0 && number <= 1e9) || number != static_cast<uint32_t>(number)) {
+    return SchemaFault(path, absl::StrCat(key, " must be a whole number from 0 to 10^9"));
+  }
+  return static_cast<uint32_t>(number);
+}
+
+absl::StatusOr<StringRules> StringRulesOf(const FlatSchema& schema, const std::string& path) {
+  StringRules rules;
+  INGOT_ASSIGN_OR_RETURN(rules.min, CountOf(schema, "minLength", 0, path));
+  INGOT_ASSIGN_OR_RETURN(rules.max, CountOf(schema, "maxLength", kNoLimit, path));
+  if (const json::value* pattern = At(schema, "pattern")) {
+    if (!pattern->is_string()) return SchemaFault(path, "pattern must be a string");
+    rules.pattern = &pattern->get_string();
+  }
+  return rules;
+}
+
+absl::StatusOr<NumberRange> NumberRangeOf(const FlatSchema& schema, bool integer, const std::string& path) {
+  NumberRange range;
+  range.integer = integer;
+  INGOT_ASSIGN_OR_RETURN(range.low, BoundAt(schema, "minimum", path));
+  INGOT_ASSIGN_OR_RETURN(range.high, BoundAt(schema, "maximum", path));
+  INGOT_ASSIGN_OR_RETURN(const std::optional<Decimal> above, BoundAt(schema, "exclusiveMinimum", path));
+  INGOT_ASSIGN_OR_RETURN(const std::optional<Decimal> below, BoundAt(schema, "exclusiveMaximum", path));
+  if (above.has_value() && (!range.low.has_value() || Compare(*above, *range.low) >= 0)) {
+    range.low = above;
+    range.low_excluded = true;
+  }
+  if (below.has_value() && (!range.high.has_value() || Compare(*below, *range.high) <= 0)) {
+    range.high = below;
+    range.high_excluded = true;
+  }
+  return range;
+}
+
+absl::StatusOr<std::vector<std::string>> TypesOf(const FlatSchema& schema, const std::string& path) {
+  std::vector<std::string> types;
+  const json::value* type = At(schema, "type");
+  if (type == nullptr) {
+    if (HasAny(schema, {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"})) types.push_back("number");
+    if (HasAny(schema, {"minLength", "maxLength", "pattern"})) types.push_back("string");
+    if (HasAny(schema, {"items", "prefixItems", "minItems", "maxItems"})) types.push_back("array");
+    if (HasAny(schema, {"properties", "required", "additionalProperties"})) types.push_back("object");
+    if (types.empty()) types = {"null", "boolean", "number", "string", "array", "object"};
+    return types;
+  }
+  const json::array named = type->is_array() ? type->get_array() : json::array{*type};
+  for (const json::value& one : named) {
+    const auto same = [&](std::string_view t) {
+      return one.is_string() && t == std::string_view(one.get_string().data(), one.get_string().size());
+    };
+    if (std::none_of(std::begin(kTypes), std::end(kTypes), same)) {
+      return SchemaFault(path,
+                         "type must be null, boolean, integer, number, string, array, object, or a list of those");
+    }
+  }
+  for (const std::string_view t : kTypes) {
+    if (std::find(named.begin(), named.end(), json::string_view(t.data(), t.size())) != named.end()) {
+      types.emplace_back(t);
+    }
+  }
+  if (std::find(types.begin(), types.end(), "number") != types.end()) std::erase(types, "integer");
+  return types;
+}
+
+absl::StatusOr<std::vector<json::value>> AllowedValues(const FlatSchema& schema, const std::string& path,
+                                                       Budget& budget) {
+  INGOT_ASSIGN_OR_RETURN(const std::vector<std::string> types, TypesOf(schema, path));
+  const bool typed = At(schema, "type") != nullptr;
+  INGOT_ASSIGN_OR_RETURN(const StringRules strings, StringRulesOf(schema, path));
+  INGOT_ASSIGN_OR_RETURN(const NumberRange range, NumberRangeOf(schema, false, path));
+  const bool of_containers = HasAny(
+      schema, {"items", "prefixItems", "minItems", "maxItems", "properties", "required", "additionalProperties"});
+  Dfa pattern;
+  if (strings.pattern != nullptr) {
+    const std::string text(strings.pattern->data(), strings.pattern->size());
+    absl::StatusOr<Dfa> dfa = PatternDfa(text, budget);
+    if (!dfa.ok()) return SchemaFault(path, absl::StrCat("pattern ", dfa.status().message()));
+    pattern = *std::move(dfa);
+  }
+  std::vector<json::value> out;
+  for (const json::value& value : At(schema, "enum")->get_array()) {
+    const std::string_view type = TypeName(value);
+    const auto named = [&](std::string_view t) { return std::find(types.begin(), types.end(), t) != types.end(); };
+    if (typed && !named(type) && !(type == "integer" && named("number"))) continue;
+    if ((value.is_array() || value.is_object()) && of_containers) {
+      return SchemaFault(path, "an enum of objects or arrays beside keywords about those is not supported");
+    }
+    if (value.is_number() && !InRange(value, range)) continue;
+    if (value.is_string()) {
+      const std::string_view text(value.get_string().data(), value.get_string().size());
+      const size_t length = CountCodePoints(text);
+      if (length < strings.min || length > strings.max) continue;
+      const std::string quoted = QuoteText(text);
+      if (strings.pattern != nullptr && !pattern.Accepts(std::string_view(quoted).substr(1, quoted.size() - 2)))
+        continue;
+    }
+    out.push_back(value);
+  }
+  return out;
+}
+
+int32_t AddValue(Nfa& nfa, int32_t from, const json::value& value) {
+  if (value.is_string()) {
+    return nfa.AddText(from, QuoteText({value.get_string().data(), value.get_string().size()}));
+  }
+  if (!value.is_array() && !value.is_object()) return nfa.AddText(from, base::PrintJson(value));
+  const bool is_object = value.is_object();
+  const size_t size = is_object ? value.get_object().size() : value.get_array().size();
+  from = AddWhitespace(nfa, nfa.AddText(from, is_object ? "{" : "["));
+  for (size_t i = 0; i < size; ++i) {
+    if (i > 0) from = AddWhitespace(nfa, nfa.AddText(from, ","));
+    const json::value* item = nullptr;
+    if (is_object) {
+      const auto& entry = *(value.get_object().begin() + static_cast<ptrdiff_t>(i));
+      from = nfa.AddText(from, QuoteText({entry.key().data(), entry.key().size()}) + ":");
+      from = AddWhitespace(nfa, from);
+      item = &entry.value();
+    } else {
+      item = &value.get_array()[i];
+    }
+    from = AddValue(nfa, from, *item);
+  }
+  if (size > 0) from = AddWhitespace(nfa, from);
+  return nfa.AddText(from, is_object ? "}" : "]");
+}
+
+}  // namespace ingot::grammar

@@ -1,0 +1,86 @@
+// The bytes of every token, as a trie laid out for walking: what a mask is computed over.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ingot::grammar {
+
+// Immutable, thread safe. About 20 bytes per byte of distinct token text.
+class Vocabulary {
+ public:
+  // Longer tokens are never sampled under a grammar.
+  static constexpr size_t kMaxTokenBytes = 250;
+
+  // bytes[id] is the token's text; empty: never sampled under a grammar (unused, or padding of the model's head).
+  // atomic[id]: a token that is written out and means itself, such as <tool_call>: taken whole where a literal spells
+  // it, or in free text, and never as part of anything else. REQUIRES: equal sizes.
+  Vocabulary(std::vector<std::string> bytes, std::vector<bool> atomic);
+
+  int32_t size() const { return static_cast<int32_t>(bytes_.size()); }
+  const std::string& bytes(int32_t id) const { return bytes_[id]; }
+  bool atomic(int32_t id) const { return atomic_[id]; }
+  size_t longest() const { return longest_; }
+
+  // The trie in depth-first order. Node 0 is the root; a node's children follow it, each behind the subtree of the one
+  // before: children of i are i + 1, skip[i + 1], ... while below skip[i].
+  struct Node {
+    uint32_t skip;         // the first node behind this subtree
+    uint32_t first_token;  // tokens that end here: order[first_token .. first_token of the next node)
+    uint8_t byte;
+    uint8_t depth;  // bytes from the root
+  };
+  std::span<const Node> nodes() const { return nodes_; }  // and one more behind the last, for first_token
+  size_t node_count() const { return nodes_.size() - 1; }
+  std::span<const int32_t> TokensAt(uint32_t node) const {
+    return std::span(order_).subspan(nodes_[node].first_token, nodes_[node + 1].first_token - nodes_[node].first_token);
+  }
+
+  std::span<const int32_t> atoms() const { return atoms_; }
+  // The longest atomic token that `text` begins with; -1: none.
+  int32_t AtomAt(std::string_view text) const;
+
+ private:
+  std::vector<std::string> bytes_;
+  std::vector<bool> atomic_;
+  std::vector<int32_t> atoms_;  // longest first
+  std::vector<Node> nodes_;
+  std::vector<int32_t> order_;  // non-atomic tokens by text
+  size_t longest_ = 0;
+};
+
+// A set of token ids: a list where it is small, else a bit per id.
+class TokenSet {
+ public:
+  static constexpr size_t kMaxList = 1024;
+
+  bool is_list() const { return bits_.empty(); }
+  std::span<const int32_t> list() const { return list_; }   // ascending; where is_list()
+  std::span<const uint64_t> bits() const { return bits_; }  // bit id % 64 of word id / 64; otherwise
+  size_t count() const { return count_; }
+  bool contains(int32_t id) const;
+  size_t memory_bytes() const { return list_.size() * sizeof(int32_t) + bits_.size() * sizeof(uint64_t) + 64; }
+
+  // Collects ids in any order, twice or not.
+  class Builder {
+   public:
+    explicit Builder(int32_t vocab_size) : words_((vocab_size + 63) / 64, 0) {}
+    void Add(int32_t id) { words_[id >> 6] |= uint64_t{1} << (id & 63); }
+    void Add(const TokenSet& other);
+    TokenSet Build();
+
+   private:
+    std::vector<uint64_t> words_;
+  };
+
+ private:
+  std::vector<int32_t> list_;
+  std::vector<uint64_t> bits_;
+  size_t count_ = 0;
+};
+
+}  // namespace ingot::grammar

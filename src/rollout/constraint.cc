@@ -1,0 +1,112 @@
+#include "rollout/constraint.h"
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <limits>
+#include <string>
+#include <utility>
+
+namespace ingot::rollout {
+
+namespace {
+
+constexpr float kNever = -std::numeric_limits<float>::infinity();
+
+// Excludes the ids that `allowed` (a bit per id) does not have.
+void MaskRow(std::span<const uint64_t> allowed, std::span<float> row) {
+  for (size_t word = 0; word < allowed.size(); ++word) {
+    if (allowed[word] == ~uint64_t{0}) continue;
+    const size_t first = word * 64, end = std::min(row.size(), first + 64);
+    for (size_t id = first; id < end; ++id) {
+      if ((allowed[word] >> (id - first) & 1) == 0) row[id] = kNever;
+    }
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<const grammar::Vocabulary> VocabularyOf(const text::Tokenizer& tokenizer, int64_t vocab_size) {
+  std::vector<std::string> bytes(vocab_size);
+  std::vector<bool> atomic(vocab_size, false);
+  // Behind another token: some tokenizers drop a leading space from the first one they are given.
+  const std::vector<int32_t> anchor_ids = tokenizer.Encode("a", /*allow_special=*/false);
+  const int32_t anchor = anchor_ids.empty() ? -1 : anchor_ids.back();
+  const std::string before = anchor < 0 ? "" : tokenizer.Decode(std::array{anchor}, /*skip_special=*/false);
+  const auto size = static_cast<int32_t>(std::min<int64_t>(vocab_size, tokenizer.vocab_size()));
+  for (int32_t id = 0; id < size; ++id) {
+    const std::array<int32_t, 2> pair = {anchor, id};
+    std::string both = tokenizer.Decode(std::span(pair).subspan(anchor < 0 ? 1 : 0), false);
+    if (both.compare(0, before.size(), before) == 0) {
+      bytes[id] = both.substr(before.size());
+    } else {
+      bytes[id] = tokenizer.Decode(std::span(pair).last(1), false);
+    }
+    // Added tokens of white space alone (runs of it) are ordinary text.
+    const bool blank = bytes[id].find_first_not_of(" \t\r\n") == std::string::npos;
+    atomic[id] = tokenizer.IsSpecial(id) || (!blank && tokenizer.SpecialId(bytes[id]) == id);
+  }
+  return std::make_shared<const grammar::Vocabulary>(std::move(bytes), std::move(atomic));
+}
+
+absl::StatusOr<grammar::Spec> SpecOf(const v1::Grammar& grammar) {
+  grammar::Spec spec;
+  spec.begins_after = grammar.begins_after();
+  for (const v1::GrammarSequence& sequence : grammar.alternatives()) {
+    std::vector<grammar::Part>& parts = spec.alternatives.emplace_back();
+    for (const v1::GrammarPart& part : sequence.parts()) {
+      switch (part.part_case()) {
+        case v1::GrammarPart::kLiteral:
+          parts.push_back({false, part.literal()});
+          break;
+        case v1::GrammarPart::kJsonSchema:
+          parts.push_back({true, part.json_schema()});
+          break;
+        default:
+          return absl::InvalidArgumentError("a grammar part must have literal or json_schema set");
+      }
+    }
+  }
+  return spec;
+}
+
+Constraint::Constraint(std::shared_ptr<const grammar::Program> program, std::vector<int32_t> end_ids)
+    : matcher_(std::move(program)), end_ids_([&] {
+        std::sort(end_ids.begin(), end_ids.end());
+        end_ids.erase(std::unique(end_ids.begin(), end_ids.end()), end_ids.end());
+        return std::move(end_ids);
+      }()) {}
+
+absl::StatusOr<ShapedRow> Constraint::Restrict(std::span<const float> row, ShapingScratch& scratch) {
+  INGOT_ASSIGN_OR_RETURN(const std::shared_ptr<const grammar::TokenSet> allowed, matcher_.Allowed());
+  const bool complete = matcher_.complete();
+  acted_ = acted_ || allowed->count() < row.size() || !complete;
+  if (allowed->is_list()) {
+    ids_.clear();
+    const std::span<const int32_t> list = allowed->list();
+    if (complete) {
+      std::set_union(list.begin(), list.end(), end_ids_.begin(), end_ids_.end(), std::back_inserter(ids_));
+    } else {
+      std::set_difference(list.begin(), list.end(), end_ids_.begin(), end_ids_.end(), std::back_inserter(ids_));
+    }
+    if (ids_.empty()) {
+      return absl::FailedPreconditionError(
+          "the grammar leaves no token: this model's vocabulary cannot spell what must come next");
+    }
+    return RestrictTo(row, ids_, scratch);
+  }
+  if (row.data() != scratch.row.data()) scratch.row.assign(row.begin(), row.end());
+  ends_.clear();
+  for (const int32_t id : end_ids_) ends_.push_back(complete ? scratch.row[id] : kNever);
+  MaskRow(allowed->bits(), scratch.row);
+  for (size_t i = 0; i < end_ids_.size(); ++i) scratch.row[end_ids_[i]] = ends_[i];
+  return Normalize(scratch.row);
+}
+
+absl::Status Constraint::Accept(int32_t id) {
+  if (std::binary_search(end_ids_.begin(), end_ids_.end(), id)) return absl::OkStatus();  // the request ends
+  if (matcher_.Accept(id)) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("token ", id, " was drawn although the grammar excludes it"));
+}
+
+}  // namespace ingot::rollout

@@ -1,0 +1,163 @@
+// Masks against their definition: a token is allowed if and only if the grammar can go on behind its bytes.
+#include "base/rng.h"
+#include "grammar/support.h"
+
+namespace ingot::grammar {
+namespace {
+
+struct Random {
+  uint64_t seed, drawn = 0;
+  size_t operator()(size_t bound) { return base::DeriveSeed(seed, drawn++) % bound; }
+};
+
+// Pieces as a tokenizer learns them, cut anywhere: inside characters, across quotation marks, through several marks.
+std::vector<std::string> Pieces(uint64_t seed) {
+  const std::string corpus =
+      "{\"name\": \"caf\xC3\xA9 \xF0\x9F\x98\x80\", \"age\": 12, \"tags\": [\"a\", \"b\\n\", "
+      "\"\\u00e9\\ud83d\\ude00\"],\n"
+      "  \"ok\": true, \"x\": null, \"n\": [[1.5, -2e10], {\"k\": {}}], \"kind\": \"alpha\"}}]]\n    \"\"\"\\\"beta "
+      "gamma";
+  Random random{seed};
+  std::vector<std::string> pieces = {"", "      ", "\"\"", "}]", "}}}", "\",\"", "\": \"", std::string(260, ' ')};
+  for (int i = 0; i < 300; ++i) pieces.push_back(corpus.substr(random(corpus.size() - 12), 2 + random(10)));
+  return pieces;
+}
+
+std::vector<Spec> Specs() {
+  std::vector<Spec> specs;
+  for (const char* schema :
+       {"true", R"({"type":"string"})", R"({"type":"string","minLength":3,"maxLength":9})",
+        R"({"type":"string","pattern":"^[a-z\u00e9]{2,}( [a-z]+)*$"})", R"({"type":"number"})",
+        R"({"type":"integer","minimum":-20,"maximum":1205})",
+        R"({"type":"object","properties":{"name":{"type":"string"},"age":{"type":"integer"},"tags":{"type":"array",
+            "items":{"type":"string"},"minItems":1,"maxItems":3},"ok":{"type":"boolean"}},"required":["name","tags"]})",
+        R"({"type":"object","properties":{"kind":{"enum":["alpha","beta gamma"]}},"additionalProperties":true})",
+        R"({"$ref":"#/$defs/t","$defs":{"t":{"anyOf":[{"type":"null"},{"type":"array","items":{"$ref":"#/$defs/t"}},
+            {"type":"object","properties":{"k":{"$ref":"#/$defs/t"},"n":{"type":"number"}}}]}}})",
+        R"({"anyOf":[{"type":"object","properties":{"a":{"type":"string"}},"required":["a"]},
+            {"type":"object","properties":{"a":{"type":"integer"},"b":{"type":"string"}},"required":["a"]}]})"}) {
+    specs.push_back(SchemaSpec(schema));
+  }
+  specs.push_back(
+      {{{{false, "<call>\n{\"name\": \"f\", \"arguments\": "}, {true, R"({"type":"object"})"}, {false, "}\n</call>"}},
+        {{false, "<call>"}, {true, R"({"type":"integer"})"}}},
+       ""});
+  specs.push_back({{{{false, " ok "}, {true, "true"}}}, "\": \""});
+  return specs;
+}
+
+void ExpectMaskIsExact(Matcher& matcher, const Vocabulary& vocabulary, const std::string& text) {
+  const auto allowed = matcher.Allowed();
+  ASSERT_EQ(allowed.status(), absl::OkStatus());
+  size_t count = 0;
+  for (int32_t id = 0; id < vocabulary.size(); ++id) {
+    Matcher next = matcher;
+    const bool expected = vocabulary.bytes(id).size() <= Vocabulary::kMaxTokenBytes && next.Accept(id);
+    count += expected;
+    ASSERT_EQ((*allowed)->contains(id), expected)
+        << "after '" << text << "' token " << id << " '" << vocabulary.bytes(id) << "'";
+  }
+  EXPECT_EQ((*allowed)->count(), count);
+}
+
+TEST(MaskTest, IsExactlyWhatTheGrammarCanGoOnWith) {
+  const auto vocabulary = MakeVocabulary(Pieces(1), {"<call>", "</call>", "<end>"});
+  Compiler compiler(vocabulary);
+  const std::vector<Spec> specs = Specs();
+  for (size_t s = 0; s < specs.size(); ++s) {
+    const auto program = compiler.Compile(specs[s]);
+    ASSERT_EQ(program.status(), absl::OkStatus());
+    for (uint64_t round = 0; round < 6; ++round) {
+      Random random{100 * s + round};
+      Matcher matcher(*program);
+      std::string text;
+      for (int step = 0; step < 25; ++step) {
+        ExpectMaskIsExact(matcher, *vocabulary, text);
+        const auto allowed = *matcher.Allowed();
+        if (allowed->count() == 0) break;
+        std::vector<int32_t> ids;
+        for (int32_t id = 0; id < vocabulary->size(); ++id) {
+          if (allowed->contains(id)) ids.push_back(id);
+        }
+        const int32_t id = ids[random(ids.size())];
+        text += vocabulary->bytes(id);
+        ASSERT_TRUE(matcher.Accept(id));
+      }
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST(MaskTest, IsTheSameFromTheCacheOfAnotherRequest) {
+  const auto vocabulary = MakeVocabulary(Pieces(2));
+  const Spec spec = Specs()[6];
+  const auto program = *Compiler(vocabulary).Compile(spec);
+  for (int round = 0; round < 2; ++round) {
+    Matcher matcher(program);
+    ASSERT_TRUE(matcher.AcceptText("{\"name\": \"caf"));
+    ExpectMaskIsExact(matcher, *vocabulary, "");
+    ASSERT_TRUE(matcher.AcceptText("\", \"tags\": [\"a\",\n  \"b"));
+    ExpectMaskIsExact(matcher, *vocabulary, "");
+  }
+}
+
+TEST(MaskTest, AWholeTextThatCannotGoOnAllowsNothing) {
+  Matcher matcher(*CompileSchema(R"({"type":"object","properties":{}})"));
+  ASSERT_TRUE(matcher.AcceptText("{}"));
+  EXPECT_TRUE(matcher.complete());
+  EXPECT_EQ((*matcher.Allowed())->count(), 0u);
+  Matcher number(*CompileSchema(R"({"type":"integer"})"));
+  ASSERT_TRUE(number.AcceptText("12"));
+  EXPECT_TRUE(number.complete());
+  EXPECT_EQ((*number.Allowed())->count(), 10u);
+}
+
+TEST(MaskTest, AVocabularyThatCannotSpellWhatMustComeGivesAnEmptyMask) {
+  const std::vector<std::string> bytes = {"a", "b", "\""};
+  const auto vocabulary = std::make_shared<const Vocabulary>(bytes, std::vector<bool>(3, false));
+  Matcher matcher(*Compiler(vocabulary).Compile(SchemaSpec(R"({"enum":["ab","x"]})")));
+  ASSERT_TRUE(matcher.Accept(2));
+  EXPECT_EQ((*matcher.Allowed())->count(), 1u);
+  Matcher brackets(*Compiler(vocabulary).Compile(SchemaSpec(R"({"type":"array"})")));
+  EXPECT_EQ((*brackets.Allowed())->count(), 0u);
+  EXPECT_FALSE(brackets.complete());
+}
+
+TEST(MaskTest, FramesDoNotPileUpOverALongText) {
+  Matcher matcher(*CompileSchema("true"));
+  ASSERT_TRUE(matcher.AcceptText("["));
+  for (int i = 0; i < 3000; ++i) ASSERT_TRUE(matcher.AcceptText("{\"k\":[[1,{}],\"x\"]},"));
+  ASSERT_TRUE(matcher.AcceptText("null]"));
+  EXPECT_TRUE(matcher.complete());
+}
+
+TEST(VocabularyTest, TheTrieHoldsEveryTokenOnce) {
+  const std::vector<std::string> bytes = {"b", "ab", "a", "", "abc", "ab", "\xFF", "abd", "b"};
+  const Vocabulary vocabulary(bytes, std::vector<bool>(bytes.size(), false));
+  std::vector<std::string> found(bytes.size());
+  std::string path;
+  for (uint32_t i = 1; i < vocabulary.node_count(); ++i) {
+    const Vocabulary::Node& node = vocabulary.nodes()[i];
+    path.resize(node.depth - 1);
+    path += static_cast<char>(node.byte);
+    EXPECT_GT(node.skip, i);
+    for (const int32_t id : vocabulary.TokensAt(i)) found[id] += path;
+  }
+  EXPECT_EQ(found, bytes);
+}
+
+TEST(TokenSetTest, IsAListWhileSmall) {
+  for (const int32_t count : {3, 1024, 1025, 5000}) {
+    TokenSet::Builder builder(6000);
+    for (int32_t i = count; i-- > 0;) builder.Add(i * 6000 / count);
+    const TokenSet set = builder.Build();
+    EXPECT_EQ(set.count(), static_cast<size_t>(count));
+    EXPECT_EQ(set.is_list(), count <= 1024);
+    EXPECT_TRUE(set.contains(0));
+    EXPECT_TRUE(set.contains((count - 1) * 6000 / count));
+    EXPECT_FALSE(set.contains(5999));
+  }
+}
+
+}  // namespace
+}  // namespace ingot::grammar

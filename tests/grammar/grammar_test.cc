@@ -1,0 +1,330 @@
+// Which texts a grammar takes, by examples.
+#include "grammar/grammar.h"
+
+#include "grammar/support.h"
+
+namespace ingot::grammar {
+namespace {
+
+using testing::HasSubstr;
+
+void ExpectTakes(const std::string& schema, const std::vector<std::string>& yes, const std::vector<std::string>& no) {
+  for (const std::string& text : yes) EXPECT_TRUE(Takes(schema, text)) << schema << "\n  must take " << text;
+  for (const std::string& text : no) EXPECT_FALSE(Takes(schema, text)) << schema << "\n  must not take " << text;
+}
+
+TEST(SchemaTest, Scalars) {
+  ExpectTakes(R"({"type":"null"})", {"null"}, {"", "nul", "nulll", "\"null\"", " null"});
+  ExpectTakes(R"({"type":"boolean"})", {"true", "false"}, {"null", "True"});
+  ExpectTakes(R"({"type":["integer","null"]})", {"null", "12", "-3"}, {"1.5", "true"});
+  ExpectTakes("false", {}, {});
+}
+
+TEST(SchemaTest, Strings) {
+  ExpectTakes(R"({"type":"string"})",
+              {R"("")", R"("a b")", R"("\"\\\/\b\f\n\r\t")", R"("\u00e9\uD83D\ude00")", "\"\xC3\xA9\xF0\x9F\x98\x80\""},
+              {"\"", "\"a", "a", "\"\n\"", R"("\x")", R"("\ud83d")", R"("\ud83da")", R"("\ude00")", "\"\xC3\"",
+               "\"\xED\xA0\x80\"", "\"\xC0\x80\"", "\"\xF5\x80\x80\x80\""});
+  // Characters count, not bytes; a surrogate pair is one.
+  ExpectTakes(R"({"type":"string","minLength":2,"maxLength":3})",
+              {R"("ab")", R"("abc")", "\"\xC3\xA9\xF0\x9F\x98\x80\"", R"("\u00e9\ud83d\ude00x")", R"("\n\"")"},
+              {R"("")", R"("a")", R"("abcd")", R"("\ud83d\ude00")"});
+  ExpectTakes(R"({"type":"string","minLength":2000})", {"\"" + std::string(2000, 'x') + "\""},
+              {"\"" + std::string(1999, 'x') + "\""});
+}
+
+TEST(SchemaTest, Integers) {
+  ExpectTakes(R"({"type":"integer"})", {"0", "-1", "10", "9223372036854775807", "-9223372036854775808"},
+              {"-0", "01", "1.0", "1e3", "9223372036854775808", "-", ""});
+  ExpectTakes(R"({"type":"integer","minimum":-12,"maximum":105})", {"-12", "-9", "-1", "0", "7", "99", "100", "105"},
+              {"-13", "-20", "106", "110", "1000", "-100"});
+  ExpectTakes(R"({"type":"integer","exclusiveMinimum":0,"exclusiveMaximum":10})", {"1", "9"}, {"0", "10", "-1"});
+  ExpectTakes(R"({"type":"integer","minimum":0.5,"maximum":2.5})", {"1", "2"}, {"0", "3"});
+  ExpectTakes(R"({"type":"integer","maximum":-5})", {"-5", "-6", "-123"}, {"-4", "0", "5"});
+  // Every integer of a range and none beside it.
+  for (const auto& [low, high] : {std::pair{-7, 23}, {95, 1203}, {-1000, -99}, {0, 0}}) {
+    const std::string schema = absl::StrCat("{\"type\":\"integer\",\"minimum\":", low, ",\"maximum\":", high, "}");
+    const auto program = *CompileSchema(schema);
+    for (int i = -1500; i <= 1500; ++i) {
+      ASSERT_EQ(Takes(program, std::to_string(i)), i >= low && i <= high) << schema << " " << i;
+    }
+  }
+}
+
+TEST(SchemaTest, Numbers) {
+  ExpectTakes(R"({"type":"number"})", {"0", "-0.5", "12.25", "1e5", "1E-07", "3.25e+10"},
+              {".5", "1.", "01", "+1", "1e", "1e123", "NaN", "1.234567890123456789"});
+  ExpectTakes(R"({"type":"number","minimum":0,"maximum":1})", {"0", "0.0", "0.5", "1", "1.000", "0.999"},
+              {"-0.1", "1.0001", "1.1", "2", "1e0", "-0"});
+  ExpectTakes(R"({"type":"number","exclusiveMinimum":-1.5,"maximum":2.25})", {"-1.49", "-1.4999", "-1", "0", "2.25"},
+              {"-1.5", "-1.50", "-1.51", "-2", "2.251", "2.3", "3"});
+  // Against arithmetic, in steps of 0.01, written with two digits and with one where that is the same number.
+  const auto program = *CompileSchema(R"({"type":"number","minimum":-3.14,"exclusiveMaximum":12.5})");
+  for (int i = -2000; i <= 2000; ++i) {
+    if (i == 0) continue;
+    const std::string text =
+        absl::StrCat(i < 0 ? "-" : "", std::abs(i) / 100, ".", std::abs(i) % 100 / 10, std::abs(i) % 10);
+    ASSERT_EQ(Takes(program, text), i >= -314 && i < 1250) << text;
+  }
+}
+
+TEST(SchemaTest, EnumsAndConstants) {
+  ExpectTakes(R"({"enum":["a","b c",1,2.5,null,{"k":[1,2]},"\u00e9\n"]})",
+              {R"("a")", R"("b c")", "1", "2.5", "null", R"({"k":[1,2]})", "{ \"k\":\n  [1, 2 ] }", "\"\xC3\xA9\\n\""},
+              {R"("b")", "2", "true", R"({"k":[2,1]})", R"({"k":[1]})", R"("\u0061")"});
+  ExpectTakes(R"({"const":"x"})", {R"("x")"}, {R"("y")", "x"});
+  ExpectTakes(R"({"type":"string","enum":["a",1]})", {R"("a")"}, {"1"});
+  ExpectTakes(R"({"type":"integer","enum":[1,5,9],"maximum":6})", {"1", "5"}, {"9"});
+  ExpectTakes(R"({"enum":["ab","abc","x"],"minLength":2,"pattern":"^a"})", {R"("ab")", R"("abc")"}, {R"("x")"});
+}
+
+TEST(SchemaTest, ObjectsInTheOrderOfTheirProperties) {
+  const std::string schema = R"({"type":"object","properties":{"a":{"type":"integer"},"b":{"type":"string"},
+      "c":{"type":"boolean"}},"required":["b"]})";
+  ExpectTakes(schema,
+              {R"({"b":"x"})", R"({"a":1,"b":"x"})", R"({"a":1,"b":"x","c":true})", R"({"b":"","c":false})",
+               R"({ "a": 1, "b": "x" })", "{\n  \"b\": \"x\",\n  \"c\": true\n}"},
+              {"{}", R"({"a":1})", R"({"b":"x","a":1})", R"({"b":1})", R"({"b":"x","d":1})", R"({"b":"x",})",
+               R"({"b" :"x"})", R"({  "b":"x"})", R"({"b":"x"} )", R"({"b":"x","b":"x"})", R"({,"b":"x"})"});
+  ExpectTakes(R"({"type":"object","properties":{"a":true}})", {"{}", "{ }", R"({"a":[{"x":null}]})"}, {R"({"b":1})"});
+  ExpectTakes(R"({"type":"object"})", {"{}", R"({"x":1,"y":{"z":[]}})"}, {"[]", R"({"x"})"});
+  ExpectTakes(R"({"properties":{"a":{"type":"null"}}})", {R"({"a":null})"}, {"1"});
+}
+
+TEST(SchemaTest, AdditionalProperties) {
+  const std::string open =
+      R"({"type":"object","properties":{"a":{"type":"integer"},"ab":{"type":"null"}},
+          "additionalProperties":{"type":"boolean"}})";
+  ExpectTakes(open, {"{}", R"({"a":1})", R"({"a":1,"ab":null,"x":true})", R"({"abc":true,"":false})", R"({"b":true})"},
+              {R"({"a":true})", R"({"x":1})", R"({"x":true,"a":1})", R"({"\u0061":true})", R"({"x":true,"ab":true})"});
+  ExpectTakes(R"({"type":"object","additionalProperties":false})", {"{}"}, {R"({"a":1})"});
+  ExpectTakes(R"({"type":"object","required":["k"]})", {R"({"k":1})", R"({"k":1,"z":2})"}, {"{}", R"({"z":1})"});
+  ExpectTakes(R"({"type":"object","properties":{"a":true},"required":["k"],"additionalProperties":{"type":"null"}})",
+              {R"({"a":1,"k":null})", R"({"k":null,"z":null})"}, {R"({"k":1})", R"({"a":1})"});
+}
+
+TEST(SchemaTest, Arrays) {
+  ExpectTakes(R"({"type":"array","items":{"type":"integer"}})", {"[]", "[ ]", "[1]", "[1,2, 3]", "[\n  1,\n  2\n]"},
+              {"[1,]", "[,1]", "[1 ,2]", "[\"a\"]", "[1"});
+  ExpectTakes(R"({"type":"array","items":{"type":"null"},"minItems":2,"maxItems":3})",
+              {"[null,null]", "[null,null,null]"}, {"[]", "[null]", "[null,null,null,null]"});
+  ExpectTakes(R"({"type":"array","prefixItems":[{"type":"integer"},{"type":"string"}]})", {"[]", "[1]", R"([1,"a"])"},
+              {R"(["a"])", R"([1,"a",2])"});
+  ExpectTakes(R"({"type":"array","prefixItems":[{"type":"integer"}],"items":{"type":"null"},"minItems":1})",
+              {"[1]", "[1,null,null]"}, {"[]", "[null]", "[1,1]"});
+  ExpectTakes(R"({"type":"array","items":false})", {"[]"}, {"[1]"});
+  ExpectTakes(R"({"type":"array","items":true,"maxItems":0})", {"[]"}, {"[1]"});
+}
+
+TEST(SchemaTest, Combinators) {
+  ExpectTakes(R"({"anyOf":[{"type":"integer"},{"type":"string","maxLength":1}]})", {"12", R"("a")"},
+              {R"("ab")", "null"});
+  ExpectTakes(R"({"oneOf":[{"type":"integer"},{"const":"x"}]})", {"1", R"("x")"}, {R"("y")"});
+  ExpectTakes(R"({"allOf":[{"type":"integer","minimum":3},{"maximum":5},{"type":"number","minimum":2}]})", {"3", "5"},
+              {"2", "6", "3.5"});
+  ExpectTakes(R"({"allOf":[{"type":"object","properties":{"a":{"type":"integer"}},"required":["a"]},
+                           {"properties":{"b":{"type":"null"},"a":{"minimum":5}},"required":["b"]}]})",
+              {R"({"a":5,"b":null})"}, {R"({"a":4,"b":null})", R"({"a":5})"});
+  ExpectTakes(R"({"type":"object","properties":{"k":{"type":"string"}},
+                  "anyOf":[{"properties":{"k":{"const":"x"},"v":{"type":"integer"}},"required":["k","v"]},
+                           {"properties":{"k":{"const":"y"}},"required":["k"]}]})",
+              {R"({"k":"x","v":1})", R"({"k":"y"})"}, {R"({"k":"x"})", R"({"k":"z"})", R"({"k":"y","v":1})"});
+  ExpectTakes(R"({"allOf":[{"properties":{"a":true},"additionalProperties":false},{"properties":{"b":true}}],
+                  "type":"object"})",
+              {"{}", R"({"a":1})"}, {R"({"b":1})"});
+  ExpectTakes(
+      R"({"type":"array","allOf":[{"prefixItems":[{"type":"integer"}]},{"items":{"type":"number","minimum":4}}]})",
+      {"[4]", "[]"}, {"[3]", "[4.5]"});
+  ExpectTakes(R"({"enum":[1,2,3],"const":2})", {"2"}, {"1", "3"});
+}
+
+TEST(SchemaTest, ReferencesMayRecur) {
+  const std::string tree = R"({"$ref":"#/$defs/node","$defs":{"node":{"type":"object","properties":{
+      "v":{"type":"integer"},"kids":{"type":"array","items":{"$ref":"#/$defs/node"}}},"required":["v"]}}})";
+  ExpectTakes(tree, {R"({"v":1})", R"({"v":1,"kids":[{"v":2},{"v":3,"kids":[{"v":4,"kids":[]}]}]})"},
+              {R"({"kids":[]})", R"({"v":1,"kids":[{}]})", R"({"v":1,"kids":[{"v":2}})"});
+  ExpectTakes(R"({"anyOf":[{"type":"null"},{"type":"array","items":{"$ref":"#"}}]})", {"null", "[[null],[],null]"},
+              {"1"});
+  ExpectTakes(R"({"anyOf":[{"$ref":"#"},{"type":"integer"}]})", {"3"}, {"null"});
+  ExpectTakes(R"({"$ref":"#/$defs/a~1b/items/0%20","$defs":{"a/b":{"items":{"0 ":{"const":7}}}}})", {"7"}, {"8"});
+  ExpectTakes(
+      R"({"$defs":{"n":{"type":"integer"}},"type":"object","properties":{"a":{"$ref":"#/$defs/n","minimum":3}}})",
+      {R"({"a":3})"}, {R"({"a":2})"});
+}
+
+TEST(SchemaTest, NestingEndsAtTheLimit) {
+  const std::string nested = R"({"type":"array","items":{"$ref":"#"}})";
+  ExpectTakes(nested, {std::string(64, '[') + std::string(64, ']')}, {std::string(65, '[') + std::string(65, ']')});
+  // Where a member is required on every level, the last level that can hold it is one earlier.
+  Matcher matcher(*CompileSchema(R"({"anyOf":[{"type":"null"},{"type":"object","properties":{"n":{"$ref":"#"}},
+                                     "required":["n"]}]})"));
+  int levels = 0;
+  while (matcher.AcceptText("{\"n\":")) ++levels;
+  EXPECT_EQ(levels, kMaxNesting);
+}
+
+TEST(SchemaTest, Patterns) {
+  const auto pattern = [](const std::string& p, const std::string& more = "") {
+    return "{\"type\":\"string\",\"pattern\":\"" + p + "\"" + more + "}";
+  };
+  ExpectTakes(pattern("^[A-Z]{2}-[0-9]+$"), {R"("AB-1")", R"("ZZ-0042")"},
+              {R"("AB-")", R"("ab-1")", R"("xAB-1")", R"("AB-1x")"});
+  ExpectTakes(pattern("b+"), {R"("abbc")", R"("b")"}, {R"("ac")", R"("")"});
+  ExpectTakes(pattern("^(a|b(c|d)?)*$"), {R"("")", R"("abcbda")"}, {R"("c")", R"("abb c")"});
+  ExpectTakes(pattern("^a|b$"), {R"("axyz")", R"("xyzb")"}, {R"("xay")", R"("bx")"});
+  ExpectTakes(pattern("^\\\\d{4}-\\\\d{2}$"), {R"("2024-01")"}, {R"("2024-1")"});
+  ExpectTakes(pattern("^[^\\\"a-c]+$"), {R"("xyz")", R"("\\")", "\"\xC3\xA9\""}, {R"("\"")", R"("xa")"});
+  ExpectTakes(pattern("^.$"), {R"("a")", R"("\"")", R"("\u0001")", "\"\xF0\x9F\x98\x80\""},
+              {R"("\n")", R"("ab")", R"("\u0061")"});
+  ExpectTakes(pattern("^\\\\u00e9{2}$"), {"\"\xC3\xA9\xC3\xA9\""}, {"\"\xC3\xA9\""});
+  ExpectTakes(pattern("^(?:x(?<n>y)?)??z$"), {R"("z")", R"("xz")", R"("xyz")"}, {R"("yz")"});
+  ExpectTakes(pattern("^(ab)*$", R"(,"minLength":3,"maxLength":6)"), {R"("abab")", R"("ababab")"},
+              {R"("ab")", R"("abababab")"});
+  ExpectTakes(pattern("^$"), {R"("")"}, {R"("a")"});
+  EXPECT_THAT(FaultOf(pattern("^(ab)*$", R"(,"minLength":3,"maxLength":3)")), HasSubstr("no text"));
+  for (const char* bad : {"(", ")", "[a", "a**", "(?=a)", "(?<!a)", "\\\\bx", "(a)\\\\1", "\\\\p{L}", "a{2,1}",
+                          "a{1001}", "*a", "[z-a]", "\\\\"}) {
+    EXPECT_THAT(FaultOf(pattern(bad)), HasSubstr("pattern")) << bad;
+  }
+}
+
+TEST(SchemaTest, AnnotationsArePassedOver) {
+  ExpectTakes(R"({"$schema":"https://json-schema.org/draft/2020-12/schema","title":"T","description":"d","default":1,
+                  "examples":[2],"format":"date","x-order":3,"type":"null"})",
+              {"null"}, {"1"});
+}
+
+TEST(SchemaTest, WhatIsNotSupportedIsNamedWithItsPlace) {
+  const auto nested = [](const std::string& member) {
+    return "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"array\",\"items\":{" + member + "}}}}";
+  };
+  for (const auto& [member, keyword] :
+       std::vector<std::pair<std::string, std::string>>{{R"("not":{})", "'not'"},
+                                                        {R"("if":{},"then":{})", "'if'"},
+                                                        {R"("patternProperties":{})", "'patternProperties'"},
+                                                        {R"("uniqueItems":true)", "'uniqueItems'"},
+                                                        {R"("multipleOf":2)", "'multipleOf'"},
+                                                        {R"("minProperties":1)", "'minProperties'"},
+                                                        {R"("dependentRequired":{})", "'dependentRequired'"},
+                                                        {R"("nullable":true)", "'nullable'"},
+                                                        {R"("unheardOf":1)", "'unheardOf'"},
+                                                        {R"("$ref":"other.json")", "other.json"},
+                                                        {R"("$ref":"#/$defs/none")", "names nothing"},
+                                                        {R"("type":"text")", "type"},
+                                                        {R"("type":"string","minLength":-1)", "minLength"},
+                                                        {R"("type":"string","minLength":1.5)", "minLength"},
+                                                        {R"("type":"integer","minimum":"3")", "minimum"},
+                                                        {R"("items":[{}])", "prefixItems"},
+                                                        {R"("required":"a")", "required"},
+                                                        {R"("properties":[])", "properties"},
+                                                        {R"("anyOf":{})", "anyOf"},
+                                                        {R"("enum":1)", "enum"},
+                                                        {R"("allOf":[{"pattern":"a"},{"pattern":"b"}])", "patterns"}}) {
+    const std::string fault = FaultOf(nested(member));
+    EXPECT_THAT(fault, HasSubstr(keyword)) << member;
+    EXPECT_THAT(fault, HasSubstr("#/properties/a/items")) << member;
+  }
+  EXPECT_THAT(FaultOf("{"), HasSubstr("json_schema"));
+  EXPECT_THAT(FaultOf("3"), HasSubstr("object or a boolean"));
+}
+
+TEST(SchemaTest, WhatNothingSatisfiesIsRefused) {
+  for (const char* schema :
+       {"false", R"({"enum":[]})", R"({"type":"integer","minimum":3,"maximum":2})",
+        R"({"type":"string","minLength":3,"maxLength":2})",
+        R"({"type":"object","properties":{"a":false},"required":["a"]})",
+        R"({"allOf":[{"type":"null"},{"type":"string"}]})",
+        R"({"type":"object","properties":{"a":{"$ref":"#"}},"required":["a"]})", R"({"$ref":"#"})",
+        R"({"type":"array","items":{"$ref":"#"},"minItems":1})", R"({"type":"array","items":false,"minItems":1})",
+        R"({"type":"object","required":["a"],"additionalProperties":false})"}) {
+    EXPECT_THAT(FaultOf(schema), HasSubstr("no text")) << schema;
+  }
+}
+
+// --- whole grammars ---
+
+constexpr int32_t kCall = 256, kEnd = 257, kThink = 258;
+
+std::shared_ptr<const Program> CompileSpec(const Spec& spec) {
+  static auto* const compiler = new Compiler(MakeVocabulary({}, {"<tool_call>", "</tool_call>", "</think>"}));
+  return *compiler->Compile(spec);
+}
+
+TEST(GrammarTest, LiteralsAndSchemasFollowOneAnother) {
+  const auto program = CompileSpec({{{{false, "call "}, {true, R"({"type":"integer"})"}, {false, "!"}},
+                                     {{false, "call none"}},
+                                     {{true, R"({"const":null})"}, {true, R"({"const":true})"}}},
+                                    ""});
+  for (const char* yes : {"call 12!", "call -3!", "call none", "nulltrue"}) EXPECT_TRUE(Takes(program, yes)) << yes;
+  for (const char* no : {"", "call ", "call 12", "call none!", "null", "call x!"})
+    EXPECT_FALSE(Takes(program, no)) << no;
+}
+
+TEST(GrammarTest, AtomicTokensAreTakenWholeWhereALiteralSpellsThem) {
+  const auto program =
+      CompileSpec({{{{false, "a<tool_call>"}, {true, R"({"type":"string"})"}, {false, "</tool_call>"}}}, ""});
+  Matcher matcher(program);
+  EXPECT_TRUE(matcher.Accept('a'));
+  EXPECT_TRUE((*matcher.Allowed())->contains(kCall));
+  EXPECT_FALSE((*matcher.Allowed())->contains('<')) << "not letter by letter";
+  Matcher spelled = matcher;
+  EXPECT_FALSE(spelled.Accept('<'));
+  ASSERT_TRUE(matcher.Accept(kCall));
+  ASSERT_TRUE(matcher.AcceptText("\"x<tool_call>"));
+  EXPECT_FALSE((*matcher.Allowed())->contains(kCall)) << "not inside a string";
+  EXPECT_FALSE((*matcher.Allowed())->contains(kEnd));
+  ASSERT_TRUE(matcher.AcceptText("\""));
+  EXPECT_EQ((*matcher.Allowed())->count(), 1u);
+  ASSERT_TRUE(matcher.Accept(kEnd));
+  EXPECT_TRUE(matcher.complete());
+  EXPECT_EQ((*matcher.Allowed())->count(), 0u);
+}
+
+TEST(GrammarTest, FreeTextRunsUpToTheTrigger) {
+  const auto program = CompileSpec({{{{true, R"({"type":"boolean"})"}}}, "</think>"});
+  Matcher matcher(program);
+  ASSERT_TRUE(matcher.AcceptText("anything \xFF </thin</t"));
+  EXPECT_EQ((*matcher.Allowed())->count(), 259u);
+  EXPECT_FALSE(matcher.complete());
+  Matcher letters = matcher;
+  EXPECT_FALSE(Matcher(matcher).AcceptText("hink></think>true")) << "the first end counts";
+  ASSERT_TRUE(letters.AcceptText("hink>true"));
+  EXPECT_TRUE(letters.complete());
+  ASSERT_TRUE(matcher.Accept(kThink));
+  EXPECT_EQ((*matcher.Allowed())->count(), 2u);
+  EXPECT_TRUE(matcher.AcceptText("false"));
+  EXPECT_TRUE(matcher.complete());
+}
+
+TEST(GrammarTest, TriggersMayOverlapThemselves) {
+  const auto program = CompileSpec({{{{false, "!"}}}, "aabaaab"});
+  for (const char* before : {"", "aab", "aabaa", "aabaabaa", "aaaa", "baabaaa"}) {
+    const std::string text = std::string(before) + "aabaaab";
+    const bool first = text.find("aabaaab") == text.size() - 7;
+    EXPECT_EQ(Takes(program, text + "!"), first) << text;
+  }
+}
+
+TEST(GrammarTest, SizesAreLimited) {
+  Compiler compiler(MakeVocabulary());
+  EXPECT_EQ(compiler.Compile({}).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_FALSE(compiler.Compile({{{{false, std::string(20000, 'x')}}}, ""}).ok());
+  EXPECT_FALSE(compiler.Compile({{{{false, "x"}}}, std::string(300, 'x')}).ok());
+  EXPECT_FALSE(compiler.Compile(SchemaSpec(std::string(300 << 10, ' ') + "true")).ok());
+  EXPECT_TRUE(compiler.Compile({{{}}, ""}).ok()) << "the empty text";
+}
+
+TEST(GrammarTest, EqualGrammarsAreCompiledOnce) {
+  Compiler compiler(MakeVocabulary(), 2);
+  const auto a = *compiler.Compile(SchemaSpec("true"));
+  EXPECT_EQ(*compiler.Compile(SchemaSpec("true")), a);
+  const auto b = *compiler.Compile(SchemaSpec(R"({"type":"null"})"));
+  EXPECT_NE(b, a);
+  EXPECT_EQ(*compiler.Compile(SchemaSpec("true")), a);
+  ASSERT_TRUE(compiler.Compile(SchemaSpec(R"({"type":"string"})")).ok());  // drops b, the oldest
+  EXPECT_EQ(*compiler.Compile(SchemaSpec("true")), a);
+  EXPECT_NE(*compiler.Compile(SchemaSpec(R"({"type":"null"})")), b);
+}
+
+}  // namespace
+}  // namespace ingot::grammar
