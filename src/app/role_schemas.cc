@@ -146,6 +146,8 @@ void BindGateway(base::Schema& schema, gateway::GatewayOptions& o, gateway::Http
   schema.Field("http.idle_timeout_s", &http.idle_timeout_s, "seconds of silence between requests");
   schema.Field("http.request_timeout_s", &http.request_timeout_s, "seconds from a request's first byte to its last");
   schema.Field("http.write_timeout_s", &http.write_timeout_s, "seconds one write may wait for a slow reader");
+  schema.Field("http.keepalive_s", &http.keepalive_s,
+               "seconds of silence in a stream after which a comment is sent; 0: none");
   schema.Field("http.shutdown_grace_s", &http.shutdown_grace_s, "seconds that stopping leaves requests in flight");
 }
 

@@ -101,6 +101,17 @@ int HttpStatusOf(const absl::Status& status) {
   return http != nullptr && http->is_int64() ? static_cast<int>(http->get_int64()) : HttpOf(status.code());
 }
 
+std::string ErrorCodeOf(const absl::Status& status) {
+  const base::json::value payload = Payload(status);
+  const base::json::value* code = base::Find(payload, "code");
+  return code != nullptr && code->is_string() ? std::string(code->get_string()) : "";
+}
+
+bool MayRetry(const absl::Status& status) {
+  const int http = HttpStatusOf(status);
+  return http == 408 || http == 429 || http >= 500;
+}
+
 bool ShouldRetryLater(const absl::Status& status) {
   const int http = HttpStatusOf(status);
   return http == 429 || http == 503;

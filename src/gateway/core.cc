@@ -27,6 +27,19 @@ void FillRandom(void* out, size_t bytes) {
 
 }  // namespace
 
+void Counters::CountCall(const absl::Status& status, bool was_aborted) {
+  ++calls;
+  if (status.ok()) {
+    ++completed;
+  } else if (was_aborted) {
+    ++aborted;
+  } else if (absl::IsResourceExhausted(status)) {
+    ++refused;
+  } else {
+    ++failed;
+  }
+}
+
 std::string RandomHex(size_t bytes) {
   std::string raw(bytes, '\0');
   FillRandom(raw.data(), bytes);

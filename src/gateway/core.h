@@ -41,6 +41,7 @@ struct Counters {
   std::atomic<int64_t> record_failures{0};
   std::atomic<int64_t> malformed_tool_calls{0};
   std::atomic<int64_t> tool_choice_unforced{0};  // required tool calls that the model answered in text
+  std::atomic<int64_t> flagged{0};               // sampled under a grammar, penalty or bias: not trained on
   std::atomic<int64_t> prompt_tokens{0};
   std::atomic<int64_t> cached_tokens{0};
   std::atomic<int64_t> sampled_tokens{0};
@@ -50,6 +51,8 @@ struct Counters {
   std::atomic<int64_t> episodes_refused{0};
   std::atomic<int64_t> active_calls{0};
 
+  // One answered call, or a request that came to none.
+  void CountCall(const absl::Status& status, bool was_aborted);
   void AddFork(const std::string& cause) {
     base::MutexLock lock(mu_);
     ++forks_[cause];

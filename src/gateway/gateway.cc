@@ -252,33 +252,48 @@ void Gateway::Remove(const std::shared_ptr<Episode>& episode, v1::EpisodeState s
 
 // ---- Calls --------------------------------------------------------------------------------------------------------
 
-std::shared_ptr<ChatCall> Gateway::StartChat(Caller caller, std::string body, std::function<void()> wake) {
-  auto call = std::make_shared<ChatCall>(
-      core_, std::move(body), [this, caller = std::move(caller)] { return Resolve(caller); }, std::move(wake));
+std::shared_ptr<Answer> Gateway::StartAnswer(Caller caller, const Dialect& dialect, RawRequest raw,
+                                             std::function<void()> wake) {
+  auto answer = std::make_shared<Answer>(core_, dialect, std::move(raw));
+  answer->SetHooks({.resolve = [this, caller = std::move(caller)] { return Resolve(caller); },
+                    .reserve =
+                        [this](int calls) {
+                          base::MutexLock lock(mu_);
+                          return Reserve(calls);
+                        },
+                    .on_done = [this](const std::shared_ptr<Answer>& done, int extra) { OnDone(done, extra); },
+                    .wake = std::move(wake)});
   absl::Status refused;
   {
     base::MutexLock lock(mu_);
-    if (shutdown_) {
-      refused = ShuttingDown();
-    } else if (static_cast<int>(calls_.size()) >= core_.options.max_active_calls) {
-      refused = absl::ResourceExhaustedError(absl::StrCat(
-          core_.options.max_active_calls, " calls are in flight, the limit (max_active_calls): try again later"));
-    } else {
-      calls_.insert(call);
-      core_.counters.active_calls = calls_.size();
-      call->set_on_done([this](const std::shared_ptr<ChatCall>& done) {
-        base::MutexLock lock(mu_);
-        calls_.erase(done);
-        core_.counters.active_calls = calls_.size();
-        changed_.SignalAll();
-      });
-    }
+    refused = Reserve(1);
+    if (refused.ok()) answers_.insert(answer);
   }
-  if (refused.ok() && !core_.workers.TrySubmit([call] { call->Prepare(); })) {
+  if (refused.ok() && !core_.workers.TrySubmit([answer] { answer->Prepare(); })) {
     refused = ApiError(503, "overloaded", "", "too many requests wait for a worker (max_queued_work): try again later");
   }
-  if (!refused.ok()) call->Refuse(std::move(refused));
-  return call;
+  if (!refused.ok()) answer->Refuse(std::move(refused));
+  return answer;
+}
+
+absl::Status Gateway::Reserve(int calls) {
+  if (shutdown_) return ShuttingDown();
+  if (active_calls_ + calls > core_.options.max_active_calls) {
+    return absl::ResourceExhaustedError(absl::StrCat(active_calls_, " calls are in flight, the limit is ",
+                                                     core_.options.max_active_calls,
+                                                     " (max_active_calls): try again later"));
+  }
+  active_calls_ += calls;
+  core_.counters.active_calls = active_calls_;
+  return absl::OkStatus();
+}
+
+void Gateway::OnDone(const std::shared_ptr<Answer>& answer, int extra) {
+  base::MutexLock lock(mu_);
+  if (answers_.erase(answer) == 0) return;  // it was refused: nothing was reserved for it
+  active_calls_ -= 1 + extra;
+  core_.counters.active_calls = active_calls_;
+  changed_.SignalAll();
 }
 
 absl::StatusOr<std::shared_ptr<Episode>> Gateway::Resolve(const Caller& caller) {
@@ -325,19 +340,19 @@ absl::StatusOr<std::shared_ptr<Episode>> Gateway::OpenSession(const std::string&
 
 void Gateway::Tick() {
   const auto now = core_.parts.clock->Now();
-  std::vector<std::shared_ptr<ChatCall>> late;
+  std::vector<std::shared_ptr<Answer>> late;
   {
     base::MutexLock lock(mu_);
     if (core_.options.call_deadline_s > 0) {
-      for (const auto& call : calls_) {
-        if (now - call->arrival() > Seconds(core_.options.call_deadline_s)) late.push_back(call);
+      for (const auto& answer : answers_) {
+        if (now - answer->arrival() > Seconds(core_.options.call_deadline_s)) late.push_back(answer);
       }
     }
   }
-  for (const auto& call : late) {
-    call->Abort(ApiError(504, "deadline_exceeded", "",
-                         absl::StrCat("the call took longer than ", core_.options.call_deadline_s,
-                                      " s (call_deadline_s); what was sampled is recorded as aborted")));
+  for (const auto& answer : late) {
+    answer->Abort(ApiError(504, "deadline_exceeded", "",
+                           absl::StrCat("the call took longer than ", core_.options.call_deadline_s,
+                                        " s (call_deadline_s); what was sampled is recorded as aborted")));
   }
   EndIdle();
 }
@@ -383,19 +398,19 @@ void Gateway::EndIdle() {
 }
 
 void Gateway::Shutdown() {
-  std::vector<std::shared_ptr<ChatCall>> calls;
+  std::vector<std::shared_ptr<Answer>> answers;
   {
     base::MutexLock lock(mu_);
     shutdown_ = true;
-    calls.assign(calls_.begin(), calls_.end());
+    answers.assign(answers_.begin(), answers_.end());
   }
-  for (const auto& call : calls) call->Abort(ShuttingDown());
+  for (const auto& answer : answers) answer->Abort(ShuttingDown());
   const auto deadline = std::chrono::steady_clock::now() + Seconds(core_.options.end_wait_s);
   base::MutexLock lock(mu_);
-  while (!calls_.empty()) {
+  while (!answers_.empty()) {
     const auto left = deadline - std::chrono::steady_clock::now();
     if (left.count() <= 0) {
-      INGOT_LOG(error, "{} calls were still being recorded after {} s", calls_.size(), core_.options.end_wait_s);
+      INGOT_LOG(error, "{} requests were still being recorded after {} s", answers_.size(), core_.options.end_wait_s);
       return;
     }
     changed_.WaitFor(mu_, left);
@@ -414,7 +429,7 @@ v1::GatewayStatusResponse Gateway::Status() const {
   for (const auto& [cause, count] : core_.counters.forks()) (*status.mutable_forks())[cause] = count;
   base::MutexLock lock(mu_);
   status.set_open_episodes(by_id_.size());
-  status.set_active_calls(calls_.size());
+  status.set_active_calls(active_calls_);
   return status;
 }
 

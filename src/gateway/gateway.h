@@ -1,13 +1,15 @@
-// The gateway without its sockets: episodes, and the chat calls made in them. Every call becomes a record of its
+// The gateway without its sockets: episodes, and the calls made in them. Every call becomes a record of its
 // episode's token tree: what the engine sampled, exactly, durable in the pool before the client sees the end of it.
 //
-//   HttpServer -> HttpApi -.                       .-> rollout::Client   ids in, ids with log-probs and versions out
-//   GatewayService (gRPC) --+-> Gateway -> ChatCall -+-> datapool::Client  AppendCall, before the terminal event
-//   agents' runner --------'      `-> Episode          `-> Admission        who may open an episode
+//   HttpServer -> HttpApi -.                     .-> Dialect       its words for requests, events and errors
+//   GatewayService (gRPC) --+-> Gateway -> Answer -+-> ChatCall -+-> rollout::Client   ids in, ids with log-probs out
+//   agents' runner --------'      |                  one a choice `-> datapool::Client  AppendCall, before the last
+//   event
+//                                 `-> Episode, Admission            who may open an episode
 //
 // Thread safe. OpenEpisode, RewardEpisode and EndEpisode block (admission, one durable write, for EndEpisode the calls
-// it aborts); StartChat and Tick do not: their work runs on the gateway's own workers. Destroy it after every server in
-// front of it, and drop all ChatCalls before it; its parts outlive it.
+// it aborts); StartAnswer and Tick do not: their work runs on the gateway's own workers. Destroy it after every server
+// in front of it, and drop all Answers before it; its parts outlive it.
 #pragma once
 
 #include <deque>
@@ -21,8 +23,9 @@
 
 #include "base/mutex.h"
 #include "base/status.h"
-#include "gateway/chat_call.h"
+#include "gateway/answer.h"
 #include "gateway/core.h"
+#include "gateway/dialect.h"
 #include "gateway/episode.h"
 #include "gateway/options.h"
 #include "proto/gateway.pb.h"
@@ -54,8 +57,9 @@ class Gateway {
   // the same content, until it answers OK.
   absl::Status EndEpisode(const v1::EpisodeEndRequest& request);
 
-  // Starts a chat completion, whose `body` is that of POST /v1/chat/completions; every fault comes through the call.
-  std::shared_ptr<ChatCall> StartChat(Caller caller, std::string body, std::function<void()> wake);
+  // Starts answering a request; every fault comes through the answer. `wake`: Answer::Hooks::wake.
+  std::shared_ptr<Answer> StartAnswer(Caller caller, const Dialect& dialect, RawRequest raw,
+                                      std::function<void()> wake);
 
   // Enforces deadlines and idle limits by the injected clock; to be called about once a second (HttpServer does).
   void Tick();
@@ -95,6 +99,8 @@ class Gateway {
               bool free_key);
   void EndIdle();
   std::string BaseUrl(const std::string& episode_id) const;
+  absl::Status Reserve(int calls) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void OnDone(const std::shared_ptr<Answer>& answer, int extra);
 
   mutable base::Mutex mu_;
   base::CondVar changed_;
@@ -104,7 +110,8 @@ class Gateway {
   int opening_ ABSL_GUARDED_BY(mu_) = 0;
   std::unordered_map<std::string, std::shared_ptr<Episode>> by_id_ ABSL_GUARDED_BY(mu_);
   std::unordered_map<std::string, std::shared_ptr<Episode>> by_key_ ABSL_GUARDED_BY(mu_);  // by hash of the key
-  std::set<std::shared_ptr<ChatCall>> calls_ ABSL_GUARDED_BY(mu_);
+  std::set<std::shared_ptr<Answer>> answers_ ABSL_GUARDED_BY(mu_);
+  int active_calls_ ABSL_GUARDED_BY(mu_) = 0;  // of all answers; one that is not parsed yet counts as one
   // Ended ones, so that what comes late is told so; the oldest are forgotten.
   std::unordered_map<std::string, Ended> ended_by_key_ ABSL_GUARDED_BY(mu_);
   std::unordered_map<std::string, std::string> ended_keys_ ABSL_GUARDED_BY(mu_);  // hash of the key, by episode id

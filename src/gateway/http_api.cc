@@ -14,8 +14,6 @@ namespace {
 using base::json::object;
 using base::json::value;
 
-constexpr size_t kMaxEpisodeId = 64;
-
 HttpReply Json(int status, const value& body) {
   return {.status = status, .content_type = "application/json", .headers = {}, .body = base::PrintJson(body)};
 }
@@ -32,10 +30,10 @@ std::string KeyOf(const HttpRequest& request) {
 }
 
 // An answer that is there, or will be in one piece.
-class Answer final : public Exchange {
+class Ready final : public Exchange {
  public:
-  Answer() = default;
-  explicit Answer(HttpReply reply) : reply_(std::move(reply)) {}
+  Ready() = default;
+  explicit Ready(HttpReply reply) : reply_(std::move(reply)) {}
 
   void Set(HttpReply reply) {
     base::MutexLock lock(mu_);
@@ -55,39 +53,37 @@ class Answer final : public Exchange {
   std::optional<HttpReply> reply_ ABSL_GUARDED_BY(mu_);
 };
 
-std::string Event(const std::string& data) { return "data: " + data + "\n\n"; }
-
-class ChatExchange final : public Exchange {
+class AnswerExchange final : public Exchange {
  public:
-  ChatExchange(std::shared_ptr<ChatCall> call, double retry_after_s)
-      : call_(std::move(call)), retry_after_s_(retry_after_s) {}
+  AnswerExchange(std::shared_ptr<Answer> answer, double retry_after_s)
+      : answer_(std::move(answer)), retry_after_s_(retry_after_s) {}
 
   Progress Take() override {
-    ChatCall::Output out = call_->Take();
+    Answer::Output out = answer_->Take();
     Progress progress;
     progress.done = out.done;
     base::MutexLock lock(mu_);
     if (out.done && !out.status.ok() && !begun_ && out.events.empty()) {
-      progress.reply = ErrorReply(out.status, retry_after_s_);
+      progress.reply = ErrorReply(answer_->dialect(), out.status, retry_after_s_);
       return progress;
     }
     if (!out.stream) {
-      if (out.done)
+      if (!out.events.empty()) {
         progress.reply = HttpReply{
-            .status = 200, .content_type = "application/json", .headers = {}, .body = std::move(out.events.at(0))};
+            .status = 200, .content_type = "application/json", .headers = {}, .body = std::move(out.events[0].data)};
+      }
       return progress;
     }
-    for (const std::string& event : out.events) progress.data += Event(event);
-    // A stream that breaks off says so, and has no [DONE].
-    if (out.done) progress.data += Event(out.status.ok() ? "[DONE]" : ErrorJson(out.status));
+    for (const WireEvent& event : out.events) progress.data += event.Sse();
+    progress.data += out.trailer;
     progress.stream_begins = !begun_ && !progress.data.empty();
     begun_ = begun_ || progress.stream_begins;
     return progress;
   }
-  void Abandon(absl::Status why) override { call_->Abort(std::move(why)); }
+  void Abandon(absl::Status why) override { answer_->Abort(std::move(why)); }
 
  private:
-  const std::shared_ptr<ChatCall> call_;
+  const std::shared_ptr<Answer> answer_;
   const double retry_after_s_;
   base::Mutex mu_;
   bool begun_ ABSL_GUARDED_BY(mu_) = false;
@@ -108,6 +104,17 @@ absl::StatusOr<std::string> StringField(const value& body, const char* name) {
   return std::string(field->get_string());
 }
 
+// What both OpenAI's and Anthropic's clients look for.
+object ModelJson(const std::string& name) {
+  return {{"id", name},
+          {"object", "model"},
+          {"created", 0},
+          {"owned_by", "ingot"},
+          {"type", "model"},
+          {"display_name", name},
+          {"created_at", "1970-01-01T00:00:00Z"}};
+}
+
 const char* PurposeText(v1::EpisodePurpose purpose) {
   if (purpose == v1::PURPOSE_EVAL) return "eval";
   return purpose == v1::PURPOSE_SERVE ? "serve" : "train";
@@ -124,128 +131,103 @@ object TaskJson(const v1::Task& task) {
 
 }  // namespace
 
-HttpReply ErrorReply(const absl::Status& status, double retry_after_s) {
+HttpReply ErrorReply(const Dialect& dialect, const absl::Status& status, double retry_after_s) {
+  Dialect::Error error = dialect.ErrorOf(status);
   HttpReply reply;
-  reply.status = HttpStatusOf(status);
-  reply.body = ErrorJson(status);
+  reply.status = error.http;
+  reply.body = std::move(error.body);
   if (ShouldRetryLater(status)) {
     reply.headers.emplace_back("Retry-After", std::to_string(static_cast<int64_t>(std::ceil(retry_after_s))));
   }
+  if (!MayRetry(status)) reply.headers.emplace_back("x-should-retry", "false");
   return reply;
 }
 
-// A target taken apart.
-struct HttpApi::Route {
-  enum class Kind { kNone, kChat, kModels, kModel, kOpen, kReward, kEnd, kStatus, kHealth, kMetrics };
-  Kind kind = Kind::kNone;
-  const char* method = "GET";
-  std::string episode;  // of /s/{episode} or /ingot/v1/episodes/{id}
-  std::string name;     // of /v1/models/{name}
-
-  static Route Of(const std::string& target) {
-    std::string_view path = target;
-    path = path.substr(0, path.find_first_of("?#"));
-    while (path.size() > 1 && path.ends_with('/')) path.remove_suffix(1);
-    Route route;
-    if (path.starts_with("/s/")) {
-      path.remove_prefix(3);
-      const size_t end = path.find('/');
-      route.episode = std::string(path.substr(0, end));
-      if (end == std::string_view::npos || route.episode.empty() || route.episode.size() > kMaxEpisodeId) return route;
-      path.remove_prefix(end);
-      if (!path.starts_with("/v1/")) return route;
-    }
-    route.Match(path);
-    return route;
-  }
-
- private:
-  void Set(Kind what, const char* how) {
-    kind = what;
-    method = how;
-  }
-  void Match(std::string_view path) {
-    constexpr std::string_view kModelPrefix = "/v1/models/", kEpisodes = "/ingot/v1/episodes";
-    if (path == "/v1/chat/completions") return Set(Kind::kChat, "POST");
-    if (path == "/v1/models") return Set(Kind::kModels, "GET");
-    if (path.starts_with(kModelPrefix)) {
-      name = std::string(path.substr(kModelPrefix.size()));
-      return Set(Kind::kModel, "GET");
-    }
-    if (path == "/healthz") return Set(Kind::kHealth, "GET");
-    if (path == "/metrics") return Set(Kind::kMetrics, "GET");
-    if (path == "/ingot/v1/status") return Set(Kind::kStatus, "GET");
-    if (path == kEpisodes) return Set(Kind::kOpen, "POST");
-    if (!path.starts_with(kEpisodes) || path[kEpisodes.size()] != '/') return;
-    path.remove_prefix(kEpisodes.size() + 1);
-    const size_t slash = path.find('/');
-    if (slash == std::string_view::npos || slash == 0 || slash > kMaxEpisodeId) return;
-    episode = std::string(path.substr(0, slash));
-    if (path.substr(slash) == "/reward") return Set(Kind::kReward, "POST");
-    if (path.substr(slash) == "/end") return Set(Kind::kEnd, "POST");
-  }
-};
+HttpReply ErrorReply(std::string_view target, const Headers& headers, const absl::Status& status,
+                     double retry_after_s) {
+  return ErrorReply(*HttpRoute::Of(target, headers).dialect, status, retry_after_s);
+}
 
 HttpReply HttpApi::Error(const absl::Status& status) const {
-  return ErrorReply(status, gateway_.options().retry_after_s);
+  return ErrorReply(ChatDialect(), status, gateway_.options().retry_after_s);
 }
 
 std::shared_ptr<Exchange> HttpApi::Start(HttpRequest request, std::function<void()> wake) {
-  const Route route = Route::Of(request.target);
+  const HttpRoute route = HttpRoute::Of(request.target, request.headers);
   const bool head = request.method == "HEAD" && std::string_view(route.method) == "GET";
-  if (route.kind != Route::Kind::kNone && (request.method == route.method || head)) {
-    switch (route.kind) {
-      case Route::Kind::kChat:
-        return std::make_shared<ChatExchange>(gateway_.StartChat({.api_key = KeyOf(request), .episode = route.episode},
-                                                                 std::move(request.body), std::move(wake)),
-                                              gateway_.options().retry_after_s);
-      case Route::Kind::kOpen:
-        return Blocking(std::move(request), std::move(wake), [this](const HttpRequest& r) { return Open(r); });
-      case Route::Kind::kReward:
-        return Blocking(std::move(request), std::move(wake),
-                        [this, id = route.episode](const HttpRequest& r) { return Reward(r, id); });
-      case Route::Kind::kEnd:
-        return Blocking(std::move(request), std::move(wake),
-                        [this, id = route.episode](const HttpRequest& r) { return End(r, id); });
-      case Route::Kind::kMetrics:
-        return Blocking(std::move(request), std::move(wake), [this](const HttpRequest&) {
-          return HttpReply{.status = 200,
-                           .content_type = "text/plain; version=0.0.4; charset=utf-8",
-                           .headers = {},
-                           .body = metrics_ ? metrics_() : gateway_.MetricsText()};
-        });
-      default:
-        break;
-    }
+  if (route.kind == HttpRoute::Kind::kDialect && request.method == route.method) {
+    RawRequest raw{.body = std::move(request.body), .headers = std::move(request.headers)};
+    return std::make_shared<AnswerExchange>(gateway_.StartAnswer({.api_key = KeyOf(request), .episode = route.episode},
+                                                                 *route.dialect, std::move(raw), std::move(wake)),
+                                            gateway_.options().retry_after_s);
   }
-  auto answer = std::make_shared<Answer>(Quick(request, route));
+  if (request.method == route.method || head) {
+    if (auto exchange = StartBlocking(request, route, wake)) return exchange;
+  }
+  auto answer = std::make_shared<Ready>(Quick(request, route));
   wake();
   return answer;
 }
 
-HttpReply HttpApi::Quick(const HttpRequest& request, const Route& route) {
-  if (route.kind == Route::Kind::kNone) {
-    return Error(ApiError(404, "not_found", "",
-                          absl::StrCat("there is nothing at ", Printable(request.target, 200),
-                                       "; chat completions are at /v1/chat/completions")));
+// nullptr: the route's answer does not block.
+std::shared_ptr<Exchange> HttpApi::StartBlocking(HttpRequest request, const HttpRoute& route,
+                                                 std::function<void()> wake) {
+  std::function<HttpReply(const HttpRequest&)> answer;
+  switch (route.kind) {
+    case HttpRoute::Kind::kOpen:
+      answer = [this](const HttpRequest& r) { return Open(r); };
+      break;
+    case HttpRoute::Kind::kReward:
+      answer = [this, id = route.episode](const HttpRequest& r) { return Reward(r, id); };
+      break;
+    case HttpRoute::Kind::kEnd:
+      answer = [this, id = route.episode](const HttpRequest& r) { return End(r, id); };
+      break;
+    case HttpRoute::Kind::kMetrics:
+      answer = [this](const HttpRequest&) {
+        return HttpReply{.status = 200,
+                         .content_type = "text/plain; version=0.0.4; charset=utf-8",
+                         .headers = {},
+                         .body = metrics_ ? metrics_() : gateway_.MetricsText()};
+      };
+      break;
+    default:
+      return nullptr;
+  }
+  return Blocking(std::move(request), std::move(wake), std::move(answer));
+}
+
+HttpReply HttpApi::Quick(const HttpRequest& request, const HttpRoute& route) {
+  const auto error = [&](int http, const char* code, const std::string& message) {
+    return ErrorReply(*route.dialect, ApiError(http, code, "", message), gateway_.options().retry_after_s);
+  };
+  const bool root = route.kind == HttpRoute::Kind::kRoot && request.method != route.method;
+  if (route.kind == HttpRoute::Kind::kNone || root) {
+    std::string known;
+    for (const Dialect* dialect : Dialects()) absl::StrAppend(&known, " /v1", base::View(dialect->path()));
+    return error(404, "not_found",
+                 absl::StrCat("there is nothing at ", Printable(request.target, 200), "; try", known));
   }
   if (request.method != route.method && !(request.method == "HEAD" && std::string_view(route.method) == "GET")) {
-    HttpReply reply =
-        Error(ApiError(405, "method_not_allowed", "",
-                       absl::StrCat("this path takes ", route.method, ", not ", Printable(request.method, 20))));
+    HttpReply reply = error(405, "method_not_allowed",
+                            absl::StrCat("this path takes ", route.method, ", not ", Printable(request.method, 20)));
     reply.headers.emplace_back("Allow", route.method);
     return reply;
   }
   switch (route.kind) {
-    case Route::Kind::kModels: {
-      object list;
-      list["object"] = "list";
-      list["data"] = base::json::array{*base::ParseJson(ModelReply(gateway_.options().model_name).body)};
-      return Json(200, list);
+    case HttpRoute::Kind::kRoot:
+      return Json(200, object{});
+    case HttpRoute::Kind::kModels: {
+      const std::string& name = gateway_.options().model_name;
+      return Json(200, object{{"object", "list"},
+                              {"data", base::json::array{ModelJson(name)}},
+                              {"has_more", false},
+                              {"first_id", name},
+                              {"last_id", name}});
     }
-    case Route::Kind::kModel:
-      return ModelReply(route.name);
-    case Route::Kind::kHealth:
+    case HttpRoute::Kind::kModel:
+      return ModelReply(route);
+    case HttpRoute::Kind::kHealth:
       if (gateway_.shutting_down()) return Error(absl::UnavailableError("the gateway is shutting down"));
       return Json(200, object{{"status", "ok"}});
     default:
@@ -253,12 +235,12 @@ HttpReply HttpApi::Quick(const HttpRequest& request, const Route& route) {
   }
 }
 
-HttpReply HttpApi::ModelReply(const std::string& name) const {
-  if (name != gateway_.options().model_name) {
-    return Error(ApiError(404, "model_not_found", "model",
-                          absl::StrCat("the model served here is '", gateway_.options().model_name, "'")));
-  }
-  return Json(200, object{{"id", name}, {"object", "model"}, {"created", 0}, {"owned_by", "ingot"}});
+HttpReply HttpApi::ModelReply(const HttpRoute& route) const {
+  if (route.name == gateway_.options().model_name) return Json(200, ModelJson(route.name));
+  return ErrorReply(*route.dialect,
+                    ApiError(404, "model_not_found", "model",
+                             absl::StrCat("the model served here is '", gateway_.options().model_name, "'")),
+                    gateway_.options().retry_after_s);
 }
 
 HttpReply HttpApi::StatusReply() const {
@@ -276,7 +258,7 @@ HttpReply HttpApi::StatusReply() const {
 
 std::shared_ptr<Exchange> HttpApi::Blocking(HttpRequest request, std::function<void()> wake,
                                             std::function<HttpReply(const HttpRequest&)> answer) {
-  auto exchange = std::make_shared<Answer>();
+  auto exchange = std::make_shared<Ready>();
   auto job = [exchange, wake, answer = std::move(answer), request = std::move(request)] {
     exchange->Set(answer(request));
     wake();

@@ -1,9 +1,11 @@
-// HTTP requests to answers, without sockets: routes, the OpenAI dialect's SSE framing, and the life of episodes as
-// JSON.
+// HTTP requests to answers, without sockets: routes, SSE framing, and the life of episodes as JSON.
 //
-//   POST /v1/chat/completions   GET /v1/models   GET /v1/models/{id}      the same under /s/{episode}
-//   POST /ingot/v1/episodes     POST /ingot/v1/episodes/{id}/reward       POST /ingot/v1/episodes/{id}/end
-//   GET /ingot/v1/status        GET /healthz     GET /metrics
+//   POST /v1{path of any dialect}   GET /v1/models   GET /v1/models/{id}   HEAD /       the same under /s/{episode}
+//   POST /ingot/v1/episodes         POST /ingot/v1/episodes/{id}/reward    POST /ingot/v1/episodes/{id}/end
+//   GET /ingot/v1/status            GET /healthz     GET /metrics
+//
+// Clients join their base URL and a path, and differ in which of the two has the /v1: it may be left out, or stand
+// twice.
 //
 // Thread safe; never blocks: what does runs on the gateway's workers.
 #pragma once
@@ -16,6 +18,7 @@
 #include <vector>
 
 #include "gateway/gateway.h"
+#include "gateway/http_route.h"
 
 namespace ingot::gateway {
 
@@ -24,6 +27,7 @@ struct HttpRequest {
   std::string target;         // path, with or without a query
   std::string authorization;  // the header's value; "Bearer KEY"
   std::string api_key;        // the header x-api-key's value
+  Headers headers;            // all others
   std::string body;
 };
 
@@ -34,7 +38,11 @@ struct HttpReply {
   std::string body;
 };
 
-HttpReply ErrorReply(const absl::Status& status, double retry_after_s);
+// The reply that tells of an error, with headers that say whether to try again: Retry-After, and x-should-retry, which
+// vendors' own clients heed.
+HttpReply ErrorReply(const Dialect& dialect, const absl::Status& status, double retry_after_s);
+// For what is refused before it is read: in the dialect of `target`, if it is one's.
+HttpReply ErrorReply(std::string_view target, const Headers& headers, const absl::Status& status, double retry_after_s);
 
 // One request being answered. Thread safe.
 class Exchange {
@@ -62,15 +70,15 @@ class HttpApi {
   std::shared_ptr<Exchange> Start(HttpRequest request, std::function<void()> wake);
 
  private:
-  struct Route;
-  HttpReply Quick(const HttpRequest& request, const Route& route);
+  HttpReply Quick(const HttpRequest& request, const HttpRoute& route);
   std::shared_ptr<Exchange> Blocking(HttpRequest request, std::function<void()> wake,
                                      std::function<HttpReply(const HttpRequest&)> answer);
+  std::shared_ptr<Exchange> StartBlocking(HttpRequest request, const HttpRoute& route, std::function<void()> wake);
   HttpReply Open(const HttpRequest& request);
   HttpReply Reward(const HttpRequest& request, const std::string& episode);
   HttpReply End(const HttpRequest& request, const std::string& episode);
   HttpReply StatusReply() const;
-  HttpReply ModelReply(const std::string& name) const;
+  HttpReply ModelReply(const HttpRoute& route) const;
   HttpReply Error(const absl::Status& status) const;
 
   Gateway& gateway_;

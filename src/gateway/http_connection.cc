@@ -30,7 +30,9 @@ using boost::system::error_code;
 
 constexpr auto kUse = asio::as_tuple(asio::use_awaitable);
 constexpr size_t kReadBytes = 16 * 1024;
-constexpr double kLingerSeconds = 2;  // for a client that is still sending what was refused
+constexpr auto kForever = asio::steady_timer::time_point::max();
+constexpr char kKeepAlive[] = ": keep-alive\n\n";  // a comment: no client of SSE shows it to anyone
+constexpr double kLingerSeconds = 2;               // for a client that is still sending what was refused
 
 std::chrono::nanoseconds Seconds(double seconds) {
   return std::chrono::nanoseconds(static_cast<int64_t>(std::min(seconds, 1e9) * 1e9));
@@ -60,7 +62,7 @@ void HttpConnection::Arm(double seconds) {
   });
 }
 
-void HttpConnection::Disarm() { deadline_.expires_at(asio::steady_timer::time_point::max()); }
+void HttpConnection::Disarm() { deadline_.expires_at(kForever); }
 
 void HttpConnection::Finish() {
   asio::post(socket_.get_executor(), [self = shared_from_this()] {
@@ -119,14 +121,16 @@ std::function<void()> HttpConnection::MakeWake() {
   };
 }
 
-asio::awaitable<bool> HttpConnection::WaitForProgress() {
+asio::awaitable<HttpConnection::Waited> HttpConnection::WaitForProgress(double seconds) {
   WatchForClose();
+  const auto until = seconds > 0 ? std::chrono::steady_clock::now() + Seconds(seconds) : kForever;
   while (!woken_ && !gone_ && !closing_) {
-    signal_.expires_at(asio::steady_timer::time_point::max());
+    if (until != kForever && std::chrono::steady_clock::now() >= until) co_return Waited::kSilence;
+    signal_.expires_at(until);
     co_await signal_.async_wait(kUse);
   }
   woken_ = false;
-  co_return !gone_ && !closing_;
+  co_return gone_ || closing_ ? Waited::kGone : Waited::kProgress;
 }
 
 asio::awaitable<void> HttpConnection::Run() {
@@ -183,25 +187,28 @@ asio::awaitable<HttpConnection::Next> HttpConnection::ReadRequest(Parsed& reques
     co_return Next::kAnswer;
   }
   if (closing_) co_return Next::kClose;
+  const std::string target = Text(parser.get().target());  // empty if that was not read
   if (timed_out_) {
-    co_await Reject(ApiError(408, "request_timeout", "",
+    co_await Reject(target,
+                    ApiError(408, "request_timeout", "",
                              absl::StrCat("the request did not arrive within ", options_.request_timeout_s, " s")));
   } else if (error == http::error::body_limit) {
-    co_await Reject(ApiError(413, "body_too_large", "",
-                             absl::StrCat("the request's body is over ", options_.max_body_bytes, " bytes")));
+    co_await Reject(target, ApiError(413, "body_too_large", "",
+                                     absl::StrCat("the request's body is over ", options_.max_body_bytes, " bytes")));
   } else if (error == http::error::header_limit) {
-    co_await Reject(ApiError(431, "header_too_large", "",
+    co_await Reject(target,
+                    ApiError(431, "header_too_large", "",
                              absl::StrCat("the request's header is over ", options_.max_header_bytes, " bytes")));
   } else if (error.category() == make_error_code(http::error::bad_method).category() &&
              error != http::error::end_of_stream && error != http::error::partial_message) {
-    co_await Reject(ApiError(400, "malformed_http", "", "the request is not HTTP/1.1: " + error.message()));
+    co_await Reject(target, ApiError(400, "malformed_http", "", "the request is not HTTP/1.1: " + error.message()));
   }
   co_return Next::kClose;
 }
 
 // Answers what could not be read, and drops what still comes, so that the client reads the answer instead of a reset.
-asio::awaitable<void> HttpConnection::Reject(const absl::Status& why) {
-  const bool sent = co_await WriteReply(ErrorReply(why, 1), 11, false, false);
+asio::awaitable<void> HttpConnection::Reject(std::string target, absl::Status why) {
+  const bool sent = co_await WriteReply(ErrorReply(target, {}, why, 1), 11, false, false);
   if (!sent) co_return;
   error_code ignored;
   socket_.shutdown(Socket::shutdown_send, ignored);
@@ -222,12 +229,13 @@ asio::awaitable<bool> HttpConnection::Answer(Parsed parsed) {
   request.target = Text(parsed.target());
   request.authorization = Text(parsed[http::field::authorization]);
   request.api_key = Text(parsed["x-api-key"]);
+  for (const auto& field : parsed) request.headers.Add(Text(field.name_string()), Text(field.value()));
   request.body = std::move(parsed.body());
   woken_ = false;
   const std::shared_ptr<Exchange> exchange = api_.Start(std::move(request), MakeWake());
   while (true) {
-    const bool here = co_await WaitForProgress();
-    if (!here) {
+    const Waited waited = co_await WaitForProgress();
+    if (waited == Waited::kGone) {
       exchange->Abandon(closing_ ? absl::UnavailableError("the gateway is shutting down")
                                  : absl::CancelledError("the client went away"));
       co_return false;
@@ -266,9 +274,9 @@ asio::awaitable<bool> HttpConnection::AnswerStream(Exchange& exchange, Exchange:
       if (!sent) co_return false;
     }
     if (progress.done) co_return true;
-    const bool here = co_await WaitForProgress();
-    if (!here) co_return false;
-    progress = exchange.Take();
+    const Waited waited = co_await WaitForProgress(options_.keepalive_s);
+    if (waited == Waited::kGone) co_return false;
+    progress = waited == Waited::kSilence ? Exchange::Progress{.reply = {}, .data = kKeepAlive} : exchange.Take();
   }
 }
 

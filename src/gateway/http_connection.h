@@ -50,8 +50,10 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
                                             bool keep_alive);
   boost::asio::awaitable<bool> WriteReply(HttpReply reply, unsigned version, bool keep_alive, bool head);
   boost::asio::awaitable<bool> WriteBytes(std::string bytes);
-  boost::asio::awaitable<void> Reject(const absl::Status& why);
-  boost::asio::awaitable<bool> WaitForProgress();  // false: gone or closing
+  boost::asio::awaitable<void> Reject(std::string target, absl::Status why);
+  // Also after `seconds` of nothing, if they are over 0: woken_ was not set then.
+  enum class Waited { kProgress, kSilence, kGone };
+  boost::asio::awaitable<Waited> WaitForProgress(double seconds = 0);
   std::function<void()> MakeWake();
   void WatchForClose();
   void Arm(double seconds);  // cancels the socket's operations when it expires

@@ -48,6 +48,8 @@ std::string Gateway::MetricsText() const {
           counters.malformed_tool_calls);
   counter("ingot_gateway_tool_choice_unforced_total", "Required tool calls that were answered in text.",
           counters.tool_choice_unforced);
+  counter("ingot_gateway_flagged_calls_total", "Calls sampled under a grammar, penalty or bias: never trained on.",
+          counters.flagged);
   counter("ingot_gateway_prompt_tokens_total", "Prompt tokens sent to the engine.", counters.prompt_tokens);
   counter("ingot_gateway_cached_prompt_tokens_total", "Prompt tokens whose KV the engine had.", counters.cached_tokens);
   counter("ingot_gateway_sampled_tokens_total", "Tokens sampled.", counters.sampled_tokens);

@@ -63,6 +63,7 @@ absl::Status HttpServerOptions::Validate() const {
   INGOT_RETURN_IF_ERROR(Positive("idle_timeout_s", idle_timeout_s));
   INGOT_RETURN_IF_ERROR(Positive("request_timeout_s", request_timeout_s));
   INGOT_RETURN_IF_ERROR(Positive("write_timeout_s", write_timeout_s));
+  INGOT_RETURN_IF_ERROR(NotNegative("keepalive_s", keepalive_s));
   INGOT_RETURN_IF_ERROR(NotNegative("shutdown_grace_s", shutdown_grace_s));
   return absl::OkStatus();
 }

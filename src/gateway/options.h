@@ -52,6 +52,7 @@ struct HttpServerOptions {
   double idle_timeout_s = 120;                // seconds a kept-alive connection may stay silent between requests
   double request_timeout_s = 60;              // seconds from a request's first byte to its last; beyond: 408
   double write_timeout_s = 60;  // seconds one write may wait for a slow reader; beyond: as if it had gone away
+  double keepalive_s = 15;      // seconds of silence in a stream after which a comment is sent. 0: none
   double shutdown_grace_s = 5;  // seconds that Stop leaves requests in flight before it aborts them
 
   absl::Status Validate() const;

@@ -57,25 +57,37 @@ class GatewayService final : public v1::Gateway::Service {
 
   grpc::Status ChatCompletions(grpc::ServerContext* context, const v1::ChatRequest* request,
                                grpc::ServerWriter<v1::ChatResponse>* writer) override {
-    auto signal = std::make_shared<Signal>();
-    const auto call = gateway_.StartChat({.api_key = request->api_key(), .episode = {}}, request->request_json(),
-                                         [signal] { signal->Set(); });
-    while (true) {
-      signal->WaitAndClear(kCancelPoll);
-      if (context->IsCancelled()) break;
-      ChatCall::Output out = call->Take();
-      for (std::string& event : out.events) {
-        v1::ChatResponse response;
-        response.set_response_json(std::move(event));
-        if (!writer->Write(response)) {
-          call->Abort(absl::CancelledError("the client went away"));
-          return grpc::Status::CANCELLED;
-        }
-      }
-      if (out.done) return Fail(context, out.status);
+    RawRequest raw{.body = request->request_json(), .headers = {}};
+    return Stream(context, {.api_key = request->api_key(), .episode = {}}, ChatDialect(), std::move(raw),
+                  [writer](WireEvent event) {
+                    v1::ChatResponse response;
+                    response.set_response_json(std::move(event.data));
+                    return writer->Write(response);
+                  });
+  }
+
+  grpc::Status Answer(grpc::ServerContext* context, const v1::DialectRequest* request,
+                      grpc::ServerWriter<v1::DialectEvent>* writer) override {
+    const Dialect* dialect = FindDialect(request->dialect());
+    if (dialect == nullptr) {
+      std::string known;
+      for (const Dialect* one : Dialects()) absl::StrAppend(&known, " ", base::View(one->name()));
+      return Fail(context,
+                  BadRequest("dialect", absl::StrCat("there is no dialect '", request->dialect(), "'; known:", known)));
     }
-    call->Abort(absl::CancelledError("the client went away"));
-    return grpc::Status::CANCELLED;
+    RawRequest raw{.body = request->request_json(), .headers = {}, .token_events = request->tokens()};
+    for (const auto& [name, text] : request->headers()) raw.headers.Add(name, text);
+    return Stream(context, {.api_key = request->api_key(), .episode = request->episode_id()}, *dialect, std::move(raw),
+                  [writer](WireEvent event) {
+                    v1::DialectEvent out;
+                    out.set_event(std::move(event.name));
+                    out.set_data_json(std::move(event.data));
+                    for (const Token& token : event.tokens) {
+                      out.add_token_ids(token.id);
+                      out.add_logprobs(token.logprob);
+                    }
+                    return writer->Write(out);
+                  });
   }
 
   grpc::Status Status(grpc::ServerContext*, const v1::GatewayStatusRequest*,
@@ -85,6 +97,24 @@ class GatewayService final : public v1::Gateway::Service {
   }
 
  private:
+  // `write`: false if the client is gone.
+  grpc::Status Stream(grpc::ServerContext* context, Caller caller, const Dialect& dialect, RawRequest raw,
+                      const std::function<bool(WireEvent)>& write) {
+    auto signal = std::make_shared<Signal>();
+    const auto answer = gateway_.StartAnswer(std::move(caller), dialect, std::move(raw), [signal] { signal->Set(); });
+    bool here = true;
+    while (here) {
+      signal->WaitAndClear(kCancelPoll);
+      here = !context->IsCancelled();
+      if (!here) break;
+      gateway::Answer::Output out = answer->Take();
+      for (WireEvent& event : out.events) here = here && write(std::move(event));
+      if (here && out.done) return Fail(context, out.status);
+    }
+    answer->Abort(absl::CancelledError("the client went away"));
+    return grpc::Status::CANCELLED;
+  }
+
   grpc::Status Fail(grpc::ServerContext* context, const absl::Status& status) {
     if (status.ok()) return grpc::Status::OK;
     context->AddTrailingMetadata("http-status", std::to_string(HttpStatusOf(status)));

@@ -21,11 +21,8 @@ std::string_view From(const std::string& text, size_t at) {
 }  // namespace
 
 TurnText::TurnText(std::shared_ptr<const text::Tokenizer> tokenizer, std::shared_ptr<const text::ChatFormat> format,
-                   std::vector<std::string> stop, bool tools_enabled)
-    : tokenizer_(std::move(tokenizer)),
-      format_(std::move(format)),
-      stop_(std::move(stop)),
-      tools_enabled_(tools_enabled) {}
+                   std::vector<std::string> stop, Reading reading)
+    : tokenizer_(std::move(tokenizer)), format_(std::move(format)), stop_(std::move(stop)), reading_(reading) {}
 
 void TurnText::Push(std::span<const int32_t> ids) {
   const std::vector<int32_t>& ends = format_->end_of_turn_ids();
@@ -57,16 +54,27 @@ void TurnText::Finish(const std::string& stop_string) {
     for (size_t& end : token_ends_) end = std::min(end, text_.size());
   }
   finished_ = true;
-  message_ = ParseVisible(text_);
+  message_ = ParseWhole();
 }
 
-text::ParsedOutput TurnText::ParseVisible(std::string_view visible) const {
-  text::ParsedOutput parsed = format_->Parse(visible);
-  if (tools_enabled_ || (parsed.tool_calls.empty() && !parsed.malformed)) return parsed;
+text::ParsedOutput TurnText::Parse(std::string_view text) const {
+  if (reading_ != Reading::kRaw) return format_->Parse(text);
+  text::ParsedOutput raw;
+  raw.content = std::string(text);
+  return raw;
+}
+
+size_t TurnText::Settled(std::string_view visible) const {
+  return reading_ == Reading::kRaw ? visible.size() : format_->StreamableContent(visible);
+}
+
+text::ParsedOutput TurnText::ParseWhole() const {
+  text::ParsedOutput parsed = Parse(text_);
+  if (reading_ == Reading::kMessage || (parsed.tool_calls.empty() && !parsed.malformed)) return parsed;
   // Everything from the first call on is text, as it stands.
-  const size_t settled = format_->StreamableContent(visible);
-  text::ParsedOutput text = format_->Parse(visible.substr(0, settled));
-  text.content += visible.substr(settled);
+  const size_t settled = Settled(text_);
+  text::ParsedOutput text = Parse(std::string_view(text_).substr(0, settled));
+  text.content += std::string_view(text_).substr(settled);
   return text;
 }
 
@@ -81,10 +89,10 @@ TurnText::Delta TurnText::TakeDelta() {
       held = std::max(held, PossibleStop(visible, stop));
     }
     visible.remove_suffix(std::min(held, visible.size()));
-    const size_t settled = format_->StreamableContent(visible);
+    const size_t settled = Settled(visible);
     if (settled <= settled_) return {};
     settled_ = settled;
-    message_ = format_->Parse(visible.substr(0, settled));
+    message_ = Parse(visible.substr(0, settled));
   } else {
     settled_ = text_.size();
   }
@@ -97,6 +105,15 @@ TurnText::Delta TurnText::TakeDelta() {
 
 int TurnText::delivered_tokens() const {
   return static_cast<int>(std::upper_bound(token_ends_.begin(), token_ends_.end(), settled_) - token_ends_.begin());
+}
+
+std::pair<int, int> TurnText::reasoning_ids() const {
+  const size_t begin = message_.reasoning.empty() ? std::string::npos : text_.find(message_.reasoning);
+  if (begin == std::string::npos) return {0, 0};  // there is none, or the format took something out of its middle
+  const auto first = std::upper_bound(token_ends_.begin(), token_ends_.end(), begin);
+  const auto last = std::lower_bound(first, token_ends_.end(), begin + message_.reasoning.size());
+  return {static_cast<int>(first - token_ends_.begin()),
+          static_cast<int>(last - token_ends_.begin()) + (last != token_ends_.end() ? 1 : 0)};
 }
 
 }  // namespace ingot::gateway

@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "text/chat.h"
@@ -15,11 +16,18 @@
 
 namespace ingot::gateway {
 
+// What a turn's text is read as.
+enum class Reading {
+  kMessage,
+  kNoTools,  // what looks like a tool call is text
+  kRaw,      // all of it is content
+};
+
 class TurnText {
  public:
-  // `stop`: stop strings, which are no part of the text. Where tools are not enabled, what looks like a call is text.
+  // `stop`: stop strings, which are no part of the text.
   TurnText(std::shared_ptr<const text::Tokenizer> tokenizer, std::shared_ptr<const text::ChatFormat> format,
-           std::vector<std::string> stop, bool tools_enabled);
+           std::vector<std::string> stop, Reading reading);
 
   void Push(std::span<const int32_t> ids);
   // No more ids come. `stop_string` is the one that ended the turn, or empty: text from it on is cut.
@@ -37,15 +45,19 @@ class TurnText {
   const text::ParsedOutput& message() const { return message_; }
   // How many ids have all their text in the deltas taken so far.
   int delivered_tokens() const;
+  // The ids [first, last) that the text of the reasoning so far came from.
+  std::pair<int, int> reasoning_ids() const;
 
  private:
   void Decode(std::span<const int32_t> ids);
-  text::ParsedOutput ParseVisible(std::string_view visible) const;
+  text::ParsedOutput Parse(std::string_view text) const;
+  text::ParsedOutput ParseWhole() const;
+  size_t Settled(std::string_view visible) const;
 
   const std::shared_ptr<const text::Tokenizer> tokenizer_;
   const std::shared_ptr<const text::ChatFormat> format_;
   const std::vector<std::string> stop_;
-  const bool tools_enabled_;
+  const Reading reading_;
 
   text::Utf8Stream utf8_;
   std::string text_;

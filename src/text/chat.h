@@ -77,6 +77,18 @@ class ChatFormat {
   virtual size_t StreamableContent(std::string_view output_so_far) const = 0;
   virtual const std::vector<int32_t>& end_of_turn_ids() const = 0;
   virtual const std::string& fingerprint() const = 0;
+
+  // How one call of `tool` is written out, for sampling that is held to it: `before`, a JSON object of arguments,
+  // `after`, which ends with `end`, what closes any call. nullopt: the format writes calls in another way.
+  struct CallSyntax {
+    std::string before, after, end;
+  };
+  virtual std::optional<CallSyntax> SyntaxOfCall(std::string_view tool) const;
+  // What opens reasoning, what closes it, and what stands between it and the content. Empty: there is none.
+  struct ReasoningSyntax {
+    std::string begin, end, after;
+  };
+  virtual ReasoningSyntax SyntaxOfReasoning() const;
 };
 
 // An output that arrives in pieces. Not thread safe.

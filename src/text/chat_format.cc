@@ -149,6 +149,13 @@ class SpecFormat final : public ChatFormat {
   const std::vector<int32_t>& end_of_turn_ids() const override { return end_of_turn_ids_; }
   const std::string& fingerprint() const override { return fingerprint_; }
 
+  std::optional<CallSyntax> SyntaxOfCall(std::string_view tool) const override {
+    const std::string name = PythonJson(base::json::value(base::json::string_view(tool.data(), tool.size())));
+    return CallSyntax{absl::StrCat(spec_.call_begin, spec_.call_pad, "{\"name\": ", name, ", \"arguments\": "),
+                      absl::StrCat("}", spec_.call_pad, spec_.call_end), spec_.call_end};
+  }
+  ReasoningSyntax SyntaxOfReasoning() const override { return {spec_.think_begin, spec_.think_end, spec_.after_think}; }
+
  private:
   static absl::Status Check(const std::vector<Message>& messages, size_t first) {
     for (size_t i = first; i < messages.size(); ++i) {
@@ -264,6 +271,9 @@ class SpecFormat final : public ChatFormat {
 };
 
 }  // namespace
+
+std::optional<ChatFormat::CallSyntax> ChatFormat::SyntaxOfCall(std::string_view) const { return std::nullopt; }
+ChatFormat::ReasoningSyntax ChatFormat::SyntaxOfReasoning() const { return {}; }
 
 StreamParser::Delta StreamParser::Emit(const ParsedOutput& parsed) {
   Delta delta;

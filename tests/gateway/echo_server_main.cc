@@ -11,7 +11,7 @@
 namespace ingot::gateway {
 namespace {
 
-Script Answer(const v1::GenerateRequest& request) {
+Script Respond(const v1::GenerateRequest& request) {
   const std::string prompt =
       TestTokenizer()->Decode(std::vector<int32_t>(request.prompt_ids().begin(), request.prompt_ids().end()), false);
   Script script;
@@ -29,7 +29,7 @@ Script Answer(const v1::GenerateRequest& request) {
 }
 
 int Main(bool episodes) {
-  World world(Answer);
+  World world(Respond);
   world.with_admission = world.with_pool = episodes;
   HttpServerOptions options;
   options.port = 0;

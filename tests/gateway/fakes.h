@@ -377,20 +377,36 @@ struct World {
   // All of a call's events, and how it ended.
   struct Outcome {
     std::vector<base::json::value> events;
+    std::vector<std::string> names;  // of the events
+    std::vector<Token> tokens;       // of all of them
     absl::Status status;
+    std::string trailer;
     const base::json::value& message() const { return events.at(0).at("choices").at(0).at("message"); }
   };
   Outcome Chat(const std::string& key, const base::json::value& body) { return ChatText(key, base::PrintJson(body)); }
-  Outcome ChatText(const std::string& key, std::string body) {
+  std::shared_ptr<Answer> StartChat(const std::string& key, const base::json::value& body, std::function<void()> wake) {
+    return gateway().StartAnswer({.api_key = key, .episode = {}}, ChatDialect(),
+                                 {.body = base::PrintJson(body), .headers = {}}, std::move(wake));
+  }
+  Outcome ChatText(const std::string& key, std::string body) { return Ask("chat.completions", key, std::move(body)); }
+  Outcome Ask(const std::string& dialect, const std::string& key, std::string body, Headers headers = {},
+              bool token_events = false) {
     auto flag = std::make_shared<Flag>();
-    const auto call = gateway().StartChat({.api_key = key, .episode = {}}, std::move(body), [flag] { flag->Set(); });
+    RawRequest raw{.body = std::move(body), .headers = std::move(headers), .token_events = token_events};
+    const auto answer = gateway().StartAnswer({.api_key = key, .episode = {}}, *FindDialect(dialect), std::move(raw),
+                                              [flag] { flag->Set(); });
     Outcome outcome;
     while (true) {
       flag->WaitAndClear();
-      ChatCall::Output out = call->Take();
-      for (const std::string& event : out.events) outcome.events.push_back(base::ParseJson(event).value());
+      Answer::Output out = answer->Take();
+      for (const WireEvent& event : out.events) {
+        outcome.events.push_back(base::ParseJson(event.data).value());
+        outcome.names.push_back(event.name);
+        outcome.tokens.insert(outcome.tokens.end(), event.tokens.begin(), event.tokens.end());
+      }
       if (!out.done) continue;
       outcome.status = out.status;
+      outcome.trailer = out.trailer;
       return outcome;
     }
   }

@@ -8,7 +8,7 @@
 namespace ingot::gateway {
 namespace {
 
-Script Answer(const v1::GenerateRequest& request) {
+Script Respond(const v1::GenerateRequest& request) {
   Script script;
   script.text = "answer " + std::to_string(request.sampling().seed() % 5);
   script.chunk = 1 + request.prompt_ids_size() % 3;
@@ -17,7 +17,7 @@ Script Answer(const v1::GenerateRequest& request) {
 }
 
 TEST(Hammer, ConcurrentEpisodesStayWholeWhateverIsAborted) {
-  World world(Answer);
+  World world(Respond);
   world.options.worker_threads = 3;
   constexpr int kThreads = 6, kEpisodes = 12;
   world.gateway();
@@ -36,13 +36,12 @@ TEST(Hammer, ConcurrentEpisodesStayWholeWhateverIsAborted) {
       for (int e = 0; e < kEpisodes; ++e) {
         const auto episode = world.Open();
         base::json::array messages{Msg("system", "s"), Msg("user", "q")};
-        std::vector<std::shared_ptr<ChatCall>> loose;
+        std::vector<std::shared_ptr<Answer>> loose;
         for (int turn = 0; turn < 4; ++turn) {
           base::json::object body = Body(messages);
           body["stream"] = random() % 2 == 0;
           // One that is abandoned at some moment, beside one that is not.
-          auto call =
-              world.gateway().StartChat({.api_key = episode.api_key(), .episode = {}}, base::PrintJson(body), [] {});
+          auto call = world.StartChat(episode.api_key(), body, [] {});
           if (random() % 2) call->Take();
           if (random() % 2) call->Abort(absl::CancelledError("gone"));
           loose.push_back(std::move(call));

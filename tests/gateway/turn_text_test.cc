@@ -18,7 +18,8 @@ struct Whole {
 Whole Play(const std::vector<int32_t>& ids, const std::string& stop, bool stopped, bool tools, bool stream,
            unsigned seed) {
   std::mt19937 random(seed);
-  TurnText turn(TestTokenizer(), TestFormat(), stop.empty() ? std::vector<std::string>{} : std::vector{stop}, tools);
+  TurnText turn(TestTokenizer(), TestFormat(), stop.empty() ? std::vector<std::string>{} : std::vector{stop},
+                tools ? Reading::kMessage : Reading::kNoTools);
   Whole whole;
   const auto take = [&] {
     const TurnText::Delta delta = turn.TakeDelta();
@@ -96,7 +97,7 @@ TEST(TurnText, StreamedDeltasAddUpToTheMessageWhateverTheOutput) {
 }
 
 TEST(TurnText, HoldsBackWhatCouldBecomeAStopStringOrAToolCall) {
-  TurnText turn(TestTokenizer(), TestFormat(), {"END"}, true);
+  TurnText turn(TestTokenizer(), TestFormat(), {"END"}, Reading::kMessage);
   const auto push = [&](const std::string& text) {
     turn.Push(TestTokenizer()->Encode(text, true));
     return turn.TakeDelta().content;
@@ -115,7 +116,7 @@ TEST(TurnText, HoldsBackWhatCouldBecomeAStopStringOrAToolCall) {
 }
 
 TEST(TurnText, CountsTheTokensWhoseTextWasTaken) {
-  TurnText turn(TestTokenizer(), TestFormat(), {}, true);
+  TurnText turn(TestTokenizer(), TestFormat(), {}, Reading::kMessage);
   turn.Push(TestTokenizer()->Encode("ab<tool_call>x", true));
   EXPECT_EQ(turn.delivered_tokens(), 0);
   turn.TakeDelta();

@@ -226,5 +226,23 @@ TEST(ChatFormatTest, TailClosesATurnThatAnotherTokenStopped) {
             "\n<|im_start|>assistant\n");
 }
 
+TEST(ChatFormat, WritesACallAsItReadsOne) {
+  for (const char* name : {"hermes", "compact"}) {
+    const auto format = MakeChatFormat(name, MakeByteTokenizer({"<|im_start|>", "<|im_end|>"})).value();
+    const auto syntax = format->SyntaxOfCall("say \"ü\"");
+    ASSERT_TRUE(syntax.has_value());
+    const ParsedOutput parsed = format->Parse(syntax->before + R"({"a": [1]})" + syntax->after);
+    EXPECT_FALSE(parsed.malformed);
+    ASSERT_EQ(parsed.tool_calls.size(), 1u);
+    EXPECT_EQ(parsed.tool_calls[0].name, "say \"ü\"");
+    EXPECT_EQ(parsed.tool_calls[0].arguments_json, R"({"a": [1]})");
+    EXPECT_TRUE(syntax->after.ends_with(syntax->end));
+    const auto reasoning = format->SyntaxOfReasoning();
+    const ParsedOutput thought = format->Parse(reasoning.begin + "hm" + reasoning.end + reasoning.after + "yes");
+    EXPECT_EQ(thought.reasoning, "hm");
+    EXPECT_EQ(thought.content, "yes");
+  }
+}
+
 }  // namespace
 }  // namespace ingot::text

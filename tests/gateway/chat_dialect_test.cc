@@ -1,5 +1,3 @@
-#include "gateway/chat_request.h"
-
 #include <gtest/gtest.h>
 
 #include <random>
@@ -19,8 +17,12 @@ constexpr char kFull[] = R"({"model":"m","messages":[{"role":"developer","conten
   "max_completion_tokens":6,"stop":["x","y"],"logprobs":true,"top_logprobs":2,"n":1,"frequency_penalty":0,
   "return_token_ids":true,"metadata":{"branch":"sub"},"user":"u","unknown":[{}]})";
 
+absl::StatusOr<GatewayRequest> Parse(const std::string& body) {
+  return ChatDialect().Parse({.body = body, .headers = {}});
+}
+
 TEST(ChatRequest, ReadsEveryField) {
-  const auto request = ParseChatCompletions(kFull);
+  const auto request = Parse(kFull);
   ASSERT_TRUE(request.ok()) << request.status();
   EXPECT_EQ(request->model, "m");
   ASSERT_EQ(request->conversation.messages.size(), 4u);
@@ -35,8 +37,8 @@ TEST(ChatRequest, ReadsEveryField) {
   EXPECT_EQ(request->max_tokens, 6);
   EXPECT_EQ(request->stop, (std::vector<std::string>{"x", "y"}));
   EXPECT_EQ(request->top_logprobs, 2);
-  EXPECT_EQ(request->tool_choice, ToolChoice::kRequired);
-  EXPECT_FALSE(request->penalty);
+  EXPECT_EQ(request->tool_choice.mode, ToolChoice::Mode::kRequired);
+  EXPECT_EQ(request->frequency_penalty, 0);
   EXPECT_EQ(request->branch, "sub");
 }
 
@@ -46,7 +48,7 @@ TEST(ChatRequest, NamesTheFieldAtFault) {
       {"temperature", "\"hot\""},
       {"top_p", "-1"},
       {"top_k", "1.5"},
-      {"n", "2"},
+      {"n", "0"},
       {"max_tokens", "0"},
       {"max_tokens", "1e30"},
       {"stop", "[\"\"]"},
@@ -58,7 +60,9 @@ TEST(ChatRequest, NamesTheFieldAtFault) {
       {"logit_bias", "[]"},
       {"tools", "{}"},
       {"tool_choice", "\"maybe\""},
-      {"response_format", "{\"type\":\"json_object\"}"},
+      {"response_format", "{\"type\":\"xml\"}"},
+      {"logit_bias", "{\"x\":1}"},
+      {"prompt_token_ids", "[-1]"},
       {"messages", "{}"},
       {"messages", "[]"},
       {"messages", "[{\"role\":\"robot\",\"content\":\"\"}]"},
@@ -68,12 +72,12 @@ TEST(ChatRequest, NamesTheFieldAtFault) {
   for (const auto& [field, text] : cases) {
     base::json::object body = Body({Msg("user", "hi")});
     body[field] = base::ParseJson(text).value();
-    const absl::Status status = ParseChatCompletions(base::PrintJson(body)).status();
+    const absl::Status status = Parse(base::PrintJson(body)).status();
     EXPECT_EQ(HttpStatusOf(status), 400) << field << text;
     EXPECT_NE(ErrorJson(status).find(absl::StrCat("\"param\":\"", field, "\"")), std::string::npos)
         << field << text << ErrorJson(status);
   }
-  EXPECT_EQ(HttpStatusOf(ParseChatCompletions("{\"messages\":").status()), 400);
+  EXPECT_EQ(HttpStatusOf(Parse("{\"messages\":").status()), 400);
 }
 
 TEST(ChatRequest, TakesNullAsMissing) {
@@ -81,7 +85,7 @@ TEST(ChatRequest, TakesNullAsMissing) {
                             "logprobs", "response_format", "stream_options", "metadata", "logit_bias"}) {
     base::json::object body = Body({Msg("user", "hi")});
     body[field] = nullptr;
-    EXPECT_TRUE(ParseChatCompletions(base::PrintJson(body)).ok()) << field;
+    EXPECT_TRUE(Parse(base::PrintJson(body)).ok()) << field;
   }
 }
 

@@ -1,0 +1,207 @@
+#include "gateway/answer.h"
+
+#include <utility>
+
+#include "gateway/api_error.h"
+#include "gateway/sampling.h"
+
+namespace ingot::gateway {
+
+Answer::Answer(Core& core, const Dialect& dialect, RawRequest raw)
+    : core_(core),
+      dialect_(dialect),
+      arrival_(core.parts.clock->Now()),
+      arrival_unix_ns_(core.parts.clock->UnixNanos()),
+      raw_(std::move(raw)) {}
+
+// ---- Preparing ----------------------------------------------------------------------------------------------------
+
+bool Answer::Begin() {
+  base::MutexLock lock(mu_);
+  if (phase_ != Phase::kQueued) return false;
+  phase_ = Phase::kPreparing;
+  return true;
+}
+
+void Answer::Refuse(absl::Status why) {
+  if (!Begin()) return;
+  core_.counters.CountCall(why, false);
+  Finish(std::move(why));
+}
+
+void Answer::Prepare() {
+  if (!Begin()) return;
+  absl::Status status = Run();
+  std::vector<std::shared_ptr<ChatCall>> calls;
+  bool count_only = false;
+  {
+    base::MutexLock lock(mu_);
+    calls = calls_;
+    count_only = request_ != nullptr && request_->count_only;
+    if (status.ok() && !count_only) return;
+  }
+  if (!calls.empty()) {
+    for (const auto& call : calls) call->Fail(Unshared(status));  // the last one finishes this
+    return;
+  }
+  if (!status.ok()) core_.counters.CountCall(status, absl::IsCancelled(status));
+  Finish(std::move(status));
+}
+
+absl::Status Answer::Run() {
+  INGOT_ASSIGN_OR_RETURN(GatewayRequest parsed, dialect_.Parse(raw_));
+  parsed.token_events = raw_.token_events;
+  raw_ = {};
+  const auto request = std::make_shared<const GatewayRequest>(std::move(parsed));
+  INGOT_ASSIGN_OR_RETURN(std::shared_ptr<Episode> episode, hooks_.resolve());
+  {
+    base::MutexLock lock(mu_);
+    request_ = request;
+  }
+  if (request->count_only) return CountTokens(request);
+  if (request->choices() > 1) {
+    INGOT_RETURN_IF_ERROR(hooks_.reserve(request->choices() - 1));
+    base::MutexLock lock(mu_);
+    reserved_ = request->choices() - 1;
+  }
+  INGOT_RETURN_IF_ERROR(MakeCalls(episode));
+  std::vector<std::shared_ptr<ChatCall>> calls;
+  {
+    base::MutexLock lock(mu_);
+    calls = calls_;
+  }
+  INGOT_ASSIGN_OR_RETURN(const auto plans, PlanPrompts(*episode, *request));
+  {
+    base::MutexLock lock(mu_);
+    if (!abort_.ok()) return abort_;
+    phase_ = Phase::kRunning;
+  }
+  // From here on each call ends by itself.
+  for (size_t i = 0; i < calls.size(); ++i) calls[i]->Start(plans[i / request->n]);
+  return absl::OkStatus();
+}
+
+absl::Status Answer::MakeCalls(std::shared_ptr<Episode> episode) {
+  base::MutexLock lock(mu_);
+  std::vector<std::shared_ptr<ChatCall>> calls;
+  for (int choice = 0; choice < request_->choices(); ++choice) {
+    calls.push_back(std::make_shared<ChatCall>(
+        core_, ChatCall::Setup{.call_id = RandomHex(16),
+                               .choice = choice,
+                               .request = request_,
+                               .episode = episode,
+                               .arrival = arrival_,
+                               .arrival_unix_ns = arrival_unix_ns_,
+                               .wake = hooks_.wake,
+                               .on_done = [weak = weak_from_this()](const absl::Status& status) {
+                                 // The gateway holds this until the last call is over.
+                                 if (const auto self = weak.lock()) self->OnCallDone(status);
+                               }}));
+    if (choice > 0) continue;
+    renderer_ = dialect_.NewRenderer({.id = calls[0]->id(),
+                                      .created_unix_s = arrival_unix_ns_ / 1'000'000'000,
+                                      .model = request_->model.empty() ? core_.options.model_name : request_->model},
+                                     request_);
+  }
+  open_calls_ = static_cast<int>(calls.size());
+  calls_ = calls;
+  for (const auto& call : calls) INGOT_RETURN_IF_ERROR(call->Enter());
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<std::shared_ptr<const PromptPlan>>> Answer::PlanPrompts(const Episode& episode,
+                                                                                   const GatewayRequest& request) {
+  std::vector<std::shared_ptr<const PromptPlan>> plans;
+  for (int i = 0; i < request.prompts(); ++i) {
+    INGOT_ASSIGN_OR_RETURN(PromptPlan plan, PlanPrompt(core_, &episode, request, i));
+    INGOT_RETURN_IF_ERROR(CheckContext(core_, plan.ids.size()));
+    plans.push_back(std::make_shared<const PromptPlan>(std::move(plan)));
+  }
+  return plans;
+}
+
+absl::Status Answer::CountTokens(std::shared_ptr<const GatewayRequest> request) {
+  INGOT_ASSIGN_OR_RETURN(const PromptPlan plan, PlanPrompt(core_, nullptr, *request, 0));
+  base::MutexLock lock(mu_);
+  renderer_ = dialect_.NewRenderer({}, std::move(request));
+  AnswerBegin begin;
+  begin.prompt_tokens = static_cast<int64_t>(plan.ids.size());
+  renderer_->Add(0, std::move(begin));
+  return absl::OkStatus();
+}
+
+// ---- Running ------------------------------------------------------------------------------------------------------
+
+void Answer::OnCallDone(const absl::Status& status) {
+  std::vector<std::shared_ptr<ChatCall>> others;
+  absl::Status failure;
+  bool last = false;
+  {
+    base::MutexLock lock(mu_);
+    last = --open_calls_ == 0;
+    if (failure_.ok() && !status.ok()) {
+      failure_ = status;
+      if (calls_.size() > 1) others = calls_;
+    }
+    failure = Unshared(failure_);
+  }
+  if (last) return Finish(std::move(failure));
+  for (const auto& call : others) call->Abort(Unshared(failure));
+}
+
+void Answer::Abort(absl::Status why) {
+  std::vector<std::shared_ptr<ChatCall>> calls;
+  bool finish = false;
+  {
+    base::MutexLock lock(mu_);
+    if (abort_.ok()) abort_ = Unshared(why);
+    calls = calls_;
+    if (phase_ == Phase::kQueued) {
+      phase_ = Phase::kPreparing;
+      finish = true;
+    }
+  }
+  for (const auto& call : calls) call->Abort(Unshared(why));
+  if (!finish) return;
+  core_.counters.CountCall(why, true);
+  Finish(std::move(why));
+}
+
+void Answer::Finish(absl::Status status) {
+  int reserved = 0;
+  {
+    base::MutexLock lock(mu_);
+    phase_ = Phase::kDone;
+    failure_ = std::move(status);
+    reserved = reserved_;
+  }
+  if (hooks_.on_done) hooks_.on_done(shared_from_this(), reserved);
+  if (hooks_.wake) hooks_.wake();
+}
+
+// ---- Delivering ---------------------------------------------------------------------------------------------------
+
+Answer::Output Answer::Take() {
+  Output out;
+  base::MutexLock lock(mu_);
+  out.done = phase_ == Phase::kDone;
+  out.stream = request_ != nullptr && request_->stream;
+  if (out.done) out.status = Unshared(failure_);
+  if (renderer_ == nullptr || delivered_) return out;
+  const bool whole = out.done && out.status.ok();
+  if (out.stream || whole) {
+    for (size_t i = 0; i < calls_.size(); ++i) {
+      for (Event& event : calls_[i]->Take().events) renderer_->Add(static_cast<int>(i), std::move(event));
+    }
+  }
+  if (whole) renderer_->Close();
+  out.events = renderer_->TakeEvents();
+  if (whole && !out.stream) out.events = {{"", renderer_->Whole(), {}}};
+  begun_ = begun_ || !out.events.empty();
+  if (!out.done) return out;
+  delivered_ = true;
+  if (out.stream && begun_) out.trailer = renderer_->Trailer(out.status);
+  return out;
+}
+
+}  // namespace ingot::gateway

@@ -1,0 +1,141 @@
+#include "gateway/delivery.h"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "gateway/conversation_builder.h"
+
+namespace ingot::gateway {
+namespace {
+
+Reading ReadingOf(const GatewayRequest& request) {
+  if (request.raw_output) return Reading::kRaw;
+  return request.tools_enabled() ? Reading::kMessage : Reading::kNoTools;
+}
+
+std::string Bytes(int32_t id, const text::Tokenizer& tokenizer) { return tokenizer.Decode(std::span(&id, 1), false); }
+
+}  // namespace
+
+Delivery::Delivery(const GatewayParts& parts, std::shared_ptr<const GatewayRequest> request,
+                   std::shared_ptr<const PromptPlan> plan, std::string call_id, std::string own_stop)
+    : parts_(parts),
+      request_(std::move(request)),
+      plan_(std::move(plan)),
+      call_id_(std::move(call_id)),
+      own_stop_(std::move(own_stop)),
+      text_(parts.tokenizer, parts.format, request_->stop, ReadingOf(*request_)) {}
+
+void Delivery::Feed(const Generation& generation) {
+  const auto& ids = generation.segment.token_ids();
+  if (fed_ < ids.size()) text_.Push(std::span(ids.data() + fed_, ids.size() - fed_));
+  fed_ = ids.size();
+}
+
+void Delivery::End(const Generation& generation) {
+  Feed(generation);
+  text_.Finish(generation.stop_string == own_stop_ ? "" : generation.stop_string);
+  const text::ParsedOutput& parsed = text_.message();
+  message_ = {.role = "assistant",
+              .content = parsed.content,
+              .reasoning = parsed.reasoning,
+              .tool_calls = parsed.tool_calls,
+              .tool_call_id = {},
+              .name = {}};
+  for (size_t i = 0; i < message_.tool_calls.size(); ++i) {
+    message_.tool_calls[i].id = EchoedId("call", call_id_, static_cast<int>(i));
+  }
+  ended_ = true;
+}
+
+void Delivery::Take(const Generation& generation, std::vector<Event>& out) {
+  confirmed_ = text_.delivered_tokens();
+  if (finished_) return;
+  if (!ended_) Feed(generation);
+  if (!begun_) {
+    if (generation.size() == 0 && !ended_) return;
+    begun_ = true;
+    AnswerBegin begin{.prompt_tokens = static_cast<int64_t>(plan_->ids.size()), .prompt_ids = {}, .prompt_text = {}};
+    if (request_->return_token_ids) begin.prompt_ids = plan_->ids;
+    if (request_->echo_prompt) begin.prompt_text = text::ToUtf8(parts_.tokenizer->Decode(plan_->ids, false));
+    out.emplace_back(std::move(begin));
+  }
+  TakeText(generation, out);
+  if (!ended_) return;
+  ClosePart(out);
+  TakeCalls(out);
+  finished_ = true;
+  AnswerEnd end{.finish = generation.finish, .stop_string = {}, .tokens = {}, .usage = {}};
+  if (generation.stop_string != own_stop_) end.stop_string = generation.stop_string;
+  end.tokens = TakeTokens(generation, generation.size());
+  const auto [first_reasoning, last_reasoning] = text_.reasoning_ids();
+  end.usage = {.prompt_tokens = static_cast<int64_t>(plan_->ids.size()),
+               .completion_tokens = generation.size(),
+               .cached_tokens = generation.cached_tokens,
+               .reasoning_tokens = last_reasoning - first_reasoning};
+  out.emplace_back(std::move(end));
+}
+
+void Delivery::TakeText(const Generation& generation, std::vector<Event>& out) {
+  TurnText::Delta delta = text_.TakeDelta();
+  for (const auto& [kind, text] :
+       {std::pair(PartKind::kReasoning, &delta.reasoning), std::pair(PartKind::kContent, &delta.content)}) {
+    if (text->empty()) continue;
+    Open(kind, out);
+    int last = std::min(fed_, TextTokens(generation));
+    if (kind == PartKind::kReasoning) last = std::min(last, text_.reasoning_ids().second);
+    out.emplace_back(PartDelta{std::move(*text), TakeTokens(generation, last)});
+  }
+}
+
+void Delivery::TakeCalls(std::vector<Event>& out) {
+  for (const text::ToolCall& call : message_.tool_calls) {
+    out.emplace_back(PartBegin{PartKind::kCall, call.id, call.name});
+    out.emplace_back(PartDelta{call.arguments_json, {}});
+    out.emplace_back(PartEnd{});
+  }
+}
+
+void Delivery::Open(PartKind kind, std::vector<Event>& out) {
+  if (open_ == kind) return;
+  ClosePart(out);
+  open_ = kind;
+  out.emplace_back(PartBegin{kind, {}, {}});
+}
+
+void Delivery::ClosePart(std::vector<Event>& out) {
+  if (open_.has_value()) out.emplace_back(PartEnd{});
+  open_.reset();
+}
+
+std::vector<Token> Delivery::TakeTokens(const Generation& generation, int last) {
+  std::vector<Token> tokens;
+  if (!request_->wants_tokens()) return tokens;
+  const int text_end = TextTokens(generation);
+  for (; told_ < last; ++told_) {
+    Token token{.id = generation.segment.token_ids(told_),
+                .logprob = generation.segment.logprobs(told_),
+                .is_text = told_ < text_end,
+                .bytes = {},
+                .top = {}};
+    if (request_->logprobs) token.bytes = Bytes(token.id, *parts_.tokenizer);
+    if (request_->top_logprobs > 0 && told_ < static_cast<int>(generation.top_logprobs.size())) {
+      for (const v1::TopLogprob& entry : generation.top_logprobs[told_].entries()) {
+        token.top.push_back({entry.token_id(), entry.logprob(), Bytes(entry.token_id(), *parts_.tokenizer)});
+      }
+    }
+    tokens.push_back(std::move(token));
+  }
+  return tokens;
+}
+
+// The sampled ids that are text: all but an end-of-turn id that ended the turn.
+int Delivery::TextTokens(const Generation& generation) const {
+  const auto& ids = generation.segment.token_ids();
+  const auto& ends = parts_.format->end_of_turn_ids();
+  const bool ended = !ids.empty() && std::find(ends.begin(), ends.end(), ids[ids.size() - 1]) != ends.end();
+  return ids.size() - (ended ? 1 : 0);
+}
+
+}  // namespace ingot::gateway

@@ -1,0 +1,62 @@
+// What a call's client gets, in order, and how much of it surely was sent: a generation as it grows, to Events. Not
+// thread safe: ChatCall calls it under its lock.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gateway/core.h"
+#include "gateway/event.h"
+#include "gateway/generation.h"
+#include "gateway/prompt_plan.h"
+#include "gateway/request.h"
+#include "gateway/turn_text.h"
+
+namespace ingot::gateway {
+
+class Delivery {
+ public:
+  // `own_stop`: a stop string whose text is the message's, unlike those of the client.
+  Delivery(const GatewayParts& parts, std::shared_ptr<const GatewayRequest> request,
+           std::shared_ptr<const PromptPlan> plan, std::string call_id, std::string own_stop);
+
+  // The end of the generation is known: from here on message() is what will have been delivered. Tool calls get ids.
+  void End(const Generation& generation);
+  const text::Message& message() const { return message_; }
+  bool malformed() const { return text_.message().malformed; }  // REQUIRES: End
+
+  // The events that came of `generation` since the last call, which says that what it returned was sent. After End they
+  // end with AnswerEnd, once.
+  void Take(const Generation& generation, std::vector<Event>& out);
+  // Of the sampled ids, how many surely had their text sent.
+  int confirmed_tokens() const { return confirmed_; }
+
+ private:
+  void Feed(const Generation& generation);
+  void TakeText(const Generation& generation, std::vector<Event>& out);
+  void TakeCalls(std::vector<Event>& out);
+  void Open(PartKind kind, std::vector<Event>& out);
+  void ClosePart(std::vector<Event>& out);
+  // The ids before `last` that no event told of yet.
+  std::vector<Token> TakeTokens(const Generation& generation, int last);
+  int TextTokens(const Generation& generation) const;
+
+  const GatewayParts& parts_;
+  const std::shared_ptr<const GatewayRequest> request_;
+  const std::shared_ptr<const PromptPlan> plan_;
+  const std::string call_id_;
+  const std::string own_stop_;
+  TurnText text_;
+  text::Message message_;
+  std::optional<PartKind> open_;  // the part that is being told
+  int fed_ = 0;                   // ids pushed into text_
+  int told_ = 0;                  // ids whose tokens were told
+  int confirmed_ = 0;
+  bool begun_ = false;
+  bool ended_ = false;     // End was called
+  bool finished_ = false;  // AnswerEnd was taken
+};
+
+}  // namespace ingot::gateway

@@ -1,0 +1,155 @@
+// POST /v1/chat/completions.
+#include <utility>
+
+#include "gateway/api_error.h"
+#include "gateway/conversation_builder.h"
+#include "gateway/dialects/dialects.h"
+#include "gateway/dialects/openai_fields.h"
+#include "gateway/request_fields.h"
+#include "text/python_json.h"
+
+namespace ingot::gateway {
+namespace {
+
+using base::json::object;
+using base::json::value;
+
+// "function" and "custom" are laid out alike, each under its own key.
+absl::Status ReadTool(const value& json, const std::string& path, GatewayRequest& request) {
+  Fields fields(json, path);
+  std::string type = "function";
+  fields.Read("type", type);
+  const object* inner = type == "function" || type == "custom" ? fields.Object(type) : nullptr;
+  INGOT_RETURN_IF_ERROR(fields.status());
+  if (inner == nullptr) {
+    return BadRequest(path, absl::StrCat(path, " must be {\"type\":\"function\",\"function\":{\"name\":...}}"));
+  }
+  Fields body(*fields.Get(type), fields.PathOf(type));
+  ToolDeclaration tool;
+  tool.kind = type == "custom" ? ToolKind::kCustom : ToolKind::kFunction;
+  body.Read("name", tool.name);
+  body.Read("description", tool.description);
+  const value* parameters = body.Get(type == "custom" ? "format" : "parameters");
+  if (parameters != nullptr) tool.parameters = *parameters;
+  INGOT_RETURN_IF_ERROR(body.status());
+  return AddTool(std::move(tool), path, request);
+}
+
+absl::Status ReadCalls(const value& message, const std::string& path, ConversationBuilder& builder) {
+  Fields fields(message, path);
+  const base::json::array* calls = fields.List("tool_calls", kMaxListed);
+  INGOT_RETURN_IF_ERROR(fields.status());
+  if (calls == nullptr) return absl::OkStatus();
+  for (size_t i = 0; i < calls->size(); ++i) {
+    const std::string where = absl::StrCat(path, ".tool_calls[", i, "]");
+    Fields outer((*calls)[i], where);
+    const char* type = outer.Get("custom") != nullptr ? "custom" : "function";
+    const object* body = outer.Object(type);
+    if (body == nullptr) outer.Wrong(type, "an object");
+    INGOT_RETURN_IF_ERROR(outer.status());
+    Fields inner(*outer.Get(type), outer.PathOf(type));
+    text::ToolCall call;
+    outer.Read("id", call.id);
+    inner.Read("name", call.name);
+    if (call.name.empty()) inner.Wrong("name", "a string that is not empty");
+    const value* arguments = inner.Get(type == std::string_view("custom") ? "input" : "arguments");
+    if (arguments != nullptr && arguments->is_string()) {
+      call.arguments_json = std::string(arguments->get_string());
+      if (type == std::string_view("custom")) call.arguments_json = CustomArguments(call.arguments_json);
+    } else if (arguments != nullptr && arguments->is_object()) {
+      call.arguments_json = text::PythonJson(*arguments);
+    } else if (arguments != nullptr) {
+      inner.Wrong("arguments", "a string of JSON or an object");
+    }
+    for (const Fields* read : {&outer, &inner}) INGOT_RETURN_IF_ERROR(read->status());
+    builder.AddCall(std::move(call));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadMessage(const value& json, const std::string& path, ConversationBuilder& builder) {
+  if (!json.is_object()) return BadRequest("messages", absl::StrCat(path, " must be an object"));
+  Fields fields(json, path);
+  text::Message message;
+  fields.Read("role", message.role);
+  fields.Read("name", message.name);
+  fields.Read("tool_call_id", message.tool_call_id);
+  std::string reasoning;
+  for (const char* name : {"reasoning", "reasoning_content"}) fields.Read(name, reasoning);
+  INGOT_RETURN_IF_ERROR(fields.status());
+  INGOT_ASSIGN_OR_RETURN(message.content, ContentText(fields.Get("content"), fields.PathOf("content"), ""));
+  if (message.role == "developer") message.role = "system";  // the newer name, and an older one
+  if (message.role == "function") message.role = "tool";
+  if (message.role == "system" || message.role == "user" || message.role == "tool") {
+    builder.Add(std::move(message));
+    return absl::OkStatus();
+  }
+  if (message.role != "assistant") {
+    return BadRequest("messages", absl::StrCat(path, ".role must be system, developer, user, assistant or tool"));
+  }
+  builder.BeginTurn();
+  if (!reasoning.empty()) builder.AddReasoning(reasoning, "");
+  if (!message.content.empty()) builder.AddContent(message.content, "");
+  return ReadCalls(json, path, builder);
+}
+
+absl::Status ReadMessages(Fields& body, GatewayRequest& request) {
+  const base::json::array* messages = body.List("messages", kMaxListed);
+  INGOT_RETURN_IF_ERROR(body.status());
+  if (messages == nullptr) return absl::OkStatus();
+  ConversationBuilder builder(request);
+  for (size_t i = 0; i < messages->size(); ++i) {
+    INGOT_RETURN_IF_ERROR(ReadMessage((*messages)[i], absl::StrCat("messages[", i, "]"), builder));
+  }
+  return absl::OkStatus();
+}
+
+void ReadLogprobs(Fields& body, GatewayRequest& request) {
+  body.Read("logprobs", request.logprobs);
+  std::optional<int64_t> top;
+  body.Read("top_logprobs", 0, kMaxTopLogprobs, top);
+  if (top.value_or(0) > 0 && !request.logprobs) {
+    body.Fail(BadRequest("top_logprobs", "'top_logprobs' needs 'logprobs': true"));
+  }
+  request.top_logprobs = static_cast<int32_t>(top.value_or(0));
+}
+
+class Chat final : public Dialect {
+ public:
+  std::string_view name() const override { return "chat.completions"; }
+  std::string_view path() const override { return "/chat/completions"; }
+  std::unique_ptr<Renderer> NewRenderer(ReplyHead head, std::shared_ptr<const GatewayRequest> request) const override {
+    return NewChatRenderer(std::move(head), std::move(request));
+  }
+
+  absl::StatusOr<GatewayRequest> Parse(const RawRequest& raw) const override {
+    INGOT_ASSIGN_OR_RETURN(const value json, ParseBody(raw.body));
+    GatewayRequest request;
+    Fields body(json);
+    ReadCommon(raw.headers, body, request);
+    ReadChoices(body, request);
+    ReadLogprobs(body, request);
+    ReadFormat(body, "response_format", request);
+    std::vector<int32_t> ids;
+    ReadIds(body, "prompt_token_ids", ids);
+    if (!ids.empty()) request.raw_prompts.push_back({"", std::move(ids)});
+    const base::json::array* tools = body.List("tools", kMaxListed);
+    INGOT_RETURN_IF_ERROR(body.status());
+    for (size_t i = 0; tools != nullptr && i < tools->size(); ++i) {
+      INGOT_RETURN_IF_ERROR(ReadTool((*tools)[i], absl::StrCat("tools[", i, "]"), request));
+    }
+    INGOT_RETURN_IF_ERROR(ReadToolChoice(body, request));
+    INGOT_RETURN_IF_ERROR(ReadMessages(body, request));
+    INGOT_RETURN_IF_ERROR(CheckRequest(request));
+    return request;
+  }
+};
+
+}  // namespace
+
+const Dialect& ChatDialect() {
+  static const Chat dialect;
+  return dialect;
+}
+
+}  // namespace ingot::gateway

@@ -1,0 +1,145 @@
+// The replies of POST /v1/chat/completions.
+#include <utility>
+
+#include "gateway/dialects/dialects.h"
+#include "gateway/request_fields.h"
+
+namespace ingot::gateway {
+namespace {
+
+using base::json::array;
+using base::json::object;
+using base::json::value;
+
+const char* FinishText(const Choice& choice) {
+  if (choice.end.finish == v1::FINISH_LENGTH) return "length";
+  return choice.has_calls() ? "tool_calls" : "stop";
+}
+
+class ChatRenderer final : public Renderer {
+ public:
+  using Renderer::Renderer;
+
+  std::string Whole() override {
+    object json = Head("chat.completion");
+    array list;
+    for (const Choice& choice : choices()) list.emplace_back(ChoiceJson(choice));
+    json["choices"] = std::move(list);
+    json["usage"] = UsageJson(TotalUsage(), kChatUsage);
+    if (request().return_token_ids) json["prompt_token_ids"] = IdsJson(choices()[0].begin.prompt_ids);
+    return base::PrintJson(json);
+  }
+  std::string Trailer(const absl::Status& status) override { return DoneOrError(status); }
+
+ private:
+  void OnBegin(const Choice& choice) override {
+    object chunk = Chunk(choice, {{"role", "assistant"}, {"content", ""}}, nullptr, nullptr);
+    if (request().return_token_ids) chunk["prompt_token_ids"] = IdsJson(choice.begin.prompt_ids);
+    Send("", chunk);
+  }
+  void OnPartBegin(const Choice& choice) override {
+    const Part& part = choice.parts.back();
+    if (part.kind != PartKind::kCall) return;
+    object call = CallJson(part, "");
+    call["index"] = CallIndex(choice);
+    Send("", Chunk(choice, {{"tool_calls", array{std::move(call)}}}, nullptr, nullptr));
+  }
+  void OnDelta(const Choice& choice, const PartDelta& delta) override {
+    const Part& part = choice.parts.back();
+    if (part.kind == PartKind::kCall && IsCustom(part)) return;  // its text is told once the arguments are whole
+    object json;
+    if (part.kind == PartKind::kCall) {
+      json["tool_calls"] = array{object{{"index", CallIndex(choice)}, {"function", object{{"arguments", delta.text}}}}};
+    } else {
+      json[part.kind == PartKind::kReasoning ? "reasoning_content" : "content"] = delta.text;
+    }
+    Send("", Chunk(choice, std::move(json), nullptr, delta.tokens.empty() ? nullptr : &delta.tokens));
+  }
+  void OnPartEnd(const Choice& choice) override {
+    const Part& part = choice.parts.back();
+    if (part.kind != PartKind::kCall || !IsCustom(part)) return;
+    object call{{"index", CallIndex(choice)}, {"custom", object{{"input", CustomInput(part.text)}}}};
+    Send("", Chunk(choice, {{"tool_calls", array{std::move(call)}}}, nullptr, nullptr));
+  }
+  void OnEnd(const Choice& choice) override { Send("", Chunk(choice, {}, FinishText(choice), &choice.end.tokens)); }
+  void OnClose() override {
+    if (!request().include_usage) return;
+    object json = Head("chat.completion.chunk");
+    json["choices"] = array{};
+    json["usage"] = UsageJson(TotalUsage(), kChatUsage);
+    Send("", json);
+  }
+
+  bool IsCustom(const Part& call) const {
+    const Tool* tool = request().FindTool(call.name);
+    return tool != nullptr && tool->kind == ToolKind::kCustom;
+  }
+  static int CallIndex(const Choice& choice) {
+    int index = -1;
+    for (const Part& part : choice.parts) index += part.kind == PartKind::kCall;
+    return index;
+  }
+  object CallJson(const Part& call, const std::string& arguments) const {
+    if (IsCustom(call)) {
+      return {{"id", call.id},
+              {"type", "custom"},
+              {"custom", object{{"name", call.name}, {"input", arguments.empty() ? "" : CustomInput(arguments)}}}};
+    }
+    return {{"id", call.id}, {"type", "function"}, {"function", object{{"name", call.name}, {"arguments", arguments}}}};
+  }
+
+  object Head(const char* kind) const {
+    object json;
+    json["id"] = "chatcmpl-" + head().id;
+    json["object"] = kind;
+    json["created"] = head().created_unix_s;
+    json["model"] = head().model;
+    json["system_fingerprint"] = nullptr;
+    return json;
+  }
+  // `tokens` null: the chunk says nothing about them.
+  object Chunk(const Choice& choice, object delta, const char* finish, const std::vector<Token>* tokens) const {
+    object json;
+    json["index"] = choice.index;
+    json["delta"] = std::move(delta);
+    json["logprobs"] = nullptr;
+    json["finish_reason"] = finish == nullptr ? value(nullptr) : value(finish);
+    if (tokens != nullptr) AddTokens(*tokens, json);
+    object chunk = Head("chat.completion.chunk");
+    chunk["choices"] = array{std::move(json)};
+    if (request().include_usage) chunk["usage"] = nullptr;
+    return chunk;
+  }
+  void AddTokens(const std::vector<Token>& tokens, object& choice) const {
+    if (request().logprobs) choice["logprobs"] = object{{"content", LogprobsJson(tokens)}, {"refusal", nullptr}};
+    if (request().return_token_ids) choice["token_ids"] = IdsJson(tokens);
+  }
+  object ChoiceJson(const Choice& choice) const {
+    const std::string content = choice.TextOf(PartKind::kContent), reasoning = choice.TextOf(PartKind::kReasoning);
+    object message;
+    message["role"] = "assistant";
+    message["content"] = content.empty() && choice.has_calls() ? value(nullptr) : value(content);
+    message["refusal"] = nullptr;
+    if (!reasoning.empty()) message["reasoning_content"] = reasoning;
+    array calls;
+    for (const Part& part : choice.parts) {
+      if (part.kind == PartKind::kCall) calls.emplace_back(CallJson(part, part.text));
+    }
+    if (!calls.empty()) message["tool_calls"] = std::move(calls);
+    object json;
+    json["index"] = choice.index;
+    json["message"] = std::move(message);
+    json["logprobs"] = nullptr;
+    json["finish_reason"] = FinishText(choice);
+    AddTokens(choice.Tokens(), json);
+    return json;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Renderer> NewChatRenderer(ReplyHead head, std::shared_ptr<const GatewayRequest> request) {
+  return std::make_unique<ChatRenderer>(std::move(head), std::move(request));
+}
+
+}  // namespace ingot::gateway

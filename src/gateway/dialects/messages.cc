@@ -1,0 +1,285 @@
+// POST /v1/messages and /v1/messages/count_tokens, as Anthropic words them.
+#include <utility>
+
+#include "gateway/api_error.h"
+#include "gateway/conversation_builder.h"
+#include "gateway/dialects/dialects.h"
+#include "gateway/request_fields.h"
+#include "text/python_json.h"
+
+namespace ingot::gateway {
+namespace {
+
+using base::json::array;
+using base::json::object;
+using base::json::value;
+
+constexpr size_t kMaxMessages = 1 << 20;
+constexpr char kBetweenBlocks[] = "\n";
+
+// Claude Code's first system block says which build it is, not what the model should do, and changes between calls.
+constexpr std::string_view kBillingHeader = "x-anthropic-billing-header:";
+
+// Tools whose arguments the API knows by their type: clients send no schema. Others of that kind run on the vendor's
+// servers and are left out.
+struct TypedTool {
+  std::string_view type_prefix;
+  const char* description;
+  const char* schema;
+};
+constexpr TypedTool kTypedTools[] = {
+    {"bash_", "Runs a command in a bash session that lasts over calls.",
+     R"({"type":"object","properties":{"command":{"type":"string"},"restart":{"type":"boolean"}}})"},
+    {"text_editor_", "Views and edits text files.",
+     R"({"type":"object","properties":{"command":{"type":"string","enum":["view","create","str_replace","insert"]},
+         "path":{"type":"string"},"file_text":{"type":"string"},"old_str":{"type":"string"},"new_str":{"type":"string"},
+         "insert_line":{"type":"integer"},"insert_text":{"type":"string"},
+         "view_range":{"type":"array","items":{"type":"integer"}}},"required":["command","path"]})"},
+};
+
+absl::Status ReadTool(const value& json, const std::string& path, GatewayRequest& request) {
+  if (!json.is_object()) return BadRequest(path, absl::StrCat("'", path, "' must be an object"));
+  Fields fields(json, path);
+  ToolDeclaration tool;
+  std::string type = "custom";
+  fields.Read("type", type);
+  fields.Read("name", tool.name);
+  fields.Read("description", tool.description);
+  INGOT_RETURN_IF_ERROR(fields.status());
+  if (const value* schema = fields.Get("input_schema")) {
+    tool.parameters = *schema;
+  } else if (type != "custom") {
+    for (const TypedTool& known : kTypedTools) {
+      if (!std::string_view(type).starts_with(known.type_prefix)) continue;
+      tool.description = known.description;
+      tool.parameters = base::json::parse(known.schema);
+    }
+    if (tool.parameters.is_null()) return absl::OkStatus();
+  }
+  return AddTool(std::move(tool), path, request);
+}
+
+absl::Status ReadToolChoice(Fields& body, GatewayRequest& request) {
+  const value* choice = body.Get("tool_choice");
+  if (choice == nullptr) return absl::OkStatus();
+  Fields fields(*choice, "tool_choice");
+  std::string type, name;
+  bool one_at_a_time = false;
+  fields.Read("type", type);
+  fields.Read("name", name);
+  fields.Read("disable_parallel_tool_use", one_at_a_time);
+  INGOT_RETURN_IF_ERROR(fields.status());
+  if (one_at_a_time) request.parallel_tool_calls = false;
+  return type == "tool" ? RequireTools({name}, request) : SetToolChoice(type, request);
+}
+
+absl::Status ReadSystem(Fields& body, ConversationBuilder& builder) {
+  const value* system = body.Get("system");
+  if (system == nullptr) return absl::OkStatus();
+  std::string text;
+  if (const array* blocks = system->if_array()) {
+    for (size_t i = 0; i < blocks->size(); ++i) {
+      const value one = array{(*blocks)[i]};
+      INGOT_ASSIGN_OR_RETURN(const std::string piece, ContentText(&one, absl::StrCat("system[", i, "]"), ""));
+      if (piece.empty() || std::string_view(piece).starts_with(kBillingHeader)) continue;
+      text += (text.empty() ? "" : "\n\n") + piece;
+    }
+  } else {
+    INGOT_ASSIGN_OR_RETURN(text, ContentText(system, "system", ""));
+  }
+  if (text.empty()) return absl::OkStatus();
+  builder.Add({.role = "system",
+               .content = std::move(text),
+               .reasoning = {},
+               .tool_calls = {},
+               .tool_call_id = {},
+               .name = {}});
+  return absl::OkStatus();
+}
+
+// A user's blocks: text in between tool results, which are messages of their own.
+class UserBlocks {
+ public:
+  UserBlocks(const std::string& role, ConversationBuilder& builder) : role_(role), builder_(builder) {}
+
+  absl::Status Read(const value& block, const std::string& path) {
+    Fields fields(block, path);
+    std::string type;
+    fields.Read("type", type);
+    INGOT_RETURN_IF_ERROR(fields.status());
+    if (type == "tool_result") return Result(fields, path);
+    const value one = array{block};
+    INGOT_ASSIGN_OR_RETURN(const std::string piece, ContentText(&one, path, ""));
+    if (any_text_) text_ += kBetweenBlocks;
+    text_ += piece;
+    any_text_ = true;
+    return absl::OkStatus();
+  }
+  void Flush() {
+    if (!any_text_) return;
+    builder_.Add({.role = role_,
+                  .content = std::move(text_),
+                  .reasoning = {},
+                  .tool_calls = {},
+                  .tool_call_id = {},
+                  .name = {}});
+    text_.clear();
+    any_text_ = false;
+  }
+
+ private:
+  absl::Status Result(Fields& fields, const std::string& path) {
+    Flush();
+    text::Message message;
+    message.role = "tool";
+    fields.Read("tool_use_id", message.tool_call_id);
+    INGOT_RETURN_IF_ERROR(fields.status());
+    INGOT_ASSIGN_OR_RETURN(message.content, ContentText(fields.Get("content"), path + ".content", kBetweenBlocks));
+    builder_.Add(std::move(message));
+    return absl::OkStatus();
+  }
+
+  const std::string role_;
+  ConversationBuilder& builder_;
+  std::string text_;
+  bool any_text_ = false;
+};
+
+absl::Status ReadAssistantBlock(const value& block, const std::string& path, ConversationBuilder& builder) {
+  Fields fields(block, path);
+  std::string type, text, signature;
+  fields.Read("type", type);
+  if (type == "thinking") {
+    fields.Read("thinking", text);
+    fields.Read("signature", signature);  // any: only those of our own say something
+    INGOT_RETURN_IF_ERROR(fields.status());
+    builder.AddReasoning(text, signature);
+    return absl::OkStatus();
+  }
+  if (type == "redacted_thinking") return fields.status();  // of another server: nothing in it can be read
+  if (type == "tool_use") {
+    text::ToolCall call;
+    fields.Read("id", call.id);
+    fields.Read("name", call.name);
+    if (call.name.empty()) fields.Wrong("name", "a string that is not empty");
+    INGOT_RETURN_IF_ERROR(fields.status());
+    const value* input = fields.Get("input");
+    call.arguments_json = input == nullptr ? "{}" : text::PythonJson(*input);
+    builder.AddCall(std::move(call));
+    return absl::OkStatus();
+  }
+  INGOT_RETURN_IF_ERROR(fields.status());
+  const value one = array{block};
+  INGOT_ASSIGN_OR_RETURN(text, ContentText(&one, path, ""));
+  builder.AddContent(text, "");
+  return absl::OkStatus();
+}
+
+absl::Status ReadMessage(const value& json, const std::string& path, ConversationBuilder& builder) {
+  Fields fields(json, path);
+  std::string role;
+  fields.Read("role", role);
+  INGOT_RETURN_IF_ERROR(fields.status());
+  if (role != "user" && role != "assistant" && role != "system") {
+    return BadRequest(path + ".role", absl::StrCat("'", path, ".role' must be \"user\" or \"assistant\""));
+  }
+  const value* content = fields.Get("content");
+  value blocks = array{};
+  if (content != nullptr && content->is_array()) {
+    blocks = *content;
+  } else {
+    INGOT_ASSIGN_OR_RETURN(const std::string text, ContentText(content, path + ".content", ""));
+    if (!text.empty() || role != "assistant") blocks.as_array().emplace_back(object{{"type", "text"}, {"text", text}});
+  }
+  if (role == "assistant") builder.BeginTurn();
+  UserBlocks user(role, builder);
+  for (size_t i = 0; i < blocks.get_array().size(); ++i) {
+    const std::string where = absl::StrCat(path, ".content[", i, "]");
+    const value& block = blocks.get_array()[i];
+    INGOT_RETURN_IF_ERROR(role == "assistant" ? ReadAssistantBlock(block, where, builder) : user.Read(block, where));
+  }
+  user.Flush();
+  return absl::OkStatus();
+}
+
+void ReadThinking(Fields& body, GatewayRequest& request) {
+  if (const object* thinking = body.Object("thinking")) {
+    const value* type = thinking->if_contains("type");
+    const bool named = type != nullptr && type->is_string();
+    if (named && type->get_string() == "enabled") SetThinking(true, request);
+    if (named && type->get_string() == "disabled") SetThinking(false, request);  // adaptive: the template decides
+  }
+  ReadFormat(body, "output_format", request);
+  if (body.Object("output_config") == nullptr) return;
+  Fields config(*body.Get("output_config"), "output_config");
+  std::string effort;
+  config.Read("effort", effort);
+  if (!effort.empty()) request.template_variables["reasoning_effort"] = effort;
+  ReadFormat(config, "format", request);
+  body.Fail(config.status());
+}
+
+class Messages : public Dialect {
+ public:
+  std::string_view name() const override { return "messages"; }
+  std::string_view path() const override { return "/messages"; }
+  std::unique_ptr<Renderer> NewRenderer(ReplyHead head, std::shared_ptr<const GatewayRequest> request) const override {
+    return NewMessagesRenderer(std::move(head), std::move(request));
+  }
+
+  absl::StatusOr<GatewayRequest> Parse(const RawRequest& raw) const override {
+    INGOT_ASSIGN_OR_RETURN(const value json, ParseBody(raw.body));
+    GatewayRequest request;
+    Fields body(json);
+    ReadCommon(raw.headers, body, request);
+    ReadThinking(body, request);
+    const array* tools = body.List("tools", 4096);
+    const array* messages = body.List("messages", kMaxMessages);
+    INGOT_RETURN_IF_ERROR(body.status());
+    for (size_t i = 0; tools != nullptr && i < tools->size(); ++i) {
+      INGOT_RETURN_IF_ERROR(ReadTool((*tools)[i], absl::StrCat("tools[", i, "]"), request));
+    }
+    INGOT_RETURN_IF_ERROR(ReadToolChoice(body, request));
+    ConversationBuilder builder(request);
+    INGOT_RETURN_IF_ERROR(ReadSystem(body, builder));
+    for (size_t i = 0; messages != nullptr && i < messages->size(); ++i) {
+      INGOT_RETURN_IF_ERROR(ReadMessage((*messages)[i], absl::StrCat("messages[", i, "]"), builder));
+    }
+    if (messages == nullptr || messages->empty()) {
+      return BadRequest("messages", "'messages' must have at least one message");
+    }
+    INGOT_RETURN_IF_ERROR(CheckRequest(request));
+    return request;
+  }
+
+  Error ErrorOf(const absl::Status& status) const override { return AnthropicError(status); }
+};
+
+class CountTokens final : public Messages {
+ public:
+  std::string_view name() const override { return "messages.count_tokens"; }
+  std::string_view path() const override { return "/messages/count_tokens"; }
+  std::unique_ptr<Renderer> NewRenderer(ReplyHead head, std::shared_ptr<const GatewayRequest> request) const override {
+    return NewCountRenderer(std::move(head), std::move(request));
+  }
+  absl::StatusOr<GatewayRequest> Parse(const RawRequest& raw) const override {
+    INGOT_ASSIGN_OR_RETURN(GatewayRequest request, Messages::Parse(raw));
+    request.count_only = true;
+    request.stream = false;
+    return request;
+  }
+};
+
+}  // namespace
+
+const Dialect& MessagesDialect() {
+  static const Messages dialect;
+  return dialect;
+}
+
+const Dialect& CountTokensDialect() {
+  static const CountTokens dialect;
+  return dialect;
+}
+
+}  // namespace ingot::gateway

@@ -1,0 +1,74 @@
+#include "gateway/dialects/openai_fields.h"
+
+#include <utility>
+
+#include "gateway/request_fields.h"
+
+namespace ingot::gateway {
+namespace {
+
+using base::json::value;
+
+std::string StringIn(const value& json, std::string_view name) {
+  const value* field = base::Find(json, name);
+  return field != nullptr && field->is_string() ? std::string(field->get_string()) : "";
+}
+
+// The name the model knows the chosen tool by; empty if there is none.
+std::string ChosenName(const value& choice) {
+  for (const char* type : {"function", "custom"}) {
+    if (const value* inner = base::Find(choice, type)) return StringIn(*inner, "name");
+  }
+  const std::string name = StringIn(choice, "name");
+  if (name.empty() && StringIn(choice, "type") == "local_shell") return LocalShellTool().name;
+  return FlatName(StringIn(choice, "namespace"), name);
+}
+
+}  // namespace
+
+void ReadChoices(Fields& body, GatewayRequest& request) {
+  std::optional<int64_t> n;
+  body.Read("n", 1, 128, n);
+  request.n = static_cast<int32_t>(n.value_or(1));
+  if (body.Object("stream_options") == nullptr) return;
+  Fields options(*body.Get("stream_options"), "stream_options");
+  options.Read("include_usage", request.include_usage);
+  body.Fail(options.status());
+}
+
+bool ReadIds(const value& list, std::vector<int32_t>& ids) {
+  if (!list.is_array() || list.get_array().empty()) return false;
+  for (const value& id : list.get_array()) {
+    if (!id.is_int64() || id.get_int64() < 0 || id.get_int64() > INT32_MAX) return false;
+    ids.push_back(static_cast<int32_t>(id.get_int64()));
+  }
+  return true;
+}
+
+void ReadIds(Fields& body, std::string_view name, std::vector<int32_t>& ids) {
+  const value* list = body.Get(name);
+  if (list != nullptr && !ReadIds(*list, ids)) body.Wrong(name, "a list of token ids, at least one");
+}
+
+absl::Status ReadToolChoice(Fields& body, GatewayRequest& request) {
+  const value* choice = body.Get("tool_choice");
+  if (choice == nullptr) return absl::OkStatus();
+  if (choice->is_string()) return SetToolChoice(choice->get_string(), request);
+  if (StringIn(*choice, "type") == "allowed_tools") {
+    const value* nested = base::Find(*choice, "allowed_tools");
+    Fields fields(nested == nullptr ? *choice : *nested, "tool_choice");
+    std::string mode = "auto";
+    fields.Read("mode", mode);
+    const base::json::array* tools = fields.List("tools", kMaxListed);
+    INGOT_RETURN_IF_ERROR(fields.status());
+    std::vector<std::string> names;
+    for (size_t i = 0; tools != nullptr && i < tools->size(); ++i) names.push_back(ChosenName((*tools)[i]));
+    INGOT_RETURN_IF_ERROR(RequireTools(std::move(names), request));
+    return SetToolChoice(mode, request);
+  }
+  const std::string name = ChosenName(*choice);
+  if (name.empty()) return SetToolChoice("", request);  // says what it may be
+  return RequireTools({name}, request);
+}
+
+}  // namespace ingot::gateway

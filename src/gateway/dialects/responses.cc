@@ -1,0 +1,307 @@
+// POST /v1/responses. Nothing is stored: what continues a conversation sends all of it (store: false), which clients
+// that keep their own history do anyway; previous_response_id and the like get a 400 that says so.
+#include <utility>
+
+#include "gateway/api_error.h"
+#include "gateway/base64.h"
+#include "gateway/conversation_builder.h"
+#include "gateway/dialects/dialects.h"
+#include "gateway/dialects/openai_fields.h"
+#include "gateway/dialects/responses.h"
+#include "gateway/request_fields.h"
+#include "text/python_json.h"
+
+namespace ingot::gateway {
+namespace {
+
+using base::json::array;
+using base::json::object;
+using base::json::value;
+
+constexpr char kBetweenParts[] = "\n";
+constexpr const char* kStored[] = {"previous_response_id", "conversation", "prompt", "background"};
+constexpr const char* kRepeated[] = {"instructions",
+                                     "metadata",
+                                     "tools",
+                                     "tool_choice",
+                                     "max_output_tokens",
+                                     "reasoning",
+                                     "temperature",
+                                     "text",
+                                     "top_p",
+                                     "user",
+                                     "parallel_tool_calls",
+                                     "truncation",
+                                     "store",
+                                     "prompt_cache_key",
+                                     "safety_identifier"};
+
+absl::Status ReadTool(const value& json, const std::string& path, const std::string& name_space,
+                      GatewayRequest& request) {
+  if (!json.is_object()) return BadRequest(path, absl::StrCat("'", path, "' must be an object"));
+  Fields fields(json, path);
+  std::string type = "function";
+  fields.Read("type", type);
+  ToolDeclaration tool;
+  tool.name_space = name_space;
+  fields.Read("name", tool.name);
+  fields.Read("description", tool.description);
+  INGOT_RETURN_IF_ERROR(fields.status());
+  if (type == "namespace" && name_space.empty()) {
+    const array* tools = fields.List("tools", kMaxListed);
+    INGOT_RETURN_IF_ERROR(fields.status());
+    for (size_t i = 0; tools != nullptr && i < tools->size(); ++i) {
+      INGOT_RETURN_IF_ERROR(ReadTool((*tools)[i], absl::StrCat(path, ".tools[", i, "]"), tool.name, request));
+    }
+    return absl::OkStatus();
+  }
+  if (type == "local_shell") return AddTool(LocalShellTool(), path, request);
+  if (type != "function" && type != "custom") return absl::OkStatus();  // the vendor's own, which run on its servers
+  tool.kind = type == "custom" ? ToolKind::kCustom : ToolKind::kFunction;
+  const value* parameters = fields.Get(type == "custom" ? "format" : "parameters");
+  if (parameters != nullptr) tool.parameters = *parameters;
+  return AddTool(std::move(tool), path, request);
+}
+
+// The items of `input`, one kind after the other.
+class Items {
+ public:
+  explicit Items(GatewayRequest& request) : builder_(request) {}
+
+  void System(std::string text) { AddMessage("system", std::move(text), ""); }
+  absl::Status Read(const value& item, const std::string& path) {
+    if (!item.is_object()) return BadRequest("input", absl::StrCat(path, " must be an object"));
+    Fields fields(item, path);
+    std::string type = "message";
+    fields.Read("type", type);
+    if (type == "message")
+      Message(fields);
+    else if (type == "reasoning")
+      Reasoning(fields);
+    else if (type == "function_call")
+      FunctionCall(fields);
+    else if (type == "custom_tool_call")
+      CustomCall(fields);
+    else if (type == "local_shell_call")
+      ShellCall(fields);
+    else if (std::string_view(type).ends_with("_call_output"))
+      Output(fields);
+    else if (type == "item_reference") {
+      fields.Fail(ApiError(400, "unsupported_parameter", "input",
+                           absl::StrCat(path,
+                                        " is an item_reference, but responses are not stored here: send the item "
+                                        "itself (store: false)")));
+    }
+    return fields.status();  // other items tell of the vendor's own tools: the model never saw them
+  }
+  void User(std::string text) { AddMessage("user", std::move(text), ""); }
+
+ private:
+  std::string Text(Fields& fields, std::string_view name, std::string_view separator) {
+    auto text = ContentText(fields.Get(name), fields.PathOf(name), separator);
+    if (!text.ok()) fields.Fail(text.status());
+    return text.ok() ? *std::move(text) : "";
+  }
+  void AddMessage(const std::string& role, std::string content, std::string tool_call_id) {
+    builder_.Add({.role = role,
+                  .content = std::move(content),
+                  .reasoning = {},
+                  .tool_calls = {},
+                  .tool_call_id = std::move(tool_call_id),
+                  .name = {}});
+  }
+  void Message(Fields& fields) {
+    std::string role, id;
+    fields.Read("role", role);
+    fields.Read("id", id);
+    const bool assistant = role == "assistant";
+    std::string text = Text(fields, "content", assistant ? "" : kBetweenParts);
+    if (role == "developer") role = "system";
+    if (!assistant && role != "system" && role != "user") {
+      fields.Wrong("role", "user, assistant, system or developer");
+    }
+    if (!fields.status().ok()) return;
+    if (assistant) {
+      builder_.AddContent(text, id);
+    } else {
+      AddMessage(role, std::move(text), "");
+    }
+  }
+  void Reasoning(Fields& fields) {
+    std::string id, sealed;
+    fields.Read("id", id);
+    fields.Read("encrypted_content", sealed);
+    std::string text = UnsealReasoning(sealed, id);
+    for (const char* name : {"content", "summary"}) {
+      if (text.empty()) text = Text(fields, name, "");
+    }
+    if (fields.status().ok()) builder_.AddReasoning(text, id);
+  }
+  void AddCall(Fields& fields, std::string arguments) {
+    text::ToolCall call;
+    std::string name, name_space, item;
+    fields.Read("call_id", call.id);
+    fields.Read("id", item);
+    if (call.id.empty()) call.id = item;
+    fields.Read("name", name);
+    fields.Read("namespace", name_space);
+    if (name.empty()) fields.Wrong("name", "a string that is not empty");
+    call.name = FlatName(name_space, name);
+    call.arguments_json = std::move(arguments);
+    if (fields.status().ok()) builder_.AddCall(std::move(call));
+  }
+  void FunctionCall(Fields& fields) {
+    std::string arguments;
+    fields.Read("arguments", arguments);
+    AddCall(fields, std::move(arguments));
+  }
+  void CustomCall(Fields& fields) {
+    std::string input;
+    fields.Read("input", input);
+    AddCall(fields, CustomArguments(input));
+  }
+  void ShellCall(Fields& fields) {
+    const object* action = fields.Object("action");
+    if (action == nullptr) return fields.Wrong("action", "an object");
+    object named{{"name", LocalShellTool().name}};
+    for (const char* name : {"id", "call_id"}) {
+      if (const value* id = fields.Get(name)) named[name] = *id;
+    }
+    const value call = std::move(named);
+    Fields known(call, fields.PathOf(""));
+    AddCall(known, ShellArguments(*action));
+    fields.Fail(known.status());
+  }
+  void Output(Fields& fields) {
+    std::string call_id, id;
+    fields.Read("call_id", call_id);
+    fields.Read("id", id);
+    const value* output = fields.Get("output");
+    std::string text =
+        output != nullptr && output->is_object() ? base::PrintJson(*output) : Text(fields, "output", kBetweenParts);
+    if (fields.status().ok()) AddMessage("tool", std::move(text), call_id.empty() ? id : call_id);
+  }
+
+  ConversationBuilder builder_;
+};
+
+absl::Status ReadInput(Fields& body, GatewayRequest& request) {
+  Items items(request);
+  std::string instructions;
+  body.Read("instructions", instructions);
+  INGOT_RETURN_IF_ERROR(body.status());
+  if (!instructions.empty()) items.System(std::move(instructions));
+  const value* input = body.Get("input");
+  if (input == nullptr) return absl::OkStatus();
+  if (input->is_string()) {
+    items.User(std::string(input->get_string()));
+    return absl::OkStatus();
+  }
+  const array* list = body.List("input", kMaxListed);
+  INGOT_RETURN_IF_ERROR(body.status());
+  for (size_t i = 0; i < list->size(); ++i) {
+    INGOT_RETURN_IF_ERROR(items.Read((*list)[i], absl::StrCat("input[", i, "]")));
+  }
+  return absl::OkStatus();
+}
+
+void ReadReasoning(Fields& body, GatewayRequest& request) {
+  if (body.Object("reasoning") != nullptr) {
+    Fields reasoning(*body.Get("reasoning"), "reasoning");
+    std::string effort;
+    reasoning.Read("effort", effort);
+    SetEffort(effort, request);
+    body.Fail(reasoning.status());
+  }
+  if (body.Object("text") != nullptr) {
+    Fields text(*body.Get("text"), "text");
+    ReadFormat(text, "format", request);
+    body.Fail(text.status());
+  }
+}
+
+void ReadIncluded(Fields& body, GatewayRequest& request) {
+  std::optional<int64_t> top;
+  body.Read("top_logprobs", 0, kMaxTopLogprobs, top);
+  request.top_logprobs = static_cast<int32_t>(top.value_or(0));
+  request.logprobs = request.top_logprobs > 0;
+  const array* include = body.List("include", 1024);
+  for (size_t i = 0; include != nullptr && i < include->size(); ++i) {
+    const value& name = (*include)[i];
+    if (name == "message.output_text.logprobs") request.logprobs = true;
+    if (name == "reasoning.encrypted_content") request.repeated[kSealsReasoning] = true;
+  }
+}
+
+class Responses final : public Dialect {
+ public:
+  std::string_view name() const override { return "responses"; }
+  std::string_view path() const override { return "/responses"; }
+  std::unique_ptr<Renderer> NewRenderer(ReplyHead head, std::shared_ptr<const GatewayRequest> request) const override {
+    return NewResponsesRenderer(std::move(head), std::move(request));
+  }
+
+  absl::StatusOr<GatewayRequest> Parse(const RawRequest& raw) const override {
+    INGOT_ASSIGN_OR_RETURN(const value json, ParseBody(raw.body));
+    GatewayRequest request;
+    Fields body(json);
+    ReadCommon(raw.headers, body, request);
+    for (const char* name : kStored) {
+      const value* stored = body.Get(name);
+      if (stored == nullptr || *stored == false) continue;
+      body.Fail(ApiError(400, "unsupported_parameter", name,
+                         absl::StrCat("'", name,
+                                      "' is not supported: responses are not stored here, send the whole "
+                                      "input with every request (store: false)")));
+    }
+    ReadReasoning(body, request);
+    ReadIncluded(body, request);
+    const array* tools = body.List("tools", kMaxListed);
+    INGOT_RETURN_IF_ERROR(body.status());
+    for (size_t i = 0; tools != nullptr && i < tools->size(); ++i) {
+      INGOT_RETURN_IF_ERROR(ReadTool((*tools)[i], absl::StrCat("tools[", i, "]"), "", request));
+    }
+    INGOT_RETURN_IF_ERROR(ReadToolChoice(body, request));
+    INGOT_RETURN_IF_ERROR(ReadInput(body, request));
+    if (request.conversation.messages.empty())
+      return BadRequest("input", "'input' must be a string or a list of items");
+    for (const char* name : kRepeated) {
+      if (const value* field = body.Get(name)) request.repeated[name] = *field;
+    }
+    INGOT_RETURN_IF_ERROR(CheckRequest(request));
+    return request;
+  }
+};
+
+}  // namespace
+
+std::string SealReasoning(const std::string& text, const std::string& id) {
+  return absl::StrCat(kSealed, id, ".", Base64(text));
+}
+
+std::string UnsealReasoning(const std::string& sealed, std::string& id) {
+  const std::string_view all(sealed);
+  if (!all.starts_with(kSealed)) return "";
+  const size_t dot = sealed.find('.', sizeof(kSealed) - 1);
+  if (dot == std::string::npos) return "";
+  auto text = FromBase64(all.substr(dot + 1));
+  if (!text.has_value()) return "";
+  id = sealed.substr(sizeof(kSealed) - 1, dot - (sizeof(kSealed) - 1));
+  return text::ToUtf8(*text);
+}
+
+std::string ShellArguments(const object& action) {
+  object arguments;
+  for (const auto& [name, field] : action) {
+    if (name == "type" || field.is_null() || (field.is_object() && field.get_object().empty())) continue;
+    arguments[name] = field;
+  }
+  return text::PythonJson(arguments);
+}
+
+const Dialect& ResponsesDialect() {
+  static const Responses dialect;
+  return dialect;
+}
+
+}  // namespace ingot::gateway

@@ -1,0 +1,292 @@
+// The replies of POST /v1/responses.
+#include "gateway/dialects/responses.h"
+
+#include <utility>
+
+#include "gateway/api_error.h"
+#include "gateway/conversation_builder.h"
+#include "gateway/dialects/dialects.h"
+#include "gateway/request_fields.h"
+
+namespace ingot::gateway {
+namespace {
+
+using base::json::array;
+using base::json::object;
+using base::json::value;
+
+// How a part of an item is told: text in a list of typed parts, or the text of a call. nullptr: there is no such event.
+struct Wording {
+  const char* item_type;
+  const char* id_prefix;
+  const char* delta;
+  const char* done;
+  const char* done_field;  // of `done`, and for a call of its item
+  // Text only:
+  const char* part_added;
+  const char* part_done;
+  const char* part_type;
+  const char* index_name;
+  const char* list_name;  // of the item
+};
+constexpr Wording kMessage = {"message",
+                              "msg",
+                              "response.output_text.delta",
+                              "response.output_text.done",
+                              "text",
+                              "response.content_part.added",
+                              "response.content_part.done",
+                              "output_text",
+                              "content_index",
+                              "content"};
+constexpr Wording kReasoning = {"reasoning",
+                                "rs",
+                                "response.reasoning_text.delta",
+                                "response.reasoning_text.done",
+                                "text",
+                                "response.content_part.added",
+                                "response.content_part.done",
+                                "reasoning_text",
+                                "content_index",
+                                "content"};
+constexpr Wording kSummary = {"reasoning",
+                              "rs",
+                              "response.reasoning_summary_text.delta",
+                              "response.reasoning_summary_text.done",
+                              "text",
+                              "response.reasoning_summary_part.added",
+                              "response.reasoning_summary_part.done",
+                              "summary_text",
+                              "summary_index",
+                              "summary"};
+constexpr Wording kFunctionCall = {"function_call",
+                                   "fc",
+                                   "response.function_call_arguments.delta",
+                                   "response.function_call_arguments.done",
+                                   "arguments",
+                                   nullptr,
+                                   nullptr,
+                                   nullptr,
+                                   nullptr,
+                                   nullptr};
+constexpr Wording kCustomCall = {"custom_tool_call",
+                                 "ctc",
+                                 "response.custom_tool_call_input.delta",
+                                 "response.custom_tool_call_input.done",
+                                 "input",
+                                 nullptr,
+                                 nullptr,
+                                 nullptr,
+                                 nullptr,
+                                 nullptr};
+constexpr Wording kShellCall = {
+    "local_shell_call", "lsh", nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr};
+
+// The action of a local shell call that was written as a function's arguments.
+object ShellAction(const std::string& arguments_json) {
+  object action{{"type", "exec"}, {"command", array{}}, {"env", object{}}};
+  const auto arguments = base::ParseJson(arguments_json);
+  if (!arguments.ok() || !arguments->is_object()) return action;
+  for (const auto& [name, field] : arguments->get_object()) action[name] = field;
+  if (const auto* line = action["command"].if_string()) action["command"] = array{"bash", "-lc", *line};
+  return action;
+}
+
+class ResponsesRenderer final : public Renderer {
+ public:
+  using Renderer::Renderer;
+
+  std::string Whole() override { return base::PrintJson(Ended(choices()[0])); }
+  std::string Trailer(const absl::Status& status) override {
+    if (status.ok()) return "";
+    const std::string code = ErrorCodeOf(status);
+    object response = Response("failed");
+    response["error"] = object{{"code", !code.empty()                 ? code
+                                        : HttpStatusOf(status) == 429 ? "rate_limit_exceeded"
+                                                                      : "server_error"},
+                               {"message", std::string(status.message())}};
+    return WireEvent{
+        "response.failed", base::PrintJson(Typed("response.failed", {{"response", std::move(response)}})), {}}
+        .Sse();
+  }
+
+ private:
+  // ---- The response itself ----
+
+  object Response(const char* status) const {
+    object json;
+    json["id"] = "resp_" + head().id;
+    json["object"] = "response";
+    json["created_at"] = head().created_unix_s;
+    json["status"] = status;
+    json["background"] = false;
+    json["error"] = nullptr;
+    json["incomplete_details"] = nullptr;
+    json["instructions"] = nullptr;
+    json["max_output_tokens"] = nullptr;
+    json["metadata"] = object{};
+    json["model"] = head().model;
+    json["output"] = array{};
+    json["parallel_tool_calls"] = request().parallel_tool_calls;
+    json["previous_response_id"] = nullptr;
+    json["reasoning"] = object{{"effort", nullptr}, {"summary", nullptr}};
+    json["service_tier"] = "default";
+    json["store"] = false;
+    json["temperature"] = 1.0;
+    json["text"] = object{{"format", object{{"type", "text"}}}};
+    json["tool_choice"] = "auto";
+    json["tools"] = array{};
+    json["top_logprobs"] = request().top_logprobs;
+    json["top_p"] = 1.0;
+    json["truncation"] = "disabled";
+    json["usage"] = nullptr;
+    json["user"] = nullptr;
+    return json;
+  }
+  // With its output, and what was asked, which is long: only here.
+  object Ended(const Choice& choice) const {
+    const bool cut = choice.end.finish == v1::FINISH_LENGTH;
+    object json = Response(cut ? "incomplete" : "completed");
+    for (const auto& [name, field] : request().repeated) {
+      if (name != kSealsReasoning) json[name] = field;
+    }
+    json["store"] = false;
+    if (cut) json["incomplete_details"] = object{{"reason", "max_output_tokens"}};
+    array output;
+    for (size_t i = 0; i < choice.parts.size(); ++i) output.emplace_back(Item(choice, i, true));
+    json["output"] = std::move(output);
+    json["usage"] = UsageJson(choice.end.usage, kResponsesUsage);
+    if (request().return_token_ids) {
+      json["prompt_token_ids"] = IdsJson(choice.begin.prompt_ids);
+      json["token_ids"] = IdsJson(choice.Tokens());
+    }
+    return json;
+  }
+
+  // ---- Items ----
+
+  const Wording& WordingOf(const Part& part) const {
+    if (part.kind == PartKind::kContent) return kMessage;
+    if (part.kind == PartKind::kReasoning) return AsksSummary() ? kSummary : kReasoning;
+    const Tool* tool = request().FindTool(part.name);
+    if (tool == nullptr || tool->kind == ToolKind::kFunction) return kFunctionCall;
+    return tool->kind == ToolKind::kCustom ? kCustomCall : kShellCall;
+  }
+  bool AsksSummary() const {
+    const value* reasoning = request().repeated.if_contains("reasoning");
+    const value* summary = reasoning == nullptr ? nullptr : base::Find(*reasoning, "summary");
+    return summary != nullptr && summary->is_string();
+  }
+  std::string ItemId(const Part& part, size_t index) const {
+    return EchoedId(WordingOf(part).id_prefix, head().id, static_cast<int>(index));
+  }
+  // The text of a part as its client knows it.
+  std::string WireText(const Part& part) const {
+    return &WordingOf(part) == &kCustomCall ? CustomInput(part.text) : part.text;
+  }
+  object TextPart(const Part& part, const std::string& text, bool with_tokens) const {
+    object json{{"type", WordingOf(part).part_type}, {"text", text}};
+    if (part.kind != PartKind::kContent) return json;
+    json["annotations"] = array{};
+    json["logprobs"] = with_tokens && request().logprobs ? LogprobsJson(part.tokens) : array{};
+    return json;
+  }
+  object Item(const Choice& choice, size_t index, bool done) const {
+    const Part& part = choice.parts[index];
+    const Wording& words = WordingOf(part);
+    object item{{"id", ItemId(part, index)}, {"type", words.item_type}};
+    if (part.kind != PartKind::kReasoning) item["status"] = done ? "completed" : "in_progress";
+    if (part.kind == PartKind::kCall) {
+      AddCall(part, words, done, item);
+      return item;
+    }
+    if (part.kind == PartKind::kContent) item["role"] = "assistant";
+    if (part.kind == PartKind::kReasoning) item["summary"] = array{};
+    item[words.list_name] = done ? array{TextPart(part, part.text, true)} : array{};
+    if (part.kind == PartKind::kReasoning && request().repeated.contains(kSealsReasoning)) {
+      item["encrypted_content"] = SealReasoning(done ? part.text : "", ItemId(part, index));
+    }
+    return item;
+  }
+  void AddCall(const Part& part, const Wording& words, bool done, object& item) const {
+    const Tool* tool = request().FindTool(part.name);
+    item["call_id"] = part.id;
+    if (&words == &kShellCall) {
+      item["action"] = ShellAction(done ? part.text : "");
+      return;
+    }
+    item["name"] = tool == nullptr ? part.name : tool->wire_name;
+    if (tool != nullptr && !tool->name_space.empty()) item["namespace"] = tool->name_space;
+    item[words.done_field] = done ? WireText(part) : "";
+  }
+
+  // ---- Events ----
+
+  object Typed(const char* type, object data) {
+    object json{{"type", type}, {"sequence_number", sequence_++}};
+    for (auto& [name, field] : data) json[name] = std::move(field);
+    return json;
+  }
+  void SendTyped(const char* type, object data) { Send(type, Typed(type, std::move(data))); }
+  // Of the last item.
+  void SendOfItem(const Choice& choice, const char* type, object data) {
+    if (type == nullptr) return;
+    const Part& part = choice.parts.back();
+    const size_t index = choice.parts.size() - 1;
+    object json{{"item_id", ItemId(part, index)}, {"output_index", index}};
+    if (WordingOf(part).index_name != nullptr) json[WordingOf(part).index_name] = 0;
+    for (auto& [name, field] : data) json[name] = std::move(field);
+    SendTyped(type, std::move(json));
+  }
+  void SendItem(const Choice& choice, const char* type, bool done) {
+    const size_t index = choice.parts.size() - 1;
+    SendTyped(type, {{"output_index", index}, {"item", Item(choice, index, done)}});
+  }
+
+  void OnBegin(const Choice&) override {
+    SendTyped("response.created", {{"response", Response("in_progress")}});
+    SendTyped("response.in_progress", {{"response", Response("in_progress")}});
+  }
+  void OnPartBegin(const Choice& choice) override {
+    const Part& part = choice.parts.back();
+    SendItem(choice, "response.output_item.added", false);
+    if (part.kind != PartKind::kCall) {
+      SendOfItem(choice, WordingOf(part).part_added, {{"part", TextPart(part, "", false)}});
+    }
+  }
+  void OnDelta(const Choice& choice, const PartDelta& delta) override {
+    const Part& part = choice.parts.back();
+    if (&WordingOf(part) == &kCustomCall) return;  // its text is told once the arguments are whole
+    object json{{"delta", delta.text}};
+    if (part.kind == PartKind::kContent) {
+      json["logprobs"] = request().logprobs ? LogprobsJson(delta.tokens) : array{};
+    }
+    SendOfItem(choice, WordingOf(part).delta, std::move(json));
+  }
+  void OnPartEnd(const Choice& choice) override {
+    const Part& part = choice.parts.back();
+    const Wording& words = WordingOf(part);
+    if (&words == &kCustomCall) SendOfItem(choice, words.delta, {{"delta", WireText(part)}});
+    if (words.done != nullptr) {
+      object json{{words.done_field, WireText(part)}};
+      if (part.kind == PartKind::kContent) json["logprobs"] = request().logprobs ? LogprobsJson(part.tokens) : array{};
+      SendOfItem(choice, words.done, std::move(json));
+    }
+    if (part.kind != PartKind::kCall) SendOfItem(choice, words.part_done, {{"part", TextPart(part, part.text, true)}});
+    SendItem(choice, "response.output_item.done", true);
+  }
+  void OnEnd(const Choice& choice) override {
+    const bool cut = choice.end.finish == v1::FINISH_LENGTH;
+    SendTyped(cut ? "response.incomplete" : "response.completed", {{"response", Ended(choice)}});
+  }
+
+  int64_t sequence_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Renderer> NewResponsesRenderer(ReplyHead head, std::shared_ptr<const GatewayRequest> request) {
+  return std::make_unique<ResponsesRenderer>(std::move(head), std::move(request));
+}
+
+}  // namespace ingot::gateway

@@ -1,0 +1,63 @@
+#include "gateway/http_route.h"
+
+#include <algorithm>
+
+namespace ingot::gateway {
+namespace {
+
+constexpr size_t kMaxEpisodeId = 64;
+
+}  // namespace
+
+HttpRoute HttpRoute::Of(std::string_view target, const Headers& headers) {
+  std::string_view path = target.substr(0, target.find_first_of("?#"));
+  while (path.size() > 1 && path.ends_with('/')) path.remove_suffix(1);
+  HttpRoute route;
+  route.dialect = &DefaultDialect(headers);
+  if (!path.starts_with("/s/")) {
+    route.Match(path);
+    if (route.kind == Kind::kNone) route.MatchOwn(path);
+    return route;
+  }
+  path.remove_prefix(3);
+  const size_t end = std::min(path.find('/'), path.size());
+  route.episode = std::string(path.substr(0, end));
+  if (!route.episode.empty() && route.episode.size() <= kMaxEpisodeId) route.Match(path.substr(end));
+  return route;
+}
+
+void HttpRoute::Set(Kind what, const char* how) {
+  kind = what;
+  method = how;
+}
+
+void HttpRoute::Match(std::string_view path) {
+  constexpr std::string_view kModelPrefix = "/models/", kVersion = "/v1";
+  for (int i = 0; i < 2 && (path == kVersion || path.starts_with("/v1/")); ++i) path.remove_prefix(kVersion.size());
+  if (const Dialect* spoken = DialectAt(path)) {
+    dialect = spoken;
+    return Set(Kind::kDialect, "POST");
+  }
+  if (path.empty() || path == "/") return Set(Kind::kRoot, "HEAD");
+  if (path == "/models") return Set(Kind::kModels, "GET");
+  if (!path.starts_with(kModelPrefix)) return;
+  name = std::string(path.substr(kModelPrefix.size()));
+  Set(Kind::kModel, "GET");
+}
+
+void HttpRoute::MatchOwn(std::string_view path) {
+  constexpr std::string_view kEpisodes = "/ingot/v1/episodes";
+  if (path == "/healthz") return Set(Kind::kHealth, "GET");
+  if (path == "/metrics") return Set(Kind::kMetrics, "GET");
+  if (path == "/ingot/v1/status") return Set(Kind::kStatus, "GET");
+  if (path == kEpisodes) return Set(Kind::kOpen, "POST");
+  if (!path.starts_with(kEpisodes) || path[kEpisodes.size()] != '/') return;
+  path.remove_prefix(kEpisodes.size() + 1);
+  const size_t slash = path.find('/');
+  if (slash == std::string_view::npos || slash == 0 || slash > kMaxEpisodeId) return;
+  episode = std::string(path.substr(0, slash));
+  if (path.substr(slash) == "/reward") return Set(Kind::kReward, "POST");
+  if (path.substr(slash) == "/end") return Set(Kind::kEnd, "POST");
+}
+
+}  // namespace ingot::gateway

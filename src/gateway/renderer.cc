@@ -1,0 +1,100 @@
+#include <utility>
+
+#include "base/json.h"
+#include "gateway/dialect.h"
+
+namespace ingot::gateway {
+namespace {
+
+template <typename... Visitors>
+struct Overloaded : Visitors... {
+  using Visitors::operator()...;
+};
+
+void Append(std::vector<Token>& to, const std::vector<Token>& from) { to.insert(to.end(), from.begin(), from.end()); }
+
+}  // namespace
+
+bool Choice::has_calls() const {
+  for (const Part& part : parts) {
+    if (part.kind == PartKind::kCall) return true;
+  }
+  return false;
+}
+
+std::string Choice::TextOf(PartKind kind) const {
+  std::string text;
+  for (const Part& part : parts) {
+    if (part.kind == kind) text += part.text;
+  }
+  return text;
+}
+
+std::vector<Token> Choice::Tokens() const {
+  std::vector<Token> tokens;
+  for (const Part& part : parts) Append(tokens, part.tokens);
+  Append(tokens, end.tokens);
+  return tokens;
+}
+
+std::string WireEvent::Sse() const { return (name.empty() ? "" : "event: " + name + "\n") + "data: " + data + "\n\n"; }
+
+Renderer::Renderer(ReplyHead head, std::shared_ptr<const GatewayRequest> request)
+    : head_(std::move(head)), request_(std::move(request)), choices_(request_->choices()) {
+  for (size_t i = 0; i < choices_.size(); ++i) choices_[i].index = static_cast<int>(i);
+}
+
+void Renderer::Add(int index, Event event) {
+  Choice& choice = choices_.at(index);
+  const bool stream = request_->stream;
+  const size_t before = events_.size();
+  const std::vector<Token>* tokens = nullptr;
+  std::visit(Overloaded{[&](AnswerBegin& begin) {
+                          choice.begin = std::move(begin);
+                          if (stream) OnBegin(choice);
+                        },
+                        [&](PartBegin& begin) {
+                          choice.parts.push_back({begin.kind, std::move(begin.id), std::move(begin.name), {}, {}});
+                          if (stream) OnPartBegin(choice);
+                        },
+                        [&](const PartDelta& delta) {
+                          choice.parts.back().text += delta.text;
+                          Append(choice.parts.back().tokens, delta.tokens);
+                          tokens = &delta.tokens;
+                          if (stream) OnDelta(choice, delta);
+                        },
+                        [&](PartEnd) {
+                          if (stream) OnPartEnd(choice);
+                        },
+                        [&](AnswerEnd& end) {
+                          choice.end = std::move(end);
+                          tokens = &choice.end.tokens;
+                          if (stream) OnEnd(choice);
+                        }},
+             event);
+  if (request_->token_events && tokens != nullptr && events_.size() > before) events_.back().tokens = *tokens;
+}
+
+void Renderer::Close() {
+  if (request_->stream) OnClose();
+}
+
+std::vector<WireEvent> Renderer::TakeEvents() { return std::exchange(events_, {}); }
+
+void Renderer::Send(std::string name, const base::json::value& data) {
+  events_.push_back({std::move(name), base::PrintJson(data), {}});
+}
+
+Usage Renderer::TotalUsage() const {
+  Usage total;
+  for (const Choice& choice : choices_) {
+    const Usage& usage = choice.end.usage;
+    if (choice.index % request_->n == 0) total.prompt_tokens += usage.prompt_tokens;
+    if (choice.index % request_->n == 0) total.cached_tokens += usage.cached_tokens;
+    total.completion_tokens += usage.completion_tokens;
+    total.reasoning_tokens += usage.reasoning_tokens;
+  }
+  return total;
+}
+
+}  // namespace ingot::gateway

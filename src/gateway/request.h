@@ -1,0 +1,106 @@
+// The gateway's own form of a request, which every dialect is read into. Plain values.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/json.h"
+#include "text/chat.h"
+
+namespace ingot::gateway {
+
+// The headers of a request that a dialect may look at. Names are compared without case.
+class Headers {
+ public:
+  void Add(std::string_view name, std::string_view text);
+  // The first of that name; empty if there is none.
+  std::string_view Get(std::string_view name) const;
+
+ private:
+  std::vector<std::pair<std::string, std::string>> fields_;  // names in lower case
+};
+
+// A request as it came.
+struct RawRequest {
+  std::string body;
+  Headers headers;
+  bool token_events = false;  // every event of the answer names the ids it covers (gRPC)
+};
+
+// What a tool is in its dialect. The model knows functions only; a call of one goes back as what was declared.
+enum class ToolKind {
+  kFunction,
+  kCustom,      // free text: a function of one string, "input"
+  kLocalShell,  // the Responses API's own shell
+};
+
+struct Tool {
+  ToolKind kind = ToolKind::kFunction;
+  std::string name;        // as the model knows it
+  std::string wire_name;   // as the client does
+  std::string name_space;  // Responses: of its namespace; empty: none
+};
+
+struct ToolChoice {
+  enum class Mode {
+    kAuto,
+    kNone,      // tools are rendered (the prompt stays a continuation), but what looks like a call is delivered as text
+    kRequired,  // sampling is held to one call, where the chat format can say how a call is written
+  };
+  Mode mode = Mode::kAuto;
+  std::vector<std::string> names;  // as the model knows them: only these may be called; empty: any
+};
+
+struct GatewayRequest {
+  std::string model;          // as asked; empty: none was
+  std::string branch;         // names a sub-agent's thread; empty: the main one
+  std::string parent_branch;  // the thread that started it, where the client says so
+
+  text::Conversation conversation;
+  // Per message of the conversation: ids of ours that the client sent back with it (items, signatures).
+  std::vector<std::vector<std::string>> echoed_ids;
+  base::json::object template_variables;  // enable_thinking, reasoning_effort, ...
+  // Instead of the conversation: prompts that are not rendered, each answered on its own.
+  struct RawPrompt {
+    std::string text;  // encoded, special tokens recognised
+    std::vector<int32_t> ids;
+  };
+  std::vector<RawPrompt> raw_prompts;
+
+  std::vector<Tool> tools;  // of conversation.tools, in the same order
+  ToolChoice tool_choice;
+  bool parallel_tool_calls = true;         // false: the turn ends after its first call
+  std::optional<std::string> json_schema;  // the answer must be one JSON value that this schema allows
+  std::optional<bool> thinking;            // asked for, or asked to be left out; unset: the template decides
+
+  int32_t n = 1;           // answers per prompt
+  int64_t max_tokens = 0;  // 0: not asked
+  std::optional<double> temperature, top_p, min_p, frequency_penalty, presence_penalty, repetition_penalty;
+  std::optional<int32_t> top_k;
+  std::optional<uint64_t> seed;
+  std::vector<std::pair<int32_t, float>> logit_bias;
+  std::vector<std::string> stop;
+
+  bool stream = false;
+  bool include_usage = false;     // chat: a usage chunk ends the stream
+  bool return_token_ids = false;  // extension: prompt_token_ids and token_ids in the reply
+  bool token_events = false;      // RawRequest's
+  bool logprobs = false;
+  int32_t top_logprobs = 0;
+  bool raw_output = false;      // what is sampled is text as it stands: no calls, no reasoning
+  bool echo_prompt = false;     // completions: the prompt's text comes before the answer's
+  bool count_only = false;      // nothing is sampled: how many tokens the prompt has
+  base::json::object repeated;  // what its dialect repeats in the reply
+
+  int32_t prompts() const { return raw_prompts.empty() ? 1 : static_cast<int32_t>(raw_prompts.size()); }
+  int32_t choices() const { return n * prompts(); }
+  bool tools_enabled() const { return !conversation.tools.empty() && tool_choice.mode != ToolChoice::Mode::kNone; }
+  bool wants_tokens() const { return logprobs || return_token_ids || token_events; }
+  const Tool* FindTool(std::string_view name) const;
+};
+
+}  // namespace ingot::gateway

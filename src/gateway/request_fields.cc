@@ -1,0 +1,284 @@
+#include "gateway/request_fields.h"
+
+#include <algorithm>
+#include <charconv>
+#include <iterator>
+#include <utility>
+
+#include "gateway/api_error.h"
+#include "gateway/cut_text.h"
+
+namespace ingot::gateway {
+namespace {
+
+using base::json::object;
+using base::json::value;
+
+constexpr int kMaxStops = 16;
+constexpr size_t kMaxStopBytes = 1024;
+constexpr size_t kMaxTools = 4096;
+constexpr size_t kMaxName = 256;
+constexpr size_t kMaxBiases = 4096;
+
+void ReadStop(Fields& body, std::string_view name, GatewayRequest& request) {
+  const value* stop = body.Get(name);
+  if (stop == nullptr) return;
+  const auto add = [&](const value& text) {
+    if (!text.is_string() || text.get_string().empty() || text.get_string().size() > kMaxStopBytes) return false;
+    request.stop.emplace_back(text.get_string());
+    return true;
+  };
+  bool good = true;
+  if (stop->is_array()) {
+    good = stop->get_array().size() <= kMaxStops;
+    for (const value& text : stop->get_array()) good = good && add(text);
+  } else {
+    good = add(*stop);
+  }
+  if (good) return;
+  body.Wrong(name, absl::StrCat("a string or up to ", kMaxStops, " strings, none of them empty or over ", kMaxStopBytes,
+                                " bytes"));
+}
+
+void ReadBias(Fields& body, GatewayRequest& request) {
+  const object* biases = body.Object("logit_bias");
+  if (biases == nullptr) return;
+  bool good = biases->size() <= kMaxBiases;
+  for (const auto& [key, bias] : *biases) {
+    int32_t id = -1;
+    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
+    const double number = bias.is_number() ? bias.to_number<double>() : 1000;
+    good = good && error == std::errc() && end == key.data() + key.size() && id >= 0 && number >= -100 && number <= 100;
+    if (good) request.logit_bias.emplace_back(id, static_cast<float>(number));
+  }
+  if (!good) {
+    body.Wrong("logit_bias",
+               absl::StrCat("an object of at most ", kMaxBiases, " token ids, each with a number in [-100, 100]"));
+  }
+}
+
+void ReadSampling(Fields& body, GatewayRequest& request) {
+  body.Read("temperature", 0, 2, request.temperature);
+  body.Read("top_p", 0, 1, request.top_p);
+  body.Read("min_p", 0, 1, request.min_p);
+  std::optional<int64_t> top_k, seed;
+  body.Read("top_k", -1, INT32_MAX, top_k);
+  if (top_k.has_value()) request.top_k = static_cast<int32_t>(std::max<int64_t>(*top_k, 0));  // -1 is vLLM's "off"
+  body.Read("seed", INT64_MIN, INT64_MAX, seed);
+  if (seed.has_value()) request.seed = static_cast<uint64_t>(*seed);
+  body.Read("frequency_penalty", -2, 2, request.frequency_penalty);
+  body.Read("presence_penalty", -2, 2, request.presence_penalty);
+  body.Read("repetition_penalty", 0.01, 100, request.repetition_penalty);
+  ReadBias(body, request);
+  for (const char* name : {"stop", "stop_sequences"}) ReadStop(body, name, request);
+  std::optional<int64_t> tokens;
+  for (const char* name : {"max_tokens", "max_completion_tokens", "max_output_tokens"}) {
+    body.Read(name, 1, INT32_MAX, tokens);
+  }
+  request.max_tokens = tokens.value_or(0);
+}
+
+// How clients name the thread a request belongs to, and the one that started it.
+struct ThreadHeaders {
+  const char* thread;
+  const char* parent;
+};
+constexpr ThreadHeaders kThreadHeaders[] = {
+    {"x-claude-code-agent-id", "x-claude-code-parent-agent-id"},
+    {"x-session-id", "x-parent-session-id"},
+    {"thread-id", "x-codex-parent-thread-id"},
+};
+
+void ReadThread(const Headers& headers, Fields& body, GatewayRequest& request) {
+  for (const ThreadHeaders& row : kThreadHeaders) {
+    if (headers.Get(row.thread).empty()) continue;
+    request.branch = Printable(headers.Get(row.thread), kMaxName);
+    request.parent_branch = Printable(headers.Get(row.parent), kMaxName);
+    break;
+  }
+  const object* metadata = body.Object("metadata");
+  const value* branch = metadata == nullptr ? nullptr : metadata->if_contains("branch");
+  if (branch != nullptr && branch->is_string()) request.branch = CutText(branch->get_string(), kMaxName);
+}
+
+// Content types whose text is under a field of their own.
+constexpr std::pair<std::string_view, std::string_view> kTextParts[] = {
+    {"text", "text"},       {"input_text", "text"},   {"output_text", "text"},
+    {"refusal", "refusal"}, {"summary_text", "text"}, {"reasoning_text", "text"}};
+
+absl::StatusOr<std::string> PartText(const value& part, const std::string& path) {
+  if (part.is_string()) return std::string(part.get_string());
+  const value* type = base::Find(part, "type");
+  if (type == nullptr || !type->is_string()) {
+    return BadRequest(path, absl::StrCat("'", path, "' must be a string or an object with a string 'type'"));
+  }
+  for (const auto& [name, field] : kTextParts) {
+    if (std::string_view(type->get_string()) != name) continue;
+    const value* text = base::Find(part, field);
+    if (text != nullptr && text->is_string()) return std::string(text->get_string());
+    return BadRequest(path, absl::StrCat("'", path, "' needs a string '", base::View(field), "'"));
+  }
+  return ApiError(400, "unsupported_content", path,
+                  absl::StrCat("'", path, "' is of the type '", CutText(type->get_string(), 64),
+                               "': the model here reads text only, no images, audio or files"));
+}
+
+}  // namespace
+
+absl::StatusOr<value> ParseBody(std::string_view body) {
+  auto parsed = base::ParseJson(body);
+  if (!parsed.ok()) return BadRequest("", absl::StrCat("the request's body is not JSON: ", parsed.status().message()));
+  if (!parsed->is_object()) return BadRequest("", "the request's body must be a JSON object");
+  return parsed;
+}
+
+void ReadCommon(const Headers& headers, Fields& body, GatewayRequest& request) {
+  body.Read("model", request.model);
+  request.model = CutText(request.model, kMaxName);
+  ReadSampling(body, request);
+  ReadThread(headers, body, request);
+  body.Read("stream", request.stream);
+  body.Read("return_token_ids", request.return_token_ids);
+  body.Read("parallel_tool_calls", request.parallel_tool_calls);
+  std::string effort;
+  body.Read("reasoning_effort", effort);
+  SetEffort(effort, request);
+  if (const object* variables = body.Object("chat_template_kwargs")) {
+    for (const auto& [name, set] : *variables) request.template_variables[name] = set;
+    const value* thinking = variables->if_contains("enable_thinking");
+    if (thinking != nullptr && thinking->is_bool()) SetThinking(thinking->get_bool(), request);
+  }
+}
+
+void SetEffort(const std::string& effort, GatewayRequest& request) {
+  if (effort.empty()) return;
+  SetThinking(effort != "none", request);
+  if (effort != "none") request.template_variables["reasoning_effort"] = CutText(effort, kMaxName);
+}
+
+void SetThinking(bool on, GatewayRequest& request) {
+  request.thinking = on;
+  request.template_variables["enable_thinking"] = on;  // Qwen
+  request.template_variables["thinking"] = on;         // DeepSeek, Kimi
+}
+
+std::string FlatName(std::string_view name_space, std::string_view name) {
+  if (name_space.empty()) return std::string(name);
+  return absl::StrCat(base::View(name_space), name_space.ends_with("__") ? "" : "__", base::View(name));
+}
+
+std::string CustomArguments(std::string_view input) {
+  return base::PrintJson(object{{"input", base::json::string_view(input.data(), input.size())}});
+}
+
+std::string CustomInput(const std::string& arguments_json) {
+  const auto arguments = base::ParseJson(arguments_json);
+  const value* input = arguments.ok() ? base::Find(*arguments, "input") : nullptr;
+  return input != nullptr && input->is_string() ? std::string(input->get_string()) : arguments_json;
+}
+
+ToolDeclaration LocalShellTool() {
+  static const auto* const parameters = new value(base::json::parse(R"({"type":"object","properties":{
+      "command":{"type":"array","items":{"type":"string"},"description":"The command and its arguments."},
+      "working_directory":{"type":"string"},
+      "timeout_ms":{"type":"integer"}},"required":["command"]})"));
+  return {ToolKind::kLocalShell, "local_shell", "", "Runs a command on the user's machine and returns its output.",
+          *parameters};
+}
+
+absl::Status AddTool(ToolDeclaration tool, const std::string& path, GatewayRequest& request) {
+  if (tool.name.empty() || tool.name.size() > kMaxName) {
+    return BadRequest(path, absl::StrCat("'", path, "' needs a name of 1 to ", kMaxName, " bytes"));
+  }
+  if (request.tools.size() >= kMaxTools) return BadRequest(path, absl::StrCat("there are over ", kMaxTools, " tools"));
+  if (tool.kind == ToolKind::kCustom) {
+    if (!tool.parameters.is_null()) {
+      absl::StrAppend(&tool.description, "\n\nThe input's format: ", base::PrintJson(tool.parameters));
+    }
+    tool.parameters = object{{"type", "object"},
+                             {"properties", object{{"input", object{{"type", "string"}}}}},
+                             {"required", base::json::array{"input"}}};
+  }
+  Tool known{tool.kind, FlatName(tool.name_space, tool.name), tool.name, tool.name_space};
+  object function{{"name", known.name}};
+  if (!tool.description.empty()) function["description"] = std::move(tool.description);
+  if (!tool.parameters.is_null()) function["parameters"] = std::move(tool.parameters);
+  request.conversation.tools.emplace_back(object{{"type", "function"}, {"function", std::move(function)}});
+  request.tools.push_back(std::move(known));
+  return absl::OkStatus();
+}
+
+absl::Status SetToolChoice(std::string_view mode, GatewayRequest& request) {
+  if (mode == "auto") {
+    request.tool_choice.mode = ToolChoice::Mode::kAuto;
+  } else if (mode == "none") {
+    request.tool_choice.mode = ToolChoice::Mode::kNone;
+  } else if (mode == "required" || mode == "any") {
+    if (request.tools.empty())
+      return BadRequest("tool_choice", "'tool_choice' asks for a call, but there are no tools");
+    request.tool_choice.mode = ToolChoice::Mode::kRequired;
+  } else {
+    return BadRequest("tool_choice",
+                      "'tool_choice' must be \"auto\", \"none\", \"required\" (in messages \"any\") or name a tool");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RequireTools(std::vector<std::string> names, GatewayRequest& request) {
+  if (names.empty()) return BadRequest("tool_choice", "'tool_choice' names no tool");
+  for (const std::string& name : names) {
+    if (request.FindTool(name) != nullptr) continue;
+    return BadRequest("tool_choice", absl::StrCat("'tool_choice' names the tool '", CutText(name, kMaxName),
+                                                  "', which is not among 'tools'"));
+  }
+  request.tool_choice = {ToolChoice::Mode::kRequired, std::move(names)};
+  return absl::OkStatus();
+}
+
+void ReadFormat(Fields& owner, std::string_view name, GatewayRequest& request) {
+  const value* format = owner.Get(name);
+  if (format == nullptr) return;
+  const value* type = base::Find(*format, "type");
+  if (type == nullptr || !type->is_string()) return owner.Wrong(name, "an object with a string 'type'");
+  const std::string_view kind(type->get_string());
+  if (kind == "text") return;
+  if (kind == "json_object") {
+    request.json_schema = R"({"type":"object"})";
+    return;
+  }
+  const value* nested = base::Find(*format, "json_schema");
+  const value* schema = base::Find(nested == nullptr ? *format : *nested, "schema");
+  if (kind != "json_schema" || (schema != nullptr && !schema->is_object() && !schema->is_bool())) {
+    return owner.Wrong(name, "of type \"text\", \"json_object\" or \"json_schema\" with an object 'schema'");
+  }
+  request.json_schema = schema == nullptr ? "{}" : base::PrintJson(*schema);
+}
+
+absl::StatusOr<std::string> ContentText(const value* content, const std::string& path, std::string_view separator) {
+  if (content == nullptr || content->is_null()) return std::string();
+  if (content->is_string()) return std::string(content->get_string());
+  if (!content->is_array()) return BadRequest(path, absl::StrCat("'", path, "' must be a string, parts or null"));
+  std::string text;
+  for (size_t i = 0; i < content->get_array().size(); ++i) {
+    INGOT_ASSIGN_OR_RETURN(const std::string piece, PartText(content->get_array()[i], absl::StrCat(path, "[", i, "]")));
+    if (i > 0) text += separator;
+    text += piece;
+  }
+  return text;
+}
+
+absl::Status CheckRequest(const GatewayRequest& request) {
+  constexpr int32_t kMaxChoices = 128;
+  if (static_cast<int64_t>(request.n) * request.prompts() > kMaxChoices) {
+    return BadRequest("n", absl::StrCat("'n' times the number of prompts must be at most ", kMaxChoices));
+  }
+  if (request.raw_prompts.empty() && request.conversation.messages.empty()) {
+    return BadRequest("messages", "there must be at least one message");
+  }
+  for (const GatewayRequest::RawPrompt& prompt : request.raw_prompts) {
+    if (prompt.ids.empty() && prompt.text.empty()) return BadRequest("prompt", "a prompt must not be empty");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace ingot::gateway

@@ -1,0 +1,61 @@
+// What dialects have in common: fields, tools and content that mean the same in all of them. Pure functions.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "base/status.h"
+#include "gateway/fields.h"
+#include "gateway/request.h"
+
+namespace ingot::gateway {
+
+// A body that is a JSON object.
+absl::StatusOr<base::json::value> ParseBody(std::string_view body);
+
+// model, sampling, limits, stop strings, seed, penalties, logit_bias, stream, token ids, thread and template variables,
+// under every name any dialect has for them: max_tokens = max_completion_tokens = max_output_tokens (the last of these
+// that is there), stop = stop_sequences, metadata.branch, reasoning_effort, chat_template_kwargs.
+void ReadCommon(const Headers& headers, Fields& body, GatewayRequest& request);
+
+// Thinking, as a level ("none" leaves it out) or as a switch: becomes the template variables that models know.
+void SetEffort(const std::string& effort, GatewayRequest& request);
+void SetThinking(bool on, GatewayRequest& request);
+
+// One tool. `kind` kCustom: `parameters` is replaced by one string, "input", and `parameters` (its format, may be null)
+// joins the description. 400 if the name is empty, too long or taken.
+struct ToolDeclaration {
+  ToolKind kind = ToolKind::kFunction;
+  std::string name, name_space, description;
+  base::json::value parameters;  // JSON schema; null: none
+};
+absl::Status AddTool(ToolDeclaration tool, const std::string& path, GatewayRequest& request);
+// The name the model knows a tool of a namespace by.
+std::string FlatName(std::string_view name_space, std::string_view name);
+// The arguments of a function call that stand for a custom tool's text, and back.
+std::string CustomArguments(std::string_view input);
+std::string CustomInput(const std::string& arguments_json);
+// For a local shell: the tool every such request declares.
+ToolDeclaration LocalShellTool();
+
+// "auto", "none", "required" or "any"; 400 for others.
+absl::Status SetToolChoice(std::string_view mode, GatewayRequest& request);
+// Only these, by the names the model knows them by. 400 for a name that is not among the tools, or for no name.
+absl::Status RequireTools(std::vector<std::string> names, GatewayRequest& request);
+
+// The answer must be JSON: {"type":"text"|"json_object"|"json_schema", ...} with the schema in `schema`, or, in chat
+// completions, in json_schema.schema.
+void ReadFormat(Fields& owner, std::string_view name, GatewayRequest& request);
+
+// The text of content that is a string, null or a list of parts, whose texts are joined by `separator`. A part that is
+// not text gives a 400 that names its type: images and files are not supported.
+absl::StatusOr<std::string> ContentText(const base::json::value* content, const std::string& path,
+                                        std::string_view separator);
+
+// Every dialect's last step. 400 for what cannot stand together.
+absl::Status CheckRequest(const GatewayRequest& request);
+
+}  // namespace ingot::gateway

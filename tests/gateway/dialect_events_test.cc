@@ -1,0 +1,361 @@
+// What each dialect's stream consists of, event by event, and the one reply it equals.
+#include <gtest/gtest.h>
+
+#include <regex>
+
+#include "gateway/dialects/dialects.h"
+#include "gateway/fakes.h"
+
+namespace ingot::gateway {
+namespace {
+
+using base::json::array;
+using base::json::object;
+using base::json::value;
+
+constexpr char kThoughtAndCall[] =
+    "<think>\nhm\n</think>\n\nLet me add.\n<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": 1}}\n</tool_call>";
+
+// All ids come at once: every part is one delta.
+struct Direct : World {
+  explicit Direct(Script script) : World([script](const auto&) { return script; }) {
+    with_admission = with_pool = false;
+    engine->inline_chunks = true;
+  }
+};
+
+Script Say(const std::string& text, v1::FinishReason finish = v1::FINISH_STOP, const std::string& stop = "") {
+  Script script;
+  script.text = text;
+  script.chunk = 1 << 20;
+  script.finish = finish;
+  script.end_of_turn = finish == v1::FINISH_STOP && stop.empty();
+  script.stop_string = stop;
+  return script;
+}
+
+// Events as lines, ids of calls as ID.
+std::string Lines(const World::Outcome& outcome) {
+  std::string lines;
+  for (size_t i = 0; i < outcome.events.size(); ++i) {
+    lines += outcome.names[i].empty() ? "" : outcome.names[i] + " ";
+    lines += base::PrintJson(outcome.events[i]) + "\n";
+  }
+  return std::regex_replace(lines, std::regex("[0-9a-f]{32}"), "ID");
+}
+
+constexpr char kMessagesBody[] = R"({"model":"m","max_tokens":50,"stream":true,
+    "messages":[{"role":"user","content":"1+2?"}],
+    "tools":[{"name":"add","input_schema":{"type":"object"}}]})";
+
+TEST(Messages, StreamsBlocksInOrder) {
+  Direct world(Say(kThoughtAndCall));
+  const auto outcome = world.Ask("messages", "key", kMessagesBody);
+  ASSERT_TRUE(outcome.status.ok()) << outcome.status;
+  const size_t prompt = world.engine->requests()[0].prompt_ids_size();
+  const size_t sampled = TestTokenizer()->Encode(kThoughtAndCall, true).size() + 1;
+  EXPECT_EQ(
+      Lines(outcome),
+      absl::StrCat(
+          R"(message_start {"type":"message_start","message":{"id":"msg_ID","type":"message","role":"assistant","model":"m","content":[],"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":)",
+          prompt, R"(,"cache_creation_input_tokens":0,"cache_read_input_tokens":0,"output_tokens":0}}}
+ping {"type":"ping"}
+content_block_start {"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"","signature":""}}
+content_block_delta {"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"hm"}}
+content_block_delta {"type":"content_block_delta","index":0,"delta":{"type":"signature_delta","signature":"sig_ID_0"}}
+content_block_stop {"type":"content_block_stop","index":0}
+content_block_start {"type":"content_block_start","index":1,"content_block":{"type":"text","text":""}}
+content_block_delta {"type":"content_block_delta","index":1,"delta":{"type":"text_delta","text":"Let me add."}}
+content_block_stop {"type":"content_block_stop","index":1}
+content_block_start {"type":"content_block_start","index":2,"content_block":{"type":"tool_use","id":"call_ID_0","name":"add","input":{}}}
+content_block_delta {"type":"content_block_delta","index":2,"delta":{"type":"input_json_delta","partial_json":"{\"a\": 1}"}}
+content_block_stop {"type":"content_block_stop","index":2}
+message_delta {"type":"message_delta","delta":{"stop_reason":"tool_use","stop_sequence":null},"usage":{"input_tokens":)",
+          prompt - 2, R"(,"cache_creation_input_tokens":0,"cache_read_input_tokens":2,"output_tokens":)", sampled, R"(}}
+message_stop {"type":"message_stop"}
+)"));
+  EXPECT_EQ(outcome.trailer, "");
+}
+
+TEST(Messages, AnswersWhole) {
+  Direct world(Say(kThoughtAndCall));
+  object body = base::ParseJson(kMessagesBody)->as_object();
+  body["stream"] = false;
+  const auto outcome = world.Ask("messages", "key", base::PrintJson(body));
+  EXPECT_EQ(Lines(outcome).find(R"({"id":"msg_ID","type":"message","role":"assistant","model":"m","content":[)"
+                                R"({"type":"thinking","thinking":"hm","signature":"sig_ID_0"},)"
+                                R"({"type":"text","text":"Let me add."},)"
+                                R"({"type":"tool_use","id":"call_ID_0","name":"add","input":{"a":1}}],)"
+                                R"("stop_reason":"tool_use","stop_sequence":null,"usage":{)"),
+            0u)
+      << Lines(outcome);
+}
+
+TEST(Messages, SaysWhyItStopped) {
+  const struct {
+    Script script;
+    const char* reason;
+    value sequence;
+  } cases[] = {{Say("done"), "end_turn", nullptr},
+               {Say("cut", v1::FINISH_LENGTH), "max_tokens", nullptr},
+               {Say("one END", v1::FINISH_STOP, " END"), "stop_sequence", " END"}};
+  for (const auto& test : cases) {
+    Direct world(test.script);
+    const auto outcome = world.Ask(
+        "messages", "key", R"({"messages":[{"role":"user","content":"x"}],"max_tokens":9,"stop_sequences":[" END"]})");
+    ASSERT_TRUE(outcome.status.ok()) << outcome.status;
+    EXPECT_EQ(outcome.events[0].at("stop_reason"), test.reason);
+    EXPECT_EQ(outcome.events[0].at("stop_sequence"), test.sequence);
+  }
+}
+
+constexpr char kResponsesBody[] =
+    R"({"model":"m","stream":true,"input":"1+2?","include":["reasoning.encrypted_content"],
+    "tools":[{"type":"function","name":"add","parameters":{"type":"object"}}]})";
+
+TEST(Responses, StreamsItemsThatEndWithTheWholeResponse) {
+  Direct world(Say(kThoughtAndCall));
+  const auto outcome = world.Ask("responses", "key", kResponsesBody);
+  ASSERT_TRUE(outcome.status.ok()) << outcome.status;
+  std::vector<std::string> expected = {"response.created",
+                                       "response.in_progress",
+                                       "response.output_item.added",  // reasoning
+                                       "response.content_part.added",
+                                       "response.reasoning_text.delta",
+                                       "response.reasoning_text.done",
+                                       "response.content_part.done",
+                                       "response.output_item.done",
+                                       "response.output_item.added",  // message
+                                       "response.content_part.added",
+                                       "response.output_text.delta",
+                                       "response.output_text.done",
+                                       "response.content_part.done",
+                                       "response.output_item.done",
+                                       "response.output_item.added",  // call
+                                       "response.function_call_arguments.delta",
+                                       "response.function_call_arguments.done",
+                                       "response.output_item.done",
+                                       "response.completed"};
+  EXPECT_EQ(outcome.names, expected);
+  array items;
+  for (size_t i = 0; i < outcome.events.size(); ++i) {
+    const value& event = outcome.events[i];
+    EXPECT_EQ(event.at("sequence_number"), i);
+    EXPECT_EQ(event.at("type"), value(outcome.names[i]));
+    if (outcome.names[i] == "response.output_item.done") items.push_back(event.at("item"));
+  }
+  EXPECT_EQ(outcome.events.back().at("response").at("output"), value(items));
+  EXPECT_EQ(outcome.events.back().at("response").at("status"), "completed");
+  EXPECT_EQ(outcome.events.back().at("response").at("tools").at(0).at("name"), "add");
+  EXPECT_EQ(outcome.trailer, "");
+  World::Outcome last;
+  for (const value& item : items) {
+    last.events.push_back(item);
+    last.names.emplace_back();
+  }
+  EXPECT_EQ(
+      Lines(last),
+      R"({"id":"rs_ID_0","type":"reasoning","summary":[],"content":[{"type":"reasoning_text","text":"hm"}],"encrypted_content":"ingot1.rs_ID_0.aG0="}
+{"id":"msg_ID_1","type":"message","status":"completed","role":"assistant","content":[{"type":"output_text","text":"Let me add.","annotations":[],"logprobs":[]}]}
+{"id":"fc_ID_2","type":"function_call","status":"completed","call_id":"call_ID_0","name":"add","arguments":"{\"a\": 1}"}
+)");
+}
+
+TEST(Responses, CallsToolsAsTheyWereDeclared) {
+  const std::string text =
+      "<tool_call>\n{\"name\": \"apply_patch\", \"arguments\": {\"input\": \"*** ü\"}}\n</tool_call>\n"
+      "<tool_call>\n{\"name\": \"mcp__files__read\", \"arguments\": {\"path\": \"x\"}}\n</tool_call>\n"
+      "<tool_call>\n{\"name\": \"local_shell\", \"arguments\": {\"command\": [\"ls\"], \"timeout_ms\": "
+      "5}}\n</tool_call>";
+  Direct world(Say(text));
+  object body = base::ParseJson(R"({"model":"m","input":"go","stream":true,"tools":[
+      {"type":"custom","name":"apply_patch","description":"Patches.","format":{"type":"grammar","syntax":"lark","definition":"start: x"}},
+      {"type":"namespace","name":"mcp__files","description":"d","tools":[{"type":"function","name":"read","parameters":{"type":"object"}}]},
+      {"type":"local_shell"},{"type":"web_search"}]})")
+                    ->as_object();
+  const auto outcome = world.Ask("responses", "key", base::PrintJson(body));
+  ASSERT_TRUE(outcome.status.ok()) << outcome.status;
+  const array output = outcome.events.back().at("response").at("output").as_array();
+  ASSERT_EQ(output.size(), 3u);
+  EXPECT_EQ(output[0].at("type"), "custom_tool_call");
+  EXPECT_EQ(output[0].at("name"), "apply_patch");
+  EXPECT_EQ(output[0].at("input"), "*** ü");
+  EXPECT_EQ(output[1].at("type"), "function_call");
+  EXPECT_EQ(output[1].at("name"), "read");
+  EXPECT_EQ(output[1].at("namespace"), "mcp__files");
+  EXPECT_EQ(output[2].at("type"), "local_shell_call");
+  EXPECT_EQ(output[2].at("action").at("type"), "exec");
+  EXPECT_EQ(output[2].at("action").at("command"), value(array{"ls"}));
+  EXPECT_NE(std::find(outcome.names.begin(), outcome.names.end(), "response.custom_tool_call_input.done"),
+            outcome.names.end());
+  // Sent back as they came, they continue the same ids.
+  base::json::array input{object{{"role", "user"}, {"content", "go"}}};
+  for (const value& item : output) input.push_back(item);
+  for (const value& item : output) {
+    const std::string kind(item.at("type").as_string());
+    input.push_back(object{{"type", kind + "_output"}, {"call_id", item.at("call_id")}, {"output", "ok"}});
+  }
+  body["input"] = input;
+  ASSERT_TRUE(world.Ask("responses", "key", base::PrintJson(body)).status.ok());
+  EXPECT_EQ(world.gateway().Status().spliced_calls(), 1);
+  EXPECT_TRUE(world.gateway().Status().forks().empty());
+}
+
+TEST(Responses, SaysThatItWasCut) {
+  Direct world(Say("cut", v1::FINISH_LENGTH));
+  const auto outcome = world.Ask("responses", "key", R"({"input":"x","stream":true})");
+  EXPECT_EQ(outcome.names.back(), "response.incomplete");
+  const value& response = outcome.events.back().at("response");
+  EXPECT_EQ(response.at("status"), "incomplete");
+  EXPECT_EQ(response.at("incomplete_details").at("reason"), "max_output_tokens");
+}
+
+TEST(Responses, TellsReasoningAsASummaryWhereOneIsAskedFor) {
+  Direct world(Say("<think>\nhm\n</think>\n\nyes"));
+  const auto outcome =
+      world.Ask("responses", "key", R"({"input":"x","stream":true,"reasoning":{"effort":"low","summary":"auto"}})");
+  const auto& names = outcome.names;
+  EXPECT_NE(std::find(names.begin(), names.end(), "response.reasoning_summary_text.delta"), names.end());
+  EXPECT_EQ(outcome.events.back().at("response").at("output").at(0).at("summary").at(0).at("text"), "hm");
+}
+
+TEST(Chat, StreamsDeltas) {
+  Direct world(Say(kThoughtAndCall));
+  object body = Body({Msg("user", "add")});
+  body["stream"] = true;
+  body["tools"] = CalculatorTools();
+  const auto outcome = world.Ask("chat.completions", "key", base::PrintJson(body));
+  std::string deltas;
+  for (const value& event : outcome.events) {
+    EXPECT_EQ(event.at("choices").as_array().size(), 1u);
+    deltas += base::PrintJson(event.at("choices").at(0).at("delta")) + " " +
+              base::PrintJson(event.at("choices").at(0).at("finish_reason")) + "\n";
+  }
+  EXPECT_EQ(std::regex_replace(deltas, std::regex("[0-9a-f]{32}"), "ID"),
+            R"({"role":"assistant","content":""} null
+{"reasoning_content":"hm"} null
+{"content":"Let me add."} null
+{"tool_calls":[{"id":"call_ID_0","type":"function","function":{"name":"add","arguments":""},"index":0}]} null
+{"tool_calls":[{"index":0,"function":{"arguments":"{\"a\": 1}"}}]} null
+{} "tool_calls"
+)");
+  EXPECT_EQ(outcome.trailer, "data: [DONE]\n\n");
+}
+
+TEST(Completions, ContinuesTextWithoutATemplate) {
+  Direct world(Say("grüße <tool_call>no"));
+  const auto outcome =
+      world.Ask("completions", "key", R"({"prompt":"say <|im_start|>","echo":true,"stream":true,"max_tokens":99})");
+  ASSERT_TRUE(outcome.status.ok()) << outcome.status;
+  const auto sent = world.engine->requests()[0].prompt_ids();
+  EXPECT_EQ(std::vector<int32_t>(sent.begin(), sent.end()), TestTokenizer()->Encode("say <|im_start|>", true));
+  std::string text;
+  for (const value& event : outcome.events) {
+    EXPECT_EQ(event.at("object"), "text_completion");
+    text += std::string(event.at("choices").at(0).at("text").as_string());
+  }
+  EXPECT_EQ(text, "say <|im_start|>grüße <tool_call>no");
+  EXPECT_EQ(outcome.events.back().at("choices").at(0).at("finish_reason"), "stop");
+}
+
+TEST(Completions, TakesManyPromptsAsTextAndIds) {
+  Direct world(Say("ok"));
+  const auto outcome = world.Ask("completions", "key", R"({"prompt":["a",[98,99]],"n":2,"logprobs":1})");
+  ASSERT_TRUE(outcome.status.ok()) << outcome.status;
+  const array& choices = outcome.events[0].at("choices").as_array();
+  ASSERT_EQ(choices.size(), 4u);
+  const auto requests = world.engine->requests();
+  EXPECT_EQ(requests[1].prompt_ids_size(), 1);
+  EXPECT_EQ(requests[2].prompt_ids(0), 98);
+  EXPECT_EQ(requests[3].prompt_ids(1), 99);
+  EXPECT_EQ(outcome.events[0].at("usage").at("prompt_tokens"), 3);
+  EXPECT_EQ(outcome.events[0].at("usage").at("completion_tokens"), 12);
+  const value& logprobs = choices[0].at("logprobs");
+  EXPECT_EQ(logprobs.at("tokens"), value(array{"o", "k"}));
+  EXPECT_EQ(logprobs.at("text_offset"), value(array{0, 1}));
+  EXPECT_TRUE(logprobs.at("top_logprobs").at(1).as_object().contains("k"));
+}
+
+TEST(CountTokens, CountsByTemplateAndTokenizer) {
+  Direct world(Say("ok"));
+  object body = base::ParseJson(kMessagesBody)->as_object();
+  const auto counted = world.Ask("messages.count_tokens", "key", base::PrintJson(body));
+  ASSERT_TRUE(counted.status.ok()) << counted.status;
+  EXPECT_TRUE(world.engine->requests().empty());
+  ASSERT_TRUE(world.Ask("messages", "key", base::PrintJson(body)).status.ok());
+  EXPECT_EQ(base::PrintJson(counted.events.at(0)),
+            absl::StrCat("{\"input_tokens\":", world.engine->requests()[0].prompt_ids_size(), "}"));
+}
+
+// ---- Errors ----
+
+TEST(DialectErrors, AreWordedByEachDialect) {
+  const absl::Status overload = absl::UnavailableError("no room");
+  const absl::Status context = ApiError(400, kContextLengthExceeded, "messages", "9 tokens > 8 maximum: shorten it");
+  EXPECT_EQ(MessagesDialect().ErrorOf(overload).http, 529);
+  EXPECT_EQ(MessagesDialect().ErrorOf(overload).body,
+            R"({"type":"error","error":{"type":"overloaded_error","message":"no room"}})");
+  EXPECT_EQ(MessagesDialect().ErrorOf(context).http, 400);
+  EXPECT_EQ(
+      MessagesDialect().ErrorOf(context).body,
+      R"({"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 9 tokens > 8 maximum: shorten it"}})");
+  for (const char* name : {"chat.completions", "completions", "responses"}) {
+    EXPECT_EQ(FindDialect(name)->ErrorOf(overload).http, 503);
+    EXPECT_EQ(
+        FindDialect(name)->ErrorOf(context).body,
+        R"({"error":{"message":"9 tokens > 8 maximum: shorten it","type":"invalid_request_error","param":"messages","code":"context_length_exceeded"}})");
+  }
+  const std::pair<int, const char*> types[] = {{401, "authentication_error"},
+                                               {403, "permission_error"},
+                                               {404, "not_found_error"},
+                                               {409, "invalid_request_error"},
+                                               {413, "request_too_large"},
+                                               {429, "rate_limit_error"},
+                                               {500, "api_error"},
+                                               {504, "timeout_error"}};
+  for (const auto& [http, type] : types) {
+    const auto error = MessagesDialect().ErrorOf(ApiError(http, "", "", "x"));
+    EXPECT_EQ(error.http, http);
+    EXPECT_EQ(base::ParseJson(error.body)->at("error").at("type"), type);
+    EXPECT_EQ(MayRetry(ApiError(http, "", "", "x")), http == 429 || http >= 500);
+  }
+}
+
+TEST(DialectErrors, BreakOffAStreamInTheDialectsOwnWay) {
+  Script script = Say("half");
+  script.error = absl::UnavailableError("gone");
+  script.hold = true;
+  const std::pair<const char*, const char*> cases[] = {
+      {"chat.completions", R"(data: {"error":{"message":"the engine ended the call: gone","type":"server_error",)"},
+      {"completions", R"(data: {"error":{"message":)"},
+      {"messages", "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\","},
+      {"responses", "event: response.failed\ndata: {\"type\":\"response.failed\",\"sequence_number\":"}};
+  for (const auto& [name, beginning] : cases) {
+    World world([&](const auto&) { return script; });
+    world.with_admission = world.with_pool = false;
+    auto flag = std::make_shared<Flag>();
+    const auto answer = world.gateway().StartAnswer(
+        {.api_key = "k", .episode = {}}, *FindDialect(name),
+        {.body = name == std::string_view("completions")
+                     ? R"({"prompt":"x","stream":true})"
+                     : R"({"input":"x","messages":[{"role":"user","content":"x"}],"stream":true})",
+         .headers = {}},
+        [flag] { flag->Set(); });
+    world.engine->WaitForHeld(1);
+    bool released = false;
+    Answer::Output out;
+    while (!out.done) {
+      flag->WaitAndClear();
+      out = answer->Take();
+      if (!released && !out.events.empty()) {
+        world.engine->Release();
+        released = true;
+      }
+    }
+    EXPECT_EQ(out.trailer.find(beginning), 0u) << name << out.trailer;
+    EXPECT_TRUE(absl::IsUnavailable(out.status));
+  }
+}
+
+}  // namespace
+}  // namespace ingot::gateway

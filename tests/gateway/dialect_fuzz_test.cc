@@ -1,0 +1,329 @@
+// What must hold in every dialect whatever is asked and whatever the model says.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "gateway/fakes.h"
+
+namespace ingot::gateway {
+namespace {
+
+using base::json::array;
+using base::json::object;
+using base::json::value;
+
+// ---- Streamed equals whole ----
+
+std::string RandomOutput(std::mt19937& random) {
+  static const char* const kPieces[] = {
+      "a",
+      "\n",
+      " ",
+      "<tool_call>",
+      "</tool_call>",
+      "ü",
+      "\xF0\x9F\x99\x82",
+      "\xFF",
+      "{\"x\": 1.0}",
+      "\n<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": \"\\u00fc\"}}\n</tool_call>",
+      "\n<tool_call>\n{\"name\": \"text\", \"arguments\": {\"input\": \"one\\ntwo\"}}\n</tool_call>"};
+  std::string text = random() % 3 == 0 ? "<think>\nhm ü\n</think>\n\n" : "";
+  for (int i = random() % 8; i > 0; --i) text += kPieces[random() % std::size(kPieces)];
+  return text;
+}
+
+// {"content", "reasoning", "calls":[[name, arguments]], "why"} of an answer, from whichever form it came in.
+class Collected {
+ public:
+  void Content(const value& text) { content_ += text.as_string(); }
+  void Reasoning(const value& text) { reasoning_ += text.as_string(); }
+  void Call(const value& id, const value& name) {
+    EXPECT_TRUE(ids_.insert(std::string(id.as_string())).second);
+    calls_.emplace_back(std::string(name.as_string()), "");
+  }
+  void Arguments(const value& text) { calls_.back().second += text.as_string(); }
+  void Why(const value& reason) { why_ = base::PrintJson(reason); }
+  std::string Text() const {
+    std::string text = "content: " + content_ + "\nreasoning: " + reasoning_ + "\nwhy: " + why_;
+    for (const auto& [name, arguments] : calls_) text += "\n" + name + ": " + arguments;
+    return text;
+  }
+  const std::set<std::string>& ids() const { return ids_; }
+
+ private:
+  std::string content_, reasoning_, why_;
+  std::vector<std::pair<std::string, std::string>> calls_;
+  std::set<std::string> ids_;
+};
+
+void CollectChatCall(const value& call, Collected& out) {
+  const bool custom = call.as_object().contains("custom");
+  const value& body = call.at(custom ? "custom" : "function");
+  if (call.as_object().contains("id")) out.Call(call.at("id"), body.at("name"));
+  if (const value* text = base::Find(body, custom ? "input" : "arguments")) out.Arguments(*text);
+}
+
+Collected FromChat(const World::Outcome& outcome) {
+  Collected out;
+  for (const value& event : outcome.events) {
+    const value& choice = event.at("choices").at(0);
+    const value* delta = base::Find(choice, "delta");
+    const value& message = delta == nullptr ? choice.at("message") : *delta;
+    if (const value* text = base::Find(message, "content"); text != nullptr && !text->is_null()) out.Content(*text);
+    if (const value* text = base::Find(message, "reasoning_content")) out.Reasoning(*text);
+    if (const value* calls = base::Find(message, "tool_calls")) {
+      for (const value& call : calls->as_array()) CollectChatCall(call, out);
+    }
+    if (!choice.at("finish_reason").is_null()) out.Why(choice.at("finish_reason"));
+  }
+  return out;
+}
+
+void CollectBlock(const value& block, Collected& out) {
+  const auto& type = block.at("type").as_string();
+  if (type == "text") out.Content(block.at("text"));
+  if (type == "thinking") out.Reasoning(block.at("thinking"));
+  if (type == "tool_use") {
+    out.Call(block.at("id"), block.at("name"));
+    if (!block.at("input").as_object().empty()) out.Arguments(value(base::CanonicalJson(block.at("input"))));
+  }
+}
+
+Collected FromMessages(const World::Outcome& outcome) {
+  Collected out;
+  std::string arguments;
+  for (const value& event : outcome.events) {
+    const auto& type = event.at("type").as_string();
+    if (type == "message") {
+      for (const value& block : event.at("content").as_array()) CollectBlock(block, out);
+      out.Why(event.at("stop_reason"));
+    } else if (type == "content_block_start") {
+      CollectBlock(event.at("content_block"), out);
+    } else if (type == "content_block_delta") {
+      const value& delta = event.at("delta");
+      if (delta.at("type") == "text_delta") out.Content(delta.at("text"));
+      if (delta.at("type") == "thinking_delta") out.Reasoning(delta.at("thinking"));
+      if (delta.at("type") == "input_json_delta") arguments += delta.at("partial_json").as_string();
+    } else if (type == "content_block_stop" && !arguments.empty()) {
+      out.Arguments(value(base::CanonicalJson(base::ParseJson(std::exchange(arguments, {})).value())));
+    } else if (type == "message_delta") {
+      out.Why(event.at("delta").at("stop_reason"));
+    }
+  }
+  return out;
+}
+
+Collected FromResponses(const World::Outcome& outcome) {
+  Collected out;
+  if (outcome.names.back().empty()) {
+    for (const value& item : outcome.events[0].at("output").as_array()) {
+      if (item.at("type") == "message") out.Content(item.at("content").at(0).at("text"));
+      if (item.at("type") == "reasoning") out.Reasoning(item.at("content").at(0).at("text"));
+      if (!item.as_object().contains("call_id")) continue;
+      out.Call(item.at("call_id"), item.at("name"));
+      out.Arguments(item.at(item.at("type") == "custom_tool_call" ? "input" : "arguments"));
+    }
+    out.Why(outcome.events[0].at("status"));
+    return out;
+  }
+  for (size_t i = 0; i < outcome.events.size(); ++i) {
+    const value& event = outcome.events[i];
+    const std::string& name = outcome.names[i];
+    if (name == "response.output_text.delta") out.Content(event.at("delta"));
+    if (name == "response.reasoning_text.delta") out.Reasoning(event.at("delta"));
+    if (name == "response.output_item.added" && event.at("item").as_object().contains("call_id")) {
+      out.Call(event.at("item").at("call_id"), event.at("item").at("name"));
+    }
+    if (name.starts_with("response.") && name.ends_with(".delta") && name.find("call") != std::string::npos) {
+      out.Arguments(event.at("delta"));
+    }
+    if (event.as_object().contains("response")) out.Why(event.at("response").at("status"));
+  }
+  return out;
+}
+
+Collected FromCompletions(const World::Outcome& outcome) {
+  Collected out;
+  for (const value& event : outcome.events) {
+    const value& choice = event.at("choices").at(0);
+    out.Content(choice.at("text"));
+    if (!choice.at("finish_reason").is_null()) out.Why(choice.at("finish_reason"));
+  }
+  return out;
+}
+
+struct DialectCase {
+  const char* name;
+  const char* body;
+  Collected (*collect)(const World::Outcome&);
+};
+const DialectCase kCases[] = {
+    {"chat.completions", R"({"messages":[{"role":"user","content":"x"}],"tools":[
+        {"type":"function","function":{"name":"add","parameters":{}}},{"type":"custom","custom":{"name":"text"}}]})",
+     FromChat},
+    {"messages", R"({"max_tokens":99,"messages":[{"role":"user","content":"x"}],"tools":[
+        {"name":"add","input_schema":{}},{"name":"text","input_schema":{}}]})",
+     FromMessages},
+    {"responses", R"({"input":"x","tools":[{"type":"function","name":"add"},{"type":"custom","name":"text"}]})",
+     FromResponses},
+    {"completions", R"({"prompt":"x"})", FromCompletions}};
+
+TEST(Dialects, StreamTheSameAnswerAsTheyGiveWhole) {
+  std::mt19937 random(5);
+  std::string text;
+  World world([&](const auto&) {
+    Script script;
+    script.text = text;
+    return script;
+  });
+  world.with_admission = world.with_pool = false;
+  std::set<std::string> ids;
+  size_t calls = 0, reasoned = 0;
+  for (int i = 0; i < 150; ++i) {
+    text = RandomOutput(random);
+    for (const DialectCase& dialect : kCases) {
+      object body = base::ParseJson(dialect.body)->as_object();
+      const auto whole = world.Ask(dialect.name, "key", base::PrintJson(body));
+      body["stream"] = true;
+      const auto stream = world.Ask(dialect.name, "key", base::PrintJson(body));
+      ASSERT_TRUE(whole.status.ok() && stream.status.ok()) << whole.status << stream.status;
+      const Collected one = dialect.collect(whole), two = dialect.collect(stream);
+      ASSERT_EQ(one.Text(), two.Text()) << dialect.name << "\n" << text;
+      for (const Collected* collected : {&one, &two}) {
+        calls += collected->ids().size();
+        for (const std::string& id : collected->ids()) EXPECT_TRUE(ids.insert(id).second) << id;
+      }
+      reasoned += one.Text().find("reasoning: hm") != std::string::npos;
+    }
+  }
+  EXPECT_GT(calls, 100u);
+  EXPECT_GT(reasoned, 50u);
+}
+
+// ---- Bad bodies ----
+
+const std::pair<const char*, const char*> kFull[] = {
+    {"chat.completions",
+     R"({"model":"m","messages":[{"role":"developer","content":"s"},{"role":"user","content":[{"type":"text","text":"a"}]},
+  {"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function","function":{"name":"f","arguments":"{}"}},
+  {"id":"c2","type":"custom","custom":{"name":"g","input":"x"}}]},{"role":"tool","tool_call_id":"c1","content":null}],
+  "tools":[{"type":"function","function":{"name":"f","parameters":{}}},{"type":"custom","custom":{"name":"g"}}],
+  "tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[{"type":"function","function":{"name":"f"}}]}},
+  "response_format":{"type":"json_schema","json_schema":{"name":"n","schema":{"type":"object"}}},"n":2,"stop":["x","y"],
+  "logprobs":true,"top_logprobs":2,"logit_bias":{"7":1.5},"stream_options":{"include_usage":true},"stream":true,
+  "reasoning_effort":"low","chat_template_kwargs":{"enable_thinking":false},"metadata":{"branch":"sub"},"unknown":[{}]})"},
+    {"completions",
+     R"({"model":"m","prompt":["a",[98,99]],"n":2,"logprobs":3,"stop":"x","seed":5,"max_tokens":7,"best_of":2,"stream":true,
+  "return_token_ids":true})"},
+    {"messages",
+     R"({"model":"m","max_tokens":64,"system":[{"type":"text","text":"s","cache_control":{"type":"ephemeral"}}],"messages":[
+  {"role":"user","content":"q"},{"role":"assistant","content":[{"type":"thinking","thinking":"t","signature":"EqQ="},
+  {"type":"redacted_thinking","data":"x"},{"type":"text","text":"a"},{"type":"tool_use","id":"t1","name":"f","input":{"a":1}}]},
+  {"role":"user","content":[{"type":"tool_result","tool_use_id":"t1","content":[{"type":"text","text":"r"}],"is_error":true},
+  {"type":"text","text":"go on"}]}],"tools":[{"name":"f","description":"d","input_schema":{"type":"object"}},
+  {"type":"bash_20250124","name":"bash"}],"tool_choice":{"type":"tool","name":"f","disable_parallel_tool_use":true},
+  "thinking":{"type":"enabled","budget_tokens":1024},"stop_sequences":["x"],"output_config":{"effort":"low"},"stream":true})"},
+    {"messages.count_tokens",
+     R"({"model":"m","system":"s","messages":[{"role":"user","content":[{"type":"text","text":"q"}]}],"tools":[]})"},
+    {"responses",
+     R"({"model":"m","instructions":"i","input":[{"role":"developer","content":"d"},{"type":"message","role":"user","content":
+  [{"type":"input_text","text":"q"}]},{"type":"reasoning","id":"rs_1","summary":[{"type":"summary_text","text":"t"}],
+  "encrypted_content":"ingot1.rs_1.aG0="},{"type":"message","role":"assistant","content":[{"type":"output_text","text":"a"}]},
+  {"type":"function_call","call_id":"c1","name":"read","namespace":"ns","arguments":"{}"},{"type":"custom_tool_call",
+  "call_id":"c2","name":"g","input":"x"},{"type":"local_shell_call","call_id":"c3","action":{"type":"exec","command":["ls"]}},
+  {"type":"function_call_output","call_id":"c1","output":[{"type":"input_text","text":"r"}]},{"type":"web_search_call"}],
+  "tools":[{"type":"namespace","name":"ns","tools":[{"type":"function","name":"read"}]},{"type":"custom","name":"g","format":
+  {"type":"text"}},{"type":"local_shell"}],"tool_choice":"auto","text":{"format":{"type":"json_object"}},"reasoning":
+  {"effort":"low","summary":"auto"},"include":["reasoning.encrypted_content"],"max_output_tokens":64,"stream":true})"}};
+
+std::string Mutate(const std::string& full, std::mt19937& random) {
+  std::string body = full;
+  for (int edits = 1 + random() % 3; edits > 0; --edits) {
+    const size_t at = random() % body.size();
+    switch (random() % 5) {
+      case 0:
+        body[at] = static_cast<char>(random());
+        break;
+      case 1:
+        body.erase(at, 1 + random() % 20);
+        break;
+      case 2:
+        body.insert(at, full.substr(random() % full.size(), random() % 30));
+        break;
+      case 3: {  // one JSON value for another
+        static const char* const kValues[] = {"null", "true", "-1",    "1e99",        "\"x\"",
+                                              "[]",   "{}",   "[[1]]", "{\"type\":5}"};
+        const size_t colon = body.find(':', at);
+        if (colon == std::string::npos) break;
+        const size_t end = std::min(body.find_first_of(",}]", colon), body.size());
+        body.replace(colon + 1, end - colon - 1, kValues[random() % std::size(kValues)]);
+        break;
+      }
+      default:
+        body[at] = "0{}[]\",:-nt"[random() % 11];
+    }
+    if (body.empty()) body = "x";
+  }
+  return body;
+}
+
+TEST(Dialects, AnswerEveryBodyOrSayWhatIsWrongWithIt) {
+  World world([](const auto&) {
+    Script script;
+    script.text = "ok";
+    return script;
+  });
+  world.with_admission = world.with_pool = false;
+  world.engine->inline_chunks = true;
+  for (const auto& [name, full] : kFull) {
+    const Dialect& dialect = *FindDialect(name);
+    ASSERT_TRUE(dialect.Parse({.body = full, .headers = {}}).ok())
+        << name << dialect.Parse({.body = full, .headers = {}}).status();
+    std::mt19937 random(7);
+    int answered = 0, refused = 0;
+    for (int i = 0; i < 1500; ++i) {
+      const std::string body = Mutate(full, random);
+      const auto outcome = world.Ask(name, "key", body);
+      if (outcome.status.ok()) {
+        ++answered;
+        continue;
+      }
+      ++refused;
+      const Dialect::Error error = dialect.ErrorOf(outcome.status);
+      ASSERT_EQ(error.http, 400) << name << outcome.status << body;
+      const auto json = base::ParseJson(error.body);
+      ASSERT_TRUE(json.ok() && !json->at("error").at("message").as_string().empty()) << error.body;
+      ASSERT_EQ(json->at("error").at("type"), "invalid_request_error");
+    }
+    EXPECT_GT(answered, 50) << name;
+    EXPECT_GT(refused, 300) << name;
+  }
+}
+
+TEST(Dialects, IgnoreFieldsTheyDoNotKnow) {
+  for (const auto& [name, full] : kFull) {
+    object body = base::ParseJson(full)->as_object();
+    for (const char* field :
+         {"a_new_field", "service_tier", "context_management", "mcp_servers", "betas", "verbosity"}) {
+      body[field] = array{object{{"x", nullptr}}};
+    }
+    EXPECT_TRUE(FindDialect(name)->Parse({.body = base::PrintJson(body), .headers = {}}).ok()) << name;
+  }
+}
+
+TEST(Dialects, NameAnImagePart) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"chat.completions",
+       R"({"messages":[{"role":"user","content":[{"type":"text","text":"a"},{"type":"image_url","image_url":{"url":"x"}}]}]})"},
+      {"messages", R"({"messages":[{"role":"user","content":[{"type":"image","source":{}}]}]})"},
+      {"responses", R"({"input":[{"role":"user","content":[{"type":"input_image","image_url":"x"}]}]})"}};
+  for (const auto& [name, body] : cases) {
+    const absl::Status status = FindDialect(name)->Parse({.body = body, .headers = {}}).status();
+    EXPECT_EQ(HttpStatusOf(status), 400);
+    EXPECT_EQ(ErrorCodeOf(status), "unsupported_content") << status;
+    EXPECT_NE(status.message().find("image"), absl::string_view::npos) << status;
+  }
+}
+
+}  // namespace
+}  // namespace ingot::gateway

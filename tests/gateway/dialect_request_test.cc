@@ -1,0 +1,316 @@
+// What each dialect's requests are read as, and what the engine is asked for because of them.
+#include <gtest/gtest.h>
+
+#include "gateway/base64.h"
+#include "gateway/conversation_builder.h"
+#include "gateway/dialects/dialects.h"
+#include "gateway/dialects/responses.h"
+#include "gateway/fakes.h"
+#include "gateway/sampling.h"
+
+namespace ingot::gateway {
+namespace {
+
+using base::json::array;
+using base::json::object;
+using base::json::value;
+
+absl::StatusOr<GatewayRequest> Parse(const char* dialect, const std::string& body, Headers headers = {}) {
+  return FindDialect(dialect)->Parse({.body = body, .headers = std::move(headers)});
+}
+
+// role: content [reasoning] name(arguments) <call id>
+std::string Told(const GatewayRequest& request) {
+  std::string all;
+  for (const text::Message& message : request.conversation.messages) {
+    absl::StrAppend(&all, message.role, ": ", message.content);
+    if (!message.reasoning.empty()) absl::StrAppend(&all, " [", message.reasoning, "]");
+    for (const text::ToolCall& call : message.tool_calls) {
+      absl::StrAppend(&all, " ", call.name, "(", call.arguments_json, ")");
+    }
+    if (!message.tool_call_id.empty()) absl::StrAppend(&all, " <", message.tool_call_id, ">");
+    all += "\n";
+  }
+  return all;
+}
+
+TEST(MessagesRequest, BecomesAConversation) {
+  const auto request = Parse("messages", R"({"model":"claude","max_tokens":64,
+      "system":[{"type":"text","text":"x-anthropic-billing-header: cc_version=1"},{"type":"text","text":"You are.",
+                 "cache_control":{"type":"ephemeral"}},{"type":"text","text":"Be brief."}],
+      "messages":[{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]},
+        {"role":"assistant","content":[{"type":"thinking","thinking":"hm","signature":"any"},{"type":"text","text":"I "},
+          {"type":"text","text":"do."},{"type":"tool_use","id":"t1","name":"f","input":{"a":false}},
+          {"type":"tool_use","id":"t2","name":"f","input":{}}]},
+        {"role":"user","content":[{"type":"tool_result","tool_use_id":"t1","content":"one"},
+          {"type":"tool_result","tool_use_id":"t2","content":[{"type":"text","text":"two"}]},{"type":"text","text":"now?"}]},
+        {"role":"assistant","content":"done"},{"role":"user","content":"ok"}]})");
+  ASSERT_TRUE(request.ok()) << request.status();
+  EXPECT_EQ(Told(*request),
+            "system: You are.\n\nBe brief.\n"
+            "user: a\nb\n"
+            "assistant: I do. [hm] f({\"a\": false}) f({})\n"
+            "tool: one <t1>\n"
+            "tool: two <t2>\n"
+            "user: now?\n"
+            "assistant: done\n"
+            "user: ok\n");
+  EXPECT_EQ(request->max_tokens, 64);
+}
+
+TEST(ResponsesRequest, PutsAnAssistantsItemsTogether) {
+  const auto request = Parse("responses", R"({"instructions":"You are.","input":[
+      {"role":"developer","content":"Be brief."},{"type":"message","role":"user","content":[{"type":"input_text","text":"q"}]},
+      {"type":"reasoning","summary":[],"content":[{"type":"reasoning_text","text":"hm"}]},
+      {"type":"message","role":"assistant","content":[{"type":"output_text","text":"I do."}]},
+      {"type":"function_call","call_id":"c1","name":"f","arguments":"{\"a\":1}"},
+      {"type":"custom_tool_call","call_id":"c2","name":"patch","input":"x"},
+      {"type":"function_call_output","call_id":"c1","output":"one"},
+      {"type":"custom_tool_call_output","call_id":"c2","output":"two"},
+      {"type":"reasoning","summary":[{"type":"summary_text","text":"so"}]},
+      {"type":"local_shell_call","call_id":"c3","status":"completed","action":{"type":"exec","command":["ls"],"env":{},"timeout_ms":null}},
+      {"type":"local_shell_call_output","id":"c3","output":"files"},
+      {"type":"web_search_call","id":"w"},
+      {"type":"message","role":"assistant","content":"done"},{"type":"message","role":"user","content":"ok"}]})");
+  ASSERT_TRUE(request.ok()) << request.status();
+  EXPECT_EQ(Told(*request),
+            "system: You are.\n"
+            "system: Be brief.\n"
+            "user: q\n"
+            "assistant: I do. [hm] f({\"a\":1}) patch({\"input\":\"x\"})\n"
+            "tool: one <c1>\n"
+            "tool: two <c2>\n"
+            "assistant:  [so] local_shell({\"command\": [\"ls\"]})\n"
+            "tool: files <c3>\n"
+            "assistant: done\n"
+            "user: ok\n");
+}
+
+TEST(ResponsesRequest, JoinsCallsOfOneAnswerAcrossTheirResults) {
+  const std::string call = "call_0123456789abcdef0123456789abcdef_";
+  const auto request = Parse("responses", absl::StrCat(R"({"input":[{"role":"user","content":"q"},
+      {"type":"function_call","call_id":")",
+                                                       call, R"(0","name":"f","arguments":"{}"},
+      {"type":"function_call_output","call_id":")",
+                                                       call, R"(0","output":"one"},
+      {"type":"function_call","call_id":")",
+                                                       call, R"(1","name":"g","arguments":"{}"},
+      {"type":"function_call_output","call_id":")",
+                                                       call, R"(1","output":"two"},
+      {"type":"function_call","call_id":"call_ffffffffffffffffffffffffffffffff_0","name":"h","arguments":"{}"}]})"));
+  ASSERT_TRUE(request.ok()) << request.status();
+  EXPECT_EQ(Told(*request), absl::StrCat("user: q\nassistant:  f({}) g({})\ntool: one <", call, "0>\ntool: two <", call,
+                                         "1>\nassistant:  h({})\n"));
+  EXPECT_EQ(request->echoed_ids.at(1), (std::vector<std::string>{call + "0", call + "1"}));
+}
+
+TEST(ResponsesRequest, SaysThatNothingIsStored) {
+  for (const char* field : {"previous_response_id", "conversation", "prompt"}) {
+    const auto status = Parse("responses", absl::StrCat(R"({"input":"x",")", field, R"(":"id"})")).status();
+    EXPECT_EQ(ErrorCodeOf(status), "unsupported_parameter");
+    EXPECT_NE(status.message().find("store: false"), absl::string_view::npos);
+  }
+  EXPECT_TRUE(Parse("responses", R"({"input":"x","previous_response_id":null,"background":false,"store":true})").ok());
+  EXPECT_EQ(HttpStatusOf(Parse("responses", R"({"input":[{"type":"item_reference","id":"x"}]})").status()), 400);
+}
+
+TEST(ResponsesRequest, TakesSealedReasoningBack) {
+  const std::string id = "rs_0123456789abcdef0123456789abcdef_0";
+  for (const std::string text : {"", "a", "ab", "abc", "grüße\n\x01"}) {
+    std::string owner;
+    EXPECT_EQ(UnsealReasoning(SealReasoning(text, id), owner), text);
+    EXPECT_EQ(owner, id);
+    EXPECT_EQ(FromBase64(Base64(text)), text);
+  }
+  EXPECT_EQ(Base64("hello!?"), "aGVsbG8hPw==");
+  std::string owner = "theirs";
+  for (const char* other : {"", "gAAAAABo", "ingot1.", "ingot1.x", "ingot1.x.!"}) {
+    EXPECT_EQ(UnsealReasoning(other, owner), "");
+    EXPECT_EQ(owner, "theirs");
+  }
+  const auto request = Parse("responses", absl::StrCat(R"({"input":[{"role":"user","content":"q"},
+      {"type":"reasoning","summary":[],"encrypted_content":")",
+                                                       SealReasoning("hm", id), R"("},
+      {"role":"assistant","content":"a"}]})"));
+  ASSERT_TRUE(request.ok());
+  EXPECT_EQ(Told(*request), "user: q\nassistant: a [hm]\n");
+  EXPECT_EQ(request->echoed_ids.at(1), std::vector<std::string>{id});
+}
+
+TEST(ChatRequest, AcceptsWhatClientsSendInContent) {
+  const auto request = Parse("chat.completions", R"({"messages":[{"role":"user","content":null},
+      {"role":"system","content":"mid"},{"role":"assistant","content":[{"type":"text","text":"a"},{"type":"refusal","refusal":"no"}]},
+      {"role":"assistant","content":"","tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":{"a":1}}}]},
+      {"role":"tool","tool_call_id":"c","content":[{"type":"text","text":"r"}]}]})");
+  ASSERT_TRUE(request.ok()) << request.status();
+  EXPECT_EQ(Told(*request), "user: \nsystem: mid\nassistant: ano\nassistant:  f({\"a\": 1})\ntool: r <c>\n");
+}
+
+TEST(Requests, MeanTheSameByEveryNameOfALimit) {
+  for (const char* name : {"max_tokens", "max_completion_tokens", "max_output_tokens"}) {
+    const auto request =
+        Parse("chat.completions", absl::StrCat(R"({"messages":[{"role":"user","content":"x"}],")", name, R"(":7})"));
+    ASSERT_TRUE(request.ok());
+    EXPECT_EQ(request->max_tokens, 7);
+  }
+}
+
+TEST(Requests, TurnThinkingIntoTemplateVariables) {
+  const auto variables = [](const char* dialect, const std::string& body) {
+    return base::PrintJson(Parse(dialect, body)->template_variables);
+  };
+  const std::string chat = R"({"messages":[{"role":"user","content":"x"}],)";
+  EXPECT_EQ(variables("chat.completions", chat + R"("reasoning_effort":"high"})"),
+            R"({"enable_thinking":true,"thinking":true,"reasoning_effort":"high"})");
+  EXPECT_EQ(variables("chat.completions", chat + R"("reasoning_effort":"none"})"),
+            R"({"enable_thinking":false,"thinking":false})");
+  EXPECT_EQ(variables("chat.completions", chat + R"("chat_template_kwargs":{"x":[1]}})"), R"({"x":[1]})");
+  EXPECT_EQ(variables("messages", chat + R"("thinking":{"type":"disabled"}})"),
+            R"({"enable_thinking":false,"thinking":false})");
+  EXPECT_EQ(variables("responses", R"({"input":"x","reasoning":{"effort":"low"}})"),
+            R"({"enable_thinking":true,"thinking":true,"reasoning_effort":"low"})");
+  EXPECT_EQ(variables("messages", chat + R"("thinking":{"type":"adaptive"}})"), "{}");
+}
+
+TEST(Requests, NameTheThreadByTheirHeaders) {
+  const std::string body = R"({"messages":[{"role":"user","content":"x"}]})";
+  const std::pair<const char*, const char*> clients[] = {{"X-Session-Id", "X-Parent-Session-Id"},
+                                                         {"thread-id", "x-codex-parent-thread-id"},
+                                                         {"x-claude-code-agent-id", "x-claude-code-parent-agent-id"}};
+  for (const auto& [thread, parent] : clients) {
+    Headers headers;
+    headers.Add(thread, "child");
+    headers.Add(parent, "mother");
+    const auto request = Parse("messages", body, headers);
+    EXPECT_EQ(request->branch, "child");
+    EXPECT_EQ(request->parent_branch, "mother");
+  }
+  EXPECT_EQ(Parse("messages", body)->branch, "");
+}
+
+TEST(Requests, ChooseToolsInTheWordsOfEachDialect) {
+  const std::string chat = R"({"messages":[{"role":"user","content":"x"}],"tools":[
+      {"type":"function","function":{"name":"f"}},{"type":"function","function":{"name":"g"}}],"tool_choice":)";
+  const std::string messages =
+      R"({"messages":[{"role":"user","content":"x"}],"tools":[{"name":"f","input_schema":{}},{"name":"g","input_schema":{}}],"tool_choice":)";
+  const std::string responses =
+      R"({"input":"x","tools":[{"type":"function","name":"f"},{"type":"function","name":"g"}],"tool_choice":)";
+  using Mode = ToolChoice::Mode;
+  const struct {
+    const char* dialect;
+    const std::string& body;
+    const char* choice;
+    Mode mode;
+    size_t names;
+  } cases[] = {
+      {"chat.completions", chat, R"("none")", Mode::kNone, 0},
+      {"chat.completions", chat, R"("required")", Mode::kRequired, 0},
+      {"chat.completions", chat, R"({"type":"function","function":{"name":"g"}})", Mode::kRequired, 1},
+      {"messages", messages, R"({"type":"auto"})", Mode::kAuto, 0},
+      {"messages", messages, R"({"type":"any"})", Mode::kRequired, 0},
+      {"messages", messages, R"({"type":"tool","name":"g"})", Mode::kRequired, 1},
+      {"messages", messages, R"({"type":"none"})", Mode::kNone, 0},
+      {"responses", responses, R"({"type":"function","name":"g"})", Mode::kRequired, 1},
+      {"responses", responses,
+       R"({"type":"allowed_tools","mode":"required","tools":[{"type":"function","name":"g"},{"type":"function","name":"f"}]})",
+       Mode::kRequired, 2}};
+  for (const auto& test : cases) {
+    const auto request = Parse(test.dialect, test.body + test.choice + "}");
+    ASSERT_TRUE(request.ok()) << request.status();
+    EXPECT_EQ(request->tool_choice.mode, test.mode) << test.choice;
+    EXPECT_EQ(request->tool_choice.names.size(), test.names) << test.choice;
+  }
+  for (const char* bad : {R"({"type":"tool","name":"h"})", R"("maybe")", "7"}) {
+    EXPECT_EQ(HttpStatusOf(Parse("messages", messages + bad + "}").status()), 400) << bad;
+  }
+}
+
+// ---- What the engine is asked for ----
+
+std::string Alternatives(const v1::Grammar& grammar) {
+  std::string all = grammar.begins_after().empty() ? "" : "after " + grammar.begins_after() + "\n";
+  for (const v1::GrammarSequence& sequence : grammar.alternatives()) {
+    for (const v1::GrammarPart& part : sequence.parts()) {
+      all += part.has_literal() ? "'" + part.literal() + "'" : "<" + part.json_schema() + ">";
+    }
+    all += "\n";
+  }
+  return all;
+}
+
+std::string GrammarText(const std::string& fields, bool thinking_open = false) {
+  const std::string body = R"({"messages":[{"role":"user","content":"x"}],"tools":[
+      {"type":"function","function":{"name":"f","parameters":{"type":"object","required":["a"]}}},
+      {"type":"function","function":{"name":"g"}}],)" +
+                           fields + "}";
+  const auto grammar = GrammarOf(*TestFormat(), *Parse("chat.completions", body), thinking_open);
+  return grammar.has_value() ? Alternatives(*grammar) : "none\n";
+}
+
+TEST(Grammar, HoldsTheAnswerToWhatWasAskedFor) {
+  const std::string f =
+      "'<tool_call>\n{\"name\": \"f\", \"arguments\": '<{\"type\":\"object\",\"required\":[\"a\"]}>'}\n</tool_call>'\n";
+  const std::string g = "'<tool_call>\n{\"name\": \"g\", \"arguments\": '<{\"type\":\"object\"}>'}\n</tool_call>'\n";
+  const std::string schema = R"("response_format":{"type":"json_schema","json_schema":{"schema":{"type":"array"}}})";
+  EXPECT_EQ(GrammarText(R"("tool_choice":"auto")"), "none\n");
+  EXPECT_EQ(GrammarText(R"("tool_choice":"required")"), f + g);
+  EXPECT_EQ(GrammarText(R"("tool_choice":{"type":"function","function":{"name":"g"}})"), g);
+  EXPECT_EQ(GrammarText(schema), f + g + "<{\"type\":\"array\"}>\n");
+  EXPECT_EQ(GrammarText(schema + R"(,"tool_choice":"none")"), "<{\"type\":\"array\"}>\n");
+  EXPECT_EQ(GrammarText(R"("tool_choice":"none","response_format":{"type":"json_object"})"),
+            "<{\"type\":\"object\"}>\n");
+  // Thinking comes first where it is asked for, or has begun.
+  EXPECT_EQ(GrammarText(R"("tool_choice":{"type":"function","function":{"name":"g"}})", true),
+            "after </think>\n'\n\n'" + g);
+  EXPECT_EQ(GrammarText(R"("tool_choice":{"type":"function","function":{"name":"g"}},"reasoning_effort":"low")"),
+            "after </think>\n'\n\n'" + g);
+}
+
+TEST(Grammar, IsFlaggedInTrainingWherePenaltiesAreLeftOut) {
+  World world([](const auto&) {
+    Script script;
+    script.text = "{}";
+    return script;
+  });
+  const auto episode = world.Open();
+  object body = Body({Msg("user", "x")});
+  body["response_format"] = object{{"type", "json_object"}};
+  body["frequency_penalty"] = 1;
+  body["logit_bias"] = object{{"5", 1}};
+  ASSERT_TRUE(world.Chat(episode.api_key(), body).status.ok());
+  const v1::SamplingParams sampling = world.pool.calls().at(0).sampling();
+  EXPECT_TRUE(sampling.grammar_acted());
+  EXPECT_EQ(sampling.grammar().alternatives_size(), 1);
+  EXPECT_FALSE(sampling.penalty_acted() || sampling.bias_acted());
+  EXPECT_EQ(sampling.frequency_penalty(), 0);
+  EXPECT_TRUE(sampling.logit_bias().empty());
+  EXPECT_NE(world.gateway().MetricsText().find("ingot_gateway_flagged_calls_total 1"), std::string::npos);
+}
+
+TEST(ParallelCalls, EndTheTurnAfterTheFirstWhereTheyAreNotWanted) {
+  World world([](const v1::GenerateRequest& request) {
+    Script script;
+    script.text = "Now.\n<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": 1}}\n</tool_call>";
+    if (request.sampling().stop_size() == 1) {
+      script.stop_string = request.sampling().stop(0);
+      script.end_of_turn = false;
+    }
+    return script;
+  });
+  const auto episode = world.Open();
+  object body = Body({Msg("user", "x")});
+  body["tools"] = CalculatorTools();
+  body["parallel_tool_calls"] = false;
+  const auto outcome = world.Chat(episode.api_key(), body);
+  EXPECT_EQ(world.engine->requests()[0].sampling().stop(0), "</tool_call>");
+  EXPECT_EQ(outcome.message().at("tool_calls").as_array().size(), 1u);
+  EXPECT_EQ(outcome.events[0].at("choices").at(0).at("finish_reason"), "tool_calls");
+  // Its turn lacks its end; what follows continues it all the same.
+  body["messages"].as_array().push_back(outcome.message());
+  body["messages"].as_array().push_back(Msg("tool", "3"));
+  ASSERT_TRUE(world.Chat(episode.api_key(), body).status.ok());
+  EXPECT_EQ(world.gateway().Status().spliced_calls(), 1);
+}
+
+}  // namespace
+}  // namespace ingot::gateway
