@@ -5,40 +5,15 @@
 
 #include "base/checksum.h"
 #include "base/json.h"
+#include "gateway/canonical.h"
 
 namespace ingot::gateway {
 namespace {
-
-std::string_view Trim(std::string_view text) {
-  constexpr std::string_view kSpace = " \t\r\n";
-  const size_t first = text.find_first_not_of(kSpace);
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(kSpace) - first + 1);
-}
 
 // Length first, so that no two lists of fields print the same.
 void Put(std::string& out, std::string_view field) {
   absl::StrAppend(&out, field.size(), ":");
   out += field;
-}
-
-std::string CanonicalArguments(const std::string& arguments) {
-  auto json = base::ParseJson(arguments);
-  if (!json.ok()) return arguments;
-  // Some clients send back the string that was inside the string.
-  return base::CanonicalJson(*json);
-}
-
-std::string MessageKey(const text::Message& message) {
-  std::string canonical;
-  Put(canonical, message.role);
-  Put(canonical, message.role == "assistant" ? Trim(message.content) : std::string_view(message.content));
-  Put(canonical, message.name);
-  for (const text::ToolCall& call : message.tool_calls) {
-    Put(canonical, call.name);
-    Put(canonical, CanonicalArguments(call.arguments_json));
-  }
-  return base::ContentKey(canonical);
 }
 
 std::string ToolsKey(const std::vector<base::json::value>& tools) {
@@ -63,7 +38,8 @@ ConversationKeys ConversationKeys::Of(const text::Conversation& conversation) {
   return keys;
 }
 
-History::Match History::Find(const text::Conversation& conversation, const ConversationKeys& keys) const {
+History::Match History::Find(const text::Conversation& conversation, const ConversationKeys& keys,
+                             const EchoedIds& echoed) const {
   Match match;
   if (calls_.empty()) return match;
   bool any_assistant = false;
@@ -72,34 +48,82 @@ History::Match History::Find(const text::Conversation& conversation, const Conve
     if (message.role != "assistant") continue;
     const auto found = by_prefix_.find(keys.after[i + 1]);
     if (found != by_prefix_.end()) {
-      match.parent = Choose(found->second, message);
+      match.parent = Choose(found->second, message, i < echoed.size() ? &echoed[i] : nullptr);
       match.first_new = i + 1;
+      if (!match.fork_cause.empty()) return match;
+      if (asked_.contains(keys.after.back())) {
+        match.fork_cause = kForkRetry;
+      } else if (calls_[match.parent].continued) {
+        match.fork_cause = kForkEarlierTurn;
+      }
       return match;
     }
-    if (!any_assistant) match.fork_cause = ForkCause(conversation, keys, i);
+    if (!any_assistant) match.fork_cause = ForkCause(conversation, keys, echoed, i);
     any_assistant = true;
   }
-  if (!any_assistant) match.fork_cause = kForkNewConversation;
+  if (!any_assistant) match.fork_cause = asked_.contains(keys.after.back()) ? kForkRetry : kForkNewConversation;
   return match;
 }
 
-int History::Choose(const std::vector<int>& candidates, const text::Message& echoed) const {
-  for (const text::ToolCall& call : echoed.tool_calls) {
-    if (call.id.empty()) continue;
-    for (int candidate : candidates) {
-      const auto& ids = calls_[candidate].tool_call_ids;
-      if (std::find(ids.begin(), ids.end(), call.id) != ids.end()) return candidate;
+std::optional<text::Conversation> History::WithReasoning(const text::Conversation& conversation,
+                                                         const ConversationKeys& keys) const {
+  std::optional<text::Conversation> restored;
+  if (!any_reasoning_) return restored;
+  for (size_t i = 0; i < conversation.messages.size(); ++i) {
+    const text::Message& message = conversation.messages[i];
+    if (message.role != "assistant" || !message.reasoning.empty()) continue;
+    const auto found = by_message_.find(keys.message[i]);
+    if (found == by_message_.end()) continue;
+    const std::string& reasoning = calls_[Choose(found->second, message, nullptr)].delivered.reasoning;
+    if (reasoning.empty()) continue;
+    if (!restored.has_value()) restored = conversation;
+    restored->messages[i].reasoning = reasoning;
+  }
+  return restored;
+}
+
+// Whether `message` bears an id of what `call` delivered.
+bool History::Names(int call, const text::Message& message, const std::vector<std::string>* ids) const {
+  const Entry& entry = calls_[call];
+  for (const text::ToolCall& sent : message.tool_calls) {
+    if (sent.id.empty()) continue;
+    for (const text::ToolCall& ours : entry.delivered.tool_calls) {
+      if (sent.id == ours.id) return true;
     }
+  }
+  if (ids == nullptr || entry.call_id.empty()) return false;
+  return std::any_of(ids->begin(), ids->end(),
+                     [&](const std::string& id) { return id.find(entry.call_id) != std::string::npos; });
+}
+
+int History::Choose(const std::vector<int>& candidates, const text::Message& message,
+                    const std::vector<std::string>* ids) const {
+  for (auto candidate = candidates.rbegin(); candidate != candidates.rend(); ++candidate) {
+    if (Names(*candidate, message, ids)) return *candidate;
   }
   return candidates.back();  // equal content, no id to tell them apart: the latest
 }
 
 std::string History::ForkCause(const text::Conversation& conversation, const ConversationKeys& keys,
-                               size_t index) const {
+                               const EchoedIds& echoed, size_t index) const {
   if (prefixes_no_tools_.contains(keys.after_no_tools[index + 1])) return kForkToolsChanged;
-  if (delivered_.contains(keys.message[index])) return kForkHistoryRewritten;
-  for (const text::ToolCall& call : conversation.messages[index].tool_calls) {
-    if (tool_call_ids_.contains(call.id)) return kForkAssistantRewritten;
+  if (by_message_.contains(keys.message[index])) return kForkHistoryRewritten;
+  const text::Message& message = conversation.messages[index];
+  const std::vector<std::string>* ids = index < echoed.size() ? &echoed[index] : nullptr;
+  for (size_t i = calls_.size(); i-- > 0;) {
+    if (!Names(static_cast<int>(i), message, ids)) continue;
+    const auto& ours = calls_[i].delivered.tool_calls;
+    if (ours.size() != message.tool_calls.size()) return kForkContentChanged;
+    for (size_t call = 0; call < ours.size(); ++call) {
+      if (ours[call].name != message.tool_calls[call].name) return kForkCallRenamed;
+    }
+    for (size_t call = 0; call < ours.size(); ++call) {
+      if (CanonicalArguments(ours[call].arguments_json) !=
+          CanonicalArguments(message.tool_calls[call].arguments_json)) {
+        return kForkArgumentsChanged;
+      }
+    }
+    return kForkContentChanged;
   }
   return kForkNotFound;
 }
@@ -107,18 +131,17 @@ std::string History::ForkCause(const text::Conversation& conversation, const Con
 int History::Add(const ConversationKeys& asked, const text::Message& delivered, std::string call_id, int parent,
                  std::vector<Piece> prompt, std::vector<Piece> sampled) {
   const int index = static_cast<int>(calls_.size());
-  Entry entry{std::move(call_id), parent, std::move(prompt), 0, {}};
+  Entry entry{std::move(call_id), parent, std::move(prompt), 0, delivered, false};
   entry.first_sampled = entry.pieces.size();
   for (Piece& piece : sampled) entry.pieces.push_back(std::move(piece));
-  for (const text::ToolCall& call : delivered.tool_calls) {
-    entry.tool_call_ids.push_back(call.id);
-    tool_call_ids_.insert(call.id);
-  }
   calls_.push_back(std::move(entry));
+  if (parent >= 0) calls_[parent].continued = true;
+  any_reasoning_ = any_reasoning_ || !delivered.reasoning.empty();
   const std::string key = MessageKey(delivered);
   by_prefix_[Chain(asked.after.back(), key)].push_back(index);
+  asked_.insert(asked.after.back());
   prefixes_no_tools_.insert(Chain(asked.after_no_tools.back(), key));
-  delivered_.insert(key);
+  by_message_[key].push_back(index);
   return index;
 }
 

@@ -142,7 +142,7 @@ TEST(Gateway, CountsForksByCause) {
   const ForkCase cases[] = {
       {kForkHistoryRewritten, [](object& body) { body["messages"].as_array()[0] = Msg("system", "You subtract."); }},
       {kForkNotFound, [](object& body) { body["messages"].as_array()[2] = Msg("assistant", "Something else."); }},
-      {kForkAssistantRewritten,
+      {kForkArgumentsChanged,
        [](object& body) {
          body["messages"]
              .as_array()[2]
@@ -210,7 +210,7 @@ TEST(Gateway, TellsEqualAnswersApartByTheirToolCallId) {
   ASSERT_TRUE(world.Chat(episode.api_key(), body).status.ok());
   const auto calls = world.pool.calls();
   EXPECT_EQ(calls[2].parent_call_id(), calls[0].call_id());
-  EXPECT_EQ(calls[1].fork_cause(), kForkNewConversation);
+  EXPECT_EQ(calls[1].fork_cause(), kForkRetry);
 }
 
 TEST(Gateway, DoesNotSpliceAcrossEpisodes) {

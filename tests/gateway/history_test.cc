@@ -1,0 +1,192 @@
+// Which earlier call a request continues, after what real clients do to the history they send back.
+#include "gateway/history.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "gateway/canonical.h"
+#include "gateway/generation.h"
+
+namespace ingot::gateway {
+namespace {
+
+using text::Conversation;
+using text::Message;
+
+Message User(const std::string& text) {
+  Message message;
+  message.role = "user";
+  message.content = text;
+  return message;
+}
+
+Message Tool(const std::string& text) {
+  Message message = User(text);
+  message.role = "tool";
+  return message;
+}
+
+Message Assistant(const std::string& text, std::vector<text::ToolCall> calls = {}, const std::string& reasoning = "") {
+  Message message = User(text);
+  message.role = "assistant";
+  message.tool_calls = std::move(calls);
+  message.reasoning = reasoning;
+  return message;
+}
+
+// An episode: every call's request, and what it delivered.
+class HistoryTest : public ::testing::Test {
+ protected:
+  int Call(const Conversation& asked, const Message& delivered) {
+    const ConversationKeys keys = ConversationKeys::Of(asked);
+    const History::Match match = history_.Find(asked, keys);
+    const std::string id = "call" + std::to_string(history_.size());
+    const int32_t token = static_cast<int32_t>(history_.size());
+    return history_.Add(keys, delivered, id, match.parent, {PromptPiece(std::vector<int32_t>{100 + token})},
+                        {PromptPiece(std::vector<int32_t>{token})});
+  }
+  History::Match Find(const Conversation& asked, const History::EchoedIds& echoed = {}) const {
+    return history_.Find(asked, ConversationKeys::Of(asked), echoed);
+  }
+  std::string Cause(const Conversation& asked, const History::EchoedIds& echoed = {}) const {
+    return Find(asked, echoed).fork_cause;
+  }
+
+  History history_;
+  // Two turns: a call of a tool, then an answer.
+  const Message user_ = User("list the files");
+  const Message called_ = Assistant("I look.", {{"id_1", "ls", R"({"all": false, "path": "/"})"}});
+  const Message listed_ = Tool("a b");
+  const Message answered_ = Assistant("They are a and b.");
+};
+
+TEST_F(HistoryTest, AnAppendedHistoryContinuesItsLastCall) {
+  EXPECT_EQ(Find({{user_}, {}}).parent, -1);
+  EXPECT_EQ(Cause({{user_}, {}}), "");
+  Call({{user_}, {}}, called_);
+  const History::Match second = Find({{user_, called_, listed_}, {}});
+  EXPECT_EQ(second.parent, 0);
+  EXPECT_EQ(second.first_new, 2u);
+  EXPECT_EQ(second.fork_cause, "");
+  Call({{user_, called_, listed_}, {}}, answered_);
+  const History::Match third = Find({{user_, called_, listed_, answered_, User("thanks")}, {}});
+  EXPECT_EQ(third.parent, 1);
+  EXPECT_EQ(third.first_new, 4u);
+  std::vector<int32_t> path;
+  for (const Piece* piece : history_.Path(third.parent)) path.push_back(piece->segment->token_ids(0));
+  EXPECT_THAT(path, ::testing::ElementsAre(100, 0, 101, 1));
+}
+
+TEST_F(HistoryTest, WhatSaysTheSameContinues) {
+  Call({{user_}, {}}, called_);
+  const auto continues = [&](const std::string& arguments, const std::string& text, const std::string& id) {
+    const Message sent = Assistant(text, {{id, "ls", arguments}});
+    return Find({{user_, sent, listed_}, {}}).parent == 0;
+  };
+  EXPECT_TRUE(continues(R"({"path":"/","all":false})", "I look.", "id_1")) << "arguments re-serialised";
+  EXPECT_TRUE(continues(R"({"path": "\/", "all": false})", "I look.", "id_1")) << "other escapes";
+  EXPECT_TRUE(continues("{'all': False, 'path': '/'}", "I look.", "id_1")) << "printed by Python";
+  EXPECT_TRUE(continues(R"({"all": False, "path": "/"})", "I look.", "id_1")) << "booleans as Python's";
+  EXPECT_TRUE(continues(R"({"all": false, "path": "/"})", "\nI look. \n", "id_1")) << "white space around the text";
+  EXPECT_TRUE(continues(R"({"all": false, "path": "/"})", "I look.", "toolu_7")) << "a renamed id";
+  EXPECT_FALSE(continues(R"({"all": true, "path": "/"})", "I look.", "id_1"));
+  EXPECT_FALSE(continues(R"({"all": false, "path": "/"})", "I  look.", "id_1")) << "white space inside the text";
+  EXPECT_FALSE(continues(R"({"all": "false", "path": "/"})", "I look.", "id_1")) << "a string is no boolean";
+}
+
+TEST_F(HistoryTest, ArgumentsThatTheClientCouldNotParseComeBackWrapped) {
+  const std::string broken = R"({"path": "/)";
+  Call({{user_}, {}}, Assistant("", {{"id_1", "ls", broken}}));
+  const Message wrapped = Assistant("", {{"id_1", "ls", R"({"__unparsedToolInput": "{\"path\": \"/"})"}});
+  EXPECT_EQ(Find({{user_, wrapped, listed_}, {}}).parent, 0);
+  const Message other = Assistant("", {{"id_1", "ls", R"({"__unparsedToolInput": "{\"path\": \"/x"})"}});
+  EXPECT_EQ(Find({{user_, other, listed_}, {}}).parent, -1);
+  EXPECT_EQ(Cause({{user_, other, listed_}, {}}), kForkArgumentsChanged);
+}
+
+TEST_F(HistoryTest, WhatAClientDoesToAKnownMessageIsNamed) {
+  Call({{user_}, {}}, called_);
+  const auto cause = [&](const Message& sent, const History::EchoedIds& echoed = {}) {
+    return Cause({{user_, sent, listed_}, {}}, echoed);
+  };
+  // OpenCode: a call of a tool that is not there comes back as one of "invalid".
+  EXPECT_EQ(cause(Assistant("I look.", {{"id_1", "invalid", R"({"tool": "ls", "error": "unknown"})"}})),
+            kForkCallRenamed);
+  EXPECT_EQ(cause(Assistant("I look.", {{"id_1", "ls", R"({"all": true, "path": "/"})"}})), kForkArgumentsChanged);
+  EXPECT_EQ(cause(Assistant("[redacted]", called_.tool_calls)), kForkContentChanged);
+  EXPECT_EQ(cause(Assistant("[redacted]"), {{}, {"msg_call0"}, {}}), kForkContentChanged) << "known by an item's id";
+  EXPECT_EQ(cause(Assistant("[redacted]")), kForkNotFound) << "nothing tells whose it is";
+  EXPECT_EQ(Cause({{User("list ALL files"), called_, listed_}, {}}), kForkHistoryRewritten);
+  EXPECT_EQ(Cause({{User("something else")}, {}}), kForkNewConversation);
+  const base::json::value tool = *base::ParseJson(R"({"type": "function", "function": {"name": "ls"}})");
+  EXPECT_EQ(Cause({{user_, called_, listed_}, {tool}}), kForkToolsChanged);
+}
+
+TEST_F(HistoryTest, DroppedTurnsAndRetriesContinueAnEarlierCallAndAreCounted) {
+  Call({{user_}, {}}, called_);
+  Call({{user_, called_, listed_}, {}}, answered_);
+  // mini-swe-agent drops turns that did not parse: the answer is gone, a reminder stands in its place.
+  const History::Match dropped = Find({{user_, called_, listed_, User("answer in JSON")}, {}});
+  EXPECT_EQ(dropped.parent, 0);
+  EXPECT_EQ(dropped.first_new, 2u);
+  EXPECT_EQ(dropped.fork_cause, kForkEarlierTurn);
+  // The answer was recorded, but its client never saw it and asks again.
+  const History::Match again = Find({{user_, called_, listed_}, {}});
+  EXPECT_EQ(again.parent, 0);
+  EXPECT_EQ(again.fork_cause, kForkRetry);
+  EXPECT_EQ(Cause({{user_}, {}}), kForkRetry);
+}
+
+TEST_F(HistoryTest, ARewrittenTurnContinuesWhatStoodBeforeIt) {
+  Call({{user_}, {}}, called_);
+  Call({{user_, called_, listed_}, {}}, answered_);
+  const History::Match match = Find({{user_, called_, listed_, Assistant("They are c."), User("sure?")}, {}});
+  EXPECT_EQ(match.parent, 0);
+  EXPECT_EQ(match.first_new, 2u);
+  EXPECT_EQ(match.fork_cause, kForkNotFound);
+}
+
+TEST_F(HistoryTest, AnEchoedIdDecidesBetweenEqualAnswers) {
+  Call({{user_}, {}}, Assistant("", {{"id_1", "ls", "{}"}}));
+  Call({{user_}, {}}, Assistant("", {{"id_2", "ls", "{}"}}));
+  const auto parent = [&](const std::string& id, const History::EchoedIds& echoed = {}) {
+    return Find({{user_, Assistant("", {{id, "ls", "{}"}}), listed_}, {}}, echoed).parent;
+  };
+  EXPECT_EQ(parent("id_1"), 0);
+  EXPECT_EQ(parent("id_2"), 1);
+  EXPECT_EQ(parent("renamed"), 1) << "the latest";
+  EXPECT_EQ(parent("renamed", {{}, {"fc_call0_1"}, {}}), 0);
+}
+
+TEST_F(HistoryTest, ReasoningIsPutBackWhereTheClientDroppedIt) {
+  const Message thought = Assistant("I look.", called_.tool_calls, "hm");
+  Call({{user_}, {}}, thought);
+  const Conversation sent{{user_, called_, listed_}, {}};
+  EXPECT_EQ(Find(sent).parent, 0);
+  const auto restored = history_.WithReasoning(sent, ConversationKeys::Of(sent));
+  ASSERT_TRUE(restored.has_value());
+  EXPECT_EQ(restored->messages[1].reasoning, "hm");
+  const Conversation kept{{user_, thought, listed_}, {}};
+  EXPECT_FALSE(history_.WithReasoning(kept, ConversationKeys::Of(kept)).has_value());
+  const Conversation foreign{{user_, Assistant("I saw."), listed_}, {}};
+  EXPECT_FALSE(history_.WithReasoning(foreign, ConversationKeys::Of(foreign)).has_value());
+}
+
+TEST(CanonicalArgumentsTest, OnlyEqualValuesAreEqual) {
+  const auto equal = [](const std::string& a, const std::string& b) {
+    return CanonicalArguments(a) == CanonicalArguments(b);
+  };
+  EXPECT_TRUE(equal(R"({"a": [1, null, "x"], "b": {"c": true}})", R"({'b': {'c': True}, 'a': [1, None, 'x']})"));
+  EXPECT_TRUE(equal(R"({"a": "it's \"so\""})", R"({'a': 'it\'s "so"'})"));
+  EXPECT_TRUE(equal(R"({"a": "\u00e9"})", "{'a': '\\xe9'}"));
+  EXPECT_FALSE(equal(R"({"a": "True"})", "{'a': True}"));
+  EXPECT_FALSE(equal(R"({"a": 1})", R"({"a": "1"})"));
+  EXPECT_FALSE(equal("{'a': 1", "{'a': 2"));
+  EXPECT_EQ(CanonicalArguments("not json"), "not json");
+  EXPECT_EQ(CanonicalArguments("'"), "'");
+  EXPECT_EQ(CanonicalArguments("'\\x4"), "'\\x4");
+  EXPECT_EQ(CanonicalArguments("\\"), "\\");
+}
+
+}  // namespace
+}  // namespace ingot::gateway
