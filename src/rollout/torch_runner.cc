@@ -5,6 +5,7 @@
 #include <c10/core/InferenceMode.h>
 
 #include <cmath>
+#include <cstddef>
 #include <cstring>
 #include <exception>
 #include <map>
@@ -44,18 +45,17 @@ at::Tensor View(const std::vector<int64_t>& values) {
   return at::from_blob(const_cast<int64_t*>(values.data()), {static_cast<int64_t>(values.size())}, at::kLong);
 }
 
-// Key and value pages of every layer, and the batch that the layers attend for.
+// Key and value pages of every layer, and the batch that the layers attend for. Attention runs on what the model
+// computes in, as the trainer's does: bf16 on bf16 pages, all else on fp32.
 class PagedCache final : public model::AttentionBackend {
  public:
   PagedCache(const model::ModelConfig& config, int64_t head_dim, int64_t blocks, int64_t block_tokens,
              at::Device device)
-      : scale_(1.0 / std::sqrt(static_cast<double>(head_dim))) {
-    // Zeros: attention may read what lies behind a sequence's last key in its page, and multiply it by zero.
-    const auto options = at::TensorOptions().dtype(at::kFloat).device(device);
-    for (int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
-      k_.push_back(at::zeros({blocks, block_tokens, config.num_key_value_heads, head_dim}, options));
-      v_.push_back(at::zeros({blocks, block_tokens, config.num_key_value_heads, head_dim}, options));
-    }
+      : scale_(1.0 / std::sqrt(static_cast<double>(head_dim))),
+        k_(static_cast<size_t>(config.num_hidden_layers)),
+        v_(k_.size()) {
+    Allocate({blocks, block_tokens, config.num_key_value_heads, head_dim},
+             at::TensorOptions().dtype(config.torch_dtype == "bfloat16" ? at::kBFloat16 : at::kFloat).device(device));
   }
 
   void Begin(const ForwardBatch& batch) {
@@ -65,9 +65,11 @@ class PagedCache final : public model::AttentionBackend {
 
   at::Tensor Attend(int64_t layer, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) override {
     const at::ScalarType dtype = q.scalar_type();
-    Write(k.to(at::kFloat), k_[layer]);
-    Write(v.to(at::kFloat), v_[layer]);
-    at::Tensor query = q.to(at::kFloat);
+    if (!used_) Settle(dtype == at::kBFloat16 ? at::kBFloat16 : at::kFloat);
+    const at::ScalarType stored = k_[layer].scalar_type();
+    Write(k.to(stored), k_[layer]);
+    Write(v.to(stored), v_[layer]);
+    at::Tensor query = q.to(stored);
     if (query.stride(2) != 1 || query.stride(1) != query.size(2)) query = query.contiguous();
     const at::Tensor out = at::empty(query.sizes(), query.options(), at::MemoryFormat::Contiguous);
     kernels::PagedTreeAttention(query, k_[layer], v_[layer], batch_->sequences, scale_, out);
@@ -83,18 +85,36 @@ class PagedCache final : public model::AttentionBackend {
     }
     const bool dense = rows.stride(2) == 1 && rows.stride(1) == rows.size(2);
     const at::Tensor source = dense ? rows : rows.contiguous();
-    const int64_t width = source.size(1) * source.size(2), stride = source.stride(0);
-    const float* from = source.const_data_ptr<float>();
-    float* to = pages.mutable_data_ptr<float>();
+    const int64_t size = static_cast<int64_t>(source.element_size());
+    const int64_t width = source.size(1) * source.size(2) * size, stride = source.stride(0) * size;
+    const auto* from = static_cast<const std::byte*>(source.const_data_ptr());
+    auto* to = static_cast<std::byte*>(pages.mutable_data_ptr());
     for (size_t i = 0; i < batch_->slots.size(); ++i) {
-      std::memcpy(to + batch_->slots[i] * width, from + static_cast<int64_t>(i) * stride, width * sizeof(float));
+      std::memcpy(to + batch_->slots[i] * width, from + static_cast<int64_t>(i) * stride, static_cast<size_t>(width));
     }
+  }
+
+  void Allocate(at::IntArrayRef sizes, const at::TensorOptions& options) {
+    // Zeros: attention may read what lies behind a sequence's last key in its page, and multiply it by zero.
+    for (std::vector<at::Tensor>* pages : {&k_, &v_}) {
+      for (at::Tensor& layer : *pages) {
+        layer = at::Tensor();
+        layer = at::zeros(sizes, options);
+      }
+    }
+  }
+
+  // The configuration's dtype was a guess; the first weights tell.
+  void Settle(at::ScalarType dtype) {
+    used_ = true;
+    if (k_[0].scalar_type() != dtype) Allocate(k_[0].sizes().vec(), k_[0].options().dtype(dtype));
   }
 
   const double scale_;
   std::vector<at::Tensor> k_, v_;
   const ForwardBatch* batch_ = nullptr;
   at::Tensor slots_;  // on the device, where that is not the CPU
+  bool used_ = false;
 };
 
 class TorchRunner final : public ModelRunner {
