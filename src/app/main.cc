@@ -1,9 +1,11 @@
 // The command line of Ingot.
 #include <CLI/CLI.hpp>
+#include <iostream>
 #include <string>
 
 #include "app/commands.h"
 #include "app/process.h"
+#include "app/text_command.h"
 
 namespace {
 
@@ -13,6 +15,29 @@ void AddRunArgs(CLI::App* command, RunArgs& args) {
   command->add_option("config", args.config, "the run's YAML file")->required();
   command->add_option("--set", args.overrides, "override one key: --set trainer.learning_rate=1e-3 (repeatable)")
       ->allow_extra_args(false);
+}
+
+// `ingot text NAME`, a command per entry of TextCommands.
+void AddTextCommands(CLI::App& app, ingot::app::TextArgs& args, int& code) {
+  auto* text = app.add_subcommand("text", "what this project makes of text: JSON lines in, JSON lines out");
+  text->require_subcommand(1);
+  for (const ingot::app::TextCommand& entry : ingot::app::TextCommands()) {
+    auto* command = text->add_subcommand(std::string(entry.name), std::string(entry.help));
+    for (const std::string_view option : entry.options) {
+      if (option == "tokenizer") {
+        command->add_option("--tokenizer", args.tokenizer_dir, "a folder with tokenizer.json")->required();
+      } else if (option == "special") {
+        command->add_flag("--special", args.special, "add what the tokenizer's template puts around a text");
+      } else if (option == "skip-special") {
+        command->add_flag("--skip-special", args.skip_special, "leave special tokens out");
+      } else {
+        command->add_option("--format", args.format, "name of an output format, or a .json file of one")->required();
+      }
+    }
+    command->callback([&args, &code, name = entry.name] {
+      code = ingot::app::RunTextCommand(name, args, std::cin, std::cout, std::cerr);
+    });
+  }
 }
 
 }  // namespace
@@ -52,6 +77,9 @@ int main(int argc, char** argv) {
   auto* status = app.add_subcommand("status", "ask the roles of a launched run how they are");
   AddRunArgs(status, run);
   status->callback([&] { code = ingot::app::ShowStatus(run); });
+
+  ingot::app::TextArgs text_args;
+  AddTextCommands(app, text_args, code);
 
   std::string checkpoint;
   auto* eval = app.add_subcommand("eval", "run a configuration's held-out tasks on a checkpoint");

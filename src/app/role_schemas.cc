@@ -133,6 +133,8 @@ void BindGateway(base::Schema& schema, gateway::GatewayOptions& o, gateway::Http
   schema.Field("gateway.session_idle_s", &o.session_idle_s, "the same for served sessions; 0: never");
   schema.Field("gateway.end_wait_s", &o.end_wait_s, "seconds that ending an episode waits for its aborted calls");
   schema.Field("gateway.retry_after_s", &o.retry_after_s, "seconds that a 429 or 503 asks its client to wait");
+  schema.Choice("gateway.history_thinking", &o.history_thinking, {"template", "keep"},
+                "reasoning of earlier turns that the chat template leaves out: left out of the context, or kept in it");
   schema.Field("gateway.auto_episodes", &o.auto_episodes, "an unknown API key opens an episode instead of 401");
   schema.Field("gateway.worker_threads", &o.worker_threads, "threads for what blocks: parsing, pool writes, admission");
   schema.Field("gateway.max_queued_work", &o.max_queued_work, "requests waiting for a worker; beyond: 503");

@@ -2,6 +2,7 @@
 
 #include <iostream>
 
+#include "app/text_parse_command.h"
 #include "text/tokenizer.h"
 
 namespace ingot::app {
@@ -46,6 +47,10 @@ const std::vector<TextCommand>& TextCommands() {
        {"tokenizer", "special"},
        MakeEncode},
       {"decode", "lists of token ids to JSON strings", {"tokenizer", "skip-special"}, MakeDecode},
+      {"parse",
+       "outputs of a model (strings, or objects with \"text\" and \"tools\") to OpenAI's assistant messages",
+       {"format"},
+       [](const TextArgs& args) { return MakeTextParse(args.format); }},
   };
   return *commands;
 }

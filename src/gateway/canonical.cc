@@ -4,6 +4,7 @@
 
 #include "base/checksum.h"
 #include "base/json.h"
+#include "text/python_literal.h"
 
 namespace ingot::gateway {
 namespace {
@@ -21,67 +22,12 @@ void Put(std::string& out, std::string_view field) {
   out += field;
 }
 
-bool IsWord(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_'; }
-
-// One quoted Python string that begins at `at`, as a JSON string; moves `at` past it. Escapes that JSON does not share
-// with Python are none that a printed dictionary holds, but for \' and \xHH.
-bool StringToJson(std::string_view text, size_t& at, std::string& out) {
-  const char quote = text[at++];
-  out += '"';
-  for (; at < text.size(); ++at) {
-    const char c = text[at];
-    if (c == quote) {
-      out += '"';
-      ++at;
-      return true;
-    }
-    if (c == '"') {
-      out += "\\\"";
-    } else if (c != '\\') {
-      out += c;
-    } else if (++at == text.size()) {
-      return false;
-    } else if (text[at] == '\'') {
-      out += '\'';
-    } else if (text[at] == 'x') {
-      absl::StrAppend(&out, "\\u00", base::View(text.substr(at + 1, 2)));
-      at += 2;
-    } else {
-      absl::StrAppend(&out, "\\", base::View(text.substr(at, 1)));
-    }
-  }
-  return false;
-}
-
-// A Python literal as JSON text; whether that is well-formed is for the JSON parser to say.
-std::optional<std::string> PythonToJson(std::string_view text) {
-  std::string out;
-  for (size_t at = 0; at < text.size();) {
-    if (text[at] == '\'' || text[at] == '"') {
-      if (!StringToJson(text, at, out)) return std::nullopt;
-      continue;
-    }
-    size_t end = at;
-    while (end < text.size() && IsWord(text[end])) ++end;
-    const std::string_view word = text.substr(at, end - at);
-    if (word == "True" || word == "False" || word == "None") {
-      out += word == "True" ? "true" : word == "False" ? "false" : "null";
-    } else if (!word.empty()) {
-      out += word;
-    } else {
-      out += text[end++];
-    }
-    at = end;
-  }
-  return out;
-}
-
 }  // namespace
 
 std::string CanonicalArguments(std::string_view arguments) {
   auto json = base::ParseJson(arguments);
   if (!json.ok()) {
-    const std::optional<std::string> translated = PythonToJson(arguments);
+    const std::optional<std::string> translated = text::JsonOfPython(arguments);
     if (translated.has_value()) json = base::ParseJson(*translated);
   }
   if (!json.ok()) return std::string(arguments);

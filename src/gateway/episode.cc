@@ -42,11 +42,13 @@ void Episode::EndCall(const std::shared_ptr<ChatCall>& call, std::chrono::nanose
   changed_.SignalAll();
 }
 
-Episode::Plan Episode::PlanPrompt(const text::Conversation& conversation, const ConversationKeys& keys) const {
+Episode::Plan Episode::PlanPrompt(const text::Conversation& conversation, const ConversationKeys& keys,
+                                  const History::EchoedIds& echoed) const {
   base::MutexLock lock(mu_);
   Plan plan;
   plan.epoch = epoch_;
-  plan.match = history_.Find(conversation, keys);
+  plan.match = history_.Find(conversation, keys, echoed);
+  plan.with_reasoning = history_.WithReasoning(conversation, keys);
   if (plan.match.parent < 0) return plan;
   plan.parent_call_id = history_.call_id(plan.match.parent);
   plan.parent_turn = history_.Sampled(plan.match.parent);

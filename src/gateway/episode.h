@@ -45,11 +45,13 @@ class Episode {
   struct Plan {
     History::Match match;
     std::string parent_call_id;
-    std::vector<Piece> path;           // of the parent, its sampled pieces included
-    std::vector<int32_t> parent_turn;  // the ids the parent sampled
-    int epoch = 0;                     // of the history `match` refers to
+    std::vector<Piece> path;                           // of the parent, its sampled pieces included
+    std::vector<int32_t> parent_turn;                  // the ids the parent sampled
+    int epoch = 0;                                     // of the history `match` refers to
+    std::optional<text::Conversation> with_reasoning;  // History::WithReasoning
   };
-  Plan PlanPrompt(const text::Conversation& conversation, const ConversationKeys& keys) const;
+  Plan PlanPrompt(const text::Conversation& conversation, const ConversationKeys& keys,
+                  const History::EchoedIds& echoed) const;
   // Makes a delivered call known to later requests.
   void AddToHistory(const Plan& plan, const ConversationKeys& keys, const text::Message& delivered,
                     const std::string& call_id, std::vector<Piece> prompt, std::vector<Piece> sampled);

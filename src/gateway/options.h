@@ -17,6 +17,12 @@ struct SamplingPin {
   float min_p = 0.0f;        // in [0, 1); 0: off
 };
 
+// What becomes of the reasoning of earlier turns that the chat template would leave out of a later prompt.
+enum class HistoryThinking {
+  kTemplate,  // left out, as in deployment: such a prompt begins a branch
+  kKeep,      // it stays in context: the prompt goes on from what was sampled
+};
+
 struct GatewayOptions {
   std::string model_name = "ingot";  // what /v1/models lists; clients may ask for any name, it is recorded
   SamplingPin train_sampling;        // pins PURPOSE_TRAIN episodes; served ones sample as their client asks
@@ -34,8 +40,9 @@ struct GatewayOptions {
   double session_idle_s = 900;   // the same for served sessions and for episodes opened by auto_episodes. 0: never
   double end_wait_s = 30;        // seconds that ending an episode waits for its aborted calls to be recorded
   double retry_after_s = 1;      // seconds that a 429 or 503 asks its client to wait
-  bool auto_episodes = false;    // an unknown API key opens an episode (asks admission) instead of 401
-  int32_t worker_threads = 16;   // threads for what blocks: parsing, pool writes, admission
+  HistoryThinking history_thinking = HistoryThinking::kTemplate;
+  bool auto_episodes = false;      // an unknown API key opens an episode (asks admission) instead of 401
+  int32_t worker_threads = 16;     // threads for what blocks: parsing, pool writes, admission
   int32_t max_queued_work = 4096;  // requests waiting for a worker; beyond: 503
   std::string public_url;          // what agents are told, e.g. "http://10.0.0.5:8080"; empty: the address listened on
 

@@ -131,6 +131,62 @@ TEST(Gateway, StoresASharedSystemPromptOnce) {
   EXPECT_EQ(world.pool.segments(), 1u + 3u + 1u);  // system, three questions, three equal samples
 }
 
+// ---- Reasoning in the history ----
+
+Script Thinker(const v1::GenerateRequest& request) {
+  const bool answered = PromptText(request).find("<tool_response>") != std::string::npos;
+  return Say(answered ? "<think>\nsum it\n</think>\n\nIt is 3."
+                      : std::string("<think>\nlook\n</think>\n\n") + kCallText);
+}
+
+// Three calls: a tool is called, its result is read, the user asks on. The client drops the reasoning it was sent.
+std::vector<v1::Call> CallsOfAThinker(HistoryThinking mode, std::vector<std::string>& prompts) {
+  World world(Thinker);
+  world.options.history_thinking = mode;
+  const auto episode = world.Open();
+  object body = Body(Question());
+  body["tools"] = CalculatorTools();
+  const auto say = [&] {
+    const auto outcome = world.Chat(episode.api_key(), body);
+    EXPECT_TRUE(outcome.status.ok()) << outcome.status;
+    object message = outcome.message().as_object();
+    EXPECT_TRUE(message.contains("reasoning_content"));
+    message.erase("reasoning_content");
+    body["messages"].as_array().push_back(message);
+  };
+  say();
+  body["messages"].as_array().push_back(Msg("tool", "3"));
+  say();
+  body["messages"].as_array().push_back(Msg("user", "and then?"));
+  say();
+  for (const v1::GenerateRequest& request : world.engine->requests()) prompts.push_back(PromptText(request));
+  return world.pool.calls();
+}
+
+TEST(Gateway, ReasoningStaysWhileTheTemplateKeepsItThoughTheClientDropsIt) {
+  std::vector<std::string> prompts;
+  const auto calls = CallsOfAThinker(HistoryThinking::kTemplate, prompts);
+  ASSERT_EQ(calls.size(), 3u);
+  EXPECT_EQ(calls[1].parent_call_id(), calls[0].call_id());
+  EXPECT_EQ(calls[1].fork_cause(), "");
+  EXPECT_NE(prompts[1].find("<think>\nlook\n</think>"), std::string::npos);
+  // The user's next question: the template leaves the reasoning before it out.
+  EXPECT_EQ(calls[2].parent_call_id(), "");
+  EXPECT_EQ(calls[2].fork_cause(), kForkThinkingStripped);
+  EXPECT_EQ(prompts[2].find("look\n</think>"), std::string::npos);
+  EXPECT_EQ(prompts[2].find("sum it"), std::string::npos);
+}
+
+TEST(Gateway, ReasoningStaysInContextWhereTheConfigurationKeepsIt) {
+  std::vector<std::string> prompts;
+  const auto calls = CallsOfAThinker(HistoryThinking::kKeep, prompts);
+  ASSERT_EQ(calls.size(), 3u);
+  EXPECT_EQ(calls[2].parent_call_id(), calls[1].call_id());
+  EXPECT_EQ(calls[2].fork_cause(), "");
+  EXPECT_NE(prompts[2].find("<think>\nlook\n</think>"), std::string::npos);
+  EXPECT_NE(prompts[2].find("<think>\nsum it\n</think>"), std::string::npos);
+}
+
 // ---- Forks ----
 
 struct ForkCase {
