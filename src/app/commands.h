@@ -26,6 +26,7 @@ struct ServeArgs {
   int port = 8000;
   std::string model_name;   // empty: the folder's name
   std::string chat_format;  // empty: what the folder says
+  std::string script;       // file of what calls sample instead of drawing (gateway/script.h); empty: they draw
   int threads = 0;          // 0: all cores
 };
 int Serve(const ServeArgs& args);

@@ -94,6 +94,7 @@ int main(int argc, char** argv) {
   serve->add_option("--port", serve_args.port, "port; 0 takes a free one")->capture_default_str();
   serve->add_option("--model", serve_args.model_name, "name that clients use; default: the folder's");
   serve->add_option("--chat-format", serve_args.chat_format, "chat format; default: what the folder says");
+  serve->add_option("--script", serve_args.script, "a scripted model: JSON lines that say what each call samples");
   serve->add_option("--threads", serve_args.threads, "compute threads; 0: all cores")->capture_default_str();
   serve->callback([&] { code = ingot::app::Serve(serve_args); });
 

@@ -1,7 +1,11 @@
 // `ingot serve`: gateway and engine alone, as one would serve a model.
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <thread>
 
 #include "app/commands.h"
@@ -15,6 +19,15 @@
 
 namespace ingot::app {
 namespace {
+
+absl::StatusOr<std::shared_ptr<gateway::Script>> LoadScript(const std::string& path, const TextParts& text) {
+  std::ifstream file(path);
+  if (!file) return absl::NotFoundError(absl::StrCat("cannot read the script '", path, "': ", std::strerror(errno)));
+  const std::string lines{std::istreambuf_iterator<char>(file), {}};
+  auto script = gateway::Script::Parse(lines, *text.tokenizer, *text.format);
+  if (!script.ok()) return base::Annotate(script.status(), path);
+  return script;
+}
 
 absl::StatusOr<int> ServeOrError(const ServeArgs& args) {
   base::InitLogging("serve", "info", "");
@@ -39,6 +52,9 @@ absl::StatusOr<int> ServeOrError(const ServeArgs& args) {
   gateway_parts.engine = engine;
   gateway_parts.tokenizer = text.tokenizer;
   gateway_parts.format = text.format;
+  if (!args.script.empty()) {
+    INGOT_ASSIGN_OR_RETURN(gateway_parts.script, LoadScript(args.script, text));
+  }
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<gateway::Gateway> gateway,
                          gateway::Gateway::Create(gateway_options, gateway_parts));
   gateway::HttpServerOptions http_options;

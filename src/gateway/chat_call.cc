@@ -23,6 +23,12 @@ void ChatCall::Start(std::shared_ptr<const PromptPlan> plan) {
   SamplingPlan sampling =
       PlanSampling(core_, setup_.episode->record(), *setup_.request, sequence_, setup_.choice, plan_->ids);
   sampling_ = std::move(sampling.params);
+  v1::GenerateRequest request = EngineRequest();
+  if (core_.parts.script != nullptr) {
+    const auto forced = core_.parts.script->Take(*setup_.request);
+    if (!forced.ok()) return Done(forced.status());
+    request.mutable_forced_ids()->Add(forced->begin(), forced->end());
+  }
   absl::Status aborted;
   {
     base::MutexLock lock(mu_);
@@ -36,7 +42,7 @@ void ChatCall::Start(std::shared_ptr<const PromptPlan> plan) {
   if (!aborted.ok()) return Done(std::move(aborted));
   // The callback does not own the call: the call owns the handle, which owns the callback.
   auto handle =
-      core_.parts.engine->Generate(EngineRequest(), [weak = weak_from_this()](absl::StatusOr<v1::GenerateChunk> chunk) {
+      core_.parts.engine->Generate(request, [weak = weak_from_this()](absl::StatusOr<v1::GenerateChunk> chunk) {
         if (auto self = weak.lock()) self->OnChunk(std::move(chunk));
       });
   base::MutexLock lock(mu_);

@@ -12,6 +12,7 @@
 #include "datapool/client.h"
 #include "gateway/admission.h"
 #include "gateway/options.h"
+#include "gateway/script.h"
 #include "gateway/worker_pool.h"
 #include "rollout/client.h"
 #include "text/chat.h"
@@ -26,6 +27,7 @@ struct GatewayParts {
   Admission* admission = nullptr;    // null: any key is accepted, every episode is a served one
   std::shared_ptr<const text::Tokenizer> tokenizer;
   std::shared_ptr<const text::ChatFormat> format;
+  std::shared_ptr<Script> script;  // what calls sample instead of drawing; null: they draw
   const base::Clock* clock = &base::Clock::Real();
 };
 
