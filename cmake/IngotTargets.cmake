@@ -26,7 +26,7 @@ function(ingot_library name)
 endfunction()
 
 # ingot_test(NAME SRCS a_test.cc ... DEPS target ... [TORCH] [LABELS label ...] [TIMEOUT seconds])
-# Default label: unit. `make test` runs every label but `slow`; `make check` runs all.
+# Default label: unit. `make test` runs every label but `slow`; `make check` runs all. Sanitizers get five times TIMEOUT.
 function(ingot_test name)
   cmake_parse_arguments(arg "TORCH" "TIMEOUT" "SRCS;DEPS;LABELS" ${ARGN})
   if(NOT arg_LABELS)
@@ -34,6 +34,9 @@ function(ingot_test name)
   endif()
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 120)
+  endif()
+  if(INGOT_SANITIZE)
+    math(EXPR arg_TIMEOUT "5 * ${arg_TIMEOUT}")
   endif()
   add_executable(${name} ${arg_SRCS})
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests)

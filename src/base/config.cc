@@ -211,7 +211,7 @@ void Schema::Field(const std::string& key, std::map<std::string, std::string>* f
   Add(std::make_unique<Entry>(Entry{key, "mapping of strings", doc, "", "default", set, get}));
 }
 
-void Schema::Choice(const std::string& key, std::string* field, std::vector<std::string> names,
+void Schema::Choice(const std::string& key, std::string* field, const std::vector<std::string>& names,
                     const std::string& doc) {
   AddChoice(
       key, names,
@@ -219,19 +219,19 @@ void Schema::Choice(const std::string& key, std::string* field, std::vector<std:
       [field, names](size_t index) { *field = names[index]; }, doc);
 }
 
-void Schema::AddChoice(const std::string& key, std::vector<std::string> names, std::function<size_t()> get,
+void Schema::AddChoice(const std::string& key, const std::vector<std::string>& names, std::function<size_t()> get,
                        std::function<void(size_t)> set, const std::string& doc) {
   std::string type;
   for (const std::string& name : names) absl::StrAppend(&type, type.empty() ? "" : " | ", name);
-  auto set_node = [names, set, type](const YAML::Node& node) -> absl::Status {
+  auto set_node = [names, set = std::move(set), type](const YAML::Node& node) -> absl::Status {
     if (!node.IsScalar()) return Expected(absl::StrCat("one of ", type), node);
     const auto found = std::find(names.begin(), names.end(), node.Scalar());
     if (found == names.end()) return Expected(absl::StrCat("one of ", type), node);
     set(static_cast<size_t>(found - names.begin()));
     return absl::OkStatus();
   };
-  Add(std::make_unique<Entry>(
-      Entry{key, type, doc, "", "default", set_node, [names, get] { return YAML::Node(names.at(get())); }}));
+  auto get_node = [names, get = std::move(get)] { return YAML::Node(names.at(get())); };
+  Add(std::make_unique<Entry>(Entry{key, type, doc, "", "default", std::move(set_node), std::move(get_node)}));
 }
 
 void Schema::AddList(const std::string& key, std::function<void()> clear, std::function<void(Schema&)> append,

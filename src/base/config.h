@@ -44,12 +44,13 @@ class Schema {
 
   // One of a fixed set of words; `names[i]` sets *field to static_cast<Enum>(i).
   template <typename Enum>
-  void Choice(const std::string& key, Enum* field, std::vector<std::string> names, const std::string& doc) {
+  void Choice(const std::string& key, Enum* field, const std::vector<std::string>& names, const std::string& doc) {
     AddChoice(
-        key, std::move(names), [field] { return static_cast<size_t>(*field); },
+        key, names, [field] { return static_cast<size_t>(*field); },
         [field](size_t index) { *field = static_cast<Enum>(index); }, doc);
   }
-  void Choice(const std::string& key, std::string* field, std::vector<std::string> names, const std::string& doc);
+  void Choice(const std::string& key, std::string* field, const std::vector<std::string>& names,
+              const std::string& doc);
 
   // A list of mappings. `bind(element_schema, element)` binds one element's keys; the file's list replaces the default.
   template <typename T>
@@ -96,7 +97,7 @@ class Schema {
   absl::Status LoadList(ListEntry& list, const YAML::Node& node, const std::string& file);
   std::string Nearest(const std::string& key) const;
   void Add(std::unique_ptr<Entry> entry);
-  void AddChoice(const std::string& key, std::vector<std::string> names, std::function<size_t()> get,
+  void AddChoice(const std::string& key, const std::vector<std::string>& names, std::function<size_t()> get,
                  std::function<void(size_t)> set, const std::string& doc);
   void AddList(const std::string& key, std::function<void()> clear, std::function<void(Schema&)> append,
                std::function<size_t()> size, std::function<void(size_t, Schema&)> bind_at,

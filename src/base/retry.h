@@ -15,9 +15,7 @@ namespace ingot::base {
 inline constexpr char kRetryAfterMs[] = "ingot.retry_after_ms";
 
 inline absl::Status WithRetryAfter(absl::Status status, int64_t milliseconds) {
-  const std::string text = absl::StrCat(milliseconds);
-  // From a view: clang cannot link to the constructor from a string of an abseil that GCC built.
-  status.SetPayload(kRetryAfterMs, absl::Cord(absl::string_view(text)));
+  status.SetPayload(kRetryAfterMs, absl::Cord(absl::StrCat(milliseconds)));
   return status;
 }
 

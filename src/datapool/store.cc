@@ -49,8 +49,8 @@ absl::StatusOr<v1::EpisodeTree> LoadTree(const Database::Reader& reader, const s
   absl::Status damage;
   INGOT_RETURN_IF_ERROR(reader.Scan(kCalls, prefix, prefix, [&](std::string_view, std::string_view value) {
     absl::StatusOr<v1::Call> call = Parse<v1::Call>(value, "a call of episode '" + episode_id + "'");
+    damage = call.status();
     if (call.ok()) *tree.add_calls() = *std::move(call);
-    damage.Update(call.status());
     return damage.ok();
   }));
   INGOT_RETURN_IF_ERROR(damage);
@@ -230,8 +230,8 @@ absl::StatusOr<v1::ReadJournalResponse> Store::ReadJournal(const v1::ReadJournal
       reader.Scan(kJournal, "", BigEndian(request.from_index(), 8), [&](std::string_view, std::string_view value) {
         if (response.records_size() >= limit || bytes > kMaxPageBytes) return false;
         absl::StatusOr<v1::JournalRecord> record = Parse<v1::JournalRecord>(value, "a journal record");
+        damage = record.status();
         if (record.ok()) *response.add_records() = *std::move(record);
-        damage.Update(record.status());
         bytes += static_cast<int64_t>(value.size());
         return damage.ok();
       }));

@@ -84,12 +84,11 @@ absl::Status ReadJsonl(const std::string& path, const JsonlOptions& options, con
   std::vector<char> chunk(kChunkBytes);
   while (true) {
     const size_t got = std::fread(chunk.data(), 1, chunk.size(), file.get());
-    INGOT_RETURN_IF_ERROR(reader.Push(std::string_view(chunk.data(), got)));
-    if (got == chunk.size()) continue;
     if (std::ferror(file.get())) {
       return absl::UnavailableError(absl::StrCat("cannot read ", path, ": ", std::strerror(errno)));
     }
-    return reader.Finish();
+    INGOT_RETURN_IF_ERROR(reader.Push(std::string_view(chunk.data(), got)));
+    if (std::feof(file.get())) return reader.Finish();
   }
 }
 

@@ -83,7 +83,7 @@ void ChatCall::Abort(absl::Status why) {
   std::unique_ptr<rollout::Client::Request> handle;
   {
     base::MutexLock lock(mu_);
-    if (phase_ == Phase::kWaiting && abort_.ok()) abort_ = std::move(why);
+    if (phase_ == Phase::kWaiting && abort_.ok()) abort_ = why;
     if (phase_ != Phase::kGenerating) return;
     abort_ = std::move(why);
     phase_ = Phase::kFinishing;

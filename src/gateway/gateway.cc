@@ -91,7 +91,7 @@ absl::StatusOr<std::shared_ptr<Episode>> Gateway::Open(const std::string& scaffo
   if (scaffold.size() > kMaxScaffold) {
     return BadRequest("scaffold", absl::StrCat("'scaffold' must have at most ", kMaxScaffold, " bytes"));
   }
-  if (const absl::Status room = ReserveEpisode(); !room.ok()) {
+  if (absl::Status room = ReserveEpisode(); !room.ok()) {
     ++core_.counters.episodes_refused;
     return room;
   }

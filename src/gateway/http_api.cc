@@ -171,7 +171,7 @@ std::shared_ptr<Exchange> HttpApi::Start(HttpRequest request, std::function<void
 
 // nullptr: the route's answer does not block.
 std::shared_ptr<Exchange> HttpApi::StartBlocking(HttpRequest request, const HttpRoute& route,
-                                                 std::function<void()> wake) {
+                                                 const std::function<void()>& wake) {
   std::function<HttpReply(const HttpRequest&)> answer;
   switch (route.kind) {
     case HttpRoute::Kind::kOpen:
@@ -194,7 +194,7 @@ std::shared_ptr<Exchange> HttpApi::StartBlocking(HttpRequest request, const Http
     default:
       return nullptr;
   }
-  return Blocking(std::move(request), std::move(wake), std::move(answer));
+  return Blocking(std::move(request), wake, std::move(answer));
 }
 
 HttpReply HttpApi::Quick(const HttpRequest& request, const HttpRoute& route) {
@@ -256,7 +256,7 @@ HttpReply HttpApi::StatusReply() const {
   return Json(200, json);
 }
 
-std::shared_ptr<Exchange> HttpApi::Blocking(HttpRequest request, std::function<void()> wake,
+std::shared_ptr<Exchange> HttpApi::Blocking(HttpRequest request, const std::function<void()>& wake,
                                             std::function<HttpReply(const HttpRequest&)> answer) {
   auto exchange = std::make_shared<Ready>();
   auto job = [exchange, wake, answer = std::move(answer), request = std::move(request)] {

@@ -71,9 +71,10 @@ class HttpApi {
 
  private:
   HttpReply Quick(const HttpRequest& request, const HttpRoute& route);
-  std::shared_ptr<Exchange> Blocking(HttpRequest request, std::function<void()> wake,
+  std::shared_ptr<Exchange> Blocking(HttpRequest request, const std::function<void()>& wake,
                                      std::function<HttpReply(const HttpRequest&)> answer);
-  std::shared_ptr<Exchange> StartBlocking(HttpRequest request, const HttpRoute& route, std::function<void()> wake);
+  std::shared_ptr<Exchange> StartBlocking(HttpRequest request, const HttpRoute& route,
+                                          const std::function<void()>& wake);
   HttpReply Open(const HttpRequest& request);
   HttpReply Reward(const HttpRequest& request, const std::string& episode);
   HttpReply End(const HttpRequest& request, const std::string& episode);

@@ -35,8 +35,8 @@ template <typename T>
 class Scratch {
  public:
   explicit Scratch(int64_t count) : storage_(new T[count + 64 / sizeof(T)]) {
-    const auto address = reinterpret_cast<uintptr_t>(storage_.get());
-    data_ = reinterpret_cast<T*>((address + 63) / 64 * 64);
+    const auto past_line = reinterpret_cast<uintptr_t>(storage_.get()) % 64;
+    data_ = storage_.get() + (64 - past_line) % 64 / sizeof(T);
   }
   T* get() const { return data_; }
 

@@ -35,8 +35,8 @@ std::atomic<int>& Current() {
 const char* InstructionSet() { return kNames[Current().load(std::memory_order_relaxed)]; }
 
 const char* LimitInstructionSet(const char* name) {
-  for (int level = 0; level < Current().load(); ++level) {
-    if (std::strcmp(kNames[level], name) == 0) Current().store(level);
+  for (int level = kPortable; level < kAvx512; ++level) {
+    if (level < Current().load() && std::strcmp(kNames[level], name) == 0) Current().store(level);
   }
   return InstructionSet();
 }
