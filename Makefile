@@ -4,7 +4,7 @@ SHELL := /bin/bash
 JOBS ?= $(shell nproc)
 BUILD := build/release
 
-.PHONY: smoke test check build setup format bundle clean
+.PHONY: smoke test test-agents check build setup format bundle clean
 
 smoke: build
 	$(BUILD)/ingot train configs/smoke.yaml
@@ -23,6 +23,10 @@ setup:
 check: build
 	@scripts/setup.sh check
 	scripts/check.sh
+
+# Published agents and client libraries, installed from npm and PyPI, against the gateway with a scripted model.
+test-agents: build
+	python3 tests/clients/run.py $(BUILD)/ingot
 
 format:
 	git ls-files '*.h' '*.cc' | xargs clang-format-19 -i

@@ -226,6 +226,7 @@ void ChatCall::Count(const absl::Status& status, bool aborted) {
   if (!plan_->continued.match.fork_cause.empty()) counters.AddFork(plan_->continued.match.fork_cause);
   if (sampling_.grammar_acted() || sampling_.penalty_acted() || sampling_.bias_acted()) ++counters.flagged;
   counters.prompt_tokens += plan_->ids.size();
+  for (const Piece& piece : plan_->pieces) counters.rendered_tokens += piece.segment->token_ids_size();
   base::MutexLock lock(mu_);
   counters.cached_tokens += generation_.cached_tokens;
   counters.sampled_tokens += generation_.size();

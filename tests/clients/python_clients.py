@@ -1,0 +1,129 @@
+"""The Python clients of run.py: python_clients.py CASE URL. Each has the same conversation with the scripted model: one
+call of a tool, two at once, an answer."""
+import json
+import sys
+
+url = sys.argv[2]
+QUESTION = "How is the weather in Paris, Rome and Oslo?"
+ANSWER = "Mild, warm and cold."
+WEATHER = {"Paris": "mild", "Rome": "warm", "Oslo": "cold"}
+PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+
+
+def check(condition, message):
+    if not condition:
+        sys.exit(f"FAILED: {message}")
+
+
+def openai_python(stream=False):
+    import openai
+    client = openai.OpenAI(base_url=url + "/v1", api_key="key-openai")
+    tools = [{"type": "function", "function": {"name": "weather", "description": "of a city", "parameters": PARAMETERS}}]
+    messages = [{"role": "user", "content": QUESTION}]
+    for _ in range(5):
+        if stream:
+            with client.chat.completions.stream(model="ingot", messages=messages, tools=tools) as events:
+                for _event in events:
+                    pass
+                message = events.get_final_completion().choices[0].message
+        else:
+            message = client.chat.completions.create(model="ingot", messages=messages, tools=tools).choices[0].message
+        if not message.tool_calls:
+            return check(message.content == ANSWER, message)
+        messages.append(message.model_dump(exclude_none=True, include={"role", "content", "tool_calls"}))
+        for tool_call in message.tool_calls:
+            city = json.loads(tool_call.function.arguments)["city"]
+            messages.append({"role": "tool", "tool_call_id": tool_call.id, "content": WEATHER[city]})
+    check(False, "no answer")
+
+
+def openai_python_responses():
+    import openai
+    client = openai.OpenAI(base_url=url + "/v1", api_key="key-responses")
+    tools = [{"type": "function", "name": "weather", "description": "of a city", "parameters": PARAMETERS}]
+    items = [{"role": "user", "content": QUESTION}]
+    for turn in range(5):
+        if turn % 2:
+            response = client.responses.create(model="ingot", input=items, tools=tools, store=False)
+        else:
+            with client.responses.stream(model="ingot", input=items, tools=tools, store=False) as events:
+                for _event in events:
+                    pass
+                response = events.get_final_response()
+        calls = [item for item in response.output if item.type == "function_call"]
+        if not calls:
+            return check(response.output_text == ANSWER, response)
+        items += [item.model_dump(exclude_none=True, exclude={"parsed_arguments"}) for item in response.output]
+        for item in calls:
+            items.append({"type": "function_call_output", "call_id": item.call_id,
+                          "output": WEATHER[json.loads(item.arguments)["city"]]})
+    check(False, "no answer")
+
+
+def anthropic_python(stream=False):
+    import anthropic
+    client = anthropic.Anthropic(base_url=url, api_key="key-anthropic")
+    tools = [{"name": "weather", "description": "of a city", "input_schema": PARAMETERS}]
+    messages = [{"role": "user", "content": QUESTION}]
+    count = client.messages.count_tokens(model="ingot", messages=messages, tools=tools)
+    for turn in range(5):
+        arguments = {"model": "ingot", "max_tokens": 200, "messages": messages, "tools": tools}
+        if stream:
+            with client.messages.stream(**arguments) as events:
+                message = events.get_final_message()
+        else:
+            message = client.messages.create(**arguments)
+        if turn == 0:
+            check(count.input_tokens == message.usage.input_tokens, f"{count} but {message.usage}")
+        uses = [block for block in message.content if block.type == "tool_use"]
+        if not uses:
+            return check(message.content[0].text == ANSWER, message)
+        messages.append({"role": "assistant", "content": message.content})
+        messages.append({"role": "user", "content": [
+            {"type": "tool_result", "tool_use_id": use.id, "content": WEATHER[use.input["city"]]} for use in uses]})
+    check(False, "no answer")
+
+
+def langchain():
+    from langchain_core.messages import HumanMessage, ToolMessage
+    from langchain_core.tools import tool
+    from langchain_openai import ChatOpenAI
+
+    @tool
+    def weather(city: str) -> str:
+        """of a city"""
+        return WEATHER[city]
+
+    model = ChatOpenAI(model="ingot", base_url=url + "/v1", api_key="key-langchain").bind_tools([weather])
+    messages = [HumanMessage(QUESTION)]
+    for _ in range(5):
+        message = model.invoke(messages)
+        if not message.tool_calls:
+            return check(message.content == ANSWER, message)
+        messages.append(message)
+        for tool_call in message.tool_calls:
+            messages.append(ToolMessage(weather.invoke(tool_call["args"]), tool_call_id=tool_call["id"]))
+    check(False, "no answer")
+
+
+def openai_agents():
+    import openai
+    from agents import Agent, OpenAIChatCompletionsModel, Runner, function_tool
+
+    @function_tool
+    def weather(city: str) -> str:
+        """of a city"""
+        return WEATHER[city]
+
+    client = openai.AsyncOpenAI(base_url=url + "/v1", api_key="key-agents")
+    agent = Agent(name="weather", tools=[weather], model=OpenAIChatCompletionsModel("ingot", client))
+    result = Runner.run_sync(agent, QUESTION)
+    check(result.final_output == ANSWER, result)
+
+
+if __name__ == "__main__":
+    name = sys.argv[1]
+    if name.endswith("_stream"):
+        globals()[name.removesuffix("_stream")](stream=True)
+    else:
+        globals()[name]()

@@ -1,0 +1,279 @@
+#!/usr/bin/env python3
+"""Drives real agent programs and client libraries, as published and unchanged, against `ingot serve --script`.
+
+    run.py BINARY [--cache DIR] [CASE ...]        `make test-agents`; all cases by default
+
+Installs them from npm and PyPI into the cache folder (first time only). Each case has a script of what the model
+samples, and the numbers that must come out: calls answered, calls that went on from their predecessor's sampled ids, and
+forks by cause. A client that cannot be installed is reported as skipped, with the reason.
+"""
+import argparse
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import urllib.request
+
+HERE = pathlib.Path(__file__).resolve().parent
+NPM = ["openai", "@anthropic-ai/sdk", "ai", "@ai-sdk/openai", "@ai-sdk/openai-compatible", "@ai-sdk/anthropic",
+       "opencode-ai", "@openai/codex", "zod"]
+PIP = ["openai", "anthropic", "langchain-openai", "openai-agents", "mini-swe-agent"]
+
+
+class Skip(Exception):
+    pass
+
+
+def sh(argv, timeout=600, **kwargs):
+    done = subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          timeout=timeout, **kwargs)
+    return done.returncode, done.stdout
+
+
+class Cache:
+    def __init__(self, folder):
+        self.folder = folder
+        self.python = folder / "venv" / "bin" / "python"
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def install(self):
+        if not self.python.exists():
+            print(f"installing from PyPI into {self.folder}: {' '.join(PIP)}", flush=True)
+            sh([sys.executable, "-m", "venv", str(self.folder / "venv")])
+            code, output = sh([str(self.python), "-m", "pip", "install", "-q", *PIP], timeout=1200)
+            if code != 0:
+                print(output[-2000:])
+        if shutil.which("npm") is None:
+            print("npm is not installed: the Node clients are skipped")
+        elif not (self.folder / "node_modules").exists():
+            print(f"installing from npm into {self.folder}: {' '.join(NPM)}", flush=True)
+            (self.folder / "package.json").write_text('{"private": true, "type": "module"}')
+            code, output = sh(["npm", "install", "--no-audit", "--no-fund", *NPM], timeout=1200, cwd=self.folder)
+            if code != 0:
+                print(output[-2000:])
+
+    def node(self, name):
+        path = self.folder / "node_modules" / ".bin" / name
+        if not path.exists():
+            raise Skip(f"{name} is not installed")
+        return str(path)
+
+
+class Server:
+    """`ingot serve` with a script, on a free port, and what its metrics say."""
+
+    def __init__(self, binary, model, script, folder):
+        path = folder / "script.jsonl"
+        path.write_text("".join(json.dumps(line) + "\n" for line in script))
+        self.process = subprocess.Popen([binary, "serve", str(model), "--port", "0", "--model", "ingot", "--script",
+                                         str(path)], stdout=subprocess.PIPE, text=True)
+        line = self.process.stdout.readline()
+        if "http://" not in line:
+            raise SystemExit(f"ingot serve did not start: {line}")
+        self.url = re.search(r"http://[^/]+", line).group(0)
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait(timeout=30)
+
+    def figures(self):
+        with urllib.request.urlopen(self.url + "/metrics", timeout=30) as response:
+            text = response.read().decode()
+        value = lambda name: int(float(re.search(rf"^{name} (\S+)$", text, re.M).group(1)))
+        return {"completed": value(r'ingot_gateway_calls_total\{outcome="completed"\}'),
+                "failed": value(r'ingot_gateway_calls_total\{outcome="failed"\}'),
+                "spliced": value("ingot_gateway_spliced_calls_total"),
+                "forks": {cause: int(count) for cause, count in
+                          re.findall(r'ingot_gateway_forks_total\{cause="(\w+)"\} (\d+)', text)},
+                "prompt_tokens": value("ingot_gateway_prompt_tokens_total"),
+                "rendered_tokens": value("ingot_gateway_rendered_prompt_tokens_total")}
+
+
+def call(name, **arguments):
+    return {"tool_calls": [{"name": name, "arguments": arguments}]}
+
+
+# What each case's script samples, and what must come of it. `completed` and `spliced` are exact; `forks` lists every
+# cause that may occur.
+CASES = {}
+
+
+def case(script, completed, spliced, forks):
+    def register(function):
+        CASES[function.__name__] = (function, script, {"completed": completed, "spliced": spliced, "forks": forks})
+        return function
+    return register
+
+
+WEATHER = [call("weather", city="Paris"), {"tool_calls": [{"name": "weather", "arguments": {"city": "Rome"}},
+                                                         {"name": "weather", "arguments": {"city": "Oslo"}}]},
+           {"content": "Mild, warm and cold."}]
+
+
+def python_client(cache, server, folder, name):
+    if not cache.python.exists():
+        raise Skip("the Python clients are not installed")
+    code, output = sh([str(cache.python), str(HERE / "python_clients.py"), name, server.url], cwd=folder, timeout=120,
+                      env={**os.environ, "OPENAI_API_KEY": f"key-{name}", "OPENAI_AGENTS_DISABLE_TRACING": "1"})
+    return code, output
+
+
+def node_client(cache, server, folder, name):
+    if not (cache.folder / "node_modules").exists():
+        raise Skip("the Node clients are not installed")
+    script = cache.folder / "node_clients.mjs"
+    shutil.copy(HERE / "node_clients.mjs", script)
+    return sh(["node", str(script), name, server.url], cwd=folder, timeout=120)
+
+
+# Streams, a call, two calls at once, an answer: the same conversation in every library.
+for _client in ("openai_python", "openai_python_stream", "openai_python_responses", "anthropic_python",
+                "anthropic_python_stream", "langchain", "openai_agents"):
+    def _run(cache, server, folder, name=_client):
+        return python_client(cache, server, folder, name)
+    _run.__name__ = _client
+    case(WEATHER, completed=3, spliced=2, forks={})(_run)
+for _client in ("openai_node", "openai_node_stream", "anthropic_ts", "anthropic_ts_stream", "ai_sdk_chat",
+                "ai_sdk_responses", "ai_sdk_anthropic"):
+    def _run(cache, server, folder, name=_client):
+        return node_client(cache, server, folder, name)
+    _run.__name__ = _client
+    case(WEATHER, completed=3, spliced=2, forks={})(_run)
+
+
+@case([call("exec_command", cmd="echo hi > made.txt"), call("exec_command", cmd="cat made.txt"),
+       {"content": "Made made.txt.", "repeat": True}], completed=3, spliced=2, forks={})
+def codex(cache, server, folder):
+    home = folder / "codex"
+    home.mkdir()
+    (home / "config.toml").write_text(f"""model = "ingot"
+model_provider = "ingot"
+[model_providers.ingot]
+name = "ingot"
+base_url = "{server.url}/v1"
+env_key = "INGOT_KEY"
+wire_api = "responses"
+""")
+    code, output = sh([cache.node("codex"), "exec", "--skip-git-repo-check",
+                       "--dangerously-bypass-approvals-and-sandbox", "make the file made.txt"], cwd=folder, timeout=180,
+                      env={**os.environ, "CODEX_HOME": str(home), "INGOT_KEY": "key-codex"})
+    if code == 0 and (folder / "made.txt").read_text() != "hi\n":
+        return 1, output + "\nmade.txt was not made"
+    return code, output
+
+
+def opencode(cache, server, folder, package, base):
+    home = folder / "home"
+    home.mkdir()
+    (folder / "opencode.json").write_text(json.dumps({
+        "$schema": "https://opencode.ai/config.json", "model": "ingot/ingot", "small_model": "ingot/ingot",
+        "provider": {"ingot": {"npm": package, "name": "Ingot", "models": {"ingot": {"name": "ingot"}},
+                               "options": {"baseURL": server.url + base, "apiKey": "key-opencode"}}}}))
+    code, output = sh([cache.node("opencode"), "run", "make the file made.txt"], cwd=folder, timeout=240,
+                      env={**os.environ, "HOME": str(home), "PWD": str(folder)})
+    if code == 0 and not (folder / "made.txt").exists():
+        return 1, output + "\nmade.txt was not made"
+    return code, output
+
+
+# Four turns of the agent, one of them with a tool that is not there: OpenCode sends that call back as one of "invalid",
+# so what follows it is a branch. The title of the session is a conversation of its own.
+OPENCODE = [{"content": "Making a file", "tools": False, "repeat": True},
+            call("bash", command="echo hi > made.txt", description="Makes the file"),
+            call("bash", command="cat made.txt", description="Reads the file"),
+            {"content": "Made made.txt.", "repeat": True}]
+
+
+@case(OPENCODE, completed=4, spliced=2, forks={"new_conversation": 1})
+def opencode_chat(cache, server, folder):
+    return opencode(cache, server, folder, "@ai-sdk/openai-compatible", "/v1")
+
+
+@case(OPENCODE, completed=4, spliced=2, forks={"new_conversation": 1})
+def opencode_responses(cache, server, folder):
+    return opencode(cache, server, folder, "@ai-sdk/openai", "/v1")
+
+
+@case(OPENCODE, completed=4, spliced=2, forks={"new_conversation": 1})
+def opencode_messages(cache, server, folder):
+    return opencode(cache, server, folder, "@ai-sdk/anthropic", "/v1")
+
+
+@case([OPENCODE[0], OPENCODE[1], call("no_such_tool", a=1), {"content": "Made made.txt.", "repeat": True}],
+      completed=4, spliced=2, forks={"new_conversation": 1, "call_renamed": 1})
+def opencode_unknown_tool(cache, server, folder):
+    return opencode(cache, server, folder, "@ai-sdk/openai-compatible", "/v1")
+
+
+def make_model(binary, source, folder):
+    """A tiny random model with a long context, byte by byte: what a script needs to run on the real engine."""
+    shape = {"hidden_size": 32, "intermediate_size": 64, "layers": 1, "heads": 1, "kv_heads": 1, "head_dim": 32,
+             "context_length": 400000, "chat_format": "hermes"}
+    settings = {**{f"model.{key}": value for key, value in shape.items()}, "run.root": folder, "run.name": "tiny",
+                "sft.max_steps": 1, "scheduler.total_steps": 1, "scheduler.groups_per_step": 1,
+                "scheduler.group_size": 2, "scheduler.max_drops_per_batch": 1, "goal.first_steps": 0,
+                "goal.last_steps": 0, "eval.tasks": "", "http.port": 0, "gateway.max_new_tokens": 32}
+    argv = [binary, "train", "configs/smoke.yaml"]
+    for key, value in settings.items():
+        argv += ["--set", f"{key}={value}"]
+    code, output = sh(argv, cwd=source, timeout=120)
+    if code != 0:
+        raise SystemExit(f"no model to serve: {output}")
+    return folder / "tiny" / "checkpoints" / "step-00000001"
+
+
+def run_case(name, binary, model, cache):
+    function, script, expected = CASES[name]
+    with tempfile.TemporaryDirectory(prefix=f"ingot-{name}-") as temporary:
+        folder = pathlib.Path(temporary)
+        server = Server(binary, model, script, folder)
+        try:
+            code, output = function(cache, server, folder)
+            figures = server.figures()
+        except subprocess.TimeoutExpired as error:
+            code, output, figures = 1, f"timed out: {(error.output or b'')[-3000:]}", server.figures()
+        finally:
+            server.stop()
+    wrong = [f"{key} is {figures[key]}, expected {value}" for key, value in expected.items() if figures[key] != value]
+    if figures["failed"]:
+        wrong.append(f"{figures['failed']} calls failed")
+    if code != 0:
+        wrong.append(f"the client ended with {code}")
+    share = figures["rendered_tokens"] / max(1, figures["prompt_tokens"])
+    print(f"{name:26} {'ok' if not wrong else 'FAILED':7} calls {figures['completed']}  continued {figures['spliced']}  "
+          f"forks {figures['forks']}  prompt tokens encoded anew {figures['rendered_tokens']}/{figures['prompt_tokens']} "
+          f"({share:.0%})", flush=True)
+    if wrong:
+        print("  " + "; ".join(wrong))
+        print("\n".join("  | " + line for line in output.splitlines()[-25:]))
+    return not wrong
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("binary")
+    parser.add_argument("cases", nargs="*", help=f"of: {' '.join(CASES)}")
+    parser.add_argument("--cache", type=pathlib.Path, default=pathlib.Path.home() / ".cache" / "ingot-clients")
+    options = parser.parse_args()
+    binary = str(pathlib.Path(options.binary).resolve())
+    cache = Cache(options.cache)
+    cache.install()
+    failed = []
+    with tempfile.TemporaryDirectory(prefix="ingot-clients-") as temporary:
+        model = make_model(binary, HERE.parent.parent, pathlib.Path(temporary))
+        for name in options.cases or CASES:
+            try:
+                if not run_case(name, binary, model, cache):
+                    failed.append(name)
+            except Skip as reason:
+                print(f"{name:26} skipped: {reason}")
+    print(f"clients: {'all passed' if not failed else 'failed: ' + ' '.join(failed)}")
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()
