@@ -20,11 +20,11 @@
 namespace ingot::app {
 namespace {
 
-absl::StatusOr<std::shared_ptr<gateway::Script>> LoadScript(const std::string& path, const TextParts& text) {
+absl::StatusOr<std::shared_ptr<gateway::ScriptedModel>> LoadScript(const std::string& path, const TextParts& text) {
   std::ifstream file(path);
   if (!file) return absl::NotFoundError(absl::StrCat("cannot read the script '", path, "': ", std::strerror(errno)));
   const std::string lines{std::istreambuf_iterator<char>(file), {}};
-  auto script = gateway::Script::Parse(lines, *text.tokenizer, *text.format);
+  auto script = gateway::ScriptedModel::Parse(lines, *text.tokenizer, *text.format);
   if (!script.ok()) return base::Annotate(script.status(), path);
   return script;
 }

@@ -49,8 +49,8 @@ absl::StatusOr<std::string> WriteCalls(const json::value& line, const text::Chat
 
 }  // namespace
 
-absl::StatusOr<Script::Line> Script::ParseLine(const json::value& json, const text::Tokenizer& tokenizer,
-                                               const text::ChatFormat& format) {
+absl::StatusOr<ScriptedModel::Line> ScriptedModel::ParseLine(const json::value& json, const text::Tokenizer& tokenizer,
+                                                             const text::ChatFormat& format) {
   if (!json.is_object()) return absl::InvalidArgumentError("a line must be a JSON object");
   for (const auto& field : json.get_object()) {
     const std::string name(field.key());
@@ -75,9 +75,10 @@ absl::StatusOr<Script::Line> Script::ParseLine(const json::value& json, const te
   return line;
 }
 
-absl::StatusOr<std::shared_ptr<Script>> Script::Parse(std::string_view text, const text::Tokenizer& tokenizer,
-                                                      const text::ChatFormat& format) {
-  auto script = std::make_shared<Script>();
+absl::StatusOr<std::shared_ptr<ScriptedModel>> ScriptedModel::Parse(std::string_view text,
+                                                                    const text::Tokenizer& tokenizer,
+                                                                    const text::ChatFormat& format) {
+  auto script = std::make_shared<ScriptedModel>();
   base::MutexLock lock(script->mu_);
   int number = 0;
   for (const absl::string_view each : absl::StrSplit(base::View(text), '\n')) {
@@ -93,7 +94,7 @@ absl::StatusOr<std::shared_ptr<Script>> Script::Parse(std::string_view text, con
   return script;
 }
 
-absl::StatusOr<std::vector<int32_t>> Script::Take(const GatewayRequest& request) {
+absl::StatusOr<std::vector<int32_t>> ScriptedModel::Take(const GatewayRequest& request) {
   const auto& messages = request.conversation.messages;
   const std::string& last = messages.empty() ? std::string() : messages.back().content;
   base::MutexLock lock(mu_);

@@ -29,11 +29,11 @@
 namespace ingot::gateway {
 
 // Thread safe.
-class Script {
+class ScriptedModel {
  public:
   // INVALID_ARGUMENT names the line and what is wrong with it.
-  static absl::StatusOr<std::shared_ptr<Script>> Parse(std::string_view text, const text::Tokenizer& tokenizer,
-                                                       const text::ChatFormat& format);
+  static absl::StatusOr<std::shared_ptr<ScriptedModel>> Parse(std::string_view text, const text::Tokenizer& tokenizer,
+                                                              const text::ChatFormat& format);
 
   // The ids to sample; FAILED_PRECONDITION if no line is left for this request.
   absl::StatusOr<std::vector<int32_t>> Take(const GatewayRequest& request);

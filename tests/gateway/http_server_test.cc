@@ -223,6 +223,70 @@ TEST(HttpServer, StreamsEventsThatEndWithDone) {
   EXPECT_EQ(last.at("usage").at("completion_tokens").as_int64(), 13);
 }
 
+TEST(HttpServer, ServesEveryDialectWhereverItsClientsLookForIt) {
+  Site site([](const auto&) { return Say("hello"); });
+  const auto episode = site.Open();
+  const std::string chat = Hello(), text = R"({"prompt":"x","max_tokens":9})", input = R"({"input":"x"})";
+  const std::pair<const char*, const std::string*> paths[] = {{"/chat/completions", &chat},
+                                                              {"/completions", &text},
+                                                              {"/responses", &input},
+                                                              {"/messages?beta=true", &chat},
+                                                              {"/messages/count_tokens", &chat}};
+  for (const auto& [path, body] : paths) {
+    for (const std::string& base : {std::string("/v1"), "/s/" + episode.episode_id() + "/v1",
+                                    "/s/" + episode.episode_id() + "/v1/v1", "/s/" + episode.episode_id()}) {
+      const Response response = site.Ask("POST", base + path, *body, base == "/v1" ? episode.api_key() : "");
+      EXPECT_EQ(response.status, 200) << base << path << response.body;
+    }
+    Wire wire(site.server().port());
+    wire.Send(Request("POST", std::string("/v1") + path, *body, "",
+                      "X-Api-Key: " + episode.api_key() + "\r\nanthropic-version: 2099-01-01\r\n"));
+    EXPECT_EQ(Read(wire).status, 200) << path;
+    EXPECT_EQ(site.Ask("GET", std::string("/v1") + path, "").status, 405) << path;
+  }
+  for (const std::string& target :
+       {std::string("/"), "/s/" + episode.episode_id(), "/s/" + episode.episode_id() + "/v1/"}) {
+    Wire wire(site.server().port());
+    wire.Send(Request("HEAD", target, ""));
+    EXPECT_EQ(Read(wire, true).status, 200) << target;
+  }
+}
+
+TEST(HttpServer, WordsErrorsAsTheirDialectDoes) {
+  Site site([](const auto&) { return Say("hello"); });
+  site.http.max_body_bytes = 1000;
+  const auto episode = site.Open();
+  const auto type = [&](const Response& response) {
+    return std::string(response.json().at("error").at("type").as_string());
+  };
+  const Response bad = site.Ask("POST", "/v1/messages", "{}", episode.api_key());
+  EXPECT_EQ(bad.status, 400);
+  EXPECT_EQ(bad.json().at("type").as_string(), "error");
+  EXPECT_EQ(bad.headers.at("x-should-retry"), "false");
+  EXPECT_EQ(type(site.Ask("POST", "/v1/messages", Hello(), "nobody")), "authentication_error");
+  EXPECT_EQ(type(site.Ask("POST", "/s/unknown/v1/messages", Hello())), "not_found_error");
+  EXPECT_EQ(type(site.Ask("GET", "/v1/messages", "")), "invalid_request_error");
+  const Response large = site.Ask("POST", "/v1/messages?beta=true", std::string(5000, 'x'));
+  EXPECT_EQ(large.status, 413);
+  EXPECT_EQ(type(large), "request_too_large");
+  Wire wire(site.server().port());
+  wire.Send(Request("GET", "/v1/models/other", "", "", "anthropic-version: 2023-06-01\r\n"));
+  EXPECT_EQ(type(Read(wire)), "not_found_error");
+}
+
+TEST(HttpServer, KeepsASilentStreamAliveWithComments) {
+  Site site([](const auto&) { return Say("hello", true); });
+  site.http.keepalive_s = 0.01;
+  const auto episode = site.Open();
+  Wire wire(site.server().port());
+  wire.Send(Request("POST", "/v1/chat/completions", Hello(true), episode.api_key()));
+  std::string line;
+  while (line != ": keep-alive") line = wire.Line();
+  site.engine->Release();
+  wire.Send(Request("GET", "/healthz", "", "", "Connection: close\r\n"));
+  EXPECT_NE(wire.Rest().find("[DONE]"), std::string::npos);
+}
+
 TEST(HttpServer, ReportsErrorsInTheFormOfTheDialect) {
   Site site([](const auto&) { return Say("hello"); });
   const auto episode = site.Open();

@@ -95,6 +95,49 @@ TEST(GatewayService, ServesAnEpisodeOverGrpc) {
   EXPECT_EQ(status.calls(), 3);
 }
 
+TEST(GatewayService, AnswersInEveryDialectTokenByToken) {
+  Service world([](const auto&) { return Say("hello"); });
+  const auto episode = world.Open();
+  const std::string chat = R"({"messages":[{"role":"user","content":"x"}],"stream":true})";
+  const std::pair<const char*, std::string> cases[] = {{"chat.completions", chat},
+                                                       {"messages", chat},
+                                                       {"responses", R"({"input":"x","stream":true})"},
+                                                       {"completions", R"({"prompt":"x","stream":true})"}};
+  for (const auto& [dialect, body] : cases) {
+    v1::DialectRequest request;
+    request.set_dialect(dialect);
+    request.set_episode_id(episode.episode_id());
+    request.set_request_json(body);
+    request.set_tokens(true);
+    grpc::ClientContext context;
+    const auto reader = world.stub->Answer(&context, request);
+    v1::DialectEvent event;
+    std::vector<int32_t> ids;
+    std::string last;
+    while (reader->Read(&event)) {
+      EXPECT_EQ(event.token_ids_size(), event.logprobs_size());
+      ids.insert(ids.end(), event.token_ids().begin(), event.token_ids().end());
+      EXPECT_TRUE(base::ParseJson(event.data_json()).ok());
+      last = event.event();
+    }
+    EXPECT_TRUE(reader->Finish().ok()) << dialect;
+    EXPECT_EQ(ids, TestTokenizer()->Encode("hello<|im_end|>", true)) << dialect;
+    if (dialect == std::string_view("messages")) {
+      EXPECT_EQ(last, "message_stop");
+    }
+    if (dialect == std::string_view("responses")) {
+      EXPECT_EQ(last, "response.completed");
+    }
+  }
+  v1::DialectRequest unknown;
+  unknown.set_dialect("telex");
+  grpc::ClientContext context;
+  v1::DialectEvent event;
+  const auto reader = world.stub->Answer(&context, unknown);
+  EXPECT_FALSE(reader->Read(&event));
+  EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+}
+
 TEST(GatewayService, RefusesAsHttpDoes) {
   Service world([](const auto&) { return Say("hello"); });
   world.admission.places = 0;
