@@ -102,7 +102,12 @@ Compiler::Compiler(std::shared_ptr<const Vocabulary> vocabulary, size_t max_kept
     : vocabulary_(std::move(vocabulary)), max_kept_(max_kept), pool_(std::make_shared<MaskBudget>()) {
   // A schema of any value has what nearly all have in common.
   const absl::StatusOr<std::shared_ptr<const Program>> any = Build({{{{true, "true"}}}, ""});
-  if (any.ok()) common_ = (*any)->leaves;
+  if (!any.ok()) return;
+  common_ = (*any)->leaves;
+  Matcher matcher(*any);
+  for (const char c : std::string_view("{\"a\\n\": [1.5, \"b\\u00e9\xC3\xA9\\\"\", true], \"c\": {}}")) {
+    if (!matcher.Allowed().ok() || !matcher.AcceptText({&c, 1})) return;
+  }
 }
 
 absl::StatusOr<std::shared_ptr<const Program>> Compiler::Compile(const Spec& spec) {

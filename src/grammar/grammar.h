@@ -54,6 +54,7 @@ inline constexpr size_t kMaxTriggerBytes = 256;
 // and 50 MB, whatever the grammar (grammar/dfa.h, Budget); usual ones take a millisecond.
 class Compiler {
  public:
+  // Takes a few hundredths of a second for 150,000 tokens: the masks of common leaves are made here.
   explicit Compiler(std::shared_ptr<const Vocabulary> vocabulary, size_t max_kept = 64);
 
   // INVALID_ARGUMENT: the grammar is malformed, asks for what is not supported, is too large, or allows no text.

@@ -80,6 +80,8 @@ class Matcher {
   std::vector<uint32_t> KeyOfPosition() const;
   std::shared_ptr<const Leaf::Mask> MaskOf(const Place& place);
   std::shared_ptr<const Leaf::Mask> WalkLeaf(const Place& place);
+  std::shared_ptr<const Leaf::Mask> CountedMask(const Place& place);
+  std::shared_ptr<const Leaf::Profile> ProfileOf(const Place& place);
   void AddAtomsInFreeText(const Place& place, TokenSet::Builder* tokens) const;
   void WalkBeyond(const Leaf::Mask& mask, int32_t back, TokenSet::Builder* tokens);
   void WalkSubtree(uint32_t node, const Position& base, TokenSet::Builder* tokens);

@@ -63,7 +63,7 @@ std::shared_ptr<const Leaf::Mask> Matcher::MaskOf(const Place& place) {
   const bool counts = leaf.boundary >= 0;
   const Leaf::Key key = {place.state, counts ? CutOff(place.need) : 0, counts ? CutOff(place.room) : 0};
   if (auto found = leaf.masks.Find(key)) return found;
-  auto mask = WalkLeaf(place);
+  auto mask = counts ? CountedMask(place) : WalkLeaf(place);
   leaf.masks.Put(key, mask,
                  static_cast<int64_t>(mask->tokens.memory_bytes() + mask->exits.size() * sizeof(uint32_t) + 64));
   return mask;
@@ -92,6 +92,66 @@ std::shared_ptr<const Leaf::Mask> Matcher::WalkLeaf(const Place& place) {
   }
   work_ += visited / 8;  // cheaper than moving a position
   if (leaf.free_text) AddAtomsInFreeText(place, &tokens);
+  mask->tokens = tokens.Build();
+  return mask;
+}
+
+// Walks once for all counts: with unlimited room, noting what each token would have needed.
+std::shared_ptr<const Leaf::Profile> Matcher::ProfileOf(const Place& place) {
+  const Leaf& leaf = *program_->leaves[place.leaf];
+  if (auto found = leaf.profiles.Find(place.state)) return found;
+  const std::span<const Vocabulary::Node> nodes = vocabulary_.nodes();
+  struct Step {
+    int32_t state;
+    uint8_t room, filled;
+  };
+  auto profile = std::make_shared<Leaf::Profile>();
+  std::array<Step, Vocabulary::kMaxTokenBytes + 1> path;
+  path[0] = {place.state, 0, 0};
+  for (uint32_t i = 1; i < vocabulary_.node_count();) {
+    const Vocabulary::Node& node = nodes[i];
+    const Step& before = path[node.depth - 1];
+    Step& here = path[node.depth];
+    here = before;
+    here.state = leaf.dfa.Next(before.state, node.byte);
+    if (here.state < 0) {
+      i = node.skip;
+      continue;
+    }
+    const bool closes = leaf.dfa.accepting[here.state];
+    if (before.state == leaf.boundary && !closes) here.room = static_cast<uint8_t>(before.filled + 1);
+    if (here.state == leaf.boundary && before.state != 0) ++here.filled;
+    const auto item = [&](int32_t at) { return Leaf::Profile::Item{at, here.room, here.filled}; };
+    for (const int32_t id : vocabulary_.TokensAt(i)) (closes ? profile->whole : profile->within).push_back(item(id));
+    if (closes && node.skip > i + 1) profile->exits.push_back(item(static_cast<int32_t>(i)));
+    i = closes ? node.skip : i + 1;
+  }
+  work_ += static_cast<int64_t>(vocabulary_.node_count()) / 8;
+  std::sort(profile->within.begin(), profile->within.end(),
+            [](const auto& a, const auto& b) { return a.room < b.room; });
+  const size_t items = profile->within.size() + profile->whole.size() + profile->exits.size();
+  leaf.profiles.Put(place.state, profile, static_cast<int64_t>(items * sizeof(Leaf::Profile::Item) + 64));
+  return profile;
+}
+
+std::shared_ptr<const Leaf::Mask> Matcher::CountedMask(const Place& place) {
+  const std::shared_ptr<const Leaf::Profile> profile = ProfileOf(place);
+  auto mask = std::make_shared<Leaf::Mask>();
+  TokenSet::Builder tokens(vocabulary_.size());
+  for (const Leaf::Profile::Item& item : profile->within) {
+    if (item.room > place.room) break;
+    tokens.Add(item.at);
+  }
+  const auto fits = [&](const Leaf::Profile::Item& item) {
+    return item.room <= place.room && item.filled >= place.need;
+  };
+  for (const Leaf::Profile::Item& item : profile->whole) {
+    if (fits(item)) tokens.Add(item.at);
+  }
+  for (const Leaf::Profile::Item& item : profile->exits) {
+    if (fits(item)) mask->exits.push_back(static_cast<uint32_t>(item.at));
+  }
+  work_ += static_cast<int64_t>(profile->within.size()) / 32;
   mask->tokens = tokens.Build();
   return mask;
 }

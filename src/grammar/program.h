@@ -74,12 +74,25 @@ struct Leaf {
   // State, characters still needed and still allowed (each cut off where no token can tell).
   using Key = std::tuple<int32_t, uint32_t, uint32_t>;
 
-  Leaf(Dfa automaton, std::shared_ptr<MaskBudget> budget) : dfa(std::move(automaton)), masks(std::move(budget)) {}
+  // What the mask of a state is made of where characters are counted, for any number of them.
+  struct Profile {
+    struct Item {
+      int32_t at;            // token, or node of the trie for an exit
+      uint8_t room, filled;  // characters it begins and completes
+    };
+    std::vector<Item> within;  // tokens that end inside the string, by room
+    std::vector<Item> whole;   // tokens that end with the string
+    std::vector<Item> exits;   // in the order of the trie
+  };
+
+  Leaf(Dfa automaton, const std::shared_ptr<MaskBudget>& budget)
+      : dfa(std::move(automaton)), masks(budget), profiles(budget) {}
 
   const Dfa dfa;
   int32_t boundary = -1;   // >= 0: a JSON string; the state between two of its characters, where they are counted
   bool free_text = false;  // takes atomic tokens too, byte by byte
   mutable MaskCache<Key, Mask> masks;
+  mutable MaskCache<int32_t, Profile> profiles;  // by state
 };
 
 struct Edge {

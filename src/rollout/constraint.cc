@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <cmath>
 #include <iterator>
 #include <limits>
 #include <string>
@@ -13,15 +15,22 @@ namespace {
 
 constexpr float kNever = -std::numeric_limits<float>::infinity();
 
-// Excludes the ids that `allowed` (a bit per id) does not have.
-void MaskRow(std::span<const uint64_t> allowed, std::span<float> row) {
+// Below this, what is left of 1 by subtraction is mostly rounding.
+constexpr double kLeastLeft = 0.05;
+
+// Excludes the ids that `allowed` (a bit per id) does not have. Returns the probability they had.
+double MaskRow(std::span<const uint64_t> allowed, std::span<float> row) {
+  double excluded = 0;
   for (size_t word = 0; word < allowed.size(); ++word) {
-    if (allowed[word] == ~uint64_t{0}) continue;
-    const size_t first = word * 64, end = std::min(row.size(), first + 64);
-    for (size_t id = first; id < end; ++id) {
-      if ((allowed[word] >> (id - first) & 1) == 0) row[id] = kNever;
+    const size_t first = word * 64, count = std::min<size_t>(64, row.size() - first);
+    for (uint64_t out = ~allowed[word]; out != 0; out &= out - 1) {
+      const auto bit = static_cast<size_t>(std::countr_zero(out));
+      if (bit >= count) break;
+      excluded += std::exp(row[first + bit]);
+      row[first + bit] = kNever;
     }
   }
+  return excluded;
 }
 
 }  // namespace
@@ -95,11 +104,18 @@ absl::StatusOr<ShapedRow> Constraint::Restrict(std::span<const float> row, Shapi
     }
     return RestrictTo(row, ids_, scratch);
   }
-  if (row.data() != scratch.row.data()) scratch.row.assign(row.begin(), row.end());
+  const bool is_policy = row.data() != scratch.row.data();  // sums to 1
+  if (is_policy) scratch.row.assign(row.begin(), row.end());
   ends_.clear();
-  for (const int32_t id : end_ids_) ends_.push_back(complete ? scratch.row[id] : kNever);
-  MaskRow(allowed->bits(), scratch.row);
-  for (size_t i = 0; i < end_ids_.size(); ++i) scratch.row[end_ids_[i]] = ends_[i];
+  for (const int32_t id : end_ids_) ends_.push_back(scratch.row[id]);
+  double left = 1 - MaskRow(allowed->bits(), scratch.row);
+  for (size_t i = 0; i < end_ids_.size(); ++i) {
+    float& end = scratch.row[end_ids_[i]];
+    const double change = (complete ? std::exp(ends_[i]) : 0) - std::exp(end);
+    left += change;
+    end = complete ? ends_[i] : kNever;
+  }
+  if (is_policy && left > kLeastLeft) return ShapedRow{scratch.row, {}, left};
   return Normalize(scratch.row);
 }
 

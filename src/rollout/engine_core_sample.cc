@@ -17,7 +17,7 @@ absl::StatusOr<int32_t> EngineCore::NextId(Sequence& sequence, const WeightVersi
   }
   const v1::GenerateRequest& request = sequence.request;
   if (request.forced_ids_size() > 0) return request.forced_ids(static_cast<int>(sequence.sampled()));
-  ShapedRow drawn_from{row, {}};
+  ShapedRow drawn_from{row, {}, 1};
   if (sequence.shaper.has_value()) {
     scratch_.row.assign(row.begin(), row.end());
     sequence.shaper->Shape(log_normalizer, scratch_.row);
@@ -28,7 +28,7 @@ absl::StatusOr<int32_t> EngineCore::NextId(Sequence& sequence, const WeightVersi
   } else if (sequence.shaper.has_value()) {
     INGOT_ASSIGN_OR_RETURN(drawn_from, Normalize(scratch_.row));
   }
-  const int32_t drawn = sampler_.Sample({drawn_from.logprobs, &request, sequence.sampled()});
+  const int32_t drawn = sampler_.Sample({drawn_from.logprobs, &request, sequence.sampled(), drawn_from.mass});
   if (drawn < 0 || static_cast<size_t>(drawn) >= drawn_from.logprobs.size()) {
     return absl::InternalError(absl::StrCat("the sampler returned token ", drawn, ", outside the vocabulary"));
   }

@@ -94,7 +94,7 @@ absl::StatusOr<ShapedRow> Normalize(std::span<float> row) {
   for (const float entry : row) sum += std::exp(entry - most);
   const float normalizer = most + static_cast<float>(std::log(sum));
   for (float& entry : row) entry -= normalizer;
-  return ShapedRow{row, {}};
+  return ShapedRow{row, {}, 1};
 }
 
 absl::StatusOr<ShapedRow> RestrictTo(std::span<const float> row, std::span<const int32_t> ids,

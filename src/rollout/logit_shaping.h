@@ -22,10 +22,11 @@ namespace ingot::rollout {
 // penalty 0 (off) or 0.01 to 100, bias -100 to 100 on ids below `vocab_size`.
 absl::Status ValidateShaping(const v1::SamplingParams& params, int64_t vocab_size);
 
-// What to draw from: a distribution of its own, with log-probs that sum to 1.
+// What to draw from.
 struct ShapedRow {
-  std::span<const float> logprobs;
+  std::span<const float> logprobs;  // -inf: never
   std::span<const int32_t> ids;  // of the entries; empty: entry i is id i
+  double mass = 1;               // what the probabilities sum to
 };
 
 // Working memory, shared by all requests of one step thread.

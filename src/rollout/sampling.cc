@@ -19,7 +19,7 @@ int32_t Greedy(std::span<const float> logprobs) {
   return static_cast<int32_t>(std::max_element(logprobs.begin(), logprobs.end()) - logprobs.begin());
 }
 
-// The row sums to 1 up to rounding: walk it once, and give what rounding leaves over to the last possible token.
+// The row's sum is known up to rounding: walk it once, and give what rounding leaves over to the last possible token.
 int32_t SampleWhole(std::span<const float> logprobs, double uniform) {
   double sum = 0;
   int32_t last = 0;
@@ -60,7 +60,7 @@ int32_t PolicySampler::Sample(const Draw& draw) {
   const double uniform = base::UniformAt(params.seed(), static_cast<uint64_t>(draw.index));
   const bool whole = (params.top_p() == 0 || params.top_p() >= 1) && params.min_p() == 0 &&
                      (params.top_k() == 0 || params.top_k() >= static_cast<int64_t>(draw.logprobs.size()));
-  if (whole) return SampleWhole(draw.logprobs, uniform);
+  if (whole) return SampleWhole(draw.logprobs, uniform * draw.mass);
   return SampleTruncated(draw.logprobs, params, uniform);
 }
 

@@ -24,9 +24,10 @@ class Sampler {
   virtual ~Sampler() = default;
 
   struct Draw {
-    std::span<const float> logprobs;  // [vocabulary]
+    std::span<const float> logprobs;  // [vocabulary, or what of it may be drawn]
     const v1::GenerateRequest* request = nullptr;
     int64_t index = 0;  // of the token to sample in its request, from 0
+    double mass = 1;    // what the probabilities sum to
   };
   virtual int32_t Sample(const Draw& draw) = 0;
 };

@@ -67,7 +67,7 @@ void ExpectDrawsFollow(const std::vector<float>& row, const v1::GenerateRequest&
   const std::vector<double> expected = Truncated(row, request.sampling());
   std::vector<int> counts(row.size(), 0);
   PolicySampler sampler;
-  for (int n = 0; n < kDraws; ++n) ++counts[sampler.Sample({row, &request, n})];
+  for (int n = 0; n < kDraws; ++n) ++counts[sampler.Sample({row, &request, n, 1})];
   double chi2 = 0;
   int possible = 0;
   for (size_t id = 0; id < row.size(); ++id) {
@@ -97,7 +97,7 @@ TEST(SamplingTest, ANucleusAlwaysHoldsTheMostLikely) {
   const std::vector<float> row = LogSoftmax({0, 9, 1});
   const v1::GenerateRequest request = Request(1, 0, 1e-6f);
   PolicySampler sampler;
-  for (int n = 0; n < 100; ++n) EXPECT_EQ(sampler.Sample({row, &request, n}), 1);
+  for (int n = 0; n < 100; ++n) EXPECT_EQ(sampler.Sample({row, &request, n, 1}), 1);
 }
 
 TEST(SamplingTest, GreedyAndTopOneTakeTheSmallestIdAmongEquals) {
@@ -105,8 +105,8 @@ TEST(SamplingTest, GreedyAndTopOneTakeTheSmallestIdAmongEquals) {
   PolicySampler sampler;
   const v1::GenerateRequest greedy = Request(0), top_one = Request(1, 1);
   for (int n = 0; n < 50; ++n) {
-    EXPECT_EQ(sampler.Sample({row, &greedy, n}), 1);
-    EXPECT_EQ(sampler.Sample({row, &top_one, n}), 1);
+    EXPECT_EQ(sampler.Sample({row, &greedy, n, 1}), 1);
+    EXPECT_EQ(sampler.Sample({row, &top_one, n, 1}), 1);
   }
 }
 
@@ -115,11 +115,11 @@ TEST(SamplingTest, ADrawDependsOnSeedAndIndexAlone) {
   const v1::GenerateRequest request = Request(1, 0, 0, 0, 77), other = Request(1, 0, 0, 0, 78);
   PolicySampler a, b;
   std::vector<int32_t> first, second, third;
-  for (int n = 0; n < 64; ++n) first.push_back(a.Sample({row, &request, n}));
+  for (int n = 0; n < 64; ++n) first.push_back(a.Sample({row, &request, n, 1}));
   for (int n = 63; n >= 0; --n) {
-    a.Sample({row, &other, n});
-    second.push_back(b.Sample({row, &request, n}));
-    third.push_back(b.Sample({row, &other, n}));
+    a.Sample({row, &other, n, 1});
+    second.push_back(b.Sample({row, &request, n, 1}));
+    third.push_back(b.Sample({row, &other, n, 1}));
   }
   std::reverse(second.begin(), second.end());
   EXPECT_EQ(first, second);
@@ -132,8 +132,19 @@ TEST(SamplingTest, ImpossibleTokensAreNeverDrawn) {
   PolicySampler sampler;
   const v1::GenerateRequest request = Request(1);
   std::set<int32_t> drawn;
-  for (int n = 0; n < 200; ++n) drawn.insert(sampler.Sample({row, &request, n}));
+  for (int n = 0; n < 200; ++n) drawn.insert(sampler.Sample({row, &request, n, 1}));
   EXPECT_EQ(drawn, (std::set<int32_t>{1, 3}));
+}
+
+TEST(SamplingTest, ARowThatSumsToLessIsDrawnFromInItsShares) {
+  const float never = -std::numeric_limits<float>::infinity();
+  const std::vector<float> row = {std::log(0.1f), never, std::log(0.3f), never};
+  PolicySampler sampler;
+  const v1::GenerateRequest request = Request(1);
+  int counts[4] = {};
+  for (int n = 0; n < 40000; ++n) ++counts[sampler.Sample({row, &request, n, 0.4})];
+  EXPECT_EQ(counts[1] + counts[3], 0);
+  EXPECT_NEAR(counts[0], 10000, 6 * std::sqrt(40000 * 0.25 * 0.75));
 }
 
 TEST(SamplingTest, TopLogprobsAreTheMostLikelyFirst) {
