@@ -19,6 +19,7 @@ absl::StatusOr<int> EvaluateOrError(const std::string& checkpoint, const RunArgs
   RunConfig& config = *loaded.config;
   if (config.eval.tasks.empty())
     return absl::InvalidArgumentError(absl::StrCat(args.config, ": eval.tasks is not set"));
+  INGOT_RETURN_IF_ERROR(RequireTasks(config));
   INGOT_RETURN_IF_ERROR(CheckDevice(config.device));
   config.model.path = checkpoint;
   config.model.chat_format.clear();  // what the checkpoint says

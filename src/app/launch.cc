@@ -31,6 +31,7 @@ absl::StatusOr<std::string> OwnBinary() {
 absl::StatusOr<int> LaunchOrError(const RunArgs& args) {
   INGOT_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadRunConfig(args.config, args.overrides));
   const RunConfig& config = *loaded.config;
+  INGOT_RETURN_IF_ERROR(RequireTasks(config));
   INGOT_RETURN_IF_ERROR(CheckDevice(config.device));
   INGOT_ASSIGN_OR_RETURN(const std::string binary, OwnBinary());
   INGOT_ASSIGN_OR_RETURN(const RunDir dir,

@@ -89,10 +89,14 @@ void BindTrainer(base::Schema& schema, trainer::TrainerOptions& o) {
                "freshly sampled tokens scored before each step, for mismatch/*; 0: no probe");
   schema.Field("trainer.checkpoint_every", &o.checkpoint_every, "steps between checkpoints; 0: only after the last");
   schema.Field("trainer.keep_checkpoints", &o.keep_checkpoints, "newest ones kept");
-  schema.Field("sft.epochs", &o.sft.epochs, "passes over data.sft; 0 with sft.max_steps 0: no warm start");
-  schema.Field("sft.max_steps", &o.sft.max_steps, "optimizer steps of the warm start; 0: as many as the epochs take");
-  schema.Field("sft.batch_size", &o.sft.batch_size, "conversations per optimizer step");
-  BindOptimizer(schema, "sft.", o.sft.optimizer);
+  for (auto* stage : {&o.sft, &o.dpo}) {
+    const std::string name = stage == &o.sft ? "sft" : "dpo";
+    schema.Field(name + ".epochs", &stage->epochs, "passes over data." + name + "; 0 with max_steps 0: no such stage");
+    schema.Field(name + ".max_steps", &stage->max_steps, "optimizer steps of the stage; 0: as many as the epochs take");
+    schema.Field(name + ".batch_size", &stage->batch_size,
+                 stage == &o.sft ? "conversations per optimizer step" : "pairs per optimizer step");
+    BindOptimizer(schema, name + ".", stage->optimizer);
+  }
 }
 
 void BindRollout(base::Schema& schema, rollout::EngineOptions& o) {

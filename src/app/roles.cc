@@ -182,6 +182,7 @@ absl::StatusOr<int> RunTrainerRole(const RoleContext& context) {
 absl::StatusOr<int> RunRoleOrError(const std::string& role, const RunArgs& args, int engine_index) {
   INGOT_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadRunConfig(args.config, args.overrides));
   const RunConfig& config = *loaded.config;
+  INGOT_RETURN_IF_ERROR(RequireTasks(config));
   INGOT_RETURN_IF_ERROR(CheckDevice(config.device));
   base::InitLogging(role, config.log_level, "");
   base::Metrics metrics;

@@ -23,8 +23,11 @@ void BindRun(base::Schema& schema, RunConfig& config) {
                "compute threads of rollout and trainer together; 0: all cores");
   schema.Field("compute.rollout_threads", &config.rollout_threads,
                "of those, the engine's when both run in one process; 0: half, rounded up");
-  schema.Field("data.tasks", &config.tasks, "JSONL of training tasks, one object per line");
-  schema.Field("data.sft", &config.sft_data, "JSONL of conversations for the supervised warm start; empty: none");
+  schema.Field("data.tasks", &config.tasks,
+               "JSONL of training tasks, one object per line; empty: supervised training alone, without agents");
+  schema.Field("data.sft", &config.sft_data, "JSONL of conversations for the supervised stage; empty: none");
+  schema.Field("data.dpo", &config.dpo_data,
+               "JSONL of preference pairs (prompt, chosen, rejected) for the stage after it; empty: none");
 }
 
 void BindModel(base::Schema& schema, ModelOptions& model) {
@@ -104,7 +107,7 @@ absl::Status Validate(const RunConfig& config) {
   INGOT_RETURN_IF_ERROR(base::Annotate(config.scheduler.Validate(), "scheduler"));
   INGOT_RETURN_IF_ERROR(base::Annotate(config.trainer.Validate(), "trainer"));
   INGOT_RETURN_IF_ERROR(base::Annotate(config.weights.Options().Validate(), "weights"));
-  INGOT_RETURN_IF_ERROR(base::Annotate(config.agents.Validate(), "agents"));
+  if (!config.tasks.empty()) INGOT_RETURN_IF_ERROR(base::Annotate(config.agents.Validate(), "agents"));
   if (config.eval.avg_n < 1) return absl::InvalidArgumentError("eval.avg_n must be at least 1");
   if (config.total_threads < 0 || config.rollout_threads < 0) {
     return absl::InvalidArgumentError("compute.threads and compute.rollout_threads must be 0 or more");
@@ -112,7 +115,11 @@ absl::Status Validate(const RunConfig& config) {
   if (config.cluster.rollout_engines < 1) {
     return absl::InvalidArgumentError("cluster.rollout_engines must be at least 1");
   }
-  if (config.tasks.empty()) return absl::InvalidArgumentError("data.tasks names no file of training tasks");
+  if (config.tasks.empty() && config.sft_data.empty() && config.dpo_data.empty()) {
+    return absl::InvalidArgumentError(
+        "there is nothing to train on: data.tasks names no file of training tasks, and neither data.sft nor data.dpo "
+        "one for supervised training");
+  }
   return absl::OkStatus();
 }
 
@@ -142,6 +149,12 @@ base::Schema BindSchema(RunConfig& config) {
   BindEval(schema, config);
   BindCluster(schema, config.cluster);
   return schema;
+}
+
+absl::Status RequireTasks(const RunConfig& config) {
+  if (!config.tasks.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "data.tasks names no file of training tasks: only `ingot train` can do without, for supervised training");
 }
 
 weights::PublisherOptions WeightsConfig::Options() const {

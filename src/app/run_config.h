@@ -75,8 +75,9 @@ struct RunConfig {
   std::string device = "auto";
   int32_t total_threads = 0;    // compute threads of rollout and trainer together; 0: all cores
   int32_t rollout_threads = 0;  // of those, the engine's; 0: half, rounded up
-  std::string tasks;            // JSONL of training tasks
-  std::string sft_data;         // JSONL of conversations; empty: no warm start
+  std::string tasks;            // JSONL of training tasks; empty: supervised training alone
+  std::string sft_data;         // JSONL of conversations; empty: no such stage
+  std::string dpo_data;         // JSONL of preference pairs; empty: no such stage
   ModelOptions model;
   rollout::EngineOptions rollout;
   gateway::GatewayOptions gateway;
@@ -101,6 +102,9 @@ struct LoadedConfig {
   base::Schema schema;
 };
 absl::StatusOr<LoadedConfig> LoadRunConfig(const std::string& path, const std::vector<std::string>& overrides);
+
+// For commands that run agents: INVALID_ARGUMENT if the configuration has no tasks for them.
+absl::Status RequireTasks(const RunConfig& config);
 
 // The threads of the trainer and of the engine when both run in one process.
 struct CoreBudget {

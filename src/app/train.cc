@@ -4,6 +4,7 @@
 #include "app/commands.h"
 #include "app/embedded.h"
 #include "app/process.h"
+#include "app/supervised.h"
 #include "base/log.h"
 #include "trainer/checkpoint.h"
 
@@ -22,8 +23,12 @@ absl::StatusOr<int> TrainOrError(const RunArgs& args) {
   INGOT_RETURN_IF_ERROR(dir.WriteFile("config.yaml", loaded.schema.EffectiveYaml()));
   INGOT_LOG(info, "effective configuration:\n{}", loaded.schema.EffectiveYaml());
 
-  INGOT_ASSIGN_OR_RETURN(const int64_t resume_step, ResumeStep(dir, resume));
   base::Metrics metrics;
+  if (config.tasks.empty()) {
+    INGOT_RETURN_IF_ERROR(TrainSupervised(loaded, dir, model, resume, metrics, StopFlag()));
+    return 0;
+  }
+  INGOT_ASSIGN_OR_RETURN(const int64_t resume_step, ResumeStep(dir, resume));
   INGOT_ASSIGN_OR_RETURN(std::unique_ptr<EmbeddedRun> run,
                          EmbeddedRun::Start(config, dir, model, resume_step, metrics));
   std::printf("%s: %s\ngateway %s  metrics %s/metrics  run folder %s\n", config.name.c_str(),

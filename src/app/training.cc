@@ -12,12 +12,11 @@
 #include "app/model_setup.h"
 #include "app/probe.h"
 #include "app/summary.h"
+#include "app/supervised.h"
 #include "app/terminal.h"
 #include "base/log.h"
 #include "base/rng.h"
 #include "base/run_log.h"
-#include "dataset/conversations.h"
-#include "dataset/sft.h"
 #include "trainer/loop.h"
 #include "trainer/trainer.h"
 
@@ -210,14 +209,6 @@ class RunRecorder final : public trainer::StepObserver {
   double last_step_at_ = -1;
 };
 
-absl::StatusOr<std::unique_ptr<trainer::Trainer>> NewTrainer(const RunConfig& config, const model::ModelConfig& shape) {
-  if (config.model.path.empty()) {
-    return trainer::Trainer::Create(config.trainer, shape, model::Parameters::Init(shape, config.seed, at::kFloat));
-  }
-  INGOT_ASSIGN_OR_RETURN(model::LoadedModel loaded, model::LoadModelDir(config.model.path));
-  return trainer::Trainer::Create(config.trainer, loaded.config, loaded.parameters);
-}
-
 // Nothing else computes during the warm start, so that it takes all threads of the budget; the RL stage then starts
 // with its own share.
 absl::StatusOr<std::unique_ptr<trainer::Trainer>> WarmStart(const RunConfig& config, const ModelSetup& model,
@@ -225,26 +216,9 @@ absl::StatusOr<std::unique_ptr<trainer::Trainer>> WarmStart(const RunConfig& con
   RunConfig all_threads = config;
   all_threads.trainer.threads = SplitCores(config).total;
   INGOT_ASSIGN_OR_RETURN(std::unique_ptr<trainer::Trainer> warm, NewTrainer(all_threads, model.shape));
-  INGOT_ASSIGN_OR_RETURN(const std::vector<text::Conversation> conversations,
-                         dataset::LoadConversations(config.sft_data));
-  INGOT_ASSIGN_OR_RETURN(const std::vector<tree::FlatCall> calls,
-                         dataset::MakeSftExamples(conversations, *model.text.format));
-  const auto start = std::chrono::steady_clock::now();
-  trainer::StepMetrics last;
-  INGOT_RETURN_IF_ERROR(
-      base::Annotate(warm->RunSft(calls,
-                                  [&](const trainer::SftReport& report) -> absl::Status {
-                                    if (stop) return absl::CancelledError("the run was stopped");
-                                    last = report.metrics;
-                                    const int64_t every = std::max<int64_t>(1, report.total_steps / 5);
-                                    if ((report.step + 1) % every == 0) {
-                                      line.Note(fmt::format("warm start {:>4}/{}  nll {:.4f}", report.step + 1,
-                                                            report.total_steps, last["sft/nll"]));
-                                    }
-                                    return absl::OkStatus();
-                                  }),
-                     "warm start"));
-  line.Note(fmt::format("warm start done: {} conversations, {:.1f} s", conversations.size(), SecondsSince(start)));
+  StageObserver observer;
+  observer.note = [&line](const std::string& text) { line.Note("warm start: " + text); };
+  INGOT_RETURN_IF_ERROR(base::Annotate(RunStages(all_threads, model, *warm, observer, stop), "warm start"));
   return trainer::Trainer::Create(config.trainer, warm->config(), warm->parameters());
 }
 
@@ -267,8 +241,9 @@ absl::StatusOr<std::unique_ptr<trainer::Trainer>> StartOrResume(const RunConfig&
     if (latest.status().code() != absl::StatusCode::kNotFound) return latest.status();
     line.Note("no checkpoint yet: starting from the beginning");
   }
-  absl::StatusOr<std::unique_ptr<trainer::Trainer>> trainer =
-      config.sft_data.empty() ? NewTrainer(config, model.shape) : WarmStart(config, model, line, stop);
+  absl::StatusOr<std::unique_ptr<trainer::Trainer>> trainer = config.sft_data.empty() && config.dpo_data.empty()
+                                                                  ? NewTrainer(config, model.shape)
+                                                                  : WarmStart(config, model, line, stop);
   if (trainer.ok() && keep_reference) {
     INGOT_RETURN_IF_ERROR(base::Annotate(model::SaveModelDir(reference, (*trainer)->config(), (*trainer)->parameters()),
                                          "keeping the reference policy"));

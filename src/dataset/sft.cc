@@ -17,18 +17,22 @@ tree::FlatCall Example(const text::RenderedPrompt& prompt, size_t i) {
   return call;
 }
 
-absl::Status AppendExamples(const text::Conversation& conversation, const text::ChatFormat& format,
-                            const SftOptions& options, int32_t index, std::vector<tree::FlatCall>& examples) {
+}  // namespace
+
+absl::Status AppendSftExamples(const text::Conversation& conversation, const text::ChatFormat& format,
+                               const SftOptions& options, size_t first_message, int32_t index,
+                               std::vector<tree::FlatCall>& examples) {
   const std::vector<text::Message>& messages = conversation.messages;
   const auto is_assistant = [](const text::Message& message) { return message.role == "assistant"; };
-  if (std::none_of(messages.begin(), messages.end(), is_assistant)) {
+  if (first_message >= messages.size() ||
+      std::none_of(messages.begin() + static_cast<std::ptrdiff_t>(first_message), messages.end(), is_assistant)) {
     return absl::InvalidArgumentError("it has no assistant message to learn from");
   }
   // A later user message drops earlier reasoning: then each turn is rendered as it stood when it was written.
   const bool by_turn =
       std::any_of(messages.begin(), messages.end(), [](const text::Message& m) { return !m.reasoning.empty(); });
   INGOT_ASSIGN_OR_RETURN(text::RenderedPrompt prompt, format.Render(conversation, false));
-  for (size_t i = 0; i < messages.size(); ++i) {
+  for (size_t i = first_message; i < messages.size(); ++i) {
     if (!is_assistant(messages[i])) continue;
     if (by_turn) {
       text::Conversation then;
@@ -51,8 +55,6 @@ absl::Status AppendExamples(const text::Conversation& conversation, const text::
   return absl::OkStatus();
 }
 
-}  // namespace
-
 absl::Status SftOptions::Validate() const {
   if (max_tokens < 0) return absl::InvalidArgumentError("max_tokens must not be negative");
   return absl::OkStatus();
@@ -64,7 +66,7 @@ absl::StatusOr<std::vector<tree::FlatCall>> MakeSftExamples(std::span<const text
   std::vector<tree::FlatCall> examples;
   for (size_t i = 0; i < conversations.size(); ++i) {
     INGOT_RETURN_IF_ERROR(
-        base::Annotate(AppendExamples(conversations[i], format, options, static_cast<int32_t>(i), examples),
+        base::Annotate(AppendSftExamples(conversations[i], format, options, 0, static_cast<int32_t>(i), examples),
                        absl::StrCat("conversation ", i)));
   }
   return examples;

@@ -21,6 +21,11 @@ struct SftOptions {
 // context is the prompt a model would have been given for it: where reasoning is dropped from the history later, the
 // turn that wrote it still learns it. INVALID_ARGUMENT names the conversation that has no assistant turn, cannot be
 // rendered or is too long.
+//
+// AppendSftExamples: those of one conversation, of its messages from `first_message` on.
+absl::Status AppendSftExamples(const text::Conversation& conversation, const text::ChatFormat& format,
+                               const SftOptions& options, size_t first_message, int32_t index,
+                               std::vector<tree::FlatCall>& examples);
 absl::StatusOr<std::vector<tree::FlatCall>> MakeSftExamples(std::span<const text::Conversation> conversations,
                                                             const text::ChatFormat& format,
                                                             const SftOptions& options = {});

@@ -367,4 +367,20 @@ absl::StatusOr<PreparedBatch> PrepareSft(std::vector<tree::FlatCall> calls, cons
   return prepared;
 }
 
+absl::StatusOr<PreparedBatch> PreparePairs(std::vector<tree::FlatCall> calls, const TokenLimits& limits) {
+  INGOT_ASSIGN_OR_RETURN(PreparedBatch prepared, PrepareSft(std::move(calls), limits));
+  std::vector<std::string> present(static_cast<size_t>(prepared.episodes + prepared.episodes % 2));
+  for (const tree::FlatCall& call : prepared.calls) present[static_cast<size_t>(call.episode)] = call.call_id;
+  for (size_t e = 0; e + 1 < present.size(); e += 2) {
+    if (present[e].empty() && present[e + 1].empty()) continue;
+    if (present[e].empty() || present[e + 1].empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(present[e].empty() ? present[e + 1] : present[e],
+                                                     " has nothing to be compared with: the other side of its pair "
+                                                     "has no tokens of an assistant"));
+    }
+    prepared.preferences.push_back({static_cast<int32_t>(e), static_cast<int32_t>(e + 1)});
+  }
+  return prepared;
+}
+
 }  // namespace ingot::trainer

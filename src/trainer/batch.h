@@ -67,6 +67,10 @@ absl::StatusOr<PreparedBatch> PrepareBatch(const TrainBatch& batch, const Traine
 // recorded is replaced by zeros (it may be absent). Same errors for ids.
 absl::StatusOr<PreparedBatch> PrepareSft(std::vector<tree::FlatCall> calls, const TokenLimits& limits);
 
+// Pairs of conversations for DPO: the calls of episode 2i were preferred to those of episode 2i + 1. Same errors;
+// INVALID_ARGUMENT too for a pair of which one side has no target tokens.
+absl::StatusOr<PreparedBatch> PreparePairs(std::vector<tree::FlatCall> calls, const TokenLimits& limits);
+
 // INVALID_ARGUMENT names the call and its first fault. `recorded`: log-probs, versions and kv_mixed must cover the
 // sampled tokens.
 absl::Status CheckCall(const tree::FlatCall& call, const TokenLimits& limits, bool recorded);

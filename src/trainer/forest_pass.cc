@@ -173,6 +173,18 @@ PassResult ScoreForest(const model::Transformer& model, const tree::PackedForest
   return Pass(model, forest, calls, nullptr, options).Run();
 }
 
+void ScoreForests(const model::Transformer& model, const model::Transformer* reference,
+                  std::span<const tree::PackedForest> forests, std::span<const tree::FlatCall> calls, StepLoss& loss,
+                  const PassOptions& options) {
+  for (const tree::PackedForest& forest : forests) {
+    if (loss.needs_reference()) {
+      loss.RecordReference(forest.entries, ScoreForest(*reference, forest, calls, options).logprobs);
+    }
+    if (loss.needs_scores()) loss.RecordCurrent(forest.entries, ScoreForest(model, forest, calls, options).logprobs);
+  }
+  if (loss.needs_scores()) loss.Fix();
+}
+
 PassResult AccumulateGradients(const model::Transformer& model, const tree::PackedForest& forest,
                                std::span<const tree::FlatCall> calls, EntryLoss& loss, const PassOptions& options) {
   const at::AutoGradMode history(true);

@@ -34,6 +34,13 @@ struct PassResult {
 PassResult ScoreForest(const model::Transformer& model, const tree::PackedForest& forest,
                        std::span<const tree::FlatCall> calls, const PassOptions& options);
 
+// Records in `loss` what it needs to know of the whole batch before a gradient: log-probs of `reference` (may be null
+// where the loss needs none) and of the model itself. `forests` are all of the batch's. One more pass each, without
+// gradients; nothing where the loss needs neither.
+void ScoreForests(const model::Transformer& model, const model::Transformer* reference,
+                  std::span<const tree::PackedForest> forests, std::span<const tree::FlatCall> calls, StepLoss& loss,
+                  const PassOptions& options);
+
 // Adds the gradient of `loss` over the forest's entries to the parameters' .grad.
 PassResult AccumulateGradients(const model::Transformer& model, const tree::PackedForest& forest,
                                std::span<const tree::FlatCall> calls, EntryLoss& loss, const PassOptions& options);

@@ -35,10 +35,10 @@ absl::Status OptimizerOptions::Validate() const {
 }
 
 absl::Status SftOptions::Validate() const {
-  INGOT_RETURN_IF_ERROR(Require(epochs >= 0, "sft epochs must not be negative"));
-  INGOT_RETURN_IF_ERROR(Require(max_steps >= 0, "sft max_steps must not be negative"));
-  INGOT_RETURN_IF_ERROR(Require(batch_size > 0, "sft batch_size must be above 0"));
-  return base::Annotate(optimizer.Validate(), "sft");
+  INGOT_RETURN_IF_ERROR(Require(epochs >= 0, "epochs must not be negative"));
+  INGOT_RETURN_IF_ERROR(Require(max_steps >= 0, "max_steps must not be negative"));
+  INGOT_RETURN_IF_ERROR(Require(batch_size > 0, "batch_size must be above 0"));
+  return optimizer.Validate();
 }
 
 absl::Status TrainerOptions::ValidateObjective() const {
@@ -118,7 +118,8 @@ absl::Status TrainerOptions::Validate() const {
   INGOT_RETURN_IF_ERROR(Require(checkpoint_every >= 0, "checkpoint_every must not be negative"));
   INGOT_RETURN_IF_ERROR(Require(keep_checkpoints > 0, "keep_checkpoints must be above 0"));
   INGOT_RETURN_IF_ERROR(Require(threads >= 0, "threads must not be negative (0: what the process has)"));
-  return sft.Validate();
+  INGOT_RETURN_IF_ERROR(base::Annotate(sft.Validate(), "sft"));
+  return base::Annotate(dpo.Validate(), "dpo");
 }
 
 }  // namespace ingot::trainer

@@ -23,11 +23,11 @@ struct OptimizerOptions {
   absl::Status Validate() const;
 };
 
-// Supervised warm start.
+// A supervised stage before the first step: cross entropy on conversations, or DPO on pairs of them.
 struct SftOptions {
-  int64_t epochs = 1;      // passes over the conversations; 0: no SFT stage unless max_steps says so
+  int64_t epochs = 1;      // passes over the conversations (pairs); 0: no stage unless max_steps says so
   int64_t max_steps = 0;   // optimizer steps, at most; 0: as many as the epochs take. With epochs 0: exactly so many
-  int64_t batch_size = 8;  // conversations per optimizer step; > 0
+  int64_t batch_size = 8;  // conversations (pairs) per optimizer step; > 0
   OptimizerOptions optimizer{.learning_rate = 1e-3};
 
   absl::Status Validate() const;
@@ -55,7 +55,7 @@ struct TrainerOptions {
   double dual_clip = 0.0;           // ppo_clip: a negative advantage counts at most so many times; > 1; 0: off
   double importance_cap = 0.0;      // ppo_clip: truncated importance weights, cut at this; 0: off
   double opmd_tau = 1.0;            // opmd: weight of the squared log-ratio, halved; > 0
-  double dpo_beta = 0.1;            // dpo: how strongly a pair's margin is felt; > 0
+  double dpo_beta = 0.1;            // dpo, and the stage of that name: how strongly a pair's margin is felt; > 0
 
   double kl_coefficient = 0.0;            // weight of the k3 estimate of KL(rollout policy || policy); 0: off
   double reference_kl_coefficient = 0.0;  // weight of the k3 estimate of KL(policy || reference policy); 0: off
@@ -87,6 +87,7 @@ struct TrainerOptions {
   uint64_t seed = 0;             // of shuffling
 
   SftOptions sft;
+  SftOptions dpo{.epochs = 1, .max_steps = 0, .batch_size = 8, .optimizer = {.learning_rate = 1e-5}};
 
   // Says which field is wrong, or which two contradict each other and why.
   absl::Status Validate() const;

@@ -34,34 +34,97 @@ int64_t StepsPerEpoch(const SftOptions& options, int64_t conversations) {
 
 double Seconds(std::chrono::nanoseconds time) { return std::chrono::duration<double>(time).count(); }
 
-// One optimizer step on a batch of conversations; its metrics.
-absl::StatusOr<StepMetrics> SftStep(const model::Transformer& model, const TrainerOptions& options,
-                                    const PreparedBatch& batch, const Objective& objective, double learning_rate,
-                                    AdamW& optimizer) {
+struct Stage {
+  std::string name;  // prefix of its metrics and of its configuration keys
+  const SftOptions& options;
+  const Objective& objective;
+  const model::Transformer* reference;  // where the objective needs one
+  int32_t episodes;                     // per conversation or pair
+};
+
+// One optimizer step; its metrics.
+absl::StatusOr<StepMetrics> StageStep(const model::Transformer& model, const TrainerOptions& options,
+                                      const Stage& stage, const PreparedBatch& batch, double learning_rate,
+                                      AdamW& optimizer) {
   optimizer.ZeroGrad();
-  PassOptions pass;
-  pass.logits_chunk_elements = options.logits_chunk_elements;
-  StepLoss step_loss(objective, {}, batch);
+  const PassOptions pass{options.logits_chunk_elements};
+  StepLoss step_loss(stage.objective, {}, batch);
+  std::vector<tree::PackedForest> forests;
+  for (const auto& indices : tree::PlanMicroBatches(batch.calls, options.micro_batch_tokens)) {
+    INGOT_ASSIGN_OR_RETURN(tree::PackedForest forest, tree::PackForest(batch.calls, indices));
+    forests.push_back(std::move(forest));
+  }
+  ScoreForests(model, stage.reference, forests, batch.calls, step_loss, pass);
   double loss = 0;
   int64_t merged = 0;
-  for (const auto& indices : tree::PlanMicroBatches(batch.calls, options.micro_batch_tokens)) {
-    INGOT_ASSIGN_OR_RETURN(const tree::PackedForest forest, tree::PackForest(batch.calls, indices));
+  for (const tree::PackedForest& forest : forests) {
     loss += AccumulateGradients(model, forest, batch.calls, step_loss, pass).loss;
     merged += static_cast<int64_t>(forest.size());
   }
   const double grad_norm = optimizer.GradNorm();
   if (!std::isfinite(loss) || !std::isfinite(grad_norm)) {
+    const std::string tensors = NonFiniteTensors(model);
     optimizer.ZeroGrad();
-    return absl::InternalError(
-        absl::StrCat("loss ", loss, " or gradient norm ", grad_norm, " of supervised training is not finite for ",
-                     NameCalls(batch, step_loss.non_finite_calls()), ": lower sft.learning_rate"));
+    return absl::InternalError(absl::StrCat("loss ", loss, " or gradient norm ", grad_norm,
+                                            " of supervised training is not finite for ",
+                                            NameCalls(batch, step_loss.non_finite_calls()), tensors.empty() ? "" : "; ",
+                                            tensors, ": lower ", stage.name, ".learning_rate"));
   }
   optimizer.Step(learning_rate, grad_norm);
   optimizer.ZeroGrad();
-  StepMetrics metrics{{"sft/loss", loss}, {"sft/grad_norm", grad_norm}, {"sft/learning_rate", learning_rate}};
+  StepMetrics metrics{{stage.name + "/loss", loss},
+                      {stage.name + "/grad_norm", grad_norm},
+                      {stage.name + "/learning_rate", learning_rate}};
   for (const auto& [name, value] : step_loss.sums().means) metrics[name] = value.mean();
   metrics["tree/token_ratio"] = static_cast<double>(batch.unmerged_tokens) / static_cast<double>(merged);
   return metrics;
+}
+
+// The calls of one step, their episodes counted from 0 within it.
+std::vector<tree::FlatCall> Choose(const std::vector<tree::FlatCall>& calls, const Stage& stage,
+                                   const std::vector<const std::vector<size_t>*>& units,
+                                   const std::vector<int64_t>& chosen) {
+  std::vector<tree::FlatCall> picked;
+  for (size_t i = 0; i < chosen.size(); ++i) {
+    for (const size_t call : *units[static_cast<size_t>(chosen[i])]) {
+      picked.push_back(calls[call]);
+      picked.back().episode = static_cast<int32_t>(i) * stage.episodes + picked.back().episode % stage.episodes;
+    }
+  }
+  return picked;
+}
+
+absl::Status RunStage(const model::Transformer& model, const TrainerOptions& options, const Stage& stage,
+                      const std::vector<tree::FlatCall>& calls, const base::Clock& clock, const SftObserver& observer) {
+  const TokenLimits limits{model.config().vocab_size, model.config().max_position_embeddings};
+  std::map<int32_t, std::vector<size_t>> by_unit;
+  for (size_t i = 0; i < calls.size(); ++i) {
+    // Found now, not in the middle of the stage.
+    INGOT_RETURN_IF_ERROR(CheckCall(calls[i], limits, /*recorded=*/false));
+    by_unit[calls[i].episode / stage.episodes].push_back(i);
+  }
+  std::vector<const std::vector<size_t>*> units;
+  for (const auto& [unit, indices] : by_unit) units.push_back(&indices);
+  const int64_t count = static_cast<int64_t>(units.size());
+  const int64_t total = SftSteps(stage.options, count);
+  if (total == 0) return absl::OkStatus();
+
+  AdamW optimizer(stage.options.optimizer, model.parameters().tensors());
+  for (int64_t step = 0; step < total; ++step) {
+    const auto start = clock.Now();
+    std::vector<tree::FlatCall> chosen =
+        Choose(calls, stage, units, SftBatch(stage.options, count, options.seed, step));
+    auto batch = stage.episodes == 2 ? PreparePairs(std::move(chosen), limits) : PrepareSft(std::move(chosen), limits);
+    if (!batch.ok()) return batch.status();
+    SftReport report{step, total, {}};
+    const double rate = LearningRate(stage.options.optimizer, step, total);
+    INGOT_ASSIGN_OR_RETURN(report.metrics, StageStep(model, options, stage, *batch, rate, optimizer));
+    const double seconds = Seconds(clock.Now() - start);
+    report.metrics[stage.name + "/tokens_per_second"] =
+        seconds > 0 ? static_cast<double>(batch->unmerged_tokens) / seconds : 0;
+    if (observer) INGOT_RETURN_IF_ERROR(observer(report));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -86,36 +149,15 @@ std::vector<int64_t> SftBatch(const SftOptions& options, int64_t conversations, 
 absl::Status RunSftStage(const model::Transformer& model, const TrainerOptions& options,
                          const std::vector<tree::FlatCall>& calls, const base::Clock& clock,
                          const SftObserver& observer) {
-  const TokenLimits limits{model.config().vocab_size, model.config().max_position_embeddings};
-  std::map<int32_t, std::vector<size_t>> by_episode;
-  for (size_t i = 0; i < calls.size(); ++i) {
-    // Found now, not in the middle of the stage.
-    INGOT_RETURN_IF_ERROR(CheckCall(calls[i], limits, /*recorded=*/false));
-    by_episode[calls[i].episode].push_back(i);
-  }
-  std::vector<const std::vector<size_t>*> conversations;
-  for (const auto& [episode, indices] : by_episode) conversations.push_back(&indices);
-  const int64_t count = static_cast<int64_t>(conversations.size());
-  const int64_t total = SftSteps(options.sft, count);
-  if (total == 0) return absl::OkStatus();
-
-  AdamW optimizer(options.sft.optimizer, model.parameters().tensors());
   const std::unique_ptr<Objective> objective = MakeSft();
-  for (int64_t step = 0; step < total; ++step) {
-    const auto start = clock.Now();
-    std::vector<tree::FlatCall> chosen;
-    for (const int64_t conversation : SftBatch(options.sft, count, options.seed, step)) {
-      for (const size_t call : *conversations[static_cast<size_t>(conversation)]) chosen.push_back(calls[call]);
-    }
-    INGOT_ASSIGN_OR_RETURN(const PreparedBatch batch, PrepareSft(std::move(chosen), limits));
-    SftReport report{step, total, {}};
-    INGOT_ASSIGN_OR_RETURN(report.metrics, SftStep(model, options, batch, *objective,
-                                                   LearningRate(options.sft.optimizer, step, total), optimizer));
-    const double seconds = Seconds(clock.Now() - start);
-    report.metrics["sft/tokens_per_second"] = seconds > 0 ? static_cast<double>(batch.unmerged_tokens) / seconds : 0;
-    if (observer) INGOT_RETURN_IF_ERROR(observer(report));
-  }
-  return absl::OkStatus();
+  return RunStage(model, options, {"sft", options.sft, *objective, nullptr, 1}, calls, clock, observer);
+}
+
+absl::Status RunDpoStage(const model::Transformer& model, const model::Transformer& reference,
+                         const TrainerOptions& options, const std::vector<tree::FlatCall>& calls,
+                         const base::Clock& clock, const SftObserver& observer) {
+  const std::unique_ptr<Objective> objective = MakeDpo(options.dpo_beta);
+  return RunStage(model, options, {"dpo", options.dpo, *objective, &reference, 2}, calls, clock, observer);
 }
 
 }  // namespace ingot::trainer

@@ -1,5 +1,5 @@
-// The supervised stage: cross entropy on the assistant's tokens of conversations, with the packing and the optimizer of
-// the RL stage. Deterministic for (calls, options, seed).
+// The supervised stages, with the packing and the optimizer of the RL stage: cross entropy on the assistant's tokens of
+// conversations, and DPO on pairs of conversations. Deterministic for (calls, options, seed).
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,9 @@ namespace ingot::trainer {
 struct SftReport {
   int64_t step = 0;  // from 0
   int64_t total_steps = 0;
-  StepMetrics metrics;  // sft/loss, sft/nll, sft/grad_norm, sft/learning_rate, sft/tokens_per_second, tree/token_ratio
+  // sft/loss, sft/nll, sft/grad_norm, sft/learning_rate, sft/tokens_per_second, tree/token_ratio; of the other stage
+  // dpo/loss, dpo/accuracy, dpo/margin_mean, ...
+  StepMetrics metrics;
 };
 // Called after every step; an error ends the stage with it.
 using SftObserver = std::function<absl::Status(const SftReport&)>;
@@ -30,7 +32,12 @@ int64_t SftSteps(const SftOptions& options, int64_t conversations);
 // batches, the last of which may be smaller.
 std::vector<int64_t> SftBatch(const SftOptions& options, int64_t conversations, uint64_t seed, int64_t step);
 
-// Trains the model's parameters in place. Same errors as Trainer::TrainStep. May throw c10::Error.
+// Train the model's parameters in place. INVALID_ARGUMENT as PrepareSft; INTERNAL: loss or gradient is not finite, with
+// the conversations at fault. May throw c10::Error. A conversation is the calls of one `episode`; a pair the calls of
+// episodes 2i (chosen) and 2i + 1. `reference` gives dpo's reference log-probs and is not changed.
+absl::Status RunDpoStage(const model::Transformer& model, const model::Transformer& reference,
+                         const TrainerOptions& options, const std::vector<tree::FlatCall>& calls,
+                         const base::Clock& clock, const SftObserver& observer);
 absl::Status RunSftStage(const model::Transformer& model, const TrainerOptions& options,
                          const std::vector<tree::FlatCall>& calls, const base::Clock& clock,
                          const SftObserver& observer);

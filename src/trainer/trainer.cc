@@ -155,7 +155,7 @@ absl::Status Trainer::SetReference(const model::Parameters* start) {
   return absl::OkStatus();
 }
 
-absl::Status Trainer::RunSft(const std::vector<tree::FlatCall>& calls, const SftObserver& observer) {
+absl::Status Trainer::RunSupervised(const std::function<absl::Status()>& stage) {
   if (version_ != 0) {
     return absl::FailedPreconditionError(
         absl::StrCat("supervised training comes before the first step; this trainer is at version ", version_));
@@ -163,8 +163,21 @@ absl::Status Trainer::RunSft(const std::vector<tree::FlatCall>& calls, const Sft
   UseThreads(options_.threads);
   snapshot_ = nullptr;
   return AtTorchEdge("supervised training", [&] {
-    INGOT_RETURN_IF_ERROR(RunSftStage(model_, options_, calls, clock_, observer));
+    INGOT_RETURN_IF_ERROR(stage());
     return SetReference(&parameters());
+  });
+}
+
+absl::Status Trainer::RunSft(const std::vector<tree::FlatCall>& calls, const SftObserver& observer) {
+  return RunSupervised([&] { return RunSftStage(model_, options_, calls, clock_, observer); });
+}
+
+absl::Status Trainer::RunDpo(const std::vector<tree::FlatCall>& calls, const SftObserver& observer) {
+  return RunSupervised([&]() -> absl::Status {
+    const at::Device device = parameters().tensors().begin()->second.device();
+    INGOT_ASSIGN_OR_RETURN(const model::Transformer start,
+                           OwnedModel(config(), parameters(), device, /*trainable=*/false));
+    return RunDpoStage(model_, start, options_, calls, clock_, observer);
   });
 }
 
@@ -180,22 +193,9 @@ absl::StatusOr<std::vector<tree::PackedForest>> Trainer::Pack(const PreparedBatc
   return forests;
 }
 
-void Trainer::ScoreBatch(const PreparedBatch& batch, std::span<const tree::PackedForest> forests,
-                         StepLoss& loss) const {
-  for (const tree::PackedForest& forest : forests) {
-    if (loss.needs_reference()) {
-      loss.RecordReference(forest.entries, ScoreForest(*reference_, forest, batch.calls, pass_options_).logprobs);
-    }
-    if (loss.needs_scores()) {
-      loss.RecordCurrent(forest.entries, ScoreForest(model_, forest, batch.calls, pass_options_).logprobs);
-    }
-  }
-  if (loss.needs_scores()) loss.Fix();
-}
-
 void Trainer::AccumulateBatch(const PreparedBatch& batch, std::span<const tree::PackedForest> forests, StepLoss& loss,
                               StepTally& tally) {
-  ScoreBatch(batch, forests, loss);
+  ScoreForests(model_, reference_ ? &*reference_ : nullptr, forests, batch.calls, loss, pass_options_);
   for (const tree::PackedForest& forest : forests) {
     const PassResult result = AccumulateGradients(model_, forest, batch.calls, loss, pass_options_);
     tally.loss += result.loss;

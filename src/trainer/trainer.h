@@ -15,6 +15,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <future>
 #include <map>
 #include <memory>
@@ -64,6 +65,10 @@ class Trainer {
   // stage starts afresh. `calls` from dataset/sft.h: `episode` tells conversations apart. OK at once without calls.
   absl::Status RunSft(const std::vector<tree::FlatCall>& calls, const SftObserver& observer);
 
+  // The same with pairs from dataset/preferences.h and the options of `dpo`; the reference is the policy as the stage
+  // finds it.
+  absl::Status RunDpo(const std::vector<tree::FlatCall>& calls, const SftObserver& observer);
+
   // One optimizer step on batch version(), or a skipped one (trainer/skipped 1). INVALID_ARGUMENT and DATA_LOSS: see
   // PrepareBatch, or the batch is another step's; INTERNAL: torch failed, or too many steps in a row gave no step.
   absl::StatusOr<StepReport> TrainStep(const TrainBatch& batch, const ProbeSource& probe = nullptr);
@@ -86,8 +91,8 @@ class Trainer {
   // What the probe's source will have given; not valid where nothing was asked of it. Its destructor waits.
   using ProbeFuture = std::future<absl::StatusOr<std::vector<tree::FlatCall>>>;
   TokenLimits Limits() const;
+  absl::Status RunSupervised(const std::function<absl::Status()>& stage);
   absl::StatusOr<std::vector<tree::PackedForest>> Pack(const PreparedBatch& batch) const;
-  void ScoreBatch(const PreparedBatch& batch, std::span<const tree::PackedForest> forests, StepLoss& loss) const;
   void AccumulateBatch(const PreparedBatch& batch, std::span<const tree::PackedForest> forests, StepLoss& loss,
                        StepTally& tally);
   ProbeFuture StartProbe(const ProbeSource& probe) const;

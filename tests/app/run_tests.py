@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the ingot binary as a user would: run_tests.py BINARY SOURCE_DIR CASE [--kills N] [--seed S].
 
-Cases: bad_input, serve, kill, launch, smoke, seeds. Exits with 0 if what the case states holds.
+Cases: bad_input, supervised, serve, kill, launch, smoke, seeds. Exits with 0 if what the case states holds.
 """
 import argparse
 import http.client
@@ -239,6 +239,34 @@ def case_serve(ingot, options):
         check(server.wait(timeout=30) == 0, "serve did not end in order")
 
 
+def case_supervised(ingot, options):
+    """SFT, then DPO, from files alone: no gateway; the result is a model folder that trains and serves on."""
+    folder = pathlib.Path(ingot.folder)
+    pairs = folder / "pairs.jsonl"
+    with pairs.open("w") as file:
+        for i in range(40):
+            prompt = [{"role": "user", "content": f"item {i}"}]
+            answers = [{"role": "assistant", "content": word} for word in ("yes", "no")]
+            file.write(json.dumps({"prompt": prompt, "chosen": answers[0], "rejected": answers[1]}) + "\n")
+    settings = {"run.name": "files", "data.tasks": "", "data.dpo": pairs, "sft.max_steps": 10, "dpo.epochs": 4,
+                "dpo.learning_rate": 1e-3, "eval.tasks": "", "goal.first_steps": 0, "goal.last_steps": 0}
+    code, output = ingot.run("train", settings)
+    check(code == 0 and "gateway" not in output, output)
+    rows = ingot.metrics("files")
+    check([row["step"] for row in rows] == list(range(30)), f"{len(rows)} rows")
+    check(rows[9]["sft/nll"] < rows[0]["sft/nll"], "the supervised stage did not learn")
+    check(rows[10]["dpo/accuracy"] == 0.5 and rows[-1]["dpo/accuracy"] == 1, f"{rows[10]} {rows[-1]}")
+    checkpoint = folder / "files" / "checkpoints" / "step-00000000"
+    check((checkpoint / "model.safetensors").exists() and (checkpoint / "config.json").exists(), "no model folder")
+    code, output = ingot.run("train", settings, ["--resume"])
+    check(code == 0 and "nothing left to do" in output, output)
+    pairs.write_text("{\"prompt\": 3}\n")
+    code, output = ingot.run("train", dict(settings, **{"run.name": "bad", "sft.max_steps": 0, "sft.epochs": 0}))
+    check(code in (1, 2) and "pairs.jsonl:1" in output, output)
+    code, output = ingot.run("launch", settings)
+    check(code in (1, 2) and "data.tasks" in output, output)
+
+
 def case_bad_input(ingot, options):
     """One clear error that names the cause, exit code 2, nothing begun."""
     folder = pathlib.Path(ingot.folder)
@@ -253,6 +281,8 @@ def case_bad_input(ingot, options):
 
     expect({"trainer.learning_rat": 1}, "trainer.learning_rat", "nearest", "trainer.learning_rate")
     expect({"trainer.learning_rate": "fast"}, "trainer.learning_rate", "number")
+    expect({"trainer.objective": "grpo"}, "trainer.objective", "cispo", "ppo_clip", "gspo", "opmd", "dpo")
+    expect({"trainer.objective": "gspo"}, "gspo", "loss_aggregation sequence")
     expect({"device": "cuda"}, "cuda")
     expect({}, "nowhere.yaml", config="nowhere.yaml")
     broken = folder / "broken.yaml"

@@ -58,6 +58,7 @@ TEST_F(StoreTest, GivesBackWhatItTook) {
   ASSERT_TRUE(store_->AppendCall(first).ok());
   auto end = End("e", v1::EPISODE_FINISHED, 0.5);
   (*end.mutable_signals())["format"] = 0.25;
+  (*end.mutable_call_rewards())["e/1"] = -0.5;
   end.set_detail("fine");
   end.set_ended_unix_ns(9);
   ASSERT_TRUE(store_->EndEpisode(end).ok());
@@ -67,6 +68,7 @@ TEST_F(StoreTest, GivesBackWhatItTook) {
     EXPECT_EQ(tree->episode().state(), v1::EPISODE_FINISHED);
     EXPECT_EQ(tree->episode().reward(), 0.5);
     EXPECT_EQ(tree->episode().signals().at("format"), 0.25);
+    EXPECT_EQ(tree->episode().call_rewards().at("e/1"), -0.5);
     EXPECT_EQ(tree->episode().detail(), "fine");
     EXPECT_EQ(tree->episode().ended_unix_ns(), 9);
     EXPECT_EQ(tree->episode().task().payload_json(), "{\"q\": 1}");

@@ -87,6 +87,9 @@ TEST(Validate, EpisodesAreWhole) {
   auto signal = End("e");
   (*signal.mutable_signals())["x"] = HUGE_VAL;
   EXPECT_FALSE(ValidateEndEpisode(signal).ok());
+  auto call_reward = End("e");
+  (*call_reward.mutable_call_rewards())["e/0"] = std::nan("");
+  EXPECT_FALSE(ValidateEndEpisode(call_reward).ok());
 }
 
 TEST(Validate, OptionsAreChecked) {

@@ -166,6 +166,80 @@ TEST(Sft, AnObserversErrorEndsTheStage) {
   EXPECT_EQ(steps, 2);
 }
 
+// --- DPO ---
+
+// Pairs over one prompt each: the chosen side has two turns, the rejected one.
+std::vector<tree::FlatCall> Pairs(int count, int64_t vocab) {
+  Draws draws(12);
+  std::vector<tree::FlatCall> calls;
+  for (int i = 0; i < count; ++i) {
+    const std::vector<int32_t> prompt = draws.Tokens(4, vocab);
+    for (int side = 0; side < 2; ++side) {
+      std::vector<int32_t> history = prompt;
+      for (int turn = 0; turn < 2 - side; ++turn) {
+        tree::FlatCall call;
+        call.call_id = absl::StrCat("pair ", i, side == 0 ? " chosen " : " rejected ", turn);
+        call.episode = 2 * i + side;
+        call.group = i;
+        call.context_tokens = static_cast<int32_t>(history.size());
+        history = call.tokens = Join(history, draws.Tokens(5, vocab));
+        calls.push_back(call);
+      }
+    }
+  }
+  return calls;
+}
+
+TEST(Dpo, LearnsToPreferAndStartsAtLogTwo) {
+  TrainerOptions options = Options();
+  options.dpo.epochs = 20;
+  options.dpo.batch_size = 4;
+  options.dpo.optimizer.learning_rate = 0.01;
+  auto trainer = Fresh(options);
+  std::vector<StepMetrics> steps;
+  const absl::Status status = trainer->RunDpo(Pairs(6, 37), [&](const SftReport& report) {
+    steps.push_back(report.metrics);
+    return absl::OkStatus();
+  });
+  ASSERT_TRUE(status.ok()) << status;
+  ASSERT_EQ(steps.size(), 40u);
+  EXPECT_NEAR(steps[0].at("dpo/loss"), std::log(2.0), 1e-6);  // the policy is its own reference still
+  EXPECT_EQ(steps[0].at("dpo/accuracy"), 0.5);
+  EXPECT_EQ(steps.back().at("dpo/accuracy"), 1);
+  EXPECT_LT(steps.back().at("dpo/loss"), 0.3);
+  EXPECT_EQ(trainer->version(), 0);
+}
+
+TEST(Dpo, TheCutIntoMicroBatchesChangesNothing) {
+  std::vector<std::vector<double>> losses(2);
+  for (const bool cut : {false, true}) {
+    TrainerOptions options = Options();
+    options.dpo.optimizer.learning_rate = 0.01;
+    options.dpo.epochs = 2;
+    options.micro_batch_tokens = cut ? 10 : 100000;  // no two sides of a pair together
+    auto trainer = Fresh(options, at::kDouble);
+    ASSERT_TRUE(trainer
+                    ->RunDpo(Pairs(6, 37),
+                             [&](const SftReport& report) {
+                               losses[cut].push_back(report.metrics.at("dpo/loss"));
+                               return absl::OkStatus();
+                             })
+                    .ok());
+  }
+  ASSERT_EQ(losses[0].size(), losses[1].size());
+  for (size_t i = 0; i < losses[0].size(); ++i) EXPECT_NEAR(losses[0][i], losses[1][i], 1e-10) << i;
+  EXPECT_NE(losses[0].front(), losses[0].back());
+}
+
+TEST(Dpo, AHalfPairIsRefused) {
+  auto trainer = Fresh(Options());
+  auto calls = Pairs(3, 37);
+  calls.pop_back();
+  const absl::Status status = trainer->RunDpo(calls, nullptr);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), ::testing::AllOf(HasSubstr("pair 2 chosen"), HasSubstr("other side")));
+}
+
 TEST(Sft, ComesBeforeTheFirstStepOnly) {
   auto trainer = Fresh(Options());
   EXPECT_TRUE(trainer->RunSft({}, nullptr).ok());

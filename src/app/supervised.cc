@@ -1,0 +1,125 @@
+#include "app/supervised.h"
+
+#include <ATen/core/Tensor.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <utility>
+
+#include "app/terminal.h"
+#include "base/log.h"
+#include "base/run_log.h"
+#include "dataset/conversations.h"
+#include "dataset/preferences.h"
+#include "dataset/sft.h"
+
+namespace ingot::app {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double SecondsSince(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+struct Examples {
+  std::vector<tree::FlatCall> calls;
+  size_t count = 0;  // conversations or pairs
+};
+
+absl::StatusOr<Examples> ReadConversations(const std::string& path, const text::ChatFormat& format) {
+  if (path.empty()) return Examples();
+  INGOT_ASSIGN_OR_RETURN(const auto conversations, dataset::LoadConversations(path));
+  auto calls = dataset::MakeSftExamples(conversations, format);
+  if (!calls.ok()) return base::Annotate(calls.status(), path);
+  return Examples{*std::move(calls), conversations.size()};
+}
+
+absl::StatusOr<Examples> ReadPairs(const std::string& path, const text::ChatFormat& format) {
+  if (path.empty()) return Examples();
+  INGOT_ASSIGN_OR_RETURN(const auto pairs, dataset::LoadPreferences(path));
+  auto calls = dataset::MakePreferenceExamples(pairs, format);
+  if (!calls.ok()) return base::Annotate(calls.status(), path);
+  return Examples{*std::move(calls), pairs.size()};
+}
+
+// What a stage tells while it runs: a fifth of its steps at a time to people, every step to the record.
+trainer::SftObserver Observe(const std::string& name, const std::string& shown, int64_t& steps,
+                             const StageObserver& observer, const std::atomic<bool>& stop) {
+  return [&, name, shown](const trainer::SftReport& report) -> absl::Status {
+    if (stop) return absl::CancelledError("the run was stopped");
+    const int64_t every = std::max<int64_t>(1, report.total_steps / 5);
+    if ((report.step + 1) % every == 0) {
+      observer.note(fmt::format("{} {:>4}/{}  {} {:.4f}", name, report.step + 1, report.total_steps,
+                                shown.substr(shown.find('/') + 1), report.metrics.at(shown)));
+    }
+    return observer.step ? observer.step(steps++, report.metrics) : absl::OkStatus();
+  };
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<trainer::Trainer>> NewTrainer(const RunConfig& config, const model::ModelConfig& shape) {
+  if (config.model.path.empty()) {
+    return trainer::Trainer::Create(config.trainer, shape, model::Parameters::Init(shape, config.seed, at::kFloat));
+  }
+  INGOT_ASSIGN_OR_RETURN(model::LoadedModel loaded, model::LoadModelDir(config.model.path));
+  return trainer::Trainer::Create(config.trainer, loaded.config, loaded.parameters);
+}
+
+absl::Status RunStages(const RunConfig& config, const ModelSetup& model, trainer::Trainer& trainer,
+                       const StageObserver& observer, const std::atomic<bool>& stop) {
+  // Both files are read first: a fault of the second should not be found after hours of the first.
+  INGOT_ASSIGN_OR_RETURN(const Examples conversations, ReadConversations(config.sft_data, *model.text.format));
+  INGOT_ASSIGN_OR_RETURN(const Examples pairs, ReadPairs(config.dpo_data, *model.text.format));
+  int64_t steps = 0;
+  if (conversations.count > 0) {
+    const auto start = Clock::now();
+    INGOT_RETURN_IF_ERROR(base::Annotate(
+        trainer.RunSft(conversations.calls, Observe("supervised", "sft/nll", steps, observer, stop)), config.sft_data));
+    observer.note(
+        fmt::format("supervised stage done: {} conversations, {:.1f} s", conversations.count, SecondsSince(start)));
+  }
+  if (pairs.count > 0) {
+    const auto start = Clock::now();
+    INGOT_RETURN_IF_ERROR(base::Annotate(
+        trainer.RunDpo(pairs.calls, Observe("preferences", "dpo/accuracy", steps, observer, stop)), config.dpo_data));
+    observer.note(fmt::format("preference stage done: {} pairs, {:.1f} s", pairs.count, SecondsSince(start)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TrainSupervised(const LoadedConfig& loaded, const RunDir& dir, const ModelSetup& model, bool resume,
+                             base::Metrics& metrics, const std::atomic<bool>& stop) {
+  const RunConfig& config = *loaded.config;
+  StepLine line(stdout, config.name, 0);
+  if (resume) {
+    const absl::StatusOr<trainer::CheckpointInfo> done = trainer::LatestCheckpoint(dir.checkpoints());
+    if (done.ok()) {
+      line.Note(fmt::format("nothing left to do: {} is there", done->path));
+      return absl::OkStatus();
+    }
+    if (done.status().code() != absl::StatusCode::kNotFound) return done.status();
+  }
+  RunConfig all_threads = config;
+  all_threads.trainer.threads = SplitCores(config).total;
+  INGOT_ASSIGN_OR_RETURN(std::unique_ptr<trainer::Trainer> trainer, NewTrainer(all_threads, model.shape));
+  base::RunLogOptions log_options;
+  log_options.directory = dir.path();
+  log_options.resume_step = resume ? 0 : -1;
+  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<base::RunLog> log,
+                         base::RunLog::Open(log_options, &metrics, base::Clock::Real()));
+  StageObserver observer;
+  observer.note = [&line](const std::string& text) { line.Note(text); };
+  observer.step = [&log](int64_t step, const trainer::StepMetrics& values) {
+    base::json::object fields;
+    for (const auto& [name, value] : values) fields[name] = value;
+    return log->Write(step, fields);
+  };
+  INGOT_RETURN_IF_ERROR(RunStages(all_threads, model, *trainer, observer, stop));
+  INGOT_ASSIGN_OR_RETURN(const trainer::CheckpointInfo saved,
+                         trainer->SaveCheckpoint(dir.checkpoints(), model.text.files));
+  line.Note(fmt::format("the model is in {}", saved.path));
+  return absl::OkStatus();
+}
+
+}  // namespace ingot::app

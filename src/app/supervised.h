@@ -1,0 +1,37 @@
+// Supervised training, before a reinforcement run (its warm start) or instead of one: first cross entropy on data.sft,
+// then DPO on data.dpo.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "app/model_setup.h"
+#include "app/run_config.h"
+#include "app/run_dir.h"
+#include "base/metrics.h"
+#include "base/status.h"
+#include "trainer/trainer.h"
+
+namespace ingot::app {
+
+// At version 0 with the weights that the configuration names.
+absl::StatusOr<std::unique_ptr<trainer::Trainer>> NewTrainer(const RunConfig& config, const model::ModelConfig& shape);
+
+struct StageObserver {
+  std::function<void(const std::string& text)> note;  // a line for people
+  // Every optimizer step, counted over both stages; may be null.
+  std::function<absl::Status(int64_t step, const trainer::StepMetrics& metrics)> step;
+};
+
+// Runs the stages that have data on `trainer`. CANCELLED once `stop` is set; errors name the data file.
+absl::Status RunStages(const RunConfig& config, const ModelSetup& model, trainer::Trainer& trainer,
+                       const StageObserver& observer, const std::atomic<bool>& stop);
+
+// A run without tasks: the stages, their record in the run's folder, and the result as a checkpoint, which is a Hugging
+// Face model folder. No gateway, no agents. A run that is resumed before its checkpoint exists begins again.
+absl::Status TrainSupervised(const LoadedConfig& loaded, const RunDir& dir, const ModelSetup& model, bool resume,
+                             base::Metrics& metrics, const std::atomic<bool>& stop);
+
+}  // namespace ingot::app

@@ -1,0 +1,73 @@
+#include "dataset/preferences.h"
+
+namespace ingot::dataset {
+namespace {
+
+namespace json = base::json;
+
+absl::StatusOr<json::array> Messages(const json::value& object, const char* key) {
+  const json::value* field = base::Find(object, key);
+  if (field != nullptr && field->is_object()) return json::array{*field};
+  if (field == nullptr || !field->is_array() || field->as_array().empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("'", key, "' must be a message or a list of messages"));
+  }
+  return field->as_array();
+}
+
+absl::StatusOr<text::Conversation> Continue(const json::value& object, const json::array& prompt, const char* key) {
+  INGOT_ASSIGN_OR_RETURN(const json::array own, Messages(object, key));
+  json::array all = prompt;
+  all.insert(all.end(), own.begin(), own.end());
+  json::object conversation{{"messages", std::move(all)}};
+  if (const json::value* tools = base::Find(object, "tools"); tools != nullptr) conversation["tools"] = *tools;
+  auto parsed = text::ConversationFromJson(json::value(std::move(conversation)));
+  return parsed.ok() ? std::move(parsed) : base::Annotate(parsed.status(), absl::StrCat("with '", key, "'"));
+}
+
+absl::StatusOr<PreferencePair> PairFromJson(const json::value& object) {
+  const char* key = base::Find(object, "prompt") != nullptr ? "prompt" : "messages";
+  INGOT_ASSIGN_OR_RETURN(const json::array prompt, Messages(object, key));
+  PreferencePair pair;
+  pair.prompt_messages = prompt.size();
+  INGOT_ASSIGN_OR_RETURN(pair.chosen, Continue(object, prompt, "chosen"));
+  INGOT_ASSIGN_OR_RETURN(pair.rejected, Continue(object, prompt, "rejected"));
+  return pair;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<PreferencePair>> LoadPreferences(const std::string& path, const JsonlOptions& options) {
+  std::vector<PreferencePair> pairs;
+  INGOT_RETURN_IF_ERROR(
+      ReadJsonl(path, options, [&](int64_t, std::string_view, const json::value& object) -> absl::Status {
+        INGOT_ASSIGN_OR_RETURN(PreferencePair pair, PairFromJson(object));
+        pairs.push_back(std::move(pair));
+        return absl::OkStatus();
+      }));
+  if (pairs.empty()) return absl::InvalidArgumentError(absl::StrCat(path, ": there is no pair in it"));
+  return pairs;
+}
+
+absl::StatusOr<std::vector<tree::FlatCall>> MakePreferenceExamples(std::span<const PreferencePair> pairs,
+                                                                   const text::ChatFormat& format,
+                                                                   const SftOptions& options) {
+  INGOT_RETURN_IF_ERROR(options.Validate());
+  std::vector<tree::FlatCall> examples;
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    for (const bool chosen : {true, false}) {
+      const size_t begin = examples.size();
+      const std::string name = absl::StrCat("pair ", i, chosen ? " chosen" : " rejected");
+      const int32_t episode = static_cast<int32_t>(2 * i + (chosen ? 0 : 1));
+      INGOT_RETURN_IF_ERROR(base::Annotate(AppendSftExamples(chosen ? pairs[i].chosen : pairs[i].rejected, format,
+                                                             options, pairs[i].prompt_messages, episode, examples),
+                                           name));
+      for (size_t e = begin; e < examples.size(); ++e) {
+        examples[e].call_id = absl::StrCat(name, ", its example ", e - begin);
+        examples[e].group = static_cast<int32_t>(i);
+      }
+    }
+  }
+  return examples;
+}
+
+}  // namespace ingot::dataset

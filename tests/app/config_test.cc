@@ -1,0 +1,78 @@
+// The configuration's derived parts: presets become explicit settings, supervised runs need no tasks.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+
+#include "app/run_config.h"
+#include "trainer/presets.h"
+
+namespace ingot::app {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr char kAgents[] =
+    "data:\n  tasks: tasks.jsonl\nagents:\n  recipes:\n    - name: a\n      command: [\"/bin/true\"]\n";
+
+absl::StatusOr<LoadedConfig> Load(const std::string& text, const std::vector<std::string>& overrides = {}) {
+  const std::string path = absl::StrCat(testing::TempDir(), "/run_config_", ::getpid(), ".yaml");
+  std::ofstream(path) << text;
+  auto loaded = LoadRunConfig(path, overrides);
+  std::remove(path.c_str());
+  return loaded;
+}
+
+TEST(Presets, EveryOneLoads) {
+  for (const std::string& name : trainer::PresetNames()) {
+    const auto loaded = Load(kAgents, {"trainer.preset=" + name});
+    EXPECT_TRUE(loaded.ok()) << name << ": " << loaded.status();
+  }
+}
+
+TEST(Presets, BecomeSettingsThatAreShown) {
+  const auto loaded = Load(kAgents, {"trainer.preset=forge"});
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  const trainer::TrainerOptions& options = loaded->config->trainer;
+  EXPECT_EQ(options.loss_aggregation, "prompt");
+  EXPECT_EQ(options.advantage_credit, "reward_to_go");
+  EXPECT_EQ(options.advantage_baseline, "leave_one_out");
+  const std::string yaml = loaded->schema.EffectiveYaml();
+  EXPECT_THAT(yaml, HasSubstr("advantage_credit: reward_to_go"));
+  EXPECT_THAT(loaded->schema.Origin("trainer.advantage_credit"), HasSubstr("preset forge"));
+  // What is shown means the same when it is loaded again.
+  const auto again = Load(yaml);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(again->schema.EffectiveYaml(), yaml);
+}
+
+TEST(Presets, GiveWayToWhatIsSaid) {
+  const auto loaded = Load(absl::StrCat(kAgents, "trainer:\n  preset: dapo\n  eps_clip_high: 0.3\n"),
+                           {"trainer.loss_aggregation=prompt"});
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ(loaded->config->trainer.eps_clip_high, 0.3);
+  EXPECT_EQ(loaded->config->trainer.eps_clip_low, 0.2);
+  EXPECT_EQ(loaded->config->trainer.loss_aggregation, "prompt");
+  EXPECT_TRUE(loaded->config->trainer.filter_zero_variance);
+}
+
+TEST(Presets, ContradictionsAreFoundAfterThem) {
+  const auto loaded = Load(kAgents, {"trainer.preset=gspo", "trainer.loss_aggregation=token"});
+  EXPECT_THAT(std::string(loaded.status().message()), HasSubstr("one term per sequence"));
+  EXPECT_THAT(std::string(Load(kAgents, {"trainer.preset=gpso"}).status().message()), HasSubstr("gspo"));
+}
+
+TEST(RunConfig, SupervisedRunsNeedNoTasks) {
+  EXPECT_THAT(std::string(Load("run:\n  name: a\n").status().message()), HasSubstr("nothing to train on"));
+  for (const char* data : {"data:\n  sft: x.jsonl\n", "data:\n  dpo: x.jsonl\n"}) {
+    const auto loaded = Load(data);
+    ASSERT_TRUE(loaded.ok()) << loaded.status();
+    EXPECT_THAT(std::string(RequireTasks(*loaded->config).message()), HasSubstr("data.tasks"));
+  }
+  EXPECT_TRUE(RequireTasks(*Load(kAgents)->config).ok());
+}
+
+}  // namespace
+}  // namespace ingot::app
