@@ -22,7 +22,7 @@ void ShareOut(const ParallelFor& parallel, int64_t count, double flops, const Ma
     auto worker = make_worker();
     for (int64_t item; (item = next.fetch_add(1, std::memory_order_relaxed)) < count;) worker(item);
   };
-  constexpr double kWorthThreads = 2e5;  // below it, waking a thread costs more than it does
+  constexpr double kWorthThreads = 1e6;  // below it, waking a thread costs more than it does
   if (count <= 1 || flops < kWorthThreads) {
     work(0, count);
   } else {

@@ -1,9 +1,14 @@
 #include "kernels/torch/tree_attention.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/library.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
 
 #include "kernels/attention_reference.h"
 #include "kernels/torch/tree_attention_ops.h"
@@ -75,6 +80,22 @@ TEST(TreeAttentionOp, NamesADeviceWithoutAKernelInsteadOfFallingBack) {
   const at::Tensor q = at::zeros({5, 4, 8}).to_sparse();
   EXPECT_NE(ErrorOf([&] { TreeAttention(q, q, q, {}, 1); }).find("no kernel for device cpu (Sparse)"),
             std::string::npos);
+}
+
+// Chunks wait for each other: on one thread they would wait for ever.
+TEST(TorchParallelFor, RunsOnAsManyThreadsAsTorchHas) {
+  const int before = at::get_num_threads();
+  at::set_num_threads(2);
+  std::atomic<int> arrived{0};
+  std::atomic<bool> together{false};
+  TorchParallelFor()(2, [&](int64_t begin, int64_t end) {
+    arrived += static_cast<int>(end - begin);
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (arrived < 2 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+    if (arrived == 2 && end - begin == 1) together = true;
+  });
+  EXPECT_TRUE(together);
+  at::set_num_threads(before);
 }
 
 TEST(TreeAttentionOp, KnowsItsShapesWithoutData) {

@@ -2,8 +2,6 @@
 #include "kernels/torch/tree_attention.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
-#include <torch/library.h>
 
 #include <cmath>
 #include <limits>
@@ -191,11 +189,13 @@ at::Tensor ComputableSinks(const OptionalTensor& sinks, const at::Tensor& q) {
   return sinks.has_value() && sinks->defined() ? sinks->to(AccumulatorType(q)).contiguous() : at::Tensor();
 }
 
-std::tuple<at::Tensor, at::Tensor> ForwardCpu(const at::Tensor& q_in, const at::Tensor& k_in, const at::Tensor& v_in,
-                                              double scale, const OptionalTensor& visible_end,
-                                              std::optional<int64_t> q_offset, const OptionalTensor& positions,
-                                              const OptionalTensor& block_table, const OptionalTensor& sequences,
-                                              const OptionalTensor& sinks_in, int64_t window) {
+}  // namespace
+
+std::tuple<at::Tensor, at::Tensor> TreeAttentionForwardCpu(
+    const at::Tensor& q_in, const at::Tensor& k_in, const at::Tensor& v_in, double scale,
+    const OptionalTensor& visible_end, std::optional<int64_t> q_offset, const OptionalTensor& positions,
+    const OptionalTensor& block_table, const OptionalTensor& sequences, const OptionalTensor& sinks_in,
+    int64_t window) {
   CheckNumbers(q_in, k_in, v_in, scale, window, sinks_in.value_or(at::Tensor()));
   const Batch batch = MakeBatch(q_in, k_in, visible_end, q_offset, positions, block_table, sequences);
   const at::Tensor q = Computable(q_in), k = Computable(k_in), v = Computable(v_in);
@@ -213,6 +213,8 @@ std::tuple<at::Tensor, at::Tensor> ForwardCpu(const at::Tensor& q_in, const at::
   }
   return {out.to(q_in.scalar_type()), lse};
 }
+
+namespace {
 
 template <typename T>
 void Backward(const AttentionShape& shape, const AttentionSequence& s, const at::Tensor& q, const at::Tensor& k,
@@ -239,7 +241,9 @@ void Backward(const AttentionShape& shape, const AttentionSequence& s, const at:
   AttentionBackward<T>(shape, args, TorchParallelFor());
 }
 
-std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> BackwardCpu(
+}  // namespace
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> TreeAttentionBackwardCpu(
     const at::Tensor& grad_in, const at::Tensor& q_in, const at::Tensor& k_in, const at::Tensor& v_in,
     const at::Tensor& out_in, const at::Tensor& lse_in, double scale, const OptionalTensor& visible_end,
     std::optional<int64_t> q_offset, const OptionalTensor& positions, const OptionalTensor& sinks_in, int64_t window) {
@@ -262,17 +266,6 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> BackwardCpu(
   const at::ScalarType type = q_in.scalar_type();
   return {grads[0].to(type), grads[1].to(type), grads[2].to(type),
           grads[3].to(sinks.defined() ? sinks_in->scalar_type() : type)};
-}
-
-TORCH_LIBRARY_IMPL(ingot, CPU, m) {
-  m.impl("tree_attention_forward", ForwardCpu);
-  m.impl("tree_attention_backward", BackwardCpu);
-}
-
-}  // namespace
-
-ParallelFor TorchParallelFor() {
-  return [](int64_t count, const std::function<void(int64_t, int64_t)>& body) { at::parallel_for(0, count, 1, body); };
 }
 
 void PagedTreeAttention(const at::Tensor& q, const at::Tensor& k_pages, const at::Tensor& v_pages,

@@ -134,6 +134,10 @@ TORCH_LIBRARY(ingot, m) {
 }
 TORCH_LIBRARY_IMPL(ingot, Autograd, m) { m.impl("tree_attention", Autograd); }
 TORCH_LIBRARY_IMPL(ingot, CompositeExplicitAutograd, m) { m.impl("tree_attention", Plain); }
+TORCH_LIBRARY_IMPL(ingot, CPU, m) {
+  m.impl("tree_attention_forward", TreeAttentionForwardCpu);
+  m.impl("tree_attention_backward", TreeAttentionBackwardCpu);
+}
 TORCH_LIBRARY_IMPL(ingot, Meta, m) {
   m.impl("tree_attention_forward", ForwardMeta);
   m.impl("tree_attention_backward", BackwardMeta);

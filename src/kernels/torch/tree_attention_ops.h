@@ -25,4 +25,9 @@ using TreeAttentionBackwardSignature = std::tuple<at::Tensor, at::Tensor, at::Te
     const at::Tensor& lse, double scale, const OptionalTensor& visible_end, std::optional<int64_t> q_offset,
     const OptionalTensor& positions, const OptionalTensor& sinks, int64_t window);
 
+// The kernels for the CPU. Registered beside the schema: a linker drops an object of a static library that nothing
+// names.
+TreeAttentionForwardSignature TreeAttentionForwardCpu;
+TreeAttentionBackwardSignature TreeAttentionBackwardCpu;
+
 }  // namespace ingot::kernels
