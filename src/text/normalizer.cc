@@ -13,7 +13,7 @@ namespace json = base::json;
 class ToNormalForm final : public Normalizer {
  public:
   explicit ToNormalForm(NormalForm form) : form_(form) {}
-  std::string Apply(std::string text) const override { return Normalize(std::move(text), form_); }
+  std::string Apply(std::string text, bool&) const override { return Normalize(std::move(text), form_); }
 
  private:
   const NormalForm form_;
@@ -21,7 +21,7 @@ class ToNormalForm final : public Normalizer {
 
 class Lowercase final : public Normalizer {
  public:
-  std::string Apply(std::string text) const override {
+  std::string Apply(std::string text, bool&) const override {
     std::string out;
     out.reserve(text.size());
     for (size_t at = 0; at < text.size();) {
@@ -36,12 +36,13 @@ class Lowercase final : public Normalizer {
 class Strip final : public Normalizer {
  public:
   Strip(bool left, bool right) : left_(left), right_(right) {}
-  std::string Apply(std::string text) const override {
+  std::string Apply(std::string text, bool& keeps_start) const override {
     const auto is_space = [&](size_t at) { return (Unicode().FlagsOf(DecodeAt(text, at).value) & kSpace) != 0; };
     size_t begin = 0;
     size_t end = text.size();
     while (left_ && begin < end && is_space(begin)) begin += DecodeAt(text, begin).size;
     while (right_ && end > begin && is_space(Before(text, end))) end = Before(text, end);
+    if (begin > 0) keeps_start = false;
     return text.substr(begin, end - begin);
   }
 
@@ -54,7 +55,7 @@ class Replace final : public Normalizer {
  public:
   Replace(std::shared_ptr<const SplitPattern> pattern, std::string content)
       : pattern_(std::move(pattern)), content_(std::move(content)) {}
-  std::string Apply(std::string text) const override {
+  std::string Apply(std::string text, bool& keeps_start) const override {
     std::string out;
     out.reserve(text.size() + text.size() / 4);
     size_t done = 0;
@@ -62,6 +63,8 @@ class Replace final : public Normalizer {
     for (Regex::Match match; matches.Next(&match); done = match.end) {
       out.append(text, done, match.begin - done);
       out += content_;
+      const bool at_start = match.begin == 0 && match.end > 0;
+      if (at_start && (content_.empty() || match.end > DecodeAt(text, 0).size)) keeps_start = false;
     }
     out.append(text, done);
     return out;
@@ -75,7 +78,7 @@ class Replace final : public Normalizer {
 class Prepend final : public Normalizer {
  public:
   explicit Prepend(std::string prefix) : prefix_(std::move(prefix)) {}
-  std::string Apply(std::string text) const override { return text.empty() ? text : prefix_ + text; }
+  std::string Apply(std::string text, bool&) const override { return text.empty() ? text : prefix_ + text; }
 
  private:
   const std::string prefix_;
@@ -83,7 +86,7 @@ class Prepend final : public Normalizer {
 
 class Spell final : public Normalizer {
  public:
-  std::string Apply(std::string text) const override { return SpellBytes(text); }
+  std::string Apply(std::string text, bool&) const override { return SpellBytes(text); }
 };
 
 absl::Status Read(const json::value& component, int depth, NormalizerChain& chain) {
@@ -133,8 +136,10 @@ absl::StatusOr<NormalizerChain> ReadNormalizer(const json::value* json) {
   return chain;
 }
 
-std::string RunNormalizers(const NormalizerChain& chain, std::string text) {
-  for (const auto& stage : chain.stages) text = stage->Apply(std::move(text));
+std::string RunNormalizers(const NormalizerChain& chain, std::string text, bool* keeps_start) {
+  bool keeps = true;
+  for (const auto& stage : chain.stages) text = stage->Apply(std::move(text), keeps);
+  if (keeps_start != nullptr) *keeps_start = keeps;
   return text;
 }
 

@@ -15,8 +15,9 @@ namespace ingot::text {
 class Normalizer {
  public:
   virtual ~Normalizer() = default;
-  // REQUIRES and gives valid UTF-8.
-  virtual std::string Apply(std::string text) const = 0;
+  // REQUIRES and gives valid UTF-8. `keeps_start` becomes false if the result does not begin with what the text's first
+  // character has become, because something there was dropped or several characters replaced.
+  virtual std::string Apply(std::string text, bool& keeps_start) const = 0;
 };
 
 struct NormalizerChain {
@@ -27,6 +28,6 @@ struct NormalizerChain {
 // UNIMPLEMENTED names the component, INVALID_ARGUMENT the fault.
 absl::StatusOr<NormalizerChain> ReadNormalizer(const base::json::value* json);
 
-std::string RunNormalizers(const NormalizerChain& chain, std::string text);
+std::string RunNormalizers(const NormalizerChain& chain, std::string text, bool* keeps_start = nullptr);
 
 }  // namespace ingot::text

@@ -77,7 +77,9 @@ void PipelineTokenizer::EncodeRest(std::string_view text, bool starts_text, cons
                                    std::vector<int32_t>& ids) const {
   std::string normalized;
   if (!parts_.normalizer.stages.empty()) {
-    normalized = RunNormalizers(parts_.normalizer, std::string(text));
+    bool keeps_start = true;
+    normalized = RunNormalizers(parts_.normalizer, std::string(text), &keeps_start);
+    starts_text = starts_text && keeps_start;
     text = normalized;
   }
   ModelSink sink(*parts_.model, ids);

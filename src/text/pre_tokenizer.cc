@@ -307,12 +307,13 @@ class StageSink final : public PieceSink {
 
 }  // namespace
 
-absl::StatusOr<PreTokenizerStages> ReadPreTokenizer(const json::value* json, bool spelled) {
+absl::StatusOr<PreTokenizerStages> ReadPreTokenizer(const json::value* json, bool allow_bytes) {
   PreTokenizerStages result;
   if (IsNullOrMissing(json)) return result;
   Reader reader;
   INGOT_RETURN_IF_ERROR(reader.Read(*json, 0));
-  result.byte_level = !spelled && reader.byte_levels.size() == 1 && reader.byte_levels[0] + 1 == reader.stages.size();
+  result.byte_level =
+      allow_bytes && reader.byte_levels.size() == 1 && reader.byte_levels[0] + 1 == reader.stages.size();
   for (size_t i = 0; i < reader.byte_levels.size(); ++i) {
     const auto [prefix, regex] = reader.byte_options[i];
     reader.stages[reader.byte_levels[i]] = std::make_unique<ByteLevel>(prefix, regex, !result.byte_level);

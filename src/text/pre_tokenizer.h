@@ -39,9 +39,9 @@ struct PreTokenizerStages {
   bool byte_level = false;
 };
 
-// Reads a pre_tokenizer. `spelled`: the normalizer has spelled bytes as characters already. UNIMPLEMENTED names the
-// component, INVALID_ARGUMENT the fault.
-absl::StatusOr<PreTokenizerStages> ReadPreTokenizer(const base::json::value* json, bool spelled);
+// Reads a pre_tokenizer. `byte_level` is only given where `allow_bytes`. UNIMPLEMENTED names the component,
+// INVALID_ARGUMENT the fault.
+absl::StatusOr<PreTokenizerStages> ReadPreTokenizer(const base::json::value* json, bool allow_bytes);
 
 // Runs all stages, leaving empty pieces out.
 void RunStages(const PreTokenizerStages& stages, const Piece& piece, PieceSink& sink);

@@ -84,13 +84,11 @@ const std::string& SpaceItems() {
   return items;
 }
 
-const std::string&
-WordItems() {  // Oniguruma's: superscript digits and fractions of Latin-1 belong to it, joiners do not
-  static const std::string items = Ranges([](uint32_t c) {
-    if (c == 0xB2 || c == 0xB3 || c == 0xB9 || (c >= 0xBC && c <= 0xBE)) return true;
-    return IsWordCharacter(c) && c != 0x200C && c != 0x200D;
-  });
-  return items;
+// Oniguruma's \w. By itself, but not within a class, it has the superscript digits and fractions of Latin-1.
+const std::string& WordItems(bool in_class) {
+  static const std::string within = Ranges([](uint32_t c) { return IsWordCharacter(c) && c != 0x200C && c != 0x200D; });
+  static const std::string alone = "\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}" + within;
+  return in_class ? within : alone;
 }
 
 absl::Status Unsupported(std::string_view what) {
@@ -251,18 +249,18 @@ class Translator {
     }
     if (c == 'b' || c == 'B') {
       ++at_;
-      const std::string word = "[" + WordItems() + "]";
+      const std::string word = "[" + WordItems(false) + "]";
       const std::string either = "(?:(?<=" + word + ")(?!" + word + ")|(?<!" + word + ")(?=" + word + "))";
       out_ += c == 'b' ? either : "(?!" + either + ")";
       return absl::OkStatus();
     }
-    INGOT_ASSIGN_OR_RETURN(const Set set, EscapedSet());
+    INGOT_ASSIGN_OR_RETURN(const Set set, EscapedSet(false));
     out_ += (set.negated ? "[^" : "[") + set.items + "]";
     return absl::OkStatus();
   }
 
   // A set or a single character after a backslash.
-  absl::StatusOr<Set> EscapedSet() {
+  absl::StatusOr<Set> EscapedSet(bool in_class) {
     if (!More()) return Malformed("a backslash at the end");
     const char c = in_[at_++];
     switch (c) {
@@ -271,7 +269,7 @@ class Translator {
         return Set{SpaceItems(), c == 'S'};
       case 'w':
       case 'W':
-        return Set{WordItems(), c == 'W'};
+        return Set{WordItems(in_class), c == 'W'};
       case 'd':
       case 'D':
         return Set{*CategoryItems("Nd"), c == 'D'};
@@ -401,7 +399,7 @@ class Translator {
     } else if (name == "digit") {
       Add({*CategoryItems("Nd"), negated}, items, others);
     } else if (name == "word") {
-      Add({WordItems(), negated}, items, others);
+      Add({WordItems(true), negated}, items, others);
     } else if (name == "xdigit") {
       Add({"0-9a-fA-F", negated}, items, others);
     } else if (name == "punct") {
@@ -431,7 +429,7 @@ class Translator {
     if (Take("\\")) {
       single = !More() || std::string_view("sSwWdDhHpP").find(in_[at_]) == std::string_view::npos;
       if (Take("b")) return Set{Hex(8)};
-      return EscapedSet();
+      return EscapedSet(true);
     }
     const CodePoint c = DecodeAt(in_, at_);
     at_ += c.size;

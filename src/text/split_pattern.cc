@@ -45,6 +45,7 @@ absl::StatusOr<std::shared_ptr<const SplitPattern>> RegexPattern(std::string_vie
 }
 
 bool MatchIterator::Next(Regex::Match* match) {
+  if (text_.empty()) return false;
   while (from_ <= text_.size() && pattern_.Find(text_, from_, match)) {
     if (match->begin == match->end && match->end == last_end_) {
       from_ += from_ < text_.size() ? DecodeAt(text_, from_).size : 1;

@@ -32,7 +32,8 @@ const std::vector<std::string_view>& KnownPatternTexts();
 inline constexpr std::string_view kGpt2Pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
-// All matches in order, as Rust's find_iter gives them: an empty one right after another is skipped.
+// All matches in order, as Rust's find_iter gives them: an empty one right after another is skipped. An empty text has
+// none.
 class MatchIterator {
  public:
   MatchIterator(const SplitPattern& pattern, std::string_view text) : pattern_(pattern), text_(text) {}

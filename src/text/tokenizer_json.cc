@@ -114,8 +114,10 @@ absl::StatusOr<std::shared_ptr<const Tokenizer>> MakePipeline(const json::value&
   PipelineParts parts;
   parts.added = std::move(added);
   INGOT_ASSIGN_OR_RETURN(parts.normalizer, ReadNormalizer(Find(root, "normalizer")));
-  INGOT_ASSIGN_OR_RETURN(parts.pre_tokenizer,
-                         ReadPreTokenizer(Find(root, "pre_tokenizer"), parts.normalizer.spells_bytes));
+  // Bytes that are spelled twice, or that fall back to the bytes of their spelling, need the spelling as text.
+  INGOT_ASSIGN_OR_RETURN(const bool byte_fallback, ReadBool(model, "byte_fallback", false, "model BPE"));
+  INGOT_ASSIGN_OR_RETURN(parts.pre_tokenizer, ReadPreTokenizer(Find(root, "pre_tokenizer"),
+                                                               !parts.normalizer.spells_bytes && !byte_fallback));
   INGOT_ASSIGN_OR_RETURN(const Vocabulary vocabulary, ReadVocabulary(model));
   INGOT_ASSIGN_OR_RETURN(auto tokens, DecoderTokens(vocabulary, parts.added, parts.normalizer));
   parts.vocab_size = static_cast<int32_t>(tokens.size());
