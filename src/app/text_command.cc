@@ -2,6 +2,7 @@
 
 #include <iostream>
 
+#include "app/text_parse_command.h"
 #include "text/tokenizer.h"
 
 namespace ingot::app {
@@ -46,6 +47,10 @@ const std::vector<TextCommand>& TextCommands() {
        {"tokenizer", "special"},
        MakeEncode},
       {"decode", "lists of token ids to JSON strings", {"tokenizer", "skip-special"}, MakeDecode},
+      {"parse",
+       "model outputs (JSON strings, or objects with text, tools and prefill) to OpenAI's assistant messages",
+       {"format"},
+       [](const TextArgs& args) -> absl::StatusOr<TextLine> { return MakeTextParse(args.format); }},
   };
   return *commands;
 }

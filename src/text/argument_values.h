@@ -1,8 +1,7 @@
-// Arguments that a model wrote as text or as Python, as JSON; and back.
+// Arguments that a model wrote as text, as JSON.
 #pragma once
 
 #include <map>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -42,15 +41,5 @@ class ParameterTypes {
 // `types` 0 admits everything but a JSON string in its quotes: templates write strings without. The result is valid
 // JSON in UTF-8 whatever the text.
 std::string JsonOfText(std::string_view text, unsigned types);
-
-// A Python literal (strings, numbers, True, False, None, lists, tuples, dicts with string keys; JSON's words too) as
-// JSON text, spaced as Python's json.dumps does. nullopt if it is none.
-std::optional<std::string> JsonOfPython(std::string_view text);
-
-// A JSON value as Python's repr writes it.
-std::string PythonOfJson(const base::json::value& value);
-
-// A string as JSON text in quotes; bytes that are not UTF-8 become U+FFFD.
-std::string JsonString(std::string_view text);
 
 }  // namespace ingot::text

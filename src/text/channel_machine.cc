@@ -50,9 +50,12 @@ bool ChannelMachine::StepHeader() {
     may = may || MayStandAt(at, first);
   }
   if (!stands && may) return false;
-  const std::string_view window = std::string_view(in_).substr(at, kMaxHeader);
+  const std::string_view all = std::string_view(in_).substr(at, kMaxHeader);
+  const std::string_view window = all.substr(0, all.find(row_.start, 1));
   const size_t end = stands ? window.find(row_.message) : std::string_view::npos;
-  if (stands && end == std::string_view::npos && window.size() < kMaxHeader && !final_) return false;
+  if (stands && end == std::string_view::npos && window.size() < kMaxHeader && window.size() == all.size() && !final_) {
+    return false;
+  }
   in_body_ = true;
   body_has_text_ = raw_ = false;
   body_ = Body::kContent;

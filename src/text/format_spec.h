@@ -53,6 +53,8 @@ struct FormatSpec {
     return {turn_begin, turn_end, think_begin, think_end, call_begin, call_end, response_begin, response_end};
   }
 
+  bool operator==(const FormatSpec&) const = default;
+
   // Every field, unambiguously: what a fingerprint is taken of.
   std::string Definition() const;
 };

@@ -8,7 +8,7 @@ namespace {
 // A spec of one's own is compiled anew; the built-in ones were compiled once.
 const OutputFormat& FormatOf(const FormatSpec& spec, std::shared_ptr<const OutputFormat>& owner) {
   for (const FormatSpec& known : BuiltinFormats()) {
-    if (known.name == spec.name && known.Definition() == spec.Definition()) return **FindOutputFormat(spec.name);
+    if (known == spec) return **FindOutputFormat(spec.name);
   }
   owner = OutputFormat::Make(RowOf(spec)).value();
   return *owner;

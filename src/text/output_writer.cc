@@ -5,6 +5,7 @@
 #include "text/output_format.h"
 #include "text/output_pattern.h"
 #include "text/python_json.h"
+#include "text/python_literal.h"
 
 namespace ingot::text {
 namespace {

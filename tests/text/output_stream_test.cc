@@ -1,31 +1,13 @@
 // Properties of streaming, for every format of the table: cutting changes nothing, nothing is taken back, delimiters
-// cannot be forged, time is linear, no input crashes.
+// cannot be forged.
 #include "text/output_stream.h"
 
 #include <gtest/gtest.h>
 
-#include <chrono>
-#include <random>
+#include "text/output_samples.h"
 
 namespace ingot::text {
 namespace {
-
-const std::vector<base::json::value>& Tools() {
-  static const auto* const tools = new std::vector<base::json::value>{*base::ParseJson(
-      R"({"type":"function","function":{"name":"write_file","parameters":{"type":"object","properties":{
-           "path":{"type":"string"},"text":{"type":"string"},"count":{"type":"integer"}}}}})")};
-  return *tools;
-}
-
-std::shared_ptr<const OutputFormat> Shared(const std::string& name) {
-  return OutputFormat::Make((*FindOutputFormat(name))->row()).value();
-}
-
-std::vector<std::shared_ptr<const OutputFormat>> All() {
-  std::vector<std::shared_ptr<const OutputFormat>> all;
-  for (const std::string& name : OutputFormatNames()) all.push_back(Shared(name));
-  return all;
-}
 
 // What deltas add up to. Fails the test when a delta contradicts those before it.
 struct Sum {
@@ -54,124 +36,6 @@ void ExpectEqual(const Sum& sum, const ParsedOutput& whole, const std::string& o
     ASSERT_EQ(sum.calls[i].arguments_json, whole.tool_calls[i].arguments_json) << output;
   }
 }
-
-// Literal texts of the format, and beginnings of them.
-std::vector<std::string> Pieces(const OutputRow& row) {
-  std::vector<std::string> pieces = {"text",
-                                     " ",
-                                     "\n",
-                                     "\n\n",
-                                     "<",
-                                     "{",
-                                     "}",
-                                     "[",
-                                     "]",
-                                     "\"",
-                                     "'",
-                                     "\\",
-                                     ",",
-                                     ":",
-                                     "(",
-                                     ")",
-                                     "=",
-                                     "a",
-                                     "1",
-                                     "True",
-                                     "é",
-                                     "\U0001F600",
-                                     "\xFF",
-                                     "{\"a\": \"b\"}",
-                                     "{}",
-                                     "ping",
-                                     "\"name\": \"ping\", ",
-                                     "\"arguments\": ",
-                                     "[TOOL_CALLS]",
-                                     "<think>"};
-  std::vector<std::string> texts = {row.think_begin,        row.think_end,          row.parameter,
-                                    row.channels.start,     row.channels.channel,   row.channels.message,
-                                    row.channels.constrain, row.channels.write_call};
-  texts.insert(texts.end(), row.channels.ends.begin(), row.channels.ends.end());
-  for (const SectionRow& section : row.sections) {
-    texts.insert(texts.end(), {section.begin, section.call, section.end, section.between, section.before});
-  }
-  for (const std::string& text : texts) {
-    std::string literal;
-    for (size_t at = 0; at <= text.size(); ++at) {
-      if (at < text.size() && text[at] != '{' && text[at] != '}') {
-        literal += text[at];
-        continue;
-      }
-      if (!literal.empty()) {
-        pieces.push_back(literal);
-        pieces.push_back(literal.substr(0, literal.size() / 2));
-        pieces.push_back(literal.substr(literal.size() / 2));
-      }
-      literal.clear();
-      if (at < text.size() && text[at] == '{') at = text.find('}', at);
-    }
-  }
-  return pieces;
-}
-
-class Outputs {
- public:
-  Outputs(const OutputFormat& format, unsigned seed) : format_(format), pieces_(Pieces(format.row())), random_(seed) {}
-
-  // A good output, a mutilated one, or rubble.
-  std::string Next() {
-    std::string output;
-    const int kind = random_() % 4;
-    if (kind > 0) output = Good();
-    if (kind == 0) {
-      for (int k = random_() % 16; k > 0; --k) output += Piece();
-    } else if (kind > 1) {
-      for (int k = 1 + random_() % 3; k > 0; --k) Mutilate(output);
-    }
-    return output;
-  }
-
-  size_t Below(size_t bound) { return random_() % bound; }
-  const std::string& Piece() { return pieces_[random_() % pieces_.size()]; }
-
- private:
-  std::string Good() {
-    std::string output;
-    const OutputRow& row = format_.row();
-    if (random_() % 3 == 0 && !row.think_begin.empty()) output = row.think_begin + "\nwhy\n\n" + row.think_end + "\n\n";
-    if (random_() % 3 == 0 && row.channels.used()) {
-      output = "<|channel|>analysis<|message|>why<|end|><|start|>assistant";
-    }
-    std::vector<ToolCall> calls;
-    for (int k = random_() % 3; k > 0 && format_.name() != "plain"; --k) {
-      calls.push_back(
-          {"", random_() % 2 ? "write_file" : "ping", R"({"path": "é\n</x>", "count": 3, "more": [1, {"k": null}]})"});
-    }
-    return output + *format_.WriteCalls(random_() % 2 ? "Content:\n  x" : "", calls) + (random_() % 4 ? "" : "\nmore");
-  }
-
-  void Mutilate(std::string& output) {
-    const size_t at = random_() % (output.size() + 1), size = random_() % 8;
-    switch (random_() % 4) {
-      case 0:
-        output.resize(at);
-        break;
-      case 1:
-        output.erase(at, size);
-        break;
-      case 2:
-        output.insert(at, Piece());
-        break;
-      default:
-        output += output.substr(at / 2);
-    }
-  }
-
-  const OutputFormat& format_;
-  const std::vector<std::string> pieces_;
-  std::mt19937 random_;
-};
-
-constexpr CallMode kModes[] = {CallMode::kText, CallMode::kWhole, CallMode::kStreamed};
 
 TEST(OutputStreams, CutAnywhereGiveWhatTheWholeGives) {
   int calls = 0, partial = 0, malformed = 0;
@@ -318,14 +182,21 @@ TEST(TokenDelimiters, CannotBeForgedByOrdinaryText) {
   EXPECT_TRUE(stream.message().malformed);
 }
 
-TEST(TokenDelimiters, AreFoundInEveryRowThatHasThem) {
-  const std::vector<std::pair<const char*, size_t>> expected = {{"hermes", 4},  {"deepseek_v3", 7}, {"kimi_k2", 7},
-                                                                {"harmony", 7}, {"mistral_v11", 5}, {"command_r7b", 8}};
-  for (const auto& [name, count] : expected) {
-    const auto format = Shared(name);
-    const auto tokens = PossibleTokens(format->row());
-    EXPECT_EQ(format->ForTokenizer(*MakeByteTokenizer(tokens))->tokens().size(), count) << name;
-  }
+TEST(TokenDelimiters, AreThoseTheTokenizerHas) {
+  const auto tokens = [](const char* name, const std::vector<std::string>& specials) {
+    return Shared(name)->ForTokenizer(*MakeByteTokenizer(specials))->tokens().size();
+  };
+  EXPECT_EQ(tokens("qwen3_coder", {"<tool_call>", "</tool_call>", "<think>", "</think>", "<function=f>"}), 4u);
+  EXPECT_EQ(tokens("deepseek_v3", {"<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>",
+                                   "<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>", "<think>", "</think>"}),
+            7u);
+  EXPECT_EQ(tokens("deepseek_v32", {"｜DSML｜", "<think>"}), 2u);
+  EXPECT_EQ(tokens("harmony", {"<|start|>", "<|end|>", "<|message|>", "<|channel|>", "<|constrain|>", "<|call|>",
+                               "<|return|>", "<|endoftext|>"}),
+            7u);
+  EXPECT_EQ(tokens("mistral_v11", {"[TOOL_CALLS]", "[ARGS]", "[CALL_ID]", "[THINK]", "[/THINK]", "[INST]"}), 5u);
+  EXPECT_EQ(tokens("minimax_m2", {"<minimax:tool_call>", "</minimax:tool_call>"}), 2u);
+  EXPECT_EQ(tokens("hermes", {}), 0u);
 }
 
 // Where every delimiter comes as a token, the stream says what the text alone says.
@@ -348,112 +219,6 @@ TEST(TokenDelimiters, GiveWhatTheTextGives) {
       ASSERT_NO_FATAL_FAILURE(sum.Add(stream.Finish()));
       ASSERT_NO_FATAL_FAILURE(ExpectEqual(sum, format->Parse(output, options), format->name() + ": " + output));
       ASSERT_EQ(stream.settled_bytes(), output.size());
-    }
-  }
-}
-
-// ---- Hostile input ------------------------------------------------------------------------------------------------
-
-double Seconds(const std::function<void()>& work) {
-  const auto begin = std::chrono::steady_clock::now();
-  work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
-
-std::string Repeat(const std::string& text, size_t size) {
-  std::string out;
-  while (out.size() < size) out += text;
-  return out;
-}
-
-TEST(HostileOutputs, TakeLinearTime) {
-  constexpr size_t kSize = 1 << 20;
-  double slowest = 0;
-  std::string slowest_name;
-  for (const auto& format : All()) {
-    std::vector<std::string> repeated = {"{",  "[", "\"", " ", "\n", "<", "\\", "\xFF", "{\"a\":", "</parameter> ",
-                                         "</x"};
-    std::string prefix;
-    for (const SectionRow& section : format->row().sections) {
-      for (const std::string& piece : Pieces({.sections = {section}, .parameter = format->row().parameter})) {
-        if (piece.size() > 3) repeated.push_back(piece);
-      }
-    }
-    if (format->row().channels.used()) repeated.insert(repeated.end(), {"<|channel|>", "<|start|>", "<|message|>{"});
-    if (const auto frame = format->FrameOf("f"); frame.ok()) {
-      repeated.push_back(frame->before);
-      repeated.push_back(frame->before + "{");
-      repeated.push_back(frame->before + "{\"a" + frame->after);
-      prefix = frame->before + "{\"a\": \"";
-    } else if (format->name() != "plain") {
-      prefix = format->WriteCalls("", std::vector<ToolCall>{{"", "f", R"({"k": "v"})"}}).value();
-      repeated.push_back(prefix.substr(0, prefix.size() / 2));
-      prefix.resize(prefix.find('v'));
-    }
-    for (size_t i = 0; i < repeated.size(); ++i) {
-      for (const bool prefixed : {false, true}) {
-        const std::string output = (prefixed ? prefix : "") + Repeat(repeated[i], kSize / 4);
-        const double seconds = Seconds([&] { format->Parse(output, {.tools = Tools(), .calls = kModes[1 + i % 2]}); });
-        if (seconds > slowest) {
-          slowest = seconds;
-          slowest_name = format->name() + ": " + repeated[i];
-        }
-      }
-    }
-  }
-  EXPECT_LT(slowest, 1.0) << slowest_name;
-  RecordProperty("slowest", slowest_name);
-}
-
-TEST(HostileOutputs, TakeLinearTimeByteByByte) {
-  constexpr size_t kSize = 1 << 18;
-  const std::vector<std::pair<const char*, std::string>> cases = {
-      {"hermes", Repeat(" ", kSize)},
-      {"hermes", "<think>" + Repeat("\n", kSize)},
-      {"hermes", "<think>x" + Repeat("\n", kSize)},
-      {"hermes", "<tool_call>" + Repeat(" ", kSize)},
-      {"hermes", "<tool_call>{\"name\": \"" + Repeat("x", kSize)},
-      {"hermes", "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": \"" + Repeat("x", kSize)},
-      {"hermes", "<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>" + Repeat("\n", kSize)},
-      {"qwen3_coder", "<function=f>" + Repeat("\n", kSize)},
-      {"qwen3_coder", "<function=f><parameter=a>x</parameter>" + Repeat("\n", kSize)},
-      {"qwen3_coder", "<function=f><parameter=a>" + Repeat("</parameter> x", kSize)},
-      {"llama_pythonic", "[f(a='" + Repeat("x", kSize)},
-      {"llama_pythonic", "[f(a=" + Repeat("[", kSize)},
-      {"kimi_k2", Repeat("<|tool_calls_section_begin|><|tool_call_begin|>f", kSize)},
-      {"harmony", Repeat("<|channel|>", kSize)},
-      {"harmony", "<|channel|>commentary to=f<|message|>" + Repeat(" ", kSize)},
-      {"harmony", "<|channel|>final<|message|>" + Repeat(" ", kSize)},
-  };
-  for (const auto& [name, output] : cases) {
-    const auto format = Shared(name);
-    for (const CallMode mode : {CallMode::kWhole, CallMode::kStreamed}) {
-      OutputStream stream(format, {.calls = mode});
-      size_t settled = 0;
-      const double seconds = Seconds([&] {
-        for (const char& c : output) {
-          stream.Push(std::string_view(&c, 1));
-          settled += stream.settled_bytes() > 0;
-        }
-        stream.Finish();
-      });
-      EXPECT_LT(seconds, 1.0) << name << ": " << output.substr(0, 60);
-    }
-  }
-}
-
-TEST(HostileOutputs, OfRandomBytesNeverCrash) {
-  std::mt19937 random(9);
-  for (const auto& format : All()) {
-    const std::vector<std::string> pieces = Pieces(format->row());
-    for (int trial = 0; trial < 300; ++trial) {
-      std::string output(random() % 120, '\0');
-      for (char& c : output) c = static_cast<char>(random());
-      for (int k = random() % 6; k > 0; --k) {
-        output.insert(random() % (output.size() + 1), pieces[random() % pieces.size()]);
-      }
-      for (const CallMode mode : kModes) format->Parse(output, {.tools = Tools(), .calls = mode});
-      EXPECT_LE(format->SettledPrefix(output), output.size());
     }
   }
 }
