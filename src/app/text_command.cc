@@ -48,9 +48,9 @@ const std::vector<TextCommand>& TextCommands() {
        MakeEncode},
       {"decode", "lists of token ids to JSON strings", {"tokenizer", "skip-special"}, MakeDecode},
       {"parse",
-       "outputs of a model (strings, or objects with \"text\" and \"tools\") to OpenAI's assistant messages",
+       "model outputs (JSON strings, or objects with text, tools and prefill) to OpenAI's assistant messages",
        {"format"},
-       [](const TextArgs& args) { return MakeTextParse(args.format); }},
+       [](const TextArgs& args) -> absl::StatusOr<TextLine> { return MakeTextParse(args.format); }},
   };
   return *commands;
 }

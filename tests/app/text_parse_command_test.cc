@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <sstream>
+
+#include "app/text_command.h"
 
 namespace ingot::app {
 namespace {
@@ -57,6 +60,20 @@ TEST(TextParse, SaysWhatIsWrong) {
   EXPECT_NE(Parsed("hermes", "{\"text\": \"\", \"tool\": 1}").find("unknown field 'tool'"), std::string::npos);
   EXPECT_NE(Parsed("hermes", "{\"text\": \"\", \"tools\": 1}").find("'tools' must be a list"), std::string::npos);
   EXPECT_NE(Parsed("hermes", "{\"text\": \"\", \"calls\": \"x\"}").find("\"whole\""), std::string::npos);
+}
+
+TEST(TextParse, IsATextCommand) {
+  std::istringstream in("\"Hi\"\n\n1\n{\"text\": \"a\"}\n");
+  std::ostringstream out, errors;
+  TextArgs args;
+  args.format = "harmony";
+  EXPECT_EQ(RunTextCommand("parse", args, in, out, errors), 1);
+  EXPECT_EQ(out.str(),
+            "{\"role\":\"assistant\",\"content\":\"Hi\"}\n{\"error\":\"expected a JSON string, or an object with the "
+            "string 'text'\",\"line\":3}\n{\"role\":\"assistant\",\"content\":\"a\"}\n");
+  args.format = "nope";
+  EXPECT_EQ(RunTextCommand("parse", args, in, out, errors), 1);
+  EXPECT_NE(errors.str().find("harmony"), std::string::npos);
 }
 
 TEST(TextParse, ReadsARowFromAFile) {
