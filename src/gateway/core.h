@@ -27,7 +27,7 @@ struct GatewayParts {
   Admission* admission = nullptr;    // null: any key is accepted, every episode is a served one
   std::shared_ptr<const text::Tokenizer> tokenizer;
   std::shared_ptr<const text::ChatFormat> format;
-  std::shared_ptr<ScriptedModel> script;  // what calls sample instead of drawing; null: they draw
+  std::shared_ptr<ScriptedModel> script = nullptr;  // what calls sample instead of drawing; null: they draw
   const base::Clock* clock = &base::Clock::Real();
 };
 
