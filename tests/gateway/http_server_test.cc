@@ -281,7 +281,7 @@ TEST(HttpServer, KeepsASilentStreamAliveWithComments) {
   Wire wire(site.server().port());
   wire.Send(Request("POST", "/v1/chat/completions", Hello(true), episode.api_key()));
   std::string line;
-  while (line != ": keep-alive") line = wire.Line();
+  while (!line.starts_with(": keep-alive")) line = wire.Line();
   site.engine->Release();
   wire.Send(Request("GET", "/healthz", "", "", "Connection: close\r\n"));
   EXPECT_NE(wire.Rest().find("[DONE]"), std::string::npos);
