@@ -111,7 +111,8 @@ class Determinizer {
   absl::StatusOr<int32_t> NumberOf(std::vector<int32_t> set) {
     const auto [it, fresh] = numbers_.try_emplace(std::move(set), static_cast<int32_t>(sets_.size()));
     if (!fresh) return it->second;
-    INGOT_RETURN_IF_ERROR(Budget::Spend(budget_.dfa_cells, dfa_.class_count, "an automaton has too many states"));
+    INGOT_RETURN_IF_ERROR(Budget::Spend(budget_.dfa_cells, dfa_.class_count + static_cast<int64_t>(it->first.size()),
+                                        "an automaton has too many states"));
     sets_.push_back(&it->first);
     const std::vector<int32_t> at_end = Close(it->first, false, true);
     dfa_.accepting.push_back(std::binary_search(at_end.begin(), at_end.end(), accept_));

@@ -14,7 +14,7 @@ namespace ingot::grammar {
 // more memory or time than this.
 struct Budget {
   int64_t nfa_states = 2'000'000;
-  int64_t dfa_cells = 4'000'000;  // states * byte classes, 4 bytes each
+  int64_t dfa_cells = 4'000'000;  // states * (byte classes + states of the Nfa in one), 4 bytes each
   int64_t program_states = 200'000;
   int64_t steps = 40'000'000;  // of any loop whose length the input decides: about half a second
 

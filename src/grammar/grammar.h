@@ -51,7 +51,7 @@ inline constexpr size_t kMaxLiteralBytes = 16 << 10;  // of all literals togethe
 inline constexpr size_t kMaxTriggerBytes = 256;
 
 // Compiles grammars for one vocabulary and keeps the newest. Thread safe. A compilation takes at most about a second
-// and 50 MB, whatever the grammar (grammar/dfa.h, Budget); usual ones take a millisecond.
+// and 150 MB, whatever the grammar (grammar/dfa.h, Budget); usual ones take a millisecond.
 class Compiler {
  public:
   // Takes a few hundredths of a second for 150,000 tokens: the masks of common leaves are made here.

@@ -1,6 +1,6 @@
 // Random schemas: what is sampled under one is valid JSON and valid under it, by a validator of its own; what is made
 // to be valid, in the documented spelling, is taken. Mutated schemas never crash, hang or run away.
-#include <chrono>
+#include <ctime>
 #include <regex>
 #include <set>
 
@@ -445,14 +445,14 @@ TEST(GrammarPropertyTest, HostileSchemasEndSoon) {
   schemas.push_back(deep + "{}" + std::string(60, '}'));
   Compiler compiler(MakeVocabulary({"[[", "]]", "\"a"}), 0);
   for (const std::string& schema : schemas) {
-    const auto start = std::chrono::steady_clock::now();
+    const std::clock_t start = std::clock();
     const auto program = compiler.Compile(SchemaSpec(schema));
     if (program.ok()) {
       Matcher matcher(*program);
       for (int i = 0; i < 20 && matcher.Allowed().ok() && matcher.AcceptText("["); ++i) {
       }
     }
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;  // of this process
     EXPECT_LT(seconds, 60) << schema.substr(0, 200);  // a bound that only running away breaks
   }
 }
