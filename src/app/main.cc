@@ -3,6 +3,7 @@
 #include <iostream>
 #include <string>
 
+#include "app/bench_command.h"
 #include "app/commands.h"
 #include "app/process.h"
 #include "app/text_command.h"
@@ -106,6 +107,18 @@ int main(int argc, char** argv) {
   inspect->add_flag("--json", inspect_args.json, "the stored record as JSON");
   inspect->add_flag("--journal", inspect_args.journal, "the run's journal, one JSON record per line");
   inspect->callback([&] { code = ingot::app::Inspect(inspect_args); });
+
+  auto* bench = app.add_subcommand("bench", "measure this machine, one JSON object per figure");
+  bench->require_subcommand(1);
+  ingot::app::BenchArgs bench_args;
+  auto* attention = bench->add_subcommand("attention", "tree attention beside torch's matrix product and attention");
+  attention->add_option("--shape", bench_args.shapes, "a named shape (repeatable); default: all")
+      ->allow_extra_args(false);
+  attention->add_option("--dtype", bench_args.dtypes, "bf16 or fp32 (repeatable); default: both")
+      ->allow_extra_args(false);
+  attention->add_option("--threads", bench_args.threads, "compute threads; 0: torch's default")->capture_default_str();
+  attention->add_option("--repeat", bench_args.repeat, "rounds; every figure is their median")->capture_default_str();
+  attention->callback([&] { code = ingot::app::BenchAttention(bench_args, std::cout, std::cerr); });
 
   auto* config = app.add_subcommand("config", "check a configuration or explain its keys");
   config->require_subcommand(1);

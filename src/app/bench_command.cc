@@ -1,0 +1,27 @@
+#include "app/bench_command.h"
+
+#include <ATen/Parallel.h>
+#include <c10/util/Exception.h>
+
+#include <ostream>
+
+#include "kernels/torch/attention_bench.h"
+
+namespace ingot::app {
+
+int BenchAttention(const BenchArgs& args, std::ostream& out, std::ostream& errors) {
+  kernels::AttentionBenchOptions options;
+  options.shapes = args.shapes;
+  options.dtypes = args.dtypes;
+  options.repeat = args.repeat;
+  if (args.threads > 0) at::set_num_threads(args.threads);
+  try {
+    kernels::RunAttentionBench(options, [&](const std::string& line) { out << line << std::endl; });
+  } catch (const c10::Error& error) {
+    errors << "ingot bench attention: " << error.what_without_backtrace() << "\n";
+    return 2;
+  }
+  return 0;
+}
+
+}  // namespace ingot::app

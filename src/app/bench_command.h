@@ -1,0 +1,21 @@
+// `ingot bench NAME`: what this machine does of the figures this project states, one JSON object per line.
+#pragma once
+
+#include <iosfwd>
+#include <string>
+#include <vector>
+
+namespace ingot::app {
+
+struct BenchArgs {
+  std::vector<std::string> shapes;  // empty: all
+  std::vector<std::string> dtypes;  // bf16, fp32; empty: both
+  int threads = 0;                  // 0: as many as torch takes by itself
+  int repeat = 5;                   // rounds; every figure is their median
+};
+
+// Tree attention beside torch's matrix product and attention: kernels/torch/attention_bench.h says what a line holds.
+// Returns the exit code: 0, or 2 with a line on `errors` if an argument is unknown.
+int BenchAttention(const BenchArgs& args, std::ostream& out, std::ostream& errors);
+
+}  // namespace ingot::app

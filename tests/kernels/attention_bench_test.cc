@@ -1,0 +1,40 @@
+#include "kernels/torch/attention_bench.h"
+
+#include <c10/util/Exception.h>
+#include <gtest/gtest.h>
+
+namespace ingot::kernels {
+namespace {
+
+TEST(AttentionBench, RefusesWhatItDoesNotKnowAndNamesWhatThereIs) {
+  AttentionBenchOptions options;
+  options.shapes = {"causal-9k"};
+  try {
+    RunAttentionBench(options, [](const std::string&) { ADD_FAILURE() << "measured an unknown shape"; });
+    ADD_FAILURE() << "took an unknown shape";
+  } catch (const c10::Error& error) {
+    EXPECT_NE(std::string(error.what_without_backtrace()).find("dialogue-20"), std::string::npos);
+  }
+  options.shapes = {};
+  options.dtypes = {"fp8"};
+  EXPECT_THROW(RunAttentionBench(options, [](const std::string&) {}), c10::Error);
+  options.dtypes = {};
+  options.repeat = 0;
+  EXPECT_THROW(RunAttentionBench(options, [](const std::string&) {}), c10::Error);
+}
+
+TEST(AttentionBench, GivesOneObjectPerFigureWithItsRateOfTheMatrixProduct) {
+  AttentionBenchOptions options;
+  options.shapes = {"decode-16x2k"};
+  options.dtypes = {"fp32"};
+  options.repeat = 1;
+  std::vector<std::string> lines;
+  RunAttentionBench(options, [&](const std::string& line) { lines.push_back(line); });
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_NE(lines[0].find("\"pass\":\"gemm\""), std::string::npos);
+  EXPECT_NE(lines[0].find("\"of_gemm\":1.000"), std::string::npos);
+  EXPECT_NE(lines[1].find("\"pass\":\"decode\""), std::string::npos);
+}
+
+}  // namespace
+}  // namespace ingot::kernels
