@@ -1,9 +1,12 @@
 // The command line of Ingot.
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <iostream>
 #include <string>
 
 #include "app/commands.h"
 #include "app/process.h"
+#include "app/text_command.h"
 
 namespace {
 
@@ -13,6 +16,28 @@ void AddRunArgs(CLI::App* command, RunArgs& args) {
   command->add_option("config", args.config, "the run's YAML file")->required();
   command->add_option("--set", args.overrides, "override one key: --set trainer.learning_rate=1e-3 (repeatable)")
       ->allow_extra_args(false);
+}
+
+// `text NAME` for every entry of the table, each with the options it names.
+void AddTextCommands(CLI::App& app, ingot::app::TextArgs& args, int& code) {
+  auto* text = app.add_subcommand("text", "JSON lines on stdin to JSON lines on stdout");
+  text->require_subcommand(1);
+  for (const ingot::app::TextCommand& entry : ingot::app::TextCommands()) {
+    auto* command = text->add_subcommand(std::string(entry.name), std::string(entry.help));
+    const auto takes = [&entry](std::string_view option) {
+      return std::find(entry.options.begin(), entry.options.end(), option) != entry.options.end();
+    };
+    if (takes("tokenizer")) {
+      command->add_option("--tokenizer", args.tokenizer_dir, "folder with tokenizer.json")->required();
+    }
+    if (takes("special"))
+      command->add_flag("--special", args.special, "add the special tokens of the tokenizer's template");
+    if (takes("skip-special")) command->add_flag("--skip-special", args.skip_special, "leave special tokens out");
+    command->callback([&args, &code, &entry] {
+      std::ios::sync_with_stdio(false);
+      code = ingot::app::RunTextCommand(entry.name, args, std::cin, std::cout, std::cerr);
+    });
+  }
 }
 
 }  // namespace
@@ -77,6 +102,9 @@ int main(int argc, char** argv) {
   inspect->add_flag("--json", inspect_args.json, "the stored record as JSON");
   inspect->add_flag("--journal", inspect_args.journal, "the run's journal, one JSON record per line");
   inspect->callback([&] { code = ingot::app::Inspect(inspect_args); });
+
+  ingot::app::TextArgs text_args;
+  AddTextCommands(app, text_args, code);
 
   auto* config = app.add_subcommand("config", "check a configuration or explain its keys");
   config->require_subcommand(1);
