@@ -36,6 +36,7 @@ void AddTextCommands(CLI::App& app, ingot::app::TextArgs& args, int& code) {
       }
     }
     command->callback([&args, &code, name = entry.name] {
+      std::ios::sync_with_stdio(false);
       code = ingot::app::RunTextCommand(name, args, std::cin, std::cout, std::cerr);
     });
   }
