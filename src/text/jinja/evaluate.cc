@@ -53,7 +53,7 @@ Value Interpreter::EvaluateInner(const Expr& expr, const ScopePtr& scope) {
       const Value subject = item(0);
       const Args args = Arguments(expr.arguments, scope);
       if (expr.test == nullptr) Fail(absl::StrCat("TemplateRuntimeError: No test named '", expr.text, "'."));
-      return Value(expr.test(*this, subject, args));
+      return Value(RunTest(*this, expr.test, subject, args));
     }
     case Expr::Kind::kList:
     case Expr::Kind::kTuple: {

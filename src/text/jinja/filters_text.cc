@@ -134,11 +134,15 @@ Value Indent(Runtime&, const Value& value, const Args& args) {
 Value Truncate(Runtime&, const Value& value, const Args& args) {
   const Params params("truncate", args, {"length", "killwords", "end", "leeway"});
   const int64_t length = params.Integer(0, 255), leeway = params.Integer(3, 5);
-  const StrPtr end = params.Text(2, "..."), text = ToStr(value);
+  const StrPtr end = params.Text(2, "...");
   const auto end_chars = static_cast<int64_t>(end->chars);
   if (length < end_chars) Fail(absl::StrCat("AssertionError: expected length >= ", end_chars, ", got ", length));
   if (leeway < 0) Fail(absl::StrCat("AssertionError: expected leeway >= 0, got ", leeway));
-  if (static_cast<int64_t>(text->chars) <= length + leeway) return Value(text);
+  const auto size = Length(value);
+  if (!size) Fail(absl::StrCat("TypeError: object of type '", TypeName(value), "' has no len()"));
+  if (static_cast<int64_t>(*size) <= length + leeway) return value;
+  if (!value.is_str()) Fail(absl::StrCat("TypeError: truncate wants a str, not ", TypeName(value)));
+  const StrPtr& text = value.str();
   size_t cut = ByteOffset(text->bytes, static_cast<size_t>(length - end_chars));
   if (!params.Flag(1, false)) {
     const size_t space = text->view().substr(0, cut).rfind(' ');
@@ -176,6 +180,7 @@ Value WordCount(Runtime&, const Value& value, const Args&) {
 }
 
 Value UrlEncode(Runtime&, const Value& value, const Args&) {
+  if (value.is_dict() || value.is_seq()) Fail("TypeError: urlencode of pairs is not supported: encode their texts");
   const StrPtr text = ToStr(value);
   constexpr char kHex[] = "0123456789ABCDEF";
   std::string out;

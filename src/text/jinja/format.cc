@@ -188,7 +188,10 @@ class PercentArguments {
     return static_cast<int>(value.integer());
   }
   void Finish() const {
-    if (next_ < list_.size() && !args_.is_dict() && !(args_.is_seq() && args_.seq()->is_list() && next_ > 0)) {
+    // Whatever could be subscripted by a key counts as a mapping, which may be left over.
+    const bool mapping = args_.is_dict() || args_.is_undefined() ||
+                         (args_.is_seq() && (args_.seq()->is_list() || args_.seq()->kind == Seq::Kind::kRange));
+    if (next_ < list_.size() && !mapping) {
       Fail("TypeError: not all arguments converted during string formatting");
     }
   }

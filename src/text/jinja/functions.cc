@@ -107,7 +107,8 @@ Value RangeFunction(Runtime&, const Args& args) {
     items.push_back(Value(i));
     if (__builtin_add_overflow(i, step, &i)) break;
   }
-  return MakeSeq(Seq::Kind::kRange, std::move(items));
+  ChargeBytes(items.size() * sizeof(Value));
+  return Value(std::make_shared<const Seq>(Seq{Seq::Kind::kRange, std::move(items), 1, false, {begin, end, step}}));
 }
 
 // dict(mapping or pairs, **named), one pair after another.

@@ -251,9 +251,8 @@ Interpreter::Flow Interpreter::Loop(const Stmt& statement, const ScopePtr& scope
     LoopObject& loop;
     ~AtEnd() { loop.Finish(); }
   } const at_end{*loop};
-  bool any = false;
+  bool completed = false;  // an iteration ran to its end: what `else` asks for in jinja2
   while (loop->Advance()) {
-    any = true;
     const ScopePtr inner = Inner(scope);
     inner->variables.emplace_back(ast_.loop_slot, loop_value);
     const Value& item = loop->current();
@@ -266,8 +265,9 @@ Interpreter::Flow Interpreter::Loop(const Stmt& statement, const ScopePtr& scope
       }
     }
     if (flow == Flow::kBreak) break;
+    completed = completed || flow == Flow::kNormal;
   }
-  if (!any) return Execute(statement.else_body, Inner(scope));
+  if (!completed) return Execute(statement.else_body, Inner(scope));
   return Flow::kNormal;
 }
 

@@ -154,7 +154,7 @@ std::optional<Value> BoundMethod(const Value& self, std::string_view name) {
     if (name == "grouper") return seq.items[0];
     if (name == "list") return seq.items[1];
   }
-  return seq.is_tuple() ? Bind(kTuple, self, name) : std::nullopt;
+  return seq.is_tuple() || seq.kind == Seq::Kind::kRange ? Bind(kTuple, self, name) : std::nullopt;
 }
 
 }  // namespace ingot::text::jinja

@@ -68,11 +68,8 @@ void ReprSeq(const Seq& seq, StrBuilder& out) {
     case Seq::Kind::kGenerator:
       return out.Append("<generator object>");
     case Seq::Kind::kRange: {
-      const auto at = [&](size_t i) { return seq.items[i].integer(); };
-      const int64_t step = seq.items.size() > 1 ? at(1) - at(0) : 1;
-      if (seq.items.empty()) return out.Append("range(0, 0)");
-      out.Append(absl::StrCat("range(", at(0), ", ", at(seq.items.size() - 1) + step));
-      return out.Append(step == 1 ? ")" : absl::StrCat(", ", step, ")"));
+      const auto [begin, end, step] = seq.range;
+      return out.Append(absl::StrCat("range(", begin, ", ", end, step == 1 ? ")" : absl::StrCat(", ", step, ")")));
     }
   }
 }

@@ -50,6 +50,7 @@ Test FindTest(std::string_view name);
 // The globals of a chat template: range, dict, namespace, joiner, cycler, raise_exception, strftime_now.
 const std::vector<std::pair<std::string, Value>>& Globals();
 Value CallFilter(Runtime& runtime, std::string_view name, const Value& value, const Args& args);
+bool RunTest(Runtime& runtime, Test test, const Value& value, const Args& args);
 bool CallTest(Runtime& runtime, std::string_view name, const Value& value, const Args& args);
 
 }  // namespace ingot::text::jinja

@@ -115,7 +115,7 @@ std::vector<Range> SplitAtSpace(std::string_view text, int64_t most, bool right)
   Range rest = StripRange(text, true, true, nullptr);
   while (rest.begin < rest.end) {
     if (most-- == 0) {
-      words.push_back(rest);
+      words.push_back(right ? Range{0, rest.end} : Range{rest.begin, text.size()});  // the far side is not stripped
       break;
     }
     size_t cut = right ? rest.end : rest.begin;
@@ -187,8 +187,8 @@ Value Partition(const StrPtr& self, const Args& args) {
   if (at == std::string::npos)
     return MakeTuple(kRight ? std::vector{empty, empty, whole} : std::vector{whole, empty, empty});
   const size_t after = at + separator->bytes.size();
-  return MakeTuple(
-      {Value(Substring(self, 0, at)), Value(separator), Value(Substring(self, after, self->bytes.size()))});
+  return MakeTuple({Value(Substring(self, 0, at)), Value(WithMarkup(separator, self->markup)),
+                    Value(Substring(self, after, self->bytes.size()))});
 }
 
 Value Replace(const StrPtr& self, const Args& args) {

@@ -1,4 +1,5 @@
 // What may stand after `is`.
+#include <algorithm>
 #include <array>
 
 #include "text/jinja/budget.h"
@@ -66,6 +67,9 @@ bool Ge(Runtime&, const Value& v, const Args& args) {
 }
 bool Le(Runtime&, const Value& v, const Args& args) { return Compare(v, Argument(args, "le"), "<=") <= 0; }
 
+// Tests that take an argument; the others take none.
+constexpr auto kWithArgument = std::to_array<Test>({DivisibleBy, SameAs, In, Eq, Ne, Gt, Lt, Ge, Le});
+
 struct Entry {
   std::string_view name;
   Test test;
@@ -124,7 +128,15 @@ Test FindTest(std::string_view name) {
 bool CallTest(Runtime& runtime, std::string_view name, const Value& value, const Args& args) {
   const Test test = FindTest(name);
   if (test == nullptr) Fail(absl::StrCat("TemplateRuntimeError: No test named '", base::View(name), "'."));
+  return RunTest(runtime, test, value, args);
+}
+
+bool RunTest(Runtime& runtime, Test test, const Value& value, const Args& args) {
   ChargeSteps(1);
+  const bool takes_none = std::find(kWithArgument.begin(), kWithArgument.end(), test) == kWithArgument.end();
+  if (takes_none && args.positional.size() + args.named.size() > 0) {
+    Fail("TypeError: the test takes 1 positional argument but 2 were given");
+  }
   return test(runtime, value, args);
 }
 

@@ -13,7 +13,10 @@ void RequireHashable(const Value& key) {
   ChargeSteps(1);
   if (key.is_dict()) Fail("TypeError: unhashable type: 'dict'");
   if (!key.is_seq()) return;
-  if (key.seq()->is_list()) Fail("TypeError: unhashable type: 'list'");
+  const Seq::Kind kind = key.seq()->kind;
+  if (kind == Seq::Kind::kList || kind == Seq::Kind::kKeys || kind == Seq::Kind::kItems) {
+    Fail(absl::StrCat("TypeError: unhashable type: '", TypeName(key), "'"));
+  }
   if (key.seq()->is_tuple()) {
     for (const Value& item : key.seq()->items) RequireHashable(item);
   }

@@ -5,6 +5,7 @@
 // over a value, its destruction included, is bounded too.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -93,8 +94,9 @@ struct Seq {
   enum class Kind { kList, kTuple, kRange, kGenerator, kKeys, kValues, kItems, kGroup };
   Kind kind;
   std::vector<Value> items;
-  int depth;                      // 1 + the deepest item's
-  mutable bool consumed = false;  // generators only; they never leave one rendering
+  int depth;                          // 1 + the deepest item's
+  mutable bool consumed = false;      // generators only; they never leave one rendering
+  std::array<int64_t, 3> range = {};  // of a range: begin, end, step, for printing
 
   bool is_list() const { return kind == Kind::kList; }
   bool is_tuple() const { return kind == Kind::kTuple || kind == Kind::kGroup; }

@@ -254,7 +254,9 @@ std::vector<Value> Items(const Value& value) {
       const size_t begin = at;
       NextChar(text->bytes, at);
       ChargeBytes(sizeof(Str));
-      items.push_back(Value(Substring(text, begin, at)));
+      StrBuilder one;  // plain, even of markup
+      one.Append(*text, begin, at);
+      items.push_back(Value(one.Take()));
     }
   } else {
     Fail(absl::StrCat("TypeError: '", TypeName(value), "' object is not iterable"));
@@ -271,7 +273,7 @@ Value UnsafeAttribute(const Value& object, std::string_view name) {
 Value GetItem(const Value& object, const Value& key) {
   if (object.is_undefined()) FailUndefined(object);
   if (object.is_dict()) {
-    const bool hashable = !key.is_dict() && !(key.is_seq() && key.seq()->is_list());
+    const bool hashable = !key.is_dict() && !(key.is_seq() && !key.seq()->is_tuple());
     if (const Value* found = hashable ? object.dict()->Find(key) : nullptr) return *found;
   } else if (key.is_integral() && (object.is_str() || object.is_seq())) {
     const bool subscriptable = object.is_str() || object.seq()->is_list() || object.seq()->is_tuple() ||
@@ -303,8 +305,18 @@ Value Slice(const Value& object, const Value& begin, const Value& end, const Val
                                              object.seq()->kind == Seq::Kind::kRange);
   if (!sliceable) Fail(absl::StrCat("TypeError: '", TypeName(object), "' object cannot be sliced"));
   const std::vector<Value>& all = object.seq()->items;
+  const Bounds bounds = SliceBounds(all.size(), begin, end, step);
   std::vector<Value> items;
-  for (const size_t i : SliceIndices(SliceBounds(all.size(), begin, end, step))) items.push_back(all[i]);
+  for (const size_t i : SliceIndices(bounds)) items.push_back(all[i]);
+  if (object.seq()->kind == Seq::Kind::kRange) {
+    const auto [from, to, by] = object.seq()->range;
+    return Value(
+        std::make_shared<const Seq>(Seq{Seq::Kind::kRange,
+                                        std::move(items),
+                                        1,
+                                        false,
+                                        {from + bounds.first * by, from + bounds.last * by, by * bounds.stride}}));
+  }
   return MakeSeq(object.seq()->is_tuple() ? Seq::Kind::kTuple : object.seq()->kind, std::move(items));
 }
 

