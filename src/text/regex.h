@@ -23,7 +23,7 @@ class Regex {
     size_t end;
   };
   // The first match at or after `from`, looking back and ahead within `text` alone. A match that would exceed PCRE2's
-  // limits (tens of millions of steps, from one place) counts as none. REQUIRES: `text` is valid UTF-8.
+  // limits (ten million steps from one place) counts as none. REQUIRES: `text` is valid UTF-8.
   bool Find(std::string_view text, size_t from, Match* match) const;
 
  private:

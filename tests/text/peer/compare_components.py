@@ -215,12 +215,15 @@ def golden(path):
     byte_model, character_model = train(True), train(False)
     out = {"models": [byte_model, character_model], "cases": []}
     index = 0
-    while len(out["cases"]) < 60:
+    while len(out["cases"]) < 36:
         index += 1
         rng = random.Random(index)
         data = pipeline(rng, byte_model, character_model)
-        strings = strings_for(index, data, 8)
-        want = expected(data, strings, id_lists(rng, data, 3))
+        strings = strings_for(index, data, 5)
+        try:
+            want = expected(data, strings, id_lists(rng, data, 3))
+        except BaseException:  # a panic of the peer
+            continue
         which = 0 if data["model"]["vocab"] is byte_model["vocab"] else 1
         options = {k: v for k, v in data["model"].items() if k not in ("vocab", "merges")}
         out["cases"].append({"tokenizer": {**data, "model": options}, "model": which, "strings": strings, **want})

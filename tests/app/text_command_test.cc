@@ -1,0 +1,68 @@
+#include "app/text_command.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "text/tokenizer.h"
+
+namespace ingot::app {
+namespace {
+
+class TextCommandTest : public testing::Test {
+ protected:
+  TextCommandTest() {
+    args_.tokenizer_dir = testing::TempDir() + "/text_command_" + std::to_string(getpid());
+    std::filesystem::create_directories(args_.tokenizer_dir);
+    std::ofstream(args_.tokenizer_dir + "/tokenizer.json") << text::ByteTokenizerJson({"<|end|>"});
+  }
+  ~TextCommandTest() override { std::filesystem::remove_all(args_.tokenizer_dir); }
+
+  int Run(const std::string& name, const std::string& input) {
+    std::istringstream in(input);
+    std::ostringstream out;
+    std::ostringstream errors;
+    const int code = RunTextCommand(name, args_, in, out, errors);
+    out_ = out.str();
+    errors_ = errors.str();
+    return code;
+  }
+
+  TextArgs args_;
+  std::string out_;
+  std::string errors_;
+};
+
+TEST_F(TextCommandTest, EncodesAndDecodesLineByLine) {
+  EXPECT_EQ(Run("encode", "\"ab\"\n\n\"<|end|>\\u00e9\"\n\"\""), 0);
+  EXPECT_EQ(out_, "[97,98]\n[256,195,169]\n[]\n");
+  EXPECT_EQ(Run("decode", "[97,256,195,169]\n[]\n[195]\n"), 0);
+  EXPECT_EQ(out_, "\"a<|end|>é\"\n\"\"\n\"\xEF\xBF\xBD\"\n");
+  args_.skip_special = true;
+  EXPECT_EQ(Run("decode", "[97,256]"), 0);
+  EXPECT_EQ(out_, "\"a\"\n");
+}
+
+TEST_F(TextCommandTest, ABadLineIsReportedWithItsNumberAndTheRestIsDone) {
+  EXPECT_EQ(Run("encode", "\"a\"\n\n[1]\n{\n\"b\"\n"), 1);
+  EXPECT_THAT(out_, testing::MatchesRegex("\\[97\\]\n\\{\"error\":\"[^\n]*string[^\n]*\",\"line\":3\\}\n"
+                                          "\\{\"error\":\"[^\n]*\",\"line\":4\\}\n\\[98\\]\n"));
+  EXPECT_EQ(Run("decode", "[97]\n[257]\n[-1]\n[\"x\"]\n[1.5]\n\"a\"\n[98]"), 1);
+  EXPECT_THAT(out_, testing::StartsWith("\"a\"\n{\"error\":"));
+  EXPECT_THAT(out_, testing::EndsWith("\"line\":6}\n\"b\"\n"));
+}
+
+TEST_F(TextCommandTest, WhatCannotBeRunSaysWhy) {
+  EXPECT_EQ(Run("embed", ""), 2);
+  EXPECT_THAT(errors_, testing::HasSubstr("embed"));
+  args_.tokenizer_dir += "/nowhere";
+  EXPECT_EQ(Run("encode", "\"a\""), 1);
+  EXPECT_THAT(errors_, testing::HasSubstr("nowhere/tokenizer.json"));
+  EXPECT_EQ(out_, "");
+}
+
+}  // namespace
+}  // namespace ingot::app
