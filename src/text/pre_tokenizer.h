@@ -16,7 +16,9 @@ namespace ingot::text {
 // A part of the text on its way through the stages.
 struct Piece {
   std::string_view text;
-  bool starts_text = false;  // begins where the whole input begins
+  // It begins where the whole input begins: what Metaspace's scheme `first` asks. (The reference says so too of later
+  // pieces that were cut out of what normalisation or byte spelling made of the first character.)
+  bool starts_text = false;
 };
 
 class PieceSink {

@@ -3,93 +3,19 @@
 #include <vector>
 
 #include "text/regex.h"
+#include "text/regex_sets.h"
 #include "text/unicode.h"
-#include "text/unicode_data.h"
 
 namespace ingot::text {
 namespace {
 
 constexpr int kMaxDepth = 100;
 
-std::string Hex(uint32_t c) { return absl::StrCat("\\x{", absl::Hex(c), "}"); }
-
-void AppendRange(uint32_t first, uint32_t last, std::string& out) {
-  out += Hex(first);
-  if (last > first) out += "-" + Hex(last);
-}
-
-// The ranges of all code points for which `has` holds, surrogates left out.
-template <typename Has>
-std::string Ranges(const Has& has) {
-  std::string out;
-  for (uint32_t c = 0; c < 0x110000; ++c) {
-    if ((c >= 0xD800 && c < 0xE000) || !has(c)) continue;
-    uint32_t last = c;
-    while (last + 1 < 0x110000 && !(last + 1 >= 0xD800 && last + 1 < 0xE000) && has(last + 1)) ++last;
-    AppendRange(c, last, out);
-    c = last;
-  }
-  return out;
-}
-
 // A set of characters in the form that goes between [ and ].
 struct Set {
   std::string items;
   bool negated = false;  // all but `items`
 };
-
-constexpr std::string_view kCategoryNames[kCategories] = {"Cn", "Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd",
-                                                          "Nl", "No", "Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po", "Sm",
-                                                          "Sc", "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Cs", "Co"};
-
-// A general category, by its own table where PCRE2's may be of another Unicode version and larger.
-std::optional<std::string> CategoryItems(std::string_view name) {
-  uint32_t mask = 0;
-  for (int i = 0; i < kCategories; ++i) {
-    const bool match = name == kCategoryNames[i] || (name.size() == 1 && kCategoryNames[i][0] == name[0]);
-    if (match) mask |= 1u << i;
-  }
-  if (mask == 0) return std::nullopt;
-  const auto has = [&](Category category) { return (mask >> static_cast<int>(category) & 1) != 0; };
-  if (has(Category::kCn) || has(Category::kMn) != has(Category::kMc)) {
-    return Ranges([&](uint32_t c) { return has(Unicode().CategoryOf(c)); });
-  }
-  std::string items = absl::StrCat("\\p{", base::View(name), "}");
-  for (const CategoryRange& range : kSinceUnicode14) {
-    if (has(range.category)) AppendRange(range.first, range.last, items);
-  }
-  return items;
-}
-
-std::optional<std::string> ScriptItems(std::string_view name) {
-  if (name == "Han") return Ranges([](uint32_t c) { return (Unicode().FlagsOf(c) & kHan) != 0; });
-  static constexpr std::pair<std::string_view, std::string_view> kScripts[] = {
-      // and what came since Unicode 14
-      {"Hiragana", "\\x{1b132}"},
-      {"Katakana", "\\x{1b155}"},
-      {"Hangul", ""},
-      {"Thai", ""},
-      {"Latin", "\\x{a7cb}-\\x{a7cd}\\x{a7da}-\\x{a7dc}\\x{1df25}-\\x{1df2a}"},
-      {"Cyrillic", "\\x{1c89}\\x{1c8a}\\x{1e030}-\\x{1e06d}\\x{1e08f}"},
-      {"Arabic", "\\x{897}\\x{10ec2}-\\x{10ec4}\\x{10efc}-\\x{10eff}"},
-  };
-  for (const auto& [script, later] : kScripts) {
-    if (script == name) return absl::StrCat("\\p{", base::View(name), "}", base::View(later));
-  }
-  return std::nullopt;
-}
-
-const std::string& SpaceItems() {
-  static const std::string items = Ranges([](uint32_t c) { return (Unicode().FlagsOf(c) & kSpace) != 0; });
-  return items;
-}
-
-// Oniguruma's \w. By itself, but not within a class, it has the superscript digits and fractions of Latin-1.
-const std::string& WordItems(bool in_class) {
-  static const std::string within = Ranges([](uint32_t c) { return IsWordCharacter(c) && c != 0x200C && c != 0x200D; });
-  static const std::string alone = "\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}" + within;
-  return in_class ? within : alone;
-}
 
 absl::Status Unsupported(std::string_view what) {
   return absl::UnimplementedError(absl::StrCat("regular expression: ", base::View(what), " is not supported"));
@@ -280,19 +206,19 @@ class Translator {
       case 'P':
         return Property(c == 'P');
       case 'n':
-        return Set{Hex(10)};
+        return Set{HexEscape(10)};
       case 't':
-        return Set{Hex(9)};
+        return Set{HexEscape(9)};
       case 'r':
-        return Set{Hex(13)};
+        return Set{HexEscape(13)};
       case 'f':
-        return Set{Hex(12)};
+        return Set{HexEscape(12)};
       case 'v':
-        return Set{Hex(11)};
+        return Set{HexEscape(11)};
       case 'a':
-        return Set{Hex(7)};
+        return Set{HexEscape(7)};
       case 'e':
-        return Set{Hex(27)};
+        return Set{HexEscape(27)};
       case 'x':
         if (Take("{")) return HexNumber(8, true);
         return HexNumber(2, false);
@@ -306,10 +232,10 @@ class Translator {
       --at_;
       const CodePoint point = DecodeAt(in_, at_);
       at_ += point.size;
-      return Set{Hex(point.value)};
+      return Set{HexEscape(point.value)};
     }
     if (std::isalnum(byte)) return Unsupported(absl::StrCat("\\", std::string(1, c)));
-    return Set{Hex(byte)};
+    return Set{HexEscape(byte)};
   }
 
   absl::StatusOr<Set> HexNumber(size_t most, bool braced) {
@@ -322,7 +248,7 @@ class Translator {
     if (digits == 0 || (braced && !Take("}")) || value >= 0x110000 || (value >= 0xD800 && value < 0xE000)) {
       return Malformed("a hexadecimal escape that names no character");
     }
-    return Set{Hex(value)};
+    return Set{HexEscape(value)};
   }
 
   absl::StatusOr<Set> Property(bool negated) {
@@ -428,12 +354,12 @@ class Translator {
     if (!More()) return Malformed("a class without ]");
     if (Take("\\")) {
       single = !More() || std::string_view("sSwWdDhHpP").find(in_[at_]) == std::string_view::npos;
-      if (Take("b")) return Set{Hex(8)};
+      if (Take("b")) return Set{HexEscape(8)};
       return EscapedSet(true);
     }
     const CodePoint c = DecodeAt(in_, at_);
     at_ += c.size;
-    return Set{Hex(c.value)};
+    return Set{HexEscape(c.value)};
   }
 
   const std::string_view in_;
