@@ -1,7 +1,9 @@
 #include "agents/grpc_episodes.h"
 
 #include <grpcpp/grpcpp.h>
+#include <unistd.h>
 
+#include "base/clock.h"
 #include "proto/gateway.grpc.pb.h"
 #include "proto/grpc_status.h"
 
@@ -16,8 +18,11 @@ class GrpcEpisodes final : public Episodes {
   absl::StatusOr<v1::EpisodeOpenResponse> Open(const v1::EpisodeOpenRequest& request) override {
     grpc::ClientContext context;
     SetDeadline(context);
+    v1::EpisodeOpenRequest named = request;
+    named.set_runner(options_.runner);
+    named.set_incarnation(incarnation_);
     v1::EpisodeOpenResponse response;
-    const grpc::Status status = stub_->OpenEpisode(&context, request, &response);
+    const grpc::Status status = stub_->OpenEpisode(&context, named, &response);
     if (!status.ok()) return v1::FromGrpc(status);
     return response;
   }
@@ -45,6 +50,7 @@ class GrpcEpisodes final : public Episodes {
   const std::shared_ptr<grpc::Channel> channel_;
   const std::unique_ptr<v1::Gateway::Stub> stub_;
   const GrpcEpisodesOptions options_;
+  const std::string incarnation_ = absl::StrCat(getpid(), "-", base::Clock::Real().UnixNanos());  // this process
 };
 
 }  // namespace

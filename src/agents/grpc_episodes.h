@@ -16,6 +16,8 @@ namespace ingot::agents {
 struct GrpcEpisodesOptions {
   // Seconds each call may take, > 0; then it is DEADLINE_EXCEEDED, which the runner repeats.
   double timeout_s = 10;
+  // Names this runner to the gateway, which ends the episodes that an earlier process of the same name left open.
+  std::string runner = "agents";
 
   absl::Status Validate() const;
 };

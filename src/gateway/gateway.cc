@@ -50,8 +50,17 @@ std::string Gateway::BaseUrl(const std::string& episode_id) const {
 // ---- Episodes -----------------------------------------------------------------------------------------------------
 
 absl::StatusOr<v1::EpisodeOpenResponse> Gateway::OpenEpisode(const v1::EpisodeOpenRequest& request) {
+  if (request.runner().size() > kMaxScaffold || request.incarnation().size() > kMaxScaffold) {
+    return BadRequest("runner",
+                      absl::StrCat("'runner' and 'incarnation' must have at most ", kMaxScaffold, " bytes each"));
+  }
+  if (!request.runner().empty()) EndAbandoned(request.runner(), request.incarnation());
   const std::string key = "ingot-" + RandomHex(24);
   INGOT_ASSIGN_OR_RETURN(auto episode, Open(request.scaffold(), key, false));
+  if (!request.runner().empty()) {
+    base::MutexLock lock(mu_);
+    runner_of_[episode->id()] = {request.runner(), request.incarnation()};
+  }
   v1::EpisodeOpenResponse response;
   response.set_episode_id(episode->id());
   response.set_api_key(key);
@@ -60,6 +69,24 @@ absl::StatusOr<v1::EpisodeOpenResponse> Gateway::OpenEpisode(const v1::EpisodeOp
   *response.mutable_ref() = episode->record().ref();
   response.set_purpose(episode->record().purpose());
   return response;
+}
+
+void Gateway::EndAbandoned(const std::string& runner, const std::string& incarnation) {
+  std::vector<std::shared_ptr<Episode>> abandoned;
+  {
+    base::MutexLock lock(mu_);
+    std::string& newest = incarnations_[runner];
+    if (newest == incarnation) return;
+    newest = incarnation;
+    for (const auto& [id, of] : runner_of_) {
+      const auto open = by_id_.find(id);
+      if (of.first == runner && of.second != incarnation && open != by_id_.end()) abandoned.push_back(open->second);
+    }
+  }
+  for (const std::shared_ptr<Episode>& episode : abandoned) {
+    const absl::Status status = End(episode, v1::EPISODE_FAILED, "its runner was started again", false);
+    if (!status.ok()) INGOT_LOG(warn, "abandoned episode {} could not be ended: {}", episode->id(), status.ToString());
+  }
 }
 
 absl::Status Gateway::ReserveEpisode() {
@@ -237,6 +264,7 @@ void Gateway::Remove(const std::shared_ptr<Episode>& episode, v1::EpisodeState s
   base::MutexLock lock(mu_);
   by_id_.erase(episode->id());
   by_key_.erase(episode->key_hash());
+  runner_of_.erase(episode->id());
   if (core_.options.max_remembered_ends == 0) return;
   ended_keys_[episode->id()] = episode->key_hash();
   if (!free_key) ended_by_key_[episode->key_hash()] = {episode->id(), state, detail};

@@ -20,6 +20,7 @@
 #include <set>
 #include <string>
 #include <unordered_map>
+#include <utility>
 
 #include "base/mutex.h"
 #include "base/status.h"
@@ -89,6 +90,8 @@ class Gateway {
   absl::StatusOr<std::shared_ptr<Episode>> Resolve(const Caller& caller);
   absl::StatusOr<std::shared_ptr<Episode>> OpenSession(const std::string& api_key);
   absl::StatusOr<std::shared_ptr<Episode>> FindByKey(const std::string& episode_id, const std::string& api_key);
+  // Ends what earlier incarnations of the runner left open.
+  void EndAbandoned(const std::string& runner, const std::string& incarnation);
   // Admits and stores; `api_key` names the episode.
   absl::StatusOr<std::shared_ptr<Episode>> Open(const std::string& scaffold, const std::string& api_key, bool session);
   absl::Status ReserveEpisode();
@@ -114,9 +117,12 @@ class Gateway {
   int active_calls_ ABSL_GUARDED_BY(mu_) = 0;  // of all answers; one that is not parsed yet counts as one
   // Ended ones, so that what comes late is told so; the oldest are forgotten.
   std::unordered_map<std::string, Ended> ended_by_key_ ABSL_GUARDED_BY(mu_);
-  std::unordered_map<std::string, std::string> ended_keys_ ABSL_GUARDED_BY(mu_);  // hash of the key, by episode id
-  std::deque<std::string> ended_order_ ABSL_GUARDED_BY(mu_);                      // hashes of keys
-  std::set<std::string> ending_ ABSL_GUARDED_BY(mu_);                             // ids of episodes that Tick is ending
+  std::unordered_map<std::string, std::string> ended_keys_ ABSL_GUARDED_BY(mu_);    // hash of the key, by episode id
+  std::deque<std::string> ended_order_ ABSL_GUARDED_BY(mu_);                        // hashes of keys
+  std::unordered_map<std::string, std::string> incarnations_ ABSL_GUARDED_BY(mu_);  // the newest, by runner
+  // Runner and incarnation of the open episodes that have one, by episode id.
+  std::unordered_map<std::string, std::pair<std::string, std::string>> runner_of_ ABSL_GUARDED_BY(mu_);
+  std::set<std::string> ending_ ABSL_GUARDED_BY(mu_);  // ids of episodes that Tick is ending
 
   Core core_;  // last: its workers, which use all of the above, are joined first
 };

@@ -671,6 +671,29 @@ TEST(Gateway, EndingAbortsAndRecordsWhatIsInFlight) {
   EXPECT_EQ(HttpStatusOf(out.status), 410);
 }
 
+TEST(Gateway, ARunnerThatIsStartedAgainLosesTheEpisodesItHad) {
+  World world(ToolThenAnswer);
+  const auto open = [&](const std::string& runner, const std::string& incarnation) {
+    v1::EpisodeOpenRequest request;
+    request.set_runner(runner);
+    request.set_incarnation(incarnation);
+    return world.gateway().OpenEpisode(request).value();
+  };
+  const auto lost = open("agents", "1"), other = open("elsewhere", "1"), nobody = world.Open();
+  const auto same = open("agents", "1");
+  EXPECT_EQ(world.gateway().Status().open_episodes(), 4);
+  const auto fresh = open("agents", "2");
+  EXPECT_EQ(world.gateway().Status().open_episodes(), 3);
+  for (const auto& gone : {lost, same}) {
+    const absl::Status late = world.Chat(gone.api_key(), Body(Question())).status;
+    EXPECT_EQ(HttpStatusOf(late), 410) << late;
+    EXPECT_EQ(world.pool.episode(gone.episode_id()).state(), v1::EPISODE_FAILED);
+  }
+  for (const auto& alive : {other, nobody, fresh}) {
+    EXPECT_TRUE(world.Chat(alive.api_key(), Body(Question())).status.ok());
+  }
+}
+
 TEST(Gateway, EndsSilentEpisodes) {
   World world([](const auto&) { return Say("ok"); });
   world.options.episode_idle_s = 100;
