@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the ingot binary as a user would: run_tests.py BINARY SOURCE_DIR CASE [--kills N] [--seed S].
 
-Cases: bad_input, supervised, serve, kill, launch, smoke, seeds. Exits with 0 if what the case states holds.
+Cases: bad_input, supervised, serve, kill, launch, launch_kill, smoke, seeds. Exits with 0 if what the case states holds.
 """
 import argparse
 import http.client
@@ -201,6 +201,34 @@ def case_launch(ingot, options):
             print(f"--- {log.name}\n{log.read_text()[-2000:]}")
     check(code == 0, f"exit code {code}")
     check_run(ingot, "launched", SHORT["scheduler.total_steps"])
+
+
+def case_launch_kill(ingot, options):
+    """kill -9 of each role of a launched run in turn: it is started again, and the run finishes."""
+    for role in ("datapool", "scheduler", "rollout", "gateway", "agents", "trainer"):
+        ports = free_ports(4)
+        settings = dict(SHORT, **{
+            "run.name": role, "scheduler.total_steps": 24, "scheduler.group_deadline_s": 600,
+            "cluster.datapool_port": ports[0], "cluster.scheduler_port": ports[1],
+            "cluster.gateway_port": ports[2], "cluster.rollout_port": ports[3]})
+        launch = ingot.start("launch", settings)
+        metrics = pathlib.Path(f"{ingot.folder}/{role}/metrics.jsonl")
+        deadline = time.time() + 60
+        while time.time() < deadline and (not metrics.exists() or metrics.read_text().count("\n") < 4):
+            time.sleep(0.1)
+        children = subprocess.run(["pgrep", "-P", str(launch.pid), "-f", f"ingot {role} "], capture_output=True,
+                                  text=True).stdout.split()
+        check(len(children) == 1, f"processes of {role}: {children}")
+        os.kill(int(children[0]), signal.SIGKILL)
+        try:
+            output, _ = launch.communicate(timeout=120)
+        except subprocess.TimeoutExpired:
+            launch.terminate()
+            check(False, f"{role} was killed, and the run stood still: {launch.communicate()[0]}")
+        check(launch.returncode == 0, f"{role} was killed: {output}")
+        check(f"{role}" in output and "started again (1 of" in output, f"{role} was not started again: {output}")
+        check_run(ingot, role, 24)
+        print(f"{role}: killed, started again, finished", flush=True)
 
 
 def case_serve(ingot, options):

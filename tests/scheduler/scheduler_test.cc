@@ -472,5 +472,19 @@ TEST(TaskSamplerTest, TheTaskDependsOnSeedAndGroupAlone) {
   EXPECT_TRUE(differs);
 }
 
+TEST_F(SchedulerTest, AnEndThatIsToldAgainAfterItsGroupFinishedChangesNothing) {
+  Start();
+  const v1::Ticket a = MustAdmit(), b = MustAdmit();
+  End(a, v1::EPISODE_FINISHED, 0);
+  End(b, v1::EPISODE_FINISHED, 1);  // the group is finished, and in no batch yet
+  ASSERT_TRUE(scheduler_->EpisodeEnded(EndOf(b, v1::EPISODE_FINISHED, 1)).ok());
+  scheduler_ = MustRecover(options_, pool_, clock_, std::nullopt);  // the answer to b's end was lost with it
+  ASSERT_TRUE(scheduler_->EpisodeEnded(EndOf(b, v1::EPISODE_FINISHED, 1)).ok());
+  ASSERT_TRUE(scheduler_->EpisodeEnded(EndOf(a, v1::EPISODE_FAILED)).ok());
+  const auto batch = scheduler_->NextBatch(Batch(0));
+  ASSERT_TRUE(batch.ok()) << batch.status();
+  EXPECT_THAT(GroupsOf(*batch), ElementsAre(a.ref().group_id()));
+}
+
 }  // namespace
 }  // namespace ingot::scheduler
