@@ -360,6 +360,7 @@ absl::StatusOr<CompiledRow> CompileRow(const OutputRow& row, std::vector<std::st
   for (const Trigger& trigger : compiled.triggers) {
     if (trigger.text.empty()) return annotate(absl::InvalidArgumentError("an empty text among `dropped`"));
     compiled.trigger_starts[static_cast<unsigned char>(trigger.text[0])] = true;
+    if (trigger.section >= 0 && trigger.text.size() > 1 && trigger.text[0] == '[') compiled.json_stop = trigger.text;
   }
   const absl::Status channels = CompileChannels(compiled);
   if (!channels.ok()) return annotate(channels);

@@ -83,6 +83,7 @@ struct CompiledRow {
   std::vector<Section> sections;
   std::vector<Trigger> triggers;           // longest first
   std::array<bool, 256> trigger_starts{};  // by first byte
+  std::string json_stop;                   // a trigger that begins as JSON may: ends JSON that is not closed
   Program parameter;
   std::string parameter_begin;  // first literal of it
 

@@ -197,7 +197,7 @@ TextMachine::Match TextMachine::RunJson() {
     part_ = Part::kValue;
   }
   size_t used = 0;
-  const Scan scan = json_.Feed(Rest(), used);
+  const Scan scan = json_.Feed(Rest(), row_.json_stop, final_, used);
   AddArguments(Rest().substr(0, used));
   at_ += used;
   if (committed_) hold_ = at_;
@@ -211,7 +211,7 @@ TextMachine::Match TextMachine::RunObject() {
   while (true) {
     if (part_ == Part::kKey || part_ == Part::kValue) {
       size_t used = 0;
-      const Scan scan = json_.Feed(Rest(), used);
+      const Scan scan = json_.Feed(Rest(), row_.json_stop, final_, used);
       const bool is_arguments = part_ == Part::kValue && role_ == Role::kArguments && !repeated_;
       if (is_arguments) AddArguments(Rest().substr(0, used));
       at_ += used;

@@ -19,7 +19,7 @@ bool EndsScalar(char c) { return c == ',' || c == '}' || c == ']' || c == ' ' ||
 
 }  // namespace
 
-Scan JsonScanner::Feed(std::string_view text, size_t& used) {
+Scan JsonScanner::Feed(std::string_view text, std::string_view stop, bool final, size_t& used) {
   for (size_t at = 0; at < text.size(); ++at) {
     const char c = text[at];
     if (in_string_) {
@@ -35,6 +35,14 @@ Scan JsonScanner::Feed(std::string_view text, size_t& used) {
         }
       }
       continue;
+    }
+    if (!stop.empty() && c == stop[0]) {
+      const std::string_view rest = text.substr(at);
+      const bool stands = rest.starts_with(stop), may = !final && stop.starts_with(rest);
+      if (stands || may) {
+        used += at;
+        return stands ? Scan::kFailed : Scan::kMore;
+      }
     }
     if (scalar_ && EndsScalar(c)) {
       used += at;

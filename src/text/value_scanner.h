@@ -14,7 +14,10 @@ class JsonScanner {
  public:
   // Adds to `used` how many bytes of `text` belong to the value. An object, array or string is done with its last byte;
   // any other value before the byte that follows it.
-  Scan Feed(std::string_view text, size_t& used);
+  Scan Feed(std::string_view text, size_t& used) { return Feed(text, "", true, used); }
+  // The same, and fails before `stop` outside a string: for a text that begins as JSON may. Unless `final`, what may be
+  // its beginning is not used but to be fed again, with more behind it.
+  Scan Feed(std::string_view text, std::string_view stop, bool final, size_t& used);
 
  private:
   int depth_ = 0;

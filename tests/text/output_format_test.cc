@@ -203,6 +203,10 @@ TEST(OutputFormats, Mistral) {
   EXPECT_EQ(Calls(Parse("mistral_v11", R"([THINK]so[/THINK]Go[TOOL_CALLS]ping{"a": 1}[TOOL_CALLS]ping[ARGS]{})")),
             R"(ping({"a": 1})ping({}))");
   EXPECT_EQ(Calls(Parse("mistral_v11", R"([TOOL_CALLS]ping[CALL_ID]x1y2[ARGS]{})")), "x1y2=ping({})");
+  // A call that is not closed does not swallow the next one's mark, which begins as a list does.
+  const auto two = Parse("mistral_v11", R"([TOOL_CALLS]ping{"a": [TOOL_CALLS]ping{"b": "[TOOL_CALLS]"})");
+  EXPECT_EQ(Calls(two), R"(MALFORMED ping({"b": "[TOOL_CALLS]"}))");
+  EXPECT_EQ(two.content, R"([TOOL_CALLS]ping{"a": )");
 }
 
 TEST(OutputFormats, OtherRows) {
