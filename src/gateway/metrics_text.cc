@@ -51,8 +51,8 @@ std::string Gateway::MetricsText() const {
   counter("ingot_gateway_flagged_calls_total", "Calls sampled under a grammar, penalty or bias: never trained on.",
           counters.flagged);
   counter("ingot_gateway_prompt_tokens_total", "Prompt tokens sent to the engine.", counters.prompt_tokens);
-  counter("ingot_gateway_rendered_prompt_tokens_total", "Prompt tokens encoded from text, not taken from earlier calls.",
-          counters.rendered_tokens);
+  counter("ingot_gateway_rendered_prompt_tokens_total",
+          "Prompt tokens encoded from text, not taken from earlier calls.", counters.rendered_tokens);
   counter("ingot_gateway_cached_prompt_tokens_total", "Prompt tokens whose KV the engine had.", counters.cached_tokens);
   counter("ingot_gateway_sampled_tokens_total", "Tokens sampled.", counters.sampled_tokens);
   counter("ingot_gateway_episodes_opened_total", "Episodes opened.", counters.episodes_opened);

@@ -25,8 +25,8 @@ absl::Status ValidateShaping(const v1::SamplingParams& params, int64_t vocab_siz
 // What to draw from.
 struct ShapedRow {
   std::span<const float> logprobs;  // -inf: never
-  std::span<const int32_t> ids;  // of the entries; empty: entry i is id i
-  double mass = 1;               // what the probabilities sum to
+  std::span<const int32_t> ids;     // of the entries; empty: entry i is id i
+  double mass = 1;                  // what the probabilities sum to
 };
 
 // Working memory, shared by all requests of one step thread.
