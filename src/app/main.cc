@@ -31,6 +31,9 @@ void AddTextCommands(CLI::App& app, ingot::app::TextArgs& args, int& code) {
         command->add_flag("--special", args.special, "add what the tokenizer's template puts around a text");
       } else if (option == "skip-special") {
         command->add_flag("--skip-special", args.skip_special, "leave special tokens out");
+      } else if (option == "like-transformers") {
+        command->add_flag("--like-transformers", args.like_transformers,
+                          "prepare messages as newer versions of transformers do: without null fields");
       } else {
         command->add_option("--format", args.format, "name of an output format, or a .json file of one")->required();
       }

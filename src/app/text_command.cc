@@ -3,6 +3,7 @@
 #include <iostream>
 
 #include "app/text_parse_command.h"
+#include "app/text_render_command.h"
 #include "text/tokenizer.h"
 
 namespace ingot::app {
@@ -51,6 +52,12 @@ const std::vector<TextCommand>& TextCommands() {
        "model outputs (JSON strings, or objects with text, tools and prefill) to OpenAI's assistant messages",
        {"format"},
        [](const TextArgs& args) -> absl::StatusOr<TextLine> { return MakeTextParse(args.format); }},
+      {"render",
+       "conversations (objects with \"messages\", \"tools\" and other template variables) to text and token ids",
+       {"tokenizer", "like-transformers"},
+       [](const TextArgs& args) -> absl::StatusOr<TextLine> {
+         return MakeTextRender(args.tokenizer_dir, args.like_transformers);
+       }},
   };
   return *commands;
 }

@@ -14,10 +14,11 @@
 namespace ingot::app {
 
 struct TextArgs {
-  std::string tokenizer_dir;  // a folder with tokenizer.json
-  bool special = false;       // encode: add what the tokenizer's template puts around a text
-  bool skip_special = false;  // decode: leave special tokens out
-  std::string format;         // parse: the name of an output format, or the file of one (text_parse_command.h)
+  std::string tokenizer_dir;       // a folder with tokenizer.json
+  bool special = false;            // encode: add what the tokenizer's template puts around a text
+  bool skip_special = false;       // decode: leave special tokens out
+  std::string format;              // parse: the name of an output format, or a file of one (text_parse_command.h)
+  bool like_transformers = false;  // render: messages are prepared as transformers does (text_render_command.h)
 };
 
 // What one line of input gives.
@@ -27,8 +28,8 @@ using TextLine = std::function<absl::StatusOr<base::json::value>(const base::jso
 struct TextCommand {
   std::string_view name;
   std::string_view help;
-  std::vector<std::string_view>
-      options;  // fields of TextArgs it takes: "tokenizer", "format" (required), "special", "skip-special"
+  std::vector<std::string_view> options;  // fields of TextArgs it takes: "tokenizer" (required), "special",
+                                          // "skip-special", "format" (required), "like-transformers"
   // Loads what the command needs, once.
   absl::StatusOr<TextLine> (*make)(const TextArgs& args);
 };

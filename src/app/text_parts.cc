@@ -6,12 +6,15 @@
 #include <sstream>
 
 #include "base/json.h"
+#include "text/chat_template.h"
 #include "text/format_spec.h"
 
 namespace ingot::app {
 namespace {
 
 constexpr char kInfoFile[] = "ingot.json";
+constexpr char kTemplate[] = "template";
+constexpr char kTemplatePrefix[] = "template:";
 
 // Every marker of every built-in format: a byte-level model may change its format without changing its vocabulary.
 std::vector<std::string> ByteTokenizerSpecials() {
@@ -38,10 +41,29 @@ std::string InfoJson(const std::string& chat_format) {
   return base::PrintJson(base::json::object{{"chat_format", chat_format}}) + "\n";
 }
 
-// The chat format that a folder's ingot.json names; hermes without one.
+// What a chat template is read from.
+constexpr const char* kTemplateFiles[] = {"chat_template.jinja", "tokenizer_config.json", "generation_config.json"};
+
+// "template" or "template:NAME": the folder's own template with the output format NAME.
+bool NamesTemplate(const std::string& name) { return name == kTemplate || name.starts_with(kTemplatePrefix); }
+
+absl::StatusOr<std::shared_ptr<const text::ChatFormat>> MakeFormat(const std::string& name,
+                                                                   const std::string& model_dir,
+                                                                   std::shared_ptr<const text::Tokenizer> tokenizer) {
+  if (!NamesTemplate(name)) return text::MakeChatFormat(name, std::move(tokenizer));
+  const std::string output = name == kTemplate ? "" : name.substr(std::string(kTemplatePrefix).size());
+  return text::LoadChatFormat(model_dir, std::move(tokenizer), output);
+}
+
+// The chat format that a folder's ingot.json names; without one its own template, or hermes.
 absl::StatusOr<std::string> FormatNamedBy(const std::string& model_dir) {
   const std::string path = absl::StrCat(model_dir, "/", kInfoFile);
-  if (!std::filesystem::exists(path)) return std::string("hermes");
+  if (!std::filesystem::exists(path)) {
+    const auto own = text::ChatTemplate::Load(model_dir);
+    if (absl::IsNotFound(own.status())) return std::string("hermes");
+    INGOT_RETURN_IF_ERROR(own.status());
+    return std::string(kTemplate);
+  }
   INGOT_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
   absl::StatusOr<base::json::value> info = base::ParseJson(text);
   if (!info.ok()) return base::Annotate(info.status(), path);
@@ -70,9 +92,14 @@ absl::StatusOr<TextParts> LoadTextParts(const std::string& model_dir, const std:
   if (name.empty()) {
     INGOT_ASSIGN_OR_RETURN(name, FormatNamedBy(model_dir));
   }
-  INGOT_ASSIGN_OR_RETURN(parts.format, text::MakeChatFormat(name, parts.tokenizer));
+  INGOT_ASSIGN_OR_RETURN(parts.format, MakeFormat(name, model_dir, parts.tokenizer));
   INGOT_ASSIGN_OR_RETURN(std::string tokenizer_json, ReadFile(model_dir + "/tokenizer.json"));
   parts.files = {{"tokenizer.json", std::move(tokenizer_json)}, {kInfoFile, InfoJson(name)}};
+  for (const char* file : kTemplateFiles) {
+    const std::string path = absl::StrCat(model_dir, "/", file);
+    if (!NamesTemplate(name) || !std::filesystem::exists(path)) continue;
+    INGOT_ASSIGN_OR_RETURN(parts.files[file], ReadFile(path));
+  }
   return parts;
 }
 

@@ -16,6 +16,12 @@ Reading ReadingOf(const GatewayRequest& request) {
 
 std::string Bytes(int32_t id, const text::Tokenizer& tokenizer) { return tokenizer.Decode(std::span(&id, 1), false); }
 
+std::shared_ptr<const text::ChatFormat> FormatFor(const GatewayParts& parts, const GatewayRequest& request) {
+  if (request.conversation.messages.empty()) return parts.format;
+  auto own = parts.format->ForAnswerTo(request.conversation);
+  return own != nullptr ? own : parts.format;
+}
+
 }  // namespace
 
 Delivery::Delivery(const GatewayParts& parts, std::shared_ptr<const GatewayRequest> request,
@@ -25,7 +31,7 @@ Delivery::Delivery(const GatewayParts& parts, std::shared_ptr<const GatewayReque
       plan_(std::move(plan)),
       call_id_(std::move(call_id)),
       own_stop_(std::move(own_stop)),
-      text_(parts.tokenizer, parts.format, request_->stop, ReadingOf(*request_)) {}
+      text_(parts.tokenizer, FormatFor(parts, *request_), request_->stop, ReadingOf(*request_)) {}
 
 void Delivery::Feed(const Generation& generation) {
   const auto& ids = generation.segment.token_ids();

@@ -16,8 +16,10 @@ void Put(std::string& out, std::string_view field) {
   out += field;
 }
 
-std::string ToolsKey(const std::vector<base::json::value>& tools) {
+// Of what stands before the messages: the tools and what the template is told beside them.
+std::string ToolsKey(const std::vector<base::json::value>& tools, const base::json::object& variables) {
   std::string canonical = "tools";
+  if (!variables.empty()) Put(canonical, base::CanonicalJson(variables));
   for (const base::json::value& tool : tools) Put(canonical, base::CanonicalJson(tool));
   return base::ContentKey(canonical);
 }
@@ -28,8 +30,8 @@ std::string Chain(const std::string& before, const std::string& message) { retur
 
 ConversationKeys ConversationKeys::Of(const text::Conversation& conversation) {
   ConversationKeys keys;
-  keys.after.push_back(ToolsKey(conversation.tools));
-  keys.after_no_tools.push_back(ToolsKey({}));
+  keys.after.push_back(ToolsKey(conversation.tools, conversation.template_variables));
+  keys.after_no_tools.push_back(ToolsKey({}, conversation.template_variables));
   for (const text::Message& message : conversation.messages) {
     keys.message.push_back(MessageKey(message));
     keys.after.push_back(Chain(keys.after.back(), keys.message.back()));

@@ -21,23 +21,9 @@ absl::Status RenderWhole(const Core& core, const text::Conversation& conversatio
   return absl::OkStatus();
 }
 
-bool HasReasoning(const text::Conversation& conversation) {
-  return std::any_of(conversation.messages.begin(), conversation.messages.end(),
-                     [](const text::Message& message) { return !message.reasoning.empty(); });
-}
-
 text::Conversation WithoutReasoning(text::Conversation conversation) {
   for (text::Message& message : conversation.messages) message.reasoning.clear();
   return conversation;
-}
-
-// Whether the template still writes the messages [0, first_new) as it did before the others followed.
-bool PrefixStays(const text::ChatFormat& format, const text::Conversation& conversation, size_t first_new) {
-  text::Conversation before = conversation;
-  before.messages.resize(first_new);
-  const auto prefix = format.Render(before, false), whole = format.Render(conversation, true);
-  return prefix.ok() && whole.ok() && prefix->ids.size() <= whole->ids.size() &&
-         std::equal(prefix->ids.begin(), prefix->ids.end(), whole->ids.begin());
 }
 
 // Goes on from what the parent sampled. Returns why it cannot: a cause of a fork; empty: done.
@@ -45,16 +31,15 @@ bool PrefixStays(const text::ChatFormat& format, const text::Conversation& conve
 // Under `template` the conversation has its reasoning, also where the client dropped it, and the parent is continued
 // only while the template goes on writing it so. Under `keep` it has none: what was sampled stays as it is, and what
 // the template thinks of reasoning is not asked.
-std::string Continue(const Core& core, const text::Conversation& conversation, PromptPlan& plan) {
+std::string Continue(const Core& core, const text::Conversation& conversation, text::EarlierTurns earlier,
+                     PromptPlan& plan) {
   const Episode::Plan& continued = plan.continued;
-  const text::ChatFormat& format = *core.parts.format;
-  const size_t first_new = continued.match.first_new;
-  if (HasReasoning(conversation) && !PrefixStays(format, conversation, first_new)) return kForkThinkingStripped;
-  const auto tail = format.RenderTail(conversation, first_new, continued.parent_turn);
+  const auto tail =
+      core.parts.format->RenderTail(conversation, continued.match.first_new, continued.parent_turn, earlier);
   if (!tail.ok()) {
     INGOT_LOG(debug, "after call {}: the tail does not render ({}): rendering everything", continued.parent_call_id,
               std::string(tail.status().message()));
-    return kForkTailFailed;
+    return absl::IsFailedPrecondition(tail.status()) ? kForkThinkingStripped : kForkTailFailed;
   }
   for (const Piece& piece : continued.path) {
     plan.ids.insert(plan.ids.end(), piece.segment->token_ids().begin(), piece.segment->token_ids().end());
@@ -92,9 +77,10 @@ absl::StatusOr<PromptPlan> PlanPrompt(const Core& core, const Episode* episode, 
   const text::Conversation& conversation =
       continued.with_reasoning.has_value() ? *continued.with_reasoning : request.conversation;
   if (continued.match.parent >= 0) {
-    const bool keep = core.options.history_thinking == HistoryThinking::kKeep && HasReasoning(conversation);
-    const std::string cause =
-        keep ? Continue(core, WithoutReasoning(conversation), plan) : Continue(core, conversation, plan);
+    const bool keep = core.options.history_thinking == HistoryThinking::kKeep;
+    const std::string cause = keep
+                                  ? Continue(core, WithoutReasoning(conversation), text::EarlierTurns::kAsSampled, plan)
+                                  : Continue(core, conversation, text::EarlierTurns::kAsTemplate, plan);
     if (!cause.empty()) {
       continued.match = {.parent = -1, .first_new = 0, .fork_cause = cause};
       continued.path.clear();

@@ -63,7 +63,6 @@ struct GatewayRequest {
   text::Conversation conversation;
   // Per message of the conversation: ids of ours that the client sent back with it (items, signatures).
   std::vector<std::vector<std::string>> echoed_ids;
-  base::json::object template_variables;  // enable_thinking, reasoning_effort, ...
   // Instead of the conversation: prompts that are not rendered, each answered on its own.
   struct RawPrompt {
     std::string text;  // encoded, special tokens recognised

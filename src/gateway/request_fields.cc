@@ -144,7 +144,7 @@ void ReadCommon(const Headers& headers, Fields& body, GatewayRequest& request) {
   body.Read("reasoning_effort", effort);
   SetEffort(effort, request);
   if (const object* variables = body.Object("chat_template_kwargs")) {
-    for (const auto& [name, set] : *variables) request.template_variables[name] = set;
+    for (const auto& [name, set] : *variables) request.conversation.template_variables[name] = set;
     const value* thinking = variables->if_contains("enable_thinking");
     if (thinking != nullptr && thinking->is_bool()) SetThinking(thinking->get_bool(), request);
   }
@@ -153,13 +153,13 @@ void ReadCommon(const Headers& headers, Fields& body, GatewayRequest& request) {
 void SetEffort(const std::string& effort, GatewayRequest& request) {
   if (effort.empty()) return;
   SetThinking(effort != "none", request);
-  if (effort != "none") request.template_variables["reasoning_effort"] = CutText(effort, kMaxName);
+  if (effort != "none") request.conversation.template_variables["reasoning_effort"] = CutText(effort, kMaxName);
 }
 
 void SetThinking(bool on, GatewayRequest& request) {
   request.thinking = on;
-  request.template_variables["enable_thinking"] = on;  // Qwen
-  request.template_variables["thinking"] = on;         // DeepSeek, Kimi
+  request.conversation.template_variables["enable_thinking"] = on;  // Qwen
+  request.conversation.template_variables["thinking"] = on;         // DeepSeek, Kimi
 }
 
 std::string FlatName(std::string_view name_space, std::string_view name) {

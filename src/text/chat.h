@@ -28,11 +28,14 @@ struct Message {
   std::vector<ToolCall> tool_calls;
   std::string tool_call_id;  // tool: which call it answers
   std::string name;
+  base::json::object extra = {};  // further fields as the client sent them: a template may read them
 };
 
 struct Conversation {
   std::vector<Message> messages;
   std::vector<base::json::value> tools;  // OpenAI's form: {"type":"function","function":{...}}
+  // What a template may read beside messages and tools: enable_thinking, reasoning_effort, documents ...
+  base::json::object template_variables = {};
 };
 
 // Prompt ids cut where message i begins; piece i belongs to message i, and the last piece is the generation prompt.
@@ -56,6 +59,12 @@ struct ParsedOutput {
                                      // (a call: one object with a name and an object of arguments, closed)
 };
 
+// What RenderTail holds the earlier turns to.
+enum class EarlierTurns {
+  kAsTemplate,  // they must be what the template writes now that more messages follow
+  kAsSampled,   // they stay as they were sampled, whatever the template makes of them now
+};
+
 // A template with its tool-call format. Immutable and thread safe.
 class ChatFormat {
  public:
@@ -66,15 +75,22 @@ class ChatFormat {
   virtual absl::StatusOr<RenderedPrompt> Render(const Conversation& conversation, bool add_generation_prompt) const = 0;
   // The ids that follow sampled ids `turn` (which may lack its end-of-turn id when it was truncated) so that rendering
   // messages [first_new, end) of the conversation continues them, including the generation prompt. Used to splice.
-  // Message first_new - 1 must be the assistant's: its ids are `turn`, its text is not looked at.
+  // Message first_new - 1 must be the assistant's: its ids are `turn`, and its fields what `turn` says, reasoning
+  // included. FAILED_PRECONDITION under kAsTemplate: the template writes something before message first_new differently
+  // now that the new messages follow, such as reasoning that it leaves out of earlier turns. Under kAsSampled only the
+  // border between the turn and what follows is looked for.
   virtual absl::StatusOr<std::vector<int32_t>> RenderTail(const Conversation& conversation, size_t first_new,
-                                                          std::span<const int32_t> turn) const = 0;
+                                                          std::span<const int32_t> turn,
+                                                          EarlierTurns earlier = EarlierTurns::kAsTemplate) const = 0;
   // Whole output (special tokens kept, end-of-turn id stripped) to message.
   virtual ParsedOutput Parse(std::string_view output) const = 0;
   // Text that may be streamed as content now: everything before the first character that could begin a tool call.
   // Exactly: the content and the reasoning of Parse(output_so_far.substr(0, n)) are beginnings of the whole output's,
   // whatever follows. An output without reasoning is its own content up to there. StreamParser does the bookkeeping.
   virtual size_t StreamableContent(std::string_view output_so_far) const = 0;
+  // This format as it reads the answer to `conversation`: tools may give arguments their types, and the generation
+  // prompt may have opened the reasoning. nullptr: as any other answer.
+  virtual std::shared_ptr<const ChatFormat> ForAnswerTo(const Conversation& conversation) const;
   virtual const std::vector<int32_t>& end_of_turn_ids() const = 0;
   virtual const std::string& fingerprint() const = 0;
 
@@ -121,11 +137,25 @@ class StreamParser {
 absl::StatusOr<std::shared_ptr<const ChatFormat>> MakeChatFormat(const std::string& name,
                                                                  std::shared_ptr<const Tokenizer> tokenizer);
 
+// The chat format of a model folder: its own template (chat_template.jinja, or chat_template of tokenizer_config.json)
+// with the output format of that name (FindOutputFormat); an empty name: the one whose calls the template writes.
+// NOT_FOUND: the folder has no template, or there is no such output format. INVALID_ARGUMENT names what is wrong.
+//
+// Text: exactly what Hugging Face's apply_chat_template renders (text/jinja/template.h). Ids: Hugging Face's of that
+// text, with two differences. What came from a conversation never becomes a token that the template writes (a special
+// one, or an added one whose text stands in the template): the engine marks every byte that came from outside, so this
+// holds however the template cuts, trims or prints it, and only text that holds such a token's spelling is encoded
+// differently. And Render cuts where RenderedPrompt says.
+absl::StatusOr<std::shared_ptr<const ChatFormat>> LoadChatFormat(const std::string& model_dir,
+                                                                 std::shared_ptr<const Tokenizer> tokenizer,
+                                                                 const std::string& output_format);
+
 // One message or conversation from / to OpenAI's JSON. `developer` is read as system, content may be null, a string or
-// text parts; arguments may be a string or an object. INVALID_ARGUMENT names the message and what is wrong with it.
+// text parts; arguments may be a string or an object; other fields are kept. INVALID_ARGUMENT names the message and
+// what is wrong with it.
 absl::StatusOr<Message> MessageFromJson(const base::json::value& json);
 base::json::value MessageToJson(const Message& message);
 absl::StatusOr<Conversation> ConversationFromJson(
-    const base::json::value& json);  // {"messages": [...], "tools": [...]}
+    const base::json::value& json);  // {"messages": [...], "tools": [...], "chat_template_kwargs": {...}}
 
 }  // namespace ingot::text

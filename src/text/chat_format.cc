@@ -122,7 +122,7 @@ class SpecFormat final : public ChatFormat {
   }
 
   absl::StatusOr<std::vector<int32_t>> RenderTail(const Conversation& conversation, size_t first_new,
-                                                  std::span<const int32_t> turn) const override {
+                                                  std::span<const int32_t> turn, EarlierTurns earlier) const override {
     const std::vector<Message>& messages = conversation.messages;
     if (first_new == 0 || first_new > messages.size() || messages[first_new - 1].role != "assistant") {
       return absl::InvalidArgumentError(
@@ -130,6 +130,7 @@ class SpecFormat final : public ChatFormat {
                        " of ", messages.size()));
     }
     INGOT_RETURN_IF_ERROR(Check(messages, first_new));
+    if (earlier == EarlierTurns::kAsTemplate) INGOT_RETURN_IF_ERROR(CheckReasoningStays(messages, first_new));
     Assembler out(*tokenizer_, markers_);
     // Another stop token does not close the turn in the template's sense: the history would lack its border.
     if (turn.empty() || turn.back() != turn_end_id_) out.Literal(spec_.turn_end);
@@ -157,6 +158,18 @@ class SpecFormat final : public ChatFormat {
   ReasoningSyntax SyntaxOfReasoning() const override { return {spec_.think_begin, spec_.think_end, spec_.after_think}; }
 
  private:
+  // A user message drops the reasoning of the turns before it.
+  static absl::Status CheckReasoningStays(const std::vector<Message>& messages, size_t first_new) {
+    const auto is_user = [](const Message& message) { return message.role == "user"; };
+    if (std::none_of(messages.begin() + first_new, messages.end(), is_user)) return absl::OkStatus();
+    for (size_t i = first_new; i-- > 0 && !is_user(messages[i]);) {
+      if (messages[i].role != "assistant" || messages[i].reasoning.empty()) continue;
+      return absl::FailedPreconditionError(
+          absl::StrCat("the template leaves out the reasoning of message ", i, " now that a user message follows"));
+    }
+    return absl::OkStatus();
+  }
+
   static absl::Status Check(const std::vector<Message>& messages, size_t first) {
     for (size_t i = first; i < messages.size(); ++i) {
       const std::string& role = messages[i].role;
@@ -272,6 +285,7 @@ class SpecFormat final : public ChatFormat {
 
 }  // namespace
 
+std::shared_ptr<const ChatFormat> ChatFormat::ForAnswerTo(const Conversation&) const { return nullptr; }
 std::optional<ChatFormat::CallSyntax> ChatFormat::SyntaxOfCall(std::string_view) const { return std::nullopt; }
 ChatFormat::ReasoningSyntax ChatFormat::SyntaxOfReasoning() const { return {}; }
 

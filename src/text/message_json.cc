@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <iterator>
+
 #include "text/chat.h"
 #include "text/python_json.h"
 
@@ -74,6 +77,13 @@ absl::StatusOr<std::vector<ToolCall>> ToolCallsFromJson(const json::value& messa
   return calls;
 }
 
+constexpr std::string_view kKnownFields[] = {"role",      "content",   "name", "tool_call_id", "reasoning_content",
+                                             "reasoning", "tool_calls"};
+
+bool IsKnown(std::string_view field) {
+  return std::find(std::begin(kKnownFields), std::end(kKnownFields), field) != std::end(kKnownFields);
+}
+
 }  // namespace
 
 absl::StatusOr<Message> MessageFromJson(const json::value& value) {
@@ -103,6 +113,11 @@ absl::StatusOr<Message> MessageFromJson(const json::value& value) {
     }
     INGOT_ASSIGN_OR_RETURN(message.tool_calls, ToolCallsFromJson(value));
   }
+  for (const auto& field : value.get_object()) {
+    if (!IsKnown(std::string_view(field.key().data(), field.key().size()))) {
+      message.extra.emplace(field.key(), field.value());
+    }
+  }
   return message;
 }
 
@@ -127,6 +142,7 @@ json::value MessageToJson(const Message& message) {
   }
   if (!message.tool_call_id.empty()) out["tool_call_id"] = message.tool_call_id;
   if (!message.name.empty()) out["name"] = message.name;
+  for (const auto& field : message.extra) out.emplace(field.key(), field.value());
   return out;
 }
 
@@ -142,6 +158,11 @@ absl::StatusOr<Conversation> ConversationFromJson(const json::value& value) {
       return base::Annotate(message.status(), absl::StrCat("messages[", conversation.messages.size(), "]"));
     }
     conversation.messages.push_back(*std::move(message));
+  }
+  const json::value* variables = Find(value, "chat_template_kwargs");
+  if (!IsNullOrMissing(variables)) {
+    if (!variables->is_object()) return Bad("'chat_template_kwargs' must be an object");
+    conversation.template_variables = variables->get_object();
   }
   const json::value* tools = Find(value, "tools");
   if (IsNullOrMissing(tools)) return conversation;

@@ -214,7 +214,7 @@ void ReadThinking(Fields& body, GatewayRequest& request) {
   Fields config(*body.Get("output_config"), "output_config");
   std::string effort;
   config.Read("effort", effort);
-  if (!effort.empty()) request.template_variables["reasoning_effort"] = effort;
+  if (!effort.empty()) request.conversation.template_variables["reasoning_effort"] = effort;
   ReadFormat(config, "format", request);
   body.Fail(config.status());
 }

@@ -222,10 +222,10 @@ Value SliceFilter(Runtime&, const Value& value, const Args& args) {
   const std::vector<Value> items = Items(value);
   const int64_t slices = params.Integer(0, 0), length = static_cast<int64_t>(items.size());
   if (slices == 0) Fail("ZeroDivisionError: integer division or modulo by zero");
+  ChargeSteps(static_cast<uint64_t>(std::max<int64_t>(slices, 0)));
   std::vector<Value> out;
   int64_t begin = 0;
   for (int64_t i = 0; i < slices; ++i) {
-    ChargeBytes(sizeof(Value));
     const bool extra = i < length % slices;
     const int64_t end = begin + length / slices + (extra ? 1 : 0);
     std::vector<Value> slice(items.begin() + begin, items.begin() + end);

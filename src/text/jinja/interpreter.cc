@@ -24,7 +24,7 @@ class MacroObject final : public Object {
     if (name != "arguments") return std::nullopt;
     std::vector<Value> arguments;
     for (const auto& [argument, slot] : signature.names) arguments.push_back(Value::Text(argument));
-    return MakeList(std::move(arguments));
+    return MakeTuple(std::move(arguments));
   }
   Value Call(Runtime&, const Args& args) override { return interpreter_->CallBody(statement_, closure_, args, name_); }
 

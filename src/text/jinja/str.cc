@@ -8,7 +8,9 @@
 namespace ingot::text::jinja {
 
 Str::Str(std::string text, std::vector<Mark> from_outside, bool is_markup)
-    : bytes(std::move(text)), marks(std::move(from_outside)), chars(CountChars(bytes)), markup(is_markup) {}
+    : bytes(std::move(text)), marks(std::move(from_outside)), chars(CountChars(bytes)), markup(is_markup) {
+  ChargeBytes(sizeof(Str));
+}
 
 void StrBuilder::AddMark(Mark mark) {
   if (mark.begin == mark.end) return;

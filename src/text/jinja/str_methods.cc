@@ -103,7 +103,6 @@ Value Count(const StrPtr& self, const Args& args) {
 Value Pieces(const StrPtr& self, const std::vector<Range>& ranges) {
   std::vector<Value> items;
   for (const Range& range : ranges) {
-    ChargeBytes(sizeof(Str));
     items.push_back(Value(Substring(self, range.begin, range.end)));
   }
   return MakeList(std::move(items));
@@ -229,6 +228,7 @@ Value Justify(const StrPtr& self, const Args& args) {
   if (missing <= 0) return Value(self);
   int64_t left = kAlign == '>' ? missing : 0;
   if (kAlign == '^') left = missing / 2 + (missing & width & 1);
+  ChargeBytes(static_cast<uint64_t>(missing) * fill->bytes.size());
   StrBuilder out;
   for (int64_t i = 0; i < left; ++i) out.Append(*fill);
   out.Append(*self);

@@ -29,7 +29,7 @@ struct Ast;
 // a conversation of a megabyte.
 struct Limits {
   uint64_t steps = 20'000'000;        // nodes evaluated and items gone over: about a second or two
-  uint64_t bytes = 2'000'000'000;     // of text and values made in all, kept or not
+  uint64_t bytes = 1'000'000'000;     // of text and values made in all, kept or not
   uint64_t output_bytes = 256 << 20;  // of the result
   int depth = 1500;                   // nested evaluations, over all macros being called
 };

@@ -36,7 +36,7 @@ int Depth(const Value& value) {
 }
 
 Value MakeSeq(Seq::Kind kind, std::vector<Value> items) {
-  ChargeBytes(items.size() * sizeof(Value));
+  ChargeBytes(sizeof(Seq) + items.size() * sizeof(Value));
   int depth = 0;
   for (const Value& item : items) depth = std::max(depth, Depth(item));
   CheckDepth(depth + 1);

@@ -253,7 +253,6 @@ std::vector<Value> Items(const Value& value) {
     for (size_t at = 0; at < text->bytes.size();) {
       const size_t begin = at;
       NextChar(text->bytes, at);
-      ChargeBytes(sizeof(Str));
       StrBuilder one;  // plain, even of markup
       one.Append(*text, begin, at);
       items.push_back(Value(one.Take()));

@@ -1,0 +1,199 @@
+#include "text/chat_template.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+
+namespace ingot::text {
+namespace {
+
+using base::Find;
+namespace json = base::json;
+
+constexpr uintmax_t kMaxFileBytes = 64u << 20;
+constexpr std::string_view kRoles[] = {"system", "developer", "user", "assistant", "tool", "function", "ipython"};
+
+std::string_view View(const json::string& text) { return {text.data(), text.size()}; }
+
+// The file's text; empty if there is no such file.
+absl::StatusOr<std::string> ReadOptional(const std::filesystem::path& path) {
+  std::error_code error;
+  const uintmax_t bytes = std::filesystem::file_size(path, error);
+  if (error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory) return std::string();
+  if (error) return absl::UnavailableError(absl::StrCat("cannot read ", path.string(), ": ", error.message()));
+  if (bytes > kMaxFileBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path.string(), " has ", bytes, " bytes, more than the ", kMaxFileBytes, " it may have"));
+  }
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  if (!file || !text) return absl::UnavailableError(absl::StrCat("cannot read ", path.string()));
+  return text.str();
+}
+
+// A token as tokenizer_config.json writes it: a text, or an object with `content`.
+const json::string* TokenText(const json::value& token) {
+  if (token.is_string()) return &token.get_string();
+  const json::value* content = Find(token, "content");
+  return content != nullptr && content->is_string() ? &content->get_string() : nullptr;
+}
+
+jinja::Value PlainText(std::string_view text) { return jinja::Value::Text(std::string(text)); }
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<const ChatTemplate>> ChatTemplate::Load(const std::string& model_dir) {
+  const std::filesystem::path dir(model_dir);
+  INGOT_ASSIGN_OR_RETURN(const std::string source, ReadOptional(dir / "chat_template.jinja"));
+  INGOT_ASSIGN_OR_RETURN(const std::string tokenizer_config, ReadOptional(dir / "tokenizer_config.json"));
+  INGOT_ASSIGN_OR_RETURN(const std::string generation_config, ReadOptional(dir / "generation_config.json"));
+  auto made = Make(source, tokenizer_config, generation_config);
+  if (!made.ok()) return base::Annotate(made.status(), model_dir);
+  return made;
+}
+
+absl::StatusOr<std::shared_ptr<const ChatTemplate>> ChatTemplate::Make(const std::string& template_jinja,
+                                                                       const std::string& tokenizer_config,
+                                                                       const std::string& generation_config) {
+  std::shared_ptr<ChatTemplate> made(new ChatTemplate);
+  if (!template_jinja.empty()) {
+    INGOT_RETURN_IF_ERROR(base::Annotate(made->AddTemplate("default", template_jinja), "chat_template.jinja"));
+  }
+  if (!tokenizer_config.empty()) {
+    INGOT_RETURN_IF_ERROR(
+        base::Annotate(made->ReadTokenizerConfig(tokenizer_config, !template_jinja.empty()), "tokenizer_config.json"));
+  }
+  if (!generation_config.empty()) {
+    INGOT_RETURN_IF_ERROR(base::Annotate(made->ReadGenerationConfig(generation_config), "generation_config.json"));
+  }
+  if (made->template_ == nullptr) {
+    return absl::NotFoundError(
+        "there is no chat template: neither chat_template.jinja nor chat_template in tokenizer_config.json. Name a "
+        "built-in chat format instead");
+  }
+  return std::shared_ptr<const ChatTemplate>(std::move(made));
+}
+
+absl::Status ChatTemplate::AddTemplate(const std::string& name, const std::string& source) {
+  INGOT_ASSIGN_OR_RETURN(auto parsed, jinja::Template::Parse(source));
+  (name == "tool_use" ? tool_template_ : template_) = std::move(parsed);
+  absl::StrAppend(&source_, source_.empty() ? "" : "\n", source);
+  return absl::OkStatus();
+}
+
+absl::Status ChatTemplate::ReadTokenizerConfig(const std::string& text, bool template_given) {
+  INGOT_ASSIGN_OR_RETURN(const json::value config, base::ParseJson(text));
+  for (const char* name :
+       {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"}) {
+    const json::value* token = Find(config, name);
+    if (token == nullptr || token->is_null()) continue;
+    const json::string* content = TokenText(*token);
+    if (content == nullptr) return absl::InvalidArgumentError(absl::StrCat(name, " must be a text"));
+    special_tokens_.emplace_back(name, PlainText(View(*content)));
+    if (std::string_view(name) == "eos_token") eos_token_ = View(*content);
+  }
+  const json::value* chat = Find(config, "chat_template");
+  if (template_given || chat == nullptr || chat->is_null()) return absl::OkStatus();
+  if (chat->is_string()) return AddTemplate("default", std::string(View(chat->get_string())));
+  if (!chat->is_array()) return absl::InvalidArgumentError("chat_template must be a text or a list");
+  for (const json::value& entry : chat->get_array()) {
+    const json::value *name = Find(entry, "name"), *source = Find(entry, "template");
+    if (name == nullptr || source == nullptr || !name->is_string() || !source->is_string()) {
+      return absl::InvalidArgumentError("each entry of chat_template needs the texts 'name' and 'template'");
+    }
+    const std::string_view named = View(name->get_string());
+    if (named != "default" && named != "tool_use") continue;  // rag and the like: no client asks for them
+    INGOT_RETURN_IF_ERROR(AddTemplate(std::string(named), std::string(View(source->get_string()))));
+  }
+  if (template_ == nullptr) template_ = tool_template_;
+  return absl::OkStatus();
+}
+
+absl::Status ChatTemplate::ReadGenerationConfig(const std::string& text) {
+  INGOT_ASSIGN_OR_RETURN(const json::value config, base::ParseJson(text));
+  const json::value* eos = Find(config, "eos_token_id");
+  if (eos == nullptr || eos->is_null()) return absl::OkStatus();
+  const auto add = [this](const json::value& id) {
+    if (!id.is_int64() || id.get_int64() < 0 || id.get_int64() > INT32_MAX) return false;
+    eos_ids_.push_back(static_cast<int32_t>(id.get_int64()));
+    return true;
+  };
+  bool good = true;
+  if (eos->is_array()) {
+    for (const json::value& id : eos->get_array()) good = good && add(id);
+  } else {
+    good = add(*eos);
+  }
+  return good ? absl::OkStatus() : absl::InvalidArgumentError("eos_token_id must be a token id or a list of them");
+}
+
+absl::StatusOr<jinja::Rendered> ChatTemplate::Render(const Variables& variables,
+                                                     const std::vector<jinja::Value>& tracked,
+                                                     std::timespec now) const {
+  jinja::RenderOptions options;
+  options.variables = {{"tools", jinja::Value()}, {"documents", jinja::Value()}};
+  options.variables.insert(options.variables.end(), special_tokens_.begin(), special_tokens_.end());
+  options.variables.insert(options.variables.end(), variables.begin(), variables.end());
+  options.tracked = tracked;
+  options.now = now;
+  const bool tools = std::any_of(variables.begin(), variables.end(), [](const auto& variable) {
+    return variable.first == "tools" && !variable.second.is_none();
+  });
+  return (tools && tool_template_ != nullptr ? *tool_template_ : *template_).Render(options);
+}
+
+absl::StatusOr<jinja::Rendered> ChatTemplate::RenderJson(const json::object& variables, std::timespec now) const {
+  Variables values;
+  values.emplace_back("add_generation_prompt", jinja::Value(false));
+  for (const auto& field : variables) {
+    const std::string_view name(field.key().data(), field.key().size());
+    if (name == "messages" && field.value().is_array()) {
+      std::vector<jinja::Value> messages;
+      for (const json::value& message : field.value().get_array()) {
+        messages.push_back(MessageValue(message, kOutsideSource));
+      }
+      values.emplace_back(name, jinja::MakeList(std::move(messages)));
+    } else {
+      values.emplace_back(name, jinja::FromJson(field.value(), kOutsideSource));
+    }
+  }
+  return Render(values, {}, now);
+}
+
+jinja::Value MessageValue(const json::value& message, int32_t source) {
+  if (!message.is_object()) return jinja::FromJson(message, source);
+  jinja::DictBuilder dict;
+  for (const auto& field : message.get_object()) {
+    const std::string_view name(field.key().data(), field.key().size());
+    const bool role =
+        name == "role" && field.value().is_string() &&
+        std::find(std::begin(kRoles), std::end(kRoles), View(field.value().get_string())) != std::end(kRoles);
+    dict.Set(jinja::FromJson(json::value(field.key()), source), jinja::FromJson(field.value(), role ? -1 : source));
+  }
+  return dict.Take();
+}
+
+void NormalizeAsTransformers(json::object& variables) {
+  json::value* messages = variables.if_contains("messages");
+  if (messages == nullptr || !messages->is_array()) return;
+  for (json::value& message : messages->get_array()) {
+    if (!message.is_object()) continue;
+    json::object kept;
+    const json::value* reasoning = nullptr;
+    for (const char* name : {"reasoning", "thinking", "reasoning_content"}) {  // the last one there is counts
+      const json::value* found = Find(message, name);
+      if (found != nullptr && !found->is_null()) reasoning = found;
+    }
+    if (reasoning != nullptr) kept["thinking"] = *reasoning;
+    for (const auto& field : message.get_object()) {
+      if (!field.value().is_null()) kept[field.key()] = field.value();
+    }
+    if (reasoning != nullptr) kept["reasoning_content"] = *reasoning;
+    message = std::move(kept);
+  }
+}
+
+}  // namespace ingot::text

@@ -1,0 +1,356 @@
+#include "text/template_format.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/checksum.h"
+#include "text/template_layout.h"
+
+namespace ingot::text {
+namespace {
+
+using jinja::Rendered;
+
+// What a conversation renders to, and where its messages are in it.
+struct Layout {
+  Rendered rendered;
+  std::vector<size_t> ends;       // per message: where it ends in the text
+  size_t prompt_begin = 0;        // where the generation prompt begins
+  std::string generation_prompt;  // also where it was not asked for
+};
+
+class TemplateFormat final : public ChatFormat, public std::enable_shared_from_this<TemplateFormat> {
+ public:
+  TemplateFormat(std::shared_ptr<const ChatTemplate> chat_template, std::shared_ptr<const MarkedEncoder> encoder,
+                 const OutputFormat* output)
+      : template_(std::move(chat_template)),
+        encoder_(std::move(encoder)),
+        output_(output),
+        dialect_(ProbeDialect(*template_)) {
+    FindEndOfTurn(encoder_->tokenizer());
+    Conversation question = ProbeConversation();
+    question.messages.resize(1);
+    question.tools.clear();
+    prefill_ = PrefillFor(question);
+    std::string definition = absl::StrCat("template 1 ", output_->name(), " ", dialect_.arguments_as_text,
+                                          static_cast<int>(dialect_.no_content), "\n", template_->source());
+    for (const auto& [name, token] : template_->special_tokens()) {
+      absl::StrAppend(&definition, "\n", name, "=", token.str()->bytes);
+    }
+    fingerprint_ = base::Hex(base::ContentKey(definition));
+  }
+
+  absl::StatusOr<RenderedPrompt> Render(const Conversation& conversation, bool add_generation_prompt) const override {
+    const size_t count = conversation.messages.size();
+    if (count == 0) return absl::InvalidArgumentError("a conversation needs at least one message");
+    const TemplateInput input = MakeTemplateInput(conversation, dialect_);
+    INGOT_ASSIGN_OR_RETURN(const Layout layout, LayOut(input, count, add_generation_prompt));
+    std::vector<Region> sampled(count);
+    std::vector<size_t> cuts = layout.ends;
+    for (size_t i = 0; i < count; ++i) {
+      if (conversation.messages[i].role != "assistant") continue;
+      const Region region{i == 0 ? 0 : layout.ends[i - 1], layout.ends[i]};
+      sampled[i] = SampledRegion(*encoder_, layout.rendered, region, i, layout.generation_prompt, end_of_turn_ids_);
+      cuts.push_back(sampled[i].begin);
+      cuts.push_back(sampled[i].end);
+    }
+    std::sort(cuts.begin(), cuts.end());
+    cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
+    MarkedEncoder::Encoded encoded = encoder_->Encode(layout.rendered.text, layout.rendered.marks, cuts);
+    const auto ids_before = [&](size_t offset) {
+      return encoded.at_cuts[std::lower_bound(cuts.begin(), cuts.end(), offset) - cuts.begin()];
+    };
+    RenderedPrompt prompt;
+    for (size_t i = 0; i < count; ++i) {
+      prompt.message_ends.push_back(ids_before(layout.ends[i]));
+      const bool assistant = conversation.messages[i].role == "assistant";
+      prompt.sampled_ranges.push_back(assistant ? std::pair(ids_before(sampled[i].begin), ids_before(sampled[i].end))
+                                                : std::pair<size_t, size_t>());
+    }
+    prompt.ids = std::move(encoded.ids);
+    return prompt;
+  }
+
+  absl::StatusOr<std::vector<int32_t>> RenderTail(const Conversation& conversation, size_t first_new,
+                                                  std::span<const int32_t> turn, EarlierTurns earlier) const override {
+    const std::vector<Message>& messages = conversation.messages;
+    if (first_new == 0 || first_new > messages.size() || messages[first_new - 1].role != "assistant") {
+      return absl::InvalidArgumentError(
+          absl::StrCat("a sampled turn can only be continued after an assistant message, not at message ", first_new,
+                       " of ", messages.size()));
+    }
+    const TemplateInput input = MakeTemplateInput(conversation, dialect_);
+    INGOT_ASSIGN_OR_RETURN(const Layout whole, LayOut(input, messages.size(), true));
+    Region closing;
+    int32_t closing_id = -1;
+    if (earlier == EarlierTurns::kAsTemplate) {
+      INGOT_ASSIGN_OR_RETURN(const Rendered before, RenderInput(*template_, input, first_new, false));
+      INGOT_RETURN_IF_ERROR(CheckGenerationPrompt(input, first_new - 1, before));
+      FindClosing(before, {TurnBegin(before, first_new - 1), before.text.size()}, first_new - 1, closing, closing_id);
+      INGOT_RETURN_IF_ERROR(CheckPrefix(before, closing.end, whole, first_new));
+    } else {
+      const Region region{first_new == 1 ? 0 : whole.ends[first_new - 2], whole.ends[first_new - 1]};
+      FindClosing(whole.rendered, region, first_new - 1, closing, closing_id);
+    }
+    const bool closed = closing_id >= 0 && !turn.empty() && turn.back() == closing_id;
+    return EncodeTail(whole, closed ? closing.end : closing.begin);
+  }
+
+  ParsedOutput Parse(std::string_view output) const override { return output_->Parse(output, Options()); }
+  size_t StreamableContent(std::string_view output_so_far) const override {
+    return output_->SettledPrefix(output_so_far, Options());
+  }
+
+  std::shared_ptr<const ChatFormat> ForAnswerTo(const Conversation& conversation) const override;
+
+  std::optional<CallSyntax> SyntaxOfCall(std::string_view tool) const override {
+    const auto frame = output_->FrameOf(tool);
+    if (!frame.ok()) return std::nullopt;
+    CallSyntax syntax{frame->before, frame->after, frame->after};
+    syntax.end.erase(0, std::min(syntax.end.find_first_not_of("} \n"), syntax.end.size()));
+    return syntax;
+  }
+  ReasoningSyntax SyntaxOfReasoning() const override {
+    const OutputRow& row = output_->row();
+    if (row.think_begin.empty()) return {};
+    return {row.think_begin, row.think_end, "\n\n"};
+  }
+
+  const std::vector<int32_t>& end_of_turn_ids() const override { return end_of_turn_ids_; }
+  const std::string& fingerprint() const override { return fingerprint_; }
+
+  const OutputFormat& output() const { return *output_; }
+  std::string PrefillFor(const Conversation& conversation) const {
+    const auto layout = LayOut(MakeTemplateInput(conversation, dialect_), conversation.messages.size(), true);
+    return layout.ok() ? std::string(output_->PrefillOf(layout->generation_prompt)) : "";
+  }
+
+ private:
+  ParseOptions Options() const { return {.prefill = prefill_}; }
+
+  absl::StatusOr<Layout> LayOut(const TemplateInput& input, size_t count, bool add_generation_prompt) const {
+    INGOT_ASSIGN_OR_RETURN(Rendered without, RenderInput(*template_, input, count, false));
+    auto with = RenderInput(*template_, input, count, true);
+    Layout layout;
+    if (with.ok()) {
+      layout.prompt_begin = CommonPrefix(without.text, with->text);
+      layout.generation_prompt = with->text.substr(layout.prompt_begin);
+    } else if (add_generation_prompt) {
+      return with.status();
+    }
+    layout.rendered = add_generation_prompt ? *std::move(with) : std::move(without);
+    const size_t end = add_generation_prompt ? layout.prompt_begin : layout.rendered.text.size();
+    if (auto ends = MessageEnds(layout.rendered, count, end)) {
+      layout.ends = *std::move(ends);
+    } else {
+      INGOT_ASSIGN_OR_RETURN(layout.ends, EndsByPrefixes(input, count, layout.rendered, end));
+    }
+    return layout;
+  }
+
+  // For templates that do not go over the messages one by one: what each further message leaves unchanged.
+  absl::StatusOr<std::vector<size_t>> EndsByPrefixes(const TemplateInput& input, size_t count, const Rendered& whole,
+                                                     size_t end) const {
+    std::vector<size_t> ends(count, end);
+    for (size_t i = count - 1; i-- > 0;) {
+      const auto before = RenderInput(*template_, input, i + 1, false);
+      if (before.ok())
+        ends[i] = CommonPrefix(before->text, whole.text);  // one that cannot stand alone ends with the next
+      ends[i] = std::min(ends[i], ends[i + 1]);
+      while (ends[i] > 0 && ends[i] < whole.text.size() && IsContinuationByte(whole.text[ends[i]])) --ends[i];
+    }
+    return ends;
+  }
+  static bool IsContinuationByte(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
+
+  // Where message `turn`, the last of `before`, begins.
+  static size_t TurnBegin(const Rendered& before, size_t turn) {
+    const auto regions = MessageRegions(before, turn + 1);
+    if (regions[turn]) return regions[turn]->begin;
+    for (const jinja::Mark& mark : before.marks) {
+      if (mark.source == static_cast<int32_t>(turn)) return mark.begin;
+    }
+    return 0;
+  }
+
+  // The token that closes message `turn` within `region`; where there is none, the point behind the message's text.
+  void FindClosing(const Rendered& rendered, const Region& region, size_t turn, Region& closing, int32_t& id) const {
+    if (const auto token = ClosingToken(*encoder_, rendered, region, end_of_turn_ids_)) {
+      closing = {token->begin, token->end};
+      id = token->id;
+      return;
+    }
+    size_t end = region.begin;
+    for (const jinja::Mark& mark : rendered.marks) {
+      if (mark.source == static_cast<int32_t>(turn) && mark.end <= region.end) end = std::max(end, mark.end);
+    }
+    closing = {end, end};
+  }
+
+  absl::Status CheckGenerationPrompt(const TemplateInput& input, size_t turn, const Rendered& before) const {
+    if (turn == 0) return absl::OkStatus();
+    const auto prompt = RenderInput(*template_, input, turn, true);
+    // A conversation that the template cannot end here was not sampled from it either.
+    if (!prompt.ok() || before.text.starts_with(prompt->text)) return absl::OkStatus();
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the template writes message ", turn, " differently from the generation prompt that it was sampled from"));
+  }
+
+  static absl::Status CheckPrefix(const Rendered& before, size_t end, const Layout& whole, size_t first_new) {
+    const std::string_view kept = std::string_view(before.text).substr(0, end);
+    const std::string_view text = whole.rendered.text;
+    if (text.starts_with(kept)) return absl::OkStatus();
+    const size_t at = CommonPrefix(kept, text);
+    const size_t message = std::upper_bound(whole.ends.begin(), whole.ends.end(), at) - whole.ends.begin();
+    return absl::FailedPreconditionError(absl::StrCat("the template writes message ", std::min(message, first_new - 1),
+                                                      " differently now that message ", first_new,
+                                                      " and those after it follow (reasoning of earlier turns is left "
+                                                      "out by many)"));
+  }
+
+  std::vector<int32_t> EncodeTail(const Layout& whole, size_t from) const {
+    const Rendered& rendered = whole.rendered;
+    std::vector<jinja::Mark> marks;
+    for (const jinja::Mark& mark : rendered.marks) {
+      if (mark.end > from) marks.push_back({std::max(mark.begin, from) - from, mark.end - from, mark.source});
+    }
+    std::vector<size_t> cuts;
+    for (const size_t end : whole.ends) {
+      if (end > from) cuts.push_back(end - from);
+    }
+    return encoder_->Encode(std::string_view(rendered.text).substr(from), marks, cuts).ids;
+  }
+
+  void FindEndOfTurn(const Tokenizer& tokenizer) {
+    const auto add = [&](int32_t id) {
+      const bool known = std::find(end_of_turn_ids_.begin(), end_of_turn_ids_.end(), id) != end_of_turn_ids_.end();
+      if (!known && id < tokenizer.vocab_size()) end_of_turn_ids_.push_back(id);
+    };
+    if (const auto id = tokenizer.SpecialId(template_->eos_token())) add(*id);
+    for (const int32_t id : template_->eos_ids()) add(id);
+    // What the template itself writes behind an answer, if that is none of these. A token that it also writes within
+    // one (between the channels of gpt-oss) ends no turn.
+    Conversation probe = ProbeConversation();
+    probe.tools.clear();
+    probe.messages[1].tool_calls.clear();
+    probe.messages[1].content = "probed";
+    probe.messages[1].reasoning = "probing";
+    const auto layout = LayOut(MakeTemplateInput(probe, dialect_), 2, false);
+    if (!layout.ok()) return;
+    const Region answer{layout->ends[0], layout->ends[1]};
+    const auto closing = ClosingToken(*encoder_, layout->rendered, answer, end_of_turn_ids_);
+    if (!closing) return;
+    size_t times = 0;
+    const std::string token = tokenizer.TokenBytes(closing->id);
+    for (size_t at = layout->rendered.text.find(token, answer.begin); at != std::string::npos;
+         at = layout->rendered.text.find(token, at + 1)) {
+      ++times;
+    }
+    if (times == 1) add(closing->id);
+  }
+
+  const std::shared_ptr<const ChatTemplate> template_;
+  const std::shared_ptr<const MarkedEncoder> encoder_;
+  const OutputFormat* const output_;
+  const TemplateDialect dialect_;
+  std::vector<int32_t> end_of_turn_ids_;
+  std::string prefill_;  // of a plain question
+  std::string fingerprint_;
+};
+
+// A TemplateFormat that reads the answer to one conversation.
+class AnswerFormat final : public ChatFormat {
+ public:
+  AnswerFormat(std::shared_ptr<const TemplateFormat> format, std::vector<base::json::value> tools, std::string prefill)
+      : format_(std::move(format)), tools_(std::move(tools)), prefill_(std::move(prefill)) {}
+
+  absl::StatusOr<RenderedPrompt> Render(const Conversation& conversation, bool add_generation_prompt) const override {
+    return format_->Render(conversation, add_generation_prompt);
+  }
+  absl::StatusOr<std::vector<int32_t>> RenderTail(const Conversation& conversation, size_t first_new,
+                                                  std::span<const int32_t> turn, EarlierTurns earlier) const override {
+    return format_->RenderTail(conversation, first_new, turn, earlier);
+  }
+  ParsedOutput Parse(std::string_view output) const override { return format_->output().Parse(output, Options()); }
+  size_t StreamableContent(std::string_view output_so_far) const override {
+    return format_->output().SettledPrefix(output_so_far, Options());
+  }
+  std::shared_ptr<const ChatFormat> ForAnswerTo(const Conversation& conversation) const override {
+    return format_->ForAnswerTo(conversation);
+  }
+  std::optional<CallSyntax> SyntaxOfCall(std::string_view tool) const override { return format_->SyntaxOfCall(tool); }
+  ReasoningSyntax SyntaxOfReasoning() const override { return format_->SyntaxOfReasoning(); }
+  const std::vector<int32_t>& end_of_turn_ids() const override { return format_->end_of_turn_ids(); }
+  const std::string& fingerprint() const override { return format_->fingerprint(); }
+
+ private:
+  ParseOptions Options() const { return {.tools = tools_, .prefill = prefill_}; }
+
+  const std::shared_ptr<const TemplateFormat> format_;
+  const std::vector<base::json::value> tools_;
+  const std::string prefill_;
+};
+
+std::shared_ptr<const ChatFormat> TemplateFormat::ForAnswerTo(const Conversation& conversation) const {
+  return std::make_shared<const AnswerFormat>(shared_from_this(), conversation.tools, PrefillFor(conversation));
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<const ChatFormat>> MakeTemplateFormat(std::shared_ptr<const ChatTemplate> chat_template,
+                                                                     std::shared_ptr<const MarkedEncoder> encoder,
+                                                                     const OutputFormat* output) {
+  auto format = std::make_shared<const TemplateFormat>(std::move(chat_template), std::move(encoder), output);
+  if (format->end_of_turn_ids().empty()) {
+    return absl::InvalidArgumentError(
+        "nothing ends a turn: tokenizer_config.json has no eos_token that the tokenizer knows, generation_config.json "
+        "no "
+        "eos_token_id, and the template writes no special token behind an answer");
+  }
+  return std::shared_ptr<const ChatFormat>(std::move(format));
+}
+
+absl::StatusOr<const OutputFormat*> DetectOutputFormat(const ChatTemplate& chat_template,
+                                                       const MarkedEncoder& encoder) {
+  const Conversation probe = ProbeConversation();
+  const TemplateInput input = MakeTemplateInput(probe, ProbeDialect(chat_template));
+  const auto before = RenderInput(chat_template, input, 1, false), prompt = RenderInput(chat_template, input, 1, true),
+             after = RenderInput(chat_template, input, 2, false);
+  if (before.ok() && prompt.ok() && after.ok()) {
+    const size_t begin = std::min(before->text.size(), CommonPrefix(before->text, after->text));
+    const std::string_view generation_prompt =
+        std::string_view(prompt->text).substr(CommonPrefix(before->text, prompt->text));
+    const std::optional<int32_t> eos = encoder.tokenizer().SpecialId(chat_template.eos_token());
+    std::vector<int32_t> eos_ids = chat_template.eos_ids();
+    if (eos) eos_ids.push_back(*eos);
+    const Region whole{begin, after->text.size()};
+    Region turn = SampledRegion(encoder, *after, whole, 1, generation_prompt, eos_ids);
+    if (const auto closing = ClosingToken(encoder, *after, turn, eos_ids)) turn.end = closing->begin;
+    const ToolCall& wanted = probe.messages[1].tool_calls[0];
+    for (const std::string& name : OutputFormatNames()) {
+      INGOT_ASSIGN_OR_RETURN(const OutputFormat* format, FindOutputFormat(name));
+      const ParsedOutput parsed = format->Parse(std::string_view(after->text).substr(turn.begin, turn.end - turn.begin),
+                                                {.tools = probe.tools});
+      if (parsed.malformed || parsed.tool_calls.size() != 1 || parsed.tool_calls[0].name != wanted.name) continue;
+      const auto arguments = base::ParseJson(parsed.tool_calls[0].arguments_json);
+      if (arguments.ok() && *arguments == *base::ParseJson(wanted.arguments_json)) return format;
+    }
+  }
+  return absl::NotFoundError(
+      "no known output format reads the tool calls that the chat template writes: name the model's output format");
+}
+
+absl::StatusOr<std::shared_ptr<const ChatFormat>> LoadChatFormat(const std::string& model_dir,
+                                                                 std::shared_ptr<const Tokenizer> tokenizer,
+                                                                 const std::string& output_format) {
+  INGOT_ASSIGN_OR_RETURN(auto chat_template, ChatTemplate::Load(model_dir));
+  const auto encoder = std::make_shared<const MarkedEncoder>(std::move(tokenizer), chat_template->source());
+  absl::StatusOr<const OutputFormat*> output =
+      output_format.empty() ? DetectOutputFormat(*chat_template, *encoder) : FindOutputFormat(output_format);
+  if (!output.ok()) return base::Annotate(output.status(), model_dir);
+  auto format = MakeTemplateFormat(std::move(chat_template), encoder, *output);
+  if (!format.ok()) return base::Annotate(format.status(), model_dir);
+  return format;
+}
+
+}  // namespace ingot::text

@@ -1,0 +1,109 @@
+#include "text/template_layout.h"
+
+#include <algorithm>
+
+namespace ingot::text {
+namespace {
+
+std::vector<MarkedEncoder::Written> TokensIn(const MarkedEncoder& encoder, const jinja::Rendered& rendered,
+                                             const Region& region) {
+  std::vector<jinja::Mark> marks;
+  for (const jinja::Mark& mark : rendered.marks) {
+    if (mark.end <= region.begin || mark.begin >= region.end) continue;
+    marks.push_back({std::max(mark.begin, region.begin) - region.begin, std::min(mark.end, region.end) - region.begin,
+                     mark.source});
+  }
+  const std::string_view text = std::string_view(rendered.text).substr(region.begin, region.end - region.begin);
+  std::vector<MarkedEncoder::Written> tokens = encoder.Tokens(text, marks);
+  for (auto& token : tokens) {
+    token.begin += region.begin;
+    token.end += region.begin;
+  }
+  return tokens;
+}
+
+// Where the generation prompt that the message agrees with for `common` bytes may be cut: behind a token or a line.
+size_t CutBefore(const MarkedEncoder& encoder, std::string_view prompt, size_t common) {
+  if (common == prompt.size()) return common;
+  size_t cut = 0;
+  for (const auto& token : encoder.Tokens(prompt, {})) {
+    if (token.end <= common) cut = std::max(cut, token.end);
+    if (token.begin < common && common < token.end) common = token.begin;  // in the middle of one
+  }
+  const size_t line = prompt.substr(0, common).rfind('\n');
+  if (line != prompt.npos) cut = std::max(cut, line + 1);
+  return cut;
+}
+
+}  // namespace
+
+size_t CommonPrefix(std::string_view a, std::string_view b) {
+  return static_cast<size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
+}
+
+std::vector<std::optional<Region>> MessageRegions(const jinja::Rendered& rendered, size_t messages) {
+  std::vector<std::optional<Region>> regions(messages);
+  for (const auto& pass : rendered.passes) {
+    if (pass.begin == pass.end) continue;  // a loop that only looks
+    auto& region = regions[pass.index];
+    if (!region || pass.end - pass.begin > region->end - region->begin) region = Region{pass.begin, pass.end};
+  }
+  size_t done = 0;
+  for (auto& region : regions) {
+    if (!region) continue;
+    if (region->begin < done) return std::vector<std::optional<Region>>(messages);
+    done = region->end;
+  }
+  return regions;
+}
+
+std::optional<std::vector<size_t>> MessageEnds(const jinja::Rendered& rendered, size_t messages, size_t end) {
+  const auto regions = MessageRegions(rendered, messages);
+  if (std::none_of(regions.begin(), regions.end(), [](const auto& region) { return region.has_value(); })) {
+    return std::nullopt;
+  }
+  std::vector<size_t> ends(messages, end);
+  size_t next = end;
+  for (size_t i = messages; i-- > 0;) {
+    ends[i] = std::min(end, next);
+    if (regions[i]) {
+      // What the loop wrote nothing for belongs to no one: it ends where what came before it ended.
+      next = regions[i]->begin;
+    }
+  }
+  return ends;
+}
+
+std::optional<MarkedEncoder::Written> ClosingToken(const MarkedEncoder& encoder, const jinja::Rendered& rendered,
+                                                   const Region& region, const std::vector<int32_t>& eos) {
+  std::optional<MarkedEncoder::Written> closing, special;
+  for (const auto& token : TokensIn(encoder, rendered, region)) {
+    if (std::find(eos.begin(), eos.end(), token.id) != eos.end()) closing = token;
+    if (encoder.tokenizer().IsSpecial(token.id)) special = token;
+  }
+  return closing ? closing : special;
+}
+
+Region SampledRegion(const MarkedEncoder& encoder, const jinja::Rendered& rendered, const Region& region,
+                     size_t message, std::string_view generation_prompt, const std::vector<int32_t>& eos) {
+  std::optional<Region> said;
+  for (const auto& [begin, end] : rendered.generations) {
+    if (begin < region.begin || end > region.end || begin == end) continue;
+    said = Region{said ? said->begin : begin, end};
+  }
+  if (said) return *said;
+  const std::string_view text = std::string_view(rendered.text).substr(region.begin, region.end - region.begin);
+  size_t begin = region.begin + CutBefore(encoder, generation_prompt, CommonPrefix(generation_prompt, text));
+  Region own{region.end, region.begin};  // what the message's own text spans
+  for (const jinja::Mark& mark : rendered.marks) {
+    if (mark.source != static_cast<int32_t>(message) || mark.begin < region.begin || mark.end > region.end) continue;
+    own.begin = std::min(own.begin, mark.begin);
+    own.end = mark.end;
+  }
+  begin = std::min(begin, own.begin);
+  const auto closing = ClosingToken(encoder, rendered, {begin, region.end}, eos);
+  const size_t end = closing ? closing->end : std::max(begin, own.end);
+  return {begin, std::max(begin, end)};
+}
+
+}  // namespace ingot::text

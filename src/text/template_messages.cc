@@ -1,0 +1,135 @@
+#include "text/template_messages.h"
+
+#include <utility>
+
+namespace ingot::text {
+namespace {
+
+using jinja::Value;
+
+// Text from outside, with the number of its owner.
+Value Given(std::string_view text, int32_t source) {
+  std::vector<jinja::Mark> marks;
+  if (!text.empty()) marks.push_back({0, text.size(), source});
+  return Value(std::make_shared<const jinja::Str>(std::string(text), std::move(marks)));
+}
+
+// Keys are the program's own: one string each, shared by all conversations.
+Value Key(const char* name) { return Value::Text(name); }
+
+Value CallValue(const ToolCall& call, int32_t source, const TemplateDialect& dialect) {
+  jinja::DictBuilder function;
+  function.Set(Key("name"), Given(call.name, source));
+  const std::string text = call.arguments_json.empty() ? "{}" : call.arguments_json;
+  const auto arguments =
+      dialect.arguments_as_text ? absl::StatusOr<base::json::value>(absl::UnknownError("")) : base::ParseJson(text);
+  const bool object = arguments.ok() && arguments->is_object();
+  function.Set(Key("arguments"), object ? jinja::FromJson(*arguments, source) : Given(text, source));
+  jinja::DictBuilder dict;
+  if (!call.id.empty()) dict.Set(Key("id"), Given(call.id, source));
+  dict.Set(Key("type"), Value::Text("function"));
+  dict.Set(Key("function"), function.Take());
+  return dict.Take();
+}
+
+Value MessageToValue(const Message& message, int32_t source, const TemplateDialect& dialect) {
+  jinja::DictBuilder dict;
+  dict.Set(Key("role"), Value::Text(message.role));
+  if (!message.content.empty() || message.tool_calls.empty() ||
+      dialect.no_content == TemplateDialect::NoContent::kEmpty) {
+    dict.Set(Key("content"), Given(message.content, source));
+  } else if (dialect.no_content == TemplateDialect::NoContent::kNull) {
+    dict.Set(Key("content"), Value());
+  }
+  if (!message.reasoning.empty()) {
+    dict.Set(Key("reasoning_content"), Given(message.reasoning, source));
+    dict.Set(Key("thinking"), Given(message.reasoning, source));  // gpt-oss reads this one
+  }
+  if (!message.tool_calls.empty()) {
+    std::vector<Value> calls;
+    for (const ToolCall& call : message.tool_calls) calls.push_back(CallValue(call, source, dialect));
+    dict.Set(Key("tool_calls"), jinja::MakeList(std::move(calls)));
+  }
+  if (!message.tool_call_id.empty()) dict.Set(Key("tool_call_id"), Given(message.tool_call_id, source));
+  if (!message.name.empty()) dict.Set(Key("name"), Given(message.name, source));
+  for (const auto& field : message.extra) {
+    dict.Set(Given(std::string_view(field.key().data(), field.key().size()), source),
+             jinja::FromJson(field.value(), source));
+  }
+  return dict.Take();
+}
+
+bool Has(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
+
+size_t Count(const std::string& text, std::string_view part) {
+  size_t count = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + part.size())) ++count;
+  return count;
+}
+
+// Whether the call shows as it should: its parts are there, not as Python prints a dict, nor as JSON in a JSON string,
+// and nothing of the message shows as None.
+bool ShowsCall(const std::string& text, size_t nones) {
+  return Has(text, "probe_call") && Has(text, "probe_key") && Has(text, "probe_value") && !Has(text, "'probe_key'") &&
+         !Has(text, "\\\"probe_key") && Count(text, "None") <= nones;
+}
+
+}  // namespace
+
+TemplateInput MakeTemplateInput(const Conversation& conversation, const TemplateDialect& dialect) {
+  TemplateInput input;
+  for (size_t i = 0; i < conversation.messages.size(); ++i) {
+    input.messages.push_back(MessageToValue(conversation.messages[i], static_cast<int32_t>(i), dialect));
+  }
+  for (const auto& field : conversation.template_variables) {
+    input.others.emplace_back(std::string(field.key()), jinja::FromJson(field.value(), kOutsideSource));
+  }
+  if (!conversation.tools.empty()) {
+    std::vector<Value> tools;
+    for (const base::json::value& tool : conversation.tools) tools.push_back(jinja::FromJson(tool, kOutsideSource));
+    input.others.emplace_back("tools", jinja::MakeList(std::move(tools)));
+  }
+  return input;
+}
+
+absl::StatusOr<jinja::Rendered> RenderInput(const ChatTemplate& chat_template, const TemplateInput& input, size_t count,
+                                            bool add_generation_prompt, std::timespec now) {
+  ChatTemplate::Variables variables = input.others;
+  std::vector<Value> messages(input.messages.begin(), input.messages.begin() + static_cast<std::ptrdiff_t>(count));
+  variables.emplace_back("messages", jinja::MakeList(messages));
+  variables.emplace_back("add_generation_prompt", Value(add_generation_prompt));
+  return chat_template.Render(variables, messages, now);
+}
+
+Conversation ProbeConversation() {
+  Conversation conversation;
+  conversation.messages.resize(2);
+  conversation.messages[0].role = "user";
+  conversation.messages[0].content = "probe";
+  conversation.messages[1].role = "assistant";
+  conversation.messages[1].tool_calls.push_back({"probe0123", "probe_call", R"({"probe_key": "probe_value"})"});
+  conversation.tools.push_back(base::json::object{
+      {"type", "function"},
+      {"function", base::json::object{
+                       {"name", "another_tool"},
+                       {"description", "another"},
+                       {"parameters", base::json::object{{"type", "object"}, {"properties", base::json::object{}}}}}}});
+  return conversation;
+}
+
+TemplateDialect ProbeDialect(const ChatTemplate& chat_template) {
+  using NoContent = TemplateDialect::NoContent;
+  const Conversation probe = ProbeConversation();
+  const auto question = RenderInput(chat_template, MakeTemplateInput(probe, {}), 1, false);
+  const size_t nones = question.ok() ? Count(question->text, "None") : 0;
+  for (const bool as_text : {false, true}) {
+    for (const NoContent no_content : {NoContent::kEmpty, NoContent::kNull, NoContent::kAbsent}) {
+      const TemplateDialect dialect{no_content, as_text};
+      const auto rendered = RenderInput(chat_template, MakeTemplateInput(probe, dialect), 2, false);
+      if (rendered.ok() && ShowsCall(rendered->text, nones)) return dialect;
+    }
+  }
+  return {};
+}
+
+}  // namespace ingot::text

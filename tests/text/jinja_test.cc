@@ -1,0 +1,326 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <fstream>
+#include <random>
+#include <sstream>
+
+#include "base/json.h"
+#include "text/jinja/template.h"
+
+namespace ingot::text::jinja {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+
+RenderOptions With(const std::string& json, int32_t source = 0) {
+  RenderOptions options;
+  const base::json::value variables = *base::ParseJson(json);
+  for (const auto& field : variables.get_object()) {
+    options.variables.emplace_back(std::string(field.key()), FromJson(field.value(), source));
+  }
+  return options;
+}
+
+absl::StatusOr<Rendered> RenderSource(const std::string& source, const RenderOptions& options = {}) {
+  const auto parsed = Template::Parse(source);
+  if (!parsed.ok()) return parsed.status();
+  return (*parsed)->Render(options);
+}
+
+std::string Text(const std::string& source, const std::string& variables = "{}") {
+  const auto rendered = RenderSource(source, With(variables));
+  return rendered.ok() ? rendered->text : std::string(rendered.status().message());
+}
+
+// Every case was rendered by Python's jinja2 (tests/text/peer/make_jinja_cases.py); a null text: jinja2 raises.
+TEST(JinjaTest, RendersWhatJinja2Renders) {
+  std::ifstream file(INGOT_SOURCE_DIR "/tests/text/testdata/jinja_cases.json");
+  std::stringstream json;
+  json << file.rdbuf();
+  const auto golden = base::ParseJson(json.str());
+  ASSERT_TRUE(golden.ok()) << golden.status();
+  const RenderOptions options = With(base::PrintJson(*base::Find(*golden, "variables")));
+  const auto& cases = base::Find(*golden, "cases")->get_array();
+  EXPECT_GT(cases.size(), 90u);
+  for (const auto& entry : cases) {
+    const std::string name(base::Find(entry, "name")->get_string());
+    const auto rendered = RenderSource(std::string(base::Find(entry, "template")->get_string()), options);
+    const base::json::value& text = *base::Find(entry, "text");
+    if (text.is_null()) {
+      EXPECT_EQ(rendered.status().code(), absl::StatusCode::kInvalidArgument) << name;
+      EXPECT_THAT(std::string(rendered.status().message()), StartsWith("chat template, line ")) << name;
+    } else if (rendered.ok()) {
+      EXPECT_EQ(rendered->text, std::string(text.get_string())) << name;
+    } else {
+      ADD_FAILURE() << name << ": " << rendered.status();
+    }
+  }
+}
+
+TEST(JinjaTest, ErrorsNameTheLine) {
+  EXPECT_EQ(Text("a\n{% for x in [1] %}\n\n{{ raise_exception('no ' ~ x) }}{% endfor %}"),
+            "chat template, line 4: no 1");
+  EXPECT_EQ(Text("\n{{ a.b.c }}"), "chat template, line 2: UndefinedError: 'a' is undefined");
+  EXPECT_THAT(Text("{% if x %}\n{% endfor %}"), HasSubstr("line 2"));
+  EXPECT_THAT(Text("x\n{{ 'a }}"), HasSubstr("line 2"));
+  EXPECT_THAT(Text("{% macro m() %}\n{{ 1 / 0 }}{% endmacro %}\n\n{{ m() }}"), HasSubstr("line 2: ZeroDivision"));
+  EXPECT_THAT(Text("\xff"), HasSubstr("UTF-8"));
+}
+
+TEST(JinjaTest, StrftimeReadsTheGivenClock) {
+  RenderOptions options;
+  options.now = {86400 * 200, 123456000};
+  EXPECT_EQ(RenderSource("{{ strftime_now('%Y %j %f %%') }}", options)->text, "1970 201 123456 %");
+}
+
+// What a text from outside is, wherever it ends up, is marked; what the template wrote is not.
+std::string Outside(const std::string& source, const std::string& variables) {
+  const auto rendered = RenderSource(source, With(variables, 7));
+  if (!rendered.ok()) return std::string(rendered.status().message());
+  std::string out = rendered->text;
+  for (auto mark = rendered->marks.rbegin(); mark != rendered->marks.rend(); ++mark) {
+    EXPECT_EQ(mark->source, 7);
+    out.insert(mark->end, ")");
+    out.insert(mark->begin, "(");
+  }
+  return out;
+}
+
+TEST(JinjaMarksTest, FollowTextThroughWhatCopiesIt) {
+  const std::string variables = R"({"s": " ab,cd ", "d": {"k": "v\"w", "n": 1}})";
+  EXPECT_EQ(Outside("<{{ s }}>", variables), "<( ab,cd )>");
+  EXPECT_EQ(Outside("{{ '<' ~ s.strip() + '>' }}", variables), "<(ab,cd)>");
+  EXPECT_EQ(Outside("{{ s | trim | replace(',', '|') }}", variables), "(ab)|(cd)");
+  EXPECT_EQ(Outside("{{ s.split(',')[1] ~ 'x' }}", variables), "(cd )x");
+  EXPECT_EQ(Outside("{{ ['x', s[1:3], 'y'] | join('-') }}", variables), "x-(ab)-y");
+  EXPECT_EQ(Outside("{{ d | tojson }}", variables), R"({("k"): ("v\"w"), ("n"): 1})");
+  EXPECT_EQ(Outside("{{ d }}", variables), R"({('k'): ('v"w'), ('n'): 1})");
+  EXPECT_EQ(Outside("{% set x %}<{{ s }}>{% endset %}{{ x }}", variables), "<( ab,cd )>");
+  EXPECT_EQ(Outside("{% macro m(a) %}[{{ a }}]{% endmacro %}{{ m(s) }}", variables), "[( ab,cd )]");
+  EXPECT_EQ(Outside("{{ '%s!' % s }}{{ '{}?'.format(d.k) }}", variables), "( ab,cd )!(v\"w)?");
+  EXPECT_EQ(Outside("{% for c in s.strip()[:2] %}{{ c }}.{% endfor %}", variables), "(a).(b).");
+  EXPECT_EQ(Outside("{{ '\\n' ~ s | indent(2, true) }}", variables), "\n  ( ab,cd )");
+}
+
+TEST(JinjaMarksTest, CoverAllOfWhatIsComputed) {
+  EXPECT_EQ(Outside("<{{ s | upper }}>{{ ('x' ~ s) | title }}", R"({"s": "ab"})"), "<(AB)>(Xab)");
+  EXPECT_EQ(Outside("{{ s | e }}", R"({"s": "a<b"})"), "(a&lt;b)");
+}
+
+TEST(JinjaTest, PassesOverTrackedMessagesAreReported) {
+  RenderOptions options = With(R"({"messages": [{"c": "a"}, {"c": "b"}, {"c": "d"}]})");
+  options.tracked = options.variables[0].second.seq()->items;
+  const auto rendered = *RenderSource(
+      "{% for m in messages %}{% endfor %}{% for m in messages[1:] %}<{{ m.c }}>{% endfor %}"
+      "{% set x %}{% for m in messages %}{{ m.c }}{% endfor %}{% endset %}",
+      options);
+  EXPECT_EQ(rendered.text, "<b><d>");
+  std::vector<std::array<size_t, 3>> passes;
+  for (const auto& pass : rendered.passes) {
+    if (pass.begin < pass.end) passes.push_back(std::array<size_t, 3>{pass.index, pass.begin, pass.end});
+  }
+  EXPECT_EQ(passes, (std::vector<std::array<size_t, 3>>{{1, 0, 3}, {2, 3, 6}}));
+}
+
+TEST(JinjaTest, GenerationBlocksAreReported) {
+  const auto rendered = *RenderSource("a{% generation %}bc{% endgeneration %}d{% generation %}{% endgeneration %}");
+  EXPECT_EQ(rendered.text, "abcd");
+  EXPECT_EQ(rendered.generations, (std::vector<std::pair<size_t, size_t>>{{1, 3}, {4, 4}}));
+}
+
+// What must neither run for long, nor fill memory, nor overflow the stack.
+TEST(JinjaLimitsTest, HostileTemplatesAreStopped) {
+  const std::string nest(5000, '('), nested(5000, ')');
+  std::string sum = "1", blocks, chain = "x";
+  for (int i = 0; i < 5000; ++i) sum += " + 1";
+  for (int i = 0; i < 1000; ++i) blocks += "{% if true %}";
+  for (int i = 0; i < 5000; ++i) chain += ".x";
+  const std::vector<std::string> hostile = {
+      "{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}",
+      "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
+      "{% macro m() %}{% call m() %}{% endcall %}{{ caller() }}{% endmacro %}{% call m() %}x{% endcall %}",
+      "{{ 'aaaaaaaaaa' * 1000000000000 }}",
+      "{{ [0] * 1000000000000 }}",
+      "{% set ns = namespace(x='ab') %}{% for i in range(100) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}",
+      "{% set ns = namespace(x=[1]) %}{% for i in range(100) %}{% set ns.x = ns.x + ns.x %}{% endfor %}",
+      "{% set ns = namespace(x=[]) %}{% for i in range(100000) %}{% set ns.x = [ns.x] %}{% endfor %}",
+      "{% set ns = namespace(x=[1]) %}{% for i in range(200) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x }}",
+      "{% set ns = namespace(x=[1]) %}{% for i in range(200) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}"
+      "{{ ns.x | tojson }}",
+      "{% set a = namespace(x=[1], y=[1]) %}{% for i in range(200) %}{% set a.x = [a.x, a.x] %}{% set a.y = [a.y, a.y] "
+      "%}"
+      "{% endfor %}{{ a.x == a.y }}",
+      "{{ '%999999999d' % 1 }}",
+      "{{ '{:>999999999}'.format(1) }}",
+      "{{ 'x'.center(99999999999) }}",
+      "{{ 'x' | center(99999999999) }}",
+      "{{ 'a\\nb' | indent(99999999999) }}",
+      "{{ [1] | batch(99999999999, 0) | list }}",
+      "{{ [1] | slice(99999999999) | list }}",
+      "{{ [1] | tojson(indent=99999999999) }}",
+      "{% for x in [1] recursive %}{{ loop([1]) }}{% endfor %}",
+      "{{ 9223372036854775807 + 1 }}",
+      "{{ 2 ** 100 }}",
+      "{{ 10 ** 10 ** 10 }}",
+      "{{ " + nest + "1" + nested + " }}",
+      "{{ " + sum + " }}",
+      "{{ " + chain + " }}",
+      blocks,
+  };
+  RenderOptions options;  // a hundredth of the defaults, which stop the slowest of these in about a second
+  options.limits.steps = 200'000;
+  options.limits.bytes = 10'000'000;
+  for (const std::string& source : hostile) {
+    const auto rendered = RenderSource(source, options);
+    EXPECT_FALSE(rendered.ok()) << source.substr(0, 100);
+    const auto code = rendered.status().code();
+    EXPECT_TRUE(code == absl::StatusCode::kResourceExhausted || code == absl::StatusCode::kInvalidArgument)
+        << rendered.status();
+  }
+}
+
+// Chains of objects that hold one another are taken apart without recursion, and those that hold themselves are freed
+// (the sanitizers see to it).
+TEST(JinjaLimitsTest, ObjectsThatHoldEachOtherAreFreed) {
+  for (const char* source : {
+           "{% set ns = namespace() %}{% set ns.me = ns %}{% set ns.list = [ns] %}{{ ns.nothing }}",
+           "{% set ns = namespace(x=0) %}{% for i in range(50000) %}{% set ns.x = namespace(y=ns.x) %}{% endfor %}",
+           "{% set ns = namespace(m=0) %}{% for i in range(20000) %}{% set p = ns.m %}{% macro m() %}{{ p }}{% "
+           "endmacro %}"
+           "{% set ns.m = m %}{% endfor %}",
+           "{% set ns = namespace(l=0) %}{% for i in range(20000) %}{% set p = ns.l %}{% for j in [1] if j %}"
+           "{% set ns.l = loop %}{% endfor %}{% endfor %}",
+           "{% for i in [1] %}{{ '' if loop.changed(loop) }}{% endfor %}",
+           "{% set ns = namespace() %}{% for i in [1, 2] %}{% set ns.c = loop.cycle %}{% endfor %}{% set c = ns.c('a', "
+           "'b') %}",
+       }) {
+    const auto rendered = RenderSource(source);
+    EXPECT_TRUE(rendered.ok()) << source << ": " << rendered.status();
+    if (rendered.ok()) {
+      EXPECT_EQ(rendered->text, "") << source;
+    }
+  }
+}
+
+TEST(JinjaLimitsTest, LimitsAreTheCallers) {
+  RenderOptions options;
+  options.limits.steps = 1000;
+  EXPECT_EQ(RenderSource("{% for i in range(2000) %}x{% endfor %}", options).status().code(),
+            absl::StatusCode::kResourceExhausted);
+  options = {};
+  options.limits.output_bytes = 100;
+  EXPECT_EQ(RenderSource("{{ 'x' * 60 }}{{ 'x' * 60 }}", options).status().code(),
+            absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(RenderSource("{{ 'x' * 60 }}", options).ok());
+}
+
+// Templates made of pieces of Jinja in any order are read and rendered, or refused.
+TEST(JinjaFuzzTest, AnySourceIsRenderedOrRefused) {
+  const std::vector<std::string> pieces = {"{{",
+                                           "}}",
+                                           "{%",
+                                           "%}",
+                                           "{#",
+                                           "#}",
+                                           "-",
+                                           "+",
+                                           " ",
+                                           "\n",
+                                           "if",
+                                           "else",
+                                           "endif",
+                                           "for",
+                                           "in",
+                                           "endfor",
+                                           "x",
+                                           "'a'",
+                                           "\"",
+                                           "1",
+                                           "1.5",
+                                           "(",
+                                           ")",
+                                           "[",
+                                           "]",
+                                           "{",
+                                           "}",
+                                           ":",
+                                           ",",
+                                           ".",
+                                           "|",
+                                           "~",
+                                           "*",
+                                           "**",
+                                           "//",
+                                           "%",
+                                           "=",
+                                           "==",
+                                           "<",
+                                           "is",
+                                           "not",
+                                           "and",
+                                           "or",
+                                           "defined",
+                                           "set",
+                                           "endset",
+                                           "macro",
+                                           "endmacro",
+                                           "call",
+                                           "endcall",
+                                           "m",
+                                           "loop",
+                                           "namespace",
+                                           "tojson",
+                                           "upper",
+                                           "join",
+                                           "map",
+                                           "select",
+                                           "sort",
+                                           "items",
+                                           "split",
+                                           "raw",
+                                           "endraw",
+                                           "generation",
+                                           "endgeneration",
+                                           "filter",
+                                           "endfilter",
+                                           "with",
+                                           "endwith",
+                                           "recursive",
+                                           "break",
+                                           "continue",
+                                           "true",
+                                           "none",
+                                           "messages",
+                                           "content",
+                                           "role",
+                                           "é",
+                                           "\\",
+                                           "{{ x }}",
+                                           "{% if x %}",
+                                           "{% endif %}",
+                                           "{% for m in messages %}",
+                                           "{% endfor %}",
+                                           "{{ m.content | trim }}",
+                                           "raise_exception('x')",
+                                           "range(3)"};
+  std::mt19937 rng(5);
+  RenderOptions options = With(R"({"x": [1, "b", null], "messages": [{"role": "user", "content": " é "}]})");
+  options.limits.steps = 20000;
+  int rendered = 0;
+  for (int trial = 0; trial < 30000; ++trial) {
+    std::string source;
+    for (int i = rng() % 14; i >= 0; --i) {
+      source += pieces[rng() % pieces.size()];
+      if (rng() % 3 == 0) source += ' ';
+    }
+    if (rng() % 2 == 0) source = "{{ " + source + " }}";
+    rendered += RenderSource(source, options).ok();
+  }
+  EXPECT_GT(rendered, 1000);
+}
+
+}  // namespace
+}  // namespace ingot::text::jinja
