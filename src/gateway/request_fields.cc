@@ -106,23 +106,6 @@ constexpr std::pair<std::string_view, std::string_view> kTextParts[] = {
     {"text", "text"},       {"input_text", "text"},   {"output_text", "text"},
     {"refusal", "refusal"}, {"summary_text", "text"}, {"reasoning_text", "text"}};
 
-absl::StatusOr<std::string> PartText(const value& part, const std::string& path) {
-  if (part.is_string()) return std::string(part.get_string());
-  const value* type = base::Find(part, "type");
-  if (type == nullptr || !type->is_string()) {
-    return BadRequest(path, absl::StrCat("'", path, "' must be a string or an object with a string 'type'"));
-  }
-  for (const auto& [name, field] : kTextParts) {
-    if (std::string_view(type->get_string()) != name) continue;
-    const value* text = base::Find(part, field);
-    if (text != nullptr && text->is_string()) return std::string(text->get_string());
-    return BadRequest(path, absl::StrCat("'", path, "' needs a string '", base::View(field), "'"));
-  }
-  return ApiError(400, "unsupported_content", path,
-                  absl::StrCat("'", path, "' is of the type '", CutText(type->get_string(), 64),
-                               "': the model here reads text only, no images, audio or files"));
-}
-
 }  // namespace
 
 absl::StatusOr<value> ParseBody(std::string_view body) {
@@ -265,6 +248,23 @@ absl::StatusOr<std::string> ContentText(const value* content, const std::string&
     text += piece;
   }
   return text;
+}
+
+absl::StatusOr<std::string> PartText(const value& part, const std::string& path) {
+  if (part.is_string()) return std::string(part.get_string());
+  const value* type = base::Find(part, "type");
+  if (type == nullptr || !type->is_string()) {
+    return BadRequest(path, absl::StrCat("'", path, "' must be a string or an object with a string 'type'"));
+  }
+  for (const auto& [name, field] : kTextParts) {
+    if (std::string_view(type->get_string()) != name) continue;
+    const value* text = base::Find(part, field);
+    if (text != nullptr && text->is_string()) return std::string(text->get_string());
+    return BadRequest(path, absl::StrCat("'", path, "' needs a string '", base::View(field), "'"));
+  }
+  return ApiError(400, "unsupported_content", path,
+                  absl::StrCat("'", path, "' is of the type '", CutText(type->get_string(), 64),
+                               "': the model here reads text only, no images, audio or files"));
 }
 
 absl::Status CheckRequest(const GatewayRequest& request) {

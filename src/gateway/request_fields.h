@@ -55,6 +55,9 @@ void ReadFormat(Fields& owner, std::string_view name, GatewayRequest& request);
 absl::StatusOr<std::string> ContentText(const base::json::value* content, const std::string& path,
                                         std::string_view separator);
 
+// The same of one part.
+absl::StatusOr<std::string> PartText(const base::json::value& part, const std::string& path);
+
 // Every dialect's last step. 400 for what cannot stand together.
 absl::Status CheckRequest(const GatewayRequest& request);
 

@@ -322,6 +322,9 @@ TEST(Dialects, NameAnImagePart) {
     EXPECT_EQ(HttpStatusOf(status), 400);
     EXPECT_EQ(ErrorCodeOf(status), "unsupported_content") << status;
     EXPECT_NE(status.message().find("image"), absl::string_view::npos) << status;
+    EXPECT_NE(status.message().find(name == std::string_view("chat.completions") ? "content[1]'" : "content[0]'"),
+              absl::string_view::npos)
+        << status;
   }
 }
 

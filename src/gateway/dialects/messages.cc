@@ -79,8 +79,7 @@ absl::Status ReadSystem(Fields& body, ConversationBuilder& builder) {
   std::string text;
   if (const array* blocks = system->if_array()) {
     for (size_t i = 0; i < blocks->size(); ++i) {
-      const value one = array{(*blocks)[i]};
-      INGOT_ASSIGN_OR_RETURN(const std::string piece, ContentText(&one, absl::StrCat("system[", i, "]"), ""));
+      INGOT_ASSIGN_OR_RETURN(const std::string piece, PartText((*blocks)[i], absl::StrCat("system[", i, "]")));
       if (piece.empty() || std::string_view(piece).starts_with(kBillingHeader)) continue;
       text += (text.empty() ? "" : "\n\n") + piece;
     }
@@ -108,8 +107,7 @@ class UserBlocks {
     fields.Read("type", type);
     INGOT_RETURN_IF_ERROR(fields.status());
     if (type == "tool_result") return Result(fields, path);
-    const value one = array{block};
-    INGOT_ASSIGN_OR_RETURN(const std::string piece, ContentText(&one, path, ""));
+    INGOT_ASSIGN_OR_RETURN(const std::string piece, PartText(block, path));
     if (any_text_) text_ += kBetweenBlocks;
     text_ += piece;
     any_text_ = true;
@@ -169,8 +167,7 @@ absl::Status ReadAssistantBlock(const value& block, const std::string& path, Con
     return absl::OkStatus();
   }
   INGOT_RETURN_IF_ERROR(fields.status());
-  const value one = array{block};
-  INGOT_ASSIGN_OR_RETURN(text, ContentText(&one, path, ""));
+  INGOT_ASSIGN_OR_RETURN(text, PartText(block, path));
   builder.AddContent(text, "");
   return absl::OkStatus();
 }
