@@ -124,6 +124,9 @@ absl::Status RunGateway(const RoleContext& context) {
   parts.format = model.text.format;
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<gateway::Gateway> gateway,
                          gateway::Gateway::Create(config.gateway, parts));
+  // A gateway that died had episodes open: their agents go on. What it had admitted and not stored is tried again.
+  INGOT_RETURN_IF_ERROR(gateway->Recover());
+  INGOT_RETURN_IF_ERROR(base::Annotate(scheduler->Reconcile().status(), "telling the scheduler what is still open"));
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<gateway::HttpServer> http,
                          gateway::HttpServer::Start(config.http, *gateway, [&] {
                            return gateway->MetricsText() + context.metrics.RenderText();

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/json.h"
 #include "base/log.h"
 #include "gateway/api_error.h"
 #include "gateway/sampling.h"
@@ -188,6 +189,12 @@ v1::Call ChatCall::Record(v1::FinishReason finish, const std::vector<Piece>& sam
   call.set_delivered_tokens(whole ? generation_.size() : delivery_->confirmed_tokens());
   call.set_cached_tokens(generation_.cached_tokens);
   call.set_tool_call_malformed(whole && delivery_->malformed());
+  if (whole && !plan_->raw) {  // a later gateway may have to continue it
+    const AskedKey asked = AskedKey::Of(plan_->keys);
+    call.set_asked_key(asked.key);
+    call.set_asked_key_no_tools(asked.no_tools);
+    call.set_delivered_json(base::PrintJson(text::MessageToJson(delivery_->message())));
+  }
   return call;
 }
 

@@ -60,7 +60,7 @@ void Episode::AddToHistory(const Plan& plan, const ConversationKeys& keys, const
                            const std::string& call_id, std::vector<Piece> prompt, std::vector<Piece> sampled) {
   base::MutexLock lock(mu_);
   if (plan.epoch != epoch_) return;  // its parent was forgotten meanwhile
-  history_.Add(keys, delivered, call_id, plan.match.parent, std::move(prompt), std::move(sampled));
+  history_.Add(AskedKey::Of(keys), delivered, call_id, plan.match.parent, std::move(prompt), std::move(sampled));
 }
 
 absl::Status Episode::SetReward(std::optional<double> reward, const std::map<std::string, double>& signals) {

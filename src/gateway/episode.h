@@ -29,6 +29,14 @@ class Episode {
   Episode(v1::Episode record, bool admitted, bool session, std::chrono::nanoseconds now)
       : record_(std::move(record)), admitted_(admitted), session_(session), last_activity_(now) {}
 
+  // An episode that another gateway had open, from what it recorded. `history`: of its calls.
+  Episode(v1::Episode record, bool admitted, History history, int32_t next_sequence, std::chrono::nanoseconds now)
+      : Episode(std::move(record), admitted, false, now) {
+    base::MutexLock lock(mu_);
+    history_ = std::move(history);
+    next_sequence_ = next_sequence;
+  }
+
   const std::string& id() const { return record_.episode_id(); }
   const std::string& key_hash() const { return record_.key_hash(); }
   // As it was opened; reward and state are not kept here.

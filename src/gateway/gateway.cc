@@ -56,11 +56,7 @@ absl::StatusOr<v1::EpisodeOpenResponse> Gateway::OpenEpisode(const v1::EpisodeOp
   }
   if (!request.runner().empty()) EndAbandoned(request.runner(), request.incarnation());
   const std::string key = "ingot-" + RandomHex(24);
-  INGOT_ASSIGN_OR_RETURN(auto episode, Open(request.scaffold(), key, false));
-  if (!request.runner().empty()) {
-    base::MutexLock lock(mu_);
-    runner_of_[episode->id()] = {request.runner(), request.incarnation()};
-  }
+  INGOT_ASSIGN_OR_RETURN(auto episode, Open(request, key, false));
   v1::EpisodeOpenResponse response;
   response.set_episode_id(episode->id());
   response.set_api_key(key);
@@ -78,9 +74,9 @@ void Gateway::EndAbandoned(const std::string& runner, const std::string& incarna
     std::string& newest = incarnations_[runner];
     if (newest == incarnation) return;
     newest = incarnation;
-    for (const auto& [id, of] : runner_of_) {
-      const auto open = by_id_.find(id);
-      if (of.first == runner && of.second != incarnation && open != by_id_.end()) abandoned.push_back(open->second);
+    for (const auto& [id, episode] : by_id_) {
+      const v1::Episode& record = episode->record();
+      if (record.runner() == runner && record.incarnation() != incarnation) abandoned.push_back(episode);
     }
   }
   for (const std::shared_ptr<Episode>& episode : abandoned) {
@@ -113,8 +109,9 @@ absl::Status Gateway::ReserveEpisode() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::shared_ptr<Episode>> Gateway::Open(const std::string& scaffold, const std::string& api_key,
-                                                       bool session) {
+absl::StatusOr<std::shared_ptr<Episode>> Gateway::Open(const v1::EpisodeOpenRequest& request,
+                                                       const std::string& api_key, bool session) {
+  const std::string& scaffold = request.scaffold();
   if (scaffold.size() > kMaxScaffold) {
     return BadRequest("scaffold", absl::StrCat("'scaffold' must have at most ", kMaxScaffold, " bytes"));
   }
@@ -152,6 +149,8 @@ absl::StatusOr<std::shared_ptr<Episode>> Gateway::Open(const std::string& scaffo
   }
   record.set_episode_id(RandomHex(16));
   record.set_scaffold(scaffold);
+  record.set_runner(request.runner());
+  record.set_incarnation(request.incarnation());
   record.set_state(v1::EPISODE_OPEN);
   record.set_opened_unix_ns(core_.parts.clock->UnixNanos());
   record.set_key_hash(base::ContentKey(api_key));
@@ -264,7 +263,6 @@ void Gateway::Remove(const std::shared_ptr<Episode>& episode, v1::EpisodeState s
   base::MutexLock lock(mu_);
   by_id_.erase(episode->id());
   by_key_.erase(episode->key_hash());
-  runner_of_.erase(episode->id());
   if (core_.options.max_remembered_ends == 0) return;
   ended_keys_[episode->id()] = episode->key_hash();
   if (!free_key) ended_by_key_[episode->key_hash()] = {episode->id(), state, detail};
@@ -363,7 +361,7 @@ absl::StatusOr<std::shared_ptr<Episode>> Gateway::OpenSession(const std::string&
     const auto found = by_key_.find(base::ContentKey(api_key));
     if (found != by_key_.end()) return found->second;
   }
-  return Open("", api_key, true);
+  return Open(v1::EpisodeOpenRequest(), api_key, true);
 }
 
 void Gateway::Tick() {

@@ -58,6 +58,11 @@ class Gateway {
   // the same content, until it answers OK.
   absl::Status EndEpisode(const v1::EpisodeEndRequest& request);
 
+  // Takes over the episodes that the pool holds as open, with the history of their calls: their agents go on under the
+  // same keys and URLs. Once, before anything else is asked of it, by the only gateway of a run. Calls that were in
+  // flight are lost with the gateway that had them; clients send them again.
+  absl::Status Recover();
+
   // Starts answering a request; every fault comes through the answer. `wake`: Answer::Hooks::wake.
   std::shared_ptr<Answer> StartAnswer(Caller caller, const Dialect& dialect, RawRequest raw,
                                       std::function<void()> wake);
@@ -93,11 +98,13 @@ class Gateway {
   // Ends what earlier incarnations of the runner left open.
   void EndAbandoned(const std::string& runner, const std::string& incarnation);
   // Admits and stores; `api_key` names the episode.
-  absl::StatusOr<std::shared_ptr<Episode>> Open(const std::string& scaffold, const std::string& api_key, bool session);
+  absl::StatusOr<std::shared_ptr<Episode>> Open(const v1::EpisodeOpenRequest& request, const std::string& api_key,
+                                                bool session);
   absl::Status ReserveEpisode();
   // `free_key`: the key may open a new session, instead of hearing that its episode is over.
   absl::Status End(const std::shared_ptr<Episode>& episode, v1::EpisodeState state, const std::string& detail,
                    bool free_key);
+  absl::Status Recover(const std::string& episode_id);
   void Remove(const std::shared_ptr<Episode>& episode, v1::EpisodeState state, const std::string& detail,
               bool free_key);
   void EndIdle();
@@ -120,8 +127,6 @@ class Gateway {
   std::unordered_map<std::string, std::string> ended_keys_ ABSL_GUARDED_BY(mu_);    // hash of the key, by episode id
   std::deque<std::string> ended_order_ ABSL_GUARDED_BY(mu_);                        // hashes of keys
   std::unordered_map<std::string, std::string> incarnations_ ABSL_GUARDED_BY(mu_);  // the newest, by runner
-  // Runner and incarnation of the open episodes that have one, by episode id.
-  std::unordered_map<std::string, std::pair<std::string, std::string>> runner_of_ ABSL_GUARDED_BY(mu_);
   std::set<std::string> ending_ ABSL_GUARDED_BY(mu_);  // ids of episodes that Tick is ending
 
   Core core_;  // last: its workers, which use all of the above, are joined first

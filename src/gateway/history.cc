@@ -130,7 +130,7 @@ std::string History::ForkCause(const text::Conversation& conversation, const Con
   return kForkNotFound;
 }
 
-int History::Add(const ConversationKeys& asked, const text::Message& delivered, std::string call_id, int parent,
+int History::Add(const AskedKey& asked, const text::Message& delivered, std::string call_id, int parent,
                  std::vector<Piece> prompt, std::vector<Piece> sampled) {
   const int index = static_cast<int>(calls_.size());
   Entry entry{std::move(call_id), parent, std::move(prompt), 0, delivered, false};
@@ -140,9 +140,9 @@ int History::Add(const ConversationKeys& asked, const text::Message& delivered, 
   if (parent >= 0) calls_[parent].continued = true;
   any_reasoning_ = any_reasoning_ || !delivered.reasoning.empty();
   const std::string key = MessageKey(delivered);
-  by_prefix_[Chain(asked.after.back(), key)].push_back(index);
-  asked_.insert(asked.after.back());
-  prefixes_no_tools_.insert(Chain(asked.after_no_tools.back(), key));
+  by_prefix_[Chain(asked.key, key)].push_back(index);
+  asked_.insert(asked.key);
+  prefixes_no_tools_.insert(Chain(asked.no_tools, key));
   by_message_[key].push_back(index);
   return index;
 }

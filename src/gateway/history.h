@@ -42,6 +42,14 @@ struct ConversationKeys {
   static ConversationKeys Of(const text::Conversation& conversation);
 };
 
+// The key of all that a call was asked, with its tools and without.
+struct AskedKey {
+  std::string key;
+  std::string no_tools;
+
+  static AskedKey Of(const ConversationKeys& keys) { return {keys.after.back(), keys.after_no_tools.back()}; }
+};
+
 class History {
  public:
   // How a request is to be prompted.
@@ -65,7 +73,7 @@ class History {
 
   // A call and what of its answer was delivered. `prompt` and `sampled` are its own pieces, after those of `parent`; of
   // an answer that was cut off, `sampled` are the ids of what was delivered. Returns its index.
-  int Add(const ConversationKeys& asked, const text::Message& delivered, std::string call_id, int parent,
+  int Add(const AskedKey& asked, const text::Message& delivered, std::string call_id, int parent,
           std::vector<Piece> prompt, std::vector<Piece> sampled);
 
   // From the root to the last token that call sampled; -1 is the empty path.

@@ -66,6 +66,7 @@ class Scheduler final : public Client {
 
   absl::StatusOr<v1::Ticket> Admit(const v1::AdmitRequest& request) override;
   absl::Status EpisodeEnded(const v1::EpisodeEndedRequest& request) override;
+  absl::StatusOr<v1::ReconcileResponse> Reconcile() override;
   absl::StatusOr<v1::NextBatchResponse> NextBatch(const v1::NextBatchRequest& request) override;
   absl::Status MarkVersionLive(int64_t version) override;
   absl::Status MarkCheckpoint(const v1::CheckpointRequest& request) override;
@@ -96,6 +97,8 @@ class Scheduler final : public Client {
 
   // recovery.cc
   absl::Status ReadJournal(std::optional<int64_t> resume_step) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status Reconcile(v1::EpisodePurpose purpose, const std::vector<v1::EpisodeRef>& running,
+                         v1::ReconcileResponse& found) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status ReadEpisodes(const StepOfGroup& step_of_group) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void CountReward(const v1::Episode& episode, const StepOfGroup& step_of_group) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status GoBackTo(std::optional<int64_t> resume_step, bool live_was_told) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

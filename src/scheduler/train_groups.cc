@@ -106,6 +106,20 @@ absl::Status TrainGroups::Ended(const v1::EpisodeEndedRequest& request) {
   return absl::OkStatus();
 }
 
+std::vector<v1::EpisodeRef> TrainGroups::Running() const {
+  std::vector<v1::EpisodeRef> running;
+  for (const auto& [group_id, group] : groups_) {
+    for (size_t i = 0; i < group.samples.size(); ++i) {
+      if (group.samples[i].state != Sample::kRunning) continue;
+      v1::EpisodeRef& ref = running.emplace_back();
+      ref.set_group_id(group_id);
+      ref.set_sample_index(static_cast<int32_t>(i));
+      ref.set_attempt(group.samples[i].attempt);
+    }
+  }
+  return running;
+}
+
 void TrainGroups::Expire(std::chrono::nanoseconds now) {
   while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
     const int64_t group_id = deadlines_.begin()->second;

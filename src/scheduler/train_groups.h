@@ -51,6 +51,7 @@ class TrainGroups {
 
   // OK if the group or attempt is over: a late end changes nothing. REQUIRES: the group was admitted once.
   absl::Status Ended(const v1::EpisodeEndedRequest& request);
+  std::vector<v1::EpisodeRef> Running() const;
   // Fails every group whose deadline has passed.
   void Expire(std::chrono::nanoseconds now);
   // After a restart: Restore for all that the pool holds of these groups, attempts ascending, then FinishRestore.

@@ -208,7 +208,7 @@ def case_launch_kill(ingot, options):
     for role in ("datapool", "scheduler", "rollout", "gateway", "agents", "trainer"):
         ports = free_ports(4)
         settings = dict(SHORT, **{
-            "run.name": role, "scheduler.total_steps": 24, "scheduler.group_deadline_s": 20,
+            "run.name": role, "scheduler.total_steps": 24, "scheduler.group_deadline_s": 600,
             "cluster.datapool_port": ports[0], "cluster.scheduler_port": ports[1],
             "cluster.gateway_port": ports[2], "cluster.rollout_port": ports[3]})
         launch = ingot.start("launch", settings)

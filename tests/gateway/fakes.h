@@ -209,9 +209,29 @@ class MemoryPool final : public datapool::Client {
     ++ends;
     return absl::OkStatus();
   }
-  absl::StatusOr<v1::EpisodeTree> GetEpisode(const v1::GetEpisodeRequest&) override { return Unused(); }
+  absl::StatusOr<v1::EpisodeTree> GetEpisode(const v1::GetEpisodeRequest& request) override {
+    base::MutexLock lock(mu_);
+    v1::EpisodeTree tree;
+    *tree.mutable_episode() = episodes_.at(request.episode_id());
+    for (const v1::Call& call : calls_) {
+      if (call.episode_id() != request.episode_id()) continue;
+      *tree.add_calls() = call;
+      for (const auto* keys : {&call.context_keys(), &call.sampled_keys()}) {
+        for (const std::string& key : *keys) (*tree.mutable_segments())[base::Hex(key)] = segments_.at(key);
+      }
+    }
+    return tree;
+  }
   absl::StatusOr<v1::Group> GetGroup(const v1::GetGroupRequest&) override { return Unused(); }
-  absl::StatusOr<v1::ListEpisodesResponse> ListEpisodes(const v1::ListEpisodesRequest&) override { return Unused(); }
+  absl::StatusOr<v1::ListEpisodesResponse> ListEpisodes(const v1::ListEpisodesRequest& request) override {
+    base::MutexLock lock(mu_);
+    if (!fail_list_.ok()) return Unshared(fail_list_);
+    v1::ListEpisodesResponse all;
+    for (const auto& [id, episode] : episodes_) {
+      if (episode.purpose() == request.purpose()) *all.add_episodes() = episode;
+    }
+    return all;
+  }
   absl::StatusOr<int64_t> AppendJournal(const v1::AppendJournalRequest&) override { return Unused(); }
   absl::StatusOr<v1::ReadJournalResponse> ReadJournal(const v1::ReadJournalRequest&) override { return Unused(); }
   absl::StatusOr<v1::TrimResponse> Trim(const v1::TrimRequest&) override { return Unused(); }
@@ -255,6 +275,14 @@ class MemoryPool final : public datapool::Client {
     base::MutexLock lock(mu_);
     fail_end = std::move(status);
   }
+  void FailList(absl::Status status) {
+    base::MutexLock lock(mu_);
+    fail_list_ = std::move(status);
+  }
+  void Damage(const std::function<void(v1::Call&)>& damage) {
+    base::MutexLock lock(mu_);
+    for (v1::Call& call : calls_) damage(call);
+  }
   void FailOpen(absl::Status status) {
     base::MutexLock lock(mu_);
     fail_open = std::move(status);
@@ -268,6 +296,7 @@ class MemoryPool final : public datapool::Client {
   mutable base::Mutex mu_;
   base::CondVar changed_;
   bool append_gate_ ABSL_GUARDED_BY(mu_) = false;
+  absl::Status fail_list_ ABSL_GUARDED_BY(mu_);
   absl::Status fail_open ABSL_GUARDED_BY(mu_), fail_append ABSL_GUARDED_BY(mu_), fail_end ABSL_GUARDED_BY(mu_);
   std::map<std::string, v1::Episode> episodes_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, v1::Segment> segments_ ABSL_GUARDED_BY(mu_);
@@ -360,6 +389,11 @@ struct World {
       gateway_ = *std::move(made);
     }
     return *gateway_;
+  }
+  // Another gateway on the same pool, as after a kill.
+  absl::Status Restart() {
+    gateway_.reset();
+    return gateway().Recover();
   }
   v1::EpisodeOpenResponse Open() { return gateway().OpenEpisode({}).value(); }
   absl::Status End(const v1::EpisodeOpenResponse& episode, v1::EpisodeState state, const std::string& detail = "") {

@@ -116,6 +116,58 @@ TEST_F(SchedulerTest, AGroupIsJournalledBeforeItsFirstTicket) {
   EXPECT_EQ(journal[1].admitted().group_size(), 2);
 }
 
+TEST_F(SchedulerTest, AGatewayThatStartsAgainSettlesWhatItsPredecessorLeft) {
+  Start();
+  const v1::Ticket open = MustAdmit();
+  const v1::Ticket untold = MustAdmit();
+  pool_.End(EndOf(untold, v1::EPISODE_FINISHED, 1));  // and the gateway died before it said so
+  const v1::Ticket failed = MustAdmit();
+  pool_.End(EndOf(failed, v1::EPISODE_FAILED));
+  const auto lost = scheduler_->Admit({});  // and it died before it stored it
+  ASSERT_TRUE(lost.ok());
+  EXPECT_EQ(AdmitCode(), StatusCode::kResourceExhausted);
+  for (int again = 0; again < 2; ++again) {
+    const auto found = scheduler_->Reconcile();
+    ASSERT_TRUE(found.ok()) << found.status();
+    EXPECT_EQ(found->running(), 1);
+    EXPECT_EQ(found->ended(), again == 0 ? 2 : 0);
+    EXPECT_EQ(found->lost(), again == 0 ? 1 : 0);
+  }
+  EXPECT_EQ(Stats().running_episodes(), 1);
+  // Both come back, the lost one without having failed.
+  std::vector<std::pair<int32_t, int32_t>> samples;
+  for (int i = 0; i < 2; ++i) {
+    const v1::Ticket ticket = MustAdmit();
+    EXPECT_EQ(ticket.ref().group_id(), lost->ref().group_id());
+    samples.emplace_back(ticket.ref().sample_index(), ticket.ref().attempt());
+  }
+  EXPECT_THAT(samples, ElementsAre(std::pair(0, 1), std::pair(1, 1)));
+  End(open, v1::EPISODE_FINISHED, 0);
+  const auto batch = scheduler_->NextBatch(Batch(0));
+  ASSERT_TRUE(batch.ok()) << batch.status();
+  EXPECT_THAT(GroupsOf(*batch), ElementsAre(open.ref().group_id()));
+}
+
+TEST_F(SchedulerTest, ReconcilesEvaluationsToo) {
+  Start();
+  v1::StartEvalRequest eval;
+  eval.set_version(0);
+  for (const v1::Task& task : MakeTasks(2)) *eval.add_tasks() = task;
+  eval.set_avg_n(1);
+  ASSERT_TRUE(scheduler_->StartEval(eval).ok());
+  const v1::Ticket untold = MustAdmit();
+  pool_.End(EndOf(untold, v1::EPISODE_FINISHED, 1));
+  const auto lost = scheduler_->Admit({});
+  ASSERT_TRUE(lost.ok());
+  ASSERT_EQ(lost->purpose(), v1::PURPOSE_EVAL);
+  ASSERT_TRUE(scheduler_->Reconcile().ok());
+  EXPECT_EQ(scheduler_->EvalStatus(0)->finished(), 1);
+  const v1::Ticket again = MustAdmit();
+  EXPECT_EQ(again.ref().attempt(), lost->ref().attempt() + 1);
+  End(again, v1::EPISODE_FINISHED, 1);
+  EXPECT_TRUE(scheduler_->EvalStatus(0)->done());
+}
+
 TEST_F(SchedulerTest, BoundsRunningEpisodes) {
   options_.max_concurrent_episodes = 1;
   Start();
