@@ -303,6 +303,36 @@ TEST_F(PublisherTest, AnEngineThatWasStartedAgainGetsItsWeightsBeforeTheNextVers
   EXPECT_EQ(next->full_copies, 0);
 }
 
+TEST_F(PublisherTest, AnEngineThatWasStartedAgainGetsBackWhatItWasToKeep) {
+  auto engine = Add("restarted");
+  ASSERT_TRUE(Publish(0, true).ok());
+  ASSERT_TRUE(Publish(1).ok());
+  ASSERT_TRUE(Publish(2, true).ok());
+  ASSERT_TRUE(Publish(3).ok());
+  ASSERT_TRUE(publisher_.Release(0).ok());
+  engine->Forget();
+  publisher_.CheckLeases();
+  engine->AwaitLogged(7);
+  AwaitLeased(1);
+  EXPECT_THAT(engine->log(), ElementsAre("full 0 retained", "delta 1", "delta 2 retained", "delta 3", "release 0",
+                                         "full 2 retained", "full 3"));
+  // A late joiner too, and nothing of what was released since.
+  ASSERT_TRUE(publisher_.Release(2).ok());
+  auto late = Add("late");
+  AwaitLeased(2);
+  EXPECT_THAT(late->log(), ElementsAre("full 3"));
+}
+
+TEST_F(PublisherTest, AnEngineIsNotLeftWithAReleasedVersion) {
+  auto engine = Add("restarted");
+  ASSERT_TRUE(Publish(0, true).ok());
+  ASSERT_TRUE(publisher_.Release(0).ok());
+  engine->Forget();
+  publisher_.CheckLeases();
+  engine->AwaitLogged(4);
+  EXPECT_THAT(engine->log(), ElementsAre("full 0 retained", "release 0", "full 0 retained", "release 0"));
+}
+
 TEST_F(PublisherTest, ADeadEngineLosesItsLeaseBeforeTheNextVersion) {
   auto steady = Add("steady"), dead = Add("dead");
   ASSERT_TRUE(Publish(0).ok());
