@@ -31,7 +31,7 @@ class Skip(Exception):
 
 def sh(argv, timeout=600, **kwargs):
     done = subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                          timeout=timeout, **kwargs)
+                          errors="replace", timeout=timeout, **kwargs)
     return done.returncode, done.stdout
 
 

@@ -1,8 +1,8 @@
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <random>
 
+#include "cpu_time.h"
 #include "text/chat.h"
 #include "text/python_json.h"
 
@@ -199,10 +199,11 @@ TEST(ParseTest, HostileOutputsTakeLinearTime) {
   std::string unclosed, deep = "<tool_call>";
   for (int i = 0; i < 40000; ++i) unclosed += "<tool_call>{</tool_call>";
   deep += std::string(1000000, '{');
-  const auto begin = std::chrono::steady_clock::now();
-  EXPECT_TRUE(Format("hermes")->Parse(unclosed).malformed);
-  EXPECT_TRUE(Format("hermes")->Parse(deep).malformed);
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
+  const double seconds = CpuSeconds([&] {
+    EXPECT_TRUE(Format("hermes")->Parse(unclosed).malformed);
+    EXPECT_TRUE(Format("hermes")->Parse(deep).malformed);
+  });
+  EXPECT_LT(seconds, 1.0 * kSlowdown);
 }
 
 TEST(PythonJsonTest, PrintsAsPython) {
