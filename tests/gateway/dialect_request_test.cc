@@ -157,7 +157,7 @@ TEST(Requests, MeanTheSameByEveryNameOfALimit) {
 
 TEST(Requests, TurnThinkingIntoTemplateVariables) {
   const auto variables = [](const char* dialect, const std::string& body) {
-    return base::PrintJson(Parse(dialect, body)->template_variables);
+    return base::PrintJson(Parse(dialect, body)->conversation.template_variables);
   };
   const std::string chat = R"({"messages":[{"role":"user","content":"x"}],)";
   EXPECT_EQ(variables("chat.completions", chat + R"("reasoning_effort":"high"})"),
