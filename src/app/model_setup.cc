@@ -26,7 +26,7 @@ model::ModelConfig ShapeOf(const ModelOptions& options, const TextParts& text) {
 absl::StatusOr<ModelSetup> SetUpModel(const ModelOptions& options) {
   ModelSetup setup;
   if (options.path.empty()) {
-    INGOT_ASSIGN_OR_RETURN(setup.text, MakeTextParts(options));
+    INGOT_ASSIGN_OR_RETURN(setup.text, MakeTextParts(options.chat_format));
     setup.shape = ShapeOf(options, setup.text);
     INGOT_RETURN_IF_ERROR(base::Annotate(setup.shape.Validate(), "model"));
     return setup;

@@ -36,7 +36,9 @@ void BindModel(base::Schema& schema, ModelOptions& model) {
   schema.Choice("model.tokenizer", &model.tokenizer, {"bytes"},
                 "tokenizer of a model with random weights; with model.path the folder's tokenizer.json is read");
   schema.Field("model.chat_format", &model.chat_format,
-               "how conversations become prompts and output becomes tool calls: hermes or compact");
+               "how conversations become prompts and output becomes tool calls: hermes, compact, template (the model's "
+               "own chat template), template:NAME (with the output format NAME), or auto: what the folder's ingot.json "
+               "says, otherwise its template, otherwise hermes");
   schema.Field("model.hidden_size", &model.hidden_size, "width of the residual stream");
   schema.Field("model.intermediate_size", &model.intermediate_size, "width of the SwiGLU");
   schema.Field("model.layers", &model.layers, "transformer blocks");

@@ -22,7 +22,7 @@ void ChatCall::Fail(absl::Status why) { Done(std::move(why)); }
 void ChatCall::Start(std::shared_ptr<const PromptPlan> plan) {
   plan_ = std::move(plan);
   SamplingPlan sampling =
-      PlanSampling(core_, setup_.episode->record(), *setup_.request, sequence_, setup_.choice, plan_->ids);
+      PlanSampling(core_, setup_.episode->record(), *setup_.request, sequence_, setup_.choice, *plan_);
   sampling_ = std::move(sampling.params);
   v1::GenerateRequest request = EngineRequest();
   if (core_.parts.script != nullptr) {

@@ -1,15 +1,19 @@
 #include "gateway/prompt_plan.h"
 
 #include <algorithm>
+#include <span>
 #include <string>
 #include <utility>
 
 #include "base/log.h"
 #include "gateway/api_error.h"
 #include "gateway/generation.h"
+#include "text/output_format.h"
 
 namespace ingot::gateway {
 namespace {
+
+constexpr size_t kGenerationPromptIds = 32;  // where a template may have begun the answer
 
 absl::Status RenderWhole(const Core& core, const text::Conversation& conversation, PromptPlan& plan) {
   auto rendered = core.parts.format->Render(conversation, true);
@@ -17,6 +21,7 @@ absl::Status RenderWhole(const Core& core, const text::Conversation& conversatio
   const bool system = conversation.messages[0].role == "system";
   plan.pieces = PromptPieces(rendered->ids, system && !rendered->message_ends.empty() ? rendered->message_ends[0] : 0);
   plan.ids = std::move(rendered->ids);
+  plan.prefill = std::move(rendered->prefill);
   if (plan.ids.empty()) return BadRequest("messages", "the conversation renders to no tokens");
   return absl::OkStatus();
 }
@@ -34,8 +39,8 @@ text::Conversation WithoutReasoning(text::Conversation conversation) {
 std::string Continue(const Core& core, const text::Conversation& conversation, text::EarlierTurns earlier,
                      PromptPlan& plan) {
   const Episode::Plan& continued = plan.continued;
-  const auto tail =
-      core.parts.format->RenderTail(conversation, continued.match.first_new, continued.parent_turn, earlier);
+  const auto tail = core.parts.format->RenderTail(conversation, continued.match.first_new, continued.parent_turn,
+                                                  earlier, &plan.prefill);
   if (!tail.ok()) {
     INGOT_LOG(debug, "after call {}: the tail does not render ({}): rendering everything", continued.parent_call_id,
               std::string(tail.status().message()));
@@ -47,6 +52,16 @@ std::string Continue(const Core& core, const text::Conversation& conversation, t
   plan.ids.insert(plan.ids.end(), tail->begin(), tail->end());
   plan.pieces = PromptPieces(*tail, 0);
   return "";
+}
+
+// What a prompt that came as ids has written of the answer: as well as its last ids tell.
+std::string PrefillIn(const Core& core, std::span<const int32_t> prompt) {
+  prompt = prompt.last(std::min(prompt.size(), kGenerationPromptIds));
+  for (const int32_t id : core.parts.format->end_of_turn_ids()) {
+    const auto end = std::find(prompt.rbegin(), prompt.rend(), id);
+    prompt = prompt.last(end - prompt.rbegin());
+  }
+  return std::string(core.parts.format->output()->PrefillOf(core.parts.tokenizer->Decode(prompt, false)));
 }
 
 absl::StatusOr<PromptPlan> PlanRaw(const Core& core, const GatewayRequest::RawPrompt& prompt) {
@@ -62,6 +77,7 @@ absl::StatusOr<PromptPlan> PlanRaw(const Core& core, const GatewayRequest::RawPr
   }
   if (plan.ids.empty()) return BadRequest("prompt", "the prompt has no tokens");
   plan.pieces = PromptPieces(plan.ids, 0);
+  plan.prefill = PrefillIn(core, plan.ids);
   return plan;
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "base/status.h"
@@ -18,6 +19,7 @@ struct PromptPlan {
   Episode::Plan continued;    // what it continues; nothing if its match has no parent
   std::vector<Piece> pieces;  // of the prompt, after those of continued.path
   std::vector<int32_t> ids;   // the whole prompt
+  std::string prefill;        // what of the answer the prompt has written already (text::RenderedPrompt)
 };
 
 // The prompt of the conversation, or of one of the raw prompts. Errors are the client's: 400. `episode` null: nothing

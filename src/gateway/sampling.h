@@ -4,11 +4,11 @@
 
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 
 #include "base/status.h"
 #include "gateway/core.h"
+#include "gateway/prompt_plan.h"
 #include "gateway/request.h"
 #include "proto/tree.pb.h"
 
@@ -28,7 +28,7 @@ absl::Status CheckContext(Core& core, size_t prompt_tokens);
 // episode and flagged: such calls are left out of training. `choice`, of several to one request, draws by a seed of its
 // own.
 SamplingPlan PlanSampling(const Core& core, const v1::Episode& episode, const GatewayRequest& request, int32_t sequence,
-                          int choice, std::span<const int32_t> prompt);
+                          int choice, const PromptPlan& prompt);
 
 // What tool_choice and response_format hold the answer to; nullopt: nothing, or the chat format cannot say how a call
 // is written. `thinking_open`: the prompt ends inside the reasoning; then, or where the client asks for thinking, only

@@ -33,6 +33,10 @@ class ChatTemplate {
   // The same for an object of variables as JSON; all its texts come from outside, but the names of roles.
   absl::StatusOr<jinja::Rendered> RenderJson(const base::json::object& variables, std::timespec now = {}) const;
 
+  // Whether a variable of this name could matter.
+  bool Mentions(std::string_view name) const {
+    return template_->Mentions(name) || (tool_template_ != nullptr && tool_template_->Mentions(name));
+  }
   const std::string& source() const { return source_; }  // all templates
   const std::string& eos_token() const { return eos_token_; }
   const std::vector<int32_t>& eos_ids() const { return eos_ids_; }  // of generation_config.json

@@ -31,9 +31,10 @@ inline std::shared_ptr<const text::ChatFormat> TestFormat() {
 
 // What the engine samples for one request.
 struct Script {
-  std::string text;         // encoded with special tokens recognised
-  bool end_of_turn = true;  // <|im_end|> follows
-  int chunk = 3;            // ids per chunk
+  std::string text;               // encoded with special tokens recognised
+  std::vector<int32_t> ids = {};  // instead of text
+  bool end_of_turn = true;        // <|im_end|> follows
+  int chunk = 3;                  // ids per chunk
   v1::FinishReason finish = v1::FINISH_STOP;
   std::string stop_string;
   absl::Status error;         // instead of the final chunk
@@ -96,6 +97,7 @@ class ScriptedEngine final : public rollout::Client {
   }
   int aborted() const { return *aborted_; }
 
+  std::shared_ptr<const text::Tokenizer> tokenizer = TestTokenizer();
   bool inline_chunks = false;
   int context_length = 100000;
 
@@ -129,8 +131,8 @@ class ScriptedEngine final : public rollout::Client {
   };
 
   void Play(const Script& script, State& state) {
-    std::vector<int32_t> ids = TestTokenizer()->Encode(script.text, true);
-    if (script.end_of_turn) ids.push_back(*TestTokenizer()->SpecialId("<|im_end|>"));
+    std::vector<int32_t> ids = script.ids.empty() ? tokenizer->Encode(script.text, true) : script.ids;
+    if (script.end_of_turn) ids.push_back(*tokenizer->SpecialId("<|im_end|>"));
     size_t at = 0;
     while (at < ids.size()) {
       v1::GenerateChunk chunk;
@@ -383,8 +385,8 @@ struct World {
       auto made = Gateway::Create(options, {.engine = engine,
                                             .pool = with_pool ? &pool : nullptr,
                                             .admission = with_admission ? &admission : nullptr,
-                                            .tokenizer = TestTokenizer(),
-                                            .format = TestFormat(),
+                                            .tokenizer = engine->tokenizer,
+                                            .format = format,
                                             .clock = &clock});
       gateway_ = *std::move(made);
     }
@@ -450,6 +452,7 @@ struct World {
   MemoryPool pool;
   TestAdmission admission;
   GatewayOptions options;
+  std::shared_ptr<const text::ChatFormat> format = TestFormat();  // of the engine's tokenizer
   bool with_pool = true, with_admission = true;
 
  private:

@@ -103,7 +103,6 @@ TEST(HostileOutputs, OfRandomBytesNeverCrash) {
         output.insert(random() % (output.size() + 1), pieces[random() % pieces.size()]);
       }
       for (const CallMode mode : kModes) format->Parse(output, {.tools = Tools(), .calls = mode});
-      EXPECT_LE(format->SettledPrefix(output), output.size());
     }
   }
 }

@@ -1,5 +1,6 @@
 #include "text/jinja/template.h"
 
+#include <algorithm>
 #include <ctime>
 
 #include "text/jinja/ast.h"
@@ -40,6 +41,10 @@ absl::StatusOr<Rendered> Template::Render(const RenderOptions& options) const {
   } catch (const TemplateError& error) {
     return ToStatus(error);
   }
+}
+
+bool Template::Mentions(std::string_view name) const {
+  return std::find(ast_->names.begin(), ast_->names.end(), name) != ast_->names.end();
 }
 
 }  // namespace ingot::text::jinja

@@ -64,6 +64,9 @@ class Template {
   // goes beyond the limits.
   absl::StatusOr<Rendered> Render(const RenderOptions& options) const;
 
+  // Whether a name stands in the template, as a variable it may read or as one of its own.
+  bool Mentions(std::string_view name) const;
+
  private:
   explicit Template(std::unique_ptr<const Ast> ast);
   const std::unique_ptr<const Ast> ast_;
