@@ -80,7 +80,7 @@ Trainer::Trainer(const TrainerOptions& options, model::Transformer model, std::u
       clock_(clock),
       model_(std::move(model)),
       objective_(std::move(objective)),
-      pass_options_{options.logits_chunk_elements},
+      pass_options_{options.logits_chunk_elements, options.numerics},
       optimizer_(options.optimizer, model_.parameters().tensors()) {
   INGOT_LOG(info, "objective {}; {}", objective_->Describe(), DescribeRest(options_));
 }

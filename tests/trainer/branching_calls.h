@@ -23,10 +23,8 @@ inline std::shared_ptr<const weights::Snapshot> SnapshotOf(const model::Paramete
   std::vector<weights::TensorView> views;
   for (const auto& [name, tensor] : parameters.tensors()) {
     const char* dtype = tensor.scalar_type() == at::kBFloat16 ? "BF16" : "F32";
-    views.push_back({name,
-                     dtype,
-                     tensor.sizes().vec(),
-                     {static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()}});
+    views.push_back(
+        {name, dtype, tensor.sizes().vec(), {static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()}});
   }
   return *weights::Snapshot::Copy(version, views);
 }

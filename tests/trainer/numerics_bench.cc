@@ -6,9 +6,9 @@
 //
 // A real engine samples some five thousand tokens of branching conversations (branching_calls.h: forks at every offset
 // of a key tile, radix cache, prompts in pieces of 48 rows, batches of any composition); the trainer scores them, each
-// call alone and merged. Prints one JSON object per line: the histogram of |difference| of log-probs, and for each stage
-// of a layer the share of rows that are not bit-equal when they come in batches of 1, 7 and 64 instead of all at once
-// (for attention: merged instead of in their own sequence).
+// call alone and merged. Prints one JSON object per line: the histogram of |difference| of log-probs, and for each
+// stage of a layer the share of rows that are not bit-equal when they come in batches of 1, 7 and 64 instead of all at
+// once (for attention: merged instead of in their own sequence).
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
@@ -39,8 +39,8 @@ void PrintHistogram(at::ScalarType dtype, const char* layout, const std::vector<
     while (d > kEdges[bin]) ++bin;
     ++counts[bin];
   }
-  std::printf("{\"bench\":\"logprob_difference\",\"dtype\":\"%s\",\"layout\":\"%s\",\"tokens\":%zu,\"max\":%.3g", Name(dtype),
-              layout, differences.size(), max);
+  std::printf("{\"bench\":\"logprob_difference\",\"dtype\":\"%s\",\"layout\":\"%s\",\"tokens\":%zu,\"max\":%.3g",
+              Name(dtype), layout, differences.size(), max);
   for (int bin = 0; bin < 9; ++bin) std::printf(",\"up_to_%s\":%lld", kNames[bin], static_cast<long long>(counts[bin]));
   std::printf("}\n");
 }
@@ -88,8 +88,10 @@ void PrintStage(at::ScalarType dtype, const char* name, const at::Tensor& input,
     const at::Tensor cut = at::cat(parts);
     const double rows = cut.ne(whole).any(1).to(at::kDouble).mean().item<double>();
     const double max = (cut.to(at::kDouble) - whole.to(at::kDouble)).abs().max().item<double>();
-    std::printf("{\"bench\":\"stage\",\"dtype\":\"%s\",\"stage\":\"%s\",\"batch\":%lld,\"rows_that_differ\":%.3f,\"max\":%.3g}\n",
-                Name(dtype), name, static_cast<long long>(piece), rows, max);
+    std::printf(
+        "{\"bench\":\"stage\",\"dtype\":\"%s\",\"stage\":\"%s\",\"batch\":%lld,\"rows_that_differ\":%.3f,\"max\":%.3g}"
+        "\n",
+        Name(dtype), name, static_cast<long long>(piece), rows, max);
   }
 }
 
@@ -113,8 +115,10 @@ void PrintForks(at::ScalarType dtype) {
     rows += kLeaf;
     max = std::max(max, (merged.to(at::kDouble) - alone.to(at::kDouble)).abs().max().item<double>());
   }
-  std::printf("{\"bench\":\"stage\",\"dtype\":\"%s\",\"stage\":\"attention_after_a_fork\",\"rows_that_differ\":%.3f,\"max\":%.3g}\n",
-              Name(dtype), double(differ) / double(rows), max);
+  std::printf(
+      "{\"bench\":\"stage\",\"dtype\":\"%s\",\"stage\":\"attention_after_a_fork\",\"rows_that_differ\":%.3f,\"max\":%."
+      "3g}\n",
+      Name(dtype), double(differ) / double(rows), max);
 }
 
 void BenchStages(at::ScalarType dtype) {
