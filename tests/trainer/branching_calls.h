@@ -120,11 +120,12 @@ inline void SampleBranches(Brancher& b, int64_t most_new, int rounds = 3) {
 }
 
 // A model whose distributions are peaked, so that a difference anywhere shows.
-inline model::ModelConfig BranchingConfig(int64_t vocab = 211) {
+inline model::ModelConfig BranchingConfig(at::ScalarType dtype, int64_t vocab = 211) {
   model::ModelConfig config;
   config.vocab_size = vocab;
   config.hidden_size = 96;
-  config.intermediate_size = 160;
+  // bf16: sums long enough that a library would cut them otherwise for few rows than for many.
+  config.intermediate_size = dtype == at::kBFloat16 ? 1600 : 160;
   config.num_hidden_layers = 2;
   config.num_attention_heads = 4;
   config.num_key_value_heads = 2;

@@ -46,11 +46,11 @@ void PrintHistogram(at::ScalarType dtype, const char* layout, const std::vector<
 }
 
 std::vector<double> Differences(const model::Transformer& model, const std::vector<tree::FlatCall>& calls,
-                                const std::vector<std::vector<int32_t>>& plan) {
+                                const std::vector<std::vector<int32_t>>& plan, const PassOptions& pass) {
   std::vector<double> differences;
   for (const auto& indices : plan) {
     const auto forest = *tree::PackForest(calls, indices);
-    const PassResult result = ScoreForest(model, forest, calls, {});
+    const PassResult result = ScoreForest(model, forest, calls, pass);
     for (size_t i = 0; i < forest.entries.size(); ++i) {
       const tree::LossEntry& e = forest.entries[i];
       differences.push_back(std::abs(result.logprobs[i] - double(calls[size_t(e.call)].logprobs[size_t(e.offset)])));
@@ -60,7 +60,7 @@ std::vector<double> Differences(const model::Transformer& model, const std::vect
 }
 
 void BenchLogprobs(at::ScalarType dtype) {
-  const auto config = BranchingConfig();
+  const auto config = BranchingConfig(dtype);
   const auto parameters = BranchingParameters(config, dtype);
   rollout::EngineOptions options;
   options.max_running = 24;
@@ -71,8 +71,12 @@ void BenchLogprobs(at::ScalarType dtype) {
   const auto model = *model::Transformer::Create(config, parameters);
   std::vector<std::vector<int32_t>> alone;
   for (int32_t i = 0; i < static_cast<int32_t>(brancher.calls.size()); ++i) alone.push_back({i});
-  PrintHistogram(dtype, "alone", Differences(model, brancher.calls, alone));
-  PrintHistogram(dtype, "merged", Differences(model, brancher.calls, tree::PlanMicroBatches(brancher.calls, 1 << 20)));
+  PrintHistogram(dtype, "alone", Differences(model, brancher.calls, alone, {}));
+  const auto merged = tree::PlanMicroBatches(brancher.calls, 1 << 20);
+  PrintHistogram(dtype, "merged, numerics fast", Differences(model, brancher.calls, merged, {}));
+  PassOptions exact;
+  exact.numerics = kernels::Numerics::kExact;
+  PrintHistogram(dtype, "merged, numerics exact", Differences(model, brancher.calls, merged, exact));
 }
 
 using Stage = std::function<at::Tensor(const at::Tensor& rows, int64_t first)>;

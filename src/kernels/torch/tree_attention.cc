@@ -269,7 +269,11 @@ std::tuple<at::Tensor, at::Tensor> PathAttentionForward(const at::Tensor& q_in, 
   const at::Tensor q = Computable(q_in), k = Computable(k_in), v = Computable(v_in);
   CheckSequences(sequences, q.size(0), k.size(0), 0, 0);
   int64_t rows = 0;
-  for (const AttentionSequence& s : sequences) rows += s.q_count;
+  for (const AttentionSequence& s : sequences) {
+    TORCH_CHECK(s.q_begin == rows, "path attention: a path's queries begin at row ", s.q_begin,
+                ", those before end at ", rows);
+    rows += s.q_count;
+  }
   TORCH_CHECK(rows == q.size(0), "path attention: the paths hold ", rows, " queries of ", q.size(0));
   const at::Tensor out = at::empty_like(q);
   const at::Tensor lse = at::empty({q.size(0), q.size(1)}, q.options().dtype(AccumulatorType(q)));
