@@ -19,6 +19,10 @@ void BindRun(base::Schema& schema, RunConfig& config) {
   schema.Choice("run.log_level", &config.log_level, {"trace", "debug", "info", "warn", "error"},
                 "what goes to the log file; warnings also go to the terminal");
   schema.Choice("device", &config.device, {"auto", "cpu", "cuda"}, "where to compute; auto: CUDA if there is a device");
+  schema.Choice(
+      "numerics", &config.numerics, {"fast", "exact"},
+      "how closely the trainer's log-probs equal rollout's: fast, to rounding (fp32: 1e-5); exact, to the bit, "
+      "in merged trees too, on the CPU, fp32 and bf16");
   schema.Field("compute.threads", &config.total_threads,
                "compute threads of rollout and trainer together; 0: all cores");
   schema.Field("compute.rollout_threads", &config.rollout_threads,
@@ -79,6 +83,7 @@ void Derive(RunConfig& config) {
   config.trainer.group_size = config.scheduler.group_size;
   config.trainer.total_steps = config.scheduler.total_steps;
   config.trainer.seed = config.seed;
+  config.trainer.numerics = config.numerics;
   config.scheduler.seed = config.seed;
   config.gateway.seed = config.seed;
   config.scheduler.final_eval = !config.eval.tasks.empty();
@@ -113,6 +118,10 @@ absl::Status Validate(const RunConfig& config) {
   if (config.eval.avg_n < 1) return absl::InvalidArgumentError("eval.avg_n must be at least 1");
   if (config.total_threads < 0 || config.rollout_threads < 0) {
     return absl::InvalidArgumentError("compute.threads and compute.rollout_threads must be 0 or more");
+  }
+  if (config.device == "cuda" && config.numerics == kernels::Numerics::kExact) {
+    return absl::InvalidArgumentError(
+        "numerics: exact is kept by the CPU kernels alone: use numerics=fast with device=cuda, or device=cpu");
   }
   if (config.cluster.rollout_engines < 1) {
     return absl::InvalidArgumentError("cluster.rollout_engines must be at least 1");

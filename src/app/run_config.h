@@ -12,6 +12,7 @@
 #include "base/config.h"
 #include "datapool/store.h"
 #include "gateway/options.h"
+#include "kernels/numerics.h"
 #include "rollout/engine_options.h"
 #include "scheduler/options.h"
 #include "trainer/options.h"
@@ -73,6 +74,7 @@ struct RunConfig {
   uint64_t seed = 1;
   std::string log_level = "info";
   std::string device = "auto";
+  kernels::Numerics numerics = kernels::Numerics::kFast;
   int32_t total_threads = 0;    // compute threads of rollout and trainer together; 0: all cores
   int32_t rollout_threads = 0;  // of those, the engine's; 0: half, rounded up
   std::string tasks;            // JSONL of training tasks; empty: supervised training alone

@@ -7,24 +7,10 @@
 #include <cmath>
 #include <numeric>
 
-#include "kernels/torch/tree_attention.h"
+#include "trainer/path_backend.h"
 
 namespace ingot::trainer {
 namespace {
-
-class TreeBackend final : public model::AttentionBackend {
- public:
-  TreeBackend(at::Tensor visible_end, int64_t head_dim)
-      : visible_end_(std::move(visible_end)), scale_(1.0 / std::sqrt(static_cast<double>(head_dim))) {}
-
-  at::Tensor Attend(int64_t, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) override {
-    return kernels::TreeAttention(q, k, v, visible_end_, scale_);
-  }
-
- private:
-  const at::Tensor visible_end_;
-  const double scale_;
-};
 
 // Loss entries sorted by the (row, temperature) they are read from. Row u of the logits is packed token rows[u] at
 // temperatures[u]; the entries order[first_entry[u]] .. order[first_entry[u + 1]) read from it.
@@ -105,8 +91,9 @@ class Pass {
     const auto ids = at::dtype(at::kLong).device(Device());
     const at::Tensor tokens = ToTensor(forest_.token_ids, at::kInt, ids);
     const at::Tensor positions = ToTensor(forest_.positions, at::kInt, ids);
-    TreeBackend backend(ToTensor(forest_.visible_end, at::kInt, at::dtype(at::kInt)), model_.config().head_dim);
-    return model_.Hidden(tokens, positions, backend).index_select(0, ToTensor(plan_.rows, at::kLong, ids));
+    const auto attention =
+        StreamAttention(options_.numerics, forest_.positions, forest_.visible_end, model_.config().head_dim);
+    return model_.Hidden(tokens, positions, *attention).index_select(0, ToTensor(plan_.rows, at::kLong, ids));
   }
 
   // Log-probs of rows [begin, end) of the plan, and the loss of the entries that read from them.

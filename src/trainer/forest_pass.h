@@ -13,6 +13,7 @@
 #include <span>
 #include <vector>
 
+#include "kernels/numerics.h"
 #include "model/transformer.h"
 #include "trainer/step_loss.h"
 #include "tree/forest.h"
@@ -21,6 +22,7 @@ namespace ingot::trainer {
 
 struct PassOptions {
   int64_t logits_chunk_elements = int64_t{1} << 24;
+  kernels::Numerics numerics = kernels::Numerics::kFast;  // path_backend.h
 };
 
 // Per loss entry, in the order of PackedForest::entries.

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/status.h"
+#include "kernels/numerics.h"
 
 namespace ingot::trainer {
 
@@ -42,6 +43,8 @@ struct TrainerOptions {
   // memory; the result depends on it only by rounding.
   int64_t micro_batch_tokens = 8192;
   int64_t logits_chunk_elements = int64_t{1} << 24;  // elements of the logits matrix held at once, at most; > 0
+
+  kernels::Numerics numerics = kernels::Numerics::kFast;  // against rollout's log-probs: to rounding, or to the bit
 
   OptimizerOptions optimizer;
 

@@ -47,7 +47,7 @@ absl::StatusOr<StepMetrics> StageStep(const model::Transformer& model, const Tra
                                       const Stage& stage, const PreparedBatch& batch, double learning_rate,
                                       AdamW& optimizer) {
   optimizer.ZeroGrad();
-  const PassOptions pass{options.logits_chunk_elements};
+  const PassOptions pass{options.logits_chunk_elements, options.numerics};
   StepLoss step_loss(stage.objective, {}, batch);
   std::vector<tree::PackedForest> forests;
   for (const auto& indices : tree::PlanMicroBatches(batch.calls, options.micro_batch_tokens)) {

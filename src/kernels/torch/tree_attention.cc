@@ -69,6 +69,19 @@ void CheckNumbers(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
   }
 }
 
+// The runs of sequence i against the `keys` rows they name.
+void CheckRuns(const AttentionSequence& s, size_t i, int64_t keys) {
+  TORCH_CHECK(s.key_run_count > 0 && s.key_runs[0].key == 0, "tree attention: the runs of sequence ", i,
+              " do not begin at its key 0");
+  for (int64_t r = 0; r < s.key_run_count; ++r) {
+    const KeyRun& run = s.key_runs[r];
+    const int64_t end = r + 1 < s.key_run_count ? s.key_runs[r + 1].key : s.key_count;
+    TORCH_CHECK(run.key < end && run.row >= 0 && run.row + (end - run.key) <= keys, "tree attention: run ", r,
+                " of sequence ", i, " (keys ", run.key, " to ", end, " at row ", run.row, " of ", keys,
+                ") is out of range or out of order");
+  }
+}
+
 // `sequences` against the memory they name. pages 0: no pages; keys and rows are what k and q have.
 void CheckSequences(std::span<const AttentionSequence> sequences, int64_t rows, int64_t keys, int64_t page_size,
                     int64_t pages) {
@@ -80,6 +93,11 @@ void CheckSequences(std::span<const AttentionSequence> sequences, int64_t rows, 
                     s.q_count <= s.key_count - s.q_offset,
                 "tree attention: sequence ", i, " (queries ", s.q_begin, "+", s.q_count, " of ", rows, " rows, at ",
                 s.q_offset, " of ", s.key_count, " keys) is out of range");
+    if (s.key_runs != nullptr) {
+      TORCH_CHECK(s.block_table == nullptr && pages == 0, "tree attention: sequence ", i, " has runs and pages");
+      CheckRuns(s, i, keys);
+      continue;
+    }
     if (s.block_table == nullptr) {
       TORCH_CHECK(s.key_begin >= 0 && s.key_begin <= keys && s.key_count <= keys - s.key_begin,
                   "tree attention: sequence ", i, " has no block table and its keys ", s.key_begin, "+", s.key_count,
@@ -242,6 +260,26 @@ void Backward(const AttentionShape& shape, const AttentionSequence& s, const at:
 }
 
 }  // namespace
+
+std::tuple<at::Tensor, at::Tensor> PathAttentionForward(const at::Tensor& q_in, const at::Tensor& k_in,
+                                                        const at::Tensor& v_in,
+                                                        std::span<const AttentionSequence> sequences, double scale,
+                                                        const at::Tensor& sinks, int64_t window) {
+  CheckNumbers(q_in, k_in, v_in, scale, window, sinks);
+  const at::Tensor q = Computable(q_in), k = Computable(k_in), v = Computable(v_in);
+  CheckSequences(sequences, q.size(0), k.size(0), 0, 0);
+  int64_t rows = 0;
+  for (const AttentionSequence& s : sequences) {
+    TORCH_CHECK(s.q_begin == rows, "path attention: a path's queries begin at row ", s.q_begin,
+                ", those before end at ", rows);
+    rows += s.q_count;
+  }
+  TORCH_CHECK(rows == q.size(0), "path attention: the paths hold ", rows, " queries of ", q.size(0));
+  const at::Tensor out = at::empty_like(q);
+  const at::Tensor lse = at::empty({q.size(0), q.size(1)}, q.options().dtype(AccumulatorType(q)));
+  if (q.numel() > 0) Forward(q, k, v, sequences, scale, window, ComputableSinks(sinks, q), out, lse);
+  return {out.to(q_in.scalar_type()), lse};
+}
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> TreeAttentionBackwardCpu(
     const at::Tensor& grad_in, const at::Tensor& q_in, const at::Tensor& k_in, const at::Tensor& v_in,

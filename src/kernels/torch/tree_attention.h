@@ -59,6 +59,18 @@ std::tuple<at::Tensor, at::Tensor> TreeAttentionForward(const at::Tensor& q, con
 std::tuple<at::Tensor, at::Tensor> TreeAttentionForward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                                         const at::Tensor& visible_end, double scale);
 
+// One packed stream again, in the order of summation that each row has in a sequence of its own (law 3: so bit-equal to
+// rollout's). `paths` are pieces of root-to-leaf paths that hold every query once, in order, their keys named by
+// key_runs; packed index is then the depth. visible_end and q_offset say the same of the packed stream, for the
+// backward pass alone, which sums in the stream's own order. With autograd; CPU. Takes paths only for the time of the
+// call.
+at::Tensor PathAttention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                         std::span<const AttentionSequence> paths, const TreeAttentionOptions& options);
+// The same without autograd, with the log-sum-exp.
+std::tuple<at::Tensor, at::Tensor> PathAttentionForward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                                        std::span<const AttentionSequence> paths, double scale,
+                                                        const at::Tensor& sinks = {}, int64_t window = 0);
+
 // Rollout's form, no autograd and no tensors of integers. q and out [rows, heads, head_dim] (the last two dimensions
 // dense), k_pages and v_pages [num_pages, page_size, kv_heads, head_dim] contiguous, all of one dtype: fp32, fp64 or
 // bf16. Block tables, visible_end and positions are host memory. Checks that rows and block-table entries are in range.
