@@ -60,6 +60,7 @@ T Value(absl::StatusOr<T> value) {
   return *std::move(value);
 }
 
+constexpr char kReasoning[] = "The error says where it comes from, so the file that opens the connection is next.";
 constexpr char kContent[] = "Let me look at the next file, and at what calls it.\n";
 constexpr char kArguments[] = R"({"path": "src/gateway/connection.cc", "line": 120})";
 
@@ -79,7 +80,9 @@ Model LoadModel(const std::string& folder) {
     model.format = Value(text::LoadChatFormat(folder, model.tokenizer, ""));
   }
   model.answer = model.tokenizer->Encode(
-      absl::StrCat(kContent, "<tool_call>\n{\"name\": \"read\", \"arguments\": ", kArguments, "}\n</tool_call>"), true);
+      absl::StrCat("<think>\n", kReasoning, "\n</think>\n\n", kContent,
+                   "<tool_call>\n{\"name\": \"read\", \"arguments\": ", kArguments, "}\n</tool_call>"),
+      true);
   model.answer.push_back(model.format->end_of_turn_ids().front());
   return model;
 }
@@ -93,11 +96,13 @@ std::vector<std::string> DirectEvents(int chunks) {
   };
   std::vector<std::string> events(chunks);
   events[0] = event(R"("role":"assistant","content":"")", "null");
-  events[0] += event(absl::StrCat(R"("content":)", base::PrintJson(base::json::value(kContent))), "null");
-  events[chunks - 1] += event(absl::StrCat(R"("tool_calls":[{"index":0,"id":"call_0123456789abcdef_0","type":)",
-                                           R"("function","function":{"name":"read","arguments":)",
-                                           base::PrintJson(base::json::value(kArguments)), "}}]"),
-                              "null");
+  const auto quoted = [](const char* text) { return base::PrintJson(base::json::value(text)); };
+  events[0] += event(absl::StrCat(R"("reasoning_content":)", quoted(kReasoning)), "null");
+  events[1] = event(absl::StrCat(R"("content":)", quoted(kContent)), "null");
+  events[chunks - 1] +=
+      event(absl::StrCat(R"("tool_calls":[{"index":0,"id":"call_0123456789abcdef_0","type":)",
+                         R"("function","function":{"name":"read","arguments":)", quoted(kArguments), "}}]"),
+            "null");
   events[chunks - 1] += event("", R"("tool_calls")") + "data: [DONE]\n\n";
   return events;
 }
@@ -175,7 +180,8 @@ void ServeGateway(const Settings& settings, const Model& model, Appends* appends
   const v1::GatewayStatusResponse status = gateway->Status();
   std::printf("gateway: %lld calls, %lld of them spliced", static_cast<long long>(status.calls()),
               static_cast<long long>(status.spliced_calls()));
-  for (const auto& [cause, count] : status.forks()) std::printf(", %s %lld", cause.c_str(), static_cast<long long>(count));
+  for (const auto& [cause, count] : status.forks())
+    std::printf(", %s %lld", cause.c_str(), static_cast<long long>(count));
   std::printf("\n");
 }
 
@@ -226,11 +232,12 @@ struct Sum {
 
   void Print(const char* name) const {
     const double calls = static_cast<double>(std::max<size_t>(terminal.size(), 1));
-    std::printf("%-8s %6.0f/s %6.1f KB  first byte p50 %7.3f p99 %7.3f max %7.2f  terminal p50 %7.3f p99 %7.3f  "
-                "CPU us/call: server %5.0f client %4.0f  unsent %lld\n",
-                name, calls / seconds, static_cast<double>(bytes) / calls / 1e3, Quantile(first, 0.5),
-                Quantile(first, 0.99), Quantile(first, 1), Quantile(terminal, 0.5), Quantile(terminal, 0.99),
-                server_cpu / calls * 1e6, client_cpu / calls * 1e6, static_cast<long long>(unsent));
+    std::printf(
+        "%-8s %6.0f/s %6.1f KB  first byte p50 %7.3f p99 %7.3f max %7.2f  terminal p50 %7.3f p99 %7.3f  "
+        "CPU us/call: server %5.0f client %4.0f  unsent %lld\n",
+        name, calls / seconds, static_cast<double>(bytes) / calls / 1e3, Quantile(first, 0.5), Quantile(first, 0.99),
+        Quantile(first, 1), Quantile(terminal, 0.5), Quantile(terminal, 0.99), server_cpu / calls * 1e6,
+        client_cpu / calls * 1e6, static_cast<long long>(unsent));
   }
 };
 
@@ -247,9 +254,10 @@ void Compare(const Settings& settings, const Server& direct, const Server& gatew
   const auto added = [](const std::vector<float>& a, const std::vector<float>& b, double q) {
     return Quantile(a, q) - Quantile(b, q);
   };
-  std::printf("added                        first byte p50 %7.3f p99 %7.3f              terminal p50 %7.3f p99 %7.3f ms\n",
-              added(with.first, without.first, 0.5), added(with.first, without.first, 0.99),
-              added(with.terminal, without.terminal, 0.5), added(with.terminal, without.terminal, 0.99));
+  std::printf(
+      "added                        first byte p50 %7.3f p99 %7.3f              terminal p50 %7.3f p99 %7.3f ms\n",
+      added(with.first, without.first, 0.5), added(with.first, without.first, 0.99),
+      added(with.terminal, without.terminal, 0.5), added(with.terminal, without.terminal, 0.99));
   const std::vector<float> durable = appends.Since(before);
   std::printf("durable append               p50 %.3f p99 %.3f ms, %zu appends\n", Quantile(durable, 0.5),
               Quantile(durable, 0.99), durable.size());
@@ -284,21 +292,36 @@ Settings ReadArguments(int argc, char** argv) {
     const std::string text = argv[++i];
     const double number = std::atof(text.c_str());
     const int whole = static_cast<int>(number);
-    if (name == "--rate") settings.rate = number;
-    else if (name == "--seconds") settings.seconds = number;
-    else if (name == "--minutes") settings.minutes = number;
-    else if (name == "--rounds") settings.rounds = whole;
-    else if (name == "--io-threads") settings.io_threads = whole;
-    else if (name == "--workers") settings.workers = whole;
-    else if (name == "--chunks") settings.chunks = std::max(2, whole);
-    else if (name == "--gap-us") settings.gap_us = whole;
-    else if (name == "--shards") settings.shards = whole;
-    else if (name == "--agents") settings.load.agents = whole;
-    else if (name == "--first-bytes") settings.load.first_bytes = whole;
-    else if (name == "--last-bytes") settings.load.last_bytes = whole;
-    else if (name == "--model") settings.model = text;
-    else if (name == "--folder") settings.folder = text;
-    else Die(name + " is not known: see the top of gateway_bench.cc");
+    if (name == "--rate")
+      settings.rate = number;
+    else if (name == "--seconds")
+      settings.seconds = number;
+    else if (name == "--minutes")
+      settings.minutes = number;
+    else if (name == "--rounds")
+      settings.rounds = whole;
+    else if (name == "--io-threads")
+      settings.io_threads = whole;
+    else if (name == "--workers")
+      settings.workers = whole;
+    else if (name == "--chunks")
+      settings.chunks = std::max(2, whole);
+    else if (name == "--gap-us")
+      settings.gap_us = whole;
+    else if (name == "--shards")
+      settings.shards = whole;
+    else if (name == "--agents")
+      settings.load.agents = whole;
+    else if (name == "--first-bytes")
+      settings.load.first_bytes = whole;
+    else if (name == "--last-bytes")
+      settings.load.last_bytes = whole;
+    else if (name == "--model")
+      settings.model = text;
+    else if (name == "--folder")
+      settings.folder = text;
+    else
+      Die(name + " is not known: see the top of gateway_bench.cc");
   }
   return settings;
 }

@@ -26,9 +26,7 @@ constexpr char kHead[] =
     "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nTransfer-Encoding: chunked\r\n\r\n";
 constexpr char kOpened[] = R"({"episode_id":"0","api_key":"key"})";
 
-std::string Chunk(const std::string& data) {
-  return absl::StrCat(absl::Hex(data.size()), "\r\n", data, "\r\n");
-}
+std::string Chunk(const std::string& data) { return absl::StrCat(absl::Hex(data.size()), "\r\n", data, "\r\n"); }
 
 // One connection; lives on the server's one thread.
 struct Peer : std::enable_shared_from_this<Peer> {
@@ -64,8 +62,8 @@ struct DirectServer::Impl {
       const size_t total = head + (at < head ? std::stoul(held.substr(at + 16, 20)) : 0);
       const size_t have = std::min(held.size(), total);
       held.resize(total);
-      auto [body_error, rest] = co_await asio::async_read(
-          peer->socket, asio::buffer(held.data() + have, total - have), asio::transfer_all(), kUse);
+      auto [body_error, rest] = co_await asio::async_read(peer->socket, asio::buffer(held.data() + have, total - have),
+                                                          asio::transfer_all(), kUse);
       if (body_error) co_return;
       held.clear();
       bool sent = false;

@@ -101,9 +101,10 @@ LoadClient::~LoadClient() {
 
 // Words, punctuation, indentation and line ends about as a program has them.
 std::string LoadClient::Text(size_t bytes) {
-  static const char* const kWords[] = {"const", "return", "std::string", "value", "auto", "request", "if (", ") {", "}",
-                                       "for", "index", "the", "status", "= ", "0;", "//", "\"name\"", "->", "size()",
-                                       "buffer", "std::move(", "message", "not", "found", "in", "line", "error:"};
+  static const char* const kWords[] = {"const",   "return", "std::string", "value", "auto",   "request", "if (",
+                                       ") {",     "}",      "for",         "index", "the",    "status",  "= ",
+                                       "0;",      "//",     "\"name\"",    "->",    "size()", "buffer",  "std::move(",
+                                       "message", "not",    "found",       "in",    "line",   "error:"};
   std::string text;
   int column = 0;
   while (text.size() < bytes) {
@@ -185,7 +186,8 @@ void LoadClient::Finished(Agent& agent) {
       agent.messages += texts_[agent.messages.size() % texts_.size()];
     }
     absl::StrAppend(&agent.messages, R"("},{"role":"user","content":"Task )", random_() % 1000000, ". ");
-    while (agent.messages.size() + tools_.size() < agent.next_bytes) agent.messages += texts_[random_() % texts_.size()];
+    while (agent.messages.size() + tools_.size() < agent.next_bytes)
+      agent.messages += texts_[random_() % texts_.size()];
     agent.messages += "\"}";
   } else if (agent.phase == Agent::Phase::kEnding) {
     agent.key.clear();

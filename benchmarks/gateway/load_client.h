@@ -15,11 +15,11 @@
 namespace ingot::bench {
 
 struct LoadOptions {
-  int agents = 128;              // dialogues at a time, one connection each
-  size_t first_bytes = 20'000;   // size of a dialogue's first body, most of it its system message and tools
-  size_t last_bytes = 140'000;   // a dialogue that reached it ends, and the next one begins
-  size_t turn_bytes = 1'300;     // text of a tool's result, so what a body grows by is about 300 more
-  bool poisson = false;          // times between requests: exponential; otherwise all equal
+  int agents = 128;             // dialogues at a time, one connection each
+  size_t first_bytes = 20'000;  // size of a dialogue's first body, most of it its system message and tools
+  size_t last_bytes = 140'000;  // a dialogue that reached it ends, and the next one begins
+  size_t turn_bytes = 1'300;    // text of a tool's result, so what a body grows by is about 300 more
+  bool poisson = false;         // times between requests: exponential; otherwise all equal
 };
 
 // Milliseconds of each request, in the order they ended.

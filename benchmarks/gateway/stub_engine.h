@@ -17,8 +17,8 @@ namespace ingot::bench {
 class StubEngine final : public rollout::Client {
  public:
   struct Options {
-    std::vector<int32_t> answer;      // ids of every answer; log-probs differ from request to request
-    int chunks = 4;                   // the first at once, then one every `gap`; the last says that it is finished
+    std::vector<int32_t> answer;  // ids of every answer; log-probs differ from request to request
+    int chunks = 4;               // the first at once, then one every `gap`; the last says that it is finished
     std::chrono::microseconds gap{2000};
     int32_t context_length = 262144;  // tokens
   };

@@ -29,7 +29,8 @@ struct Appends {
   std::vector<float> Since(uint64_t first) const {
     const uint64_t last = count;
     std::vector<float> values;
-    for (uint64_t i = std::max(first, last - std::min(last, kKept)); i < last; ++i) values.push_back(milliseconds[i % kKept]);
+    for (uint64_t i = std::max(first, last - std::min(last, kKept)); i < last; ++i)
+      values.push_back(milliseconds[i % kKept]);
     return values;
   }
 };
