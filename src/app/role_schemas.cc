@@ -140,7 +140,8 @@ void BindGateway(base::Schema& schema, gateway::GatewayOptions& o, gateway::Http
   schema.Choice("gateway.history_thinking", &o.history_thinking, {"template", "keep"},
                 "reasoning of earlier turns that the chat template leaves out: left out of the context, or kept in it");
   schema.Field("gateway.auto_episodes", &o.auto_episodes, "an unknown API key opens an episode instead of 401");
-  schema.Field("gateway.worker_threads", &o.worker_threads, "threads for what blocks: parsing, pool writes, admission");
+  schema.Field("gateway.worker_threads", &o.worker_threads, "threads for parsing, rendering and admission");
+  schema.Field("gateway.writer_threads", &o.writer_threads, "calls that are recorded at a time, sharing the pool's fsyncs");
   schema.Field("gateway.max_queued_work", &o.max_queued_work, "requests waiting for a worker; beyond: 503");
   schema.Field("gateway.public_url", &o.public_url, "what agents are told; empty: the address listened on");
   schema.Field("http.host", &http.host, "address to listen on");

@@ -48,6 +48,7 @@ absl::Status GatewayOptions::Validate() const {
   INGOT_RETURN_IF_ERROR(Positive("end_wait_s", end_wait_s));
   INGOT_RETURN_IF_ERROR(NotNegative("retry_after_s", retry_after_s));
   INGOT_RETURN_IF_ERROR(Positive("worker_threads", worker_threads));
+  INGOT_RETURN_IF_ERROR(Positive("writer_threads", writer_threads));
   INGOT_RETURN_IF_ERROR(Positive("max_queued_work", max_queued_work));
   return absl::OkStatus();
 }

@@ -42,7 +42,8 @@ struct GatewayOptions {
   double retry_after_s = 1;      // seconds that a 429 or 503 asks its client to wait
   HistoryThinking history_thinking = HistoryThinking::kTemplate;
   bool auto_episodes = false;      // an unknown API key opens an episode (asks admission) instead of 401
-  int32_t worker_threads = 16;     // threads for what blocks: parsing, pool writes, admission
+  int32_t worker_threads = 16;     // threads for what blocks or takes long: parsing, rendering, admission
+  int32_t writer_threads = 16;     // calls that are recorded at a time: they share the pool's fsyncs
   int32_t max_queued_work = 4096;  // requests waiting for a worker; beyond: 503
   std::string public_url;          // what agents are told, e.g. "http://10.0.0.5:8080"; empty: the address listened on
 
