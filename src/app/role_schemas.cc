@@ -140,7 +140,8 @@ void BindGateway(base::Schema& schema, gateway::GatewayOptions& o, gateway::Http
   schema.Choice("gateway.history_thinking", &o.history_thinking, {"template", "keep"},
                 "reasoning of earlier turns that the chat template leaves out: left out of the context, or kept in it");
   schema.Field("gateway.auto_episodes", &o.auto_episodes, "an unknown API key opens an episode instead of 401");
-  schema.Field("gateway.worker_threads", &o.worker_threads, "threads for what blocks: parsing, pool writes, admission");
+  schema.Field("gateway.worker_threads", &o.worker_threads, "threads for parsing, rendering and admission");
+  schema.Field("gateway.writer_threads", &o.writer_threads, "calls that are recorded at a time, sharing the pool's fsyncs");
   schema.Field("gateway.max_queued_work", &o.max_queued_work, "requests waiting for a worker; beyond: 503");
   schema.Field("gateway.public_url", &o.public_url, "what agents are told; empty: the address listened on");
   schema.Field("http.host", &http.host, "address to listen on");
@@ -148,6 +149,11 @@ void BindGateway(base::Schema& schema, gateway::GatewayOptions& o, gateway::Http
   schema.Field("http.io_threads", &http.io_threads, "threads for sockets");
   schema.Field("http.max_connections", &http.max_connections, "beyond: 503");
   schema.Field("http.max_body_bytes", &http.max_body_bytes, "beyond: 413");
+  schema.Field("http.max_buffered_bytes", &http.max_buffered_bytes, "bodies of all requests in flight; beyond: 503");
+  schema.Field("gateway.tls.certificate", &http.tls_certificate, "PEM file, with those that signed it; empty: no TLS");
+  schema.Field("gateway.tls.key", &http.tls_key, "PEM file of the certificate's private key");
+  schema.Field("gateway.tls.allow_plaintext", &http.allow_plaintext,
+               "http.host may be an address that other machines reach, without TLS: for private networks");
   schema.Field("http.max_header_bytes", &http.max_header_bytes, "beyond: 431");
   schema.Field("http.idle_timeout_s", &http.idle_timeout_s, "seconds of silence between requests");
   schema.Field("http.request_timeout_s", &http.request_timeout_s, "seconds from a request's first byte to its last");

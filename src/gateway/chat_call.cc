@@ -76,7 +76,7 @@ void ChatCall::OnChunk(absl::StatusOr<v1::GenerateChunk> chunk) {
     wake = !finished && setup_.request->stream && !woken_;
     woken_ = woken_ || wake;
   }
-  if (finished) core_.workers.Submit([self = shared_from_this()] { self->Complete(); });
+  if (finished) core_.writers.Submit([self = shared_from_this()] { self->Complete(); });
   if (wake) setup_.wake();
 }
 
@@ -91,7 +91,7 @@ void ChatCall::Abort(absl::Status why) {
     handle = std::move(handle_);
   }
   handle.reset();
-  core_.workers.Submit([self = shared_from_this()] { self->Complete(); });
+  core_.writers.Submit([self = shared_from_this()] { self->Complete(); });
 }
 
 // ---- Finishing ----------------------------------------------------------------------------------------------------

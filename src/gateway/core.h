@@ -74,12 +74,14 @@ struct Core {
   Core(GatewayOptions opts, GatewayParts services)
       : options(std::move(opts)),
         parts(std::move(services)),
+        writers(options.writer_threads, options.max_queued_work),
         workers(options.worker_threads, options.max_queued_work) {}
 
   const GatewayOptions options;
   const GatewayParts parts;
   Counters counters;
   std::atomic<int32_t> context_length{0};  // of the engine; 0: not known yet
+  WorkerPool writers;                      // finish calls: each waits for the pool's disk, and none for a new request
   WorkerPool workers;                      // last: joined before the rest goes
 };
 

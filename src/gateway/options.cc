@@ -48,6 +48,7 @@ absl::Status GatewayOptions::Validate() const {
   INGOT_RETURN_IF_ERROR(Positive("end_wait_s", end_wait_s));
   INGOT_RETURN_IF_ERROR(NotNegative("retry_after_s", retry_after_s));
   INGOT_RETURN_IF_ERROR(Positive("worker_threads", worker_threads));
+  INGOT_RETURN_IF_ERROR(Positive("writer_threads", writer_threads));
   INGOT_RETURN_IF_ERROR(Positive("max_queued_work", max_queued_work));
   return absl::OkStatus();
 }
@@ -60,6 +61,13 @@ absl::Status HttpServerOptions::Validate() const {
   INGOT_RETURN_IF_ERROR(Positive("max_connections", max_connections));
   INGOT_RETURN_IF_ERROR(Positive("max_body_bytes", static_cast<double>(max_body_bytes)));
   INGOT_RETURN_IF_ERROR(Positive("max_header_bytes", max_header_bytes));
+  if (max_buffered_bytes < max_body_bytes) {
+    return absl::InvalidArgumentError(absl::StrCat("max_buffered_bytes is ", max_buffered_bytes,
+                                                   ": it must be at least max_body_bytes, ", max_body_bytes));
+  }
+  if (tls_certificate.empty() != tls_key.empty()) {
+    return absl::InvalidArgumentError("tls: a certificate needs its key, and a key its certificate: name both or none");
+  }
   INGOT_RETURN_IF_ERROR(Positive("idle_timeout_s", idle_timeout_s));
   INGOT_RETURN_IF_ERROR(Positive("request_timeout_s", request_timeout_s));
   INGOT_RETURN_IF_ERROR(Positive("write_timeout_s", write_timeout_s));

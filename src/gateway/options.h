@@ -30,7 +30,7 @@ struct GatewayOptions {
   uint64_t seed = 0;                 // root of the seeds of pinned calls; a client's seed counts in served ones only
   int32_t max_new_tokens = 4096;     // tokens per call; what a client asks beyond is cut to it
   int32_t default_max_tokens = 0;    // tokens per call whose client names no limit; 0: max_new_tokens
-  int32_t max_active_calls = 1024;   // calls in flight; beyond: 429
+  int32_t max_active_calls = 10240;  // calls in flight; beyond: 429
   int32_t max_open_episodes =
       4096;  // episodes and served sessions held; beyond: 429 (the oldest idle session goes first)
   int32_t max_calls_per_episode = 4096;  // beyond: 409; a served session forgets its history instead
@@ -42,7 +42,8 @@ struct GatewayOptions {
   double retry_after_s = 1;      // seconds that a 429 or 503 asks its client to wait
   HistoryThinking history_thinking = HistoryThinking::kTemplate;
   bool auto_episodes = false;      // an unknown API key opens an episode (asks admission) instead of 401
-  int32_t worker_threads = 16;     // threads for what blocks: parsing, pool writes, admission
+  int32_t worker_threads = 16;     // threads for what blocks or takes long: parsing, rendering, admission
+  int32_t writer_threads = 16;     // calls that are recorded at a time: they share the pool's fsyncs
   int32_t max_queued_work = 4096;  // requests waiting for a worker; beyond: 503
   std::string public_url;          // what agents are told, e.g. "http://10.0.0.5:8080"; empty: the address listened on
 
@@ -50,17 +51,21 @@ struct GatewayOptions {
 };
 
 struct HttpServerOptions {
-  std::string host = "127.0.0.1";             // address to listen on; "0.0.0.0": every one
-  int32_t port = 8080;                        // 0: the system chooses; HttpServer::port() tells
-  int32_t io_threads = 1;                     // threads for sockets; >= 1
-  int32_t max_connections = 1024;             // beyond: 503 and closed
-  int64_t max_body_bytes = 64 * 1024 * 1024;  // beyond: 413
-  int32_t max_header_bytes = 64 * 1024;       // beyond: 431
-  double idle_timeout_s = 120;                // seconds a kept-alive connection may stay silent between requests
-  double request_timeout_s = 60;              // seconds from a request's first byte to its last; beyond: 408
-  double write_timeout_s = 60;  // seconds one write may wait for a slow reader; beyond: as if it had gone away
-  double keepalive_s = 15;      // seconds of silence in a stream after which a comment is sent. 0: none
-  double shutdown_grace_s = 5;  // seconds that Stop leaves requests in flight before it aborts them
+  std::string host = "127.0.0.1";                 // address to listen on; "0.0.0.0": every one
+  int32_t port = 8080;                            // 0: the system chooses; HttpServer::port() tells
+  int32_t io_threads = 1;                         // threads for sockets; >= 1
+  int32_t max_connections = 10240;                // beyond: 503 and closed; each takes a file descriptor
+  int64_t max_body_bytes = 64 * 1024 * 1024;      // beyond: 413
+  int64_t max_buffered_bytes = int64_t{1} << 30;  // of all bodies whose answers are not over; beyond: 503
+  int32_t max_header_bytes = 64 * 1024;           // beyond: 431
+  double idle_timeout_s = 120;                    // seconds a kept-alive connection may stay silent between requests
+  double request_timeout_s = 60;                  // seconds from a request's first byte to its last; beyond: 408
+  double write_timeout_s = 60;   // seconds one write may wait for a slow reader; beyond: as if it had gone away
+  double keepalive_s = 15;       // seconds of silence in a stream after which a comment is sent. 0: none
+  double shutdown_grace_s = 5;   // seconds that Stop leaves requests in flight before it aborts them
+  std::string tls_certificate;   // PEM file of the certificate and those that signed it; empty: plain text
+  std::string tls_key;           // PEM file of its private key
+  bool allow_plaintext = false;  // `host` may be an address that other machines reach, without TLS
 
   absl::Status Validate() const;
 };

@@ -109,7 +109,8 @@ constexpr std::pair<std::string_view, std::string_view> kTextParts[] = {
 }  // namespace
 
 absl::StatusOr<value> ParseBody(std::string_view body) {
-  auto parsed = base::ParseJson(body);
+  // Read once and dropped: what of it stays in the request is copied.
+  auto parsed = base::ParseJson(body, base::json::make_shared_resource<base::json::monotonic_resource>(body.size()));
   if (!parsed.ok()) return BadRequest("", absl::StrCat("the request's body is not JSON: ", parsed.status().message()));
   if (!parsed->is_object()) return BadRequest("", "the request's body must be a JSON object");
   return parsed;

@@ -108,8 +108,8 @@ class TemplateFormat final : public ChatFormat {
 
  private:
   absl::StatusOr<Layout> LayOut(const TemplateInput& input, size_t count, bool add_generation_prompt) const {
-    INGOT_ASSIGN_OR_RETURN(Rendered without, RenderInput(*template_, input, count, false));
-    auto with = RenderInput(*template_, input, count, true);
+    INGOT_ASSIGN_OR_RETURN(jinja::RenderedPrompts both, RenderInputBoth(*template_, input));
+    auto& [without, with] = both;
     Layout layout;
     if (with.ok()) {
       layout.prompt_begin = CommonPrefix(without.text, with->text);

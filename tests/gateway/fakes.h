@@ -63,6 +63,9 @@ class ScriptedEngine final : public rollout::Client {
     }
     if (inline_chunks) {
       Play(script, *state);
+    } else if (hold_without_thread) {
+      base::MutexLock lock(mu_);
+      held_states_.push_back(state);
     } else {
       base::MutexLock lock(mu_);
       threads_.emplace_back([this, script, state] { Play(script, *state); });
@@ -91,14 +94,24 @@ class ScriptedEngine final : public rollout::Client {
     while (held_ < count) changed_.Wait(mu_);
   }
   void Release() {
-    base::MutexLock lock(mu_);
-    released_ = true;
-    changed_.SignalAll();
+    std::vector<std::shared_ptr<State>> held;
+    {
+      base::MutexLock lock(mu_);
+      released_ = true;
+      held.swap(held_states_);
+      changed_.SignalAll();
+    }
+    for (const std::shared_ptr<State>& state : held) {
+      v1::GenerateChunk last;
+      last.set_finish(v1::FINISH_STOP);
+      state->Send(std::move(last), true);
+    }
   }
   int aborted() const { return *aborted_; }
 
   std::shared_ptr<const text::Tokenizer> tokenizer = TestTokenizer();
   bool inline_chunks = false;
+  bool hold_without_thread = false;  // every request waits for Release, and gets no token
   int context_length = 100000;
 
  private:
@@ -171,6 +184,7 @@ class ScriptedEngine final : public rollout::Client {
   base::CondVar changed_;
   std::vector<v1::GenerateRequest> requests_ ABSL_GUARDED_BY(mu_);
   std::vector<std::thread> threads_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::shared_ptr<State>> held_states_ ABSL_GUARDED_BY(mu_);
   int held_ ABSL_GUARDED_BY(mu_) = 0;
   bool released_ ABSL_GUARDED_BY(mu_) = false;
 };
