@@ -1,8 +1,9 @@
 // What the gateway adds to a call: agents' dialogues of growing bodies (20 to 140 KB, 80 on average), streamed and
 // recorded durably, against the same engine served directly, in turns within one run.
 //
-//   gateway_bench [--rate 1000] [--seconds 4] [--rounds 3] [--minutes 0] [--model DIR] [--folder DIR] [--agents 128]
+//   gateway_bench [--rate 1000] [--seconds 4] [--rounds 3] [--minutes 0] [--model DIR] [--folder DIR] [--agents 512]
 //                 [--poisson] [--io-threads 1] [--workers 16] [--chunks 4] [--gap-us 2000] [--no-pool] [--shards 1]
+//                 [--idle 0]
 //
 // Three processes: the client (open loop, one thread), the gateway (HTTP, its workers, a stub engine, a data pool on
 // RocksDB in --folder with its fsyncs) and a minimal server around the same stub engine. Each round loads the direct
@@ -12,6 +13,9 @@
 // Latencies count from when a request was due. First byte: of the response, which comes with the first event. Terminal:
 // "[DONE]" and the end of the response, which the gateway sends after the durable append. Not measured: an engine's
 // own work, TLS, gRPC, other dialects than chat completions, a network.
+//
+// With --idle instead of all that, so many streams are opened that stay silent after their first event, and what they
+// take of the gateway is printed.
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -35,6 +39,7 @@
 #include "gateway/http_server.h"
 #include "gateway/load_client.h"
 #include "gateway/stub_engine.h"
+#include "gateway/system_limits.h"
 #include "gateway/timed_pool.h"
 #include "text/chat.h"
 
@@ -46,6 +51,7 @@ struct Settings {
   int rounds = 3, io_threads = 1, workers = 16, chunks = 4, gap_us = 2000, shards = 1;
   std::string model, folder;
   bool pool = true;
+  int idle = 0;
   LoadOptions load;
 };
 
@@ -149,7 +155,9 @@ void Stop(const Server& server) {
 }
 
 StubEngine::Options EngineOptions(const Settings& settings, const Model& model) {
-  return {.answer = model.answer, .chunks = settings.chunks, .gap = std::chrono::microseconds(settings.gap_us)};
+  const std::chrono::microseconds gap =
+      settings.idle > 0 ? std::chrono::minutes(5) : std::chrono::microseconds(settings.gap_us);
+  return {.answer = model.answer, .chunks = settings.chunks, .gap = gap};
 }
 
 void ServeDirect(const Settings& settings, const Model& model, const std::function<void(int)>& listening) {
@@ -276,6 +284,25 @@ void WatchMemory(const Settings& settings, const Server& gateway, LoadClient& cl
   }
 }
 
+size_t OpenFiles(pid_t pid) {
+  const std::filesystem::directory_iterator files("/proc/" + std::to_string(pid) + "/fd");
+  return static_cast<size_t>(std::distance(begin(files), end(files)));
+}
+
+void HoldIdleStreams(const Settings& settings, const Server& gateway) {
+  if (const auto status = gateway::RaiseFileLimit(settings.idle); !status.ok()) Die(status.ToString());
+  const double before_mb = ResidentMb(gateway.pid), before_cpu = CpuSeconds(gateway.pid);
+  const size_t before_files = OpenFiles(gateway.pid);
+  const IdleStreams streams(gateway.port, settings.idle);
+  const double mb = ResidentMb(gateway.pid) - before_mb, cpu = CpuSeconds(gateway.pid);
+  std::printf("%d idle streams: %.1f MB, %.1f KB each; %zu open files beside %zu; opened with %.0f us of CPU each\n",
+              settings.idle, mb, mb * 1e3 / settings.idle, OpenFiles(gateway.pid) - before_files, before_files,
+              (cpu - before_cpu) / settings.idle * 1e6);
+  std::this_thread::sleep_for(std::chrono::seconds(20));
+  std::printf("20 s later, with a comment to each: %.1f MB more, %.0f us of CPU each\n",
+              ResidentMb(gateway.pid) - before_mb - mb, (CpuSeconds(gateway.pid) - cpu) / settings.idle * 1e6);
+}
+
 Settings ReadArguments(int argc, char** argv) {
   Settings settings;
   for (int i = 1; i < argc; ++i) {
@@ -310,6 +337,8 @@ Settings ReadArguments(int argc, char** argv) {
       settings.gap_us = whole;
     else if (name == "--shards")
       settings.shards = whole;
+    else if (name == "--idle")
+      settings.idle = whole;
     else if (name == "--agents")
       settings.load.agents = whole;
     else if (name == "--first-bytes")
@@ -334,12 +363,15 @@ int Run(Settings settings) {
   Appends* appends = Appends::Shared();
   const Server direct = Fork([&](const auto& listening) { ServeDirect(settings, model, listening); });
   const Server gateway = Fork([&](const auto& listening) { ServeGateway(settings, model, appends, listening); });
-  {
+  if (settings.idle > 0) {
+    HoldIdleStreams(settings, gateway);
+  } else {
     LoadClient direct_client(direct.port, settings.load), gateway_client(gateway.port, settings.load);
     if (settings.rounds > 0) Compare(settings, direct, gateway, direct_client, gateway_client, *appends);
     if (settings.minutes > 0) WatchMemory(settings, gateway, gateway_client);
     std::fflush(stdout);
   }
+  std::fflush(stdout);
   Stop(gateway);  // first: it holds a copy of the other's pipe
   Stop(direct);
   if (temporary) std::filesystem::remove_all(settings.folder);

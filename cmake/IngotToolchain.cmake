@@ -31,6 +31,14 @@ elseif(INGOT_SANITIZE)
   message(FATAL_ERROR "INGOT_SANITIZE is '${INGOT_SANITIZE}': address, thread or empty")
 endif()
 
+# libFuzzer's targets (tests/gateway/fuzz_*): clang only.
+if(INGOT_FUZZ)
+  if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+    message(FATAL_ERROR "INGOT_FUZZ needs clang: configure with `cmake --preset fuzz`")
+  endif()
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()
+
 find_package(Threads REQUIRED)
 find_package(absl REQUIRED)
 find_package(spdlog REQUIRED)

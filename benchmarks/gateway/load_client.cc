@@ -27,6 +27,20 @@ namespace {
 
 std::string Quoted(const std::string& text) { return base::PrintJson(base::json::value(text)); }
 
+int Connect(int port) {
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  if (connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) {
+    Die(std::string("cannot connect: ") + std::strerror(errno));
+  }
+  const int on = 1;
+  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  return fd;
+}
+
 double Milliseconds(std::chrono::steady_clock::duration time) {
   return std::chrono::duration<double, std::milli>(time).count();
 }
@@ -70,16 +84,7 @@ LoadClient::LoadClient(int port, const LoadOptions& options) : options_(options)
   for (int i = 0; i < 400; ++i) texts_.push_back(Text(options_.turn_bytes));
   for (int i = 0; i < options_.agents; ++i) {
     auto agent = std::make_unique<Agent>();
-    agent->fd = socket(AF_INET, SOCK_STREAM, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(static_cast<uint16_t>(port_));
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    if (connect(agent->fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) {
-      Die(std::string("cannot connect: ") + std::strerror(errno));
-    }
-    const int on = 1;
-    setsockopt(agent->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    agent->fd = Connect(port_);
     epoll_event watch{.events = EPOLLIN, .data = {.ptr = agent.get()}};
     epoll_ctl(epoll_, EPOLL_CTL_ADD, agent->fd, &watch);
     Open(*agent, options_.first_bytes + (options_.last_bytes - options_.first_bytes) * i / options_.agents);
@@ -258,6 +263,28 @@ LoadResult LoadClient::Run(double rate, double seconds) {
   waiting_.clear();
   while (free_.size() < agents_.size()) Poll(Clock::now() + std::chrono::seconds(20));
   return std::move(result_);
+}
+
+IdleStreams::IdleStreams(int port, int count) {
+  const std::string body = R"({"model":"bench","stream":true,"messages":[{"role":"user","content":"hello"}]})";
+  const std::string request =
+      absl::StrCat("POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer idle\r\n",
+                   "Content-Length: ", body.size(), "\r\n\r\n", body);
+  for (int i = 0; i < count; ++i) {
+    sockets_.push_back(Connect(port));
+    if (send(sockets_.back(), request.data(), request.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(request.size())) {
+      Die("a request could not be sent");
+    }
+  }
+  for (const int socket : sockets_) {
+    char bytes[4096];
+    const ssize_t got = recv(socket, bytes, sizeof(bytes), 0);
+    if (got < 12 || std::string_view(bytes, 12) != "HTTP/1.1 200") Die("a stream did not begin");
+  }
+}
+
+IdleStreams::~IdleStreams() {
+  for (const int socket : sockets_) close(socket);
 }
 
 }  // namespace ingot::bench

@@ -15,7 +15,7 @@
 namespace ingot::bench {
 
 struct LoadOptions {
-  int agents = 128;             // dialogues at a time, one connection each
+  int agents = 512;             // dialogues at a time, one connection each
   size_t first_bytes = 20'000;  // size of a dialogue's first body, most of it its system message and tools
   size_t last_bytes = 140'000;  // a dialogue that reached it ends, and the next one begins
   size_t turn_bytes = 1'300;    // text of a tool's result, so what a body grows by is about 300 more
@@ -67,6 +67,18 @@ class LoadClient {
   std::deque<Clock::time_point> waiting_;  // due times of requests not sent yet
   int opening_ = 0;
   LoadResult result_;
+};
+
+// Streams that have begun, and are not read on. Ends the program with a message if one does not begin.
+class IdleStreams {
+ public:
+  IdleStreams(int port, int count);
+  ~IdleStreams();
+  IdleStreams(const IdleStreams&) = delete;
+  IdleStreams& operator=(const IdleStreams&) = delete;
+
+ private:
+  std::vector<int> sockets_;
 };
 
 }  // namespace ingot::bench

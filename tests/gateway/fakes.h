@@ -79,6 +79,11 @@ class ScriptedEngine final : public rollout::Client {
     return status;
   }
 
+  // Forgets the requests that came, so that a long run stays small.
+  void Forget() {
+    base::MutexLock lock(mu_);
+    requests_.clear();
+  }
   std::vector<v1::GenerateRequest> requests() const {
     base::MutexLock lock(mu_);
     return requests_;
