@@ -123,10 +123,8 @@ void CheckGradients(at::Device device, const Report& report) {
     report({name + "same bits again", differ, 0});
     x.options.visible_end = Integers(x.ends, device);
     x.options.positions = Integers(x.depths, device);
-    report({name + "integers on the device", Differs(std::get<0>(TreeAttentionForward(x.q_in, x.k_in, x.v_in,
-                                                                                     x.options)),
-                                                     out),
-            0});
+    report({name + "integers on the device",
+            Differs(std::get<0>(TreeAttentionForward(x.q_in, x.k_in, x.v_in, x.options)), out), 0});
     if (device.is_cpu()) continue;
     // The CPU's own kernels, as a second opinion.
     Case<T> cpu = x;
@@ -139,8 +137,8 @@ void CheckGradients(at::Device device, const Report& report) {
     const at::Tensor other = std::get<0>(TreeAttentionForward(cpu.q_in, cpu.k_in, cpu.v_in, cpu.options));
     const at::Tensor wide = other.to(at::kDouble).contiguous();
     report({name + "out against the CPU's",
-            ErrorOf(got[0], std::vector<double>(wide.const_data_ptr<double>(),
-                                                wide.const_data_ptr<double>() + wide.numel())),
+            ErrorOf(got[0],
+                    std::vector<double>(wide.const_data_ptr<double>(), wide.const_data_ptr<double>() + wide.numel())),
             2 * kLimits<T>.out});
   }
 }
@@ -196,8 +194,9 @@ void CheckPages(at::Device device, const Report& report) {
     // Random forests have more than one root; a part that is no tree is one sequence.
     const at::Tensor queries = at::cat(q), out = at::full_like(queries, NAN);
     PagedTreeAttention(queries, k_pages, v_pages, sequences, shape.scale, out);
-    report({std::string(at::toString(kType<T>)) + " pages of " + std::to_string(page_size) + ": each sequence's own bits",
-            Differs(out, at::cat(want)), 0});
+    report(
+        {std::string(at::toString(kType<T>)) + " pages of " + std::to_string(page_size) + ": each sequence's own bits",
+         Differs(out, at::cat(want)), 0});
   }
 }
 

@@ -14,8 +14,12 @@ using testing::Stream;
 template <typename T>
 Result<T> Emulate(const Stream<T>& s, uint64_t seed = 0) {
   const T seven = testing::Narrow<T>(7);
-  Result<T> r{std::vector<T>(s.q.size(), seven), std::vector<T>(s.q.size(), seven), std::vector<T>(s.k.size(), seven),
-              std::vector<T>(s.k.size(), seven), {}, {}};
+  Result<T> r{std::vector<T>(s.q.size(), seven),
+              std::vector<T>(s.q.size(), seven),
+              std::vector<T>(s.k.size(), seven),
+              std::vector<T>(s.k.size(), seven),
+              {},
+              {}};
   r.lse.assign(s.rows * s.shape.heads, 7);
   r.grad_sinks.assign(s.sinks.size(), 7);
   AttentionSequence sequence;
@@ -57,7 +61,8 @@ TYPED_TEST_SUITE(CudaKernelsOf, Numbers);
 // Grouped heads of every kind, widths that fill no chunk, more than one block of output columns, a negative scale.
 TYPED_TEST(CudaKernelsOf, EqualGatheredPathsOnRandomForests) {
   std::mt19937_64 rng(1);
-  const AttentionShape shapes[] = {{2, 2, 32, 0.2}, {6, 1, 8, 0.3}, {3, 3, 5, 0.4}, {2, 1, 136, 0.09}, {70, 1, 8, -0.2}};
+  const AttentionShape shapes[] = {
+      {2, 2, 32, 0.2}, {6, 1, 8, 0.3}, {3, 3, 5, 0.4}, {2, 1, 136, 0.09}, {70, 1, 8, -0.2}};
   int round = 0;
   for (const AttentionShape& shape : shapes) {
     for (const int64_t rows : {1, 65, 130}) {

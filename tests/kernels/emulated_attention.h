@@ -28,8 +28,8 @@ struct EmulatedCall {
     plan.Pack(base);
     view = plan.View(base);
     const int64_t q_stride = s.heads * s.head_dim, k_stride = s.kv_heads * s.head_dim;
-    shape = {s.heads,  s.kv_heads, s.head_dim, s.heads / s.kv_heads, s.window, page_size,
-             q_stride, k_stride,   k_stride,   s.scale};
+    shape = {s.heads,  s.kv_heads, s.head_dim, s.heads / s.kv_heads, s.window, page_size, q_stride,
+             k_stride, k_stride,   s.scale};
   }
 };
 

@@ -1,9 +1,9 @@
 // Runs CUDA kernels on the CPU, one block at a time, so that their arithmetic, their barriers and their use of shared
 // memory are tested without a card. It is not the card: no memory model, no speed, the C library's exp2.
 //
-// A thread of a block is a fiber that runs until its next barrier. The order in which fibers run between two barriers is
-// shuffled by a seed: a kernel that lacks a barrier gives other results under another seed. A block whose threads do not
-// all meet at a barrier is reported, as is a warp's. Include this before the kernels. Not thread safe.
+// A thread of a block is a fiber that runs until its next barrier. The order in which fibers run between two barriers
+// is shuffled by a seed: a kernel that lacks a barrier gives other results under another seed. A block whose threads do
+// not all meet at a barrier is reported, as is a warp's. Include this before the kernels. Not thread safe.
 #pragma once
 
 #include <gtest/gtest.h>

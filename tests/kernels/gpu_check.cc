@@ -36,7 +36,8 @@ double Milliseconds(const F& f) {
 // A prompt and branches below it; one branch: plain causal.
 std::vector<int32_t> Ends(int64_t prompt, int64_t branches, int64_t branch) {
   std::vector<int32_t> ends(prompt, static_cast<int32_t>(prompt + branches * branch));
-  for (int64_t b = 0; b < branches; ++b) ends.insert(ends.end(), branch, static_cast<int32_t>(prompt + (b + 1) * branch));
+  for (int64_t b = 0; b < branches; ++b)
+    ends.insert(ends.end(), branch, static_cast<int32_t>(prompt + (b + 1) * branch));
   return ends;
 }
 
@@ -73,7 +74,8 @@ void Streams(at::ScalarType type, const char* type_name) {
            3.5 * flops);
     if (s.branches == 0) {
       const auto head_first = [](const at::Tensor& t) { return t.detach().transpose(0, 1).unsqueeze(0).contiguous(); };
-      const at::Tensor q2 = head_first(q), k2 = head_first(k).repeat_interleave(2, 1), v2 = head_first(v).repeat_interleave(2, 1);
+      const at::Tensor q2 = head_first(q), k2 = head_first(k).repeat_interleave(2, 1),
+                       v2 = head_first(v).repeat_interleave(2, 1);
       Figure((name + ", forward, torch's scaled_dot_product_attention").c_str(),
              Milliseconds([&] { return at::scaled_dot_product_attention(q2, k2, v2, {}, 0.0, true, scale); }), flops);
     }
@@ -100,8 +102,9 @@ void Decode() {
     PagedTreeAttention(q, k, v, sequences, 0.0884, out);
     return out;
   });
-  std::printf("{\"figure\": \"decode, 64 sequences of 4K keys, bfloat16\", \"ms\": %.3f, \"gigabytes_per_second\": %.1f}\n",
-              ms, static_cast<double>(2 * k.nbytes()) / ms * 1e-6);
+  std::printf(
+      "{\"figure\": \"decode, 64 sequences of 4K keys, bfloat16\", \"ms\": %.3f, \"gigabytes_per_second\": %.1f}\n", ms,
+      static_cast<double>(2 * k.nbytes()) / ms * 1e-6);
 }
 
 int Main(int argc, char** argv) {

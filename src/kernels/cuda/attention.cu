@@ -40,7 +40,7 @@ cudaError_t LaunchBackward(const BackwardArgs<T>& args, int64_t blocks, int64_t 
   return cudaGetLastError();
 }
 
-#define INGOT_INSTANTIATE(T)                                                        \
+#define INGOT_INSTANTIATE(T)                                                           \
   template cudaError_t LaunchForward<T>(const ForwardArgs<T>&, int64_t, cudaStream_t); \
   template cudaError_t LaunchBackward<T>(const BackwardArgs<T>&, int64_t, int64_t, cudaStream_t);
 INGOT_INSTANTIATE(BFloat16)

@@ -106,9 +106,12 @@ PlanView AttentionPlan::View(const std::byte* base) const {
     at[n++] = base;
     base += Aligned(bytes);
   });
-  return {reinterpret_cast<const PlannedSequence*>(at[0]), reinterpret_cast<const RowBlock*>(at[1]),
-          reinterpret_cast<const KeyBlock*>(at[2]),        reinterpret_cast<const Run*>(at[3]),
-          reinterpret_cast<const Run*>(at[4]),             reinterpret_cast<const int32_t*>(at[5])};
+  return {reinterpret_cast<const PlannedSequence*>(at[0]),
+          reinterpret_cast<const RowBlock*>(at[1]),
+          reinterpret_cast<const KeyBlock*>(at[2]),
+          reinterpret_cast<const Run*>(at[3]),
+          reinterpret_cast<const Run*>(at[4]),
+          reinterpret_cast<const int32_t*>(at[5])};
 }
 
 }  // namespace ingot::kernels::cuda

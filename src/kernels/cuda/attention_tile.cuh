@@ -50,7 +50,7 @@ __device__ __forceinline__ Acc RowSum(Acc x) {
 // A block's shared memory.
 template <typename Acc>
 struct TileMemory {
-  static constexpr int kDepth = sizeof(Acc) == 8 ? 8 : 32;     // of head_dim at a time
+  static constexpr int kDepth = sizeof(Acc) == 8 ? 8 : 32;    // of head_dim at a time
   static constexpr int kStretch = sizeof(Acc) == 8 ? 4 : 16;  // rows of the right factor at a time
   Acc left[kTileRows][kDepth + 1], right[kTileKeys][kDepth + 1];
   Acc stretch[kStretch][kOutDims];

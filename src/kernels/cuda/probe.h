@@ -1,5 +1,5 @@
-// What libingot_cuda.so says about the devices of this machine, to a program that knows no CUDA. A plain struct behind a
-// C name, so that a library of another build is recognised instead of misread.
+// What libingot_cuda.so says about the devices of this machine, to a program that knows no CUDA. A plain struct behind
+// a C name, so that a library of another build is recognised instead of misread.
 #pragma once
 
 #include <cstdint>
