@@ -39,5 +39,8 @@ endfunction()
 
 add_library(ingot_torch_cuda INTERFACE)
 target_include_directories(ingot_torch_cuda SYSTEM INTERFACE ${_cuda}/include)
-target_link_libraries(ingot_torch_cuda INTERFACE ${INGOT_TORCH_LIBS}/libtorch_cuda.so ${INGOT_TORCH_LIBS}/libc10_cuda.so
-                      ${INGOT_CUDART})
+# libtorch_cuda.so registers torch's own CUDA operators when it is loaded; nothing here names a symbol of it, and a linker
+# would leave it out.
+target_link_libraries(ingot_torch_cuda INTERFACE
+  "-Wl,--push-state,--no-as-needed,${INGOT_TORCH_LIBS}/libtorch_cuda.so,--pop-state" ${INGOT_TORCH_LIBS}/libc10_cuda.so
+  ${INGOT_CUDART})

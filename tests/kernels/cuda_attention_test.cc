@@ -11,7 +11,7 @@
 namespace ingot::kernels {
 namespace {
 
-void Run(at::Device device) {
+void ExpectAll(at::Device device) {
   int count = 0;
   testing::CheckTreeAttention(device, [&](const testing::CheckResult& result) {
     ++count;
@@ -32,7 +32,7 @@ std::string OpenCuda() {
   return "";
 }
 
-TEST(TreeAttentionChecks, HoldOnTheCpu) { Run(at::kCPU); }
+TEST(TreeAttentionChecks, HoldOnTheCpu) { ExpectAll(at::kCPU); }
 
 TEST(TreeAttentionChecks, HoldOnCuda) {
   const std::string why = OpenCuda();
@@ -40,7 +40,7 @@ TEST(TreeAttentionChecks, HoldOnCuda) {
     printf("skipped, the CUDA kernels were not run: %s\n", why.c_str());
     GTEST_SKIP() << why;
   }
-  Run(at::Device(at::kCUDA, 0));
+  ExpectAll(at::Device(at::kCUDA, 0));
 }
 
 }  // namespace
