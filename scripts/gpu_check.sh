@@ -3,19 +3,20 @@
 # ninja and a C++20 compiler, nothing else), runs every check of the CUDA kernels and prints JSON lines. With
 # build/ingot-bundle.tar.gz there (`make cuda bundle`), also trains the smoke configuration on the card.
 #
-#   scripts/gpu_check.sh [--no-bench] [--memcheck]
+#   scripts/gpu_check.sh [--no-bench] [--sanitizer memcheck|racecheck|synccheck|initcheck]
 #
-# --memcheck runs the checks under compute-sanitizer (slow, and no times). Figures also go to $OUT/gpu_check.jsonl if OUT
+# --sanitizer runs the checks under compute-sanitizer (slow, and no times). Figures also go to $OUT/gpu_check.jsonl if OUT
 # is set. Exit code 0: all checks hold.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-bench=() memcheck=
-for argument in "$@"; do
-  case "$argument" in
+bench=() tool=
+while [ $# -gt 0 ]; do
+  case "$1" in
     --no-bench) bench=(--no-bench) ;;
-    --memcheck) memcheck=1; bench=(--no-bench) ;;
-    *) echo "gpu_check: unknown argument '$argument'" >&2; exit 2 ;;
+    --sanitizer) tool=${2:?--sanitizer needs a tool}; bench=(--no-bench); shift ;;
+    *) echo "gpu_check: unknown argument '$1'" >&2; exit 2 ;;
   esac
+  shift
 done
 out=${OUT:-build}
 mkdir -p "$out"
@@ -32,12 +33,12 @@ cmake --build --preset gpu-check --target gpu_check ingot_cuda -- -j"$(nproc)" >
 libraries=$(printf '%s:' "$INGOT_TORCH_DIR/lib" "$site"/nvidia/*/lib)
 export LD_LIBRARY_PATH="${libraries%:}:$home/lib64${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 runner=()
-if [ -n "$memcheck" ]; then runner=(compute-sanitizer --tool memcheck --error-exitcode 3); fi
+if [ -n "$tool" ]; then runner=(compute-sanitizer --tool "$tool" --error-exitcode 3); fi
 status=0
 "${runner[@]}" build/gpu-check/tests/kernels/gpu_check build/gpu-check/libingot_cuda.so "${bench[@]}" |
   tee "$out/gpu_check.jsonl" || status=$?
 
-if [ -e build/ingot-bundle.tar.gz ] && [ -z "$memcheck" ]; then
+if [ -e build/ingot-bundle.tar.gz ] && [ -z "$tool" ]; then
   rm -rf build/unpacked && mkdir -p build/unpacked && tar -C build/unpacked -xzf build/ingot-bundle.tar.gz
   # The library that was just built, not the one that travelled.
   (cd build/unpacked/ingot && INGOT_CUDA_LIBRARY=$OLDPWD/build/gpu-check/libingot_cuda.so \
