@@ -28,6 +28,7 @@ struct ServeArgs {
   std::string chat_format;  // empty: what the folder says
   std::string script;       // file of what calls sample instead of drawing (gateway/script.h); empty: they draw
   int threads = 0;          // 0: all cores
+  std::string device = "auto";
 };
 int Serve(const ServeArgs& args);
 

@@ -26,6 +26,7 @@ struct EmbeddedRun::Parts {
   std::unique_ptr<agents::Runner> runner;
   std::unique_ptr<Ticker> ticker;
   std::string url;
+  std::string device;
 };
 
 EmbeddedRun::EmbeddedRun(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
@@ -37,6 +38,7 @@ absl::StatusOr<std::unique_ptr<EmbeddedRun>> EmbeddedRun::Start(const RunConfig&
                                                                 const ModelSetup& model, int64_t resume_step,
                                                                 base::Metrics& metrics) {
   auto parts = std::make_unique<Parts>();
+  parts->device = model.device;
   datapool::StoreOptions store = config.datapool;
   store.path = dir.pool();
   INGOT_ASSIGN_OR_RETURN(parts->pool, datapool::OpenPool(store));
@@ -47,7 +49,7 @@ absl::StatusOr<std::unique_ptr<EmbeddedRun>> EmbeddedRun::Start(const RunConfig&
                                                        base::Clock::Real(), resume_step, &metrics));
 
   rollout::Engine::Parts engine;
-  INGOT_ASSIGN_OR_RETURN(engine.runner, rollout::NewTorchRunner(model.shape, config.rollout, "cpu"));
+  INGOT_ASSIGN_OR_RETURN(engine.runner, rollout::NewTorchRunner(model.shape, config.rollout, model.device));
   engine.tokenizer = model.text.tokenizer;
   INGOT_ASSIGN_OR_RETURN(parts->engine, rollout::Engine::Create(config.rollout, std::move(engine), nullptr));
   parts->publisher = std::make_unique<weights::Publisher>(config.weights.Options());
@@ -83,6 +85,7 @@ absl::Status EmbeddedRun::StartAgents() { return parts_->runner->Start(); }
 
 TrainingSeams EmbeddedRun::Seams() {
   TrainingSeams seams;
+  seams.device = parts_->device;
   seams.scheduler = parts_->scheduler.get();
   seams.pool = parts_->pool.get();
   seams.engine = parts_->engine.get();

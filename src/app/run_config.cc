@@ -84,6 +84,8 @@ void Derive(RunConfig& config) {
   config.trainer.total_steps = config.scheduler.total_steps;
   config.trainer.seed = config.seed;
   config.trainer.numerics = config.numerics;
+  // Exact numerics are the CPU kernels'.
+  if (config.numerics == kernels::Numerics::kExact && config.device == "auto") config.device = "cpu";
   config.scheduler.seed = config.seed;
   config.gateway.seed = config.seed;
   config.scheduler.final_eval = !config.eval.tasks.empty();

@@ -311,7 +311,7 @@ def case_bad_input(ingot, options):
     expect({"trainer.learning_rate": "fast"}, "trainer.learning_rate", "number")
     expect({"trainer.objective": "grpo"}, "trainer.objective", "cispo", "ppo_clip", "gspo", "opmd", "dpo")
     expect({"trainer.objective": "gspo"}, "gspo", "loss_aggregation sequence")
-    expect({"device": "cuda"}, "cuda")
+    expect({"device": "cuda"}, "device: cuda was asked for", codes=(1, 2))
     expect({}, "nowhere.yaml", config="nowhere.yaml")
     broken = folder / "broken.yaml"
     broken.write_text("run:\n  name: [a\n")
