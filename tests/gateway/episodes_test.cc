@@ -115,7 +115,7 @@ TEST(Rewards, NameWhatIsWrongWithThem) {
       {R"({"calls":[{"reward":1}]})", "calls"},
       {R"({"calls":[{"turn":0}]})", "calls"},
       {R"({"signals":[1]})", "signals"},
-      {R"({"signals":{"a":"b"}})", "signals"},
+      {R"({"signals":{"a":"b"}})", "a"},
   };
   for (const auto& [json, field] : faults) {
     v1::EpisodeRewardRequest request;

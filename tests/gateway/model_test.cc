@@ -97,6 +97,11 @@ TEST(Models, PinnedOnesStayInAnEvaluation) {
   EXPECT_EQ(models.world.pool.calls()[2].weights(), v1::WEIGHTS_EXTERNAL);
 }
 
+ModelOptions Model(const std::string& name, ModelWeights weights = ModelWeights::kFollow, int64_t version = 0,
+                   const std::string& address = "") {
+  return {.name = name, .weights = weights, .version = version, .address = address};
+}
+
 TEST(Models, AreCheckedWhenTheyAreConfigured) {
   const auto fault = [](std::vector<ModelOptions> models) {
     GatewayOptions options;
@@ -104,14 +109,13 @@ TEST(Models, AreCheckedWhenTheyAreConfigured) {
     return std::string(options.Validate().message());
   };
   using ::testing::HasSubstr;
-  EXPECT_THAT(fault({{.name = ""}}), HasSubstr("models[0]"));
-  EXPECT_THAT(fault({{.name = "ingot"}}), HasSubstr("another model"));
-  EXPECT_THAT(fault({{.name = "a"}, {.name = "a"}}), HasSubstr("models[1] ('a')"));
-  EXPECT_THAT(fault({{.name = "a", .weights = ModelWeights::kExternal}}), HasSubstr("address"));
-  EXPECT_THAT(fault({{.name = "a", .weights = ModelWeights::kFollow, .version = 0, .address = "x:1"}}),
-              HasSubstr("address"));
-  EXPECT_THAT(fault({{.name = "a", .weights = ModelWeights::kPinned, .version = -1}}), HasSubstr("version"));
-  EXPECT_EQ(fault({{.name = "a"}, {.name = "b", .weights = ModelWeights::kPinned, .version = 0}}), "");
+  EXPECT_THAT(fault({Model("")}), HasSubstr("models[0]"));
+  EXPECT_THAT(fault({Model("ingot")}), HasSubstr("another model"));
+  EXPECT_THAT(fault({Model("a"), Model("a")}), HasSubstr("models[1] ('a')"));
+  EXPECT_THAT(fault({Model("a", ModelWeights::kExternal)}), HasSubstr("address"));
+  EXPECT_THAT(fault({Model("a", ModelWeights::kFollow, 0, "x:1")}), HasSubstr("address"));
+  EXPECT_THAT(fault({Model("a", ModelWeights::kPinned, -1)}), HasSubstr("version"));
+  EXPECT_EQ(fault({Model("a"), Model("b", ModelWeights::kPinned)}), "");
 
   GatewayOptions options;
   options.models = {{.name = "judge", .weights = ModelWeights::kExternal, .version = 0, .address = "far:1"}};

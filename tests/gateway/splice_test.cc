@@ -233,14 +233,14 @@ constexpr char kPlainTemplate[] =
 
 // Every byte of ASCII, and ".", "..", "..." as tokens of one, two and three merged.
 std::shared_ptr<const text::Tokenizer> MergingTokenizer() {
-  std::string vocabulary = R"("Ġ":95,"Ċ":96)";
+  std::string vocabulary = R"("Ġ":94,"Ċ":95)";
   for (int c = 33; c < 127; ++c) {
     std::string key(1, static_cast<char>(c));
     if (c == '"' || c == '\\') key = "\\" + key;
     vocabulary += ",\"" + key + "\":" + std::to_string(c - 33);
   }
-  vocabulary += R"(,"..":97,"...":98)";
-  const std::string json = R"({"version":"1.0","added_tokens":[{"id":99,"content":"<|end|>","single_word":false,
+  vocabulary += R"(,"..":96,"...":97)";
+  const std::string json = R"({"version":"1.0","added_tokens":[{"id":98,"content":"<|end|>","single_word":false,
       "lstrip":false,"rstrip":false,"normalized":false,"special":true}],
       "normalizer":null,"pre_tokenizer":{"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,
       "use_regex":false},"post_processor":null,"decoder":{"type":"ByteLevel","add_prefix_space":false,
@@ -298,7 +298,7 @@ TEST(Splice, TheEndOfATurnIsNotMergedWithWhatFollows) {
   const std::vector<int32_t> prompt = Vec(requests[1].prompt_ids());
   ASSERT_GT(prompt.size(), expected.size());
   EXPECT_EQ(std::vector<int32_t>(prompt.begin(), prompt.begin() + expected.size()), expected);
-  EXPECT_EQ(std::count(prompt.begin(), prompt.end(), 98), 0) << "the three full stops became one token";
+  EXPECT_EQ(std::count(prompt.begin(), prompt.end(), 97), 0) << "the three full stops became one token";
   EXPECT_EQ(world.pool.Ids(calls[1].context_keys()), prompt);
 }
 
