@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "agents/runner.h"
+#include "app/role_addresses.h"
 #include "app/seams.h"
 #include "base/log.h"
 #include "dataset/tasks.h"
@@ -58,6 +59,7 @@ absl::StatusOr<std::unique_ptr<EmbeddedRun>> EmbeddedRun::Start(const RunConfig&
   parts->admission = std::make_unique<SchedulerAdmission>(*parts->scheduler);
   gateway::GatewayParts gateway;
   gateway.engine = parts->engine;
+  gateway.external = ConnectExternalModels(config.gateway);
   gateway.pool = parts->pool.get();
   gateway.admission = parts->admission.get();
   gateway.tokenizer = model.text.tokenizer;
@@ -69,7 +71,8 @@ absl::StatusOr<std::unique_ptr<EmbeddedRun>> EmbeddedRun::Start(const RunConfig&
                          }));
   parts->url = parts->http->url();
 
-  parts->episodes = std::make_unique<GatewayEpisodes>(*parts->gateway);
+  INGOT_ASSIGN_OR_RETURN(std::string admin_key, gateway::ReadAdminKey(config.gateway));
+  parts->episodes = std::make_unique<GatewayEpisodes>(*parts->gateway, std::move(admin_key));
   INGOT_ASSIGN_OR_RETURN(parts->runner,
                          agents::Runner::Make(config.agents, *parts->episodes, base::Clock::Real(), &metrics));
   scheduler::Scheduler* const ticked = parts->scheduler.get();

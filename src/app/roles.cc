@@ -120,6 +120,7 @@ absl::Status RunGateway(const RoleContext& context) {
   SchedulerAdmission admission(*scheduler);
   gateway::GatewayParts parts;
   parts.engine = ConnectEngines(config.cluster);
+  parts.external = ConnectExternalModels(config.gateway);
   parts.pool = pool.get();
   parts.admission = &admission;
   parts.tokenizer = model.text.tokenizer;
@@ -146,8 +147,10 @@ absl::Status RunGateway(const RoleContext& context) {
 }
 
 absl::Status RunAgents(const RoleContext& context) {
+  agents::GrpcEpisodesOptions options;
+  INGOT_ASSIGN_OR_RETURN(options.admin_key, gateway::ReadAdminKey(context.config.gateway));
   const std::unique_ptr<agents::Episodes> episodes =
-      agents::MakeGrpcEpisodes(Connect(GatewayAddress(context.config.cluster)));
+      agents::MakeGrpcEpisodes(Connect(GatewayAddress(context.config.cluster)), options);
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<agents::Runner> runner,
                          agents::Runner::Make(context.config.agents, *episodes, base::Clock::Real(), &context.metrics));
   INGOT_RETURN_IF_ERROR(runner->Start());

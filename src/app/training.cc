@@ -100,7 +100,7 @@ class RunVersions final : public trainer::VersionSink {
     const int64_t version = snapshot->version();
     INGOT_ASSIGN_OR_RETURN(weights::PublishStats stats, seams_.publisher->Publish(std::move(snapshot), retain));
     INGOT_RETURN_IF_ERROR(base::Annotate(seams_.scheduler->MarkVersionLive(version), "telling the scheduler"));
-    if (retain) INGOT_RETURN_IF_ERROR(evaluations_.Start(version));
+    if (evaluations_.Due(version)) INGOT_RETURN_IF_ERROR(evaluations_.Start(version));
     if (!began_) {
       began_ = true;
       if (seams_.on_first_version) INGOT_RETURN_IF_ERROR(seams_.on_first_version());
@@ -301,7 +301,9 @@ absl::StatusOr<TrainingResult> RunTraining(const LoadedConfig& loaded, const Run
   trainer::LoopOptions loop_options;
   loop_options.checkpoint_root = dir.checkpoints();
   loop_options.extra_files = model.text.files;
-  loop_options.retain = [&evaluations](int64_t version) { return evaluations.Due(version); };
+  const auto pinned = [&config](int64_t version) { return gateway::PinsVersion(config.gateway, version); };
+  evaluations.Keep(pinned);
+  loop_options.retain = [&](int64_t version) { return evaluations.Due(version) || pinned(version); };
   const trainer::ProbeSource probe = [&](int64_t version, int64_t tokens) {
     return SampleProbe(*seams.engine, version, tokens, source.contexts(), source.temperature(),
                        base::DeriveSeed(config.seed, static_cast<uint64_t>(version)), kProbeTimeout);

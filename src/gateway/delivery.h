@@ -32,8 +32,9 @@ class Delivery {
   // The events that came of `generation` since the last call, which says that what it returned was sent. After End they
   // end with AnswerEnd, once.
   void Take(const Generation& generation, std::vector<Event>& out);
-  // Of the sampled ids, how many surely had their text sent.
+  // Of the sampled ids, how many surely had their text sent, and of how many it may have been.
   int confirmed_tokens() const { return confirmed_; }
+  int taken_tokens() const { return text_.delivered_tokens(); }
 
  private:
   void Feed(const Generation& generation);

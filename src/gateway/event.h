@@ -2,7 +2,8 @@
 //
 //   AnswerBegin  (PartBegin PartDelta* PartEnd)*  AnswerEnd          per choice
 //
-// Parts do not overlap, and come in the order in which the model wrote them. A stream that breaks off lacks its end: why is a Status beside it.
+// Parts do not overlap, and come in the order in which the model wrote them. A stream that breaks off lacks its end:
+// why is a Status beside it.
 #pragma once
 
 #include <cstdint>
@@ -47,7 +48,8 @@ struct PartBegin {
   std::string id;    // a call's, globally unique
   std::string name;  // a call's, as the model knows it
 };
-// A call's text are its arguments, as the model wrote them, which need not be JSON. `tokens`: those since the last event that had some.
+// A call's text are its arguments, as the model wrote them, which need not be JSON. `tokens`: those since the last
+// event that had some.
 struct PartDelta {
   std::string text;
   std::vector<Token> tokens;

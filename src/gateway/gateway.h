@@ -18,6 +18,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -47,10 +48,11 @@ class Gateway {
   Gateway(const Gateway&) = delete;
   Gateway& operator=(const Gateway&) = delete;
 
-  // Admission, then durable in the pool, then the answer. RESOURCE_EXHAUSTED: no place now. 410: the run is over.
+  // Admission, then durable in the pool, then the answer. RESOURCE_EXHAUSTED: no place now. 410: the run is over. 401
+  // or 403 without the admin key, where there is one.
   absl::StatusOr<v1::EpisodeOpenResponse> OpenEpisode(const v1::EpisodeOpenRequest& request);
-  // Needs the episode's key: UNAUTHENTICATED without, PERMISSION_DENIED with another's, NOT_FOUND for an unknown
-  // episode, 410 after its end.
+  // Needs the episode's key or the admin key: UNAUTHENTICATED without, PERMISSION_DENIED with another's, NOT_FOUND for
+  // an unknown episode or call, 410 after its end.
   absl::Status RewardEpisode(const v1::EpisodeRewardRequest& request);
   absl::Status RewardEpisode(const std::string& episode_id, const std::string& api_key, std::optional<double> reward,
                              const std::map<std::string, double>& signals);
@@ -97,9 +99,12 @@ class Gateway {
   absl::StatusOr<std::shared_ptr<Episode>> FindByKey(const std::string& episode_id, const std::string& api_key);
   // Ends what earlier incarnations of the runner left open.
   void EndAbandoned(const std::string& runner, const std::string& incarnation);
-  // Admits and stores; `api_key` names the episode.
+  // Admits, unless it is a session, and stores; `api_key` names the episode.
   absl::StatusOr<std::shared_ptr<Episode>> Open(const v1::EpisodeOpenRequest& request, const std::string& api_key,
                                                 bool session);
+  absl::Status CheckAdmin(const std::string& key) const;
+  bool IsAdmin(const std::string& key) const;
+  v1::EpisodeLimits LimitsFor(const v1::EpisodeLimits& asked) const;
   absl::Status ReserveEpisode();
   // `free_key`: the key may open a new session, instead of hearing that its episode is over.
   absl::Status End(const std::shared_ptr<Episode>& episode, v1::EpisodeState state, const std::string& detail,
@@ -111,6 +116,8 @@ class Gateway {
   std::string BaseUrl(const std::string& episode_id) const;
   absl::Status Reserve(int calls) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void OnDone(const std::shared_ptr<Answer>& answer, int extra);
+
+  std::string admin_key_;  // empty: there is none; constant after Create
 
   mutable base::Mutex mu_;
   base::CondVar changed_;

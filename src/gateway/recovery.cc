@@ -1,9 +1,11 @@
 // How a gateway comes back: the pool tells which episodes were open, and what their calls asked and were given.
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <utility>
 #include <vector>
 
+#include "base/checksum.h"
 #include "base/log.h"
 #include "gateway/gateway.h"
 #include "gateway/generation.h"
@@ -35,6 +37,24 @@ class Pieces {
   std::map<std::string, Piece> by_key_;
 };
 
+template <typename Keys>
+bool Begins(const std::vector<const Piece*>& path, const Keys& keys) {
+  if (static_cast<int>(path.size()) > keys.size()) return false;
+  return std::equal(path.begin(), path.end(), keys.begin(),
+                    [](const Piece* piece, const std::string& key) { return piece->key == key; });
+}
+
+int64_t TokensOf(const v1::EpisodeTree& tree, const v1::Call& call) {
+  int64_t tokens = 0;
+  for (const auto* keys : {&call.context_keys(), &call.sampled_keys()}) {
+    for (const std::string& key : *keys) {
+      const auto segment = tree.segments().find(base::Hex(key));
+      if (segment != tree.segments().end()) tokens += segment->second.token_ids_size();
+    }
+  }
+  return tokens;
+}
+
 // What later requests can continue. A call whose parent cannot be continued itself stands for its whole path.
 absl::StatusOr<History> HistoryOf(v1::EpisodeTree& tree) {
   const Pieces pieces(tree);
@@ -45,13 +65,17 @@ absl::StatusOr<History> HistoryOf(v1::EpisodeTree& tree) {
     INGOT_ASSIGN_OR_RETURN(const base::json::value json, base::ParseJson(call.delivered_json()));
     INGOT_ASSIGN_OR_RETURN(text::Message delivered, text::MessageFromJson(json));
     const auto parent = index.find(call.parent_call_id());
-    const int parent_index = parent == index.end() ? -1 : parent->second;
+    int parent_index = parent == index.end() ? -1 : parent->second;
+    // It may go on from a beginning of what its parent sampled.
+    if (!Begins(history.Path(parent_index), call.context_keys())) parent_index = -1;
     const auto inherited = static_cast<int>(history.Path(parent_index).size());
-    std::vector<Piece> prompt, sampled;
-    INGOT_RETURN_IF_ERROR(pieces.Append(call.context_keys(), inherited, prompt));
-    INGOT_RETURN_IF_ERROR(pieces.Append(call.sampled_keys(), 0, sampled));
-    index[call.call_id()] = history.Add({call.asked_key(), call.asked_key_no_tools()}, delivered, call.call_id(),
-                                        parent_index, std::move(prompt), std::move(sampled));
+    History::Call known;
+    known.call_id = call.call_id();
+    known.parent = parent_index;
+    known.text_key = call.prompt_text_key();
+    INGOT_RETURN_IF_ERROR(pieces.Append(call.context_keys(), inherited, known.prompt));
+    INGOT_RETURN_IF_ERROR(pieces.Append(call.sampled_keys(), 0, known.sampled));
+    index[call.call_id()] = history.Add({call.asked_key(), call.asked_key_no_tools()}, delivered, std::move(known));
   }
   return history;
 }
@@ -83,16 +107,24 @@ absl::Status Gateway::Recover(const std::string& episode_id) {
   request.set_episode_id(episode_id);
   request.set_with_calls(true);
   INGOT_ASSIGN_OR_RETURN(v1::EpisodeTree tree, core_.parts.pool->GetEpisode(request));
-  int32_t next_sequence = 0;
-  for (const v1::Call& call : tree.calls()) next_sequence = std::max(next_sequence, call.sequence() + 1);
+  Episode::Recorded recorded;
+  for (const v1::Call& call : tree.calls()) {
+    recorded.next_sequence = std::max(recorded.next_sequence, call.sequence() + 1);
+    recorded.tokens += TokensOf(tree, call);
+    recorded.calls[call.sequence()] = call.call_id();
+  }
   auto history = HistoryOf(tree);
   if (!history.ok()) {
     // It goes on all the same: what it sends is rendered anew.
     INGOT_LOG(error, "the history of open episode {}: {}", episode_id, history.status().ToString());
     history = History();
   }
-  auto episode = std::make_shared<Episode>(std::move(*tree.mutable_episode()), true, *std::move(history), next_sequence,
-                                           core_.parts.clock->Now());
+  recorded.history = *std::move(history);
+  const auto now = core_.parts.clock->Now();
+  const std::chrono::nanoseconds age(core_.parts.clock->UnixNanos() - tree.episode().opened_unix_ns());
+  const v1::EpisodeLimits limits = LimitsFor(tree.episode().limits());
+  auto episode = std::make_shared<Episode>(std::move(*tree.mutable_episode()), limits, true, std::move(recorded),
+                                           now - std::max(age, std::chrono::nanoseconds(0)), now);
   base::MutexLock lock(mu_);
   by_id_[episode->id()] = episode;
   by_key_[episode->key_hash()] = episode;

@@ -58,13 +58,13 @@ std::string ArgumentsSchema(const base::json::value& tool) {
 
 }  // namespace
 
-absl::Status CheckContext(Core& core, size_t prompt_tokens) {
-  if (core.context_length == 0) {
-    auto status = core.parts.engine->Status();
+absl::Status CheckContext(const Backend& backend, size_t prompt_tokens) {
+  if (backend.context_length == 0) {
+    auto status = backend.engine->Status();
     if (!status.ok()) return base::Annotate(status.status(), "the engine does not answer");
-    core.context_length = status->context_length();
+    backend.context_length = status->context_length();
   }
-  const int64_t context = core.context_length;
+  const int64_t context = backend.context_length;
   if (context <= 0 || static_cast<int64_t>(prompt_tokens) < context) return absl::OkStatus();
   return ApiError(
       400, kContextLengthExceeded, "messages",
@@ -116,7 +116,8 @@ SamplingPlan PlanSampling(const Core& core, const v1::Episode& episode, const Ga
   const int64_t cap = core.options.max_new_tokens;
   const int64_t unasked = core.options.default_max_tokens > 0 ? core.options.default_max_tokens : cap;
   int64_t limit = std::min(cap, request.max_tokens > 0 ? request.max_tokens : unasked);
-  if (core.context_length > 0) limit = std::min<int64_t>(limit, core.context_length - prompt.ids.size());
+  const int64_t context = core.BackendOf(request.model).context_length;
+  if (context > 0) limit = std::min<int64_t>(limit, context - static_cast<int64_t>(prompt.ids.size()));
   params.set_max_new_tokens(static_cast<int32_t>(limit));
   for (const std::string& stop : request.stop) params.add_stop(stop);
   for (const int32_t id : core.parts.format->end_of_turn_ids()) params.add_stop_token_ids(id);

@@ -109,7 +109,7 @@ void Scheduler::CountReward(const v1::Episode& episode, const StepOfGroup& step_
   const auto it = step_of_group.find(episode.ref().group_id());
   if (episode.state() != v1::EPISODE_FINISHED || it == step_of_group.end()) return;
   Step& step = steps_[static_cast<size_t>(it->second)];
-  step.rewards.sum += episode.reward();
+  step.rewards.sum += tree::ReturnOf(episode);
   ++step.rewards.episodes;
 }
 

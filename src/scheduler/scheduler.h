@@ -119,7 +119,9 @@ class Scheduler final : public Client {
   absl::Status SettleAll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status SettleGroup(const SettledGroup& settled) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  absl::StatusOr<v1::Ticket> AdmitTraining() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::StatusOr<v1::Ticket> AdmitTraining(const v1::AdmitRequest& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::StatusOr<std::optional<v1::Ticket>> AdmitNamed(const v1::AdmitRequest& request)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status Refuse(const std::string& cause, const std::string& text) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool AllBatchesFed() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return policy_.next_step() >= options_.total_steps; }
   absl::Status WriteBatch(const std::vector<int64_t>& groups) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -137,6 +139,7 @@ class Scheduler final : public Client {
   TaskSampler sampler_ ABSL_GUARDED_BY(mu_);
   WindowedFifo policy_ ABSL_GUARDED_BY(mu_);
   TrainGroups groups_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, int64_t> named_ ABSL_GUARDED_BY(mu_);  // groups that their openers named, since the run's start
   EvalBoard evals_ ABSL_GUARDED_BY(mu_);
   JournalWriter journal_ ABSL_GUARDED_BY(mu_);
   SchedulerMetrics metrics_ ABSL_GUARDED_BY(mu_);

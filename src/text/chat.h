@@ -53,6 +53,15 @@ struct RenderedPrompt {
   // What of the answer the generation prompt has written already, such as "<think>\n" (OutputFormat::PrefillOf): the
   // sampled ids go on from there. Empty without a generation prompt.
   std::string prefill = {};
+  std::string text_key = {};  // base::ContentKey of the template's text; empty as TailKeys says
+};
+
+// Content keys (base::ContentKey) of what the template writes: a splice is what it writes for the whole conversation if
+// `sampled_from` is still what the turn was sampled from. Both are empty where the text says nothing that role,
+// content, reasoning, calls and tools do not say, or there is no such prompt.
+struct TailKeys {
+  std::string sampled_from;  // of messages [0, first_new - 1) and the generation prompt
+  std::string whole;         // of the whole conversation and the generation prompt
 };
 
 // A parsed assistant turn. Text between or after tool calls joins the content; white space around them is the format's.
@@ -83,11 +92,13 @@ class ChatFormat {
   // Message first_new - 1 must be the assistant's: its ids are `turn`, and its fields what `turn` says, reasoning
   // included. FAILED_PRECONDITION under kAsTemplate: the template writes something before message first_new differently
   // now that the new messages follow, such as reasoning that it leaves out of earlier turns. Under kAsSampled only the
-  // border between the turn and what follows is looked for. `prefill`, if given, becomes RenderedPrompt's.
+  // border between the turn and what follows is looked for. `prefill`, if given, becomes RenderedPrompt's; `keys`, if
+  // given, are filled on success.
   virtual absl::StatusOr<std::vector<int32_t>> RenderTail(const Conversation& conversation, size_t first_new,
                                                           std::span<const int32_t> turn,
                                                           EarlierTurns earlier = EarlierTurns::kAsTemplate,
-                                                          std::string* prefill = nullptr) const = 0;
+                                                          std::string* prefill = nullptr,
+                                                          TailKeys* keys = nullptr) const = 0;
   // How sampled ids are read (OutputStream): the output format for this tokenizer, delimiters that are tokens of it
   // counting as tokens only.
   virtual const std::shared_ptr<const OutputFormat>& output() const = 0;

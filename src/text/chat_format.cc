@@ -124,7 +124,8 @@ class SpecFormat final : public ChatFormat {
 
   absl::StatusOr<std::vector<int32_t>> RenderTail(const Conversation& conversation, size_t first_new,
                                                   std::span<const int32_t> turn, EarlierTurns earlier,
-                                                  std::string* prefill) const override {
+                                                  std::string* prefill, TailKeys* keys) const override {
+    if (keys != nullptr) *keys = {};
     const std::vector<Message>& messages = conversation.messages;
     if (prefill != nullptr) prefill->clear();  // the generation prompt is a header
     if (first_new == 0 || first_new > messages.size() || messages[first_new - 1].role != "assistant") {

@@ -65,12 +65,13 @@ class TemplateFormat final : public ChatFormat {
                                                 : std::pair<size_t, size_t>());
     }
     prompt.ids = std::move(encoded.ids);
+    prompt.text_key = base::ContentKey(layout.rendered.text);
     return prompt;
   }
 
   absl::StatusOr<std::vector<int32_t>> RenderTail(const Conversation& conversation, size_t first_new,
                                                   std::span<const int32_t> turn, EarlierTurns earlier,
-                                                  std::string* prefill) const override {
+                                                  std::string* prefill, TailKeys* keys) const override {
     const std::vector<Message>& messages = conversation.messages;
     if (first_new == 0 || first_new > messages.size() || messages[first_new - 1].role != "assistant") {
       return absl::InvalidArgumentError(
@@ -80,16 +81,26 @@ class TemplateFormat final : public ChatFormat {
     const TemplateInput input = MakeTemplateInput(conversation, dialect_);
     INGOT_ASSIGN_OR_RETURN(const Layout whole, LayOut(input, messages.size(), true));
     if (prefill != nullptr) *prefill = output_->PrefillOf(whole.generation_prompt);
+    std::optional<std::string> prompt;  // what the turn was sampled from, as the template writes it now
+    if (first_new > 1 && (keys != nullptr || earlier == EarlierTurns::kAsTemplate)) {
+      // A conversation that the template cannot end here was not sampled from it either.
+      auto rendered = RenderInput(*template_, input, first_new - 1, true);
+      if (rendered.ok()) prompt = std::move(rendered->text);
+    }
     Region closing;
     int32_t closing_id = -1;
     if (earlier == EarlierTurns::kAsTemplate) {
       INGOT_ASSIGN_OR_RETURN(const Rendered before, RenderInput(*template_, input, first_new, false));
-      INGOT_RETURN_IF_ERROR(CheckGenerationPrompt(input, first_new - 1, before));
+      if (prompt.has_value()) INGOT_RETURN_IF_ERROR(CheckGenerationPrompt(*prompt, first_new - 1, before));
       FindClosing(before, {TurnBegin(before, first_new - 1), before.text.size()}, first_new - 1, closing, closing_id);
       INGOT_RETURN_IF_ERROR(CheckPrefix(before, closing.end, whole, first_new));
     } else {
       const Region region{first_new == 1 ? 0 : whole.ends[first_new - 2], whole.ends[first_new - 1]};
       FindClosing(whole.rendered, region, first_new - 1, closing, closing_id);
+    }
+    if (keys != nullptr) {
+      *keys = {.sampled_from = prompt.has_value() ? base::ContentKey(*prompt) : "",
+               .whole = base::ContentKey(whole.rendered.text)};
     }
     const bool closed = closing_id >= 0 && !turn.empty() && turn.back() == closing_id;
     return EncodeTail(whole, closed ? closing.end : closing.begin);
@@ -166,11 +177,8 @@ class TemplateFormat final : public ChatFormat {
     closing = {end, end};
   }
 
-  absl::Status CheckGenerationPrompt(const TemplateInput& input, size_t turn, const Rendered& before) const {
-    if (turn == 0) return absl::OkStatus();
-    const auto prompt = RenderInput(*template_, input, turn, true);
-    // A conversation that the template cannot end here was not sampled from it either.
-    if (!prompt.ok() || before.text.starts_with(prompt->text)) return absl::OkStatus();
+  static absl::Status CheckGenerationPrompt(const std::string& prompt, size_t turn, const Rendered& before) {
+    if (before.text.starts_with(prompt)) return absl::OkStatus();
     return absl::FailedPreconditionError(absl::StrCat(
         "the template writes message ", turn, " differently from the generation prompt that it was sampled from"));
   }

@@ -1,6 +1,8 @@
 // What a gateway stands on, scripted: an engine that answers what a test says, a pool and an admission in memory.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <functional>
 #include <map>
@@ -226,6 +228,7 @@ class MemoryPool final : public datapool::Client {
     episode.set_state(request.state());
     episode.set_reward(request.reward());
     *episode.mutable_signals() = request.signals();
+    *episode.mutable_call_rewards() = request.call_rewards();
     episode.set_detail(request.detail());
     ++ends;
     return absl::OkStatus();
@@ -327,8 +330,9 @@ class MemoryPool final : public datapool::Client {
 // Gives out sample after sample of one group; up to `places` at a time.
 class TestAdmission final : public Admission {
  public:
-  absl::StatusOr<v1::Ticket> Admit(const v1::AdmitRequest&) override {
+  absl::StatusOr<v1::Ticket> Admit(const v1::AdmitRequest& request) override {
     base::MutexLock lock(mu_);
+    ++admitted_;
     if (over_) return absl::FailedPreconditionError("the run is over");
     if (running_ >= places) return absl::ResourceExhaustedError("no place");
     ++running_;
@@ -338,6 +342,7 @@ class TestAdmission final : public Admission {
     ticket.set_purpose(purpose);
     ticket.mutable_task()->set_task_id("t1");
     ticket.mutable_task()->set_payload_json(R"({"question":"1+1"})");
+    if (!request.group().empty()) *ticket.mutable_task() = request.task();
     ticket.set_pinned_version(purpose == v1::PURPOSE_EVAL ? 5 : -1);
     ticket.set_admitted_version(3);
     return ticket;
@@ -352,6 +357,10 @@ class TestAdmission final : public Admission {
   std::vector<v1::EpisodeEndedRequest> ended() const {
     base::MutexLock lock(mu_);
     return ended_;
+  }
+  int admitted() const {
+    base::MutexLock lock(mu_);
+    return admitted_;
   }
   void SetOver() {
     base::MutexLock lock(mu_);
@@ -370,6 +379,7 @@ class TestAdmission final : public Admission {
   absl::Status fail_ended ABSL_GUARDED_BY(mu_);
   bool over_ ABSL_GUARDED_BY(mu_) = false;
   int running_ ABSL_GUARDED_BY(mu_) = 0;
+  int admitted_ ABSL_GUARDED_BY(mu_) = 0;  // times that it was asked
   int next_ ABSL_GUARDED_BY(mu_) = 0;
   std::vector<v1::EpisodeEndedRequest> ended_ ABSL_GUARDED_BY(mu_);
 };
@@ -402,11 +412,13 @@ struct World {
   Gateway& gateway() {
     if (gateway_ == nullptr) {
       auto made = Gateway::Create(options, {.engine = engine,
+                                            .external = external,
                                             .pool = with_pool ? &pool : nullptr,
                                             .admission = with_admission ? &admission : nullptr,
                                             .tokenizer = engine->tokenizer,
                                             .format = format,
                                             .clock = &clock});
+      EXPECT_TRUE(made.ok()) << made.status();
       gateway_ = *std::move(made);
     }
     return *gateway_;
@@ -472,6 +484,7 @@ struct World {
   TestAdmission admission;
   GatewayOptions options;
   std::shared_ptr<const text::ChatFormat> format = TestFormat();  // of the engine's tokenizer
+  std::map<std::string, std::shared_ptr<rollout::Client>> external;
   bool with_pool = true, with_admission = true;
 
  private:

@@ -183,6 +183,23 @@ TEST(HttpServer, ReportsErrorsInTheFormOfTheDialect) {
   }
 }
 
+TEST(HttpServer, ListsTheModelsAndTheirWeights) {
+  Site site([](const auto&) { return Say("hello"); });
+  site.options.models = {{.name = "frozen", .weights = ModelWeights::kPinned, .version = 3, .address = ""},
+                         {.name = "judge", .weights = ModelWeights::kExternal, .version = 0, .address = "far:1"}};
+  site.external["judge"] = site.engine;
+  const value list = site.Ask("GET", "/v1/models", "").json();
+  ASSERT_EQ(list.at("data").as_array().size(), 3u);
+  EXPECT_EQ(list.at("data").at(0).at("weights").as_string(), "follow");
+  EXPECT_EQ(list.at("data").at(1).at("id").as_string(), "frozen");
+  EXPECT_EQ(list.at("data").at(1).at("weights").as_string(), "pinned");
+  EXPECT_EQ(list.at("data").at(1).at("version").as_int64(), 3);
+  EXPECT_EQ(list.at("data").at(2).at("weights").as_string(), "external");
+  EXPECT_EQ(list.at("last_id").as_string(), "judge");
+  EXPECT_EQ(site.Ask("GET", "/v1/models/frozen", "").json().at("weights").as_string(), "pinned");
+  EXPECT_EQ(site.Ask("GET", "/v1/models/other", "").status, 404);
+}
+
 TEST(HttpServer, AnswersModelsHealthStatusAndMetrics) {
   Site site([](const auto&) { return Say("hello"); });
   EXPECT_EQ(site.Ask("GET", "/v1/models", "").json().at("data").at(0).at("id").as_string(), "ingot");
