@@ -62,6 +62,9 @@ absl::StatusOr<int> ServeOrError(const ServeArgs& args) {
   gateway::HttpServerOptions http_options;
   http_options.host = args.host;
   http_options.port = args.port;
+  http_options.tls_certificate = args.tls_certificate;
+  http_options.tls_key = args.tls_key;
+  http_options.allow_plaintext = args.allow_plaintext;
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<gateway::HttpServer> http,
                          gateway::HttpServer::Start(http_options, *gateway));
   std::printf("serving %s (%.1fM parameters, %d threads, %s) at %s/v1\n", gateway_options.model_name.c_str(),
