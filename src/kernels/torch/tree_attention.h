@@ -59,6 +59,14 @@ std::tuple<at::Tensor, at::Tensor> TreeAttentionForward(const at::Tensor& q, con
 std::tuple<at::Tensor, at::Tensor> TreeAttentionForward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                                         const at::Tensor& visible_end, double scale);
 
+// Backward of a stream that is computed in pieces, without autograd: q are the last keys, and the gradients of k and v
+// are added to k_sum and v_sum [keys, kv_heads, head_dim], fp32 (fp64), so that keys which several pieces see collect
+// theirs without rounding. Returns the gradient of q. options.scale and options.visible_end count, the rest must be
+// unset. On a device without a kernel of its own for it, each piece's share is rounded to k's type before it is added.
+at::Tensor TreeAttentionBackward(const at::Tensor& grad, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                 const at::Tensor& out, const at::Tensor& lse, const TreeAttentionOptions& options,
+                                 const at::Tensor& k_sum, const at::Tensor& v_sum);
+
 // Rollout's form, no autograd and no tensors of integers. q and out [rows, heads, head_dim] (the last two dimensions
 // dense), k_pages and v_pages [num_pages, page_size, kv_heads, head_dim] contiguous, all of one dtype: fp32, fp64 or
 // bf16. Block tables, visible_end and positions are host memory. Checks that rows and block-table entries are in range.
