@@ -98,7 +98,7 @@ class ShapeBench {
     INGOT_RETURN_IF_ERROR(PackVariants());
     std::map<std::string, at::Tensor> weights;
     for (auto& [name, tensor] : model::Parameters::Init(config_, 1, dtype_).tensors()) {
-      weights[name] = tensor.requires_grad_(true);
+      weights[name] = tensor.clone().requires_grad_(true);  // Init's own take no history
     }
     INGOT_ASSIGN_OR_RETURN(model::Parameters parameters, model::Parameters::FromTensors(config_, std::move(weights)));
     INGOT_ASSIGN_OR_RETURN(const model::Transformer model, model::Transformer::Create(config_, std::move(parameters)));

@@ -108,6 +108,7 @@ TEST(PredictMemory, GrowsWithWhatIsKept) {
 TEST(MemoryLimit, RefusesARunThatCannotFitWithTheNumbers) {
   TrainerOptions options;
   options.memory_limit_mb = 1;
+  options.threads = 1;
   const model::ModelConfig config = TinyConfig();
   const auto refused = Trainer::Create(options, config, TinyParameters(config, 1, at::kFloat));
   EXPECT_EQ(refused.status().code(), absl::StatusCode::kResourceExhausted);
@@ -124,6 +125,7 @@ TEST(MemoryLimit, RefusesARunThatCannotFitWithTheNumbers) {
 TEST(MemoryLimit, RefusesAStepThatCannotFitBeforeItRuns) {
   TrainerOptions options;
   options.memory_limit_mb = 1;
+  options.threads = 1;
   options.micro_batch_tokens = 16;
   options.probe_tokens = 0;
   model::ModelConfig config = TinyConfig();
