@@ -97,7 +97,8 @@ class ShapeBench {
     INGOT_RETURN_IF_ERROR(ChooseScale());
     INGOT_RETURN_IF_ERROR(PackVariants());
     std::map<std::string, at::Tensor> weights;
-    for (auto& [name, tensor] : model::Parameters::Init(config_, 1, dtype_).tensors()) {
+    const model::Parameters made = model::Parameters::Init(config_, 1, dtype_);
+    for (const auto& [name, tensor] : made.tensors()) {
       weights[name] = tensor.clone().requires_grad_(true);  // Init's own take no history
     }
     INGOT_ASSIGN_OR_RETURN(model::Parameters parameters, model::Parameters::FromTensors(config_, std::move(weights)));
