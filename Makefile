@@ -4,7 +4,7 @@ SHELL := /bin/bash
 JOBS ?= $(shell nproc)
 BUILD := build/release
 
-.PHONY: smoke test test-agents test-tokenizers check build setup format bundle clean
+.PHONY: smoke test test-agents test-tokenizers check build setup format bundle cuda gpu-check clean
 
 smoke: build
 	$(BUILD)/ingot train configs/smoke.yaml
@@ -32,12 +32,23 @@ check: build
 	@scripts/setup.sh check
 	scripts/check.sh
 
+# libingot_cuda.so for sm_80 and sm_90a, beside the binary. Needs no card; not part of `make test`, as it takes the CUDA
+# compiler (scripts/setup.sh cuda fetches it) and minutes. INGOT_CUDA_HOME, INGOT_TORCH_DIR: what is installed already.
+cuda: setup
+	@[ -n "$(INGOT_CUDA_HOME)" ] || scripts/setup.sh cuda
+	cmake --preset release -DINGOT_WITH_CUDA=ON $(if $(INGOT_CUDA_HOME),-DINGOT_CUDA_HOME=$(INGOT_CUDA_HOME))
+	cmake --build --preset release --target ingot_cuda gpu_check -- -j$(JOBS)
+
+# On a machine with a card: builds the kernels there and runs them (docs/gpu.md).
+gpu-check:
+	scripts/gpu_check.sh
+
 # Published agents and client libraries, installed from npm and PyPI, against the gateway with a scripted model.
 test-agents: build
 	python3 tests/clients/run.py $(BUILD)/ingot
 
 format:
-	git ls-files '*.h' '*.cc' | xargs clang-format-19 -i
+	git ls-files '*.h' '*.cc' '*.cu' '*.cuh' | xargs clang-format-19 -i
 
 # One archive with the binary and every shared library that is not torch's, NVIDIA's or glibc's.
 bundle: build

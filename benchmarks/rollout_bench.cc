@@ -1,9 +1,9 @@
 // Rollout engine throughput: sampled tokens per second, and what share of it is the model.
 //
 //   cmake --preset release -DINGOT_BUILD_BENCHMARKS=ON && ninja -C build/release rollout_bench
-//   build/release/benchmarks/rollout_bench [threads=1]
+//   build/release/benchmarks/rollout_bench [threads=1] [fp32|bf16]
 //
-// A random model of 1.0M parameters (vocabulary 272, width 128, 5 layers), fp32, prompts of 100 tokens, 128 sampled
+// A random model of 1.0M parameters (vocabulary 272, width 128, 5 layers), prompts of 100 tokens, 128 sampled
 // each at temperature 1, all requests at once. `own`: prompts differ from the first token. `shared`: 96 tokens in
 // common. `again`: the shared ones once more, now in the cache. Per workload the best of three rounds. "model" is the
 // time inside ModelRunner::Forward; the rest of a step is scheduling, sampling and callbacks. Not measured: HTTP,
@@ -16,6 +16,7 @@
 #include <cstdlib>
 #include <ctime>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "base/mutex.h"
@@ -120,19 +121,22 @@ int main(int argc, char** argv) {
   options.threads = argc > 1 ? std::atoi(argv[1]) : 1;
   auto runner = std::make_unique<TimedRunner>(*rollout::NewTorchRunner(Config(), options, "cpu"));
   TimedRunner& timed = *runner;
-  const model::Parameters parameters = model::Parameters::Init(Config(), 1, at::kFloat);
+  const bool bf16 = argc > 2 && std::string(argv[2]) == "bf16";
+  const model::Parameters parameters = model::Parameters::Init(Config(), 1, bf16 ? at::kBFloat16 : at::kFloat);
   std::vector<weights::TensorView> views;
   for (const auto& [name, tensor] : parameters.tensors()) {
-    views.push_back(
-        {name, "F32", tensor.sizes().vec(), {static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()}});
+    views.push_back({name,
+                     bf16 ? "BF16" : "F32",
+                     tensor.sizes().vec(),
+                     {static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()}});
   }
   rollout::Engine::Parts parts;
   parts.runner = std::move(runner);
   const auto engine = *rollout::Engine::Create(options, std::move(parts), *weights::Snapshot::Copy(0, views));
 
-  std::printf("%lld parameters, %d thread(s)\n%-8s %6s %14s %10s %12s %10s %10s\n",
-              static_cast<long long>(Config().ParameterCount()), options.threads, "prompts", "batch", "sampled tok/s",
-              "per CPU s", "ms per pass", "passes", "model");
+  std::printf("%lld parameters, %s, %d thread(s)\n%-8s %6s %14s %10s %12s %10s %10s\n",
+              static_cast<long long>(Config().ParameterCount()), bf16 ? "bf16" : "fp32", options.threads, "prompts",
+              "batch", "sampled tok/s", "per CPU s", "ms per pass", "passes", "model");
   uint64_t salt = 1;
   for (const char* prompts : {"own", "shared", "again"}) {
     for (const int batch : {1, 8, 32, 64}) {

@@ -13,6 +13,7 @@ if(NOT EXISTS ${_torch}/lib/libtorch_cpu.so)
   message(FATAL_ERROR "no LibTorch at '${_torch}': run scripts/setup.sh, or set INGOT_TORCH_DIR to an installed torch 2.11")
 endif()
 get_filename_component(_site ${_torch} DIRECTORY)
+set(INGOT_TORCH_LIBS ${_torch}/lib)
 
 # torch/include carries its own fmt, protobuf and pybind11, which would shadow the system's. Give the compiler a folder
 # of links to everything but those.
@@ -28,7 +29,10 @@ endforeach()
 add_library(ingot_torch INTERFACE)
 target_include_directories(ingot_torch SYSTEM INTERFACE ${_inc})
 # Protobuf and gRPC must stand before torch on the link line: libtorch_cpu.so exports a few Protobuf symbols.
-target_link_libraries(ingot_torch INTERFACE protobuf::libprotobuf ${_torch}/lib/libtorch_cpu.so ${_torch}/lib/libc10.so)
+if(TARGET protobuf::libprotobuf)
+  target_link_libraries(ingot_torch INTERFACE protobuf::libprotobuf)
+endif()
+target_link_libraries(ingot_torch INTERFACE ${_torch}/lib/libtorch_cpu.so ${_torch}/lib/libc10.so)
 target_link_options(ingot_torch INTERFACE
   -Wl,-rpath,${_torch}/lib -Wl,-rpath,${_site}/nvidia/cu13/lib
   -Wl,-rpath-link,${_torch}/lib -Wl,-rpath-link,${_site}/nvidia/cu13/lib)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Gathers build/release/ingot and every shared library it needs that is not torch's, NVIDIA's or glibc's into
-# build/ingot-bundle.tar.gz. Unpack it anywhere with an installed torch 2.11 and run
+# build/ingot-bundle.tar.gz, with libingot_cuda.so if it was built. Unpack it anywhere with an installed torch 2.11 and run
 #   INGOT_TORCH_DIR=/path/to/torch bin/ingot ...
 set -euo pipefail
 build=$1
@@ -9,6 +9,10 @@ rm -rf build/bundle
 mkdir -p "$out/lib" "$out/bin" "$out/configs" "$out/examples"
 cp "$build/ingot" "$out/bin/ingot.bin"
 strip "$out/bin/ingot.bin"
+if [ -e "$build/libingot_cuda.so" ]; then # `make cuda`; found in ../lib by the binary
+  cp "$build/libingot_cuda.so" "$out/lib/"
+  strip "$out/lib/libingot_cuda.so"
+fi
 ldd "$build/ingot" | awk '$2 == "=>" && $3 ~ /^\// { print $3 }' |
   grep -vE '/(torch|nvidia)/|/lib(c|m|dl|rt|pthread|resolv|util|nsl)\.so|/ld-linux' |
   while read -r library; do cp -L "$library" "$out/lib/"; done

@@ -8,7 +8,7 @@ jobs=${JOBS:-$(nproc)}
 step() { printf '\n== %s\n' "$*"; }
 
 step "clang-format"
-git ls-files '*.h' '*.cc' | xargs clang-format-19 --dry-run --Werror
+git ls-files '*.h' '*.cc' '*.cu' '*.cuh' | xargs clang-format-19 --dry-run --Werror
 
 step "thread-safety analysis (clang)"
 cmake --preset thread-safety >/dev/null

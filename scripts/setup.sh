@@ -3,7 +3,7 @@
 #
 #   scripts/setup.sh            what `make build`, `make smoke` and `make test` need
 #   scripts/setup.sh check      that, and what `make check` adds (clang, sanitizer runtimes)
-#   scripts/setup.sh cuda       that, and what the `cuda` preset adds (the CUDA compiler and libraries, from PyPI)
+#   scripts/setup.sh cuda       that, and what `make cuda` and the `cuda` preset add (the CUDA compiler, from PyPI)
 #
 # Says what it will install before it does, skips what is there, and with no right to install prints the list and stops.
 set -euo pipefail
@@ -16,15 +16,14 @@ apt_packages=(
   libgrpc++-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libabsl-dev
   libspdlog-dev libgtest-dev libgmock-dev libbenchmark-dev libyaml-cpp-dev libcli11-dev
   libboost1.81-dev libboost-system1.81-dev libboost-json1.81-dev libboost-url1.81-dev
-  librocksdb-dev libpcre2-dev libutf8proc-dev libzstd-dev libxxhash-dev libssl-dev prometheus-cpp-dev
+  librocksdb-dev libpcre2-dev libutf8proc-dev libzstd-dev libxxhash-dev libsimdjson-dev libssl-dev prometheus-cpp-dev
 )
 pip_packages=("torch==${torch_version}" "nvidia-cuda-runtime==13.0.*" "nvidia-cuda-cupti==13.0.*")
 case "$profile" in
   base) ;;
   check) apt_packages+=(clang-19 clang-tidy-19 clang-format-19 libclang-rt-19-dev) ;;
-  cuda) pip_packages+=("nvidia-cuda-nvcc==13.0.*" "nvidia-nvvm==13.0.*" "nvidia-cuda-crt==13.0.*" "nvidia-cuda-cccl==13.0.*"
-    "nvidia-cublas==13.1.*" "nvidia-cusparse==12.6.*" "nvidia-cusolver==12.0.*" "nvidia-curand==10.4.*"
-    "nvidia-nccl-cu13==2.28.9" "nvidia-cutlass") ;;
+  # What compiling takes. To run on a card, torch's own CUDA libraries must be installed too: pip install torch==2.11.0.
+  cuda) pip_packages+=("nvidia-cuda-nvcc==13.0.*" "nvidia-nvvm==13.0.*" "nvidia-cuda-crt==13.0.*" "nvidia-cuda-cccl==13.0.*") ;;
   *) echo "setup: unknown profile '$profile': base, check or cuda" >&2; exit 2 ;;
 esac
 
@@ -58,10 +57,5 @@ if [ ${#missing_pip[@]} -gt 0 ]; then
   echo "setup: Python wheels to install into .venv (about 700 MB, libraries only; no Python runs in the product): ${missing_pip[*]}"
   [ -x .venv/bin/python ] || /usr/bin/python3 -m venv .venv
   .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps "${missing_pip[@]}"
-  if [ "$profile" = cuda ]; then # the two links that CMake's CUDA language looks for
-    cu=$(echo .venv/lib/python3*/site-packages/nvidia/cu13)
-    [ -e "$cu/lib64" ] || ln -s lib "$cu/lib64"
-    [ -e "$cu/lib/libcudart.so" ] || ln -s libcudart.so.13 "$cu/lib/libcudart.so"
-  fi
   printf '%s\n' "$wanted" >"$stamp"
 fi

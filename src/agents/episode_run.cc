@@ -195,6 +195,7 @@ class EpisodeRunner {
     input.workdir = folder_->work();
     input.home = folder_->home();
     input.episode_id = episode_.episode_id();
+    input.cwd = context_.cwd;
     input.cancel = context_.cancel;
     if (recipe_.options.answer_from == "file") {
       const auto content = folder_->ReadFile(recipe_.options.answer_file, recipe_.options.verifier.max_answer_bytes);

@@ -21,6 +21,7 @@ class GrpcEpisodes final : public Episodes {
     v1::EpisodeOpenRequest named = request;
     named.set_runner(options_.runner);
     named.set_incarnation(incarnation_);
+    named.set_admin_key(options_.admin_key);
     v1::EpisodeOpenResponse response;
     const grpc::Status status = stub_->OpenEpisode(&context, named, &response);
     if (!status.ok()) return v1::FromGrpc(status);

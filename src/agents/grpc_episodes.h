@@ -18,6 +18,7 @@ struct GrpcEpisodesOptions {
   double timeout_s = 10;
   // Names this runner to the gateway, which ends the episodes that an earlier process of the same name left open.
   std::string runner = "agents";
+  std::string admin_key;  // the gateway's; empty: it has none
 
   absl::Status Validate() const;
 };

@@ -24,10 +24,13 @@ struct ServeArgs {
   std::string model_dir;
   std::string host = "127.0.0.1";
   int port = 8000;
+  std::string tls_certificate, tls_key;  // PEM files; empty: plain text, on loopback only unless allow_plaintext
+  bool allow_plaintext = false;
   std::string model_name;   // empty: the folder's name
   std::string chat_format;  // empty: what the folder says
   std::string script;       // file of what calls sample instead of drawing (gateway/script.h); empty: they draw
   int threads = 0;          // 0: all cores
+  std::string device = "auto";
 };
 int Serve(const ServeArgs& args);
 

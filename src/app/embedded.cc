@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "agents/runner.h"
+#include "app/role_addresses.h"
 #include "app/seams.h"
 #include "base/log.h"
 #include "dataset/tasks.h"
@@ -26,6 +27,7 @@ struct EmbeddedRun::Parts {
   std::unique_ptr<agents::Runner> runner;
   std::unique_ptr<Ticker> ticker;
   std::string url;
+  std::string device;
 };
 
 EmbeddedRun::EmbeddedRun(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
@@ -37,6 +39,7 @@ absl::StatusOr<std::unique_ptr<EmbeddedRun>> EmbeddedRun::Start(const RunConfig&
                                                                 const ModelSetup& model, int64_t resume_step,
                                                                 base::Metrics& metrics) {
   auto parts = std::make_unique<Parts>();
+  parts->device = model.device;
   datapool::StoreOptions store = config.datapool;
   store.path = dir.pool();
   INGOT_ASSIGN_OR_RETURN(parts->pool, datapool::OpenPool(store));
@@ -47,7 +50,7 @@ absl::StatusOr<std::unique_ptr<EmbeddedRun>> EmbeddedRun::Start(const RunConfig&
                                                        base::Clock::Real(), resume_step, &metrics));
 
   rollout::Engine::Parts engine;
-  INGOT_ASSIGN_OR_RETURN(engine.runner, rollout::NewTorchRunner(model.shape, config.rollout, "cpu"));
+  INGOT_ASSIGN_OR_RETURN(engine.runner, rollout::NewTorchRunner(model.shape, config.rollout, model.device));
   engine.tokenizer = model.text.tokenizer;
   INGOT_ASSIGN_OR_RETURN(parts->engine, rollout::Engine::Create(config.rollout, std::move(engine), nullptr));
   parts->publisher = std::make_unique<weights::Publisher>(config.weights.Options());
@@ -56,6 +59,7 @@ absl::StatusOr<std::unique_ptr<EmbeddedRun>> EmbeddedRun::Start(const RunConfig&
   parts->admission = std::make_unique<SchedulerAdmission>(*parts->scheduler);
   gateway::GatewayParts gateway;
   gateway.engine = parts->engine;
+  gateway.external = ConnectExternalModels(config.gateway);
   gateway.pool = parts->pool.get();
   gateway.admission = parts->admission.get();
   gateway.tokenizer = model.text.tokenizer;
@@ -67,7 +71,8 @@ absl::StatusOr<std::unique_ptr<EmbeddedRun>> EmbeddedRun::Start(const RunConfig&
                          }));
   parts->url = parts->http->url();
 
-  parts->episodes = std::make_unique<GatewayEpisodes>(*parts->gateway);
+  INGOT_ASSIGN_OR_RETURN(std::string admin_key, gateway::ReadAdminKey(config.gateway));
+  parts->episodes = std::make_unique<GatewayEpisodes>(*parts->gateway, std::move(admin_key));
   INGOT_ASSIGN_OR_RETURN(parts->runner,
                          agents::Runner::Make(config.agents, *parts->episodes, base::Clock::Real(), &metrics));
   scheduler::Scheduler* const ticked = parts->scheduler.get();
@@ -83,6 +88,7 @@ absl::Status EmbeddedRun::StartAgents() { return parts_->runner->Start(); }
 
 TrainingSeams EmbeddedRun::Seams() {
   TrainingSeams seams;
+  seams.device = parts_->device;
   seams.scheduler = parts_->scheduler.get();
   seams.pool = parts_->pool.get();
   seams.engine = parts_->engine.get();

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "app/commands.h"
+#include "app/device.h"
 #include "app/embedded.h"
 #include "app/evaluation.h"
 #include "app/process.h"
@@ -20,12 +21,12 @@ absl::StatusOr<int> EvaluateOrError(const std::string& checkpoint, const RunArgs
   if (config.eval.tasks.empty())
     return absl::InvalidArgumentError(absl::StrCat(args.config, ": eval.tasks is not set"));
   INGOT_RETURN_IF_ERROR(RequireTasks(config));
-  INGOT_RETURN_IF_ERROR(CheckDevice(config.device));
+  INGOT_ASSIGN_OR_RETURN(const DeviceChoice device, OpenDevice(config.device));
   config.model.path = checkpoint;
   config.model.chat_format.clear();  // what the checkpoint says
   config.scheduler.total_steps = 0;  // nothing but the evaluation
   config.rollout.threads = SplitCores(config).total;
-  INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(config.model));
+  INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(config.model, device.torch_name));
   INGOT_ASSIGN_OR_RETURN(const std::shared_ptr<const weights::Snapshot> snapshot, LoadSnapshot(checkpoint, 0));
 
   const std::string name = config.name + "-eval";
@@ -33,6 +34,7 @@ absl::StatusOr<int> EvaluateOrError(const std::string& checkpoint, const RunArgs
   base::InitLogging("eval", config.log_level, dir.logs() + "/ingot.log");
   INGOT_RETURN_IF_ERROR(dir.WriteFile("config.yaml", loaded.schema.EffectiveYaml()));
   base::Metrics metrics;
+  ReportDevice(device, metrics);
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<EmbeddedRun> run, EmbeddedRun::Start(config, dir, model, 0, metrics));
   const TrainingSeams seams = run->Seams();
   INGOT_ASSIGN_OR_RETURN(Evaluations evaluations,

@@ -43,6 +43,7 @@ absl::Status Evaluations::Poll(const Report& report) {
     }
     next = running_.erase(next);
     report(version, result);
+    if (kept_ != nullptr && kept_(version)) continue;
     if (const absl::Status released = publisher_->Release(version); !released.ok()) {
       INGOT_LOG(warn, "version {} was evaluated but not released by every engine: {}", version, released.ToString());
     }

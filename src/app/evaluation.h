@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "app/run_config.h"
@@ -26,6 +27,8 @@ class Evaluations {
   bool Due(int64_t version) const;
   // `version` is live and retained by the engines.
   absl::Status Start(int64_t version);
+  // Versions that stay retained when they have been evaluated.
+  void Keep(std::function<bool(int64_t version)> kept) { kept_ = std::move(kept); }
   // Looks at the running ones; `report` is called for each that ended, whose version is then released.
   using Report = std::function<void(int64_t version, const v1::EvalStatusResponse& result)>;
   absl::Status Poll(const Report& report);
@@ -43,6 +46,7 @@ class Evaluations {
   weights::Publisher* publisher_;
   std::vector<v1::Task> tasks_;
   std::set<int64_t> running_;
+  std::function<bool(int64_t version)> kept_;
 };
 
 }  // namespace ingot::app

@@ -38,7 +38,7 @@ absl::StatusOr<OpenRun> OpenRunDir(const std::string& run_dir) {
   run.pool = *std::move(pool);
   const ModelOptions& model = run.loaded.config->model;
   if (model.path.empty()) {
-    INGOT_ASSIGN_OR_RETURN(run.text, MakeTextParts(model));
+    INGOT_ASSIGN_OR_RETURN(run.text, MakeTextParts(model.chat_format));
   } else {
     INGOT_ASSIGN_OR_RETURN(run.text, LoadTextParts(model.path, model.chat_format));
   }

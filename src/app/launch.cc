@@ -6,8 +6,8 @@
 #include <filesystem>
 
 #include "app/commands.h"
+#include "app/device.h"
 #include "app/grpc_server.h"
-#include "app/model_setup.h"
 #include "app/process.h"
 #include "app/role_addresses.h"
 #include "app/run_dir.h"
@@ -32,7 +32,8 @@ absl::StatusOr<int> LaunchOrError(const RunArgs& args) {
   INGOT_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadRunConfig(args.config, args.overrides));
   const RunConfig& config = *loaded.config;
   INGOT_RETURN_IF_ERROR(RequireTasks(config));
-  INGOT_RETURN_IF_ERROR(CheckDevice(config.device));
+  // Only `cuda` can fail; the roles that compute open it again.
+  if (config.device == "cuda") INGOT_RETURN_IF_ERROR(OpenDevice(config.device).status());
   INGOT_ASSIGN_OR_RETURN(const std::string binary, OwnBinary());
   INGOT_ASSIGN_OR_RETURN(const RunDir dir,
                          RunDir::Open(config.root, config.name, args.resume ? IfExists::kResume : config.if_exists));

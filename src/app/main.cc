@@ -97,10 +97,17 @@ int main(int argc, char** argv) {
   serve->add_option("model_dir", serve_args.model_dir, "Hugging Face model folder or checkpoint")->required();
   serve->add_option("--host", serve_args.host, "address to listen on")->capture_default_str();
   serve->add_option("--port", serve_args.port, "port; 0 takes a free one")->capture_default_str();
+  serve->add_option("--tls-certificate", serve_args.tls_certificate, "PEM file: HTTPS with this certificate");
+  serve->add_option("--tls-key", serve_args.tls_key, "PEM file of the certificate's private key");
+  serve->add_flag("--allow-plaintext", serve_args.allow_plaintext,
+                  "another address than loopback may be listened on without TLS");
   serve->add_option("--model", serve_args.model_name, "name that clients use; default: the folder's");
   serve->add_option("--chat-format", serve_args.chat_format, "chat format; default: what the folder says");
   serve->add_option("--script", serve_args.script, "a scripted model: JSON lines that say what each call samples");
   serve->add_option("--threads", serve_args.threads, "compute threads; 0: all cores")->capture_default_str();
+  serve->add_option("--device", serve_args.device, "auto, cpu or cuda; auto: CUDA if there is a device")
+      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
+      ->capture_default_str();
   serve->callback([&] { code = ingot::app::Serve(serve_args); });
 
   ingot::app::InspectArgs inspect_args;

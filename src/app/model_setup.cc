@@ -23,10 +23,11 @@ model::ModelConfig ShapeOf(const ModelOptions& options, const TextParts& text) {
 
 }  // namespace
 
-absl::StatusOr<ModelSetup> SetUpModel(const ModelOptions& options) {
+absl::StatusOr<ModelSetup> SetUpModel(const ModelOptions& options, const std::string& device) {
   ModelSetup setup;
+  setup.device = device;
   if (options.path.empty()) {
-    INGOT_ASSIGN_OR_RETURN(setup.text, MakeTextParts(options));
+    INGOT_ASSIGN_OR_RETURN(setup.text, MakeTextParts(options.chat_format));
     setup.shape = ShapeOf(options, setup.text);
     INGOT_RETURN_IF_ERROR(base::Annotate(setup.shape.Validate(), "model"));
     return setup;
@@ -34,12 +35,6 @@ absl::StatusOr<ModelSetup> SetUpModel(const ModelOptions& options) {
   INGOT_ASSIGN_OR_RETURN(setup.text, LoadTextParts(options.path, options.chat_format));
   INGOT_ASSIGN_OR_RETURN(setup.shape, model::ModelConfig::FromFile(options.path + "/config.json"));
   return setup;
-}
-
-absl::Status CheckDevice(const std::string& device) {
-  if (device != "cuda") return absl::OkStatus();
-  return absl::UnimplementedError(
-      "device: cuda was asked for, but this build has only the CPU kernels; use device=auto or device=cpu");
 }
 
 }  // namespace ingot::app

@@ -1,6 +1,8 @@
 // The model of a run before any weights exist: its shape, its text parts, its device.
 #pragma once
 
+#include <string>
+
 #include "app/run_config.h"
 #include "app/text_parts.h"
 #include "base/status.h"
@@ -11,13 +13,10 @@ namespace ingot::app {
 struct ModelSetup {
   TextParts text;
   model::ModelConfig shape;
+  std::string device = "cpu";  // torch's name of where it computes (DeviceChoice::torch_name)
 };
 
 // Of model.path's folder, or of random weights at the configured shape with the tokenizer's vocabulary.
-absl::StatusOr<ModelSetup> SetUpModel(const ModelOptions& options);
-
-// OK if this build and machine have the device that the configuration names; `auto` always is. UNIMPLEMENTED and
-// UNAVAILABLE say what is missing.
-absl::Status CheckDevice(const std::string& device);
+absl::StatusOr<ModelSetup> SetUpModel(const ModelOptions& options, const std::string& device = "cpu");
 
 }  // namespace ingot::app

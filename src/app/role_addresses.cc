@@ -88,4 +88,13 @@ std::shared_ptr<rollout::Client> ConnectEngines(const ClusterOptions& cluster) {
   return std::make_shared<EngineSet>(std::move(engines));
 }
 
+std::map<std::string, std::shared_ptr<rollout::Client>> ConnectExternalModels(const gateway::GatewayOptions& options) {
+  std::map<std::string, std::shared_ptr<rollout::Client>> clients;
+  for (const gateway::ModelOptions& model : options.models) {
+    if (model.weights != gateway::ModelWeights::kExternal) continue;
+    clients[model.name] = rollout::NewGrpcClient(Connect(model.address));
+  }
+  return clients;
+}
+
 }  // namespace ingot::app

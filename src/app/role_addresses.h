@@ -1,6 +1,7 @@
 // Where the roles of a launched run find each other.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 
@@ -17,5 +18,8 @@ std::string RolloutAddress(const ClusterOptions& cluster, int engine);
 // One client over all engines: a request goes to the engine with the fewest in flight from here. Status adds up the
 // counters; its version is the oldest that any engine is at.
 std::shared_ptr<rollout::Client> ConnectEngines(const ClusterOptions& cluster);
+
+// Clients of the servers that the gateway's external models live at, by model.
+std::map<std::string, std::shared_ptr<rollout::Client>> ConnectExternalModels(const gateway::GatewayOptions& options);
 
 }  // namespace ingot::app

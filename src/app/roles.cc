@@ -7,6 +7,7 @@
 #include "agents/grpc_episodes.h"
 #include "agents/runner.h"
 #include "app/commands.h"
+#include "app/device.h"
 #include "app/grpc_server.h"
 #include "app/metrics_endpoint.h"
 #include "app/model_setup.h"
@@ -43,6 +44,7 @@ struct RoleContext {
   bool resume;
   int engine_index;
   base::Metrics& metrics;
+  std::string device;  // torch's name; of the roles that compute
 };
 
 void WaitForStop() {
@@ -92,9 +94,9 @@ absl::Status RunScheduler(const RoleContext& context) {
 }
 
 absl::Status RunRollout(const RoleContext& context) {
-  INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(context.config.model));
+  INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(context.config.model, context.device));
   rollout::Engine::Parts parts;
-  INGOT_ASSIGN_OR_RETURN(parts.runner, rollout::NewTorchRunner(model.shape, context.config.rollout, "cpu"));
+  INGOT_ASSIGN_OR_RETURN(parts.runner, rollout::NewTorchRunner(model.shape, context.config.rollout, model.device));
   parts.tokenizer = model.text.tokenizer;
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<rollout::Engine> engine,
                          rollout::Engine::Create(context.config.rollout, std::move(parts), nullptr));
@@ -118,12 +120,16 @@ absl::Status RunGateway(const RoleContext& context) {
   SchedulerAdmission admission(*scheduler);
   gateway::GatewayParts parts;
   parts.engine = ConnectEngines(config.cluster);
+  parts.external = ConnectExternalModels(config.gateway);
   parts.pool = pool.get();
   parts.admission = &admission;
   parts.tokenizer = model.text.tokenizer;
   parts.format = model.text.format;
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<gateway::Gateway> gateway,
                          gateway::Gateway::Create(config.gateway, parts));
+  // A gateway that died had episodes open: their agents go on. What it had admitted and not stored is tried again.
+  INGOT_RETURN_IF_ERROR(gateway->Recover());
+  INGOT_RETURN_IF_ERROR(base::Annotate(scheduler->Reconcile().status(), "telling the scheduler what is still open"));
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<gateway::HttpServer> http,
                          gateway::HttpServer::Start(config.http, *gateway, [&] {
                            return gateway->MetricsText() + context.metrics.RenderText();
@@ -141,8 +147,10 @@ absl::Status RunGateway(const RoleContext& context) {
 }
 
 absl::Status RunAgents(const RoleContext& context) {
+  agents::GrpcEpisodesOptions options;
+  INGOT_ASSIGN_OR_RETURN(options.admin_key, gateway::ReadAdminKey(context.config.gateway));
   const std::unique_ptr<agents::Episodes> episodes =
-      agents::MakeGrpcEpisodes(Connect(GatewayAddress(context.config.cluster)));
+      agents::MakeGrpcEpisodes(Connect(GatewayAddress(context.config.cluster)), options);
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<agents::Runner> runner,
                          agents::Runner::Make(context.config.agents, *episodes, base::Clock::Real(), &context.metrics));
   INGOT_RETURN_IF_ERROR(runner->Start());
@@ -174,6 +182,7 @@ absl::StatusOr<int> RunTrainerRole(const RoleContext& context) {
   seams.pool = pool.get();
   seams.engine = engine.get();
   seams.publisher = &publisher;
+  seams.device = context.device;
   INGOT_ASSIGN_OR_RETURN(const TrainingResult result,
                          RunTraining(context.loaded, dir, seams, context.resume, context.metrics, StopFlag()));
   return result.goal_met ? 0 : 1;
@@ -183,12 +192,17 @@ absl::StatusOr<int> RunRoleOrError(const std::string& role, const RunArgs& args,
   INGOT_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadRunConfig(args.config, args.overrides));
   const RunConfig& config = *loaded.config;
   INGOT_RETURN_IF_ERROR(RequireTasks(config));
-  INGOT_RETURN_IF_ERROR(CheckDevice(config.device));
+  DeviceChoice device;
+  const bool computes = role == "trainer" || role == "rollout";
+  if (computes) {
+    INGOT_ASSIGN_OR_RETURN(device, OpenDevice(config.device));
+  }
   base::InitLogging(role, config.log_level, "");
   base::Metrics metrics;
+  if (computes) ReportDevice(device, metrics);
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<MetricsEndpoint> endpoint,
                          MetricsEndpoint::Start(config.cluster, role, engine_index, metrics));
-  const RoleContext context{loaded, config, args.resume, engine_index, metrics};
+  const RoleContext context{loaded, config, args.resume, engine_index, metrics, device.torch_name};
   if (role == "trainer") return RunTrainerRole(context);
   absl::Status status;
   if (role == "datapool") status = RunDataPool(context);

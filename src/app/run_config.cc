@@ -19,6 +19,10 @@ void BindRun(base::Schema& schema, RunConfig& config) {
   schema.Choice("run.log_level", &config.log_level, {"trace", "debug", "info", "warn", "error"},
                 "what goes to the log file; warnings also go to the terminal");
   schema.Choice("device", &config.device, {"auto", "cpu", "cuda"}, "where to compute; auto: CUDA if there is a device");
+  schema.Choice(
+      "numerics", &config.numerics, {"fast", "exact"},
+      "how closely the trainer's log-probs equal rollout's: fast, to rounding (fp32: 1e-5); exact, to the bit, "
+      "in merged trees too, on the CPU, fp32 and bf16");
   schema.Field("compute.threads", &config.total_threads,
                "compute threads of rollout and trainer together; 0: all cores");
   schema.Field("compute.rollout_threads", &config.rollout_threads,
@@ -36,7 +40,9 @@ void BindModel(base::Schema& schema, ModelOptions& model) {
   schema.Choice("model.tokenizer", &model.tokenizer, {"bytes"},
                 "tokenizer of a model with random weights; with model.path the folder's tokenizer.json is read");
   schema.Field("model.chat_format", &model.chat_format,
-               "how conversations become prompts and output becomes tool calls: hermes or compact");
+               "how conversations become prompts and output becomes tool calls: hermes, compact, template (the model's "
+               "own chat template), template:NAME (with the output format NAME), or auto: what the folder's ingot.json "
+               "says, otherwise its template, otherwise hermes");
   schema.Field("model.hidden_size", &model.hidden_size, "width of the residual stream");
   schema.Field("model.intermediate_size", &model.intermediate_size, "width of the SwiGLU");
   schema.Field("model.layers", &model.layers, "transformer blocks");
@@ -77,6 +83,9 @@ void Derive(RunConfig& config) {
   config.trainer.group_size = config.scheduler.group_size;
   config.trainer.total_steps = config.scheduler.total_steps;
   config.trainer.seed = config.seed;
+  config.trainer.numerics = config.numerics;
+  // Exact numerics are the CPU kernels'.
+  if (config.numerics == kernels::Numerics::kExact && config.device == "auto") config.device = "cpu";
   config.scheduler.seed = config.seed;
   config.gateway.seed = config.seed;
   config.scheduler.final_eval = !config.eval.tasks.empty();
@@ -111,6 +120,10 @@ absl::Status Validate(const RunConfig& config) {
   if (config.eval.avg_n < 1) return absl::InvalidArgumentError("eval.avg_n must be at least 1");
   if (config.total_threads < 0 || config.rollout_threads < 0) {
     return absl::InvalidArgumentError("compute.threads and compute.rollout_threads must be 0 or more");
+  }
+  if (config.device == "cuda" && config.numerics == kernels::Numerics::kExact) {
+    return absl::InvalidArgumentError(
+        "numerics: exact is kept by the CPU kernels alone: use numerics=fast with device=cuda, or device=cpu");
   }
   if (config.cluster.rollout_engines < 1) {
     return absl::InvalidArgumentError("cluster.rollout_engines must be at least 1");

@@ -12,6 +12,7 @@
 #include "base/config.h"
 #include "datapool/store.h"
 #include "gateway/options.h"
+#include "kernels/numerics.h"
 #include "rollout/engine_options.h"
 #include "scheduler/options.h"
 #include "trainer/options.h"
@@ -22,7 +23,7 @@ namespace ingot::app {
 struct ModelOptions {
   std::string path;                 // Hugging Face model folder to start from; empty: random weights at `shape`
   std::string tokenizer = "bytes";  // with random weights: bytes; with `path` the folder's tokenizer.json is read
-  std::string chat_format = "hermes";
+  std::string chat_format = "auto";  // what the folder says (text_parts.h)
   // Random weights at this shape (a qwen3 model); the vocabulary is the tokenizer's.
   int64_t hidden_size = 128;
   int64_t intermediate_size = 384;
@@ -73,6 +74,7 @@ struct RunConfig {
   uint64_t seed = 1;
   std::string log_level = "info";
   std::string device = "auto";
+  kernels::Numerics numerics = kernels::Numerics::kFast;
   int32_t total_threads = 0;    // compute threads of rollout and trainer together; 0: all cores
   int32_t rollout_threads = 0;  // of those, the engine's; 0: half, rounded up
   std::string tasks;            // JSONL of training tasks; empty: supervised training alone

@@ -4,7 +4,9 @@
 
 #include <chrono>
 #include <functional>
+#include <string>
 #include <thread>
+#include <utility>
 
 #include "agents/episodes.h"
 #include "base/mutex.h"
@@ -28,15 +30,19 @@ class SchedulerAdmission final : public gateway::Admission {
 
 class GatewayEpisodes final : public agents::Episodes {
  public:
-  explicit GatewayEpisodes(gateway::Gateway& gateway) : gateway_(gateway) {}
+  GatewayEpisodes(gateway::Gateway& gateway, std::string admin_key)
+      : gateway_(gateway), admin_key_(std::move(admin_key)) {}
   absl::StatusOr<v1::EpisodeOpenResponse> Open(const v1::EpisodeOpenRequest& request) override {
-    return gateway_.OpenEpisode(request);
+    v1::EpisodeOpenRequest allowed = request;
+    allowed.set_admin_key(admin_key_);
+    return gateway_.OpenEpisode(allowed);
   }
   absl::Status Reward(const v1::EpisodeRewardRequest& request) override { return gateway_.RewardEpisode(request); }
   absl::Status End(const v1::EpisodeEndRequest& request) override { return gateway_.EndEpisode(request); }
 
  private:
   gateway::Gateway& gateway_;
+  const std::string admin_key_;
 };
 
 // Calls `tick` every `period` until destroyed.

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "app/commands.h"
+#include "app/device.h"
 #include "app/model_setup.h"
 #include "app/process.h"
 #include "app/snapshots.h"
@@ -31,6 +32,7 @@ absl::StatusOr<std::shared_ptr<gateway::ScriptedModel>> LoadScript(const std::st
 
 absl::StatusOr<int> ServeOrError(const ServeArgs& args) {
   base::InitLogging("serve", "info", "");
+  INGOT_ASSIGN_OR_RETURN(const DeviceChoice device, OpenDevice(args.device));
   INGOT_ASSIGN_OR_RETURN(const TextParts text, LoadTextParts(args.model_dir, args.chat_format));
   INGOT_ASSIGN_OR_RETURN(const model::ModelConfig shape, model::ModelConfig::FromFile(args.model_dir + "/config.json"));
   INGOT_ASSIGN_OR_RETURN(const std::shared_ptr<const weights::Snapshot> snapshot, LoadSnapshot(args.model_dir, 0));
@@ -38,7 +40,7 @@ absl::StatusOr<int> ServeOrError(const ServeArgs& args) {
   rollout::EngineOptions options;
   options.threads = args.threads > 0 ? args.threads : static_cast<int>(std::thread::hardware_concurrency());
   rollout::Engine::Parts parts;
-  INGOT_ASSIGN_OR_RETURN(parts.runner, rollout::NewTorchRunner(shape, options, "cpu"));
+  INGOT_ASSIGN_OR_RETURN(parts.runner, rollout::NewTorchRunner(shape, options, device.torch_name));
   parts.tokenizer = text.tokenizer;
   INGOT_ASSIGN_OR_RETURN(const std::shared_ptr<rollout::Engine> engine,
                          rollout::Engine::Create(options, std::move(parts), snapshot));
@@ -60,10 +62,14 @@ absl::StatusOr<int> ServeOrError(const ServeArgs& args) {
   gateway::HttpServerOptions http_options;
   http_options.host = args.host;
   http_options.port = args.port;
+  http_options.tls_certificate = args.tls_certificate;
+  http_options.tls_key = args.tls_key;
+  http_options.allow_plaintext = args.allow_plaintext;
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<gateway::HttpServer> http,
                          gateway::HttpServer::Start(http_options, *gateway));
-  std::printf("serving %s (%.1fM parameters, %d threads) at %s/v1\n", gateway_options.model_name.c_str(),
-              static_cast<double>(shape.ParameterCount()) * 1e-6, options.threads, http->url().c_str());
+  std::printf("serving %s (%.1fM parameters, %d threads, %s) at %s/v1\n", gateway_options.model_name.c_str(),
+              static_cast<double>(shape.ParameterCount()) * 1e-6, options.threads, device.torch_name.c_str(),
+              http->url().c_str());
   std::fflush(stdout);
   while (!StopFlag()) std::this_thread::sleep_for(std::chrono::milliseconds(100));
   http->Stop();

@@ -13,6 +13,7 @@
 #include "dataset/conversations.h"
 #include "dataset/preferences.h"
 #include "dataset/sft.h"
+#include "trainer/torch_edge.h"
 
 namespace ingot::app {
 namespace {
@@ -58,11 +59,26 @@ trainer::SftObserver Observe(const std::string& name, const std::string& shown, 
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<trainer::Trainer>> NewTrainer(const RunConfig& config, const model::ModelConfig& shape) {
+namespace {
+
+// The trainer computes where its parameters are.
+absl::Status Place(model::Parameters& parameters, const std::string& device) {
+  return trainer::AtTorchEdge(absl::StrCat("placing the parameters on ", device), [&] {
+    for (auto& [name, tensor] : parameters.tensors()) tensor = tensor.to(at::Device(device));
+    return absl::OkStatus();
+  });
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<trainer::Trainer>> NewTrainer(const RunConfig& config, const ModelSetup& model) {
   if (config.model.path.empty()) {
-    return trainer::Trainer::Create(config.trainer, shape, model::Parameters::Init(shape, config.seed, at::kFloat));
+    model::Parameters parameters = model::Parameters::Init(model.shape, config.seed, at::kFloat);
+    INGOT_RETURN_IF_ERROR(Place(parameters, model.device));
+    return trainer::Trainer::Create(config.trainer, model.shape, parameters);
   }
   INGOT_ASSIGN_OR_RETURN(model::LoadedModel loaded, model::LoadModelDir(config.model.path));
+  INGOT_RETURN_IF_ERROR(Place(loaded.parameters, model.device));
   return trainer::Trainer::Create(config.trainer, loaded.config, loaded.parameters);
 }
 
@@ -102,7 +118,7 @@ absl::Status TrainSupervised(const LoadedConfig& loaded, const RunDir& dir, cons
   }
   RunConfig all_threads = config;
   all_threads.trainer.threads = SplitCores(config).total;
-  INGOT_ASSIGN_OR_RETURN(std::unique_ptr<trainer::Trainer> trainer, NewTrainer(all_threads, model.shape));
+  INGOT_ASSIGN_OR_RETURN(std::unique_ptr<trainer::Trainer> trainer, NewTrainer(all_threads, model));
   base::RunLogOptions log_options;
   log_options.directory = dir.path();
   log_options.resume_step = resume ? 0 : -1;

@@ -17,7 +17,7 @@
 namespace ingot::app {
 
 // At version 0 with the weights that the configuration names.
-absl::StatusOr<std::unique_ptr<trainer::Trainer>> NewTrainer(const RunConfig& config, const model::ModelConfig& shape);
+absl::StatusOr<std::unique_ptr<trainer::Trainer>> NewTrainer(const RunConfig& config, const ModelSetup& model);
 
 struct StageObserver {
   std::function<void(const std::string& text)> note;  // a line for people

@@ -13,6 +13,8 @@ namespace ingot::app {
 namespace {
 
 constexpr char kInfoFile[] = "ingot.json";
+constexpr char kAuto[] = "auto";
+constexpr char kBuiltin[] = "hermes";  // of a folder that says nothing
 constexpr char kTemplate[] = "template";
 constexpr char kTemplatePrefix[] = "template:";
 
@@ -60,7 +62,7 @@ absl::StatusOr<std::string> FormatNamedBy(const std::string& model_dir) {
   const std::string path = absl::StrCat(model_dir, "/", kInfoFile);
   if (!std::filesystem::exists(path)) {
     const auto own = text::ChatTemplate::Load(model_dir);
-    if (absl::IsNotFound(own.status())) return std::string("hermes");
+    if (absl::IsNotFound(own.status())) return std::string(kBuiltin);
     INGOT_RETURN_IF_ERROR(own.status());
     return std::string(kTemplate);
   }
@@ -76,12 +78,13 @@ absl::StatusOr<std::string> FormatNamedBy(const std::string& model_dir) {
 
 }  // namespace
 
-absl::StatusOr<TextParts> MakeTextParts(const ModelOptions& options) {
+absl::StatusOr<TextParts> MakeTextParts(const std::string& chat_format) {
   TextParts parts;
   const std::vector<std::string> specials = ByteTokenizerSpecials();
   parts.tokenizer = text::MakeByteTokenizer(specials);
-  INGOT_ASSIGN_OR_RETURN(parts.format, text::MakeChatFormat(options.chat_format, parts.tokenizer));
-  parts.files = {{"tokenizer.json", text::ByteTokenizerJson(specials)}, {kInfoFile, InfoJson(options.chat_format)}};
+  const std::string name = chat_format == kAuto ? kBuiltin : chat_format;
+  INGOT_ASSIGN_OR_RETURN(parts.format, text::MakeChatFormat(name, parts.tokenizer));
+  parts.files = {{"tokenizer.json", text::ByteTokenizerJson(specials)}, {kInfoFile, InfoJson(name)}};
   return parts;
 }
 
@@ -89,7 +92,7 @@ absl::StatusOr<TextParts> LoadTextParts(const std::string& model_dir, const std:
   TextParts parts;
   INGOT_ASSIGN_OR_RETURN(parts.tokenizer, text::LoadTokenizer(model_dir));
   std::string name = chat_format;
-  if (name.empty()) {
+  if (name.empty() || name == kAuto) {
     INGOT_ASSIGN_OR_RETURN(name, FormatNamedBy(model_dir));
   }
   INGOT_ASSIGN_OR_RETURN(parts.format, MakeFormat(name, model_dir, parts.tokenizer));

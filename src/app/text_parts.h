@@ -5,15 +5,15 @@
 #include <memory>
 #include <string>
 
-#include "app/run_config.h"
 #include "base/status.h"
 #include "text/chat.h"
 #include "text/tokenizer.h"
 
 namespace ingot::app {
 
-// A chat format is named by the model's own template ("template", or "template:NAME" with the output format NAME), or
-// is one of the built-in ones (text/chat.h). A folder without ingot.json that has a template of its own uses it.
+// A chat format is the model's own template ("template", or "template:NAME" with the output format NAME), one of the
+// built-in ones by name (text/chat.h), or "auto": what the folder's ingot.json says, otherwise its own template if it
+// has one, otherwise hermes, which is also that of a model with random weights.
 struct TextParts {
   std::shared_ptr<const text::Tokenizer> tokenizer;
   std::shared_ptr<const text::ChatFormat> format;
@@ -21,9 +21,10 @@ struct TextParts {
   std::map<std::string, std::string> files;
 };
 
-absl::StatusOr<TextParts> MakeTextParts(const ModelOptions& options);
+// Of a model with random weights and the byte tokenizer.
+absl::StatusOr<TextParts> MakeTextParts(const std::string& chat_format);
 
-// Of a model folder; `chat_format` empty: what its ingot.json says, otherwise its own template, or hermes.
+// Of a model folder; `chat_format` empty is "auto".
 absl::StatusOr<TextParts> LoadTextParts(const std::string& model_dir, const std::string& chat_format);
 
 }  // namespace ingot::app

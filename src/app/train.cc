@@ -2,6 +2,7 @@
 #include <cstdio>
 
 #include "app/commands.h"
+#include "app/device.h"
 #include "app/embedded.h"
 #include "app/process.h"
 #include "app/supervised.h"
@@ -14,8 +15,8 @@ namespace {
 absl::StatusOr<int> TrainOrError(const RunArgs& args) {
   INGOT_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadRunConfig(args.config, args.overrides));
   const RunConfig& config = *loaded.config;
-  INGOT_RETURN_IF_ERROR(CheckDevice(config.device));
-  INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(config.model));
+  INGOT_ASSIGN_OR_RETURN(const DeviceChoice device, OpenDevice(config.device));
+  INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(config.model, device.torch_name));
   INGOT_ASSIGN_OR_RETURN(const RunDir dir,
                          RunDir::Open(config.root, config.name, args.resume ? IfExists::kResume : config.if_exists));
   const bool resume = dir.existed();
@@ -24,6 +25,7 @@ absl::StatusOr<int> TrainOrError(const RunArgs& args) {
   INGOT_LOG(info, "effective configuration:\n{}", loaded.schema.EffectiveYaml());
 
   base::Metrics metrics;
+  ReportDevice(device, metrics);
   if (config.tasks.empty()) {
     INGOT_RETURN_IF_ERROR(TrainSupervised(loaded, dir, model, resume, metrics, StopFlag()));
     return 0;

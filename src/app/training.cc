@@ -100,7 +100,7 @@ class RunVersions final : public trainer::VersionSink {
     const int64_t version = snapshot->version();
     INGOT_ASSIGN_OR_RETURN(weights::PublishStats stats, seams_.publisher->Publish(std::move(snapshot), retain));
     INGOT_RETURN_IF_ERROR(base::Annotate(seams_.scheduler->MarkVersionLive(version), "telling the scheduler"));
-    if (retain) INGOT_RETURN_IF_ERROR(evaluations_.Start(version));
+    if (evaluations_.Due(version)) INGOT_RETURN_IF_ERROR(evaluations_.Start(version));
     if (!began_) {
       began_ = true;
       if (seams_.on_first_version) INGOT_RETURN_IF_ERROR(seams_.on_first_version());
@@ -215,7 +215,7 @@ absl::StatusOr<std::unique_ptr<trainer::Trainer>> WarmStart(const RunConfig& con
                                                             StepLine& line, const std::atomic<bool>& stop) {
   RunConfig all_threads = config;
   all_threads.trainer.threads = SplitCores(config).total;
-  INGOT_ASSIGN_OR_RETURN(std::unique_ptr<trainer::Trainer> warm, NewTrainer(all_threads, model.shape));
+  INGOT_ASSIGN_OR_RETURN(std::unique_ptr<trainer::Trainer> warm, NewTrainer(all_threads, model));
   StageObserver observer;
   observer.note = [&line](const std::string& text) { line.Note("warm start: " + text); };
   INGOT_RETURN_IF_ERROR(base::Annotate(RunStages(all_threads, model, *warm, observer, stop), "warm start"));
@@ -236,13 +236,13 @@ absl::StatusOr<std::unique_ptr<trainer::Trainer>> StartOrResume(const RunConfig&
       line.Note(fmt::format("resuming from {}", latest->path));
       trainer::TrainerOptions options = config.trainer;
       if (keep_reference) options.reference_path = reference;
-      return trainer::Trainer::Resume(options, latest->path);
+      return trainer::Trainer::Resume(options, latest->path, at::Device(model.device));
     }
     if (latest.status().code() != absl::StatusCode::kNotFound) return latest.status();
     line.Note("no checkpoint yet: starting from the beginning");
   }
   absl::StatusOr<std::unique_ptr<trainer::Trainer>> trainer = config.sft_data.empty() && config.dpo_data.empty()
-                                                                  ? NewTrainer(config, model.shape)
+                                                                  ? NewTrainer(config, model)
                                                                   : WarmStart(config, model, line, stop);
   if (trainer.ok() && keep_reference) {
     INGOT_RETURN_IF_ERROR(base::Annotate(model::SaveModelDir(reference, (*trainer)->config(), (*trainer)->parameters()),
@@ -274,7 +274,7 @@ absl::StatusOr<TrainingResult> RunTraining(const LoadedConfig& loaded, const Run
   const RunConfig& config = *loaded.config;
   const auto start = std::chrono::steady_clock::now();
   StepLine line(stdout, config.name, config.trainer.total_steps);
-  INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(config.model));
+  INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(config.model, seams.device));
   INGOT_ASSIGN_OR_RETURN(std::unique_ptr<trainer::Trainer> trainer,
                          StartOrResume(config, dir, model, resume, line, stop));
   const int64_t first_step = trainer->version();
@@ -301,7 +301,9 @@ absl::StatusOr<TrainingResult> RunTraining(const LoadedConfig& loaded, const Run
   trainer::LoopOptions loop_options;
   loop_options.checkpoint_root = dir.checkpoints();
   loop_options.extra_files = model.text.files;
-  loop_options.retain = [&evaluations](int64_t version) { return evaluations.Due(version); };
+  const auto pinned = [&config](int64_t version) { return gateway::PinsVersion(config.gateway, version); };
+  evaluations.Keep(pinned);
+  loop_options.retain = [&](int64_t version) { return evaluations.Due(version) || pinned(version); };
   const trainer::ProbeSource probe = [&](int64_t version, int64_t tokens) {
     return SampleProbe(*seams.engine, version, tokens, source.contexts(), source.temperature(),
                        base::DeriveSeed(config.seed, static_cast<uint64_t>(version)), kProbeTimeout);

@@ -24,6 +24,7 @@ struct TrainingSeams {
   datapool::Client* pool = nullptr;
   rollout::Client* engine = nullptr;        // samples the probe, reports idle time
   weights::Publisher* publisher = nullptr;  // its engines are added by the caller
+  std::string device = "cpu";               // torch's name of where the trainer computes
   // Called once, when the start version is live: agents may begin. May be null.
   std::function<absl::Status()> on_first_version;
 };

@@ -1,5 +1,7 @@
 #include "base/json.h"
 
+#include <simdjson.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -55,13 +57,67 @@ void Print(const json::value& value, bool sort_keys, std::string& out) {
   }
 }
 
+constexpr size_t kMaxDepth = 100;
+constexpr size_t kKeptBytes = 1 << 20;  // of text, for which a thread keeps what reading takes
+
+json::value FromSimd(const simdjson::dom::element& element, const json::storage_ptr& storage) {
+  namespace dom = simdjson::dom;
+  switch (element.type()) {
+    case dom::element_type::OBJECT: {
+      const dom::object fields = element.get_object().value_unsafe();
+      json::object object(storage);
+      object.reserve(fields.size());
+      for (const auto field : fields) {
+        object[json::string_view(field.key.data(), field.key.size())] = FromSimd(field.value, storage);
+      }
+      return json::value(std::move(object));
+    }
+    case dom::element_type::ARRAY: {
+      const dom::array items = element.get_array().value_unsafe();
+      json::array array(storage);
+      array.reserve(items.size());
+      for (const auto item : items) array.push_back(FromSimd(item, storage));
+      return json::value(std::move(array));
+    }
+    case dom::element_type::STRING: {
+      const std::string_view text = element.get_string().value_unsafe();
+      return json::value(json::string(json::string_view(text.data(), text.size()), storage));
+    }
+    case dom::element_type::INT64:
+      return json::value(element.get_int64().value_unsafe(), storage);
+    case dom::element_type::UINT64:
+      return json::value(element.get_uint64().value_unsafe(), storage);
+    case dom::element_type::DOUBLE:
+      return json::value(element.get_double().value_unsafe(), storage);
+    case dom::element_type::BOOL:
+      return json::value(element.get_bool().value_unsafe(), storage);
+    default:
+      return json::value(nullptr, storage);
+  }
+}
+
+// Reads well-formed text; false, and Boost is asked: it is malformed, nested close to the limit, or has an integer that
+// only a double can hold.
+bool ReadFast(std::string_view text, const json::storage_ptr& storage, json::value& value) {
+  thread_local simdjson::dom::parser kept(kKeptBytes);
+  simdjson::dom::parser large;
+  simdjson::dom::parser& parser = text.size() <= kKeptBytes ? kept : large;
+  simdjson::dom::element root;
+  const size_t room = std::max<size_t>(text.size(), 1024);
+  if (parser.capacity() < room && parser.allocate(room, kMaxDepth - 2) != simdjson::SUCCESS) return false;
+  if (parser.parse(text.data(), text.size()).get(root) != simdjson::SUCCESS) return false;
+  value = FromSimd(root, storage);
+  return true;
+}
+
 }  // namespace
 
-absl::StatusOr<json::value> ParseJson(std::string_view text) {
+absl::StatusOr<json::value> ParseJson(std::string_view text, json::storage_ptr storage) {
+  if (json::value value(nullptr, storage); ReadFast(text, storage, value)) return value;
   boost::system::error_code error;
   json::parse_options options;
-  options.max_depth = 100;
-  json::stream_parser parser({}, options);
+  options.max_depth = kMaxDepth;
+  json::stream_parser parser(std::move(storage), options);
   size_t used = parser.write_some(text.data(), text.size(), error);
   if (!error) parser.finish(error);
   if (!error) {

@@ -1,4 +1,5 @@
-// JSON: Boost.JSON behind one header, with errors that name the place and numbers printed as Python's json prints them.
+// JSON: Boost.JSON's values behind one header, read by simdjson, with errors that name the place and numbers printed as
+// Python's json prints them.
 #pragma once
 
 #include <boost/json.hpp>
@@ -12,7 +13,9 @@ namespace ingot::base {
 namespace json = boost::json;
 
 // INVALID_ARGUMENT naming line and column of the first fault; duplicate keys keep the last value, depth at most 100.
-absl::StatusOr<json::value> ParseJson(std::string_view text);
+// `storage`: where the value's memory is from, kept alive by it; a json::monotonic_resource for what is read once and
+// dropped.
+absl::StatusOr<json::value> ParseJson(std::string_view text, json::storage_ptr storage = {});
 
 // Compact text; object keys keep their order; a double prints as the shortest decimal that reads back equal (1.0 as
 // "1.0", not Boost's "1E0").

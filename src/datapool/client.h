@@ -3,6 +3,8 @@
 // neighbours). Thread safe.
 #pragma once
 
+#include <cstdint>
+
 #include "base/status.h"
 #include "proto/datapool.pb.h"
 
@@ -26,6 +28,21 @@ class Client {
   virtual absl::StatusOr<v1::ReadJournalResponse> ReadJournal(const v1::ReadJournalRequest& request) = 0;
   virtual absl::StatusOr<v1::TrimResponse> Trim(const v1::TrimRequest& request) = 0;
   virtual absl::StatusOr<v1::PoolStatusResponse> Status() = 0;
+};
+
+// Reads every attempt of groups [first, last] (last < 0: no bound), ordered by (group, sample, attempt), a page of
+// whole groups at a time: while (!pages.done()) { pages.Next() ... }. Not thread safe.
+class EpisodePages {
+ public:
+  // `pool` must outlive it.
+  EpisodePages(Client& pool, v1::EpisodePurpose purpose, int64_t first_group, int64_t last_group);
+  bool done() const { return done_; }
+  absl::StatusOr<v1::ListEpisodesResponse> Next();
+
+ private:
+  Client& pool_;
+  v1::ListEpisodesRequest request_;
+  bool done_ = false;
 };
 
 }  // namespace ingot::datapool

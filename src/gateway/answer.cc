@@ -6,6 +6,17 @@
 #include "gateway/sampling.h"
 
 namespace ingot::gateway {
+namespace {
+
+// What the template does not read changes no prompt, so it must not make a branch either.
+void DropUnread(const text::ChatFormat& format, base::json::object& variables) {
+  for (auto variable = variables.begin(); variable != variables.end();) {
+    const base::json::string_view name = variable->key();
+    variable = format.ReadsVariable({name.data(), name.size()}) ? variable + 1 : variables.erase(variable);
+  }
+}
+
+}  // namespace
 
 Answer::Answer(Core& core, const Dialect& dialect, RawRequest raw)
     : core_(core),
@@ -51,6 +62,7 @@ void Answer::Prepare() {
 absl::Status Answer::Run() {
   INGOT_ASSIGN_OR_RETURN(GatewayRequest parsed, dialect_.Parse(raw_));
   parsed.token_events = raw_.token_events;
+  DropUnread(*core_.parts.format, parsed.conversation.template_variables);
   raw_ = {};
   const auto request = std::make_shared<const GatewayRequest>(std::move(parsed));
   INGOT_ASSIGN_OR_RETURN(std::shared_ptr<Episode> episode, hooks_.resolve());
@@ -109,12 +121,12 @@ absl::Status Answer::MakeCalls(std::shared_ptr<Episode> episode) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<std::shared_ptr<const PromptPlan>>> Answer::PlanPrompts(const Episode& episode,
+absl::StatusOr<std::vector<std::shared_ptr<const PromptPlan>>> Answer::PlanPrompts(Episode& episode,
                                                                                    const GatewayRequest& request) {
   std::vector<std::shared_ptr<const PromptPlan>> plans;
   for (int i = 0; i < request.prompts(); ++i) {
     INGOT_ASSIGN_OR_RETURN(PromptPlan plan, PlanPrompt(core_, &episode, request, i));
-    INGOT_RETURN_IF_ERROR(CheckContext(core_, plan.ids.size()));
+    INGOT_RETURN_IF_ERROR(CheckContext(core_.BackendOf(request.model), plan.ids.size()));
     plans.push_back(std::make_shared<const PromptPlan>(std::move(plan)));
   }
   return plans;

@@ -41,6 +41,8 @@ std::string CanonicalArguments(std::string_view arguments) {
   return base::CanonicalJson(*json);
 }
 
+size_t TrimmedSize(std::string_view text) { return Trim(text).size(); }
+
 std::string MessageKey(const text::Message& message) {
   std::string canonical;
   Put(canonical, message.role);

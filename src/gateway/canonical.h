@@ -14,6 +14,9 @@ namespace ingot::gateway {
 // could not parse them ({"__unparsedToolInput": "..."}, Claude Code). Anything else is its own canonical form.
 std::string CanonicalArguments(std::string_view arguments);
 
+// Bytes of an assistant's text without the white space around it, which does not count.
+size_t TrimmedSize(std::string_view text);
+
 // Key of a message: role, text (an assistant's without white space around it), tool names and canonical arguments.
 // Neither ids nor reasoning count: clients rename the one and drop the other.
 std::string MessageKey(const text::Message& message);

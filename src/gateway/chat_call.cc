@@ -1,7 +1,9 @@
 #include "gateway/chat_call.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "base/json.h"
 #include "base/log.h"
 #include "gateway/api_error.h"
 #include "gateway/sampling.h"
@@ -11,8 +13,7 @@ namespace ingot::gateway {
 // ---- Starting -----------------------------------------------------------------------------------------------------
 
 absl::Status ChatCall::Enter() {
-  INGOT_ASSIGN_OR_RETURN(
-      sequence_, setup_.episode->BeginCall(shared_from_this(), core_.options.max_calls_per_episode, setup_.arrival));
+  INGOT_ASSIGN_OR_RETURN(sequence_, setup_.episode->BeginCall(shared_from_this(), setup_.arrival));
   return absl::OkStatus();
 }
 
@@ -20,9 +21,13 @@ void ChatCall::Fail(absl::Status why) { Done(std::move(why)); }
 
 void ChatCall::Start(std::shared_ptr<const PromptPlan> plan) {
   plan_ = std::move(plan);
+  const auto room = setup_.episode->TakeTokens(static_cast<int64_t>(plan_->ids.size()));
+  if (!room.ok()) return Done(room.status());
+  took_tokens_ = true;
   SamplingPlan sampling =
-      PlanSampling(core_, setup_.episode->record(), *setup_.request, sequence_, setup_.choice, plan_->ids);
+      PlanSampling(core_, setup_.episode->record(), *setup_.request, sequence_, setup_.choice, *plan_);
   sampling_ = std::move(sampling.params);
+  sampling_.set_max_new_tokens(static_cast<int32_t>(std::min<int64_t>(sampling_.max_new_tokens(), *room)));
   v1::GenerateRequest request = EngineRequest();
   if (core_.parts.script != nullptr) {
     const auto forced = core_.parts.script->Take(*setup_.request);
@@ -41,10 +46,9 @@ void ChatCall::Start(std::shared_ptr<const PromptPlan> plan) {
   }
   if (!aborted.ok()) return Done(std::move(aborted));
   // The callback does not own the call: the call owns the handle, which owns the callback.
-  auto handle =
-      core_.parts.engine->Generate(request, [weak = weak_from_this()](absl::StatusOr<v1::GenerateChunk> chunk) {
-        if (auto self = weak.lock()) self->OnChunk(std::move(chunk));
-      });
+  auto handle = backend().engine->Generate(request, [weak = weak_from_this()](absl::StatusOr<v1::GenerateChunk> chunk) {
+    if (auto self = weak.lock()) self->OnChunk(std::move(chunk));
+  });
   base::MutexLock lock(mu_);
   if (phase_ == Phase::kGenerating) handle_ = std::move(handle);
   // Otherwise it ended meanwhile, and the handle goes here.
@@ -55,9 +59,14 @@ v1::GenerateRequest ChatCall::EngineRequest() const {
   request.set_request_id(setup_.call_id);
   request.mutable_prompt_ids()->Add(plan_->ids.begin(), plan_->ids.end());
   *request.mutable_sampling() = sampling_;
-  request.set_pinned_version(setup_.episode->record().pinned_version());
+  request.set_pinned_version(PinnedVersion());
   request.set_top_logprobs(setup_.request->top_logprobs);
   return request;
+}
+
+// An evaluation pins what would follow training; -1: the newest version, or the external server's only one.
+int64_t ChatCall::PinnedVersion() const {
+  return backend().weights == v1::WEIGHTS_FOLLOW ? setup_.episode->record().pinned_version() : backend().version;
 }
 
 void ChatCall::OnChunk(absl::StatusOr<v1::GenerateChunk> chunk) {
@@ -75,7 +84,7 @@ void ChatCall::OnChunk(absl::StatusOr<v1::GenerateChunk> chunk) {
     wake = !finished && setup_.request->stream && !woken_;
     woken_ = woken_ || wake;
   }
-  if (finished) core_.workers.Submit([self = shared_from_this()] { self->Complete(); });
+  if (finished) core_.writers.Submit([self = shared_from_this()] { self->Complete(); });
   if (wake) setup_.wake();
 }
 
@@ -90,7 +99,7 @@ void ChatCall::Abort(absl::Status why) {
     handle = std::move(handle_);
   }
   handle.reset();
-  core_.workers.Submit([self = shared_from_this()] { self->Complete(); });
+  core_.writers.Submit([self = shared_from_this()] { self->Complete(); });
 }
 
 // ---- Finishing ----------------------------------------------------------------------------------------------------
@@ -120,8 +129,10 @@ void ChatCall::Complete() {
   std::vector<Piece> sampled;
   if (segment.token_ids_size() > 0) sampled.push_back(MakePiece(std::move(segment)));
   // A call that ended early without a token has nothing that could be lost.
-  if (core_.parts.pool != nullptr && (status.ok() || !sampled.empty())) {
+  bool known = status.ok() || !sampled.empty();
+  if (core_.parts.pool != nullptr && known) {
     const absl::Status recorded = Append(Record(finish, sampled), sampled);
+    known = recorded.ok();
     ++(recorded.ok() ? core_.counters.recorded : core_.counters.record_failures);
     if (!recorded.ok()) {
       INGOT_LOG(error, "call {} of episode {} could not be recorded: {}", setup_.call_id, setup_.episode->id(),
@@ -132,16 +143,27 @@ void ChatCall::Complete() {
                         absl::StrCat("the call could not be recorded, so it is not delivered: ", recorded.message()));
     }
   }
-  if (status.ok() && !plan_->raw) {
-    text::Message delivered;
-    {
-      base::MutexLock lock(mu_);
-      delivered = delivery_->message();
-    }
-    setup_.episode->AddToHistory(plan_->continued, plan_->keys, delivered, setup_.call_id, plan_->pieces,
-                                 std::move(sampled));
-  }
+  if (known) setup_.episode->CountRecorded(setup_.call_id, sequence_);
+  if (known && !plan_->raw) Remember(status.ok(), std::move(sampled));
   Done(std::move(status));
+}
+
+// Makes the call known to later requests of its episode, with its answer or with what the client may have of one.
+void ChatCall::Remember(bool whole, std::vector<Piece> sampled) {
+  std::optional<text::Message> delivered;
+  History::Call call{.call_id = setup_.call_id,
+                     .parent = -1,
+                     .prompt = plan_->pieces,
+                     .sampled = std::move(sampled),
+                     .text_key = plan_->text_key,
+                     .prefill = plan_->prefill,
+                     .taken = 0};
+  {
+    base::MutexLock lock(mu_);
+    if (whole) delivered = delivery_->message();
+    if (setup_.request->stream) call.taken = whole ? generation_.size() : delivery_->taken_tokens();
+  }
+  setup_.episode->AddToHistory(plan_->continued, plan_->keys, delivered, std::move(call));
 }
 
 // Whether there is an answer to deliver; if so, what it is.
@@ -170,6 +192,7 @@ v1::Call ChatCall::Record(v1::FinishReason finish, const std::vector<Piece>& sam
   call.set_sequence(sequence_);
   call.set_parent_call_id(plan_->continued.parent_call_id);
   call.set_branch(setup_.request->branch);
+  call.set_parent_branch(setup_.request->parent_branch);
   for (const Piece& piece : plan_->continued.path) call.add_context_keys(piece.key);
   for (const Piece& piece : plan_->pieces) call.add_context_keys(piece.key);
   for (const Piece& piece : sampled) call.add_sampled_keys(piece.key);
@@ -177,7 +200,8 @@ v1::Call ChatCall::Record(v1::FinishReason finish, const std::vector<Piece>& sam
   call.set_tokenizer_fingerprint(core_.parts.tokenizer->fingerprint());
   call.set_template_fingerprint(core_.parts.format->fingerprint());
   call.set_model(setup_.request->model);
-  call.set_weights(setup_.episode->record().pinned_version() >= 0 ? v1::WEIGHTS_PINNED : v1::WEIGHTS_FOLLOW);
+  const bool evaluated = backend().weights == v1::WEIGHTS_FOLLOW && PinnedVersion() >= 0;
+  call.set_weights(evaluated ? v1::WEIGHTS_PINNED : backend().weights);
   call.set_finish(finish);
   call.set_fork_cause(plan_->continued.match.fork_cause);
   base::MutexLock lock(mu_);
@@ -188,6 +212,13 @@ v1::Call ChatCall::Record(v1::FinishReason finish, const std::vector<Piece>& sam
   call.set_delivered_tokens(whole ? generation_.size() : delivery_->confirmed_tokens());
   call.set_cached_tokens(generation_.cached_tokens);
   call.set_tool_call_malformed(whole && delivery_->malformed());
+  if (whole && !plan_->raw) {  // a later gateway may have to continue it
+    const AskedKey asked = AskedKey::Of(plan_->keys);
+    call.set_asked_key(asked.key);
+    call.set_asked_key_no_tools(asked.no_tools);
+    call.set_prompt_text_key(plan_->text_key);
+    call.set_delivered_json(base::PrintJson(text::MessageToJson(delivery_->message())));
+  }
   return call;
 }
 
@@ -195,6 +226,7 @@ absl::Status ChatCall::Append(const v1::Call& record, const std::vector<Piece>& 
   v1::AppendCallRequest request;
   *request.mutable_call() = record;
   // The path's segments came with the calls that are being continued.
+  for (const Piece& piece : plan_->continued.unrecorded) *request.add_segments() = *piece.segment;
   for (const Piece& piece : plan_->pieces) *request.add_segments() = *piece.segment;
   for (const Piece& piece : sampled) *request.add_segments() = *piece.segment;
   return core_.parts.pool->AppendCall(request);
@@ -207,6 +239,7 @@ void ChatCall::Done(absl::Status status) {
     aborted = !abort_.ok();
   }
   Count(status, aborted || absl::IsCancelled(status));
+  CountTokens(status);
   {
     base::MutexLock lock(mu_);
     phase_ = Phase::kDone;
@@ -216,6 +249,17 @@ void ChatCall::Done(absl::Status status) {
   if (sequence_ >= 0) setup_.episode->EndCall(shared_from_this(), core_.parts.clock->Now());
   setup_.on_done(status);
   setup_.wake();
+}
+
+void ChatCall::CountTokens(const absl::Status& status) {
+  if (!took_tokens_) return;
+  int64_t sampled = 0;
+  {
+    base::MutexLock lock(mu_);
+    sampled = generation_.size();
+  }
+  if (sampled > 0 || status.ok()) return setup_.episode->CountSampled(sampled);
+  setup_.episode->ReturnPrompt(static_cast<int64_t>(plan_->ids.size()));
 }
 
 void ChatCall::Count(const absl::Status& status, bool aborted) {

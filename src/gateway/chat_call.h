@@ -44,7 +44,7 @@ class ChatCall : public std::enable_shared_from_this<ChatCall> {
 
   const std::string& id() const { return setup_.call_id; }
 
-  // Lets it into its episode: 410, or 409 when that had all its calls. Then exactly one of Start and Fail follows.
+  // Lets it into its episode: 410, or 400 when that had all its calls. Then exactly one of Start and Fail follows.
   absl::Status Enter();
   void Start(std::shared_ptr<const PromptPlan> plan);
   void Fail(absl::Status why);
@@ -66,20 +66,25 @@ class ChatCall : public std::enable_shared_from_this<ChatCall> {
   enum class Phase { kWaiting, kGenerating, kFinishing, kDone };
 
   v1::GenerateRequest EngineRequest() const;
+  const Backend& backend() const { return core_.BackendOf(setup_.request->model); }
+  int64_t PinnedVersion() const;
   void OnChunk(absl::StatusOr<v1::GenerateChunk> chunk);
 
   // Complete's steps.
   absl::Status Outcome();
+  void Remember(bool whole, std::vector<Piece> sampled);
   v1::Call Record(v1::FinishReason finish, const std::vector<Piece>& sampled);
   absl::Status Append(const v1::Call& record, const std::vector<Piece>& sampled);
   void Done(absl::Status status);
   void Count(const absl::Status& status, bool aborted);
+  void CountTokens(const absl::Status& status);
 
   Core& core_;
   const Setup setup_;
 
   // Written before the engine starts, read-only afterwards.
-  int32_t sequence_ = -1;  // -1: never let in
+  int32_t sequence_ = -1;     // -1: never let in
+  bool took_tokens_ = false;  // of its episode's
   std::shared_ptr<const PromptPlan> plan_;
   v1::SamplingParams sampling_;
   int64_t queued_unix_ns_ = 0;

@@ -23,8 +23,9 @@ namespace ingot::gateway {
 // The services a gateway stands on. They outlive it.
 struct GatewayParts {
   std::shared_ptr<rollout::Client> engine;
-  datapool::Client* pool = nullptr;  // null: nothing is recorded (`ingot serve`)
-  Admission* admission = nullptr;    // null: any key is accepted, every episode is a served one
+  std::map<std::string, std::shared_ptr<rollout::Client>> external = {};  // by name of GatewayOptions::models
+  datapool::Client* pool = nullptr;                                       // null: nothing is recorded (`ingot serve`)
+  Admission* admission = nullptr;  // null: any key is accepted, every episode is a served one
   std::shared_ptr<const text::Tokenizer> tokenizer;
   std::shared_ptr<const text::ChatFormat> format;
   std::shared_ptr<ScriptedModel> script = nullptr;  // what calls sample instead of drawing; null: they draw
@@ -70,17 +71,26 @@ struct Counters {
   std::map<std::string, int64_t> forks_ ABSL_GUARDED_BY(mu_);
 };
 
+// Who samples for a model's name, and with which weights.
+struct Backend {
+  rollout::Client* engine = nullptr;
+  v1::WeightsMode weights = v1::WEIGHTS_FOLLOW;
+  int64_t version = -1;                            // WEIGHTS_PINNED: which
+  mutable std::atomic<int32_t> context_length{0};  // of the engine; 0: not known yet
+};
+
 struct Core {
-  Core(GatewayOptions opts, GatewayParts services)
-      : options(std::move(opts)),
-        parts(std::move(services)),
-        workers(options.worker_threads, options.max_queued_work) {}
+  Core(GatewayOptions opts, GatewayParts services);
+  // Of a name that clients ask for. What the configuration does not name follows training.
+  const Backend& BackendOf(const std::string& model) const;
 
   const GatewayOptions options;
   const GatewayParts parts;
   Counters counters;
-  std::atomic<int32_t> context_length{0};  // of the engine; 0: not known yet
-  WorkerPool workers;                      // last: joined before the rest goes
+  Backend follow;                           // of every name that is not in
+  std::map<std::string, Backend> backends;  // as they are configured; constant but for context lengths
+  WorkerPool writers;                       // finish calls: each waits for the pool's disk, and none for a new request
+  WorkerPool workers;                       // last: joined before the rest goes
 };
 
 // `bytes` random bytes from the system as hexadecimal: ids and keys that cannot be guessed.

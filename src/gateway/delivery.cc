@@ -9,17 +9,17 @@
 namespace ingot::gateway {
 namespace {
 
-Reading ReadingOf(const GatewayRequest& request) {
-  if (request.raw_output) return Reading::kRaw;
-  return request.tools_enabled() ? Reading::kMessage : Reading::kNoTools;
-}
+std::string Bytes(int32_t id, const text::Tokenizer& tokenizer) { return tokenizer.TokenBytes(id); }
 
-std::string Bytes(int32_t id, const text::Tokenizer& tokenizer) { return tokenizer.Decode(std::span(&id, 1), false); }
-
-std::shared_ptr<const text::ChatFormat> FormatFor(const GatewayParts& parts, const GatewayRequest& request) {
-  if (request.conversation.messages.empty()) return parts.format;
-  auto own = parts.format->ForAnswerTo(request.conversation);
-  return own != nullptr ? own : parts.format;
+TurnText::Options ReadingOf(const GatewayParts& parts, const GatewayRequest& request, const PromptPlan& plan) {
+  TurnText::Options options{
+      .tokenizer = parts.tokenizer, .ends = parts.format->end_of_turn_ids(), .stop = request.stop};
+  if (request.raw_output) return options;
+  options.format = parts.format->output();
+  options.reading = {.tools = request.conversation.tools,
+                     .prefill = plan.prefill,
+                     .calls = request.tools_enabled() ? text::CallMode::kStreamed : text::CallMode::kText};
+  return options;
 }
 
 }  // namespace
@@ -31,7 +31,7 @@ Delivery::Delivery(const GatewayParts& parts, std::shared_ptr<const GatewayReque
       plan_(std::move(plan)),
       call_id_(std::move(call_id)),
       own_stop_(std::move(own_stop)),
-      text_(parts.tokenizer, FormatFor(parts, *request_), request_->stop, ReadingOf(*request_)) {}
+      text_(ReadingOf(parts, *request_, *plan_)) {}
 
 void Delivery::Feed(const Generation& generation) {
   const auto& ids = generation.segment.token_ids();
@@ -67,51 +67,39 @@ void Delivery::Take(const Generation& generation, std::vector<Event>& out) {
     if (request_->echo_prompt) begin.prompt_text = text::ToUtf8(parts_.tokenizer->Decode(plan_->ids, false));
     out.emplace_back(std::move(begin));
   }
-  TakeText(generation, out);
+  TakeParts(generation, out);
   if (!ended_) return;
-  ClosePart(out);
-  TakeCalls(out);
+  ClosePart(out, generation.finish == v1::FINISH_LENGTH);
   finished_ = true;
   AnswerEnd end{.finish = generation.finish, .stop_string = {}, .tokens = {}, .usage = {}};
   if (generation.stop_string != own_stop_) end.stop_string = generation.stop_string;
   end.tokens = TakeTokens(generation, generation.size());
-  const auto [first_reasoning, last_reasoning] = text_.reasoning_ids();
   end.usage = {.prompt_tokens = static_cast<int64_t>(plan_->ids.size()),
                .completion_tokens = generation.size(),
                .cached_tokens = generation.cached_tokens,
-               .reasoning_tokens = last_reasoning - first_reasoning};
+               .reasoning_tokens = text_.reasoning_tokens()};
   out.emplace_back(std::move(end));
 }
 
-void Delivery::TakeText(const Generation& generation, std::vector<Event>& out) {
-  TurnText::Delta delta = text_.TakeDelta();
-  for (const auto& [kind, text] :
-       {std::pair(PartKind::kReasoning, &delta.reasoning), std::pair(PartKind::kContent, &delta.content)}) {
-    if (text->empty()) continue;
-    Open(kind, out);
-    int last = std::min(fed_, TextTokens(generation));
-    if (kind == PartKind::kReasoning) last = std::min(last, text_.reasoning_ids().second);
-    out.emplace_back(PartDelta{std::move(*text), TakeTokens(generation, last)});
+void Delivery::TakeParts(const Generation& generation, std::vector<Event>& out) {
+  for (TurnText::Delta& delta : text_.Take()) {
+    Open(delta, out);
+    if (delta.text.empty()) continue;
+    out.emplace_back(PartDelta{std::move(delta.text), TakeTokens(generation, delta.last_id)});
   }
 }
 
-void Delivery::TakeCalls(std::vector<Event>& out) {
-  for (const text::ToolCall& call : message_.tool_calls) {
-    out.emplace_back(PartBegin{PartKind::kCall, call.id, call.name});
-    out.emplace_back(PartDelta{call.arguments_json, {}});
-    out.emplace_back(PartEnd{});
-  }
+void Delivery::Open(const TurnText::Delta& delta, std::vector<Event>& out) {
+  if (open_ == delta.kind && !delta.begins) return;
+  ClosePart(out, false);
+  open_ = delta.kind;
+  PartBegin begin{.kind = delta.kind, .id = {}, .name = {}};
+  if (delta.kind == PartKind::kCall) begin = {delta.kind, EchoedId("call", call_id_, calls_++), delta.name};
+  out.emplace_back(std::move(begin));
 }
 
-void Delivery::Open(PartKind kind, std::vector<Event>& out) {
-  if (open_ == kind) return;
-  ClosePart(out);
-  open_ = kind;
-  out.emplace_back(PartBegin{kind, {}, {}});
-}
-
-void Delivery::ClosePart(std::vector<Event>& out) {
-  if (open_.has_value()) out.emplace_back(PartEnd{});
+void Delivery::ClosePart(std::vector<Event>& out, bool cut) {
+  if (open_.has_value()) out.emplace_back(PartEnd{cut});
   open_.reset();
 }
 

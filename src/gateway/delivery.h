@@ -22,7 +22,9 @@ class Delivery {
   Delivery(const GatewayParts& parts, std::shared_ptr<const GatewayRequest> request,
            std::shared_ptr<const PromptPlan> plan, std::string call_id, std::string own_stop);
 
-  // The end of the generation is known: from here on message() is what will have been delivered. Tool calls get ids.
+  // The end of the generation is known: from here on message() is what will have been delivered. Its calls have the ids
+  // that their events have or had. A call that turns out malformed after its arguments began to be sent stays a call,
+  // with all of what the model wrote as its arguments.
   void End(const Generation& generation);
   const text::Message& message() const { return message_; }
   bool malformed() const { return text_.message().malformed; }  // REQUIRES: End
@@ -30,15 +32,15 @@ class Delivery {
   // The events that came of `generation` since the last call, which says that what it returned was sent. After End they
   // end with AnswerEnd, once.
   void Take(const Generation& generation, std::vector<Event>& out);
-  // Of the sampled ids, how many surely had their text sent.
+  // Of the sampled ids, how many surely had their text sent, and of how many it may have been.
   int confirmed_tokens() const { return confirmed_; }
+  int taken_tokens() const { return text_.delivered_tokens(); }
 
  private:
   void Feed(const Generation& generation);
-  void TakeText(const Generation& generation, std::vector<Event>& out);
-  void TakeCalls(std::vector<Event>& out);
-  void Open(PartKind kind, std::vector<Event>& out);
-  void ClosePart(std::vector<Event>& out);
+  void TakeParts(const Generation& generation, std::vector<Event>& out);
+  void Open(const TurnText::Delta& delta, std::vector<Event>& out);
+  void ClosePart(std::vector<Event>& out, bool cut);
   // The ids before `last` that no event told of yet.
   std::vector<Token> TakeTokens(const Generation& generation, int last);
   int TextTokens(const Generation& generation) const;
@@ -51,6 +53,7 @@ class Delivery {
   TurnText text_;
   text::Message message_;
   std::optional<PartKind> open_;  // the part that is being told
+  int calls_ = 0;                 // begun
   int fed_ = 0;                   // ids pushed into text_
   int told_ = 0;                  // ids whose tokens were told
   int confirmed_ = 0;

@@ -74,6 +74,7 @@ class Renderer {
   const std::shared_ptr<const GatewayRequest> request_;
   std::vector<Choice> choices_;
   std::vector<WireEvent> events_;
+  std::vector<Token> untold_;  // RawRequest::token_events: since the last event
 };
 
 class Dialect {

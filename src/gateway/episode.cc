@@ -4,12 +4,15 @@
 #include <utility>
 
 #include "gateway/api_error.h"
+#include "gateway/conversation_builder.h"
+#include "gateway/cut_text.h"
 
 namespace ingot::gateway {
 namespace {
 
 constexpr size_t kMaxSignals = 256;
 constexpr size_t kMaxSignalName = 256;
+constexpr char kLimit[] = "episode_limit";  // no client tries a 400 again, unlike a 409 or a 429
 
 }  // namespace
 
@@ -17,18 +20,25 @@ absl::Status EpisodeOver(const std::string& episode_id) {
   return ApiError(410, "episode_over", "", absl::StrCat("episode ", episode_id, " has ended: open a new one"));
 }
 
-absl::StatusOr<int32_t> Episode::BeginCall(const std::shared_ptr<ChatCall>& call, int max_calls,
-                                           std::chrono::nanoseconds now) {
+absl::Status EpisodeSealed(const std::string& episode_id) {
+  return ApiError(409, "episode_sealed", "",
+                  absl::StrCat("episode ", episode_id, " was ended while this call was in flight"));
+}
+
+absl::StatusOr<int32_t> Episode::BeginCall(const std::shared_ptr<ChatCall>& call, std::chrono::nanoseconds now) {
   base::MutexLock lock(mu_);
   if (state_ != State::kOpen) return EpisodeOver(id());
+  const int max_calls = limits_.max_calls();
   if (next_sequence_ >= max_calls && !session_) {
-    return ApiError(
-        409, "episode_call_limit", "",
-        absl::StrCat("episode ", id(), " has made ", max_calls, " calls, its limit (max_calls_per_episode)"));
+    return ApiError(400, kLimit, "",
+                    absl::StrCat("episode ", id(), " has made ", max_calls,
+                                 " calls, its limit (max_calls): it takes no more, end it"));
   }
-  if (static_cast<int>(history_.size()) >= max_calls) {
+  if (session_ && static_cast<int>(history_.size()) >= max_calls) {
     history_ = History();
     ++epoch_;
+    recorded_.clear();
+    call_rewards_.clear();
   }
   in_flight_.insert(call);
   last_activity_ = now;
@@ -43,27 +53,66 @@ void Episode::EndCall(const std::shared_ptr<ChatCall>& call, std::chrono::nanose
 }
 
 Episode::Plan Episode::PlanPrompt(const text::Conversation& conversation, const ConversationKeys& keys,
-                                  const History::EchoedIds& echoed) const {
+                                  const History::EchoedIds& echoed, const History::Cut& cut) {
   base::MutexLock lock(mu_);
   Plan plan;
   plan.epoch = epoch_;
-  plan.match = history_.Find(conversation, keys, echoed);
-  plan.with_reasoning = history_.WithReasoning(conversation, keys);
+  plan.match = history_.Find(conversation, keys, echoed, cut);
+  if (plan.match.kept_of >= 0) plan.match.parent = history_.Keep(keys, plan.match);
+  plan.conversation = history_.WithReasoning(conversation, keys);
   if (plan.match.parent < 0) return plan;
+  plan.conversation = history_.AsDelivered(plan.conversation.has_value() ? *std::move(plan.conversation) : conversation,
+                                           keys, plan.match.parent);
+  plan.text_key = history_.text_key(plan.match.parent);
   plan.parent_call_id = history_.call_id(plan.match.parent);
   plan.parent_turn = history_.Sampled(plan.match.parent);
-  for (const Piece* piece : history_.Path(plan.match.parent)) plan.path.push_back(*piece);
+  for (const Piece* piece : history_.Path(plan.match.parent, &plan.unrecorded)) plan.path.push_back(*piece);
   return plan;
 }
 
-void Episode::AddToHistory(const Plan& plan, const ConversationKeys& keys, const text::Message& delivered,
-                           const std::string& call_id, std::vector<Piece> prompt, std::vector<Piece> sampled) {
+void Episode::AddToHistory(const Plan& plan, const ConversationKeys& keys,
+                           const std::optional<text::Message>& delivered, History::Call call) {
   base::MutexLock lock(mu_);
   if (plan.epoch != epoch_) return;  // its parent was forgotten meanwhile
-  history_.Add(keys, delivered, call_id, plan.match.parent, std::move(prompt), std::move(sampled));
+  call.parent = plan.match.parent;
+  history_.Add(AskedKey::Of(keys), delivered, std::move(call));
 }
 
-absl::Status Episode::SetReward(std::optional<double> reward, const std::map<std::string, double>& signals) {
+absl::StatusOr<int64_t> Episode::TakeTokens(int64_t prompt) {
+  base::MutexLock lock(mu_);
+  const int64_t limit = session_ ? 0 : limits_.max_tokens();
+  if (limit > 0 && tokens_ + prompt >= limit) {
+    return ApiError(400, kLimit, "",
+                    absl::StrCat("episode ", id(), " has used ", tokens_, " of its ", limit,
+                                 " tokens (max_tokens), and this prompt has ", prompt, ": it takes no more, end it"));
+  }
+  tokens_ += prompt;
+  return limit > 0 ? limit - tokens_ : INT64_MAX;
+}
+
+void Episode::CountRecorded(const std::string& call_id, int32_t sequence) {
+  base::MutexLock lock(mu_);
+  recorded_[sequence] = call_id;
+}
+
+absl::StatusOr<std::string> Episode::FindCall(const v1::CallReward& named) const {
+  if (named.call_case() == v1::CallReward::kTurn) {
+    const auto found = recorded_.find(named.turn());
+    if (found != recorded_.end()) return found->second;
+    return ApiError(404, "call_not_found", "turn",
+                    absl::StrCat("episode ", id(), " has recorded no call with the number ", named.turn()));
+  }
+  const std::string& sent = named.call_id();
+  const std::string inside = CallIdIn(sent);
+  for (const auto& [sequence, call_id] : recorded_) {
+    if (call_id == sent || call_id == inside || sent.ends_with("-" + call_id)) return call_id;
+  }
+  return ApiError(404, "call_not_found", "call_id",
+                  absl::StrCat("episode ", id(), " has recorded no call '", Printable(sent, 80), "'"));
+}
+
+absl::Status Episode::SetReward(std::optional<double> reward, const std::map<std::string, double>& signals,
+                                std::span<const v1::CallReward> call_rewards) {
   if (reward.has_value() && !std::isfinite(*reward)) return BadRequest("reward", "'reward' must be a finite number");
   for (const auto& [name, number] : signals) {
     if (!std::isfinite(number)) {
@@ -73,14 +122,23 @@ absl::Status Episode::SetReward(std::optional<double> reward, const std::map<std
       return BadRequest("signals", absl::StrCat("a signal's name must have 1 to ", kMaxSignalName, " bytes"));
     }
   }
+  for (const v1::CallReward& named : call_rewards) {
+    if (!std::isfinite(named.reward())) return BadRequest("reward", "the reward of a call must be a finite number");
+  }
   base::MutexLock lock(mu_);
   if (state_ != State::kOpen) return EpisodeOver(id());
+  std::vector<std::string> calls;
+  for (const v1::CallReward& named : call_rewards) {
+    INGOT_ASSIGN_OR_RETURN(std::string call, FindCall(named));
+    calls.push_back(std::move(call));
+  }
   std::map<std::string, double> merged = signals;
   merged.insert(signals_.begin(), signals_.end());  // keeps what `signals` says
   if (merged.size() > kMaxSignals) {
     return BadRequest("signals", absl::StrCat("an episode has at most ", kMaxSignals, " signals"));
   }
   signals_ = std::move(merged);
+  for (size_t i = 0; i < calls.size(); ++i) call_rewards_[calls[i]] = call_rewards[i].reward();
   if (reward.has_value()) reward_ = reward;
   return absl::OkStatus();
 }
@@ -100,14 +158,18 @@ absl::StatusOr<Episode::End> Episode::StartEnd(v1::EpisodeState state, const std
   }
   if (state_ == State::kEnded) return End{.already = true, .request = {}, .in_flight = {}};
   if (state_ == State::kOpen) {
-    if (state == v1::EPISODE_FINISHED && !reward_.has_value() && record_.purpose() != v1::PURPOSE_SERVE) {
+    const bool rewarded = reward_.has_value() || !call_rewards_.empty();
+    if (state == v1::EPISODE_FINISHED && !rewarded && record_.purpose() != v1::PURPOSE_SERVE) {
       return ApiError(409, "no_reward", "",
                       absl::StrCat("episode ", id(), " has no reward: set one before it is ended as finished"));
     }
     state_ = State::kEnding;
     end_.set_episode_id(id());
     end_.set_state(state);
-    end_.set_reward(state == v1::EPISODE_FINISHED ? reward_.value_or(0) : 0);
+    if (state == v1::EPISODE_FINISHED) {
+      end_.set_reward(reward_.value_or(0));
+      for (const auto& [call, earned] : call_rewards_) (*end_.mutable_call_rewards())[call] = earned;
+    }
     for (const auto& [name, number] : signals_) (*end_.mutable_signals())[name] = number;
     end_.set_detail(detail);
     end_.set_ended_unix_ns(now_unix_ns);
@@ -144,6 +206,10 @@ std::optional<std::pair<v1::EpisodeState, std::string>> Episode::unfinished_end(
   base::MutexLock lock(mu_);
   if (state_ != State::kEnding || end_running_) return std::nullopt;
   return std::pair(end_.state(), end_.detail());
+}
+
+bool Episode::past_deadline(std::chrono::nanoseconds now) const {
+  return limits_.deadline_s() > 0 && std::chrono::duration<double>(now - opened_).count() > limits_.deadline_s();
 }
 
 std::chrono::nanoseconds Episode::last_activity() const {

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "base/status.h"
 #include "gateway/history.h"
 #include "proto/datapool.pb.h"
+#include "proto/gateway.pb.h"
 
 namespace ingot::gateway {
 
@@ -25,9 +27,34 @@ class ChatCall;
 
 class Episode {
  public:
-  // `admitted`: a ticket of the scheduler stands behind it. `session`: opened by the gateway itself for a key.
-  Episode(v1::Episode record, bool admitted, bool session, std::chrono::nanoseconds now)
-      : record_(std::move(record)), admitted_(admitted), session_(session), last_activity_(now) {}
+  // `limits`: those in force; max_calls > 0. `admitted`: a ticket of the scheduler stands behind it. `session`: opened
+  // by the gateway itself for a key; only its deadline holds.
+  Episode(v1::Episode record, v1::EpisodeLimits limits, bool admitted, bool session, std::chrono::nanoseconds now)
+      : record_(std::move(record)),
+        limits_(std::move(limits)),
+        admitted_(admitted),
+        session_(session),
+        opened_(now),
+        last_activity_(now) {}
+
+  // What another gateway had recorded of an episode. Rewards that were set are not: they come with the end.
+  struct Recorded {
+    History history;
+    int32_t next_sequence = 0;
+    int64_t tokens = 0;                    // prompts and samples so far
+    std::map<int32_t, std::string> calls;  // ids by sequence
+  };
+  // An episode that another gateway had open since `opened`.
+  Episode(v1::Episode record, v1::EpisodeLimits limits, bool admitted, Recorded recorded,
+          std::chrono::nanoseconds opened, std::chrono::nanoseconds now)
+      : Episode(std::move(record), std::move(limits), admitted, false, opened) {
+    base::MutexLock lock(mu_);
+    history_ = std::move(recorded.history);
+    next_sequence_ = recorded.next_sequence;
+    tokens_ = recorded.tokens;
+    recorded_ = std::move(recorded.calls);
+    last_activity_ = now;
+  }
 
   const std::string& id() const { return record_.episode_id(); }
   const std::string& key_hash() const { return record_.key_hash(); }
@@ -36,28 +63,42 @@ class Episode {
   bool admitted() const { return admitted_; }
   bool session() const { return session_; }
 
-  // Lets a call in and gives it its sequence number. 410 once the episode is ending, 409 when it has had `max_calls`
-  // (a served session starts a new history instead).
-  absl::StatusOr<int32_t> BeginCall(const std::shared_ptr<ChatCall>& call, int max_calls, std::chrono::nanoseconds now);
+  // Lets a call in and gives it its sequence number. 410 once the episode is ending, 400 episode_limit when it has had
+  // all its calls (a session starts a new history instead).
+  absl::StatusOr<int32_t> BeginCall(const std::shared_ptr<ChatCall>& call, std::chrono::nanoseconds now);
   void EndCall(const std::shared_ptr<ChatCall>& call, std::chrono::nanoseconds now);
+  // Counts a call's prompt, and says how many tokens may be sampled for it; 400 episode_limit: none. Calls in flight at
+  // the same time may each sample what is left when they begin.
+  absl::StatusOr<int64_t> TakeTokens(int64_t prompt);
+  // What a call that took them has sampled; a call that sampled nothing and failed gets its prompt back.
+  void CountSampled(int64_t sampled) { AddTokens(sampled); }
+  void ReturnPrompt(int64_t prompt) { AddTokens(-prompt); }
+  // Its record is durable: from now on it may be rewarded.
+  void CountRecorded(const std::string& call_id, int32_t sequence);
 
   // What a request continues: its match, and a copy of what it needs of the path.
   struct Plan {
     History::Match match;
     std::string parent_call_id;
-    std::vector<Piece> path;                           // of the parent, its sampled pieces included
-    std::vector<int32_t> parent_turn;                  // the ids the parent sampled
-    int epoch = 0;                                     // of the history `match` refers to
-    std::optional<text::Conversation> with_reasoning;  // History::WithReasoning
+    std::vector<Piece> path;           // of the parent, its sampled pieces included
+    std::vector<Piece> unrecorded;     // of those, what no record holds
+    std::string text_key;              // of the parent's prompt
+    std::vector<int32_t> parent_turn;  // the ids the parent sampled
+    int epoch = 0;                     // of the history `match` refers to
+    // The request's conversation where it is to be rendered otherwise: with the reasoning that its client dropped, and
+    // what was delivered on the path as it was delivered.
+    std::optional<text::Conversation> conversation;
   };
   Plan PlanPrompt(const text::Conversation& conversation, const ConversationKeys& keys,
-                  const History::EchoedIds& echoed) const;
-  // Makes a delivered call known to later requests.
-  void AddToHistory(const Plan& plan, const ConversationKeys& keys, const text::Message& delivered,
-                    const std::string& call_id, std::vector<Piece> prompt, std::vector<Piece> sampled);
+                  const History::EchoedIds& echoed, const History::Cut& cut);
+  // Makes a call known to later requests; its parent is the plan's.
+  void AddToHistory(const Plan& plan, const ConversationKeys& keys, const std::optional<text::Message>& delivered,
+                    History::Call call);
 
-  // The last value of a name wins. 410 once the episode is ending, 400 for what is not a finite number.
-  absl::Status SetReward(std::optional<double> reward, const std::map<std::string, double>& signals);
+  // All of it or nothing; the last value of a name or a call wins. 410 once the episode is ending, 400 for what is not
+  // a finite number, 404 for a call that is not recorded.
+  absl::Status SetReward(std::optional<double> reward, const std::map<std::string, double>& signals,
+                         std::span<const v1::CallReward> call_rewards);
 
   // Moves to kEnding with this outcome, or waits for the end that is under way. `already`: it had ended with the same
   // outcome, there is nothing to do. ALREADY_EXISTS: with another one. FAILED_PRECONDITION: finished without a reward.
@@ -74,15 +115,25 @@ class Episode {
   // The outcome of an end that failed on its way and waits to be tried again.
   std::optional<std::pair<v1::EpisodeState, std::string>> unfinished_end() const;
 
+  bool past_deadline(std::chrono::nanoseconds now) const;
+  double deadline_s() const { return limits_.deadline_s(); }
   std::chrono::nanoseconds last_activity() const;
   bool idle() const;  // open, without a call in flight
 
  private:
   enum class State { kOpen, kEnding, kEnded };
 
+  void AddTokens(int64_t count) {
+    base::MutexLock lock(mu_);
+    tokens_ += count;
+  }
+  absl::StatusOr<std::string> FindCall(const v1::CallReward& named) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
   const v1::Episode record_;
+  const v1::EpisodeLimits limits_;
   const bool admitted_;
   const bool session_;
+  const std::chrono::nanoseconds opened_;
 
   mutable base::Mutex mu_;
   base::CondVar changed_;
@@ -92,13 +143,17 @@ class Episode {
   History history_ ABSL_GUARDED_BY(mu_);
   int epoch_ ABSL_GUARDED_BY(mu_) = 0;
   int32_t next_sequence_ ABSL_GUARDED_BY(mu_) = 0;
+  int64_t tokens_ ABSL_GUARDED_BY(mu_) = 0;                       // prompts and samples so far
+  std::map<int32_t, std::string> recorded_ ABSL_GUARDED_BY(mu_);  // call ids by sequence
+  std::map<std::string, double> call_rewards_ ABSL_GUARDED_BY(mu_);
   std::set<std::shared_ptr<ChatCall>> in_flight_ ABSL_GUARDED_BY(mu_);
   std::optional<double> reward_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, double> signals_ ABSL_GUARDED_BY(mu_);
   std::chrono::nanoseconds last_activity_ ABSL_GUARDED_BY(mu_);
 };
 
-// The error of whatever comes after an episode's end.
+// The error of whatever comes after an episode's end, and of what was in flight when it came.
 absl::Status EpisodeOver(const std::string& episode_id);
+absl::Status EpisodeSealed(const std::string& episode_id);
 
 }  // namespace ingot::gateway

@@ -2,7 +2,8 @@
 //
 //   AnswerBegin  (PartBegin PartDelta* PartEnd)*  AnswerEnd          per choice
 //
-// Parts do not overlap. A stream that breaks off lacks its end: why is a Status beside it.
+// Parts do not overlap, and come in the order in which the model wrote them. A stream that breaks off lacks its end:
+// why is a Status beside it.
 #pragma once
 
 #include <cstdint>
@@ -47,12 +48,15 @@ struct PartBegin {
   std::string id;    // a call's, globally unique
   std::string name;  // a call's, as the model knows it
 };
-// A call's text are its arguments, as the model wrote them. `tokens`: those since the last event that had some.
+// A call's text are its arguments, as the model wrote them, which need not be JSON. `tokens`: those since the last
+// event that had some.
 struct PartDelta {
   std::string text;
   std::vector<Token> tokens;
 };
-struct PartEnd {};
+struct PartEnd {
+  bool cut = false;  // the turn's limit came within it
+};
 struct AnswerEnd {
   v1::FinishReason finish = v1::FINISH_UNSPECIFIED;  // STOP or LENGTH
   std::string stop_string;                           // the client's own, that ended it; empty: none
@@ -66,6 +70,7 @@ struct Part {
   PartKind kind = PartKind::kContent;
   std::string id, name, text;
   std::vector<Token> tokens;
+  bool cut = false;
 };
 struct Choice {
   int index = 0;

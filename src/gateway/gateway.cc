@@ -9,6 +9,8 @@
 #include "base/log.h"
 #include "gateway/api_error.h"
 #include "gateway/cut_text.h"
+#include "gateway/episode_request.h"
+#include "tree/episode_return.h"
 
 namespace ingot::gateway {
 namespace {
@@ -20,6 +22,12 @@ std::chrono::nanoseconds Seconds(double seconds) {
   return std::chrono::nanoseconds(static_cast<int64_t>(std::min(seconds, 1e9) * 1e9));
 }
 
+// The smaller one that is set.
+template <typename Number>
+Number Tighter(Number own, Number asked) {
+  return asked > 0 && (own <= 0 || asked < own) ? asked : own;
+}
+
 absl::Status ShuttingDown() { return ApiError(503, "shutting_down", "", "the gateway is shutting down"); }
 
 }  // namespace
@@ -29,7 +37,17 @@ absl::StatusOr<std::unique_ptr<Gateway>> Gateway::Create(GatewayOptions options,
   if (parts.engine == nullptr || parts.tokenizer == nullptr || parts.format == nullptr || parts.clock == nullptr) {
     return absl::InvalidArgumentError("gateway: it needs an engine, a tokenizer, a chat format and a clock");
   }
+  absl::StatusOr<std::string> admin_key = ReadAdminKey(options);
+  if (!admin_key.ok()) return base::Annotate(admin_key.status(), "gateway");
+  for (const ModelOptions& model : options.models) {
+    const auto server = parts.external.find(model.name);
+    if (model.weights == ModelWeights::kExternal && (server == parts.external.end() || server->second == nullptr)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("gateway: nobody is connected to the external model ", model.name));
+    }
+  }
   auto gateway = std::unique_ptr<Gateway>(new Gateway(std::move(options), std::move(parts)));
+  gateway->admin_key_ = *std::move(admin_key);
   gateway->SetBaseUrl(gateway->core_.options.public_url);
   return gateway;
 }
@@ -49,18 +67,36 @@ std::string Gateway::BaseUrl(const std::string& episode_id) const {
 
 // ---- Episodes -----------------------------------------------------------------------------------------------------
 
+bool Gateway::IsAdmin(const std::string& key) const {
+  if (admin_key_.empty() || key.size() != admin_key_.size()) return false;
+  int differs = 0;  // looks at every byte, so that its time tells nothing
+  for (size_t i = 0; i < key.size(); ++i) differs |= key[i] ^ admin_key_[i];
+  return differs == 0;
+}
+
+absl::Status Gateway::CheckAdmin(const std::string& key) const {
+  if (admin_key_.empty() || IsAdmin(key)) return absl::OkStatus();
+  if (key.empty()) return ApiError(401, "invalid_api_key", "", "opening an episode needs the gateway's admin key");
+  return ApiError(403, "invalid_api_key", "", "this is not the gateway's admin key, which opening an episode needs");
+}
+
+v1::EpisodeLimits Gateway::LimitsFor(const v1::EpisodeLimits& asked) const {
+  v1::EpisodeLimits limits;
+  limits.set_max_calls(Tighter(core_.options.max_calls_per_episode, asked.max_calls()));
+  limits.set_max_tokens(Tighter(core_.options.max_tokens_per_episode, asked.max_tokens()));
+  limits.set_deadline_s(Tighter(core_.options.episode_deadline_s, asked.deadline_s()));
+  return limits;
+}
+
 absl::StatusOr<v1::EpisodeOpenResponse> Gateway::OpenEpisode(const v1::EpisodeOpenRequest& request) {
+  INGOT_RETURN_IF_ERROR(CheckAdmin(request.admin_key()));
   if (request.runner().size() > kMaxScaffold || request.incarnation().size() > kMaxScaffold) {
     return BadRequest("runner",
                       absl::StrCat("'runner' and 'incarnation' must have at most ", kMaxScaffold, " bytes each"));
   }
   if (!request.runner().empty()) EndAbandoned(request.runner(), request.incarnation());
   const std::string key = "ingot-" + RandomHex(24);
-  INGOT_ASSIGN_OR_RETURN(auto episode, Open(request.scaffold(), key, false));
-  if (!request.runner().empty()) {
-    base::MutexLock lock(mu_);
-    runner_of_[episode->id()] = {request.runner(), request.incarnation()};
-  }
+  INGOT_ASSIGN_OR_RETURN(auto episode, Open(request, key, false));
   v1::EpisodeOpenResponse response;
   response.set_episode_id(episode->id());
   response.set_api_key(key);
@@ -78,9 +114,9 @@ void Gateway::EndAbandoned(const std::string& runner, const std::string& incarna
     std::string& newest = incarnations_[runner];
     if (newest == incarnation) return;
     newest = incarnation;
-    for (const auto& [id, of] : runner_of_) {
-      const auto open = by_id_.find(id);
-      if (of.first == runner && of.second != incarnation && open != by_id_.end()) abandoned.push_back(open->second);
+    for (const auto& [id, episode] : by_id_) {
+      const v1::Episode& record = episode->record();
+      if (record.runner() == runner && record.incarnation() != incarnation) abandoned.push_back(episode);
     }
   }
   for (const std::shared_ptr<Episode>& episode : abandoned) {
@@ -113,11 +149,10 @@ absl::Status Gateway::ReserveEpisode() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::shared_ptr<Episode>> Gateway::Open(const std::string& scaffold, const std::string& api_key,
-                                                       bool session) {
-  if (scaffold.size() > kMaxScaffold) {
-    return BadRequest("scaffold", absl::StrCat("'scaffold' must have at most ", kMaxScaffold, " bytes"));
-  }
+absl::StatusOr<std::shared_ptr<Episode>> Gateway::Open(const v1::EpisodeOpenRequest& request,
+                                                       const std::string& api_key, bool session) {
+  Admission* admission = session ? nullptr : core_.parts.admission;
+  INGOT_RETURN_IF_ERROR(CheckOpen(request, admission != nullptr));
   if (absl::Status room = ReserveEpisode(); !room.ok()) {
     ++core_.counters.episodes_refused;
     return room;
@@ -130,14 +165,19 @@ absl::StatusOr<std::shared_ptr<Episode>> Gateway::Open(const std::string& scaffo
   v1::Episode record;
   record.set_purpose(v1::PURPOSE_SERVE);
   record.set_pinned_version(-1);
-  Admission* admission = core_.parts.admission;
+  if (request.has_task()) *record.mutable_task() = request.task();
   int64_t pinned_version = -1;
   if (admission != nullptr) {
     v1::AdmitRequest ask;
-    ask.set_scaffold(scaffold);
+    ask.set_scaffold(request.scaffold());
+    ask.set_group(request.group());
+    if (request.has_task()) *ask.mutable_task() = request.task();
     auto ticket = admission->Admit(ask);
     if (!ticket.ok()) {
       ++core_.counters.episodes_refused;
+      if (absl::IsFailedPrecondition(ticket.status()) && !request.group().empty()) {
+        return release(ApiError(410, "group_over", "group", std::string(ticket.status().message())));
+      }
       if (absl::IsFailedPrecondition(ticket.status())) {
         return release(ApiError(410, "run_over", "", std::string(ticket.status().message())));
       }
@@ -151,7 +191,11 @@ absl::StatusOr<std::shared_ptr<Episode>> Gateway::Open(const std::string& scaffo
     record.set_admitted_version(ticket->admitted_version());
   }
   record.set_episode_id(RandomHex(16));
-  record.set_scaffold(scaffold);
+  record.set_scaffold(request.scaffold());
+  record.set_runner(request.runner());
+  record.set_incarnation(request.incarnation());
+  if (request.has_limits()) *record.mutable_limits() = request.limits();
+  record.set_metadata_json(request.metadata_json());
   record.set_state(v1::EPISODE_OPEN);
   record.set_opened_unix_ns(core_.parts.clock->UnixNanos());
   record.set_key_hash(base::ContentKey(api_key));
@@ -172,7 +216,8 @@ absl::StatusOr<std::shared_ptr<Episode>> Gateway::Open(const std::string& scaffo
       return release(base::Annotate(stored, "the episode could not be stored"));
     }
   }
-  auto episode = std::make_shared<Episode>(std::move(record), admission != nullptr, session, core_.parts.clock->Now());
+  auto episode = std::make_shared<Episode>(std::move(record), LimitsFor(request.limits()), admission != nullptr,
+                                           session, core_.parts.clock->Now());
   ++core_.counters.episodes_opened;
   base::MutexLock lock(mu_);
   --opening_;
@@ -192,7 +237,7 @@ absl::StatusOr<std::shared_ptr<Episode>> Gateway::FindByKey(const std::string& e
   if (api_key.empty()) {
     return ApiError(401, "invalid_api_key", "", "the episode's API key is needed: Authorization: Bearer KEY");
   }
-  if (hash != (found != by_id_.end() ? found->second->key_hash() : ended->second)) {
+  if (!IsAdmin(api_key) && hash != (found != by_id_.end() ? found->second->key_hash() : ended->second)) {
     return ApiError(403, "invalid_api_key", "", "the API key is not this episode's");
   }
   if (found == by_id_.end()) return EpisodeOver(episode_id);
@@ -200,14 +245,24 @@ absl::StatusOr<std::shared_ptr<Episode>> Gateway::FindByKey(const std::string& e
 }
 
 absl::Status Gateway::RewardEpisode(const v1::EpisodeRewardRequest& request) {
-  return RewardEpisode(request.episode_id(), request.api_key(), request.reward(),
-                       {request.signals().begin(), request.signals().end()});
+  if (!request.has_reward() && request.signals().empty() && request.call_rewards().empty()) {
+    return BadRequest("reward", "there is neither 'reward' nor 'signals' nor the reward of a call");
+  }
+  INGOT_ASSIGN_OR_RETURN(auto episode, FindByKey(request.episode_id(), request.api_key()));
+  std::optional<double> reward;
+  if (request.has_reward()) reward = request.reward();
+  return episode->SetReward(reward, {request.signals().begin(), request.signals().end()},
+                            std::vector<v1::CallReward>(request.call_rewards().begin(), request.call_rewards().end()));
 }
 
 absl::Status Gateway::RewardEpisode(const std::string& episode_id, const std::string& api_key,
                                     std::optional<double> reward, const std::map<std::string, double>& signals) {
-  INGOT_ASSIGN_OR_RETURN(auto episode, FindByKey(episode_id, api_key));
-  return episode->SetReward(reward, signals);
+  v1::EpisodeRewardRequest request;
+  request.set_episode_id(episode_id);
+  request.set_api_key(api_key);
+  if (reward.has_value()) request.set_reward(*reward);
+  request.mutable_signals()->insert(signals.begin(), signals.end());
+  return RewardEpisode(request);
 }
 
 absl::Status Gateway::EndEpisode(const v1::EpisodeEndRequest& request) {
@@ -219,7 +274,8 @@ absl::Status Gateway::EndEpisode(const v1::EpisodeEndRequest& request) {
   if (!episode.ok()) {
     if (HttpStatusOf(episode.status()) != 410) return episode.status();
     base::MutexLock lock(mu_);
-    const auto ended = ended_by_key_.find(base::ContentKey(request.api_key()));
+    const auto key = ended_keys_.find(request.episode_id());
+    const auto ended = key == ended_keys_.end() ? ended_by_key_.end() : ended_by_key_.find(key->second);
     const bool same =
         ended != ended_by_key_.end() && ended->second.state == request.state() && ended->second.detail == detail;
     if (same) return absl::OkStatus();
@@ -234,7 +290,7 @@ absl::Status Gateway::End(const std::shared_ptr<Episode>& episode, v1::EpisodeSt
   INGOT_ASSIGN_OR_RETURN(Episode::End end, episode->StartEnd(state, detail, core_.parts.clock->UnixNanos(), patience));
   if (end.already) return absl::OkStatus();
   for (const auto& call : end.in_flight) {
-    call->Abort(EpisodeOver(episode->id()));
+    call->Abort(EpisodeSealed(episode->id()));
     call->Complete();  // here: every worker may be in this very place
   }
   absl::Status status = episode->WaitForCalls(patience);
@@ -246,7 +302,7 @@ absl::Status Gateway::End(const std::shared_ptr<Episode>& episode, v1::EpisodeSt
     *ended.mutable_ref() = episode->record().ref();
     ended.set_purpose(episode->record().purpose());
     ended.set_state(end.request.state());
-    ended.set_reward(end.request.reward());
+    ended.set_reward(tree::ReturnOf(end.request));
     ended.set_detail(end.request.detail());
     ended.set_pinned_version(episode->record().pinned_version());
     status = base::Annotate(core_.parts.admission->EpisodeEnded(ended), "the scheduler was not told of the end");
@@ -264,7 +320,6 @@ void Gateway::Remove(const std::shared_ptr<Episode>& episode, v1::EpisodeState s
   base::MutexLock lock(mu_);
   by_id_.erase(episode->id());
   by_key_.erase(episode->key_hash());
-  runner_of_.erase(episode->id());
   if (core_.options.max_remembered_ends == 0) return;
   ended_keys_[episode->id()] = episode->key_hash();
   if (!free_key) ended_by_key_[episode->key_hash()] = {episode->id(), state, detail};
@@ -325,6 +380,9 @@ void Gateway::OnDone(const std::shared_ptr<Answer>& answer, int extra) {
 }
 
 absl::StatusOr<std::shared_ptr<Episode>> Gateway::Resolve(const Caller& caller) {
+  if (IsAdmin(caller.api_key)) {
+    return ApiError(403, "invalid_api_key", "", "the admin key calls no model: send an episode's key");
+  }
   const std::string hash = base::ContentKey(caller.api_key);
   const bool serving = core_.parts.admission == nullptr;
   {
@@ -363,7 +421,7 @@ absl::StatusOr<std::shared_ptr<Episode>> Gateway::OpenSession(const std::string&
     const auto found = by_key_.find(base::ContentKey(api_key));
     if (found != by_key_.end()) return found->second;
   }
-  return Open("", api_key, true);
+  return Open(v1::EpisodeOpenRequest(), api_key, true);
 }
 
 void Gateway::Tick() {
@@ -403,10 +461,13 @@ void Gateway::EndIdle() {
         due.push_back({episode, unfinished->first, unfinished->second});
       } else {
         const double limit = episode->session() ? core_.options.session_idle_s : core_.options.episode_idle_s;
-        if (limit <= 0 || !episode->idle() || now - episode->last_activity() <= Seconds(limit)) continue;
+        const bool late = episode->past_deadline(now);
+        const bool silent = limit > 0 && episode->idle() && now - episode->last_activity() > Seconds(limit);
+        if (!late && !silent) continue;
         const bool served = episode->record().purpose() == v1::PURPOSE_SERVE;
         due.push_back({episode, served ? v1::EPISODE_FINISHED : v1::EPISODE_FAILED,
-                       absl::StrCat("no call for longer than ", limit, " s")});
+                       late ? absl::StrCat("its deadline of ", episode->deadline_s(), " s has passed")
+                            : absl::StrCat("no call for longer than ", limit, " s")});
       }
       ending_.insert(id);
     }

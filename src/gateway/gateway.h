@@ -18,6 +18,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -47,16 +48,22 @@ class Gateway {
   Gateway(const Gateway&) = delete;
   Gateway& operator=(const Gateway&) = delete;
 
-  // Admission, then durable in the pool, then the answer. RESOURCE_EXHAUSTED: no place now. 410: the run is over.
+  // Admission, then durable in the pool, then the answer. RESOURCE_EXHAUSTED: no place now. 410: the run is over. 401
+  // or 403 without the admin key, where there is one.
   absl::StatusOr<v1::EpisodeOpenResponse> OpenEpisode(const v1::EpisodeOpenRequest& request);
-  // Needs the episode's key: UNAUTHENTICATED without, PERMISSION_DENIED with another's, NOT_FOUND for an unknown
-  // episode, 410 after its end.
+  // Needs the episode's key or the admin key: UNAUTHENTICATED without, PERMISSION_DENIED with another's, NOT_FOUND for
+  // an unknown episode or call, 410 after its end.
   absl::Status RewardEpisode(const v1::EpisodeRewardRequest& request);
   absl::Status RewardEpisode(const std::string& episode_id, const std::string& api_key, std::optional<double> reward,
                              const std::map<std::string, double>& signals);
   // Aborts and records the calls in flight, then durable in the pool, then known to admission. May be repeated, with
   // the same content, until it answers OK.
   absl::Status EndEpisode(const v1::EpisodeEndRequest& request);
+
+  // Takes over the episodes that the pool holds as open, with the history of their calls: their agents go on under the
+  // same keys and URLs. Once, before anything else is asked of it, by the only gateway of a run. Calls that were in
+  // flight are lost with the gateway that had them; clients send them again.
+  absl::Status Recover();
 
   // Starts answering a request; every fault comes through the answer. `wake`: Answer::Hooks::wake.
   std::shared_ptr<Answer> StartAnswer(Caller caller, const Dialect& dialect, RawRequest raw,
@@ -92,18 +99,25 @@ class Gateway {
   absl::StatusOr<std::shared_ptr<Episode>> FindByKey(const std::string& episode_id, const std::string& api_key);
   // Ends what earlier incarnations of the runner left open.
   void EndAbandoned(const std::string& runner, const std::string& incarnation);
-  // Admits and stores; `api_key` names the episode.
-  absl::StatusOr<std::shared_ptr<Episode>> Open(const std::string& scaffold, const std::string& api_key, bool session);
+  // Admits, unless it is a session, and stores; `api_key` names the episode.
+  absl::StatusOr<std::shared_ptr<Episode>> Open(const v1::EpisodeOpenRequest& request, const std::string& api_key,
+                                                bool session);
+  absl::Status CheckAdmin(const std::string& key) const;
+  bool IsAdmin(const std::string& key) const;
+  v1::EpisodeLimits LimitsFor(const v1::EpisodeLimits& asked) const;
   absl::Status ReserveEpisode();
   // `free_key`: the key may open a new session, instead of hearing that its episode is over.
   absl::Status End(const std::shared_ptr<Episode>& episode, v1::EpisodeState state, const std::string& detail,
                    bool free_key);
+  absl::Status Recover(const std::string& episode_id);
   void Remove(const std::shared_ptr<Episode>& episode, v1::EpisodeState state, const std::string& detail,
               bool free_key);
   void EndIdle();
   std::string BaseUrl(const std::string& episode_id) const;
   absl::Status Reserve(int calls) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void OnDone(const std::shared_ptr<Answer>& answer, int extra);
+
+  std::string admin_key_;  // empty: there is none; constant after Create
 
   mutable base::Mutex mu_;
   base::CondVar changed_;
@@ -120,8 +134,6 @@ class Gateway {
   std::unordered_map<std::string, std::string> ended_keys_ ABSL_GUARDED_BY(mu_);    // hash of the key, by episode id
   std::deque<std::string> ended_order_ ABSL_GUARDED_BY(mu_);                        // hashes of keys
   std::unordered_map<std::string, std::string> incarnations_ ABSL_GUARDED_BY(mu_);  // the newest, by runner
-  // Runner and incarnation of the open episodes that have one, by episode id.
-  std::unordered_map<std::string, std::pair<std::string, std::string>> runner_of_ ABSL_GUARDED_BY(mu_);
   std::set<std::string> ending_ ABSL_GUARDED_BY(mu_);  // ids of episodes that Tick is ending
 
   Core core_;  // last: its workers, which use all of the above, are joined first

@@ -1,5 +1,6 @@
 #include "gateway/generation.h"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -50,6 +51,24 @@ absl::Status Generation::Append(const v1::GenerateChunk& chunk, int64_t now_unix
 Piece MakePiece(v1::Segment segment) {
   auto shared = std::make_shared<v1::Segment>(std::move(segment));
   return {tree::SegmentKey(*shared), shared};
+}
+
+v1::Segment FirstIds(const v1::Segment& segment, int count) {
+  v1::Segment first;
+  first.set_source(segment.source());
+  first.mutable_token_ids()->Add(segment.token_ids().begin(), segment.token_ids().begin() + count);
+  if (!segment.logprobs().empty()) {
+    first.mutable_logprobs()->Add(segment.logprobs().begin(), segment.logprobs().begin() + count);
+  }
+  int left = count;
+  for (const v1::VersionRun& run : segment.versions()) {
+    if (left == 0) break;
+    v1::VersionRun* kept = first.add_versions();
+    *kept = run;
+    kept->set_count(std::min(run.count(), left));
+    left -= kept->count();
+  }
+  return first;
 }
 
 Piece PromptPiece(std::span<const int32_t> ids) {

@@ -27,6 +27,8 @@ struct Generation {
 };
 
 Piece MakePiece(v1::Segment segment);
+// The segment's first `count` ids with what is said of them. REQUIRES: 0 < count <= its ids.
+v1::Segment FirstIds(const v1::Segment& segment, int count);
 Piece PromptPiece(std::span<const int32_t> ids);
 // The pieces of a whole rendered prompt: what every call of a scaffold shares, [0, shared), apart, so that it is stored
 // once. Empty pieces are left out.

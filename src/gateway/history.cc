@@ -6,6 +6,7 @@
 #include "base/checksum.h"
 #include "base/json.h"
 #include "gateway/canonical.h"
+#include "gateway/generation.h"
 
 namespace ingot::gateway {
 namespace {
@@ -41,7 +42,7 @@ ConversationKeys ConversationKeys::Of(const text::Conversation& conversation) {
 }
 
 History::Match History::Find(const text::Conversation& conversation, const ConversationKeys& keys,
-                             const EchoedIds& echoed) const {
+                             const EchoedIds& echoed, const Cut& cut) const {
   Match match;
   if (calls_.empty()) return match;
   bool any_assistant = false;
@@ -60,10 +61,37 @@ History::Match History::Find(const text::Conversation& conversation, const Conve
       }
       return match;
     }
+    if (cut != nullptr) {
+      Match kept = FindKept(conversation, keys, i, cut);
+      if (kept.kept_of >= 0) {
+        if (asked_.contains(keys.after.back())) kept.fork_cause = kForkRetry;
+        if (!match.fork_cause.empty()) kept.fork_cause = match.fork_cause;
+        return kept;
+      }
+    }
     if (!any_assistant) match.fork_cause = ForkCause(conversation, keys, echoed, i);
     any_assistant = true;
   }
   if (!any_assistant) match.fork_cause = asked_.contains(keys.after.back()) ? kForkRetry : kForkNewConversation;
+  return match;
+}
+
+// The newest streamed answer to what stands before the message that begins as it says.
+History::Match History::FindKept(const text::Conversation& conversation, const ConversationKeys& keys, size_t message,
+                                 const Cut& cut) const {
+  Match match;
+  const auto found = streamed_.find(keys.after[message]);
+  if (found == streamed_.end()) return match;
+  for (auto call = found->second.rbegin(); call != found->second.rend(); ++call) {
+    const Entry& entry = calls_[*call];
+    const auto& ids = entry.pieces.back().segment->token_ids();
+    Kept kept = cut(conversation, message, std::span(ids.data(), entry.taken), entry.prefill);
+    if (kept.ids == 0) continue;
+    match.kept_of = *call;
+    match.first_new = message + 1;
+    match.kept = std::move(kept);
+    return match;
+  }
   return match;
 }
 
@@ -110,6 +138,10 @@ std::string History::ForkCause(const text::Conversation& conversation, const Con
                                const EchoedIds& echoed, size_t index) const {
   if (prefixes_no_tools_.contains(keys.after_no_tools[index + 1])) return kForkToolsChanged;
   if (by_message_.contains(keys.message[index])) return kForkHistoryRewritten;
+  if (const auto streamed = streamed_.find(keys.after[index]); streamed != streamed_.end()) {
+    const auto broke_off = [this](int call) { return calls_[call].broken_off; };
+    if (std::any_of(streamed->second.begin(), streamed->second.end(), broke_off)) return kForkBrokenOff;
+  }
   const text::Message& message = conversation.messages[index];
   const std::vector<std::string>* ids = index < echoed.size() ? &echoed[index] : nullptr;
   for (size_t i = calls_.size(); i-- > 0;) {
@@ -130,31 +162,79 @@ std::string History::ForkCause(const text::Conversation& conversation, const Con
   return kForkNotFound;
 }
 
-int History::Add(const ConversationKeys& asked, const text::Message& delivered, std::string call_id, int parent,
-                 std::vector<Piece> prompt, std::vector<Piece> sampled) {
-  const int index = static_cast<int>(calls_.size());
-  Entry entry{std::move(call_id), parent, std::move(prompt), 0, delivered, false};
-  entry.first_sampled = entry.pieces.size();
-  for (Piece& piece : sampled) entry.pieces.push_back(std::move(piece));
-  calls_.push_back(std::move(entry));
-  if (parent >= 0) calls_[parent].continued = true;
+// Makes the call known by what was delivered after `asked`.
+void History::Index(const AskedKey& asked, int call) {
+  const text::Message& delivered = calls_[call].delivered;
   any_reasoning_ = any_reasoning_ || !delivered.reasoning.empty();
   const std::string key = MessageKey(delivered);
-  by_prefix_[Chain(asked.after.back(), key)].push_back(index);
-  asked_.insert(asked.after.back());
-  prefixes_no_tools_.insert(Chain(asked.after_no_tools.back(), key));
-  by_message_[key].push_back(index);
+  by_prefix_[Chain(asked.key, key)].push_back(call);
+  prefixes_no_tools_.insert(Chain(asked.no_tools, key));
+  by_message_[key].push_back(call);
+}
+
+int History::Add(const AskedKey& asked, const std::optional<text::Message>& delivered, Call call) {
+  const int index = static_cast<int>(calls_.size());
+  const bool streamed = call.taken > 0 && !call.sampled.empty();
+  Entry entry;
+  entry.call_id = std::move(call.call_id);
+  entry.parent = call.parent;
+  entry.pieces = std::move(call.prompt);
+  entry.first_sampled = entry.pieces.size();
+  for (Piece& piece : call.sampled) entry.pieces.push_back(std::move(piece));
+  entry.text_key = std::move(call.text_key);
+  entry.prefill = std::move(call.prefill);
+  entry.asked = asked.key;
+  entry.taken = call.taken;
+  entry.broken_off = !delivered.has_value();
+  if (delivered.has_value()) entry.delivered = *delivered;
+  calls_.push_back(std::move(entry));
+  if (call.parent >= 0) calls_[call.parent].continued = true;
+  asked_.insert(asked.key);
+  if (streamed) streamed_[asked.key].push_back(index);
+  if (delivered.has_value()) Index(asked, index);
   return index;
 }
 
-std::vector<const Piece*> History::Path(int call) const {
+int History::Keep(const ConversationKeys& asked, const Match& match) {
+  const int index = static_cast<int>(calls_.size());
+  Entry entry = calls_[match.kept_of];
+  Piece& sampled = entry.pieces.back();
+  entry.unrecorded = match.kept.ids < static_cast<size_t>(sampled.segment->token_ids_size());
+  if (entry.unrecorded) sampled = MakePiece(FirstIds(*sampled.segment, static_cast<int>(match.kept.ids)));
+  entry.delivered = match.kept.message;
+  entry.broken_off = entry.continued = false;
+  calls_.push_back(std::move(entry));
+  Index({asked.after[match.first_new - 1], asked.after_no_tools[match.first_new - 1]}, index);
+  return index;
+}
+
+std::vector<const Piece*> History::Path(int call, std::vector<Piece>* unrecorded) const {
   std::vector<const Piece*> path;
   for (; call >= 0; call = calls_[call].parent) {
     const auto& pieces = calls_[call].pieces;
     for (size_t i = pieces.size(); i-- > 0;) path.push_back(&pieces[i]);
+    if (calls_[call].unrecorded && unrecorded != nullptr) unrecorded->push_back(pieces.back());
   }
   std::reverse(path.begin(), path.end());
   return path;
+}
+
+text::Conversation History::AsDelivered(text::Conversation conversation, const ConversationKeys& keys, int call) const {
+  size_t message = conversation.messages.size();
+  for (; call >= 0; call = calls_[call].parent) {
+    const Entry& entry = calls_[call];
+    // Message i answers what keys.after[i] is the key of.
+    while (message > 0 && (message == conversation.messages.size() || keys.after[message] != entry.asked)) --message;
+    if (keys.after[message] != entry.asked) break;
+    text::Message& sent = conversation.messages[message];
+    sent.content = entry.delivered.content;
+    sent.reasoning = entry.delivered.reasoning;
+    for (size_t i = 0; i < sent.tool_calls.size(); ++i) {
+      sent.tool_calls[i].name = entry.delivered.tool_calls[i].name;
+      sent.tool_calls[i].arguments_json = entry.delivered.tool_calls[i].arguments_json;
+    }
+  }
+  return conversation;
 }
 
 std::vector<int32_t> History::Sampled(int call) const {

@@ -9,10 +9,15 @@
 // equal. Ids (of tool calls, of items, signatures) decide between calls that delivered equal content, and name what was
 // done to a message that does not equal what was delivered under them.
 //
+// Of a streamed answer the client may have kept a beginning: the call was aborted, or the client left before the end.
+// Such a message is continued on the ids whose text it is, and no others (Cut). They are not delimited in what was
+// recorded, so that calls that go on from them bring them along as a segment of their own (Path's `unrecorded`).
+//
 // Plain value, not thread safe. Segments are shared, so a chain of n calls costs the tokens it holds, not their square.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -42,35 +47,73 @@ struct ConversationKeys {
   static ConversationKeys Of(const text::Conversation& conversation);
 };
 
+// The key of all that a call was asked, with its tools and without.
+struct AskedKey {
+  std::string key;
+  std::string no_tools;
+
+  static AskedKey Of(const ConversationKeys& keys) { return {keys.after.back(), keys.after_no_tools.back()}; }
+};
+
 class History {
  public:
+  // The first ids of an answer, and the message that their text is; no ids: what was sent is no beginning of it.
+  struct Kept {
+    size_t ids = 0;
+    text::Message message;
+  };
+  // Looks for what a client sent in an answer of which it may have got no more than the text of `sampled`, which go on
+  // from `prefill`.
+  using Cut = std::function<Kept(const text::Conversation& conversation, size_t message,
+                                 std::span<const int32_t> sampled, const std::string& prefill)>;
+
   // How a request is to be prompted.
   struct Match {
     int parent = -1;         // call to continue; -1: none, render everything
     size_t first_new = 0;    // the first message after what `parent` delivered
     std::string fork_cause;  // why it begins a branch; empty: it continues the newest call, or is the first
+    // A call and the beginning of its answer that the client kept: Keep makes the parent of it. -1: none.
+    int kept_of = -1;
+    Kept kept = {};
   };
 
   // Per message, ids of ours that came back with it (a call id stands in each of them), besides those of its tool
   // calls.
   using EchoedIds = std::vector<std::vector<std::string>>;
 
-  // `echoed`: empty, or as long as the messages.
-  Match Find(const text::Conversation& conversation, const ConversationKeys& keys, const EchoedIds& echoed = {}) const;
+  // `echoed`: empty, or as long as the messages. `cut` null: beginnings of answers are not looked for.
+  Match Find(const text::Conversation& conversation, const ConversationKeys& keys, const EchoedIds& echoed = {},
+             const Cut& cut = nullptr) const;
 
   // The conversation with the reasoning that calls delivered put back into messages that came without it; nullopt:
   // there is none to put back.
   std::optional<text::Conversation> WithReasoning(const text::Conversation& conversation,
                                                   const ConversationKeys& keys) const;
 
-  // A call and what of its answer was delivered. `prompt` and `sampled` are its own pieces, after those of `parent`; of
-  // an answer that was cut off, `sampled` are the ids of what was delivered. Returns its index.
-  int Add(const ConversationKeys& asked, const text::Message& delivered, std::string call_id, int parent,
-          std::vector<Piece> prompt, std::vector<Piece> sampled);
+  // A call: where it comes from, and the pieces of its own, after those of `parent`.
+  struct Call {
+    std::string call_id;
+    int parent = -1;
+    std::vector<Piece> prompt;
+    std::vector<Piece> sampled;
+    std::string text_key;  // text::RenderedPrompt's, of its prompt; empty: not known
+    std::string prefill;   // of the answer, in the prompt (text::RenderedPrompt)
+    size_t taken = 0;      // of the ids of the last piece sampled: how many may have reached the client as a stream
+  };
+  // A call and its answer; nullopt: it broke off, and what was sampled is only good for what the client kept of it.
+  // Returns its index.
+  int Add(const AskedKey& asked, const std::optional<text::Message>& delivered, Call call);
+  // Makes a call of what the client kept of an answer. Returns its index.
+  int Keep(const ConversationKeys& asked, const Match& match);
 
-  // From the root to the last token that call sampled; -1 is the empty path.
-  std::vector<const Piece*> Path(int call) const;
+  // From the root to the last token that call sampled; -1 is the empty path. `unrecorded`: those of its pieces that no
+  // record of a call holds.
+  std::vector<const Piece*> Path(int call, std::vector<Piece>* unrecorded = nullptr) const;
+  // The conversation with what calls on the way to `call` delivered in the place of what the client made of it; ids of
+  // tool calls stay the client's. REQUIRES: `call` is the parent of the conversation's match.
+  text::Conversation AsDelivered(text::Conversation conversation, const ConversationKeys& keys, int call) const;
   const std::string& call_id(int call) const { return calls_[call].call_id; }
+  const std::string& text_key(int call) const { return calls_[call].text_key; }
   // The ids that call sampled.
   std::vector<int32_t> Sampled(int call) const;
   size_t size() const { return calls_.size(); }
@@ -78,12 +121,21 @@ class History {
  private:
   struct Entry {
     std::string call_id;
-    int parent;
+    int parent = -1;
     std::vector<Piece> pieces;
-    size_t first_sampled;  // index into pieces
+    size_t first_sampled = 0;  // index into pieces
+    std::string text_key;
     text::Message delivered;
-    bool continued;  // by another call
+    std::string asked;  // AskedKey::key
+    std::string prefill;
+    size_t taken = 0;
+    bool broken_off = false;  // nothing is in `delivered`
+    bool unrecorded = false;  // its last piece is in no record: Keep made it
+    bool continued = false;   // by another call
   };
+  void Index(const AskedKey& asked, int call);
+  Match FindKept(const text::Conversation& conversation, const ConversationKeys& keys, size_t message,
+                 const Cut& cut) const;
   bool Names(int call, const text::Message& message, const std::vector<std::string>* ids) const;
   int Choose(const std::vector<int>& candidates, const text::Message& message,
              const std::vector<std::string>* ids) const;
@@ -92,6 +144,7 @@ class History {
 
   std::vector<Entry> calls_;
   std::unordered_map<std::string, std::vector<int>> by_prefix_;  // by ConversationKeys::after
+  std::unordered_map<std::string, std::vector<int>> streamed_;   // by the key of their whole request
   std::unordered_set<std::string> asked_;                        // keys of whole requests
   std::unordered_set<std::string> prefixes_no_tools_;
   std::unordered_map<std::string, std::vector<int>> by_message_;  // by key of the delivered message
@@ -108,6 +161,8 @@ inline constexpr char kForkContentChanged[] = "content_changed";      // under a
 inline constexpr char kForkNotFound[] = "not_found";  // an assistant message this episode never delivered
 inline constexpr char kForkThinkingStripped[] = "thinking_stripped";  // the template leaves out earlier reasoning now
 inline constexpr char kForkTailFailed[] = "tail_failed";              // the template cannot render the rest on its own
+inline constexpr char kForkBrokenOff[] = "broken_off";  // after an answer that broke off, what is no beginning of it
+inline constexpr char kForkTemplateDiffers[] = "template_differs";  // it now writes otherwise what the turn followed
 // An earlier call is continued, but not the newest of its branch:
 inline constexpr char kForkRetry[] = "retry";               // the same request again
 inline constexpr char kForkEarlierTurn[] = "earlier_turn";  // later turns were dropped, or a branch begins here

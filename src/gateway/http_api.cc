@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "gateway/api_error.h"
 #include "gateway/cut_text.h"
+#include "gateway/episode_request.h"
 
 namespace ingot::gateway {
 namespace {
@@ -97,22 +98,19 @@ absl::StatusOr<value> ObjectBody(const HttpRequest& request) {
   return body;
 }
 
-absl::StatusOr<std::string> StringField(const value& body, const char* name) {
-  const value* field = base::Find(body, name);
-  if (field == nullptr || field->is_null()) return std::string();
-  if (!field->is_string()) return BadRequest(name, absl::StrCat("'", name, "' must be a string"));
-  return std::string(field->get_string());
-}
-
 // What both OpenAI's and Anthropic's clients look for.
-object ModelJson(const std::string& name) {
-  return {{"id", name},
-          {"object", "model"},
-          {"created", 0},
-          {"owned_by", "ingot"},
-          {"type", "model"},
-          {"display_name", name},
-          {"created_at", "1970-01-01T00:00:00Z"}};
+object ModelJson(const std::string& name, const ModelOptions* model) {
+  object json{{"id", name},
+              {"object", "model"},
+              {"created", 0},
+              {"owned_by", "ingot"},
+              {"type", "model"},
+              {"display_name", name},
+              {"created_at", "1970-01-01T00:00:00Z"}};
+  constexpr const char* kWeights[] = {"follow", "pinned", "external"};
+  json["weights"] = kWeights[model == nullptr ? 0 : static_cast<int>(model->weights)];
+  if (model != nullptr && model->weights == ModelWeights::kPinned) json["version"] = model->version;
+  return json;
 }
 
 const char* PurposeText(v1::EpisodePurpose purpose) {
@@ -218,12 +216,15 @@ HttpReply HttpApi::Quick(const HttpRequest& request, const HttpRoute& route) {
     case HttpRoute::Kind::kRoot:
       return Json(200, object{});
     case HttpRoute::Kind::kModels: {
-      const std::string& name = gateway_.options().model_name;
+      const GatewayOptions& options = gateway_.options();
+      base::json::array models = {ModelJson(options.model_name, nullptr)};
+      for (const ModelOptions& model : options.models) models.push_back(ModelJson(model.name, &model));
+      const value first = models.front().at("id"), last = models.back().at("id");
       return Json(200, object{{"object", "list"},
-                              {"data", base::json::array{ModelJson(name)}},
+                              {"data", std::move(models)},
                               {"has_more", false},
-                              {"first_id", name},
-                              {"last_id", name}});
+                              {"first_id", first},
+                              {"last_id", last}});
     }
     case HttpRoute::Kind::kModel:
       return ModelReply(route);
@@ -236,7 +237,10 @@ HttpReply HttpApi::Quick(const HttpRequest& request, const HttpRoute& route) {
 }
 
 HttpReply HttpApi::ModelReply(const HttpRoute& route) const {
-  if (route.name == gateway_.options().model_name) return Json(200, ModelJson(route.name));
+  if (route.name == gateway_.options().model_name) return Json(200, ModelJson(route.name, nullptr));
+  for (const ModelOptions& model : gateway_.options().models) {
+    if (model.name == route.name) return Json(200, ModelJson(model.name, &model));
+  }
   return ErrorReply(*route.dialect,
                     ApiError(404, "model_not_found", "model",
                              absl::StrCat("the model served here is '", gateway_.options().model_name, "'")),
@@ -273,10 +277,9 @@ std::shared_ptr<Exchange> HttpApi::Blocking(HttpRequest request, const std::func
 HttpReply HttpApi::Open(const HttpRequest& request) {
   auto body = ObjectBody(request);
   if (!body.ok()) return Error(body.status());
-  auto scaffold = StringField(*body, "scaffold");
-  if (!scaffold.ok()) return Error(scaffold.status());
   v1::EpisodeOpenRequest open;
-  open.set_scaffold(*scaffold);
+  if (absl::Status read = ReadOpen(*body, open); !read.ok()) return Error(read);
+  open.set_admin_key(KeyOf(request));
   auto opened = gateway_.OpenEpisode(open);
   if (!opened.ok()) return Error(opened.status());
   object json;
@@ -294,48 +297,22 @@ HttpReply HttpApi::Open(const HttpRequest& request) {
 HttpReply HttpApi::Reward(const HttpRequest& request, const std::string& episode) {
   auto body = ObjectBody(request);
   if (!body.ok()) return Error(body.status());
-  std::optional<double> reward;
-  const value* field = base::Find(*body, "reward");
-  if (field != nullptr && !field->is_null()) {
-    if (!field->is_number()) return Error(BadRequest("reward", "'reward' must be a number"));
-    reward = field->to_number<double>();
-  }
-  std::map<std::string, double> signals;
-  if (const value* named = base::Find(*body, "signals"); named != nullptr && !named->is_null()) {
-    if (!named->is_object()) return Error(BadRequest("signals", "'signals' must be an object of numbers"));
-    for (const auto& [name, number] : named->get_object()) {
-      if (number.is_bool()) {
-        signals[std::string(name)] = number.get_bool() ? 1 : 0;
-      } else if (number.is_number()) {
-        signals[std::string(name)] = number.to_number<double>();
-      } else {
-        return Error(BadRequest("signals", absl::StrCat("signal '", std::string(name), "' must be a number")));
-      }
-    }
-  }
-  if (!reward.has_value() && signals.empty())
-    return Error(BadRequest("reward", "neither 'reward' nor 'signals' is there"));
-  const absl::Status status = gateway_.RewardEpisode(episode, KeyOf(request), reward, signals);
+  v1::EpisodeRewardRequest reward;
+  reward.set_episode_id(episode);
+  reward.set_api_key(KeyOf(request));
+  absl::Status status = ReadReward(*body, reward);
+  if (status.ok()) status = gateway_.RewardEpisode(reward);
   return status.ok() ? Json(200, object{}) : Error(status);
 }
 
 HttpReply HttpApi::End(const HttpRequest& request, const std::string& episode) {
   auto body = ObjectBody(request);
   if (!body.ok()) return Error(body.status());
-  auto state = StringField(*body, "status");
-  auto detail = StringField(*body, "detail");
-  for (const auto* field : {&state, &detail}) {
-    if (!field->ok()) return Error(field->status());
-  }
-  if (*state != "finished" && *state != "failed") {
-    return Error(BadRequest("status", "'status' must be \"finished\" or \"failed\""));
-  }
   v1::EpisodeEndRequest end;
   end.set_episode_id(episode);
   end.set_api_key(KeyOf(request));
-  end.set_state(*state == "finished" ? v1::EPISODE_FINISHED : v1::EPISODE_FAILED);
-  end.set_detail(*detail);
-  const absl::Status status = gateway_.EndEpisode(end);
+  absl::Status status = ReadEnd(*body, end);
+  if (status.ok()) status = gateway_.EndEpisode(end);
   return status.ok() ? Json(200, object{}) : Error(status);
 }
 

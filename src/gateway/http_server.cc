@@ -20,6 +20,8 @@
 #include "base/log.h"
 #include "gateway/api_error.h"
 #include "gateway/http_connection.h"
+#include "gateway/system_limits.h"
+#include "gateway/tls.h"
 
 namespace ingot::gateway {
 namespace {
@@ -41,6 +43,7 @@ class HttpServer::Impl : public std::enable_shared_from_this<Impl> {
       : options_(options),
         gateway_(gateway),
         api_(gateway, std::move(metrics)),
+        bodies_(options.max_buffered_bytes),
         loop_(std::make_shared<asio::io_context>(options.io_threads)),
         work_(asio::make_work_guard(*loop_)),
         strand_(asio::make_strand(*loop_)),
@@ -49,6 +52,11 @@ class HttpServer::Impl : public std::enable_shared_from_this<Impl> {
         tick_(strand_) {}
 
   absl::Status Listen() {
+    INGOT_RETURN_IF_ERROR(RaiseFileLimit(options_.max_connections));
+    if (!options_.tls_certificate.empty()) {
+      INGOT_ASSIGN_OR_RETURN(tls_, NewTlsContext(options_.tls_certificate, options_.tls_key));
+    }
+    shared_ = std::make_unique<const HttpShared>(HttpShared{options_, api_, bodies_, tls_.get()});
     const std::string where = absl::StrCat(options_.host, ":", options_.port);
     const auto fail = [&](const error_code& error) {
       const bool taken = error == asio::error::address_in_use;
@@ -59,6 +67,13 @@ class HttpServer::Impl : public std::enable_shared_from_this<Impl> {
     error_code error;
     const auto address = asio::ip::make_address(options_.host, error);
     if (error) return absl::InvalidArgumentError(absl::StrCat("host '", options_.host, "' is not an IP address"));
+    if (!address.is_loopback() && tls_ == nullptr && !options_.allow_plaintext) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "host ", options_.host,
+          " is reached from other machines, and without TLS all on the way can read the keys and "
+          "prompts that go there: name a certificate and key (gateway.tls.certificate, gateway.tls.key), or say that "
+          "the network is private (gateway.tls.allow_plaintext: true)"));
+    }
     const tcp::endpoint endpoint(address, static_cast<uint16_t>(options_.port));
     if (acceptor_.open(endpoint.protocol(), error); error) return fail(error);
     if (acceptor_.set_option(asio::socket_base::reuse_address(true), error); error) return fail(error);
@@ -107,7 +122,8 @@ class HttpServer::Impl : public std::enable_shared_from_this<Impl> {
   int port() const { return port_; }
   std::string url() const {
     const bool v6 = options_.host.find(':') != std::string::npos;
-    return absl::StrCat("http://", v6 ? "[" : "", options_.host, v6 ? "]" : "", ":", port_);
+    return absl::StrCat(tls_ != nullptr ? "https://" : "http://", v6 ? "[" : "", options_.host, v6 ? "]" : "", ":",
+                        port_);
   }
   int connections() const {
     base::MutexLock lock(mu_);
@@ -155,7 +171,7 @@ class HttpServer::Impl : public std::enable_shared_from_this<Impl> {
 
   void Serve(tcp::socket socket) {
     const auto executor = socket.get_executor();
-    auto connection = std::make_shared<HttpConnection>(loop_, std::move(socket), options_, api_);
+    auto connection = std::make_shared<HttpConnection>(loop_, std::move(socket), *shared_);
     asio::co_spawn(executor, Hold(shared_from_this(), connection), asio::detached);
   }
 
@@ -179,6 +195,9 @@ class HttpServer::Impl : public std::enable_shared_from_this<Impl> {
   const HttpServerOptions options_;
   Gateway& gateway_;
   HttpApi api_;
+  BodyBudget bodies_;
+  std::unique_ptr<asio::ssl::context> tls_;  // null: plain text
+  std::unique_ptr<const HttpShared> shared_;
   const std::shared_ptr<asio::io_context> loop_;
   asio::executor_work_guard<asio::io_context::executor_type> work_;
   asio::strand<asio::io_context::executor_type> strand_;

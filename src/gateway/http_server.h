@@ -1,11 +1,12 @@
 // HTTP/1.1 for the gateway: sockets, timeouts and limits around an HttpApi. Owns its threads; one coroutine per
 // connection, which waits for the next request, for its answer and for the client going away, whichever is first. A
-// client that closes its side while its answer is being made (a half-closed connection included: it cannot be told from
-// a closed one) abandons it.
+// client that goes away while its answer is being made abandons it; one that only closes its sending side gets it.
 //
-// Start fails with UNAVAILABLE, naming host:port, if it cannot listen there. Stop (and destruction) stops accepting,
-// lets requests in flight finish for shutdown_grace_s, then abandons them; it may be called from any thread but the
-// server's.
+// With a certificate it speaks TLS 1.2 and 1.3 only. Start fails with UNAVAILABLE, naming host:port, if it cannot
+// listen there; RESOURCE_EXHAUSTED if max_connections are more files than the system allows this process;
+// FAILED_PRECONDITION for an address that other machines reach without TLS, unless allow_plaintext says so. Stop (and
+// destruction) stops accepting, lets requests in flight finish for shutdown_grace_s, then abandons them; it may be
+// called from any thread but the server's.
 #pragma once
 
 #include <functional>
@@ -30,7 +31,7 @@ class HttpServer {
 
   void Stop();
   int port() const;         // the one listened on, also where the options said 0
-  std::string url() const;  // "http://host:port"
+  std::string url() const;  // "http://host:port", or "https://..."
   int connections() const;  // open now
 
  private:

@@ -1,6 +1,12 @@
 #include "gateway/options.h"
 
+#include <algorithm>
+#include <cerrno>
 #include <cmath>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <set>
 
 namespace ingot::gateway {
 namespace {
@@ -30,10 +36,52 @@ absl::Status ValidatePin(const char* name, const SamplingPin& pin, bool trained)
   return absl::OkStatus();
 }
 
+absl::Status ValidateModels(const GatewayOptions& options) {
+  std::set<std::string> names = {options.model_name};
+  for (size_t i = 0; i < options.models.size(); ++i) {
+    const ModelOptions& model = options.models[i];
+    const auto fault = [&](const std::string& what) {
+      return absl::InvalidArgumentError(absl::StrCat("models[", i, "] ('", model.name, "'): ", what));
+    };
+    if (model.name.empty()) return fault("it has no name");
+    if (!names.insert(model.name).second) return fault("there is another model of this name");
+    if (model.weights == ModelWeights::kPinned && model.version < 0) {
+      return fault(absl::StrCat("version is ", model.version, ": it must be 0 or greater"));
+    }
+    if ((model.weights == ModelWeights::kExternal) == model.address.empty()) {
+      return fault("external weights, and no others, need an address, e.g. 10.0.0.7:7410");
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
+
+bool PinsVersion(const GatewayOptions& options, int64_t version) {
+  return std::any_of(options.models.begin(), options.models.end(), [version](const ModelOptions& model) {
+    return model.weights == ModelWeights::kPinned && model.version == version;
+  });
+}
+
+absl::StatusOr<std::string> ReadAdminKey(const GatewayOptions& options) {
+  constexpr size_t kShortest = 16;
+  if (options.admin_key_file.empty()) return std::string();
+  std::ifstream file(options.admin_key_file);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  if (!file && text.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("admin_key_file '", options.admin_key_file, "' cannot be read: ", std::strerror(errno)));
+  }
+  const size_t begin = text.find_first_not_of(" \t\r\n");
+  std::string key = begin == std::string::npos ? "" : text.substr(begin, text.find_last_not_of(" \t\r\n") + 1 - begin);
+  if (key.size() >= kShortest && key.find_first_of(" \t\r\n") == std::string::npos) return key;
+  return absl::InvalidArgumentError(absl::StrCat("admin_key_file '", options.admin_key_file, "' must hold one word of ",
+                                                 kShortest, " bytes or more, e.g. of `openssl rand -hex 24`"));
+}
 
 absl::Status GatewayOptions::Validate() const {
   if (model_name.empty()) return absl::InvalidArgumentError("model_name is empty");
+  INGOT_RETURN_IF_ERROR(ValidateModels(*this));
   INGOT_RETURN_IF_ERROR(ValidatePin("train_sampling", train_sampling, true));
   INGOT_RETURN_IF_ERROR(ValidatePin("eval_sampling", eval_sampling, false));
   INGOT_RETURN_IF_ERROR(Positive("max_new_tokens", max_new_tokens));
@@ -41,6 +89,8 @@ absl::Status GatewayOptions::Validate() const {
   INGOT_RETURN_IF_ERROR(Positive("max_active_calls", max_active_calls));
   INGOT_RETURN_IF_ERROR(Positive("max_open_episodes", max_open_episodes));
   INGOT_RETURN_IF_ERROR(Positive("max_calls_per_episode", max_calls_per_episode));
+  INGOT_RETURN_IF_ERROR(NotNegative("max_tokens_per_episode", static_cast<double>(max_tokens_per_episode)));
+  INGOT_RETURN_IF_ERROR(NotNegative("episode_deadline_s", episode_deadline_s));
   INGOT_RETURN_IF_ERROR(NotNegative("max_remembered_ends", max_remembered_ends));
   INGOT_RETURN_IF_ERROR(NotNegative("call_deadline_s", call_deadline_s));
   INGOT_RETURN_IF_ERROR(NotNegative("episode_idle_s", episode_idle_s));
@@ -48,6 +98,7 @@ absl::Status GatewayOptions::Validate() const {
   INGOT_RETURN_IF_ERROR(Positive("end_wait_s", end_wait_s));
   INGOT_RETURN_IF_ERROR(NotNegative("retry_after_s", retry_after_s));
   INGOT_RETURN_IF_ERROR(Positive("worker_threads", worker_threads));
+  INGOT_RETURN_IF_ERROR(Positive("writer_threads", writer_threads));
   INGOT_RETURN_IF_ERROR(Positive("max_queued_work", max_queued_work));
   return absl::OkStatus();
 }
@@ -60,6 +111,13 @@ absl::Status HttpServerOptions::Validate() const {
   INGOT_RETURN_IF_ERROR(Positive("max_connections", max_connections));
   INGOT_RETURN_IF_ERROR(Positive("max_body_bytes", static_cast<double>(max_body_bytes)));
   INGOT_RETURN_IF_ERROR(Positive("max_header_bytes", max_header_bytes));
+  if (max_buffered_bytes < max_body_bytes) {
+    return absl::InvalidArgumentError(absl::StrCat("max_buffered_bytes is ", max_buffered_bytes,
+                                                   ": it must be at least max_body_bytes, ", max_body_bytes));
+  }
+  if (tls_certificate.empty() != tls_key.empty()) {
+    return absl::InvalidArgumentError("tls: a certificate needs its key, and a key its certificate: name both or none");
+  }
   INGOT_RETURN_IF_ERROR(Positive("idle_timeout_s", idle_timeout_s));
   INGOT_RETURN_IF_ERROR(Positive("request_timeout_s", request_timeout_s));
   INGOT_RETURN_IF_ERROR(Positive("write_timeout_s", write_timeout_s));

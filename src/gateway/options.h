@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 
@@ -23,44 +24,75 @@ enum class HistoryThinking {
   kKeep,      // it stays in context: the prompt goes on from what was sampled
 };
 
+// Which weights a model's name stands for. Only what follows is trained on.
+enum class ModelWeights {
+  kFollow,    // the newest live version at every decode step
+  kPinned,    // one version of this run, which its engines retain
+  kExternal,  // a server outside this run that speaks proto/rollout.proto: any Ingot rollout role is one
+};
+
+struct ModelOptions {
+  std::string name;  // what clients ask for; unique
+  ModelWeights weights = ModelWeights::kFollow;
+  int64_t version = 0;  // kPinned: >= 0
+  std::string address;  // kExternal: "host:port"; its model must have this run's tokenizer
+};
+
 struct GatewayOptions {
-  std::string model_name = "ingot";  // what /v1/models lists; clients may ask for any name, it is recorded
+  std::string model_name = "ingot";  // what /v1/models lists first; it follows training
+  std::vector<ModelOptions> models;  // further names; any other one follows training too, and is recorded as asked
   SamplingPin train_sampling;        // pins PURPOSE_TRAIN episodes; served ones sample as their client asks
   SamplingPin eval_sampling;         // pins PURPOSE_EVAL episodes
   uint64_t seed = 0;                 // root of the seeds of pinned calls; a client's seed counts in served ones only
   int32_t max_new_tokens = 4096;     // tokens per call; what a client asks beyond is cut to it
   int32_t default_max_tokens = 0;    // tokens per call whose client names no limit; 0: max_new_tokens
-  int32_t max_active_calls = 1024;   // calls in flight; beyond: 429
+  int32_t max_active_calls = 10240;  // calls in flight; beyond: 429
   int32_t max_open_episodes =
       4096;  // episodes and served sessions held; beyond: 429 (the oldest idle session goes first)
-  int32_t max_calls_per_episode = 4096;  // beyond: 409; a served session forgets its history instead
-  int32_t max_remembered_ends = 16384;   // ended episodes whose late calls still get 410 instead of 401
-  double call_deadline_s = 600;          // seconds from arrival to the last token; beyond: aborted and 504. 0: none
+  int32_t max_calls_per_episode = 4096;  // beyond: 400, not retryable; a served session forgets its history instead
+  int64_t max_tokens_per_episode = 0;   // tokens of all its calls, prompts counted whole; beyond: the same. 0: no limit
+  double episode_deadline_s = 0;        // seconds from an episode's opening after which it is ended as failed. 0: none
+  int32_t max_remembered_ends = 16384;  // ended episodes whose late calls still get 410 instead of 401
+  double call_deadline_s = 600;         // seconds from arrival to the last token; beyond: aborted and 504. 0: none
   double episode_idle_s = 3600;  // seconds without a call after which an admitted episode is ended as failed. 0: never
-  double session_idle_s = 900;   // the same for served sessions and for episodes opened by auto_episodes. 0: never
+  double session_idle_s = 900;   // the same for served sessions, which auto_episodes opens too. 0: never
   double end_wait_s = 30;        // seconds that ending an episode waits for its aborted calls to be recorded
   double retry_after_s = 1;      // seconds that a 429 or 503 asks its client to wait
   HistoryThinking history_thinking = HistoryThinking::kTemplate;
-  bool auto_episodes = false;      // an unknown API key opens an episode (asks admission) instead of 401
-  int32_t worker_threads = 16;     // threads for what blocks: parsing, pool writes, admission
+  bool auto_episodes = false;  // an unknown API key opens a session instead of 401: recorded, never trained on
+  // File that holds the admin key (>= 16 bytes, white space around it does not count). Who opens episodes must send it;
+  // it rewards and ends any of them, and calls no model. Empty: whoever reaches the gateway may open episodes.
+  std::string admin_key_file;
+  int32_t worker_threads = 16;     // threads for what blocks or takes long: parsing, rendering, admission
+  int32_t writer_threads = 16;     // calls that are recorded at a time: they share the pool's fsyncs
   int32_t max_queued_work = 4096;  // requests waiting for a worker; beyond: 503
   std::string public_url;          // what agents are told, e.g. "http://10.0.0.5:8080"; empty: the address listened on
 
   absl::Status Validate() const;
 };
 
+// Whether a model is pinned to that version: engines are to retain it as long as the run lasts.
+bool PinsVersion(const GatewayOptions& options, int64_t version);
+
+// The key in admin_key_file; empty if none is named. INVALID_ARGUMENT: it cannot be read, or is too short.
+absl::StatusOr<std::string> ReadAdminKey(const GatewayOptions& options);
+
 struct HttpServerOptions {
-  std::string host = "127.0.0.1";             // address to listen on; "0.0.0.0": every one
-  int32_t port = 8080;                        // 0: the system chooses; HttpServer::port() tells
-  int32_t io_threads = 1;                     // threads for sockets; >= 1
-  int32_t max_connections = 1024;             // beyond: 503 and closed
-  int64_t max_body_bytes = 64 * 1024 * 1024;  // beyond: 413
-  int32_t max_header_bytes = 64 * 1024;       // beyond: 431
-  double idle_timeout_s = 120;                // seconds a kept-alive connection may stay silent between requests
-  double request_timeout_s = 60;              // seconds from a request's first byte to its last; beyond: 408
-  double write_timeout_s = 60;  // seconds one write may wait for a slow reader; beyond: as if it had gone away
-  double keepalive_s = 15;      // seconds of silence in a stream after which a comment is sent. 0: none
-  double shutdown_grace_s = 5;  // seconds that Stop leaves requests in flight before it aborts them
+  std::string host = "127.0.0.1";                 // address to listen on; "0.0.0.0": every one
+  int32_t port = 8080;                            // 0: the system chooses; HttpServer::port() tells
+  int32_t io_threads = 1;                         // threads for sockets; >= 1
+  int32_t max_connections = 10240;                // beyond: 503 and closed; each takes a file descriptor
+  int64_t max_body_bytes = 64 * 1024 * 1024;      // beyond: 413
+  int64_t max_buffered_bytes = int64_t{1} << 30;  // of all bodies whose answers are not over; beyond: 503
+  int32_t max_header_bytes = 64 * 1024;           // beyond: 431
+  double idle_timeout_s = 120;                    // seconds a kept-alive connection may stay silent between requests
+  double request_timeout_s = 60;                  // seconds from a request's first byte to its last; beyond: 408
+  double write_timeout_s = 60;   // seconds one write may wait for a slow reader; beyond: as if it had gone away
+  double keepalive_s = 15;       // seconds of silence in a stream after which a comment is sent. 0: none
+  double shutdown_grace_s = 5;   // seconds that Stop leaves requests in flight before it aborts them
+  std::string tls_certificate;   // PEM file of the certificate and those that signed it; empty: plain text
+  std::string tls_key;           // PEM file of its private key
+  bool allow_plaintext = false;  // `host` may be an address that other machines reach, without TLS
 
   absl::Status Validate() const;
 };

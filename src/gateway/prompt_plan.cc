@@ -1,15 +1,26 @@
 #include "gateway/prompt_plan.h"
 
 #include <algorithm>
+#include <span>
 #include <string>
 #include <utility>
 
 #include "base/log.h"
 #include "gateway/api_error.h"
+#include "gateway/canonical.h"
 #include "gateway/generation.h"
+#include "gateway/turn_text.h"
+#include "text/output_format.h"
 
 namespace ingot::gateway {
 namespace {
+
+constexpr size_t kGenerationPromptIds = 32;  // where a template may have begun the answer
+
+text::Conversation WithoutReasoning(text::Conversation conversation) {
+  for (text::Message& message : conversation.messages) message.reasoning.clear();
+  return conversation;
+}
 
 absl::Status RenderWhole(const Core& core, const text::Conversation& conversation, PromptPlan& plan) {
   auto rendered = core.parts.format->Render(conversation, true);
@@ -17,13 +28,17 @@ absl::Status RenderWhole(const Core& core, const text::Conversation& conversatio
   const bool system = conversation.messages[0].role == "system";
   plan.pieces = PromptPieces(rendered->ids, system && !rendered->message_ends.empty() ? rendered->message_ends[0] : 0);
   plan.ids = std::move(rendered->ids);
+  plan.prefill = std::move(rendered->prefill);
+  plan.text_key = std::move(rendered->text_key);
   if (plan.ids.empty()) return BadRequest("messages", "the conversation renders to no tokens");
+  const auto reasons = [](const text::Message& message) { return !message.reasoning.empty(); };
+  if (core.options.history_thinking == HistoryThinking::kKeep && !plan.text_key.empty() &&
+      std::any_of(conversation.messages.begin(), conversation.messages.end(), reasons)) {
+    // What continues this is compared without reasoning.
+    const auto bare = core.parts.format->Render(WithoutReasoning(conversation), true);
+    plan.text_key = bare.ok() ? bare->text_key : "";
+  }
   return absl::OkStatus();
-}
-
-text::Conversation WithoutReasoning(text::Conversation conversation) {
-  for (text::Message& message : conversation.messages) message.reasoning.clear();
-  return conversation;
 }
 
 // Goes on from what the parent sampled. Returns why it cannot: a cause of a fork; empty: done.
@@ -34,19 +49,34 @@ text::Conversation WithoutReasoning(text::Conversation conversation) {
 std::string Continue(const Core& core, const text::Conversation& conversation, text::EarlierTurns earlier,
                      PromptPlan& plan) {
   const Episode::Plan& continued = plan.continued;
-  const auto tail =
-      core.parts.format->RenderTail(conversation, continued.match.first_new, continued.parent_turn, earlier);
+  text::TailKeys keys;
+  const auto tail = core.parts.format->RenderTail(conversation, continued.match.first_new, continued.parent_turn,
+                                                  earlier, &plan.prefill, &keys);
   if (!tail.ok()) {
     INGOT_LOG(debug, "after call {}: the tail does not render ({}): rendering everything", continued.parent_call_id,
               std::string(tail.status().message()));
     return absl::IsFailedPrecondition(tail.status()) ? kForkThinkingStripped : kForkTailFailed;
   }
+  if (keys.sampled_from != continued.text_key && !keys.sampled_from.empty() && !continued.text_key.empty()) {
+    return kForkTemplateDiffers;
+  }
+  plan.text_key = std::move(keys.whole);
   for (const Piece& piece : continued.path) {
     plan.ids.insert(plan.ids.end(), piece.segment->token_ids().begin(), piece.segment->token_ids().end());
   }
   plan.ids.insert(plan.ids.end(), tail->begin(), tail->end());
   plan.pieces = PromptPieces(*tail, 0);
   return "";
+}
+
+// What a prompt that came as ids has written of the answer: as well as its last ids tell.
+std::string PrefillIn(const Core& core, std::span<const int32_t> prompt) {
+  prompt = prompt.last(std::min(prompt.size(), kGenerationPromptIds));
+  for (const int32_t id : core.parts.format->end_of_turn_ids()) {
+    const auto end = std::find(prompt.rbegin(), prompt.rend(), id);
+    prompt = prompt.last(end - prompt.rbegin());
+  }
+  return std::string(core.parts.format->output()->PrefillOf(core.parts.tokenizer->Decode(prompt, false)));
 }
 
 absl::StatusOr<PromptPlan> PlanRaw(const Core& core, const GatewayRequest::RawPrompt& prompt) {
@@ -62,20 +92,63 @@ absl::StatusOr<PromptPlan> PlanRaw(const Core& core, const GatewayRequest::RawPr
   }
   if (plan.ids.empty()) return BadRequest("prompt", "the prompt has no tokens");
   plan.pieces = PromptPieces(plan.ids, 0);
+  plan.prefill = PrefillIn(core, plan.ids);
   return plan;
 }
 
 }  // namespace
 
-absl::StatusOr<PromptPlan> PlanPrompt(const Core& core, const Episode* episode, const GatewayRequest& request,
+History::Kept CutAnswer(const Core& core, const text::Conversation& conversation, size_t message,
+                        std::span<const int32_t> sampled, const std::string& prefill) {
+  const text::Message& sent = conversation.messages[message];
+  if (!sent.tool_calls.empty() || TrimmedSize(sent.content) == 0) return {};
+  const auto reader = [&] {
+    return TurnText(
+        {.tokenizer = core.parts.tokenizer,
+         .ends = core.parts.format->end_of_turn_ids(),
+         .format = core.parts.format->output(),
+         .reading = {.tools = conversation.tools,
+                     .prefill = prefill,
+                     .calls = conversation.tools.empty() ? text::CallMode::kText : text::CallMode::kStreamed}});
+  };
+  TurnText streamed = reader();
+  std::string content;
+  size_t pushed = 0;
+  while (TrimmedSize(content) < TrimmedSize(sent.content)) {
+    if (pushed == sampled.size()) return {};
+    streamed.Push(sampled.subspan(pushed++, 1));
+    for (const TurnText::Delta& delta : streamed.Take()) {
+      if (delta.kind == PartKind::kContent) content += delta.text;
+    }
+  }
+  // What comes of an id may be held back until the next ones are there.
+  History::Kept kept;
+  kept.ids = static_cast<size_t>(streamed.delivered_tokens());
+  TurnText whole = reader();
+  whole.Push(sampled.first(kept.ids));
+  whole.Finish("");
+  kept.message.role = "assistant";
+  kept.message.content = whole.message().content;
+  kept.message.reasoning = whole.message().reasoning;
+  kept.message.tool_calls = whole.message().tool_calls;
+  return MessageKey(kept.message) == MessageKey(sent) ? kept : History::Kept();
+}
+
+absl::StatusOr<PromptPlan> PlanPrompt(const Core& core, Episode* episode, const GatewayRequest& request,
                                       int raw_prompt) {
   if (!request.raw_prompts.empty()) return PlanRaw(core, request.raw_prompts.at(raw_prompt));
   PromptPlan plan;
   plan.keys = ConversationKeys::Of(request.conversation);
-  if (episode != nullptr) plan.continued = episode->PlanPrompt(request.conversation, plan.keys, request.echoed_ids);
+  if (episode != nullptr) {
+    const auto cut = [&core](const text::Conversation& conversation, size_t message, std::span<const int32_t> sampled,
+                             const std::string& prefill) {
+      return CutAnswer(core, conversation, message, sampled, prefill);
+    };
+    plan.continued = episode->PlanPrompt(request.conversation, plan.keys, request.echoed_ids, cut);
+  }
   Episode::Plan& continued = plan.continued;
   const text::Conversation& conversation =
-      continued.with_reasoning.has_value() ? *continued.with_reasoning : request.conversation;
+      continued.conversation.has_value() ? *continued.conversation : request.conversation;
   if (continued.match.parent >= 0) {
     const bool keep = core.options.history_thinking == HistoryThinking::kKeep;
     const std::string cause = keep
@@ -84,11 +157,12 @@ absl::StatusOr<PromptPlan> PlanPrompt(const Core& core, const Episode* episode, 
     if (!cause.empty()) {
       continued.match = {.parent = -1, .first_new = 0, .fork_cause = cause};
       continued.path.clear();
+      continued.unrecorded.clear();
       continued.parent_call_id.clear();
     }
   }
   if (continued.match.parent < 0) INGOT_RETURN_IF_ERROR(RenderWhole(core, conversation, plan));
-  continued.with_reasoning.reset();
+  continued.conversation.reset();
   return plan;
 }
 

@@ -1,8 +1,23 @@
 // What a request's prompt is: the ids an earlier call of its episode continues with, and what is rendered anew.
+//
+// Guaranteed of a prompt that continues a call: it is, text for text, what the template writes for the request's
+// conversation, with the ids that were sampled in the place of each continued turn. That holds because
+//   1. what stands for a continued turn in the request equals in canonical form what those ids were delivered as
+//      (history.h);
+//   2. the template still writes the very text that the parent's prompt was made of, given the turns as they were
+//      delivered: their content keys are compared (text::TailKeys), from parent to child down to a prompt that was
+//      rendered whole. This catches what canonical forms pass over and the template may print: ids of tool calls,
+//      further fields, the date;
+//   3. what follows is the template's text from the turn's end on, and the turn stands in it where it was sampled
+//      (text::ChatFormat::RenderTail).
+// Where 2 or 3 does not hold, nothing is continued: all of it is rendered, and the cause is counted. With
+// gateway.history_thinking keep, 2 is held to the conversation without reasoning, and 3 to the turn's end alone.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "base/status.h"
@@ -18,11 +33,18 @@ struct PromptPlan {
   Episode::Plan continued;    // what it continues; nothing if its match has no parent
   std::vector<Piece> pieces;  // of the prompt, after those of continued.path
   std::vector<int32_t> ids;   // the whole prompt
+  std::string prefill;        // what of the answer the prompt has written already (text::RenderedPrompt)
+  std::string text_key;       // text::RenderedPrompt's
 };
 
 // The prompt of the conversation, or of one of the raw prompts. Errors are the client's: 400. `episode` null: nothing
 // is continued, all of it is rendered.
-absl::StatusOr<PromptPlan> PlanPrompt(const Core& core, const Episode* episode, const GatewayRequest& request,
+absl::StatusOr<PromptPlan> PlanPrompt(const Core& core, Episode* episode, const GatewayRequest& request,
                                       int raw_prompt);
+
+// History::Cut by the gateway's tokenizer and format: the fewest ids whose text, read as an answer, is the assistant's
+// message that was sent. None for a message with tool calls: what a client has of those is not cut at ids.
+History::Kept CutAnswer(const Core& core, const text::Conversation& conversation, size_t message,
+                        std::span<const int32_t> sampled, const std::string& prefill);
 
 }  // namespace ingot::gateway

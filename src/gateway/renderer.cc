@@ -48,31 +48,33 @@ void Renderer::Add(int index, Event event) {
   Choice& choice = choices_.at(index);
   const bool stream = request_->stream;
   const size_t before = events_.size();
-  const std::vector<Token>* tokens = nullptr;
-  std::visit(Overloaded{[&](AnswerBegin& begin) {
-                          choice.begin = std::move(begin);
-                          if (stream) OnBegin(choice);
-                        },
-                        [&](PartBegin& begin) {
-                          choice.parts.push_back({begin.kind, std::move(begin.id), std::move(begin.name), {}, {}});
-                          if (stream) OnPartBegin(choice);
-                        },
-                        [&](const PartDelta& delta) {
-                          choice.parts.back().text += delta.text;
-                          Append(choice.parts.back().tokens, delta.tokens);
-                          tokens = &delta.tokens;
-                          if (stream) OnDelta(choice, delta);
-                        },
-                        [&](PartEnd) {
-                          if (stream) OnPartEnd(choice);
-                        },
-                        [&](AnswerEnd& end) {
-                          choice.end = std::move(end);
-                          tokens = &choice.end.tokens;
-                          if (stream) OnEnd(choice);
-                        }},
-             event);
-  if (request_->token_events && tokens != nullptr && events_.size() > before) events_.back().tokens = *tokens;
+  std::visit(
+      Overloaded{[&](AnswerBegin& begin) {
+                   choice.begin = std::move(begin);
+                   if (stream) OnBegin(choice);
+                 },
+                 [&](PartBegin& begin) {
+                   choice.parts.push_back({begin.kind, std::move(begin.id), std::move(begin.name), {}, {}, false});
+                   if (stream) OnPartBegin(choice);
+                 },
+                 [&](const PartDelta& delta) {
+                   choice.parts.back().text += delta.text;
+                   Append(choice.parts.back().tokens, delta.tokens);
+                   if (request_->token_events) Append(untold_, delta.tokens);
+                   if (stream) OnDelta(choice, delta);
+                 },
+                 [&](PartEnd end) {
+                   choice.parts.back().cut = end.cut;
+                   if (stream) OnPartEnd(choice);
+                 },
+                 [&](AnswerEnd& end) {
+                   choice.end = std::move(end);
+                   if (request_->token_events) Append(untold_, choice.end.tokens);
+                   if (stream) OnEnd(choice);
+                 }},
+      event);
+  // A dialect may have nothing to tell of an event: its ids go with the next.
+  if (!untold_.empty() && events_.size() > before) Append(events_.back().tokens, std::exchange(untold_, {}));
 }
 
 void Renderer::Close() {

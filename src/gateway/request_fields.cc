@@ -78,22 +78,39 @@ void ReadSampling(Fields& body, GatewayRequest& request) {
   request.max_tokens = tokens.value_or(0);
 }
 
-// How clients name the thread a request belongs to, and the one that started it.
+// How clients name the thread a request belongs to, the one that started it, the session (a main thread's name, and the
+// parent of what names none) and the kind of sub-agent; null: they do not. In the order in which they are looked for.
 struct ThreadHeaders {
   const char* thread;
   const char* parent;
+  const char* session;
+  const char* kind;
 };
 constexpr ThreadHeaders kThreadHeaders[] = {
-    {"x-claude-code-agent-id", "x-claude-code-parent-agent-id"},
-    {"x-session-id", "x-parent-session-id"},
-    {"thread-id", "x-codex-parent-thread-id"},
+    {"x-claude-code-agent-id", "x-claude-code-parent-agent-id", "x-claude-code-session-id", nullptr},  // Claude Code
+    {"x-session-id", "x-parent-session-id", nullptr, nullptr},                                         // OpenCode
+    {"thread-id", "x-codex-parent-thread-id", "session-id", "x-openai-subagent"},                      // Codex
 };
 
+// A sub-agent that is named by its kind alone ("review", "compact") is a thread beside the one whose name it goes by.
 void ReadThread(const Headers& headers, Fields& body, GatewayRequest& request) {
+  const auto get = [&headers](const char* name) {
+    return name == nullptr ? std::string() : Printable(headers.Get(name), kMaxName);
+  };
   for (const ThreadHeaders& row : kThreadHeaders) {
-    if (headers.Get(row.thread).empty()) continue;
-    request.branch = Printable(headers.Get(row.thread), kMaxName);
-    request.parent_branch = Printable(headers.Get(row.parent), kMaxName);
+    const std::string thread = get(row.thread), parent = get(row.parent), session = get(row.session),
+                      kind = get(row.kind);
+    request.branch = thread.empty() ? session : thread;
+    if (request.branch.empty()) continue;
+    request.parent_branch = parent;
+    const bool main = thread.empty() || thread == session;
+    if (main && !kind.empty()) {
+      request.branch = CutText(absl::StrCat(session, "/", kind), kMaxName);
+      if (parent.empty()) request.parent_branch = session;
+    } else if (!main && parent.empty()) {
+      // Claude Code's agents without a parent are the session's; a thread of Codex is one only if it says what kind.
+      if (row.kind == nullptr || !kind.empty()) request.parent_branch = session;
+    }
     break;
   }
   const object* metadata = body.Object("metadata");
@@ -109,7 +126,8 @@ constexpr std::pair<std::string_view, std::string_view> kTextParts[] = {
 }  // namespace
 
 absl::StatusOr<value> ParseBody(std::string_view body) {
-  auto parsed = base::ParseJson(body);
+  // Read once and dropped: what of it stays in the request is copied.
+  auto parsed = base::ParseJson(body, base::json::make_shared_resource<base::json::monotonic_resource>(body.size()));
   if (!parsed.ok()) return BadRequest("", absl::StrCat("the request's body is not JSON: ", parsed.status().message()));
   if (!parsed->is_object()) return BadRequest("", "the request's body must be a JSON object");
   return parsed;

@@ -10,8 +10,6 @@
 namespace ingot::gateway {
 namespace {
 
-constexpr size_t kGenerationPromptIds = 32;  // where a template may have opened the reasoning
-
 void Pin(const SamplingPin& pin, const GatewayOptions& options, const v1::Episode& record, int32_t sequence,
          v1::SamplingParams& params) {
   params.set_temperature(pin.temperature);
@@ -45,12 +43,10 @@ void Ask(const GatewayRequest& request, int choice, v1::SamplingParams& params) 
   params.set_bias_acted(!request.logit_bias.empty());
 }
 
-bool ThinkingIsOpen(const Core& core, std::span<const int32_t> prompt) {
-  const std::string begin = core.parts.format->SyntaxOfReasoning().begin;
-  if (begin.empty()) return false;
-  std::string end = core.parts.tokenizer->Decode(prompt.last(std::min(prompt.size(), kGenerationPromptIds)), false);
-  while (!end.empty() && (end.back() == '\n' || end.back() == ' ')) end.pop_back();
-  return end.ends_with(begin);
+bool ThinkingIsOpen(const text::ChatFormat& format, std::string_view prefill) {
+  const std::string begin = format.SyntaxOfReasoning().begin;
+  while (prefill.ends_with('\n') || prefill.ends_with(' ')) prefill.remove_suffix(1);
+  return !begin.empty() && prefill.ends_with(begin);
 }
 
 std::string ArgumentsSchema(const base::json::value& tool) {
@@ -62,13 +58,13 @@ std::string ArgumentsSchema(const base::json::value& tool) {
 
 }  // namespace
 
-absl::Status CheckContext(Core& core, size_t prompt_tokens) {
-  if (core.context_length == 0) {
-    auto status = core.parts.engine->Status();
+absl::Status CheckContext(const Backend& backend, size_t prompt_tokens) {
+  if (backend.context_length == 0) {
+    auto status = backend.engine->Status();
     if (!status.ok()) return base::Annotate(status.status(), "the engine does not answer");
-    core.context_length = status->context_length();
+    backend.context_length = status->context_length();
   }
-  const int64_t context = core.context_length;
+  const int64_t context = backend.context_length;
   if (context <= 0 || static_cast<int64_t>(prompt_tokens) < context) return absl::OkStatus();
   return ApiError(
       400, kContextLengthExceeded, "messages",
@@ -108,7 +104,7 @@ std::optional<v1::Grammar> GrammarOf(const text::ChatFormat& format, const Gatew
 }
 
 SamplingPlan PlanSampling(const Core& core, const v1::Episode& episode, const GatewayRequest& request, int32_t sequence,
-                          int choice, std::span<const int32_t> prompt) {
+                          int choice, const PromptPlan& prompt) {
   SamplingPlan plan;
   v1::SamplingParams& params = plan.params;
   if (episode.purpose() == v1::PURPOSE_SERVE) {
@@ -120,11 +116,12 @@ SamplingPlan PlanSampling(const Core& core, const v1::Episode& episode, const Ga
   const int64_t cap = core.options.max_new_tokens;
   const int64_t unasked = core.options.default_max_tokens > 0 ? core.options.default_max_tokens : cap;
   int64_t limit = std::min(cap, request.max_tokens > 0 ? request.max_tokens : unasked);
-  if (core.context_length > 0) limit = std::min<int64_t>(limit, core.context_length - prompt.size());
+  const int64_t context = core.BackendOf(request.model).context_length;
+  if (context > 0) limit = std::min<int64_t>(limit, context - static_cast<int64_t>(prompt.ids.size()));
   params.set_max_new_tokens(static_cast<int32_t>(limit));
   for (const std::string& stop : request.stop) params.add_stop(stop);
   for (const int32_t id : core.parts.format->end_of_turn_ids()) params.add_stop_token_ids(id);
-  if (auto grammar = GrammarOf(*core.parts.format, request, ThinkingIsOpen(core, prompt))) {
+  if (auto grammar = GrammarOf(*core.parts.format, request, ThinkingIsOpen(*core.parts.format, prompt.prefill))) {
     *params.mutable_grammar() = *std::move(grammar);
     params.set_grammar_acted(true);
   } else if (!request.parallel_tool_calls && request.tools_enabled()) {

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_split.h"
 #include "base/json.h"
+#include "text/output_format.h"
 
 namespace ingot::gateway {
 namespace {
@@ -25,10 +26,10 @@ absl::StatusOr<std::optional<bool>> FlagField(const json::value& line, std::stri
   return std::optional<bool>(field->get_bool());
 }
 
-absl::StatusOr<std::string> WriteCalls(const json::value& line, const text::ChatFormat& format) {
+absl::StatusOr<std::vector<text::ToolCall>> ReadCalls(const json::value& line) {
+  std::vector<text::ToolCall> read;
   const json::value* calls = base::Find(line, "tool_calls");
-  std::string text;
-  if (calls == nullptr) return text;
+  if (calls == nullptr) return read;
   if (!calls->is_array()) return absl::InvalidArgumentError("'tool_calls' must be a list");
   for (const json::value& call : calls->get_array()) {
     INGOT_ASSIGN_OR_RETURN(const std::string name, TextField(call, "name"));
@@ -36,13 +37,22 @@ absl::StatusOr<std::string> WriteCalls(const json::value& line, const text::Chat
     if (name.empty() || arguments == nullptr) {
       return absl::InvalidArgumentError("each of 'tool_calls' needs 'name' and 'arguments'");
     }
-    const auto syntax = format.SyntaxOfCall(name);
-    if (!syntax.has_value()) {
-      return absl::InvalidArgumentError("this chat format does not say how a call is written: give 'output' instead");
-    }
-    absl::StrAppend(&text, text.empty() ? "" : "\n", syntax->before,
-                    arguments->is_string() ? std::string(arguments->get_string()) : base::PrintJson(*arguments),
-                    syntax->after);
+    read.push_back(
+        {"", name, arguments->is_string() ? std::string(arguments->get_string()) : base::PrintJson(*arguments)});
+  }
+  return read;
+}
+
+// As the format writes it; arguments that it cannot write stand where they would.
+absl::StatusOr<std::string> WriteAnswer(const std::string& content, const std::vector<text::ToolCall>& calls,
+                                        const text::ChatFormat& format) {
+  auto written = format.output()->WriteCalls(content, calls);
+  if (written.ok() || calls.empty()) return written;
+  std::string text = content;
+  for (const text::ToolCall& call : calls) {
+    const auto syntax = format.SyntaxOfCall(call.name);
+    if (!syntax.has_value()) return base::Annotate(written.status(), "give 'output' instead");
+    absl::StrAppend(&text, text.empty() ? "" : "\n", syntax->before, call.arguments_json, syntax->after);
   }
   return text;
 }
@@ -62,13 +72,15 @@ absl::StatusOr<ScriptedModel::Line> ScriptedModel::ParseLine(const json::value& 
   Line line;
   INGOT_ASSIGN_OR_RETURN(std::string output, TextField(json, "output"));
   INGOT_ASSIGN_OR_RETURN(const std::string content, TextField(json, "content"));
-  INGOT_ASSIGN_OR_RETURN(const std::string calls, WriteCalls(json, format));
+  INGOT_ASSIGN_OR_RETURN(const std::vector<text::ToolCall> calls, ReadCalls(json));
   INGOT_ASSIGN_OR_RETURN(line.contains, TextField(json, "contains"));
   INGOT_ASSIGN_OR_RETURN(line.tools, FlagField(json, "tools"));
   INGOT_ASSIGN_OR_RETURN(const std::optional<bool> truncated, FlagField(json, "truncated"));
   INGOT_ASSIGN_OR_RETURN(const std::optional<bool> repeat, FlagField(json, "repeat"));
   line.repeat = repeat.value_or(false);
-  if (output.empty()) output = content + (content.empty() || calls.empty() ? "" : "\n") + calls;
+  if (output.empty()) {
+    INGOT_ASSIGN_OR_RETURN(output, WriteAnswer(content, calls, format));
+  }
   line.ids = tokenizer.Encode(output, true);
   if (!truncated.value_or(false)) line.ids.push_back(format.end_of_turn_ids().front());
   if (line.ids.empty()) return absl::InvalidArgumentError("the line samples nothing");

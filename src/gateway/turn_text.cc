@@ -6,114 +6,121 @@
 namespace ingot::gateway {
 namespace {
 
-// How many bytes at the end of `text` could be the beginning of `stop`.
-size_t PossibleStop(std::string_view text, std::string_view stop) {
-  for (size_t length = std::min(text.size(), stop.size() - 1); length > 0; --length) {
-    if (text.ends_with(stop.substr(0, length))) return length;
-  }
-  return 0;
+// What a turn goes on from: a text whose ids are not at hand, so that its first word keeps its space.
+text::DecodeStream MidText(std::shared_ptr<const text::Tokenizer> tokenizer) {
+  return {std::move(tokenizer), /*skip_special=*/false, text::DecodeState::MidText()};
 }
 
-std::string_view From(const std::string& text, size_t at) {
-  return at < text.size() ? std::string_view(text).substr(at) : std::string_view();
+TurnText::Options WithoutReading(TurnText::Options options) {
+  options.reading = {};
+  return options;
 }
 
 }  // namespace
 
-TurnText::TurnText(std::shared_ptr<const text::Tokenizer> tokenizer, std::shared_ptr<const text::ChatFormat> format,
-                   std::vector<std::string> stop, Reading reading)
-    : tokenizer_(std::move(tokenizer)), format_(std::move(format)), stop_(std::move(stop)), reading_(reading) {}
+TurnText::TurnText(Options options) : options_(WithoutReading(options)), decode_(MidText(options.tokenizer)) {
+  if (options.format != nullptr) stream_.emplace(options.format, options.reading);
+  for (const std::string& stop : options_.stop) stops_.emplace_back(stop);
+}
 
 void TurnText::Push(std::span<const int32_t> ids) {
-  const std::vector<int32_t>& ends = format_->end_of_turn_ids();
-  for (const int32_t& id : ids) {
-    if (!held_end_.empty()) Decode(std::exchange(held_end_, {}));
-    if (std::find(ends.begin(), ends.end(), id) != ends.end()) {
-      held_end_ = {id};
+  for (const int32_t id : ids) {
+    if (held_end_.has_value()) Add(*std::exchange(held_end_, std::nullopt));
+    if (std::find(options_.ends.begin(), options_.ends.end(), id) != options_.ends.end()) {
+      held_end_ = id;
     } else {
-      Decode(std::span(&id, 1));
+      Add(id);
     }
   }
 }
 
-void TurnText::Decode(std::span<const int32_t> ids) {
-  for (const int32_t& id : ids) {
-    text_ += utf8_.Push(tokenizer_->Decode(std::span(&id, 1), false));
-    token_ends_.push_back(text_.size());
+void TurnText::Add(int32_t id) {
+  const bool is_token = text::IsWrittenToken(*options_.tokenizer, id, options_.tokenizer->TokenBytes(id));
+  if (is_token && decode_.holds()) {  // a character that was broken off belongs to the ids before
+    Append(decode_.Flush());
+    ids_.back().end = text_.size();
   }
+  Append(decode_.Push(id));
+  ids_.push_back({text_.size(), is_token});
+  if (!decode_.holds()) whole_ids_ = ids_.size();
+  size_t limit = text_.size();
+  for (const StopHold& stop : stops_) limit = std::min(limit, stop.clear());
+  Feed(limit);
+}
+
+void TurnText::Append(std::string_view text) {
+  text_ += text;
+  for (StopHold& stop : stops_) stop.Push(text);
 }
 
 void TurnText::Finish(const std::string& stop_string) {
-  text_ += utf8_.Flush();
-  if (!token_ends_.empty()) token_ends_.back() = text_.size();
+  Append(decode_.Flush());
+  if (!ids_.empty()) ids_.back().end = text_.size();
   if (!stop_string.empty()) {
     // The turn ended as soon as the stop string was complete: no earlier occurrence, and nothing but its last token's
     // rest behind it.
     const size_t cut = text_.find(stop_string);
     if (cut != std::string::npos) text_.resize(cut);
-    for (size_t& end : token_ends_) end = std::min(end, text_.size());
-  }
-  finished_ = true;
-  message_ = ParseWhole();
-}
-
-text::ParsedOutput TurnText::Parse(std::string_view text) const {
-  if (reading_ != Reading::kRaw) return format_->Parse(text);
-  text::ParsedOutput raw;
-  raw.content = std::string(text);
-  return raw;
-}
-
-size_t TurnText::Settled(std::string_view visible) const {
-  return reading_ == Reading::kRaw ? visible.size() : format_->StreamableContent(visible);
-}
-
-text::ParsedOutput TurnText::ParseWhole() const {
-  text::ParsedOutput parsed = Parse(text_);
-  if (reading_ == Reading::kMessage || (parsed.tool_calls.empty() && !parsed.malformed)) return parsed;
-  // Everything from the first call on is text, as it stands.
-  const size_t settled = Settled(text_);
-  text::ParsedOutput text = Parse(std::string_view(text_).substr(0, settled));
-  text.content += std::string_view(text_).substr(settled);
-  return text;
-}
-
-TurnText::Delta TurnText::TakeDelta() {
-  if (!finished_) {
-    std::string_view visible = text_;
-    size_t held = 0;
-    for (const std::string& stop : stop_) {
-      // A whole stop string can only stand here while the engine's final chunk is on its way.
-      const size_t at = visible.find(stop, settled_ < stop.size() ? 0 : settled_ - stop.size());
-      if (at != std::string_view::npos) visible = visible.substr(0, at);
-      held = std::max(held, PossibleStop(visible, stop));
+    for (Id& id : ids_) {
+      if (id.end <= text_.size()) continue;
+      id = {text_.size(), false};
     }
-    visible.remove_suffix(std::min(held, visible.size()));
-    const size_t settled = Settled(visible);
-    if (settled <= settled_) return {};
-    settled_ = settled;
-    message_ = Parse(visible.substr(0, settled));
-  } else {
-    settled_ = text_.size();
   }
-  Delta delta{std::string(From(message_.content, sent_content_)),
-              std::string(From(message_.reasoning, sent_reasoning_))};
-  sent_content_ += delta.content.size();
-  sent_reasoning_ += delta.reasoning.size();
-  return delta;
+  Feed(text_.size());
+  if (stream_.has_value()) Tell(stream_->Finish());
+  whole_ids_ = ids_.size();
+  finished_ = true;
 }
 
-int TurnText::delivered_tokens() const {
-  return static_cast<int>(std::upper_bound(token_ends_.begin(), token_ends_.end(), settled_) - token_ends_.begin());
+void TurnText::Feed(size_t limit) {
+  while (fed_ < limit) {
+    while (ids_[next_].end <= fed_) ++next_;
+    const Id& id = ids_[next_];
+    if (id.is_token && id.end > limit) return;  // a token is read in one piece
+    const size_t end = std::min(id.end, limit);
+    Read(std::string_view(text_).substr(fed_, end - fed_), id.is_token);
+    fed_ = end;
+  }
 }
 
-std::pair<int, int> TurnText::reasoning_ids() const {
-  const size_t begin = message_.reasoning.empty() ? std::string::npos : text_.find(message_.reasoning);
-  if (begin == std::string::npos) return {0, 0};  // there is none, or the format took something out of its middle
-  const auto first = std::upper_bound(token_ends_.begin(), token_ends_.end(), begin);
-  const auto last = std::lower_bound(first, token_ends_.end(), begin + message_.reasoning.size());
-  return {static_cast<int>(first - token_ends_.begin()),
-          static_cast<int>(last - token_ends_.begin()) + (last != token_ends_.end() ? 1 : 0)};
+void TurnText::Read(std::string_view text, bool is_token) {
+  if (stream_.has_value()) return Tell(stream_->Push(text, is_token));
+  raw_.content += text;
+  Tell(PartKind::kContent, std::string(text), nullptr);
+}
+
+void TurnText::Tell(text::OutputDelta delta) {
+  Tell(PartKind::kReasoning, std::move(delta.reasoning), nullptr);
+  Tell(PartKind::kContent, std::move(delta.content), nullptr);
+  for (text::CallDelta& call : delta.calls) {
+    std::string arguments = std::move(call.arguments);
+    Tell(PartKind::kCall, std::move(arguments), &call);
+  }
+}
+
+void TurnText::Tell(PartKind kind, std::string text, const text::CallDelta* call) {
+  const bool begins = call != nullptr && call->begins;
+  if (text.empty() && !begins) return;
+  const int last_id = static_cast<int>(std::min(next_ + 1, ids_.size()));
+  if (kind == PartKind::kReasoning) {
+    if (reasoning_end_ == 0) reasoning_begin_ = last_id - 1;
+    reasoning_end_ = last_id;
+  }
+  // Only the call that began last can still grow.
+  if (!untaken_.empty() && untaken_.back().kind == kind && !begins) {
+    untaken_.back().text += text;
+    untaken_.back().last_id = last_id;
+    return;
+  }
+  untaken_.push_back({kind, std::move(text), begins, begins ? call->name : "", last_id});
+}
+
+std::vector<TurnText::Delta> TurnText::Take() {
+  const size_t settled = finished_ ? text_.size() : stream_.has_value() ? stream_->settled_bytes() : fed_;
+  const auto behind =
+      std::upper_bound(ids_.begin(), ids_.end(), settled, [](size_t at, const Id& id) { return at < id.end; });
+  delivered_ = static_cast<int>(std::min<size_t>(behind - ids_.begin(), whole_ids_));
+  return std::exchange(untaken_, {});
 }
 
 }  // namespace ingot::gateway

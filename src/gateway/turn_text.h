@@ -1,72 +1,84 @@
-// A turn's ids to what its client sees: text that may be streamed as it comes, and the message at its end. Streaming
-// and not give the same message, because both come from here. Not thread safe.
+// A turn's ids to what its client sees: pieces that may be sent as they come, and the message at its end. Streaming and
+// not give the same message in the same pieces, because both come from here, id by id. Linear in the turn. Not thread
+// safe.
 //
-//   ids -> bytes -> whole UTF-8 characters -> minus what could be a stop string -> minus what could be a tool call ->
-//   deltas
+//   ids -> bytes -> whole UTF-8 characters -> minus what could be a stop string -> text::OutputStream -> pieces
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "text/chat.h"
+#include "gateway/event.h"
+#include "gateway/stop_hold.h"
+#include "text/output_stream.h"
 #include "text/tokenizer.h"
 
 namespace ingot::gateway {
 
-// What a turn's text is read as.
-enum class Reading {
-  kMessage,
-  kNoTools,  // what looks like a tool call is text
-  kRaw,      // all of it is content
-};
-
 class TurnText {
  public:
-  // `stop`: stop strings, which are no part of the text.
-  TurnText(std::shared_ptr<const text::Tokenizer> tokenizer, std::shared_ptr<const text::ChatFormat> format,
-           std::vector<std::string> stop, Reading reading);
+  struct Options {
+    std::shared_ptr<const text::Tokenizer> tokenizer;
+    std::vector<int32_t> ends = {};                         // ids that end a turn; no text where they do
+    std::shared_ptr<const text::OutputFormat> format = {};  // null: all text is content
+    text::ParseOptions reading = {};                        // its memory is read by the constructor only
+    std::vector<std::string> stop = {};                     // strings that are no part of the text
+  };
+  explicit TurnText(Options options);
 
   void Push(std::span<const int32_t> ids);
   // No more ids come. `stop_string` is the one that ended the turn, or empty: text from it on is cut.
   void Finish(const std::string& stop_string);
 
+  // A piece of the message, in the order in which the model wrote it.
   struct Delta {
-    std::string content;
-    std::string reasoning;
-    bool empty() const { return content.empty() && reasoning.empty(); }
+    PartKind kind = PartKind::kContent;
+    std::string text;     // whole characters; of a call, of its arguments
+    bool begins = false;  // of a call: its first piece, with its final name
+    std::string name;
+    int last_id = 0;  // the first so many ids led to it
   };
-  // What may be sent beyond all deltas before. Deltas hold whole characters and add up to the finished message.
-  Delta TakeDelta();
+  // What may be sent beyond all pieces before. They add up to the finished message.
+  std::vector<Delta> Take();
 
-  // REQUIRES: Finish was called. Tool calls have no ids.
-  const text::ParsedOutput& message() const { return message_; }
-  // How many ids have all their text in the deltas taken so far.
-  int delivered_tokens() const;
-  // The ids [first, last) that the text of the reasoning so far came from.
-  std::pair<int, int> reasoning_ids() const;
+  // REQUIRES: Finish was called. Tool calls have the ids that the model wrote, if any.
+  const text::ParsedOutput& message() const { return stream_.has_value() ? stream_->message() : raw_; }
+  // How many ids have all their text in the pieces taken so far.
+  int delivered_tokens() const { return delivered_; }
+  // How many ids the text of the reasoning so far came from.
+  int reasoning_tokens() const { return reasoning_end_ - reasoning_begin_; }
 
  private:
-  void Decode(std::span<const int32_t> ids);
-  text::ParsedOutput Parse(std::string_view text) const;
-  text::ParsedOutput ParseWhole() const;
-  size_t Settled(std::string_view visible) const;
+  struct Id {
+    size_t end;     // of its text in text_
+    bool is_token;  // written out, with a meaning of its own
+  };
+  void Add(int32_t id);
+  void Append(std::string_view text);
+  void Feed(size_t limit);
+  void Read(std::string_view text, bool is_token);
+  void Tell(text::OutputDelta delta);
+  void Tell(PartKind kind, std::string text, const text::CallDelta* call);
 
-  const std::shared_ptr<const text::Tokenizer> tokenizer_;
-  const std::shared_ptr<const text::ChatFormat> format_;
-  const std::vector<std::string> stop_;
-  const Reading reading_;
+  const Options options_;  // but for `reading`
+  std::optional<text::OutputStream> stream_;
+  text::ParsedOutput raw_;  // where there is no stream_
+  std::vector<StopHold> stops_;
+  text::DecodeStream decode_;
+  std::optional<int32_t> held_end_;  // an id that ends a turn, text only if others follow it
 
-  text::Utf8Stream utf8_;
   std::string text_;
-  std::vector<int32_t> held_end_;                 // an end-of-turn id, text only if others follow it
-  std::vector<size_t> token_ends_;                // size of text_ after each id
-  size_t settled_ = 0;                            // of text_, covered by the deltas
-  size_t sent_content_ = 0, sent_reasoning_ = 0;  // bytes of the message's
+  std::vector<Id> ids_;
+  size_t whole_ids_ = 0;  // ids whose text ends with a whole character
+  size_t fed_ = 0;        // bytes of text_ that were read
+  size_t next_ = 0;       // the id whose text was read last
+  std::vector<Delta> untaken_;
+  int delivered_ = 0;
+  int reasoning_begin_ = 0, reasoning_end_ = 0;  // ids
   bool finished_ = false;
-  text::ParsedOutput message_;
 };
 
 }  // namespace ingot::gateway

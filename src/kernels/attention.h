@@ -18,9 +18,9 @@
 //
 // Invariant (tests hold it bit for bit): a query's output and log-sum-exp depend only on its own row, its packed index
 // and its keys with their visible_end and positions. Not on the other sequences of the batch, the other queries, the
-// page size, the paging, or the threads: tiles start at multiples of kKeyTile of the packed index, a row adds them up
-// in ascending order, and a masked key changes nothing, to the bit. It does depend on the instruction set chosen at run
-// time.
+// page size, where the keys lie (contiguous, in pages, in runs), or the threads: tiles start at multiples of kKeyTile
+// of the packed index, a row adds them up in ascending order, and a masked key changes nothing, to the bit. It does
+// depend on the instruction set chosen at run time.
 //
 // bf16: where the machine multiplies pairs of bf16 (AVX512-BF16), probabilities and their gradients are rounded to bf16
 // before they are multiplied, and denormal bf16 numbers count as zero; elsewhere the inputs are widened to fp32.
@@ -48,6 +48,12 @@ struct AttentionShape {
   int64_t window = 0;    // a query sees keys less than `window` positions above it; 0: all
 };
 
+// Consecutive keys of a sequence in consecutive rows of k and v: from here to the next run's first key.
+struct KeyRun {
+  int32_t key = 0;  // packed index of the first
+  int32_t row = 0;  // its row in k and v
+};
+
 struct AttentionSequence {
   int64_t q_begin = 0;    // row of the first query in q, out and lse
   int64_t q_count = 0;    // queries; 0 is allowed
@@ -58,6 +64,10 @@ struct AttentionSequence {
   const int32_t* block_table = nullptr;
   const int32_t* visible_end = nullptr;  // [key_count]; null: plain causal
   const int32_t* positions = nullptr;    // [key_count] depth, read only with a window; null: the packed index
+  // Runs of the keys in ascending order, the first at key 0; instead of key_begin and without a block table. So a path
+  // through a packed tree is a sequence of its own, over keys that lie where the tree has them. Null: one run.
+  const KeyRun* key_runs = nullptr;
+  int64_t key_run_count = 0;
 };
 
 // Row r of head h of q is at q + r * q_row_stride + h * head_dim, and so on: slices of a fused projection need no copy.

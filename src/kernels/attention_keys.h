@@ -21,6 +21,13 @@ inline constexpr double kLn2 = 0.69314718055994530942;
 inline int64_t QueriesPerBlock(int64_t group) { return std::max<int64_t>(1, kRowsPerBlock / group); }
 inline int64_t RoundUp(int64_t a, int64_t b) { return (a + b - 1) / b * b; }
 
+// The run that holds key k0.
+inline const KeyRun* RunOf(const AttentionSequence& s, int64_t k0) {
+  if (s.key_runs == nullptr) return nullptr;
+  const KeyRun* end = s.key_runs + s.key_run_count;
+  return std::upper_bound(s.key_runs, end, k0, [](int64_t key, const KeyRun& run) { return key < run.key; }) - 1;
+}
+
 // f(j, key, value) for keys [k0, k0 + cols) of a sequence under one kv head; j counts from 0. Runs of a page at a time:
 // a division per key would cost more than the key does in decode.
 template <typename T, typename F>
@@ -32,9 +39,15 @@ void ForKeys(const AttentionForwardArgs<T>& args, const AttentionShape& shape, c
     page = k0 / args.page_size;
     slot = k0 % args.page_size;
   }
+  const KeyRun* key_run = RunOf(s, k0);
   for (int64_t j = 0; j < cols; ++page, slot = 0) {
     int64_t row = s.key_begin + k0, run = cols;
-    if (s.block_table != nullptr) {
+    if (key_run != nullptr) {
+      row = key_run->row + k0 + j - key_run->key;
+      ++key_run;
+      if (key_run != s.key_runs + s.key_run_count) run = key_run->key - k0;
+      run = std::min(cols, run) - j;
+    } else if (s.block_table != nullptr) {
       row = static_cast<int64_t>(s.block_table[page]) * args.page_size + slot;
       run = std::min(cols - j, args.page_size - slot);
     }

@@ -5,6 +5,13 @@
 #include <cstring>
 #include <type_traits>
 
+// Code that a CUDA compiler also makes for the device.
+#ifdef __CUDACC__
+#define INGOT_HOST_DEVICE __host__ __device__
+#else
+#define INGOT_HOST_DEVICE
+#endif
+
 namespace ingot::kernels {
 
 struct BFloat16 {
@@ -16,7 +23,7 @@ struct BFloat16 {
 template <typename T>
 using Accumulator = std::conditional_t<std::is_same_v<T, BFloat16>, float, T>;
 
-inline float ToFloat(BFloat16 x) {
+INGOT_HOST_DEVICE inline float ToFloat(BFloat16 x) {
   const uint32_t bits = static_cast<uint32_t>(x.bits) << 16;
   float value;
   std::memcpy(&value, &bits, sizeof(value));
@@ -24,7 +31,7 @@ inline float ToFloat(BFloat16 x) {
 }
 
 // To the nearest, ties to even; not-a-number stays so.
-inline BFloat16 ToBFloat16(float value) {
+INGOT_HOST_DEVICE inline BFloat16 ToBFloat16(float value) {
   uint32_t bits;
   std::memcpy(&bits, &value, sizeof(bits));
   if (value != value) return {static_cast<uint16_t>((bits >> 16) | 0x40)};

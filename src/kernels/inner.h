@@ -7,6 +7,8 @@
 
 #include <cstdint>
 
+#include "kernels/bfloat16.h"
+
 namespace ingot::kernels::inner {
 
 inline constexpr int64_t kTile = 64;  // output columns of a panel
@@ -33,7 +35,22 @@ struct Kernels {
   void (*swiglu_backward)(T* grad_gate, T* grad_up, const T* grad, const T* gate, const T* up, int64_t n);
 };
 
-// Null where the compiler could not build it or the machine cannot run it.
+// bf16: sums and functions in fp32, rounded where they are stored. Its gradients are those of fp32 (layers.h).
+template <>
+struct Kernels<BFloat16> {
+  const char* name;
+  // As above; s is not rounded.
+  void (*dot)(const BFloat16* a, int64_t lda, int64_t rows, const BFloat16* const* b, int64_t cols, int64_t depth,
+              float* s, int64_t lds, bool accumulate);
+  float (*rms_norm)(BFloat16* out, const BFloat16* x, const BFloat16* weight, float eps, int64_t n);
+  void (*rotate)(BFloat16* out, const BFloat16* x, const BFloat16* cos, const BFloat16* sin, float sign, int64_t n);
+  void (*swiglu)(BFloat16* out, const BFloat16* gate, const BFloat16* up, int64_t n);
+  void (*narrow)(BFloat16* out, const float* x, int64_t n);
+};
+
+// Null where the compiler could not build it or the machine cannot run it. Avx512Bf16 knows bf16 alone.
+template <typename T>
+const Kernels<T>* Avx512Bf16();
 template <typename T>
 const Kernels<T>* Avx512();
 template <typename T>

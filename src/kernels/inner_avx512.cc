@@ -5,6 +5,8 @@
 
 #if defined(__AVX512F__) && defined(__AVX512DQ__)
 #include "kernels/inner_impl.inc"
+#define INGOT_HALF Widened
+#include "kernels/inner_half_impl.inc"
 
 namespace ingot::kernels::inner {
 template <>
@@ -14,6 +16,10 @@ const Kernels<float>* Avx512<float>() {
 template <>
 const Kernels<double>* Avx512<double>() {
   return &avx512::kTable<double>;
+}
+template <>
+const Kernels<BFloat16>* Avx512<BFloat16>() {
+  return &avx512::kHalfTable;
 }
 }  // namespace ingot::kernels::inner
 
@@ -26,6 +32,10 @@ const Kernels<float>* Avx512<float>() {
 }
 template <>
 const Kernels<double>* Avx512<double>() {
+  return nullptr;
+}
+template <>
+const Kernels<BFloat16>* Avx512<BFloat16>() {
   return nullptr;
 }
 }  // namespace ingot::kernels::inner

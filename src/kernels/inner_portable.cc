@@ -3,6 +3,8 @@
 #define INGOT_ISA_NAME "portable"
 // The baseline must stay the baseline whatever flags the whole build gets.
 #include "kernels/inner_impl.inc"
+#define INGOT_HALF Widened
+#include "kernels/inner_half_impl.inc"
 
 namespace ingot::kernels::inner {
 
@@ -13,6 +15,10 @@ const Kernels<float>* Portable<float>() {
 template <>
 const Kernels<double>* Portable<double>() {
   return &portable::kTable<double>;
+}
+template <>
+const Kernels<BFloat16>* Portable<BFloat16>() {
+  return &portable::kHalfTable;
 }
 
 }  // namespace ingot::kernels::inner

@@ -17,7 +17,8 @@ Level Detect() {
   __builtin_cpu_init();
   if (inner::Avx512<float>() != nullptr && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
       __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl")) {
-    const bool bf16 = inner::AttentionAvx512Bf16<BFloat16>() != nullptr && __builtin_cpu_supports("avx512bf16");
+    const bool bf16 = inner::AttentionAvx512Bf16<BFloat16>() != nullptr && inner::Avx512Bf16<BFloat16>() != nullptr &&
+                      __builtin_cpu_supports("avx512bf16");
     return bf16 ? kAvx512Bf16 : kAvx512;
   }
   if (inner::Avx2<float>() != nullptr && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return kAvx2;
@@ -47,6 +48,8 @@ template <typename T>
 const Kernels<T>& Get() {
   switch (Current().load(std::memory_order_relaxed)) {
     case kAvx512Bf16:
+      if constexpr (std::is_same_v<T, BFloat16>) return *Avx512Bf16<T>();
+      [[fallthrough]];
     case kAvx512:
       return *Avx512<T>();
     case kAvx2:
@@ -57,6 +60,7 @@ const Kernels<T>& Get() {
 }
 template const Kernels<float>& Get<float>();
 template const Kernels<double>& Get<double>();
+template const Kernels<BFloat16>& Get<BFloat16>();
 
 template <typename T>
 const AttentionKernels<T>& GetAttention() {

@@ -32,12 +32,12 @@ void SumBlocks(const std::vector<T>& parts, int64_t n, T* sum) {
 }  // namespace
 
 template <typename T>
-void RmsNorm(const T* x, const T* weight, T eps, int64_t rows, int64_t n, T* y, T* inverse,
+void RmsNorm(const T* x, const T* weight, Accumulator<T> eps, int64_t rows, int64_t n, T* y, Accumulator<T>* inverse,
              const ParallelFor& parallel) {
   const inner::Kernels<T>& inner = inner::Get<T>();
   ForRowBlocks(parallel, rows, n, [&](int64_t first, int64_t last) {
     for (int64_t r = first; r < last; ++r) {
-      const T f = inner.rms_norm(y + r * n, x + r * n, weight, eps, n);
+      const Accumulator<T> f = inner.rms_norm(y + r * n, x + r * n, weight, eps, n);
       if (inverse != nullptr) inverse[r] = f;
     }
   });
@@ -58,7 +58,7 @@ void RmsNormBackward(const T* grad, const T* x, const T* weight, const T* invers
 }
 
 template <typename T>
-void NormRotate(const RotateArgs<T>& a, T* y, T* inverse, const ParallelFor& parallel) {
+void NormRotate(const RotateArgs<T>& a, T* y, Accumulator<T>* inverse, const ParallelFor& parallel) {
   const inner::Kernels<T>& inner = inner::Get<T>();
   const int64_t width = a.heads * a.head_dim, half = a.head_dim / 2;
   const int64_t stride = a.x_row_stride == 0 ? width : a.x_row_stride;
@@ -69,11 +69,11 @@ void NormRotate(const RotateArgs<T>& a, T* y, T* inverse, const ParallelFor& par
         const T* from = a.x + r * stride + h * a.head_dim;
         T* to = y + r * width + h * a.head_dim;
         if (a.weight != nullptr) {
-          const T f = inner.rms_norm(to, from, a.weight, a.eps, a.head_dim);
+          const Accumulator<T> f = inner.rms_norm(to, from, a.weight, a.eps, a.head_dim);
           if (inverse != nullptr) inverse[r * a.heads + h] = f;
           from = to;
         }
-        inner.rotate(to, from, cos, sin, T(1), half);
+        inner.rotate(to, from, cos, sin, Accumulator<T>(1), half);
       }
     }
   });
@@ -136,5 +136,9 @@ void SwiGluBackward(const T* grad, const T* gate, const T* up, int64_t count, T*
   template void SwiGluBackward<T>(const T*, const T*, const T*, int64_t, T*, T*, const ParallelFor&);
 INGOT_INSTANTIATE(float)
 INGOT_INSTANTIATE(double)
+template void RmsNorm<BFloat16>(const BFloat16*, const BFloat16*, float, int64_t, int64_t, BFloat16*, float*,
+                                const ParallelFor&);
+template void NormRotate<BFloat16>(const RotateArgs<BFloat16>&, BFloat16*, float*, const ParallelFor&);
+template void SwiGlu<BFloat16>(const BFloat16*, const BFloat16*, int64_t, BFloat16*, const ParallelFor&);
 
 }  // namespace ingot::kernels

@@ -1,5 +1,5 @@
-// What a transformer layer is made of beside attention, on the CPU: linear, RMSNorm, RoPE, SwiGLU. Raw pointers, fp32
-// or fp64, no torch.
+// What a transformer layer is made of beside attention, on the CPU: linear, RMSNorm, RoPE, SwiGLU. Raw pointers, fp32,
+// fp64 or bf16, no torch. bf16 is summed in fp32 and rounded where it is stored; gradients are for fp32 and fp64.
 //
 // Invariant (tests hold it bit for bit): a row of the result depends on that row of the input alone, not on how many
 // rows there are nor on the threads. So a token gets equal numbers in a decode step of one and in a training batch of
@@ -10,6 +10,7 @@
 
 #include <cstdint>
 
+#include "kernels/bfloat16.h"
 #include "kernels/parallel_for.h"
 
 namespace ingot::kernels {
@@ -24,14 +25,15 @@ struct LinearArgs {
   int64_t rows = 0;
   int64_t in = 0;
   int64_t out = 0;
-  int64_t x_row_stride = 0;  // 0: dense
+  int64_t x_row_stride = 0;        // 0: dense
+  Accumulator<T>* wide = nullptr;  // bf16: the result unrounded, instead of y; null: not wanted
 };
 template <typename T>
 void Linear(const LinearArgs<T>& args, const ParallelFor& parallel);
 
 // y = x / sqrt(mean(x^2) + eps) * weight over rows of n. inverse [rows] takes 1 / sqrt(...) for the backward pass.
 template <typename T>
-void RmsNorm(const T* x, const T* weight, T eps, int64_t rows, int64_t n, T* y, T* inverse,
+void RmsNorm(const T* x, const T* weight, Accumulator<T> eps, int64_t rows, int64_t n, T* y, Accumulator<T>* inverse,
              const ParallelFor& parallel);
 // Overwrites grad_x and grad_weight.
 template <typename T>
@@ -44,7 +46,7 @@ template <typename T>
 struct RotateArgs {
   const T* x = nullptr;
   const T* weight = nullptr;  // [head_dim]; null: no norm
-  T eps = 0;
+  Accumulator<T> eps = 0;
   const T* cos = nullptr;
   const T* sin = nullptr;
   const int64_t* positions = nullptr;  // [rows]
@@ -55,7 +57,7 @@ struct RotateArgs {
 };
 // y dense; inverse [rows, heads] (null without a norm or if not wanted).
 template <typename T>
-void NormRotate(const RotateArgs<T>& args, T* y, T* inverse, const ParallelFor& parallel);
+void NormRotate(const RotateArgs<T>& args, T* y, Accumulator<T>* inverse, const ParallelFor& parallel);
 // Overwrites grad_x (dense) and, with a norm, grad_weight.
 template <typename T>
 void NormRotateBackward(const RotateArgs<T>& args, const T* grad, const T* inverse, T* grad_x, T* grad_weight,

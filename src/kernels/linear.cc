@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <type_traits>
+
 #include "kernels/attention_tiles.h"
 #include "kernels/inner.h"
 #include "kernels/layers.h"
@@ -11,7 +14,8 @@ constexpr int64_t kCols = inner::kTile;  // output columns per item
 constexpr int64_t kRows = 96;            // rows per item
 // A sum over `in` is cut at fixed places, so that the panel of weights stays in the second-level cache. The cuts are
 // part of the numerics: the same for every number of rows.
-constexpr int64_t kDepth = 512;
+template <typename T>
+constexpr int64_t kDepth = std::is_same_v<T, BFloat16> ? 1024 : 512;
 
 template <typename T>
 class LinearWorker {
@@ -22,26 +26,43 @@ class LinearWorker {
   void Run(int64_t first_row, int64_t first_col) {
     const int64_t rows = std::min(kRows, a_.rows - first_row), cols = std::min(kCols, a_.out - first_col);
     const T* panel[kCols];
-    for (int64_t depth = 0; depth < a_.in; depth += kDepth) {
+    for (int64_t depth = 0; depth < a_.in; depth += kDepth<T>) {
       for (int64_t j = 0; j < cols; ++j) panel[j] = a_.weight + (first_col + j) * a_.in + depth;
       inner_.dot(a_.x + first_row * a_.x_row_stride + depth, a_.x_row_stride, rows, panel, cols,
-                 std::min(kDepth, a_.in - depth), y_.get(), kCols, depth > 0);
+                 std::min(kDepth<T>, a_.in - depth), y_.get(), kCols, depth > 0);
     }
     for (int64_t r = 0; r < rows; ++r) {
-      const T* from = y_.get() + r * kCols;
-      T* to = a_.y + (first_row + r) * a_.out + first_col;
-      if (a_.bias == nullptr) {
-        for (int64_t j = 0; j < cols; ++j) to[j] = from[j];
-      } else {
-        for (int64_t j = 0; j < cols; ++j) to[j] = from[j] + a_.bias[first_col + j];
+      Acc* from = y_.get() + r * kCols;
+      if (a_.bias != nullptr) {
+        for (int64_t j = 0; j < cols; ++j) from[j] += Widen(a_.bias[first_col + j]);
       }
+      Store((first_row + r) * a_.out + first_col, from, cols);
     }
   }
 
  private:
+  using Acc = Accumulator<T>;
+
+  static Acc Widen(T x) {
+    if constexpr (std::is_same_v<T, BFloat16>) {
+      return ToFloat(x);
+    } else {
+      return x;
+    }
+  }
+
+  void Store(int64_t at, const Acc* from, int64_t cols) {
+    if constexpr (std::is_same_v<T, BFloat16>) {
+      if (a_.wide == nullptr) return inner_.narrow(a_.y + at, from, cols);
+      std::copy_n(from, cols, a_.wide + at);
+    } else {
+      std::copy_n(from, cols, a_.y + at);
+    }
+  }
+
   const LinearArgs<T>& a_;
   const inner::Kernels<T>& inner_;
-  tiles::Scratch<T> y_;
+  tiles::Scratch<Acc> y_;
 };
 
 }  // namespace
@@ -60,6 +81,7 @@ void Linear(const LinearArgs<T>& args, const ParallelFor& parallel) {
   });
 }
 
+template void Linear<BFloat16>(const LinearArgs<BFloat16>&, const ParallelFor&);
 template void Linear<float>(const LinearArgs<float>&, const ParallelFor&);
 template void Linear<double>(const LinearArgs<double>&, const ParallelFor&);
 

@@ -139,8 +139,7 @@ at::Tensor Transformer::Hidden(const at::Tensor& token_ids, const at::Tensor& po
 
 at::Tensor Transformer::Logits(const at::Tensor& hidden) const {
   const char* head = config_.tie_word_embeddings ? "model.embed_tokens.weight" : "lm_head.weight";
-  const at::Tensor logits = kernels::LinearOp(hidden, parameters_.at(head), {});
-  return logits.scalar_type() == at::kDouble ? logits : logits.to(at::kFloat);
+  return kernels::WideLinearOp(hidden, parameters_.at(head));
 }
 
 at::Tensor PolicyLogSoftmax(const at::Tensor& logits, const at::Tensor& temperature) {

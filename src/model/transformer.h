@@ -32,8 +32,8 @@ class Transformer {
   const Parameters& parameters() const { return parameters_; }
 
   // token_ids [N] int64, positions [N] int64 -> final hidden states after the last norm, [N, hidden_size]. Rows may be
-  // any ragged batch: what belongs together is the attention's business. On the CPU in fp32 and fp64 a row's result
-  // depends on that row and its attention alone, to the bit. Throws c10::Error on ids or positions out of range.
+  // any ragged batch: what belongs together is the attention's business. On the CPU in fp32, fp64 and bf16 a row's
+  // result depends on that row and its attention alone, to the bit. Throws c10::Error on ids or positions out of range.
   at::Tensor Hidden(const at::Tensor& token_ids, const at::Tensor& positions, AttentionBackend& attention) const;
 
   // Its steps, for who runs layer by layer: Hidden is Embed, then every layer in turn, then Norm.

@@ -79,7 +79,7 @@ absl::StatusOr<Verdict> ParseReport(const std::string& text) {
 }
 
 sandbox::Variables VariablesOf(const VerifierInput& input) {
-  return {.text = {{"workdir", input.workdir}, {"home", input.home}, {"episode_id", input.episode_id}},
+  return {.text = {{"workdir", input.workdir}, {"home", input.home}, {"episode_id", input.episode_id}, {"cwd", input.cwd}},
           .json = {{"task", input.task}}};
 }
 
@@ -320,7 +320,7 @@ absl::StatusOr<std::unique_ptr<const Verifier>> MakeCommand(const VerifierOption
 }  // namespace
 
 const std::vector<std::string>& VerifierVariables() {
-  static const auto* const names = new std::vector<std::string>{"task", "task.", "workdir", "home", "episode_id"};
+  static const auto* const names = new std::vector<std::string>{"task", "task.", "workdir", "home", "episode_id", "cwd"};
   return *names;
 }
 

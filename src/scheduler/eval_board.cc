@@ -95,6 +95,18 @@ absl::Status EvalBoard::Ended(const v1::EpisodeEndedRequest& request) {
   return absl::OkStatus();
 }
 
+std::vector<v1::EpisodeRef> EvalBoard::Running() const {
+  std::vector<v1::EpisodeRef> running;
+  for (const auto& [deadline, version, index] : deadlines_) {
+    const Run& run = runs_.at(version);
+    v1::EpisodeRef& ref = running.emplace_back();
+    ref.set_group_id(version * kGroupsPerVersion + index / run.request.avg_n());
+    ref.set_sample_index(index % run.request.avg_n());
+    ref.set_attempt(run.samples[static_cast<size_t>(index)].attempt);
+  }
+  return running;
+}
+
 void EvalBoard::Update(Run& run, int32_t index, Sample::State before) {
   const Sample& sample = run.samples[static_cast<size_t>(index)];
   if (sample.state == before) return;

@@ -42,6 +42,7 @@ class EvalBoard {
   std::optional<v1::Ticket> NextTicket(std::chrono::nanoseconds now);
   // Late ends, and ends of evaluations that are forgotten, are OK.
   absl::Status Ended(const v1::EpisodeEndedRequest& request);
+  std::vector<v1::EpisodeRef> Running() const;
   // Episodes that ran past their deadline count as failed attempts.
   void Expire(std::chrono::nanoseconds now);
 

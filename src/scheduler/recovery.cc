@@ -1,53 +1,14 @@
 // How a scheduler comes back: the journal tells what was consumed, the pool's episodes what was finished.
 #include <algorithm>
+#include <map>
+#include <tuple>
 #include <utility>
 
 #include "base/log.h"
 #include "scheduler/scheduler.h"
 
 namespace ingot::scheduler {
-namespace {
-
-// Reads every attempt of groups [first, last], ordered by (group, sample, attempt), a page of whole groups at a time.
-class EpisodePages {
- public:
-  EpisodePages(datapool::Client& pool, v1::EpisodePurpose purpose, int64_t first, int64_t last) : pool_(pool) {
-    request_.set_purpose(purpose);
-    request_.set_first_group(first);
-    request_.set_last_group(last);
-    request_.set_limit(10'000);
-    request_.set_all_attempts(true);
-  }
-
-  bool done() const { return done_; }
-
-  absl::StatusOr<v1::ListEpisodesResponse> Next() {
-    while (true) {
-      INGOT_ASSIGN_OR_RETURN(v1::ListEpisodesResponse page, pool_.ListEpisodes(request_));
-      done_ = !page.more();
-      if (done_) return page;
-      if (page.episodes().empty()) return absl::InternalError("the pool says that there are more episodes, gives none");
-      // The page may end inside a group: that group is asked for again, whole.
-      const int64_t cut = page.episodes().rbegin()->ref().group_id();
-      if (cut == request_.first_group()) {
-        if (request_.limit() > (1 << 29)) return absl::InternalError(absl::StrCat("group ", cut, " has no end"));
-        request_.set_limit(request_.limit() * 2);
-        continue;
-      }
-      request_.set_first_group(cut);
-      auto* episodes = page.mutable_episodes();
-      while (episodes->rbegin()->ref().group_id() == cut) episodes->RemoveLast();
-      return page;
-    }
-  }
-
- private:
-  datapool::Client& pool_;
-  v1::ListEpisodesRequest request_;
-  bool done_ = false;
-};
-
-}  // namespace
+using datapool::EpisodePages;
 
 absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Recover(const SchedulerOptions& options,
                                                               std::vector<v1::Task> tasks, datapool::Client& pool,
@@ -148,7 +109,7 @@ void Scheduler::CountReward(const v1::Episode& episode, const StepOfGroup& step_
   const auto it = step_of_group.find(episode.ref().group_id());
   if (episode.state() != v1::EPISODE_FINISHED || it == step_of_group.end()) return;
   Step& step = steps_[static_cast<size_t>(it->second)];
-  step.rewards.sum += episode.reward();
+  step.rewards.sum += tree::ReturnOf(episode);
   ++step.rewards.episodes;
 }
 
@@ -163,6 +124,57 @@ absl::StatusOr<EvalBoard::Attempts> Scheduler::UsedEvalAttempts(int64_t first_gr
     }
   }
   return used;
+}
+
+absl::StatusOr<v1::ReconcileResponse> Scheduler::Reconcile() {
+  base::MutexLock lock(mu_);
+  INGOT_RETURN_IF_ERROR(Prepare());
+  v1::ReconcileResponse found;
+  INGOT_RETURN_IF_ERROR(Reconcile(v1::PURPOSE_TRAIN, groups_.Running(), found));
+  INGOT_RETURN_IF_ERROR(Reconcile(v1::PURPOSE_EVAL, evals_.Running(), found));
+  if (found.ended() + found.lost() > 0) {
+    INGOT_LOG(info, "a gateway has started: {} episodes run on, {} had ended, {} are lost and will be tried again",
+              found.running(), found.ended(), found.lost());
+  }
+  INGOT_RETURN_IF_ERROR(SettleAll());
+  Changed();
+  return found;
+}
+
+absl::Status Scheduler::Reconcile(v1::EpisodePurpose purpose, const std::vector<v1::EpisodeRef>& running,
+                                  v1::ReconcileResponse& found) {
+  if (running.empty()) return absl::OkStatus();
+  const auto [first, last] = std::minmax_element(
+      running.begin(), running.end(), [](const auto& a, const auto& b) { return a.group_id() < b.group_id(); });
+  using Place = std::tuple<int64_t, int32_t, int32_t>;
+  const auto place = [](const v1::EpisodeRef& ref) { return Place(ref.group_id(), ref.sample_index(), ref.attempt()); };
+  std::map<Place, v1::Episode> stored;
+  for (EpisodePages pages(pool_, purpose, first->group_id(), last->group_id()); !pages.done();) {
+    INGOT_ASSIGN_OR_RETURN(v1::ListEpisodesResponse page, pages.Next());
+    for (v1::Episode& episode : *page.mutable_episodes()) stored[place(episode.ref())] = std::move(episode);
+  }
+  for (const v1::EpisodeRef& ref : running) {
+    const auto it = stored.find(place(ref));
+    if (it != stored.end() && it->second.state() == v1::EPISODE_OPEN) {
+      found.set_running(found.running() + 1);
+      continue;
+    }
+    v1::EpisodeEndedRequest ended;
+    *ended.mutable_ref() = ref;
+    ended.set_purpose(purpose);
+    if (it == stored.end()) {
+      ended.set_state(v1::EPISODE_FENCED);
+      ended.set_detail("its gateway was gone before it was stored");
+      found.set_lost(found.lost() + 1);
+    } else {
+      ended.set_state(it->second.state());
+      ended.set_reward(it->second.reward());
+      ended.set_detail(it->second.detail());
+      found.set_ended(found.ended() + 1);
+    }
+    INGOT_RETURN_IF_ERROR(purpose == v1::PURPOSE_EVAL ? evals_.Ended(ended) : groups_.Ended(ended));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace ingot::scheduler

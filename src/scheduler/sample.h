@@ -13,6 +13,7 @@
 
 #include "base/status.h"
 #include "proto/scheduler.pb.h"
+#include "tree/episode_return.h"
 
 namespace ingot::scheduler {
 
@@ -21,7 +22,7 @@ struct Sample {
   State state = kWaiting;
   int32_t attempt = 0;   // the one that waits, runs, or was the last
   int32_t failures = 0;  // attempts that failed
-  double reward = 0;     // kDone only
+  double reward = 0;     // kDone only; its return
 
   bool terminal() const { return state == kDone || state == kGivenUp; }
 
@@ -66,9 +67,9 @@ struct Sample {
   void Restore(const v1::Episode& episode, int32_t max_attempts) {
     attempt = episode.ref().attempt();
     state = kWaiting;
-    if (episode.state() == v1::EPISODE_FINISHED && std::isfinite(episode.reward())) {
+    if (episode.state() == v1::EPISODE_FINISHED && std::isfinite(tree::ReturnOf(episode))) {
       state = kDone;
-      reward = episode.reward();
+      reward = tree::ReturnOf(episode);
     } else if (episode.state() == v1::EPISODE_FAILED || episode.state() == v1::EPISODE_FINISHED) {
       Fail(max_attempts);
     } else {

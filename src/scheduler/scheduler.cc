@@ -62,6 +62,7 @@ absl::Status Scheduler::Apply(const v1::JournalRecord& record) {
 absl::Status Scheduler::ApplyAdmitted(const v1::GroupAdmitted& admitted) {
   INGOT_RETURN_IF_ERROR(policy_.RestoreAdmitted(admitted.group_id()));
   groups_.Add(admitted);
+  if (!admitted.name().empty()) named_[admitted.name()] = admitted.group_id();
   metrics_.Group("admitted");
   return absl::OkStatus();
 }
@@ -166,7 +167,10 @@ absl::Status Scheduler::Refuse(const std::string& cause, const std::string& text
   return base::WithRetryAfter(absl::ResourceExhaustedError(text), options_.retry_after_ms);
 }
 
-absl::StatusOr<v1::Ticket> Scheduler::Admit(const v1::AdmitRequest&) {
+absl::StatusOr<v1::Ticket> Scheduler::Admit(const v1::AdmitRequest& request) {
+  if (request.group().empty() == request.has_task()) {
+    return absl::InvalidArgumentError("a group that is named needs its task, and a task the name of its group");
+  }
   base::MutexLock lock(mu_);
   INGOT_RETURN_IF_ERROR(Prepare());
   const int64_t running = groups_.running() + evals_.running();
@@ -174,13 +178,34 @@ absl::StatusOr<v1::Ticket> Scheduler::Admit(const v1::AdmitRequest&) {
     return Refuse("concurrency", absl::StrCat("max_concurrent_episodes = ", options_.max_concurrent_episodes,
                                               " episodes are running"));
   }
-  if (auto ticket = evals_.NextTicket(clock_.Now())) return *std::move(ticket);
-  absl::StatusOr<v1::Ticket> ticket = AdmitTraining();
+  const bool named = !request.group().empty();
+  if (!named) {
+    if (auto ticket = evals_.NextTicket(clock_.Now())) return *std::move(ticket);
+  }
+  absl::StatusOr<v1::Ticket> ticket = AdmitTraining(request);
   if (ticket.ok()) Changed();
   return ticket;
 }
 
-absl::StatusOr<v1::Ticket> Scheduler::AdmitTraining() {
+// A sample of the group that the request names; nullopt: it is new.
+absl::StatusOr<std::optional<v1::Ticket>> Scheduler::AdmitNamed(const v1::AdmitRequest& request) {
+  const auto known = named_.find(request.group());
+  if (known == named_.end()) return std::nullopt;
+  if (groups_.contains(known->second)) {
+    const v1::Task& task = groups_.task(known->second);
+    const bool same = task.task_id() == request.task().task_id() && task.domain() == request.task().domain() &&
+                      task.payload_json() == request.task().payload_json();
+    if (!same) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("group '", request.group(), "' was admitted with another task: all of a group have the same"));
+    }
+    if (auto ticket = groups_.TicketOf(known->second, policy_.live_version(), clock_.Now())) return ticket;
+  }
+  return absl::FailedPreconditionError(absl::StrCat("group '", request.group(), "' has no sample left to run: all ",
+                                                    options_.group_size, " are running or done, or the group is over"));
+}
+
+absl::StatusOr<v1::Ticket> Scheduler::AdmitTraining(const v1::AdmitRequest& request) {
   if (AllBatchesFed()) {
     // A resumed trainer may still be on its way to the last batch, and evaluate versions meanwhile.
     const bool fed = last_batch_fed_ || (live_known_ && policy_.live_version() >= options_.total_steps);
@@ -190,7 +215,12 @@ absl::StatusOr<v1::Ticket> Scheduler::AdmitTraining() {
     return absl::FailedPreconditionError("the run is over: its last batch was fed");
   }
   if (!live_known_) return Refuse("no_version", "no policy version is live yet");
-  if (auto ticket = groups_.NextTicket(policy_.live_version(), clock_.Now())) return *std::move(ticket);
+  if (!request.group().empty()) {
+    INGOT_ASSIGN_OR_RETURN(auto ticket, AdmitNamed(request));
+    if (ticket.has_value()) return *std::move(ticket);
+  } else if (auto ticket = groups_.NextTicket(policy_.live_version(), clock_.Now())) {
+    return *std::move(ticket);
+  }
   // Groups beyond what the last batches need would only be thrown away.
   const int64_t needed = (options_.total_steps - policy_.next_step()) * options_.groups_per_step;
   if (policy_.unbatched() >= needed) {
@@ -202,11 +232,12 @@ absl::StatusOr<v1::Ticket> Scheduler::AdmitTraining() {
   v1::JournalRecord record;
   v1::GroupAdmitted& admitted = *record.mutable_admitted();
   admitted.set_group_id(policy_.next_group());
-  *admitted.mutable_task() = sampler_.At(policy_.next_group());
+  *admitted.mutable_task() = request.group().empty() ? sampler_.At(policy_.next_group()) : request.task();
+  admitted.set_name(request.group());
   admitted.set_group_size(options_.group_size);
   admitted.set_admitted_version(policy_.live_version());
   INGOT_RETURN_IF_ERROR(Write(std::move(record)));
-  auto ticket = groups_.NextTicket(policy_.live_version(), clock_.Now());
+  auto ticket = groups_.TicketOf(policy_.next_group() - 1, policy_.live_version(), clock_.Now());
   if (!ticket.has_value()) return absl::InternalError("a group just admitted has no sample to run");
   return *std::move(ticket);
 }

@@ -66,6 +66,7 @@ class Scheduler final : public Client {
 
   absl::StatusOr<v1::Ticket> Admit(const v1::AdmitRequest& request) override;
   absl::Status EpisodeEnded(const v1::EpisodeEndedRequest& request) override;
+  absl::StatusOr<v1::ReconcileResponse> Reconcile() override;
   absl::StatusOr<v1::NextBatchResponse> NextBatch(const v1::NextBatchRequest& request) override;
   absl::Status MarkVersionLive(int64_t version) override;
   absl::Status MarkCheckpoint(const v1::CheckpointRequest& request) override;
@@ -96,6 +97,8 @@ class Scheduler final : public Client {
 
   // recovery.cc
   absl::Status ReadJournal(std::optional<int64_t> resume_step) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status Reconcile(v1::EpisodePurpose purpose, const std::vector<v1::EpisodeRef>& running,
+                         v1::ReconcileResponse& found) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status ReadEpisodes(const StepOfGroup& step_of_group) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void CountReward(const v1::Episode& episode, const StepOfGroup& step_of_group) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status GoBackTo(std::optional<int64_t> resume_step, bool live_was_told) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -116,7 +119,9 @@ class Scheduler final : public Client {
   absl::Status SettleAll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status SettleGroup(const SettledGroup& settled) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  absl::StatusOr<v1::Ticket> AdmitTraining() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::StatusOr<v1::Ticket> AdmitTraining(const v1::AdmitRequest& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::StatusOr<std::optional<v1::Ticket>> AdmitNamed(const v1::AdmitRequest& request)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status Refuse(const std::string& cause, const std::string& text) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool AllBatchesFed() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return policy_.next_step() >= options_.total_steps; }
   absl::Status WriteBatch(const std::vector<int64_t>& groups) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -134,6 +139,7 @@ class Scheduler final : public Client {
   TaskSampler sampler_ ABSL_GUARDED_BY(mu_);
   WindowedFifo policy_ ABSL_GUARDED_BY(mu_);
   TrainGroups groups_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, int64_t> named_ ABSL_GUARDED_BY(mu_);  // groups that their openers named, since the run's start
   EvalBoard evals_ ABSL_GUARDED_BY(mu_);
   JournalWriter journal_ ABSL_GUARDED_BY(mu_);
   SchedulerMetrics metrics_ ABSL_GUARDED_BY(mu_);

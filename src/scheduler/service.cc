@@ -33,6 +33,10 @@ class SchedulerService final : public v1::Scheduler::Service {
     return ToGrpc(scheduler_.EpisodeEnded(*request));
   }
 
+  grpc::Status Reconcile(grpc::ServerContext*, const v1::ReconcileRequest*, v1::ReconcileResponse* response) override {
+    return Answer(scheduler_.Reconcile(), response);
+  }
+
   grpc::Status NextBatch(grpc::ServerContext* context, const v1::NextBatchRequest* request,
                          v1::NextBatchResponse* response) override {
     using Clock = std::chrono::steady_clock;

@@ -18,6 +18,7 @@ std::string GivenUp(const Sample& sample, const std::string& detail) {
 
 void TrainGroups::Add(const v1::GroupAdmitted& admitted) {
   Group& group = groups_[admitted.group_id()];
+  group.name = admitted.name();
   group.task = admitted.task();
   group.admitted_version = admitted.admitted_version();
   group.samples.resize(static_cast<size_t>(std::max(1, admitted.group_size())));
@@ -60,28 +61,36 @@ void TrainGroups::Update(int64_t group_id, Group& group) {
 
 std::optional<v1::Ticket> TrainGroups::NextTicket(int64_t live_version, std::chrono::nanoseconds now) {
   for (const int64_t group_id : waiting_) {
-    Group& group = groups_.at(group_id);
-    if (group.admitted_version > live_version) continue;
-    const auto sample = std::find_if(group.samples.begin(), group.samples.end(),
-                                     [](const Sample& s) { return s.state == Sample::kWaiting; });
-    if (group.deadline.count() == 0) {
-      group.deadline = now + std::chrono::nanoseconds(static_cast<int64_t>(options_.group_deadline_seconds * 1e9));
-      deadlines_.insert({group.deadline, group_id});
-    }
-    v1::Ticket ticket;
-    ticket.mutable_ref()->set_group_id(group_id);
-    ticket.mutable_ref()->set_sample_index(static_cast<int32_t>(sample - group.samples.begin()));
-    ticket.mutable_ref()->set_attempt(sample->attempt);
-    ticket.set_purpose(v1::PURPOSE_TRAIN);
-    *ticket.mutable_task() = group.task;
-    ticket.set_pinned_version(-1);
-    ticket.set_admitted_version(group.admitted_version);
-    sample->state = Sample::kRunning;
-    ++running_;
-    Update(group_id, group);
-    return ticket;
+    if (!groups_.at(group_id).name.empty()) continue;
+    if (auto ticket = TicketOf(group_id, live_version, now)) return ticket;
   }
   return std::nullopt;
+}
+
+std::optional<v1::Ticket> TrainGroups::TicketOf(int64_t group_id, int64_t live_version, std::chrono::nanoseconds now) {
+  const auto it = groups_.find(group_id);
+  if (it == groups_.end() || !waiting_.contains(group_id) || it->second.admitted_version > live_version) {
+    return std::nullopt;
+  }
+  Group& group = it->second;
+  const auto sample = std::find_if(group.samples.begin(), group.samples.end(),
+                                   [](const Sample& s) { return s.state == Sample::kWaiting; });
+  if (group.deadline.count() == 0) {
+    group.deadline = now + std::chrono::nanoseconds(static_cast<int64_t>(options_.group_deadline_seconds * 1e9));
+    deadlines_.insert({group.deadline, group_id});
+  }
+  v1::Ticket ticket;
+  ticket.mutable_ref()->set_group_id(group_id);
+  ticket.mutable_ref()->set_sample_index(static_cast<int32_t>(sample - group.samples.begin()));
+  ticket.mutable_ref()->set_attempt(sample->attempt);
+  ticket.set_purpose(v1::PURPOSE_TRAIN);
+  *ticket.mutable_task() = group.task;
+  ticket.set_pinned_version(-1);
+  ticket.set_admitted_version(group.admitted_version);
+  sample->state = Sample::kRunning;
+  ++running_;
+  Update(group_id, group);
+  return ticket;
 }
 
 absl::Status TrainGroups::Ended(const v1::EpisodeEndedRequest& request) {
@@ -104,6 +113,20 @@ absl::Status TrainGroups::Ended(const v1::EpisodeEndedRequest& request) {
   if (sample.state == Sample::kGivenUp) group.failure = GivenUp(sample, request.detail());
   Update(group_id, group);
   return absl::OkStatus();
+}
+
+std::vector<v1::EpisodeRef> TrainGroups::Running() const {
+  std::vector<v1::EpisodeRef> running;
+  for (const auto& [group_id, group] : groups_) {
+    for (size_t i = 0; i < group.samples.size(); ++i) {
+      if (group.samples[i].state != Sample::kRunning) continue;
+      v1::EpisodeRef& ref = running.emplace_back();
+      ref.set_group_id(group_id);
+      ref.set_sample_index(static_cast<int32_t>(i));
+      ref.set_attempt(group.samples[i].attempt);
+    }
+  }
+  return running;
 }
 
 void TrainGroups::Expire(std::chrono::nanoseconds now) {

@@ -45,12 +45,16 @@ class TrainGroups {
   // The settled group was not dropped: kept for its rewards until Remove.
   void MarkFinished(int64_t group_id);
 
-  // A sample of the oldest group that has one waiting. Groups admitted under a version above `live_version` are passed
-  // over: after a resume they wait until the run has come back to it, or their tokens would be older than the bound.
+  // A sample of the oldest group without a name that has one waiting. Groups admitted under a version above
+  // `live_version` are passed over: after a resume they wait until the run has come back to it, or their tokens would
+  // be older than the bound.
   std::optional<v1::Ticket> NextTicket(int64_t live_version, std::chrono::nanoseconds now);
+  // A sample of that group, with the same condition; nullopt: none waits.
+  std::optional<v1::Ticket> TicketOf(int64_t group_id, int64_t live_version, std::chrono::nanoseconds now);
 
   // OK if the group or attempt is over: a late end changes nothing. REQUIRES: the group was admitted once.
   absl::Status Ended(const v1::EpisodeEndedRequest& request);
+  std::vector<v1::EpisodeRef> Running() const;
   // Fails every group whose deadline has passed.
   void Expire(std::chrono::nanoseconds now);
   // After a restart: Restore for all that the pool holds of these groups, attempts ascending, then FinishRestore.
@@ -60,12 +64,15 @@ class TrainGroups {
   // The oldest group to settle; stays the answer until MarkFinished or Remove.
   std::optional<SettledGroup> NextToSettle() const;
 
+  // REQUIRES: contains(group_id).
+  const v1::Task& task(int64_t group_id) const { return groups_.at(group_id).task; }
   bool contains(int64_t group_id) const { return groups_.contains(group_id); }
   RewardSum Rewards(int64_t group_id) const;  // over its done samples
   int64_t running() const { return running_; }
 
  private:
   struct Group {
+    std::string name;  // empty: anybody may run its samples
     v1::Task task;
     int64_t admitted_version = 0;
     std::vector<Sample> samples;

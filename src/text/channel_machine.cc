@@ -90,7 +90,6 @@ void ChannelMachine::BeginBody(std::string_view header, size_t header_begin) {
     BeginCall();
     call().name = std::string(recipient);
     hold_ = header_begin;
-    if (first_call_ == kNone) first_call_ = hold_;
     at_ = body;
     return;
   }

@@ -15,6 +15,8 @@
 
 namespace ingot::text {
 
+class OutputFormat;
+
 struct ToolCall {
   std::string id;  // echoed by clients; not rendered by templates that do not ask for it
   std::string name;
@@ -48,6 +50,18 @@ struct RenderedPrompt {
   // Per message: [first, last) of the ids an assistant would have sampled for it (content, tool calls, end of turn);
   // empty range for other roles. What SFT trains on.
   std::vector<std::pair<size_t, size_t>> sampled_ranges;
+  // What of the answer the generation prompt has written already, such as "<think>\n" (OutputFormat::PrefillOf): the
+  // sampled ids go on from there. Empty without a generation prompt.
+  std::string prefill = {};
+  std::string text_key = {};  // base::ContentKey of the template's text; empty as TailKeys says
+};
+
+// Content keys (base::ContentKey) of what the template writes: a splice is what it writes for the whole conversation if
+// `sampled_from` is still what the turn was sampled from. Both are empty where the text says nothing that role,
+// content, reasoning, calls and tools do not say, or there is no such prompt.
+struct TailKeys {
+  std::string sampled_from;  // of messages [0, first_new - 1) and the generation prompt
+  std::string whole;         // of the whole conversation and the generation prompt
 };
 
 // A parsed assistant turn. Text between or after tool calls joins the content; white space around them is the format's.
@@ -55,8 +69,8 @@ struct ParsedOutput {
   std::string content;
   std::string reasoning;
   std::vector<ToolCall> tool_calls;  // ids empty: the gateway names them
-  bool malformed = false;            // a tool call was begun and is not what the format says; its text stays in content
-                                     // (a call: one object with a name and an object of arguments, closed)
+  bool malformed = false;            // a tool call was begun and is not what the format says; its text stays in the
+                                     // content, or, of a call that streams (CallMode), in its arguments
 };
 
 // What RenderTail holds the earlier turns to.
@@ -65,7 +79,7 @@ enum class EarlierTurns {
   kAsSampled,   // they stay as they were sampled, whatever the template makes of them now
 };
 
-// A template with its tool-call format. Immutable and thread safe.
+// A template with its output format. Immutable and thread safe.
 class ChatFormat {
  public:
   virtual ~ChatFormat() = default;
@@ -78,57 +92,33 @@ class ChatFormat {
   // Message first_new - 1 must be the assistant's: its ids are `turn`, and its fields what `turn` says, reasoning
   // included. FAILED_PRECONDITION under kAsTemplate: the template writes something before message first_new differently
   // now that the new messages follow, such as reasoning that it leaves out of earlier turns. Under kAsSampled only the
-  // border between the turn and what follows is looked for.
+  // border between the turn and what follows is looked for. `prefill`, if given, becomes RenderedPrompt's; `keys`, if
+  // given, are filled on success.
   virtual absl::StatusOr<std::vector<int32_t>> RenderTail(const Conversation& conversation, size_t first_new,
                                                           std::span<const int32_t> turn,
-                                                          EarlierTurns earlier = EarlierTurns::kAsTemplate) const = 0;
-  // Whole output (special tokens kept, end-of-turn id stripped) to message.
-  virtual ParsedOutput Parse(std::string_view output) const = 0;
-  // Text that may be streamed as content now: everything before the first character that could begin a tool call.
-  // Exactly: the content and the reasoning of Parse(output_so_far.substr(0, n)) are beginnings of the whole output's,
-  // whatever follows. An output without reasoning is its own content up to there. StreamParser does the bookkeeping.
-  virtual size_t StreamableContent(std::string_view output_so_far) const = 0;
-  // This format as it reads the answer to `conversation`: tools may give arguments their types, and the generation
-  // prompt may have opened the reasoning. nullptr: as any other answer.
-  virtual std::shared_ptr<const ChatFormat> ForAnswerTo(const Conversation& conversation) const;
+                                                          EarlierTurns earlier = EarlierTurns::kAsTemplate,
+                                                          std::string* prefill = nullptr,
+                                                          TailKeys* keys = nullptr) const = 0;
+  // How sampled ids are read (OutputStream): the output format for this tokenizer, delimiters that are tokens of it
+  // counting as tokens only.
+  virtual const std::shared_ptr<const OutputFormat>& output() const = 0;
+  // Whether rendering may depend on this template variable. Others change nothing, and need not be kept.
+  virtual bool ReadsVariable(std::string_view name) const = 0;
   virtual const std::vector<int32_t>& end_of_turn_ids() const = 0;
   virtual const std::string& fingerprint() const = 0;
 
   // How one call of `tool` is written out, for sampling that is held to it: `before`, a JSON object of arguments,
-  // `after`, which ends with `end`, what closes any call. nullopt: the format writes calls in another way.
+  // `after`, which ends with `end`, what closes any call. nullopt: the output format writes calls in another way
+  // (OutputFormat::FrameOf).
   struct CallSyntax {
     std::string before, after, end;
   };
-  virtual std::optional<CallSyntax> SyntaxOfCall(std::string_view tool) const;
+  std::optional<CallSyntax> SyntaxOfCall(std::string_view tool) const;
   // What opens reasoning, what closes it, and what stands between it and the content. Empty: there is none.
   struct ReasoningSyntax {
     std::string begin, end, after;
   };
-  virtual ReasoningSyntax SyntaxOfReasoning() const;
-};
-
-// An output that arrives in pieces. Not thread safe.
-class StreamParser {
- public:
-  struct Delta {
-    std::string content;
-    std::string reasoning;
-  };
-  explicit StreamParser(std::shared_ptr<const ChatFormat> format) : format_(std::move(format)) {}
-
-  // What of content and reasoning became certain with `text`. Cut the stream at whole characters (Utf8Stream) before.
-  Delta Push(std::string_view text);
-  // The message, and in `rest` what of it no Push has returned: all deltas together are exactly its text.
-  ParsedOutput Finish(Delta& rest);
-
- private:
-  Delta Emit(const ParsedOutput& parsed);
-
-  const std::shared_ptr<const ChatFormat> format_;
-  std::string output_;
-  size_t settled_ = 0;
-  size_t content_sent_ = 0;
-  size_t reasoning_sent_ = 0;
+  virtual ReasoningSyntax SyntaxOfReasoning() const = 0;
 };
 
 // The formats known by name: "hermes" (ChatML turns, <tool_call>{json}</tool_call>, worded as Qwen 2.5 and 3 know it)
@@ -138,8 +128,9 @@ absl::StatusOr<std::shared_ptr<const ChatFormat>> MakeChatFormat(const std::stri
                                                                  std::shared_ptr<const Tokenizer> tokenizer);
 
 // The chat format of a model folder: its own template (chat_template.jinja, or chat_template of tokenizer_config.json)
-// with the output format of that name (FindOutputFormat); an empty name: the one whose calls the template writes.
-// NOT_FOUND: the folder has no template, or there is no such output format. INVALID_ARGUMENT names what is wrong.
+// with the output format of that name (FindOutputFormat); an empty name: the one whose calls the template writes, or
+// "plain" if it writes none. NOT_FOUND: the folder has no template, or there is no such output format. INVALID_ARGUMENT
+// names what is wrong.
 //
 // Text: exactly what Hugging Face's apply_chat_template renders (text/jinja/template.h). Ids: Hugging Face's of that
 // text, with two differences. What came from a conversation never becomes a token that the template writes (a special

@@ -3,7 +3,7 @@
 #include "base/checksum.h"
 #include "text/chat.h"
 #include "text/format_spec.h"
-#include "text/output_parser.h"
+#include "text/output_format.h"
 #include "text/python_json.h"
 
 namespace ingot::text {
@@ -103,6 +103,7 @@ class SpecFormat final : public ChatFormat {
     end_of_turn_ids_.push_back(turn_end_id_);
     if (const auto id = tokenizer_->SpecialId(spec_.stop_token)) end_of_turn_ids_.push_back(*id);
     fingerprint_ = base::Hex(base::ContentKey(spec_.Definition()));
+    output_ = (*FindOutputFormat(spec_.name))->ForTokenizer(*tokenizer_);  // every spec is a row of the table too
   }
 
   absl::StatusOr<RenderedPrompt> Render(const Conversation& conversation, bool add_generation_prompt) const override {
@@ -122,8 +123,11 @@ class SpecFormat final : public ChatFormat {
   }
 
   absl::StatusOr<std::vector<int32_t>> RenderTail(const Conversation& conversation, size_t first_new,
-                                                  std::span<const int32_t> turn, EarlierTurns earlier) const override {
+                                                  std::span<const int32_t> turn, EarlierTurns earlier,
+                                                  std::string* prefill, TailKeys* keys) const override {
+    if (keys != nullptr) *keys = {};
     const std::vector<Message>& messages = conversation.messages;
+    if (prefill != nullptr) prefill->clear();  // the generation prompt is a header
     if (first_new == 0 || first_new > messages.size() || messages[first_new - 1].role != "assistant") {
       return absl::InvalidArgumentError(
           absl::StrCat("a sampled turn can only be continued after an assistant message, not at message ", first_new,
@@ -143,18 +147,10 @@ class SpecFormat final : public ChatFormat {
     return out.Take();
   }
 
-  ParsedOutput Parse(std::string_view output) const override { return ParseOutput(spec_, output); }
-  size_t StreamableContent(std::string_view output_so_far) const override {
-    return SettledPrefix(spec_, output_so_far);
-  }
+  const std::shared_ptr<const OutputFormat>& output() const override { return output_; }
+  bool ReadsVariable(std::string_view) const override { return false; }
   const std::vector<int32_t>& end_of_turn_ids() const override { return end_of_turn_ids_; }
   const std::string& fingerprint() const override { return fingerprint_; }
-
-  std::optional<CallSyntax> SyntaxOfCall(std::string_view tool) const override {
-    const std::string name = PythonJson(base::json::value(base::json::string_view(tool.data(), tool.size())));
-    return CallSyntax{absl::StrCat(spec_.call_begin, spec_.call_pad, "{\"name\": ", name, ", \"arguments\": "),
-                      absl::StrCat("}", spec_.call_pad, spec_.call_end), spec_.call_end};
-  }
   ReasoningSyntax SyntaxOfReasoning() const override { return {spec_.think_begin, spec_.think_end, spec_.after_think}; }
 
  private:
@@ -281,35 +277,17 @@ class SpecFormat final : public ChatFormat {
   int32_t turn_end_id_ = 0;
   std::vector<int32_t> end_of_turn_ids_;
   std::string fingerprint_;
+  std::shared_ptr<const OutputFormat> output_;
 };
 
 }  // namespace
 
-std::shared_ptr<const ChatFormat> ChatFormat::ForAnswerTo(const Conversation&) const { return nullptr; }
-std::optional<ChatFormat::CallSyntax> ChatFormat::SyntaxOfCall(std::string_view) const { return std::nullopt; }
-ChatFormat::ReasoningSyntax ChatFormat::SyntaxOfReasoning() const { return {}; }
-
-StreamParser::Delta StreamParser::Emit(const ParsedOutput& parsed) {
-  Delta delta;
-  delta.content = parsed.content.substr(std::min(content_sent_, parsed.content.size()));
-  delta.reasoning = parsed.reasoning.substr(std::min(reasoning_sent_, parsed.reasoning.size()));
-  content_sent_ += delta.content.size();
-  reasoning_sent_ += delta.reasoning.size();
-  return delta;
-}
-
-StreamParser::Delta StreamParser::Push(std::string_view text) {
-  output_ += text;
-  const size_t settled = format_->StreamableContent(output_);
-  if (settled <= settled_) return {};
-  settled_ = settled;
-  return Emit(format_->Parse(std::string_view(output_).substr(0, settled_)));
-}
-
-ParsedOutput StreamParser::Finish(Delta& rest) {
-  ParsedOutput parsed = format_->Parse(output_);
-  rest = Emit(parsed);
-  return parsed;
+std::optional<ChatFormat::CallSyntax> ChatFormat::SyntaxOfCall(std::string_view tool) const {
+  const auto frame = output()->FrameOf(tool);
+  if (!frame.ok()) return std::nullopt;
+  CallSyntax syntax{frame->before, frame->after, frame->after};
+  syntax.end.erase(0, std::min(syntax.end.find_first_not_of("} \n"), syntax.end.size()));
+  return syntax;
 }
 
 absl::StatusOr<std::shared_ptr<const ChatFormat>> MakeChatFormat(const std::string& name,

@@ -130,19 +130,34 @@ absl::Status ChatTemplate::ReadGenerationConfig(const std::string& text) {
   return good ? absl::OkStatus() : absl::InvalidArgumentError("eos_token_id must be a token id or a list of them");
 }
 
-absl::StatusOr<jinja::Rendered> ChatTemplate::Render(const Variables& variables,
-                                                     const std::vector<jinja::Value>& tracked,
-                                                     std::timespec now) const {
+jinja::RenderOptions ChatTemplate::OptionsFor(const Variables& variables,
+                                              const std::vector<jinja::Value>& tracked) const {
   jinja::RenderOptions options;
   options.variables = {{"tools", jinja::Value()}, {"documents", jinja::Value()}};
   options.variables.insert(options.variables.end(), special_tokens_.begin(), special_tokens_.end());
   options.variables.insert(options.variables.end(), variables.begin(), variables.end());
   options.tracked = tracked;
-  options.now = now;
+  return options;
+}
+
+const jinja::Template& ChatTemplate::TemplateFor(const Variables& variables) const {
   const bool tools = std::any_of(variables.begin(), variables.end(), [](const auto& variable) {
     return variable.first == "tools" && !variable.second.is_none();
   });
-  return (tools && tool_template_ != nullptr ? *tool_template_ : *template_).Render(options);
+  return tools && tool_template_ != nullptr ? *tool_template_ : *template_;
+}
+
+absl::StatusOr<jinja::Rendered> ChatTemplate::Render(const Variables& variables,
+                                                     const std::vector<jinja::Value>& tracked,
+                                                     std::timespec now) const {
+  jinja::RenderOptions options = OptionsFor(variables, tracked);
+  options.now = now;
+  return TemplateFor(variables).Render(options);
+}
+
+absl::StatusOr<jinja::RenderedPrompts> ChatTemplate::RenderBoth(const Variables& variables,
+                                                                const std::vector<jinja::Value>& tracked) const {
+  return TemplateFor(variables).RenderBoth(OptionsFor(variables, tracked));
 }
 
 absl::StatusOr<jinja::Rendered> ChatTemplate::RenderJson(const json::object& variables, std::timespec now) const {

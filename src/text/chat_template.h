@@ -30,9 +30,16 @@ class ChatTemplate {
   // jinja::RenderOptions.
   absl::StatusOr<jinja::Rendered> Render(const Variables& variables, const std::vector<jinja::Value>& tracked,
                                          std::timespec now = {}) const;
+  // jinja::Template::RenderBoth.
+  absl::StatusOr<jinja::RenderedPrompts> RenderBoth(const Variables& variables,
+                                                    const std::vector<jinja::Value>& tracked) const;
   // The same for an object of variables as JSON; all its texts come from outside, but the names of roles.
   absl::StatusOr<jinja::Rendered> RenderJson(const base::json::object& variables, std::timespec now = {}) const;
 
+  // Whether a variable of this name could matter.
+  bool Mentions(std::string_view name) const {
+    return template_->Mentions(name) || (tool_template_ != nullptr && tool_template_->Mentions(name));
+  }
   const std::string& source() const { return source_; }  // all templates
   const std::string& eos_token() const { return eos_token_; }
   const std::vector<int32_t>& eos_ids() const { return eos_ids_; }  // of generation_config.json
@@ -40,6 +47,8 @@ class ChatTemplate {
 
  private:
   ChatTemplate() = default;
+  jinja::RenderOptions OptionsFor(const Variables& variables, const std::vector<jinja::Value>& tracked) const;
+  const jinja::Template& TemplateFor(const Variables& variables) const;
   absl::Status ReadTokenizerConfig(const std::string& text, bool template_given);
   absl::Status ReadGenerationConfig(const std::string& text);
   absl::Status AddTemplate(const std::string& name, const std::string& source);

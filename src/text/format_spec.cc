@@ -59,4 +59,18 @@ std::span<const FormatSpec> BuiltinFormats() {
   return *formats;
 }
 
+OutputRow RowOf(const FormatSpec& spec) {
+  OutputRow row;
+  row.name = spec.name;
+  row.think_begin = spec.think_begin;
+  row.think_end = spec.think_end;
+  SectionRow section;
+  const std::string pad = "{~" + spec.call_pad + "}";
+  section.call = spec.call_begin + pad + "{object}" + pad + spec.call_end;
+  section.between = spec.call_separator;
+  section.before = spec.call_separator;
+  row.sections.push_back(std::move(section));
+  return row;
+}
+
 }  // namespace ingot::text

@@ -1,5 +1,6 @@
 // A chat format as data: the literal text around messages, tool calls, tool results and reasoning. One row of the table
-// per format; rendering (chat_format.cc) and parsing (output_parser.cc) read it and know no format by name.
+// per format; rendering (chat_format.cc) reads it and knows no format by name. Parsing reads the row that RowOf makes
+// of it, as it reads those of formats that only parse.
 //
 //   system:     turn_begin system role_end [content tools_separator] tools_begin tool* tools_end turn_end after_turn
 //   user:       turn_begin user role_end content turn_end after_turn
@@ -15,6 +16,8 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "text/output_row.h"
 
 namespace ingot::text {
 
@@ -53,12 +56,13 @@ struct FormatSpec {
     return {turn_begin, turn_end, think_begin, think_end, call_begin, call_end, response_begin, response_end};
   }
 
-  bool operator==(const FormatSpec&) const = default;
-
   // Every field, unambiguously: what a fingerprint is taken of.
   std::string Definition() const;
 };
 
 std::span<const FormatSpec> BuiltinFormats();
+
+// The row of the output table that reads what the spec renders.
+OutputRow RowOf(const FormatSpec& spec);
 
 }  // namespace ingot::text

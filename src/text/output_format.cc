@@ -8,17 +8,6 @@
 namespace ingot::text {
 namespace {
 
-std::unique_ptr<OutputMachine> Run(const CompiledRow& row, const ParameterTypes& types, std::string_view output,
-                                   const ParseOptions& options) {
-  auto machine = MakeMachine(row, options.calls, types);
-  if (!options.prefill.empty()) {
-    machine->Push(options.prefill, false);
-    machine->EndPrefill();
-  }
-  machine->Push(output, false);
-  return machine;
-}
-
 const std::vector<std::shared_ptr<const OutputFormat>>& Formats() {
   static const auto* const formats = [] {
     auto* all = new std::vector<std::shared_ptr<const OutputFormat>>;
@@ -46,14 +35,14 @@ std::shared_ptr<const OutputFormat> OutputFormat::ForTokenizer(const Tokenizer& 
 
 ParsedOutput OutputFormat::Parse(std::string_view output, const ParseOptions& options) const {
   const ParameterTypes types(options.tools);
-  const auto machine = Run(row_, types, output, options);
+  const auto machine = MakeMachine(row_, options.calls, types);
+  if (!options.prefill.empty()) {
+    machine->Push(options.prefill, false);
+    machine->EndPrefill();
+  }
+  machine->Push(output, false);
   machine->Finish();
   return machine->parsed();
-}
-
-size_t OutputFormat::SettledPrefix(std::string_view output, const ParseOptions& options) const {
-  const ParameterTypes types(options.tools);
-  return Run(row_, types, output, options)->settled_before_calls();
 }
 
 std::string_view OutputFormat::PrefillOf(std::string_view generation_prompt) const {

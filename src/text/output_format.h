@@ -38,8 +38,7 @@ class OutputFormat {
   static absl::StatusOr<std::shared_ptr<const OutputFormat>> Make(const OutputRow& row);
 
   // The same format for streams of one tokenizer (OutputStream): delimiters that are tokens of it are only recognised
-  // as tokens, so that ordinary text cannot forge them. Plain text has no tokens: Parse and SettledPrefix of the result
-  // find none of them.
+  // as tokens, so that ordinary text cannot forge them. Plain text has no tokens: Parse of the result finds none.
   std::shared_ptr<const OutputFormat> ForTokenizer(const Tokenizer& tokenizer) const;
 
   const std::string& name() const { return row_.row.name; }
@@ -50,9 +49,6 @@ class OutputFormat {
   // Whole output (special tokens written out, end-of-turn cut off) to message. Never fails. A call has an id where the
   // format writes one.
   ParsedOutput Parse(std::string_view output, const ParseOptions& options = {}) const;
-  // Length of the longest prefix whose parse (content and reasoning) can no longer change, only grow; ends where the
-  // first call begins. OutputStream does better: it goes on behind calls.
-  size_t SettledPrefix(std::string_view output, const ParseOptions& options = {}) const;
 
   // What of a turn a generation prompt (the text that add_generation_prompt adds) has written: from the first delimiter
   // of reasoning or of a channel on; empty if there is none. It begins with the turn's header, which has none.

@@ -37,7 +37,6 @@ void OutputMachine::EndPrefill() {
   out_.reasoning.clear();
   out_.malformed = false;
   prefill_ = pushed_;
-  first_call_ = kNone;
 }
 
 size_t OutputMachine::SettledAt(size_t inner) const {
@@ -47,8 +46,6 @@ size_t OutputMachine::SettledAt(size_t inner) const {
 }
 
 size_t OutputMachine::settled_bytes() const { return SettledAt(hold_); }
-
-size_t OutputMachine::settled_before_calls() const { return SettledAt(std::min(hold_, first_call_)); }
 
 void OutputMachine::CommitCall() {
   begun_ = true;

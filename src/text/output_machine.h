@@ -42,8 +42,6 @@ class OutputMachine {
   const ParsedOutput& parsed() const { return out_; }
   // Bytes pushed since EndPrefill whose meaning is decided, and whose part of the message, if any, is in parsed().
   size_t settled_bytes() const;
-  // The same up to where the first call begins, or may begin.
-  size_t settled_before_calls() const;
 
  protected:
   OutputMachine(const CompiledRow& row, CallMode mode) : row_(row), mode_(mode) {}
@@ -71,7 +69,6 @@ class OutputMachine {
   size_t at_ = 0, hold_ = 0;
   bool final_ = false;
   static constexpr size_t kNone = static_cast<size_t>(-1);
-  size_t first_call_ = kNone;  // in in_
   ParsedOutput out_;
   bool committed_ = false;  // the call is in out_.tool_calls already
   bool begun_ = false;      // it has a name and arguments

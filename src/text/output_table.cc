@@ -1,7 +1,6 @@
 // The table of output formats. Each row was written from the family's published chat template; the comment shows a
 // call.
 #include "text/format_spec.h"
-#include "text/output_parser.h"
 #include "text/output_row.h"
 
 namespace ingot::text {

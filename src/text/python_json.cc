@@ -8,7 +8,12 @@
 namespace ingot::text {
 void AppendPythonJsonString(std::string_view text, std::string& out) {
   out += '"';
-  for (const char c : text) {
+  size_t copied = 0;  // what stands for itself is copied in runs
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (static_cast<uint8_t>(c) >= 0x20 && c != '"' && c != '\\') continue;
+    out.append(text.data() + copied, i - copied);
+    copied = i + 1;
     switch (c) {
       case '"':
         out += "\\\"";
@@ -32,16 +37,13 @@ void AppendPythonJsonString(std::string_view text, std::string& out) {
         out += "\\b";
         break;
       default:
-        if (static_cast<uint8_t>(c) < 0x20) {
-          constexpr char kHex[] = "0123456789abcdef";
-          out += "\\u00";
-          out += kHex[c >> 4];
-          out += kHex[c & 15];
-        } else {
-          out += c;
-        }
+        constexpr char kHex[] = "0123456789abcdef";
+        out += "\\u00";
+        out += kHex[c >> 4];
+        out += kHex[c & 15];
     }
   }
+  out.append(text.data() + copied, text.size() - copied);
   out += '"';
 }
 

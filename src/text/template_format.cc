@@ -19,19 +19,15 @@ struct Layout {
   std::string generation_prompt;  // also where it was not asked for
 };
 
-class TemplateFormat final : public ChatFormat, public std::enable_shared_from_this<TemplateFormat> {
+class TemplateFormat final : public ChatFormat {
  public:
   TemplateFormat(std::shared_ptr<const ChatTemplate> chat_template, std::shared_ptr<const MarkedEncoder> encoder,
                  const OutputFormat* output)
       : template_(std::move(chat_template)),
         encoder_(std::move(encoder)),
-        output_(output),
+        output_(output->ForTokenizer(encoder_->tokenizer())),
         dialect_(ProbeDialect(*template_)) {
     FindEndOfTurn(encoder_->tokenizer());
-    Conversation question = ProbeConversation();
-    question.messages.resize(1);
-    question.tools.clear();
-    prefill_ = PrefillFor(question);
     std::string definition = absl::StrCat("template 1 ", output_->name(), " ", dialect_.arguments_as_text,
                                           static_cast<int>(dialect_.no_content), "\n", template_->source());
     for (const auto& [name, token] : template_->special_tokens()) {
@@ -61,6 +57,7 @@ class TemplateFormat final : public ChatFormat, public std::enable_shared_from_t
       return encoded.at_cuts[std::lower_bound(cuts.begin(), cuts.end(), offset) - cuts.begin()];
     };
     RenderedPrompt prompt;
+    if (add_generation_prompt) prompt.prefill = output_->PrefillOf(layout.generation_prompt);
     for (size_t i = 0; i < count; ++i) {
       prompt.message_ends.push_back(ids_before(layout.ends[i]));
       const bool assistant = conversation.messages[i].role == "assistant";
@@ -68,11 +65,13 @@ class TemplateFormat final : public ChatFormat, public std::enable_shared_from_t
                                                 : std::pair<size_t, size_t>());
     }
     prompt.ids = std::move(encoded.ids);
+    prompt.text_key = base::ContentKey(layout.rendered.text);
     return prompt;
   }
 
   absl::StatusOr<std::vector<int32_t>> RenderTail(const Conversation& conversation, size_t first_new,
-                                                  std::span<const int32_t> turn, EarlierTurns earlier) const override {
+                                                  std::span<const int32_t> turn, EarlierTurns earlier,
+                                                  std::string* prefill, TailKeys* keys) const override {
     const std::vector<Message>& messages = conversation.messages;
     if (first_new == 0 || first_new > messages.size() || messages[first_new - 1].role != "assistant") {
       return absl::InvalidArgumentError(
@@ -81,35 +80,34 @@ class TemplateFormat final : public ChatFormat, public std::enable_shared_from_t
     }
     const TemplateInput input = MakeTemplateInput(conversation, dialect_);
     INGOT_ASSIGN_OR_RETURN(const Layout whole, LayOut(input, messages.size(), true));
+    if (prefill != nullptr) *prefill = output_->PrefillOf(whole.generation_prompt);
+    std::optional<std::string> prompt;  // what the turn was sampled from, as the template writes it now
+    if (first_new > 1 && (keys != nullptr || earlier == EarlierTurns::kAsTemplate)) {
+      // A conversation that the template cannot end here was not sampled from it either.
+      auto rendered = RenderInput(*template_, input, first_new - 1, true);
+      if (rendered.ok()) prompt = std::move(rendered->text);
+    }
     Region closing;
     int32_t closing_id = -1;
     if (earlier == EarlierTurns::kAsTemplate) {
       INGOT_ASSIGN_OR_RETURN(const Rendered before, RenderInput(*template_, input, first_new, false));
-      INGOT_RETURN_IF_ERROR(CheckGenerationPrompt(input, first_new - 1, before));
+      if (prompt.has_value()) INGOT_RETURN_IF_ERROR(CheckGenerationPrompt(*prompt, first_new - 1, before));
       FindClosing(before, {TurnBegin(before, first_new - 1), before.text.size()}, first_new - 1, closing, closing_id);
       INGOT_RETURN_IF_ERROR(CheckPrefix(before, closing.end, whole, first_new));
     } else {
       const Region region{first_new == 1 ? 0 : whole.ends[first_new - 2], whole.ends[first_new - 1]};
       FindClosing(whole.rendered, region, first_new - 1, closing, closing_id);
     }
+    if (keys != nullptr) {
+      *keys = {.sampled_from = prompt.has_value() ? base::ContentKey(*prompt) : "",
+               .whole = base::ContentKey(whole.rendered.text)};
+    }
     const bool closed = closing_id >= 0 && !turn.empty() && turn.back() == closing_id;
     return EncodeTail(whole, closed ? closing.end : closing.begin);
   }
 
-  ParsedOutput Parse(std::string_view output) const override { return output_->Parse(output, Options()); }
-  size_t StreamableContent(std::string_view output_so_far) const override {
-    return output_->SettledPrefix(output_so_far, Options());
-  }
-
-  std::shared_ptr<const ChatFormat> ForAnswerTo(const Conversation& conversation) const override;
-
-  std::optional<CallSyntax> SyntaxOfCall(std::string_view tool) const override {
-    const auto frame = output_->FrameOf(tool);
-    if (!frame.ok()) return std::nullopt;
-    CallSyntax syntax{frame->before, frame->after, frame->after};
-    syntax.end.erase(0, std::min(syntax.end.find_first_not_of("} \n"), syntax.end.size()));
-    return syntax;
-  }
+  const std::shared_ptr<const OutputFormat>& output() const override { return output_; }
+  bool ReadsVariable(std::string_view name) const override { return template_->Mentions(name); }
   ReasoningSyntax SyntaxOfReasoning() const override {
     const OutputRow& row = output_->row();
     if (row.think_begin.empty()) return {};
@@ -119,18 +117,10 @@ class TemplateFormat final : public ChatFormat, public std::enable_shared_from_t
   const std::vector<int32_t>& end_of_turn_ids() const override { return end_of_turn_ids_; }
   const std::string& fingerprint() const override { return fingerprint_; }
 
-  const OutputFormat& output() const { return *output_; }
-  std::string PrefillFor(const Conversation& conversation) const {
-    const auto layout = LayOut(MakeTemplateInput(conversation, dialect_), conversation.messages.size(), true);
-    return layout.ok() ? std::string(output_->PrefillOf(layout->generation_prompt)) : "";
-  }
-
  private:
-  ParseOptions Options() const { return {.prefill = prefill_}; }
-
   absl::StatusOr<Layout> LayOut(const TemplateInput& input, size_t count, bool add_generation_prompt) const {
-    INGOT_ASSIGN_OR_RETURN(Rendered without, RenderInput(*template_, input, count, false));
-    auto with = RenderInput(*template_, input, count, true);
+    INGOT_ASSIGN_OR_RETURN(jinja::RenderedPrompts both, RenderInputBoth(*template_, input));
+    auto& [without, with] = both;
     Layout layout;
     if (with.ok()) {
       layout.prompt_begin = CommonPrefix(without.text, with->text);
@@ -187,11 +177,8 @@ class TemplateFormat final : public ChatFormat, public std::enable_shared_from_t
     closing = {end, end};
   }
 
-  absl::Status CheckGenerationPrompt(const TemplateInput& input, size_t turn, const Rendered& before) const {
-    if (turn == 0) return absl::OkStatus();
-    const auto prompt = RenderInput(*template_, input, turn, true);
-    // A conversation that the template cannot end here was not sampled from it either.
-    if (!prompt.ok() || before.text.starts_with(prompt->text)) return absl::OkStatus();
+  static absl::Status CheckGenerationPrompt(const std::string& prompt, size_t turn, const Rendered& before) {
+    if (before.text.starts_with(prompt)) return absl::OkStatus();
     return absl::FailedPreconditionError(absl::StrCat(
         "the template writes message ", turn, " differently from the generation prompt that it was sampled from"));
   }
@@ -251,49 +238,11 @@ class TemplateFormat final : public ChatFormat, public std::enable_shared_from_t
 
   const std::shared_ptr<const ChatTemplate> template_;
   const std::shared_ptr<const MarkedEncoder> encoder_;
-  const OutputFormat* const output_;
+  const std::shared_ptr<const OutputFormat> output_;
   const TemplateDialect dialect_;
   std::vector<int32_t> end_of_turn_ids_;
-  std::string prefill_;  // of a plain question
   std::string fingerprint_;
 };
-
-// A TemplateFormat that reads the answer to one conversation.
-class AnswerFormat final : public ChatFormat {
- public:
-  AnswerFormat(std::shared_ptr<const TemplateFormat> format, std::vector<base::json::value> tools, std::string prefill)
-      : format_(std::move(format)), tools_(std::move(tools)), prefill_(std::move(prefill)) {}
-
-  absl::StatusOr<RenderedPrompt> Render(const Conversation& conversation, bool add_generation_prompt) const override {
-    return format_->Render(conversation, add_generation_prompt);
-  }
-  absl::StatusOr<std::vector<int32_t>> RenderTail(const Conversation& conversation, size_t first_new,
-                                                  std::span<const int32_t> turn, EarlierTurns earlier) const override {
-    return format_->RenderTail(conversation, first_new, turn, earlier);
-  }
-  ParsedOutput Parse(std::string_view output) const override { return format_->output().Parse(output, Options()); }
-  size_t StreamableContent(std::string_view output_so_far) const override {
-    return format_->output().SettledPrefix(output_so_far, Options());
-  }
-  std::shared_ptr<const ChatFormat> ForAnswerTo(const Conversation& conversation) const override {
-    return format_->ForAnswerTo(conversation);
-  }
-  std::optional<CallSyntax> SyntaxOfCall(std::string_view tool) const override { return format_->SyntaxOfCall(tool); }
-  ReasoningSyntax SyntaxOfReasoning() const override { return format_->SyntaxOfReasoning(); }
-  const std::vector<int32_t>& end_of_turn_ids() const override { return format_->end_of_turn_ids(); }
-  const std::string& fingerprint() const override { return format_->fingerprint(); }
-
- private:
-  ParseOptions Options() const { return {.tools = tools_, .prefill = prefill_}; }
-
-  const std::shared_ptr<const TemplateFormat> format_;
-  const std::vector<base::json::value> tools_;
-  const std::string prefill_;
-};
-
-std::shared_ptr<const ChatFormat> TemplateFormat::ForAnswerTo(const Conversation& conversation) const {
-  return std::make_shared<const AnswerFormat>(shared_from_this(), conversation.tools, PrefillFor(conversation));
-}
 
 }  // namespace
 
@@ -304,8 +253,7 @@ absl::StatusOr<std::shared_ptr<const ChatFormat>> MakeTemplateFormat(std::shared
   if (format->end_of_turn_ids().empty()) {
     return absl::InvalidArgumentError(
         "nothing ends a turn: tokenizer_config.json has no eos_token that the tokenizer knows, generation_config.json "
-        "no "
-        "eos_token_id, and the template writes no special token behind an answer");
+        "no eos_token_id, and the template writes no special token behind an answer");
   }
   return std::shared_ptr<const ChatFormat>(std::move(format));
 }
@@ -316,7 +264,9 @@ absl::StatusOr<const OutputFormat*> DetectOutputFormat(const ChatTemplate& chat_
   const TemplateInput input = MakeTemplateInput(probe, ProbeDialect(chat_template));
   const auto before = RenderInput(chat_template, input, 1, false), prompt = RenderInput(chat_template, input, 1, true),
              after = RenderInput(chat_template, input, 2, false);
-  if (before.ok() && prompt.ok() && after.ok()) {
+  const ToolCall& wanted = probe.messages[1].tool_calls[0];
+  if (!after.ok() || after->text.find(wanted.name) == std::string::npos) return FindOutputFormat("plain");
+  if (before.ok() && prompt.ok()) {
     const size_t begin = std::min(before->text.size(), CommonPrefix(before->text, after->text));
     const std::string_view generation_prompt =
         std::string_view(prompt->text).substr(CommonPrefix(before->text, prompt->text));
@@ -326,7 +276,6 @@ absl::StatusOr<const OutputFormat*> DetectOutputFormat(const ChatTemplate& chat_
     const Region whole{begin, after->text.size()};
     Region turn = SampledRegion(encoder, *after, whole, 1, generation_prompt, eos_ids);
     if (const auto closing = ClosingToken(encoder, *after, turn, eos_ids)) turn.end = closing->begin;
-    const ToolCall& wanted = probe.messages[1].tool_calls[0];
     for (const std::string& name : OutputFormatNames()) {
       INGOT_ASSIGN_OR_RETURN(const OutputFormat* format, FindOutputFormat(name));
       const ParsedOutput parsed = format->Parse(std::string_view(after->text).substr(turn.begin, turn.end - turn.begin),

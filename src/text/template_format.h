@@ -19,14 +19,14 @@
 
 namespace ingot::text {
 
-// REQUIRES: `output` outlives the format. Turns end with the template's eos token, those of generation_config.json,
+// Turns end with the template's eos token, those of generation_config.json,
 // and, if the template writes neither behind an answer, with what it writes.
 absl::StatusOr<std::shared_ptr<const ChatFormat>> MakeTemplateFormat(std::shared_ptr<const ChatTemplate> chat_template,
                                                                      std::shared_ptr<const MarkedEncoder> encoder,
                                                                      const OutputFormat* output);
 
 // The output format whose calls the template writes: the first that reads back the call of a conversation rendered with
-// one. NOT_FOUND: none does; name one.
+// one; "plain" for a template that writes no calls. NOT_FOUND: none reads them; name one.
 absl::StatusOr<const OutputFormat*> DetectOutputFormat(const ChatTemplate& chat_template, const MarkedEncoder& encoder);
 
 }  // namespace ingot::text

@@ -101,6 +101,12 @@ absl::StatusOr<jinja::Rendered> RenderInput(const ChatTemplate& chat_template, c
   return chat_template.Render(variables, messages, now);
 }
 
+absl::StatusOr<jinja::RenderedPrompts> RenderInputBoth(const ChatTemplate& chat_template, const TemplateInput& input) {
+  ChatTemplate::Variables variables = input.others;
+  variables.emplace_back("messages", jinja::MakeList(input.messages));
+  return chat_template.RenderBoth(variables, input.messages);
+}
+
 Conversation ProbeConversation() {
   Conversation conversation;
   conversation.messages.resize(2);

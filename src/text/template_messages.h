@@ -30,6 +30,9 @@ TemplateInput MakeTemplateInput(const Conversation& conversation, const Template
 absl::StatusOr<jinja::Rendered> RenderInput(const ChatTemplate& chat_template, const TemplateInput& input, size_t count,
                                             bool add_generation_prompt, std::timespec now = {});
 
+// All messages, with and without a generation prompt.
+absl::StatusOr<jinja::RenderedPrompts> RenderInputBoth(const ChatTemplate& chat_template, const TemplateInput& input);
+
 // Renders a conversation with a tool call in each way, and takes the first in which the call shows.
 TemplateDialect ProbeDialect(const ChatTemplate& chat_template);
 

@@ -201,7 +201,6 @@ void TextMachine::BeginSection(int section, size_t at, bool bare) {
   section_ = &row_.sections[section];
   bare_ = bare;
   section_has_call_ = false;
-  if (first_call_ == kNone) first_call_ = hold_;
   at_ = at;
   BeginCall();
   state_ = State::kCall;

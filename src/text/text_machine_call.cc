@@ -103,7 +103,6 @@ void TextMachine::Fail() {
     return;
   }
   const bool is_text = bare_ && !begun_;
-  if (is_text && first_call_ == hold_) first_call_ = kNone;
   Content(raw);
   hold_ = at_;
   BeginCall();

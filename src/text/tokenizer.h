@@ -81,6 +81,7 @@ class Utf8Stream {
  public:
   std::string Push(std::string_view bytes);
   std::string Flush();
+  bool holds() const { return !held_.empty(); }  // the beginning of a character
 
  private:
   std::string held_;
@@ -97,6 +98,7 @@ class DecodeStream {
       : tokenizer_(std::move(tokenizer)), skip_special_(skip_special), state_(state) {}
   std::string Push(int32_t id);
   std::string Flush() { return utf8_.Flush(); }
+  bool holds() const { return utf8_.holds(); }  // ids so far end within a character
 
  private:
   const std::shared_ptr<const Tokenizer> tokenizer_;

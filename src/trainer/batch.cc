@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "trainer/advantage.h"
+#include "trainer/episode_metrics.h"
 
 namespace ingot::trainer {
 namespace {
@@ -37,8 +38,6 @@ struct Counts {
   int64_t calls_left_out_flagged = 0;
   int64_t calls_empty = 0;  // nothing was sampled for them
   int64_t tokens_left_out_age = 0;
-  std::map<std::string, MeanMax> reward_by;
-  MeanMax reward, response_length, num_turns;
 };
 
 // Goes through the groups, then knows all rewards, then weighs what is left.
@@ -157,7 +156,8 @@ class Collector {
     }
     groups_.back().push_back(std::move(earned));
     episodes_.push_back(sample);
-    CountEpisode(tree, sampled);
+    records_.push_back(&tree.episode());
+    metrics_.AddEpisode(tree, sampled);
     return absl::OkStatus();
   }
 
@@ -210,7 +210,7 @@ class Collector {
     const tree::FlatCall& call = pending.call;
     for (size_t i = 0; i < call.versions.size(); ++i) {
       if (!pending.bears_loss.empty() && pending.bears_loss[i] == 0) continue;
-      ages_.Add(static_cast<double>(version_ - call.versions[i]));
+      metrics_.AddToken(*records_[static_cast<size_t>(call.episode)], version_ - call.versions[i]);
       ++histogram_[version_ - call.versions[i]];
     }
     extents_.push_back({call.episode, call.group, pending.loss_tokens});
@@ -229,35 +229,13 @@ class Collector {
                         " groups without any advantage, ", counts_.episodes_unpaired, " episodes without a pair");
   }
 
-  void CountEpisode(const v1::EpisodeTree& tree, int64_t sampled) {
-    const v1::Episode& episode = tree.episode();
-    counts_.reward.Add(episode.reward());
-    counts_.response_length.Add(static_cast<double>(sampled));
-    counts_.num_turns.Add(static_cast<double>(tree.calls_size()));
-    const std::string& domain = episode.task().domain();
-    counts_.reward_by["domain:" + (domain.empty() ? "default" : domain)].Add(episode.reward());
-    counts_.reward_by["scaffold:" + (episode.scaffold().empty() ? "default" : episode.scaffold())].Add(
-        episode.reward());
-  }
-
   void Report(const v1::FeedStats& feed) {
     StepMetrics& m = out_.metrics;
     // Over everything that finished while the batch was assembled, dropped groups included: what the policy earns, not
     // what the filter lets through.
-    m["reward/mean"] = feed.reward_episodes() > 0 ? feed.reward_mean() : counts_.reward.mean();
+    m["reward/mean"] = feed.reward_episodes() > 0 ? feed.reward_mean() : metrics_.reward_mean();
     m["reward/frac_zero_std"] = feed.dropped_fraction();
-    m["reward/batch_mean"] = counts_.reward.mean();
-    std::map<std::string, int> kinds;
-    for (const auto& [key, value] : counts_.reward_by) ++kinds[key.substr(0, key.find(':'))];
-    for (const auto& [key, value] : counts_.reward_by) {
-      if (kinds[key.substr(0, key.find(':'))] > 1) m["reward/batch_mean@" + key] = value.mean();
-    }
-    m["response_length/mean"] = counts_.response_length.mean();
-    m["response_length/max"] = counts_.response_length.max;
-    m["num_turns/mean"] = counts_.num_turns.mean();
-    m["num_turns/max"] = counts_.num_turns.max;
-    m["async/staleness_mean"] = ages_.mean();
-    m["async/staleness_max"] = ages_.max;
+    metrics_.Report(m);
     m["batch/episodes"] = static_cast<double>(episodes_.size());
     m["batch/calls"] = static_cast<double>(out_.calls.size());
     m["batch/loss_tokens"] = static_cast<double>(out_.loss_tokens);
@@ -283,8 +261,9 @@ class Collector {
   std::vector<std::vector<EpisodeReturn>> groups_;
   std::vector<Sample> episodes_;
   std::vector<Pending> pending_;
-  std::vector<CallExtent> extents_;  // of out_.calls
-  MeanMax ages_;
+  std::vector<CallExtent> extents_;          // of out_.calls
+  std::vector<const v1::Episode*> records_;  // of episodes_, in the batch
+  EpisodeMetrics metrics_;
   std::map<int64_t, int64_t> histogram_;
 };
 

@@ -39,8 +39,7 @@ struct PreparedBatch {
   int64_t loss_tokens = 0;
   std::string empty_reason;     // why loss_tokens is 0, where it is
   int64_t unmerged_tokens = 0;  // context and sampled, of every call by itself
-  // reward/*, response_length/*, num_turns/*, async/staleness_*, batch/* and, if there are several, reward/batch_mean
-  // by domain and by scaffold.
+  // reward/*, batch/* and what EpisodeMetrics reports.
   StepMetrics metrics;
   std::vector<std::pair<int64_t, int64_t>> staleness_histogram;
 };

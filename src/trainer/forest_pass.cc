@@ -96,7 +96,7 @@ class Pass {
   };
 
   Waiting Start(size_t i) {
-    Waiting part{i, std::make_unique<PartRun>(model_, forest_, parts_, i, path_), {}};
+    Waiting part{i, std::make_unique<PartRun>(model_, forest_, parts_, i, path_, options_.numerics), {}};
     if (loss_ == nullptr) {
       Head(parts_[i], part.run->Forward(PartRun::Keep::kNothing));
     } else if (options_.recompute_prefix && parts_[i].seen_later(static_cast<int32_t>(i))) {
@@ -215,6 +215,7 @@ PassOptions PassOptionsOf(const TrainerOptions& options) {
   pass.part_tokens = options.micro_batch_tokens;
   pass.checkpoint_layers = options.checkpoint_layers;
   pass.recompute_prefix = options.recompute_prefix;
+  pass.numerics = options.numerics;
   return pass;
 }
 

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "kernels/numerics.h"
 #include "model/transformer.h"
 #include "trainer/batch.h"
 #include "trainer/options.h"
@@ -35,6 +36,7 @@ struct PassOptions {
   bool checkpoint_layers = false;   // keep every layer's input alone and run the layer again: PartRun::Keep::kInputs
   bool recompute_prefix = false;    // run a part that later ones see again instead of keeping it
   std::function<void()> part_done;  // called whenever a part's gradient was added to .grad; may be empty
+  kernels::Numerics numerics = kernels::Numerics::kFast;  // of attention's forward pass: PartRun
 };
 
 // What the trainer's options ask of its passes.

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/status.h"
+#include "kernels/numerics.h"
 
 namespace ingot::trainer {
 
@@ -53,6 +54,8 @@ struct TrainerOptions {
   // refused before it runs). 0: what the machine has left. On the CPU.
   int64_t memory_limit_mb = 0;
   int64_t logits_chunk_elements = int64_t{1} << 24;  // elements of the logits matrix held at once, at most; > 0
+
+  kernels::Numerics numerics = kernels::Numerics::kFast;  // against rollout's log-probs: to rounding, or to the bit
 
   OptimizerOptions optimizer;
 

@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <cmath>
+#include <numeric>
 #include <tuple>
 
 #include "kernels/torch/tree_attention.h"
@@ -36,7 +37,10 @@ class PartRun::Attention final : public model::AttentionBackend {
       kernels::TreeAttentionOptions options;
       options.scale = run_.scale_;
       options.visible_end = run_.visible_end_;
-      std::tie(tape_.attended, tape_.lse) = kernels::TreeAttentionForward(q.detach(), keys, values, options);
+      std::tie(tape_.attended, tape_.lse) =
+          run_.strands_ == nullptr
+              ? kernels::TreeAttentionForward(q.detach(), keys, values, options)
+              : kernels::PathAttentionForward(q.detach(), keys, values, run_.strands_->paths(), run_.scale_);
       Export(layer, k, v);
     }
     if (history_) {
@@ -63,7 +67,8 @@ class PartRun::Attention final : public model::AttentionBackend {
 };
 
 PartRun::PartRun(const model::Transformer& model, const tree::PackedForest& forest,
-                 std::span<const tree::ForestPart> parts, size_t index, std::vector<PathRows>& path)
+                 std::span<const tree::ForestPart> parts, size_t index, std::vector<PathRows>& path,
+                 kernels::Numerics numerics)
     : model_(model),
       part_(parts[index]),
       index_(index),
@@ -75,6 +80,12 @@ PartRun::PartRun(const model::Transformer& model, const tree::PackedForest& fore
   positions_ = Ints(forest.positions.data() + part_.begin, size, ids);
   visible_end_ = Ints(part_.visible_end.data(), part_.visible_end.size(), at::dtype(at::kInt));
   exports_ = Ints(part_.exports.data(), part_.exports.size(), ids);
+  if (numerics == kernels::Numerics::kExact) {
+    std::vector<int32_t> depths(static_cast<size_t>(part_.prefix_rows));  // the path above the part's first row
+    std::iota(depths.begin(), depths.end(), 0);
+    depths.insert(depths.end(), forest.positions.begin() + part_.begin, forest.positions.begin() + part_.end);
+    strands_ = std::make_unique<const StrandPaths>(depths, static_cast<int32_t>(part_.prefix_rows));
+  }
   if (!part_.exports.empty() && path_[index].k.empty()) {
     PathRows& rows = path_[index];
     for (auto* tensors : {&rows.k, &rows.v, &rows.grad_k, &rows.grad_v}) {

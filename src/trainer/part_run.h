@@ -9,15 +9,21 @@
 // layer keeps its input alone and is run again for its backward: the same kernels on the same numbers, so that the
 // gradients are the same bit for bit.
 //
+// Under kExact attention's forward pass walks the part's strands (strand_paths.h), so that log-probs are rollout's
+// bits, wherever the forest is cut; the backward pass is the same.
+//
 // Used by one thread; throws c10::Error.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
+#include "kernels/numerics.h"
 #include "model/transformer.h"
+#include "trainer/strand_paths.h"
 #include "tree/cut.h"
 #include "tree/forest.h"
 
@@ -39,7 +45,7 @@ class PartRun {
 
   // `path` has an element per part and outlives this, like the rest. REQUIRES: the parts that this one sees have run.
   PartRun(const model::Transformer& model, const tree::PackedForest& forest, std::span<const tree::ForestPart> parts,
-          size_t index, std::vector<PathRows>& path);
+          size_t index, std::vector<PathRows>& path, kernels::Numerics numerics = kernels::Numerics::kFast);
 
   // The last layer's output [size, hidden], without history. Fills the part's element of the path unless that is there.
   at::Tensor Forward(Keep keep);
@@ -61,6 +67,7 @@ class PartRun {
   const size_t index_;
   std::vector<PathRows>& path_;
   const double scale_;
+  std::unique_ptr<const StrandPaths> strands_;  // kExact only
   at::Tensor tokens_, positions_, visible_end_, exports_;
   at::Tensor embedded_;  // with history
   std::vector<at::Tensor> inputs_;

@@ -80,6 +80,15 @@ absl::Status CheckRunMemory(const TrainerOptions& options, const model::ModelCon
   return CheckMemory(need, need.total(), available, "the run", pass);
 }
 
+// Which calls of the probe are scored together. fast: each by itself, as the engine ran it; exact: merged as they would
+// be trained, since merging must not change a bit.
+std::vector<std::vector<int32_t>> ProbeLayout(const TrainerOptions& options, const std::vector<tree::FlatCall>& calls) {
+  if (options.numerics == kernels::Numerics::kExact) return tree::PlanMicroBatches(calls, options.micro_batch_tokens);
+  std::vector<std::vector<int32_t>> alone;
+  for (int32_t call = 0; call < static_cast<int32_t>(calls.size()); ++call) alone.push_back({call});
+  return alone;
+}
+
 bool OnPolicy(const tree::FlatCall& call, size_t offset, int64_t version) {
   return call.versions[offset] == version && call.kv_mixed[offset] == 0;
 }
@@ -95,7 +104,7 @@ struct Trainer::StepTally {
   StepWork work, unmerged;  // the same
   MeanMax entropy;
   LogprobGap offpolicy;  // every trained token
-  LogprobGap mismatch;   // the probe's tokens, each call scored by itself, as the engine ran it
+  LogprobGap mismatch;   // the probe's tokens (ProbeLayout)
   LogprobGap packed;     // the batch's tokens that the engine sampled at this version, scored in merged forests
 };
 
@@ -256,8 +265,8 @@ void Trainer::FinishProbe(ProbeFuture fresh, StepTally& tally) const {
   const auto scored = [&]() -> absl::Status {
     INGOT_ASSIGN_OR_RETURN(const std::vector<tree::FlatCall> calls, fresh.get());
     for (const tree::FlatCall& call : calls) INGOT_RETURN_IF_ERROR(CheckCall(call, Limits(), true));
-    for (int32_t alone = 0; alone < static_cast<int32_t>(calls.size()); ++alone) {
-      INGOT_ASSIGN_OR_RETURN(const tree::PackedForest forest, tree::PackForest(calls, std::span(&alone, 1)));
+    for (const std::vector<int32_t>& indices : ProbeLayout(options_, calls)) {
+      INGOT_ASSIGN_OR_RETURN(const tree::PackedForest forest, tree::PackForest(calls, indices));
       const PassResult result = ScoreForest(model_, forest, calls, pass_options_);
       for (size_t i = 0; i < forest.entries.size(); ++i) {
         const tree::FlatCall& call = calls[static_cast<size_t>(forest.entries[i].call)];
@@ -271,6 +280,12 @@ void Trainer::FinishProbe(ProbeFuture fresh, StepTally& tally) const {
     INGOT_LOG(warn, "the probe at version {} holds {} tokens of {}: {}", version_, tally.mismatch.abs_diff.count,
               options_.probe_tokens,
               scored.ok() ? "its source gave no more of that version" : std::string(scored.message()));
+  }
+  if (options_.numerics == kernels::Numerics::kExact && tally.mismatch.abs_diff.max > 0) {
+    INGOT_LOG(warn,
+              "numerics is exact, but at version {} a probe's log-prob differs from the engine's by {}: do engine and "
+              "trainer run on machines with different instruction sets?",
+              version_, tally.mismatch.abs_diff.max);
   }
 }
 

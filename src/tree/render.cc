@@ -47,11 +47,35 @@ std::string FinishName(v1::FinishReason finish) {
   }
 }
 
-// Bytes that a terminal would act on, and bytes that are no ASCII only if asked for, are written as escapes.
+// Length of the UTF-8 character that `text` begins with; 0: it begins with none (RFC 3629).
+size_t CharacterLength(std::string_view text) {
+  const auto byte = [&](size_t i) { return i < text.size() ? static_cast<uint8_t>(text[i]) : uint8_t{0}; };
+  const uint8_t first = byte(0), second = byte(1);
+  if (first < 0x80) return 1;
+  const size_t length = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
+  if (first < 0xC2 || first > 0xF4) return 0;
+  for (size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xC0) != 0x80) return 0;
+  }
+  const bool overlong = (first == 0xE0 && second < 0xA0) || (first == 0xF0 && second < 0x90);
+  const bool no_scalar = (first == 0xED && second >= 0xA0) || (first == 0xF4 && second >= 0x90);
+  return overlong || no_scalar ? 0 : length;
+}
+
+// Bytes that a terminal would act on or that are no character, and all that are no ASCII if asked for, are written as
+// escapes.
 std::string Escape(std::string_view text, bool ascii) {
   std::string out;
-  for (const char c : text) {
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
     const auto byte = static_cast<uint8_t>(c);
+    if (byte >= 0x80 && !ascii) {
+      if (const size_t length = CharacterLength(text.substr(i)); length > 0) {
+        out += text.substr(i, length);
+        i += length - 1;
+        continue;
+      }
+    }
     if (c == '\n') {
       out += "\\n";
     } else if (c == '\t') {
@@ -59,7 +83,7 @@ std::string Escape(std::string_view text, bool ascii) {
     } else if (c == '"' || c == '\\') {
       out += '\\';
       out += c;
-    } else if (byte < 0x20 || byte == 0x7F || (ascii && byte >= 0x80)) {
+    } else if (byte < 0x20 || byte >= 0x7F) {
       char buffer[8];
       std::snprintf(buffer, sizeof(buffer), "\\x%02x", byte);
       out += buffer;

@@ -109,9 +109,11 @@ void Publisher::SendUpdate(Engine& engine, std::shared_ptr<Update> update) {
   engine.attempted = update->generation;
   engine.retry = false;
   engine.busy = true;
+  const std::map<int64_t, std::shared_ptr<Update>> retained = retained_;
   mu_.Unlock();
 
   bool full = !delta_fits;
+  if (full) SendRetained(engine, retained, update->snapshot->version());
   absl::StatusOr<v1::UpdateWeightsResponse> response = absl::FailedPreconditionError("");
   if (delta_fits) {
     response = engine.sink->Update(update->delta);
@@ -137,6 +139,8 @@ void Publisher::SendUpdate(Engine& engine, std::shared_ptr<Update> update) {
     engine.confirmed = update->generation;
     engine.version = update->snapshot->version();
     engine.pause_ms = response->pause_ms();
+    // It was asked to keep what has been released meanwhile.
+    if (full && update->retain && !retained_.contains(engine.version)) engine.releases.push_back(engine.version);
     // Otherwise it took so long that a newer one is out: the loop sends that next, and the lease waits for it.
     if (newest_ == update && !engine.leased) {
       engine.leased = true;
@@ -152,6 +156,24 @@ void Publisher::SendUpdate(Engine& engine, std::shared_ptr<Update> update) {
     engine.leased = false;
   }
   changed_.SignalAll();
+}
+
+// An engine that was started again has lost what it was to keep; requests are pinned to that. One that holds a version
+// has not, and could not go back either.
+void Publisher::SendRetained(Engine& engine, const std::map<int64_t, std::shared_ptr<Update>>& retained,
+                             int64_t newest) {
+  if (retained.empty() || retained.begin()->first >= newest) return;
+  const absl::StatusOr<int64_t> live = engine.sink->LiveVersion();
+  if (!live.ok() || *live >= 0) return;
+  for (const auto& [version, update] : retained) {
+    if (version >= newest) break;
+    const absl::StatusOr<std::shared_ptr<const EncodedDelta>> copy = update->FullCopy();
+    const absl::Status sent = copy.ok() ? engine.sink->Update(**copy).status() : copy.status();
+    if (!sent.ok()) {
+      INGOT_LOG(warn, "engine {} did not take version {} again, which it is to keep: {}", engine.name, version,
+                sent.ToString());
+    }
+  }
 }
 
 void Publisher::SendReleases(Engine& engine) {
@@ -229,6 +251,7 @@ absl::StatusOr<PublishStats> Publisher::Publish(std::shared_ptr<const Snapshot> 
 
   base::MutexLock lock(mu_);
   newest_ = update;
+  if (retain) retained_[stats.version] = update;
   std::vector<Engine*> needed;  // leased ones, and those that this is the first version for
   std::vector<Engine*> others;  // lost or still joining: waited for only if nobody is leased
   for (const std::unique_ptr<Engine>& engine : engines_) {
@@ -290,6 +313,7 @@ void Publisher::CheckLeases() {
 
 absl::Status Publisher::Release(int64_t version) {
   base::MutexLock lock(mu_);
+  retained_.erase(version);
   std::vector<Engine*> asked;
   for (const std::unique_ptr<Engine>& engine : engines_) {
     engine->releases.push_back(version);

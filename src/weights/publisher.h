@@ -6,6 +6,9 @@
 // A version is live when every leased engine has confirmed it. An engine that was too slow catches up on its own once
 // it answers; one that failed is tried again, with a full copy, by the next Publish or CheckLeases.
 //
+// Versions that engines are to retain are kept here too until their release: an engine that was started again is given
+// them before the newest.
+//
 // Each engine has a thread of its own, so that a hung one delays nobody beyond the deadline. Publish and Release
 // block; Publish is called by one thread (the trainer's), the rest is thread safe. The destructor waits for
 // updates in flight: a Sink must end its calls by itself in the long run.
@@ -13,6 +16,7 @@
 
 #include <chrono>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -85,6 +89,7 @@ class Publisher {
 
   void Run(Engine& engine);
   void SendUpdate(Engine& engine, std::shared_ptr<Update> update) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void SendRetained(Engine& engine, const std::map<int64_t, std::shared_ptr<Update>>& retained, int64_t newest);
   void SendReleases(Engine& engine) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void AskVersion(Engine& engine) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Waits until `done` or the deadline; false if that passed first.
@@ -97,6 +102,7 @@ class Publisher {
   base::CondVar changed_;
   std::vector<std::unique_ptr<Engine>> engines_ ABSL_GUARDED_BY(mu_);
   std::shared_ptr<Update> newest_ ABSL_GUARDED_BY(mu_);
+  std::map<int64_t, std::shared_ptr<Update>> retained_ ABSL_GUARDED_BY(mu_);  // by version, until their release
   int leases_lost_ ABSL_GUARDED_BY(mu_) = 0;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
 };

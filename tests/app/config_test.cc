@@ -64,6 +64,18 @@ TEST(Presets, ContradictionsAreFoundAfterThem) {
   EXPECT_THAT(std::string(Load(kAgents, {"trainer.preset=gpso"}).status().message()), HasSubstr("gspo"));
 }
 
+TEST(RunConfig, NumericsIsOneKeyForTheWholeRun) {
+  const auto fast = Load(kAgents), exact = Load(kAgents, {"numerics=exact"});
+  ASSERT_TRUE(fast.ok()) << fast.status();
+  ASSERT_TRUE(exact.ok()) << exact.status();
+  EXPECT_EQ(fast->config->trainer.numerics, kernels::Numerics::kFast);
+  EXPECT_EQ(exact->config->trainer.numerics, kernels::Numerics::kExact);
+  EXPECT_THAT(exact->schema.EffectiveYaml(), HasSubstr("numerics: exact"));
+  EXPECT_THAT(std::string(Load(kAgents, {"numerics=exact", "device=cuda"}).status().message()),
+              HasSubstr("numerics: exact is kept by the CPU kernels alone"));
+  EXPECT_FALSE(Load(kAgents, {"numerics=close"}).ok());
+}
+
 TEST(RunConfig, SupervisedRunsNeedNoTasks) {
   EXPECT_THAT(std::string(Load("run:\n  name: a\n").status().message()), HasSubstr("nothing to train on"));
   for (const char* data : {"data:\n  sft: x.jsonl\n", "data:\n  dpo: x.jsonl\n"}) {

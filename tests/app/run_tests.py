@@ -208,7 +208,7 @@ def case_launch_kill(ingot, options):
     for role in ("datapool", "scheduler", "rollout", "gateway", "agents", "trainer"):
         ports = free_ports(4)
         settings = dict(SHORT, **{
-            "run.name": role, "scheduler.total_steps": 24, "scheduler.group_deadline_s": 20,
+            "run.name": role, "scheduler.total_steps": 24, "scheduler.group_deadline_s": 600,
             "cluster.datapool_port": ports[0], "cluster.scheduler_port": ports[1],
             "cluster.gateway_port": ports[2], "cluster.rollout_port": ports[3]})
         launch = ingot.start("launch", settings)
@@ -311,7 +311,7 @@ def case_bad_input(ingot, options):
     expect({"trainer.learning_rate": "fast"}, "trainer.learning_rate", "number")
     expect({"trainer.objective": "grpo"}, "trainer.objective", "cispo", "ppo_clip", "gspo", "opmd", "dpo")
     expect({"trainer.objective": "gspo"}, "gspo", "loss_aggregation sequence")
-    expect({"device": "cuda"}, "cuda")
+    expect({"device": "cuda"}, "device: cuda was asked for", codes=(1, 2))
     expect({}, "nowhere.yaml", config="nowhere.yaml")
     broken = folder / "broken.yaml"
     broken.write_text("run:\n  name: [a\n")

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <random>
+
 namespace ingot::base {
 namespace {
 
@@ -21,6 +25,134 @@ TEST(JsonTest, DoublesPrintAsPeopleWriteThem) {
 
 TEST(JsonTest, CanonicalFormSortsKeysAtEveryDepth) {
   EXPECT_EQ(CanonicalJson(*ParseJson(R"({"b": {"d": 1, "c": 2}, "a": []})")), R"({"a":[],"b":{"c":2,"d":1}})");
+}
+
+// What Boost.JSON alone reads, and says of what it does not.
+absl::StatusOr<json::value> ByBoost(const std::string& text) {
+  boost::system::error_code error;
+  json::parse_options options;
+  options.max_depth = 100;
+  json::value value = json::parse(text, error, {}, options);
+  if (error) return absl::InvalidArgumentError(error.message());
+  return value;
+}
+
+bool Same(const json::value& a, const json::value& b) {
+  if (a == b) return true;
+  if (a.is_double() && b.is_double())
+    return std::abs(a.get_double() - b.get_double()) <= 1e-15 * std::abs(b.get_double());
+  if (a.kind() != b.kind()) return false;
+  if (a.is_array()) {
+    return std::equal(a.get_array().begin(), a.get_array().end(), b.get_array().begin(), b.get_array().end(), Same);
+  }
+  if (!a.is_object()) return a == b;
+  return std::equal(a.get_object().begin(), a.get_object().end(), b.get_object().begin(), b.get_object().end(),
+                    [](const auto& x, const auto& y) { return x.key() == y.key() && Same(x.value(), y.value()); });
+}
+
+void ExpectAsBoost(const std::string& text) {
+  const auto ours = ParseJson(text), boost = ByBoost(text);
+  // Exponents of ten digits and more are too much for it, though their number is 0 or infinite.
+  if (ours.ok() && boost.status().message() == "exponent overflow") return;
+  ASSERT_EQ(ours.ok(), boost.ok()) << text << "\n" << ours.status() << boost.status();
+  if (!ours.ok()) return;
+  ASSERT_TRUE(Same(*ours, *boost)) << text << "\n" << PrintJson(*ours) << "\n" << PrintJson(*boost);
+}
+
+TEST(JsonTest, ReadsWhatBoostReads) {
+  for (const char* text : {"",
+                           " ",
+                           "0",
+                           "-0",
+                           "-0.0",
+                           "1e5",
+                           "-1E-5",
+                           "9223372036854775807",
+                           "9223372036854775808",
+                           "18446744073709551615",
+                           "18446744073709551616",
+                           "-9223372036854775808",
+                           "-9223372036854775809",
+                           "123456789012345678901234567890",
+                           "1e999",
+                           "01",
+                           "1.",
+                           ".5",
+                           "+1",
+                           "0x1",
+                           "nan",
+                           "Infinity",
+                           "true",
+                           "nul",
+                           "\"\"",
+                           "\"a\\u0000b\"",
+                           "\"\\ud83d\\ude00\"",
+                           "\"\\ud83d\"",
+                           "\"\\ude00\\ud83d\"",
+                           "\"\\q\"",
+                           "\"a\nb\"",
+                           "\"\xff\"",
+                           "\"\xc3\xa9\"",
+                           "\"\xed\xa0\x80\"",
+                           "[1,]",
+                           "[1 2]",
+                           "{\"a\":1,\"b\":2,\"a\":3}",
+                           "{\"a\":1,}",
+                           "{a:1}",
+                           "{} {}",
+                           "[]x",
+                           " [ ] \n\t\r",
+                           "\xef\xbb\xbf{}",
+                           "'a'",
+                           "// c\n1",
+                           "[\"\\/\\b\\f\\n\\r\\t\\\"\\\\\"]"}) {
+    ExpectAsBoost(text);
+  }
+  ExpectAsBoost(std::string("1\0", 2));
+  for (int depth = 95; depth < 105; ++depth) {
+    ExpectAsBoost(std::string(depth, '[') + std::string(depth, ']'));
+    std::string objects = "1";
+    for (int i = 0; i < depth; ++i) objects = "{\"k\":" + objects + "}";
+    ExpectAsBoost(objects);
+  }
+}
+
+TEST(JsonTest, ReadsWhatBoostReadsOfRandomText) {
+  const std::string whole =
+      R"({"model":"m","n":[1,-2.5,1e3,18446744073709551615,null,true,false],"messages":[{"role":"user","content":)"
+      "\"a\\n\\u00e9\xc3\xa9\\\"\"}, {\"content\":null,\"x\":{\"y\":[[],{}]}}],\"n\":0.1 }";
+  ExpectAsBoost(whole);
+  std::mt19937 random(3);
+  for (int trial = 0; trial < 20000; ++trial) {
+    std::string text = whole;
+    for (int edits = 1 + random() % 3; edits > 0 && !text.empty(); --edits) {
+      const size_t at = random() % text.size();
+      switch (random() % 4) {
+        case 0:
+          text[at] = static_cast<char>(random());
+          break;
+        case 1:
+          text.erase(at, 1 + random() % 5);
+          break;
+        case 2:
+          text.insert(at, 1, "0{}[]\",:-e.\\u"[random() % 13]);
+          break;
+        default:
+          text.resize(at);
+      }
+    }
+    ExpectAsBoost(text);
+  }
+}
+
+TEST(JsonTest, ValuesOfAnArenaOutliveTheirReader) {
+  json::value kept;
+  {
+    const auto parsed = ParseJson(R"({"a":["some text that is longer than what is held in place", 2]})",
+                                  json::make_shared_resource<json::monotonic_resource>());
+    kept = parsed->at("a");
+  }
+  EXPECT_EQ(PrintJson(kept), R"(["some text that is longer than what is held in place",2])");
 }
 
 }  // namespace

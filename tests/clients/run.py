@@ -5,7 +5,8 @@
 
 Installs them from npm and PyPI into the cache folder (first time only). Each case has a script of what the model
 samples, and the numbers that must come out: calls answered, calls that went on from their predecessor's sampled ids, and
-forks by cause. A client that cannot be installed is reported as skipped, with the reason.
+forks by cause. The case opencode_training lets OpenCode train a model instead. A client that cannot be installed is
+reported as skipped, with the reason.
 """
 import argparse
 import json
@@ -20,7 +21,7 @@ import urllib.request
 
 HERE = pathlib.Path(__file__).resolve().parent
 NPM = ["openai", "@anthropic-ai/sdk", "ai", "@ai-sdk/openai", "@ai-sdk/openai-compatible", "@ai-sdk/anthropic",
-       "opencode-ai", "@openai/codex", "zod"]
+       "opencode-ai", "@openai/codex", "@earendil-works/pi-coding-agent", "zod"]
 PIP = ["openai", "anthropic", "langchain-openai", "openai-agents", "mini-swe-agent"]
 
 
@@ -30,7 +31,7 @@ class Skip(Exception):
 
 def sh(argv, timeout=600, **kwargs):
     done = subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                          timeout=timeout, **kwargs)
+                          errors="replace", timeout=timeout, **kwargs)
     return done.returncode, done.stdout
 
 
@@ -49,7 +50,7 @@ class Cache:
                 print(output[-2000:])
         if shutil.which("npm") is None:
             print("npm is not installed: the Node clients are skipped")
-        elif not (self.folder / "node_modules").exists():
+        elif any(not (self.folder / "node_modules" / name).exists() for name in NPM):
             print(f"installing from npm into {self.folder}: {' '.join(NPM)}", flush=True)
             (self.folder / "package.json").write_text('{"private": true, "type": "module"}')
             code, output = sh(["npm", "install", "--no-audit", "--no-fund", *NPM], timeout=1200, cwd=self.folder)
@@ -209,6 +210,47 @@ def opencode_unknown_tool(cache, server, folder):
     return opencode(cache, server, folder, "@ai-sdk/openai-compatible", "/v1")
 
 
+BASH = [call("bash", command="echo hi > made.txt"), call("bash", command="cat made.txt")]
+
+
+@case([*BASH, {"content": "Made made.txt.", "repeat": True}], completed=3, spliced=2, forks={})
+def pi(cache, server, folder):
+    home = folder / "home"
+    (home / ".pi" / "agent").mkdir(parents=True)
+    (home / ".pi" / "agent" / "models.json").write_text(json.dumps({"providers": {"ingot": {
+        "baseUrl": server.url + "/v1", "apiKey": "key-pi", "api": "openai-completions",
+        "models": [{"id": "ingot", "name": "ingot", "reasoning": False, "input": ["text"], "contextWindow": 100000,
+                    "maxTokens": 4000, "cost": {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0}}]}}}))
+    code, output = sh([cache.node("pi"), "--provider", "ingot", "--model", "ingot", "--no-session", "-p",
+                       "make the file made.txt"], cwd=folder, timeout=120,
+                      env={**os.environ, "HOME": str(home), "PI_OFFLINE": "1"})
+    if code == 0 and not (folder / "made.txt").exists():
+        return 1, output + "\nmade.txt was not made"
+    return code, output
+
+
+@case([*BASH, call("bash", command="echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"),
+       {"content": "Done.", "repeat": True}], completed=3, spliced=2, forks={})
+def mini_swe_agent(cache, server, folder):
+    mini = cache.python.parent / "mini"
+    if not mini.exists():
+        raise Skip("mini-swe-agent is not installed")
+    code, output = sh([str(mini), "-t", "make the file made.txt", "-m", "openai/ingot", "-y", "--exit-immediately"],
+                      cwd=folder, timeout=180,
+                      env={**os.environ, "HOME": str(folder), "OPENAI_API_BASE": server.url + "/v1",
+                           "OPENAI_API_KEY": "key-mini", "MSWEA_CONFIGURED": "true", "MSWEA_SILENT_STARTUP": "1",
+                           "MSWEA_COST_TRACKING": "ignore_errors", "MSWEA_GLOBAL_CONFIG_DIR": str(folder / "config")})
+    if code == 0 and not (folder / "made.txt").exists():
+        return 1, output + "\nmade.txt was not made"
+    return code, output
+
+
+@case([call("Bash", command="echo hi > made.txt", description="Makes the file"), {"content": "Made.", "repeat": True}],
+      completed=2, spliced=1, forks={})
+def claude_code(cache, server, folder):
+    raise Skip("Claude Code's licence is its vendor's commercial terms, which a test cannot accept for you")
+
+
 def make_model(binary, source, folder):
     """A tiny random model with a long context, byte by byte: what a script needs to run on the real engine."""
     shape = {"hidden_size": 32, "intermediate_size": 64, "layers": 1, "heads": 1, "kv_heads": 1, "head_dim": 32,
@@ -253,21 +295,62 @@ def run_case(name, binary, model, cache):
     return not wrong
 
 
+def opencode_training(binary, source, cache):
+    """OpenCode trains a model: examples/opencode/run.yaml, and every number of it must add up."""
+    path = os.pathsep.join([str(pathlib.Path(cache.node("opencode")).parent), os.environ["PATH"]])
+    with tempfile.TemporaryDirectory(prefix="ingot-training-") as folder:
+        steps, groups, samples = 2, 2, 4
+        code, output = sh([binary, "train", "examples/opencode/run.yaml", "--set", f"run.root={folder}", "--set",
+                           f"scheduler.total_steps={steps}", "--set", "http.port=0"], cwd=source, timeout=1200,
+                          env={**os.environ, "PATH": path})
+        if code != 0:
+            return False, output
+        inspect = lambda *what: sh([binary, "inspect", f"{folder}/opencode", *what], cwd=source)[1]
+        journal = [json.loads(line) for line in inspect("--journal").splitlines()]
+        batches = [[int(group) for group in record["batch"]["groupIds"]] for record in journal if "batch" in record]
+        with open(f"{folder}/opencode/metrics.jsonl", encoding="utf-8") as file:
+            rows = [row for row in map(json.loads, file) if "batch/episodes" in row]
+        wrong = []
+        if len(rows) != steps or len(batches) != steps:
+            wrong.append(f"{len(rows)} rows of metrics and {len(batches)} batches, expected {steps}")
+        if len({group for batch in batches for group in batch}) != steps * groups:
+            wrong.append(f"batches {batches}: not {groups} groups each, each group once")
+        for row, batch in zip(rows, batches):
+            trees = [inspect(f"{group}/{sample}") for group in batch for sample in range(samples)]
+            calls = sum(int(re.search(r"^(\d+) calls", tree, re.M).group(1)) for tree in trees)
+            sampled = sum(int(count) for tree in trees for count in re.findall(r"sampled (\d+) tokens?, version", tree))
+            expected = {"batch/episodes": groups * samples, "batch/calls": calls, "batch/loss_tokens": sampled,
+                        "batch/calls_left_out_flagged": 0, "batch/calls_left_out_weights": 0}
+            wrong += [f"step {row['step']}: {key} is {row[key]}, the pool says {value}"
+                      for key, value in expected.items() if row[key] != value]
+            if row["mismatch/logprob_abs_diff_max"] > 1e-5:
+                wrong.append(f"step {row['step']}: mismatch {row['mismatch/logprob_abs_diff_max']}")
+        print(f"{'opencode_training':26} {'ok' if not wrong else 'FAILED':7} {steps} steps, batches {batches}, "
+              f"{sum(row['batch/calls'] for row in rows):.0f} calls, "
+              f"{sum(row['batch/loss_tokens'] for row in rows):.0f} tokens trained, as the pool has them", flush=True)
+        return not wrong, "; ".join(wrong)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("binary")
-    parser.add_argument("cases", nargs="*", help=f"of: {' '.join(CASES)}")
+    parser.add_argument("cases", nargs="*", help=f"of: {' '.join(CASES)} opencode_training")
     parser.add_argument("--cache", type=pathlib.Path, default=pathlib.Path.home() / ".cache" / "ingot-clients")
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     binary = str(pathlib.Path(options.binary).resolve())
     cache = Cache(options.cache)
     cache.install()
     failed = []
     with tempfile.TemporaryDirectory(prefix="ingot-clients-") as temporary:
         model = make_model(binary, HERE.parent.parent, pathlib.Path(temporary))
-        for name in options.cases or CASES:
+        for name in options.cases or [*CASES, "opencode_training"]:
             try:
-                if not run_case(name, binary, model, cache):
+                if name == "opencode_training":
+                    passed, why = opencode_training(binary, HERE.parent.parent, cache)
+                    if not passed:
+                        failed.append(name)
+                        print("\n".join("  | " + line for line in why.splitlines()[-25:]))
+                elif not run_case(name, binary, model, cache):
                     failed.append(name)
             except Skip as reason:
                 print(f"{name:26} skipped: {reason}")

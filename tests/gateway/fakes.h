@@ -1,6 +1,8 @@
 // What a gateway stands on, scripted: an engine that answers what a test says, a pool and an admission in memory.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <functional>
 #include <map>
@@ -31,9 +33,10 @@ inline std::shared_ptr<const text::ChatFormat> TestFormat() {
 
 // What the engine samples for one request.
 struct Script {
-  std::string text;         // encoded with special tokens recognised
-  bool end_of_turn = true;  // <|im_end|> follows
-  int chunk = 3;            // ids per chunk
+  std::string text;               // encoded with special tokens recognised
+  std::vector<int32_t> ids = {};  // instead of text
+  bool end_of_turn = true;        // <|im_end|> follows
+  int chunk = 3;                  // ids per chunk
   v1::FinishReason finish = v1::FINISH_STOP;
   std::string stop_string;
   absl::Status error;         // instead of the final chunk
@@ -62,6 +65,9 @@ class ScriptedEngine final : public rollout::Client {
     }
     if (inline_chunks) {
       Play(script, *state);
+    } else if (hold_without_thread) {
+      base::MutexLock lock(mu_);
+      held_states_.push_back(state);
     } else {
       base::MutexLock lock(mu_);
       threads_.emplace_back([this, script, state] { Play(script, *state); });
@@ -75,6 +81,11 @@ class ScriptedEngine final : public rollout::Client {
     return status;
   }
 
+  // Forgets the requests that came, so that a long run stays small.
+  void Forget() {
+    base::MutexLock lock(mu_);
+    requests_.clear();
+  }
   std::vector<v1::GenerateRequest> requests() const {
     base::MutexLock lock(mu_);
     return requests_;
@@ -90,13 +101,24 @@ class ScriptedEngine final : public rollout::Client {
     while (held_ < count) changed_.Wait(mu_);
   }
   void Release() {
-    base::MutexLock lock(mu_);
-    released_ = true;
-    changed_.SignalAll();
+    std::vector<std::shared_ptr<State>> held;
+    {
+      base::MutexLock lock(mu_);
+      released_ = true;
+      held.swap(held_states_);
+      changed_.SignalAll();
+    }
+    for (const std::shared_ptr<State>& state : held) {
+      v1::GenerateChunk last;
+      last.set_finish(v1::FINISH_STOP);
+      state->Send(std::move(last), true);
+    }
   }
   int aborted() const { return *aborted_; }
 
+  std::shared_ptr<const text::Tokenizer> tokenizer = TestTokenizer();
   bool inline_chunks = false;
+  bool hold_without_thread = false;  // every request waits for Release, and gets no token
   int context_length = 100000;
 
  private:
@@ -129,8 +151,8 @@ class ScriptedEngine final : public rollout::Client {
   };
 
   void Play(const Script& script, State& state) {
-    std::vector<int32_t> ids = TestTokenizer()->Encode(script.text, true);
-    if (script.end_of_turn) ids.push_back(*TestTokenizer()->SpecialId("<|im_end|>"));
+    std::vector<int32_t> ids = script.ids.empty() ? tokenizer->Encode(script.text, true) : script.ids;
+    if (script.end_of_turn) ids.push_back(*tokenizer->SpecialId("<|im_end|>"));
     size_t at = 0;
     while (at < ids.size()) {
       v1::GenerateChunk chunk;
@@ -169,6 +191,7 @@ class ScriptedEngine final : public rollout::Client {
   base::CondVar changed_;
   std::vector<v1::GenerateRequest> requests_ ABSL_GUARDED_BY(mu_);
   std::vector<std::thread> threads_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::shared_ptr<State>> held_states_ ABSL_GUARDED_BY(mu_);
   int held_ ABSL_GUARDED_BY(mu_) = 0;
   bool released_ ABSL_GUARDED_BY(mu_) = false;
 };
@@ -205,13 +228,34 @@ class MemoryPool final : public datapool::Client {
     episode.set_state(request.state());
     episode.set_reward(request.reward());
     *episode.mutable_signals() = request.signals();
+    *episode.mutable_call_rewards() = request.call_rewards();
     episode.set_detail(request.detail());
     ++ends;
     return absl::OkStatus();
   }
-  absl::StatusOr<v1::EpisodeTree> GetEpisode(const v1::GetEpisodeRequest&) override { return Unused(); }
+  absl::StatusOr<v1::EpisodeTree> GetEpisode(const v1::GetEpisodeRequest& request) override {
+    base::MutexLock lock(mu_);
+    v1::EpisodeTree tree;
+    *tree.mutable_episode() = episodes_.at(request.episode_id());
+    for (const v1::Call& call : calls_) {
+      if (call.episode_id() != request.episode_id()) continue;
+      *tree.add_calls() = call;
+      for (const auto* keys : {&call.context_keys(), &call.sampled_keys()}) {
+        for (const std::string& key : *keys) (*tree.mutable_segments())[base::Hex(key)] = segments_.at(key);
+      }
+    }
+    return tree;
+  }
   absl::StatusOr<v1::Group> GetGroup(const v1::GetGroupRequest&) override { return Unused(); }
-  absl::StatusOr<v1::ListEpisodesResponse> ListEpisodes(const v1::ListEpisodesRequest&) override { return Unused(); }
+  absl::StatusOr<v1::ListEpisodesResponse> ListEpisodes(const v1::ListEpisodesRequest& request) override {
+    base::MutexLock lock(mu_);
+    if (!fail_list_.ok()) return Unshared(fail_list_);
+    v1::ListEpisodesResponse all;
+    for (const auto& [id, episode] : episodes_) {
+      if (episode.purpose() == request.purpose()) *all.add_episodes() = episode;
+    }
+    return all;
+  }
   absl::StatusOr<int64_t> AppendJournal(const v1::AppendJournalRequest&) override { return Unused(); }
   absl::StatusOr<v1::ReadJournalResponse> ReadJournal(const v1::ReadJournalRequest&) override { return Unused(); }
   absl::StatusOr<v1::TrimResponse> Trim(const v1::TrimRequest&) override { return Unused(); }
@@ -255,6 +299,14 @@ class MemoryPool final : public datapool::Client {
     base::MutexLock lock(mu_);
     fail_end = std::move(status);
   }
+  void FailList(absl::Status status) {
+    base::MutexLock lock(mu_);
+    fail_list_ = std::move(status);
+  }
+  void Damage(const std::function<void(v1::Call&)>& damage) {
+    base::MutexLock lock(mu_);
+    for (v1::Call& call : calls_) damage(call);
+  }
   void FailOpen(absl::Status status) {
     base::MutexLock lock(mu_);
     fail_open = std::move(status);
@@ -268,6 +320,7 @@ class MemoryPool final : public datapool::Client {
   mutable base::Mutex mu_;
   base::CondVar changed_;
   bool append_gate_ ABSL_GUARDED_BY(mu_) = false;
+  absl::Status fail_list_ ABSL_GUARDED_BY(mu_);
   absl::Status fail_open ABSL_GUARDED_BY(mu_), fail_append ABSL_GUARDED_BY(mu_), fail_end ABSL_GUARDED_BY(mu_);
   std::map<std::string, v1::Episode> episodes_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, v1::Segment> segments_ ABSL_GUARDED_BY(mu_);
@@ -277,8 +330,9 @@ class MemoryPool final : public datapool::Client {
 // Gives out sample after sample of one group; up to `places` at a time.
 class TestAdmission final : public Admission {
  public:
-  absl::StatusOr<v1::Ticket> Admit(const v1::AdmitRequest&) override {
+  absl::StatusOr<v1::Ticket> Admit(const v1::AdmitRequest& request) override {
     base::MutexLock lock(mu_);
+    ++admitted_;
     if (over_) return absl::FailedPreconditionError("the run is over");
     if (running_ >= places) return absl::ResourceExhaustedError("no place");
     ++running_;
@@ -288,6 +342,7 @@ class TestAdmission final : public Admission {
     ticket.set_purpose(purpose);
     ticket.mutable_task()->set_task_id("t1");
     ticket.mutable_task()->set_payload_json(R"({"question":"1+1"})");
+    if (!request.group().empty()) *ticket.mutable_task() = request.task();
     ticket.set_pinned_version(purpose == v1::PURPOSE_EVAL ? 5 : -1);
     ticket.set_admitted_version(3);
     return ticket;
@@ -302,6 +357,10 @@ class TestAdmission final : public Admission {
   std::vector<v1::EpisodeEndedRequest> ended() const {
     base::MutexLock lock(mu_);
     return ended_;
+  }
+  int admitted() const {
+    base::MutexLock lock(mu_);
+    return admitted_;
   }
   void SetOver() {
     base::MutexLock lock(mu_);
@@ -320,6 +379,7 @@ class TestAdmission final : public Admission {
   absl::Status fail_ended ABSL_GUARDED_BY(mu_);
   bool over_ ABSL_GUARDED_BY(mu_) = false;
   int running_ ABSL_GUARDED_BY(mu_) = 0;
+  int admitted_ ABSL_GUARDED_BY(mu_) = 0;  // times that it was asked
   int next_ ABSL_GUARDED_BY(mu_) = 0;
   std::vector<v1::EpisodeEndedRequest> ended_ ABSL_GUARDED_BY(mu_);
 };
@@ -352,14 +412,21 @@ struct World {
   Gateway& gateway() {
     if (gateway_ == nullptr) {
       auto made = Gateway::Create(options, {.engine = engine,
+                                            .external = external,
                                             .pool = with_pool ? &pool : nullptr,
                                             .admission = with_admission ? &admission : nullptr,
-                                            .tokenizer = TestTokenizer(),
-                                            .format = TestFormat(),
+                                            .tokenizer = engine->tokenizer,
+                                            .format = format,
                                             .clock = &clock});
+      EXPECT_TRUE(made.ok()) << made.status();
       gateway_ = *std::move(made);
     }
     return *gateway_;
+  }
+  // Another gateway on the same pool, as after a kill.
+  absl::Status Restart() {
+    gateway_.reset();
+    return gateway().Recover();
   }
   v1::EpisodeOpenResponse Open() { return gateway().OpenEpisode({}).value(); }
   absl::Status End(const v1::EpisodeOpenResponse& episode, v1::EpisodeState state, const std::string& detail = "") {
@@ -416,6 +483,8 @@ struct World {
   MemoryPool pool;
   TestAdmission admission;
   GatewayOptions options;
+  std::shared_ptr<const text::ChatFormat> format = TestFormat();  // of the engine's tokenizer
+  std::map<std::string, std::shared_ptr<rollout::Client>> external;
   bool with_pool = true, with_admission = true;
 
  private:

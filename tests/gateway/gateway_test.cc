@@ -456,12 +456,6 @@ TEST(Gateway, RecordsAnAbortedCallWithWhatWasSampled) {
   EXPECT_EQ(world.pool.Ids(calls[0].sampled_keys()), Encode("a long answer<|im_end|>"));
   EXPECT_EQ(calls[0].delivered_tokens(), 13);
   EXPECT_EQ(world.engine->aborted(), 1);
-  // It is not continued: the client has no whole message.
-  world.engine->Release();
-  array messages = Question();
-  messages.push_back(Msg("assistant", "a long answer"));
-  ASSERT_TRUE(world.Chat(episode.api_key(), Body(messages)).status.ok());
-  EXPECT_EQ(world.pool.calls().at(1).parent_call_id(), "");
 }
 
 TEST(Gateway, RecordsWhatWasSampledBeforeTheEngineFailed) {
@@ -569,7 +563,10 @@ TEST(Gateway, LimitsTheCallsOfAnEpisode) {
   const auto episode = world.Open();
   EXPECT_TRUE(world.Chat(episode.api_key(), Body(Question())).status.ok());
   EXPECT_TRUE(world.Chat(episode.api_key(), Body(Question())).status.ok());
-  EXPECT_EQ(HttpStatusOf(world.Chat(episode.api_key(), Body(Question())).status), 409);
+  const absl::Status refused = world.Chat(episode.api_key(), Body(Question())).status;
+  EXPECT_EQ(HttpStatusOf(refused), 400);
+  EXPECT_FALSE(MayRetry(refused));
+  EXPECT_EQ(ErrorCodeOf(refused), "episode_limit");
 }
 
 // ---- Episodes ----
@@ -668,7 +665,8 @@ TEST(Gateway, EndingAbortsAndRecordsWhatIsInFlight) {
   EXPECT_EQ(world.pool.calls()[0].finish(), v1::FINISH_ABORTED);
   Answer::Output out;
   while (!(out = call->Take()).done) flag->WaitAndClear();
-  EXPECT_EQ(HttpStatusOf(out.status), 410);
+  EXPECT_EQ(HttpStatusOf(out.status), 409);
+  EXPECT_EQ(ErrorCodeOf(out.status), "episode_sealed");
 }
 
 TEST(Gateway, ARunnerThatIsStartedAgainLosesTheEpisodesItHad) {
@@ -733,6 +731,10 @@ TEST(Gateway, OpensEpisodesForUnknownKeysIfToldTo) {
   ASSERT_TRUE(world.Chat("key of an agent", Body(Question())).status.ok());
   EXPECT_EQ(world.gateway().Status().open_episodes(), 1);
   EXPECT_EQ(HttpStatusOf(world.Chat("", Body(Question())).status), 401);
+  // Recorded, and no sample of any group: admission was not asked.
+  EXPECT_EQ(world.pool.calls().size(), 2u);
+  EXPECT_EQ(world.pool.episode(world.pool.calls()[0].episode_id()).purpose(), v1::PURPOSE_SERVE);
+  EXPECT_EQ(world.admission.admitted(), 0);
 }
 
 TEST(Gateway, MakesRoomForServedSessions) {

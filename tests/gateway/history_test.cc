@@ -42,8 +42,14 @@ class HistoryTest : public ::testing::Test {
     const History::Match match = history_.Find(asked, keys);
     const std::string id = "call" + std::to_string(history_.size());
     const int32_t token = static_cast<int32_t>(history_.size());
-    return history_.Add(keys, delivered, id, match.parent, {PromptPiece(std::vector<int32_t>{100 + token})},
-                        {PromptPiece(std::vector<int32_t>{token})});
+    return history_.Add(AskedKey::Of(keys), delivered,
+                        {.call_id = id,
+                         .parent = match.parent,
+                         .prompt = {PromptPiece(std::vector<int32_t>{100 + token})},
+                         .sampled = {PromptPiece(std::vector<int32_t>{token})},
+                         .text_key = {},
+                         .prefill = {},
+                         .taken = 0});
   }
   History::Match Find(const Conversation& asked, const History::EchoedIds& echoed = {}) const {
     return history_.Find(asked, ConversationKeys::Of(asked), echoed);

@@ -1,155 +1,17 @@
 // Real sockets on 127.0.0.1, written and read by hand.
 #include "gateway/http_server.h"
 
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <string>
 
-#include "gateway/fakes.h"
+#include "gateway/wire.h"
 
 namespace ingot::gateway {
 namespace {
 
 using base::json::object;
 using base::json::value;
-
-// A blocking client connection. Reads give up after 20 s, so that a server that hangs fails the test.
-class Wire {
- public:
-  explicit Wire(int port) {
-    fd_ = socket(AF_INET, SOCK_STREAM, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(static_cast<uint16_t>(port));
-    inet_pton(AF_INET, "127.0.0.1", &address.sin_addr);
-    timeval patience{.tv_sec = 20, .tv_usec = 0};
-    setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-    connected_ = connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
-  }
-  ~Wire() { Close(); }
-  void Close() {
-    if (fd_ >= 0) close(fd_);
-    fd_ = -1;
-  }
-  void HalfClose() { shutdown(fd_, SHUT_WR); }
-  bool connected() const { return connected_; }
-  bool Send(const std::string& bytes) {
-    size_t at = 0;
-    while (at < bytes.size()) {
-      const ssize_t sent = send(fd_, bytes.data() + at, bytes.size() - at, MSG_NOSIGNAL);
-      if (sent <= 0) return false;
-      at += sent;
-    }
-    return true;
-  }
-  // False at the end of the stream.
-  bool More() {
-    char bytes[4096];
-    const ssize_t got = recv(fd_, bytes, sizeof(bytes), 0);
-    if (got <= 0) return false;
-    held_.append(bytes, got);
-    return true;
-  }
-  std::string Line() {
-    size_t end;
-    while ((end = held_.find("\r\n")) == std::string::npos) {
-      if (!More()) return std::exchange(held_, {});
-    }
-    std::string line = held_.substr(0, end);
-    held_.erase(0, end + 2);
-    return line;
-  }
-  std::string Bytes(size_t count) {
-    while (held_.size() < count && More()) {
-    }
-    std::string bytes = held_.substr(0, count);
-    held_.erase(0, count);
-    return bytes;
-  }
-  std::string Rest() {
-    while (More()) {
-    }
-    return std::exchange(held_, {});
-  }
-
- private:
-  int fd_ = -1;
-  bool connected_ = false;
-  std::string held_;
-};
-
-struct Response {
-  int status = 0;
-  std::map<std::string, std::string> headers;  // names in lower case
-  std::string body;
-  value json() const { return base::ParseJson(body).value(); }
-};
-
-Response Read(Wire& wire, bool head = false) {
-  Response response;
-  const std::string line = wire.Line();
-  if (line.size() > 12) response.status = std::stoi(line.substr(9, 3));
-  for (std::string field = wire.Line(); !field.empty(); field = wire.Line()) {
-    const size_t colon = field.find(':');
-    std::string name = field.substr(0, colon);
-    for (char& c : name) c = static_cast<char>(std::tolower(c));
-    response.headers[name] = field.substr(std::min(field.size(), colon + 2));
-  }
-  if (head || response.status == 100) return response;
-  if (response.headers["transfer-encoding"] == "chunked") {
-    while (true) {
-      const size_t size = std::stoul(wire.Line(), nullptr, 16);
-      response.body += wire.Bytes(size);
-      wire.Line();
-      if (size == 0) return response;
-    }
-  }
-  response.body = response.headers.contains("content-length")
-                      ? wire.Bytes(std::stoul(response.headers["content-length"]))
-                      : wire.Rest();
-  return response;
-}
-
-std::string Request(const std::string& method, const std::string& target, const std::string& body,
-                    const std::string& key = "", const std::string& more = "") {
-  return absl::StrCat(method, " ", target, " HTTP/1.1\r\nHost: x\r\n",
-                      key.empty() ? "" : "Authorization: Bearer " + key + "\r\n", more, "Content-Length: ", body.size(),
-                      "\r\n\r\n", body);
-}
-
-Script Say(const std::string& text, bool hold = false) {
-  Script script;
-  script.text = text;
-  script.hold = hold;
-  return script;
-}
-
-// A world behind a socket.
-struct Site : World {
-  explicit Site(ScriptedEngine::Author author) : World(std::move(author)) { http.port = 0; }
-  ~Site() {
-    engine->Release();
-    server_.reset();
-  }
-  HttpServer& server() {
-    if (server_ == nullptr) server_ = HttpServer::Start(http, gateway()).value();
-    return *server_;
-  }
-  Response Ask(const std::string& method, const std::string& target, const std::string& body,
-               const std::string& key = "") {
-    Wire wire(server().port());
-    wire.Send(Request(method, target, body, key));
-    return Read(wire);
-  }
-  HttpServerOptions http;
-
- private:
-  std::unique_ptr<HttpServer> server_;
-};
 
 std::string Hello(bool stream = false) {
   object body = Body({Msg("user", "hi")});
@@ -321,6 +183,23 @@ TEST(HttpServer, ReportsErrorsInTheFormOfTheDialect) {
   }
 }
 
+TEST(HttpServer, ListsTheModelsAndTheirWeights) {
+  Site site([](const auto&) { return Say("hello"); });
+  site.options.models = {{.name = "frozen", .weights = ModelWeights::kPinned, .version = 3, .address = ""},
+                         {.name = "judge", .weights = ModelWeights::kExternal, .version = 0, .address = "far:1"}};
+  site.external["judge"] = site.engine;
+  const value list = site.Ask("GET", "/v1/models", "").json();
+  ASSERT_EQ(list.at("data").as_array().size(), 3u);
+  EXPECT_EQ(list.at("data").at(0).at("weights").as_string(), "follow");
+  EXPECT_EQ(list.at("data").at(1).at("id").as_string(), "frozen");
+  EXPECT_EQ(list.at("data").at(1).at("weights").as_string(), "pinned");
+  EXPECT_EQ(list.at("data").at(1).at("version").as_int64(), 3);
+  EXPECT_EQ(list.at("data").at(2).at("weights").as_string(), "external");
+  EXPECT_EQ(list.at("last_id").as_string(), "judge");
+  EXPECT_EQ(site.Ask("GET", "/v1/models/frozen", "").json().at("weights").as_string(), "pinned");
+  EXPECT_EQ(site.Ask("GET", "/v1/models/other", "").status, 404);
+}
+
 TEST(HttpServer, AnswersModelsHealthStatusAndMetrics) {
   Site site([](const auto&) { return Say("hello"); });
   EXPECT_EQ(site.Ask("GET", "/v1/models", "").json().at("data").at(0).at("id").as_string(), "ingot");
@@ -438,25 +317,45 @@ TEST(HttpServer, AbortsWhatAClientThatReadsNothingAskedFor) {
 }
 
 TEST(HttpServer, CancelsTheGenerationWhenTheClientGoesAway) {
-  for (const bool half : {false, true}) {
+  for (const bool half_first : {false, true}) {
     for (const bool stream : {false, true}) {
       Site site([](const auto&) { return Say("a long answer", true); });
       const auto episode = site.Open();
       Wire wire(site.server().port());
       wire.Send(Request("POST", "/v1/chat/completions", Hello(stream), episode.api_key()));
       site.engine->WaitForHeld(1);
-      if (half) {
+      if (half_first) {
         wire.HalfClose();
+        const std::string probe = stream ? ": keep-alive" : "HTTP/1.1 102 Processing";
+        bool probed = false;
+        for (int i = 0; i < 20 && !probed; ++i) probed = wire.Line().starts_with(probe);
+        EXPECT_TRUE(probed);
+        wire.Reset();
       } else {
         wire.Close();
       }
       while (site.pool.calls().empty()) std::this_thread::yield();
       EXPECT_EQ(site.pool.calls()[0].finish(), v1::FINISH_ABORTED);
       EXPECT_EQ(site.engine->aborted(), 1);
-      if (half) {
-        EXPECT_EQ(wire.Rest().find("[DONE]"), std::string::npos);
-      }
     }
+  }
+}
+
+TEST(HttpServer, AnswersAClientThatClosedItsSendingSide) {
+  for (const bool stream : {false, true}) {
+    Site site([](const auto&) { return Say("a long answer", true); });
+    const auto episode = site.Open();
+    Wire wire(site.server().port());
+    wire.Send(Request("POST", "/v1/chat/completions", Hello(stream), episode.api_key()));
+    wire.HalfClose();
+    site.engine->WaitForHeld(1);
+    site.engine->Release();
+    Response response = Read(wire);
+    while (response.status == 102) response = Read(wire);
+    EXPECT_EQ(response.status, 200);
+    EXPECT_EQ(response.body.ends_with("data: [DONE]\n\n"), stream);
+    EXPECT_EQ(wire.Rest(), "");
+    EXPECT_EQ(site.pool.calls().at(0).finish(), v1::FINISH_STOP);
   }
 }
 

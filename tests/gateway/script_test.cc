@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "gateway/fakes.h"
+#include "text/output_format.h"
 
 namespace ingot::gateway {
 namespace {
@@ -59,7 +60,7 @@ TEST(ScriptedModelTest, CallsAreWrittenAsTheFormatWritesThem) {
   EXPECT_EQ(text,
             "I look.\n<tool_call>\n{\"name\": \"ls\", \"arguments\": {\"a\":1}}\n</tool_call>\n"
             "<tool_call>\n{\"name\": \"x\", \"arguments\": {bro}\n</tool_call>");
-  EXPECT_EQ(TestFormat()->Parse(text).tool_calls.at(0).name, "ls");
+  EXPECT_EQ((*text::FindOutputFormat("hermes"))->Parse(text).tool_calls.at(0).name, "ls");
 }
 
 TEST(ScriptedModelTest, ErrorsNameTheLine) {

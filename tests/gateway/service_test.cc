@@ -75,6 +75,8 @@ TEST(GatewayService, ServesAnEpisodeOverGrpc) {
   reward.set_episode_id(episode.episode_id());
   reward.set_api_key(episode.api_key());
   reward.set_reward(1);
+  reward.add_call_rewards()->set_turn(0);
+  reward.mutable_call_rewards(0)->set_reward(0.25);
   v1::EpisodeRewardResponse rewarded;
   grpc::ClientContext reward_context;
   ASSERT_TRUE(world.stub->RewardEpisode(&reward_context, reward, &rewarded).ok());
@@ -86,6 +88,7 @@ TEST(GatewayService, ServesAnEpisodeOverGrpc) {
   grpc::ClientContext end_context;
   ASSERT_TRUE(world.stub->EndEpisode(&end_context, end, &ended).ok());
   EXPECT_EQ(world.pool.episode(episode.episode_id()).reward(), 1);
+  EXPECT_EQ(world.pool.episode(episode.episode_id()).call_rewards().at(world.pool.calls()[0].call_id()), 0.25);
 
   EXPECT_FALSE(world.Chat(episode.api_key(), body, replies).ok());
   EXPECT_EQ(world.http_status, 410);

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdio>
+#include <ctime>
+#include <optional>
 #include <random>
 
 #include "gateway/fakes.h"
@@ -10,24 +13,38 @@ namespace ingot::gateway {
 namespace {
 
 struct Whole {
-  std::string content, reasoning;  // of the deltas
+  std::string content, reasoning;  // of the pieces
+  std::vector<text::ToolCall> calls;
+  std::vector<PartKind> order;  // of the parts
   text::ParsedOutput message;
 };
 
-// Pushes `ids` in random pieces, taking deltas in between or only at the end.
+TurnText Turn(std::vector<std::string> stop, bool tools,
+              std::shared_ptr<const text::ChatFormat> format = TestFormat()) {
+  return TurnText({.tokenizer = TestTokenizer(),
+                   .ends = format->end_of_turn_ids(),
+                   .format = format->output(),
+                   .reading = {.calls = tools ? text::CallMode::kStreamed : text::CallMode::kText},
+                   .stop = std::move(stop)});
+}
+
+// Pushes `ids` in random pieces, taking what is to be sent in between or only at the end.
 Whole Play(const std::vector<int32_t>& ids, const std::string& stop, bool stopped, bool tools, bool stream,
            unsigned seed) {
   std::mt19937 random(seed);
-  TurnText turn(TestTokenizer(), TestFormat(), stop.empty() ? std::vector<std::string>{} : std::vector{stop},
-                tools ? Reading::kMessage : Reading::kNoTools);
+  TurnText turn = Turn(stop.empty() ? std::vector<std::string>{} : std::vector{stop}, tools);
   Whole whole;
+  std::optional<PartKind> open;
   const auto take = [&] {
-    const TurnText::Delta delta = turn.TakeDelta();
-    for (const std::string* piece : {&delta.content, &delta.reasoning}) {
-      EXPECT_EQ(text::ToUtf8(*piece), *piece);  // whole characters
+    for (const TurnText::Delta& delta : turn.Take()) {
+      EXPECT_EQ(text::ToUtf8(delta.text), delta.text);  // whole characters
+      if (delta.kind == PartKind::kContent) whole.content += delta.text;
+      if (delta.kind == PartKind::kReasoning) whole.reasoning += delta.text;
+      if (delta.begins) whole.calls.push_back({"", delta.name, ""});
+      if (delta.kind == PartKind::kCall) whole.calls.back().arguments_json += delta.text;
+      if (open != delta.kind || delta.begins) whole.order.push_back(delta.kind);
+      open = delta.kind;
     }
-    whole.content += delta.content;
-    whole.reasoning += delta.reasoning;
   };
   for (size_t at = 0; at < ids.size();) {
     const size_t count = std::min<size_t>(1 + random() % 4, ids.size() - at);
@@ -39,6 +56,14 @@ Whole Play(const std::vector<int32_t>& ids, const std::string& stop, bool stoppe
   take();
   whole.message = turn.message();
   return whole;
+}
+
+void ExpectEqual(const std::vector<text::ToolCall>& a, const std::vector<text::ToolCall>& b, const std::string& text) {
+  ASSERT_EQ(a.size(), b.size()) << text;
+  for (size_t i = 0; i < a.size(); ++i) {
+    ASSERT_EQ(a[i].name, b[i].name) << text;
+    ASSERT_EQ(a[i].arguments_json, b[i].arguments_json) << text;
+  }
 }
 
 std::string Random(std::mt19937& random) {
@@ -58,15 +83,16 @@ std::string Random(std::mt19937& random) {
                                         "STOP",
                                         "ST",
                                         "<|im_start|>",
+                                        "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": ",
                                         "\n<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>"};
   std::string text;
   for (int i = random() % 12; i > 0; --i) text += kPieces[random() % std::size(kPieces)];
   return text;
 }
 
-TEST(TurnText, StreamedDeltasAddUpToTheMessageWhateverTheOutput) {
+TEST(TurnText, StreamedPiecesAddUpToTheMessageWhateverTheOutput) {
   std::mt19937 random(1);
-  int calls = 0, reasoned = 0;
+  int calls = 0, reasoned = 0, malformed = 0;
   for (int i = 0; i < 20000; ++i) {
     std::string text = Random(random);
     const bool tools = random() % 2, with_stop = random() % 2;
@@ -81,7 +107,10 @@ TEST(TurnText, StreamedDeltasAddUpToTheMessageWhateverTheOutput) {
     ASSERT_EQ(streamed.content, whole.message.content) << text;
     ASSERT_EQ(streamed.reasoning, whole.message.reasoning) << text;
     ASSERT_EQ(whole.content, whole.message.content) << text;
-    ASSERT_EQ(streamed.message.tool_calls.size(), whole.message.tool_calls.size());
+    ASSERT_NO_FATAL_FAILURE(ExpectEqual(streamed.message.tool_calls, whole.message.tool_calls, text));
+    ASSERT_NO_FATAL_FAILURE(ExpectEqual(streamed.calls, whole.message.tool_calls, text));
+    ASSERT_EQ(streamed.order, whole.order) << text;
+    ASSERT_EQ(streamed.message.malformed, whole.message.malformed) << text;
     ASSERT_EQ(whole.message.content.find("<|im_end|>"), std::string::npos);
     if (stopped) {
       ASSERT_EQ(whole.message.content.find("STOP"), std::string::npos) << text;
@@ -91,39 +120,153 @@ TEST(TurnText, StreamedDeltasAddUpToTheMessageWhateverTheOutput) {
     }
     calls += !whole.message.tool_calls.empty();
     reasoned += !whole.message.reasoning.empty();
+    malformed += whole.message.malformed && !whole.calls.empty();
   }
   EXPECT_GT(calls, 50);
+  EXPECT_GT(malformed, 50);
   EXPECT_GT(reasoned, 50);
 }
 
+// What Take returns, written out.
+std::string Told(TurnText& turn) {
+  std::string told;
+  for (const TurnText::Delta& delta : turn.Take()) {
+    told += delta.kind == PartKind::kReasoning ? "R:" : delta.kind == PartKind::kContent ? "C:" : "A:";
+    if (delta.begins) told += delta.name + ":";
+    told += delta.text + "|";
+  }
+  return told;
+}
+
 TEST(TurnText, HoldsBackWhatCouldBecomeAStopStringOrAToolCall) {
-  TurnText turn(TestTokenizer(), TestFormat(), {"END"}, Reading::kMessage);
+  TurnText turn = Turn({"END"}, true);
   const auto push = [&](const std::string& text) {
     turn.Push(TestTokenizer()->Encode(text, true));
-    return turn.TakeDelta().content;
+    return Told(turn);
   };
-  EXPECT_EQ(push("one E"), "one ");
+  EXPECT_EQ(push("one E"), "C:one |");
   EXPECT_EQ(push("N"), "");
-  EXPECT_EQ(push("T"), "ENT");
-  EXPECT_EQ(push(" and \xE2"), " and ");
+  EXPECT_EQ(push("T"), "C:ENT|");
+  EXPECT_EQ(push(" and \xE2"), "C: and |");
   EXPECT_EQ(push("\x82"), "");
-  EXPECT_EQ(push("\xAC"), "€");
+  EXPECT_EQ(push("\xAC"), "C:€|");
   EXPECT_EQ(push("<tool_call>"), "");
   EXPECT_EQ(push("{"), "");
   turn.Finish("");
-  EXPECT_EQ(turn.TakeDelta().content, "<tool_call>{");
+  EXPECT_EQ(Told(turn), "C:<tool_call>{|");
   EXPECT_TRUE(turn.message().malformed);
 }
 
-TEST(TurnText, CountsTheTokensWhoseTextWasTaken) {
-  TurnText turn(TestTokenizer(), TestFormat(), {}, Reading::kMessage);
-  turn.Push(TestTokenizer()->Encode("ab<tool_call>x", true));
-  EXPECT_EQ(turn.delivered_tokens(), 0);
-  turn.TakeDelta();
-  EXPECT_EQ(turn.delivered_tokens(), 2);
+TEST(TurnText, ArgumentsAreToldAsTheyAreSampled) {
+  TurnText turn = Turn({}, true);
+  const auto push = [&](const std::string& text) {
+    turn.Push(TestTokenizer()->Encode(text, true));
+    return Told(turn);
+  };
+  EXPECT_EQ(push("Look:\n<tool_call>\n{\"name\": \"ad"), "C:Look:|");
+  EXPECT_EQ(push("d\", \"arguments\": "), "");
+  EXPECT_EQ(push("{\"a\": "), "A:add:{\"a\": |");
+  EXPECT_EQ(push("\"\xC3"), "A:\"|");
+  EXPECT_EQ(push("\xBC\"}}\n"), "A:ü\"}|");
+  EXPECT_EQ(push("</tool_call>\n<tool_call>{\"name\": \"g\", \"arguments\": {}}</tool_call>"), "A:g:{}|");
   turn.Finish("");
-  turn.TakeDelta();
-  EXPECT_EQ(turn.delivered_tokens(), 4);
+  EXPECT_EQ(Told(turn), "");
+  EXPECT_FALSE(turn.message().malformed);
+}
+
+// Once its arguments were sent a call stays a call: what the model wrote goes to its arguments, and it is malformed.
+TEST(TurnText, ACallThatBreaksKeepsWhatWasTold) {
+  TurnText turn = Turn({}, true);
+  turn.Push(TestTokenizer()->Encode("<tool_call>{\"name\": \"add\", \"arguments\": {\"a\": 1", true));
+  EXPECT_EQ(Told(turn), "A:add:{\"a\": 1|");
+  turn.Push(TestTokenizer()->Encode(" oops</tool_call> and", true));
+  turn.Finish("");
+  EXPECT_EQ(Told(turn), "A: oops|C: and|");
+  EXPECT_TRUE(turn.message().malformed);
+  ASSERT_EQ(turn.message().tool_calls.size(), 1u);
+  EXPECT_EQ(turn.message().tool_calls[0].arguments_json, "{\"a\": 1 oops");
+}
+
+// A stop string may end within a token's text, and may be told from one that only began.
+TEST(TurnText, StopStringsAreFoundAsTheTextComes) {
+  for (const std::string stop : {"aab", "abab", "<tool"}) {
+    TurnText turn = Turn({stop}, true);
+    std::string told;
+    const std::string text = "aaabababx<tool_call>";
+    const std::string before = text.substr(0, text.find(stop));
+    for (const int32_t id : TestTokenizer()->Encode(text, true)) {
+      turn.Push(std::span(&id, 1));
+      for (const TurnText::Delta& delta : turn.Take()) told += delta.text;
+      EXPECT_TRUE(before.starts_with(told)) << stop << ": " << told;
+    }
+    turn.Finish(stop);
+    for (const TurnText::Delta& delta : turn.Take()) told += delta.text;
+    EXPECT_EQ(told, before);
+    EXPECT_EQ(turn.message().content, before);
+  }
+}
+
+TEST(TurnText, CountsTheTokensWhoseTextWasTaken) {
+  TurnText turn = Turn({}, true);
+  turn.Push(TestTokenizer()->Encode("ab\xE2", true));
+  EXPECT_EQ(turn.delivered_tokens(), 0);
+  turn.Take();
+  EXPECT_EQ(turn.delivered_tokens(), 2);  // the third is a part of a character
+  turn.Push(TestTokenizer()->Encode("\x82\xAC<tool_call>{", true));
+  turn.Take();
+  EXPECT_EQ(turn.delivered_tokens(), 5);
+  turn.Finish("");
+  turn.Take();
+  EXPECT_EQ(turn.delivered_tokens(), 7);
+}
+
+TEST(TurnText, TellsWhichIdsEachPieceCameFrom) {
+  TurnText turn = Turn({}, true);
+  const std::string text = "<think>\nab\n</think>\n\nc<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>";
+  const std::vector<int32_t> ids = TestTokenizer()->Encode(text, true);
+  turn.Push(ids);
+  turn.Finish("");
+  const std::vector<TurnText::Delta> deltas = turn.Take();
+  ASSERT_EQ(deltas.size(), 3u);
+  const auto ids_up_to = [&](const std::string& end) {
+    return static_cast<int>(TestTokenizer()->Encode(text.substr(0, text.find(end) + end.size()), true).size());
+  };
+  EXPECT_EQ(deltas[0].last_id, ids_up_to("ab"));
+  EXPECT_EQ(deltas[1].last_id, ids_up_to("\n\nc"));
+  EXPECT_EQ(deltas[2].last_id, ids_up_to("{}"));
+  EXPECT_EQ(turn.reasoning_tokens(), 2);
+}
+
+double CpuSeconds() {
+  std::timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+// Streaming token by token costs the same for every token, however long the turn: reasoning, content, arguments.
+TEST(TurnText, ALongTurnTakesLinearTime) {
+  const auto seconds = [](const std::string& before, const std::string& piece, int tokens) {
+    const double start = CpuSeconds();
+    TurnText turn = Turn({"</never>", "never again"}, true);
+    turn.Push(TestTokenizer()->Encode(before, true));
+    const std::vector<int32_t> ids = TestTokenizer()->Encode(piece, true);
+    size_t told = 0;
+    for (int i = 0; i < tokens; ++i) {
+      turn.Push(std::span(&ids[i % ids.size()], 1));
+      for (const TurnText::Delta& delta : turn.Take()) told += delta.text.size();
+    }
+    turn.Finish("");
+    EXPECT_GT(told, static_cast<size_t>(tokens) - 100);
+    return CpuSeconds() - start;
+  };
+  for (const std::string before : {"", "<think>", "<tool_call>{\"name\": \"f\", \"arguments\": {\"text\": \""}) {
+    seconds(before, "some <words>, ", 1000);
+    const double shorter = seconds(before, "some <words>, ", 25000);
+    const double longer = seconds(before, "some <words>, ", 100000);
+    EXPECT_LT(longer, 8 * shorter + 0.05) << before;  // four times the work; were it quadratic, sixteen times
+    EXPECT_LT(longer, 2.0) << before;
+    std::printf("100000 tokens after '%s': %.3f s\n", before.c_str(), longer);
+  }
 }
 
 }  // namespace

@@ -38,8 +38,10 @@ namespace {
 
 using testing::Compute;
 using testing::ExpectClose;
+using testing::GatheredPaths;
 using testing::kTolerance;
 using testing::RandomVector;
+using testing::ReferenceResult;
 using testing::RelativeError;
 using testing::Result;
 using testing::Stream;
@@ -228,6 +230,59 @@ TYPED_TEST(TreeAttentionOf, TileAlignedSiblingEqualsItsOwnSequenceBitForBit) {
     const Result<T> in_tree = Compute(tree, Serial), own = Compute(alone, Serial);
     EXPECT_TRUE(std::equal(own.out.begin() + kKeyTile * 64, own.out.end(), in_tree.out.begin() + 3 * kKeyTile * 64));
     EXPECT_TRUE(std::equal(own.lse.begin() + kKeyTile * 2, own.lse.end(), in_tree.lse.begin() + 3 * kKeyTile * 2));
+  }
+}
+
+// The exact layout: every branch of a packed tree as a sequence over its path, whose keys lie in runs of the stream,
+// against the same keys copied together. Branches of one and of many rows, forks anywhere in a tile.
+TYPED_TEST(TreeAttentionOf, PathsOverRunsEqualTheirOwnSequencesBitForBit) {
+  using T = TypeParam;
+  for (const int64_t window : {0, 90}) {
+    std::mt19937_64 rng(14);
+    const AttentionShape shape{4, 2, 24, 0.2, window};
+    const int64_t q_width = 4 * 24, kv_width = 2 * 24;
+    Stream<T> tree(rng, shape, 700, 0.02, 0.003);
+    tree.sinks = RandomVector<Accumulator<T>>(rng, 4);
+    std::vector<std::vector<KeyRun>> runs;
+    std::vector<AttentionSequence> paths;
+    std::vector<T> own_out(tree.q.size());
+    std::vector<Accumulator<T>> own_lse(tree.rows * 4);
+    std::vector<KeyRun> run;
+    for (int64_t row = 0, end; row < tree.rows; row = end) {
+      const int32_t depth = tree.positions[row];
+      for (end = row + 1; end < tree.rows && tree.positions[end] == tree.positions[end - 1] + 1;) ++end;
+      while (!run.empty() && run.back().key >= depth) run.pop_back();
+      run.push_back({depth, static_cast<int32_t>(row)});
+      runs.push_back(run);
+      AttentionSequence& path = paths.emplace_back();
+      path.q_begin = row;
+      path.q_count = end - row;
+      path.q_offset = depth;
+      path.key_count = depth + end - row;
+      path.key_run_count = static_cast<int64_t>(run.size());
+
+      std::vector<T> k, v;
+      for (int64_t j = 0; j < end; ++j) {
+        if (tree.visible_end[j] < end) continue;
+        k.insert(k.end(), tree.k.begin() + j * kv_width, tree.k.begin() + (j + 1) * kv_width);
+        v.insert(v.end(), tree.v.begin() + j * kv_width, tree.v.begin() + (j + 1) * kv_width);
+      }
+      ASSERT_EQ(static_cast<int64_t>(k.size()), path.key_count * kv_width);
+      AttentionForwardArgs<T> args{tree.q.data(), k.data(), v.data(), tree.Sinks(), own_out.data(), own_lse.data()};
+      AttentionForward<T>(shape, {&path, 1}, args, Serial);
+    }
+    ASSERT_GT(paths.size(), 10u);
+    for (size_t i = 0; i < paths.size(); ++i) paths[i].key_runs = runs[i].data();
+    std::vector<T> out(tree.q.size());
+    std::vector<Accumulator<T>> lse(tree.rows * 4);
+    AttentionForwardArgs<T> args{tree.q.data(), tree.k.data(), tree.v.data(), tree.Sinks(), out.data(), lse.data()};
+    AttentionForward<T>(shape, paths, args, Threads(2));
+    EXPECT_TRUE(out == own_out);
+    EXPECT_TRUE(lse == own_lse);
+    const ReferenceResult want =
+        GatheredPaths<T>({shape, tree.visible_end, 0, tree.sinks, tree.q, tree.k, tree.v, tree.grad_out});
+    EXPECT_LT(RelativeError(out, want.out), kTolerance<T>.out);
+    EXPECT_EQ(out.size(), tree.rows * q_width);
   }
 }
 

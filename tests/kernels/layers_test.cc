@@ -180,5 +180,93 @@ TEST(SwiGlu, EqualsItsFormulaAndItsGradientTheDifferences) {
   EXPECT_TRUE(std::isnan(out[4]));
 }
 
+// --- bf16: the same formulas, with one rounding to 2^-9 where a result is stored.
+
+std::vector<double> WideOf(const std::vector<BFloat16>& values) {
+  std::vector<double> wide;
+  for (const BFloat16 v : values) wide.push_back(ToFloat(v));
+  return wide;
+}
+
+TEST(HalfLinear, EqualsPlainSumsAndItsWideFormIsNotRounded) {
+  std::mt19937_64 rng(6);
+  for (const auto& [rows, in, out] : {std::tuple{1, 5, 3}, {7, 64, 65}, {13, 2100, 9}, {2, 1057, 130}}) {
+    SCOPED_TRACE(std::to_string(rows) + "x" + std::to_string(in) + "x" + std::to_string(out));
+    const auto x = RandomVector<BFloat16>(rng, rows * in), w = RandomVector<BFloat16>(rng, out * in),
+               bias = RandomVector<BFloat16>(rng, out);
+    std::vector<double> want;
+    for (int r = 0; r < rows; ++r) {
+      for (int o = 0; o < out; ++o) {
+        double sum = ToFloat(bias[o]);
+        for (int i = 0; i < in; ++i) sum += static_cast<double>(ToFloat(x[r * in + i])) * ToFloat(w[o * in + i]);
+        want.push_back(sum);
+      }
+    }
+    std::vector<BFloat16> y(rows * out + 8, BFloat16{77});
+    std::vector<float> wide(rows * out);
+    LinearArgs<BFloat16> args{x.data(), w.data(), bias.data(), y.data(), rows, in, out, 0};
+    Linear<BFloat16>(args, Threads(2));
+    for (int i = 0; i < 8; ++i) EXPECT_EQ(y[rows * out + i].bits, 77) << "wrote past the end";
+    y.resize(rows * out);
+    args.wide = wide.data();
+    Linear<BFloat16>(args, Serial);
+    EXPECT_LT(RelativeError(wide, want), 1e-6);
+    for (int i = 0; i < rows * out; ++i) ASSERT_EQ(y[i], ToBFloat16(wide[i])) << i;
+  }
+}
+
+TEST(HalfLinear, ARowDoesNotDependOnTheOthersNorOnThreads) {
+  std::mt19937_64 rng(7);
+  const int64_t rows = 203, in = 2500, out = 70;
+  const auto x = RandomVector<BFloat16>(rng, rows * in), w = RandomVector<BFloat16>(rng, out * in);
+  const auto run = [&](int64_t first, int64_t count, const ParallelFor& parallel) {
+    std::vector<BFloat16> y(count * out);
+    Linear<BFloat16>({x.data() + first * in, w.data(), nullptr, y.data(), count, in, out, 0}, parallel);
+    return y;
+  };
+  const auto all = run(0, rows, Serial);
+  EXPECT_TRUE(all == run(0, rows, Threads(3)));
+  for (const int64_t first : {0, 5, 6, 96, 202}) {
+    for (const int64_t count : {1, 2, 5, 64}) {
+      if (first + count > rows) continue;
+      const auto some = run(first, count, Serial);
+      EXPECT_TRUE(std::equal(some.begin(), some.end(), all.begin() + first * out)) << first << " " << count;
+    }
+  }
+}
+
+TEST(HalfLayers, EqualThoseOfFp64WithinTheirRounding) {
+  std::mt19937_64 rng(8);
+  const int64_t rows = 9, heads = 3, dim = 22, half = dim / 2, n = heads * dim;
+  const auto x = RandomVector<BFloat16>(rng, rows * n), other = RandomVector<BFloat16>(rng, rows * n),
+             w = RandomVector<BFloat16>(rng, n), turn = RandomVector<BFloat16>(rng, 20 * half);
+  const std::vector<double> wx = WideOf(x), wo = WideOf(other), ww = WideOf(w), wt = WideOf(turn);
+  std::vector<BFloat16> y(rows * n);
+  std::vector<double> want(rows * n);
+  std::vector<float> inverse(rows * heads);
+  std::vector<double> want_inverse(rows * heads);
+
+  RmsNorm<BFloat16>(x.data(), w.data(), 1e-3f, rows, n, y.data(), inverse.data(), Threads(2));
+  RmsNorm<double>(wx.data(), ww.data(), 1e-3, rows, n, want.data(), want_inverse.data(), Serial);
+  EXPECT_LT(RelativeError(y, want), 4e-3);  // two roundings
+  for (int64_t r = 0; r < rows; ++r) EXPECT_NEAR(inverse[r], want_inverse[r], 1e-5);
+
+  std::vector<int64_t> positions(rows);
+  for (int64_t& p : positions) p = static_cast<int64_t>(rng() % 20);
+  for (const bool norm : {true, false}) {
+    NormRotate<BFloat16>(
+        {x.data(), norm ? w.data() : nullptr, 1e-3f, turn.data(), turn.data(), positions.data(), rows, heads, dim, 0},
+        y.data(), inverse.data(), Serial);
+    NormRotate<double>(
+        {wx.data(), norm ? ww.data() : nullptr, 1e-3, wt.data(), wt.data(), positions.data(), rows, heads, dim, 0},
+        want.data(), want_inverse.data(), Serial);
+    EXPECT_LT(RelativeError(y, want), norm ? 6e-3 : 3e-3);
+  }
+
+  SwiGlu<BFloat16>(x.data(), other.data(), rows * n, y.data(), Threads(2));
+  SwiGlu<double>(wx.data(), wo.data(), rows * n, want.data(), Serial);
+  EXPECT_LT(RelativeError(y, want), 3e-3);
+}
+
 }  // namespace
 }  // namespace ingot::kernels

@@ -207,6 +207,54 @@ TEST(TreeAttentionOp, RefusesArraysThatDoNotFit) {
   EXPECT_EQ(error(k, [&](auto& o) { o.sequences = ints({0, 4, 1, 5, 5}, at::kLong).view({1, 5}); }), "");
 }
 
+// A path of 5 keys with a child at depth 2: rows 0-4 and 5-6, of which 0 and 1 are keys alone.
+std::vector<AttentionSequence> ForkedPaths(const std::vector<KeyRun>& whole, const std::vector<KeyRun>& child) {
+  std::vector<AttentionSequence> paths(2);
+  paths[0].q_count = 3, paths[0].q_offset = 2, paths[0].key_count = 5;
+  paths[1].q_begin = 3, paths[1].q_count = 2, paths[1].q_offset = 2, paths[1].key_count = 4;
+  paths[0].key_runs = whole.data(), paths[0].key_run_count = static_cast<int64_t>(whole.size());
+  paths[1].key_runs = child.data(), paths[1].key_run_count = static_cast<int64_t>(child.size());
+  return paths;
+}
+
+TEST(PathAttention, IsTreeAttentionInValueAndGradient) {
+  const std::vector<KeyRun> whole = {{0, 0}}, child = {{0, 0}, {2, 5}};
+  const auto paths = ForkedPaths(whole, child);
+  TreeAttentionOptions options;
+  options.scale = 0.4;
+  options.visible_end = VisibleEnd({7, 7, 5, 5, 5, 7, 7});
+  options.q_offset = 2;
+  const at::Tensor q = at::randn({5, 4, 8}, at::kDouble), k = at::randn({7, 2, 8}, at::kDouble),
+                   v = at::randn({7, 2, 8}, at::kDouble), mix = at::randn({5, 4, 8}, at::kDouble);
+  std::vector<at::Tensor> results[2];
+  for (const bool by_path : {false, true}) {
+    const at::Tensor a = q.clone().requires_grad_(true), b = k.clone().requires_grad_(true),
+                     c = v.clone().requires_grad_(true);
+    const at::Tensor out = by_path ? PathAttention(a, b, c, paths, options) : TreeAttention(a, b, c, options);
+    (out * mix).sum().backward();
+    results[by_path] = {out.detach(), a.grad(), b.grad(), c.grad()};
+  }
+  for (size_t i = 0; i < 4; ++i) EXPECT_LT((results[0][i] - results[1][i]).abs().max().item<double>(), 1e-13) << i;
+  EXPECT_TRUE(at::equal(PathAttention(q, k, v, paths, options), results[1][0])) << "without autograd";
+}
+
+TEST(PathAttention, RefusesPathsThatDoNotFit) {
+  const std::vector<KeyRun> whole = {{0, 0}}, child = {{0, 0}, {2, 5}}, late = {{1, 0}}, beyond = {{0, 0}, {2, 6}},
+                            twice = {{0, 0}, {2, 5}, {2, 5}}, negative = {{0, -1}}, past = {{0, 0}, {4, 5}};
+  const at::Tensor q = at::zeros({5, 4, 8}), k = at::zeros({7, 2, 8});
+  const auto error = [&](const std::vector<AttentionSequence>& paths) {
+    return ErrorOf([&] { PathAttentionForward(q, k, k, paths, 1); });
+  };
+  EXPECT_EQ(error(ForkedPaths(whole, child)), "");
+  for (const auto* runs : {&late, &beyond, &twice, &negative, &past}) EXPECT_NE(error(ForkedPaths(whole, *runs)), "");
+  auto paths = ForkedPaths(whole, child);
+  paths.pop_back();
+  EXPECT_NE(error(paths), "") << "queries without a path";
+  paths = ForkedPaths(whole, child);
+  paths[1].q_begin = 0;
+  EXPECT_NE(error(paths), "") << "a query twice";
+}
+
 TEST(PagedTreeAttention, RefusesRowsAndPagesOutOfRange) {
   const at::Tensor q = at::zeros({4, 2, 8}), pages = at::zeros({3, 16, 1, 8}), out = at::zeros({4, 2, 8});
   const std::vector<int32_t> table = {2, 0};

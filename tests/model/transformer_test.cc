@@ -182,6 +182,23 @@ TEST(Transformer, Bf16RunsAndIsNearFp32) {
   EXPECT_LT(RelativeError(y, x), 0.05);
 }
 
+TEST(Transformer, GradientsInBf16AreNearThoseInFp32) {
+  const ModelConfig config = SmallConfig("qwen3");
+  Parameters half = RandomParameters(config, 2, at::kBFloat16), full = half;
+  for (auto& [name, t] : full.tensors()) t = t.to(at::kFloat).requires_grad_(true);
+  for (auto& [name, t] : half.tensors()) t.requires_grad_(true);
+  const at::Tensor ids = RandomIds(config, 40, 3), mix = at::randn({40, config.vocab_size});
+  for (const Parameters* parameters : {&full, &half}) {
+    PackedAttention attention;
+    const auto model = Transformer::Create(config, *parameters);
+    (at::log_softmax(model->Logits(model->Hidden(ids, Arange(40), attention)), -1) * mix).sum().backward();
+  }
+  for (const auto& [name, t] : half.tensors()) {
+    ASSERT_EQ(t.grad().scalar_type(), at::kBFloat16) << name;
+    EXPECT_LT(RelativeError(t.grad(), full.at(name).grad()), 0.06) << name;
+  }
+}
+
 TEST(Transformer, RefusesWhatDoesNotFit) {
   const ModelConfig config = SmallConfig("llama");
   Parameters parameters = Parameters::Init(config, 1, at::kFloat);

@@ -90,6 +90,71 @@ TEST_F(SchedulerTest, HandsOutAllSamplesOfAGroupBeforeTheNextGroup) {
   EXPECT_THAT(places, ElementsAre(std::pair(0, 0), std::pair(0, 1), std::pair(1, 0), std::pair(1, 1)));
 }
 
+v1::AdmitRequest Named(const std::string& group, const std::string& task) {
+  v1::AdmitRequest request;
+  request.set_group(group);
+  request.mutable_task()->set_task_id(task);
+  return request;
+}
+
+TEST_F(SchedulerTest, AGroupThatItsOpenerNamesHasItsTaskAndItsSamplesAlone) {
+  Start();
+  const auto admit = [&](const std::string& group, const std::string& task) {
+    auto ticket = scheduler_->Admit(Named(group, task));
+    if (ticket.ok()) pool_.Open(*ticket);
+    return ticket;
+  };
+  const auto first = admit("g", "mine");
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_EQ(first->task().task_id(), "mine");
+  EXPECT_EQ(first->ref().group_id(), 0);
+  // Nobody else runs its second sample.
+  const v1::Ticket other = MustAdmit();
+  EXPECT_EQ(other.ref().group_id(), 1);
+  EXPECT_NE(other.task().task_id(), "mine");
+  EXPECT_EQ(admit("g", "another").status().code(), StatusCode::kInvalidArgument);
+  const auto second = admit("g", "mine");
+  ASSERT_TRUE(second.ok());
+  EXPECT_EQ(second->ref().group_id(), 0);
+  EXPECT_EQ(second->ref().sample_index(), 1);
+  EXPECT_EQ(admit("g", "mine").status().code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(admit("h", "mine").status().code(), StatusCode::kResourceExhausted) << "the window is full";
+  // A failed sample goes back to those who know the name.
+  End(*second, v1::EPISODE_FAILED);
+  const auto again = admit("g", "mine");
+  ASSERT_TRUE(again.ok());
+  EXPECT_EQ(again->ref().attempt(), 1);
+  End(*first, v1::EPISODE_FINISHED, 1);
+  End(*again, v1::EPISODE_FINISHED, 0);
+  ASSERT_TRUE(scheduler_->NextBatch(Batch(0)).ok());
+  EXPECT_EQ(admit("g", "mine").status().code(), StatusCode::kFailedPrecondition) << "it was trained";
+}
+
+TEST_F(SchedulerTest, ANameAndATaskBelongTogether) {
+  Start();
+  v1::AdmitRequest request = Named("g", "t");
+  request.clear_task();
+  EXPECT_EQ(scheduler_->Admit(request).status().code(), StatusCode::kInvalidArgument);
+  request = Named("", "t");
+  EXPECT_EQ(scheduler_->Admit(request).status().code(), StatusCode::kInvalidArgument);
+}
+
+TEST_F(SchedulerTest, ANamedGroupOutlivesTheScheduler) {
+  Start();
+  const auto first = scheduler_->Admit(Named("g", "mine"));
+  ASSERT_TRUE(first.ok());
+  pool_.Open(*first);
+  End(*first, v1::EPISODE_FINISHED, 1);
+  scheduler_ = MustRecover(options_, pool_, clock_, 0);
+  ASSERT_TRUE(scheduler_->MarkVersionLive(0).ok());
+  const v1::Ticket other = MustAdmit();
+  EXPECT_EQ(other.ref().group_id(), 1);
+  const auto second = scheduler_->Admit(Named("g", "mine"));
+  ASSERT_TRUE(second.ok()) << second.status();
+  EXPECT_EQ(second->ref().group_id(), 0);
+  EXPECT_EQ(second->ref().sample_index(), 1);
+}
+
 TEST_F(SchedulerTest, AFullWindowAnswersLaterAndSaysWhen) {
   Start();
   for (int i = 0; i < 4; ++i) MustAdmit();
@@ -114,6 +179,58 @@ TEST_F(SchedulerTest, AGroupIsJournalledBeforeItsFirstTicket) {
   EXPECT_EQ(journal[1].admitted().group_id(), 0);
   EXPECT_EQ(journal[1].admitted().task().task_id(), ticket.task().task_id());
   EXPECT_EQ(journal[1].admitted().group_size(), 2);
+}
+
+TEST_F(SchedulerTest, AGatewayThatStartsAgainSettlesWhatItsPredecessorLeft) {
+  Start();
+  const v1::Ticket open = MustAdmit();
+  const v1::Ticket untold = MustAdmit();
+  pool_.End(EndOf(untold, v1::EPISODE_FINISHED, 1));  // and the gateway died before it said so
+  const v1::Ticket failed = MustAdmit();
+  pool_.End(EndOf(failed, v1::EPISODE_FAILED));
+  const auto lost = scheduler_->Admit({});  // and it died before it stored it
+  ASSERT_TRUE(lost.ok());
+  EXPECT_EQ(AdmitCode(), StatusCode::kResourceExhausted);
+  for (int again = 0; again < 2; ++again) {
+    const auto found = scheduler_->Reconcile();
+    ASSERT_TRUE(found.ok()) << found.status();
+    EXPECT_EQ(found->running(), 1);
+    EXPECT_EQ(found->ended(), again == 0 ? 2 : 0);
+    EXPECT_EQ(found->lost(), again == 0 ? 1 : 0);
+  }
+  EXPECT_EQ(Stats().running_episodes(), 1);
+  // Both come back, the lost one without having failed.
+  std::vector<std::pair<int32_t, int32_t>> samples;
+  for (int i = 0; i < 2; ++i) {
+    const v1::Ticket ticket = MustAdmit();
+    EXPECT_EQ(ticket.ref().group_id(), lost->ref().group_id());
+    samples.emplace_back(ticket.ref().sample_index(), ticket.ref().attempt());
+  }
+  EXPECT_THAT(samples, ElementsAre(std::pair(0, 1), std::pair(1, 1)));
+  End(open, v1::EPISODE_FINISHED, 0);
+  const auto batch = scheduler_->NextBatch(Batch(0));
+  ASSERT_TRUE(batch.ok()) << batch.status();
+  EXPECT_THAT(GroupsOf(*batch), ElementsAre(open.ref().group_id()));
+}
+
+TEST_F(SchedulerTest, ReconcilesEvaluationsToo) {
+  Start();
+  v1::StartEvalRequest eval;
+  eval.set_version(0);
+  for (const v1::Task& task : MakeTasks(2)) *eval.add_tasks() = task;
+  eval.set_avg_n(1);
+  ASSERT_TRUE(scheduler_->StartEval(eval).ok());
+  const v1::Ticket untold = MustAdmit();
+  pool_.End(EndOf(untold, v1::EPISODE_FINISHED, 1));
+  const auto lost = scheduler_->Admit({});
+  ASSERT_TRUE(lost.ok());
+  ASSERT_EQ(lost->purpose(), v1::PURPOSE_EVAL);
+  ASSERT_TRUE(scheduler_->Reconcile().ok());
+  EXPECT_EQ(scheduler_->EvalStatus(0)->finished(), 1);
+  const v1::Ticket again = MustAdmit();
+  EXPECT_EQ(again.ref().attempt(), lost->ref().attempt() + 1);
+  End(again, v1::EPISODE_FINISHED, 1);
+  EXPECT_TRUE(scheduler_->EvalStatus(0)->done());
 }
 
 TEST_F(SchedulerTest, BoundsRunningEpisodes) {

@@ -17,7 +17,7 @@ GROUPS = {
     "pcre2": ("pcre2.h",),
     "utf8proc": ("utf8proc.h",),
     "zstd": ("zstd.h", "zstd_errors.h"),
-    "json": ("boost/json",),
+    "json": ("boost/json", "simdjson.h"),
     "net": ("boost/beast", "boost/asio", "boost/system", "boost/url", "openssl/"),
     "rocksdb": ("rocksdb/",),
     "torch": ("ATen/", "torch/", "c10/"),

@@ -4,6 +4,7 @@
 #include <random>
 
 #include "text/chat.h"
+#include "text/read_turn.h"
 
 namespace ingot::text {
 namespace {
@@ -228,17 +229,21 @@ TEST(ChatFormatTest, TailClosesATurnThatAnotherTokenStopped) {
 
 TEST(ChatFormat, WritesACallAsItReadsOne) {
   for (const char* name : {"hermes", "compact"}) {
-    const auto format = MakeChatFormat(name, MakeByteTokenizer({"<|im_start|>", "<|im_end|>"})).value();
+    const auto tokenizer = MakeByteTokenizer({"<|im_start|>", "<|im_end|>", "<tool_call>", "</think>"});
+    const auto format = MakeChatFormat(name, tokenizer).value();
+    const auto read = [&](const std::string& text) {
+      return ReadTurn(*format, *tokenizer, tokenizer->Encode(text, true));
+    };
     const auto syntax = format->SyntaxOfCall("say \"ü\"");
     ASSERT_TRUE(syntax.has_value());
-    const ParsedOutput parsed = format->Parse(syntax->before + R"({"a": [1]})" + syntax->after);
+    const ParsedOutput parsed = read(syntax->before + R"({"a": [1]})" + syntax->after);
     EXPECT_FALSE(parsed.malformed);
     ASSERT_EQ(parsed.tool_calls.size(), 1u);
     EXPECT_EQ(parsed.tool_calls[0].name, "say \"ü\"");
     EXPECT_EQ(parsed.tool_calls[0].arguments_json, R"({"a": [1]})");
     EXPECT_TRUE(syntax->after.ends_with(syntax->end));
     const auto reasoning = format->SyntaxOfReasoning();
-    const ParsedOutput thought = format->Parse(reasoning.begin + "hm" + reasoning.end + reasoning.after + "yes");
+    const ParsedOutput thought = read(reasoning.begin + "hm" + reasoning.end + reasoning.after + "yes");
     EXPECT_EQ(thought.reasoning, "hm");
     EXPECT_EQ(thought.content, "yes");
   }

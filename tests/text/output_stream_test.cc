@@ -100,23 +100,6 @@ TEST(OutputStreams, WholeCallsAreRightAndTheSameInBothModes) {
   }
 }
 
-TEST(OutputStreams, ASettledPrefixNeverChanges) {
-  for (const auto& format : All()) {
-    Outputs outputs(*format, 5);
-    for (int trial = 0; trial < 300; ++trial) {
-      const std::string output = outputs.Next();
-      const ParsedOutput whole = format->Parse(output);
-      const size_t cut = outputs.Below(output.size() + 1);
-      const size_t settled = format->SettledPrefix(std::string_view(output).substr(0, cut));
-      ASSERT_LE(settled, cut);
-      const ParsedOutput part = format->Parse(std::string_view(output).substr(0, settled));
-      ASSERT_TRUE(whole.content.starts_with(part.content)) << format->name() << ": " << output;
-      ASSERT_TRUE(whole.reasoning.starts_with(part.reasoning)) << format->name() << ": " << output;
-      ASSERT_TRUE(part.tool_calls.empty());
-    }
-  }
-}
-
 TEST(OutputStreams, SendArgumentsAsTheyCome) {
   OutputStream stream(Shared("hermes"), {.calls = CallMode::kStreamed});
   EXPECT_EQ(stream.Push("Hi\n<tool_call>\n{\"name\": \"pi").content, "Hi");

@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "text/read_turn.h"
+
 namespace ingot::text {
 namespace {
 
@@ -195,16 +197,40 @@ TEST(TemplateFormatTest, AnswersAreReadAfterWhatTheirPromptHasWritten) {
       "{% for m in messages %}{{ '<|im_start|>' ~ m.role ~ '\\n' ~ m.content ~ '<|im_end|>\\n' }}{% endfor %}"
       "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% if not quick %}<think>\n{% endif %}{% endif "
       "%}");
-  const ParsedOutput parsed = format->Parse("hm\n</think>\n\nyes");
-  EXPECT_EQ(parsed.reasoning, "hm");
-  EXPECT_EQ(parsed.content, "yes");
+  const auto read = [&](const std::string& text, const std::string& prefill) {
+    return ReadTurn(*format, *Bytes(), Bytes()->Encode(text, true), {.prefill = prefill});
+  };
   Conversation conversation = FromJson(R"({"messages": [{"role": "user", "content": "a"}],
                                           "chat_template_kwargs": {"quick": true}})");
-  const auto own = format->ForAnswerTo(conversation);
-  ASSERT_NE(own, nullptr);
-  EXPECT_EQ(own->Parse("yes").content, "yes");
-  EXPECT_EQ(own->Parse("yes").reasoning, "");
-  EXPECT_EQ(own->fingerprint(), format->fingerprint());
+  EXPECT_EQ(format->Render(conversation, true)->prefill, "");
+  EXPECT_EQ(read("yes", "").content, "yes");
+  EXPECT_EQ(read("yes", "").reasoning, "");
+  conversation.template_variables.clear();
+  EXPECT_EQ(format->Render(conversation, false)->prefill, "");
+  const std::string prefill = format->Render(conversation, true)->prefill;
+  EXPECT_EQ(prefill, "<think>\n");
+  EXPECT_EQ(read("hm\n</think>\n\nyes", prefill).reasoning, "hm");
+  EXPECT_EQ(read("hm\n</think>\n\nyes", prefill).content, "yes");
+  // The same behind a sampled turn.
+  conversation.messages.resize(3);
+  conversation.messages[1].role = "assistant";
+  conversation.messages[2] = conversation.messages[0];
+  std::string tail_prefill = "?";
+  const std::vector<int32_t> turn = {*Bytes()->SpecialId("<|im_end|>")};
+  ASSERT_TRUE(format->RenderTail(conversation, 2, turn, EarlierTurns::kAsSampled, &tail_prefill).ok());
+  EXPECT_EQ(tail_prefill, "<think>\n");
+  EXPECT_TRUE(format->ReadsVariable("quick"));
+  EXPECT_FALSE(format->ReadsVariable("enable_thinking"));
+}
+
+// Delimiters that are tokens cannot be spelled out by the model either.
+TEST(TemplateFormatTest, DelimitersThatAreTokensAreReadAsTokensOnly) {
+  const auto format = Format(kTemplate);
+  const std::string call = "<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>";
+  EXPECT_EQ(ReadTurn(*format, *Bytes(), Bytes()->Encode(call, true)).tool_calls.size(), 1u);
+  const ParsedOutput spelled = ReadTurn(*format, *Bytes(), Bytes()->Encode(call, false));
+  EXPECT_TRUE(spelled.tool_calls.empty());
+  EXPECT_EQ(spelled.content, call);
 }
 
 TEST(TemplateFormatTest, TurnsEndWithEosOrWhatTheTemplateWrites) {
@@ -270,7 +296,11 @@ TEST_F(FolderTest, LoadsWhatModelFoldersHold) {
   Write("chat_template.jinja", "file{{ eos_token }}");
   EXPECT_EQ(Bytes()->Decode((*LoadChatFormat(dir_, Bytes(), "hermes"))->Render(question, false)->ids, false),
             "file<|im_end|>");
-  EXPECT_EQ(LoadChatFormat(dir_, Bytes(), "").status().code(), absl::StatusCode::kNotFound);  // shows no calls
+  EXPECT_EQ((*LoadChatFormat(dir_, Bytes(), ""))->output()->name(), "plain");  // shows no calls
+  Write("chat_template.jinja",
+        "{% for m in messages %}{% for c in m.tool_calls %}?{{ c.function.name }}?{% endfor %}{% endfor %}<|im_end|>");
+  EXPECT_EQ(LoadChatFormat(dir_, Bytes(), "").status().code(), absl::StatusCode::kNotFound);  // in a way unknown
+  Write("chat_template.jinja", "file{{ eos_token }}");
   EXPECT_EQ(LoadChatFormat(dir_, Bytes(), "nonsense").status().code(), absl::StatusCode::kNotFound);
   Write("chat_template.jinja", "{% if %}");
   EXPECT_THAT(std::string(LoadChatFormat(dir_, Bytes(), "hermes").status().message()), HasSubstr("line 1"));
@@ -282,8 +312,7 @@ TEST_F(FolderTest, FindsTheOutputFormatOfTheCallsItWrites) {
   const auto format = LoadChatFormat(dir_, Bytes(), "");
   ASSERT_TRUE(format.ok()) << format.status();
   EXPECT_EQ((*format)->fingerprint(), (*LoadChatFormat(dir_, Bytes(), "hermes"))->fingerprint());
-  const ParsedOutput parsed = (*format)->Parse("<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>");
-  EXPECT_EQ(parsed.tool_calls.size(), 1u);
+  EXPECT_EQ((*format)->output()->name(), "hermes");
 }
 
 TEST_F(FolderTest, MalformedFilesAreRefused) {

@@ -309,6 +309,39 @@ TEST(PrepareBatch, ReportsRewardsByDomainWhereThereAreSeveral) {
   EXPECT_FALSE(prepared->metrics.contains("reward/batch_mean@scaffold:default"));
 }
 
+TEST(PrepareBatch, ReportsWhatEpisodesWereLikeByDomainAndScaffold) {
+  v1::EpisodeTree a = MakeEpisode("a", 1.0, {Turn({1}, {3}), Turn({1, 3}, {4, 5}), Turn({1}, {7})});
+  v1::Episode& one = *a.mutable_episode();
+  one.mutable_task()->set_domain("math");
+  one.set_scaffold("codex");
+  one.set_opened_unix_ns(1'000'000'000);
+  one.set_ended_unix_ns(3'500'000'000);
+  (*one.mutable_signals())["agent/tool_error_rate"] = 0.25;
+  (*one.mutable_signals())["lint"] = 4;
+  a.mutable_calls(1)->set_parent_call_id(a.calls(0).call_id());
+  a.mutable_calls(1)->set_finish(v1::FINISH_LENGTH);
+  a.mutable_calls(2)->set_fork_cause("retry");
+  a.mutable_calls(2)->set_tool_call_malformed(true);
+  v1::EpisodeTree b = MakeEpisode("b", 0.0, {Turn({1}, {6})});
+  b.mutable_episode()->set_scaffold("opencode");
+  const auto prepared = PrepareBatch(OneGroup({a, b}), {}, 10, 3);
+  ASSERT_TRUE(prepared.ok()) << prepared.status();
+  const StepMetrics& m = prepared->metrics;
+  EXPECT_EQ(m.at("num_turns/mean"), 2);
+  EXPECT_EQ(m.at("num_turns/mean@domain:math"), 3);
+  EXPECT_EQ(m.at("num_turns/max@scaffold:opencode"), 1);
+  EXPECT_EQ(m.at("response_length/mean@scaffold:codex"), 4);
+  EXPECT_EQ(m.at("async/staleness_max@domain:math"), 3);  // version 3 less the tokens' 0
+  EXPECT_DOUBLE_EQ(m.at("agent/truncated_ratio@domain:math"), 1.0 / 3);
+  EXPECT_DOUBLE_EQ(m.at("agent/repeat_ratio@domain:math"), 1.0 / 3);
+  EXPECT_DOUBLE_EQ(m.at("agent/malformed_ratio"), 1.0 / 6);
+  EXPECT_EQ(m.at("agent/parallel_branches@domain:math"), 2);
+  EXPECT_EQ(m.at("agent/episode_seconds"), 2.5);  // of the one whose times are known
+  EXPECT_EQ(m.at("agent/tool_error_rate"), 0.25);
+  EXPECT_EQ(m.at("signal/lint"), 4);
+  EXPECT_FALSE(m.contains("signal/lint@scaffold:opencode"));
+}
+
 TEST(PrepareBatch, ErrorsNameTheCall) {
   const auto message = [](const TrainBatch& batch) {
     const auto prepared = PrepareBatch(batch, {}, 10, 3);

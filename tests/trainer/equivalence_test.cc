@@ -304,6 +304,13 @@ std::vector<Case> Cases() {
     Case unclipped{type + "_defaults", "prompt", dtype, 56};
     unclipped.eps_clip_low = 1.0;
     cases.push_back(unclipped);
+    // Tiles cut along each path (numerics: exact): the same gradient, in the stream's own order.
+    for (const bool cut : {false, true}) {
+      Case exact{absl::StrCat(type, "_exact", cut ? "_cut" : ""), "token", dtype, 91};
+      exact.settings = [](auto& o) { o.numerics = kernels::Numerics::kExact, o.entropy_coefficient = 0.1; };
+      if (cut) exact.micro_batch_tokens = 24;
+      cases.push_back(exact);
+    }
     for (const auto& [name, settings] : Objectives()) {
       for (const bool cut : {false, true}) {
         Case c{absl::StrCat(type, "_", name, cut ? "_cut" : ""), "token", dtype, 300 + cases.size()};

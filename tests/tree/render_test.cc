@@ -42,6 +42,18 @@ TEST(RenderTreeTest, ChainsStayInTheirColumnAndForksAreIndented) {
   EXPECT_THAT(*RenderTree(Forked(), Letters), HasSubstr("└─ prompt"));
 }
 
+TEST(RenderTreeTest, BytesThatAreNoCharacterAreEscaped) {
+  v1::EpisodeTree tree;
+  std::vector<int32_t> bytes;
+  // e acute; a lone continuation; overlong; a surrogate; beyond Unicode; a beginning cut off.
+  for (const char c : std::string("\xC3\xA9|\xA9|\xC0\xAF|\xED\xA0\x80|\xF4\x90\x80\x80|\xE2\x82")) {
+    bytes.push_back(static_cast<uint8_t>(c));
+  }
+  AddCall(tree, {Prompt(bytes)}, {});
+  EXPECT_THAT(*RenderTree(tree, Letters), HasSubstr("\"\xC3\xA9|\\xa9|\\xc0\\xaf|\\xed\\xa0\\x80|"
+                                                    "\\xf4\\x90\\x80\\x80|\\xe2\\x82\""));
+}
+
 TEST(RenderTreeTest, LongTextsLoseTheirMiddle) {
   v1::EpisodeTree tree;
   AddCall(tree, {Prompt(std::vector<int32_t>(500, 'x'))}, {});

@@ -59,7 +59,8 @@ class ChatRenderer final : public Renderer {
     const Part& part = choice.parts.back();
     if (part.kind != PartKind::kCall || !IsCustom(part)) return;
     object call{{"index", CallIndex(choice)}, {"custom", object{{"input", CustomInput(part.text)}}}};
-    Send("", Chunk(choice, {{"tool_calls", array{std::move(call)}}}, nullptr, nullptr));
+    Send("", Chunk(choice, {{"tool_calls", array{std::move(call)}}}, nullptr,
+                   part.tokens.empty() ? nullptr : &part.tokens));
   }
   void OnEnd(const Choice& choice) override { Send("", Chunk(choice, {}, FinishText(choice), &choice.end.tokens)); }
   void OnClose() override {

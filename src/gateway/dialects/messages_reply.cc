@@ -36,7 +36,7 @@ const char* ErrorType(int http) {
 value InputJson(const std::string& arguments_json) {
   auto input = base::ParseJson(arguments_json);
   if (input.ok() && input->is_object()) return *std::move(input);
-  return object{{"input", arguments_json}};
+  return object{{"__unparsedToolInput", arguments_json}};  // as clients wrap what they cannot parse (canonical.h)
 }
 
 class MessagesRenderer final : public Renderer {

@@ -195,7 +195,8 @@ class ResponsesRenderer final : public Renderer {
     const Part& part = choice.parts[index];
     const Wording& words = WordingOf(part);
     object item{{"id", ItemId(part, index)}, {"type", words.item_type}};
-    if (part.kind != PartKind::kReasoning) item["status"] = done ? "completed" : "in_progress";
+    if (part.kind != PartKind::kReasoning)
+      item["status"] = part.cut ? "incomplete" : done ? "completed" : "in_progress";
     if (part.kind == PartKind::kCall) {
       AddCall(part, words, done, item);
       return item;

@@ -17,8 +17,17 @@ using torch::autograd::variable_list;
 
 // Whether the raw kernels take it.
 bool Native(const at::Tensor& t) {
-  return t.device().is_cpu() && (t.scalar_type() == at::kFloat || t.scalar_type() == at::kDouble);
+  const at::ScalarType type = t.scalar_type();
+  return t.device().is_cpu() && (type == at::kFloat || type == at::kDouble || type == at::kBFloat16);
 }
+
+// What sums and saved factors are held in.
+at::ScalarType AccumulatorType(const at::Tensor& t) {
+  return t.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+}
+
+// bf16 is differentiated in fp32.
+at::Tensor Widened(const at::Tensor& t) { return t.defined() ? t.to(AccumulatorType(t)).contiguous() : t; }
 
 template <typename... Tensors>
 bool NeedsGrad(const Tensors&... tensors) {
@@ -27,12 +36,23 @@ bool NeedsGrad(const Tensors&... tensors) {
 
 template <typename F>
 auto ByType(const at::Tensor& t, F&& f) {
+  if (t.scalar_type() == at::kBFloat16) return f(BFloat16{});
+  return t.scalar_type() == at::kFloat ? f(float{}) : f(double{});
+}
+
+// Of a tensor that Widened made.
+template <typename F>
+auto ByWideType(const at::Tensor& t, F&& f) {
   return t.scalar_type() == at::kFloat ? f(float{}) : f(double{});
 }
 
 template <typename T>
 const T* Read(const at::Tensor& t) {
-  return t.defined() ? t.const_data_ptr<T>() : nullptr;
+  return t.defined() ? static_cast<const T*>(t.const_data_ptr()) : nullptr;
+}
+template <typename T>
+T* Write(const at::Tensor& t) {
+  return static_cast<T*>(t.mutable_data_ptr());
 }
 
 // Autograd takes no undefined tensors as arguments.
@@ -47,13 +67,19 @@ void CheckSame(const char* what, const at::Tensor& a, const at::Tensor& b) {
 
 // ---- linear
 
-at::Tensor LinearForward(const at::Tensor& x_in, const at::Tensor& weight_in, const at::Tensor& bias) {
+// wide: in the type of the sums.
+at::Tensor LinearForward(const at::Tensor& x_in, const at::Tensor& weight_in, const at::Tensor& bias, bool wide) {
   const at::Tensor x = x_in.contiguous(), weight = weight_in.contiguous();
-  at::Tensor y = at::empty({x.size(0), weight.size(0)}, x.options());
+  const at::ScalarType type = wide ? AccumulatorType(x) : x.scalar_type();
+  at::Tensor y = at::empty({x.size(0), weight.size(0)}, x.options().dtype(type));
   ByType(x, [&](auto zero) {
     using T = decltype(zero);
-    const LinearArgs<T> args{Read<T>(x), Read<T>(weight), Read<T>(bias),  y.mutable_data_ptr<T>(),
-                             x.size(0),  x.size(1),       weight.size(0), 0};
+    LinearArgs<T> args{Read<T>(x), Read<T>(weight), Read<T>(bias), nullptr, x.size(0), x.size(1), weight.size(0), 0};
+    if (type == x.scalar_type()) {
+      args.y = Write<T>(y);
+    } else {
+      args.wide = Write<Accumulator<T>>(y);
+    }
     Linear<T>(args, TorchParallelFor());
   });
   return y;
@@ -62,18 +88,19 @@ at::Tensor LinearForward(const at::Tensor& x_in, const at::Tensor& weight_in, co
 class LinearFunction : public Function<LinearFunction> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
-                            const std::optional<at::Tensor>& bias) {
+                            const std::optional<at::Tensor>& bias, bool wide) {
     context->save_for_backward({x, weight});
     context->saved_data["bias"] = bias.has_value();
     at::NoGradGuard no_grad;
-    return LinearForward(x, weight, bias.value_or(at::Tensor()));
+    return LinearForward(x, weight, bias.value_or(at::Tensor()), wide);
   }
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
     const auto saved = context->get_saved_variables();
-    variable_list out(3);
-    if (context->needs_input_grad(0)) out[0] = grads[0].mm(saved[1]);
-    if (context->needs_input_grad(1)) out[1] = grads[0].t().mm(saved[0]);
-    if (context->saved_data["bias"].toBool() && context->needs_input_grad(2)) out[2] = grads[0].sum(0);
+    variable_list out(4);
+    const at::Tensor grad = grads[0].to(saved[0].scalar_type());
+    if (context->needs_input_grad(0)) out[0] = grad.mm(saved[1]);
+    if (context->needs_input_grad(1)) out[1] = grad.t().mm(saved[0]);
+    if (context->saved_data["bias"].toBool() && context->needs_input_grad(2)) out[2] = grad.sum(0);
     return out;
   }
 };
@@ -84,8 +111,9 @@ at::Tensor RmsNormForward(const at::Tensor& x, const at::Tensor& weight, double 
   at::Tensor y = at::empty_like(x);
   ByType(x, [&](auto zero) {
     using T = decltype(zero);
-    RmsNorm<T>(Read<T>(x), Read<T>(weight), static_cast<T>(eps), x.size(0), x.size(1), y.mutable_data_ptr<T>(),
-               inverse == nullptr ? nullptr : inverse->mutable_data_ptr<T>(), TorchParallelFor());
+    using Acc = Accumulator<T>;
+    RmsNorm<T>(Read<T>(x), Read<T>(weight), static_cast<Acc>(eps), x.size(0), x.size(1), Write<T>(y),
+               inverse == nullptr ? nullptr : Write<Acc>(*inverse), TorchParallelFor());
   });
   return y;
 }
@@ -95,21 +123,22 @@ class RmsNormFunction : public Function<RmsNormFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x_in, const at::Tensor& weight, double eps) {
     at::NoGradGuard no_grad;
     const at::Tensor x = x_in.contiguous();
-    at::Tensor inverse = at::empty({x.size(0)}, x.options());
+    at::Tensor inverse = at::empty({x.size(0)}, x.options().dtype(AccumulatorType(x)));
     at::Tensor y = RmsNormForward(x, weight, eps, &inverse);
     context->save_for_backward({x, weight, inverse});
     return y;
   }
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
     const auto saved = context->get_saved_variables();
-    const at::Tensor &x = saved[0], &weight = saved[1], grad = grads[0].contiguous();
+    const at::Tensor x = Widened(saved[0]), weight = Widened(saved[1]), grad = Widened(grads[0]);
     at::Tensor grad_x = at::empty_like(x), grad_weight = at::empty_like(weight);
-    ByType(x, [&](auto zero) {
+    ByWideType(x, [&](auto zero) {
       using T = decltype(zero);
       RmsNormBackward<T>(Read<T>(grad), Read<T>(x), Read<T>(weight), Read<T>(saved[2]), x.size(0), x.size(1),
-                         grad_x.mutable_data_ptr<T>(), grad_weight.mutable_data_ptr<T>(), TorchParallelFor());
+                         Write<T>(grad_x), Write<T>(grad_weight), TorchParallelFor());
     });
-    return {grad_x, grad_weight, at::Tensor()};
+    const at::ScalarType type = saved[0].scalar_type();
+    return {grad_x.to(type), grad_weight.to(type), at::Tensor()};
   }
 };
 
@@ -124,11 +153,16 @@ at::Tensor RmsNormAten(const at::Tensor& x, const at::Tensor& weight, double eps
 template <typename T>
 RotateArgs<T> Rotation(const at::Tensor& x, const at::Tensor& weight, double eps, const at::Tensor& cos,
                        const at::Tensor& sin, const at::Tensor& positions) {
-  return {Read<T>(x),          Read<T>(weight),
-          static_cast<T>(eps), Read<T>(cos),
-          Read<T>(sin),        Read<int64_t>(positions),
-          x.size(0),           x.size(1),
-          x.size(2),           0};
+  return {Read<T>(x),
+          Read<T>(weight),
+          static_cast<Accumulator<T>>(eps),
+          Read<T>(cos),
+          Read<T>(sin),
+          Read<int64_t>(positions),
+          x.size(0),
+          x.size(1),
+          x.size(2),
+          0};
 }
 
 at::Tensor NormRotateForward(const at::Tensor& x, const at::Tensor& weight, double eps, const at::Tensor& cos,
@@ -136,8 +170,8 @@ at::Tensor NormRotateForward(const at::Tensor& x, const at::Tensor& weight, doub
   at::Tensor y = at::empty_like(x);
   ByType(x, [&](auto zero) {
     using T = decltype(zero);
-    NormRotate<T>(Rotation<T>(x, weight, eps, cos, sin, positions), y.mutable_data_ptr<T>(),
-                  inverse == nullptr ? nullptr : inverse->mutable_data_ptr<T>(), TorchParallelFor());
+    NormRotate<T>(Rotation<T>(x, weight, eps, cos, sin, positions), Write<T>(y),
+                  inverse == nullptr ? nullptr : Write<Accumulator<T>>(*inverse), TorchParallelFor());
   });
   return y;
 }
@@ -149,7 +183,8 @@ class NormRotateFunction : public Function<NormRotateFunction> {
                             const at::Tensor& sin, const at::Tensor& positions) {
     at::NoGradGuard no_grad;
     const at::Tensor x = x_in.contiguous(), weight = weight_in.value_or(at::Tensor());
-    at::Tensor inverse = at::empty({weight.defined() ? x.size(0) * x.size(1) : 0}, x.options());
+    const auto options = x.options().dtype(AccumulatorType(x));
+    at::Tensor inverse = at::empty({weight.defined() ? x.size(0) * x.size(1) : 0}, options);
     at::Tensor y = NormRotateForward(x, weight, eps, cos, sin, positions, &inverse);
     // Without a norm the backward pass needs the shape of x only.
     context->save_for_backward({weight.defined() ? x : at::Tensor(), weight, cos, sin, positions, inverse});
@@ -158,15 +193,19 @@ class NormRotateFunction : public Function<NormRotateFunction> {
   }
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
     const auto saved = context->get_saved_variables();
-    const at::Tensor &weight = saved[1], grad = grads[0].contiguous(), x = weight.defined() ? saved[0] : grad;
+    const at::Tensor weight = Widened(saved[1]), grad = Widened(grads[0]), cos = Widened(saved[2]),
+                     sin = Widened(saved[3]), x = weight.defined() ? Widened(saved[0]) : grad;
     at::Tensor grad_x = at::empty_like(grad), grad_weight = weight.defined() ? at::empty_like(weight) : at::Tensor();
-    ByType(grad, [&](auto zero) {
+    ByWideType(grad, [&](auto zero) {
       using T = decltype(zero);
-      const auto args = Rotation<T>(x, weight, context->saved_data["eps"].toDouble(), saved[2], saved[3], saved[4]);
-      NormRotateBackward<T>(args, Read<T>(grad), Read<T>(saved[5]), grad_x.mutable_data_ptr<T>(),
-                            weight.defined() ? grad_weight.mutable_data_ptr<T>() : nullptr, TorchParallelFor());
+      const auto args = Rotation<T>(x, weight, context->saved_data["eps"].toDouble(), cos, sin, saved[4]);
+      NormRotateBackward<T>(args, Read<T>(grad), Read<T>(saved[5]), Write<T>(grad_x),
+                            weight.defined() ? Write<T>(grad_weight) : nullptr, TorchParallelFor());
     });
-    return {grad_x, grad_weight, at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor()};
+    const at::ScalarType type = saved[2].scalar_type();
+    return {grad_x.to(type), weight.defined() ? grad_weight.to(type) : grad_weight,
+            at::Tensor(),    at::Tensor(),
+            at::Tensor(),    at::Tensor()};
   }
 };
 
@@ -184,7 +223,7 @@ at::Tensor SwiGluForward(const at::Tensor& gate, const at::Tensor& up) {
   at::Tensor y = at::empty_like(gate);
   ByType(gate, [&](auto zero) {
     using T = decltype(zero);
-    SwiGlu<T>(Read<T>(gate), Read<T>(up), gate.numel(), y.mutable_data_ptr<T>(), TorchParallelFor());
+    SwiGlu<T>(Read<T>(gate), Read<T>(up), gate.numel(), Write<T>(y), TorchParallelFor());
   });
   return y;
 }
@@ -199,28 +238,40 @@ class SwiGluFunction : public Function<SwiGluFunction> {
   }
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
     const auto saved = context->get_saved_variables();
-    const at::Tensor &gate = saved[0], &up = saved[1], grad = grads[0].contiguous();
+    const at::Tensor gate = Widened(saved[0]), up = Widened(saved[1]), grad = Widened(grads[0]);
     at::Tensor grad_gate = at::empty_like(gate), grad_up = at::empty_like(up);
-    ByType(gate, [&](auto zero) {
+    ByWideType(gate, [&](auto zero) {
       using T = decltype(zero);
-      SwiGluBackward<T>(Read<T>(grad), Read<T>(gate), Read<T>(up), gate.numel(), grad_gate.mutable_data_ptr<T>(),
-                        grad_up.mutable_data_ptr<T>(), TorchParallelFor());
+      SwiGluBackward<T>(Read<T>(grad), Read<T>(gate), Read<T>(up), gate.numel(), Write<T>(grad_gate), Write<T>(grad_up),
+                        TorchParallelFor());
     });
-    return {grad_gate, grad_up};
+    const at::ScalarType type = saved[0].scalar_type();
+    return {grad_gate.to(type), grad_up.to(type)};
   }
 };
 
-}  // namespace
-
-at::Tensor LinearOp(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+at::Tensor AnyLinear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, bool wide) {
   TORCH_CHECK(x.dim() == 2 && weight.dim() == 2 && x.size(1) == weight.size(1) &&
                   (!bias.defined() || (bias.dim() == 1 && bias.size(0) == weight.size(0))),
               "linear: input ", x.sizes(), " does not fit weight ", weight.sizes());
   CheckSame("linear", x, weight);
   CheckSame("linear", x, bias);
-  if (!Native(x)) return at::linear(x, weight, bias);
-  if (!NeedsGrad(x, weight, bias)) return LinearForward(x, weight, bias);
-  return LinearFunction::apply(x, weight, Optional(bias));
+  if (!Native(x)) {
+    const at::Tensor y = at::linear(x, weight, bias);
+    return wide ? y.to(AccumulatorType(x)) : y;
+  }
+  if (!NeedsGrad(x, weight, bias)) return LinearForward(x, weight, bias, wide);
+  return LinearFunction::apply(x, weight, Optional(bias), wide);
+}
+
+}  // namespace
+
+at::Tensor LinearOp(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+  return AnyLinear(x, weight, bias, /*wide=*/false);
+}
+
+at::Tensor WideLinearOp(const at::Tensor& x, const at::Tensor& weight) {
+  return AnyLinear(x, weight, {}, /*wide=*/true);
 }
 
 at::Tensor RmsNormOp(const at::Tensor& x, const at::Tensor& weight, double eps) {

@@ -1,8 +1,9 @@
 // The pieces of a transformer layer as torch functions with autograd.
 //
-// fp32 and fp64 on the CPU run kernels/layers.h: there a row of the result depends on its row of the input alone. Other
-// dtypes and devices run the same formulas through ATen operators. With nothing to differentiate they cost one call
-// and allocate nothing but the result. Throw c10::Error on tensors that do not fit.
+// fp32, fp64 and bf16 on the CPU run kernels/layers.h: there a row of the result depends on its row of the input alone.
+// Gradients of bf16 are computed in fp32 (of the matrix products: by ATen in bf16) and rounded. Other dtypes and
+// devices run the same formulas through ATen operators. With nothing to differentiate they cost one call and allocate
+// nothing but the result. Throw c10::Error on tensors that do not fit.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,6 +12,10 @@ namespace ingot::kernels {
 
 // x [rows, in], weight [out, in], bias [out] or undefined -> [rows, out].
 at::Tensor LinearOp(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
+
+// The same in the type of the sums: fp32 from bf16 (on other devices what ATen gives, widened). For logits, whose
+// rounding to bf16 would be the largest error of a log-prob.
+at::Tensor WideLinearOp(const at::Tensor& x, const at::Tensor& weight);
 
 // Over the last dimension; x [rows, n], weight [n].
 at::Tensor RmsNormOp(const at::Tensor& x, const at::Tensor& weight, double eps);

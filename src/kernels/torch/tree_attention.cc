@@ -2,11 +2,15 @@
 #include "kernels/torch/tree_attention.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <vector>
 
+#include "kernels/torch/tree_attention_checks.h"
 #include "kernels/torch/tree_attention_ops.h"
 
 namespace ingot::kernels {
@@ -30,6 +34,15 @@ T* Write(const at::Tensor& t) {
   return t.defined() ? static_cast<T*>(t.mutable_data_ptr()) : nullptr;
 }
 
+at::Tensor OnCpu(const char* name, const std::optional<at::Tensor>& t, at::ScalarType type) {
+  if (!t.has_value() || !t->defined()) return {};
+  TORCH_CHECK(t->device().is_cpu() && t->scalar_type() == type, "tree attention: ", name, " must be ", type,
+              " on the CPU, got ", t->scalar_type(), " on ", t->device());
+  return t->contiguous();
+}
+
+}  // namespace
+
 at::ScalarType AccumulatorType(const at::Tensor& t) {
   return t.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
 }
@@ -37,13 +50,6 @@ at::ScalarType AccumulatorType(const at::Tensor& t) {
 // fp16 is computed in fp32.
 at::Tensor Computable(const at::Tensor& t) {
   return (t.scalar_type() == at::kHalf ? t.to(at::kFloat) : t).contiguous();
-}
-
-at::Tensor OnCpu(const char* name, const std::optional<at::Tensor>& t, at::ScalarType type) {
-  if (!t.has_value() || !t->defined()) return {};
-  TORCH_CHECK(t->device().is_cpu() && t->scalar_type() == type, "tree attention: ", name, " must be ", type,
-              " on the CPU, got ", t->scalar_type(), " on ", t->device());
-  return t->contiguous();
 }
 
 void CheckNumbers(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale, int64_t window,
@@ -58,14 +64,30 @@ void CheckNumbers(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
   TORCH_CHECK(q.scalar_type() == k.scalar_type() && q.scalar_type() == v.scalar_type(),
               "tree attention: q, k and v differ in dtype: ", q.scalar_type(), ", ", k.scalar_type(), ", ",
               v.scalar_type());
-  TORCH_CHECK(q.device().is_cpu() && k.device().is_cpu() && v.device().is_cpu(),
+  TORCH_CHECK(k.device() == q.device() && v.device() == q.device(),
               "tree attention: q, k and v are on different devices: ", q.device(), ", ", k.device(), ", ", v.device());
   TORCH_CHECK(std::isfinite(scale), "tree attention: the scale is ", scale);
   TORCH_CHECK(window >= 0, "tree attention: the window is ", window, "; 0 is none");
   if (sinks.defined()) {
-    TORCH_CHECK(sinks.dim() == 1 && sinks.size(0) == q.size(1) && sinks.is_floating_point() && sinks.device().is_cpu(),
-                "tree attention: sinks must be floating point [", q.size(1), "] on the CPU, got ", sinks.scalar_type(),
-                " ", sinks.sizes(), " on ", sinks.device());
+    TORCH_CHECK(
+        sinks.dim() == 1 && sinks.size(0) == q.size(1) && sinks.is_floating_point() && sinks.device() == q.device(),
+        "tree attention: sinks must be floating point [", q.size(1), "] on ", q.device(), ", got ", sinks.scalar_type(),
+        " ", sinks.sizes(), " on ", sinks.device());
+  }
+}
+
+namespace {
+
+// The runs of sequence i against the `keys` rows they name.
+void CheckRuns(const AttentionSequence& s, size_t i, int64_t keys) {
+  TORCH_CHECK(s.key_run_count > 0 && s.key_runs[0].key == 0, "tree attention: the runs of sequence ", i,
+              " do not begin at its key 0");
+  for (int64_t r = 0; r < s.key_run_count; ++r) {
+    const KeyRun& run = s.key_runs[r];
+    const int64_t end = r + 1 < s.key_run_count ? s.key_runs[r + 1].key : s.key_count;
+    TORCH_CHECK(run.key < end && run.row >= 0 && run.row + (end - run.key) <= keys, "tree attention: run ", r,
+                " of sequence ", i, " (keys ", run.key, " to ", end, " at row ", run.row, " of ", keys,
+                ") is out of range or out of order");
   }
 }
 
@@ -80,6 +102,11 @@ void CheckSequences(std::span<const AttentionSequence> sequences, int64_t rows, 
                     s.q_count <= s.key_count - s.q_offset,
                 "tree attention: sequence ", i, " (queries ", s.q_begin, "+", s.q_count, " of ", rows, " rows, at ",
                 s.q_offset, " of ", s.key_count, " keys) is out of range");
+    if (s.key_runs != nullptr) {
+      TORCH_CHECK(s.block_table == nullptr && pages == 0, "tree attention: sequence ", i, " has runs and pages");
+      CheckRuns(s, i, keys);
+      continue;
+    }
     if (s.block_table == nullptr) {
       TORCH_CHECK(s.key_begin >= 0 && s.key_begin <= keys && s.key_count <= keys - s.key_begin,
                   "tree attention: sequence ", i, " has no block table and its keys ", s.key_begin, "+", s.key_count,
@@ -116,11 +143,7 @@ class PerSequence {
   at::Tensor t_;
 };
 
-// Holds the arrays that the sequences point into.
-struct Batch {
-  at::Tensor visible_end, positions, block_table, table;
-  std::vector<AttentionSequence> sequences;
-};
+}  // namespace
 
 Batch MakeBatch(const at::Tensor& q, const at::Tensor& k, const OptionalTensor& visible_end,
                 std::optional<int64_t> q_offset, const OptionalTensor& positions, const OptionalTensor& block_table,
@@ -166,6 +189,20 @@ Batch MakeBatch(const at::Tensor& q, const at::Tensor& k, const OptionalTensor& 
   return batch;
 }
 
+at::Tensor ComputableSinks(const OptionalTensor& sinks, const at::Tensor& q) {
+  return sinks.has_value() && sinks->defined() ? sinks->to(AccumulatorType(q)).contiguous() : at::Tensor();
+}
+
+void CheckGradient(const at::Tensor& grad, const at::Tensor& out, const at::Tensor& lse, const at::Tensor& q) {
+  TORCH_CHECK(grad.sizes() == q.sizes() && out.sizes() == q.sizes() && grad.scalar_type() == q.scalar_type() &&
+                  out.scalar_type() == q.scalar_type() && lse.scalar_type() == AccumulatorType(q) && lse.dim() == 2 &&
+                  lse.size(0) == q.size(0) && lse.size(1) == q.size(1) && grad.device() == q.device() &&
+                  out.device() == q.device() && lse.device() == q.device(),
+              "tree attention backward: grad, out or log-sum-exp do not fit q ", q.sizes());
+}
+
+namespace {
+
 // out and lse (undefined: not wanted) for queries whose rows are q.stride(0) apart.
 void Forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
              std::span<const AttentionSequence> sequences, double scale, int64_t window, const at::Tensor& sinks,
@@ -183,10 +220,6 @@ void Forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
     args.q_row_stride = q.stride(0);
     AttentionForward<T>({q.size(1), k.size(-2), q.size(2), scale, window}, sequences, args, TorchParallelFor());
   });
-}
-
-at::Tensor ComputableSinks(const OptionalTensor& sinks, const at::Tensor& q) {
-  return sinks.has_value() && sinks->defined() ? sinks->to(AccumulatorType(q)).contiguous() : at::Tensor();
 }
 
 }  // namespace
@@ -248,6 +281,31 @@ void Backward(const AttentionShape& shape, const AttentionSequence& s, const at:
   AttentionBackward<T>(shape, args, TorchParallelFor());
 }
 
+}  // namespace
+
+std::tuple<at::Tensor, at::Tensor> PathAttentionForward(const at::Tensor& q_in, const at::Tensor& k_in,
+                                                        const at::Tensor& v_in,
+                                                        std::span<const AttentionSequence> sequences, double scale,
+                                                        const at::Tensor& sinks, int64_t window) {
+  TORCH_CHECK(q_in.is_cpu(), "path attention has no kernel for device ", q_in.device(), ": run with device cpu");
+  CheckNumbers(q_in, k_in, v_in, scale, window, sinks);
+  const at::Tensor q = Computable(q_in), k = Computable(k_in), v = Computable(v_in);
+  CheckSequences(sequences, q.size(0), k.size(0), 0, 0);
+  int64_t rows = 0;
+  for (const AttentionSequence& s : sequences) {
+    TORCH_CHECK(s.q_begin == rows, "path attention: a path's queries begin at row ", s.q_begin,
+                ", those before end at ", rows);
+    rows += s.q_count;
+  }
+  TORCH_CHECK(rows == q.size(0), "path attention: the paths hold ", rows, " queries of ", q.size(0));
+  const at::Tensor out = at::empty_like(q);
+  const at::Tensor lse = at::empty({q.size(0), q.size(1)}, q.options().dtype(AccumulatorType(q)));
+  if (q.numel() > 0) Forward(q, k, v, sequences, scale, window, ComputableSinks(sinks, q), out, lse);
+  return {out.to(q_in.scalar_type()), lse};
+}
+
+namespace {
+
 // With sums given, those of keys and values go there, and `k` and `v` of the result are undefined.
 Gradients BackwardCpu(const at::Tensor& grad_in, const at::Tensor& q_in, const at::Tensor& k_in, const at::Tensor& v_in,
                       const at::Tensor& out_in, const at::Tensor& lse_in, double scale,
@@ -258,10 +316,7 @@ Gradients BackwardCpu(const at::Tensor& grad_in, const at::Tensor& q_in, const a
   const Batch batch = MakeBatch(q_in, k_in, visible_end, q_offset, positions, std::nullopt, std::nullopt);
   const at::Tensor q = Computable(q_in), k = Computable(k_in), v = Computable(v_in), out = Computable(out_in);
   const at::Tensor grad = Computable(grad_in), lse = lse_in.contiguous(), sinks = ComputableSinks(sinks_in, q);
-  TORCH_CHECK(grad.sizes() == q.sizes() && out.sizes() == q.sizes() && grad.scalar_type() == q.scalar_type() &&
-                  out.scalar_type() == q.scalar_type() && lse.scalar_type() == AccumulatorType(q) && lse.dim() == 2 &&
-                  lse.size(0) == q.size(0) && lse.size(1) == q.size(1),
-              "tree attention backward: grad, out or log-sum-exp do not fit q ", q.sizes());
+  CheckGradient(grad, out, lse, q);
   for (const at::Tensor* sum : {&k_sum, &v_sum}) {
     TORCH_CHECK(sum->defined() == k_sum.defined() &&
                     (!sum->defined() || (sum->sizes() == k.sizes() && sum->is_contiguous() && sum->device().is_cpu() &&
@@ -311,12 +366,63 @@ at::Tensor TreeAttentionBackwardSumCpu(const at::Tensor& grad, const at::Tensor&
   return BackwardCpu(grad, q, k, v, out, lse, scale, visible_end, q_offset, {}, {}, 0, k_sum, v_sum).q;
 }
 
+namespace {
+
+// The rows `of` each sequence, padded to the longest, as a host tensor; undefined if no sequence has one. A sequence
+// without gets `fill`.
+template <typename Of>
+OptionalTensor Rows(std::span<const AttentionSequence> sequences, const std::vector<int64_t>& lengths, Of of,
+                    const std::function<int32_t(int64_t)>& fill) {
+  const auto given = [&](const AttentionSequence& s) { return of(s) != nullptr; };
+  if (std::none_of(sequences.begin(), sequences.end(), given)) return std::nullopt;
+  const int64_t width = *std::max_element(lengths.begin(), lengths.end());
+  at::Tensor rows = at::zeros({static_cast<int64_t>(sequences.size()), width}, at::kInt);
+  int32_t* to = rows.mutable_data_ptr<int32_t>();
+  for (size_t i = 0; i < sequences.size(); ++i, to += width) {
+    const int32_t* from = of(sequences[i]);
+    for (int64_t j = 0; j < lengths[i]; ++j) to[j] = from != nullptr ? from[j] : fill(j);
+  }
+  return rows;
+}
+
+// A device's own kernel is behind the operator, which takes the host's arrays as tensors.
+void PagedOnDevice(const at::Tensor& q, const at::Tensor& k_pages, const at::Tensor& v_pages,
+                   std::span<const AttentionSequence> sequences, double scale, const at::Tensor& out,
+                   const at::Tensor& sinks, int64_t window) {
+  static const c10::OperatorHandle op =
+      c10::Dispatcher::singleton().findSchemaOrThrow("ingot::tree_attention_forward", "");
+  TORCH_CHECK(op.hasKernelForDispatchKey(c10::computeDispatchKey(q.scalar_type(), q.layout(), q.device())),
+              "paged tree attention has no kernel for device ", q.device(),
+              ": load the device library (libingot_cuda.so) or run with device cpu");
+  if (sequences.empty()) return;
+  std::vector<int64_t> keys, pages, fields;
+  for (const AttentionSequence& s : sequences) {
+    TORCH_CHECK(s.block_table != nullptr, "paged tree attention: a sequence without a block table");
+    keys.push_back(s.key_count);
+    pages.push_back((s.key_count + k_pages.size(1) - 1) / k_pages.size(1));
+    fields.insert(fields.end(), {s.q_begin, s.q_count, s.q_offset, s.key_count, s.key_begin});
+  }
+  using S = const AttentionSequence&;
+  const auto ends = Rows(
+      sequences, keys, [](S s) { return s.visible_end; }, [](int64_t) { return std::numeric_limits<int32_t>::max(); });
+  const auto positions = Rows(
+      sequences, keys, [window](S s) { return window > 0 ? s.positions : nullptr; },
+      [](int64_t key) { return static_cast<int32_t>(key); });
+  const auto tables = Rows(sequences, pages, [](S s) { return s.block_table; }, [](int64_t) { return 0; });
+  const at::Tensor table = at::tensor(fields, at::kLong).view({-1, 5});
+  const auto result = op.typed<TreeAttentionForwardSignature>().call(
+      q, k_pages, v_pages, scale, ends, std::nullopt, positions, tables, table,
+      sinks.defined() ? OptionalTensor(sinks) : std::nullopt, window);
+  out.copy_(std::get<0>(result));
+}
+
+}  // namespace
+
 void PagedTreeAttention(const at::Tensor& q, const at::Tensor& k_pages, const at::Tensor& v_pages,
                         std::span<const AttentionSequence> sequences, double scale, const at::Tensor& out,
                         const at::Tensor& sinks, int64_t window) {
   for (const at::Tensor* t : {&q, &k_pages, &v_pages, &out}) {
-    TORCH_CHECK(t->device().is_cpu(), "paged tree attention has no kernel for device ", t->device(),
-                ": run with device cpu");
+    TORCH_CHECK(t->device() == q.device(), "paged tree attention: devices differ: ", t->device(), ", ", q.device());
     TORCH_CHECK(t->scalar_type() == q.scalar_type(), "paged tree attention: dtypes differ: ", t->scalar_type(), ", ",
                 q.scalar_type());
   }
@@ -330,6 +436,7 @@ void PagedTreeAttention(const at::Tensor& q, const at::Tensor& k_pages, const at
               q.sizes(), ", got ", out.sizes());
   const int64_t pages = k_pages.size(0), page_size = k_pages.size(1);
   CheckSequences(sequences, q.size(0), pages * page_size, page_size, pages);
+  if (!q.is_cpu()) return PagedOnDevice(q, k_pages, v_pages, sequences, scale, out, sinks, window);
   Forward(q, k_pages, v_pages, sequences, scale, window, ComputableSinks(sinks, q), out, {});
 }
 

@@ -135,6 +135,7 @@ Value Concatenate(const Value& a, const Value& b) {
   if (a.is_str() && b.is_str()) {
     const bool markup = a.str()->markup || b.str()->markup;
     StrBuilder out;
+    out.Reserve(a.str()->bytes.size() + b.str()->bytes.size());
     out.Append(*(markup ? Escaped(a.str()) : a.str()));
     out.Append(*(markup ? Escaped(b.str()) : b.str()));
     return Value(out.Take(markup));

@@ -92,6 +92,38 @@ Rendered Interpreter::Run() {
   return {std::move(text.bytes), std::move(text.marks), std::move(passes_), std::move(generations_)};
 }
 
+std::pair<Rendered, std::optional<Rendered>> Interpreter::RunBoth(int flag, size_t common, TemplateError& error) {
+  const ScopePtr root = std::make_shared<Scope>();
+  const auto run = [&](size_t first, size_t last) {
+    for (size_t i = first; i < last; ++i) {
+      try {
+        Execute(*ast_.body[i], root);
+      } catch (TemplateError& thrown) {
+        if (thrown.line == 0) thrown.line = ast_.body[i]->line;
+        throw;
+      }
+    }
+  };
+  run(0, common);
+  const std::vector<std::pair<int, Value>> variables = root->variables;
+  const StrBuilder written = root_out_;
+  const auto finish = [&](bool value) {
+    globals_[flag] = Value(value);
+    run(common, ast_.body.size());
+    Str text = root_out_.Build();
+    return Rendered{std::move(text.bytes), std::move(text.marks), passes_, generations_};
+  };
+  Rendered without = finish(false);
+  root->variables = variables;
+  root_out_ = written;
+  try {
+    return {std::move(without), finish(true)};
+  } catch (const TemplateError& thrown) {
+    error = thrown;
+    return {std::move(without), std::nullopt};
+  }
+}
+
 Interpreter::Flow Interpreter::Execute(const Block& block, const ScopePtr& scope) {
   for (const auto& statement : block) {
     Flow flow = Flow::kNormal;
@@ -110,7 +142,7 @@ Interpreter::Flow Interpreter::Execute(const Stmt& statement, const ScopePtr& sc
   const Level level(this);
   switch (statement.kind) {
     case Stmt::Kind::kOutput:
-      for (const ExprPtr& expr : statement.exprs) PrintTo(Evaluate(*expr, scope), *out_);
+      for (const ExprPtr& expr : statement.exprs) Print(*expr, scope);
       if (WritesToRoot() && root_out_.size() > options_.limits.output_bytes) {
         FailLimit("the rendered text is larger than a rendering may be");
       }
@@ -158,6 +190,33 @@ Interpreter::Flow Interpreter::Execute(const Stmt& statement, const ScopePtr& sc
       return Flow::kContinue;
   }
   return Flow::kNormal;
+}
+
+// What `{{ a + b + c }}` writes. Strings, which most sums are of, are not joined first.
+void Interpreter::Print(const Expr& expr, const ScopePtr& scope) {
+  const auto is_sum = [](const Expr& e) { return e.kind == Expr::Kind::kBinary && e.op == '+'; };
+  if (!is_sum(expr)) return PrintTo(Evaluate(expr, scope), *out_);
+  std::vector<const Expr*> terms;
+  for (const Expr* at = &expr; at != nullptr; at = is_sum(*at) ? at->items[0].get() : nullptr) {
+    terms.push_back(is_sum(*at) ? at->items[1].get() : at);
+  }
+  std::reverse(terms.begin(), terms.end());
+  std::vector<Value> values;
+  for (const Expr* term : terms) values.push_back(Evaluate(*term, scope));
+  const bool texts =
+      std::all_of(values.begin(), values.end(), [](const Value& v) { return v.is_str() && !v.str()->markup; });
+  if (texts) {
+    for (const Value& value : values) out_->Append(*value.str());
+    return;
+  }
+  Value sum = values[0];
+  try {
+    for (size_t i = 1; i < values.size(); ++i) sum = Arithmetic(*this, '+', sum, values[i]);
+  } catch (TemplateError& error) {
+    if (error.line == 0) error.line = expr.line;
+    throw;
+  }
+  PrintTo(sum, *out_);
 }
 
 StrPtr Interpreter::Captured(const Block& block, const ScopePtr& scope) {

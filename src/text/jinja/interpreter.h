@@ -30,6 +30,9 @@ class Interpreter : public Runtime {
 
   // Throws TemplateError.
   Rendered Run();
+  // Run with the variable `flag` false and true, whose first `common` statements are the same. What stands behind them
+  // must leave values as they are (IsRepeatable). nullopt: `error` is why it fails with true.
+  std::pair<Rendered, std::optional<Rendered>> RunBoth(int flag, size_t common, TemplateError& error);
 
   // A macro or a call block's body with its arguments; `name` is for errors.
   Value CallBody(const Stmt& statement, const ScopePtr& closure, const Args& args, const std::string& name);
@@ -46,6 +49,7 @@ class Interpreter : public Runtime {
     Interpreter* const interpreter_;
   };
 
+  void Print(const Expr& expr, const ScopePtr& scope);
   Flow Execute(const Block& block, const ScopePtr& scope);
   Flow Execute(const Stmt& statement, const ScopePtr& scope);
   Flow ExecuteFor(const Stmt& statement, const ScopePtr& scope);

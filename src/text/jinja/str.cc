@@ -12,6 +12,11 @@ Str::Str(std::string text, std::vector<Mark> from_outside, bool is_markup)
   ChargeBytes(sizeof(Str));
 }
 
+Str::Str(std::string text, std::vector<Mark> from_outside, size_t count, bool is_markup)
+    : bytes(std::move(text)), marks(std::move(from_outside)), chars(count), markup(is_markup) {
+  ChargeBytes(sizeof(Str));
+}
+
 void StrBuilder::AddMark(Mark mark) {
   if (mark.begin == mark.end) return;
   if (!marks_.empty() && marks_.back().end == mark.begin && marks_.back().source == mark.source) {
@@ -24,17 +29,24 @@ void StrBuilder::AddMark(Mark mark) {
 void StrBuilder::Append(std::string_view template_text) {
   ChargeBytes(template_text.size());
   bytes_ += template_text;
+  chars_ += CountChars(template_text);
 }
 
 void StrBuilder::AppendChars(size_t count, char c) {
   ChargeBytes(count);
   bytes_.append(count, c);
+  if ((static_cast<unsigned char>(c) & 0xC0) != 0x80) chars_ += count;
 }
 
 void StrBuilder::Append(const Str& text, size_t begin, size_t end) {
   ChargeBytes(end - begin);
   const size_t at = bytes_.size();
   bytes_.append(text.bytes, begin, end - begin);
+  if (text.ascii()) {
+    chars_ += end - begin;
+  } else {
+    chars_ += end - begin == text.bytes.size() ? text.chars : CountChars(text.view().substr(begin, end - begin));
+  }
   for (const Mark& mark : text.marks) {
     const size_t from = std::max(mark.begin, begin), to = std::min(mark.end, end);
     if (from < to) AddMark({at + from - begin, at + to - begin, mark.source});
@@ -45,6 +57,7 @@ void StrBuilder::AppendDerived(std::string_view text, const Str& origin) {
   ChargeBytes(text.size());
   const size_t at = bytes_.size();
   bytes_ += text;
+  chars_ += CountChars(text);
   if (!origin.marks.empty()) AddMark({at, bytes_.size(), origin.marks.front().source});
 }
 

@@ -15,6 +15,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace ingot::text::jinja {
@@ -38,21 +39,29 @@ struct Str {
 
   bool ascii() const { return chars == bytes.size(); }
   std::string_view view() const { return bytes; }
+
+ private:
+  friend class StrBuilder;  // which has counted `chars` as it went
+  Str(std::string text, std::vector<Mark> from_outside, size_t chars, bool is_markup);
 };
 using StrPtr = std::shared_ptr<const Str>;
 
 // Collects a string with its marks.
 class StrBuilder {
  public:
+  void Reserve(size_t bytes) { bytes_.reserve(bytes); }
   void Append(std::string_view template_text);
-  void Append(char c) { bytes_ += c; }
+  void Append(char c) {
+    bytes_ += c;
+    chars_ += (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+  }
   void AppendChars(size_t count, char c);
   void Append(const Str& text) { Append(text, 0, text.bytes.size()); }
   void Append(const Str& text, size_t begin, size_t end);
   // `text` stands for all of `origin` in another spelling: marked whole if `origin` has a mark.
   void AppendDerived(std::string_view text, const Str& origin);
   size_t size() const { return bytes_.size(); }
-  Str Build(bool markup = false) { return Str(std::move(bytes_), std::move(marks_), markup); }
+  Str Build(bool markup = false) { return Str(std::move(bytes_), std::move(marks_), std::exchange(chars_, 0), markup); }
   StrPtr Take(bool markup = false) { return std::make_shared<const Str>(Build(markup)); }
 
  private:
@@ -60,6 +69,7 @@ class StrBuilder {
 
   std::string bytes_;
   std::vector<Mark> marks_;
+  size_t chars_ = 0;  // of bytes_: a long text is copied from string to string, and counted once
 };
 
 StrPtr Substring(const StrPtr& text, size_t begin, size_t end);

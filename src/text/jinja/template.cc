@@ -1,10 +1,12 @@
 #include "text/jinja/template.h"
 
+#include <algorithm>
 #include <ctime>
 
 #include "text/jinja/ast.h"
 #include "text/jinja/budget.h"
 #include "text/jinja/chars.h"
+#include "text/jinja/flag_split.h"
 #include "text/jinja/interpreter.h"
 
 namespace ingot::text::jinja {
@@ -17,9 +19,22 @@ absl::Status ToStatus(const TemplateError& error) {
   return absl::InvalidArgumentError(message);
 }
 
+constexpr char kPromptFlag[] = "add_generation_prompt";
+
+std::unique_ptr<const FlagSplit> PromptSplit(const Ast& ast) {
+  const auto split = SplitAt(ast, kPromptFlag);
+  return split.has_value() ? std::make_unique<const FlagSplit>(*split) : nullptr;
+}
+
+std::timespec Now(const RenderOptions& options) {
+  std::timespec now = options.now;
+  if (now.tv_sec == 0 && now.tv_nsec == 0) std::timespec_get(&now, TIME_UTC);
+  return now;
+}
+
 }  // namespace
 
-Template::Template(std::unique_ptr<const Ast> ast) : ast_(std::move(ast)) {}
+Template::Template(std::unique_ptr<const Ast> ast) : ast_(std::move(ast)), prompt_split_(PromptSplit(*ast_)) {}
 Template::~Template() = default;
 
 absl::StatusOr<std::shared_ptr<const Template>> Template::Parse(std::string_view source) {
@@ -32,14 +47,41 @@ absl::StatusOr<std::shared_ptr<const Template>> Template::Parse(std::string_view
 }
 
 absl::StatusOr<Rendered> Template::Render(const RenderOptions& options) const {
-  std::timespec now = options.now;
-  if (now.tv_sec == 0 && now.tv_nsec == 0) std::timespec_get(&now, TIME_UTC);
   const Budget budget(options.limits.steps, options.limits.bytes);
   try {
-    return Interpreter(*ast_, options, now).Run();
+    return Interpreter(*ast_, options, Now(options)).Run();
   } catch (const TemplateError& error) {
     return ToStatus(error);
   }
+}
+
+absl::StatusOr<RenderedPrompts> Template::RenderBoth(const RenderOptions& options) const {
+  if (prompt_split_ == nullptr) {
+    RenderOptions one = options;
+    one.now = Now(options);
+    one.variables.emplace_back(kPromptFlag, Value(false));
+    INGOT_ASSIGN_OR_RETURN(Rendered without, Render(one));
+    one.variables.back().second = Value(true);
+    return RenderedPrompts{std::move(without), Render(one)};
+  }
+  const Budget budget(options.limits.steps, options.limits.bytes);
+  try {
+    Interpreter interpreter(*ast_, options, Now(options));
+    if (prompt_split_->slot < 0) {
+      Rendered rendered = interpreter.Run();
+      return RenderedPrompts{rendered, rendered};
+    }
+    TemplateError error{TemplateError::Kind::kRuntime, "", 0};
+    auto [without, with] = interpreter.RunBoth(prompt_split_->slot, prompt_split_->common, error);
+    if (!with.has_value()) return RenderedPrompts{std::move(without), ToStatus(error)};
+    return RenderedPrompts{std::move(without), *std::move(with)};
+  } catch (const TemplateError& error) {
+    return ToStatus(error);
+  }
+}
+
+bool Template::Mentions(std::string_view name) const {
+  return std::find(ast_->names.begin(), ast_->names.end(), name) != ast_->names.end();
 }
 
 }  // namespace ingot::text::jinja

@@ -53,6 +53,14 @@ struct Rendered {
   std::vector<std::pair<size_t, size_t>> generations;  // [begin, end) of what {% generation %} blocks wrote
 };
 
+// A conversation with and without the prompt for an answer.
+struct RenderedPrompts {
+  Rendered without;
+  absl::StatusOr<Rendered> with;  // a template may refuse to go on from a conversation
+};
+
+struct FlagSplit;
+
 // Immutable, thread safe.
 class Template {
  public:
@@ -60,13 +68,21 @@ class Template {
   static absl::StatusOr<std::shared_ptr<const Template>> Parse(std::string_view source);
   ~Template();
 
+  // Render with add_generation_prompt false and true, whatever the variables say of it: once for both, where the
+  // template lets them be told apart at its end (flag_split.h).
+  absl::StatusOr<RenderedPrompts> RenderBoth(const RenderOptions& options) const;
+
   // INVALID_ARGUMENT with the template's line: its raise_exception, or what Python would raise. RESOURCE_EXHAUSTED: it
   // goes beyond the limits.
   absl::StatusOr<Rendered> Render(const RenderOptions& options) const;
 
+  // Whether a name stands in the template, as a variable it may read or as one of its own.
+  bool Mentions(std::string_view name) const;
+
  private:
   explicit Template(std::unique_ptr<const Ast> ast);
   const std::unique_ptr<const Ast> ast_;
+  const std::unique_ptr<const FlagSplit> prompt_split_;  // null: both are rendered from the start
 };
 
 }  // namespace ingot::text::jinja

@@ -1,0 +1,84 @@
+// Agents that hold dialogues with a server: each request repeats the whole history and what came since, and is
+// streamed. One thread, no blocking. Open loop: a request has its time by the rate alone, and latency counts from it,
+// however late a connection was free to send it.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace ingot::bench {
+
+struct LoadOptions {
+  int agents = 512;             // dialogues at a time, one connection each
+  size_t first_bytes = 20'000;  // size of a dialogue's first body, most of it its system message and tools
+  size_t last_bytes = 140'000;  // a dialogue that reached it ends, and the next one begins
+  size_t turn_bytes = 1'300;    // text of a tool's result, so what a body grows by is about 300 more
+  bool poisson = false;         // times between requests: exponential; otherwise all equal
+};
+
+// Milliseconds of each request, in the order they ended.
+struct LoadResult {
+  std::vector<float> first_byte, terminal;
+  int64_t bytes_sent = 0;
+  double seconds = 0;
+  int64_t unsent = 0;  // requests whose time came and no agent was free until the end
+};
+
+class LoadClient {
+ public:
+  // Connects and opens the first dialogues, whose bodies are spread over [first_bytes, last_bytes]; sends one request
+  // in each. Ends the program with a message if the server answers anything but what was asked.
+  LoadClient(int port, const LoadOptions& options);
+  ~LoadClient();
+
+  LoadResult Run(double rate, double seconds);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Agent;
+
+  void Open(Agent& agent, size_t bytes);
+  void Ask(Agent& agent, Clock::time_point due);
+  void Post(Agent& agent, const std::string& target, const std::string& body);
+  void Write(Agent& agent);
+  void Read(Agent& agent);
+  void Finished(Agent& agent);
+  void Watch(Agent& agent);
+  // Waits for sockets until `until` at most.
+  void Poll(Clock::time_point until);
+  void Dispatch();
+  std::string Text(size_t bytes);
+
+  const LoadOptions options_;
+  const int port_;
+  int epoll_ = -1;
+  int timer_ = -1;
+  std::mt19937_64 random_{11};
+  std::string tools_;
+  std::vector<std::string> texts_;  // as they stand in JSON
+  std::vector<std::unique_ptr<Agent>> agents_;
+  std::deque<Agent*> free_;
+  std::deque<Clock::time_point> waiting_;  // due times of requests not sent yet
+  int opening_ = 0;
+  LoadResult result_;
+};
+
+// Streams that have begun, and are not read on. Ends the program with a message if one does not begin.
+class IdleStreams {
+ public:
+  IdleStreams(int port, int count);
+  ~IdleStreams();
+  IdleStreams(const IdleStreams&) = delete;
+  IdleStreams& operator=(const IdleStreams&) = delete;
+
+ private:
+  std::vector<int> sockets_;
+};
+
+}  // namespace ingot::bench

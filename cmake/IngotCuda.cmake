@@ -1,0 +1,46 @@
+# libingot_cuda.so: everything that runs on a card or links torch_cuda. Programs open it at start (app/device.h).
+#
+# nvcc is called directly: the wheels' toolkit has not the layout that CMake's CUDA language looks for.
+set(INGOT_CUDA_HOME "" CACHE PATH "A CUDA 13 toolkit (bin/nvcc, include/, lib/); empty: .venv, CUDA_HOME, /usr/local/cuda")
+set(INGOT_CUDA_GENCODE -gencode arch=compute_80,code=[sm_80,compute_80] -gencode arch=compute_90a,code=sm_90a)
+set(_cuda ${INGOT_CUDA_HOME})
+if(NOT _cuda)
+  file(GLOB _candidates ${CMAKE_SOURCE_DIR}/.venv/lib/python3*/site-packages/nvidia/cu13)
+  foreach(_candidate ${_candidates} $ENV{CUDA_HOME} /usr/local/cuda)
+    if(EXISTS ${_candidate}/bin/nvcc)
+      set(_cuda ${_candidate})
+      break()
+    endif()
+  endforeach()
+endif()
+if(NOT EXISTS ${_cuda}/bin/nvcc)
+  message(FATAL_ERROR "no CUDA compiler: run scripts/setup.sh cuda, or set INGOT_CUDA_HOME to a CUDA 13 toolkit")
+endif()
+if(NOT EXISTS ${INGOT_TORCH_LIBS}/libtorch_cuda.so)
+  message(FATAL_ERROR "the torch at ${INGOT_TORCH_LIBS} has no libtorch_cuda.so: set INGOT_TORCH_DIR to a CUDA build of torch 2.11")
+endif()
+find_file(INGOT_CUDART NAMES libcudart.so.13 libcudart.so PATHS ${_cuda}/lib ${_cuda}/lib64 NO_DEFAULT_PATH REQUIRED)
+message(STATUS "CUDA toolkit: ${_cuda}")
+
+# ingot_cuda_object(OUT_VAR file.cu): its object, for the architectures above.
+function(ingot_cuda_object out source)
+  get_filename_component(_name ${source} NAME_WE)
+  set(_object ${CMAKE_CURRENT_BINARY_DIR}/${_name}.cu.o)
+  add_custom_command(
+    OUTPUT ${_object}
+    COMMAND ${CMAKE_CXX_COMPILER_LAUNCHER} ${_cuda}/bin/nvcc -ccbin ${CMAKE_CXX_COMPILER} -std=c++20 -O3
+            ${INGOT_CUDA_GENCODE} -Werror all-warnings -Xcompiler -fPIC,-Wall -I${CMAKE_SOURCE_DIR}/src
+            -MD -MF ${_object}.d -c ${CMAKE_CURRENT_SOURCE_DIR}/${source} -o ${_object}
+    DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${source}
+    DEPFILE ${_object}.d
+    COMMENT "nvcc ${source}" COMMAND_EXPAND_LISTS VERBATIM)
+  set(${out} ${_object} PARENT_SCOPE)
+endfunction()
+
+add_library(ingot_torch_cuda INTERFACE)
+target_include_directories(ingot_torch_cuda SYSTEM INTERFACE ${_cuda}/include)
+# libtorch_cuda.so registers torch's own CUDA operators when it is loaded; nothing here names a symbol of it, and a linker
+# would leave it out.
+target_link_libraries(ingot_torch_cuda INTERFACE
+  "-Wl,--push-state,--no-as-needed,${INGOT_TORCH_LIBS}/libtorch_cuda.so,--pop-state" ${INGOT_TORCH_LIBS}/libc10_cuda.so
+  ${INGOT_CUDART})

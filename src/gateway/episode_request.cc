@@ -1,0 +1,181 @@
+#include "gateway/episode_request.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "gateway/api_error.h"
+#include "gateway/cut_text.h"
+
+namespace ingot::gateway {
+namespace {
+
+using base::json::value;
+
+constexpr size_t kMaxName = 256;  // bytes
+constexpr size_t kMaxMetadata = 64 * 1024;
+
+absl::StatusOr<std::string> StringField(const value& body, const char* name) {
+  const value* field = base::Find(body, name);
+  if (field == nullptr || field->is_null()) return std::string();
+  if (!field->is_string()) return BadRequest(name, absl::StrCat("'", name, "' must be a string"));
+  return std::string(field->get_string());
+}
+
+// A number of the object `body`; 0 if it is not there.
+absl::StatusOr<double> NumberField(const value& body, const char* name) {
+  const value* field = base::Find(body, name);
+  if (field == nullptr || field->is_null()) return 0;
+  if (!field->is_number()) return BadRequest(name, absl::StrCat("'", name, "' must be a number"));
+  return field->to_number<double>();
+}
+
+absl::Status ReadLimits(const value& body, v1::EpisodeOpenRequest& open) {
+  const value* limits = base::Find(body, "limits");
+  if (limits == nullptr || limits->is_null()) return absl::OkStatus();
+  if (!limits->is_object()) return BadRequest("limits", "'limits' must be an object");
+  for (const auto& [name, unused] : limits->get_object()) {
+    if (name != "max_calls" && name != "max_tokens" && name != "deadline_s") {
+      return BadRequest("limits", absl::StrCat("there is no limit '", Printable(std::string(name), 80),
+                                               "'; known: max_calls, max_tokens, deadline_s"));
+    }
+  }
+  INGOT_ASSIGN_OR_RETURN(const double calls, NumberField(*limits, "max_calls"));
+  INGOT_ASSIGN_OR_RETURN(const double tokens, NumberField(*limits, "max_tokens"));
+  INGOT_ASSIGN_OR_RETURN(const double deadline, NumberField(*limits, "deadline_s"));
+  for (const double number : {calls, tokens, deadline}) {
+    if (!(number >= 0)) return BadRequest("limits", "'limits' must be numbers of at least 0");
+  }
+  open.mutable_limits()->set_max_calls(static_cast<int32_t>(std::min<double>(calls, INT32_MAX)));
+  open.mutable_limits()->set_max_tokens(static_cast<int64_t>(std::min(tokens, 1e18)));
+  open.mutable_limits()->set_deadline_s(deadline);
+  return absl::OkStatus();
+}
+
+// The task an episode is opened with: {"task_id":..,"domain":..,"payload":{..}}; "domain" may stand beside it.
+absl::Status ReadTask(const value& body, v1::EpisodeOpenRequest& open) {
+  INGOT_ASSIGN_OR_RETURN(const std::string domain, StringField(body, "domain"));
+  const value* task = base::Find(body, "task");
+  if (task == nullptr || task->is_null()) {
+    if (!domain.empty()) open.mutable_task()->set_domain(domain);
+    return absl::OkStatus();
+  }
+  if (!task->is_object()) return BadRequest("task", "'task' must be an object");
+  INGOT_ASSIGN_OR_RETURN(const std::string id, StringField(*task, "task_id"));
+  INGOT_ASSIGN_OR_RETURN(const std::string own_domain, StringField(*task, "domain"));
+  open.mutable_task()->set_task_id(id);
+  open.mutable_task()->set_domain(own_domain.empty() ? domain : own_domain);
+  const value* payload = base::Find(*task, "payload");
+  if (payload != nullptr && !payload->is_null()) open.mutable_task()->set_payload_json(base::PrintJson(*payload));
+  return absl::OkStatus();
+}
+
+// The call that an object names, if it names one.
+absl::StatusOr<std::optional<v1::CallReward>> ReadCall(const value& body) {
+  v1::CallReward call;
+  INGOT_ASSIGN_OR_RETURN(const std::string id, StringField(body, "call_id"));
+  const value* turn = base::Find(body, "turn");
+  const bool has_turn = turn != nullptr && !turn->is_null();
+  if (has_turn && (!turn->is_int64() || turn->get_int64() < 0 || turn->get_int64() > INT32_MAX)) {
+    return BadRequest("turn", "'turn' must be a whole number: 0 is the episode's first call");
+  }
+  if (has_turn && !id.empty()) return BadRequest("turn", "a call is named by 'call_id' or by 'turn', not by both");
+  if (has_turn) call.set_turn(static_cast<int32_t>(turn->get_int64()));
+  if (!id.empty()) call.set_call_id(id);
+  if (!has_turn && id.empty()) return std::nullopt;
+  return call;
+}
+
+}  // namespace
+
+absl::Status CheckOpen(const v1::EpisodeOpenRequest& request, bool admission) {
+  if (request.scaffold().size() > kMaxName) {
+    return BadRequest("scaffold", absl::StrCat("'scaffold' must have at most ", kMaxName, " bytes"));
+  }
+  if (request.group().size() > kMaxName) {
+    return BadRequest("group", absl::StrCat("'group' must have at most ", kMaxName, " bytes"));
+  }
+  if (admission && request.has_task() == request.group().empty()) {
+    return BadRequest(request.has_task() ? "group" : "task",
+                      "'task' and 'group' belong together: a group of one's own has a task of one's own");
+  }
+  if (request.metadata_json().size() > kMaxMetadata) {
+    return BadRequest("metadata", absl::StrCat("'metadata' must have at most ", kMaxMetadata, " bytes"));
+  }
+  for (const auto& [name, json] :
+       {std::pair("metadata", &request.metadata_json()), std::pair("task.payload", &request.task().payload_json())}) {
+    if (json->empty()) continue;
+    const auto parsed = base::ParseJson(*json);
+    if (!parsed.ok() || !parsed->is_object()) return BadRequest(name, absl::StrCat("'", name, "' must be an object"));
+  }
+  const v1::EpisodeLimits& limits = request.limits();
+  if (limits.max_calls() < 0 || limits.max_tokens() < 0 || !(limits.deadline_s() >= 0) ||
+      !std::isfinite(limits.deadline_s())) {
+    return BadRequest("limits", "'limits' must be numbers of at least 0");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadOpen(const value& body, v1::EpisodeOpenRequest& open) {
+  INGOT_ASSIGN_OR_RETURN(const std::string scaffold, StringField(body, "scaffold"));
+  INGOT_ASSIGN_OR_RETURN(const std::string group, StringField(body, "group"));
+  open.set_scaffold(scaffold);
+  open.set_group(group);
+  INGOT_RETURN_IF_ERROR(ReadTask(body, open));
+  INGOT_RETURN_IF_ERROR(ReadLimits(body, open));
+  const value* metadata = base::Find(body, "metadata");
+  if (metadata != nullptr && !metadata->is_null()) open.set_metadata_json(base::PrintJson(*metadata));
+  return absl::OkStatus();
+}
+
+absl::Status ReadEnd(const value& body, v1::EpisodeEndRequest& end) {
+  INGOT_ASSIGN_OR_RETURN(const std::string state, StringField(body, "status"));
+  INGOT_ASSIGN_OR_RETURN(const std::string detail, StringField(body, "detail"));
+  if (state != "finished" && state != "failed") {
+    return BadRequest("status", "'status' must be \"finished\" or \"failed\"");
+  }
+  end.set_state(state == "finished" ? v1::EPISODE_FINISHED : v1::EPISODE_FAILED);
+  end.set_detail(detail);
+  return absl::OkStatus();
+}
+
+absl::Status ReadReward(const value& body, v1::EpisodeRewardRequest& request) {
+  INGOT_ASSIGN_OR_RETURN(const double reward, NumberField(body, "reward"));
+  const value* field = base::Find(body, "reward");
+  const bool has_reward = field != nullptr && !field->is_null();
+  INGOT_ASSIGN_OR_RETURN(auto call, ReadCall(body));
+  if (call.has_value()) {
+    if (!has_reward) return BadRequest("reward", "a call is named, but no 'reward' for it");
+    call->set_reward(reward);
+    *request.add_call_rewards() = *std::move(call);
+  } else if (has_reward) {
+    request.set_reward(reward);
+  }
+  if (const value* calls = base::Find(body, "calls"); calls != nullptr && !calls->is_null()) {
+    if (!calls->is_array()) return BadRequest("calls", "'calls' must be a list");
+    for (const value& one : calls->get_array()) {
+      auto named = one.is_object() ? ReadCall(one) : absl::StatusOr<std::optional<v1::CallReward>>(std::nullopt);
+      if (!named.ok()) return named.status();
+      const value* earned = one.is_object() ? base::Find(one, "reward") : nullptr;
+      if (!named->has_value() || earned == nullptr || !earned->is_number()) {
+        return BadRequest("calls", "each of 'calls' must have a 'call_id' or a 'turn', and a number 'reward'");
+      }
+      (*named)->set_reward(earned->to_number<double>());
+      *request.add_call_rewards() = **std::move(named);
+    }
+  }
+  const value* named = base::Find(body, "signals");
+  if (named == nullptr || named->is_null()) return absl::OkStatus();
+  if (!named->is_object()) return BadRequest("signals", "'signals' must be an object of numbers");
+  for (const auto& [name, number] : named->get_object()) {
+    if (!number.is_bool() && !number.is_number()) {
+      return BadRequest("signals", absl::StrCat("signal '", std::string(name), "' must be a number"));
+    }
+    (*request.mutable_signals())[std::string(name)] = number.is_bool() ? number.get_bool() : number.to_number<double>();
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace ingot::gateway

@@ -1,0 +1,134 @@
+// How a gateway comes back: the pool tells which episodes were open, and what their calls asked and were given.
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "base/checksum.h"
+#include "base/log.h"
+#include "gateway/gateway.h"
+#include "gateway/generation.h"
+
+namespace ingot::gateway {
+namespace {
+
+// The segments of a recorded tree, shared by the pieces of all its calls.
+class Pieces {
+ public:
+  explicit Pieces(v1::EpisodeTree& tree) {
+    for (auto& [hex, segment] : *tree.mutable_segments()) {
+      Piece piece = MakePiece(std::move(segment));
+      by_key_[piece.key] = std::move(piece);
+    }
+  }
+  // DATA_LOSS names a key that has no segment.
+  template <typename Keys>
+  absl::Status Append(const Keys& keys, int first, std::vector<Piece>& to) const {
+    for (int i = first; i < keys.size(); ++i) {
+      const auto it = by_key_.find(keys[i]);
+      if (it == by_key_.end()) return absl::DataLossError(absl::StrCat("segment ", i, " of a call is not stored"));
+      to.push_back(it->second);
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  std::map<std::string, Piece> by_key_;
+};
+
+template <typename Keys>
+bool Begins(const std::vector<const Piece*>& path, const Keys& keys) {
+  if (static_cast<int>(path.size()) > keys.size()) return false;
+  return std::equal(path.begin(), path.end(), keys.begin(),
+                    [](const Piece* piece, const std::string& key) { return piece->key == key; });
+}
+
+int64_t TokensOf(const v1::EpisodeTree& tree, const v1::Call& call) {
+  int64_t tokens = 0;
+  for (const auto* keys : {&call.context_keys(), &call.sampled_keys()}) {
+    for (const std::string& key : *keys) {
+      const auto segment = tree.segments().find(base::Hex(key));
+      if (segment != tree.segments().end()) tokens += segment->second.token_ids_size();
+    }
+  }
+  return tokens;
+}
+
+// What later requests can continue. A call whose parent cannot be continued itself stands for its whole path.
+absl::StatusOr<History> HistoryOf(v1::EpisodeTree& tree) {
+  const Pieces pieces(tree);
+  History history;
+  std::map<std::string, int> index;  // in the history, by call id
+  for (const v1::Call& call : tree.calls()) {
+    if (call.asked_key().empty()) continue;
+    INGOT_ASSIGN_OR_RETURN(const base::json::value json, base::ParseJson(call.delivered_json()));
+    INGOT_ASSIGN_OR_RETURN(text::Message delivered, text::MessageFromJson(json));
+    const auto parent = index.find(call.parent_call_id());
+    int parent_index = parent == index.end() ? -1 : parent->second;
+    // It may go on from a beginning of what its parent sampled.
+    if (!Begins(history.Path(parent_index), call.context_keys())) parent_index = -1;
+    const auto inherited = static_cast<int>(history.Path(parent_index).size());
+    History::Call known;
+    known.call_id = call.call_id();
+    known.parent = parent_index;
+    known.text_key = call.prompt_text_key();
+    INGOT_RETURN_IF_ERROR(pieces.Append(call.context_keys(), inherited, known.prompt));
+    INGOT_RETURN_IF_ERROR(pieces.Append(call.sampled_keys(), 0, known.sampled));
+    index[call.call_id()] = history.Add({call.asked_key(), call.asked_key_no_tools()}, delivered, std::move(known));
+  }
+  return history;
+}
+
+}  // namespace
+
+absl::Status Gateway::Recover() {
+  if (core_.parts.pool == nullptr || core_.parts.admission == nullptr) return absl::OkStatus();
+  int taken = 0, lost = 0;
+  for (const v1::EpisodePurpose purpose : {v1::PURPOSE_TRAIN, v1::PURPOSE_EVAL}) {
+    for (datapool::EpisodePages pages(*core_.parts.pool, purpose, 0, -1); !pages.done();) {
+      INGOT_ASSIGN_OR_RETURN(const v1::ListEpisodesResponse page, pages.Next());
+      for (const v1::Episode& episode : page.episodes()) {
+        if (episode.state() != v1::EPISODE_OPEN) continue;
+        const absl::Status status = Recover(episode.episode_id());
+        ++(status.ok() ? taken : lost);
+        if (!status.ok()) INGOT_LOG(error, "open episode {}: {}", episode.episode_id(), status.ToString());
+      }
+    }
+  }
+  if (taken + lost > 0) {
+    INGOT_LOG(info, "{} open episodes of an earlier gateway go on here, {} could not be read", taken, lost);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Gateway::Recover(const std::string& episode_id) {
+  v1::GetEpisodeRequest request;
+  request.set_episode_id(episode_id);
+  request.set_with_calls(true);
+  INGOT_ASSIGN_OR_RETURN(v1::EpisodeTree tree, core_.parts.pool->GetEpisode(request));
+  Episode::Recorded recorded;
+  for (const v1::Call& call : tree.calls()) {
+    recorded.next_sequence = std::max(recorded.next_sequence, call.sequence() + 1);
+    recorded.tokens += TokensOf(tree, call);
+    recorded.calls[call.sequence()] = call.call_id();
+  }
+  auto history = HistoryOf(tree);
+  if (!history.ok()) {
+    // It goes on all the same: what it sends is rendered anew.
+    INGOT_LOG(error, "the history of open episode {}: {}", episode_id, history.status().ToString());
+    history = History();
+  }
+  recorded.history = *std::move(history);
+  const auto now = core_.parts.clock->Now();
+  const std::chrono::nanoseconds age(core_.parts.clock->UnixNanos() - tree.episode().opened_unix_ns());
+  const v1::EpisodeLimits limits = LimitsFor(tree.episode().limits());
+  auto episode = std::make_shared<Episode>(std::move(*tree.mutable_episode()), limits, true, std::move(recorded),
+                                           now - std::max(age, std::chrono::nanoseconds(0)), now);
+  base::MutexLock lock(mu_);
+  by_id_[episode->id()] = episode;
+  by_key_[episode->key_hash()] = episode;
+  return absl::OkStatus();
+}
+
+}  // namespace ingot::gateway

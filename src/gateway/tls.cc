@@ -1,0 +1,56 @@
+#include "gateway/tls.h"
+
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+
+namespace ingot::gateway {
+namespace {
+
+namespace ssl = boost::asio::ssl;
+
+absl::Status CheckReadable(const char* what, const std::string& path) {
+  errno = 0;
+  const std::ifstream file(path);
+  if (file.good()) return absl::OkStatus();
+  return absl::NotFoundError(absl::StrCat("tls: cannot read the ", what, " '", path, "': ", std::strerror(errno)));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ssl::context>> NewTlsContext(const std::string& certificate, const std::string& key) {
+  INGOT_RETURN_IF_ERROR(CheckReadable("certificate", certificate));
+  INGOT_RETURN_IF_ERROR(CheckReadable("key", key));
+  auto context = std::make_unique<ssl::context>(ssl::context::tls_server);
+  boost::system::error_code error;
+  context->set_options(ssl::context::default_workarounds | ssl::context::no_sslv2 | ssl::context::no_sslv3 |
+                           ssl::context::no_tlsv1 | ssl::context::no_tlsv1_1 | SSL_OP_NO_RENEGOTIATION,
+                       error);
+  // A key behind a passphrase would ask for it on the terminal.
+  context->set_password_callback([](size_t, ssl::context::password_purpose) { return std::string(); }, error);
+  context->use_certificate_chain_file(certificate, error);
+  if (error) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("tls: '", certificate, "' is not a certificate in PEM: ", error.message()));
+  }
+  context->use_private_key_file(key, ssl::context::pem, error);
+  if (error) {
+    // OpenSSL compares it with the certificate as it reads it.
+    const bool mismatch = ERR_GET_REASON(error.value()) == X509_R_KEY_VALUES_MISMATCH ||
+                          ERR_GET_REASON(error.value()) == X509_R_KEY_TYPE_MISMATCH;
+    return absl::InvalidArgumentError(
+        mismatch
+            ? absl::StrCat("tls: the key '", key, "' is not that of the certificate '", certificate, "'")
+            : absl::StrCat("tls: '", key, "' is not a private key in PEM without a passphrase: ", error.message()));
+  }
+  if (SSL_CTX_check_private_key(context->native_handle()) != 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("tls: the key '", key, "' is not that of the certificate '", certificate, "'"));
+  }
+  return context;
+}
+
+}  // namespace ingot::gateway

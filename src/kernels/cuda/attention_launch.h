@@ -1,0 +1,17 @@
+// Launches the CUDA attention kernels. Asynchronous: the caller keeps all memory until the stream has passed.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "kernels/cuda/attention_args.h"
+
+namespace ingot::kernels::cuda {
+
+// Defined for BFloat16, float and double. `blocks` and `key_blocks` are the numbers of the plan's; what is 0 is not
+// launched. cudaErrorInvalidConfiguration: more than 65535 kv heads or more than 8M columns of a head.
+template <typename T>
+cudaError_t LaunchForward(const ForwardArgs<T>& args, int64_t blocks, cudaStream_t stream);
+template <typename T>
+cudaError_t LaunchBackward(const BackwardArgs<T>& args, int64_t blocks, int64_t key_blocks, cudaStream_t stream);
+
+}  // namespace ingot::kernels::cuda

@@ -1,0 +1,117 @@
+#include "kernels/cuda/attention_plan.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "kernels/tile_index.h"
+
+namespace ingot::kernels::cuda {
+
+AttentionPlan::AttentionPlan(const AttentionShape& shape, std::span<const AttentionSequence> sequences,
+                             int64_t page_size, bool backward) {
+  for (const AttentionSequence& sequence : sequences) AddSequence(shape, sequence, page_size);
+  if (backward) OrderByTile((sequences.front().key_count + kTileKeys - 1) / kTileKeys);
+}
+
+int64_t AttentionPlan::Keep(const int32_t* values, int64_t count) {
+  if (values == nullptr) return -1;
+  const auto at = static_cast<int64_t>(integers_.size());
+  integers_.insert(integers_.end(), values, values + count);
+  return at;
+}
+
+void AttentionPlan::AddSequence(const AttentionShape& shape, const AttentionSequence& s, int64_t page_size) {
+  const int32_t* positions = shape.window > 0 ? s.positions : nullptr;
+  const int64_t pages = s.block_table == nullptr ? 0 : (s.key_count + page_size - 1) / page_size;
+  sequences_.push_back({s.q_begin, s.q_offset, s.key_begin, s.key_count, Keep(s.block_table, pages),
+                        Keep(s.visible_end, s.key_count), Keep(positions, s.key_count)});
+  const tiles::TileIndex index(s.visible_end, positions, shape.window, s.key_count);
+  const int64_t group = shape.heads / shape.kv_heads, rows = s.q_count * group;
+  for (int64_t first = 0; first < rows; first += kTileRows) {
+    const int64_t last = std::min<int64_t>(rows, first + kTileRows);
+    const tiles::QueryRange queries = index.Queries(s.q_offset + first / group, s.q_offset + (last - 1) / group + 1);
+    RowBlock block{static_cast<int32_t>(sequences_.size() - 1), static_cast<int32_t>(runs_.size()), 0,
+                   static_cast<int32_t>(last - first), first};
+    const int64_t end = index.End(queries);
+    for (int64_t tile = index.Next(0, end, queries); tile < end; tile = index.Next(tile + 1, end, queries)) {
+      const auto t = static_cast<int32_t>(tile);
+      if (runs_.size() > static_cast<size_t>(block.first_run) && runs_.back().last == t) {
+        ++runs_.back().last;
+      } else {
+        runs_.push_back({t, t + 1});
+      }
+    }
+    block.last_run = static_cast<int32_t>(runs_.size());
+    blocks_.push_back(block);
+  }
+}
+
+// The blocks that look at each tile. They are visited in ascending order, so each tile's runs come out ascending.
+void AttentionPlan::OrderByTile(int64_t tiles) {
+  std::vector<std::vector<Run>> of_tile(static_cast<size_t>(tiles));
+  for (size_t b = 0; b < blocks_.size(); ++b) {
+    const auto block = static_cast<int32_t>(b);
+    for (int32_t r = blocks_[b].first_run; r < blocks_[b].last_run; ++r) {
+      for (int32_t tile = runs_[r].first; tile < runs_[r].last; ++tile) {
+        std::vector<Run>& runs = of_tile[tile];
+        if (!runs.empty() && runs.back().last == block) {
+          ++runs.back().last;
+        } else {
+          runs.push_back({block, block + 1});
+        }
+      }
+    }
+  }
+  for (size_t tile = 0; tile < of_tile.size(); ++tile) {
+    const auto first = static_cast<int32_t>(block_runs_.size());
+    block_runs_.insert(block_runs_.end(), of_tile[tile].begin(), of_tile[tile].end());
+    key_blocks_.push_back({static_cast<int32_t>(tile), first, static_cast<int32_t>(block_runs_.size())});
+  }
+}
+
+// f(data, bytes) for each part, in the order of the packed form.
+template <typename F>
+void AttentionPlan::ForParts(const F& f) const {
+  const auto part = [&](const auto& v) { f(v.data(), v.size() * sizeof(v[0])); };
+  part(sequences_);
+  part(blocks_);
+  part(key_blocks_);
+  part(runs_);
+  part(block_runs_);
+  part(integers_);
+}
+
+namespace {
+size_t Aligned(size_t bytes) { return (bytes + 15) / 16 * 16; }
+}  // namespace
+
+size_t AttentionPlan::packed_bytes() const {
+  size_t total = 0;
+  ForParts([&](const void*, size_t bytes) { total += Aligned(bytes); });
+  return total;
+}
+
+void AttentionPlan::Pack(std::byte* to) const {
+  ForParts([&](const void* data, size_t bytes) {
+    if (bytes > 0) std::memcpy(to, data, bytes);
+    to += Aligned(bytes);
+  });
+}
+
+PlanView AttentionPlan::View(const std::byte* base) const {
+  std::array<const std::byte*, 6> at{};
+  size_t n = 0;
+  ForParts([&](const void*, size_t bytes) {
+    at[n++] = base;
+    base += Aligned(bytes);
+  });
+  return {reinterpret_cast<const PlannedSequence*>(at[0]),
+          reinterpret_cast<const RowBlock*>(at[1]),
+          reinterpret_cast<const KeyBlock*>(at[2]),
+          reinterpret_cast<const Run*>(at[3]),
+          reinterpret_cast<const Run*>(at[4]),
+          reinterpret_cast<const int32_t*>(at[5])};
+}
+
+}  // namespace ingot::kernels::cuda

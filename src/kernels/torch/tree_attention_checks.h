@@ -1,0 +1,39 @@
+// The operators' checks of their arguments, for the kernels of every device. All throw c10::Error.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "kernels/attention.h"
+#include "kernels/torch/tree_attention_ops.h"
+
+namespace ingot::kernels {
+
+// Shapes, dtypes and devices of q, k, v and sinks (undefined: none), scale and window.
+void CheckNumbers(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale, int64_t window,
+                  const at::Tensor& sinks);
+
+// Holds the arrays that the sequences point into; host memory.
+struct Batch {
+  at::Tensor visible_end, positions, block_table, table;
+  std::vector<AttentionSequence> sequences;
+};
+
+// The sequences that the operators' arguments describe, checked against the memory they name. Arrays of integers are on
+// the CPU.
+Batch MakeBatch(const at::Tensor& q, const at::Tensor& k, const OptionalTensor& visible_end,
+                std::optional<int64_t> q_offset, const OptionalTensor& positions, const OptionalTensor& block_table,
+                const OptionalTensor& sequences);
+
+// What the kernels compute in: dense, fp16 widened to fp32; the type of sums; sinks in that type (undefined: none).
+at::Tensor Computable(const at::Tensor& t);
+at::ScalarType AccumulatorType(const at::Tensor& t);
+at::Tensor ComputableSinks(const OptionalTensor& sinks, const at::Tensor& q);
+
+// grad, out and lse of a backward pass against q, all computable.
+void CheckGradient(const at::Tensor& grad, const at::Tensor& out, const at::Tensor& lse, const at::Tensor& q);
+
+}  // namespace ingot::kernels

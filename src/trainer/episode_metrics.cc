@@ -1,0 +1,95 @@
+#include "trainer/episode_metrics.h"
+
+#include <set>
+#include <string_view>
+
+namespace ingot::trainer {
+namespace {
+
+// Of these the largest value is reported too.
+bool HasMax(std::string_view name) {
+  return name == "response_length" || name == "num_turns" || name == "async/staleness";
+}
+
+void Print(const std::map<std::string, MeanMax>& values, const std::string& suffix, StepMetrics& metrics) {
+  for (const auto& [name, value] : values) {
+    if (!HasMax(name)) {
+      metrics[name + suffix] = value.mean();
+      continue;
+    }
+    const std::string separator = name == "async/staleness" ? "_" : "/";
+    metrics[name + separator + "mean" + suffix] = value.mean();
+    metrics[name + separator + "max" + suffix] = value.max;
+  }
+}
+
+std::string OrDefault(const std::string& name) { return name.empty() ? "default" : name; }
+
+}  // namespace
+
+template <typename Visit>
+void EpisodeMetrics::ForEach(const v1::Episode& episode, Visit visit) {
+  visit(all_);
+  visit(by_domain_[OrDefault(episode.task().domain())]);
+  visit(by_scaffold_[OrDefault(episode.scaffold())]);
+}
+
+void EpisodeMetrics::AddEpisode(const v1::EpisodeTree& tree, int64_t sampled) {
+  const v1::Episode& episode = tree.episode();
+  int64_t truncated = 0, repeated = 0, malformed = 0;
+  std::set<std::string_view> continued;
+  for (const v1::Call& call : tree.calls()) {
+    truncated += call.finish() == v1::FINISH_LENGTH ? 1 : 0;
+    repeated += call.fork_cause() == "retry" ? 1 : 0;
+    malformed += call.tool_call_malformed() ? 1 : 0;
+    if (!call.parent_call_id().empty()) continued.insert(call.parent_call_id());
+  }
+  for (const auto& [name, value] : episode.signals()) {
+    if (signals_.contains(name) || static_cast<int64_t>(signals_.size()) == kMaxSignals) continue;
+    signals_[name] = name.starts_with("agent/") ? name : "signal/" + name;
+  }
+  const double calls = static_cast<double>(tree.calls_size());
+  ForEach(episode, [&](Values& values) {
+    values["reward/batch_mean"].Add(episode.reward());
+    values["response_length"].Add(static_cast<double>(sampled));
+    values["num_turns"].Add(calls);
+    if (calls > 0) {
+      values["agent/truncated_ratio"].Add(static_cast<double>(truncated) / calls);
+      values["agent/repeat_ratio"].Add(static_cast<double>(repeated) / calls);
+      values["agent/malformed_ratio"].Add(static_cast<double>(malformed) / calls);
+      values["agent/parallel_branches"].Add(calls - static_cast<double>(continued.size()));
+    }
+    if (episode.ended_unix_ns() > episode.opened_unix_ns() && episode.opened_unix_ns() > 0) {
+      values["agent/episode_seconds"].Add(static_cast<double>(episode.ended_unix_ns() - episode.opened_unix_ns()) /
+                                          1e9);
+    }
+    for (const auto& [name, value] : episode.signals()) {
+      if (const auto it = signals_.find(name); it != signals_.end()) values[it->second].Add(value);
+    }
+  });
+}
+
+void EpisodeMetrics::AddToken(const v1::Episode& episode, int64_t age) {
+  ForEach(episode, [&](Values& values) { values["async/staleness"].Add(static_cast<double>(age)); });
+}
+
+double EpisodeMetrics::reward_mean() const {
+  const auto it = all_.find("reward/batch_mean");
+  return it == all_.end() ? 0 : it->second.mean();
+}
+
+void EpisodeMetrics::Report(StepMetrics& metrics) const {
+  for (const char* always : {"response_length/mean", "response_length/max", "num_turns/mean", "num_turns/max",
+                             "async/staleness_mean", "async/staleness_max", "reward/batch_mean"}) {
+    metrics[always] = 0;  // also where there was nothing
+  }
+  Print(all_, "", metrics);
+  if (by_domain_.size() > 1) {
+    for (const auto& [domain, values] : by_domain_) Print(values, "@domain:" + domain, metrics);
+  }
+  if (by_scaffold_.size() > 1) {
+    for (const auto& [scaffold, values] : by_scaffold_) Print(values, "@scaffold:" + scaffold, metrics);
+  }
+}
+
+}  // namespace ingot::trainer

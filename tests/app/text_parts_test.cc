@@ -1,0 +1,93 @@
+#include "app/text_parts.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "text/output_format.h"
+
+namespace ingot::app {
+namespace {
+
+using testing::HasSubstr;
+
+// A ChatML template that writes calls as Hermes does.
+constexpr char kTemplate[] =
+    "{% for m in messages %}{{ '<|im_start|>' ~ m.role ~ '\\n' ~ m.content }}{% for c in m.tool_calls %}"
+    "{{ '<tool_call>\\n{\"name\": \"' ~ c.function.name ~ '\", \"arguments\": ' ~ c.function.arguments | tojson ~ "
+    "'}\\n</tool_call>' }}{% endfor %}{{ '<|im_end|>\\n' }}{% endfor %}";
+
+class TextPartsTest : public testing::Test {
+ protected:
+  TextPartsTest() : dir_(std::filesystem::path(testing::TempDir()) / ("text_parts_" + std::to_string(getpid()))) {
+    std::filesystem::remove_all(dir_);
+    std::filesystem::create_directories(dir_);
+    const TextParts parts = MakeTextParts("auto").value();
+    for (const auto& [name, text] : parts.files) Write(name, text);
+  }
+  ~TextPartsTest() override { std::filesystem::remove_all(dir_); }
+  void Write(const std::string& name, const std::string& text) { std::ofstream(dir_ / name) << text; }
+  void WriteTemplate() {
+    Write("tokenizer_config.json", R"({"eos_token": "<|im_end|>"})");
+    Write("chat_template.jinja", kTemplate);
+  }
+  std::string Fingerprint(const std::string& chat_format) {
+    const auto parts = LoadTextParts(dir_, chat_format);
+    EXPECT_TRUE(parts.ok()) << parts.status();
+    return parts.ok() ? parts->format->fingerprint() : "";
+  }
+  const std::filesystem::path dir_;
+};
+
+TEST_F(TextPartsTest, RandomWeightsSpeakHermesUnlessTold) {
+  EXPECT_EQ(MakeTextParts("auto")->format->fingerprint(), MakeTextParts("hermes")->format->fingerprint());
+  EXPECT_NE(MakeTextParts("auto")->format->fingerprint(), MakeTextParts("compact")->format->fingerprint());
+  EXPECT_EQ(MakeTextParts("auto")->files.at("ingot.json"), "{\"chat_format\":\"hermes\"}\n");
+  EXPECT_EQ(MakeTextParts("template").status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(TextPartsTest, AFolderSaysWhichFormatIsItsOwn) {
+  const std::string hermes = MakeTextParts("hermes")->format->fingerprint();
+  const std::string compact = MakeTextParts("compact")->format->fingerprint();
+  EXPECT_EQ(Fingerprint("auto"), hermes);  // by its ingot.json
+  Write("ingot.json", R"({"chat_format": "compact"})");
+  EXPECT_EQ(Fingerprint("auto"), compact);
+  EXPECT_EQ(Fingerprint(""), compact);
+  WriteTemplate();
+  EXPECT_EQ(Fingerprint("auto"), compact);  // what it was trained with wins over what it also has
+  std::filesystem::remove(dir_ / "ingot.json");
+  const std::string own = Fingerprint("auto");
+  EXPECT_NE(own, hermes);
+  EXPECT_EQ(own, Fingerprint("template"));
+  EXPECT_EQ(own, Fingerprint("template:hermes"));  // found by the calls that it writes
+  EXPECT_NE(own, Fingerprint("template:qwen3_coder"));
+  EXPECT_EQ(Fingerprint("hermes"), hermes);  // named: wins
+  std::filesystem::remove(dir_ / "chat_template.jinja");
+  EXPECT_EQ(Fingerprint("auto"), hermes);  // neither
+}
+
+// A checkpoint of a model with its own template carries it on.
+TEST_F(TextPartsTest, ItsFilesGiveTheSameFormatElsewhere) {
+  std::filesystem::remove(dir_ / "ingot.json");
+  WriteTemplate();
+  const auto parts = LoadTextParts(dir_, "auto");
+  ASSERT_TRUE(parts.ok()) << parts.status();
+  EXPECT_EQ(parts->format->output()->name(), "hermes");
+  std::filesystem::remove_all(dir_);
+  std::filesystem::create_directories(dir_);
+  for (const auto& [name, text] : parts->files) Write(name, text);
+  EXPECT_EQ(Fingerprint("auto"), parts->format->fingerprint());
+}
+
+TEST_F(TextPartsTest, FaultsAreNamed) {
+  Write("ingot.json", R"({"chat_format": 3})");
+  EXPECT_THAT(std::string(LoadTextParts(dir_, "auto").status().message()), HasSubstr("chat_format must be a string"));
+  EXPECT_THAT(std::string(LoadTextParts(dir_, "nonsense").status().message()), HasSubstr("known are hermes, compact"));
+  EXPECT_EQ(LoadTextParts(dir_, "template").status().code(), absl::StatusCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace ingot::app

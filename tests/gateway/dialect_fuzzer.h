@@ -1,0 +1,134 @@
+// What fuzzing a dialect means: any body, by whatever means it was made, is answered or refused with an error that the
+// dialect words. Run over edits of full bodies by an ordinary test, and by libFuzzer where clang builds it
+// (INGOT_FUZZ).
+#pragma once
+
+#include <algorithm>
+#include <iterator>
+#include <random>
+#include <string>
+#include <utility>
+
+#include "gateway/api_error.h"
+#include "gateway/dialect.h"
+#include "gateway/fakes.h"
+
+namespace ingot::gateway {
+
+// Per dialect a body that has about every field it knows.
+inline const std::pair<const char*, const char*> kFullBodies[] = {
+    {"chat.completions",
+     R"({"model":"m","messages":[{"role":"developer","content":"s"},{"role":"user","content":[{"type":"text","text":"a"}]},
+  {"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function","function":{"name":"f","arguments":"{}"}},
+  {"id":"c2","type":"custom","custom":{"name":"g","input":"x"}}]},{"role":"tool","tool_call_id":"c1","content":null}],
+  "tools":[{"type":"function","function":{"name":"f","parameters":{}}},{"type":"custom","custom":{"name":"g"}}],
+  "tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[{"type":"function","function":{"name":"f"}}]}},
+  "response_format":{"type":"json_schema","json_schema":{"name":"n","schema":{"type":"object"}}},"n":2,"stop":["x","y"],
+  "logprobs":true,"top_logprobs":2,"logit_bias":{"7":1.5},"stream_options":{"include_usage":true},"stream":true,
+  "reasoning_effort":"low","chat_template_kwargs":{"enable_thinking":false},"metadata":{"branch":"sub"},"unknown":[{}]})"},
+    {"completions",
+     R"({"model":"m","prompt":["a",[98,99]],"n":2,"logprobs":3,"stop":"x","seed":5,"max_tokens":7,"best_of":2,"stream":true,
+  "return_token_ids":true})"},
+    {"messages",
+     R"({"model":"m","max_tokens":64,"system":[{"type":"text","text":"s","cache_control":{"type":"ephemeral"}}],"messages":[
+  {"role":"user","content":"q"},{"role":"assistant","content":[{"type":"thinking","thinking":"t","signature":"EqQ="},
+  {"type":"redacted_thinking","data":"x"},{"type":"text","text":"a"},{"type":"tool_use","id":"t1","name":"f","input":{"a":1}}]},
+  {"role":"user","content":[{"type":"tool_result","tool_use_id":"t1","content":[{"type":"text","text":"r"}],"is_error":true},
+  {"type":"text","text":"go on"}]}],"tools":[{"name":"f","description":"d","input_schema":{"type":"object"}},
+  {"type":"bash_20250124","name":"bash"}],"tool_choice":{"type":"tool","name":"f","disable_parallel_tool_use":true},
+  "thinking":{"type":"enabled","budget_tokens":1024},"stop_sequences":["x"],"output_config":{"effort":"low"},"stream":true})"},
+    {"messages.count_tokens",
+     R"({"model":"m","system":"s","messages":[{"role":"user","content":[{"type":"text","text":"q"}]}],"tools":[]})"},
+    {"responses",
+     R"({"model":"m","instructions":"i","input":[{"role":"developer","content":"d"},{"type":"message","role":"user","content":
+  [{"type":"input_text","text":"q"}]},{"type":"reasoning","id":"rs_1","summary":[{"type":"summary_text","text":"t"}],
+  "encrypted_content":"ingot1.rs_1.aG0="},{"type":"message","role":"assistant","content":[{"type":"output_text","text":"a"}]},
+  {"type":"function_call","call_id":"c1","name":"read","namespace":"ns","arguments":"{}"},{"type":"custom_tool_call",
+  "call_id":"c2","name":"g","input":"x"},{"type":"local_shell_call","call_id":"c3","action":{"type":"exec","command":["ls"]}},
+  {"type":"function_call_output","call_id":"c1","output":[{"type":"input_text","text":"r"}]},{"type":"web_search_call"}],
+  "tools":[{"type":"namespace","name":"ns","tools":[{"type":"function","name":"read"}]},{"type":"custom","name":"g","format":
+  {"type":"text"}},{"type":"local_shell"}],"tool_choice":"auto","text":{"format":{"type":"json_object"}},"reasoning":
+  {"effort":"low","summary":"auto"},"include":["reasoning.encrypted_content"],"max_output_tokens":64,"stream":true})"}};
+
+// A few edits of a body: of bytes, of its structure, of a value.
+inline std::string MutateBody(const std::string& full, std::mt19937& random) {
+  std::string body = full;
+  for (int edits = 1 + random() % 3; edits > 0; --edits) {
+    const size_t at = random() % body.size();
+    switch (random() % 5) {
+      case 0:
+        body[at] = static_cast<char>(random());
+        break;
+      case 1:
+        body.erase(at, 1 + random() % 20);
+        break;
+      case 2:
+        body.insert(at, full.substr(random() % full.size(), random() % 30));
+        break;
+      case 3: {  // one JSON value for another
+        static const char* const kValues[] = {"null", "true", "-1",    "1e99",        "\"x\"",
+                                              "[]",   "{}",   "[[1]]", "{\"type\":5}"};
+        const size_t colon = body.find(':', at);
+        if (colon == std::string::npos) break;
+        const size_t end = std::min(body.find_first_of(",}]", colon), body.size());
+        body.replace(colon + 1, end - colon - 1, kValues[random() % std::size(kValues)]);
+        break;
+      }
+      default:
+        body[at] = "0{}[]\",:-nt"[random() % 11];
+    }
+    if (body.empty()) body = "x";
+  }
+  return body;
+}
+
+class DialectFuzzer {
+ public:
+  explicit DialectFuzzer(std::string dialect)
+      : dialect_(std::move(dialect)), world_([](const auto&) {
+          Script script;
+          script.text = "<think>\nhm</think>ok<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 1}}\n</tool_call>";
+          return script;
+        }) {
+    world_.with_admission = world_.with_pool = false;
+    world_.engine->inline_chunks = true;
+    world_.options.max_open_episodes = 8;
+    world_.options.max_calls_per_episode = 16;
+  }
+
+  // Asks twice in one session, so that the second request meets the first one's history. Returns what is wrong; empty:
+  // nothing. Events that are not JSON, and all that a sanitizer sees, end the program.
+  std::string Try(const std::string& body) {
+    const std::string key = "key" + std::to_string(tried_++ / 4);
+    for (int i = 0; i < 2; ++i) {
+      const auto outcome = world_.Ask(dialect_, key, body);
+      world_.engine->Forget();
+      if (outcome.status.ok()) {
+        ++answered_;
+        continue;
+      }
+      ++refused_;
+      const Dialect::Error error = FindDialect(dialect_)->ErrorOf(outcome.status);
+      if (error.http != 400) return "not a 400: " + outcome.status.ToString();
+      const auto json = base::ParseJson(error.body);
+      if (!json.ok()) return "an error that is not JSON: " + error.body;
+      const auto* fault = base::Find(*json, "error");
+      const auto* message = fault == nullptr ? nullptr : base::Find(*fault, "message");
+      const auto* type = fault == nullptr ? nullptr : base::Find(*fault, "type");
+      if (message == nullptr || !message->is_string() || message->get_string().empty())
+        return "no message: " + error.body;
+      if (type == nullptr || *type != "invalid_request_error") return "another type: " + error.body;
+    }
+    return "";
+  }
+  int answered() const { return answered_; }
+  int refused() const { return refused_; }
+
+ private:
+  const std::string dialect_;
+  World world_;
+  int64_t tried_ = 0;
+  int answered_ = 0, refused_ = 0;
+};
+
+}  // namespace ingot::gateway

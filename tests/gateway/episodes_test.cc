@@ -1,0 +1,320 @@
+// The life of an episode through its API: what it is opened with, what bounds it, who may reward and end it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+
+#include "gateway/api_error.h"
+#include "gateway/episode_request.h"
+#include "gateway/fakes.h"
+
+namespace ingot::gateway {
+namespace {
+
+using base::json::array;
+using base::json::object;
+
+Script Say(std::string text) {
+  Script script;
+  script.text = std::move(text);
+  return script;
+}
+array Question() { return {Msg("user", "1+2?")}; }
+
+v1::EpisodeOpenRequest OpenFrom(const std::string& json) {
+  v1::EpisodeOpenRequest request;
+  const absl::Status read = ReadOpen(base::ParseJson(json).value(), request);
+  EXPECT_TRUE(read.ok()) << read;
+  return request;
+}
+
+v1::EpisodeRewardRequest RewardFrom(const v1::EpisodeOpenResponse& episode, const std::string& json) {
+  v1::EpisodeRewardRequest request;
+  const absl::Status read = ReadReward(base::ParseJson(json).value(), request);
+  EXPECT_TRUE(read.ok()) << json << read;
+  request.set_episode_id(episode.episode_id());
+  request.set_api_key(episode.api_key());
+  return request;
+}
+
+// ---- Rewards ----
+
+TEST(Rewards, OfSingleCallsAreStoredWithTheEnd) {
+  World world([](const auto&) { return Say("ok"); });
+  const auto episode = world.Open();
+  std::vector<std::string> replies;
+  for (int i = 0; i < 3; ++i) {
+    const auto reply = world.Chat(episode.api_key(), Body({Msg("user", std::to_string(i))}));
+    ASSERT_TRUE(reply.status.ok());
+    replies.emplace_back(reply.events[0].at("id").as_string());
+  }
+  const auto reward = [&](const std::string& json) { return world.gateway().RewardEpisode(RewardFrom(episode, json)); };
+  ASSERT_TRUE(reward(R"({"turn":0,"reward":0.25})").ok());
+  ASSERT_TRUE(reward(R"({"call_id":")" + replies[1] + R"(","reward":9})").ok());  // as the reply names it
+  ASSERT_TRUE(reward(R"({"calls":[{"turn":1,"reward":-1},{"call_id":")" + world.pool.calls()[2].call_id() +
+                     R"(","reward":0.5}],"reward":2,"signals":{"style":1}})")
+                  .ok());  // the last of a call wins
+  // Nothing of it counts if one part cannot.
+  EXPECT_EQ(HttpStatusOf(reward(R"({"calls":[{"turn":0,"reward":7},{"turn":3,"reward":7}],"reward":7})")), 404);
+  EXPECT_EQ(HttpStatusOf(reward(R"({"call_id":"chatcmpl-of-another-episode","reward":1})")), 404);
+  ASSERT_TRUE(world.End(episode, v1::EPISODE_FINISHED).ok());
+
+  const auto calls = world.pool.calls();
+  const v1::Episode stored = world.pool.episode(episode.episode_id());
+  EXPECT_EQ(stored.reward(), 2);
+  EXPECT_EQ(stored.signals().at("style"), 1);
+  ASSERT_EQ(stored.call_rewards().size(), 3u);
+  EXPECT_EQ(stored.call_rewards().at(calls[0].call_id()), 0.25);
+  EXPECT_EQ(stored.call_rewards().at(calls[1].call_id()), -1);
+  EXPECT_EQ(stored.call_rewards().at(calls[2].call_id()), 0.5);
+  EXPECT_EQ(world.admission.ended().at(0).reward(), 1.75) << "what the scheduler compares is the whole return";
+  EXPECT_EQ(HttpStatusOf(reward(R"({"turn":0,"reward":1})")), 410) << "it is sealed";
+}
+
+TEST(Rewards, OfCallsAloneAreAnEpisodesReward) {
+  World world([](const auto&) { return Say("ok"); });
+  const auto episode = world.Open();
+  ASSERT_TRUE(world.Chat(episode.api_key(), Body(Question())).status.ok());
+  EXPECT_EQ(HttpStatusOf(world.End(episode, v1::EPISODE_FINISHED)), 409);
+  ASSERT_TRUE(world.gateway().RewardEpisode(RewardFrom(episode, R"({"turn":0,"reward":0.5})")).ok());
+  ASSERT_TRUE(world.End(episode, v1::EPISODE_FINISHED).ok());
+  EXPECT_EQ(world.pool.episode(episode.episode_id()).reward(), 0);
+  EXPECT_EQ(world.admission.ended().at(0).reward(), 0.5);
+}
+
+TEST(Rewards, OfAnotherEpisodesCallIsRefused) {
+  World world([](const auto&) { return Say("ok"); });
+  const auto mine = world.Open(), other = world.Open();
+  ASSERT_TRUE(world.Chat(other.api_key(), Body(Question())).status.ok());
+  const std::string call = world.pool.calls()[0].call_id();
+  EXPECT_EQ(
+      HttpStatusOf(world.gateway().RewardEpisode(RewardFrom(mine, R"({"call_id":")" + call + R"(","reward":1})"))),
+      404);
+}
+
+TEST(Rewards, ACallThatThePoolDidNotTakeHasNone) {
+  World world([](const auto&) { return Say("ok"); });
+  const auto episode = world.Open();
+  world.pool.FailAppend(absl::UnavailableError("disk full"));
+  EXPECT_FALSE(world.Chat(episode.api_key(), Body(Question())).status.ok());
+  EXPECT_EQ(HttpStatusOf(world.gateway().RewardEpisode(RewardFrom(episode, R"({"turn":0,"reward":1})"))), 404);
+}
+
+TEST(Rewards, NameWhatIsWrongWithThem) {
+  const std::pair<const char*, const char*> faults[] = {
+      {R"({"reward":"high"})", "reward"},
+      {R"({"turn":0})", "reward"},
+      {R"({"turn":-1,"reward":1})", "turn"},
+      {R"({"turn":1.5,"reward":1})", "turn"},
+      {R"({"turn":1,"call_id":"x","reward":1})", "turn"},
+      {R"({"call_id":7,"reward":1})", "call_id"},
+      {R"({"calls":{}})", "calls"},
+      {R"({"calls":[7]})", "calls"},
+      {R"({"calls":[{"reward":1}]})", "calls"},
+      {R"({"calls":[{"turn":0}]})", "calls"},
+      {R"({"signals":[1]})", "signals"},
+      {R"({"signals":{"a":"b"}})", "a"},
+  };
+  for (const auto& [json, field] : faults) {
+    v1::EpisodeRewardRequest request;
+    const absl::Status status = ReadReward(base::ParseJson(json).value(), request);
+    EXPECT_EQ(HttpStatusOf(status), 400) << json;
+    EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr(std::string("'") + field + "'")) << json;
+  }
+}
+
+// ---- Limits ----
+
+TEST(Limits, OfCallsAreTheTighterOnes) {
+  World world([](const auto&) { return Say("ok"); });
+  world.options.max_calls_per_episode = 3;
+  const auto tight = world.gateway().OpenEpisode(OpenFrom(R"({"limits":{"max_calls":1}})")).value();
+  const auto loose = world.gateway().OpenEpisode(OpenFrom(R"({"limits":{"max_calls":1000}})")).value();
+  const auto count = [&](const v1::EpisodeOpenResponse& episode) {
+    int calls = 0;
+    while (world.Chat(episode.api_key(), Body(Question())).status.ok()) ++calls;
+    return calls;
+  };
+  EXPECT_EQ(count(tight), 1);
+  EXPECT_EQ(count(loose), 3);
+  EXPECT_EQ(world.pool.episode(tight.episode_id()).limits().max_calls(), 1);
+}
+
+TEST(Limits, OfTokensCountPromptsAndSamples) {
+  World world([](const auto&) { return Say("four"); });  // 5 ids with its end
+  const auto one = world.Open();
+  ASSERT_TRUE(world.Chat(one.api_key(), Body(Question())).status.ok());
+  const int prompt = world.engine->requests()[0].prompt_ids_size();
+  // Room for two calls, and for two tokens of a third one's answer.
+  v1::EpisodeOpenRequest request;
+  request.mutable_limits()->set_max_tokens(3 * prompt + 2 * 5 + 2);
+  const auto episode = world.gateway().OpenEpisode(request).value();
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(world.Chat(episode.api_key(), Body(Question())).status.ok()) << i;
+  }
+  const auto requests = world.engine->requests();
+  EXPECT_EQ(requests[1].sampling().max_new_tokens(), 2 * prompt + 2 * 5 + 2);
+  EXPECT_EQ(requests[3].sampling().max_new_tokens(), 2) << "no more than what is left";
+  const absl::Status refused = world.Chat(episode.api_key(), Body(Question())).status;
+  EXPECT_EQ(HttpStatusOf(refused), 400);
+  EXPECT_EQ(ErrorCodeOf(refused), "episode_limit");
+  EXPECT_FALSE(MayRetry(refused));
+}
+
+TEST(Limits, AreErrorsThatNoDialectsClientTriesAgain) {
+  World world([](const auto&) { return Say("ok"); });
+  world.options.max_calls_per_episode = 1;
+  const auto episode = world.Open();
+  ASSERT_TRUE(world.Chat(episode.api_key(), Body(Question())).status.ok());
+  const std::map<std::string, std::string> bodies = {
+      {"chat.completions", R"({"messages":[{"role":"user","content":"x"}]})"},
+      {"completions", R"({"prompt":"x"})"},
+      {"responses", R"({"input":"x"})"},
+      {"messages", R"({"max_tokens":9,"messages":[{"role":"user","content":"x"}]})"}};
+  for (const auto& [name, body] : bodies) {
+    const absl::Status status = world.Ask(name, episode.api_key(), body).status;
+    const Dialect::Error error = FindDialect(name)->ErrorOf(status);
+    EXPECT_EQ(error.http, 400) << name;
+    EXPECT_THAT(error.body, ::testing::HasSubstr("invalid_request_error")) << name;
+    EXPECT_THAT(error.body, ::testing::HasSubstr("its limit")) << name;
+  }
+}
+
+TEST(Limits, ACallThatTheEngineDidNotTakeCostsNoTokens) {
+  bool full = true;
+  World world([&](const auto&) {
+    Script script = Say(full ? "" : "ok");
+    if (full) script.end_of_turn = false;
+    if (full) script.error = absl::ResourceExhaustedError("the queue is full");
+    return script;
+  });
+  v1::EpisodeOpenRequest request;
+  request.mutable_limits()->set_max_tokens(150);
+  const auto episode = world.gateway().OpenEpisode(request).value();
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(HttpStatusOf(world.Chat(episode.api_key(), Body(Question())).status), 429);
+  full = false;
+  EXPECT_TRUE(world.Chat(episode.api_key(), Body(Question())).status.ok());
+}
+
+TEST(Limits, ADeadlineEndsTheEpisodeAndItsCalls) {
+  World world([](const auto&) {
+    Script script = Say("slow");
+    script.hold = true;
+    return script;
+  });
+  const auto episode = world.gateway().OpenEpisode(OpenFrom(R"({"limits":{"deadline_s":60}})")).value();
+  auto flag = std::make_shared<Flag>();
+  auto call = world.StartChat(episode.api_key(), Body(Question()), [flag] { flag->Set(); });
+  world.engine->WaitForHeld(1);
+  world.clock.Advance(std::chrono::seconds(59));
+  world.gateway().Tick();
+  EXPECT_EQ(world.gateway().Status().open_episodes(), 1);
+  world.clock.Advance(std::chrono::seconds(2));
+  world.gateway().Tick();
+  Answer::Output out;
+  while (!(out = call->Take()).done) flag->WaitAndClear();
+  EXPECT_EQ(HttpStatusOf(out.status), 409);
+  while (world.gateway().Status().open_episodes() != 0) std::this_thread::yield();
+  const v1::Episode stored = world.pool.episode(episode.episode_id());
+  EXPECT_EQ(stored.state(), v1::EPISODE_FAILED);
+  EXPECT_THAT(stored.detail(), ::testing::HasSubstr("deadline of 60 s"));
+  EXPECT_EQ(HttpStatusOf(world.Chat(episode.api_key(), Body(Question())).status), 410);
+}
+
+// ---- Opening ----
+
+TEST(Opening, TakesATaskAGroupLimitsAndMetadata) {
+  World world([](const auto&) { return Say("ok"); });
+  const auto opened = world.gateway().OpenEpisode(OpenFrom(
+      R"({"scaffold":"mine","task":{"task_id":"t9","payload":{"question":"why?"}},"domain":"physics","group":"g-1",
+          "limits":{"max_calls":7,"max_tokens":1000,"deadline_s":2.5},"metadata":{"user":"a","tags":[1,2]}})"));
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  EXPECT_EQ(opened->task().task_id(), "t9");
+  const v1::Episode stored = world.pool.episode(opened->episode_id());
+  EXPECT_EQ(stored.task().payload_json(), R"({"question":"why?"})");
+  EXPECT_EQ(stored.task().domain(), "physics");
+  EXPECT_EQ(stored.scaffold(), "mine");
+  EXPECT_EQ(stored.limits().max_tokens(), 1000);
+  EXPECT_EQ(stored.limits().deadline_s(), 2.5);
+  EXPECT_EQ(stored.metadata_json(), R"({"user":"a","tags":[1,2]})");
+}
+
+TEST(Opening, NamesWhatIsWrongWithIt) {
+  World world([](const auto&) { return Say("ok"); });
+  const auto fault = [&](const std::string& json) {
+    v1::EpisodeOpenRequest request;
+    absl::Status status = ReadOpen(base::ParseJson(json).value(), request);
+    if (status.ok()) status = world.gateway().OpenEpisode(request).status();
+    EXPECT_EQ(HttpStatusOf(status), 400) << json;
+    return std::string(status.message());
+  };
+  using ::testing::HasSubstr;
+  EXPECT_THAT(fault(R"({"task":"t"})"), HasSubstr("'task'"));
+  EXPECT_THAT(fault(R"({"task":{"task_id":"t"}})"), HasSubstr("'task' and 'group'"));
+  EXPECT_THAT(fault(R"({"group":"g"})"), HasSubstr("'task' and 'group'"));
+  EXPECT_THAT(fault(R"({"group":"g","task":{"payload":[1]}})"), HasSubstr("'task.payload'"));
+  EXPECT_THAT(fault(R"({"limits":{"max_calls":-1}})"), HasSubstr("'limits'"));
+  EXPECT_THAT(fault(R"({"limits":{"max_turns":1}})"), HasSubstr("max_turns"));
+  EXPECT_THAT(fault(R"({"limits":[1]})"), HasSubstr("'limits'"));
+  EXPECT_THAT(fault(R"({"metadata":"x"})"), HasSubstr("'metadata'"));
+  EXPECT_THAT(fault(R"({"metadata":{"x":")" + std::string(70000, 'x') + R"("}})"), HasSubstr("'metadata'"));
+  EXPECT_THAT(fault(R"({"group":")" + std::string(300, 'g') + R"(","task":{}})"), HasSubstr("'group'"));
+}
+
+// ---- Keys ----
+
+class AdminKey : public ::testing::Test {
+ protected:
+  AdminKey() : path_(std::filesystem::temp_directory_path() / ("ingot-admin-key-" + RandomHex(8))) {
+    std::ofstream(path_) << kKey << "\n";
+  }
+  ~AdminKey() override { std::filesystem::remove(path_); }
+
+  static constexpr char kKey[] = "an-admin-key-of-some-length";
+  const std::filesystem::path path_;
+};
+
+TEST_F(AdminKey, OpensRewardsAndEndsButCallsNoModel) {
+  World world([](const auto&) { return Say("ok"); });
+  world.options.admin_key_file = path_;
+  world.options.auto_episodes = true;
+  v1::EpisodeOpenRequest open;
+  EXPECT_EQ(HttpStatusOf(world.gateway().OpenEpisode(open).status()), 401);
+  open.set_admin_key("an-admin-key-of-some-lengtH");
+  EXPECT_EQ(HttpStatusOf(world.gateway().OpenEpisode(open).status()), 403);
+  open.set_admin_key(kKey);
+  const auto episode = world.gateway().OpenEpisode(open).value(), other = world.gateway().OpenEpisode(open).value();
+  open.set_admin_key(episode.api_key());
+  EXPECT_EQ(HttpStatusOf(world.gateway().OpenEpisode(open).status()), 403) << "an episode opens no other";
+
+  ASSERT_TRUE(world.Chat(episode.api_key(), Body(Question())).status.ok());
+  EXPECT_EQ(HttpStatusOf(world.Chat(kKey, Body(Question())).status), 403);
+  EXPECT_TRUE(world.gateway().RewardEpisode(episode.episode_id(), kKey, 0.5, {}).ok());
+  EXPECT_TRUE(world.gateway().RewardEpisode(episode.episode_id(), episode.api_key(), std::nullopt, {{"a", 1}}).ok());
+  EXPECT_EQ(HttpStatusOf(world.gateway().RewardEpisode(episode.episode_id(), other.api_key(), 1, {})), 403);
+  v1::EpisodeEndRequest end;
+  end.set_episode_id(episode.episode_id());
+  end.set_api_key(kKey);
+  end.set_state(v1::EPISODE_FINISHED);
+  EXPECT_TRUE(world.gateway().EndEpisode(end).ok());
+  EXPECT_TRUE(world.gateway().EndEpisode(end).ok()) << "told again";
+  EXPECT_EQ(world.pool.episode(episode.episode_id()).reward(), 0.5);
+}
+
+TEST_F(AdminKey, FilesThatHoldNoneAreRefused) {
+  GatewayOptions options;
+  EXPECT_EQ(*ReadAdminKey(options), "");
+  options.admin_key_file = path_;
+  EXPECT_EQ(*ReadAdminKey(options), kKey);
+  for (const char* bad : {"", "short", "two words that are long enough"}) {
+    std::ofstream(path_) << bad;
+    EXPECT_TRUE(absl::IsInvalidArgument(ReadAdminKey(options).status())) << bad;
+  }
+  options.admin_key_file += "-missing";
+  EXPECT_TRUE(absl::IsInvalidArgument(ReadAdminKey(options).status()));
+}
+
+}  // namespace
+}  // namespace ingot::gateway

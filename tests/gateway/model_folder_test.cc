@@ -1,0 +1,283 @@
+// The gateway in front of a model with a tokenizer and a chat template of its own, as its folder has them.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "gateway/fakes.h"
+#include "text/output_format.h"
+
+namespace ingot::gateway {
+namespace {
+
+using base::json::array;
+using base::json::object;
+using base::json::value;
+
+// In the manner of Qwen 3: ChatML, tools in the system message, results of tools in user turns, reasoning kept after
+// the last question only, an empty thought where thinking is off. `open_thinking` begins the reasoning in the prompt,
+// as newer thinking models do.
+constexpr char kTemplate[] = R"({%- set ns = namespace(last=-1) %}
+{%- for m in messages %}{% if m.role == 'user' %}{% set ns.last = loop.index0 %}{% endif %}{% endfor %}
+{%- if tools %}{{ '<|im_start|>system\nTools:\n' ~ tools | tojson ~ '<|im_end|>\n' }}{% endif %}
+{%- for m in messages %}
+{%- if m.role == 'tool' %}
+{%- if loop.first or messages[loop.index0 - 1].role != 'tool' %}{{ '<|im_start|>user' }}{% endif %}
+{{- '\n<tool_response>\n' ~ m.content ~ '\n</tool_response>' }}
+{%- if loop.last or messages[loop.index0 + 1].role != 'tool' %}{{ '<|im_end|>\n' }}{% endif %}
+{%- else %}
+{{- '<|im_start|>' ~ m.role ~ '\n' }}
+{%- if m.role == 'assistant' and m.reasoning_content and loop.index0 > ns.last %}
+{{- '<think>\n' ~ m.reasoning_content.strip('\n') ~ '\n</think>\n\n' }}
+{%- endif %}
+{{- m.content }}
+{%- for call in m.tool_calls %}
+{%- if (loop.first and m.content) or not loop.first %}{{ '\n' }}{% endif %}
+{{- '<tool_call>\n{"name": "' ~ call.function.name ~ '", "arguments": ' ~ call.function.arguments | tojson ~ '}\n</tool_call>' }}
+{%- endfor %}
+{{- '<|im_end|>\n' }}
+{%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}
+{{- '<|im_start|>assistant\n' }}
+{%- if enable_thinking is defined and enable_thinking is false %}{{ '<think>\n\n</think>\n\n' }}
+{%- elif open_thinking %}{{ '<think>\n' }}{% endif %}
+{%- endif %})";
+
+const std::vector<std::string> kSpecials = {"<|endoftext|>", "<|im_start|>", "<|im_end|>", "<tool_call>",
+                                            "</tool_call>",  "<think>",      "</think>"};
+const std::vector<std::pair<std::string, std::string>> kMerges = {{"i", "s"}, {"d", "d"},  {"a", "dd"}, {"e", "r"},
+                                                                  {"t", "h"}, {"th", "e"}, {"0", "0"}};
+
+// A folder with the files that a model comes with, its weights aside: byte-level BPE of a few merges.
+class ModelFolder {
+ public:
+  ModelFolder() : dir_(std::filesystem::path(testing::TempDir()) / ("model_folder_" + std::to_string(getpid()))) {
+    std::filesystem::create_directories(dir_);
+    value json = *base::ParseJson(text::ByteTokenizerJson(kSpecials));
+    object& model = json.as_object()["model"].as_object();
+    array merges;
+    for (const auto& [left, right] : kMerges) {
+      model["vocab"].as_object()[left + right] = 256 + static_cast<int>(merges.size());
+      merges.push_back(base::json::string(left + " " + right));
+    }
+    model["merges"] = merges;
+    for (value& token : json.as_object()["added_tokens"].as_array()) {
+      token.as_object()["id"] = token.as_object()["id"].as_int64() + static_cast<int64_t>(kMerges.size());
+    }
+    Write("tokenizer.json", base::PrintJson(json));
+    Write("tokenizer_config.json", R"({"eos_token": "<|im_end|>"})");
+    Write("chat_template.jinja", kTemplate);
+  }
+  ~ModelFolder() { std::filesystem::remove_all(dir_); }
+  void Write(const std::string& name, const std::string& text) { std::ofstream(dir_ / name) << text; }
+  const std::filesystem::path dir_;
+};
+
+// What a model may well sample, and its tokenizer would never give: a token for every byte.
+std::vector<int32_t> ByteByByte(const std::string& text) {
+  std::vector<int32_t> ids = text::MakeByteTokenizer(kSpecials)->Encode(text, true);
+  for (int32_t& id : ids) id += id < 256 ? 0 : static_cast<int32_t>(kMerges.size());
+  return ids;
+}
+
+struct ModelWorld : World {
+  explicit ModelWorld(ScriptedEngine::Author author) : World(std::move(author)) {
+    const ModelFolder folder;
+    engine->tokenizer = text::LoadTokenizer(folder.dir_).value();
+    auto loaded = text::LoadChatFormat(folder.dir_, engine->tokenizer, "");
+    EXPECT_TRUE(loaded.ok()) << loaded.status();
+    format = *loaded;
+  }
+  std::string PromptText(size_t call) const {
+    const auto requests = engine->requests();
+    const auto& ids = requests.at(call).prompt_ids();
+    return engine->tokenizer->Decode(std::vector<int32_t>(ids.begin(), ids.end()), false);
+  }
+  std::vector<int32_t> Prompt(size_t call) const {
+    const auto requests = engine->requests();
+    return {requests.at(call).prompt_ids().begin(), requests.at(call).prompt_ids().end()};
+  }
+};
+
+Script Sample(const std::string& text) {
+  Script script;
+  script.ids = ByteByByte(text);
+  return script;
+}
+
+constexpr char kCallTurn[] =
+    "<think>\nadd the numbers\n</think>\n\nAdding.\n<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": 100, "
+    "\"b\":  200}}\n</tool_call>";
+constexpr char kAnswerTurn[] = "<think>\nthe tool said it\n</think>\n\nIt is 300.";
+
+// The message of a stream of chat chunks, as a client keeps it.
+object Collect(const World::Outcome& outcome) {
+  object message{{"role", "assistant"}, {"content", ""}};
+  for (const value& event : outcome.events) {
+    const object& delta = event.at("choices").at(0).at("delta").as_object();
+    for (const char* name : {"content", "reasoning_content"}) {
+      if (!delta.contains(name)) continue;
+      const std::string before = message.contains(name) ? std::string(message[name].as_string()) : "";
+      message[name] = before + std::string(delta.at(name).as_string());
+    }
+    if (!delta.contains("tool_calls")) continue;
+    const value& piece = delta.at("tool_calls").at(0);
+    if (base::Find(piece, "id") != nullptr) {
+      if (!message.contains("tool_calls")) message["tool_calls"] = array{};
+      message["tool_calls"].as_array().push_back(
+          object{{"id", piece.at("id")}, {"type", piece.at("type")}, {"function", piece.at("function")}});
+    } else {
+      const auto& more = piece.at("function").at("arguments").as_string();
+      message["tool_calls"]
+          .as_array()
+          .back()
+          .at("function")
+          .at("arguments")
+          .as_string()
+          .append(more.begin(), more.end());
+    }
+  }
+  return message;
+}
+
+// A call, its result, an answer, another question. The client streams, keeps the reasoning, and prints arguments anew.
+struct Conversed {
+  std::vector<v1::Call> calls;
+  std::vector<std::vector<int32_t>> prompts;
+  std::vector<std::string> texts;
+  std::map<std::string, int64_t> forks;
+};
+Conversed Converse(HistoryThinking mode) {
+  ModelWorld world(
+      [calls = std::make_shared<int>(0)](const auto&) { return Sample((*calls)++ == 0 ? kCallTurn : kAnswerTurn); });
+  world.options.history_thinking = mode;
+  const auto episode = world.Open();
+  object body = Body({Msg("user", "100+200?")});
+  body["tools"] = CalculatorTools();
+  body["stream"] = true;
+  const auto say = [&] {
+    const auto outcome = world.Chat(episode.api_key(), body);
+    EXPECT_TRUE(outcome.status.ok()) << outcome.status;
+    object message = Collect(outcome);
+    if (message.contains("tool_calls")) {
+      auto& arguments = message["tool_calls"].as_array()[0].at("function").at("arguments").as_string();
+      EXPECT_EQ(arguments, R"({"a": 100, "b":  200})");
+      arguments = R"({"b":200,"a":100})";
+    }
+    body["messages"].as_array().push_back(message);
+  };
+  say();
+  EXPECT_EQ(body["messages"].at(1).at("content").as_string(), "Adding.");
+  EXPECT_EQ(body["messages"].at(1).at("reasoning_content").as_string(), "add the numbers");
+  object result = Msg("tool", "300");
+  result["tool_call_id"] = body["messages"].at(1).at("tool_calls").at(0).at("id");
+  body["messages"].as_array().push_back(result);
+  body["chat_template_kwargs"] = object{{"unread", true}};  // changes nothing: the template does not ask for it
+  say();
+  EXPECT_EQ(body["messages"].at(3).at("content").as_string(), "It is 300.");
+  body["messages"].as_array().push_back(Msg("user", "and then?"));
+  say();
+  Conversed out{world.pool.calls(), {}, {}, {}};
+  for (size_t i = 0; i < 3; ++i) {
+    out.prompts.push_back(world.Prompt(i));
+    out.texts.push_back(world.PromptText(i));
+  }
+  const auto status = world.gateway().Status();
+  out.forks.insert(status.forks().begin(), status.forks().end());
+  return out;
+}
+
+std::vector<int32_t> Join(std::vector<int32_t> a, const std::vector<int32_t>& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+TEST(ModelFolder, AToolConversationContinuesOnItsSampledIds) {
+  for (const HistoryThinking mode : {HistoryThinking::kTemplate, HistoryThinking::kKeep}) {
+    const Conversed turns = Converse(mode);
+    ASSERT_EQ(turns.calls.size(), 3u);
+    EXPECT_EQ(turns.calls[1].parent_call_id(), turns.calls[0].call_id());
+    const std::vector<int32_t> before = Join(turns.prompts[0], ByteByByte(std::string(kCallTurn) + "<|im_end|>"));
+    ASSERT_GT(turns.prompts[1].size(), before.size());
+    EXPECT_EQ(std::vector<int32_t>(turns.prompts[1].begin(), turns.prompts[1].begin() + before.size()), before);
+    EXPECT_EQ(turns.texts[1], turns.texts[0] + kCallTurn +
+                                  "<|im_end|>\n<|im_start|>user\n<tool_response>\n300\n</tool_response><|im_end|>\n"
+                                  "<|im_start|>assistant\n");
+  }
+}
+
+TEST(ModelFolder, ThinkingThatTheTemplateStripsIsAForkOfItsOwnCause) {
+  const Conversed turns = Converse(HistoryThinking::kTemplate);
+  ASSERT_EQ(turns.calls.size(), 3u);
+  EXPECT_EQ(turns.calls[2].parent_call_id(), "");
+  EXPECT_EQ(turns.calls[2].fork_cause(), kForkThinkingStripped);
+  EXPECT_EQ(turns.forks, (std::map<std::string, int64_t>{{kForkThinkingStripped, 1}}));
+  EXPECT_EQ(turns.texts[2].find("the tool said it"), std::string::npos);
+  EXPECT_NE(turns.texts[2].find("It is 300.<|im_end|>\n<|im_start|>user\nand then?<|im_end|>\n<|im_start|>assistant\n"),
+            std::string::npos);
+}
+
+TEST(ModelFolder, ThinkingStaysWhereTheConfigurationKeepsIt) {
+  const Conversed turns = Converse(HistoryThinking::kKeep);
+  ASSERT_EQ(turns.calls.size(), 3u);
+  EXPECT_EQ(turns.calls[2].parent_call_id(), turns.calls[1].call_id());
+  EXPECT_TRUE(turns.forks.empty());
+  EXPECT_EQ(turns.texts[2], turns.texts[1] + kAnswerTurn +
+                                "<|im_end|>\n<|im_start|>user\nand then?<|im_end|>\n<|im_start|>assistant\n");
+  const std::vector<int32_t> before = Join(turns.prompts[1], ByteByByte(std::string(kAnswerTurn) + "<|im_end|>"));
+  EXPECT_EQ(std::vector<int32_t>(turns.prompts[2].begin(), turns.prompts[2].begin() + before.size()), before);
+}
+
+// The prompt may have begun the reasoning, or ended it, before the model samples.
+TEST(ModelFolder, AnswersAreReadFromWhereTheirPromptEnds) {
+  const struct {
+    const char* variables;
+    const char* sampled;
+    const char* prompt_end;
+    const char* reasoning;
+  } cases[] = {{R"({"open_thinking": true})", "hm\n</think>\n\nyes", "assistant\n<think>\n", "hm"},
+               {R"({"enable_thinking": false})", "yes", "<think>\n\n</think>\n\n", ""},
+               {"{}", "<think>\nhm\n</think>\n\nyes", "assistant\n", "hm"}};
+  for (const auto& test : cases) {
+    ModelWorld world([&](const auto&) { return Sample(test.sampled); });
+    const auto episode = world.Open();
+    object body = Body({Msg("user", "x <think> y")});
+    body["chat_template_kwargs"] = *base::ParseJson(test.variables);
+    for (int turn = 0; turn < 2; ++turn) {  // rendered whole, then continued
+      const auto outcome = world.Chat(episode.api_key(), body);
+      ASSERT_TRUE(outcome.status.ok()) << outcome.status;
+      EXPECT_TRUE(world.PromptText(turn).ends_with(test.prompt_end)) << world.PromptText(turn);
+      EXPECT_EQ(outcome.message().at("content").as_string(), "yes");
+      const value* reasoning = base::Find(outcome.message(), "reasoning_content");
+      EXPECT_EQ(reasoning == nullptr ? "" : std::string(reasoning->as_string()), test.reasoning);
+      body["messages"].as_array().push_back(outcome.message());
+      body["messages"].as_array().push_back(Msg("tool", "more"));
+    }
+  }
+}
+
+TEST(ModelFolder, AForcedCallIsWrittenAsTheTemplateWritesCalls) {
+  ModelWorld world(
+      [](const auto&) { return Sample("<tool_call>\n{\"name\": \"add\", \"arguments\": {}}\n</tool_call>"); });
+  const auto episode = world.Open();
+  object body = Body({Msg("user", "add")});
+  body["tools"] = CalculatorTools();
+  body["tool_choice"] = "required";
+  const auto outcome = world.Chat(episode.api_key(), body);
+  ASSERT_TRUE(outcome.status.ok()) << outcome.status;
+  EXPECT_EQ(outcome.message().at("tool_calls").as_array().size(), 1u);
+  const v1::Grammar grammar = world.engine->requests()[0].sampling().grammar();
+  ASSERT_EQ(grammar.alternatives_size(), 1);
+  EXPECT_EQ(grammar.alternatives(0).parts(0).literal(), "<tool_call>\n{\"name\": \"add\", \"arguments\": ");
+  EXPECT_EQ(grammar.alternatives(0).parts(2).literal(), "}\n</tool_call>");
+  EXPECT_EQ(grammar.begins_after(), "");
+  // Where the prompt has begun the reasoning, only what follows it is held to anything.
+  body["chat_template_kwargs"] = object{{"open_thinking", true}};
+  ASSERT_TRUE(world.Chat(episode.api_key(), body).status.ok());
+  EXPECT_EQ(world.engine->requests()[1].sampling().grammar().begins_after(), "</think>");
+}
+
+}  // namespace
+}  // namespace ingot::gateway

@@ -1,0 +1,133 @@
+// Which weights a model's name stands for.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "gateway/api_error.h"
+#include "gateway/fakes.h"
+
+namespace ingot::gateway {
+namespace {
+
+using base::json::array;
+using base::json::object;
+
+Script Say(std::string text) {
+  Script script;
+  script.text = std::move(text);
+  return script;
+}
+
+// "policy" follows, "frozen" is pinned to version 2, "judge" lives elsewhere.
+struct Models {
+  Models() : world([](const auto&) { return Say("ours"); }) {
+    world.options.model_name = "policy";
+    world.options.models = {{.name = "frozen", .weights = ModelWeights::kPinned, .version = 2, .address = ""},
+                            {.name = "judge", .weights = ModelWeights::kExternal, .version = 0, .address = "far:1"}};
+    world.external["judge"] = elsewhere;
+    elsewhere->context_length = 60;
+  }
+  World::Outcome Ask(const std::string& key, const std::string& model, array messages) {
+    object body = Body(std::move(messages));
+    body["model"] = model;
+    return world.Chat(key, body);
+  }
+  std::shared_ptr<ScriptedEngine> elsewhere =
+      std::make_shared<ScriptedEngine>([](const auto&) { return Say("theirs"); });
+  World world;
+};
+
+TEST(Models, SampleWhereTheirWeightsAre) {
+  Models models;
+  const auto episode = models.world.Open();
+  const array hello = {Msg("user", "hi")};
+  EXPECT_EQ(models.Ask(episode.api_key(), "policy", hello).message().at("content").as_string(), "ours");
+  EXPECT_EQ(models.Ask(episode.api_key(), "frozen", hello).message().at("content").as_string(), "ours");
+  EXPECT_EQ(models.Ask(episode.api_key(), "judge", hello).message().at("content").as_string(), "theirs");
+  EXPECT_EQ(models.Ask(episode.api_key(), "gpt-5", hello).message().at("content").as_string(), "ours");
+  const auto calls = models.world.pool.calls();
+  ASSERT_EQ(calls.size(), 4u);
+  EXPECT_EQ(calls[0].weights(), v1::WEIGHTS_FOLLOW);
+  EXPECT_EQ(calls[1].weights(), v1::WEIGHTS_PINNED);
+  EXPECT_EQ(calls[2].weights(), v1::WEIGHTS_EXTERNAL);
+  EXPECT_EQ(calls[3].weights(), v1::WEIGHTS_FOLLOW);
+  EXPECT_EQ(calls[3].model(), "gpt-5");
+  const auto ours = models.world.engine->requests(), theirs = models.elsewhere->requests();
+  ASSERT_EQ(ours.size(), 3u);
+  ASSERT_EQ(theirs.size(), 1u);
+  EXPECT_EQ(ours[0].pinned_version(), -1);
+  EXPECT_EQ(ours[1].pinned_version(), 2);
+  EXPECT_EQ(theirs[0].pinned_version(), -1);
+}
+
+TEST(Models, ContinueEachOthersTurns) {
+  Models models;
+  const auto episode = models.world.Open();
+  array messages = {Msg("user", "hi")};
+  messages.push_back(models.Ask(episode.api_key(), "judge", messages).message());
+  messages.push_back(Msg("user", "and you?"));
+  ASSERT_TRUE(models.Ask(episode.api_key(), "policy", messages).status.ok());
+  const auto calls = models.world.pool.calls();
+  EXPECT_EQ(calls[1].parent_call_id(), calls[0].call_id());
+  EXPECT_EQ(calls[1].weights(), v1::WEIGHTS_FOLLOW);
+}
+
+TEST(Models, HaveContextsOfTheirOwn) {
+  Models models;
+  const auto episode = models.world.Open();
+  const array longer = {Msg("user", std::string(80, 'x'))};
+  EXPECT_TRUE(models.Ask(episode.api_key(), "policy", longer).status.ok());
+  const absl::Status refused = models.Ask(episode.api_key(), "judge", longer).status;
+  EXPECT_EQ(ErrorCodeOf(refused), kContextLengthExceeded);
+  ASSERT_TRUE(models.Ask(episode.api_key(), "judge", {Msg("user", "x")}).status.ok());
+  const v1::GenerateRequest request = models.elsewhere->requests().at(0);
+  EXPECT_EQ(request.prompt_ids_size() + request.sampling().max_new_tokens(), 60);
+}
+
+TEST(Models, PinnedOnesStayInAnEvaluation) {
+  Models models;
+  models.world.admission.purpose = v1::PURPOSE_EVAL;  // of version 5
+  const auto episode = models.world.Open();
+  ASSERT_TRUE(models.Ask(episode.api_key(), "policy", {Msg("user", "hi")}).status.ok());
+  ASSERT_TRUE(models.Ask(episode.api_key(), "frozen", {Msg("user", "hi")}).status.ok());
+  ASSERT_TRUE(models.Ask(episode.api_key(), "judge", {Msg("user", "hi")}).status.ok());
+  EXPECT_EQ(models.world.engine->requests()[0].pinned_version(), 5);
+  EXPECT_EQ(models.world.engine->requests()[1].pinned_version(), 2);
+  EXPECT_EQ(models.elsewhere->requests()[0].pinned_version(), -1);
+  EXPECT_EQ(models.world.pool.calls()[0].weights(), v1::WEIGHTS_PINNED);
+  EXPECT_EQ(models.world.pool.calls()[2].weights(), v1::WEIGHTS_EXTERNAL);
+}
+
+ModelOptions Model(const std::string& name, ModelWeights weights = ModelWeights::kFollow, int64_t version = 0,
+                   const std::string& address = "") {
+  return {.name = name, .weights = weights, .version = version, .address = address};
+}
+
+TEST(Models, AreCheckedWhenTheyAreConfigured) {
+  const auto fault = [](std::vector<ModelOptions> models) {
+    GatewayOptions options;
+    options.models = std::move(models);
+    return std::string(options.Validate().message());
+  };
+  using ::testing::HasSubstr;
+  EXPECT_THAT(fault({Model("")}), HasSubstr("models[0]"));
+  EXPECT_THAT(fault({Model("ingot")}), HasSubstr("another model"));
+  EXPECT_THAT(fault({Model("a"), Model("a")}), HasSubstr("models[1] ('a')"));
+  EXPECT_THAT(fault({Model("a", ModelWeights::kExternal)}), HasSubstr("address"));
+  EXPECT_THAT(fault({Model("a", ModelWeights::kFollow, 0, "x:1")}), HasSubstr("address"));
+  EXPECT_THAT(fault({Model("a", ModelWeights::kPinned, -1)}), HasSubstr("version"));
+  EXPECT_EQ(fault({Model("a"), Model("b", ModelWeights::kPinned)}), "");
+
+  GatewayOptions options;
+  options.models = {{.name = "judge", .weights = ModelWeights::kExternal, .version = 0, .address = "far:1"}};
+  Models models;
+  const absl::Status lonely =
+      Gateway::Create(options, {.engine = models.world.engine, .tokenizer = TestTokenizer(), .format = TestFormat()})
+          .status();
+  EXPECT_TRUE(absl::IsInvalidArgument(lonely));
+  EXPECT_THAT(std::string(lonely.message()), HasSubstr("judge"));
+  EXPECT_TRUE(PinsVersion(models.world.options, 2));
+  EXPECT_FALSE(PinsVersion(models.world.options, 0));
+}
+
+}  // namespace
+}  // namespace ingot::gateway

@@ -1,0 +1,133 @@
+// From a request over HTTP to what stands in the pool, and still does after a restart.
+#include <gtest/gtest.h>
+
+#include "datapool/make_pool.h"
+#include "gateway/fakes.h"
+#include "gateway/http_api.h"
+
+namespace ingot::gateway {
+namespace {
+
+using base::json::object;
+using base::json::value;
+
+// The gateway's HTTP without sockets, on a real pool.
+class PoolTest : public ::testing::Test {
+ protected:
+  PoolTest()
+      : engine_(std::make_shared<ScriptedEngine>([](const auto&) {
+          Script script;
+          script.text = "ok";
+          return script;
+        })) {
+    Open();
+  }
+  void Open() {
+    pool_.reset();
+    auto pool = datapool::OpenPool(datapool::testing::QuickOptions(dir_.path()));
+    ASSERT_TRUE(pool.ok()) << pool.status();
+    pool_ = *std::move(pool);
+  }
+  struct Reply {
+    int status = 0;
+    value body;
+  };
+  Reply Post(HttpApi& api, const std::string& target, const value& body, const std::string& key = "") {
+    HttpRequest request;
+    request.method = "POST";
+    request.target = target;
+    request.authorization = "Bearer " + key;
+    request.body = base::PrintJson(body);
+    auto flag = std::make_shared<Flag>();
+    const auto exchange = api.Start(std::move(request), [flag] { flag->Set(); });
+    while (true) {
+      flag->WaitAndClear();
+      Exchange::Progress progress = exchange->Take();
+      if (progress.reply.has_value()) return {progress.reply->status, base::ParseJson(progress.reply->body).value()};
+    }
+  }
+  v1::EpisodeTree Tree(const std::string& id) {
+    v1::GetEpisodeRequest request;
+    request.set_episode_id(id);
+    request.set_with_calls(true);
+    return pool_->GetEpisode(request).value();
+  }
+
+  datapool::testing::TempDir dir_;
+  std::unique_ptr<datapool::Client> pool_;
+  std::shared_ptr<ScriptedEngine> engine_;
+  TestAdmission admission_;
+};
+
+TEST_F(PoolTest, RewardsOfCallsGetFromHttpIntoTheRecord) {
+  std::string id;
+  {
+    auto gateway = Gateway::Create({}, {.engine = engine_,
+                                        .pool = pool_.get(),
+                                        .admission = &admission_,
+                                        .tokenizer = TestTokenizer(),
+                                        .format = TestFormat()})
+                       .value();
+    HttpApi api(*gateway, nullptr);
+    const Reply opened = Post(api, "/ingot/v1/episodes",
+                              {{"scaffold", "s"}, {"metadata", {{"run", 7}}}, {"limits", {{"max_calls", 9}}}});
+    ASSERT_EQ(opened.status, 201) << opened.body;
+    id = std::string(opened.body.at("episode_id").as_string());
+    const std::string key(opened.body.at("api_key").as_string());
+    std::vector<std::string> replies;
+    for (const char* text : {"a", "b"}) {
+      const Reply reply = Post(api, "/v1/chat/completions", Body({Msg("user", text)}), key);
+      ASSERT_EQ(reply.status, 200);
+      replies.emplace_back(reply.body.at("id").as_string());
+    }
+    const std::string reward = "/ingot/v1/episodes/" + id + "/reward";
+    EXPECT_EQ(Post(api, reward, {{"reward", 1}}, key).status, 200);
+    EXPECT_EQ(Post(api, reward, {{"call_id", replies[0]}, {"reward", 0.5}}, key).status, 200);
+    EXPECT_EQ(Post(api, reward, {{"turn", 1}, {"reward", -0.25}}, key).status, 200);
+    EXPECT_EQ(Post(api, reward, {{"turn", 2}, {"reward", 1}}, key).status, 404);
+    EXPECT_EQ(Post(api, reward, {{"turn", 1}, {"reward", 1}}, "another").status, 403);
+    EXPECT_EQ(Post(api, "/ingot/v1/episodes/" + id + "/end", {{"status", "finished"}}, key).status, 200);
+  }
+  for (int round = 0; round < 2; ++round) {
+    const v1::EpisodeTree tree = Tree(id);
+    ASSERT_EQ(tree.calls_size(), 2);
+    const auto& rewards = tree.episode().call_rewards();
+    ASSERT_EQ(rewards.size(), 2u);
+    EXPECT_EQ(rewards.at(tree.calls(0).call_id()), 0.5);
+    EXPECT_EQ(rewards.at(tree.calls(1).call_id()), -0.25);
+    EXPECT_EQ(tree.episode().reward(), 1);
+    EXPECT_EQ(tree.episode().metadata_json(), R"({"run":7})");
+    EXPECT_EQ(tree.episode().limits().max_calls(), 9);
+    Open();  // a restart
+  }
+  EXPECT_EQ(admission_.ended().at(0).reward(), 1.25);
+}
+
+// What a client kept of a broken stream is in no record: the pool must get it with the call that goes on from it.
+TEST_F(PoolTest, TakesACallThatContinuesABeginning) {
+  auto gateway = Gateway::Create({}, {.engine = engine_,
+                                      .pool = pool_.get(),
+                                      .admission = &admission_,
+                                      .tokenizer = TestTokenizer(),
+                                      .format = TestFormat()})
+                     .value();
+  const auto episode = gateway->OpenEpisode({}).value();
+  const auto ask = [&](base::json::array messages, bool stream) {
+    object body = Body(std::move(messages));
+    body["stream"] = stream;
+    auto flag = std::make_shared<Flag>();
+    const auto answer = gateway->StartAnswer({.api_key = episode.api_key(), .episode = {}}, ChatDialect(),
+                                             {.body = base::PrintJson(body), .headers = {}}, [flag] { flag->Set(); });
+    Answer::Output out;
+    while (!(out = answer->Take()).done) flag->WaitAndClear();
+    return out.status;
+  };
+  ASSERT_TRUE(ask({Msg("user", "hi")}, true).ok());
+  ASSERT_TRUE(ask({Msg("user", "hi"), Msg("assistant", "o"), Msg("user", "go on")}, false).ok());
+  const v1::EpisodeTree tree = Tree(episode.episode_id());
+  ASSERT_EQ(tree.calls_size(), 2);
+  EXPECT_EQ(tree.calls(1).parent_call_id(), tree.calls(0).call_id());
+}
+
+}  // namespace
+}  // namespace ingot::gateway

@@ -1,0 +1,119 @@
+// A gateway that is started again goes on with the episodes of the one before it.
+#include <gtest/gtest.h>
+
+#include "gateway/api_error.h"
+#include "gateway/fakes.h"
+#include "gateway/gateway.h"
+
+namespace ingot::gateway {
+namespace {
+
+using base::json::array;
+using base::json::object;
+
+constexpr char kCallText[] =
+    "<think>\nlook\n</think>\n\nLet me add.\n<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": 1, \"b\": "
+    "2}}\n</tool_call>";
+
+Script Author(const v1::GenerateRequest& request) {
+  const std::vector<int32_t> ids(request.prompt_ids().begin(), request.prompt_ids().end());
+  const std::string prompt = TestTokenizer()->Decode(ids, false);
+  Script script;
+  script.text = prompt.find("<tool_response>") == std::string::npos ? kCallText : "It is 3.";
+  return script;
+}
+
+// Asks, takes the tool call, and answers it: the request that would continue the call.
+object Continuation(World& world, const std::string& key) {
+  object body = Body({Msg("system", "You add."), Msg("user", "1+2?")});
+  body["tools"] = CalculatorTools();
+  const auto first = world.Chat(key, body);
+  EXPECT_TRUE(first.status.ok()) << first.status;
+  object echoed = first.message().as_object();
+  object result = Msg("tool", "3");
+  result["tool_call_id"] = echoed["tool_calls"].at(0).at("id");
+  body["messages"].as_array().push_back(echoed);
+  body["messages"].as_array().push_back(result);
+  return body;
+}
+
+TEST(Recovery, AnAgentGoesOnUnderItsKeyOnTheSampledIds) {
+  World world(Author);
+  const auto episode = world.Open();
+  object body = Continuation(world, episode.api_key());
+  ASSERT_TRUE(world.Restart().ok());
+  const auto second = world.Chat(episode.api_key(), body);
+  ASSERT_TRUE(second.status.ok()) << second.status;
+  body["messages"].as_array().push_back(second.message());
+  body["messages"].as_array().push_back(Msg("tool", "3 it is"));
+  // Twice: what the second gateway added is found too.
+  ASSERT_TRUE(world.Restart().ok());
+  const auto third = world.Chat(episode.api_key(), body);
+  ASSERT_TRUE(third.status.ok()) << third.status;
+
+  const auto calls = world.pool.calls();
+  const auto requests = world.engine->requests();
+  ASSERT_EQ(calls.size(), 3u);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(calls[i].sequence(), i);
+    EXPECT_EQ(calls[i].fork_cause(), "") << i;
+    EXPECT_EQ(calls[i].parent_call_id(), i == 0 ? "" : calls[i - 1].call_id());
+    const auto& sent = requests[i].prompt_ids();
+    EXPECT_EQ(world.pool.Ids(calls[i].context_keys()), std::vector<int32_t>(sent.begin(), sent.end()));
+  }
+  ASSERT_TRUE(world.Reward(episode, 1).ok());
+  ASSERT_TRUE(world.End(episode, v1::EPISODE_FINISHED).ok());
+  EXPECT_EQ(world.pool.episode(episode.episode_id()).state(), v1::EPISODE_FINISHED);
+  ASSERT_EQ(world.admission.ended().size(), 1u);
+}
+
+TEST(Recovery, AHistoryThatCannotBeReadIsRenderedAnew) {
+  World world(Author);
+  const auto episode = world.Open();
+  const object body = Continuation(world, episode.api_key());
+  world.pool.Damage([](v1::Call& call) { call.set_delivered_json("{"); });
+  ASSERT_TRUE(world.Restart().ok());
+  ASSERT_TRUE(world.Chat(episode.api_key(), body).status.ok());
+  EXPECT_EQ(world.pool.calls().at(1).parent_call_id(), "");
+  EXPECT_EQ(world.pool.calls().at(1).sequence(), 1);
+}
+
+TEST(Recovery, EndedEpisodesStayEndedAndForeignKeysForeign) {
+  World world(Author);
+  const auto ended = world.Open(), open = world.Open();
+  ASSERT_TRUE(world.End(ended, v1::EPISODE_FAILED, "gone").ok());
+  ASSERT_TRUE(world.Restart().ok());
+  EXPECT_EQ(world.gateway().Status().open_episodes(), 1);
+  const object body = Body({Msg("user", "1+2?")});
+  EXPECT_EQ(HttpStatusOf(world.Chat(ended.api_key(), body).status), 401);
+  EXPECT_EQ(HttpStatusOf(world.Reward({}, 1)), 404);
+  EXPECT_TRUE(world.Chat(open.api_key(), body).status.ok());
+}
+
+TEST(Recovery, ANewRunnerEndsWhatAnOlderOneHadOpenAtTheGatewayBefore) {
+  World world(Author);
+  const auto open = [&](const std::string& incarnation) {
+    v1::EpisodeOpenRequest request;
+    request.set_runner("agents");
+    request.set_incarnation(incarnation);
+    return world.gateway().OpenEpisode(request).value();
+  };
+  const auto lost = open("1");
+  ASSERT_TRUE(world.Restart().ok());
+  const auto kept = open("1");
+  EXPECT_EQ(world.pool.episode(lost.episode_id()).state(), v1::EPISODE_OPEN);
+  ASSERT_TRUE(world.Restart().ok());
+  open("2");
+  EXPECT_EQ(world.pool.episode(lost.episode_id()).state(), v1::EPISODE_FAILED);
+  EXPECT_EQ(world.pool.episode(kept.episode_id()).state(), v1::EPISODE_FAILED);
+}
+
+TEST(Recovery, APoolThatDoesNotAnswerIsAnError) {
+  World world(Author);
+  const auto episode = world.Open();
+  world.pool.FailList(absl::UnavailableError("no pool"));
+  EXPECT_EQ(world.Restart().code(), absl::StatusCode::kUnavailable);
+}
+
+}  // namespace
+}  // namespace ingot::gateway

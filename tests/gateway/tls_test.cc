@@ -1,0 +1,207 @@
+// TLS with a certificate that is made here, spoken to by OpenSSL's own client.
+#include <gtest/gtest.h>
+#include <openssl/evp.h>
+#include <openssl/pem.h>
+#include <openssl/ssl.h>
+#include <openssl/x509.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+
+#include "gateway/wire.h"
+
+namespace ingot::gateway {
+namespace {
+
+using base::json::object;
+
+template <auto Free>
+struct Freed {
+  template <typename T>
+  void operator()(T* owned) const {
+    Free(owned);
+  }
+};
+using Key = std::unique_ptr<EVP_PKEY, Freed<EVP_PKEY_free>>;
+using Certificate = std::unique_ptr<X509, Freed<X509_free>>;
+
+// A folder with a.pem and a.key, b.pem and b.key, each self-signed for 127.0.0.1.
+struct Files {
+  Files() {
+    std::string name = (std::filesystem::temp_directory_path() / "ingot-tls-XXXXXX").string();
+    folder = ::mkdtemp(name.data());
+    for (const char* stem : {"a", "b"}) Write(stem);
+    std::ofstream(folder + "/text") << "not a certificate\n";
+  }
+  ~Files() { std::filesystem::remove_all(folder); }
+  std::string operator()(const std::string& name) const { return folder + "/" + name; }
+
+  void Write(const std::string& stem) const {
+    const Key key(EVP_EC_gen("P-256"));
+    const Certificate certificate(X509_new());
+    ASN1_INTEGER_set(X509_get_serialNumber(certificate.get()), 1);
+    X509_gmtime_adj(X509_getm_notBefore(certificate.get()), -3600);
+    X509_gmtime_adj(X509_getm_notAfter(certificate.get()), 3600);
+    X509_set_pubkey(certificate.get(), key.get());
+    X509_NAME* subject = X509_get_subject_name(certificate.get());
+    const auto* text = reinterpret_cast<const unsigned char*>("127.0.0.1");
+    X509_NAME_add_entry_by_txt(subject, "CN", MBSTRING_ASC, text, -1, -1, 0);
+    X509_set_issuer_name(certificate.get(), subject);
+    X509_sign(certificate.get(), key.get(), EVP_sha256());
+    std::FILE* file = std::fopen((*this)(stem + ".pem").c_str(), "w");
+    PEM_write_X509(file, certificate.get());
+    std::fclose(file);
+    file = std::fopen((*this)(stem + ".key").c_str(), "w");
+    PEM_write_PrivateKey(file, key.get(), nullptr, nullptr, 0, nullptr, nullptr);
+    std::fclose(file);
+    file = std::fopen((*this)(stem + ".locked").c_str(), "w");
+    PEM_write_PrivateKey(file, key.get(), EVP_aes_256_cbc(), text, 9, nullptr, nullptr);
+    std::fclose(file);
+  }
+
+  std::string folder;
+};
+
+// A blocking TLS client that trusts one certificate.
+class TlsWire {
+ public:
+  TlsWire(int port, const std::string& trusted, int version = 0)
+      : wire_(port), context_(SSL_CTX_new(TLS_client_method())) {
+    SSL_CTX_load_verify_locations(context_.get(), trusted.c_str(), nullptr);
+    SSL_CTX_set_verify(context_.get(), SSL_VERIFY_PEER, nullptr);
+    if (version != 0) SSL_CTX_set_max_proto_version(context_.get(), version);
+    ssl_.reset(SSL_new(context_.get()));
+    SSL_set_fd(ssl_.get(), wire_.fd());
+    connected_ = SSL_connect(ssl_.get()) == 1;
+  }
+  bool connected() const { return connected_; }
+  bool Send(const std::string& bytes) {
+    return SSL_write(ssl_.get(), bytes.data(), static_cast<int>(bytes.size())) == static_cast<int>(bytes.size());
+  }
+  // Until `mark` came, or the end.
+  std::string ReadTo(const std::string& mark) {
+    std::string all;
+    while (all.find(mark) == std::string::npos && More(all)) {
+    }
+    return all;
+  }
+  // A reply whose length is told.
+  std::string ReadReply() {
+    std::string all = ReadTo("\r\n\r\n");
+    const size_t length = all.find("Content-Length: "), body = all.find("\r\n\r\n") + 4;
+    if (length == std::string::npos) return "no length: " + all;
+    while (all.size() < body + std::stoul(all.substr(length + 16, 12)) && More(all)) {
+    }
+    return all;
+  }
+  bool ended_properly() const { return (SSL_get_shutdown(ssl_.get()) & SSL_RECEIVED_SHUTDOWN) != 0; }
+  void Close(bool say_so) {
+    if (say_so) SSL_shutdown(ssl_.get());
+    wire_.Close();
+  }
+
+ private:
+  bool More(std::string& all) {
+    char bytes[4096];
+    const int got = SSL_read(ssl_.get(), bytes, sizeof(bytes));
+    if (got > 0) all.append(bytes, got);
+    return got > 0;
+  }
+
+  Wire wire_;
+  std::unique_ptr<SSL_CTX, Freed<SSL_CTX_free>> context_;
+  std::unique_ptr<SSL, Freed<SSL_free>> ssl_;
+  bool connected_ = false;
+};
+
+std::string Hello(bool stream) {
+  object body = Body({Msg("user", std::string(100'000, 'h'))});
+  body["stream"] = stream;
+  return base::PrintJson(body);
+}
+
+TEST(Tls, ServesWhatPlainTextServes) {
+  const Files files;
+  Site site([](const auto&) { return Say("hello"); });
+  site.engine->context_length = 1'000'000;
+  site.http.tls_certificate = files("a.pem");
+  site.http.tls_key = files("a.key");
+  const auto episode = site.Open();
+  EXPECT_TRUE(site.server().url().starts_with("https://127.0.0.1:"));
+  for (const int version : {0, TLS1_2_VERSION}) {
+    TlsWire wire(site.server().port(), files("a.pem"), version);
+    ASSERT_TRUE(wire.connected());
+    for (const bool stream : {false, true, false}) {
+      ASSERT_TRUE(wire.Send(Request("POST", "/v1/chat/completions", Hello(stream), episode.api_key())));
+      const std::string answer = stream ? wire.ReadTo("[DONE]\n\n\r\n0\r\n\r\n") : wire.ReadReply();
+      EXPECT_TRUE(answer.starts_with("HTTP/1.1 200 OK")) << answer;
+    }
+    ASSERT_TRUE(
+        wire.Send(Request("GET", "/healthz", "") + Request("GET", "/healthz", "", "", "Connection: close\r\n")));
+    EXPECT_NE(wire.ReadTo("never").find("Connection: close"), std::string::npos);
+    EXPECT_TRUE(wire.ended_properly());
+  }
+}
+
+TEST(Tls, RefusesOldVersionsPlainTextAndSilence) {
+  const Files files;
+  Site site([](const auto&) { return Say("hello"); });
+  site.http.tls_certificate = files("a.pem");
+  site.http.tls_key = files("a.key");
+  site.http.request_timeout_s = 0.2;
+  EXPECT_FALSE(TlsWire(site.server().port(), files("a.pem"), TLS1_1_VERSION).connected());
+  EXPECT_FALSE(TlsWire(site.server().port(), files("b.pem")).connected());
+  Wire plain(site.server().port());
+  plain.Send(Request("GET", "/healthz", ""));
+  EXPECT_EQ(plain.Rest().find("HTTP"), std::string::npos);
+  Wire silent(site.server().port());
+  EXPECT_EQ(silent.Rest(), "");
+  TlsWire slow(site.server().port(), files("a.pem"));
+  slow.Send("GET /heal");
+  EXPECT_NE(slow.ReadTo("never").find("408"), std::string::npos);
+}
+
+TEST(Tls, CancelsTheGenerationWhenTheClientGoesAway) {
+  const Files files;
+  for (const bool say_so : {false, true}) {
+    for (const bool stream : {false, true}) {
+      Site site([](const auto&) { return Say("a long answer", true); });
+      site.engine->context_length = 1'000'000;
+      site.http.tls_certificate = files("a.pem");
+      site.http.tls_key = files("a.key");
+      const auto episode = site.Open();
+      TlsWire wire(site.server().port(), files("a.pem"));
+      wire.Send(Request("POST", "/v1/chat/completions", Hello(stream), episode.api_key()));
+      site.engine->WaitForHeld(1);
+      wire.Close(say_so);
+      while (site.pool.calls().empty()) std::this_thread::yield();
+      EXPECT_EQ(site.pool.calls()[0].finish(), v1::FINISH_ABORTED);
+    }
+  }
+}
+
+TEST(Tls, FilesThatDoNotServeAreNamed) {
+  const Files files;
+  Site site([](const auto&) { return Say("hello"); });
+  const struct {
+    const char *certificate, *key, *named;
+  } cases[] = {{"a.pem", "none", "none': No such file"},     {"none", "a.key", "none': No such file"},
+               {"text", "a.key", "text' is not a certif"},   {"a.pem", "text", "text' is not a private key"},
+               {"a.pem", "b.key", "b.key' is not that of"},  {"a.pem", "a.pem", "a.pem' is not a private key"},
+               {"a.pem", "a.locked", "without a passphrase"}};
+  for (const auto& test : cases) {
+    HttpServerOptions options;
+    options.port = 0;
+    options.tls_certificate = files(test.certificate);
+    options.tls_key = files(test.key);
+    const absl::Status status = HttpServer::Start(options, site.gateway()).status();
+    EXPECT_NE(status.message().find(test.named), absl::string_view::npos) << status;
+  }
+  HttpServerOptions options;
+  options.tls_certificate = files("a.pem");
+  EXPECT_EQ(HttpServer::Start(options, site.gateway()).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace ingot::gateway

@@ -1,0 +1,153 @@
+// gpu_check LIBINGOT_CUDA [--no-bench]: on a machine with a card, prints JSON lines: the device, every check of
+// attention_checks.h, then times. Exit code 0 if all checks hold. Its own program, as such a machine has no GoogleTest.
+#include <ATen/ATen.h>
+#include <dlfcn.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <vector>
+
+#include "kernels/attention_checks.h"
+#include "kernels/cuda/probe.h"
+#include "kernels/torch/tree_attention.h"
+
+namespace ingot::kernels {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+void Wait(const at::Tensor& t) { (void)t.flatten().slice(0, 0, 1).to(at::kCPU); }
+
+// The least of five, in milliseconds; f returns a tensor that is ready when the work is done.
+template <typename F>
+double Milliseconds(const F& f) {
+  Wait(f());
+  double least = 1e30;
+  for (int i = 0; i < 5; ++i) {
+    const auto start = Clock::now();
+    Wait(f());
+    least = std::min(least, std::chrono::duration<double, std::milli>(Clock::now() - start).count());
+  }
+  return least;
+}
+
+// A prompt and branches below it; one branch: plain causal.
+std::vector<int32_t> Ends(int64_t prompt, int64_t branches, int64_t branch) {
+  std::vector<int32_t> ends(prompt, static_cast<int32_t>(prompt + branches * branch));
+  for (int64_t b = 0; b < branches; ++b)
+    ends.insert(ends.end(), branch, static_cast<int32_t>(prompt + (b + 1) * branch));
+  return ends;
+}
+
+void Figure(const char* name, double milliseconds, double flops) {
+  std::printf("{\"figure\": \"%s\", \"ms\": %.3f, \"tflops\": %.2f}\n", name, milliseconds,
+              flops / milliseconds * 1e-9);
+  std::fflush(stdout);
+}
+
+void Streams(at::ScalarType type, const char* type_name) {
+  const int64_t heads = 16, kv_heads = 8, depth = 128;
+  const double scale = 0.0884;
+  const struct {
+    const char* name;
+    int64_t prompt, branches, branch;
+  } shapes[] = {{"causal 8K", 8192, 0, 0}, {"tree 4K prompt, 16 branches of 1K", 4096, 16, 1024}};
+  for (const auto& s : shapes) {
+    const int64_t rows = s.prompt + s.branches * s.branch;
+    const double p = static_cast<double>(s.prompt), b = static_cast<double>(s.branch);
+    const double pairs = p * p / 2 + static_cast<double>(s.branches) * (b * p + b * b / 2);
+    const double flops = 4 * pairs * static_cast<double>(heads * depth);
+    const auto options = at::dtype(type).device(at::kCUDA);
+    at::Tensor q = at::randn({rows, heads, depth}, options), k = at::randn({rows, kv_heads, depth}, options);
+    at::Tensor v = at::randn({rows, kv_heads, depth}, options);
+    const at::Tensor grad = at::randn_like(q), ends = at::tensor(Ends(s.prompt, s.branches, s.branch), at::kInt);
+    const std::string name = std::string(s.name) + ", " + type_name;
+    Figure((name + ", forward").c_str(), Milliseconds([&] { return TreeAttention(q, k, v, ends, scale); }), flops);
+    for (at::Tensor* t : {&q, &k, &v}) t->requires_grad_(true);
+    Figure((name + ", forward and backward").c_str(), Milliseconds([&] {
+             for (at::Tensor* t : {&q, &k, &v}) t->mutable_grad().reset();
+             TreeAttention(q, k, v, ends, scale).backward(grad);
+             return k.grad();
+           }),
+           3.5 * flops);
+    if (s.branches == 0) {
+      const auto head_first = [](const at::Tensor& t) { return t.detach().transpose(0, 1).unsqueeze(0).contiguous(); };
+      const at::Tensor q2 = head_first(q), k2 = head_first(k).repeat_interleave(2, 1),
+                       v2 = head_first(v).repeat_interleave(2, 1);
+      Figure((name + ", forward, torch's scaled_dot_product_attention").c_str(),
+             Milliseconds([&] { return at::scaled_dot_product_attention(q2, k2, v2, {}, 0.0, true, scale); }), flops);
+    }
+  }
+}
+
+void Decode() {
+  const int64_t batch = 64, keys = 4096, page = 64, heads = 16, kv_heads = 8, depth = 128;
+  const auto options = at::dtype(at::kBFloat16).device(at::kCUDA);
+  const int64_t pages = batch * keys / page;
+  const at::Tensor q = at::randn({batch, heads, depth}, options), out = at::empty_like(q);
+  const at::Tensor k = at::randn({pages, page, kv_heads, depth}, options), v = at::randn_like(k);
+  std::vector<int32_t> tables(pages);
+  for (int64_t p = 0; p < pages; ++p) tables[p] = static_cast<int32_t>((p * 7919) % pages);
+  std::vector<AttentionSequence> sequences(batch);
+  for (int64_t i = 0; i < batch; ++i) {
+    sequences[i].q_begin = i;
+    sequences[i].q_count = 1;
+    sequences[i].q_offset = keys - 1;
+    sequences[i].key_count = keys;
+    sequences[i].block_table = tables.data() + i * keys / page;
+  }
+  const double ms = Milliseconds([&] {
+    PagedTreeAttention(q, k, v, sequences, 0.0884, out);
+    return out;
+  });
+  std::printf(
+      "{\"figure\": \"decode, 64 sequences of 4K keys, bfloat16\", \"ms\": %.3f, \"gigabytes_per_second\": %.1f}\n", ms,
+      static_cast<double>(2 * k.nbytes()) / ms * 1e-6);
+}
+
+int Main(int argc, char** argv) {
+  if (argc < 2) {
+    std::fprintf(stderr, "gpu_check LIBINGOT_CUDA [--no-bench]\n");
+    return 2;
+  }
+  void* library = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    std::fprintf(stderr, "gpu_check: %s\n", dlerror());
+    return 2;
+  }
+  cuda::DeviceProbe probe;
+  reinterpret_cast<decltype(&ingot_cuda_probe)>(dlsym(library, cuda::kProbeSymbol))(&probe);
+  std::printf("{\"device\": \"%s\", \"capability\": %d, \"cuda\": %d, \"driver\": %d, \"error\": \"%s\"}\n", probe.name,
+              probe.capability, probe.runtime_version, probe.driver_version, probe.error_text);
+  if (probe.torch_devices == 0) return 2;
+  int failed = 0, count = 0;
+  testing::CheckTreeAttention(at::Device(at::kCUDA, 0), [&](const testing::CheckResult& r) {
+    ++count;
+    failed += !r.ok();
+    std::printf("{\"check\": \"%s\", \"ok\": %s, \"error\": %.3g, \"allowed\": %.3g}\n", r.name.c_str(),
+                r.ok() ? "true" : "false", r.error, r.tolerance);
+    std::fflush(stdout);
+  });
+  if (argc < 3 || std::strcmp(argv[2], "--no-bench") != 0) {
+    Streams(at::kBFloat16, "bfloat16");
+    Streams(at::kFloat, "float32");
+    Decode();
+  }
+  std::printf("{\"checks\": %d, \"failed\": %d}\n", count, failed);
+  return failed == 0 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace ingot::kernels
+
+int main(int argc, char** argv) {
+  try {
+    return ingot::kernels::Main(argc, argv);
+  } catch (const std::exception& error) {
+    std::printf("{\"threw\": true}\n");
+    std::fprintf(stderr, "gpu_check: %s\n", error.what());
+    return 1;
+  }
+}
