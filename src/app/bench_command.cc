@@ -24,4 +24,17 @@ int BenchAttention(const BenchArgs& args, std::ostream& out, std::ostream& error
   return 0;
 }
 
+int BenchTree(const trainer::TreeBenchOptions& options, int threads, std::ostream& out, std::ostream& errors) {
+  if (threads > 0) at::set_num_threads(threads);
+  absl::Status status;
+  try {
+    status = trainer::RunTreeBench(options, [&](const std::string& line) { out << line << std::endl; });
+  } catch (const std::exception& error) {
+    status = absl::InternalError(error.what());
+  }
+  if (status.ok()) return 0;
+  errors << "ingot bench tree: " << status.message() << "\n";
+  return absl::IsInvalidArgument(status) ? 2 : 1;
+}
+
 }  // namespace ingot::app

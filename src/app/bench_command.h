@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "trainer/tree_bench.h"
+
 namespace ingot::app {
 
 struct BenchArgs {
@@ -17,5 +19,9 @@ struct BenchArgs {
 // Tree attention beside torch's matrix product and attention: kernels/torch/attention_bench.h says what a line holds.
 // Returns the exit code: 0, or 2 with a line on `errors` if an argument is unknown.
 int BenchAttention(const BenchArgs& args, std::ostream& out, std::ostream& errors);
+
+// The whole training step on trees and without them: trainer/tree_bench.h. Returns as BenchAttention; 1 where a step
+// failed.
+int BenchTree(const trainer::TreeBenchOptions& options, int threads, std::ostream& out, std::ostream& errors);
 
 }  // namespace ingot::app

@@ -131,6 +131,29 @@ int main(int argc, char** argv) {
   attention->add_option("--repeat", bench_args.repeat, "rounds; every figure is their median")->capture_default_str();
   attention->callback([&] { code = ingot::app::BenchAttention(bench_args, std::cout, std::cerr); });
 
+  ingot::trainer::TreeBenchOptions tree_bench;
+  auto* tree = bench->add_subcommand("tree", "the whole training step on trees, without them, and its bound");
+  tree->add_option("--shape", tree_bench.shapes, "a named shape (repeatable); default: all")->allow_extra_args(false);
+  tree->add_option("--scale", tree_bench.scale, "of the shape's lengths; 0: what fits --seconds")
+      ->capture_default_str();
+  tree->add_option("--seconds", tree_bench.seconds, "for a shape whose scale is not given")->capture_default_str();
+  tree->add_option("--repeat", tree_bench.rounds, "rounds; every figure is their median")->capture_default_str();
+  tree->add_option("--dtype", tree_bench.dtype, "of the model: fp32 or bf16")->capture_default_str();
+  tree->add_option("--hidden", tree_bench.hidden, "the model's hidden size")->capture_default_str();
+  tree->add_option("--intermediate", tree_bench.intermediate, "of its MLP")->capture_default_str();
+  tree->add_option("--layers", tree_bench.layers, "layers")->capture_default_str();
+  tree->add_option("--heads", tree_bench.heads, "attention heads")->capture_default_str();
+  tree->add_option("--kv-heads", tree_bench.kv_heads, "key and value heads")->capture_default_str();
+  tree->add_option("--head-dim", tree_bench.head_dim, "of a head")->capture_default_str();
+  tree->add_option("--vocab", tree_bench.vocab, "vocabulary")->capture_default_str();
+  tree->add_option("--micro-batch-tokens", tree_bench.micro_batch_tokens, "rows of a part, at most")
+      ->capture_default_str();
+  tree->add_flag("--checkpoint-layers", tree_bench.checkpoint_layers, "keep layer inputs alone");
+  tree->add_flag("--recompute-prefix", tree_bench.recompute_prefix, "run what later parts see twice");
+  tree->add_flag("!--no-baselines", tree_bench.baselines, "the tree alone");
+  tree->add_option("--threads", bench_args.threads, "compute threads; 0: torch's default")->capture_default_str();
+  tree->callback([&] { code = ingot::app::BenchTree(tree_bench, bench_args.threads, std::cout, std::cerr); });
+
   auto* config = app.add_subcommand("config", "check a configuration or explain its keys");
   config->require_subcommand(1);
   auto* check = config->add_subcommand("check", "load a run's YAML, print the effective configuration or the error");

@@ -84,6 +84,14 @@ void BindTrainer(base::Schema& schema, trainer::TrainerOptions& o) {
   BindOptimizer(schema, "trainer.", o.optimizer);
   schema.Field("trainer.micro_batch_tokens", &o.micro_batch_tokens,
                "merged tokens per forward and backward pass; bounds memory, changes results by rounding only");
+  schema.Field("trainer.checkpoint_layers", &o.checkpoint_layers,
+               "keep every layer's input alone and run it again in the backward pass: less memory, same gradients");
+  schema.Field("trainer.recompute_prefix", &o.recompute_prefix,
+               "run what later micro-batches see twice instead of keeping its activations");
+  schema.Choice("trainer.dtype", &o.dtype, {"model", "fp32", "bf16"},
+                "of the weights that are trained (bf16: with fp32 masters and gradient sums); model: as they come");
+  schema.Field("trainer.memory_limit_mb", &o.memory_limit_mb,
+               "memory of a step, model and optimizer included; one that needs more is refused; 0: what is left");
   schema.Field("trainer.logits_chunk_elements", &o.logits_chunk_elements, "elements of the logits matrix held at once");
   schema.Field("trainer.probe_tokens", &o.probe_tokens,
                "freshly sampled tokens scored before each step, for mismatch/*; 0: no probe");

@@ -100,30 +100,41 @@ absl::StatusOr<Transformer> Transformer::Create(const ModelConfig& config, Param
   }
 }
 
-at::Tensor Transformer::Hidden(const at::Tensor& token_ids, const at::Tensor& positions,
-                               AttentionBackend& attention) const {
+at::Tensor Transformer::Embed(const at::Tensor& token_ids) const {
+  return at::embedding(parameters_.at("model.embed_tokens.weight"), token_ids);
+}
+
+at::Tensor Transformer::RunLayer(int64_t index, const at::Tensor& input, const at::Tensor& positions,
+                                 AttentionBackend& attention) const {
   using kernels::LinearOp;
   using kernels::NormRotateOp;
   using kernels::RmsNormOp;
-  const int64_t rows = token_ids.size(0), heads = config_.num_attention_heads, kv_heads = config_.num_key_value_heads;
+  const int64_t rows = input.size(0), heads = config_.num_attention_heads, kv_heads = config_.num_key_value_heads;
   const int64_t head_dim = config_.head_dim;
   const double eps = config_.rms_norm_eps;
-  at::Tensor x = at::embedding(parameters_.at("model.embed_tokens.weight"), token_ids);
-  for (int64_t i = 0; i < config_.num_hidden_layers; ++i) {
-    const Layer& layer = (*layers_)[i];
-    at::Tensor h = RmsNormOp(x, layer.input_norm, eps);
-    const at::Tensor q = LinearOp(h, layer.q, layer.q_bias).view({rows, heads, head_dim});
-    const at::Tensor k = LinearOp(h, layer.k, layer.k_bias).view({rows, kv_heads, head_dim});
-    const at::Tensor v = LinearOp(h, layer.v, layer.v_bias).view({rows, kv_heads, head_dim});
-    const at::Tensor attended =
-        attention.Attend(i, NormRotateOp(q, layer.q_norm, eps, rope_cos_, rope_sin_, positions),
-                         NormRotateOp(k, layer.k_norm, eps, rope_cos_, rope_sin_, positions), v);
-    x = x + LinearOp(attended.reshape({rows, heads * head_dim}), layer.o, layer.o_bias);
-    h = RmsNormOp(x, layer.post_norm, eps);
-    const at::Tensor gate = LinearOp(h, layer.gate, {}), up = LinearOp(h, layer.up, {});
-    x = x + LinearOp(kernels::SwiGluOp(gate, up), layer.down, {});
-  }
-  return RmsNormOp(x, parameters_.at("model.norm.weight"), eps);
+  const Layer& layer = (*layers_)[static_cast<size_t>(index)];
+  at::Tensor h = RmsNormOp(input, layer.input_norm, eps);
+  const at::Tensor q = LinearOp(h, layer.q, layer.q_bias).view({rows, heads, head_dim});
+  const at::Tensor k = LinearOp(h, layer.k, layer.k_bias).view({rows, kv_heads, head_dim});
+  const at::Tensor v = LinearOp(h, layer.v, layer.v_bias).view({rows, kv_heads, head_dim});
+  const at::Tensor attended =
+      attention.Attend(index, NormRotateOp(q, layer.q_norm, eps, rope_cos_, rope_sin_, positions),
+                       NormRotateOp(k, layer.k_norm, eps, rope_cos_, rope_sin_, positions), v);
+  const at::Tensor x = input + LinearOp(attended.reshape({rows, heads * head_dim}), layer.o, layer.o_bias);
+  h = RmsNormOp(x, layer.post_norm, eps);
+  const at::Tensor gate = LinearOp(h, layer.gate, {}), up = LinearOp(h, layer.up, {});
+  return x + LinearOp(kernels::SwiGluOp(gate, up), layer.down, {});
+}
+
+at::Tensor Transformer::Norm(const at::Tensor& x) const {
+  return kernels::RmsNormOp(x, parameters_.at("model.norm.weight"), config_.rms_norm_eps);
+}
+
+at::Tensor Transformer::Hidden(const at::Tensor& token_ids, const at::Tensor& positions,
+                               AttentionBackend& attention) const {
+  at::Tensor x = Embed(token_ids);
+  for (int64_t i = 0; i < config_.num_hidden_layers; ++i) x = RunLayer(i, x, positions, attention);
+  return Norm(x);
 }
 
 at::Tensor Transformer::Logits(const at::Tensor& hidden) const {

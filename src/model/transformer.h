@@ -36,6 +36,12 @@ class Transformer {
   // result depends on that row and its attention alone, to the bit. Throws c10::Error on ids or positions out of range.
   at::Tensor Hidden(const at::Tensor& token_ids, const at::Tensor& positions, AttentionBackend& attention) const;
 
+  // Its steps, for who runs layer by layer: Hidden is Embed, then every layer in turn, then Norm.
+  at::Tensor Embed(const at::Tensor& token_ids) const;
+  at::Tensor RunLayer(int64_t layer, const at::Tensor& x, const at::Tensor& positions,
+                      AttentionBackend& attention) const;
+  at::Tensor Norm(const at::Tensor& x) const;
+
   // [M, hidden_size] -> raw logits [M, vocab_size], fp32 (fp64 from an fp64 model).
   at::Tensor Logits(const at::Tensor& hidden) const;
 

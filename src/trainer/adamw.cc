@@ -16,16 +16,44 @@ AdamW::AdamW(const OptimizerOptions& options, const std::map<std::string, at::Te
     master_.push_back(wide ? parameter : parameter.to(at::kFloat));
     exp_avg_.push_back(at::zeros_like(master_.back()).requires_grad_(false));
     exp_avg_sq_.push_back(at::zeros_like(master_.back()).requires_grad_(false));
+    collected_.emplace_back();
     if (parameter.dim() >= 2) decayed_.push_back(master_.back());
   }
+}
+
+void AdamW::CollectGradients() {
+  const at::NoGradGuard no_history;
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    if (master_[i].is_same(parameters_[i]) || !parameters_[i].grad().defined()) continue;
+    if (collected_[i].defined()) {
+      collected_[i].add_(parameters_[i].grad());
+    } else {
+      collected_[i] = parameters_[i].grad().to(master_[i].scalar_type());
+    }
+    parameters_[i].mutable_grad().reset();
+  }
+}
+
+at::Tensor AdamW::Gradient(size_t i) const {
+  const at::Tensor& latest = parameters_[i].grad();
+  if (!latest.defined()) return collected_[i];
+  const at::Tensor wide = latest.to(master_[i].scalar_type());
+  return collected_[i].defined() ? collected_[i] + wide : wide;
+}
+
+std::map<std::string, at::Tensor> AdamW::Gradients() const {
+  std::map<std::string, at::Tensor> gradients;
+  for (size_t i = 0; i < names_.size(); ++i) gradients[names_[i]] = Gradient(i);
+  return gradients;
 }
 
 double AdamW::GradNorm() const {
   const at::NoGradGuard no_history;
   at::Tensor total;
-  for (const at::Tensor& parameter : parameters_) {
-    if (!parameter.grad().defined()) continue;
-    const at::Tensor norm = at::linalg_vector_norm(parameter.grad(), 2, std::nullopt, false, at::kDouble);
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const at::Tensor gradient = Gradient(i);
+    if (!gradient.defined()) continue;
+    const at::Tensor norm = at::linalg_vector_norm(gradient, 2, std::nullopt, false, at::kDouble);
     total = total.defined() ? total + norm * norm : norm * norm;
   }
   return total.defined() ? std::sqrt(total.item<double>()) : 0.0;
@@ -37,8 +65,8 @@ void AdamW::Step(double learning_rate, double grad_norm) {
   std::vector<at::Tensor> gradients;
   gradients.reserve(parameters_.size());
   for (size_t i = 0; i < parameters_.size(); ++i) {
-    const at::Tensor& gradient = parameters_[i].grad();
-    gradients.push_back(gradient.defined() ? gradient.to(master_[i].scalar_type()) : at::zeros_like(master_[i]));
+    const at::Tensor gradient = Gradient(i);
+    gradients.push_back(gradient.defined() ? gradient : at::zeros_like(master_[i]));
   }
   if (options_.grad_clip_norm > 0 && grad_norm > options_.grad_clip_norm) {
     at::_foreach_mul_(gradients, options_.grad_clip_norm / grad_norm);
@@ -63,6 +91,7 @@ void AdamW::Step(double learning_rate, double grad_norm) {
 
 void AdamW::ZeroGrad() {
   for (at::Tensor& parameter : parameters_) parameter.mutable_grad().reset();
+  for (at::Tensor& sum : collected_) sum.reset();
 }
 
 void AdamW::Reset() {

@@ -25,11 +25,18 @@ class AdamW {
   // Shares the parameters' tensors and updates them in place. Moments start at 0.
   AdamW(const OptimizerOptions& options, const std::map<std::string, at::Tensor>& parameters);
 
+  // Adds the .grad of parameters of a narrower type to sums in fp32, and resets it: to be called after every backward
+  // pass of several, whose sum would otherwise be rounded each time. Nothing for the others.
+  void CollectGradients();
+
+  // What Step would go by, by name, shared; undefined: none.
+  std::map<std::string, at::Tensor> Gradients() const;
+
   // Euclidean norm over all gradients; a parameter without one counts as zeros.
   double GradNorm() const;
 
-  // One update at `learning_rate` from the parameters' .grad, scaled down to options.grad_clip_norm if `grad_norm` is
-  // above it. The gradients are spent: ZeroGrad before the next.
+  // One update at `learning_rate` from the gradients: what was collected and the parameters' .grad. Scaled down to
+  // options.grad_clip_norm if `grad_norm` is above it. The gradients are spent: ZeroGrad before the next.
   void Step(double learning_rate, double grad_norm);
 
   void ZeroGrad();
@@ -45,10 +52,13 @@ class AdamW {
   absl::Status LoadState(const std::map<std::string, at::Tensor>& state, int64_t steps);
 
  private:
+  at::Tensor Gradient(size_t i) const;
+
   const OptimizerOptions options_;
   std::vector<std::string> names_;
   std::vector<at::Tensor> parameters_, master_, exp_avg_, exp_avg_sq_;  // one each per name; master_ is the parameter
                                                                         // itself where its type is wide enough
+  std::vector<at::Tensor> collected_;                                   // gradients in fp32; undefined: none
   std::vector<at::Tensor> decayed_;                                     // of master_, the matrices
   int64_t steps_ = 0;
 };

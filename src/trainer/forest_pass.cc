@@ -4,10 +4,11 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
-#include <cmath>
+#include <memory>
 #include <numeric>
 
-#include "trainer/path_backend.h"
+#include "trainer/part_run.h"
+#include "tree/cut.h"
 
 namespace ingot::trainer {
 namespace {
@@ -71,33 +72,85 @@ class Pass {
 
   PassResult Run() {
     if (forest_.entries.empty()) return std::move(result_);
-    at::Tensor rows = HiddenRows();
-    const int64_t unique = rows.size(0);
-    const int64_t chunk = std::max<int64_t>(1, options_.logits_chunk_elements / model_.config().vocab_size);
-    std::vector<at::Tensor> gradients;
-    for (int64_t begin = 0; begin < unique; begin += chunk) {
-      const int64_t end = std::min(unique, begin + chunk);
-      at::Tensor piece = rows.slice(0, begin, end).detach();
-      if (loss_ != nullptr) piece.requires_grad_(true);
-      Head(piece, static_cast<size_t>(begin), static_cast<size_t>(end));
-      if (loss_ != nullptr) gradients.push_back(piece.grad());
+    parts_ = tree::CutForest(forest_, options_.part_tokens);
+    result_.parts = static_cast<int64_t>(parts_.size());
+    result_.head_rows = static_cast<int64_t>(plan_.rows.size());
+    path_.resize(parts_.size());
+    std::vector<Waiting> waiting;
+    for (size_t i = 0; i < parts_.size(); ++i) {
+      waiting.push_back(Start(i));
+      while (!waiting.empty() && parts_[waiting.back().index].last_user <= static_cast<int32_t>(i)) {
+        Finish(waiting.back());
+        waiting.pop_back();
+      }
     }
-    if (loss_ != nullptr) rows.backward(gradients.size() == 1 ? gradients[0] : at::cat(gradients));
     return std::move(result_);
   }
 
  private:
-  at::Tensor HiddenRows() {
-    const auto ids = at::dtype(at::kLong).device(Device());
-    const at::Tensor tokens = ToTensor(forest_.token_ids, at::kInt, ids);
-    const at::Tensor positions = ToTensor(forest_.positions, at::kInt, ids);
-    const auto attention =
-        StreamAttention(options_.numerics, forest_.positions, forest_.visible_end, model_.config().head_dim);
-    return model_.Hidden(tokens, positions, *attention).index_select(0, ToTensor(plan_.rows, at::kLong, ids));
+  // A part that has run forward.
+  struct Waiting {
+    size_t index;
+    std::unique_ptr<PartRun> run;
+    at::Tensor grad;  // by its output; undefined: its head did not run yet
+  };
+
+  Waiting Start(size_t i) {
+    Waiting part{i, std::make_unique<PartRun>(model_, forest_, parts_, i, path_, options_.numerics), {}};
+    if (loss_ == nullptr) {
+      Head(parts_[i], part.run->Forward(PartRun::Keep::kNothing));
+    } else if (options_.recompute_prefix && parts_[i].seen_later(static_cast<int32_t>(i))) {
+      part.run->Forward(PartRun::Keep::kNothing);
+      result_.repeated_rows += parts_[i].size();
+      result_.repeated_pairs += parts_[i].visible_pairs;
+    } else {
+      part.grad = Head(parts_[i], part.run->Forward(Kept()));
+    }
+    return part;
+  }
+
+  void Finish(Waiting& part) {
+    if (loss_ != nullptr) {
+      if (!part.grad.defined()) part.grad = Head(parts_[part.index], part.run->Forward(Kept()));
+      part.run->Backward(std::move(part.grad));
+      if (options_.part_done) options_.part_done();
+    }
+    path_[part.index] = {};
+  }
+
+  PartRun::Keep Kept() const { return options_.checkpoint_layers ? PartRun::Keep::kInputs : PartRun::Keep::kAll; }
+
+  // What a part's entries read from its output x [size, hidden]. Returns the gradient by x, where there is a loss.
+  at::Tensor Head(const tree::ForestPart& part, const at::Tensor& x) {
+    const auto of_part = [&](int32_t row) {
+      return static_cast<size_t>(std::lower_bound(plan_.rows.begin(), plan_.rows.end(), row) - plan_.rows.begin());
+    };
+    const size_t first = of_part(part.begin), last = of_part(part.end);
+    if (first == last) return loss_ == nullptr ? at::Tensor() : at::zeros_like(x);
+    std::vector<int64_t> local(plan_.rows.begin() + static_cast<std::ptrdiff_t>(first),
+                               plan_.rows.begin() + static_cast<std::ptrdiff_t>(last));
+    for (int64_t& row : local) row -= part.begin;
+    const at::Tensor input = x.detach();
+    if (loss_ != nullptr) input.requires_grad_(true);
+    const at::Tensor read = ToTensor(local, at::kLong, at::dtype(at::kLong).device(Device()));
+    const at::Tensor rows = model_.Norm(input.index_select(0, read));
+    const auto chunk =
+        static_cast<size_t>(std::max<int64_t>(1, options_.logits_chunk_elements / model_.config().vocab_size));
+    std::vector<at::Tensor> gradients;
+    for (size_t begin = first; begin < last; begin += chunk) {
+      const size_t end = std::min(last, begin + chunk);
+      at::Tensor piece = rows.slice(0, static_cast<int64_t>(begin - first), static_cast<int64_t>(end - first)).detach();
+      if (loss_ != nullptr) piece.requires_grad_(true);
+      Chunk(piece, begin, end);
+      if (loss_ != nullptr) gradients.push_back(piece.grad());
+    }
+    if (loss_ == nullptr) return {};
+    rows.backward(gradients.size() == 1 ? gradients[0] : at::cat(gradients));
+    return input.grad();
   }
 
   // Log-probs of rows [begin, end) of the plan, and the loss of the entries that read from them.
-  void Head(const at::Tensor& hidden, size_t begin, size_t end) {
+  void Chunk(const at::Tensor& hidden, size_t begin, size_t end) {
     const at::Tensor logits = model_.Logits(hidden);
     const std::vector<double> temperatures(plan_.temperatures.begin() + static_cast<std::ptrdiff_t>(begin),
                                            plan_.temperatures.begin() + static_cast<std::ptrdiff_t>(end));
@@ -149,10 +202,28 @@ class Pass {
   EntryLoss* const loss_;  // null: score only
   const PassOptions& options_;
   const HeadPlan plan_;
+  std::vector<tree::ForestPart> parts_;
+  std::vector<PathRows> path_;
   PassResult result_;
 };
 
 }  // namespace
+
+PassOptions PassOptionsOf(const TrainerOptions& options) {
+  PassOptions pass;
+  pass.logits_chunk_elements = options.logits_chunk_elements;
+  pass.part_tokens = options.micro_batch_tokens;
+  pass.checkpoint_layers = options.checkpoint_layers;
+  pass.recompute_prefix = options.recompute_prefix;
+  pass.numerics = options.numerics;
+  return pass;
+}
+
+absl::StatusOr<tree::PackedForest> PackBatch(const PreparedBatch& batch) {
+  INGOT_ASSIGN_OR_RETURN(tree::PackedForest forest, tree::PackForest(batch.calls, tree::OrderChainFirst(batch.calls)));
+  std::erase_if(forest.entries, [&](const tree::LossEntry& entry) { return !StepLoss::Bears(batch, entry); });
+  return forest;
+}
 
 PassResult ScoreForest(const model::Transformer& model, const tree::PackedForest& forest,
                        std::span<const tree::FlatCall> calls, const PassOptions& options) {

@@ -6,15 +6,25 @@
 // rows, so that the matrix of logits never exists whole. The loss gives its derivative by each entry's log-prob, and
 // autograd adds up those that share a row.
 //
+// A forest of more rows than `part_tokens` is cut (tree/cut.h): its parts run one after the other, forward in order and
+// backward as soon as no later part sees them, and pass keys, values and their gradients on (part_run.h). Up to
+// rounding the result is that of the uncut forest. A part that later ones see waits for them: with what its backward
+// needs, or, with recompute_prefix, with the keys and values of its exports alone; its forward is then run twice.
+//
 // Used by one thread at a time; blocks. Throws c10::Error: callers translate (torch_edge.h).
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <limits>
 #include <span>
 #include <vector>
 
+#include "base/status.h"
 #include "kernels/numerics.h"
 #include "model/transformer.h"
+#include "trainer/batch.h"
+#include "trainer/options.h"
 #include "trainer/step_loss.h"
 #include "tree/forest.h"
 
@@ -22,14 +32,29 @@ namespace ingot::trainer {
 
 struct PassOptions {
   int64_t logits_chunk_elements = int64_t{1} << 24;
-  kernels::Numerics numerics = kernels::Numerics::kFast;  // path_backend.h
+  int64_t part_tokens = std::numeric_limits<int64_t>::max();  // rows of a part, at most
+  bool checkpoint_layers = false;   // keep every layer's input alone and run the layer again: PartRun::Keep::kInputs
+  bool recompute_prefix = false;    // run a part that later ones see again instead of keeping it
+  std::function<void()> part_done;  // called whenever a part's gradient was added to .grad; may be empty
+  kernels::Numerics numerics = kernels::Numerics::kFast;  // of attention's forward pass: PartRun
 };
+
+// What the trainer's options ask of its passes.
+PassOptions PassOptionsOf(const TrainerOptions& options);
+
+// All calls of a batch merged across its groups, in the order of OrderChainFirst, with the entries that bear loss.
+// Errors as PackForest.
+absl::StatusOr<tree::PackedForest> PackBatch(const PreparedBatch& batch);
 
 // Per loss entry, in the order of PackedForest::entries.
 struct PassResult {
   double loss = 0;
   std::vector<double> logprobs;
   std::vector<double> entropy;  // of the tempered distribution the entry was drawn from
+  int64_t parts = 0;
+  int64_t head_rows = 0;       // unique (row, temperature) pairs
+  int64_t repeated_rows = 0;   // rows whose forward was run a second time by recompute_prefix
+  int64_t repeated_pairs = 0;  // their visible (query, key) pairs
 };
 
 // No gradients, nothing changes.

@@ -21,12 +21,12 @@ void ResetGradients(const model::Transformer& model) {
 
 }  // namespace
 
-std::string NonFiniteTensors(const model::Transformer& model) {
+std::string NonFiniteTensors(const model::Transformer& model, const std::map<std::string, at::Tensor>& gradients) {
   for (const bool weights : {true, false}) {
     std::string text;
     int64_t more = 0;
     for (const auto& [name, tensor] : model.parameters().tensors()) {
-      const int64_t count = CountNonFinite(weights ? tensor : tensor.grad());
+      const int64_t count = CountNonFinite(weights ? tensor : gradients.at(name));
       if (count > 0 && !text.empty()) ++more;
       if (count == 0 || !text.empty()) continue;
       text = absl::StrCat("tensor ", name, ": ", count, " of ", tensor.numel(), " elements of its ",

@@ -2,6 +2,9 @@
 // this computed. Throws c10::Error.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
+#include <map>
 #include <string>
 #include <vector>
 
@@ -12,8 +15,8 @@
 namespace ingot::trainer {
 
 // "tensor NAME: 3 of 256 elements of its gradient are not finite; 2 more tensors too", the parameters themselves first
-// ("... of its weights ..."); empty if all is finite.
-std::string NonFiniteTensors(const model::Transformer& model);
+// ("... of its weights ..."); empty if all is finite. `gradients` by name, as AdamW::Gradients gives them.
+std::string NonFiniteTensors(const model::Transformer& model, const std::map<std::string, at::Tensor>& gradients);
 
 // Runs each call by itself until `limit` are found whose gradient is not finite; indices into the batch's calls. Spends
 // the model's gradients. For where the log-probs were finite and the gradient was not.

@@ -39,9 +39,20 @@ struct TrainerOptions {
   int64_t group_size = 0;       // finished samples every group must hold; 0: any number is taken
   int64_t total_steps = 100;    // optimizer steps of the run: where the decay ends; > 0
 
-  // Merged tokens per forward and backward pass, at most (a single longer call is a pass of its own); > 0. Bounds
-  // memory; the result depends on it only by rounding.
+  // Merged tokens per forward and backward pass, at most; > 0. A batch of more is cut at any token, and what the parts
+  // share is passed on. Bounds memory; the result depends on it only by rounding.
   int64_t micro_batch_tokens = 8192;
+  // A part that later ones see waits for them with its layers' histories. With recompute_prefix it keeps the keys and
+  // values they see alone and is run forward twice; with checkpoint_layers every part keeps its layers' inputs alone
+  // and runs each layer twice, bit-identical to keeping all.
+  bool checkpoint_layers = false;
+  bool recompute_prefix = false;
+  // Of the weights in forward and backward passes: fp32, bf16 (gradients are added up and weights updated in fp32), or
+  // model, as they come.
+  std::string dtype = "model";
+  // What a step may hold in all, model and optimizer included (trainer/memory.h predicts it; a step that needs more is
+  // refused before it runs). 0: what the machine has left. On the CPU.
+  int64_t memory_limit_mb = 0;
   int64_t logits_chunk_elements = int64_t{1} << 24;  // elements of the logits matrix held at once, at most; > 0
 
   kernels::Numerics numerics = kernels::Numerics::kFast;  // against rollout's log-probs: to rounding, or to the bit

@@ -47,23 +47,15 @@ absl::StatusOr<StepMetrics> StageStep(const model::Transformer& model, const Tra
                                       const Stage& stage, const PreparedBatch& batch, double learning_rate,
                                       AdamW& optimizer) {
   optimizer.ZeroGrad();
-  const PassOptions pass{options.logits_chunk_elements, options.numerics};
+  PassOptions pass = PassOptionsOf(options);
+  pass.part_done = [&] { optimizer.CollectGradients(); };
   StepLoss step_loss(stage.objective, {}, batch);
-  std::vector<tree::PackedForest> forests;
-  for (const auto& indices : tree::PlanMicroBatches(batch.calls, options.micro_batch_tokens)) {
-    INGOT_ASSIGN_OR_RETURN(tree::PackedForest forest, tree::PackForest(batch.calls, indices));
-    forests.push_back(std::move(forest));
-  }
-  ScoreForests(model, stage.reference, forests, batch.calls, step_loss, pass);
-  double loss = 0;
-  int64_t merged = 0;
-  for (const tree::PackedForest& forest : forests) {
-    loss += AccumulateGradients(model, forest, batch.calls, step_loss, pass).loss;
-    merged += static_cast<int64_t>(forest.size());
-  }
+  INGOT_ASSIGN_OR_RETURN(const tree::PackedForest forest, PackBatch(batch));
+  ScoreForests(model, stage.reference, std::span(&forest, 1), batch.calls, step_loss, pass);
+  const double loss = AccumulateGradients(model, forest, batch.calls, step_loss, pass).loss;
   const double grad_norm = optimizer.GradNorm();
   if (!std::isfinite(loss) || !std::isfinite(grad_norm)) {
-    const std::string tensors = NonFiniteTensors(model);
+    const std::string tensors = NonFiniteTensors(model, optimizer.Gradients());
     optimizer.ZeroGrad();
     return absl::InternalError(absl::StrCat("loss ", loss, " or gradient norm ", grad_norm,
                                             " of supervised training is not finite for ",
@@ -76,7 +68,7 @@ absl::StatusOr<StepMetrics> StageStep(const model::Transformer& model, const Tra
                       {stage.name + "/grad_norm", grad_norm},
                       {stage.name + "/learning_rate", learning_rate}};
   for (const auto& [name, value] : step_loss.sums().means) metrics[name] = value.mean();
-  metrics["tree/token_ratio"] = static_cast<double>(batch.unmerged_tokens) / static_cast<double>(merged);
+  metrics["tree/token_ratio"] = static_cast<double>(batch.unmerged_tokens) / static_cast<double>(forest.size());
   return metrics;
 }
 

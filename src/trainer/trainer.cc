@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "trainer/gradient_faults.h"
+#include "trainer/memory.h"
 #include "trainer/schedule.h"
 #include "trainer/torch_edge.h"
 
@@ -22,13 +23,19 @@ void UseThreads(int threads) {
   if (threads > 0 && at::get_num_threads() != threads) at::set_num_threads(threads);
 }
 
+at::ScalarType Dtype(const std::string& option, at::ScalarType given) {
+  if (option == "model") return given;
+  return option == "bf16" ? at::kBFloat16 : at::kFloat;
+}
+
 absl::StatusOr<model::Transformer> OwnedModel(const model::ModelConfig& config, const model::Parameters& parameters,
-                                              at::Device device, bool trainable = true) {
+                                              at::Device device, const std::string& dtype, bool trainable = true) {
   const at::NoGradGuard no_history;
   std::map<std::string, at::Tensor> tensors;
   for (const auto& [name, tensor] : parameters.tensors()) {
     tensors[name] = tensor.detach()
-                        .to(tensor.options().device(device), /*non_blocking=*/false, /*copy=*/true)
+                        .to(tensor.options().device(device).dtype(Dtype(dtype, tensor.scalar_type())),
+                            /*non_blocking=*/false, /*copy=*/true)
                         .contiguous()
                         .requires_grad_(trainable);
   }
@@ -58,6 +65,21 @@ std::string DescribeRest(const TrainerOptions& o) {
   return text;
 }
 
+int64_t LimitBytes(const TrainerOptions& options) { return options.memory_limit_mb << 20; }
+
+// Before anything is allocated: model, optimizer and one micro-batch.
+absl::Status CheckRunMemory(const TrainerOptions& options, const model::ModelConfig& config, at::ScalarType given,
+                            at::Device device) {
+  if (!device.is_cpu()) return absl::OkStatus();
+  const PassOptions pass = PassOptionsOf(options);
+  const tree::ForestPart part = UncutPart(pass.part_tokens);
+  const auto bytes = static_cast<int>(c10::elementSize(Dtype(options.dtype, given)));
+  const MemoryNeed need = PredictMemory(config, bytes, pass, std::span(&part, 1));
+  const int64_t available = options.memory_limit_mb > 0 ? LimitBytes(options) : AvailableMemory();
+  INGOT_LOG(info, "a micro-batch of {} tokens needs {}", pass.part_tokens, need.Describe());
+  return CheckMemory(need, need.total(), available, "the run", pass);
+}
+
 // Which calls of the probe are scored together. fast: each by itself, as the engine ran it; exact: merged as they would
 // be trained, since merging must not change a bit.
 std::vector<std::vector<int32_t>> ProbeLayout(const TrainerOptions& options, const std::vector<tree::FlatCall>& calls) {
@@ -73,10 +95,13 @@ bool OnPolicy(const tree::FlatCall& call, size_t offset, int64_t version) {
 
 }  // namespace
 
-// What a step adds up over its micro-batches.
+// What a step adds up.
 struct Trainer::StepTally {
   double loss = 0;
   int64_t merged_tokens = 0;
+  int64_t parts = 0;
+  double pass_seconds = 0;  // forward, loss and backward
+  StepWork work, unmerged;  // the same
   MeanMax entropy;
   LogprobGap offpolicy;  // every trained token
   LogprobGap mismatch;   // the probe's tokens (ProbeLayout)
@@ -89,7 +114,7 @@ Trainer::Trainer(const TrainerOptions& options, model::Transformer model, std::u
       clock_(clock),
       model_(std::move(model)),
       objective_(std::move(objective)),
-      pass_options_{options.logits_chunk_elements, options.numerics},
+      pass_options_(PassOptionsOf(options)),
       optimizer_(options.optimizer, model_.parameters().tensors()) {
   INGOT_LOG(info, "objective {}; {}", objective_->Describe(), DescribeRest(options_));
 }
@@ -103,7 +128,8 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const TrainerOptions& o
   return AtTorchEdge("trainer", [&]() -> absl::StatusOr<std::unique_ptr<Trainer>> {
     if (parameters.tensors().empty()) return absl::InvalidArgumentError("the model has no parameters");
     const at::Device device = parameters.tensors().begin()->second.device();
-    INGOT_ASSIGN_OR_RETURN(model::Transformer model, OwnedModel(config, parameters, device));
+    INGOT_RETURN_IF_ERROR(CheckRunMemory(options, config, parameters.tensors().begin()->second.scalar_type(), device));
+    INGOT_ASSIGN_OR_RETURN(model::Transformer model, OwnedModel(config, parameters, device, options.dtype));
     std::unique_ptr<Trainer> trainer(new Trainer(options, std::move(model), std::move(objective), clock));
     INGOT_RETURN_IF_ERROR(trainer->SetReference(&trainer->parameters()));
     return trainer;
@@ -121,7 +147,8 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Resume(const TrainerOptions& o
       INGOT_LOG(warn, "{} was made with seed {}, the configuration says {}", checkpoint_path, contents.seed,
                 options.seed);
     }
-    INGOT_ASSIGN_OR_RETURN(model::Transformer model, OwnedModel(contents.config, contents.parameters, device));
+    INGOT_ASSIGN_OR_RETURN(model::Transformer model,
+                           OwnedModel(contents.config, contents.parameters, device, options.dtype));
     std::unique_ptr<Trainer> trainer(new Trainer(options, std::move(model), std::move(objective), clock));
     INGOT_RETURN_IF_ERROR(base::Annotate(trainer->optimizer_.LoadState(contents.optimizer, contents.optimizer_steps),
                                          absl::StrCat("checkpoint ", checkpoint_path)));
@@ -145,7 +172,7 @@ absl::Status Trainer::SetReference(const model::Parameters* start) {
           "the reference policy is the one the run started from, which a later checkpoint does not hold: set "
           "trainer.reference_path to its model folder");
     }
-    INGOT_ASSIGN_OR_RETURN(reference_, OwnedModel(config(), *start, device, /*trainable=*/false));
+    INGOT_ASSIGN_OR_RETURN(reference_, OwnedModel(config(), *start, device, options_.dtype, /*trainable=*/false));
     return absl::OkStatus();
   }
   const std::string context = absl::StrCat("reference policy ", options_.reference_path);
@@ -158,7 +185,7 @@ absl::Status Trainer::SetReference(const model::Parameters* start) {
                      loaded->config.max_position_embeddings, "; the model's are ", config().vocab_size, " and ",
                      config().max_position_embeddings, ": it must know the same tokens and as many positions"));
   }
-  auto model = OwnedModel(loaded->config, loaded->parameters, device, /*trainable=*/false);
+  auto model = OwnedModel(loaded->config, loaded->parameters, device, options_.dtype, /*trainable=*/false);
   if (!model.ok()) return base::Annotate(model.status(), context);
   reference_ = *std::move(model);
   return absl::OkStatus();
@@ -185,38 +212,46 @@ absl::Status Trainer::RunDpo(const std::vector<tree::FlatCall>& calls, const Sft
   return RunSupervised([&]() -> absl::Status {
     const at::Device device = parameters().tensors().begin()->second.device();
     INGOT_ASSIGN_OR_RETURN(const model::Transformer start,
-                           OwnedModel(config(), parameters(), device, /*trainable=*/false));
+                           OwnedModel(config(), parameters(), device, options_.dtype, /*trainable=*/false));
     return RunDpoStage(model_, start, options_, calls, clock_, observer);
   });
 }
 
 TokenLimits Trainer::Limits() const { return {config().vocab_size, config().max_position_embeddings}; }
 
-absl::StatusOr<std::vector<tree::PackedForest>> Trainer::Pack(const PreparedBatch& batch) const {
-  std::vector<tree::PackedForest> forests;
-  for (const auto& indices : tree::PlanMicroBatches(batch.calls, options_.micro_batch_tokens)) {
-    INGOT_ASSIGN_OR_RETURN(tree::PackedForest forest, tree::PackForest(batch.calls, indices));
-    std::erase_if(forest.entries, [&](const tree::LossEntry& entry) { return !StepLoss::Bears(batch, entry); });
-    forests.push_back(std::move(forest));
-  }
-  return forests;
+absl::Status Trainer::CheckStepMemory(const tree::PackedForest& forest, StepMetrics& metrics) const {
+  const at::Tensor& any = parameters().tensors().begin()->second;
+  if (!any.is_cpu()) return absl::OkStatus();
+  const auto parts = tree::CutForest(forest, pass_options_.part_tokens);
+  const MemoryNeed need = PredictMemory(config(), static_cast<int>(any.element_size()), pass_options_, parts);
+  metrics["perf/memory_predicted_bytes"] = static_cast<double>(need.total());
+  const bool limited = options_.memory_limit_mb > 0;
+  return CheckMemory(
+      need, limited ? need.total() : need.step(), limited ? LimitBytes(options_) : AvailableMemory(),
+      absl::StrCat("step ", version_, " (", forest.size(), " merged tokens in ", parts.size(), " parts)"),
+      pass_options_);
 }
 
-void Trainer::AccumulateBatch(const PreparedBatch& batch, std::span<const tree::PackedForest> forests, StepLoss& loss,
+void Trainer::AccumulateBatch(const PreparedBatch& batch, const tree::PackedForest& forest, StepLoss& loss,
                               StepTally& tally) {
-  ScoreForests(model_, reference_ ? &*reference_ : nullptr, forests, batch.calls, loss, pass_options_);
-  for (const tree::PackedForest& forest : forests) {
-    const PassResult result = AccumulateGradients(model_, forest, batch.calls, loss, pass_options_);
-    tally.loss += result.loss;
-    tally.merged_tokens += static_cast<int64_t>(forest.size());
-    for (size_t i = 0; i < forest.entries.size(); ++i) {
-      const tree::LossEntry& entry = forest.entries[i];
-      const tree::FlatCall& call = batch.calls[static_cast<size_t>(entry.call)];
-      const size_t offset = static_cast<size_t>(entry.offset);
-      tally.entropy.Add(result.entropy[i]);
-      tally.offpolicy.Add(result.logprobs[i], call.logprobs[offset]);
-      if (OnPolicy(call, offset, version_)) tally.packed.Add(result.logprobs[i], call.logprobs[offset]);
-    }
+  ScoreForests(model_, reference_ ? &*reference_ : nullptr, std::span(&forest, 1), batch.calls, loss, pass_options_);
+  PassOptions options = pass_options_;
+  options.part_done = [this] { optimizer_.CollectGradients(); };
+  const Seconds2 start = ClockNow();
+  const PassResult result = AccumulateGradients(model_, forest, batch.calls, loss, options);
+  tally.pass_seconds = ClockNow().wall - start.wall;
+  tally.work = WorkOf(forest, result, options);
+  tally.unmerged = UnmergedWork(batch.calls, forest.call_indices, static_cast<int64_t>(forest.entries.size()));
+  tally.loss += result.loss;
+  tally.merged_tokens += static_cast<int64_t>(forest.size());
+  tally.parts += result.parts;
+  for (size_t i = 0; i < forest.entries.size(); ++i) {
+    const tree::LossEntry& entry = forest.entries[i];
+    const tree::FlatCall& call = batch.calls[static_cast<size_t>(entry.call)];
+    const size_t offset = static_cast<size_t>(entry.offset);
+    tally.entropy.Add(result.entropy[i]);
+    tally.offpolicy.Add(result.logprobs[i], call.logprobs[offset]);
+    if (OnPolicy(call, offset, version_)) tally.packed.Add(result.logprobs[i], call.logprobs[offset]);
   }
 }
 
@@ -257,7 +292,7 @@ void Trainer::FinishProbe(ProbeFuture fresh, StepTally& tally) const {
 std::string Trainer::Optimize(const PreparedBatch& batch, StepLoss& loss, StepTally& tally, StepMetrics& metrics) {
   const double grad_norm = optimizer_.GradNorm();
   if (!std::isfinite(tally.loss) || !std::isfinite(grad_norm) || !loss.non_finite_calls().empty()) {
-    const std::string tensors = NonFiniteTensors(model_);
+    const std::string tensors = NonFiniteTensors(model_, optimizer_.Gradients());
     std::vector<int32_t> calls = loss.non_finite_calls();
     if (calls.empty()) calls = CallsWithoutFiniteGradient(model_, batch, loss, pass_options_, /*limit=*/5);
     return absl::StrCat("loss ", tally.loss, ", gradient norm ", grad_norm, ": not finite for ",
@@ -301,21 +336,23 @@ absl::StatusOr<StepReport> Trainer::TrainStep(const TrainBatch& batch, const Pro
     const std::string why = prepared.empty_reason;
     return Skip(std::move(prepared), why);
   }
-  INGOT_ASSIGN_OR_RETURN(const std::vector<tree::PackedForest> forests, Pack(prepared));
+  INGOT_ASSIGN_OR_RETURN(const tree::PackedForest forest, PackBatch(prepared));
   const auto packed = clock_.Now();
 
   StepTally tally;
   StepMetrics& metrics = prepared.metrics;
+  INGOT_RETURN_IF_ERROR(CheckStepMemory(forest, metrics));
   StepLoss loss(*objective_, {options_.kl_coefficient, options_.reference_kl_coefficient, options_.entropy_coefficient},
                 prepared);
   std::string fault;
   const absl::Status status = AtTorchEdge(absl::StrCat("step ", batch.step), [&]() -> absl::Status {
     optimizer_.ZeroGrad();
     ProbeFuture fresh = StartProbe(probe);
-    AccumulateBatch(prepared, forests, loss, tally);
+    AccumulateBatch(prepared, forest, loss, tally);
     const auto accumulated = clock_.Now();
     FinishProbe(std::move(fresh), tally);
     metrics["perf/probe_seconds"] = Seconds(clock_.Now() - accumulated);
+    ReportBound(prepared, tally, metrics);
     fault = Optimize(prepared, loss, tally, metrics);
     return absl::OkStatus();
   });
@@ -336,6 +373,24 @@ absl::StatusOr<StepReport> Trainer::TrainStep(const TrainBatch& batch, const Pro
   return StepReport{batch.step, version_, std::move(prepared.metrics), std::move(prepared.staleness_histogram)};
 }
 
+void Trainer::ReportBound(const PreparedBatch& batch, const StepTally& tally, StepMetrics& metrics) {
+  if (!rates_) {  // a fraction of a second, once: few rows suffice for a rate
+    const at::Tensor& any = parameters().tensors().begin()->second;
+    size_t longest = 1;
+    for (const tree::FlatCall& call : batch.calls) longest = std::max(longest, call.tokens.size());
+    const auto rows = std::min<int64_t>(tally.work.rows, 1024);
+    rates_ = StepRates::Measure(config(), any.scalar_type(), any.device(), rows, std::min<int64_t>(rows, 256),
+                                std::min<int64_t>(static_cast<int64_t>(longest), 2048));
+  }
+  const double bound = BoundSeconds(config(), tally.work, *rates_).wall;
+  const double unmerged = BoundSeconds(config(), tally.unmerged, *rates_).wall;
+  metrics["perf/pass_seconds"] = tally.pass_seconds;
+  metrics["perf/bound_seconds"] = bound;
+  metrics["perf/of_bound"] = bound / tally.pass_seconds;
+  metrics["tree/speedup_bound"] = unmerged / bound;
+  metrics["tree/speedup"] = unmerged / tally.pass_seconds;
+}
+
 void Trainer::Report(const PreparedBatch& batch, const StepTally& tally, StepMetrics& metrics) const {
   metrics["trainer/skipped"] = 0;
   metrics["actor/loss"] = tally.loss;
@@ -347,6 +402,7 @@ void Trainer::Report(const PreparedBatch& batch, const StepTally& tally, StepMet
   metrics["mismatch/probe_tokens"] = static_cast<double>(tally.mismatch.abs_diff.count);
   metrics["tree/token_ratio"] = static_cast<double>(batch.unmerged_tokens) / static_cast<double>(tally.merged_tokens);
   metrics["tree/merged_tokens"] = static_cast<double>(tally.merged_tokens);
+  metrics["tree/parts"] = static_cast<double>(tally.parts);
   metrics["tree/unmerged_tokens"] = static_cast<double>(batch.unmerged_tokens);
 }
 

@@ -1,7 +1,7 @@
 // The trainer: owns the policy's parameters and their optimizer, turns a batch of groups into one step, one new
 // version.
 //
-//   groups -> PrepareBatch (checks, advantages, weights) -> merged forests of bounded size -> gradients, added up
+//   groups -> PrepareBatch (checks, advantages, weights) -> one merged forest, cut into parts -> gradients, added up
 //          -> probe -> clipping, AdamW -> version + 1
 //
 // All methods from one thread at a time, which they block; computing uses options.threads threads of it, and the
@@ -35,13 +35,16 @@
 #include "trainer/options.h"
 #include "trainer/probe.h"
 #include "trainer/sft.h"
+#include "trainer/step_bound.h"
 #include "weights/snapshot.h"
 
 namespace ingot::trainer {
 
 class Trainer {
  public:
-  // At version 0 with a copy of `parameters`, on their device and in their type.
+  // At version 0 with a copy of `parameters`, on their device and in the type that options.dtype says.
+  // RESOURCE_EXHAUSTED, with the numbers, where model, optimizer and one micro-batch do not fit into memory (CPU);
+  // nothing is allocated then.
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(const TrainerOptions& options,
                                                          const model::ModelConfig& config,
                                                          const model::Parameters& parameters,
@@ -70,7 +73,8 @@ class Trainer {
   absl::Status RunDpo(const std::vector<tree::FlatCall>& calls, const SftObserver& observer);
 
   // One optimizer step on batch version(), or a skipped one (trainer/skipped 1). INVALID_ARGUMENT and DATA_LOSS: see
-  // PrepareBatch, or the batch is another step's; INTERNAL: torch failed, or too many steps in a row gave no step.
+  // PrepareBatch, or the batch is another step's; RESOURCE_EXHAUSTED: its
+  // forest does not fit into memory, and nothing ran; INTERNAL: torch failed, or too many steps in a row gave no step.
   absl::StatusOr<StepReport> TrainStep(const TrainBatch& batch, const ProbeSource& probe = nullptr);
 
   // The parameters as they are, for publishing; the same object until they change.
@@ -92,9 +96,11 @@ class Trainer {
   using ProbeFuture = std::future<absl::StatusOr<std::vector<tree::FlatCall>>>;
   TokenLimits Limits() const;
   absl::Status RunSupervised(const std::function<absl::Status()>& stage);
-  absl::StatusOr<std::vector<tree::PackedForest>> Pack(const PreparedBatch& batch) const;
-  void AccumulateBatch(const PreparedBatch& batch, std::span<const tree::PackedForest> forests, StepLoss& loss,
-                       StepTally& tally);
+  // RESOURCE_EXHAUSTED if the batch's step needs more memory than there is.
+  absl::Status CheckStepMemory(const tree::PackedForest& forest, StepMetrics& metrics) const;
+  // tree/speedup* and perf/*bound*: what the passes took beside what they could have (step_bound.h).
+  void ReportBound(const PreparedBatch& batch, const StepTally& tally, StepMetrics& metrics);
+  void AccumulateBatch(const PreparedBatch& batch, const tree::PackedForest& forest, StepLoss& loss, StepTally& tally);
   ProbeFuture StartProbe(const ProbeSource& probe) const;
   void FinishProbe(ProbeFuture fresh, StepTally& tally) const;
   // A description of what is not finite; empty: the weights were moved.
@@ -112,6 +118,7 @@ class Trainer {
   std::optional<model::Transformer> reference_;  // the policy that needs_reference() speaks of
   int64_t version_ = 0;
   int64_t skipped_in_a_row_ = 0;
+  std::optional<StepRates> rates_;                     // measured at the first step
   std::shared_ptr<const weights::Snapshot> snapshot_;  // of the parameters as they are; null: not taken yet
 };
 

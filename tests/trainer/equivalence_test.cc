@@ -110,17 +110,13 @@ class TreeTraining : public ::testing::TestWithParam<Case> {
   }
 };
 
-// Loss and gradients of the merged batch, added up over its micro-batches.
+// Loss and gradients of the merged batch, added up over the parts it is cut into.
 double TreeGradients(const model::Transformer& model, const PreparedBatch& batch, const TrainerOptions& options) {
   const auto objective = *MakeObjective(options);
-  const PassOptions pass{options.logits_chunk_elements, options.numerics};
+  const PassOptions pass = PassOptionsOf(options);
   StepLoss step(*objective, {options.kl_coefficient, options.reference_kl_coefficient, options.entropy_coefficient},
                 batch);
-  std::vector<tree::PackedForest> forests;
-  for (const auto& indices : tree::PlanMicroBatches(batch.calls, options.micro_batch_tokens)) {
-    forests.push_back(*tree::PackForest(batch.calls, indices));
-    std::erase_if(forests.back().entries, [&](const auto& entry) { return !StepLoss::Bears(batch, entry); });
-  }
+  const std::vector<tree::PackedForest> forests = {*PackBatch(batch)};
   for (const tree::PackedForest& forest : forests) {
     if (step.needs_reference()) {
       const at::ScalarType dtype = model.parameters().tensors().begin()->second.scalar_type();

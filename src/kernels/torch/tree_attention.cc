@@ -69,10 +69,10 @@ void CheckNumbers(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
   TORCH_CHECK(std::isfinite(scale), "tree attention: the scale is ", scale);
   TORCH_CHECK(window >= 0, "tree attention: the window is ", window, "; 0 is none");
   if (sinks.defined()) {
-    TORCH_CHECK(sinks.dim() == 1 && sinks.size(0) == q.size(1) && sinks.is_floating_point() &&
-                    sinks.device() == q.device(),
-                "tree attention: sinks must be floating point [", q.size(1), "] on ", q.device(), ", got ",
-                sinks.scalar_type(), " ", sinks.sizes(), " on ", sinks.device());
+    TORCH_CHECK(
+        sinks.dim() == 1 && sinks.size(0) == q.size(1) && sinks.is_floating_point() && sinks.device() == q.device(),
+        "tree attention: sinks must be floating point [", q.size(1), "] on ", q.device(), ", got ", sinks.scalar_type(),
+        " ", sinks.sizes(), " on ", sinks.device());
   }
 }
 
@@ -249,10 +249,15 @@ std::tuple<at::Tensor, at::Tensor> TreeAttentionForwardCpu(
 
 namespace {
 
+// Gradients of q, k, v and the sinks; the two of keys may be undefined, then they are added to the sums.
+struct Gradients {
+  at::Tensor q, k, v, sinks, k_sum, v_sum;
+};
+
 template <typename T>
 void Backward(const AttentionShape& shape, const AttentionSequence& s, const at::Tensor& q, const at::Tensor& k,
               const at::Tensor& v, const at::Tensor& sinks, const at::Tensor& out, const at::Tensor& lse,
-              const at::Tensor& grad, const at::Tensor (&grads)[4]) {
+              const at::Tensor& grad, const Gradients& grads) {
   using Acc = Accumulator<T>;
   AttentionBackwardArgs<T> args;
   args.rows = s.q_count;
@@ -267,10 +272,12 @@ void Backward(const AttentionShape& shape, const AttentionSequence& s, const at:
   args.out = Read<T>(out);
   args.lse = Read<Acc>(lse);
   args.grad_out = Read<T>(grad);
-  args.grad_q = Write<T>(grads[0]);
-  args.grad_k = Write<T>(grads[1]);
-  args.grad_v = Write<T>(grads[2]);
-  args.grad_sinks = sinks.defined() ? Write<Acc>(grads[3]) : nullptr;
+  args.grad_q = Write<T>(grads.q);
+  args.grad_k = Write<T>(grads.k);
+  args.grad_v = Write<T>(grads.v);
+  args.grad_sinks = sinks.defined() ? Write<Acc>(grads.sinks) : nullptr;
+  args.grad_k_sum = Write<Acc>(grads.k_sum);
+  args.grad_v_sum = Write<Acc>(grads.v_sum);
   AttentionBackward<T>(shape, args, TorchParallelFor());
 }
 
@@ -297,17 +304,34 @@ std::tuple<at::Tensor, at::Tensor> PathAttentionForward(const at::Tensor& q_in, 
   return {out.to(q_in.scalar_type()), lse};
 }
 
-std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> TreeAttentionBackwardCpu(
-    const at::Tensor& grad_in, const at::Tensor& q_in, const at::Tensor& k_in, const at::Tensor& v_in,
-    const at::Tensor& out_in, const at::Tensor& lse_in, double scale, const OptionalTensor& visible_end,
-    std::optional<int64_t> q_offset, const OptionalTensor& positions, const OptionalTensor& sinks_in, int64_t window) {
+namespace {
+
+// With sums given, those of keys and values go there, and `k` and `v` of the result are undefined.
+Gradients BackwardCpu(const at::Tensor& grad_in, const at::Tensor& q_in, const at::Tensor& k_in, const at::Tensor& v_in,
+                      const at::Tensor& out_in, const at::Tensor& lse_in, double scale,
+                      const OptionalTensor& visible_end, std::optional<int64_t> q_offset,
+                      const OptionalTensor& positions, const OptionalTensor& sinks_in, int64_t window,
+                      const at::Tensor& k_sum, const at::Tensor& v_sum) {
   CheckNumbers(q_in, k_in, v_in, scale, window, sinks_in.value_or(at::Tensor()));
   const Batch batch = MakeBatch(q_in, k_in, visible_end, q_offset, positions, std::nullopt, std::nullopt);
   const at::Tensor q = Computable(q_in), k = Computable(k_in), v = Computable(v_in), out = Computable(out_in);
   const at::Tensor grad = Computable(grad_in), lse = lse_in.contiguous(), sinks = ComputableSinks(sinks_in, q);
   CheckGradient(grad, out, lse, q);
-  const at::Tensor grads[4] = {at::empty_like(q), at::empty_like(k), at::empty_like(v),
-                               at::zeros({sinks.defined() ? q.size(1) : 0}, lse.options())};
+  for (const at::Tensor* sum : {&k_sum, &v_sum}) {
+    TORCH_CHECK(sum->defined() == k_sum.defined() &&
+                    (!sum->defined() || (sum->sizes() == k.sizes() && sum->is_contiguous() && sum->device().is_cpu() &&
+                                         sum->scalar_type() == AccumulatorType(q))),
+                "tree attention backward: sums must be dense ", AccumulatorType(q), " ", k.sizes());
+  }
+  Gradients grads;
+  grads.q = at::empty_like(q);
+  grads.k_sum = k_sum;
+  grads.v_sum = v_sum;
+  if (!k_sum.defined()) {
+    grads.k = at::empty_like(k);
+    grads.v = at::empty_like(v);
+  }
+  grads.sinks = at::zeros({sinks.defined() ? q.size(1) : 0}, lse.options());
   if (k.numel() > 0) {
     Dispatch(q, [&](auto zero) {
       Backward<decltype(zero)>({q.size(1), k.size(1), q.size(2), scale, window}, batch.sequences[0], q, k, v, sinks,
@@ -315,8 +339,31 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> TreeAttentionBackward
     });
   }
   const at::ScalarType type = q_in.scalar_type();
-  return {grads[0].to(type), grads[1].to(type), grads[2].to(type),
-          grads[3].to(sinks.defined() ? sinks_in->scalar_type() : type)};
+  grads.q = grads.q.to(type);
+  if (grads.k.defined()) {
+    grads.k = grads.k.to(type);
+    grads.v = grads.v.to(type);
+  }
+  grads.sinks = grads.sinks.to(sinks.defined() ? sinks_in->scalar_type() : type);
+  return grads;
+}
+
+}  // namespace
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> TreeAttentionBackwardCpu(
+    const at::Tensor& grad, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& out,
+    const at::Tensor& lse, double scale, const OptionalTensor& visible_end, std::optional<int64_t> q_offset,
+    const OptionalTensor& positions, const OptionalTensor& sinks, int64_t window) {
+  const Gradients grads =
+      BackwardCpu(grad, q, k, v, out, lse, scale, visible_end, q_offset, positions, sinks, window, {}, {});
+  return {grads.q, grads.k, grads.v, grads.sinks};
+}
+
+at::Tensor TreeAttentionBackwardSumCpu(const at::Tensor& grad, const at::Tensor& q, const at::Tensor& k,
+                                       const at::Tensor& v, const at::Tensor& out, const at::Tensor& lse, double scale,
+                                       const OptionalTensor& visible_end, std::optional<int64_t> q_offset,
+                                       const at::Tensor& k_sum, const at::Tensor& v_sum) {
+  return BackwardCpu(grad, q, k, v, out, lse, scale, visible_end, q_offset, {}, {}, 0, k_sum, v_sum).q;
 }
 
 namespace {
@@ -357,8 +404,7 @@ void PagedOnDevice(const at::Tensor& q, const at::Tensor& k_pages, const at::Ten
   }
   using S = const AttentionSequence&;
   const auto ends = Rows(
-      sequences, keys, [](S s) { return s.visible_end; },
-      [](int64_t) { return std::numeric_limits<int32_t>::max(); });
+      sequences, keys, [](S s) { return s.visible_end; }, [](int64_t) { return std::numeric_limits<int32_t>::max(); });
   const auto positions = Rows(
       sequences, keys, [window](S s) { return window > 0 ? s.positions : nullptr; },
       [](int64_t key) { return static_cast<int32_t>(key); });

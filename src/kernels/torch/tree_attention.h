@@ -7,8 +7,8 @@
 //   tree_attention_backward(grad, q, k, v, out, lse, scale, *, ...) -> (grad_q, grad_k, grad_v, grad_sinks)
 //
 // tree_attention has a kernel for autograd and otherwise calls tree_attention_forward, so that a device brings kernels
-// for the last two only (CPU and Meta are built in, CUDA comes with libingot_cuda.so). Without one they throw c10::Error;
-// nothing falls back silently. libingot_ops.so brings them to Python: torch.ops.load_library.
+// for the last two only (CPU and Meta are built in, CUDA comes with libingot_cuda.so). Without one they throw
+// c10::Error; nothing falls back silently. libingot_ops.so brings them to Python: torch.ops.load_library.
 //
 // q [rows, heads, head_dim]; k and v [keys, kv_heads, head_dim], or, with a block table, pages [num_pages, page_size,
 // kv_heads, head_dim]; kv_heads divides heads. fp32, fp64, and bf16 with sums in fp32; fp16 is widened to fp32. out has
@@ -59,6 +59,14 @@ std::tuple<at::Tensor, at::Tensor> TreeAttentionForward(const at::Tensor& q, con
 std::tuple<at::Tensor, at::Tensor> TreeAttentionForward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                                         const at::Tensor& visible_end, double scale);
 
+// Backward of a stream that is computed in pieces, without autograd: q are the last keys, and the gradients of k and v
+// are added to k_sum and v_sum [keys, kv_heads, head_dim], fp32 (fp64), so that keys which several pieces see collect
+// theirs without rounding. Returns the gradient of q. options.scale and options.visible_end count, the rest must be
+// unset. On a device without a kernel of its own for it, each piece's share is rounded to k's type before it is added.
+at::Tensor TreeAttentionBackward(const at::Tensor& grad, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                 const at::Tensor& out, const at::Tensor& lse, const TreeAttentionOptions& options,
+                                 const at::Tensor& k_sum, const at::Tensor& v_sum);
+
 // One packed stream again, in the order of summation that each row has in a sequence of its own (law 3: so bit-equal to
 // rollout's). `paths` are pieces of root-to-leaf paths that hold every query once, in order, their keys named by
 // key_runs; packed index is then the depth. visible_end and q_offset say the same of the packed stream, for the
@@ -73,7 +81,8 @@ std::tuple<at::Tensor, at::Tensor> PathAttentionForward(const at::Tensor& q, con
 
 // Rollout's form, no autograd and no tensors of integers. q and out [rows, heads, head_dim] (the last two dimensions
 // dense), k_pages and v_pages [num_pages, page_size, kv_heads, head_dim] contiguous, all of one dtype: fp32, fp64 or
-// bf16, on the CPU or on a device whose library is loaded. Block tables, visible_end and positions are host memory. Checks that rows and block-table entries are in range.
+// bf16, on the CPU or on a device whose library is loaded. Block tables, visible_end and positions are host memory.
+// Checks that rows and block-table entries are in range.
 void PagedTreeAttention(const at::Tensor& q, const at::Tensor& k_pages, const at::Tensor& v_pages,
                         std::span<const AttentionSequence> sequences, double scale, const at::Tensor& out,
                         const at::Tensor& sinks = {}, int64_t window = 0);

@@ -82,8 +82,8 @@ std::tuple<at::Tensor, at::Tensor> Forward(const at::Tensor& q_in, const at::Ten
                                            const OptionalTensor& sinks_in, int64_t window) {
   CheckNumbers(q_in, k_in, v_in, scale, window, sinks_in.value_or(at::Tensor()));
   const c10::cuda::CUDAGuard guard(q_in.device());
-  const Batch batch = MakeBatch(q_in, k_in, OnHost(visible_end), q_offset, OnHost(positions), OnHost(block_table),
-                                OnHost(sequences));
+  const Batch batch =
+      MakeBatch(q_in, k_in, OnHost(visible_end), q_offset, OnHost(positions), OnHost(block_table), OnHost(sequences));
   const at::Tensor q = Computable(q_in), k = Computable(k_in), v = Computable(v_in);
   const at::Tensor sinks = ComputableSinks(sinks_in, q);
   const auto lse_options = q.options().dtype(AccumulatorType(q));
@@ -102,8 +102,8 @@ std::tuple<at::Tensor, at::Tensor> Forward(const at::Tensor& q_in, const at::Ten
     Dispatch(q, [&](auto zero) {
       using T = decltype(zero);
       using Acc = Accumulator<T>;
-      const cuda::ForwardArgs<T> args{shape,            plan.view,     Read<T>(q),   Read<T>(k), Read<T>(v),
-                                      Read<Acc>(sinks), Write<T>(out), Write<Acc>(lse)};
+      const cuda::ForwardArgs<T> args{shape,      plan.view,        Read<T>(q),    Read<T>(k),
+                                      Read<T>(v), Read<Acc>(sinks), Write<T>(out), Write<Acc>(lse)};
       C10_CUDA_CHECK(cuda::LaunchForward(args, static_cast<int64_t>(plan.plan.blocks().size()),
                                          c10::cuda::getCurrentCUDAStream()));
     });

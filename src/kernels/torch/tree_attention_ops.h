@@ -30,4 +30,10 @@ using TreeAttentionBackwardSignature = std::tuple<at::Tensor, at::Tensor, at::Te
 TreeAttentionForwardSignature TreeAttentionForwardCpu;
 TreeAttentionBackwardSignature TreeAttentionBackwardCpu;
 
+// The gradient of q; those of k and v are added to k_sum and v_sum [keys, kv_heads, head_dim], fp32 (fp64), unrounded.
+at::Tensor TreeAttentionBackwardSumCpu(const at::Tensor& grad, const at::Tensor& q, const at::Tensor& k,
+                                       const at::Tensor& v, const at::Tensor& out, const at::Tensor& lse, double scale,
+                                       const OptionalTensor& visible_end, std::optional<int64_t> q_offset,
+                                       const at::Tensor& k_sum, const at::Tensor& v_sum);
+
 }  // namespace ingot::kernels

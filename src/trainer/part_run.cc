@@ -1,0 +1,194 @@
+#include "trainer/part_run.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <cmath>
+#include <numeric>
+#include <tuple>
+
+#include "kernels/torch/tree_attention.h"
+
+namespace ingot::trainer {
+namespace {
+
+at::Tensor Ints(const int32_t* values, size_t count, const at::TensorOptions& options) {
+  return at::from_blob(const_cast<int32_t*>(values), {static_cast<int64_t>(count)}, at::dtype(at::kInt))
+      .to(options, /*non_blocking=*/false, /*copy=*/true);
+}
+
+at::Tensor SumsLike(const at::Tensor& keys) {
+  return at::zeros(keys.sizes(), keys.options().dtype(keys.scalar_type() == at::kDouble ? at::kDouble : at::kFloat));
+}
+
+}  // namespace
+
+// Takes the layer's queries, keys and values out of its history, and gives the result back as a new start of it.
+class PartRun::Attention final : public model::AttentionBackend {
+ public:
+  Attention(PartRun& run, Tape& tape, bool history) : run_(run), tape_(tape), history_(history) {}
+
+  at::Tensor Attend(int64_t layer, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) override {
+    {
+      const at::NoGradGuard no_history;
+      const at::Tensor keys = run_.Prefix(layer, &PathRows::k, k.detach());
+      const at::Tensor values = run_.Prefix(layer, &PathRows::v, v.detach());
+      kernels::TreeAttentionOptions options;
+      options.scale = run_.scale_;
+      options.visible_end = run_.visible_end_;
+      std::tie(tape_.attended, tape_.lse) =
+          run_.strands_ == nullptr
+              ? kernels::TreeAttentionForward(q.detach(), keys, values, options)
+              : kernels::PathAttentionForward(q.detach(), keys, values, run_.strands_->paths(), run_.scale_);
+      Export(layer, k, v);
+    }
+    if (history_) {
+      tape_.q = q;
+      tape_.k = k;
+      tape_.v = v;
+      tape_.attended.requires_grad_(true);
+    }
+    return tape_.attended;
+  }
+
+ private:
+  void Export(int64_t layer, const at::Tensor& k, const at::Tensor& v) {
+    PathRows& rows = run_.path_[run_.index_];
+    if (run_.part_.exports.empty() || rows.k[static_cast<size_t>(layer)].defined()) return;
+    const bool all = static_cast<int64_t>(run_.part_.exports.size()) == k.size(0);
+    rows.k[static_cast<size_t>(layer)] = all ? k.detach() : k.detach().index_select(0, run_.exports_);
+    rows.v[static_cast<size_t>(layer)] = all ? v.detach() : v.detach().index_select(0, run_.exports_);
+  }
+
+  PartRun& run_;
+  Tape& tape_;
+  const bool history_;
+};
+
+PartRun::PartRun(const model::Transformer& model, const tree::PackedForest& forest,
+                 std::span<const tree::ForestPart> parts, size_t index, std::vector<PathRows>& path,
+                 kernels::Numerics numerics)
+    : model_(model),
+      part_(parts[index]),
+      index_(index),
+      path_(path),
+      scale_(1.0 / std::sqrt(static_cast<double>(model.config().head_dim))) {
+  const auto ids = at::dtype(at::kLong).device(model.parameters().tensors().begin()->second.device());
+  const auto size = static_cast<size_t>(part_.size());
+  tokens_ = Ints(forest.token_ids.data() + part_.begin, size, ids);
+  positions_ = Ints(forest.positions.data() + part_.begin, size, ids);
+  visible_end_ = Ints(part_.visible_end.data(), part_.visible_end.size(), at::dtype(at::kInt));
+  exports_ = Ints(part_.exports.data(), part_.exports.size(), ids);
+  if (numerics == kernels::Numerics::kExact) {
+    std::vector<int32_t> depths(static_cast<size_t>(part_.prefix_rows));  // the path above the part's first row
+    std::iota(depths.begin(), depths.end(), 0);
+    depths.insert(depths.end(), forest.positions.begin() + part_.begin, forest.positions.begin() + part_.end);
+    strands_ = std::make_unique<const StrandPaths>(depths, static_cast<int32_t>(part_.prefix_rows));
+  }
+  if (!part_.exports.empty() && path_[index].k.empty()) {
+    PathRows& rows = path_[index];
+    for (auto* tensors : {&rows.k, &rows.v, &rows.grad_k, &rows.grad_v}) {
+      tensors->resize(static_cast<size_t>(model.config().num_hidden_layers));
+    }
+  }
+}
+
+at::Tensor PartRun::Prefix(int64_t layer, std::vector<at::Tensor> PathRows::* rows, const at::Tensor& own) const {
+  if (part_.prefix.empty()) return own;
+  std::vector<at::Tensor> pieces;
+  for (const tree::ForestPart::Source& source : part_.prefix) {
+    const PathRows& from = path_[static_cast<size_t>(source.part)];
+    pieces.push_back((from.*rows)[static_cast<size_t>(layer)].narrow(0, 0, source.rows));
+  }
+  pieces.push_back(own);
+  return at::cat(pieces);
+}
+
+PartRun::Tape PartRun::RunLayer(int64_t layer, const at::Tensor& x, bool history) {
+  const at::AutoGradMode mode(history);
+  Tape tape;
+  tape.x = x.detach();
+  if (history) tape.x.requires_grad_(true);
+  Attention attention(*this, tape, history);
+  tape.y = model_.RunLayer(layer, tape.x, positions_, attention);
+  return tape;
+}
+
+at::Tensor PartRun::Forward(Keep keep) {
+  inputs_.clear();
+  tapes_.clear();
+  {
+    const at::AutoGradMode mode(keep != Keep::kNothing);
+    embedded_ = model_.Embed(tokens_);
+  }
+  at::Tensor x = embedded_.detach();
+  if (keep == Keep::kNothing) embedded_.reset();
+  for (int64_t layer = 0; layer < model_.config().num_hidden_layers; ++layer) {
+    if (keep == Keep::kInputs) inputs_.push_back(x);
+    Tape tape = RunLayer(layer, x, keep == Keep::kAll);
+    x = tape.y.detach();
+    if (keep == Keep::kAll) tapes_.push_back(std::move(tape));
+  }
+  return x;
+}
+
+void PartRun::AttentionBackward(int64_t layer, Tape& tape) {
+  const at::NoGradGuard no_history;
+  const auto at_layer = static_cast<size_t>(layer);
+  const int64_t prefix = part_.prefix_rows, own = part_.size();
+  const at::Tensor keys = Prefix(layer, &PathRows::k, tape.k.detach());
+  const at::Tensor values = Prefix(layer, &PathRows::v, tape.v.detach());
+  at::Tensor sums[2] = {SumsLike(keys), SumsLike(values)};
+  PathRows& self = path_[index_];
+  const std::vector<at::Tensor> PathRows::* grads[2] = {&PathRows::grad_k, &PathRows::grad_v};
+  for (int i = 0; i < 2; ++i) {
+    if (part_.exports.empty() || !(self.*grads[i])[at_layer].defined()) continue;
+    sums[i].narrow(0, prefix, own).index_copy_(0, exports_, (self.*grads[i])[at_layer]);
+  }
+  kernels::TreeAttentionOptions options;
+  options.scale = scale_;
+  options.visible_end = visible_end_;
+  const at::Tensor grad_q =
+      kernels::TreeAttentionBackward(tape.attended.grad().contiguous(), tape.q.detach(), keys, values,
+                                     tape.attended.detach(), tape.lse, options, sums[0], sums[1]);
+  for (int i = 0; i < 2; ++i) {
+    int64_t row = 0;
+    for (const tree::ForestPart::Source& source : part_.prefix) {
+      PathRows& from = path_[static_cast<size_t>(source.part)];
+      at::Tensor& sum = (i == 0 ? from.grad_k : from.grad_v)[at_layer];
+      if (!sum.defined()) sum = SumsLike(from.k[at_layer]);
+      sum.narrow(0, 0, source.rows).add_(sums[i].narrow(0, row, source.rows));
+      row += source.rows;
+    }
+  }
+  const at::Tensor grad_k = sums[0].narrow(0, prefix, own).to(tape.k.scalar_type());
+  const at::Tensor grad_v = sums[1].narrow(0, prefix, own).to(tape.v.scalar_type());
+  torch::autograd::backward({tape.q, tape.k, tape.v}, {grad_q, grad_k, grad_v});
+}
+
+void PartRun::Backward(at::Tensor grad) {
+  const bool again = tapes_.empty();
+  for (int64_t layer = model_.config().num_hidden_layers; layer-- > 0;) {
+    Tape tape;
+    if (again) {
+      tape = RunLayer(layer, inputs_.back(), /*history=*/true);
+      inputs_.pop_back();
+    } else {
+      tape = std::move(tapes_.back());
+      tapes_.pop_back();
+    }
+    tape.y.backward(grad);
+    tape.y.reset();
+    AttentionBackward(layer, tape);
+    grad = tape.x.grad();
+    if (PathRows& self = path_[index_]; !self.k.empty()) {  // whatever saw them is done
+      const auto at_layer = static_cast<size_t>(layer);
+      for (auto* tensors : {&self.k, &self.v, &self.grad_k, &self.grad_v}) (*tensors)[at_layer].reset();
+    }
+  }
+  embedded_.backward(grad);
+  embedded_.reset();
+}
+
+}  // namespace ingot::trainer

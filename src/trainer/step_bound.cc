@@ -1,0 +1,148 @@
+#include "trainer/step_bound.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <chrono>
+#include <cmath>
+#include <ctime>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "kernels/torch/layers.h"
+#include "kernels/torch/tree_attention.h"
+
+namespace ingot::trainer {
+namespace {
+
+// Of the work of forward and backward, the forward's: two of six products, and of attention 4 of 14 per pair.
+constexpr double kForwardOfLinear = 1.0 / 3, kForwardOfAttention = 4.0 / 14;
+
+struct Product {
+  int64_t in, out;
+};
+
+std::vector<Product> LayerProducts(const model::ModelConfig& c) {
+  const int64_t d = c.hidden_size, q = c.num_attention_heads * c.head_dim, kv = c.num_key_value_heads * c.head_dim;
+  return {
+      {d, q}, {d, kv}, {d, kv}, {q, d}, {d, c.intermediate_size}, {d, c.intermediate_size}, {c.intermediate_size, d}};
+}
+
+double Flops(const std::vector<Product>& products, int64_t rows) {
+  double weights = 0;
+  for (const Product& p : products) weights += static_cast<double>(p.in) * static_cast<double>(p.out);
+  return 6 * weights * static_cast<double>(rows);
+}
+
+// Mean time of a call over enough of them to be told from the clock's grain, after one that is not counted.
+Seconds2 Time(const std::function<void()>& f) {
+  constexpr double kLeast = 0.02;
+  f();
+  const Seconds2 start = ClockNow();
+  for (int calls = 1;; ++calls) {
+    f();
+    const Seconds2 now = ClockNow();
+    if (now.wall - start.wall < kLeast && calls < 1000) continue;
+    return {(now.wall - start.wall) / calls, (now.cpu - start.cpu) / calls};
+  }
+}
+
+Seconds2 Scaled(const Seconds2& seconds, double factor) { return {seconds.wall * factor, seconds.cpu * factor}; }
+
+// Constant operands: the run's random numbers stay what they are.
+Seconds2 TimeProducts(const std::vector<Product>& products, int64_t rows, const at::TensorOptions& options) {
+  std::vector<std::function<void()>> calls;
+  for (const Product& p : products) {
+    const at::Tensor x = at::full({rows, p.in}, 0.5, options).requires_grad_(true);
+    const at::Tensor w = at::full({p.out, p.in}, 0.01, options).requires_grad_(true);
+    const at::Tensor grad = at::full({rows, p.out}, 0.1, options);
+    calls.push_back([=]() {
+      kernels::LinearOp(x, w, {}).backward(grad);
+      x.mutable_grad().reset();
+      w.mutable_grad().reset();
+    });
+  }
+  return Time([&] {
+    for (const auto& call : calls) call();
+  });
+}
+
+Seconds2 TimeAttention(const model::ModelConfig& c, int64_t rows, const at::TensorOptions& options) {
+  const at::Tensor q = at::full({rows, c.num_attention_heads, c.head_dim}, 0.1, options).requires_grad_(true);
+  const at::Tensor k = at::full({rows, c.num_key_value_heads, c.head_dim}, 0.1, options).requires_grad_(true);
+  const at::Tensor v = at::full_like(k.detach(), 0.1).requires_grad_(true), grad = at::full_like(q.detach(), 0.1);
+  const double scale = 1.0 / std::sqrt(static_cast<double>(c.head_dim));
+  return Time([&] {
+    kernels::TreeAttention(q, k, v, at::Tensor(), scale).backward(grad);
+    for (const at::Tensor* t : {&q, &k, &v}) t->mutable_grad().reset();
+  });
+}
+
+}  // namespace
+
+StepWork WorkOf(const tree::PackedForest& forest, const PassResult& result, const PassOptions& options) {
+  StepWork work;
+  work.rows = static_cast<int64_t>(forest.size());
+  work.head_rows = result.head_rows;
+  work.visible_pairs = forest.visible_pairs;
+  work.repeated_rows = result.repeated_rows + (options.checkpoint_layers ? work.rows : 0);
+  work.repeated_pairs = result.repeated_pairs + (options.checkpoint_layers ? work.visible_pairs : 0);
+  return work;
+}
+
+StepWork UnmergedWork(std::span<const tree::FlatCall> calls, std::span<const int32_t> trained, int64_t head_rows) {
+  StepWork work;
+  work.head_rows = head_rows;
+  for (const int32_t call : trained) {
+    const auto length = static_cast<int64_t>(calls[static_cast<size_t>(call)].tokens.size());
+    work.rows += length;
+    work.visible_pairs += length * (length + 1) / 2;
+  }
+  return work;
+}
+
+double LayerFlops(const model::ModelConfig& config, int64_t rows) {
+  return Flops(LayerProducts(config), rows) * static_cast<double>(config.num_hidden_layers);
+}
+
+double HeadFlops(const model::ModelConfig& config, int64_t rows) {
+  return Flops({{config.hidden_size, config.vocab_size}}, rows);
+}
+
+StepRates StepRates::Measure(const model::ModelConfig& config, at::ScalarType dtype, at::Device device, int64_t rows,
+                             int64_t head_rows, int64_t stream) {
+  const at::AutoGradMode history(true);
+  const auto options = at::dtype(dtype).device(device);
+  rows = std::max<int64_t>(1, rows);
+  head_rows = std::max<int64_t>(1, head_rows);
+  stream = std::max<int64_t>(1, stream);
+  StepRates rates;
+  const std::vector<Product> layer = LayerProducts(config), head = {{config.hidden_size, config.vocab_size}};
+  rates.per_flop = Scaled(TimeProducts(layer, rows, options), 1 / Flops(layer, rows));
+  rates.per_head_flop = Scaled(TimeProducts(head, head_rows, options), 1 / Flops(head, head_rows));
+  rates.per_pair = Scaled(TimeAttention(config, stream, options),
+                          2.0 / (static_cast<double>(stream) * static_cast<double>(stream + 1)));
+  return rates;
+}
+
+Seconds2 BoundSeconds(const model::ModelConfig& config, const StepWork& work, const StepRates& rates) {
+  const double layers = LayerFlops(config, work.rows) + kForwardOfLinear * LayerFlops(config, work.repeated_rows);
+  const double head = HeadFlops(config, work.head_rows);
+  const double pairs =
+      static_cast<double>(config.num_hidden_layers) *
+      (static_cast<double>(work.visible_pairs) + kForwardOfAttention * static_cast<double>(work.repeated_pairs));
+  const auto sum = [&](double Seconds2::* of) {
+    return layers * rates.per_flop.*of + head * rates.per_head_flop.*of + pairs * rates.per_pair.*of;
+  };
+  return {sum(&Seconds2::wall), sum(&Seconds2::cpu)};
+}
+
+Seconds2 ClockNow() {
+  timespec cpu{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
+  return {std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(),
+          static_cast<double>(cpu.tv_sec) + 1e-9 * static_cast<double>(cpu.tv_nsec)};
+}
+
+}  // namespace ingot::trainer

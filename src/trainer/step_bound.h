@@ -1,0 +1,63 @@
+// How fast a training step could be: the bound that every speed-up is printed beside.
+//
+//   bound = linear work of each merged row once / linear rate + visible pairs / causal attention rate
+//
+// Both rates are what this machine does of the same operators on the model's own shapes, forward and backward,
+// measured when asked. Work that the options repeat to save memory (checkpoint_layers, recompute_prefix) counts; norms,
+// rotations, activations, softmax and optimizer do not. Throws c10::Error.
+#pragma once
+
+#include <ATen/core/ScalarType.h>
+#include <c10/core/Device.h>
+
+#include <cstdint>
+#include <span>
+
+#include "model/config.h"
+#include "trainer/forest_pass.h"
+#include "tree/forest.h"
+
+namespace ingot::trainer {
+
+// Of one step, forward and backward.
+struct StepWork {
+  int64_t rows = 0;           // through the layers
+  int64_t head_rows = 0;      // rows that logits are computed of
+  int64_t visible_pairs = 0;  // unmasked (query, key) pairs, per head and layer
+  // Of those, what is run forward a second time.
+  int64_t repeated_rows = 0;
+  int64_t repeated_pairs = 0;
+};
+
+StepWork WorkOf(const tree::PackedForest& forest, const PassResult& result, const PassOptions& options);
+
+// The same loss with every call by itself.
+StepWork UnmergedWork(std::span<const tree::FlatCall> calls, std::span<const int32_t> trained, int64_t head_rows);
+
+// Seconds on the wall and of all processors together: where other processes compete for them, the second says more.
+struct Seconds2 {
+  double wall = 0, cpu = 0;
+};
+
+// Seconds per unit of work, forward and backward.
+struct StepRates {
+  Seconds2 per_flop;       // in the layers' products
+  Seconds2 per_head_flop;  // in the product with the vocabulary
+  Seconds2 per_pair;       // in the attention of one layer, all heads
+
+  // Forward and backward of one layer's products over `rows` rows, of the logits of `head_rows`, and of causal
+  // attention over `stream` rows; with the threads of the calling thread. Each at least once before it is timed.
+  static StepRates Measure(const model::ModelConfig& config, at::ScalarType dtype, at::Device device, int64_t rows,
+                           int64_t head_rows, int64_t stream);
+};
+
+// Multiplications and additions, forward and backward: 6 per weight and row.
+double LayerFlops(const model::ModelConfig& config, int64_t rows);  // of all layers
+double HeadFlops(const model::ModelConfig& config, int64_t rows);
+
+Seconds2 BoundSeconds(const model::ModelConfig& config, const StepWork& work, const StepRates& rates);
+
+// Now, for differences.
+Seconds2 ClockNow();
+
+}  // namespace ingot::trainer

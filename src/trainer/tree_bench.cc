@@ -1,0 +1,285 @@
+#include "trainer/tree_bench.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <absl/strings/str_format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "model/parameters.h"
+#include "model/transformer.h"
+#include "trainer/forest_pass.h"
+#include "trainer/memory.h"
+#include "trainer/step_bound.h"
+#include "tree/cut.h"
+#include "tree/documents.h"
+#include "tree/shapes.h"
+
+namespace ingot::trainer {
+namespace {
+
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+// Medians of both clocks, each by itself.
+Seconds2 Median(const std::vector<Seconds2>& values) {
+  std::vector<double> wall, cpu;
+  for (const Seconds2& value : values) {
+    wall.push_back(value.wall);
+    cpu.push_back(value.cpu);
+  }
+  return {Median(wall), Median(cpu)};
+}
+
+struct Variant {
+  std::string name;
+  tree::PackedForest forest;
+  std::vector<Seconds2> seconds;
+  int64_t peak_bytes = 0;
+  PassResult result;
+};
+
+model::ModelConfig ConfigOf(const TreeBenchOptions& o, int64_t positions) {
+  model::ModelConfig config;
+  config.vocab_size = o.vocab;
+  config.hidden_size = o.hidden;
+  config.intermediate_size = o.intermediate;
+  config.num_hidden_layers = o.layers;
+  config.num_attention_heads = o.heads;
+  config.num_key_value_heads = o.kv_heads;
+  config.head_dim = o.head_dim;
+  config.max_position_embeddings = positions;
+  config.qk_norm = true;
+  config.torch_dtype = o.dtype == "bf16" ? "bfloat16" : "float32";
+  return config;
+}
+
+int64_t Longest(const std::vector<tree::FlatCall>& calls) {
+  size_t longest = 0;
+  for (const tree::FlatCall& call : calls) longest = std::max(longest, call.tokens.size());
+  return static_cast<int64_t>(longest);
+}
+
+int64_t SampledTokens(const std::vector<tree::FlatCall>& calls) {
+  int64_t sampled = 0;
+  for (const tree::FlatCall& call : calls) sampled += static_cast<int64_t>(call.logprobs.size());
+  return sampled;
+}
+
+// Advantages of both signs; weights as loss_aggregation token gives them.
+PreparedBatch BatchOf(std::vector<tree::FlatCall> calls) {
+  PreparedBatch batch;
+  batch.loss_tokens = SampledTokens(calls);
+  for (size_t c = 0; c < calls.size(); ++c) {
+    batch.advantages.push_back(c % 2 == 0 ? 1.0 : -0.5);
+    batch.weights.push_back(1.0 / static_cast<double>(batch.loss_tokens));
+    batch.episodes = std::max(batch.episodes, calls[c].episode + 1);
+  }
+  batch.calls = std::move(calls);
+  batch.bears_loss.resize(batch.calls.size());
+  return batch;
+}
+
+class ShapeBench {
+ public:
+  ShapeBench(const TreeBenchOptions& options, std::string shape)
+      : o_(options), shape_(std::move(shape)), dtype_(o_.dtype == "bf16" ? at::kBFloat16 : at::kFloat) {
+    pass_.part_tokens = o_.micro_batch_tokens;
+    pass_.checkpoint_layers = o_.checkpoint_layers;
+    pass_.recompute_prefix = o_.recompute_prefix;
+  }
+
+  absl::Status Run(const std::function<void(const std::string&)>& emit) {
+    INGOT_RETURN_IF_ERROR(ChooseScale());
+    INGOT_RETURN_IF_ERROR(PackVariants());
+    std::map<std::string, at::Tensor> weights;
+    const model::Parameters made = model::Parameters::Init(config_, 1, dtype_);
+    for (const auto& [name, tensor] : made.tensors()) {
+      weights[name] = tensor.clone().requires_grad_(true);  // Init's own take no history
+    }
+    INGOT_ASSIGN_OR_RETURN(model::Parameters parameters, model::Parameters::FromTensors(config_, std::move(weights)));
+    INGOT_ASSIGN_OR_RETURN(const model::Transformer model, model::Transformer::Create(config_, std::move(parameters)));
+    for (int round = 0; round < o_.rounds; ++round) {
+      MeasureRates();
+      for (Variant& variant : variants_) Step(model, variant);
+    }
+    Emit(emit);
+    return absl::OkStatus();
+  }
+
+ private:
+  int64_t LinearRows(int64_t rows) const { return std::min({rows, o_.micro_batch_tokens, int64_t{4096}}); }
+
+  void MeasureRates() {
+    const int64_t deepest = Longest(batch_.calls), sampled = SampledTokens(batch_.calls);
+    const int64_t chunk = std::max<int64_t>(1, pass_.logits_chunk_elements / o_.vocab);
+    rates_.push_back(StepRates::Measure(config_, dtype_, at::kCPU, LinearRows(deepest), std::min(sampled, chunk),
+                                        std::min<int64_t>(deepest, 8192)));
+  }
+
+  // What the baselines take decides: the tree takes less.
+  absl::Status ChooseScale() {
+    scale_ = o_.scale > 0 ? o_.scale : 1;
+    for (;; scale_ /= 2) {
+      INGOT_ASSIGN_OR_RETURN(std::vector<tree::FlatCall> calls, tree::MakeWorkload(shape_, scale_, VocabOf()));
+      batch_ = BatchOf(std::move(calls));
+      config_ = ConfigOf(o_, Longest(batch_.calls));
+      INGOT_RETURN_IF_ERROR(config_.Validate());
+      if (o_.scale > 0) return absl::OkStatus();
+      if (rates_.empty()) {
+        config_.max_position_embeddings = 2048;
+        rates_.push_back(StepRates::Measure(config_, dtype_, at::kCPU, 1024, 256, 1024));
+      }
+      StepWork work;
+      for (const auto& documents : {tree::SeparateCalls(batch_.calls), tree::ChainedCalls(batch_.calls)}) {
+        if (!o_.baselines && documents.size() == batch_.calls.size()) continue;
+        for (const std::vector<int32_t>& document : documents) {
+          int64_t length = 0;
+          for (const int32_t call : document) {
+            length = std::max(length, static_cast<int64_t>(batch_.calls[static_cast<size_t>(call)].tokens.size()));
+          }
+          work.rows += length;
+          work.visible_pairs += length * (length + 1) / 2;
+        }
+        work.head_rows += batch_.loss_tokens;
+      }
+      constexpr double kOfBound = 0.7;  // what a step is assumed to reach
+      const double seconds = BoundSeconds(config_, work, rates_[0]).wall / kOfBound * o_.rounds;
+      if (seconds <= o_.seconds || scale_ < 1e-3) {
+        config_ = ConfigOf(o_, Longest(batch_.calls));
+        rates_.clear();
+        return absl::OkStatus();
+      }
+    }
+  }
+
+  int32_t VocabOf() const { return static_cast<int32_t>(o_.vocab); }
+
+  absl::Status PackVariants() {
+    INGOT_ASSIGN_OR_RETURN(tree::PackedForest tree,
+                           tree::PackForest(batch_.calls, tree::OrderChainFirst(batch_.calls)));
+    variants_.push_back({"tree", std::move(tree), {}, 0, {}});
+    if (!o_.baselines) return absl::OkStatus();
+    INGOT_ASSIGN_OR_RETURN(tree::PackedForest chained,
+                           tree::PackDocuments(batch_.calls, tree::ChainedCalls(batch_.calls)));
+    variants_.push_back({"chained", std::move(chained), {}, 0, {}});
+    INGOT_ASSIGN_OR_RETURN(tree::PackedForest separate,
+                           tree::PackDocuments(batch_.calls, tree::SeparateCalls(batch_.calls)));
+    variants_.push_back({"separate", std::move(separate), {}, 0, {}});
+    return absl::OkStatus();
+  }
+
+  void Step(const model::Transformer& model, Variant& variant) {
+    const auto objective = MakeCispo(1.0, 4.0);
+    StepLoss loss(*objective, {}, batch_);
+    ResetPeakMemory();
+    const int64_t held = ResidentMemory();
+    const Seconds2 start = ClockNow();
+    variant.result = AccumulateGradients(model, variant.forest, batch_.calls, loss, pass_);
+    const Seconds2 end = ClockNow();
+    variant.seconds.push_back({end.wall - start.wall, end.cpu - start.cpu});
+    // The least of the rounds: in the first, torch also makes what it keeps.
+    const int64_t peak = PeakMemory() - held;
+    variant.peak_bytes = variant.seconds.size() == 1 ? peak : std::min(variant.peak_bytes, peak);
+    for (const auto& [name, tensor] : model.parameters().tensors()) at::Tensor(tensor).mutable_grad().reset();
+  }
+
+  std::string Common(const std::string& figure) const {
+    return absl::StrFormat(
+        R"({"bench":"tree","figure":"%s","shape":"%s","scale":%g,"dtype":"%s","threads":%d,"rounds":%d,)"
+        R"("parameters":%d,"hidden":%d,"layers":%d,"heads":%d,"kv_heads":%d,"head_dim":%d,"vocab":%d,)"
+        R"("micro_batch_tokens":%d,"checkpoint_layers":%s,"recompute_prefix":%s,"calls":%d,"depth":%d,)",
+        figure, shape_, scale_, o_.dtype, at::get_num_threads(), o_.rounds, config_.ParameterCount(), o_.hidden,
+        o_.layers, o_.heads, o_.kv_heads, o_.head_dim, o_.vocab, o_.micro_batch_tokens,
+        o_.checkpoint_layers ? "true" : "false", o_.recompute_prefix ? "true" : "false", batch_.calls.size(),
+        Longest(batch_.calls));
+  }
+
+  StepRates MedianRates() const {
+    StepRates rates;
+    for (Seconds2 StepRates::* of : {&StepRates::per_flop, &StepRates::per_head_flop, &StepRates::per_pair}) {
+      std::vector<Seconds2> values;
+      for (const StepRates& round : rates_) values.push_back(round.*of);
+      rates.*of = Median(values);
+    }
+    return rates;
+  }
+
+  void Emit(const std::function<void(const std::string&)>& emit) const {
+    const StepRates rates = MedianRates();
+    const double flops_per_pair = 14.0 * static_cast<double>(o_.heads * o_.head_dim);
+    emit(Common("rates") + absl::StrFormat(R"("linear_gflops":%.1f,"head_gflops":%.1f,"attention_gflops":%.1f})",
+                                           1e-9 / rates.per_flop.wall, 1e-9 / rates.per_head_flop.wall,
+                                           1e-9 * flops_per_pair / rates.per_pair.wall));
+    std::vector<Seconds2> bounds, seconds;
+    for (const Variant& v : variants_) {
+      bounds.push_back(BoundSeconds(config_, WorkOf(v.forest, v.result, pass_), rates));
+      seconds.push_back(Median(v.seconds));
+      const Seconds2 &bound = bounds.back(), &step = seconds.back();
+      std::vector<double> wall;
+      for (const Seconds2& round : v.seconds) wall.push_back(round.wall);
+      const auto parts = tree::CutForest(v.forest, pass_.part_tokens);
+      const MemoryNeed need = PredictMemory(config_, o_.dtype == "bf16" ? 2 : 4, pass_, parts);
+      emit(Common("step") +
+           absl::StrFormat(R"("variant":"%s","tokens":%d,"loss_rows":%d,"parts":%d,"visible_pairs":%d,"seconds":%.4f,)"
+                           R"("seconds_min":%.4f,"seconds_max":%.4f,"bound_seconds":%.4f,"of_bound":%.3f,)"
+                           R"("cpu_seconds":%.4f,"cpu_bound_seconds":%.4f,"cpu_of_bound":%.3f,)"
+                           R"("tokens_per_second":%.0f,"peak_bytes":%d,"predicted_bytes":%d})",
+                           v.name, v.forest.size(), v.result.head_rows, v.result.parts, v.forest.visible_pairs,
+                           step.wall, *std::min_element(wall.begin(), wall.end()),
+                           *std::max_element(wall.begin(), wall.end()), bound.wall, bound.wall / step.wall, step.cpu,
+                           bound.cpu, bound.cpu / step.cpu, static_cast<double>(v.forest.size()) / step.wall,
+                           v.peak_bytes, need.step()));
+    }
+    for (size_t i = 1; i < variants_.size(); ++i) {
+      const double difference = std::abs(variants_[i].result.loss - variants_[0].result.loss);
+      emit(Common("speedup") +
+           absl::StrFormat(
+               R"("against":"%s","speedup":%.2f,"cpu_speedup":%.2f,"speedup_bound":%.2f,"of_bound":%.3f,)"
+               R"("cpu_of_bound":%.3f,"token_ratio":%.2f,"peak_ratio":%.2f,"loss_difference":%.2g})",
+               variants_[i].name, seconds[i].wall / seconds[0].wall, seconds[i].cpu / seconds[0].cpu,
+               seconds[i].wall / bounds[0].wall, bounds[0].wall / seconds[0].wall, bounds[0].cpu / seconds[0].cpu,
+               static_cast<double>(variants_[i].forest.size()) / static_cast<double>(variants_[0].forest.size()),
+               static_cast<double>(variants_[i].peak_bytes) /
+                   static_cast<double>(std::max<int64_t>(1, variants_[0].peak_bytes)),
+               difference / std::max(1e-300, std::abs(variants_[0].result.loss))));
+    }
+  }
+
+  const TreeBenchOptions& o_;
+  const std::string shape_;
+  const at::ScalarType dtype_;
+  PassOptions pass_;
+  double scale_ = 1;
+  model::ModelConfig config_;
+  PreparedBatch batch_;
+  std::vector<Variant> variants_;
+  std::vector<StepRates> rates_;  // one per round
+};
+
+}  // namespace
+
+absl::Status TreeBenchOptions::Validate() const {
+  if (!(scale >= 0) || !(seconds > 0) || rounds < 1 || micro_batch_tokens < 1 || vocab < 2) {
+    return absl::InvalidArgumentError(
+        "scale must not be negative, seconds above 0, rounds and micro-batch tokens at least 1, vocab at least 2");
+  }
+  if (dtype != "fp32" && dtype != "bf16") {
+    return absl::InvalidArgumentError(absl::StrCat("dtype is '", dtype, "': use fp32 or bf16"));
+  }
+  return ConfigOf(*this, 1).Validate();
+}
+
+absl::Status RunTreeBench(const TreeBenchOptions& options, const std::function<void(const std::string&)>& emit) {
+  INGOT_RETURN_IF_ERROR(options.Validate());
+  const auto shapes = options.shapes.empty() ? tree::WorkloadShapes() : options.shapes;
+  for (const std::string& shape : shapes) INGOT_RETURN_IF_ERROR(tree::MakeWorkload(shape, 1e-6, 2).status());
+  for (const std::string& shape : shapes) INGOT_RETURN_IF_ERROR(ShapeBench(options, shape).Run(emit));
+  return absl::OkStatus();
+}
+
+}  // namespace ingot::trainer

@@ -1,0 +1,104 @@
+#include "tree/cut.h"
+
+#include <algorithm>
+
+namespace ingot::tree {
+namespace {
+
+// A row that is still visible behind the last cut.
+struct OpenRow {
+  int32_t visible_end;
+  int32_t part;
+};
+
+// The last allowed end of a part that begins at `begin`, at most `limit`.
+int32_t ChooseEnd(const PackedForest& forest, const std::vector<OpenRow>& open, int32_t begin, int32_t limit) {
+  std::vector<int32_t> ends;  // of the part's rows that are visible at `end`, which nest
+  int32_t chosen = begin + 1;
+  for (int32_t end = begin + 1; end <= limit; ++end) {
+    ends.push_back(forest.visible_end[static_cast<size_t>(end) - 1]);
+    while (!ends.empty() && ends.back() <= end) ends.pop_back();
+    const bool prefix_stays = open.empty() || open.back().visible_end > end;
+    if (ends.empty() || (prefix_stays && 2 * static_cast<int64_t>(ends.size()) >= end - begin)) chosen = end;
+  }
+  return chosen;
+}
+
+ForestPart MakePart(const PackedForest& forest, const std::vector<OpenRow>& open, int32_t begin, int32_t end) {
+  ForestPart part;
+  part.begin = begin;
+  part.end = end;
+  part.prefix_rows = static_cast<int32_t>(open.size());
+  part.visible_end.reserve(open.size() + static_cast<size_t>(end - begin));
+  for (const OpenRow& row : open) {
+    if (part.prefix.empty() || part.prefix.back().part != row.part) part.prefix.push_back({row.part, 0});
+    ++part.prefix.back().rows;
+    const int32_t seen_by = std::min(row.visible_end, end) - begin;
+    part.visible_end.push_back(part.prefix_rows + seen_by);
+    part.visible_pairs += seen_by;
+  }
+  for (int32_t row = begin; row < end; ++row) {
+    const int32_t until = forest.visible_end[static_cast<size_t>(row)];
+    part.visible_end.push_back(part.prefix_rows + std::min(until, end) - begin);
+    part.visible_pairs += std::min(until, end) - row;
+    if (until > end) part.exports.push_back(row - begin);
+  }
+  return part;
+}
+
+}  // namespace
+
+std::vector<ForestPart> CutForest(const PackedForest& forest, int64_t max_tokens) {
+  const auto rows = static_cast<int32_t>(forest.size());
+  std::vector<ForestPart> parts;
+  std::vector<OpenRow> open;  // the path to the next row; ends do not rise
+  for (int32_t begin = 0; begin < rows;) {
+    while (!open.empty() && open.back().visible_end <= begin) open.pop_back();
+    const auto limit = static_cast<int32_t>(std::min<int64_t>(rows, begin + std::max<int64_t>(1, max_tokens)));
+    const auto self = static_cast<int32_t>(parts.size());
+    parts.push_back(MakePart(forest, open, begin, ChooseEnd(forest, open, begin, limit)));
+    ForestPart& part = parts.back();
+    part.last_user = self;
+    for (const ForestPart::Source& source : part.prefix) parts[static_cast<size_t>(source.part)].last_user = self;
+    for (const int32_t row : part.exports) open.push_back({forest.visible_end[static_cast<size_t>(begin + row)], self});
+    begin = part.end;
+  }
+  return parts;
+}
+
+KeptRows MostKept(std::span<const ForestPart> parts, const std::function<double(const KeptRows&)>& weigh) {
+  KeptRows most, held;
+  double greatest = -1;
+  std::vector<size_t> waiting;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    held.running = parts[i].size();
+    held.prefix = parts[i].prefix_rows;
+    if (const double weight = weigh(held); weight > greatest) {
+      greatest = weight;
+      most = held;
+    }
+    waiting.push_back(i);
+    held.parts += parts[i].size();
+    held.exports += static_cast<int64_t>(parts[i].exports.size());
+    for (; !waiting.empty() && parts[waiting.back()].last_user <= static_cast<int32_t>(i); waiting.pop_back()) {
+      held.parts -= parts[waiting.back()].size();
+      held.exports -= static_cast<int64_t>(parts[waiting.back()].exports.size());
+    }
+  }
+  return most;
+}
+
+std::vector<int32_t> OrderChainFirst(std::span<const FlatCall> calls) {
+  std::vector<int32_t> order;
+  for (size_t i = 0; i < calls.size(); ++i) {
+    if (calls[i].tokens.size() > static_cast<size_t>(std::max(calls[i].context_tokens, 0))) {
+      order.push_back(static_cast<int32_t>(i));
+    }
+  }
+  std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
+    return calls[static_cast<size_t>(a)].tokens.size() > calls[static_cast<size_t>(b)].tokens.size();
+  });
+  return order;
+}
+
+}  // namespace ingot::tree
