@@ -11,7 +11,8 @@ OPENAI_MODEL, if set). TASK.json, every field optional:
      "system": "text of the system message",
      "tools": [...as in the API...],
      "tables": {"TOOL": {"ARGUMENT": "RESULT", ...}},   what each tool returns for its one argument
-     "max_turns": 3, "max_tokens": 64}
+     "max_turns": 3, "max_tokens": 64,
+     "strict": false}                        true: a call whose arguments are no JSON ends it, with an empty answer
 
 An unknown tool or key and malformed arguments are told to the model as the tool's result. An agent that has not
 answered after max_turns requests prints an empty line. Exit codes: 0, 1 if the server could not be talked to, 2 for a
@@ -253,6 +254,13 @@ def call_tool(tables, call):
     return str(tables[name].get(str(next(iter(arguments.values()))), "error: not found"))
 
 
+def well_formed(call):
+    try:
+        return isinstance(loads(call["function"]["arguments"]), dict)
+    except (KeyError, TypeError, ValueError):
+        return False
+
+
 def run(task):
     http = Http(env.get("OPENAI_BASE_URL", ""))
     messages = [{"role": "system", "content": task["system"]}] if task.get("system") else []
@@ -268,6 +276,8 @@ def run(task):
             return message.get("content") or ""
         messages.append(message)
         for call in calls:
+            if task.get("strict") and not well_formed(call):
+                return ""
             result = call_tool(task.get("tables", {}), call)
             identity = call.get("id", "") if isinstance(call, dict) else ""
             messages.append({"role": "tool", "tool_call_id": identity, "content": result})

@@ -54,6 +54,12 @@ void OutputMachine::CommitCall() {
   committed_ = true;
 }
 
+void OutputMachine::DropHeldArguments() {
+  std::string& arguments = call().arguments_json;
+  arguments.resize(arguments.size() - held_);
+  held_ = 0;
+}
+
 void OutputMachine::EndCall() {
   if (!committed_) out_.tool_calls.push_back(std::move(call_));
   BeginCall();

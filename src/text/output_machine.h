@@ -26,7 +26,9 @@ enum class CallMode {
   kWhole,     // a call counts once it is complete and right; else its text stays in the content, and is malformed
   kStreamed,  // a call counts once its name is known and its arguments begin. What breaks after that stays a call with
               // its arguments as the model wrote them, and is malformed; text of a call that is not part of its
-              // arguments goes to the content. A call that breaks before is as in kWhole.
+              // arguments goes to the content. The last brace of its arguments counts only once the call is closed as
+              // the format says: nobody is to take a broken call for a sound one, least of all a policy that is
+              // rewarded for it. A call that breaks before its arguments is as in kWhole.
 };
 
 class OutputMachine {
@@ -42,6 +44,8 @@ class OutputMachine {
   const ParsedOutput& parsed() const { return out_; }
   // Bytes pushed since EndPrefill whose meaning is decided, and whose part of the message, if any, is in parsed().
   size_t settled_bytes() const;
+  // Bytes at the end of the last call's arguments that are taken back if the call is not closed.
+  size_t held_arguments() const { return held_; }
 
  protected:
   OutputMachine(const CompiledRow& row, CallMode mode) : row_(row), mode_(mode) {}
@@ -56,11 +60,14 @@ class OutputMachine {
   size_t SettledAt(size_t inner) const;  // bytes pushed before in_[inner]
 
   // ---- The call that is being read ----
-  void BeginCall() { call_ = {}, committed_ = begun_ = false; }
+  void BeginCall() { call_ = {}, committed_ = begun_ = false, held_ = 0; }
   ToolCall& call() { return committed_ ? out_.tool_calls.back() : call_; }
   void AddArguments(std::string_view inner) { AppendText(inner, call().arguments_json); }
   // The arguments begin: from here on a kStreamed call stays one.
   void CommitCall();
+  // The arguments are complete, and end with a brace.
+  void HoldArguments() { held_ = committed_ ? 1 : 0; }
+  void DropHeldArguments();
   void EndCall();
 
   const CompiledRow& row_;
@@ -75,6 +82,7 @@ class OutputMachine {
 
  private:
   ToolCall call_;
+  size_t held_ = 0;
   std::vector<size_t> marks_;  // where in in_ an extra byte stands
   size_t prefill_ = 0;         // bytes
   size_t pushed_ = 0;          // bytes

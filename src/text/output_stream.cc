@@ -52,8 +52,10 @@ OutputDelta OutputStream::Take() {
       more.name = call.name;
       arguments_ = 0;
     }
-    more.arguments = call.arguments_json.substr(arguments_);
-    arguments_ = call.arguments_json.size();
+    const bool last = i + 1 == parsed.tool_calls.size();
+    const size_t told = call.arguments_json.size() - (last ? machine_->held_arguments() : 0);
+    more.arguments = call.arguments_json.substr(arguments_, told - arguments_);
+    arguments_ = told;
     if (more.begins || !more.arguments.empty()) delta.calls.push_back(std::move(more));
   }
   calls_ = parsed.tool_calls.size();

@@ -69,6 +69,7 @@ class TextMachine final : public OutputMachine {
   Match KeywordValue();
   void AddArgument(const std::string& json);
   Match CheckArguments();
+  void ArgumentsDone(size_t written);
 
   const ParameterTypes& types_;
   State state_ = State::kStart;
@@ -91,9 +92,10 @@ class TextMachine final : public OutputMachine {
   Part part_ = Part::kBegin;
   JsonScanner json_;
   PythonScanner python_;
-  size_t value_ = 0;          // where the key or value begins
-  Role role_ = Role::kOther;  // of the object's current value
-  bool repeated_ = false;     // `arguments` again, after the call was sent: read, not kept
+  size_t after_arguments_ = 0;  // while they are held: how far the call is read
+  size_t value_ = 0;            // where the key or value begins
+  Role role_ = Role::kOther;    // of the object's current value
+  bool repeated_ = false;       // `arguments` again, after the call was sent: read, not kept
   bool has_name_ = false, has_arguments_ = false;
   size_t field_ = 0;      // element of row_.parameter
   size_t close_ = kNone;  // where the {value} may end

@@ -31,6 +31,7 @@ TextMachine::Match TextMachine::RunParameters() {
       at_ = at;
       if (!StandsAt(at, row_.parameter_begin)) {
         call().arguments_json += '}';
+        ArgumentsDone(0);
         return Match::kDone;
       }
       field_ = 0;
@@ -167,6 +168,7 @@ TextMachine::Match TextMachine::RunKeywords() {
       }
       call().arguments_json += '}';
       at_ = at;
+      ArgumentsDone(0);
       return Match::kDone;
     } else {
       return Match::kFail;

@@ -71,13 +71,17 @@ bool TextMachine::StepCall() {
       ++element_;
       part_ = Part::kBegin;
       scan_ = at_;
-      if (committed_) hold_ = at_;
+      if (committed_) (held_arguments() == 0 ? hold_ : after_arguments_) = at_;
       return true;
   }
   return false;
 }
 
 void TextMachine::Fail() {
+  if (held_arguments() > 0) {
+    hold_ = after_arguments_;
+    DropHeldArguments();
+  }
   const std::string_view raw = std::string_view(in_).substr(hold_, at_ - hold_);
   if (program_ == &section_->end) {
     out_.malformed = true;
@@ -180,8 +184,19 @@ TextMachine::Match TextMachine::RunName(bool is_id) {
   return call().name.empty() ? Match::kFail : Match::kDone;
 }
 
+// `written`: bytes of the last brace in the text, just before at_.
+void TextMachine::ArgumentsDone(size_t written) {
+  HoldArguments();
+  if (held_arguments() == 0) return;
+  hold_ = at_ - written;
+  after_arguments_ = at_;
+}
+
 TextMachine::Match TextMachine::CheckArguments() {
-  if (base::ParseJson(call().arguments_json).ok()) return Match::kDone;
+  if (base::ParseJson(call().arguments_json).ok()) {
+    ArgumentsDone(1);
+    return Match::kDone;
+  }
   if (!committed_) return Match::kFail;
   out_.malformed = true;
   return Match::kDone;
@@ -302,7 +317,11 @@ TextMachine::Match TextMachine::ObjectValueDone() {
     call().name = std::string(parsed->get_string());
     if (call().name.empty()) return Match::kFail;
     has_name_ = true;
-    if (has_arguments_) CommitCall();
+    if (has_arguments_) {
+      CommitCall();
+      HoldArguments();
+      after_arguments_ = at_;
+    }
   } else if (role_ == Role::kId) {
     call().id = parsed->is_string() ? std::string(parsed->get_string()) : base::PrintJson(*parsed);
   }

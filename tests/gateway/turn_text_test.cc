@@ -167,8 +167,8 @@ TEST(TurnText, ArgumentsAreToldAsTheyAreSampled) {
   EXPECT_EQ(push("d\", \"arguments\": "), "");
   EXPECT_EQ(push("{\"a\": "), "A:add:{\"a\": |");
   EXPECT_EQ(push("\"\xC3"), "A:\"|");
-  EXPECT_EQ(push("\xBC\"}}\n"), "A:ü\"}|");
-  EXPECT_EQ(push("</tool_call>\n<tool_call>{\"name\": \"g\", \"arguments\": {}}</tool_call>"), "A:g:{}|");
+  EXPECT_EQ(push("\xBC\"}}\n"), "A:ü\"|");  // the last brace once the call is closed
+  EXPECT_EQ(push("</tool_call>\n<tool_call>{\"name\": \"g\", \"arguments\": {}}</tool_call>"), "A:}|A:g:{}|");
   turn.Finish("");
   EXPECT_EQ(Told(turn), "");
   EXPECT_FALSE(turn.message().malformed);
@@ -233,7 +233,7 @@ TEST(TurnText, TellsWhichIdsEachPieceCameFrom) {
   };
   EXPECT_EQ(deltas[0].last_id, ids_up_to("ab"));
   EXPECT_EQ(deltas[1].last_id, ids_up_to("\n\nc"));
-  EXPECT_EQ(deltas[2].last_id, ids_up_to("{}"));
+  EXPECT_EQ(deltas[2].last_id, ids_up_to("</tool_call>"));
   EXPECT_EQ(turn.reasoning_tokens(), 2);
 }
 

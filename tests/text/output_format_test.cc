@@ -328,7 +328,7 @@ TEST(MalformedCalls, ThatStreamedStayCalls) {
                      "<tool_call>\n{\"name\": \"ping\", \"arguments\": {}}\n</tool_call>"),
             "MALFORMED ping({\"a\": {\"b\": 1}\n)ping({})|");
   EXPECT_EQ(streamed("hermes", "<tool_call>{\"name\": \"ping\", \"arguments\": {}} x</tool_call>"),
-            "MALFORMED ping({})|x");
+            "MALFORMED ping({)|x");
   EXPECT_EQ(streamed("hermes", "<tool_call>{\"name\": \"ping\", \"arguments\": {\"a\": \"b"),
             "MALFORMED ping({\"a\": \"b)|");
   EXPECT_EQ(streamed("qwen3_coder", "<tool_call>\n<function=ping>\n<parameter=a>\n1\n</parameter>\n<parameter=b>\n2"),
@@ -336,7 +336,16 @@ TEST(MalformedCalls, ThatStreamedStayCalls) {
   EXPECT_EQ(streamed("qwen3_coder",
                      "<tool_call>\n<function=ping>\n<parameter=a>\n1\n</parameter>\n</tool_call>\n"
                      "<tool_call>\n<function=ping>\n</function>\n</tool_call>"),
-            "MALFORMED ping({\"a\": 1})ping({})|");
+            "MALFORMED ping({\"a\": 1)ping({})|");
+  // Arguments of a call that is not closed as the format says lose their last brace: it must not pass for a sound one.
+  EXPECT_EQ(streamed("hermes", "<tool_call>{\"name\": \"ping\", \"arguments\": {\"a\": 1}</tool_call>"),
+            "MALFORMED ping({\"a\": 1)|");
+  EXPECT_EQ(streamed("hermes", "<tool_call>{\"name\": \"ping\", \"arguments\": {\"a\": 1}}"),
+            "MALFORMED ping({\"a\": 1)|");
+  EXPECT_EQ(streamed("hermes", "<tool_call>{\"arguments\": {\"a\": 1}, \"name\": \"ping\"</tool_call>"),
+            "MALFORMED ping({\"a\": 1)|");
+  EXPECT_EQ(streamed("hermes", "<tool_call>{\"name\": \"ping\", \"arguments\": {\"a\": 1}}</tool_call>"),
+            "ping({\"a\": 1})|");
   // One that breaks before its arguments begin is as in kWhole.
   EXPECT_EQ(streamed("hermes", "<tool_call>{\"name\": 3}</tool_call>"),
             "MALFORMED |<tool_call>{\"name\": 3}</tool_call>");
