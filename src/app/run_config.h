@@ -21,8 +21,8 @@
 namespace ingot::app {
 
 struct ModelOptions {
-  std::string path;                 // Hugging Face model folder to start from; empty: random weights at `shape`
-  std::string tokenizer = "bytes";  // with random weights: bytes; with `path` the folder's tokenizer.json is read
+  std::string path;                  // Hugging Face model folder to start from; empty: random weights at `shape`
+  std::string tokenizer = "bytes";   // with random weights: bytes; with `path` the folder's tokenizer.json is read
   std::string chat_format = "auto";  // what the folder says (text_parts.h)
   // Random weights at this shape (a qwen3 model); the vocabulary is the tokenizer's.
   int64_t hidden_size = 128;

@@ -1,5 +1,5 @@
-// How closely the trainer's log-probs equal those that rollout recorded. A plain value: configuration and options include
-// this header.
+// How closely the trainer's log-probs equal those that rollout recorded. A plain value: configuration and options
+// include this header.
 #pragma once
 
 namespace ingot::kernels {

@@ -79,8 +79,9 @@ absl::StatusOr<Verdict> ParseReport(const std::string& text) {
 }
 
 sandbox::Variables VariablesOf(const VerifierInput& input) {
-  return {.text = {{"workdir", input.workdir}, {"home", input.home}, {"episode_id", input.episode_id}, {"cwd", input.cwd}},
-          .json = {{"task", input.task}}};
+  return {
+      .text = {{"workdir", input.workdir}, {"home", input.home}, {"episode_id", input.episode_id}, {"cwd", input.cwd}},
+      .json = {{"task", input.task}}};
 }
 
 // What all kinds but the last share: the answer is there and not too long.
@@ -320,7 +321,8 @@ absl::StatusOr<std::unique_ptr<const Verifier>> MakeCommand(const VerifierOption
 }  // namespace
 
 const std::vector<std::string>& VerifierVariables() {
-  static const auto* const names = new std::vector<std::string>{"task", "task.", "workdir", "home", "episode_id", "cwd"};
+  static const auto* const names =
+      new std::vector<std::string>{"task", "task.", "workdir", "home", "episode_id", "cwd"};
   return *names;
 }
 

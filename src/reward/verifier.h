@@ -64,7 +64,7 @@ struct VerifierInput {
   std::string workdir;
   std::string home;
   std::string episode_id;
-  std::string cwd;  // the folder ingot was started in
+  std::string cwd;                                // the folder ingot was started in
   const sandbox::Cancellation* cancel = nullptr;  // ends a running command
 };
 
