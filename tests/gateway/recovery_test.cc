@@ -1,6 +1,9 @@
 // A gateway that is started again goes on with the episodes of the one before it.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <vector>
+
 #include "gateway/api_error.h"
 #include "gateway/fakes.h"
 #include "gateway/gateway.h"
@@ -60,6 +63,12 @@ TEST(Recovery, AnAgentGoesOnUnderItsKeyOnTheSampledIds) {
     EXPECT_EQ(calls[i].parent_call_id(), i == 0 ? "" : calls[i - 1].call_id());
     const auto& sent = requests[i].prompt_ids();
     EXPECT_EQ(world.pool.Ids(calls[i].context_keys()), std::vector<int32_t>(sent.begin(), sent.end()));
+    if (i == 0) continue;
+    // It begins with all that its predecessor was asked and sampled.
+    std::vector<int32_t> before = world.pool.Ids(calls[i - 1].context_keys());
+    for (const int32_t id : world.pool.Ids(calls[i - 1].sampled_keys())) before.push_back(id);
+    ASSERT_GT(sent.size(), static_cast<int>(before.size()));
+    EXPECT_TRUE(std::equal(before.begin(), before.end(), sent.begin())) << i;
   }
   ASSERT_TRUE(world.Reward(episode, 1).ok());
   ASSERT_TRUE(world.End(episode, v1::EPISODE_FINISHED).ok());
