@@ -4,9 +4,9 @@ SHELL := /bin/bash
 JOBS ?= $(shell nproc)
 BUILD := build/release
 
-.PHONY: smoke test test-agents test-tokenizers check build setup format bundle cuda gpu-check clean
+.PHONY: smoke test test-agents test-tokenizers check build binary configure setup format bundle cuda gpu-check clean
 
-smoke: build
+smoke: binary
 	$(BUILD)/ingot train configs/smoke.yaml
 
 test: build
@@ -20,9 +20,15 @@ test-tokenizers: build
 	build/peers/bin/python tests/text/peer/compare_components.py $(BUILD)/tests/text/text_tool
 	build/peers/bin/python tests/text/peer/compare_tokenizers.py $(BUILD)/tests/text/text_tool
 
-build: setup
-	@[ -f $(BUILD)/build.ninja ] || cmake --preset release
+build: configure
 	cmake --build --preset release -- -j$(JOBS)
+
+# The binary alone, without the tests: half the work.
+binary: configure
+	cmake --build --preset release --target ingot -- -j$(JOBS)
+
+configure: setup
+	@[ -f $(BUILD)/build.ninja ] || cmake --preset release
 
 setup:
 	@scripts/setup.sh

@@ -12,16 +12,56 @@ else()
                          -Wno-stringop-overflow -Wno-array-bounds -Wno-stringop-overread)
 endif()
 
-# ingot_library(NAME SRCS a.cc ... DEPS target ... [PRIVATE_DEPS target ...] [TORCH])
-# DEPS are public: what the headers include. TORCH adds LibTorch and its precompiled headers.
+# Headers that most files read, precompiled: a third of the time of a build from nothing. Files still include what they use:
+# clang's passes (presets thread-safety and fuzz) build without. Torch's targets have one of their own (IngotTorch.cmake).
+option(INGOT_PRECOMPILE_HEADERS "Precompile the headers of the standard library and of packages" ON)
+if(INGOT_PRECOMPILE_HEADERS AND NOT INGOT_KERNELS_ONLY)
+  set(_std <algorithm> <atomic> <chrono> <condition_variable> <cstdint> <filesystem> <fstream> <functional> <map> <memory>
+      <mutex> <optional> <set> <span> <sstream> <string> <string_view> <thread> <unordered_map> <utility> <vector>)
+  set(_packages <absl/status/status.h> <absl/status/statusor.h> <absl/strings/str_cat.h> <boost/json.hpp>
+      <google/protobuf/message.h> <google/protobuf/map.h> <google/protobuf/repeated_field.h> <spdlog/spdlog.h>)
+  add_library(ingot_pch OBJECT ${CMAKE_SOURCE_DIR}/cmake/pch.cc)
+  target_link_libraries(ingot_pch PRIVATE absl::statusor absl::strings Boost::json protobuf::libprotobuf spdlog::spdlog
+                                          ingot_warnings)
+  target_precompile_headers(ingot_pch PRIVATE ${_std} ${_packages})
+  add_library(ingot_test_pch OBJECT ${CMAKE_SOURCE_DIR}/cmake/pch.cc)
+  target_link_libraries(ingot_test_pch PRIVATE absl::statusor absl::strings Boost::json protobuf::libprotobuf
+                                               spdlog::spdlog GTest::gmock ingot_warnings)
+  target_precompile_headers(ingot_test_pch PRIVATE ${_std} ${_packages} <gmock/gmock.h> <gtest/gtest.h>)
+endif()
+
+# GCC refuses a precompiled header in a file that is compiled with other flags: -fPIE instead of -fPIC, as CMake has it
+# for programs, or -pthread, as gRPC's targets have it.
+function(ingot_compile_as_library target)
+  get_target_property(type ${target} TYPE)
+  if(type STREQUAL "EXECUTABLE")
+    set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+    target_compile_options(${target} PRIVATE -fPIC)
+  endif()
+endfunction()
+
+# For a target that links ARGN: not if gRPC is among it.
+function(ingot_use_pch target pch)
+  if(NOT TARGET ${pch} OR "${ARGN}" MATCHES "proto_services|_grpc")
+    return()
+  endif()
+  ingot_compile_as_library(${target})
+  target_precompile_headers(${target} REUSE_FROM ${pch})
+endfunction()
+
+# ingot_library(NAME SRCS a.cc ... DEPS target ... [PRIVATE_DEPS target ...] [TORCH | PLAIN])
+# DEPS are public: what the headers include. TORCH adds LibTorch and its precompiled headers; PLAIN is for what uses no
+# package or has flags of its own, and takes no precompiled headers.
 function(ingot_library name)
-  cmake_parse_arguments(arg "TORCH" "" "SRCS;DEPS;PRIVATE_DEPS" ${ARGN})
+  cmake_parse_arguments(arg "TORCH;PLAIN" "" "SRCS;DEPS;PRIVATE_DEPS" ${ARGN})
   add_library(${name} STATIC ${arg_SRCS})
   target_include_directories(${name} PUBLIC ${CMAKE_SOURCE_DIR}/src ${CMAKE_BINARY_DIR}/gen)
   target_link_libraries(${name} PUBLIC ${arg_DEPS} PRIVATE ${arg_PRIVATE_DEPS} ingot_warnings)
   if(arg_TORCH)
     target_link_libraries(${name} PUBLIC ingot_torch)
     ingot_use_torch_pch(${name})
+  elseif(NOT arg_PLAIN)
+    ingot_use_pch(${name} ingot_pch ${arg_DEPS} ${arg_PRIVATE_DEPS})
   endif()
 endfunction()
 
@@ -44,6 +84,8 @@ function(ingot_test name)
   if(arg_TORCH)
     target_link_libraries(${name} PRIVATE ingot_torch)
     ingot_use_torch_pch(${name})
+  else()
+    ingot_use_pch(${name} ingot_test_pch ${arg_DEPS})
   endif()
   target_compile_definitions(${name} PRIVATE INGOT_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   # One ctest entry per binary: starting a process that links LibTorch costs more than most tests in it.

@@ -14,7 +14,8 @@ set(CMAKE_CXX_FLAGS_DEBUG "-O0 -g1")
 
 find_program(INGOT_CCACHE ccache)
 if(INGOT_CCACHE)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${INGOT_CCACHE})
+  # What ccache must be told of precompiled headers, or it keeps none of the files that use one.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${INGOT_CCACHE})
 endif()
 find_program(INGOT_MOLD mold)
 if(INGOT_MOLD)

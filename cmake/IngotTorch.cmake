@@ -45,18 +45,13 @@ if(NOT EXISTS ${INGOT_TORCH_OPENMP})
 endif()
 
 # One precompiled header for all torch targets (25 s once instead of in every file). torch/torch.h is never included.
-add_library(ingot_torch_pch OBJECT ${CMAKE_SOURCE_DIR}/cmake/torch_pch.cc)
+add_library(ingot_torch_pch OBJECT ${CMAKE_SOURCE_DIR}/cmake/pch.cc)
 target_link_libraries(ingot_torch_pch PRIVATE ingot_torch ingot_warnings)
 target_precompile_headers(ingot_torch_pch PRIVATE
   <ATen/ATen.h> <ATen/Parallel.h> <torch/csrc/autograd/custom_function.h> <torch/csrc/autograd/variable.h>
   <torch/csrc/autograd/autograd.h> <torch/library.h>
   <functional> <map> <memory> <string> <vector>)
 function(ingot_use_torch_pch target)
-  # GCC refuses a header compiled with -fPIC in a file compiled with -fPIE, CMake's choice for programs.
-  get_target_property(_type ${target} TYPE)
-  if(_type STREQUAL "EXECUTABLE")
-    set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
-    target_compile_options(${target} PRIVATE -fPIC)
-  endif()
+  ingot_compile_as_library(${target})
   target_precompile_headers(${target} REUSE_FROM ingot_torch_pch)
 endfunction()

@@ -1,0 +1,1 @@
+// Only carries precompiled headers, which targets reuse.

@@ -1,1 +1,0 @@
-// Only carries the precompiled torch headers that every torch target reuses.
