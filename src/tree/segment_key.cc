@@ -13,6 +13,17 @@ void AppendLittleEndian(Unsigned value, std::string& out) {
   for (size_t byte = 0; byte < sizeof(Unsigned); ++byte) out += static_cast<char>((value >> (8 * byte)) & 0xFF);
 }
 
+// What AppendLittleEndian does to each value; whole arrays as they lie where they lie that way.
+template <typename Value>
+void AppendAll(const google::protobuf::RepeatedField<Value>& values, std::string& out) {
+  static_assert(sizeof(Value) == sizeof(uint32_t));
+  if constexpr (std::endian::native == std::endian::little) {
+    out.append(reinterpret_cast<const char*>(values.data()), sizeof(Value) * static_cast<size_t>(values.size()));
+  } else {
+    for (const Value value : values) AppendLittleEndian(std::bit_cast<uint32_t>(value), out);
+  }
+}
+
 }  // namespace
 
 std::string SegmentKey(const v1::Segment& segment) {
@@ -20,9 +31,9 @@ std::string SegmentKey(const v1::Segment& segment) {
   bytes.reserve(32 + 4 * segment.token_ids_size() + 4 * segment.logprobs_size() + 13 * segment.versions_size());
   AppendLittleEndian(static_cast<uint32_t>(segment.source()), bytes);
   AppendLittleEndian(static_cast<uint64_t>(segment.token_ids_size()), bytes);
-  for (const int32_t id : segment.token_ids()) AppendLittleEndian(static_cast<uint32_t>(id), bytes);
+  AppendAll(segment.token_ids(), bytes);
   AppendLittleEndian(static_cast<uint64_t>(segment.logprobs_size()), bytes);
-  for (const float logprob : segment.logprobs()) AppendLittleEndian(std::bit_cast<uint32_t>(logprob), bytes);
+  AppendAll(segment.logprobs(), bytes);
   AppendLittleEndian(static_cast<uint64_t>(segment.versions_size()), bytes);
   for (const v1::VersionRun& run : segment.versions()) {
     AppendLittleEndian(static_cast<uint64_t>(run.version()), bytes);
