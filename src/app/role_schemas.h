@@ -1,4 +1,5 @@
-// The schema's part for each role: keys to the fields of its options.
+// The schema's part for each role: keys to the fields of its options. The long ones have files of their own
+// (trainer_schema.cc, gateway_schema.cc, agents_schema.cc).
 #pragma once
 
 #include "app/run_config.h"

@@ -251,6 +251,16 @@ absl::StatusOr<std::unique_ptr<trainer::Trainer>> StartOrResume(const RunConfig&
   return trainer;
 }
 
+// A run that goes on from a checkpoint goes on with the checkpoint's model, which must be the one that it names.
+absl::Status CheckSameModel(const model::ModelConfig& configured, const trainer::Trainer& trainer, const RunDir& dir) {
+  const absl::Status same = model::Parameters::CheckSameShapes(configured, trainer.config());
+  if (same.ok()) return same;
+  return absl::FailedPreconditionError(
+      absl::StrCat("the checkpoint in ", dir.checkpoints(),
+                   " is of another model than the configuration's: ", std::string(same.message()),
+                   "; set model as it was when the run started, or start another run under another run.name"));
+}
+
 // reward/mean of the steps below `resume_step`, from the record they left.
 std::vector<double> EarlierRewards(const std::string& path, int64_t resume_step) {
   std::vector<double> rewards;
@@ -279,6 +289,7 @@ absl::StatusOr<TrainingResult> RunTraining(const LoadedConfig& loaded, const Run
                          StartOrResume(config, dir, model, resume, line, stop));
   const int64_t first_step = trainer->version();
 
+  INGOT_RETURN_IF_ERROR(CheckSameModel(model.shape, *trainer, dir));
   RunTally tally;
   if (first_step > 0) tally.rewards = EarlierRewards(dir.metrics(), first_step);
   base::RunLogOptions log_options;

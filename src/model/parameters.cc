@@ -92,6 +92,22 @@ Parameters Parameters::Init(const ModelConfig& config, uint64_t seed, at::Scalar
   return parameters;
 }
 
+absl::Status Parameters::CheckSameShapes(const ModelConfig& expected, const ModelConfig& found) {
+  const auto mine = Shapes(expected), theirs = Shapes(found);
+  for (const auto& [name, shape] : mine) {
+    const auto it = theirs.find(name);
+    if (it == theirs.end()) return absl::InvalidArgumentError(absl::StrCat("tensor ", name, " is missing"));
+    if (it->second != shape) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("tensor ", name, " has shape ", Text(it->second), ", not ", Text(shape)));
+    }
+  }
+  for (const auto& [name, shape] : theirs) {
+    if (!mine.contains(name)) return absl::InvalidArgumentError(absl::StrCat("tensor ", name, " is not the model's"));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Parameters> Parameters::FromTensors(const ModelConfig& config,
                                                    std::map<std::string, at::Tensor> tensors) {
   const auto shapes = Shapes(config);

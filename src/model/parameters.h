@@ -27,6 +27,9 @@ class Parameters {
   // The names and shapes a model of this configuration has.
   static std::map<std::string, std::vector<int64_t>> Shapes(const ModelConfig& config);
 
+  // INVALID_ARGUMENT names the first tensor that models of the two configurations do not have in common.
+  static absl::Status CheckSameShapes(const ModelConfig& expected, const ModelConfig& found);
+
   const at::Tensor& at(const std::string& name) const;
   const std::map<std::string, at::Tensor>& tensors() const { return tensors_; }
   std::map<std::string, at::Tensor>& tensors() { return tensors_; }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/torch/layers.h"
+#include "kernels/torch/typed.h"
 
 namespace ingot::model {
 
@@ -144,9 +145,17 @@ at::Tensor Transformer::Logits(const at::Tensor& hidden) const {
 
 at::Tensor PolicyLogSoftmax(const at::Tensor& logits, const at::Tensor& temperature) {
   TORCH_CHECK(logits.dim() == 2, "logits must be [M, V], got ", logits.sizes());
-  const at::ScalarType type = logits.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  const at::ScalarType type = kernels::AccumulatorType(logits);
   const at::Tensor t = temperature.to(logits.device(), type);
   return at::log_softmax(logits.to(type) / (t.dim() == 0 ? t : t.reshape({-1, 1})), -1);
+}
+
+at::Tensor PolicyLogSoftmax_(at::Tensor logits, const at::Tensor& temperature) {
+  TORCH_CHECK(logits.dim() == 2 && !logits.requires_grad(), "logits must be [M, V] without history, got ",
+              logits.sizes());
+  const at::NoGradGuard no_history;
+  const at::Tensor t = temperature.to(logits.scalar_type());
+  return at::log_softmax(logits.div_(t.dim() == 0 ? t : t.reshape({-1, 1})), -1);
 }
 
 }  // namespace ingot::model

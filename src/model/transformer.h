@@ -59,5 +59,8 @@ class Transformer {
 // temperature [M] or a scalar tensor. The one function both rollout and trainer call: equal rows in give bit-equal rows
 // out, whatever M.
 at::Tensor PolicyLogSoftmax(const at::Tensor& logits, const at::Tensor& temperature);
+// The same bits, without history and without a third matrix of that size: overwrites the logits, fp32 or fp64, on whose
+// device the temperature is.
+at::Tensor PolicyLogSoftmax_(at::Tensor logits, const at::Tensor& temperature);
 
 }  // namespace ingot::model

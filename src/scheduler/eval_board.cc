@@ -51,6 +51,11 @@ absl::Status EvalBoard::Start(const v1::StartEvalRequest& request, const Attempt
   return absl::OkStatus();
 }
 
+v1::EpisodeRef EvalBoard::RefOf(int64_t version, const Run& run, int32_t sample) {
+  const int32_t avg_n = run.request.avg_n();
+  return run.samples[static_cast<size_t>(sample)].Ref(version * kGroupsPerVersion + sample / avg_n, sample % avg_n);
+}
+
 std::optional<v1::Ticket> EvalBoard::NextTicket(std::chrono::nanoseconds now) {
   for (auto& [version, run] : runs_) {
     if (run.waiting.empty()) continue;
@@ -63,9 +68,7 @@ std::optional<v1::Ticket> EvalBoard::NextTicket(std::chrono::nanoseconds now) {
         now + std::chrono::nanoseconds(static_cast<int64_t>(options_.group_deadline_seconds * 1e9));
     deadlines_.insert({run.deadlines[static_cast<size_t>(index)], version, index});
     v1::Ticket ticket;
-    ticket.mutable_ref()->set_group_id(version * kGroupsPerVersion + index / run.request.avg_n());
-    ticket.mutable_ref()->set_sample_index(index % run.request.avg_n());
-    ticket.mutable_ref()->set_attempt(sample.attempt);
+    *ticket.mutable_ref() = RefOf(version, run, index);
     ticket.set_purpose(v1::PURPOSE_EVAL);
     *ticket.mutable_task() = run.request.tasks(index / run.request.avg_n());
     ticket.set_pinned_version(version);
@@ -99,10 +102,7 @@ std::vector<v1::EpisodeRef> EvalBoard::Running() const {
   std::vector<v1::EpisodeRef> running;
   for (const auto& [deadline, version, index] : deadlines_) {
     const Run& run = runs_.at(version);
-    v1::EpisodeRef& ref = running.emplace_back();
-    ref.set_group_id(version * kGroupsPerVersion + index / run.request.avg_n());
-    ref.set_sample_index(index % run.request.avg_n());
-    ref.set_attempt(run.samples[static_cast<size_t>(index)].attempt);
+    running.push_back(RefOf(version, run, index));
   }
   return running;
 }

@@ -72,6 +72,7 @@ class EvalBoard {
   void Update(Run& run, int32_t sample, Sample::State before);
   void Drop(std::map<int64_t, Run>::iterator it);
   static v1::EvalStatusResponse Summary(const Run& run);
+  static v1::EpisodeRef RefOf(int64_t version, const Run& run, int32_t sample);
 
   const SchedulerOptions options_;
   std::map<int64_t, Run> runs_;                                                 // by version

@@ -26,6 +26,15 @@ struct Sample {
 
   bool terminal() const { return state == kDone || state == kGivenUp; }
 
+  // Its current attempt, as sample `index` of a group.
+  v1::EpisodeRef Ref(int64_t group_id, int64_t index) const {
+    v1::EpisodeRef ref;
+    ref.set_group_id(group_id);
+    ref.set_sample_index(static_cast<int32_t>(index));
+    ref.set_attempt(attempt);
+    return ref;
+  }
+
   // The current attempt failed.
   void Fail(int32_t max_attempts) {
     ++failures;

@@ -80,9 +80,7 @@ std::optional<v1::Ticket> TrainGroups::TicketOf(int64_t group_id, int64_t live_v
     deadlines_.insert({group.deadline, group_id});
   }
   v1::Ticket ticket;
-  ticket.mutable_ref()->set_group_id(group_id);
-  ticket.mutable_ref()->set_sample_index(static_cast<int32_t>(sample - group.samples.begin()));
-  ticket.mutable_ref()->set_attempt(sample->attempt);
+  *ticket.mutable_ref() = sample->Ref(group_id, sample - group.samples.begin());
   ticket.set_purpose(v1::PURPOSE_TRAIN);
   *ticket.mutable_task() = group.task;
   ticket.set_pinned_version(-1);
@@ -120,10 +118,7 @@ std::vector<v1::EpisodeRef> TrainGroups::Running() const {
   for (const auto& [group_id, group] : groups_) {
     for (size_t i = 0; i < group.samples.size(); ++i) {
       if (group.samples[i].state != Sample::kRunning) continue;
-      v1::EpisodeRef& ref = running.emplace_back();
-      ref.set_group_id(group_id);
-      ref.set_sample_index(static_cast<int32_t>(i));
-      ref.set_attempt(group.samples[i].attempt);
+      running.push_back(group.samples[i].Ref(group_id, static_cast<int64_t>(i)));
     }
   }
   return running;

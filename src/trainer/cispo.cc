@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "trainer/clip.h"
 #include "trainer/objective.h"
 
 namespace ingot::trainer {
@@ -22,16 +23,11 @@ class Cispo final : public Objective {
   }
 
   void Tally(const LossEntries& e, MetricSums& sums) const override {
-    MeanMax& below = sums.means["actor/clipfrac_low"];
-    MeanMax& above = sums.means["actor/clipfrac_high"];
-    MeanMax& mean = sums.means["cispo/ratio_mean"];
-    MeanMax& max = sums.maxima["cispo/ratio_max"];
+    ClipTally tally("cispo", sums);
     for (size_t i = 0; i < e.logprobs.size(); ++i) {
       const double ratio = std::exp(e.logprobs[i] - e.recorded[i]);
-      below.Add(ratio < low_ ? 1.0 : 0.0);
-      above.Add(ratio > high_ ? 1.0 : 0.0);
-      mean.Add(ratio);
-      max.Add(ratio);
+      tally.AddToken(ratio<low_, ratio> high_);
+      tally.AddRatio(ratio);
     }
   }
 

@@ -1,5 +1,10 @@
-// The clipped surrogate min(r A, clip(r) A), shared by the objectives that have one ratio per token and per sequence.
+// What objectives with a clip share: the surrogate min(r A, clip(r) A), of one ratio per token or per sequence, and
+// what they report of it.
 #pragma once
+
+#include <string>
+
+#include "trainer/metrics.h"
 
 namespace ingot::trainer {
 
@@ -22,6 +27,28 @@ struct ClipRange {
     if (advantage < 0 && dual > 0 && ratio > dual) return {dual * advantage, 0, false, true};
     return {ratio * advantage, ratio * advantage, false, false};
   }
+};
+
+// actor/clipfrac_low and _high over tokens, NAME/ratio_mean and NAME/ratio_max over ratios.
+class ClipTally {
+ public:
+  ClipTally(const std::string& name, MetricSums& sums)
+      : below_(sums.means["actor/clipfrac_low"]),
+        above_(sums.means["actor/clipfrac_high"]),
+        mean_(sums.means[name + "/ratio_mean"]),
+        max_(sums.maxima[name + "/ratio_max"]) {}
+
+  void AddToken(bool clipped_low, bool clipped_high) {
+    below_.Add(clipped_low ? 1.0 : 0.0);
+    above_.Add(clipped_high ? 1.0 : 0.0);
+  }
+  void AddRatio(double ratio) {
+    mean_.Add(ratio);
+    max_.Add(ratio);
+  }
+
+ private:
+  MeanMax &below_, &above_, &mean_, &max_;
 };
 
 }  // namespace ingot::trainer

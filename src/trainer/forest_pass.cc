@@ -77,13 +77,12 @@ class Pass {
     result_.head_rows = static_cast<int64_t>(plan_.rows.size());
     path_.resize(parts_.size());
     std::vector<Waiting> waiting;
-    for (size_t i = 0; i < parts_.size(); ++i) {
-      waiting.push_back(Start(i));
-      while (!waiting.empty() && parts_[waiting.back().index].last_user <= static_cast<int32_t>(i)) {
-        Finish(waiting.back());
-        waiting.pop_back();
-      }
-    }
+    tree::RunParts(
+        parts_, [&](size_t i) { waiting.push_back(Start(i)); },
+        [&](size_t) {
+          Finish(waiting.back());
+          waiting.pop_back();
+        });
     return std::move(result_);
   }
 
@@ -149,37 +148,64 @@ class Pass {
     return input.grad();
   }
 
-  // Log-probs of rows [begin, end) of the plan, and the loss of the entries that read from them.
+  // Log-probs of rows [begin, end) of the plan, and the loss of the entries that read from them. Logits and their
+  // log-softmax are the only two matrices of that size: entropy and gradient are made in their place.
   void Chunk(const at::Tensor& hidden, size_t begin, size_t end) {
     const at::Tensor logits = model_.Logits(hidden);
+    at::NoGradGuard no_history;
+    at::Tensor scaled = logits.detach();
     const std::vector<double> temperatures(plan_.temperatures.begin() + static_cast<std::ptrdiff_t>(begin),
                                            plan_.temperatures.begin() + static_cast<std::ptrdiff_t>(end));
-    const at::Tensor log_softmax =
-        model::PolicyLogSoftmax(logits, ToTensor(temperatures, at::kDouble, logits.options().requires_grad(false)));
+    const at::Tensor temperature = ToTensor(temperatures, at::kDouble, scaled.options()).unsqueeze(1);
+    const at::Tensor log_softmax = model::PolicyLogSoftmax_(scaled, temperature);
     const ChunkEntries entries = Entries(begin, end, log_softmax.size(1));
     const auto ids = at::dtype(at::kLong).device(Device());
-    const at::Tensor logprobs = log_softmax.reshape({-1}).index_select(0, ToTensor(entries.flat, at::kLong, ids));
-    const at::Tensor entropy = EntropyOf(log_softmax).index_select(0, ToTensor(entries.local_row, at::kLong, ids));
-    const std::vector<double> logprob_values = ToVector(logprobs), entropy_values = ToVector(entropy);
+    const at::Tensor flat = ToTensor(entries.flat, at::kLong, ids);
+    const at::Tensor p_logp = at::exp_out(scaled, log_softmax).mul_(log_softmax);
+    const at::Tensor entropy_of_row = p_logp.sum(-1).neg_();
+    const std::vector<double> logprobs = ToVector(log_softmax.view({-1}).index_select(0, flat));
+    const std::vector<double> entropy =
+        ToVector(entropy_of_row.index_select(0, ToTensor(entries.local_row, at::kLong, ids)));
     if (loss_ != nullptr) {
-      std::vector<double> by_logprob(logprob_values.size()), by_entropy(logprob_values.size());
-      result_.loss += loss_->Evaluate(entries.entries, logprob_values, entropy_values, by_logprob, by_entropy);
-      // A sum whose derivatives are the loss's.
-      const auto like = log_softmax.options().requires_grad(false);
-      at::Tensor surrogate = (ToTensor(by_logprob, at::kDouble, like) * logprobs).sum();
-      if (loss_->uses_entropy()) surrogate = surrogate + (ToTensor(by_entropy, at::kDouble, like) * entropy).sum();
-      surrogate.backward();
+      std::vector<double> by_logprob(logprobs.size()), by_entropy(logprobs.size());
+      result_.loss += loss_->Evaluate(entries.entries, logprobs, entropy, by_logprob, by_entropy);
+      logits.backward(
+          LogitsGradient(entries, flat, by_logprob, by_entropy, {log_softmax, p_logp, entropy_of_row}, temperature));
     }
     for (size_t i = plan_.first_entry[begin], at = 0; i < plan_.first_entry[end]; ++i, ++at) {
-      result_.logprobs[plan_.order[i]] = logprob_values[at];
-      result_.entropy[plan_.order[i]] = entropy_values[at];
+      result_.logprobs[plan_.order[i]] = logprobs[at];
+      result_.entropy[plan_.order[i]] = entropy[at];
     }
   }
 
-  at::Tensor EntropyOf(const at::Tensor& log_softmax) const {
-    // History only where the loss asks for it: this is the one other operation as large as the logits.
-    const at::AutoGradMode history(loss_ != nullptr && loss_->uses_entropy());
-    return -(log_softmax.exp() * log_softmax).sum(-1);
+  struct Softmax {
+    at::Tensor log_softmax, p_logp, entropy;  // [rows, vocab] twice, [rows]
+  };
+
+  // Of the loss by the logits z, over the log-softmax. With y = z / T, p = softmax(y) and a row's entropy H,
+  //   d logp_k / dy_i = [i = k] - p_i,    d H / dy_i = -p_i (logp_i + H)
+  at::Tensor LogitsGradient(const ChunkEntries& entries, const at::Tensor& flat, const std::vector<double>& by_logprob,
+                            const std::vector<double>& by_entropy, const Softmax& softmax,
+                            const at::Tensor& temperature) const {
+    const auto rows = static_cast<size_t>(softmax.log_softmax.size(0));
+    std::vector<double> sum(rows), entropy_sum(rows);
+    for (size_t i = 0; i < by_logprob.size(); ++i) {
+      const auto row = static_cast<size_t>(entries.local_row[i]);
+      sum[row] += by_logprob[i];
+      entropy_sum[row] += by_entropy[i];
+    }
+    const auto like = softmax.log_softmax.options();
+    at::Tensor gradient = softmax.log_softmax.exp_();
+    at::Tensor of_p = ToTensor(sum, at::kDouble, like);
+    if (loss_->uses_entropy()) {
+      const at::Tensor of_h = ToTensor(entropy_sum, at::kDouble, like);
+      of_p.add_(of_h * softmax.entropy);
+      gradient.mul_(of_p.unsqueeze(1)).add_(softmax.p_logp.mul_(of_h.unsqueeze(1)));
+    } else {
+      gradient.mul_(of_p.unsqueeze(1));
+    }
+    gradient.neg_().view({-1}).index_add_(0, flat, ToTensor(by_logprob, at::kDouble, like));
+    return gradient.div_(temperature);
   }
 
   ChunkEntries Entries(size_t begin, size_t end, int64_t vocab) const {

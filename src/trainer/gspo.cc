@@ -29,15 +29,13 @@ class Gspo final : public Objective {
 
   void Tally(const LossEntries& e, MetricSums& sums) const override {
     const std::vector<double> ratios = Ratios(e);
+    ClipTally tally("gspo", sums);
     for (const double ratio : ratios) {
-      if (std::isnan(ratio)) continue;
-      sums.means["gspo/ratio_mean"].Add(ratio);
-      sums.maxima["gspo/ratio_max"].Add(ratio);
+      if (!std::isnan(ratio)) tally.AddRatio(ratio);
     }
     for (size_t i = 0; i < e.logprobs.size(); ++i) {
       const Surrogate term = clip_.At(ratios[static_cast<size_t>(e.sequences[i])], e.advantages[i]);
-      sums.means["actor/clipfrac_low"].Add(term.clipped_low ? 1.0 : 0.0);
-      sums.means["actor/clipfrac_high"].Add(term.clipped_high ? 1.0 : 0.0);
+      tally.AddToken(term.clipped_low, term.clipped_high);
     }
   }
 

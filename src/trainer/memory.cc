@@ -1,80 +1,189 @@
 #include "trainer/memory.h"
 
 #include <absl/strings/str_format.h>
-#include <malloc.h>
 
 #include <algorithm>
-#include <fstream>
 #include <limits>
+#include <vector>
 
 namespace ingot::trainer {
 namespace {
 
-// Bytes per row, key or part that the layers of one model take. Which tensors: model/transformer.cc and the autograd
-// functions of kernels/torch/layers.cc.
+// Bytes that one model's layers take per row, key or part. Which tensors: model/transformer.cc, the autograd functions
+// of kernels/torch/layers.cc and AttentionBackward of kernels/attention_backward.cc.
 struct Costs {
   Costs(const model::ModelConfig& c, int element_bytes)
-      : element(element_bytes),
+      : parameters(c.ParameterCount()),
+        element(element_bytes),
         accumulator(element_bytes == 8 ? 8 : 4),
         layers(c.num_hidden_layers),
         hidden(c.hidden_size),
         mlp(c.intermediate_size),
         heads(c.num_attention_heads),
+        kv_heads(c.num_key_value_heads),
         queries(c.num_attention_heads * c.head_dim),
         keys(c.num_key_value_heads * c.head_dim),
-        vocab(c.vocab_size) {
-    const int64_t raw = c.qk_norm ? 1 : 0;  // the norm's input is kept beside its result
-    if (element_bytes == 2) {
-      // Through ATen: every norm keeps its input in fp32 and the normalised row, the gate its silu.
-      const int64_t rotated = 2 + raw * 3;
-      history = element * (10 * hidden + (rotated + 1) * queries + (rotated + 1) * keys + 4 * mlp);
-    } else {
-      history = element * (4 * hidden + (2 + raw) * queries + (2 + raw) * keys + 3 * mlp);
-    }
-    history += accumulator * heads;
+        padded_head((c.head_dim + 15) / 16 * 16),
+        vocab(c.vocab_size),
+        positions(c.max_position_embeddings) {
+    // The input of a norm is kept beside its result, and a factor per row.
+    const int64_t raw = c.qk_norm ? 1 : 0;
+    input = element * hidden;
+    history = input + element * (3 * hidden + (2 + raw) * queries + (2 + raw) * keys + 3 * mlp) +
+              accumulator * (2 + heads + raw * (heads + kv_heads));
+    layer_parameters = 2 * hidden * (queries + keys) + 3 * hidden * mlp;
+    rope = positions * c.head_dim * element;
   }
 
-  int64_t ExportBytes() const { return layers * 2 * keys * element; }
-  int64_t ExportSums() const { return layers * 2 * keys * accumulator; }
+  bool narrow() const { return element < accumulator; }
+  int64_t ExportBytes(int64_t rows) const { return 2 * keys * element * rows; }  // of a layer
+  int64_t ExportSums(int64_t rows) const { return 2 * keys * accumulator * rows; }
+  // bf16 is differentiated in fp32: copies of `from` values, and `to` results rounded at the end.
+  int64_t Widened(int64_t from, int64_t to) const { return narrow() ? from * accumulator + to * element : 0; }
 
-  // The widest moment of a layer's backward pass over `rows` rows that see `prefix` more.
-  int64_t Backward(int64_t rows, int64_t prefix) const {
+  // The activation's backward pass. The result of the down projection's input is freed before it, its gradient there.
+  int64_t Activation(int64_t rows) const {
+    return rows * mlp * 2 * accumulator + Widened(3 * rows * mlp, 2 * rows * mlp);
+  }
+  // The down projection's: gradients of its input and of its weight.
+  int64_t Down(int64_t rows) const { return (rows + hidden) * mlp * element; }
+
+  // Attention's, over rows that see `prefix` more, beside what is then left of the layer's history.
+  int64_t Attention(int64_t rows, int64_t prefix) const {
     const int64_t all = rows + prefix;
-    const int64_t gathered = prefix > 0 ? 2 * all * keys * element : 0;
-    const int64_t attention = gathered + 2 * all * keys * accumulator +                      // sums
-                              rows * queries * accumulator + 2 * all * keys * accumulator +  // kernel's scratch
-                              2 * rows * heads * accumulator + rows * (2 * queries + hidden) * element;
-    const int64_t products = rows * (3 * mlp + 3 * hidden) * element;
-    return std::max(attention, products);
+    const int64_t gathered = prefix > 0 ? ExportBytes(all) : 0;
+    const int64_t scratch = accumulator * (rows * heads * (2 + padded_head) + 2 * all * kv_heads * padded_head);
+    const int64_t gradients = (2 * rows * queries + rows * hidden) * element;  // of result, queries and input
+    return gathered + ExportSums(all) + scratch + gradients - Spent(rows);
   }
+  // Back through norms and rotations to the layer's input.
+  int64_t Rotation(int64_t rows, int64_t prefix) const {
+    const int64_t tables = narrow() ? positions * (padded_head / 2) * 2 * accumulator : 0;
+    return ExportSums(rows + prefix) + rows * (3 * queries + 2 * hidden) * element +
+           Widened(2 * rows * queries, 2 * rows * keys) + (narrow() ? rows * queries * accumulator : 0) + tables +
+           queries * hidden * element - Spent(rows) - rows * queries * element;
+  }
+  // Of a history, what the first half of the backward pass frees: the MLP's, and the layer's result.
+  int64_t Spent(int64_t rows) const { return rows * (element * (3 * mlp + 3 * hidden) + accumulator); }
 
-  // Log-probs of `rows` rows, `chunk` elements of logits at a time: logits, their softmax, and gradients of both.
+  // Log-probs of `rows` rows, `chunk` elements of logits at a time: logits and log-softmax, then their gradient and the
+  // weights'.
   int64_t Head(int64_t rows, int64_t chunk) const {
-    const int64_t elements = std::min(std::max(chunk, vocab), rows * vocab);
-    return 5 * elements * accumulator + (element == 2 ? 2 * elements * element : 0) + 5 * rows * hidden * element;
+    const int64_t elements = std::min(std::max<int64_t>(1, chunk / vocab), rows) * vocab;
+    return 3 * rows * hidden * element + 2 * elements * accumulator + (narrow() ? elements * element : 0) +
+           (rows > 0 ? vocab * hidden * element : 0);
   }
 
-  int64_t element, accumulator, layers, hidden, mlp, heads, queries, keys, vocab;
-  int64_t history;  // of a layer, per row
+  // Gradients while a backward pass has `done` layers behind it; the vocabulary's are there from the first logits on.
+  int64_t Gradients(int64_t done) const { return element * (vocab * hidden + done * layer_parameters); }
+
+  int64_t parameters;
+  int64_t element, accumulator, layers, hidden, mlp, heads, kv_heads, queries, keys, padded_head, vocab, positions;
+  int64_t input, history;  // of a layer, per row; the history includes the input
+  int64_t layer_parameters, rope;
+};
+
+// Goes through the parts in the order in which they are run and notes the fullest moment.
+class Walk {
+ public:
+  Walk(const Costs& costs, const PassOptions& options, std::span<const tree::ForestPart> parts, MemoryNeed& most)
+      : costs_(costs), options_(options), parts_(parts), summed_(parts.size(), false), most_(most) {
+    for (const tree::ForestPart& part : parts) tables_ += TableBytes(part);
+  }
+
+  void Run() {
+    tree::RunParts(parts_, [&](size_t i) { Start(i); }, [&](size_t i) { Finish(i); });
+  }
+
+ private:
+  static int64_t TableBytes(const tree::ForestPart& part) {
+    return static_cast<int64_t>((part.visible_end.size() + part.exports.size()) * sizeof(int32_t));
+  }
+  bool Again(size_t i) const { return options_.recompute_prefix && parts_[i].seen_later(static_cast<int32_t>(i)); }
+
+  // What `layers` layers of a part's history take, or their inputs; with what is beside them until the backward pass:
+  // its last result (or the gradient by it) and its ids.
+  int64_t Kept(size_t i, int64_t layers) const {
+    const int64_t rows = parts_[i].size();
+    const int64_t of_row = options_.checkpoint_layers ? costs_.input : costs_.history;
+    return rows * (layers * of_row + 2 * costs_.input + 2 * static_cast<int64_t>(sizeof(int64_t)));
+  }
+  // Keys and values that later parts see, and the gradients they have given, of `layers` layers.
+  int64_t Path(size_t i, int64_t layers) const {
+    const tree::ForestPart& part = parts_[i];
+    const auto exports = static_cast<int64_t>(part.exports.size());
+    const bool in_history = !Again(i) && !options_.checkpoint_layers && exports == part.size();
+    return layers * ((in_history ? 0 : costs_.ExportBytes(exports)) + (summed_[i] ? costs_.ExportSums(exports) : 0));
+  }
+  int64_t Waiting(size_t i) const { return Path(i, costs_.layers) + (Again(i) ? 0 : Kept(i, costs_.layers)); }
+  int64_t AllWaiting() const {
+    int64_t bytes = tables_;
+    for (const size_t i : waiting_) bytes += Waiting(i);
+    return bytes;
+  }
+  // Of the gradients of keys and values that part i gives to those it sees, those that are not there before.
+  int64_t NewSums(size_t i, int64_t layers) const {
+    int64_t bytes = 0;
+    for (const tree::ForestPart::Source& source : parts_[i].prefix) {
+      const auto at = static_cast<size_t>(source.part);
+      if (!summed_[at]) bytes += layers * costs_.ExportSums(static_cast<int64_t>(parts_[at].exports.size()));
+    }
+    return bytes;
+  }
+  int64_t GradientsAfter(int64_t layers_done) const {
+    if (!any_finished_) return costs_.Gradients(layers_done);
+    // Narrow gradients have been added up in fp32, and come again part by part.
+    return costs_.parameters * costs_.accumulator + (costs_.narrow() ? costs_.Gradients(layers_done) : 0);
+  }
+
+  void Note(int64_t gradients, int64_t waiting, int64_t running, int64_t transient) {
+    if (gradients + waiting + running + transient <= most_.step()) return;
+    most_.gradients = gradients;
+    most_.waiting = waiting;
+    most_.running = running;
+    most_.transient = transient;
+  }
+
+  void NoteHead(size_t i) {
+    Note(GradientsAfter(0), AllWaiting(), Kept(i, costs_.layers) + Path(i, costs_.layers),
+         costs_.Head(parts_[i].loss_rows, options_.logits_chunk_elements));
+  }
+
+  void Start(size_t i) {
+    if (!Again(i)) NoteHead(i);
+    waiting_.push_back(i);
+  }
+
+  void Finish(size_t i) {
+    waiting_.pop_back();
+    if (Again(i)) NoteHead(i);
+    const int64_t rows = parts_[i].size(), prefix = parts_[i].prefix_rows;
+    // What is held changes by the same amount with every layer: the first or the last is the fullest.
+    for (const int64_t done : {int64_t{0}, costs_.layers - 1}) {
+      const int64_t left = costs_.layers - done, sums = NewSums(i, done);
+      const int64_t run_again = options_.checkpoint_layers ? rows * (costs_.history - costs_.input) : 0;
+      const int64_t running = Kept(i, left) + Path(i, left) + run_again;
+      const int64_t wide = std::max({costs_.Activation(rows), costs_.Down(rows), costs_.Attention(rows, prefix),
+                                     costs_.Rotation(rows, prefix) + NewSums(i, 1)});
+      Note(GradientsAfter(done + 1), AllWaiting() + sums, running, wide);
+    }
+    for (const tree::ForestPart::Source& source : parts_[i].prefix) summed_[static_cast<size_t>(source.part)] = true;
+    Note(GradientsAfter(costs_.layers), AllWaiting(), rows * costs_.input,
+         costs_.vocab * costs_.hidden * costs_.element);
+    any_finished_ = true;
+  }
+
+  const Costs& costs_;
+  const PassOptions& options_;
+  const std::span<const tree::ForestPart> parts_;
+  std::vector<size_t> waiting_;
+  std::vector<bool> summed_;  // per part: a later one has given gradients of its keys and values
+  bool any_finished_ = false;
+  int64_t tables_ = 0;
+  MemoryNeed& most_;
 };
 
 std::string Size(int64_t bytes) { return absl::StrFormat("%.3g GB", static_cast<double>(bytes) * 1e-9); }
-
-// The number behind `key` of a file like /proc/meminfo, in bytes; -1: not there.
-int64_t KilobytesOf(const char* path, const std::string& key) {
-  std::ifstream file(path);
-  for (std::string line; std::getline(file, line);) {
-    if (line.rfind(key, 0) == 0) return std::strtoll(line.c_str() + key.size(), nullptr, 10) * 1024;
-  }
-  return -1;
-}
-
-// A file that holds one number; -1: none ("max").
-int64_t NumberIn(const char* path) {
-  std::ifstream file(path);
-  int64_t value = -1;
-  return file >> value ? value : -1;
-}
 
 }  // namespace
 
@@ -87,50 +196,20 @@ std::string MemoryNeed::Describe() const {
 MemoryNeed PredictMemory(const model::ModelConfig& config, int element_bytes, const PassOptions& options,
                          std::span<const tree::ForestPart> parts) {
   const Costs costs(config, element_bytes);
-  const int64_t parameters = config.ParameterCount();
-  const bool narrow = element_bytes < 4;
   MemoryNeed need;
-  need.weights = parameters * element_bytes;
-  need.optimizer = parameters * costs.accumulator * (narrow ? 3 : 2);  // moments, and masters
-  // One matrix's gradient is there twice while it is added.
-  const int64_t largest = std::max(config.vocab_size, config.intermediate_size) * config.hidden_size;
-  need.gradients = parameters * (narrow ? element_bytes + costs.accumulator : element_bytes) + largest * element_bytes;
-
-  const int64_t kept_row =
-      options.checkpoint_layers ? costs.layers * costs.hidden * costs.element : costs.layers * costs.history;
-  const auto waiting = [&](const tree::KeptRows& kept) {
-    // Without checkpointing the exports are mostly part of the history.
-    const int64_t rows = options.recompute_prefix ? 0 : kept.parts * kept_row;
-    const bool apart = options.recompute_prefix || options.checkpoint_layers;
-    return rows + kept.exports * (costs.ExportSums() + (apart ? costs.ExportBytes() : 0));
-  };
-  const auto running = [&](const tree::KeptRows& kept) { return kept.running * kept_row; };
-  const auto transient = [&](const tree::KeptRows& kept) {
-    const int64_t again = options.checkpoint_layers ? kept.running * costs.history : 0;
-    return std::max(costs.Head(kept.running, options.logits_chunk_elements),
-                    again + costs.Backward(kept.running, kept.prefix));
-  };
-  const tree::KeptRows most = tree::MostKept(parts, [&](const tree::KeptRows& kept) {
-    return static_cast<double>(waiting(kept)) + static_cast<double>(running(kept) + transient(kept));
-  });
-  need.waiting = waiting(most);
-  need.running = running(most);
-  need.transient = transient(most);
+  need.weights = costs.parameters * element_bytes + costs.rope;
+  need.optimizer = costs.parameters * costs.accumulator * (costs.narrow() ? 3 : 2);  // moments, and masters
+  // The update: gradients in the type of the sums, and the root of the second moment.
+  need.gradients = need.transient = costs.parameters * costs.accumulator;
+  Walk(costs, options, parts, need).Run();
   return need;
 }
 
 tree::ForestPart UncutPart(int64_t rows) {
   tree::ForestPart part;
   part.end = static_cast<int32_t>(std::min<int64_t>(rows, std::numeric_limits<int32_t>::max()));
+  part.loss_rows = part.end;
   return part;
-}
-
-int64_t AvailableMemory() {
-  int64_t available = KilobytesOf("/proc/meminfo", "MemAvailable:");
-  if (available < 0) available = std::numeric_limits<int64_t>::max();
-  const int64_t limit = NumberIn("/sys/fs/cgroup/memory.max"), used = NumberIn("/sys/fs/cgroup/memory.current");
-  if (limit >= 0 && used >= 0) available = std::min(available, std::max<int64_t>(0, limit - used));
-  return available;
 }
 
 absl::Status CheckMemory(const MemoryNeed& need, int64_t bytes, int64_t available, const std::string& what,
@@ -143,16 +222,6 @@ absl::Status CheckMemory(const MemoryNeed& need, int64_t bytes, int64_t availabl
                                                    " must still be had; ", Size(available), " can: ", advice,
                                                    ", lower trainer.logits_chunk_elements (",
                                                    options.logits_chunk_elements, ") or use a larger machine"));
-}
-
-int64_t ResidentMemory() { return std::max<int64_t>(0, KilobytesOf("/proc/self/status", "VmRSS:")); }
-
-int64_t PeakMemory() { return std::max<int64_t>(0, KilobytesOf("/proc/self/status", "VmHWM:")); }
-
-bool ResetPeakMemory() {
-  malloc_trim(0);
-  std::ofstream file("/proc/self/clear_refs");
-  return static_cast<bool>(file << "5" << std::flush);
 }
 
 }  // namespace ingot::trainer

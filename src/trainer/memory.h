@@ -1,13 +1,14 @@
-// What a training step will hold, predicted from shapes alone, and what the process holds.
+// What a training step will hold, predicted from shapes alone by going through what forest_pass.cc and part_run.cc do:
 //
-//   weights, optimizer state                     as long as the trainer lives
-//   gradients                                    from the first backward pass to the update
-//   waiting parts: histories, keys and values    tree/cut.h, MostKept
-//   the running part: histories, then the widest moment of its backward pass, or of its logits
+//   weights, optimizer state     as long as the trainer lives, with the tables of positions
+//   gradients                    from the first backward pass to the update
+//   waiting parts                what their backward passes need, keys and values, and the gradients of those
+//   the running part             the same, of the layers that are not done
+//   its widest moment            a layer's attention or activation backward, the logits, or the update of the weights
 //
-// Counted are tensors and the kernels' scratch on the model's device; not the token ids, which are small, nor what
-// torch and the allocator keep for themselves. Within 20 % of what is measured on two shapes; where
-// a path runs through many small parts (8 of 1024 rows) the process held up to 40 % more than predicted.
+// Counted is whatever grows with rows, keys or parameters: tensors, the kernels' scratch, the cut's tables. Not counted
+// are the batch itself, which is held before, and what libraries keep for themselves once they have run. Tests hold it
+// against what is really in use and what the process holds.
 #pragma once
 
 #include <cstdint>
@@ -22,10 +23,12 @@
 namespace ingot::trainer {
 
 struct MemoryNeed {
-  int64_t weights = 0, optimizer = 0, gradients = 0;
+  int64_t weights = 0, optimizer = 0;
+  // Of the fullest moment:
+  int64_t gradients = 0;
   int64_t waiting = 0;    // parts that wait for later ones
-  int64_t running = 0;    // histories of the part that runs
-  int64_t transient = 0;  // the widest moment beside them
+  int64_t running = 0;    // the part that runs
+  int64_t transient = 0;  // what that moment makes beside them
 
   int64_t step() const {
     return gradients + waiting + running + transient;
@@ -39,21 +42,11 @@ struct MemoryNeed {
 MemoryNeed PredictMemory(const model::ModelConfig& config, int element_bytes, const PassOptions& options,
                          std::span<const tree::ForestPart> parts);
 
-// A part of `rows` rows that sees no other: the least that a run with such micro-batches holds.
+// A part of `rows` rows that sees no other, each read by the loss: the least that a run with such micro-batches holds.
 tree::ForestPart UncutPart(int64_t rows);
-
-// Bytes that can still be had on this machine: the kernel's estimate, or what the control group leaves, if that is
-// less. The largest number where neither can be read.
-int64_t AvailableMemory();
 
 // RESOURCE_EXHAUSTED with both numbers and what to change, if `bytes` of `need` are more than `available`.
 absl::Status CheckMemory(const MemoryNeed& need, int64_t bytes, int64_t available, const std::string& what,
                          const PassOptions& options);
-
-// The process's resident bytes, and the most since ResetPeakMemory (which also gives freed memory back, so that it is
-// not counted twice). 0 and false where the system does not tell.
-int64_t ResidentMemory();
-int64_t PeakMemory();
-bool ResetPeakMemory();
 
 }  // namespace ingot::trainer

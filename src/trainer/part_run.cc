@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "kernels/torch/tree_attention.h"
+#include "kernels/torch/typed.h"
 
 namespace ingot::trainer {
 namespace {
@@ -19,7 +20,7 @@ at::Tensor Ints(const int32_t* values, size_t count, const at::TensorOptions& op
 }
 
 at::Tensor SumsLike(const at::Tensor& keys) {
-  return at::zeros(keys.sizes(), keys.options().dtype(keys.scalar_type() == at::kDouble ? at::kDouble : at::kFloat));
+  return at::zeros(keys.sizes(), keys.options().dtype(kernels::AccumulatorType(keys)));
 }
 
 }  // namespace
@@ -78,7 +79,8 @@ PartRun::PartRun(const model::Transformer& model, const tree::PackedForest& fore
   const auto size = static_cast<size_t>(part_.size());
   tokens_ = Ints(forest.token_ids.data() + part_.begin, size, ids);
   positions_ = Ints(forest.positions.data() + part_.begin, size, ids);
-  visible_end_ = Ints(part_.visible_end.data(), part_.visible_end.size(), at::dtype(at::kInt));
+  visible_end_ = at::from_blob(const_cast<int32_t*>(part_.visible_end.data()),
+                               {static_cast<int64_t>(part_.visible_end.size())}, at::dtype(at::kInt));
   exports_ = Ints(part_.exports.data(), part_.exports.size(), ids);
   if (numerics == kernels::Numerics::kExact) {
     std::vector<int32_t> depths(static_cast<size_t>(part_.prefix_rows));  // the path above the part's first row
@@ -137,8 +139,8 @@ void PartRun::AttentionBackward(int64_t layer, Tape& tape) {
   const at::NoGradGuard no_history;
   const auto at_layer = static_cast<size_t>(layer);
   const int64_t prefix = part_.prefix_rows, own = part_.size();
-  const at::Tensor keys = Prefix(layer, &PathRows::k, tape.k.detach());
-  const at::Tensor values = Prefix(layer, &PathRows::v, tape.v.detach());
+  at::Tensor keys = Prefix(layer, &PathRows::k, tape.k.detach());
+  at::Tensor values = Prefix(layer, &PathRows::v, tape.v.detach());
   at::Tensor sums[2] = {SumsLike(keys), SumsLike(values)};
   PathRows& self = path_[index_];
   const std::vector<at::Tensor> PathRows::* grads[2] = {&PathRows::grad_k, &PathRows::grad_v};
@@ -152,6 +154,9 @@ void PartRun::AttentionBackward(int64_t layer, Tape& tape) {
   const at::Tensor grad_q =
       kernels::TreeAttentionBackward(tape.attended.grad().contiguous(), tape.q.detach(), keys, values,
                                      tape.attended.detach(), tape.lse, options, sums[0], sums[1]);
+  keys.reset();
+  values.reset();
+  tape.attended.reset();
   for (int i = 0; i < 2; ++i) {
     int64_t row = 0;
     for (const tree::ForestPart::Source& source : part_.prefix) {

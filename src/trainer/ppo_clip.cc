@@ -24,17 +24,12 @@ class PpoClip final : public Objective {
   }
 
   void Tally(const LossEntries& e, MetricSums& sums) const override {
-    MeanMax& below = sums.means["actor/clipfrac_low"];
-    MeanMax& above = sums.means["actor/clipfrac_high"];
-    MeanMax& mean = sums.means["ppo/ratio_mean"];
-    MeanMax& max = sums.maxima["ppo/ratio_max"];
+    ClipTally tally("ppo", sums);
     for (size_t i = 0; i < e.logprobs.size(); ++i) {
       const double ratio = Ratio(e, i);
       const Surrogate term = clip_.At(ratio, e.advantages[i]);
-      below.Add(term.clipped_low ? 1.0 : 0.0);
-      above.Add(term.clipped_high ? 1.0 : 0.0);
-      mean.Add(ratio);
-      max.Add(ratio);
+      tally.AddToken(term.clipped_low, term.clipped_high);
+      tally.AddRatio(ratio);
       if (cap_ <= 0) continue;
       sums.means["tis/weight_mean"].Add(ImportanceWeight(e, i));
       sums.means["tis/capped_ratio"].Add(std::exp(e.logprobs[i] - e.recorded[i]) > cap_ ? 1.0 : 0.0);

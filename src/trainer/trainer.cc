@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "trainer/gradient_faults.h"
 #include "trainer/memory.h"
+#include "trainer/process_memory.h"
 #include "trainer/schedule.h"
 #include "trainer/torch_edge.h"
 
@@ -83,7 +84,7 @@ absl::Status CheckRunMemory(const TrainerOptions& options, const model::ModelCon
 // Which calls of the probe are scored together. fast: each by itself, as the engine ran it; exact: merged as they would
 // be trained, since merging must not change a bit.
 std::vector<std::vector<int32_t>> ProbeLayout(const TrainerOptions& options, const std::vector<tree::FlatCall>& calls) {
-  if (options.numerics == kernels::Numerics::kExact) return tree::PlanMicroBatches(calls, options.micro_batch_tokens);
+  if (options.numerics == kernels::Numerics::kExact) return {tree::OrderChainFirst(calls)};
   std::vector<std::vector<int32_t>> alone;
   for (int32_t call = 0; call < static_cast<int32_t>(calls.size()); ++call) alone.push_back({call});
   return alone;
@@ -116,6 +117,7 @@ Trainer::Trainer(const TrainerOptions& options, model::Transformer model, std::u
       objective_(std::move(objective)),
       pass_options_(PassOptionsOf(options)),
       optimizer_(options.optimizer, model_.parameters().tensors()) {
+  ReturnFreedMemory();  // what is predicted of a step is then what the process holds
   INGOT_LOG(info, "objective {}; {}", objective_->Describe(), DescribeRest(options_));
 }
 

@@ -12,6 +12,7 @@
 #include "model/transformer.h"
 #include "trainer/forest_pass.h"
 #include "trainer/memory.h"
+#include "trainer/process_memory.h"
 #include "trainer/step_bound.h"
 #include "tree/cut.h"
 #include "tree/documents.h"
@@ -278,6 +279,7 @@ absl::Status RunTreeBench(const TreeBenchOptions& options, const std::function<v
   INGOT_RETURN_IF_ERROR(options.Validate());
   const auto shapes = options.shapes.empty() ? tree::WorkloadShapes() : options.shapes;
   for (const std::string& shape : shapes) INGOT_RETURN_IF_ERROR(tree::MakeWorkload(shape, 1e-6, 2).status());
+  ReturnFreedMemory();
   for (const std::string& shape : shapes) INGOT_RETURN_IF_ERROR(ShapeBench(options, shape).Run(emit));
   return absl::OkStatus();
 }

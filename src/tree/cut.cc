@@ -51,6 +51,8 @@ ForestPart MakePart(const PackedForest& forest, const std::vector<OpenRow>& open
 std::vector<ForestPart> CutForest(const PackedForest& forest, int64_t max_tokens) {
   const auto rows = static_cast<int32_t>(forest.size());
   std::vector<ForestPart> parts;
+  std::vector<bool> read(forest.size(), false);  // by a loss entry
+  for (const LossEntry& entry : forest.entries) read[static_cast<size_t>(entry.row)] = true;
   std::vector<OpenRow> open;  // the path to the next row; ends do not rise
   for (int32_t begin = 0; begin < rows;) {
     while (!open.empty() && open.back().visible_end <= begin) open.pop_back();
@@ -59,6 +61,7 @@ std::vector<ForestPart> CutForest(const PackedForest& forest, int64_t max_tokens
     parts.push_back(MakePart(forest, open, begin, ChooseEnd(forest, open, begin, limit)));
     ForestPart& part = parts.back();
     part.last_user = self;
+    part.loss_rows = static_cast<int32_t>(std::count(read.begin() + begin, read.begin() + part.end, true));
     for (const ForestPart::Source& source : part.prefix) parts[static_cast<size_t>(source.part)].last_user = self;
     for (const int32_t row : part.exports) open.push_back({forest.visible_end[static_cast<size_t>(begin + row)], self});
     begin = part.end;
@@ -66,26 +69,16 @@ std::vector<ForestPart> CutForest(const PackedForest& forest, int64_t max_tokens
   return parts;
 }
 
-KeptRows MostKept(std::span<const ForestPart> parts, const std::function<double(const KeptRows&)>& weigh) {
-  KeptRows most, held;
-  double greatest = -1;
+void RunParts(std::span<const ForestPart> parts, const std::function<void(size_t)>& start,
+              const std::function<void(size_t)>& finish) {
   std::vector<size_t> waiting;
   for (size_t i = 0; i < parts.size(); ++i) {
-    held.running = parts[i].size();
-    held.prefix = parts[i].prefix_rows;
-    if (const double weight = weigh(held); weight > greatest) {
-      greatest = weight;
-      most = held;
-    }
+    start(i);
     waiting.push_back(i);
-    held.parts += parts[i].size();
-    held.exports += static_cast<int64_t>(parts[i].exports.size());
     for (; !waiting.empty() && parts[waiting.back()].last_user <= static_cast<int32_t>(i); waiting.pop_back()) {
-      held.parts -= parts[waiting.back()].size();
-      held.exports -= static_cast<int64_t>(parts[waiting.back()].exports.size());
+      finish(waiting.back());
     }
   }
-  return most;
 }
 
 std::vector<int32_t> OrderChainFirst(std::span<const FlatCall> calls) {

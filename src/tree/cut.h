@@ -15,7 +15,7 @@
 // only where (1) nothing of it is seen later, or (2) all of its prefix stays visible and at least half of its rows are
 // exports; of those ends the last one within the budget is taken. So no part is kept for the sake of another that has
 // nothing on the path any more. A part is kept whole: one whose path went back up to a fork holds more rows than are
-// seen. MostKept says what a plan comes to.
+// seen.
 //
 // Nothing is assumed of a forest but that the ranges [j, visible_end[j]) nest. Pure functions.
 #pragma once
@@ -40,6 +40,7 @@ struct ForestPart {
   int32_t prefix_rows = 0;       // of all sources
   std::vector<int32_t> exports;  // rows from `begin`, ascending
   int32_t last_user = 0;         // the last part that sees an export; the part itself: none
+  int32_t loss_rows = 0;         // rows that a loss entry is read from
   int64_t visible_pairs = 0;     // unmasked (query, key) pairs, keys of the prefix included
   // [prefix_rows + size()]: the prefix, then the part's own rows, as keys of the part's queries, which are the indices
   // from prefix_rows on.
@@ -53,15 +54,10 @@ struct ForestPart {
 // and, per part, its prefix.
 std::vector<ForestPart> CutForest(const PackedForest& forest, int64_t max_tokens);
 
-// What a run over the parts, forward in order and backward as soon as may be, holds at its fullest.
-struct KeptRows {
-  int64_t parts = 0;    // rows of parts that wait for later ones
-  int64_t exports = 0;  // of those, the exports
-  int64_t running = 0;  // rows of the part that runs meanwhile
-  int64_t prefix = 0;   // of its prefix
-};
-// At the part where `weigh` is greatest.
-KeptRows MostKept(std::span<const ForestPart> parts, const std::function<double(const KeptRows&)>& weigh);
+// The order in which parts are run: start(i) for each in turn, and finish(i) as soon as no later part sees it, which is
+// after the finish of all that saw it; what was started last of those that wait is finished first.
+void RunParts(std::span<const ForestPart> parts, const std::function<void(size_t)>& start,
+              const std::function<void(size_t)>& finish);
 
 // The calls that sampled something, the longest first, equal ones as they come: packed in this order, every fork's
 // deepest path is laid out before its other branches, so that a cut forest keeps no branch waiting for a deeper one.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <unordered_map>
 
 #include "tree/trie.h"
 
@@ -119,36 +118,6 @@ absl::StatusOr<PackedForest> PackForest(std::span<const FlatCall> calls, std::sp
     AppendEntries(trie, starts, by_index[i], calls[sorted[i]], sorted[i], forest.entries);
   }
   return forest;
-}
-
-std::vector<std::vector<int32_t>> PlanMicroBatches(std::span<const FlatCall> calls, int64_t max_tokens) {
-  Trie trie;
-  std::unordered_map<int32_t, std::vector<int32_t>> ending;  // node -> calls that end there
-  for (size_t i = 0; i < calls.size(); ++i) {
-    if (calls[i].tokens.size() <= static_cast<size_t>(std::max(calls[i].context_tokens, 0))) continue;
-    ending[trie.Insert(calls[i].tokens)].push_back(static_cast<int32_t>(i));
-  }
-  // In pre-order a call shares most with the one before it: what it adds is what lies below their fork.
-  std::vector<std::vector<int32_t>> batches;
-  int64_t held = 0;
-  int32_t shared = 0;
-  for (const int32_t id : trie.PreOrder()) {
-    shared = std::min(shared, trie.node(id).depth);
-    const auto found = ending.find(id);
-    if (found == ending.end()) continue;
-    const int32_t length = trie.node(id).end_depth();
-    for (const int32_t call : found->second) {
-      if (batches.empty() || held + length - shared > max_tokens) {
-        batches.emplace_back();
-        held = 0;
-        shared = 0;
-      }
-      held += length - shared;
-      shared = length;
-      batches.back().push_back(call);
-    }
-  }
-  return batches;
 }
 
 }  // namespace ingot::tree

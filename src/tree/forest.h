@@ -62,10 +62,4 @@ struct PackedForest {
 // the calls' tokens.
 absl::StatusOr<PackedForest> PackForest(std::span<const FlatCall> calls, std::span<const int32_t> indices);
 
-// Cuts a batch into micro-batches of at most `max_tokens` merged tokens each (a single call larger than that is its own
-// micro-batch): calls ordered so that shared prefixes meet, then filled greedily. Returns indices into `calls`, each
-// once, in the order in which PackForest should get them; calls that sampled nothing bear no loss and are left out.
-// Linear in the calls' tokens. Use micro-batches as they are: an order of one's own would waste what is shared.
-std::vector<std::vector<int32_t>> PlanMicroBatches(std::span<const FlatCall> calls, int64_t max_tokens);
-
 }  // namespace ingot::tree

@@ -190,6 +190,19 @@ TEST(Parameters, NamesTheTensorThatDoesNotFit) {
   EXPECT_EQ(error([](auto& t) { t["model.layers.0.self_attn.rotary_emb.inv_freq"] = at::ones({4}); }), "");
 }
 
+TEST(Parameters, NamesTheTensorThatTwoConfigurationsDoNotShare) {
+  const ModelConfig config = testing::SmallConfig("llama");
+  const auto difference = [&](const std::function<void(ModelConfig&)>& change) {
+    ModelConfig other = config;
+    change(other);
+    return std::string(Parameters::CheckSameShapes(config, other).message());
+  };
+  EXPECT_EQ(difference([](auto& c) { c.rope_theta *= 2; }), "");
+  EXPECT_THAT(difference([](auto& c) { c.vocab_size += 1; }), HasSubstr("lm_head.weight has shape"));
+  EXPECT_THAT(difference([](auto& c) { c.num_hidden_layers += 1; }), HasSubstr("is not the model's"));
+  EXPECT_THAT(difference([](auto& c) { c.num_hidden_layers -= 1; }), HasSubstr("is missing"));
+}
+
 TEST(Parameters, ATiedHeadMayBeStoredTwiceIfEqual) {
   const ModelConfig config = testing::SmallConfig("qwen2");
   auto tensors = Parameters::Init(config, 1, at::kFloat).tensors();

@@ -190,9 +190,7 @@ TEST(TreePass, GradientsAreTheFiniteDifferences) {
   options.eps_clip_high = 1.5;
   const auto prepared = PrepareBatch(RandomBatch(21, config.vocab_size, 0, 2, 3), options, config.vocab_size, 0);
   ASSERT_TRUE(prepared.ok());
-  const auto plan = tree::PlanMicroBatches(prepared->calls, 1 << 20);
-  ASSERT_EQ(plan.size(), 1u);
-  const auto forest = *tree::PackForest(prepared->calls, plan[0]);
+  const auto forest = *PackBatch(*prepared);
 
   std::vector<double> coefficients;
   const auto base = ScoreForest(model, forest, prepared->calls, {});

@@ -11,6 +11,7 @@
 #include "tiny_model.h"
 #include "trainer/forest_pass.h"
 #include "trainer/trainer.h"
+#include "tree/cut.h"
 
 namespace ingot::trainer {
 namespace {
@@ -30,19 +31,16 @@ struct Gap {
   double max = 0;
 };
 
-Gap Compare(const model::Transformer& model, const std::vector<tree::FlatCall>& calls, int64_t micro_batch_tokens,
-            const PassOptions& pass) {
+Gap Compare(const model::Transformer& model, const std::vector<tree::FlatCall>& calls, const PassOptions& pass) {
   Gap gap;
-  for (const auto& indices : tree::PlanMicroBatches(calls, micro_batch_tokens)) {
-    const auto forest = *tree::PackForest(calls, indices);
-    const PassResult result = ScoreForest(model, forest, calls, pass);
-    for (size_t i = 0; i < forest.entries.size(); ++i) {
-      const tree::LossEntry& e = forest.entries[i];
-      const double recorded = calls[size_t(e.call)].logprobs[size_t(e.offset)];
-      ++gap.tokens;
-      gap.unequal += result.logprobs[i] != recorded;
-      gap.max = std::max(gap.max, std::abs(result.logprobs[i] - recorded));
-    }
+  const auto forest = *tree::PackForest(calls, tree::OrderChainFirst(calls));
+  const PassResult result = ScoreForest(model, forest, calls, pass);
+  for (size_t i = 0; i < forest.entries.size(); ++i) {
+    const tree::LossEntry& e = forest.entries[i];
+    const double recorded = calls[size_t(e.call)].logprobs[size_t(e.offset)];
+    ++gap.tokens;
+    gap.unequal += result.logprobs[i] != recorded;
+    gap.max = std::max(gap.max, std::abs(result.logprobs[i] - recorded));
   }
   return gap;
 }
@@ -65,14 +63,15 @@ TEST_P(ExactLogprobs, OfMergedTreesAreTheEnginesToTheBit) {
 
   const auto model = *model::Transformer::Create(config, parameters);
   PassOptions pass;
-  const Gap fast = Compare(model, brancher.calls, 1 << 20, pass);
+  const Gap fast = Compare(model, brancher.calls, pass);
   EXPECT_GT(fast.unequal, fast.tokens / 10) << "forks no longer change a bit: this test shows nothing";
   EXPECT_LT(fast.max, GetParam().dtype == at::kFloat ? 1e-5 : 0.5);
 
   pass.numerics = kernels::Numerics::kExact;
-  for (const int64_t micro_batch_tokens : {int64_t{1} << 20, int64_t{700}}) {
-    pass.logits_chunk_elements = micro_batch_tokens == 700 ? 211 * 17 : 1 << 24;
-    const Gap exact = Compare(model, brancher.calls, micro_batch_tokens, pass);
+  for (const int64_t part_tokens : {int64_t{1} << 20, int64_t{700}}) {
+    pass.part_tokens = part_tokens;
+    pass.logits_chunk_elements = part_tokens == 700 ? 211 * 17 : 1 << 24;
+    const Gap exact = Compare(model, brancher.calls, pass);
     EXPECT_EQ(exact.tokens, brancher.sampled);
     EXPECT_EQ(exact.unequal, 0) << "of " << exact.tokens << ", at most by " << exact.max;
   }
@@ -129,9 +128,7 @@ TEST(ExactLayout, GradientsEqualTrainingEachCallAlone) {
       loss.backward();
     }
     const auto expected = TakeGradients(model);
-    const auto plan = tree::PlanMicroBatches(calls, 1 << 20);
-    ASSERT_EQ(plan.size(), 1u);
-    const auto forest = *tree::PackForest(calls, plan[0]);
+    const auto forest = *tree::PackForest(calls, tree::OrderChainFirst(calls));
     Mix mix;
     PassOptions pass;
     pass.numerics = kernels::Numerics::kExact;

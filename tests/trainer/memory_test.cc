@@ -2,12 +2,20 @@
 #include "trainer/memory.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <absl/strings/str_format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <iostream>
+
+#include "counting_malloc.h"
 #include "makers.h"
 #include "tiny_model.h"
+#include "trainer/adamw.h"
 #include "trainer/forest_pass.h"
+#include "trainer/process_memory.h"
 #include "trainer/trainer.h"
 #include "tree/cut.h"
 #include "tree/shapes.h"
@@ -15,30 +23,47 @@
 namespace ingot::trainer {
 namespace {
 
-struct Case {
-  std::string shape;
-  int64_t part_tokens;
-  bool checkpoint_layers, recompute_prefix;
-  double within;  // of the measured bytes, below them; above them a fifth
-};
-
-model::ModelConfig Config() {
+// hidden, intermediate, layers, heads, kv_heads, head_dim, vocab
+model::ModelConfig Config(std::array<int64_t, 7> sizes, bool qk_norm) {
   model::ModelConfig config;
-  config.vocab_size = 1000;
-  config.hidden_size = 128;
-  config.intermediate_size = 384;
-  config.num_hidden_layers = 4;
-  config.num_attention_heads = 4;
-  config.num_key_value_heads = 2;
-  config.head_dim = 64;
-  config.max_position_embeddings = 8192;
-  config.qk_norm = true;
+  config.model_type = qk_norm ? "qwen3" : "llama";
+  config.hidden_size = sizes[0];
+  config.intermediate_size = sizes[1];
+  config.num_hidden_layers = sizes[2];
+  config.num_attention_heads = sizes[3];
+  config.num_key_value_heads = sizes[4];
+  config.head_dim = sizes[5];
+  config.vocab_size = sizes[6];
+  config.max_position_embeddings = 16384;
+  config.qk_norm = qk_norm;
   return config;
 }
 
-PreparedBatch Batch(const std::string& shape) {
+const model::ModelConfig kWide = Config({256, 768, 2, 4, 2, 64, 4000}, true);
+const model::ModelConfig kDeep = Config({64, 192, 16, 4, 1, 32, 500}, true);
+const model::ModelConfig kPlain = Config({128, 384, 4, 4, 4, 32, 1000}, false);
+const model::ModelConfig kWords = Config({128, 256, 1, 2, 1, 64, 40000}, true);  // the vocabulary is most of it
+
+struct Case {
+  const char* model;
+  model::ModelConfig config;
+  std::string shape;
+  double scale;
+  int64_t part_tokens;
+  bool checkpoint_layers, recompute_prefix;
+  at::ScalarType dtype = at::kFloat;
+};
+
+std::string NameOf(const Case& c, size_t index) {
+  std::string name = absl::StrCat(index, c.model, c.shape, c.checkpoint_layers ? "Checkpointed" : "",
+                                  c.recompute_prefix ? "Recomputed" : "", c.dtype == at::kFloat ? "" : "Bf16");
+  std::erase(name, '-');
+  return name;
+}
+
+PreparedBatch Batch(const std::string& shape, double scale, int64_t vocab) {
   PreparedBatch batch;
-  batch.calls = *tree::MakeWorkload(shape, 0.5, 1000);
+  batch.calls = *tree::MakeWorkload(shape, scale, static_cast<int32_t>(vocab));
   batch.advantages.assign(batch.calls.size(), 1.0);
   batch.weights.assign(batch.calls.size(), 1e-3);
   batch.bears_loss.resize(batch.calls.size());
@@ -46,54 +71,101 @@ PreparedBatch Batch(const std::string& shape) {
   return batch;
 }
 
+// A step as the trainer makes it, of gradients and update.
+class Step {
+ public:
+  explicit Step(const Case& c)
+      : model_(TrainableModel(c.config, model::Parameters::Init(c.config, 1, c.dtype))),
+        batch_(Batch(c.shape, c.scale, c.config.vocab_size)),
+        forest_(*PackBatch(batch_)),
+        optimizer_({}, model_.parameters().tensors()) {
+    pass_.logits_chunk_elements = 1 << 21;
+    pass_.part_tokens = c.part_tokens;
+    pass_.checkpoint_layers = c.checkpoint_layers;
+    pass_.recompute_prefix = c.recompute_prefix;
+    pass_.part_done = [this] { optimizer_.CollectGradients(); };
+  }
+
+  void Run() {
+    StepLoss loss(*objective_, {}, batch_);
+    AccumulateGradients(model_, forest_, batch_.calls, loss, pass_);
+    optimizer_.Step(1e-4, optimizer_.GradNorm());
+    optimizer_.ZeroGrad();
+  }
+
+  int64_t rows() const { return static_cast<int64_t>(forest_.size()); }
+
+  MemoryNeed Predicted() const {
+    const int bytes = static_cast<int>(model_.parameters().tensors().begin()->second.element_size());
+    return PredictMemory(model_.config(), bytes, pass_, tree::CutForest(forest_, pass_.part_tokens));
+  }
+
+ private:
+  const model::Transformer model_;
+  const PreparedBatch batch_;
+  const tree::PackedForest forest_;
+  AdamW optimizer_;
+  const std::unique_ptr<Objective> objective_ = MakeCispo(1, 4);
+  PassOptions pass_;
+};
+
 class PredictedMemory : public ::testing::TestWithParam<Case> {};
 
-TEST_P(PredictedMemory, IsNearWhatTheStepHeld) {
-  const model::ModelConfig config = Config();
-  const model::Transformer model = TrainableModel(config, model::Parameters::Init(config, 1, at::kFloat));
-  const PreparedBatch batch = Batch(GetParam().shape);
-  const tree::PackedForest forest = *PackBatch(batch);
-  PassOptions pass;
-  pass.logits_chunk_elements = 1 << 20;
-  pass.part_tokens = GetParam().part_tokens;
-  pass.checkpoint_layers = GetParam().checkpoint_layers;
-  pass.recompute_prefix = GetParam().recompute_prefix;
-  const auto objective = MakeCispo(1, 4);
-  const auto step = [&] {
-    StepLoss loss(*objective, {}, batch);
-    AccumulateGradients(model, forest, batch.calls, loss, pass);
-    TakeGradients(model);
-  };
-  step();  // what torch keeps for itself is there from now on
-  if (!ResetPeakMemory()) GTEST_SKIP() << "the system does not let the peak be reset";
-  const int64_t held = ResidentMemory();
-  step();
-  const auto measured = static_cast<double>(PeakMemory() - held);
-  const auto parts = tree::CutForest(forest, pass.part_tokens);
-  const MemoryNeed need = PredictMemory(config, 4, pass, parts);
+TEST_P(PredictedMemory, IsWithinATenthOfWhatIsInUse) {
+  at::set_num_threads(1);
+  ReturnFreedMemory();
+  Step step(GetParam());
+  const MemoryNeed need = step.Predicted();
   const auto predicted = static_cast<double>(need.step());
-  EXPECT_GT(measured, 50e6) << "too little to tell from the allocator's own";
-  EXPECT_LE(predicted / measured, 1.2) << need.Describe();
-  EXPECT_GE(predicted / measured, 1.0 - GetParam().within)
-      << need.Describe() << ", measured " << measured * 1e-9 << " GB";
-  RecordProperty("predicted_over_measured", std::to_string(predicted / measured));
+  step.Run();  // what libraries keep for themselves is there from now on
+  const bool resident_known = ResetPeakMemory();
+  testing::ResetPeakLive();
+  const int64_t live = testing::LiveBytes(), resident = ResidentMemory();
+  step.Run();
+  const auto in_use = static_cast<double>(testing::PeakLiveBytes() - live);
+  const auto held = static_cast<double>(PeakMemory() - resident);
+  std::cout << absl::StrFormat("predicted / in use %.3f, predicted / held %.3f: ", predicted / in_use, predicted / held)
+            << need.Describe() << absl::StrFormat("; in use %.4g GB, held %.4g GB\n", in_use * 1e-9, held * 1e-9);
+  if (testing::CountsMalloc()) {
+    EXPECT_GT(in_use, 15e6) << "too little to tell from the rest of the program";
+    EXPECT_NEAR(predicted / in_use, 1.0, 0.1);
+  }
+  // Smaller blocks share a heap whose holes are not in use and yet held (process_memory.h).
+  const int64_t rows = std::min<int64_t>(GetParam().part_tokens, step.rows());
+  if (resident_known && rows * GetParam().config.hidden_size * c10::elementSize(GetParam().dtype) >= 1 << 20) {
+    EXPECT_NEAR(predicted / held, 1.0, 0.1);
+  }
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, PredictedMemory,
-                         // Many small parts on one path: the allocator's holes are not predicted.
-                         ::testing::Values(Case{"group-8-4k", 100000, false, false, 0.2},
-                                           Case{"thinking-8", 2048, false, false, 0.2},
-                                           Case{"dialogue-8", 1024, true, false, 0.5},
-                                           Case{"dialogue-8", 1024, false, true, 0.5}),
-                         [](const auto& info) {
-                           std::string name = info.param.shape + std::to_string(info.index);
-                           std::erase(name, '-');
-                           return name;
-                         });
+// Wide and deep models; whole, in few parts and in many; what is kept and what is run again.
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, PredictedMemory,
+    ::testing::Values(Case{"Wide", kWide, "group-8-4k", 0.25, 100000, false, false},
+                      Case{"Wide", kWide, "dialogue-8", 0.5, 1024, false, false},
+                      Case{"Wide", kWide, "dialogue-16", 0.5, 2048, true, true},
+                      Case{"Wide", kWide, "dialogue-8", 0.25, 512, false, false},
+                      Case{"Wide", kWide, "dialogue-8", 0.5, 256, true, false},
+                      Case{"Wide", kWide, "dialogue-8", 0.5, 256, false, true},
+                      Case{"Wide", kWide, "dialogue-8", 0.5, 512, true, true},
+                      Case{"Wide", kWide, "system-4", 0.125, 512, true, true},
+                      Case{"Wide", kWide, "group-8-4k", 0.125, 100000, false, false, at::kBFloat16},
+                      Case{"Wide", kWide, "dialogue-8", 0.25, 512, false, false, at::kBFloat16},
+                      Case{"Wide", kWide, "dialogue-8", 0.5, 512, true, true, at::kBFloat16},
+                      Case{"Deep", kDeep, "dialogue-8", 0.25, 100000, true, false},
+                      Case{"Deep", kDeep, "thinking-8", 0.125, 256, false, false},
+                      Case{"Deep", kDeep, "dialogue-8", 0.5, 256, true, false},
+                      Case{"Deep", kDeep, "dialogue-8", 0.25, 256, false, true},
+                      Case{"Deep", kDeep, "summary-20", 0.125, 256, false, false, at::kBFloat16},
+                      Case{"Plain", kPlain, "group-8-4k", 0.125, 512, false, false},
+                      Case{"Plain", kPlain, "dialogue-8", 0.5, 256, true, false},
+                      Case{"Words", kWords, "group-4-1k", 0.25, 512, false, false},
+                      Case{"Words", kWords, "dialogue-8", 0.125, 256, true, false},
+                      Case{"Words", kWords, "dialogue-4", 0.125, 512, false, false, at::kBFloat16}),
+    [](const auto& info) { return NameOf(info.param, info.index); });
 
 TEST(PredictMemory, GrowsWithWhatIsKept) {
-  const model::ModelConfig config = Config();
-  const PreparedBatch batch = Batch("dialogue-8");
+  const model::ModelConfig config = kPlain;
+  const PreparedBatch batch = Batch("dialogue-8", 0.5, config.vocab_size);
   const tree::PackedForest forest = *PackBatch(batch);
   const auto step = [&](int64_t part_tokens, bool checkpoint, bool recompute, int bytes = 4) {
     PassOptions pass;

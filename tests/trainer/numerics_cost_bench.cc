@@ -22,6 +22,7 @@
 #include "makers.h"
 #include "tiny_model.h"
 #include "trainer/forest_pass.h"
+#include "tree/cut.h"
 
 namespace ingot::trainer {
 namespace {
@@ -102,8 +103,7 @@ void Bench(at::ScalarType dtype, const char* shape, int rounds) {
   const auto config = Shape();
   const auto model = TrainableModel(config, model::Parameters::Init(config, 1, dtype));
   const auto calls = Calls(shape);
-  const auto plan = tree::PlanMicroBatches(calls, 1 << 20);
-  const auto forest = *tree::PackForest(calls, plan[0]);
+  const auto forest = *tree::PackForest(calls, tree::OrderChainFirst(calls));
   double step[2] = {1e9, 1e9}, forward[2] = {1e9, 1e9};
   for (int round = 0; round < rounds; ++round) {
     for (const bool exact : {false, true}) {

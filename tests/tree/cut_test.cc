@@ -36,6 +36,7 @@ TEST(CutForest, WorkedByHand) {
   PackedForest forest;
   forest.token_ids.assign(10, 0);
   forest.visible_end = {10, 10, 8, 8, 6, 6, 8, 8, 10, 10};
+  forest.entries = {{3, 0, 0, 0}, {4, 0, 0, 1}, {3, 0, 1, 0}, {9, 0, 2, 0}};  // row, token, call, offset
   const auto parts = CutForest(forest, 4);
   ASSERT_EQ(parts.size(), 3u);
   EXPECT_EQ(parts[0].end, 4);
@@ -49,9 +50,13 @@ TEST(CutForest, WorkedByHand) {
   EXPECT_EQ(parts[2].prefix_rows, 2);
   EXPECT_EQ(parts[2].prefix.size(), 1u);
   EXPECT_EQ(parts[2].visible_end, (std::vector<int32_t>{4, 4, 4, 4}));
-  const KeptRows kept = MostKept(parts, [](const KeptRows& k) { return double(k.parts + k.running); });
-  EXPECT_EQ(kept.parts, 4);
-  EXPECT_EQ(kept.running, 4);
+  EXPECT_EQ(parts[0].loss_rows, 1);  // two entries of one row
+  EXPECT_EQ(parts[1].loss_rows, 1);
+  EXPECT_EQ(parts[2].loss_rows, 1);
+  std::string order;
+  RunParts(
+      parts, [&](size_t i) { absl::StrAppend(&order, "+", i); }, [&](size_t i) { absl::StrAppend(&order, "-", i); });
+  EXPECT_EQ(order, "+0+1-1+2-2-0");
 }
 
 TEST(CutForest, EveryPartSeesWhatItsRowsSawInTheWhole) {

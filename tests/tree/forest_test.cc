@@ -167,7 +167,6 @@ TEST(PackForestTest, DeepTreesNeedNoStack) {
   }
   const auto forest = *PackForest(calls, All(calls));
   EXPECT_EQ(forest.size(), 6000u);
-  EXPECT_EQ(PlanMicroBatches(calls, 6000).size(), 1u);
 }
 
 TEST(PackForestTest, AMillionTokensTakeAboutASecond) {
@@ -183,43 +182,9 @@ TEST(PackForestTest, AMillionTokensTakeAboutASecond) {
     calls.push_back(MakeCall(context, sampled));
   }
   PackedForest forest;
-  const double seconds = CpuSeconds([&] {
-    forest = *PackForest(calls, All(calls));
-    PlanMicroBatches(calls, 100000);
-  });
+  const double seconds = CpuSeconds([&] { forest = *PackForest(calls, All(calls)); });
   EXPECT_GE(forest.unmerged_tokens, 1000000);
   EXPECT_LT(seconds, 2.0 * kSlowdown);
-}
-
-TEST(PlanMicroBatchesTest, EveryCallOnceAndNoneTooLarge) {
-  std::mt19937 rng(3);
-  for (int trial = 0; trial < 300; ++trial) {
-    const auto calls = RandomCalls(rng, 1 + rng() % 30, 2 + static_cast<int>(rng() % 5), 1 + rng() % 12);
-    const int64_t limit = 1 + static_cast<int64_t>(rng() % 80);
-    std::vector<int32_t> planned, expected;
-    for (size_t i = 0; i < calls.size(); ++i) {
-      if (!calls[i].logprobs.empty()) expected.push_back(static_cast<int32_t>(i));
-    }
-    int64_t previous = 0;
-    for (const auto& batch : PlanMicroBatches(calls, limit)) {
-      const auto forest = *PackForest(calls, batch);
-      const auto size = static_cast<int64_t>(forest.size());
-      EXPECT_TRUE(size <= limit || batch.size() == 1 || size == static_cast<int64_t>(calls[batch[0]].tokens.size()));
-      // Greedy: what begins this batch did not fit into the one before.
-      EXPECT_TRUE(previous == 0 || previous + static_cast<int64_t>(calls[batch[0]].tokens.size()) > limit);
-      previous = size;
-      planned.insert(planned.end(), batch.begin(), batch.end());
-    }
-    std::sort(planned.begin(), planned.end());
-    EXPECT_EQ(planned, expected);
-  }
-}
-
-TEST(PlanMicroBatchesTest, SharedPrefixesMeet) {
-  // Two families of four, given alternately: each is 10 + 4 merged tokens, so that both fit one batch each.
-  std::vector<FlatCall> calls;
-  for (int i = 0; i < 8; ++i) calls.push_back(MakeCall(std::vector<int32_t>(10, i % 2), {100 + i}));
-  EXPECT_EQ(PlanMicroBatches(calls, 14), (std::vector<std::vector<int32_t>>{{0, 2, 4, 6}, {1, 3, 5, 7}}));
 }
 
 }  // namespace

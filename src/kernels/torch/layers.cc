@@ -7,6 +7,7 @@
 
 #include "kernels/layers.h"
 #include "kernels/torch/tree_attention.h"
+#include "kernels/torch/typed.h"
 
 namespace ingot::kernels {
 namespace {
@@ -21,11 +22,6 @@ bool Native(const at::Tensor& t) {
   return t.device().is_cpu() && (type == at::kFloat || type == at::kDouble || type == at::kBFloat16);
 }
 
-// What sums and saved factors are held in.
-at::ScalarType AccumulatorType(const at::Tensor& t) {
-  return t.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-}
-
 // bf16 is differentiated in fp32.
 at::Tensor Widened(const at::Tensor& t) { return t.defined() ? t.to(AccumulatorType(t)).contiguous() : t; }
 
@@ -34,25 +30,10 @@ bool NeedsGrad(const Tensors&... tensors) {
   return at::GradMode::is_enabled() && ((tensors.defined() && tensors.requires_grad()) || ...);
 }
 
-template <typename F>
-auto ByType(const at::Tensor& t, F&& f) {
-  if (t.scalar_type() == at::kBFloat16) return f(BFloat16{});
-  return t.scalar_type() == at::kFloat ? f(float{}) : f(double{});
-}
-
 // Of a tensor that Widened made.
 template <typename F>
 auto ByWideType(const at::Tensor& t, F&& f) {
   return t.scalar_type() == at::kFloat ? f(float{}) : f(double{});
-}
-
-template <typename T>
-const T* Read(const at::Tensor& t) {
-  return t.defined() ? static_cast<const T*>(t.const_data_ptr()) : nullptr;
-}
-template <typename T>
-T* Write(const at::Tensor& t) {
-  return static_cast<T*>(t.mutable_data_ptr());
 }
 
 // Autograd takes no undefined tensors as arguments.

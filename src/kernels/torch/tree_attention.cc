@@ -12,27 +12,10 @@
 
 #include "kernels/torch/tree_attention_checks.h"
 #include "kernels/torch/tree_attention_ops.h"
+#include "kernels/torch/typed.h"
 
 namespace ingot::kernels {
 namespace {
-
-// The number type of the kernels for a tensor's dtype.
-template <typename F>
-void Dispatch(const at::Tensor& t, F&& f) {
-  if (t.scalar_type() == at::kFloat) return f(float{});
-  if (t.scalar_type() == at::kDouble) return f(double{});
-  if (t.scalar_type() == at::kBFloat16) return f(BFloat16{});
-  TORCH_CHECK(false, "tree attention on the CPU takes float32, float64 or bfloat16, got ", t.scalar_type());
-}
-
-template <typename T>
-const T* Read(const at::Tensor& t) {
-  return t.defined() ? static_cast<const T*>(t.const_data_ptr()) : nullptr;
-}
-template <typename T>
-T* Write(const at::Tensor& t) {
-  return t.defined() ? static_cast<T*>(t.mutable_data_ptr()) : nullptr;
-}
 
 at::Tensor OnCpu(const char* name, const std::optional<at::Tensor>& t, at::ScalarType type) {
   if (!t.has_value() || !t->defined()) return {};
@@ -42,10 +25,6 @@ at::Tensor OnCpu(const char* name, const std::optional<at::Tensor>& t, at::Scala
 }
 
 }  // namespace
-
-at::ScalarType AccumulatorType(const at::Tensor& t) {
-  return t.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-}
 
 // fp16 is computed in fp32.
 at::Tensor Computable(const at::Tensor& t) {
@@ -193,6 +172,12 @@ at::Tensor ComputableSinks(const OptionalTensor& sinks, const at::Tensor& q) {
   return sinks.has_value() && sinks->defined() ? sinks->to(AccumulatorType(q)).contiguous() : at::Tensor();
 }
 
+std::tuple<at::Tensor, at::Tensor> MakeResults(const at::Tensor& q, bool every_row) {
+  const auto lse = q.options().dtype(AccumulatorType(q));
+  if (every_row) return {at::empty_like(q), at::empty({q.size(0), q.size(1)}, lse)};
+  return {at::zeros_like(q), at::full({q.size(0), q.size(1)}, -std::numeric_limits<double>::infinity(), lse)};
+}
+
 void CheckGradient(const at::Tensor& grad, const at::Tensor& out, const at::Tensor& lse, const at::Tensor& q) {
   TORCH_CHECK(grad.sizes() == q.sizes() && out.sizes() == q.sizes() && grad.scalar_type() == q.scalar_type() &&
                   out.scalar_type() == q.scalar_type() && lse.scalar_type() == AccumulatorType(q) && lse.dim() == 2 &&
@@ -207,7 +192,7 @@ namespace {
 void Forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
              std::span<const AttentionSequence> sequences, double scale, int64_t window, const at::Tensor& sinks,
              const at::Tensor& out, const at::Tensor& lse) {
-  Dispatch(q, [&](auto zero) {
+  ByType(q, [&](auto zero) {
     using T = decltype(zero);
     AttentionForwardArgs<T> args;
     args.q = Read<T>(q);
@@ -232,15 +217,7 @@ std::tuple<at::Tensor, at::Tensor> TreeAttentionForwardCpu(
   CheckNumbers(q_in, k_in, v_in, scale, window, sinks_in.value_or(at::Tensor()));
   const Batch batch = MakeBatch(q_in, k_in, visible_end, q_offset, positions, block_table, sequences);
   const at::Tensor q = Computable(q_in), k = Computable(k_in), v = Computable(v_in);
-  const auto lse_options = q.options().dtype(AccumulatorType(q));
-  at::Tensor out, lse;
-  if (sequences.has_value()) {  // rows of no sequence
-    out = at::zeros_like(q);
-    lse = at::full({q.size(0), q.size(1)}, -std::numeric_limits<double>::infinity(), lse_options);
-  } else {
-    out = at::empty_like(q);
-    lse = at::empty({q.size(0), q.size(1)}, lse_options);
-  }
+  const auto [out, lse] = MakeResults(q, !sequences.has_value());
   if (q.numel() > 0) {
     Forward(q, k, v, batch.sequences, scale, window, ComputableSinks(sinks_in, q), out, lse);
   }
@@ -298,8 +275,7 @@ std::tuple<at::Tensor, at::Tensor> PathAttentionForward(const at::Tensor& q_in, 
     rows += s.q_count;
   }
   TORCH_CHECK(rows == q.size(0), "path attention: the paths hold ", rows, " queries of ", q.size(0));
-  const at::Tensor out = at::empty_like(q);
-  const at::Tensor lse = at::empty({q.size(0), q.size(1)}, q.options().dtype(AccumulatorType(q)));
+  const auto [out, lse] = MakeResults(q, true);
   if (q.numel() > 0) Forward(q, k, v, sequences, scale, window, ComputableSinks(sinks, q), out, lse);
   return {out.to(q_in.scalar_type()), lse};
 }
@@ -333,7 +309,7 @@ Gradients BackwardCpu(const at::Tensor& grad_in, const at::Tensor& q_in, const a
   }
   grads.sinks = at::zeros({sinks.defined() ? q.size(1) : 0}, lse.options());
   if (k.numel() > 0) {
-    Dispatch(q, [&](auto zero) {
+    ByType(q, [&](auto zero) {
       Backward<decltype(zero)>({q.size(1), k.size(1), q.size(2), scale, window}, batch.sequences[0], q, k, v, sinks,
                                out, lse, grad, grads);
     });

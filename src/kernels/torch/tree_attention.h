@@ -68,13 +68,9 @@ at::Tensor TreeAttentionBackward(const at::Tensor& grad, const at::Tensor& q, co
                                  const at::Tensor& k_sum, const at::Tensor& v_sum);
 
 // One packed stream again, in the order of summation that each row has in a sequence of its own (law 3: so bit-equal to
-// rollout's). `paths` are pieces of root-to-leaf paths that hold every query once, in order, their keys named by
-// key_runs; packed index is then the depth. visible_end and q_offset say the same of the packed stream, for the
-// backward pass alone, which sums in the stream's own order. With autograd; CPU. Takes paths only for the time of the
-// call.
-at::Tensor PathAttention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                         std::span<const AttentionSequence> paths, const TreeAttentionOptions& options);
-// The same without autograd, with the log-sum-exp.
+// rollout's), without autograd: out and the log-sum-exp. `paths` are pieces of root-to-leaf paths that hold every query
+// once, in order, their keys named by key_runs; packed index is then the depth. CPU. Takes paths only for the time of
+// the call. Its gradient is that of the packed stream (TreeAttentionBackward), which sums in the stream's own order.
 std::tuple<at::Tensor, at::Tensor> PathAttentionForward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                                         std::span<const AttentionSequence> paths, double scale,
                                                         const at::Tensor& sinks = {}, int64_t window = 0);

@@ -28,10 +28,12 @@ Batch MakeBatch(const at::Tensor& q, const at::Tensor& k, const OptionalTensor& 
                 std::optional<int64_t> q_offset, const OptionalTensor& positions, const OptionalTensor& block_table,
                 const OptionalTensor& sequences);
 
-// What the kernels compute in: dense, fp16 widened to fp32; the type of sums; sinks in that type (undefined: none).
+// What the kernels compute in: dense, fp16 widened to fp32; sinks in the type of sums (undefined: none).
 at::Tensor Computable(const at::Tensor& t);
-at::ScalarType AccumulatorType(const at::Tensor& t);
 at::Tensor ComputableSinks(const OptionalTensor& sinks, const at::Tensor& q);
+
+// A forward pass's out and lse, to be written. `every_row` false: some rows may be of no sequence, and stay 0 and -inf.
+std::tuple<at::Tensor, at::Tensor> MakeResults(const at::Tensor& q, bool every_row);
 
 // grad, out and lse of a backward pass against q, all computable.
 void CheckGradient(const at::Tensor& grad, const at::Tensor& out, const at::Tensor& lse, const at::Tensor& q);

@@ -12,26 +12,10 @@
 #include "kernels/cuda/attention_launch.h"
 #include "kernels/torch/tree_attention_checks.h"
 #include "kernels/torch/tree_attention_ops.h"
+#include "kernels/torch/typed.h"
 
 namespace ingot::kernels {
 namespace {
-
-template <typename F>
-void Dispatch(const at::Tensor& t, F&& f) {
-  if (t.scalar_type() == at::kFloat) return f(float{});
-  if (t.scalar_type() == at::kDouble) return f(double{});
-  if (t.scalar_type() == at::kBFloat16) return f(BFloat16{});
-  TORCH_CHECK(false, "tree attention on CUDA takes float32, float64, bfloat16 or float16, got ", t.scalar_type());
-}
-
-template <typename T>
-const T* Read(const at::Tensor& t) {
-  return t.defined() ? static_cast<const T*>(t.const_data_ptr()) : nullptr;
-}
-template <typename T>
-T* Write(const at::Tensor& t) {
-  return t.defined() ? static_cast<T*>(t.mutable_data_ptr()) : nullptr;
-}
 
 OptionalTensor OnHost(const OptionalTensor& t) {
   return t.has_value() && t->defined() ? OptionalTensor(t->to(at::kCPU)) : std::nullopt;
@@ -86,20 +70,12 @@ std::tuple<at::Tensor, at::Tensor> Forward(const at::Tensor& q_in, const at::Ten
       MakeBatch(q_in, k_in, OnHost(visible_end), q_offset, OnHost(positions), OnHost(block_table), OnHost(sequences));
   const at::Tensor q = Computable(q_in), k = Computable(k_in), v = Computable(v_in);
   const at::Tensor sinks = ComputableSinks(sinks_in, q);
-  const auto lse_options = q.options().dtype(AccumulatorType(q));
-  at::Tensor out, lse;
-  if (sequences.has_value()) {  // rows of no sequence
-    out = at::zeros_like(q);
-    lse = at::full({q.size(0), q.size(1)}, -std::numeric_limits<double>::infinity(), lse_options);
-  } else {
-    out = at::empty_like(q);
-    lse = at::empty({q.size(0), q.size(1)}, lse_options);
-  }
+  const auto [out, lse] = MakeResults(q, !sequences.has_value());
   if (q.numel() > 0) {
     const cuda::Shape shape = ShapeOf(q, k, scale, window);
     const DevicePlan plan({shape.heads, shape.kv_heads, shape.head_dim, scale, window}, batch.sequences,
                           shape.page_size, false, q);
-    Dispatch(q, [&](auto zero) {
+    ByType(q, [&](auto zero) {
       using T = decltype(zero);
       using Acc = Accumulator<T>;
       const cuda::ForwardArgs<T> args{shape,      plan.view,        Read<T>(q),    Read<T>(k),
@@ -128,7 +104,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> Backward(
     const cuda::Shape shape = ShapeOf(q, k, scale, window);
     const DevicePlan plan({shape.heads, shape.kv_heads, shape.head_dim, scale, window}, batch.sequences, 0, true, q);
     const at::Tensor delta = at::empty_like(lse);
-    Dispatch(q, [&](auto zero) {
+    ByType(q, [&](auto zero) {
       using T = decltype(zero);
       using Acc = Accumulator<T>;
       const cuda::BackwardArgs<T> args{shape,

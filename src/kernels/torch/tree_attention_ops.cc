@@ -6,6 +6,7 @@
 #include <torch/library.h>
 
 #include "kernels/torch/tree_attention.h"
+#include "kernels/torch/typed.h"
 
 namespace ingot::kernels {
 namespace {
@@ -79,33 +80,6 @@ class TreeAttentionFunction : public torch::autograd::Function<TreeAttentionFunc
   }
 };
 
-// The forward pass walks paths; the gradient is the packed stream's: the same function of q, k and v, whose terms it
-// adds up in another order. Every key lies once in k, so nothing is copied and no gradient counts twice.
-class PathAttentionFunction : public torch::autograd::Function<PathAttentionFunction> {
- public:
-  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& q, const at::Tensor& k,
-                            const at::Tensor& v, std::span<const AttentionSequence> paths,
-                            const TreeAttentionOptions& o) {
-    at::AutoDispatchBelowADInplaceOrView guard;
-    auto [out, lse] = PathAttentionForward(q, k, v, paths, o.scale, o.sinks, o.window);
-    context->save_for_backward({q, k, v, out, lse, o.visible_end, o.positions, o.sinks});
-    context->saved_data["scale"] = o.scale;
-    context->saved_data["q_offset"] = o.q_offset;
-    context->saved_data["window"] = o.window;
-    return out;
-  }
-
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
-                                                 torch::autograd::variable_list grads) {
-    const auto saved = context->get_saved_variables();
-    auto [grad_q, grad_k, grad_v, grad_sinks] = BackwardOperator().typed<TreeAttentionBackwardSignature>().call(
-        grads[0], saved[0], saved[1], saved[2], saved[3], saved[4], context->saved_data["scale"].toDouble(),
-        Optional(saved[5]), context->saved_data["q_offset"].toOptional<int64_t>(), Optional(saved[6]),
-        Optional(saved[7]), context->saved_data["window"].toInt());
-    return {grad_q, grad_k, grad_v, at::Tensor(), at::Tensor()};
-  }
-};
-
 at::Tensor Autograd(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale,
                     const OptionalTensor& visible_end, std::optional<int64_t> q_offset, const OptionalTensor& positions,
                     const OptionalTensor& block_table, const OptionalTensor& sequences, const OptionalTensor& sinks,
@@ -122,8 +96,6 @@ at::Tensor Plain(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, 
       CallForward(q, k, v, scale, visible_end, q_offset, positions, block_table, sequences, sinks, window));
 }
 
-at::ScalarType LseType(const at::Tensor& q) { return q.scalar_type() == at::kDouble ? at::kDouble : at::kFloat; }
-
 // Shapes, for tracing and fake tensors.
 std::tuple<at::Tensor, at::Tensor> ForwardMeta(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double,
                                                const OptionalTensor&, std::optional<int64_t>, const OptionalTensor&,
@@ -133,7 +105,7 @@ std::tuple<at::Tensor, at::Tensor> ForwardMeta(const at::Tensor& q, const at::Te
               "tree attention takes q [rows, heads, head_dim] and k, v [keys, kv_heads, head_dim] or, with a block "
               "table, [num_pages, page_size, kv_heads, head_dim]");
   return {at::empty_symint(q.sym_sizes(), q.options()),
-          at::empty_symint({q.sym_size(0), q.sym_size(1)}, q.options().dtype(LseType(q)))};
+          at::empty_symint({q.sym_size(0), q.sym_size(1)}, q.options().dtype(AccumulatorType(q)))};
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> BackwardMeta(const at::Tensor&, const at::Tensor& q,
@@ -209,17 +181,6 @@ at::Tensor TreeAttentionBackward(const at::Tensor& grad, const at::Tensor& q, co
   at::Tensor(k_sum).add_(grad_k);
   at::Tensor(v_sum).add_(grad_v);
   return grad_q;
-}
-
-at::Tensor PathAttention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                         std::span<const AttentionSequence> paths, const TreeAttentionOptions& o) {
-  TORCH_CHECK(q.device().is_cpu(), "path attention has no kernel for device ", q.device(), ": run with device cpu");
-  TORCH_CHECK(!o.block_table.defined() && !o.sequences.defined(), "path attention takes its sequences as paths");
-  const bool differentiate =
-      at::GradMode::is_enabled() && (q.requires_grad() || k.requires_grad() || v.requires_grad());
-  if (!differentiate) return std::get<0>(PathAttentionForward(q, k, v, paths, o.scale, o.sinks, o.window));
-  TORCH_CHECK(!o.sinks.defined() || !o.sinks.requires_grad(), "path attention has no gradient of sinks");
-  return PathAttentionFunction::apply(q, k, v, paths, o);
 }
 
 namespace {

@@ -1,0 +1,76 @@
+#include "app/role_schemas.h"
+
+#include <tuple>
+
+namespace ingot::app {
+namespace {
+
+void BindStep(base::Schema& schema, agents::StepOptions& o) { schema.Field("command", &o.command, "argv, templates"); }
+
+void BindVerifier(base::Schema& schema, reward::VerifierOptions& o) {
+  schema.Choice("verifier.kind", &o.kind,
+                {"exact", "numeric", "regex", "json_field", "command", "agent_reported", "agent_posted"},
+                "how the outcome is scored");
+  schema.Field("verifier.expected", &o.expected, "exact, numeric, json_field: template of the right answer");
+  schema.Field("verifier.ignore_case", &o.ignore_case, "exact: A-Z and a-z are the same");
+  schema.Field("verifier.tolerance", &o.tolerance, "numeric: absolute");
+  schema.Field("verifier.relative_tolerance", &o.relative_tolerance, "numeric: relative to the expected value");
+  schema.Field("verifier.pattern", &o.pattern, "regex: the whole answer must match it");
+  schema.Field("verifier.field", &o.field, "json_field: dotted path; empty: the whole answer");
+  schema.Field("verifier.command", &o.command, "command: argv, templates; gets the answer on stdin");
+  schema.Choice("verifier.reward_from", &o.reward_from, {"exit_code", "json"}, "command: where the reward stands");
+  schema.Field("verifier.timeout_s", &o.timeout_s, "command: seconds");
+  schema.Field("verifier.timeout_is_zero", &o.timeout_is_zero, "command: running too long is reward 0, not an error");
+  schema.Field("verifier.max_answer_bytes", &o.max_answer_bytes, "longer answers are malformed: reward 0");
+}
+
+void BindRecipe(base::Schema& schema, agents::RecipeOptions& o) {
+  schema.Field("name", &o.name, "the scaffold, in metrics and recorded episodes");
+  schema.Field("weight", &o.weight, "share of the episodes, relative to the other recipes");
+  schema.Field(
+      "command", &o.command,
+      "argv; templates: ${base_url} ${api_key} ${task} ${task.FIELD} ${task_id} ${episode_id} ${workdir} ${home} "
+      "${cwd}");
+  schema.Field("env", &o.env, "environment variables (templates) added to HOME, OPENAI_BASE_URL, OPENAI_API_KEY, ...");
+  schema.Field("inherit_env", &o.inherit_env, "variables taken over from ingot's own environment");
+  schema.Field("files", &o.files, "files made in ${workdir}: path to template of the content");
+  schema.List<agents::StepOptions>("setup", &o.setup, BindStep, "commands before the agent");
+  schema.List<agents::StepOptions>("cleanup", &o.cleanup, BindStep, "commands after the agent and the verifier");
+  schema.Field("timeout_s", &o.timeout_s, "seconds the agent may run");
+  schema.Field("setup_timeout_s", &o.setup_timeout_s, "seconds each set-up command may run");
+  schema.Field("cleanup_timeout_s", &o.cleanup_timeout_s, "seconds each clean-up command may run");
+  schema.Field("max_output_bytes", &o.max_output_bytes,
+               "stdout and stderr together; an agent that writes more is killed");
+  schema.Field("memory_limit_bytes", &o.memory_limit_bytes, "address space of each process; 0: no limit");
+  schema.Field("max_open_files", &o.max_open_files, "descriptors of each process; 0: no limit");
+  schema.Field("cpu_limit_s", &o.cpu_limit_s, "CPU seconds of each process; 0: no limit");
+  schema.Field("max_file_bytes", &o.max_file_bytes, "size of any file it writes; 0: no limit");
+  schema.Field("max_concurrent", &o.max_concurrent, "episodes of this recipe at a time; 0: agents.concurrency");
+  schema.Choice("answer_from", &o.answer_from, {"stdout", "file"},
+                "where the answer stands: last line printed, or a file");
+  schema.Field("answer_file", &o.answer_file, "answer_from file: path in ${workdir}");
+  for (const auto& [name, field, what] :
+       {std::tuple("on_crash", &o.on_crash, "an agent that exits with another code than 0"),
+        std::tuple("on_timeout", &o.on_timeout, "an agent that runs past timeout_s"),
+        std::tuple("on_flood", &o.on_flood, "an agent that writes more than max_output_bytes")}) {
+    schema.Choice(name, field, {"fail", "zero", "verify"},
+                  absl::StrCat(what, ": a new attempt, reward 0, or scored all the same"));
+  }
+  schema.Field("keep_failed", &o.keep_failed, "keep the folder of a failed episode");
+  BindVerifier(schema, o.verifier);
+}
+
+}  // namespace
+
+void BindAgents(base::Schema& schema, agents::RunnerOptions& o) {
+  schema.Field("agents.concurrency", &o.concurrency, "episodes at a time");
+  schema.Field("agents.work_root", &o.work_root, "folder of the episodes' private folders, on a local disk");
+  schema.Field("agents.backoff_initial_s", &o.backoff_initial_s, "wait after a refused admission that names no time");
+  schema.Field("agents.backoff_max_s", &o.backoff_max_s, "longest of these waits");
+  schema.Field("agents.report_retry_s", &o.report_retry_s, "how long an unreachable gateway is asked to take a reward");
+  schema.Field("agents.stop_timeout_s", &o.stop_timeout_s, "seconds that stopping waits for the running agents");
+  schema.Field("agents.keep_failed_max", &o.keep_failed_max, "folders of failed episodes kept");
+  schema.List<agents::RecipeOptions>("agents.recipes", &o.recipes, BindRecipe, "the kinds of agents");
+}
+
+}  // namespace ingot::app

@@ -1,0 +1,73 @@
+#include "app/role_schemas.h"
+
+namespace ingot::app {
+namespace {
+
+void BindServedModel(base::Schema& schema, gateway::ModelOptions& o) {
+  schema.Field("name", &o.name, "what clients ask for");
+  schema.Choice("weights", &o.weights, {"follow", "pinned", "external"},
+                "those of training; those of one version, which the engines retain; those of a server elsewhere");
+  schema.Field("version", &o.version, "pinned: the version");
+  schema.Field("address", &o.address, "external: host:port of a rollout role with this run's tokenizer");
+}
+
+}  // namespace
+
+void BindGateway(base::Schema& schema, gateway::GatewayOptions& o, gateway::HttpServerOptions& http) {
+  schema.Field("gateway.model_name", &o.model_name, "what /v1/models lists first; it follows training");
+  schema.List<gateway::ModelOptions>("gateway.models", &o.models, BindServedModel,
+                                     "further models by name; calls on weights that do not follow are not trained on");
+  for (auto* pin : {&o.train_sampling, &o.eval_sampling}) {
+    const std::string prefix = pin == &o.train_sampling ? "gateway.train_sampling." : "gateway.eval_sampling.";
+    schema.Field(prefix + "temperature", &pin->temperature, "pinned whatever the client asks; training: > 0");
+    schema.Field(prefix + "top_p", &pin->top_p, "in (0, 1]; 1: off");
+    schema.Field(prefix + "top_k", &pin->top_k, "0: off");
+    schema.Field(prefix + "min_p", &pin->min_p, "in [0, 1); 0: off");
+  }
+  schema.Field("gateway.max_new_tokens", &o.max_new_tokens, "tokens sampled per call, at most");
+  schema.Field("gateway.default_max_tokens", &o.default_max_tokens,
+               "tokens for a call whose client names no limit; 0: gateway.max_new_tokens");
+  schema.Field("gateway.max_active_calls", &o.max_active_calls, "calls in flight; beyond: 429");
+  schema.Field("gateway.max_open_episodes", &o.max_open_episodes, "episodes and served sessions held; beyond: 429");
+  schema.Field("gateway.max_calls_per_episode", &o.max_calls_per_episode, "beyond: 400, which no client tries again");
+  schema.Field("gateway.max_tokens_per_episode", &o.max_tokens_per_episode,
+               "tokens of an episode's calls, prompts counted whole; beyond: the same; 0: no limit");
+  schema.Field("gateway.episode_deadline_s", &o.episode_deadline_s,
+               "seconds from an episode's opening until it fails; 0: none");
+  schema.Field("gateway.max_remembered_ends", &o.max_remembered_ends, "ended episodes whose late calls get 410");
+  schema.Field("gateway.call_deadline_s", &o.call_deadline_s, "seconds from arrival to the last token; 0: none");
+  schema.Field("gateway.episode_idle_s", &o.episode_idle_s, "seconds without a call until an episode fails; 0: never");
+  schema.Field("gateway.session_idle_s", &o.session_idle_s, "the same for served sessions; 0: never");
+  schema.Field("gateway.end_wait_s", &o.end_wait_s, "seconds that ending an episode waits for its aborted calls");
+  schema.Field("gateway.retry_after_s", &o.retry_after_s, "seconds that a 429 or 503 asks its client to wait");
+  schema.Choice("gateway.history_thinking", &o.history_thinking, {"template", "keep"},
+                "reasoning of earlier turns that the chat template leaves out: left out of the context, or kept in it");
+  schema.Field("gateway.auto_episodes", &o.auto_episodes,
+               "an unknown API key opens a session, recorded and not trained on, instead of 401");
+  schema.Field("gateway.admin_key_file", &o.admin_key_file,
+               "file with the key that opens episodes, and rewards and ends any; empty: anybody opens them");
+  schema.Field("gateway.worker_threads", &o.worker_threads, "threads for parsing, rendering and admission");
+  schema.Field("gateway.writer_threads", &o.writer_threads,
+               "calls that are recorded at a time, sharing the pool's fsyncs");
+  schema.Field("gateway.max_queued_work", &o.max_queued_work, "requests waiting for a worker; beyond: 503");
+  schema.Field("gateway.public_url", &o.public_url, "what agents are told; empty: the address listened on");
+  schema.Field("http.host", &http.host, "address to listen on");
+  schema.Field("http.port", &http.port, "0: a free one");
+  schema.Field("http.io_threads", &http.io_threads, "threads for sockets");
+  schema.Field("http.max_connections", &http.max_connections, "beyond: 503");
+  schema.Field("http.max_body_bytes", &http.max_body_bytes, "beyond: 413");
+  schema.Field("http.max_buffered_bytes", &http.max_buffered_bytes, "bodies of all requests in flight; beyond: 503");
+  schema.Field("gateway.tls.certificate", &http.tls_certificate, "PEM file, with those that signed it; empty: no TLS");
+  schema.Field("gateway.tls.key", &http.tls_key, "PEM file of the certificate's private key");
+  schema.Field("gateway.tls.allow_plaintext", &http.allow_plaintext,
+               "http.host may be an address that other machines reach, without TLS: for private networks");
+  schema.Field("http.max_header_bytes", &http.max_header_bytes, "beyond: 431");
+  schema.Field("http.idle_timeout_s", &http.idle_timeout_s, "seconds of silence between requests");
+  schema.Field("http.request_timeout_s", &http.request_timeout_s, "seconds from a request's first byte to its last");
+  schema.Field("http.write_timeout_s", &http.write_timeout_s, "seconds one write may wait for a slow reader");
+  schema.Field("http.keepalive_s", &http.keepalive_s,
+               "seconds of silence in a stream after which a comment is sent; 0: none");
+  schema.Field("http.shutdown_grace_s", &http.shutdown_grace_s, "seconds that stopping leaves requests in flight");
+}
+
+}  // namespace ingot::app

@@ -1,0 +1,354 @@
+// Every preset against its paper's formula, written down a second time as the paper has it: from rewards to one number,
+// by loops over groups, samples, turns and tokens, and differentiated by finite differences. Nothing of the trainer's
+// own advantages, weights or objectives is used on that side.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+
+#include "makers.h"
+#include "preset_options.h"
+#include "trainer/batch.h"
+#include "trainer/step_loss.h"
+
+namespace ingot::trainer {
+namespace {
+
+struct Token {
+  double now, recorded, reference;  // log-probs
+};
+using Turn = std::vector<Token>;
+struct Sample {
+  double outcome = 0;
+  std::vector<double> earned;  // per turn
+  std::vector<Turn> turns;
+};
+using Group = std::vector<Sample>;
+using Groups = std::vector<Group>;
+
+double Return(const Sample& s) {
+  double sum = s.outcome;
+  for (const double r : s.earned) sum += r;
+  return sum;
+}
+
+double Length(const Sample& s) {
+  double tokens = 0;
+  for (const Turn& turn : s.turns) tokens += static_cast<double>(turn.size());
+  return tokens;
+}
+
+double MeanReturn(const Group& group) {
+  double sum = 0;
+  for (const Sample& s : group) sum += Return(s);
+  return sum / static_cast<double>(group.size());
+}
+
+double StdReturn(const Group& group) {
+  double squares = 0;
+  for (const Sample& s : group) squares += std::pow(Return(s) - MeanReturn(group), 2);
+  return std::sqrt(squares / static_cast<double>(group.size()));
+}
+
+double MeanOfOthers(const Group& group, size_t i) {
+  return (MeanReturn(group) * static_cast<double>(group.size()) - Return(group[i])) /
+         static_cast<double>(group.size() - 1);
+}
+
+// Sum over a sample's log-probs less those of `than`.
+double LogRatio(const Sample& s, double Token::* than) {
+  double sum = 0;
+  for (const Turn& turn : s.turns) {
+    for (const Token& t : turn) sum += t.now - t.*than;
+  }
+  return sum;
+}
+
+double Clipped(double ratio, double low, double high, double advantage) {
+  return std::min(ratio * advantage, std::clamp(ratio, 1 - low, 1 + high) * advantage);
+}
+
+// What a paper maximises is returned with the other sign. `held` is the same batch, whose numbers are not
+// differentiated.
+using Formula = std::function<double(const Groups& x, const Groups& held)>;
+
+// arXiv 2402.03300, eq. 3 with the estimator of eq. 4.
+double Grpo(const Groups& x, const Groups&) {
+  double objective = 0;
+  for (const Group& group : x) {
+    for (const Sample& o : group) {
+      const double advantage = (Return(o) - MeanReturn(group)) / (StdReturn(group) + 1e-6);
+      for (const Turn& turn : o.turns) {
+        for (const Token& t : turn) {
+          const double kl = std::exp(t.reference - t.now) - (t.reference - t.now) - 1;
+          objective += (Clipped(std::exp(t.now - t.recorded), 0.2, 0.2, advantage) - 0.04 * kl) / Length(o) /
+                       static_cast<double>(group.size());
+        }
+      }
+    }
+  }
+  return -objective / static_cast<double>(x.size());
+}
+
+// arXiv 2503.20783, section 3.2 and listing 1: a constant in place of the length, no deviation.
+double DrGrpo(const Groups& x, const Groups&) {
+  double objective = 0;
+  for (const Group& group : x) {
+    for (const Sample& o : group) {
+      for (const Turn& turn : o.turns) {
+        for (const Token& t : turn) {
+          objective += Clipped(std::exp(t.now - t.recorded), 0.2, 0.2, Return(o) - MeanReturn(group)) / 1024 /
+                       static_cast<double>(group.size());
+        }
+      }
+    }
+  }
+  return -objective / static_cast<double>(x.size());
+}
+
+// arXiv 2503.14476, eq. 8 to 11, tokens averaged over all of the batch that dynamic sampling leaves.
+double Dapo(const Groups& x, const Groups&) {
+  double objective = 0, tokens = 0;
+  for (const Group& group : x) {
+    if (StdReturn(group) == 0) continue;
+    for (const Sample& o : group) {
+      const double advantage = (Return(o) - MeanReturn(group)) / (StdReturn(group) + 1e-6);
+      tokens += Length(o);
+      for (const Turn& turn : o.turns) {
+        for (const Token& t : turn) objective += Clipped(std::exp(t.now - t.recorded), 0.2, 0.28, advantage);
+      }
+    }
+  }
+  return -objective / tokens;
+}
+
+// arXiv 2507.18071, eq. 5 to 7.
+double Gspo(const Groups& x, const Groups&) {
+  double objective = 0;
+  for (const Group& group : x) {
+    for (const Sample& o : group) {
+      const double s = std::exp(LogRatio(o, &Token::recorded) / Length(o));
+      const double advantage = (Return(o) - MeanReturn(group)) / (StdReturn(group) + 1e-6);
+      objective += Clipped(s, 3e-4, 4e-4, advantage) / static_cast<double>(group.size());
+    }
+  }
+  return -objective / static_cast<double>(x.size());
+}
+
+// arXiv 1707.06347, eq. 7, the mean over time steps; the advantage is arXiv 2402.14740's, the return less that of the
+// other samples.
+double Ppo(const Groups& x, const Groups&) {
+  double objective = 0, tokens = 0;
+  for (const Group& group : x) {
+    for (size_t i = 0; i < group.size(); ++i) {
+      tokens += Length(group[i]);
+      for (const Turn& turn : group[i].turns) {
+        for (const Token& t : turn) {
+          objective += Clipped(std::exp(t.now - t.recorded), 0.2, 0.2, Return(group[i]) - MeanOfOthers(group, i));
+        }
+      }
+    }
+  }
+  return -objective / tokens;
+}
+
+// arXiv 2501.12599, eq. 3, whose gradient is that of this sum; tau 1.
+double K15(const Groups& x, const Groups&) {
+  double objective = 0;
+  for (const Group& group : x) {
+    for (const Sample& y : group) {
+      double logprob = 0;
+      for (const Turn& turn : y.turns) {
+        for (const Token& t : turn) logprob += t.now;
+      }
+      const double log_ratio = LogRatio(y, &Token::recorded);
+      objective +=
+          (logprob * (Return(y) - MeanReturn(group)) - 0.5 * log_ratio * log_ratio) / static_cast<double>(group.size());
+    }
+  }
+  return -objective / static_cast<double>(x.size());
+}
+
+// CISPO, arXiv 2506.13585, eq. 4, over the tokens of a group; the advantage of turn t is what was earned from it on
+// less a baseline that does not depend on t, the mean return of the others.
+double Forge(const Groups& x, const Groups& held) {
+  double objective = 0;
+  for (size_t g = 0; g < x.size(); ++g) {
+    double tokens = 0, sum = 0;
+    for (size_t i = 0; i < x[g].size(); ++i) {
+      const Sample& o = x[g][i];
+      tokens += Length(o);
+      double to_go = o.outcome;
+      for (size_t turn = o.turns.size(); turn-- > 0;) {
+        to_go += o.earned[turn];
+        for (size_t t = 0; t < o.turns[turn].size(); ++t) {
+          const Token& fixed = held[g][i].turns[turn][t];
+          const double weight = std::clamp(std::exp(fixed.now - fixed.recorded), 0.0, 5.0);
+          sum += weight * (to_go - MeanOfOthers(x[g], i)) * o.turns[turn][t].now;
+        }
+      }
+    }
+    objective += sum / tokens;
+  }
+  return -objective / static_cast<double>(x.size());
+}
+
+// arXiv 2305.18290, eq. 7, on the first of the best and the first of the worst; beta 0.1.
+double Dpo(const Groups& x, const Groups&) {
+  double loss = 0, pairs = 0;
+  for (const Group& group : x) {
+    const auto less = [](const Sample& a, const Sample& b) { return Return(a) < Return(b); };
+    const Sample& chosen = *std::max_element(group.begin(), group.end(), less);
+    const Sample& rejected = *std::min_element(group.begin(), group.end(), less);
+    if (Return(chosen) == Return(rejected)) continue;
+    const double margin = 0.1 * (LogRatio(chosen, &Token::reference) - LogRatio(rejected, &Token::reference));
+    loss += std::log(1 + std::exp(-margin));
+    ++pairs;
+  }
+  return loss / pairs;
+}
+
+// Four groups of four, of which one earned the same throughout.
+Groups RandomGroups(uint64_t seed) {
+  Draws draws(seed);
+  Groups groups(4);
+  for (size_t g = 0; g < groups.size(); ++g) {
+    for (int i = 0; i < 4; ++i) {
+      Sample& s = groups[g].emplace_back();
+      s.outcome = g == 2 ? 0.25 : static_cast<double>(draws.Below(5)) / 4.0;
+      const double wander = draws.Below(2) == 0 ? 0.5 : 0.01;
+      for (int64_t turn = 0, turns = 1 + draws.Below(3); turn < turns; ++turn) {
+        s.earned.push_back(g == 2 ? 0.0 : static_cast<double>(draws.Below(3)) / 4.0);
+        Turn& tokens = s.turns.emplace_back();
+        for (int64_t t = 0, count = 1 + draws.Below(4); t < count; ++t) {
+          const double now = draws.Between(-4, -1);
+          tokens.push_back({now, static_cast<double>(static_cast<float>(now + draws.Between(-wander, wander))),
+                            now + draws.Between(-0.5, 0.5)});
+        }
+      }
+    }
+  }
+  return groups;
+}
+
+// The same as the trainer gets it. Every token and context is one id: at this level they do not matter.
+TrainBatch BatchOf(const Groups& groups) {
+  TrainBatch batch;
+  for (size_t g = 0; g < groups.size(); ++g) {
+    std::vector<v1::EpisodeTree> episodes;
+    for (size_t i = 0; i < groups[g].size(); ++i) {
+      const Sample& s = groups[g][i];
+      std::vector<CallSpec> calls;
+      for (const Turn& turn : s.turns) {
+        CallSpec& call = calls.emplace_back();
+        call.context = {static_cast<int32_t>(calls.size())};
+        for (const Token& t : turn) {
+          call.sampled.push_back(7);
+          call.logprobs.push_back(static_cast<float>(t.recorded));
+        }
+      }
+      const std::string id = absl::StrCat("g", g, "s", i);
+      v1::EpisodeTree episode = MakeEpisode(id, s.outcome, calls);
+      for (size_t turn = 0; turn < s.earned.size(); ++turn) {
+        (*episode.mutable_episode()->mutable_call_rewards())[absl::StrCat(id, "/", turn)] = s.earned[turn];
+      }
+      episodes.push_back(std::move(episode));
+    }
+    batch.groups.push_back(MakeGroup(static_cast<int64_t>(g), std::move(episodes)));
+  }
+  return batch;
+}
+
+// By the call's id, its tokens.
+std::map<std::string, const Turn*> TurnsOf(const Groups& groups) {
+  std::map<std::string, const Turn*> turns;
+  for (size_t g = 0; g < groups.size(); ++g) {
+    for (size_t i = 0; i < groups[g].size(); ++i) {
+      for (size_t t = 0; t < groups[g][i].turns.size(); ++t) {
+        turns[absl::StrCat("g", g, "s", i, "/", t)] = &groups[g][i].turns[t];
+      }
+    }
+  }
+  return turns;
+}
+
+struct Result {
+  double loss = 0;
+  std::map<std::pair<std::string, size_t>, double> derivative;  // by call and token; absent: 0
+};
+
+Result TrainersOwn(const std::string& preset, const Groups& groups) {
+  const TrainerOptions options = OptionsOf(preset);
+  const auto batch = PrepareBatch(BatchOf(groups), options, 10, 0);
+  EXPECT_TRUE(batch.ok()) << batch.status();
+  const auto objective = *MakeObjective(options);
+  StepLoss loss(*objective, {options.kl_coefficient, options.reference_kl_coefficient, options.entropy_coefficient},
+                *batch);
+  const auto turns = TurnsOf(groups);
+  std::vector<tree::LossEntry> entries;
+  std::vector<double> now, reference;
+  for (size_t c = 0; c < batch->calls.size(); ++c) {
+    const Turn& turn = *turns.at(batch->calls[c].call_id);
+    for (size_t t = 0; t < turn.size(); ++t) {
+      entries.push_back({0, 7, static_cast<int32_t>(c), static_cast<int32_t>(t)});
+      now.push_back(turn[t].now);
+      reference.push_back(turn[t].reference);
+    }
+  }
+  if (loss.needs_reference()) loss.RecordReference(entries, reference);
+  if (loss.needs_scores()) {
+    loss.RecordCurrent(entries, now);
+    loss.Fix();
+  }
+  std::vector<double> entropy(entries.size(), 0.0), by_logprob(entries.size()), by_entropy(entries.size());
+  Result result;
+  result.loss = loss.Evaluate(entries, now, entropy, by_logprob, by_entropy);
+  for (size_t e = 0; e < entries.size(); ++e) {
+    const std::string& call = batch->calls[static_cast<size_t>(entries[e].call)].call_id;
+    result.derivative[{call, static_cast<size_t>(entries[e].offset)}] = by_logprob[e];
+  }
+  return result;
+}
+
+TEST(Papers, LossAndGradientOfEveryPreset) {
+  const std::map<std::string, Formula> formulas = {{"forge", Forge}, {"grpo", Grpo}, {"dr_grpo", DrGrpo},
+                                                   {"dapo", Dapo},   {"gspo", Gspo}, {"ppo", Ppo},
+                                                   {"k1.5", K15},    {"dpo", Dpo}};
+  constexpr double kStep = 1e-5;
+  for (const std::string& preset : PresetNames()) {
+    if (preset == "none") continue;
+    ASSERT_TRUE(formulas.contains(preset)) << preset << " has no formula here";
+    const Formula& formula = formulas.at(preset);
+    for (uint64_t seed = 1; seed <= 8; ++seed) {
+      SCOPED_TRACE(absl::StrCat(preset, ", seed ", seed));
+      Groups groups = RandomGroups(seed);
+      const Groups held = groups;
+      const Result own = TrainersOwn(preset, groups);
+      EXPECT_NEAR(own.loss, formula(groups, held), 1e-9);
+      double largest = 0;
+      for (size_t g = 0; g < groups.size(); ++g) {
+        for (size_t i = 0; i < groups[g].size(); ++i) {
+          for (size_t turn = 0; turn < groups[g][i].turns.size(); ++turn) {
+            for (size_t t = 0; t < groups[g][i].turns[turn].size(); ++t) {
+              double& logprob = groups[g][i].turns[turn][t].now;
+              const double before = logprob;
+              logprob = before + kStep;
+              const double above = formula(groups, held);
+              logprob = before - kStep;
+              const double derivative = (above - formula(groups, held)) / (2 * kStep);
+              logprob = before;
+              const auto found = own.derivative.find({absl::StrCat("g", g, "s", i, "/", turn), t});
+              EXPECT_NEAR(found == own.derivative.end() ? 0.0 : found->second, derivative, 1e-8)
+                  << "group " << g << " sample " << i << " turn " << turn << " token " << t;
+              largest = std::max(largest, std::abs(derivative));
+            }
+          }
+        }
+      }
+      EXPECT_GT(largest, 1e-5);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ingot::trainer
