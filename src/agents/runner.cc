@@ -253,21 +253,20 @@ EpisodeReport Runner::RunOne(const Recipe& recipe, const v1::EpisodeOpenResponse
 
 std::string Runner::Report(const v1::EpisodeOpenResponse& episode, const EpisodeReport& report) {
   std::string cause = report.cause, detail = report.detail;
-  std::optional<v1::EpisodeRewardRequest> reward;
   if (cause.empty() && report.has_reward) {  // otherwise the agent has posted its own, which must stand
-    reward.emplace();
-    reward->set_episode_id(episode.episode_id());
-    reward->set_api_key(episode.api_key());
-    reward->set_reward(report.reward);
-    for (const auto& [name, value] : report.signals) (*reward->mutable_signals())[name] = value;
-    const absl::Status posted = WithRetries([&] { return episodes_.Reward(*reward); });
+    v1::EpisodeRewardRequest reward;
+    reward.set_episode_id(episode.episode_id());
+    reward.set_api_key(episode.api_key());
+    reward.set_reward(report.reward);
+    for (const auto& [name, value] : report.signals) (*reward.mutable_signals())[name] = value;
+    const absl::Status posted = WithRetries([&] { return episodes_.Reward(reward); });
     if (!posted.ok()) {
       cause = "gateway";
       detail = absl::StrCat("the reward was not taken: ", posted.message());
     }
   }
-  const absl::Status ended = cause.empty() ? End(episode, v1::EPISODE_FINISHED, detail, reward)
-                                           : End(episode, v1::EPISODE_FAILED, absl::StrCat(cause, ": ", detail), {});
+  const absl::Status ended = cause.empty() ? End(episode, v1::EPISODE_FINISHED, detail)
+                                           : End(episode, v1::EPISODE_FAILED, absl::StrCat(cause, ": ", detail));
   if (!ended.ok()) {
     INGOT_LOG(error, "the end of episode {} was not taken: {}", episode.episode_id(), ended.ToString());
     base::MutexLock lock(mu_);
@@ -277,19 +276,13 @@ std::string Runner::Report(const v1::EpisodeOpenResponse& episode, const Episode
   return cause;
 }
 
-absl::Status Runner::End(const v1::EpisodeOpenResponse& episode, v1::EpisodeState state, const std::string& detail,
-                         const std::optional<v1::EpisodeRewardRequest>& reward) {
+absl::Status Runner::End(const v1::EpisodeOpenResponse& episode, v1::EpisodeState state, const std::string& detail) {
   v1::EpisodeEndRequest request;
   request.set_episode_id(episode.episode_id());
   request.set_api_key(episode.api_key());
   request.set_state(state);
   request.set_detail(ValidUtf8(detail));
-  return WithRetries([&] {
-    absl::Status ended = episodes_.End(request);
-    // A gateway that was started again between the two knows the episode, and not its reward.
-    if (!ended.ok() && reward.has_value() && episodes_.Reward(*reward).ok()) ended = episodes_.End(request);
-    return ended;
-  });
+  return WithRetries([&] { return episodes_.End(request); });
 }
 
 // Repeats `call` while the gateway cannot be reached. Once the runner stops, a try that fails is the last.

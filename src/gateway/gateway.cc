@@ -249,10 +249,13 @@ absl::Status Gateway::RewardEpisode(const v1::EpisodeRewardRequest& request) {
     return BadRequest("reward", "there is neither 'reward' nor 'signals' nor the reward of a call");
   }
   INGOT_ASSIGN_OR_RETURN(auto episode, FindByKey(request.episode_id(), request.api_key()));
-  std::optional<double> reward;
-  if (request.has_reward()) reward = request.reward();
-  return episode->SetReward(reward, {request.signals().begin(), request.signals().end()},
-                            std::vector<v1::CallReward>(request.call_rewards().begin(), request.call_rewards().end()));
+  INGOT_ASSIGN_OR_RETURN(const auto earned, episode->StartReward(request, Seconds(core_.options.end_wait_s)));
+  absl::Status stored;
+  if (core_.parts.pool != nullptr) {
+    stored = base::Annotate(core_.parts.pool->RewardEpisode(earned), "the reward could not be stored");
+  }
+  episode->FinishReward(earned, stored.ok());
+  return stored;
 }
 
 absl::Status Gateway::RewardEpisode(const std::string& episode_id, const std::string& api_key,

@@ -52,7 +52,7 @@ class Gateway {
   // or 403 without the admin key, where there is one.
   absl::StatusOr<v1::EpisodeOpenResponse> OpenEpisode(const v1::EpisodeOpenRequest& request);
   // Needs the episode's key or the admin key: UNAUTHENTICATED without, PERMISSION_DENIED with another's, NOT_FOUND for
-  // an unknown episode or call, 410 after its end.
+  // an unknown episode or call, 410 after its end. Durable in the pool when it answers OK.
   absl::Status RewardEpisode(const v1::EpisodeRewardRequest& request);
   absl::Status RewardEpisode(const std::string& episode_id, const std::string& api_key, std::optional<double> reward,
                              const std::map<std::string, double>& signals);
