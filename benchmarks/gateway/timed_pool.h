@@ -46,6 +46,7 @@ class TimedPool final : public datapool::Client {
     return status;
   }
   absl::Status OpenEpisode(const v1::OpenEpisodeRequest& request) override { return pool_->OpenEpisode(request); }
+  absl::Status RewardEpisode(const v1::RewardEpisodeRequest& request) override { return pool_->RewardEpisode(request); }
   absl::Status EndEpisode(const v1::EndEpisodeRequest& request) override { return pool_->EndEpisode(request); }
   absl::StatusOr<v1::EpisodeTree> GetEpisode(const v1::GetEpisodeRequest& request) override {
     return pool_->GetEpisode(request);

@@ -16,8 +16,6 @@ using std::chrono::nanoseconds;
 // An injected clock can move without anyone being signalled: waits look at it this often.
 constexpr nanoseconds kLongestNap = std::chrono::milliseconds(100);
 
-nanoseconds FromSeconds(double seconds) { return nanoseconds(static_cast<int64_t>(seconds * 1e9)); }
-
 std::string CurrentFolder() {
   std::error_code error;
   return std::filesystem::current_path(error).string();
@@ -76,7 +74,7 @@ Runner::Runner(const RunnerOptions& options, std::vector<std::shared_ptr<const R
       clock_(clock),
       series_(metrics == nullptr ? nullptr : std::make_unique<Series>(*metrics)),
       cwd_(CurrentFolder()),
-      gate_(FromSeconds(options.backoff_initial_s), FromSeconds(options.backoff_max_s)),
+      gate_(base::FromSeconds(options.backoff_initial_s), base::FromSeconds(options.backoff_max_s)),
       recipe_running_(recipes_.size()),
       recipe_started_(recipes_.size()) {}
 
@@ -111,7 +109,7 @@ absl::Status Runner::Stop() {
   base::MutexLock lock(mu_);
   stopping_ = true;
   changed_.SignalAll();
-  const auto deadline = std::chrono::steady_clock::now() + FromSeconds(options_.stop_timeout_s);
+  const auto deadline = std::chrono::steady_clock::now() + base::FromSeconds(options_.stop_timeout_s);
   while (live_slots_ > 0) {
     const nanoseconds left = deadline - std::chrono::steady_clock::now();
     if (left.count() <= 0) {
@@ -147,7 +145,7 @@ RunnerStats Runner::Stats() const {
 }
 
 void Runner::Slot() {
-  nanoseconds penalty = FromSeconds(options_.backoff_initial_s);
+  nanoseconds penalty = base::FromSeconds(options_.backoff_initial_s);
   for (int recipe = AwaitTurn(); recipe >= 0; recipe = AwaitTurn()) {
     v1::EpisodeOpenRequest request;
     request.set_scaffold(recipes_[recipe]->options.name);
@@ -157,12 +155,12 @@ void Runner::Slot() {
     const std::string cause = Report(*opened, report);
     Count(recipe, report, cause);
     if (!IsSystemic(cause)) {
-      penalty = FromSeconds(options_.backoff_initial_s);
+      penalty = base::FromSeconds(options_.backoff_initial_s);
       continue;
     }
     base::MutexLock lock(mu_);
     WaitUntil(clock_.Now() + penalty);
-    penalty = std::min(penalty * 2, FromSeconds(options_.backoff_max_s));
+    penalty = std::min(penalty * 2, base::FromSeconds(options_.backoff_max_s));
   }
   base::MutexLock lock(mu_);
   --live_slots_;
@@ -253,21 +251,20 @@ EpisodeReport Runner::RunOne(const Recipe& recipe, const v1::EpisodeOpenResponse
 
 std::string Runner::Report(const v1::EpisodeOpenResponse& episode, const EpisodeReport& report) {
   std::string cause = report.cause, detail = report.detail;
-  std::optional<v1::EpisodeRewardRequest> reward;
   if (cause.empty() && report.has_reward) {  // otherwise the agent has posted its own, which must stand
-    reward.emplace();
-    reward->set_episode_id(episode.episode_id());
-    reward->set_api_key(episode.api_key());
-    reward->set_reward(report.reward);
-    for (const auto& [name, value] : report.signals) (*reward->mutable_signals())[name] = value;
-    const absl::Status posted = WithRetries([&] { return episodes_.Reward(*reward); });
+    v1::EpisodeRewardRequest reward;
+    reward.set_episode_id(episode.episode_id());
+    reward.set_api_key(episode.api_key());
+    reward.set_reward(report.reward);
+    for (const auto& [name, value] : report.signals) (*reward.mutable_signals())[name] = value;
+    const absl::Status posted = WithRetries([&] { return episodes_.Reward(reward); });
     if (!posted.ok()) {
       cause = "gateway";
       detail = absl::StrCat("the reward was not taken: ", posted.message());
     }
   }
-  const absl::Status ended = cause.empty() ? End(episode, v1::EPISODE_FINISHED, detail, reward)
-                                           : End(episode, v1::EPISODE_FAILED, absl::StrCat(cause, ": ", detail), {});
+  const absl::Status ended = cause.empty() ? End(episode, v1::EPISODE_FINISHED, detail)
+                                           : End(episode, v1::EPISODE_FAILED, absl::StrCat(cause, ": ", detail));
   if (!ended.ok()) {
     INGOT_LOG(error, "the end of episode {} was not taken: {}", episode.episode_id(), ended.ToString());
     base::MutexLock lock(mu_);
@@ -277,33 +274,27 @@ std::string Runner::Report(const v1::EpisodeOpenResponse& episode, const Episode
   return cause;
 }
 
-absl::Status Runner::End(const v1::EpisodeOpenResponse& episode, v1::EpisodeState state, const std::string& detail,
-                         const std::optional<v1::EpisodeRewardRequest>& reward) {
+absl::Status Runner::End(const v1::EpisodeOpenResponse& episode, v1::EpisodeState state, const std::string& detail) {
   v1::EpisodeEndRequest request;
   request.set_episode_id(episode.episode_id());
   request.set_api_key(episode.api_key());
   request.set_state(state);
   request.set_detail(ValidUtf8(detail));
-  return WithRetries([&] {
-    absl::Status ended = episodes_.End(request);
-    // A gateway that was started again between the two knows the episode, and not its reward.
-    if (!ended.ok() && reward.has_value() && episodes_.Reward(*reward).ok()) ended = episodes_.End(request);
-    return ended;
-  });
+  return WithRetries([&] { return episodes_.End(request); });
 }
 
 // Repeats `call` while the gateway cannot be reached. Once the runner stops, a try that fails is the last.
 template <typename Call>
 absl::Status Runner::WithRetries(Call call) {
-  const nanoseconds give_up = clock_.Now() + FromSeconds(options_.report_retry_s);
-  nanoseconds wait = FromSeconds(options_.backoff_initial_s);
+  const nanoseconds give_up = clock_.Now() + base::FromSeconds(options_.report_retry_s);
+  nanoseconds wait = base::FromSeconds(options_.backoff_initial_s);
   while (true) {
     const absl::Status status = call();
     if (!IsTransient(status)) return status;
     base::MutexLock lock(mu_);
     if (stopping_ || clock_.Now() >= give_up) return status;
     WaitUntil(std::min(give_up, clock_.Now() + wait));
-    wait = std::min(wait * 2, FromSeconds(options_.backoff_max_s));
+    wait = std::min(wait * 2, base::FromSeconds(options_.backoff_max_s));
   }
 }
 

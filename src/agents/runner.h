@@ -93,9 +93,7 @@ class Runner {
   EpisodeReport RunOne(const Recipe& recipe, const v1::EpisodeOpenResponse& episode);
   // Posts reward and end. Returns the cause under which the episode is counted; empty: finished.
   std::string Report(const v1::EpisodeOpenResponse& episode, const EpisodeReport& report);
-  // `reward`: what a finished episode earned, where the gateway must not have lost it.
-  absl::Status End(const v1::EpisodeOpenResponse& episode, v1::EpisodeState state, const std::string& detail,
-                   const std::optional<v1::EpisodeRewardRequest>& reward);
+  absl::Status End(const v1::EpisodeOpenResponse& episode, v1::EpisodeState state, const std::string& detail);
   template <typename Call>
   absl::Status WithRetries(Call call);
   void Count(int recipe, const EpisodeReport& report, const std::string& cause);

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "datapool/store.h"
 #include "trainer/checkpoint.h"
+#include "tree/episode_return.h"
 #include "tree/render.h"
 
 namespace ingot::app {
@@ -63,7 +64,7 @@ absl::StatusOr<int> List(const OpenRun& run, int limit) {
       std::printf("%-34s %-5s %7ld %6d %7d %-9s %8.3f %8.2f  %s\n", episode.episode_id().c_str(),
                   purpose == v1::PURPOSE_TRAIN ? "train" : "eval", static_cast<long>(episode.ref().group_id()),
                   episode.ref().sample_index(), episode.ref().attempt(), tree::StateName(episode.state()).c_str(),
-                  episode.reward(), seconds, episode.task().task_id().c_str());
+                  tree::ReturnOf(episode), seconds, episode.task().task_id().c_str());
       ++shown;
     }
     if (response.more())

@@ -10,12 +10,14 @@
 
 #include "app/commands.h"
 #include "app/device.h"
+#include "app/grpc_server.h"
 #include "app/model_setup.h"
 #include "app/process.h"
 #include "app/snapshots.h"
 #include "base/log.h"
 #include "gateway/http_server.h"
 #include "rollout/engine.h"
+#include "rollout/service.h"
 #include "rollout/torch_runner.h"
 
 namespace ingot::app {
@@ -30,20 +32,65 @@ absl::StatusOr<std::shared_ptr<gateway::ScriptedModel>> LoadScript(const std::st
   return script;
 }
 
+struct ServedModel {
+  TextParts text;
+  model::ModelConfig shape;
+  std::shared_ptr<rollout::Engine> engine;
+};
+
+absl::StatusOr<ServedModel> LoadModel(const std::string& dir, const std::string& chat_format,
+                                      const rollout::EngineOptions& options, const DeviceChoice& device) {
+  ServedModel model;
+  INGOT_ASSIGN_OR_RETURN(model.text, LoadTextParts(dir, chat_format));
+  INGOT_ASSIGN_OR_RETURN(model.shape, model::ModelConfig::FromFile(dir + "/config.json"));
+  INGOT_ASSIGN_OR_RETURN(const std::shared_ptr<const weights::Snapshot> snapshot, LoadSnapshot(dir, 0));
+  rollout::Engine::Parts parts;
+  INGOT_ASSIGN_OR_RETURN(parts.runner, rollout::NewTorchRunner(model.shape, options, device.torch_name));
+  parts.tokenizer = model.text.tokenizer;
+  INGOT_ASSIGN_OR_RETURN(model.engine, rollout::Engine::Create(options, std::move(parts), snapshot));
+  return model;
+}
+
+// The further models, as groups of engines beside the first one's.
+absl::Status AddModels(const ServeArgs& args, const ServedModel& first, const rollout::EngineOptions& options,
+                       const DeviceChoice& device, gateway::GatewayOptions& gateway_options,
+                       gateway::GatewayParts& gateway_parts) {
+  for (const std::string& also : args.also) {
+    const size_t equals = also.find('=');
+    if (equals == 0 || equals == std::string::npos || equals + 1 == also.size()) {
+      return absl::InvalidArgumentError(absl::StrCat("--also ", also, ": NAME=DIR is expected"));
+    }
+    const std::string name = also.substr(0, equals), dir = also.substr(equals + 1);
+    auto model = LoadModel(dir, args.chat_format, options, device);
+    if (!model.ok()) return base::Annotate(model.status(), "--also " + also);
+    if (model->text.tokenizer->fingerprint() != first.text.tokenizer->fingerprint()) {
+      return absl::InvalidArgumentError(absl::StrCat("--also ", also, ": it has another tokenizer than ",
+                                                     args.model_dir, ": serve it by a process of its own"));
+    }
+    gateway_options.models.push_back(
+        {.name = name, .weights = gateway::ModelWeights::kExternal, .version = 0, .address = dir});
+    gateway_parts.external[name] = model->engine;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<GrpcServer>> ServeTokens(const ServeArgs& args, rollout::Engine& engine) {
+  if (args.rollout_port < 0) return nullptr;
+  if (!args.tls_certificate.empty() && !args.allow_plaintext) {
+    return absl::InvalidArgumentError(
+        "--rollout-port speaks plain text: add --allow-plaintext where the network is private");
+  }
+  std::vector<std::unique_ptr<grpc::Service>> services;
+  services.push_back(rollout::NewRolloutService(engine, /*takes_weights=*/false));
+  return GrpcServer::Start(absl::StrCat(args.host, ":", args.rollout_port), std::move(services));
+}
+
 absl::StatusOr<int> ServeOrError(const ServeArgs& args) {
   base::InitLogging("serve", "info", "");
   INGOT_ASSIGN_OR_RETURN(const DeviceChoice device, OpenDevice(args.device));
-  INGOT_ASSIGN_OR_RETURN(const TextParts text, LoadTextParts(args.model_dir, args.chat_format));
-  INGOT_ASSIGN_OR_RETURN(const model::ModelConfig shape, model::ModelConfig::FromFile(args.model_dir + "/config.json"));
-  INGOT_ASSIGN_OR_RETURN(const std::shared_ptr<const weights::Snapshot> snapshot, LoadSnapshot(args.model_dir, 0));
-
   rollout::EngineOptions options;
   options.threads = args.threads > 0 ? args.threads : static_cast<int>(std::thread::hardware_concurrency());
-  rollout::Engine::Parts parts;
-  INGOT_ASSIGN_OR_RETURN(parts.runner, rollout::NewTorchRunner(shape, options, device.torch_name));
-  parts.tokenizer = text.tokenizer;
-  INGOT_ASSIGN_OR_RETURN(const std::shared_ptr<rollout::Engine> engine,
-                         rollout::Engine::Create(options, std::move(parts), snapshot));
+  INGOT_ASSIGN_OR_RETURN(const ServedModel model, LoadModel(args.model_dir, args.chat_format, options, device));
 
   gateway::GatewayOptions gateway_options;
   gateway_options.model_name = args.model_name;
@@ -51,11 +98,12 @@ absl::StatusOr<int> ServeOrError(const ServeArgs& args) {
     gateway_options.model_name = std::filesystem::absolute(args.model_dir + "/").parent_path().filename().string();
   }
   gateway::GatewayParts gateway_parts;
-  gateway_parts.engine = engine;
-  gateway_parts.tokenizer = text.tokenizer;
-  gateway_parts.format = text.format;
+  gateway_parts.engine = model.engine;
+  gateway_parts.tokenizer = model.text.tokenizer;
+  gateway_parts.format = model.text.format;
+  INGOT_RETURN_IF_ERROR(AddModels(args, model, options, device, gateway_options, gateway_parts));
   if (!args.script.empty()) {
-    INGOT_ASSIGN_OR_RETURN(gateway_parts.script, LoadScript(args.script, text));
+    INGOT_ASSIGN_OR_RETURN(gateway_parts.script, LoadScript(args.script, model.text));
   }
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<gateway::Gateway> gateway,
                          gateway::Gateway::Create(gateway_options, gateway_parts));
@@ -67,13 +115,18 @@ absl::StatusOr<int> ServeOrError(const ServeArgs& args) {
   http_options.allow_plaintext = args.allow_plaintext;
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<gateway::HttpServer> http,
                          gateway::HttpServer::Start(http_options, *gateway));
-  std::printf("serving %s (%.1fM parameters, %d threads, %s) at %s/v1\n", gateway_options.model_name.c_str(),
-              static_cast<double>(shape.ParameterCount()) * 1e-6, options.threads, device.torch_name.c_str(),
+  INGOT_ASSIGN_OR_RETURN(std::unique_ptr<GrpcServer> tokens, ServeTokens(args, *model.engine));
+  std::printf("serving %s (%.1fM parameters, %d threads, %s) at %s/v1", gateway_options.model_name.c_str(),
+              static_cast<double>(model.shape.ParameterCount()) * 1e-6, options.threads, device.torch_name.c_str(),
               http->url().c_str());
+  for (const gateway::ModelOptions& also : gateway_options.models) std::printf(", also %s", also.name.c_str());
+  if (tokens != nullptr) std::printf(", token ids at %s:%d", args.host.c_str(), tokens->port());
+  std::printf("\n");
   std::fflush(stdout);
   while (!StopFlag()) std::this_thread::sleep_for(std::chrono::milliseconds(100));
   http->Stop();
   gateway->Shutdown();
+  tokens.reset();
   return 0;
 }
 

@@ -1,5 +1,7 @@
 #include "app/snapshots.h"
 
+#include <ATen/ops/from_blob.h>
+
 #include <vector>
 
 #include "model/parameters.h"
@@ -20,6 +22,13 @@ absl::StatusOr<std::string> DtypeName(at::ScalarType type) {
   }
 }
 
+absl::StatusOr<at::ScalarType> TypeOf(const std::string& dtype) {
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf}) {
+    if (DtypeName(type).value() == dtype) return type;
+  }
+  return absl::InvalidArgumentError(absl::StrCat("weights of type ", dtype, " cannot be stored"));
+}
+
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const weights::Snapshot>> LoadSnapshot(const std::string& model_dir, int64_t version) {
@@ -37,6 +46,19 @@ absl::StatusOr<std::shared_ptr<const weights::Snapshot>> LoadSnapshot(const std:
     views.push_back(std::move(view));
   }
   return weights::Snapshot::Copy(version, views);
+}
+
+absl::Status SaveSnapshot(const std::string& model_dir, const model::ModelConfig& shape,
+                          const weights::Snapshot& snapshot) {
+  model::Parameters parameters;
+  for (size_t i = 0; i < snapshot.size(); ++i) {
+    const weights::TensorView view = snapshot.view(i);
+    INGOT_ASSIGN_OR_RETURN(const at::ScalarType type, TypeOf(view.dtype));
+    // Only read from; torch has no tensor of constants.
+    parameters.tensors()[view.name] =
+        at::from_blob(const_cast<std::byte*>(view.bytes.data()), view.shape, at::TensorOptions().dtype(type));
+  }
+  return model::SaveModelDir(model_dir, shape, parameters);
 }
 
 }  // namespace ingot::app

@@ -5,11 +5,16 @@
 #include <string>
 
 #include "base/status.h"
+#include "model/config.h"
 #include "weights/snapshot.h"
 
 namespace ingot::app {
 
 // The weights of a Hugging Face model folder, as version `version`. Errors of LoadModelDir.
 absl::StatusOr<std::shared_ptr<const weights::Snapshot>> LoadSnapshot(const std::string& model_dir, int64_t version);
+
+// Writes such a folder, with these very bytes as its weights; complete once it has a config.json.
+absl::Status SaveSnapshot(const std::string& model_dir, const model::ModelConfig& shape,
+                          const weights::Snapshot& snapshot);
 
 }  // namespace ingot::app

@@ -10,6 +10,7 @@
 
 #include "app/evaluation.h"
 #include "app/model_setup.h"
+#include "app/pinned_versions.h"
 #include "app/probe.h"
 #include "app/summary.h"
 #include "app/supervised.h"
@@ -93,11 +94,15 @@ class PoolBatchSource final : public trainer::BatchSource {
 // Publishes versions, tells the scheduler, and starts evaluations of those that are due.
 class RunVersions final : public trainer::VersionSink {
  public:
-  RunVersions(const TrainingSeams& seams, Evaluations& evaluations) : seams_(seams), evaluations_(evaluations) {}
+  // All outlive it.
+  RunVersions(const TrainingSeams& seams, Evaluations& evaluations, const PinnedVersions& pinned,
+              const model::ModelConfig& shape)
+      : seams_(seams), evaluations_(evaluations), pinned_(pinned), shape_(shape) {}
 
   absl::StatusOr<weights::PublishStats> Publish(std::shared_ptr<const weights::Snapshot> snapshot,
                                                 bool retain) override {
     const int64_t version = snapshot->version();
+    INGOT_RETURN_IF_ERROR(pinned_.Keep(shape_, *snapshot));
     INGOT_ASSIGN_OR_RETURN(weights::PublishStats stats, seams_.publisher->Publish(std::move(snapshot), retain));
     INGOT_RETURN_IF_ERROR(base::Annotate(seams_.scheduler->MarkVersionLive(version), "telling the scheduler"));
     if (evaluations_.Due(version)) INGOT_RETURN_IF_ERROR(evaluations_.Start(version));
@@ -118,6 +123,8 @@ class RunVersions final : public trainer::VersionSink {
  private:
   const TrainingSeams& seams_;
   Evaluations& evaluations_;
+  const PinnedVersions& pinned_;
+  const model::ModelConfig& shape_;
   bool began_ = false;
 };
 
@@ -300,7 +307,9 @@ absl::StatusOr<TrainingResult> RunTraining(const LoadedConfig& loaded, const Run
   INGOT_ASSIGN_OR_RETURN(Evaluations evaluations, Evaluations::Create(config.eval, config.trainer.total_steps,
                                                                       *seams.scheduler, *seams.publisher));
 
-  RunVersions versions(seams, evaluations);
+  const PinnedVersions pinned(config.gateway, dir);
+  INGOT_RETURN_IF_ERROR(pinned.Restore(first_step, *seams.publisher));
+  RunVersions versions(seams, evaluations, pinned, trainer->config());
   if (first_step ==
       0) {  // what a crash before the first due checkpoint resumes from, so that no warm start is repeated
     INGOT_ASSIGN_OR_RETURN(const trainer::CheckpointInfo checkpoint,
@@ -312,9 +321,8 @@ absl::StatusOr<TrainingResult> RunTraining(const LoadedConfig& loaded, const Run
   trainer::LoopOptions loop_options;
   loop_options.checkpoint_root = dir.checkpoints();
   loop_options.extra_files = model.text.files;
-  const auto pinned = [&config](int64_t version) { return gateway::PinsVersion(config.gateway, version); };
-  evaluations.Keep(pinned);
-  loop_options.retain = [&](int64_t version) { return evaluations.Due(version) || pinned(version); };
+  evaluations.Keep([&pinned](int64_t version) { return pinned.Pins(version); });
+  loop_options.retain = [&](int64_t version) { return evaluations.Due(version) || pinned.Pins(version); };
   const trainer::ProbeSource probe = [&](int64_t version, int64_t tokens) {
     return SampleProbe(*seams.engine, version, tokens, source.contexts(), source.temperature(),
                        base::DeriveSeed(config.seed, static_cast<uint64_t>(version)), kProbeTimeout);

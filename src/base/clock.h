@@ -1,6 +1,7 @@
 // Time, injected: nothing below the app reads a system clock by itself, so that no test sleeps.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -19,9 +20,9 @@ class Clock {
   static const Clock& Real();
 };
 
-// A configured number of seconds as a duration.
+// A configured number of seconds as a duration; 30 years stand for anything longer.
 inline std::chrono::nanoseconds FromSeconds(double seconds) {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(seconds));
+  return std::chrono::nanoseconds(static_cast<int64_t>(std::min(seconds, 1e9) * 1e9));
 }
 
 // Advances only when told to. Thread safe. Both readings start at `start` and move together.

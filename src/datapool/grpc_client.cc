@@ -21,6 +21,9 @@ class GrpcClient final : public Client {
   absl::Status AppendCall(const v1::AppendCallRequest& request) override {
     return Call<v1::AppendCallResponse>(request, &v1::DataPool::Stub::AppendCall).status();
   }
+  absl::Status RewardEpisode(const v1::RewardEpisodeRequest& request) override {
+    return Call<v1::RewardEpisodeResponse>(request, &v1::DataPool::Stub::RewardEpisode).status();
+  }
   absl::Status EndEpisode(const v1::EndEpisodeRequest& request) override {
     return Call<v1::EndEpisodeResponse>(request, &v1::DataPool::Stub::EndEpisode).status();
   }

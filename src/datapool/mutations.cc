@@ -54,6 +54,21 @@ std::string Ending(const v1::Episode& episode) {
   return Canonical(ending);
 }
 
+// Rewards name calls of their episode: NOT_FOUND names the first that does not.
+template <typename CallRewards>
+absl::Status CheckRewardedCalls(Database::Batch& batch, const std::string& episode_id, const CallRewards& rewards) {
+  const std::string prefix = EpisodePrefix(episode_id);
+  for (const auto& [call_id, reward] : rewards) {
+    const absl::StatusOr<std::string> key = batch.Get(kCallIds, call_id);
+    if (!key.ok() && !absl::IsNotFound(key.status())) return key.status();
+    if (!key.ok() || !std::string_view(*key).starts_with(prefix)) {
+      return absl::NotFoundError(
+          absl::StrCat("episode '", episode_id, "' holds no call '", call_id, "' that could earn a reward"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 std::string Describe(const v1::Episode& episode) {
   return absl::StrCat("episode '", episode.episode_id(), "' (group ", episode.ref().group_id(), ", sample ",
                       episode.ref().sample_index(), ", attempt ", episode.ref().attempt(), ")");
@@ -180,6 +195,22 @@ absl::Status StageOpenEpisode(Database::Batch& batch, v1::PoolStatusResponse& co
   return absl::OkStatus();
 }
 
+absl::Status StageRewardEpisode(Database::Batch& batch, const v1::RewardEpisodeRequest& request) {
+  INGOT_ASSIGN_OR_RETURN(const v1::Episode stored, LoadEpisode(batch, request.episode_id()));
+  v1::Episode rewarded = stored;
+  if (request.has_reward()) rewarded.set_reward(request.reward());
+  for (const auto& [name, value] : request.signals()) (*rewarded.mutable_signals())[name] = value;
+  for (const auto& [call, earned] : request.call_rewards()) (*rewarded.mutable_call_rewards())[call] = earned;
+  if (Canonical(rewarded) == Canonical(stored)) return absl::OkStatus();  // it was told before
+  if (stored.state() != v1::EPISODE_OPEN) {
+    return absl::FailedPreconditionError(absl::StrCat(Describe(stored), " earns nothing more, it is ",
+                                                      v1::EpisodeState_Name(stored.state()), " ", stored.detail()));
+  }
+  INGOT_RETURN_IF_ERROR(CheckRewardedCalls(batch, request.episode_id(), request.call_rewards()));
+  batch.Put(kEpisodes, request.episode_id(), rewarded.SerializeAsString());
+  return absl::OkStatus();
+}
+
 absl::Status StageEndEpisode(Database::Batch& batch, const v1::EndEpisodeRequest& request) {
   INGOT_ASSIGN_OR_RETURN(v1::Episode stored, LoadEpisode(batch, request.episode_id()));
   v1::Episode ended = stored;
@@ -190,6 +221,7 @@ absl::Status StageEndEpisode(Database::Batch& batch, const v1::EndEpisodeRequest
   ended.set_detail(request.detail());
   ended.set_ended_unix_ns(request.ended_unix_ns());
   if (stored.state() == v1::EPISODE_OPEN) {
+    INGOT_RETURN_IF_ERROR(CheckRewardedCalls(batch, request.episode_id(), request.call_rewards()));
     batch.Put(kEpisodes, request.episode_id(), ended.SerializeAsString());
     return absl::OkStatus();
   }

@@ -17,6 +17,8 @@ namespace ingot::datapool {
 absl::Status StageOpenEpisode(Database::Batch& batch, v1::PoolStatusResponse& counters,
                               const v1::OpenEpisodeRequest& request, int64_t unix_ns);
 
+absl::Status StageRewardEpisode(Database::Batch& batch, const v1::RewardEpisodeRequest& request);
+
 absl::Status StageEndEpisode(Database::Batch& batch, const v1::EndEpisodeRequest& request);
 
 // A call ready to be staged: what can be computed before its turn, is.

@@ -20,6 +20,10 @@ class Service final : public v1::DataPool::Service {
                           v1::AppendCallResponse*) override {
     return v1::ToGrpc(pool_.AppendCall(*request));
   }
+  grpc::Status RewardEpisode(grpc::ServerContext*, const v1::RewardEpisodeRequest* request,
+                             v1::RewardEpisodeResponse*) override {
+    return v1::ToGrpc(pool_.RewardEpisode(*request));
+  }
   grpc::Status EndEpisode(grpc::ServerContext*, const v1::EndEpisodeRequest* request,
                           v1::EndEpisodeResponse*) override {
     return v1::ToGrpc(pool_.EndEpisode(*request));

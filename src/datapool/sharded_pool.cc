@@ -105,6 +105,11 @@ absl::Status ShardedPool::AppendCall(const v1::AppendCallRequest& request) {
   return shard->AppendCall(request);
 }
 
+absl::Status ShardedPool::RewardEpisode(const v1::RewardEpisodeRequest& request) {
+  INGOT_ASSIGN_OR_RETURN(Client* const shard, Find(request.episode_id()));
+  return shard->RewardEpisode(request);
+}
+
 absl::Status ShardedPool::EndEpisode(const v1::EndEpisodeRequest& request) {
   INGOT_ASSIGN_OR_RETURN(Client* const shard, Find(request.episode_id()));
   const absl::Status status = shard->EndEpisode(request);

@@ -125,6 +125,12 @@ absl::Status Store::AppendCall(const v1::AppendCallRequest& request) {
   });
 }
 
+absl::Status Store::RewardEpisode(const v1::RewardEpisodeRequest& request) {
+  INGOT_RETURN_IF_ERROR(ValidateRewardEpisode(request));
+  return impl_->queue.Run(
+      [&](Database::Batch& batch, v1::PoolStatusResponse&) { return StageRewardEpisode(batch, request); });
+}
+
 absl::Status Store::EndEpisode(const v1::EndEpisodeRequest& request) {
   INGOT_RETURN_IF_ERROR(ValidateEndEpisode(request));
   return impl_->queue.Run(

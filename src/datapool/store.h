@@ -12,6 +12,7 @@
 //   2. A segment lives as long as an episode that uses it.
 //   3. Of one sample of a training or evaluation group at most the newest attempt is open.
 //   4. Equality of a repeated OpenEpisode or EndEpisode does not look at its time; the first stands.
+//   5. Rewards of calls name calls of their episode.
 // Thread safe.
 #pragma once
 
@@ -60,6 +61,7 @@ class Store final : public Client {
 
   absl::Status OpenEpisode(const v1::OpenEpisodeRequest& request) override;
   absl::Status AppendCall(const v1::AppendCallRequest& request) override;
+  absl::Status RewardEpisode(const v1::RewardEpisodeRequest& request) override;
   absl::Status EndEpisode(const v1::EndEpisodeRequest& request) override;
   absl::StatusOr<v1::EpisodeTree> GetEpisode(const v1::GetEpisodeRequest& request) override;
   absl::StatusOr<v1::Group> GetGroup(const v1::GetGroupRequest& request) override;

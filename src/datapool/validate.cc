@@ -30,11 +30,15 @@ absl::Status ValidateKeys(const char* field, const Keys& keys) {
   return absl::OkStatus();
 }
 
-template <typename Signals>
-absl::Status ValidateReward(double reward, const Signals& signals) {
-  if (!std::isfinite(reward)) return Invalid(absl::StrCat("reward is ", reward, ": must be finite"));
-  for (const auto& [name, value] : signals) {
+// `earned`: a record with the rewards of an episode.
+template <typename Earned>
+absl::Status ValidateRewards(const Earned& earned) {
+  if (!std::isfinite(earned.reward())) return Invalid(absl::StrCat("reward is ", earned.reward(), ": must be finite"));
+  for (const auto& [name, value] : earned.signals()) {
     if (!std::isfinite(value)) return Invalid(absl::StrCat("signal '", name, "' is ", value, ": must be finite"));
+  }
+  for (const auto& [call, reward] : earned.call_rewards()) {
+    if (!std::isfinite(reward)) return Invalid(absl::StrCat("the reward of call '", call, "' is not finite"));
   }
   return absl::OkStatus();
 }
@@ -105,7 +109,7 @@ absl::Status ValidateOpenEpisode(const v1::OpenEpisodeRequest& request) {
   if (episode.state() != v1::EPISODE_OPEN && episode.state() != v1::EPISODE_UNSPECIFIED) {
     return Invalid("an episode opens as OPEN; EndEpisode ends it");
   }
-  return ValidateReward(episode.reward(), episode.signals());
+  return ValidateRewards(episode);
 }
 
 absl::Status ValidateAppendCall(const v1::AppendCallRequest& request, int64_t max_bytes) {
@@ -121,16 +125,21 @@ absl::Status ValidateAppendCall(const v1::AppendCallRequest& request, int64_t ma
   return absl::OkStatus();
 }
 
+absl::Status ValidateRewardEpisode(const v1::RewardEpisodeRequest& request) {
+  INGOT_RETURN_IF_ERROR(ValidateId("episode_id", request.episode_id()));
+  if (!request.has_reward() && request.signals().empty() && request.call_rewards().empty()) {
+    return Invalid("neither reward nor signals nor call_rewards: there is nothing to add");
+  }
+  return ValidateRewards(request);
+}
+
 absl::Status ValidateEndEpisode(const v1::EndEpisodeRequest& request) {
   INGOT_RETURN_IF_ERROR(ValidateId("episode_id", request.episode_id()));
   if (request.state() != v1::EPISODE_FINISHED && request.state() != v1::EPISODE_FAILED &&
       request.state() != v1::EPISODE_FENCED) {
     return Invalid("an episode ends as FINISHED, FAILED or FENCED");
   }
-  for (const auto& [call, reward] : request.call_rewards()) {
-    if (!std::isfinite(reward)) return Invalid(absl::StrCat("the reward of call '", call, "' is not finite"));
-  }
-  return ValidateReward(request.reward(), request.signals());
+  return ValidateRewards(request);
 }
 
 absl::Status ValidateAppendJournal(const v1::AppendJournalRequest& request, int64_t max_bytes) {

@@ -9,6 +9,7 @@ namespace ingot::datapool {
 absl::Status ValidateSegment(const v1::Segment& segment);
 absl::Status ValidateOpenEpisode(const v1::OpenEpisodeRequest& request);
 absl::Status ValidateAppendCall(const v1::AppendCallRequest& request, int64_t max_bytes);
+absl::Status ValidateRewardEpisode(const v1::RewardEpisodeRequest& request);
 absl::Status ValidateEndEpisode(const v1::EndEpisodeRequest& request);
 absl::Status ValidateAppendJournal(const v1::AppendJournalRequest& request, int64_t max_bytes);
 

@@ -8,6 +8,7 @@
 
 #include "base/checksum.h"
 #include "base/log.h"
+#include "gateway/api_error.h"
 
 namespace ingot::gateway {
 namespace {
@@ -64,6 +65,8 @@ void Counters::CountCall(const absl::Status& status, bool was_aborted) {
     ++failed;
   }
 }
+
+absl::Status ShuttingDown() { return ApiError(503, "shutting_down", "", "the gateway is shutting down"); }
 
 std::string RandomHex(size_t bytes) {
   std::string raw(bytes, '\0');

@@ -93,6 +93,9 @@ struct Core {
   WorkerPool workers;                       // last: joined before the rest goes
 };
 
+// The error of whatever comes after a gateway's Shutdown, and of what was in flight when it came.
+absl::Status ShuttingDown();
+
 // `bytes` random bytes from the system as hexadecimal: ids and keys that cannot be guessed.
 std::string RandomHex(size_t bytes);
 uint64_t RandomSeed();

@@ -1,5 +1,6 @@
 #include "gateway/episode.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -14,6 +15,22 @@ constexpr size_t kMaxSignals = 256;
 constexpr size_t kMaxSignalName = 256;
 constexpr char kLimit[] = "episode_limit";  // no client tries a 400 again, unlike a 409 or a 429
 
+absl::Status CheckNumbers(const v1::EpisodeRewardRequest& posted) {
+  if (!std::isfinite(posted.reward())) return BadRequest("reward", "'reward' must be a finite number");
+  for (const auto& [name, number] : posted.signals()) {
+    if (!std::isfinite(number)) {
+      return BadRequest("signals", absl::StrCat("signal '", name, "' must be a finite number"));
+    }
+    if (name.empty() || name.size() > kMaxSignalName) {
+      return BadRequest("signals", absl::StrCat("a signal's name must have 1 to ", kMaxSignalName, " bytes"));
+    }
+  }
+  for (const v1::CallReward& named : posted.call_rewards()) {
+    if (!std::isfinite(named.reward())) return BadRequest("reward", "the reward of a call must be a finite number");
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status EpisodeOver(const std::string& episode_id) {
@@ -23,6 +40,20 @@ absl::Status EpisodeOver(const std::string& episode_id) {
 absl::Status EpisodeSealed(const std::string& episode_id) {
   return ApiError(409, "episode_sealed", "",
                   absl::StrCat("episode ", episode_id, " was ended while this call was in flight"));
+}
+
+Episode::Episode(v1::Episode record, v1::EpisodeLimits limits, bool admitted, Recorded recorded,
+                 std::chrono::nanoseconds opened, std::chrono::nanoseconds now)
+    : Episode(std::move(record), std::move(limits), admitted, false, opened) {
+  base::MutexLock lock(mu_);
+  history_ = std::move(recorded.history);
+  next_sequence_ = recorded.next_sequence;
+  tokens_ = recorded.tokens;
+  recorded_ = std::move(recorded.calls);
+  if (record_.has_reward()) earned_.set_reward(record_.reward());
+  *earned_.mutable_signals() = record_.signals();
+  *earned_.mutable_call_rewards() = record_.call_rewards();
+  last_activity_ = now;
 }
 
 absl::StatusOr<int32_t> Episode::BeginCall(const std::shared_ptr<ChatCall>& call, std::chrono::nanoseconds now) {
@@ -38,7 +69,6 @@ absl::StatusOr<int32_t> Episode::BeginCall(const std::shared_ptr<ChatCall>& call
     history_ = History();
     ++epoch_;
     recorded_.clear();
-    call_rewards_.clear();
   }
   in_flight_.insert(call);
   last_activity_ = now;
@@ -111,46 +141,65 @@ absl::StatusOr<std::string> Episode::FindCall(const v1::CallReward& named) const
                   absl::StrCat("episode ", id(), " has recorded no call '", Printable(sent, 80), "'"));
 }
 
-absl::Status Episode::SetReward(std::optional<double> reward, const std::map<std::string, double>& signals,
-                                std::span<const v1::CallReward> call_rewards) {
-  if (reward.has_value() && !std::isfinite(*reward)) return BadRequest("reward", "'reward' must be a finite number");
-  for (const auto& [name, number] : signals) {
-    if (!std::isfinite(number)) {
-      return BadRequest("signals", absl::StrCat("signal '", name, "' must be a finite number"));
-    }
-    if (name.empty() || name.size() > kMaxSignalName) {
-      return BadRequest("signals", absl::StrCat("a signal's name must have 1 to ", kMaxSignalName, " bytes"));
-    }
-  }
-  for (const v1::CallReward& named : call_rewards) {
-    if (!std::isfinite(named.reward())) return BadRequest("reward", "the reward of a call must be a finite number");
-  }
-  base::MutexLock lock(mu_);
-  if (state_ != State::kOpen) return EpisodeOver(id());
-  std::vector<std::string> calls;
-  for (const v1::CallReward& named : call_rewards) {
-    INGOT_ASSIGN_OR_RETURN(std::string call, FindCall(named));
-    calls.push_back(std::move(call));
-  }
-  std::map<std::string, double> merged = signals;
-  merged.insert(signals_.begin(), signals_.end());  // keeps what `signals` says
-  if (merged.size() > kMaxSignals) {
+absl::Status Episode::CheckRoom(const v1::RewardEpisodeRequest& posted) const {
+  const auto added = [](const auto& to, const auto& from) {
+    return std::count_if(from.begin(), from.end(), [&](const auto& one) { return !to.contains(one.first); });
+  };
+  if (earned_.signals().size() + added(earned_.signals(), posted.signals()) > kMaxSignals) {
     return BadRequest("signals", absl::StrCat("an episode has at most ", kMaxSignals, " signals"));
   }
-  signals_ = std::move(merged);
-  for (size_t i = 0; i < calls.size(); ++i) call_rewards_[calls[i]] = call_rewards[i].reward();
-  if (reward.has_value()) reward_ = reward;
+  // Only a session can get there: it forgets its calls when it has had so many, and takes more.
+  const auto calls = earned_.call_rewards().size() + added(earned_.call_rewards(), posted.call_rewards());
+  if (calls > static_cast<size_t>(limits_.max_calls())) {
+    return BadRequest("calls", absl::StrCat("an episode has rewards for at most ", limits_.max_calls(),
+                                            " calls, its limit (max_calls)"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<v1::RewardEpisodeRequest> Episode::StartReward(const v1::EpisodeRewardRequest& posted,
+                                                              std::chrono::nanoseconds timeout) {
+  INGOT_RETURN_IF_ERROR(CheckNumbers(posted));
+  v1::RewardEpisodeRequest started;
+  started.set_episode_id(id());
+  if (posted.has_reward()) started.set_reward(posted.reward());
+  *started.mutable_signals() = posted.signals();
+  base::MutexLock lock(mu_);
+  if (state_ == State::kOpen) INGOT_RETURN_IF_ERROR(WaitForStoring(timeout));
+  if (state_ != State::kOpen) return EpisodeOver(id());
+  for (const v1::CallReward& named : posted.call_rewards()) {
+    INGOT_ASSIGN_OR_RETURN(const std::string call, FindCall(named));
+    (*started.mutable_call_rewards())[call] = named.reward();
+  }
+  INGOT_RETURN_IF_ERROR(CheckRoom(started));
+  storing_ = true;
+  return started;
+}
+
+void Episode::FinishReward(const v1::RewardEpisodeRequest& started, bool stored) {
+  base::MutexLock lock(mu_);
+  if (stored) earned_.MergeFrom(started);
+  storing_ = false;
+  changed_.SignalAll();
+}
+
+absl::Status Episode::WaitForStoring(std::chrono::nanoseconds timeout) {
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  while (storing_) {
+    const auto left = deadline - std::chrono::steady_clock::now();
+    if (left.count() <= 0) {
+      return absl::DeadlineExceededError(
+          absl::StrCat("another request's reward or end of episode ", id(), " is still being stored: try again later"));
+    }
+    changed_.WaitFor(mu_, left);
+  }
   return absl::OkStatus();
 }
 
 absl::StatusOr<Episode::End> Episode::StartEnd(v1::EpisodeState state, const std::string& detail, int64_t now_unix_ns,
                                                std::chrono::nanoseconds timeout) {
   base::MutexLock lock(mu_);
-  while (end_running_) {
-    if (!changed_.WaitFor(mu_, timeout) && end_running_) {
-      return absl::DeadlineExceededError(absl::StrCat("episode ", id(), " is still being ended by another request"));
-    }
-  }
+  INGOT_RETURN_IF_ERROR(WaitForStoring(timeout));
   if (state_ != State::kOpen && (end_.state() != state || end_.detail() != detail)) {
     return ApiError(409, "episode_over", "",
                     absl::StrCat("episode ", id(), " was ended as ", v1::EpisodeState_Name(end_.state()), " (",
@@ -158,7 +207,7 @@ absl::StatusOr<Episode::End> Episode::StartEnd(v1::EpisodeState state, const std
   }
   if (state_ == State::kEnded) return End{.already = true, .request = {}, .in_flight = {}};
   if (state_ == State::kOpen) {
-    const bool rewarded = reward_.has_value() || !call_rewards_.empty();
+    const bool rewarded = earned_.has_reward() || !earned_.call_rewards().empty();
     if (state == v1::EPISODE_FINISHED && !rewarded && record_.purpose() != v1::PURPOSE_SERVE) {
       return ApiError(409, "no_reward", "",
                       absl::StrCat("episode ", id(), " has no reward: set one before it is ended as finished"));
@@ -167,14 +216,14 @@ absl::StatusOr<Episode::End> Episode::StartEnd(v1::EpisodeState state, const std
     end_.set_episode_id(id());
     end_.set_state(state);
     if (state == v1::EPISODE_FINISHED) {
-      end_.set_reward(reward_.value_or(0));
-      for (const auto& [call, earned] : call_rewards_) (*end_.mutable_call_rewards())[call] = earned;
+      end_.set_reward(earned_.reward());
+      *end_.mutable_call_rewards() = earned_.call_rewards();
     }
-    for (const auto& [name, number] : signals_) (*end_.mutable_signals())[name] = number;
+    *end_.mutable_signals() = earned_.signals();
     end_.set_detail(detail);
     end_.set_ended_unix_ns(now_unix_ns);
   }
-  end_running_ = true;
+  storing_ = true;
   return End{.already = false, .request = end_, .in_flight = {in_flight_.begin(), in_flight_.end()}};
 }
 
@@ -194,7 +243,7 @@ absl::Status Episode::WaitForCalls(std::chrono::nanoseconds timeout) {
 
 void Episode::FinishEnd(bool ok) {
   base::MutexLock lock(mu_);
-  end_running_ = false;
+  storing_ = false;
   if (ok) {
     state_ = State::kEnded;
     history_ = History();
@@ -204,7 +253,7 @@ void Episode::FinishEnd(bool ok) {
 
 std::optional<std::pair<v1::EpisodeState, std::string>> Episode::unfinished_end() const {
   base::MutexLock lock(mu_);
-  if (state_ != State::kEnding || end_running_) return std::nullopt;
+  if (state_ != State::kEnding || storing_) return std::nullopt;
   return std::pair(end_.state(), end_.detail());
 }
 

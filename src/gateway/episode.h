@@ -37,7 +37,7 @@ class Episode {
         opened_(now),
         last_activity_(now) {}
 
-  // What another gateway had recorded of an episode. Rewards that were set are not: they come with the end.
+  // What another gateway had recorded of an episode, beside what its record says that it has earned.
   struct Recorded {
     History history;
     int32_t next_sequence = 0;
@@ -46,19 +46,11 @@ class Episode {
   };
   // An episode that another gateway had open since `opened`.
   Episode(v1::Episode record, v1::EpisodeLimits limits, bool admitted, Recorded recorded,
-          std::chrono::nanoseconds opened, std::chrono::nanoseconds now)
-      : Episode(std::move(record), std::move(limits), admitted, false, opened) {
-    base::MutexLock lock(mu_);
-    history_ = std::move(recorded.history);
-    next_sequence_ = recorded.next_sequence;
-    tokens_ = recorded.tokens;
-    recorded_ = std::move(recorded.calls);
-    last_activity_ = now;
-  }
+          std::chrono::nanoseconds opened, std::chrono::nanoseconds now);
 
   const std::string& id() const { return record_.episode_id(); }
   const std::string& key_hash() const { return record_.key_hash(); }
-  // As it was opened; reward and state are not kept here.
+  // As it was opened; what it earns and its state are not kept here.
   const v1::Episode& record() const { return record_; }
   bool admitted() const { return admitted_; }
   bool session() const { return session_; }
@@ -95,13 +87,17 @@ class Episode {
   void AddToHistory(const Plan& plan, const ConversationKeys& keys, const std::optional<text::Message>& delivered,
                     History::Call call);
 
-  // All of it or nothing; the last value of a name or a call wins. 410 once the episode is ending, 400 for what is not
-  // a finite number, 404 for a call that is not recorded.
-  absl::Status SetReward(std::optional<double> reward, const std::map<std::string, double>& signals,
-                         std::span<const v1::CallReward> call_rewards);
+  // What is posted, as the pool takes it: all of it or nothing; the last value of a name or a call wins. Waits for the
+  // post before it, at most `timeout`. Once that is stored, or could not be, FinishReward must follow: only then it
+  // counts, and the next post or the end goes on. 410 once the episode is ending, 400 for what is not a finite number,
+  // 404 for a call that is not recorded.
+  absl::StatusOr<v1::RewardEpisodeRequest> StartReward(const v1::EpisodeRewardRequest& posted,
+                                                       std::chrono::nanoseconds timeout);
+  void FinishReward(const v1::RewardEpisodeRequest& started, bool stored);
 
-  // Moves to kEnding with this outcome, or waits for the end that is under way. `already`: it had ended with the same
-  // outcome, there is nothing to do. ALREADY_EXISTS: with another one. FAILED_PRECONDITION: finished without a reward.
+  // Moves to kEnding with this outcome, or waits for the end or the post that is under way. `already`: it had ended with
+  // the same outcome, there is nothing to do. ALREADY_EXISTS: with another one. FAILED_PRECONDITION: finished without a
+  // reward.
   struct End {
     bool already = false;
     v1::EndEpisodeRequest request;
@@ -128,6 +124,10 @@ class Episode {
     tokens_ += count;
   }
   absl::StatusOr<std::string> FindCall(const v1::CallReward& named) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Whether `posted` may be added to what the episode has earned.
+  absl::Status CheckRoom(const v1::RewardEpisodeRequest& posted) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // DEADLINE_EXCEEDED if a post or an end is still being stored after `timeout`.
+  absl::Status WaitForStoring(std::chrono::nanoseconds timeout) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const v1::Episode record_;
   const v1::EpisodeLimits limits_;
@@ -138,17 +138,15 @@ class Episode {
   mutable base::Mutex mu_;
   base::CondVar changed_;
   State state_ ABSL_GUARDED_BY(mu_) = State::kOpen;
-  bool end_running_ ABSL_GUARDED_BY(mu_) = false;
+  bool storing_ ABSL_GUARDED_BY(mu_) = false;  // from StartReward to FinishReward, and from StartEnd to FinishEnd
   v1::EndEpisodeRequest end_ ABSL_GUARDED_BY(mu_);
   History history_ ABSL_GUARDED_BY(mu_);
   int epoch_ ABSL_GUARDED_BY(mu_) = 0;
   int32_t next_sequence_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t tokens_ ABSL_GUARDED_BY(mu_) = 0;                       // prompts and samples so far
   std::map<int32_t, std::string> recorded_ ABSL_GUARDED_BY(mu_);  // call ids by sequence
-  std::map<std::string, double> call_rewards_ ABSL_GUARDED_BY(mu_);
+  v1::RewardEpisodeRequest earned_ ABSL_GUARDED_BY(mu_);          // so far, as the pool holds it
   std::set<std::shared_ptr<ChatCall>> in_flight_ ABSL_GUARDED_BY(mu_);
-  std::optional<double> reward_ ABSL_GUARDED_BY(mu_);
-  std::map<std::string, double> signals_ ABSL_GUARDED_BY(mu_);
   std::chrono::nanoseconds last_activity_ ABSL_GUARDED_BY(mu_);
 };
 

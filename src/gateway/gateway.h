@@ -52,7 +52,7 @@ class Gateway {
   // or 403 without the admin key, where there is one.
   absl::StatusOr<v1::EpisodeOpenResponse> OpenEpisode(const v1::EpisodeOpenRequest& request);
   // Needs the episode's key or the admin key: UNAUTHENTICATED without, PERMISSION_DENIED with another's, NOT_FOUND for
-  // an unknown episode or call, 410 after its end.
+  // an unknown episode or call, 410 after its end. Durable in the pool when it answers OK.
   absl::Status RewardEpisode(const v1::EpisodeRewardRequest& request);
   absl::Status RewardEpisode(const std::string& episode_id, const std::string& api_key, std::optional<double> reward,
                              const std::map<std::string, double>& signals);
@@ -99,6 +99,10 @@ class Gateway {
   absl::StatusOr<std::shared_ptr<Episode>> FindByKey(const std::string& episode_id, const std::string& api_key);
   // Ends what earlier incarnations of the runner left open.
   void EndAbandoned(const std::string& runner, const std::string& incarnation);
+  // Fills in what the scheduler's ticket says.
+  absl::Status Admit(const v1::EpisodeOpenRequest& request, v1::Episode& record);
+  // In the pool; if that cannot be, the place is given back.
+  absl::Status Store(const v1::Episode& record, bool admitted);
   // Admits, unless it is a session, and stores; `api_key` names the episode.
   absl::StatusOr<std::shared_ptr<Episode>> Open(const v1::EpisodeOpenRequest& request, const std::string& api_key,
                                                 bool session);

@@ -33,10 +33,6 @@ constexpr char kKeepAlive[] = ": keep-alive\n\n";  // a comment: no client of SS
 constexpr char kProcessing[] = "HTTP/1.1 102 Processing\r\n\r\n";
 constexpr double kLingerSeconds = 2;  // for a client that is still sending what was refused
 
-std::chrono::nanoseconds Seconds(double seconds) {
-  return std::chrono::nanoseconds(static_cast<int64_t>(std::min(seconds, 1e9) * 1e9));
-}
-
 std::string Text(beast::string_view view) { return {view.data(), view.size()}; }
 
 std::string Chunk(std::string_view data) {
@@ -73,7 +69,7 @@ HttpConnection::HttpConnection(std::shared_ptr<asio::io_context> loop, Socket so
 
 void HttpConnection::Arm(double seconds) {
   timed_out_ = false;
-  deadline_.expires_after(Seconds(seconds));
+  deadline_.expires_after(base::FromSeconds(seconds));
   deadline_.async_wait([weak = weak_from_this()](error_code error) {
     const auto self = weak.lock();
     if (error || self == nullptr || self->deadline_.expiry() > std::chrono::steady_clock::now()) return;
@@ -169,7 +165,7 @@ std::function<void()> HttpConnection::MakeWake() {
 
 asio::awaitable<HttpConnection::Waited> HttpConnection::WaitForProgress(double seconds) {
   WatchForClose();
-  const auto until = seconds > 0 ? std::chrono::steady_clock::now() + Seconds(seconds) : kForever;
+  const auto until = seconds > 0 ? std::chrono::steady_clock::now() + base::FromSeconds(seconds) : kForever;
   while (!woken_ && !gone_ && !closing_) {
     if (half_closed_ && !probed_) {
       probed_ = true;

@@ -265,6 +265,9 @@ absl::Status Engine::Enqueue(std::unique_ptr<Sequence> sequence) {
       sequence->pinned = newest_.version;
     } else if (const auto found = retained_.find(pinned); found != retained_.end()) {
       sequence->pinned = found->second.version;
+    } else if (newest_.version == nullptr) {
+      return absl::UnavailableError(absl::StrCat("version ", pinned, " is not held by this engine yet, as it is being ",
+                                                 "started: try again later"));
     } else {
       return absl::NotFoundError(absl::StrCat("version ", pinned,
                                               " is not held by this engine: pin the newest, or one ",
@@ -302,8 +305,9 @@ std::shared_ptr<const weights::Snapshot> Engine::newest() const {
   return newest_.snapshot;
 }
 
-absl::Status Engine::CheckRetain(int64_t version, bool retain) {
-  if (!retain) return absl::OkStatus();
+absl::Status Engine::CheckRetain(const v1::DeltaHeader& header) {
+  const int64_t version = header.target().version();
+  if (!header.retain() && !header.beside()) return absl::OkStatus();
   base::MutexLock lock(mu_);
   if (retained_.contains(version) || static_cast<int64_t>(retained_.size()) < options_.max_retained_versions) {
     return absl::OkStatus();
@@ -325,11 +329,15 @@ absl::StatusOr<Engine::Held> Engine::LoadVersion(std::shared_ptr<const weights::
 absl::StatusOr<v1::UpdateWeightsResponse> Engine::Update(const weights::EncodedDelta& delta) {
   const v1::Manifest& target = delta.header.target();
   base::MutexLock update_lock(update_mu_);
-  INGOT_RETURN_IF_ERROR(CheckRetain(target.version(), delta.header.retain()));
+  INGOT_RETURN_IF_ERROR(CheckRetain(delta.header));
   const auto start = steady_clock::now();
   v1::UpdateWeightsResponse response;
   response.set_version(target.version());
   std::shared_ptr<const weights::Snapshot> base;
+  if (delta.header.beside()) {
+    INGOT_RETURN_IF_ERROR(HoldBeside(delta));
+    return response;
+  }
   {
     base::MutexLock lock(mu_);
     base = newest_.snapshot;
@@ -346,6 +354,24 @@ absl::StatusOr<v1::UpdateWeightsResponse> Engine::Update(const weights::EncodedD
   INGOT_LOG(debug, "rollout: version {} is live (decoded and verified in {:.1f} ms, pause {:.3f} ms)", target.version(),
             response.apply_ms(), pause_ms);
   return response;
+}
+
+absl::Status Engine::HoldBeside(const weights::EncodedDelta& delta) {
+  const v1::Manifest& target = delta.header.target();
+  {
+    base::MutexLock lock(mu_);
+    const auto found = retained_.find(target.version());
+    if (found != retained_.end() && found->second.version->checksum == target.checksum()) return absl::OkStatus();
+  }
+  INGOT_ASSIGN_OR_RETURN(std::shared_ptr<const weights::Snapshot> snapshot, weights::Apply(nullptr, delta));
+  INGOT_ASSIGN_OR_RETURN(Held held, LoadVersion(std::move(snapshot)));
+  {
+    base::MutexLock lock(mu_);
+    if (stopping_) return absl::UnavailableError("the rollout engine is shutting down");
+    std::swap(retained_[target.version()], held);
+  }
+  INGOT_LOG(debug, "rollout: version {} is held beside what is served", target.version());
+  return absl::OkStatus();
 }
 
 absl::StatusOr<double> Engine::SwapIn(Held next, bool retain) {

@@ -86,7 +86,8 @@ class Engine final : public Client, public weights::Sink {
   absl::Status CheckSize(const v1::GenerateRequest& request) const;
   absl::Status AddConstraint(Sequence* sequence);
   absl::Status Enqueue(std::unique_ptr<Sequence> sequence);
-  absl::Status CheckRetain(int64_t version, bool retain);
+  absl::Status CheckRetain(const v1::DeltaHeader& header);
+  absl::Status HoldBeside(const weights::EncodedDelta& delta) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
   absl::StatusOr<Held> LoadVersion(std::shared_ptr<const weights::Snapshot> snapshot)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
   // Pause in milliseconds.

@@ -120,7 +120,7 @@ using BaseService =
 
 class RolloutService final : public BaseService {
  public:
-  explicit RolloutService(Engine& engine) : engine_(engine) {}
+  RolloutService(Engine& engine, bool takes_weights) : engine_(engine), takes_weights_(takes_weights) {}
 
   grpc::ServerWriteReactor<v1::GenerateChunk>* Generate(grpc::CallbackServerContext*,
                                                         const v1::GenerateRequest* request) override {
@@ -138,6 +138,7 @@ class RolloutService final : public BaseService {
 
   grpc::Status UpdateWeights(grpc::ServerContext*, grpc::ServerReader<v1::WeightChunk>* reader,
                              v1::UpdateWeightsResponse* response) override {
+    if (!takes_weights_) return Refused();
     weights::ChunkAssembler assembler;
     v1::WeightChunk chunk;
     int64_t bytes = 0;
@@ -160,15 +161,23 @@ class RolloutService final : public BaseService {
 
   grpc::Status ReleaseVersion(grpc::ServerContext*, const v1::ReleaseVersionRequest* request,
                               v1::ReleaseVersionResponse*) override {
+    if (!takes_weights_) return Refused();
     return v1::ToGrpc(engine_.Release(request->version()));
   }
 
  private:
+  static grpc::Status Refused() {
+    return {grpc::StatusCode::PERMISSION_DENIED, "the weights served here are fixed: this server takes no others"};
+  }
+
   Engine& engine_;
+  const bool takes_weights_;
 };
 
 }  // namespace
 
-std::unique_ptr<grpc::Service> NewRolloutService(Engine& engine) { return std::make_unique<RolloutService>(engine); }
+std::unique_ptr<grpc::Service> NewRolloutService(Engine& engine, bool takes_weights) {
+  return std::make_unique<RolloutService>(engine, takes_weights);
+}
 
 }  // namespace ingot::rollout

@@ -123,6 +123,10 @@ std::string Line(const v1::EpisodeTree& tree, const TreeNode& node, const Decode
     if (!call.branch().empty()) absl::StrAppend(&line, " in '", Escape(call.branch(), options.ascii), "'");
     if (!call.fork_cause().empty()) absl::StrAppend(&line, " forked: ", Escape(call.fork_cause(), options.ascii));
     if (call.tool_call_malformed()) line += " malformed tool call";
+    const auto earned = tree.episode().call_rewards().find(call.call_id());
+    if (earned != tree.episode().call_rewards().end()) {
+      absl::StrAppend(&line, " reward ", Fixed(earned->second, "%g"));
+    }
   }
   if (options.max_text_bytes > 0 && decode != nullptr) {
     absl::StrAppend(&line, " ", Shorten(decode(node.tokens), options.max_text_bytes, options.ascii));
@@ -138,7 +142,9 @@ std::string Heading(const v1::EpisodeTree& tree, const std::vector<TreeNode>& no
       absl::StrCat("episode ", Escape(episode.episode_id(), ascii), "  task ", Escape(episode.task().task_id(), ascii),
                    "  group ", episode.ref().group_id(), " sample ", episode.ref().sample_index(), " attempt ",
                    episode.ref().attempt(), "  ", StateName(episode.state()));
-  if (episode.state() == v1::EPISODE_FINISHED) absl::StrAppend(&out, "  reward ", Fixed(episode.reward(), "%g"));
+  if (episode.state() == v1::EPISODE_FINISHED || (episode.state() == v1::EPISODE_OPEN && episode.has_reward())) {
+    absl::StrAppend(&out, "  reward ", Fixed(episode.reward(), "%g"));
+  }
   absl::StrAppend(&out, "\n", tree.calls_size(), " calls, ", merged, " tokens (", recorded, " as recorded by calls)\n");
   if (!episode.detail().empty()) absl::StrAppend(&out, "detail: ", Escape(episode.detail(), ascii), "\n");
   const std::map<std::string, double> signals(episode.signals().begin(), episode.signals().end());

@@ -275,6 +275,7 @@ uint64_t HeaderChecksum(const v1::DeltaHeader& header) {
   AppendInt(header.base_checksum(), 8, fields);
   AppendInt(header.retain() ? 1 : 0, 1, fields);
   AppendInt(header.raw_bytes(), 8, fields);
+  AppendInt(header.beside() ? 1 : 0, 1, fields);
   return base::Checksum64(fields);
 }
 
@@ -305,6 +306,13 @@ absl::StatusOr<EncodedDelta> Encode(const Snapshot* base, const Snapshot& target
     delta.changed_elements += encoder.Encode(base == nullptr ? std::span<const std::byte>() : base->bytes(i),
                                              target.bytes(i), element_bytes, tensor);
   }
+  return delta;
+}
+
+absl::StatusOr<EncodedDelta> EncodeBeside(const Snapshot& target, const CodecOptions& options) {
+  INGOT_ASSIGN_OR_RETURN(EncodedDelta delta, Encode(nullptr, target, /*retain=*/true, options));
+  delta.header.set_beside(true);
+  delta.header.set_checksum(HeaderChecksum(delta.header));
   return delta;
 }
 

@@ -43,6 +43,9 @@ struct EncodedDelta {
 absl::StatusOr<EncodedDelta> Encode(const Snapshot* base, const Snapshot& target, bool retain,
                                     const CodecOptions& options = {});
 
+// A full copy that an engine holds beside what it serves, until its release.
+absl::StatusOr<EncodedDelta> EncodeBeside(const Snapshot& target, const CodecOptions& options = {});
+
 // FAILED_PRECONDITION: `base` is not the version the delta was made from (null base only takes full copies).
 // DATA_LOSS: a payload is damaged or a checksum differs. INVALID_ARGUMENT: not a delta, or one beyond max_bytes.
 absl::StatusOr<std::shared_ptr<const Snapshot>> Apply(const std::shared_ptr<const Snapshot>& base,

@@ -159,16 +159,16 @@ void Publisher::SendUpdate(Engine& engine, std::shared_ptr<Update> update) {
 }
 
 // An engine that was started again has lost what it was to keep; requests are pinned to that. One that holds a version
-// has not, and could not go back either.
+// has not.
 void Publisher::SendRetained(Engine& engine, const std::map<int64_t, std::shared_ptr<Update>>& retained,
                              int64_t newest) {
-  if (retained.empty() || retained.begin()->first >= newest) return;
+  if (retained.empty()) return;
   const absl::StatusOr<int64_t> live = engine.sink->LiveVersion();
   if (!live.ok() || *live >= 0) return;
   for (const auto& [version, update] : retained) {
-    if (version >= newest) break;
-    const absl::StatusOr<std::shared_ptr<const EncodedDelta>> copy = update->FullCopy();
-    const absl::Status sent = copy.ok() ? engine.sink->Update(**copy).status() : copy.status();
+    if (version == newest) continue;  // it comes next
+    const absl::StatusOr<EncodedDelta> copy = EncodeBeside(*update->snapshot, options_.codec);
+    const absl::Status sent = copy.ok() ? engine.sink->Update(*copy).status() : copy.status();
     if (!sent.ok()) {
       INGOT_LOG(warn, "engine {} did not take version {} again, which it is to keep: {}", engine.name, version,
                 sent.ToString());
@@ -205,6 +205,13 @@ void Publisher::AskVersion(Engine& engine) {
     ++leases_lost_;
   }
   changed_.SignalAll();
+}
+
+void Publisher::Retain(std::shared_ptr<const Snapshot> snapshot) {
+  auto update = std::make_shared<Update>();
+  update->snapshot = std::move(snapshot);
+  base::MutexLock lock(mu_);
+  retained_[update->snapshot->version()] = std::move(update);
 }
 
 bool Publisher::WaitUntil(std::chrono::nanoseconds deadline, const std::function<bool()>& done) {

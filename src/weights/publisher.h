@@ -7,7 +7,7 @@
 // it answers; one that failed is tried again, with a full copy, by the next Publish or CheckLeases.
 //
 // Versions that engines are to retain are kept here too until their release: an engine that was started again is given
-// them before the newest.
+// them before the newest, to hold beside it. Nothing that follows the newest ever runs on them.
 //
 // Each engine has a thread of its own, so that a hung one delays nobody beyond the deadline. Publish and Release
 // block; Publish is called by one thread (the trainer's), the rest is thread safe. The destructor waits for
@@ -69,6 +69,11 @@ class Publisher {
   // with equal weights. INVALID_ARGUMENT otherwise; UNAVAILABLE if no engine holds a lease afterwards: the version is
   // then the newest all the same, and Publish with it tries again.
   absl::StatusOr<PublishStats> Publish(std::shared_ptr<const Snapshot> snapshot, bool retain);
+
+  // A version that engines are to retain although this publisher did not publish it: a resumed run's, from before. An
+  // engine that holds nothing gets it before the newest; one that holds something has it. REQUIRES: nothing was
+  // published yet.
+  void Retain(std::shared_ptr<const Snapshot> snapshot);
 
   // To be called about once a second, so that an engine's death is noticed between two versions. Asks every idle leased
   // engine what it holds: one that cannot say, or holds something else (it was started again), loses its lease. Those

@@ -379,26 +379,6 @@ TEST_F(RunnerTest, AGatewayThatComesBackLosesNothing) {
   EXPECT_EQ(episodes.ends().size(), 2u);
 }
 
-TEST_F(RunnerTest, AGatewayThatForgotTheRewardIsToldAgain) {
-  FakeEpisodes episodes(2);
-  int rewards = 0, restarts = 0;
-  episodes.before_reward = [&](const auto&) {
-    ++rewards;
-    return absl::OkStatus();
-  };
-  // Started again between the reward and the end of every episode.
-  episodes.before_end = [&](const auto&) {
-    if (rewards % 2 == 0) return absl::OkStatus();
-    ++restarts;
-    return absl::AlreadyExistsError("it has no reward");
-  };
-  options_.concurrency = 1;
-  const RunnerStats stats = RunAll(episodes);
-  EXPECT_EQ(restarts, 2);
-  EXPECT_EQ(stats.finished, 2);
-  EXPECT_EQ(stats.unreported, 0);
-}
-
 TEST_F(RunnerTest, ARewardThatIsNotTakenFailsTheEpisode) {
   options_.report_retry_s = 0;
   for (const absl::Status& refusal : {absl::NotFoundError("no such episode"), absl::UnavailableError("away")}) {

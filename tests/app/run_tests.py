@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Runs the ingot binary as a user would: run_tests.py BINARY SOURCE_DIR CASE [--kills N] [--seed S].
 
-Cases: bad_input, supervised, serve, kill, launch, launch_kill, smoke, seeds. Exits with 0 if what the case states holds.
+Cases: bad_input, supervised, serve, model_groups, kill, launch, launch_kill, smoke, seeds. Exits with 0 if what the case states holds.
 """
 import argparse
+import base64
 import http.client
 import json
 import os
@@ -238,8 +239,8 @@ def case_serve(ingot, options):
     code, output = ingot.run("train", settings)
     check(code == 0, output)
     checkpoint = sorted(pathlib.Path(f"{ingot.folder}/tiny/checkpoints").iterdir())[-1]
-    server = subprocess.Popen([ingot.binary, "serve", str(checkpoint), "--port", "0"], cwd=ingot.source,
-                              stdout=subprocess.PIPE, text=True)
+    server = subprocess.Popen([ingot.binary, "serve", str(checkpoint), "--port", "0", "--also",
+                               f"second={checkpoint}"], cwd=ingot.source, stdout=subprocess.PIPE, text=True)
     try:
         line = server.stdout.readline()
         check("/v1" in line, f"serve said: {line}")
@@ -253,13 +254,15 @@ def case_serve(ingot, options):
 
         check(ask("GET", "/healthz")[0] == 200, "healthz")
         status, text = ask("GET", "/v1/models")
-        check(status == 200 and checkpoint.name in text, text)
+        check(status == 200 and [model["id"] for model in json.loads(text)["data"]] == [checkpoint.name, "second"], text)
         body = {"messages": [{"role": "user", "content": "item kt"}], "max_tokens": 8, "logprobs": True}
         status, text = ask("POST", "/v1/chat/completions", json.dumps(body))
         check(status == 200, text)
         answer = json.loads(text)
         check(answer["usage"]["completion_tokens"] >= 1, text)
         check(answer["choices"][0]["logprobs"]["content"], text)
+        status, text = ask("POST", "/v1/chat/completions", json.dumps(dict(body, model="second")))
+        check(status == 200 and json.loads(text)["model"] == "second", text)
         status, text = ask("POST", "/v1/chat/completions", json.dumps(dict(body, stream=True)))
         check(status == 200 and text.rstrip().endswith("data: [DONE]"), text)
         status, text = ask("POST", "/v1/chat/completions", "{\"messages\": ")
@@ -267,6 +270,104 @@ def case_serve(ingot, options):
     finally:
         server.terminate()
         check(server.wait(timeout=30) == 0, "serve did not end in order")
+
+
+# A random byte-level model; its agent calls four names of models.
+GROUPS = {
+    "run": {"name": "groups", "seed": 1},
+    "data": {"tasks": "examples/smoke/train.jsonl"},
+    "model": {"hidden_size": 32, "intermediate_size": 64, "layers": 1, "heads": 2, "kv_heads": 1, "head_dim": 16,
+              "context_length": 512},
+    "scheduler": {"total_steps": 8, "groups_per_step": 2, "group_size": 4, "max_drops_per_batch": 4,
+                  "group_deadline_s": 120},
+    "trainer": {"learning_rate": 3e-3, "checkpoint_every": 2, "keep_checkpoints": 100},
+    "gateway": {"model_name": "policy", "max_new_tokens": 8},
+    "http": {"port": 0},
+    "agents": {"concurrency": 4, "recipes": [
+        {"name": "groups", "command": ["/usr/bin/python3", "-I", "${cwd}/tests/app/model_groups_agent.py"],
+         "timeout_s": 60, "verifier": {"kind": "agent_posted"}}]},
+}
+
+
+def check_groups(ingot, name, steps):
+    """Against the pool: only calls that follow training were trained, and each model sampled where it should have."""
+    batches = {int(record["batch"].get("step", 0)): record["batch"]["groupIds"]
+               for record in ingot.journal(name) if "batch" in record}
+    rows = {row["step"]: row for row in ingot.metrics(name) if "batch/loss_tokens" in row}
+    logprobs, calls_of = {}, {}  # of the first token, by model, context and token; steps by model
+    for step in range(steps):
+        trained = {"batch/calls": 0, "batch/loss_tokens": 0, "batch/calls_left_out_weights": 0}
+        for episode in (f"{group}/{sample}" for group in batches[step] for sample in range(4)):
+            tree = json.loads(ingot.inspect(name, episode, "--json"))
+            calls = {call["callId"]: call for call in tree["calls"]}
+            rewarded = tree["episode"]["callRewards"]
+            first = min(calls.values(), key=lambda call: call.get("sequence", 0))
+            check(set(rewarded) <= set(calls) and len(rewarded) == 2, f"{episode}: rewards {rewarded}")
+            check(first["callId"] in rewarded, f"{episode}: its first call has no reward: {rewarded}")
+            for call in calls.values():
+                sampled = [tree["segments"][base64.b64decode(key).hex()] for key in call.get("sampledKeys", [])]
+                tokens = sum(len(segment["tokenIds"]) for segment in sampled)
+                versions = {int(run.get("version", 0)) for segment in sampled for run in segment["versions"]}
+                model, weights = call["model"], call.get("weights", "WEIGHTS_FOLLOW")
+                expected = {"judge": "EXTERNAL", "start": "PINNED", "later": "PINNED"}.get(model, "FOLLOW")
+                check(weights == "WEIGHTS_" + expected, f"{model} sampled with {weights}")
+                if weights == "WEIGHTS_FOLLOW":
+                    trained["batch/calls"] += 1
+                    trained["batch/loss_tokens"] += tokens
+                else:
+                    trained["batch/calls_left_out_weights"] += 1
+                    check(versions == {{"judge": 0, "start": 0, "later": 3}[model]}, f"{model}: versions {versions}")
+                calls_of.setdefault(model, []).append(step)
+                key = (model, *call["contextKeys"], sampled[0]["tokenIds"][0])
+                logprobs.setdefault(key, set()).add(sampled[0]["logprobs"][0])
+        for metric, count in trained.items():
+            check(rows[step][metric] == count, f"step {step}: {metric} is {rows[step][metric]}, the pool says {count}")
+    return logprobs, calls_of
+
+
+def case_model_groups(ingot, options):
+    """Calls on followed, pinned and external weights over real engines, and what is trained of them, across a kill."""
+    config = pathlib.Path(ingot.folder) / "groups.yaml"
+    config.write_text(json.dumps(GROUPS))  # YAML is a superset
+    ingot.config = str(config)
+    code, output = ingot.run("train", {"run.name": "elsewhere", "run.seed": 7, "scheduler.total_steps": 1})
+    check(code == 0, output)
+    checkpoint = f"{ingot.folder}/elsewhere/checkpoints/step-00000001"
+    judge = subprocess.Popen([ingot.binary, "serve", checkpoint, "--port", "0", "--rollout-port", "0", "--threads", "1"],
+                             cwd=ingot.source, stdout=subprocess.PIPE, text=True)
+    try:
+        line = judge.stdout.readline()
+        check("token ids at" in line, f"serve said: {line}")
+        address = line.split("token ids at ")[1].strip()
+        GROUPS["gateway"]["models"] = [{"name": "judge", "weights": "external", "address": address},
+                                       {"name": "start", "weights": "pinned", "version": 0},
+                                       {"name": "later", "weights": "pinned", "version": 3}]
+        config.write_text(json.dumps(GROUPS))
+        first = ingot.start("train", {})
+        deadline = time.time() + 120
+        while len(ingot.steps_trained("groups")) < 5 and first.poll() is None and time.time() < deadline:
+            time.sleep(0.02)
+        first.send_signal(signal.SIGKILL)
+        output = first.communicate()[0]
+        check(4 < len(ingot.steps_trained("groups")) < 8, f"it was to be killed in its course: {output}")
+        code, output = ingot.run("train", {}, ["--resume"])
+        check(code == 0, output)
+        check_run(ingot, "groups", 8)
+        logprobs, calls_of = check_groups(ingot, "groups", 8)
+        for model, earliest in (("start", 0), ("judge", 0), ("later", 4), ("policy", 0)):
+            check(min(calls_of[model]) <= earliest and max(calls_of[model]) == 7, f"{model}: steps {calls_of[model]}")
+        # The same context and token have one log-prob on weights that stay, and many on weights that move.
+        kinds = {model: max((len(seen) for key, seen in logprobs.items() if key[0] == model), default=0)
+                 for model in ("judge", "start", "later", "policy")}
+        check(kinds["judge"] == kinds["start"] == kinds["later"] == 1 and kinds["policy"] > 1, f"log-probs: {kinds}")
+        # A version that the run has passed and nobody kept.
+        GROUPS["gateway"]["models"][2]["version"] = 5
+        config.write_text(json.dumps(GROUPS))
+        code, output = ingot.run("train", {"scheduler.total_steps": 9}, ["--resume"])
+        check(code != 0 and "version 5" in output and "'later'" in output, f"exit code {code}: {output}")
+    finally:
+        judge.terminate()
+        check(judge.wait(timeout=30) == 0, "the other server did not end in order")
 
 
 def case_supervised(ingot, options):

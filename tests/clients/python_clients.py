@@ -106,6 +106,81 @@ def langchain():
     check(False, "no answer")
 
 
+def expect_error(kind, http, call, **fields):
+    """`call` raises exactly `kind`, with that HTTP status, a message and these attributes, and no second attempt."""
+    try:
+        result = call()
+    except Exception as error:
+        check(type(error) is kind and error.status_code == http, f"{type(error)}: {error}, expected {kind} {http}")
+        found = {name: getattr(error, name, None) for name in fields}
+        check(found == fields and len(str(error)) > 20, f"{found}, expected {fields}: {error}")
+    else:
+        check(False, f"{result}, expected {kind}")
+
+
+def openai_python_errors():
+    """Each fault raises the type that the library promises, with the field at fault."""
+    import openai
+    client = openai.OpenAI(base_url=url + "/v1", api_key="key-errors")
+    question = [{"role": "user", "content": "hi"}]
+    image = [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,aa"}}]}]
+    too_long = "x" * 400001
+    check([model.id for model in client.models.list()] == ["ingot"] and client.models.retrieve("ingot").id == "ingot",
+          "models")
+    bad = openai.BadRequestError
+    expect_error(openai.NotFoundError, 404, lambda: client.models.retrieve("no"), code="model_not_found", param="model")
+    expect_error(openai.NotFoundError, 404, lambda: client.embeddings.create(model="m", input="x"), code="not_found")
+    expect_error(openai.APIStatusError, 405, lambda: client.models.delete("ingot"), code="method_not_allowed")
+    chat = lambda **fields: client.chat.completions.create(**{"model": "ingot", "messages": question, **fields})
+    for field, wrong in {"messages": 5, "temperature": "hot", "n": 1.5, "max_tokens": 0, "stop": 7, "tools": 5,
+                         "tool_choice": "sometimes", "response_format": {"type": "xml"}, "top_logprobs": 99,
+                         "stream_options": 7, "logit_bias": {"a": 1}}.items():
+        for stream in (False, True):
+            expect_error(bad, 400, lambda: chat(**{field: wrong, "stream": stream}), param=field,
+                         type="invalid_request_error")
+    expect_error(bad, 400, lambda: chat(messages=image), code="unsupported_content", param="messages[0].content[0]")
+    for stream in (False, True):
+        expect_error(bad, 400, lambda: chat(messages=[{"role": "user", "content": too_long}], stream=stream),
+                     code="context_length_exceeded")
+        expect_error(bad, 400, lambda: client.responses.create(model="ingot", input=too_long, stream=stream),
+                     code="context_length_exceeded")
+        expect_error(bad, 400, lambda: client.completions.create(model="ingot", prompt=too_long, stream=stream),
+                     code="context_length_exceeded")
+    for field, wrong in {"previous_response_id": "resp_1", "input": 5, "text": 7, "reasoning": 7,
+                         "tool_choice": "never"}.items():
+        expect_error(bad, 400, lambda: client.responses.create(**{"model": "ingot", "input": "hi", field: wrong}),
+                     param=field)
+    expect_error(openai.NotFoundError, 404, lambda: client.responses.retrieve("resp_1"), code="not_found")
+    expect_error(bad, 400, lambda: client.completions.create(model="ingot", prompt=[]), param="prompt")
+
+
+def anthropic_python_errors():
+    import anthropic
+    client = anthropic.Anthropic(base_url=url, api_key="key-errors")
+    question = [{"role": "user", "content": "hi"}]
+    source = {"type": "base64", "media_type": "image/png", "data": "aa"}
+    check([model.id for model in client.models.list()] == ["ingot"], "models")
+    bad, missing = anthropic.BadRequestError, anthropic.NotFoundError
+    invalid = {"type": "invalid_request_error"}
+    expect_error(missing, 404, lambda: client.models.retrieve("no"), type="not_found_error")
+    expect_error(missing, 404, lambda: client.messages.batches.list(), type="not_found_error")
+    messages = lambda **fields: client.messages.create(
+        **{"model": "ingot", "messages": question, "max_tokens": 8, **fields})
+    for field, wrong in {"messages": [], "max_tokens": 0, "system": 5, "tools": [{}], "thinking": 7,
+                         "stop_sequences": [7], "tool_choice": {"type": "tool", "name": "none"}}.items():
+        for stream in (False, True):
+            expect_error(bad, 400, lambda: messages(**{field: wrong, "stream": stream}), **invalid)
+    expect_error(bad, 400, lambda: messages(messages=[{"role": "user", "content": [{"type": "image", "source": source}]}]),
+                 **invalid)
+    expect_error(bad, 400, lambda: client.beta.messages.create(model="ingot", messages=[], max_tokens=8), **invalid)
+    expect_error(bad, 400, lambda: client.messages.count_tokens(model="ingot", messages=5), **invalid)
+    try:
+        messages(messages=[{"role": "user", "content": "x" * 400001}])
+        check(False, "no error")
+    except bad as error:  # what agents look for, to make their history shorter
+        check("prompt is too long" in error.body["error"]["message"], error)
+
+
 def openai_agents():
     import openai
     from agents import Agent, OpenAIChatCompletionsModel, Runner, function_tool

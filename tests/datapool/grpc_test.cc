@@ -58,6 +58,10 @@ TEST(Grpc, EveryMethodGoesThereAndBack) {
   ASSERT_TRUE(pool->AppendCall(call).ok());
   std::vector<int32_t> many(2000000, 5);  // beyond gRPC's default limit of 4 MiB
   ASSERT_TRUE(pool->AppendCall(Append("e", 1, {Prompt(many)}, {Sampled(many)})).ok());
+  ASSERT_TRUE(pool->RewardEpisode(testing::Reward("e", 0.5, {{"e/1", 2}})).ok());
+  EXPECT_EQ(pool->RewardEpisode(testing::Reward("e", 1, {{"e/2", 2}})).code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(Get(*pool, "e")->episode().reward(), 0.5);
+  EXPECT_EQ(Get(*pool, "e")->episode().call_rewards().at("e/1"), 2);
   ASSERT_TRUE(pool->EndEpisode(End("e")).ok());
   EXPECT_EQ(pool->EndEpisode(End("e", v1::EPISODE_FAILED)).code(), absl::StatusCode::kAlreadyExists);
   EXPECT_EQ(Get(*pool, "e")->SerializePartialAsString().size(), Get(*store, "e")->SerializePartialAsString().size());
@@ -83,6 +87,7 @@ class ScriptedPool final : public Client {
   std::function<absl::Status()> script;
   absl::Status OpenEpisode(const v1::OpenEpisodeRequest&) override { return script(); }
   absl::Status AppendCall(const v1::AppendCallRequest&) override { return script(); }
+  absl::Status RewardEpisode(const v1::RewardEpisodeRequest&) override { return script(); }
   absl::Status EndEpisode(const v1::EndEpisodeRequest&) override { return script(); }
   absl::StatusOr<v1::EpisodeTree> GetEpisode(const v1::GetEpisodeRequest&) override { return script(); }
   absl::StatusOr<v1::Group> GetGroup(const v1::GetGroupRequest&) override { return script(); }

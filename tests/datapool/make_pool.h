@@ -6,6 +6,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -96,6 +97,15 @@ inline v1::AppendCallRequest Append(const std::string& episode, int sequence, co
     call.add_sampled_keys(tree::SegmentKey(segment));
     *request.add_segments() = segment;
   }
+  return request;
+}
+
+inline v1::RewardEpisodeRequest Reward(const std::string& id, double reward,
+                                       const std::map<std::string, double>& call_rewards = {}) {
+  v1::RewardEpisodeRequest request;
+  request.set_episode_id(id);
+  request.set_reward(reward);
+  request.mutable_call_rewards()->insert(call_rewards.begin(), call_rewards.end());
   return request;
 }
 

@@ -35,6 +35,9 @@ TEST(ShardedPool, SpreadsGroupsAndKeepsEachWhole) {
   options.shards = 3;
   pool = OpenPool(options).value();  // nothing is remembered now
   ASSERT_TRUE(pool->AppendCall(Append("3-0", 1, {Prompt({1})}, {})).ok());
+  ASSERT_TRUE(pool->RewardEpisode(testing::Reward("3-0", 0.5, {{"3-0/1", 1}})).ok());
+  EXPECT_EQ(Get(*pool, "3-0")->episode().call_rewards().at("3-0/1"), 1);
+  EXPECT_EQ(pool->RewardEpisode(testing::Reward("nobody", 1)).code(), absl::StatusCode::kNotFound);
   ASSERT_TRUE(pool->EndEpisode(End("3-0")).ok());
   EXPECT_EQ(pool->EndEpisode(End("nobody")).code(), absl::StatusCode::kNotFound);
   for (int64_t group = 0; group < 30; ++group) EXPECT_EQ(GetGroup(*pool, group)->episodes_size(), 2);

@@ -49,6 +49,11 @@ v1::AppendJournalRequest RecordsOf(int64_t step) {
   return request;
 }
 
+// After call `sequence`, which it rewards.
+v1::RewardEpisodeRequest RewardOf(const std::string& episode, int sequence) {
+  return testing::Reward(episode, sequence, {{episode + "/" + std::to_string(sequence), 10.0 + sequence}});
+}
+
 void Say(const std::string& line) {
   const std::string text = line + "\n";
   if (::write(STDOUT_FILENO, text.data(), text.size()) < 0) ::_exit(3);
@@ -72,8 +77,11 @@ int RunChild(const std::string& path, int round) {
           Say(status.ok() ? line : "error " + status.ToString());
         };
         check(pool.OpenEpisode(Open(id, group, 0)), "open " + id);
-        for (int i = 0; i < 4; ++i) check(pool.AppendCall(CallOf(id, i)), "call " + id + " " + std::to_string(i));
-        check(pool.EndEpisode(End(id)), "end " + id);
+        for (int i = 0; i < 4; ++i) {
+          check(pool.AppendCall(CallOf(id, i)), "call " + id + " " + std::to_string(i));
+          check(pool.RewardEpisode(RewardOf(id, i)), "reward " + id + " " + std::to_string(i));
+        }
+        if (e % 2 == 0) check(pool.EndEpisode(End(id)), "end " + id);
         const auto index = pool.AppendJournal(RecordsOf(group));
         check(index.status(), "journal " + id + " " + std::to_string(index.value_or(-1)));
       }
@@ -85,6 +93,7 @@ int RunChild(const std::string& path, int round) {
 
 struct Acknowledged {
   std::map<std::string, std::set<int>> calls;  // of opened episodes
+  std::map<std::string, int> rewarded;  // the last call that was
   std::set<std::string> ended;
   std::map<int64_t, int64_t> journal;  // step -> index
   int lines = 0;
@@ -98,6 +107,7 @@ struct Acknowledged {
     ++lines;
     if (kind == "open") calls[id];
     if (kind == "call") calls[id].insert(static_cast<int>(number));
+    if (kind == "reward") rewarded[id] = static_cast<int>(number);
     if (kind == "end") ended.insert(id);
     if (kind == "journal") journal[std::stoll(id)] = number;
   }
@@ -142,6 +152,15 @@ void Verify(const std::string& path, const Acknowledged& acknowledged) {
     for (const int sequence : calls) EXPECT_TRUE(found.contains(sequence)) << id << " call " << sequence;
     EXPECT_LE(found.size(), calls.size() + 1) << "only one was under way";
     EXPECT_EQ(tree->episode().state() == v1::EPISODE_FINISHED || !acknowledged.ended.contains(id), true) << id;
+    if (const auto last = acknowledged.rewarded.find(id);
+        last != acknowledged.rewarded.end() && tree->episode().state() == v1::EPISODE_OPEN) {
+      const v1::Episode& episode = tree->episode();
+      const int rewards = episode.call_rewards_size();
+      EXPECT_GE(rewards, last->second + 1) << id;
+      EXPECT_LE(rewards, last->second + 2) << "only one was under way";
+      EXPECT_EQ(episode.reward(), rewards - 1) << "all of a post or nothing";
+      for (int i = 0; i < rewards; ++i) EXPECT_EQ(episode.call_rewards().at(id + "/" + std::to_string(i)), 10.0 + i);
+    }
     for (const auto& [sequence, call] : found) {  // acknowledged or not: whole
       const auto wanted = CallOf(id, sequence);
       EXPECT_EQ(call->SerializeAsString(), wanted.call().SerializeAsString());

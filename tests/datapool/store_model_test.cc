@@ -26,6 +26,8 @@ class Model {
     v1::Episode opened;
     v1::EpisodeState state = v1::EPISODE_OPEN;
     double reward = 0;
+    bool has_reward = false;
+    std::map<std::string, double> call_rewards;
     bool fenced_by_newer = false;
     std::map<int, v1::Call> calls;
     std::set<std::string> keys;
@@ -88,6 +90,27 @@ class Model {
     return absl::StatusCode::kOk;
   }
 
+  absl::StatusCode RewardEpisode(const v1::RewardEpisodeRequest& request) {
+    const auto found = episodes.find(request.episode_id());
+    if (found == episodes.end()) return absl::StatusCode::kNotFound;
+    Episode& episode = found->second;
+    bool news = !episode.has_reward || episode.reward != request.reward();
+    bool known = true;
+    for (const auto& [id, reward] : request.call_rewards()) {
+      const auto told = episode.call_rewards.find(id);
+      news = news || told == episode.call_rewards.end() || told->second != reward;
+      known = known && std::any_of(episode.calls.begin(), episode.calls.end(),
+                                   [&, &id = id](const auto& call) { return call.second.call_id() == id; });
+    }
+    if (!news) return absl::StatusCode::kOk;
+    if (episode.state != v1::EPISODE_OPEN) return absl::StatusCode::kFailedPrecondition;
+    if (!known) return absl::StatusCode::kNotFound;
+    episode.has_reward = true;
+    episode.reward = request.reward();
+    for (const auto& [id, reward] : request.call_rewards()) episode.call_rewards[id] = reward;
+    return absl::StatusCode::kOk;
+  }
+
   absl::StatusCode EndEpisode(const v1::EndEpisodeRequest& request) {
     const auto found = episodes.find(request.episode_id());
     if (found == episodes.end()) return absl::StatusCode::kNotFound;
@@ -95,6 +118,8 @@ class Model {
     if (episode.state == v1::EPISODE_OPEN) {
       episode.state = request.state();
       episode.reward = request.reward();
+      episode.has_reward = true;
+      episode.call_rewards.clear();
       return absl::StatusCode::kOk;
     }
     if (!episode.fenced_by_newer && episode.state == request.state() && episode.reward == request.reward()) {
@@ -158,6 +183,9 @@ void ExpectEqual(Client& pool, const Model& model) {
     ASSERT_TRUE(tree.ok()) << tree.status();
     EXPECT_EQ(tree->episode().state(), episode.state) << id;
     EXPECT_EQ(tree->episode().reward(), episode.reward);
+    EXPECT_EQ(tree->episode().has_reward(), episode.has_reward);
+    EXPECT_EQ(std::map(tree->episode().call_rewards().begin(), tree->episode().call_rewards().end()),
+              episode.call_rewards);
     ASSERT_EQ(tree->calls_size(), static_cast<int>(episode.calls.size()));
     int at = 0;
     for (const auto& [sequence, call] : episode.calls) {
@@ -231,6 +259,17 @@ void RunRandomOperations(uint64_t seed, int shards) {
                                 static_cast<int>(rng() % 4), rng() % 4 == 0 ? v1::PURPOSE_EVAL : v1::PURPOSE_TRAIN);
       const auto status = pool->OpenEpisode(request);
       ASSERT_EQ(status.code(), model.OpenEpisode(request)) << status;
+      ++codes[status.code()];
+    } else if (action < 35) {
+      auto request = testing::Reward(id, static_cast<double>(rng() % 2));
+      if (rng() % 2 == 0) (*request.mutable_call_rewards())[id + "/" + std::to_string(rng() % 6)] = 1;
+      if (shards > 1 && request.call_rewards_size() > 0) {
+        const std::string call = request.call_rewards().begin()->first;
+        request.clear_call_rewards();
+        (*request.mutable_call_rewards())[id + call] = 1;
+      }
+      const auto status = pool->RewardEpisode(request);
+      ASSERT_EQ(status.code(), model.RewardEpisode(request)) << status;
       ++codes[status.code()];
     } else if (action < 75) {
       v1::AppendCallRequest request = RandomCall(rng, id);

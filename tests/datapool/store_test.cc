@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "base/checksum.h"
+#include "datapool/database.h"
 #include "datapool/make_pool.h"
 
 namespace ingot::datapool {
@@ -23,6 +24,7 @@ using testing::GetGroup;
 using ::testing::HasSubstr;
 using testing::Open;
 using testing::Prompt;
+using testing::Reward;
 using testing::Sampled;
 using testing::TrimBelow;
 
@@ -117,6 +119,98 @@ TEST_F(StoreTest, RepeatingIsFineAndContradictingIsNot) {
   EXPECT_EQ(store_->EndEpisode(End("e", v1::EPISODE_FINISHED, 0)).code(), absl::StatusCode::kAlreadyExists);
   EXPECT_EQ(store_->EndEpisode(End("e", v1::EPISODE_FAILED)).code(), absl::StatusCode::kAlreadyExists);
   EXPECT_EQ(Counts().SerializeAsString(), before.SerializeAsString());
+}
+
+TEST_F(StoreTest, WhatAnOpenEpisodeHasEarnedIsKeptAndTheLastOfANameWins) {
+  ASSERT_TRUE(store_->OpenEpisode(Open("e", 0, 0)).ok());
+  EXPECT_FALSE(Get(*store_, "e")->episode().has_reward());
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(store_->AppendCall(Append("e", i, {Prompt({i})}, {Sampled({2})})).ok());
+  auto first = Reward("e", 0.25, {{"e/0", 1}, {"e/1", 2}});
+  (*first.mutable_signals())["style"] = 3;
+  ASSERT_TRUE(store_->RewardEpisode(first).ok());
+  auto second = Reward("e", 0, {{"e/1", -2}, {"e/2", 4}});
+  second.clear_reward();  // stays as it is
+  (*second.mutable_signals())["speed"] = 5;
+  ASSERT_TRUE(store_->RewardEpisode(second).ok());
+  EXPECT_TRUE(store_->OpenEpisode(Open("e", 0, 0)).ok()) << "a repeated opening does not look at it";
+  for (int round = 0; round < 3; ++round) {
+    const v1::Episode episode = Get(*store_, "e")->episode();
+    EXPECT_EQ(episode.state(), v1::EPISODE_OPEN);
+    EXPECT_TRUE(episode.has_reward());
+    EXPECT_EQ(episode.reward(), 0.25);
+    EXPECT_EQ(std::map(episode.call_rewards().begin(), episode.call_rewards().end()),
+              (std::map<std::string, double>{{"e/0", 1}, {"e/1", -2}, {"e/2", 4}}));
+    EXPECT_EQ(std::map(episode.signals().begin(), episode.signals().end()),
+              (std::map<std::string, double>{{"style", 3}, {"speed", 5}}));
+    Reopen();
+    ASSERT_TRUE(store_->RewardEpisode(second).ok()) << "again";
+  }
+  EXPECT_EQ(store_->RewardEpisode(Reward("nobody", 1)).code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(StoreTest, RewardsNameCallsOfTheirEpisodeOrNothingIsWritten) {
+  for (const char* id : {"e", "ee"}) {
+    ASSERT_TRUE(store_->OpenEpisode(Open(id, 0, id[1] == 'e')).ok());
+    ASSERT_TRUE(store_->AppendCall(Append(id, 0, {Prompt({1})}, {})).ok());
+  }
+  for (const char* call : {"e/1", "ee/0", ""}) {
+    const auto status = store_->RewardEpisode(Reward("e", 1, {{"e/0", 1}, {call, 1}}));
+    EXPECT_EQ(status.code(), absl::StatusCode::kNotFound) << call;
+    EXPECT_THAT(Text(status), HasSubstr(std::string("'") + call + "'"));
+    auto end = End("e");
+    (*end.mutable_call_rewards())[call] = 1;
+    EXPECT_EQ(store_->EndEpisode(end).code(), absl::StatusCode::kNotFound) << call;
+  }
+  EXPECT_FALSE(Get(*store_, "e")->episode().has_reward());
+  EXPECT_EQ(Get(*store_, "e")->episode().call_rewards_size(), 0);
+  EXPECT_EQ(Get(*store_, "e")->episode().state(), v1::EPISODE_OPEN);
+}
+
+TEST_F(StoreTest, AnEndIsTheWholeOutcomeAndNothingIsEarnedAfterIt) {
+  for (const char* id : {"done", "left"}) {
+    ASSERT_TRUE(store_->OpenEpisode(Open(id, 0, id[0] == 'l')).ok());
+    ASSERT_TRUE(store_->AppendCall(Append(id, 0, {Prompt({1})}, {})).ok());
+    ASSERT_TRUE(store_->RewardEpisode(Reward(id, 0.5, {{std::string(id) + "/0", 1}})).ok());
+  }
+  ASSERT_TRUE(store_->EndEpisode(End("done", v1::EPISODE_FINISHED, 0.75)).ok());
+  const v1::Episode ended = Get(*store_, "done")->episode();
+  EXPECT_EQ(ended.reward(), 0.75);
+  EXPECT_EQ(ended.call_rewards_size(), 0);
+  EXPECT_TRUE(store_->RewardEpisode(Reward("done", 0.75)).ok()) << "it says nothing new";
+  const auto late = store_->RewardEpisode(Reward("done", 0.5));
+  EXPECT_EQ(late.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(Text(late), HasSubstr("FINISHED"));
+  // A newer attempt fences this one; what it had earned stays in its record and is not the newer one's.
+  ASSERT_TRUE(store_->OpenEpisode(Open("again", 0, 1, 1)).ok());
+  EXPECT_EQ(store_->RewardEpisode(Reward("left", 1)).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(Get(*store_, "left")->episode().reward(), 0.5);
+  EXPECT_FALSE(Get(*store_, "again")->episode().has_reward());
+}
+
+// Written by the version before rewards of open episodes were stored: field 9 was a plain double, absent when 0.
+TEST_F(StoreTest, EpisodesOfTheVersionBeforeReadAsTheyWere) {
+  ASSERT_TRUE(store_->OpenEpisode(Open("open", 0, 0)).ok());
+  ASSERT_TRUE(store_->OpenEpisode(Open("zero", 0, 1)).ok());
+  ASSERT_TRUE(store_->EndEpisode(End("zero", v1::EPISODE_FINISHED, 0)).ok());
+  store_.reset();
+  {
+    auto database = Database::Open(testing::QuickOptions(dir_.path()), "shard 0 of 1", clock_, nullptr).value();
+    auto batch = database->NewBatch();
+    for (const char* id : {"open", "zero"}) {
+      v1::Episode episode;
+      ASSERT_TRUE(episode.ParseFromString(batch.Get(kEpisodes, id).value()));
+      episode.clear_reward();
+      batch.Put(kEpisodes, id, episode.SerializeAsString());
+    }
+    ASSERT_TRUE(database->Write(batch).ok());
+  }
+  Reopen();
+  EXPECT_EQ(Get(*store_, "zero")->episode().reward(), 0);
+  EXPECT_TRUE(store_->EndEpisode(End("zero", v1::EPISODE_FINISHED, 0)).ok()) << "repeated";
+  EXPECT_EQ(store_->EndEpisode(End("zero")).code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_FALSE(Get(*store_, "open")->episode().has_reward());
+  EXPECT_TRUE(store_->RewardEpisode(Reward("open", 1)).ok());
+  EXPECT_TRUE(store_->EndEpisode(End("open")).ok());
 }
 
 TEST_F(StoreTest, ACallNeedsItsEpisodeOpenAndItsSequenceFree) {

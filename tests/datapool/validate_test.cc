@@ -87,6 +87,15 @@ TEST(Validate, EpisodesAreWhole) {
   auto signal = End("e");
   (*signal.mutable_signals())["x"] = HUGE_VAL;
   EXPECT_FALSE(ValidateEndEpisode(signal).ok());
+  EXPECT_TRUE(ValidateRewardEpisode(testing::Reward("e", 1)).ok());
+  EXPECT_FALSE(ValidateRewardEpisode(testing::Reward("", 1)).ok());
+  EXPECT_FALSE(ValidateRewardEpisode(testing::Reward("e", std::nan(""))).ok());
+  EXPECT_FALSE(ValidateRewardEpisode(testing::Reward("e", 1, {{"e/0", HUGE_VAL}})).ok());
+  auto nothing = testing::Reward("e", 1);
+  nothing.clear_reward();
+  EXPECT_FALSE(ValidateRewardEpisode(nothing).ok());
+  (*nothing.mutable_signals())["x"] = std::nan("");
+  EXPECT_FALSE(ValidateRewardEpisode(nothing).ok());
   auto call_reward = End("e");
   (*call_reward.mutable_call_rewards())["e/0"] = std::nan("");
   EXPECT_FALSE(ValidateEndEpisode(call_reward).ok());

@@ -73,6 +73,66 @@ TEST(Rewards, OfSingleCallsAreStoredWithTheEnd) {
   EXPECT_EQ(HttpStatusOf(reward(R"({"turn":0,"reward":1})")), 410) << "it is sealed";
 }
 
+TEST(Rewards, AreStoredBeforeTheyAreAcknowledged) {
+  World world([](const auto&) { return Say("ok"); });
+  const auto episode = world.Open();
+  ASSERT_TRUE(world.Chat(episode.api_key(), Body(Question())).status.ok());
+  const auto reward = [&](const std::string& json) { return world.gateway().RewardEpisode(RewardFrom(episode, json)); };
+  const auto stored = [&] { return world.pool.episode(episode.episode_id()); };
+  ASSERT_TRUE(reward(R"({"reward":0.5,"calls":[{"turn":0,"reward":2}],"signals":{"style":1}})").ok());
+  EXPECT_EQ(stored().state(), v1::EPISODE_OPEN);
+  EXPECT_EQ(stored().reward(), 0.5);
+  EXPECT_EQ(stored().signals().at("style"), 1);
+  EXPECT_EQ(stored().call_rewards().at(world.pool.calls()[0].call_id()), 2);
+  // What could not be stored does not count, here or there.
+  world.pool.FailReward(absl::UnavailableError("disk full"));
+  EXPECT_EQ(HttpStatusOf(reward(R"({"reward":9})")), 503);
+  world.pool.FailReward(absl::OkStatus());
+  ASSERT_TRUE(world.End(episode, v1::EPISODE_FINISHED).ok());
+  EXPECT_EQ(stored().reward(), 0.5);
+  EXPECT_EQ(world.admission.ended().at(0).reward(), 2.5);
+}
+
+TEST(Rewards, AnEndWaitsForAPostThatIsBeingStored) {
+  World world([](const auto&) { return Say("ok"); });
+  world.options.end_wait_s = 0.01;
+  const auto episode = world.Open();
+  ASSERT_TRUE(world.Reward(episode, 0.25).ok());
+  world.pool.CloseRewardGate(true);
+  std::thread poster([&] { EXPECT_TRUE(world.Reward(episode, 1).ok()); });
+  world.pool.WaitForReward();
+  // Without the wait it would end with what was posted before, and the post that is being acknowledged were lost.
+  EXPECT_TRUE(absl::IsDeadlineExceeded(world.End(episode, v1::EPISODE_FINISHED)));
+  EXPECT_TRUE(absl::IsDeadlineExceeded(world.Reward(episode, 2))) << "one post after the other";
+  EXPECT_EQ(world.pool.episode(episode.episode_id()).state(), v1::EPISODE_OPEN);
+  world.pool.CloseRewardGate(false);
+  poster.join();
+  ASSERT_TRUE(world.End(episode, v1::EPISODE_FINISHED).ok());
+  EXPECT_EQ(world.pool.episode(episode.episode_id()).reward(), 1);
+}
+
+// A session forgets its calls once it had max_calls of them, and takes more; what was acknowledged stays all the same.
+TEST(Rewards, OfASessionStayWhenItForgetsItsCalls) {
+  World world([](const auto&) { return Say("ok"); });
+  world.options.auto_episodes = true;
+  world.options.max_calls_per_episode = 2;
+  v1::EpisodeOpenResponse session;
+  session.set_api_key("a key of its own");
+  const auto reward = [&](int turn) {
+    const auto call = world.Chat(session.api_key(), Body({Msg("user", std::to_string(turn))}));
+    EXPECT_TRUE(call.status.ok()) << call.status;
+    session.set_episode_id(world.pool.calls().back().episode_id());
+    return world.gateway().RewardEpisode(RewardFrom(session, R"({"reward":1,"turn":)" + std::to_string(turn) + "}"));
+  };
+  EXPECT_TRUE(reward(0).ok());
+  EXPECT_TRUE(reward(1).ok());
+  EXPECT_EQ(HttpStatusOf(reward(2)), 400) << "no more than it remembers calls";
+  ASSERT_TRUE(world.End(session, v1::EPISODE_FINISHED).ok());
+  const v1::Episode stored = world.pool.episode(session.episode_id());
+  EXPECT_EQ(stored.call_rewards_size(), 2);
+  EXPECT_EQ(stored.call_rewards().at(world.pool.calls()[0].call_id()), 1);
+}
+
 TEST(Rewards, OfCallsAloneAreAnEpisodesReward) {
   World world([](const auto&) { return Say("ok"); });
   const auto episode = world.Open();

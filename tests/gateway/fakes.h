@@ -221,6 +221,26 @@ class MemoryPool final : public datapool::Client {
     calls_.push_back(request.call());
     return absl::OkStatus();
   }
+  absl::Status RewardEpisode(const v1::RewardEpisodeRequest& request) override {
+    base::MutexLock lock(mu_);
+    ++rewards_waiting_;
+    changed_.SignalAll();
+    while (reward_gate_) changed_.Wait(mu_);
+    --rewards_waiting_;
+    if (!fail_reward_.ok()) return Unshared(fail_reward_);
+    v1::Episode& episode = episodes_.at(request.episode_id());
+    if (episode.state() != v1::EPISODE_OPEN) return absl::FailedPreconditionError("the episode has ended");
+    for (const auto& [call, reward] : request.call_rewards()) {
+      const bool held = std::any_of(calls_.begin(), calls_.end(), [&](const v1::Call& one) {
+        return one.call_id() == call && one.episode_id() == request.episode_id();
+      });
+      if (!held) return absl::NotFoundError("the episode does not hold the call");
+      (*episode.mutable_call_rewards())[call] = reward;
+    }
+    if (request.has_reward()) episode.set_reward(request.reward());
+    for (const auto& [name, value] : request.signals()) (*episode.mutable_signals())[name] = value;
+    return absl::OkStatus();
+  }
   absl::Status EndEpisode(const v1::EndEpisodeRequest& request) override {
     base::MutexLock lock(mu_);
     if (!fail_end.ok()) return Unshared(fail_end);
@@ -291,6 +311,20 @@ class MemoryPool final : public datapool::Client {
     append_gate_ = closed;
     changed_.SignalAll();
   }
+  // RewardEpisode waits while the gate is closed.
+  void CloseRewardGate(bool closed) {
+    base::MutexLock lock(mu_);
+    reward_gate_ = closed;
+    changed_.SignalAll();
+  }
+  void WaitForReward() {
+    base::MutexLock lock(mu_);
+    while (rewards_waiting_ == 0) changed_.Wait(mu_);
+  }
+  void FailReward(absl::Status status) {
+    base::MutexLock lock(mu_);
+    fail_reward_ = std::move(status);
+  }
   void FailAppend(absl::Status status) {
     base::MutexLock lock(mu_);
     fail_append = std::move(status);
@@ -320,7 +354,9 @@ class MemoryPool final : public datapool::Client {
   mutable base::Mutex mu_;
   base::CondVar changed_;
   bool append_gate_ ABSL_GUARDED_BY(mu_) = false;
-  absl::Status fail_list_ ABSL_GUARDED_BY(mu_);
+  bool reward_gate_ ABSL_GUARDED_BY(mu_) = false;
+  int rewards_waiting_ ABSL_GUARDED_BY(mu_) = 0;
+  absl::Status fail_list_ ABSL_GUARDED_BY(mu_), fail_reward_ ABSL_GUARDED_BY(mu_);
   absl::Status fail_open ABSL_GUARDED_BY(mu_), fail_append ABSL_GUARDED_BY(mu_), fail_end ABSL_GUARDED_BY(mu_);
   std::map<std::string, v1::Episode> episodes_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, v1::Segment> segments_ ABSL_GUARDED_BY(mu_);

@@ -28,6 +28,14 @@ class PoolTest : public ::testing::Test {
     ASSERT_TRUE(pool.ok()) << pool.status();
     pool_ = *std::move(pool);
   }
+  std::unique_ptr<Gateway> NewGateway() {
+    return Gateway::Create({}, {.engine = engine_,
+                                .pool = pool_.get(),
+                                .admission = &admission_,
+                                .tokenizer = TestTokenizer(),
+                                .format = TestFormat()})
+        .value();
+  }
   struct Reply {
     int status = 0;
     value body;
@@ -60,20 +68,15 @@ class PoolTest : public ::testing::Test {
 };
 
 TEST_F(PoolTest, RewardsOfCallsGetFromHttpIntoTheRecord) {
-  std::string id;
+  std::string id, key;
   {
-    auto gateway = Gateway::Create({}, {.engine = engine_,
-                                        .pool = pool_.get(),
-                                        .admission = &admission_,
-                                        .tokenizer = TestTokenizer(),
-                                        .format = TestFormat()})
-                       .value();
+    auto gateway = NewGateway();
     HttpApi api(*gateway, nullptr);
     const Reply opened = Post(api, "/ingot/v1/episodes",
                               {{"scaffold", "s"}, {"metadata", {{"run", 7}}}, {"limits", {{"max_calls", 9}}}});
     ASSERT_EQ(opened.status, 201) << opened.body;
     id = std::string(opened.body.at("episode_id").as_string());
-    const std::string key(opened.body.at("api_key").as_string());
+    key = std::string(opened.body.at("api_key").as_string());
     std::vector<std::string> replies;
     for (const char* text : {"a", "b"}) {
       const Reply reply = Post(api, "/v1/chat/completions", Body({Msg("user", text)}), key);
@@ -86,6 +89,12 @@ TEST_F(PoolTest, RewardsOfCallsGetFromHttpIntoTheRecord) {
     EXPECT_EQ(Post(api, reward, {{"turn", 1}, {"reward", -0.25}}, key).status, 200);
     EXPECT_EQ(Post(api, reward, {{"turn", 2}, {"reward", 1}}, key).status, 404);
     EXPECT_EQ(Post(api, reward, {{"turn", 1}, {"reward", 1}}, "another").status, 403);
+  }
+  Open();  // gateway and pool are started again: what was acknowledged is there
+  {
+    auto gateway = NewGateway();
+    ASSERT_TRUE(gateway->Recover().ok());
+    HttpApi api(*gateway, nullptr);
     EXPECT_EQ(Post(api, "/ingot/v1/episodes/" + id + "/end", {{"status", "finished"}}, key).status, 200);
   }
   for (int round = 0; round < 2; ++round) {
@@ -105,12 +114,7 @@ TEST_F(PoolTest, RewardsOfCallsGetFromHttpIntoTheRecord) {
 
 // What a client kept of a broken stream is in no record: the pool must get it with the call that goes on from it.
 TEST_F(PoolTest, TakesACallThatContinuesABeginning) {
-  auto gateway = Gateway::Create({}, {.engine = engine_,
-                                      .pool = pool_.get(),
-                                      .admission = &admission_,
-                                      .tokenizer = TestTokenizer(),
-                                      .format = TestFormat()})
-                     .value();
+  auto gateway = NewGateway();
   const auto episode = gateway->OpenEpisode({}).value();
   const auto ask = [&](base::json::array messages, bool stream) {
     object body = Body(std::move(messages));

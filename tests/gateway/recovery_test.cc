@@ -76,6 +76,34 @@ TEST(Recovery, AnAgentGoesOnUnderItsKeyOnTheSampledIds) {
   ASSERT_EQ(world.admission.ended().size(), 1u);
 }
 
+TEST(Recovery, RewardsPostedToTheGatewayBeforeCount) {
+  World world(Author);
+  const auto whole = world.Open(), calls = world.Open(), none = world.Open();
+  Continuation(world, calls.api_key());
+  v1::EpisodeRewardRequest of_call;
+  of_call.set_episode_id(calls.episode_id());
+  of_call.set_api_key(calls.api_key());
+  of_call.add_call_rewards()->set_turn(0);
+  of_call.mutable_call_rewards(0)->set_reward(0.5);
+  (*of_call.mutable_signals())["style"] = 2;
+  ASSERT_TRUE(world.gateway().RewardEpisode(of_call).ok());
+  ASSERT_TRUE(world.Reward(whole, 0).ok());  // a reward of 0 is one
+  ASSERT_TRUE(world.Restart().ok());
+  // Posted again by a client that missed the answer, and then ended.
+  ASSERT_TRUE(world.gateway().RewardEpisode(of_call).ok());
+  ASSERT_TRUE(world.Restart().ok());
+  EXPECT_TRUE(world.End(whole, v1::EPISODE_FINISHED).ok());
+  EXPECT_TRUE(world.End(calls, v1::EPISODE_FINISHED).ok());
+  EXPECT_EQ(HttpStatusOf(world.End(none, v1::EPISODE_FINISHED)), 409) << "this one has none";
+  const v1::Episode stored = world.pool.episode(calls.episode_id());
+  EXPECT_EQ(stored.call_rewards().at(world.pool.calls().at(0).call_id()), 0.5);
+  EXPECT_EQ(stored.signals().at("style"), 2);
+  const auto ended = world.admission.ended();
+  ASSERT_EQ(ended.size(), 2u);
+  EXPECT_EQ(ended[0].reward(), 0);
+  EXPECT_EQ(ended[1].reward(), 0.5);
+}
+
 TEST(Recovery, AHistoryThatCannotBeReadIsRenderedAnew) {
   World world(Author);
   const auto episode = world.Open();

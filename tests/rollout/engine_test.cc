@@ -278,6 +278,37 @@ TEST(EngineTest, VersionsAreHeldUntilReleasedAndNoLonger) {
   EXPECT_EQ(rig.Update(4, true).status(), absl::OkStatus());
 }
 
+// What an engine that was started again is given of what it was to keep: never served to those that follow.
+TEST(EngineTest, AVersionHeldBesideServesThoseThatArePinnedToIt) {
+  EngineOptions options = Options();
+  options.max_retained_versions = 1;
+  Rig rig(options);
+  Collect early, pinned, following;
+  auto none = rig.engine->Generate(Ask({1}, 3, 1, 1), early.OnChunk());
+  EXPECT_EQ(early.Wait().code(), absl::StatusCode::kUnavailable) << "it may come yet";
+  const auto beside = [](int64_t version) { return *weights::EncodeBeside(*FakeSnapshot(version, 1000 + version)); };
+  auto waits = rig.engine->Generate(Ask({1}, 3), following.OnChunk());
+  ASSERT_EQ(rig.engine->Update(beside(1)).status(), absl::OkStatus());
+  EXPECT_EQ(rig.engine->Update(beside(1))->version(), 1) << "told again";
+  EXPECT_EQ(*rig.engine->LiveVersion(), -1);
+  auto request = rig.engine->Generate(Ask({1}, 3, 1, 1), pinned.OnChunk());
+  ASSERT_EQ(pinned.Wait(), absl::OkStatus());
+  EXPECT_EQ(pinned.versions.front().version(), 1);
+  EXPECT_EQ(following.ids.size(), 0u);
+  ASSERT_EQ(rig.engine->Update(*weights::Encode(nullptr, *FakeSnapshot(5, 1005), false)).status(), absl::OkStatus());
+  ASSERT_EQ(following.Wait(), absl::OkStatus());
+  EXPECT_EQ(following.versions.front().version(), 5);
+  EXPECT_THAT(rig.engine->Status()->held_versions(), testing::UnorderedElementsAre(1, 5));
+  EXPECT_EQ(rig.engine->Update(beside(2)).status().code(), absl::StatusCode::kResourceExhausted);
+  // A release frees it; and one to be held beside is a full copy.
+  ASSERT_EQ(rig.engine->Release(1), absl::OkStatus());
+  weights::EncodedDelta delta = *weights::Encode(rig.engine->newest().get(), *FakeSnapshot(6, 1006), true);
+  delta.header.set_beside(true);
+  delta.header.set_checksum(weights::HeaderChecksum(delta.header));
+  EXPECT_EQ(rig.engine->Update(delta).status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(*rig.engine->LiveVersion(), 5);
+}
+
 TEST(EngineTest, AWrongBaseIsRefusedAndAFullCopyHeals) {
   Rig rig(Options(), FakeSnapshot(1, 1001));
   const auto stranger = FakeSnapshot(5, 5);

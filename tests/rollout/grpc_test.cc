@@ -16,7 +16,7 @@ namespace ingot::rollout {
 namespace {
 
 struct Remote {
-  explicit Remote(int64_t max_update_bytes = 1 << 20) {
+  explicit Remote(int64_t max_update_bytes = 1 << 20, bool takes_weights = true) {
     EngineOptions options;
     options.kv_block_tokens = 4;
     options.kv_cache_tokens = 8000;
@@ -27,7 +27,7 @@ struct Remote {
     Engine::Parts parts;
     parts.runner = std::move(owned);
     engine = *Engine::Create(options, std::move(parts), FakeSnapshot(1, 1001));
-    service = NewRolloutService(*engine);
+    service = NewRolloutService(*engine, takes_weights);
     grpc::ServerBuilder builder;
     int port = 0;
     builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
@@ -151,6 +151,18 @@ TEST(RolloutGrpcTest, AnUpdateBeyondTheLimitIsRefused) {
   EXPECT_EQ(sink->Update(*weights::Encode(nullptr, *FakeSnapshot(2, 2), false)).status().code(),
             absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(remote.engine->Status()->version(), 1);
+}
+
+TEST(RolloutGrpcTest, AServerOfFixedWeightsSamplesAndTakesNoOthers) {
+  Remote remote(1 << 20, /*takes_weights=*/false);
+  const auto sink = *weights::NewGrpcSink(remote.channel);
+  EXPECT_EQ(sink->Update(*weights::Encode(nullptr, *FakeSnapshot(2, 2), false)).status().code(),
+            absl::StatusCode::kPermissionDenied);
+  EXPECT_EQ(sink->Release(1).code(), absl::StatusCode::kPermissionDenied);
+  Collect result;
+  auto request = remote.client->Generate(Ask({1}, 3), result.OnChunk());
+  ASSERT_EQ(result.Wait(), absl::OkStatus());
+  EXPECT_EQ(result.versions.front().version(), 1);
 }
 
 TEST(RolloutGrpcTest, DestroyingTheClientEndsItsRequests) {

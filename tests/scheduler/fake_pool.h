@@ -136,6 +136,7 @@ class FakePool final : public datapool::Client {
 
   absl::Status OpenEpisode(const v1::OpenEpisodeRequest&) override { return absl::UnimplementedError(""); }
   absl::Status AppendCall(const v1::AppendCallRequest&) override { return absl::UnimplementedError(""); }
+  absl::Status RewardEpisode(const v1::RewardEpisodeRequest&) override { return absl::UnimplementedError(""); }
   absl::Status EndEpisode(const v1::EndEpisodeRequest&) override { return absl::UnimplementedError(""); }
   absl::StatusOr<v1::EpisodeTree> GetEpisode(const v1::GetEpisodeRequest&) override {
     return absl::UnimplementedError("");

@@ -18,6 +18,7 @@ v1::EpisodeTree Forked() {
   tree.mutable_episode()->mutable_task()->set_task_id("t1");
   tree.mutable_episode()->set_state(v1::EPISODE_FINISHED);
   tree.mutable_episode()->set_reward(0.5);
+  (*tree.mutable_episode()->mutable_call_rewards())["call-1"] = -1;
   (*tree.mutable_episode()->mutable_signals())["turns"] = 2;
   AddCall(tree, {Prompt({'a', 'b'})}, {Sampled({'c'}, 3)});
   AddCall(tree, {Prompt({'a', 'b'}), Sampled({'c'}, 3), Prompt({'\n', 'd'})}, {Sampled({'e'}, 3), Sampled({'f'}, 4)});
@@ -36,10 +37,18 @@ TEST(RenderTreeTest, ChainsStayInTheirColumnAndForksAreIndented) {
             "prompt 2 tokens \"ab\"\n"
             "sampled 1 token, version 3, logprob -0.500, call 0 stop \"c\"\n"
             "|- prompt 2 tokens \"\\nd\"\n"
-            "|  sampled 2 tokens, version 3-4, logprob -0.500, call 1 stop \"ef\"\n"
+            "|  sampled 2 tokens, version 3-4, logprob -0.500, call 1 stop reward -1 \"ef\"\n"
             "`- prompt 2 tokens \"\\x1bd\"\n"
             "   sampled 1 token, version 4, logprob -0.500, call 2 stop forked: edited \"g\"\n");
   EXPECT_THAT(*RenderTree(Forked(), Letters), HasSubstr("└─ prompt"));
+}
+
+TEST(RenderTreeTest, AnOpenEpisodeShowsWhatWasPostedSoFar) {
+  v1::EpisodeTree tree = Forked();
+  tree.mutable_episode()->set_state(v1::EPISODE_OPEN);
+  EXPECT_THAT(*RenderTree(tree, Letters), HasSubstr("  open  reward 0.5\n"));
+  tree.mutable_episode()->clear_reward();
+  EXPECT_THAT(*RenderTree(tree, Letters), HasSubstr("  open\n"));
 }
 
 TEST(RenderTreeTest, BytesThatAreNoCharacterAreEscaped) {

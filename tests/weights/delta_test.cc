@@ -88,6 +88,13 @@ TEST(Delta, CountsChangedElementsAndSharesUnchangedTensors) {
   tensors.bytes[1][1] = 'z';  // both bytes of element 0
   tensors.bytes[1][1998] = 'z';
   const auto target = tensors.Take(2);
+  const auto beside = EncodeBeside(*target);
+  ASSERT_TRUE(beside.ok());
+  EXPECT_TRUE(beside->header.retain() && beside->header.beside() && IsFullCopy(beside->header));
+  EXPECT_TRUE(SameWeights(**Apply(nullptr, *beside), *target));
+  auto forged = *beside;
+  forged.header.set_beside(false);
+  EXPECT_EQ(Apply(nullptr, forged).status().code(), absl::StatusCode::kDataLoss);
   const auto delta = Encode(base.get(), *target, true);
   EXPECT_EQ(delta->changed_elements, 2);
   EXPECT_EQ(delta->total_elements, 2000);

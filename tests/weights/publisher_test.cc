@@ -37,6 +37,13 @@ class FakeEngine final : public Sink {
     }
     auto applied = Apply(held_, received);
     if (!applied.ok()) return applied.status();
+    if (delta.header.beside()) {
+      EXPECT_TRUE(delta.header.retain() && IsFullCopy(delta.header));
+      log_.push_back("beside " + std::to_string((*applied)->version()));
+      v1::UpdateWeightsResponse response;
+      response.set_version((*applied)->version());
+      return response;
+    }
     held_ = *applied;
     log_.push_back((IsFullCopy(delta.header) ? "full " : "delta ") + std::to_string(held_->version()));
     if (delta.header.retain()) log_.back() += " retained";
@@ -318,12 +325,31 @@ TEST_F(PublisherTest, AnEngineThatWasStartedAgainGetsBackWhatItWasToKeep) {
   engine->AwaitLogged(7);
   AwaitLeased(1);
   EXPECT_THAT(engine->log(), ElementsAre("full 0 retained", "delta 1", "delta 2 retained", "delta 3", "release 0",
-                                         "full 2 retained", "full 3"));
+                                         "beside 2", "full 3"));
   // A late joiner too, and nothing of what was released since.
   ASSERT_TRUE(publisher_.Release(2).ok());
   auto late = Add("late");
   AwaitLeased(2);
   EXPECT_THAT(late->log(), ElementsAre("full 3"));
+}
+
+TEST_F(PublisherTest, AResumedRunsEnginesGetWhatTheyWereToKeepAndServeNothingOlder) {
+  publisher_.Retain(Version(2));
+  publisher_.Retain(Version(4));
+  auto empty = Add("empty"), kept = Add("kept");
+  {  // this one outlived the trainer
+    ASSERT_TRUE(kept->Update(*Encode(nullptr, *Version(5), false)).ok());
+  }
+  ASSERT_TRUE(Publish(4, true).ok());  // the checkpoint that the run goes on from
+  ASSERT_TRUE(Publish(5).ok());
+  EXPECT_THAT(empty->log(), ElementsAre("beside 2", "full 4 retained", "delta 5"));
+  EXPECT_THAT(kept->log(), ElementsAre("full 5", "full 4 retained", "delta 5"));
+  ASSERT_TRUE(publisher_.Release(2).ok());
+  empty->Forget();
+  publisher_.CheckLeases();
+  empty->AwaitLogged(6);
+  AwaitLeased(2);
+  EXPECT_THAT(empty->log(), ElementsAre("beside 2", "full 4 retained", "delta 5", "release 2", "beside 4", "full 5"));
 }
 
 TEST_F(PublisherTest, AnEngineIsNotLeftWithAReleasedVersion) {

@@ -1,0 +1,115 @@
+// Who may use which episode, and the answers that are under way.
+#include <utility>
+#include <vector>
+
+#include "base/checksum.h"
+#include "gateway/api_error.h"
+#include "gateway/gateway.h"
+
+namespace ingot::gateway {
+
+bool Gateway::IsAdmin(const std::string& key) const {
+  if (admin_key_.empty() || key.size() != admin_key_.size()) return false;
+  int differs = 0;  // looks at every byte, so that its time tells nothing
+  for (size_t i = 0; i < key.size(); ++i) differs |= key[i] ^ admin_key_[i];
+  return differs == 0;
+}
+
+absl::StatusOr<std::shared_ptr<Episode>> Gateway::FindByKey(const std::string& episode_id, const std::string& api_key) {
+  const std::string hash = base::ContentKey(api_key);
+  base::MutexLock lock(mu_);
+  const auto found = by_id_.find(episode_id);
+  const auto ended = ended_keys_.find(episode_id);
+  if (found == by_id_.end() && ended == ended_keys_.end()) {
+    return ApiError(404, "episode_not_found", "", "there is no such episode");
+  }
+  if (api_key.empty()) {
+    return ApiError(401, "invalid_api_key", "", "the episode's API key is needed: Authorization: Bearer KEY");
+  }
+  if (!IsAdmin(api_key) && hash != (found != by_id_.end() ? found->second->key_hash() : ended->second)) {
+    return ApiError(403, "invalid_api_key", "", "the API key is not this episode's");
+  }
+  if (found == by_id_.end()) return EpisodeOver(episode_id);
+  return found->second;
+}
+
+absl::StatusOr<std::shared_ptr<Episode>> Gateway::Resolve(const Caller& caller) {
+  if (IsAdmin(caller.api_key)) {
+    return ApiError(403, "invalid_api_key", "", "the admin key calls no model: send an episode's key");
+  }
+  const std::string hash = base::ContentKey(caller.api_key);
+  const bool serving = core_.parts.admission == nullptr;
+  {
+    base::MutexLock lock(mu_);
+    if (!caller.episode.empty()) {
+      const auto found = by_id_.find(caller.episode);
+      const auto ended = ended_keys_.find(caller.episode);
+      if (found == by_id_.end() && ended == ended_keys_.end()) {
+        return ApiError(404, "episode_not_found", "", "the URL names no open episode");
+      }
+      const std::string& owner = found != by_id_.end() ? found->second->key_hash() : ended->second;
+      if (!caller.api_key.empty() && hash != owner) {
+        return ApiError(403, "invalid_api_key", "",
+                        "the API key is not that of the URL's episode: send that episode's key, or none");
+      }
+      if (found == by_id_.end()) return EpisodeOver(caller.episode);
+      return found->second;
+    }
+    const auto found = by_key_.find(hash);
+    if (found != by_key_.end()) return found->second;
+    const auto ended = ended_by_key_.find(hash);
+    if (ended != ended_by_key_.end()) return EpisodeOver(ended->second.episode_id);
+  }
+  if (serving || (core_.options.auto_episodes && !caller.api_key.empty())) return OpenSession(caller.api_key);
+  if (caller.api_key.empty()) {
+    return ApiError(401, "invalid_api_key", "", "no API key was sent: an episode's key, or its URL /s/{episode}/v1");
+  }
+  return ApiError(401, "invalid_api_key", "",
+                  "the API key is that of no open episode: open one with POST /ingot/v1/episodes");
+}
+
+std::shared_ptr<Answer> Gateway::StartAnswer(Caller caller, const Dialect& dialect, RawRequest raw,
+                                             std::function<void()> wake) {
+  auto answer = std::make_shared<Answer>(core_, dialect, std::move(raw));
+  answer->SetHooks({.resolve = [this, caller = std::move(caller)] { return Resolve(caller); },
+                    .reserve =
+                        [this](int calls) {
+                          base::MutexLock lock(mu_);
+                          return Reserve(calls);
+                        },
+                    .on_done = [this](const std::shared_ptr<Answer>& done, int extra) { OnDone(done, extra); },
+                    .wake = std::move(wake)});
+  absl::Status refused;
+  {
+    base::MutexLock lock(mu_);
+    refused = Reserve(1);
+    if (refused.ok()) answers_.insert(answer);
+  }
+  if (refused.ok() && !core_.workers.TrySubmit([answer] { answer->Prepare(); })) {
+    refused = ApiError(503, "overloaded", "", "too many requests wait for a worker (max_queued_work): try again later");
+  }
+  if (!refused.ok()) answer->Refuse(std::move(refused));
+  return answer;
+}
+
+absl::Status Gateway::Reserve(int calls) {
+  if (shutdown_) return ShuttingDown();
+  if (active_calls_ + calls > core_.options.max_active_calls) {
+    return absl::ResourceExhaustedError(absl::StrCat(active_calls_, " calls are in flight, the limit is ",
+                                                     core_.options.max_active_calls,
+                                                     " (max_active_calls): try again later"));
+  }
+  active_calls_ += calls;
+  core_.counters.active_calls = active_calls_;
+  return absl::OkStatus();
+}
+
+void Gateway::OnDone(const std::shared_ptr<Answer>& answer, int extra) {
+  base::MutexLock lock(mu_);
+  if (answers_.erase(answer) == 0) return;  // it was refused: nothing was reserved for it
+  active_calls_ -= 1 + extra;
+  core_.counters.active_calls = active_calls_;
+  changed_.SignalAll();
+}
+
+}  // namespace ingot::gateway

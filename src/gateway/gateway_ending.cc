@@ -1,0 +1,153 @@
+// What an episode earns and how it ends: told by its key's bearer, or for having been silent too long.
+#include <utility>
+#include <vector>
+
+#include "base/log.h"
+#include "gateway/api_error.h"
+#include "gateway/cut_text.h"
+#include "gateway/gateway.h"
+#include "tree/episode_return.h"
+
+namespace ingot::gateway {
+namespace {
+
+constexpr size_t kMaxDetail = 4096;  // bytes
+
+}  // namespace
+
+absl::Status Gateway::RewardEpisode(const v1::EpisodeRewardRequest& request) {
+  if (!request.has_reward() && request.signals().empty() && request.call_rewards().empty()) {
+    return BadRequest("reward", "there is neither 'reward' nor 'signals' nor the reward of a call");
+  }
+  INGOT_ASSIGN_OR_RETURN(auto episode, FindByKey(request.episode_id(), request.api_key()));
+  INGOT_ASSIGN_OR_RETURN(const auto earned, episode->StartReward(request, base::FromSeconds(core_.options.end_wait_s)));
+  absl::Status stored;
+  if (core_.parts.pool != nullptr) {
+    stored = base::Annotate(core_.parts.pool->RewardEpisode(earned), "the reward could not be stored");
+  }
+  episode->FinishReward(earned, stored.ok());
+  return stored;
+}
+
+absl::Status Gateway::RewardEpisode(const std::string& episode_id, const std::string& api_key,
+                                    std::optional<double> reward, const std::map<std::string, double>& signals) {
+  v1::EpisodeRewardRequest request;
+  request.set_episode_id(episode_id);
+  request.set_api_key(api_key);
+  if (reward.has_value()) request.set_reward(*reward);
+  request.mutable_signals()->insert(signals.begin(), signals.end());
+  return RewardEpisode(request);
+}
+
+absl::Status Gateway::EndEpisode(const v1::EpisodeEndRequest& request) {
+  if (request.state() != v1::EPISODE_FINISHED && request.state() != v1::EPISODE_FAILED) {
+    return BadRequest("status", "an episode ends as finished or as failed");
+  }
+  const std::string detail = CutText(request.detail(), kMaxDetail);
+  auto episode = FindByKey(request.episode_id(), request.api_key());
+  if (!episode.ok()) {
+    if (HttpStatusOf(episode.status()) != 410) return episode.status();
+    base::MutexLock lock(mu_);
+    const auto key = ended_keys_.find(request.episode_id());
+    const auto ended = key == ended_keys_.end() ? ended_by_key_.end() : ended_by_key_.find(key->second);
+    const bool same =
+        ended != ended_by_key_.end() && ended->second.state == request.state() && ended->second.detail == detail;
+    if (same) return absl::OkStatus();
+    return ApiError(409, "episode_over", "", absl::StrCat("episode ", request.episode_id(), " was ended otherwise"));
+  }
+  return End(*episode, request.state(), detail, false);
+}
+
+absl::Status Gateway::End(const std::shared_ptr<Episode>& episode, v1::EpisodeState state, const std::string& detail,
+                          bool free_key) {
+  const auto patience = base::FromSeconds(core_.options.end_wait_s);
+  INGOT_ASSIGN_OR_RETURN(Episode::End end, episode->StartEnd(state, detail, core_.parts.clock->UnixNanos(), patience));
+  if (end.already) return absl::OkStatus();
+  for (const auto& call : end.in_flight) {
+    call->Abort(EpisodeSealed(episode->id()));
+    call->Complete();  // here: every worker may be in this very place
+  }
+  absl::Status status = episode->WaitForCalls(patience);
+  if (status.ok() && core_.parts.pool != nullptr) {
+    status = base::Annotate(core_.parts.pool->EndEpisode(end.request), "the episode's end could not be stored");
+  }
+  if (status.ok() && episode->admitted()) {
+    v1::EpisodeEndedRequest ended;
+    *ended.mutable_ref() = episode->record().ref();
+    ended.set_purpose(episode->record().purpose());
+    ended.set_state(end.request.state());
+    ended.set_reward(tree::ReturnOf(end.request));
+    ended.set_detail(end.request.detail());
+    ended.set_pinned_version(episode->record().pinned_version());
+    status = base::Annotate(core_.parts.admission->EpisodeEnded(ended), "the scheduler was not told of the end");
+  }
+  if (status.ok()) {
+    ++(state == v1::EPISODE_FINISHED ? core_.counters.episodes_finished : core_.counters.episodes_failed);
+    Remove(episode, state, detail, free_key);
+  }
+  episode->FinishEnd(status.ok());
+  return status;
+}
+
+void Gateway::Remove(const std::shared_ptr<Episode>& episode, v1::EpisodeState state, const std::string& detail,
+                     bool free_key) {
+  base::MutexLock lock(mu_);
+  by_id_.erase(episode->id());
+  by_key_.erase(episode->key_hash());
+  if (core_.options.max_remembered_ends == 0) return;
+  ended_keys_[episode->id()] = episode->key_hash();
+  if (!free_key) ended_by_key_[episode->key_hash()] = {episode->id(), state, detail};
+  ended_order_.push_back(episode->id());
+  while (static_cast<int>(ended_order_.size()) > core_.options.max_remembered_ends) {
+    const auto oldest = ended_keys_.find(ended_order_.front());
+    const auto by_key = ended_by_key_.find(oldest->second);
+    if (by_key != ended_by_key_.end() && by_key->second.episode_id == oldest->first) ended_by_key_.erase(by_key);
+    ended_keys_.erase(oldest);
+    ended_order_.pop_front();
+  }
+}
+
+// Ends what has been silent too long, and tries again what could not be ended.
+void Gateway::EndIdle() {
+  const auto now = core_.parts.clock->Now();
+  struct Due {
+    std::shared_ptr<Episode> episode;
+    v1::EpisodeState state;
+    std::string detail;
+  };
+  std::vector<Due> due;
+  {
+    base::MutexLock lock(mu_);
+    if (shutdown_) return;
+    for (const auto& [id, episode] : by_id_) {
+      if (ending_.contains(id)) continue;
+      if (auto unfinished = episode->unfinished_end()) {
+        due.push_back({episode, unfinished->first, unfinished->second});
+      } else {
+        const double limit = episode->session() ? core_.options.session_idle_s : core_.options.episode_idle_s;
+        const bool late = episode->past_deadline(now);
+        const bool silent = limit > 0 && episode->idle() && now - episode->last_activity() > base::FromSeconds(limit);
+        if (!late && !silent) continue;
+        const bool served = episode->record().purpose() == v1::PURPOSE_SERVE;
+        due.push_back({episode, served ? v1::EPISODE_FINISHED : v1::EPISODE_FAILED,
+                       late ? absl::StrCat("its deadline of ", episode->deadline_s(), " s has passed")
+                            : absl::StrCat("no call for longer than ", limit, " s")});
+      }
+      ending_.insert(id);
+    }
+  }
+  for (const Due& one : due) {
+    const auto release = [this, id = one.episode->id()] {
+      base::MutexLock lock(mu_);
+      ending_.erase(id);
+    };
+    const bool queued = core_.workers.TrySubmit([this, one, release] {
+      const absl::Status status = End(one.episode, one.state, one.detail, one.episode->session());
+      if (!status.ok()) INGOT_LOG(warn, "episode {} could not be ended: {}", one.episode->id(), status.ToString());
+      release();
+    });
+    if (!queued) release();  // the next tick tries again
+  }
+}
+
+}  // namespace ingot::gateway

@@ -1,0 +1,186 @@
+// How an episode opens: who may, under which bounds, admitted and stored before anyone hears of it.
+#include <utility>
+#include <vector>
+
+#include "base/checksum.h"
+#include "base/log.h"
+#include "gateway/api_error.h"
+#include "gateway/episode_request.h"
+#include "gateway/gateway.h"
+
+namespace ingot::gateway {
+namespace {
+
+constexpr size_t kMaxRunner = 256;  // bytes
+
+// The smaller one that is set.
+template <typename Number>
+Number Tighter(Number own, Number asked) {
+  return asked > 0 && (own <= 0 || asked < own) ? asked : own;
+}
+
+}  // namespace
+
+absl::Status Gateway::CheckAdmin(const std::string& key) const {
+  if (admin_key_.empty() || IsAdmin(key)) return absl::OkStatus();
+  if (key.empty()) return ApiError(401, "invalid_api_key", "", "opening an episode needs the gateway's admin key");
+  return ApiError(403, "invalid_api_key", "", "this is not the gateway's admin key, which opening an episode needs");
+}
+
+v1::EpisodeLimits Gateway::LimitsFor(const v1::EpisodeLimits& asked) const {
+  v1::EpisodeLimits limits;
+  limits.set_max_calls(Tighter(core_.options.max_calls_per_episode, asked.max_calls()));
+  limits.set_max_tokens(Tighter(core_.options.max_tokens_per_episode, asked.max_tokens()));
+  limits.set_deadline_s(Tighter(core_.options.episode_deadline_s, asked.deadline_s()));
+  return limits;
+}
+
+absl::StatusOr<v1::EpisodeOpenResponse> Gateway::OpenEpisode(const v1::EpisodeOpenRequest& request) {
+  INGOT_RETURN_IF_ERROR(CheckAdmin(request.admin_key()));
+  if (request.runner().size() > kMaxRunner || request.incarnation().size() > kMaxRunner) {
+    return BadRequest("runner",
+                      absl::StrCat("'runner' and 'incarnation' must have at most ", kMaxRunner, " bytes each"));
+  }
+  if (!request.runner().empty()) EndAbandoned(request.runner(), request.incarnation());
+  const std::string key = "ingot-" + RandomHex(24);
+  INGOT_ASSIGN_OR_RETURN(auto episode, Open(request, key, false));
+  v1::EpisodeOpenResponse response;
+  response.set_episode_id(episode->id());
+  response.set_api_key(key);
+  response.set_base_url(BaseUrl(episode->id()));
+  *response.mutable_task() = episode->record().task();
+  *response.mutable_ref() = episode->record().ref();
+  response.set_purpose(episode->record().purpose());
+  return response;
+}
+
+void Gateway::EndAbandoned(const std::string& runner, const std::string& incarnation) {
+  std::vector<std::shared_ptr<Episode>> abandoned;
+  {
+    base::MutexLock lock(mu_);
+    std::string& newest = incarnations_[runner];
+    if (newest == incarnation) return;
+    newest = incarnation;
+    for (const auto& [id, episode] : by_id_) {
+      const v1::Episode& record = episode->record();
+      if (record.runner() == runner && record.incarnation() != incarnation) abandoned.push_back(episode);
+    }
+  }
+  for (const std::shared_ptr<Episode>& episode : abandoned) {
+    const absl::Status status = End(episode, v1::EPISODE_FAILED, "its runner was started again", false);
+    if (!status.ok()) INGOT_LOG(warn, "abandoned episode {} could not be ended: {}", episode->id(), status.ToString());
+  }
+}
+
+absl::Status Gateway::ReserveEpisode() {
+  std::shared_ptr<Episode> oldest;
+  {
+    base::MutexLock lock(mu_);
+    if (shutdown_) return ShuttingDown();
+    if (static_cast<int>(by_id_.size()) + opening_ < core_.options.max_open_episodes) {
+      ++opening_;
+      return absl::OkStatus();
+    }
+    for (const auto& [id, episode] : by_id_) {
+      if (!episode->session() || episode->admitted() || !episode->idle()) continue;
+      if (oldest == nullptr || episode->last_activity() < oldest->last_activity()) oldest = episode;
+    }
+  }
+  if (oldest == nullptr) {
+    return absl::ResourceExhaustedError(absl::StrCat("the gateway holds ", core_.options.max_open_episodes,
+                                                     " open episodes, its limit (max_open_episodes): try again later"));
+  }
+  INGOT_RETURN_IF_ERROR(End(oldest, v1::EPISODE_FINISHED, "made room", true));
+  base::MutexLock lock(mu_);
+  ++opening_;
+  return absl::OkStatus();
+}
+
+absl::Status Gateway::Admit(const v1::EpisodeOpenRequest& request, v1::Episode& record) {
+  v1::AdmitRequest ask;
+  ask.set_scaffold(request.scaffold());
+  ask.set_group(request.group());
+  if (request.has_task()) *ask.mutable_task() = request.task();
+  const auto ticket = core_.parts.admission->Admit(ask);
+  if (!ticket.ok()) {
+    ++core_.counters.episodes_refused;
+    if (!absl::IsFailedPrecondition(ticket.status())) return ticket.status();
+    const bool of_group = !request.group().empty();
+    return ApiError(410, of_group ? "group_over" : "run_over", of_group ? "group" : "",
+                    std::string(ticket.status().message()));
+  }
+  *record.mutable_ref() = ticket->ref();
+  *record.mutable_task() = ticket->task();
+  record.set_purpose(ticket->purpose());
+  if (ticket->purpose() == v1::PURPOSE_EVAL) record.set_pinned_version(ticket->pinned_version());
+  record.set_admitted_version(ticket->admitted_version());
+  return absl::OkStatus();
+}
+
+absl::Status Gateway::Store(const v1::Episode& record, bool admitted) {
+  if (core_.parts.pool == nullptr) return absl::OkStatus();
+  v1::OpenEpisodeRequest store;
+  *store.mutable_episode() = record;
+  const absl::Status stored = core_.parts.pool->OpenEpisode(store);
+  if (!stored.ok() && admitted) {  // gives the place back
+    v1::EpisodeEndedRequest ended;
+    *ended.mutable_ref() = record.ref();
+    ended.set_purpose(record.purpose());
+    ended.set_state(v1::EPISODE_FAILED);
+    ended.set_detail("the pool did not store it");
+    ended.set_pinned_version(record.pinned_version());
+    const absl::Status told = core_.parts.admission->EpisodeEnded(ended);
+    if (!told.ok()) INGOT_LOG(error, "an episode that was not stored stays admitted: {}", told.ToString());
+  }
+  return base::Annotate(stored, "the episode could not be stored");
+}
+
+absl::StatusOr<std::shared_ptr<Episode>> Gateway::Open(const v1::EpisodeOpenRequest& request,
+                                                       const std::string& api_key, bool session) {
+  const bool admitted = !session && core_.parts.admission != nullptr;
+  INGOT_RETURN_IF_ERROR(CheckOpen(request, admitted));
+  if (absl::Status room = ReserveEpisode(); !room.ok()) {
+    ++core_.counters.episodes_refused;
+    return room;
+  }
+  v1::Episode record;
+  record.set_purpose(v1::PURPOSE_SERVE);
+  record.set_pinned_version(-1);
+  if (request.has_task()) *record.mutable_task() = request.task();
+  record.set_episode_id(RandomHex(16));
+  record.set_scaffold(request.scaffold());
+  record.set_runner(request.runner());
+  record.set_incarnation(request.incarnation());
+  if (request.has_limits()) *record.mutable_limits() = request.limits();
+  record.set_metadata_json(request.metadata_json());
+  record.set_state(v1::EPISODE_OPEN);
+  record.set_key_hash(base::ContentKey(api_key));
+  absl::Status opened = admitted ? Admit(request, record) : absl::OkStatus();
+  record.set_opened_unix_ns(core_.parts.clock->UnixNanos());
+  if (opened.ok()) opened = Store(record, admitted);
+  if (!opened.ok()) {
+    base::MutexLock lock(mu_);
+    --opening_;
+    return opened;
+  }
+  auto episode = std::make_shared<Episode>(std::move(record), LimitsFor(request.limits()), admitted, session,
+                                           core_.parts.clock->Now());
+  ++core_.counters.episodes_opened;
+  base::MutexLock lock(mu_);
+  --opening_;
+  by_id_[episode->id()] = episode;
+  by_key_[episode->key_hash()] = episode;
+  return episode;
+}
+
+absl::StatusOr<std::shared_ptr<Episode>> Gateway::OpenSession(const std::string& api_key) {
+  base::MutexLock one_at_a_time(session_mu_);
+  {
+    base::MutexLock lock(mu_);
+    const auto found = by_key_.find(base::ContentKey(api_key));
+    if (found != by_key_.end()) return found->second;
+  }
+  return Open(v1::EpisodeOpenRequest(), api_key, true);
+}
+
+}  // namespace ingot::gateway

@@ -1,0 +1,45 @@
+"""The agent of run_tests.py's case model_groups: asks models whose weights follow training, are pinned to a version or
+live at another server, goes on from another model's turn, and posts its own rewards before it ends."""
+import http.client
+import json
+import os
+import urllib.parse
+import zlib
+
+url = urllib.parse.urlsplit(os.environ["OPENAI_BASE_URL"])
+episode = os.environ["INGOT_EPISODE_ID"]
+connection = http.client.HTTPConnection(url.netloc, timeout=60)
+
+
+def post(path, body):
+    headers = {"Authorization": "Bearer " + os.environ["OPENAI_API_KEY"], "Content-Type": "application/json"}
+    connection.request("POST", path, json.dumps(body), headers)
+    response = connection.getresponse()
+    return response.status, json.loads(response.read())
+
+
+def ask(model, messages, missing=False):
+    """The assistant's message; None for a version that training has not reached yet, where `missing` allows it."""
+    status, reply = post(url.path + "/chat/completions", {"model": model, "messages": messages, "max_tokens": 6})
+    if missing and status == 404:
+        return None
+    if status != 200:
+        raise SystemExit(f"{model}: {status} {reply}")
+    return reply["choices"][0]["message"]
+
+
+question = [{"role": "user", "content": "which?"}]
+policy = ask("policy", question)
+judge = ask("judge", question)
+ask("start", question)
+ask("later", question, missing=True)
+# Goes on from what the other server sampled: the policy's own tokens are trained, those are context.
+ask("any other name", [*question, judge, {"role": "user", "content": "why?"}])
+draw = zlib.crc32(episode.encode())
+rewards = "/ingot/v1/episodes/" + episode + "/reward"
+for body in ({"reward": draw % 2}, {"turn": 0, "reward": (draw >> 1) % 4 / 4}, {"turn": 1, "reward": 0.5}):
+    for _ in range(2):  # told twice, it counts once
+        status, reply = post(rewards, body)
+        if status != 200:
+            raise SystemExit(f"reward: {status} {reply}")
+print(policy["content"])
