@@ -37,6 +37,16 @@ absl::StatusOr<TextLine> MakeDecode(const TextArgs& args) {
   });
 }
 
+// One line was read: that a fault is in its first says nothing beside its number.
+absl::StatusOr<json::value> ParseLine(std::string_view line) {
+  absl::StatusOr<json::value> parsed = base::ParseJson(line);
+  if (parsed.ok()) return parsed;
+  std::string message(parsed.status().message());
+  constexpr std::string_view kFirst = " line 1,";
+  if (const size_t at = message.find(kFirst); at != std::string::npos) message.erase(at, kFirst.size());
+  return absl::InvalidArgumentError(message);
+}
+
 bool IsBlank(std::string_view line) { return line.find_first_not_of(" \t\r") == std::string_view::npos; }
 
 }  // namespace
@@ -75,7 +85,7 @@ int RunTextCommand(std::string_view name, const TextArgs& args, std::istream& in
     std::string line;
     for (int64_t number = 1; std::getline(in, line); ++number) {
       if (IsBlank(line)) continue;
-      absl::StatusOr<json::value> result = base::ParseJson(line);
+      absl::StatusOr<json::value> result = ParseLine(line);
       if (result.ok()) result = (*run)(*result);
       if (result.ok()) {
         out << base::PrintJson(*result) << "\n";

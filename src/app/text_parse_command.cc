@@ -1,5 +1,6 @@
 #include "app/text_parse_command.h"
 
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <sstream>
@@ -20,7 +21,9 @@ absl::StatusOr<std::shared_ptr<const text::OutputFormat>> Load(const std::string
   std::ifstream file(format, std::ios::binary);
   std::stringstream content;
   content << file.rdbuf();
-  if (!file) return absl::NotFoundError(absl::StrCat("cannot read '", format, "'"));
+  if (!file || std::filesystem::is_directory(format)) {
+    return absl::NotFoundError(absl::StrCat("cannot read '", format, "'"));
+  }
   const auto parsed = base::ParseJson(content.str());
   if (!parsed.ok()) return base::Annotate(parsed.status(), format);
   const auto row = text::OutputRowFromJson(*parsed);

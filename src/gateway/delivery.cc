@@ -50,7 +50,8 @@ void Delivery::End(const Generation& generation) {
               .tool_call_id = {},
               .name = {}};
   for (size_t i = 0; i < message_.tool_calls.size(); ++i) {
-    message_.tool_calls[i].id = EchoedId("call", call_id_, static_cast<int>(i));
+    text::ToolCall& call = message_.tool_calls[i];
+    call.written_id = std::exchange(call.id, EchoedId("call", call_id_, static_cast<int>(i)));
   }
   ended_ = true;
 }

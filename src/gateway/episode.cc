@@ -90,6 +90,8 @@ Episode::Plan Episode::PlanPrompt(const text::Conversation& conversation, const 
   plan.match = history_.Find(conversation, keys, echoed, cut);
   if (plan.match.kept_of >= 0) plan.match.parent = history_.Keep(keys, plan.match);
   plan.conversation = history_.WithReasoning(conversation, keys);
+  auto named = history_.WithWrittenIds(plan.conversation.has_value() ? *plan.conversation : conversation);
+  if (named.has_value()) plan.conversation = std::move(named);
   if (plan.match.parent < 0) return plan;
   plan.conversation = history_.AsDelivered(plan.conversation.has_value() ? *std::move(plan.conversation) : conversation,
                                            keys, plan.match.parent);

@@ -112,6 +112,21 @@ std::optional<text::Conversation> History::WithReasoning(const text::Conversatio
   return restored;
 }
 
+std::optional<text::Conversation> History::WithWrittenIds(const text::Conversation& conversation) const {
+  std::optional<text::Conversation> restored;
+  if (written_ids_.empty()) return restored;
+  for (size_t i = 0; i < conversation.messages.size(); ++i) {
+    const std::vector<text::ToolCall>& calls = conversation.messages[i].tool_calls;
+    for (size_t call = 0; call < calls.size(); ++call) {
+      const auto written = written_ids_.find(calls[call].id);
+      if (written == written_ids_.end()) continue;
+      if (!restored.has_value()) restored = conversation;
+      restored->messages[i].tool_calls[call].written_id = written->second;
+    }
+  }
+  return restored;
+}
+
 // Whether `message` bears an id of what `call` delivered.
 bool History::Names(int call, const text::Message& message, const std::vector<std::string>* ids) const {
   const Entry& entry = calls_[call];
@@ -166,6 +181,9 @@ std::string History::ForkCause(const text::Conversation& conversation, const Con
 void History::Index(const AskedKey& asked, int call) {
   const text::Message& delivered = calls_[call].delivered;
   any_reasoning_ = any_reasoning_ || !delivered.reasoning.empty();
+  for (const text::ToolCall& written : delivered.tool_calls) {
+    if (!written.written_id.empty()) written_ids_[written.id] = written.written_id;
+  }
   const std::string key = MessageKey(delivered);
   by_prefix_[Chain(asked.key, key)].push_back(call);
   prefixes_no_tools_.insert(Chain(asked.no_tools, key));
@@ -232,6 +250,7 @@ text::Conversation History::AsDelivered(text::Conversation conversation, const C
     for (size_t i = 0; i < sent.tool_calls.size(); ++i) {
       sent.tool_calls[i].name = entry.delivered.tool_calls[i].name;
       sent.tool_calls[i].arguments_json = entry.delivered.tool_calls[i].arguments_json;
+      sent.tool_calls[i].written_id = entry.delivered.tool_calls[i].written_id;
     }
   }
   return conversation;

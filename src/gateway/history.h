@@ -90,6 +90,10 @@ class History {
   std::optional<text::Conversation> WithReasoning(const text::Conversation& conversation,
                                                   const ConversationKeys& keys) const;
 
+  // The conversation with the ids that the model wrote in the calls that were delivered under ids of the gateway's
+  // (text::ToolCall::written_id); nullopt: there is none of those.
+  std::optional<text::Conversation> WithWrittenIds(const text::Conversation& conversation) const;
+
   // A call: where it comes from, and the pieces of its own, after those of `parent`.
   struct Call {
     std::string call_id;
@@ -110,7 +114,8 @@ class History {
   // record of a call holds.
   std::vector<const Piece*> Path(int call, std::vector<Piece>* unrecorded = nullptr) const;
   // The conversation with what calls on the way to `call` delivered in the place of what the client made of it; ids of
-  // tool calls stay the client's. REQUIRES: `call` is the parent of the conversation's match.
+  // tool calls stay the client's, beside those that the model wrote. REQUIRES: `call` is the parent of the
+  // conversation's match.
   text::Conversation AsDelivered(text::Conversation conversation, const ConversationKeys& keys, int call) const;
   const std::string& call_id(int call) const { return calls_[call].call_id; }
   const std::string& text_key(int call) const { return calls_[call].text_key; }
@@ -148,6 +153,7 @@ class History {
   std::unordered_set<std::string> asked_;                        // keys of whole requests
   std::unordered_set<std::string> prefixes_no_tools_;
   std::unordered_map<std::string, std::vector<int>> by_message_;  // by key of the delivered message
+  std::unordered_map<std::string, std::string> written_ids_;      // what the model wrote, by the id it was delivered as
   bool any_reasoning_ = false;
 };
 
@@ -162,7 +168,7 @@ inline constexpr char kForkNotFound[] = "not_found";  // an assistant message th
 inline constexpr char kForkThinkingStripped[] = "thinking_stripped";  // the template leaves out earlier reasoning now
 inline constexpr char kForkTailFailed[] = "tail_failed";              // the template cannot render the rest on its own
 inline constexpr char kForkBrokenOff[] = "broken_off";  // after an answer that broke off, what is no beginning of it
-inline constexpr char kForkTemplateDiffers[] = "template_differs";  // it now writes otherwise what the turn followed
+inline constexpr char kForkTemplateDiffers[] = "template_differs";  // it now writes the turn or what was before anew
 // An earlier call is continued, but not the newest of its branch:
 inline constexpr char kForkRetry[] = "retry";               // the same request again
 inline constexpr char kForkEarlierTurn[] = "earlier_turn";  // later turns were dropped, or a branch begins here

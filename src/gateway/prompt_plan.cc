@@ -55,7 +55,8 @@ std::string Continue(const Core& core, const text::Conversation& conversation, t
   if (!tail.ok()) {
     INGOT_LOG(debug, "after call {}: the tail does not render ({}): rendering everything", continued.parent_call_id,
               std::string(tail.status().message()));
-    return absl::IsFailedPrecondition(tail.status()) ? kForkThinkingStripped : kForkTailFailed;
+    if (absl::IsFailedPrecondition(tail.status())) return kForkThinkingStripped;
+    return absl::IsAborted(tail.status()) ? kForkTemplateDiffers : kForkTailFailed;
   }
   if (keys.sampled_from != continued.text_key && !keys.sampled_from.empty() && !continued.text_key.empty()) {
     return kForkTemplateDiffers;

@@ -49,7 +49,7 @@ struct ToolChoice {
   enum class Mode {
     kAuto,
     kNone,      // tools are rendered (the prompt stays a continuation), but what looks like a call is delivered as text
-    kRequired,  // sampling is held to one call, where the chat format can say how a call is written
+    kRequired,  // sampling is held to calls
   };
   Mode mode = Mode::kAuto;
   std::vector<std::string> names;  // as the model knows them: only these may be called; empty: any

@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "base/rng.h"
 #include "gateway/api_error.h"
+#include "text/output_format.h"
 
 namespace ingot::gateway {
 namespace {
@@ -56,7 +57,82 @@ std::string ArgumentsSchema(const base::json::value& tool) {
   return usable ? base::PrintJson(*parameters) : R"({"type":"object"})";
 }
 
+bool MayBeCalled(const GatewayRequest& request, const std::string& name) {
+  const std::vector<std::string>& names = request.tool_choice.names;
+  return names.empty() || std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// Parts one after the other; texts that follow one another are one.
+class SequenceWriter {
+ public:
+  explicit SequenceWriter(v1::GrammarSequence* sequence) : sequence_(sequence) {}
+
+  void Text(const std::string& text) {
+    if (text.empty()) return;
+    const int parts = sequence_->parts_size();
+    if (parts > 0 && sequence_->parts(parts - 1).has_literal()) {
+      sequence_->mutable_parts(parts - 1)->mutable_literal()->append(text);
+    } else {
+      sequence_->add_parts()->set_literal(text);
+    }
+  }
+
+  void Value(const std::string& schema) { sequence_->add_parts()->set_json_schema(schema); }
+
+  void Call(const text::OutputFormat& format, const text::OutputFormat::CallShape& shape, const std::string& schema) {
+    using Piece = text::OutputFormat::CallPiece;
+    for (const Piece& piece : shape.call) {
+      switch (piece.kind) {
+        case Piece::kText:
+          Text(piece.text);
+          break;
+        case Piece::kArguments:
+          Value(schema);
+          break;
+        case Piece::kParameters:
+          Parameters(format.ShapeOfParameters(), schema);
+          break;
+        case Piece::kIndex:
+          Value(R"({"type":"integer","minimum":0})");
+          break;
+      }
+    }
+  }
+
+  v1::GrammarRepeat* Repeat(const std::string& between) {
+    v1::GrammarRepeat* repeat = sequence_->add_parts()->mutable_repeat();
+    repeat->set_between(between);
+    return repeat;
+  }
+
+ private:
+  void Parameters(const text::OutputFormat::ParameterShape& shape, const std::string& schema) {
+    v1::GrammarParameters& parameters = *sequence_->add_parts()->mutable_parameters();
+    parameters.set_json_schema(schema);
+    parameters.set_begin(shape.begin);
+    parameters.set_text_key_end(shape.text_key_end);
+    parameters.set_json_key_end(shape.json_key_end);
+    parameters.set_value_end(shape.value_end);
+    parameters.set_stop(shape.stop);
+  }
+
+  v1::GrammarSequence* const sequence_;
+};
+
 }  // namespace
+
+absl::Status CheckToolChoice(const text::ChatFormat& format, const GatewayRequest& request) {
+  if (request.tool_choice.mode != ToolChoice::Mode::kRequired || request.raw_output) return absl::OkStatus();
+  for (const Tool& tool : request.tools) {
+    if (!MayBeCalled(request, tool.name)) continue;
+    const auto shape = format.output()->ShapeOf(tool.name);
+    if (shape.ok()) continue;
+    return ApiError(400, "tool_choice_unsupported", "tool_choice",
+                    absl::StrCat("no call of '", tool.name, "' can be forced: ", shape.status().message(),
+                                 "; leave the choice to the model (auto)"));
+  }
+  return absl::OkStatus();
+}
 
 absl::Status CheckContext(const Backend& backend, size_t prompt_tokens) {
   if (backend.context_length == 0) {
@@ -83,23 +159,31 @@ std::optional<v1::Grammar> GrammarOf(const text::ChatFormat& format, const Gatew
       !request.raw_output && !reasoning.end.empty() && (thinking_open || request.thinking.value_or(false));
   if (after_reasoning) grammar.set_begins_after(reasoning.end);
   const auto begin = [&] {
-    v1::GrammarSequence* sequence = grammar.add_alternatives();
-    if (after_reasoning && !reasoning.after.empty()) sequence->add_parts()->set_literal(reasoning.after);
+    SequenceWriter sequence(grammar.add_alternatives());
+    if (after_reasoning) sequence.Text(reasoning.after);
     return sequence;
   };
+  const bool several = request.parallel_tool_calls && choice.names.size() != 1;
+  v1::GrammarRepeat* repeat = nullptr;
+  const text::OutputFormat& output = *format.output();
   for (size_t i = 0; i < request.tools.size() && request.tools_enabled(); ++i) {
     const std::string& name = request.tools[i].name;
-    const bool allowed =
-        choice.names.empty() || std::find(choice.names.begin(), choice.names.end(), name) != choice.names.end();
-    if (!allowed) continue;
-    const auto syntax = format.SyntaxOfCall(name);
-    if (!syntax.has_value()) return std::nullopt;
-    v1::GrammarSequence* call = begin();
-    call->add_parts()->set_literal(syntax->before);
-    call->add_parts()->set_json_schema(ArgumentsSchema(request.conversation.tools[i]));
-    call->add_parts()->set_literal(syntax->after);
+    if (!MayBeCalled(request, name)) continue;
+    const auto shape = output.ShapeOf(name);
+    if (!shape.ok()) return std::nullopt;
+    const std::string schema = ArgumentsSchema(request.conversation.tools[i]);
+    if (several && repeat == nullptr) {
+      SequenceWriter calls = begin();
+      calls.Text(shape->begin);
+      repeat = calls.Repeat(shape->between);
+      calls.Text(shape->end);
+    }
+    SequenceWriter call = several ? SequenceWriter(repeat->add_alternatives()) : begin();
+    if (!several) call.Text(shape->begin);
+    call.Call(output, *shape, schema);
+    if (!several) call.Text(shape->end);
   }
-  if (!required) begin()->add_parts()->set_json_schema(*request.json_schema);
+  if (!required) begin().Value(*request.json_schema);
   return grammar;
 }
 
@@ -125,8 +209,8 @@ SamplingPlan PlanSampling(const Core& core, const v1::Episode& episode, const Ga
     *params.mutable_grammar() = *std::move(grammar);
     params.set_grammar_acted(true);
   } else if (!request.parallel_tool_calls && request.tools_enabled()) {
-    const auto syntax = core.parts.format->SyntaxOfCall(request.tools[0].name);
-    if (syntax.has_value()) plan.own_stop = syntax->end;
+    const auto shape = core.parts.format->output()->ShapeOf(request.tools[0].name);
+    if (shape.ok()) plan.own_stop = shape->Closing();
     if (!plan.own_stop.empty()) params.add_stop(plan.own_stop);
   }
   return plan;

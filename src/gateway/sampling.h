@@ -30,9 +30,14 @@ absl::Status CheckContext(const Backend& backend, size_t prompt_tokens);
 SamplingPlan PlanSampling(const Core& core, const v1::Episode& episode, const GatewayRequest& request, int32_t sequence,
                           int choice, const PromptPlan& prompt);
 
-// What tool_choice and response_format hold the answer to; nullopt: nothing, or the chat format cannot say how a call
-// is written. `thinking_open`: the prompt ends inside the reasoning; then, or where the client asks for thinking, only
-// what follows the reasoning is held to anything.
+// 400 tool_choice_unsupported if a call is required that the model's output format has no way to write, or none that
+// sampling can be held to.
+absl::Status CheckToolChoice(const text::ChatFormat& format, const GatewayRequest& request);
+
+// What tool_choice and response_format hold the answer to; nullopt: nothing, or a tool's calls can be written in no way
+// that sampling can be held to. A required choice is one call where the client names the tool or wants no parallel
+// calls, else one or more. `thinking_open`: the prompt ends inside the reasoning; then, or where the client asks for
+// thinking, only what follows the reasoning is held to anything.
 std::optional<v1::Grammar> GrammarOf(const text::ChatFormat& format, const GatewayRequest& request, bool thinking_open);
 
 }  // namespace ingot::gateway

@@ -50,9 +50,9 @@ absl::StatusOr<std::string> WriteAnswer(const std::string& content, const std::v
   if (written.ok() || calls.empty()) return written;
   std::string text = content;
   for (const text::ToolCall& call : calls) {
-    const auto syntax = format.SyntaxOfCall(call.name);
-    if (!syntax.has_value()) return base::Annotate(written.status(), "give 'output' instead");
-    absl::StrAppend(&text, text.empty() ? "" : "\n", syntax->before, call.arguments_json, syntax->after);
+    const auto frame = format.output()->FrameOf(call.name);
+    if (!frame.ok()) return base::Annotate(written.status(), "give 'output' instead");
+    absl::StrAppend(&text, text.empty() ? "" : "\n", frame->before, call.arguments_json, frame->after);
   }
   return text;
 }

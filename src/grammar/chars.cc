@@ -163,6 +163,10 @@ void AddSpelled(Nfa& nfa, int32_t from, int32_t to, const CodePoints& set) {
   }
 }
 
+void AddCharacter(Nfa& nfa, int32_t from, int32_t to, const CodePoints& set, Spelling spelling) {
+  return spelling == Spelling::kRaw ? AddUtf8(nfa, from, to, set) : AddSpelled(nfa, from, to, set);
+}
+
 std::string QuoteText(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {

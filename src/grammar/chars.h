@@ -27,9 +27,17 @@ CodePoints Normalize(CodePoints set);
 CodePoints Complement(const CodePoints& set);
 CodePoints AllCodePoints();
 
-// Edges from `from` to `to` that take one character of the set: as UTF-8, or in its canonical spelling in a string.
+// How the characters of a text are written.
+enum class Spelling {
+  kJson,  // as the content of a JSON string, in canonical spelling
+  kRaw,   // as they are, in UTF-8
+};
+
+// Edges from `from` to `to` that take one character of the set: as UTF-8, in its canonical spelling in a string, or as
+// `spelling` says.
 void AddUtf8(Nfa& nfa, int32_t from, int32_t to, const CodePoints& set);
 void AddSpelled(Nfa& nfa, int32_t from, int32_t to, const CodePoints& set);
+void AddCharacter(Nfa& nfa, int32_t from, int32_t to, const CodePoints& set, Spelling spelling);
 
 // `text` (valid UTF-8) as a JSON string in canonical spelling, with quotation marks.
 std::string QuoteText(std::string_view text);

@@ -228,6 +228,50 @@ absl::StatusOr<Dfa> Determinize(const Nfa& nfa, int32_t start, int32_t accept, B
   return Determinizer(nfa, accept, budget).Run(start);
 }
 
+// Knuth, Morris and Pratt's automaton.
+Dfa UntilDfa(std::string_view text) {
+  Dfa dfa;
+  const auto size = static_cast<int32_t>(text.size());
+  std::array<bool, 256> used{};
+  for (const char c : text) used[static_cast<uint8_t>(c)] = true;
+  dfa.class_count = 1;  // class 0: bytes that the text does not have
+  for (int byte = 0; byte < 256; ++byte) {
+    if (used[byte]) dfa.classes[byte] = static_cast<uint8_t>(dfa.class_count++);
+  }
+  dfa.next.assign(static_cast<size_t>(size + 1) * dfa.class_count, -1);
+  dfa.accepting.assign(size + 1, 0);
+  dfa.final.assign(size + 1, 0);
+  dfa.accepting[size] = dfa.final[size] = 1;
+  int32_t fallback = 0;  // the state after the text's bytes so far but the first
+  for (int32_t s = 0; s < size; ++s) {
+    const auto row = dfa.next.begin() + static_cast<ptrdiff_t>(s) * dfa.class_count;
+    if (s == 0) {
+      std::fill_n(row, dfa.class_count, 0);
+    } else {
+      std::copy_n(dfa.next.begin() + static_cast<ptrdiff_t>(fallback) * dfa.class_count, dfa.class_count, row);
+      fallback = dfa.Next(fallback, static_cast<uint8_t>(text[s]));
+    }
+    row[dfa.classes[static_cast<uint8_t>(text[s])]] = s + 1;
+  }
+  return dfa;
+}
+
+int32_t AddDfa(Nfa& nfa, int32_t from, const Dfa& dfa) {
+  const int32_t accept = nfa.AddState();
+  std::vector<int32_t> states(dfa.size());
+  for (int32_t& state : states) state = nfa.AddState();
+  if (!dfa.empty()) nfa.AddEpsilon(from, states[0]);
+  for (int32_t s = 0; s < dfa.size(); ++s) {
+    if (dfa.accepting[s]) nfa.AddEpsilon(states[s], accept);
+    for (int low = 0, high = 0; low < 256; low = high + 1) {
+      const int32_t to = dfa.Next(s, static_cast<uint8_t>(low));
+      for (high = low; high < 255 && dfa.Next(s, static_cast<uint8_t>(high + 1)) == to;) ++high;
+      if (to >= 0) nfa.AddByte(states[s], static_cast<uint8_t>(low), static_cast<uint8_t>(high), states[to]);
+    }
+  }
+  return accept;
+}
+
 absl::StatusOr<Dfa> Intersect(const Dfa& a, const Dfa& b, Budget& budget) {
   return Product(a, b, /*difference=*/false, budget);
 }

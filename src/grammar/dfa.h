@@ -75,7 +75,11 @@ struct Dfa {
   bool Accepts(std::string_view text) const;
 };
 
+// The state of `nfa` behind what `dfa` accepts from `from`.
+int32_t AddDfa(Nfa& nfa, int32_t from, const Dfa& dfa);
 absl::StatusOr<Dfa> Determinize(const Nfa& nfa, int32_t start, int32_t accept, Budget& budget);
+// Everything up to and including the first `text`. REQUIRES: it is not empty.
+Dfa UntilDfa(std::string_view text);
 // What both accept; what `a` accepts and `b` does not.
 absl::StatusOr<Dfa> Intersect(const Dfa& a, const Dfa& b, Budget& budget);
 absl::StatusOr<Dfa> Difference(const Dfa& a, const Dfa& b, Budget& budget);

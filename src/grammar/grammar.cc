@@ -11,71 +11,56 @@ namespace ingot::grammar {
 
 namespace {
 
+using Parts = std::vector<Part>;
+
+void PutSized(std::string& key, std::string_view text) { absl::StrAppend(&key, text.size(), ":", base::View(text)); }
+
+void PutParts(std::string& key, const std::vector<Parts>& alternatives) {
+  for (const Parts& parts : alternatives) {
+    absl::StrAppend(&key, "|", parts.size(), ";");
+    for (const Part& part : parts) {
+      absl::StrAppend(&key, part.parameters.has_value() ? "p" : part.is_schema ? "s" : "l");
+      PutSized(key, part.text);
+      if (part.parameters.has_value()) {
+        const ParameterSyntax& syntax = *part.parameters;
+        for (const std::string* text :
+             {&syntax.begin, &syntax.text_key_end, &syntax.json_key_end, &syntax.value_end, &syntax.stop}) {
+          PutSized(key, *text);
+        }
+      }
+      if (part.repeated.empty()) continue;
+      key += '(';
+      PutParts(key, part.repeated);
+      key += ')';
+    }
+  }
+}
+
 // Everything that makes two specifications differ, as a key.
 std::string KeyOf(const Spec& spec) {
-  std::string key = absl::StrCat(spec.begins_after.size(), ":", spec.begins_after);
-  for (const std::vector<Part>& parts : spec.alternatives) {
-    absl::StrAppend(&key, "|", parts.size(), ";");
-    for (const Part& part : parts) absl::StrAppend(&key, part.is_schema ? "s" : "l", part.text.size(), ":", part.text);
-  }
+  std::string key;
+  PutSized(key, spec.begins_after);
+  PutParts(key, spec.alternatives);
   return key;
 }
 
-// Everything up to the first end of `trigger` (Knuth, Morris and Pratt's automaton).
-Dfa TriggerDfa(const std::string& trigger) {
-  Dfa dfa;
-  const auto size = static_cast<int32_t>(trigger.size());
-  std::array<bool, 256> used{};
-  for (const char c : trigger) used[static_cast<uint8_t>(c)] = true;
-  dfa.class_count = 1;  // class 0: bytes that the trigger does not have
-  for (int byte = 0; byte < 256; ++byte) {
-    if (used[byte]) dfa.classes[byte] = static_cast<uint8_t>(dfa.class_count++);
-  }
-  dfa.next.assign(static_cast<size_t>(size + 1) * dfa.class_count, -1);
-  dfa.accepting.assign(size + 1, 0);
-  dfa.final.assign(size + 1, 0);
-  dfa.accepting[size] = dfa.final[size] = 1;
-  int32_t fallback = 0;  // the state after the trigger's bytes so far but the first
-  for (int32_t s = 0; s < size; ++s) {
-    const auto row = dfa.next.begin() + static_cast<ptrdiff_t>(s) * dfa.class_count;
-    if (s == 0) {
-      std::fill_n(row, dfa.class_count, 0);
-    } else {
-      std::copy_n(dfa.next.begin() + static_cast<ptrdiff_t>(fallback) * dfa.class_count, dfa.class_count, row);
-      fallback = dfa.Next(fallback, static_cast<uint8_t>(trigger[s]));
-    }
-    row[dfa.classes[static_cast<uint8_t>(trigger[s])]] = s + 1;
-  }
-  return dfa;
-}
+struct Sizes {
+  size_t literals = 0, schemas = 0, parts = 0;
 
-// Text, with the atomic tokens in it as the tokenizer would find them: leftmost, longest first.
-absl::StatusOr<int32_t> AddLiteral(ProgramBuilder& builder, int32_t from, std::string_view text) {
-  while (!text.empty()) {
-    size_t plain = 0;
-    int32_t atom = -1;
-    while (plain < text.size() && (atom = builder.vocabulary().AtomAt(text.substr(plain))) < 0) ++plain;
-    if (plain > 0) {
-      const std::string_view piece = text.substr(0, plain);
-      const auto make = [&]() -> absl::StatusOr<Dfa> {
-        Nfa nfa;
-        const int32_t start = nfa.AddState();
-        return Determinize(nfa, start, nfa.AddText(start, piece), builder.budget());
-      };
-      INGOT_ASSIGN_OR_RETURN(const auto leaf, builder.pool().Get(absl::StrCat("text ", base::View(piece)), make));
-      INGOT_ASSIGN_OR_RETURN(const int32_t to, builder.AddState());
-      INGOT_RETURN_IF_ERROR(builder.AddLeaf(from, to, leaf));
-      from = to;
+  void Add(const std::vector<Parts>& alternatives) {
+    for (const Parts& alternative : alternatives) {
+      for (const Part& part : alternative) {
+        (part.is_schema ? schemas : literals) += part.text.size();
+        if (part.parameters.has_value()) {
+          literals += part.parameters->begin.size() + part.parameters->value_end.size() +
+                      part.parameters->text_key_end.size() + part.parameters->json_key_end.size();
+        }
+        Add(part.repeated);
+      }
+      parts += 1 + alternative.size();
     }
-    text.remove_prefix(plain);
-    if (atom < 0) break;
-    INGOT_ASSIGN_OR_RETURN(const int32_t to, builder.AddState());
-    INGOT_RETURN_IF_ERROR(builder.AddEdge(from, {Edge::kAtom, atom, to}));
-    from = to;
-    text.remove_prefix(builder.vocabulary().bytes(atom).size());
   }
-  return from;
-}
+};
 
 absl::Status CheckSizes(const Spec& spec) {
   if (spec.alternatives.empty()) return absl::InvalidArgumentError("grammar.alternatives is empty; one is needed");
@@ -83,18 +68,64 @@ absl::Status CheckSizes(const Spec& spec) {
     return absl::InvalidArgumentError(absl::StrCat("grammar.begins_after has ", spec.begins_after.size(),
                                                    " bytes; at most ", kMaxTriggerBytes, " are allowed"));
   }
-  size_t literals = 0, schemas = 0, parts = 0;
-  for (const std::vector<Part>& alternative : spec.alternatives) {
-    for (const Part& part : alternative) (part.is_schema ? schemas : literals) += part.text.size();
-    parts += 1 + alternative.size();
-  }
-  if (literals > kMaxLiteralBytes || schemas > kMaxSchemaBytes || parts > kMaxLiteralBytes) {
-    return absl::InvalidArgumentError(absl::StrCat("the grammar has ", literals, " bytes of literals, ", schemas,
-                                                   " of schemas and ", parts, " parts; at most ", kMaxLiteralBytes,
-                                                   ", ", kMaxSchemaBytes, " and ", kMaxLiteralBytes, " are allowed"));
+  Sizes sizes;
+  sizes.Add(spec.alternatives);
+  if (sizes.literals > kMaxLiteralBytes || sizes.schemas > kMaxSchemaBytes || sizes.parts > kMaxLiteralBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the grammar has ", sizes.literals, " bytes of literals, ", sizes.schemas, " of schemas and ",
+                     sizes.parts, " parts; at most ", kMaxLiteralBytes, ", ", kMaxSchemaBytes, " and ",
+                     kMaxLiteralBytes, " are allowed"));
   }
   return absl::OkStatus();
 }
+
+// Alternatives of parts as states and leaves. `where` names their place in faults.
+class PartsCompiler {
+ public:
+  explicit PartsCompiler(ProgramBuilder& builder) : builder_(builder) {}
+
+  // Everything that leads from `from` to `to` over one of the alternatives.
+  absl::Status Compile(int32_t from, int32_t to, const std::vector<Parts>& alternatives, const std::string& where) {
+    for (size_t a = 0; a < alternatives.size(); ++a) {
+      int32_t at = from;
+      for (size_t p = 0; p < alternatives[a].size(); ++p) {
+        const std::string place = absl::StrCat(where, "[", a, "].parts[", p, "]");
+        INGOT_ASSIGN_OR_RETURN(at, Add(at, alternatives[a][p], place));
+      }
+      INGOT_RETURN_IF_ERROR(builder_.AddEdge(at, {Edge::kEpsilon, 0, to}));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  // The state behind one part.
+  absl::StatusOr<int32_t> Add(int32_t from, const Part& part, const std::string& place) {
+    if (!part.repeated.empty()) return AddRepeated(from, part, place);
+    if (!part.is_schema) return builder_.AddLiteral(from, part.text);
+    const absl::StatusOr<base::json::value> schema = base::ParseJson(part.text);
+    if (!schema.ok()) return base::Annotate(schema.status(), place + ".json_schema");
+    INGOT_ASSIGN_OR_RETURN(const int32_t behind, builder_.AddState());
+    SchemaCompiler compiler(builder_, *schema);
+    const absl::Status compiled = part.parameters.has_value()
+                                      ? compiler.CompileParameters(from, behind, *part.parameters)
+                                      : compiler.Compile(from, behind);
+    if (!compiled.ok()) return base::Annotate(compiled, place);
+    return behind;
+  }
+
+  // A state of its own to come back to, so that the loop does not leak into what stands before.
+  absl::StatusOr<int32_t> AddRepeated(int32_t from, const Part& part, const std::string& place) {
+    INGOT_ASSIGN_OR_RETURN(const int32_t begin, builder_.AddState());
+    INGOT_ASSIGN_OR_RETURN(const int32_t behind, builder_.AddState());
+    INGOT_RETURN_IF_ERROR(builder_.AddEdge(from, {Edge::kEpsilon, 0, begin}));
+    INGOT_RETURN_IF_ERROR(Compile(begin, behind, part.repeated, place + ".repeat.alternatives"));
+    INGOT_ASSIGN_OR_RETURN(const int32_t next, builder_.AddLiteral(behind, part.text));
+    INGOT_RETURN_IF_ERROR(builder_.AddEdge(next, {Edge::kEpsilon, 0, begin}));
+    return behind;
+  }
+
+  ProgramBuilder& builder_;
+};
 
 }  // namespace
 
@@ -134,7 +165,7 @@ absl::StatusOr<std::shared_ptr<const Program>> Compiler::Build(const Spec& spec)
   INGOT_ASSIGN_OR_RETURN(const int32_t root, builder.AddRule());
   int32_t start = builder.StartOf(root);
   if (!spec.begins_after.empty()) {
-    const auto make = [&]() -> absl::StatusOr<Dfa> { return TriggerDfa(spec.begins_after); };
+    const auto make = [&]() -> absl::StatusOr<Dfa> { return UntilDfa(spec.begins_after); };
     INGOT_ASSIGN_OR_RETURN(const auto leaf, pool_.Get(absl::StrCat("until ", spec.begins_after), make, -1, true));
     INGOT_ASSIGN_OR_RETURN(const int32_t behind, builder.AddState());
     INGOT_RETURN_IF_ERROR(builder.AddLeaf(start, behind, leaf));
@@ -142,24 +173,7 @@ absl::StatusOr<std::shared_ptr<const Program>> Compiler::Build(const Spec& spec)
   }
   INGOT_ASSIGN_OR_RETURN(const int32_t end, builder.AddState());
   builder.SetAccepting(end);
-  for (size_t a = 0; a < spec.alternatives.size(); ++a) {
-    int32_t at = start;
-    for (size_t p = 0; p < spec.alternatives[a].size(); ++p) {
-      const Part& part = spec.alternatives[a][p];
-      if (!part.is_schema) {
-        INGOT_ASSIGN_OR_RETURN(at, AddLiteral(builder, at, part.text));
-        continue;
-      }
-      const std::string where = absl::StrCat("grammar.alternatives[", a, "].parts[", p, "]");
-      const absl::StatusOr<base::json::value> schema = base::ParseJson(part.text);
-      if (!schema.ok()) return base::Annotate(schema.status(), where + ".json_schema");
-      INGOT_ASSIGN_OR_RETURN(const int32_t behind, builder.AddState());
-      const absl::Status compiled = SchemaCompiler(builder, *schema).Compile(at, behind);
-      if (!compiled.ok()) return base::Annotate(compiled, where);
-      at = behind;
-    }
-    INGOT_RETURN_IF_ERROR(builder.AddEdge(at, {Edge::kEpsilon, 0, end}));
-  }
+  INGOT_RETURN_IF_ERROR(PartsCompiler(builder).Compile(start, end, spec.alternatives, "grammar.alternatives"));
   return std::move(builder).Finish();
 }
 

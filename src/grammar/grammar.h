@@ -21,16 +21,21 @@
 //   canonical spelling (grammar/chars.h); additional ones may repeat.
 // - Strings: every spelling of every character, but no lone surrogates; with a pattern, in canonical spelling. Numbers:
 //   grammar/number.h. Values of enum and const: canonical, numbers as base::PrintJson prints them, keys in their order.
+// - Parameters (grammar/parameters.h) in the order of properties, each required one and any of the others. One whose
+//   value may be any text is held to nothing else, though its schema may also name numbers or null. Those that the
+//   schema does not name, where it allows them, have names of letters, digits, _, - and dots.
 // - A schema without type whose keywords speak of certain types means those; an empty one means any value.
 // - At most 64 levels of objects and arrays.
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/status.h"
 #include "grammar/matcher.h"
+#include "grammar/parameters.h"
 #include "grammar/program.h"
 #include "grammar/vocabulary.h"
 
@@ -40,6 +45,10 @@ namespace ingot::grammar {
 struct Part {
   bool is_schema = false;
   std::string text;  // the literal, or the JSON Schema
+  // With is_schema, of an object: its properties as parameters.
+  std::optional<ParameterSyntax> parameters = {};
+  // Without is_schema, and if there are any: one of these, and any number of further ones, `text` between each two.
+  std::vector<std::vector<Part>> repeated = {};
 };
 struct Spec {
   std::vector<std::vector<Part>> alternatives;

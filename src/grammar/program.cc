@@ -81,6 +81,33 @@ absl::Status ProgramBuilder::AddLeaf(int32_t from, int32_t to, const std::shared
   return AddEdge(from, {Edge::kLeaf, it->second, to, min_chars, max_chars});
 }
 
+absl::StatusOr<int32_t> ProgramBuilder::AddLiteral(int32_t from, std::string_view text) {
+  while (!text.empty()) {
+    size_t plain = 0;
+    int32_t atom = -1;
+    while (plain < text.size() && (atom = vocabulary().AtomAt(text.substr(plain))) < 0) ++plain;
+    if (plain > 0) {
+      const std::string_view piece = text.substr(0, plain);
+      const auto make = [&]() -> absl::StatusOr<Dfa> {
+        Nfa nfa;
+        const int32_t start = nfa.AddState();
+        return Determinize(nfa, start, nfa.AddText(start, piece), budget_);
+      };
+      INGOT_ASSIGN_OR_RETURN(const auto leaf, pool_.Get(absl::StrCat("text ", base::View(piece)), make));
+      INGOT_ASSIGN_OR_RETURN(const int32_t to, AddState());
+      INGOT_RETURN_IF_ERROR(AddLeaf(from, to, leaf));
+      from = to;
+    }
+    text.remove_prefix(plain);
+    if (atom < 0) break;
+    INGOT_ASSIGN_OR_RETURN(const int32_t to, AddState());
+    INGOT_RETURN_IF_ERROR(AddEdge(from, {Edge::kAtom, atom, to}));
+    from = to;
+    text.remove_prefix(vocabulary().bytes(atom).size());
+  }
+  return from;
+}
+
 absl::StatusOr<std::shared_ptr<const Program>> ProgramBuilder::Finish() && {
   INGOT_RETURN_IF_ERROR(ComputeNeeds(program_.get(), budget_));
   const int32_t need = program_->states[program_->rule_starts[0]].need;

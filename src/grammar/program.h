@@ -177,6 +177,10 @@ class ProgramBuilder {
   absl::Status AddLeaf(int32_t from, int32_t to, const std::shared_ptr<const Leaf>& leaf, uint32_t min_chars = 0,
                        uint32_t max_chars = kNoLimit);
 
+  // The state behind `text` from `from`, with the atomic tokens in it as the tokenizer would find them: leftmost,
+  // longest first.
+  absl::StatusOr<int32_t> AddLiteral(int32_t from, std::string_view text);
+
   LeafPool& pool() { return pool_; }
   Budget& budget() { return budget_; }
   const Vocabulary& vocabulary() const { return *program_->vocabulary; }

@@ -297,7 +297,7 @@ class Parser {
 
 class Emitter {
  public:
-  Emitter(Nfa& nfa, Budget& budget) : nfa_(nfa), budget_(budget) {}
+  Emitter(Nfa& nfa, Budget& budget, Spelling spelling) : nfa_(nfa), budget_(budget), spelling_(spelling) {}
 
   // The state behind `node` from `from`. What is empty or impossible is still a state.
   absl::StatusOr<int32_t> Emit(const Node& node, int32_t from) {
@@ -307,7 +307,7 @@ class Emitter {
     switch (node.kind) {
       case Node::kSet: {
         const int32_t to = nfa_.AddState();
-        AddSpelled(nfa_, from, to, node.set);
+        AddCharacter(nfa_, from, to, node.set, spelling_);
         return to;
       }
       case Node::kStart:
@@ -361,11 +361,12 @@ class Emitter {
 
   Nfa& nfa_;
   Budget& budget_;
+  const Spelling spelling_;
 };
 
 }  // namespace
 
-absl::StatusOr<Dfa> PatternDfa(std::string_view pattern, Budget& budget) {
+absl::StatusOr<Dfa> PatternDfa(std::string_view pattern, Budget& budget, Spelling spelling) {
   std::vector<uint32_t> text;
   if (!DecodeUtf8(pattern, &text)) return absl::InvalidArgumentError("is not valid UTF-8");
   INGOT_ASSIGN_OR_RETURN(const NodePtr root, Parser(std::move(text)).Parse());
@@ -374,15 +375,15 @@ absl::StatusOr<Dfa> PatternDfa(std::string_view pattern, Budget& budget) {
   const int32_t start = nfa.AddState(), skip = nfa.AddState(), first = nfa.AddState();
   nfa.AddEpsilon(start, skip);
   nfa.AddEpsilon(skip, first);
-  AddSpelled(nfa, skip, skip, AllCodePoints());
-  INGOT_ASSIGN_OR_RETURN(const int32_t end, Emitter(nfa, budget).Emit(*root, first));
+  AddCharacter(nfa, skip, skip, AllCodePoints(), spelling);
+  INGOT_ASSIGN_OR_RETURN(const int32_t end, Emitter(nfa, budget, spelling).Emit(*root, first));
   const int32_t accept = nfa.AddState();
   nfa.AddEpsilon(end, accept);
-  AddSpelled(nfa, accept, accept, AllCodePoints());
+  AddCharacter(nfa, accept, accept, AllCodePoints(), spelling);
   return Determinize(nfa, start, accept, budget);
 }
 
-absl::StatusOr<Dfa> LengthDfa(uint32_t min, uint32_t max, Budget& budget) {
+absl::StatusOr<Dfa> LengthDfa(uint32_t min, uint32_t max, Budget& budget, Spelling spelling) {
   Nfa nfa;
   const int32_t start = nfa.AddState(), accept = nfa.AddState();
   int32_t from = start;
@@ -393,10 +394,10 @@ absl::StatusOr<Dfa> LengthDfa(uint32_t min, uint32_t max, Budget& budget) {
     if (i >= min) nfa.AddEpsilon(from, accept);
     if (i == chain) break;
     const int32_t to = nfa.AddState();
-    AddSpelled(nfa, from, to, AllCodePoints());
+    AddCharacter(nfa, from, to, AllCodePoints(), spelling);
     from = to;
   }
-  if (max == kNoLimit) AddSpelled(nfa, from, from, AllCodePoints());
+  if (max == kNoLimit) AddCharacter(nfa, from, from, AllCodePoints(), spelling);
   return Determinize(nfa, start, accept, budget);
 }
 

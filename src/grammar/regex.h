@@ -1,5 +1,5 @@
 // The `pattern` of a JSON Schema: a subset of ECMA-262's regular expressions, as an automaton over the content of a
-// JSON string in canonical spelling (grammar/chars.h).
+// JSON string in canonical spelling, or over text as it is (grammar/chars.h).
 //
 // As there, a pattern matches anywhere unless anchored. Supported: characters and escapes (\t \n \v \f \r \0 \xhh
 // \uhhhh
@@ -10,17 +10,18 @@
 
 #include <string_view>
 
+#include "grammar/chars.h"
 #include "grammar/dfa.h"
 
 namespace ingot::grammar {
 
 inline constexpr int kMaxRepeat = 1000;
 
-// The strings that `pattern` matches, as the content between the quotation marks. INVALID_ARGUMENT says what is wrong
-// or not supported, and where (byte).
-absl::StatusOr<Dfa> PatternDfa(std::string_view pattern, Budget& budget);
+// The strings that `pattern` matches, without quotation marks. INVALID_ARGUMENT says what is wrong or not supported,
+// and where (byte).
+absl::StatusOr<Dfa> PatternDfa(std::string_view pattern, Budget& budget, Spelling spelling = Spelling::kJson);
 
-// Strings of `min` to `max` characters (UINT32_MAX: no limit), as the content between the quotation marks.
-absl::StatusOr<Dfa> LengthDfa(uint32_t min, uint32_t max, Budget& budget);
+// Strings of `min` to `max` characters (UINT32_MAX: no limit), without quotation marks.
+absl::StatusOr<Dfa> LengthDfa(uint32_t min, uint32_t max, Budget& budget, Spelling spelling = Spelling::kJson);
 
 }  // namespace ingot::grammar

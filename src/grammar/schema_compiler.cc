@@ -23,14 +23,12 @@ std::string RuleText(const FlatSchema& schema, std::initializer_list<const char*
 
 }  // namespace
 
-struct SchemaCompiler::Property {
-  std::string key;
-  const json::value* schema = nullptr;
-  bool required = false;
-};
-
 absl::Status SchemaCompiler::Compile(int32_t from, int32_t to) {
   INGOT_RETURN_IF_ERROR(Emit(from, to, root_, "#"));
+  return BuildPending();
+}
+
+absl::Status SchemaCompiler::BuildPending() {
   while (!pending_.empty()) {
     const Pending rule = std::move(pending_.front());
     pending_.pop_front();

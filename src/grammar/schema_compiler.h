@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "grammar/number.h"
+#include "grammar/parameters.h"
 #include "grammar/program.h"
 #include "grammar/schema_flatten.h"
 
@@ -22,6 +23,9 @@ class SchemaCompiler {
 
   // Everything that leads from `from` to `to` over one value of the document's schema.
   absl::Status Compile(int32_t from, int32_t to);
+  // The same for an object whose properties are written as parameters (schema_parameters.cc). INVALID_ARGUMENT as well
+  // for names that cannot be written so.
+  absl::Status CompileParameters(int32_t from, int32_t to, const ParameterSyntax& syntax);
 
  private:
   struct Pending {  // a rule whose body is not built yet
@@ -38,12 +42,25 @@ class SchemaCompiler {
   absl::Status EmitNumber(int32_t from, int32_t to, const FlatSchema& schema, bool integer, const std::string& path);
   absl::Status EmitEnum(int32_t from, int32_t to, const FlatSchema& schema, const std::string& path);
   absl::Status EmitRule(int32_t from, int32_t to, bool is_object, const FlatSchema& schema, const std::string& path);
+  absl::Status BuildPending();
   absl::Status BuildObject(const Pending& rule);
   absl::Status BuildArray(const Pending& rule);
-  struct Property;
+  struct Property {
+    std::string key;
+    const json::value* schema = nullptr;
+    bool required = false;
+  };
   absl::StatusOr<std::vector<Property>> PropertiesOf(const Pending& rule, const json::value* additional) const;
   absl::Status AddKey(int32_t from, int32_t to, const std::string& key);
   absl::Status AddOtherKeys(int32_t from, int32_t to, const std::vector<Property>& known);
+  struct Parameter;
+  absl::Status EmitParameters(int32_t from, int32_t to, const FlatSchema& schema, const ParameterSyntax& syntax);
+  absl::Status EmitParameter(const Parameter& parameter, int32_t to, const ParameterSyntax& syntax);
+  absl::StatusOr<bool> EmitTexts(const Parameter& parameter, int32_t to, const FlatSchema& schema,
+                                 const ParameterSyntax& syntax);
+  absl::Status EmitText(int32_t from, int32_t to, const std::string& name, const Dfa& content,
+                        const ParameterSyntax& syntax);
+  absl::StatusOr<LeafPtr> OtherParameterNames(const std::vector<Property>& known);
   // A leaf of fixed text, with optional white space before and after.
   absl::Status AddMark(int32_t from, int32_t to, std::string_view text, bool space_before, bool space_behind);
 

@@ -33,6 +33,60 @@ double MaskRow(std::span<const uint64_t> allowed, std::span<float> row) {
   return excluded;
 }
 
+using Alternatives = std::vector<std::vector<grammar::Part>>;
+
+absl::StatusOr<Alternatives> AlternativesOf(const google::protobuf::RepeatedPtrField<v1::GrammarSequence>& sequences,
+                                            int depth);
+
+grammar::Part PartOf(const v1::GrammarParameters& parameters) {
+  return {.is_schema = true,
+          .text = parameters.json_schema(),
+          .parameters = grammar::ParameterSyntax{.begin = parameters.begin(),
+                                                 .text_key_end = parameters.text_key_end(),
+                                                 .json_key_end = parameters.json_key_end(),
+                                                 .value_end = parameters.value_end(),
+                                                 .stop = parameters.stop()}};
+}
+
+absl::StatusOr<grammar::Part> PartOf(const v1::GrammarPart& part, int depth) {
+  constexpr int kMaxDepth = 8;
+  switch (part.part_case()) {
+    case v1::GrammarPart::kLiteral:
+      return grammar::Part{.is_schema = false, .text = part.literal()};
+    case v1::GrammarPart::kJsonSchema:
+      return grammar::Part{.is_schema = true, .text = part.json_schema()};
+    case v1::GrammarPart::kParameters:
+      return PartOf(part.parameters());
+    case v1::GrammarPart::kRepeat: {
+      if (depth >= kMaxDepth) {
+        return absl::InvalidArgumentError(absl::StrCat("grammar parts repeat more than ", kMaxDepth, " levels deep"));
+      }
+      if (part.repeat().alternatives().empty()) {
+        return absl::InvalidArgumentError("grammar.repeat.alternatives is empty; one is needed");
+      }
+      grammar::Part repeated{.is_schema = false, .text = part.repeat().between()};
+      INGOT_ASSIGN_OR_RETURN(repeated.repeated, AlternativesOf(part.repeat().alternatives(), depth + 1));
+      return repeated;
+    }
+    default:
+      return absl::InvalidArgumentError(
+          "a grammar part must have literal, json_schema, parameters or repeat set");
+  }
+}
+
+absl::StatusOr<Alternatives> AlternativesOf(const google::protobuf::RepeatedPtrField<v1::GrammarSequence>& sequences,
+                                            int depth) {
+  Alternatives alternatives;
+  for (const v1::GrammarSequence& sequence : sequences) {
+    std::vector<grammar::Part>& parts = alternatives.emplace_back();
+    for (const v1::GrammarPart& part : sequence.parts()) {
+      INGOT_ASSIGN_OR_RETURN(grammar::Part made, PartOf(part, depth));
+      parts.push_back(std::move(made));
+    }
+  }
+  return alternatives;
+}
+
 }  // namespace
 
 std::shared_ptr<const grammar::Vocabulary> VocabularyOf(const text::Tokenizer& tokenizer, int64_t vocab_size) {
@@ -61,21 +115,7 @@ std::shared_ptr<const grammar::Vocabulary> VocabularyOf(const text::Tokenizer& t
 absl::StatusOr<grammar::Spec> SpecOf(const v1::Grammar& grammar) {
   grammar::Spec spec;
   spec.begins_after = grammar.begins_after();
-  for (const v1::GrammarSequence& sequence : grammar.alternatives()) {
-    std::vector<grammar::Part>& parts = spec.alternatives.emplace_back();
-    for (const v1::GrammarPart& part : sequence.parts()) {
-      switch (part.part_case()) {
-        case v1::GrammarPart::kLiteral:
-          parts.push_back({false, part.literal()});
-          break;
-        case v1::GrammarPart::kJsonSchema:
-          parts.push_back({true, part.json_schema()});
-          break;
-        default:
-          return absl::InvalidArgumentError("a grammar part must have literal or json_schema set");
-      }
-    }
-  }
+  INGOT_ASSIGN_OR_RETURN(spec.alternatives, AlternativesOf(grammar.alternatives(), 0));
   return spec;
 }
 

@@ -53,8 +53,9 @@ const json::value* Resolve(const json::value& root, std::string_view reference) 
   return at;
 }
 
-unsigned TypesOf(const json::value& schema, const json::value& root, int depth) {
-  if (depth > 8) return 0;
+// `steps`: of all schemas together; one that refers to itself many times over is not followed to its end.
+unsigned TypesOf(const json::value& schema, const json::value& root, int depth, int& steps) {
+  if (depth > 8 || --steps < 0) return 0;
   unsigned types = 0;
   if (const json::value* type = Find(schema, "type")) {
     if (type->is_string()) types |= NamedType(type->get_string());
@@ -72,13 +73,13 @@ unsigned TypesOf(const json::value& schema, const json::value& root, int depth) 
   }
   if (const json::value* reference = Find(schema, "$ref"); reference != nullptr && reference->is_string()) {
     const json::value* target = Resolve(root, reference->get_string());
-    return target == nullptr ? 0 : TypesOf(*target, root, depth + 1);
+    return target == nullptr ? 0 : TypesOf(*target, root, depth + 1, steps);
   }
   for (const char* key : {"anyOf", "oneOf", "allOf"}) {
     const json::value* options = Find(schema, key);
     if (options == nullptr || !options->is_array()) continue;
     for (const json::value& option : options->get_array()) {
-      const unsigned more = TypesOf(option, root, depth + 1);
+      const unsigned more = TypesOf(option, root, depth + 1, steps);
       if (more == 0 && std::string_view(key) != "allOf") return 0;  // an alternative that admits everything
       types |= more;
     }
@@ -107,8 +108,9 @@ ParameterTypes::ParameterTypes(std::span<const json::value> tools) {
     const json::value* properties = Find(*schema, "properties");
     if (properties == nullptr || !properties->is_object()) continue;
     auto& known = types_[std::string(name->get_string())];
+    int steps = 100'000;
     for (const auto& property : properties->get_object()) {
-      known[std::string(property.key())] = TypesOf(property.value(), *schema, 0);
+      known[std::string(property.key())] = TypesOf(property.value(), *schema, 0, steps);
     }
   }
 }

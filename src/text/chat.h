@@ -21,6 +21,9 @@ struct ToolCall {
   std::string id;  // echoed by clients; not rendered by templates that do not ask for it
   std::string name;
   std::string arguments_json;  // as the model wrote it (or, from a client, as the client sent it)
+  // The id that the model wrote, where its format has ids and `id` is another. Templates print it instead, here and in
+  // the results that answer `id`.
+  std::string written_id = {};
 };
 
 struct Message {
@@ -90,10 +93,12 @@ class ChatFormat {
   // The ids that follow sampled ids `turn` (which may lack its end-of-turn id when it was truncated) so that rendering
   // messages [first_new, end) of the conversation continues them, including the generation prompt. Used to splice.
   // Message first_new - 1 must be the assistant's: its ids are `turn`, and its fields what `turn` says, reasoning
-  // included. FAILED_PRECONDITION under kAsTemplate: the template writes something before message first_new differently
-  // now that the new messages follow, such as reasoning that it leaves out of earlier turns. Under kAsSampled only the
-  // border between the turn and what follows is looked for. `prefill`, if given, becomes RenderedPrompt's; `keys`, if
-  // given, are filled on success.
+  // included. Under kAsTemplate, what the template writes now that the new messages follow must be what stood before
+  // the turn, and the turn must be in it as it was sampled, byte for byte, or in the way in which the template wrote it
+  // before, with a thought if one was sampled. FAILED_PRECONDITION: it leaves out reasoning of this turn or an earlier
+  // one, if only the marks of an empty thought. ABORTED: it writes something else. Under kAsSampled only the border
+  // between the turn and what follows is looked for. `prefill`, if given, becomes RenderedPrompt's; `keys`, if given,
+  // are filled on success.
   virtual absl::StatusOr<std::vector<int32_t>> RenderTail(const Conversation& conversation, size_t first_new,
                                                           std::span<const int32_t> turn,
                                                           EarlierTurns earlier = EarlierTurns::kAsTemplate,
@@ -107,13 +112,6 @@ class ChatFormat {
   virtual const std::vector<int32_t>& end_of_turn_ids() const = 0;
   virtual const std::string& fingerprint() const = 0;
 
-  // How one call of `tool` is written out, for sampling that is held to it: `before`, a JSON object of arguments,
-  // `after`, which ends with `end`, what closes any call. nullopt: the output format writes calls in another way
-  // (OutputFormat::FrameOf).
-  struct CallSyntax {
-    std::string before, after, end;
-  };
-  std::optional<CallSyntax> SyntaxOfCall(std::string_view tool) const;
   // What opens reasoning, what closes it, and what stands between it and the content. Empty: there is none.
   struct ReasoningSyntax {
     std::string begin, end, after;

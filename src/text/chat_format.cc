@@ -282,14 +282,6 @@ class SpecFormat final : public ChatFormat {
 
 }  // namespace
 
-std::optional<ChatFormat::CallSyntax> ChatFormat::SyntaxOfCall(std::string_view tool) const {
-  const auto frame = output()->FrameOf(tool);
-  if (!frame.ok()) return std::nullopt;
-  CallSyntax syntax{frame->before, frame->after, frame->after};
-  syntax.end.erase(0, std::min(syntax.end.find_first_not_of("} \n"), syntax.end.size()));
-  return syntax;
-}
-
 absl::StatusOr<std::shared_ptr<const ChatFormat>> MakeChatFormat(const std::string& name,
                                                                  std::shared_ptr<const Tokenizer> tokenizer) {
   std::string known;

@@ -39,6 +39,7 @@ class MarkedEncoder {
   Encoded Encode(std::string_view text, std::span<const jinja::Mark> marks, std::span<const size_t> cuts) const;
 
   const Tokenizer& tokenizer() const { return *tokenizer_; }
+  const std::shared_ptr<const Tokenizer>& shared_tokenizer() const { return tokenizer_; }
 
  private:
   void EncodePiece(std::string_view text, std::span<const jinja::Mark> marks, bool mid_text,

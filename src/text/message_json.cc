@@ -11,6 +11,10 @@ using base::Find;
 namespace json = base::json;
 
 absl::Status Bad(const std::string& what) { return absl::InvalidArgumentError(what); }
+
+// A field of our own, in records: ToolCall::written_id.
+constexpr char kWrittenId[] = "written_id";
+
 bool IsNullOrMissing(const json::value* value) { return value == nullptr || value->is_null(); }
 
 // An optional string field; null counts as missing.
@@ -50,6 +54,7 @@ absl::StatusOr<ToolCall> ToolCallFromJson(const json::value& value) {
   if (function == nullptr || !function->is_object()) return Bad("there is no object 'function'");
   ToolCall call;
   INGOT_ASSIGN_OR_RETURN(call.id, OptionalString(value, "id"));
+  INGOT_ASSIGN_OR_RETURN(call.written_id, OptionalString(value, kWrittenId));
   INGOT_ASSIGN_OR_RETURN(call.name, OptionalString(*function, "name"));
   if (call.name.empty()) return Bad("'function.name' is missing");
   const json::value* arguments = Find(*function, "arguments");
@@ -133,10 +138,11 @@ json::value MessageToJson(const Message& message) {
   if (!message.tool_calls.empty()) {
     json::array calls;
     for (const ToolCall& call : message.tool_calls) {
-      calls.push_back(
-          json::object{{"id", call.id},
-                       {"type", "function"},
-                       {"function", json::object{{"name", call.name}, {"arguments", call.arguments_json}}}});
+      json::object item{{"id", call.id},
+                        {"type", "function"},
+                        {"function", json::object{{"name", call.name}, {"arguments", call.arguments_json}}}};
+      if (!call.written_id.empty()) item[kWrittenId] = call.written_id;
+      calls.push_back(std::move(item));
     }
     out["tool_calls"] = std::move(calls);
   }

@@ -59,8 +59,35 @@ class OutputFormat {
   // format has no calls.
   absl::StatusOr<std::string> WriteCalls(std::string_view content, std::span<const ToolCall> calls) const;
 
-  // A turn that is one call of `tool`, around its arguments: for sampling under a forced choice of tool. UNIMPLEMENTED
-  // where arguments are not JSON.
+  // How a turn of calls is written, for sampling under a forced choice of tool: begin CALL [between CALL]... end.
+  struct CallPiece {
+    enum Kind {
+      kText,        // text
+      kArguments,   // the arguments, as one JSON object
+      kParameters,  // the arguments, each as ParameterShape says
+      kIndex,       // a number that tells calls apart
+    };
+    Kind kind = kText;
+    std::string text = {};
+  };
+  struct CallShape {
+    std::string begin, between, end;
+    std::vector<CallPiece> call;
+    // What closes a call that is the last: all texts behind its arguments, but for braces and white space before them.
+    std::string Closing() const;
+  };
+  // What a parameter is written between: begin KEY text_key_end STRING value_end, or json_key_end and JSON for what is
+  // no string. No string contains `stop`, which is part of value_end.
+  struct ParameterShape {
+    std::string begin, text_key_end, json_key_end, value_end, stop;
+  };
+  // UNIMPLEMENTED where the format has no calls, or writes arguments in neither way. INVALID_ARGUMENT: a name that it
+  // cannot write.
+  absl::StatusOr<CallShape> ShapeOf(std::string_view tool) const;
+  // Of formats whose calls have kParameters.
+  ParameterShape ShapeOfParameters() const;
+
+  // A turn that is one call of `tool`, around its arguments. UNIMPLEMENTED where they are not JSON.
   struct CallFrame {
     std::string before, after;
   };

@@ -4,6 +4,7 @@
 
 #include "text/output_format.h"
 #include "text/output_pattern.h"
+#include "text/output_shape.h"
 #include "text/python_json.h"
 #include "text/python_literal.h"
 
@@ -12,35 +13,25 @@ namespace {
 
 namespace json = base::json;
 
-// Where arguments would stand in a frame.
-struct Written {
-  std::string before, after;
-  bool split = false;  // the arguments were met, and left out
-
-  std::string& out() { return split ? after : before; }
-};
-
 class CallWriter {
  public:
-  // `arguments` null: a frame around them.
-  CallWriter(const CompiledRow& row, const ToolCall& call, size_t index, const json::value* arguments)
+  CallWriter(const CompiledRow& row, const ToolCall& call, size_t index, const json::value& arguments)
       : row_(row), call_(call), index_(index), arguments_(arguments) {}
 
-  absl::Status Write(const Program& program, Written& written) const {
+  absl::Status Write(const Program& program, std::string& out) const {
     for (size_t i = 0; i < program.size(); ++i) {
       const Element& element = program[i];
       if (element.kind == Element::kOptional) {
         i += element.skip;
         continue;
       }
-      INGOT_RETURN_IF_ERROR(WriteElement(element, written));
+      INGOT_RETURN_IF_ERROR(WriteElement(element, out));
     }
     return absl::OkStatus();
   }
 
  private:
-  absl::Status WriteElement(const Element& element, Written& written) const {
-    std::string& out = written.out();
+  absl::Status WriteElement(const Element& element, std::string& out) const {
     switch (element.kind) {
       case Element::kLiteral:
         AppendText(element.text, out);
@@ -55,9 +46,11 @@ class CallWriter {
         out += Id();
         return absl::OkStatus();
       case Element::kJson:
-        return Arguments(written);
+        out += call_.arguments_json;
+        return absl::OkStatus();
       case Element::kObject:
-        return Object(written);
+        Object(out);
+        return absl::OkStatus();
       case Element::kParameters:
         return Parameters(out);
       case Element::kKeywords:
@@ -72,31 +65,18 @@ class CallWriter {
     return row_.row.id_prefix + call_.name + row_.row.id_index + std::to_string(index_);
   }
 
-  absl::Status Arguments(Written& written) const {
-    if (arguments_ == nullptr) {
-      written.split = true;
-    } else {
-      written.out() += call_.arguments_json;
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status Object(Written& written) const {
+  void Object(std::string& out) const {
     const auto string = [](const std::string& text) { return PythonJson(json::value(json::string(text))); };
-    written.out() += '{';
+    out += '{';
     if (!call_.id.empty() && !row_.row.id_keys.empty()) {
-      absl::StrAppend(&written.out(), string(row_.row.id_keys[0]), ": ", string(call_.id), ", ");
+      absl::StrAppend(&out, string(row_.row.id_keys[0]), ": ", string(call_.id), ", ");
     }
-    absl::StrAppend(&written.out(), string(row_.row.name_keys[0]), ": ", string(call_.name), ", ",
-                    string(row_.row.argument_keys[0]), ": ");
-    INGOT_RETURN_IF_ERROR(Arguments(written));
-    written.out() += '}';
-    return absl::OkStatus();
+    absl::StrAppend(&out, string(row_.row.name_keys[0]), ": ", string(call_.name), ", ",
+                    string(row_.row.argument_keys[0]), ": ", call_.arguments_json, "}");
   }
 
   absl::Status Parameters(std::string& out) const {
-    if (arguments_ == nullptr) return NotJson();
-    for (const auto& argument : arguments_->get_object()) {
+    for (const auto& argument : arguments_.get_object()) {
       const std::string key(argument.key());
       const json::value& value = argument.value();
       for (size_t i = 0; i < row_.parameter.size(); ++i) {
@@ -128,9 +108,8 @@ class CallWriter {
   }
 
   absl::Status Keywords(std::string& out) const {
-    if (arguments_ == nullptr) return NotJson();
     bool first = true;
-    for (const auto& argument : arguments_->get_object()) {
+    for (const auto& argument : arguments_.get_object()) {
       const std::string key(argument.key());
       if (key.empty() || key.find_first_of(" \t\r\n=,()[]{}'\"<>.-") != std::string::npos) {
         return absl::InvalidArgumentError(
@@ -143,29 +122,11 @@ class CallWriter {
     return absl::OkStatus();
   }
 
-  absl::Status NotJson() const {
-    return absl::UnimplementedError(
-        absl::StrCat("the format '", row_.row.name, "' does not write arguments as JSON: a call cannot be framed"));
-  }
-
   const CompiledRow& row_;
   const ToolCall& call_;
   const size_t index_;
-  const json::value* const arguments_;
+  const json::value& arguments_;
 };
-
-absl::Status CheckName(const CompiledRow& row, std::string_view name, const Program* call) {
-  const bool free = call != nullptr && Has(*call, Element::kObject);
-  if (!name.empty() && (free || name.find_first_of(" \t\r\n\"'`<>{}()[],;=|\\") == std::string_view::npos)) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("the format '", row.row.name, "' cannot write the tool name '", base::View(name), "'"));
-}
-
-absl::Status NoCalls(const CompiledRow& row) {
-  return absl::UnimplementedError(absl::StrCat("the format '", row.row.name, "' has no tool calls"));
-}
 
 std::string WithContent(const Program& program, std::string_view content) {
   std::string out;
@@ -179,59 +140,37 @@ std::string WithContent(const Program& program, std::string_view content) {
   return out;
 }
 
-// The section to write: the first that may stand anywhere the content ends, or the first at all.
-const Section& SectionFor(const CompiledRow& row, bool after_content) {
-  const auto found = std::find_if(row.sections.begin(), row.sections.end(),
-                                  [&](const Section& section) { return !(after_content && section.bare); });
-  return found == row.sections.end() ? row.sections[0] : *found;
-}
-
 }  // namespace
 
 absl::StatusOr<std::string> OutputFormat::WriteCalls(std::string_view content, std::span<const ToolCall> calls) const {
   const ChannelRow& channels = row_.row.channels;
   if (calls.empty()) return channels.used() ? WithContent(row_.write_content, content) : std::string(content);
   if (!channels.used() && row_.sections.empty()) return NoCalls(row_);
-  Written written;
+  std::string written;
   const Section* section = channels.used() ? nullptr : &SectionFor(row_, !content.empty());
   if (section == nullptr) {
     if (!content.empty()) {
-      written.before = WithContent(row_.write_preamble, content) + WithContent(row_.write_between, {});
+      written = WithContent(row_.write_preamble, content) + WithContent(row_.write_between, {});
     }
   } else {
-    written.before = content;
-    if (!content.empty()) written.before += section->before;
+    written = content;
+    if (!content.empty()) written += section->before;
   }
   for (size_t i = 0; i < calls.size(); ++i) {
     const Program& program = section == nullptr ? row_.write_call : section->call;
-    INGOT_RETURN_IF_ERROR(CheckName(row_, calls[i].name, &program));
+    INGOT_RETURN_IF_ERROR(CheckName(row_, calls[i].name, program));
     const auto arguments = base::ParseJson(calls[i].arguments_json);
     if (!arguments.ok() || !arguments->is_object()) {
       return absl::InvalidArgumentError(
           absl::StrCat("the arguments of call ", i, " (", calls[i].name, ") are not a JSON object"));
     }
-    const CallWriter writer(row_, calls[i], i, &*arguments);
+    const CallWriter writer(row_, calls[i], i, *arguments);
     if (section != nullptr && i == 0) INGOT_RETURN_IF_ERROR(writer.Write(section->begin, written));
-    if (i > 0) written.before += section == nullptr ? WithContent(row_.write_between, {}) : section->between;
+    if (i > 0) written += section == nullptr ? WithContent(row_.write_between, {}) : section->between;
     INGOT_RETURN_IF_ERROR(writer.Write(program, written));
     if (section != nullptr && i + 1 == calls.size()) INGOT_RETURN_IF_ERROR(writer.Write(section->end, written));
   }
-  return std::move(written.before);
-}
-
-absl::StatusOr<OutputFormat::CallFrame> OutputFormat::FrameOf(std::string_view tool) const {
-  const bool channels = row_.row.channels.used();
-  if (!channels && row_.sections.empty()) return NoCalls(row_);
-  const Section* section = channels ? nullptr : &SectionFor(row_, false);
-  const Program& program = channels ? row_.write_call : section->call;
-  INGOT_RETURN_IF_ERROR(CheckName(row_, tool, &program));
-  const ToolCall call{.id = "", .name = std::string(tool), .arguments_json = ""};
-  const CallWriter writer(row_, call, 0, nullptr);
-  Written written;
-  if (section != nullptr) INGOT_RETURN_IF_ERROR(writer.Write(section->begin, written));
-  INGOT_RETURN_IF_ERROR(writer.Write(program, written));
-  if (section != nullptr) INGOT_RETURN_IF_ERROR(writer.Write(section->end, written));
-  return CallFrame{std::move(written.before), std::move(written.after)};
+  return written;
 }
 
 }  // namespace ingot::text

@@ -5,6 +5,7 @@
 
 #include "base/checksum.h"
 #include "text/template_layout.h"
+#include "text/template_turn.h"
 
 namespace ingot::text {
 namespace {
@@ -19,6 +20,12 @@ struct Layout {
   std::string generation_prompt;  // also where it was not asked for
 };
 
+// What closes a turn; id -1: no token does, and the region is the point behind the turn's text.
+struct Closing {
+  Region region;
+  int32_t id = -1;
+};
+
 class TemplateFormat final : public ChatFormat {
  public:
   TemplateFormat(std::shared_ptr<const ChatTemplate> chat_template, std::shared_ptr<const MarkedEncoder> encoder,
@@ -26,10 +33,12 @@ class TemplateFormat final : public ChatFormat {
       : template_(std::move(chat_template)),
         encoder_(std::move(encoder)),
         output_(output->ForTokenizer(encoder_->tokenizer())),
+        thoughts_(encoder_->shared_tokenizer(), output_->row()),
         dialect_(ProbeDialect(*template_)) {
     FindEndOfTurn(encoder_->tokenizer());
     std::string definition = absl::StrCat("template 1 ", output_->name(), " ", dialect_.arguments_as_text,
-                                          static_cast<int>(dialect_.no_content), "\n", template_->source());
+                                          static_cast<int>(dialect_.no_content), dialect_.short_ids ? " 9" : "", "\n",
+                                          template_->source());
     for (const auto& [name, token] : template_->special_tokens()) {
       absl::StrAppend(&definition, "\n", name, "=", token.str()->bytes);
     }
@@ -87,23 +96,17 @@ class TemplateFormat final : public ChatFormat {
       auto rendered = RenderInput(*template_, input, first_new - 1, true);
       if (rendered.ok()) prompt = std::move(rendered->text);
     }
-    Region closing;
-    int32_t closing_id = -1;
+    size_t tail = 0;
     if (earlier == EarlierTurns::kAsTemplate) {
-      INGOT_ASSIGN_OR_RETURN(const Rendered before, RenderInput(*template_, input, first_new, false));
-      if (prompt.has_value()) INGOT_RETURN_IF_ERROR(CheckGenerationPrompt(*prompt, first_new - 1, before));
-      FindClosing(before, {TurnBegin(before, first_new - 1), before.text.size()}, first_new - 1, closing, closing_id);
-      INGOT_RETURN_IF_ERROR(CheckPrefix(before, closing.end, whole, first_new));
+      INGOT_ASSIGN_OR_RETURN(tail, FindTail(conversation, input, whole, first_new - 1, turn, prompt));
     } else {
-      const Region region{first_new == 1 ? 0 : whole.ends[first_new - 2], whole.ends[first_new - 1]};
-      FindClosing(whole.rendered, region, first_new - 1, closing, closing_id);
+      tail = TailBegin(FindClosing(whole.rendered, RegionOf(whole, first_new - 1), first_new - 1, turn), turn);
     }
     if (keys != nullptr) {
       *keys = {.sampled_from = prompt.has_value() ? base::ContentKey(*prompt) : "",
                .whole = base::ContentKey(whole.rendered.text)};
     }
-    const bool closed = closing_id >= 0 && !turn.empty() && turn.back() == closing_id;
-    return EncodeTail(whole, closed ? closing.end : closing.begin);
+    return EncodeTail(whole, tail);
   }
 
   const std::shared_ptr<const OutputFormat>& output() const override { return output_; }
@@ -163,36 +166,104 @@ class TemplateFormat final : public ChatFormat {
     return 0;
   }
 
-  // The token that closes message `turn` within `region`; where there is none, the point behind the message's text.
-  void FindClosing(const Rendered& rendered, const Region& region, size_t turn, Region& closing, int32_t& id) const {
-    if (const auto token = ClosingToken(*encoder_, rendered, region, end_of_turn_ids_)) {
-      closing = {token->begin, token->end};
-      id = token->id;
-      return;
-    }
+  static Region RegionOf(const Layout& layout, size_t message) {
+    return {message == 0 ? 0 : layout.ends[message - 1], layout.ends[message]};
+  }
+
+  // The text of ids in the middle of a text.
+  std::string TextOf(std::span<const int32_t> ids) const {
+    std::string text;
+    DecodeState state = DecodeState::MidText();
+    for (const int32_t id : ids) encoder_->tokenizer().DecodeNext(id, /*skip_special=*/false, state, text);
+    return text;
+  }
+
+  bool EndsTurn(std::span<const int32_t> ids) const {
+    return !ids.empty() &&
+           std::find(end_of_turn_ids_.begin(), end_of_turn_ids_.end(), ids.back()) != end_of_turn_ids_.end();
+  }
+  std::span<const int32_t> WithoutEnd(std::span<const int32_t> ids) const {
+    return ids.first(ids.size() - (EndsTurn(ids) ? 1 : 0));
+  }
+
+  // What closes message `turn`, sampled as `ids`: a token within `region`, or one that ends turns and begins what
+  // follows. Where there is neither, the point behind the message's text, or behind all of the region if the sampled
+  // text ends with what else stands there.
+  Closing FindClosing(const Rendered& rendered, const Region& region, size_t turn, std::span<const int32_t> ids) const {
+    const auto token = ClosingToken(*encoder_, rendered, region, end_of_turn_ids_);
+    if (token && EndsTurn(std::span(&token->id, 1))) return {{token->begin, token->end}, token->id};
+    const auto next = TokenAt(*encoder_, rendered, region.end);
+    if (next && EndsTurn(std::span(&next->id, 1))) return {{next->begin, next->end}, next->id};
+    if (token) return {{token->begin, token->end}, token->id};
     size_t end = region.begin;
     for (const jinja::Mark& mark : rendered.marks) {
       if (mark.source == static_cast<int32_t>(turn) && mark.end <= region.end) end = std::max(end, mark.end);
     }
-    closing = {end, end};
+    const std::string_view rest = std::string_view(rendered.text).substr(end, region.end - end);
+    if (TextOf(WithoutEnd(ids)).ends_with(rest)) end = region.end;
+    return {{end, end}, -1};
   }
 
-  static absl::Status CheckGenerationPrompt(const std::string& prompt, size_t turn, const Rendered& before) {
-    if (before.text.starts_with(prompt)) return absl::OkStatus();
-    return absl::FailedPreconditionError(absl::StrCat(
-        "the template writes message ", turn, " differently from the generation prompt that it was sampled from"));
+  static size_t TailBegin(const Closing& closing, std::span<const int32_t> ids) {
+    const bool closed = closing.id >= 0 && !ids.empty() && ids.back() == closing.id;
+    return closed ? closing.region.end : closing.region.begin;
   }
 
-  static absl::Status CheckPrefix(const Rendered& before, size_t end, const Layout& whole, size_t first_new) {
-    const std::string_view kept = std::string_view(before.text).substr(0, end);
+  // Where `whole` goes on behind message `turn`, if the template writes for it what was sampled as `ids` from `prompt`
+  // (nullopt: not known).
+  absl::StatusOr<size_t> FindTail(const Conversation& conversation, const TemplateInput& input, const Layout& whole,
+                                  size_t turn, std::span<const int32_t> ids,
+                                  const std::optional<std::string>& prompt) const {
+    const Region region = RegionOf(whole, turn);
     const std::string_view text = whole.rendered.text;
-    if (text.starts_with(kept)) return absl::OkStatus();
-    const size_t at = CommonPrefix(kept, text);
-    const size_t message = std::upper_bound(whole.ends.begin(), whole.ends.end(), at) - whole.ends.begin();
-    return absl::FailedPreconditionError(absl::StrCat("the template writes message ", std::min(message, first_new - 1),
-                                                      " differently now that message ", first_new,
-                                                      " and those after it follow (reasoning of earlier turns is left "
-                                                      "out by many)"));
+    if (prompt.has_value()) INGOT_RETURN_IF_ERROR(CheckBegins(conversation, *prompt, whole));
+    const bool known = prompt.has_value() && region.begin <= prompt->size() && prompt->size() <= region.end;
+    if (known) {
+      const std::string said = TextOf(WithoutEnd(ids)), all = TextOf(ids);
+      const bool same = text.substr(prompt->size()).starts_with(all);
+      if (same && prompt->size() + said.size() <= region.end) return prompt->size() + all.size();
+      const Closing closing = FindClosing(whole.rendered, {prompt->size(), region.end}, turn, ids);
+      const ThoughtMatch thoughts = thoughts_.Compare({.message = conversation.messages[turn],
+                                                       .prompt = std::string_view(*prompt).substr(region.begin),
+                                                       .ids = ids,
+                                                       .sampled = said,
+                                                       .rendered = whole.rendered,
+                                                       .written = {region.begin, closing.region.begin}});
+      if (thoughts == ThoughtMatch::kLost) return ReasoningLost(turn);
+      if (thoughts == ThoughtMatch::kAdded) return OtherText(turn);
+    }
+    // It writes the turn in a way of its own: as it did before the conversation went on?
+    INGOT_ASSIGN_OR_RETURN(const Rendered before, RenderInput(*template_, input, turn + 1, false));
+    const Closing closing = FindClosing(before, {TurnBegin(before, turn), before.text.size()}, turn, ids);
+    const std::string_view kept = std::string_view(before.text).substr(0, closing.region.end);
+    if (text.starts_with(kept)) return TailBegin(closing, ids);
+    if (!known) return CheckBegins(conversation, kept, whole);
+    // Thoughts are the same in both: an empty one was the last message's alone.
+    const std::string without = thoughts_.WithoutEmptyThought(kept, region.begin);
+    if (!text.starts_with(without)) return OtherText(turn);
+    return TailBegin(closing, ids) - (kept.size() - without.size());
+  }
+
+  // Whether the template still writes `text`, which it wrote before the conversation went on.
+  absl::Status CheckBegins(const Conversation& conversation, std::string_view text, const Layout& whole) const {
+    const std::string_view now = whole.rendered.text;
+    if (now.starts_with(text)) return absl::OkStatus();
+    const size_t at = CommonPrefix(text, now);
+    const size_t found = std::upper_bound(whole.ends.begin(), whole.ends.end(), at) - whole.ends.begin();
+    const size_t message = std::min(found, conversation.messages.size() - 1);
+    const bool lost = thoughts_.PartsAtThought(text, at) ||
+                      !thoughts_.Reasons(whole.rendered, RegionOf(whole, message), conversation.messages[message]);
+    return lost ? ReasoningLost(message) : OtherText(message);
+  }
+
+  static absl::Status ReasoningLost(size_t message) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the template leaves out the reasoning of message ", message, " now that the conversation goes on"));
+  }
+
+  static absl::Status OtherText(size_t message) {
+    return absl::AbortedError(
+        absl::StrCat("the template writes message ", message, " differently from what was sampled"));
   }
 
   std::vector<int32_t> EncodeTail(const Layout& whole, size_t from) const {
@@ -239,6 +310,7 @@ class TemplateFormat final : public ChatFormat {
   const std::shared_ptr<const ChatTemplate> template_;
   const std::shared_ptr<const MarkedEncoder> encoder_;
   const std::shared_ptr<const OutputFormat> output_;
+  const ThoughtComparer thoughts_;
   const TemplateDialect dialect_;
   std::vector<int32_t> end_of_turn_ids_;
   std::string fingerprint_;

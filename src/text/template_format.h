@@ -1,10 +1,12 @@
 // ChatFormat on a model's own chat template (LoadChatFormat in chat.h).
 //
-// Splicing (RenderTail). The template is asked twice: A is the conversation up to the sampled turn, W all of it with
-// the generation prompt. The turn's closing token is found in A; the tail is what W has behind it. That is a
-// continuation of what was sampled exactly if W begins with A up to there, and A with the generation prompt that the
-// turn was sampled from; where it does not, the template has rewritten history, and kAsTemplate says so. What was
-// sampled is not compared with A: the caller's message is what it says.
+// Splicing (RenderTail). The template is asked for P, the conversation before the sampled turn with a generation
+// prompt, and for W, all of it. It continues what was sampled if W begins with P and goes on as the turn does, byte for
+// byte; the tail is the rest of W. A turn that W writes in another way (arguments printed anew, white space) is
+// compared with A, the conversation up to its end, as the template wrote it before more followed: W must begin with
+// that, and have the marks of a thought where one was sampled and nowhere else (template_turn.h). That A may have an
+// empty thought more does not count: Qwen 3's template gives one to the last message and no other. Where nothing fits,
+// the template has rewritten history, and kAsTemplate says so.
 #pragma once
 
 #include <memory>

@@ -6,6 +6,8 @@
 namespace ingot::text {
 namespace {
 
+constexpr std::string_view kSpace = " \t\r\n";
+
 std::vector<MarkedEncoder::Written> TokensIn(const MarkedEncoder& encoder, const jinja::Rendered& rendered,
                                              const Region& region) {
   std::vector<jinja::Mark> marks;
@@ -92,6 +94,16 @@ std::optional<MarkedEncoder::Written> ClosingToken(const MarkedEncoder& encoder,
   return closing ? closing : special;
 }
 
+std::optional<MarkedEncoder::Written> TokenAt(const MarkedEncoder& encoder, const jinja::Rendered& rendered,
+                                              size_t at) {
+  constexpr size_t kLongest = 256;  // bytes of a token
+  size_t end = std::min(rendered.text.size(), at + kLongest);
+  while (end < rendered.text.size() && (static_cast<unsigned char>(rendered.text[end]) & 0xC0) == 0x80) --end;
+  const auto tokens = TokensIn(encoder, rendered, {at, end});
+  if (tokens.empty() || tokens.front().begin != at) return std::nullopt;
+  return tokens.front();
+}
+
 Region SampledRegion(const MarkedEncoder& encoder, const jinja::Rendered& rendered, const Region& region,
                      size_t message, std::string_view generation_prompt, const std::vector<int32_t>& eos) {
   std::optional<Region> said;
@@ -110,7 +122,9 @@ Region SampledRegion(const MarkedEncoder& encoder, const jinja::Rendered& render
   }
   begin = std::min(begin, own.begin);
   const auto closing = ClosingToken(encoder, rendered, {begin, region.end}, eos);
-  const size_t end = closing ? closing->end : std::max(begin, own.end);
+  // Where no token closes it (GLM: the next message's first does) all of it is sampled, but white space behind it.
+  size_t end = closing ? closing->end : region.end;
+  while (!closing && end > std::max(begin, own.end) && kSpace.find(rendered.text[end - 1]) != kSpace.npos) --end;
   return {begin, std::max(begin, end)};
 }
 

@@ -31,6 +31,9 @@ std::optional<std::vector<size_t>> MessageEnds(const jinja::Rendered& rendered, 
 std::optional<MarkedEncoder::Written> ClosingToken(const MarkedEncoder& encoder, const jinja::Rendered& rendered,
                                                    const Region& region, const std::vector<int32_t>& eos);
 
+// The token that the template wrote at `at`, if one begins there.
+std::optional<MarkedEncoder::Written> TokenAt(const MarkedEncoder& encoder, const jinja::Rendered& rendered, size_t at);
+
 // What of an assistant's message (its region, and its number) is sampled: what {% generation %} says, or else from
 // behind the generation prompt, as far as the message begins as it does, to behind the closing token.
 Region SampledRegion(const MarkedEncoder& encoder, const jinja::Rendered& rendered, const Region& region,

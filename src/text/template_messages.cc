@@ -1,6 +1,9 @@
 #include "text/template_messages.h"
 
+#include <map>
 #include <utility>
+
+#include "base/checksum.h"
 
 namespace ingot::text {
 namespace {
@@ -17,6 +20,24 @@ Value Given(std::string_view text, int32_t source) {
 // Keys are the program's own: one string each, shared by all conversations.
 Value Key(const char* name) { return Value::Text(name); }
 
+constexpr size_t kShortId = 9;
+constexpr std::string_view kLettersAndDigits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+
+// Equal ids are shown as equal ones, and others, but for one chance in 10^16, as others.
+std::string ShownId(const std::string& id, const TemplateDialect& dialect) {
+  const bool fits = id.size() == kShortId && id.find_first_not_of(kLettersAndDigits) == std::string::npos;
+  if (!dialect.short_ids || id.empty() || fits) return id;
+  const std::string key = base::ContentKey(id);
+  std::string shown;
+  for (size_t i = 0; i < kShortId; ++i) {
+    shown += kLettersAndDigits[static_cast<unsigned char>(key[i]) % kLettersAndDigits.size()];
+  }
+  return shown;
+}
+
+// What the model called its calls, by the ids that clients know them by.
+using WrittenIds = std::map<std::string, std::string, std::less<>>;
+
 Value CallValue(const ToolCall& call, int32_t source, const TemplateDialect& dialect) {
   jinja::DictBuilder function;
   function.Set(Key("name"), Given(call.name, source));
@@ -26,13 +47,14 @@ Value CallValue(const ToolCall& call, int32_t source, const TemplateDialect& dia
   const bool object = arguments.ok() && arguments->is_object();
   function.Set(Key("arguments"), object ? jinja::FromJson(*arguments, source) : Given(text, source));
   jinja::DictBuilder dict;
-  if (!call.id.empty()) dict.Set(Key("id"), Given(call.id, source));
+  const std::string& id = call.written_id.empty() ? call.id : call.written_id;
+  if (!id.empty()) dict.Set(Key("id"), Given(ShownId(id, dialect), source));
   dict.Set(Key("type"), Value::Text("function"));
   dict.Set(Key("function"), function.Take());
   return dict.Take();
 }
 
-Value MessageToValue(const Message& message, int32_t source, const TemplateDialect& dialect) {
+Value MessageToValue(const Message& message, int32_t source, const TemplateDialect& dialect, const WrittenIds& ids) {
   jinja::DictBuilder dict;
   dict.Set(Key("role"), Value::Text(message.role));
   if (!message.content.empty() || message.tool_calls.empty() ||
@@ -50,7 +72,11 @@ Value MessageToValue(const Message& message, int32_t source, const TemplateDiale
     for (const ToolCall& call : message.tool_calls) calls.push_back(CallValue(call, source, dialect));
     dict.Set(Key("tool_calls"), jinja::MakeList(std::move(calls)));
   }
-  if (!message.tool_call_id.empty()) dict.Set(Key("tool_call_id"), Given(message.tool_call_id, source));
+  if (!message.tool_call_id.empty()) {
+    const auto written = ids.find(message.tool_call_id);
+    const std::string& id = written == ids.end() ? message.tool_call_id : written->second;
+    dict.Set(Key("tool_call_id"), Given(ShownId(id, dialect), source));
+  }
   if (!message.name.empty()) dict.Set(Key("name"), Given(message.name, source));
   for (const auto& field : message.extra) {
     dict.Set(Given(std::string_view(field.key().data(), field.key().size()), source),
@@ -78,8 +104,13 @@ bool ShowsCall(const std::string& text, size_t nones) {
 
 TemplateInput MakeTemplateInput(const Conversation& conversation, const TemplateDialect& dialect) {
   TemplateInput input;
+  WrittenIds ids;  // of the messages before
   for (size_t i = 0; i < conversation.messages.size(); ++i) {
-    input.messages.push_back(MessageToValue(conversation.messages[i], static_cast<int32_t>(i), dialect));
+    const Message& message = conversation.messages[i];
+    input.messages.push_back(MessageToValue(message, static_cast<int32_t>(i), dialect, ids));
+    for (const ToolCall& call : message.tool_calls) {
+      if (!call.id.empty()) ids[call.id] = call.written_id.empty() ? call.id : call.written_id;
+    }
   }
   for (const auto& field : conversation.template_variables) {
     input.others.emplace_back(std::string(field.key()), jinja::FromJson(field.value(), kOutsideSource));
@@ -113,7 +144,9 @@ Conversation ProbeConversation() {
   conversation.messages[0].role = "user";
   conversation.messages[0].content = "probe";
   conversation.messages[1].role = "assistant";
-  conversation.messages[1].tool_calls.push_back({"probe0123", "probe_call", R"({"probe_key": "probe_value"})"});
+  // An id with the name in it: some templates print it alone (Kimi K2).
+  conversation.messages[1].tool_calls.push_back(
+      {"functions.probe_call:0", "probe_call", R"({"probe_key": "probe_value"})"});
   conversation.tools.push_back(base::json::object{
       {"type", "function"},
       {"function", base::json::object{
@@ -128,11 +161,13 @@ TemplateDialect ProbeDialect(const ChatTemplate& chat_template) {
   const Conversation probe = ProbeConversation();
   const auto question = RenderInput(chat_template, MakeTemplateInput(probe, {}), 1, false);
   const size_t nones = question.ok() ? Count(question->text, "None") : 0;
-  for (const bool as_text : {false, true}) {
-    for (const NoContent no_content : {NoContent::kEmpty, NoContent::kNull, NoContent::kAbsent}) {
-      const TemplateDialect dialect{no_content, as_text};
-      const auto rendered = RenderInput(chat_template, MakeTemplateInput(probe, dialect), 2, false);
-      if (rendered.ok() && ShowsCall(rendered->text, nones)) return dialect;
+  for (const bool short_ids : {false, true}) {
+    for (const bool as_text : {false, true}) {
+      for (const NoContent no_content : {NoContent::kEmpty, NoContent::kNull, NoContent::kAbsent}) {
+        const TemplateDialect dialect{no_content, as_text, short_ids};
+        const auto rendered = RenderInput(chat_template, MakeTemplateInput(probe, dialect), 2, false);
+        if (rendered.ok() && ShowsCall(rendered->text, nones)) return dialect;
+      }
     }
   }
   return {};

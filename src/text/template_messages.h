@@ -17,9 +17,12 @@ struct TemplateDialect {
   // tool_calls[].function.arguments: the object (as Hugging Face documents it), or its JSON text, for templates that
   // join texts. Text that is no JSON object is always passed as text.
   bool arguments_as_text = false;
+  // Ids of calls must be nine letters or digits (Mistral): any other is shown as nine that stand for it.
+  bool short_ids = false;
 };
 
-// Variables of one conversation; its messages are made once and rendered as often as needed.
+// Variables of one conversation; its messages are made once and rendered as often as needed. Calls, and results that
+// answer them, have the ids that the model wrote, where it did.
 struct TemplateInput {
   std::vector<jinja::Value> messages;  // message i is marked with source i, but its role
   ChatTemplate::Variables others;      // tools (kOutsideSource) and template_variables

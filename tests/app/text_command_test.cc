@@ -55,6 +55,49 @@ TEST_F(TextCommandTest, ABadLineIsReportedWithItsNumberAndTheRestIsDone) {
   EXPECT_THAT(out_, testing::EndsWith("\"line\":6}\n\"b\"\n"));
 }
 
+// One line out for every line in, whatever it is; what is wrong is named.
+TEST_F(TextCommandTest, WhateverALineHoldsItIsAnsweredByOne) {
+  const std::vector<std::string> lines = {"nul",
+                                          "{",
+                                          "[1",
+                                          "\"\\ud800\"",
+                                          "\"\xFF\"",
+                                          "\"a\" \"b\"",
+                                          "\"a",
+                                          std::string("\0", 1),
+                                          "\xEF\xBB\xBF\"a\"",
+                                          std::string(5000, '['),
+                                          "null",
+                                          "true",
+                                          "1e400",
+                                          "{\"a\":1}",
+                                          "[99999999]",
+                                          "[18446744073709551615]",
+                                          "[1e3]",
+                                          "[1.0]",
+                                          "[[1]]",
+                                          "[true]"};
+  std::string input;
+  for (const std::string& line : lines) input += line + "\n";
+  for (const char* name : {"encode", "decode"}) {
+    EXPECT_EQ(Run(name, input + "\"last\"\r\n[97]"), 1);
+    EXPECT_EQ(errors_, "");
+    std::istringstream out(out_);
+    std::string line;
+    for (size_t number = 1; number <= lines.size(); ++number) {
+      ASSERT_TRUE(std::getline(out, line)) << name << " " << number;
+      EXPECT_THAT(line, testing::StartsWith("{\"error\":\"")) << lines[number - 1];
+      EXPECT_THAT(line, testing::EndsWith("\"line\":" + std::to_string(number) + "}")) << lines[number - 1];
+      EXPECT_THAT(line, testing::Not(testing::HasSubstr("line 1"))) << "of one line, the column alone says where";
+    }
+    int more = 0;
+    while (std::getline(out, line)) ++more;
+    EXPECT_EQ(more, 2);
+  }
+  EXPECT_EQ(Run("encode", "{"), 1);
+  EXPECT_EQ(out_, "{\"error\":\"malformed JSON at column 2: incomplete JSON\",\"line\":1}\n");
+}
+
 TEST_F(TextCommandTest, WhatCannotBeRunSaysWhy) {
   EXPECT_EQ(Run("embed", ""), 2);
   EXPECT_THAT(errors_, testing::HasSubstr("embed"));

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -55,11 +56,28 @@ TEST(TextParse, TakesToolsPrefillAndMode) {
 TEST(TextParse, SaysWhatIsWrong) {
   EXPECT_NE(Parsed("hermess", "1").find("known: hermes"), std::string::npos);
   EXPECT_NE(Parsed("/nowhere/row.json", "1").find("cannot read"), std::string::npos);
+  const std::string folder = testing::TempDir() + "/folder.json";
+  std::filesystem::create_directories(folder);
+  EXPECT_NE(Parsed(folder, "1").find("cannot read"), std::string::npos);
+  std::filesystem::remove(folder);
   EXPECT_NE(Parsed("hermes", "1").find("expected a JSON string"), std::string::npos);
   EXPECT_NE(Parsed("hermes", "{\"text\": 1}").find("'text' must be a string"), std::string::npos);
   EXPECT_NE(Parsed("hermes", "{\"text\": \"\", \"tool\": 1}").find("unknown field 'tool'"), std::string::npos);
   EXPECT_NE(Parsed("hermes", "{\"text\": \"\", \"tools\": 1}").find("'tools' must be a list"), std::string::npos);
   EXPECT_NE(Parsed("hermes", "{\"text\": \"\", \"calls\": \"x\"}").find("\"whole\""), std::string::npos);
+}
+
+// Tools that are none say nothing of types, and break nothing.
+TEST(TextParse, OddToolsAreNoTools) {
+  for (const char* tools : {"[1, null, []]", "[{\"function\": 3}]", "[{\"function\": {\"name\": 1}}]", "null",
+                            R"([{"function": {"name": "f", "parameters": {"properties": {"a": {"$ref": "#/properties/a"}}}}}])",
+                            R"([{"function": {"name": "f", "parameters": {"properties": [1]}}}])"}) {
+    EXPECT_NE(Parsed("glm45", std::string(R"x({"text": "<tool_call>f\n<arg_key>a</arg_key>\n<arg_value>1</arg_value>\n)x") +
+                                  R"x(</tool_call>", "tools": )x" + tools + "}")
+                  .find(R"({\"a\": 1})"),
+              std::string::npos)
+        << tools;
+  }
 }
 
 TEST(TextParse, IsATextCommand) {

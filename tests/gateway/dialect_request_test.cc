@@ -1,4 +1,5 @@
 // What each dialect's requests are read as, and what the engine is asked for because of them.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "gateway/base64.h"
@@ -7,6 +8,8 @@
 #include "gateway/dialects/responses.h"
 #include "gateway/fakes.h"
 #include "gateway/sampling.h"
+#include "text/output_format.h"
+#include "text/template_format.h"
 
 namespace ingot::gateway {
 namespace {
@@ -254,23 +257,39 @@ TEST(Requests, ChooseToolsInTheWordsOfEachDialect) {
 
 // ---- What the engine is asked for ----
 
-std::string Alternatives(const v1::Grammar& grammar) {
-  std::string all = grammar.begins_after().empty() ? "" : "after " + grammar.begins_after() + "\n";
-  for (const v1::GrammarSequence& sequence : grammar.alternatives()) {
+template <typename Sequences>
+std::string SequencesText(const Sequences& sequences) {
+  std::string all;
+  for (const v1::GrammarSequence& sequence : sequences) {
     for (const v1::GrammarPart& part : sequence.parts()) {
-      all += part.has_literal() ? "'" + part.literal() + "'" : "<" + part.json_schema() + ">";
+      if (part.has_literal()) all += "'" + part.literal() + "'";
+      if (part.has_json_schema()) all += "<" + part.json_schema() + ">";
+      if (part.has_parameters()) {
+        const v1::GrammarParameters& syntax = part.parameters();
+        all += "{" + syntax.begin() + "|" + syntax.text_key_end() + "|" + syntax.json_key_end() + "|" +
+               syntax.value_end() + "|" + syntax.stop() + " " + syntax.json_schema() + "}";
+      }
+      if (part.has_repeat()) {
+        all += "some '" + part.repeat().between() + "'(\n" + SequencesText(part.repeat().alternatives()) + ")";
+      }
     }
     all += "\n";
   }
   return all;
 }
 
-std::string GrammarText(const std::string& fields, bool thinking_open = false) {
+std::string Alternatives(const v1::Grammar& grammar) {
+  return (grammar.begins_after().empty() ? "" : "after " + grammar.begins_after() + "\n") +
+         SequencesText(grammar.alternatives());
+}
+
+std::string GrammarText(const std::string& fields, bool thinking_open = false,
+                        const text::ChatFormat& format = *TestFormat()) {
   const std::string body = R"({"messages":[{"role":"user","content":"x"}],"tools":[
       {"type":"function","function":{"name":"f","parameters":{"type":"object","required":["a"]}}},
       {"type":"function","function":{"name":"g"}}],)" +
                            fields + "}";
-  const auto grammar = GrammarOf(*TestFormat(), *Parse("chat.completions", body), thinking_open);
+  const auto grammar = GrammarOf(format, *Parse("chat.completions", body), thinking_open);
   return grammar.has_value() ? Alternatives(*grammar) : "none\n";
 }
 
@@ -279,18 +298,61 @@ TEST(Grammar, HoldsTheAnswerToWhatWasAskedFor) {
       "'<tool_call>\n{\"name\": \"f\", \"arguments\": '<{\"type\":\"object\",\"required\":[\"a\"]}>'}\n</tool_call>'\n";
   const std::string g = "'<tool_call>\n{\"name\": \"g\", \"arguments\": '<{\"type\":\"object\"}>'}\n</tool_call>'\n";
   const std::string schema = R"("response_format":{"type":"json_schema","json_schema":{"schema":{"type":"array"}}})";
+  const std::string some = "some '\n'(\n" + f + g + ")\n";  // parallel calls
   EXPECT_EQ(GrammarText(R"("tool_choice":"auto")"), "none\n");
-  EXPECT_EQ(GrammarText(R"("tool_choice":"required")"), f + g);
+  EXPECT_EQ(GrammarText(R"("tool_choice":"required")"), some);
+  EXPECT_EQ(GrammarText(R"("tool_choice":"required","parallel_tool_calls":false)"), f + g);
   EXPECT_EQ(GrammarText(R"("tool_choice":{"type":"function","function":{"name":"g"}})"), g);
-  EXPECT_EQ(GrammarText(schema), f + g + "<{\"type\":\"array\"}>\n");
+  EXPECT_EQ(GrammarText(schema), some + "<{\"type\":\"array\"}>\n");
   EXPECT_EQ(GrammarText(schema + R"(,"tool_choice":"none")"), "<{\"type\":\"array\"}>\n");
   EXPECT_EQ(GrammarText(R"("tool_choice":"none","response_format":{"type":"json_object"})"),
             "<{\"type\":\"object\"}>\n");
   // Thinking comes first where it is asked for, or has begun.
-  EXPECT_EQ(GrammarText(R"("tool_choice":{"type":"function","function":{"name":"g"}})", true),
-            "after </think>\n'\n\n'" + g);
+  const std::string thought = "after </think>\n'\n\n" + g.substr(1);
+  EXPECT_EQ(GrammarText(R"("tool_choice":{"type":"function","function":{"name":"g"}})", true), thought);
   EXPECT_EQ(GrammarText(R"("tool_choice":{"type":"function","function":{"name":"g"}},"reasoning_effort":"low")"),
-            "after </think>\n'\n\n'" + g);
+            thought);
+}
+
+// A chat format with the calls of another output format.
+std::shared_ptr<const text::ChatFormat> With(const std::string& output) {
+  auto chat_template = text::ChatTemplate::Make(
+      "{% for m in messages %}{{ m.content }}<|im_end|>{% endfor %}", R"({"eos_token": "<|im_end|>"})", "");
+  const auto encoder = std::make_shared<const text::MarkedEncoder>(TestTokenizer(), (*chat_template)->source());
+  return text::MakeTemplateFormat(*chat_template, encoder, *text::FindOutputFormat(output)).value();
+}
+
+TEST(Grammar, HoldsCallsToTheFormsOfOtherFormats) {
+  const std::string named = R"("tool_choice":{"type":"function","function":{"name":"g"}})";
+  EXPECT_EQ(GrammarText(named, false, *With("qwen3_coder")),
+            "'<tool_call>\n<function=g>\n'{<parameter=|>\n|>\n|\n</parameter>\n|</parameter> {\"type\":\"object\"}}"
+            "'</function>\n</tool_call>'\n");
+  EXPECT_EQ(GrammarText(named, false, *With("minimax_m2")),
+            "'<minimax:tool_call>\n<invoke name=\"g\">\n'{<parameter name=\"|\">|\">|</parameter>\n|</parameter> "
+            "{\"type\":\"object\"}}'</invoke>\n</minimax:tool_call>'\n");
+  // The marks around all calls stand outside of what repeats; calls that are numbered may have any number.
+  const std::string g = "'<|tool_call_begin|>functions.g:'<{\"type\":\"integer\",\"minimum\":0}>"
+                        "'<|tool_call_argument_begin|>'<{\"type\":\"object\"}>'<|tool_call_end|>'\n";
+  const std::string both = GrammarText(R"("tool_choice":"required")", false, *With("kimi_k2"));
+  EXPECT_TRUE(both.starts_with("'<|tool_calls_section_begin|>'some ''(\n'<|tool_call_begin|>functions.f:'")) << both;
+  EXPECT_TRUE(both.ends_with(g + ")'<|tool_calls_section_end|>'\n")) << both;
+}
+
+TEST(Grammar, WhatCannotBeForcedIsRefused) {
+  const std::string required = R"("tool_choice":"required")";
+  const auto check = [&](const std::string& format, const std::string& choice) {
+    const std::string body = R"({"messages":[{"role":"user","content":"x"}],
+        "tools":[{"type":"function","function":{"name":"f"}},{"type":"function","function":{"name":"a b"}}],)" +
+                             choice + "}";
+    return CheckToolChoice(*With(format), *Parse("chat.completions", body));
+  };
+  EXPECT_TRUE(check("hermes", required).ok());
+  EXPECT_TRUE(check("plain", R"("tool_choice":"auto")").ok());
+  EXPECT_EQ(HttpStatusOf(check("plain", required)), 400);
+  EXPECT_THAT(std::string(check("plain", required).message()), testing::HasSubstr("'plain' has no tool calls"));
+  EXPECT_EQ(HttpStatusOf(check("qwen3_coder", required)), 400);
+  EXPECT_THAT(std::string(check("qwen3_coder", required).message()), testing::HasSubstr("tool name 'a b'"));
+  EXPECT_TRUE(check("qwen3_coder", R"("tool_choice":{"type":"function","function":{"name":"f"}})").ok());
 }
 
 TEST(Grammar, IsFlaggedInTrainingWherePenaltiesAreLeftOut) {

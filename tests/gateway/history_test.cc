@@ -178,6 +178,24 @@ TEST_F(HistoryTest, ReasoningIsPutBackWhereTheClientDroppedIt) {
   EXPECT_FALSE(history_.WithReasoning(foreign, ConversationKeys::Of(foreign)).has_value());
 }
 
+TEST_F(HistoryTest, CallsHaveTheIdsThatTheModelWroteBesideThoseOfTheClient) {
+  Message written = called_;
+  written.tool_calls[0].written_id = "functions.ls:0";
+  Call({{user_}, {}}, written);
+  const auto id_of = [](const Conversation& conversation) { return conversation.messages[1].tool_calls[0].written_id; };
+  // By an id that was given out, wherever it stands; or by its place on the way to the call that is continued.
+  const Conversation elsewhere{{User("anything"), Assistant("?", {{"id_1", "cat", "{}"}}), listed_}, {}};
+  ASSERT_TRUE(history_.WithWrittenIds(elsewhere).has_value());
+  EXPECT_EQ(id_of(*history_.WithWrittenIds(elsewhere)), "functions.ls:0");
+  Message renamed = called_;
+  renamed.tool_calls[0].id = "toolu_7";
+  const Conversation sent{{user_, renamed, listed_}, {}};
+  EXPECT_FALSE(history_.WithWrittenIds(sent).has_value());
+  const Conversation delivered = history_.AsDelivered(sent, ConversationKeys::Of(sent), Find(sent).parent);
+  EXPECT_EQ(id_of(delivered), "functions.ls:0");
+  EXPECT_EQ(delivered.messages[1].tool_calls[0].id, "toolu_7");
+}
+
 TEST(CanonicalArgumentsTest, OnlyEqualValuesAreEqual) {
   const auto equal = [](const std::string& a, const std::string& b) {
     return CanonicalArguments(a) == CanonicalArguments(b);

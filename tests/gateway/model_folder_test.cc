@@ -7,6 +7,7 @@
 
 #include "gateway/fakes.h"
 #include "text/output_format.h"
+#include "text/template_format.h"
 
 namespace ingot::gateway {
 namespace {
@@ -16,7 +17,8 @@ using base::json::object;
 using base::json::value;
 
 // In the manner of Qwen 3: ChatML, tools in the system message, results of tools in user turns, reasoning kept after
-// the last question only, an empty thought where thinking is off. `open_thinking` begins the reasoning in the prompt,
+// the last question only, an empty thought where thinking is off and in the last message, and no other, that has none.
+// `open_thinking` begins the reasoning in the prompt,
 // as newer thinking models do.
 constexpr char kTemplate[] = R"({%- set ns = namespace(last=-1) %}
 {%- for m in messages %}{% if m.role == 'user' %}{% set ns.last = loop.index0 %}{% endif %}{% endfor %}
@@ -28,13 +30,16 @@ constexpr char kTemplate[] = R"({%- set ns = namespace(last=-1) %}
 {%- if loop.last or messages[loop.index0 + 1].role != 'tool' %}{{ '<|im_end|>\n' }}{% endif %}
 {%- else %}
 {{- '<|im_start|>' ~ m.role ~ '\n' }}
-{%- if m.role == 'assistant' and m.reasoning_content and loop.index0 > ns.last %}
-{{- '<think>\n' ~ m.reasoning_content.strip('\n') ~ '\n</think>\n\n' }}
+{%- set thought = m.reasoning_content or '' %}
+{%- if m.role == 'assistant' and loop.index0 > ns.last and (loop.last or thought) %}
+{{- '<think>\n' ~ thought.strip('\n') ~ '\n</think>\n\n' }}
 {%- endif %}
 {{- m.content }}
 {%- for call in m.tool_calls %}
 {%- if (loop.first and m.content) or not loop.first %}{{ '\n' }}{% endif %}
-{{- '<tool_call>\n{"name": "' ~ call.function.name ~ '", "arguments": ' ~ call.function.arguments | tojson ~ '}\n</tool_call>' }}
+{{- '<tool_call>\n{"name": "' ~ call.function.name ~ '", "arguments": ' }}
+{{- call.function.arguments if call.function.arguments is string else call.function.arguments | tojson }}
+{{- '}\n</tool_call>' }}
 {%- endfor %}
 {{- '<|im_end|>\n' }}
 {%- endif %}
@@ -230,6 +235,199 @@ TEST(ModelFolder, ThinkingStaysWhereTheConfigurationKeepsIt) {
   EXPECT_EQ(std::vector<int32_t>(turns.prompts[2].begin(), turns.prompts[2].begin() + before.size()), before);
 }
 
+// Answers one after the other; every message comes back as it was delivered, and "go on" or a result follows it.
+struct Chain {
+  std::vector<std::string> causes;
+  std::vector<bool> continued;  // its predecessor
+};
+Chain Answers(const std::vector<std::string>& turns, const char* variables = "{}") {
+  ModelWorld world([&, next = std::make_shared<size_t>(0)](const auto&) { return Sample(turns.at((*next)++)); });
+  const auto episode = world.Open();
+  object body = Body({Msg("user", "100+200?")});
+  body["tools"] = CalculatorTools();
+  body["chat_template_kwargs"] = *base::ParseJson(variables);
+  for (size_t i = 0; i < turns.size(); ++i) {
+    const auto outcome = world.Chat(episode.api_key(), body);
+    EXPECT_TRUE(outcome.status.ok()) << outcome.status;
+    const object message = outcome.message().as_object();
+    body["messages"].as_array().push_back(message);
+    object then = Msg(message.contains("tool_calls") ? "tool" : "user", "go on");
+    if (message.contains("tool_calls")) then["tool_call_id"] = message.at("tool_calls").at(0).at("id");
+    body["messages"].as_array().push_back(then);
+  }
+  Chain chain;
+  const auto calls = world.pool.calls();
+  for (size_t i = 0; i < calls.size(); ++i) {
+    chain.causes.push_back(calls[i].fork_cause());
+    chain.continued.push_back(i > 0 && calls[i].parent_call_id() == calls[i - 1].call_id());
+    EXPECT_EQ(world.pool.Ids(calls[i].context_keys()), world.Prompt(i));
+  }
+  return chain;
+}
+
+const std::string kBareCall =
+    "<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": 100,  \"b\": 200}}\n</tool_call>";
+
+TEST(ModelFolder, TurnsWithoutAThoughtAreContinuedThroughout) {
+  const Chain chain = Answers({kBareCall, "Adding.\n" + kBareCall, "It is 300.", "As I said.", "Yes."});
+  EXPECT_EQ(chain.causes, std::vector<std::string>(5, ""));
+  EXPECT_EQ(chain.continued, (std::vector<bool>{false, true, true, true, true}));
+}
+
+// Malformed calls are written back as they were sampled, and continued too.
+TEST(ModelFolder, AMalformedCallWithoutAThoughtIsContinued) {
+  const Chain chain =
+      Answers({"<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": oops}}\n</tool_call>", "It is 300."});
+  EXPECT_EQ(chain.causes, std::vector<std::string>(2, ""));
+  EXPECT_EQ(chain.continued, (std::vector<bool>{false, true}));
+}
+
+// What the template leaves out is a fork, also where it is no more than the marks of an empty thought.
+TEST(ModelFolder, AnEmptyThoughtThatTheTemplateStripsIsAFork) {
+  const Chain sampled = Answers({"<think>\n\n</think>\n\nIt is 300.", "Yes."});
+  EXPECT_EQ(sampled.causes, (std::vector<std::string>{"", kForkThinkingStripped}));
+  const Chain prompted = Answers({"It is 300.", "Yes."}, R"({"enable_thinking": false})");
+  EXPECT_EQ(prompted.causes, (std::vector<std::string>{"", kForkThinkingStripped}));
+  const Chain mixed = Answers({"It is 300.", "<think>\nhm\n</think>\n\nYes.", "No."});
+  EXPECT_EQ(mixed.causes, (std::vector<std::string>{"", "", kForkThinkingStripped}));
+}
+
+// ---- Ids of tool calls that the model writes ----
+
+// In the manner of Kimi K2: the id stands in the call, and in its result.
+constexpr char kIdTemplate[] = R"({%- for m in messages %}
+{{- '<|im_start|>' ~ m.role ~ '\n' }}
+{%- if m.role == 'tool' %}{{ '## Return of ' ~ m.tool_call_id ~ '\n' }}{% endif %}
+{{- m.content }}
+{%- if m.tool_calls %}<|tool_calls_section_begin|>
+{%- for c in m.tool_calls %}<|tool_call_begin|>{{ c.id }}<|tool_call_argument_begin|>{{ c.function.arguments | tojson }}<|tool_call_end|>{% endfor %}
+{{- '<|tool_calls_section_end|>' }}{% endif %}
+{{- '<|im_end|>\n' }}
+{%- endfor %}{{ '<|im_start|>assistant\n' if add_generation_prompt }})";
+
+// A gateway whose chat template is `source`, with a byte tokenizer that has `tokens`.
+struct TemplateWorld : World {
+  TemplateWorld(const std::string& source, const std::vector<std::string>& tokens, ScriptedEngine::Author author)
+      : World(std::move(author)) {
+    const auto tokenizer = text::MakeByteTokenizer(tokens);
+    engine->tokenizer = tokenizer;
+    auto chat_template = text::ChatTemplate::Make(source, R"({"eos_token": "<|im_end|>"})", "").value();
+    const auto encoder = std::make_shared<const text::MarkedEncoder>(tokenizer, chat_template->source());
+    const text::OutputFormat* output = text::DetectOutputFormat(*chat_template, *encoder).value();
+    format = text::MakeTemplateFormat(std::move(chat_template), encoder, output).value();
+  }
+  std::string PromptText(size_t call) const {
+    const auto requests = engine->requests();
+    const auto& ids = requests.at(call).prompt_ids();
+    return engine->tokenizer->Decode(std::vector<int32_t>(ids.begin(), ids.end()), false);
+  }
+};
+
+const std::vector<std::string> kIdTokens = {"<|im_start|>", "<|im_end|>", "<|tool_calls_section_begin|>",
+                                            "<|tool_calls_section_end|>", "<|tool_call_begin|>",
+                                            "<|tool_call_argument_begin|>", "<|tool_call_end|>"};
+constexpr char kTwoCalls[] =
+    "<|tool_calls_section_begin|><|tool_call_begin|>functions.add:4<|tool_call_argument_begin|>{\"a\": 1}"
+    "<|tool_call_end|><|tool_call_begin|>functions.add:5<|tool_call_argument_begin|>{\"a\": 2}<|tool_call_end|>"
+    "<|tool_calls_section_end|>";
+
+// The message, and a result for each of its calls.
+void AnswerCalls(const object& message, const std::string& result, array& messages) {
+  messages.push_back(message);
+  for (const value& call : message.at("tool_calls").as_array()) {
+    object answer = Msg("tool", result);
+    answer["tool_call_id"] = call.at("id");
+    messages.push_back(answer);
+  }
+}
+
+TEST(WrittenIds, AreWhatTheTemplatePrintsForTheIdsOfTheGateway) {
+  TemplateWorld world(kIdTemplate, kIdTokens, [calls = std::make_shared<int>(0)](const auto&) {
+    Script script;
+    script.text = (*calls)++ == 0 ? kTwoCalls : "Done.";
+    return script;
+  });
+  ASSERT_EQ(world.format->output()->name(), "kimi_k2");
+  const auto episode = world.Open();
+  object body = Body({Msg("user", "add")});
+  body["tools"] = CalculatorTools();
+  object message = world.Chat(episode.api_key(), body).message().as_object();
+  const std::string first(message["tool_calls"].at(0).at("id").as_string());
+  const std::string second(message["tool_calls"].at(1).at("id").as_string());
+  EXPECT_TRUE(first.starts_with("call_")) << first;
+  EXPECT_NE(first, second);
+  AnswerCalls(message, "3", body["messages"].as_array());
+  const std::string tail =
+      "<|im_end|>\n<|im_start|>tool\n## Return of functions.add:4\n3<|im_end|>\n<|im_start|>tool\n## Return of "
+      "functions.add:5\n3<|im_end|>\n<|im_start|>assistant\n";
+  // Continued; by another gateway, which has the ids from the record; with ids that the client made up.
+  for (int i = 1; i <= 3; ++i) {
+    if (i == 2) {
+      ASSERT_TRUE(world.Restart().ok());
+    }
+    object asked = body;
+    if (i == 3) {
+      message["tool_calls"].at(0).at("id") = "toolu_1";
+      message["tool_calls"].at(1).at("id") = "toolu_2";
+      asked["messages"] = array{Msg("user", "add")};
+      AnswerCalls(message, "3", asked["messages"].as_array());
+    }
+    ASSERT_TRUE(world.Chat(episode.api_key(), asked).status.ok());
+    EXPECT_EQ(world.PromptText(i), world.PromptText(0) + kTwoCalls + tail) << i;
+    EXPECT_EQ(world.pool.calls()[i].parent_call_id(), world.pool.calls()[0].call_id()) << i;
+    EXPECT_EQ(world.pool.calls()[i].fork_cause(), i == 1 ? "" : kForkRetry) << i;
+  }
+  // Rendered anew in a history that was changed: known ids are known there too.
+  object other = Body({Msg("user", "please add")});
+  other["tools"] = CalculatorTools();
+  other["messages"].as_array().insert(other["messages"].as_array().end(), body["messages"].as_array().begin() + 1,
+                                      body["messages"].as_array().end());
+  ASSERT_TRUE(world.Chat(episode.api_key(), other).status.ok());
+  EXPECT_EQ(world.pool.calls()[4].fork_cause(), kForkHistoryRewritten);
+  EXPECT_TRUE(world.PromptText(4).ends_with("functions.add:5<|tool_call_argument_begin|>{\"a\": 2}<|tool_call_end|>"
+                                            "<|tool_calls_section_end|>" +
+                                            tail))
+      << world.PromptText(4);
+}
+
+// In the manner of Mistral: nine characters or nothing.
+TEST(WrittenIds, ThatTheTemplateWantsShortAreShort) {
+  const std::string source = R"({%- for m in messages %}{{ '<|im_start|>' ~ m.role ~ m.content }}
+{%- if m.tool_calls %}[TOOL_CALLS] [{% for c in m.tool_calls %}
+{%- if c.id | length != 9 %}{{ raise_exception('ids must have 9 characters') }}{% endif %}
+{{- (', ' if not loop.first else '') ~ '{"name": "' ~ c.function.name ~ '", "arguments": ' ~ c.function.arguments | tojson ~ ', "id": "' ~ c.id ~ '"}' }}
+{%- endfor %}]{% endif %}
+{%- if m.role == 'tool' %}{% if m.tool_call_id | length != 9 %}{{ raise_exception('ids must have 9 characters') }}{% endif %}
+{{- '=' ~ m.tool_call_id }}{% endif %}<|im_end|>
+{%- endfor %}{{ '<|im_start|>assistant' if add_generation_prompt }})";
+  const std::string calls = R"([TOOL_CALLS] [{"name": "add", "arguments": {"a": 1}, "id": "abcDEF123"}, )"
+                            R"({"name": "add", "arguments": {"a": 2}}])";
+  TemplateWorld world(source, {"<|im_start|>", "<|im_end|>", "[TOOL_CALLS]"},
+                      [calls, asked = std::make_shared<int>(0)](const auto&) {
+                        Script script;
+                        script.text = (*asked)++ == 0 ? calls : "Done.";
+                        return script;
+                      });
+  ASSERT_EQ(world.format->output()->name(), "mistral");
+  const auto episode = world.Open();
+  object body = Body({Msg("user", "add")});
+  body["tools"] = CalculatorTools();
+  const auto outcome = world.Chat(episode.api_key(), body);
+  ASSERT_TRUE(outcome.status.ok()) << outcome.status;
+  AnswerCalls(outcome.message().as_object(), "3", body["messages"].as_array());
+  const auto second = world.Chat(episode.api_key(), body);
+  ASSERT_TRUE(second.status.ok()) << second.status;
+  const std::string prompt = world.PromptText(1);
+  EXPECT_NE(prompt.find("<|im_start|>tool3=abcDEF123<|im_end|>"), std::string::npos) << prompt;
+  const size_t other = prompt.rfind("<|im_start|>tool3=");
+  ASSERT_NE(other, std::string::npos);
+  const std::string id = prompt.substr(other + 18, 9);
+  EXPECT_EQ(id.find_first_not_of("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"), std::string::npos);
+  EXPECT_NE(id, "abcDEF123");
+  EXPECT_EQ(prompt.substr(other + 27), "<|im_end|><|im_start|>assistant");
+  EXPECT_EQ(world.pool.calls()[1].parent_call_id(), world.pool.calls()[0].call_id());
+}
+
 // The prompt may have begun the reasoning, or ended it, before the model samples.
 TEST(ModelFolder, AnswersAreReadFromWhereTheirPromptEnds) {
   const struct {
@@ -265,6 +463,7 @@ TEST(ModelFolder, AForcedCallIsWrittenAsTheTemplateWritesCalls) {
   object body = Body({Msg("user", "add")});
   body["tools"] = CalculatorTools();
   body["tool_choice"] = "required";
+  body["parallel_tool_calls"] = false;
   const auto outcome = world.Chat(episode.api_key(), body);
   ASSERT_TRUE(outcome.status.ok()) << outcome.status;
   EXPECT_EQ(outcome.message().at("tool_calls").as_array().size(), 1u);

@@ -8,6 +8,8 @@
 #include <random>
 
 #include "gateway/fakes.h"
+#include "text/output_pattern.h"
+#include "text/output_samples.h"
 
 namespace ingot::gateway {
 namespace {
@@ -125,6 +127,57 @@ TEST(TurnText, StreamedPiecesAddUpToTheMessageWhateverTheOutput) {
   EXPECT_GT(calls, 50);
   EXPECT_GT(malformed, 50);
   EXPECT_GT(reasoned, 50);
+}
+
+// The same for turns of every output format, sampled as ids of a tokenizer that has its delimiters as tokens.
+TEST(TurnText, ChunksOfIdsChangeNothingInAnyFormat) {
+  std::mt19937 random(5);
+  for (const auto& format : text::All()) {
+    std::vector<std::string> tokens = text::PossibleTokens(format->row());
+    tokens.push_back("<|im_end|>");
+    const auto tokenizer = text::MakeByteTokenizer(tokens);
+    const auto marked = format->ForTokenizer(*tokenizer);
+    text::Outputs outputs(*format, 9);
+    int calls = 0;
+    for (int trial = 0; trial < 150; ++trial) {
+      const std::vector<int32_t> ids = tokenizer->Encode(outputs.Next(), true);
+      const auto play = [&](size_t most, std::string& told) {
+        TurnText turn({.tokenizer = tokenizer,
+                       .ends = {*tokenizer->SpecialId("<|im_end|>")},
+                       .format = marked,
+                       .reading = {.tools = text::Tools(), .calls = text::CallMode::kStreamed},
+                       .stop = {"never said"}});
+        std::string texts[3];
+        const auto take = [&] {
+          for (const TurnText::Delta& delta : turn.Take()) {
+            if (delta.begins) texts[2] += "|" + delta.name + ":";
+            texts[delta.kind == PartKind::kReasoning ? 0 : delta.kind == PartKind::kContent ? 1 : 2] += delta.text;
+          }
+        };
+        for (size_t at = 0; at < ids.size();) {
+          const size_t count = std::min<size_t>(1 + random() % most, ids.size() - at);
+          turn.Push(std::span(ids).subspan(at, count));
+          at += count;
+          take();
+        }
+        turn.Finish("");
+        take();
+        told = texts[0] + "\n---\n" + texts[1] + "\n---\n" + texts[2];
+        return turn.message();
+      };
+      std::string one_by_one, in_pieces, at_once;
+      const text::ParsedOutput first = play(1, one_by_one), second = play(9, in_pieces), third = play(100000, at_once);
+      ASSERT_EQ(one_by_one, at_once) << format->name();
+      ASSERT_EQ(in_pieces, at_once) << format->name();
+      std::string written = third.reasoning + "\n---\n" + third.content + "\n---\n";
+      for (const text::ToolCall& call : third.tool_calls) written += "|" + call.name + ":" + call.arguments_json;
+      ASSERT_EQ(at_once, written) << format->name();
+      ASSERT_EQ(first.malformed, third.malformed);
+      ASSERT_EQ(second.malformed, third.malformed);
+      calls += !third.tool_calls.empty();
+    }
+    EXPECT_TRUE(calls > 20 || format->name() == "plain") << format->name();
+  }
 }
 
 // What Take returns, written out.

@@ -246,7 +246,7 @@ TEST(EngineGrammarTest, FaultsAreNamedBeforeTheRequestIsQueued) {
   ask.mutable_sampling()->mutable_grammar();
   EXPECT_THAT(fault(ask), HasSubstr("alternatives"));
   ask.mutable_sampling()->mutable_grammar()->add_alternatives()->add_parts();
-  EXPECT_THAT(fault(ask), HasSubstr("literal or json_schema"));
+  EXPECT_THAT(fault(ask), HasSubstr("literal, json_schema"));
   ask = AskSchema("true", 1);
   ask.mutable_sampling()->set_ignore_eos(true);
   EXPECT_THAT(fault(ask), HasSubstr("ends the turn"));

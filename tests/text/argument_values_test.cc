@@ -4,6 +4,7 @@
 
 #include <random>
 
+#include "cpu_time.h"
 #include "text/python_literal.h"
 #include "text/value_scanner.h"
 
@@ -29,6 +30,19 @@ TEST(PythonLiterals, BecomeJson) {
     EXPECT_EQ(FromPython(bad), "none") << bad;
   }
   EXPECT_EQ(FromPython(std::string(5000, '[')), "none");
+}
+
+// A schema that refers to itself a thousand times at every level is not followed a thousand times a thousand times ...
+TEST(ParameterTypes, SchemasThatFoldIntoThemselvesTakeNoTime) {
+  base::json::array itself;
+  for (int i = 0; i < 1000; ++i) itself.push_back(base::json::object{{"$ref", "#/properties/a"}});
+  base::json::object properties{{"a", base::json::object{{"allOf", itself}}},
+                                {"b", base::json::object{{"type", "integer"}}}};
+  const std::vector<base::json::value> tools = {base::json::object{
+      {"function", base::json::object{{"name", "f"}, {"parameters", base::json::object{{"properties", properties}}}}}}};
+  unsigned known = 1;
+  EXPECT_LT(CpuSeconds([&] { known = ParameterTypes(tools).Of("f", "a"); }), 1.0 * kSlowdown);
+  EXPECT_EQ(known, 0u) << "anything";
 }
 
 base::json::value RandomValue(std::mt19937& random, int depth) {

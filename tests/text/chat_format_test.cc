@@ -234,14 +234,14 @@ TEST(ChatFormat, WritesACallAsItReadsOne) {
     const auto read = [&](const std::string& text) {
       return ReadTurn(*format, *tokenizer, tokenizer->Encode(text, true));
     };
-    const auto syntax = format->SyntaxOfCall("say \"ü\"");
-    ASSERT_TRUE(syntax.has_value());
-    const ParsedOutput parsed = read(syntax->before + R"({"a": [1]})" + syntax->after);
+    const auto frame = format->output()->FrameOf("say \"ü\"");
+    ASSERT_TRUE(frame.ok()) << frame.status();
+    const ParsedOutput parsed = read(frame->before + R"({"a": [1]})" + frame->after);
     EXPECT_FALSE(parsed.malformed);
     ASSERT_EQ(parsed.tool_calls.size(), 1u);
     EXPECT_EQ(parsed.tool_calls[0].name, "say \"ü\"");
     EXPECT_EQ(parsed.tool_calls[0].arguments_json, R"({"a": [1]})");
-    EXPECT_TRUE(syntax->after.ends_with(syntax->end));
+    EXPECT_TRUE(frame->after.ends_with(format->output()->ShapeOf("say \"ü\"")->Closing()));
     const auto reasoning = format->SyntaxOfReasoning();
     const ParsedOutput thought = read(reasoning.begin + "hm" + reasoning.end + reasoning.after + "yes");
     EXPECT_EQ(thought.reasoning, "hm");

@@ -40,6 +40,7 @@ void ExpectEqual(const Sum& sum, const ParsedOutput& whole, const std::string& o
 TEST(OutputStreams, CutAnywhereGiveWhatTheWholeGives) {
   int calls = 0, partial = 0, malformed = 0;
   for (const auto& format : All()) {
+    const int calls_before = calls, malformed_before = malformed;
     Outputs outputs(*format, 3);
     for (int trial = 0; trial < 1500; ++trial) {
       const std::string output = outputs.Next();
@@ -69,11 +70,56 @@ TEST(OutputStreams, CutAnywhereGiveWhatTheWholeGives) {
       calls += whole.tool_calls.size();
       malformed += whole.malformed;
     }
+    if (format->name() == "plain") continue;
+    EXPECT_GT(calls - calls_before, 200) << format->name();
+    EXPECT_GT(malformed - malformed_before, 50) << format->name();
   }
   // The generator makes what it is for.
   EXPECT_GT(calls, 5000);
   EXPECT_GT(partial, 5000);
   EXPECT_GT(malformed, 2000);
+}
+
+// What a generation prompt may have written of a turn of the format.
+std::string PrefillFor(const OutputRow& row) {
+  if (!row.think_begin.empty()) return row.think_begin + "\n";
+  return row.channels.used() ? row.channels.channel + row.channels.reasoning[0] + row.channels.message : "";
+}
+
+// Every beginning of an output is one that was cut off: whatever ends it, byte by byte or in pieces of any size gives
+// what the whole of it gives, for every row of the table, behind a prefill or not.
+TEST(OutputStreams, EveryBeginningIsReadTheSameHoweverItComes) {
+  for (const auto& format : All()) {
+    Outputs outputs(*format, 8);
+    int calls = 0, broken = 0, behind_prefill = 0;
+    for (int trial = 0; trial < 12; ++trial) {
+      const std::string output = outputs.Next();
+      const std::string prefill = trial % 4 == 0 ? PrefillFor(format->row()) : "";
+      for (size_t size = 0; size <= output.size(); ++size) {
+        const std::string beginning = output.substr(0, size);
+        const ParseOptions options{.tools = Tools(), .prefill = prefill, .calls = kModes[(trial + size) % 3]};
+        const ParsedOutput whole = format->Parse(beginning, options);
+        const size_t most = size % 2 == 0 ? 1 : 1 + outputs.Below(40);
+        OutputStream stream(format, options);
+        Sum sum;
+        for (size_t at = 0; at < size;) {
+          const size_t count = 1 + outputs.Below(most);
+          ASSERT_NO_FATAL_FAILURE(sum.Add(stream.Push(std::string_view(beginning).substr(at, count))));
+          at += count;
+        }
+        ASSERT_NO_FATAL_FAILURE(sum.Add(stream.Finish()));
+        ASSERT_NO_FATAL_FAILURE(ExpectEqual(sum, whole, format->name() + ": " + prefill + "|" + beginning));
+        ASSERT_EQ(stream.message().malformed, whole.malformed) << format->name() << ": " << beginning;
+        calls += !whole.tool_calls.empty();
+        broken += whole.malformed;
+        behind_prefill += !prefill.empty() && !whole.reasoning.empty();
+      }
+    }
+    if (format->name() == "plain") continue;
+    EXPECT_GT(calls, 20) << format->name();
+    EXPECT_GT(broken, 20) << format->name();
+    EXPECT_TRUE(behind_prefill > 20 || PrefillFor(format->row()).empty()) << format->name();
+  }
 }
 
 // Whole calls are right ones: JSON objects. And where calls stream, those that are whole are the same.

@@ -1,0 +1,23 @@
+// The properties of an object written one by one, between marks, instead of as JSON:
+//
+//   <parameter=path>                  begin KEY text_key_end
+//   any text, as it is                VALUE
+//   </parameter>                      value_end
+//   <parameter=count>3</parameter>    a value that is no string is JSON, and has json_key_end before it
+//
+// Values that are strings are written as they are, in UTF-8, and never contain `stop`.
+#pragma once
+
+#include <string>
+
+namespace ingot::grammar {
+
+struct ParameterSyntax {
+  std::string begin;                      // before the key
+  std::string text_key_end, json_key_end; // between the key and its value
+  std::string value_end;                  // behind a value; holds `stop`
+  std::string stop;
+  auto operator<=>(const ParameterSyntax&) const = default;
+};
+
+}  // namespace ingot::grammar

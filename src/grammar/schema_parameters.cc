@@ -1,0 +1,207 @@
+// Objects whose properties are written one by one, between marks (grammar/parameters.h).
+#include <algorithm>
+#include <utility>
+
+#include "grammar/chars.h"
+#include "grammar/regex.h"
+#include "grammar/schema_compiler.h"
+
+namespace ingot::grammar {
+
+namespace {
+
+constexpr int kLongestName = 64;  // of a parameter that the schema does not name
+
+absl::Status CheckSyntax(const ParameterSyntax& syntax) {
+  if (syntax.begin.empty() || syntax.text_key_end.empty() || syntax.json_key_end.empty() || syntax.stop.empty() ||
+      syntax.value_end.find(syntax.stop) == std::string::npos) {
+    return absl::InvalidArgumentError(
+        "parameters need begin, text_key_end, json_key_end and stop, and value_end must hold stop");
+  }
+  return absl::OkStatus();
+}
+
+bool HasAtom(const Vocabulary& vocabulary, std::string_view text) {
+  for (size_t at = 0; at < text.size(); ++at) {
+    if (vocabulary.AtomAt(text.substr(at)) >= 0) return true;
+  }
+  return false;
+}
+
+// Any text without `stop`, as `content` says, and then `end`, which ends with the first `stop`.
+absl::StatusOr<Dfa> Ended(const Dfa& content, std::string_view end, std::string_view stop, Budget& budget) {
+  Nfa nfa;
+  const int32_t start = nfa.AddState();
+  const int32_t accept = nfa.AddText(AddDfa(nfa, start, content), end);
+  INGOT_ASSIGN_OR_RETURN(const Dfa all, Determinize(nfa, start, accept, budget));
+  return Intersect(all, UntilDfa(stop), budget);
+}
+
+absl::StatusOr<Dfa> TextDfa(std::string_view text, Budget& budget) {
+  Nfa nfa;
+  const int32_t start = nfa.AddState();
+  return Determinize(nfa, start, nfa.AddText(start, text), budget);
+}
+
+bool IsText(const json::value& value) { return value.is_string(); }
+
+}  // namespace
+
+// One parameter, and what its texts are between.
+struct SchemaCompiler::Parameter {
+  int32_t text_begin, json_begin;  // behind the key's end
+  const json::value* schema;       // null: any text
+  std::string path;
+};
+
+absl::Status SchemaCompiler::CompileParameters(int32_t from, int32_t to, const ParameterSyntax& syntax) {
+  INGOT_RETURN_IF_ERROR(CheckSyntax(syntax));
+  INGOT_ASSIGN_OR_RETURN(const std::vector<FlatSchema> alternatives, flattener_.Flatten(root_, "#"));
+  for (const FlatSchema& flat : alternatives) {
+    if (flat.contains("enum")) return SchemaFault("#", "an enum of objects cannot be written as parameters");
+    INGOT_ASSIGN_OR_RETURN(const std::vector<std::string> types, TypesOf(flat, "#"));
+    if (std::find(types.begin(), types.end(), "object") == types.end()) continue;
+    INGOT_RETURN_IF_ERROR(EmitParameters(from, to, flat, syntax));
+  }
+  return BuildPending();
+}
+
+//   state 0 -- begin KEY key_end VALUE value_end --> state 1 --> ... state n (loop: others) --> to
+absl::Status SchemaCompiler::EmitParameters(int32_t from, int32_t to, const FlatSchema& schema,
+                                            const ParameterSyntax& syntax) {
+  const json::value* stated = schema.if_contains("additionalProperties");
+  const Pending object{-1, true, schema, "#"};  // what the properties point into
+  INGOT_ASSIGN_OR_RETURN(const std::vector<Property> properties, PropertiesOf(object, stated));
+  const bool named_only = stated != nullptr ? stated->is_bool() && !stated->get_bool() : schema.contains("properties");
+  INGOT_ASSIGN_OR_RETURN(int32_t at, builder_.AddState());  // a state of its own: others come back to it
+  INGOT_RETURN_IF_ERROR(builder_.AddEdge(from, {Edge::kEpsilon, 0, at}));
+  for (const Property& property : properties) {
+    const std::string path = absl::StrCat("#/properties/", property.key);
+    if (property.key.empty() || property.key.find(syntax.text_key_end[0]) != std::string::npos ||
+        property.key.find('\n') != std::string::npos) {
+      return SchemaFault(path, "this name cannot be written as that of a parameter");
+    }
+    INGOT_ASSIGN_OR_RETURN(const int32_t key, builder_.AddLiteral(at, syntax.begin + property.key));
+    Parameter parameter{.text_begin = 0, .json_begin = 0, .schema = property.schema, .path = path};
+    INGOT_ASSIGN_OR_RETURN(parameter.text_begin, builder_.AddLiteral(key, syntax.text_key_end));
+    INGOT_ASSIGN_OR_RETURN(parameter.json_begin, builder_.AddLiteral(key, syntax.json_key_end));
+    INGOT_ASSIGN_OR_RETURN(const int32_t next, builder_.AddState());
+    INGOT_RETURN_IF_ERROR(EmitParameter(parameter, next, syntax));
+    if (!property.required) INGOT_RETURN_IF_ERROR(builder_.AddEdge(at, {Edge::kEpsilon, 0, next}));
+    at = next;
+  }
+  if (!named_only) {
+    INGOT_ASSIGN_OR_RETURN(const int32_t begin, builder_.AddLiteral(at, syntax.begin));
+    INGOT_ASSIGN_OR_RETURN(const LeafPtr names, OtherParameterNames(properties));
+    INGOT_ASSIGN_OR_RETURN(const int32_t key, builder_.AddState());
+    INGOT_RETURN_IF_ERROR(builder_.AddLeaf(begin, key, names));
+    Parameter other{.text_begin = 0, .json_begin = 0, .schema = stated, .path = "#/additionalProperties"};
+    INGOT_ASSIGN_OR_RETURN(other.text_begin, builder_.AddLiteral(key, syntax.text_key_end));
+    INGOT_ASSIGN_OR_RETURN(other.json_begin, builder_.AddLiteral(key, syntax.json_key_end));
+    INGOT_RETURN_IF_ERROR(EmitParameter(other, at, syntax));
+  }
+  return builder_.AddEdge(at, {Edge::kEpsilon, 0, to});
+}
+
+// A value and its end.
+absl::Status SchemaCompiler::EmitParameter(const Parameter& parameter, int32_t to, const ParameterSyntax& syntax) {
+  static const json::value anything(true);
+  const json::value& schema = parameter.schema == nullptr ? anything : *parameter.schema;
+  INGOT_ASSIGN_OR_RETURN(const std::vector<FlatSchema> alternatives, flattener_.Flatten(schema, parameter.path));
+  INGOT_ASSIGN_OR_RETURN(const int32_t behind_json, builder_.AddState());
+  bool any_json = false;
+  for (const FlatSchema& flat : alternatives) {
+    INGOT_ASSIGN_OR_RETURN(const bool any_text, EmitTexts(parameter, to, flat, syntax));
+    if (any_text && syntax.text_key_end == syntax.json_key_end) continue;  // JSON is text too
+    FlatSchema others = flat;
+    if (flat.contains("enum")) {
+      INGOT_ASSIGN_OR_RETURN(std::vector<json::value> values, AllowedValues(flat, parameter.path, builder_.budget()));
+      std::erase_if(values, IsText);
+      if (values.empty()) continue;
+      others["enum"] = json::array(values.begin(), values.end());
+    } else {
+      INGOT_ASSIGN_OR_RETURN(std::vector<std::string> types, TypesOf(flat, parameter.path));
+      std::erase(types, "string");
+      if (types.empty()) continue;
+      json::array named;
+      for (const std::string& type : types) named.emplace_back(json::string(type));
+      others["type"] = std::move(named);
+    }
+    any_json = true;
+    INGOT_RETURN_IF_ERROR(EmitFlat(parameter.json_begin, behind_json, others, parameter.path));
+  }
+  if (!any_json) return absl::OkStatus();
+  INGOT_ASSIGN_OR_RETURN(const int32_t end, builder_.AddLiteral(behind_json, syntax.value_end));
+  return builder_.AddEdge(end, {Edge::kEpsilon, 0, to});
+}
+
+// The values that are strings, as text. Whether that is any text.
+absl::StatusOr<bool> SchemaCompiler::EmitTexts(const Parameter& parameter, int32_t to, const FlatSchema& schema,
+                                               const ParameterSyntax& syntax) {
+  Budget& budget = builder_.budget();
+  if (schema.contains("enum")) {
+    INGOT_ASSIGN_OR_RETURN(const std::vector<json::value> values, AllowedValues(schema, parameter.path, budget));
+    for (const json::value& value : values) {
+      if (!IsText(value)) continue;
+      const std::string text(value.get_string().data(), value.get_string().size());
+      INGOT_ASSIGN_OR_RETURN(const Dfa content, TextDfa(text, budget));
+      INGOT_RETURN_IF_ERROR(EmitText(parameter.text_begin, to, "is " + text, content, syntax));
+    }
+    return false;
+  }
+  INGOT_ASSIGN_OR_RETURN(const std::vector<std::string> types, TypesOf(schema, parameter.path));
+  if (std::find(types.begin(), types.end(), "string") == types.end()) return false;
+  INGOT_ASSIGN_OR_RETURN(const StringRules rules, StringRulesOf(schema, parameter.path));
+  INGOT_ASSIGN_OR_RETURN(Dfa content, LengthDfa(rules.min, rules.max, budget, Spelling::kRaw));
+  std::string name = absl::StrCat("of ", rules.min, " ", rules.max);
+  if (rules.pattern != nullptr) {
+    const std::string pattern(rules.pattern->data(), rules.pattern->size());
+    const absl::StatusOr<Dfa> matches = PatternDfa(pattern, budget, Spelling::kRaw);
+    if (!matches.ok()) return SchemaFault(parameter.path, absl::StrCat("pattern ", matches.status().message()));
+    INGOT_ASSIGN_OR_RETURN(content, Intersect(content, *matches, budget));
+    absl::StrAppend(&name, " ", pattern);
+  }
+  INGOT_RETURN_IF_ERROR(EmitText(parameter.text_begin, to, name, content, syntax));
+  return rules.pattern == nullptr && rules.min == 0 && rules.max == kNoLimit;
+}
+
+// A text and its end: up to the first `stop`, or, where tokens are part of the end, up to those, which no text spells.
+absl::Status SchemaCompiler::EmitText(int32_t from, int32_t to, const std::string& name, const Dfa& content,
+                                      const ParameterSyntax& syntax) {
+  Budget& budget = builder_.budget();
+  const size_t behind_stop = syntax.value_end.find(syntax.stop) + syntax.stop.size();
+  const std::string_view value_end = syntax.value_end;
+  const bool by_text = !HasAtom(builder_.vocabulary(), value_end.substr(0, behind_stop));
+  INGOT_ASSIGN_OR_RETURN(const int32_t behind, builder_.AddState());
+  const auto make = [&]() -> absl::StatusOr<Dfa> {
+    if (by_text) return Ended(content, value_end.substr(0, behind_stop), syntax.stop, budget);
+    INGOT_ASSIGN_OR_RETURN(const Dfa some, LengthDfa(1, kNoLimit, budget, Spelling::kRaw));
+    return Intersect(content, some, budget);
+  };
+  const std::string end = by_text ? absl::StrCat(syntax.stop.size(), " ", syntax.value_end) : "";
+  INGOT_ASSIGN_OR_RETURN(const LeafPtr leaf,
+                         builder_.pool().Get(absl::StrCat("value ", end.size(), " ", end, " ", name), make));
+  INGOT_RETURN_IF_ERROR(builder_.AddLeaf(from, behind, leaf));
+  if (!by_text && content.Accepts("")) INGOT_RETURN_IF_ERROR(builder_.AddEdge(from, {Edge::kEpsilon, 0, behind}));
+  INGOT_ASSIGN_OR_RETURN(const int32_t last,
+                         builder_.AddLiteral(behind, by_text ? value_end.substr(behind_stop) : value_end));
+  return builder_.AddEdge(last, {Edge::kEpsilon, 0, to});
+}
+
+absl::StatusOr<SchemaCompiler::LeafPtr> SchemaCompiler::OtherParameterNames(const std::vector<Property>& known) {
+  std::string name = "parameter but";
+  for (const Property& property : known) absl::StrAppend(&name, " ", QuoteText(property.key));
+  const auto make = [&]() -> absl::StatusOr<Dfa> {
+    Budget& budget = builder_.budget();
+    INGOT_ASSIGN_OR_RETURN(const Dfa any,
+                           PatternDfa(absl::StrCat("^[A-Za-z0-9_.-]{1,", kLongestName, "}$"), budget, Spelling::kRaw));
+    Nfa nfa;
+    const int32_t start = nfa.AddState(), end = nfa.AddState();
+    for (const Property& property : known) nfa.AddEpsilon(nfa.AddText(start, property.key), end);
+    INGOT_ASSIGN_OR_RETURN(const Dfa names, Determinize(nfa, start, end, budget));
+    return Difference(any, names, budget);
+  };
+  return builder_.pool().Get(name, make);
+}
+
+}  // namespace ingot::grammar

@@ -1,0 +1,261 @@
+// Which turns a chat template leaves as they were sampled, over templates in the manner of many families: those below,
+// of our own writing, and all *.jinja files in the folder that INGOT_TEST_TEMPLATES names, if it is set
+// (tests/text/peer/compare_templates.py downloads such).
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <regex>
+#include <set>
+#include <sstream>
+
+#include "text/template_format.h"
+
+namespace ingot::text {
+namespace {
+
+struct Sample {
+  std::string name, source, eos;
+};
+
+// Qwen 3: reasoning stays behind the last question; the last message, and no other, gets a thought without one.
+constexpr char kQwen3[] = R"({%- set ns = namespace(last=-1) %}
+{%- for m in messages %}{% if m.role == 'user' %}{% set ns.last = loop.index0 %}{% endif %}{% endfor %}
+{%- for m in messages %}
+{%- set thought = m.reasoning_content or '' %}
+{{- '<|im_start|>' ~ m.role ~ '\n' }}
+{%- if m.role == 'assistant' and loop.index0 > ns.last and (loop.last or thought) %}
+{{- '<think>\n' ~ thought.strip('\n') ~ '\n</think>\n\n' ~ m.content.lstrip('\n') }}
+{%- else %}{{ m.content }}{% endif %}
+{%- for call in m.tool_calls %}
+{%- if m.content or not loop.first %}{{ '\n' }}{% endif %}
+{{- '<tool_call>\n{"name": "' ~ call.function.name ~ '", "arguments": ' ~ call.function.arguments | tojson ~ '}\n</tool_call>' }}
+{%- endfor %}{{ '<|im_end|>\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}
+{%- if enable_thinking is false %}{{ '<think>\n\n</think>\n\n' }}{% endif %}{% endif %})";
+
+// GLM 4.5: what is left out leaves the marks of a thought behind.
+constexpr char kGlm[] = R"({%- set ns = namespace(last=-1) %}
+{%- for m in messages %}{% if m.role == 'user' %}{% set ns.last = loop.index0 %}{% endif %}{% endfor %}
+{%- for m in messages %}{{ '<|' ~ m.role ~ '|>' }}
+{%- if m.role == 'assistant' %}
+{%- if loop.index0 > ns.last and m.reasoning_content %}{{ '\n<think>' ~ m.reasoning_content.strip() ~ '</think>' }}
+{%- else %}{{ '\n<think></think>' }}{% endif %}
+{%- if m.content.strip() %}{{ '\n' ~ m.content.strip() }}{% endif %}
+{%- for call in m.tool_calls %}{{ '\n<tool_call>' ~ call.function.name ~ '\n' }}
+{%- for k, v in call.function.arguments.items() %}<arg_key>{{ k }}</arg_key>
+<arg_value>{{ v if v is string else v | tojson }}</arg_value>
+{% endfor %}</tool_call>{% endfor %}
+{%- else %}{{ '\n' ~ m.content }}{% endif %}
+{%- endfor %}{{ '<|assistant|>' if add_generation_prompt }}{# <|user|> <|observation|> #})";
+
+// gpt-oss: another token ends the last message than those before it, and reasoning goes once an answer follows.
+constexpr char kChannels[] = R"({%- for m in messages %}
+{%- if m.role == 'assistant' %}
+{%- set final = namespace(follows=false) %}
+{%- for later in messages[loop.index0:] %}{% if later.role == 'assistant' and not later.tool_calls %}{% set final.follows = true %}{% endif %}{% endfor %}
+{%- if m.reasoning_content and not final.follows %}{{ '<|start|>assistant<|channel|>analysis<|message|>' ~ m.reasoning_content ~ '<|end|>' }}{% endif %}
+{%- if m.tool_calls %}{% set call = m.tool_calls[0].function %}
+{{- '<|start|>assistant to=functions.' ~ call.name ~ '<|channel|>commentary json<|message|>' ~ call.arguments | tojson ~ '<|call|>' }}
+{%- elif loop.last and not add_generation_prompt %}{{ '<|start|>assistant<|channel|>final<|message|>' ~ m.content ~ '<|return|>' }}
+{%- else %}{{ '<|start|>assistant<|channel|>final<|message|>' ~ m.content ~ '<|end|>' }}{% endif %}
+{%- else %}{{ '<|start|>' ~ m.role ~ '<|message|>' ~ m.content ~ '<|end|>' }}{% endif %}
+{%- endfor %}{{ '<|start|>assistant' if add_generation_prompt }})";
+
+std::vector<Sample> Samples() {
+  std::vector<Sample> samples = {
+      {"qwen3", kQwen3, "<|im_end|>"}, {"glm", kGlm, "<|user|>"}, {"channels", kChannels, "<|return|>"}};
+  const char* folder = std::getenv("INGOT_TEST_TEMPLATES");
+  if (folder == nullptr) return samples;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+    if (entry.path().extension() != ".jinja") continue;
+    std::ifstream file(entry.path(), std::ios::binary);
+    std::stringstream text;
+    text << file.rdbuf();
+    samples.push_back({entry.path().filename(), text.str(), "</s>"});
+  }
+  return samples;
+}
+
+// What looks like a token in the template is one.
+std::vector<std::string> TokensOf(const Sample& sample) {
+  static const std::regex token(R"(<[|/!a-z_A-Z0-9\x80-\xff\-:]+>|\[/?[A-Z_]+\]|\]~b\]|\[e~\[)");
+  std::set<std::string> tokens = {sample.eos, "<|endoftext|>"};
+  const std::sregex_iterator end;
+  for (std::sregex_iterator at(sample.source.begin(), sample.source.end(), token); at != end; ++at) {
+    tokens.insert(at->str());
+  }
+  return {tokens.begin(), tokens.end()};
+}
+
+// Marks of thoughts and calls are added tokens, but no special ones, as in the families' own files.
+std::shared_ptr<const Tokenizer> TokenizerFor(const Sample& sample) {
+  base::json::value json = *base::ParseJson(ByteTokenizerJson(TokensOf(sample)));
+  for (base::json::value& token : json.as_object()["added_tokens"].as_array()) {
+    const std::string text(token.at("content").as_string());
+    const bool plain = text.find("think") != text.npos || text.find("tool_call") != text.npos ||
+                       text.find("arg_") != text.npos || text.find("func") != text.npos;
+    if (plain) token.as_object()["special"] = false;
+  }
+  return ParseTokenizerJson(base::PrintJson(json)).value();
+}
+
+class Family {
+ public:
+  explicit Family(const Sample& sample) : tokenizer_(TokenizerFor(sample)) {
+    const auto made = ChatTemplate::Make(sample.source, R"({"bos_token": "<s>", "eos_token": ")" + sample.eos + "\"}", "");
+    if (!made.ok()) return;
+    const auto encoder = std::make_shared<const MarkedEncoder>(tokenizer_, (*made)->source());
+    const auto output = DetectOutputFormat(**made, *encoder);
+    auto format = MakeTemplateFormat(*made, encoder, output.ok() ? *output : *FindOutputFormat("plain"));
+    if (format.ok()) format_ = *std::move(format);
+  }
+  const ChatFormat* operator->() const { return format_.get(); }
+  bool ok() const { return format_ != nullptr; }
+  std::vector<int32_t> Ids(const std::string& text) const { return tokenizer_->Encode(text, true); }
+  std::string Text(std::span<const int32_t> ids) const { return tokenizer_->Decode(ids, false); }
+
+ private:
+  std::shared_ptr<const Tokenizer> tokenizer_;
+  std::shared_ptr<const ChatFormat> format_;
+};
+
+Conversation FromJson(const std::string& text) { return *ConversationFromJson(*base::ParseJson(text)); }
+
+// A call, its result, an answer, a question, and so on: thinking in some turns, in all, or in none.
+Conversation Talk(bool call_thinks, bool answer_thinks) {
+  Conversation talk = FromJson(R"({"messages": [{"role": "user", "content": "100+200?"},
+      {"role": "assistant", "content": "", "reasoning_content": "I shall add",
+       "tool_calls": [{"id": "abcdef123", "type": "function", "function": {"name": "add", "arguments": "{\"a\": 100, \"b\": \"200\"}"}}]},
+      {"role": "tool", "tool_call_id": "abcdef123", "name": "add", "content": "300"},
+      {"role": "assistant", "content": "It is 300.", "reasoning_content": "the tool said so"},
+      {"role": "user", "content": "sure?"},
+      {"role": "assistant", "content": "Yes.", "reasoning_content": "indeed"},
+      {"role": "user", "content": "thanks"}],
+      "tools": [{"type": "function", "function": {"name": "add", "description": "adds", "parameters": {"type": "object",
+        "properties": {"a": {"type": "integer"}, "b": {"type": "string"}}}}}]})");
+  if (!call_thinks) talk.messages[1].reasoning.clear();
+  if (!answer_thinks) talk.messages[3].reasoning.clear();
+  if (!answer_thinks) talk.messages[5].reasoning.clear();
+  return talk;
+}
+
+Conversation First(const Conversation& talk, size_t count) {
+  Conversation part = talk;
+  part.messages.resize(count);
+  return part;
+}
+
+// Whatever the template: a turn that was sampled as it writes it, from the prompt that it writes, is continued, and
+// together they are what it writes for the whole.
+TEST(TemplateTurns, SampledAsTheTemplateWritesThemAreContinued) {
+  int continued = 0, families = 0;
+  for (const Sample& sample : Samples()) {
+    const Family family(sample);
+    if (!family.ok()) continue;
+    ++families;
+    for (int kind = 0; kind < 4; ++kind) {
+      const Conversation talk = Talk(kind & 1, kind & 2);
+      for (size_t turn = 1; turn < talk.messages.size(); turn += 2) {
+        for (size_t count = turn + 2; count <= talk.messages.size(); count += 2) {
+          const Conversation now = First(talk, count);
+          const auto prompt = family->Render(First(talk, turn), true), whole = family->Render(now, true);
+          if (!prompt.ok() || !whole.ok()) continue;
+          const std::string before = family.Text(prompt->ids), all = family.Text(whole->ids);
+          const size_t end =
+              family.Text(std::span(whole->ids).first(whole->sampled_ranges[turn].second)).size();
+          if (!all.starts_with(before) || end <= before.size()) continue;
+          const std::vector<int32_t> sampled = family.Ids(all.substr(before.size(), end - before.size()));
+          const auto tail = family->RenderTail(now, turn + 1, sampled);
+          ASSERT_TRUE(tail.ok()) << sample.name << ": " << tail.status() << "\n" << all;
+          EXPECT_EQ(before + family.Text(sampled) + family.Text(*tail), all) << sample.name;
+          ++continued;
+        }
+      }
+    }
+  }
+  EXPECT_GE(continued, 40);
+  std::printf("%d turns of %d templates\n", continued, families);
+}
+
+// "ok", or why not, for `sampled` behind the prompt of messages [0, turn) of the talk, continued with the next message.
+std::string Verdict(const Family& family, const Conversation& talk, size_t turn, const std::string& sampled) {
+  const auto tail = family->RenderTail(First(talk, turn + 2), turn + 1, family.Ids(sampled));
+  if (tail.ok()) return "ok";
+  return absl::IsFailedPrecondition(tail.status()) ? "thought" : absl::IsAborted(tail.status()) ? "other" : "error";
+}
+
+constexpr char kHermesCall[] = "<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\":100,  \"b\": \"200\"}}\n</tool_call>";
+
+TEST(TemplateTurns, WithoutAThoughtAreNotStripped) {
+  const Family family(Samples()[0]);
+  const Conversation talk = Talk(false, false);
+  EXPECT_EQ(Verdict(family, talk, 1, std::string(kHermesCall) + "<|im_end|>"), "ok");
+  EXPECT_EQ(Verdict(family, talk, 1, kHermesCall), "ok") << "cut off before its end";
+  EXPECT_EQ(Verdict(family, talk, 3, "It is 300.<|im_end|>"), "ok");
+  EXPECT_EQ(Verdict(family, talk, 3, "\nIt is 300. <|im_end|>"), "ok") << "white space around the text";
+  // The marks of an empty thought are a thought that the template leaves out.
+  EXPECT_EQ(Verdict(family, talk, 1, "<think>\n\n</think>\n\n" + std::string(kHermesCall) + "<|im_end|>"), "thought");
+  EXPECT_EQ(Verdict(family, talk, 3, "<think>\n\n</think>\n\nIt is 300.<|im_end|>"), "thought");
+  Conversation off = talk;
+  off.template_variables["enable_thinking"] = false;
+  EXPECT_EQ(Verdict(family, off, 3, "It is 300.<|im_end|>"), "thought") << "the generation prompt wrote it";
+}
+
+TEST(TemplateTurns, ThatTheTemplateWritesOtherwiseAreNotCalledStripped) {
+  const Conversation talk = Talk(false, false);
+  // History is cut short, but for the last message.
+  const Family cut({"cut",
+                    "{% for m in messages %}{{ '<|im_start|>' ~ m.role ~ '\n' ~ (m.content if loop.last else m.content[:6])"
+                    " ~ '<|im_end|>\n' }}{% endfor %}{{ '<|im_start|>assistant\n' if add_generation_prompt }}",
+                    "<|im_end|>"});
+  EXPECT_EQ(Verdict(cut, talk, 3, "It is 300.<|im_end|>"), "other");
+  EXPECT_EQ(Verdict(cut, talk, 5, "Yes.<|im_end|>"), "ok");
+  // The last message gets a thought that was not sampled.
+  const Family family(Samples()[0]);
+  const Conversation last = First(talk, 4);
+  EXPECT_EQ(family->RenderTail(last, 4, family.Ids("It is 300.<|im_end|>")).status().code(),
+            absl::StatusCode::kAborted);
+}
+
+TEST(TemplateTurns, KeepTheirThoughtsAsLongAsTheTemplateDoes) {
+  const Family family(Samples()[0]);
+  const Conversation talk = Talk(true, true);
+  const std::string call = "<think>\nI shall add\n</think>\n\n" + std::string(kHermesCall) + "<|im_end|>";
+  EXPECT_EQ(Verdict(family, talk, 1, call), "ok");
+  EXPECT_EQ(Verdict(family, talk, 3, "<think>\nthe tool said so\n</think>\n\nIt is 300.<|im_end|>"), "thought");
+  // With the next question an earlier turn's goes.
+  Conversation mixed = Talk(true, false);
+  EXPECT_EQ(Verdict(family, mixed, 3, "It is 300.<|im_end|>"), "thought");
+}
+
+TEST(TemplateTurns, OfOtherFamilies) {
+  const Family glm(Samples()[1]), channels(Samples()[2]);
+  ASSERT_EQ(glm->output()->name(), "glm45");
+  const std::string call = "\n<tool_call>add\n<arg_key>a</arg_key>\n<arg_value>100</arg_value>\n<arg_key>b</arg_key>\n"
+                           "<arg_value>200</arg_value>\n</tool_call>";
+  EXPECT_EQ(Verdict(glm, Talk(true, true), 1, "\n<think>I shall add</think>" + call), "ok");
+  EXPECT_EQ(Verdict(glm, Talk(false, true), 1, "\n<think></think>" + call), "ok");
+  EXPECT_EQ(Verdict(glm, Talk(false, true), 1, call), "other") << "the marks of a thought are added";
+  EXPECT_EQ(Verdict(glm, Talk(true, true), 3, "\n<think>the tool said so</think>\nIt is 300."), "thought");
+  EXPECT_EQ(Verdict(glm, Talk(false, false), 3, "\n<think></think>\nIt is 300."), "ok");
+  // The channels' headers are written in another order than they are sampled.
+  ASSERT_EQ(channels->output()->name(), "harmony");
+  const std::string to = "<|channel|>commentary to=functions.add <|constrain|>json<|message|>{\"a\": 100, \"b\": \"200\"}<|call|>";
+  EXPECT_EQ(Verdict(channels, Talk(false, false), 1, to), "ok");
+  EXPECT_EQ(Verdict(channels, Talk(true, false), 1, "<|channel|>analysis<|message|>I shall add<|end|><|start|>assistant" + to),
+            "ok");
+  const std::string final = "<|channel|>final<|message|>It is 300.";
+  EXPECT_EQ(Verdict(channels, Talk(false, false), 3, final + "<|end|>"), "ok");
+  EXPECT_EQ(Verdict(channels, Talk(false, false), 3, final + "<|return|>"), "other") << "another token ends it now";
+  EXPECT_EQ(Verdict(channels, Talk(false, true), 3,
+                    "<|channel|>analysis<|message|>the tool said so<|end|><|start|>assistant" + final + "<|return|>"),
+            "thought");
+}
+
+}  // namespace
+}  // namespace ingot::text
