@@ -121,12 +121,12 @@ TEST(RankProcesses, TrainWhatThreadsOfOneProcessTrain) {
 
 // kill -9 is noticed at once, whatever the deadline.
 TEST(RankProcesses, NoticeOneThatIsKilled) {
-  for (const int victim : {0, 2}) {
+  for (const auto& [size, victim] : {std::pair(3, 2), std::pair(2, 0)}) {
     TempDir folder;
-    RankProcesses processes(3, /*deadline_ms=*/600000, /*steps=*/1000000, folder.path());
+    RankProcesses processes(size, /*deadline_ms=*/600000, /*steps=*/1000000, folder.path());
     ASSERT_TRUE(processes.Reaches(2));
     processes.Signal(victim, SIGKILL);
-    for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(processes.ExitOf(rank), rank == victim ? -SIGKILL : 75) << rank;
+    for (int rank = 0; rank < size; ++rank) EXPECT_EQ(processes.ExitOf(rank), rank == victim ? -SIGKILL : 75) << rank;
   }
 }
 
