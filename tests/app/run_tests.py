@@ -205,10 +205,11 @@ def case_launch(ingot, options):
 
 def ranks_settings(name, **more):
     ports = free_ports(5)
-    return dict(SHORT, **{
+    own = {
         "run.name": name, "scheduler.total_steps": 24, "scheduler.group_deadline_s": 600, "cluster.trainer_ranks": 2,
-        "cluster.rank_deadline_s": 5, "cluster.datapool_port": ports[0], "cluster.scheduler_port": ports[1],
-        "cluster.gateway_port": ports[2], "cluster.rollout_port": ports[3], "cluster.trainer_port": ports[4]}, **more)
+        "cluster.rank_deadline_s": 10, "cluster.datapool_port": ports[0], "cluster.scheduler_port": ports[1],
+        "cluster.gateway_port": ports[2], "cluster.rollout_port": ports[3], "cluster.trainer_port": ports[4]}
+    return {**SHORT, **own, **more}
 
 
 def rank_process(launch, rank):
