@@ -14,8 +14,9 @@ struct RunArgs {
 };
 
 int Train(const RunArgs& args);
-// One role of a run as this process: gateway, rollout, datapool, scheduler, trainer or agents.
-int RunRole(const std::string& role, const RunArgs& args, int engine_index);
+// One role of a run as this process: gateway, rollout, datapool, scheduler, trainer or agents. `index`: which engine, or
+// which rank of the trainer.
+int RunRole(const std::string& role, const RunArgs& args, int index);
 int Launch(const RunArgs& args);
 int ShowStatus(const RunArgs& args);
 int Evaluate(const std::string& checkpoint, const RunArgs& args);

@@ -40,9 +40,9 @@ absl::StatusOr<int> LaunchOrError(const RunArgs& args) {
   base::InitLogging("launch", config.log_level, dir.logs() + "/launch.log");
   INGOT_RETURN_IF_ERROR(dir.WriteFile("config.yaml", loaded.schema.EffectiveYaml()));
 
-  const auto role = [&](const std::string& name, int engine) {
+  const auto role = [&](const std::string& name, int index) {
     RoleSpec spec;
-    spec.name = name == "rollout" ? absl::StrCat(name, "-", engine) : name;
+    spec.name = name == "rollout" || index > 0 ? absl::StrCat(name, "-", index) : name;
     spec.argv = {binary, name, args.config, "--child"};
     for (const std::string& assignment : args.overrides) {
       spec.argv.push_back("--set");
@@ -50,7 +50,12 @@ absl::StatusOr<int> LaunchOrError(const RunArgs& args) {
     }
     if (name == "rollout") {
       spec.argv.push_back("--engine");
-      spec.argv.push_back(absl::StrCat(engine));
+      spec.argv.push_back(absl::StrCat(index));
+    }
+    if (name == "trainer" && config.cluster.trainer_ranks > 1) {
+      spec.group = name;
+      spec.argv.push_back("--rank");
+      spec.argv.push_back(absl::StrCat(index));
     }
     spec.log_path = absl::StrCat(dir.logs(), "/", spec.name, ".log");
     return spec;
@@ -64,18 +69,20 @@ absl::StatusOr<int> LaunchOrError(const RunArgs& args) {
   INGOT_RETURN_IF_ERROR(supervisor.Start(std::move(scheduler)));
   for (int i = 0; i < config.cluster.rollout_engines; ++i) INGOT_RETURN_IF_ERROR(supervisor.Start(role("rollout", i)));
   INGOT_RETURN_IF_ERROR(supervisor.Start(role("gateway", 0)));
-  RoleSpec trainer = role("trainer", 0);
-  if (dir.existed()) {
-    trainer.argv.push_back("--resume");
-  } else {
-    trainer.restart_extra = {"--resume"};
+  for (int rank = 0; rank < config.cluster.trainer_ranks; ++rank) {
+    RoleSpec trainer = role("trainer", rank);
+    if (dir.existed()) {
+      trainer.argv.push_back("--resume");
+    } else {
+      trainer.restart_extra = {"--resume"};
+    }
+    trainer.decides = rank == 0;
+    trainer.inherits_stdout = rank == 0;
+    INGOT_RETURN_IF_ERROR(supervisor.Start(std::move(trainer)));
   }
-  trainer.decides = true;
-  trainer.inherits_stdout = true;
-  INGOT_RETURN_IF_ERROR(supervisor.Start(std::move(trainer)));
   INGOT_RETURN_IF_ERROR(supervisor.Start(role("agents", 0)));
   std::printf("%s: %d processes; logs %s; `ingot status %s` asks them how they are\n", config.name.c_str(),
-              5 + config.cluster.rollout_engines, dir.logs().c_str(), args.config.c_str());
+              4 + config.cluster.rollout_engines + config.cluster.trainer_ranks, dir.logs().c_str(), args.config.c_str());
   std::fflush(stdout);
   return supervisor.Run(StopFlag(), [&](const std::string& line) {
     INGOT_LOG(info, "{}", line);

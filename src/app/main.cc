@@ -65,17 +65,18 @@ int main(int argc, char** argv) {
   launch->add_flag("--resume", run.resume, "continue the run from its last checkpoint and journal");
   launch->callback([&] { code = ingot::app::Launch(run); });
 
-  int engine_index = 0;
+  int index = 0;
   bool child = false;
   for (const char* role : {"datapool", "scheduler", "rollout", "gateway", "trainer", "agents"}) {
     auto* command = app.add_subcommand(role, std::string("run the ") + role + " role of a run as this process");
     AddRunArgs(command, run);
     command->add_flag("--resume", run.resume, "continue the run");
-    command->add_option("--engine", engine_index, "which rollout engine this is, from 0");
+    command->add_option("--engine", index, "which rollout engine this is, from 0");
+    if (std::string(role) == "trainer") command->add_option("--rank", index, "which of the trainer's ranks, from 0");
     command->add_flag("--child", child, "end when the process that started this one ends");
     command->callback([&, role] {
       if (child) ingot::app::DieWithParent();
-      code = ingot::app::RunRole(role, run, engine_index);
+      code = ingot::app::RunRole(role, run, index);
     });
   }
 

@@ -1,4 +1,6 @@
 // One role of a run as this process: the same objects as in one process, with gRPC between them.
+#include <unistd.h>
+
 #include <chrono>
 #include <cstdio>
 #include <optional>
@@ -14,6 +16,7 @@
 #include "app/process.h"
 #include "app/role_addresses.h"
 #include "app/seams.h"
+#include "app/supervisor.h"
 #include "app/training.h"
 #include "base/log.h"
 #include "datapool/grpc_client.h"
@@ -28,6 +31,7 @@
 #include "scheduler/grpc_client.h"
 #include "scheduler/scheduler.h"
 #include "scheduler/service.h"
+#include "trainer/parallel/ranks.h"
 #include "weights/grpc_sink.h"
 
 namespace ingot::app {
@@ -42,7 +46,7 @@ struct RoleContext {
   const LoadedConfig& loaded;
   const RunConfig& config;
   bool resume;
-  int engine_index;
+  int index;  // of the engine, or rank of the trainer
   base::Metrics& metrics;
   std::string device;  // torch's name; of the roles that compute
 };
@@ -102,7 +106,7 @@ absl::Status RunRollout(const RoleContext& context) {
                          rollout::Engine::Create(context.config.rollout, std::move(parts), nullptr));
   std::vector<std::unique_ptr<grpc::Service>> services;
   services.push_back(rollout::NewRolloutService(*engine));
-  const std::string address = RolloutAddress(context.config.cluster, context.engine_index);
+  const std::string address = RolloutAddress(context.config.cluster, context.index);
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<GrpcServer> server, GrpcServer::Start(address, std::move(services)));
   Announce("rollout", address);
   WaitForStop();
@@ -159,7 +163,7 @@ absl::Status RunAgents(const RoleContext& context) {
   return runner->Stop();
 }
 
-absl::StatusOr<int> RunTrainerRole(const RoleContext& context) {
+absl::StatusOr<int> RunTrainerRole(const RoleContext& context, trainer::Ranks* ranks) {
   const RunConfig& config = context.config;
   const std::unique_ptr<datapool::Client> pool =
       datapool::NewGrpcClient(Connect(DataPoolAddress(config.cluster)), kRoleDeadline);
@@ -183,12 +187,46 @@ absl::StatusOr<int> RunTrainerRole(const RoleContext& context) {
   seams.engine = engine.get();
   seams.publisher = &publisher;
   seams.device = context.device;
+  seams.ranks = ranks;
   INGOT_ASSIGN_OR_RETURN(const TrainingResult result,
                          RunTraining(context.loaded, dir, seams, context.resume, context.metrics, StopFlag()));
   return result.goal_met ? 0 : 1;
 }
 
-absl::StatusOr<int> RunRoleOrError(const std::string& role, const RunArgs& args, int engine_index) {
+// Nothing of this process is worth an orderly end: what must last is on disk, and torch's threads may hang on what the
+// others do not answer.
+[[noreturn]] void EndForLostRank(const absl::Status& lost) {
+  INGOT_LOG(error, "{}; all ranks start again from the last checkpoint", std::string(lost.message()));
+  _exit(kGroupLostExit);
+}
+
+absl::StatusOr<int> RunRank(const RoleContext& context) {
+  const RunConfig& config = context.config;
+  if (context.device != "cpu") {
+    return absl::InvalidArgumentError(absl::StrCat("cluster.trainer_ranks is ", config.cluster.trainer_ranks,
+                                                   ", and ranks exchange between CPU processes only: use device=cpu"));
+  }
+  trainer::RankOptions options;
+  options.rank = context.index;
+  options.size = config.cluster.trainer_ranks;
+  options.host = config.cluster.host;
+  options.port = config.cluster.trainer_port;
+  options.deadline = std::chrono::seconds(config.cluster.rank_deadline_s);
+  options.on_lost = EndForLostRank;  // whatever this rank computes meanwhile
+  std::unique_ptr<trainer::Ranks> ranks;
+  const auto run = [&]() -> absl::StatusOr<int> {
+    INGOT_ASSIGN_OR_RETURN(ranks, trainer::Ranks::Join(options));
+    if (ranks->leads()) return RunTrainerRole(context, ranks.get());
+    INGOT_ASSIGN_OR_RETURN(const RunDir dir, RunDir::Attach(config.root, config.name));
+    INGOT_RETURN_IF_ERROR(FollowTraining(config, dir, context.device, *ranks));
+    return 0;
+  };
+  absl::StatusOr<int> code = run();
+  if (trainer::IsRankLost(code.status())) EndForLostRank(code.status());
+  return code;
+}
+
+absl::StatusOr<int> RunRoleOrError(const std::string& role, const RunArgs& args, int index) {
   INGOT_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadRunConfig(args.config, args.overrides));
   const RunConfig& config = *loaded.config;
   INGOT_RETURN_IF_ERROR(RequireTasks(config));
@@ -201,9 +239,9 @@ absl::StatusOr<int> RunRoleOrError(const std::string& role, const RunArgs& args,
   base::Metrics metrics;
   if (computes) ReportDevice(device, metrics);
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<MetricsEndpoint> endpoint,
-                         MetricsEndpoint::Start(config.cluster, role, engine_index, metrics));
-  const RoleContext context{loaded, config, args.resume, engine_index, metrics, device.torch_name};
-  if (role == "trainer") return RunTrainerRole(context);
+                         MetricsEndpoint::Start(config.cluster, role, index, metrics));
+  const RoleContext context{loaded, config, args.resume, index, metrics, device.torch_name};
+  if (role == "trainer") return config.cluster.trainer_ranks > 1 ? RunRank(context) : RunTrainerRole(context, nullptr);
   absl::Status status;
   if (role == "datapool") status = RunDataPool(context);
   if (role == "scheduler") status = RunScheduler(context);
@@ -216,9 +254,9 @@ absl::StatusOr<int> RunRoleOrError(const std::string& role, const RunArgs& args,
 
 }  // namespace
 
-int RunRole(const std::string& role, const RunArgs& args, int engine_index) {
+int RunRole(const std::string& role, const RunArgs& args, int index) {
   HandleSignals();
-  const absl::StatusOr<int> code = RunRoleOrError(role, args, engine_index);
+  const absl::StatusOr<int> code = RunRoleOrError(role, args, index);
   return code.ok() ? *code : Fail(code.status());
 }
 

@@ -72,6 +72,12 @@ void BindCluster(base::Schema& schema, ClusterOptions& cluster) {
   schema.Field("cluster.gateway_port", &cluster.gateway_port, "gRPC port of the gateway (HTTP: http.port)");
   schema.Field("cluster.rollout_port", &cluster.rollout_port, "gRPC port of the first engine; engine i: this + i");
   schema.Field("cluster.rollout_engines", &cluster.rollout_engines, "rollout engines, each a process");
+  schema.Field("cluster.trainer_ranks", &cluster.trainer_ranks,
+               "processes of `ingot launch` that train each batch together, data parallel; 1: one trainer");
+  schema.Field("cluster.trainer_port", &cluster.trainer_port, "where the trainer's ranks meet, with more than one");
+  schema.Field("cluster.rank_deadline_s", &cluster.rank_deadline_s,
+               "seconds without a sign of life (not: without progress) after which a rank of the trainer counts as "
+               "dead, and all are started again from the last checkpoint");
   schema.Field("cluster.metrics_port", &cluster.metrics_port,
                "Prometheus port of the first role (the others follow); 0: only the gateway's /metrics");
   schema.Field("cluster.max_restarts", &cluster.max_restarts, "times a crashed role is started again");
@@ -91,7 +97,7 @@ void Derive(RunConfig& config) {
   config.scheduler.final_eval = !config.eval.tasks.empty();
   const CoreBudget cores = SplitCores(config);
   config.rollout.threads = cores.rollout;
-  config.trainer.threads = cores.trainer;
+  config.trainer.threads = std::max(1, cores.trainer / std::max(1, config.cluster.trainer_ranks));
   config.datapool.path = config.root + "/" + config.name + "/pool";
 }
 
@@ -127,6 +133,16 @@ absl::Status Validate(const RunConfig& config) {
   }
   if (config.cluster.rollout_engines < 1) {
     return absl::InvalidArgumentError("cluster.rollout_engines must be at least 1");
+  }
+  if (config.cluster.trainer_ranks < 1 || config.cluster.trainer_ranks > 128) {
+    return absl::InvalidArgumentError("cluster.trainer_ranks must be in [1, 128]");
+  }
+  if (config.cluster.rank_deadline_s < 1) {
+    return absl::InvalidArgumentError("cluster.rank_deadline_s must be at least 1");
+  }
+  if (config.cluster.trainer_ranks > 1 && config.device == "cuda") {
+    return absl::InvalidArgumentError(
+        "cluster.trainer_ranks: ranks exchange over Gloo between CPU processes only: use device=cpu, or one rank");
   }
   if (config.tasks.empty() && config.sft_data.empty() && config.dpo_data.empty()) {
     return absl::InvalidArgumentError(

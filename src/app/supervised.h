@@ -16,8 +16,9 @@
 
 namespace ingot::app {
 
-// At version 0 with the weights that the configuration names.
-absl::StatusOr<std::unique_ptr<trainer::Trainer>> NewTrainer(const RunConfig& config, const ModelSetup& model);
+// At version 0 with the weights that the configuration names. `ranks`: Trainer::Create.
+absl::StatusOr<std::unique_ptr<trainer::Trainer>> NewTrainer(const RunConfig& config, const ModelSetup& model,
+                                                             trainer::Ranks* ranks = nullptr);
 
 struct StageObserver {
   std::function<void(const std::string& text)> note;  // a line for people

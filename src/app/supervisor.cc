@@ -59,8 +59,7 @@ absl::Status Supervisor::Start(RoleSpec spec) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<int> Supervisor::Run(const std::atomic<bool>& stop,
-                                    const std::function<void(const std::string&)>& on_status) {
+absl::StatusOr<int> Supervisor::Run(const std::atomic<bool>& stop, const OnStatus& on_status) {
   while (true) {
     if (stop) {
       on_status("stopping all roles");
@@ -68,39 +67,91 @@ absl::StatusOr<int> Supervisor::Run(const std::atomic<bool>& stop,
       return absl::CancelledError("stopped");
     }
     for (Role& role : roles_) {
-      if (role.done) continue;
-      const auto now = std::chrono::steady_clock::now();
-      if (role.pid < 0) {
-        if (now < role.start_after) continue;
-        INGOT_ASSIGN_OR_RETURN(role.pid, Spawn(role.spec, true));
-        on_status(absl::StrCat(role.spec.name, " started again (", role.restarts, " of ", options_.max_restarts, ")"));
-        continue;
-      }
-      int wait_status = 0;
-      const pid_t ended = waitpid(role.pid, &wait_status, WNOHANG);
-      if (ended == 0 || (ended < 0 && errno == EINTR)) continue;
-      role.pid = -1;
-      const bool crashed = !WIFEXITED(wait_status) || (!role.spec.decides && WEXITSTATUS(wait_status) != 0);
-      if (!crashed && role.spec.decides) {
-        StopAll();
-        return WEXITSTATUS(wait_status);
-      }
-      if (!crashed) {  // agents end by themselves when the scheduler has no more work
-        role.done = true;
-        on_status(absl::StrCat(role.spec.name, " is done"));
-        continue;
-      }
-      const std::string what = absl::StrCat(role.spec.name, " ", Describe(wait_status), "; see ", role.spec.log_path);
-      on_status(what);
-      if (role.restarts >= options_.max_restarts) {
-        StopAll();
-        return absl::AbortedError(absl::StrCat(what, "; gave up after ", role.restarts, " restarts"));
-      }
-      ++role.restarts;
-      role.start_after = now + options_.restart_delay;
+      absl::StatusOr<std::optional<int>> code = Tend(role, on_status);
+      if (code.ok() && !code->has_value()) continue;
+      StopAll();
+      if (!code.ok()) return code.status();
+      return **code;
+    }
+    if (const absl::Status status = TendGroups(on_status); !status.ok()) {
+      StopAll();
+      return status;
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
+}
+
+absl::StatusOr<std::optional<int>> Supervisor::Tend(Role& role, const OnStatus& on_status) {
+  if (role.done) return std::nullopt;
+  if (role.pid < 0) {
+    if (ending_.contains(role.spec.group) || std::chrono::steady_clock::now() < role.start_after) return std::nullopt;
+    INGOT_ASSIGN_OR_RETURN(role.pid, Spawn(role.spec, true));
+    on_status(absl::StrCat(role.spec.name, " started again (", role.restarts, " of ", options_.max_restarts, ")"));
+    return std::nullopt;
+  }
+  int wait_status = 0;
+  const pid_t ended = waitpid(role.pid, &wait_status, WNOHANG);
+  if (ended == 0 || (ended < 0 && errno == EINTR)) return std::nullopt;
+  role.pid = -1;
+  const bool exited = WIFEXITED(wait_status);
+  const int code = exited ? WEXITSTATUS(wait_status) : -1;
+  const bool left_alone = !role.spec.group.empty() && code == kGroupLostExit;
+  if (exited && role.spec.decides && !left_alone) return code;
+  if (exited && code == 0) {  // agents end by themselves when the scheduler has no more work
+    role.done = true;
+    on_status(absl::StrCat(role.spec.name, " is done"));
+    return std::nullopt;
+  }
+  if (!role.spec.group.empty()) {
+    NoteGroupEnd(role, wait_status, on_status);
+    return std::nullopt;
+  }
+  const std::string what = absl::StrCat(role.spec.name, " ", Describe(wait_status), "; see ", role.spec.log_path);
+  on_status(what);
+  INGOT_RETURN_IF_ERROR(Restart(role, what));
+  return std::nullopt;
+}
+
+absl::Status Supervisor::Restart(Role& role, const std::string& why) {
+  if (role.restarts >= options_.max_restarts) {
+    return absl::AbortedError(absl::StrCat(why, "; gave up after ", role.restarts, " restarts"));
+  }
+  ++role.restarts;
+  role.done = false;
+  role.start_after = std::chrono::steady_clock::now() + options_.restart_delay;
+  return absl::OkStatus();
+}
+
+void Supervisor::NoteGroupEnd(const Role& role, int wait_status, const OnStatus& on_status) {
+  const std::string what = absl::StrCat(role.spec.name, " ", Describe(wait_status), "; see ", role.spec.log_path);
+  on_status(what);
+  const auto kill_after = std::chrono::steady_clock::now() + options_.group_grace;
+  EndingGroup& group = ending_.try_emplace(role.spec.group, EndingGroup{what, "", kill_after}).first->second;
+  const bool own_error = WIFEXITED(wait_status) && WEXITSTATUS(wait_status) != kGroupLostExit;
+  if (own_error && group.error.empty()) group.error = what;
+}
+
+absl::Status Supervisor::TendGroups(const OnStatus& on_status) {
+  for (auto it = ending_.begin(); it != ending_.end();) {
+    const auto& [name, group] = *it;
+    bool running = false;
+    for (const Role& role : roles_) {
+      if (role.spec.group != name || role.pid < 0) continue;
+      running = true;
+      if (std::chrono::steady_clock::now() >= group.kill_after) kill(role.pid, SIGKILL);
+    }
+    if (running) {
+      ++it;
+      continue;
+    }
+    if (!group.error.empty()) return absl::AbortedError(group.error);
+    for (Role& role : roles_) {
+      if (role.spec.group == name) INGOT_RETURN_IF_ERROR(Restart(role, group.first));
+    }
+    on_status(absl::StrCat("all of ", name, " ended; they are started again together"));
+    it = ending_.erase(it);
+  }
+  return absl::OkStatus();
 }
 
 void Supervisor::StopAll() {

@@ -1,6 +1,10 @@
 // Runs the roles of a run as processes of this machine: starts them in order, restarts what crashes, ends all of them
 // when the one that decides the run ends. Each role's output goes to its own log file.
 //
+// Roles may be a GROUP, processes that can only go on together (the ranks of a trainer). When one of them crashes, or
+// ends with kGroupLostExit because it saw another one gone, the rest are ended and all are started again. One that ends
+// with another code than 0 has an error of its own, which would come again: it ends the run, whatever the others say.
+//
 // Not thread safe: one thread starts and runs it. Children die with the supervisor, also when it is killed.
 #pragma once
 
@@ -9,6 +13,8 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,19 +22,25 @@
 
 namespace ingot::app {
 
+// Exit code of a role that another one of its group left alone.
+inline constexpr int kGroupLostExit = 75;
+
 struct RoleSpec {
   std::string name;
   std::vector<std::string> argv;
   std::vector<std::string> restart_extra;  // arguments added when it is started again (trainer: --resume)
   std::string log_path;
+  std::string group;             // of roles that are started again together; empty: alone
   bool decides = false;          // its exit ends the run, with its exit code
   bool inherits_stdout = false;  // prints to the terminal; otherwise to its log
 };
 
 struct SupervisorOptions {
-  int max_restarts = 3;  // per role, then the run fails; 0: any crash fails the run
+  int max_restarts = 3;  // per role or group, then the run fails; 0: any crash fails the run
   std::chrono::milliseconds restart_delay{500};
   std::chrono::milliseconds stop_grace{15000};  // between SIGTERM and SIGKILL
+  // Between the first end in a group and SIGKILL for the rest: time to end with an error of one's own.
+  std::chrono::milliseconds group_grace{3000};
 };
 
 class Supervisor {
@@ -43,6 +55,7 @@ class Supervisor {
   absl::StatusOr<int> Run(const std::atomic<bool>& stop, const std::function<void(const std::string&)>& on_status);
 
  private:
+  using OnStatus = std::function<void(const std::string&)>;
   struct Role {
     RoleSpec spec;
     pid_t pid = -1;
@@ -50,12 +63,25 @@ class Supervisor {
     bool done = false;
     std::chrono::steady_clock::time_point start_after{};
   };
+  // A group of which some have ended and the others are to.
+  struct EndingGroup {
+    std::string first;  // what ended it
+    std::string error;  // of one that has an error of its own
+    std::chrono::steady_clock::time_point kill_after;
+  };
 
   static absl::StatusOr<pid_t> Spawn(const RoleSpec& spec, bool again);
+  // Reaps `role` if it ended. The run's exit code, if this decides it.
+  absl::StatusOr<std::optional<int>> Tend(Role& role, const OnStatus& on_status);
+  void NoteGroupEnd(const Role& role, int wait_status, const OnStatus& on_status);
+  absl::Status TendGroups(const OnStatus& on_status);
+  // ABORTED once it was started again too often.
+  absl::Status Restart(Role& role, const std::string& why);
   void StopAll();
 
   const SupervisorOptions options_;
   std::vector<Role> roles_;
+  std::map<std::string, EndingGroup> ending_;
 };
 
 }  // namespace ingot::app

@@ -15,6 +15,11 @@ namespace {
 absl::StatusOr<int> TrainOrError(const RunArgs& args) {
   INGOT_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadRunConfig(args.config, args.overrides));
   const RunConfig& config = *loaded.config;
+  if (config.cluster.trainer_ranks > 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "cluster.trainer_ranks is ", config.cluster.trainer_ranks,
+        ": `ingot train` is one process and trains on one rank; use `ingot launch`, or --set cluster.trainer_ranks=1"));
+  }
   INGOT_ASSIGN_OR_RETURN(const DeviceChoice device, OpenDevice(config.device));
   INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(config.model, device.torch_name));
   INGOT_ASSIGN_OR_RETURN(const RunDir dir,

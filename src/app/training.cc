@@ -216,44 +216,67 @@ class RunRecorder final : public trainer::StepObserver {
   double last_step_at_ = -1;
 };
 
+// A later checkpoint does not hold the weights that the run started from: where they are the reference policy, the
+// run's folder does.
+bool KeepsReference(const RunConfig& config) {
+  return config.trainer.needs_reference() && config.trainer.reference_path.empty();
+}
+std::string ReferencePath(const RunDir& dir) { return dir.path() + "/reference"; }
+
+// Rank 0 says what all start from: a checkpoint, or (empty) its own weights at version 0.
+absl::Status TellStart(trainer::Ranks* ranks, const std::string& checkpoint) {
+  return ranks == nullptr ? absl::OkStatus() : ranks->BroadcastBytes(checkpoint, 0).status();
+}
+
 // Nothing else computes during the warm start, so that it takes all threads of the budget; the RL stage then starts
 // with its own share.
 absl::StatusOr<std::unique_ptr<trainer::Trainer>> WarmStart(const RunConfig& config, const ModelSetup& model,
-                                                            StepLine& line, const std::atomic<bool>& stop) {
+                                                            trainer::Ranks* ranks, StepLine& line,
+                                                            const std::atomic<bool>& stop) {
   RunConfig all_threads = config;
   all_threads.trainer.threads = SplitCores(config).total;
   INGOT_ASSIGN_OR_RETURN(std::unique_ptr<trainer::Trainer> warm, NewTrainer(all_threads, model));
   StageObserver observer;
   observer.note = [&line](const std::string& text) { line.Note("warm start: " + text); };
   INGOT_RETURN_IF_ERROR(base::Annotate(RunStages(all_threads, model, *warm, observer, stop), "warm start"));
-  return trainer::Trainer::Create(config.trainer, warm->config(), warm->parameters());
+  INGOT_RETURN_IF_ERROR(TellStart(ranks, ""));
+  return trainer::Trainer::Create(config.trainer, warm->config(), warm->parameters(), base::Clock::Real(), ranks);
+}
+
+absl::StatusOr<std::unique_ptr<trainer::Trainer>> FromCheckpoint(const RunConfig& config, const RunDir& dir,
+                                                                 const std::string& checkpoint,
+                                                                 const std::string& device, trainer::Ranks* ranks) {
+  trainer::TrainerOptions options = config.trainer;
+  if (KeepsReference(config)) options.reference_path = ReferencePath(dir);
+  return trainer::Trainer::Resume(options, checkpoint, at::Device(device), base::Clock::Real(), ranks);
 }
 
 absl::StatusOr<std::unique_ptr<trainer::Trainer>> StartOrResume(const RunConfig& config, const RunDir& dir,
-                                                                const ModelSetup& model, bool resume, StepLine& line,
+                                                                const ModelSetup& model, trainer::Ranks* ranks,
+                                                                bool resume, StepLine& line,
                                                                 const std::atomic<bool>& stop) {
-  // A later checkpoint does not hold the weights that the run started from: where they are the reference policy, the
-  // run's folder does.
-  const bool keep_reference = config.trainer.needs_reference() && config.trainer.reference_path.empty();
-  const std::string reference = dir.path() + "/reference";
   if (resume) {
     const absl::StatusOr<trainer::CheckpointInfo> latest = trainer::LatestCheckpoint(dir.checkpoints());
     if (latest.ok()) {
       for (const std::string& why : latest->rejected) INGOT_LOG(warn, "checkpoint passed over: {}", why);
       line.Note(fmt::format("resuming from {}", latest->path));
-      trainer::TrainerOptions options = config.trainer;
-      if (keep_reference) options.reference_path = reference;
-      return trainer::Trainer::Resume(options, latest->path, at::Device(model.device));
+      INGOT_RETURN_IF_ERROR(TellStart(ranks, latest->path));
+      return FromCheckpoint(config, dir, latest->path, model.device, ranks);
     }
     if (latest.status().code() != absl::StatusCode::kNotFound) return latest.status();
     line.Note("no checkpoint yet: starting from the beginning");
   }
-  absl::StatusOr<std::unique_ptr<trainer::Trainer>> trainer = config.sft_data.empty() && config.dpo_data.empty()
-                                                                  ? NewTrainer(config, model)
-                                                                  : WarmStart(config, model, line, stop);
-  if (trainer.ok() && keep_reference) {
-    INGOT_RETURN_IF_ERROR(base::Annotate(model::SaveModelDir(reference, (*trainer)->config(), (*trainer)->parameters()),
-                                         "keeping the reference policy"));
+  absl::StatusOr<std::unique_ptr<trainer::Trainer>> trainer;
+  if (config.sft_data.empty() && config.dpo_data.empty()) {
+    INGOT_RETURN_IF_ERROR(TellStart(ranks, ""));
+    trainer = NewTrainer(config, model, ranks);
+  } else {
+    trainer = WarmStart(config, model, ranks, line, stop);
+  }
+  if (trainer.ok() && KeepsReference(config)) {
+    INGOT_RETURN_IF_ERROR(
+        base::Annotate(model::SaveModelDir(ReferencePath(dir), (*trainer)->config(), (*trainer)->parameters()),
+                       "keeping the reference policy"));
   }
   return trainer;
 }
@@ -286,6 +309,16 @@ std::vector<double> EarlierRewards(const std::string& path, int64_t resume_step)
 
 }  // namespace
 
+absl::Status FollowTraining(const RunConfig& config, const RunDir& dir, const std::string& device,
+                            trainer::Ranks& ranks) {
+  INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(config.model, device));
+  INGOT_ASSIGN_OR_RETURN(const std::string checkpoint, ranks.BroadcastBytes("", 0));
+  INGOT_ASSIGN_OR_RETURN(
+      const std::unique_ptr<trainer::Trainer> trainer,
+      checkpoint.empty() ? NewTrainer(config, model, &ranks) : FromCheckpoint(config, dir, checkpoint, device, &ranks));
+  return trainer->Follow();
+}
+
 absl::StatusOr<TrainingResult> RunTraining(const LoadedConfig& loaded, const RunDir& dir, const TrainingSeams& seams,
                                            bool resume, base::Metrics& metrics, const std::atomic<bool>& stop) {
   const RunConfig& config = *loaded.config;
@@ -293,7 +326,7 @@ absl::StatusOr<TrainingResult> RunTraining(const LoadedConfig& loaded, const Run
   StepLine line(stdout, config.name, config.trainer.total_steps);
   INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(config.model, seams.device));
   INGOT_ASSIGN_OR_RETURN(std::unique_ptr<trainer::Trainer> trainer,
-                         StartOrResume(config, dir, model, resume, line, stop));
+                         StartOrResume(config, dir, model, seams.ranks, resume, line, stop));
   const int64_t first_step = trainer->version();
 
   INGOT_RETURN_IF_ERROR(CheckSameModel(model.shape, *trainer, dir));
@@ -329,6 +362,7 @@ absl::StatusOr<TrainingResult> RunTraining(const LoadedConfig& loaded, const Run
   };
   trainer::TrainLoop loop(loop_options, *trainer, source, versions, &recorder, probe);
   INGOT_RETURN_IF_ERROR(loop.Run());
+  INGOT_RETURN_IF_ERROR(trainer->Dismiss());
 
   base::json::object last_eval;
   INGOT_RETURN_IF_ERROR(evaluations.Finish(recorder.ReportTo(last_eval), stop));

@@ -15,6 +15,7 @@
 #include "datapool/client.h"
 #include "rollout/client.h"
 #include "scheduler/client.h"
+#include "trainer/parallel/ranks.h"
 #include "weights/publisher.h"
 
 namespace ingot::app {
@@ -25,6 +26,7 @@ struct TrainingSeams {
   rollout::Client* engine = nullptr;        // samples the probe, reports idle time
   weights::Publisher* publisher = nullptr;  // its engines are added by the caller
   std::string device = "cpu";               // torch's name of where the trainer computes
+  trainer::Ranks* ranks = nullptr;          // this is rank 0 of them; null: the only one
   // Called once, when the start version is live: agents may begin. May be null.
   std::function<absl::Status()> on_first_version;
 };
@@ -38,6 +40,11 @@ struct TrainingResult {
 // Blocks until total_steps are trained (and the last evaluation is done). CANCELLED once `stop` is set.
 absl::StatusOr<TrainingResult> RunTraining(const LoadedConfig& loaded, const RunDir& dir, const TrainingSeams& seams,
                                            bool resume, base::Metrics& metrics, const std::atomic<bool>& stop);
+
+// What a rank other than 0 does meanwhile: takes part in rank 0's steps and checkpoints. Blocks until rank 0's training
+// is done. The warm start is rank 0's alone, which the others then get the weights of.
+absl::Status FollowTraining(const RunConfig& config, const RunDir& dir, const std::string& device,
+                            trainer::Ranks& ranks);
 
 // The checkpoint that a run in `dir` continues from; 0 for a new run or one without a checkpoint.
 absl::StatusOr<int64_t> ResumeStep(const RunDir& dir, bool resume);

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace ingot::trainer {
@@ -34,6 +35,18 @@ void AdamW::CollectGradients() {
   }
 }
 
+void AdamW::AddGradient(const std::string& name, const at::Tensor& gradient) {
+  const at::NoGradGuard no_history;
+  const auto found = std::lower_bound(names_.begin(), names_.end(), name);
+  TORCH_CHECK(found != names_.end() && *found == name, "the optimizer has no parameter ", name);
+  at::Tensor& sum = collected_[static_cast<size_t>(found - names_.begin())];
+  if (sum.defined()) {
+    sum.add_(gradient);
+  } else {
+    sum = gradient;
+  }
+}
+
 at::Tensor AdamW::Gradient(size_t i) const {
   const at::Tensor& latest = parameters_[i].grad();
   if (!latest.defined()) return collected_[i];
@@ -59,9 +72,22 @@ double AdamW::GradNorm() const {
   return total.defined() ? std::sqrt(total.item<double>()) : 0.0;
 }
 
+std::vector<double> AdamW::GradNorms() const {
+  const at::NoGradGuard no_history;
+  std::vector<double> norms;
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const at::Tensor gradient = Gradient(i);
+    norms.push_back(gradient.defined()
+                        ? at::linalg_vector_norm(gradient, 2, std::nullopt, false, at::kDouble).item<double>()
+                        : 0.0);
+  }
+  return norms;
+}
+
 void AdamW::Step(double learning_rate, double grad_norm) {
   const at::NoGradGuard no_history;
   ++steps_;
+  if (parameters_.empty()) return;  // _foreach refuses empty lists
   std::vector<at::Tensor> gradients;
   gradients.reserve(parameters_.size());
   for (size_t i = 0; i < parameters_.size(); ++i) {

@@ -29,11 +29,17 @@ class AdamW {
   // pass of several, whose sum would otherwise be rounded each time. Nothing for the others.
   void CollectGradients();
 
+  // Adds `gradient`, of the parameter's shape and the state's type, to the sum for a parameter by its name, which keeps
+  // it. Instead of .grad and CollectGradients, where gradients come from elsewhere.
+  void AddGradient(const std::string& name, const at::Tensor& gradient);
+
   // What Step would go by, by name, shared; undefined: none.
   std::map<std::string, at::Tensor> Gradients() const;
 
   // Euclidean norm over all gradients; a parameter without one counts as zeros.
   double GradNorm() const;
+  // The norm of each, by name.
+  std::vector<double> GradNorms() const;
 
   // One update at `learning_rate` from the gradients: what was collected and the parameters' .grad. Scaled down to
   // options.grad_clip_norm if `grad_norm` is above it. The gradients are spent: ZeroGrad before the next.

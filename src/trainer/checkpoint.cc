@@ -23,7 +23,7 @@ namespace json = base::json;
 
 constexpr char kFormat[] = "ingot-checkpoint-1";
 constexpr char kState[] = "state.json";
-constexpr char kOptimizer[] = "optimizer.safetensors";
+constexpr char kOptimizer[] = "optimizer";
 constexpr char kPrefix[] = "step-";
 constexpr char kTemporary[] = ".tmp-";
 constexpr char kReplaced[] = ".old-";
@@ -38,6 +38,16 @@ std::optional<int64_t> StepOf(const std::string& name) {
     step = step * 10 + (c - '0');
   }
   return step;
+}
+
+std::string OptimizerFile(int shard, int shards) {
+  char name[64];
+  std::snprintf(name, sizeof(name), "%s-%05d-of-%05d.safetensors", kOptimizer, shard + 1, shards);
+  return shards == 1 ? absl::StrCat(kOptimizer, ".safetensors") : name;
+}
+
+std::string TemporaryFolder(const std::string& root, int64_t step) {
+  return absl::StrCat(root, "/", kTemporary, CheckpointName(step));
 }
 
 // Steps that have a folder, newest first.
@@ -58,7 +68,9 @@ absl::StatusOr<std::vector<int64_t>> ListSteps(const std::string& root) {
 absl::Status CheckExtraFiles(const std::map<std::string, std::string>& extra_files) {
   for (const auto& [name, contents] : extra_files) {
     const bool plain = !name.empty() && name.find('/') == std::string::npos && name[0] != '.';
-    if (!plain || name == kState || name == kOptimizer || name == "config.json" || name == "model.safetensors") {
+    const bool taken = name == kState || name == "config.json" || name == "model.safetensors" ||
+                       (name.starts_with(kOptimizer) && name.ends_with(".safetensors"));
+    if (!plain || taken) {
       return absl::InvalidArgumentError(absl::StrCat("'", name, "' cannot be an extra file of a checkpoint"));
     }
   }
@@ -73,6 +85,7 @@ json::value StateJson(const CheckpointContents& contents, json::object files) {
                       {"seed", contents.seed},
                       {"weights_checksum", base::Hex(contents.weights_checksum)},
                       {"optimizer_steps", contents.optimizer_steps},
+                      {"optimizer_shards", contents.optimizer_shards},
                       {"schedule",
                        {{"total_steps", contents.total_steps},
                         {"learning_rate", schedule.learning_rate},
@@ -85,7 +98,6 @@ json::value StateJson(const CheckpointContents& contents, json::object files) {
 absl::Status WriteInto(const std::string& dir, const CheckpointContents& contents,
                        const std::map<std::string, std::string>& extra_files) {
   INGOT_RETURN_IF_ERROR(model::SaveModelDir(dir, contents.config, contents.parameters));
-  INGOT_RETURN_IF_ERROR(model::SaveSafetensors(dir + "/" + kOptimizer, contents.optimizer, {{"format", "pt"}}));
   for (const auto& [name, text] : extra_files) INGOT_RETURN_IF_ERROR(WriteFileDurably(dir + "/" + name, text));
   std::vector<std::string> names;
   for (const auto& entry : fs::directory_iterator(dir)) names.push_back(entry.path().filename().string());
@@ -143,6 +155,11 @@ absl::Status Damaged(const std::string& path, const std::string& what) {
   return absl::DataLossError(absl::StrCat("checkpoint ", path, " is damaged: ", what));
 }
 
+absl::Status NotWritten(const absl::Status& why, const std::string& root, int64_t step) {
+  return base::Annotate(why, absl::StrCat("cannot write checkpoint ", root, "/", CheckpointName(step),
+                                          " (the earlier ones are untouched)"));
+}
+
 absl::StatusOr<int64_t> IntegerField(const json::value& state, const std::string& key) {
   const json::value* field = base::Find(state, key);
   if (field == nullptr || !field->is_int64() || field->as_int64() < 0) {
@@ -184,11 +201,23 @@ absl::StatusOr<json::value> ReadState(const std::string& path) {
   return *std::move(state);
 }
 
+// 1 in checkpoints that were written before there were shards.
+absl::StatusOr<int> ShardsOf(const std::string& path, const json::value& state) {
+  if (base::Find(state, "optimizer_shards") == nullptr) return 1;
+  const auto shards = IntegerField(state, "optimizer_shards");
+  if (!shards.ok()) return Damaged(path, std::string(shards.status().message()));
+  if (*shards < 1 || *shards > 99999) return Damaged(path, absl::StrCat("optimizer_shards is ", *shards));
+  return static_cast<int>(*shards);
+}
+
 absl::Status VerifyFiles(const std::string& path, const json::value& state) {
   const json::value* files = base::Find(state, "files");
   if (files == nullptr || !files->is_object()) return Damaged(path, "state.json lists no files");
-  for (const char* needed : {"config.json", "model.safetensors", kOptimizer}) {
-    if (!files->as_object().contains(needed)) return Damaged(path, absl::StrCat("state.json does not list ", needed));
+  INGOT_ASSIGN_OR_RETURN(const int shards, ShardsOf(path, state));
+  std::vector<std::string> needed = {"config.json", "model.safetensors"};
+  for (int shard = 0; shard < shards; ++shard) needed.push_back(OptimizerFile(shard, shards));
+  for (const std::string& name : needed) {
+    if (!files->as_object().contains(name)) return Damaged(path, absl::StrCat("state.json does not list ", name));
   }
   for (const auto& [key, entry] : files->as_object()) {
     const std::string name(key);
@@ -217,18 +246,47 @@ std::string CheckpointName(int64_t step) {
 absl::StatusOr<CheckpointInfo> WriteCheckpoint(const std::string& root, const CheckpointContents& contents,
                                                const std::map<std::string, std::string>& extra_files, int64_t keep) {
   INGOT_RETURN_IF_ERROR(CheckExtraFiles(extra_files));
-  const std::string name = CheckpointName(contents.step);
-  const std::string temporary = root + "/" + kTemporary + name;
+  INGOT_ASSIGN_OR_RETURN(const std::string folder, BeginCheckpoint(root, contents.step));
+  if (const absl::Status written = WriteOptimizerShard(folder, contents.optimizer, 0, 1); !written.ok()) {
+    AbandonCheckpoint(root, contents.step);
+    return NotWritten(written, root, contents.step);
+  }
+  return FinishCheckpoint(root, contents, extra_files, keep);
+}
+
+absl::StatusOr<std::string> BeginCheckpoint(const std::string& root, int64_t step) {
+  const std::string temporary = TemporaryFolder(root, step);
   std::error_code error;
   fs::remove_all(temporary, error);
   fs::create_directories(temporary, error);
   if (error) return absl::UnavailableError(absl::StrCat("cannot create ", temporary, ": ", error.message()));
-  absl::Status written = AtTorchEdge("checkpoint", [&] { return WriteInto(temporary, contents, extra_files); });
+  return temporary;
+}
+
+absl::Status WriteOptimizerShard(const std::string& folder, const std::map<std::string, at::Tensor>& optimizer,
+                                 int shard, int shards) {
+  return AtTorchEdge("checkpoint", [&] {
+    return model::SaveSafetensors(folder + "/" + OptimizerFile(shard, shards), optimizer, {{"format", "pt"}});
+  });
+}
+
+void AbandonCheckpoint(const std::string& root, int64_t step) {
+  std::error_code ignored;
+  fs::remove_all(TemporaryFolder(root, step), ignored);
+}
+
+absl::StatusOr<CheckpointInfo> FinishCheckpoint(const std::string& root, const CheckpointContents& contents,
+                                                const std::map<std::string, std::string>& extra_files, int64_t keep) {
+  absl::Status written = CheckExtraFiles(extra_files);
+  const std::string name = CheckpointName(contents.step);
+  const std::string temporary = TemporaryFolder(root, contents.step);
+  if (written.ok()) {
+    written = AtTorchEdge("checkpoint", [&] { return WriteInto(temporary, contents, extra_files); });
+  }
   if (written.ok()) written = Install(root, temporary, name);
   if (!written.ok()) {
-    fs::remove_all(temporary, error);
-    return base::Annotate(
-        written, absl::StrCat("cannot write checkpoint ", root, "/", name, " (the earlier ones are untouched)"));
+    AbandonCheckpoint(root, contents.step);
+    return NotWritten(written, root, contents.step);
   }
   RemoveStale(root, contents.step, keep);
   return CheckpointInfo{root + "/" + name, contents.step, contents.weights_checksum, {}};
@@ -271,7 +329,14 @@ absl::StatusOr<CheckpointContents> ReadCheckpoint(const std::string& path) {
   INGOT_ASSIGN_OR_RETURN(model::LoadedModel loaded, model::LoadModelDir(path));
   contents.config = std::move(loaded.config);
   contents.parameters = std::move(loaded.parameters);
-  INGOT_ASSIGN_OR_RETURN(contents.optimizer, model::LoadSafetensors(path + "/" + kOptimizer));
+  INGOT_ASSIGN_OR_RETURN(contents.optimizer_shards, ShardsOf(path, state));
+  for (int shard = 0; shard < contents.optimizer_shards; ++shard) {
+    const std::string file = OptimizerFile(shard, contents.optimizer_shards);
+    auto tensors = model::LoadSafetensors(path + "/" + file);
+    INGOT_RETURN_IF_ERROR(tensors.status());
+    contents.optimizer.merge(*tensors);
+    if (!tensors->empty()) return Damaged(path, absl::StrCat(tensors->begin()->first, " of ", file, " is there twice"));
+  }
   return contents;
 }
 

@@ -2,11 +2,13 @@
 //
 //   ROOT/step-00000012/         contains exactly the batches below 12, i.e. version 12
 //     config.json, model.safetensors and the app's files (tokenizer.json, ...): a Hugging Face model folder
-//     optimizer.safetensors     moments (and masters) of AdamW
+//     optimizer.safetensors     moments (and masters) of AdamW; of a trainer of N ranks, each writes what it owns:
+//                               optimizer-00001-of-0000N.safetensors, ...
 //     state.json                step, seed, schedule, and size and checksum of every other file; written last
 //
 // Written into a temporary folder beside it, fsynced, and renamed: a crash leaves the old set. Whatever damages a
-// checkpoint later is found by the checksums before anything of it is used. One writer per ROOT; blocks on disk.
+// checkpoint later is found by the checksums before anything of it is used. One writer per ROOT (or the ranks of one
+// trainer, on one file system); blocks on disk.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -37,8 +39,9 @@ struct CheckpointContents {
   OptimizerOptions schedule;
   model::ModelConfig config;
   model::Parameters parameters;
-  std::map<std::string, at::Tensor> optimizer;
+  std::map<std::string, at::Tensor> optimizer;  // read: of all parameters, however many ranks wrote it
   int64_t optimizer_steps = 0;
+  int optimizer_shards = 1;  // files that the optimizer's state is written as
 };
 
 // "step-00000012".
@@ -49,6 +52,16 @@ std::string CheckpointName(int64_t step);
 // earlier checkpoints are untouched; the message names the path.
 absl::StatusOr<CheckpointInfo> WriteCheckpoint(const std::string& root, const CheckpointContents& contents,
                                                const std::map<std::string, std::string>& extra_files, int64_t keep);
+
+// The same in three steps, for several ranks: one begins (and is given the temporary folder), each writes its shard of
+// the optimizer's state into that, in [0, shards), and then one finishes; contents.optimizer is not looked at. After an
+// error AbandonCheckpoint removes the folder.
+absl::StatusOr<std::string> BeginCheckpoint(const std::string& root, int64_t step);
+absl::Status WriteOptimizerShard(const std::string& folder, const std::map<std::string, at::Tensor>& optimizer,
+                                 int shard, int shards);
+absl::StatusOr<CheckpointInfo> FinishCheckpoint(const std::string& root, const CheckpointContents& contents,
+                                                const std::map<std::string, std::string>& extra_files, int64_t keep);
+void AbandonCheckpoint(const std::string& root, int64_t step);
 
 // Checks every file against state.json. DATA_LOSS names what is missing or differs.
 absl::StatusOr<CheckpointInfo> VerifyCheckpoint(const std::string& path);

@@ -246,7 +246,11 @@ PassOptions PassOptionsOf(const TrainerOptions& options) {
 }
 
 absl::StatusOr<tree::PackedForest> PackBatch(const PreparedBatch& batch) {
-  INGOT_ASSIGN_OR_RETURN(tree::PackedForest forest, tree::PackForest(batch.calls, tree::OrderChainFirst(batch.calls)));
+  return PackBatch(batch, tree::OrderChainFirst(batch.calls));
+}
+
+absl::StatusOr<tree::PackedForest> PackBatch(const PreparedBatch& batch, std::span<const int32_t> calls) {
+  INGOT_ASSIGN_OR_RETURN(tree::PackedForest forest, tree::PackForest(batch.calls, calls));
   std::erase_if(forest.entries, [&](const tree::LossEntry& entry) { return !StepLoss::Bears(batch, entry); });
   return forest;
 }
@@ -266,7 +270,6 @@ void ScoreForests(const model::Transformer& model, const model::Transformer* ref
     }
     if (loss.needs_scores()) loss.RecordCurrent(forest.entries, ScoreForest(model, forest, calls, options).logprobs);
   }
-  if (loss.needs_scores()) loss.Fix();
 }
 
 PassResult AccumulateGradients(const model::Transformer& model, const tree::PackedForest& forest,

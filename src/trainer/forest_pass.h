@@ -45,6 +45,8 @@ PassOptions PassOptionsOf(const TrainerOptions& options);
 // All calls of a batch merged across its groups, in the order of OrderChainFirst, with the entries that bear loss.
 // Errors as PackForest.
 absl::StatusOr<tree::PackedForest> PackBatch(const PreparedBatch& batch);
+// The same of some of its calls, in the order given.
+absl::StatusOr<tree::PackedForest> PackBatch(const PreparedBatch& batch, std::span<const int32_t> calls);
 
 // Per loss entry, in the order of PackedForest::entries.
 struct PassResult {
@@ -62,8 +64,8 @@ PassResult ScoreForest(const model::Transformer& model, const tree::PackedForest
                        std::span<const tree::FlatCall> calls, const PassOptions& options);
 
 // Records in `loss` what it needs to know of the whole batch before a gradient: log-probs of `reference` (may be null
-// where the loss needs none) and of the model itself. `forests` are all of the batch's. One more pass each, without
-// gradients; nothing where the loss needs neither.
+// where the loss needs none) and of the model itself. One more pass each, without gradients; nothing where the loss
+// needs neither. Where it needs_scores(), loss.Fix() comes after all forests of the batch.
 void ScoreForests(const model::Transformer& model, const model::Transformer* reference,
                   std::span<const tree::PackedForest> forests, std::span<const tree::FlatCall> calls, StepLoss& loss,
                   const PassOptions& options);

@@ -39,9 +39,11 @@ std::string NonFiniteTensors(const model::Transformer& model, const std::map<std
 }
 
 std::vector<int32_t> CallsWithoutFiniteGradient(const model::Transformer& model, const PreparedBatch& batch,
-                                                StepLoss& loss, const PassOptions& options, size_t limit) {
+                                                std::span<const int32_t> calls, StepLoss& loss,
+                                                const PassOptions& options, size_t limit) {
   std::vector<int32_t> found;
-  for (int32_t alone = 0; alone < static_cast<int32_t>(batch.calls.size()) && found.size() < limit; ++alone) {
+  for (const int32_t alone : calls) {
+    if (found.size() >= limit) break;
     auto forest = tree::PackForest(batch.calls, std::span(&alone, 1));
     if (!forest.ok()) continue;
     std::erase_if(forest->entries, [&](const tree::LossEntry& entry) { return !StepLoss::Bears(batch, entry); });
@@ -59,6 +61,7 @@ std::vector<int32_t> CallsWithoutFiniteGradient(const model::Transformer& model,
 std::string NameCalls(const PreparedBatch& batch, std::vector<int32_t> calls) {
   if (calls.empty()) return "no single call";
   std::sort(calls.begin(), calls.end());
+  calls.erase(std::unique(calls.begin(), calls.end()), calls.end());
   std::string text = calls.size() == 1 ? "call " : "calls ";
   for (size_t i = 0; i < std::min(calls.size(), kNamedCalls); ++i) {
     absl::StrAppend(&text, i == 0 ? "" : ", ", batch.calls[static_cast<size_t>(calls[i])].call_id);

@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,12 +19,13 @@ namespace ingot::trainer {
 // ("... of its weights ..."); empty if all is finite. `gradients` by name, as AdamW::Gradients gives them.
 std::string NonFiniteTensors(const model::Transformer& model, const std::map<std::string, at::Tensor>& gradients);
 
-// Runs each call by itself until `limit` are found whose gradient is not finite; indices into the batch's calls. Spends
-// the model's gradients. For where the log-probs were finite and the gradient was not.
+// Runs each of `calls` (indices into the batch's) by itself until `limit` are found whose gradient is not finite.
+// Spends the model's gradients. For where the log-probs were finite and the gradient was not.
 std::vector<int32_t> CallsWithoutFiniteGradient(const model::Transformer& model, const PreparedBatch& batch,
-                                                StepLoss& loss, const PassOptions& options, size_t limit);
+                                                std::span<const int32_t> calls, StepLoss& loss,
+                                                const PassOptions& options, size_t limit);
 
-// "calls A, B and 3 more", in the batch's order.
+// "calls A, B and 3 more", in the batch's order, each once.
 std::string NameCalls(const PreparedBatch& batch, std::vector<int32_t> calls);
 
 }  // namespace ingot::trainer

@@ -10,6 +10,11 @@ void LogprobGap::Add(double logprob, double recorded) {
   k3.Add(std::expm1(difference) - difference);
 }
 
+void LogprobGap::Add(const LogprobGap& other) {
+  abs_diff.Add(other.abs_diff);
+  k3.Add(other.k3);
+}
+
 void LogprobGap::Report(const std::string& prefix, StepMetrics& metrics) const {
   metrics[prefix + "/k3_kl"] = k3.mean();
   metrics[prefix + "/logprob_abs_diff_mean"] = abs_diff.mean();

@@ -33,6 +33,12 @@ struct MeanMax {
     max = count == 0 ? value : std::max(max, value);
     ++count;
   }
+  void Add(const MeanMax& other) {
+    if (other.count == 0) return;
+    sum += other.sum;
+    max = count == 0 ? other.max : std::max(max, other.max);
+    count += other.count;
+  }
   double mean() const { return count == 0 ? 0.0 : sum / static_cast<double>(count); }
 };
 
@@ -50,6 +56,7 @@ struct LogprobGap {
   MeanMax k3;
 
   void Add(double logprob, double recorded);
+  void Add(const LogprobGap& other);
   // Writes PREFIX/k3_kl, PREFIX/logprob_abs_diff_mean and PREFIX/logprob_abs_diff_max.
   void Report(const std::string& prefix, StepMetrics& metrics) const;
 };

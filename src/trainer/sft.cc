@@ -52,6 +52,7 @@ absl::StatusOr<StepMetrics> StageStep(const model::Transformer& model, const Tra
   StepLoss step_loss(stage.objective, {}, batch);
   INGOT_ASSIGN_OR_RETURN(const tree::PackedForest forest, PackBatch(batch));
   ScoreForests(model, stage.reference, std::span(&forest, 1), batch.calls, step_loss, pass);
+  if (step_loss.needs_scores()) step_loss.Fix();
   const double loss = AccumulateGradients(model, forest, batch.calls, step_loss, pass).loss;
   const double grad_norm = optimizer.GradNorm();
   if (!std::isfinite(loss) || !std::isfinite(grad_norm)) {

@@ -27,6 +27,14 @@ struct StepWork {
   // Of those, what is run forward a second time.
   int64_t repeated_rows = 0;
   int64_t repeated_pairs = 0;
+
+  void Add(const StepWork& other) {
+    rows += other.rows;
+    head_rows += other.head_rows;
+    visible_pairs += other.visible_pairs;
+    repeated_rows += other.repeated_rows;
+    repeated_pairs += other.repeated_pairs;
+  }
 };
 
 StepWork WorkOf(const tree::PackedForest& forest, const PassResult& result, const PassOptions& options);

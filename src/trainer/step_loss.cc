@@ -43,11 +43,20 @@ LossEntries StepLoss::All() const {
   return {current_, recorded_, reference_, advantages_, weights_, sequences_, batch_.episodes, batch_.preferences};
 }
 
-void StepLoss::Fix() {
+double StepLoss::RecordedReference(const tree::LossEntry& entry) const {
+  return reference_.empty() ? 0.0 : reference_[Slot(entry)];
+}
+
+double StepLoss::RecordedCurrent(const tree::LossEntry& entry) const {
+  return current_.empty() ? 0.0 : current_[Slot(entry)];
+}
+
+void StepLoss::Fix(bool counts) {
   fixed_.assign(recorded_.size(), 0.0);
   const LossEntries all = All();
-  fixed_loss_ = objective_.Loss(all, fixed_);
-  objective_.Tally(all, sums_);
+  const double loss = objective_.Loss(all, fixed_);
+  fixed_loss_ = counts ? loss : 0.0;
+  if (counts) objective_.Tally(all, sums_);
 }
 
 double StepLoss::Penalties(size_t slot, double logprob, double& derivative) {

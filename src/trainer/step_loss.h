@@ -10,7 +10,7 @@
 //
 //   StepLoss loss(objective, coefficients, batch);
 //   if (loss.needs_reference()) for every forest: loss.RecordReference(entries, log-probs of the reference)
-//   if (loss.needs_scores())    for every forest: loss.RecordCurrent(entries, log-probs);  then loss.Fix()
+//   if (loss.needs_scores())    for every forest: loss.RecordCurrent(entries, log-probs);  then loss.Fix(...)
 //   for every forest: AccumulateGradients(..., loss, ...)                 asks Evaluate, in any order, each entry once
 //   loss.sums(), loss.non_finite_calls()
 #pragma once
@@ -54,9 +54,12 @@ class StepLoss final : public EntryLoss {
 
   void RecordReference(std::span<const tree::LossEntry> entries, std::span<const double> logprobs);
   void RecordCurrent(std::span<const tree::LossEntry> entries, std::span<const double> logprobs);
+  // What was recorded of an entry; 0 where nothing was.
+  double RecordedReference(const tree::LossEntry& entry) const;
+  double RecordedCurrent(const tree::LossEntry& entry) const;
   // After all entries were recorded: asks the objective, whose loss Evaluate then adds at its first call. Derivatives
-  // are those at the recorded log-probs.
-  void Fix();
+  // are those at the recorded log-probs. `counts` false: another rank counts that loss and what the objective tallies.
+  void Fix(bool counts = true);
 
   bool uses_entropy() const override { return coefficients_.entropy > 0; }
   double Evaluate(std::span<const tree::LossEntry> entries, std::span<const double> logprobs,

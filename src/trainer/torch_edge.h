@@ -11,12 +11,27 @@
 
 namespace ingot::trainer {
 
+// An absl::Status on its way out of code that torch calls back, or that throws like torch: AtTorchEdge gives it back as
+// it was.
+class StatusError final : public std::exception {
+ public:
+  explicit StatusError(absl::Status status) : status_(std::move(status)), text_(status_.message()) {}
+  const absl::Status& status() const { return status_; }
+  const char* what() const noexcept override { return text_.c_str(); }
+
+ private:
+  absl::Status status_;
+  std::string text_;
+};
+
 // Runs `body`, which returns an absl::Status or StatusOr. A torch error is INTERNAL (RESOURCE_EXHAUSTED if memory ran
 // out), with `context` in front.
 template <typename Body>
 auto AtTorchEdge(const std::string& context, Body&& body) -> decltype(body()) {
   try {
     return std::forward<Body>(body)();
+  } catch (const StatusError& error) {
+    return base::Annotate(error.status(), context);
   } catch (const c10::OutOfMemoryError& error) {
     return absl::ResourceExhaustedError(
         absl::StrCat(context, ": out of memory; lower micro_batch_tokens: ", error.what_without_backtrace()));

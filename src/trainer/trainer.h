@@ -12,6 +12,12 @@
 // since the batch is consumed. After options.max_skipped_steps in a row (counted since this object was made) the next
 // one is an error instead. Law 2: the result is that of running each call by itself, whatever merging and the cut into
 // micro-batches do, up to rounding.
+//
+// With ranks (parallel/ranks.h) the processes of a group each have a Trainer of the same options and weights, and train
+// every batch together: each the calls that are its own, then one step of one optimizer divided over them. Rank 0's is
+// used as if it were alone; the others Follow it until its Dismiss. The result is one rank's up to rounding, and
+// bit-identical for the same number of ranks. Errors of a step are those of any rank, on all of them; RankLost
+// (liveness.h) where one is gone, after which this object can do no more.
 #pragma once
 
 #include <cstdint>
@@ -26,16 +32,18 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "model/transformer.h"
-#include "trainer/adamw.h"
 #include "trainer/batch.h"
 #include "trainer/batch_source.h"
 #include "trainer/checkpoint.h"
 #include "trainer/forest_pass.h"
 #include "trainer/metrics.h"
 #include "trainer/options.h"
+#include "trainer/parallel/ranks.h"
+#include "trainer/parallel/sharded_adamw.h"
 #include "trainer/probe.h"
 #include "trainer/sft.h"
 #include "trainer/step_bound.h"
+#include "trainer/step_tally.h"
 #include "weights/snapshot.h"
 
 namespace ingot::trainer {
@@ -44,19 +52,22 @@ class Trainer {
  public:
   // At version 0 with a copy of `parameters`, on their device and in the type that options.dtype says.
   // RESOURCE_EXHAUSTED, with the numbers, where model, optimizer and one micro-batch do not fit into memory (CPU);
-  // nothing is allocated then.
+  // nothing is allocated then. With `ranks` (which outlive this; null: one rank) all create theirs together, and rank
+  // 0's parameters are everyone's.
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(const TrainerOptions& options,
                                                          const model::ModelConfig& config,
                                                          const model::Parameters& parameters,
-                                                         const base::Clock& clock = base::Clock::Real());
+                                                         const base::Clock& clock = base::Clock::Real(),
+                                                         Ranks* ranks = nullptr);
 
-  // At the checkpoint's step: what follows is bit-identical to a run that never stopped (same batches, options, threads
-  // and machine). Errors as ReadCheckpoint. FAILED_PRECONDITION: a reference policy is needed, and reference_path does
+  // At the checkpoint's step: what follows is bit-identical to a run that never stopped (same batches, options, threads,
+  // number of ranks and machine); a checkpoint may be resumed on any number of ranks. Errors as ReadCheckpoint. FAILED_PRECONDITION: a reference policy is needed, and reference_path does
   // not say where the weights are that the run started from.
   static absl::StatusOr<std::unique_ptr<Trainer>> Resume(const TrainerOptions& options,
                                                          const std::string& checkpoint_path,
                                                          at::Device device = at::kCPU,
-                                                         const base::Clock& clock = base::Clock::Real());
+                                                         const base::Clock& clock = base::Clock::Real(),
+                                                         Ranks* ranks = nullptr);
 
   // Optimizer steps taken since the warm start: the version that the parameters are.
   int64_t version() const { return version_; }
@@ -64,7 +75,7 @@ class Trainer {
   const model::ModelConfig& config() const { return model_.config(); }
   const model::Parameters& parameters() const { return model_.parameters(); }
 
-  // Supervised warm start, at version 0 only (FAILED_PRECONDITION); the version stays 0 and the optimizer of the RL
+  // Supervised warm start, at version 0 and with one rank only (FAILED_PRECONDITION); the version stays 0 and the optimizer of the RL
   // stage starts afresh. `calls` from dataset/sft.h: `episode` tells conversations apart. OK at once without calls.
   absl::Status RunSft(const std::vector<tree::FlatCall>& calls, const SftObserver& observer);
 
@@ -84,16 +95,23 @@ class Trainer {
   absl::StatusOr<CheckpointInfo> SaveCheckpoint(const std::string& root,
                                                 const std::map<std::string, std::string>& extra_files);
 
-  // AdamW's moments by name, shared: for checks.
+  // Of every rank but 0: takes part in what rank 0's trainer does until its Dismiss. A step or a checkpoint that fails
+  // everywhere is rank 0's to answer. RankLost; INTERNAL if the ranks did not go on together.
+  absl::Status Follow();
+
+  // Of rank 0: the others' Follow returns. Nothing with one rank.
+  absl::Status Dismiss();
+
+  // AdamW's moments by name, of what this rank owns, shared: for checks.
   std::map<std::string, at::Tensor> optimizer_state() const { return optimizer_.State(); }
 
  private:
   Trainer(const TrainerOptions& options, model::Transformer model, std::unique_ptr<Objective> objective,
-          const base::Clock& clock);
+          const base::Clock& clock, Ranks* ranks);
 
-  struct StepTally;
   // What the probe's source will have given; not valid where nothing was asked of it. Its destructor waits.
   using ProbeFuture = std::future<absl::StatusOr<std::vector<tree::FlatCall>>>;
+  void UseThreads() const;
   TokenLimits Limits() const;
   absl::Status RunSupervised(const std::function<absl::Status()>& stage);
   // RESOURCE_EXHAUSTED if the batch's step needs more memory than there is.
@@ -101,20 +119,42 @@ class Trainer {
   // tree/speedup* and perf/*bound*: what the passes took beside what they could have (step_bound.h).
   void ReportBound(const PreparedBatch& batch, const StepTally& tally, StepMetrics& metrics);
   void AccumulateBatch(const PreparedBatch& batch, const tree::PackedForest& forest, StepLoss& loss, StepTally& tally);
+  void AccumulateGradient(const PreparedBatch& batch, const tree::PackedForest& forest, StepLoss& loss,
+                          StepTally& tally);
   ProbeFuture StartProbe(const ProbeSource& probe) const;
   void FinishProbe(ProbeFuture fresh, StepTally& tally) const;
   // A description of what is not finite; empty: the weights were moved.
-  std::string Optimize(const PreparedBatch& batch, StepLoss& loss, StepTally& tally, StepMetrics& metrics);
+  std::string Optimize(const PreparedBatch& batch, const tree::PackedForest& forest, StepLoss& loss,
+                       const StepTally& tally, StepMetrics& metrics);
+  std::string DescribeFault(const PreparedBatch& batch, const tree::PackedForest& forest, StepLoss& loss,
+                            const StepTally& tally, double grad_norm);
   absl::StatusOr<StepReport> Skip(PreparedBatch batch, const std::string& why);
   void Report(const PreparedBatch& batch, const StepTally& tally, StepMetrics& metrics) const;
   absl::Status SetReference(const model::Parameters* start);
+  // What the checkpoint of this version holds, the optimizer's state apart.
+  absl::StatusOr<CheckpointContents> Contents();
+
+  // Among ranks (trainer_ranks.cc); with one rank each does nothing, or what one rank does.
+  enum class Order : int32_t { kStep, kSave, kDismiss };
+  absl::Status Tell(Order order, const std::string& what);
+  // An error of this rank in what all do together: the others learn of it where they exchange next.
+  absl::Status Shared(const absl::Status& own);
+  absl::StatusOr<tree::PackedForest> PackShare(const PreparedBatch& batch) const;
+  // How often every rank ends a slot.
+  int64_t AgreeOnSlots(const tree::PackedForest& forest);
+  void ShareScores(const tree::PackedForest& forest, StepLoss& loss);
+  void MergeTallies(const PreparedBatch& batch, StepTally& tally);
+  void ShareFaults(std::string& tensors, std::vector<int32_t>& calls);
+  absl::StatusOr<CheckpointInfo> SaveTogether(const std::string& root,
+                                              const std::map<std::string, std::string>& extra_files);
 
   const TrainerOptions options_;
   const base::Clock& clock_;
   const model::Transformer model_;
   const std::unique_ptr<Objective> objective_;
   const PassOptions pass_options_;
-  AdamW optimizer_;
+  Ranks* const ranks_;  // null: one rank
+  ShardedAdamW optimizer_;
   std::optional<model::Transformer> reference_;  // the policy that needs_reference() speaks of
   int64_t version_ = 0;
   int64_t skipped_in_a_row_ = 0;

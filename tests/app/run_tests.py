@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Runs the ingot binary as a user would: run_tests.py BINARY SOURCE_DIR CASE [--kills N] [--seed S].
 
-Cases: bad_input, supervised, serve, model_groups, kill, launch, launch_kill, smoke, seeds. Exits with 0 if what the case states holds.
+Cases: bad_input, supervised, serve, model_groups, kill, launch, ranks, launch_kill, smoke, seeds. Exits with 0 if what the
+case states holds.
 """
 import argparse
 import base64
@@ -204,6 +205,62 @@ def case_launch(ingot, options):
             print(f"--- {log.name}\n{log.read_text()[-2000:]}")
     check(code == 0, f"exit code {code}")
     check_run(ingot, "launched", SHORT["scheduler.total_steps"])
+
+
+def ranks_settings(name, **more):
+    ports = free_ports(5)
+    own = {
+        "run.name": name, "scheduler.total_steps": 24, "scheduler.group_deadline_s": 600, "cluster.trainer_ranks": 2,
+        "cluster.rank_deadline_s": 10, "cluster.datapool_port": ports[0], "cluster.scheduler_port": ports[1],
+        "cluster.gateway_port": ports[2], "cluster.rollout_port": ports[3], "cluster.trainer_port": ports[4]}
+    return {**SHORT, **own, **more}
+
+
+def rank_process(launch, rank):
+    """The process id of a rank of the launched run's trainer."""
+    found = subprocess.run(["pgrep", "-P", str(launch.pid), "-f", f"ingot trainer .* --rank {rank}( |$)"],
+                           capture_output=True, text=True).stdout.split()
+    check(len(found) == 1, f"processes of rank {rank}: {found}")
+    return int(found[0])
+
+
+def case_ranks(ingot, options):
+    """Two ranks train a launched run; either may be killed or stopped, and all go on from the last checkpoint."""
+    for rank, sent in ((None, None), (1, signal.SIGKILL), (0, signal.SIGKILL), (1, signal.SIGSTOP)):
+        name = "ranks" if sent is None else f"rank-{rank}-{sent.name}"
+        settings = ranks_settings(name, **({"scheduler.total_steps": 8} if sent is None else {}))
+        steps = settings["scheduler.total_steps"]
+        launch = ingot.start("launch", settings)
+        if sent is not None:
+            metrics = pathlib.Path(f"{ingot.folder}/{name}/metrics.jsonl")
+            deadline = time.time() + 60
+            while time.time() < deadline and (not metrics.exists() or metrics.read_text().count("\n") < 4):
+                time.sleep(0.1)
+            trained = ingot.steps_trained(name)
+            os.kill(rank_process(launch, rank), sent)
+        try:
+            output, _ = launch.communicate(timeout=180)
+        except subprocess.TimeoutExpired:
+            launch.terminate()
+            check(False, f"{name}: the run stood still: {launch.communicate()[0]}")
+        if launch.returncode != 0:
+            for log in pathlib.Path(f"{ingot.folder}/{name}/logs").glob("trainer*.log"):
+                print(f"--- {log.name}\n{log.read_text()[-2000:]}")
+        check(launch.returncode == 0, f"{name}: {output}")
+        rows = check_run(ingot, name, steps)
+        check(all(row["trainer/ranks"] == 2 for row in rows if not row["trainer/skipped"]), "a step was one rank's")
+        last = pathlib.Path(f"{ingot.folder}/{name}/checkpoints/step-{steps:08d}")
+        check((last / "optimizer-00002-of-00002.safetensors").exists(), f"{sorted(last.iterdir())}")
+        if sent is not None:
+            check("all of trainer ended; they are started again together" in output, output)
+            again = compare_steps(trained, ingot.steps_trained(name))
+            print(f"rank {rank}: {sent.name}, started again, finished; {again} steps taken again are equal", flush=True)
+    settings = dict(SHORT, **{"run.name": "one", "cluster.trainer_ranks": 2})
+    code, output = ingot.run("train", settings, timeout=60)
+    check(code == 2 and "cluster.trainer_ranks" in output and "ingot launch" in output, output)
+    # What only one rank does wrong ends the run, and is not tried again.
+    code, output = ingot.run("launch", ranks_settings("wrong", **{"trainer.memory_limit_mb": 1}), timeout=120)
+    check(code in (1, 2) and "started again" not in output, output)
 
 
 def case_launch_kill(ingot, options):

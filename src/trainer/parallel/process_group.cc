@@ -1,0 +1,49 @@
+// The one file that sees Gloo.
+#define USE_C10D_GLOO 1
+
+#include "trainer/parallel/process_group.h"
+
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+
+#include <utility>
+
+namespace ingot::trainer {
+namespace {
+
+// Long enough to be none: the clocks that it is added to still hold it.
+constexpr std::chrono::hours kNoLimit{24 * 365};
+
+class Gloo final : public c10d::ProcessGroupGloo {
+ public:
+  using c10d::ProcessGroupGloo::ProcessGroupGloo;
+
+  void CloseConnections() {
+    for (const auto& context : contexts_) context->closeConnections();
+  }
+};
+
+absl::StatusOr<ProcessGroup> MakeGloo(const ProcessGroupOptions& options,
+                                      const c10::intrusive_ptr<c10d::Store>& store) {
+  try {
+    auto gloo_options = c10d::ProcessGroupGloo::Options::create(options.join_timeout);
+    gloo_options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(options.host));
+    auto group = c10::make_intrusive<Gloo>(store, options.rank, options.size, gloo_options);
+    group->setTimeout(kNoLimit);
+    return ProcessGroup{group, [group] { group->CloseConnections(); }};
+  } catch (const std::exception& error) {
+    return absl::UnavailableError(absl::StrCat("rank ", options.rank, " of ", options.size,
+                                               " could not connect to the others from ", options.host, " within ",
+                                               options.join_timeout.count(), " ms: ", error.what()));
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<ProcessGroup> MakeProcessGroup(const ProcessGroupOptions& options,
+                                              const c10::intrusive_ptr<c10d::Store>& store) {
+  if (options.backend == "gloo") return MakeGloo(options, store);
+  return absl::UnimplementedError(
+      absl::StrCat("ranks cannot exchange over '", options.backend, "' yet: gloo is the one backend that is there"));
+}
+
+}  // namespace ingot::trainer

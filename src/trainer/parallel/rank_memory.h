@@ -1,0 +1,17 @@
+// What one of several ranks of a trainer holds, from what one rank alone would (memory.h). No rank: the same.
+#pragma once
+
+#include "model/config.h"
+#include "trainer/memory.h"
+#include "trainer/parallel/ranks.h"
+
+namespace ingot::trainer {
+
+// The moments, masters and reduced gradients of what it owns, and the gradients of a bucket from every rank beside
+// them; not of all parameters.
+MemoryNeed OfRank(MemoryNeed need, const model::ModelConfig& config, int element_bytes, const Ranks* ranks);
+
+// Ranks that share this machine's memory: all of them, since all are started on one machine.
+int RanksHere(const Ranks* ranks);
+
+}  // namespace ingot::trainer

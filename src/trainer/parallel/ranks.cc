@@ -1,0 +1,226 @@
+#include "trainer/parallel/ranks.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+#include <torch/csrc/distributed/c10d/Types.hpp>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/cord.h"
+#include "base/log.h"
+
+namespace ingot::trainer {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr char kAgreedPayload[] = "ingot.agreed";
+constexpr char kBeatsKey[] = "ingot/beats_port";
+constexpr milliseconds kSlice{200};  // how often a wait looks whether all ranks live
+
+// Exchanges copy, so that the type does not matter to them; gloo does not know all of ours.
+at::Tensor AsBytes(const at::Tensor& tensor) { return tensor.detach().view({-1}).view(at::kByte); }
+
+at::Tensor BytesOf(const std::string& text, int64_t size) {
+  at::Tensor bytes = at::zeros({size}, at::kByte);
+  std::memcpy(bytes.mutable_data_ptr(), text.data(), text.size());
+  return bytes;
+}
+
+std::string TextOf(const at::Tensor& bytes, int64_t size) {
+  return {static_cast<const char*>(bytes.const_data_ptr()), static_cast<size_t>(size)};
+}
+
+absl::Status JoinFailed(const RankOptions& options, const std::string& why) {
+  return RankLost(absl::StrCat("rank ", options.rank, " of ", options.size, " could not meet the others at ",
+                               options.host, ":", options.port, " within ", options.join_timeout.count(), " ms: ", why));
+}
+
+// Where the ranks leave one another their addresses. Rank 0 listens first, so that a port that is taken is its own
+// error and no one's loss.
+absl::StatusOr<c10::intrusive_ptr<c10d::Store>> MeetingPlace(const RankOptions& options) {
+  c10d::TCPStoreOptions store;
+  store.port = static_cast<uint16_t>(options.port);
+  store.isServer = options.rank == 0;
+  store.numWorkers = static_cast<size_t>(options.size);
+  store.waitWorkers = false;
+  store.timeout = options.join_timeout;
+  try {
+    return c10::intrusive_ptr<c10d::Store>(c10::make_intrusive<c10d::TCPStore>(options.host, store));
+  } catch (const std::exception& error) {
+    if (options.rank != 0) return JoinFailed(options, error.what());
+    return absl::InvalidArgumentError(absl::StrCat("rank 0 cannot listen at ", options.host, ":", options.port,
+                                                   ", where the ranks meet: ", error.what()));
+  }
+}
+
+absl::StatusOr<std::unique_ptr<Liveness>> BeginBeats(const RankOptions& options, c10d::Store& store) {
+  const LivenessOptions beats{options.rank,         options.size,   options.host, options.deadline,
+                              options.join_timeout, options.on_lost};
+  if (options.rank == 0) {
+    INGOT_ASSIGN_OR_RETURN(std::unique_ptr<Liveness> leader, Liveness::Listen(beats));
+    const std::string port = absl::StrCat(leader->port());
+    store.set(kBeatsKey, std::vector<uint8_t>(port.begin(), port.end()));
+    INGOT_RETURN_IF_ERROR(leader->Accept());
+    return leader;
+  }
+  const std::vector<uint8_t> port = store.get(kBeatsKey);
+  return Liveness::Connect(beats, std::atoi(std::string(port.begin(), port.end()).c_str()));
+}
+
+}  // namespace
+
+absl::Status RankOptions::Validate() const {
+  if (size < 1 || size > 128) return absl::InvalidArgumentError("a trainer has between 1 and 128 ranks");
+  if (rank < 0 || rank >= size) {
+    return absl::InvalidArgumentError(absl::StrCat("rank ", rank, " is not one of ", size, " (from 0)"));
+  }
+  if (deadline.count() < 1 || join_timeout.count() < 1) {
+    return absl::InvalidArgumentError("the deadlines of ranks must be above 0");
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Ranks>> Ranks::Join(const RankOptions& options) {
+  INGOT_RETURN_IF_ERROR(options.Validate());
+  INGOT_ASSIGN_OR_RETURN(const c10::intrusive_ptr<c10d::Store> store, MeetingPlace(options));
+  try {
+    INGOT_ASSIGN_OR_RETURN(std::unique_ptr<Liveness> liveness, BeginBeats(options, *store));
+    ProcessGroupOptions group_options{options.backend, options.host, options.rank, options.size, options.join_timeout};
+    absl::StatusOr<ProcessGroup> group = MakeProcessGroup(group_options, store);
+    if (!group.ok()) {
+      return absl::IsUnavailable(group.status()) ? RankLost(std::string(group.status().message())) : group.status();
+    }
+    INGOT_LOG(info, "rank {} of {}: all ranks are connected", options.rank, options.size);
+    return std::unique_ptr<Ranks>(new Ranks(options, *std::move(group), std::move(liveness)));
+  } catch (const std::exception& error) {
+    return JoinFailed(options, error.what());
+  }
+}
+
+Ranks::Ranks(const RankOptions& options, ProcessGroup group, std::unique_ptr<Liveness> liveness)
+    : options_(options), group_(std::move(group)), liveness_(std::move(liveness)) {}
+
+Ranks::~Ranks() = default;
+
+void Ranks::Leave() { liveness_->Leave(); }
+
+absl::Status Ranks::Break(const absl::Status& own) {
+  if (broken_.ok()) {
+    broken_ = own;
+    group_.abort();
+  }
+  return own;
+}
+
+absl::Status Ranks::Wait(const char* what, c10d::Work& work) {
+  while (!work.isCompleted()) {
+    try {
+      work.wait(kSlice);
+    } catch (const std::exception&) {  // its own error is seen below
+    }
+    if (work.isCompleted()) break;
+    if (const absl::Status lives = liveness_->status(); !lives.ok()) return Break(base::Annotate(lives, what));
+  }
+  if (work.exception() == nullptr) return absl::OkStatus();
+  try {
+    std::rethrow_exception(work.exception());
+  } catch (const std::exception& error) {
+    // Connections fail before the watch knows which rank it was.
+    return Break(RankLost(absl::StrCat(what, ": rank ", rank(), " lost another one: ", error.what())));
+  }
+}
+
+template <typename Start>
+absl::Status Ranks::Exchange(const char* what, Start start) {
+  if (!broken_.ok()) return broken_;
+  try {
+    const c10::intrusive_ptr<c10d::Work> work = start();
+    return Wait(what, *work);
+  } catch (const c10::Error& error) {
+    return Break(absl::InternalError(absl::StrCat(what, ": ", error.what_without_backtrace())));
+  } catch (const std::exception& error) {
+    return Break(absl::InternalError(absl::StrCat(what, ": ", error.what())));
+  }
+}
+
+absl::Status Ranks::Broadcast(const at::Tensor& tensor, int root) {
+  if (tensor.numel() == 0) return absl::OkStatus();
+  std::vector<at::Tensor> tensors = {AsBytes(tensor)};
+  return Exchange("broadcast", [&] {
+    c10d::BroadcastOptions options;
+    options.rootRank = root;
+    return group_.backend->broadcast(tensors, options);
+  });
+}
+
+absl::StatusOr<std::vector<at::Tensor>> Ranks::Gather(const at::Tensor& tensor, int root) {
+  std::vector<at::Tensor> inputs = {AsBytes(tensor)};
+  std::vector<std::vector<at::Tensor>> outputs;
+  if (rank() == root) {
+    outputs.emplace_back();
+    for (int r = 0; r < size(); ++r) outputs[0].push_back(at::empty_like(inputs[0]));
+  }
+  INGOT_RETURN_IF_ERROR(Exchange("gather", [&] {
+    c10d::GatherOptions options;
+    options.rootRank = root;
+    return group_.backend->gather(outputs, inputs, options);
+  }));
+  std::vector<at::Tensor> gathered;
+  if (rank() == root) {
+    for (const at::Tensor& bytes : outputs[0]) gathered.push_back(bytes.view(tensor.scalar_type()).view(tensor.sizes()));
+  }
+  return gathered;
+}
+
+absl::StatusOr<std::vector<at::Tensor>> Ranks::AllGather(const at::Tensor& tensor) {
+  std::vector<at::Tensor> inputs = {AsBytes(tensor)};
+  std::vector<std::vector<at::Tensor>> outputs(1);
+  for (int r = 0; r < size(); ++r) outputs[0].push_back(at::empty_like(inputs[0]));
+  INGOT_RETURN_IF_ERROR(
+      Exchange("all-gather", [&] { return group_.backend->allgather(outputs, inputs, c10d::AllgatherOptions()); }));
+  for (at::Tensor& bytes : outputs[0]) bytes = bytes.view(tensor.scalar_type());
+  return outputs[0];
+}
+
+absl::StatusOr<std::string> Ranks::BroadcastBytes(std::string bytes, int root) {
+  const at::Tensor size = at::full({1}, static_cast<int64_t>(bytes.size()), at::kLong);
+  INGOT_RETURN_IF_ERROR(Broadcast(size, root));
+  const auto count = size.item<int64_t>();
+  const at::Tensor buffer = rank() == root ? BytesOf(bytes, count) : at::empty({count}, at::kByte);
+  INGOT_RETURN_IF_ERROR(Broadcast(buffer, root));
+  return rank() == root ? std::move(bytes) : TextOf(buffer, count);
+}
+
+absl::StatusOr<std::vector<std::string>> Ranks::AllGatherBytes(const std::string& bytes) {
+  INGOT_ASSIGN_OR_RETURN(const std::vector<at::Tensor> sizes,
+                         AllGather(at::full({1}, static_cast<int64_t>(bytes.size()), at::kLong)));
+  int64_t largest = 1;  // what is gathered has one size
+  for (const at::Tensor& size : sizes) largest = std::max(largest, size.item<int64_t>());
+  INGOT_ASSIGN_OR_RETURN(const std::vector<at::Tensor> all, AllGather(BytesOf(bytes, largest)));
+  std::vector<std::string> texts;
+  for (size_t r = 0; r < all.size(); ++r) texts.push_back(TextOf(all[r], sizes[r].item<int64_t>()));
+  return texts;
+}
+
+absl::Status Ranks::Agree(const absl::Status& own) {
+  if (IsAgreed(own)) return own;
+  if (!broken_.ok()) return own.ok() ? broken_ : own;
+  INGOT_ASSIGN_OR_RETURN(const std::vector<at::Tensor> codes,
+                         AllGather(at::full({1}, static_cast<int64_t>(own.code()), at::kLong)));
+  const auto failed =
+      std::find_if(codes.begin(), codes.end(), [](const at::Tensor& code) { return code.item<int64_t>() != 0; });
+  if (failed == codes.end()) return absl::OkStatus();
+  const auto who = static_cast<int>(failed - codes.begin());
+  INGOT_ASSIGN_OR_RETURN(const std::string text, BroadcastBytes(std::string(own.message()), who));
+  absl::Status agreed(static_cast<absl::StatusCode>(failed->item<int64_t>()),
+                      who == 0 ? text : absl::StrCat("rank ", who, ": ", text));
+  agreed.SetPayload(kAgreedPayload, absl::Cord("1"));
+  return agreed;
+}
+
+bool Ranks::IsAgreed(const absl::Status& status) { return status.GetPayload(kAgreedPayload).has_value(); }
+
+}  // namespace ingot::trainer

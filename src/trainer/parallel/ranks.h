@@ -1,0 +1,93 @@
+// The ranks of one trainer: processes that train each batch together. They run one agreed sequence of exchanges; rank 0
+// leads (it alone speaks with the scheduler, the engines and the record of the run), the others follow.
+//
+//   Join      meet at host:port (a c10d store that rank 0 serves), connect: the process group and Liveness
+//   exchanges every rank makes the same ones in the same order; an exchange takes as long as the slowest rank works
+//   Agree     before each exchange of a step: whether anyone failed until here. All then stop at the same place, with
+//             the same error, and can go on with something else
+//
+// A rank that is lost ends whatever waits for it with RankLost, and the group with it: all later calls return the same.
+// Tensors are on the CPU. One thread at a time, which blocks.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "trainer/parallel/liveness.h"
+#include "trainer/parallel/process_group.h"
+#include "trainer/torch_edge.h"
+
+namespace ingot::trainer {
+
+struct RankOptions {
+  int rank = 0;
+  int size = 1;  // in [1, 128]
+  std::string host = "127.0.0.1";
+  int port = 0;                                    // where the ranks meet; rank 0 listens there
+  std::string backend = "gloo";                    // process_group.h
+  std::chrono::milliseconds deadline{30000};       // of a rank's silence, after which it is lost
+  std::chrono::milliseconds join_timeout{120000};  // for all ranks to come
+  std::function<void(const absl::Status&)> on_lost;  // LivenessOptions::on_lost
+
+  absl::Status Validate() const;
+};
+
+class Ranks {
+ public:
+  // INVALID_ARGUMENT: options; UNAVAILABLE: the port cannot be had, or not all ranks came in time.
+  static absl::StatusOr<std::unique_ptr<Ranks>> Join(const RankOptions& options);
+  // Without Leave before it, this rank is lost to the others.
+  ~Ranks();
+
+  int rank() const { return options_.rank; }
+  int size() const { return options_.size; }
+  bool leads() const { return rank() == 0; }
+
+  // Each returns RankLost, or INTERNAL where the exchange was refused; the group is broken then.
+  // `tensor`, contiguous and of one size and type everywhere, becomes root's.
+  absl::Status Broadcast(const at::Tensor& tensor, int root);
+  // On `root` the tensors of all ranks (of one size and type) in the order of ranks, elsewhere nothing.
+  absl::StatusOr<std::vector<at::Tensor>> Gather(const at::Tensor& tensor, int root);
+  // Any bytes: root's, and everyone's in the order of ranks.
+  absl::StatusOr<std::string> BroadcastBytes(std::string bytes, int root);
+  absl::StatusOr<std::vector<std::string>> AllGatherBytes(const std::string& bytes);
+
+  // OK where `own` is on every rank; otherwise, on every rank, the error of the lowest rank that has one, marked as
+  // agreed (IsAgreed). An error that is agreed already is returned as it is.
+  absl::Status Agree(const absl::Status& own);
+  static bool IsAgreed(const absl::Status& status);
+
+  // Ends the group where this rank failed between others' exchanges: they get RankLost. Returns `own`.
+  absl::Status Break(const absl::Status& own);
+  // Runs `body`, several exchanges in a row: a failure on this rank alone, which would leave the others waiting, breaks
+  // the group.
+  template <typename Body>
+  absl::Status BreakUnless(Body&& body) {
+    const absl::Status status = AtTorchEdge("exchange", std::forward<Body>(body));
+    return status.ok() ? status : Break(status);
+  }
+  bool broken() const { return !broken_.ok(); }
+
+  // Says goodbye: the others may end or go on without this rank being lost to them. No exchange may follow.
+  void Leave();
+
+ private:
+  Ranks(const RankOptions& options, ProcessGroup group, std::unique_ptr<Liveness> liveness);
+  template <typename Start>
+  absl::Status Exchange(const char* what, Start start);
+  absl::Status Wait(const char* what, c10d::Work& work);
+  absl::StatusOr<std::vector<at::Tensor>> AllGather(const at::Tensor& tensor);
+
+  const RankOptions options_;
+  ProcessGroup group_;
+  const std::unique_ptr<Liveness> liveness_;
+  absl::Status broken_;
+};
+
+}  // namespace ingot::trainer

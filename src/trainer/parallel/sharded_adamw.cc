@@ -1,0 +1,192 @@
+#include "trainer/parallel/sharded_adamw.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "trainer/parallel/wire.h"
+#include "trainer/torch_edge.h"
+
+namespace ingot::trainer {
+namespace {
+
+std::map<std::string, at::Tensor> Owned(const std::map<std::string, at::Tensor>& parameters, const Ranks* ranks) {
+  if (ranks == nullptr) return parameters;
+  std::vector<int64_t> sizes;
+  for (const auto& [name, parameter] : parameters) sizes.push_back(parameter.numel());
+  const std::vector<int> owners = OwnersOf(sizes, ranks->size());
+  std::map<std::string, at::Tensor> owned;
+  size_t i = 0;
+  for (const auto& [name, parameter] : parameters) {
+    if (owners[i++] == ranks->rank()) owned[name] = parameter;
+  }
+  return owned;
+}
+
+void OrThrow(const absl::Status& status) {
+  if (!status.ok()) throw StatusError(status);
+}
+
+template <typename T>
+T OrThrow(absl::StatusOr<T> value) {
+  OrThrow(value.status());
+  return *std::move(value);
+}
+
+}  // namespace
+
+std::vector<int> OwnersOf(const std::vector<int64_t>& sizes, int ranks) {
+  std::vector<size_t> order(sizes.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return sizes[a] > sizes[b]; });
+  std::vector<int> owners(sizes.size(), 0);
+  std::vector<int64_t> held(static_cast<size_t>(ranks), 0);
+  for (const size_t i : order) {
+    const auto least = std::min_element(held.begin(), held.end());
+    owners[i] = static_cast<int>(least - held.begin());
+    *least += sizes[i];
+  }
+  return owners;
+}
+
+ShardedAdamW::ShardedAdamW(const OptimizerOptions& options, const std::map<std::string, at::Tensor>& parameters,
+                           Ranks* ranks)
+    : ranks_(ranks), own_(options, Owned(parameters, ranks)) {
+  std::vector<int64_t> sizes;
+  for (const auto& [name, parameter] : parameters) {
+    names_.push_back(name);
+    parameters_.push_back(parameter);
+    sizes.push_back(parameter.numel());
+  }
+  if (ranks_ != nullptr) MakeBuckets(OwnersOf(sizes, ranks_->size()));
+}
+
+void ShardedAdamW::MakeBuckets(const std::vector<int>& owners) {
+  for (int owner = 0; owner < ranks_->size(); ++owner) {
+    Bucket bucket{owner, 0, {}};
+    const auto close = [&] {
+      if (!bucket.parameters.empty()) buckets_.push_back(bucket);
+      bucket = {owner, 0, {}};
+    };
+    for (size_t i = 0; i < parameters_.size(); ++i) {
+      if (owners[i] != owner) continue;
+      const bool fits = bucket.elements + parameters_[i].numel() <= kBucketElements &&
+                        (bucket.parameters.empty() ||
+                         parameters_[bucket.parameters[0]].scalar_type() == parameters_[i].scalar_type());
+      if (!fits) close();
+      bucket.parameters.push_back(i);
+      bucket.elements += parameters_[i].numel();
+    }
+    close();
+  }
+}
+
+at::Tensor ShardedAdamW::FlatGradient(const Bucket& bucket) const {
+  std::vector<at::Tensor> pieces;
+  for (const size_t i : bucket.parameters) {
+    const at::Tensor& gradient = parameters_[i].grad();
+    pieces.push_back(gradient.defined() ? gradient.reshape({-1}) : at::zeros_like(parameters_[i]).reshape({-1}));
+  }
+  return pieces.size() == 1 ? pieces[0].contiguous() : at::cat(pieces);
+}
+
+void ShardedAdamW::Reduce(const Bucket& bucket) {
+  const std::vector<at::Tensor> all = OrThrow(ranks_->Gather(FlatGradient(bucket), bucket.owner));
+  if (!all.empty()) {
+    const bool wide = all[0].scalar_type() == at::kDouble;
+    at::Tensor sum = all[0].to(wide ? at::kDouble : at::kFloat);
+    for (size_t r = 1; r < all.size(); ++r) sum.add_(all[r]);
+    int64_t begin = 0;
+    for (const size_t i : bucket.parameters) {
+      const int64_t size = parameters_[i].numel();
+      own_.AddGradient(names_[i], sum.narrow(0, begin, size).view(parameters_[i].sizes()));
+      begin += size;
+    }
+  }
+  for (const size_t i : bucket.parameters) parameters_[i].mutable_grad().reset();
+}
+
+void ShardedAdamW::EndSlot() {
+  if (ranks_ == nullptr) return own_.CollectGradients();
+  const at::NoGradGuard no_history;
+  OrThrow(ranks_->Agree(absl::OkStatus()));
+  OrThrow(ranks_->BreakUnless([&]() -> absl::Status {
+    for (const Bucket& bucket : buckets_) Reduce(bucket);
+    return absl::OkStatus();
+  }));
+}
+
+double ShardedAdamW::GradNorm() {
+  if (ranks_ == nullptr) return own_.GradNorm();
+  Writer own;
+  for (const double norm : own_.GradNorms()) own.Put(norm);
+  OrThrow(ranks_->Agree(absl::OkStatus()));
+  const std::vector<std::string> all = OrThrow(ranks_->AllGatherBytes(own.Take()));
+  // In the order of names, like one rank's.
+  std::vector<Reader> readers(all.begin(), all.end());
+  std::vector<int> owners(parameters_.size(), 0);
+  for (const Bucket& bucket : buckets_) {
+    for (const size_t i : bucket.parameters) owners[i] = bucket.owner;
+  }
+  double total = 0;
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const auto norm = readers[static_cast<size_t>(owners[i])].Get<double>();
+    total += norm * norm;
+  }
+  for (const Reader& reader : readers) OrThrow(reader.status());
+  return std::sqrt(total);
+}
+
+void ShardedAdamW::Publish(const Bucket& bucket) {
+  if (bucket.parameters.size() == 1) {
+    OrThrow(ranks_->Broadcast(parameters_[bucket.parameters[0]], bucket.owner));
+    return;
+  }
+  std::vector<at::Tensor> pieces;
+  for (const size_t i : bucket.parameters) pieces.push_back(parameters_[i].reshape({-1}));
+  const at::Tensor flat = at::cat(pieces);
+  OrThrow(ranks_->Broadcast(flat, bucket.owner));
+  if (bucket.owner == ranks_->rank()) return;
+  int64_t begin = 0;
+  for (const size_t i : bucket.parameters) {
+    parameters_[i].copy_(flat.narrow(0, begin, parameters_[i].numel()).view(parameters_[i].sizes()));
+    begin += parameters_[i].numel();
+  }
+}
+
+void ShardedAdamW::Step(double learning_rate, double grad_norm) {
+  if (ranks_ == nullptr) return own_.Step(learning_rate, grad_norm);
+  const at::NoGradGuard no_history;
+  OrThrow(ranks_->Agree(absl::OkStatus()));
+  OrThrow(ranks_->BreakUnless([&]() -> absl::Status {  // from here on the ranks' weights differ until all are published
+    own_.Step(learning_rate, grad_norm);
+    for (const Bucket& bucket : buckets_) Publish(bucket);
+    return absl::OkStatus();
+  }));
+}
+
+void ShardedAdamW::ZeroGrad() {
+  own_.ZeroGrad();
+  for (at::Tensor& parameter : parameters_) parameter.mutable_grad().reset();
+}
+
+std::map<std::string, at::Tensor> ShardedAdamW::Gradients() const {
+  std::map<std::string, at::Tensor> gradients = own_.Gradients();
+  for (const std::string& name : names_) gradients.try_emplace(name);
+  return gradients;
+}
+
+absl::Status ShardedAdamW::LoadState(const std::map<std::string, at::Tensor>& state, int64_t steps) {
+  if (ranks_ == nullptr) return own_.LoadState(state, steps);
+  const std::map<std::string, at::Tensor> own = own_.State();
+  std::map<std::string, at::Tensor> taken;
+  for (const auto& [name, tensor] : state) {
+    if (own.contains(name)) taken[name] = tensor;
+  }
+  return own_.LoadState(taken, steps);
+}
+
+}  // namespace ingot::trainer

@@ -1,0 +1,76 @@
+// Bytes that ranks of one binary send one another: plain values as they lie in memory, texts with their length in
+// front, and the trainer's own nouns. No torch. What is read past the end is DATA_LOSS, found by Reader::status.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include "base/status.h"
+#include "trainer/batch_source.h"
+#include "trainer/metrics.h"
+
+namespace ingot::trainer {
+
+class Writer {
+ public:
+  template <typename T>
+  Writer& Put(const T& value) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    bytes_.append(reinterpret_cast<const char*>(&value), sizeof(T));
+    return *this;
+  }
+  Writer& PutText(std::string_view text) {
+    Put(static_cast<uint64_t>(text.size()));
+    bytes_.append(text);
+    return *this;
+  }
+  std::string Take() { return std::move(bytes_); }
+
+ private:
+  std::string bytes_;
+};
+
+// Reads what Writer wrote, in that order; zeros and empty texts after the end.
+class Reader {
+ public:
+  explicit Reader(std::string_view bytes) : rest_(bytes) {}
+
+  template <typename T>
+  T Get() {
+    static_assert(std::is_trivially_copyable_v<T>);
+    T value{};
+    const std::string_view from = Cut(sizeof(T));
+    if (from.size() == sizeof(T)) std::memcpy(&value, from.data(), sizeof(T));
+    return value;
+  }
+  std::string_view GetText() { return Cut(Get<uint64_t>()); }
+  bool done() const { return rest_.empty(); }
+  absl::Status status() const { return status_; }
+
+ private:
+  std::string_view Cut(uint64_t size) {
+    if (size > rest_.size()) {
+      status_ = absl::DataLossError("a rank's message ends before what it should hold");
+      rest_ = {};
+      return {};
+    }
+    const std::string_view cut = rest_.substr(0, size);
+    rest_.remove_prefix(size);
+    return cut;
+  }
+
+  std::string_view rest_;
+  absl::Status status_;
+};
+
+std::string EncodeBatch(const TrainBatch& batch);
+absl::StatusOr<TrainBatch> DecodeBatch(std::string_view bytes);
+
+void PutSums(const MetricSums& sums, Writer& writer);
+// Adds to `sums`.
+void AddSums(Reader& reader, MetricSums& sums);
+
+}  // namespace ingot::trainer

@@ -1,0 +1,50 @@
+// What one training step adds up, over parts and over ranks.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "trainer/metrics.h"
+#include "trainer/step_bound.h"
+
+namespace ingot::trainer {
+
+struct StepTally {
+  // Plain values, which ranks send one another as they lie in memory.
+  struct Plain {
+    double loss = 0;
+    int64_t merged_tokens = 0;    // rows of the batch's merged forest
+    int64_t computed_tokens = 0;  // rows that were computed: more where ranks share a prefix
+    int64_t parts = 0;
+    double pass_seconds = 0;  // forward, loss and backward, on the wall; of ranks the longest
+    double busy_seconds = 0, longest_busy_seconds = 0;  // without exchanges between ranks; of ranks the sum, the longest
+    StepWork work, unmerged;                            // of pass_seconds
+    MeanMax entropy;
+    LogprobGap offpolicy;  // every trained token
+    LogprobGap mismatch;   // the probe's tokens
+    LogprobGap packed;     // the batch's tokens that the engine sampled at this version, scored in merged forests
+
+    void Add(const Plain& other) {
+      loss += other.loss;
+      merged_tokens += other.merged_tokens;
+      computed_tokens += other.computed_tokens;
+      parts += other.parts;
+      pass_seconds = std::max(pass_seconds, other.pass_seconds);
+      busy_seconds += other.busy_seconds;
+      longest_busy_seconds = std::max(longest_busy_seconds, other.longest_busy_seconds);
+      work.Add(other.work);
+      unmerged.Add(other.unmerged);
+      entropy.Add(other.entropy);
+      offpolicy.Add(other.offpolicy);
+      mismatch.Add(other.mismatch);
+      packed.Add(other.packed);
+    }
+  };
+
+  Plain plain;
+  MetricSums sums;                        // what the objective tallied
+  std::vector<int32_t> non_finite_calls;  // indices into the batch's calls
+};
+
+}  // namespace ingot::trainer

@@ -1,0 +1,259 @@
+// Trainer::TrainStep and what belongs to it.
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "base/log.h"
+#include "trainer/gradient_faults.h"
+#include "trainer/parallel/wire.h"
+#include "trainer/schedule.h"
+#include "trainer/torch_edge.h"
+#include "trainer/trainer.h"
+
+namespace ingot::trainer {
+namespace {
+
+double Seconds(std::chrono::nanoseconds time) { return std::chrono::duration<double>(time).count(); }
+
+// Which calls of the probe are scored together. fast: each by itself, as the engine ran it; exact: merged as they would
+// be trained, since merging must not change a bit.
+std::vector<std::vector<int32_t>> ProbeLayout(const TrainerOptions& options, const std::vector<tree::FlatCall>& calls) {
+  if (options.numerics == kernels::Numerics::kExact) return {tree::OrderChainFirst(calls)};
+  std::vector<std::vector<int32_t>> alone;
+  for (int32_t call = 0; call < static_cast<int32_t>(calls.size()); ++call) alone.push_back({call});
+  return alone;
+}
+
+bool OnPolicy(const tree::FlatCall& call, size_t offset, int64_t version) {
+  return call.versions[offset] == version && call.kv_mixed[offset] == 0;
+}
+
+}  // namespace
+
+void Trainer::AccumulateBatch(const PreparedBatch& batch, const tree::PackedForest& forest, StepLoss& loss,
+                              StepTally& tally) {
+  ScoreForests(model_, reference_ ? &*reference_ : nullptr, std::span(&forest, 1), batch.calls, loss, pass_options_);
+  if (loss.needs_scores()) {
+    ShareScores(forest, loss);
+    loss.Fix(/*counts=*/ranks_ == nullptr || ranks_->leads());
+  }
+  AccumulateGradient(batch, forest, loss, tally);
+  tally.sums = loss.sums();
+  tally.non_finite_calls = loss.non_finite_calls();
+  MergeTallies(batch, tally);
+}
+
+void Trainer::AccumulateGradient(const PreparedBatch& batch, const tree::PackedForest& forest, StepLoss& loss,
+                                 StepTally& tally) {
+  PassOptions options = pass_options_;
+  int64_t slots = 0;
+  double exchanging = 0;
+  const auto end_slot = [&] {
+    const Seconds2 ended = ClockNow();
+    optimizer_.EndSlot();
+    exchanging += ClockNow().wall - ended.wall;
+    ++slots;
+  };
+  options.part_done = end_slot;
+  const int64_t agreed_slots = AgreeOnSlots(forest);
+  const Seconds2 start = ClockNow();
+  const PassResult result = AccumulateGradients(model_, forest, batch.calls, loss, options);
+  while (slots < agreed_slots) end_slot();
+  StepTally::Plain& plain = tally.plain;
+  plain.pass_seconds = ClockNow().wall - start.wall;
+  plain.busy_seconds = plain.longest_busy_seconds = plain.pass_seconds - exchanging;
+  plain.work = WorkOf(forest, result, options);
+  plain.unmerged = UnmergedWork(batch.calls, forest.call_indices, static_cast<int64_t>(forest.entries.size()));
+  plain.loss = result.loss;
+  plain.merged_tokens = plain.computed_tokens = static_cast<int64_t>(forest.size());
+  plain.parts = result.parts;
+  for (size_t i = 0; i < forest.entries.size(); ++i) {
+    const tree::LossEntry& entry = forest.entries[i];
+    const tree::FlatCall& call = batch.calls[static_cast<size_t>(entry.call)];
+    const size_t offset = static_cast<size_t>(entry.offset);
+    plain.entropy.Add(result.entropy[i]);
+    plain.offpolicy.Add(result.logprobs[i], call.logprobs[offset]);
+    if (OnPolicy(call, offset, version_)) plain.packed.Add(result.logprobs[i], call.logprobs[offset]);
+  }
+}
+
+Trainer::ProbeFuture Trainer::StartProbe(const ProbeSource& probe) const {
+  if (options_.probe_tokens <= 0 || probe == nullptr) return {};
+  return std::async(std::launch::async, probe, version_, options_.probe_tokens);
+}
+
+void Trainer::FinishProbe(ProbeFuture fresh, StepTally& tally) const {
+  if (!fresh.valid()) return;
+  LogprobGap& mismatch = tally.plain.mismatch;
+  const auto scored = [&]() -> absl::Status {
+    INGOT_ASSIGN_OR_RETURN(const std::vector<tree::FlatCall> calls, fresh.get());
+    for (const tree::FlatCall& call : calls) INGOT_RETURN_IF_ERROR(CheckCall(call, Limits(), true));
+    for (const std::vector<int32_t>& indices : ProbeLayout(options_, calls)) {
+      INGOT_ASSIGN_OR_RETURN(const tree::PackedForest forest, tree::PackForest(calls, indices));
+      const PassResult result = ScoreForest(model_, forest, calls, pass_options_);
+      for (size_t i = 0; i < forest.entries.size(); ++i) {
+        const tree::FlatCall& call = calls[static_cast<size_t>(forest.entries[i].call)];
+        const size_t offset = static_cast<size_t>(forest.entries[i].offset);
+        if (OnPolicy(call, offset, version_)) mismatch.Add(result.logprobs[i], call.logprobs[offset]);
+      }
+    }
+    return absl::OkStatus();
+  }();
+  if (!scored.ok() || mismatch.abs_diff.count < options_.probe_tokens) {
+    INGOT_LOG(warn, "the probe at version {} holds {} tokens of {}: {}", version_, mismatch.abs_diff.count,
+              options_.probe_tokens,
+              scored.ok() ? "its source gave no more of that version" : std::string(scored.message()));
+  }
+  if (options_.numerics == kernels::Numerics::kExact && mismatch.abs_diff.max > 0) {
+    INGOT_LOG(warn,
+              "numerics is exact, but at version {} a probe's log-prob differs from the engine's by {}: do engine and "
+              "trainer run on machines with different instruction sets?",
+              version_, mismatch.abs_diff.max);
+  }
+}
+
+std::string Trainer::DescribeFault(const PreparedBatch& batch, const tree::PackedForest& forest, StepLoss& loss,
+                                   const StepTally& tally, double grad_norm) {
+  std::string tensors = NonFiniteTensors(model_, optimizer_.Gradients());
+  std::vector<int32_t> calls = tally.non_finite_calls;
+  if (calls.empty()) {
+    std::vector<int32_t> own = forest.call_indices;
+    std::sort(own.begin(), own.end());
+    calls = CallsWithoutFiniteGradient(model_, batch, own, loss, pass_options_, /*limit=*/5);
+  }
+  ShareFaults(tensors, calls);
+  return absl::StrCat("loss ", tally.plain.loss, ", gradient norm ", grad_norm, ": not finite for ",
+                      NameCalls(batch, calls), tensors.empty() ? "" : "; ", tensors,
+                      "; a lower learning rate, a tighter clip or a resume from an earlier checkpoint may help");
+}
+
+std::string Trainer::Optimize(const PreparedBatch& batch, const tree::PackedForest& forest, StepLoss& loss,
+                              const StepTally& tally, StepMetrics& metrics) {
+  const double grad_norm = optimizer_.GradNorm();
+  if (!std::isfinite(tally.plain.loss) || !std::isfinite(grad_norm) || !tally.non_finite_calls.empty()) {
+    return DescribeFault(batch, forest, loss, tally, grad_norm);
+  }
+  const double rate = LearningRate(options_.optimizer, version_, options_.total_steps);
+  snapshot_ = nullptr;
+  if (options_.optimizer_reset_every > 0 && version_ % options_.optimizer_reset_every == 0) optimizer_.Reset();
+  optimizer_.Step(rate, grad_norm);
+  metrics["actor/grad_norm"] = grad_norm;
+  metrics["actor/learning_rate"] = rate;
+  return "";
+}
+
+absl::StatusOr<StepReport> Trainer::Skip(PreparedBatch batch, const std::string& why) {
+  if (skipped_in_a_row_ >= options_.max_skipped_steps) {
+    return absl::InternalError(absl::StrCat("step ", version_, " cannot be made, after ", skipped_in_a_row_,
+                                            " skipped in a row (max_skipped_steps ", options_.max_skipped_steps,
+                                            "); nothing was changed: ", why));
+  }
+  ++skipped_in_a_row_;
+  INGOT_LOG(warn, "step {} is skipped ({} of at most {} in a row): {}", version_, skipped_in_a_row_,
+            options_.max_skipped_steps, why);
+  snapshot_ = nullptr;  // the same weights under a new number
+  ++version_;
+  batch.metrics["trainer/skipped"] = 1;
+  std::erase_if(batch.metrics, [](const auto& metric) { return !std::isfinite(metric.second); });
+  return StepReport{version_ - 1, version_, std::move(batch.metrics), std::move(batch.staleness_histogram)};
+}
+
+absl::StatusOr<StepReport> Trainer::TrainStep(const TrainBatch& batch, const ProbeSource& probe) {
+  UseThreads();
+  const auto start = clock_.Now();
+  const bool follows = ranks_ != nullptr && !ranks_->leads();
+  if (batch.step != version_) {
+    const absl::Status disorder = absl::InvalidArgumentError(
+        absl::StrCat("batch ", batch.step, " cannot be trained at version ", version_, ": batches come in order"));
+    return follows ? Shared(disorder) : disorder;
+  }
+  absl::StatusOr<PreparedBatch> prepared = PrepareBatch(batch, options_, Limits(), version_);
+  if (!prepared.ok()) return follows ? Shared(prepared.status()) : prepared.status();
+  if (ranks_ != nullptr && !follows) INGOT_RETURN_IF_ERROR(Tell(Order::kStep, EncodeBatch(batch)));
+  if (prepared->loss_tokens == 0) {
+    const std::string why = prepared->empty_reason;
+    return Skip(*std::move(prepared), why);
+  }
+  const absl::StatusOr<tree::PackedForest> forest = PackShare(*prepared);
+  INGOT_RETURN_IF_ERROR(Shared(forest.status()));
+  const auto packed = clock_.Now();
+
+  StepTally tally;
+  StepMetrics& metrics = prepared->metrics;
+  INGOT_RETURN_IF_ERROR(Shared(CheckStepMemory(*forest, metrics)));
+  StepLoss loss(*objective_, {options_.kl_coefficient, options_.reference_kl_coefficient, options_.entropy_coefficient},
+                *prepared);
+  std::string fault;
+  const absl::Status status = AtTorchEdge(absl::StrCat("step ", batch.step), [&]() -> absl::Status {
+    optimizer_.ZeroGrad();
+    ProbeFuture fresh = StartProbe(probe);
+    AccumulateBatch(*prepared, *forest, loss, tally);
+    const auto accumulated = clock_.Now();
+    FinishProbe(std::move(fresh), tally);
+    metrics["perf/probe_seconds"] = Seconds(clock_.Now() - accumulated);
+    ReportBound(*prepared, tally, metrics);
+    fault = Optimize(*prepared, *forest, loss, tally, metrics);
+    return absl::OkStatus();
+  });
+  optimizer_.ZeroGrad();
+  INGOT_RETURN_IF_ERROR(Shared(status));
+  // Without a probe the batch's own tokens stand in for it.
+  if (probe == nullptr) tally.plain.mismatch = tally.plain.packed;
+  if (fault.empty()) {
+    for (const auto& [name, value] : tally.sums.means) metrics[name] = value.mean();
+    for (const auto& [name, value] : tally.sums.maxima) metrics[name] = value.max;
+  }
+  Report(*prepared, tally, metrics);
+  metrics["perf/data_seconds"] = Seconds(packed - start);
+  metrics["perf/train_seconds"] = Seconds(clock_.Now() - packed);
+  if (!fault.empty()) return Skip(*std::move(prepared), fault);
+  skipped_in_a_row_ = 0;
+  ++version_;
+  return StepReport{batch.step, version_, std::move(prepared->metrics), std::move(prepared->staleness_histogram)};
+}
+
+void Trainer::ReportBound(const PreparedBatch& batch, const StepTally& tally, StepMetrics& metrics) {
+  if (ranks_ != nullptr && !ranks_->leads()) return;
+  const StepTally::Plain& plain = tally.plain;
+  if (!rates_) {  // a fraction of a second, once: few rows suffice for a rate
+    const at::Tensor& any = parameters().tensors().begin()->second;
+    size_t longest = 1;
+    for (const tree::FlatCall& call : batch.calls) longest = std::max(longest, call.tokens.size());
+    const auto rows = std::min<int64_t>(plain.work.rows, 1024);
+    rates_ = StepRates::Measure(config(), any.scalar_type(), any.device(), rows, std::min<int64_t>(rows, 256),
+                                std::min<int64_t>(static_cast<int64_t>(longest), 2048));
+  }
+  const double ranks = ranks_ == nullptr ? 1 : ranks_->size();  // each as fast as this one
+  const double bound = BoundSeconds(config(), plain.work, *rates_).wall / ranks;
+  const double unmerged = BoundSeconds(config(), plain.unmerged, *rates_).wall / ranks;
+  metrics["perf/pass_seconds"] = plain.pass_seconds;
+  metrics["perf/bound_seconds"] = bound;
+  metrics["perf/of_bound"] = bound / plain.pass_seconds;
+  metrics["tree/speedup_bound"] = unmerged / bound;
+  metrics["tree/speedup"] = unmerged / plain.pass_seconds;
+  if (ranks_ == nullptr) return;
+  metrics["trainer/ranks"] = ranks;
+  metrics["trainer/rank_balance"] =
+      plain.longest_busy_seconds > 0 ? plain.busy_seconds / ranks / plain.longest_busy_seconds : 1.0;
+  metrics["tree/computed_tokens"] = static_cast<double>(plain.computed_tokens);
+}
+
+void Trainer::Report(const PreparedBatch& batch, const StepTally& tally, StepMetrics& metrics) const {
+  const StepTally::Plain& plain = tally.plain;
+  metrics["trainer/skipped"] = 0;
+  metrics["actor/loss"] = plain.loss;
+  metrics["actor/entropy"] = plain.entropy.mean();
+  plain.offpolicy.Report("offpolicy", metrics);
+  plain.mismatch.Report("mismatch", metrics);
+  metrics["mismatch/packed_logprob_abs_diff_max"] = plain.packed.abs_diff.max;
+  metrics["mismatch/packed_tokens"] = static_cast<double>(plain.packed.abs_diff.count);
+  metrics["mismatch/probe_tokens"] = static_cast<double>(plain.mismatch.abs_diff.count);
+  metrics["tree/token_ratio"] = static_cast<double>(batch.unmerged_tokens) / static_cast<double>(plain.merged_tokens);
+  metrics["tree/merged_tokens"] = static_cast<double>(plain.merged_tokens);
+  metrics["tree/parts"] = static_cast<double>(plain.parts);
+  metrics["tree/unmerged_tokens"] = static_cast<double>(batch.unmerged_tokens);
+}
+
+}  // namespace ingot::trainer

@@ -1,0 +1,187 @@
+// What a Trainer does because there are others: parallel/ranks.h.
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/log.h"
+#include "trainer/parallel/divide.h"
+#include "trainer/parallel/wire.h"
+#include "trainer/torch_edge.h"
+#include "trainer/trainer.h"
+#include "tree/cut.h"
+
+namespace ingot::trainer {
+namespace {
+
+void OrThrow(const absl::Status& status) {
+  if (!status.ok()) throw StatusError(status);
+}
+
+std::vector<std::string> AllGather(Ranks& ranks, Writer own) {
+  OrThrow(ranks.Agree(absl::OkStatus()));
+  absl::StatusOr<std::vector<std::string>> all = ranks.AllGatherBytes(own.Take());
+  OrThrow(all.status());
+  return *std::move(all);
+}
+
+// Floating-point operations, forward and backward; of attention 14 for each element of a head (4 forward, 10 backward).
+RowCosts CostsOf(const model::ModelConfig& config) {
+  return {LayerFlops(config, 1),
+          14.0 * static_cast<double>(config.num_hidden_layers * config.num_attention_heads * config.head_dim),
+          HeadFlops(config, 1)};
+}
+
+// What an objective of whole batches must know of one entry.
+struct Score {
+  int32_t call, offset;
+  double current, reference;
+};
+
+}  // namespace
+
+absl::Status Trainer::Tell(Order order, const std::string& what) {
+  Writer message;
+  message.Put(order).PutText(what);
+  return ranks_->BroadcastBytes(message.Take(), 0).status();
+}
+
+absl::Status Trainer::Shared(const absl::Status& own) {
+  if (ranks_ == nullptr || own.ok() || ranks_->broken()) return own;
+  return ranks_->Agree(own);
+}
+
+absl::Status Trainer::Follow() {
+  while (true) {
+    INGOT_ASSIGN_OR_RETURN(const std::string message, ranks_->BroadcastBytes("", 0));
+    Reader reader(message);
+    const auto order = reader.Get<Order>();
+    const std::string what(reader.GetText());
+    INGOT_RETURN_IF_ERROR(reader.status());
+    if (order == Order::kDismiss) {
+      ranks_->Leave();
+      return absl::OkStatus();
+    }
+    absl::Status done;
+    if (order == Order::kSave) {
+      done = SaveTogether(what, {}).status();
+    } else {
+      const absl::StatusOr<TrainBatch> batch = DecodeBatch(what);
+      done = batch.ok() ? TrainStep(*batch).status() : Shared(batch.status());
+    }
+    if (ranks_->broken()) return done;
+    if (!done.ok()) INGOT_LOG(warn, "as on every rank: {}", done.ToString());
+  }
+}
+
+absl::Status Trainer::Dismiss() {
+  if (ranks_ == nullptr) return absl::OkStatus();
+  const absl::Status told = Tell(Order::kDismiss, "");
+  ranks_->Leave();
+  return told;
+}
+
+absl::StatusOr<tree::PackedForest> Trainer::PackShare(const PreparedBatch& batch) const {
+  if (ranks_ == nullptr) return PackBatch(batch);
+  const std::vector<int32_t> rank_of = DivideCalls(batch.calls, ranks_->size(), CostsOf(config()));
+  std::vector<int32_t> own = tree::OrderChainFirst(batch.calls);
+  std::erase_if(own, [&](int32_t call) { return rank_of[static_cast<size_t>(call)] != ranks_->rank(); });
+  return PackBatch(batch, own);
+}
+
+int64_t Trainer::AgreeOnSlots(const tree::PackedForest& forest) {
+  if (ranks_ == nullptr) return 0;
+  Writer own;
+  own.Put(forest.entries.empty() ? int64_t{0} : std::ssize(tree::CutForest(forest, pass_options_.part_tokens)));
+  int64_t slots = 0;
+  for (const std::string& parts : AllGather(*ranks_, std::move(own))) {
+    slots = std::max(slots, Reader(parts).Get<int64_t>());
+  }
+  return slots;
+}
+
+void Trainer::ShareScores(const tree::PackedForest& forest, StepLoss& loss) {
+  if (ranks_ == nullptr) return;
+  Writer own;
+  for (const tree::LossEntry& entry : forest.entries) {
+    own.Put(Score{entry.call, entry.offset, loss.RecordedCurrent(entry), loss.RecordedReference(entry)});
+  }
+  for (const std::string& bytes : AllGather(*ranks_, std::move(own))) {
+    std::vector<tree::LossEntry> entries;
+    std::vector<double> current, reference;
+    for (Reader reader(bytes); !reader.done();) {
+      const auto score = reader.Get<Score>();
+      entries.push_back({0, 0, score.call, score.offset});
+      current.push_back(score.current);
+      reference.push_back(score.reference);
+    }
+    loss.RecordCurrent(entries, current);
+    if (loss.needs_reference()) loss.RecordReference(entries, reference);
+  }
+}
+
+void Trainer::MergeTallies(const PreparedBatch& batch, StepTally& tally) {
+  if (ranks_ == nullptr) return;
+  Writer own;
+  own.Put(tally.plain);
+  PutSums(tally.sums, own);
+  for (const int32_t call : tally.non_finite_calls) own.Put(call);
+  StepTally all;
+  for (const std::string& bytes : AllGather(*ranks_, std::move(own))) {
+    Reader reader(bytes);
+    all.plain.Add(reader.Get<StepTally::Plain>());
+    AddSums(reader, all.sums);
+    while (!reader.done()) all.non_finite_calls.push_back(reader.Get<int32_t>());
+    OrThrow(reader.status());
+  }
+  tally = std::move(all);
+  if (!ranks_->leads()) return;
+  // What the batch comes to is said of its one merged forest, whoever computed what of it.
+  absl::StatusOr<tree::PackedForest> whole = PackBatch(batch);
+  OrThrow(whole.status());
+  tally.plain.merged_tokens = tally.plain.work.rows = static_cast<int64_t>(whole->size());
+  tally.plain.work.visible_pairs = whole->visible_pairs;
+}
+
+void Trainer::ShareFaults(std::string& tensors, std::vector<int32_t>& calls) {
+  if (ranks_ == nullptr) return;
+  Writer own;
+  own.PutText(tensors);
+  for (const int32_t call : calls) own.Put(call);
+  tensors.clear();
+  calls.clear();
+  for (const std::string& bytes : AllGather(*ranks_, std::move(own))) {
+    Reader reader(bytes);
+    const std::string_view theirs = reader.GetText();
+    if (tensors.empty()) tensors = theirs;
+    while (!reader.done()) calls.push_back(reader.Get<int32_t>());
+  }
+}
+
+absl::StatusOr<CheckpointInfo> Trainer::SaveTogether(const std::string& root,
+                                                     const std::map<std::string, std::string>& extra_files) {
+  const absl::StatusOr<std::string> begun =
+      ranks_->leads() ? BeginCheckpoint(root, version_) : absl::StatusOr<std::string>("");
+  INGOT_RETURN_IF_ERROR(ranks_->Agree(begun.status()));
+  INGOT_ASSIGN_OR_RETURN(const std::string folder, ranks_->BroadcastBytes(*begun, 0));
+  const absl::Status written = AtTorchEdge("checkpoint", [&] {
+    std::map<std::string, at::Tensor> state = optimizer_.State();
+    for (auto& [name, tensor] : state) tensor = tensor.to(at::kCPU);
+    return WriteOptimizerShard(folder, state, ranks_->rank(), ranks_->size());
+  });
+  if (const absl::Status all = ranks_->Agree(written); !all.ok()) {
+    if (ranks_->leads()) AbandonCheckpoint(root, version_);
+    return base::Annotate(all, absl::StrCat("cannot write checkpoint ", folder, " (the earlier ones are untouched)"));
+  }
+  absl::StatusOr<CheckpointInfo> info = CheckpointInfo{};
+  if (ranks_->leads()) {
+    absl::StatusOr<CheckpointContents> contents = Contents();
+    if (contents.ok()) contents->optimizer_shards = ranks_->size();
+    info = contents.ok() ? FinishCheckpoint(root, *contents, extra_files, options_.keep_checkpoints)
+                         : absl::StatusOr<CheckpointInfo>(contents.status());
+  }
+  INGOT_RETURN_IF_ERROR(ranks_->Agree(info.status()));
+  return info;
+}
+
+}  // namespace ingot::trainer

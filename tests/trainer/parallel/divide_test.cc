@@ -1,0 +1,137 @@
+#include "trainer/parallel/divide.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+#include <set>
+
+#include "../makers.h"
+#include "trainer/parallel/wire.h"
+
+namespace ingot::trainer {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+
+tree::FlatCall Call(const std::vector<int32_t>& tokens, int32_t context = 1) {
+  tree::FlatCall call;
+  call.tokens = tokens;
+  call.context_tokens = context;
+  return call;
+}
+
+// Rows of the calls' trie.
+int64_t MergedRows(const std::vector<tree::FlatCall>& calls, const std::vector<int32_t>& rank_of, int rank) {
+  std::set<std::vector<int32_t>> prefixes;
+  for (size_t i = 0; i < calls.size(); ++i) {
+    if (rank_of[i] != rank) continue;
+    for (size_t n = 1; n <= calls[i].tokens.size(); ++n) {
+      prefixes.insert({calls[i].tokens.begin(), calls[i].tokens.begin() + static_cast<std::ptrdiff_t>(n)});
+    }
+  }
+  return static_cast<int64_t>(prefixes.size());
+}
+
+TEST(DivideCalls, KeepsWhatSharesAPrefixTogether) {
+  // Two tries of 4 and 3 rows, their calls mixed.
+  const std::vector<tree::FlatCall> calls = {Call({1, 2, 3}), Call({7, 8, 9}), Call({1, 2, 4}), Call({7, 8, 9})};
+  EXPECT_THAT(DivideCalls(calls, 2, {}), ElementsAre(0, 1, 0, 1));
+  EXPECT_THAT(DivideCalls(calls, 1, {}), Each(0));
+}
+
+TEST(DivideCalls, SplitsAPrefixWhereThatIsCheaper) {
+  // One row shared, 3 rows each: 4 on either side, instead of 7 and 0.
+  const std::vector<tree::FlatCall> calls = {Call({1, 2, 3, 4}), Call({1, 5, 6, 7})};
+  EXPECT_THAT(DivideCalls(calls, 2, {}), ElementsAre(0, 1));
+  // All but one row shared: 5 rows together, 4 apart; still the cheaper of the two.
+  EXPECT_THAT(DivideCalls(std::vector{Call({1, 2, 3, 4}), Call({1, 2, 3, 5})}, 2, {}), ElementsAre(0, 1));
+}
+
+TEST(DivideCalls, MoreRanksThanCallsLeavesTheLastOnesIdle) {
+  const std::vector<tree::FlatCall> calls = {Call({5, 6}), Call({1, 2}), Call({3}, 1)};
+  EXPECT_THAT(DivideCalls(calls, 4, {}), ElementsAre(1, 0, -1));  // the third sampled nothing
+  EXPECT_TRUE(DivideCalls({}, 2, {}).empty());
+}
+
+TEST(DivideCalls, CountsPairsAndLossEntries) {
+  // 6 rows in one, 3 + 3 in the others: by rows alone {6} {3 3}.
+  const std::vector<tree::FlatCall> calls = {Call({1, 1, 1, 1, 1, 1}), Call({2, 2, 2}), Call({3, 3, 3})};
+  EXPECT_THAT(DivideCalls(calls, 2, {}), ElementsAre(0, 1, 1));
+  // Entries alone: 5, 2, 2. The greatest of {5}{2 2} is 5, of {5 2}{2} it is 7.
+  EXPECT_THAT(DivideCalls(calls, 2, {0, 0, 1}), ElementsAre(0, 1, 1));
+  // Pairs alone: 21, 6, 6. A third rank would lower nothing.
+  EXPECT_THAT(DivideCalls(calls, 3, {0, 1, 0}), ElementsAre(0, 1, 1));
+}
+
+// Against every way of cutting the same order into runs.
+TEST(DivideCalls, NoOtherRunsOfTheOrderHaveASmallerGreatestCost) {
+  Draws draws(7);
+  for (int round = 0; round < 300; ++round) {
+    std::vector<tree::FlatCall> calls;
+    const int64_t count = 1 + draws.Below(7);
+    for (int64_t i = 0; i < count; ++i) {
+      calls.push_back(Call(Join({static_cast<int32_t>(draws.Below(2))}, draws.Tokens(1 + draws.Below(5), 2))));
+    }
+    constexpr int kRanks = 3;
+    const std::vector<int32_t> divided = DivideCalls(calls, kRanks, {});
+    int64_t greatest = 0;
+    for (int rank = 0; rank < kRanks; ++rank) greatest = std::max(greatest, MergedRows(calls, divided, rank));
+
+    std::vector<size_t> order(calls.size());
+    for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return calls[a].tokens < calls[b].tokens; });
+    int64_t best = std::numeric_limits<int64_t>::max();
+    for (size_t first = 0; first <= order.size(); ++first) {
+      for (size_t second = first; second <= order.size(); ++second) {
+        std::vector<int32_t> rank_of(calls.size());
+        for (size_t i = 0; i < order.size(); ++i) rank_of[order[i]] = (i >= first) + (i >= second);
+        int64_t worst = 0;
+        for (int rank = 0; rank < kRanks; ++rank) worst = std::max(worst, MergedRows(calls, rank_of, rank));
+        best = std::min(best, worst);
+      }
+    }
+    EXPECT_EQ(greatest, best) << "round " << round;
+  }
+}
+
+TEST(Wire, ABatchArrivesAsItWasSent) {
+  TrainBatch batch = RandomBatch(3, 37, 5);
+  batch.feed.set_head(17);
+  const auto received = DecodeBatch(EncodeBatch(batch));
+  ASSERT_TRUE(received.ok()) << received.status();
+  EXPECT_EQ(received->step, 5);
+  EXPECT_EQ(received->feed.head(), 17);
+  ASSERT_EQ(received->groups.size(), batch.groups.size());
+  for (size_t g = 0; g < batch.groups.size(); ++g) {  // as text, in which the entries of a map are sorted
+    EXPECT_EQ(received->groups[g].DebugString(), batch.groups[g].DebugString());
+  }
+}
+
+TEST(Wire, WhatEndsTooEarlyIsAnError) {
+  const std::string whole = EncodeBatch(RandomBatch(3, 37, 5, 1, 2));
+  for (size_t size = 0; size < whole.size(); size += 7) {
+    EXPECT_FALSE(DecodeBatch(std::string_view(whole).substr(0, size)).ok()) << size;
+  }
+}
+
+TEST(Wire, SumsAddUp) {
+  MetricSums sums;
+  sums.means["a"].Add(2.0);
+  sums.maxima["b"].Add(-3.0);
+  Writer writer;
+  PutSums(sums, writer);
+  const std::string bytes = writer.Take();
+  sums.means["a"].Add(4.0);
+  Reader reader(bytes);
+  AddSums(reader, sums);
+  EXPECT_TRUE(reader.done());
+  EXPECT_EQ(sums.means["a"].sum, 8.0);
+  EXPECT_EQ(sums.means["a"].count, 3);
+  EXPECT_EQ(sums.maxima["b"].max, -3.0);
+}
+
+}  // namespace
+}  // namespace ingot::trainer

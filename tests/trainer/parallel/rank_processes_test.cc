@@ -1,0 +1,149 @@
+// Ranks as processes: what they train, and that the death of one is noticed by the rest.
+#include <ATen/ATen.h>
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+
+#include "../makers.h"
+#include "../temp_dir.h"
+#include "../tiny_model.h"
+#include "rank_group.h"
+#include "trainer/trainer.h"
+
+extern char** environ;
+
+namespace ingot::trainer {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// The processes of one group, ended with it.
+class RankProcesses {
+ public:
+  RankProcesses(int size, int deadline_ms, int64_t steps, const std::string& folder) {
+    int ends[2];
+    EXPECT_EQ(pipe2(ends, O_CLOEXEC), 0);
+    const std::string port = std::to_string(FreePort());
+    for (int rank = 0; rank < size; ++rank) {
+      std::vector<std::string> words = {INGOT_RANK_MAIN,
+                                        std::to_string(rank),
+                                        std::to_string(size),
+                                        port,
+                                        std::to_string(deadline_ms),
+                                        std::to_string(steps),
+                                        folder};
+      std::vector<char*> argv;
+      for (std::string& word : words) argv.push_back(word.data());
+      argv.push_back(nullptr);
+      posix_spawn_file_actions_t actions;
+      posix_spawn_file_actions_init(&actions);
+      posix_spawn_file_actions_adddup2(&actions, ends[1], 1);
+      pid_t pid = -1;
+      EXPECT_EQ(posix_spawn(&pid, argv[0], &actions, nullptr, argv.data(), environ), 0) << argv[0];
+      posix_spawn_file_actions_destroy(&actions);
+      pids_.push_back(pid);
+    }
+    close(ends[1]);
+    lines_ = fdopen(ends[0], "r");
+  }
+  ~RankProcesses() {
+    for (const pid_t pid : pids_) {
+      if (pid <= 0) continue;
+      kill(pid, SIGKILL);
+      waitpid(pid, nullptr, 0);
+    }
+    std::fclose(lines_);
+  }
+
+  // Blocks until rank 0 has trained `step`; false: it ended before.
+  bool Reaches(int64_t step) {
+    char line[64];
+    const std::string wanted = absl::StrCat("step ", step, "\n");
+    while (std::fgets(line, sizeof(line), lines_) != nullptr) {
+      if (line == wanted) return true;
+    }
+    return false;
+  }
+
+  void Signal(int rank, int signal) { kill(pids_[static_cast<size_t>(rank)], signal); }
+
+  // Blocks until the process ends; its exit code, or minus the signal.
+  int ExitOf(int rank) {
+    int status = 0;
+    pid_t& pid = pids_[static_cast<size_t>(rank)];
+    EXPECT_EQ(waitpid(pid, &status, 0), pid);
+    pid = -1;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+  }
+
+ private:
+  std::vector<pid_t> pids_;
+  FILE* lines_ = nullptr;
+};
+
+TEST(RankProcesses, TrainWhatThreadsOfOneProcessTrain) {
+  constexpr int64_t kSteps = 3;
+  TempDir folder, other;
+  RankProcesses processes(3, 30000, kSteps, folder.path());
+  EXPECT_TRUE(processes.Reaches(kSteps - 1));
+  for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(processes.ExitOf(rank), 0) << rank;
+  // The same in one process, with the options of rank_main.cc.
+  OnRanks(3, [&](Ranks& ranks) {
+    TrainerOptions options;
+    options.threads = 1;
+    options.micro_batch_tokens = 24;
+    options.total_steps = kSteps;
+    const auto config = TinyConfig();
+    auto trainer =
+        *Trainer::Create(options, config, TinyParameters(config, 2, at::kFloat), base::Clock::Real(), &ranks);
+    if (!ranks.leads()) {
+      EXPECT_TRUE(trainer->Follow().ok());
+      return;
+    }
+    for (int64_t step = 0; step < kSteps; ++step) {
+      ASSERT_TRUE(trainer->TrainStep(RandomBatch(static_cast<uint64_t>(100 + step), 37, step)).ok());
+    }
+    EXPECT_TRUE(trainer->Dismiss().ok());
+    const auto read = ReadCheckpoint(folder.path() + "/" + CheckpointName(kSteps));
+    ASSERT_TRUE(read.ok()) << read.status();
+    for (const auto& [name, tensor] : trainer->parameters().tensors()) {
+      EXPECT_TRUE(at::equal(tensor, read->parameters.at(name))) << name;
+    }
+  });
+}
+
+// kill -9 is noticed at once, whatever the deadline.
+TEST(RankProcesses, NoticeOneThatIsKilled) {
+  for (const auto& [size, victim] : {std::pair(3, 2), std::pair(2, 0)}) {
+    TempDir folder;
+    RankProcesses processes(size, /*deadline_ms=*/600000, /*steps=*/1000000, folder.path());
+    ASSERT_TRUE(processes.Reaches(2));
+    processes.Signal(victim, SIGKILL);
+    for (int rank = 0; rank < size; ++rank) EXPECT_EQ(processes.ExitOf(rank), rank == victim ? -SIGKILL : 75) << rank;
+  }
+}
+
+// One that stands still without ending is noticed by its silence.
+TEST(RankProcesses, NoticeOneThatIsStopped) {
+  for (const int victim : {0, 1}) {
+    TempDir folder;
+    RankProcesses processes(2, /*deadline_ms=*/1000, /*steps=*/1000000, folder.path());
+    ASSERT_TRUE(processes.Reaches(2));
+    const auto stopped = Clock::now();
+    processes.Signal(victim, SIGSTOP);
+    EXPECT_EQ(processes.ExitOf(1 - victim), 75);
+    EXPECT_GE(Clock::now() - stopped, std::chrono::milliseconds(500));
+    processes.Signal(victim, SIGKILL);
+    EXPECT_EQ(processes.ExitOf(victim), -SIGKILL);
+  }
+}
+
+}  // namespace
+}  // namespace ingot::trainer

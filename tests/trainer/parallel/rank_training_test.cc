@@ -1,0 +1,367 @@
+// Training on several ranks against training on one: law 2 once more, and determinism to the bit.
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <limits>
+#include <map>
+#include <mutex>
+
+#include "../makers.h"
+#include "../preset_options.h"
+#include "../temp_dir.h"
+#include "../tiny_model.h"
+#include "rank_group.h"
+#include "trainer/trainer.h"
+
+namespace ingot::trainer {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr int64_t kSteps = 3;
+
+TrainerOptions Plain() {
+  TrainerOptions options;
+  options.optimizer.learning_rate = 0.01;
+  options.optimizer.weight_decay = 0.1;
+  options.optimizer.decay = "constant";
+  options.total_steps = 8;
+  options.threads = 1;
+  options.micro_batch_tokens = 24;  // several parts, so several slots
+  return options;
+}
+
+struct Result {
+  std::vector<StepReport> reports;
+  std::map<std::string, at::Tensor> parameters, optimizer;  // the optimizer's of all ranks
+};
+
+// What is left of a trainer.
+void Keep(const Trainer& trainer, Result& result) {
+  for (const auto& [name, tensor] : trainer.parameters().tensors()) {
+    const auto [it, fresh] = result.parameters.try_emplace(name, tensor.detach().clone());
+    EXPECT_TRUE(fresh || at::equal(it->second, tensor)) << name << " differs between ranks";
+  }
+  for (const auto& [name, tensor] : trainer.optimizer_state()) {
+    EXPECT_TRUE(result.optimizer.try_emplace(name, tensor.clone()).second) << name << " has two owners";
+  }
+}
+
+using Batches = std::function<TrainBatch(int64_t step)>;
+
+TrainBatch BatchOf(int64_t step) { return RandomBatch(static_cast<uint64_t>(100 + step), 37, step); }
+
+// Steps `trainer.version()` to `until`.
+void Train(Trainer& trainer, int64_t until, const Batches& batches, std::vector<StepReport>& reports) {
+  while (trainer.version() < until) {
+    const auto report = trainer.TrainStep(batches(trainer.version()));
+    ASSERT_TRUE(report.ok()) << report.status();
+    reports.push_back(*report);
+  }
+}
+
+using Make = std::function<absl::StatusOr<std::unique_ptr<Trainer>>(Ranks*)>;
+
+Make Fresh(const TrainerOptions& options, at::ScalarType dtype = at::kFloat) {
+  return [options, dtype](Ranks* ranks) {
+    const auto config = TinyConfig();
+    // Rank 0's weights are everyone's.
+    const uint64_t seed = ranks == nullptr || ranks->leads() ? 2 : 77;
+    return Trainer::Create(options, config, TinyParameters(config, seed, dtype), base::Clock::Real(), ranks);
+  };
+}
+
+// Rank 0 runs `lead`, the others follow; one rank (size 1) has no group at all.
+Result Together(int size, const Make& make, const std::function<void(Trainer&, Result&)>& lead) {
+  Result result;
+  std::mutex mu;
+  const auto body = [&](Ranks* ranks) {
+    const auto trainer = make(ranks);
+    ASSERT_TRUE(trainer.ok()) << trainer.status();
+    if (ranks == nullptr || ranks->leads()) {
+      lead(**trainer, result);
+      EXPECT_TRUE((*trainer)->Dismiss().ok());
+    } else {
+      const absl::Status followed = (*trainer)->Follow();
+      EXPECT_TRUE(followed.ok()) << followed;
+    }
+    const std::lock_guard<std::mutex> lock(mu);
+    Keep(**trainer, result);
+  };
+  if (size == 1) {
+    body(nullptr);
+  } else {
+    OnRanks(size, [&](Ranks& ranks) { body(&ranks); });
+  }
+  return result;
+}
+
+Result RunSteps(int size, const Make& make, int64_t until = kSteps, const Batches& batches = BatchOf) {
+  return Together(size, make, [&](Trainer& trainer, Result& result) { Train(trainer, until, batches, result.reports); });
+}
+
+void ExpectSameBits(const Result& a, const Result& b) {
+  ASSERT_EQ(a.parameters.size(), b.parameters.size());
+  for (const auto& [name, tensor] : a.parameters) EXPECT_TRUE(at::equal(tensor, b.parameters.at(name))) << name;
+  ASSERT_EQ(a.optimizer.size(), b.optimizer.size());
+  for (const auto& [name, tensor] : a.optimizer) EXPECT_TRUE(at::equal(tensor, b.optimizer.at(name))) << name;
+}
+
+void ExpectClose(const std::map<std::string, at::Tensor>& actual, const std::map<std::string, at::Tensor>& expected,
+                 double tolerance) {
+  ASSERT_EQ(actual.size(), expected.size());
+  for (const auto& [name, tensor] : expected) {
+    ASSERT_TRUE(actual.contains(name)) << name;
+    const double norm = tensor.to(at::kDouble).norm().item<double>();
+    const double gap = (actual.at(name).to(at::kDouble) - tensor.to(at::kDouble)).norm().item<double>();
+    EXPECT_LE(gap, tolerance * norm) << name;
+  }
+}
+
+// Times, and what the number of ranks says of itself.
+bool OfTheRun(const std::string& metric) {
+  return metric.starts_with("perf/") || metric.starts_with("tree/speedup") || metric == "tree/parts" ||
+         metric == "trainer/ranks" || metric == "trainer/rank_balance" || metric == "tree/computed_tokens";
+}
+
+void ExpectSameMetrics(const StepReport& actual, const StepReport& expected, double tolerance) {
+  for (const auto& [name, value] : expected.metrics) {
+    if (OfTheRun(name)) continue;
+    ASSERT_TRUE(actual.metrics.contains(name)) << name;
+    EXPECT_LE(std::abs(actual.metrics.at(name) - value), tolerance * std::max(1.0, std::abs(value))) << name;
+  }
+  for (const auto& [name, value] : actual.metrics) {
+    EXPECT_TRUE(OfTheRun(name) || expected.metrics.contains(name)) << name;
+  }
+  EXPECT_EQ(actual.staleness_histogram, expected.staleness_histogram);
+  EXPECT_EQ(actual.version, expected.version);
+}
+
+class RanksTrain : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(RanksTrain, WhatOneRankTrains) {
+  TrainerOptions options = OptionsOf(GetParam());
+  options.optimizer = Plain().optimizer;
+  options.total_steps = 8;
+  options.threads = 1;
+  options.micro_batch_tokens = 24;
+  options.max_skipped_steps = 100;
+  if (options.objective != "dpo") {
+    options.entropy_coefficient = 0.01;
+    options.reference_kl_coefficient = 0.05;
+  }
+  const Result one = RunSteps(1, Fresh(options, at::kDouble));
+  for (const int size : {2, 3}) {
+    SCOPED_TRACE(size);
+    const Result many = RunSteps(size, Fresh(options, at::kDouble));
+    ExpectClose(many.optimizer, one.optimizer, 1e-9);  // moments: the gradients of every step
+    ExpectClose(many.parameters, one.parameters, 1e-9);
+    ASSERT_EQ(many.reports.size(), one.reports.size());
+    for (size_t i = 0; i < one.reports.size(); ++i) ExpectSameMetrics(many.reports[i], one.reports[i], 1e-9);
+    EXPECT_EQ(many.reports[0].metrics.at("trainer/ranks"), size);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Presets, RanksTrain, ::testing::ValuesIn(PresetNames()), [](const auto& info) {
+  std::string name = info.param;
+  std::erase(name, '.');
+  return name;
+});
+
+// The first step's first moments are its gradient times 1 - beta1.
+TEST(RankTraining, GradientsOfFp32AreOneRanksToRounding) {
+  const Result one = RunSteps(1, Fresh(Plain()), 1);
+  for (const int size : {2, 4}) {
+    const Result many = RunSteps(size, Fresh(Plain()), 1);
+    for (const auto& [name, tensor] : one.optimizer) {
+      if (!name.starts_with("exp_avg.")) continue;
+      const double norm = tensor.norm().item<double>();
+      EXPECT_LE((many.optimizer.at(name) - tensor).norm().item<double>(), 1e-5 * norm) << name;
+    }
+    ExpectSameMetrics(many.reports[0], one.reports[0], 1e-5);
+  }
+}
+
+TEST(RankTraining, Bf16HasItsMastersAtTheirOwners) {
+  TrainerOptions options = Plain();
+  options.dtype = "bf16";
+  const Result one = RunSteps(1, Fresh(options)), many = RunSteps(2, Fresh(options));
+  EXPECT_EQ(many.optimizer.size(), 3 * many.parameters.size());
+  ExpectClose(many.parameters, one.parameters, 0.02);
+}
+
+TEST(RankTraining, TheSameNumberOfRanksGivesTheSameBits) {
+  const Result first = RunSteps(3, Fresh(Plain())), again = RunSteps(3, Fresh(Plain()));
+  ExpectSameBits(first, again);
+  for (size_t i = 0; i < first.reports.size(); ++i) {
+    EXPECT_EQ(first.reports[i].metrics.at("actor/loss"), again.reports[i].metrics.at("actor/loss"));
+    EXPECT_EQ(first.reports[i].metrics.at("actor/grad_norm"), again.reports[i].metrics.at("actor/grad_norm"));
+  }
+}
+
+// One call: all ranks but the first run empty slots.
+TEST(RankTraining, RanksWithoutWorkTakePart) {
+  const Batches one_call = [](int64_t step) {
+    Draws draws(9);
+    CallSpec call{draws.Tokens(20, 37), draws.Tokens(50, 37), {}, {}, {}, 1.0f};
+    Annotate(call, draws, step);
+    TrainBatch batch;
+    batch.step = step;
+    batch.groups = {MakeGroup(0, {MakeEpisode("a", 1, {call}), MakeEpisode("b", 0, {})})};
+    return batch;
+  };
+  const Result one = RunSteps(1, Fresh(Plain(), at::kDouble), 2, one_call);
+  const Result many = RunSteps(4, Fresh(Plain(), at::kDouble), 2, one_call);
+  ExpectClose(many.parameters, one.parameters, 1e-9);
+  EXPECT_GT(many.reports[0].metrics.at("tree/parts"), 2);
+  EXPECT_EQ(many.reports[0].metrics.at("tree/computed_tokens"), many.reports[0].metrics.at("tree/merged_tokens"));
+}
+
+TEST(RankTraining, WhatIsSkippedIsSkippedEverywhere) {
+  TrainerOptions options = Plain();
+  options.train_segments = "current_version";
+  const Batches batches = [](int64_t step) {
+    TrainBatch batch = BatchOf(step);
+    if (step == 1) batch = RandomBatch(5, 37, 0), batch.step = 1;  // nothing of version 1
+    return batch;
+  };
+  const Result one = RunSteps(1, Fresh(options), 3, batches), many = RunSteps(2, Fresh(options), 3, batches);
+  EXPECT_EQ(many.reports[1].metrics.at("trainer/skipped"), 1);
+  EXPECT_EQ(many.reports[2].metrics.at("trainer/skipped"), 0);
+  ExpectSameMetrics(many.reports[1], one.reports[1], 1e-5);
+}
+
+TEST(RankTraining, WhatIsNotFiniteIsNamedAsByOneRank) {
+  TrainerOptions options = Plain();
+  options.max_skipped_steps = 0;
+  options.objective = "ppo_clip";
+  options.advantage_baseline = "none";
+  TrainBatch batch = RandomBatch(1, 37, 0);
+  // As in trainer_test.cc: a ratio that overflows, in one rank's share.
+  v1::EpisodeTree& tree = *batch.groups[1].mutable_episodes(2);
+  tree.mutable_episode()->set_reward(-1);
+  for (auto& [key, segment] : *tree.mutable_segments()) {
+    if (segment.source() == v1::SOURCE_SAMPLED) segment.set_logprobs(0, -1000);
+  }
+  for (const int size : {1, 2, 3}) {
+    Together(size, Fresh(options), [&](Trainer& trainer, Result&) {
+      const absl::Status status = trainer.TrainStep(batch).status();
+      EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+      EXPECT_THAT(std::string(status.message()), HasSubstr("not finite for calls g1s2/0, g1s2/1, g1s2/2;"));
+      EXPECT_EQ(trainer.version(), 0);
+      EXPECT_TRUE(trainer.TrainStep(BatchOf(0)).ok());
+    });
+  }
+}
+
+TEST(RankTraining, AnErrorOfARankIsThatOfTheStepAndTheNextCanFollow) {
+  TrainerOptions options = Plain();
+  const Make make = [&](Ranks* ranks) {
+    TrainerOptions own = options;
+    if (ranks->rank() == 1) own.group_size = 5;  // which no group has: it alone refuses
+    return Fresh(own)(ranks);
+  };
+  Together(2, make, [&](Trainer& trainer, Result&) {
+    TrainBatch wrong = BatchOf(0);
+    wrong.step = 3;
+    EXPECT_EQ(trainer.TrainStep(wrong).status().code(), absl::StatusCode::kInvalidArgument);  // rank 0's own
+    for (int i = 0; i < 2; ++i) {
+      const absl::Status status = trainer.TrainStep(BatchOf(0)).status();
+      EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+      EXPECT_THAT(std::string(status.message()), HasSubstr("rank 1: "));
+      EXPECT_EQ(trainer.version(), 0);
+    }
+  });
+}
+
+TEST(RankTraining, SupervisedStagesAreOneRanks) {
+  Together(2, Fresh(Plain()), [&](Trainer& trainer, Result&) {
+    EXPECT_EQ(trainer.RunSft({}, nullptr).code(), absl::StatusCode::kFailedPrecondition);
+  });
+}
+
+class RankCheckpoint : public ::testing::Test {
+ protected:
+  Make Resumed(int64_t step) const {
+    return [this, step](Ranks* ranks) {
+      return Trainer::Resume(Plain(), folder_.path() + "/" + CheckpointName(step), at::kCPU, base::Clock::Real(),
+                             ranks);
+    };
+  }
+  // Four steps, with a checkpoint after the second.
+  Result Whole(int size) const {
+    return Together(size, Fresh(Plain()), [&](Trainer& trainer, Result& result) {
+      Train(trainer, 2, BatchOf, result.reports);
+      const auto saved = trainer.SaveCheckpoint(folder_.path(), {{"tokenizer.json", "{}"}});
+      ASSERT_TRUE(saved.ok()) << saved.status();
+      EXPECT_EQ(saved->step, 2);
+      Train(trainer, 4, BatchOf, result.reports);
+    });
+  }
+  std::vector<std::string> Files(int64_t step) const {
+    std::vector<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(folder_.path() + "/" + CheckpointName(step))) {
+      names.push_back(entry.path().filename().string());
+    }
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+
+  TempDir folder_;
+};
+
+TEST_F(RankCheckpoint, ResumedOnAsManyRanksIsTheSameToTheBit) {
+  const Result whole = Whole(2);
+  EXPECT_THAT(Files(2), ElementsAre("config.json", "model.safetensors", "optimizer-00001-of-00002.safetensors",
+                                    "optimizer-00002-of-00002.safetensors", "state.json", "tokenizer.json"));
+  const Result resumed = RunSteps(2, Resumed(2), 4);
+  ExpectSameBits(resumed, whole);
+  ASSERT_EQ(resumed.reports.size(), 2u);
+  EXPECT_EQ(resumed.reports[1].metrics.at("actor/loss"), whole.reports[3].metrics.at("actor/loss"));
+}
+
+TEST_F(RankCheckpoint, MayBeResumedOnAnotherNumberOfRanks) {
+  const Result whole = Whole(2);
+  for (const int size : {1, 3}) {
+    const Result resumed = RunSteps(size, Resumed(2), 4);
+    ExpectClose(resumed.parameters, whole.parameters, 1e-3);
+    EXPECT_NEAR(resumed.reports[0].metrics.at("actor/loss"), whole.reports[2].metrics.at("actor/loss"), 1e-5);
+  }
+}
+
+TEST_F(RankCheckpoint, OfOneRankMayBeResumedOnMany) {
+  const Result whole = Whole(1);
+  EXPECT_THAT(Files(2), ElementsAre("config.json", "model.safetensors", "optimizer.safetensors", "state.json",
+                                    "tokenizer.json"));
+  const Result resumed = RunSteps(2, Resumed(2), 4);
+  ExpectClose(resumed.parameters, whole.parameters, 1e-3);
+}
+
+TEST_F(RankCheckpoint, LacksNoShard) {
+  Whole(2);
+  const std::string path = folder_.path() + "/" + CheckpointName(2);
+  std::filesystem::remove(path + "/optimizer-00002-of-00002.safetensors");
+  const absl::Status status = ReadCheckpoint(path).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("optimizer-00002-of-00002.safetensors"));
+}
+
+TEST_F(RankCheckpoint, ThatCannotBeWrittenLeavesTheEarlierOne) {
+  Together(2, Fresh(Plain()), [&](Trainer& trainer, Result& result) {
+    ASSERT_TRUE(trainer.SaveCheckpoint(folder_.path(), {}).ok());
+    Train(trainer, 1, BatchOf, result.reports);
+    EXPECT_FALSE(trainer.SaveCheckpoint(folder_.path(), {{"state.json", "mine"}}).ok());
+    EXPECT_FALSE(trainer.SaveCheckpoint("/proc/nowhere", {}).ok());
+    Train(trainer, 2, BatchOf, result.reports);
+  });
+  const auto latest = LatestCheckpoint(folder_.path());
+  ASSERT_TRUE(latest.ok()) << latest.status();
+  EXPECT_EQ(latest->step, 0);
+}
+
+}  // namespace
+}  // namespace ingot::trainer

@@ -1,0 +1,228 @@
+#include "trainer/parallel/ranks.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+
+#include "../tiny_model.h"
+#include "rank_group.h"
+#include "trainer/parallel/rank_memory.h"
+#include "trainer/parallel/sharded_adamw.h"
+
+namespace ingot::trainer {
+namespace {
+
+using std::chrono::milliseconds;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(Ranks, ExchangeTensorsOfAnyTypeInTheOrderOfRanks) {
+  OnRanks(3, [](Ranks& ranks) {
+    for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kDouble, at::kLong}) {
+      const at::Tensor own = at::full({2, 3}, ranks.rank() + 1, type);
+      const auto gathered = ranks.Gather(own, /*root=*/1);
+      ASSERT_TRUE(gathered.ok()) << gathered.status();
+      ASSERT_EQ(gathered->size(), ranks.rank() == 1 ? 3u : 0u);
+      for (size_t r = 0; r < gathered->size(); ++r) {
+        EXPECT_TRUE(at::equal((*gathered)[r], at::full({2, 3}, static_cast<int64_t>(r) + 1, type)));
+      }
+      ASSERT_TRUE(ranks.Broadcast(own, /*root=*/2).ok());
+      EXPECT_TRUE(at::equal(own, at::full({2, 3}, 3, type)));
+    }
+    ranks.Leave();
+  });
+}
+
+TEST(Ranks, ExchangeBytesOfAnyLength) {
+  OnRanks(2, [](Ranks& ranks) {
+    const std::string own = ranks.leads() ? "" : std::string("a\0b", 3);
+    EXPECT_THAT(*ranks.AllGatherBytes(own), ElementsAre("", std::string("a\0b", 3)));
+    EXPECT_EQ(*ranks.BroadcastBytes(own, 1), std::string("a\0b", 3));
+    EXPECT_EQ(*ranks.BroadcastBytes(own, 0), "");
+    const std::string large(size_t{5} << 20, ranks.leads() ? 'x' : 'y');
+    EXPECT_EQ(*ranks.BroadcastBytes(large, 0), std::string(large.size(), 'x'));
+  });
+}
+
+TEST(Ranks, AgreeOnTheErrorOfTheLowestAndGoOn) {
+  OnRanks(3, [](Ranks& ranks) {
+    EXPECT_TRUE(ranks.Agree(absl::OkStatus()).ok());
+    const absl::Status own =
+        ranks.rank() == 0 ? absl::OkStatus() : absl::ResourceExhaustedError(absl::StrCat("no room on ", ranks.rank()));
+    const absl::Status agreed = ranks.Agree(own);
+    EXPECT_EQ(agreed.code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_EQ(agreed.message(), "rank 1: no room on 1");
+    EXPECT_TRUE(Ranks::IsAgreed(agreed));
+    EXPECT_FALSE(ranks.broken());
+    EXPECT_EQ(ranks.Agree(agreed), agreed);  // known to all: nothing is exchanged
+    EXPECT_TRUE(ranks.Agree(absl::OkStatus()).ok());
+  });
+}
+
+TEST(Ranks, OneThatEndsIsLostToThoseThatWaitForIt) {
+  OnRanks(3, [](Ranks& ranks) {
+    if (ranks.rank() == 2) return;  // without a goodbye
+    const absl::Status status = ranks.Agree(absl::OkStatus());
+    EXPECT_TRUE(IsRankLost(status)) << status;
+    EXPECT_TRUE(ranks.broken());
+    EXPECT_TRUE(IsRankLost(ranks.Broadcast(at::zeros({1}), 0)));
+  });
+}
+
+TEST(Ranks, OneThatBreaksTheGroupIsLostToTheOthers) {
+  OnRanks(2, [](Ranks& ranks) {
+    if (ranks.rank() == 1) {
+      const absl::Status own = absl::InternalError("in the middle of it");
+      EXPECT_EQ(ranks.BreakUnless([&]() -> absl::Status { return own; }), own);
+      EXPECT_EQ(ranks.Agree(absl::OkStatus()), own);
+      return;
+    }
+    EXPECT_TRUE(IsRankLost(ranks.Gather(at::zeros({4}), 0).status()));
+  });
+}
+
+// Liveness is apart from progress.
+TEST(Ranks, OneThatWorksForLongerThanTheDeadlineIsNotLost) {
+  constexpr milliseconds kDeadline{1500};
+  OnRanks(
+      2,
+      [&](Ranks& ranks) {
+        const auto until = std::chrono::steady_clock::now() + 2 * kDeadline;
+        while (ranks.rank() == 1 && std::chrono::steady_clock::now() < until) {
+        }
+        EXPECT_TRUE(ranks.Agree(absl::OkStatus()).ok());
+        ranks.Leave();
+      },
+      [&](RankOptions& options) { options.deadline = kDeadline; });
+}
+
+TEST(Ranks, RefusesWhatCannotBe) {
+  EXPECT_THAT(std::string(Ranks::Join(RankOf(2, 2, 1)).status().message()), HasSubstr("rank 2 is not one of 2"));
+  EXPECT_EQ(MakeProcessGroup({"nccl", "127.0.0.1", 0, 1}, {}).status().code(), absl::StatusCode::kUnimplemented);
+  RankOptions alone = RankOf(0, 2, FreePort());
+  alone.join_timeout = milliseconds(300);
+  const absl::Status missing = Ranks::Join(alone).status();
+  EXPECT_TRUE(IsRankLost(missing)) << missing;
+  EXPECT_THAT(std::string(missing.message()), HasSubstr("rank 1 of 2 did not come"));
+}
+
+TEST(Ranks, APortThatIsTakenIsAnErrorOfRankZero) {
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_ANY);
+  socklen_t size = sizeof(address);
+  ASSERT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), size), 0);
+  ASSERT_EQ(listen(fd, 1), 0);
+  ASSERT_EQ(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size), 0);
+  const absl::Status status = Ranks::Join(RankOf(0, 2, ntohs(address.sin_port))).status();
+  close(fd);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+  EXPECT_FALSE(IsRankLost(status));
+}
+
+// A peer of which only the socket is left, as when its process is stopped.
+TEST(Liveness, SilenceLongerThanTheDeadlineIsALoss) {
+  std::mutex mu;
+  std::condition_variable told;
+  absl::Status lost;
+  LivenessOptions options;
+  options.size = 2;
+  options.deadline = milliseconds(300);
+  options.on_lost = [&](const absl::Status& status) {
+    const std::lock_guard<std::mutex> lock(mu);
+    lost = status;
+    told.notify_all();
+  };
+  auto leader = Liveness::Listen(options);
+  ASSERT_TRUE(leader.ok()) << leader.status();
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(static_cast<uint16_t>((*leader)->port()));
+  ASSERT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  const unsigned char rank = 1;
+  ASSERT_EQ(send(fd, &rank, 1, 0), 1);
+  ASSERT_TRUE((*leader)->Accept().ok());
+  EXPECT_TRUE((*leader)->status().ok());
+  std::unique_lock<std::mutex> lock(mu);
+  told.wait(lock, [&] { return !lost.ok(); });
+  EXPECT_EQ(lost.message(), "rank 1 of 2 gave no sign of life for 300 ms");
+  EXPECT_TRUE(IsRankLost((*leader)->status()));
+  close(fd);
+}
+
+TEST(Liveness, AGoodbyeIsNoLoss) {
+  LivenessOptions options;
+  options.size = 2;
+  options.deadline = milliseconds(200);
+  auto leader = *Liveness::Listen(options);
+  options.rank = 1;
+  auto follower = *Liveness::Connect(options, leader->port());
+  ASSERT_TRUE(leader->Accept().ok());
+  follower->Leave();
+  follower.reset();
+  leader->Leave();  // reads what came first
+  EXPECT_TRUE(leader->status().ok());
+}
+
+TEST(ShardedAdamW, OwnersHoldEqualSharesAsFarAsWholeParametersAllow) {
+  // 50 | 30 | 20 + 10 ..., the largest first: 50 -> 0, 30 -> 1, 20 -> 1, 10 -> 0 (tied at 50: the lower rank).
+  EXPECT_THAT(OwnersOf({10, 20, 30, 50}, 2), ElementsAre(0, 1, 1, 0));
+  EXPECT_THAT(OwnersOf({5}, 3), ElementsAre(0));
+  EXPECT_THAT(OwnersOf({}, 3), ElementsAre());
+}
+
+TEST(ShardedAdamW, ARankThatOwnsNothingTakesPart) {
+  const auto make = [] {
+    std::map<std::string, at::Tensor> parameters;
+    parameters["w"] = at::full({2, 2}, 1.0, at::kFloat).requires_grad_(true);
+    return parameters;
+  };
+  OptimizerOptions options;
+  options.grad_clip_norm = 0;
+  const auto alone = make();
+  AdamW plain(options, alone);
+  const at::Tensor own_grad = at::full({2, 2}, 3.0);  // what the three ranks' gradients below come to
+  at::Tensor(alone.at("w")).mutable_grad() = own_grad;
+  plain.Step(0.1, plain.GradNorm());
+  OnRanks(3, [&](Ranks& ranks) {
+    const auto parameters = make();
+    ShardedAdamW optimizer(options, parameters, &ranks);
+    EXPECT_EQ(optimizer.State().size(), ranks.leads() ? 2u : 0u);
+    at::Tensor w = parameters.at("w");
+    if (ranks.rank() != 1) w.mutable_grad() = at::full({2, 2}, 1.5);  // rank 1 has an empty slot
+    optimizer.EndSlot();
+    EXPECT_FALSE(w.grad().defined());
+    EXPECT_EQ(optimizer.GradNorm(), 6.0);
+    optimizer.Step(0.1, 6.0);
+    EXPECT_TRUE(at::equal(w.detach(), alone.at("w").detach()));
+    ranks.Leave();
+  });
+}
+
+// The prediction counts each rank's share of the optimizer, not the whole on each.
+TEST(RankMemory, SharesOfTheOptimizerAddUp) {
+  const model::ModelConfig config = TinyConfig();
+  const tree::ForestPart part = UncutPart(64);
+  const MemoryNeed whole = PredictMemory(config, 4, {}, std::span(&part, 1));
+  std::mutex mu;
+  int64_t optimizer = 0;
+  OnRanks(3, [&](Ranks& ranks) {
+    const MemoryNeed need = OfRank(whole, config, 4, &ranks);
+    EXPECT_EQ(need.weights, whole.weights);
+    EXPECT_GT(need.gradients, whole.gradients);  // the bucket that is gathered, and the owner's sums
+    const std::lock_guard<std::mutex> lock(mu);
+    optimizer += need.optimizer;
+  });
+  EXPECT_NEAR(static_cast<double>(optimizer), static_cast<double>(whole.optimizer), 3);
+  EXPECT_EQ(OfRank(whole, config, 4, nullptr).total(), whole.total());
+  EXPECT_EQ(RanksHere(nullptr), 1);
+}
+
+}  // namespace
+}  // namespace ingot::trainer
