@@ -14,8 +14,8 @@ struct RunArgs {
 };
 
 int Train(const RunArgs& args);
-// One role of a run as this process: gateway, rollout, datapool, scheduler, trainer or agents. `index`: which engine, or
-// which rank of the trainer.
+// One role of a run as this process: gateway, rollout, datapool, scheduler, trainer or agents. `index`: which engine,
+// or which rank of the trainer.
 int RunRole(const std::string& role, const RunArgs& args, int index);
 int Launch(const RunArgs& args);
 int ShowStatus(const RunArgs& args);

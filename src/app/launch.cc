@@ -82,7 +82,8 @@ absl::StatusOr<int> LaunchOrError(const RunArgs& args) {
   }
   INGOT_RETURN_IF_ERROR(supervisor.Start(role("agents", 0)));
   std::printf("%s: %d processes; logs %s; `ingot status %s` asks them how they are\n", config.name.c_str(),
-              4 + config.cluster.rollout_engines + config.cluster.trainer_ranks, dir.logs().c_str(), args.config.c_str());
+              4 + config.cluster.rollout_engines + config.cluster.trainer_ranks, dir.logs().c_str(),
+              args.config.c_str());
   std::fflush(stdout);
   return supervisor.Run(StopFlag(), [&](const std::string& line) {
     INGOT_LOG(info, "{}", line);

@@ -18,8 +18,9 @@ struct StepTally {
     int64_t computed_tokens = 0;  // rows that were computed: more where ranks share a prefix
     int64_t parts = 0;
     double pass_seconds = 0;  // forward, loss and backward, on the wall; of ranks the longest
-    double busy_seconds = 0, longest_busy_seconds = 0;  // without exchanges between ranks; of ranks the sum, the longest
-    StepWork work, unmerged;                            // of pass_seconds
+    double busy_seconds = 0;  // without exchanges between ranks; of ranks the sum
+    double longest_busy_seconds = 0;
+    StepWork work, unmerged;  // of pass_seconds
     MeanMax entropy;
     LogprobGap offpolicy;  // every trained token
     LogprobGap mismatch;   // the probe's tokens

@@ -211,8 +211,9 @@ absl::Status Trainer::CheckStepMemory(const tree::PackedForest& forest, StepMetr
   const MemoryNeed need = OfRank(PredictMemory(config(), bytes, pass_options_, parts), config(), bytes, ranks_);
   metrics["perf/memory_predicted_bytes"] = static_cast<double>(need.total());
   const bool limited = options_.memory_limit_mb > 0;
+  const int64_t available = limited ? LimitBytes(options_) : AvailableMemory() / RanksHere(ranks_);
   return CheckMemory(
-      need, limited ? need.total() : need.step(), limited ? LimitBytes(options_) : AvailableMemory() / RanksHere(ranks_),
+      need, limited ? need.total() : need.step(), available,
       absl::StrCat("step ", version_, " (", forest.size(), " merged tokens in ", parts.size(), " parts)"),
       pass_options_);
 }

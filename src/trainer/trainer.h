@@ -60,9 +60,10 @@ class Trainer {
                                                          const base::Clock& clock = base::Clock::Real(),
                                                          Ranks* ranks = nullptr);
 
-  // At the checkpoint's step: what follows is bit-identical to a run that never stopped (same batches, options, threads,
-  // number of ranks and machine); a checkpoint may be resumed on any number of ranks. Errors as ReadCheckpoint. FAILED_PRECONDITION: a reference policy is needed, and reference_path does
-  // not say where the weights are that the run started from.
+  // At the checkpoint's step: what follows is bit-identical to a run that never stopped (same batches, options,
+  // threads, number of ranks and machine); a checkpoint may be resumed on any number of ranks. Errors as ReadCheckpoint.
+  // FAILED_PRECONDITION: a reference policy is needed, and reference_path does not say where the weights are that the
+  // run started from.
   static absl::StatusOr<std::unique_ptr<Trainer>> Resume(const TrainerOptions& options,
                                                          const std::string& checkpoint_path,
                                                          at::Device device = at::kCPU,
@@ -75,8 +76,9 @@ class Trainer {
   const model::ModelConfig& config() const { return model_.config(); }
   const model::Parameters& parameters() const { return model_.parameters(); }
 
-  // Supervised warm start, at version 0 and with one rank only (FAILED_PRECONDITION); the version stays 0 and the optimizer of the RL
-  // stage starts afresh. `calls` from dataset/sft.h: `episode` tells conversations apart. OK at once without calls.
+  // Supervised warm start, at version 0 and with one rank only (FAILED_PRECONDITION); the version stays 0 and the
+  // optimizer of the RL stage starts afresh. `calls` from dataset/sft.h: `episode` tells conversations apart. OK at
+  // once without calls.
   absl::Status RunSft(const std::vector<tree::FlatCall>& calls, const SftObserver& observer);
 
   // The same with pairs from dataset/preferences.h and the options of `dpo`; the reference is the policy as the stage

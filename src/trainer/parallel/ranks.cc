@@ -35,7 +35,8 @@ std::string TextOf(const at::Tensor& bytes, int64_t size) {
 
 absl::Status JoinFailed(const RankOptions& options, const std::string& why) {
   return RankLost(absl::StrCat("rank ", options.rank, " of ", options.size, " could not meet the others at ",
-                               options.host, ":", options.port, " within ", options.join_timeout.count(), " ms: ", why));
+                               options.host, ":", options.port, " within ", options.join_timeout.count(),
+                               " ms: ", why));
 }
 
 // Where the ranks leave one another their addresses. Rank 0 listens first, so that a port that is taken is its own
@@ -169,9 +170,8 @@ absl::StatusOr<std::vector<at::Tensor>> Ranks::Gather(const at::Tensor& tensor, 
     return group_.backend->gather(outputs, inputs, options);
   }));
   std::vector<at::Tensor> gathered;
-  if (rank() == root) {
-    for (const at::Tensor& bytes : outputs[0]) gathered.push_back(bytes.view(tensor.scalar_type()).view(tensor.sizes()));
-  }
+  if (rank() != root) return gathered;
+  for (const at::Tensor& bytes : outputs[0]) gathered.push_back(bytes.view(tensor.scalar_type()).view(tensor.sizes()));
   return gathered;
 }
 

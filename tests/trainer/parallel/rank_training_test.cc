@@ -101,7 +101,8 @@ Result Together(int size, const Make& make, const std::function<void(Trainer&, R
 }
 
 Result RunSteps(int size, const Make& make, int64_t until = kSteps, const Batches& batches = BatchOf) {
-  return Together(size, make, [&](Trainer& trainer, Result& result) { Train(trainer, until, batches, result.reports); });
+  return Together(size, make,
+                  [&](Trainer& trainer, Result& result) { Train(trainer, until, batches, result.reports); });
 }
 
 void ExpectSameBits(const Result& a, const Result& b) {
