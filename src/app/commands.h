@@ -27,10 +27,10 @@ struct ServeArgs {
   int port = 8000;
   std::string tls_certificate, tls_key;  // PEM files; empty: plain text, on loopback only unless allow_plaintext
   bool allow_plaintext = false;
-  std::string model_name;   // empty: the folder's name
+  std::string model_name;         // empty: the folder's name
   std::vector<std::string> also;  // NAME=DIR: further models, each with an engine of its own; the same tokenizer
-  int rollout_port = -1;  // token ids in and out over gRPC (proto/rollout.proto), for the gateways of runs; 0: a free
-                          // one, -1: not offered
+  int rollout_port = -1;    // token ids in and out over gRPC (proto/rollout.proto), for the gateways of runs; 0: a free
+                            // one, -1: not offered
   std::string chat_format;  // empty: what the folder says
   std::string script;       // file of what calls sample instead of drawing (gateway/script.h); empty: they draw
   int threads = 0;          // 0: all cores

@@ -103,11 +103,13 @@ int main(int argc, char** argv) {
   serve->add_flag("--allow-plaintext", serve_args.allow_plaintext,
                   "another address than loopback may be listened on without TLS");
   serve->add_option("--model", serve_args.model_name, "name that clients use; default: the folder's");
-  serve->add_option("--also", serve_args.also,
-                    "NAME=DIR: a further model, with the same tokenizer, under this name (repeatable)")
+  serve
+      ->add_option("--also", serve_args.also,
+                   "NAME=DIR: a further model, with the same tokenizer, under this name (repeatable)")
       ->allow_extra_args(false);
-  serve->add_option("--rollout-port", serve_args.rollout_port,
-                    "also serve token ids over gRPC here: an `external` model of another run's gateway.models")
+  serve
+      ->add_option("--rollout-port", serve_args.rollout_port,
+                   "also serve token ids over gRPC here: an `external` model of another run's gateway.models")
       ->check(CLI::Range(0, 65535));
   serve->add_option("--chat-format", serve_args.chat_format, "chat format; default: what the folder says");
   serve->add_option("--script", serve_args.script, "a scripted model: JSON lines that say what each call samples");

@@ -16,13 +16,9 @@ std::string Number(int64_t version) { return fmt::format("{:08}", version); }
 
 }  // namespace
 
-std::string PinnedVersions::Folder(int64_t version) const {
-  return dir_.path() + "/pinned/version-" + Number(version);
-}
+std::string PinnedVersions::Folder(int64_t version) const { return dir_.path() + "/pinned/version-" + Number(version); }
 
-std::string PinnedVersions::ChecksumFile(int64_t version) const {
-  return Folder(version) + ".checksum";
-}
+std::string PinnedVersions::ChecksumFile(int64_t version) const { return Folder(version) + ".checksum"; }
 
 absl::Status PinnedVersions::Keep(const model::ModelConfig& shape, const weights::Snapshot& snapshot) const {
   if (!Pins(snapshot.version())) return absl::OkStatus();
@@ -32,8 +28,7 @@ absl::Status PinnedVersions::Keep(const model::ModelConfig& shape, const weights
   if (error) return absl::UnavailableError(absl::StrCat("cannot make ", root, ": ", error.message()));
   INGOT_RETURN_IF_ERROR(base::Annotate(SaveSnapshot(Folder(snapshot.version()), shape, snapshot),
                                        absl::StrCat("keeping pinned version ", snapshot.version())));
-  INGOT_RETURN_IF_ERROR(
-      trainer::WriteFileDurably(ChecksumFile(snapshot.version()), base::Hex(snapshot.checksum())));
+  INGOT_RETURN_IF_ERROR(trainer::WriteFileDurably(ChecksumFile(snapshot.version()), base::Hex(snapshot.checksum())));
   INGOT_RETURN_IF_ERROR(trainer::SyncDir(root));
   return trainer::SyncDir(dir_.path());
 }
@@ -56,7 +51,8 @@ absl::Status PinnedVersions::Restore(int64_t version, weights::Publisher& publis
           snapshot.status().message(), "); pin a version that is kept, or one still to come"));
     }
     if (checksum.ok() && base::Hex((*snapshot)->checksum()) != *checksum) {
-      return absl::DataLossError(absl::StrCat(folder, " does not hold the weights that were served as version ", pinned));
+      return absl::DataLossError(
+          absl::StrCat(folder, " does not hold the weights that were served as version ", pinned));
     }
     INGOT_LOG(info, "version {}, which '{}' is pinned to, is read from {}", pinned, model.name, folder);
     publisher.Retain(*std::move(snapshot));

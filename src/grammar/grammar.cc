@@ -71,10 +71,9 @@ absl::Status CheckSizes(const Spec& spec) {
   Sizes sizes;
   sizes.Add(spec.alternatives);
   if (sizes.literals > kMaxLiteralBytes || sizes.schemas > kMaxSchemaBytes || sizes.parts > kMaxLiteralBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the grammar has ", sizes.literals, " bytes of literals, ", sizes.schemas, " of schemas and ",
-                     sizes.parts, " parts; at most ", kMaxLiteralBytes, ", ", kMaxSchemaBytes, " and ",
-                     kMaxLiteralBytes, " are allowed"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the grammar has ", sizes.literals, " bytes of literals, ", sizes.schemas, " of schemas and ", sizes.parts,
+        " parts; at most ", kMaxLiteralBytes, ", ", kMaxSchemaBytes, " and ", kMaxLiteralBytes, " are allowed"));
   }
   return absl::OkStatus();
 }

@@ -13,9 +13,9 @@
 namespace ingot::grammar {
 
 struct ParameterSyntax {
-  std::string begin;                      // before the key
-  std::string text_key_end, json_key_end; // between the key and its value
-  std::string value_end;                  // behind a value; holds `stop`
+  std::string begin;                       // before the key
+  std::string text_key_end, json_key_end;  // between the key and its value
+  std::string value_end;                   // behind a value; holds `stop`
   std::string stop;
   auto operator<=>(const ParameterSyntax&) const = default;
 };

@@ -69,8 +69,7 @@ absl::StatusOr<grammar::Part> PartOf(const v1::GrammarPart& part, int depth) {
       return repeated;
     }
     default:
-      return absl::InvalidArgumentError(
-          "a grammar part must have literal, json_schema, parameters or repeat set");
+      return absl::InvalidArgumentError("a grammar part must have literal, json_schema, parameters or repeat set");
   }
 }
 

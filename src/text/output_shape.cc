@@ -57,8 +57,8 @@ absl::StatusOr<std::vector<CallPiece>> PiecesOf(const CompiledRow& row, const Pr
         pieces.push_back({CallPiece::kParameters});
         break;
       default:
-        return absl::UnimplementedError(absl::StrCat(
-            "the format '", row.row.name, "' writes arguments neither as JSON nor each between marks"));
+        return absl::UnimplementedError(
+            absl::StrCat("the format '", row.row.name, "' writes arguments neither as JSON nor each between marks"));
     }
   }
   return pieces;

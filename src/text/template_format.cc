@@ -36,9 +36,9 @@ class TemplateFormat final : public ChatFormat {
         thoughts_(encoder_->shared_tokenizer(), output_->row()),
         dialect_(ProbeDialect(*template_)) {
     FindEndOfTurn(encoder_->tokenizer());
-    std::string definition = absl::StrCat("template 1 ", output_->name(), " ", dialect_.arguments_as_text,
-                                          static_cast<int>(dialect_.no_content), dialect_.short_ids ? " 9" : "", "\n",
-                                          template_->source());
+    std::string definition =
+        absl::StrCat("template 1 ", output_->name(), " ", dialect_.arguments_as_text,
+                     static_cast<int>(dialect_.no_content), dialect_.short_ids ? " 9" : "", "\n", template_->source());
     for (const auto& [name, token] : template_->special_tokens()) {
       absl::StrAppend(&definition, "\n", name, "=", token.str()->bytes);
     }
@@ -257,8 +257,8 @@ class TemplateFormat final : public ChatFormat {
   }
 
   static absl::Status ReasoningLost(size_t message) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "the template leaves out the reasoning of message ", message, " now that the conversation goes on"));
+    return absl::FailedPreconditionError(absl::StrCat("the template leaves out the reasoning of message ", message,
+                                                      " now that the conversation goes on"));
   }
 
   static absl::Status OtherText(size_t message) {

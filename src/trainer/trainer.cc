@@ -93,8 +93,8 @@ Trainer::Trainer(const TrainerOptions& options, model::Transformer model, std::u
 
 absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const TrainerOptions& options,
                                                          const model::ModelConfig& config,
-                                                         const model::Parameters& parameters,
-                                                         const base::Clock& clock, Ranks* ranks) {
+                                                         const model::Parameters& parameters, const base::Clock& clock,
+                                                         Ranks* ranks) {
   INGOT_RETURN_IF_ERROR(base::Annotate(options.Validate(), "trainer options"));
   INGOT_ASSIGN_OR_RETURN(std::unique_ptr<Objective> objective, MakeObjective(options));
   return AtTorchEdge("trainer", [&]() -> absl::StatusOr<std::unique_ptr<Trainer>> {

@@ -61,9 +61,9 @@ class Trainer {
                                                          Ranks* ranks = nullptr);
 
   // At the checkpoint's step: what follows is bit-identical to a run that never stopped (same batches, options,
-  // threads, number of ranks and machine); a checkpoint may be resumed on any number of ranks. Errors as ReadCheckpoint.
-  // FAILED_PRECONDITION: a reference policy is needed, and reference_path does not say where the weights are that the
-  // run started from.
+  // threads, number of ranks and machine); a checkpoint may be resumed on any number of ranks. Errors as
+  // ReadCheckpoint. FAILED_PRECONDITION: a reference policy is needed, and reference_path does not say where the
+  // weights are that the run started from.
   static absl::StatusOr<std::unique_ptr<Trainer>> Resume(const TrainerOptions& options,
                                                          const std::string& checkpoint_path,
                                                          at::Device device = at::kCPU,

@@ -69,13 +69,15 @@ TEST(TextParse, SaysWhatIsWrong) {
 
 // Tools that are none say nothing of types, and break nothing.
 TEST(TextParse, OddToolsAreNoTools) {
-  for (const char* tools : {"[1, null, []]", "[{\"function\": 3}]", "[{\"function\": {\"name\": 1}}]", "null",
-                            R"([{"function": {"name": "f", "parameters": {"properties": {"a": {"$ref": "#/properties/a"}}}}}])",
-                            R"([{"function": {"name": "f", "parameters": {"properties": [1]}}}])"}) {
-    EXPECT_NE(Parsed("glm45", std::string(R"x({"text": "<tool_call>f\n<arg_key>a</arg_key>\n<arg_value>1</arg_value>\n)x") +
-                                  R"x(</tool_call>", "tools": )x" + tools + "}")
-                  .find(R"({\"a\": 1})"),
-              std::string::npos)
+  for (const char* tools :
+       {"[1, null, []]", "[{\"function\": 3}]", "[{\"function\": {\"name\": 1}}]", "null",
+        R"([{"function": {"name": "f", "parameters": {"properties": {"a": {"$ref": "#/properties/a"}}}}}])",
+        R"([{"function": {"name": "f", "parameters": {"properties": [1]}}}])"}) {
+    EXPECT_NE(
+        Parsed("glm45", std::string(R"x({"text": "<tool_call>f\n<arg_key>a</arg_key>\n<arg_value>1</arg_value>\n)x") +
+                            R"x(</tool_call>", "tools": )x" + tools + "}")
+            .find(R"({\"a\": 1})"),
+        std::string::npos)
         << tools;
   }
 }

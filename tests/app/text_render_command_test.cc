@@ -59,15 +59,17 @@ TEST_F(TextRenderTest, RefusesWhatCannotBeRendered) {
   EXPECT_THAT(Line("{}"), HasSubstr("messages"));
   EXPECT_THAT(Line(R"({"messages": []})"), HasSubstr("at least one"));
   EXPECT_THAT(Line(R"({"messages": [{"role": "user"}, 3]})"), HasSubstr("messages[1]"));
-  for (const char* odd : {R"({"messages": {"role": "user"}})", R"({"messages": "x"})", R"({"messages": null})", "3", "null"}) {
+  for (const char* odd :
+       {R"({"messages": {"role": "user"}})", R"({"messages": "x"})", R"({"messages": null})", "3", "null"}) {
     EXPECT_THAT(Line(odd), HasSubstr("messages")) << odd;
   }
   // What the template makes of odd fields is the template's: a fault of its own, or a text.
-  Write("chat_template.jinja", "{% for m in messages %}{{ m.content + '' }}{% for c in m.tool_calls %}x{% endfor %}{% endfor %}");
-  for (const char* odd : {R"({"messages": [{"role": 3}]})", R"({"messages": [{"content": null}]})",
-                          R"({"messages": [{"content": [{"type": "text"}]}]})",
-                          R"({"messages": [{"content": "a", "tool_calls": 3}]})",
-                          R"({"messages": [{"content": "a"}], "range": 1, "": 2, "tools": "x", "eos_token": 3, "loop": []})"}) {
+  Write("chat_template.jinja",
+        "{% for m in messages %}{{ m.content + '' }}{% for c in m.tool_calls %}x{% endfor %}{% endfor %}");
+  for (const char* odd :
+       {R"({"messages": [{"role": 3}]})", R"({"messages": [{"content": null}]})",
+        R"({"messages": [{"content": [{"type": "text"}]}]})", R"({"messages": [{"content": "a", "tool_calls": 3}]})",
+        R"({"messages": [{"content": "a"}], "range": 1, "": 2, "tools": "x", "eos_token": 3, "loop": []})"}) {
     EXPECT_THAT(Line(odd), testing::AnyOf(HasSubstr("chat template, line 1: "), HasSubstr("\"text\":\"a\""))) << odd;
   }
   Write("chat_template.jinja", "{% for i in range(1000000000) %}x{% endfor %}");

@@ -93,7 +93,7 @@ int RunChild(const std::string& path, int round) {
 
 struct Acknowledged {
   std::map<std::string, std::set<int>> calls;  // of opened episodes
-  std::map<std::string, int> rewarded;  // the last call that was
+  std::map<std::string, int> rewarded;         // the last call that was
   std::set<std::string> ended;
   std::map<int64_t, int64_t> journal;  // step -> index
   int lines = 0;

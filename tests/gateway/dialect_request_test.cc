@@ -316,8 +316,8 @@ TEST(Grammar, HoldsTheAnswerToWhatWasAskedFor) {
 
 // A chat format with the calls of another output format.
 std::shared_ptr<const text::ChatFormat> With(const std::string& output) {
-  auto chat_template = text::ChatTemplate::Make(
-      "{% for m in messages %}{{ m.content }}<|im_end|>{% endfor %}", R"({"eos_token": "<|im_end|>"})", "");
+  auto chat_template = text::ChatTemplate::Make("{% for m in messages %}{{ m.content }}<|im_end|>{% endfor %}",
+                                                R"({"eos_token": "<|im_end|>"})", "");
   const auto encoder = std::make_shared<const text::MarkedEncoder>(TestTokenizer(), (*chat_template)->source());
   return text::MakeTemplateFormat(*chat_template, encoder, *text::FindOutputFormat(output)).value();
 }
@@ -331,8 +331,9 @@ TEST(Grammar, HoldsCallsToTheFormsOfOtherFormats) {
             "'<minimax:tool_call>\n<invoke name=\"g\">\n'{<parameter name=\"|\">|\">|</parameter>\n|</parameter> "
             "{\"type\":\"object\"}}'</invoke>\n</minimax:tool_call>'\n");
   // The marks around all calls stand outside of what repeats; calls that are numbered may have any number.
-  const std::string g = "'<|tool_call_begin|>functions.g:'<{\"type\":\"integer\",\"minimum\":0}>"
-                        "'<|tool_call_argument_begin|>'<{\"type\":\"object\"}>'<|tool_call_end|>'\n";
+  const std::string g =
+      "'<|tool_call_begin|>functions.g:'<{\"type\":\"integer\",\"minimum\":0}>"
+      "'<|tool_call_argument_begin|>'<{\"type\":\"object\"}>'<|tool_call_end|>'\n";
   const std::string both = GrammarText(R"("tool_choice":"required")", false, *With("kimi_k2"));
   EXPECT_TRUE(both.starts_with("'<|tool_calls_section_begin|>'some ''(\n'<|tool_call_begin|>functions.f:'")) << both;
   EXPECT_TRUE(both.ends_with(g + ")'<|tool_calls_section_end|>'\n")) << both;

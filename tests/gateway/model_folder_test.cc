@@ -323,9 +323,13 @@ struct TemplateWorld : World {
   }
 };
 
-const std::vector<std::string> kIdTokens = {"<|im_start|>", "<|im_end|>", "<|tool_calls_section_begin|>",
-                                            "<|tool_calls_section_end|>", "<|tool_call_begin|>",
-                                            "<|tool_call_argument_begin|>", "<|tool_call_end|>"};
+const std::vector<std::string> kIdTokens = {"<|im_start|>",
+                                            "<|im_end|>",
+                                            "<|tool_calls_section_begin|>",
+                                            "<|tool_calls_section_end|>",
+                                            "<|tool_call_begin|>",
+                                            "<|tool_call_argument_begin|>",
+                                            "<|tool_call_end|>"};
 constexpr char kTwoCalls[] =
     "<|tool_calls_section_begin|><|tool_call_begin|>functions.add:4<|tool_call_argument_begin|>{\"a\": 1}"
     "<|tool_call_end|><|tool_call_begin|>functions.add:5<|tool_call_argument_begin|>{\"a\": 2}<|tool_call_end|>"
@@ -384,9 +388,10 @@ TEST(WrittenIds, AreWhatTheTemplatePrintsForTheIdsOfTheGateway) {
                                       body["messages"].as_array().end());
   ASSERT_TRUE(world.Chat(episode.api_key(), other).status.ok());
   EXPECT_EQ(world.pool.calls()[4].fork_cause(), kForkHistoryRewritten);
-  EXPECT_TRUE(world.PromptText(4).ends_with("functions.add:5<|tool_call_argument_begin|>{\"a\": 2}<|tool_call_end|>"
-                                            "<|tool_calls_section_end|>" +
-                                            tail))
+  EXPECT_TRUE(
+      world.PromptText(4).ends_with("functions.add:5<|tool_call_argument_begin|>{\"a\": 2}<|tool_call_end|>"
+                                    "<|tool_calls_section_end|>" +
+                                    tail))
       << world.PromptText(4);
 }
 

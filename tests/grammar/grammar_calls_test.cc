@@ -14,16 +14,10 @@ namespace {
 namespace json = base::json;
 using testing::HasSubstr;
 
-const ParameterSyntax kXml{.begin = "<p=",
-                           .text_key_end = ">\n",
-                           .json_key_end = ">\n",
-                           .value_end = "\n</p>\n",
-                           .stop = "</p>"};
-const ParameterSyntax kTyped{.begin = "<p ",
-                             .text_key_end = " text>",
-                             .json_key_end = " json>",
-                             .value_end = "</p>",
-                             .stop = "</p>"};
+const ParameterSyntax kXml{
+    .begin = "<p=", .text_key_end = ">\n", .json_key_end = ">\n", .value_end = "\n</p>\n", .stop = "</p>"};
+const ParameterSyntax kTyped{
+    .begin = "<p ", .text_key_end = " text>", .json_key_end = " json>", .value_end = "</p>", .stop = "</p>"};
 
 Part Parameters(const std::string& schema, const ParameterSyntax& syntax = kXml) {
   return {.is_schema = true, .text = schema, .parameters = syntax};
@@ -53,10 +47,10 @@ TEST(Parameters, InTheOrderOfTheSchemaTheRequiredOnes) {
 }
 
 TEST(Parameters, TextIsAsItIsUpToItsEnd) {
-  ExpectTakes({Parameters(R"({"type":"object","properties":{"t":{"type":"string"}},"required":["t"]})")},
-              {P("t", "two\nlines\n\n"), P("t", "\"q\" \\ {é \xF0\x9F\x98\x80} <p=t> </p >"), P("t", "\n"),
-               P("t", "</p")},
-              {P("t", "x</p>y"), P("t", "x\n</p>\n\n</p>"), P("t", "\xC3"), P("t", "\xED\xA0\x80"), "<p=t>\nx</p>\n"});
+  ExpectTakes(
+      {Parameters(R"({"type":"object","properties":{"t":{"type":"string"}},"required":["t"]})")},
+      {P("t", "two\nlines\n\n"), P("t", "\"q\" \\ {é \xF0\x9F\x98\x80} <p=t> </p >"), P("t", "\n"), P("t", "</p")},
+      {P("t", "x</p>y"), P("t", "x\n</p>\n\n</p>"), P("t", "\xC3"), P("t", "\xED\xA0\x80"), "<p=t>\nx</p>\n"});
 }
 
 TEST(Parameters, StringsAreHeldToTheirSchemas) {
@@ -79,10 +73,10 @@ TEST(Parameters, StringsAreHeldToTheirSchemas) {
 }
 
 TEST(Parameters, SomeMarksTellTextFromJson) {
-  ExpectTakes({Parameters(R"({"type":"object","properties":{"a":{"type":["string","integer"]},"b":{"type":"null"}}})",
-                          kTyped)},
-              {"", "<p a text>12</p>", "<p a json>12</p>", "<p a text></p><p b json>null</p>"},
-              {"<p a json>x</p>", "<p b text>null</p>", "<p b json>1</p>"});
+  ExpectTakes(
+      {Parameters(R"({"type":"object","properties":{"a":{"type":["string","integer"]},"b":{"type":"null"}}})", kTyped)},
+      {"", "<p a text>12</p>", "<p a json>12</p>", "<p a text></p><p b json>null</p>"},
+      {"<p a json>x</p>", "<p b text>null</p>", "<p b json>1</p>"});
 }
 
 TEST(Parameters, OthersWhereTheSchemaAllowsThem) {
@@ -101,14 +95,11 @@ TEST(Parameters, OthersWhereTheSchemaAllowsThem) {
 
 // Marks that are tokens are taken as tokens, and what they spell may stand in a text.
 TEST(Parameters, MarksMayBeTokens) {
-  const ParameterSyntax glm{.begin = "<k>",
-                            .text_key_end = "</k>\n<v>",
-                            .json_key_end = "</k>\n<v>",
-                            .value_end = "</v>\n",
-                            .stop = "</v>"};
-  const auto program = Compile({Parameters(R"({"type":"object","properties":{"a":{"type":"string"}},"required":["a"]})",
-                                           glm)},
-                               {"<k>", "</k>", "<v>", "</v>"});
+  const ParameterSyntax glm{
+      .begin = "<k>", .text_key_end = "</k>\n<v>", .json_key_end = "</k>\n<v>", .value_end = "</v>\n", .stop = "</v>"};
+  const auto program =
+      Compile({Parameters(R"({"type":"object","properties":{"a":{"type":"string"}},"required":["a"]})", glm)},
+              {"<k>", "</k>", "<v>", "</v>"});
   ASSERT_TRUE(program.ok()) << program.status();
   const auto takes = [&](const std::vector<std::string>& tokens) {
     const Vocabulary& vocabulary = *(*program)->vocabulary;

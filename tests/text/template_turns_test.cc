@@ -107,7 +107,8 @@ std::shared_ptr<const Tokenizer> TokenizerFor(const Sample& sample) {
 class Family {
  public:
   explicit Family(const Sample& sample) : tokenizer_(TokenizerFor(sample)) {
-    const auto made = ChatTemplate::Make(sample.source, R"({"bos_token": "<s>", "eos_token": ")" + sample.eos + "\"}", "");
+    const auto made =
+        ChatTemplate::Make(sample.source, R"({"bos_token": "<s>", "eos_token": ")" + sample.eos + "\"}", "");
     if (!made.ok()) return;
     const auto encoder = std::make_shared<const MarkedEncoder>(tokenizer_, (*made)->source());
     const auto output = DetectOutputFormat(**made, *encoder);
@@ -166,8 +167,7 @@ TEST(TemplateTurns, SampledAsTheTemplateWritesThemAreContinued) {
           const auto prompt = family->Render(First(talk, turn), true), whole = family->Render(now, true);
           if (!prompt.ok() || !whole.ok()) continue;
           const std::string before = family.Text(prompt->ids), all = family.Text(whole->ids);
-          const size_t end =
-              family.Text(std::span(whole->ids).first(whole->sampled_ranges[turn].second)).size();
+          const size_t end = family.Text(std::span(whole->ids).first(whole->sampled_ranges[turn].second)).size();
           if (!all.starts_with(before) || end <= before.size()) continue;
           const std::vector<int32_t> sampled = family.Ids(all.substr(before.size(), end - before.size()));
           const auto tail = family->RenderTail(now, turn + 1, sampled);
@@ -189,7 +189,8 @@ std::string Verdict(const Family& family, const Conversation& talk, size_t turn,
   return absl::IsFailedPrecondition(tail.status()) ? "thought" : absl::IsAborted(tail.status()) ? "other" : "error";
 }
 
-constexpr char kHermesCall[] = "<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\":100,  \"b\": \"200\"}}\n</tool_call>";
+constexpr char kHermesCall[] =
+    "<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\":100,  \"b\": \"200\"}}\n</tool_call>";
 
 TEST(TemplateTurns, WithoutAThoughtAreNotStripped) {
   const Family family(Samples()[0]);
@@ -209,10 +210,11 @@ TEST(TemplateTurns, WithoutAThoughtAreNotStripped) {
 TEST(TemplateTurns, ThatTheTemplateWritesOtherwiseAreNotCalledStripped) {
   const Conversation talk = Talk(false, false);
   // History is cut short, but for the last message.
-  const Family cut({"cut",
-                    "{% for m in messages %}{{ '<|im_start|>' ~ m.role ~ '\n' ~ (m.content if loop.last else m.content[:6])"
-                    " ~ '<|im_end|>\n' }}{% endfor %}{{ '<|im_start|>assistant\n' if add_generation_prompt }}",
-                    "<|im_end|>"});
+  const Family cut(
+      {"cut",
+       "{% for m in messages %}{{ '<|im_start|>' ~ m.role ~ '\n' ~ (m.content if loop.last else m.content[:6])"
+       " ~ '<|im_end|>\n' }}{% endfor %}{{ '<|im_start|>assistant\n' if add_generation_prompt }}",
+       "<|im_end|>"});
   EXPECT_EQ(Verdict(cut, talk, 3, "It is 300.<|im_end|>"), "other");
   EXPECT_EQ(Verdict(cut, talk, 5, "Yes.<|im_end|>"), "ok");
   // The last message gets a thought that was not sampled.
@@ -236,8 +238,9 @@ TEST(TemplateTurns, KeepTheirThoughtsAsLongAsTheTemplateDoes) {
 TEST(TemplateTurns, OfOtherFamilies) {
   const Family glm(Samples()[1]), channels(Samples()[2]);
   ASSERT_EQ(glm->output()->name(), "glm45");
-  const std::string call = "\n<tool_call>add\n<arg_key>a</arg_key>\n<arg_value>100</arg_value>\n<arg_key>b</arg_key>\n"
-                           "<arg_value>200</arg_value>\n</tool_call>";
+  const std::string call =
+      "\n<tool_call>add\n<arg_key>a</arg_key>\n<arg_value>100</arg_value>\n<arg_key>b</arg_key>\n"
+      "<arg_value>200</arg_value>\n</tool_call>";
   EXPECT_EQ(Verdict(glm, Talk(true, true), 1, "\n<think>I shall add</think>" + call), "ok");
   EXPECT_EQ(Verdict(glm, Talk(false, true), 1, "\n<think></think>" + call), "ok");
   EXPECT_EQ(Verdict(glm, Talk(false, true), 1, call), "other") << "the marks of a thought are added";
@@ -245,9 +248,11 @@ TEST(TemplateTurns, OfOtherFamilies) {
   EXPECT_EQ(Verdict(glm, Talk(false, false), 3, "\n<think></think>\nIt is 300."), "ok");
   // The channels' headers are written in another order than they are sampled.
   ASSERT_EQ(channels->output()->name(), "harmony");
-  const std::string to = "<|channel|>commentary to=functions.add <|constrain|>json<|message|>{\"a\": 100, \"b\": \"200\"}<|call|>";
+  const std::string to =
+      "<|channel|>commentary to=functions.add <|constrain|>json<|message|>{\"a\": 100, \"b\": \"200\"}<|call|>";
   EXPECT_EQ(Verdict(channels, Talk(false, false), 1, to), "ok");
-  EXPECT_EQ(Verdict(channels, Talk(true, false), 1, "<|channel|>analysis<|message|>I shall add<|end|><|start|>assistant" + to),
+  EXPECT_EQ(Verdict(channels, Talk(true, false), 1,
+                    "<|channel|>analysis<|message|>I shall add<|end|><|start|>assistant" + to),
             "ok");
   const std::string final = "<|channel|>final<|message|>It is 300.";
   EXPECT_EQ(Verdict(channels, Talk(false, false), 3, final + "<|end|>"), "ok");

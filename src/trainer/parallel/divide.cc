@@ -23,8 +23,7 @@ std::vector<Placed> InTrieOrder(std::span<const tree::FlatCall> calls) {
   const auto tokens = [&](const Placed& placed) -> const std::vector<int32_t>& {
     return calls[static_cast<size_t>(placed.call)].tokens;
   };
-  std::stable_sort(order.begin(), order.end(),
-                   [&](const Placed& a, const Placed& b) { return tokens(a) < tokens(b); });
+  std::stable_sort(order.begin(), order.end(), [&](const Placed& a, const Placed& b) { return tokens(a) < tokens(b); });
   for (size_t i = 1; i < order.size(); ++i) {
     const std::vector<int32_t>&before = tokens(order[i - 1]), &own = tokens(order[i]);
     const auto end = before.begin() + std::min<std::ptrdiff_t>(std::ssize(before), std::ssize(own));
@@ -36,8 +35,8 @@ std::vector<Placed> InTrieOrder(std::span<const tree::FlatCall> calls) {
 // What a call adds to a run in which `shared` of its tokens are there already.
 double CostOf(const Placed& placed, int64_t shared, const RowCosts& costs) {
   const auto pairs = [](int64_t length) { return static_cast<double>(length) * static_cast<double>(length + 1) / 2; };
-  return costs.row * static_cast<double>(placed.length - shared) +
-         costs.pair * (pairs(placed.length) - pairs(shared)) + costs.loss_entry * static_cast<double>(placed.entries);
+  return costs.row * static_cast<double>(placed.length - shared) + costs.pair * (pairs(placed.length) - pairs(shared)) +
+         costs.loss_entry * static_cast<double>(placed.entries);
 }
 
 // The number of runs that cost at most `limit` each, filled from the front; a call that alone costs more has its own.

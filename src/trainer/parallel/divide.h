@@ -18,8 +18,8 @@ namespace ingot::trainer {
 
 // Relative costs, forward and backward.
 struct RowCosts {
-  double row = 1;        // a merged row through the layers
-  double pair = 0;       // a (query, key) pair that is not masked
+  double row = 1;         // a merged row through the layers
+  double pair = 0;        // a (query, key) pair that is not masked
   double loss_entry = 0;  // a row of logits
 };
 

@@ -58,8 +58,8 @@ absl::StatusOr<c10::intrusive_ptr<c10d::Store>> MeetingPlace(const RankOptions& 
 }
 
 absl::StatusOr<std::unique_ptr<Liveness>> BeginBeats(const RankOptions& options, c10d::Store& store) {
-  const LivenessOptions beats{options.rank,         options.size,   options.host, options.deadline,
-                              options.join_timeout, options.on_lost};
+  const LivenessOptions beats{options.rank,     options.size,         options.host,
+                              options.deadline, options.join_timeout, options.on_lost};
   if (options.rank == 0) {
     INGOT_ASSIGN_OR_RETURN(std::unique_ptr<Liveness> leader, Liveness::Listen(beats));
     const std::string port = absl::StrCat(leader->port());

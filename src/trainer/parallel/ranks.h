@@ -29,10 +29,10 @@ struct RankOptions {
   int rank = 0;
   int size = 1;  // in [1, 128]
   std::string host = "127.0.0.1";
-  int port = 0;                                    // where the ranks meet; rank 0 listens there
-  std::string backend = "gloo";                    // process_group.h
-  std::chrono::milliseconds deadline{30000};       // of a rank's silence, after which it is lost
-  std::chrono::milliseconds join_timeout{120000};  // for all ranks to come
+  int port = 0;                                      // where the ranks meet; rank 0 listens there
+  std::string backend = "gloo";                      // process_group.h
+  std::chrono::milliseconds deadline{30000};         // of a rank's silence, after which it is lost
+  std::chrono::milliseconds join_timeout{120000};    // for all ranks to come
   std::function<void(const absl::Status&)> on_lost;  // LivenessOptions::on_lost
 
   absl::Status Validate() const;

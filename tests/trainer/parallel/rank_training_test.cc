@@ -336,8 +336,8 @@ TEST_F(RankCheckpoint, MayBeResumedOnAnotherNumberOfRanks) {
 
 TEST_F(RankCheckpoint, OfOneRankMayBeResumedOnMany) {
   const Result whole = Whole(1);
-  EXPECT_THAT(Files(2), ElementsAre("config.json", "model.safetensors", "optimizer.safetensors", "state.json",
-                                    "tokenizer.json"));
+  EXPECT_THAT(Files(2),
+              ElementsAre("config.json", "model.safetensors", "optimizer.safetensors", "state.json", "tokenizer.json"));
   const Result resumed = RunSteps(2, Resumed(2), 4);
   ExpectClose(resumed.parameters, whole.parameters, 1e-3);
 }
