@@ -210,7 +210,7 @@ def case_launch(ingot, options):
 def ranks_settings(name, **more):
     ports = free_ports(5)
     own = {
-        "run.name": name, "sft.max_steps": 4, "scheduler.total_steps": 24, "scheduler.group_deadline_s": 600,
+        "run.name": name, "sft.max_steps": 4, "scheduler.total_steps": 12, "scheduler.group_deadline_s": 600,
         "cluster.trainer_ranks": 2, "cluster.rank_deadline_s": 10,
         "cluster.datapool_port": ports[0], "cluster.scheduler_port": ports[1],
         "cluster.gateway_port": ports[2], "cluster.rollout_port": ports[3], "cluster.trainer_port": ports[4]}
@@ -234,10 +234,11 @@ def case_ranks(ingot, options):
         launch = ingot.start("launch", settings)
         if sent is not None:
             metrics = pathlib.Path(f"{ingot.folder}/{name}/metrics.jsonl")
-            deadline = time.time() + 120
+            deadline = time.time() + 240
             while time.time() < deadline and (not metrics.exists() or metrics.read_text().count("\n") < 4):
                 time.sleep(0.1)
             trained = ingot.steps_trained(name)
+            check(len(trained) > 3, f"{name}: no steps to speak of within 240 s: {trained}")
             os.kill(rank_process(launch, rank), sent)
         try:
             output, _ = launch.communicate(timeout=300)

@@ -29,7 +29,9 @@ MemoryNeed OfRank(MemoryNeed need, const model::ModelConfig& config, int element
   need.optimizer = std::llround(static_cast<double>(need.optimizer) * share);
   const int64_t bucket = std::max(largest, std::min(all, kBucketElements));
   const int64_t sums_of_all = element_bytes < 4 ? all * accumulator : 0;  // those of one rank's bf16 gradients
-  need.gradients += owned * accumulator - sums_of_all + bucket * element_bytes * (ranks->size() + 1);
+  // The fullest moment may be one before any gradient.
+  need.gradients = std::max<int64_t>(0, need.gradients - sums_of_all) + owned * accumulator +
+                   bucket * element_bytes * (ranks->size() + 1);
   return need;
 }
 

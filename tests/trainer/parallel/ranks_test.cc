@@ -44,6 +44,7 @@ TEST(Ranks, ExchangeBytesOfAnyLength) {
     EXPECT_EQ(*ranks.BroadcastBytes(own, 0), "");
     const std::string large(size_t{5} << 20, ranks.leads() ? 'x' : 'y');
     EXPECT_EQ(*ranks.BroadcastBytes(large, 0), std::string(large.size(), 'x'));
+    ranks.Leave();  // the other may not be done yet
   });
 }
 
@@ -59,6 +60,7 @@ TEST(Ranks, AgreeOnTheErrorOfTheLowestAndGoOn) {
     EXPECT_FALSE(ranks.broken());
     EXPECT_EQ(ranks.Agree(agreed), agreed);  // known to all: nothing is exchanged
     EXPECT_TRUE(ranks.Agree(absl::OkStatus()).ok());
+    ranks.Leave();
   });
 }
 
