@@ -56,7 +56,8 @@ absl::Status PinnedVersions::Restore(int64_t version, weights::Publisher& publis
           snapshot.status().message(), "); pin a version that is kept, or one still to come"));
     }
     if (checksum.ok() && base::Hex((*snapshot)->checksum()) != *checksum) {
-      return absl::DataLossError(absl::StrCat(folder, " does not hold the weights that were served as version ", pinned));
+      return absl::DataLossError(
+          absl::StrCat(folder, " does not hold the weights that were served as version ", pinned));
     }
     INGOT_LOG(info, "version {}, which '{}' is pinned to, is read from {}", pinned, model.name, folder);
     publisher.Retain(*std::move(snapshot));

@@ -95,9 +95,9 @@ class Episode {
                                                        std::chrono::nanoseconds timeout);
   void FinishReward(const v1::RewardEpisodeRequest& started, bool stored);
 
-  // Moves to kEnding with this outcome, or waits for the end or the post that is under way. `already`: it had ended with
-  // the same outcome, there is nothing to do. ALREADY_EXISTS: with another one. FAILED_PRECONDITION: finished without a
-  // reward.
+  // Moves to kEnding with this outcome, or waits for the end or the post that is under way. `already`: it had ended
+  // with the same outcome, there is nothing to do. ALREADY_EXISTS: with another one. FAILED_PRECONDITION: finished
+  // without a reward.
   struct End {
     bool already = false;
     v1::EndEpisodeRequest request;
