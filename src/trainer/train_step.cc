@@ -11,6 +11,7 @@
 #include "trainer/schedule.h"
 #include "trainer/torch_edge.h"
 #include "trainer/trainer.h"
+#include "tree/cut.h"
 
 namespace ingot::trainer {
 namespace {
