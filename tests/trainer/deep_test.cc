@@ -80,7 +80,8 @@ TEST(DeepEpisode, OfTwoHundredThousandTokensTrainsWithinItsPrintedBound) {
             << report->metrics.at("perf/train_seconds") << " s\n";
   EXPECT_LE(predicted, static_cast<double>(options.memory_limit_mb << 20));
   EXPECT_LE(held, static_cast<double>(options.memory_limit_mb << 20));
-  EXPECT_NEAR(predicted / held, 1.0, 0.2);  // a first step: what libraries keep for themselves is in it
+  // A first step, of tensors narrower than 1 MB: what libraries keep, the batch itself and the heap's holes are in it.
+  EXPECT_NEAR(predicted / held, 1.0, 0.3);
 }
 
 }  // namespace
