@@ -164,7 +164,8 @@ TEST(PolicyLogSoftmax, EqualRowsGiveEqualBitsWhateverTheBatch) {
       EXPECT_TRUE(at::equal(PolicyLogSoftmax(logits.narrow(0, r, 1), temperature[r]), all.narrow(0, r, 1)));
     }
     const at::Tensor want = at::log_softmax(logits.to(at::kDouble) / temperature.unsqueeze(1), -1);
-    EXPECT_LT((all - want).abs().max().item<double>(), 1e-5);
+    // A few units in the last place of the largest.
+    EXPECT_LT((all - want).abs().max().item<double>(), 4e-7 * want.abs().max().item<double>());
   }
 }
 

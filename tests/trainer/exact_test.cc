@@ -64,7 +64,8 @@ TEST_P(ExactLogprobs, OfMergedTreesAreTheEnginesToTheBit) {
   const auto model = *model::Transformer::Create(config, parameters);
   PassOptions pass;
   const Gap fast = Compare(model, brancher.calls, pass);
-  EXPECT_GT(fast.unequal, fast.tokens / 10) << "forks no longer change a bit: this test shows nothing";
+  // How many depends on the machine: bf16 without AVX512 rounds sums less often.
+  EXPECT_GT(fast.unequal, fast.tokens / 100) << "forks no longer change a bit: this test shows nothing";
   EXPECT_LT(fast.max, GetParam().dtype == at::kFloat ? 1e-5 : 0.5);
 
   pass.numerics = kernels::Numerics::kExact;
