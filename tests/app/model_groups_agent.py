@@ -21,7 +21,7 @@ def post(path, body):
 def ask(model, messages, missing=False):
     """The assistant's message; None for a version that training has not reached yet, where `missing` allows it."""
     status, reply = post(url.path + "/chat/completions", {"model": model, "messages": messages, "max_tokens": 6})
-    if missing and status == 404:
+    if missing and status == 409 and reply["error"]["code"] == "version_not_held":
         return None
     if status != 200:
         raise SystemExit(f"{model}: {status} {reply}")
