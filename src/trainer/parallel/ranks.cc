@@ -1,6 +1,7 @@
 #include "trainer/parallel/ranks.h"
 
 #include <ATen/ATen.h>
+#include <signal.h>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <torch/csrc/distributed/c10d/Types.hpp>
 
@@ -71,6 +72,13 @@ absl::StatusOr<std::unique_ptr<Liveness>> BeginBeats(const RankOptions& options,
   return Liveness::Connect(beats, std::atoi(std::string(port.begin(), port.end()).c_str()));
 }
 
+// Gloo writes to sockets without MSG_NOSIGNAL: a peer that closed its own would end this process instead of being
+// lost to it. A handler that somebody set stays.
+void SurviveClosedSockets() {
+  struct sigaction action = {};
+  if (sigaction(SIGPIPE, nullptr, &action) == 0 && action.sa_handler == SIG_DFL) signal(SIGPIPE, SIG_IGN);
+}
+
 }  // namespace
 
 absl::Status RankOptions::Validate() const {
@@ -86,6 +94,7 @@ absl::Status RankOptions::Validate() const {
 
 absl::StatusOr<std::unique_ptr<Ranks>> Ranks::Join(const RankOptions& options) {
   INGOT_RETURN_IF_ERROR(options.Validate());
+  SurviveClosedSockets();
   INGOT_ASSIGN_OR_RETURN(const c10::intrusive_ptr<c10d::Store> store, MeetingPlace(options));
   try {
     INGOT_ASSIGN_OR_RETURN(std::unique_ptr<Liveness> liveness, BeginBeats(options, *store));
@@ -94,8 +103,11 @@ absl::StatusOr<std::unique_ptr<Ranks>> Ranks::Join(const RankOptions& options) {
     if (!group.ok()) {
       return absl::IsUnavailable(group.status()) ? RankLost(std::string(group.status().message())) : group.status();
     }
+    std::unique_ptr<Ranks> joined(new Ranks(options, *std::move(group), std::move(liveness)));
+    // A rank has its own connections before the others have theirs: none goes on (or leaves) before all have.
+    INGOT_RETURN_IF_ERROR(joined->AllGather(at::zeros({1}, at::kByte)).status());
     INGOT_LOG(info, "rank {} of {}: all ranks are connected", options.rank, options.size);
-    return std::unique_ptr<Ranks>(new Ranks(options, *std::move(group), std::move(liveness)));
+    return joined;
   } catch (const std::exception& error) {
     return JoinFailed(options, error.what());
   }

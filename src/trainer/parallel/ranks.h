@@ -40,7 +40,8 @@ struct RankOptions {
 
 class Ranks {
  public:
-  // INVALID_ARGUMENT: options; UNAVAILABLE: the port cannot be had, or not all ranks came in time.
+  // INVALID_ARGUMENT: options; UNAVAILABLE: the port cannot be had, or not all ranks came in time. From here on the
+  // process ignores SIGPIPE, unless it has a handler of its own.
   static absl::StatusOr<std::unique_ptr<Ranks>> Join(const RankOptions& options);
   // Without Leave before it, this rank is lost to the others.
   ~Ranks();

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <thread>
@@ -15,6 +16,9 @@
 #include "trainer/parallel/ranks.h"
 
 namespace ingot::trainer {
+
+// c10d keeps one record of collectives in a process and adds groups to it without a lock, since a process has one rank.
+inline const bool kFlightRecorderOff = setenv("TORCH_FR_BUFFER_SIZE", "0", 1) == 0;
 
 // A port that nothing listens at.
 inline int FreePort() {
