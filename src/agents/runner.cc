@@ -5,6 +5,7 @@
 #include <system_error>
 
 #include "base/log.h"
+#include "base/random.h"
 #include "base/retry.h"
 #include "sandbox/workdir.h"
 
@@ -24,6 +25,21 @@ std::string CurrentFolder() {
 bool IsTransient(const absl::Status& status) {
   return status.code() == absl::StatusCode::kUnavailable || status.code() == absl::StatusCode::kDeadlineExceeded ||
          status.code() == absl::StatusCode::kResourceExhausted || status.code() == absl::StatusCode::kAborted;
+}
+
+// The gateway may have opened the episode all the same.
+bool MayHaveOpened(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kDeadlineExceeded:
+    case absl::StatusCode::kAborted:
+    case absl::StatusCode::kCancelled:
+    case absl::StatusCode::kInternal:
+    case absl::StatusCode::kUnknown:
+      return true;
+    default:
+      return false;
+  }
 }
 
 // Failures that say something about the machine or the configuration, not about this one agent.
@@ -146,11 +162,14 @@ RunnerStats Runner::Stats() const {
 
 void Runner::Slot() {
   nanoseconds penalty = base::FromSeconds(options_.backoff_initial_s);
-  for (int recipe = AwaitTurn(); recipe >= 0; recipe = AwaitTurn()) {
+  Opening opening;
+  while (AwaitTurn(opening)) {
     v1::EpisodeOpenRequest request;
-    request.set_scaffold(recipes_[recipe]->options.name);
+    request.set_scaffold(recipes_[opening.recipe]->options.name);
+    request.set_idempotency_key(opening.idempotency_key);
     const auto opened = episodes_.Open(request);
-    if (!Admitted(recipe, opened)) continue;
+    if (!Admitted(opening, opened)) continue;
+    const int recipe = std::exchange(opening, {}).recipe;
     const EpisodeReport report = RunOne(*recipes_[recipe], *opened);
     const std::string cause = Report(*opened, report);
     Count(recipe, report, cause);
@@ -167,15 +186,17 @@ void Runner::Slot() {
   changed_.SignalAll();
 }
 
-int Runner::AwaitTurn() {
+bool Runner::AwaitTurn(Opening& opening) {
   base::MutexLock lock(mu_);
   while (!stopping_ && !stats_.done) {
-    const int recipe = ChooseRecipe();
+    const int recipe = opening.recipe >= 0 ? opening.recipe : ChooseRecipe();
     const nanoseconds now = clock_.Now();
     if (recipe >= 0 && gate_.TryPass(now)) {
+      if (opening.recipe >= 0) return true;
+      opening = {recipe, base::RandomHex(16)};
       ++recipe_running_[recipe];
       ++recipe_started_[recipe];
-      return recipe;
+      return true;
     }
     // One of the waiting slots watches the clock; a change wakes the others.
     if (recipe < 0 || someone_times_the_gate_ || now >= gate_.next()) {
@@ -186,7 +207,7 @@ int Runner::AwaitTurn() {
       someone_times_the_gate_ = false;
     }
   }
-  return -1;
+  return false;
 }
 
 // Of the recipes with room, the one furthest behind its share; -1: none has room.
@@ -205,7 +226,7 @@ int Runner::ChooseRecipe() const {
   return best;
 }
 
-bool Runner::Admitted(int recipe, const absl::StatusOr<v1::EpisodeOpenResponse>& opened) {
+bool Runner::Admitted(Opening& opening, const absl::StatusOr<v1::EpisodeOpenResponse>& opened) {
   base::MutexLock lock(mu_);
   changed_.SignalAll();
   if (opened.ok()) {
@@ -219,9 +240,12 @@ bool Runner::Admitted(int recipe, const absl::StatusOr<v1::EpisodeOpenResponse>&
     }
     return true;
   }
-  --recipe_running_[recipe];
-  --recipe_started_[recipe];
   const absl::Status& status = opened.status();
+  if (!MayHaveOpened(status)) {
+    --recipe_running_[opening.recipe];
+    --recipe_started_[opening.recipe];
+    opening = {};
+  }
   if (status.code() == absl::StatusCode::kFailedPrecondition) {
     if (!stats_.done) INGOT_LOG(info, "no more episodes: {}", std::string(status.message()));
     stats_.done = true;

@@ -85,11 +85,17 @@ class Runner {
   Runner(const RunnerOptions& options, std::vector<std::shared_ptr<const Recipe>> recipes, Episodes& episodes,
          const base::Clock& clock, base::Metrics* metrics);
   void Slot();
-  // Waits for a turn to open and a recipe with room; -1: the slot is to end.
-  int AwaitTurn();
+  // An episode that a slot asks for. Kept while the gateway may have opened it and nobody heard: asked for again under
+  // the same key, it is the same one.
+  struct Opening {
+    int recipe = -1;  // -1: none is asked for
+    std::string idempotency_key;
+  };
+  // Waits for a turn to open, and for a recipe with room unless one is asked for; false: the slot is to end.
+  bool AwaitTurn(Opening& opening);
   int ChooseRecipe() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Takes the answer to an Open into account; true if there is an episode to run.
-  bool Admitted(int recipe, const absl::StatusOr<v1::EpisodeOpenResponse>& opened);
+  bool Admitted(Opening& opening, const absl::StatusOr<v1::EpisodeOpenResponse>& opened);
   EpisodeReport RunOne(const Recipe& recipe, const v1::EpisodeOpenResponse& episode);
   // Posts reward and end. Returns the cause under which the episode is counted; empty: finished.
   std::string Report(const v1::EpisodeOpenResponse& episode, const EpisodeReport& report);

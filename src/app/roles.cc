@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdio>
+#include <fstream>
 #include <optional>
 #include <thread>
 
@@ -15,6 +16,7 @@
 #include "app/model_setup.h"
 #include "app/process.h"
 #include "app/role_addresses.h"
+#include "app/run_dir.h"
 #include "app/seams.h"
 #include "app/supervisor.h"
 #include "app/training.h"
@@ -114,6 +116,27 @@ absl::Status RunRollout(const RoleContext& context) {
   return absl::OkStatus();
 }
 
+// With port 0, a gateway that is started again listens where the one before it did if it can: its agents and their
+// clients know that address. RUN/gateway_port holds it.
+absl::StatusOr<std::unique_ptr<gateway::HttpServer>> StartHttp(const RoleContext& context, gateway::Gateway& gateway) {
+  INGOT_ASSIGN_OR_RETURN(const RunDir dir, RunDir::Attach(context.config.root, context.config.name));
+  constexpr char kPortFile[] = "gateway_port";
+  const auto start = [&](int port) {
+    gateway::HttpServerOptions options = context.config.http;
+    options.port = port;
+    return gateway::HttpServer::Start(options, gateway,
+                                      [&] { return gateway.MetricsText() + context.metrics.RenderText(); });
+  };
+  const int configured = context.config.http.port;
+  int before = 0;
+  if (configured == 0) std::ifstream(absl::StrCat(dir.path(), "/", kPortFile)) >> before;
+  auto http = start(before > 0 && before < 65536 ? before : configured);
+  if (!http.ok() && before != 0) http = start(configured);  // somebody else has it by now
+  INGOT_RETURN_IF_ERROR(http.status());
+  INGOT_RETURN_IF_ERROR(dir.WriteFile(kPortFile, absl::StrCat((*http)->port(), "\n")));
+  return http;
+}
+
 absl::Status RunGateway(const RoleContext& context) {
   const RunConfig& config = context.config;
   INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(config.model));
@@ -134,10 +157,7 @@ absl::Status RunGateway(const RoleContext& context) {
   // A gateway that died had episodes open: their agents go on. What it had admitted and not stored is tried again.
   INGOT_RETURN_IF_ERROR(gateway->Recover());
   INGOT_RETURN_IF_ERROR(base::Annotate(scheduler->Reconcile().status(), "telling the scheduler what is still open"));
-  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<gateway::HttpServer> http,
-                         gateway::HttpServer::Start(config.http, *gateway, [&] {
-                           return gateway->MetricsText() + context.metrics.RenderText();
-                         }));
+  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<gateway::HttpServer> http, StartHttp(context, *gateway));
   std::vector<std::unique_ptr<grpc::Service>> services;
   services.push_back(gateway::NewGatewayService(*gateway));
   const std::string address = GatewayAddress(config.cluster);

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/random.h"
 #include "gateway/api_error.h"
 #include "gateway/sampling.h"
 
@@ -98,7 +99,7 @@ absl::Status Answer::MakeCalls(std::shared_ptr<Episode> episode) {
   std::vector<std::shared_ptr<ChatCall>> calls;
   for (int choice = 0; choice < request_->choices(); ++choice) {
     calls.push_back(std::make_shared<ChatCall>(
-        core_, ChatCall::Setup{.call_id = RandomHex(16),
+        core_, ChatCall::Setup{.call_id = base::RandomHex(16),
                                .choice = choice,
                                .request = request_,
                                .episode = episode,

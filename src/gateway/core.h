@@ -96,8 +96,4 @@ struct Core {
 // The error of whatever comes after a gateway's Shutdown, and of what was in flight when it came.
 absl::Status ShuttingDown();
 
-// `bytes` random bytes from the system as hexadecimal: ids and keys that cannot be guessed.
-std::string RandomHex(size_t bytes);
-uint64_t RandomSeed();
-
 }  // namespace ingot::gateway

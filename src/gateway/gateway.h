@@ -48,8 +48,8 @@ class Gateway {
   Gateway(const Gateway&) = delete;
   Gateway& operator=(const Gateway&) = delete;
 
-  // Admission, then durable in the pool, then the answer. RESOURCE_EXHAUSTED: no place now. 410: the run is over. 401
-  // or 403 without the admin key, where there is one.
+  // Admission, then durable in the pool, then the answer; once for an idempotency key, however often it is asked.
+  // RESOURCE_EXHAUSTED: no place now. 410: the run is over. 401 or 403 without the admin key, where there is one.
   absl::StatusOr<v1::EpisodeOpenResponse> OpenEpisode(const v1::EpisodeOpenRequest& request);
   // Needs the episode's key or the admin key: UNAUTHENTICATED without, PERMISSION_DENIED with another's, NOT_FOUND for
   // an unknown episode or call, 410 after its end. Durable in the pool when it answers OK.
@@ -95,7 +95,6 @@ class Gateway {
   Gateway(GatewayOptions options, GatewayParts parts) : core_(std::move(options), std::move(parts)) {}
 
   absl::StatusOr<std::shared_ptr<Episode>> Resolve(const Caller& caller);
-  absl::StatusOr<std::shared_ptr<Episode>> OpenSession(const std::string& api_key);
   absl::StatusOr<std::shared_ptr<Episode>> FindByKey(const std::string& episode_id, const std::string& api_key);
   // Ends what earlier incarnations of the runner left open.
   void EndAbandoned(const std::string& runner, const std::string& incarnation);
@@ -103,6 +102,9 @@ class Gateway {
   absl::Status Admit(const v1::EpisodeOpenRequest& request, v1::Episode& record);
   // In the pool; if that cannot be, the place is given back.
   absl::Status Store(const v1::Episode& record, bool admitted);
+  // The episode of `api_key`, opened if there is none: all who ask for it at once get the same one.
+  absl::StatusOr<std::shared_ptr<Episode>> OpenOnce(const v1::EpisodeOpenRequest& request, const std::string& api_key,
+                                                    bool session);
   // Admits, unless it is a session, and stores; `api_key` names the episode.
   absl::StatusOr<std::shared_ptr<Episode>> Open(const v1::EpisodeOpenRequest& request, const std::string& api_key,
                                                 bool session);
@@ -125,10 +127,10 @@ class Gateway {
 
   mutable base::Mutex mu_;
   base::CondVar changed_;
-  base::Mutex session_mu_;  // one session opens at a time, so that a key never opens two
   bool shutdown_ ABSL_GUARDED_BY(mu_) = false;
   std::string base_url_ ABSL_GUARDED_BY(mu_);
   int opening_ ABSL_GUARDED_BY(mu_) = 0;
+  std::set<std::string> opening_keys_ ABSL_GUARDED_BY(mu_);  // hashes of the keys of OpenOnce
   std::unordered_map<std::string, std::shared_ptr<Episode>> by_id_ ABSL_GUARDED_BY(mu_);
   std::unordered_map<std::string, std::shared_ptr<Episode>> by_key_ ABSL_GUARDED_BY(mu_);  // by hash of the key
   std::set<std::shared_ptr<Answer>> answers_ ABSL_GUARDED_BY(mu_);

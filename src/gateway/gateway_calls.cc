@@ -60,7 +60,9 @@ absl::StatusOr<std::shared_ptr<Episode>> Gateway::Resolve(const Caller& caller) 
     const auto ended = ended_by_key_.find(hash);
     if (ended != ended_by_key_.end()) return EpisodeOver(ended->second.episode_id);
   }
-  if (serving || (core_.options.auto_episodes && !caller.api_key.empty())) return OpenSession(caller.api_key);
+  if (serving || (core_.options.auto_episodes && !caller.api_key.empty())) {
+    return OpenOnce(v1::EpisodeOpenRequest(), caller.api_key, true);
+  }
   if (caller.api_key.empty()) {
     return ApiError(401, "invalid_api_key", "", "no API key was sent: an episode's key, or its URL /s/{episode}/v1");
   }

@@ -4,6 +4,7 @@
 
 #include "base/checksum.h"
 #include "base/log.h"
+#include "base/random.h"
 #include "gateway/api_error.h"
 #include "gateway/episode_request.h"
 #include "gateway/gateway.h"
@@ -11,7 +12,14 @@
 namespace ingot::gateway {
 namespace {
 
-constexpr size_t kMaxRunner = 256;  // bytes
+constexpr size_t kMaxRunner = 256;                                   // bytes
+constexpr size_t kMinIdempotencyKey = 16, kMaxIdempotencyKey = 256;  // bytes
+
+// A repeated opening makes the same key again: gateway and pool keep hashes of keys alone.
+std::string KeyOf(const v1::EpisodeOpenRequest& request) {
+  if (request.idempotency_key().empty()) return "ingot-" + base::RandomHex(24);
+  return "ingot-" + base::Hex(base::ContentKey("episode of " + request.idempotency_key()));
+}
 
 // The smaller one that is set.
 template <typename Number>
@@ -41,9 +49,17 @@ absl::StatusOr<v1::EpisodeOpenResponse> Gateway::OpenEpisode(const v1::EpisodeOp
     return BadRequest("runner",
                       absl::StrCat("'runner' and 'incarnation' must have at most ", kMaxRunner, " bytes each"));
   }
+  const size_t once = request.idempotency_key().size();
+  if (once != 0 && (once < kMinIdempotencyKey || once > kMaxIdempotencyKey)) {
+    return BadRequest("idempotency_key", absl::StrCat("'idempotency_key' must have ", kMinIdempotencyKey, " to ",
+                                                      kMaxIdempotencyKey, " bytes that nobody can guess"));
+  }
   if (!request.runner().empty()) EndAbandoned(request.runner(), request.incarnation());
-  const std::string key = "ingot-" + RandomHex(24);
-  INGOT_ASSIGN_OR_RETURN(auto episode, Open(request, key, false));
+  const std::string key = KeyOf(request);
+  INGOT_ASSIGN_OR_RETURN(auto episode, OpenOnce(request, key, false));
+  if (episode->session() || episode->record().scaffold() != request.scaffold()) {
+    return BadRequest("idempotency_key", "this 'idempotency_key' opened another episode");
+  }
   v1::EpisodeOpenResponse response;
   response.set_episode_id(episode->id());
   response.set_api_key(key);
@@ -147,7 +163,7 @@ absl::StatusOr<std::shared_ptr<Episode>> Gateway::Open(const v1::EpisodeOpenRequ
   record.set_purpose(v1::PURPOSE_SERVE);
   record.set_pinned_version(-1);
   if (request.has_task()) *record.mutable_task() = request.task();
-  record.set_episode_id(RandomHex(16));
+  record.set_episode_id(base::RandomHex(16));
   record.set_scaffold(request.scaffold());
   record.set_runner(request.runner());
   record.set_incarnation(request.incarnation());
@@ -173,14 +189,24 @@ absl::StatusOr<std::shared_ptr<Episode>> Gateway::Open(const v1::EpisodeOpenRequ
   return episode;
 }
 
-absl::StatusOr<std::shared_ptr<Episode>> Gateway::OpenSession(const std::string& api_key) {
-  base::MutexLock one_at_a_time(session_mu_);
+absl::StatusOr<std::shared_ptr<Episode>> Gateway::OpenOnce(const v1::EpisodeOpenRequest& request,
+                                                           const std::string& api_key, bool session) {
+  const std::string hash = base::ContentKey(api_key);
   {
     base::MutexLock lock(mu_);
-    const auto found = by_key_.find(base::ContentKey(api_key));
-    if (found != by_key_.end()) return found->second;
+    while (opening_keys_.contains(hash)) changed_.Wait(mu_);
+    if (const auto found = by_key_.find(hash); found != by_key_.end()) return found->second;
+    if (const auto ended = ended_by_key_.find(hash); ended != ended_by_key_.end()) {
+      return absl::AlreadyExistsError(
+          absl::StrCat("this opened episode ", ended->second.episode_id, ", which is over: open another"));
+    }
+    opening_keys_.insert(hash);
   }
-  return Open(v1::EpisodeOpenRequest(), api_key, true);
+  auto opened = Open(request, api_key, session);
+  base::MutexLock lock(mu_);
+  opening_keys_.erase(hash);
+  changed_.SignalAll();
+  return opened;
 }
 
 }  // namespace ingot::gateway

@@ -280,6 +280,7 @@ HttpReply HttpApi::Open(const HttpRequest& request) {
   v1::EpisodeOpenRequest open;
   if (absl::Status read = ReadOpen(*body, open); !read.ok()) return Error(read);
   open.set_admin_key(KeyOf(request));
+  open.set_idempotency_key(std::string(request.headers.Get("idempotency-key")));
   auto opened = gateway_.OpenEpisode(open);
   if (!opened.ok()) return Error(opened.status());
   object json;

@@ -49,24 +49,21 @@ absl::Status RenderWhole(const Core& core, const text::Conversation& conversatio
 std::string Continue(const Core& core, const text::Conversation& conversation, text::EarlierTurns earlier,
                      PromptPlan& plan) {
   const Episode::Plan& continued = plan.continued;
-  text::TailKeys keys;
-  const auto tail = core.parts.format->RenderTail(conversation, continued.match.first_new, continued.parent_turn,
-                                                  earlier, &plan.prefill, &keys);
+  auto tail = core.parts.format->RenderTail(conversation, continued.match.first_new, continued.parent_turn,
+                                            {.earlier = earlier, .sampled_from = continued.text_key});
   if (!tail.ok()) {
     INGOT_LOG(debug, "after call {}: the tail does not render ({}): rendering everything", continued.parent_call_id,
               std::string(tail.status().message()));
     if (absl::IsFailedPrecondition(tail.status())) return kForkThinkingStripped;
     return absl::IsAborted(tail.status()) ? kForkTemplateDiffers : kForkTailFailed;
   }
-  if (keys.sampled_from != continued.text_key && !keys.sampled_from.empty() && !continued.text_key.empty()) {
-    return kForkTemplateDiffers;
-  }
-  plan.text_key = std::move(keys.whole);
+  plan.prefill = std::move(tail->prefill);
+  plan.text_key = std::move(tail->text_key);
   for (const Piece& piece : continued.path) {
     plan.ids.insert(plan.ids.end(), piece.segment->token_ids().begin(), piece.segment->token_ids().end());
   }
-  plan.ids.insert(plan.ids.end(), tail->begin(), tail->end());
-  plan.pieces = PromptPieces(*tail, 0);
+  plan.ids.insert(plan.ids.end(), tail->ids.begin(), tail->ids.end());
+  plan.pieces = PromptPieces(tail->ids, 0);
   return "";
 }
 

@@ -5,7 +5,7 @@
 //   1. what stands for a continued turn in the request equals in canonical form what those ids were delivered as
 //      (history.h);
 //   2. the template still writes the very text that the parent's prompt was made of, given the turns as they were
-//      delivered: their content keys are compared (text::TailKeys), from parent to child down to a prompt that was
+//      delivered: their keys are compared (text::TextKey), from parent to child down to a prompt that was
 //      rendered whole. This catches what canonical forms pass over and the template may print: ids of tool calls,
 //      further fields, the date;
 //   3. what follows is the template's text from the turn's end on, and the turn stands in it where it was sampled

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/json.h"
+#include "base/random.h"
 #include "base/rng.h"
 #include "gateway/api_error.h"
 #include "text/output_format.h"
@@ -32,7 +33,7 @@ void Ask(const GatewayRequest& request, int choice, v1::SamplingParams& params) 
   params.set_top_p(static_cast<float>(request.top_p.value_or(1)));
   params.set_top_k(request.top_k.value_or(0));
   params.set_min_p(static_cast<float>(request.min_p.value_or(0)));
-  uint64_t seed = request.seed.has_value() ? *request.seed : RandomSeed();
+  uint64_t seed = request.seed.has_value() ? *request.seed : base::RandomSeed();
   if (choice > 0) seed = base::DeriveSeed(seed, choice);
   params.set_seed(seed);
   params.set_frequency_penalty(static_cast<float>(request.frequency_penalty.value_or(0)));

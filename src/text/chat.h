@@ -56,15 +56,9 @@ struct RenderedPrompt {
   // What of the answer the generation prompt has written already, such as "<think>\n" (OutputFormat::PrefillOf): the
   // sampled ids go on from there. Empty without a generation prompt.
   std::string prefill = {};
-  std::string text_key = {};  // base::ContentKey of the template's text; empty as TailKeys says
-};
-
-// Content keys (base::ContentKey) of what the template writes: a splice is what it writes for the whole conversation if
-// `sampled_from` is still what the turn was sampled from. Both are empty where the text says nothing that role,
-// content, reasoning, calls and tools do not say, or there is no such prompt.
-struct TailKeys {
-  std::string sampled_from;  // of messages [0, first_new - 1) and the generation prompt
-  std::string whole;         // of the whole conversation and the generation prompt
+  // Names the text that the template wrote (text_key.h). Empty where that says nothing that role, content, reasoning,
+  // calls and tools do not say.
+  std::string text_key = {};
 };
 
 // A parsed assistant turn. Text between or after tool calls joins the content; white space around them is the format's.
@@ -82,6 +76,20 @@ enum class EarlierTurns {
   kAsSampled,   // they stay as they were sampled, whatever the template makes of them now
 };
 
+struct TailOptions {
+  EarlierTurns earlier = EarlierTurns::kAsTemplate;
+  // RenderedPrompt::text_key of the prompt that the turn was sampled from, which the template must still write. Empty:
+  // not known, not asked.
+  std::string_view sampled_from = {};
+};
+
+// What follows a sampled turn. The fields are RenderedPrompt's, of the whole conversation and its generation prompt.
+struct RenderedTail {
+  std::vector<int32_t> ids;
+  std::string prefill = {};
+  std::string text_key = {};
+};
+
 // A template with its output format. Immutable and thread safe.
 class ChatFormat {
  public:
@@ -96,14 +104,11 @@ class ChatFormat {
   // included. Under kAsTemplate, what the template writes now that the new messages follow must be what stood before
   // the turn, and the turn must be in it as it was sampled, byte for byte, or in the way in which the template wrote it
   // before, with a thought if one was sampled. FAILED_PRECONDITION: it leaves out reasoning of this turn or an earlier
-  // one, if only the marks of an empty thought. ABORTED: it writes something else. Under kAsSampled only the border
-  // between the turn and what follows is looked for. `prefill`, if given, becomes RenderedPrompt's; `keys`, if given,
-  // are filled on success.
-  virtual absl::StatusOr<std::vector<int32_t>> RenderTail(const Conversation& conversation, size_t first_new,
-                                                          std::span<const int32_t> turn,
-                                                          EarlierTurns earlier = EarlierTurns::kAsTemplate,
-                                                          std::string* prefill = nullptr,
-                                                          TailKeys* keys = nullptr) const = 0;
+  // one, if only the marks of an empty thought. ABORTED: it writes something else, also where `sampled_from` shows it.
+  // Under kAsSampled only the border between the turn and what follows is looked for.
+  virtual absl::StatusOr<RenderedTail> RenderTail(const Conversation& conversation, size_t first_new,
+                                                  std::span<const int32_t> turn,
+                                                  const TailOptions& options = {}) const = 0;
   // How sampled ids are read (OutputStream): the output format for this tokenizer, delimiters that are tokens of it
   // counting as tokens only.
   virtual const std::shared_ptr<const OutputFormat>& output() const = 0;

@@ -122,19 +122,16 @@ class SpecFormat final : public ChatFormat {
     return prompt;
   }
 
-  absl::StatusOr<std::vector<int32_t>> RenderTail(const Conversation& conversation, size_t first_new,
-                                                  std::span<const int32_t> turn, EarlierTurns earlier,
-                                                  std::string* prefill, TailKeys* keys) const override {
-    if (keys != nullptr) *keys = {};
+  absl::StatusOr<RenderedTail> RenderTail(const Conversation& conversation, size_t first_new,
+                                          std::span<const int32_t> turn, const TailOptions& options) const override {
     const std::vector<Message>& messages = conversation.messages;
-    if (prefill != nullptr) prefill->clear();  // the generation prompt is a header
     if (first_new == 0 || first_new > messages.size() || messages[first_new - 1].role != "assistant") {
       return absl::InvalidArgumentError(
           absl::StrCat("a sampled turn can only be continued after an assistant message, not at message ", first_new,
                        " of ", messages.size()));
     }
     INGOT_RETURN_IF_ERROR(Check(messages, first_new));
-    if (earlier == EarlierTurns::kAsTemplate) INGOT_RETURN_IF_ERROR(CheckReasoningStays(messages, first_new));
+    if (options.earlier == EarlierTurns::kAsTemplate) INGOT_RETURN_IF_ERROR(CheckReasoningStays(messages, first_new));
     Assembler out(*tokenizer_, markers_);
     // Another stop token does not close the turn in the template's sense: the history would lack its border.
     if (turn.empty() || turn.back() != turn_end_id_) out.Literal(spec_.turn_end);
@@ -143,8 +140,8 @@ class SpecFormat final : public ChatFormat {
       RenderMessage(conversation, i, out);
       out.Border();
     }
-    Header("assistant", out);
-    return out.Take();
+    Header("assistant", out);  // all of the generation prompt: it writes nothing of the answer
+    return RenderedTail{.ids = out.Take()};
   }
 
   const std::shared_ptr<const OutputFormat>& output() const override { return output_; }

@@ -6,6 +6,7 @@
 #include "base/checksum.h"
 #include "text/template_layout.h"
 #include "text/template_turn.h"
+#include "text/text_key.h"
 
 namespace ingot::text {
 namespace {
@@ -74,13 +75,12 @@ class TemplateFormat final : public ChatFormat {
                                                 : std::pair<size_t, size_t>());
     }
     prompt.ids = std::move(encoded.ids);
-    prompt.text_key = base::ContentKey(layout.rendered.text);
+    prompt.text_key = TextKey(layout.rendered.text);
     return prompt;
   }
 
-  absl::StatusOr<std::vector<int32_t>> RenderTail(const Conversation& conversation, size_t first_new,
-                                                  std::span<const int32_t> turn, EarlierTurns earlier,
-                                                  std::string* prefill, TailKeys* keys) const override {
+  absl::StatusOr<RenderedTail> RenderTail(const Conversation& conversation, size_t first_new,
+                                          std::span<const int32_t> turn, const TailOptions& options) const override {
     const std::vector<Message>& messages = conversation.messages;
     if (first_new == 0 || first_new > messages.size() || messages[first_new - 1].role != "assistant") {
       return absl::InvalidArgumentError(
@@ -89,24 +89,29 @@ class TemplateFormat final : public ChatFormat {
     }
     const TemplateInput input = MakeTemplateInput(conversation, dialect_);
     INGOT_ASSIGN_OR_RETURN(const Layout whole, LayOut(input, messages.size(), true));
-    if (prefill != nullptr) *prefill = output_->PrefillOf(whole.generation_prompt);
-    std::optional<std::string> prompt;  // what the turn was sampled from, as the template writes it now
-    if (first_new > 1 && (keys != nullptr || earlier == EarlierTurns::kAsTemplate)) {
+    const std::string_view text = whole.rendered.text;
+    const bool as_template = options.earlier == EarlierTurns::kAsTemplate;
+    // What the turn was sampled from, as the template writes it now.
+    std::optional<std::string_view> prompt = BeginningNamed(text, options.sampled_from);
+    std::string written;
+    bool other = false;
+    if (!prompt.has_value() && first_new > 1 && (as_template || !options.sampled_from.empty())) {
       // A conversation that the template cannot end here was not sampled from it either.
-      auto rendered = RenderInput(*template_, input, first_new - 1, true);
-      if (rendered.ok()) prompt = std::move(rendered->text);
+      if (auto rendered = RenderInput(*template_, input, first_new - 1, true); rendered.ok()) {
+        prompt = written = std::move(rendered->text);
+        other = !options.sampled_from.empty() && TextKey(written) != options.sampled_from;
+      }
     }
     size_t tail = 0;
-    if (earlier == EarlierTurns::kAsTemplate) {
+    if (as_template) {
       INGOT_ASSIGN_OR_RETURN(tail, FindTail(conversation, input, whole, first_new - 1, turn, prompt));
     } else {
       tail = TailBegin(FindClosing(whole.rendered, RegionOf(whole, first_new - 1), first_new - 1, turn), turn);
     }
-    if (keys != nullptr) {
-      *keys = {.sampled_from = prompt.has_value() ? base::ContentKey(*prompt) : "",
-               .whole = base::ContentKey(whole.rendered.text)};
-    }
-    return EncodeTail(whole, tail);
+    if (other) return OtherText(first_new - 1);
+    return RenderedTail{.ids = EncodeTail(whole, tail),
+                        .prefill = std::string(output_->PrefillOf(whole.generation_prompt)),
+                        .text_key = TextKey(text)};
   }
 
   const std::shared_ptr<const OutputFormat>& output() const override { return output_; }
@@ -213,7 +218,7 @@ class TemplateFormat final : public ChatFormat {
   // (nullopt: not known).
   absl::StatusOr<size_t> FindTail(const Conversation& conversation, const TemplateInput& input, const Layout& whole,
                                   size_t turn, std::span<const int32_t> ids,
-                                  const std::optional<std::string>& prompt) const {
+                                  std::optional<std::string_view> prompt) const {
     const Region region = RegionOf(whole, turn);
     const std::string_view text = whole.rendered.text;
     if (prompt.has_value()) INGOT_RETURN_IF_ERROR(CheckBegins(conversation, *prompt, whole));
@@ -224,7 +229,7 @@ class TemplateFormat final : public ChatFormat {
       if (same && prompt->size() + said.size() <= region.end) return prompt->size() + all.size();
       const Closing closing = FindClosing(whole.rendered, {prompt->size(), region.end}, turn, ids);
       const ThoughtMatch thoughts = thoughts_.Compare({.message = conversation.messages[turn],
-                                                       .prompt = std::string_view(*prompt).substr(region.begin),
+                                                       .prompt = prompt->substr(region.begin),
                                                        .ids = ids,
                                                        .sampled = said,
                                                        .rendered = whole.rendered,

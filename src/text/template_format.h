@@ -1,12 +1,13 @@
 // ChatFormat on a model's own chat template (LoadChatFormat in chat.h).
 //
-// Splicing (RenderTail). The template is asked for P, the conversation before the sampled turn with a generation
-// prompt, and for W, all of it. It continues what was sampled if W begins with P and goes on as the turn does, byte for
-// byte; the tail is the rest of W. A turn that W writes in another way (arguments printed anew, white space) is
-// compared with A, the conversation up to its end, as the template wrote it before more followed: W must begin with
-// that, and have the marks of a thought where one was sampled and nowhere else (template_turn.h). That A may have an
-// empty thought more does not count: Qwen 3's template gives one to the last message and no other. Where nothing fits,
-// the template has rewritten history, and kAsTemplate says so.
+// Splicing (RenderTail). The template is asked for W, all of the conversation. P, what the turn was sampled from, is
+// the beginning of W that TailOptions::sampled_from names, or else what the template writes for it now. The template
+// continues what was sampled if W begins with P and goes on as the turn does, byte for byte; the tail is the rest of W.
+// A turn that W writes in another way (arguments printed anew, white space) is compared with A, the conversation up to
+// its end, as the template wrote it before more followed: W must begin with that, and have the marks of a thought where
+// one was sampled and nowhere else (template_turn.h). That A may have an empty thought more does not count: Qwen 3's
+// template gives one to the last message and no other. Where nothing fits, the template has rewritten history, and
+// kAsTemplate says so.
 #pragma once
 
 #include <memory>

@@ -22,6 +22,10 @@ class FakeEpisodes final : public Episodes {
   std::function<absl::Status(const v1::EpisodeEndRequest&)> before_end;
 
   absl::StatusOr<v1::EpisodeOpenResponse> Open(const v1::EpisodeOpenRequest& request) override {
+    {
+      base::MutexLock lock(mu_);
+      keys_.push_back(request.idempotency_key());
+    }
     if (before_open) INGOT_RETURN_IF_ERROR(before_open());
     base::MutexLock lock(mu_);
     if (opened_ == tasks_) return absl::FailedPreconditionError("no more tasks");
@@ -66,6 +70,8 @@ class FakeEpisodes final : public Episodes {
 
   int most_open() const { return Locked(most_open_); }
   int opened() const { return Locked(opened_); }
+  // Of every Open, in the order in which they came.
+  std::vector<std::string> keys() const { return Locked(keys_); }
   std::map<std::string, int> scaffolds() const { return Locked(scaffolds_); }
   std::map<std::string, v1::EpisodeRewardRequest> rewards() const { return Locked(rewards_); }
   std::vector<v1::EpisodeEndRequest> ends() const { return Locked(ends_); }
@@ -84,6 +90,7 @@ class FakeEpisodes final : public Episodes {
   int opened_ = 0;
   int open_ = 0;
   int most_open_ = 0;
+  std::vector<std::string> keys_;
   std::map<std::string, int> scaffolds_;
   std::map<std::string, v1::EpisodeRewardRequest> rewards_;
   std::vector<v1::EpisodeEndRequest> ends_;

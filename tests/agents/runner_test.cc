@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <set>
 
 #include "agents/fake_episodes.h"
 #include "base/retry.h"
@@ -377,6 +378,31 @@ TEST_F(RunnerTest, AGatewayThatComesBackLosesNothing) {
   EXPECT_EQ(stats.open_errors, 3);
   EXPECT_EQ(stats.finished, 2);
   EXPECT_EQ(episodes.ends().size(), 2u);
+}
+
+TEST_F(RunnerTest, AnOpeningWithoutAnAnswerIsAskedForAgainAndNoOther) {
+  options_.concurrency = 1;
+  FakeEpisodes episodes(2);
+  int opens = 0;
+  episodes.before_open = [&]() -> absl::Status {
+    switch (++opens) {
+      case 1:
+        return absl::UnavailableError("gone before it answered");
+      case 2:
+        return absl::DeadlineExceededError("slow");
+      case 5:
+        return absl::ResourceExhaustedError("not opened");
+      default:
+        return absl::OkStatus();
+    }
+  };
+  EXPECT_EQ(RunAll(episodes).finished, 2);
+  const std::vector<std::string> keys = episodes.keys();  // two lost answers, an episode, an episode, refused, the end
+  ASSERT_EQ(keys.size(), 6u);
+  EXPECT_EQ(keys[0].size(), 32u);
+  EXPECT_EQ(keys[1], keys[0]);
+  EXPECT_EQ(keys[2], keys[0]);
+  EXPECT_EQ(std::set<std::string>(keys.begin() + 2, keys.end()).size(), 4u);
 }
 
 TEST_F(RunnerTest, ARewardThatIsNotTakenFailsTheEpisode) {

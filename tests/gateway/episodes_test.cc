@@ -5,7 +5,10 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <thread>
+#include <vector>
 
+#include "base/random.h"
 #include "gateway/api_error.h"
 #include "gateway/episode_request.h"
 #include "gateway/fakes.h"
@@ -323,11 +326,71 @@ TEST(Opening, NamesWhatIsWrongWithIt) {
   EXPECT_THAT(fault(R"({"group":")" + std::string(300, 'g') + R"(","task":{}})"), HasSubstr("'group'"));
 }
 
+v1::EpisodeOpenRequest Once(const std::string& key, const std::string& scaffold = "") {
+  v1::EpisodeOpenRequest request;
+  request.set_idempotency_key(key);
+  request.set_scaffold(scaffold);
+  return request;
+}
+constexpr char kOnce[] = "0123456789abcdef";
+
+TEST(Opening, RepeatedUnderItsKeyIsTheSameEpisode) {
+  World world([](const auto&) { return Say("ok"); });
+  const auto first = world.gateway().OpenEpisode(Once(kOnce)).value();
+  // Also by a gateway that has only heard of it from the pool.
+  for (int again = 0; again < 2; ++again) {
+    const auto second = world.gateway().OpenEpisode(Once(kOnce)).value();
+    EXPECT_EQ(second.SerializeAsString(), first.SerializeAsString());
+    EXPECT_TRUE(world.Chat(second.api_key(), Body(Question())).status.ok());
+    if (again == 0) ASSERT_TRUE(world.Restart().ok());
+  }
+  EXPECT_EQ(world.gateway().Status().open_episodes(), 1);
+  const auto other = world.gateway().OpenEpisode(Once("fedcba9876543210")).value();
+  EXPECT_NE(other.episode_id(), first.episode_id());
+  EXPECT_NE(other.api_key(), first.api_key());
+}
+
+TEST(Opening, RepeatedWhileTheFirstIsUnderWayAdmitsOnce) {
+  World world([](const auto&) { return Say("ok"); });
+  std::vector<std::string> ids(8);
+  std::vector<std::thread> threads;
+  for (std::string& id : ids) {
+    threads.emplace_back([&] { id = world.gateway().OpenEpisode(Once(kOnce)).value().episode_id(); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_THAT(ids, ::testing::Each(ids[0]));
+  EXPECT_EQ(world.gateway().Status().open_episodes(), 1);
+}
+
+TEST(Opening, ThatFailedMayBeRepeated) {
+  World world([](const auto&) { return Say("ok"); });
+  world.pool.FailOpen(absl::UnavailableError("no disk"));
+  EXPECT_TRUE(absl::IsUnavailable(world.gateway().OpenEpisode(Once(kOnce)).status()));
+  world.pool.FailOpen(absl::OkStatus());
+  EXPECT_TRUE(world.gateway().OpenEpisode(Once(kOnce)).ok());
+}
+
+TEST(Opening, AKeyThatCannotBeUsedIsNamed) {
+  World world([](const auto&) { return Say("ok"); });
+  const auto fault = [&](const v1::EpisodeOpenRequest& request, int http) {
+    const absl::Status status = world.gateway().OpenEpisode(request).status();
+    EXPECT_EQ(HttpStatusOf(status), http) << status;
+    return std::string(status.message());
+  };
+  using ::testing::HasSubstr;
+  EXPECT_THAT(fault(Once("guess me"), 400), HasSubstr("idempotency_key"));
+  EXPECT_THAT(fault(Once(std::string(300, 'k')), 400), HasSubstr("idempotency_key"));
+  const auto open = world.gateway().OpenEpisode(Once(kOnce, "mine")).value();
+  EXPECT_THAT(fault(Once(kOnce, "theirs"), 400), HasSubstr("another episode"));
+  ASSERT_TRUE(world.End(open, v1::EPISODE_FINISHED).ok());
+  EXPECT_THAT(fault(Once(kOnce, "mine"), 409), HasSubstr(open.episode_id()));
+}
+
 // ---- Keys ----
 
 class AdminKey : public ::testing::Test {
  protected:
-  AdminKey() : path_(std::filesystem::temp_directory_path() / ("ingot-admin-key-" + RandomHex(8))) {
+  AdminKey() : path_(std::filesystem::temp_directory_path() / ("ingot-admin-key-" + base::RandomHex(8))) {
     std::ofstream(path_) << kKey << "\n";
   }
   ~AdminKey() override { std::filesystem::remove(path_); }

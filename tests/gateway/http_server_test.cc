@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
 #include <string>
 
 #include "gateway/wire.h"
@@ -30,6 +31,16 @@ TEST(HttpServer, ServesAnEpisodeFromItsOpeningToItsEnd) {
   const std::string key(opened.json().at("api_key").as_string());
   EXPECT_EQ(opened.json().at("base_url").as_string(), site.server().url() + "/s/" + id + "/v1");
   EXPECT_EQ(opened.json().at("task").at("payload").at("question").as_string(), "1+1");
+
+  const std::string once = "Idempotency-Key: 0123456789abcdef\r\n";
+  std::set<std::string> opened_once;
+  for (int again = 0; again < 2; ++again) {
+    Wire wire(site.server().port());
+    wire.Send(Request("POST", "/ingot/v1/episodes", R"({"scaffold":"s"})", "", once));
+    opened_once.insert(std::string(Read(wire).json().at("episode_id").as_string()));
+  }
+  EXPECT_EQ(opened_once.size(), 1u);
+  EXPECT_FALSE(opened_once.contains(id));
 
   // By key, by URL, by both; not by another's key.
   EXPECT_EQ(site.Ask("POST", "/v1/chat/completions", Hello(), key).status, 200);

@@ -205,7 +205,7 @@ TEST(ChatFormatTest, TailContinuesASampledTurnExactly) {
       // Sampled whole, and cut before its end-of-turn id.
       for (const size_t cut : {0, 1}) {
         const std::vector<int32_t> turn(whole.ids.begin() + first, whole.ids.begin() + last - cut);
-        const auto tail = *format->RenderTail(conversation, i + 1, turn);
+        const auto tail = format->RenderTail(conversation, i + 1, turn)->ids;
         std::vector<int32_t> ids(whole.ids.begin(), whole.ids.begin() + last - cut);
         ids.insert(ids.end(), tail.begin(), tail.end());
         ASSERT_EQ(ids, whole.ids) << "message " << i << ", cut " << cut;
@@ -220,10 +220,10 @@ TEST(ChatFormatTest, TailClosesATurnThatAnotherTokenStopped) {
   EXPECT_EQ(format->end_of_turn_ids(), (std::vector<int32_t>{258, 256}));
   const Conversation conversation = FromJson(R"({"messages": [{"role": "assistant", "content": "a"},
                                                  {"role": "user", "content": "b"}]})");
-  const auto tail = *format->RenderTail(conversation, 1, std::vector<int32_t>{'a', 256});
+  const auto tail = format->RenderTail(conversation, 1, std::vector<int32_t>{'a', 256})->ids;
   EXPECT_EQ(tokenizer->Decode(tail, false), "<|im_end|>\n<|im_start|>user\nb<|im_end|>\n<|im_start|>assistant\n");
   const Conversation unanswered = FromJson(R"({"messages": [{"role": "assistant", "content": "a"}]})");
-  EXPECT_EQ(tokenizer->Decode(*format->RenderTail(unanswered, 1, std::vector<int32_t>{258}), false),
+  EXPECT_EQ(tokenizer->Decode(format->RenderTail(unanswered, 1, std::vector<int32_t>{258})->ids, false),
             "\n<|im_start|>assistant\n");
 }
 

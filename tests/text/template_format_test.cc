@@ -140,7 +140,7 @@ TEST(TemplateFormatTest, TailContinuesASampledTurnExactly) {
     const auto tail = format->RenderTail(conversation, 3, turn);
     ASSERT_TRUE(tail.ok()) << tail.status();
     std::vector<int32_t> ids(whole.ids.begin(), whole.ids.begin() + last - cut);
-    ids.insert(ids.end(), tail->begin(), tail->end());
+    ids.insert(ids.end(), tail->ids.begin(), tail->ids.end());
     EXPECT_EQ(ids, whole.ids);
   }
 }
@@ -153,11 +153,11 @@ TEST(TemplateFormatTest, StrippedReasoningIsNoPrefix) {
   const auto stripped = format->RenderTail(conversation, 2, turn);
   EXPECT_EQ(stripped.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(stripped.status().message()), HasSubstr("message 1"));
-  const auto kept = format->RenderTail(conversation, 2, turn, EarlierTurns::kAsSampled);
+  const auto kept = format->RenderTail(conversation, 2, turn, {.earlier = EarlierTurns::kAsSampled});
   ASSERT_TRUE(kept.ok()) << kept.status();
-  EXPECT_EQ(Bytes()->Decode(*kept, false), "\n<|im_start|>user\nc<|im_end|>\n<|im_start|>assistant\n");
+  EXPECT_EQ(Bytes()->Decode(kept->ids, false), "\n<|im_start|>user\nc<|im_end|>\n<|im_start|>assistant\n");
   conversation.messages[1].reasoning.clear();
-  EXPECT_EQ(*format->RenderTail(conversation, 2, turn), *kept);
+  EXPECT_EQ(format->RenderTail(conversation, 2, turn)->ids, kept->ids);
 }
 
 // The generation prompt wrote an empty thought that the template does not write into history.
@@ -168,10 +168,31 @@ TEST(TemplateFormatTest, AGenerationPromptThatIsNotInHistoryIsNoPrefix) {
       "chat_template_kwargs": {"enable_thinking": false}})");
   const std::vector<int32_t> turn = {*Bytes()->SpecialId("<|im_end|>")};
   EXPECT_EQ(format->RenderTail(conversation, 2, turn).status().code(), absl::StatusCode::kFailedPrecondition);
-  const auto kept = format->RenderTail(conversation, 2, turn, EarlierTurns::kAsSampled);
+  const auto kept = format->RenderTail(conversation, 2, turn, {.earlier = EarlierTurns::kAsSampled});
   ASSERT_TRUE(kept.ok()) << kept.status();
-  EXPECT_EQ(Bytes()->Decode(*kept, false),
+  EXPECT_EQ(Bytes()->Decode(kept->ids, false),
             "\n<|im_start|>user\nc<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n");
+}
+
+// The prompt's name is enough to see that the template still writes it, and that it does not.
+TEST(TemplateFormatTest, AnotherPromptIsNoPrefix) {
+  const auto format = Format(kTemplate);
+  Conversation conversation = FromJson(kToolLoop);
+  const auto [first, last] = format->Render(conversation, true)->sampled_ranges[2];
+  const std::vector<int32_t> whole = format->Render(conversation, true)->ids;
+  const std::vector<int32_t> turn(whole.begin() + first, whole.begin() + last);
+  Conversation before = conversation;
+  before.messages.resize(2);
+  const std::string key = format->Render(before, true)->text_key;
+  for (const EarlierTurns earlier : {EarlierTurns::kAsTemplate, EarlierTurns::kAsSampled}) {
+    EXPECT_TRUE(format->RenderTail(conversation, 3, turn, {.earlier = earlier, .sampled_from = key}).ok());
+    Conversation other = conversation;
+    other.messages[1].content += "!";
+    EXPECT_EQ(format->RenderTail(other, 3, turn, {.earlier = earlier, .sampled_from = key}).status().code(),
+              absl::StatusCode::kAborted);
+    EXPECT_TRUE(format->RenderTail(other, 3, turn, {.earlier = earlier}).ok());
+  }
+  EXPECT_EQ(format->RenderTail(conversation, 3, turn)->text_key, format->Render(conversation, true)->text_key);
 }
 
 TEST(TemplateFormatTest, RenderTailRefusesWhatIsNoTurn) {
@@ -215,10 +236,10 @@ TEST(TemplateFormatTest, AnswersAreReadAfterWhatTheirPromptHasWritten) {
   conversation.messages.resize(3);
   conversation.messages[1].role = "assistant";
   conversation.messages[2] = conversation.messages[0];
-  std::string tail_prefill = "?";
   const std::vector<int32_t> turn = {*Bytes()->SpecialId("<|im_end|>")};
-  ASSERT_TRUE(format->RenderTail(conversation, 2, turn, EarlierTurns::kAsSampled, &tail_prefill).ok());
-  EXPECT_EQ(tail_prefill, "<think>\n");
+  const auto tail = format->RenderTail(conversation, 2, turn, {.earlier = EarlierTurns::kAsSampled});
+  ASSERT_TRUE(tail.ok()) << tail.status();
+  EXPECT_EQ(tail->prefill, "<think>\n");
   EXPECT_TRUE(format->ReadsVariable("quick"));
   EXPECT_FALSE(format->ReadsVariable("enable_thinking"));
 }

@@ -170,9 +170,11 @@ TEST(TemplateTurns, SampledAsTheTemplateWritesThemAreContinued) {
           const size_t end = family.Text(std::span(whole->ids).first(whole->sampled_ranges[turn].second)).size();
           if (!all.starts_with(before) || end <= before.size()) continue;
           const std::vector<int32_t> sampled = family.Ids(all.substr(before.size(), end - before.size()));
-          const auto tail = family->RenderTail(now, turn + 1, sampled);
-          ASSERT_TRUE(tail.ok()) << sample.name << ": " << tail.status() << "\n" << all;
-          EXPECT_EQ(before + family.Text(sampled) + family.Text(*tail), all) << sample.name;
+          for (const std::string& from : {prompt->text_key, std::string()}) {
+            const auto tail = family->RenderTail(now, turn + 1, sampled, {.sampled_from = from});
+            ASSERT_TRUE(tail.ok()) << sample.name << ": " << tail.status() << "\n" << all;
+            EXPECT_EQ(before + family.Text(sampled) + family.Text(tail->ids), all) << sample.name;
+          }
           ++continued;
         }
       }
@@ -184,7 +186,11 @@ TEST(TemplateTurns, SampledAsTheTemplateWritesThemAreContinued) {
 
 // "ok", or why not, for `sampled` behind the prompt of messages [0, turn) of the talk, continued with the next message.
 std::string Verdict(const Family& family, const Conversation& talk, size_t turn, const std::string& sampled) {
+  const auto prompt = family->Render(First(talk, turn), true);
   const auto tail = family->RenderTail(First(talk, turn + 2), turn + 1, family.Ids(sampled));
+  const std::string key = prompt.ok() ? prompt->text_key : "";
+  const auto named = family->RenderTail(First(talk, turn + 2), turn + 1, family.Ids(sampled), {.sampled_from = key});
+  EXPECT_EQ(named.status().code(), tail.status().code()) << named.status() << tail.status();
   if (tail.ok()) return "ok";
   return absl::IsFailedPrecondition(tail.status()) ? "thought" : absl::IsAborted(tail.status()) ? "other" : "error";
 }

@@ -1,0 +1,42 @@
+#include "base/random.h"
+
+#include <sys/random.h>
+
+#include <cerrno>
+#include <cstdlib>
+
+#include "base/checksum.h"
+#include "base/log.h"
+
+namespace ingot::base {
+namespace {
+
+void FillRandom(void* out, size_t bytes) {
+  char* at = static_cast<char*>(out);
+  while (bytes > 0) {
+    const ssize_t got = getrandom(at, bytes, 0);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) {  // without it episodes could be guessed
+      INGOT_LOG(critical, "the system gives no random bytes");
+      std::abort();
+    }
+    at += got;
+    bytes -= got;
+  }
+}
+
+}  // namespace
+
+std::string RandomHex(size_t bytes) {
+  std::string raw(bytes, '\0');
+  FillRandom(raw.data(), bytes);
+  return Hex(raw);
+}
+
+uint64_t RandomSeed() {
+  uint64_t seed = 0;
+  FillRandom(&seed, sizeof(seed));
+  return seed;
+}
+
+}  // namespace ingot::base
