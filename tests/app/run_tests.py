@@ -267,7 +267,7 @@ def case_ranks(ingot, options):
 
 def case_launch_kill(ingot, options):
     """kill -9 of each role of a launched run in turn: it is started again, and the run finishes."""
-    for role in ("datapool", "scheduler", "rollout", "gateway", "agents", "trainer"):
+    for role in options.roles.split(","):
         ports = free_ports(4)
         settings = dict(SHORT, **{
             "run.name": role, "scheduler.total_steps": 24, "scheduler.group_deadline_s": 600,
@@ -502,6 +502,7 @@ def main():
     parser.add_argument("case")
     parser.add_argument("--kills", type=int, default=3)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--roles", default="datapool,scheduler,rollout,gateway,agents,trainer")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="ingot-test-") as folder:
         globals()[f"case_{options.case}"](Ingot(options.binary, options.source, folder), options)
