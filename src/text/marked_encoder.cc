@@ -113,19 +113,16 @@ void MarkedEncoder::EncodePiece(std::string_view text, std::span<const Mark> mar
 
 void MarkedEncoder::Append(std::string_view text, bool allow_special, bool mid_text, std::vector<int32_t>& ids) const {
   if (text.empty()) return;
-  std::vector<int32_t> more;
   if (mid_text && start_matters_) {
     // Behind a newline the text is encoded as in the middle of one; the newline's ids are taken off again.
-    more = tokenizer_->Encode("\n" + std::string(text), allow_special);
+    std::vector<int32_t> more;
+    cache_.Encode(*tokenizer_, "\n" + std::string(text), allow_special, more);
     if (more.size() >= newline_.size() && std::equal(newline_.begin(), newline_.end(), more.begin())) {
-      more.erase(more.begin(), more.begin() + static_cast<std::ptrdiff_t>(newline_.size()));
-    } else {
-      more = tokenizer_->Encode(text, allow_special);
+      ids.insert(ids.end(), more.begin() + static_cast<std::ptrdiff_t>(newline_.size()), more.end());
+      return;
     }
-  } else {
-    more = tokenizer_->Encode(text, allow_special);
   }
-  ids.insert(ids.end(), more.begin(), more.end());
+  cache_.Encode(*tokenizer_, text, allow_special, ids);
 }
 
 }  // namespace ingot::text

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "text/added_tokens.h"
+#include "text/encode_cache.h"
 #include "text/jinja/str.h"
 #include "text/tokenizer.h"
 
@@ -17,7 +18,8 @@ namespace ingot::text {
 // Control tokens are the special tokens of the tokenizer, and its other added tokens whose text stands in the template
 // (Qwen's <tool_call>). A control token that is spelled, wholly or in part, by text from outside is ordinary text: what
 // stands between the tokens around it is encoded without any, as Tokenizer::Encode does. A text without such a place is
-// encoded as a whole, exactly as Hugging Face encodes it. Immutable, thread safe.
+// encoded as a whole, exactly as Hugging Face encodes it. Thread safe; ids of texts that come again are kept, in at most
+// kCacheBytes.
 class MarkedEncoder {
  public:
   MarkedEncoder(std::shared_ptr<const Tokenizer> tokenizer, std::string_view template_source);
@@ -47,7 +49,10 @@ class MarkedEncoder {
   // `allow_special`: nothing in `text` is forged. `mid_text`: ordinary text stands before it.
   void Append(std::string_view text, bool allow_special, bool mid_text, std::vector<int32_t>& ids) const;
 
+  static constexpr size_t kCacheBytes = 32 << 20;
+
   const std::shared_ptr<const Tokenizer> tokenizer_;
+  mutable EncodeCache cache_{kCacheBytes};
   std::vector<AddedTokenSpec> added_;
   std::unique_ptr<const AddedTokenMatcher> all_;
   std::unique_ptr<const AddedTokenMatcher> harmless_;  // those that are no control tokens

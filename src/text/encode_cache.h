@@ -1,0 +1,53 @@
+// Ids of texts that come again: the system message and tools of every episode, the prompt and the files of a group's
+// samples. Bounded; a text is kept from the second time on, so that what comes once leaves nothing behind.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "base/mutex.h"
+#include "text/tokenizer.h"
+
+namespace ingot::text {
+
+// Thread safe. The tokenizer must be one and the same in all calls.
+class EncodeCache {
+ public:
+  // Of texts and ids together; texts below 512 bytes are not looked for.
+  explicit EncodeCache(size_t max_bytes) : max_shard_bytes_(max_bytes / kShards) {}
+
+  // Appends tokenizer.Encode(text, allow_special) to `ids`.
+  void Encode(const Tokenizer& tokenizer, std::string_view text, bool allow_special, std::vector<int32_t>& ids);
+
+  int64_t hits() const;
+
+ private:
+  static constexpr size_t kShards = 8, kSeen = 1024, kShortest = 512;
+
+  struct Entry {
+    std::string text;
+    bool allow_special;
+    uint64_t hash;
+    std::vector<int32_t> ids;
+    size_t bytes() const { return text.size() + ids.size() * sizeof(int32_t) + 128; }
+  };
+  struct Shard {
+    base::Mutex mu;
+    std::list<Entry> entries ABSL_GUARDED_BY(mu);  // the one used last first
+    std::unordered_map<uint64_t, std::list<Entry>::iterator> by_hash ABSL_GUARDED_BY(mu);
+    std::array<uint64_t, kSeen> seen ABSL_GUARDED_BY(mu) = {};  // hashes of texts that came once; newer ones replace
+    size_t bytes ABSL_GUARDED_BY(mu) = 0;
+    int64_t hits ABSL_GUARDED_BY(mu) = 0;
+  };
+
+  const size_t max_shard_bytes_;
+  mutable std::array<Shard, kShards> shards_;
+};
+
+}  // namespace ingot::text
