@@ -118,6 +118,8 @@ class Gateway {
   absl::Status Recover(const std::string& episode_id);
   void Remove(const std::shared_ptr<Episode>& episode, v1::EpisodeState state, const std::string& detail,
               bool free_key);
+  void RememberEnd(const std::string& key_hash, Ended ended, bool free_key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void RecallEnd(const std::string& episode_id);
   void EndIdle();
   std::string BaseUrl(const std::string& episode_id) const;
   absl::Status Reserve(int calls) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

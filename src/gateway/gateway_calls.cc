@@ -17,6 +17,11 @@ bool Gateway::IsAdmin(const std::string& key) const {
 
 absl::StatusOr<std::shared_ptr<Episode>> Gateway::FindByKey(const std::string& episode_id, const std::string& api_key) {
   const std::string hash = base::ContentKey(api_key);
+  const auto known = [&] {
+    base::MutexLock lock(mu_);
+    return by_id_.contains(episode_id) || ended_keys_.contains(episode_id);
+  };
+  if (!known()) RecallEnd(episode_id);
   base::MutexLock lock(mu_);
   const auto found = by_id_.find(episode_id);
   const auto ended = ended_keys_.find(episode_id);

@@ -94,10 +94,13 @@ void Gateway::Remove(const std::shared_ptr<Episode>& episode, v1::EpisodeState s
   base::MutexLock lock(mu_);
   by_id_.erase(episode->id());
   by_key_.erase(episode->key_hash());
-  if (core_.options.max_remembered_ends == 0) return;
-  ended_keys_[episode->id()] = episode->key_hash();
-  if (!free_key) ended_by_key_[episode->key_hash()] = {episode->id(), state, detail};
-  ended_order_.push_back(episode->id());
+  RememberEnd(episode->key_hash(), {episode->id(), state, detail}, free_key);
+}
+
+void Gateway::RememberEnd(const std::string& key_hash, Ended ended, bool free_key) {
+  if (core_.options.max_remembered_ends == 0 || !ended_keys_.try_emplace(ended.episode_id, key_hash).second) return;
+  ended_order_.push_back(ended.episode_id);
+  if (!free_key) ended_by_key_[key_hash] = std::move(ended);
   while (static_cast<int>(ended_order_.size()) > core_.options.max_remembered_ends) {
     const auto oldest = ended_keys_.find(ended_order_.front());
     const auto by_key = ended_by_key_.find(oldest->second);
@@ -105,6 +108,19 @@ void Gateway::Remove(const std::shared_ptr<Episode>& episode, v1::EpisodeState s
     ended_keys_.erase(oldest);
     ended_order_.pop_front();
   }
+}
+
+// An end that an earlier gateway stored and nobody heard of, or one that is forgotten here.
+void Gateway::RecallEnd(const std::string& episode_id) {
+  if (core_.parts.pool == nullptr) return;
+  v1::GetEpisodeRequest request;
+  request.set_episode_id(episode_id);
+  const auto stored = core_.parts.pool->GetEpisode(request);
+  if (!stored.ok() || stored->episode().state() == v1::EPISODE_OPEN) return;
+  const v1::Episode& episode = stored->episode();
+  base::MutexLock lock(mu_);
+  RememberEnd(episode.key_hash(), {episode_id, episode.state(), episode.detail()},
+              /*free_key=*/episode.purpose() == v1::PURPOSE_SERVE);
 }
 
 // Ends what has been silent too long, and tries again what could not be ended.

@@ -256,7 +256,9 @@ class MemoryPool final : public datapool::Client {
   absl::StatusOr<v1::EpisodeTree> GetEpisode(const v1::GetEpisodeRequest& request) override {
     base::MutexLock lock(mu_);
     v1::EpisodeTree tree;
-    *tree.mutable_episode() = episodes_.at(request.episode_id());
+    const auto found = episodes_.find(request.episode_id());
+    if (found == episodes_.end()) return absl::NotFoundError("no such episode");
+    *tree.mutable_episode() = found->second;
     for (const v1::Call& call : calls_) {
       if (call.episode_id() != request.episode_id()) continue;
       *tree.add_calls() = call;

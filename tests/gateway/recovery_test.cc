@@ -127,6 +127,20 @@ TEST(Recovery, EndedEpisodesStayEndedAndForeignKeysForeign) {
   EXPECT_TRUE(world.Chat(open.api_key(), body).status.ok());
 }
 
+TEST(Recovery, AnEndWhoseAnswerWasLostIsStillTheSame) {
+  World world(Author);
+  const auto ended = world.Open();
+  ASSERT_TRUE(world.End(ended, v1::EPISODE_FAILED, "gone").ok());
+  ASSERT_TRUE(world.Restart().ok());
+  EXPECT_TRUE(world.End(ended, v1::EPISODE_FAILED, "gone").ok());
+  EXPECT_EQ(HttpStatusOf(world.End(ended, v1::EPISODE_FINISHED)), 409);
+  EXPECT_EQ(HttpStatusOf(world.Reward(ended, 1)), 410);
+  v1::EpisodeOpenResponse foreign = ended;
+  foreign.set_api_key("another");
+  EXPECT_EQ(HttpStatusOf(world.End(foreign, v1::EPISODE_FAILED, "gone")), 403);
+  EXPECT_EQ(world.admission.ended().size(), 1u);
+}
+
 TEST(Recovery, ANewRunnerEndsWhatAnOlderOneHadOpenAtTheGatewayBefore) {
   World world(Author);
   const auto open = [&](const std::string& incarnation) {
