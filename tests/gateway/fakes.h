@@ -66,8 +66,13 @@ class ScriptedEngine final : public rollout::Client {
     if (inline_chunks) {
       Play(script, *state);
     } else if (hold_without_thread) {
-      base::MutexLock lock(mu_);
-      held_states_.push_back(state);
+      bool released = false;  // whoever waited for this request may have been faster
+      {
+        base::MutexLock lock(mu_);
+        released = released_;
+        if (!released) held_states_.push_back(state);
+      }
+      if (released) Play(script, *state);
     } else {
       base::MutexLock lock(mu_);
       threads_.emplace_back([this, script, state] { Play(script, *state); });
