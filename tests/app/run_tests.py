@@ -276,10 +276,12 @@ def wait_for_steps(ingot, launch, name, steps):
 
 
 def case_ranks_lost(ingot, options):
-    """Of three ranks two die for good, the leader too: the run goes on on two, then on one, and finishes."""
+    """Of three ranks, which hold their own layers' parameters alone, two die for good, the leader too: the run goes on
+    on two, then on one, and finishes."""
     steps = 16
     settings = ranks_settings("lost", **{
-        "cluster.trainer_ranks": 3, "cluster.max_restarts": 0, "scheduler.total_steps": steps})
+        "cluster.trainer_ranks": 3, "cluster.max_restarts": 0, "scheduler.total_steps": steps,
+        "trainer.sharding": "layers"})
     launch = ingot.start("launch", settings)
     before = []
     try:
