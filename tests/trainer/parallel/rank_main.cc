@@ -49,7 +49,10 @@ absl::Status RunRank(const RankOptions& rank_options, int64_t steps, const std::
   options.threads = 1;
   options.micro_batch_tokens = 24;
   options.total_steps = steps;
-  if (sharding != nullptr) options.sharding = sharding;
+  if (sharding != nullptr) {
+    options.sharding = sharding;
+    options.micro_batch_tokens = 512;
+  }
   const auto config = sharding == nullptr ? TinyConfig() : WideConfig();
   const int64_t before = ResidentMemory();
   INGOT_ASSIGN_OR_RETURN(const auto trainer, Trainer::Create(options, config, TinyParameters(config, 2, at::kFloat),
