@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 
 #include "app/commands.h"
 #include "app/device.h"
@@ -52,16 +53,31 @@ absl::StatusOr<int> LaunchOrError(const RunArgs& args) {
       spec.argv.push_back("--engine");
       spec.argv.push_back(absl::StrCat(index));
     }
-    if (name == "trainer" && config.cluster.trainer_ranks > 1) {
-      spec.group = name;
-      spec.argv.push_back("--rank");
-      spec.argv.push_back(absl::StrCat(index));
-    }
     spec.log_path = absl::StrCat(dir.logs(), "/", spec.name, ".log");
+    return spec;
+  };
+  // `place` names the process, whichever rank of how many it is.
+  const std::function<RoleSpec(int, int, int)> trainer = [&](int place, int rank, int ranks) {
+    RoleSpec spec = role("trainer", place);
+    if (config.cluster.trainer_ranks > 1) {
+      spec.group = "trainer";
+      for (const std::string& word : {std::string("--rank"), absl::StrCat(rank), std::string("--set"),
+                                      absl::StrCat("cluster.trainer_ranks=", ranks)}) {
+        spec.argv.push_back(word);
+      }
+      spec.renumbered = [&trainer, place](int index, int size) { return trainer(place, index, size); };
+    }
+    if (dir.existed()) {
+      spec.argv.push_back("--resume");
+    } else {
+      spec.restart_extra = {"--resume"};
+    }
+    spec.decides = spec.inherits_stdout = rank == 0;
     return spec;
   };
   SupervisorOptions options;
   options.max_restarts = config.cluster.max_restarts;
+  options.min_members = config.cluster.min_trainer_ranks;
   Supervisor supervisor(options);
   INGOT_RETURN_IF_ERROR(supervisor.Start(role("datapool", 0)));
   RoleSpec scheduler = role("scheduler", 0);
@@ -70,15 +86,7 @@ absl::StatusOr<int> LaunchOrError(const RunArgs& args) {
   for (int i = 0; i < config.cluster.rollout_engines; ++i) INGOT_RETURN_IF_ERROR(supervisor.Start(role("rollout", i)));
   INGOT_RETURN_IF_ERROR(supervisor.Start(role("gateway", 0)));
   for (int rank = 0; rank < config.cluster.trainer_ranks; ++rank) {
-    RoleSpec trainer = role("trainer", rank);
-    if (dir.existed()) {
-      trainer.argv.push_back("--resume");
-    } else {
-      trainer.restart_extra = {"--resume"};
-    }
-    trainer.decides = rank == 0;
-    trainer.inherits_stdout = rank == 0;
-    INGOT_RETURN_IF_ERROR(supervisor.Start(std::move(trainer)));
+    INGOT_RETURN_IF_ERROR(supervisor.Start(trainer(rank, rank, config.cluster.trainer_ranks)));
   }
   INGOT_RETURN_IF_ERROR(supervisor.Start(role("agents", 0)));
   std::printf("%s: %d processes; logs %s; `ingot status %s` asks them how they are\n", config.name.c_str(),

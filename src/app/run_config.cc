@@ -74,13 +74,17 @@ void BindCluster(base::Schema& schema, ClusterOptions& cluster) {
   schema.Field("cluster.rollout_engines", &cluster.rollout_engines, "rollout engines, each a process");
   schema.Field("cluster.trainer_ranks", &cluster.trainer_ranks,
                "processes of `ingot launch` that train each batch together, data parallel; 1: one trainer");
+  schema.Field("cluster.min_trainer_ranks", &cluster.min_trainer_ranks,
+               "a rank that has died max_restarts times and dies again is lost, and the run goes on from the last "
+               "checkpoint on the ranks that remain, down to so many; as trainer_ranks: it fails instead");
   schema.Field("cluster.trainer_port", &cluster.trainer_port, "where the trainer's ranks meet, with more than one");
   schema.Field("cluster.rank_deadline_s", &cluster.rank_deadline_s,
                "seconds without a sign of life (not: without progress) after which a rank of the trainer counts as "
                "dead, and all are started again from the last checkpoint");
   schema.Field("cluster.metrics_port", &cluster.metrics_port,
                "Prometheus port of the first role (the others follow); 0: only the gateway's /metrics");
-  schema.Field("cluster.max_restarts", &cluster.max_restarts, "times a crashed role is started again");
+  schema.Field("cluster.max_restarts", &cluster.max_restarts,
+               "times a crashed role (or rank of the trainer) is started again");
 }
 
 // What follows from other keys: set once, so that it cannot differ between roles.
@@ -136,6 +140,10 @@ absl::Status Validate(const RunConfig& config) {
   }
   if (config.cluster.trainer_ranks < 1 || config.cluster.trainer_ranks > 128) {
     return absl::InvalidArgumentError("cluster.trainer_ranks must be in [1, 128]");
+  }
+  if (config.cluster.min_trainer_ranks < 1 || config.cluster.min_trainer_ranks > config.cluster.trainer_ranks) {
+    return absl::InvalidArgumentError(absl::StrCat("cluster.min_trainer_ranks must be in [1, ",
+                                                   config.cluster.trainer_ranks, "], cluster.trainer_ranks"));
   }
   if (config.cluster.rank_deadline_s < 1) {
     return absl::InvalidArgumentError("cluster.rank_deadline_s must be at least 1");

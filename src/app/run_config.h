@@ -56,11 +56,12 @@ struct ClusterOptions {
   int32_t gateway_port = 7403;  // its gRPC service; HTTP is gateway.port
   int32_t rollout_port = 7410;  // of the first engine; engine i listens on rollout_port + i
   int32_t rollout_engines = 1;
-  int32_t trainer_ranks = 1;     // processes that train each batch together
-  int32_t trainer_port = 7404;   // where they meet, with more than one
-  int64_t rank_deadline_s = 30;  // of a rank's silence, after which the group is started again
-  int32_t metrics_port = 0;      // first port of the roles' Prometheus endpoints; 0: only the gateway's /metrics
-  int32_t max_restarts = 3;
+  int32_t trainer_ranks = 1;      // processes that train each batch together
+  int32_t min_trainer_ranks = 1;  // that the run goes on with when the others keep dying
+  int32_t trainer_port = 7404;    // where they meet, with more than one
+  int64_t rank_deadline_s = 30;   // of a rank's silence, after which the group is started again
+  int32_t metrics_port = 0;       // first port of the roles' Prometheus endpoints; 0: only the gateway's /metrics
+  int32_t max_restarts = 3;       // of a role, or of a rank of the trainer
 };
 
 struct WeightsConfig {

@@ -6,10 +6,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <thread>
 
+#include "absl/strings/str_join.h"
 #include "base/log.h"
 
 extern char** environ;
@@ -86,7 +88,8 @@ absl::StatusOr<std::optional<int>> Supervisor::Tend(Role& role, const OnStatus& 
   if (role.pid < 0) {
     if (ending_.contains(role.spec.group) || std::chrono::steady_clock::now() < role.start_after) return std::nullopt;
     INGOT_ASSIGN_OR_RETURN(role.pid, Spawn(role.spec, true));
-    on_status(absl::StrCat(role.spec.name, " started again (", role.restarts, " of ", options_.max_restarts, ")"));
+    const std::string count = absl::StrCat(" (", role.restarts, " of ", options_.max_restarts, ")");
+    on_status(absl::StrCat(role.spec.name, " started again", role.spec.group.empty() ? count : ""));
     return std::nullopt;
   }
   int wait_status = 0;
@@ -117,40 +120,93 @@ absl::Status Supervisor::Restart(Role& role, const std::string& why) {
     return absl::AbortedError(absl::StrCat(why, "; gave up after ", role.restarts, " restarts"));
   }
   ++role.restarts;
-  role.done = false;
-  role.start_after = std::chrono::steady_clock::now() + options_.restart_delay;
+  Schedule(role);
   return absl::OkStatus();
 }
 
-void Supervisor::NoteGroupEnd(const Role& role, int wait_status, const OnStatus& on_status) {
+void Supervisor::Schedule(Role& role) const {
+  role.done = role.killed = role.died = false;
+  role.start_after = std::chrono::steady_clock::now() + options_.restart_delay;
+}
+
+void Supervisor::NoteGroupEnd(Role& role, int wait_status, const OnStatus& on_status) {
   const std::string what = absl::StrCat(role.spec.name, " ", Describe(wait_status), "; see ", role.spec.log_path);
   on_status(what);
   const auto kill_after = std::chrono::steady_clock::now() + options_.group_grace;
   EndingGroup& group = ending_.try_emplace(role.spec.group, EndingGroup{what, "", kill_after}).first->second;
   const bool own_error = WIFEXITED(wait_status) && WEXITSTATUS(wait_status) != kGroupLostExit;
   if (own_error && group.error.empty()) group.error = what;
+  role.died = WIFSIGNALED(wait_status) && !role.killed;
 }
 
 absl::Status Supervisor::TendGroups(const OnStatus& on_status) {
   for (auto it = ending_.begin(); it != ending_.end();) {
     const auto& [name, group] = *it;
     bool running = false;
-    for (const Role& role : roles_) {
+    for (Role& role : roles_) {
       if (role.spec.group != name || role.pid < 0) continue;
       running = true;
-      if (std::chrono::steady_clock::now() >= group.kill_after) kill(role.pid, SIGKILL);
+      if (role.killed || std::chrono::steady_clock::now() < group.kill_after) continue;
+      kill(role.pid, SIGKILL);
+      role.killed = true;
     }
     if (running) {
       ++it;
       continue;
     }
     if (!group.error.empty()) return absl::AbortedError(group.error);
-    for (Role& role : roles_) {
-      if (role.spec.group == name) INGOT_RETURN_IF_ERROR(Restart(role, group.first));
-    }
-    on_status(absl::StrCat("all of ", name, " ended; they are started again together"));
+    INGOT_RETURN_IF_ERROR(RestartGroup(name, group.first, on_status));
     it = ending_.erase(it);
   }
+  return absl::OkStatus();
+}
+
+absl::Status Supervisor::RestartGroup(const std::string& name, const std::string& why, const OnStatus& on_status) {
+  std::vector<Role*> members;
+  for (Role& role : roles_) {
+    if (role.spec.group == name) members.push_back(&role);
+  }
+  const bool any_died = std::any_of(members.begin(), members.end(), [](const Role* role) { return role->died; });
+  const bool any_killed = std::any_of(members.begin(), members.end(), [](const Role* role) { return role->killed; });
+  std::vector<std::string> lost;
+  for (Role* role : members) {
+    const bool counts = any_died ? role->died : role->killed || !any_killed;
+    if (counts && role->restarts >= options_.max_restarts) {
+      lost.push_back(role->spec.name);
+      continue;
+    }
+    if (counts) ++role->restarts;
+    Schedule(*role);
+    if (!counts) continue;
+    on_status(
+        absl::StrCat(role->spec.name, " is to be started again (", role->restarts, " of ", options_.max_restarts, ")"));
+  }
+  if (!lost.empty()) return GoOnWithout(lost, name, why, on_status);
+  on_status(absl::StrCat("all of ", name, " ended; they are started again together"));
+  return absl::OkStatus();
+}
+
+absl::Status Supervisor::GoOnWithout(const std::vector<std::string>& lost, const std::string& name,
+                                     const std::string& why, const OnStatus& on_status) {
+  std::erase_if(roles_,
+                [&](const Role& role) { return std::find(lost.begin(), lost.end(), role.spec.name) != lost.end(); });
+  std::vector<Role*> rest;
+  for (Role& role : roles_) {
+    if (role.spec.group == name) rest.push_back(&role);
+  }
+  const auto size = static_cast<int>(rest.size());
+  const bool can =
+      std::all_of(rest.begin(), rest.end(), [](const Role* role) { return role->spec.renumbered != nullptr; });
+  if (!can || size < options_.min_members) {
+    return absl::AbortedError(absl::StrCat(why, "; gave up after ", options_.max_restarts, " restarts: ", size, " of ",
+                                           name, " would be left, too few to go on"));
+  }
+  for (int i = 0; i < size; ++i) {
+    RoleSpec& spec = rest[static_cast<size_t>(i)]->spec;
+    spec = spec.renumbered(i, size);
+  }
+  on_status(absl::StrCat("gave up ", absl::StrJoin(lost, ", "), " after ", options_.max_restarts, " restarts; ", name,
+                         " goes on without, on ", size));
   return absl::OkStatus();
 }
 

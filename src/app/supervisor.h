@@ -4,6 +4,13 @@
 // Roles may be a GROUP, processes that can only go on together (the ranks of a trainer). When one of them crashes, or
 // ends with kGroupLostExit because it saw another one gone, the rest are ended and all are started again. One that ends
 // with another code than 0 has an error of its own, which would come again: it ends the run, whatever the others say.
+// A group's end counts for the members that died (a signal of their own), else for those that had to be killed, else
+// for all of them. A member for which it counts once more than max_restarts is lost: the group goes on without it,
+//
+//   members      a  b  c  d        index in the group  0  1  2  3
+//   b is lost    a     c  d                            0     1  2      each is told by RoleSpec::renumbered
+//
+// down to min_members; with fewer the run fails.
 //
 // Not thread safe: one thread starts and runs it. Children die with the supervisor, also when it is killed.
 #pragma once
@@ -30,13 +37,16 @@ struct RoleSpec {
   std::vector<std::string> argv;
   std::vector<std::string> restart_extra;  // arguments added when it is started again (trainer: --resume)
   std::string log_path;
-  std::string group;             // of roles that are started again together; empty: alone
+  std::string group;  // of roles that are started again together; empty: alone
+  // The same member of the group (name, log) as number `index` of `size`. Empty: the group needs all its members.
+  std::function<RoleSpec(int index, int size)> renumbered;
   bool decides = false;          // its exit ends the run, with its exit code
   bool inherits_stdout = false;  // prints to the terminal; otherwise to its log
 };
 
 struct SupervisorOptions {
-  int max_restarts = 3;  // per role or group, then the run fails; 0: any crash fails the run
+  int max_restarts = 3;  // per role, then the run fails or, of a group, the member is lost; 0: at the first crash
+  int min_members = 1;   // that a group goes on with
   std::chrono::milliseconds restart_delay{500};
   std::chrono::milliseconds stop_grace{15000};  // between SIGTERM and SIGKILL
   // Between the first end in a group and SIGKILL for the rest: time to end with an error of one's own.
@@ -59,8 +69,10 @@ class Supervisor {
   struct Role {
     RoleSpec spec;
     pid_t pid = -1;
-    int restarts = 0;
+    int restarts = 0;  // of a group's member: those that count for it
     bool done = false;
+    bool killed = false;  // by the supervisor, since it outlived its group
+    bool died = false;    // by itself, which ended its group
     std::chrono::steady_clock::time_point start_after{};
   };
   // A group of which some have ended and the others are to.
@@ -73,10 +85,15 @@ class Supervisor {
   static absl::StatusOr<pid_t> Spawn(const RoleSpec& spec, bool again);
   // Reaps `role` if it ended. The run's exit code, if this decides it.
   absl::StatusOr<std::optional<int>> Tend(Role& role, const OnStatus& on_status);
-  void NoteGroupEnd(const Role& role, int wait_status, const OnStatus& on_status);
+  void NoteGroupEnd(Role& role, int wait_status, const OnStatus& on_status);
   absl::Status TendGroups(const OnStatus& on_status);
   // ABORTED once it was started again too often.
   absl::Status Restart(Role& role, const std::string& why);
+  absl::Status RestartGroup(const std::string& name, const std::string& why, const OnStatus& on_status);
+  // Takes `lost` out and numbers the others anew; ABORTED if too few are left.
+  absl::Status GoOnWithout(const std::vector<std::string>& lost, const std::string& name, const std::string& why,
+                           const OnStatus& on_status);
+  void Schedule(Role& role) const;
   void StopAll();
 
   const SupervisorOptions options_;

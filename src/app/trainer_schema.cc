@@ -68,6 +68,9 @@ void BindStep(base::Schema& schema, trainer::TrainerOptions& o) {
                "keep every layer's input alone and run it again in the backward pass: less memory, same gradients");
   schema.Field("trainer.recompute_prefix", &o.recompute_prefix,
                "run what later micro-batches see twice instead of keeping its activations");
+  schema.Choice("trainer.sharding", &o.sharding, {"optimizer", "layers"},
+                "what cluster.trainer_ranks divide: optimizer state and gradients (ZeRO-2), or the parameters too, "
+                "gathered by layer (ZeRO-3): less memory, more exchanges, the same bits");
   schema.Choice("trainer.dtype", &o.dtype, {"model", "fp32", "bf16"},
                 "of the weights that are trained (bf16: with fp32 masters and gradient sums); model: as they come");
   schema.Field("trainer.memory_limit_mb", &o.memory_limit_mb,

@@ -95,7 +95,8 @@ class Pass {
   };
 
   Waiting Start(size_t i) {
-    Waiting part{i, std::make_unique<PartRun>(model_, forest_, parts_, i, path_, options_.numerics), {}};
+    Waiting part{
+        i, std::make_unique<PartRun>(model_, forest_, parts_, i, path_, options_.numerics, options_.weights), {}};
     if (loss_ == nullptr) {
       Head(parts_[i], part.run->Forward(PartRun::Keep::kNothing));
     } else if (options_.recompute_prefix && parts_[i].seen_later(static_cast<int32_t>(i))) {
@@ -126,6 +127,7 @@ class Pass {
     };
     const size_t first = of_part(part.begin), last = of_part(part.end);
     if (first == last) return loss_ == nullptr ? at::Tensor() : at::zeros_like(x);
+    if (options_.weights != nullptr) options_.weights->NeedHead();
     std::vector<int64_t> local(plan_.rows.begin() + static_cast<std::ptrdiff_t>(first),
                                plan_.rows.begin() + static_cast<std::ptrdiff_t>(last));
     for (int64_t& row : local) row -= part.begin;
@@ -266,7 +268,9 @@ void ScoreForests(const model::Transformer& model, const model::Transformer* ref
                   const PassOptions& options) {
   for (const tree::PackedForest& forest : forests) {
     if (loss.needs_reference()) {
-      loss.RecordReference(forest.entries, ScoreForest(*reference, forest, calls, options).logprobs);
+      PassOptions of_reference = options;
+      of_reference.weights = nullptr;
+      loss.RecordReference(forest.entries, ScoreForest(*reference, forest, calls, of_reference).logprobs);
     }
     if (loss.needs_scores()) loss.RecordCurrent(forest.entries, ScoreForest(model, forest, calls, options).logprobs);
   }

@@ -24,6 +24,7 @@
 #include "kernels/numerics.h"
 #include "model/transformer.h"
 #include "trainer/batch.h"
+#include "trainer/layer_weights.h"
 #include "trainer/options.h"
 #include "trainer/step_loss.h"
 #include "tree/forest.h"
@@ -37,6 +38,7 @@ struct PassOptions {
   bool recompute_prefix = false;    // run a part that later ones see again instead of keeping it
   std::function<void()> part_done;  // called whenever a part's gradient was added to .grad; may be empty
   kernels::Numerics numerics = kernels::Numerics::kFast;  // of attention's forward pass: PartRun
+  LayerWeights* weights = nullptr;                        // of the model that is trained, where they are not all here
 };
 
 // What the trainer's options ask of its passes.

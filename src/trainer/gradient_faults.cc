@@ -12,7 +12,8 @@ constexpr size_t kNamedCalls = 4;
 
 int64_t CountNonFinite(const at::Tensor& tensor) {
   const at::NoGradGuard no_history;
-  return tensor.defined() ? tensor.numel() - at::isfinite(tensor).sum().item<int64_t>() : 0;
+  if (!tensor.defined() || tensor.storage().nbytes() == 0) return 0;  // another rank's, which looks at it
+  return tensor.numel() - at::isfinite(tensor).sum().item<int64_t>();
 }
 
 void ResetGradients(const model::Transformer& model) {

@@ -109,6 +109,7 @@ absl::Status TrainerOptions::Validate() const {
   INGOT_RETURN_IF_ERROR(Require(total_steps > 0, "total_steps must be above 0"));
   INGOT_RETURN_IF_ERROR(Require(micro_batch_tokens > 0, "micro_batch_tokens must be above 0"));
   INGOT_RETURN_IF_ERROR(Require(memory_limit_mb >= 0, "memory_limit_mb must not be negative (0: the machine's)"));
+  INGOT_RETURN_IF_ERROR(OneOf("sharding", sharding, {"optimizer", "layers"}));
   INGOT_RETURN_IF_ERROR(OneOf("dtype", dtype, {"model", "fp32", "bf16"}));
   INGOT_RETURN_IF_ERROR(Require(logits_chunk_elements > 0, "logits_chunk_elements must be above 0"));
   INGOT_RETURN_IF_ERROR(optimizer.Validate());

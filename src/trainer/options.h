@@ -47,6 +47,9 @@ struct TrainerOptions {
   // and runs each layer twice, bit-identical to keeping all.
   bool checkpoint_layers = false;
   bool recompute_prefix = false;
+  // What the trainer's ranks divide: optimizer (its state, masters and reduced gradients), or layers (the parameters
+  // too, each layer's gathered when it runs: less memory, more exchanges, the same bits). One rank: nothing.
+  std::string sharding = "optimizer";
   // Of the weights in forward and backward passes: fp32, bf16 (gradients are added up and weights updated in fp32), or
   // model, as they come.
   std::string dtype = "model";

@@ -69,12 +69,13 @@ class PartRun::Attention final : public model::AttentionBackend {
 
 PartRun::PartRun(const model::Transformer& model, const tree::PackedForest& forest,
                  std::span<const tree::ForestPart> parts, size_t index, std::vector<PathRows>& path,
-                 kernels::Numerics numerics)
+                 kernels::Numerics numerics, LayerWeights* weights)
     : model_(model),
       part_(parts[index]),
       index_(index),
       path_(path),
-      scale_(1.0 / std::sqrt(static_cast<double>(model.config().head_dim))) {
+      scale_(1.0 / std::sqrt(static_cast<double>(model.config().head_dim))),
+      weights_(weights) {
   const auto ids = at::dtype(at::kLong).device(model.parameters().tensors().begin()->second.device());
   const auto size = static_cast<size_t>(part_.size());
   tokens_ = Ints(forest.token_ids.data() + part_.begin, size, ids);
@@ -122,12 +123,14 @@ at::Tensor PartRun::Forward(Keep keep) {
   tapes_.clear();
   {
     const at::AutoGradMode mode(keep != Keep::kNothing);
+    if (weights_ != nullptr) weights_->NeedEmbedding();
     embedded_ = model_.Embed(tokens_);
   }
   at::Tensor x = embedded_.detach();
   if (keep == Keep::kNothing) embedded_.reset();
   for (int64_t layer = 0; layer < model_.config().num_hidden_layers; ++layer) {
     if (keep == Keep::kInputs) inputs_.push_back(x);
+    if (weights_ != nullptr) weights_->NeedLayer(layer);
     Tape tape = RunLayer(layer, x, keep == Keep::kAll);
     x = tape.y.detach();
     if (keep == Keep::kAll) tapes_.push_back(std::move(tape));
@@ -175,6 +178,7 @@ void PartRun::AttentionBackward(int64_t layer, Tape& tape) {
 void PartRun::Backward(at::Tensor grad) {
   const bool again = tapes_.empty();
   for (int64_t layer = model_.config().num_hidden_layers; layer-- > 0;) {
+    if (weights_ != nullptr) weights_->NeedLayer(layer);
     Tape tape;
     if (again) {
       tape = RunLayer(layer, inputs_.back(), /*history=*/true);

@@ -23,6 +23,7 @@
 
 #include "kernels/numerics.h"
 #include "model/transformer.h"
+#include "trainer/layer_weights.h"
 #include "trainer/strand_paths.h"
 #include "tree/cut.h"
 #include "tree/forest.h"
@@ -44,8 +45,10 @@ class PartRun {
   };
 
   // `path` has an element per part and outlives this, like the rest. REQUIRES: the parts that this one sees have run.
+  // `weights`: null where all are here.
   PartRun(const model::Transformer& model, const tree::PackedForest& forest, std::span<const tree::ForestPart> parts,
-          size_t index, std::vector<PathRows>& path, kernels::Numerics numerics = kernels::Numerics::kFast);
+          size_t index, std::vector<PathRows>& path, kernels::Numerics numerics = kernels::Numerics::kFast,
+          LayerWeights* weights = nullptr);
 
   // The last layer's output [size, hidden], without history. Fills the part's element of the path unless that is there.
   at::Tensor Forward(Keep keep);
@@ -67,6 +70,7 @@ class PartRun {
   const size_t index_;
   std::vector<PathRows>& path_;
   const double scale_;
+  LayerWeights* const weights_;
   std::unique_ptr<const StrandPaths> strands_;  // kExact only
   at::Tensor tokens_, positions_, visible_end_, exports_;
   at::Tensor embedded_;  // with history

@@ -60,8 +60,10 @@ void Trainer::AccumulateGradient(const PreparedBatch& batch, const tree::PackedF
   options.part_done = end_slot;
   const int64_t agreed_slots = AgreeOnSlots(forest);
   const Seconds2 start = ClockNow();
+  const double gathered = shards_ == nullptr ? 0 : shards_->seconds();
   const PassResult result = AccumulateGradients(model_, forest, batch.calls, loss, options);
   while (slots < agreed_slots) end_slot();
+  if (shards_ != nullptr) exchanging += shards_->seconds() - gathered;
   StepTally::Plain& plain = tally.plain;
   plain.pass_seconds = ClockNow().wall - start.wall;
   plain.busy_seconds = plain.longest_busy_seconds = plain.pass_seconds - exchanging;
@@ -138,8 +140,10 @@ std::string Trainer::Optimize(const PreparedBatch& batch, const tree::PackedFore
   }
   const double rate = LearningRate(options_.optimizer, version_, options_.total_steps);
   snapshot_ = nullptr;
+  if (shards_ != nullptr) shards_->Release();  // what it holds of others' parameters is old now
   if (options_.optimizer_reset_every > 0 && version_ % options_.optimizer_reset_every == 0) optimizer_.Reset();
   optimizer_.Step(rate, grad_norm);
+  SnapshotTogether();
   metrics["actor/grad_norm"] = grad_norm;
   metrics["actor/learning_rate"] = rate;
   return "";
@@ -154,7 +158,13 @@ absl::StatusOr<StepReport> Trainer::Skip(PreparedBatch batch, const std::string&
   ++skipped_in_a_row_;
   INGOT_LOG(warn, "step {} is skipped ({} of at most {} in a row): {}", version_, skipped_in_a_row_,
             options_.max_skipped_steps, why);
-  snapshot_ = nullptr;  // the same weights under a new number
+  if (divided() && snapshot_ != nullptr) {  // the same weights under a new number
+    std::vector<weights::TensorView> views;
+    for (size_t i = 0; i < snapshot_->size(); ++i) views.push_back(snapshot_->view(i));
+    INGOT_ASSIGN_OR_RETURN(snapshot_, weights::Snapshot::Copy(version_ + 1, views));
+  } else {
+    snapshot_ = nullptr;
+  }
   ++version_;
   batch.metrics["trainer/skipped"] = 1;
   std::erase_if(batch.metrics, [](const auto& metric) { return !std::isfinite(metric.second); });
@@ -188,6 +198,7 @@ absl::StatusOr<StepReport> Trainer::TrainStep(const TrainBatch& batch, const Pro
                 *prepared);
   std::string fault;
   const absl::Status status = AtTorchEdge(absl::StrCat("step ", batch.step), [&]() -> absl::Status {
+    Divide();
     optimizer_.ZeroGrad();
     ProbeFuture fresh = StartProbe(probe);
     AccumulateBatch(*prepared, *forest, loss, tally);
@@ -199,6 +210,7 @@ absl::StatusOr<StepReport> Trainer::TrainStep(const TrainBatch& batch, const Pro
     return absl::OkStatus();
   });
   optimizer_.ZeroGrad();
+  if (shards_ != nullptr) shards_->Release();
   INGOT_RETURN_IF_ERROR(Shared(status));
   // Without a probe the batch's own tokens stand in for it.
   if (probe == nullptr) tally.plain.mismatch = tally.plain.packed;

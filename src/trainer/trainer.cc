@@ -61,6 +61,19 @@ std::string DescribeRest(const TrainerOptions& o) {
   return text;
 }
 
+bool ByLayer(const TrainerOptions& options) { return options.sharding == "layers"; }
+
+std::unique_ptr<LayerShards> Shards(const TrainerOptions& options, const model::Transformer& model, Ranks* ranks) {
+  if (ranks == nullptr || !ByLayer(options)) return nullptr;
+  return std::make_unique<LayerShards>(model.config(), model.parameters().tensors(), *ranks);
+}
+
+PassOptions PassesOf(const TrainerOptions& options, LayerWeights* weights) {
+  PassOptions pass = PassOptionsOf(options);
+  pass.weights = weights;
+  return pass;
+}
+
 int64_t LimitBytes(const TrainerOptions& options) { return options.memory_limit_mb << 20; }
 
 // Before anything is allocated: model, optimizer and one micro-batch.
@@ -70,7 +83,8 @@ absl::Status CheckRunMemory(const TrainerOptions& options, const model::ModelCon
   const PassOptions pass = PassOptionsOf(options);
   const tree::ForestPart part = UncutPart(pass.part_tokens);
   const auto bytes = static_cast<int>(c10::elementSize(Dtype(options.dtype, given)));
-  const MemoryNeed need = OfRank(PredictMemory(config, bytes, pass, std::span(&part, 1)), config, bytes, ranks);
+  const MemoryNeed need =
+      OfRank(PredictMemory(config, bytes, pass, std::span(&part, 1)), config, bytes, ranks, ByLayer(options));
   const int64_t available = options.memory_limit_mb > 0 ? LimitBytes(options) : AvailableMemory() / RanksHere(ranks);
   INGOT_LOG(info, "a micro-batch of {} tokens needs {}", pass.part_tokens, need.Describe());
   return CheckMemory(need, need.total(), available, "the run", pass);
@@ -84,9 +98,10 @@ Trainer::Trainer(const TrainerOptions& options, model::Transformer model, std::u
       clock_(clock),
       model_(std::move(model)),
       objective_(std::move(objective)),
-      pass_options_(PassOptionsOf(options)),
       ranks_(ranks),
-      optimizer_(options.optimizer, model_.parameters().tensors(), ranks) {
+      shards_(Shards(options, model_, ranks)),
+      pass_options_(PassesOf(options, shards_.get())),
+      optimizer_(options.optimizer, model_.parameters().tensors(), ranks, /*publishes=*/shards_ == nullptr) {
   ReturnFreedMemory();  // what is predicted of a step is then what the process holds
   INGOT_LOG(info, "objective {}; {}", objective_->Describe(), DescribeRest(options_));
 }
@@ -208,7 +223,8 @@ absl::Status Trainer::CheckStepMemory(const tree::PackedForest& forest, StepMetr
   if (!any.is_cpu()) return absl::OkStatus();
   const auto parts = tree::CutForest(forest, pass_options_.part_tokens);
   const auto bytes = static_cast<int>(any.element_size());
-  const MemoryNeed need = OfRank(PredictMemory(config(), bytes, pass_options_, parts), config(), bytes, ranks_);
+  const MemoryNeed need =
+      OfRank(PredictMemory(config(), bytes, pass_options_, parts), config(), bytes, ranks_, ByLayer(options_));
   metrics["perf/memory_predicted_bytes"] = static_cast<double>(need.total());
   const bool limited = options_.memory_limit_mb > 0;
   const int64_t available = limited ? LimitBytes(options_) : AvailableMemory() / RanksHere(ranks_);
@@ -220,18 +236,24 @@ absl::Status Trainer::CheckStepMemory(const tree::PackedForest& forest, StepMetr
 
 absl::StatusOr<std::shared_ptr<const weights::Snapshot>> Trainer::TakeSnapshot() {
   if (snapshot_ != nullptr) return snapshot_;
+  if (divided()) return absl::InternalError("rank 0 alone has the snapshot of divided parameters");
+  INGOT_ASSIGN_OR_RETURN(snapshot_, SnapshotOf(version_, parameters().tensors()));
+  return snapshot_;
+}
+
+absl::StatusOr<std::shared_ptr<const weights::Snapshot>> Trainer::SnapshotOf(
+    int64_t version, const std::map<std::string, at::Tensor>& parameters) {
   return AtTorchEdge("snapshot", [&]() -> absl::StatusOr<std::shared_ptr<const weights::Snapshot>> {
     const at::NoGradGuard no_history;
     std::vector<at::Tensor> kept;  // what the views point into
     std::vector<weights::TensorView> views;
-    for (const auto& [name, tensor] : parameters().tensors()) {
+    for (const auto& [name, tensor] : parameters) {
       kept.push_back(tensor.detach().to(at::kCPU).contiguous());
       const at::Tensor& host = kept.back();
       views.push_back({name, DtypeName(host.scalar_type()), host.sizes().vec(),
                        std::span(static_cast<const std::byte*>(host.const_data_ptr()), host.nbytes())});
     }
-    INGOT_ASSIGN_OR_RETURN(snapshot_, weights::Snapshot::Copy(version_, views));
-    return snapshot_;
+    return weights::Snapshot::Copy(version, views);
   });
 }
 
@@ -245,8 +267,11 @@ absl::StatusOr<CheckpointContents> Trainer::Contents() {
   contents.schedule = options_.optimizer;
   contents.config = config();
   contents.optimizer_steps = optimizer_.steps();
-  for (const auto& [name, tensor] : parameters().tensors()) {
-    contents.parameters.tensors()[name] = tensor.detach().to(at::kCPU);
+  for (size_t i = 0; i < snapshot->size(); ++i) {  // which has them all, wherever the parameters are
+    const weights::TensorView view = snapshot->view(i);
+    contents.parameters.tensors()[view.name] = at::from_blob(
+        const_cast<std::byte*>(view.bytes.data()), view.shape, [snapshot](void*) {},
+        at::dtype(parameters().at(view.name).scalar_type()));
   }
   return contents;
 }

@@ -38,6 +38,7 @@
 #include "trainer/forest_pass.h"
 #include "trainer/metrics.h"
 #include "trainer/options.h"
+#include "trainer/parallel/layer_shards.h"
 #include "trainer/parallel/ranks.h"
 #include "trainer/parallel/sharded_adamw.h"
 #include "trainer/probe.h"
@@ -74,6 +75,7 @@ class Trainer {
   int64_t version() const { return version_; }
   const TrainerOptions& options() const { return options_; }
   const model::ModelConfig& config() const { return model_.config(); }
+  // Where ranks divide them by layer, from the first step on only those that this rank owns (IsHere).
   const model::Parameters& parameters() const { return model_.parameters(); }
 
   // Supervised warm start, at version 0 and with one rank only (FAILED_PRECONDITION); the version stays 0 and the
@@ -135,6 +137,8 @@ class Trainer {
   absl::Status SetReference(const model::Parameters* start);
   // What the checkpoint of this version holds, the optimizer's state apart.
   absl::StatusOr<CheckpointContents> Contents();
+  static absl::StatusOr<std::shared_ptr<const weights::Snapshot>> SnapshotOf(
+      int64_t version, const std::map<std::string, at::Tensor>& parameters);
 
   // Among ranks (trainer_ranks.cc); with one rank each does nothing, or what one rank does.
   enum class Order : int32_t { kStep, kSave, kDismiss };
@@ -145,6 +149,11 @@ class Trainer {
   // How often every rank ends a slot.
   int64_t AgreeOnSlots(const tree::PackedForest& forest);
   void ShareScores(const tree::PackedForest& forest, StepLoss& loss);
+  // Whether this rank holds its own parameters alone; makes it so before its first step.
+  bool divided() const { return shards_ != nullptr && shards_->divided(); }
+  void Divide();
+  // Where no rank has all parameters: rank 0's snapshot of those that a step made.
+  void SnapshotTogether();
   void MergeTallies(const PreparedBatch& batch, StepTally& tally);
   void ShareFaults(std::string& tensors, std::vector<int32_t>& calls);
   absl::StatusOr<CheckpointInfo> SaveTogether(const std::string& root,
@@ -154,14 +163,16 @@ class Trainer {
   const base::Clock& clock_;
   const model::Transformer model_;
   const std::unique_ptr<Objective> objective_;
+  Ranks* const ranks_;                         // null: one rank
+  const std::unique_ptr<LayerShards> shards_;  // null: all parameters are here
   const PassOptions pass_options_;
-  Ranks* const ranks_;  // null: one rank
   ShardedAdamW optimizer_;
   std::optional<model::Transformer> reference_;  // the policy that needs_reference() speaks of
   int64_t version_ = 0;
   int64_t skipped_in_a_row_ = 0;
-  std::optional<StepRates> rates_;                     // measured at the first step
-  std::shared_ptr<const weights::Snapshot> snapshot_;  // of the parameters as they are; null: not taken yet
+  std::optional<StepRates> rates_;  // measured at the first step
+  // Of the parameters as they are; null: not taken yet (or, divided, another rank's).
+  std::shared_ptr<const weights::Snapshot> snapshot_;
 };
 
 }  // namespace ingot::trainer

@@ -81,6 +81,24 @@ absl::Status Trainer::Dismiss() {
   return told;
 }
 
+void Trainer::Divide() {
+  if (shards_ == nullptr || divided()) return;
+  if (ranks_->leads()) OrThrow(TakeSnapshot().status());  // of which a skipped step makes the next
+  shards_->Divide();
+}
+
+void Trainer::SnapshotTogether() {
+  if (!divided()) return;
+  optimizer_.ZeroGrad();  // spent, and in the way
+  OrThrow(ranks_->Agree(absl::OkStatus()));
+  OrThrow(ranks_->BreakUnless([&]() -> absl::Status {
+    INGOT_ASSIGN_OR_RETURN(const auto parameters, shards_->Gather());
+    if (!ranks_->leads()) return absl::OkStatus();
+    INGOT_ASSIGN_OR_RETURN(snapshot_, SnapshotOf(version_ + 1, parameters));
+    return absl::OkStatus();
+  }));
+}
+
 absl::StatusOr<tree::PackedForest> Trainer::PackShare(const PreparedBatch& batch) const {
   if (ranks_ == nullptr) return PackBatch(batch);
   const std::vector<int32_t> rank_of = DivideCalls(batch.calls, ranks_->size(), CostsOf(config()));

@@ -76,6 +76,14 @@ TEST(RunConfig, NumericsIsOneKeyForTheWholeRun) {
   EXPECT_FALSE(Load(kAgents, {"numerics=close"}).ok());
 }
 
+TEST(RunConfig, ARunNeedsNoMoreRanksThanItHas) {
+  EXPECT_TRUE(Load(kAgents, {"cluster.trainer_ranks=3", "cluster.min_trainer_ranks=3"}).ok());
+  for (const char* least : {"cluster.min_trainer_ranks=0", "cluster.min_trainer_ranks=4"}) {
+    const auto loaded = Load(kAgents, {"cluster.trainer_ranks=3", least});
+    EXPECT_THAT(std::string(loaded.status().message()), HasSubstr("cluster.min_trainer_ranks must be in [1, 3]"));
+  }
+}
+
 TEST(RunConfig, SupervisedRunsNeedNoTasks) {
   EXPECT_THAT(std::string(Load("run:\n  name: a\n").status().message()), HasSubstr("nothing to train on"));
   for (const char* data : {"data:\n  sft: x.jsonl\n", "data:\n  dpo: x.jsonl\n"}) {

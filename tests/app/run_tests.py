@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Runs the ingot binary as a user would: run_tests.py BINARY SOURCE_DIR CASE [--kills N] [--seed S].
 
-Cases: bad_input, supervised, serve, model_groups, kill, launch, ranks, launch_kill, smoke, seeds. Exits with 0 if what the
-case states holds.
+Cases: bad_input, supervised, serve, model_groups, kill, launch, ranks, ranks_lost, launch_kill, smoke,
+seeds. Exits with 0 if what the case states holds.
 """
 import argparse
 import base64
@@ -263,6 +263,52 @@ def case_ranks(ingot, options):
     # What only one rank does wrong ends the run, and is not tried again.
     code, output = ingot.run("launch", ranks_settings("wrong", **{"trainer.memory_limit_mb": 1}), timeout=120)
     check(code in (1, 2) and "started again" not in output, output)
+
+
+def wait_for_steps(ingot, launch, name, steps):
+    """Until the run's record holds as many steps; returns them."""
+    deadline = time.time() + 240
+    while time.time() < deadline and launch.poll() is None and len(ingot.steps_trained(name)) < steps:
+        time.sleep(0.1)
+    trained = ingot.steps_trained(name)
+    check(len(trained) >= steps, f"{name}: {len(trained)} steps within 240 s, {steps} were waited for")
+    return trained
+
+
+def case_ranks_lost(ingot, options):
+    """Of three ranks, which hold their own layers' parameters alone, two die for good, the leader too: the run goes on
+    on two, then on one, and finishes."""
+    steps = 16
+    settings = ranks_settings("lost", **{
+        "cluster.trainer_ranks": 3, "cluster.max_restarts": 0, "scheduler.total_steps": steps,
+        "trainer.sharding": "layers"})
+    launch = ingot.start("launch", settings)
+    before = []
+    try:
+        for done, rank in ((4, 1), (9, 0)):
+            before.append(wait_for_steps(ingot, launch, "lost", done))
+            os.kill(rank_process(launch, rank), signal.SIGKILL)
+        output, _ = launch.communicate(timeout=300)
+    finally:
+        if launch.poll() is None:
+            launch.terminate()
+            print(launch.communicate()[0])
+    check(launch.returncode == 0, output)
+    check("gave up trainer-1 after 0 restarts; trainer goes on without, on 2" in output, output)
+    check("gave up trainer after 0 restarts; trainer goes on without, on 1" in output, output)
+    rows = [row for row in check_run(ingot, "lost", steps) if not row["trainer/skipped"]]
+    ranks = [row.get("trainer/ranks", 1) for row in rows]  # one rank has no others to name
+    check(ranks == sorted(ranks, reverse=True) and set(ranks) == {3, 2, 1}, f"ranks of the steps: {ranks}")
+    # A step taken again is equal up to rounding: what is added up is the same, in another order.
+    after, again = ingot.steps_trained("lost"), 0
+    for trained in before:
+        for step in trained.keys() & after.keys():
+            again += trained[step][0] != after[step][0]
+            for was, now in zip(trained[step][1], after[step][1]):
+                check(abs(was - now) <= 1e-3 * max(1, abs(was)), f"step {step} gave {trained[step]}, then {after[step]}")
+    last = pathlib.Path(f"{ingot.folder}/lost/checkpoints/step-{steps:08d}")
+    print(f"ranks of the steps: {ranks}; {again} steps taken again; the last checkpoint: "
+          f"{sorted(file.name for file in last.iterdir())}")
 
 
 def case_launch_kill(ingot, options):

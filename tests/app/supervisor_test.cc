@@ -24,9 +24,17 @@ class Supervised : public ::testing::Test {
     spec.decides = name == "leader";
     return spec;
   }
-  absl::StatusOr<int> Run(const std::vector<RoleSpec>& roles, int max_restarts = 2) {
+  // Of a group that goes on without a member; $INDEX of $SIZE.
+  RoleSpec Member(const std::string& name, const std::string& command, int index, int size = 3) const {
+    RoleSpec spec = Role(name, absl::StrCat("INDEX=", index, "; SIZE=", size, "; ", command), "ranks");
+    spec.decides = index == 0;
+    spec.renumbered = [this, name, command](int to, int of) { return Member(name, command, to, of); };
+    return spec;
+  }
+  absl::StatusOr<int> Run(const std::vector<RoleSpec>& roles, int max_restarts = 2, int min_members = 1) {
     SupervisorOptions options;
     options.max_restarts = max_restarts;
+    options.min_members = min_members;
     options.restart_delay = milliseconds(10);
     options.group_grace = milliseconds(1000);
     Supervisor supervisor(options);
@@ -70,8 +78,9 @@ TEST_F(Supervised, AGroupIsStartedAgainWhenOneOfItCrashes) {
   EXPECT_EQ(*code, 0);
   EXPECT_THAT(said_, HasSubstr("follower was killed by signal 9"));
   EXPECT_THAT(said_, HasSubstr("all of ranks ended; they are started again together"));
-  EXPECT_THAT(said_, HasSubstr("leader started again (1 of 2)"));
-  EXPECT_THAT(said_, HasSubstr("follower started again (1 of 2)"));
+  EXPECT_THAT(said_, HasSubstr("follower is to be started again (1 of 2)"));
+  EXPECT_THAT(said_, HasSubstr("leader started again\n"));
+  EXPECT_THAT(said_, HasSubstr("follower started again\n"));
 }
 
 TEST_F(Supervised, AnErrorOfAFollowersOwnEndsTheRunAtOnce) {
@@ -89,6 +98,56 @@ TEST_F(Supervised, AGroupThatKeepsCrashingIsGivenUp) {
   const auto code = Run({Role("leader", "exit 75", "ranks"), Role("follower", "kill -9 $$", "ranks")}, 1);
   ASSERT_FALSE(code.ok());
   EXPECT_THAT(std::string(code.status().message()), HasSubstr("gave up after 1 restarts"));
+}
+
+TEST_F(Supervised, AGroupGoesOnWithoutAMemberThatKeepsDying) {
+  const std::string seen = folder_ + "/seen";
+  const std::string rest = "test $SIZE = 3 && exit 75; test -n \"$AGAIN\" || exit 9; ";
+  const auto code =
+      Run({Member("a", rest + "until test -e " + seen + "; do :; done; test $INDEX = 0 && exit 7", 0),
+           Member("b", "kill -9 $$", 1), Member("c", rest + "test $INDEX = 1 && touch " + seen + "; " + kWaits, 2)},
+          1);
+  ASSERT_TRUE(code.ok()) << code.status();
+  EXPECT_EQ(*code, 7);
+  EXPECT_THAT(said_,
+              HasSubstr("b is to be started again (1 of 1)\nall of ranks ended; they are started again together"));
+  EXPECT_THAT(said_, HasSubstr("gave up b after 1 restarts; ranks goes on without, on 2"));
+}
+
+TEST_F(Supervised, AnotherMemberDecidesOnceTheFirstIsLost) {
+  const auto code =
+      Run({Member("a", "kill -9 $$", 0, 2), Member("b", "test $SIZE$INDEX = 10 && exit 5; exit 75", 1, 2)}, 0);
+  ASSERT_TRUE(code.ok()) << code.status();
+  EXPECT_EQ(*code, 5);
+}
+
+TEST_F(Supervised, AMemberThatStandsStillIsTheLostOne) {
+  const auto code = Run({Member("a", "test $SIZE = 1 && exit 0; exit 75", 0, 2), Member("b", kWaits, 1, 2)}, 0);
+  ASSERT_TRUE(code.ok()) << code.status();
+  EXPECT_EQ(*code, 0);
+  EXPECT_THAT(said_, HasSubstr("gave up b after 0 restarts"));
+}
+
+TEST_F(Supervised, ADeathIsNotCountedForThoseItLeavesAlone) {
+  // Each dies once, and either may once: none is lost.
+  const std::string dies = "mkdir " + folder_ + "/$INDEX 2>/dev/null && kill -9 $$; ";
+  const auto code = Run({Member("a", "test -e " + folder_ + "/1 || exit 75; " + dies + "exit 0", 0, 2),
+                         Member("b", dies + "exit 75", 1, 2)},
+                        1, 2);
+  ASSERT_TRUE(code.ok()) << code.status();
+  EXPECT_EQ(*code, 0);
+}
+
+TEST_F(Supervised, AGroupDoesNotGoOnWithFewerThanItsLeast) {
+  const auto code = Run({Member("a", "exit 75", 0, 2), Member("b", "kill -9 $$", 1, 2)}, 1, 2);
+  ASSERT_FALSE(code.ok());
+  EXPECT_THAT(std::string(code.status().message()), HasSubstr("1 of ranks would be left, too few to go on"));
+}
+
+TEST_F(Supervised, AGroupThatEndsWithNobodyToBlameCountsForAll) {
+  const auto code = Run({Member("a", "exit 75", 0, 2), Member("b", "exit 75", 1, 2)}, 1);
+  ASSERT_FALSE(code.ok());
+  EXPECT_THAT(std::string(code.status().message()), HasSubstr("gave up after 1 restarts: 0 of ranks would be left"));
 }
 
 TEST_F(Supervised, AFollowerThatIsDoneDoesNotEndTheRun) {

@@ -2,14 +2,39 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <string>
 #include <vector>
 
 #include "model/parameters.h"
+#include "trainer/parallel/layer_shards.h"
 #include "trainer/parallel/sharded_adamw.h"
 
 namespace ingot::trainer {
+namespace {
 
-MemoryNeed OfRank(MemoryNeed need, const model::ModelConfig& config, int element_bytes, const Ranks* ranks) {
+// Elements of the unit of which the others own the most.
+int64_t LargestUnit(const model::ModelConfig& config, const Ranks& ranks, const std::vector<int>& owners) {
+  const std::map<std::string, std::vector<int64_t>> shapes = model::Parameters::Shapes(config);
+  int64_t largest = 0;
+  for (const std::vector<std::string>& unit : WeightUnits(config)) {
+    int64_t size = 0;
+    for (const std::string& name : unit) {
+      const auto found = shapes.find(name);
+      if (owners[static_cast<size_t>(std::distance(shapes.begin(), found))] == ranks.rank()) continue;
+      int64_t elements = 1;
+      for (const int64_t extent : found->second) elements *= extent;
+      size += elements;
+    }
+    largest = std::max(largest, size);
+  }
+  return largest;
+}
+
+}  // namespace
+
+MemoryNeed OfRank(MemoryNeed need, const model::ModelConfig& config, int element_bytes, const Ranks* ranks,
+                  bool by_layer) {
   if (ranks == nullptr) return need;
   std::vector<int64_t> sizes;
   for (const auto& [name, shape] : model::Parameters::Shapes(config)) {
@@ -18,11 +43,16 @@ MemoryNeed OfRank(MemoryNeed need, const model::ModelConfig& config, int element
     sizes.push_back(size);
   }
   const std::vector<int> owners = OwnersOf(sizes, ranks->size());
-  int64_t all = 0, owned = 0, largest = 0;
+  int64_t all = 0, owned = 0, largest = 0, whole_again = 0;
   for (size_t i = 0; i < sizes.size(); ++i) {
     all += sizes[i];
     if (owners[i] == ranks->rank()) owned += sizes[i];
     largest = std::max(largest, sizes[i]);
+  }
+  if (by_layer) {
+    const int64_t others = all - owned, visiting = LargestUnit(config, *ranks, owners) + largest;
+    need.weights -= std::max<int64_t>(0, others - visiting) * element_bytes;
+    whole_again = ranks->leads() ? others * element_bytes : 0;
   }
   const int64_t accumulator = std::max(element_bytes, 4);
   const double share = static_cast<double>(owned) / static_cast<double>(std::max<int64_t>(1, all));
@@ -32,6 +62,7 @@ MemoryNeed OfRank(MemoryNeed need, const model::ModelConfig& config, int element
   // The fullest moment may be one before any gradient.
   need.gradients = std::max<int64_t>(0, need.gradients - sums_of_all) + owned * accumulator +
                    bucket * element_bytes * (ranks->size() + 1);
+  need.transient += std::max<int64_t>(0, whole_again - need.step());
   return need;
 }
 

@@ -8,8 +8,10 @@
 namespace ingot::trainer {
 
 // The moments, masters and reduced gradients of what it owns, and the gradients of a bucket from every rank beside
-// them; not of all parameters.
-MemoryNeed OfRank(MemoryNeed need, const model::ModelConfig& config, int element_bytes, const Ranks* ranks);
+// them; not of all parameters. With `by_layer` (layer_shards.h) the weights that it owns, its largest unit and the
+// largest parameter, which passes through on its way to another rank; rank 0 has all again when it takes a snapshot.
+MemoryNeed OfRank(MemoryNeed need, const model::ModelConfig& config, int element_bytes, const Ranks* ranks,
+                  bool by_layer = false);
 
 // Ranks that share this machine's memory: all of them, since all are started on one machine.
 int RanksHere(const Ranks* ranks);

@@ -220,17 +220,45 @@ absl::StatusOr<std::vector<std::string>> Ranks::AllGatherBytes(const std::string
 absl::Status Ranks::Agree(const absl::Status& own) {
   if (IsAgreed(own)) return own;
   if (!broken_.ok()) return own.ok() ? broken_ : own;
-  INGOT_ASSIGN_OR_RETURN(const std::vector<at::Tensor> codes,
-                         AllGather(at::full({1}, static_cast<int64_t>(own.code()), at::kLong)));
-  const auto failed =
-      std::find_if(codes.begin(), codes.end(), [](const at::Tensor& code) { return code.item<int64_t>() != 0; });
-  if (failed == codes.end()) return absl::OkStatus();
-  const auto who = static_cast<int>(failed - codes.begin());
-  INGOT_ASSIGN_OR_RETURN(const std::string text, BroadcastBytes(std::string(own.message()), who));
-  absl::Status agreed(static_cast<absl::StatusCode>(failed->item<int64_t>()),
-                      who == 0 ? text : absl::StrCat("rank ", who, ": ", text));
-  agreed.SetPayload(kAgreedPayload, absl::Cord("1"));
-  return agreed;
+  while (true) {
+    INGOT_ASSIGN_OR_RETURN(const std::vector<int64_t> wanted, Round(own, kNothing));
+    if (std::all_of(wanted.begin(), wanted.end(), [](int64_t what) { return what == kNothing; })) {
+      return absl::OkStatus();
+    }
+    INGOT_RETURN_IF_ERROR(Serve(wanted));
+  }
+}
+
+absl::Status Ranks::Want(int64_t what) {
+  if (!broken_.ok()) return broken_;
+  INGOT_ASSIGN_OR_RETURN(const std::vector<int64_t> wanted, Round(absl::OkStatus(), what));
+  return Serve(wanted);
+}
+
+absl::Status Ranks::Serve(const std::vector<int64_t>& wanted) {
+  return BreakUnless([&]() -> absl::Status {
+    if (server_ == nullptr) return absl::InternalError("a rank wants what this one does not serve");
+    return server_(wanted);
+  });
+}
+
+// What each rank wants; the error of the lowest rank that has one.
+absl::StatusOr<std::vector<int64_t>> Ranks::Round(const absl::Status& own, int64_t wanted) {
+  at::Tensor said = at::empty({2}, at::kLong);
+  said.mutable_data_ptr<int64_t>()[0] = static_cast<int64_t>(own.code());
+  said.mutable_data_ptr<int64_t>()[1] = wanted;
+  INGOT_ASSIGN_OR_RETURN(const std::vector<at::Tensor> all, AllGather(said));
+  std::vector<int64_t> wants;
+  for (size_t r = 0; r < all.size(); ++r) {
+    const int64_t* const words = all[r].const_data_ptr<int64_t>();
+    wants.push_back(words[1]);
+    if (words[0] == 0) continue;
+    INGOT_ASSIGN_OR_RETURN(const std::string text, BroadcastBytes(std::string(own.message()), static_cast<int>(r)));
+    absl::Status agreed(static_cast<absl::StatusCode>(words[0]), r == 0 ? text : absl::StrCat("rank ", r, ": ", text));
+    agreed.SetPayload(kAgreedPayload, absl::Cord("1"));
+    return agreed;
+  }
+  return wants;
 }
 
 bool Ranks::IsAgreed(const absl::Status& status) { return status.GetPayload(kAgreedPayload).has_value(); }

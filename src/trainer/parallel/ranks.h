@@ -5,6 +5,8 @@
 //   exchanges every rank makes the same ones in the same order; an exchange takes as long as the slowest rank works
 //   Agree     before each exchange of a step: whether anyone failed until here. All then stop at the same place, with
 //             the same error, and can go on with something else
+//   Want      something of the others in between, whatever they do: those that are in Agree serve it, and agree only
+//             when nobody wants anything any more
 //
 // A rank that is lost ends whatever waits for it with RankLost, and the group with it: all later calls return the same.
 // Tensors are on the CPU. One thread at a time, which blocks.
@@ -62,6 +64,14 @@ class Ranks {
   // OK where `own` is on every rank; otherwise, on every rank, the error of the lowest rank that has one, marked as
   // agreed (IsAgreed). An error that is agreed already is returned as it is.
   absl::Status Agree(const absl::Status& own);
+
+  // Asks for `what`, 0 or more. Every rank is then in Agree or Want, and all make the exchanges of what they were given
+  // here, which knows by rank what was wanted (kNothing: by one in Agree). Errors as Agree.
+  static constexpr int64_t kNothing = -1;
+  absl::Status Want(int64_t what);
+  using Server = std::function<absl::Status(const std::vector<int64_t>& wanted)>;
+  void ServeWith(Server server) { server_ = std::move(server); }
+
   static bool IsAgreed(const absl::Status& status);
 
   // Ends the group where this rank failed between others' exchanges: they get RankLost. Returns `own`.
@@ -84,11 +94,14 @@ class Ranks {
   absl::Status Exchange(const char* what, Start start);
   absl::Status Wait(const char* what, c10d::Work& work);
   absl::StatusOr<std::vector<at::Tensor>> AllGather(const at::Tensor& tensor);
+  absl::StatusOr<std::vector<int64_t>> Round(const absl::Status& own, int64_t wanted);
+  absl::Status Serve(const std::vector<int64_t>& wanted);
 
   const RankOptions options_;
   ProcessGroup group_;
   const std::unique_ptr<Liveness> liveness_;
   absl::Status broken_;
+  Server server_;
 };
 
 }  // namespace ingot::trainer

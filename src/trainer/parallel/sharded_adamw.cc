@@ -53,8 +53,8 @@ std::vector<int> OwnersOf(const std::vector<int64_t>& sizes, int ranks) {
 }
 
 ShardedAdamW::ShardedAdamW(const OptimizerOptions& options, const std::map<std::string, at::Tensor>& parameters,
-                           Ranks* ranks)
-    : ranks_(ranks), own_(options, Owned(parameters, ranks)) {
+                           Ranks* ranks, bool publishes)
+    : ranks_(ranks), publishes_(publishes), own_(options, Owned(parameters, ranks)) {
   std::vector<int64_t> sizes;
   for (const auto& [name, parameter] : parameters) {
     names_.push_back(name);
@@ -163,6 +163,7 @@ void ShardedAdamW::Step(double learning_rate, double grad_norm) {
   OrThrow(ranks_->Agree(absl::OkStatus()));
   OrThrow(ranks_->BreakUnless([&]() -> absl::Status {  // from here on the ranks' weights differ until all are published
     own_.Step(learning_rate, grad_norm);
+    if (!publishes_) return absl::OkStatus();
     for (const Bucket& bucket : buckets_) Publish(bucket);
     return absl::OkStatus();
   }));

@@ -6,8 +6,7 @@
 //
 // Sums are therefore of a fixed order, and the result is bit-identical for the same number of ranks. A rank with no
 // part left runs empty slots: the same exchanges with zeros. Between two slots no rank holds a gradient of a parameter
-// it does not own. Stage 3 would divide the parameters in the same way: PartRun runs its layers one at a time, and a
-// slot is where an owner's layer would be broadcast before and dropped after.
+// it does not own. Where the parameters are divided too (stage 3, layer_shards.h), the broadcast is left to it.
 //
 // Parameters are owned whole, the largest first, each by the rank with the fewest elements; a rank may own none.
 //
@@ -33,8 +32,9 @@ inline constexpr int64_t kBucketElements = int64_t{1} << 22;
 
 class ShardedAdamW {
  public:
-  // `ranks` outlives this.
-  ShardedAdamW(const OptimizerOptions& options, const std::map<std::string, at::Tensor>& parameters, Ranks* ranks);
+  // `ranks` outlives this. `publishes`: a step's parameters are broadcast, or else new at their owners alone.
+  ShardedAdamW(const OptimizerOptions& options, const std::map<std::string, at::Tensor>& parameters, Ranks* ranks,
+               bool publishes = true);
 
   // Together: the end of a part's backward pass, or of an empty slot.
   void EndSlot();
@@ -68,6 +68,7 @@ class ShardedAdamW {
   void Publish(const Bucket& bucket);
 
   Ranks* const ranks_;
+  const bool publishes_;
   std::vector<std::string> names_;
   std::vector<at::Tensor> parameters_;  // by name, like names_
   std::vector<Bucket> buckets_;

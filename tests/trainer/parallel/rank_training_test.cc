@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <limits>
 #include <map>
@@ -43,6 +45,7 @@ struct Result {
 // What is left of a trainer.
 void Keep(const Trainer& trainer, Result& result) {
   for (const auto& [name, tensor] : trainer.parameters().tensors()) {
+    if (!IsHere(tensor)) continue;  // divided by layer
     const auto [it, fresh] = result.parameters.try_emplace(name, tensor.detach().clone());
     EXPECT_TRUE(fresh || at::equal(it->second, tensor)) << name << " differs between ranks";
   }
@@ -248,8 +251,9 @@ TEST(RankTraining, WhatIsNotFiniteIsNamedAsByOneRank) {
   for (auto& [key, segment] : *tree.mutable_segments()) {
     if (segment.source() == v1::SOURCE_SAMPLED) segment.set_logprobs(0, -1000);
   }
-  for (const int size : {1, 2, 3}) {
-    Together(size, Fresh(options), [&](Trainer& trainer, Result&) {
+  for (const int size : {1, 2, 3, -2, -3}) {  // below 0: divided by layer
+    options.sharding = size < 0 ? "layers" : "optimizer";
+    Together(std::abs(size), Fresh(options), [&](Trainer& trainer, Result&) {
       const absl::Status status = trainer.TrainStep(batch).status();
       EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
       EXPECT_THAT(std::string(status.message()), HasSubstr("not finite for calls g1s2/0, g1s2/1, g1s2/2;"));
@@ -285,17 +289,160 @@ TEST(RankTraining, SupervisedStagesAreOneRanks) {
   });
 }
 
+TrainerOptions ByLayer(TrainerOptions options = Plain()) {
+  options.sharding = "layers";
+  return options;
+}
+
+struct Named {
+  std::string name;
+  TrainerOptions options;
+};
+
+// Every path that a pass can take through the layers.
+std::vector<Named> WaysThroughTheLayers() {
+  std::vector<Named> ways = {{"Plain", Plain()}};
+  const auto add = [&](const std::string& name, const auto& change) {
+    ways.push_back({name, Plain()});
+    change(ways.back().options);
+  };
+  add("OnePart", [](TrainerOptions& o) { o.micro_batch_tokens = 8192; });
+  add("CheckpointLayers", [](TrainerOptions& o) { o.checkpoint_layers = true; });
+  add("RecomputePrefix", [](TrainerOptions& o) { o.recompute_prefix = true; });
+  add("Both", [](TrainerOptions& o) { o.checkpoint_layers = o.recompute_prefix = true; });
+  add("Bf16", [](TrainerOptions& o) { o.dtype = "bf16"; });
+  add("Exact", [](TrainerOptions& o) { o.numerics = kernels::Numerics::kExact; });
+  add("Reference", [](TrainerOptions& o) { o.reference_kl_coefficient = 0.05, o.entropy_coefficient = 0.01; });
+  for (const std::string preset : {"gspo", "dpo"}) {  // which score the batch before they train it
+    ways.push_back({preset == "dpo" ? "Dpo" : "Gspo", OptionsOf(preset)});
+    TrainerOptions& options = ways.back().options;
+    options.optimizer = Plain().optimizer;
+    options.total_steps = 8;
+    options.threads = 1;
+    options.micro_batch_tokens = 24;
+    options.max_skipped_steps = 100;
+  }
+  return ways;
+}
+
+class Divided : public ::testing::TestWithParam<Named> {};
+
+TEST_P(Divided, ParametersGiveTheBitsOfWholeOnes) {
+  const Result whole = RunSteps(3, Fresh(GetParam().options), 2);
+  const Result divided = RunSteps(3, Fresh(ByLayer(GetParam().options)), 2);
+  ExpectSameBits(divided, whole);
+  ASSERT_EQ(divided.reports.size(), whole.reports.size());
+  for (size_t i = 0; i < whole.reports.size(); ++i) ExpectSameMetrics(divided.reports[i], whole.reports[i], 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, Divided, ::testing::ValuesIn(WaysThroughTheLayers()),
+                         [](const auto& info) { return info.param.name; });
+
+int64_t BytesHere(const Trainer& trainer) {
+  int64_t bytes = 0;
+  for (const auto& [name, tensor] : trainer.parameters().tensors()) {
+    if (IsHere(tensor)) bytes += static_cast<int64_t>(tensor.nbytes());
+  }
+  return bytes;
+}
+
+// Untied, so that the head is a unit of its own; ranks that own all of a unit, or have no work, ask for nothing.
+TEST(DividedParameters, AreHeldOnceBetweenSteps) {
+  auto config = TinyConfig();
+  config.tie_word_embeddings = false;
+  const auto parameters = TinyParameters(config, 2, at::kFloat);
+  int64_t all = 0;
+  for (const auto& [name, tensor] : parameters.tensors()) all += static_cast<int64_t>(tensor.nbytes());
+  for (const int size : {2, 5}) {
+    std::atomic<int64_t> held{0};
+    std::map<std::string, uint64_t> checksums;
+    std::mutex mu;
+    for (const TrainerOptions& options : {Plain(), ByLayer()}) {
+      OnRanks(size, [&](Ranks& ranks) {
+        auto trainer = *Trainer::Create(options, config, parameters, base::Clock::Real(), &ranks);
+        EXPECT_EQ(BytesHere(*trainer), all);
+        if (!ranks.leads()) {
+          EXPECT_TRUE(trainer->Follow().ok());
+        } else {
+          std::vector<StepReport> reports;
+          Train(*trainer, 2, BatchOf, reports);
+          const auto snapshot = trainer->TakeSnapshot();
+          ASSERT_TRUE(snapshot.ok()) << snapshot.status();
+          EXPECT_EQ((*snapshot)->version(), 2);
+          const std::lock_guard<std::mutex> lock(mu);
+          checksums[options.sharding] = (*snapshot)->checksum();
+          EXPECT_TRUE(trainer->Dismiss().ok());
+        }
+        if (options.sharding == "layers") held += BytesHere(*trainer);
+      });
+    }
+    EXPECT_EQ(held, all);
+    EXPECT_EQ(checksums.at("layers"), checksums.at("optimizer"));
+  }
+}
+
+TEST(DividedParameters, AreServedToARankThatScoresAlone) {
+  Together(3, Fresh(ByLayer()), [&](Trainer& trainer, Result&) {
+    const ProbeSource probe = [&](int64_t version, int64_t) -> absl::StatusOr<std::vector<tree::FlatCall>> {
+      std::vector<tree::FlatCall> calls;
+      for (const v1::Group& group : BatchOf(version).groups) {
+        for (const v1::EpisodeTree& tree : group.episodes()) {
+          INGOT_ASSIGN_OR_RETURN(auto of_tree, tree::FlattenCalls(tree, 0, 0));
+          for (tree::FlatCall& call : of_tree) calls.push_back(std::move(call));
+        }
+      }
+      return calls;
+    };
+    for (int64_t step = 0; step < 2; ++step) {
+      const auto report = trainer.TrainStep(BatchOf(step), probe);
+      ASSERT_TRUE(report.ok()) << report.status();
+      EXPECT_GT(report->metrics.at("mismatch/probe_tokens"), 0);
+    }
+  });
+}
+
+TEST(DividedParameters, OfASkippedStepAreTheNextVersion) {
+  TrainerOptions options = ByLayer();
+  options.train_segments = "current_version";
+  Together(2, Fresh(options), [&](Trainer& trainer, Result& result) {
+    Train(trainer, 1, BatchOf, result.reports);
+    const uint64_t checksum = (*trainer.TakeSnapshot())->checksum();
+    TrainBatch old = RandomBatch(5, 37, 0);  // nothing of version 1
+    old.step = 1;
+    ASSERT_TRUE(trainer.TrainStep(old).ok());
+    const auto snapshot = trainer.TakeSnapshot();
+    ASSERT_TRUE(snapshot.ok()) << snapshot.status();
+    EXPECT_EQ((*snapshot)->version(), 2);
+    EXPECT_EQ((*snapshot)->checksum(), checksum);
+    Train(trainer, 3, BatchOf, result.reports);
+  });
+}
+
+// A rank that fails by itself, before it would ask for a layer that the others ask for: all learn of it there.
+TEST(DividedParameters, AnErrorOfARankIsThatOfTheStepAndTheNextCanFollow) {
+  const Make make = [&](Ranks* ranks) {
+    TrainerOptions own = ByLayer();
+    if (ranks->rank() == 1) own.group_size = 5;  // which no group has
+    return Fresh(own)(ranks);
+  };
+  Together(3, make, [&](Trainer& trainer, Result&) {
+    for (int i = 0; i < 2; ++i) {
+      EXPECT_THAT(std::string(trainer.TrainStep(BatchOf(0)).status().message()), HasSubstr("rank 1: "));
+    }
+  });
+}
+
 class RankCheckpoint : public ::testing::Test {
  protected:
-  Make Resumed(int64_t step) const {
-    return [this, step](Ranks* ranks) {
-      return Trainer::Resume(Plain(), folder_.path() + "/" + CheckpointName(step), at::kCPU, base::Clock::Real(),
+  Make Resumed(int64_t step, const TrainerOptions& options = Plain()) const {
+    return [this, step, options](Ranks* ranks) {
+      return Trainer::Resume(options, folder_.path() + "/" + CheckpointName(step), at::kCPU, base::Clock::Real(),
                              ranks);
     };
   }
   // Four steps, with a checkpoint after the second.
-  Result Whole(int size) const {
-    return Together(size, Fresh(Plain()), [&](Trainer& trainer, Result& result) {
+  Result Whole(int size, const TrainerOptions& options = Plain()) const {
+    return Together(size, Fresh(options), [&](Trainer& trainer, Result& result) {
       Train(trainer, 2, BatchOf, result.reports);
       const auto saved = trainer.SaveCheckpoint(folder_.path(), {{"tokenizer.json", "{}"}});
       ASSERT_TRUE(saved.ok()) << saved.status();
@@ -323,6 +470,14 @@ TEST_F(RankCheckpoint, ResumedOnAsManyRanksIsTheSameToTheBit) {
   ExpectSameBits(resumed, whole);
   ASSERT_EQ(resumed.reports.size(), 2u);
   EXPECT_EQ(resumed.reports[1].metrics.at("actor/loss"), whole.reports[3].metrics.at("actor/loss"));
+}
+
+TEST_F(RankCheckpoint, IsTheSameOfDividedParameters) {
+  const Result whole = Whole(2, ByLayer());
+  for (const TrainerOptions& options : {Plain(), ByLayer()}) {
+    const Result resumed = RunSteps(2, Resumed(2, options), 4);
+    ExpectSameBits(resumed, whole);
+  }
 }
 
 TEST_F(RankCheckpoint, MayBeResumedOnAnotherNumberOfRanks) {

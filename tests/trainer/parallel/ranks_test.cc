@@ -64,6 +64,30 @@ TEST(Ranks, AgreeOnTheErrorOfTheLowestAndGoOn) {
   });
 }
 
+// Rank 1 wants three things, one after the other, while the others agree; what rank 2 then wants meets an error.
+TEST(Ranks, OneThatWantsSomethingIsServedByThoseThatAgree) {
+  OnRanks(3, [](Ranks& ranks) {
+    std::vector<std::vector<int64_t>> served;
+    ranks.ServeWith([&](const std::vector<int64_t>& wanted) {
+      served.push_back(wanted);
+      return absl::OkStatus();
+    });
+    constexpr int64_t kNothing = Ranks::kNothing;
+    if (ranks.rank() == 1) {
+      for (const int64_t what : {5, 0, 5}) EXPECT_TRUE(ranks.Want(what).ok());
+    }
+    EXPECT_TRUE(ranks.Agree(absl::OkStatus()).ok());
+    const absl::Status own = ranks.leads() ? absl::DataLossError("mine") : absl::OkStatus();
+    const absl::Status failed = ranks.rank() == 2 ? ranks.Want(7) : ranks.Agree(own);
+    EXPECT_EQ(failed.message(), "mine");
+    EXPECT_THAT(served,
+                ElementsAre(std::vector{kNothing, int64_t{5}, kNothing}, std::vector{kNothing, int64_t{0}, kNothing},
+                            std::vector{kNothing, int64_t{5}, kNothing}));
+    ranks.ServeWith(nullptr);
+    ranks.Leave();
+  });
+}
+
 TEST(Ranks, OneThatEndsIsLostToThoseThatWaitForIt) {
   OnRanks(3, [](Ranks& ranks) {
     if (ranks.rank() == 2) return;  // without a goodbye
@@ -223,6 +247,7 @@ TEST(RankMemory, SharesOfTheOptimizerAddUp) {
   });
   EXPECT_NEAR(static_cast<double>(optimizer), static_cast<double>(whole.optimizer), 3);
   EXPECT_EQ(OfRank(whole, config, 4, nullptr).total(), whole.total());
+  EXPECT_EQ(OfRank(whole, config, 4, nullptr, /*by_layer=*/true).total(), whole.total());
   EXPECT_EQ(RanksHere(nullptr), 1);
 }
 

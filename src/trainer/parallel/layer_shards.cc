@@ -1,0 +1,126 @@
+#include "trainer/parallel/layer_shards.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <chrono>
+#include <set>
+
+#include "model/parameters.h"
+#include "trainer/parallel/sharded_adamw.h"
+#include "trainer/torch_edge.h"
+
+namespace ingot::trainer {
+namespace {
+
+// The tensor stays, and with it whatever points at it; only its memory goes and comes.
+void Drop(const at::Tensor& parameter) {
+  c10::StorageImpl* const storage = parameter.storage().unsafeGetStorageImpl();
+  storage->set_data_ptr_noswap(c10::DataPtr(nullptr, parameter.device()));
+  storage->set_nbytes(0);
+}
+
+void Allocate(const at::Tensor& parameter) {
+  c10::StorageImpl* const storage = parameter.storage().unsafeGetStorageImpl();
+  storage->set_data_ptr_noswap(storage->allocator()->allocate(parameter.nbytes()));
+  storage->set_nbytes(parameter.nbytes());
+}
+
+}  // namespace
+
+bool IsHere(const at::Tensor& parameter) { return parameter.numel() == 0 || parameter.storage().nbytes() > 0; }
+
+std::vector<std::vector<std::string>> WeightUnits(const model::ModelConfig& config) {
+  std::vector<std::vector<std::string>> units(static_cast<size_t>(config.num_hidden_layers) + 2);
+  for (const auto& [name, shape] : model::Parameters::Shapes(config)) {
+    constexpr std::string_view kLayers = "model.layers.";
+    if (name.starts_with(kLayers)) {
+      units[static_cast<size_t>(std::stoll(name.substr(kLayers.size()))) + 2].push_back(name);
+      continue;
+    }
+    const bool embedding = name == "model.embed_tokens.weight";
+    if (embedding) units[0].push_back(name);
+    if (!embedding || config.tie_word_embeddings) units[1].push_back(name);
+  }
+  return units;
+}
+
+LayerShards::LayerShards(const model::ModelConfig& config, const std::map<std::string, at::Tensor>& parameters,
+                         Ranks& ranks)
+    : ranks_(ranks) {
+  std::vector<int64_t> sizes;
+  for (const auto& [name, parameter] : parameters) {
+    names_.push_back(name);
+    parameters_.push_back(parameter);
+    sizes.push_back(parameter.numel());
+  }
+  owners_ = OwnersOf(sizes, ranks.size());
+  for (const std::vector<std::string>& unit : WeightUnits(config)) {
+    std::vector<size_t>& indices = units_.emplace_back();
+    for (const std::string& name : unit) {
+      indices.push_back(static_cast<size_t>(std::lower_bound(names_.begin(), names_.end(), name) - names_.begin()));
+    }
+  }
+  ranks_.ServeWith([this](const std::vector<int64_t>& wanted) { return Serve(wanted); });
+}
+
+LayerShards::~LayerShards() { ranks_.ServeWith(nullptr); }
+
+void LayerShards::Divide() {
+  divided_ = true;
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    if (!Owns(i)) Drop(parameters_[i]);
+  }
+}
+
+void LayerShards::Release() {
+  if (here_ < 0) return;
+  for (const size_t i : units_[static_cast<size_t>(here_)]) {
+    if (!Owns(i)) Drop(parameters_[i]);
+  }
+  here_ = -1;
+}
+
+void LayerShards::Need(int64_t unit) {
+  if (!divided_ || here_ == unit) return;
+  Release();
+  const std::vector<size_t>& parameters = units_[static_cast<size_t>(unit)];
+  if (std::all_of(parameters.begin(), parameters.end(), [&](size_t i) { return Owns(i); })) return;
+  const auto start = std::chrono::steady_clock::now();
+  if (const absl::Status status = ranks_.Want(unit); !status.ok()) throw StatusError(status);
+  seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+at::Tensor LayerShards::Buffer(size_t i) const {
+  return at::empty(parameters_[i].sizes(), parameters_[i].options().requires_grad(false));
+}
+
+absl::Status LayerShards::Serve(const std::vector<int64_t>& wanted) {
+  const at::NoGradGuard no_history;
+  std::set<int64_t> units(wanted.begin(), wanted.end());
+  units.erase(Ranks::kNothing);
+  const int64_t own = wanted[static_cast<size_t>(ranks_.rank())];
+  for (const int64_t unit : units) {
+    if (unit == own) here_ = unit;
+    for (const size_t i : units_[static_cast<size_t>(unit)]) {
+      if (unit == own && !Owns(i)) Allocate(parameters_[i]);
+      const bool stays = unit == own || Owns(i);
+      INGOT_RETURN_IF_ERROR(ranks_.Broadcast(stays ? parameters_[i] : Buffer(i), owners_[i]));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::map<std::string, at::Tensor>> LayerShards::Gather() {
+  const at::NoGradGuard no_history;
+  std::map<std::string, at::Tensor> all;
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const at::Tensor tensor = Owns(i) ? parameters_[i] : Buffer(i);
+    INGOT_RETURN_IF_ERROR(ranks_.Broadcast(tensor, owners_[i]));
+    if (ranks_.leads()) all[names_[i]] = tensor;
+  }
+  return all;
+}
+
+}  // namespace ingot::trainer
