@@ -92,6 +92,9 @@ class SequenceWriter {
         case Piece::kParameters:
           Parameters(format.ShapeOfParameters(), schema);
           break;
+        case Piece::kKeywords:
+          sequence_->add_parts()->set_python_keywords(schema);
+          break;
         case Piece::kIndex:
           Value(R"({"type":"integer","minimum":0})");
           break;
