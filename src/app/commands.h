@@ -33,6 +33,7 @@ struct ServeArgs {
                             // one, -1: not offered
   std::string chat_format;  // empty: what the folder says
   std::string script;       // file of what calls sample instead of drawing (gateway/script.h); empty: they draw
+  std::string record;       // folder that keeps every call (served_record.h); empty: none is kept
   int threads = 0;          // 0: all cores
   std::string device = "auto";
 };

@@ -13,6 +13,7 @@
 #include "app/grpc_server.h"
 #include "app/model_setup.h"
 #include "app/process.h"
+#include "app/served_record.h"
 #include "app/snapshots.h"
 #include "base/log.h"
 #include "gateway/http_server.h"
@@ -105,6 +106,13 @@ absl::StatusOr<int> ServeOrError(const ServeArgs& args) {
   if (!args.script.empty()) {
     INGOT_ASSIGN_OR_RETURN(gateway_parts.script, LoadScript(args.script, model.text));
   }
+  std::unique_ptr<ServedRecord> record;
+  if (!args.record.empty()) {
+    INGOT_ASSIGN_OR_RETURN(record, ServedRecord::Open(args.record));
+    gateway_parts.pool = &record->pool();
+    gateway_parts.engine = record->Noting(gateway_parts.engine);
+    for (auto& [name, engine] : gateway_parts.external) engine = record->Noting(engine);
+  }
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<gateway::Gateway> gateway,
                          gateway::Gateway::Create(gateway_options, gateway_parts));
   gateway::HttpServerOptions http_options;
@@ -127,6 +135,7 @@ absl::StatusOr<int> ServeOrError(const ServeArgs& args) {
   http->Stop();
   gateway->Shutdown();
   tokens.reset();
+  if (record != nullptr) INGOT_RETURN_IF_ERROR(record->WriteCalls());
   return 0;
 }
 

@@ -128,7 +128,7 @@ absl::StatusOr<std::vector<std::shared_ptr<const PromptPlan>>> Answer::PlanPromp
   std::vector<std::shared_ptr<const PromptPlan>> plans;
   for (int i = 0; i < request.prompts(); ++i) {
     INGOT_ASSIGN_OR_RETURN(PromptPlan plan, PlanPrompt(core_, &episode, request, i));
-    INGOT_RETURN_IF_ERROR(CheckContext(core_.BackendOf(request.model), plan.ids.size()));
+    INGOT_RETURN_IF_ERROR(CheckContext(core_.BackendOf(request.model), request.prompt_field, plan.ids.size()));
     plans.push_back(std::make_shared<const PromptPlan>(std::move(plan)));
   }
   return plans;

@@ -22,15 +22,16 @@ text::Conversation WithoutReasoning(text::Conversation conversation) {
   return conversation;
 }
 
-absl::Status RenderWhole(const Core& core, const text::Conversation& conversation, PromptPlan& plan) {
+absl::Status RenderWhole(const Core& core, const char* field, const text::Conversation& conversation,
+                         PromptPlan& plan) {
   auto rendered = core.parts.format->Render(conversation, true);
-  if (!rendered.ok()) return BadRequest("messages", std::string(rendered.status().message()));
+  if (!rendered.ok()) return BadRequest(field, std::string(rendered.status().message()));
   const bool system = conversation.messages[0].role == "system";
   plan.pieces = PromptPieces(rendered->ids, system && !rendered->message_ends.empty() ? rendered->message_ends[0] : 0);
   plan.ids = std::move(rendered->ids);
   plan.prefill = std::move(rendered->prefill);
   plan.text_key = std::move(rendered->text_key);
-  if (plan.ids.empty()) return BadRequest("messages", "the conversation renders to no tokens");
+  if (plan.ids.empty()) return BadRequest(field, "the conversation renders to no tokens");
   const auto reasons = [](const text::Message& message) { return !message.reasoning.empty(); };
   if (core.options.history_thinking == HistoryThinking::kKeep && !plan.text_key.empty() &&
       std::any_of(conversation.messages.begin(), conversation.messages.end(), reasons)) {
@@ -77,18 +78,17 @@ std::string PrefillIn(const Core& core, std::span<const int32_t> prompt) {
   return std::string(core.parts.format->output()->PrefillOf(core.parts.tokenizer->Decode(prompt, false)));
 }
 
-absl::StatusOr<PromptPlan> PlanRaw(const Core& core, const GatewayRequest::RawPrompt& prompt) {
+absl::StatusOr<PromptPlan> PlanRaw(const Core& core, const char* field, const GatewayRequest::RawPrompt& prompt) {
   PromptPlan plan;
   plan.raw = true;
   plan.ids = prompt.ids.empty() ? core.parts.tokenizer->Encode(prompt.text, true) : prompt.ids;
   for (const int32_t id : plan.ids) {
     if (id >= core.parts.tokenizer->vocab_size()) {
-      return BadRequest("prompt_token_ids",
-                        absl::StrCat("the token id ", id, " is not in the vocabulary, whose size is ",
-                                     core.parts.tokenizer->vocab_size()));
+      return BadRequest(field, absl::StrCat("the token id ", id, " is not in the vocabulary, whose size is ",
+                                            core.parts.tokenizer->vocab_size()));
     }
   }
-  if (plan.ids.empty()) return BadRequest("prompt", "the prompt has no tokens");
+  if (plan.ids.empty()) return BadRequest(field, "the prompt has no tokens");
   plan.pieces = PromptPieces(plan.ids, 0);
   plan.prefill = PrefillIn(core, plan.ids);
   return plan;
@@ -134,7 +134,9 @@ History::Kept CutAnswer(const Core& core, const text::Conversation& conversation
 
 absl::StatusOr<PromptPlan> PlanPrompt(const Core& core, Episode* episode, const GatewayRequest& request,
                                       int raw_prompt) {
-  if (!request.raw_prompts.empty()) return PlanRaw(core, request.raw_prompts.at(raw_prompt));
+  if (!request.raw_prompts.empty()) {
+    return PlanRaw(core, request.prompt_field, request.raw_prompts.at(raw_prompt));
+  }
   PromptPlan plan;
   plan.keys = ConversationKeys::Of(request.conversation);
   if (episode != nullptr) {
@@ -159,7 +161,9 @@ absl::StatusOr<PromptPlan> PlanPrompt(const Core& core, Episode* episode, const 
       continued.parent_call_id.clear();
     }
   }
-  if (continued.match.parent < 0) INGOT_RETURN_IF_ERROR(RenderWhole(core, conversation, plan));
+  if (continued.match.parent < 0) {
+    INGOT_RETURN_IF_ERROR(RenderWhole(core, request.prompt_field, conversation, plan));
+  }
   continued.conversation.reset();
   return plan;
 }

@@ -69,6 +69,7 @@ struct GatewayRequest {
     std::vector<int32_t> ids;
   };
   std::vector<RawPrompt> raw_prompts;
+  const char* prompt_field = "messages";  // what its dialect calls what it is prompted with: errors name it
 
   std::vector<Tool> tools;  // of conversation.tools, in the same order
   ToolChoice tool_choice;

@@ -291,10 +291,11 @@ absl::Status CheckRequest(const GatewayRequest& request) {
     return BadRequest("n", absl::StrCat("'n' times the number of prompts must be at most ", kMaxChoices));
   }
   if (request.raw_prompts.empty() && request.conversation.messages.empty()) {
-    return BadRequest("messages", "there must be at least one message");
+    return BadRequest(request.prompt_field, "there must be at least one message");
   }
   for (const GatewayRequest::RawPrompt& prompt : request.raw_prompts) {
-    if (prompt.ids.empty() && prompt.text.empty()) return BadRequest("prompt", "a prompt must not be empty");
+    if (prompt.ids.empty() && prompt.text.empty())
+      return BadRequest(request.prompt_field, "a prompt must not be empty");
   }
   return absl::OkStatus();
 }

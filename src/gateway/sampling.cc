@@ -93,6 +93,9 @@ class SequenceWriter {
         case Piece::kParameters:
           Parameters(format.ShapeOfParameters(), schema);
           break;
+        case Piece::kKeywords:
+          sequence_->add_parts()->set_python_keywords(schema);
+          break;
         case Piece::kIndex:
           Value(R"({"type":"integer","minimum":0})");
           break;
@@ -135,7 +138,7 @@ absl::Status CheckToolChoice(const text::ChatFormat& format, const GatewayReques
   return absl::OkStatus();
 }
 
-absl::Status CheckContext(const Backend& backend, size_t prompt_tokens) {
+absl::Status CheckContext(const Backend& backend, const char* field, size_t prompt_tokens) {
   if (backend.context_length == 0) {
     auto status = backend.engine->Status();
     if (!status.ok()) return base::Annotate(status.status(), "the engine does not answer");
@@ -144,7 +147,7 @@ absl::Status CheckContext(const Backend& backend, size_t prompt_tokens) {
   const int64_t context = backend.context_length;
   if (context <= 0 || static_cast<int64_t>(prompt_tokens) < context) return absl::OkStatus();
   return ApiError(
-      400, kContextLengthExceeded, "messages",
+      400, kContextLengthExceeded, field,
       absl::StrCat(prompt_tokens, " tokens > ", context, " maximum: this model's maximum context length is ", context,
                    " tokens, and the prompt has ", prompt_tokens, ": shorten it"));
 }

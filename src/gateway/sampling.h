@@ -20,8 +20,9 @@ struct SamplingPlan {
   std::string own_stop;
 };
 
-// 400 context_length_exceeded if the prompt leaves no room. Asks the engine for its context length, once.
-absl::Status CheckContext(const Backend& backend, size_t prompt_tokens);
+// 400 context_length_exceeded, naming the request's `field`, if the prompt leaves no room. Asks the engine for its
+// context length, once.
+absl::Status CheckContext(const Backend& backend, const char* field, size_t prompt_tokens);
 
 // Training and evaluation sample from the configured distribution whatever the client asks, without its penalties and
 // biases: so their calls stay trainable. What an answer must be (response_format, tool_choice) is applied in every

@@ -9,8 +9,26 @@ namespace ingot::grammar {
 namespace {
 
 constexpr uint32_t kFirstSurrogate = 0xD800, kLastSurrogate = 0xDFFF;
-constexpr std::string_view kShort = "bfnrt\"\\";  // the letter of each short escape ...
-constexpr std::string_view kShortMeans = "\b\f\n\r\t\"\\";
+
+// How a spelling escapes what cannot stand as it is: the quotation mark, backslashes and control characters.
+struct Escapes {
+  std::string_view name;
+  char mark;
+  std::string_view letters, means;  // of each short escape
+  std::string_view hex;             // what two digits stand behind
+};
+
+const Escapes& EscapesOf(Spelling spelling) {
+  static constexpr Escapes kJson{"json", '"', "bfnrt\"\\", "\b\f\n\r\t\"\\", "u00"};
+  static constexpr Escapes kSingle{"python '", '\'', "nrt'\\", "\n\r\t'\\", "x"};
+  static constexpr Escapes kDouble{"python \"", '"', "nrt\"\\", "\n\r\t\"\\", "x"};
+  return spelling == Spelling::kSingleQuoted ? kSingle : spelling == Spelling::kDoubleQuoted ? kDouble : kJson;
+}
+
+CodePoints RawIn(const Escapes& escapes) {
+  const auto mark = static_cast<uint32_t>(escapes.mark);
+  return {{0x20, mark - 1}, {mark + 1, '\\' - 1}, {'\\' + 1, kMaxCodePoint}};
+}
 
 struct Encoded {
   std::array<uint8_t, 4> bytes{};
@@ -66,7 +84,9 @@ void AddInterval(Nfa& nfa, int32_t from, int32_t to, Interval interval) {
   }
 }
 
-bool IsEscaped(uint32_t c) { return c < 0x20 || c == '"' || c == '\\'; }
+bool IsEscaped(uint32_t c, const Escapes& escapes) {
+  return c < 0x20 || c == static_cast<uint32_t>(escapes.mark) || c == '\\';
+}
 
 char HexDigit(uint32_t value) { return "0123456789abcdef"[value & 15]; }
 
@@ -135,9 +155,17 @@ void AddUtf8(Nfa& nfa, int32_t from, int32_t to, const CodePoints& set) {
   for (const Interval& interval : set) AddInterval(nfa, from, to, interval);
 }
 
-void AddSpelled(Nfa& nfa, int32_t from, int32_t to, const CodePoints& set) {
-  const CodePoints raw_allowed = {{0x20, 0x21}, {0x23, 0x5B}, {0x5D, kMaxCodePoint}};
-  uint32_t low_digits[2] = {0, 0};  // last digits of \u000x and \u001x
+char QuotationMark(Spelling spelling) { return EscapesOf(spelling).mark; }
+
+std::string_view SpellingName(Spelling spelling) {
+  return spelling == Spelling::kRaw ? "raw" : EscapesOf(spelling).name;
+}
+
+void AddCharacter(Nfa& nfa, int32_t from, int32_t to, const CodePoints& set, Spelling spelling) {
+  if (spelling == Spelling::kRaw) return AddUtf8(nfa, from, to, set);
+  const Escapes& escapes = EscapesOf(spelling);
+  const CodePoints raw_allowed = RawIn(escapes);
+  uint32_t low_digits[2] = {0, 0};  // last digits of those that have no short escape, by the digit before
   int32_t escape = -1;
   for (const Interval& interval : set) {
     for (const Interval& raw : raw_allowed) {
@@ -145,10 +173,11 @@ void AddSpelled(Nfa& nfa, int32_t from, int32_t to, const CodePoints& set) {
       if (both.low <= both.high) AddInterval(nfa, from, to, both);
     }
     for (uint32_t c = interval.low; c <= std::min<uint32_t>(interval.high, '\\'); ++c) {
-      if (!IsEscaped(c)) continue;
+      if (!IsEscaped(c, escapes)) continue;
       if (escape < 0) nfa.AddByte(from, '\\', '\\', escape = nfa.AddState());
-      if (const size_t at = kShortMeans.find(static_cast<char>(c)); at != std::string_view::npos) {
-        nfa.AddByte(escape, static_cast<uint8_t>(kShort[at]), static_cast<uint8_t>(kShort[at]), to);
+      if (const size_t at = escapes.means.find(static_cast<char>(c)); at != std::string_view::npos) {
+        const auto letter = static_cast<uint8_t>(escapes.letters[at]);
+        nfa.AddByte(escape, letter, letter, to);
       } else {
         low_digits[c >> 4] |= 1u << (c & 15);
       }
@@ -156,52 +185,70 @@ void AddSpelled(Nfa& nfa, int32_t from, int32_t to, const CodePoints& set) {
   }
   for (int high = 0; high < 2; ++high) {
     if (low_digits[high] == 0) continue;
-    const int32_t digit = nfa.AddText(escape, high == 0 ? "u000" : "u001");
+    const int32_t digit = nfa.AddText(nfa.AddText(escape, escapes.hex), high == 0 ? "0" : "1");
     for (uint32_t d = 0; d < 16; ++d) {
       if (low_digits[high] >> d & 1) nfa.AddByte(digit, HexDigit(d), HexDigit(d), to);
     }
   }
 }
 
-void AddCharacter(Nfa& nfa, int32_t from, int32_t to, const CodePoints& set, Spelling spelling) {
-  return spelling == Spelling::kRaw ? AddUtf8(nfa, from, to, set) : AddSpelled(nfa, from, to, set);
-}
-
-std::string QuoteText(std::string_view text) {
-  std::string out = "\"";
+std::string QuoteText(std::string_view text, Spelling spelling) {
+  const Escapes& escapes = EscapesOf(spelling);
+  std::string out(1, escapes.mark);
   for (const char c : text) {
     const auto byte = static_cast<uint8_t>(c);
-    if (!IsEscaped(byte)) {
+    if (!IsEscaped(byte, escapes)) {
       out += c;
-    } else if (const size_t at = kShortMeans.find(c); at != std::string_view::npos) {
+    } else if (const size_t at = escapes.means.find(c); at != std::string_view::npos) {
       out += '\\';
-      out += kShort[at];
+      out += escapes.letters[at];
     } else {
-      out += "\\u00";
+      out += '\\';
+      out += escapes.hex;
       out += HexDigit(byte >> 4);
       out += HexDigit(byte);
     }
   }
-  return out + '"';
+  return out + escapes.mark;
 }
 
-absl::StatusOr<Dfa> StringDfa(Budget& budget) {
+absl::StatusOr<Dfa> StringDfa(Spelling spelling, Budget& budget) {
+  const Escapes& escapes = EscapesOf(spelling);
+  const auto mark = static_cast<uint8_t>(escapes.mark);
   Nfa nfa;
   const int32_t start = nfa.AddState(), between = nfa.AddState(), end = nfa.AddState();
-  nfa.AddByte(start, '"', '"', between);
-  nfa.AddByte(between, '"', '"', end);
-  AddUtf8(nfa, between, between, Normalize({{0x20, 0x21}, {0x23, 0x5B}, {0x5D, kMaxCodePoint}}));
+  nfa.AddByte(start, mark, mark, between);
+  nfa.AddByte(between, mark, mark, end);
+  AddUtf8(nfa, between, between, Normalize(RawIn(escapes)));
   const int32_t escape = nfa.AddState(), u = nfa.AddState();
   nfa.AddByte(between, '\\', '\\', escape);
-  for (const char c : kShort) nfa.AddByte(escape, static_cast<uint8_t>(c), static_cast<uint8_t>(c), between);
-  nfa.AddByte(escape, '/', '/', between);
+  for (const char c : escapes.letters) nfa.AddByte(escape, static_cast<uint8_t>(c), static_cast<uint8_t>(c), between);
   nfa.AddByte(escape, 'u', 'u', u);
   constexpr uint32_t kAny = 0xFFFF, kD = 1u << 13, kHigh = 0x0F00, kLow = 0xF000;  // second digits 8-b and c-f
   AddHex4(nfa, u, between, kAny & ~kD, kAny);
   AddHex4(nfa, u, between, kD, 0x00FF);
-  const int32_t high = nfa.AddState();
-  AddHex4(nfa, u, high, kD, kHigh);
-  AddHex4(nfa, nfa.AddText(high, "\\u"), between, kD, kLow);
+  if (spelling == Spelling::kJson) {
+    nfa.AddByte(escape, '/', '/', between);
+    const int32_t high = nfa.AddState();
+    AddHex4(nfa, u, high, kD, kHigh);
+    AddHex4(nfa, nfa.AddText(high, "\\u"), between, kD, kLow);
+    return Determinize(nfa, start, end, budget);
+  }
+  const auto other_mark = static_cast<uint8_t>('"' + '\'' - escapes.mark);
+  nfa.AddByte(escape, other_mark, other_mark, between);
+  const int32_t digit = nfa.AddState();
+  AddHexDigit(nfa, nfa.AddText(escape, "x"), digit);
+  AddHexDigit(nfa, digit, between);
+  // Eight digits, up to 10FFFF.
+  const int32_t zeros = nfa.AddText(escape, "U00"), plane = nfa.AddText(zeros, "0"), behind = nfa.AddState();
+  const int32_t basic = nfa.AddText(plane, "0");
+  AddHex4(nfa, basic, between, kAny & ~kD, kAny);
+  AddHex4(nfa, basic, between, kD, 0x00FF);
+  nfa.AddByte(plane, '1', '9', behind);
+  nfa.AddByte(plane, 'a', 'f', behind);
+  nfa.AddByte(plane, 'A', 'F', behind);
+  nfa.AddEpsilon(nfa.AddText(zeros, "10"), behind);
+  AddHex4(nfa, behind, between, kAny, kAny);
   return Determinize(nfa, start, end, budget);
 }
 

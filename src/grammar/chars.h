@@ -1,7 +1,8 @@
-// Characters as bytes: UTF-8, and the JSON spelling of strings.
+// Characters as bytes: UTF-8, and the spelling of strings in JSON and in Python.
 //
 // Canonical spelling: each character in one way, raw where JSON allows that, else the short escape (\" \\ \b \f \n \r
-// \t), else \u00xx in lower case. Surrogates are no characters.
+// \t), else \u00xx in lower case. In Python: raw but for the quotation mark around it, backslashes and control
+// characters; those as \' or \", \\ \n \r \t, else \xhh in lower case. Surrogates are no characters.
 #pragma once
 
 #include <cstdint>
@@ -29,22 +30,28 @@ CodePoints AllCodePoints();
 
 // How the characters of a text are written.
 enum class Spelling {
-  kJson,  // as the content of a JSON string, in canonical spelling
-  kRaw,   // as they are, in UTF-8
+  kJson,          // as the content of a JSON string, in canonical spelling
+  kRaw,           // as they are, in UTF-8
+  kSingleQuoted,  // as the content of a Python string between '', in canonical spelling
+  kDoubleQuoted,  // the same between ""
 };
+// The mark around a string that is spelled so. REQUIRES: not kRaw.
+char QuotationMark(Spelling spelling);
+// To tell leaves apart.
+std::string_view SpellingName(Spelling spelling);
 
-// Edges from `from` to `to` that take one character of the set: as UTF-8, in its canonical spelling in a string, or as
-// `spelling` says.
+// Edges from `from` to `to` that take one character of the set: as UTF-8, or as `spelling` says.
 void AddUtf8(Nfa& nfa, int32_t from, int32_t to, const CodePoints& set);
-void AddSpelled(Nfa& nfa, int32_t from, int32_t to, const CodePoints& set);
 void AddCharacter(Nfa& nfa, int32_t from, int32_t to, const CodePoints& set, Spelling spelling);
 
-// `text` (valid UTF-8) as a JSON string in canonical spelling, with quotation marks.
-std::string QuoteText(std::string_view text);
+// `text` (valid UTF-8) as a string in canonical spelling, with quotation marks. REQUIRES: not kRaw.
+std::string QuoteText(std::string_view text, Spelling spelling = Spelling::kJson);
 
-// Any JSON string in any spelling: raw characters, short escapes, \uXXXX in either case, surrogate pairs but no lone
-// surrogates. The state between two characters is kStringBoundary.
-absl::StatusOr<Dfa> StringDfa(Budget& budget);
+// Any string in any spelling. JSON: raw characters, short escapes, \uXXXX in either case, surrogate pairs but no lone
+// surrogates. Python, in the marks of `spelling`: raw characters but control characters, the escapes \\ \' \" \n \r \t,
+// \xhh, \uXXXX and \UXXXXXXXX in either case, no surrogates. The state between two characters is kStringBoundary.
+// REQUIRES: not kRaw.
+absl::StatusOr<Dfa> StringDfa(Spelling spelling, Budget& budget);
 inline constexpr int32_t kStringBoundary = 1;
 
 // Optional white space, as everywhere between two JSON tokens that take any: nothing, one space, or one line feed and

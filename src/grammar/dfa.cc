@@ -280,13 +280,13 @@ absl::StatusOr<Dfa> Difference(const Dfa& a, const Dfa& b, Budget& budget) {
   return Product(a, b, /*difference=*/true, budget);
 }
 
-Dfa Quote(const Dfa& content) {
+Dfa Quote(const Dfa& content, char mark_byte) {
   Dfa out;
   if (content.empty()) return out;
   // A class of its own for the mark; the first state and the last are new, the content's move up by one.
   out.classes = content.classes;
   const int32_t mark = out.class_count = content.class_count;
-  out.classes['"'] = static_cast<uint8_t>(mark);
+  out.classes[static_cast<uint8_t>(mark_byte)] = static_cast<uint8_t>(mark);
   ++out.class_count;
   const int32_t last = content.size() + 1;
   out.next.assign(static_cast<size_t>(last + 1) * out.class_count, -1);
@@ -300,7 +300,7 @@ Dfa Quote(const Dfa& content) {
       const int32_t to = content.next[static_cast<size_t>(s) * content.class_count + c];
       row[c] = to < 0 ? -1 : to + 1;
     }
-    const int32_t within = content.Next(s, '"');
+    const int32_t within = content.Next(s, static_cast<uint8_t>(mark_byte));
     row[mark] = content.accepting[s] ? last : within < 0 ? -1 : within + 1;
   }
   return out;

@@ -83,7 +83,7 @@ Dfa UntilDfa(std::string_view text);
 // What both accept; what `a` accepts and `b` does not.
 absl::StatusOr<Dfa> Intersect(const Dfa& a, const Dfa& b, Budget& budget);
 absl::StatusOr<Dfa> Difference(const Dfa& a, const Dfa& b, Budget& budget);
-// `content` between two quotation marks. REQUIRES: where it may end it does not take one (but behind a backslash).
-Dfa Quote(const Dfa& content);
+// `content` between two of `mark`. REQUIRES: where it may end it does not take one (but behind a backslash).
+Dfa Quote(const Dfa& content, char mark = '"');
 
 }  // namespace ingot::grammar

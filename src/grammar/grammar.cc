@@ -19,7 +19,7 @@ void PutParts(std::string& key, const std::vector<Parts>& alternatives) {
   for (const Parts& parts : alternatives) {
     absl::StrAppend(&key, "|", parts.size(), ";");
     for (const Part& part : parts) {
-      absl::StrAppend(&key, part.parameters.has_value() ? "p" : part.is_schema ? "s" : "l");
+      absl::StrAppend(&key, part.parameters.has_value() ? "p" : part.keywords ? "k" : part.is_schema ? "s" : "l");
       PutSized(key, part.text);
       if (part.parameters.has_value()) {
         const ParameterSyntax& syntax = *part.parameters;
@@ -104,10 +104,11 @@ class PartsCompiler {
     const absl::StatusOr<base::json::value> schema = base::ParseJson(part.text);
     if (!schema.ok()) return base::Annotate(schema.status(), place + ".json_schema");
     INGOT_ASSIGN_OR_RETURN(const int32_t behind, builder_.AddState());
-    SchemaCompiler compiler(builder_, *schema);
+    SchemaCompiler compiler(builder_, *schema, part.keywords ? kPythonNotation : kJsonNotation);
     const absl::Status compiled = part.parameters.has_value()
                                       ? compiler.CompileParameters(from, behind, *part.parameters)
-                                      : compiler.Compile(from, behind);
+                                  : part.keywords ? compiler.CompileKeywords(from, behind)
+                                                  : compiler.Compile(from, behind);
     if (!compiled.ok()) return base::Annotate(compiled, place);
     return behind;
   }

@@ -24,6 +24,9 @@
 // - Parameters (grammar/parameters.h) in the order of properties, each required one and any of the others. One whose
 //   value may be any text is held to nothing else, though its schema may also name numbers or null. Those that the
 //   schema does not name, where it allows them, have names of letters, digits, _, - and dots.
+// - Keyword arguments: KEY=VALUE in the order of properties, a comma and white space between; values, and what is in
+//   them, are literals of Python: None, True, False, numbers as in JSON, strings in either quotation mark
+//   (grammar/chars.h), lists and dicts. Names of letters, digits and _; those that the schema does not name, of ASCII.
 // - A schema without type whose keywords speak of certain types means those; an empty one means any value.
 // - At most 64 levels of objects and arrays.
 #pragma once
@@ -45,8 +48,9 @@ namespace ingot::grammar {
 struct Part {
   bool is_schema = false;
   std::string text;  // the literal, or the JSON Schema
-  // With is_schema, of an object: its properties as parameters.
+  // With is_schema, of an object: its properties as parameters, or as keyword arguments of Python.
   std::optional<ParameterSyntax> parameters = {};
+  bool keywords = false;
   // Without is_schema, and if there are any: one of these, and any number of further ones, `text` between each two.
   std::vector<std::vector<Part>> repeated = {};
 };

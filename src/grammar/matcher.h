@@ -109,7 +109,7 @@ inline bool Matcher::Advance(const Place& place, uint8_t byte, Place* next) cons
   *next = place;
   next->state = to;
   if (leaf.boundary < 0) return true;
-  if (from == leaf.boundary && (byte == '"' ? next->need > 0 : next->room == 0)) return false;
+  if (from == leaf.boundary && (leaf.dfa.accepting[to] ? next->need > 0 : next->room == 0)) return false;
   if (to == leaf.boundary && from != 0) {
     if (next->need > 0) --next->need;
     if (next->room != kNoLimit) --next->room;

@@ -89,7 +89,7 @@ struct Leaf {
       : dfa(std::move(automaton)), masks(budget), profiles(budget) {}
 
   const Dfa dfa;
-  int32_t boundary = -1;   // >= 0: a JSON string; the state between two of its characters, where they are counted
+  int32_t boundary = -1;   // >= 0: a string; the state between two of its characters, where they are counted
   bool free_text = false;  // takes atomic tokens too, byte by byte
   mutable MaskCache<Key, Mask> masks;
   mutable MaskCache<int32_t, Profile> profiles;  // by state

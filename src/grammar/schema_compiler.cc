@@ -48,10 +48,10 @@ absl::Status SchemaCompiler::EmitFlat(int32_t from, int32_t to, const FlatSchema
   INGOT_ASSIGN_OR_RETURN(const std::vector<std::string> types, TypesOf(schema, path));
   for (const std::string& type : types) {
     if (type == "null") {
-      INGOT_RETURN_IF_ERROR(AddMark(from, to, "null", false, false));
+      INGOT_RETURN_IF_ERROR(AddMark(from, to, notation_.null, false, false));
     } else if (type == "boolean") {
-      INGOT_RETURN_IF_ERROR(AddMark(from, to, "true", false, false));
-      INGOT_RETURN_IF_ERROR(AddMark(from, to, "false", false, false));
+      INGOT_RETURN_IF_ERROR(AddMark(from, to, notation_.yes, false, false));
+      INGOT_RETURN_IF_ERROR(AddMark(from, to, notation_.no, false, false));
     } else if (type == "string") {
       INGOT_RETURN_IF_ERROR(EmitString(from, to, schema, path));
     } else if (type == "array" || type == "object") {
@@ -66,23 +66,29 @@ absl::Status SchemaCompiler::EmitFlat(int32_t from, int32_t to, const FlatSchema
 absl::Status SchemaCompiler::EmitString(int32_t from, int32_t to, const FlatSchema& schema, const std::string& path) {
   INGOT_ASSIGN_OR_RETURN(const StringRules rules, StringRulesOf(schema, path));
   Budget& budget = builder_.budget();
-  if (rules.pattern == nullptr) {
-    INGOT_ASSIGN_OR_RETURN(const LeafPtr leaf,
-                           builder_.pool().Get("string", [&] { return StringDfa(budget); }, kStringBoundary));
-    return builder_.AddLeaf(from, to, leaf, rules.min, rules.max);
+  for (const Spelling spelling : notation_.strings) {
+    const auto spelled = base::View(SpellingName(spelling));
+    if (rules.pattern == nullptr) {
+      const auto make = [&] { return StringDfa(spelling, budget); };
+      INGOT_ASSIGN_OR_RETURN(const LeafPtr leaf,
+                             builder_.pool().Get(absl::StrCat("string ", spelled), make, kStringBoundary));
+      INGOT_RETURN_IF_ERROR(builder_.AddLeaf(from, to, leaf, rules.min, rules.max));
+      continue;
+    }
+    const std::string pattern = Text(*rules.pattern);
+    const auto make = [&]() -> absl::StatusOr<Dfa> {
+      INGOT_ASSIGN_OR_RETURN(Dfa content, PatternDfa(pattern, budget, spelling));
+      if (rules.min == 0 && rules.max == kNoLimit) return Quote(content, QuotationMark(spelling));
+      INGOT_ASSIGN_OR_RETURN(const Dfa length, LengthDfa(rules.min, rules.max, budget, spelling));
+      INGOT_ASSIGN_OR_RETURN(content, Intersect(content, length, budget));
+      return Quote(content, QuotationMark(spelling));
+    };
+    const std::string name = absl::StrCat("pattern ", spelled, " ", rules.min, " ", rules.max, " ", pattern);
+    const absl::StatusOr<LeafPtr> leaf = builder_.pool().Get(name, make);
+    if (!leaf.ok()) return SchemaFault(path, absl::StrCat("pattern ", leaf.status().message()));
+    INGOT_RETURN_IF_ERROR(builder_.AddLeaf(from, to, *leaf));
   }
-  const std::string pattern = Text(*rules.pattern);
-  const auto make = [&]() -> absl::StatusOr<Dfa> {
-    INGOT_ASSIGN_OR_RETURN(Dfa content, PatternDfa(pattern, budget));
-    if (rules.min == 0 && rules.max == kNoLimit) return Quote(content);
-    INGOT_ASSIGN_OR_RETURN(const Dfa length, LengthDfa(rules.min, rules.max, budget));
-    INGOT_ASSIGN_OR_RETURN(content, Intersect(content, length, budget));
-    return Quote(content);
-  };
-  const std::string name = absl::StrCat("pattern ", rules.min, " ", rules.max, " ", pattern);
-  const absl::StatusOr<LeafPtr> leaf = builder_.pool().Get(name, make);
-  if (!leaf.ok()) return SchemaFault(path, absl::StrCat("pattern ", leaf.status().message()));
-  return builder_.AddLeaf(from, to, *leaf);
+  return absl::OkStatus();
 }
 
 absl::Status SchemaCompiler::EmitNumber(int32_t from, int32_t to, const FlatSchema& schema, bool integer,
@@ -107,10 +113,11 @@ absl::Status SchemaCompiler::EmitEnum(int32_t from, int32_t to, const FlatSchema
   const auto make = [&]() -> absl::StatusOr<Dfa> {
     Nfa nfa;
     const int32_t start = nfa.AddState(), end = nfa.AddState();
-    for (const json::value& value : values) nfa.AddEpsilon(AddValue(nfa, start, value), end);
+    for (const json::value& value : values) nfa.AddEpsilon(AddValue(nfa, start, value, notation_), end);
     return Determinize(nfa, start, end, builder_.budget());
   };
-  INGOT_ASSIGN_OR_RETURN(const LeafPtr leaf, builder_.pool().Get("enum " + base::PrintJson(list), make));
+  const std::string name = absl::StrCat("enum ", base::View(notation_.name), " ", base::PrintJson(list));
+  INGOT_ASSIGN_OR_RETURN(const LeafPtr leaf, builder_.pool().Get(name, make));
   return builder_.AddLeaf(from, to, leaf);
 }
 
@@ -142,26 +149,34 @@ absl::Status SchemaCompiler::AddMark(int32_t from, int32_t to, std::string_view 
   return builder_.AddLeaf(from, to, leaf);
 }
 
-absl::Status SchemaCompiler::AddKey(int32_t from, int32_t to, const std::string& key) {
-  return AddMark(from, to, QuoteText(key) + ":", false, true);
+absl::Status SchemaCompiler::AddKey(int32_t from, int32_t to, const std::string& key, Keys keys,
+                                    const std::string& path) {
+  if (keys == Keys::kKeywords) return AddKeyword(from, to, key, path);
+  for (const Spelling spelling : notation_.strings) {
+    INGOT_RETURN_IF_ERROR(AddMark(from, to, QuoteText(key, spelling) + ":", false, true));
+  }
+  return absl::OkStatus();
 }
 
 // A key that is none of the known ones, in canonical spelling, so that no other spelling of those slips through.
-absl::Status SchemaCompiler::AddOtherKeys(int32_t from, int32_t to, const std::vector<Property>& known) {
-  std::string name = "key but";
-  for (const Property& property : known) absl::StrAppend(&name, " ", QuoteText(property.key));
-  const auto make = [&]() -> absl::StatusOr<Dfa> {
-    Budget& budget = builder_.budget();
-    INGOT_ASSIGN_OR_RETURN(const Dfa any, LengthDfa(0, kNoLimit, budget));
-    Nfa nfa;
-    const int32_t start = nfa.AddState(), end = nfa.AddState();
-    for (const Property& property : known) nfa.AddEpsilon(nfa.AddText(start, QuoteText(property.key)), end);
-    INGOT_ASSIGN_OR_RETURN(const Dfa names, Determinize(nfa, start, end, budget));
-    return Difference(Quote(any), names, budget);
-  };
-  INGOT_ASSIGN_OR_RETURN(const LeafPtr leaf, builder_.pool().Get(name, make));
+absl::Status SchemaCompiler::AddOtherKeys(int32_t from, int32_t to, const std::vector<Property>& known, Keys keys) {
+  if (keys == Keys::kKeywords) return AddOtherKeywords(from, to, known);
   INGOT_ASSIGN_OR_RETURN(const int32_t colon, builder_.AddState());
-  INGOT_RETURN_IF_ERROR(builder_.AddLeaf(from, colon, leaf));
+  for (const Spelling spelling : notation_.strings) {
+    std::string name = absl::StrCat("key ", base::View(SpellingName(spelling)), " but");
+    for (const Property& property : known) absl::StrAppend(&name, " ", QuoteText(property.key));
+    const auto make = [&]() -> absl::StatusOr<Dfa> {
+      Budget& budget = builder_.budget();
+      INGOT_ASSIGN_OR_RETURN(const Dfa any, LengthDfa(0, kNoLimit, budget, spelling));
+      Nfa nfa;
+      const int32_t start = nfa.AddState(), end = nfa.AddState();
+      for (const Property& property : known) nfa.AddEpsilon(nfa.AddText(start, QuoteText(property.key, spelling)), end);
+      INGOT_ASSIGN_OR_RETURN(const Dfa names, Determinize(nfa, start, end, budget));
+      return Difference(Quote(any, QuotationMark(spelling)), names, budget);
+    };
+    INGOT_ASSIGN_OR_RETURN(const LeafPtr leaf, builder_.pool().Get(name, make));
+    INGOT_RETURN_IF_ERROR(builder_.AddLeaf(from, colon, leaf));
+  }
   return AddMark(colon, to, ":", false, true);
 }
 
@@ -192,13 +207,14 @@ absl::StatusOr<std::vector<SchemaCompiler::Property>> SchemaCompiler::Properties
 // Two rows of states: in the first nothing is written yet, in the second a comma comes before the next key. Both move
 // past a property by writing it or, if it is optional, by leaving it out.
 //
-//   first[0] -> first[1] -> ... -> first[n] -> "}"        first[i] -- key i, value i --> more[i + 1]
+//   first[0] -> first[1] -> ... -> first[n] -> none       first[i] -- key i, value i --> more[i + 1]
 //   more[i] -- "," --> next[i];  next[i] -> next[i + 1] -> ...;  next[i] -- key i, value i --> more[i + 1]
-absl::Status SchemaCompiler::BuildObject(const Pending& rule) {
+//   more[i] -> some, where all that follow are optional
+absl::Status SchemaCompiler::EmitMembers(const Pending& object, Keys keys, int32_t begin, int32_t none, int32_t some) {
   static const json::value anything(true);
-  const json::value* stated = rule.schema.if_contains("additionalProperties");
-  INGOT_ASSIGN_OR_RETURN(const std::vector<Property> properties, PropertiesOf(rule, stated));
-  const json::value* others = stated != nullptr ? stated : rule.schema.contains("properties") ? nullptr : &anything;
+  const json::value* stated = object.schema.if_contains("additionalProperties");
+  INGOT_ASSIGN_OR_RETURN(const std::vector<Property> properties, PropertiesOf(object, stated));
+  const json::value* others = stated != nullptr ? stated : object.schema.contains("properties") ? nullptr : &anything;
   const size_t n = properties.size();
   std::vector<int32_t> first(n + 1), more(n + 1), next(n + 1);
   for (size_t i = 0; i <= n; ++i) {
@@ -206,17 +222,15 @@ absl::Status SchemaCompiler::BuildObject(const Pending& rule) {
       INGOT_ASSIGN_OR_RETURN((*row)[i], builder_.AddState());
     }
   }
-  INGOT_ASSIGN_OR_RETURN(const int32_t end, builder_.AddState());
-  builder_.SetAccepting(end);
-  INGOT_RETURN_IF_ERROR(AddMark(builder_.StartOf(rule.rule), first[0], "{", false, true));
-  INGOT_RETURN_IF_ERROR(AddMark(first[n], end, "}", false, false));
+  INGOT_RETURN_IF_ERROR(builder_.AddEdge(begin, {Edge::kEpsilon, 0, first[0]}));
+  INGOT_RETURN_IF_ERROR(builder_.AddEdge(first[n], {Edge::kEpsilon, 0, none}));
   for (size_t i = 0; i < n; ++i) {
     const Property& property = properties[i];
+    const std::string path = absl::StrCat(object.path, "/properties/", property.key);
     INGOT_ASSIGN_OR_RETURN(const int32_t value, builder_.AddState());
-    INGOT_RETURN_IF_ERROR(AddKey(first[i], value, property.key));
-    INGOT_RETURN_IF_ERROR(AddKey(next[i], value, property.key));
-    INGOT_RETURN_IF_ERROR(
-        Emit(value, more[i + 1], *property.schema, absl::StrCat(rule.path, "/properties/", property.key)));
+    INGOT_RETURN_IF_ERROR(AddKey(first[i], value, property.key, keys, path));
+    INGOT_RETURN_IF_ERROR(AddKey(next[i], value, property.key, keys, path));
+    INGOT_RETURN_IF_ERROR(Emit(value, more[i + 1], *property.schema, path));
     if (property.required) continue;
     INGOT_RETURN_IF_ERROR(builder_.AddEdge(first[i], {Edge::kEpsilon, 0, first[i + 1]}));
     INGOT_RETURN_IF_ERROR(builder_.AddEdge(next[i], {Edge::kEpsilon, 0, next[i + 1]}));
@@ -225,13 +239,25 @@ absl::Status SchemaCompiler::BuildObject(const Pending& rule) {
   for (size_t i = n + 1; i-- > 0;) {
     if (i < n && properties[i].required) rest_optional = false;
     INGOT_RETURN_IF_ERROR(AddMark(more[i], next[i], ",", false, true));
-    if (rest_optional) INGOT_RETURN_IF_ERROR(AddMark(more[i], end, "}", true, false));
+    if (rest_optional) INGOT_RETURN_IF_ERROR(builder_.AddEdge(more[i], {Edge::kEpsilon, 0, some}));
   }
   if (others == nullptr) return absl::OkStatus();
   INGOT_ASSIGN_OR_RETURN(const int32_t value, builder_.AddState());
-  INGOT_RETURN_IF_ERROR(AddOtherKeys(first[n], value, properties));
-  INGOT_RETURN_IF_ERROR(AddOtherKeys(next[n], value, properties));
-  return Emit(value, more[n], *others, rule.path + "/additionalProperties");
+  INGOT_RETURN_IF_ERROR(AddOtherKeys(first[n], value, properties, keys));
+  INGOT_RETURN_IF_ERROR(AddOtherKeys(next[n], value, properties, keys));
+  return Emit(value, more[n], *others, object.path + "/additionalProperties");
+}
+
+absl::Status SchemaCompiler::BuildObject(const Pending& rule) {
+  INGOT_ASSIGN_OR_RETURN(const int32_t begin, builder_.AddState());
+  INGOT_ASSIGN_OR_RETURN(const int32_t none, builder_.AddState());
+  INGOT_ASSIGN_OR_RETURN(const int32_t some, builder_.AddState());
+  INGOT_ASSIGN_OR_RETURN(const int32_t end, builder_.AddState());
+  builder_.SetAccepting(end);
+  INGOT_RETURN_IF_ERROR(AddMark(builder_.StartOf(rule.rule), begin, "{", false, true));
+  INGOT_RETURN_IF_ERROR(AddMark(none, end, "}", false, false));
+  INGOT_RETURN_IF_ERROR(AddMark(some, end, "}", true, false));
+  return EmitMembers(rule, Keys::kQuoted, begin, none, some);
 }
 
 absl::Status SchemaCompiler::BuildArray(const Pending& rule) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "grammar/notation.h"
 #include "grammar/number.h"
 #include "grammar/parameters.h"
 #include "grammar/program.h"
@@ -18,14 +19,16 @@ namespace ingot::grammar {
 class SchemaCompiler {
  public:
   // All outlive the compiler.
-  SchemaCompiler(ProgramBuilder& builder, const json::value& root)
-      : builder_(builder), root_(root), flattener_(root, builder.budget()) {}
+  SchemaCompiler(ProgramBuilder& builder, const json::value& root, const Notation& notation = kJsonNotation)
+      : builder_(builder), root_(root), notation_(notation), flattener_(root, builder.budget()) {}
 
   // Everything that leads from `from` to `to` over one value of the document's schema.
   absl::Status Compile(int32_t from, int32_t to);
   // The same for an object whose properties are written as parameters (schema_parameters.cc). INVALID_ARGUMENT as well
   // for names that cannot be written so.
   absl::Status CompileParameters(int32_t from, int32_t to, const ParameterSyntax& syntax);
+  // The same for keyword arguments, KEY=VALUE with commas between (schema_keywords.cc).
+  absl::Status CompileKeywords(int32_t from, int32_t to);
 
  private:
   struct Pending {  // a rule whose body is not built yet
@@ -51,8 +54,16 @@ class SchemaCompiler {
     bool required = false;
   };
   absl::StatusOr<std::vector<Property>> PropertiesOf(const Pending& rule, const json::value* additional) const;
-  absl::Status AddKey(int32_t from, int32_t to, const std::string& key);
-  absl::Status AddOtherKeys(int32_t from, int32_t to, const std::vector<Property>& known);
+  enum class Keys {
+    kQuoted,    // "KEY":
+    kKeywords,  // KEY=
+  };
+  // Everything from `begin` over an object's members and the commas between: to `none` without any, else to `some`.
+  absl::Status EmitMembers(const Pending& object, Keys keys, int32_t begin, int32_t none, int32_t some);
+  absl::Status AddKey(int32_t from, int32_t to, const std::string& key, Keys keys, const std::string& path);
+  absl::Status AddOtherKeys(int32_t from, int32_t to, const std::vector<Property>& known, Keys keys);
+  absl::Status AddKeyword(int32_t from, int32_t to, const std::string& key, const std::string& path);
+  absl::Status AddOtherKeywords(int32_t from, int32_t to, const std::vector<Property>& known);
   struct Parameter;
   absl::Status EmitParameters(int32_t from, int32_t to, const FlatSchema& schema, const ParameterSyntax& syntax);
   absl::Status EmitParameter(const Parameter& parameter, int32_t to, const ParameterSyntax& syntax);
@@ -60,12 +71,14 @@ class SchemaCompiler {
                                  const ParameterSyntax& syntax);
   absl::Status EmitText(int32_t from, int32_t to, const std::string& name, const Dfa& content,
                         const ParameterSyntax& syntax);
-  absl::StatusOr<LeafPtr> OtherParameterNames(const std::vector<Property>& known);
+  // Names that `pattern` allows, but for the known ones.
+  absl::StatusOr<LeafPtr> OtherNames(const std::string& pattern, const std::vector<Property>& known);
   // A leaf of fixed text, with optional white space before and after.
   absl::Status AddMark(int32_t from, int32_t to, std::string_view text, bool space_before, bool space_behind);
 
   ProgramBuilder& builder_;
   const json::value& root_;
+  const Notation& notation_;
   SchemaFlattener flattener_;
   std::map<std::string, int32_t> rules_;  // by kind and schema text
   std::deque<Pending> pending_;
@@ -87,6 +100,6 @@ absl::StatusOr<uint32_t> CountOf(const FlatSchema& schema, const char* key, uint
 absl::StatusOr<std::vector<json::value>> AllowedValues(const FlatSchema& schema, const std::string& path,
                                                        Budget& budget);
 // Every spelling of `value`: canonical scalars, white space where JSON takes it (as AddWhitespace).
-int32_t AddValue(Nfa& nfa, int32_t from, const json::value& value);
+int32_t AddValue(Nfa& nfa, int32_t from, const json::value& value, const Notation& notation);
 
 }  // namespace ingot::grammar

@@ -92,7 +92,8 @@ absl::Status SchemaCompiler::EmitParameters(int32_t from, int32_t to, const Flat
   }
   if (!named_only) {
     INGOT_ASSIGN_OR_RETURN(const int32_t begin, builder_.AddLiteral(at, syntax.begin));
-    INGOT_ASSIGN_OR_RETURN(const LeafPtr names, OtherParameterNames(properties));
+    const std::string any_name = absl::StrCat("^[A-Za-z0-9_.-]{1,", kLongestName, "}$");
+    INGOT_ASSIGN_OR_RETURN(const LeafPtr names, OtherNames(any_name, properties));
     INGOT_ASSIGN_OR_RETURN(const int32_t key, builder_.AddState());
     INGOT_RETURN_IF_ERROR(builder_.AddLeaf(begin, key, names));
     Parameter other{.text_begin = 0, .json_begin = 0, .schema = stated, .path = "#/additionalProperties"};
@@ -188,13 +189,13 @@ absl::Status SchemaCompiler::EmitText(int32_t from, int32_t to, const std::strin
   return builder_.AddEdge(last, {Edge::kEpsilon, 0, to});
 }
 
-absl::StatusOr<SchemaCompiler::LeafPtr> SchemaCompiler::OtherParameterNames(const std::vector<Property>& known) {
-  std::string name = "parameter but";
+absl::StatusOr<SchemaCompiler::LeafPtr> SchemaCompiler::OtherNames(const std::string& pattern,
+                                                                   const std::vector<Property>& known) {
+  std::string name = absl::StrCat("name ", pattern, " but");
   for (const Property& property : known) absl::StrAppend(&name, " ", QuoteText(property.key));
   const auto make = [&]() -> absl::StatusOr<Dfa> {
     Budget& budget = builder_.budget();
-    INGOT_ASSIGN_OR_RETURN(const Dfa any,
-                           PatternDfa(absl::StrCat("^[A-Za-z0-9_.-]{1,", kLongestName, "}$"), budget, Spelling::kRaw));
+    INGOT_ASSIGN_OR_RETURN(const Dfa any, PatternDfa(pattern, budget, Spelling::kRaw));
     Nfa nfa;
     const int32_t start = nfa.AddState(), end = nfa.AddState();
     for (const Property& property : known) nfa.AddEpsilon(nfa.AddText(start, property.key), end);

@@ -176,10 +176,17 @@ absl::StatusOr<std::vector<json::value>> AllowedValues(const FlatSchema& schema,
   return out;
 }
 
-int32_t AddValue(Nfa& nfa, int32_t from, const json::value& value) {
-  if (value.is_string()) {
-    return nfa.AddText(from, QuoteText({value.get_string().data(), value.get_string().size()}));
-  }
+int32_t AddValue(Nfa& nfa, int32_t from, const json::value& value, const Notation& notation) {
+  const auto add_string = [&](json::string_view text) {
+    const int32_t behind = nfa.AddState();
+    for (const Spelling spelling : notation.strings) {
+      nfa.AddEpsilon(nfa.AddText(from, QuoteText({text.data(), text.size()}, spelling)), behind);
+    }
+    return behind;
+  };
+  if (value.is_string()) return add_string(value.get_string());
+  if (value.is_null()) return nfa.AddText(from, notation.null);
+  if (value.is_bool()) return nfa.AddText(from, value.get_bool() ? notation.yes : notation.no);
   if (!value.is_array() && !value.is_object()) return nfa.AddText(from, base::PrintJson(value));
   const bool is_object = value.is_object();
   const size_t size = is_object ? value.get_object().size() : value.get_array().size();
@@ -189,13 +196,12 @@ int32_t AddValue(Nfa& nfa, int32_t from, const json::value& value) {
     const json::value* item = nullptr;
     if (is_object) {
       const auto& entry = *(value.get_object().begin() + static_cast<ptrdiff_t>(i));
-      from = nfa.AddText(from, QuoteText({entry.key().data(), entry.key().size()}) + ":");
-      from = AddWhitespace(nfa, from);
+      from = AddWhitespace(nfa, nfa.AddText(add_string(entry.key()), ":"));
       item = &entry.value();
     } else {
       item = &value.get_array()[i];
     }
-    from = AddValue(nfa, from, *item);
+    from = AddValue(nfa, from, *item, notation);
   }
   if (size > 0) from = AddWhitespace(nfa, from);
   return nfa.AddText(from, is_object ? "}" : "]");

@@ -57,6 +57,8 @@ absl::StatusOr<grammar::Part> PartOf(const v1::GrammarPart& part, int depth) {
       return grammar::Part{.is_schema = true, .text = part.json_schema()};
     case v1::GrammarPart::kParameters:
       return PartOf(part.parameters());
+    case v1::GrammarPart::kPythonKeywords:
+      return grammar::Part{.is_schema = true, .text = part.python_keywords(), .keywords = true};
     case v1::GrammarPart::kRepeat: {
       if (depth >= kMaxDepth) {
         return absl::InvalidArgumentError(absl::StrCat("grammar parts repeat more than ", kMaxDepth, " levels deep"));
@@ -69,7 +71,8 @@ absl::StatusOr<grammar::Part> PartOf(const v1::GrammarPart& part, int depth) {
       return repeated;
     }
     default:
-      return absl::InvalidArgumentError("a grammar part must have literal, json_schema, parameters or repeat set");
+      return absl::InvalidArgumentError(
+          "a grammar part must have literal, json_schema, parameters, repeat or python_keywords set");
   }
 }
 

@@ -65,6 +65,7 @@ class OutputFormat {
       kText,        // text
       kArguments,   // the arguments, as one JSON object
       kParameters,  // the arguments, each as ParameterShape says
+      kKeywords,    // the arguments, as keyword arguments of Python
       kIndex,       // a number that tells calls apart
     };
     Kind kind = kText;
@@ -74,6 +75,7 @@ class OutputFormat {
     std::string begin, between, end;
     std::vector<CallPiece> call;
     // What closes a call that is the last: all texts behind its arguments, but for braces and white space before them.
+    // Empty where that is brackets alone, which may stand anywhere.
     std::string Closing() const;
   };
   // What a parameter is written between: begin KEY text_key_end STRING value_end, or json_key_end and JSON for what is
@@ -81,8 +83,7 @@ class OutputFormat {
   struct ParameterShape {
     std::string begin, text_key_end, json_key_end, value_end, stop;
   };
-  // UNIMPLEMENTED where the format has no calls, or writes arguments in neither way. INVALID_ARGUMENT: a name that it
-  // cannot write.
+  // UNIMPLEMENTED where the format has no calls. INVALID_ARGUMENT: a name that it cannot write.
   absl::StatusOr<CallShape> ShapeOf(std::string_view tool) const;
   // Of formats whose calls have kParameters.
   ParameterShape ShapeOfParameters() const;

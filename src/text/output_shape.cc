@@ -20,7 +20,6 @@ void AddText(std::string_view text, std::vector<CallPiece>& pieces) {
 
 std::string Quoted(const std::string& text) { return PythonJson(base::json::value(base::json::string(text))); }
 
-// UNIMPLEMENTED: arguments that are Python's.
 absl::StatusOr<std::vector<CallPiece>> PiecesOf(const CompiledRow& row, const Program& program,
                                                 const std::string& tool) {
   std::vector<CallPiece> pieces;
@@ -56,9 +55,11 @@ absl::StatusOr<std::vector<CallPiece>> PiecesOf(const CompiledRow& row, const Pr
       case Element::kParameters:
         pieces.push_back({CallPiece::kParameters});
         break;
+      case Element::kKeywords:
+        pieces.push_back({CallPiece::kKeywords});
+        break;
       default:
-        return absl::UnimplementedError(
-            absl::StrCat("the format '", row.row.name, "' writes arguments neither as JSON nor each between marks"));
+        return absl::InternalError("a call's pattern holds what belongs into a parameter");
     }
   }
   return pieces;
@@ -101,11 +102,11 @@ std::string OutputFormat::CallShape::Closing() const {
   std::string closing;
   for (const CallPiece& piece : call) {
     if (piece.kind == CallPiece::kText) closing += piece.text;
-    if (piece.kind == CallPiece::kArguments || piece.kind == CallPiece::kParameters) closing.clear();
+    if (piece.kind != CallPiece::kText && piece.kind != CallPiece::kIndex) closing.clear();
   }
   closing += end;
   closing.erase(0, std::min(closing.find_first_not_of("} \n"), closing.size()));
-  return closing;
+  return closing.find_first_not_of(")]} \n") == std::string::npos ? "" : closing;
 }
 
 absl::StatusOr<OutputFormat::CallShape> OutputFormat::ShapeOf(std::string_view tool) const {
@@ -158,7 +159,7 @@ absl::StatusOr<OutputFormat::CallFrame> OutputFormat::FrameOf(std::string_view t
   CallFrame frame{shape.begin, ""};
   std::string* text = &frame.before;
   for (const CallPiece& piece : shape.call) {
-    if (piece.kind == CallPiece::kParameters) {
+    if (piece.kind == CallPiece::kParameters || piece.kind == CallPiece::kKeywords) {
       return absl::UnimplementedError(
           absl::StrCat("the format '", row_.row.name, "' does not write arguments as JSON: a call cannot be framed"));
     }

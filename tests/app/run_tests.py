@@ -345,7 +345,7 @@ def case_serve(ingot, options):
     check(code == 0, output)
     checkpoint = sorted(pathlib.Path(f"{ingot.folder}/tiny/checkpoints").iterdir())[-1]
     server = subprocess.Popen([ingot.binary, "serve", str(checkpoint), "--port", "0", "--also",
-                               f"second={checkpoint}"], cwd=ingot.source, stdout=subprocess.PIPE, text=True)
+                               f"second={checkpoint}", "--record", f"{ingot.folder}/served"], cwd=ingot.source, stdout=subprocess.PIPE, text=True)
     try:
         line = server.stdout.readline()
         check("/v1" in line, f"serve said: {line}")
@@ -375,6 +375,10 @@ def case_serve(ingot, options):
     finally:
         server.terminate()
         check(server.wait(timeout=30) == 0, "serve did not end in order")
+    with open(f"{ingot.folder}/served/engine.jsonl") as asked, open(f"{ingot.folder}/served/calls.jsonl") as recorded:
+        asked = {call["call_id"]: call["prompt_ids"] for call in map(json.loads, asked)}
+        recorded = {call["call_id"]: call["prompt_ids"] for call in map(json.loads, recorded)}
+    check(len(asked) == 3 and asked == recorded, f"the engine was asked {asked}, but recorded is {recorded}")
 
 
 # A random byte-level model; its agent calls four names of models.

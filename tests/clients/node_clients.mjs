@@ -1,10 +1,18 @@
 // The Node clients of run.py: node_clients.mjs CASE URL. Each has the same conversation with the scripted model: one call
-// of a tool, two at once, an answer.
+// of a tool, two at once, an answer. A case may end with how it is held: _stream, and what is scripted: _malformed or
+// _unclosed calls, a _long answer that streams, or one that the client leaves (_abort).
 const [name, url] = process.argv.slice(2);
 const QUESTION = "How is the weather in Paris, Rome and Oslo?";
 const ANSWER = "Mild, warm and cold.";
 const WEATHER = { Paris: "mild", Rome: "warm", Oslo: "cold" };
 const parameters = { type: "object", properties: { city: { type: "string" } }, required: ["city"] };
+const LONG = Array.from({ length: 140 }, (_, line) => `${String(line).padStart(3, "0")}: grüße 日本語 😀`).join("\n");
+const KEPT = 300; // characters, at least, of an answer that is left
+
+const NO_JSON = "the arguments are not JSON", NO_CITY = "the arguments name no city", NO_TOOL = "there is no such tool";
+const RESULTS = ["mild", "warm", "cold"];
+// Of malformed calls: arguments that are not JSON, no such tool, a call that is not closed, a good one and one that is cut.
+const MALFORMED_RESULTS = [NO_JSON, NO_TOOL, NO_JSON, "warm", NO_JSON];
 
 function check(condition, message) {
   if (condition) return;
@@ -12,41 +20,155 @@ function check(condition, message) {
   process.exit(1);
 }
 
-async function openai(stream) {
-  const { default: OpenAI } = await import("openai");
-  const client = new OpenAI({ baseURL: url + "/v1", apiKey: "key-openai-node" });
-  const tools = [{ type: "function", function: { name: "weather", description: "of a city", parameters } }];
-  const messages = [{ role: "user", content: QUESTION }];
-  for (let turn = 0; turn < 5; ++turn) {
-    const body = { model: "ingot", messages, tools };
-    const reply = stream ? await client.chat.completions.stream(body).finalChatCompletion()
-                         : await client.chat.completions.create(body);
-    const message = reply.choices[0].message;
-    if (!message.tool_calls?.length) return check(message.content === ANSWER, message);
-    messages.push({ role: "assistant", content: message.content, tool_calls: message.tool_calls });
-    for (const call of message.tool_calls) {
-      const city = JSON.parse(call.function.arguments).city;
-      messages.push({ role: "tool", tool_call_id: call.id, content: WEATHER[city] });
+// What a careful agent answers a call with; `input`: the text of its arguments, or what the library made of it.
+function runTool(name, input) {
+  if (name !== "weather") return NO_TOOL;
+  if (typeof input === "string") {
+    try {
+      input = JSON.parse(input);
+    } catch {
+      return NO_JSON;
     }
+  }
+  return WEATHER[input.city] ?? NO_CITY;
+}
+
+// `turn`(results of the last calls): what the model calls, as { id, name, input }, and its text.
+async function converse(turn, expected) {
+  const found = [];
+  let results = [];
+  for (let i = 0; i < 10; ++i) {
+    const { calls, text } = await turn(results);
+    if (!calls.length) {
+      check(text === ANSWER, text);
+      return check(JSON.stringify(found) === JSON.stringify(expected), { found, expected });
+    }
+    results = calls.map(({ id, name, input }) => ({ id, result: runTool(name, input) }));
+    found.push(...results.map(({ result }) => result));
   }
   check(false, "no answer");
 }
 
-async function anthropic(stream) {
+// The text of a stream; of one that is left, what came until there was enough.
+async function read(pieces, leaves) {
+  let text = "";
+  for await (const piece of pieces) {
+    text += piece;
+    if (leaves && text.length >= KEPT) break;
+  }
+  check(!leaves || (text.length >= KEPT && text.length < LONG.length && LONG.startsWith(text)), text);
+  return text;
+}
+
+// The gateway has noticed that the client left, and recorded what was sampled.
+async function waitUntilIdle() {
+  for (let i = 0; i < 600; ++i) {
+    if ((await (await fetch(url + "/metrics")).text()).includes("\ningot_gateway_active_calls 0\n")) return;
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+  check(false, "the call goes on without its client");
+}
+
+// `ask`(user's text, leaves): the answer, or what was kept of it, which joins the conversation.
+async function goOn(ask, abort) {
+  const text = await ask("Write a long text.", abort);
+  check(abort || text === LONG, text);
+  await waitUntilIdle();
+  check((await ask("Go on.", false)) === ANSWER, "no answer");
+}
+
+async function openai({ stream, malformed, long, abort }) {
+  const { default: OpenAI } = await import("openai");
+  const client = new OpenAI({ baseURL: url + "/v1", apiKey: "key-openai-node" });
+  const tools = [{ type: "function", function: { name: "weather", description: "of a city", parameters } }];
+  const messages = [];
+  async function turn(results) {
+    for (const { id, result } of results) messages.push({ role: "tool", tool_call_id: id, content: result });
+    const body = { model: "ingot", messages, tools };
+    const reply = stream ? await client.chat.completions.stream(body).finalChatCompletion()
+                         : await client.chat.completions.create(body);
+    const message = reply.choices[0].message;
+    const calls = message.tool_calls ?? [];
+    messages.push({ role: "assistant", content: message.content, ...(calls.length && { tool_calls: calls }) });
+    return { calls: calls.map((call) => ({ id: call.id, name: call.function.name, input: call.function.arguments })),
+             text: message.content };
+  }
+  async function ask(text, leaves) {
+    messages.push({ role: "user", content: text });
+    const events = await client.chat.completions.create({ model: "ingot", messages, stream: true });
+    async function* pieces() {
+      for await (const event of events) yield event.choices[0].delta.content ?? "";
+    }
+    const answer = await read(pieces(), leaves);
+    messages.push({ role: "assistant", content: answer });
+    return answer;
+  }
+  if (long || abort) return goOn(ask, abort);
+  messages.push({ role: "user", content: QUESTION });
+  await converse(turn, malformed ? MALFORMED_RESULTS : RESULTS);
+}
+
+async function responses({ malformed, long, abort }) {
+  const { default: OpenAI } = await import("openai");
+  const client = new OpenAI({ baseURL: url + "/v1", apiKey: "key-openai-node" });
+  const tools = [{ type: "function", name: "weather", description: "of a city", parameters, strict: false }];
+  const input = [];
+  let turns = 0;
+  async function turn(results) {
+    for (const { id, result } of results) input.push({ type: "function_call_output", call_id: id, output: result });
+    const body = { model: "ingot", input, tools, store: false };
+    const reply = turns++ % 2 ? await client.responses.create(body) : await client.responses.stream(body).finalResponse();
+    input.push(...reply.output.map(({ parsed_arguments, ...item }) => item));
+    return { calls: reply.output.filter((item) => item.type === "function_call")
+                        .map((item) => ({ id: item.call_id, name: item.name, input: item.arguments })),
+             text: reply.output_text };
+  }
+  async function ask(text, leaves) {
+    input.push({ role: "user", content: text });
+    const events = await client.responses.create({ model: "ingot", input, store: false, stream: true });
+    async function* pieces() {
+      for await (const event of events) if (event.type === "response.output_text.delta") yield event.delta;
+    }
+    const answer = await read(pieces(), leaves);
+    input.push({ role: "assistant", content: answer });
+    return answer;
+  }
+  if (long || abort) return goOn(ask, abort);
+  input.push({ role: "user", content: QUESTION });
+  await converse(turn, malformed ? MALFORMED_RESULTS : RESULTS);
+}
+
+async function anthropic({ stream, malformed, unclosed, long, abort }) {
   const { default: Anthropic } = await import("@anthropic-ai/sdk");
   const client = new Anthropic({ baseURL: url, apiKey: "key-anthropic-ts" });
   const tools = [{ name: "weather", description: "of a city", input_schema: parameters }];
-  const messages = [{ role: "user", content: QUESTION }];
-  for (let turn = 0; turn < 5; ++turn) {
+  const messages = [];
+  async function turn(results) {
+    if (results.length) {
+      messages.push({ role: "user", content: results.map(({ id, result }) => (
+          { type: "tool_result", tool_use_id: id, content: result })) });
+    }
     const body = { model: "ingot", max_tokens: 200, messages, tools };
     const message = stream ? await client.messages.stream(body).finalMessage() : await client.messages.create(body);
-    const uses = message.content.filter((block) => block.type === "tool_use");
-    if (!uses.length) return check(message.content[0].text === ANSWER, message);
     messages.push({ role: "assistant", content: message.content });
-    messages.push({ role: "user", content: uses.map((use) => (
-        { type: "tool_result", tool_use_id: use.id, content: WEATHER[use.input.city] })) });
+    return { calls: message.content.filter((block) => block.type === "tool_use"),
+             text: message.content.filter((block) => block.type === "text").map((block) => block.text).join("") };
   }
-  check(false, "no answer");
+  async function ask(text, leaves) {
+    messages.push({ role: "user", content: text });
+    const events = await client.messages.create({ model: "ingot", max_tokens: 5000, messages, stream: true });
+    async function* pieces() {
+      for await (const event of events) if (event.delta?.type === "text_delta") yield event.delta.text;
+    }
+    const answer = await read(pieces(), leaves);
+    messages.push({ role: "assistant", content: answer });
+    return answer;
+  }
+  if (long || abort) return goOn(ask, abort);
+  messages.push({ role: "user", content: QUESTION });
+  if (unclosed) return converse(turn, [NO_TOOL, "cold"]); // the library closes it
+  // What is not JSON comes wrapped: an object that names no city.
+  await converse(turn, malformed ? MALFORMED_RESULTS.map((result) => (result === NO_JSON ? NO_CITY : result)) : RESULTS);
 }
 
 async function aiSdk(model) {
@@ -60,10 +182,9 @@ async function aiSdk(model) {
 }
 
 const cases = {
-  openai_node: () => openai(false),
-  openai_node_stream: () => openai(true),
-  anthropic_ts: () => anthropic(false),
-  anthropic_ts_stream: () => anthropic(true),
+  openai_node: openai,
+  openai_node_responses: responses,
+  anthropic_ts: anthropic,
   ai_sdk_chat: async () => {
     const { createOpenAICompatible } = await import("@ai-sdk/openai-compatible");
     await aiSdk(createOpenAICompatible({ name: "ingot", baseURL: url + "/v1", apiKey: "key-ai-chat" })("ingot"));
@@ -77,4 +198,11 @@ const cases = {
     await aiSdk(createAnthropic({ baseURL: url + "/v1", apiKey: "key-ai-anthropic" })("ingot"));
   },
 };
-await cases[name]();
+let base = name;
+const how = {};
+for (const word of ["malformed", "unclosed", "long", "abort", "stream"]) {
+  if (!base.endsWith("_" + word)) continue;
+  base = base.slice(0, -word.length - 1);
+  how[word] = true;
+}
+await cases[base](how);

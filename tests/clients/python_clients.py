@@ -1,13 +1,23 @@
 """The Python clients of run.py: python_clients.py CASE URL. Each has the same conversation with the scripted model: one
-call of a tool, two at once, an answer."""
+call of a tool, two at once, an answer. A case may end with how it is held: _stream, and what is scripted: _malformed
+or _unclosed calls, a _long answer that streams, or one that the client leaves (_abort)."""
 import json
 import sys
+import time
+import urllib.request
 
 url = sys.argv[2]
 QUESTION = "How is the weather in Paris, Rome and Oslo?"
 ANSWER = "Mild, warm and cold."
 WEATHER = {"Paris": "mild", "Rome": "warm", "Oslo": "cold"}
 PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+LONG = "\n".join(f"{line:03}: grüße 日本語 😀" for line in range(140))
+KEPT = 300  # characters, at least, of an answer that is left
+
+NO_JSON, NO_CITY, NO_TOOL = "the arguments are not JSON", "the arguments name no city", "there is no such tool"
+RESULTS = ["mild", "warm", "cold"]
+# Of malformed calls: arguments that are not JSON, no such tool, a call that is not closed, a good one and one that is cut.
+MALFORMED_RESULTS = [NO_JSON, NO_TOOL, NO_JSON, "warm", NO_JSON]
 
 
 def check(condition, message):
@@ -15,12 +25,69 @@ def check(condition, message):
         sys.exit(f"FAILED: {message}")
 
 
-def openai_python(stream=False):
+def run_tool(name, arguments):
+    """What a careful agent answers a call with; `arguments`: their text, or what the library made of it."""
+    if name != "weather":
+        return NO_TOOL
+    if isinstance(arguments, str):
+        try:
+            arguments = json.loads(arguments)
+        except ValueError:
+            return NO_JSON
+    return WEATHER.get(arguments.get("city"), NO_CITY)
+
+
+def converse(turn, stream, expected):
+    """`turn`(results of the last calls, stream): what the model calls, as (id, name, arguments), and its text."""
+    found, results = [], []
+    for _ in range(10):
+        calls, text = turn(results, stream)
+        if not calls:
+            check(text == ANSWER, text)
+            return check(found == expected, f"{found}, expected {expected}")
+        results = [(key, run_tool(name, arguments)) for key, name, arguments in calls]
+        found += [result for _, result in results]
+    check(False, "no answer")
+
+
+def leave(pieces, close):
+    """The text of a stream that is closed once there is enough of it."""
+    kept = ""
+    for piece in pieces:
+        kept += piece
+        if len(kept) >= KEPT:
+            break
+    close()
+    check(KEPT <= len(kept) < len(LONG) and LONG.startswith(kept), f"kept {kept!r}")
+    return kept
+
+
+def wait_until_idle():
+    """The gateway has noticed that the client left, and recorded what was sampled."""
+    for _ in range(600):
+        with urllib.request.urlopen(url + "/metrics", timeout=30) as response:
+            if b"\ningot_gateway_active_calls 0\n" in response.read():
+                return
+        time.sleep(0.05)
+    check(False, "the call goes on without its client")
+
+
+def go_on(ask, abort):
+    """`ask`(user's text, abort): the answer, or what was kept of it, which joins the conversation."""
+    text = ask("Write a long text.", abort)
+    check(abort or text == LONG, text)
+    wait_until_idle()
+    check(ask("Go on.", False) == ANSWER, "no answer")
+
+
+def openai_python(stream=False, malformed=False, long=False, abort=False):
     import openai
     client = openai.OpenAI(base_url=url + "/v1", api_key="key-openai")
     tools = [{"type": "function", "function": {"name": "weather", "description": "of a city", "parameters": PARAMETERS}}]
     messages = [{"role": "user", "content": QUESTION}]
-    for _ in range(5):
+
+    def turn(results, stream):
+        messages.extend({"role": "tool", "tool_call_id": key, "content": result} for key, result in results)
         if stream:
             with client.chat.completions.stream(model="ingot", messages=messages, tools=tools) as events:
                 for _event in events:
@@ -28,60 +95,95 @@ def openai_python(stream=False):
                 message = events.get_final_completion().choices[0].message
         else:
             message = client.chat.completions.create(model="ingot", messages=messages, tools=tools).choices[0].message
-        if not message.tool_calls:
-            return check(message.content == ANSWER, message)
         messages.append(message.model_dump(exclude_none=True, include={"role", "content", "tool_calls"}))
-        for tool_call in message.tool_calls:
-            city = json.loads(tool_call.function.arguments)["city"]
-            messages.append({"role": "tool", "tool_call_id": tool_call.id, "content": WEATHER[city]})
-    check(False, "no answer")
+        return [(call.id, call.function.name, call.function.arguments) for call in message.tool_calls or []], message.content
+
+    def ask(text, leaves):
+        history.append({"role": "user", "content": text})
+        events = client.chat.completions.create(model="ingot", messages=history, stream=True)
+        pieces = (event.choices[0].delta.content or "" for event in events)
+        answer = leave(pieces, events.close) if leaves else "".join(pieces)
+        history.append({"role": "assistant", "content": answer})
+        return answer
+
+    history = []
+    if long or abort:
+        return go_on(ask, abort)
+    converse(turn, stream, MALFORMED_RESULTS if malformed else RESULTS)
 
 
-def openai_python_responses():
+def openai_python_responses(malformed=False, long=False, abort=False):
     import openai
     client = openai.OpenAI(base_url=url + "/v1", api_key="key-responses")
     tools = [{"type": "function", "name": "weather", "description": "of a city", "parameters": PARAMETERS}]
     items = [{"role": "user", "content": QUESTION}]
-    for turn in range(5):
-        if turn % 2:
+
+    def turn(results, _stream):
+        items.extend({"type": "function_call_output", "call_id": key, "output": result} for key, result in results)
+        if len(items) % 2 == 0:
             response = client.responses.create(model="ingot", input=items, tools=tools, store=False)
         else:
             with client.responses.stream(model="ingot", input=items, tools=tools, store=False) as events:
                 for _event in events:
                     pass
                 response = events.get_final_response()
-        calls = [item for item in response.output if item.type == "function_call"]
-        if not calls:
-            return check(response.output_text == ANSWER, response)
-        items += [item.model_dump(exclude_none=True, exclude={"parsed_arguments"}) for item in response.output]
-        for item in calls:
-            items.append({"type": "function_call_output", "call_id": item.call_id,
-                          "output": WEATHER[json.loads(item.arguments)["city"]]})
-    check(False, "no answer")
+        items.extend(item.model_dump(exclude_none=True, exclude={"parsed_arguments"}) for item in response.output)
+        return [(item.call_id, item.name, item.arguments) for item in response.output
+                if item.type == "function_call"], response.output_text
+
+    def ask(text, leaves):
+        history.append({"role": "user", "content": text})
+        events = client.responses.create(model="ingot", input=history, store=False, stream=True)
+        pieces = (event.delta for event in events if event.type == "response.output_text.delta")
+        answer = leave(pieces, events.close) if leaves else "".join(pieces)
+        history.append({"role": "assistant", "content": answer})
+        return answer
+
+    history = []
+    if long or abort:
+        return go_on(ask, abort)
+    converse(turn, True, MALFORMED_RESULTS if malformed else RESULTS)
 
 
-def anthropic_python(stream=False):
+def anthropic_python(stream=False, malformed=False, unclosed=False, long=False, abort=False):
     import anthropic
     client = anthropic.Anthropic(base_url=url, api_key="key-anthropic")
     tools = [{"name": "weather", "description": "of a city", "input_schema": PARAMETERS}]
     messages = [{"role": "user", "content": QUESTION}]
-    count = client.messages.count_tokens(model="ingot", messages=messages, tools=tools)
-    for turn in range(5):
+
+    def turn(results, stream):
+        if results:
+            messages.append({"role": "user", "content": [
+                {"type": "tool_result", "tool_use_id": key, "content": result} for key, result in results]})
         arguments = {"model": "ingot", "max_tokens": 200, "messages": messages, "tools": tools}
+        count = client.messages.count_tokens(model="ingot", messages=messages, tools=tools)
         if stream:
             with client.messages.stream(**arguments) as events:
                 message = events.get_final_message()
         else:
             message = client.messages.create(**arguments)
-        if turn == 0:
-            check(count.input_tokens == message.usage.input_tokens, f"{count} but {message.usage}")
-        uses = [block for block in message.content if block.type == "tool_use"]
-        if not uses:
-            return check(message.content[0].text == ANSWER, message)
+        usage = message.usage
+        asked = usage.input_tokens + usage.cache_read_input_tokens
+        check(len(messages) > 1 or count.input_tokens == asked, f"{count} but {usage}")
         messages.append({"role": "assistant", "content": message.content})
-        messages.append({"role": "user", "content": [
-            {"type": "tool_result", "tool_use_id": use.id, "content": WEATHER[use.input["city"]]} for use in uses]})
-    check(False, "no answer")
+        text = "".join(block.text for block in message.content if block.type == "text")
+        return [(block.id, block.name, block.input) for block in message.content if block.type == "tool_use"], text
+
+    def ask(text, leaves):
+        history.append({"role": "user", "content": text})
+        with client.messages.stream(model="ingot", max_tokens=5000, messages=history) as events:
+            answer = leave(events.text_stream, events.close) if leaves else "".join(events.text_stream)
+        history.append({"role": "assistant", "content": answer})
+        return answer
+
+    history = []
+    if long or abort:
+        return go_on(ask, abort)
+    if unclosed:  # the library closes it
+        return converse(turn, stream, [NO_TOOL, "cold"])
+    # What is not JSON comes wrapped: an object that names no city.
+    converse(turn, stream, [NO_CITY if result == NO_JSON else result for result in MALFORMED_RESULTS]
+             if malformed else RESULTS)
 
 
 def langchain():
@@ -141,11 +243,11 @@ def openai_python_errors():
     expect_error(bad, 400, lambda: chat(messages=image), code="unsupported_content", param="messages[0].content[0]")
     for stream in (False, True):
         expect_error(bad, 400, lambda: chat(messages=[{"role": "user", "content": too_long}], stream=stream),
-                     code="context_length_exceeded")
+                     code="context_length_exceeded", param="messages")
         expect_error(bad, 400, lambda: client.responses.create(model="ingot", input=too_long, stream=stream),
-                     code="context_length_exceeded")
+                     code="context_length_exceeded", param="input")
         expect_error(bad, 400, lambda: client.completions.create(model="ingot", prompt=too_long, stream=stream),
-                     code="context_length_exceeded")
+                     code="context_length_exceeded", param="prompt")
     for field, wrong in {"previous_response_id": "resp_1", "input": 5, "text": 7, "reasoning": 7,
                          "tool_choice": "never"}.items():
         expect_error(bad, 400, lambda: client.responses.create(**{"model": "ingot", "input": "hi", field: wrong}),
@@ -197,8 +299,8 @@ def openai_agents():
 
 
 if __name__ == "__main__":
-    name = sys.argv[1]
-    if name.endswith("_stream"):
-        globals()[name.removesuffix("_stream")](stream=True)
-    else:
-        globals()[name]()
+    name, how = sys.argv[1], {}
+    for word in ("malformed", "unclosed", "long", "abort", "stream"):
+        if name.endswith("_" + word):
+            name, how[word] = name.removesuffix("_" + word), True
+    globals()[name](**how)

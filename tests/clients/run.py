@@ -4,9 +4,10 @@
     run.py BINARY [--cache DIR] [CASE ...]        `make test-agents`; all cases by default
 
 Installs them from npm and PyPI into the cache folder (first time only). Each case has a script of what the model
-samples, and the numbers that must come out: calls answered, calls that went on from their predecessor's sampled ids, and
-forks by cause. The case opencode_training lets OpenCode train a model instead. A client that cannot be installed is
-reported as skipped, with the reason.
+samples, and the numbers that must come out: calls answered, calls that went on from their predecessor's sampled ids out
+of those that could, forks by cause, prompt tokens that were encoded anew out of all. No call may be recorded with
+another prompt than the engine got. The case opencode_training lets OpenCode train a model instead. A client that cannot
+be installed is reported as skipped, with the reason.
 """
 import argparse
 import json
@@ -65,13 +66,14 @@ class Cache:
 
 
 class Server:
-    """`ingot serve` with a script, on a free port, and what its metrics say."""
+    """`ingot serve` with a script, on a free port, what its metrics say, and what it recorded."""
 
     def __init__(self, binary, model, script, folder):
         path = folder / "script.jsonl"
         path.write_text("".join(json.dumps(line) + "\n" for line in script))
+        self.record = folder / "record"
         self.process = subprocess.Popen([binary, "serve", str(model), "--port", "0", "--model", "ingot", "--script",
-                                         str(path)], stdout=subprocess.PIPE, text=True)
+                                         str(path), "--record", str(self.record)], stdout=subprocess.PIPE, text=True)
         line = self.process.stdout.readline()
         if "http://" not in line:
             raise SystemExit(f"ingot serve did not start: {line}")
@@ -81,34 +83,55 @@ class Server:
         self.process.terminate()
         self.process.wait(timeout=30)
 
+    def prompts(self):
+        """By call: what the engine was asked, and what the record says, once the server has stopped."""
+        def read(name):
+            with open(self.record / name, encoding="utf-8") as file:
+                return {call["call_id"]: call["prompt_ids"] for call in map(json.loads, file)}
+        return read("engine.jsonl"), read("calls.jsonl")
+
     def figures(self):
         with urllib.request.urlopen(self.url + "/metrics", timeout=30) as response:
             text = response.read().decode()
         value = lambda name: int(float(re.search(rf"^{name} (\S+)$", text, re.M).group(1)))
         return {"completed": value(r'ingot_gateway_calls_total\{outcome="completed"\}'),
                 "failed": value(r'ingot_gateway_calls_total\{outcome="failed"\}'),
+                "aborted": value(r'ingot_gateway_calls_total\{outcome="aborted"\}'),
+                "malformed": value("ingot_gateway_malformed_tool_calls_total"),
                 "spliced": value("ingot_gateway_spliced_calls_total"),
                 "forks": {cause: int(count) for cause, count in
                           re.findall(r'ingot_gateway_forks_total\{cause="(\w+)"\} (\d+)', text)},
-                "prompt_tokens": value("ingot_gateway_prompt_tokens_total"),
-                "rendered_tokens": value("ingot_gateway_rendered_prompt_tokens_total")}
+                "encoded": (value("ingot_gateway_rendered_prompt_tokens_total"),
+                            value("ingot_gateway_prompt_tokens_total"))}
 
 
 def call(name, **arguments):
     return {"tool_calls": [{"name": name, "arguments": arguments}]}
 
 
-# What each case's script samples, and what must come of it. `completed` and `spliced` are exact; `forks` lists every
-# cause that may occur.
+# What each case's script samples, and what must come of it; all of it is exact, but:
+#   could    calls whose client sent an earlier answer back as it got it: those that may be among `spliced`
+#   encoded  prompt tokens encoded anew, out of all; or, of an agent whose prompts change with its version and the day,
+#            the largest share
+#   forks    by cause; of several, any
 CASES = {}
 
 
-def case(script, completed, spliced, forks, failed=0):
+def case(script, completed, spliced, could, forks, encoded, failed=0, aborted=0, malformed=0):
     def register(function):
-        CASES[function.__name__] = (function, script, {"completed": completed, "spliced": spliced, "forks": forks,
-                                                       "failed": failed})
+        CASES[function.__name__] = (function, script, could, {
+            "completed": completed, "spliced": spliced, "forks": forks, "encoded": encoded, "failed": failed,
+            "aborted": aborted, "malformed": malformed})
         return function
     return register
+
+
+def differs(found, expected):
+    if isinstance(found, dict) and isinstance(expected, tuple):
+        return found not in expected
+    if isinstance(expected, float):
+        return found[0] > expected * found[1]
+    return found != expected
 
 
 WEATHER = [call("weather", city="Paris"), {"tool_calls": [{"name": "weather", "arguments": {"city": "Rome"}},
@@ -132,32 +155,68 @@ def node_client(cache, server, folder, name):
     return sh(["node", str(script), name, server.url], cwd=folder, timeout=120)
 
 
-# Streams, a call, two calls at once, an answer: the same conversation in every library.
-for _client in ("openai_python", "openai_python_stream", "openai_python_responses", "anthropic_python",
-                "anthropic_python_stream", "langchain", "openai_agents"):
-    def _run(cache, server, folder, name=_client):
-        return python_client(cache, server, folder, name)
-    _run.__name__ = _client
-    case(WEATHER, completed=3, spliced=2, forks={})(_run)
-for _client in ("openai_node", "openai_node_stream", "anthropic_ts", "anthropic_ts_stream", "ai_sdk_chat",
-                "ai_sdk_responses", "ai_sdk_anthropic"):
-    def _run(cache, server, folder, name=_client):
-        return node_client(cache, server, folder, name)
-    _run.__name__ = _client
-    case(WEATHER, completed=3, spliced=2, forks={})(_run)
+def library_case(client, name, script, **expected):
+    def run(cache, server, folder):
+        return client(cache, server, folder, name)
+    run.__name__ = name
+    case(script, **expected)(run)
 
+
+# Streams, a call, two calls at once, an answer: the same conversation in every library.
+for _name in ("openai_python", "openai_python_stream", "openai_python_responses", "anthropic_python",
+              "anthropic_python_stream", "langchain"):
+    library_case(python_client, _name, WEATHER, completed=3, spliced=2, could=2, forks={}, encoded=(648, 2060))
+for _name in ("openai_node", "openai_node_stream", "openai_node_responses", "anthropic_ts", "anthropic_ts_stream"):
+    library_case(node_client, _name, WEATHER, completed=3, spliced=2, could=2, forks={}, encoded=(648, 2060))
+# These write the tool's schema themselves.
+library_case(python_client, "openai_agents", WEATHER, completed=3, spliced=2, could=2, forks={}, encoded=0.4)
+for _name in ("ai_sdk_chat", "ai_sdk_responses", "ai_sdk_anthropic"):
+    library_case(node_client, _name, WEATHER, completed=3, spliced=2, could=2, forks={}, encoded=0.4)
+
+# Malformed calls: arguments that are not JSON, a tool that is not there, a call that the turn ends within, and a good
+# one beside one that is cut. The clients answer each and go on.
+NOT_JSON = {"tool_calls": [{"name": "weather", "arguments": '{"city": Paris}'}]}
+NO_TOOL = call("no_such_tool", city="Rome")
+NOT_CLOSED = {"output": '<tool_call>\n{"name": "weather", "arguments": {"city": "Oslo"'}
+HALF = {"output": 'I look.\n<tool_call>\n{"name": "weather", "arguments": {"city": "Rome"}}\n</tool_call>\n'
+                  '<tool_call>\n{"name": "weather", "arguments": {"city": "Os'}
+MALFORMED = [NOT_JSON, NO_TOOL, NOT_CLOSED, HALF, WEATHER[-1]]
+for _name in ("openai_python", "openai_python_stream", "openai_python_responses", "anthropic_python"):
+    library_case(python_client, _name + "_malformed", MALFORMED, completed=5, spliced=4, could=4, forks={},
+                 encoded=(787, 4015), malformed=3)
+for _name in ("openai_node", "openai_node_stream", "openai_node_responses", "anthropic_ts"):
+    library_case(node_client, _name + "_malformed", MALFORMED, completed=5, spliced=4, could=4, forks={},
+                 encoded=(787, 4015), malformed=3)
+
+# The stream helpers of Anthropic's libraries raise where arguments are not JSON, so that there is nothing to send back,
+# and close a call that is not closed: it comes back with other arguments than the model wrote.
+UNCLOSED = [NO_TOOL, NOT_CLOSED, WEATHER[-1]]
+library_case(python_client, "anthropic_python_stream_unclosed", UNCLOSED, completed=3, spliced=2, could=2,
+             forks={"arguments_changed": 1}, encoded=(756, 2040), malformed=1)
+library_case(node_client, "anthropic_ts_stream_unclosed", UNCLOSED, completed=3, spliced=2, could=2,
+             forks={"arguments_changed": 1}, encoded=(756, 2040), malformed=1)
+
+# A stream of nearly as many tokens as a call may have, with characters of several bytes, and a turn behind it.
+LONG = "\n".join(f"{line:03}: grüße 日本語 😀" for line in range(140))
+# The client leaves after 300 characters and goes on with those.
+for _name in ("openai_python", "openai_python_responses", "anthropic_python"):
+    library_case(python_client, _name + "_long", [{"content": LONG}, WEATHER[-1]], completed=2, spliced=1, could=1,
+                 forks={}, encoded=(63, 4020))
+    library_case(python_client, _name + "_abort", [{"content": LONG}, WEATHER[-1]], completed=1, aborted=1, spliced=1,
+                 could=1, forks={}, encoded=0.2)
+for _name in ("openai_node", "openai_node_responses", "anthropic_ts"):
+    library_case(node_client, _name + "_long", [{"content": LONG}, WEATHER[-1]], completed=2, spliced=1, could=1,
+                 forks={}, encoded=(63, 4020))
+    library_case(node_client, _name + "_abort", [{"content": LONG}, WEATHER[-1]], completed=1, aborted=1, spliced=1,
+                 could=1, forks={}, encoded=0.2)
 
 # Faults: what the libraries raise for each. None is answered, and none is tried again.
-for _client, _faults in (("openai_python_errors", 35), ("anthropic_python_errors", 18)):
-    def _run(cache, server, folder, name=_client):
-        return python_client(cache, server, folder, name)
-    _run.__name__ = _client
-    case(WEATHER, completed=0, spliced=0, forks={}, failed=_faults)(_run)
+for _name, _faults in (("openai_python_errors", 35), ("anthropic_python_errors", 18)):
+    library_case(python_client, _name, WEATHER, completed=0, spliced=0, could=0, forks={}, encoded=(0, 0),
+                 failed=_faults)
 
 
-@case([call("exec_command", cmd="echo hi > made.txt"), call("exec_command", cmd="cat made.txt"),
-       {"content": "Made made.txt.", "repeat": True}], completed=3, spliced=2, forks={})
-def codex(cache, server, folder):
+def run_codex(cache, server, folder):
     home = folder / "codex"
     home.mkdir()
     (home / "config.toml").write_text(f"""model = "ingot"
@@ -176,6 +235,23 @@ wire_api = "responses"
     return code, output
 
 
+CODEX = [call("exec_command", cmd="echo hi > made.txt"), call("exec_command", cmd="cat made.txt"),
+         {"content": "Made made.txt.", "repeat": True}]
+
+
+@case(CODEX, completed=3, spliced=2, could=2, forks={}, encoded=0.5)
+def codex(cache, server, folder):
+    return run_codex(cache, server, folder)
+
+
+# It answers malformed calls and sends them back as it got them.
+@case([CODEX[0], {"tool_calls": [{"name": "exec_command", "arguments": '{"cmd": cat made.txt}'}]},
+       call("no_such_tool", a=1), {"output": '<tool_call>\n{"name": "exec_command", "arguments": {"cmd": "ls"'},
+       CODEX[-1]], completed=5, spliced=4, could=4, forks={}, encoded=0.4, malformed=2)
+def codex_malformed(cache, server, folder):
+    return run_codex(cache, server, folder)
+
+
 def opencode(cache, server, folder, package, base):
     home = folder / "home"
     home.mkdir()
@@ -190,39 +266,64 @@ def opencode(cache, server, folder, package, base):
     return code, output
 
 
-# Four turns of the agent, one of them with a tool that is not there: OpenCode sends that call back as one of "invalid",
-# so what follows it is a branch. The title of the session is a conversation of its own.
+# Turns of the agent. The title of the session is a conversation of its own, asked for at the same time: the later of the
+# two is a fork, unless it begins before the other one has ended.
 OPENCODE = [{"content": "Making a file", "tools": False, "repeat": True},
             call("bash", command="echo hi > made.txt", description="Makes the file"),
             call("bash", command="cat made.txt", description="Reads the file"),
             {"content": "Made made.txt.", "repeat": True}]
 
 
-@case(OPENCODE, completed=4, spliced=2, forks={"new_conversation": 1})
+@case(OPENCODE, completed=4, spliced=2, could=2, forks=({"new_conversation": 1}, {}), encoded=0.6)
 def opencode_chat(cache, server, folder):
     return opencode(cache, server, folder, "@ai-sdk/openai-compatible", "/v1")
 
 
-@case(OPENCODE, completed=4, spliced=2, forks={"new_conversation": 1})
+@case(OPENCODE, completed=4, spliced=2, could=2, forks=({"new_conversation": 1}, {}), encoded=0.6)
 def opencode_responses(cache, server, folder):
     return opencode(cache, server, folder, "@ai-sdk/openai", "/v1")
 
 
-@case(OPENCODE, completed=4, spliced=2, forks={"new_conversation": 1})
+@case(OPENCODE, completed=4, spliced=2, could=2, forks=({"new_conversation": 1}, {}), encoded=0.6)
 def opencode_messages(cache, server, folder):
     return opencode(cache, server, folder, "@ai-sdk/anthropic", "/v1")
 
 
-@case([OPENCODE[0], OPENCODE[1], call("no_such_tool", a=1), {"content": "Made made.txt.", "repeat": True}],
-      completed=4, spliced=2, forks={"new_conversation": 1, "call_renamed": 1})
+# OpenCode sends a call that it cannot make back as one of "invalid": what follows it is a branch, which goes on from the
+# last call before it.
+@case([OPENCODE[0], OPENCODE[1], call("no_such_tool", a=1), OPENCODE[-1]], completed=4, spliced=2, could=2,
+      forks=({"new_conversation": 1, "call_renamed": 1}, {"call_renamed": 1}), encoded=0.6)
 def opencode_unknown_tool(cache, server, folder):
     return opencode(cache, server, folder, "@ai-sdk/openai-compatible", "/v1")
+
+
+OPENCODE_MALFORMED = [OPENCODE[0], OPENCODE[1],
+                      {"tool_calls": [{"name": "bash", "arguments": '{"command": cat made.txt}'}]},
+                      {"output": '<tool_call>\n{"name": "bash", "arguments": {"command": "ls"'}, OPENCODE[-1]]
+
+
+@case(OPENCODE_MALFORMED, completed=5, spliced=3, could=3,
+      forks=({"new_conversation": 1, "call_renamed": 2}, {"call_renamed": 2}), encoded=0.6, malformed=2)
+def opencode_malformed_chat(cache, server, folder):
+    return opencode(cache, server, folder, "@ai-sdk/openai-compatible", "/v1")
+
+
+@case(OPENCODE_MALFORMED, completed=5, spliced=3, could=3,
+      forks=({"new_conversation": 1, "call_renamed": 2}, {"call_renamed": 2}), encoded=0.6, malformed=2)
+def opencode_malformed_responses(cache, server, folder):
+    return opencode(cache, server, folder, "@ai-sdk/openai", "/v1")
+
+
+@case(OPENCODE_MALFORMED, completed=5, spliced=3, could=3,
+      forks=({"new_conversation": 1, "call_renamed": 2}, {"call_renamed": 2}), encoded=0.6, malformed=2)
+def opencode_malformed_messages(cache, server, folder):
+    return opencode(cache, server, folder, "@ai-sdk/anthropic", "/v1")
 
 
 BASH = [call("bash", command="echo hi > made.txt"), call("bash", command="cat made.txt")]
 
 
-@case([*BASH, {"content": "Made made.txt.", "repeat": True}], completed=3, spliced=2, forks={})
+@case([*BASH, {"content": "Made made.txt.", "repeat": True}], completed=3, spliced=2, could=2, forks={}, encoded=0.5)
 def pi(cache, server, folder):
     home = folder / "home"
     (home / ".pi" / "agent").mkdir(parents=True)
@@ -239,7 +340,7 @@ def pi(cache, server, folder):
 
 
 @case([*BASH, call("bash", command="echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"),
-       {"content": "Done.", "repeat": True}], completed=3, spliced=2, forks={})
+       {"content": "Done.", "repeat": True}], completed=3, spliced=2, could=2, forks={}, encoded=0.5)
 def mini_swe_agent(cache, server, folder):
     mini = cache.python.parent / "mini"
     if not mini.exists():
@@ -255,7 +356,7 @@ def mini_swe_agent(cache, server, folder):
 
 
 @case([call("Bash", command="echo hi > made.txt", description="Makes the file"), {"content": "Made.", "repeat": True}],
-      completed=2, spliced=1, forks={})
+      completed=2, spliced=1, could=1, forks={}, encoded=0.6)
 def claude_code(cache, server, folder):
     raise Skip("Claude Code's licence is its vendor's commercial terms, which a test cannot accept for you")
 
@@ -278,7 +379,7 @@ def make_model(binary, source, folder):
 
 
 def run_case(name, binary, model, cache):
-    function, script, expected = CASES[name]
+    function, script, could, expected = CASES[name]
     with tempfile.TemporaryDirectory(prefix=f"ingot-{name}-") as temporary:
         folder = pathlib.Path(temporary)
         server = Server(binary, model, script, folder)
@@ -289,13 +390,19 @@ def run_case(name, binary, model, cache):
             code, output, figures = 1, f"timed out: {(error.output or b'')[-3000:]}", server.figures()
         finally:
             server.stop()
-    wrong = [f"{key} is {figures[key]}, expected {value}" for key, value in expected.items() if figures[key] != value]
+        asked, recorded = server.prompts()
+    wrong = [f"{key} is {figures[key]}, expected {value}" for key, value in expected.items()
+             if differs(figures[key], value)]
+    differing = sum(asked.get(call) != prompt for call, prompt in recorded.items())
+    if differing or len(recorded) != figures["completed"] + figures["aborted"]:
+        wrong.append(f"{len(recorded)} calls are recorded, {differing} of them with another prompt than the engine got")
     if code != 0:
         wrong.append(f"the client ended with {code}")
-    share = figures["rendered_tokens"] / max(1, figures["prompt_tokens"])
-    print(f"{name:26} {'ok' if not wrong else 'FAILED':7} calls {figures['completed']}  continued {figures['spliced']}  "
-          f"forks {figures['forks']}  prompt tokens encoded anew {figures['rendered_tokens']}/{figures['prompt_tokens']} "
-          f"({share:.0%})", flush=True)
+    encoded, prompt_tokens = figures["encoded"]
+    print(f"{name:34} {'ok' if not wrong else 'FAILED':7} calls {figures['completed']}  "
+          f"continued {figures['spliced']} of {could}  forks {figures['forks']}  "
+          f"prompt tokens encoded anew {encoded}/{prompt_tokens} ({encoded / max(1, prompt_tokens):.0%})  "
+          f"prompts recorded otherwise {differing}", flush=True)
     if wrong:
         print("  " + "; ".join(wrong))
         print("\n".join("  | " + line for line in output.splitlines()[-25:]))
@@ -332,7 +439,7 @@ def opencode_training(binary, source, cache):
                       for key, value in expected.items() if row[key] != value]
             if row["mismatch/logprob_abs_diff_max"] > 1e-5:
                 wrong.append(f"step {row['step']}: mismatch {row['mismatch/logprob_abs_diff_max']}")
-        print(f"{'opencode_training':26} {'ok' if not wrong else 'FAILED':7} {steps} steps, batches {batches}, "
+        print(f"{'opencode_training':34} {'ok' if not wrong else 'FAILED':7} {steps} steps, batches {batches}, "
               f"{sum(row['batch/calls'] for row in rows):.0f} calls, "
               f"{sum(row['batch/loss_tokens'] for row in rows):.0f} tokens trained, as the pool has them", flush=True)
         return not wrong, "; ".join(wrong)
@@ -360,7 +467,7 @@ def main():
                 elif not run_case(name, binary, model, cache):
                     failed.append(name)
             except Skip as reason:
-                print(f"{name:26} skipped: {reason}")
+                print(f"{name:34} skipped: {reason}")
     print(f"clients: {'all passed' if not failed else 'failed: ' + ' '.join(failed)}")
     sys.exit(1 if failed else 0)
 

@@ -220,6 +220,45 @@ TEST(Dialects, AnswerEveryBodyOrSayWhatIsWrongWithIt) {
   }
 }
 
+// What every dialect can meet, in the words of each: a prompt that is too long, and none at all.
+TEST(Dialects, NameTheirOwnFieldsInErrors) {
+  World world([](const auto&) {
+    Script script;
+    script.text = "ok";
+    return script;
+  });
+  world.with_admission = world.with_pool = false;
+  world.engine->context_length = 60;
+  const std::string text(100, 'x');
+  const value message = object{{"role", "user"}, {"content", text}};
+  for (const bool stream : {false, true}) {
+    const auto field_of = [&](const char* dialect, const char* field, value sent, const char* code) {
+      object body{{"max_tokens", 8}, {"stream", stream}};
+      body[field] = std::move(sent);
+      const auto outcome = world.Ask(dialect, "key", base::PrintJson(body));
+      EXPECT_EQ(HttpStatusOf(outcome.status), 400) << dialect;
+      EXPECT_EQ(ErrorCodeOf(outcome.status), code) << dialect;
+      return FieldAtFault(outcome.status);
+    };
+    const char* const too_long = kContextLengthExceeded;
+    EXPECT_EQ(field_of("chat.completions", "messages", array{message}, too_long), "messages");
+    EXPECT_EQ(field_of("messages", "messages", array{message}, too_long), "messages");
+    EXPECT_EQ(field_of("responses", "input", text.c_str(), too_long), "input");
+    EXPECT_EQ(field_of("responses", "input", array{message}, too_long), "input");
+    EXPECT_EQ(field_of("completions", "prompt", text.c_str(), too_long), "prompt");
+    EXPECT_EQ(field_of("completions", "prompt", array(100, 65), too_long), "prompt");
+    for (const char* dialect : {"chat.completions", "completions"}) {
+      EXPECT_EQ(field_of(dialect, "prompt_token_ids", array(100, 65), too_long), "prompt_token_ids");
+      EXPECT_EQ(field_of(dialect, "prompt_token_ids", array{1 << 30}, ""), "prompt_token_ids");
+    }
+    EXPECT_EQ(field_of("completions", "prompt", array{1 << 30}, ""), "prompt");
+    for (const Dialect* dialect : Dialects()) {
+      const std::string name(dialect->name());
+      EXPECT_EQ(field_of(name.c_str(), "model", "m", ""), PromptField(name)) << name;
+    }
+  }
+}
+
 TEST(Dialects, IgnoreFieldsTheyDoNotKnow) {
   for (const auto& [name, full] : kFullBodies) {
     object body = base::ParseJson(full)->as_object();

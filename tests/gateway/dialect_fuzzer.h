@@ -50,6 +50,20 @@ inline const std::pair<const char*, const char*> kFullBodies[] = {
   {"type":"text"}},{"type":"local_shell"}],"tool_choice":"auto","text":{"format":{"type":"json_object"}},"reasoning":
   {"effort":"low","summary":"auto"},"include":["reasoning.encrypted_content"],"max_output_tokens":64,"stream":true})"}};
 
+// What a dialect calls what it is prompted with.
+inline std::string PromptField(std::string_view dialect) {
+  return dialect == "completions" ? "prompt" : dialect == "responses" ? "input" : "messages";
+}
+
+// The field that an error names, without what stands in it; empty: it names none.
+inline std::string FieldAtFault(const absl::Status& status) {
+  const auto error = base::ParseJson(ErrorJson(status)).value();
+  const auto& param = error.at("error").at("param");
+  if (!param.is_string()) return "";
+  const std::string path(param.get_string());
+  return path.substr(0, path.find_first_of(".["));
+}
+
 // A few edits of a body: of bytes, of its structure, of a value.
 inline std::string MutateBody(const std::string& full, std::mt19937& random) {
   std::string body = full;
@@ -110,6 +124,12 @@ class DialectFuzzer {
       ++refused_;
       const Dialect::Error error = FindDialect(dialect_)->ErrorOf(outcome.status);
       if (error.http != 400) return "not a 400: " + outcome.status.ToString();
+      const std::string field = FieldAtFault(outcome.status);
+      const auto sent = base::ParseJson(body);
+      const bool is_sent = sent.ok() && base::Find(*sent, field) != nullptr;
+      if (!field.empty() && !is_sent && field != PromptField(dialect_)) {
+        return "names a field that was not sent: " + outcome.status.ToString();
+      }
       const auto json = base::ParseJson(error.body);
       if (!json.ok()) return "an error that is not JSON: " + error.body;
       const auto* fault = base::Find(*json, "error");

@@ -269,6 +269,7 @@ std::string SequencesText(const Sequences& sequences) {
         all += "{" + syntax.begin() + "|" + syntax.text_key_end() + "|" + syntax.json_key_end() + "|" +
                syntax.value_end() + "|" + syntax.stop() + " " + syntax.json_schema() + "}";
       }
+      if (part.has_python_keywords()) all += "(" + part.python_keywords() + ")";
       if (part.has_repeat()) {
         all += "some '" + part.repeat().between() + "'(\n" + SequencesText(part.repeat().alternatives()) + ")";
       }
@@ -330,6 +331,10 @@ TEST(Grammar, HoldsCallsToTheFormsOfOtherFormats) {
   EXPECT_EQ(GrammarText(named, false, *With("minimax_m2")),
             "'<minimax:tool_call>\n<invoke name=\"g\">\n'{<parameter name=\"|\">|\">|</parameter>\n|</parameter> "
             "{\"type\":\"object\"}}'</invoke>\n</minimax:tool_call>'\n");
+  EXPECT_EQ(GrammarText(named, false, *With("llama_pythonic")), "'[g('({\"type\":\"object\"})')]'\n");
+  EXPECT_EQ(GrammarText(R"("tool_choice":"required")", false, *With("lfm2")),
+            "'<|tool_call_start|>['some ', '(\n'f('({\"type\":\"object\",\"required\":[\"a\"]})')'\n"
+            "'g('({\"type\":\"object\"})')'\n)']<|tool_call_end|>'\n");
   // The marks around all calls stand outside of what repeats; calls that are numbered may have any number.
   const std::string g =
       "'<|tool_call_begin|>functions.g:'<{\"type\":\"integer\",\"minimum\":0}>"
@@ -375,6 +380,13 @@ TEST(Grammar, IsFlaggedInTrainingWherePenaltiesAreLeftOut) {
   EXPECT_EQ(sampling.frequency_penalty(), 0);
   EXPECT_TRUE(sampling.logit_bias().empty());
   EXPECT_NE(world.gateway().MetricsText().find("ingot_gateway_flagged_calls_total 1"), std::string::npos);
+}
+
+TEST(ParallelCalls, HaveNoStopThatMayStandAnywhere) {
+  for (const auto& [name, stop] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"hermes", "</tool_call>"}, {"mistral", ""}, {"llama_pythonic", ""}, {"lfm2", ")]<|tool_call_end|>"}}) {
+    EXPECT_EQ((*text::FindOutputFormat(name))->ShapeOf("f")->Closing(), stop) << name;
+  }
 }
 
 TEST(ParallelCalls, EndTheTurnAfterTheFirstWhereTheyAreNotWanted) {

@@ -156,6 +156,7 @@ std::vector<Part> PartsOf(const text::OutputFormat& format, const text::OutputFo
   for (const Piece& piece : shape.call) {
     if (piece.kind == Piece::kText) parts.push_back(Literal(piece.text));
     if (piece.kind == Piece::kArguments) parts.push_back({.is_schema = true, .text = schema});
+    if (piece.kind == Piece::kKeywords) parts.push_back({.is_schema = true, .text = schema, .keywords = true});
     if (piece.kind == Piece::kIndex) parts.push_back({.is_schema = true, .text = R"({"type":"integer","minimum":0})"});
     if (piece.kind != Piece::kParameters) continue;
     const auto syntax = format.ShapeOfParameters();
@@ -243,6 +244,7 @@ TEST(ForcedCalls, AreReadAsCallsWhateverIsSampled) {
       some.repeated.push_back(PartsOf(*format, *shape, base::PrintJson(*base::Find(function, "parameters"))));
       for (const auto& piece : shape->call) {
         if (piece.text.size() > 1) pieces.push_back(piece.text);
+        if (piece.kind == text::OutputFormat::CallPiece::kKeywords) pieces.insert(pieces.end(), {"='", "'"});
       }
       const auto between = format->ShapeOfParameters();
       for (const std::string& text : {between.begin, between.value_end, between.stop, end}) {
@@ -265,8 +267,8 @@ TEST(ForcedCalls, AreReadAsCallsWhateverIsSampled) {
       calls[name] += static_cast<int>(read->tool_calls.size());
     }
   }
-  for (const char* name :
-       {"hermes", "qwen3_coder", "minimax_m2", "glm45", "deepseek_v32", "kimi_k2", "harmony", "seed_oss"}) {
+  for (const char* name : {"hermes", "qwen3_coder", "minimax_m2", "glm45", "deepseek_v32", "kimi_k2", "harmony",
+                           "seed_oss", "llama_pythonic", "lfm2"}) {
     EXPECT_GE(calls[name], 20) << name;
   }
 }

@@ -132,7 +132,10 @@ class Chat final : public Dialect {
     ReadFormat(body, "response_format", request);
     std::vector<int32_t> ids;
     ReadIds(body, "prompt_token_ids", ids);
-    if (!ids.empty()) request.raw_prompts.push_back({"", std::move(ids)});
+    if (!ids.empty()) {
+      request.prompt_field = "prompt_token_ids";
+      request.raw_prompts.push_back({"", std::move(ids)});
+    }
     const base::json::array* tools = body.List("tools", kMaxListed);
     INGOT_RETURN_IF_ERROR(body.status());
     for (size_t i = 0; tools != nullptr && i < tools->size(); ++i) {

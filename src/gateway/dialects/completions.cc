@@ -55,6 +55,7 @@ class Completions final : public Dialect {
     INGOT_ASSIGN_OR_RETURN(const value json, ParseBody(raw.body));
     GatewayRequest request;
     request.raw_output = true;
+    request.prompt_field = "prompt";
     Fields body(json);
     ReadCommon(raw.headers, body, request);
     ReadChoices(body, request);
@@ -78,6 +79,7 @@ class Completions final : public Dialect {
     if (ids.empty()) {
       INGOT_RETURN_IF_ERROR(ReadPrompts(body, request));
     } else {
+      request.prompt_field = "prompt_token_ids";
       request.raw_prompts.push_back({"", std::move(ids)});
     }
     INGOT_RETURN_IF_ERROR(CheckRequest(request));

@@ -56,7 +56,8 @@ absl::Status ReadToolChoice(Fields& body, GatewayRequest& request) {
   if (choice->is_string()) return SetToolChoice(choice->get_string(), request);
   if (StringIn(*choice, "type") == "allowed_tools") {
     const value* nested = base::Find(*choice, "allowed_tools");
-    Fields fields(nested == nullptr ? *choice : *nested, "tool_choice");
+    Fields fields(nested == nullptr ? *choice : *nested,
+                  nested == nullptr ? "tool_choice" : "tool_choice.allowed_tools");
     std::string mode = "auto";
     fields.Read("mode", mode);
     const base::json::array* tools = fields.List("tools", kMaxListed);

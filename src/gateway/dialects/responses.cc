@@ -244,6 +244,7 @@ class Responses final : public Dialect {
   absl::StatusOr<GatewayRequest> Parse(const RawRequest& raw) const override {
     INGOT_ASSIGN_OR_RETURN(const value json, ParseBody(raw.body));
     GatewayRequest request;
+    request.prompt_field = "input";
     Fields body(json);
     ReadCommon(raw.headers, body, request);
     for (const char* name : kStored) {

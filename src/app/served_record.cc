@@ -1,0 +1,113 @@
+#include "app/served_record.h"
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include "base/checksum.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "datapool/store.h"
+
+namespace ingot::app {
+namespace {
+
+namespace json = base::json;
+
+constexpr int kPage = 10000;
+
+absl::Status CannotWrite(const std::string& path) {
+  return absl::UnavailableError(absl::StrCat("cannot write '", path, "': ", std::strerror(errno)));
+}
+
+template <typename Ids>
+json::array IdsJson(const Ids& ids) {
+  return json::array(ids.begin(), ids.end());
+}
+
+json::array IdsOf(const v1::EpisodeTree& tree, const google::protobuf::RepeatedPtrField<std::string>& keys) {
+  json::array ids;
+  for (const std::string& key : keys) {
+    for (const int32_t id : tree.segments().at(base::Hex(key)).token_ids()) ids.emplace_back(id);
+  }
+  return ids;
+}
+
+json::object CallJson(const v1::EpisodeTree& tree, const v1::Call& call) {
+  return {{"call_id", call.call_id()},
+          {"episode_id", call.episode_id()},
+          {"sequence", call.sequence()},
+          {"parent_call_id", call.parent_call_id()},
+          {"fork_cause", call.fork_cause()},
+          {"finish", v1::FinishReason_Name(call.finish())},
+          {"tool_call_malformed", call.tool_call_malformed()},
+          {"prompt_ids", IdsOf(tree, call.context_keys())},
+          {"sampled_ids", IdsOf(tree, call.sampled_keys())}};
+}
+
+}  // namespace
+
+class ServedRecord::NotingEngine final : public rollout::Client {
+ public:
+  NotingEngine(std::shared_ptr<rollout::Client> engine, ServedRecord& record)
+      : engine_(std::move(engine)), record_(record) {}
+
+  std::unique_ptr<Request> Generate(const v1::GenerateRequest& request, OnChunk on_chunk) override {
+    record_.Note(request);
+    return engine_->Generate(request, std::move(on_chunk));
+  }
+  absl::StatusOr<v1::EngineStatusResponse> Status() override { return engine_->Status(); }
+
+ private:
+  const std::shared_ptr<rollout::Client> engine_;
+  ServedRecord& record_;
+};
+
+absl::StatusOr<std::unique_ptr<ServedRecord>> ServedRecord::Open(const std::string& dir) {
+  std::error_code error;
+  std::filesystem::create_directories(dir, error);
+  if (error) return absl::InvalidArgumentError(absl::StrCat("--record ", dir, ": ", error.message()));
+  auto record = std::unique_ptr<ServedRecord>(new ServedRecord(dir));
+  datapool::StoreOptions options;
+  options.path = dir + "/pool";
+  INGOT_ASSIGN_OR_RETURN(record->pool_, datapool::OpenPool(options));
+  base::MutexLock lock(record->mu_);
+  record->asked_.open(dir + "/engine.jsonl", std::ios::app);
+  if (!record->asked_) return CannotWrite(dir + "/engine.jsonl");
+  return record;
+}
+
+std::shared_ptr<rollout::Client> ServedRecord::Noting(std::shared_ptr<rollout::Client> engine) {
+  return std::make_shared<NotingEngine>(std::move(engine), *this);
+}
+
+void ServedRecord::Note(const v1::GenerateRequest& request) {
+  const std::string line =
+      base::PrintJson(json::object{{"call_id", request.request_id()}, {"prompt_ids", IdsJson(request.prompt_ids())}});
+  base::MutexLock lock(mu_);
+  asked_ << line << '\n' << std::flush;
+  if (!asked_) INGOT_LOG(error, "call {} could not be noted in {}/engine.jsonl", request.request_id(), dir_);
+}
+
+absl::Status ServedRecord::WriteCalls() {
+  const std::string path = dir_ + "/calls.jsonl";
+  std::ofstream file(path);
+  v1::ListEpisodesRequest list;
+  list.set_purpose(v1::PURPOSE_SERVE);
+  list.set_last_group(-1);
+  list.set_limit(kPage);
+  INGOT_ASSIGN_OR_RETURN(const v1::ListEpisodesResponse episodes, pool_->ListEpisodes(list));
+  if (episodes.more()) INGOT_LOG(warn, "{} has the calls of the first {} sessions alone", path, kPage);
+  for (const v1::Episode& episode : episodes.episodes()) {
+    v1::GetEpisodeRequest get;
+    get.set_episode_id(episode.episode_id());
+    get.set_with_calls(true);
+    INGOT_ASSIGN_OR_RETURN(const v1::EpisodeTree tree, pool_->GetEpisode(get));
+    for (const v1::Call& call : tree.calls()) file << base::PrintJson(CallJson(tree, call)) << '\n';
+  }
+  file.close();
+  return file ? absl::OkStatus() : CannotWrite(path);
+}
+
+}  // namespace ingot::app

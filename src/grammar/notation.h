@@ -1,0 +1,22 @@
+// How values are written: as JSON, or as Python's literals.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "grammar/chars.h"
+
+namespace ingot::grammar {
+
+struct Notation {
+  std::string_view name;  // to tell leaves apart
+  std::string_view null, yes, no;
+  std::span<const Spelling> strings;  // each a way to write a string
+};
+
+inline constexpr Spelling kJsonStrings[] = {Spelling::kJson};
+inline constexpr Spelling kPythonStrings[] = {Spelling::kSingleQuoted, Spelling::kDoubleQuoted};
+inline constexpr Notation kJsonNotation{"json", "null", "true", "false", kJsonStrings};
+inline constexpr Notation kPythonNotation{"python", "None", "True", "False", kPythonStrings};
+
+}  // namespace ingot::grammar
