@@ -18,8 +18,8 @@ namespace ingot::text {
 // Control tokens are the special tokens of the tokenizer, and its other added tokens whose text stands in the template
 // (Qwen's <tool_call>). A control token that is spelled, wholly or in part, by text from outside is ordinary text: what
 // stands between the tokens around it is encoded without any, as Tokenizer::Encode does. A text without such a place is
-// encoded as a whole, exactly as Hugging Face encodes it. Thread safe; ids of texts that come again are kept, in at most
-// kCacheBytes.
+// encoded as a whole, exactly as Hugging Face encodes it. Thread safe; ids of texts that come again are kept, in at
+// most kCacheBytes.
 class MarkedEncoder {
  public:
   MarkedEncoder(std::shared_ptr<const Tokenizer> tokenizer, std::string_view template_source);
