@@ -294,8 +294,8 @@ absl::Status CheckRequest(const GatewayRequest& request) {
     return BadRequest(request.prompt_field, "there must be at least one message");
   }
   for (const GatewayRequest::RawPrompt& prompt : request.raw_prompts) {
-    if (prompt.ids.empty() && prompt.text.empty())
-      return BadRequest(request.prompt_field, "a prompt must not be empty");
+    if (!prompt.ids.empty() || !prompt.text.empty()) continue;
+    return BadRequest(request.prompt_field, "a prompt must not be empty");
   }
   return absl::OkStatus();
 }

@@ -16,7 +16,7 @@ void EncodeCache::Encode(const Tokenizer& tokenizer, std::string_view text, bool
   {
     base::MutexLock lock(shard.mu);
     const auto found = shard.by_hash.find(hash);
-    if (found != shard.by_hash.end() && found->second->text == text && found->second->allow_special == allow_special) {
+    if (found != shard.by_hash.end() && found->second->text == text) {
       shard.entries.splice(shard.entries.begin(), shard.entries, found->second);
       ++shard.hits;
       return append(found->second->ids);
@@ -24,7 +24,7 @@ void EncodeCache::Encode(const Tokenizer& tokenizer, std::string_view text, bool
     uint64_t& seen = shard.seen[(hash / (2 * kShards)) % kSeen];
     again = std::exchange(seen, hash) == hash;
   }
-  Entry entry{.text = {}, .allow_special = allow_special, .hash = hash, .ids = tokenizer.Encode(text, allow_special)};
+  Entry entry{.text = {}, .hash = hash, .ids = tokenizer.Encode(text, allow_special)};
   append(entry.ids);
   if (!again) return;
   entry.text = text;

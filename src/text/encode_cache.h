@@ -32,8 +32,7 @@ class EncodeCache {
 
   struct Entry {
     std::string text;
-    bool allow_special;
-    uint64_t hash;
+    uint64_t hash;  // of the text and of `allow_special`, which is its last bit
     std::vector<int32_t> ids;
     size_t bytes() const { return text.size() + ids.size() * sizeof(int32_t) + 128; }
   };

@@ -69,8 +69,20 @@ async function waitUntilIdle() {
   check(false, "the call goes on without its client");
 }
 
-// `ask`(user's text, leaves): the answer, or what was kept of it, which joins the conversation.
-async function goOn(ask, abort) {
+// Two questions on one history; of the first answer, with `abort`, only a beginning is read and joins it.
+// `start`(history): a stream of events, `textOf`(event): its text, if it has any.
+async function goOn(start, textOf, abort) {
+  const history = [];
+  async function ask(text, leaves) {
+    history.push({ role: "user", content: text });
+    const events = await start(history);
+    async function* pieces() {
+      for await (const event of events) yield textOf(event) ?? "";
+    }
+    const answer = await read(pieces(), leaves);
+    history.push({ role: "assistant", content: answer });
+    return answer;
+  }
   const text = await ask("Write a long text.", abort);
   check(abort || text === LONG, text);
   await waitUntilIdle();
@@ -93,17 +105,10 @@ async function openai({ stream, malformed, long, abort }) {
     return { calls: calls.map((call) => ({ id: call.id, name: call.function.name, input: call.function.arguments })),
              text: message.content };
   }
-  async function ask(text, leaves) {
-    messages.push({ role: "user", content: text });
-    const events = await client.chat.completions.create({ model: "ingot", messages, stream: true });
-    async function* pieces() {
-      for await (const event of events) yield event.choices[0].delta.content ?? "";
-    }
-    const answer = await read(pieces(), leaves);
-    messages.push({ role: "assistant", content: answer });
-    return answer;
+  if (long || abort) {
+    return goOn((history) => client.chat.completions.create({ model: "ingot", messages: history, stream: true }),
+                (event) => event.choices[0].delta.content, abort);
   }
-  if (long || abort) return goOn(ask, abort);
   messages.push({ role: "user", content: QUESTION });
   await converse(turn, malformed ? MALFORMED_RESULTS : RESULTS);
 }
@@ -123,17 +128,10 @@ async function responses({ malformed, long, abort }) {
                         .map((item) => ({ id: item.call_id, name: item.name, input: item.arguments })),
              text: reply.output_text };
   }
-  async function ask(text, leaves) {
-    input.push({ role: "user", content: text });
-    const events = await client.responses.create({ model: "ingot", input, store: false, stream: true });
-    async function* pieces() {
-      for await (const event of events) if (event.type === "response.output_text.delta") yield event.delta;
-    }
-    const answer = await read(pieces(), leaves);
-    input.push({ role: "assistant", content: answer });
-    return answer;
+  if (long || abort) {
+    return goOn((history) => client.responses.create({ model: "ingot", input: history, store: false, stream: true }),
+                (event) => (event.type === "response.output_text.delta" ? event.delta : ""), abort);
   }
-  if (long || abort) return goOn(ask, abort);
   input.push({ role: "user", content: QUESTION });
   await converse(turn, malformed ? MALFORMED_RESULTS : RESULTS);
 }
@@ -154,17 +152,10 @@ async function anthropic({ stream, malformed, unclosed, long, abort }) {
     return { calls: message.content.filter((block) => block.type === "tool_use"),
              text: message.content.filter((block) => block.type === "text").map((block) => block.text).join("") };
   }
-  async function ask(text, leaves) {
-    messages.push({ role: "user", content: text });
-    const events = await client.messages.create({ model: "ingot", max_tokens: 5000, messages, stream: true });
-    async function* pieces() {
-      for await (const event of events) if (event.delta?.type === "text_delta") yield event.delta.text;
-    }
-    const answer = await read(pieces(), leaves);
-    messages.push({ role: "assistant", content: answer });
-    return answer;
+  if (long || abort) {
+    return goOn((history) => client.messages.create({ model: "ingot", max_tokens: 5000, messages: history, stream: true }),
+                (event) => (event.delta?.type === "text_delta" ? event.delta.text : ""), abort);
   }
-  if (long || abort) return goOn(ask, abort);
   messages.push({ role: "user", content: QUESTION });
   if (unclosed) return converse(turn, [NO_TOOL, "cold"]); // the library closes it
   // What is not JSON comes wrapped: an object that names no city.

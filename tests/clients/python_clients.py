@@ -72,8 +72,19 @@ def wait_until_idle():
     check(False, "the call goes on without its client")
 
 
-def go_on(ask, abort):
-    """`ask`(user's text, abort): the answer, or what was kept of it, which joins the conversation."""
+def go_on(start, text_of, abort):
+    """Two questions on one history; of the first answer, with `abort`, only a beginning is read and joins it.
+    `start`(history): a stream of events, `text_of`(events): the pieces of its text."""
+    history = []
+
+    def ask(text, leaves):
+        history.append({"role": "user", "content": text})
+        with start(history) as events:
+            pieces = text_of(events)
+            answer = leave(pieces, events.close) if leaves else "".join(pieces)
+        history.append({"role": "assistant", "content": answer})
+        return answer
+
     text = ask("Write a long text.", abort)
     check(abort or text == LONG, text)
     wait_until_idle()
@@ -98,17 +109,9 @@ def openai_python(stream=False, malformed=False, long=False, abort=False):
         messages.append(message.model_dump(exclude_none=True, include={"role", "content", "tool_calls"}))
         return [(call.id, call.function.name, call.function.arguments) for call in message.tool_calls or []], message.content
 
-    def ask(text, leaves):
-        history.append({"role": "user", "content": text})
-        events = client.chat.completions.create(model="ingot", messages=history, stream=True)
-        pieces = (event.choices[0].delta.content or "" for event in events)
-        answer = leave(pieces, events.close) if leaves else "".join(pieces)
-        history.append({"role": "assistant", "content": answer})
-        return answer
-
-    history = []
     if long or abort:
-        return go_on(ask, abort)
+        return go_on(lambda history: client.chat.completions.create(model="ingot", messages=history, stream=True),
+                     lambda events: (event.choices[0].delta.content or "" for event in events), abort)
     converse(turn, stream, MALFORMED_RESULTS if malformed else RESULTS)
 
 
@@ -131,17 +134,10 @@ def openai_python_responses(malformed=False, long=False, abort=False):
         return [(item.call_id, item.name, item.arguments) for item in response.output
                 if item.type == "function_call"], response.output_text
 
-    def ask(text, leaves):
-        history.append({"role": "user", "content": text})
-        events = client.responses.create(model="ingot", input=history, store=False, stream=True)
-        pieces = (event.delta for event in events if event.type == "response.output_text.delta")
-        answer = leave(pieces, events.close) if leaves else "".join(pieces)
-        history.append({"role": "assistant", "content": answer})
-        return answer
-
-    history = []
     if long or abort:
-        return go_on(ask, abort)
+        return go_on(
+            lambda history: client.responses.create(model="ingot", input=history, store=False, stream=True),
+            lambda events: (event.delta for event in events if event.type == "response.output_text.delta"), abort)
     converse(turn, True, MALFORMED_RESULTS if malformed else RESULTS)
 
 
@@ -169,16 +165,9 @@ def anthropic_python(stream=False, malformed=False, unclosed=False, long=False, 
         text = "".join(block.text for block in message.content if block.type == "text")
         return [(block.id, block.name, block.input) for block in message.content if block.type == "tool_use"], text
 
-    def ask(text, leaves):
-        history.append({"role": "user", "content": text})
-        with client.messages.stream(model="ingot", max_tokens=5000, messages=history) as events:
-            answer = leave(events.text_stream, events.close) if leaves else "".join(events.text_stream)
-        history.append({"role": "assistant", "content": answer})
-        return answer
-
-    history = []
     if long or abort:
-        return go_on(ask, abort)
+        return go_on(lambda history: client.messages.stream(model="ingot", max_tokens=5000, messages=history),
+                     lambda events: events.text_stream, abort)
     if unclosed:  # the library closes it
         return converse(turn, stream, [NO_TOOL, "cold"])
     # What is not JSON comes wrapped: an object that names no city.

@@ -1,0 +1,191 @@
+// A pool in memory that says what it was told, waits where a test wants it to, and fails when told to.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <functional>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/checksum.h"
+#include "base/mutex.h"
+#include "datapool/client.h"
+#include "gateway/api_error.h"
+#include "tree/segment_key.h"
+
+namespace ingot::gateway {
+
+// Checks what a real pool checks: every segment a call names is stored or comes with it.
+class MemoryPool final : public datapool::Client {
+ public:
+  absl::Status OpenEpisode(const v1::OpenEpisodeRequest& request) override {
+    base::MutexLock lock(mu_);
+    if (!fail_open.ok()) return Unshared(fail_open);
+    episodes_[request.episode().episode_id()] = request.episode();
+    return absl::OkStatus();
+  }
+  absl::Status AppendCall(const v1::AppendCallRequest& request) override {
+    base::MutexLock lock(mu_);
+    while (append_gate_) changed_.Wait(mu_);
+    if (!fail_append.ok()) return Unshared(fail_append);
+    const auto episode = episodes_.find(request.call().episode_id());
+    if (episode == episodes_.end()) return absl::NotFoundError("no such episode");
+    if (episode->second.state() != v1::EPISODE_OPEN) return absl::FailedPreconditionError("the episode has ended");
+    for (const v1::Segment& segment : request.segments()) segments_[tree::SegmentKey(segment)] = segment;
+    for (const auto* keys : {&request.call().context_keys(), &request.call().sampled_keys()}) {
+      for (const std::string& key : *keys) {
+        if (!segments_.contains(key)) return absl::FailedPreconditionError("a named segment is not stored");
+      }
+    }
+    calls_.push_back(request.call());
+    return absl::OkStatus();
+  }
+  absl::Status RewardEpisode(const v1::RewardEpisodeRequest& request) override {
+    base::MutexLock lock(mu_);
+    ++rewards_waiting_;
+    changed_.SignalAll();
+    while (reward_gate_) changed_.Wait(mu_);
+    --rewards_waiting_;
+    if (!fail_reward_.ok()) return Unshared(fail_reward_);
+    v1::Episode& episode = episodes_.at(request.episode_id());
+    if (episode.state() != v1::EPISODE_OPEN) return absl::FailedPreconditionError("the episode has ended");
+    for (const auto& [call, reward] : request.call_rewards()) {
+      const bool held = std::any_of(calls_.begin(), calls_.end(), [&](const v1::Call& one) {
+        return one.call_id() == call && one.episode_id() == request.episode_id();
+      });
+      if (!held) return absl::NotFoundError("the episode does not hold the call");
+      (*episode.mutable_call_rewards())[call] = reward;
+    }
+    if (request.has_reward()) episode.set_reward(request.reward());
+    for (const auto& [name, value] : request.signals()) (*episode.mutable_signals())[name] = value;
+    return absl::OkStatus();
+  }
+  absl::Status EndEpisode(const v1::EndEpisodeRequest& request) override {
+    base::MutexLock lock(mu_);
+    if (!fail_end.ok()) return Unshared(fail_end);
+    v1::Episode& episode = episodes_[request.episode_id()];
+    episode.set_state(request.state());
+    episode.set_reward(request.reward());
+    *episode.mutable_signals() = request.signals();
+    *episode.mutable_call_rewards() = request.call_rewards();
+    episode.set_detail(request.detail());
+    ++ends;
+    return absl::OkStatus();
+  }
+  absl::StatusOr<v1::EpisodeTree> GetEpisode(const v1::GetEpisodeRequest& request) override {
+    base::MutexLock lock(mu_);
+    v1::EpisodeTree tree;
+    const auto found = episodes_.find(request.episode_id());
+    if (found == episodes_.end()) return absl::NotFoundError("no such episode");
+    *tree.mutable_episode() = found->second;
+    for (const v1::Call& call : calls_) {
+      if (call.episode_id() != request.episode_id()) continue;
+      *tree.add_calls() = call;
+      for (const auto* keys : {&call.context_keys(), &call.sampled_keys()}) {
+        for (const std::string& key : *keys) (*tree.mutable_segments())[base::Hex(key)] = segments_.at(key);
+      }
+    }
+    return tree;
+  }
+  absl::StatusOr<v1::Group> GetGroup(const v1::GetGroupRequest&) override { return Unused(); }
+  absl::StatusOr<v1::ListEpisodesResponse> ListEpisodes(const v1::ListEpisodesRequest& request) override {
+    base::MutexLock lock(mu_);
+    if (!fail_list_.ok()) return Unshared(fail_list_);
+    v1::ListEpisodesResponse all;
+    for (const auto& [id, episode] : episodes_) {
+      if (episode.purpose() == request.purpose()) *all.add_episodes() = episode;
+    }
+    return all;
+  }
+  absl::StatusOr<int64_t> AppendJournal(const v1::AppendJournalRequest&) override { return Unused(); }
+  absl::StatusOr<v1::ReadJournalResponse> ReadJournal(const v1::ReadJournalRequest&) override { return Unused(); }
+  absl::StatusOr<v1::TrimResponse> Trim(const v1::TrimRequest&) override { return Unused(); }
+  absl::StatusOr<v1::PoolStatusResponse> Status() override { return Unused(); }
+
+  std::vector<v1::Call> calls() const {
+    base::MutexLock lock(mu_);
+    return calls_;
+  }
+  v1::Episode episode(const std::string& id) const {
+    base::MutexLock lock(mu_);
+    return episodes_.at(id);
+  }
+  v1::Segment segment(const std::string& key) const {
+    base::MutexLock lock(mu_);
+    return segments_.at(key);
+  }
+  size_t segments() const {
+    base::MutexLock lock(mu_);
+    return segments_.size();
+  }
+  std::vector<int32_t> Ids(const google::protobuf::RepeatedPtrField<std::string>& keys) const {
+    std::vector<int32_t> ids;
+    for (const std::string& key : keys) {
+      const v1::Segment stored = segment(key);
+      ids.insert(ids.end(), stored.token_ids().begin(), stored.token_ids().end());
+    }
+    return ids;
+  }
+  // AppendCall waits while the gate is closed.
+  void CloseGate(bool closed) {
+    base::MutexLock lock(mu_);
+    append_gate_ = closed;
+    changed_.SignalAll();
+  }
+  // RewardEpisode waits while the gate is closed.
+  void CloseRewardGate(bool closed) {
+    base::MutexLock lock(mu_);
+    reward_gate_ = closed;
+    changed_.SignalAll();
+  }
+  void WaitForReward() {
+    base::MutexLock lock(mu_);
+    while (rewards_waiting_ == 0) changed_.Wait(mu_);
+  }
+  void FailReward(absl::Status status) {
+    base::MutexLock lock(mu_);
+    fail_reward_ = std::move(status);
+  }
+  void FailAppend(absl::Status status) {
+    base::MutexLock lock(mu_);
+    fail_append = std::move(status);
+  }
+  void FailEnd(absl::Status status) {
+    base::MutexLock lock(mu_);
+    fail_end = std::move(status);
+  }
+  void FailList(absl::Status status) {
+    base::MutexLock lock(mu_);
+    fail_list_ = std::move(status);
+  }
+  void Damage(const std::function<void(v1::Call&)>& damage) {
+    base::MutexLock lock(mu_);
+    for (v1::Call& call : calls_) damage(call);
+  }
+  void FailOpen(absl::Status status) {
+    base::MutexLock lock(mu_);
+    fail_open = std::move(status);
+  }
+
+  std::atomic<int> ends{0};
+
+ private:
+  static absl::Status Unused() { return absl::UnimplementedError("the gateway does not call this"); }
+
+  mutable base::Mutex mu_;
+  base::CondVar changed_;
+  bool append_gate_ ABSL_GUARDED_BY(mu_) = false;
+  bool reward_gate_ ABSL_GUARDED_BY(mu_) = false;
+  int rewards_waiting_ ABSL_GUARDED_BY(mu_) = 0;
+  absl::Status fail_list_ ABSL_GUARDED_BY(mu_), fail_reward_ ABSL_GUARDED_BY(mu_);
+  absl::Status fail_open ABSL_GUARDED_BY(mu_), fail_append ABSL_GUARDED_BY(mu_), fail_end ABSL_GUARDED_BY(mu_);
+  std::map<std::string, v1::Episode> episodes_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, v1::Segment> segments_ ABSL_GUARDED_BY(mu_);
+  std::vector<v1::Call> calls_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace ingot::gateway
