@@ -370,12 +370,16 @@ std::string Schema::Origin(const std::string& key) const {
 }
 
 std::string Schema::Nearest(const std::string& key) const {
-  // A key in the wrong section is a likelier slip than one with other letters: compare the last words too.
+  // A key in the wrong section is a likelier slip than one with other letters: compare the last words too, where most
+  // of their letters agree.
   const auto last = [](const std::string& path) { return path.substr(path.rfind('.') + 1); };
+  const std::string word = last(key);
   std::string best;
   size_t best_distance = std::numeric_limits<size_t>::max();
   const auto consider = [&](const std::string& known) {
-    const size_t distance = std::min(EditDistance(key, known), EditDistance(last(key), last(known)) + 1);
+    size_t distance = EditDistance(key, known);
+    const size_t elsewhere = EditDistance(word, last(known));
+    if (3 * elsewhere <= word.size()) distance = std::min(distance, elsewhere + 1);
     if (distance < best_distance) {
       best_distance = distance;
       best = known;

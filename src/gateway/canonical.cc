@@ -45,6 +45,7 @@ size_t TrimmedSize(std::string_view text) { return Trim(text).size(); }
 
 std::string MessageKey(const text::Message& message) {
   std::string canonical;
+  canonical.reserve(64 + message.content.size());
   Put(canonical, message.role);
   Put(canonical, message.role == "assistant" ? Trim(message.content) : std::string_view(message.content));
   Put(canonical, message.name);

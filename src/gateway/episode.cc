@@ -89,12 +89,16 @@ Episode::Plan Episode::PlanPrompt(const text::Conversation& conversation, const 
   plan.epoch = epoch_;
   plan.match = history_.Find(conversation, keys, echoed, cut);
   if (plan.match.kept_of >= 0) plan.match.parent = history_.Keep(keys, plan.match);
-  plan.conversation = history_.WithReasoning(conversation, keys);
-  auto named = history_.WithWrittenIds(plan.conversation.has_value() ? *plan.conversation : conversation);
-  if (named.has_value()) plan.conversation = std::move(named);
+  const auto now = [&]() -> const text::Conversation& {
+    return plan.conversation.has_value() ? *plan.conversation : conversation;
+  };
+  const auto restore = [&plan](std::optional<text::Conversation> restored) {
+    if (restored.has_value()) plan.conversation = std::move(restored);
+  };
+  restore(history_.WithReasoning(now(), keys));
+  restore(history_.WithWrittenIds(now()));
   if (plan.match.parent < 0) return plan;
-  plan.conversation = history_.AsDelivered(plan.conversation.has_value() ? *std::move(plan.conversation) : conversation,
-                                           keys, plan.match.parent);
+  restore(history_.AsDelivered(now(), keys, plan.match.parent));
   plan.text_key = history_.text_key(plan.match.parent);
   plan.parent_call_id = history_.call_id(plan.match.parent);
   plan.parent_turn = history_.Sampled(plan.match.parent);

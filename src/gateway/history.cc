@@ -25,6 +25,15 @@ std::string ToolsKey(const std::vector<base::json::value>& tools, const base::js
   return base::ContentKey(canonical);
 }
 
+// Whether a message that matched what was delivered also has its spelling. REQUIRES: as many calls in both.
+bool SaysAsDelivered(const text::Message& sent, const text::Message& delivered) {
+  const auto same = [](const text::ToolCall& a, const text::ToolCall& b) {
+    return a.name == b.name && a.arguments_json == b.arguments_json && a.written_id == b.written_id;
+  };
+  return sent.content == delivered.content && sent.reasoning == delivered.reasoning &&
+         std::equal(sent.tool_calls.begin(), sent.tool_calls.end(), delivered.tool_calls.begin(), same);
+}
+
 std::string Chain(const std::string& before, const std::string& message) { return base::ContentKey(before + message); }
 
 }  // namespace
@@ -237,14 +246,18 @@ std::vector<const Piece*> History::Path(int call, std::vector<Piece>* unrecorded
   return path;
 }
 
-text::Conversation History::AsDelivered(text::Conversation conversation, const ConversationKeys& keys, int call) const {
+std::optional<text::Conversation> History::AsDelivered(const text::Conversation& conversation,
+                                                       const ConversationKeys& keys, int call) const {
+  std::optional<text::Conversation> restored;
   size_t message = conversation.messages.size();
   for (; call >= 0; call = calls_[call].parent) {
     const Entry& entry = calls_[call];
     // Message i answers what keys.after[i] is the key of.
     while (message > 0 && (message == conversation.messages.size() || keys.after[message] != entry.asked)) --message;
     if (keys.after[message] != entry.asked) break;
-    text::Message& sent = conversation.messages[message];
+    if (SaysAsDelivered(conversation.messages[message], entry.delivered)) continue;
+    if (!restored.has_value()) restored = conversation;
+    text::Message& sent = restored->messages[message];
     sent.content = entry.delivered.content;
     sent.reasoning = entry.delivered.reasoning;
     for (size_t i = 0; i < sent.tool_calls.size(); ++i) {
@@ -253,7 +266,7 @@ text::Conversation History::AsDelivered(text::Conversation conversation, const C
       sent.tool_calls[i].written_id = entry.delivered.tool_calls[i].written_id;
     }
   }
-  return conversation;
+  return restored;
 }
 
 std::vector<int32_t> History::Sampled(int call) const {

@@ -114,9 +114,10 @@ class History {
   // record of a call holds.
   std::vector<const Piece*> Path(int call, std::vector<Piece>* unrecorded = nullptr) const;
   // The conversation with what calls on the way to `call` delivered in the place of what the client made of it; ids of
-  // tool calls stay the client's, beside those that the model wrote. REQUIRES: `call` is the parent of the
-  // conversation's match.
-  text::Conversation AsDelivered(text::Conversation conversation, const ConversationKeys& keys, int call) const;
+  // tool calls stay the client's, beside those that the model wrote; nullopt: it says nothing else. REQUIRES: `call` is
+  // the parent of the conversation's match.
+  std::optional<text::Conversation> AsDelivered(const text::Conversation& conversation, const ConversationKeys& keys,
+                                                int call) const;
   const std::string& call_id(int call) const { return calls_[call].call_id; }
   const std::string& text_key(int call) const { return calls_[call].text_key; }
   // The ids that call sampled.

@@ -125,6 +125,8 @@ TEST(ConfigTest, OverridesWinAndAreNamedInErrors) {
   EXPECT_EQ(schema.Origin("trainer.total_steps"), "--set trainer.total_steps");
   EXPECT_THAT(std::string(schema.Set("trainer.total_step=4").message()),
               HasSubstr("nearest known key is 'trainer.total_steps'"));
+  EXPECT_THAT(std::string(schema.Set("trainer.words=[a]").message()), HasSubstr("nearest known key is 'run.words'"));
+  EXPECT_THAT(std::string(schema.Set("run.dir=a").message()), HasSubstr("nearest known key is 'run.e"));
   EXPECT_THAT(std::string(schema.Set("trainer.total_steps=x").message()), HasSubstr("--set trainer.total_steps"));
   EXPECT_FALSE(schema.Set("trainer.total_steps").ok());
 }

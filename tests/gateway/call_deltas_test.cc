@@ -139,8 +139,8 @@ std::string RandomOutput(std::mt19937& random) {
                                         ", \"b\": [",
                                         "<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": ",
                                         "1}}\n</tool_call>",
-                                        "\n<tool_call>\n{\"name\": \"add\", "
-                                        "\"arguments\": {\"a\": \"\\u00fc\\n</x>\", \"b\": {}}}\n</tool_call>"};
+                                        ("\n<tool_call>\n{\"name\": \"add\", "
+                                         "\"arguments\": {\"a\": \"\\u00fc\\n</x>\", \"b\": {}}}\n</tool_call>")};
   std::string text;
   for (int i = random() % 8; i > 0; --i) text += kPieces[random() % std::size(kPieces)];
   return text;

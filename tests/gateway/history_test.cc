@@ -191,9 +191,12 @@ TEST_F(HistoryTest, CallsHaveTheIdsThatTheModelWroteBesideThoseOfTheClient) {
   renamed.tool_calls[0].id = "toolu_7";
   const Conversation sent{{user_, renamed, listed_}, {}};
   EXPECT_FALSE(history_.WithWrittenIds(sent).has_value());
-  const Conversation delivered = history_.AsDelivered(sent, ConversationKeys::Of(sent), Find(sent).parent);
-  EXPECT_EQ(id_of(delivered), "functions.ls:0");
-  EXPECT_EQ(delivered.messages[1].tool_calls[0].id, "toolu_7");
+  const auto delivered = history_.AsDelivered(sent, ConversationKeys::Of(sent), Find(sent).parent);
+  ASSERT_TRUE(delivered.has_value());
+  EXPECT_EQ(id_of(*delivered), "functions.ls:0");
+  EXPECT_EQ(delivered->messages[1].tool_calls[0].id, "toolu_7");
+  const auto again = ConversationKeys::Of(*delivered);
+  EXPECT_FALSE(history_.AsDelivered(*delivered, again, Find(*delivered).parent).has_value());
 }
 
 TEST(CanonicalArgumentsTest, OnlyEqualValuesAreEqual) {
