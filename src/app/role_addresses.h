@@ -15,8 +15,7 @@ std::string SchedulerAddress(const ClusterOptions& cluster);
 std::string GatewayAddress(const ClusterOptions& cluster);
 std::string RolloutAddress(const ClusterOptions& cluster, int engine);
 
-// One client over all engines: a request goes to the engine with the fewest in flight from here. Status adds up the
-// counters; its version is the oldest that any engine is at.
+// One client over all engines (rollout/engine_set.h).
 std::shared_ptr<rollout::Client> ConnectEngines(const ClusterOptions& cluster);
 
 // Clients of the servers that the gateway's external models live at, by model.

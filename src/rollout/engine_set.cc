@@ -1,0 +1,244 @@
+#include "rollout/engine_set.h"
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <utility>
+
+#include "base/log.h"
+#include "base/mutex.h"
+#include "rollout/chunk_gate.h"
+
+namespace ingot::rollout {
+namespace {
+
+using std::chrono::nanoseconds;
+
+constexpr nanoseconds kFirstPause = std::chrono::seconds(1);
+constexpr nanoseconds kLongestPause = std::chrono::seconds(16);
+
+bool MayGoElsewhere(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsResourceExhausted(status) || absl::IsNotFound(status);
+}
+
+}  // namespace
+
+// What the set and its requests share. A request may outlive the set, and its last owner may be a thread of an engine's
+// client: so no request owns an engine.
+class EngineSet::State {
+ public:
+  State(size_t engines, const base::Clock& clock) : clock_(clock), loads_(engines) {}
+
+  // The best of the engines that `tried` does not name, now counted as having one more in flight and as being started
+  // on; nullopt: there is none, or the set is gone. Give back with Started and Ended: the set stays until Started.
+  std::optional<size_t> Take(const std::vector<bool>& tried) {
+    base::MutexLock lock(mu_);
+    if (closed_) return std::nullopt;
+    const nanoseconds now = clock_.Now();
+    // Starting at a different engine each time spreads equal loads.
+    const size_t start = next_++ % loads_.size();
+    std::optional<size_t> best;
+    for (size_t i = 0; i < loads_.size(); ++i) {
+      const size_t candidate = (start + i) % loads_.size();
+      if (!tried[candidate] && (!best.has_value() || Better(candidate, *best, now))) best = candidate;
+    }
+    if (!best.has_value()) return std::nullopt;
+    ++loads_[*best].in_flight;
+    ++starting_;
+    return best;
+  }
+  void Started() {
+    base::MutexLock lock(mu_);
+    if (--starting_ == 0) idle_.SignalAll();
+  }
+  void Ended(size_t engine) {
+    base::MutexLock lock(mu_);
+    --loads_[engine].in_flight;
+  }
+
+  void OnAnswer(size_t engine) {
+    base::MutexLock lock(mu_);
+    loads_[engine].aside_until = loads_[engine].pause = nanoseconds(0);
+  }
+  void OnUnavailable(size_t engine, const absl::Status& why) {
+    base::MutexLock lock(mu_);
+    Load& load = loads_[engine];
+    const nanoseconds now = clock_.Now();
+    if (load.aside_until > now) return;  // others found it so at the same time
+    load.pause = load.pause == nanoseconds(0) ? kFirstPause : std::min(2 * load.pause, kLongestPause);
+    load.aside_until = now + load.pause;
+    INGOT_LOG(warn, "rollout engine {} takes no requests and is passed over for {} s: {}", engine,
+              load.pause / std::chrono::seconds(1), std::string(why.message()));
+  }
+
+  // No request is started on an engine once this returned.
+  void Close() {
+    base::MutexLock lock(mu_);
+    closed_ = true;
+    while (starting_ > 0) idle_.Wait(mu_);
+  }
+
+ private:
+  struct Load {
+    int in_flight = 0;
+    nanoseconds aside_until{0};
+    nanoseconds pause{0};  // the last one; 0: it answered since
+  };
+
+  bool Better(size_t a, size_t b, nanoseconds now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    const nanoseconds a_aside = std::max(loads_[a].aside_until, now), b_aside = std::max(loads_[b].aside_until, now);
+    return a_aside != b_aside ? a_aside < b_aside : loads_[a].in_flight < loads_[b].in_flight;
+  }
+
+  const base::Clock& clock_;
+  base::Mutex mu_;
+  base::CondVar idle_;
+  std::vector<Load> loads_ ABSL_GUARDED_BY(mu_);
+  size_t next_ ABSL_GUARDED_BY(mu_) = 0;
+  int starting_ ABSL_GUARDED_BY(mu_) = 0;
+  bool closed_ ABSL_GUARDED_BY(mu_) = false;
+};
+
+// One request, on one engine after the other until one takes it.
+class EngineSet::Call final : public std::enable_shared_from_this<Call> {
+ public:
+  Call(const EngineSet& set, const v1::GenerateRequest& request, OnChunk on_chunk)
+      : set_(set), state_(set.state_), request_(request), gate_(std::move(on_chunk)), tried_(set.engines_.size()) {}
+
+  void Try() {
+    std::vector<bool> tried;
+    {
+      base::MutexLock lock(mu_);
+      tried = tried_;
+    }
+    const std::optional<size_t> engine = state_->Take(tried);
+    if (!engine.has_value()) {
+      gate_.Deliver(Refusal());
+      return;
+    }
+    int number = 0;
+    {
+      base::MutexLock lock(mu_);
+      tried_[*engine] = true;
+      number = ++attempts_;
+    }
+    auto attempt = std::make_unique<Attempt>(state_, *engine);
+    attempt->handle = set_.engines_[*engine]->Generate(
+        request_, [self = shared_from_this(), engine = *engine, number](absl::StatusOr<v1::GenerateChunk> chunk) {
+          self->OnChunk(engine, number, std::move(chunk));
+        });
+    {
+      base::MutexLock lock(mu_);
+      if (!stopped_ && number == attempts_) attempt.swap(current_);
+    }
+    state_->Started();
+    // An attempt that is over, or that nobody waits for, ends here, outside the lock.
+  }
+
+  void Stop() {
+    gate_.Close();
+    std::unique_ptr<Attempt> current;
+    base::MutexLock lock(mu_);
+    stopped_ = true;
+    current = std::move(current_);
+  }
+
+ private:
+  struct Attempt {
+    Attempt(std::shared_ptr<State> of, size_t on) : state(std::move(of)), engine(on) {}
+    ~Attempt() {
+      handle.reset();
+      state->Ended(engine);
+    }
+    const std::shared_ptr<State> state;
+    const size_t engine;
+    std::unique_ptr<Request> handle;
+  };
+
+  void OnChunk(size_t engine, int number, absl::StatusOr<v1::GenerateChunk> chunk) {
+    if (chunk.ok()) {
+      state_->OnAnswer(engine);
+    } else if (absl::IsUnavailable(chunk.status())) {
+      state_->OnUnavailable(engine, chunk.status());
+    }
+    std::unique_ptr<Attempt> over;  // destroyed inside its own OnChunk: that waits for nothing
+    bool again = false;
+    {
+      base::MutexLock lock(mu_);
+      if (stopped_ || number != attempts_) return;
+      again = !begun_ && !chunk.ok() && MayGoElsewhere(chunk.status());
+      begun_ = begun_ || chunk.ok();
+      if (again) {
+        refusal_ = chunk.status();
+        over = std::move(current_);
+      }
+    }
+    again ? Try() : gate_.Deliver(std::move(chunk));
+  }
+
+  absl::Status Refusal() {
+    base::MutexLock lock(mu_);
+    return refusal_.ok() ? absl::UnavailableError("the rollout client is shutting down") : refusal_;
+  }
+
+  const EngineSet& set_;  // only between State's Take and Started
+  const std::shared_ptr<State> state_;
+  const v1::GenerateRequest request_;
+  ChunkGate gate_;
+  base::Mutex mu_;
+  std::vector<bool> tried_ ABSL_GUARDED_BY(mu_);
+  int attempts_ ABSL_GUARDED_BY(mu_) = 0;
+  bool begun_ ABSL_GUARDED_BY(mu_) = false;    // a chunk came: what was sampled stays with its engine
+  bool stopped_ ABSL_GUARDED_BY(mu_) = false;  // the caller let go
+  absl::Status refusal_ ABSL_GUARDED_BY(mu_);
+  std::unique_ptr<Attempt> current_ ABSL_GUARDED_BY(mu_);
+};
+
+class EngineSet::Handle final : public Request {
+ public:
+  explicit Handle(std::shared_ptr<Call> call) : call_(std::move(call)) {}
+  ~Handle() override { call_->Stop(); }
+
+ private:
+  const std::shared_ptr<Call> call_;
+};
+
+EngineSet::EngineSet(std::vector<std::shared_ptr<Client>> engines, const base::Clock& clock)
+    : engines_(std::move(engines)), state_(std::make_shared<State>(engines_.size(), clock)) {}
+
+EngineSet::~EngineSet() { state_->Close(); }
+
+std::unique_ptr<Client::Request> EngineSet::Generate(const v1::GenerateRequest& request, OnChunk on_chunk) {
+  auto call = std::make_shared<Call>(*this, request, std::move(on_chunk));
+  auto handle = std::make_unique<Handle>(call);
+  call->Try();
+  return handle;
+}
+
+absl::StatusOr<v1::EngineStatusResponse> EngineSet::Status() {
+  std::optional<v1::EngineStatusResponse> sum;
+  absl::Status error;
+  for (const auto& engine : engines_) {
+    const absl::StatusOr<v1::EngineStatusResponse> one = engine->Status();
+    if (!one.ok()) {
+      error = one.status();
+    } else if (!sum.has_value()) {
+      sum = *one;
+    } else {
+      sum->set_version(std::min(sum->version(), one->version()));
+      sum->set_running(sum->running() + one->running());
+      sum->set_waiting(sum->waiting() + one->waiting());
+      sum->set_kv_blocks_total(sum->kv_blocks_total() + one->kv_blocks_total());
+      sum->set_kv_blocks_used(sum->kv_blocks_used() + one->kv_blocks_used());
+      sum->set_sampled_tokens(sum->sampled_tokens() + one->sampled_tokens());
+      sum->set_prompt_tokens(sum->prompt_tokens() + one->prompt_tokens());
+      sum->set_cached_prompt_tokens(sum->cached_prompt_tokens() + one->cached_prompt_tokens());
+      sum->set_busy_seconds(sum->busy_seconds() + one->busy_seconds());
+      sum->set_alive_seconds(sum->alive_seconds() + one->alive_seconds());
+    }
+  }
+  if (!sum.has_value()) return error;
+  return *std::move(sum);
+}
+
+}  // namespace ingot::rollout

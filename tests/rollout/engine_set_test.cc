@@ -1,0 +1,249 @@
+// Several engines as one client: which engine a request goes to, and where it goes when that one refuses.
+#include "rollout/engine_set.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+#include "base/mutex.h"
+#include "rollout/chunk_gate.h"
+
+namespace ingot::rollout {
+namespace {
+
+using std::chrono::seconds;
+
+v1::GenerateChunk Last() {
+  v1::GenerateChunk chunk;
+  chunk.set_finish(v1::FINISH_STOP);
+  return chunk;
+}
+
+// Holds what it is asked, or refuses at once.
+class FakeEngine final : public Client {
+ public:
+  std::unique_ptr<Request> Generate(const v1::GenerateRequest&, OnChunk on_chunk) override {
+    auto gate = std::make_shared<ChunkGate>(std::move(on_chunk));
+    auto handle = std::make_unique<Handle>(gate, open);
+    absl::Status why;
+    {
+      base::MutexLock lock(mu_);
+      ++asked;
+      why = refusal;
+      if (why.ok()) held_.push_back(gate);
+    }
+    if (!why.ok()) gate->Deliver(why);
+    return handle;
+  }
+  absl::StatusOr<v1::EngineStatusResponse> Status() override {
+    if (!refusal.ok()) return refusal;
+    v1::EngineStatusResponse status;
+    status.set_version(version);
+    status.set_running(1);
+    return status;
+  }
+  void Deliver(absl::StatusOr<v1::GenerateChunk> chunk) {
+    std::vector<std::shared_ptr<ChunkGate>> held;
+    {
+      base::MutexLock lock(mu_);
+      held = held_;
+      if (!chunk.ok() || chunk->finish() != v1::FINISH_UNSPECIFIED) held_.clear();
+    }
+    for (const auto& gate : held) gate->Deliver(chunk);
+  }
+
+  absl::Status refusal;
+  int64_t version = 5;
+  int asked = 0;
+  std::atomic<int> open{0};  // handles that somebody holds
+
+ private:
+  struct Handle final : Request {
+    Handle(std::shared_ptr<ChunkGate> of, std::atomic<int>& counter) : gate(std::move(of)), open(counter) { ++open; }
+    ~Handle() override {
+      gate->Close();
+      --open;
+    }
+    const std::shared_ptr<ChunkGate> gate;
+    std::atomic<int>& open;
+  };
+  base::Mutex mu_;
+  std::vector<std::shared_ptr<ChunkGate>> held_ ABSL_GUARDED_BY(mu_);
+};
+
+class EngineSetTest : public testing::Test {
+ protected:
+  // What a request heard.
+  struct Heard {
+    int chunks = 0;
+    absl::Status error;
+  };
+  std::unique_ptr<Client::Request> Ask(Heard& heard) {
+    return set_->Generate({}, [&heard](absl::StatusOr<v1::GenerateChunk> chunk) {
+      if (chunk.ok()) {
+        ++heard.chunks;
+      } else {
+        heard.error = chunk.status();
+      }
+    });
+  }
+  int asked() const { return a_->asked + b_->asked; }
+
+  base::ManualClock clock_;
+  std::shared_ptr<FakeEngine> a_ = std::make_shared<FakeEngine>(), b_ = std::make_shared<FakeEngine>();
+  std::unique_ptr<EngineSet> set_ = std::make_unique<EngineSet>(std::vector<std::shared_ptr<Client>>{a_, b_}, clock_);
+};
+
+TEST_F(EngineSetTest, RequestsGoWhereTheFewestAreInFlight) {
+  Heard heard[6];
+  std::vector<std::unique_ptr<Client::Request>> requests;
+  for (Heard& one : heard) requests.push_back(Ask(one));
+  EXPECT_EQ(a_->asked, 3);
+  EXPECT_EQ(b_->asked, 3);
+  requests.clear();
+  EXPECT_EQ(a_->open + b_->open, 0);
+}
+
+TEST_F(EngineSetTest, WhatOneEngineRefusesTheOtherTakes) {
+  for (const absl::Status& why : {absl::UnavailableError("gone"), absl::ResourceExhaustedError("full"),
+                                  absl::NotFoundError("version 3 is not held")}) {
+    a_->refusal = why;
+    Heard heard[4];
+    std::vector<std::unique_ptr<Client::Request>> requests;
+    for (Heard& one : heard) requests.push_back(Ask(one));
+    b_->Deliver(Last());
+    for (const Heard& one : heard) {
+      EXPECT_EQ(one.chunks, 1) << why;
+      EXPECT_TRUE(one.error.ok()) << one.error;
+    }
+    EXPECT_EQ(a_->open, 0) << "what was refused holds nothing";
+  }
+}
+
+TEST_F(EngineSetTest, OtherFaultsAreTheRequestsOwn) {
+  a_->refusal = b_->refusal = absl::InvalidArgumentError("prompt_ids is empty");
+  Heard heard;
+  const auto request = Ask(heard);
+  EXPECT_EQ(heard.error.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(asked(), 1);
+}
+
+TEST_F(EngineSetTest, TheLastRefusalIsToldOnceAllHaveRefused) {
+  a_->refusal = b_->refusal = absl::UnavailableError("gone");
+  Heard heard;
+  const auto request = Ask(heard);
+  EXPECT_EQ(heard.error.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(heard.error.message(), "gone");
+  EXPECT_EQ(asked(), 2);
+}
+
+// It refuses at once, so that it has the fewest in flight.
+TEST_F(EngineSetTest, AnEngineThatIsGoneIsPassedOverForAWhile) {
+  a_->refusal = absl::UnavailableError("gone");
+  Heard heard[40];
+  std::vector<std::unique_ptr<Client::Request>> requests;
+  for (int i = 0; i < 10; ++i) requests.push_back(Ask(heard[i]));
+  EXPECT_EQ(a_->asked, 1);
+  EXPECT_EQ(b_->asked, 10);
+  // Still gone: the pause grows.
+  clock_.Advance(seconds(1));
+  for (int i = 10; i < 20; ++i) requests.push_back(Ask(heard[i]));
+  EXPECT_EQ(a_->asked, 2);
+  clock_.Advance(seconds(1));
+  for (int i = 20; i < 30; ++i) requests.push_back(Ask(heard[i]));
+  EXPECT_EQ(a_->asked, 2);
+  // It is back: with nothing in flight it gets all that come.
+  clock_.Advance(seconds(1));
+  a_->refusal = absl::OkStatus();
+  for (int i = 30; i < 40; ++i) requests.push_back(Ask(heard[i]));
+  EXPECT_EQ(a_->asked, 12);
+  for (const Heard& one : heard) EXPECT_TRUE(one.error.ok()) << one.error;
+}
+
+TEST_F(EngineSetTest, ARequestThatHasBegunStaysWithItsEngine) {
+  Heard heard;
+  const auto request = Ask(heard);
+  FakeEngine& engine = a_->asked == 1 ? *a_ : *b_;
+  engine.Deliver(v1::GenerateChunk());
+  engine.Deliver(absl::UnavailableError("died"));
+  EXPECT_EQ(heard.chunks, 1);
+  EXPECT_EQ(heard.error.message(), "died");
+  EXPECT_EQ(asked(), 1);
+}
+
+TEST_F(EngineSetTest, ARequestThatWaitedForAnEngineThatDiesMovesOn) {
+  Heard heard;
+  const auto request = Ask(heard);
+  FakeEngine &first = a_->asked == 1 ? *a_ : *b_, &other = a_->asked == 1 ? *b_ : *a_;
+  first.Deliver(absl::UnavailableError("died"));
+  EXPECT_EQ(other.asked, 1);
+  other.Deliver(Last());
+  EXPECT_EQ(heard.chunks, 1);
+  EXPECT_TRUE(heard.error.ok());
+}
+
+TEST_F(EngineSetTest, ARequestThatWasLetGoHearsNothingAndMovesNowhere) {
+  Heard heard;
+  Ask(heard).reset();
+  a_->Deliver(absl::UnavailableError("died"));
+  b_->Deliver(absl::UnavailableError("died"));
+  EXPECT_EQ(heard.chunks, 0);
+  EXPECT_TRUE(heard.error.ok());
+  EXPECT_EQ(asked(), 1);
+  EXPECT_EQ(a_->open + b_->open, 0);
+}
+
+TEST_F(EngineSetTest, ARequestMayOutliveTheSetAndMovesNoMore) {
+  Heard heard;
+  const auto request = Ask(heard);
+  set_.reset();
+  a_->Deliver(absl::UnavailableError("shutting down"));
+  b_->Deliver(absl::UnavailableError("shutting down"));
+  EXPECT_EQ(heard.error.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(asked(), 1);
+}
+
+TEST_F(EngineSetTest, StatusIsOfTheEnginesThatAnswer) {
+  b_->version = 4;
+  EXPECT_EQ(set_->Status()->version(), 4);
+  EXPECT_EQ(set_->Status()->running(), 2);
+  b_->refusal = absl::UnavailableError("gone");
+  EXPECT_EQ(set_->Status()->version(), 5);
+  EXPECT_EQ(set_->Status()->running(), 1);
+  a_->refusal = absl::UnavailableError("gone too");
+  EXPECT_TRUE(absl::IsUnavailable(set_->Status().status()));
+}
+
+// For the sanitizers: requests are let go of while their engines refuse, die and answer.
+TEST_F(EngineSetTest, RequestsMoveWhileTheyAreLetGoOf) {
+  std::atomic<bool> stop{false};
+  std::thread deaths([&] {
+    while (!stop) {
+      a_->Deliver(absl::UnavailableError("died"));
+      b_->Deliver(Last());
+    }
+  });
+  std::vector<std::thread> callers;
+  for (int t = 0; t < 3; ++t) {
+    callers.emplace_back([&] {
+      for (int i = 0; i < 300; ++i) {
+        std::atomic<int> heard{0};
+        auto request = set_->Generate({}, [&](const absl::StatusOr<v1::GenerateChunk>&) { ++heard; });
+        if (i % 3 != 0) std::this_thread::yield();
+        request.reset();
+        const int before = heard;
+        std::this_thread::yield();
+        EXPECT_EQ(heard, before) << "nothing is heard once the handle is gone";
+      }
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+  stop = true;
+  deaths.join();
+  EXPECT_EQ(a_->open + b_->open, 0);
+}
+
+}  // namespace
+}  // namespace ingot::rollout
