@@ -60,6 +60,10 @@ v1::GenerateRequest ChatCall::EngineRequest() const {
   request.mutable_prompt_ids()->Add(plan_->ids.begin(), plan_->ids.end());
   *request.mutable_sampling() = sampling_;
   request.set_pinned_version(PinnedVersion());
+  // Law 4 counts an episode's age from the version it was admitted at.
+  if (request.pinned_version() < 0 && backend().weights == v1::WEIGHTS_FOLLOW) {
+    request.set_min_version(setup_.episode->record().admitted_version());
+  }
   request.set_top_logprobs(setup_.request->top_logprobs);
   return request;
 }
@@ -232,7 +236,7 @@ absl::Status ChatCall::Append(const v1::Call& record, const std::vector<Piece>& 
   return core_.parts.pool->AppendCall(request);
 }
 
-void ChatCall::Done(absl::Status status) {
+void ChatCall::Done(const absl::Status& status) {
   bool aborted = false;
   {
     base::MutexLock lock(mu_);

@@ -148,6 +148,8 @@ absl::Status Gateway::Store(const v1::Episode& record, bool admitted) {
     const absl::Status told = core_.parts.admission->EpisodeEnded(ended);
     if (!told.ok()) INGOT_LOG(error, "an episode that was not stored stays admitted: {}", told.ToString());
   }
+  // The pool has a newer attempt of the sample; to a caller FAILED_PRECONDITION would mean that the run is over.
+  if (absl::IsFailedPrecondition(stored)) return absl::AbortedError(stored.message());
   return base::Annotate(stored, "the episode could not be stored");
 }
 

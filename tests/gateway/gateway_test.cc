@@ -322,6 +322,7 @@ TEST(Gateway, PinsSamplingInTrainingWhateverTheClientAsks) {
     EXPECT_EQ(request.sampling().min_p(), 0.1f);
     EXPECT_EQ(request.sampling().max_new_tokens(), 50);
     EXPECT_EQ(request.pinned_version(), -1);
+    EXPECT_EQ(request.min_version(), 3) << "the version the episode was admitted at";
     EXPECT_EQ(Vec(request.sampling().stop_token_ids()), TestFormat()->end_of_turn_ids());
     seeds.insert(request.sampling().seed());
   }
@@ -343,6 +344,7 @@ TEST(Gateway, PinsTheVersionOfAnEvaluation) {
   const auto episode = world.Open();
   ASSERT_TRUE(world.Chat(episode.api_key(), Body(Question())).status.ok());
   EXPECT_EQ(world.engine->requests()[0].pinned_version(), 5);
+  EXPECT_EQ(world.engine->requests()[0].min_version(), 0);
   EXPECT_EQ(world.pool.calls()[0].weights(), v1::WEIGHTS_PINNED);
   EXPECT_EQ(world.pool.episode(episode.episode_id()).pinned_version(), 5);
 }
@@ -588,6 +590,9 @@ TEST(Gateway, GivesThePlaceBackIfTheEpisodeCannotBeStored) {
   EXPECT_TRUE(absl::IsUnavailable(world.gateway().OpenEpisode({}).status()));
   ASSERT_EQ(world.admission.ended().size(), 1u);
   EXPECT_EQ(world.admission.ended()[0].state(), v1::EPISODE_FAILED);
+  // Not FAILED_PRECONDITION: that is how a runner learns that the run is over.
+  world.pool.FailOpen(absl::FailedPreconditionError("a newer attempt was opened"));
+  EXPECT_TRUE(absl::IsAborted(world.gateway().OpenEpisode({}).status()));
   world.pool.FailOpen(absl::OkStatus());
   EXPECT_TRUE(world.gateway().OpenEpisode({}).ok());
 }

@@ -57,6 +57,7 @@ TEST(Models, SampleWhereTheirWeightsAre) {
   EXPECT_EQ(ours[0].pinned_version(), -1);
   EXPECT_EQ(ours[1].pinned_version(), 2);
   EXPECT_EQ(theirs[0].pinned_version(), -1);
+  EXPECT_EQ(theirs[0].min_version(), 0) << "an external server counts versions of its own";
 }
 
 TEST(Models, ContinueEachOthersTurns) {

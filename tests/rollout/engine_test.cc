@@ -309,6 +309,23 @@ TEST(EngineTest, AVersionHeldBesideServesThoseThatArePinnedToIt) {
   EXPECT_EQ(*rig.engine->LiveVersion(), 5);
 }
 
+TEST(EngineTest, ARequestThatAnOlderVersionMayNotSampleIsRefused) {
+  Rig rig(Options(), FakeSnapshot(4, 4));
+  v1::GenerateRequest request = Ask({1}, 5);
+  request.set_min_version(5);
+  Collect refused, taken, pinned;
+  auto first = rig.engine->Generate(request, refused.OnChunk());
+  EXPECT_EQ(refused.Wait().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(refused.Wait().message()), testing::HasSubstr("at version 4"));
+  request.set_pinned_version(4);
+  auto second = rig.engine->Generate(request, pinned.OnChunk());
+  EXPECT_EQ(pinned.Wait(), absl::OkStatus()) << "who names a version gets it";
+  request.set_pinned_version(-1);
+  request.set_min_version(4);
+  auto third = rig.engine->Generate(request, taken.OnChunk());
+  EXPECT_EQ(taken.Wait(), absl::OkStatus());
+}
+
 TEST(EngineTest, AWrongBaseIsRefusedAndAFullCopyHeals) {
   Rig rig(Options(), FakeSnapshot(1, 1001));
   const auto stranger = FakeSnapshot(5, 5);
