@@ -44,7 +44,7 @@ absl::StatusOr<int> LaunchOrError(const RunArgs& args) {
   const auto role = [&](const std::string& name, int index) {
     RoleSpec spec;
     spec.name = name == "rollout" || index > 0 ? absl::StrCat(name, "-", index) : name;
-    spec.argv = {binary, name, args.config, "--child"};
+    spec.argv = {binary, name, args.config, "--child", absl::StrCat(getpid())};
     for (const std::string& assignment : args.overrides) {
       spec.argv.push_back("--set");
       spec.argv.push_back(assignment);

@@ -66,16 +66,17 @@ int main(int argc, char** argv) {
   launch->callback([&] { code = ingot::app::Launch(run); });
 
   int index = 0;
-  bool child = false;
+  pid_t parent = 0;
   for (const char* role : {"datapool", "scheduler", "rollout", "gateway", "trainer", "agents"}) {
     auto* command = app.add_subcommand(role, std::string("run the ") + role + " role of a run as this process");
     AddRunArgs(command, run);
     command->add_flag("--resume", run.resume, "continue the run");
     command->add_option("--engine", index, "which rollout engine this is, from 0");
     if (std::string(role) == "trainer") command->add_option("--rank", index, "which of the trainer's ranks, from 0");
-    command->add_flag("--child", child, "end when the process that started this one ends");
+    command->add_option("--child", parent, "end when process PARENT, which started this one, ends")
+        ->type_name("PARENT");
     command->callback([&, role] {
-      if (child) ingot::app::DieWithParent();
+      if (parent != 0) ingot::app::DieWithParent(parent);
       code = ingot::app::RunRole(role, run, index);
     });
   }

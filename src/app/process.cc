@@ -29,9 +29,9 @@ void HandleSignals() {
   signal(SIGPIPE, SIG_IGN);
 }
 
-void DieWithParent() {
+void DieWithParent(pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() == 1) _exit(1);  // it died before we could ask
+  if (getppid() != parent) _exit(1);  // it died before we could ask
 }
 
 int Fail(const absl::Status& status) {

@@ -1,6 +1,8 @@
 // What every long-running command of the binary does at its start: logging, signals, its place in the run.
 #pragma once
 
+#include <sys/types.h>
+
 #include <atomic>
 #include <string>
 
@@ -14,7 +16,7 @@ std::atomic<bool>& StopFlag();
 void HandleSignals();
 
 // The process ends when the one that started it does: no role outlives its supervisor.
-void DieWithParent();
+void DieWithParent(pid_t parent);
 
 // Prints "ingot: MESSAGE" to stderr and returns the exit code for it: 2 for what the user can mend in the command line
 // or the configuration (INVALID_ARGUMENT, NOT_FOUND of a file, ALREADY_EXISTS), otherwise 1; 130 when stopped.
