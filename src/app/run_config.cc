@@ -84,7 +84,8 @@ void BindCluster(base::Schema& schema, ClusterOptions& cluster) {
   schema.Field("cluster.metrics_port", &cluster.metrics_port,
                "Prometheus port of the first role (the others follow); 0: only the gateway's /metrics");
   schema.Field("cluster.max_restarts", &cluster.max_restarts,
-               "times a crashed role (or rank of the trainer) is started again");
+               "times a crashed role (or rank of the trainer) is started again; one that ran for an hour since counts "
+               "from 0");
 }
 
 // What follows from other keys: set once, so that it cannot differ between roles.

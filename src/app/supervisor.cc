@@ -57,6 +57,7 @@ absl::Status Supervisor::Start(RoleSpec spec) {
   Role role;
   role.spec = std::move(spec);
   role.pid = pid;
+  role.started = std::chrono::steady_clock::now();
   roles_.push_back(std::move(role));
   return absl::OkStatus();
 }
@@ -88,6 +89,7 @@ absl::StatusOr<std::optional<int>> Supervisor::Tend(Role& role, const OnStatus& 
   if (role.pid < 0) {
     if (ending_.contains(role.spec.group) || std::chrono::steady_clock::now() < role.start_after) return std::nullopt;
     INGOT_ASSIGN_OR_RETURN(role.pid, Spawn(role.spec, true));
+    role.started = std::chrono::steady_clock::now();
     const std::string count = absl::StrCat(" (", role.restarts, " of ", options_.max_restarts, ")");
     on_status(absl::StrCat(role.spec.name, " started again", role.spec.group.empty() ? count : ""));
     return std::nullopt;
@@ -96,6 +98,7 @@ absl::StatusOr<std::optional<int>> Supervisor::Tend(Role& role, const OnStatus& 
   const pid_t ended = waitpid(role.pid, &wait_status, WNOHANG);
   if (ended == 0 || (ended < 0 && errno == EINTR)) return std::nullopt;
   role.pid = -1;
+  if (std::chrono::steady_clock::now() - role.started >= options_.forget_after) role.restarts = 0;
   const bool exited = WIFEXITED(wait_status);
   const int code = exited ? WEXITSTATUS(wait_status) : -1;
   const bool left_alone = !role.spec.group.empty() && code == kGroupLostExit;

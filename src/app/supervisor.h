@@ -46,7 +46,8 @@ struct RoleSpec {
 
 struct SupervisorOptions {
   int max_restarts = 3;  // per role, then the run fails or, of a group, the member is lost; 0: at the first crash
-  int min_members = 1;   // that a group goes on with
+  std::chrono::milliseconds forget_after = std::chrono::hours(1);  // of running, a role's earlier crashes
+  int min_members = 1;                                             // that a group goes on with
   std::chrono::milliseconds restart_delay{500};
   std::chrono::milliseconds stop_grace{15000};  // between SIGTERM and SIGKILL
   // Between the first end in a group and SIGKILL for the rest: time to end with an error of one's own.
@@ -73,7 +74,7 @@ class Supervisor {
     bool done = false;
     bool killed = false;  // by the supervisor, since it outlived its group
     bool died = false;    // by itself, which ended its group
-    std::chrono::steady_clock::time_point start_after{};
+    std::chrono::steady_clock::time_point started{}, start_after{};
   };
   // A group of which some have ended and the others are to.
   struct EndingGroup {

@@ -37,6 +37,7 @@ class Supervised : public ::testing::Test {
     options.min_members = min_members;
     options.restart_delay = milliseconds(10);
     options.group_grace = milliseconds(1000);
+    options.forget_after = forget_after_;
     Supervisor supervisor(options);
     for (const RoleSpec& role : roles) EXPECT_TRUE(supervisor.Start(role).ok());
     const std::atomic<bool> stop{false};
@@ -48,6 +49,7 @@ class Supervised : public ::testing::Test {
   }
 
   std::string folder_, said_;
+  milliseconds forget_after_ = std::chrono::hours(1);
 };
 
 // A process that waits to be ended; `exec`, so that the signal meets what waits.
@@ -67,6 +69,17 @@ TEST_F(Supervised, ARoleThatCrashesIsStartedAgainAlone) {
   EXPECT_THAT(said_, HasSubstr("other was killed by signal 9"));
   EXPECT_THAT(said_, HasSubstr("other started again (1 of 2)"));
   EXPECT_THAT(said_, Not(HasSubstr("leader started again")));
+}
+
+TEST_F(Supervised, CrashesOfLongAgoAreForgotten) {
+  forget_after_ = milliseconds(1);
+  const std::string count = folder_ + "/count";
+  const auto code =
+      Run({Role("leader", "until test -e " + count + " && test $(wc -l < " + count + ") -ge 5; do :; done"),
+           Role("other", "echo >> " + count + "; sleep 0.01; kill -9 $$")},
+          /*max_restarts=*/1);
+  ASSERT_TRUE(code.ok()) << code.status();
+  EXPECT_EQ(*code, 0);
 }
 
 TEST_F(Supervised, AGroupIsStartedAgainWhenOneOfItCrashes) {
