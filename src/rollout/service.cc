@@ -24,6 +24,9 @@ void Merge(v1::GenerateChunk&& from, v1::GenerateChunk* to) {
   to->set_stop_string(from.stop_string());
   to->set_cached_tokens(from.cached_tokens());
   if (from.has_times()) *to->mutable_times() = std::move(*from.mutable_times());
+  to->set_penalty_acted(from.penalty_acted());
+  to->set_bias_acted(from.bias_acted());
+  to->set_grammar_acted(from.grammar_acted());
 }
 
 // One Generate rpc. Holds at most one message under way and one that gathers. gRPC's calls are made outside the lock
