@@ -15,6 +15,7 @@
 #include <cerrno>
 
 #include "absl/strings/str_split.h"
+#include "sandbox/group_guard.h"
 
 namespace ingot::sandbox {
 namespace {
@@ -266,6 +267,7 @@ absl::StatusOr<pid_t> Spawn(const Command& command, const Limits& limits, const 
   do got = read(failure_read.get(), &failure, sizeof(failure));
   while (got < 0 && errno == EINTR);
   if (got != sizeof(failure)) return pid;  // closed by exec
+  if (guard_fd >= 0) ForgetGroup(pid);     // it may have been told: while this is a zombie its id is nobody else's
   while (waitpid(pid, nullptr, 0) < 0 && errno == EINTR) continue;
   return FailureStatus(failure, command, path);
 }
