@@ -24,16 +24,19 @@ absl::StatusOr<Response> CallUnary(Stub& stub,
                                    grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
                                    const Request& request, const CallPolicy& policy) {
   using std::chrono::milliseconds;
-  const auto deadline = std::chrono::system_clock::now() + policy.timeout;
+  // The loop's own time is monotonic; gRPC takes a deadline by the wall clock, made anew for each try.
+  const auto end = std::chrono::steady_clock::now() + policy.timeout;
   for (milliseconds pause(10);; pause = std::min(2 * pause, milliseconds(1000))) {
     grpc::ClientContext context;
-    context.set_deadline(deadline);
+    const auto left = std::max(std::chrono::duration_cast<milliseconds>(end - std::chrono::steady_clock::now()),
+                               milliseconds(1));
+    context.set_deadline(std::chrono::system_clock::now() + left);
     context.set_wait_for_ready(policy.wait);
     Response response;
     const grpc::Status status = (stub.*method)(&context, request, &response);
     if (status.ok()) return response;
     if (!policy.repeat || status.error_code() != grpc::StatusCode::UNAVAILABLE ||
-        std::chrono::system_clock::now() + pause >= deadline) {
+        std::chrono::steady_clock::now() + pause >= end) {
       return FromGrpc(status);
     }
     std::this_thread::sleep_for(pause);

@@ -6,6 +6,7 @@ namespace ingot::app {
 namespace {
 // A call of 200K tokens with log-probs is under 10 MB; weight chunks are cut far smaller.
 constexpr int kMaxMessageBytes = 256 << 20;
+constexpr int kKeepaliveMs = 20'000;
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const std::string& address,
@@ -16,6 +17,7 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const std::string&
   builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
   builder.SetMaxSendMessageSize(kMaxMessageBytes);
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kKeepaliveMs / 2);
   builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &server->port_);
   for (const auto& service : server->services_) builder.RegisterService(service.get());
   server->server_ = builder.BuildAndStart();
@@ -38,6 +40,9 @@ std::shared_ptr<grpc::Channel> Connect(const std::string& address) {
   arguments.SetMaxSendMessageSize(kMaxMessageBytes);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
+  // A peer that is gone without a word is noticed while a call waits for it.
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveMs);
   return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
 }
 
