@@ -94,7 +94,7 @@ absl::Status Answer::Run() {
   return absl::OkStatus();
 }
 
-absl::Status Answer::MakeCalls(std::shared_ptr<Episode> episode) {
+absl::Status Answer::MakeCalls(const std::shared_ptr<Episode>& episode) {
   base::MutexLock lock(mu_);
   std::vector<std::shared_ptr<ChatCall>> calls;
   for (int choice = 0; choice < request_->choices(); ++choice) {

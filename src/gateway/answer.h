@@ -66,7 +66,7 @@ class Answer : public std::enable_shared_from_this<Answer> {
 
   // Prepare's steps.
   absl::Status Run();
-  absl::Status MakeCalls(std::shared_ptr<Episode> episode);
+  absl::Status MakeCalls(const std::shared_ptr<Episode>& episode);
   absl::StatusOr<std::vector<std::shared_ptr<const PromptPlan>>> PlanPrompts(Episode& episode,
                                                                              const GatewayRequest& request);
   absl::Status CountTokens(std::shared_ptr<const GatewayRequest> request);

@@ -75,7 +75,7 @@ class ChatCall : public std::enable_shared_from_this<ChatCall> {
   void Remember(bool whole, std::vector<Piece> sampled);
   v1::Call Record(v1::FinishReason finish, const std::vector<Piece>& sampled);
   absl::Status Append(const v1::Call& record, const std::vector<Piece>& sampled);
-  void Done(absl::Status status);
+  void Done(const absl::Status& status);
   void Count(const absl::Status& status, bool aborted);
   void CountTokens(const absl::Status& status);
 

@@ -202,7 +202,7 @@ absl::Status AddTool(ToolDeclaration tool, const std::string& path, GatewayReque
   }
   Tool known{tool.kind, FlatName(tool.name_space, tool.name), tool.name, tool.name_space};
   object function{{"name", known.name}};
-  if (!tool.description.empty()) function["description"] = std::move(tool.description);
+  if (!tool.description.empty()) function["description"] = tool.description;
   if (!tool.parameters.is_null()) function["parameters"] = std::move(tool.parameters);
   request.conversation.tools.emplace_back(object{{"type", "function"}, {"function", std::move(function)}});
   request.tools.push_back(std::move(known));

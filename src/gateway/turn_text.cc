@@ -18,7 +18,7 @@ TurnText::Options WithoutReading(TurnText::Options options) {
 
 }  // namespace
 
-TurnText::TurnText(Options options) : options_(WithoutReading(options)), decode_(MidText(options.tokenizer)) {
+TurnText::TurnText(const Options& options) : options_(WithoutReading(options)), decode_(MidText(options.tokenizer)) {
   if (options.format != nullptr) stream_.emplace(options.format, options.reading);
   for (const std::string& stop : options_.stop) stops_.emplace_back(stop);
 }

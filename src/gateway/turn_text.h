@@ -27,7 +27,7 @@ class TurnText {
     text::ParseOptions reading = {};                        // its memory is read by the constructor only
     std::vector<std::string> stop = {};                     // strings that are no part of the text
   };
-  explicit TurnText(Options options);
+  explicit TurnText(const Options& options);
 
   void Push(std::span<const int32_t> ids);
   // No more ids come. `stop_string` is the one that ended the turn, or empty: text from it on is cut.

@@ -26,7 +26,7 @@ const Escapes& EscapesOf(Spelling spelling) {
 }
 
 CodePoints RawIn(const Escapes& escapes) {
-  const auto mark = static_cast<uint32_t>(escapes.mark);
+  const auto mark = static_cast<unsigned char>(escapes.mark);
   return {{0x20, mark - 1}, {mark + 1, '\\' - 1}, {'\\' + 1, kMaxCodePoint}};
 }
 
@@ -117,7 +117,7 @@ void AddHex4(Nfa& nfa, int32_t from, int32_t to, uint32_t first, uint32_t second
 
 }  // namespace
 
-CodePoints Normalize(CodePoints set) {
+CodePoints Normalize(const CodePoints& set) {
   CodePoints split;
   for (const Interval& i : set) {
     if (i.low > i.high) continue;

@@ -24,7 +24,7 @@ using CodePoints = std::vector<Interval>;
 inline constexpr uint32_t kMaxCodePoint = 0x10FFFF;
 
 // Sorts, joins and takes surrogates out.
-CodePoints Normalize(CodePoints set);
+CodePoints Normalize(const CodePoints& set);
 CodePoints Complement(const CodePoints& set);
 CodePoints AllCodePoints();
 

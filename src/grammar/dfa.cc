@@ -195,7 +195,8 @@ absl::StatusOr<Dfa> Product(const Dfa& a, const Dfa& b, bool difference, Budget&
 }  // namespace
 
 absl::Status Budget::Spend(int64_t& counter, int64_t amount, const char* what) {
-  if ((counter -= amount) >= 0) return absl::OkStatus();
+  counter -= amount;
+  if (counter >= 0) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("the grammar is too complex: ", what));
 }
 

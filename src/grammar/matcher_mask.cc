@@ -36,7 +36,8 @@ absl::StatusOr<std::shared_ptr<const TokenSet>> Matcher::Allowed() {
   };
   if (position_.places.size() > kMaxPlaces) return refuse();
   const std::vector<uint32_t> key = KeyOfPosition();
-  if ((allowed_ = program_->masks.Find(key)) != nullptr) return allowed_;
+  allowed_ = program_->masks.Find(key);
+  if (allowed_ != nullptr) return allowed_;
   work_ = 0;
   TokenSet::Builder tokens(vocabulary_.size());
   for (const Atom& atom : position_.atoms) tokens.Add(atom.token);

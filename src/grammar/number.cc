@@ -193,7 +193,8 @@ absl::StatusOr<Dfa> NumberDfa(const NumberRange& range, Budget& budget) {
     Magnitudes m;
     m.integer = r.integer;
     if (r.low.has_value() && Compare(*r.low, zero) >= 0) m.low = *r.low, m.low_excluded = r.low_excluded;
-    if ((m.has_high = r.high.has_value())) m.high = *r.high, m.high_excluded = r.high_excluded;
+    m.has_high = r.high.has_value();
+    if (m.has_high) m.high = *r.high, m.high_excluded = r.high_excluded;
     if (!m.has_high || Compare(m.low, m.high) <= 0) RangeEmitter(nfa, m, end).Emit(start);
   }
   if (!r.low.has_value() || Compare(*r.low, zero) < 0) {
@@ -204,7 +205,8 @@ absl::StatusOr<Dfa> NumberDfa(const NumberRange& range, Budget& budget) {
       m.low = Absolute(*r.high);
       m.low_excluded = r.high_excluded;
     }
-    if ((m.has_high = r.low.has_value())) m.high = Absolute(*r.low), m.high_excluded = r.low_excluded;
+    m.has_high = r.low.has_value();
+    if (m.has_high) m.high = Absolute(*r.low), m.high_excluded = r.low_excluded;
     const int32_t sign = nfa.AddState();
     nfa.AddByte(start, '-', '-', sign);
     if (!m.has_high || Compare(m.low, m.high) <= 0) RangeEmitter(nfa, m, end).Emit(sign);

@@ -386,7 +386,7 @@ absl::StatusOr<v1::StartEvalResponse> Scheduler::StartEval(const v1::StartEvalRe
     INGOT_RETURN_IF_ERROR(Prepare());
     INGOT_RETURN_IF_ERROR(evals_.Validate(request));
   }
-  const v1::StartEvalResponse groups = EvalBoard::Groups(request);
+  v1::StartEvalResponse groups = EvalBoard::Groups(request);
   INGOT_ASSIGN_OR_RETURN(const auto used, UsedEvalAttempts(groups.first_group(), groups.last_group()));
   base::MutexLock lock(mu_);
   INGOT_RETURN_IF_ERROR(evals_.Start(request, used));

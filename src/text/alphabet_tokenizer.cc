@@ -112,6 +112,7 @@ std::shared_ptr<const Tokenizer> MakeByteTokenizer(const std::vector<std::string
   std::array<int32_t, 256> byte_ids;
   for (int byte = 0; byte < 256; ++byte) byte_ids[byte] = byte;
   std::vector<AddedToken> added;
+  added.reserve(special_tokens.size());
   for (const std::string& text : special_tokens)
     added.push_back({text, 256 + static_cast<int32_t>(added.size()), true});
   return std::make_shared<AlphabetTokenizer>(byte_ids, std::move(added));

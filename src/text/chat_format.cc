@@ -155,7 +155,8 @@ class SpecFormat final : public ChatFormat {
   static absl::Status CheckReasoningStays(const std::vector<Message>& messages, size_t first_new) {
     const auto is_user = [](const Message& message) { return message.role == "user"; };
     if (std::none_of(messages.begin() + first_new, messages.end(), is_user)) return absl::OkStatus();
-    for (size_t i = first_new; i-- > 0 && !is_user(messages[i]);) {
+    for (size_t i = first_new; i-- > 0;) {
+      if (is_user(messages[i])) break;
       if (messages[i].role != "assistant" || messages[i].reasoning.empty()) continue;
       return absl::FailedPreconditionError(
           absl::StrCat("the template leaves out the reasoning of message ", i, " now that a user message follows"));
