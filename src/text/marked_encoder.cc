@@ -101,6 +101,7 @@ void MarkedEncoder::EncodePiece(std::string_view text, std::span<const Mark> mar
   size_t done = 0;
   for (const auto& [begin, end] : forged) {
     if (begin < done) continue;
+    // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): it is not called where there are no tokens
     const auto after = std::find_if(tokens.begin(), tokens.end(), [&](const Written& t) { return t.end > begin; });
     const size_t from = std::max(done, after == tokens.begin() ? size_t{0} : std::prev(after)->end);
     const size_t to = after == tokens.end() ? text.size() : std::max(after->begin, from);

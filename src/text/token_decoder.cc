@@ -157,15 +157,15 @@ struct TokenDecoder::Plan {
       never = scheme == "never";
     }
     const auto pattern = LiteralPattern(from);
-    each.push_back([pattern](std::string text) { return ReplaceAll(*pattern, " ", text); });
-    if (!never) each_first = [pattern](std::string text) { return ReplaceAll(*pattern, "", text); };
+    each.push_back([pattern](const std::string& text) { return ReplaceAll(*pattern, " ", text); });
+    if (!never) each_first = [pattern](const std::string& text) { return ReplaceAll(*pattern, "", text); };
     return absl::OkStatus();
   }
 
   absl::Status AddReplace(const json::value& component) {
     INGOT_ASSIGN_OR_RETURN(const auto pattern, ReadPattern(component, "decoder Replace"));
     INGOT_ASSIGN_OR_RETURN(const std::string content, ReadString(component, "content", "decoder Replace"));
-    each.push_back([pattern, content](std::string text) { return ReplaceAll(*pattern, content, text); });
+    each.push_back([pattern, content](const std::string& text) { return ReplaceAll(*pattern, content, text); });
     return absl::OkStatus();
   }
 };

@@ -63,7 +63,8 @@ std::vector<ForestPart> CutForest(const PackedForest& forest, int64_t max_tokens
     part.last_user = self;
     part.loss_rows = static_cast<int32_t>(std::count(read.begin() + begin, read.begin() + part.end, true));
     for (const ForestPart::Source& source : part.prefix) parts[static_cast<size_t>(source.part)].last_user = self;
-    for (const int32_t row : part.exports) open.push_back({forest.visible_end[static_cast<size_t>(begin + row)], self});
+    for (const int32_t row : part.exports)
+      open.push_back({forest.visible_end[static_cast<size_t>(begin) + static_cast<size_t>(row)], self});
     begin = part.end;
   }
   return parts;

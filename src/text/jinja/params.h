@@ -16,7 +16,7 @@ class Params {
   bool has(size_t i) const { return values_[i].has_value(); }
   // REQUIRES: has(i).
   const Value& operator[](size_t i) const { return *values_[i]; }
-  Value Or(size_t i, Value missing) const { return has(i) ? *values_[i] : missing; }
+  Value Or(size_t i, const Value& missing) const { return has(i) ? *values_[i] : missing; }
   bool Flag(size_t i, bool missing) const { return has(i) ? Truth(*values_[i]) : missing; }
   // None counts as missing.
   int64_t Integer(size_t i, int64_t missing) const;
