@@ -35,6 +35,18 @@ std::string Text(const std::string& source, const std::string& variables = "{}")
   return rendered.ok() ? rendered->text : std::string(rendered.status().message());
 }
 
+// As Python's jinja2 does: its integers have no largest one.
+TEST(JinjaTest, IntegersBeyondInt64KeepTheirDigits) {
+  const std::string variables =
+      R"({"n": 18446744073709551615, "m": 12345678901234567890, "d": {"id": 12345678901234567890}})";
+  EXPECT_EQ(Text("{{ n }} {{ n ~ '' }} {{ d | tojson }} {{ d }}", variables),
+            R"(18446744073709551615 18446744073709551615 {"id": 12345678901234567890} {'id': 12345678901234567890})");
+  EXPECT_EQ(Text("{{ n is number }} {{ n is integer }} {{ n is float }} {{ n == m }} {{ d.id == m }} {{ n | string | "
+                 "length }}",
+                 variables),
+            "True True False False True 20");
+}
+
 // Every case was rendered by Python's jinja2 (tests/text/peer/make_jinja_cases.py); a null text: jinja2 raises.
 TEST(JinjaTest, RendersWhatJinja2Renders) {
   std::ifstream file(INGOT_SOURCE_DIR "/tests/text/testdata/jinja_cases.json");

@@ -114,6 +114,8 @@ class JsonPrinter {
       out_.Append(value.boolean() ? "true" : "false");
     } else if (value.is_number()) {
       out_.Append(Number(value));
+    } else if (const auto digits = value.is_object() ? value.object()->Digits() : std::nullopt) {
+      out_.Append(*digits);
     } else {
       Fail(absl::StrCat("TypeError: Object of type ", TypeName(value), " is not JSON serializable"));
     }

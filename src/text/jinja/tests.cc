@@ -32,9 +32,10 @@ bool IsNone(Runtime&, const Value& v, const Args&) { return v.is_none(); }
 bool Boolean(Runtime&, const Value& v, const Args&) { return v.is_bool(); }
 bool False(Runtime&, const Value& v, const Args&) { return v.is_bool() && !v.boolean(); }
 bool True(Runtime&, const Value& v, const Args&) { return v.is_bool() && v.boolean(); }
-bool Integer(Runtime&, const Value& v, const Args&) { return v.is_int(); }
+bool IsLargeInteger(const Value& v) { return v.is_object() && v.object()->Digits().has_value(); }
+bool Integer(Runtime&, const Value& v, const Args&) { return v.is_int() || IsLargeInteger(v); }
 bool Float(Runtime&, const Value& v, const Args&) { return v.is_float(); }
-bool Number(Runtime&, const Value& v, const Args&) { return v.is_number(); }
+bool Number(Runtime&, const Value& v, const Args&) { return v.is_number() || IsLargeInteger(v); }
 bool String(Runtime&, const Value& v, const Args&) { return v.is_str(); }
 bool Mapping(Runtime&, const Value& v, const Args&) { return v.is_dict(); }
 bool Iterable(Runtime&, const Value& v, const Args&) { return IsIterable(v); }

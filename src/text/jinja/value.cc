@@ -90,6 +90,21 @@ Value Object::Call(Runtime&, const Args&) {
   Fail(absl::StrCat("TypeError: '", type_name(), "' object is not callable"));
 }
 
+namespace {
+
+class LargeInteger final : public Object {
+ public:
+  explicit LargeInteger(uint64_t value) : value_(value) {}
+  const char* type_name() const override { return "int"; }
+  std::string Repr() const override { return absl::StrCat(value_); }
+  std::optional<std::string> Digits() const override { return Repr(); }
+
+ private:
+  const uint64_t value_;
+};
+
+}  // namespace
+
 Value FromJson(const base::json::value& json, int32_t source) {
   using base::json::kind;
   const auto text = [source](std::string_view bytes) {
@@ -105,7 +120,7 @@ Value FromJson(const base::json::value& json, int32_t source) {
     case kind::int64:
       return Value(json.get_int64());
     case kind::uint64:
-      return Value(static_cast<double>(json.get_uint64()));
+      return Value(std::make_shared<LargeInteger>(json.get_uint64()));
     case kind::double_:
       return Value(json.get_double());
     case kind::string:

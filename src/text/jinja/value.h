@@ -130,6 +130,8 @@ class Object {
   virtual ~Object() = default;
   virtual const char* type_name() const = 0;
   virtual std::string Repr() const;
+  // Of a number that is no Value of its own: an integer's digits. nullopt: it is something else.
+  virtual std::optional<std::string> Digits() const { return std::nullopt; }
   // nullopt: there is no such attribute.
   virtual std::optional<Value> Attribute(std::string_view name) const;
   virtual bool callable() const { return false; }
@@ -145,8 +147,8 @@ inline Value MakeGenerator(std::vector<Value> items) { return MakeSeq(Seq::Kind:
 int Depth(const Value& value);
 inline constexpr int kMaxDepth = 250;
 
-// A JSON value; its texts, keys included, are marked with `source` (none if it is negative). uint64 numbers beyond
-// int64 become floats.
+// A JSON value; its texts, keys included, are marked with `source` (none if it is negative). A uint64 beyond int64
+// keeps its digits: it prints and is JSON as in Python, and nothing can be computed with it.
 Value FromJson(const base::json::value& json, int32_t source);
 
 // --- What Python does with values (value_ops.cc, printing.cc). All fail with TypeError's text where Python would. ---

@@ -174,7 +174,10 @@ bool Equal(const Value& a, const Value& b) {
   if (a.is_none() || b.is_none()) return a.is_none() && b.is_none();
   if (a.is_undefined() || b.is_undefined()) return a.is_undefined() && b.is_undefined();
   if (a.is_dict() && b.is_dict()) return a.dict() == b.dict() || EqualDicts(*a.dict(), *b.dict());
-  if (a.is_object() && b.is_object()) return a.object() == b.object();
+  if (a.is_object() && b.is_object()) {
+    const auto digits = a.object()->Digits();
+    return a.object() == b.object() || (digits.has_value() && digits == b.object()->Digits());
+  }
   if (!a.is_seq() || !b.is_seq()) return false;
   const Seq &x = *a.seq(), &y = *b.seq();
   if (&x == &y) return true;
