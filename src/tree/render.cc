@@ -221,11 +221,10 @@ absl::StatusOr<std::string> RenderTree(const v1::EpisodeTree& tree, const Decode
     int32_t indent;
   };
   std::vector<Open> open = {{-1, "", roots, 0}};
-  bool forked = roots > 1;
   for (size_t i = 0; i < nodes.size(); ++i) {
     while (open.back().node != nodes[i].parent) open.pop_back();
     Open& parent = open.back();
-    forked = parent.node < 0 ? roots > 1 : nodes[parent.node].children > 1;
+    const bool forked = parent.node < 0 ? roots > 1 : nodes[parent.node].children > 1;
     --parent.left;
     std::string prefix = parent.prefix;
     int32_t indent = parent.indent;
