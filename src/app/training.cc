@@ -10,6 +10,7 @@
 
 #include "app/evaluation.h"
 #include "app/model_setup.h"
+#include "app/persist.h"
 #include "app/pinned_versions.h"
 #include "app/probe.h"
 #include "app/summary.h"
@@ -96,14 +97,15 @@ class RunVersions final : public trainer::VersionSink {
  public:
   // All outlive it.
   RunVersions(const TrainingSeams& seams, Evaluations& evaluations, const PinnedVersions& pinned,
-              const model::ModelConfig& shape)
-      : seams_(seams), evaluations_(evaluations), pinned_(pinned), shape_(shape) {}
+              const model::ModelConfig& shape, const Patience& patience)
+      : seams_(seams), evaluations_(evaluations), pinned_(pinned), shape_(shape), patience_(patience) {}
 
   absl::StatusOr<weights::PublishStats> Publish(std::shared_ptr<const weights::Snapshot> snapshot,
                                                 bool retain) override {
     const int64_t version = snapshot->version();
     INGOT_RETURN_IF_ERROR(pinned_.Keep(shape_, *snapshot));
-    INGOT_ASSIGN_OR_RETURN(weights::PublishStats stats, seams_.publisher->Publish(std::move(snapshot), retain));
+    INGOT_ASSIGN_OR_RETURN(weights::PublishStats stats,
+                           PublishUntilLive(*seams_.publisher, std::move(snapshot), retain, patience_));
     INGOT_RETURN_IF_ERROR(base::Annotate(seams_.scheduler->MarkVersionLive(version), "telling the scheduler"));
     if (evaluations_.Due(version)) INGOT_RETURN_IF_ERROR(evaluations_.Start(version));
     if (!began_) {
@@ -125,6 +127,7 @@ class RunVersions final : public trainer::VersionSink {
   Evaluations& evaluations_;
   const PinnedVersions& pinned_;
   const model::ModelConfig& shape_;
+  const Patience& patience_;
   bool began_ = false;
 };
 
@@ -342,7 +345,8 @@ absl::StatusOr<TrainingResult> RunTraining(const LoadedConfig& loaded, const Run
 
   const PinnedVersions pinned(config.gateway, dir);
   INGOT_RETURN_IF_ERROR(pinned.Restore(first_step, *seams.publisher));
-  RunVersions versions(seams, evaluations, pinned, trainer->config());
+  const Patience patience{.stop = &stop};
+  RunVersions versions(seams, evaluations, pinned, trainer->config(), patience);
   if (first_step ==
       0) {  // what a crash before the first due checkpoint resumes from, so that no warm start is repeated
     INGOT_ASSIGN_OR_RETURN(const trainer::CheckpointInfo checkpoint,

@@ -17,6 +17,20 @@ double Milliseconds(std::chrono::nanoseconds duration) {
   return std::chrono::duration<double, std::milli>(duration).count();
 }
 
+// An engine's answer that it gives again however often it is asked. Anything else may pass: it is being started again,
+// or was too slow.
+bool Refuses(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kUnimplemented:
+    case absl::StatusCode::kInternal:
+      return true;
+    default:
+      return false;
+  }
+}
+
 }  // namespace
 
 // One version on its way. Constant once made, but for the full copy, which is encoded when the first engine needs it.
@@ -51,6 +65,7 @@ struct Publisher::Engine {
   int64_t confirmed = 0;          // generation; 0: unknown
   int64_t version = -1;           // of the confirmed generation
   int64_t attempted = 0;          // last generation tried, well or not
+  absl::Status error;             // of that attempt
   bool retry = false;             // try the newest once more
   bool ask = false;               // what it holds
   std::vector<int64_t> releases;  // versions to free
@@ -134,11 +149,13 @@ void Publisher::SendUpdate(Engine& engine, std::shared_ptr<Update> update) {
 
   mu_.Lock();
   engine.busy = false;
-  if (full) ++engine.full_copies;
+  const bool told = !engine.leased && engine.error.code() == response.status().code();
+  engine.error = response.status();
   if (response.ok()) {
     engine.confirmed = update->generation;
     engine.version = update->snapshot->version();
     engine.pause_ms = response->pause_ms();
+    engine.full_copies += full;
     // It was asked to keep what has been released meanwhile.
     if (full && update->retain && !retained_.contains(engine.version)) engine.releases.push_back(engine.version);
     // Otherwise it took so long that a newer one is out: the loop sends that next, and the lease waits for it.
@@ -150,9 +167,11 @@ void Publisher::SendUpdate(Engine& engine, std::shared_ptr<Update> update) {
     engine.confirmed = 0;
     engine.version = -1;
     leases_lost_ += engine.leased;
-    INGOT_LOG(warn, "engine {} {} version {}, retried at the next: {}", engine.name,
-              engine.leased ? "loses its lease at" : "did not take", update->snapshot->version(),
-              response.status().ToString());
+    if (!told) {
+      INGOT_LOG(warn, "engine {} {} version {}, tried again: {}", engine.name,
+                engine.leased ? "loses its lease at" : "did not take", update->snapshot->version(),
+                response.status().ToString());
+    }
     engine.leased = false;
   }
   changed_.SignalAll();
@@ -225,45 +244,32 @@ bool Publisher::WaitUntil(std::chrono::nanoseconds deadline, const std::function
 
 absl::StatusOr<PublishStats> Publisher::Publish(std::shared_ptr<const Snapshot> snapshot, bool retain) {
   INGOT_RETURN_IF_ERROR(options_.Validate());
-  auto update = std::make_shared<Update>();
-  std::shared_ptr<const Snapshot> base;
-  update->generation = 1;
-  {
-    base::MutexLock lock(mu_);
-    if (newest_ != nullptr) {
-      base = newest_->snapshot;
-      update->generation = newest_->generation + 1;
-    }
-  }
-  if (base != nullptr && (snapshot->version() < base->version() ||
-                          (snapshot->version() == base->version() && snapshot->checksum() != base->checksum()))) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("version ", snapshot->version(), " published after version ", base->version(), ": versions rise"));
-  }
   const std::chrono::nanoseconds start = clock_.Now();
-  update->snapshot = snapshot;
-  update->retain = retain;
-  update->codec = options_.codec;
-  INGOT_ASSIGN_OR_RETURN(update->delta, Encode(base.get(), *snapshot, retain, options_.codec));
+  INGOT_ASSIGN_OR_RETURN(const std::shared_ptr<Update> update, ToPublish(std::move(snapshot), retain));
   const std::chrono::nanoseconds encoded = clock_.Now();
 
   PublishStats stats;
-  stats.version = snapshot->version();
+  stats.version = update->snapshot->version();
   stats.wire_bytes = update->delta.wire_bytes();
-  stats.full_bytes = snapshot->total_bytes();
+  stats.full_bytes = update->snapshot->total_bytes();
   stats.density = update->delta.total_elements == 0
                       ? 0
                       : static_cast<double>(update->delta.changed_elements) / update->delta.total_elements;
   stats.encode_ms = Milliseconds(encoded - start);
 
   base::MutexLock lock(mu_);
+  const bool again = newest_ == update;
   newest_ = update;
   if (retain) retained_[stats.version] = update;
   std::vector<Engine*> needed;  // leased ones, and those that this is the first version for
   std::vector<Engine*> others;  // lost or still joining: waited for only if nobody is leased
   for (const std::unique_ptr<Engine>& engine : engines_) {
-    engine->full_copies = 0;
-    engine->pause_ms = 0;
+    if (again) {
+      if (!engine->leased && !engine->busy) engine->attempted = 0;
+    } else {
+      engine->full_copies = 0;
+      engine->pause_ms = 0;
+    }
     if (engine->leased || engine->attempted == 0) {
       needed.push_back(engine.get());
     } else {
@@ -295,6 +301,7 @@ absl::StatusOr<PublishStats> Publisher::Publish(std::shared_ptr<const Snapshot> 
     WaitUntil(clock_.Now() + options_.deadline,
               [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return any_leased() || all_answered(others); });
   }
+  if (!any_leased()) return WhyNowhere(stats.version);
   for (const std::unique_ptr<Engine>& engine : engines_) {
     if (!engine->leased) continue;
     stats.pause_ms = std::max(stats.pause_ms, engine->pause_ms);
@@ -302,11 +309,44 @@ absl::StatusOr<PublishStats> Publisher::Publish(std::shared_ptr<const Snapshot> 
   }
   stats.publish_ms = Milliseconds(clock_.Now() - encoded);
   stats.leases_lost = std::exchange(leases_lost_, 0);
-  if (!any_leased()) {
-    return absl::UnavailableError(absl::StrCat("version ", stats.version, " is live on none of ", engines_.size(),
-                                               " engines: see their errors in the log, then publish it again"));
-  }
   return stats;
+}
+
+absl::StatusOr<std::shared_ptr<Publisher::Update>> Publisher::ToPublish(std::shared_ptr<const Snapshot> snapshot,
+                                                                        bool retain) {
+  std::shared_ptr<Update> before;
+  {
+    base::MutexLock lock(mu_);
+    before = newest_;
+  }
+  const Snapshot* const base = before == nullptr ? nullptr : before->snapshot.get();
+  if (base != nullptr && (snapshot->version() < base->version() ||
+                          (snapshot->version() == base->version() && snapshot->checksum() != base->checksum()))) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("version ", snapshot->version(), " published after version ", base->version(), ": versions rise"));
+  }
+  if (base != nullptr && snapshot->version() == base->version() && retain == before->retain) return before;
+  auto update = std::make_shared<Update>();
+  update->generation = before == nullptr ? 1 : before->generation + 1;
+  update->retain = retain;
+  update->codec = options_.codec;
+  INGOT_ASSIGN_OR_RETURN(update->delta, Encode(base, *snapshot, retain, options_.codec));
+  update->snapshot = std::move(snapshot);
+  return update;
+}
+
+absl::Status Publisher::WhyNowhere(int64_t version) {
+  const std::string what = absl::StrCat("version ", version, " is live on none of ", engines_.size(), " engines");
+  if (engines_.empty()) return absl::UnavailableError(what);
+  // One that may take it yet is worth waiting for.
+  const auto found = std::find_if(engines_.begin(), engines_.end(),
+                                  [](const auto& engine) { return engine->busy || !Refuses(engine->error); });
+  if (found == engines_.end()) {
+    return base::Annotate(engines_.front()->error, absl::StrCat(what, "; engine ", engines_.front()->name));
+  }
+  const Engine& engine = **found;
+  return absl::UnavailableError(absl::StrCat(what, "; engine ", engine.name, ": ",
+                                             engine.busy ? "it has not answered" : engine.error.ToString()));
 }
 
 void Publisher::CheckLeases() {

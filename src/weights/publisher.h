@@ -66,8 +66,9 @@ class Publisher {
 
   // Returns when the version is live on every leased engine and those that never had one answered too; waits for other
   // engines without a lease only while nobody has one. Versions rise; the newest may be published again (to retain it),
-  // with equal weights. INVALID_ARGUMENT otherwise; UNAVAILABLE if no engine holds a lease afterwards: the version is
-  // then the newest all the same, and Publish with it tries again.
+  // with equal weights. INVALID_ARGUMENT otherwise. If no engine holds a lease afterwards, the version is the newest
+  // all the same, and publishing it again tries again, with what was encoded: UNAVAILABLE if an engine may take it
+  // then, or an engine's own error, if all refuse it for good.
   absl::StatusOr<PublishStats> Publish(std::shared_ptr<const Snapshot> snapshot, bool retain);
 
   // A version that engines are to retain although this publisher did not publish it: a resumed run's, from before. An
@@ -93,6 +94,10 @@ class Publisher {
   struct Update;
 
   void Run(Engine& engine);
+  // What publishing `snapshot` sends: the newest update itself if it is that already.
+  absl::StatusOr<std::shared_ptr<Update>> ToPublish(std::shared_ptr<const Snapshot> snapshot, bool retain)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status WhyNowhere(int64_t version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void SendUpdate(Engine& engine, std::shared_ptr<Update> update) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void SendRetained(Engine& engine, const std::map<int64_t, std::shared_ptr<Update>>& retained, int64_t newest);
   void SendReleases(Engine& engine) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

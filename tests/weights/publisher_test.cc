@@ -389,12 +389,28 @@ TEST_F(PublisherTest, IsUnavailableWithoutALeaseAndCanBeTriedAgain) {
   EXPECT_EQ(Publish(0).status().code(), absl::StatusCode::kUnavailable);
   auto only = Add("only");
   AwaitLeased(1);
-  only->Fail(absl::InternalError("broken"));
-  EXPECT_EQ(Publish(1).status().code(), absl::StatusCode::kUnavailable);
+  only->Fail(absl::UnavailableError("gone"));
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(Publish(1).status().code(), absl::StatusCode::kUnavailable);
   only->Fail(absl::OkStatus());
   const auto again = Publish(1);
   ASSERT_TRUE(again.ok()) << again.status();
   EXPECT_TRUE(SameWeights(*only->held(), *Version(1)));
+  EXPECT_EQ(again->leases_lost, 1);  // by the first of these, which told nobody
+  EXPECT_EQ(again->full_copies, 1);
+  ASSERT_TRUE(Publish(2).ok());
+  EXPECT_THAT(only->log(), ElementsAre("full 0", "full 1", "delta 2"));
+}
+
+TEST_F(PublisherTest, AVersionThatAllEnginesRefuseForGoodIsNotWorthTryingAgain) {
+  auto refusing = Add("refusing"), gone = Add("gone");
+  ASSERT_TRUE(Publish(0).ok());
+  refusing->Fail(absl::InvalidArgumentError("another model's weights"));
+  gone->Fail(absl::UnavailableError("gone"));
+  EXPECT_EQ(Publish(1).status().code(), absl::StatusCode::kUnavailable);
+  gone->Fail(absl::InternalError("out of memory"));
+  const absl::Status refused = Publish(1).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(refused.message()), ::testing::HasSubstr("refusing: another model's weights"));
 }
 
 TEST_F(PublisherTest, VersionsRise) {
