@@ -23,7 +23,7 @@ absl::Status Persist(const Patience& patience, std::string_view what, const std:
         INGOT_LOG(info, "{}: it went on after {:.0f} s", what,
                   std::chrono::duration<double>(now - *failing_since).count());
       }
-      return status;
+      return base::Annotate(status, what);
     }
     if (!failing_since.has_value()) failing_since = now;
     if (!warned.has_value() || now - *warned >= patience.warn_every) {
@@ -36,6 +36,24 @@ absl::Status Persist(const Patience& patience, std::string_view what, const std:
       std::this_thread::sleep_for(patience.pause);
     }
   }
+}
+
+absl::StatusOr<v1::NextBatchResponse> WaitForBatch(scheduler::Client& scheduler, int64_t step,
+                                                   const Patience& patience) {
+  v1::NextBatchRequest request;
+  request.set_step(step);
+  request.set_wait_ms(200);
+  v1::NextBatchResponse batch;
+  INGOT_RETURN_IF_ERROR(Persist(patience, absl::StrCat("asking for batch ", step), [&]() -> absl::Status {
+    while (!patience.stopped()) {
+      absl::StatusOr<v1::NextBatchResponse> response = scheduler.NextBatch(request);
+      if (absl::IsDeadlineExceeded(response.status())) continue;  // its groups are not finished yet
+      INGOT_ASSIGN_OR_RETURN(batch, std::move(response));
+      return absl::OkStatus();
+    }
+    return absl::CancelledError("the run was stopped");
+  }));
+  return batch;
 }
 
 absl::StatusOr<weights::PublishStats> PublishUntilLive(weights::Publisher& publisher,

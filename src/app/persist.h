@@ -11,6 +11,8 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "proto/scheduler.pb.h"
+#include "scheduler/client.h"
 #include "weights/publisher.h"
 
 namespace ingot::app {
@@ -29,8 +31,12 @@ struct Patience {
 };
 
 // Calls `attempt` until it is OK or fails with an error that does not pass by itself, which is returned. CANCELLED once
-// `stop` is set. `what` is for the log.
+// `stop` is set. `what` is for the log and the error.
 absl::Status Persist(const Patience& patience, std::string_view what, const std::function<absl::Status()>& attempt);
+
+// Batch `step`, once there is one.
+absl::StatusOr<v1::NextBatchResponse> WaitForBatch(scheduler::Client& scheduler, int64_t step,
+                                                   const Patience& patience);
 
 // Returns when the version is live on an engine, and on every leased one.
 absl::StatusOr<weights::PublishStats> PublishUntilLive(weights::Publisher& publisher,

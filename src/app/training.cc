@@ -37,10 +37,10 @@ double SecondsSince(std::chrono::steady_clock::time_point start) {
 // The scheduler's batches with the pool's trees. Remembers a few contexts of the last batch for the probe.
 class PoolBatchSource final : public trainer::BatchSource {
  public:
-  PoolBatchSource(const TrainingSeams& seams, const std::atomic<bool>& stop) : seams_(seams), stop_(stop) {}
+  PoolBatchSource(const TrainingSeams& seams, const Patience& patience) : seams_(seams), patience_(patience) {}
 
   absl::StatusOr<trainer::TrainBatch> Next(int64_t step) override {
-    INGOT_ASSIGN_OR_RETURN(const v1::NextBatchResponse response, WaitForBatch(step));
+    INGOT_ASSIGN_OR_RETURN(const v1::NextBatchResponse response, WaitForBatch(*seams_.scheduler, step, patience_));
     trainer::TrainBatch batch;
     batch.step = step;
     batch.feed = response.stats();
@@ -60,18 +60,6 @@ class PoolBatchSource final : public trainer::BatchSource {
   float temperature() const { return temperature_; }
 
  private:
-  absl::StatusOr<v1::NextBatchResponse> WaitForBatch(int64_t step) {
-    v1::NextBatchRequest request;
-    request.set_step(step);
-    request.set_wait_ms(200);
-    while (true) {
-      if (stop_) return absl::CancelledError("the run was stopped");
-      absl::StatusOr<v1::NextBatchResponse> response = seams_.scheduler->NextBatch(request);
-      if (response.ok()) return response;
-      if (response.status().code() != absl::StatusCode::kDeadlineExceeded) return response.status();
-    }
-  }
-
   void CollectContexts(const std::vector<v1::Group>& groups) {
     contexts_.clear();
     for (const v1::Group& group : groups) {
@@ -87,7 +75,7 @@ class PoolBatchSource final : public trainer::BatchSource {
   }
 
   const TrainingSeams& seams_;
-  const std::atomic<bool>& stop_;
+  const Patience& patience_;
   std::vector<std::vector<int32_t>> contexts_;
   float temperature_ = 1;
 };
@@ -106,7 +94,8 @@ class RunVersions final : public trainer::VersionSink {
     INGOT_RETURN_IF_ERROR(pinned_.Keep(shape_, *snapshot));
     INGOT_ASSIGN_OR_RETURN(weights::PublishStats stats,
                            PublishUntilLive(*seams_.publisher, std::move(snapshot), retain, patience_));
-    INGOT_RETURN_IF_ERROR(base::Annotate(seams_.scheduler->MarkVersionLive(version), "telling the scheduler"));
+    INGOT_RETURN_IF_ERROR(Persist(patience_, absl::StrCat("telling the scheduler that version ", version, " is live"),
+                                  [&] { return seams_.scheduler->MarkVersionLive(version); }));
     if (evaluations_.Due(version)) INGOT_RETURN_IF_ERROR(evaluations_.Start(version));
     if (!began_) {
       began_ = true;
@@ -119,7 +108,8 @@ class RunVersions final : public trainer::VersionSink {
     v1::CheckpointRequest request;
     request.set_step(checkpoint.step);
     request.set_weights_checksum(checkpoint.weights_checksum);
-    return seams_.scheduler->MarkCheckpoint(request);
+    return Persist(patience_, absl::StrCat("telling the scheduler of checkpoint ", checkpoint.step),
+                   [&] { return seams_.scheduler->MarkCheckpoint(request); });
   }
 
  private:
@@ -353,7 +343,7 @@ absl::StatusOr<TrainingResult> RunTraining(const LoadedConfig& loaded, const Run
                            trainer->SaveCheckpoint(dir.checkpoints(), model.text.files));
     INGOT_RETURN_IF_ERROR(versions.OnCheckpoint(checkpoint));
   }
-  PoolBatchSource source(seams, stop);
+  PoolBatchSource source(seams, patience);
   RunRecorder recorder(seams, *log, line, tally, evaluations, start);
   trainer::LoopOptions loop_options;
   loop_options.checkpoint_root = dir.checkpoints();

@@ -61,6 +61,33 @@ class FakeEngine final : public weights::Sink {
   std::shared_ptr<const weights::Snapshot> held_;
 };
 
+// A scheduler that answers NextBatch with `answers`, then with a batch.
+class FakeScheduler final : public scheduler::Client {
+ public:
+  absl::StatusOr<v1::NextBatchResponse> NextBatch(const v1::NextBatchRequest& request) override {
+    if (on_ask) on_ask();
+    if (asked++ < answers.size()) return answers[asked - 1];
+    v1::NextBatchResponse response;
+    response.mutable_batch()->set_step(request.step());
+    return response;
+  }
+  absl::StatusOr<v1::Ticket> Admit(const v1::AdmitRequest&) override { return Unused(); }
+  absl::Status EpisodeEnded(const v1::EpisodeEndedRequest&) override { return Unused(); }
+  absl::StatusOr<v1::ReconcileResponse> Reconcile() override { return Unused(); }
+  absl::Status MarkVersionLive(int64_t) override { return Unused(); }
+  absl::Status MarkCheckpoint(const v1::CheckpointRequest&) override { return Unused(); }
+  absl::StatusOr<v1::StartEvalResponse> StartEval(const v1::StartEvalRequest&) override { return Unused(); }
+  absl::StatusOr<v1::EvalStatusResponse> EvalStatus(int64_t) override { return Unused(); }
+  absl::StatusOr<v1::SchedulerStatusResponse> Status() override { return Unused(); }
+
+  std::vector<absl::Status> answers;
+  std::function<void()> on_ask;
+  size_t asked = 0;
+
+ private:
+  static absl::Status Unused() { return absl::UnimplementedError("not asked for here"); }
+};
+
 std::shared_ptr<const weights::Snapshot> Version(int64_t version) {
   std::vector<char> bytes(64);
   std::memcpy(bytes.data(), &version, sizeof(version));
@@ -136,6 +163,34 @@ TEST_F(PersistTest, AVersionThatTheEngineRefusesEndsTheRun) {
   EXPECT_EQ(stats.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(stats.status().message()), HasSubstr("another model's weights"));
   EXPECT_EQ(engine->updates(), 1);
+}
+
+TEST_F(PersistTest, ABatchIsWaitedForWhileThePoolsDiskIsFullOrThePoolIsAway) {
+  FakeScheduler scheduler;
+  scheduler.answers.assign(3, absl::DeadlineExceededError("batch 7 has 1 of 2 groups"));
+  scheduler.answers.resize(103, absl::ResourceExhaustedError("the disk of the pool is full"));
+  scheduler.answers.resize(105, absl::UnavailableError("the pool cannot be reached"));
+  scheduler.answers.resize(106, absl::DeadlineExceededError("batch 7 has 1 of 2 groups"));
+  const auto batch = WaitForBatch(scheduler, 7, patience);
+  ASSERT_TRUE(batch.ok()) << batch.status();
+  EXPECT_EQ(batch->batch().step(), 7);
+  EXPECT_EQ(scheduler.asked, 107u);
+  EXPECT_EQ(sleeps, 102);  // not for a batch that is not there yet, which the scheduler itself waits for
+}
+
+TEST_F(PersistTest, ABatchIsNotWaitedForBeyondTheRun) {
+  FakeScheduler scheduler;
+  scheduler.answers.assign(100, absl::DeadlineExceededError("batch 7 has 1 of 2 groups"));
+  scheduler.on_ask = [&] { stop = scheduler.asked == 10; };
+  EXPECT_EQ(WaitForBatch(scheduler, 7, patience).status().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(scheduler.asked, 11u);
+}
+
+TEST_F(PersistTest, ABatchThatCannotBeEndsTheRun) {
+  FakeScheduler scheduler;
+  scheduler.answers = {absl::AbortedError("another scheduler writes the journal")};
+  EXPECT_EQ(WaitForBatch(scheduler, 7, patience).status().code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(scheduler.asked, 1u);
 }
 
 }  // namespace
