@@ -3,6 +3,7 @@
 #include <chrono>
 #include <thread>
 
+#include "app/persist.h"
 #include "base/log.h"
 #include "dataset/tasks.h"
 
@@ -24,25 +25,38 @@ bool Evaluations::Due(int64_t version) const {
 }
 
 absl::Status Evaluations::Start(int64_t version) {
+  running_.insert(version);
+  return Ask(version);
+}
+
+absl::Status Evaluations::Ask(int64_t version) {
   v1::StartEvalRequest request;
   request.set_version(version);
   request.set_avg_n(options_.avg_n);
   request.mutable_tasks()->Add(tasks_.begin(), tasks_.end());
-  INGOT_RETURN_IF_ERROR(base::Annotate(scheduler_->StartEval(request).status(), "starting an evaluation"));
-  running_.insert(version);
+  return base::Annotate(Later(scheduler_->StartEval(request).status()), "starting an evaluation");
+}
+
+absl::Status Evaluations::Later(const absl::Status& status) {
+  if (!PassesByItself(status)) return status;
+  if (status != delay_) INGOT_LOG(warn, "evaluations are asked for again: {}", status.ToString());
+  delay_ = status;
   return absl::OkStatus();
 }
 
 absl::Status Evaluations::Poll(const Report& report) {
   for (auto next = running_.begin(); next != running_.end();) {
     const int64_t version = *next;
-    INGOT_ASSIGN_OR_RETURN(const v1::EvalStatusResponse result, scheduler_->EvalStatus(version));
-    if (!result.done()) {
+    const absl::StatusOr<v1::EvalStatusResponse> result = scheduler_->EvalStatus(version);
+    if (!result.ok() || !result->done()) {
+      // One that was not started yet, or that a scheduler which was started again has forgotten: it goes on with what
+      // the pool holds of it.
+      INGOT_RETURN_IF_ERROR(absl::IsNotFound(result.status()) ? Ask(version) : Later(result.status()));
       ++next;
       continue;
     }
     next = running_.erase(next);
-    report(version, result);
+    report(version, *result);
     if (kept_ != nullptr && kept_(version)) continue;
     if (const absl::Status released = publisher_->Release(version); !released.ok()) {
       INGOT_LOG(warn, "version {} was evaluated but not released by every engine: {}", version, released.ToString());

@@ -25,11 +25,13 @@ class Evaluations {
                                             scheduler::Client& scheduler, weights::Publisher& publisher);
 
   bool Due(int64_t version) const;
-  // `version` is live and retained by the engines.
+  // `version` is live and retained by the engines. An evaluation that the scheduler cannot start now, or forgets
+  // because it was started again, is asked for again by Poll.
   absl::Status Start(int64_t version);
   // Versions that stay retained when they have been evaluated.
   void Keep(std::function<bool(int64_t version)> kept) { kept_ = std::move(kept); }
-  // Looks at the running ones; `report` is called for each that ended, whose version is then released.
+  // Looks at the running ones; `report` is called for each that ended, whose version is then released. What passes by
+  // itself is no error: the next Poll looks again.
   using Report = std::function<void(int64_t version, const v1::EvalStatusResponse& result)>;
   absl::Status Poll(const Report& report);
   // Waits until none is running. CANCELLED once `stop` is set.
@@ -40,12 +42,17 @@ class Evaluations {
               weights::Publisher& publisher)
       : options_(options), total_steps_(total_steps), scheduler_(&scheduler), publisher_(&publisher) {}
 
+  absl::Status Ask(int64_t version);
+  // OK in place of an error that passes by itself.
+  absl::Status Later(const absl::Status& status);
+
   EvalOptions options_;
   int64_t total_steps_;
   scheduler::Client* scheduler_;
   weights::Publisher* publisher_;
   std::vector<v1::Task> tasks_;
   std::set<int64_t> running_;
+  absl::Status delay_;  // the last that was told
   std::function<bool(int64_t version)> kept_;
 };
 

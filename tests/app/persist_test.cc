@@ -7,6 +7,7 @@
 #include <cstring>
 #include <vector>
 
+#include "app/unused_scheduler.h"
 #include "base/mutex.h"
 
 namespace ingot::app {
@@ -62,7 +63,7 @@ class FakeEngine final : public weights::Sink {
 };
 
 // A scheduler that answers NextBatch with `answers`, then with a batch.
-class FakeScheduler final : public scheduler::Client {
+class FakeScheduler final : public UnusedScheduler {
  public:
   absl::StatusOr<v1::NextBatchResponse> NextBatch(const v1::NextBatchRequest& request) override {
     if (on_ask) on_ask();
@@ -71,21 +72,9 @@ class FakeScheduler final : public scheduler::Client {
     response.mutable_batch()->set_step(request.step());
     return response;
   }
-  absl::StatusOr<v1::Ticket> Admit(const v1::AdmitRequest&) override { return Unused(); }
-  absl::Status EpisodeEnded(const v1::EpisodeEndedRequest&) override { return Unused(); }
-  absl::StatusOr<v1::ReconcileResponse> Reconcile() override { return Unused(); }
-  absl::Status MarkVersionLive(int64_t) override { return Unused(); }
-  absl::Status MarkCheckpoint(const v1::CheckpointRequest&) override { return Unused(); }
-  absl::StatusOr<v1::StartEvalResponse> StartEval(const v1::StartEvalRequest&) override { return Unused(); }
-  absl::StatusOr<v1::EvalStatusResponse> EvalStatus(int64_t) override { return Unused(); }
-  absl::StatusOr<v1::SchedulerStatusResponse> Status() override { return Unused(); }
-
   std::vector<absl::Status> answers;
   std::function<void()> on_ask;
   size_t asked = 0;
-
- private:
-  static absl::Status Unused() { return absl::UnimplementedError("not asked for here"); }
 };
 
 std::shared_ptr<const weights::Snapshot> Version(int64_t version) {

@@ -1,0 +1,117 @@
+// Which versions are evaluated, and what becomes of an evaluation while others come and go.
+#include "app/evaluation.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+#include <vector>
+
+#include "app/unused_scheduler.h"
+
+namespace ingot::app {
+namespace {
+
+using ::testing::ElementsAre;
+
+// A scheduler that forgets what runs when it is started again.
+class FakeScheduler final : public UnusedScheduler {
+ public:
+  absl::StatusOr<v1::StartEvalResponse> StartEval(const v1::StartEvalRequest& request) override {
+    if (!trouble.ok()) return trouble;
+    if (std::ssize(running) >= most) return absl::ResourceExhaustedError("as many as run at a time are not done yet");
+    starts.push_back(request.version());
+    running.insert(request.version());
+    return v1::StartEvalResponse();
+  }
+  absl::StatusOr<v1::EvalStatusResponse> EvalStatus(int64_t version) override {
+    if (!trouble.ok()) return trouble;
+    v1::EvalStatusResponse status;
+    status.set_done(done.contains(version));
+    if (!done.contains(version) && !running.contains(version)) return absl::NotFoundError("start it (again)");
+    return status;
+  }
+  void Finish(int64_t version) {
+    running.erase(version);
+    done.insert(version);
+  }
+
+  absl::Status trouble;
+  int most = 4;
+  std::vector<int64_t> starts;
+  std::set<int64_t> running, done;
+};
+
+class EvaluationsTest : public ::testing::Test {
+ protected:
+  EvaluationsTest() {
+    const std::string path = absl::StrCat(testing::TempDir(), "/held_out_", ::getpid(), ".jsonl");
+    std::ofstream(path) << "{\"task_id\": \"a\", \"prompt\": \"?\"}\n";
+    EvalOptions options;
+    options.tasks = path;
+    options.every_versions = 10;
+    auto created = Evaluations::Create(options, 100, scheduler, publisher);
+    EXPECT_TRUE(created.ok()) << created.status();
+    evaluations.emplace(*std::move(created));
+    std::remove(path.c_str());
+  }
+  absl::Status Poll() {
+    return evaluations->Poll([this](int64_t version, const v1::EvalStatusResponse&) { reported.push_back(version); });
+  }
+
+  FakeScheduler scheduler;
+  weights::Publisher publisher{{}};
+  std::optional<Evaluations> evaluations;
+  std::vector<int64_t> reported;
+};
+
+TEST_F(EvaluationsTest, IsStartedAgainByASchedulerThatForgotIt) {
+  ASSERT_TRUE(evaluations->Start(10).ok());
+  scheduler.running.clear();
+  ASSERT_TRUE(Poll().ok());
+  EXPECT_THAT(scheduler.starts, ElementsAre(10, 10));
+  ASSERT_TRUE(Poll().ok());
+  EXPECT_THAT(scheduler.starts, ElementsAre(10, 10));
+  scheduler.Finish(10);
+  ASSERT_TRUE(Poll().ok());
+  EXPECT_THAT(reported, ElementsAre(10));
+}
+
+TEST_F(EvaluationsTest, IsAskedForAgainWhileTheSchedulerIsAwayOrBusy) {
+  for (const absl::Status& trouble :
+       {absl::UnavailableError("away"), absl::DeadlineExceededError("slow"), absl::ResourceExhaustedError("full")}) {
+    reported.clear();
+    scheduler = FakeScheduler();
+    scheduler.trouble = trouble;
+    ASSERT_TRUE(evaluations->Start(10).ok());
+    ASSERT_TRUE(Poll().ok());
+    scheduler.trouble = absl::OkStatus();
+    ASSERT_TRUE(Poll().ok());
+    EXPECT_THAT(scheduler.starts, ElementsAre(10));
+    scheduler.Finish(10);
+    ASSERT_TRUE(Poll().ok());
+    EXPECT_THAT(reported, ElementsAre(10));
+  }
+}
+
+TEST_F(EvaluationsTest, WaitsUntilFewerRunThanTheSchedulerTakes) {
+  scheduler.most = 1;
+  ASSERT_TRUE(evaluations->Start(10).ok());
+  ASSERT_TRUE(evaluations->Start(20).ok());
+  ASSERT_TRUE(Poll().ok());
+  EXPECT_THAT(scheduler.starts, ElementsAre(10));
+  scheduler.Finish(10);
+  ASSERT_TRUE(Poll().ok());
+  EXPECT_THAT(scheduler.starts, ElementsAre(10, 20));
+}
+
+TEST_F(EvaluationsTest, WhatDoesNotPassByItselfIsAnError) {
+  scheduler.trouble = absl::AbortedError("another scheduler writes the journal");
+  EXPECT_EQ(evaluations->Start(10).code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(Poll().code(), absl::StatusCode::kAborted);
+}
+
+}  // namespace
+}  // namespace ingot::app
