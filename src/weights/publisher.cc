@@ -33,7 +33,8 @@ bool Refuses(const absl::Status& status) {
 
 }  // namespace
 
-// One version on its way. Constant once made, but for the full copy, which is encoded when the first engine needs it.
+// One version on its way. Constant once made, but for the copies, which are encoded when the first engine needs them:
+// a delta without a base is one already.
 struct Publisher::Update {
   int64_t generation = 0;
   std::shared_ptr<const Snapshot> snapshot;
@@ -41,16 +42,28 @@ struct Publisher::Update {
   CodecOptions codec;
   EncodedDelta delta;  // from the generation before, or a full copy
 
-  base::Mutex full_mu;
-  std::shared_ptr<const EncodedDelta> full ABSL_GUARDED_BY(full_mu);
+  base::Mutex mu;
+  std::optional<EncodedDelta> full ABSL_GUARDED_BY(mu);          // kept: an engine that is away is tried every second
+  std::weak_ptr<const EncodedDelta> beside ABSL_GUARDED_BY(mu);  // as long as an engine is being sent it
 
-  absl::StatusOr<std::shared_ptr<const EncodedDelta>> FullCopy() {
-    base::MutexLock lock(full_mu);
-    if (full == nullptr) {
-      INGOT_ASSIGN_OR_RETURN(EncodedDelta encoded, Encode(nullptr, *snapshot, retain, codec));
-      full = std::make_shared<const EncodedDelta>(std::move(encoded));
+  absl::StatusOr<const EncodedDelta*> FullCopy() {
+    if (IsFullCopy(delta.header)) return &delta;
+    base::MutexLock lock(mu);
+    if (!full.has_value()) {
+      INGOT_ASSIGN_OR_RETURN(full, Encode(nullptr, *snapshot, retain, codec));
     }
-    return full;
+    return &*full;
+  }
+
+  absl::StatusOr<std::shared_ptr<const EncodedDelta>> CopyBeside() {
+    base::MutexLock lock(mu);
+    std::shared_ptr<const EncodedDelta> copy = beside.lock();
+    if (copy == nullptr) {
+      INGOT_ASSIGN_OR_RETURN(EncodedDelta encoded, EncodeBeside(*snapshot, codec));
+      copy = std::make_shared<const EncodedDelta>(std::move(encoded));
+      beside = copy;
+    }
+    return copy;
   }
 };
 
@@ -140,7 +153,7 @@ void Publisher::SendUpdate(Engine& engine, std::shared_ptr<Update> update) {
     }
   }
   if (full) {
-    const absl::StatusOr<std::shared_ptr<const EncodedDelta>> copy = update->FullCopy();
+    const absl::StatusOr<const EncodedDelta*> copy = update->FullCopy();
     response = copy.ok() ? engine.sink->Update(**copy) : copy.status();
   }
   if (response.ok() && response->version() != update->snapshot->version()) {
@@ -186,8 +199,8 @@ void Publisher::SendRetained(Engine& engine, const std::map<int64_t, std::shared
   if (!live.ok() || *live >= 0) return;
   for (const auto& [version, update] : retained) {
     if (version == newest) continue;  // it comes next
-    const absl::StatusOr<EncodedDelta> copy = EncodeBeside(*update->snapshot, options_.codec);
-    const absl::Status sent = copy.ok() ? engine.sink->Update(*copy).status() : copy.status();
+    const absl::StatusOr<std::shared_ptr<const EncodedDelta>> copy = update->CopyBeside();
+    const absl::Status sent = copy.ok() ? engine.sink->Update(**copy).status() : copy.status();
     if (!sent.ok()) {
       INGOT_LOG(warn, "engine {} did not take version {} again, which it is to keep: {}", engine.name, version,
                 sent.ToString());
@@ -229,6 +242,7 @@ void Publisher::AskVersion(Engine& engine) {
 void Publisher::Retain(std::shared_ptr<const Snapshot> snapshot) {
   auto update = std::make_shared<Update>();
   update->snapshot = std::move(snapshot);
+  update->codec = options_.codec;
   base::MutexLock lock(mu_);
   retained_[update->snapshot->version()] = std::move(update);
 }

@@ -26,6 +26,7 @@ class FakeEngine final : public Sink {
   absl::StatusOr<v1::UpdateWeightsResponse> Update(const EncodedDelta& delta) override {
     base::MutexLock lock(mu_);
     ++entered_;
+    last_sent_ = &delta;
     changed_.SignalAll();
     while (hung_ && passes_ == 0) changed_.Wait(mu_);
     if (hung_) --passes_;
@@ -82,6 +83,11 @@ class FakeEngine final : public Sink {
   void Forget() {
     Set([&] { held_ = nullptr; });
   }  // a restarted engine
+  // What the running or last Update was called with.
+  const EncodedDelta* last_sent() {
+    base::MutexLock lock(mu_);
+    return last_sent_;
+  }
   void PauseFor(double ms) {
     Set([&] { pause_ms_ = ms; });
   }
@@ -116,6 +122,7 @@ class FakeEngine final : public Sink {
   bool damage_next_ = false;
   double pause_ms_ = 0;
   int entered_ = 0;
+  const EncodedDelta* last_sent_ = nullptr;
   absl::Status error_;
   std::shared_ptr<const Snapshot> held_;
   std::vector<std::string> log_;
@@ -331,6 +338,24 @@ TEST_F(PublisherTest, AnEngineThatWasStartedAgainGetsBackWhatItWasToKeep) {
   auto late = Add("late");
   AwaitLeased(2);
   EXPECT_THAT(late->log(), ElementsAre("full 3"));
+}
+
+TEST_F(PublisherTest, EnginesThatAreStartedAgainAtOnceAreSentOneCopyOfWhatTheyWereToKeep) {
+  auto a = Add("a"), b = Add("b");
+  ASSERT_TRUE(Publish(0, true).ok());
+  ASSERT_TRUE(Publish(1).ok());
+  for (const auto& engine : {a, b}) {
+    engine->Forget();
+    engine->Hang();
+  }
+  publisher_.CheckLeases();
+  a->AwaitEntered(3);
+  b->AwaitEntered(3);
+  EXPECT_EQ(a->last_sent(), b->last_sent());
+  for (const auto& engine : {a, b}) engine->LetGo();
+  AwaitLeased(2);
+  EXPECT_THAT(a->log(), ElementsAre("full 0 retained", "delta 1", "beside 0", "full 1"));
+  EXPECT_THAT(b->log(), ElementsAre("full 0 retained", "delta 1", "beside 0", "full 1"));
 }
 
 TEST_F(PublisherTest, AResumedRunsEnginesGetWhatTheyWereToKeepAndServeNothingOlder) {
