@@ -9,9 +9,9 @@
 
 namespace ingot::app {
 
-absl::StatusOr<Evaluations> Evaluations::Create(const EvalOptions& options, int64_t total_steps,
+absl::StatusOr<Evaluations> Evaluations::Create(const EvalOptions& options, int64_t total_steps, int64_t most,
                                                 scheduler::Client& scheduler, weights::Publisher& publisher) {
-  Evaluations evaluations(options, total_steps, scheduler, publisher);
+  Evaluations evaluations(options, total_steps, most, scheduler, publisher);
   if (!options.tasks.empty()) {
     INGOT_ASSIGN_OR_RETURN(evaluations.tasks_, dataset::LoadTasks(options.tasks));
   }
@@ -22,6 +22,20 @@ bool Evaluations::Due(int64_t version) const {
   if (tasks_.empty()) return false;
   if (version == total_steps_) return true;
   return options_.every_versions > 0 && version % options_.every_versions == 0;
+}
+
+absl::Status Evaluations::OnLive(int64_t version, bool retained) {
+  if (!Due(version)) return absl::OkStatus();
+  if (version != total_steps_ && !HasRoom()) {
+    INGOT_LOG(warn, "version {} is not evaluated: {} evaluations are not done yet, as many as can run at a time",
+              version, running_.size());
+    return absl::OkStatus();
+  }
+  if (version != total_steps_ && !retained) {
+    INGOT_LOG(warn, "version {} is not evaluated: not every engine retains it", version);
+    return absl::OkStatus();
+  }
+  return Start(version);
 }
 
 absl::Status Evaluations::Start(int64_t version) {

@@ -21,10 +21,15 @@ namespace ingot::app {
 class Evaluations {
  public:
   // Reads the held-out tasks; without options.tasks nothing is ever due.
-  static absl::StatusOr<Evaluations> Create(const EvalOptions& options, int64_t total_steps,
+  // At most `most` run at a time; the last version's is not one of them.
+  static absl::StatusOr<Evaluations> Create(const EvalOptions& options, int64_t total_steps, int64_t most,
                                             scheduler::Client& scheduler, weights::Publisher& publisher);
 
-  bool Due(int64_t version) const;
+  // Whether the engines are to retain `version` for its evaluation. Nothing comes after the last.
+  bool Retains(int64_t version) const { return version != total_steps_ && Due(version) && HasRoom(); }
+  // `version` is live: starts its evaluation if it is due. One that too many run beside, or that the engines did not
+  // retain, is left out, which the log says.
+  absl::Status OnLive(int64_t version, bool retained);
   // `version` is live and retained by the engines. An evaluation that the scheduler cannot start now, or forgets
   // because it was started again, is asked for again by Poll.
   absl::Status Start(int64_t version);
@@ -38,9 +43,11 @@ class Evaluations {
   absl::Status Finish(const Report& report, const std::atomic<bool>& stop);
 
  private:
-  Evaluations(const EvalOptions& options, int64_t total_steps, scheduler::Client& scheduler,
+  Evaluations(const EvalOptions& options, int64_t total_steps, int64_t most, scheduler::Client& scheduler,
               weights::Publisher& publisher)
-      : options_(options), total_steps_(total_steps), scheduler_(&scheduler), publisher_(&publisher) {}
+      : options_(options), total_steps_(total_steps), most_(most), scheduler_(&scheduler), publisher_(&publisher) {}
+  bool Due(int64_t version) const;
+  bool HasRoom() const { return std::ssize(running_) < most_; }
 
   absl::Status Ask(int64_t version);
   // OK in place of an error that passes by itself.
@@ -48,6 +55,7 @@ class Evaluations {
 
   EvalOptions options_;
   int64_t total_steps_;
+  int64_t most_;
   scheduler::Client* scheduler_;
   weights::Publisher* publisher_;
   std::vector<v1::Task> tasks_;

@@ -96,7 +96,7 @@ class RunVersions final : public trainer::VersionSink {
                            PublishUntilLive(*seams_.publisher, std::move(snapshot), retain, patience_));
     INGOT_RETURN_IF_ERROR(Persist(patience_, absl::StrCat("telling the scheduler that version ", version, " is live"),
                                   [&] { return seams_.scheduler->MarkVersionLive(version); }));
-    if (evaluations_.Due(version)) INGOT_RETURN_IF_ERROR(evaluations_.Start(version));
+    INGOT_RETURN_IF_ERROR(evaluations_.OnLive(version, stats.retained));
     if (!began_) {
       began_ = true;
       if (seams_.on_first_version) INGOT_RETURN_IF_ERROR(seams_.on_first_version());
@@ -330,8 +330,9 @@ absl::StatusOr<TrainingResult> RunTraining(const LoadedConfig& loaded, const Run
   log_options.resume_step = resume ? first_step : -1;
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<base::RunLog> log,
                          base::RunLog::Open(log_options, &metrics, base::Clock::Real()));
-  INGOT_ASSIGN_OR_RETURN(Evaluations evaluations, Evaluations::Create(config.eval, config.trainer.total_steps,
-                                                                      *seams.scheduler, *seams.publisher));
+  INGOT_ASSIGN_OR_RETURN(Evaluations evaluations,
+                         Evaluations::Create(config.eval, config.trainer.total_steps, MostEvaluations(config),
+                                             *seams.scheduler, *seams.publisher));
 
   const PinnedVersions pinned(config.gateway, dir);
   INGOT_RETURN_IF_ERROR(pinned.Restore(first_step, *seams.publisher));
@@ -349,7 +350,7 @@ absl::StatusOr<TrainingResult> RunTraining(const LoadedConfig& loaded, const Run
   loop_options.checkpoint_root = dir.checkpoints();
   loop_options.extra_files = model.text.files;
   evaluations.Keep([&pinned](int64_t version) { return pinned.Pins(version); });
-  loop_options.retain = [&](int64_t version) { return evaluations.Due(version) || pinned.Pins(version); };
+  loop_options.retain = [&](int64_t version) { return evaluations.Retains(version) || pinned.Pins(version); };
   const trainer::ProbeSource probe = [&](int64_t version, int64_t tokens) {
     return SampleProbe(*seams.engine, version, tokens, source.contexts(), source.temperature(),
                        base::DeriveSeed(config.seed, static_cast<uint64_t>(version)), kProbeTimeout);

@@ -85,6 +85,7 @@ struct Publisher::Engine {
   absl::Status release_error;
   double pause_ms = 0;
   int full_copies = 0;
+  bool retained = false;  // the last version that it confirmed
 };
 
 absl::Status PublisherOptions::Validate() const {
@@ -169,6 +170,11 @@ void Publisher::SendUpdate(Engine& engine, std::shared_ptr<Update> update) {
     engine.version = update->snapshot->version();
     engine.pause_ms = response->pause_ms();
     engine.full_copies += full;
+    engine.retained = update->retain && !response->not_retained();
+    if (response->not_retained()) {
+      INGOT_LOG(warn, "engine {} serves version {} but does not retain it: it holds as many as it may", engine.name,
+                engine.version);
+    }
     // It was asked to keep what has been released meanwhile.
     if (full && update->retain && !retained_.contains(engine.version)) engine.releases.push_back(engine.version);
     // Otherwise it took so long that a newer one is out: the loop sends that next, and the lease waits for it.
@@ -316,8 +322,10 @@ absl::StatusOr<PublishStats> Publisher::Publish(std::shared_ptr<const Snapshot> 
               [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return any_leased() || all_answered(others); });
   }
   if (!any_leased()) return WhyNowhere(stats.version);
+  stats.retained = retain;
   for (const std::unique_ptr<Engine>& engine : engines_) {
     if (!engine->leased) continue;
+    stats.retained &= engine->retained;
     stats.pause_ms = std::max(stats.pause_ms, engine->pause_ms);
     stats.full_copies += engine->full_copies;
   }

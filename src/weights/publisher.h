@@ -44,6 +44,7 @@ struct PublishStats {
   double pause_ms = 0;    // longest of any engine
   int full_copies = 0;    // engines that needed one
   int leases_lost = 0;    // since the previous Publish, this one included
+  bool retained = false;  // on every leased engine, as was asked for
 };
 
 // One engine, for metrics and the dashboard.

@@ -17,7 +17,7 @@ class Sink {
   // Applies the update and returns once the version is live, i.e. swapped in between two steps and used by every step
   // after; one to hold `beside` changes nothing of what is live. FAILED_PRECONDITION: the base is not what the engine
   // holds; DATA_LOSS: a checksum differs; in both cases nothing changed and a full copy heals. The engine keeps
-  // versions that `retain` asked for until Release.
+  // versions that `retain` asked for until Release, or says that it has no room for one more.
   virtual absl::StatusOr<v1::UpdateWeightsResponse> Update(const EncodedDelta& delta) = 0;
 
   virtual absl::Status Release(int64_t version) = 0;

@@ -52,7 +52,7 @@ class EvaluationsTest : public ::testing::Test {
     EvalOptions options;
     options.tasks = path;
     options.every_versions = 10;
-    auto created = Evaluations::Create(options, 100, scheduler, publisher);
+    auto created = Evaluations::Create(options, 100, 2, scheduler, publisher);
     EXPECT_TRUE(created.ok()) << created.status();
     evaluations.emplace(*std::move(created));
     std::remove(path.c_str());
@@ -105,6 +105,28 @@ TEST_F(EvaluationsTest, WaitsUntilFewerRunThanTheSchedulerTakes) {
   scheduler.Finish(10);
   ASSERT_TRUE(Poll().ok());
   EXPECT_THAT(scheduler.starts, ElementsAre(10, 20));
+}
+
+TEST_F(EvaluationsTest, IsLeftOutWhereTooManyRun) {
+  for (const int64_t version : {10, 15, 20, 30}) {
+    EXPECT_EQ(evaluations->Retains(version), version == 10 || version == 20) << version;
+    ASSERT_TRUE(evaluations->OnLive(version, /*retained=*/true).ok());
+  }
+  EXPECT_THAT(scheduler.starts, ElementsAre(10, 20));
+  scheduler.Finish(10);
+  ASSERT_TRUE(Poll().ok());
+  EXPECT_TRUE(evaluations->Retains(40));
+  ASSERT_TRUE(evaluations->OnLive(40, true).ok());
+  EXPECT_THAT(scheduler.starts, ElementsAre(10, 20, 40));
+  // The last version's is never left out, and nothing replaces what the engines serve by then.
+  EXPECT_FALSE(evaluations->Retains(100));
+  ASSERT_TRUE(evaluations->OnLive(100, false).ok());
+  EXPECT_THAT(scheduler.starts, ElementsAre(10, 20, 40, 100));
+}
+
+TEST_F(EvaluationsTest, IsLeftOutWhereAnEngineDoesNotRetainTheVersion) {
+  ASSERT_TRUE(evaluations->OnLive(10, /*retained=*/false).ok());
+  EXPECT_TRUE(scheduler.starts.empty());
 }
 
 TEST_F(EvaluationsTest, WhatDoesNotPassByItselfIsAnError) {

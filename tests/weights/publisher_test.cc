@@ -47,8 +47,9 @@ class FakeEngine final : public Sink {
     }
     held_ = *applied;
     log_.push_back((IsFullCopy(delta.header) ? "full " : "delta ") + std::to_string(held_->version()));
-    if (delta.header.retain()) log_.back() += " retained";
     v1::UpdateWeightsResponse response;
+    response.set_not_retained(delta.header.retain() && full_);
+    if (delta.header.retain() && !full_) log_.back() += " retained";
     response.set_version(held_->version());
     response.set_pause_ms(pause_ms_);
     return response;
@@ -83,6 +84,9 @@ class FakeEngine final : public Sink {
   void Forget() {
     Set([&] { held_ = nullptr; });
   }  // a restarted engine
+  void RetainNoMore() {
+    Set([&] { full_ = true; });
+  }
   // What the running or last Update was called with.
   const EncodedDelta* last_sent() {
     base::MutexLock lock(mu_);
@@ -120,6 +124,7 @@ class FakeEngine final : public Sink {
   bool hung_ = false;
   int passes_ = 0;
   bool damage_next_ = false;
+  bool full_ = false;
   double pause_ms_ = 0;
   int entered_ = 0;
   const EncodedDelta* last_sent_ = nullptr;
@@ -436,6 +441,18 @@ TEST_F(PublisherTest, AVersionThatAllEnginesRefuseForGoodIsNotWorthTryingAgain) 
   const absl::Status refused = Publish(1).status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(refused.message()), ::testing::HasSubstr("refusing: another model's weights"));
+}
+
+TEST_F(PublisherTest, SaysWhetherAllEnginesRetainTheVersion) {
+  auto roomy = Add("roomy"), full = Add("full");
+  EXPECT_TRUE(Publish(0, true)->retained);
+  EXPECT_FALSE(Publish(1)->retained);
+  full->RetainNoMore();
+  const auto stats = Publish(2, true);
+  ASSERT_TRUE(stats.ok()) << stats.status();
+  EXPECT_FALSE(stats->retained);
+  EXPECT_EQ(publisher_.leased_engines(), 2);
+  EXPECT_THAT(full->log(), ElementsAre("full 0 retained", "delta 1", "delta 2"));
 }
 
 TEST_F(PublisherTest, VersionsRise) {
