@@ -71,12 +71,28 @@ absl::Status Evaluations::Poll(const Report& report) {
     }
     next = running_.erase(next);
     report(version, *result);
-    if (kept_ != nullptr && kept_(version)) continue;
-    if (const absl::Status released = publisher_->Release(version); !released.ok()) {
-      INGOT_LOG(warn, "version {} was evaluated but not released by every engine: {}", version, released.ToString());
-    }
+    Release(version);
   }
   return absl::OkStatus();
+}
+
+void Evaluations::Resume(int64_t first) {
+  const auto engines = std::ssize(publisher_->engines());
+  for (const auto& [version, holding] : publisher_->HeldVersions()) {
+    if (version == first) continue;  // it is published again
+    if (version < first && Due(version) && holding == engines) {
+      running_.insert(version);  // Poll finds out whether it is
+    } else {
+      Release(version);
+    }
+  }
+}
+
+void Evaluations::Release(int64_t version) {
+  if (kept_ != nullptr && kept_(version)) return;
+  if (const absl::Status released = publisher_->Release(version); !released.ok()) {
+    INGOT_LOG(warn, "version {} is not released by every engine yet: {}", version, released.ToString());
+  }
 }
 
 absl::Status Evaluations::Finish(const Report& report, const std::atomic<bool>& stop) {

@@ -35,6 +35,9 @@ class Evaluations {
   absl::Status Start(int64_t version);
   // Versions that stay retained when they have been evaluated.
   void Keep(std::function<bool(int64_t version)> kept) { kept_ = std::move(kept); }
+  // The run goes on at `first`: evaluations of versions before it, which all engines still hold, go on too; whatever
+  // else the engines hold and nobody keeps is released. Before the first OnLive.
+  void Resume(int64_t first);
   // Looks at the running ones; `report` is called for each that ended, whose version is then released. What passes by
   // itself is no error: the next Poll looks again.
   using Report = std::function<void(int64_t version, const v1::EvalStatusResponse& result)>;
@@ -50,6 +53,7 @@ class Evaluations {
   bool HasRoom() const { return std::ssize(running_) < most_; }
 
   absl::Status Ask(int64_t version);
+  void Release(int64_t version);
   // OK in place of an error that passes by itself.
   absl::Status Later(const absl::Status& status);
 

@@ -350,6 +350,7 @@ absl::StatusOr<TrainingResult> RunTraining(const LoadedConfig& loaded, const Run
   loop_options.checkpoint_root = dir.checkpoints();
   loop_options.extra_files = model.text.files;
   evaluations.Keep([&pinned](int64_t version) { return pinned.Pins(version); });
+  evaluations.Resume(first_step);
   loop_options.retain = [&](int64_t version) { return evaluations.Retains(version) || pinned.Pins(version); };
   const trainer::ProbeSource probe = [&](int64_t version, int64_t tokens) {
     return SampleProbe(*seams.engine, version, tokens, source.contexts(), source.temperature(),

@@ -300,6 +300,11 @@ absl::StatusOr<int64_t> Engine::LiveVersion() {
   return newest_.version == nullptr ? -1 : newest_.version->version;
 }
 
+absl::StatusOr<std::vector<int64_t>> Engine::HeldVersions() {
+  INGOT_ASSIGN_OR_RETURN(const v1::EngineStatusResponse status, Status());
+  return std::vector<int64_t>(status.held_versions().begin(), status.held_versions().end());
+}
+
 std::shared_ptr<const weights::Snapshot> Engine::newest() const {
   base::MutexLock lock(mu_);
   return newest_.snapshot;

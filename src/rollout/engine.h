@@ -61,6 +61,7 @@ class Engine final : public Client, public weights::Sink {
   absl::StatusOr<v1::UpdateWeightsResponse> Update(const weights::EncodedDelta& delta) override;
   absl::Status Release(int64_t version) override;
   absl::StatusOr<int64_t> LiveVersion() override;
+  absl::StatusOr<std::vector<int64_t>> HeldVersions() override;
 
   // The newest live weights; null before the first.
   std::shared_ptr<const weights::Snapshot> newest() const;

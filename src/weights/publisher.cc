@@ -82,7 +82,7 @@ struct Publisher::Engine {
   bool retry = false;             // try the newest once more
   bool ask = false;               // what it holds
   std::vector<int64_t> releases;  // versions to free
-  absl::Status release_error;
+  absl::Status release_error;     // of the first of them; the others wait until it answers something
   double pause_ms = 0;
   int full_copies = 0;
   bool retained = false;  // the last version that it confirmed
@@ -120,7 +120,7 @@ void Publisher::AddEngine(std::string name, std::shared_ptr<Sink> sink) {
 void Publisher::Run(Engine& engine) {
   base::MutexLock lock(mu_);
   while (!stopping_) {
-    if (!engine.releases.empty()) {
+    if (!engine.releases.empty() && engine.release_error.ok()) {
       SendReleases(engine);
     } else if (newest_ != nullptr && engine.confirmed != newest_->generation &&
                (engine.attempted != newest_->generation || engine.retry)) {
@@ -170,6 +170,7 @@ void Publisher::SendUpdate(Engine& engine, std::shared_ptr<Update> update) {
     engine.version = update->snapshot->version();
     engine.pause_ms = response->pause_ms();
     engine.full_copies += full;
+    engine.release_error = absl::OkStatus();
     engine.retained = update->retain && !response->not_retained();
     if (response->not_retained()) {
       INGOT_LOG(warn, "engine {} serves version {} but does not retain it: it holds as many as it may", engine.name,
@@ -221,8 +222,8 @@ void Publisher::SendReleases(Engine& engine) {
   const absl::Status status = engine.sink->Release(version);
   mu_.Lock();
   engine.busy = false;
-  engine.releases.erase(engine.releases.begin());
-  if (!status.ok() && engine.leased) engine.release_error = base::Annotate(status, "engine " + engine.name);
+  if (status.ok()) std::erase(engine.releases, version);
+  engine.release_error = base::Annotate(status, "engine " + engine.name);
   changed_.SignalAll();
 }
 
@@ -233,6 +234,7 @@ void Publisher::AskVersion(Engine& engine) {
   const absl::StatusOr<int64_t> version = engine.sink->LiveVersion();
   mu_.Lock();
   engine.busy = false;
+  if (version.ok()) engine.release_error = absl::OkStatus();
   if (engine.leased && (!version.ok() || *version != engine.version)) {
     INGOT_LOG(warn, "engine {} loses its lease at version {}: {}", engine.name, engine.version,
               version.ok() ? absl::StrCat("it holds version ", *version) : version.status().ToString());
@@ -284,6 +286,7 @@ absl::StatusOr<PublishStats> Publisher::Publish(std::shared_ptr<const Snapshot> 
   std::vector<Engine*> needed;  // leased ones, and those that this is the first version for
   std::vector<Engine*> others;  // lost or still joining: waited for only if nobody is leased
   for (const std::unique_ptr<Engine>& engine : engines_) {
+    if (retain) std::erase(engine->releases, stats.version);
     if (again) {
       if (!engine->leased && !engine->busy) engine->attempted = 0;
     } else {
@@ -391,7 +394,8 @@ absl::Status Publisher::Release(int64_t version) {
   }
   changed_.SignalAll();
   const auto told = [&](const Engine* engine) {
-    return std::find(engine->releases.begin(), engine->releases.end(), version) == engine->releases.end();
+    return !engine->release_error.ok() ||
+           std::find(engine->releases.begin(), engine->releases.end(), version) == engine->releases.end();
   };
   if (!WaitUntil(clock_.Now() + options_.deadline, [&] { return std::all_of(asked.begin(), asked.end(), told); })) {
     return absl::DeadlineExceededError(absl::StrCat("not every engine freed version ", version, " within ",
@@ -399,6 +403,21 @@ absl::Status Publisher::Release(int64_t version) {
   }
   for (const Engine* engine : asked) INGOT_RETURN_IF_ERROR(engine->release_error);
   return absl::OkStatus();
+}
+
+std::map<int64_t, int> Publisher::HeldVersions() const {
+  std::vector<std::shared_ptr<Sink>> sinks;
+  {
+    base::MutexLock lock(mu_);
+    for (const std::unique_ptr<Engine>& engine : engines_) sinks.push_back(engine->sink);
+  }
+  std::map<int64_t, int> held;
+  for (const std::shared_ptr<Sink>& sink : sinks) {
+    const absl::StatusOr<std::vector<int64_t>> versions = sink->HeldVersions();
+    if (!versions.ok()) continue;
+    for (const int64_t version : *versions) ++held[version];
+  }
+  return held;
 }
 
 std::shared_ptr<const Snapshot> Publisher::newest() const {

@@ -82,9 +82,13 @@ class Publisher {
   // without one are given the newest version. Does not wait for any of it.
   void CheckLeases();
 
-  // Frees a retained version on all engines. The first error of a leased engine; an engine without a lease is told when
+  // Frees a retained version on all engines. The first error of a leased engine; whoever could not be told is told when
   // it next answers.
   absl::Status Release(int64_t version);
+
+  // What the engines hold now, by how many of them: also what a trainer before this one had them retain. Those that
+  // cannot be reached hold nothing. Asks one after the other.
+  std::map<int64_t, int> HeldVersions() const;
 
   std::shared_ptr<const Snapshot> newest() const;
   int leased_engines() const;

@@ -1,7 +1,9 @@
 // Where a new version goes: the seam between the trainer that makes versions and the engines that serve them.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "base/status.h"
 #include "weights/delta.h"
@@ -25,6 +27,9 @@ class Sink {
   // The newest version that is live; -1: none, as after a restart. Answers at once, also during an update; UNAVAILABLE
   // while the engine cannot be reached.
   virtual absl::StatusOr<int64_t> LiveVersion() = 0;
+
+  // The live one and those that are retained; as LiveVersion otherwise.
+  virtual absl::StatusOr<std::vector<int64_t>> HeldVersions() = 0;
 };
 
 }  // namespace ingot::weights

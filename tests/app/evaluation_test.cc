@@ -7,9 +7,13 @@
 
 #include <cstdio>
 #include <fstream>
+#include <optional>
+#include <set>
+#include <thread>
 #include <vector>
 
 #include "app/unused_scheduler.h"
+#include "base/mutex.h"
 
 namespace ingot::app {
 namespace {
@@ -42,6 +46,29 @@ class FakeScheduler final : public UnusedScheduler {
   int most = 4;
   std::vector<int64_t> starts;
   std::set<int64_t> running, done;
+};
+
+// An engine that a trainer before this one had retain versions.
+class HoldingEngine final : public weights::Sink {
+ public:
+  explicit HoldingEngine(std::set<int64_t> held) : held_(std::move(held)) {}
+  absl::StatusOr<v1::UpdateWeightsResponse> Update(const weights::EncodedDelta&) override {
+    return absl::UnimplementedError("not asked for here");
+  }
+  absl::Status Release(int64_t version) override {
+    base::MutexLock lock(mu_);
+    held_.erase(version);
+    return absl::OkStatus();
+  }
+  absl::StatusOr<int64_t> LiveVersion() override { return 60; }
+  absl::StatusOr<std::vector<int64_t>> HeldVersions() override {
+    base::MutexLock lock(mu_);
+    return std::vector<int64_t>(held_.begin(), held_.end());
+  }
+
+ private:
+  base::Mutex mu_;
+  std::set<int64_t> held_;
 };
 
 class EvaluationsTest : public ::testing::Test {
@@ -127,6 +154,26 @@ TEST_F(EvaluationsTest, IsLeftOutWhereTooManyRun) {
 TEST_F(EvaluationsTest, IsLeftOutWhereAnEngineDoesNotRetainTheVersion) {
   ASSERT_TRUE(evaluations->OnLive(10, /*retained=*/false).ok());
   EXPECT_TRUE(scheduler.starts.empty());
+}
+
+TEST_F(EvaluationsTest, AResumedRunGoesOnWithThoseThatTheEnginesHoldAndFreesTheRest) {
+  const auto one = std::make_shared<HoldingEngine>(std::set<int64_t>{3, 10, 20, 30, 50, 60});
+  const auto other = std::make_shared<HoldingEngine>(std::set<int64_t>{3, 10, 30, 50, 60});
+  publisher.AddEngine("one", one);
+  publisher.AddEngine("other", other);
+  evaluations->Keep([](int64_t version) { return version == 3; });
+  scheduler.running = {10, 20};
+  scheduler.done = {30};
+  evaluations->Resume(/*first=*/50);
+  ASSERT_TRUE(Poll().ok());
+  EXPECT_THAT(reported, ElementsAre(30));
+  scheduler.Finish(10);
+  ASSERT_TRUE(Poll().ok());
+  EXPECT_THAT(reported, ElementsAre(30, 10));
+  EXPECT_TRUE(scheduler.starts.empty());
+  // A model is pinned to 3, and 50 is published again. 20 is held by one alone, and 60 comes to be made again.
+  while (*one->HeldVersions() != std::vector<int64_t>{3, 50}) std::this_thread::yield();
+  while (*other->HeldVersions() != std::vector<int64_t>{3, 50}) std::this_thread::yield();
 }
 
 TEST_F(EvaluationsTest, WhatDoesNotPassByItselfIsAnError) {

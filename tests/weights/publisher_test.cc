@@ -6,6 +6,7 @@
 #include <atomic>
 #include <future>
 #include <optional>
+#include <set>
 #include <thread>
 
 #include "weights/make_snapshot.h"
@@ -49,7 +50,10 @@ class FakeEngine final : public Sink {
     log_.push_back((IsFullCopy(delta.header) ? "full " : "delta ") + std::to_string(held_->version()));
     v1::UpdateWeightsResponse response;
     response.set_not_retained(delta.header.retain() && full_);
-    if (delta.header.retain() && !full_) log_.back() += " retained";
+    if (delta.header.retain() && !full_) {
+      log_.back() += " retained";
+      retained_.insert(held_->version());
+    }
     response.set_version(held_->version());
     response.set_pause_ms(pause_ms_);
     return response;
@@ -57,6 +61,7 @@ class FakeEngine final : public Sink {
   absl::Status Release(int64_t version) override {
     base::MutexLock lock(mu_);
     log_.push_back("release " + std::to_string(version));
+    if (error_.ok()) retained_.erase(version);
     return Unshared(error_);
   }
 
@@ -64,6 +69,12 @@ class FakeEngine final : public Sink {
     base::MutexLock lock(mu_);
     if (!error_.ok()) return Unshared(error_);
     return held_ == nullptr ? -1 : held_->version();
+  }
+
+  absl::StatusOr<std::vector<int64_t>> HeldVersions() override {
+    base::MutexLock lock(mu_);
+    if (!error_.ok()) return Unshared(error_);
+    return std::vector<int64_t>(retained_.begin(), retained_.end());
   }
 
   void Hang() {
@@ -125,6 +136,7 @@ class FakeEngine final : public Sink {
   int passes_ = 0;
   bool damage_next_ = false;
   bool full_ = false;
+  std::set<int64_t> retained_;  // but for those held beside
   double pause_ms_ = 0;
   int entered_ = 0;
   const EncodedDelta* last_sent_ = nullptr;
@@ -479,6 +491,22 @@ TEST_F(PublisherTest, ReleaseReachesEveryEngineEvenAHungOneLater) {
   EXPECT_THAT(slow->log(), ElementsAre("full 0 retained", "release 7", "delta 1", "release 0"));
   good->Fail(absl::InternalError("no"));
   EXPECT_FALSE(publisher_.Release(1).ok());
+}
+
+TEST_F(PublisherTest, AnEngineThatCouldNotBeToldOfAReleaseIsToldWhenItAnswers) {
+  auto engine = Add("away for a while");
+  ASSERT_TRUE(Publish(0, true).ok());
+  ASSERT_TRUE(Publish(1).ok());
+  engine->Fail(absl::UnavailableError("gone"));
+  EXPECT_EQ(publisher_.Release(0).code(), absl::StatusCode::kUnavailable);
+  EXPECT_TRUE(publisher_.HeldVersions().empty());
+  engine->Fail(absl::OkStatus());
+  EXPECT_THAT(publisher_.HeldVersions(), ElementsAre(std::pair(0, 1)));
+  publisher_.CheckLeases();
+  engine->AwaitLogged(4);
+  ASSERT_TRUE(Publish(2).ok());
+  EXPECT_THAT(engine->log(), ElementsAre("full 0 retained", "delta 1", "release 0", "release 0", "delta 2"));
+  EXPECT_TRUE(publisher_.HeldVersions().empty());
 }
 
 TEST_F(PublisherTest, ManyVersionsWithEnginesThatComeAndGo) {
