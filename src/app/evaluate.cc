@@ -37,8 +37,8 @@ absl::StatusOr<int> EvaluateOrError(const std::string& checkpoint, const RunArgs
   ReportDevice(device, metrics);
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<EmbeddedRun> run, EmbeddedRun::Start(config, dir, model, 0, metrics));
   const TrainingSeams seams = run->Seams();
-  INGOT_ASSIGN_OR_RETURN(Evaluations evaluations,
-                         Evaluations::Create(config.eval, 0, *seams.scheduler, *seams.publisher));
+  INGOT_ASSIGN_OR_RETURN(Evaluations evaluations, Evaluations::Create(config.eval, 0, MostEvaluations(config),
+                                                                      *seams.scheduler, *seams.publisher));
   INGOT_RETURN_IF_ERROR(seams.publisher->Publish(snapshot, /*retain=*/true).status());
   INGOT_RETURN_IF_ERROR(seams.scheduler->MarkVersionLive(0));
   INGOT_RETURN_IF_ERROR(evaluations.Start(0));

@@ -21,31 +21,50 @@ namespace ingot::app {
 class Evaluations {
  public:
   // Reads the held-out tasks; without options.tasks nothing is ever due.
-  static absl::StatusOr<Evaluations> Create(const EvalOptions& options, int64_t total_steps,
+  // At most `most` run at a time; the last version's is not one of them.
+  static absl::StatusOr<Evaluations> Create(const EvalOptions& options, int64_t total_steps, int64_t most,
                                             scheduler::Client& scheduler, weights::Publisher& publisher);
 
-  bool Due(int64_t version) const;
-  // `version` is live and retained by the engines.
+  // Whether the engines are to retain `version` for its evaluation. Nothing comes after the last.
+  bool Retains(int64_t version) const { return version != total_steps_ && Due(version) && HasRoom(); }
+  // `version` is live: starts its evaluation if it is due. One that too many run beside, or that the engines did not
+  // retain, is left out, which the log says.
+  absl::Status OnLive(int64_t version, bool retained);
+  // `version` is live and retained by the engines. An evaluation that the scheduler cannot start now, or forgets
+  // because it was started again, is asked for again by Poll.
   absl::Status Start(int64_t version);
   // Versions that stay retained when they have been evaluated.
   void Keep(std::function<bool(int64_t version)> kept) { kept_ = std::move(kept); }
-  // Looks at the running ones; `report` is called for each that ended, whose version is then released.
+  // The run goes on at `first`: evaluations of versions before it, which all engines still hold, go on too; whatever
+  // else the engines hold and nobody keeps is released. Before the first OnLive.
+  void Resume(int64_t first);
+  // Looks at the running ones; `report` is called for each that ended, whose version is then released. What passes by
+  // itself is no error: the next Poll looks again.
   using Report = std::function<void(int64_t version, const v1::EvalStatusResponse& result)>;
   absl::Status Poll(const Report& report);
   // Waits until none is running. CANCELLED once `stop` is set.
   absl::Status Finish(const Report& report, const std::atomic<bool>& stop);
 
  private:
-  Evaluations(const EvalOptions& options, int64_t total_steps, scheduler::Client& scheduler,
+  Evaluations(const EvalOptions& options, int64_t total_steps, int64_t most, scheduler::Client& scheduler,
               weights::Publisher& publisher)
-      : options_(options), total_steps_(total_steps), scheduler_(&scheduler), publisher_(&publisher) {}
+      : options_(options), total_steps_(total_steps), most_(most), scheduler_(&scheduler), publisher_(&publisher) {}
+  bool Due(int64_t version) const;
+  bool HasRoom() const { return std::ssize(running_) < most_; }
+
+  absl::Status Ask(int64_t version);
+  void Release(int64_t version);
+  // OK in place of an error that passes by itself.
+  absl::Status Later(const absl::Status& status);
 
   EvalOptions options_;
   int64_t total_steps_;
+  int64_t most_;
   scheduler::Client* scheduler_;
   weights::Publisher* publisher_;
   std::vector<v1::Task> tasks_;
   std::set<int64_t> running_;
+  absl::Status delay_;  // the last that was told
   std::function<bool(int64_t version)> kept_;
 };
 

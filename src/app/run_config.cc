@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <set>
 #include <thread>
 
 #include "app/role_schemas.h"
@@ -129,6 +130,11 @@ absl::Status Validate(const RunConfig& config) {
   INGOT_RETURN_IF_ERROR(base::Annotate(config.weights.Options().Validate(), "weights"));
   if (!config.tasks.empty()) INGOT_RETURN_IF_ERROR(base::Annotate(config.agents.Validate(), "agents"));
   if (config.eval.avg_n < 1) return absl::InvalidArgumentError("eval.avg_n must be at least 1");
+  if (!config.eval.tasks.empty() && config.eval.every_versions > 0 && MostEvaluations(config) < 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "eval.every_versions: no version can be evaluated, as an engine retains ", "rollout.max_retained_versions (",
+        config.rollout.max_retained_versions, ") beside the newest, and models are pinned to as many; raise it"));
+  }
   if (config.total_threads < 0 || config.rollout_threads < 0) {
     return absl::InvalidArgumentError("compute.threads and compute.rollout_threads must be 0 or more");
   }
@@ -193,6 +199,15 @@ absl::Status RequireTasks(const RunConfig& config) {
   if (!config.tasks.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(
       "data.tasks names no file of training tasks: only `ingot train` can do without, for supervised training");
+}
+
+int64_t MostEvaluations(const RunConfig& config) {
+  std::set<int64_t> pinned;
+  for (const gateway::ModelOptions& model : config.gateway.models) {
+    if (model.weights == gateway::ModelWeights::kPinned) pinned.insert(model.version);
+  }
+  return std::min<int64_t>(config.scheduler.max_active_evals,
+                           config.rollout.max_retained_versions - std::ssize(pinned));
 }
 
 weights::PublisherOptions WeightsConfig::Options() const {

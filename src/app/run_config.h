@@ -112,6 +112,10 @@ absl::StatusOr<LoadedConfig> LoadRunConfig(const std::string& path, const std::v
 // For commands that run agents: INVALID_ARGUMENT if the configuration has no tasks for them.
 absl::Status RequireTasks(const RunConfig& config);
 
+// How many evaluations may run at a time: the scheduler's limit, or the versions that an engine retains beside those
+// that models are pinned to.
+int64_t MostEvaluations(const RunConfig& config);
+
 // The threads of the trainer and of the engine when both run in one process.
 struct CoreBudget {
   int total = 1;

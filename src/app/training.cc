@@ -10,6 +10,7 @@
 
 #include "app/evaluation.h"
 #include "app/model_setup.h"
+#include "app/persist.h"
 #include "app/pinned_versions.h"
 #include "app/probe.h"
 #include "app/summary.h"
@@ -36,10 +37,10 @@ double SecondsSince(std::chrono::steady_clock::time_point start) {
 // The scheduler's batches with the pool's trees. Remembers a few contexts of the last batch for the probe.
 class PoolBatchSource final : public trainer::BatchSource {
  public:
-  PoolBatchSource(const TrainingSeams& seams, const std::atomic<bool>& stop) : seams_(seams), stop_(stop) {}
+  PoolBatchSource(const TrainingSeams& seams, const Patience& patience) : seams_(seams), patience_(patience) {}
 
   absl::StatusOr<trainer::TrainBatch> Next(int64_t step) override {
-    INGOT_ASSIGN_OR_RETURN(const v1::NextBatchResponse response, WaitForBatch(step));
+    INGOT_ASSIGN_OR_RETURN(const v1::NextBatchResponse response, WaitForBatch(*seams_.scheduler, step, patience_));
     trainer::TrainBatch batch;
     batch.step = step;
     batch.feed = response.stats();
@@ -59,18 +60,6 @@ class PoolBatchSource final : public trainer::BatchSource {
   float temperature() const { return temperature_; }
 
  private:
-  absl::StatusOr<v1::NextBatchResponse> WaitForBatch(int64_t step) {
-    v1::NextBatchRequest request;
-    request.set_step(step);
-    request.set_wait_ms(200);
-    while (true) {
-      if (stop_) return absl::CancelledError("the run was stopped");
-      absl::StatusOr<v1::NextBatchResponse> response = seams_.scheduler->NextBatch(request);
-      if (response.ok()) return response;
-      if (response.status().code() != absl::StatusCode::kDeadlineExceeded) return response.status();
-    }
-  }
-
   void CollectContexts(const std::vector<v1::Group>& groups) {
     contexts_.clear();
     for (const v1::Group& group : groups) {
@@ -86,7 +75,7 @@ class PoolBatchSource final : public trainer::BatchSource {
   }
 
   const TrainingSeams& seams_;
-  const std::atomic<bool>& stop_;
+  const Patience& patience_;
   std::vector<std::vector<int32_t>> contexts_;
   float temperature_ = 1;
 };
@@ -96,16 +85,18 @@ class RunVersions final : public trainer::VersionSink {
  public:
   // All outlive it.
   RunVersions(const TrainingSeams& seams, Evaluations& evaluations, const PinnedVersions& pinned,
-              const model::ModelConfig& shape)
-      : seams_(seams), evaluations_(evaluations), pinned_(pinned), shape_(shape) {}
+              const model::ModelConfig& shape, const Patience& patience)
+      : seams_(seams), evaluations_(evaluations), pinned_(pinned), shape_(shape), patience_(patience) {}
 
   absl::StatusOr<weights::PublishStats> Publish(std::shared_ptr<const weights::Snapshot> snapshot,
                                                 bool retain) override {
     const int64_t version = snapshot->version();
     INGOT_RETURN_IF_ERROR(pinned_.Keep(shape_, *snapshot));
-    INGOT_ASSIGN_OR_RETURN(weights::PublishStats stats, seams_.publisher->Publish(std::move(snapshot), retain));
-    INGOT_RETURN_IF_ERROR(base::Annotate(seams_.scheduler->MarkVersionLive(version), "telling the scheduler"));
-    if (evaluations_.Due(version)) INGOT_RETURN_IF_ERROR(evaluations_.Start(version));
+    INGOT_ASSIGN_OR_RETURN(weights::PublishStats stats,
+                           PublishUntilLive(*seams_.publisher, std::move(snapshot), retain, patience_));
+    INGOT_RETURN_IF_ERROR(Persist(patience_, absl::StrCat("telling the scheduler that version ", version, " is live"),
+                                  [&] { return seams_.scheduler->MarkVersionLive(version); }));
+    INGOT_RETURN_IF_ERROR(evaluations_.OnLive(version, stats.retained));
     if (!began_) {
       began_ = true;
       if (seams_.on_first_version) INGOT_RETURN_IF_ERROR(seams_.on_first_version());
@@ -117,7 +108,8 @@ class RunVersions final : public trainer::VersionSink {
     v1::CheckpointRequest request;
     request.set_step(checkpoint.step);
     request.set_weights_checksum(checkpoint.weights_checksum);
-    return seams_.scheduler->MarkCheckpoint(request);
+    return Persist(patience_, absl::StrCat("telling the scheduler of checkpoint ", checkpoint.step),
+                   [&] { return seams_.scheduler->MarkCheckpoint(request); });
   }
 
  private:
@@ -125,6 +117,7 @@ class RunVersions final : public trainer::VersionSink {
   Evaluations& evaluations_;
   const PinnedVersions& pinned_;
   const model::ModelConfig& shape_;
+  const Patience& patience_;
   bool began_ = false;
 };
 
@@ -337,25 +330,28 @@ absl::StatusOr<TrainingResult> RunTraining(const LoadedConfig& loaded, const Run
   log_options.resume_step = resume ? first_step : -1;
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<base::RunLog> log,
                          base::RunLog::Open(log_options, &metrics, base::Clock::Real()));
-  INGOT_ASSIGN_OR_RETURN(Evaluations evaluations, Evaluations::Create(config.eval, config.trainer.total_steps,
-                                                                      *seams.scheduler, *seams.publisher));
+  INGOT_ASSIGN_OR_RETURN(Evaluations evaluations,
+                         Evaluations::Create(config.eval, config.trainer.total_steps, MostEvaluations(config),
+                                             *seams.scheduler, *seams.publisher));
 
   const PinnedVersions pinned(config.gateway, dir);
   INGOT_RETURN_IF_ERROR(pinned.Restore(first_step, *seams.publisher));
-  RunVersions versions(seams, evaluations, pinned, trainer->config());
+  const Patience patience{.stop = &stop};
+  RunVersions versions(seams, evaluations, pinned, trainer->config(), patience);
   if (first_step ==
       0) {  // what a crash before the first due checkpoint resumes from, so that no warm start is repeated
     INGOT_ASSIGN_OR_RETURN(const trainer::CheckpointInfo checkpoint,
                            trainer->SaveCheckpoint(dir.checkpoints(), model.text.files));
     INGOT_RETURN_IF_ERROR(versions.OnCheckpoint(checkpoint));
   }
-  PoolBatchSource source(seams, stop);
+  PoolBatchSource source(seams, patience);
   RunRecorder recorder(seams, *log, line, tally, evaluations, start);
   trainer::LoopOptions loop_options;
   loop_options.checkpoint_root = dir.checkpoints();
   loop_options.extra_files = model.text.files;
   evaluations.Keep([&pinned](int64_t version) { return pinned.Pins(version); });
-  loop_options.retain = [&](int64_t version) { return evaluations.Due(version) || pinned.Pins(version); };
+  evaluations.Resume(first_step);
+  loop_options.retain = [&](int64_t version) { return evaluations.Retains(version) || pinned.Pins(version); };
   const trainer::ProbeSource probe = [&](int64_t version, int64_t tokens) {
     return SampleProbe(*seams.engine, version, tokens, source.contexts(), source.temperature(),
                        base::DeriveSeed(config.seed, static_cast<uint64_t>(version)), kProbeTimeout);

@@ -306,21 +306,19 @@ absl::StatusOr<int64_t> Engine::LiveVersion() {
   return newest_.version == nullptr ? -1 : newest_.version->version;
 }
 
+absl::StatusOr<std::vector<int64_t>> Engine::HeldVersions() {
+  INGOT_ASSIGN_OR_RETURN(const v1::EngineStatusResponse status, Status());
+  return std::vector<int64_t>(status.held_versions().begin(), status.held_versions().end());
+}
+
 std::shared_ptr<const weights::Snapshot> Engine::newest() const {
   base::MutexLock lock(mu_);
   return newest_.snapshot;
 }
 
-absl::Status Engine::CheckRetain(const v1::DeltaHeader& header) {
-  const int64_t version = header.target().version();
-  if (!header.retain() && !header.beside()) return absl::OkStatus();
+bool Engine::HasRoom(int64_t version) {
   base::MutexLock lock(mu_);
-  if (retained_.contains(version) || static_cast<int64_t>(retained_.size()) < options_.max_retained_versions) {
-    return absl::OkStatus();
-  }
-  return absl::ResourceExhaustedError(
-      absl::StrCat("version ", version, " asks to be retained, but ", retained_.size(),
-                   " versions are, as many as rollout.max_retained_versions allows; release one first"));
+  return retained_.contains(version) || static_cast<int64_t>(retained_.size()) < options_.max_retained_versions;
 }
 
 absl::StatusOr<Engine::Held> Engine::LoadVersion(std::shared_ptr<const weights::Snapshot> snapshot) {
@@ -335,27 +333,34 @@ absl::StatusOr<Engine::Held> Engine::LoadVersion(std::shared_ptr<const weights::
 absl::StatusOr<v1::UpdateWeightsResponse> Engine::Update(const weights::EncodedDelta& delta) {
   const v1::Manifest& target = delta.header.target();
   base::MutexLock update_lock(update_mu_);
-  INGOT_RETURN_IF_ERROR(CheckRetain(delta.header));
+  const bool room = HasRoom(target.version());
   const auto start = steady_clock::now();
   v1::UpdateWeightsResponse response;
   response.set_version(target.version());
   std::shared_ptr<const weights::Snapshot> base;
   if (delta.header.beside()) {
+    if (!room) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("version ", target.version(), " is to be held beside what is served, but as many are as ",
+                       "rollout.max_retained_versions (", options_.max_retained_versions, ") allows"));
+    }
     INGOT_RETURN_IF_ERROR(HoldBeside(delta));
     return response;
   }
+  const bool retain = delta.header.retain() && room;
+  response.set_not_retained(delta.header.retain() && !room);
   {
     base::MutexLock lock(mu_);
     base = newest_.snapshot;
     if (base != nullptr && base->version() == target.version() && base->checksum() == target.checksum()) {
-      if (delta.header.retain()) retained_[target.version()] = newest_;
+      if (retain) retained_[target.version()] = newest_;
       return response;  // a sender that did not hear our answer tries again
     }
   }
   INGOT_ASSIGN_OR_RETURN(std::shared_ptr<const weights::Snapshot> snapshot, weights::Apply(base, delta));
   INGOT_ASSIGN_OR_RETURN(Held next, LoadVersion(std::move(snapshot)));
   response.set_apply_ms(MillisSince(start));
-  INGOT_ASSIGN_OR_RETURN(const double pause_ms, SwapIn(std::move(next), delta.header.retain()));
+  INGOT_ASSIGN_OR_RETURN(const double pause_ms, SwapIn(std::move(next), retain));
   response.set_pause_ms(pause_ms);
   INGOT_LOG(debug, "rollout: version {} is live (decoded and verified in {:.1f} ms, pause {:.3f} ms)", target.version(),
             response.apply_ms(), pause_ms);

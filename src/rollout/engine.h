@@ -55,11 +55,13 @@ class Engine final : public Client, public weights::Sink {
   absl::StatusOr<v1::EngineStatusResponse> Status() override;
 
   // As weights::Sink says; updates are applied one at a time. A version and checksum that is live already is OK without
-  // a swap. RESOURCE_EXHAUSTED: it asked to be retained and max_retained_versions are; DEADLINE_EXCEEDED: the running
-  // step did not end within update_deadline_ms (nothing changed).
+  // a swap. One to be retained becomes live all the same when max_retained_versions are already, and the answer says
+  // so; one to be held beside is RESOURCE_EXHAUSTED then. DEADLINE_EXCEEDED: the running step did not end within
+  // update_deadline_ms (nothing changed).
   absl::StatusOr<v1::UpdateWeightsResponse> Update(const weights::EncodedDelta& delta) override;
   absl::Status Release(int64_t version) override;
   absl::StatusOr<int64_t> LiveVersion() override;
+  absl::StatusOr<std::vector<int64_t>> HeldVersions() override;
 
   // The newest live weights; null before the first.
   std::shared_ptr<const weights::Snapshot> newest() const;
@@ -86,7 +88,7 @@ class Engine final : public Client, public weights::Sink {
   absl::Status CheckSize(const v1::GenerateRequest& request) const;
   absl::Status AddConstraint(Sequence* sequence);
   absl::Status Enqueue(std::unique_ptr<Sequence> sequence);
-  absl::Status CheckRetain(const v1::DeltaHeader& header);
+  bool HasRoom(int64_t version);  // to retain it
   absl::Status HoldBeside(const weights::EncodedDelta& delta) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
   absl::StatusOr<Held> LoadVersion(std::shared_ptr<const weights::Snapshot> snapshot)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);

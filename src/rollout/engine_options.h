@@ -16,7 +16,7 @@ struct EngineOptions {
   int32_t threads = 1;                // compute threads of a forward pass; > 0
   int32_t context_length = 0;         // prompt + sampled tokens of a request; 0: what the model was made for
   bool prefix_cache = true;           // share the KV of equal prefixes; false: every prompt is computed whole
-  int32_t max_retained_versions = 4;  // weight versions kept beside the newest; one more refuses the update; >= 0
+  int32_t max_retained_versions = 4;  // weight versions kept beside the newest; one more is not retained; >= 0
   int64_t request_deadline_ms = 600000;          // from arrival to the last token; then ABORTED. 0: no deadline
   int64_t update_deadline_ms = 30000;            // for a verified update to be swapped in; > 0
   int64_t max_update_bytes = int64_t{64} << 30;  // payload of one weight update over gRPC; > 0

@@ -35,15 +35,25 @@ class GrpcSink final : public Sink {
   }
 
   absl::StatusOr<int64_t> LiveVersion() override {
+    INGOT_ASSIGN_OR_RETURN(const v1::EngineStatusResponse status, Status());
+    return status.version();
+  }
+
+  absl::StatusOr<std::vector<int64_t>> HeldVersions() override {
+    INGOT_ASSIGN_OR_RETURN(const v1::EngineStatusResponse status, Status());
+    return std::vector<int64_t>(status.held_versions().begin(), status.held_versions().end());
+  }
+
+ private:
+  absl::StatusOr<v1::EngineStatusResponse> Status() {
     grpc::ClientContext context;
     SetDeadline(context, options_.status_deadline);
     v1::EngineStatusResponse response;
     const grpc::Status status = stub_->Status(&context, v1::EngineStatusRequest(), &response);
     if (!status.ok()) return v1::FromGrpc(status);
-    return response.version();
+    return response;
   }
 
- private:
   static void SetDeadline(grpc::ClientContext& context, std::chrono::milliseconds deadline) {
     context.set_deadline(std::chrono::system_clock::now() + deadline);
   }

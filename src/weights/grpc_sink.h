@@ -12,7 +12,7 @@ namespace ingot::weights {
 
 struct GrpcSinkOptions {
   std::chrono::milliseconds deadline{60000};        // of one call, after which it is DEADLINE_EXCEEDED; > 0
-  std::chrono::milliseconds status_deadline{5000};  // of LiveVersion, which an engine answers at once; > 0
+  std::chrono::milliseconds status_deadline{5000};  // of LiveVersion and HeldVersions, answered at once; > 0
   int64_t chunk_bytes = 1 << 20;  // payload of one message; 1 to 4,000,000 (gRPC's default limit is 4 MiB)
 
   absl::Status Validate() const;

@@ -17,9 +17,24 @@ double Milliseconds(std::chrono::nanoseconds duration) {
   return std::chrono::duration<double, std::milli>(duration).count();
 }
 
+// An engine's answer that it gives again however often it is asked. Anything else may pass: it is being started again,
+// or was too slow.
+bool Refuses(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kUnimplemented:
+    case absl::StatusCode::kInternal:
+      return true;
+    default:
+      return false;
+  }
+}
+
 }  // namespace
 
-// One version on its way. Constant once made, but for the full copy, which is encoded when the first engine needs it.
+// One version on its way. Constant once made, but for the copies, which are encoded when the first engine needs them:
+// a delta without a base is one already.
 struct Publisher::Update {
   int64_t generation = 0;
   std::shared_ptr<const Snapshot> snapshot;
@@ -27,16 +42,28 @@ struct Publisher::Update {
   CodecOptions codec;
   EncodedDelta delta;  // from the generation before, or a full copy
 
-  base::Mutex full_mu;
-  std::shared_ptr<const EncodedDelta> full ABSL_GUARDED_BY(full_mu);
+  base::Mutex mu;
+  std::optional<EncodedDelta> full ABSL_GUARDED_BY(mu);          // kept: an engine that is away is tried every second
+  std::weak_ptr<const EncodedDelta> beside ABSL_GUARDED_BY(mu);  // as long as an engine is being sent it
 
-  absl::StatusOr<std::shared_ptr<const EncodedDelta>> FullCopy() {
-    base::MutexLock lock(full_mu);
-    if (full == nullptr) {
-      INGOT_ASSIGN_OR_RETURN(EncodedDelta encoded, Encode(nullptr, *snapshot, retain, codec));
-      full = std::make_shared<const EncodedDelta>(std::move(encoded));
+  absl::StatusOr<const EncodedDelta*> FullCopy() {
+    if (IsFullCopy(delta.header)) return &delta;
+    base::MutexLock lock(mu);
+    if (!full.has_value()) {
+      INGOT_ASSIGN_OR_RETURN(full, Encode(nullptr, *snapshot, retain, codec));
     }
-    return full;
+    return &*full;
+  }
+
+  absl::StatusOr<std::shared_ptr<const EncodedDelta>> CopyBeside() {
+    base::MutexLock lock(mu);
+    std::shared_ptr<const EncodedDelta> copy = beside.lock();
+    if (copy == nullptr) {
+      INGOT_ASSIGN_OR_RETURN(EncodedDelta encoded, EncodeBeside(*snapshot, codec));
+      copy = std::make_shared<const EncodedDelta>(std::move(encoded));
+      beside = copy;
+    }
+    return copy;
   }
 };
 
@@ -51,12 +78,14 @@ struct Publisher::Engine {
   int64_t confirmed = 0;          // generation; 0: unknown
   int64_t version = -1;           // of the confirmed generation
   int64_t attempted = 0;          // last generation tried, well or not
+  absl::Status error;             // of that attempt
   bool retry = false;             // try the newest once more
   bool ask = false;               // what it holds
   std::vector<int64_t> releases;  // versions to free
-  absl::Status release_error;
+  absl::Status release_error;     // of the first of them; the others wait until it answers something
   double pause_ms = 0;
   int full_copies = 0;
+  bool retained = false;  // the last version that it confirmed
 };
 
 absl::Status PublisherOptions::Validate() const {
@@ -91,7 +120,7 @@ void Publisher::AddEngine(std::string name, std::shared_ptr<Sink> sink) {
 void Publisher::Run(Engine& engine) {
   base::MutexLock lock(mu_);
   while (!stopping_) {
-    if (!engine.releases.empty()) {
+    if (!engine.releases.empty() && engine.release_error.ok()) {
       SendReleases(engine);
     } else if (newest_ != nullptr && engine.confirmed != newest_->generation &&
                (engine.attempted != newest_->generation || engine.retry)) {
@@ -125,7 +154,7 @@ void Publisher::SendUpdate(Engine& engine, std::shared_ptr<Update> update) {
     }
   }
   if (full) {
-    const absl::StatusOr<std::shared_ptr<const EncodedDelta>> copy = update->FullCopy();
+    const absl::StatusOr<const EncodedDelta*> copy = update->FullCopy();
     response = copy.ok() ? engine.sink->Update(**copy) : copy.status();
   }
   if (response.ok() && response->version() != update->snapshot->version()) {
@@ -134,11 +163,19 @@ void Publisher::SendUpdate(Engine& engine, std::shared_ptr<Update> update) {
 
   mu_.Lock();
   engine.busy = false;
-  if (full) ++engine.full_copies;
+  const bool told = !engine.leased && engine.error.code() == response.status().code();
+  engine.error = response.status();
   if (response.ok()) {
     engine.confirmed = update->generation;
     engine.version = update->snapshot->version();
     engine.pause_ms = response->pause_ms();
+    engine.full_copies += full;
+    engine.release_error = absl::OkStatus();
+    engine.retained = update->retain && !response->not_retained();
+    if (response->not_retained()) {
+      INGOT_LOG(warn, "engine {} serves version {} but does not retain it: it holds as many as it may", engine.name,
+                engine.version);
+    }
     // It was asked to keep what has been released meanwhile.
     if (full && update->retain && !retained_.contains(engine.version)) engine.releases.push_back(engine.version);
     // Otherwise it took so long that a newer one is out: the loop sends that next, and the lease waits for it.
@@ -150,9 +187,11 @@ void Publisher::SendUpdate(Engine& engine, std::shared_ptr<Update> update) {
     engine.confirmed = 0;
     engine.version = -1;
     leases_lost_ += engine.leased;
-    INGOT_LOG(warn, "engine {} {} version {}, retried at the next: {}", engine.name,
-              engine.leased ? "loses its lease at" : "did not take", update->snapshot->version(),
-              response.status().ToString());
+    if (!told) {
+      INGOT_LOG(warn, "engine {} {} version {}, tried again: {}", engine.name,
+                engine.leased ? "loses its lease at" : "did not take", update->snapshot->version(),
+                response.status().ToString());
+    }
     engine.leased = false;
   }
   changed_.SignalAll();
@@ -167,8 +206,8 @@ void Publisher::SendRetained(Engine& engine, const std::map<int64_t, std::shared
   if (!live.ok() || *live >= 0) return;
   for (const auto& [version, update] : retained) {
     if (version == newest) continue;  // it comes next
-    const absl::StatusOr<EncodedDelta> copy = EncodeBeside(*update->snapshot, options_.codec);
-    const absl::Status sent = copy.ok() ? engine.sink->Update(*copy).status() : copy.status();
+    const absl::StatusOr<std::shared_ptr<const EncodedDelta>> copy = update->CopyBeside();
+    const absl::Status sent = copy.ok() ? engine.sink->Update(**copy).status() : copy.status();
     if (!sent.ok()) {
       INGOT_LOG(warn, "engine {} did not take version {} again, which it is to keep: {}", engine.name, version,
                 sent.ToString());
@@ -183,8 +222,8 @@ void Publisher::SendReleases(Engine& engine) {
   const absl::Status status = engine.sink->Release(version);
   mu_.Lock();
   engine.busy = false;
-  engine.releases.erase(engine.releases.begin());
-  if (!status.ok() && engine.leased) engine.release_error = base::Annotate(status, "engine " + engine.name);
+  if (status.ok()) std::erase(engine.releases, version);
+  engine.release_error = base::Annotate(status, "engine " + engine.name);
   changed_.SignalAll();
 }
 
@@ -195,6 +234,7 @@ void Publisher::AskVersion(Engine& engine) {
   const absl::StatusOr<int64_t> version = engine.sink->LiveVersion();
   mu_.Lock();
   engine.busy = false;
+  if (version.ok()) engine.release_error = absl::OkStatus();
   if (engine.leased && (!version.ok() || *version != engine.version)) {
     INGOT_LOG(warn, "engine {} loses its lease at version {}: {}", engine.name, engine.version,
               version.ok() ? absl::StrCat("it holds version ", *version) : version.status().ToString());
@@ -210,6 +250,7 @@ void Publisher::AskVersion(Engine& engine) {
 void Publisher::Retain(std::shared_ptr<const Snapshot> snapshot) {
   auto update = std::make_shared<Update>();
   update->snapshot = std::move(snapshot);
+  update->codec = options_.codec;
   base::MutexLock lock(mu_);
   retained_[update->snapshot->version()] = std::move(update);
 }
@@ -225,45 +266,33 @@ bool Publisher::WaitUntil(std::chrono::nanoseconds deadline, const std::function
 
 absl::StatusOr<PublishStats> Publisher::Publish(std::shared_ptr<const Snapshot> snapshot, bool retain) {
   INGOT_RETURN_IF_ERROR(options_.Validate());
-  auto update = std::make_shared<Update>();
-  std::shared_ptr<const Snapshot> base;
-  update->generation = 1;
-  {
-    base::MutexLock lock(mu_);
-    if (newest_ != nullptr) {
-      base = newest_->snapshot;
-      update->generation = newest_->generation + 1;
-    }
-  }
-  if (base != nullptr && (snapshot->version() < base->version() ||
-                          (snapshot->version() == base->version() && snapshot->checksum() != base->checksum()))) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("version ", snapshot->version(), " published after version ", base->version(), ": versions rise"));
-  }
   const std::chrono::nanoseconds start = clock_.Now();
-  update->snapshot = snapshot;
-  update->retain = retain;
-  update->codec = options_.codec;
-  INGOT_ASSIGN_OR_RETURN(update->delta, Encode(base.get(), *snapshot, retain, options_.codec));
+  INGOT_ASSIGN_OR_RETURN(const std::shared_ptr<Update> update, ToPublish(std::move(snapshot), retain));
   const std::chrono::nanoseconds encoded = clock_.Now();
 
   PublishStats stats;
-  stats.version = snapshot->version();
+  stats.version = update->snapshot->version();
   stats.wire_bytes = update->delta.wire_bytes();
-  stats.full_bytes = snapshot->total_bytes();
+  stats.full_bytes = update->snapshot->total_bytes();
   stats.density = update->delta.total_elements == 0
                       ? 0
                       : static_cast<double>(update->delta.changed_elements) / update->delta.total_elements;
   stats.encode_ms = Milliseconds(encoded - start);
 
   base::MutexLock lock(mu_);
+  const bool again = newest_ == update;
   newest_ = update;
   if (retain) retained_[stats.version] = update;
   std::vector<Engine*> needed;  // leased ones, and those that this is the first version for
   std::vector<Engine*> others;  // lost or still joining: waited for only if nobody is leased
   for (const std::unique_ptr<Engine>& engine : engines_) {
-    engine->full_copies = 0;
-    engine->pause_ms = 0;
+    if (retain) std::erase(engine->releases, stats.version);
+    if (again) {
+      if (!engine->leased && !engine->busy) engine->attempted = 0;
+    } else {
+      engine->full_copies = 0;
+      engine->pause_ms = 0;
+    }
     if (engine->leased || engine->attempted == 0) {
       needed.push_back(engine.get());
     } else {
@@ -295,18 +324,54 @@ absl::StatusOr<PublishStats> Publisher::Publish(std::shared_ptr<const Snapshot> 
     WaitUntil(clock_.Now() + options_.deadline,
               [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return any_leased() || all_answered(others); });
   }
+  if (!any_leased()) return WhyNowhere(stats.version);
+  stats.retained = retain;
   for (const std::unique_ptr<Engine>& engine : engines_) {
     if (!engine->leased) continue;
+    stats.retained &= engine->retained;
     stats.pause_ms = std::max(stats.pause_ms, engine->pause_ms);
     stats.full_copies += engine->full_copies;
   }
   stats.publish_ms = Milliseconds(clock_.Now() - encoded);
   stats.leases_lost = std::exchange(leases_lost_, 0);
-  if (!any_leased()) {
-    return absl::UnavailableError(absl::StrCat("version ", stats.version, " is live on none of ", engines_.size(),
-                                               " engines: see their errors in the log, then publish it again"));
-  }
   return stats;
+}
+
+absl::StatusOr<std::shared_ptr<Publisher::Update>> Publisher::ToPublish(std::shared_ptr<const Snapshot> snapshot,
+                                                                        bool retain) {
+  std::shared_ptr<Update> before;
+  {
+    base::MutexLock lock(mu_);
+    before = newest_;
+  }
+  const Snapshot* const base = before == nullptr ? nullptr : before->snapshot.get();
+  if (base != nullptr && (snapshot->version() < base->version() ||
+                          (snapshot->version() == base->version() && snapshot->checksum() != base->checksum()))) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("version ", snapshot->version(), " published after version ", base->version(), ": versions rise"));
+  }
+  if (base != nullptr && snapshot->version() == base->version() && retain == before->retain) return before;
+  auto update = std::make_shared<Update>();
+  update->generation = before == nullptr ? 1 : before->generation + 1;
+  update->retain = retain;
+  update->codec = options_.codec;
+  INGOT_ASSIGN_OR_RETURN(update->delta, Encode(base, *snapshot, retain, options_.codec));
+  update->snapshot = std::move(snapshot);
+  return update;
+}
+
+absl::Status Publisher::WhyNowhere(int64_t version) {
+  const std::string what = absl::StrCat("version ", version, " is live on none of ", engines_.size(), " engines");
+  if (engines_.empty()) return absl::UnavailableError(what);
+  // One that may take it yet is worth waiting for.
+  const auto found = std::find_if(engines_.begin(), engines_.end(),
+                                  [](const auto& engine) { return engine->busy || !Refuses(engine->error); });
+  if (found == engines_.end()) {
+    return base::Annotate(engines_.front()->error, absl::StrCat(what, "; engine ", engines_.front()->name));
+  }
+  const Engine& engine = **found;
+  return absl::UnavailableError(absl::StrCat(what, "; engine ", engine.name, ": ",
+                                             engine.busy ? "it has not answered" : engine.error.ToString()));
 }
 
 void Publisher::CheckLeases() {
@@ -329,7 +394,8 @@ absl::Status Publisher::Release(int64_t version) {
   }
   changed_.SignalAll();
   const auto told = [&](const Engine* engine) {
-    return std::find(engine->releases.begin(), engine->releases.end(), version) == engine->releases.end();
+    return !engine->release_error.ok() ||
+           std::find(engine->releases.begin(), engine->releases.end(), version) == engine->releases.end();
   };
   if (!WaitUntil(clock_.Now() + options_.deadline, [&] { return std::all_of(asked.begin(), asked.end(), told); })) {
     return absl::DeadlineExceededError(absl::StrCat("not every engine freed version ", version, " within ",
@@ -337,6 +403,21 @@ absl::Status Publisher::Release(int64_t version) {
   }
   for (const Engine* engine : asked) INGOT_RETURN_IF_ERROR(engine->release_error);
   return absl::OkStatus();
+}
+
+std::map<int64_t, int> Publisher::HeldVersions() const {
+  std::vector<std::shared_ptr<Sink>> sinks;
+  {
+    base::MutexLock lock(mu_);
+    for (const std::unique_ptr<Engine>& engine : engines_) sinks.push_back(engine->sink);
+  }
+  std::map<int64_t, int> held;
+  for (const std::shared_ptr<Sink>& sink : sinks) {
+    const absl::StatusOr<std::vector<int64_t>> versions = sink->HeldVersions();
+    if (!versions.ok()) continue;
+    for (const int64_t version : *versions) ++held[version];
+  }
+  return held;
 }
 
 std::shared_ptr<const Snapshot> Publisher::newest() const {

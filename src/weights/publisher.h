@@ -44,6 +44,7 @@ struct PublishStats {
   double pause_ms = 0;    // longest of any engine
   int full_copies = 0;    // engines that needed one
   int leases_lost = 0;    // since the previous Publish, this one included
+  bool retained = false;  // on every leased engine, as was asked for
 };
 
 // One engine, for metrics and the dashboard.
@@ -66,8 +67,9 @@ class Publisher {
 
   // Returns when the version is live on every leased engine and those that never had one answered too; waits for other
   // engines without a lease only while nobody has one. Versions rise; the newest may be published again (to retain it),
-  // with equal weights. INVALID_ARGUMENT otherwise; UNAVAILABLE if no engine holds a lease afterwards: the version is
-  // then the newest all the same, and Publish with it tries again.
+  // with equal weights. INVALID_ARGUMENT otherwise. If no engine holds a lease afterwards, the version is the newest
+  // all the same, and publishing it again tries again, with what was encoded: UNAVAILABLE if an engine may take it
+  // then, or an engine's own error, if all refuse it for good.
   absl::StatusOr<PublishStats> Publish(std::shared_ptr<const Snapshot> snapshot, bool retain);
 
   // A version that engines are to retain although this publisher did not publish it: a resumed run's, from before. An
@@ -80,9 +82,13 @@ class Publisher {
   // without one are given the newest version. Does not wait for any of it.
   void CheckLeases();
 
-  // Frees a retained version on all engines. The first error of a leased engine; an engine without a lease is told when
+  // Frees a retained version on all engines. The first error of a leased engine; whoever could not be told is told when
   // it next answers.
   absl::Status Release(int64_t version);
+
+  // What the engines hold now, by how many of them: also what a trainer before this one had them retain. Those that
+  // cannot be reached hold nothing. Asks one after the other.
+  std::map<int64_t, int> HeldVersions() const;
 
   std::shared_ptr<const Snapshot> newest() const;
   int leased_engines() const;
@@ -93,6 +99,10 @@ class Publisher {
   struct Update;
 
   void Run(Engine& engine);
+  // What publishing `snapshot` sends: the newest update itself if it is that already.
+  absl::StatusOr<std::shared_ptr<Update>> ToPublish(std::shared_ptr<const Snapshot> snapshot, bool retain)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status WhyNowhere(int64_t version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void SendUpdate(Engine& engine, std::shared_ptr<Update> update) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void SendRetained(Engine& engine, const std::map<int64_t, std::shared_ptr<Update>>& retained, int64_t newest);
   void SendReleases(Engine& engine) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -94,5 +94,23 @@ TEST(RunConfig, SupervisedRunsNeedNoTasks) {
   EXPECT_TRUE(RequireTasks(*Load(kAgents)->config).ok());
 }
 
+TEST(Evaluations, AreAsManyAsTheSchedulerTakesAndTheEnginesHold) {
+  const std::string pins =
+      "gateway:\n  models:\n    - {name: a, weights: pinned, version: 3}\n    - {name: b, weights: pinned, version: "
+      "3}\n";
+  const auto plain = Load(kAgents);
+  ASSERT_TRUE(plain.ok()) << plain.status();
+  EXPECT_EQ(MostEvaluations(*plain->config), 4);
+  const auto pinned = Load(kAgents + pins);
+  ASSERT_TRUE(pinned.ok()) << pinned.status();
+  EXPECT_EQ(MostEvaluations(*pinned->config), 3);
+  const std::vector<std::string> none = {"eval.tasks=held_out.jsonl", "eval.every_versions=10",
+                                         "rollout.max_retained_versions=1"};
+  EXPECT_TRUE(Load(kAgents, none).ok());
+  const auto full = Load(kAgents + pins, none);
+  EXPECT_EQ(full.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(full.status().message()), HasSubstr("rollout.max_retained_versions (1)"));
+}
+
 }  // namespace
 }  // namespace ingot::app

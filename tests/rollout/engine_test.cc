@@ -266,7 +266,11 @@ TEST(EngineTest, VersionsAreHeldUntilReleasedAndNoLonger) {
   ASSERT_EQ(rig.Update(2, /*retain=*/true).status(), absl::OkStatus());
   ASSERT_EQ(rig.Update(3).status(), absl::OkStatus());
   EXPECT_THAT(rig.engine->Status()->held_versions(), testing::UnorderedElementsAre(2, 3));
-  EXPECT_EQ(rig.Update(4, true).status().code(), absl::StatusCode::kResourceExhausted);
+  const auto full = rig.Update(4, /*retain=*/true);
+  ASSERT_EQ(full.status(), absl::OkStatus()) << "what is served goes on, whatever is held";
+  EXPECT_TRUE(full->not_retained());
+  ASSERT_EQ(rig.Update(5).status(), absl::OkStatus());
+  EXPECT_THAT(rig.engine->Status()->held_versions(), testing::UnorderedElementsAre(2, 5));
   Collect held, gone, again;
   auto request = rig.engine->Generate(Ask({1}, 3, 1, 2), held.OnChunk());
   EXPECT_EQ(held.Wait(), absl::OkStatus());
@@ -275,7 +279,10 @@ TEST(EngineTest, VersionsAreHeldUntilReleasedAndNoLonger) {
   EXPECT_EQ(rig.engine->Release(77), absl::OkStatus());
   request = rig.engine->Generate(Ask({1}, 3, 1, 2), gone.OnChunk());
   EXPECT_EQ(gone.Wait().code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(rig.Update(4, true).status(), absl::OkStatus());
+  const auto room = rig.Update(6, /*retain=*/true);
+  ASSERT_EQ(room.status(), absl::OkStatus());
+  EXPECT_FALSE(room->not_retained());
+  EXPECT_THAT(rig.engine->Status()->held_versions(), testing::UnorderedElementsAre(6));
 }
 
 // What an engine that was started again is given of what it was to keep: never served to those that follow.

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <future>
 #include <optional>
+#include <set>
 #include <thread>
 
 #include "weights/make_snapshot.h"
@@ -26,6 +27,7 @@ class FakeEngine final : public Sink {
   absl::StatusOr<v1::UpdateWeightsResponse> Update(const EncodedDelta& delta) override {
     base::MutexLock lock(mu_);
     ++entered_;
+    last_sent_ = &delta;
     changed_.SignalAll();
     while (hung_ && passes_ == 0) changed_.Wait(mu_);
     if (hung_) --passes_;
@@ -46,8 +48,12 @@ class FakeEngine final : public Sink {
     }
     held_ = *applied;
     log_.push_back((IsFullCopy(delta.header) ? "full " : "delta ") + std::to_string(held_->version()));
-    if (delta.header.retain()) log_.back() += " retained";
     v1::UpdateWeightsResponse response;
+    response.set_not_retained(delta.header.retain() && full_);
+    if (delta.header.retain() && !full_) {
+      log_.back() += " retained";
+      retained_.insert(held_->version());
+    }
     response.set_version(held_->version());
     response.set_pause_ms(pause_ms_);
     return response;
@@ -55,6 +61,7 @@ class FakeEngine final : public Sink {
   absl::Status Release(int64_t version) override {
     base::MutexLock lock(mu_);
     log_.push_back("release " + std::to_string(version));
+    if (error_.ok()) retained_.erase(version);
     return Unshared(error_);
   }
 
@@ -62,6 +69,12 @@ class FakeEngine final : public Sink {
     base::MutexLock lock(mu_);
     if (!error_.ok()) return Unshared(error_);
     return held_ == nullptr ? -1 : held_->version();
+  }
+
+  absl::StatusOr<std::vector<int64_t>> HeldVersions() override {
+    base::MutexLock lock(mu_);
+    if (!error_.ok()) return Unshared(error_);
+    return std::vector<int64_t>(retained_.begin(), retained_.end());
   }
 
   void Hang() {
@@ -82,6 +95,14 @@ class FakeEngine final : public Sink {
   void Forget() {
     Set([&] { held_ = nullptr; });
   }  // a restarted engine
+  void RetainNoMore() {
+    Set([&] { full_ = true; });
+  }
+  // What the running or last Update was called with.
+  const EncodedDelta* last_sent() {
+    base::MutexLock lock(mu_);
+    return last_sent_;
+  }
   void PauseFor(double ms) {
     Set([&] { pause_ms_ = ms; });
   }
@@ -114,8 +135,11 @@ class FakeEngine final : public Sink {
   bool hung_ = false;
   int passes_ = 0;
   bool damage_next_ = false;
+  bool full_ = false;
+  std::set<int64_t> retained_;  // but for those held beside
   double pause_ms_ = 0;
   int entered_ = 0;
+  const EncodedDelta* last_sent_ = nullptr;
   absl::Status error_;
   std::shared_ptr<const Snapshot> held_;
   std::vector<std::string> log_;
@@ -333,6 +357,24 @@ TEST_F(PublisherTest, AnEngineThatWasStartedAgainGetsBackWhatItWasToKeep) {
   EXPECT_THAT(late->log(), ElementsAre("full 3"));
 }
 
+TEST_F(PublisherTest, EnginesThatAreStartedAgainAtOnceAreSentOneCopyOfWhatTheyWereToKeep) {
+  auto a = Add("a"), b = Add("b");
+  ASSERT_TRUE(Publish(0, true).ok());
+  ASSERT_TRUE(Publish(1).ok());
+  for (const auto& engine : {a, b}) {
+    engine->Forget();
+    engine->Hang();
+  }
+  publisher_.CheckLeases();
+  a->AwaitEntered(3);
+  b->AwaitEntered(3);
+  EXPECT_EQ(a->last_sent(), b->last_sent());
+  for (const auto& engine : {a, b}) engine->LetGo();
+  AwaitLeased(2);
+  EXPECT_THAT(a->log(), ElementsAre("full 0 retained", "delta 1", "beside 0", "full 1"));
+  EXPECT_THAT(b->log(), ElementsAre("full 0 retained", "delta 1", "beside 0", "full 1"));
+}
+
 TEST_F(PublisherTest, AResumedRunsEnginesGetWhatTheyWereToKeepAndServeNothingOlder) {
   publisher_.Retain(Version(2));
   publisher_.Retain(Version(4));
@@ -389,12 +431,40 @@ TEST_F(PublisherTest, IsUnavailableWithoutALeaseAndCanBeTriedAgain) {
   EXPECT_EQ(Publish(0).status().code(), absl::StatusCode::kUnavailable);
   auto only = Add("only");
   AwaitLeased(1);
-  only->Fail(absl::InternalError("broken"));
-  EXPECT_EQ(Publish(1).status().code(), absl::StatusCode::kUnavailable);
+  only->Fail(absl::UnavailableError("gone"));
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(Publish(1).status().code(), absl::StatusCode::kUnavailable);
   only->Fail(absl::OkStatus());
   const auto again = Publish(1);
   ASSERT_TRUE(again.ok()) << again.status();
   EXPECT_TRUE(SameWeights(*only->held(), *Version(1)));
+  EXPECT_EQ(again->leases_lost, 1);  // by the first of these, which told nobody
+  EXPECT_EQ(again->full_copies, 1);
+  ASSERT_TRUE(Publish(2).ok());
+  EXPECT_THAT(only->log(), ElementsAre("full 0", "full 1", "delta 2"));
+}
+
+TEST_F(PublisherTest, AVersionThatAllEnginesRefuseForGoodIsNotWorthTryingAgain) {
+  auto refusing = Add("refusing"), gone = Add("gone");
+  ASSERT_TRUE(Publish(0).ok());
+  refusing->Fail(absl::InvalidArgumentError("another model's weights"));
+  gone->Fail(absl::UnavailableError("gone"));
+  EXPECT_EQ(Publish(1).status().code(), absl::StatusCode::kUnavailable);
+  gone->Fail(absl::InternalError("out of memory"));
+  const absl::Status refused = Publish(1).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(refused.message()), ::testing::HasSubstr("refusing: another model's weights"));
+}
+
+TEST_F(PublisherTest, SaysWhetherAllEnginesRetainTheVersion) {
+  auto roomy = Add("roomy"), full = Add("full");
+  EXPECT_TRUE(Publish(0, true)->retained);
+  EXPECT_FALSE(Publish(1)->retained);
+  full->RetainNoMore();
+  const auto stats = Publish(2, true);
+  ASSERT_TRUE(stats.ok()) << stats.status();
+  EXPECT_FALSE(stats->retained);
+  EXPECT_EQ(publisher_.leased_engines(), 2);
+  EXPECT_THAT(full->log(), ElementsAre("full 0 retained", "delta 1", "delta 2"));
 }
 
 TEST_F(PublisherTest, VersionsRise) {
@@ -421,6 +491,22 @@ TEST_F(PublisherTest, ReleaseReachesEveryEngineEvenAHungOneLater) {
   EXPECT_THAT(slow->log(), ElementsAre("full 0 retained", "release 7", "delta 1", "release 0"));
   good->Fail(absl::InternalError("no"));
   EXPECT_FALSE(publisher_.Release(1).ok());
+}
+
+TEST_F(PublisherTest, AnEngineThatCouldNotBeToldOfAReleaseIsToldWhenItAnswers) {
+  auto engine = Add("away for a while");
+  ASSERT_TRUE(Publish(0, true).ok());
+  ASSERT_TRUE(Publish(1).ok());
+  engine->Fail(absl::UnavailableError("gone"));
+  EXPECT_EQ(publisher_.Release(0).code(), absl::StatusCode::kUnavailable);
+  EXPECT_TRUE(publisher_.HeldVersions().empty());
+  engine->Fail(absl::OkStatus());
+  EXPECT_THAT(publisher_.HeldVersions(), ElementsAre(std::pair(0, 1)));
+  publisher_.CheckLeases();
+  engine->AwaitLogged(4);
+  ASSERT_TRUE(Publish(2).ok());
+  EXPECT_THAT(engine->log(), ElementsAre("full 0 retained", "delta 1", "release 0", "release 0", "delta 2"));
+  EXPECT_TRUE(publisher_.HeldVersions().empty());
 }
 
 TEST_F(PublisherTest, ManyVersionsWithEnginesThatComeAndGo) {

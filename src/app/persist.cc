@@ -1,0 +1,71 @@
+#include "app/persist.h"
+
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "base/log.h"
+
+namespace ingot::app {
+
+bool PassesByItself(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) || absl::IsResourceExhausted(status);
+}
+
+absl::Status Persist(const Patience& patience, std::string_view what, const std::function<absl::Status()>& attempt) {
+  std::optional<std::chrono::nanoseconds> failing_since, warned;
+  while (true) {
+    if (patience.stopped()) return absl::CancelledError("the run was stopped");
+    const absl::Status status = attempt();
+    const std::chrono::nanoseconds now = patience.clock->Now();
+    if (!PassesByItself(status)) {
+      if (status.ok() && failing_since.has_value()) {
+        INGOT_LOG(info, "{}: it went on after {:.0f} s", what,
+                  std::chrono::duration<double>(now - *failing_since).count());
+      }
+      return base::Annotate(status, what);
+    }
+    if (!failing_since.has_value()) failing_since = now;
+    if (!warned.has_value() || now - *warned >= patience.warn_every) {
+      warned = now;
+      INGOT_LOG(warn, "{}: tried again until it succeeds or the run is stopped: {}", what, status.ToString());
+    }
+    if (patience.sleep) {
+      patience.sleep(patience.pause);
+    } else {
+      std::this_thread::sleep_for(patience.pause);
+    }
+  }
+}
+
+absl::StatusOr<v1::NextBatchResponse> WaitForBatch(scheduler::Client& scheduler, int64_t step,
+                                                   const Patience& patience) {
+  v1::NextBatchRequest request;
+  request.set_step(step);
+  request.set_wait_ms(200);
+  v1::NextBatchResponse batch;
+  INGOT_RETURN_IF_ERROR(Persist(patience, absl::StrCat("asking for batch ", step), [&]() -> absl::Status {
+    while (!patience.stopped()) {
+      absl::StatusOr<v1::NextBatchResponse> response = scheduler.NextBatch(request);
+      if (absl::IsDeadlineExceeded(response.status())) continue;  // its groups are not finished yet
+      INGOT_ASSIGN_OR_RETURN(batch, std::move(response));
+      return absl::OkStatus();
+    }
+    return absl::CancelledError("the run was stopped");
+  }));
+  return batch;
+}
+
+absl::StatusOr<weights::PublishStats> PublishUntilLive(weights::Publisher& publisher,
+                                                       std::shared_ptr<const weights::Snapshot> snapshot, bool retain,
+                                                       const Patience& patience) {
+  weights::PublishStats stats;
+  INGOT_RETURN_IF_ERROR(
+      Persist(patience, absl::StrCat("publishing version ", snapshot->version()), [&]() -> absl::Status {
+        INGOT_ASSIGN_OR_RETURN(stats, publisher.Publish(snapshot, retain));
+        return absl::OkStatus();
+      }));
+  return stats;
+}
+
+}  // namespace ingot::app

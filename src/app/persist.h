@@ -1,0 +1,46 @@
+// How the training thread outlives what passes by itself: a role that is being started again, engines that are all gone
+// for a while, a disk that is full until somebody frees space. It waits until the run is stopped, and says so.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "proto/scheduler.pb.h"
+#include "scheduler/client.h"
+#include "weights/publisher.h"
+
+namespace ingot::app {
+
+// UNAVAILABLE, DEADLINE_EXCEEDED or RESOURCE_EXHAUSTED: the same call may succeed later.
+bool PassesByItself(const absl::Status& status);
+
+struct Patience {
+  const std::atomic<bool>* stop;          // ends every wait; REQUIRES: not null
+  std::chrono::milliseconds pause{1000};  // between two tries
+  std::chrono::seconds warn_every{60};    // after a first warning at once
+  const base::Clock* clock = &base::Clock::Real();
+  std::function<void(std::chrono::milliseconds)> sleep = {};  // null: the calling thread does
+
+  bool stopped() const { return stop->load(); }
+};
+
+// Calls `attempt` until it is OK or fails with an error that does not pass by itself, which is returned. CANCELLED once
+// `stop` is set. `what` is for the log and the error.
+absl::Status Persist(const Patience& patience, std::string_view what, const std::function<absl::Status()>& attempt);
+
+// Batch `step`, once there is one.
+absl::StatusOr<v1::NextBatchResponse> WaitForBatch(scheduler::Client& scheduler, int64_t step,
+                                                   const Patience& patience);
+
+// Returns when the version is live on an engine, and on every leased one.
+absl::StatusOr<weights::PublishStats> PublishUntilLive(weights::Publisher& publisher,
+                                                       std::shared_ptr<const weights::Snapshot> snapshot, bool retain,
+                                                       const Patience& patience);
+
+}  // namespace ingot::app

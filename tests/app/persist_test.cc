@@ -1,0 +1,187 @@
+// What the training thread does while others are away.
+#include "app/persist.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <vector>
+
+#include "app/unused_scheduler.h"
+#include "base/mutex.h"
+
+namespace ingot::app {
+namespace {
+
+using ::testing::HasSubstr;
+using namespace std::chrono_literals;
+
+// An engine that is away until told.
+class FakeEngine final : public weights::Sink {
+ public:
+  absl::StatusOr<v1::UpdateWeightsResponse> Update(const weights::EncodedDelta& delta) override {
+    base::MutexLock lock(mu_);
+    ++updates_;
+    if (away_) return absl::UnavailableError("it is being started again");
+    if (refuses_) return absl::InvalidArgumentError("another model's weights");
+    INGOT_ASSIGN_OR_RETURN(held_, weights::Apply(held_, delta));
+    v1::UpdateWeightsResponse response;
+    response.set_version(held_->version());
+    return response;
+  }
+  absl::Status Release(int64_t) override { return absl::OkStatus(); }
+  absl::StatusOr<int64_t> LiveVersion() override {
+    base::MutexLock lock(mu_);
+    if (away_) return absl::UnavailableError("it is being started again");
+    return held_ == nullptr ? -1 : held_->version();
+  }
+  absl::StatusOr<std::vector<int64_t>> HeldVersions() override { return std::vector<int64_t>(); }
+
+  void Die() {
+    base::MutexLock lock(mu_);
+    away_ = true;
+    held_ = nullptr;
+  }
+  void ComeBack() {
+    base::MutexLock lock(mu_);
+    away_ = false;
+  }
+  void Refuse() {
+    base::MutexLock lock(mu_);
+    refuses_ = true;
+  }
+  int updates() {
+    base::MutexLock lock(mu_);
+    return updates_;
+  }
+
+ private:
+  base::Mutex mu_;
+  bool away_ = false;
+  bool refuses_ = false;
+  int updates_ = 0;
+  std::shared_ptr<const weights::Snapshot> held_;
+};
+
+// A scheduler that answers NextBatch with `answers`, then with a batch.
+class FakeScheduler final : public UnusedScheduler {
+ public:
+  absl::StatusOr<v1::NextBatchResponse> NextBatch(const v1::NextBatchRequest& request) override {
+    if (on_ask) on_ask();
+    if (asked++ < answers.size()) return answers[asked - 1];
+    v1::NextBatchResponse response;
+    response.mutable_batch()->set_step(request.step());
+    return response;
+  }
+  std::vector<absl::Status> answers;
+  std::function<void()> on_ask;
+  size_t asked = 0;
+};
+
+std::shared_ptr<const weights::Snapshot> Version(int64_t version) {
+  std::vector<char> bytes(64);
+  std::memcpy(bytes.data(), &version, sizeof(version));
+  const weights::TensorView view{"a", "F32", {16}, std::as_bytes(std::span<const char>(bytes))};
+  return weights::Snapshot::Copy(version, {view}).value();
+}
+
+class PersistTest : public ::testing::Test {
+ protected:
+  // What happens while it sleeps: time goes by, and `on_sleep` is told for how many times so far.
+  std::function<void(int)> on_sleep = [](int) {};
+  int sleeps = 0;
+  std::atomic<bool> stop{false};
+  base::ManualClock clock;
+  Patience patience{.stop = &stop, .clock = &clock, .sleep = [this](std::chrono::milliseconds time) {
+                      clock.Advance(time);
+                      on_sleep(++sleeps);
+                    }};
+};
+
+TEST_F(PersistTest, TriesAgainWhatPassesByItself) {
+  for (const absl::StatusCode code :
+       {absl::StatusCode::kUnavailable, absl::StatusCode::kDeadlineExceeded, absl::StatusCode::kResourceExhausted}) {
+    int attempts = 0;
+    const absl::Status status = Persist(
+        patience, "a call", [&] { return ++attempts <= 100 ? absl::Status(code, "not now") : absl::OkStatus(); });
+    EXPECT_TRUE(status.ok()) << status;
+    EXPECT_EQ(attempts, 101);
+  }
+}
+
+TEST_F(PersistTest, GivesUpAtOnceOnWhatDoesNot) {
+  int attempts = 0;
+  const absl::Status status = Persist(patience, "a call", [&] {
+    ++attempts;
+    return absl::DataLossError("the journal is damaged");
+  });
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(attempts, 1);
+}
+
+TEST_F(PersistTest, EndsWithTheRun) {
+  on_sleep = [this](int slept) { stop = slept == 5; };
+  const absl::Status status = Persist(patience, "a call", [] { return absl::UnavailableError("gone"); });
+  EXPECT_EQ(status.code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(sleeps, 5);
+}
+
+TEST_F(PersistTest, AVersionIsPublishedOnceTheOnlyEngineIsBack) {
+  auto engine = std::make_shared<FakeEngine>();
+  weights::Publisher publisher({.deadline = 30s, .codec = {}}, clock);
+  publisher.AddEngine("engine", engine);
+  ASSERT_TRUE(PublishUntilLive(publisher, Version(0), false, patience).ok());
+  engine->Die();
+  on_sleep = [&](int slept) {
+    if (slept == 90) engine->ComeBack();
+  };
+  const auto stats = PublishUntilLive(publisher, Version(1), false, patience);
+  ASSERT_TRUE(stats.ok()) << stats.status();
+  EXPECT_EQ(sleeps, 90);
+  EXPECT_EQ(stats->version, 1);
+  EXPECT_EQ(stats->leases_lost, 1);
+  EXPECT_EQ(publisher.leased_engines(), 1);
+  EXPECT_EQ(*engine->LiveVersion(), 1);
+}
+
+TEST_F(PersistTest, AVersionThatTheEngineRefusesEndsTheRun) {
+  auto engine = std::make_shared<FakeEngine>();
+  engine->Refuse();
+  weights::Publisher publisher({.deadline = 30s, .codec = {}}, clock);
+  publisher.AddEngine("engine", engine);
+  const auto stats = PublishUntilLive(publisher, Version(0), false, patience);
+  EXPECT_EQ(stats.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(stats.status().message()), HasSubstr("another model's weights"));
+  EXPECT_EQ(engine->updates(), 1);
+}
+
+TEST_F(PersistTest, ABatchIsWaitedForWhileThePoolsDiskIsFullOrThePoolIsAway) {
+  FakeScheduler scheduler;
+  scheduler.answers.assign(3, absl::DeadlineExceededError("batch 7 has 1 of 2 groups"));
+  scheduler.answers.resize(103, absl::ResourceExhaustedError("the disk of the pool is full"));
+  scheduler.answers.resize(105, absl::UnavailableError("the pool cannot be reached"));
+  scheduler.answers.resize(106, absl::DeadlineExceededError("batch 7 has 1 of 2 groups"));
+  const auto batch = WaitForBatch(scheduler, 7, patience);
+  ASSERT_TRUE(batch.ok()) << batch.status();
+  EXPECT_EQ(batch->batch().step(), 7);
+  EXPECT_EQ(scheduler.asked, 107u);
+  EXPECT_EQ(sleeps, 102);  // not for a batch that is not there yet, which the scheduler itself waits for
+}
+
+TEST_F(PersistTest, ABatchIsNotWaitedForBeyondTheRun) {
+  FakeScheduler scheduler;
+  scheduler.answers.assign(100, absl::DeadlineExceededError("batch 7 has 1 of 2 groups"));
+  scheduler.on_ask = [&] { stop = scheduler.asked == 10; };
+  EXPECT_EQ(WaitForBatch(scheduler, 7, patience).status().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(scheduler.asked, 11u);
+}
+
+TEST_F(PersistTest, ABatchThatCannotBeEndsTheRun) {
+  FakeScheduler scheduler;
+  scheduler.answers = {absl::AbortedError("another scheduler writes the journal")};
+  EXPECT_EQ(WaitForBatch(scheduler, 7, patience).status().code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(scheduler.asked, 1u);
+}
+
+}  // namespace
+}  // namespace ingot::app

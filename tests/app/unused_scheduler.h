@@ -1,0 +1,24 @@
+// A scheduler that is asked nothing: what a test's own one starts from.
+#pragma once
+
+#include "scheduler/client.h"
+
+namespace ingot::app {
+
+class UnusedScheduler : public scheduler::Client {
+ public:
+  absl::StatusOr<v1::Ticket> Admit(const v1::AdmitRequest&) override { return Unused(); }
+  absl::Status EpisodeEnded(const v1::EpisodeEndedRequest&) override { return Unused(); }
+  absl::StatusOr<v1::ReconcileResponse> Reconcile() override { return Unused(); }
+  absl::StatusOr<v1::NextBatchResponse> NextBatch(const v1::NextBatchRequest&) override { return Unused(); }
+  absl::Status MarkVersionLive(int64_t) override { return Unused(); }
+  absl::Status MarkCheckpoint(const v1::CheckpointRequest&) override { return Unused(); }
+  absl::StatusOr<v1::StartEvalResponse> StartEval(const v1::StartEvalRequest&) override { return Unused(); }
+  absl::StatusOr<v1::EvalStatusResponse> EvalStatus(int64_t) override { return Unused(); }
+  absl::StatusOr<v1::SchedulerStatusResponse> Status() override { return Unused(); }
+
+ private:
+  static absl::Status Unused() { return absl::UnimplementedError("not asked for here"); }
+};
+
+}  // namespace ingot::app
