@@ -10,7 +10,8 @@
 // CheckpointSaved, EvalDone), durable before its effect; the effect is applied by the same code that replays the
 // journal at the next start (Apply). What is not journalled is read from the pool's episodes: a sample whose largest
 // attempt is FINISHED there is done, whether or not its end was ever reported here. If a write fails, the call fails
-// and nothing has changed; the next call first finds out whether the record was written all the same.
+// and nothing has changed yet; the next call first sends the same record again, since it may have been written, or be
+// written yet, all the same.
 //
 // Resume. A run that goes back to checkpoint c replays batches c, c+1, ... from the journal: versions above c are not
 // live any more and the groups of those batches hold their slots until they are. Going back is recognised by

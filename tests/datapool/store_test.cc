@@ -381,6 +381,22 @@ TEST_F(StoreTest, JournalIsGaplessAndARepeatedAppendIsTheSameOne) {
   EXPECT_EQ(store_->ReadJournal(read)->records_size(), 0);
 }
 
+// A writer that gave up on an append and went on with another: the first one may still come.
+TEST_F(StoreTest, AnAppendThatIsNotWhereItsWriterMeantItIsRefused) {
+  const auto at = [](v1::AppendJournalRequest request, int64_t index) {
+    request.set_expected_index(index);
+    return request;
+  };
+  EXPECT_EQ(store_->AppendJournal(at(BatchRecord(0, {4}), 1)).status().code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(store_->AppendJournal(at(BatchRecord(0, {4}), 0)).value(), 0);
+  EXPECT_EQ(store_->AppendJournal(at(BatchRecord(0, {5}), 0)).status().code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(store_->AppendJournal(at(BatchRecord(1, {5}), 1)).value(), 1);
+  // Repeated, it is what it was, wherever the journal ends by now and whatever was expected.
+  EXPECT_EQ(store_->AppendJournal(at(BatchRecord(0, {4}), 0)).value(), 0);
+  EXPECT_EQ(store_->AppendJournal(BatchRecord(0, {4})).value(), 0);
+  EXPECT_EQ(Counts().journal_end(), 2);
+}
+
 TEST_F(StoreTest, TrimDeletesWhatTheCheckpointCoversAndNothingElse) {
   const auto shared = Prompt({100, 101});
   const auto add = [&](const std::string& id, int64_t group, v1::EpisodePurpose purpose = v1::PURPOSE_TRAIN) {

@@ -519,11 +519,40 @@ TEST_F(SchedulerTest, NothingIsWrittenWhileARecordIsInDoubt) {
   Start();
   pool_.FailNextAppend(FakePool::Fault::kWrittenButAnswerLost);
   EXPECT_FALSE(scheduler_->Admit({}).ok());
-  pool_.FailReads(true);
+  pool_.FailAppends(true);
   const auto size = pool_.state().journal.size();
   EXPECT_EQ(AdmitCode(), StatusCode::kUnavailable);
   EXPECT_EQ(pool_.state().journal.size(), size);
-  pool_.FailReads(false);
+  pool_.FailAppends(false);
+  EXPECT_EQ(MustAdmit().ref().group_id(), 0);
+}
+
+// The pool's disk stalls: the scheduler gives up on an append that the pool writes in the end.
+TEST_F(SchedulerTest, AWriteThatLandsLateStandsInTheJournalOnce) {
+  for (const bool before_the_next_call : {true, false}) {
+    Start();
+    const int64_t step = scheduler_->Status()->next_step();
+    ASSERT_TRUE(scheduler_->MarkVersionLive(step).ok());
+    const int64_t group = RunGroup({0, 1});
+    pool_.FailNextAppend(FakePool::Fault::kLate);
+    EXPECT_EQ(scheduler_->NextBatch(Batch(step)).status().code(), StatusCode::kDeadlineExceeded);
+    if (before_the_next_call) {
+      EXPECT_TRUE(pool_.WriteLate().ok());
+    }
+    MustAdmit();  // writes something else
+    const auto size = pool_.state().journal.size();
+    EXPECT_TRUE(pool_.WriteLate().ok());  // known
+    EXPECT_EQ(pool_.state().journal.size(), size);
+    EXPECT_THAT(GroupsOf(*scheduler_->NextBatch(Batch(step))), ElementsAre(group));
+    EXPECT_TRUE(scheduler_->MarkVersionLive(step + 1).ok());
+    EXPECT_NE(MustRecover(options_, pool_, clock_, std::nullopt), nullptr);
+  }
+}
+
+TEST_F(SchedulerTest, ARecordThatThePoolRefusesForGoodIsForgotten) {
+  Start();
+  pool_.FailNextAppend(FakePool::Fault::kRefused);
+  EXPECT_EQ(AdmitCode(), StatusCode::kInvalidArgument);
   EXPECT_EQ(MustAdmit().ref().group_id(), 0);
 }
 
