@@ -31,8 +31,8 @@ class Client {
   virtual absl::StatusOr<v1::PoolStatusResponse> Status() = 0;
 };
 
-// Reads every attempt of groups [first, last] (last < 0: no bound), ordered by (group, sample, attempt), a page of
-// whole groups at a time: while (!pages.done()) { pages.Next() ... }. Not thread safe.
+// Reads every attempt of groups [first, last] (last < 0: no bound), ordered by (group, sample, attempt), a page at a
+// time: while (!pages.done()) { pages.Next() ... }. A page may end inside a group. Not thread safe.
 class EpisodePages {
  public:
   // `pool` must outlive it.

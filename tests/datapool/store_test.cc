@@ -304,7 +304,7 @@ TEST_F(StoreTest, EpisodesThatServeAreToldApartByTheirIds) {
   EXPECT_EQ(GetGroup(*store_, 0, v1::PURPOSE_SERVE).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-TEST_F(StoreTest, ListsInOrderAndInPagesOfWholeGroups) {
+TEST_F(StoreTest, ListsInOrderAndInPages) {
   for (int group = 0; group < 5; ++group) {
     for (int sample = 0; sample < 3; ++sample) {
       const std::string id = std::to_string(group) + std::to_string(sample);
@@ -324,17 +324,27 @@ TEST_F(StoreTest, ListsInOrderAndInPagesOfWholeGroups) {
   list.set_last_group(-1);
   EXPECT_EQ(ids().size(), 15u);
   EXPECT_FALSE(store_->ListEpisodes(list)->more());
-  list.set_limit(7);
-  EXPECT_THAT(ids(), ElementsAre("00a", "01b", "02a", "10a", "11b", "12a"));
-  EXPECT_TRUE(store_->ListEpisodes(list)->more());
-  list.set_first_group(252);
-  EXPECT_THAT(ids(), ElementsAre("20a", "21b", "22a", "30a", "31b", "32a"));
+  list.set_first_group(251);
+  list.set_limit(5);
+  const auto next_page = [&] {
+    const auto page = store_->ListEpisodes(list).value();
+    EXPECT_EQ(page.more(), !page.next().empty());
+    list.set_after(page.next());
+    std::vector<std::string> found;
+    for (const auto& episode : page.episodes()) found.push_back(episode.episode_id());
+    return found;
+  };
+  EXPECT_THAT(next_page(), ElementsAre("10a", "11b", "12a", "20a", "21b"));
+  EXPECT_THAT(next_page(), ElementsAre("22a", "30a", "31b", "32a", "40a"));
+  EXPECT_THAT(next_page(), ElementsAre("41b", "42a"));
+  EXPECT_EQ(list.after(), "");
+  list.set_all_attempts(true);
+  list.set_limit(2);  // between two attempts too
+  EXPECT_THAT(next_page(), ElementsAre("10a", "11a"));
+  EXPECT_THAT(next_page(), ElementsAre("11b", "12a"));
+  list.set_after("");
+  list.set_all_attempts(false);
   list.set_first_group(254);
-  EXPECT_THAT(ids(), ElementsAre("40a", "41b", "42a"));
-  EXPECT_FALSE(store_->ListEpisodes(list)->more());
-  list.set_limit(2);  // a group beyond the limit is cut
-  EXPECT_THAT(ids(), ElementsAre("40a", "41b"));
-  EXPECT_TRUE(store_->ListEpisodes(list)->more());
   list.set_limit(3);
   EXPECT_FALSE(store_->ListEpisodes(list)->more());
   list.set_limit(0);
@@ -344,6 +354,29 @@ TEST_F(StoreTest, ListsInOrderAndInPagesOfWholeGroups) {
   EXPECT_THAT(ids(), ElementsAre("10a", "11a", "11b", "12a"));
   list.set_limit(-1);
   EXPECT_EQ(store_->ListEpisodes(list).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+// Each more than half a page, and one beyond a page alone: every page goes on where the one before ended.
+TEST_F(StoreTest, GroupsLargerThanAPageAreRead) {
+  const std::string payload(size_t{4} << 20, 'x');
+  const std::vector<int> samples = {6, 6, 12, 1};
+  for (int group = 0; group < 4; ++group) {
+    for (int sample = 0; sample < samples[group]; ++sample) {
+      auto request = Open(std::to_string(group) + "/" + std::to_string(sample), group, sample);
+      request.mutable_episode()->mutable_task()->set_payload_json(payload);
+      ASSERT_TRUE(store_->OpenEpisode(request).ok());
+    }
+  }
+  std::vector<int> read(4);
+  int pages = 0;
+  for (EpisodePages all(*store_, v1::PURPOSE_TRAIN, 0, -1); !all.done(); ++pages) {
+    const auto page = all.Next();
+    ASSERT_TRUE(page.ok()) << page.status();
+    EXPECT_LT(page->ByteSizeLong(), 37u << 20);
+    for (const auto& episode : page->episodes()) ++read[episode.ref().group_id()];
+  }
+  EXPECT_EQ(read, samples);
+  EXPECT_EQ(pages, 4);
 }
 
 TEST_F(StoreTest, JournalIsGaplessAndARepeatedAppendIsTheSameOne) {

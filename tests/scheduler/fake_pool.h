@@ -12,6 +12,7 @@
 
 #include "base/mutex.h"
 #include "datapool/client.h"
+#include "datapool/keys.h"
 #include "proto/scheduler.pb.h"
 
 namespace ingot::scheduler {
@@ -123,15 +124,14 @@ class FakePool final : public datapool::Client {
   absl::StatusOr<v1::ListEpisodesResponse> ListEpisodes(const v1::ListEpisodesRequest& request) override {
     base::MutexLock lock(mu_);
     v1::ListEpisodesResponse response;
-    // A page may be widened by the caller: `page_` is what it starts from.
-    const int32_t limit =
-        page_ >= 10'000 ? request.limit() : std::max<int32_t>(page_, request.limit() / 10'000 * page_);
     for (const auto& [key, episode] : state_.episodes) {
       const auto& [purpose, group, sample, attempt] = key;
       if (purpose != request.purpose() || group < request.first_group()) continue;
       if (request.last_group() >= 0 && group > request.last_group()) continue;
-      if (response.episodes_size() == limit) {
+      if (datapool::OrderKey(episode) <= request.after()) continue;
+      if (response.episodes_size() == page_) {
         response.set_more(true);
+        response.set_next(datapool::OrderKey(*response.episodes().rbegin()));
         break;
       }
       *response.add_episodes() = episode;
