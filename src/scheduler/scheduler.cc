@@ -46,7 +46,7 @@ absl::Status Scheduler::Apply(const v1::JournalRecord& record) {
     case v1::JournalRecord::kBatch:
       return ApplyBatch(record);
     case v1::JournalRecord::kLive:
-      return ApplyLive(record.live().version());
+      return ApplyLive(record.live());
     case v1::JournalRecord::kCheckpoint:
       checkpoint_ = record.checkpoint();
       return absl::OkStatus();
@@ -103,13 +103,14 @@ absl::Status Scheduler::ApplyBatch(const v1::JournalRecord& record) {
   return absl::OkStatus();
 }
 
-absl::Status Scheduler::ApplyLive(int64_t version) {
-  if (version < policy_.live_version()) {
-    INGOT_RETURN_IF_ERROR(policy_.Rewind(version));
-    evals_.ForgetAfter(version);
+absl::Status Scheduler::ApplyLive(const v1::VersionLive& live) {
+  if (live.version() < policy_.live_version()) {
+    INGOT_RETURN_IF_ERROR(policy_.Rewind(live.version()));
+    evals_.ForgetAfter(live.version());
   } else {
-    INGOT_RETURN_IF_ERROR(policy_.OnVersionLive(version));
+    INGOT_RETURN_IF_ERROR(policy_.OnVersionLive(live.version()));
   }
+  for (const v1::EpisodeRef& ref : live.fenced()) groups_.Fence(ref);
   live_known_ = true;
   return absl::OkStatus();
 }
@@ -292,9 +293,12 @@ absl::StatusOr<v1::NextBatchResponse> Scheduler::NextBatch(const v1::NextBatchRe
       changed_.WaitFor(mu_, std::min<std::chrono::nanoseconds>(left, kSweepEvery));
     }
     if (live_known_ && step < policy_.live_version()) {  // the trainer alone went back, and published `step` before
-      INGOT_LOG(info, "the trainer goes back from version {} to {}", policy_.live_version(), step);
       v1::JournalRecord record;
       record.mutable_live()->set_version(step);
+      const std::vector<v1::EpisodeRef> fenced = groups_.Running(step + 1);
+      record.mutable_live()->mutable_fenced()->Assign(fenced.begin(), fenced.end());
+      INGOT_LOG(info, "the trainer goes back from version {} to {}; {} running episodes of later versions are fenced",
+                policy_.live_version(), step, fenced.size());
       INGOT_RETURN_IF_ERROR(Write(std::move(record)));
     }
     last_batch_fed_ = step + 1 == options_.total_steps;

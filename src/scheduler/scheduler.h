@@ -17,7 +17,7 @@
 // live any more and the groups of those batches hold their slots until they are. Going back is recognised by
 // `resume_step`, or, when the trainer alone restarted, by its asking for a batch below the live version. Samples of a
 // group that was admitted under a version not yet made again wait for it: their tokens must not be older than the
-// window's bound.
+// window's bound. Those that run just then are fenced, and tried again.
 //
 // Threads: thread safe. Calls block for the pool (one journal write, more when groups close), under the lock:
 // admissions are as fast as the journal. NextBatch waits for a full batch without it. Failure: RESOURCE_EXHAUSTED
@@ -110,7 +110,7 @@ class Scheduler final : public Client {
   absl::Status ApplyAdmitted(const v1::GroupAdmitted& admitted) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status ApplyClosed(const v1::GroupClosed& closed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status ApplyBatch(const v1::JournalRecord& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::Status ApplyLive(int64_t version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status ApplyLive(const v1::VersionLive& live) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   // Journals the record, then applies it.
   absl::Status Write(v1::JournalRecord record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
