@@ -2,11 +2,13 @@
 
 namespace ingot::datapool {
 
-EpisodePages::EpisodePages(Client& pool, v1::EpisodePurpose purpose, int64_t first_group, int64_t last_group)
+EpisodePages::EpisodePages(Client& pool, v1::EpisodePurpose purpose, int64_t first_group, int64_t last_group,
+                           bool only_open)
     : pool_(pool) {
   request_.set_purpose(purpose);
   request_.set_first_group(first_group);
   request_.set_last_group(last_group);
+  request_.set_only_open(only_open);
   request_.set_all_attempts(true);
 }
 

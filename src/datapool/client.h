@@ -32,11 +32,12 @@ class Client {
 };
 
 // Reads every attempt of groups [first, last] (last < 0: no bound), ordered by (group, sample, attempt), a page at a
-// time: while (!pages.done()) { pages.Next() ... }. A page may end inside a group. Not thread safe.
+// time: while (!pages.done()) { pages.Next() ... }. A page may be empty, or end inside a group. Not thread safe.
 class EpisodePages {
  public:
   // `pool` must outlive it.
-  EpisodePages(Client& pool, v1::EpisodePurpose purpose, int64_t first_group, int64_t last_group);
+  EpisodePages(Client& pool, v1::EpisodePurpose purpose, int64_t first_group, int64_t last_group,
+               bool only_open = false);
   bool done() const { return done_; }
   absl::StatusOr<v1::ListEpisodesResponse> Next();
 

@@ -172,7 +172,8 @@ absl::StatusOr<v1::ListEpisodesResponse> Store::ListEpisodes(const v1::ListEpiso
   const Database::Reader reader = impl_->database->Read();
   v1::ListEpisodesResponse response;
   PageBound bound(request.limit());
-  std::string last;  // key that was looked at
+  std::string last;     // key that was looked at
+  bool listed = false;  // it is in the answer
   absl::Status damage;
   const auto visit = [&](std::string_view key, std::string_view) {
     const auto group = static_cast<int64_t>(FromBigEndian(key.substr(1, 8)));
@@ -188,8 +189,9 @@ absl::StatusOr<v1::ListEpisodesResponse> Store::ListEpisodes(const v1::ListEpiso
     damage.Update(episode.status());
     if (!damage.ok()) return false;
     bound.Add(static_cast<int64_t>(episode->ByteSizeLong()));
-    if (newest_only && same_sample) response.mutable_episodes()->RemoveLast();
-    *response.add_episodes() = *std::move(episode);
+    if (newest_only && same_sample && listed) response.mutable_episodes()->RemoveLast();
+    listed = !request.only_open() || episode->state() == v1::EPISODE_OPEN;
+    if (listed) *response.add_episodes() = *std::move(episode);
     return true;
   };
   INGOT_RETURN_IF_ERROR(reader.Scan(kOrder, BigEndian(request.purpose(), 1), from, visit));

@@ -29,6 +29,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -76,7 +77,8 @@ class Scheduler final : public Client {
   absl::StatusOr<v1::SchedulerStatusResponse> Status() override;
 
   // Fails groups and episodes whose deadline has passed. Every call does so too; the app calls this now and then (once
-  // a second) for the time in which nobody calls.
+  // a second, from one thread) for the time in which nobody calls. And deletes trees that are kept no longer
+  // (keep_steps), some at a time, while other calls go on.
   absl::Status Tick();
 
   // Unblocks NextBatch, and refuses every later call, with CANCELLED.
@@ -120,6 +122,11 @@ class Scheduler final : public Client {
   absl::Status SettleAll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status SettleGroup(const SettledGroup& settled) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
+  void ApplyCheckpoint(const v1::CheckpointSaved& checkpoint) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Where the journal's records of batches end whose trees are kept no longer.
+  int64_t TrimEnd() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status Trim();
+
   absl::StatusOr<v1::Ticket> AdmitTraining(const v1::AdmitRequest& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<std::optional<v1::Ticket>> AdmitNamed(const v1::AdmitRequest& request)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -150,9 +157,11 @@ class Scheduler final : public Client {
   bool last_batch_fed_ ABSL_GUARDED_BY(mu_);  // to the trainer, since this process's start
   bool shut_down_ ABSL_GUARDED_BY(mu_) = false;
   std::optional<v1::CheckpointSaved> checkpoint_ ABSL_GUARDED_BY(mu_);
-  int64_t dropped_ ABSL_GUARDED_BY(mu_) = 0;            // since the run's start
-  int64_t failed_ ABSL_GUARDED_BY(mu_) = 0;             // since the run's start
-  int64_t finished_episodes_ ABSL_GUARDED_BY(mu_) = 0;  // since this process's start
+  std::set<int64_t> kept_checkpoints_ ABSL_GUARDED_BY(mu_);  // steps of those that the trainer has not removed
+  int64_t trimmed_ ABSL_GUARDED_BY(mu_) = 0;                 // journal records below it: their trees were deleted
+  int64_t dropped_ ABSL_GUARDED_BY(mu_) = 0;                 // since the run's start
+  int64_t failed_ ABSL_GUARDED_BY(mu_) = 0;                  // since the run's start
+  int64_t finished_episodes_ ABSL_GUARDED_BY(mu_) = 0;       // since this process's start
   std::string last_failure_ ABSL_GUARDED_BY(mu_);
 };
 

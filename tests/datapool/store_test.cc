@@ -379,6 +379,22 @@ TEST_F(StoreTest, GroupsLargerThanAPageAreRead) {
   EXPECT_EQ(pages, 4);
 }
 
+TEST_F(StoreTest, ListsOpenEpisodesAlone) {
+  for (int group = 0; group < 6; ++group) {
+    const std::string id = "e" + std::to_string(group);
+    ASSERT_TRUE(store_->OpenEpisode(Open(id, group, 0)).ok());
+    if (group % 3 != 1) {
+      ASSERT_TRUE(store_->EndEpisode(End(id)).ok());
+    }
+  }
+  std::vector<std::string> ids;
+  for (EpisodePages open(*store_, v1::PURPOSE_TRAIN, 0, -1, true); !open.done();) {
+    const auto page = open.Next().value();
+    for (const auto& episode : page.episodes()) ids.push_back(episode.episode_id());
+  }
+  EXPECT_THAT(ids, ElementsAre("e1", "e4"));
+}
+
 TEST_F(StoreTest, JournalIsGaplessAndARepeatedAppendIsTheSameOne) {
   v1::AppendJournalRequest two = BatchRecord(0, {4, 2});
   two.add_records()->mutable_live()->set_version(1);
@@ -592,6 +608,16 @@ TEST_F(StoreTest, ASecondProcessIsRefusedWithOneClearError) {
   const auto second = Store::Open(testing::QuickOptions(dir_.path()));
   EXPECT_EQ(second.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(Text(second.status()), HasSubstr("open in another process"));
+}
+
+TEST_F(StoreTest, OpenFilesAreBounded) {
+  std::string options;
+  for (const auto& file : std::filesystem::directory_iterator(dir_.path())) {
+    if (!file.path().filename().string().starts_with("OPTIONS-")) continue;
+    std::ifstream stream(file.path());
+    options.assign(std::istreambuf_iterator<char>(stream), {});
+  }
+  EXPECT_THAT(options, ::testing::HasSubstr("max_open_files=512\n"));
 }
 
 TEST_F(StoreTest, AnotherSchemaOrLayoutIsRefusedNamingBoth) {

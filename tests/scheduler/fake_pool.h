@@ -147,7 +147,17 @@ class FakePool final : public datapool::Client {
     return absl::UnimplementedError("");
   }
   absl::StatusOr<v1::Group> GetGroup(const v1::GetGroupRequest&) override { return absl::UnimplementedError(""); }
-  absl::StatusOr<v1::TrimResponse> Trim(const v1::TrimRequest&) override { return absl::UnimplementedError(""); }
+  absl::StatusOr<v1::TrimResponse> Trim(const v1::TrimRequest& request) override {
+    base::MutexLock lock(mu_);
+    v1::TrimResponse response;
+    for (const int64_t group : request.group_ids()) {
+      response.set_episodes_deleted(
+          response.episodes_deleted() + std::erase_if(state_.episodes, [&](const auto& entry) {
+            return std::get<0>(entry.first) == v1::PURPOSE_TRAIN && std::get<1>(entry.first) == group;
+          }));
+    }
+    return response;
+  }
   absl::StatusOr<v1::PoolStatusResponse> Status() override { return absl::UnimplementedError(""); }
 
  private:
