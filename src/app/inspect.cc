@@ -70,7 +70,7 @@ absl::StatusOr<int> List(const OpenRun& run, int limit) {
     if (response.more())
       std::printf("... more %s episodes; --limit shows them\n", purpose == v1::PURPOSE_TRAIN ? "train" : "eval");
   }
-  if (shown == 0) std::printf("no episodes are stored (those that every kept checkpoint covers are removed)\n");
+  if (shown == 0) std::printf("no episodes are stored (datapool.keep_steps says for how long they are)\n");
   return 0;
 }
 

@@ -100,6 +100,7 @@ void Derive(RunConfig& config) {
   if (config.numerics == kernels::Numerics::kExact && config.device == "auto") config.device = "cpu";
   config.scheduler.seed = config.seed;
   config.gateway.seed = config.seed;
+  config.scheduler.keep_checkpoints = config.trainer.keep_checkpoints;
   config.scheduler.final_eval = !config.eval.tasks.empty();
   const CoreBudget cores = SplitCores(config);
   config.rollout.threads = cores.rollout;
@@ -188,6 +189,8 @@ base::Schema BindSchema(RunConfig& config) {
   BindRollout(schema, config.rollout);
   BindGateway(schema, config.gateway, config.http);
   BindDataPool(schema, config.datapool);
+  schema.Field("datapool.keep_steps", &config.scheduler.keep_steps,
+               "newest trained steps whose trees stay, beside what a kept checkpoint may replay; 0: all stay");
   BindWeights(schema, config.weights);
   BindAgents(schema, config.agents);
   BindEval(schema, config);

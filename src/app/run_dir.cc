@@ -7,12 +7,35 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <utility>
+#include <vector>
+
+#include "trainer/files.h"
 
 namespace ingot::app {
 
 namespace fs = std::filesystem;
+
+namespace {
+
+// What config.yaml is called from the moment its run is to be replaced until all of the run is gone.
+constexpr char kReplaced[] = "replaced.yaml";
+
+absl::Status RemoveReplaced(const std::string& path) {
+  std::vector<fs::path> entries;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(path, error)) {
+    if (entry.path().filename() != "lock" && entry.path().filename() != kReplaced) entries.push_back(entry.path());
+  }
+  entries.push_back(fs::path(path) / kReplaced);  // last
+  for (const fs::path& entry : entries) {
+    if (!error) fs::remove_all(entry, error);
+    if (error) return absl::UnavailableError(absl::StrCat("cannot remove '", entry.string(), "': ", error.message()));
+  }
+  return trainer::SyncDir(path);
+}
+
+}  // namespace
 
 absl::StatusOr<RunDir> RunDir::Open(const std::string& root, const std::string& name, IfExists if_exists) {
   if (name.empty() || name.find('/') != std::string::npos || name == "." || name == "..") {
@@ -30,22 +53,21 @@ absl::StatusOr<RunDir> RunDir::Open(const std::string& root, const std::string& 
     return absl::FailedPreconditionError(
         absl::StrCat("the run '", path, "' is in use by another process; stop it, or choose another run.name"));
   }
-  RunDir dir(path, fd, fs::exists(path + "/config.yaml"));
+  const std::string config = path + "/config.yaml", replaced = path + "/" + kReplaced;
+  RunDir dir(path, fd, fs::exists(config));
   if (dir.existed_ && if_exists == IfExists::kFail) {
     return absl::AlreadyExistsError(absl::StrCat("the run '", path,
                                                  "' exists; continue it with --resume, choose another run.name, or set "
                                                  "run.if_exists to replace or resume"));
   }
   if (dir.existed_ && if_exists == IfExists::kReplace) {
-    for (const fs::directory_entry& entry : fs::directory_iterator(path, error)) {
-      if (entry.path().filename() == "lock") continue;
-      fs::remove_all(entry.path(), error);
-      if (error) {
-        return absl::UnavailableError(absl::StrCat("cannot remove '", entry.path().string(), "': ", error.message()));
-      }
-    }
+    fs::rename(config, replaced, error);
+    if (error) return absl::UnavailableError(absl::StrCat("cannot rename '", config, "': ", error.message()));
+    INGOT_RETURN_IF_ERROR(trainer::SyncDir(path));
     dir.existed_ = false;
   }
+  // Of this process, or of one that died before it was done.
+  if (fs::exists(replaced)) INGOT_RETURN_IF_ERROR(RemoveReplaced(path));
   INGOT_RETURN_IF_ERROR(dir.MakeFolders());
   return dir;
 }
@@ -75,16 +97,11 @@ RunDir::~RunDir() {
 absl::Status RunDir::WriteFile(const std::string& name, const std::string& text) const {
   const std::string final_path = absl::StrCat(path_, "/", name);
   const std::string temporary = final_path + ".tmp";
-  {
-    std::ofstream file(temporary, std::ios::trunc);
-    file << text;
-    file.close();
-    if (!file) return absl::UnavailableError(absl::StrCat("cannot write '", temporary, "': ", std::strerror(errno)));
-  }
+  INGOT_RETURN_IF_ERROR(trainer::WriteFileDurably(temporary, text));
   std::error_code error;
   fs::rename(temporary, final_path, error);
   if (error) return absl::UnavailableError(absl::StrCat("cannot write '", final_path, "': ", error.message()));
-  return absl::OkStatus();
+  return trainer::SyncDir(path_);
 }
 
 }  // namespace ingot::app

@@ -12,8 +12,9 @@ enum class IfExists { kFail, kReplace, kResume };
 
 class RunDir {
  public:
-  // Creates ROOT/NAME or takes an existing one as `if_exists` says. ALREADY_EXISTS (kFail) says how to go on;
-  // FAILED_PRECONDITION if another process holds the run.
+  // Creates ROOT/NAME or takes an existing one as `if_exists` says. A run that is replaced is gone as a whole: where a
+  // process died on the way, the next one to open the folder ends it, whatever its `if_exists`. ALREADY_EXISTS (kFail)
+  // says how to go on; FAILED_PRECONDITION if another process holds the run.
   static absl::StatusOr<RunDir> Open(const std::string& root, const std::string& name, IfExists if_exists);
 
   // For a role whose supervisor holds the run: makes missing folders, takes no lock.
@@ -31,6 +32,7 @@ class RunDir {
   std::string logs() const { return path_ + "/logs"; }
   std::string metrics() const { return path_ + "/metrics.jsonl"; }
 
+  // On disk when it returns OK; until then the old content stands.
   absl::Status WriteFile(const std::string& name, const std::string& text) const;
 
  private:

@@ -31,12 +31,13 @@ class Client {
   virtual absl::StatusOr<v1::PoolStatusResponse> Status() = 0;
 };
 
-// Reads every attempt of groups [first, last] (last < 0: no bound), ordered by (group, sample, attempt), a page of
-// whole groups at a time: while (!pages.done()) { pages.Next() ... }. Not thread safe.
+// Reads every attempt of groups [first, last] (last < 0: no bound), ordered by (group, sample, attempt), a page at a
+// time: while (!pages.done()) { pages.Next() ... }. A page may be empty, or end inside a group. Not thread safe.
 class EpisodePages {
  public:
   // `pool` must outlive it.
-  EpisodePages(Client& pool, v1::EpisodePurpose purpose, int64_t first_group, int64_t last_group);
+  EpisodePages(Client& pool, v1::EpisodePurpose purpose, int64_t first_group, int64_t last_group,
+               bool only_open = false);
   bool done() const { return done_; }
   absl::StatusOr<v1::ListEpisodesResponse> Next();
 

@@ -32,6 +32,8 @@ rocksdb::Options DatabaseOptions(const StoreOptions& options, rocksdb::Env* env)
   rocks.db_write_buffer_size = options.write_buffer_bytes;
   rocks.write_buffer_size = options.write_buffer_bytes / 2;
   rocks.max_background_jobs = 2;
+  // Unbounded, every table file of a long run is open at once, beyond what a process may open.
+  rocks.max_open_files = std::max(32, 512 / options.shards);
   rocks.max_file_opening_threads = 1;  // more would start threads at every opening, for a few files
   rocks.max_bgerror_resume_count = 0;  // Recover decides when
   rocks.stats_dump_period_sec = 0;

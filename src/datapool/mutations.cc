@@ -291,6 +291,7 @@ absl::Status StageAppendCall(Database::Batch& batch, v1::PoolStatusResponse& cou
 absl::Status StageAppendJournal(Database::Batch& batch, v1::PoolStatusResponse& counters,
                                 const v1::AppendJournalRequest& request, int64_t unix_ns, int64_t& first_index) {
   v1::AppendJournalRequest bare = request;
+  bare.clear_expected_index();
   for (v1::JournalRecord& record : *bare.mutable_records()) {
     record.clear_index();
     record.clear_unix_ns();
@@ -302,6 +303,10 @@ absl::Status StageAppendJournal(Database::Batch& batch, v1::PoolStatusResponse& 
     return absl::OkStatus();
   }
   if (!absl::IsNotFound(earlier.status())) return earlier.status();
+  if (request.has_expected_index() && request.expected_index() != counters.journal_end()) {
+    return absl::AbortedError(absl::StrCat("the journal ends at ", counters.journal_end(),
+                                           ", and this append was to stand at ", request.expected_index()));
+  }
   first_index = counters.journal_end();
   int64_t index = first_index;
   for (v1::JournalRecord& record : *bare.mutable_records()) {

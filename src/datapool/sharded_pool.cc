@@ -1,26 +1,18 @@
 #include "datapool/sharded_pool.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
-#include <tuple>
 #include <utility>
 
 #include "base/checksum.h"
 #include "base/rng.h"
+#include "datapool/keys.h"
+#include "datapool/page.h"
 #include "datapool/store.h"
 #include "datapool/trim_plan.h"
 
 namespace ingot::datapool {
-namespace {
-
-constexpr int kDefaultLimit = 10000;
-
-auto OrderOf(const v1::Episode& episode) {
-  return std::make_tuple(episode.ref().group_id(), episode.ref().sample_index(), episode.ref().attempt(),
-                         std::string_view(episode.episode_id()));
-}
-
-}  // namespace
 
 absl::StatusOr<std::unique_ptr<Client>> OpenPool(const StoreOptions& options, const base::Clock& clock) {
   INGOT_RETURN_IF_ERROR(options.Validate());
@@ -130,37 +122,33 @@ absl::StatusOr<v1::Group> ShardedPool::GetGroup(const v1::GetGroupRequest& reque
 }
 
 absl::StatusOr<v1::ListEpisodesResponse> ShardedPool::ListEpisodes(const v1::ListEpisodesRequest& request) {
-  // Pages of all shards, merged. What lies behind the end of any shard's page is not known yet, so the answer ends with
-  // the last group that every shard with more to tell has reached the end of.
-  const int limit = request.limit() == 0 ? kDefaultLimit : request.limit();
-  std::vector<v1::Episode> all;
-  int64_t known_through = -1;
-  bool bounded = false;
+  // Pages of all shards, merged. What lies behind the end of a shard's page is not known yet, so the answer ends where
+  // the first of them does.
+  std::map<std::string, v1::Episode> all;
+  std::string next;
   for (const std::unique_ptr<Client>& shard : shards_) {
     INGOT_ASSIGN_OR_RETURN(v1::ListEpisodesResponse page, shard->ListEpisodes(request));
-    if (page.more() && !page.episodes().empty()) {
-      const int64_t last = page.episodes().rbegin()->ref().group_id();
-      known_through = bounded ? std::min(known_through, last) : last;
-      bounded = true;
+    if (page.more() && (next.empty() || page.next() < next)) next = page.next();
+    for (v1::Episode& episode : *page.mutable_episodes()) {
+      std::string key = OrderKey(episode);
+      all.emplace(std::move(key), std::move(episode));
     }
-    for (v1::Episode& episode : *page.mutable_episodes()) all.push_back(std::move(episode));
   }
-  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return OrderOf(a) < OrderOf(b); });
   v1::ListEpisodesResponse response;
-  size_t end = 0;  // whole groups only, unless the first alone is beyond the limit
-  for (size_t i = 0; i < all.size();) {
-    const int64_t group = all[i].ref().group_id();
-    size_t next = i;
-    while (next < all.size() && all[next].ref().group_id() == group) ++next;
-    if (bounded && group > known_through) break;
-    if (next > static_cast<size_t>(limit)) {
-      if (i == 0) end = limit;
+  PageBound bound(request.limit());
+  std::string last;
+  for (auto& [key, episode] : all) {
+    if (!next.empty() && key > next) break;
+    if (bound.Full(response.episodes_size())) {
+      next = last;
       break;
     }
-    end = i = next;
+    last = key;
+    bound.Add(static_cast<int64_t>(episode.ByteSizeLong()));
+    *response.add_episodes() = std::move(episode);
   }
-  response.set_more(bounded || end < all.size());
-  for (size_t i = 0; i < end; ++i) *response.add_episodes() = std::move(all[i]);
+  response.set_more(!next.empty());
+  response.set_next(next);
   return response;
 }
 

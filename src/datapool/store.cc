@@ -10,15 +10,13 @@
 #include "datapool/database.h"
 #include "datapool/keys.h"
 #include "datapool/mutations.h"
+#include "datapool/page.h"
 #include "datapool/trim_plan.h"
 #include "datapool/validate.h"
 
 namespace ingot::datapool {
 namespace {
 
-constexpr int kDefaultLimit = 10000;
-// A page ends here even below its limit: an answer has to fit into a message.
-constexpr int64_t kMaxPageBytes = int64_t{32} << 20;
 constexpr size_t kTrimEpisodes = 64;  // per commit, so that a trim does not hold up the others for long
 constexpr size_t kTrimBatchBytes = 4 << 20;
 
@@ -168,43 +166,35 @@ absl::StatusOr<v1::Group> Store::GetGroup(const v1::GetGroupRequest& request) {
 
 absl::StatusOr<v1::ListEpisodesResponse> Store::ListEpisodes(const v1::ListEpisodesRequest& request) {
   if (request.limit() < 0) return absl::InvalidArgumentError(absl::StrCat("limit is ", request.limit()));
-  const int limit = request.limit() == 0 ? kDefaultLimit : request.limit();
   const bool newest_only = !request.all_attempts() && request.purpose() != v1::PURPOSE_SERVE;
+  const std::string first = GroupPrefix(request.purpose(), std::max<int64_t>(request.first_group(), 0));
+  const std::string from = request.after().empty() ? first : std::max(first, request.after() + '\0');
   const Database::Reader reader = impl_->database->Read();
   v1::ListEpisodesResponse response;
-  int64_t bytes = 0;
-  int group_start = 0;  // of the group being listed
-  int64_t group_id = -1;
-  std::string sample;
+  PageBound bound(request.limit());
+  std::string last;     // key that was looked at
+  bool listed = false;  // it is in the answer
   absl::Status damage;
-  INGOT_RETURN_IF_ERROR(reader.Scan(kOrder, BigEndian(request.purpose(), 1),
-                                    GroupPrefix(request.purpose(), std::max<int64_t>(request.first_group(), 0)),
-                                    [&](std::string_view key, std::string_view) {
-                                      const auto group = static_cast<int64_t>(FromBigEndian(key.substr(1, 8)));
-                                      if (request.last_group() >= 0 && group > request.last_group()) return false;
-                                      if (group != group_id) group_start = response.episodes_size();
-                                      group_id = group;
-                                      const bool replaces = newest_only && key.substr(0, kSamplePrefixBytes) == sample;
-                                      sample = key.substr(0, kSamplePrefixBytes);
-                                      if (!replaces && (response.episodes_size() >= limit || bytes > kMaxPageBytes)) {
-                                        response.set_more(true);
-                                        // A group that is not whole goes to the next page, unless it would never fit.
-                                        while (group_start > 0 && response.episodes_size() > group_start)
-                                          response.mutable_episodes()->RemoveLast();
-                                        return false;
-                                      }
-                                      absl::StatusOr<v1::Episode> episode =
-                                          LoadEpisode(reader, std::string(key.substr(kOrderFixedBytes)));
-                                      damage.Update(episode.status());
-                                      if (!damage.ok()) return false;
-                                      bytes += static_cast<int64_t>(episode->ByteSizeLong());
-                                      if (replaces) {
-                                        *response.mutable_episodes()->rbegin() = *std::move(episode);
-                                      } else {
-                                        *response.add_episodes() = *std::move(episode);
-                                      }
-                                      return true;
-                                    }));
+  const auto visit = [&](std::string_view key, std::string_view) {
+    const auto group = static_cast<int64_t>(FromBigEndian(key.substr(1, 8)));
+    if (request.last_group() >= 0 && group > request.last_group()) return false;
+    const bool same_sample = key.substr(0, kSamplePrefixBytes) == std::string_view(last).substr(0, kSamplePrefixBytes);
+    if (bound.Full(response.episodes_size()) && !(newest_only && same_sample)) {
+      response.set_more(true);
+      response.set_next(last);
+      return false;
+    }
+    last = key;
+    absl::StatusOr<v1::Episode> episode = LoadEpisode(reader, std::string(key.substr(kOrderFixedBytes)));
+    damage.Update(episode.status());
+    if (!damage.ok()) return false;
+    bound.Add(static_cast<int64_t>(episode->ByteSizeLong()));
+    if (newest_only && same_sample && listed) response.mutable_episodes()->RemoveLast();
+    listed = !request.only_open() || episode->state() == v1::EPISODE_OPEN;
+    if (listed) *response.add_episodes() = *std::move(episode);
+    return true;
+  };
+  INGOT_RETURN_IF_ERROR(reader.Scan(kOrder, BigEndian(request.purpose(), 1), from, visit));
   INGOT_RETURN_IF_ERROR(damage);
   return response;
 }
@@ -221,7 +211,6 @@ absl::StatusOr<int64_t> Store::AppendJournal(const v1::AppendJournalRequest& req
 absl::StatusOr<v1::ReadJournalResponse> Store::ReadJournal(const v1::ReadJournalRequest& request) {
   if (request.from_index() < 0) return absl::InvalidArgumentError(absl::StrCat("from_index is ", request.from_index()));
   if (request.limit() < 0) return absl::InvalidArgumentError(absl::StrCat("limit is ", request.limit()));
-  const int limit = request.limit() == 0 ? kDefaultLimit : request.limit();
   const Database::Reader reader = impl_->database->Read();
   const absl::StatusOr<std::string> counters = reader.Get(kMeta, "counters");
   if (!counters.ok() && !absl::IsNotFound(counters.status())) return counters.status();
@@ -230,15 +219,15 @@ absl::StatusOr<v1::ReadJournalResponse> Store::ReadJournal(const v1::ReadJournal
     INGOT_ASSIGN_OR_RETURN(const auto parsed, Parse<v1::PoolStatusResponse>(*counters, "the counters"));
     response.set_end_index(parsed.journal_end());
   }
-  int64_t bytes = 0;
+  PageBound bound(request.limit());
   absl::Status damage;
   INGOT_RETURN_IF_ERROR(
       reader.Scan(kJournal, "", BigEndian(request.from_index(), 8), [&](std::string_view, std::string_view value) {
-        if (response.records_size() >= limit || bytes > kMaxPageBytes) return false;
+        if (bound.Full(response.records_size())) return false;
         absl::StatusOr<v1::JournalRecord> record = Parse<v1::JournalRecord>(value, "a journal record");
         damage = record.status();
         if (record.ok()) *response.add_records() = *std::move(record);
-        bytes += static_cast<int64_t>(value.size());
+        bound.Add(static_cast<int64_t>(value.size()));
         return damage.ok();
       }));
   INGOT_RETURN_IF_ERROR(damage);

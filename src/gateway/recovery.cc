@@ -86,10 +86,9 @@ absl::Status Gateway::Recover() {
   if (core_.parts.pool == nullptr || core_.parts.admission == nullptr) return absl::OkStatus();
   int taken = 0, lost = 0;
   for (const v1::EpisodePurpose purpose : {v1::PURPOSE_TRAIN, v1::PURPOSE_EVAL}) {
-    for (datapool::EpisodePages pages(*core_.parts.pool, purpose, 0, -1); !pages.done();) {
+    for (datapool::EpisodePages pages(*core_.parts.pool, purpose, 0, -1, true); !pages.done();) {
       INGOT_ASSIGN_OR_RETURN(const v1::ListEpisodesResponse page, pages.Next());
       for (const v1::Episode& episode : page.episodes()) {
-        if (episode.state() != v1::EPISODE_OPEN) continue;
         const absl::Status status = Recover(episode.episode_id());
         ++(status.ok() ? taken : lost);
         if (!status.ok()) INGOT_LOG(error, "open episode {}: {}", episode.episode_id(), status.ToString());

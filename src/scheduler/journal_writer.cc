@@ -1,20 +1,10 @@
 #include "scheduler/journal_writer.h"
 
-#include <string>
 #include <utility>
 
 #include "base/rng.h"
 
 namespace ingot::scheduler {
-namespace {
-
-std::string Content(v1::JournalRecord record) {
-  record.clear_index();
-  record.clear_unix_ns();
-  return record.SerializeAsString();
-}
-
-}  // namespace
 
 absl::Status JournalWriter::Foreign() {
   foreign_ = true;
@@ -29,34 +19,27 @@ absl::StatusOr<v1::JournalRecord> JournalWriter::Append(v1::JournalRecord record
   // The pool takes an append with equal content for an earlier one told again. Repeating this one must be that; saying
   // the same at another place of the journal must not.
   record.set_nonce(base::DeriveSeed(writer_, static_cast<uint64_t>(next_index_)));
-  v1::AppendJournalRequest request;
-  *request.add_records() = record;
-  const absl::StatusOr<int64_t> index = pool_.AppendJournal(request);
-  if (!index.ok()) {
-    in_doubt_ = std::move(record);
-    return base::Annotate(index.status(), "the journal cannot be written");
-  }
-  if (*index != next_index_) return Foreign();
-  record.set_index(next_index_++);
-  return record;
+  in_doubt_ = std::move(record);
+  return Send();
 }
 
 absl::StatusOr<std::optional<v1::JournalRecord>> JournalWriter::Resolve() {
   if (foreign_) return Foreign();
-  if (!in_doubt_.has_value()) return std::optional<v1::JournalRecord>();
-  v1::ReadJournalRequest request;
-  request.set_from_index(next_index_);
-  request.set_limit(1);
-  auto read = pool_.ReadJournal(request);
-  if (!read.ok()) return base::Annotate(read.status(), "whether the last journal record was written is not known");
-  if (read->records().empty()) {
-    in_doubt_.reset();
-    return std::optional<v1::JournalRecord>();
-  }
-  if (Content(read->records(0)) != Content(*in_doubt_)) return Foreign();
-  in_doubt_.reset();
-  ++next_index_;
-  return std::optional<v1::JournalRecord>(std::move(*read->mutable_records(0)));
+  if (!in_doubt_.has_value()) return std::nullopt;
+  return Send();
+}
+
+absl::StatusOr<v1::JournalRecord> JournalWriter::Send() {
+  v1::AppendJournalRequest request;
+  *request.add_records() = *in_doubt_;
+  request.set_expected_index(next_index_);
+  const absl::StatusOr<int64_t> index = pool_.AppendJournal(request);
+  if (absl::IsAborted(index.status())) return Foreign();
+  if (absl::IsInvalidArgument(index.status())) in_doubt_.reset();
+  INGOT_RETURN_IF_ERROR(base::Annotate(index.status(), "the journal cannot be written"));
+  v1::JournalRecord written = *std::exchange(in_doubt_, std::nullopt);
+  written.set_index(next_index_++);
+  return written;
 }
 
 }  // namespace ingot::scheduler

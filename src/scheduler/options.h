@@ -26,6 +26,10 @@ struct SchedulerOptions {
       0;  // after so many drops since the last batch, equal groups are trained all the same, so
           // that a policy that always (or never) succeeds does not stall the run; 0: no limit
 
+  int64_t keep_steps = 0;  // newest trained steps below the newest checkpoint whose trees stay in the pool, beside
+                           // what a kept checkpoint may replay; 0: all trees stay
+  int64_t keep_checkpoints = 2;  // checkpoints that the trainer keeps, > 0
+
   int64_t retry_after_ms = 200;  // hint in RESOURCE_EXHAUSTED answers, > 0
   uint64_t seed = 0;             // of the order of tasks
 

@@ -4,6 +4,7 @@
 //   kWaiting ----------> kRunning ----------> kDone
 //      ^                    | FAILED, attempt + 1
 //      +--------------------+-----------------> kGivenUp   (max_attempts failed)
+//      +--------------------'   lost, or fenced by a run that goes back; attempt + 1
 //
 // A larger attempt fences the smaller: what ends under an older number changes nothing.
 #pragma once
@@ -42,6 +43,14 @@ struct Sample {
     if (state == kWaiting) ++attempt;
   }
 
+  // That attempt is not to be trained, however it ends. False: it is over already.
+  bool Fence(int32_t fenced) {
+    if (terminal() || fenced < attempt) return false;
+    attempt = fenced + 1;
+    state = kWaiting;
+    return true;
+  }
+
   // An episode of this sample ended. INVALID_ARGUMENT: an attempt that was never handed out, or no end at all. A
   // reward that is no number is a failed attempt: it must not reach the trainer.
   absl::Status End(const v1::EpisodeEndedRequest& request, int32_t max_attempts) {
@@ -72,8 +81,9 @@ struct Sample {
   }
 
   // The pool's record of an attempt, in ascending order of attempts, after a restart. One that is still open is lost
-  // with the process that ran it.
+  // with the process that ran it; those that were fenced, and what failed before them, are passed over.
   void Restore(const v1::Episode& episode, int32_t max_attempts) {
+    if (episode.ref().attempt() < attempt) return;
     attempt = episode.ref().attempt();
     state = kWaiting;
     if (episode.state() == v1::EPISODE_FINISHED && std::isfinite(tree::ReturnOf(episode))) {

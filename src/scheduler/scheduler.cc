@@ -12,6 +12,8 @@ namespace {
 // How often a waiting NextBatch looks at deadlines by itself.
 constexpr std::chrono::milliseconds kSweepEvery(250);
 constexpr int64_t kLongestWaitMs = 3'600'000;
+// Journal records whose trees one Tick deletes: a batch or two of a large run.
+constexpr int64_t kTrimRecords = 200;
 
 }  // namespace
 
@@ -46,9 +48,9 @@ absl::Status Scheduler::Apply(const v1::JournalRecord& record) {
     case v1::JournalRecord::kBatch:
       return ApplyBatch(record);
     case v1::JournalRecord::kLive:
-      return ApplyLive(record.live().version());
+      return ApplyLive(record.live());
     case v1::JournalRecord::kCheckpoint:
-      checkpoint_ = record.checkpoint();
+      ApplyCheckpoint(record.checkpoint());
       return absl::OkStatus();
     case v1::JournalRecord::kEval:
       evals_.Record(record.eval());
@@ -103,15 +105,24 @@ absl::Status Scheduler::ApplyBatch(const v1::JournalRecord& record) {
   return absl::OkStatus();
 }
 
-absl::Status Scheduler::ApplyLive(int64_t version) {
-  if (version < policy_.live_version()) {
-    INGOT_RETURN_IF_ERROR(policy_.Rewind(version));
-    evals_.ForgetAfter(version);
+absl::Status Scheduler::ApplyLive(const v1::VersionLive& live) {
+  if (live.version() < policy_.live_version()) {
+    INGOT_RETURN_IF_ERROR(policy_.Rewind(live.version()));
+    evals_.ForgetAfter(live.version());
   } else {
-    INGOT_RETURN_IF_ERROR(policy_.OnVersionLive(version));
+    INGOT_RETURN_IF_ERROR(policy_.OnVersionLive(live.version()));
   }
+  for (const v1::EpisodeRef& ref : live.fenced()) groups_.Fence(ref);
   live_known_ = true;
   return absl::OkStatus();
+}
+
+void Scheduler::ApplyCheckpoint(const v1::CheckpointSaved& checkpoint) {
+  checkpoint_ = checkpoint;
+  // Later ones are of steps that will be taken again.
+  kept_checkpoints_.erase(kept_checkpoints_.lower_bound(checkpoint.step()), kept_checkpoints_.end());
+  kept_checkpoints_.insert(checkpoint.step());
+  if (std::ssize(kept_checkpoints_) > options_.keep_checkpoints) kept_checkpoints_.erase(kept_checkpoints_.begin());
 }
 
 absl::Status Scheduler::Prepare() {
@@ -292,9 +303,12 @@ absl::StatusOr<v1::NextBatchResponse> Scheduler::NextBatch(const v1::NextBatchRe
       changed_.WaitFor(mu_, std::min<std::chrono::nanoseconds>(left, kSweepEvery));
     }
     if (live_known_ && step < policy_.live_version()) {  // the trainer alone went back, and published `step` before
-      INGOT_LOG(info, "the trainer goes back from version {} to {}", policy_.live_version(), step);
       v1::JournalRecord record;
       record.mutable_live()->set_version(step);
+      const std::vector<v1::EpisodeRef> fenced = groups_.Running(step + 1);
+      record.mutable_live()->mutable_fenced()->Assign(fenced.begin(), fenced.end());
+      INGOT_LOG(info, "the trainer goes back from version {} to {}; {} running episodes of later versions are fenced",
+                policy_.live_version(), step, fenced.size());
       INGOT_RETURN_IF_ERROR(Write(std::move(record)));
     }
     last_batch_fed_ = step + 1 == options_.total_steps;
@@ -409,8 +423,46 @@ absl::StatusOr<v1::SchedulerStatusResponse> Scheduler::Status() {
 }
 
 absl::Status Scheduler::Tick() {
-  base::MutexLock lock(mu_);
-  return Prepare();
+  {
+    base::MutexLock lock(mu_);
+    INGOT_RETURN_IF_ERROR(Prepare());
+  }
+  return Trim();
+}
+
+int64_t Scheduler::TrimEnd() const {
+  if (options_.keep_steps == 0 || kept_checkpoints_.empty()) return 0;
+  const int64_t below = std::min(*kept_checkpoints_.begin(), checkpoint_->step() - options_.keep_steps);
+  return below <= 0 ? 0 : steps_[static_cast<size_t>(below - 1)].journal_index + 1;
+}
+
+absl::Status Scheduler::Trim() {
+  // After a restart, what was deleted before is walked through at once.
+  for (int64_t deleted = 0; deleted == 0;) {
+    v1::ReadJournalRequest read;
+    {
+      base::MutexLock lock(mu_);
+      const int64_t records = TrimEnd() - trimmed_;
+      if (records <= 0 || shut_down_) return absl::OkStatus();
+      read.set_from_index(trimmed_);
+      read.set_limit(static_cast<int32_t>(std::min(records, kTrimRecords)));
+    }
+    INGOT_ASSIGN_OR_RETURN(const v1::ReadJournalResponse page, pool_.ReadJournal(read));
+    if (page.records().empty()) return absl::DataLossError("the journal ends before its batches do");
+    v1::TrimRequest trim;
+    for (const v1::JournalRecord& record : page.records()) {
+      for (const int64_t group : record.batch().group_ids()) trim.add_group_ids(group);
+      if (record.has_closed()) trim.add_group_ids(record.closed().group_id());
+    }
+    if (!trim.group_ids().empty()) {
+      const absl::StatusOr<v1::TrimResponse> trimmed = pool_.Trim(trim);
+      if (!trimmed.ok()) return base::Annotate(trimmed.status(), "deleting trees that are kept no longer");
+      deleted = trimmed->episodes_deleted();
+    }
+    base::MutexLock lock(mu_);
+    trimmed_ += page.records_size();
+  }
+  return absl::OkStatus();
 }
 
 void Scheduler::Shutdown() {

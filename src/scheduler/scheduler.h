@@ -10,13 +10,14 @@
 // CheckpointSaved, EvalDone), durable before its effect; the effect is applied by the same code that replays the
 // journal at the next start (Apply). What is not journalled is read from the pool's episodes: a sample whose largest
 // attempt is FINISHED there is done, whether or not its end was ever reported here. If a write fails, the call fails
-// and nothing has changed; the next call first finds out whether the record was written all the same.
+// and nothing has changed yet; the next call first sends the same record again, since it may have been written, or be
+// written yet, all the same.
 //
 // Resume. A run that goes back to checkpoint c replays batches c, c+1, ... from the journal: versions above c are not
 // live any more and the groups of those batches hold their slots until they are. Going back is recognised by
 // `resume_step`, or, when the trainer alone restarted, by its asking for a batch below the live version. Samples of a
 // group that was admitted under a version not yet made again wait for it: their tokens must not be older than the
-// window's bound.
+// window's bound. Those that run just then are fenced, and tried again.
 //
 // Threads: thread safe. Calls block for the pool (one journal write, more when groups close), under the lock:
 // admissions are as fast as the journal. NextBatch waits for a full batch without it. Failure: RESOURCE_EXHAUSTED
@@ -28,6 +29,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -75,7 +77,8 @@ class Scheduler final : public Client {
   absl::StatusOr<v1::SchedulerStatusResponse> Status() override;
 
   // Fails groups and episodes whose deadline has passed. Every call does so too; the app calls this now and then (once
-  // a second) for the time in which nobody calls.
+  // a second, from one thread) for the time in which nobody calls. And deletes trees that are kept no longer
+  // (keep_steps), some at a time, while other calls go on.
   absl::Status Tick();
 
   // Unblocks NextBatch, and refuses every later call, with CANCELLED.
@@ -109,7 +112,7 @@ class Scheduler final : public Client {
   absl::Status ApplyAdmitted(const v1::GroupAdmitted& admitted) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status ApplyClosed(const v1::GroupClosed& closed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status ApplyBatch(const v1::JournalRecord& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::Status ApplyLive(int64_t version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status ApplyLive(const v1::VersionLive& live) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   // Journals the record, then applies it.
   absl::Status Write(v1::JournalRecord record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -118,6 +121,11 @@ class Scheduler final : public Client {
   // Moves on what is complete or failed.
   absl::Status SettleAll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status SettleGroup(const SettledGroup& settled) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  void ApplyCheckpoint(const v1::CheckpointSaved& checkpoint) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Where the journal's records of batches end whose trees are kept no longer.
+  int64_t TrimEnd() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status Trim();
 
   absl::StatusOr<v1::Ticket> AdmitTraining(const v1::AdmitRequest& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<std::optional<v1::Ticket>> AdmitNamed(const v1::AdmitRequest& request)
@@ -149,9 +157,11 @@ class Scheduler final : public Client {
   bool last_batch_fed_ ABSL_GUARDED_BY(mu_);  // to the trainer, since this process's start
   bool shut_down_ ABSL_GUARDED_BY(mu_) = false;
   std::optional<v1::CheckpointSaved> checkpoint_ ABSL_GUARDED_BY(mu_);
-  int64_t dropped_ ABSL_GUARDED_BY(mu_) = 0;            // since the run's start
-  int64_t failed_ ABSL_GUARDED_BY(mu_) = 0;             // since the run's start
-  int64_t finished_episodes_ ABSL_GUARDED_BY(mu_) = 0;  // since this process's start
+  std::set<int64_t> kept_checkpoints_ ABSL_GUARDED_BY(mu_);  // steps of those that the trainer has not removed
+  int64_t trimmed_ ABSL_GUARDED_BY(mu_) = 0;                 // journal records below it: their trees were deleted
+  int64_t dropped_ ABSL_GUARDED_BY(mu_) = 0;                 // since the run's start
+  int64_t failed_ ABSL_GUARDED_BY(mu_) = 0;                  // since the run's start
+  int64_t finished_episodes_ ABSL_GUARDED_BY(mu_) = 0;       // since this process's start
   std::string last_failure_ ABSL_GUARDED_BY(mu_);
 };
 

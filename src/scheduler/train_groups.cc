@@ -113,9 +113,20 @@ absl::Status TrainGroups::Ended(const v1::EpisodeEndedRequest& request) {
   return absl::OkStatus();
 }
 
-std::vector<v1::EpisodeRef> TrainGroups::Running() const {
+void TrainGroups::Fence(const v1::EpisodeRef& ref) {
+  const auto it = groups_.find(ref.group_id());
+  if (it == groups_.end() || ref.sample_index() < 0 || ref.sample_index() >= std::ssize(it->second.samples)) return;
+  Sample& sample = it->second.samples[static_cast<size_t>(ref.sample_index())];
+  const bool ran = sample.state == Sample::kRunning;
+  if (!sample.Fence(ref.attempt())) return;
+  if (ran) --running_;
+  Update(ref.group_id(), it->second);
+}
+
+std::vector<v1::EpisodeRef> TrainGroups::Running(int64_t admitted_from) const {
   std::vector<v1::EpisodeRef> running;
   for (const auto& [group_id, group] : groups_) {
+    if (group.admitted_version < admitted_from) continue;
     for (size_t i = 0; i < group.samples.size(); ++i) {
       if (group.samples[i].state != Sample::kRunning) continue;
       running.push_back(group.samples[i].Ref(group_id, static_cast<int64_t>(i)));

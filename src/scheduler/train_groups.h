@@ -54,7 +54,11 @@ class TrainGroups {
 
   // OK if the group or attempt is over: a late end changes nothing. REQUIRES: the group was admitted once.
   absl::Status Ended(const v1::EpisodeEndedRequest& request);
-  std::vector<v1::EpisodeRef> Running() const;
+  // Those of groups that were admitted under `admitted_from` or later.
+  std::vector<v1::EpisodeRef> Running(int64_t admitted_from = 0) const;
+  // The attempt is not to be trained, however it ends: its sample waits again. Nothing if it is over, or its group is
+  // gone.
+  void Fence(const v1::EpisodeRef& ref);
   // Fails every group whose deadline has passed.
   void Expire(std::chrono::nanoseconds now);
   // After a restart: Restore for all that the pool holds of these groups, attempts ascending, then FinishRestore.

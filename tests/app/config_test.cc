@@ -64,6 +64,16 @@ TEST(Presets, ContradictionsAreFoundAfterThem) {
   EXPECT_THAT(std::string(Load(kAgents, {"trainer.preset=gpso"}).status().message()), HasSubstr("gspo"));
 }
 
+TEST(RunConfig, TheSchedulerKnowsWhichTreesStay) {
+  const auto all = Load(kAgents), some = Load(kAgents, {"datapool.keep_steps=50", "trainer.keep_checkpoints=3"});
+  ASSERT_TRUE(all.ok()) << all.status();
+  ASSERT_TRUE(some.ok()) << some.status();
+  EXPECT_EQ(all->config->scheduler.keep_steps, 0);
+  EXPECT_EQ(some->config->scheduler.keep_steps, 50);
+  EXPECT_EQ(some->config->scheduler.keep_checkpoints, 3);
+  EXPECT_THAT(std::string(Load(kAgents, {"datapool.keep_steps=-1"}).status().message()), HasSubstr("keep_steps is -1"));
+}
+
 TEST(RunConfig, NumericsIsOneKeyForTheWholeRun) {
   const auto fast = Load(kAgents), exact = Load(kAgents, {"numerics=exact"});
   ASSERT_TRUE(fast.ok()) << fast.status();

@@ -73,6 +73,9 @@ TEST(Grpc, EveryMethodGoesThereAndBack) {
   EXPECT_EQ(pool->ListEpisodes(list)->episodes(0).reward(), 1);
   EXPECT_EQ(pool->AppendJournal(testing::BatchRecord(0, {3})).value(), 0);
   EXPECT_EQ(pool->AppendJournal(testing::BatchRecord(1, {4})).value(), 1);
+  auto late = testing::BatchRecord(1, {5});
+  late.set_expected_index(1);
+  EXPECT_EQ(pool->AppendJournal(late).status().code(), absl::StatusCode::kAborted);
   v1::ReadJournalRequest read;
   read.set_from_index(1);
   EXPECT_EQ(pool->ReadJournal(read)->records(0).batch().step(), 1);

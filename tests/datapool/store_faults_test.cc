@@ -146,6 +146,21 @@ TEST_F(StoreFaultsTest, ATornWriteIsForgottenOnReopening) {
   EXPECT_TRUE(store_->OpenEpisode(Open("torn", 0, 1)).ok());
 }
 
+// The answer was an error, and still the files hold it: sent again, it is recognised, and nothing else takes its place.
+TEST_F(StoreFaultsTest, AJournalRecordThatSurvivedItsFailedWriteIsRecognised) {
+  v1::AppendJournalRequest first = BatchRecord(0, {0}), other = BatchRecord(0, {1});
+  first.set_expected_index(0);
+  other.set_expected_index(0);
+  disk_->fault = Fault::kSyncFails;
+  EXPECT_FALSE(store_->AppendJournal(first).ok());
+  EXPECT_TRUE(store_->ReadJournal(v1::ReadJournalRequest())->records().empty());  // not yet seen
+  disk_->fault = Fault::kNone;
+  clock_.Advance(std::chrono::seconds(2));
+  EXPECT_EQ(store_->AppendJournal(other).status().code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(store_->AppendJournal(first).value(), 0);
+  EXPECT_EQ(store_->Status()->journal_end(), 1);
+}
+
 TEST_F(StoreFaultsTest, ADamagedPoolIsOneClearError) {
   // Enough for table files, so that there is something in the middle of one to damage.
   ASSERT_TRUE(store_->OpenEpisode(Open("e", 0, 0)).ok());

@@ -197,7 +197,7 @@ void Verify(const std::string& path, const Acknowledged& acknowledged) {
     episodes += page.episodes_size();
     for (const auto& episode : page.episodes()) calls += Get(**pool, episode.episode_id())->calls_size();
     more = page.more();
-    if (more) list.set_first_group(page.episodes().rbegin()->ref().group_id() + 1);
+    if (more) list.set_after(page.next());
   }
   EXPECT_EQ((*pool)->Status()->episodes(), episodes);
   EXPECT_EQ((*pool)->Status()->calls(), calls);

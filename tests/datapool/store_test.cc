@@ -304,7 +304,7 @@ TEST_F(StoreTest, EpisodesThatServeAreToldApartByTheirIds) {
   EXPECT_EQ(GetGroup(*store_, 0, v1::PURPOSE_SERVE).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-TEST_F(StoreTest, ListsInOrderAndInPagesOfWholeGroups) {
+TEST_F(StoreTest, ListsInOrderAndInPages) {
   for (int group = 0; group < 5; ++group) {
     for (int sample = 0; sample < 3; ++sample) {
       const std::string id = std::to_string(group) + std::to_string(sample);
@@ -324,17 +324,27 @@ TEST_F(StoreTest, ListsInOrderAndInPagesOfWholeGroups) {
   list.set_last_group(-1);
   EXPECT_EQ(ids().size(), 15u);
   EXPECT_FALSE(store_->ListEpisodes(list)->more());
-  list.set_limit(7);
-  EXPECT_THAT(ids(), ElementsAre("00a", "01b", "02a", "10a", "11b", "12a"));
-  EXPECT_TRUE(store_->ListEpisodes(list)->more());
-  list.set_first_group(252);
-  EXPECT_THAT(ids(), ElementsAre("20a", "21b", "22a", "30a", "31b", "32a"));
+  list.set_first_group(251);
+  list.set_limit(5);
+  const auto next_page = [&] {
+    const auto page = store_->ListEpisodes(list).value();
+    EXPECT_EQ(page.more(), !page.next().empty());
+    list.set_after(page.next());
+    std::vector<std::string> found;
+    for (const auto& episode : page.episodes()) found.push_back(episode.episode_id());
+    return found;
+  };
+  EXPECT_THAT(next_page(), ElementsAre("10a", "11b", "12a", "20a", "21b"));
+  EXPECT_THAT(next_page(), ElementsAre("22a", "30a", "31b", "32a", "40a"));
+  EXPECT_THAT(next_page(), ElementsAre("41b", "42a"));
+  EXPECT_EQ(list.after(), "");
+  list.set_all_attempts(true);
+  list.set_limit(2);  // between two attempts too
+  EXPECT_THAT(next_page(), ElementsAre("10a", "11a"));
+  EXPECT_THAT(next_page(), ElementsAre("11b", "12a"));
+  list.set_after("");
+  list.set_all_attempts(false);
   list.set_first_group(254);
-  EXPECT_THAT(ids(), ElementsAre("40a", "41b", "42a"));
-  EXPECT_FALSE(store_->ListEpisodes(list)->more());
-  list.set_limit(2);  // a group beyond the limit is cut
-  EXPECT_THAT(ids(), ElementsAre("40a", "41b"));
-  EXPECT_TRUE(store_->ListEpisodes(list)->more());
   list.set_limit(3);
   EXPECT_FALSE(store_->ListEpisodes(list)->more());
   list.set_limit(0);
@@ -344,6 +354,45 @@ TEST_F(StoreTest, ListsInOrderAndInPagesOfWholeGroups) {
   EXPECT_THAT(ids(), ElementsAre("10a", "11a", "11b", "12a"));
   list.set_limit(-1);
   EXPECT_EQ(store_->ListEpisodes(list).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+// Each more than half a page, and one beyond a page alone: every page goes on where the one before ended.
+TEST_F(StoreTest, GroupsLargerThanAPageAreRead) {
+  const std::string payload(size_t{4} << 20, 'x');
+  const std::vector<int> samples = {6, 6, 12, 1};
+  for (int group = 0; group < 4; ++group) {
+    for (int sample = 0; sample < samples[group]; ++sample) {
+      auto request = Open(std::to_string(group) + "/" + std::to_string(sample), group, sample);
+      request.mutable_episode()->mutable_task()->set_payload_json(payload);
+      ASSERT_TRUE(store_->OpenEpisode(request).ok());
+    }
+  }
+  std::vector<int> read(4);
+  int pages = 0;
+  for (EpisodePages all(*store_, v1::PURPOSE_TRAIN, 0, -1); !all.done(); ++pages) {
+    const auto page = all.Next();
+    ASSERT_TRUE(page.ok()) << page.status();
+    EXPECT_LT(page->ByteSizeLong(), 37u << 20);
+    for (const auto& episode : page->episodes()) ++read[episode.ref().group_id()];
+  }
+  EXPECT_EQ(read, samples);
+  EXPECT_EQ(pages, 4);
+}
+
+TEST_F(StoreTest, ListsOpenEpisodesAlone) {
+  for (int group = 0; group < 6; ++group) {
+    const std::string id = "e" + std::to_string(group);
+    ASSERT_TRUE(store_->OpenEpisode(Open(id, group, 0)).ok());
+    if (group % 3 != 1) {
+      ASSERT_TRUE(store_->EndEpisode(End(id)).ok());
+    }
+  }
+  std::vector<std::string> ids;
+  for (EpisodePages open(*store_, v1::PURPOSE_TRAIN, 0, -1, true); !open.done();) {
+    const auto page = open.Next().value();
+    for (const auto& episode : page.episodes()) ids.push_back(episode.episode_id());
+  }
+  EXPECT_THAT(ids, ElementsAre("e1", "e4"));
 }
 
 TEST_F(StoreTest, JournalIsGaplessAndARepeatedAppendIsTheSameOne) {
@@ -379,6 +428,22 @@ TEST_F(StoreTest, JournalIsGaplessAndARepeatedAppendIsTheSameOne) {
   EXPECT_EQ(part.end_index(), 4);
   read.set_from_index(4);
   EXPECT_EQ(store_->ReadJournal(read)->records_size(), 0);
+}
+
+// A writer that gave up on an append and went on with another: the first one may still come.
+TEST_F(StoreTest, AnAppendThatIsNotWhereItsWriterMeantItIsRefused) {
+  const auto at = [](v1::AppendJournalRequest request, int64_t index) {
+    request.set_expected_index(index);
+    return request;
+  };
+  EXPECT_EQ(store_->AppendJournal(at(BatchRecord(0, {4}), 1)).status().code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(store_->AppendJournal(at(BatchRecord(0, {4}), 0)).value(), 0);
+  EXPECT_EQ(store_->AppendJournal(at(BatchRecord(0, {5}), 0)).status().code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(store_->AppendJournal(at(BatchRecord(1, {5}), 1)).value(), 1);
+  // Repeated, it is what it was, wherever the journal ends by now and whatever was expected.
+  EXPECT_EQ(store_->AppendJournal(at(BatchRecord(0, {4}), 0)).value(), 0);
+  EXPECT_EQ(store_->AppendJournal(BatchRecord(0, {4})).value(), 0);
+  EXPECT_EQ(Counts().journal_end(), 2);
 }
 
 TEST_F(StoreTest, TrimDeletesWhatTheCheckpointCoversAndNothingElse) {
@@ -543,6 +608,16 @@ TEST_F(StoreTest, ASecondProcessIsRefusedWithOneClearError) {
   const auto second = Store::Open(testing::QuickOptions(dir_.path()));
   EXPECT_EQ(second.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(Text(second.status()), HasSubstr("open in another process"));
+}
+
+TEST_F(StoreTest, OpenFilesAreBounded) {
+  std::string options;
+  for (const auto& file : std::filesystem::directory_iterator(dir_.path())) {
+    if (!file.path().filename().string().starts_with("OPTIONS-")) continue;
+    std::ifstream stream(file.path());
+    options.assign(std::istreambuf_iterator<char>(stream), {});
+  }
+  EXPECT_THAT(options, ::testing::HasSubstr("max_open_files=512\n"));
 }
 
 TEST_F(StoreTest, AnotherSchemaOrLayoutIsRefusedNamingBoth) {

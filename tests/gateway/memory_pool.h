@@ -97,6 +97,7 @@ class MemoryPool final : public datapool::Client {
     if (!fail_list_.ok()) return Unshared(fail_list_);
     v1::ListEpisodesResponse all;
     for (const auto& [id, episode] : episodes_) {
+      if (request.only_open() && episode.state() != v1::EPISODE_OPEN) continue;
       if (episode.purpose() == request.purpose()) *all.add_episodes() = episode;
     }
     return all;

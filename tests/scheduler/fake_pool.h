@@ -12,6 +12,7 @@
 
 #include "base/mutex.h"
 #include "datapool/client.h"
+#include "datapool/keys.h"
 #include "proto/scheduler.pb.h"
 
 namespace ingot::scheduler {
@@ -32,23 +33,29 @@ class FakePool final : public datapool::Client {
       record.clear_index();
       record.clear_unix_ns();
       *request.add_records() = std::move(record);
-      appends_.emplace(request.SerializeAsString(), index);
+      appends_.emplace(ContentOf(request), index);
     }
   }
 
   // Called, without the lock, after every change.
   std::function<void()> on_change;
 
-  enum class Fault { kNone, kLost, kWrittenButAnswerLost };
+  // kLate: no answer, and the append stays under way until WriteLate.
+  enum class Fault { kNone, kLost, kWrittenButAnswerLost, kLate, kRefused };
   // The next append fails so.
   void FailNextAppend(Fault fault) {
     base::MutexLock lock(mu_);
     fault_ = fault;
   }
-  // Journal reads fail while set.
-  void FailReads(bool fail) {
+  // Every append fails, unwritten, while set.
+  void FailAppends(bool fail) {
     base::MutexLock lock(mu_);
-    fail_reads_ = fail;
+    fail_appends_ = fail;
+  }
+  // What becomes of the append that is late.
+  absl::StatusOr<int64_t> WriteLate() {
+    base::MutexLock lock(mu_);
+    return Write(late_);
   }
   // At most so many entries per answer, whatever is asked for.
   void set_page(int32_t page) { page_ = page; }
@@ -82,30 +89,29 @@ class FakePool final : public datapool::Client {
   }
 
   absl::StatusOr<int64_t> AppendJournal(const v1::AppendJournalRequest& request) override {
-    int64_t first = 0;
+    absl::StatusOr<int64_t> first;
     Fault fault = Fault::kNone;
+    bool changed = false;
     {
       base::MutexLock lock(mu_);
       fault = std::exchange(fault_, Fault::kNone);
-      first = std::ssize(state_.journal);
-      if (fault == Fault::kLost) return absl::UnavailableError("no space left");
-      // An append that is equal to an earlier one is that one, told again.
-      const auto [earlier, is_new] = appends_.emplace(request.SerializeAsString(), first);
-      if (!is_new) return earlier->second;
-      for (const v1::JournalRecord& record : request.records()) {
-        state_.journal.push_back(record);
-        state_.journal.back().set_index(std::ssize(state_.journal) - 1);
-        state_.journal.back().set_unix_ns(std::ssize(state_.journal));
+      if (fault == Fault::kRefused) return absl::InvalidArgumentError("too large");
+      if (fault == Fault::kLost || fail_appends_) return absl::UnavailableError("no space left");
+      if (fault == Fault::kLate) {
+        late_ = request;
+        return absl::DeadlineExceededError("no answer");
       }
+      const auto before = state_.journal.size();
+      first = Write(request);
+      changed = state_.journal.size() > before;
     }
-    Changed();
+    if (changed) Changed();
     if (fault == Fault::kWrittenButAnswerLost) return absl::DeadlineExceededError("no answer");
     return first;
   }
 
   absl::StatusOr<v1::ReadJournalResponse> ReadJournal(const v1::ReadJournalRequest& request) override {
     base::MutexLock lock(mu_);
-    if (fail_reads_) return absl::UnavailableError("cannot read");
     v1::ReadJournalResponse response;
     const int32_t limit = std::min(page_, request.limit() == 0 ? 10'000 : request.limit());
     for (int64_t i = request.from_index(); i < std::ssize(state_.journal) && response.records_size() < limit; ++i) {
@@ -118,15 +124,14 @@ class FakePool final : public datapool::Client {
   absl::StatusOr<v1::ListEpisodesResponse> ListEpisodes(const v1::ListEpisodesRequest& request) override {
     base::MutexLock lock(mu_);
     v1::ListEpisodesResponse response;
-    // A page may be widened by the caller: `page_` is what it starts from.
-    const int32_t limit =
-        page_ >= 10'000 ? request.limit() : std::max<int32_t>(page_, request.limit() / 10'000 * page_);
     for (const auto& [key, episode] : state_.episodes) {
       const auto& [purpose, group, sample, attempt] = key;
       if (purpose != request.purpose() || group < request.first_group()) continue;
       if (request.last_group() >= 0 && group > request.last_group()) continue;
-      if (response.episodes_size() == limit) {
+      if (datapool::OrderKey(episode) <= request.after()) continue;
+      if (response.episodes_size() == page_) {
         response.set_more(true);
+        response.set_next(datapool::OrderKey(*response.episodes().rbegin()));
         break;
       }
       *response.add_episodes() = episode;
@@ -142,12 +147,39 @@ class FakePool final : public datapool::Client {
     return absl::UnimplementedError("");
   }
   absl::StatusOr<v1::Group> GetGroup(const v1::GetGroupRequest&) override { return absl::UnimplementedError(""); }
-  absl::StatusOr<v1::TrimResponse> Trim(const v1::TrimRequest&) override { return absl::UnimplementedError(""); }
+  absl::StatusOr<v1::TrimResponse> Trim(const v1::TrimRequest& request) override {
+    base::MutexLock lock(mu_);
+    v1::TrimResponse response;
+    for (const int64_t group : request.group_ids()) {
+      response.set_episodes_deleted(
+          response.episodes_deleted() + std::erase_if(state_.episodes, [&](const auto& entry) {
+            return std::get<0>(entry.first) == v1::PURPOSE_TRAIN && std::get<1>(entry.first) == group;
+          }));
+    }
+    return response;
+  }
   absl::StatusOr<v1::PoolStatusResponse> Status() override { return absl::UnimplementedError(""); }
 
  private:
   static std::tuple<int, int64_t, int32_t, int32_t> Key(v1::EpisodePurpose purpose, const v1::EpisodeRef& ref) {
     return {purpose, ref.group_id(), ref.sample_index(), ref.attempt()};
+  }
+  static std::string ContentOf(v1::AppendJournalRequest request) {
+    request.clear_expected_index();
+    return request.SerializeAsString();
+  }
+  absl::StatusOr<int64_t> Write(const v1::AppendJournalRequest& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    const int64_t first = std::ssize(state_.journal);
+    // An append that is equal to an earlier one is that one, told again.
+    if (const auto earlier = appends_.find(ContentOf(request)); earlier != appends_.end()) return earlier->second;
+    if (request.has_expected_index() && request.expected_index() != first) return absl::AbortedError("another place");
+    appends_.emplace(ContentOf(request), first);
+    for (const v1::JournalRecord& record : request.records()) {
+      state_.journal.push_back(record);
+      state_.journal.back().set_index(std::ssize(state_.journal) - 1);
+      state_.journal.back().set_unix_ns(std::ssize(state_.journal));
+    }
+    return first;
   }
   void Changed() {
     if (on_change) on_change();
@@ -157,7 +189,8 @@ class FakePool final : public datapool::Client {
   PoolState state_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, int64_t> appends_ ABSL_GUARDED_BY(mu_);  // content -> index
   Fault fault_ ABSL_GUARDED_BY(mu_) = Fault::kNone;
-  bool fail_reads_ ABSL_GUARDED_BY(mu_) = false;
+  v1::AppendJournalRequest late_ ABSL_GUARDED_BY(mu_);
+  bool fail_appends_ ABSL_GUARDED_BY(mu_) = false;
   int32_t page_ = 10'000;
 };
 

@@ -380,6 +380,53 @@ TEST(RecoveryTest, ATrainerThatComesBackAloneIsRecognisedByTheBatchItAsksFor) {
   EXPECT_EQ(scheduler->Status()->stats().admitted_unreleased(), 1);
 }
 
+// An episode that runs when the trainer goes back goes on under weights that are older than its group may be trained
+// with. Only those of groups that were admitted under a version which is still live stay.
+TEST(RecoveryTest, EpisodesOfVersionsThatAreMadeAgainAreTriedAgain) {
+  for (const bool restarted : {false, true}) {
+    SchedulerOptions options = MakeOptions();
+    options.groups_per_step = 1;
+    options.max_staleness = 2;
+    options.window_fraction = 1;
+    FakePool pool;
+    const base::ManualClock clock;
+    auto scheduler = MustRecover(options, pool, clock, 0);
+    ASSERT_TRUE(scheduler->MarkVersionLive(0).ok());
+    const auto admit = [&] {
+      const auto ticket = scheduler->Admit({});
+      EXPECT_TRUE(ticket.ok()) << ticket.status();
+      pool.Open(*ticket);
+      return *ticket;
+    };
+    const auto end = [&](const v1::Ticket& ticket, double reward) {
+      pool.End(EndOf(ticket, v1::EPISODE_FINISHED, reward));
+      ASSERT_TRUE(scheduler->EpisodeEnded(EndOf(ticket, v1::EPISODE_FINISHED, reward)).ok());
+    };
+    for (const double reward : {0.0, 1.0}) end(admit(), reward);
+    ASSERT_TRUE(scheduler->NextBatch(Batch(0)).ok());
+    const v1::Ticket stays[] = {admit(), admit()};  // group 1, version 0
+    ASSERT_TRUE(scheduler->MarkVersionLive(1).ok());
+    const v1::Ticket finished = admit(), running = admit();  // group 2, version 1
+    end(finished, 0);
+    EXPECT_EQ(scheduler->Status()->stats().running_episodes(), 3);
+    ASSERT_TRUE(scheduler->NextBatch(Batch(0)).ok());  // the trainer alone went back
+    EXPECT_EQ(scheduler->Status()->stats().running_episodes(), 2);
+    end(running, 1);  // too late
+    for (int i = 0; i < 2; ++i) end(stays[i], i);
+    if (restarted) scheduler = MustRecover(options, pool, clock, std::nullopt);
+    EXPECT_EQ(GroupsOf(*scheduler->NextBatch(Batch(1))), std::vector<int64_t>{1});
+    EXPECT_EQ(scheduler->Admit({}).status().code(), absl::StatusCode::kResourceExhausted);
+    ASSERT_TRUE(scheduler->MarkVersionLive(1).ok());
+    const v1::Ticket again = admit();
+    EXPECT_EQ(again.ref().group_id(), 2);
+    EXPECT_EQ(again.ref().sample_index(), running.ref().sample_index());
+    EXPECT_EQ(again.ref().attempt(), 1);
+    end(again, 1);
+    ASSERT_TRUE(scheduler->MarkVersionLive(2).ok());
+    EXPECT_EQ(GroupsOf(*scheduler->NextBatch(Batch(2))), std::vector<int64_t>{2});
+  }
+}
+
 // The same facts come true again: versions live once more, the same checkpoint saved. Each is a record of its own.
 TEST(RecoveryTest, WhatIsSaidAgainAfterAResumeIsWrittenAgain) {
   SchedulerOptions options = MakeOptions();

@@ -473,6 +473,60 @@ TEST_F(SchedulerTest, ACheckpointIsJournalledOnceAndHoldsOnlyFedBatches) {
   EXPECT_EQ(pool_.state().journal.size(), size);
 }
 
+// Batch s trains group s here, but for one group that is dropped.
+TEST_F(SchedulerTest, TreesThatNoKeptCheckpointCanReplayAreDeletedAfterTheStepsToKeep) {
+  options_.keep_steps = 3;
+  Start();
+  const auto groups = [&] {
+    std::set<int64_t> groups;
+    for (const auto& [key, episode] : pool_.state().episodes) groups.insert(std::get<1>(key));
+    return std::vector<int64_t>(groups.begin(), groups.end());
+  };
+  const auto train = [&](int64_t step) {
+    const int64_t group = RunGroup({0, 1});
+    ASSERT_THAT(GroupsOf(*scheduler_->NextBatch(Batch(step))), ElementsAre(group));
+    ASSERT_TRUE(scheduler_->MarkVersionLive(step + 1).ok());
+  };
+  const auto checkpoint = [&](int64_t step) {
+    v1::CheckpointRequest request;
+    request.set_step(step);
+    ASSERT_TRUE(scheduler_->MarkCheckpoint(request).ok());
+    ASSERT_TRUE(scheduler_->Tick().ok());
+  };
+  train(0);
+  RunGroup({1, 1});  // group 1: dropped
+  for (int64_t step = 1; step < 4; ++step) train(step);
+  checkpoint(4);
+  EXPECT_THAT(groups(), ElementsAre(1, 2, 3, 4));  // 4 - 3 = 1: batch 0 alone
+  train(4);
+  checkpoint(5);
+  EXPECT_THAT(groups(), ElementsAre(3, 4, 5));
+  for (int64_t step = 5; step < 9; ++step) train(step);
+  checkpoint(9);
+  EXPECT_THAT(groups(), ElementsAre(6, 7, 8, 9));  // checkpoint 5 is kept: it may replay batch 5, group 6
+  scheduler_ = MustRecover(options_, pool_, clock_, 5);
+  ASSERT_TRUE(scheduler_->MarkVersionLive(5).ok());
+  for (int64_t step = 5; step < 9; ++step) {
+    EXPECT_THAT(GroupsOf(*scheduler_->NextBatch(Batch(step))), ElementsAre(step + 1));
+  }
+  ASSERT_TRUE(scheduler_->Tick().ok());
+  EXPECT_THAT(groups(), ElementsAre(6, 7, 8, 9));
+}
+
+TEST_F(SchedulerTest, AllTreesStayUnlessToldOtherwise) {
+  Start();
+  for (int64_t step = 0; step < 5; ++step) {
+    RunGroup({0, 1});
+    ASSERT_TRUE(scheduler_->NextBatch(Batch(step)).ok());
+    v1::CheckpointRequest request;
+    request.set_step(step + 1);
+    ASSERT_TRUE(scheduler_->MarkVersionLive(step + 1).ok());
+    ASSERT_TRUE(scheduler_->MarkCheckpoint(request).ok());
+    ASSERT_TRUE(scheduler_->Tick().ok());
+  }
+  EXPECT_EQ(pool_.state().episodes.size(), 10u);
+}
+
 // ---- A journal that fails
 
 TEST_F(SchedulerTest, AFailedWriteChangesNothing) {
@@ -519,11 +573,40 @@ TEST_F(SchedulerTest, NothingIsWrittenWhileARecordIsInDoubt) {
   Start();
   pool_.FailNextAppend(FakePool::Fault::kWrittenButAnswerLost);
   EXPECT_FALSE(scheduler_->Admit({}).ok());
-  pool_.FailReads(true);
+  pool_.FailAppends(true);
   const auto size = pool_.state().journal.size();
   EXPECT_EQ(AdmitCode(), StatusCode::kUnavailable);
   EXPECT_EQ(pool_.state().journal.size(), size);
-  pool_.FailReads(false);
+  pool_.FailAppends(false);
+  EXPECT_EQ(MustAdmit().ref().group_id(), 0);
+}
+
+// The pool's disk stalls: the scheduler gives up on an append that the pool writes in the end.
+TEST_F(SchedulerTest, AWriteThatLandsLateStandsInTheJournalOnce) {
+  for (const bool before_the_next_call : {true, false}) {
+    Start();
+    const int64_t step = scheduler_->Status()->next_step();
+    ASSERT_TRUE(scheduler_->MarkVersionLive(step).ok());
+    const int64_t group = RunGroup({0, 1});
+    pool_.FailNextAppend(FakePool::Fault::kLate);
+    EXPECT_EQ(scheduler_->NextBatch(Batch(step)).status().code(), StatusCode::kDeadlineExceeded);
+    if (before_the_next_call) {
+      EXPECT_TRUE(pool_.WriteLate().ok());
+    }
+    MustAdmit();  // writes something else
+    const auto size = pool_.state().journal.size();
+    EXPECT_TRUE(pool_.WriteLate().ok());  // known
+    EXPECT_EQ(pool_.state().journal.size(), size);
+    EXPECT_THAT(GroupsOf(*scheduler_->NextBatch(Batch(step))), ElementsAre(group));
+    EXPECT_TRUE(scheduler_->MarkVersionLive(step + 1).ok());
+    EXPECT_NE(MustRecover(options_, pool_, clock_, std::nullopt), nullptr);
+  }
+}
+
+TEST_F(SchedulerTest, ARecordThatThePoolRefusesForGoodIsForgotten) {
+  Start();
+  pool_.FailNextAppend(FakePool::Fault::kRefused);
+  EXPECT_EQ(AdmitCode(), StatusCode::kInvalidArgument);
   EXPECT_EQ(MustAdmit().ref().group_id(), 0);
 }
 

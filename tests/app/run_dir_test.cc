@@ -1,0 +1,105 @@
+#include "app/run_dir.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+namespace ingot::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kFiles = 300;  // in each folder of the run
+
+class RunDirTest : public ::testing::Test {
+ protected:
+  RunDirTest() {
+    std::string pattern = (fs::temp_directory_path() / "ingot-run-XXXXXX").string();
+    root_ = ::mkdtemp(pattern.data());
+  }
+  ~RunDirTest() override { fs::remove_all(root_); }
+
+  std::string Path(const std::string& name) const { return root_ + "/run/" + name; }
+  void MakeRun() {
+    const auto dir = RunDir::Open(root_, "run", IfExists::kReplace);
+    ASSERT_TRUE(dir.ok()) << dir.status();
+    EXPECT_FALSE(dir->existed());
+    ASSERT_TRUE(dir->WriteFile("config.yaml", "run: {}").ok());
+    fs::create_directories(dir->pool());
+    std::ofstream(dir->metrics()) << "{}";
+    for (int i = 0; i < kFiles; ++i) {
+      for (const std::string& folder : {dir->pool(), dir->checkpoints()}) {
+        std::ofstream(folder + "/" + std::to_string(i)) << i;
+      }
+    }
+  }
+  // Files of the run, but for its lock.
+  int Files() const {
+    int files = 0;
+    std::error_code gone;
+    for (auto at = fs::recursive_directory_iterator(root_ + "/run", gone); at != fs::end(at); at.increment(gone)) {
+      std::error_code raced;
+      files += at->is_regular_file(raced) && at->path().filename() != "lock";
+    }
+    return files;
+  }
+
+  std::string root_;
+};
+
+TEST_F(RunDirTest, ARunIsRefusedGoneOnWithOrReplaced) {
+  MakeRun();
+  const int files = Files();
+  EXPECT_EQ(RunDir::Open(root_, "run", IfExists::kFail).status().code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_TRUE(RunDir::Open(root_, "run", IfExists::kResume)->existed());
+  EXPECT_EQ(Files(), files);
+  EXPECT_FALSE(RunDir::Open(root_, "run", IfExists::kReplace)->existed());
+  EXPECT_EQ(Files(), 0);
+  EXPECT_FALSE(RunDir::Open(root_, "run", IfExists::kFail)->existed());
+}
+
+TEST_F(RunDirTest, AFolderThatHoldsNoRunIsNotEmptied) {
+  fs::create_directories(root_ + "/run");
+  std::ofstream(Path("notes.txt")) << "mine";
+  EXPECT_FALSE(RunDir::Open(root_, "run", IfExists::kReplace)->existed());
+  EXPECT_TRUE(fs::exists(Path("notes.txt")));
+}
+
+// Killed at any moment of it, a replacement leaves the whole run or, to whoever opens the folder next, none of it.
+TEST_F(RunDirTest, AReplacementThatIsKilledIsEndedByTheNextStart) {
+  int interrupted = 0;
+  for (const IfExists next : {IfExists::kFail, IfExists::kReplace, IfExists::kResume}) {
+    for (int left = 2 * kFiles; left > 0; left -= 75) {
+      MakeRun();
+      const int files = Files();
+      const pid_t child = ::fork();
+      if (child == 0) {
+        const auto dir = RunDir::Open(root_, "run", IfExists::kReplace);
+        ::_exit(0);
+      }
+      bool running = true;
+      while (running && Files() > left) running = ::waitpid(child, nullptr, WNOHANG) == 0;
+      if (running) {
+        ::kill(child, SIGKILL);
+        ::waitpid(child, nullptr, 0);
+      }
+      interrupted += Files() > 0 && Files() < files;
+      const auto dir = RunDir::Open(root_, "run", next);
+      if (dir.ok() && !dir->existed()) {
+        EXPECT_EQ(Files(), 0);
+      } else {
+        EXPECT_EQ(Files(), files);
+      }
+      fs::remove_all(root_ + "/run");
+    }
+  }
+  EXPECT_GT(interrupted, 0);
+}
+
+}  // namespace
+}  // namespace ingot::app
