@@ -38,8 +38,8 @@ absl::Status Persist(const Patience& patience, std::string_view what, const std:
   }
 }
 
-absl::StatusOr<v1::NextBatchResponse> WaitForBatch(scheduler::Client& scheduler, int64_t step,
-                                                   const Patience& patience) {
+absl::StatusOr<v1::NextBatchResponse> WaitForBatch(scheduler::Client& scheduler, int64_t step, const Patience& patience,
+                                                   const std::function<void()>& waiting) {
   v1::NextBatchRequest request;
   request.set_step(step);
   request.set_wait_ms(200);
@@ -47,13 +47,31 @@ absl::StatusOr<v1::NextBatchResponse> WaitForBatch(scheduler::Client& scheduler,
   INGOT_RETURN_IF_ERROR(Persist(patience, absl::StrCat("asking for batch ", step), [&]() -> absl::Status {
     while (!patience.stopped()) {
       absl::StatusOr<v1::NextBatchResponse> response = scheduler.NextBatch(request);
-      if (absl::IsDeadlineExceeded(response.status())) continue;  // its groups are not finished yet
+      if (absl::IsDeadlineExceeded(response.status())) {  // its groups are not finished yet
+        if (waiting) waiting();
+        continue;
+      }
       INGOT_ASSIGN_OR_RETURN(batch, std::move(response));
       return absl::OkStatus();
     }
     return absl::CancelledError("the run was stopped");
   }));
   return batch;
+}
+
+std::string DescribeWait(int64_t step, double seconds, const v1::FeedStats& last, const v1::FeedStats& now) {
+  std::string text =
+      fmt::format("waiting for batch {} since {:.0f} s: {} episodes run", step, seconds, now.running_episodes());
+  if (const int64_t dropped = now.dropped() - last.dropped(); dropped > 0) {
+    text += fmt::format(
+        ", {} groups were dropped as all samples of each earned the same (mean reward {:.3f}); "
+        "scheduler.max_drops_per_batch trains such groups all the same",
+        dropped, now.reward_mean());
+  }
+  if (const int64_t failed = now.failed() - last.failed(); failed > 0) {
+    text += fmt::format(", {} groups failed; see logs/ for why", failed);
+  }
+  return text;
 }
 
 absl::StatusOr<weights::PublishStats> PublishUntilLive(weights::Publisher& publisher,

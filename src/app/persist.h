@@ -34,9 +34,12 @@ struct Patience {
 // `stop` is set. `what` is for the log and the error.
 absl::Status Persist(const Patience& patience, std::string_view what, const std::function<absl::Status()>& attempt);
 
-// Batch `step`, once there is one.
-absl::StatusOr<v1::NextBatchResponse> WaitForBatch(scheduler::Client& scheduler, int64_t step,
-                                                   const Patience& patience);
+// Batch `step`, once there is one. `waiting` is called several times a second until then.
+absl::StatusOr<v1::NextBatchResponse> WaitForBatch(scheduler::Client& scheduler, int64_t step, const Patience& patience,
+                                                   const std::function<void()>& waiting = {});
+
+// Why a batch takes long, for the terminal: what the scheduler has done since the last one.
+std::string DescribeWait(int64_t step, double seconds, const v1::FeedStats& last, const v1::FeedStats& now);
 
 // Returns when the version is live on an engine, and on every leased one.
 absl::StatusOr<weights::PublishStats> PublishUntilLive(weights::Publisher& publisher,

@@ -29,6 +29,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kProbeTimeout{20000};
 constexpr int kProbeContexts = 16;
+constexpr std::chrono::seconds kTellOfWait{20};
 
 double SecondsSince(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -37,13 +38,23 @@ double SecondsSince(std::chrono::steady_clock::time_point start) {
 // The scheduler's batches with the pool's trees. Remembers a few contexts of the last batch for the probe.
 class PoolBatchSource final : public trainer::BatchSource {
  public:
-  PoolBatchSource(const TrainingSeams& seams, const Patience& patience) : seams_(seams), patience_(patience) {}
+  PoolBatchSource(const TrainingSeams& seams, const Patience& patience, StepLine& line)
+      : seams_(seams), patience_(patience), line_(line) {}
 
   absl::StatusOr<trainer::TrainBatch> Next(int64_t step) override {
-    INGOT_ASSIGN_OR_RETURN(const v1::NextBatchResponse response, WaitForBatch(*seams_.scheduler, step, patience_));
+    const auto start = std::chrono::steady_clock::now();
+    auto told = start;
+    const auto waiting = [&] {
+      if (std::chrono::steady_clock::now() - told < kTellOfWait) return;
+      told = std::chrono::steady_clock::now();
+      const absl::StatusOr<v1::SchedulerStatusResponse> status = seams_.scheduler->Status();
+      if (status.ok()) line_.Note(DescribeWait(step, SecondsSince(start), feed_, status->stats()));
+    };
+    INGOT_ASSIGN_OR_RETURN(const v1::NextBatchResponse response,
+                           WaitForBatch(*seams_.scheduler, step, patience_, waiting));
     trainer::TrainBatch batch;
     batch.step = step;
-    batch.feed = response.stats();
+    batch.feed = feed_ = response.stats();
     for (const int64_t id : response.batch().group_ids()) {
       v1::GetGroupRequest request;
       request.set_group_id(id);
@@ -76,6 +87,8 @@ class PoolBatchSource final : public trainer::BatchSource {
 
   const TrainingSeams& seams_;
   const Patience& patience_;
+  StepLine& line_;
+  v1::FeedStats feed_;  // of the last batch
   std::vector<std::vector<int32_t>> contexts_;
   float temperature_ = 1;
 };
@@ -344,7 +357,7 @@ absl::StatusOr<TrainingResult> RunTraining(const LoadedConfig& loaded, const Run
                            trainer->SaveCheckpoint(dir.checkpoints(), model.text.files));
     INGOT_RETURN_IF_ERROR(versions.OnCheckpoint(checkpoint));
   }
-  PoolBatchSource source(seams, patience);
+  PoolBatchSource source(seams, patience, line);
   RunRecorder recorder(seams, *log, line, tally, evaluations, start);
   trainer::LoopOptions loop_options;
   loop_options.checkpoint_root = dir.checkpoints();

@@ -13,6 +13,7 @@
 namespace ingot::app {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using namespace std::chrono_literals;
 
@@ -161,11 +162,26 @@ TEST_F(PersistTest, ABatchIsWaitedForWhileThePoolsDiskIsFullOrThePoolIsAway) {
   scheduler.answers.resize(103, absl::ResourceExhaustedError("the disk of the pool is full"));
   scheduler.answers.resize(105, absl::UnavailableError("the pool cannot be reached"));
   scheduler.answers.resize(106, absl::DeadlineExceededError("batch 7 has 1 of 2 groups"));
-  const auto batch = WaitForBatch(scheduler, 7, patience);
+  int waited = 0;
+  const auto batch = WaitForBatch(scheduler, 7, patience, [&waited] { ++waited; });
   ASSERT_TRUE(batch.ok()) << batch.status();
   EXPECT_EQ(batch->batch().step(), 7);
   EXPECT_EQ(scheduler.asked, 107u);
+  EXPECT_EQ(waited, 4);    // each time that a part of the step had no batch
   EXPECT_EQ(sleeps, 102);  // not for a batch that is not there yet, which the scheduler itself waits for
+}
+
+TEST_F(PersistTest, ALongWaitIsExplained) {
+  v1::FeedStats last, now;
+  last.set_dropped(10);
+  now.set_dropped(10);
+  now.set_running_episodes(3);
+  EXPECT_EQ(DescribeWait(7, 20, last, now), "waiting for batch 7 since 20 s: 3 episodes run");
+  now.set_dropped(50);
+  EXPECT_THAT(DescribeWait(7, 20, last, now), AllOf(HasSubstr("40 groups were dropped"), HasSubstr("mean reward 0.000"),
+                                                    HasSubstr("max_drops_per_batch")));
+  now.set_failed(2);
+  EXPECT_THAT(DescribeWait(7, 20, last, now), HasSubstr("2 groups failed"));
 }
 
 TEST_F(PersistTest, ABatchIsNotWaitedForBeyondTheRun) {
