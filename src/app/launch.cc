@@ -92,11 +92,9 @@ absl::StatusOr<int> LaunchOrError(const RunArgs& args) {
   std::printf("%s: %d processes; logs %s; `ingot status %s` asks them how they are\n", config.name.c_str(),
               4 + config.cluster.rollout_engines + config.cluster.trainer_ranks, dir.logs().c_str(),
               args.config.c_str());
-  std::fflush(stdout);
   return supervisor.Run(StopFlag(), [&](const std::string& line) {
     INGOT_LOG(info, "{}", line);
     std::printf("[%s] %s\n", config.name.c_str(), line.c_str());
-    std::fflush(stdout);
   });
 }
 

@@ -1,5 +1,6 @@
 // The command line of Ingot.
 #include <CLI/CLI.hpp>
+#include <cstdio>
 #include <iostream>
 #include <string>
 
@@ -48,6 +49,7 @@ void AddTextCommands(CLI::App& app, ingot::app::TextArgs& args, int& code) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // whoever redirects a run into a file watches that file
   CLI::App app("Ingot: asynchronous reinforcement learning for agents");
   app.require_subcommand(1);
   int code = 0;
