@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "app/commands.h"
+#include "app/data_files.h"
 #include "app/device.h"
 #include "app/grpc_server.h"
 #include "app/process.h"
@@ -33,6 +34,7 @@ absl::StatusOr<int> LaunchOrError(const RunArgs& args) {
   INGOT_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadRunConfig(args.config, args.overrides));
   const RunConfig& config = *loaded.config;
   INGOT_RETURN_IF_ERROR(RequireTasks(config));
+  INGOT_RETURN_IF_ERROR(CheckDataFiles(config));
   // Only `cuda` can fail; the roles that compute open it again.
   if (config.device == "cuda") INGOT_RETURN_IF_ERROR(OpenDevice(config.device).status());
   INGOT_ASSIGN_OR_RETURN(const std::string binary, OwnBinary());

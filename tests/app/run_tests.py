@@ -519,6 +519,16 @@ def case_bad_input(ingot, options):
         for word in words:
             check(word in output, f"'{word}' is missing in: {output}")
 
+    def expect_name_free(settings, *words):
+        """Neither command takes the run's name for a run that could not start."""
+        for command in ("train", "launch"):
+            expect({"run.name": "unborn", "run.if_exists": "fail", **settings}, *words, command=command)
+        check(not (folder / "unborn").exists(), "a run that could not start has left a folder")
+        argv = ingot.argv("config", settings)
+        argv.insert(2, "check")
+        done = subprocess.run(argv, cwd=ingot.source, capture_output=True, text=True, timeout=60)
+        check(done.returncode == 2 and words[0] in done.stderr, f"config check: {done}")
+
     expect({"trainer.learning_rat": 1}, "trainer.learning_rat", "nearest", "trainer.learning_rate")
     expect({"trainer.learning_rate": "fast"}, "trainer.learning_rate", "number")
     expect({"trainer.objective": "grpo"}, "trainer.objective", "cispo", "ppo_clip", "gspo", "opmd", "dpo")
@@ -534,6 +544,10 @@ def case_bad_input(ingot, options):
     tasks.write_text("{\"task_id\": \"a\"}\n{\"task_id\": \n")
     expect({"data.tasks": tasks, "run.name": "bad", "http.port": 0}, "tasks.jsonl", "2", codes=(1, 2))
     expect({"data.tasks": "nothing.jsonl", "run.name": "bad", "http.port": 0}, "nothing.jsonl", codes=(1, 2))
+    expect_name_free({"data.tasks": "nothing.jsonl"}, "data.tasks: nothing.jsonl", os.path.realpath(ingot.source))
+    expect_name_free({"eval.tasks": tasks}, "eval.tasks", "tasks.jsonl:2")
+    expect_name_free({"data.sft": tasks}, "data.sft", "tasks.jsonl:1")
+    expect_name_free({"data.dpo": folder / "none.jsonl"}, "data.dpo", str(folder / "none.jsonl"))
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
