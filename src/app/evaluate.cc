@@ -22,6 +22,10 @@ absl::StatusOr<int> EvaluateOrError(const std::string& checkpoint, const RunArgs
   if (config.eval.tasks.empty())
     return absl::InvalidArgumentError(absl::StrCat(args.config, ": eval.tasks is not set"));
   INGOT_RETURN_IF_ERROR(RequireTasks(config));
+  if (config.agents.recipes.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(args.config, ": agents.recipes is empty, and `ingot eval` starts the agents itself"));
+  }
   INGOT_RETURN_IF_ERROR(CheckDataFiles(config));
   INGOT_ASSIGN_OR_RETURN(const DeviceChoice device, OpenDevice(config.device));
   config.model.path = checkpoint;

@@ -42,6 +42,7 @@ absl::StatusOr<int> TrainOrError(const RunArgs& args) {
                          EmbeddedRun::Start(config, dir, model, resume_step, metrics));
   std::printf("%s: %s\ngateway %s  metrics %s/metrics  run folder %s\n", config.name.c_str(),
               DescribeCores(SplitCores(config)).c_str(), run->url().c_str(), run->url().c_str(), dir.path().c_str());
+  if (config.agents.recipes.empty()) std::printf("%s\n", DescribeEntrance(run->url()).c_str());
   INGOT_ASSIGN_OR_RETURN(const TrainingResult result,
                          RunTraining(loaded, dir, run->Seams(), resume, metrics, StopFlag()));
   run->Stop();

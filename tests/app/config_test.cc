@@ -94,5 +94,14 @@ TEST(RunConfig, SupervisedRunsNeedNoTasks) {
   EXPECT_TRUE(RequireTasks(*Load(kAgents)->config).ok());
 }
 
+TEST(RunConfig, AgentsMayComeFromElsewhere) {
+  const std::string tasks = "data:\n  tasks: tasks.jsonl\n";
+  const auto loaded = Load(tasks);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_TRUE(loaded->config->agents.recipes.empty());
+  EXPECT_THAT(std::string(Load(tasks, {"agents.concurrency=0"}).status().message()),
+              HasSubstr("agents.concurrency is 0: 1 to 4096"));
+}
+
 }  // namespace
 }  // namespace ingot::app

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the ingot binary as a user would: run_tests.py BINARY SOURCE_DIR CASE [--kills N] [--seed S].
 
-Cases: bad_input, supervised, serve, model_groups, kill, launch, ranks, ranks_lost, launch_kill, smoke,
+Cases: bad_input, supervised, serve, model_groups, visitors, kill, launch, ranks, ranks_lost, launch_kill, smoke,
 seeds. Exits with 0 if what the case states holds.
 """
 import argparse
@@ -396,6 +396,58 @@ GROUPS = {
         {"name": "groups", "command": ["/usr/bin/python3", "-I", "${cwd}/tests/app/model_groups_agent.py"],
          "timeout_s": 60, "verifier": {"kind": "agent_posted"}}]},
 }
+
+
+def visit(url):
+    """An agent from elsewhere: episode by episode, one call each and every other one rewarded, until nobody answers."""
+    address = url.split("//")[1]
+
+    def post(path, body, key=""):
+        connection = http.client.HTTPConnection(address, timeout=60)
+        headers = {"Authorization": "Bearer " + key} if key else {}
+        connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json", **headers})
+        response = connection.getresponse()
+        return response.status, json.loads(response.read())
+
+    finished = 0
+    try:
+        while True:
+            status, episode = post("/ingot/v1/episodes", {"scaffold": "visitor"})
+            if status != 200:
+                time.sleep(0.05)  # no room, no weights yet, or no more work
+                continue
+            name, key = episode["episode_id"], episode["api_key"]
+            ask = {"model": "policy", "messages": [{"role": "user", "content": "which?"}], "max_tokens": 4}
+            status, reply = post(f"/s/{name}/v1/chat/completions", ask, key)
+            check(status == 200, f"the visitor was told {status}: {reply}")
+            for path, body in (("reward", {"reward": finished % 2}), ("end", {"status": "finished"})):
+                status, reply = post(f"/ingot/v1/episodes/{name}/{path}", body, key)
+                check(status == 200, f"{path}: {status}: {reply}")
+            finished += 1
+    except (OSError, http.client.HTTPException):
+        return finished
+
+
+def case_visitors(ingot, options):
+    """A run without recipes says at once where agents reach it, also into a pipe, and trains on those that come."""
+    config = pathlib.Path(ingot.folder) / "visitors.yaml"
+    config.write_text(json.dumps({key: value for key, value in GROUPS.items() if key != "agents"}))
+    ingot.config = str(config)
+    ports = free_ports(4)
+    for command in ("train", "launch"):
+        run = ingot.start(command, {
+            "run.name": command, "scheduler.total_steps": 2, "cluster.datapool_port": ports[0],
+            "cluster.scheduler_port": ports[1], "cluster.gateway_port": ports[2], "cluster.rollout_port": ports[3]})
+        said = []
+        while not said or "agents.recipes is empty" not in said[-1]:
+            said.append(run.stdout.readline())
+            check(said[-1], f"{command} ended without saying where agents reach it: {said}")
+        visits = visit(said[-1].split(" at ")[1].split("/ingot/")[0])
+        rest = run.communicate(timeout=120)[0]
+        check(run.returncode == 0, f"{command}: exit code {run.returncode} after {visits} visits: {said} {rest}")
+        check(visits >= 16, f"{command}: {visits} visits")
+        check([row["step"] for row in ingot.metrics(command) if "reward/mean" in row] == [0, 1], "steps")
+    check(rest.strip().splitlines()[-1].startswith("[launch] the run ended: trainer exited with 0"), rest)
 
 
 def check_groups(ingot, name, steps):
