@@ -571,6 +571,13 @@ def case_bad_input(ingot, options):
         for word in words:
             check(word in output, f"'{word}' is missing in: {output}")
 
+    for words, named in ((["tain", "run.yaml"], ("'tain'", "'train'")), (["config", "chek"], ("'chek'", "'check'"))):
+        done = subprocess.run([ingot.binary, *words], capture_output=True, text=True, timeout=60)
+        check(done.returncode == 2 and all(name in done.stderr for name in named), f"{words}: {done}")
+        check(len(done.stderr.strip().splitlines()) == 1, f"not one line: {done.stderr}")
+    done = subprocess.run([ingot.binary, "--version"], capture_output=True, text=True, timeout=60)
+    check(done.returncode == 0 and done.stdout.startswith("ingot "), f"--version: {done}")
+
     def expect_name_free(settings, *words):
         """Neither command takes the run's name for a run that could not start."""
         for command in ("train", "launch"):
