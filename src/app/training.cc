@@ -229,16 +229,18 @@ absl::Status TellStart(trainer::Ranks* ranks, const std::string& checkpoint) {
 }
 
 // Nothing else computes during the warm start, so that it takes all threads of the budget; the RL stage then starts
-// with its own share.
-absl::StatusOr<std::unique_ptr<trainer::Trainer>> WarmStart(const RunConfig& config, const ModelSetup& model,
-                                                            trainer::Ranks* ranks, StepLine& line,
-                                                            const std::atomic<bool>& stop) {
+// with its own share. Its record is RUN/warm_start's, so that the steps of RUN's own are those of RL alone.
+absl::StatusOr<std::unique_ptr<trainer::Trainer>> WarmStart(const RunConfig& config, const RunDir& dir,
+                                                            const ModelSetup& model, trainer::Ranks* ranks, bool again,
+                                                            StepLine& line, const std::atomic<bool>& stop) {
   RunConfig all_threads = config;
   all_threads.trainer.threads = SplitCores(config).total;
   INGOT_ASSIGN_OR_RETURN(std::unique_ptr<trainer::Trainer> warm, NewTrainer(all_threads, model));
-  StageObserver observer;
-  observer.note = [&line](const std::string& text) { line.Note("warm start: " + text); };
-  INGOT_RETURN_IF_ERROR(base::Annotate(RunStages(all_threads, model, *warm, observer, stop), "warm start"));
+  StageRecord record;
+  record.note = [&line](const std::string& text) { line.Note("warm start: " + text); };
+  record.folder = dir.path() + "/warm_start";
+  record.again = again;
+  INGOT_RETURN_IF_ERROR(base::Annotate(RunStages(all_threads, model, *warm, record, stop), "warm start"));
   INGOT_RETURN_IF_ERROR(TellStart(ranks, ""));
   return trainer::Trainer::Create(config.trainer, warm->config(), warm->parameters(), base::Clock::Real(), ranks);
 }
@@ -271,7 +273,7 @@ absl::StatusOr<std::unique_ptr<trainer::Trainer>> StartOrResume(const RunConfig&
     INGOT_RETURN_IF_ERROR(TellStart(ranks, ""));
     trainer = NewTrainer(config, model, ranks);
   } else {
-    trainer = WarmStart(config, model, ranks, line, stop);
+    trainer = WarmStart(config, dir, model, ranks, resume, line, stop);
   }
   if (trainer.ok() && KeepsReference(config)) {
     INGOT_RETURN_IF_ERROR(

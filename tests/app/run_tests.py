@@ -428,26 +428,51 @@ def visit(url):
         return finished
 
 
+def run_visited(ingot, command, settings, extra=()):
+    """What a run without recipes prints; an agent from elsewhere comes once it has said, also into a pipe, to where."""
+    run = ingot.start(command, settings, extra)
+    said = []
+    while not said or "agents.recipes is empty" not in said[-1]:
+        said.append(run.stdout.readline())
+        check(said[-1], f"{command} ended without saying where agents reach it: {said}")
+    visits = visit(said[-1].split(" at ")[1].split("/ingot/")[0])
+    said += run.communicate(timeout=120)[0].splitlines()
+    check(run.returncode == 0, f"{command}: exit code {run.returncode} after {visits} visits: {said}")
+    return said
+
+
 def case_visitors(ingot, options):
-    """A run without recipes says at once where agents reach it, also into a pipe, and trains on those that come."""
-    config = pathlib.Path(ingot.folder) / "visitors.yaml"
-    config.write_text(json.dumps({key: value for key, value in GROUPS.items() if key != "agents"}))
+    """A run without recipes trains on agents that come from elsewhere; what it says and records of itself, resumed."""
+    folder = pathlib.Path(ingot.folder)
+    talk = [{"role": "user", "content": "which?"}, {"role": "assistant", "content": "this"}]
+    (folder / "sft.jsonl").write_text(json.dumps({"messages": talk}) + "\n")
+    (folder / "eval.jsonl").write_text("{\"task_id\": \"held out\"}\n")
+    settings = {key: value for key, value in GROUPS.items() if key != "agents"}
+    settings["data"] = {**GROUPS["data"], "sft": str(folder / "sft.jsonl")}
+    settings["sft"] = {"max_steps": 3}
+    config = folder / "visitors.yaml"
+    config.write_text(json.dumps(settings))
     ingot.config = str(config)
+
+    def rows(name, metric):
+        return [row["step"] for row in ingot.metrics(name) if metric in row]
+
     ports = free_ports(4)
-    for command in ("train", "launch"):
-        run = ingot.start(command, {
-            "run.name": command, "scheduler.total_steps": 2, "cluster.datapool_port": ports[0],
-            "cluster.scheduler_port": ports[1], "cluster.gateway_port": ports[2], "cluster.rollout_port": ports[3]})
-        said = []
-        while not said or "agents.recipes is empty" not in said[-1]:
-            said.append(run.stdout.readline())
-            check(said[-1], f"{command} ended without saying where agents reach it: {said}")
-        visits = visit(said[-1].split(" at ")[1].split("/ingot/")[0])
-        rest = run.communicate(timeout=120)[0]
-        check(run.returncode == 0, f"{command}: exit code {run.returncode} after {visits} visits: {said} {rest}")
-        check(visits >= 16, f"{command}: {visits} visits")
-        check([row["step"] for row in ingot.metrics(command) if "reward/mean" in row] == [0, 1], "steps")
-    check(rest.strip().splitlines()[-1].startswith("[launch] the run ended: trainer exited with 0"), rest)
+    said = run_visited(ingot, "launch", {
+        "run.name": "launched", "scheduler.total_steps": 1, "cluster.datapool_port": ports[0],
+        "cluster.scheduler_port": ports[1], "cluster.gateway_port": ports[2], "cluster.rollout_port": ports[3]})
+    check(said[-1].startswith("[launched] the run ended: trainer exited with 0; see "), said)
+    check(rows("launched", "reward/mean") == [0], "one step")
+
+    train = {"run.name": "trained", "scheduler.total_steps": 2, "eval.tasks": folder / "eval.jsonl"}
+    run_visited(ingot, "train", train)
+    check(rows("trained", "reward/mean") == [0, 1] and rows("trained", "eval/reward_mean") == [2], "two steps")
+    check(rows("trained/warm_start", "sft/nll") == [0, 1, 2] and not rows("trained", "sft/nll"), "the warm start's rows")
+    check(any((folder / "trained" / "warm_start" / "tensorboard").iterdir()), "the warm start's event file")
+    run_visited(ingot, "train", {**train, "scheduler.total_steps": 3}, ["--resume"])
+    check(rows("trained", "reward/mean") == [0, 1, 2], "three steps")
+    evaluated = [row["eval/version"] for row in ingot.metrics("trained") if "eval/version" in row]
+    check(evaluated == [2, 3], f"evaluations in the record: {evaluated}")
 
 
 def check_groups(ingot, name, steps):
