@@ -413,7 +413,7 @@ def visit(url):
     try:
         while True:
             status, episode = post("/ingot/v1/episodes", {"scaffold": "visitor"})
-            if status != 200:
+            if status not in (200, 201):
                 time.sleep(0.05)  # no room, no weights yet, or no more work
                 continue
             name, key = episode["episode_id"], episode["api_key"]
@@ -449,7 +449,7 @@ def case_visitors(ingot, options):
     (folder / "eval.jsonl").write_text("{\"task_id\": \"held out\"}\n")
     settings = {key: value for key, value in GROUPS.items() if key != "agents"}
     settings["data"] = {**GROUPS["data"], "sft": str(folder / "sft.jsonl")}
-    settings["sft"] = {"max_steps": 3}
+    settings["sft"] = {"epochs": 0, "max_steps": 3}
     config = folder / "visitors.yaml"
     config.write_text(json.dumps(settings))
     ingot.config = str(config)
