@@ -64,6 +64,15 @@ TEST(Presets, ContradictionsAreFoundAfterThem) {
   EXPECT_THAT(std::string(Load(kAgents, {"trainer.preset=gpso"}).status().message()), HasSubstr("gspo"));
 }
 
+TEST(RunConfig, AgentsMayComeFromElsewhere) {
+  const std::string tasks = "data:\n  tasks: tasks.jsonl\n";
+  const auto loaded = Load(tasks);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_TRUE(loaded->config->agents.recipes.empty());
+  EXPECT_THAT(std::string(Load(tasks, {"agents.concurrency=0"}).status().message()),
+              HasSubstr("agents.concurrency is 0: 1 to 4096"));
+}
+
 TEST(RunConfig, NumericsIsOneKeyForTheWholeRun) {
   const auto fast = Load(kAgents), exact = Load(kAgents, {"numerics=exact"});
   ASSERT_TRUE(fast.ok()) << fast.status();
@@ -92,15 +101,6 @@ TEST(RunConfig, SupervisedRunsNeedNoTasks) {
     EXPECT_THAT(std::string(RequireTasks(*loaded->config).message()), HasSubstr("data.tasks"));
   }
   EXPECT_TRUE(RequireTasks(*Load(kAgents)->config).ok());
-}
-
-TEST(RunConfig, AgentsMayComeFromElsewhere) {
-  const std::string tasks = "data:\n  tasks: tasks.jsonl\n";
-  const auto loaded = Load(tasks);
-  ASSERT_TRUE(loaded.ok()) << loaded.status();
-  EXPECT_TRUE(loaded->config->agents.recipes.empty());
-  EXPECT_THAT(std::string(Load(tasks, {"agents.concurrency=0"}).status().message()),
-              HasSubstr("agents.concurrency is 0: 1 to 4096"));
 }
 
 }  // namespace
