@@ -334,14 +334,15 @@ absl::StatusOr<TrainingResult> RunTraining(const LoadedConfig& loaded, const Run
   INGOT_RETURN_IF_ERROR(CheckSameModel(model.shape, *trainer, dir));
   RunTally tally;
   if (first_step > 0) tally.rewards = EarlierRewards(dir.metrics(), first_step);
-  INGOT_ASSIGN_OR_RETURN(Evaluations evaluations, Evaluations::Create(config.eval, config.trainer.total_steps,
-                                                                      *seams.scheduler, *seams.publisher));
   base::RunLogOptions log_options;
   log_options.directory = dir.path();
   log_options.resume_step = resume ? first_step : -1;
-  log_options.keep_version = evaluations.Due(first_step) ? first_step - 1 : first_step;
+  // The last evaluation of a run that is made longer stays; that of one which has no step left is done again.
+  log_options.keep_version = first_step < config.trainer.total_steps ? first_step : first_step - 1;
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<base::RunLog> log,
                          base::RunLog::Open(log_options, &metrics, base::Clock::Real()));
+  INGOT_ASSIGN_OR_RETURN(Evaluations evaluations, Evaluations::Create(config.eval, config.trainer.total_steps,
+                                                                      *seams.scheduler, *seams.publisher));
 
   const PinnedVersions pinned(config.gateway, dir);
   INGOT_RETURN_IF_ERROR(pinned.Restore(first_step, *seams.publisher));

@@ -64,15 +64,6 @@ TEST(Presets, ContradictionsAreFoundAfterThem) {
   EXPECT_THAT(std::string(Load(kAgents, {"trainer.preset=gpso"}).status().message()), HasSubstr("gspo"));
 }
 
-TEST(RunConfig, AgentsMayComeFromElsewhere) {
-  const std::string tasks = "data:\n  tasks: tasks.jsonl\n";
-  const auto loaded = Load(tasks);
-  ASSERT_TRUE(loaded.ok()) << loaded.status();
-  EXPECT_TRUE(loaded->config->agents.recipes.empty());
-  EXPECT_THAT(std::string(Load(tasks, {"agents.concurrency=0"}).status().message()),
-              HasSubstr("agents.concurrency is 0: 1 to 4096"));
-}
-
 TEST(RunConfig, NumericsIsOneKeyForTheWholeRun) {
   const auto fast = Load(kAgents), exact = Load(kAgents, {"numerics=exact"});
   ASSERT_TRUE(fast.ok()) << fast.status();
@@ -91,6 +82,15 @@ TEST(RunConfig, ARunNeedsNoMoreRanksThanItHas) {
     const auto loaded = Load(kAgents, {"cluster.trainer_ranks=3", least});
     EXPECT_THAT(std::string(loaded.status().message()), HasSubstr("cluster.min_trainer_ranks must be in [1, 3]"));
   }
+}
+
+TEST(RunConfig, AgentsMayComeFromElsewhere) {
+  const std::string tasks = "data:\n  tasks: tasks.jsonl\n";
+  const auto loaded = Load(tasks);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_TRUE(loaded->config->agents.recipes.empty());
+  EXPECT_THAT(std::string(Load(tasks, {"agents.concurrency=0"}).status().message()),
+              HasSubstr("agents.concurrency is 0: 1 to 4096"));
 }
 
 TEST(RunConfig, SupervisedRunsNeedNoTasks) {
