@@ -58,7 +58,6 @@ absl::Status RunnerOptions::Validate() const {
   if (concurrency < 1 || concurrency > 4096) {
     return absl::InvalidArgumentError(absl::StrCat("agents.concurrency is ", concurrency, ": 1 to 4096"));
   }
-  if (recipes.empty()) return absl::InvalidArgumentError("agents.recipes is empty: name at least one agent to run");
   std::set<std::string> names;
   for (const RecipeOptions& recipe : recipes) {
     INGOT_RETURN_IF_ERROR(base::Annotate(recipe.Validate(), "agents.recipes"));

@@ -81,7 +81,7 @@ struct RecipeOptions {
 struct RunnerOptions {
   // Episodes at a time, in [1, 4096]: each is a thread that waits for its agent's processes.
   int32_t concurrency = 16;
-  // The kinds of agents; at least one.
+  // The kinds of agents; empty: none is run here, they come from elsewhere.
   std::vector<RecipeOptions> recipes;
   // Folder of the episodes' private folders, on a local disk; made if missing. Folders that a killed run left in it are
   // removed at start.

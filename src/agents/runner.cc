@@ -74,6 +74,9 @@ struct Runner::Series {
 absl::StatusOr<std::unique_ptr<Runner>> Runner::Make(const RunnerOptions& options, Episodes& episodes,
                                                      const base::Clock& clock, base::Metrics* metrics) {
   INGOT_RETURN_IF_ERROR(options.Validate());
+  if (options.recipes.empty()) {
+    return absl::InvalidArgumentError("agents.recipes is empty: name at least one agent to run");
+  }
   std::vector<std::shared_ptr<const Recipe>> recipes;
   for (const RecipeOptions& recipe : options.recipes) {
     INGOT_ASSIGN_OR_RETURN(auto made, Recipe::Make(recipe));

@@ -54,7 +54,8 @@ struct RunnerStats {
 
 class Runner {
  public:
-  // INVALID_ARGUMENT as RunnerOptions::Validate. `episodes`, `clock` and `metrics` (may be null) must outlive it.
+  // INVALID_ARGUMENT as RunnerOptions::Validate, and without a recipe. `episodes`, `clock` and `metrics` (may be null)
+  // must outlive it.
   static absl::StatusOr<std::unique_ptr<Runner>> Make(const RunnerOptions& options, Episodes& episodes,
                                                       const base::Clock& clock, base::Metrics* metrics = nullptr);
   // Stops, and waits for the slots however long they take.

@@ -70,7 +70,9 @@ void BindAgents(base::Schema& schema, agents::RunnerOptions& o) {
   schema.Field("agents.report_retry_s", &o.report_retry_s, "how long an unreachable gateway is asked to take a reward");
   schema.Field("agents.stop_timeout_s", &o.stop_timeout_s, "seconds that stopping waits for the running agents");
   schema.Field("agents.keep_failed_max", &o.keep_failed_max, "folders of failed episodes kept");
-  schema.List<agents::RecipeOptions>("agents.recipes", &o.recipes, BindRecipe, "the kinds of agents");
+  schema.List<agents::RecipeOptions>(
+      "agents.recipes", &o.recipes, BindRecipe,
+      "the kinds of agents; empty: the run starts none, and they come to its gateway from elsewhere");
 }
 
 }  // namespace ingot::app

@@ -24,7 +24,7 @@ struct EmbeddedRun::Parts {
   std::unique_ptr<gateway::Gateway> gateway;
   std::unique_ptr<gateway::HttpServer> http;
   std::unique_ptr<GatewayEpisodes> episodes;
-  std::unique_ptr<agents::Runner> runner;
+  std::unique_ptr<agents::Runner> runner;  // null: agents come from elsewhere
   std::unique_ptr<Ticker> ticker;
   std::string url;
   std::string device;
@@ -73,8 +73,10 @@ absl::StatusOr<std::unique_ptr<EmbeddedRun>> EmbeddedRun::Start(const RunConfig&
 
   INGOT_ASSIGN_OR_RETURN(std::string admin_key, gateway::ReadAdminKey(config.gateway));
   parts->episodes = std::make_unique<GatewayEpisodes>(*parts->gateway, std::move(admin_key));
-  INGOT_ASSIGN_OR_RETURN(parts->runner,
-                         agents::Runner::Make(config.agents, *parts->episodes, base::Clock::Real(), &metrics));
+  if (!config.agents.recipes.empty()) {
+    INGOT_ASSIGN_OR_RETURN(parts->runner,
+                           agents::Runner::Make(config.agents, *parts->episodes, base::Clock::Real(), &metrics));
+  }
   scheduler::Scheduler* const ticked = parts->scheduler.get();
   parts->ticker = std::make_unique<Ticker>(std::chrono::seconds(1), [ticked] {
     if (const absl::Status status = ticked->Tick(); !status.ok()) {
@@ -84,7 +86,9 @@ absl::StatusOr<std::unique_ptr<EmbeddedRun>> EmbeddedRun::Start(const RunConfig&
   return std::unique_ptr<EmbeddedRun>(new EmbeddedRun(std::move(parts)));
 }
 
-absl::Status EmbeddedRun::StartAgents() { return parts_->runner->Start(); }
+absl::Status EmbeddedRun::StartAgents() {
+  return parts_->runner == nullptr ? absl::OkStatus() : parts_->runner->Start();
+}
 
 TrainingSeams EmbeddedRun::Seams() {
   TrainingSeams seams;
@@ -100,8 +104,10 @@ TrainingSeams EmbeddedRun::Seams() {
 void EmbeddedRun::Stop() {
   if (parts_ == nullptr) return;
   parts_->ticker.reset();
-  if (const absl::Status status = parts_->runner->Stop(); !status.ok()) {
-    INGOT_LOG(warn, "agents: {}", status.ToString());
+  if (parts_->runner != nullptr) {
+    if (const absl::Status status = parts_->runner->Stop(); !status.ok()) {
+      INGOT_LOG(warn, "agents: {}", status.ToString());
+    }
   }
   parts_->runner.reset();
   parts_->http.reset();

@@ -27,6 +27,7 @@ class EmbeddedRun {
                                                             base::Metrics& metrics);
   ~EmbeddedRun();  // Stop()
 
+  // Nothing to do without recipes.
   absl::Status StartAgents();
   // Seams for RunTraining; on_first_version starts the agents.
   TrainingSeams Seams();

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "app/commands.h"
+#include "app/data_files.h"
 #include "app/device.h"
 #include "app/embedded.h"
 #include "app/evaluation.h"
@@ -21,6 +22,11 @@ absl::StatusOr<int> EvaluateOrError(const std::string& checkpoint, const RunArgs
   if (config.eval.tasks.empty())
     return absl::InvalidArgumentError(absl::StrCat(args.config, ": eval.tasks is not set"));
   INGOT_RETURN_IF_ERROR(RequireTasks(config));
+  if (config.agents.recipes.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(args.config, ": agents.recipes is empty, and `ingot eval` starts the agents itself"));
+  }
+  INGOT_RETURN_IF_ERROR(CheckDataFiles(config));
   INGOT_ASSIGN_OR_RETURN(const DeviceChoice device, OpenDevice(config.device));
   config.model.path = checkpoint;
   config.model.chat_format.clear();  // what the checkpoint says

@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "app/commands.h"
+#include "app/data_files.h"
 #include "app/device.h"
 #include "app/grpc_server.h"
 #include "app/process.h"
@@ -33,6 +34,7 @@ absl::StatusOr<int> LaunchOrError(const RunArgs& args) {
   INGOT_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadRunConfig(args.config, args.overrides));
   const RunConfig& config = *loaded.config;
   INGOT_RETURN_IF_ERROR(RequireTasks(config));
+  INGOT_RETURN_IF_ERROR(CheckDataFiles(config));
   // Only `cuda` can fail; the roles that compute open it again.
   if (config.device == "cuda") INGOT_RETURN_IF_ERROR(OpenDevice(config.device).status());
   INGOT_ASSIGN_OR_RETURN(const std::string binary, OwnBinary());
@@ -84,19 +86,20 @@ absl::StatusOr<int> LaunchOrError(const RunArgs& args) {
   scheduler.restart_extra = {"--resume"};
   INGOT_RETURN_IF_ERROR(supervisor.Start(std::move(scheduler)));
   for (int i = 0; i < config.cluster.rollout_engines; ++i) INGOT_RETURN_IF_ERROR(supervisor.Start(role("rollout", i)));
-  INGOT_RETURN_IF_ERROR(supervisor.Start(role("gateway", 0)));
+  const bool starts_agents = !config.agents.recipes.empty();
+  RoleSpec gateway = role("gateway", 0);
+  gateway.inherits_stdout = !starts_agents;  // it says where agents reach it
+  INGOT_RETURN_IF_ERROR(supervisor.Start(std::move(gateway)));
   for (int rank = 0; rank < config.cluster.trainer_ranks; ++rank) {
     INGOT_RETURN_IF_ERROR(supervisor.Start(trainer(rank, rank, config.cluster.trainer_ranks)));
   }
-  INGOT_RETURN_IF_ERROR(supervisor.Start(role("agents", 0)));
+  if (starts_agents) INGOT_RETURN_IF_ERROR(supervisor.Start(role("agents", 0)));
   std::printf("%s: %d processes; logs %s; `ingot status %s` asks them how they are\n", config.name.c_str(),
-              4 + config.cluster.rollout_engines + config.cluster.trainer_ranks, dir.logs().c_str(),
-              args.config.c_str());
-  std::fflush(stdout);
+              3 + (starts_agents ? 1 : 0) + config.cluster.rollout_engines + config.cluster.trainer_ranks,
+              dir.logs().c_str(), args.config.c_str());
   return supervisor.Run(StopFlag(), [&](const std::string& line) {
     INGOT_LOG(info, "{}", line);
     std::printf("[%s] %s\n", config.name.c_str(), line.c_str());
-    std::fflush(stdout);
   });
 }
 

@@ -1,12 +1,16 @@
 // The command line of Ingot.
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
 #include <iostream>
 #include <string>
+#include <vector>
 
 #include "app/bench_command.h"
 #include "app/commands.h"
 #include "app/process.h"
 #include "app/text_command.h"
+#include "base/config.h"
 
 namespace {
 
@@ -45,11 +49,27 @@ void AddTextCommands(CLI::App& app, ingot::app::TextArgs& args, int& code) {
   }
 }
 
+// What stands where a command of `app` should, with the nearest one; empty if nothing does.
+std::string UnknownCommand(const CLI::App& app) {
+  const CLI::App* at = &app;
+  while (!at->get_subcommands().empty()) at = at->get_subcommands().back();
+  const std::vector<std::string> words = at->remaining();
+  const std::vector<const CLI::App*> commands = at->get_subcommands([](const CLI::App*) { return true; });
+  const auto word = std::find_if(words.begin(), words.end(), [](const std::string& w) { return w[0] != '-'; });
+  if (word == words.end() || commands.empty()) return "";
+  const auto distance = [&](const CLI::App* command) { return ingot::base::EditDistance(*word, command->get_name()); };
+  const CLI::App* nearest = *std::min_element(commands.begin(), commands.end(),
+                                              [&](const auto* a, const auto* b) { return distance(a) < distance(b); });
+  return "unknown command '" + *word + "'; the nearest is '" + nearest->get_name() + "'";
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // whoever redirects a run into a file watches that file
   CLI::App app("Ingot: asynchronous reinforcement learning for agents");
   app.require_subcommand(1);
+  app.set_version_flag("--version", "ingot " INGOT_VERSION);
   int code = 0;
   RunArgs run;
 
@@ -178,6 +198,11 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
+    const std::string unknown = error.get_exit_code() == 0 ? "" : UnknownCommand(app);
+    if (!unknown.empty()) {
+      std::cerr << "ingot: " << unknown << "\n";
+      return 2;
+    }
     const int shown = app.exit(error);
     return error.get_exit_code() == 0 ? shown : 2;
   }

@@ -49,6 +49,12 @@ int Fail(const absl::Status& status) {
   }
 }
 
+std::string DescribeEntrance(const std::string& gateway_url) {
+  return absl::StrCat(
+      "agents.recipes is empty: this run starts no agents; those from elsewhere open their episodes at ", gateway_url,
+      "/ingot/v1/episodes");
+}
+
 std::string DescribeCores(const CoreBudget& cores) {
   return absl::StrCat("compute threads: ", cores.total, " in all, rollout ", cores.rollout, ", trainer ", cores.trainer,
                       " (the warm start uses all)");

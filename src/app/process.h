@@ -22,6 +22,9 @@ void DieWithParent(pid_t parent);
 // or the configuration (INVALID_ARGUMENT, NOT_FOUND of a file, ALREADY_EXISTS), otherwise 1; 130 when stopped.
 int Fail(const absl::Status& status);
 
+// Where agents reach a run that starts none: one line.
+std::string DescribeEntrance(const std::string& gateway_url);
+
 // "compute: 2 threads: rollout 1, trainer 1 ..." for the start of a run.
 std::string DescribeCores(const CoreBudget& cores);
 

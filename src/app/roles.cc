@@ -163,6 +163,7 @@ absl::Status RunGateway(const RoleContext& context) {
   const std::string address = GatewayAddress(config.cluster);
   INGOT_ASSIGN_OR_RETURN(std::unique_ptr<GrpcServer> server, GrpcServer::Start(address, std::move(services)));
   Announce("gateway", absl::StrCat(http->url(), ", gRPC ", address));
+  if (config.agents.recipes.empty()) std::printf("%s\n", DescribeEntrance(http->url()).c_str());
   WaitForStop();
   http->Stop();
   server.reset();

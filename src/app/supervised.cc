@@ -45,15 +45,17 @@ absl::StatusOr<Examples> ReadPairs(const std::string& path, const text::ChatForm
 
 // What a stage tells while it runs: a fifth of its steps at a time to people, every step to the record.
 trainer::SftObserver Observe(const std::string& name, const std::string& shown, int64_t& steps,
-                             const StageObserver& observer, const std::atomic<bool>& stop) {
+                             const StageRecord& record, base::RunLog& log, const std::atomic<bool>& stop) {
   return [&, name, shown](const trainer::SftReport& report) -> absl::Status {
     if (stop) return absl::CancelledError("the run was stopped");
     const int64_t every = std::max<int64_t>(1, report.total_steps / 5);
     if ((report.step + 1) % every == 0) {
-      observer.note(fmt::format("{} {:>4}/{}  {} {:.4f}", name, report.step + 1, report.total_steps,
-                                shown.substr(shown.find('/') + 1), report.metrics.at(shown)));
+      record.note(fmt::format("{} {:>4}/{}  {} {:.4f}", name, report.step + 1, report.total_steps,
+                              shown.substr(shown.find('/') + 1), report.metrics.at(shown)));
     }
-    return observer.step ? observer.step(steps++, report.metrics) : absl::OkStatus();
+    base::json::object fields;
+    for (const auto& [metric, value] : report.metrics) fields[metric] = value;
+    return log.Write(steps++, fields);
   };
 }
 
@@ -84,23 +86,30 @@ absl::StatusOr<std::unique_ptr<trainer::Trainer>> NewTrainer(const RunConfig& co
 }
 
 absl::Status RunStages(const RunConfig& config, const ModelSetup& model, trainer::Trainer& trainer,
-                       const StageObserver& observer, const std::atomic<bool>& stop) {
+                       const StageRecord& record, const std::atomic<bool>& stop) {
   // Both files are read first: a fault of the second should not be found after hours of the first.
   INGOT_ASSIGN_OR_RETURN(const Examples conversations, ReadConversations(config.sft_data, *model.text.format));
   INGOT_ASSIGN_OR_RETURN(const Examples pairs, ReadPairs(config.dpo_data, *model.text.format));
+  base::RunLogOptions log_options;
+  log_options.directory = record.folder;
+  log_options.resume_step = record.again ? 0 : -1;
+  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<base::RunLog> log,
+                         base::RunLog::Open(log_options, record.metrics, base::Clock::Real()));
   int64_t steps = 0;
   if (conversations.count > 0) {
     const auto start = Clock::now();
-    INGOT_RETURN_IF_ERROR(base::Annotate(
-        trainer.RunSft(conversations.calls, Observe("supervised", "sft/nll", steps, observer, stop)), config.sft_data));
-    observer.note(
+    INGOT_RETURN_IF_ERROR(
+        base::Annotate(trainer.RunSft(conversations.calls, Observe("supervised", "sft/nll", steps, record, *log, stop)),
+                       config.sft_data));
+    record.note(
         fmt::format("supervised stage done: {} conversations, {:.1f} s", conversations.count, SecondsSince(start)));
   }
   if (pairs.count > 0) {
     const auto start = Clock::now();
-    INGOT_RETURN_IF_ERROR(base::Annotate(
-        trainer.RunDpo(pairs.calls, Observe("preferences", "dpo/accuracy", steps, observer, stop)), config.dpo_data));
-    observer.note(fmt::format("preference stage done: {} pairs, {:.1f} s", pairs.count, SecondsSince(start)));
+    INGOT_RETURN_IF_ERROR(
+        base::Annotate(trainer.RunDpo(pairs.calls, Observe("preferences", "dpo/accuracy", steps, record, *log, stop)),
+                       config.dpo_data));
+    record.note(fmt::format("preference stage done: {} pairs, {:.1f} s", pairs.count, SecondsSince(start)));
   }
   return absl::OkStatus();
 }
@@ -120,19 +129,12 @@ absl::Status TrainSupervised(const LoadedConfig& loaded, const RunDir& dir, cons
   RunConfig all_threads = config;
   all_threads.trainer.threads = SplitCores(config).total;
   INGOT_ASSIGN_OR_RETURN(std::unique_ptr<trainer::Trainer> trainer, NewTrainer(all_threads, model));
-  base::RunLogOptions log_options;
-  log_options.directory = dir.path();
-  log_options.resume_step = resume ? 0 : -1;
-  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<base::RunLog> log,
-                         base::RunLog::Open(log_options, &metrics, base::Clock::Real()));
-  StageObserver observer;
-  observer.note = [&line](const std::string& text) { line.Note(text); };
-  observer.step = [&log](int64_t step, const trainer::StepMetrics& values) {
-    base::json::object fields;
-    for (const auto& [name, value] : values) fields[name] = value;
-    return log->Write(step, fields);
-  };
-  INGOT_RETURN_IF_ERROR(RunStages(all_threads, model, *trainer, observer, stop));
+  StageRecord record;
+  record.note = [&line](const std::string& text) { line.Note(text); };
+  record.folder = dir.path();
+  record.again = resume;
+  record.metrics = &metrics;
+  INGOT_RETURN_IF_ERROR(RunStages(all_threads, model, *trainer, record, stop));
   INGOT_ASSIGN_OR_RETURN(const trainer::CheckpointInfo saved,
                          trainer->SaveCheckpoint(dir.checkpoints(), model.text.files));
   line.Note(fmt::format("the model is in {}", saved.path));

@@ -20,15 +20,17 @@ namespace ingot::app {
 absl::StatusOr<std::unique_ptr<trainer::Trainer>> NewTrainer(const RunConfig& config, const ModelSetup& model,
                                                              trainer::Ranks* ranks = nullptr);
 
-struct StageObserver {
+// Where the stages are told of.
+struct StageRecord {
   std::function<void(const std::string& text)> note;  // a line for people
-  // Every optimizer step, counted over both stages; may be null.
-  std::function<absl::Status(int64_t step, const trainer::StepMetrics& metrics)> step;
+  std::string folder;                // of the run log: an entry for every optimizer step, counted over both stages
+  bool again = false;                // an earlier start may have left entries, which are replaced
+  base::Metrics* metrics = nullptr;  // the log's gauges; null: none
 };
 
 // Runs the stages that have data on `trainer`. CANCELLED once `stop` is set; errors name the data file.
 absl::Status RunStages(const RunConfig& config, const ModelSetup& model, trainer::Trainer& trainer,
-                       const StageObserver& observer, const std::atomic<bool>& stop);
+                       const StageRecord& record, const std::atomic<bool>& stop);
 
 // A run without tasks: the stages, their record in the run's folder, and the result as a checkpoint, which is a Hugging
 // Face model folder. No gateway, no agents. A run that is resumed before its checkpoint exists begins again.

@@ -17,16 +17,6 @@
 extern char** environ;
 
 namespace ingot::app {
-namespace {
-
-std::string Describe(int wait_status) {
-  if (WIFEXITED(wait_status)) return absl::StrCat("exited with ", WEXITSTATUS(wait_status));
-  if (WIFSIGNALED(wait_status)) return absl::StrCat("was killed by signal ", WTERMSIG(wait_status));
-  return "ended";
-}
-
-}  // namespace
-
 Supervisor::~Supervisor() { StopAll(); }
 
 absl::StatusOr<pid_t> Supervisor::Spawn(const RoleSpec& spec, bool again) {
@@ -62,29 +52,41 @@ absl::Status Supervisor::Start(RoleSpec spec) {
   return absl::OkStatus();
 }
 
+std::string Supervisor::Describe(const Role& role, int wait_status) {
+  std::string how = " ended";
+  if (WIFEXITED(wait_status)) how = absl::StrCat(" exited with ", WEXITSTATUS(wait_status));
+  if (WIFSIGNALED(wait_status)) {
+    how = role.killed ? absl::StrCat(" outlived its group, ", role.spec.group, ", and was ended by the supervisor")
+                      : absl::StrCat(" was killed by signal ", WTERMSIG(wait_status));
+  }
+  return absl::StrCat(role.spec.name, how, "; see ", role.spec.log_path);
+}
+
 absl::StatusOr<int> Supervisor::Run(const std::atomic<bool>& stop, const OnStatus& on_status) {
+  const Ending ending = TendAll(stop, on_status);
+  StopAll();
+  on_status(absl::StrCat("the run ended: ", ending.why));
+  return ending.code;
+}
+
+Supervisor::Ending Supervisor::TendAll(const std::atomic<bool>& stop, const OnStatus& on_status) {
+  const auto failed = [](const absl::Status& status) { return Ending{status, std::string(status.message())}; };
   while (true) {
     if (stop) {
       on_status("stopping all roles");
-      StopAll();
-      return absl::CancelledError("stopped");
+      return failed(absl::CancelledError("stopped"));
     }
     for (Role& role : roles_) {
-      absl::StatusOr<std::optional<int>> code = Tend(role, on_status);
-      if (code.ok() && !code->has_value()) continue;
-      StopAll();
-      if (!code.ok()) return code.status();
-      return **code;
+      absl::StatusOr<std::optional<Ending>> ending = Tend(role, on_status);
+      if (!ending.ok()) return failed(ending.status());
+      if (ending->has_value()) return **std::move(ending);
     }
-    if (const absl::Status status = TendGroups(on_status); !status.ok()) {
-      StopAll();
-      return status;
-    }
+    if (const absl::Status status = TendGroups(on_status); !status.ok()) return failed(status);
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
 }
 
-absl::StatusOr<std::optional<int>> Supervisor::Tend(Role& role, const OnStatus& on_status) {
+absl::StatusOr<std::optional<Supervisor::Ending>> Supervisor::Tend(Role& role, const OnStatus& on_status) {
   if (role.done) return std::nullopt;
   if (role.pid < 0) {
     if (ending_.contains(role.spec.group) || std::chrono::steady_clock::now() < role.start_after) return std::nullopt;
@@ -102,7 +104,7 @@ absl::StatusOr<std::optional<int>> Supervisor::Tend(Role& role, const OnStatus& 
   const bool exited = WIFEXITED(wait_status);
   const int code = exited ? WEXITSTATUS(wait_status) : -1;
   const bool left_alone = !role.spec.group.empty() && code == kGroupLostExit;
-  if (exited && role.spec.decides && !left_alone) return code;
+  if (exited && role.spec.decides && !left_alone) return Ending{code, Describe(role, wait_status)};
   if (exited && code == 0) {  // agents end by themselves when the scheduler has no more work
     role.done = true;
     on_status(absl::StrCat(role.spec.name, " is done"));
@@ -112,7 +114,7 @@ absl::StatusOr<std::optional<int>> Supervisor::Tend(Role& role, const OnStatus& 
     NoteGroupEnd(role, wait_status, on_status);
     return std::nullopt;
   }
-  const std::string what = absl::StrCat(role.spec.name, " ", Describe(wait_status), "; see ", role.spec.log_path);
+  const std::string what = Describe(role, wait_status);
   on_status(what);
   INGOT_RETURN_IF_ERROR(Restart(role, what));
   return std::nullopt;
@@ -133,7 +135,7 @@ void Supervisor::Schedule(Role& role) const {
 }
 
 void Supervisor::NoteGroupEnd(Role& role, int wait_status, const OnStatus& on_status) {
-  const std::string what = absl::StrCat(role.spec.name, " ", Describe(wait_status), "; see ", role.spec.log_path);
+  const std::string what = Describe(role, wait_status);
   on_status(what);
   const auto kill_after = std::chrono::steady_clock::now() + options_.group_grace;
   EndingGroup& group = ending_.try_emplace(role.spec.group, EndingGroup{what, "", kill_after}).first->second;

@@ -62,7 +62,8 @@ class Supervisor {
   absl::Status Start(RoleSpec spec);
 
   // Returns the deciding role's exit code once it ended and all others are stopped. `on_status` is called with one line
-  // whenever a role's state changes. `stop` set from a signal handler ends the run in order.
+  // whenever a role's state changes, and last, when all are stopped, with why the run ended. `stop` set from a signal
+  // handler ends the run in order.
   absl::StatusOr<int> Run(const std::atomic<bool>& stop, const std::function<void(const std::string&)>& on_status);
 
  private:
@@ -83,9 +84,19 @@ class Supervisor {
     std::chrono::steady_clock::time_point kill_after;
   };
 
+  // How the run ended.
+  struct Ending {
+    absl::StatusOr<int> code;
+    std::string why;
+  };
+
   static absl::StatusOr<pid_t> Spawn(const RoleSpec& spec, bool again);
-  // Reaps `role` if it ended. The run's exit code, if this decides it.
-  absl::StatusOr<std::optional<int>> Tend(Role& role, const OnStatus& on_status);
+  // "NAME exited with 3; see LOG"
+  static std::string Describe(const Role& role, int wait_status);
+  // Until the run ends. The roles that still run then are not stopped.
+  Ending TendAll(const std::atomic<bool>& stop, const OnStatus& on_status);
+  // Reaps `role` if it ended. How the run ended, if this decides it.
+  absl::StatusOr<std::optional<Ending>> Tend(Role& role, const OnStatus& on_status);
   void NoteGroupEnd(Role& role, int wait_status, const OnStatus& on_status);
   absl::Status TendGroups(const OnStatus& on_status);
   // ABORTED once it was started again too often.

@@ -11,6 +11,7 @@ namespace ingot::app {
 namespace {
 
 constexpr int kBarCells = 20;
+constexpr char kUnknown[] = "-";
 
 double Get(const std::map<std::string, double>& metrics, const std::string& name) {
   const auto found = metrics.find(name);
@@ -18,15 +19,20 @@ double Get(const std::map<std::string, double>& metrics, const std::string& name
 }
 
 std::string Duration(double seconds) {
-  if (!std::isfinite(seconds)) return "-";
+  if (!std::isfinite(seconds)) return kUnknown;
   const auto whole = static_cast<int64_t>(seconds + 0.5);
   if (whole < 60) return fmt::format("{}s", whole);
   if (whole < 3600) return fmt::format("{}m{:02}s", whole / 60, whole % 60);
   return fmt::format("{}h{:02}m", whole / 3600, whole / 60 % 60);
 }
 
+// `number` is how fmt writes one: "{:.1f}".
+std::string Shown(const std::string& number, double value) {
+  return std::isfinite(value) ? fmt::format(fmt::runtime(number), value) : kUnknown;
+}
+
 std::string Number(double value, const char* unit = "") {
-  if (!std::isfinite(value)) return "-";
+  if (!std::isfinite(value)) return kUnknown;
   if (std::abs(value) >= 10000) return fmt::format("{:.1f}k{}", value / 1000, unit);
   return fmt::format("{:.0f}{}", value, unit);
 }
@@ -38,15 +44,14 @@ std::string FormatStep(const std::string& run_name, int64_t step, int64_t total_
   const int cells = total_steps > 0 ? static_cast<int>(kBarCells * (step + 1) / total_steps) : kBarCells;
   std::string bar;
   for (int i = 0; i < kBarCells; ++i) bar += i < cells ? "━" : "╌";
+  const auto show = [&](const char* number, const char* name) { return Shown(number, Get(metrics, name)); };
+  const auto percent = [&](const char* name) { return Shown("{:.0f}%", 100 * Get(metrics, name)); };
   return fmt::format(
-      "{} {} {:>3}/{}  reward {:.3f}  stale {:.1f}/{:.0f}  window {:.0f}+{:.0f}/{:.0f}  {} tok/s  idle train {:.0f}% "
-      "roll "
-      "{:.0f}%  mismatch {:.1e}  eta {}",
-      run_name, bar, step + 1, total_steps, Get(metrics, "reward/mean"), Get(metrics, "async/staleness_mean"),
-      Get(metrics, "async/staleness_max"), Get(metrics, "scheduler/head"), Get(metrics, "scheduler/window"),
-      Get(metrics, "scheduler/budget"), Number(Get(metrics, "perf/tokens_per_second")),
-      100 * Get(metrics, "trainer/idle_ratio"), 100 * Get(metrics, "rollout/idle_ratio"),
-      Get(metrics, "mismatch/logprob_abs_diff_max"), Duration(eta_s));
+      "{} {} {:>3}/{}  reward {}  stale {}/{}  window {}+{}/{}  {} tok/s  idle train {} roll {}  mismatch {}  eta {}",
+      run_name, bar, step + 1, total_steps, show("{:.3f}", "reward/mean"), show("{:.1f}", "async/staleness_mean"),
+      show("{:.0f}", "async/staleness_max"), show("{:.0f}", "scheduler/head"), show("{:.0f}", "scheduler/window"),
+      show("{:.0f}", "scheduler/budget"), Number(Get(metrics, "perf/tokens_per_second")), percent("trainer/idle_ratio"),
+      percent("rollout/idle_ratio"), show("{:.1e}", "mismatch/logprob_abs_diff_max"), Duration(eta_s));
 }
 
 std::string Sparkline(const std::vector<double>& values) {

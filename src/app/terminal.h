@@ -29,7 +29,8 @@ class StepLine {
   int64_t first_step_ = 0;
 };
 
-// What StepLine prints for a step, without escape codes: for plain output and tests.
+// What StepLine prints for a step, without escape codes: for plain output and tests. "-" stands for what is not known,
+// as the engine's share of idle time is not when it was started again since the step before.
 std::string FormatStep(const std::string& run_name, int64_t step, int64_t total_steps,
                        const std::map<std::string, double>& metrics, double eta_s);
 

@@ -2,6 +2,7 @@
 #include <cstdio>
 
 #include "app/commands.h"
+#include "app/data_files.h"
 #include "app/device.h"
 #include "app/embedded.h"
 #include "app/process.h"
@@ -20,6 +21,7 @@ absl::StatusOr<int> TrainOrError(const RunArgs& args) {
         "cluster.trainer_ranks is ", config.cluster.trainer_ranks,
         ": `ingot train` is one process and trains on one rank; use `ingot launch`, or --set cluster.trainer_ranks=1"));
   }
+  INGOT_RETURN_IF_ERROR(CheckDataFiles(config));
   INGOT_ASSIGN_OR_RETURN(const DeviceChoice device, OpenDevice(config.device));
   INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(config.model, device.torch_name));
   INGOT_ASSIGN_OR_RETURN(const RunDir dir,
@@ -40,6 +42,7 @@ absl::StatusOr<int> TrainOrError(const RunArgs& args) {
                          EmbeddedRun::Start(config, dir, model, resume_step, metrics));
   std::printf("%s: %s\ngateway %s  metrics %s/metrics  run folder %s\n", config.name.c_str(),
               DescribeCores(SplitCores(config)).c_str(), run->url().c_str(), run->url().c_str(), dir.path().c_str());
+  if (config.agents.recipes.empty()) std::printf("%s\n", DescribeEntrance(run->url()).c_str());
   INGOT_ASSIGN_OR_RETURN(const TrainingResult result,
                          RunTraining(loaded, dir, run->Seams(), resume, metrics, StopFlag()));
   run->Stop();
@@ -65,6 +68,7 @@ int Train(const RunArgs& args) {
 int ConfigCheck(const RunArgs& args) {
   const absl::StatusOr<LoadedConfig> loaded = LoadRunConfig(args.config, args.overrides);
   if (!loaded.ok()) return Fail(loaded.status());
+  if (const absl::Status status = CheckDataFiles(*loaded->config); !status.ok()) return Fail(status);
   std::printf("%s", loaded->schema.EffectiveYaml().c_str());
   return 0;
 }

@@ -235,16 +235,18 @@ absl::Status TellStart(trainer::Ranks* ranks, const std::string& checkpoint) {
 }
 
 // Nothing else computes during the warm start, so that it takes all threads of the budget; the RL stage then starts
-// with its own share.
-absl::StatusOr<std::unique_ptr<trainer::Trainer>> WarmStart(const RunConfig& config, const ModelSetup& model,
-                                                            trainer::Ranks* ranks, StepLine& line,
-                                                            const std::atomic<bool>& stop) {
+// with its own share. Its record is RUN/warm_start's, so that the steps of RUN's own are those of RL alone.
+absl::StatusOr<std::unique_ptr<trainer::Trainer>> WarmStart(const RunConfig& config, const RunDir& dir,
+                                                            const ModelSetup& model, trainer::Ranks* ranks, bool again,
+                                                            StepLine& line, const std::atomic<bool>& stop) {
   RunConfig all_threads = config;
   all_threads.trainer.threads = SplitCores(config).total;
   INGOT_ASSIGN_OR_RETURN(std::unique_ptr<trainer::Trainer> warm, NewTrainer(all_threads, model));
-  StageObserver observer;
-  observer.note = [&line](const std::string& text) { line.Note("warm start: " + text); };
-  INGOT_RETURN_IF_ERROR(base::Annotate(RunStages(all_threads, model, *warm, observer, stop), "warm start"));
+  StageRecord record;
+  record.note = [&line](const std::string& text) { line.Note("warm start: " + text); };
+  record.folder = dir.path() + "/warm_start";
+  record.again = again;
+  INGOT_RETURN_IF_ERROR(base::Annotate(RunStages(all_threads, model, *warm, record, stop), "warm start"));
   INGOT_RETURN_IF_ERROR(TellStart(ranks, ""));
   return trainer::Trainer::Create(config.trainer, warm->config(), warm->parameters(), base::Clock::Real(), ranks);
 }
@@ -277,7 +279,7 @@ absl::StatusOr<std::unique_ptr<trainer::Trainer>> StartOrResume(const RunConfig&
     INGOT_RETURN_IF_ERROR(TellStart(ranks, ""));
     trainer = NewTrainer(config, model, ranks);
   } else {
-    trainer = WarmStart(config, model, ranks, line, stop);
+    trainer = WarmStart(config, dir, model, ranks, resume, line, stop);
   }
   if (trainer.ok() && KeepsReference(config)) {
     INGOT_RETURN_IF_ERROR(
@@ -341,6 +343,8 @@ absl::StatusOr<TrainingResult> RunTraining(const LoadedConfig& loaded, const Run
   base::RunLogOptions log_options;
   log_options.directory = dir.path();
   log_options.resume_step = resume ? first_step : -1;
+  // The last evaluation of a run that is made longer stays; that of one which has no step left is done again.
+  log_options.keep_version = first_step < config.trainer.total_steps ? first_step : first_step - 1;
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<base::RunLog> log,
                          base::RunLog::Open(log_options, &metrics, base::Clock::Real()));
   INGOT_ASSIGN_OR_RETURN(Evaluations evaluations,
@@ -375,7 +379,10 @@ absl::StatusOr<TrainingResult> RunTraining(const LoadedConfig& loaded, const Run
 
   base::json::object last_eval;
   INGOT_RETURN_IF_ERROR(evaluations.Finish(recorder.ReportTo(last_eval), stop));
-  if (!last_eval.empty()) INGOT_RETURN_IF_ERROR(log->Write(config.trainer.total_steps, last_eval));
+  if (!last_eval.empty()) {
+    last_eval["version"] = config.trainer.total_steps;
+    INGOT_RETURN_IF_ERROR(log->Write(config.trainer.total_steps, last_eval));
+  }
 
   line.Note(FormatSummary(tally, SecondsSince(start)));
   const GoalVerdict verdict = JudgeGoal(config.goal, tally.rewards);

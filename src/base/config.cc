@@ -298,7 +298,7 @@ absl::Status Schema::Load(const YAML::Node& node, const std::string& prefix, con
         std::any_of(lists_.begin(), lists_.end(), [&](const auto& known) { return inside(known->key); });
     if (!is_section) {
       return absl::InvalidArgumentError(
-          absl::StrCat(place, ": unknown key '", key, "'; the nearest known key is '", Nearest(key), "'"));
+          absl::StrCat(place, ": unknown key '", key, "'; the nearest known key is '", Nearest(key, true), "'"));
     }
     if (item.second.IsNull()) continue;
     if (!item.second.IsMap()) {
@@ -339,7 +339,7 @@ absl::Status Schema::Set(const std::string& assignment) {
       std::find_if(lists_.begin(), lists_.end(), [&](const auto& candidate) { return candidate->key == key; });
   if (entry == entries_.end() && list == lists_.end()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--set: unknown key '", key, "'; the nearest known key is '", Nearest(key), "'"));
+        absl::StrCat("--set: unknown key '", key, "'; the nearest known key is '", Nearest(key, false), "'"));
   }
   YAML::Node value;
   try {
@@ -369,7 +369,7 @@ std::string Schema::Origin(const std::string& key) const {
   return "default";
 }
 
-std::string Schema::Nearest(const std::string& key) const {
+std::string Schema::Nearest(const std::string& key, bool or_section) const {
   // A key in the wrong section is a likelier slip than one with other letters: compare the last words too, where most
   // of their letters agree.
   const auto last = [](const std::string& path) { return path.substr(path.rfind('.') + 1); };
@@ -385,8 +385,14 @@ std::string Schema::Nearest(const std::string& key) const {
       best = known;
     }
   };
-  for (const auto& entry : entries_) consider(entry->key);
-  for (const auto& list : lists_) consider(list->key);
+  const auto consider_all = [&](const std::string& known) {
+    consider(known);
+    for (size_t dot = known.rfind('.'); or_section && dot != std::string::npos; dot = known.rfind('.', dot - 1)) {
+      consider(known.substr(0, dot));
+    }
+  };
+  for (const auto& entry : entries_) consider_all(entry->key);
+  for (const auto& list : lists_) consider_all(list->key);
   return best;
 }
 
@@ -449,7 +455,7 @@ absl::StatusOr<std::string> Schema::Explain(const std::string& prefix) const {
   }
   if (text.empty()) {
     return absl::NotFoundError(
-        absl::StrCat("unknown key '", prefix, "'; the nearest known key is '", Nearest(prefix), "'"));
+        absl::StrCat("unknown key '", prefix, "'; the nearest known key is '", Nearest(prefix, true), "'"));
   }
   return text;
 }

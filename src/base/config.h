@@ -87,7 +87,7 @@ class Schema {
   std::string EffectiveYaml() const;
 
   // One line per key (all keys under `prefix`; empty: all): name, type, default, documentation. NOT_FOUND names the
-  // nearest known key.
+  // nearest known key or section.
   absl::StatusOr<std::string> Explain(const std::string& prefix) const;
 
  private:
@@ -95,7 +95,8 @@ class Schema {
   struct ListEntry;
   absl::Status Load(const YAML::Node& node, const std::string& prefix, const std::string& file);
   absl::Status LoadList(ListEntry& list, const YAML::Node& node, const std::string& file);
-  std::string Nearest(const std::string& key) const;
+  // Of all keys, and of the sections that hold them where one may stand.
+  std::string Nearest(const std::string& key, bool or_section) const;
   void Add(std::unique_ptr<Entry> entry);
   void AddChoice(const std::string& key, const std::vector<std::string>& names, std::function<size_t()> get,
                  std::function<void(size_t)> set, const std::string& doc);

@@ -40,9 +40,14 @@ absl::Status SyncFolder(const std::string& folder) {
   return status;
 }
 
-// The lines to keep of what was there, whole, with their newlines.
-std::string LinesBelow(std::string_view text, int64_t resume_step, const std::string& path) {
-  std::string kept;
+// What is kept of what was there.
+struct Kept {
+  std::string text;                 // whole lines, with their newlines
+  std::vector<json::object> ahead;  // those of them at resume_step or past it
+};
+
+Kept LinesKept(std::string_view text, const RunLogOptions& options, const std::string& path) {
+  Kept kept;
   int64_t broken = 0;
   while (!text.empty()) {
     const size_t end = text.find('\n');
@@ -52,9 +57,13 @@ std::string LinesBelow(std::string_view text, int64_t resume_step, const std::st
     const json::value* step = value.ok() ? Find(*value, "step") : nullptr;
     if (step == nullptr || !step->is_int64()) {
       ++broken;
-    } else if (step->get_int64() < resume_step) {
-      kept.append(line).push_back('\n');
+      continue;
     }
+    const json::value* version = Find(*value, "version");
+    const bool ahead = step->get_int64() >= options.resume_step;
+    if (ahead && (version == nullptr || !version->is_int64() || version->get_int64() > options.keep_version)) continue;
+    kept.text.append(line).push_back('\n');
+    if (ahead) kept.ahead.push_back(value->get_object());
   }
   if (broken > 0) INGOT_LOG(warn, "{}: cut {} broken line(s) that a crash left behind", path, broken);
   return kept;
@@ -72,19 +81,21 @@ absl::Status ReplaceFile(const std::string& folder, const std::string& path, std
   return SyncFolder(folder);
 }
 
-absl::Status CutForResume(const RunLogOptions& options, const std::string& path) {
+// The kept lines at resume_step or past it.
+absl::StatusOr<std::vector<json::object>> CutForResume(const RunLogOptions& options, const std::string& path) {
   std::ifstream in(path, std::ios::binary);
-  if (!in) return absl::OkStatus();  // nothing there yet
+  if (!in) return std::vector<json::object>();  // nothing there yet
   std::ostringstream buffer;
   buffer << in.rdbuf();
   const std::string text = std::move(buffer).str();
   if (options.resume_step < 0) {
-    if (text.empty()) return absl::OkStatus();
+    if (text.empty()) return std::vector<json::object>();
     return absl::FailedPreconditionError(
         absl::StrCat(path, " already holds a run's metrics: resume that run, or name another folder"));
   }
-  const std::string kept = LinesBelow(text, options.resume_step, path);
-  return kept == text ? absl::OkStatus() : ReplaceFile(options.directory, path, kept);
+  Kept kept = LinesKept(text, options, path);
+  if (kept.text != text) INGOT_RETURN_IF_ERROR(ReplaceFile(options.directory, path, kept.text));
+  return std::move(kept.ahead);
 }
 
 using Scalars = std::vector<std::pair<std::string, double>>;
@@ -105,6 +116,14 @@ void Flatten(const std::string& prefix, const json::object& fields, Scalars& sca
       scalars.emplace_back(name, value.get_bool() ? 1.0 : 0.0);
     }
   }
+}
+
+// Of a line, without "step" and "time".
+Scalars ScalarsOf(const json::object& line) {
+  Scalars scalars;
+  Flatten("", line, scalars);
+  std::erase_if(scalars, [](const auto& scalar) { return scalar.first == "step" || scalar.first == "time"; });
+  return scalars;
 }
 
 }  // namespace
@@ -128,11 +147,14 @@ absl::StatusOr<std::unique_ptr<RunLog>> RunLog::Open(const RunLogOptions& option
     return absl::UnavailableError(absl::StrCat("cannot make folder ", options.directory, ": ", error.message()));
   }
   const std::string path = options.directory + "/metrics.jsonl";
-  INGOT_RETURN_IF_ERROR(CutForResume(options, path));
+  INGOT_ASSIGN_OR_RETURN(const std::vector<json::object> ahead, CutForResume(options, path));
   std::unique_ptr<TfEventsWriter> events;
   if (options.tensorboard) {
     INGOT_ASSIGN_OR_RETURN(events, TfEventsWriter::Create(options.directory + "/tensorboard",
                                                           std::max<int64_t>(options.resume_step, 0), clock));
+    for (const json::object& line : ahead) {  // TensorBoard forgets them where the session starts
+      INGOT_RETURN_IF_ERROR(events->WriteScalars(line.at("step").as_int64(), ScalarsOf(line)));
+    }
   }
   const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (fd < 0) return IoError("open", path);
@@ -148,8 +170,7 @@ absl::Status RunLog::Write(int64_t step, const json::object& fields) {
   for (const auto& field : fields) {
     if (field.key() != "step" && field.key() != "time") line[field.key()] = field.value();
   }
-  Scalars scalars;
-  Flatten("", line, scalars);
+  const Scalars scalars = ScalarsOf(line);
   const std::string text = PrintJson(line) + "\n";
 
   MutexLock lock(mu_);
@@ -161,13 +182,14 @@ absl::Status RunLog::Write(int64_t step, const json::object& fields) {
     return written;
   }
   if (metrics_ != nullptr) {
-    for (const auto& [name, value] : scalars) {
-      if (name != "time") metrics_->GetGauge("ingot_" + name, "last value of " + name + " in metrics.jsonl").Set(value);
-    }
+    const auto set = [&](const std::string& name, double value) {
+      metrics_->GetGauge("ingot_" + name, "last value of " + name + " in metrics.jsonl").Set(value);
+    };
+    set("step", static_cast<double>(step));
+    for (const auto& [name, value] : scalars) set(name, value);
   }
   if (events_ != nullptr) {
-    const Scalars of_step(scalars.begin() + 2, scalars.end());  // without "step" and "time"
-    if (const absl::Status status = events_->WriteScalars(step, of_step); !status.ok()) {
+    if (const absl::Status status = events_->WriteScalars(step, scalars); !status.ok()) {
       INGOT_LOG(warn, "TensorBoard: {}", status.ToString());
     }
   }

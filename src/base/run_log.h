@@ -1,4 +1,5 @@
-// The record of a run, one entry per step, in three forms:
+// The record of a run, one entry per step (and one for what is measured of a version after the last step), in three
+// forms:
 //
 //   DIR/metrics.jsonl    one JSON object per line: {"step": 7, "time": 1718000000.25, "reward/mean": 0.4, ...}
 //   DIR/tensorboard/     event files with every number of it
@@ -25,18 +26,20 @@
 namespace ingot::base {
 
 struct RunLogOptions {
-  std::string directory;     // the run's folder; made if it is not there
-  bool tensorboard = true;   // write event files
-  int64_t resume_step = -1;  // the first step that is written (again): lines of it and later ones are cut; < 0: a new
-                             // run, whose folder must hold no line yet
+  std::string directory;      // the run's folder; made if it is not there
+  bool tensorboard = true;    // write event files
+  int64_t resume_step = -1;   // the first step that is written (again): lines of it and later ones are cut; < 0: a new
+                              // run, whose folder must hold no line yet
+  int64_t keep_version = -1;  // on resume, lines with a "version" up to this are kept whatever their step; < 0: none
   absl::Status Validate() const;
 };
 
 class RunLog {
  public:
-  // Opens the log. On resume, lines with step >= resume_step are cut, and so are lines that are no JSON object with a
-  // "step" (a crash of the machine can leave them), which are counted in the log. FAILED_PRECONDITION: a new run in a
-  // folder that already holds lines. `metrics` may be null: no gauges; it must outlive the log, as must `clock`.
+  // Opens the log. On resume, lines with step >= resume_step are cut but for keep_version's, and so are lines that are
+  // no JSON object with a "step" (a crash of the machine can leave them), which are counted in the log.
+  // FAILED_PRECONDITION: a new run in a folder that already holds lines. `metrics` may be null: no gauges; it must
+  // outlive the log, as must `clock`.
   static absl::StatusOr<std::unique_ptr<RunLog>> Open(const RunLogOptions& options, Metrics* metrics,
                                                       const Clock& clock);
   ~RunLog();

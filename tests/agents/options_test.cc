@@ -33,7 +33,6 @@ TEST(AgentOptionsTest, AGoodRecipeIsAccepted) {
 TEST(AgentOptionsTest, EachMistakeIsNamed) {
   const std::vector<std::pair<std::function<void(RunnerOptions&)>, std::vector<std::string>>> cases = {
       {[](auto& o) { o.concurrency = 0; }, {"agents.concurrency"}},
-      {[](auto& o) { o.recipes.clear(); }, {"agents.recipes"}},
       {[](auto& o) { o.recipes.push_back(o.recipes[0]); }, {"two recipes named 'agent'"}},
       {[](auto& o) { o.work_root = ""; }, {"agents.work_root"}},
       {[](auto& o) { o.backoff_initial_s = 5; }, {"backoff_max_s"}},

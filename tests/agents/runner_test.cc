@@ -86,6 +86,13 @@ class RunnerTest : public testing::Test {
   RunnerOptions options_;
 };
 
+TEST_F(RunnerTest, NeedsARecipe) {
+  options_.recipes.clear();
+  FakeEpisodes episodes(1);
+  const auto runner = Runner::Make(options_, episodes, base::Clock::Real());
+  EXPECT_THAT(std::string(runner.status().message()), HasSubstr("agents.recipes is empty"));
+}
+
 TEST_F(RunnerTest, RunsEveryTaskWithItsSlotsBusyAndNeverMore) {
   options_.concurrency = 3;
   FakeEpisodes episodes(20);

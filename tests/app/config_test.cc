@@ -94,6 +94,15 @@ TEST(RunConfig, ARunNeedsNoMoreRanksThanItHas) {
   }
 }
 
+TEST(RunConfig, AgentsMayComeFromElsewhere) {
+  const std::string tasks = "data:\n  tasks: tasks.jsonl\n";
+  const auto loaded = Load(tasks);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_TRUE(loaded->config->agents.recipes.empty());
+  EXPECT_THAT(std::string(Load(tasks, {"agents.concurrency=0"}).status().message()),
+              HasSubstr("agents.concurrency is 0: 1 to 4096"));
+}
+
 TEST(RunConfig, SupervisedRunsNeedNoTasks) {
   EXPECT_THAT(std::string(Load("run:\n  name: a\n").status().message()), HasSubstr("nothing to train on"));
   for (const char* data : {"data:\n  sft: x.jsonl\n", "data:\n  dpo: x.jsonl\n"}) {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the ingot binary as a user would: run_tests.py BINARY SOURCE_DIR CASE [--kills N] [--seed S].
 
-Cases: bad_input, supervised, serve, model_groups, kill, launch, ranks, ranks_lost, launch_kill, smoke,
+Cases: bad_input, supervised, serve, model_groups, visitors, kill, launch, ranks, ranks_lost, launch_kill, smoke,
 seeds. Exits with 0 if what the case states holds.
 """
 import argparse
@@ -398,6 +398,83 @@ GROUPS = {
 }
 
 
+def visit(url):
+    """An agent from elsewhere: episode by episode, one call each and every other one rewarded, until nobody answers."""
+    address = url.split("//")[1]
+
+    def post(path, body, key=""):
+        connection = http.client.HTTPConnection(address, timeout=60)
+        headers = {"Authorization": "Bearer " + key} if key else {}
+        connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json", **headers})
+        response = connection.getresponse()
+        return response.status, json.loads(response.read())
+
+    finished = 0
+    try:
+        while True:
+            status, episode = post("/ingot/v1/episodes", {"scaffold": "visitor"})
+            if status not in (200, 201):
+                time.sleep(0.05)  # no room, no weights yet, or no more work
+                continue
+            name, key = episode["episode_id"], episode["api_key"]
+            ask = {"model": "policy", "messages": [{"role": "user", "content": "which?"}], "max_tokens": 4}
+            told = [post(f"/s/{name}/v1/chat/completions", ask, key)]
+            for path, body in (("reward", {"reward": finished % 2}), ("end", {"status": "finished"})):
+                told.append(post(f"/ingot/v1/episodes/{name}/{path}", body, key))
+            if any(status != 200 for status, _ in told):
+                print(f"{name}: {told}")  # the run may be about to end
+            finished += 1
+    except (OSError, http.client.HTTPException):
+        return finished
+
+
+def run_visited(ingot, command, settings, extra=()):
+    """What a run without recipes prints; an agent from elsewhere comes once it has said, also into a pipe, to where."""
+    run = ingot.start(command, settings, extra)
+    said = []
+    while not said or "agents.recipes is empty" not in said[-1]:
+        said.append(run.stdout.readline())
+        check(said[-1], f"{command} ended without saying where agents reach it: {said}")
+    visits = visit(said[-1].split(" at ")[1].split("/ingot/")[0])
+    said += run.communicate(timeout=120)[0].splitlines()
+    check(run.returncode == 0, f"{command}: exit code {run.returncode} after {visits} visits: {said}")
+    return said
+
+
+def case_visitors(ingot, options):
+    """A run without recipes trains on agents that come from elsewhere; what it says and records of itself, resumed."""
+    folder = pathlib.Path(ingot.folder)
+    talk = [{"role": "user", "content": "which?"}, {"role": "assistant", "content": "this"}]
+    (folder / "sft.jsonl").write_text(json.dumps({"messages": talk}) + "\n")
+    (folder / "eval.jsonl").write_text("{\"task_id\": \"held out\"}\n")
+    settings = {key: value for key, value in GROUPS.items() if key != "agents"}
+    settings["data"] = {**GROUPS["data"], "sft": str(folder / "sft.jsonl")}
+    settings["sft"] = {"epochs": 0, "max_steps": 3}
+    config = folder / "visitors.yaml"
+    config.write_text(json.dumps(settings))
+    ingot.config = str(config)
+
+    def rows(name, metric):
+        return [row["step"] for row in ingot.metrics(name) if metric in row]
+
+    ports = free_ports(4)
+    said = run_visited(ingot, "launch", {
+        "run.name": "launched", "scheduler.total_steps": 1, "cluster.datapool_port": ports[0],
+        "cluster.scheduler_port": ports[1], "cluster.gateway_port": ports[2], "cluster.rollout_port": ports[3]})
+    check(said[-1].startswith("[launched] the run ended: trainer exited with 0; see "), said)
+    check(rows("launched", "reward/mean") == [0], "one step")
+
+    train = {"run.name": "trained", "scheduler.total_steps": 2, "eval.tasks": folder / "eval.jsonl"}
+    run_visited(ingot, "train", train)
+    check(rows("trained", "reward/mean") == [0, 1] and rows("trained", "eval/reward_mean") == [2], "two steps")
+    check(rows("trained/warm_start", "sft/nll") == [0, 1, 2] and not rows("trained", "sft/nll"), "the warm start's rows")
+    check(any((folder / "trained" / "warm_start" / "tensorboard").iterdir()), "the warm start's event file")
+    run_visited(ingot, "train", {**train, "scheduler.total_steps": 3}, ["--resume"])
+    check(rows("trained", "reward/mean") == [0, 1, 2], "three steps")
+    evaluated = [row["eval/version"] for row in ingot.metrics("trained") if "eval/version" in row]
+    check(evaluated == [2, 3], f"evaluations in the record: {evaluated}")
+
+
 def check_groups(ingot, name, steps):
     """Against the pool: only calls that follow training were trained, and each model sampled where it should have."""
     batches = {int(record["batch"].get("step", 0)): record["batch"]["groupIds"]
@@ -519,6 +596,23 @@ def case_bad_input(ingot, options):
         for word in words:
             check(word in output, f"'{word}' is missing in: {output}")
 
+    for words, named in ((["tain", "run.yaml"], ("'tain'", "'train'")), (["config", "chek"], ("'chek'", "'check'"))):
+        done = subprocess.run([ingot.binary, *words], capture_output=True, text=True, timeout=60)
+        check(done.returncode == 2 and all(name in done.stderr for name in named), f"{words}: {done}")
+        check(len(done.stderr.strip().splitlines()) == 1, f"not one line: {done.stderr}")
+    done = subprocess.run([ingot.binary, "--version"], capture_output=True, text=True, timeout=60)
+    check(done.returncode == 0 and done.stdout.startswith("ingot "), f"--version: {done}")
+
+    def expect_name_free(settings, *words):
+        """Neither command takes the run's name for a run that could not start."""
+        for command in ("train", "launch"):
+            expect({"run.name": "unborn", "run.if_exists": "fail", **settings}, *words, command=command)
+        check(not (folder / "unborn").exists(), "a run that could not start has left a folder")
+        argv = ingot.argv("config", settings)
+        argv.insert(2, "check")
+        done = subprocess.run(argv, cwd=ingot.source, capture_output=True, text=True, timeout=60)
+        check(done.returncode == 2 and words[0] in done.stderr, f"config check: {done}")
+
     expect({"trainer.learning_rat": 1}, "trainer.learning_rat", "nearest", "trainer.learning_rate")
     expect({"trainer.learning_rate": "fast"}, "trainer.learning_rate", "number")
     expect({"trainer.objective": "grpo"}, "trainer.objective", "cispo", "ppo_clip", "gspo", "opmd", "dpo")
@@ -534,6 +628,10 @@ def case_bad_input(ingot, options):
     tasks.write_text("{\"task_id\": \"a\"}\n{\"task_id\": \n")
     expect({"data.tasks": tasks, "run.name": "bad", "http.port": 0}, "tasks.jsonl", "2", codes=(1, 2))
     expect({"data.tasks": "nothing.jsonl", "run.name": "bad", "http.port": 0}, "nothing.jsonl", codes=(1, 2))
+    expect_name_free({"data.tasks": "nothing.jsonl"}, "data.tasks: nothing.jsonl", os.path.realpath(ingot.source))
+    expect_name_free({"eval.tasks": tasks}, "eval.tasks", "tasks.jsonl:2")
+    expect_name_free({"data.sft": tasks}, "data.sft", "tasks.jsonl:1")
+    expect_name_free({"data.dpo": folder / "none.jsonl"}, "data.dpo", str(folder / "none.jsonl"))
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

@@ -9,6 +9,7 @@ namespace ingot::app {
 namespace {
 
 using std::chrono::milliseconds;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
 // Roles are shell commands; $AGAIN is "again" in a process that was started again.
@@ -59,6 +60,17 @@ TEST_F(Supervised, TheDecidingRolesExitIsTheRuns) {
   const auto code = Run({Role("leader", "exit 3"), Role("other", kWaits)});
   ASSERT_TRUE(code.ok()) << code.status();
   EXPECT_EQ(*code, 3);
+}
+
+TEST_F(Supervised, TheLastLineSaysWhyTheRunEnded) {
+  const std::string log = "; see " + folder_ + "/";
+  ASSERT_TRUE(Run({Role("leader", "exit 3"), Role("other", kWaits)}).ok());
+  EXPECT_EQ(said_, "the run ended: leader exited with 3" + log + "leader.log\n");
+
+  said_.clear();
+  ASSERT_FALSE(Run({Role("leader", kWaits), Role("other", "kill -9 $$")}, /*max_restarts=*/0).ok());
+  EXPECT_THAT(
+      said_, EndsWith("\nthe run ended: other was killed by signal 9" + log + "other.log; gave up after 0 restarts\n"));
 }
 
 TEST_F(Supervised, ARoleThatCrashesIsStartedAgainAlone) {
@@ -138,6 +150,7 @@ TEST_F(Supervised, AMemberThatStandsStillIsTheLostOne) {
   const auto code = Run({Member("a", "test $SIZE = 1 && exit 0; exit 75", 0, 2), Member("b", kWaits, 1, 2)}, 0);
   ASSERT_TRUE(code.ok()) << code.status();
   EXPECT_EQ(*code, 0);
+  EXPECT_THAT(said_, HasSubstr("b outlived its group, ranks, and was ended by the supervisor"));
   EXPECT_THAT(said_, HasSubstr("gave up b after 0 restarts"));
 }
 

@@ -96,6 +96,14 @@ TEST(ConfigTest, AKeyInTheWrongSectionFindsItsHome) {
   EXPECT_THAT(ErrorOf("run: {learning_rate: 1}"), HasSubstr("'trainer.learning_rate'"));
 }
 
+TEST(ConfigTest, ASectionIsNearestWhereOneMayStand) {
+  EXPECT_THAT(ErrorOf("train: {learning_rate: 1}"), HasSubstr("nearest known key is 'trainer'"));
+  Options options;
+  Schema schema = Bind(options);
+  EXPECT_THAT(std::string(schema.Explain("agent").status().message()), HasSubstr("nearest known key is 'agents'"));
+  EXPECT_THAT(std::string(schema.Set("trainer=1").message()), HasSubstr("nearest known key is 'trainer.on'"));
+}
+
 TEST(ConfigTest, IllTypedValuesSayWhatWasExpected) {
   EXPECT_THAT(ErrorOf("trainer:\n  total_steps: ten"),
               HasSubstr("run.yaml:2: trainer.total_steps: expected an integer"));

@@ -98,6 +98,24 @@ TEST_F(RunLogTest, ResumeCutsTheStepsThatAreDoneAgainAndWhatACrashLeft) {
   EXPECT_EQ(Steps(), (std::vector<int64_t>{0, 1, 2, 3}));
 }
 
+TEST_F(RunLogTest, ResumeKeepsWhatWasMeasuredOfAVersionAfterItsStep) {
+  {
+    auto log = MustOpen(Options());
+    for (int step = 0; step < 3; ++step) ASSERT_TRUE(log->Write(step, {{"version", step + 1}, {"x", step}}).ok());
+    ASSERT_TRUE(log->Write(3, {{"version", 3}, {"eval", 0.5}}).ok());
+  }
+  RunLogOptions options = Options(3);
+  options.keep_version = 3;
+  auto log = MustOpen(options);
+  EXPECT_EQ(Steps(), (std::vector<int64_t>{0, 1, 2, 3}));
+  EXPECT_THAT(Lines().back(), HasSubstr("\"eval\":0.5"));
+
+  options.resume_step = 2;
+  options.keep_version = 2;
+  log = MustOpen(options);
+  EXPECT_EQ(Steps(), (std::vector<int64_t>{0, 1}));
+}
+
 TEST_F(RunLogTest, ANewRunRefusesAFolderThatHoldsAnother) {
   {
     ASSERT_TRUE(MustOpen(Options())->Write(0, {}).ok());
@@ -179,6 +197,18 @@ TEST_F(RunLogTest, AResumedEventFileStartsASessionAtItsFirstStep) {
   ASSERT_EQ(events.size(), 2u);
   EXPECT_EQ(events[1].step, 4);
   EXPECT_EQ(events[1].raw, "\x3a\x02\x08\x01");  // session_log { status: START }
+}
+
+TEST_F(RunLogTest, AResumedEventFileHoldsWhatIsKeptPastItsFirstStep) {
+  Append("{\"step\": 4, \"time\": 1, \"version\": 4}\n");
+  RunLogOptions options = Options(4);
+  options.keep_version = 4;
+  MustOpen(options);
+  const std::string path = std::filesystem::directory_iterator(directory_ + "/tensorboard")->path();
+  const std::vector<ReadEvent> events = ReadEvents(path);
+  ASSERT_EQ(events.size(), 3u);
+  EXPECT_EQ(events[2].step, 4);
+  EXPECT_THAT(events[2].raw, HasSubstr("version"));
 }
 
 TEST(Crc32cTest, AgreesWithItsSpecification) {

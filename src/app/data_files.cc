@@ -1,0 +1,34 @@
+#include "app/data_files.h"
+
+#include <filesystem>
+#include <string>
+
+#include "dataset/conversations.h"
+#include "dataset/preferences.h"
+#include "dataset/tasks.h"
+
+namespace ingot::app {
+namespace {
+
+template <typename Load>
+absl::Status CheckFile(const char* key, const std::string& path, Load load) {
+  if (path.empty()) return absl::OkStatus();
+  const absl::Status status = base::Annotate(load(path).status(), key);
+  if (!absl::IsNotFound(status) || std::filesystem::path(path).is_absolute()) return status;
+  std::error_code error;
+  return absl::NotFoundError(absl::StrCat(status.message(), " in ", std::filesystem::current_path(error).string(),
+                                          ", where ingot was started"));
+}
+
+}  // namespace
+
+absl::Status CheckDataFiles(const RunConfig& config) {
+  const auto tasks = [](const std::string& path) { return dataset::LoadTasks(path); };
+  INGOT_RETURN_IF_ERROR(CheckFile("data.tasks", config.tasks, tasks));
+  INGOT_RETURN_IF_ERROR(CheckFile("eval.tasks", config.eval.tasks, tasks));
+  INGOT_RETURN_IF_ERROR(
+      CheckFile("data.sft", config.sft_data, [](const std::string& path) { return dataset::LoadConversations(path); }));
+  return CheckFile("data.dpo", config.dpo_data, [](const std::string& path) { return dataset::LoadPreferences(path); });
+}
+
+}  // namespace ingot::app

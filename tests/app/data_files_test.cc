@@ -1,0 +1,64 @@
+#include "app/data_files.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+namespace ingot::app {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class DataFiles : public ::testing::Test {
+ protected:
+  DataFiles() {
+    std::string name = ::testing::TempDir() + "/data_files_XXXXXX";
+    folder_ = mkdtemp(name.data());
+  }
+  ~DataFiles() override { std::filesystem::remove_all(folder_); }
+
+  std::string File(const std::string& name, const std::string& text) const {
+    std::ofstream(folder_ + "/" + name) << text;
+    return folder_ + "/" + name;
+  }
+  static std::string Error(const RunConfig& config) { return std::string(CheckDataFiles(config).message()); }
+
+  std::string folder_;
+};
+
+TEST_F(DataFiles, ThatCanBeReadPass) {
+  RunConfig config;
+  EXPECT_TRUE(CheckDataFiles(config).ok());
+  config.tasks = config.eval.tasks = File("tasks.jsonl", "{\"task_id\": \"a\"}\n");
+  EXPECT_TRUE(CheckDataFiles(config).ok()) << CheckDataFiles(config);
+}
+
+TEST_F(DataFiles, EachIsReadAndNamedWithItsKey) {
+  const std::string bad = File("bad.jsonl", "{\"task_id\": \"a\", \"messages\": 3}\n{\n");
+  for (const auto& [key, field] : std::initializer_list<std::pair<std::string, std::string RunConfig::*>>{
+           {"data.tasks", &RunConfig::tasks}, {"data.sft", &RunConfig::sft_data}, {"data.dpo", &RunConfig::dpo_data}}) {
+    RunConfig config;
+    config.*field = bad;
+    EXPECT_THAT(Error(config), HasSubstr(key + ": " + bad + ":"));
+  }
+  RunConfig config;
+  config.eval.tasks = bad;
+  EXPECT_THAT(Error(config), HasSubstr("eval.tasks: " + bad + ":2"));
+}
+
+TEST_F(DataFiles, OneThatIsNotThereIsNamedWithTheFolderOfItsPath) {
+  RunConfig config;
+  config.tasks = "nowhere.jsonl";
+  EXPECT_THAT(Error(config), AllOf(HasSubstr("data.tasks: nowhere.jsonl does not exist"),
+                                   HasSubstr(std::filesystem::current_path().string())));
+  config.tasks = folder_ + "/nowhere.jsonl";
+  EXPECT_THAT(Error(config), AllOf(HasSubstr(config.tasks), Not(HasSubstr("where ingot was started"))));
+}
+
+}  // namespace
+}  // namespace ingot::app
