@@ -26,7 +26,7 @@ const Escapes& EscapesOf(Spelling spelling) {
 }
 
 CodePoints RawIn(const Escapes& escapes) {
-  const auto mark = static_cast<unsigned char>(escapes.mark);
+  const uint32_t mark = static_cast<unsigned char>(escapes.mark);
   return {{0x20, mark - 1}, {mark + 1, '\\' - 1}, {'\\' + 1, kMaxCodePoint}};
 }
 
