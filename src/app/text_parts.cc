@@ -2,9 +2,8 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 
+#include "base/file.h"
 #include "base/json.h"
 #include "text/chat_template.h"
 #include "text/format_spec.h"
@@ -29,14 +28,6 @@ std::vector<std::string> ByteTokenizerSpecials() {
     for (const std::string& marker : format.Markers()) add(marker);
   }
   return specials;
-}
-
-absl::StatusOr<std::string> ReadFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::stringstream text;
-  text << file.rdbuf();
-  if (!file) return absl::NotFoundError(absl::StrCat("cannot read '", path, "'"));
-  return text.str();
 }
 
 std::string InfoJson(const std::string& chat_format) {
@@ -66,7 +57,7 @@ absl::StatusOr<std::string> FormatNamedBy(const std::string& model_dir) {
     INGOT_RETURN_IF_ERROR(own.status());
     return std::string(kTemplate);
   }
-  INGOT_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  INGOT_ASSIGN_OR_RETURN(const std::string text, base::ReadFile(path));
   absl::StatusOr<base::json::value> info = base::ParseJson(text);
   if (!info.ok()) return base::Annotate(info.status(), path);
   const base::json::value* name = base::Find(*info, "chat_format");
@@ -96,12 +87,12 @@ absl::StatusOr<TextParts> LoadTextParts(const std::string& model_dir, const std:
     INGOT_ASSIGN_OR_RETURN(name, FormatNamedBy(model_dir));
   }
   INGOT_ASSIGN_OR_RETURN(parts.format, MakeFormat(name, model_dir, parts.tokenizer));
-  INGOT_ASSIGN_OR_RETURN(std::string tokenizer_json, ReadFile(model_dir + "/tokenizer.json"));
+  INGOT_ASSIGN_OR_RETURN(std::string tokenizer_json, base::ReadFile(model_dir + "/tokenizer.json"));
   parts.files = {{"tokenizer.json", std::move(tokenizer_json)}, {kInfoFile, InfoJson(name)}};
   for (const char* file : kTemplateFiles) {
     const std::string path = absl::StrCat(model_dir, "/", file);
     if (!NamesTemplate(name) || !std::filesystem::exists(path)) continue;
-    INGOT_ASSIGN_OR_RETURN(parts.files[file], ReadFile(path));
+    INGOT_ASSIGN_OR_RETURN(parts.files[file], base::ReadFile(path));
   }
   return parts;
 }

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
-#include <sstream>
+
+#include "base/file.h"
 
 namespace ingot::text {
 namespace {
@@ -12,26 +12,16 @@ namespace {
 using base::Find;
 namespace json = base::json;
 
-constexpr uintmax_t kMaxFileBytes = 64u << 20;
+constexpr int64_t kMaxFileBytes = 64u << 20;
 constexpr std::string_view kRoles[] = {"system", "developer", "user", "assistant", "tool", "function", "ipython"};
 
 std::string_view View(const json::string& text) { return {text.data(), text.size()}; }
 
 // The file's text; empty if there is no such file.
 absl::StatusOr<std::string> ReadOptional(const std::filesystem::path& path) {
-  std::error_code error;
-  const uintmax_t bytes = std::filesystem::file_size(path, error);
-  if (error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory) return std::string();
-  if (error) return absl::UnavailableError(absl::StrCat("cannot read ", path.string(), ": ", error.message()));
-  if (bytes > kMaxFileBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path.string(), " has ", bytes, " bytes, more than the ", kMaxFileBytes, " it may have"));
-  }
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  if (!file || !text) return absl::UnavailableError(absl::StrCat("cannot read ", path.string()));
-  return text.str();
+  absl::StatusOr<std::string> text = base::ReadFile(path, kMaxFileBytes);
+  if (absl::IsNotFound(text.status())) return std::string();
+  return text;
 }
 
 // A token as tokenizer_config.json writes it: a text, or an object with `content`.
