@@ -40,10 +40,24 @@ constexpr const char* kTemplateFiles[] = {"chat_template.jinja", "tokenizer_conf
 // "template" or "template:NAME": the folder's own template with the output format NAME.
 bool NamesTemplate(const std::string& name) { return name == kTemplate || name.starts_with(kTemplatePrefix); }
 
+// The ids that an engine stops at for this model.
+absl::StatusOr<std::vector<int32_t>> ModelEnds(const std::string& model_dir) {
+  const std::string path = model_dir + "/config.json";
+  const absl::StatusOr<std::string> config = base::ReadFile(path);
+  if (absl::IsNotFound(config.status())) return std::vector<int32_t>();  // a tokenizer alone
+  INGOT_RETURN_IF_ERROR(config.status());
+  auto ends = text::EosIdsIn(*config);
+  if (!ends.ok()) return base::Annotate(ends.status(), path);
+  return ends;
+}
+
 absl::StatusOr<std::shared_ptr<const text::ChatFormat>> MakeFormat(const std::string& name,
                                                                    const std::string& model_dir,
                                                                    std::shared_ptr<const text::Tokenizer> tokenizer) {
-  if (!NamesTemplate(name)) return text::MakeChatFormat(name, std::move(tokenizer));
+  if (!NamesTemplate(name)) {
+    INGOT_ASSIGN_OR_RETURN(const std::vector<int32_t> ends, ModelEnds(model_dir));
+    return text::MakeChatFormat(name, std::move(tokenizer), ends);
+  }
   const std::string output = name == kTemplate ? "" : name.substr(std::string(kTemplatePrefix).size());
   return text::LoadChatFormat(model_dir, std::move(tokenizer), output);
 }
