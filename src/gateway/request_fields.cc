@@ -249,7 +249,9 @@ void ReadFormat(Fields& owner, std::string_view name, GatewayRequest& request) {
   }
   const value* nested = base::Find(*format, "json_schema");
   const value* schema = base::Find(nested == nullptr ? *format : *nested, "schema");
-  if (kind != "json_schema" || (schema != nullptr && !schema->is_object() && !schema->is_bool())) {
+  const bool usable = schema == nullptr ? nested != nullptr && nested->is_object()  // chat completions': any JSON
+                                        : schema->is_object() || schema->is_bool();
+  if (kind != "json_schema" || !usable) {
     return owner.Wrong(name, "of type \"text\", \"json_object\" or \"json_schema\" with an object 'schema'");
   }
   request.json_schema = schema == nullptr ? "{}" : base::PrintJson(*schema);
