@@ -117,8 +117,13 @@ absl::StatusOr<int> ServeOrError(const ServeArgs& args) {
   http_options.tls_certificate = args.tls_certificate;
   http_options.tls_key = args.tls_key;
   http_options.allow_plaintext = args.allow_plaintext;
-  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<gateway::HttpServer> http,
-                         gateway::HttpServer::Start(http_options, *gateway));
+  auto started = gateway::HttpServer::Start(http_options, *gateway);
+  if (absl::IsFailedPrecondition(started.status())) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("--host ", args.host, " is reached by other machines: add --tls-certificate and --tls-key, or ",
+                     "--allow-plaintext where the network is private"));
+  }
+  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<gateway::HttpServer> http, std::move(started));
   INGOT_ASSIGN_OR_RETURN(std::unique_ptr<GrpcServer> tokens, ServeTokens(args, *model.engine));
   std::printf("serving %s (%.1fM parameters, %d threads, %s) at %s/v1", gateway_options.model_name.c_str(),
               static_cast<double>(model.shape.ParameterCount()) * 1e-6, options.threads, device.torch_name.c_str(),
