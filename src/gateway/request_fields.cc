@@ -258,6 +258,7 @@ void ReadFormat(Fields& owner, std::string_view name, GatewayRequest& request) {
   if (type == nullptr || !type->is_string()) return owner.Wrong(name, "an object with a string 'type'");
   const std::string_view kind(type->get_string());
   if (kind == "text") return;
+  request.format_field = owner.PathOf(name);
   if (kind == "json_object") {
     request.json_schema = R"({"type":"object"})";
     return;

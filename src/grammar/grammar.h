@@ -7,8 +7,7 @@
 //
 // JSON Schema, as far as supported: type (also a list), enum, const, properties, required, additionalProperties, items,
 // prefixItems, minItems, maxItems, minLength, maxLength, pattern (grammar/regex.h), format (grammar/schema_formats.h),
-// minimum, maximum, exclusiveMinimum, exclusiveMaximum, anyOf, oneOf (as anyOf), allOf (merged), $ref within the
-// document
+// minimum, maximum, exclusiveMinimum, exclusiveMaximum, anyOf, oneOf (as anyOf), allOf (merged), $ref within the schema
 // ("#/..."), recursive or not, and true and false. Annotations are passed over: title, description, default, examples,
 // any other format, deprecated, readOnly, writeOnly, contentMediaType, contentEncoding, $schema, $id, $anchor,
 // $comment, $defs, definitions and x-*. Any other keyword is INVALID_ARGUMENT naming it and its place, as are values
@@ -72,7 +71,8 @@ class Compiler {
   // Takes a few hundredths of a second for 150,000 tokens: the masks of common leaves are made here.
   explicit Compiler(std::shared_ptr<const Vocabulary> vocabulary, size_t max_kept = 64);
 
-  // INVALID_ARGUMENT: the grammar is malformed, asks for what is not supported, is too large, or allows no text.
+  // INVALID_ARGUMENT: the grammar is malformed, asks for what is not supported, is too large, or allows no text. A
+  // part's own fault is a base::Fault that names it: "grammar.alternatives[0].parts[1]".
   absl::StatusOr<std::shared_ptr<const Program>> Compile(const Spec& spec);
 
   const std::shared_ptr<const Vocabulary>& vocabulary() const { return vocabulary_; }
