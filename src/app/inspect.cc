@@ -80,6 +80,9 @@ absl::StatusOr<std::string> ResolveEpisode(const OpenRun& run, const std::string
   if (slash == std::string::npos || name.find_first_not_of("0123456789/") != std::string::npos || name.size() > 18) {
     return name;
   }
+  if (slash == 0 || slash + 1 == name.size() || name.find('/', slash + 1) != std::string::npos) {
+    return absl::InvalidArgumentError(absl::StrCat("'", name, "': GROUP/SAMPLE is expected, such as 7/0"));
+  }
   v1::ListEpisodesRequest request;
   request.set_purpose(v1::PURPOSE_TRAIN);
   const int64_t group = std::strtoll(name.substr(0, slash).c_str(), nullptr, 10);

@@ -1,11 +1,7 @@
 // `ingot serve`: gateway and engine alone, as one would serve a model.
-#include <cerrno>
 #include <chrono>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <thread>
 
 #include "app/commands.h"
@@ -15,6 +11,7 @@
 #include "app/process.h"
 #include "app/served_record.h"
 #include "app/snapshots.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "gateway/http_server.h"
 #include "rollout/engine.h"
@@ -25,10 +22,9 @@ namespace ingot::app {
 namespace {
 
 absl::StatusOr<std::shared_ptr<gateway::ScriptedModel>> LoadScript(const std::string& path, const TextParts& text) {
-  std::ifstream file(path);
-  if (!file) return absl::NotFoundError(absl::StrCat("cannot read the script '", path, "': ", std::strerror(errno)));
-  const std::string lines{std::istreambuf_iterator<char>(file), {}};
-  auto script = gateway::ScriptedModel::Parse(lines, *text.tokenizer, *text.format);
+  const absl::StatusOr<std::string> lines = base::ReadFile(path);
+  if (!lines.ok()) return base::Annotate(lines.status(), "--script");
+  auto script = gateway::ScriptedModel::Parse(*lines, *text.tokenizer, *text.format);
   if (!script.ok()) return base::Annotate(script.status(), path);
   return script;
 }
@@ -121,8 +117,13 @@ absl::StatusOr<int> ServeOrError(const ServeArgs& args) {
   http_options.tls_certificate = args.tls_certificate;
   http_options.tls_key = args.tls_key;
   http_options.allow_plaintext = args.allow_plaintext;
-  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<gateway::HttpServer> http,
-                         gateway::HttpServer::Start(http_options, *gateway));
+  auto started = gateway::HttpServer::Start(http_options, *gateway);
+  if (absl::IsFailedPrecondition(started.status())) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("--host ", args.host, " is reached by other machines: add --tls-certificate and --tls-key, or ",
+                     "--allow-plaintext where the network is private"));
+  }
+  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<gateway::HttpServer> http, std::move(started));
   INGOT_ASSIGN_OR_RETURN(std::unique_ptr<GrpcServer> tokens, ServeTokens(args, *model.engine));
   std::printf("serving %s (%.1fM parameters, %d threads, %s) at %s/v1", gateway_options.model_name.c_str(),
               static_cast<double>(model.shape.ParameterCount()) * 1e-6, options.threads, device.torch_name.c_str(),

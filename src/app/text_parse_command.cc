@@ -1,11 +1,9 @@
 #include "app/text_parse_command.h"
 
-#include <filesystem>
-#include <fstream>
 #include <memory>
-#include <sstream>
 #include <vector>
 
+#include "base/file.h"
 #include "text/output_format.h"
 
 namespace ingot::app {
@@ -18,13 +16,8 @@ absl::StatusOr<std::shared_ptr<const text::OutputFormat>> Load(const std::string
     INGOT_ASSIGN_OR_RETURN(const text::OutputFormat* found, text::FindOutputFormat(format));
     return std::shared_ptr<const text::OutputFormat>(found, [](const text::OutputFormat*) {});  // lives on
   }
-  std::ifstream file(format, std::ios::binary);
-  std::stringstream content;
-  content << file.rdbuf();
-  if (!file || std::filesystem::is_directory(format)) {
-    return absl::NotFoundError(absl::StrCat("cannot read '", format, "'"));
-  }
-  const auto parsed = base::ParseJson(content.str());
+  INGOT_ASSIGN_OR_RETURN(const std::string content, base::ReadFile(format));
+  const auto parsed = base::ParseJson(content);
   if (!parsed.ok()) return base::Annotate(parsed.status(), format);
   const auto row = text::OutputRowFromJson(*parsed);
   if (!row.ok()) return base::Annotate(row.status(), format);

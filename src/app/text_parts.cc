@@ -2,9 +2,8 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 
+#include "base/file.h"
 #include "base/json.h"
 #include "text/chat_template.h"
 #include "text/format_spec.h"
@@ -31,14 +30,6 @@ std::vector<std::string> ByteTokenizerSpecials() {
   return specials;
 }
 
-absl::StatusOr<std::string> ReadFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::stringstream text;
-  text << file.rdbuf();
-  if (!file) return absl::NotFoundError(absl::StrCat("cannot read '", path, "'"));
-  return text.str();
-}
-
 std::string InfoJson(const std::string& chat_format) {
   return base::PrintJson(base::json::object{{"chat_format", chat_format}}) + "\n";
 }
@@ -49,10 +40,24 @@ constexpr const char* kTemplateFiles[] = {"chat_template.jinja", "tokenizer_conf
 // "template" or "template:NAME": the folder's own template with the output format NAME.
 bool NamesTemplate(const std::string& name) { return name == kTemplate || name.starts_with(kTemplatePrefix); }
 
+// The ids that an engine stops at for this model.
+absl::StatusOr<std::vector<int32_t>> ModelEnds(const std::string& model_dir) {
+  const std::string path = model_dir + "/config.json";
+  const absl::StatusOr<std::string> config = base::ReadFile(path);
+  if (absl::IsNotFound(config.status())) return std::vector<int32_t>();  // a tokenizer alone
+  INGOT_RETURN_IF_ERROR(config.status());
+  auto ends = text::EosIdsIn(*config);
+  if (!ends.ok()) return base::Annotate(ends.status(), path);
+  return ends;
+}
+
 absl::StatusOr<std::shared_ptr<const text::ChatFormat>> MakeFormat(const std::string& name,
                                                                    const std::string& model_dir,
                                                                    std::shared_ptr<const text::Tokenizer> tokenizer) {
-  if (!NamesTemplate(name)) return text::MakeChatFormat(name, std::move(tokenizer));
+  if (!NamesTemplate(name)) {
+    INGOT_ASSIGN_OR_RETURN(const std::vector<int32_t> ends, ModelEnds(model_dir));
+    return text::MakeChatFormat(name, std::move(tokenizer), ends);
+  }
   const std::string output = name == kTemplate ? "" : name.substr(std::string(kTemplatePrefix).size());
   return text::LoadChatFormat(model_dir, std::move(tokenizer), output);
 }
@@ -66,7 +71,7 @@ absl::StatusOr<std::string> FormatNamedBy(const std::string& model_dir) {
     INGOT_RETURN_IF_ERROR(own.status());
     return std::string(kTemplate);
   }
-  INGOT_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  INGOT_ASSIGN_OR_RETURN(const std::string text, base::ReadFile(path));
   absl::StatusOr<base::json::value> info = base::ParseJson(text);
   if (!info.ok()) return base::Annotate(info.status(), path);
   const base::json::value* name = base::Find(*info, "chat_format");
@@ -96,12 +101,12 @@ absl::StatusOr<TextParts> LoadTextParts(const std::string& model_dir, const std:
     INGOT_ASSIGN_OR_RETURN(name, FormatNamedBy(model_dir));
   }
   INGOT_ASSIGN_OR_RETURN(parts.format, MakeFormat(name, model_dir, parts.tokenizer));
-  INGOT_ASSIGN_OR_RETURN(std::string tokenizer_json, ReadFile(model_dir + "/tokenizer.json"));
+  INGOT_ASSIGN_OR_RETURN(std::string tokenizer_json, base::ReadFile(model_dir + "/tokenizer.json"));
   parts.files = {{"tokenizer.json", std::move(tokenizer_json)}, {kInfoFile, InfoJson(name)}};
   for (const char* file : kTemplateFiles) {
     const std::string path = absl::StrCat(model_dir, "/", file);
     if (!NamesTemplate(name) || !std::filesystem::exists(path)) continue;
-    INGOT_ASSIGN_OR_RETURN(parts.files[file], ReadFile(path));
+    INGOT_ASSIGN_OR_RETURN(parts.files[file], base::ReadFile(path));
   }
   return parts;
 }

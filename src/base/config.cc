@@ -5,11 +5,12 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <fstream>
 #include <limits>
 #include <set>
 #include <sstream>
 #include <utility>
+
+#include "base/file.h"
 
 namespace ingot::base {
 
@@ -243,12 +244,9 @@ void Schema::AddList(const std::string& key, std::function<void()> clear, std::f
 }
 
 absl::Status Schema::LoadFile(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) return absl::NotFoundError(absl::StrCat("cannot read the configuration file '", path, "'"));
-  std::stringstream text;
-  text << file.rdbuf();
-  if (file.bad()) return absl::NotFoundError(absl::StrCat("cannot read the configuration file '", path, "'"));
-  return LoadText(text.str(), path);
+  const absl::StatusOr<std::string> text = ReadFile(path);
+  if (!text.ok()) return Annotate(text.status(), "the configuration file");
+  return LoadText(*text, path);
 }
 
 absl::Status Schema::LoadText(const std::string& text, const std::string& file_name) {

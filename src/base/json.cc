@@ -119,7 +119,7 @@ absl::StatusOr<json::value> ParseJson(std::string_view text, json::storage_ptr s
   options.max_depth = kMaxDepth;
   json::stream_parser parser(std::move(storage), options);
   size_t used = parser.write_some(text.data(), text.size(), error);
-  if (!error) parser.finish(error);
+  if (!error && !parser.done()) parser.finish(error);
   if (!error) {
     const size_t rest = text.find_first_not_of(" \t\r\n", used);
     if (rest == std::string_view::npos) return parser.release();
@@ -131,7 +131,8 @@ absl::StatusOr<json::value> ParseJson(std::string_view text, json::storage_ptr s
   const size_t last_newline = before.rfind('\n');
   const size_t column = last_newline == std::string_view::npos ? used + 1 : used - last_newline;
   return absl::InvalidArgumentError(
-      absl::StrCat("malformed JSON at line ", line, ", column ", column, ": ", error.message()));
+      absl::StrCat("malformed JSON at line ", line, ", column ", column, ": ",
+                   error == json::error::extra_data ? "there is more text behind the value" : error.message()));
 }
 
 std::string PrintJson(const json::value& value) {

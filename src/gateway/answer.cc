@@ -22,6 +22,7 @@ void DropUnread(const text::ChatFormat& format, base::json::object& variables) {
 Answer::Answer(Core& core, const Dialect& dialect, RawRequest raw)
     : core_(core),
       dialect_(dialect),
+      id_(base::RandomHex(16)),
       arrival_(core.parts.clock->Now()),
       arrival_unix_ns_(core.parts.clock->UnixNanos()),
       raw_(std::move(raw)) {}
@@ -99,7 +100,7 @@ absl::Status Answer::MakeCalls(const std::shared_ptr<Episode>& episode) {
   std::vector<std::shared_ptr<ChatCall>> calls;
   for (int choice = 0; choice < request_->choices(); ++choice) {
     calls.push_back(std::make_shared<ChatCall>(
-        core_, ChatCall::Setup{.call_id = base::RandomHex(16),
+        core_, ChatCall::Setup{.call_id = choice == 0 ? id_ : base::RandomHex(16),
                                .choice = choice,
                                .request = request_,
                                .episode = episode,

@@ -60,6 +60,7 @@ class Answer : public std::enable_shared_from_this<Answer> {
   void Refuse(absl::Status why);  // instead of Prepare
   std::chrono::nanoseconds arrival() const { return arrival_; }
   const Dialect& dialect() const { return dialect_; }
+  const std::string& id() const { return id_; }  // of its first call
 
  private:
   enum class Phase { kQueued, kPreparing, kRunning, kDone };
@@ -76,6 +77,7 @@ class Answer : public std::enable_shared_from_this<Answer> {
 
   Core& core_;
   const Dialect& dialect_;
+  const std::string id_;
   const std::chrono::nanoseconds arrival_;
   const int64_t arrival_unix_ns_;
   Hooks hooks_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/fault.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "gateway/api_error.h"
@@ -176,6 +177,10 @@ absl::Status ChatCall::Outcome() {
   if (!abort_.ok()) return abort_;
   if (absl::IsNotFound(engine_error_)) {
     return ApiError(409, "version_not_held", "", absl::StrCat("the engine: ", engine_error_.message()));
+  }
+  if (const auto fault = base::FaultOf(engine_error_)) {
+    const std::string param = ParamOf(fault->field, *setup_.request, sampling_);
+    return BadRequest(param, absl::StrCat("'", param, "' cannot be used: ", fault->what));
   }
   if (!engine_error_.ok()) return base::Annotate(engine_error_, "the engine ended the call");
   if (generation_.finish == v1::FINISH_ABORTED || generation_.finish == v1::FINISH_ERROR) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <utility>
@@ -32,16 +33,25 @@ absl::StatusOr<double> NumberField(const value& body, const char* name) {
   return field->to_number<double>();
 }
 
+// 400 for a field of the object `body` that is none of `known`: a name that is misspelled would change nothing, and
+// nobody would know. `of`: what stands before its fields.
+absl::Status CheckFields(const value& body, std::initializer_list<std::string_view> known, const std::string& of = "") {
+  for (const auto& field : body.get_object()) {
+    const std::string_view name(field.key().data(), field.key().size());
+    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+    const std::string path = of + Printable(name, 80);
+    std::string names;
+    for (const std::string_view one : known) absl::StrAppend(&names, names.empty() ? "" : ", ", base::View(one));
+    return BadRequest(path, absl::StrCat("there is no field '", path, "'; known: ", names));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ReadLimits(const value& body, v1::EpisodeOpenRequest& open) {
   const value* limits = base::Find(body, "limits");
   if (limits == nullptr || limits->is_null()) return absl::OkStatus();
   if (!limits->is_object()) return BadRequest("limits", "'limits' must be an object");
-  for (const auto& [name, unused] : limits->get_object()) {
-    if (name != "max_calls" && name != "max_tokens" && name != "deadline_s") {
-      return BadRequest("limits", absl::StrCat("there is no limit '", Printable(std::string(name), 80),
-                                               "'; known: max_calls, max_tokens, deadline_s"));
-    }
-  }
+  INGOT_RETURN_IF_ERROR(CheckFields(*limits, {"max_calls", "max_tokens", "deadline_s"}, "limits."));
   INGOT_ASSIGN_OR_RETURN(const double calls, NumberField(*limits, "max_calls"));
   INGOT_ASSIGN_OR_RETURN(const double tokens, NumberField(*limits, "max_tokens"));
   INGOT_ASSIGN_OR_RETURN(const double deadline, NumberField(*limits, "deadline_s"));
@@ -63,6 +73,7 @@ absl::Status ReadTask(const value& body, v1::EpisodeOpenRequest& open) {
     return absl::OkStatus();
   }
   if (!task->is_object()) return BadRequest("task", "'task' must be an object");
+  INGOT_RETURN_IF_ERROR(CheckFields(*task, {"task_id", "domain", "payload"}, "task."));
   INGOT_ASSIGN_OR_RETURN(const std::string id, StringField(*task, "task_id"));
   INGOT_ASSIGN_OR_RETURN(const std::string own_domain, StringField(*task, "domain"));
   open.mutable_task()->set_task_id(id);
@@ -119,6 +130,7 @@ absl::Status CheckOpen(const v1::EpisodeOpenRequest& request, bool admission) {
 }
 
 absl::Status ReadOpen(const value& body, v1::EpisodeOpenRequest& open) {
+  INGOT_RETURN_IF_ERROR(CheckFields(body, {"scaffold", "task", "domain", "group", "limits", "metadata"}));
   INGOT_ASSIGN_OR_RETURN(const std::string scaffold, StringField(body, "scaffold"));
   INGOT_ASSIGN_OR_RETURN(const std::string group, StringField(body, "group"));
   open.set_scaffold(scaffold);
@@ -131,6 +143,7 @@ absl::Status ReadOpen(const value& body, v1::EpisodeOpenRequest& open) {
 }
 
 absl::Status ReadEnd(const value& body, v1::EpisodeEndRequest& end) {
+  INGOT_RETURN_IF_ERROR(CheckFields(body, {"status", "detail"}));
   INGOT_ASSIGN_OR_RETURN(const std::string state, StringField(body, "status"));
   INGOT_ASSIGN_OR_RETURN(const std::string detail, StringField(body, "detail"));
   if (state != "finished" && state != "failed") {
@@ -142,6 +155,7 @@ absl::Status ReadEnd(const value& body, v1::EpisodeEndRequest& end) {
 }
 
 absl::Status ReadReward(const value& body, v1::EpisodeRewardRequest& request) {
+  INGOT_RETURN_IF_ERROR(CheckFields(body, {"reward", "signals", "call_id", "turn", "calls"}));
   INGOT_ASSIGN_OR_RETURN(const double reward, NumberField(body, "reward"));
   const value* field = base::Find(body, "reward");
   const bool has_reward = field != nullptr && !field->is_null();
@@ -156,6 +170,7 @@ absl::Status ReadReward(const value& body, v1::EpisodeRewardRequest& request) {
   if (const value* calls = base::Find(body, "calls"); calls != nullptr && !calls->is_null()) {
     if (!calls->is_array()) return BadRequest("calls", "'calls' must be a list");
     for (const value& one : calls->get_array()) {
+      if (one.is_object()) INGOT_RETURN_IF_ERROR(CheckFields(one, {"call_id", "turn", "reward"}, "calls[]."));
       auto named = one.is_object() ? ReadCall(one) : absl::StatusOr<std::optional<v1::CallReward>>(std::nullopt);
       if (!named.ok()) return named.status();
       const value* earned = one.is_object() ? base::Find(one, "reward") : nullptr;

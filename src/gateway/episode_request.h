@@ -1,4 +1,5 @@
-// What opens, rewards and ends an episode: read from JSON bodies, and checked. Pure functions; errors name the field.
+// What opens, rewards and ends an episode: read from JSON bodies, and checked. Pure functions; errors name the field,
+// and a field that is not known is one.
 #pragma once
 
 #include "base/json.h"

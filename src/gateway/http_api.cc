@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/json.h"
+#include "base/random.h"
 #include "gateway/api_error.h"
 #include "gateway/cut_text.h"
 #include "gateway/episode_request.h"
@@ -33,8 +34,8 @@ std::string KeyOf(const HttpRequest& request) {
 // An answer that is there, or will be in one piece.
 class Ready final : public Exchange {
  public:
-  Ready() = default;
-  explicit Ready(HttpReply reply) : reply_(std::move(reply)) {}
+  Ready() : Exchange(NewRequestId()) {}
+  explicit Ready(HttpReply reply) : Ready() { Set(std::move(reply)); }
 
   void Set(HttpReply reply) {
     base::MutexLock lock(mu_);
@@ -57,7 +58,7 @@ class Ready final : public Exchange {
 class AnswerExchange final : public Exchange {
  public:
   AnswerExchange(std::shared_ptr<Answer> answer, double retry_after_s)
-      : answer_(std::move(answer)), retry_after_s_(retry_after_s) {}
+      : Exchange(answer->id()), answer_(std::move(answer)), retry_after_s_(retry_after_s) {}
 
   Progress Take() override {
     Answer::Output out = answer_->Take();
@@ -96,6 +97,12 @@ absl::StatusOr<value> ObjectBody(const HttpRequest& request) {
   if (!body.ok()) return BadRequest("", absl::StrCat("the request's body is not JSON: ", body.status().message()));
   if (!body->is_object()) return BadRequest("", "the request's body must be a JSON object");
   return body;
+}
+
+// A body that would have to be unpacked first; no client packs one unless it is told to.
+bool IsEncoded(const Headers& headers) {
+  const std::string_view encoding = headers.Get("content-encoding");
+  return !encoding.empty() && encoding != "identity";
 }
 
 // What both OpenAI's and Anthropic's clients look for.
@@ -150,8 +157,19 @@ HttpReply HttpApi::Error(const absl::Status& status) const {
   return ErrorReply(ChatDialect(), status, gateway_.options().retry_after_s);
 }
 
+std::string NewRequestId() { return base::RandomHex(16); }
+
 std::shared_ptr<Exchange> HttpApi::Start(HttpRequest request, std::function<void()> wake) {
   const HttpRoute route = HttpRoute::Of(request.target, request.headers);
+  if (IsEncoded(request.headers)) {
+    HttpReply reply = ErrorReply(
+        *route.dialect, ApiError(415, "unsupported_encoding", "", "the body has a Content-Encoding: send it as it is"),
+        gateway_.options().retry_after_s);
+    reply.headers.emplace_back("Accept-Encoding", "identity");
+    auto answer = std::make_shared<Ready>(std::move(reply));
+    wake();
+    return answer;
+  }
   const bool head = request.method == "HEAD" && std::string_view(route.method) == "GET";
   if (route.kind == HttpRoute::Kind::kDialect && request.method == route.method) {
     RawRequest raw{.body = std::move(request.body), .headers = std::move(request.headers)};

@@ -44,6 +44,9 @@ HttpReply ErrorReply(const Dialect& dialect, const absl::Status& status, double 
 // For what is refused before it is read: in the dialect of `target`, if it is one's.
 HttpReply ErrorReply(std::string_view target, const Headers& headers, const absl::Status& status, double retry_after_s);
 
+// Of a request that no model answers.
+std::string NewRequestId();
+
 // One request being answered. Thread safe.
 class Exchange {
  public:
@@ -58,6 +61,14 @@ class Exchange {
   virtual Progress Take() = 0;
   // The client is gone. Nothing needs to be taken any more.
   virtual void Abandon(absl::Status why) = 0;
+  // What the client is told that its request is called: of a model's answer, the id of its first call.
+  const std::string& id() const { return id_; }
+
+ protected:
+  explicit Exchange(std::string id) : id_(std::move(id)) {}
+
+ private:
+  const std::string id_;
 };
 
 class HttpApi {

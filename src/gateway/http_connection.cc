@@ -11,6 +11,7 @@
 #include <boost/beast/http/error.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <cerrno>
+#include <ctime>
 #include <utility>
 
 #include "base/log.h"
@@ -37,6 +38,15 @@ std::string Text(beast::string_view view) { return {view.data(), view.size()}; }
 
 std::string Chunk(std::string_view data) {
   return absl::StrCat(absl::Hex(data.size()), "\r\n", base::View(data), "\r\n");
+}
+
+// Now, as "Sun, 06 Nov 1994 08:49:37 GMT".
+std::string HttpDate() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  ::gmtime_r(&now, &parts);
+  char text[32];
+  return {text, std::strftime(text, sizeof(text), "%a, %d %b %Y %H:%M:%S GMT", &parts)};
 }
 
 }  // namespace
@@ -99,7 +109,8 @@ void HttpConnection::Close() {
 
 void HttpConnection::TurnAway(const absl::Status& why) {
   const std::string body = ErrorJson(why);
-  const std::string bytes = absl::StrCat("HTTP/1.1 ", HttpStatusOf(why), " Refused\r\nServer: ingot\r\n",
+  request_id_ = NewRequestId();
+  const std::string bytes = absl::StrCat("HTTP/1.1 ", HttpStatusOf(why), " Refused\r\n", CommonHeaders(),
                                          "Content-Type: application/json\r\nRetry-After: 1\r\nConnection: close\r\n",
                                          "Content-Length: ", body.size(), "\r\n\r\n", body);
   error_code ignored;
@@ -338,6 +349,7 @@ absl::Status HttpConnection::WhyUnread(const error_code& error, bool begun) cons
 
 // Answers what could not be read, and drops what still comes, so that the client reads the answer instead of a reset.
 asio::awaitable<void> HttpConnection::Reject(std::string target, absl::Status why) {
+  request_id_ = NewRequestId();
   const bool sent = co_await WriteReply(ErrorReply(target, {}, why, 1), 11, false, false);
   if (!sent) co_return;
   error_code error;
@@ -353,6 +365,11 @@ asio::awaitable<bool> HttpConnection::Answer(Parsed parsed) {
   const unsigned version = parsed.version();
   const bool keep_alive = parsed.keep_alive() && !finishing_;
   const bool head = parsed.method() == http::verb::head;
+  if (version >= 11 && parsed.count(http::field::host) != 1) {
+    const absl::Status why = ApiError(400, "missing_host", "", "HTTP/1.1 asks for one Host header, and not more");
+    request_id_ = NewRequestId();
+    co_return co_await WriteReply(ErrorReply(Text(parsed.target()), {}, why, 1), version, keep_alive, head);
+  }
   HttpRequest request;
   request.method = Text(parsed.method_string());
   request.target = Text(parsed.target());
@@ -363,6 +380,7 @@ asio::awaitable<bool> HttpConnection::Answer(Parsed parsed) {
   woken_ = probed_ = false;
   probe_ = version >= 11 ? kProcessing : "";
   const std::shared_ptr<Exchange> exchange = shared_.api.Start(std::move(request), MakeWake());
+  request_id_ = exchange->id();
   while (true) {
     const Waited waited = co_await WaitForProgress();
     if (waited == Waited::kGone) {
@@ -388,8 +406,8 @@ asio::awaitable<bool> HttpConnection::AnswerStream(Exchange& exchange, Exchange:
                                                    bool keep_alive) {
   const bool chunked = version >= 11;
   std::string bytes =
-      "HTTP/1.1 200 OK\r\nServer: ingot\r\nContent-Type: text/event-stream; charset=utf-8\r\n"
-      "Cache-Control: no-cache\r\n";
+      "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nCache-Control: no-cache\r\n";
+  bytes += CommonHeaders();
   bytes += chunked ? "Transfer-Encoding: chunked\r\n" : "";
   bytes += keep_alive && chunked ? "\r\n" : "Connection: close\r\n\r\n";
   probe_ = chunked ? Chunk(kKeepAlive) : kKeepAlive;
@@ -405,6 +423,12 @@ asio::awaitable<bool> HttpConnection::AnswerStream(Exchange& exchange, Exchange:
     if (waited == Waited::kGone) co_return false;
     progress = waited == Waited::kSilence ? Exchange::Progress{.reply = {}, .data = kKeepAlive} : exchange.Take();
   }
+}
+
+// With both names that vendors' clients know a request's id by.
+std::string HttpConnection::CommonHeaders() const {
+  return absl::StrCat("Server: ingot\r\nDate: ", HttpDate(), "\r\nx-request-id: req_", request_id_,
+                      "\r\nrequest-id: req_", request_id_, "\r\n");
 }
 
 asio::awaitable<bool> HttpConnection::WriteBytes(std::string bytes) {
@@ -424,7 +448,7 @@ asio::awaitable<bool> HttpConnection::WriteBytes(std::string bytes) {
 asio::awaitable<bool> HttpConnection::WriteReply(HttpReply reply, unsigned version, bool keep_alive, bool head) {
   const beast::string_view reason = http::obsolete_reason(http::int_to_status(static_cast<unsigned>(reply.status)));
   std::string bytes =
-      absl::StrCat("HTTP/1.", version >= 11 ? 1 : 0, " ", reply.status, " ", Text(reason), "\r\nServer: ingot\r\n",
+      absl::StrCat("HTTP/1.", version >= 11 ? 1 : 0, " ", reply.status, " ", Text(reason), "\r\n", CommonHeaders(),
                    "Content-Type: ", reply.content_type, "\r\nContent-Length: ", reply.body.size(), "\r\n");
   for (const auto& [name, text] : reply.headers) absl::StrAppend(&bytes, name, ": ", text, "\r\n");
   if (!keep_alive && version >= 11) bytes += "Connection: close\r\n";

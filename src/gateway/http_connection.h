@@ -91,6 +91,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
                                             bool keep_alive);
   boost::asio::awaitable<bool> WriteReply(HttpReply reply, unsigned version, bool keep_alive, bool head);
   boost::asio::awaitable<bool> WriteBytes(std::string bytes);
+  std::string CommonHeaders() const;  // of every answer
   boost::asio::awaitable<void> Reject(std::string target, absl::Status why);
   // Also after `seconds` of nothing, if they are over 0: woken_ was not set then.
   enum class Waited { kProgress, kSilence, kGone };
@@ -110,8 +111,9 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   boost::asio::steady_timer deadline_;
   boost::asio::steady_timer signal_;  // cancelled to wake Answer
   boost::beast::flat_buffer buffer_;
-  std::string probe_;  // what to send a client that closed its side; empty: it is gone
-  Error read_error_;   // of ReadAhead
+  std::string probe_;       // what to send a client that closed its side; empty: it is gone
+  std::string request_id_;  // of the request that is being answered
+  Error read_error_;        // of ReadAhead
   bool timed_out_ = false;
   bool woken_ = false;
   bool half_closed_ = false;  // the client closed its side

@@ -10,6 +10,10 @@ constexpr size_t kMaxEpisodeId = 64;
 }  // namespace
 
 HttpRoute HttpRoute::Of(std::string_view target, const Headers& headers) {
+  if (const size_t scheme = target.find("://"); !target.starts_with('/') && scheme != std::string_view::npos) {
+    const size_t authority = scheme + 3;  // the absolute form, as proxies are asked
+    target.remove_prefix(std::min(target.find_first_of("/?#", authority), target.size()));
+  }
   std::string_view path = target.substr(0, target.find_first_of("?#"));
   while (path.size() > 1 && path.ends_with('/')) path.remove_suffix(1);
   HttpRoute route;
@@ -37,6 +41,9 @@ void HttpRoute::Match(std::string_view path) {
   if (const Dialect* spoken = DialectAt(path)) {
     dialect = spoken;
     return Set(Kind::kDialect, "POST");
+  }
+  for (const Dialect* spoken : Dialects()) {  // what lies below one's path is not there in its words
+    if (path.starts_with(spoken->path()) && path[spoken->path().size()] == '/') dialect = spoken;
   }
   if (path.empty() || path == "/") return Set(Kind::kRoot, "HEAD");
   if (path == "/models") return Set(Kind::kModels, "GET");

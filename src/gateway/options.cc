@@ -1,12 +1,10 @@
 #include "gateway/options.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
-#include <cstring>
-#include <fstream>
-#include <iterator>
 #include <set>
+
+#include "base/file.h"
 
 namespace ingot::gateway {
 namespace {
@@ -66,12 +64,9 @@ bool PinsVersion(const GatewayOptions& options, int64_t version) {
 absl::StatusOr<std::string> ReadAdminKey(const GatewayOptions& options) {
   constexpr size_t kShortest = 16;
   if (options.admin_key_file.empty()) return std::string();
-  std::ifstream file(options.admin_key_file);
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  if (!file && text.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("admin_key_file '", options.admin_key_file, "' cannot be read: ", std::strerror(errno)));
-  }
+  const absl::StatusOr<std::string> file = base::ReadFile(options.admin_key_file);
+  if (!file.ok()) return absl::InvalidArgumentError(absl::StrCat("admin_key_file: ", file.status().message()));
+  const std::string& text = *file;
   const size_t begin = text.find_first_not_of(" \t\r\n");
   std::string key = begin == std::string::npos ? "" : text.substr(begin, text.find_last_not_of(" \t\r\n") + 1 - begin);
   if (key.size() >= kShortest && key.find_first_of(" \t\r\n") == std::string::npos) return key;

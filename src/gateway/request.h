@@ -73,9 +73,10 @@ struct GatewayRequest {
 
   std::vector<Tool> tools;  // of conversation.tools, in the same order
   ToolChoice tool_choice;
-  bool parallel_tool_calls = true;         // false: the turn ends after its first call
-  std::optional<std::string> json_schema;  // the answer must be one JSON value that this schema allows
-  std::optional<bool> thinking;            // asked for, or asked to be left out; unset: the template decides
+  bool parallel_tool_calls = true;               // false: the turn ends after its first call
+  std::optional<std::string> json_schema;        // the answer must be one JSON value that this schema allows
+  std::string format_field = "response_format";  // what its dialect calls that schema: errors name it
+  std::optional<bool> thinking;                  // asked for, or asked to be left out; unset: the template decides
 
   int32_t n = 1;           // answers per prompt
   int64_t max_tokens = 0;  // 0: not asked

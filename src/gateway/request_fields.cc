@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <iterator>
+#include <optional>
 #include <utility>
 
 #include "gateway/api_error.h"
@@ -122,6 +123,20 @@ void ReadThread(const Headers& headers, Fields& body, GatewayRequest& request) {
 constexpr std::pair<std::string_view, std::string_view> kTextParts[] = {
     {"text", "text"},       {"input_text", "text"},   {"output_text", "text"},
     {"refusal", "refusal"}, {"summary_text", "text"}, {"reasoning_text", "text"}};
+
+// A document of Anthropic's that is plain text, behind what is said of it; nullopt: it is not.
+std::optional<std::string> DocumentText(const value& document) {
+  const value* source = base::Find(document, "source");
+  const value* type = source == nullptr ? nullptr : base::Find(*source, "type");
+  const value* data = source == nullptr ? nullptr : base::Find(*source, "data");
+  if (type == nullptr || *type != "text" || data == nullptr || !data->is_string()) return std::nullopt;
+  std::string text;
+  for (const char* name : {"title", "context"}) {
+    const value* said = base::Find(document, name);
+    if (said != nullptr && said->is_string()) text += std::string(said->get_string()) + "\n\n";
+  }
+  return text + std::string(data->get_string());
+}
 
 }  // namespace
 
@@ -243,13 +258,16 @@ void ReadFormat(Fields& owner, std::string_view name, GatewayRequest& request) {
   if (type == nullptr || !type->is_string()) return owner.Wrong(name, "an object with a string 'type'");
   const std::string_view kind(type->get_string());
   if (kind == "text") return;
+  request.format_field = owner.PathOf(name);
   if (kind == "json_object") {
     request.json_schema = R"({"type":"object"})";
     return;
   }
   const value* nested = base::Find(*format, "json_schema");
   const value* schema = base::Find(nested == nullptr ? *format : *nested, "schema");
-  if (kind != "json_schema" || (schema != nullptr && !schema->is_object() && !schema->is_bool())) {
+  const bool usable = schema == nullptr ? nested != nullptr && nested->is_object()  // chat completions': any JSON
+                                        : schema->is_object() || schema->is_bool();
+  if (kind != "json_schema" || !usable) {
     return owner.Wrong(name, "of type \"text\", \"json_object\" or \"json_schema\" with an object 'schema'");
   }
   request.json_schema = schema == nullptr ? "{}" : base::PrintJson(*schema);
@@ -279,6 +297,9 @@ absl::StatusOr<std::string> PartText(const value& part, const std::string& path)
     const value* text = base::Find(part, field);
     if (text != nullptr && text->is_string()) return std::string(text->get_string());
     return BadRequest(path, absl::StrCat("'", path, "' needs a string '", base::View(field), "'"));
+  }
+  if (std::string_view(type->get_string()) == "document") {
+    if (auto text = DocumentText(part)) return *std::move(text);
   }
   return ApiError(400, "unsupported_content", path,
                   absl::StrCat("'", path, "' is of the type '", CutText(type->get_string(), 64),

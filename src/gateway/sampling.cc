@@ -191,6 +191,16 @@ std::optional<v1::Grammar> GrammarOf(const text::ChatFormat& format, const Gatew
   return grammar;
 }
 
+std::string ParamOf(const std::string& field, const GatewayRequest& request, const v1::SamplingParams& sent) {
+  if (field == "sampling.logit_bias") return "logit_bias";
+  if (!sent.has_grammar()) return "";
+  if (request.tool_choice.mode == ToolChoice::Mode::kRequired) return "tools";
+  // The answer's schema is the last alternative of GrammarOf; what stands before it is the tools'.
+  const std::string last = absl::StrCat("grammar.alternatives[", sent.grammar().alternatives_size() - 1, "]");
+  const bool of_tools = field.starts_with("grammar.alternatives[") && !field.starts_with(last);
+  return of_tools ? "tools" : request.format_field;
+}
+
 SamplingPlan PlanSampling(const Core& core, const v1::Episode& episode, const GatewayRequest& request, int32_t sequence,
                           int choice, const PromptPlan& prompt) {
   SamplingPlan plan;

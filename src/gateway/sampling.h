@@ -41,4 +41,8 @@ absl::Status CheckToolChoice(const text::ChatFormat& format, const GatewayReques
 // thinking, only what follows the reasoning is held to anything.
 std::optional<v1::Grammar> GrammarOf(const text::ChatFormat& format, const GatewayRequest& request, bool thinking_open);
 
+// What the client called the field that the engine refuses (base::Fault::field); empty: nothing of its own. `sent` is
+// what came of the request.
+std::string ParamOf(const std::string& field, const GatewayRequest& request, const v1::SamplingParams& sent);
+
 }  // namespace ingot::gateway

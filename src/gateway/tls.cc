@@ -3,9 +3,7 @@
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 
-#include <cerrno>
-#include <cstring>
-#include <fstream>
+#include "base/file.h"
 
 namespace ingot::gateway {
 namespace {
@@ -13,10 +11,7 @@ namespace {
 namespace ssl = boost::asio::ssl;
 
 absl::Status CheckReadable(const char* what, const std::string& path) {
-  errno = 0;
-  const std::ifstream file(path);
-  if (file.good()) return absl::OkStatus();
-  return absl::NotFoundError(absl::StrCat("tls: cannot read the ", what, " '", path, "': ", std::strerror(errno)));
+  return base::Annotate(base::ReadFile(path).status(), absl::StrCat("tls: the ", what));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/fault.h"
 #include "base/json.h"
 #include "grammar/chars.h"
 #include "grammar/schema_compiler.h"
@@ -102,14 +103,14 @@ class PartsCompiler {
     if (!part.repeated.empty()) return AddRepeated(from, part, place);
     if (!part.is_schema) return builder_.AddLiteral(from, part.text);
     const absl::StatusOr<base::json::value> schema = base::ParseJson(part.text);
-    if (!schema.ok()) return base::Annotate(schema.status(), place + ".json_schema");
+    if (!schema.ok()) return base::FaultError({place + ".json_schema", std::string(schema.status().message())});
     INGOT_ASSIGN_OR_RETURN(const int32_t behind, builder_.AddState());
     SchemaCompiler compiler(builder_, *schema, part.keywords ? kPythonNotation : kJsonNotation);
     const absl::Status compiled = part.parameters.has_value()
                                       ? compiler.CompileParameters(from, behind, *part.parameters)
                                   : part.keywords ? compiler.CompileKeywords(from, behind)
                                                   : compiler.Compile(from, behind);
-    if (!compiled.ok()) return base::Annotate(compiled, place);
+    if (!compiled.ok()) return base::FaultError({place, std::string(compiled.message())});
     return behind;
   }
 

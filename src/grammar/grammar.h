@@ -6,12 +6,12 @@
 // single bytes an allowed token may still lead where no token goes on; Matcher::Allowed is then empty.)
 //
 // JSON Schema, as far as supported: type (also a list), enum, const, properties, required, additionalProperties, items,
-// prefixItems, minItems, maxItems, minLength, maxLength, pattern (grammar/regex.h), minimum, maximum, exclusiveMinimum,
-// exclusiveMaximum, anyOf, oneOf (as anyOf), allOf (merged), $ref within the document ("#/..."), recursive or not, and
-// true and false. Annotations are passed over: title, description, default, examples, format, deprecated, readOnly,
-// writeOnly, contentMediaType, contentEncoding, $schema, $id, $anchor, $comment, $defs, definitions and x-*. Any other
-// keyword is INVALID_ARGUMENT naming it and its place, as are values that a keyword cannot have and schemas that
-// nothing satisfies.
+// prefixItems, minItems, maxItems, minLength, maxLength, pattern (grammar/regex.h), format (grammar/schema_formats.h),
+// minimum, maximum, exclusiveMinimum, exclusiveMaximum, anyOf, oneOf (as anyOf), allOf (merged), $ref within the schema
+// ("#/..."), recursive or not, and true and false. Annotations are passed over: title, description, default, examples,
+// any other format, deprecated, readOnly, writeOnly, contentMediaType, contentEncoding, $schema, $id, $anchor,
+// $comment, $defs, definitions and x-*. Any other keyword is INVALID_ARGUMENT naming it and its place, as are values
+// that a keyword cannot have and schemas that nothing satisfies.
 //
 // Which of the valid texts can be sampled:
 // - White space: after { [ , : and before } ] of what is not empty: nothing, one space, or a line feed and up to 32
@@ -19,7 +19,8 @@
 // - Properties in the order of the schema, then those that `required` alone names, then additional ones. An object with
 //   `properties` has no additional ones unless additionalProperties says so; likewise `prefixItems` and items. Keys in
 //   canonical spelling (grammar/chars.h); additional ones may repeat.
-// - Strings: every spelling of every character, but no lone surrogates; with a pattern, in canonical spelling. Numbers:
+// - Strings: every spelling of every character, but no lone surrogates; with a pattern or format, in canonical
+// spelling. Numbers:
 //   grammar/number.h. Values of enum and const: canonical, numbers as base::PrintJson prints them, keys in their order.
 // - Parameters (grammar/parameters.h) in the order of properties, each required one and any of the others. One whose
 //   value may be any text is held to nothing else, though its schema may also name numbers or null. Those that the
@@ -70,7 +71,8 @@ class Compiler {
   // Takes a few hundredths of a second for 150,000 tokens: the masks of common leaves are made here.
   explicit Compiler(std::shared_ptr<const Vocabulary> vocabulary, size_t max_kept = 64);
 
-  // INVALID_ARGUMENT: the grammar is malformed, asks for what is not supported, is too large, or allows no text.
+  // INVALID_ARGUMENT: the grammar is malformed, asks for what is not supported, is too large, or allows no text. A
+  // part's own fault is a base::Fault that names it: "grammar.alternatives[0].parts[1]".
   absl::StatusOr<std::shared_ptr<const Program>> Compile(const Spec& spec);
 
   const std::shared_ptr<const Vocabulary>& vocabulary() const { return vocabulary_; }

@@ -68,25 +68,20 @@ absl::Status SchemaCompiler::EmitString(int32_t from, int32_t to, const FlatSche
   Budget& budget = builder_.budget();
   for (const Spelling spelling : notation_.strings) {
     const auto spelled = base::View(SpellingName(spelling));
-    if (rules.pattern == nullptr) {
+    if (rules.patterns.empty()) {
       const auto make = [&] { return StringDfa(spelling, budget); };
       INGOT_ASSIGN_OR_RETURN(const LeafPtr leaf,
                              builder_.pool().Get(absl::StrCat("string ", spelled), make, kStringBoundary));
       INGOT_RETURN_IF_ERROR(builder_.AddLeaf(from, to, leaf, rules.min, rules.max));
       continue;
     }
-    const std::string pattern = Text(*rules.pattern);
     const auto make = [&]() -> absl::StatusOr<Dfa> {
-      INGOT_ASSIGN_OR_RETURN(Dfa content, PatternDfa(pattern, budget, spelling));
-      if (rules.min == 0 && rules.max == kNoLimit) return Quote(content, QuotationMark(spelling));
-      INGOT_ASSIGN_OR_RETURN(const Dfa length, LengthDfa(rules.min, rules.max, budget, spelling));
-      INGOT_ASSIGN_OR_RETURN(content, Intersect(content, length, budget));
+      INGOT_ASSIGN_OR_RETURN(const Dfa content, ContentDfa(rules, budget, spelling, path));
       return Quote(content, QuotationMark(spelling));
     };
-    const std::string name = absl::StrCat("pattern ", spelled, " ", rules.min, " ", rules.max, " ", pattern);
-    const absl::StatusOr<LeafPtr> leaf = builder_.pool().Get(name, make);
-    if (!leaf.ok()) return SchemaFault(path, absl::StrCat("pattern ", leaf.status().message()));
-    INGOT_RETURN_IF_ERROR(builder_.AddLeaf(from, to, *leaf));
+    const std::string name = absl::StrCat("pattern ", spelled, " ", rules.Name());
+    INGOT_ASSIGN_OR_RETURN(const LeafPtr leaf, builder_.pool().Get(name, make));
+    INGOT_RETURN_IF_ERROR(builder_.AddLeaf(from, to, leaf));
   }
   return absl::OkStatus();
 }

@@ -86,10 +86,14 @@ class SchemaCompiler {
 
 // Scalars and enumerations, in schema_scalars.cc.
 struct StringRules {
-  uint32_t min = 0, max = kNoLimit;  // characters
-  const json::string* pattern = nullptr;
+  uint32_t min = 0, max = kNoLimit;   // characters
+  std::vector<std::string> patterns;  // all of them hold
+  bool any() const { return patterns.empty() && min == 0 && max == kNoLimit; }
+  std::string Name() const;  // to tell leaves apart
 };
 absl::StatusOr<StringRules> StringRulesOf(const FlatSchema& schema, const std::string& path);
+// What they allow, without quotation marks.
+absl::StatusOr<Dfa> ContentDfa(const StringRules& rules, Budget& budget, Spelling spelling, const std::string& path);
 absl::StatusOr<NumberRange> NumberRangeOf(const FlatSchema& schema, bool integer, const std::string& path);
 // The types a schema allows, in the order of kTypes; those that its keywords speak of where it names none.
 inline constexpr std::string_view kTypes[] = {"null", "boolean", "integer", "number", "string", "array", "object"};

@@ -4,6 +4,8 @@
 #include <array>
 #include <utility>
 
+#include "grammar/schema_formats.h"
+
 namespace ingot::grammar {
 
 namespace {
@@ -11,10 +13,10 @@ namespace {
 constexpr size_t kMaxAlternatives = 512;
 constexpr int kMaxCombinatorDepth = 64;
 
-// Say something to people or to tools, nothing about which texts are valid (`format` by default too, draft 2020-12).
-constexpr std::array<std::string_view, 16> kAnnotations = {
-    "title",   "description", "default",  "examples", "format",      "deprecated",       "readOnly",        "writeOnly",
-    "$schema", "$id",         "$comment", "$defs",    "definitions", "contentMediaType", "contentEncoding", "$anchor"};
+// Say something to people or to tools, nothing about which texts are valid.
+constexpr std::array<std::string_view, 15> kAnnotations = {
+    "title", "description", "default", "examples",    "deprecated",       "readOnly",        "writeOnly", "$schema",
+    "$id",   "$comment",    "$defs",   "definitions", "contentMediaType", "contentEncoding", "$anchor"};
 constexpr std::array<std::string_view, 15> kPlain = {
     "type",      "properties",       "required",        "additionalProperties",
     "items",     "prefixItems",      "minItems",        "maxItems",
@@ -195,8 +197,8 @@ absl::StatusOr<FlatSchema> MergeSchemas(const FlatSchema& a, const FlatSchema& b
       INGOT_RETURN_IF_ERROR(MergeTypes(value, path, &out));
     } else if (key == "enum" || key == "required") {
       INGOT_RETURN_IF_ERROR(MergeLists(key, value, path, &out));
-    } else if (key == "pattern") {
-      return SchemaFault(path, "two different patterns for one string are not supported");
+    } else if (key == "pattern" || key == "format") {
+      return SchemaFault(path, absl::StrCat("two different ", base::View(key), "s for one string are not supported"));
     } else {  // a bound: the tighter one
       INGOT_ASSIGN_OR_RETURN(const double x, NumberAt(*mine, key, path));
       INGOT_ASSIGN_OR_RETURN(const double y, NumberAt(value, key, path));
@@ -247,6 +249,10 @@ absl::Status SchemaFlattener::TakeKeyword(std::string_view key, const json::valu
   }
   if (OneOf(kPlain, key)) {
     (*flat)[json::string_view(key.data(), key.size())] = value;
+    return absl::OkStatus();
+  }
+  if (key == "format") {  // any other one is an annotation
+    if (value.is_string() && !FormatPattern(View(value.get_string())).empty()) (*flat)["format"] = value;
     return absl::OkStatus();
   }
   if (OneOf(kAnnotations, key) || key.starts_with("x-")) return absl::OkStatus();

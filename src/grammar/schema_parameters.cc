@@ -153,17 +153,9 @@ absl::StatusOr<bool> SchemaCompiler::EmitTexts(const Parameter& parameter, int32
   INGOT_ASSIGN_OR_RETURN(const std::vector<std::string> types, TypesOf(schema, parameter.path));
   if (std::find(types.begin(), types.end(), "string") == types.end()) return false;
   INGOT_ASSIGN_OR_RETURN(const StringRules rules, StringRulesOf(schema, parameter.path));
-  INGOT_ASSIGN_OR_RETURN(Dfa content, LengthDfa(rules.min, rules.max, budget, Spelling::kRaw));
-  std::string name = absl::StrCat("of ", rules.min, " ", rules.max);
-  if (rules.pattern != nullptr) {
-    const std::string pattern(rules.pattern->data(), rules.pattern->size());
-    const absl::StatusOr<Dfa> matches = PatternDfa(pattern, budget, Spelling::kRaw);
-    if (!matches.ok()) return SchemaFault(parameter.path, absl::StrCat("pattern ", matches.status().message()));
-    INGOT_ASSIGN_OR_RETURN(content, Intersect(content, *matches, budget));
-    absl::StrAppend(&name, " ", pattern);
-  }
-  INGOT_RETURN_IF_ERROR(EmitText(parameter.text_begin, to, name, content, syntax));
-  return rules.pattern == nullptr && rules.min == 0 && rules.max == kNoLimit;
+  INGOT_ASSIGN_OR_RETURN(const Dfa content, ContentDfa(rules, budget, Spelling::kRaw, parameter.path));
+  INGOT_RETURN_IF_ERROR(EmitText(parameter.text_begin, to, "of " + rules.Name(), content, syntax));
+  return rules.any();
 }
 
 // A text and its end: up to the first `stop`, or, where tokens are part of the end, up to those, which no text spells.

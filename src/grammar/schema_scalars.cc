@@ -5,6 +5,7 @@
 #include "grammar/chars.h"
 #include "grammar/regex.h"
 #include "grammar/schema_compiler.h"
+#include "grammar/schema_formats.h"
 
 namespace ingot::grammar {
 
@@ -86,9 +87,40 @@ absl::StatusOr<StringRules> StringRulesOf(const FlatSchema& schema, const std::s
   INGOT_ASSIGN_OR_RETURN(rules.max, CountOf(schema, "maxLength", kNoLimit, path));
   if (const json::value* pattern = At(schema, "pattern")) {
     if (!pattern->is_string()) return SchemaFault(path, "pattern must be a string");
-    rules.pattern = &pattern->get_string();
+    rules.patterns.emplace_back(pattern->get_string());
+  }
+  if (const json::value* format = At(schema, "format")) {
+    const json::string& name = format->get_string();
+    rules.patterns.emplace_back(FormatPattern({name.data(), name.size()}));
   }
   return rules;
+}
+
+std::string StringRules::Name() const {
+  std::string name = absl::StrCat(min, " ", max);
+  for (const std::string& pattern : patterns) absl::StrAppend(&name, " ", pattern.size(), " ", pattern);
+  return name;
+}
+
+absl::StatusOr<Dfa> ContentDfa(const StringRules& rules, Budget& budget, Spelling spelling, const std::string& path) {
+  std::optional<Dfa> content;
+  const auto add = [&](Dfa dfa) -> absl::Status {
+    if (content.has_value()) {
+      INGOT_ASSIGN_OR_RETURN(dfa, Intersect(*content, dfa, budget));
+    }
+    content = std::move(dfa);
+    return absl::OkStatus();
+  };
+  for (const std::string& pattern : rules.patterns) {
+    absl::StatusOr<Dfa> dfa = PatternDfa(pattern, budget, spelling);
+    if (!dfa.ok()) return SchemaFault(path, absl::StrCat("pattern ", dfa.status().message()));
+    INGOT_RETURN_IF_ERROR(add(*std::move(dfa)));
+  }
+  if (!content.has_value() || rules.min > 0 || rules.max != kNoLimit) {
+    INGOT_ASSIGN_OR_RETURN(Dfa length, LengthDfa(rules.min, rules.max, budget, spelling));
+    INGOT_RETURN_IF_ERROR(add(std::move(length)));
+  }
+  return *std::move(content);
 }
 
 absl::StatusOr<NumberRange> NumberRangeOf(const FlatSchema& schema, bool integer, const std::string& path) {
@@ -114,7 +146,7 @@ absl::StatusOr<std::vector<std::string>> TypesOf(const FlatSchema& schema, const
   const json::value* type = At(schema, "type");
   if (type == nullptr) {
     if (HasAny(schema, {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"})) types.push_back("number");
-    if (HasAny(schema, {"minLength", "maxLength", "pattern"})) types.push_back("string");
+    if (HasAny(schema, {"minLength", "maxLength", "pattern", "format"})) types.push_back("string");
     if (HasAny(schema, {"items", "prefixItems", "minItems", "maxItems"})) types.push_back("array");
     if (HasAny(schema, {"properties", "required", "additionalProperties"})) types.push_back("object");
     if (types.empty()) types = {"null", "boolean", "number", "string", "array", "object"};
@@ -147,12 +179,9 @@ absl::StatusOr<std::vector<json::value>> AllowedValues(const FlatSchema& schema,
   INGOT_ASSIGN_OR_RETURN(const NumberRange range, NumberRangeOf(schema, false, path));
   const bool of_containers = HasAny(
       schema, {"items", "prefixItems", "minItems", "maxItems", "properties", "required", "additionalProperties"});
-  Dfa pattern;
-  if (strings.pattern != nullptr) {
-    const std::string text(strings.pattern->data(), strings.pattern->size());
-    absl::StatusOr<Dfa> dfa = PatternDfa(text, budget);
-    if (!dfa.ok()) return SchemaFault(path, absl::StrCat("pattern ", dfa.status().message()));
-    pattern = *std::move(dfa);
+  std::optional<Dfa> content;
+  if (!strings.patterns.empty()) {
+    INGOT_ASSIGN_OR_RETURN(content, ContentDfa(strings, budget, Spelling::kJson, path));
   }
   std::vector<json::value> out;
   for (const json::value& value : At(schema, "enum")->get_array()) {
@@ -168,8 +197,7 @@ absl::StatusOr<std::vector<json::value>> AllowedValues(const FlatSchema& schema,
       const size_t length = CountCodePoints(text);
       if (length < strings.min || length > strings.max) continue;
       const std::string quoted = QuoteText(text);
-      if (strings.pattern != nullptr && !pattern.Accepts(std::string_view(quoted).substr(1, quoted.size() - 2)))
-        continue;
+      if (content.has_value() && !content->Accepts(std::string_view(quoted).substr(1, quoted.size() - 2))) continue;
     }
     out.push_back(value);
   }

@@ -1,10 +1,10 @@
 #include "model/config.h"
 
 #include <array>
-#include <fstream>
 #include <limits>
 #include <optional>
-#include <sstream>
+
+#include "base/file.h"
 
 namespace ingot::model {
 namespace {
@@ -215,11 +215,9 @@ absl::StatusOr<ModelConfig> ModelConfig::FromJson(const value& json) {
 }
 
 absl::StatusOr<ModelConfig> ModelConfig::FromFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::stringstream text;
-  text << file.rdbuf();
-  if (!file) return absl::NotFoundError(absl::StrCat(path, ": cannot be read; a model folder needs a config.json"));
-  auto json = base::ParseJson(text.str());
+  const absl::StatusOr<std::string> text = base::ReadFile(path);
+  if (!text.ok()) return base::Annotate(text.status(), "a model folder needs a config.json");
+  auto json = base::ParseJson(*text);
   if (!json.ok()) return base::Annotate(json.status(), path);
   auto config = FromJson(*json);
   if (!config.ok()) return base::Annotate(config.status(), path);

@@ -28,8 +28,8 @@ class Client {
   using OnChunk = std::function<void(absl::StatusOr<v1::GenerateChunk>)>;
 
   // Starts a request and returns at once; every fault arrives through `on_chunk`, possibly before Generate returns:
-  // INVALID_ARGUMENT (ids outside the vocabulary, bad parameters), RESOURCE_EXHAUSTED (queue full), NOT_FOUND (pinned
-  // version not held), UNAVAILABLE (engine gone or shutting down). Thread safe.
+  // INVALID_ARGUMENT (ids outside the vocabulary, bad parameters: base::Fault), RESOURCE_EXHAUSTED (queue full),
+  // NOT_FOUND (pinned version not held), UNAVAILABLE (engine gone or shutting down). Thread safe.
   virtual std::unique_ptr<Request> Generate(const v1::GenerateRequest& request, OnChunk on_chunk) = 0;
 
   // Thread safe.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/fault.h"
 #include "base/log.h"
 
 namespace ingot::rollout {
@@ -246,8 +247,12 @@ absl::Status Engine::AddConstraint(Sequence* sequence) {
     grammars = grammars_.get();  // for good; it has locks of its own
   }
   INGOT_ASSIGN_OR_RETURN(const grammar::Spec spec, SpecOf(sequence->request.sampling().grammar()));
-  INGOT_ASSIGN_OR_RETURN(auto program, grammars->Compile(spec));
-  sequence->constraint.emplace(std::move(program), sequence->stop_ids);
+  auto program = grammars->Compile(spec);
+  if (absl::IsInvalidArgument(program.status()) && !base::FaultOf(program.status()).has_value()) {
+    return base::FaultError({"sampling.grammar", std::string(program.status().message())});
+  }
+  INGOT_RETURN_IF_ERROR(program.status());
+  sequence->constraint.emplace(*std::move(program), sequence->stop_ids);
   return absl::OkStatus();
 }
 

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "base/fault.h"
+
 namespace ingot::rollout {
 
 namespace {
@@ -33,12 +35,12 @@ absl::Status ValidateShaping(const v1::SamplingParams& params, int64_t vocab_siz
   }
   for (const auto& [id, bias] : params.logit_bias()) {
     if (id < 0 || id >= vocab_size) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("sampling.logit_bias names id ", id, ", outside the vocabulary of ", vocab_size));
+      return base::FaultError(
+          {"sampling.logit_bias", absl::StrCat("it names id ", id, ", outside the vocabulary of ", vocab_size)});
     }
     if (!(bias >= -kMaxBias && bias <= kMaxBias)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("sampling.logit_bias of id ", id, " is ", bias, "; it must be between -100 and 100"));
+      return base::FaultError(
+          {"sampling.logit_bias", absl::StrCat("that of id ", id, " is ", bias, "; it must be between -100 and 100")});
     }
   }
   return absl::OkStatus();

@@ -114,6 +114,7 @@ class ChatFormat {
   virtual const std::shared_ptr<const OutputFormat>& output() const = 0;
   // Whether rendering may depend on this template variable. Others change nothing, and need not be kept.
   virtual bool ReadsVariable(std::string_view name) const = 0;
+  // With all of those that the model stops at: the last id of a turn is no text if it is one of them.
   virtual const std::vector<int32_t>& end_of_turn_ids() const = 0;
   virtual const std::string& fingerprint() const = 0;
 
@@ -125,10 +126,12 @@ class ChatFormat {
 };
 
 // The formats known by name: "hermes" (ChatML turns, <tool_call>{json}</tool_call>, worded as Qwen 2.5 and 3 know it)
-// and "compact" (the same with a minimal list of tools, for tiny models). NOT_FOUND lists the known ones,
-// INVALID_ARGUMENT names the turn token that the tokenizer lacks.
+// and "compact" (the same with a minimal list of tools, for tiny models). `model_ends`: ids that its model ends turns
+// with besides the format's. NOT_FOUND lists the known ones, INVALID_ARGUMENT names the turn token that the tokenizer
+// lacks.
 absl::StatusOr<std::shared_ptr<const ChatFormat>> MakeChatFormat(const std::string& name,
-                                                                 std::shared_ptr<const Tokenizer> tokenizer);
+                                                                 std::shared_ptr<const Tokenizer> tokenizer,
+                                                                 std::span<const int32_t> model_ends = {});
 
 // The chat format of a model folder: its own template (chat_template.jinja, or chat_template of tokenizer_config.json)
 // with the output format of that name (FindOutputFormat); an empty name: the one whose calls the template writes, or

@@ -92,7 +92,7 @@ std::string Signature(const base::json::value& tool) {
 
 class SpecFormat final : public ChatFormat {
  public:
-  SpecFormat(const FormatSpec& spec, std::shared_ptr<const Tokenizer> tokenizer)
+  SpecFormat(const FormatSpec& spec, std::shared_ptr<const Tokenizer> tokenizer, std::span<const int32_t> model_ends)
       : spec_(spec), tokenizer_(std::move(tokenizer)) {
     for (const std::string& text : spec_.Markers()) {
       if (const auto id = tokenizer_->SpecialId(text)) markers_.push_back({text, *id});
@@ -102,6 +102,10 @@ class SpecFormat final : public ChatFormat {
     turn_end_id_ = *tokenizer_->SpecialId(spec_.turn_end);
     end_of_turn_ids_.push_back(turn_end_id_);
     if (const auto id = tokenizer_->SpecialId(spec_.stop_token)) end_of_turn_ids_.push_back(*id);
+    for (const int32_t id : model_ends) {
+      const bool known = std::find(end_of_turn_ids_.begin(), end_of_turn_ids_.end(), id) != end_of_turn_ids_.end();
+      if (!known && id < tokenizer_->vocab_size()) end_of_turn_ids_.push_back(id);
+    }
     fingerprint_ = base::Hex(base::ContentKey(spec_.Definition()));
     output_ = (*FindOutputFormat(spec_.name))->ForTokenizer(*tokenizer_);  // every spec is a row of the table too
   }
@@ -281,7 +285,8 @@ class SpecFormat final : public ChatFormat {
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const ChatFormat>> MakeChatFormat(const std::string& name,
-                                                                 std::shared_ptr<const Tokenizer> tokenizer) {
+                                                                 std::shared_ptr<const Tokenizer> tokenizer,
+                                                                 std::span<const int32_t> model_ends) {
   std::string known;
   for (const FormatSpec& spec : BuiltinFormats()) {
     absl::StrAppend(&known, known.empty() ? "" : ", ", spec.name);
@@ -291,7 +296,7 @@ absl::StatusOr<std::shared_ptr<const ChatFormat>> MakeChatFormat(const std::stri
       return absl::InvalidArgumentError(
           absl::StrCat("the tokenizer has no special token ", token, ", which the chat format '", name, "' needs"));
     }
-    return std::make_shared<SpecFormat>(spec, std::move(tokenizer));
+    return std::make_shared<SpecFormat>(spec, std::move(tokenizer), model_ends);
   }
   return absl::NotFoundError(absl::StrCat("there is no chat format '", name, "'; known are ", known));
 }

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
-#include <sstream>
+
+#include "base/file.h"
 
 namespace ingot::text {
 namespace {
@@ -12,26 +12,16 @@ namespace {
 using base::Find;
 namespace json = base::json;
 
-constexpr uintmax_t kMaxFileBytes = 64u << 20;
+constexpr int64_t kMaxFileBytes = 64u << 20;
 constexpr std::string_view kRoles[] = {"system", "developer", "user", "assistant", "tool", "function", "ipython"};
 
 std::string_view View(const json::string& text) { return {text.data(), text.size()}; }
 
 // The file's text; empty if there is no such file.
 absl::StatusOr<std::string> ReadOptional(const std::filesystem::path& path) {
-  std::error_code error;
-  const uintmax_t bytes = std::filesystem::file_size(path, error);
-  if (error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory) return std::string();
-  if (error) return absl::UnavailableError(absl::StrCat("cannot read ", path.string(), ": ", error.message()));
-  if (bytes > kMaxFileBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path.string(), " has ", bytes, " bytes, more than the ", kMaxFileBytes, " it may have"));
-  }
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  if (!file || !text) return absl::UnavailableError(absl::StrCat("cannot read ", path.string()));
-  return text.str();
+  absl::StatusOr<std::string> text = base::ReadFile(path, kMaxFileBytes);
+  if (absl::IsNotFound(text.status())) return std::string();
+  return text;
 }
 
 // A token as tokenizer_config.json writes it: a text, or an object with `content`.
@@ -50,14 +40,16 @@ absl::StatusOr<std::shared_ptr<const ChatTemplate>> ChatTemplate::Load(const std
   INGOT_ASSIGN_OR_RETURN(const std::string source, ReadOptional(dir / "chat_template.jinja"));
   INGOT_ASSIGN_OR_RETURN(const std::string tokenizer_config, ReadOptional(dir / "tokenizer_config.json"));
   INGOT_ASSIGN_OR_RETURN(const std::string generation_config, ReadOptional(dir / "generation_config.json"));
-  auto made = Make(source, tokenizer_config, generation_config);
+  INGOT_ASSIGN_OR_RETURN(const std::string model_config, ReadOptional(dir / "config.json"));
+  auto made = Make(source, tokenizer_config, generation_config, model_config);
   if (!made.ok()) return base::Annotate(made.status(), model_dir);
   return made;
 }
 
 absl::StatusOr<std::shared_ptr<const ChatTemplate>> ChatTemplate::Make(const std::string& template_jinja,
                                                                        const std::string& tokenizer_config,
-                                                                       const std::string& generation_config) {
+                                                                       const std::string& generation_config,
+                                                                       const std::string& model_config) {
   std::shared_ptr<ChatTemplate> made(new ChatTemplate);
   if (!template_jinja.empty()) {
     INGOT_RETURN_IF_ERROR(base::Annotate(made->AddTemplate("default", template_jinja), "chat_template.jinja"));
@@ -66,8 +58,12 @@ absl::StatusOr<std::shared_ptr<const ChatTemplate>> ChatTemplate::Make(const std
     INGOT_RETURN_IF_ERROR(
         base::Annotate(made->ReadTokenizerConfig(tokenizer_config, !template_jinja.empty()), "tokenizer_config.json"));
   }
-  if (!generation_config.empty()) {
-    INGOT_RETURN_IF_ERROR(base::Annotate(made->ReadGenerationConfig(generation_config), "generation_config.json"));
+  for (const auto& [name, config] :
+       {std::pair("generation_config.json", &generation_config), std::pair("config.json", &model_config)}) {
+    if (config->empty()) continue;
+    const absl::StatusOr<std::vector<int32_t>> ids = EosIdsIn(*config);
+    if (!ids.ok()) return base::Annotate(ids.status(), name);
+    made->eos_ids_.insert(made->eos_ids_.end(), ids->begin(), ids->end());
   }
   if (made->template_ == nullptr) {
     return absl::NotFoundError(
@@ -112,13 +108,14 @@ absl::Status ChatTemplate::ReadTokenizerConfig(const std::string& text, bool tem
   return absl::OkStatus();
 }
 
-absl::Status ChatTemplate::ReadGenerationConfig(const std::string& text) {
-  INGOT_ASSIGN_OR_RETURN(const json::value config, base::ParseJson(text));
+absl::StatusOr<std::vector<int32_t>> EosIdsIn(const std::string& config_json) {
+  INGOT_ASSIGN_OR_RETURN(const json::value config, base::ParseJson(config_json));
+  std::vector<int32_t> ids;
   const json::value* eos = Find(config, "eos_token_id");
-  if (eos == nullptr || eos->is_null()) return absl::OkStatus();
-  const auto add = [this](const json::value& id) {
+  if (eos == nullptr || eos->is_null()) return ids;
+  const auto add = [&ids](const json::value& id) {
     if (!id.is_int64() || id.get_int64() < 0 || id.get_int64() > INT32_MAX) return false;
-    eos_ids_.push_back(static_cast<int32_t>(id.get_int64()));
+    ids.push_back(static_cast<int32_t>(id.get_int64()));
     return true;
   };
   bool good = true;
@@ -127,7 +124,8 @@ absl::Status ChatTemplate::ReadGenerationConfig(const std::string& text) {
   } else {
     good = add(*eos);
   }
-  return good ? absl::OkStatus() : absl::InvalidArgumentError("eos_token_id must be a token id or a list of them");
+  if (!good) return absl::InvalidArgumentError("eos_token_id must be a token id or a list of them");
+  return ids;
 }
 
 jinja::RenderOptions ChatTemplate::OptionsFor(const Variables& variables,

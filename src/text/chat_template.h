@@ -17,13 +17,14 @@ class ChatTemplate {
  public:
   // Reads DIR/chat_template.jinja, or else chat_template of DIR/tokenizer_config.json (a text, or a list of named ones,
   // of which "default" and, where there are tools, "tool_use" are used), the special tokens of tokenizer_config.json
-  // (bos_token and so on, as text or object), and eos_token_id of DIR/generation_config.json. NOT_FOUND: the folder has
-  // no template. INVALID_ARGUMENT names the file and what is wrong in it.
+  // (bos_token and so on, as text or object), and eos_token_id of DIR/generation_config.json and DIR/config.json.
+  // NOT_FOUND: the folder has no template. INVALID_ARGUMENT names the file and what is wrong in it.
   static absl::StatusOr<std::shared_ptr<const ChatTemplate>> Load(const std::string& model_dir);
   // The same from the texts of the files; an empty one stands for none.
   static absl::StatusOr<std::shared_ptr<const ChatTemplate>> Make(const std::string& template_jinja,
                                                                   const std::string& tokenizer_config,
-                                                                  const std::string& generation_config);
+                                                                  const std::string& generation_config,
+                                                                  const std::string& model_config = "");
 
   using Variables = std::vector<std::pair<std::string, jinja::Value>>;
   // Renders with `variables` over the special tokens; `tools` and `documents` are none unless given. `tracked`: see
@@ -42,7 +43,7 @@ class ChatTemplate {
   }
   const std::string& source() const { return source_; }  // all templates
   const std::string& eos_token() const { return eos_token_; }
-  const std::vector<int32_t>& eos_ids() const { return eos_ids_; }  // of generation_config.json
+  const std::vector<int32_t>& eos_ids() const { return eos_ids_; }  // of both configs
   const Variables& special_tokens() const { return special_tokens_; }
 
  private:
@@ -50,7 +51,6 @@ class ChatTemplate {
   jinja::RenderOptions OptionsFor(const Variables& variables, const std::vector<jinja::Value>& tracked) const;
   const jinja::Template& TemplateFor(const Variables& variables) const;
   absl::Status ReadTokenizerConfig(const std::string& text, bool template_given);
-  absl::Status ReadGenerationConfig(const std::string& text);
   absl::Status AddTemplate(const std::string& name, const std::string& source);
 
   std::shared_ptr<const jinja::Template> template_, tool_template_;  // tool_template_: null if there is none of its own
@@ -59,6 +59,9 @@ class ChatTemplate {
   std::string eos_token_;
   std::vector<int32_t> eos_ids_;
 };
+
+// eos_token_id of a generation_config.json or config.json: one, a list, or none.
+absl::StatusOr<std::vector<int32_t>> EosIdsIn(const std::string& config_json);
 
 // Marks of texts from outside in RenderJson.
 inline constexpr int32_t kOutsideSource = 1 << 24;

@@ -330,7 +330,7 @@ absl::StatusOr<std::shared_ptr<const ChatFormat>> MakeTemplateFormat(std::shared
   if (format->end_of_turn_ids().empty()) {
     return absl::InvalidArgumentError(
         "nothing ends a turn: tokenizer_config.json has no eos_token that the tokenizer knows, generation_config.json "
-        "no eos_token_id, and the template writes no special token behind an answer");
+        "and config.json no eos_token_id, and the template writes no special token behind an answer");
   }
   return std::shared_ptr<const ChatFormat>(std::move(format));
 }

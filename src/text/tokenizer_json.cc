@@ -1,11 +1,10 @@
 // Hugging Face's tokenizer.json, read and, for the byte tokenizer, written.
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <set>
-#include <sstream>
 
 #include "base/checksum.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "text/alphabet_tokenizer.h"
 #include "text/pipeline_tokenizer.h"
@@ -17,7 +16,7 @@ namespace {
 using base::Find;
 namespace json = base::json;
 
-constexpr uintmax_t kMaxFileBytes = 256u << 20;
+constexpr int64_t kMaxFileBytes = 256u << 20;
 
 absl::StatusOr<std::vector<AddedTokenSpec>> ReadAddedTokens(const json::value& root) {
   std::vector<AddedTokenSpec> added;
@@ -147,21 +146,9 @@ absl::StatusOr<std::shared_ptr<const Tokenizer>> ParseTokenizerJson(std::string_
 
 absl::StatusOr<std::shared_ptr<const Tokenizer>> LoadTokenizer(const std::string& model_dir) {
   const std::filesystem::path path = std::filesystem::path(model_dir) / "tokenizer.json";
-  std::error_code error;
-  const uintmax_t bytes = std::filesystem::file_size(path, error);
-  if (error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory) {
-    return absl::NotFoundError(absl::StrCat(path.string(), " does not exist: a model folder needs a tokenizer.json"));
-  }
-  if (error) return absl::UnavailableError(absl::StrCat("cannot read ", path.string(), ": ", error.message()));
-  if (bytes > kMaxFileBytes) {
-    return absl::InvalidArgumentError(absl::StrCat(path.string(), " has ", bytes, " bytes, more than the ",
-                                                   kMaxFileBytes, " a tokenizer file may have"));
-  }
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  if (!file || !text) return absl::UnavailableError(absl::StrCat("cannot read ", path.string()));
-  auto tokenizer = ParseTokenizerJson(text.str());
+  const absl::StatusOr<std::string> text = base::ReadFile(path, kMaxFileBytes);
+  if (!text.ok()) return base::Annotate(text.status(), "a model folder needs a tokenizer.json");
+  auto tokenizer = ParseTokenizerJson(*text);
   if (!tokenizer.ok()) return base::Annotate(tokenizer.status(), path.string());
   return tokenizer;
 }

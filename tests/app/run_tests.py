@@ -619,6 +619,7 @@ def case_bad_input(ingot, options):
     expect({"trainer.objective": "gspo"}, "gspo", "loss_aggregation sequence")
     expect({"device": "cuda"}, "device: cuda was asked for", codes=(1, 2))
     expect({}, "nowhere.yaml", config="nowhere.yaml")
+    expect({}, "it is a folder", config="configs")
     broken = folder / "broken.yaml"
     broken.write_text("run:\n  name: [a\n")
     expect({}, "broken.yaml", "malformed YAML", config=str(broken))

@@ -82,6 +82,39 @@ TEST_F(TextPartsTest, ItsFilesGiveTheSameFormatElsewhere) {
   EXPECT_EQ(Fingerprint("auto"), parts->format->fingerprint());
 }
 
+// An engine stops at every id that config.json names; what it stopped at is no text, whatever the format.
+TEST_F(TextPartsTest, TurnsEndWithWhatTheModelEndsThemWith) {
+  const int32_t im_end = *MakeTextParts("hermes")->tokenizer->SpecialId("<|im_end|>");
+  Write("config.json", "{\"eos_token_id\": [" + std::to_string(im_end) + ", 65, 66]}");
+  const auto ends = [&](const std::string& chat_format) {
+    const auto parts = LoadTextParts(dir_, chat_format);
+    EXPECT_TRUE(parts.ok()) << parts.status();
+    return parts.ok() ? parts->format->end_of_turn_ids() : std::vector<int32_t>();
+  };
+  EXPECT_THAT(ends("hermes"), testing::IsSupersetOf({im_end, 65, 66}));
+  WriteTemplate();
+  EXPECT_THAT(ends("template"), testing::ElementsAre(im_end, 65, 66));
+  Write("generation_config.json", R"({"eos_token_id": [67, 66]})");
+  EXPECT_THAT(ends("template"), testing::ElementsAre(im_end, 67, 66, 65));
+  Write("config.json", R"({"eos_token_id": 68})");
+  EXPECT_THAT(ends("template"), testing::ElementsAre(im_end, 67, 66, 68));
+  Write("config.json", R"({"eos_token_id": "</s>"})");
+  for (const char* format : {"hermes", "template"}) {
+    const std::string fault(LoadTextParts(dir_, format).status().message());
+    EXPECT_THAT(fault, testing::AllOf(HasSubstr("config.json"), HasSubstr("eos_token_id"))) << format;
+  }
+}
+
+TEST_F(TextPartsTest, AFolderWhereAFileIsReadIsNamed) {
+  for (const char* file : {"ingot.json", "chat_template.jinja", "config.json"}) {
+    std::filesystem::remove(dir_ / file);
+    std::filesystem::create_directory(dir_ / file);
+    const std::string fault(LoadTextParts(dir_, "auto").status().message());
+    EXPECT_THAT(fault, testing::AllOf(HasSubstr(file), HasSubstr("it is a folder"))) << fault;
+    std::filesystem::remove(dir_ / file);
+  }
+}
+
 TEST_F(TextPartsTest, FaultsAreNamed) {
   Write("ingot.json", R"({"chat_format": 3})");
   EXPECT_THAT(std::string(LoadTextParts(dir_, "auto").status().message()), HasSubstr("chat_format must be a string"));

@@ -146,7 +146,10 @@ TEST(Responses, StreamsItemsThatEndWithTheWholeResponse) {
   }
   EXPECT_EQ(outcome.events.back().at("response").at("output"), value(items));
   EXPECT_EQ(outcome.events.back().at("response").at("status"), "completed");
-  EXPECT_EQ(outcome.events.back().at("response").at("tools").at(0).at("name"), "add");
+  for (const value& event : outcome.events) {  // what was asked is told with the beginning too
+    if (!event.as_object().contains("response")) continue;
+    EXPECT_EQ(event.at("response").at("tools").at(0).at("name"), "add") << event.at("type");
+  }
   EXPECT_EQ(outcome.trailer, "");
   World::Outcome last;
   for (const value& item : items) {

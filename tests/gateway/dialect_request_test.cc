@@ -61,6 +61,22 @@ TEST(MessagesRequest, BecomesAConversation) {
   EXPECT_EQ(request->max_tokens, 64);
 }
 
+TEST(MessagesRequest, ReadsDocumentsThatAreText) {
+  const auto read = [](const std::string& document) {
+    return Parse("messages", R"({"model":"m","max_tokens":1,"messages":[{"role":"user","content":[)" + document +
+                                 R"(,{"type":"text","text":"Sum it up."}]}]})");
+  };
+  const auto request = read(R"({"type":"document","title":"Notes","context":"Of May.",
+      "source":{"type":"text","media_type":"text/plain","data":"a, b"}})");
+  ASSERT_TRUE(request.ok()) << request.status();
+  EXPECT_EQ(Told(*request), "user: Notes\n\nOf May.\n\na, b\nSum it up.\n");
+  for (const char* source : {R"({"type":"base64","media_type":"application/pdf","data":"JVBE"})",
+                             R"({"type":"text","data":7})", "7", "null"}) {
+    const auto refused = read(absl::StrCat(R"({"type":"document","source":)", source, "}"));
+    EXPECT_EQ(HttpStatusOf(refused.status()), 400) << source;
+  }
+}
+
 TEST(ResponsesRequest, PutsAnAssistantsItemsTogether) {
   const auto request = Parse("responses", R"({"instructions":"You are.","input":[
       {"role":"developer","content":"Be brief."},{"type":"message","role":"user","content":[{"type":"input_text","text":"q"}]},

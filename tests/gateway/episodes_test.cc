@@ -177,6 +177,8 @@ TEST(Rewards, NameWhatIsWrongWithThem) {
       {R"({"calls":[7]})", "calls"},
       {R"({"calls":[{"reward":1}]})", "calls"},
       {R"({"calls":[{"turn":0}]})", "calls"},
+      {R"({"reward":1,"call_rewards":[{"turn":0,"reward":1}]})", "call_rewards"},
+      {R"({"calls":[{"index":0,"reward":1}]})", "calls[].index"},
       {R"({"signals":[1]})", "signals"},
       {R"({"signals":{"a":"b"}})", "a"},
   };
@@ -186,6 +188,14 @@ TEST(Rewards, NameWhatIsWrongWithThem) {
     EXPECT_EQ(HttpStatusOf(status), 400) << json;
     EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr(std::string("'") + field + "'")) << json;
   }
+}
+
+TEST(Ending, TakesNoFieldThatItDoesNotKnow) {
+  v1::EpisodeEndRequest request;
+  EXPECT_TRUE(ReadEnd(base::ParseJson(R"({"status":"failed","detail":"gave up"})").value(), request).ok());
+  const absl::Status status = ReadEnd(base::ParseJson(R"({"status":"finished","reward":1})").value(), request);
+  EXPECT_EQ(HttpStatusOf(status), 400);
+  EXPECT_EQ(status.message(), "there is no field 'reward'; known: status, detail");
 }
 
 // ---- Limits ----
@@ -321,6 +331,9 @@ TEST(Opening, NamesWhatIsWrongWithIt) {
   EXPECT_THAT(fault(R"({"limits":{"max_calls":-1}})"), HasSubstr("'limits'"));
   EXPECT_THAT(fault(R"({"limits":{"max_turns":1}})"), HasSubstr("max_turns"));
   EXPECT_THAT(fault(R"({"limits":[1]})"), HasSubstr("'limits'"));
+  EXPECT_THAT(fault(R"({"scafold":1})"),
+              HasSubstr("no field 'scafold'; known: scaffold, task, domain, group, limits, metadata"));
+  EXPECT_THAT(fault(R"({"group":"g","task":{"id":"t"}})"), HasSubstr("no field 'task.id'; known: task_id"));
   EXPECT_THAT(fault(R"({"metadata":"x"})"), HasSubstr("'metadata'"));
   EXPECT_THAT(fault(R"({"metadata":{"x":")" + std::string(70000, 'x') + R"("}})"), HasSubstr("'metadata'"));
   EXPECT_THAT(fault(R"({"group":")" + std::string(300, 'g') + R"(","task":{}})"), HasSubstr("'group'"));

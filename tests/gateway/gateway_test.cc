@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/fault.h"
 #include "gateway/api_error.h"
 #include "gateway/fakes.h"
 
@@ -481,6 +482,40 @@ TEST(Gateway, RefusesWhatTheEngineDidNotSampleProperly) {
   });
   const auto episode = world.Open();
   EXPECT_EQ(HttpStatusOf(world.Chat(episode.api_key(), Body(Question())).status), 500);
+}
+
+// An engine words its faults in the fields of its own request; a client reads of those that it sent.
+TEST(Gateway, NamesTheFieldThatTheEngineRefuses) {
+  base::Fault fault;
+  World world([&](const auto&) {
+    Script script = Say("");
+    script.end_of_turn = false;
+    script.error = base::Annotate(base::FaultError(fault), "request 7");
+    return script;
+  });
+  world.with_admission = world.with_pool = false;
+  const object format{{"type", "json_schema"}, {"json_schema", object{{"schema", object{{"not", object{}}}}}}};
+  const array tools = *base::ParseJson(R"([{"type":"function","function":{"name":"f"}}])")->if_array();
+  const auto refusal = [&](const object& more, const std::string& field) {
+    fault = {field, "why"};
+    object body = Body(Question());
+    for (const auto& [name, value] : more) body[name] = value;
+    const absl::Status status = world.Chat("key", body).status;
+    EXPECT_EQ(HttpStatusOf(status), 400);
+    return ErrorJson(status);
+  };
+  const auto expected = [](const std::string& param) {
+    return R"({"error":{"message":"')" + param + R"(' cannot be used: why","type":"invalid_request_error","param":")" +
+           param + R"(","code":null}})";
+  };
+  EXPECT_EQ(refusal({{"logit_bias", object{{"7", 1}}}}, "sampling.logit_bias"), expected("logit_bias"));
+  const std::string first = "grammar.alternatives[0].parts[1].repeat.alternatives[0].parts[1]";
+  EXPECT_EQ(refusal({{"response_format", format}}, "grammar.alternatives[0].parts[0]"), expected("response_format"));
+  EXPECT_EQ(refusal({{"response_format", format}}, "sampling.grammar"), expected("response_format"));
+  EXPECT_EQ(refusal({{"tools", tools}, {"tool_choice", "required"}}, first), expected("tools"));
+  EXPECT_EQ(refusal({{"tools", tools}, {"response_format", format}}, first), expected("tools"));
+  EXPECT_EQ(refusal({{"tools", tools}, {"response_format", format}}, "grammar.alternatives[1].parts[0]"),
+            expected("response_format"));
 }
 
 TEST(Gateway, PassesOnAFullQueueAs429) {

@@ -195,7 +195,7 @@ TEST(HttpAttack, ExpectContinueMeetsEveryCase) {
   const auto episode = site.Open();
   const std::string body = Hello();
   const std::string head =
-      absl::StrCat("POST /v1/chat/completions HTTP/1.1\r\nExpect: 100-Continue\r\nAuthorization: Bearer ",
+      absl::StrCat("POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nExpect: 100-Continue\r\nAuthorization: Bearer ",
                    episode.api_key(), "\r\n");
   Wire together(site.server().port());  // who does not wait is not told to go on
   together.Send(absl::StrCat(head, "Content-Length: ", body.size(), "\r\n\r\n", body));

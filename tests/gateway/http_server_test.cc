@@ -1,6 +1,7 @@
 // Real sockets on 127.0.0.1, written and read by hand.
 #include "gateway/http_server.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <set>
@@ -192,6 +193,74 @@ TEST(HttpServer, ReportsErrorsInTheFormOfTheDialect) {
     }
     EXPECT_EQ(response.headers.contains("allow"), test.status == 405);
   }
+}
+
+TEST(HttpServer, EveryAnswerHasADateAndAnIdThatClientsLookFor) {
+  Site site([](const auto&) { return Say("hello"); });
+  const auto episode = site.Open();
+  std::set<std::string> ids;
+  for (const char* body :
+       {R"({"messages":[{"role":"user","content":"q"}]})",
+        R"({"messages":[{"role":"user","content":"q"}],"stream":true})", "{", R"({"messages":[]})"}) {
+    const Response response = site.Ask("POST", "/v1/chat/completions", body, episode.api_key());
+    const std::string id = response.headers.at("x-request-id");
+    EXPECT_EQ(response.headers.at("request-id"), id);
+    EXPECT_TRUE(ids.insert(id).second) << id;
+    EXPECT_THAT(response.headers.at("date"), testing::MatchesRegex("[A-Z].., .. [A-Z].. 20.. ..:..:.. GMT"));
+    if (response.status == 200) {  // it is the call's, by which its record is found
+      EXPECT_NE(response.body.find("chatcmpl-" + id.substr(std::string("req_").size())), std::string::npos) << id;
+    }
+  }
+  for (const char* target : {"/v1/models", "/nothing"}) {
+    EXPECT_TRUE(ids.insert(site.Ask("GET", target, "").headers.at("x-request-id")).second);
+  }
+}
+
+TEST(HttpServer, Http11NeedsItsHost) {
+  Site site([](const auto&) { return Say("hello"); });
+  const auto status = [&](const std::string& head) {
+    Wire wire(site.server().port());
+    wire.Send(head + "\r\n");
+    return Read(wire).status;
+  };
+  EXPECT_EQ(status("GET /healthz HTTP/1.1\r\nHost: x\r\n"), 200);
+  EXPECT_EQ(status("GET /healthz HTTP/1.1\r\n"), 400);
+  EXPECT_EQ(status("GET /healthz HTTP/1.1\r\nHost: x\r\nHost: y\r\n"), 400);
+  EXPECT_EQ(status("GET /healthz HTTP/1.0\r\n"), 200);
+}
+
+TEST(HttpServer, TakesTargetsInTheAbsoluteForm) {
+  Site site([](const auto&) { return Say("hello"); });
+  for (const char* target : {"http://x/v1/models", "HTTPS://x:80/v1/models?a=/b", "http://x/v1/models#c"}) {
+    EXPECT_EQ(site.Ask("GET", target, "").status, 200) << target;
+  }
+  for (const char* target : {"http://x", "http://", "x/v1/models", "/http://x/v1/models"}) {
+    EXPECT_EQ(site.Ask("GET", target, "").status, 404) << target;
+  }
+}
+
+TEST(HttpServer, RefusesBodiesThatAreEncoded) {
+  Site site([](const auto&) { return Say("hello"); });
+  const auto ask = [&](const std::string& field) {
+    Wire wire(site.server().port());
+    wire.Send(Request("POST", "/ingot/v1/episodes", "{}", "", field));
+    return Read(wire);
+  };
+  EXPECT_EQ(ask("Content-Encoding: identity\r\n").status, 201);
+  const Response refused = ask("Content-Encoding: gzip\r\n");
+  EXPECT_EQ(refused.status, 415);
+  EXPECT_EQ(refused.headers.at("accept-encoding"), "identity");
+}
+
+// Behind a dialect's path errors are worded as that dialect's clients read them.
+TEST(HttpServer, WordsWhatIsMissingBelowADialectInItsWay) {
+  Site site([](const auto&) { return Say("hello"); });
+  const Response messages = site.Ask("POST", "/v1/messages/batches", "{}");
+  EXPECT_EQ(messages.status, 404);
+  EXPECT_EQ(messages.json().at("type").as_string(), "error");
+  EXPECT_EQ(messages.json().at("error").at("type").as_string(), "not_found_error");
+  EXPECT_FALSE(site.Ask("GET", "/v1/chat/completions/x", "").json().as_object().contains("type"));
+  EXPECT_FALSE(site.Ask("GET", "/v1/messagesx", "").json().as_object().contains("type"));
 }
 
 TEST(HttpServer, ListsTheModelsAndTheirWeights) {

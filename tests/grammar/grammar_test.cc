@@ -163,6 +163,44 @@ TEST(SchemaTest, NestingEndsAtTheLimit) {
   EXPECT_EQ(levels, kMaxNesting);
 }
 
+TEST(SchemaTest, FormatsOfStrings) {
+  const auto format = [](const std::string& name, const std::string& more = "") {
+    return "{\"type\":\"string\",\"format\":\"" + name + "\"" + more + "}";
+  };
+  ExpectTakes(
+      format("date"), {R"("2024-02-29")", R"("2000-02-29")", R"("1999-12-31")", R"("2023-04-30")"},
+      {R"("2023-02-29")", R"("1900-02-29")", R"("2023-04-31")", R"("2023-13-01")", R"("2023-1-1")", R"("soon")"});
+  ExpectTakes(format("time"), {R"("23:59:59Z")", R"("00:00:00.25+05:30")"},
+              {R"("24:00:00Z")", R"("12:00:00")", R"("12:00Z")", R"("12:60:00Z")"});
+  ExpectTakes(format("date-time"), {R"("2024-02-29T01:02:03Z")", R"("1999-12-31T23:59:59.999-08:00")"},
+              {R"("2024-02-29")", R"("2024-02-29 01:02:03Z")", R"("2023-02-29T01:02:03Z")"});
+  ExpectTakes(format("duration"), {R"("P1Y2M3D")", R"("PT36H")", R"("P4W")", R"("P1DT12H30M5S")"},
+              {R"("P")", R"("PT")", R"("1D")", R"("P1D2Y")", R"("P1Y3D")"});
+  ExpectTakes(format("email"), {R"("a.b+c@example.com")", R"("x@host")"},
+              {R"("a@")", R"("@b.c")", R"("a b@c.d")", R"("a")"});
+  ExpectTakes(format("hostname"), {R"("example.com")", R"("a-1.b")", R"("localhost")"},
+              {R"("-a.com")", R"("a-.com")", R"("a..b")", R"("a b")", R"("")"});
+  ExpectTakes(format("ipv4"), {R"("0.0.0.0")", R"("255.199.20.1")"},
+              {R"("256.1.1.1")", R"("1.2.3")", R"("01.2.3.4")", R"("1.2.3.4.5")"});
+  ExpectTakes(format("ipv6"),
+              {R"("::")", R"("::1")", R"("fe80::1:2")", R"("1:2:3:4:5:6:7:8")", R"("1::")", R"("1::8")",
+               R"("1:2:3:4:5:6::8")", R"("1::3:4:5:6:7:8")"},
+              {R"("1:2:3")", R"("1::2::3")", R"("12345::")", R"("1:2:3:4:5:6:7:8:9")", R"(":1:2")", R"("g::")"});
+  ExpectTakes(format("uuid"), {R"("123e4567-E89b-12d3-a456-426614174000")"},
+              {R"("123e4567e89b12d3a456426614174000")", R"("123e4567-e89b-12d3-a456-42661417400g")"});
+  // With other keywords, without a type, in a choice, and in an enum.
+  ExpectTakes(format("date", R"(,"pattern":"^2024","maxLength":10)"), {R"("2024-01-01")"}, {R"("2023-01-01")"});
+  ExpectTakes(R"({"format":"ipv4"})", {R"("1.2.3.4")"}, {R"("x")", "1"});
+  ExpectTakes(R"({"type":["string","null"],"format":"uuid"})", {"null"}, {R"("x")"});
+  ExpectTakes(R"({"allOf":[{"type":"string","format":"date"},{"format":"date"}]})", {R"("2024-01-01")"}, {R"("x")"});
+  ExpectTakes(R"({"enum":["2024-01-01","soon",7],"format":"date"})", {R"("2024-01-01")"}, {R"("soon")"});
+  EXPECT_THAT(FaultOf(R"({"allOf":[{"format":"date"},{"format":"time"}]})"), HasSubstr("two different formats"));
+  // What is no known format says nothing.
+  ExpectTakes(format("color"), {R"("any")"}, {"1"});
+  ExpectTakes(R"({"type":"integer","format":"int32"})", {"7"}, {R"("7")"});
+  ExpectTakes(R"({"type":"string","format":7})", {R"("any")"}, {"1"});
+}
+
 TEST(SchemaTest, Patterns) {
   const auto pattern = [](const std::string& p, const std::string& more = "") {
     return "{\"type\":\"string\",\"pattern\":\"" + p + "\"" + more + "}";

@@ -5,6 +5,7 @@
 #include <deque>
 #include <regex>
 
+#include "base/fault.h"
 #include "base/json.h"
 #include "rollout/collect.h"
 #include "rollout/engine.h"
@@ -235,12 +236,17 @@ TEST(EngineGrammarTest, WhatTheVocabularyCannotSpellIsAnErrorOfThatRequestAlone)
 
 TEST(EngineGrammarTest, FaultsAreNamedBeforeTheRequestIsQueued) {
   GrammarRig rig;
+  std::string at;  // what the fault is about
   const auto fault = [&](const v1::GenerateRequest& ask) {
     const absl::Status status = FaultOf(rig, ask);
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    at = base::FaultOf(status).value_or(base::Fault()).field;
     return std::string(status.message());
   };
   EXPECT_THAT(fault(AskSchema(R"({"not":{}})", 1)), HasSubstr("keyword 'not'"));
+  EXPECT_EQ(at, "grammar.alternatives[0].parts[0]");
+  EXPECT_THAT(fault(AskSchema("false", 1)), HasSubstr("no text"));
+  EXPECT_EQ(at, "sampling.grammar");
   EXPECT_THAT(fault(AskSchema("{", 1)), HasSubstr("json_schema"));
   v1::GenerateRequest ask = Ask(1);
   ask.mutable_sampling()->mutable_grammar();

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <limits>
 
+#include "base/fault.h"
+
 namespace ingot::rollout {
 namespace {
 
@@ -140,6 +142,12 @@ TEST(LogitShapingTest, BadParametersAreRefusedByName) {
   EXPECT_THAT(fault([](v1::SamplingParams& p) { p.set_repetition_penalty(-1); }), HasSubstr("repetition_penalty"));
   EXPECT_THAT(fault([](v1::SamplingParams& p) { (*p.mutable_logit_bias())[10] = 1; }), HasSubstr("id 10"));
   EXPECT_THAT(fault([](v1::SamplingParams& p) { (*p.mutable_logit_bias())[-1] = 1; }), HasSubstr("id -1"));
+  v1::SamplingParams outside;  // for who must say it in a client's words
+  (*outside.mutable_logit_bias())[10] = 1;
+  const auto about = base::FaultOf(ValidateShaping(outside, 10));
+  ASSERT_TRUE(about.has_value());
+  EXPECT_EQ(about->field, "sampling.logit_bias");
+  EXPECT_EQ(about->what, "it names id 10, outside the vocabulary of 10");
   EXPECT_THAT(fault([](v1::SamplingParams& p) { (*p.mutable_logit_bias())[3] = 101; }), HasSubstr("logit_bias"));
   EXPECT_THAT(fault([&](v1::SamplingParams& p) { (*p.mutable_logit_bias())[3] = nan; }), HasSubstr("logit_bias"));
 }

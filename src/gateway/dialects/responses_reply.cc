@@ -141,16 +141,16 @@ class ResponsesRenderer final : public Renderer {
     json["truncation"] = "disabled";
     json["usage"] = nullptr;
     json["user"] = nullptr;
-    return json;
-  }
-  // With its output, and what was asked, which is long: only here.
-  object Ended(const Choice& choice) const {
-    const bool cut = choice.end.finish == v1::FINISH_LENGTH;
-    object json = Response(cut ? "incomplete" : "completed");
     for (const auto& [name, field] : request().repeated) {
       if (name != kSealsReasoning) json[name] = field;
     }
     json["store"] = false;
+    return json;
+  }
+  // With its output.
+  object Ended(const Choice& choice) const {
+    const bool cut = choice.end.finish == v1::FINISH_LENGTH;
+    object json = Response(cut ? "incomplete" : "completed");
     if (cut) json["incomplete_details"] = object{{"reason", "max_output_tokens"}};
     array output;
     for (size_t i = 0; i < choice.parts.size(); ++i) output.emplace_back(Item(choice, i, true));
