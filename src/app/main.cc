@@ -136,7 +136,7 @@ int main(int argc, char** argv) {
   serve->add_option("--script", serve_args.script, "a scripted model: JSON lines that say what each call samples");
   serve->add_option("--record", serve_args.record, "folder that keeps every call, and what the engine was asked");
   serve->add_option("--threads", serve_args.threads, "compute threads; 0: all cores")
-      ->check(CLI::NonNegativeNumber)
+      ->check(CLI::Range(0, 4096))
       ->capture_default_str();
   serve->add_option("--device", serve_args.device, "auto, cpu or cuda; auto: CUDA if there is a device")
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
