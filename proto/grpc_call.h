@@ -28,8 +28,8 @@ absl::StatusOr<Response> CallUnary(Stub& stub,
   const auto end = std::chrono::steady_clock::now() + policy.timeout;
   for (milliseconds pause(10);; pause = std::min(2 * pause, milliseconds(1000))) {
     grpc::ClientContext context;
-    const auto left = std::max(std::chrono::duration_cast<milliseconds>(end - std::chrono::steady_clock::now()),
-                               milliseconds(1));
+    const auto left =
+        std::max(std::chrono::duration_cast<milliseconds>(end - std::chrono::steady_clock::now()), milliseconds(1));
     context.set_deadline(std::chrono::system_clock::now() + left);
     context.set_wait_for_ready(policy.wait);
     Response response;
