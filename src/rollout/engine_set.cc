@@ -156,23 +156,21 @@ class EngineSet::Call final : public std::enable_shared_from_this<Call> {
   };
 
   void OnChunk(size_t engine, int number, absl::StatusOr<v1::GenerateChunk> chunk) {
-    if (chunk.ok()) {
-      state_->OnAnswer(engine);
-    } else if (absl::IsUnavailable(chunk.status())) {
-      state_->OnUnavailable(engine, chunk.status());
-    }
+    if (absl::IsUnavailable(chunk.status())) state_->OnUnavailable(engine, chunk.status());
     std::unique_ptr<Attempt> over;  // destroyed inside its own OnChunk: that waits for nothing
-    bool again = false;
+    bool again = false, first = false;
     {
       base::MutexLock lock(mu_);
       if (stopped_ || number != attempts_) return;
       again = !begun_ && !chunk.ok() && MayGoElsewhere(chunk.status());
-      begun_ = begun_ || chunk.ok();
+      first = !begun_ && chunk.ok();
+      begun_ = begun_ || first;
       if (again) {
         refusal_ = chunk.status();
         over = std::move(current_);
       }
     }
+    if (first) state_->OnAnswer(engine);  // not at every chunk: the state is shared by all requests
     again ? Try() : gate_.Deliver(std::move(chunk));
   }
 
