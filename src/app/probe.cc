@@ -18,14 +18,13 @@ struct Gather {
   absl::Status first_error ABSL_GUARDED_BY(mu);
 };
 
-tree::FlatCall ToCall(const std::vector<int32_t>& context, float temperature,
+tree::CallPath ToCall(const std::vector<int32_t>& context, float temperature,
                       const std::vector<v1::GenerateChunk>& chunks) {
-  tree::FlatCall call;
+  tree::CallPath call;
   call.temperature = temperature;
-  call.context_tokens = static_cast<int32_t>(context.size());
-  call.tokens = context;
+  call.context = tree::TokenPath(context);
   for (const v1::GenerateChunk& chunk : chunks) {
-    call.tokens.insert(call.tokens.end(), chunk.token_ids().begin(), chunk.token_ids().end());
+    call.sampled.insert(call.sampled.end(), chunk.token_ids().begin(), chunk.token_ids().end());
     call.logprobs.insert(call.logprobs.end(), chunk.logprobs().begin(), chunk.logprobs().end());
     for (const v1::VersionRun& run : chunk.versions()) {
       call.versions.insert(call.versions.end(), run.count(), run.version());
@@ -37,7 +36,7 @@ tree::FlatCall ToCall(const std::vector<int32_t>& context, float temperature,
 
 }  // namespace
 
-absl::StatusOr<std::vector<tree::FlatCall>> SampleProbe(rollout::Client& engine, int64_t version, int64_t tokens,
+absl::StatusOr<std::vector<tree::CallPath>> SampleProbe(rollout::Client& engine, int64_t version, int64_t tokens,
                                                         const std::vector<std::vector<int32_t>>& contexts,
                                                         float temperature, uint64_t seed,
                                                         std::chrono::milliseconds timeout) {
@@ -73,7 +72,7 @@ absl::StatusOr<std::vector<tree::FlatCall>> SampleProbe(rollout::Client& engine,
     }));
   }
   const auto deadline = std::chrono::steady_clock::now() + timeout;
-  std::vector<tree::FlatCall> calls;
+  std::vector<tree::CallPath> calls;
   {
     base::MutexLock lock(gather->mu);
     while (gather->open > 0) {
@@ -84,7 +83,7 @@ absl::StatusOr<std::vector<tree::FlatCall>> SampleProbe(rollout::Client& engine,
     INGOT_RETURN_IF_ERROR(gather->first_error);
     for (size_t i = 0; i < contexts.size(); ++i) calls.push_back(ToCall(contexts[i], temperature, gather->chunks[i]));
   }
-  std::erase_if(calls, [version](const tree::FlatCall& call) {
+  std::erase_if(calls, [version](const tree::CallPath& call) {
     return call.logprobs.empty() ||
            !std::all_of(call.versions.begin(), call.versions.end(), [&](int64_t v) { return v == version; }) ||
            std::any_of(call.kv_mixed.begin(), call.kv_mixed.end(), [](uint8_t mixed) { return mixed != 0; });

@@ -14,7 +14,7 @@ namespace ingot::app {
 
 // Samples at least `tokens` tokens at `version`, continuing the contexts of the given calls (at most `tokens` from
 // each). Only calls that ran wholly at `version` with unmixed KV are returned. DEADLINE_EXCEEDED after `timeout`.
-absl::StatusOr<std::vector<tree::FlatCall>> SampleProbe(rollout::Client& engine, int64_t version, int64_t tokens,
+absl::StatusOr<std::vector<tree::CallPath>> SampleProbe(rollout::Client& engine, int64_t version, int64_t tokens,
                                                         const std::vector<std::vector<int32_t>>& contexts,
                                                         float temperature, uint64_t seed,
                                                         std::chrono::milliseconds timeout);

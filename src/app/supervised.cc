@@ -23,7 +23,7 @@ using Clock = std::chrono::steady_clock;
 double SecondsSince(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 struct Examples {
-  std::vector<tree::FlatCall> calls;
+  std::vector<tree::CallPath> calls;
   size_t count = 0;  // conversations or pairs
 };
 

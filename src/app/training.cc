@@ -75,10 +75,10 @@ class PoolBatchSource final : public trainer::BatchSource {
     contexts_.clear();
     for (const v1::Group& group : groups) {
       for (const v1::EpisodeTree& tree : group.episodes()) {
-        const absl::StatusOr<std::vector<tree::FlatCall>> calls = tree::FlattenCalls(tree, 0, 0);
+        const absl::StatusOr<std::vector<tree::CallPath>> calls = tree::CallPathsOf(tree, 0, 0);
         if (!calls.ok() || calls->empty()) continue;  // the trainer reports what is wrong with it
-        const tree::FlatCall& call = calls->back();
-        contexts_.emplace_back(call.tokens.begin(), call.tokens.begin() + call.context_tokens);
+        const tree::CallPath& call = calls->back();
+        contexts_.push_back(call.context.Tokens());
         temperature_ = call.temperature;
         if (contexts_.size() >= kProbeContexts) return;
       }

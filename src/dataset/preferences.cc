@@ -48,11 +48,11 @@ absl::StatusOr<std::vector<PreferencePair>> LoadPreferences(const std::string& p
   return pairs;
 }
 
-absl::StatusOr<std::vector<tree::FlatCall>> MakePreferenceExamples(std::span<const PreferencePair> pairs,
+absl::StatusOr<std::vector<tree::CallPath>> MakePreferenceExamples(std::span<const PreferencePair> pairs,
                                                                    const text::ChatFormat& format,
                                                                    const SftOptions& options) {
   INGOT_RETURN_IF_ERROR(options.Validate());
-  std::vector<tree::FlatCall> examples;
+  std::vector<tree::CallPath> examples;
   for (size_t i = 0; i < pairs.size(); ++i) {
     for (const bool chosen : {true, false}) {
       const size_t begin = examples.size();

@@ -29,7 +29,7 @@ absl::StatusOr<std::vector<PreferencePair>> LoadPreferences(const std::string& p
 
 // Examples as MakeSftExamples makes them, of the assistant messages after the prompt alone: pair i is episode 2i, what
 // was chosen, and episode 2i + 1, what was rejected, both of group i. INVALID_ARGUMENT names the pair.
-absl::StatusOr<std::vector<tree::FlatCall>> MakePreferenceExamples(std::span<const PreferencePair> pairs,
+absl::StatusOr<std::vector<tree::CallPath>> MakePreferenceExamples(std::span<const PreferencePair> pairs,
                                                                    const text::ChatFormat& format,
                                                                    const SftOptions& options = {});
 

@@ -5,12 +5,13 @@
 namespace ingot::dataset {
 namespace {
 
-// The turn that message `i` of a rendered conversation is.
-tree::FlatCall Example(const text::RenderedPrompt& prompt, size_t i) {
+// The turn that message `i` of a rendered conversation is. `before`: a beginning of its context, which becomes that.
+tree::CallPath Example(const text::RenderedPrompt& prompt, size_t i, tree::TokenPath& before) {
   const auto [first, last] = prompt.sampled_ranges[i];
-  tree::FlatCall call;
-  call.context_tokens = static_cast<int32_t>(first);
-  call.tokens.assign(prompt.ids.begin(), prompt.ids.begin() + static_cast<std::ptrdiff_t>(last));
+  tree::CallPath call;
+  const auto ids = prompt.ids.begin();
+  call.context = before = before.Then({ids + before.size(), ids + static_cast<std::ptrdiff_t>(first)});
+  call.sampled.assign(ids + static_cast<std::ptrdiff_t>(first), ids + static_cast<std::ptrdiff_t>(last));
   call.logprobs.assign(last - first, 0.0f);
   call.versions.assign(last - first, 0);
   call.kv_mixed.assign(last - first, 0);
@@ -21,7 +22,7 @@ tree::FlatCall Example(const text::RenderedPrompt& prompt, size_t i) {
 
 absl::Status AppendSftExamples(const text::Conversation& conversation, const text::ChatFormat& format,
                                const SftOptions& options, size_t first_message, int32_t index,
-                               std::vector<tree::FlatCall>& examples) {
+                               std::vector<tree::CallPath>& examples) {
   const std::vector<text::Message>& messages = conversation.messages;
   const auto is_assistant = [](const text::Message& message) { return message.role == "assistant"; };
   if (first_message >= messages.size() ||
@@ -32,6 +33,7 @@ absl::Status AppendSftExamples(const text::Conversation& conversation, const tex
   const bool by_turn =
       std::any_of(messages.begin(), messages.end(), [](const text::Message& m) { return !m.reasoning.empty(); });
   INGOT_ASSIGN_OR_RETURN(text::RenderedPrompt prompt, format.Render(conversation, false));
+  tree::TokenPath before;
   for (size_t i = first_message; i < messages.size(); ++i) {
     if (!is_assistant(messages[i])) continue;
     if (by_turn) {
@@ -39,6 +41,7 @@ absl::Status AppendSftExamples(const text::Conversation& conversation, const tex
       then.tools = conversation.tools;
       then.messages.assign(messages.begin(), messages.begin() + static_cast<std::ptrdiff_t>(i) + 1);
       INGOT_ASSIGN_OR_RETURN(prompt, format.Render(then, false));
+      before = {};
     }
     const size_t tokens = prompt.sampled_ranges[i].second;
     if (options.max_tokens > 0 && tokens > static_cast<size_t>(options.max_tokens)) {
@@ -47,7 +50,7 @@ absl::Status AppendSftExamples(const text::Conversation& conversation, const tex
                                                      " an example may have: shorten the "
                                                      "conversation or raise the limit"));
     }
-    tree::FlatCall call = Example(prompt, i);
+    tree::CallPath call = Example(prompt, i, before);
     call.call_id = absl::StrCat("conversation ", index, " message ", i);
     call.episode = call.group = index;
     examples.push_back(std::move(call));
@@ -60,10 +63,10 @@ absl::Status SftOptions::Validate() const {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<tree::FlatCall>> MakeSftExamples(std::span<const text::Conversation> conversations,
+absl::StatusOr<std::vector<tree::CallPath>> MakeSftExamples(std::span<const text::Conversation> conversations,
                                                             const text::ChatFormat& format, const SftOptions& options) {
   INGOT_RETURN_IF_ERROR(options.Validate());
-  std::vector<tree::FlatCall> examples;
+  std::vector<tree::CallPath> examples;
   for (size_t i = 0; i < conversations.size(); ++i) {
     INGOT_RETURN_IF_ERROR(
         base::Annotate(AppendSftExamples(conversations[i], format, options, 0, static_cast<int32_t>(i), examples),

@@ -25,8 +25,8 @@ struct SftOptions {
 // AppendSftExamples: those of one conversation, of its messages from `first_message` on.
 absl::Status AppendSftExamples(const text::Conversation& conversation, const text::ChatFormat& format,
                                const SftOptions& options, size_t first_message, int32_t index,
-                               std::vector<tree::FlatCall>& examples);
-absl::StatusOr<std::vector<tree::FlatCall>> MakeSftExamples(std::span<const text::Conversation> conversations,
+                               std::vector<tree::CallPath>& examples);
+absl::StatusOr<std::vector<tree::CallPath>> MakeSftExamples(std::span<const text::Conversation> conversations,
                                                             const text::ChatFormat& format,
                                                             const SftOptions& options = {});
 

@@ -97,7 +97,7 @@ class Collector {
     int64_t loss_tokens = 0;  // before groups and pairs are looked at
   };
   struct Pending {
-    tree::FlatCall call;
+    tree::CallPath call;
     std::vector<uint8_t> bears_loss;
     size_t turn = 0;
     int64_t loss_tokens = 0;
@@ -129,10 +129,10 @@ class Collector {
   absl::Status AddEpisode(const v1::EpisodeTree& tree, int32_t group) {
     INGOT_ASSIGN_OR_RETURN(EpisodeReturn earned, ReturnOf(tree));
     Sample sample{static_cast<size_t>(group), groups_.back().size(), 0};
-    INGOT_ASSIGN_OR_RETURN(std::vector<tree::FlatCall> flat,
-                           tree::FlattenCalls(tree, static_cast<int32_t>(episodes_.size()), group));
+    INGOT_ASSIGN_OR_RETURN(std::vector<tree::CallPath> calls,
+                           tree::CallPathsOf(tree, static_cast<int32_t>(episodes_.size()), group));
     int64_t sampled = 0;
-    for (size_t turn = 0; turn < flat.size(); ++turn) {
+    for (size_t turn = 0; turn < calls.size(); ++turn) {
       const v1::Call& call = tree.calls(static_cast<int>(turn));
       if (call.weights() != v1::WEIGHTS_FOLLOW) {
         ++counts_.calls_left_out_weights;
@@ -142,14 +142,14 @@ class Collector {
         ++counts_.calls_left_out_flagged;
         continue;
       }
-      const int64_t tokens = static_cast<int64_t>(flat[turn].tokens.size()) - flat[turn].context_tokens;
+      const int64_t tokens = std::ssize(calls[turn].sampled);
       if (tokens == 0) {
         ++counts_.calls_empty;
         continue;
       }
-      INGOT_RETURN_IF_ERROR(CheckCall(flat[turn], limits_, /*recorded=*/true));
+      INGOT_RETURN_IF_ERROR(CheckCall(calls[turn], limits_, /*recorded=*/true));
       sampled += tokens;
-      INGOT_ASSIGN_OR_RETURN(Pending pending, MaskByAge(std::move(flat[turn])));
+      INGOT_ASSIGN_OR_RETURN(Pending pending, MaskByAge(std::move(calls[turn])));
       pending.turn = turn;
       sample.loss_tokens += pending.loss_tokens;
       if (pending.loss_tokens > 0) pending_.push_back(std::move(pending));
@@ -161,7 +161,7 @@ class Collector {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<Pending> MaskByAge(tree::FlatCall call) {
+  absl::StatusOr<Pending> MaskByAge(tree::CallPath call) {
     Pending pending;
     pending.loss_tokens = static_cast<int64_t>(call.versions.size());
     for (size_t i = 0; i < call.versions.size(); ++i) {
@@ -207,7 +207,7 @@ class Collector {
   }
 
   void Take(Pending pending) {
-    const tree::FlatCall& call = pending.call;
+    const tree::CallPath& call = pending.call;
     for (size_t i = 0; i < call.versions.size(); ++i) {
       if (!pending.bears_loss.empty() && pending.bears_loss[i] == 0) continue;
       metrics_.AddToken(*records_[static_cast<size_t>(call.episode)], version_ - call.versions[i]);
@@ -215,7 +215,7 @@ class Collector {
     }
     extents_.push_back({call.episode, call.group, pending.loss_tokens});
     out_.loss_tokens += pending.loss_tokens;
-    out_.unmerged_tokens += static_cast<int64_t>(call.tokens.size());
+    out_.unmerged_tokens += call.size();
     out_.bears_loss.push_back(std::move(pending.bears_loss));
     out_.calls.push_back(std::move(pending.call));
   }
@@ -269,19 +269,19 @@ class Collector {
 
 }  // namespace
 
-absl::Status CheckCall(const tree::FlatCall& call, const TokenLimits& limits, bool recorded) {
+absl::Status CheckCall(const tree::CallPath& call, const TokenLimits& limits, bool recorded) {
   const auto fault = [&](const std::string& what) {
     return absl::InvalidArgumentError(absl::StrCat("call ", call.call_id, ": ", what));
   };
-  const int64_t total = static_cast<int64_t>(call.tokens.size());
-  if (call.context_tokens < 1 || call.context_tokens > total) {
-    return fault(absl::StrCat(call.context_tokens, " context tokens of ", total, ": at least one must come first"));
-  }
-  for (int64_t i = 0; i < total; ++i) {
-    const int32_t id = call.tokens[static_cast<size_t>(i)];
-    if (id < 0 || id >= limits.vocab_size) {
-      return fault(absl::StrCat("token ", i, " has id ", id, ", outside the vocabulary of ", limits.vocab_size));
-    }
+  const int64_t total = call.size();
+  if (call.context.empty()) return fault("it has no context: at least one token must come before what it sampled");
+  const auto outside = [&](int32_t id) { return id < 0 || id >= limits.vocab_size; };
+  const auto [least, greatest] = call.context.extremes();
+  if (outside(least) || outside(greatest) || std::any_of(call.sampled.begin(), call.sampled.end(), outside)) {
+    const std::vector<int32_t> tokens = call.Tokens();
+    const auto found = std::find_if(tokens.begin(), tokens.end(), outside);
+    return fault(absl::StrCat("token ", found - tokens.begin(), " has id ", *found, ", outside the vocabulary of ",
+                              limits.vocab_size));
   }
   if (total > limits.max_tokens) {
     return fault(absl::StrCat("it has ", total, " tokens, the model's context length is ", limits.max_tokens));
@@ -290,7 +290,7 @@ absl::Status CheckCall(const tree::FlatCall& call, const TokenLimits& limits, bo
     return fault(absl::StrCat("its temperature is ", call.temperature, "; what is trained on needs one above 0"));
   }
   if (!recorded) return absl::OkStatus();
-  const size_t sampled = static_cast<size_t>(total - call.context_tokens);
+  const size_t sampled = call.sampled.size();
   if (call.logprobs.size() != sampled || call.versions.size() != sampled || call.kv_mixed.size() != sampled) {
     return fault(absl::StrCat("it has ", sampled, " sampled tokens but ", call.logprobs.size(), " log-probs, ",
                               call.versions.size(), " versions and ", call.kv_mixed.size(), " cache flags"));
@@ -320,17 +320,17 @@ absl::StatusOr<PreparedBatch> PrepareBatch(const TrainBatch& batch, const Traine
   return prepared;
 }
 
-absl::StatusOr<PreparedBatch> PrepareSft(std::vector<tree::FlatCall> calls, const TokenLimits& limits) {
+absl::StatusOr<PreparedBatch> PrepareSft(std::vector<tree::CallPath> calls, const TokenLimits& limits) {
   PreparedBatch prepared;
   std::vector<CallExtent> extents;
-  for (tree::FlatCall& call : calls) {
+  for (tree::CallPath& call : calls) {
     INGOT_RETURN_IF_ERROR(CheckCall(call, limits, /*recorded=*/false));
-    const int64_t tokens = static_cast<int64_t>(call.tokens.size()) - call.context_tokens;
+    const int64_t tokens = std::ssize(call.sampled);
     if (tokens == 0) continue;
     extents.push_back({call.episode, call.group, tokens});
     prepared.episodes = std::max(prepared.episodes, call.episode + 1);
     prepared.loss_tokens += tokens;
-    prepared.unmerged_tokens += static_cast<int64_t>(call.tokens.size());
+    prepared.unmerged_tokens += call.size();
     // Nobody sampled these tokens; merging wants the fields whole.
     call.logprobs.assign(static_cast<size_t>(tokens), 0.0f);
     call.versions.assign(static_cast<size_t>(tokens), 0);
@@ -346,10 +346,10 @@ absl::StatusOr<PreparedBatch> PrepareSft(std::vector<tree::FlatCall> calls, cons
   return prepared;
 }
 
-absl::StatusOr<PreparedBatch> PreparePairs(std::vector<tree::FlatCall> calls, const TokenLimits& limits) {
+absl::StatusOr<PreparedBatch> PreparePairs(std::vector<tree::CallPath> calls, const TokenLimits& limits) {
   INGOT_ASSIGN_OR_RETURN(PreparedBatch prepared, PrepareSft(std::move(calls), limits));
   std::vector<std::string> present(static_cast<size_t>(prepared.episodes + prepared.episodes % 2));
-  for (const tree::FlatCall& call : prepared.calls) present[static_cast<size_t>(call.episode)] = call.call_id;
+  for (const tree::CallPath& call : prepared.calls) present[static_cast<size_t>(call.episode)] = call.call_id;
   for (size_t e = 0; e + 1 < present.size(); e += 2) {
     if (present[e].empty() && present[e + 1].empty()) continue;
     if (present[e].empty() || present[e + 1].empty()) {

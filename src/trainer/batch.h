@@ -29,7 +29,7 @@ struct TokenLimits {
 
 // Loss-bearing calls, side by side with what they weigh. A call's `episode` is its sequence (objective.h).
 struct PreparedBatch {
-  std::vector<tree::FlatCall> calls;
+  std::vector<tree::CallPath> calls;
   // Per call, which of its sampled tokens bear loss; empty: all of them.
   std::vector<std::vector<uint8_t>> bears_loss;
   std::vector<double> advantages;       // per call: that of its turn, for each of its loss tokens
@@ -64,14 +64,14 @@ absl::StatusOr<PreparedBatch> PrepareBatch(const TrainBatch& batch, const Traine
 
 // Conversations for supervised training: advantages 1, the mean over all target tokens. What was
 // recorded is replaced by zeros (it may be absent). Same errors for ids.
-absl::StatusOr<PreparedBatch> PrepareSft(std::vector<tree::FlatCall> calls, const TokenLimits& limits);
+absl::StatusOr<PreparedBatch> PrepareSft(std::vector<tree::CallPath> calls, const TokenLimits& limits);
 
 // Pairs of conversations for DPO: the calls of episode 2i were preferred to those of episode 2i + 1. Same errors;
 // INVALID_ARGUMENT too for a pair of which one side has no target tokens.
-absl::StatusOr<PreparedBatch> PreparePairs(std::vector<tree::FlatCall> calls, const TokenLimits& limits);
+absl::StatusOr<PreparedBatch> PreparePairs(std::vector<tree::CallPath> calls, const TokenLimits& limits);
 
 // INVALID_ARGUMENT names the call and its first fault. `recorded`: log-probs, versions and kv_mixed must cover the
 // sampled tokens.
-absl::Status CheckCall(const tree::FlatCall& call, const TokenLimits& limits, bool recorded);
+absl::Status CheckCall(const tree::CallPath& call, const TokenLimits& limits, bool recorded);
 
 }  // namespace ingot::trainer

@@ -22,7 +22,7 @@ struct HeadPlan {
   std::vector<size_t> order;
 };
 
-HeadPlan PlanHead(const tree::PackedForest& forest, std::span<const tree::FlatCall> calls) {
+HeadPlan PlanHead(const tree::PackedForest& forest, std::span<const tree::CallPath> calls) {
   const auto key = [&](size_t entry) {
     const tree::LossEntry& e = forest.entries[entry];
     return std::pair(e.row, calls[static_cast<size_t>(e.call)].temperature);
@@ -63,7 +63,7 @@ std::vector<double> ToVector(const at::Tensor& tensor) {
 
 class Pass {
  public:
-  Pass(const model::Transformer& model, const tree::PackedForest& forest, std::span<const tree::FlatCall> calls,
+  Pass(const model::Transformer& model, const tree::PackedForest& forest, std::span<const tree::CallPath> calls,
        EntryLoss* loss, const PassOptions& options)
       : model_(model), forest_(forest), loss_(loss), options_(options), plan_(PlanHead(forest, calls)) {
     result_.logprobs.resize(forest.entries.size());
@@ -258,13 +258,13 @@ absl::StatusOr<tree::PackedForest> PackBatch(const PreparedBatch& batch, std::sp
 }
 
 PassResult ScoreForest(const model::Transformer& model, const tree::PackedForest& forest,
-                       std::span<const tree::FlatCall> calls, const PassOptions& options) {
+                       std::span<const tree::CallPath> calls, const PassOptions& options) {
   const at::NoGradGuard no_history;
   return Pass(model, forest, calls, nullptr, options).Run();
 }
 
 void ScoreForests(const model::Transformer& model, const model::Transformer* reference,
-                  std::span<const tree::PackedForest> forests, std::span<const tree::FlatCall> calls, StepLoss& loss,
+                  std::span<const tree::PackedForest> forests, std::span<const tree::CallPath> calls, StepLoss& loss,
                   const PassOptions& options) {
   for (const tree::PackedForest& forest : forests) {
     if (loss.needs_reference()) {
@@ -277,7 +277,7 @@ void ScoreForests(const model::Transformer& model, const model::Transformer* ref
 }
 
 PassResult AccumulateGradients(const model::Transformer& model, const tree::PackedForest& forest,
-                               std::span<const tree::FlatCall> calls, EntryLoss& loss, const PassOptions& options) {
+                               std::span<const tree::CallPath> calls, EntryLoss& loss, const PassOptions& options) {
   const at::AutoGradMode history(true);
   return Pass(model, forest, calls, &loss, options).Run();
 }

@@ -18,6 +18,6 @@ namespace ingot::trainer {
 // for before the optimizer moves the weights; may block until an engine has drawn them, and must end by itself. An
 // error, or fewer tokens, makes the probe smaller (mismatch/probe_tokens says how large it was) and is logged; it does
 // not stop the step. Null: the batch's tokens of that version stand in for the probe.
-using ProbeSource = std::function<absl::StatusOr<std::vector<tree::FlatCall>>(int64_t version, int64_t tokens)>;
+using ProbeSource = std::function<absl::StatusOr<std::vector<tree::CallPath>>(int64_t version, int64_t tokens)>;
 
 }  // namespace ingot::trainer

@@ -74,10 +74,10 @@ absl::StatusOr<StepMetrics> StageStep(const model::Transformer& model, const Tra
 }
 
 // The calls of one step, their episodes counted from 0 within it.
-std::vector<tree::FlatCall> Choose(const std::vector<tree::FlatCall>& calls, const Stage& stage,
+std::vector<tree::CallPath> Choose(const std::vector<tree::CallPath>& calls, const Stage& stage,
                                    const std::vector<const std::vector<size_t>*>& units,
                                    const std::vector<int64_t>& chosen) {
-  std::vector<tree::FlatCall> picked;
+  std::vector<tree::CallPath> picked;
   for (size_t i = 0; i < chosen.size(); ++i) {
     for (const size_t call : *units[static_cast<size_t>(chosen[i])]) {
       picked.push_back(calls[call]);
@@ -88,7 +88,7 @@ std::vector<tree::FlatCall> Choose(const std::vector<tree::FlatCall>& calls, con
 }
 
 absl::Status RunStage(const model::Transformer& model, const TrainerOptions& options, const Stage& stage,
-                      const std::vector<tree::FlatCall>& calls, const base::Clock& clock, const SftObserver& observer) {
+                      const std::vector<tree::CallPath>& calls, const base::Clock& clock, const SftObserver& observer) {
   const TokenLimits limits{model.config().vocab_size, model.config().max_position_embeddings};
   std::map<int32_t, std::vector<size_t>> by_unit;
   for (size_t i = 0; i < calls.size(); ++i) {
@@ -105,7 +105,7 @@ absl::Status RunStage(const model::Transformer& model, const TrainerOptions& opt
   AdamW optimizer(stage.options.optimizer, model.parameters().tensors());
   for (int64_t step = 0; step < total; ++step) {
     const auto start = clock.Now();
-    std::vector<tree::FlatCall> chosen =
+    std::vector<tree::CallPath> chosen =
         Choose(calls, stage, units, SftBatch(stage.options, count, options.seed, step));
     auto batch = stage.episodes == 2 ? PreparePairs(std::move(chosen), limits) : PrepareSft(std::move(chosen), limits);
     if (!batch.ok()) return batch.status();
@@ -140,14 +140,14 @@ std::vector<int64_t> SftBatch(const SftOptions& options, int64_t conversations, 
 }
 
 absl::Status RunSftStage(const model::Transformer& model, const TrainerOptions& options,
-                         const std::vector<tree::FlatCall>& calls, const base::Clock& clock,
+                         const std::vector<tree::CallPath>& calls, const base::Clock& clock,
                          const SftObserver& observer) {
   const std::unique_ptr<Objective> objective = MakeSft();
   return RunStage(model, options, {"sft", options.sft, *objective, nullptr, 1}, calls, clock, observer);
 }
 
 absl::Status RunDpoStage(const model::Transformer& model, const model::Transformer& reference,
-                         const TrainerOptions& options, const std::vector<tree::FlatCall>& calls,
+                         const TrainerOptions& options, const std::vector<tree::CallPath>& calls,
                          const base::Clock& clock, const SftObserver& observer) {
   const std::unique_ptr<Objective> objective = MakeDpo(options.dpo_beta);
   return RunStage(model, options, {"dpo", options.dpo, *objective, &reference, 2}, calls, clock, observer);

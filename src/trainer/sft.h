@@ -36,10 +36,10 @@ std::vector<int64_t> SftBatch(const SftOptions& options, int64_t conversations, 
 // the conversations at fault. May throw c10::Error. A conversation is the calls of one `episode`; a pair the calls of
 // episodes 2i (chosen) and 2i + 1. `reference` gives dpo's reference log-probs and is not changed.
 absl::Status RunDpoStage(const model::Transformer& model, const model::Transformer& reference,
-                         const TrainerOptions& options, const std::vector<tree::FlatCall>& calls,
+                         const TrainerOptions& options, const std::vector<tree::CallPath>& calls,
                          const base::Clock& clock, const SftObserver& observer);
 absl::Status RunSftStage(const model::Transformer& model, const TrainerOptions& options,
-                         const std::vector<tree::FlatCall>& calls, const base::Clock& clock,
+                         const std::vector<tree::CallPath>& calls, const base::Clock& clock,
                          const SftObserver& observer);
 
 }  // namespace ingot::trainer

@@ -91,11 +91,11 @@ StepWork WorkOf(const tree::PackedForest& forest, const PassResult& result, cons
   return work;
 }
 
-StepWork UnmergedWork(std::span<const tree::FlatCall> calls, std::span<const int32_t> trained, int64_t head_rows) {
+StepWork UnmergedWork(std::span<const tree::CallPath> calls, std::span<const int32_t> trained, int64_t head_rows) {
   StepWork work;
   work.head_rows = head_rows;
   for (const int32_t call : trained) {
-    const auto length = static_cast<int64_t>(calls[static_cast<size_t>(call)].tokens.size());
+    const int64_t length = calls[static_cast<size_t>(call)].size();
     work.rows += length;
     work.visible_pairs += length * (length + 1) / 2;
   }

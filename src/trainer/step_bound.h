@@ -40,7 +40,7 @@ struct StepWork {
 StepWork WorkOf(const tree::PackedForest& forest, const PassResult& result, const PassOptions& options);
 
 // The same loss with every call by itself.
-StepWork UnmergedWork(std::span<const tree::FlatCall> calls, std::span<const int32_t> trained, int64_t head_rows);
+StepWork UnmergedWork(std::span<const tree::CallPath> calls, std::span<const int32_t> trained, int64_t head_rows);
 
 // Seconds on the wall and of all processors together: where other processes compete for them, the second says more.
 struct Seconds2 {

@@ -8,7 +8,7 @@ namespace ingot::trainer {
 StepLoss::StepLoss(const Objective& objective, const LossCoefficients& coefficients, const PreparedBatch& batch)
     : objective_(objective), coefficients_(coefficients), batch_(batch) {
   for (size_t c = 0; c < batch.calls.size(); ++c) {
-    const tree::FlatCall& call = batch.calls[c];
+    const tree::CallPath& call = batch.calls[c];
     first_.push_back(slots_.size());
     for (size_t offset = 0; offset < call.logprobs.size(); ++offset) {
       if (!Bears(batch, {0, 0, static_cast<int32_t>(c), static_cast<int32_t>(offset)})) {

@@ -20,14 +20,14 @@ double Seconds(std::chrono::nanoseconds time) { return std::chrono::duration<dou
 
 // Which calls of the probe are scored together. fast: each by itself, as the engine ran it; exact: merged as they would
 // be trained, since merging must not change a bit.
-std::vector<std::vector<int32_t>> ProbeLayout(const TrainerOptions& options, const std::vector<tree::FlatCall>& calls) {
+std::vector<std::vector<int32_t>> ProbeLayout(const TrainerOptions& options, const std::vector<tree::CallPath>& calls) {
   if (options.numerics == kernels::Numerics::kExact) return {tree::OrderChainFirst(calls)};
   std::vector<std::vector<int32_t>> alone;
   for (int32_t call = 0; call < static_cast<int32_t>(calls.size()); ++call) alone.push_back({call});
   return alone;
 }
 
-bool OnPolicy(const tree::FlatCall& call, size_t offset, int64_t version) {
+bool OnPolicy(const tree::CallPath& call, size_t offset, int64_t version) {
   return call.versions[offset] == version && call.kv_mixed[offset] == 0;
 }
 
@@ -74,7 +74,7 @@ void Trainer::AccumulateGradient(const PreparedBatch& batch, const tree::PackedF
   plain.parts = result.parts;
   for (size_t i = 0; i < forest.entries.size(); ++i) {
     const tree::LossEntry& entry = forest.entries[i];
-    const tree::FlatCall& call = batch.calls[static_cast<size_t>(entry.call)];
+    const tree::CallPath& call = batch.calls[static_cast<size_t>(entry.call)];
     const size_t offset = static_cast<size_t>(entry.offset);
     plain.entropy.Add(result.entropy[i]);
     plain.offpolicy.Add(result.logprobs[i], call.logprobs[offset]);
@@ -91,13 +91,13 @@ void Trainer::FinishProbe(ProbeFuture fresh, StepTally& tally) const {
   if (!fresh.valid()) return;
   LogprobGap& mismatch = tally.plain.mismatch;
   const auto scored = [&]() -> absl::Status {
-    INGOT_ASSIGN_OR_RETURN(const std::vector<tree::FlatCall> calls, fresh.get());
-    for (const tree::FlatCall& call : calls) INGOT_RETURN_IF_ERROR(CheckCall(call, Limits(), true));
+    INGOT_ASSIGN_OR_RETURN(const std::vector<tree::CallPath> calls, fresh.get());
+    for (const tree::CallPath& call : calls) INGOT_RETURN_IF_ERROR(CheckCall(call, Limits(), true));
     for (const std::vector<int32_t>& indices : ProbeLayout(options_, calls)) {
       INGOT_ASSIGN_OR_RETURN(const tree::PackedForest forest, tree::PackForest(calls, indices));
       const PassResult result = ScoreForest(model_, forest, calls, pass_options_);
       for (size_t i = 0; i < forest.entries.size(); ++i) {
-        const tree::FlatCall& call = calls[static_cast<size_t>(forest.entries[i].call)];
+        const tree::CallPath& call = calls[static_cast<size_t>(forest.entries[i].call)];
         const size_t offset = static_cast<size_t>(forest.entries[i].offset);
         if (OnPolicy(call, offset, version_)) mismatch.Add(result.logprobs[i], call.logprobs[offset]);
       }
@@ -232,11 +232,11 @@ void Trainer::ReportBound(const PreparedBatch& batch, const StepTally& tally, St
   const StepTally::Plain& plain = tally.plain;
   if (!rates_) {  // a fraction of a second, once: few rows suffice for a rate
     const at::Tensor& any = parameters().tensors().begin()->second;
-    size_t longest = 1;
-    for (const tree::FlatCall& call : batch.calls) longest = std::max(longest, call.tokens.size());
+    int64_t longest = 1;
+    for (const tree::CallPath& call : batch.calls) longest = std::max(longest, call.size());
     const auto rows = std::min<int64_t>(plain.work.rows, 1024);
     rates_ = StepRates::Measure(config(), any.scalar_type(), any.device(), rows, std::min<int64_t>(rows, 256),
-                                std::min<int64_t>(static_cast<int64_t>(longest), 2048));
+                                std::min<int64_t>(longest, 2048));
   }
   const double ranks = ranks_ == nullptr ? 1 : ranks_->size();  // each as fast as this one
   const double bound = BoundSeconds(config(), plain.work, *rates_).wall / ranks;

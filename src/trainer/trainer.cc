@@ -198,11 +198,11 @@ absl::Status Trainer::RunSupervised(const std::function<absl::Status()>& stage) 
   });
 }
 
-absl::Status Trainer::RunSft(const std::vector<tree::FlatCall>& calls, const SftObserver& observer) {
+absl::Status Trainer::RunSft(const std::vector<tree::CallPath>& calls, const SftObserver& observer) {
   return RunSupervised([&] { return RunSftStage(model_, options_, calls, clock_, observer); });
 }
 
-absl::Status Trainer::RunDpo(const std::vector<tree::FlatCall>& calls, const SftObserver& observer) {
+absl::Status Trainer::RunDpo(const std::vector<tree::CallPath>& calls, const SftObserver& observer) {
   return RunSupervised([&]() -> absl::Status {
     const at::Device device = parameters().tensors().begin()->second.device();
     INGOT_ASSIGN_OR_RETURN(const model::Transformer start,

@@ -81,11 +81,11 @@ class Trainer {
   // Supervised warm start, at version 0 and with one rank only (FAILED_PRECONDITION); the version stays 0 and the
   // optimizer of the RL stage starts afresh. `calls` from dataset/sft.h: `episode` tells conversations apart. OK at
   // once without calls.
-  absl::Status RunSft(const std::vector<tree::FlatCall>& calls, const SftObserver& observer);
+  absl::Status RunSft(const std::vector<tree::CallPath>& calls, const SftObserver& observer);
 
   // The same with pairs from dataset/preferences.h and the options of `dpo`; the reference is the policy as the stage
   // finds it.
-  absl::Status RunDpo(const std::vector<tree::FlatCall>& calls, const SftObserver& observer);
+  absl::Status RunDpo(const std::vector<tree::CallPath>& calls, const SftObserver& observer);
 
   // One optimizer step on batch version(), or a skipped one (trainer/skipped 1). INVALID_ARGUMENT and DATA_LOSS: see
   // PrepareBatch, or the batch is another step's; RESOURCE_EXHAUSTED: its
@@ -114,7 +114,7 @@ class Trainer {
           const base::Clock& clock, Ranks* ranks);
 
   // What the probe's source will have given; not valid where nothing was asked of it. Its destructor waits.
-  using ProbeFuture = std::future<absl::StatusOr<std::vector<tree::FlatCall>>>;
+  using ProbeFuture = std::future<absl::StatusOr<std::vector<tree::CallPath>>>;
   void UseThreads() const;
   TokenLimits Limits() const;
   absl::Status RunSupervised(const std::function<absl::Status()>& stage);

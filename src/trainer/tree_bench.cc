@@ -59,20 +59,20 @@ model::ModelConfig ConfigOf(const TreeBenchOptions& o, int64_t positions) {
   return config;
 }
 
-int64_t Longest(const std::vector<tree::FlatCall>& calls) {
-  size_t longest = 0;
-  for (const tree::FlatCall& call : calls) longest = std::max(longest, call.tokens.size());
-  return static_cast<int64_t>(longest);
+int64_t Longest(const std::vector<tree::CallPath>& calls) {
+  int64_t longest = 0;
+  for (const tree::CallPath& call : calls) longest = std::max(longest, call.size());
+  return longest;
 }
 
-int64_t SampledTokens(const std::vector<tree::FlatCall>& calls) {
+int64_t SampledTokens(const std::vector<tree::CallPath>& calls) {
   int64_t sampled = 0;
-  for (const tree::FlatCall& call : calls) sampled += static_cast<int64_t>(call.logprobs.size());
+  for (const tree::CallPath& call : calls) sampled += static_cast<int64_t>(call.logprobs.size());
   return sampled;
 }
 
 // Advantages of both signs; weights as loss_aggregation token gives them.
-PreparedBatch BatchOf(std::vector<tree::FlatCall> calls) {
+PreparedBatch BatchOf(std::vector<tree::CallPath> calls) {
   PreparedBatch batch;
   batch.loss_tokens = SampledTokens(calls);
   for (size_t c = 0; c < calls.size(); ++c) {
@@ -126,7 +126,7 @@ class ShapeBench {
   absl::Status ChooseScale() {
     scale_ = o_.scale > 0 ? o_.scale : 1;
     for (;; scale_ /= 2) {
-      INGOT_ASSIGN_OR_RETURN(std::vector<tree::FlatCall> calls, tree::MakeWorkload(shape_, scale_, VocabOf()));
+      INGOT_ASSIGN_OR_RETURN(std::vector<tree::CallPath> calls, tree::MakeWorkload(shape_, scale_, VocabOf()));
       batch_ = BatchOf(std::move(calls));
       config_ = ConfigOf(o_, Longest(batch_.calls));
       INGOT_RETURN_IF_ERROR(config_.Validate());
@@ -141,7 +141,7 @@ class ShapeBench {
         for (const std::vector<int32_t>& document : documents) {
           int64_t length = 0;
           for (const int32_t call : document) {
-            length = std::max(length, static_cast<int64_t>(batch_.calls[static_cast<size_t>(call)].tokens.size()));
+            length = std::max(length, batch_.calls[static_cast<size_t>(call)].size());
           }
           work.rows += length;
           work.visible_pairs += length * (length + 1) / 2;

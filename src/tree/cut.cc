@@ -82,15 +82,15 @@ void RunParts(std::span<const ForestPart> parts, const std::function<void(size_t
   }
 }
 
-std::vector<int32_t> OrderChainFirst(std::span<const FlatCall> calls) {
+std::vector<int32_t> OrderChainFirst(std::span<const CallPath> calls) {
   std::vector<int32_t> order;
   for (size_t i = 0; i < calls.size(); ++i) {
-    if (calls[i].tokens.size() > static_cast<size_t>(std::max(calls[i].context_tokens, 0))) {
+    if (!calls[i].sampled.empty()) {
       order.push_back(static_cast<int32_t>(i));
     }
   }
   std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
-    return calls[static_cast<size_t>(a)].tokens.size() > calls[static_cast<size_t>(b)].tokens.size();
+    return calls[static_cast<size_t>(a)].size() > calls[static_cast<size_t>(b)].size();
   });
   return order;
 }

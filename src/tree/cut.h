@@ -61,6 +61,6 @@ void RunParts(std::span<const ForestPart> parts, const std::function<void(size_t
 
 // The calls that sampled something, the longest first, equal ones as they come: packed in this order, every fork's
 // deepest path is laid out before its other branches, so that a cut forest keeps no branch waiting for a deeper one.
-std::vector<int32_t> OrderChainFirst(std::span<const FlatCall> calls);
+std::vector<int32_t> OrderChainFirst(std::span<const CallPath> calls);
 
 }  // namespace ingot::tree

@@ -10,17 +10,18 @@
 
 namespace ingot::tree {
 
-std::vector<std::vector<int32_t>> SeparateCalls(std::span<const FlatCall> calls) {
+std::vector<std::vector<int32_t>> SeparateCalls(std::span<const CallPath> calls) {
   std::vector<std::vector<int32_t>> documents;
   for (const int32_t call : OrderChainFirst(calls)) documents.push_back({call});
   return documents;
 }
 
-std::vector<std::vector<int32_t>> ChainedCalls(std::span<const FlatCall> calls) {
+std::vector<std::vector<int32_t>> ChainedCalls(std::span<const CallPath> calls) {
   Trie trie;
   std::unordered_map<int32_t, std::vector<int32_t>> ending;  // node -> calls that end there
   for (const int32_t call : OrderChainFirst(calls)) {
-    ending[trie.Insert(calls[static_cast<size_t>(call)].tokens)].push_back(call);
+    const CallPath& path = calls[static_cast<size_t>(call)];
+    ending[trie.Insert(path.sampled, trie.Insert(path.context))].push_back(call);
   }
   std::vector<std::vector<int32_t>> documents;
   std::vector<int32_t> pending;  // calls on the way down to the next leaf
@@ -33,7 +34,7 @@ std::vector<std::vector<int32_t>> ChainedCalls(std::span<const FlatCall> calls) 
   return documents;
 }
 
-absl::StatusOr<PackedForest> PackDocuments(std::span<const FlatCall> calls,
+absl::StatusOr<PackedForest> PackDocuments(std::span<const CallPath> calls,
                                            std::span<const std::vector<int32_t>> documents) {
   PackedForest all;
   for (const std::vector<int32_t>& document : documents) {

@@ -8,43 +8,38 @@
 namespace ingot::tree {
 namespace {
 
-absl::Status CheckCall(const FlatCall& call) {
+absl::Status CheckCall(const CallPath& call) {
   const auto fault = [&](const std::string& what) {
     return absl::InvalidArgumentError(absl::StrCat("call ", call.call_id, ": ", what));
   };
-  if (call.context_tokens < 1) return fault("its context is empty, so that its first token has no row to be read from");
-  if (call.context_tokens > static_cast<int64_t>(call.tokens.size())) {
-    return fault(absl::StrCat("its context has ", call.context_tokens, " of ", call.tokens.size(), " tokens"));
+  if (call.context.empty()) return fault("its context is empty, so that its first token has no row to be read from");
+  if (call.size() > std::numeric_limits<int32_t>::max()) {
+    return fault(absl::StrCat("its ", call.size(), " tokens are more than can be indexed"));
   }
-  const size_t sampled = call.tokens.size() - call.context_tokens;
+  const size_t sampled = call.sampled.size();
   if (call.logprobs.size() != sampled || call.versions.size() != sampled || call.kv_mixed.size() != sampled) {
     return fault(absl::StrCat("it sampled ", sampled, " tokens but has ", call.logprobs.size(), " log-probs, ",
                               call.versions.size(), " versions and ", call.kv_mixed.size(), " KV marks"));
   }
-  if (std::any_of(call.tokens.begin(), call.tokens.end(), [](int32_t id) { return id < 0; })) {
+  if (call.context.extremes().first < 0 ||
+      std::any_of(call.sampled.begin(), call.sampled.end(), [](int32_t id) { return id < 0; })) {
     return fault("it has a negative token id");
   }
   return absl::OkStatus();
 }
 
 // `indices` in increasing order, checked.
-absl::StatusOr<std::vector<int32_t>> CheckCalls(std::span<const FlatCall> calls, std::span<const int32_t> indices) {
+absl::StatusOr<std::vector<int32_t>> CheckCalls(std::span<const CallPath> calls, std::span<const int32_t> indices) {
   std::vector<int32_t> sorted(indices.begin(), indices.end());
   std::sort(sorted.begin(), sorted.end());
   if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end()) {
     return absl::InvalidArgumentError("a call is to be packed twice in one forest");
   }
-  int64_t tokens = 0;
   for (const int32_t index : sorted) {
     if (index < 0 || index >= static_cast<int64_t>(calls.size())) {
       return absl::InvalidArgumentError(absl::StrCat("there is no call ", index, " of ", calls.size()));
     }
     INGOT_RETURN_IF_ERROR(CheckCall(calls[index]));
-    tokens += static_cast<int64_t>(calls[index].tokens.size());
-  }
-  if (tokens > std::numeric_limits<int32_t>::max()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a forest of ", tokens, " tokens is too large to index: use smaller micro-batches"));
   }
   return sorted;
 }
@@ -79,19 +74,19 @@ std::vector<int32_t> LayOut(const Trie& trie, PackedForest& forest) {
 }
 
 // The entries of one call, whose path ends with node `leaf`. Walks up over what was sampled and no further.
-void AppendEntries(const Trie& trie, const std::vector<int32_t>& starts, int32_t leaf, const FlatCall& call,
+void AppendEntries(const Trie& trie, const std::vector<int32_t>& starts, int32_t leaf, const CallPath& call,
                    int32_t index, std::vector<LossEntry>& entries) {
-  const auto length = static_cast<int32_t>(call.tokens.size());
+  const auto length = static_cast<int32_t>(call.size());
   const size_t base = entries.size();
-  const int32_t first_row = call.context_tokens - 1;  // in depth
-  entries.resize(base + static_cast<size_t>(length - call.context_tokens));
+  const auto first_row = static_cast<int32_t>(call.context.size()) - 1;  // in depth
+  entries.resize(base + call.sampled.size());
   for (int32_t id = leaf;; id = trie.node(id).parent) {
     const Trie::Node& node = trie.node(id);
     const int32_t begin = std::max(node.depth, first_row);
     const int32_t end = std::min(node.end_depth(), length - 1);
     for (int32_t depth = begin; depth < end; ++depth) {
       const int32_t offset = depth - first_row;
-      entries[base + offset] = {starts[id] + depth - node.depth, call.tokens[depth + 1], index, offset};
+      entries[base + offset] = {starts[id] + depth - node.depth, call.sampled[offset], index, offset};
     }
     if (node.depth <= first_row) return;
   }
@@ -99,15 +94,21 @@ void AppendEntries(const Trie& trie, const std::vector<int32_t>& starts, int32_t
 
 }  // namespace
 
-absl::StatusOr<PackedForest> PackForest(std::span<const FlatCall> calls, std::span<const int32_t> indices) {
+absl::StatusOr<PackedForest> PackForest(std::span<const CallPath> calls, std::span<const int32_t> indices) {
   INGOT_ASSIGN_OR_RETURN(const std::vector<int32_t> sorted, CheckCalls(calls, indices));
   Trie trie;
   std::vector<int32_t> leaves(indices.size());
   PackedForest forest;
   forest.call_indices.assign(indices.begin(), indices.end());
   for (size_t i = 0; i < indices.size(); ++i) {
-    leaves[i] = trie.Insert(calls[indices[i]].tokens);
-    forest.unmerged_tokens += static_cast<int64_t>(calls[indices[i]].tokens.size());
+    const CallPath& call = calls[indices[i]];
+    leaves[i] = trie.Insert(call.sampled, trie.Insert(call.context));
+    forest.unmerged_tokens += call.size();
+    if (trie.tokens() > std::numeric_limits<int32_t>::max()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the calls up to ", call.call_id, " merge to ", trie.tokens(),
+                       " tokens, more than can be indexed: use fewer groups per step or more ranks"));
+    }
   }
   const std::vector<int32_t> starts = LayOut(trie, forest);
   std::vector<int32_t> by_index(indices.size());

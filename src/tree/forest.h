@@ -17,25 +17,32 @@
 
 #include "base/status.h"
 #include "proto/tree.pb.h"
+#include "tree/token_path.h"
 
 namespace ingot::tree {
 
-// A call flattened for merging: its context, then what it sampled. Plain value.
-struct FlatCall {
+// A call as its path through the tree: what it saw, then what it sampled. Copies share the context.
+struct CallPath {
   std::string call_id;
   int32_t episode = 0;  // caller's index of the episode within the batch
   int32_t group = 0;    // caller's index of the group within the batch
   float temperature = 1.0f;
-  int32_t context_tokens = 0;   // tokens[0, context_tokens) bear no loss
-  std::vector<int32_t> tokens;  // context and sampled ids
-  // One per sampled token (tokens.size() - context_tokens):
+  TokenPath context;             // bears no loss
+  std::vector<int32_t> sampled;  // ids
+  // One per sampled id:
   std::vector<float> logprobs;
   std::vector<int64_t> versions;
   std::vector<uint8_t> kv_mixed;
+
+  int64_t size() const { return context.size() + std::ssize(sampled); }
+  // All ids in one piece, context first: a copy.
+  std::vector<int32_t> Tokens() const;
 };
 
-// DATA_LOSS names the call and the segment that is missing or whose fields do not cover its ids.
-absl::StatusOr<std::vector<FlatCall>> FlattenCalls(const v1::EpisodeTree& tree, int32_t episode, int32_t group);
+// The calls of an episode, in the tree's order. Contexts that begin with the same segments share them: time and memory
+// are linear in the tree's tokens and the segments that its calls name. DATA_LOSS names the call and the segment that
+// is missing or whose fields do not cover its ids.
+absl::StatusOr<std::vector<CallPath>> CallPathsOf(const v1::EpisodeTree& tree, int32_t episode, int32_t group);
 
 // A sampled token of one call: where its log-prob is read from in the packed stream.
 struct LossEntry {
@@ -58,8 +65,8 @@ struct PackedForest {
 };
 
 // Merges the calls (indices into `calls`) into tries and packs them. A call whose context is empty is INVALID_ARGUMENT:
-// its first token has no row to be predicted from. Children stand in order of first appearance in `indices`. Linear in
-// the calls' tokens.
-absl::StatusOr<PackedForest> PackForest(std::span<const FlatCall> calls, std::span<const int32_t> indices);
+// its first token has no row to be predicted from; so is more than int32 can count, merged. Children stand in order of
+// first appearance in `indices`. Linear in the tokens that the calls' contexts do not share, and the runs that they do.
+absl::StatusOr<PackedForest> PackForest(std::span<const CallPath> calls, std::span<const int32_t> indices);
 
 }  // namespace ingot::tree

@@ -18,8 +18,8 @@ std::string Fixed(double value, const char* format) {
 }
 
 // Sets what a call says of a run that it sampled; `depth` is the run's.
-void DescribeSampled(const FlatCall& call, int32_t depth, TreeNode& node) {
-  const size_t begin = static_cast<size_t>(depth - call.context_tokens);
+void DescribeSampled(const CallPath& call, int32_t depth, TreeNode& node) {
+  const size_t begin = static_cast<size_t>(depth - call.context.size());
   double sum = 0;
   node.source = v1::SOURCE_SAMPLED;
   node.first_version = node.last_version = call.versions[begin];
@@ -172,29 +172,36 @@ std::string StateName(v1::EpisodeState state) {
 }
 
 absl::StatusOr<std::vector<TreeNode>> DescribeTree(const v1::EpisodeTree& tree) {
-  INGOT_ASSIGN_OR_RETURN(const std::vector<FlatCall> calls, FlattenCalls(tree, 0, 0));
+  INGOT_ASSIGN_OR_RETURN(const std::vector<CallPath> calls, CallPathsOf(tree, 0, 0));
   Trie trie;
   std::vector<int32_t> contexts, leaves;
-  for (const FlatCall& call : calls) {
-    // Inserting the context too makes a border where sampling began.
-    contexts.push_back(trie.Insert(std::span(call.tokens).first(call.context_tokens)));
-    leaves.push_back(trie.Insert(call.tokens));
+  for (const CallPath& call : calls) {
+    contexts.push_back(trie.Insert(call.context));
+    leaves.push_back(trie.Insert(call.sampled, contexts.back()));
   }
-  const std::vector<int32_t> order = trie.PreOrder();
+  std::vector<bool> border(trie.size(), false);  // where sampling began or a call ended
+  border[0] = true;
+  for (const int32_t id : contexts) border[id] = true;
+  for (const int32_t id : leaves) border[id] = true;
   std::vector<int32_t> place(trie.size(), -1);
-  std::vector<TreeNode> nodes(order.size());
-  for (size_t i = 0; i < order.size(); ++i) {
-    const Trie::Node& run = trie.node(order[i]);
-    place[order[i]] = static_cast<int32_t>(i);
-    nodes[i].parent = place[run.parent];
-    nodes[i].depth = run.depth;
-    nodes[i].tokens.assign(run.tokens.begin(), run.tokens.end());
-    if (nodes[i].parent >= 0) ++nodes[nodes[i].parent].children;
+  std::vector<TreeNode> nodes;
+  for (const int32_t id : trie.PreOrder()) {
+    const Trie::Node& run = trie.node(id);
+    const Trie::Node& parent = trie.node(run.parent);
+    if (border[run.parent] || parent.first_child != parent.last_child) {
+      TreeNode& node = nodes.emplace_back();
+      node.parent = place[run.parent];
+      node.depth = run.depth;
+      if (node.parent >= 0) ++nodes[node.parent].children;
+    }
+    place[id] = static_cast<int32_t>(nodes.size()) - 1;
+    nodes.back().tokens.insert(nodes.back().tokens.end(), run.tokens.begin(), run.tokens.end());
   }
   for (size_t c = 0; c < calls.size(); ++c) {
     if (leaves[c] > 0) nodes[place[leaves[c]]].calls_ended.push_back(static_cast<int32_t>(c));
     for (int32_t id = leaves[c]; id != contexts[c]; id = trie.node(id).parent) {
       TreeNode& node = nodes[place[id]];
+      if (!node.sampled_by.empty() && node.sampled_by.back() == static_cast<int32_t>(c)) continue;
       if (node.sampled_by.empty()) DescribeSampled(calls[c], node.depth, node);
       node.sampled_by.push_back(static_cast<int32_t>(c));
     }
@@ -205,9 +212,9 @@ absl::StatusOr<std::vector<TreeNode>> DescribeTree(const v1::EpisodeTree& tree) 
 absl::StatusOr<std::string> RenderTree(const v1::EpisodeTree& tree, const DecodeFn& decode,
                                        const RenderOptions& options) {
   INGOT_ASSIGN_OR_RETURN(const std::vector<TreeNode> nodes, DescribeTree(tree));
-  INGOT_ASSIGN_OR_RETURN(const std::vector<FlatCall> calls, FlattenCalls(tree, 0, 0));
+  INGOT_ASSIGN_OR_RETURN(const std::vector<CallPath> calls, CallPathsOf(tree, 0, 0));
   int64_t recorded = 0;
-  for (const FlatCall& call : calls) recorded += static_cast<int64_t>(call.tokens.size());
+  for (const CallPath& call : calls) recorded += call.size();
   std::string out = Heading(tree, nodes, recorded, options.ascii);
 
   int32_t roots = 0;

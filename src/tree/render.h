@@ -41,7 +41,7 @@ struct TreeNode {
   std::vector<int32_t> calls_ended;  // indices into the tree's calls whose last token is this run's
 };
 
-// Parents before children, a node's descendants next to it. DATA_LOSS as FlattenCalls.
+// Parents before children, a node's descendants next to it. DATA_LOSS as CallPathsOf.
 absl::StatusOr<std::vector<TreeNode>> DescribeTree(const v1::EpisodeTree& tree);
 
 struct RenderOptions {

@@ -28,26 +28,25 @@ class Maker {
   }
 
   void Call(Tokens context, const Tokens& sampled, int32_t episode = 0, int32_t group = 0) {
-    FlatCall call;
+    CallPath call;
     call.call_id = absl::StrCat("call-", calls_.size());
     call.episode = episode;
     call.group = group;
-    call.context_tokens = static_cast<int32_t>(context.size());
-    call.tokens = std::move(context);
-    call.tokens.insert(call.tokens.end(), sampled.begin(), sampled.end());
+    call.context = TokenPath(std::move(context));
+    call.sampled = sampled;
     call.logprobs.assign(sampled.size(), -1.0f);
     call.versions.assign(sampled.size(), 0);
     call.kv_mixed.assign(sampled.size(), 0);
     calls_.push_back(std::move(call));
   }
 
-  std::vector<FlatCall> Take() { return std::move(calls_); }
+  std::vector<CallPath> Take() { return std::move(calls_); }
 
  private:
   const double scale_;
   const int32_t vocab_;
   uint64_t draws_ = 0;
-  std::vector<FlatCall> calls_;
+  std::vector<CallPath> calls_;
 };
 
 void Add(Tokens& to, const Tokens& more) { to.insert(to.end(), more.begin(), more.end()); }
@@ -99,7 +98,7 @@ std::vector<std::string> WorkloadShapes() {
           "group-16-32k", "thinking-20", "summary-50",  "window-50"};
 }
 
-absl::StatusOr<std::vector<FlatCall>> MakeWorkload(const std::string& shape, double scale, int32_t vocab) {
+absl::StatusOr<std::vector<CallPath>> MakeWorkload(const std::string& shape, double scale, int32_t vocab) {
   if (!(scale > 0) || !std::isfinite(scale) || vocab < 2) {
     return absl::InvalidArgumentError(
         absl::StrCat("a workload needs a scale above 0 and two tokens; got ", scale, " and ", vocab));

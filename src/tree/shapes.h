@@ -25,6 +25,6 @@ std::vector<std::string> WorkloadShapes();
 // The calls of a shape: any of the forms above, N in [1, 10000], G in [1, 1000], P in [1, 1000]. Ids are in [0, vocab),
 // vocab at least 2. Log-probs are -1, versions 0. INVALID_ARGUMENT names the known shapes, or says that scale is not a
 // number above 0.
-absl::StatusOr<std::vector<FlatCall>> MakeWorkload(const std::string& shape, double scale, int32_t vocab);
+absl::StatusOr<std::vector<CallPath>> MakeWorkload(const std::string& shape, double scale, int32_t vocab);
 
 }  // namespace ingot::tree

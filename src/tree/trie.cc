@@ -1,31 +1,45 @@
 #include "tree/trie.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace ingot::tree {
 
-int32_t Trie::Insert(std::span<const int32_t> tokens) {
-  int32_t at = 0;
-  size_t used = 0;
-  while (used < tokens.size()) {
-    const auto edge = children_.find(Edge(at, tokens[used]));
-    if (edge == children_.end()) return Append(at, tokens.subspan(used), static_cast<int32_t>(used));
+int32_t Trie::Insert(std::span<const int32_t> tokens, int32_t at) {
+  while (!tokens.empty()) {
+    const auto edge = children_.find(Edge(at, tokens[0]));
+    if (edge == children_.end()) return Append(at, tokens);
     const int32_t child = edge->second;
     const std::span<const int32_t> run = nodes_[child].tokens;
-    const std::span<const int32_t> rest = tokens.subspan(used);
-    const size_t most = std::min(run.size(), rest.size());
-    const size_t shared = std::mismatch(run.begin(), run.begin() + most, rest.begin()).first - run.begin();
-    used += shared;
+    const size_t most = std::min(run.size(), tokens.size());
+    const size_t shared = std::mismatch(run.begin(), run.begin() + most, tokens.begin()).first - run.begin();
+    tokens = tokens.subspan(shared);
     at = shared == run.size() ? child : Split(child, static_cast<int32_t>(shared));
   }
   return at;
 }
 
-int32_t Trie::Append(int32_t parent, std::span<const int32_t> tokens, int32_t depth) {
+int32_t Trie::Insert(const TokenPath& path) {
+  int32_t at = 0;
+  std::vector<std::pair<const void*, std::span<const int32_t>>> further;  // behind what is known, the last first
+  path.VisitBack([&](const void* key, std::span<const int32_t> run) {
+    if (const auto known = path_ends_.find(key); known != path_ends_.end()) {
+      at = known->second;
+      return false;
+    }
+    further.emplace_back(key, run);
+    return true;
+  });
+  for (auto run = further.rbegin(); run != further.rend(); ++run) at = path_ends_[run->first] = Insert(run->second, at);
+  return at;
+}
+
+int32_t Trie::Append(int32_t parent, std::span<const int32_t> tokens) {
   const auto id = static_cast<int32_t>(nodes_.size());
+  tokens_ += static_cast<int64_t>(tokens.size());
   Node& node = nodes_.emplace_back();
   node.tokens = tokens;
-  node.depth = depth;
+  node.depth = nodes_[parent].end_depth();
   node.parent = parent;
   node.previous_sibling = nodes_[parent].last_child;
   if (node.previous_sibling >= 0) {

@@ -39,9 +39,7 @@ TEST(Preferences, OnlyWhatFollowsThePromptIsCompared) {
   const auto examples = MakePreferenceExamples(*pairs, *format);
   ASSERT_TRUE(examples.ok()) << examples.status();
   ASSERT_EQ(examples->size(), 4u);  // the prompt's own assistant turn is in none
-  const auto sampled = [&](const tree::FlatCall& call) {
-    return tokenizer->Decode(std::span(call.tokens).subspan(call.context_tokens), false);
-  };
+  const auto sampled = [&](const tree::CallPath& call) { return tokenizer->Decode(call.sampled, false); };
   EXPECT_EQ(sampled((*examples)[0]), "good<|im_end|>");
   EXPECT_EQ(sampled((*examples)[1]), "bad<|im_end|>");
   for (int32_t i = 0; i < 4; ++i) {

@@ -25,9 +25,8 @@ TEST(SftTest, EachAssistantTurnIsLearntOnceInItsContext) {
   const auto examples = MakeSftExamples(conversations, *format);
   ASSERT_TRUE(examples.ok()) << examples.status();
   ASSERT_EQ(examples->size(), 3u);
-  const auto text = [&](const tree::FlatCall& call, bool sampled) {
-    const auto tokens = std::span(call.tokens);
-    return tokenizer->Decode(sampled ? tokens.subspan(call.context_tokens) : tokens.first(call.context_tokens), false);
+  const auto text = [&](const tree::CallPath& call, bool sampled) {
+    return tokenizer->Decode(sampled ? call.sampled : call.context.Tokens(), false);
   };
   EXPECT_EQ(text((*examples)[0], false), "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n");
   EXPECT_EQ(text((*examples)[0], true), "b<|im_end|>");
@@ -45,7 +44,7 @@ TEST(SftTest, EachAssistantTurnIsLearntOnceInItsContext) {
   std::iota(all.begin(), all.end(), 0);
   const auto forest = tree::PackForest(*examples, all);
   ASSERT_TRUE(forest.ok()) << forest.status();
-  EXPECT_EQ(forest->size(), (*examples)[1].tokens.size() + 2);
+  EXPECT_EQ(forest->size(), static_cast<size_t>((*examples)[1].size()) + 2);
   EXPECT_EQ(forest->entries.size(), 6u);
 }
 
@@ -56,9 +55,8 @@ TEST(SftTest, ReasoningIsLearntByTheTurnThatWroteIt) {
                    {"role": "assistant", "content": "b", "reasoning_content": "r"}, {"role": "user", "content": "c"},
                    {"role": "assistant", "content": "d", "reasoning_content": "s"}]})")};
   const auto examples = *MakeSftExamples(conversations, *format);
-  EXPECT_EQ(tokenizer->Decode(std::span(examples[0].tokens).subspan(examples[0].context_tokens), false),
-            "<think>r</think>b<|im_end|>");
-  EXPECT_EQ(tokenizer->Decode(examples[1].tokens, false),
+  EXPECT_EQ(tokenizer->Decode(examples[0].sampled, false), "<think>r</think>b<|im_end|>");
+  EXPECT_EQ(tokenizer->Decode(examples[1].Tokens(), false),
             "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\nb<|im_end|>\n<|im_start|>user\nc<|im_end|>\n"
             "<|im_start|>assistant\n<think>s</think>d<|im_end|>");
 }

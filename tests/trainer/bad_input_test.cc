@@ -207,10 +207,10 @@ TEST(Context, ACallBeyondItEndsTheStepBeforeAnythingIsTrained) {
                                        HasSubstr("context length is 128")));
   EXPECT_EQ((*trainer->TakeSnapshot())->checksum(), before);
 
-  tree::FlatCall conversation;
+  tree::CallPath conversation;
   conversation.call_id = "conversation 9";
-  conversation.context_tokens = 1;
-  conversation.tokens.assign(static_cast<size_t>(limit) + 1, 1);
+  conversation.context = tree::TokenPath({1});
+  conversation.sampled.assign(static_cast<size_t>(limit), 1);
   EXPECT_THAT(MessageOf(trainer->RunSft({conversation}, nullptr)),
               AllOf(HasSubstr("conversation 9"), HasSubstr("context length is 128")));
   EXPECT_EQ((*trainer->TakeSnapshot())->checksum(), before);

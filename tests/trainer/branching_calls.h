@@ -48,11 +48,10 @@ class Brancher {
     std::vector<std::unique_ptr<rollout::Client::Request>> requests;
     const size_t first = calls.size();
     for (size_t i = 0; i < contexts.size(); ++i) {
-      tree::FlatCall call;
+      tree::CallPath call;
       call.call_id = absl::StrCat("call-", calls.size());
       call.temperature = i % 3 == 0 ? 0.7f : 1.0f;
-      call.tokens = contexts[i];
-      call.context_tokens = static_cast<int32_t>(contexts[i].size());
+      call.context = tree::TokenPath(contexts[i]);
       calls.push_back(call);
       v1::GenerateRequest ask;
       ask.mutable_prompt_ids()->Add(contexts[i].begin(), contexts[i].end());
@@ -66,8 +65,8 @@ class Brancher {
     for (size_t i = 0; i < contexts.size(); ++i) {
       const absl::Status status = results[i].Wait();
       EXPECT_TRUE(status.ok()) << status;
-      tree::FlatCall& call = calls[first + i];
-      call.tokens.insert(call.tokens.end(), results[i].ids.begin(), results[i].ids.end());
+      tree::CallPath& call = calls[first + i];
+      call.sampled.assign(results[i].ids.begin(), results[i].ids.end());
       call.logprobs = results[i].logprobs;
       call.versions.assign(call.logprobs.size(), 0);
       call.kv_mixed.assign(call.logprobs.size(), 0);
@@ -82,7 +81,7 @@ class Brancher {
     return tokens;
   }
 
-  std::vector<tree::FlatCall> calls;
+  std::vector<tree::CallPath> calls;
   int64_t sampled = 0;
 
  private:
@@ -110,10 +109,11 @@ inline void SampleBranches(Brancher& b, int64_t most_new, int rounds = 3) {
     b.Round(contexts, most_new);
     std::vector<std::vector<int32_t>> next;
     for (size_t i = b.calls.size() - contexts.size(); i < b.calls.size(); ++i) {
-      const tree::FlatCall& call = b.calls[i];
-      auto end = call.tokens.end();
+      const tree::CallPath& call = b.calls[i];
+      const std::vector<int32_t> tokens = call.Tokens();
+      auto end = tokens.end();
       if (round % 2 == 1) end -= b.Below(static_cast<int64_t>(call.logprobs.size()));  // rewritten: a fork
-      next.push_back(Joined({call.tokens.begin(), end}, b.Tokens(1 + b.Below(20))));
+      next.push_back(Joined({tokens.begin(), end}, b.Tokens(1 + b.Below(20))));
     }
     contexts = std::move(next);
   }

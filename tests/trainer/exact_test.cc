@@ -31,7 +31,7 @@ struct Gap {
   double max = 0;
 };
 
-Gap Compare(const model::Transformer& model, const std::vector<tree::FlatCall>& calls, const PassOptions& pass) {
+Gap Compare(const model::Transformer& model, const std::vector<tree::CallPath>& calls, const PassOptions& pass) {
   Gap gap;
   const auto forest = *tree::PackForest(calls, tree::OrderChainFirst(calls));
   const PassResult result = ScoreForest(model, forest, calls, pass);
@@ -107,13 +107,12 @@ TEST(ExactLayout, GradientsEqualTrainingEachCallAlone) {
     const model::Transformer model = TrainableModel(config, TinyParameters(config, 3, dtype));
     Draws draws(6);
     const auto spine = draws.Tokens(150, config.vocab_size);
-    std::vector<tree::FlatCall> calls;
+    std::vector<tree::CallPath> calls;
     for (const int64_t fork : {20, 63, 64, 65, 100, 127, 149}) {
-      tree::FlatCall call;
-      call.tokens.assign(spine.begin(), spine.begin() + fork);
-      call.context_tokens = static_cast<int32_t>(fork);
-      call.tokens = Join(call.tokens, draws.Tokens(30 + fork % 50, config.vocab_size));
-      const size_t sampled = call.tokens.size() - size_t(fork);
+      tree::CallPath call;
+      call.context = tree::TokenPath({spine.begin(), spine.begin() + fork});
+      call.sampled = draws.Tokens(30 + fork % 50, config.vocab_size);
+      const size_t sampled = call.sampled.size();
       call.logprobs.assign(sampled, 0), call.versions.assign(sampled, 0), call.kv_mixed.assign(sampled, 0);
       calls.push_back(call);
     }
@@ -149,7 +148,7 @@ TEST(ExactProbe, MismatchOfMergedCallsIsZero) {
   const model::Parameters parameters = BranchingParameters(config, at::kFloat);
   rollout::EngineOptions engine_options;
   const auto engine = EngineOver(config, engine_options, parameters);
-  const auto probe = [&](int64_t, int64_t) -> absl::StatusOr<std::vector<tree::FlatCall>> {
+  const auto probe = [&](int64_t, int64_t) -> absl::StatusOr<std::vector<tree::CallPath>> {
     Brancher brancher(*engine, config.vocab_size, 9);
     SampleBranches(brancher, 24, /*rounds=*/1);
     return brancher.calls;

@@ -46,7 +46,7 @@ void PrintHistogram(at::ScalarType dtype, const char* layout, const std::vector<
   std::printf("}\n");
 }
 
-std::vector<double> Differences(const model::Transformer& model, const std::vector<tree::FlatCall>& calls,
+std::vector<double> Differences(const model::Transformer& model, const std::vector<tree::CallPath>& calls,
                                 const std::vector<std::vector<int32_t>>& plan, const PassOptions& pass) {
   std::vector<double> differences;
   for (const auto& indices : plan) {

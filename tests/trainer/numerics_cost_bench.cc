@@ -42,19 +42,19 @@ model::ModelConfig Shape() {
   return config;
 }
 
-void Add(std::vector<tree::FlatCall>& calls, const std::vector<int32_t>& context, const std::vector<int32_t>& sampled) {
-  tree::FlatCall call;
-  call.tokens = Join(context, sampled);
-  call.context_tokens = static_cast<int32_t>(context.size());
+void Add(std::vector<tree::CallPath>& calls, const std::vector<int32_t>& context, const std::vector<int32_t>& sampled) {
+  tree::CallPath call;
+  call.context = tree::TokenPath(context);
+  call.sampled = sampled;
   call.logprobs.assign(sampled.size(), 0);
   call.versions.assign(sampled.size(), 0);
   call.kv_mixed.assign(sampled.size(), 0);
   calls.push_back(std::move(call));
 }
 
-std::vector<tree::FlatCall> Calls(const std::string& shape) {
+std::vector<tree::CallPath> Calls(const std::string& shape) {
   Draws draws(1);
-  std::vector<tree::FlatCall> calls;
+  std::vector<tree::CallPath> calls;
   const auto tokens = [&](int64_t n) { return draws.Tokens(n, 2048); };
   if (shape == "group") {
     const auto prompt = tokens(1000);

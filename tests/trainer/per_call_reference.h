@@ -39,31 +39,32 @@ struct ReferenceResult {
 
 // One call's share of the loss: what the model says of its loss tokens, each call run by itself.
 struct ScoredCall {
-  const tree::FlatCall* call = nullptr;
+  const tree::CallPath* call = nullptr;
   double advantage = 0;
   std::vector<int64_t> kept;           // offsets of the sampled tokens that bear loss
   at::Tensor lp, recorded, reference;  // [kept]
   at::Tensor entropy;                  // [kept]
 };
 
-inline at::Tensor SampledLogSoftmax(const model::Transformer& model, const tree::FlatCall& call) {
-  const int64_t n = int64_t(call.tokens.size()), first = call.context_tokens;
-  const std::vector<int64_t> ids(call.tokens.begin(), call.tokens.end());
+inline at::Tensor SampledLogSoftmax(const model::Transformer& model, const tree::CallPath& call) {
+  const int64_t n = call.size(), first = call.context.size();
+  const std::vector<int32_t> all = call.Tokens();
+  const std::vector<int64_t> ids(all.begin(), all.end());
   const at::Tensor tokens = at::from_blob(const_cast<int64_t*>(ids.data()), {n}, at::kLong).clone();
   DenseCausal attention;
   const at::Tensor hidden = model.Hidden(tokens, at::arange(n, at::kLong), attention);
   return at::log_softmax(model.Logits(hidden.slice(0, first - 1, n - 1)) / double(call.temperature), -1);
 }
 
-inline at::Tensor LabelLogprobs(const at::Tensor& all, const tree::FlatCall& call) {
-  const std::vector<int64_t> labels(call.tokens.begin() + call.context_tokens, call.tokens.end());
+inline at::Tensor LabelLogprobs(const at::Tensor& all, const tree::CallPath& call) {
+  const std::vector<int64_t> labels(call.sampled.begin(), call.sampled.end());
   const at::Tensor index =
       at::from_blob(const_cast<int64_t*>(labels.data()), {int64_t(labels.size()), 1}, at::kLong).clone();
   return all.gather(1, index).squeeze(1);
 }
 
 inline ScoredCall ScoreCall(const model::Transformer& model, const model::Transformer* reference,
-                            const tree::FlatCall& call, double advantage, const TrainerOptions& options,
+                            const tree::CallPath& call, double advantage, const TrainerOptions& options,
                             int64_t version) {
   ScoredCall scored{&call, advantage, {}, {}, {}, {}, {}};
   const int64_t oldest = options.train_segments == "all"               ? 0
@@ -239,7 +240,7 @@ inline StepMetrics ReferenceMetrics(const std::vector<ScoredCall>& calls, const 
 }
 
 // Adds gradients to the model's .grad. `advantages` per call; `reference` may be null where none is needed.
-inline ReferenceResult PerCallReference(const model::Transformer& model, const std::vector<tree::FlatCall>& calls,
+inline ReferenceResult PerCallReference(const model::Transformer& model, const std::vector<tree::CallPath>& calls,
                                         const std::vector<double>& advantages, const TrainerOptions& options,
                                         int64_t version, const model::Transformer* reference = nullptr,
                                         const std::vector<Preference>& preferences = {}) {

@@ -17,20 +17,19 @@ namespace {
 using ::testing::HasSubstr;
 
 // Conversations of two assistant turns over one system prompt.
-std::vector<tree::FlatCall> Conversations(int count, int64_t vocab) {
+std::vector<tree::CallPath> Conversations(int count, int64_t vocab) {
   Draws draws(8);
   const auto system = draws.Tokens(4, vocab);
-  std::vector<tree::FlatCall> calls;
+  std::vector<tree::CallPath> calls;
   for (int i = 0; i < count; ++i) {
     std::vector<int32_t> history = Join(system, draws.Tokens(3, vocab));
     for (int turn = 0; turn < 2; ++turn) {
-      tree::FlatCall call;
+      tree::CallPath call;
       call.call_id = absl::StrCat("conversation ", i, " turn ", turn);
       call.episode = call.group = i;
-      call.context_tokens = static_cast<int32_t>(history.size());
-      history = Join(history, draws.Tokens(4, vocab));
-      call.tokens = history;
-      history = Join(history, draws.Tokens(2, vocab));
+      call.context = tree::TokenPath(history);
+      call.sampled = draws.Tokens(4, vocab);
+      history = Join(call.Tokens(), draws.Tokens(2, vocab));
       calls.push_back(call);
     }
   }
@@ -94,8 +93,9 @@ TEST(Sft, LossIsTheMeanOverTargetTokensOfEachTurnAlone) {
   {
     const at::NoGradGuard no_history;
     for (const auto& call : calls) {
-      std::vector<int64_t> ids(call.tokens.begin(), call.tokens.end());
-      const int64_t n = static_cast<int64_t>(ids.size()), first = call.context_tokens;
+      const std::vector<int32_t> tokens_of = call.Tokens();
+      std::vector<int64_t> ids(tokens_of.begin(), tokens_of.end());
+      const int64_t n = static_cast<int64_t>(ids.size()), first = call.context.size();
       const at::Tensor all = at::from_blob(ids.data(), {n}, at::kLong);
       DenseCausal attention;
       const at::Tensor hidden = model.Hidden(all, at::arange(n, at::kLong), attention);
@@ -149,7 +149,7 @@ TEST(Sft, BadConversationsAreRefusedBeforeTheFirstStep) {
   auto trainer = Fresh(Options());
   const auto before = (*trainer->TakeSnapshot())->checksum();
   auto calls = Conversations(6, 37);
-  calls[5].tokens.back() = 99;
+  calls[5].sampled.back() = 99;
   const absl::Status status = trainer->RunSft(calls, nullptr);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr("conversation 2 turn 1"));
@@ -169,20 +169,21 @@ TEST(Sft, AnObserversErrorEndsTheStage) {
 // --- DPO ---
 
 // Pairs over one prompt each: the chosen side has two turns, the rejected one.
-std::vector<tree::FlatCall> Pairs(int count, int64_t vocab) {
+std::vector<tree::CallPath> Pairs(int count, int64_t vocab) {
   Draws draws(12);
-  std::vector<tree::FlatCall> calls;
+  std::vector<tree::CallPath> calls;
   for (int i = 0; i < count; ++i) {
     const std::vector<int32_t> prompt = draws.Tokens(4, vocab);
     for (int side = 0; side < 2; ++side) {
       std::vector<int32_t> history = prompt;
       for (int turn = 0; turn < 2 - side; ++turn) {
-        tree::FlatCall call;
+        tree::CallPath call;
         call.call_id = absl::StrCat("pair ", i, side == 0 ? " chosen " : " rejected ", turn);
         call.episode = 2 * i + side;
         call.group = i;
-        call.context_tokens = static_cast<int32_t>(history.size());
-        history = call.tokens = Join(history, draws.Tokens(5, vocab));
+        call.context = tree::TokenPath(history);
+        call.sampled = draws.Tokens(5, vocab);
+        history = call.Tokens();
         calls.push_back(call);
       }
     }

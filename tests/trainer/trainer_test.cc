@@ -52,9 +52,9 @@ std::vector<double> Policy(const Trainer& trainer, const std::vector<int32_t>& c
   const auto model = model::Transformer::Create(trainer.config(), trainer.parameters());
   std::vector<double> logprobs;
   for (int32_t id = 0; id < trainer.config().vocab_size; ++id) {
-    std::vector<tree::FlatCall> calls(1);
-    calls[0].tokens = Join(context, {id});
-    calls[0].context_tokens = static_cast<int32_t>(context.size());
+    std::vector<tree::CallPath> calls(1);
+    calls[0].context = tree::TokenPath(context);
+    calls[0].sampled = {id};
     calls[0].logprobs = {0};
     calls[0].versions = {0};
     calls[0].kv_mixed = {0};
@@ -310,12 +310,12 @@ TEST(Trainer, InvalidOptionsAreRefused) {
 }
 
 // Calls sampled by the trainer's policy, log-probs recorded as an engine would.
-std::vector<tree::FlatCall> ProbeCalls(const Trainer& trainer, int64_t version, int64_t tokens) {
-  std::vector<tree::FlatCall> calls(1);
+std::vector<tree::CallPath> ProbeCalls(const Trainer& trainer, int64_t version, int64_t tokens) {
+  std::vector<tree::CallPath> calls(1);
   Draws draws(5);
   calls[0].call_id = "probe";
-  calls[0].tokens = draws.Tokens(tokens + 2, trainer.config().vocab_size);
-  calls[0].context_tokens = 2;
+  calls[0].context = tree::TokenPath(draws.Tokens(2, trainer.config().vocab_size));
+  calls[0].sampled = draws.Tokens(tokens, trainer.config().vocab_size);
   calls[0].versions.assign(static_cast<size_t>(tokens), version);
   calls[0].kv_mixed.assign(static_cast<size_t>(tokens), 0);
   const auto model = model::Transformer::Create(trainer.config(), trainer.parameters());
@@ -365,7 +365,7 @@ TEST(Trainer, ProbeCallsBearNoLoss) {
 TEST(Trainer, AProbeThatFailsIsReportedByItsSize) {
   auto trainer = MakeTrainer(FastOptions());
   const auto report =
-      trainer->TrainStep(RandomBatch(3, 37, 0), [](int64_t, int64_t) -> absl::StatusOr<std::vector<tree::FlatCall>> {
+      trainer->TrainStep(RandomBatch(3, 37, 0), [](int64_t, int64_t) -> absl::StatusOr<std::vector<tree::CallPath>> {
         return absl::UnavailableError("no engine");
       });
   ASSERT_TRUE(report.ok()) << report.status();

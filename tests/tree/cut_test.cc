@@ -12,7 +12,7 @@
 namespace ingot::tree {
 namespace {
 
-PackedForest Pack(const std::vector<FlatCall>& calls) {
+PackedForest Pack(const std::vector<CallPath>& calls) {
   auto forest = PackForest(calls, OrderChainFirst(calls));
   EXPECT_TRUE(forest.ok()) << forest.status();
   return *std::move(forest);
@@ -107,7 +107,7 @@ TEST(CutForest, EveryPartSeesWhatItsRowsSawInTheWhole) {
 
 TEST(CutForest, ABranchThatFitsIsNotCutApart) {
   // 10 trees of 6 tokens under a budget of 8: a cut at 8 would keep every tree waiting for the next.
-  std::vector<FlatCall> calls;
+  std::vector<CallPath> calls;
   for (int32_t i = 0; i < 10; ++i) calls.push_back(MakeCall({i}, {1, 2, 3, 4, 5}));
   const auto parts = CutForest(Pack(calls), 8);
   EXPECT_EQ(parts.size(), 10u);
@@ -116,14 +116,14 @@ TEST(CutForest, ABranchThatFitsIsNotCutApart) {
 }
 
 TEST(OrderChainFirst, PutsTheDeepestPathFirstAndLeavesOutWhatBearsNoLoss) {
-  const std::vector<FlatCall> calls = {MakeCall({1, 2}, {3}), MakeCall({1, 2, 3, 4}, {}), MakeCall({1, 2}, {5, 6}),
+  const std::vector<CallPath> calls = {MakeCall({1, 2}, {3}), MakeCall({1, 2, 3, 4}, {}), MakeCall({1, 2}, {5, 6}),
                                        MakeCall({1, 2}, {3})};
   EXPECT_EQ(OrderChainFirst(calls), (std::vector<int32_t>{2, 0, 3}));
   EXPECT_EQ(Pack(calls).token_ids, (std::vector<int32_t>{1, 2, 5, 6, 3}));
 }
 
 TEST(Documents, SeparateCallsShareNothing) {
-  const std::vector<FlatCall> calls = {MakeCall({1, 2}, {3}), MakeCall({1, 2, 3, 4}, {5})};
+  const std::vector<CallPath> calls = {MakeCall({1, 2}, {3}), MakeCall({1, 2, 3, 4}, {5})};
   const auto forest = PackDocuments(calls, SeparateCalls(calls));
   ASSERT_TRUE(forest.ok()) << forest.status();
   EXPECT_EQ(forest->token_ids, (std::vector<int32_t>{1, 2, 3, 4, 5, 1, 2, 3}));
@@ -136,7 +136,7 @@ TEST(Documents, SeparateCallsShareNothing) {
 
 // One chain of two turns, and a branch that repeats what stands before its fork.
 TEST(Documents, ChainsRepeatOnlyAtForks) {
-  const std::vector<FlatCall> calls = {MakeCall({1, 2}, {3}), MakeCall({1, 2, 3, 4}, {5}), MakeCall({1, 2}, {6})};
+  const std::vector<CallPath> calls = {MakeCall({1, 2}, {3}), MakeCall({1, 2, 3, 4}, {5}), MakeCall({1, 2}, {6})};
   const auto forest = PackDocuments(calls, ChainedCalls(calls));
   ASSERT_TRUE(forest.ok()) << forest.status();
   EXPECT_EQ(forest->token_ids, (std::vector<int32_t>{1, 2, 3, 4, 5, 1, 2, 6}));

@@ -16,14 +16,14 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-std::vector<int32_t> All(const std::vector<FlatCall>& calls) {
+std::vector<int32_t> All(const std::vector<CallPath>& calls) {
   std::vector<int32_t> indices(calls.size());
   std::iota(indices.begin(), indices.end(), 0);
   return indices;
 }
 
 TEST(PackForestTest, TheDrawingInTheHeader) {
-  const std::vector<FlatCall> calls = {MakeCall({'a', 'b', 'c'}, {'d', 'e'}), MakeCall({'a', 'b', 'c'}, {'d', 'f'}),
+  const std::vector<CallPath> calls = {MakeCall({'a', 'b', 'c'}, {'d', 'e'}), MakeCall({'a', 'b', 'c'}, {'d', 'f'}),
                                        MakeCall({'a'}, {'g'})};
   const auto forest = PackForest(calls, All(calls));
   ASSERT_TRUE(forest.ok()) << forest.status();
@@ -52,7 +52,7 @@ std::vector<int32_t> Visible(const PackedForest& forest, int32_t row) {
 
 // The definition, checked with nothing but the mask: each entry's row sees exactly the tokens before its label, in
 // order, and nothing is packed twice.
-void CheckForest(const std::vector<FlatCall>& calls, const std::vector<int32_t>& indices) {
+void CheckForest(const std::vector<CallPath>& calls, const std::vector<int32_t>& indices) {
   const auto packed = PackForest(calls, indices);
   ASSERT_TRUE(packed.ok()) << packed.status();
   const PackedForest& forest = *packed;
@@ -76,7 +76,7 @@ void CheckForest(const std::vector<FlatCall>& calls, const std::vector<int32_t>&
   std::set<std::vector<int32_t>> prefixes;
   int64_t unmerged = 0;
   for (const int32_t index : indices) {
-    const std::vector<int32_t>& tokens = calls[index].tokens;
+    const std::vector<int32_t> tokens = calls[index].Tokens();
     unmerged += static_cast<int64_t>(tokens.size());
     for (size_t n = 1; n <= tokens.size(); ++n) prefixes.emplace(tokens.begin(), tokens.begin() + n);
   }
@@ -87,16 +87,17 @@ void CheckForest(const std::vector<FlatCall>& calls, const std::vector<int32_t>&
   std::sort(sorted.begin(), sorted.end());
   size_t at = 0;
   for (const int32_t index : sorted) {
-    const FlatCall& call = calls[index];
-    for (int32_t offset = 0; call.context_tokens + offset < static_cast<int32_t>(call.tokens.size()); ++offset, ++at) {
+    const CallPath& call = calls[index];
+    const std::vector<int32_t> tokens = call.Tokens();
+    for (int32_t offset = 0; offset < static_cast<int32_t>(call.sampled.size()); ++offset, ++at) {
       ASSERT_LT(at, forest.entries.size());
       const LossEntry& entry = forest.entries[at];
       ASSERT_EQ(entry.call, index);
       ASSERT_EQ(entry.offset, offset);
-      ASSERT_EQ(entry.token, call.tokens[call.context_tokens + offset]);
+      ASSERT_EQ(entry.token, call.sampled[offset]);
       std::vector<int32_t> seen;
       for (const int32_t key : Visible(forest, entry.row)) seen.push_back(forest.token_ids[key]);
-      ASSERT_EQ(seen, std::vector<int32_t>(call.tokens.begin(), call.tokens.begin() + call.context_tokens + offset));
+      ASSERT_EQ(seen, std::vector<int32_t>(tokens.begin(), tokens.begin() + call.context.size() + offset));
     }
   }
   EXPECT_EQ(at, forest.entries.size());
@@ -114,7 +115,7 @@ TEST(PackForestTest, RandomForestsAreExact) {
 }
 
 TEST(PackForestTest, EqualSamplesMergeAndKeepTwoEntries) {
-  std::vector<FlatCall> calls = {MakeCall({1, 2}, {3, 4}), MakeCall({1, 2}, {3, 4})};
+  std::vector<CallPath> calls = {MakeCall({1, 2}, {3, 4}), MakeCall({1, 2}, {3, 4})};
   calls[1].temperature = 0.5f;
   const auto forest = *PackForest(calls, All(calls));
   EXPECT_EQ(forest.size(), 4u);
@@ -124,21 +125,21 @@ TEST(PackForestTest, EqualSamplesMergeAndKeepTwoEntries) {
 }
 
 TEST(PackForestTest, TurnsThatContinueOneAnotherAreOneCausalSequence) {
-  std::vector<FlatCall> calls = {MakeCall({1}, {2, 3})};
+  std::vector<CallPath> calls = {MakeCall({1}, {2, 3})};
   for (int turn = 1; turn < 20; ++turn) {
-    std::vector<int32_t> context = calls.back().tokens;
+    std::vector<int32_t> context = calls.back().Tokens();
     context.push_back(100 + turn);
     calls.push_back(MakeCall(context, {200 + turn, 300 + turn}));
   }
   const auto forest = *PackForest(calls, All(calls));
-  const auto n = static_cast<int32_t>(calls.back().tokens.size());
-  EXPECT_EQ(forest.token_ids, calls.back().tokens);
+  const auto n = static_cast<int32_t>(calls.back().size());
+  EXPECT_EQ(forest.token_ids, calls.back().Tokens());
   EXPECT_EQ(forest.visible_end, std::vector<int32_t>(n, n));
   ASSERT_NO_FATAL_FAILURE(CheckForest(calls, All(calls)));
 }
 
 TEST(PackForestTest, FaultsNameTheCall) {
-  std::vector<FlatCall> calls = {MakeCall({1}, {2}), MakeCall({}, {2}, "empty"), MakeCall({1}, {-2}, "negative"),
+  std::vector<CallPath> calls = {MakeCall({1}, {2}), MakeCall({}, {2}, "empty"), MakeCall({1}, {-2}, "negative"),
                                  MakeCall({1}, {2}, "short")};
   calls[3].logprobs.clear();
   const auto error = [&](std::vector<int32_t> indices) {
@@ -152,14 +153,12 @@ TEST(PackForestTest, FaultsNameTheCall) {
   EXPECT_THAT(error({4}), HasSubstr("no call 4"));
   EXPECT_THAT(error({-1}), HasSubstr("no call -1"));
   EXPECT_THAT(error({0, 0}), HasSubstr("twice"));
-  calls[0].context_tokens = 9;
-  EXPECT_THAT(error({0}), HasSubstr("9 of 2"));
   EXPECT_EQ(PackForest(calls, {})->size(), 0u);
 }
 
 // A comb: every call forks one token deeper than the one before, so that the tree is as deep as it has calls.
 TEST(PackForestTest, DeepTreesNeedNoStack) {
-  std::vector<FlatCall> calls;
+  std::vector<CallPath> calls;
   std::vector<int32_t> spine;
   for (int i = 0; i < 3000; ++i) {
     spine.push_back(1);
@@ -169,15 +168,61 @@ TEST(PackForestTest, DeepTreesNeedNoStack) {
   EXPECT_EQ(forest.size(), 6000u);
 }
 
+// Each call names all that was before it: more than 2^31 tokens together, and half a million of them different.
+TEST(PackForestTest, ALongDialogueCostsItsTokensNotTheirSquare) {
+  std::vector<CallPath> calls;
+  TokenPath history({1});
+  int64_t unmerged = 0;
+  for (int32_t turn = 0; turn < 10'000; ++turn) {
+    CallPath call = MakeCall({}, std::vector<int32_t>(25, turn));
+    call.context = history;
+    unmerged += call.size();
+    history = history.Then(call.sampled).Then(std::vector<int32_t>(25, turn + 1));
+    calls.push_back(std::move(call));
+  }
+  PackedForest forest;
+  const double seconds = CpuSeconds([&] { forest = *PackForest(calls, All(calls)); });
+  EXPECT_GT(unmerged, int64_t{1} << 31);
+  EXPECT_EQ(forest.unmerged_tokens, unmerged);
+  EXPECT_EQ(forest.size(), 1u + 10'000 * 50 - 25);
+  EXPECT_EQ(forest.entries.size(), 250'000u);
+  EXPECT_EQ(forest.entries.back().row, static_cast<int32_t>(forest.size()) - 2);
+  EXPECT_LT(seconds, 1.0 * kSlowdown);
+}
+
+// Runs that begin and end elsewhere, inserted in any order, give the trie that whole sequences give.
+TEST(PackForestTest, WhereRunsBeginAndEndMeansNothing) {
+  std::mt19937 rng(3);
+  for (int trial = 0; trial < 300; ++trial) {
+    const std::vector<CallPath> whole = RandomCalls(rng, 1 + rng() % 8, 2, 1 + rng() % 9);
+    std::vector<CallPath> cut = whole;
+    for (CallPath& call : cut) {
+      std::vector<int32_t> tokens = call.context.Tokens();
+      call.context = {};
+      while (!tokens.empty()) {
+        const auto end = tokens.begin() + 1 + static_cast<std::ptrdiff_t>(rng() % tokens.size());
+        call.context = call.context.Then({tokens.begin(), end});
+        tokens.erase(tokens.begin(), end);
+      }
+    }
+    const PackedForest a = *PackForest(whole, All(whole)), b = *PackForest(cut, All(cut));
+    ASSERT_EQ(a.token_ids, b.token_ids) << "trial " << trial;
+    ASSERT_EQ(a.visible_end, b.visible_end) << "trial " << trial;
+    ASSERT_EQ(a.positions, b.positions) << "trial " << trial;
+    ASSERT_EQ(a.entries.size(), b.entries.size());
+    for (size_t i = 0; i < a.entries.size(); ++i) ASSERT_EQ(a.entries[i].row, b.entries[i].row) << "trial " << trial;
+  }
+}
+
 TEST(PackForestTest, AMillionTokensTakeAboutASecond) {
   std::mt19937 rng(2);
-  std::vector<FlatCall> calls;
+  std::vector<CallPath> calls;
   std::vector<int32_t> shared(500);
   for (int32_t& id : shared) id = static_cast<int32_t>(rng() % 50000);
   while (calls.size() < 1000) {
     std::vector<int32_t> context = shared, sampled(500);
     for (int32_t& id : sampled) id = static_cast<int32_t>(rng() % 50000);
-    if (rng() % 2 == 0 && !calls.empty()) context = calls.back().tokens;
+    if (rng() % 2 == 0 && !calls.empty()) context = calls.back().Tokens();
     if (context.size() > 2500) context.resize(2500);
     calls.push_back(MakeCall(context, sampled));
   }

@@ -11,12 +11,11 @@
 
 namespace ingot::tree {
 
-inline FlatCall MakeCall(std::vector<int32_t> context, std::vector<int32_t> sampled, const std::string& id = "c") {
-  FlatCall call;
+inline CallPath MakeCall(std::vector<int32_t> context, std::vector<int32_t> sampled, const std::string& id = "c") {
+  CallPath call;
   call.call_id = id;
-  call.context_tokens = static_cast<int32_t>(context.size());
-  call.tokens = std::move(context);
-  call.tokens.insert(call.tokens.end(), sampled.begin(), sampled.end());
+  call.context = TokenPath(std::move(context));
+  call.sampled = sampled;
   call.logprobs.assign(sampled.size(), -0.5f);
   call.versions.assign(sampled.size(), 1);
   call.kv_mixed.assign(sampled.size(), 0);
@@ -24,12 +23,12 @@ inline FlatCall MakeCall(std::vector<int32_t> context, std::vector<int32_t> samp
 }
 
 // Calls that share, extend, repeat and cut one another, over a small alphabet so that chance merges happen too.
-inline std::vector<FlatCall> RandomCalls(std::mt19937& rng, size_t count, int alphabet, size_t longest) {
-  std::vector<FlatCall> calls;
+inline std::vector<CallPath> RandomCalls(std::mt19937& rng, size_t count, int alphabet, size_t longest) {
+  std::vector<CallPath> calls;
   for (size_t i = 0; i < count; ++i) {
     std::vector<int32_t> context;
     if (!calls.empty() && rng() % 4 != 0) {
-      context = calls[rng() % calls.size()].tokens;
+      context = calls[rng() % calls.size()].Tokens();
       if (rng() % 2 == 0) context.resize(1 + rng() % context.size());
     }
     for (size_t k = rng() % longest; k > 0; --k) context.push_back(static_cast<int32_t>(rng() % alphabet));

@@ -57,11 +57,11 @@ TEST(StrandsTest, NothingGivesNothing) {
 }
 
 TEST(StrandsTest, AChainOfTurnsIsOneStrandHoweverManyCallsItHas) {
-  std::vector<FlatCall> calls;
+  std::vector<CallPath> calls;
   std::vector<int32_t> history = {1, 2, 3};
   for (int32_t turn = 0; turn < 50; ++turn) {
     calls.push_back(MakeCall(history, {turn, turn + 1}));
-    history = calls.back().tokens;
+    history = calls.back().Tokens();
     history.push_back(7);
   }
   std::vector<int32_t> all(calls.size());
@@ -75,7 +75,7 @@ TEST(StrandsTest, PathsAreWhatTheMaskShowsOnRandomForestsCutAnywhere) {
   uint64_t draws = 0;
   const auto below = [&](int64_t bound) { return static_cast<int32_t>(base::DeriveSeed(1, ++draws) % bound); };
   for (int round = 0; round < 200; ++round) {
-    std::vector<FlatCall> calls;
+    std::vector<CallPath> calls;
     std::vector<int32_t> indices;
     const int32_t count = 1 + below(9), alphabet = 1 + below(3);
     for (int32_t c = 0; c < count; ++c) {

@@ -1,6 +1,9 @@
 #include "trainer/parallel/divide.h"
 
 #include <algorithm>
+#include <unordered_map>
+
+#include "tree/trie.h"
 
 namespace ingot::trainer {
 namespace {
@@ -13,21 +16,24 @@ struct Placed {
   int64_t entries = 0;
 };
 
-std::vector<Placed> InTrieOrder(std::span<const tree::FlatCall> calls) {
-  std::vector<Placed> order;
+std::vector<Placed> InTrieOrder(std::span<const tree::CallPath> calls) {
+  tree::Trie trie;
+  std::unordered_map<int32_t, std::vector<int32_t>> ending;  // node -> calls that end there
   for (size_t i = 0; i < calls.size(); ++i) {
-    const auto length = static_cast<int64_t>(calls[i].tokens.size());
-    const int64_t entries = length - calls[i].context_tokens;
-    if (entries > 0) order.push_back({static_cast<int32_t>(i), length, 0, entries});
+    if (calls[i].sampled.empty()) continue;
+    ending[trie.Insert(calls[i].sampled, trie.Insert(calls[i].context))].push_back(static_cast<int32_t>(i));
   }
-  const auto tokens = [&](const Placed& placed) -> const std::vector<int32_t>& {
-    return calls[static_cast<size_t>(placed.call)].tokens;
-  };
-  std::stable_sort(order.begin(), order.end(), [&](const Placed& a, const Placed& b) { return tokens(a) < tokens(b); });
-  for (size_t i = 1; i < order.size(); ++i) {
-    const std::vector<int32_t>&before = tokens(order[i - 1]), &own = tokens(order[i]);
-    const auto end = before.begin() + std::min<std::ptrdiff_t>(std::ssize(before), std::ssize(own));
-    order[i].shared = std::mismatch(before.begin(), end, own.begin()).first - before.begin();
+  std::vector<Placed> order;
+  int64_t shared = 0;  // with the call before: how far up the way from its end to here has led
+  for (const int32_t id : trie.PreOrder()) {
+    shared = std::min<int64_t>(shared, trie.node(id).depth);
+    const auto found = ending.find(id);
+    if (found == ending.end()) continue;
+    for (const int32_t call : found->second) {
+      const tree::CallPath& path = calls[static_cast<size_t>(call)];
+      order.push_back({call, path.size(), shared, std::ssize(path.sampled)});
+      shared = path.size();
+    }
   }
   return order;
 }
@@ -59,7 +65,7 @@ int RunsWithin(const std::vector<Placed>& order, double limit, const RowCosts& c
 
 }  // namespace
 
-std::vector<int32_t> DivideCalls(std::span<const tree::FlatCall> calls, int ranks, const RowCosts& costs) {
+std::vector<int32_t> DivideCalls(std::span<const tree::CallPath> calls, int ranks, const RowCosts& costs) {
   std::vector<int32_t> rank_of(calls.size(), -1);
   const std::vector<Placed> order = InTrieOrder(calls);
   double least = 0, most = 0;  // no run costs less than its dearest call, nor more than all calls apart

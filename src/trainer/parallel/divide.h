@@ -3,7 +3,7 @@
 //   calls in the order of their trie     a b c d | a b c e | a b f | g h i | g h k
 //   three ranks                          \_______________/   \___/   \_____________/
 //
-// Calls stand in the order of their tokens, so that those that share a prefix are neighbours; each rank gets a run of
+// Calls stand in the order of their trie, so that those that share a prefix are neighbours; each rank gets a run of
 // them. What a run costs is its merged rows and the pairs of tokens that see one another, so that a prefix which two
 // ranks share counts on both. The greatest cost is the least that runs in this order can have.
 #pragma once
@@ -25,6 +25,6 @@ struct RowCosts {
 
 // Per call its rank, in [0, ranks); -1: it sampled nothing and bears no loss. Rank 0 gets calls if any rank does.
 // REQUIRES: ranks >= 1.
-std::vector<int32_t> DivideCalls(std::span<const tree::FlatCall> calls, int ranks, const RowCosts& costs);
+std::vector<int32_t> DivideCalls(std::span<const tree::CallPath> calls, int ranks, const RowCosts& costs);
 
 }  // namespace ingot::trainer

@@ -16,49 +16,70 @@ namespace {
 using ::testing::Each;
 using ::testing::ElementsAre;
 
-tree::FlatCall Call(const std::vector<int32_t>& tokens, int32_t context = 1) {
-  tree::FlatCall call;
-  call.tokens = tokens;
-  call.context_tokens = context;
+tree::CallPath Call(const std::vector<int32_t>& tokens, int32_t context = 1) {
+  tree::CallPath call;
+  call.context = tree::TokenPath({tokens.begin(), tokens.begin() + context});
+  call.sampled.assign(tokens.begin() + context, tokens.end());
   return call;
 }
 
 // Rows of the calls' trie.
-int64_t MergedRows(const std::vector<tree::FlatCall>& calls, const std::vector<int32_t>& rank_of, int rank) {
+int64_t MergedRows(const std::vector<tree::CallPath>& calls, const std::vector<int32_t>& rank_of, int rank) {
   std::set<std::vector<int32_t>> prefixes;
   for (size_t i = 0; i < calls.size(); ++i) {
     if (rank_of[i] != rank) continue;
-    for (size_t n = 1; n <= calls[i].tokens.size(); ++n) {
-      prefixes.insert({calls[i].tokens.begin(), calls[i].tokens.begin() + static_cast<std::ptrdiff_t>(n)});
-    }
+    const std::vector<int32_t> tokens = calls[i].Tokens();
+    for (auto end = tokens.begin(); end != tokens.end();) prefixes.insert({tokens.begin(), ++end});
   }
   return static_cast<int64_t>(prefixes.size());
 }
 
+// What ends at `depth`, then the others by their next token, in order of its first appearance.
+std::vector<size_t> InTrieOrder(const std::vector<tree::CallPath>& calls, const std::vector<size_t>& members,
+                                size_t depth) {
+  std::vector<size_t> order;
+  std::vector<std::pair<int32_t, std::vector<size_t>>> further;
+  for (const size_t member : members) {
+    const std::vector<int32_t> tokens = calls[member].Tokens();
+    if (tokens.size() == depth) {
+      order.push_back(member);
+      continue;
+    }
+    auto found = std::find_if(further.begin(), further.end(), [&](const auto& f) { return f.first == tokens[depth]; });
+    if (found == further.end()) found = further.insert(further.end(), {tokens[depth], {}});
+    found->second.push_back(member);
+  }
+  for (const auto& [token, those] : further) {
+    const auto below = InTrieOrder(calls, those, depth + 1);
+    order.insert(order.end(), below.begin(), below.end());
+  }
+  return order;
+}
+
 TEST(DivideCalls, KeepsWhatSharesAPrefixTogether) {
   // Two tries of 4 and 3 rows, their calls mixed.
-  const std::vector<tree::FlatCall> calls = {Call({1, 2, 3}), Call({7, 8, 9}), Call({1, 2, 4}), Call({7, 8, 9})};
+  const std::vector<tree::CallPath> calls = {Call({1, 2, 3}), Call({7, 8, 9}), Call({1, 2, 4}), Call({7, 8, 9})};
   EXPECT_THAT(DivideCalls(calls, 2, {}), ElementsAre(0, 1, 0, 1));
   EXPECT_THAT(DivideCalls(calls, 1, {}), Each(0));
 }
 
 TEST(DivideCalls, SplitsAPrefixWhereThatIsCheaper) {
   // One row shared, 3 rows each: 4 on either side, instead of 7 and 0.
-  const std::vector<tree::FlatCall> calls = {Call({1, 2, 3, 4}), Call({1, 5, 6, 7})};
+  const std::vector<tree::CallPath> calls = {Call({1, 2, 3, 4}), Call({1, 5, 6, 7})};
   EXPECT_THAT(DivideCalls(calls, 2, {}), ElementsAre(0, 1));
   // All but one row shared: 5 rows together, 4 apart; still the cheaper of the two.
   EXPECT_THAT(DivideCalls(std::vector{Call({1, 2, 3, 4}), Call({1, 2, 3, 5})}, 2, {}), ElementsAre(0, 1));
 }
 
 TEST(DivideCalls, MoreRanksThanCallsLeavesTheLastOnesIdle) {
-  const std::vector<tree::FlatCall> calls = {Call({5, 6}), Call({1, 2}), Call({3}, 1)};
-  EXPECT_THAT(DivideCalls(calls, 4, {}), ElementsAre(1, 0, -1));  // the third sampled nothing
+  const std::vector<tree::CallPath> calls = {Call({5, 6}), Call({1, 2}), Call({3}, 1)};
+  EXPECT_THAT(DivideCalls(calls, 4, {}), ElementsAre(0, 1, -1));  // the third sampled nothing
   EXPECT_TRUE(DivideCalls({}, 2, {}).empty());
 }
 
 TEST(DivideCalls, CountsPairsAndLossEntries) {
   // 6 rows in one, 3 + 3 in the others: by rows alone {6} {3 3}.
-  const std::vector<tree::FlatCall> calls = {Call({1, 1, 1, 1, 1, 1}), Call({2, 2, 2}), Call({3, 3, 3})};
+  const std::vector<tree::CallPath> calls = {Call({1, 1, 1, 1, 1, 1}), Call({2, 2, 2}), Call({3, 3, 3})};
   EXPECT_THAT(DivideCalls(calls, 2, {}), ElementsAre(0, 1, 1));
   // Entries alone: 5, 2, 2. The greatest of {5}{2 2} is 5, of {5 2}{2} it is 7.
   EXPECT_THAT(DivideCalls(calls, 2, {0, 0, 1}), ElementsAre(0, 1, 1));
@@ -70,7 +91,7 @@ TEST(DivideCalls, CountsPairsAndLossEntries) {
 TEST(DivideCalls, NoOtherRunsOfTheOrderHaveASmallerGreatestCost) {
   Draws draws(7);
   for (int round = 0; round < 300; ++round) {
-    std::vector<tree::FlatCall> calls;
+    std::vector<tree::CallPath> calls;
     const int64_t count = 1 + draws.Below(7);
     for (int64_t i = 0; i < count; ++i) {
       calls.push_back(Call(Join({static_cast<int32_t>(draws.Below(2))}, draws.Tokens(1 + draws.Below(5), 2))));
@@ -82,7 +103,7 @@ TEST(DivideCalls, NoOtherRunsOfTheOrderHaveASmallerGreatestCost) {
 
     std::vector<size_t> order(calls.size());
     for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return calls[a].tokens < calls[b].tokens; });
+    order = InTrieOrder(calls, order, 0);
     int64_t best = std::numeric_limits<int64_t>::max();
     for (size_t first = 0; first <= order.size(); ++first) {
       for (size_t second = first; second <= order.size(); ++second) {

@@ -383,12 +383,12 @@ TEST(DividedParameters, AreHeldOnceBetweenSteps) {
 
 TEST(DividedParameters, AreServedToARankThatScoresAlone) {
   Together(3, Fresh(ByLayer()), [&](Trainer& trainer, Result&) {
-    const ProbeSource probe = [&](int64_t version, int64_t) -> absl::StatusOr<std::vector<tree::FlatCall>> {
-      std::vector<tree::FlatCall> calls;
+    const ProbeSource probe = [&](int64_t version, int64_t) -> absl::StatusOr<std::vector<tree::CallPath>> {
+      std::vector<tree::CallPath> calls;
       for (const v1::Group& group : BatchOf(version).groups) {
         for (const v1::EpisodeTree& tree : group.episodes()) {
-          INGOT_ASSIGN_OR_RETURN(auto of_tree, tree::FlattenCalls(tree, 0, 0));
-          for (tree::FlatCall& call : of_tree) calls.push_back(std::move(call));
+          INGOT_ASSIGN_OR_RETURN(auto of_tree, tree::CallPathsOf(tree, 0, 0));
+          for (tree::CallPath& call : of_tree) calls.push_back(std::move(call));
         }
       }
       return calls;

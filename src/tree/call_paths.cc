@@ -1,0 +1,88 @@
+#include <map>
+#include <utility>
+
+#include "base/checksum.h"
+#include "tree/forest.h"
+
+namespace ingot::tree {
+namespace {
+
+absl::StatusOr<const v1::Segment*> FindSegment(const v1::EpisodeTree& tree, const std::string& key) {
+  const auto found = tree.segments().find(base::Hex(key));
+  if (found == tree.segments().end()) {
+    return absl::DataLossError(absl::StrCat("segment ", base::Hex(key), " is missing"));
+  }
+  return &found->second;
+}
+
+// Appends what was sampled; the segment's log-probs and versions must cover its ids.
+absl::Status AppendSampled(const v1::Segment& segment, CallPath& call) {
+  const int ids = segment.token_ids_size();
+  if (segment.source() != v1::SOURCE_SAMPLED) return absl::DataLossError("it is not a sampled one");
+  if (segment.logprobs_size() != ids) {
+    return absl::DataLossError(absl::StrCat("it has ", ids, " ids and ", segment.logprobs_size(), " log-probs"));
+  }
+  int64_t covered = 0;
+  for (const v1::VersionRun& run : segment.versions()) {
+    if (run.count() <= 0 || covered + run.count() > ids) {
+      return absl::DataLossError(absl::StrCat("its versions do not cover its ", ids, " ids"));
+    }
+    covered += run.count();
+    call.versions.insert(call.versions.end(), run.count(), run.version());
+    call.kv_mixed.insert(call.kv_mixed.end(), run.count(), run.kv_mixed() ? 1 : 0);
+  }
+  if (covered != ids) return absl::DataLossError(absl::StrCat("its versions cover ", covered, " of ", ids, " ids"));
+  call.sampled.insert(call.sampled.end(), segment.token_ids().begin(), segment.token_ids().end());
+  call.logprobs.insert(call.logprobs.end(), segment.logprobs().begin(), segment.logprobs().end());
+  return absl::OkStatus();
+}
+
+class Paths {
+ public:
+  explicit Paths(const v1::EpisodeTree& tree) : tree_(tree) {}
+
+  absl::StatusOr<CallPath> PathOf(const v1::Call& call) {
+    CallPath path;
+    path.call_id = call.call_id();
+    path.temperature = call.sampling().temperature();
+    for (const std::string& key : call.context_keys()) {
+      INGOT_ASSIGN_OR_RETURN(const v1::Segment* segment, FindSegment(tree_, key));
+      TokenPath& further = further_[{path.context.key(), segment}];
+      if (further.empty()) further = path.context.Then({segment->token_ids().begin(), segment->token_ids().end()});
+      path.context = further;
+    }
+    for (const std::string& key : call.sampled_keys()) {
+      INGOT_ASSIGN_OR_RETURN(const v1::Segment* segment, FindSegment(tree_, key));
+      INGOT_RETURN_IF_ERROR(base::Annotate(AppendSampled(*segment, path), absl::StrCat("segment ", base::Hex(key))));
+    }
+    return path;
+  }
+
+ private:
+  const v1::EpisodeTree& tree_;
+  std::map<std::pair<const void*, const v1::Segment*>, TokenPath> further_;  // by TokenPath::key of what stands before
+};
+
+}  // namespace
+
+std::vector<int32_t> CallPath::Tokens() const {
+  std::vector<int32_t> tokens = context.Tokens();
+  tokens.insert(tokens.end(), sampled.begin(), sampled.end());
+  return tokens;
+}
+
+absl::StatusOr<std::vector<CallPath>> CallPathsOf(const v1::EpisodeTree& tree, int32_t episode, int32_t group) {
+  Paths paths(tree);
+  std::vector<CallPath> calls;
+  calls.reserve(tree.calls_size());
+  for (const v1::Call& call : tree.calls()) {
+    auto path = paths.PathOf(call);
+    if (!path.ok()) return base::Annotate(path.status(), absl::StrCat("call ", call.call_id()));
+    path->episode = episode;
+    path->group = group;
+    calls.push_back(*std::move(path));
+  }
+  return calls;
+}
+
+}  // namespace ingot::tree
