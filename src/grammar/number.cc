@@ -130,7 +130,85 @@ void AddUnbounded(Nfa& nfa, int32_t start, int32_t end) {
   AddDigits(nfa, exponent, end, 2);
 }
 
+// A step as a whole number of units of its last decimal place.
+struct Step {
+  uint64_t units = 1;
+  size_t places = 0;  // behind the point
+
+  static Step Of(const Decimal& decimal) {
+    return {std::stoull(decimal.whole + decimal.fraction), decimal.fraction.size()};
+  }
+  uint64_t After(uint64_t rest, int digit) const { return (rest * 10 + static_cast<uint64_t>(digit)) % units; }
+  // Whether a number whose digits so far, `taken` of them behind the point, leave `rest` may end there.
+  bool Divides(uint64_t rest, size_t taken) const {
+    for (; taken < places; ++taken) rest = After(rest, 0);
+    return rest == 0;
+  }
+};
+
+// Signs, digits and points of the multiples of `step`, and of nothing else: a state knows what the digits so far leave
+// and how many of them stand behind the point. Past the step's last place only zeros follow.
+absl::StatusOr<Dfa> MultiplesDfa(const Step& step, Budget& budget) {
+  INGOT_RETURN_IF_ERROR(
+      Budget::Spend(budget.nfa_states, static_cast<int64_t>(step.units * (step.places + 2)), "multipleOf"));
+  Nfa nfa;
+  const int32_t start = nfa.AddState(), sign = nfa.AddState(), end = nfa.AddState(), zeros = nfa.AddState();
+  nfa.AddByte(start, '-', '-', sign);
+  nfa.AddEpsilon(start, sign);
+  nfa.AddByte(zeros, '0', '0', zeros);
+  nfa.AddEpsilon(zeros, end);
+  std::map<std::pair<uint64_t, size_t>, int32_t> states;  // by rest, and 1 + digits behind the point; 0: before it
+  std::vector<std::pair<uint64_t, size_t>> found;
+  const auto state_of = [&](uint64_t rest, size_t place) {
+    const auto [it, fresh] = states.try_emplace({rest, place}, -1);
+    if (fresh) {
+      it->second = nfa.AddState();
+      found.emplace_back(rest, place);
+    }
+    return it->second;
+  };
+  const auto add_digits = [&](int32_t from, uint64_t rest, size_t place) {
+    for (int digit = 0; digit <= 9; ++digit) {
+      const auto byte = static_cast<uint8_t>('0' + digit);
+      nfa.AddByte(from, byte, byte, state_of(step.After(rest, digit), place));
+    }
+  };
+  add_digits(sign, 0, 0);
+  for (size_t i = 0; i < found.size(); ++i) {
+    const auto [rest, place] = found[i];
+    const int32_t state = states.at({rest, place});
+    const size_t taken = place == 0 ? 0 : place - 1;
+    if (place != 1 && step.Divides(rest, taken)) nfa.AddEpsilon(state, end);  // not behind the bare point
+    if (place == 0) {
+      add_digits(state, rest, 0);
+      nfa.AddByte(state, '.', '.', state_of(rest, 1));
+    } else if (taken < step.places) {
+      add_digits(state, rest, place + 1);
+    } else if (rest == 0) {
+      nfa.AddByte(state, '0', '0', zeros);
+    }
+  }
+  return Determinize(nfa, start, end, budget);
+}
+
 }  // namespace
+
+bool NumberRange::Holds(const Decimal& value) const {
+  if (low.has_value()) {
+    const int order = Compare(value, *low);
+    if (order < 0 || (order == 0 && low_excluded)) return false;
+  }
+  if (high.has_value()) {
+    const int order = Compare(value, *high);
+    if (order > 0 || (order == 0 && high_excluded)) return false;
+  }
+  if (!multiple_of.has_value()) return true;
+  const Step step = Step::Of(*multiple_of);
+  if (value.fraction.size() > step.places) return false;
+  uint64_t rest = 0;
+  for (const char digit : value.whole + value.fraction) rest = step.After(rest, digit - '0');
+  return step.Divides(rest, value.fraction.size());
+}
 
 std::optional<Decimal> Decimal::Parse(std::string_view text) {
   Decimal out;
@@ -176,6 +254,13 @@ int Compare(const Decimal& a, const Decimal& b) {
 }
 
 absl::StatusOr<Dfa> NumberDfa(const NumberRange& range, Budget& budget) {
+  if (range.multiple_of.has_value()) {
+    NumberRange any = range;
+    any.multiple_of.reset();
+    INGOT_ASSIGN_OR_RETURN(const Dfa numbers, NumberDfa(any, budget));
+    INGOT_ASSIGN_OR_RETURN(const Dfa multiples, MultiplesDfa(Step::Of(*range.multiple_of), budget));
+    return Intersect(numbers, multiples, budget);
+  }
   Nfa nfa;
   const int32_t start = nfa.AddState(), end = nfa.AddState();
   if (!range.integer && !range.low.has_value() && !range.high.has_value()) {

@@ -2,7 +2,7 @@
 //
 // What is spelled: integers in 64 bits, without "-0", fraction or exponent. Numbers without bounds: up to 18 digits
 // before and 17 after the point, and an exponent of up to two digits. Numbers with bounds: the same digits, no
-// exponent.
+// exponent; so with a step.
 #pragma once
 
 #include <optional>
@@ -30,7 +30,11 @@ struct NumberRange {
   bool integer = false;
   std::optional<Decimal> low, high;
   bool low_excluded = false, high_excluded = false;
+  std::optional<Decimal> multiple_of;  // at most kMaxStepDigits digits, above 0
+
+  bool Holds(const Decimal& value) const;
 };
+inline constexpr size_t kMaxStepDigits = 9;
 
 // The numbers in the range. May be empty.
 absl::StatusOr<Dfa> NumberDfa(const NumberRange& range, Budget& budget);

@@ -94,7 +94,7 @@ absl::Status SchemaCompiler::EmitNumber(int32_t from, int32_t to, const FlatSche
     return absl::StrCat(bound->negative ? "-" : "", bound->whole, ".", bound->fraction, excluded ? "x" : "");
   };
   const std::string name = absl::StrCat(integer ? "integer " : "number ", text(range.low, range.low_excluded), " ",
-                                        text(range.high, range.high_excluded));
+                                        text(range.high, range.high_excluded), " ", text(range.multiple_of, false));
   INGOT_ASSIGN_OR_RETURN(const LeafPtr leaf,
                          builder_.pool().Get(name, [&] { return NumberDfa(range, builder_.budget()); }));
   return builder_.AddLeaf(from, to, leaf);

@@ -14,14 +14,15 @@ constexpr size_t kMaxAlternatives = 512;
 constexpr int kMaxCombinatorDepth = 64;
 
 // Say something to people or to tools, nothing about which texts are valid.
-constexpr std::array<std::string_view, 15> kAnnotations = {
-    "title", "description", "default", "examples",    "deprecated",       "readOnly",        "writeOnly", "$schema",
-    "$id",   "$comment",    "$defs",   "definitions", "contentMediaType", "contentEncoding", "$anchor"};
-constexpr std::array<std::string_view, 15> kPlain = {
-    "type",      "properties",       "required",        "additionalProperties",
-    "items",     "prefixItems",      "minItems",        "maxItems",
-    "minLength", "maxLength",        "pattern",         "minimum",
-    "maximum",   "exclusiveMinimum", "exclusiveMaximum"};
+constexpr std::array<std::string_view, 16> kAnnotations = {
+    "title",   "description",  "default",  "examples", "deprecated",  "readOnly",         "writeOnly",
+    "$schema", "$id",          "$comment", "$defs",    "definitions", "contentMediaType", "contentEncoding",
+    "$anchor", "discriminator"};
+constexpr std::array<std::string_view, 16> kPlain = {
+    "type",      "properties",       "required",         "additionalProperties",
+    "items",     "prefixItems",      "minItems",         "maxItems",
+    "minLength", "maxLength",        "pattern",          "minimum",
+    "maximum",   "exclusiveMinimum", "exclusiveMaximum", "multipleOf"};
 
 template <size_t N>
 bool OneOf(const std::array<std::string_view, N>& list, std::string_view key) {
@@ -197,8 +198,8 @@ absl::StatusOr<FlatSchema> MergeSchemas(const FlatSchema& a, const FlatSchema& b
       INGOT_RETURN_IF_ERROR(MergeTypes(value, path, &out));
     } else if (key == "enum" || key == "required") {
       INGOT_RETURN_IF_ERROR(MergeLists(key, value, path, &out));
-    } else if (key == "pattern" || key == "format") {
-      return SchemaFault(path, absl::StrCat("two different ", base::View(key), "s for one string are not supported"));
+    } else if (key == "pattern" || key == "format" || key == "multipleOf") {
+      return SchemaFault(path, absl::StrCat("two different ", base::View(key), "s for one value are not supported"));
     } else {  // a bound: the tighter one
       INGOT_ASSIGN_OR_RETURN(const double x, NumberAt(*mine, key, path));
       INGOT_ASSIGN_OR_RETURN(const double y, NumberAt(value, key, path));

@@ -20,14 +20,18 @@ bool HasAny(const FlatSchema& schema, std::initializer_list<std::string_view> ke
   return std::any_of(keys.begin(), keys.end(), [&](std::string_view key) { return At(schema, key) != nullptr; });
 }
 
+// nullopt: it is no number.
+std::optional<Decimal> DecimalOf(const json::value& value) {
+  if (value.is_int64()) return Decimal::Parse(std::to_string(value.get_int64()));
+  if (value.is_uint64()) return Decimal::Parse(std::to_string(value.get_uint64()));
+  return value.is_double() ? Decimal::Of(value.get_double()) : std::nullopt;
+}
+
 absl::StatusOr<std::optional<Decimal>> BoundAt(const FlatSchema& schema, std::string_view key,
                                                const std::string& path) {
   const json::value* value = At(schema, key);
   if (value == nullptr) return std::optional<Decimal>();
-  std::optional<Decimal> decimal;
-  if (value->is_int64()) decimal = Decimal::Parse(std::to_string(value->get_int64()));
-  if (value->is_uint64()) decimal = Decimal::Parse(std::to_string(value->get_uint64()));
-  if (value->is_double()) decimal = Decimal::Of(value->get_double());
+  const std::optional<Decimal> decimal = DecimalOf(*value);
   if (!decimal.has_value()) return SchemaFault(path, absl::StrCat(base::View(key), " must be a number"));
   return decimal;
 }
@@ -54,18 +58,8 @@ std::string_view TypeName(const json::value& value) {
 }
 
 bool InRange(const json::value& value, const NumberRange& range) {
-  std::optional<Decimal> decimal;
-  if (value.is_int64()) decimal = Decimal::Parse(std::to_string(value.get_int64()));
-  if (value.is_uint64()) decimal = Decimal::Parse(std::to_string(value.get_uint64()));
-  if (value.is_double()) decimal = Decimal::Of(value.get_double());
-  if (!decimal.has_value()) return false;
-  if (range.low.has_value()) {
-    const int order = Compare(*decimal, *range.low);
-    if (order < 0 || (order == 0 && range.low_excluded)) return false;
-  }
-  if (!range.high.has_value()) return true;
-  const int order = Compare(*decimal, *range.high);
-  return order < 0 || (order == 0 && !range.high_excluded);
+  const std::optional<Decimal> decimal = DecimalOf(value);
+  return decimal.has_value() && range.Holds(*decimal);
 }
 
 }  // namespace
@@ -138,6 +132,14 @@ absl::StatusOr<NumberRange> NumberRangeOf(const FlatSchema& schema, bool integer
     range.high = below;
     range.high_excluded = true;
   }
+  INGOT_ASSIGN_OR_RETURN(range.multiple_of, BoundAt(schema, "multipleOf", path));
+  if (range.multiple_of.has_value()) {
+    const Decimal& step = *range.multiple_of;
+    if (Compare(step, Decimal()) <= 0) return SchemaFault(path, "multipleOf must be above 0");
+    if (step.whole.size() + step.fraction.size() > kMaxStepDigits) {
+      return SchemaFault(path, absl::StrCat("multipleOf may have at most ", kMaxStepDigits, " digits"));
+    }
+  }
   return range;
 }
 
@@ -145,7 +147,8 @@ absl::StatusOr<std::vector<std::string>> TypesOf(const FlatSchema& schema, const
   std::vector<std::string> types;
   const json::value* type = At(schema, "type");
   if (type == nullptr) {
-    if (HasAny(schema, {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"})) types.push_back("number");
+    if (HasAny(schema, {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}))
+      types.push_back("number");
     if (HasAny(schema, {"minLength", "maxLength", "pattern", "format"})) types.push_back("string");
     if (HasAny(schema, {"items", "prefixItems", "minItems", "maxItems"})) types.push_back("array");
     if (HasAny(schema, {"properties", "required", "additionalProperties"})) types.push_back("object");

@@ -68,6 +68,28 @@ TEST(SchemaTest, Numbers) {
   }
 }
 
+TEST(SchemaTest, Multiples) {
+  ExpectTakes(R"({"type":"number","multipleOf":0.01})", {"0", "-12.3", "12.34", "12.340", "7.00"},
+              {"12.345", "12.341", "1e2", "1.", "-", ".5"});
+  ExpectTakes(R"({"type":"integer","multipleOf":2.5})", {"0", "5", "-10"}, {"1", "2", "2.5", "-0"});
+  ExpectTakes(R"({"multipleOf":1000})", {"0", "3000", "-1000", "3000.0"}, {"1", "300", "3000.5", "\"a\""});
+  ExpectTakes(R"({"enum":[1,1.5,2,"x"],"multipleOf":0.5,"maximum":1.5})", {"1", "1.5"}, {"2"});
+  // Against arithmetic: every integer, and every number of two digits behind the point.
+  for (const int step : {1, 2, 3, 7, 10, 12, 60, 365}) {
+    const std::string by = absl::StrCat("\"multipleOf\":", step, ",\"minimum\":-700,\"maximum\":1100}");
+    const auto integers = *CompileSchema(absl::StrCat("{\"type\":\"integer\",", by));
+    for (int i = -1500; i <= 1500; ++i) {
+      ASSERT_EQ(Takes(integers, std::to_string(i)), i % step == 0 && i >= -700 && i <= 1100) << by << " " << i;
+    }
+    const auto numbers = *CompileSchema(
+        absl::StrCat("{\"type\":\"number\",\"multipleOf\":", step / 100, ".", step % 100 / 10, step % 10, "}"));
+    for (int i = 0; i <= 1500; ++i) {
+      const std::string text = absl::StrCat(i / 100, ".", i % 100 / 10, i % 10);
+      ASSERT_EQ(Takes(numbers, text), i % step == 0) << step << " " << text;
+    }
+  }
+}
+
 TEST(SchemaTest, EnumsAndConstants) {
   ExpectTakes(R"({"enum":["a","b c",1,2.5,null,{"k":[1,2]},"\u00e9\n"]})",
               {R"("a")", R"("b c")", "1", "2.5", "null", R"({"k":[1,2]})", "{ \"k\":\n  [1, 2 ] }", "\"\xC3\xA9\\n\""},
@@ -236,28 +258,32 @@ TEST(SchemaTest, WhatIsNotSupportedIsNamedWithItsPlace) {
   const auto nested = [](const std::string& member) {
     return "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"array\",\"items\":{" + member + "}}}}";
   };
-  for (const auto& [member, keyword] :
-       std::vector<std::pair<std::string, std::string>>{{R"("not":{})", "'not'"},
-                                                        {R"("if":{},"then":{})", "'if'"},
-                                                        {R"("patternProperties":{})", "'patternProperties'"},
-                                                        {R"("uniqueItems":true)", "'uniqueItems'"},
-                                                        {R"("multipleOf":2)", "'multipleOf'"},
-                                                        {R"("minProperties":1)", "'minProperties'"},
-                                                        {R"("dependentRequired":{})", "'dependentRequired'"},
-                                                        {R"("nullable":true)", "'nullable'"},
-                                                        {R"("unheardOf":1)", "'unheardOf'"},
-                                                        {R"("$ref":"other.json")", "other.json"},
-                                                        {R"("$ref":"#/$defs/none")", "names nothing"},
-                                                        {R"("type":"text")", "type"},
-                                                        {R"("type":"string","minLength":-1)", "minLength"},
-                                                        {R"("type":"string","minLength":1.5)", "minLength"},
-                                                        {R"("type":"integer","minimum":"3")", "minimum"},
-                                                        {R"("items":[{}])", "prefixItems"},
-                                                        {R"("required":"a")", "required"},
-                                                        {R"("properties":[])", "properties"},
-                                                        {R"("anyOf":{})", "anyOf"},
-                                                        {R"("enum":1)", "enum"},
-                                                        {R"("allOf":[{"pattern":"a"},{"pattern":"b"}])", "patterns"}}) {
+  for (const auto& [member, keyword] : std::vector<std::pair<std::string, std::string>>{
+           {R"("not":{})", "'not'"},
+           {R"("if":{},"then":{})", "'if'"},
+           {R"("patternProperties":{})", "'patternProperties'"},
+           {R"("uniqueItems":true)", "'uniqueItems'"},
+           {R"("multipleOf":0)", "multipleOf must be above 0"},
+           {R"("multipleOf":"2")", "multipleOf must be a number"},
+           {R"("multipleOf":0.0000000001)", "at most 9 digits"},
+           {R"("type":"integer","multipleOf":99999999)", "too complex"},
+           {R"("allOf":[{"multipleOf":2},{"multipleOf":3}])", "multipleOfs"},
+           {R"("minProperties":1)", "'minProperties'"},
+           {R"("dependentRequired":{})", "'dependentRequired'"},
+           {R"("nullable":true)", "'nullable'"},
+           {R"("unheardOf":1)", "'unheardOf'"},
+           {R"("$ref":"other.json")", "other.json"},
+           {R"("$ref":"#/$defs/none")", "names nothing"},
+           {R"("type":"text")", "type"},
+           {R"("type":"string","minLength":-1)", "minLength"},
+           {R"("type":"string","minLength":1.5)", "minLength"},
+           {R"("type":"integer","minimum":"3")", "minimum"},
+           {R"("items":[{}])", "prefixItems"},
+           {R"("required":"a")", "required"},
+           {R"("properties":[])", "properties"},
+           {R"("anyOf":{})", "anyOf"},
+           {R"("enum":1)", "enum"},
+           {R"("allOf":[{"pattern":"a"},{"pattern":"b"}])", "patterns"}}) {
     const std::string fault = FaultOf(nested(member));
     EXPECT_THAT(fault, HasSubstr(keyword)) << member;
     EXPECT_THAT(fault, HasSubstr("#/properties/a/items")) << member;
