@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "cpu_time.h"
 #include "gateway/system_limits.h"
 #include "gateway/wire.h"
 
@@ -285,7 +286,9 @@ void HoldIdleStreams(size_t count, int64_t max_bytes_each) {
   testing::Test::RecordProperty("bytes_per_idle_stream", std::to_string(each));
   std::printf("%zu idle streams: %lld bytes each, both ends of the sockets in this process\n", count,
               static_cast<long long>(each));
-  EXPECT_LT(each, max_bytes_each);
+  if (kSlowdown == 1) {  // a sanitizer keeps memory of its own
+    EXPECT_LT(each, max_bytes_each);
+  }
   EXPECT_EQ(site.server().connections(), static_cast<int>(count));
   // Room is used up: one more is refused, by name.
   Wire more(site.server().port());
