@@ -198,7 +198,7 @@ inline StepMetrics ReferenceMetrics(const std::vector<ScoredCall>& calls, const 
   std::vector<double> entropy, ratios, low, high, k3, diffs, ages, probe_k3, probe_diffs;
   double unmerged = 0;
   for (const ScoredCall& scored : calls) {
-    unmerged += double(scored.call->tokens.size());
+    unmerged += double(scored.call->size());
     for (size_t i = 0; i < scored.kept.size(); ++i) {
       const size_t t = size_t(scored.kept[i]);
       const double gap = scored.lp[int64_t(i)].item<double>() - double(scored.call->logprobs[t]);
