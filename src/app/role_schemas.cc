@@ -43,7 +43,7 @@ void BindRollout(base::Schema& schema, rollout::EngineOptions& o) {
 void BindDataPool(base::Schema& schema, datapool::StoreOptions& o) {
   schema.Field("datapool.shards", &o.shards, "databases the episodes are spread over; fixed when the pool is made");
   schema.Field("datapool.sync", &o.sync, "fsync before a write is acknowledged; false only for tests");
-  schema.Field("datapool.cache_bytes", &o.cache_bytes, "read cache of all shards");
+  schema.Field("datapool.cache_bytes", &o.cache_bytes, "read cache of all shards, with the indexes of what is stored");
   schema.Field("datapool.write_buffer_bytes", &o.write_buffer_bytes, "of each shard");
   schema.Field("datapool.max_call_bytes", &o.max_call_bytes, "size of one recorded call");
   schema.Field("datapool.retry_after_error_s", &o.retry_after_error_s,

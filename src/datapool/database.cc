@@ -44,6 +44,10 @@ rocksdb::Options DatabaseOptions(const StoreOptions& options, rocksdb::Env* env)
   rocksdb::BlockBasedTableOptions table;
   table.block_cache = rocksdb::NewLRUCache(options.cache_bytes / options.shards);
   table.filter_policy.reset(rocksdb::NewBloomFilterPolicy(10));
+  // Within the cache's bound: kept beside it they grow with what is stored, by tens of megabytes a gigabyte.
+  table.cache_index_and_filter_blocks = true;
+  table.cache_index_and_filter_blocks_with_high_priority = true;
+  table.pin_l0_filter_and_index_blocks_in_cache = true;
   rocks.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
   return rocks;
 }
