@@ -38,7 +38,7 @@ GoalVerdict JudgeGoal(const GoalOptions& goal, const std::vector<double>& reward
   return verdict;
 }
 
-std::string FormatSummary(const RunTally& tally, double wall_seconds) {
+std::string FormatSummary(const RunTally& tally, double wall_seconds, int64_t since) {
   std::string text = fmt::format("reward by step   {}", Sparkline(tally.rewards));
   if (!tally.rewards.empty()) text += fmt::format("  {:.3f} -> {:.3f}", tally.rewards.front(), tally.rewards.back());
   int64_t tokens = 0;
@@ -53,6 +53,7 @@ std::string FormatSummary(const RunTally& tally, double wall_seconds) {
                       100 * tally.rollout_idle_seconds / seconds);
   text += fmt::format("\nmismatch         largest log-prob difference, rollout to trainer: {:.2e}", tally.mismatch_max);
   text += fmt::format("\nepisodes         {} finished; wall time {:.0f} s", tally.episodes, wall_seconds);
+  if (since > 0) text += fmt::format("; all but the rewards since step {}, where the run was resumed", since);
   return text;
 }
 

@@ -30,7 +30,8 @@ struct GoalVerdict {
 // Mean of the first goal.first_steps rewards below, mean of the last goal.last_steps above. NaN never meets a goal.
 GoalVerdict JudgeGoal(const GoalOptions& goal, const std::vector<double>& rewards);
 
-std::string FormatSummary(const RunTally& tally, double wall_seconds);
+// `since`: the step that this process began with; all but the rewards is of the steps from there on.
+std::string FormatSummary(const RunTally& tally, double wall_seconds, int64_t since = 0);
 
 // agent/*: from the trees of a batch.
 //   completion_seconds  open to end, mean over episodes

@@ -384,7 +384,7 @@ absl::StatusOr<TrainingResult> RunTraining(const LoadedConfig& loaded, const Run
     INGOT_RETURN_IF_ERROR(log->Write(config.trainer.total_steps, last_eval));
   }
 
-  line.Note(FormatSummary(tally, SecondsSince(start)));
+  line.Note(FormatSummary(tally, SecondsSince(start), first_step));
   const GoalVerdict verdict = JudgeGoal(config.goal, tally.rewards);
   if (!verdict.text.empty()) line.Note(verdict.text);
   return TrainingResult{tally.rewards, verdict.met, verdict.text};
