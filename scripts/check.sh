@@ -14,6 +14,7 @@ git ls-files '*.h' '*.cc' '*.cu' '*.cuh' | xargs clang-format-19 --dry-run --Wer
 step "thread-safety analysis (clang)"
 cmake --preset thread-safety >/dev/null
 cmake --build --preset thread-safety -- -j"$jobs"
+python3 scripts/thread_safety.py build/release build/thread-safety "$jobs"
 
 step "ThreadSanitizer"
 cmake --preset tsan >/dev/null
