@@ -1,5 +1,6 @@
 #include "model/config.h"
 
+#include <algorithm>
 #include <array>
 #include <limits>
 #include <optional>
@@ -89,33 +90,137 @@ absl::Status ReadString(const value& json, std::string_view key, std::string* ou
   return absl::OkStatus();
 }
 
-// rope_theta stands at the top in older files, under rope_parameters in newer ones.
-absl::Status ReadRope(const value& json, ModelConfig* config) {
-  INGOT_RETURN_IF_ERROR(ReadDouble(json, "rope_theta", &config->rope_theta));
-  for (const char* key : {"rope_scaling", "rope_parameters"}) {
-    const value* rope = Find(json, key);
-    if (IsNull(rope)) continue;
-    if (!rope->is_object()) return Bad(key, "must be an object or null");
-    std::string type = "default", old_type = "default";
-    INGOT_RETURN_IF_ERROR(ReadString(*rope, "rope_type", &type));
-    INGOT_RETURN_IF_ERROR(ReadString(*rope, "type", &old_type));
-    if (type != "default" || old_type != "default") {
-      return Bad(key, absl::StrCat("asks for RoPE scaling of type '", type == "default" ? old_type : type,
-                                   "', which is not supported"));
-    }
-    INGOT_RETURN_IF_ERROR(ReadDouble(*rope, "rope_theta", &config->rope_theta));
-  }
+absl::Status CheckWholeHeadRotates(const value& json) {
   double partial = 1;
   INGOT_RETURN_IF_ERROR(ReadDouble(json, "partial_rotary_factor", &partial));
-  if (partial != 1) return Bad("partial_rotary_factor", "other than 1 is not supported");
+  return partial == 1 ? absl::OkStatus() : Bad("partial_rotary_factor", "other than 1 is not supported");
+}
+
+constexpr std::array<std::string_view, 14> kRopeKeys = {"rope_type",        "type",
+                                                        "rope_theta",       "partial_rotary_factor",
+                                                        "factor",           "original_max_position_embeddings",
+                                                        "low_freq_factor",  "high_freq_factor",
+                                                        "beta_fast",        "beta_slow",
+                                                        "attention_factor", "mscale",
+                                                        "mscale_all_dim",   "truncate"};
+
+// What `key` of the file holds.
+absl::Status ReadRopeScaling(const char* key, const value& rope, ModelConfig* config) {
+  if (!rope.is_object()) return Bad(key, "must be an object or null");
+  for (const auto& field : rope.get_object()) {
+    const std::string_view name(field.key().data(), field.key().size());
+    if (std::find(kRopeKeys.begin(), kRopeKeys.end(), name) == kRopeKeys.end()) {
+      return Bad(key, absl::StrCat("has '", base::View(name), "', which is not known"));
+    }
+  }
+  RopeScaling& scaling = config->rope_scaling;
+  INGOT_RETURN_IF_ERROR(ReadString(rope, "type", &scaling.type));
+  INGOT_RETURN_IF_ERROR(ReadString(rope, "rope_type", &scaling.type));
+  INGOT_RETURN_IF_ERROR(ReadDouble(rope, "rope_theta", &config->rope_theta));
+  INGOT_RETURN_IF_ERROR(CheckWholeHeadRotates(rope));
+  if (scaling.type == "default") {
+    if (!IsNull(Find(rope, "factor"))) return Bad(key, "has a factor and no type to say what it stretches");
+    return absl::OkStatus();
+  }
+  scaling.original_positions = config->max_position_embeddings;
+  INGOT_RETURN_IF_ERROR(ReadInt(rope, "original_max_position_embeddings", false, &scaling.original_positions));
+  const bool llama3 = scaling.type == "llama3";
+  if (IsNull(Find(rope, "factor"))) return Bad(key, "has no factor");
+  INGOT_RETURN_IF_ERROR(ReadDouble(rope, "factor", &scaling.factor));
+  INGOT_RETURN_IF_ERROR(ReadDouble(rope, "low_freq_factor", &scaling.low_freq_factor));
+  INGOT_RETURN_IF_ERROR(ReadDouble(rope, "high_freq_factor", &scaling.high_freq_factor));
+  if (llama3) return absl::OkStatus();
+  INGOT_RETURN_IF_ERROR(ReadDouble(rope, "beta_fast", &scaling.beta_fast));
+  INGOT_RETURN_IF_ERROR(ReadDouble(rope, "beta_slow", &scaling.beta_slow));
+  INGOT_RETURN_IF_ERROR(ReadDouble(rope, "mscale", &scaling.mscale));
+  INGOT_RETURN_IF_ERROR(ReadDouble(rope, "mscale_all_dim", &scaling.mscale_all_dim));
+  INGOT_RETURN_IF_ERROR(ReadBool(rope, "truncate", &scaling.truncate));
+  double attention_factor = 0;
+  INGOT_RETURN_IF_ERROR(ReadDouble(rope, "attention_factor", &attention_factor));
+  if (attention_factor != 0) scaling.attention_factor = attention_factor;
   return absl::OkStatus();
 }
 
+// Older files have rope_theta at the top and rope_scaling, newer ones rope_parameters with both.
+absl::Status ReadRope(const value& json, ModelConfig* config) {
+  INGOT_RETURN_IF_ERROR(ReadDouble(json, "rope_theta", &config->rope_theta));
+  std::optional<RopeScaling> other;
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    const value* rope = Find(json, key);
+    if (IsNull(rope)) continue;
+    config->rope_scaling = {};
+    INGOT_RETURN_IF_ERROR(ReadRopeScaling(key, *rope, config));
+    if (other.has_value() && *other != config->rope_scaling) return Bad(key, "says something else than rope_scaling");
+    other = config->rope_scaling;
+  }
+  return CheckWholeHeadRotates(json);
+}
+
+absl::Status CheckRope(const RopeScaling& scaling) {
+  const auto bad = [](std::string_view what) { return Bad("rope_scaling", what); };
+  if (scaling.type == "default") return absl::OkStatus();
+  if (scaling.type != "linear" && scaling.type != "llama3" && scaling.type != "yarn") {
+    return bad(absl::StrCat("is of type '", scaling.type, "'; supported: default, linear, llama3, yarn"));
+  }
+  if (!(scaling.factor >= 1 && scaling.factor < 1e6)) return bad("must have a factor from 1 to 1e6");
+  if (scaling.type == "linear") return absl::OkStatus();
+  if (scaling.original_positions < 1) return bad("must have original_max_position_embeddings above 0");
+  if (scaling.type == "llama3") {
+    return scaling.low_freq_factor > 0 && scaling.low_freq_factor < scaling.high_freq_factor
+               ? absl::OkStatus()
+               : bad("must have low_freq_factor above 0 and below high_freq_factor");
+  }
+  if (!(scaling.beta_slow > 0 && scaling.beta_slow < scaling.beta_fast)) {
+    return bad("must have beta_slow above 0 and below beta_fast");
+  }
+  if (scaling.attention_factor.has_value() && !(*scaling.attention_factor > 0)) {
+    return bad("must have an attention_factor above 0");
+  }
+  return scaling.mscale >= 0 && scaling.mscale_all_dim >= 0 ? absl::OkStatus() : bad("must not have a negative mscale");
+}
+
+base::json::object RopeToJson(const ModelConfig& config) {
+  const RopeScaling& scaling = config.rope_scaling;
+  base::json::object o{{"rope_type", scaling.type}, {"rope_theta", config.rope_theta}};
+  if (scaling.type == "default") return o;
+  o["factor"] = scaling.factor;
+  if (scaling.type == "linear") return o;
+  o["original_max_position_embeddings"] = scaling.original_positions;
+  if (scaling.type == "llama3") {
+    o["low_freq_factor"] = scaling.low_freq_factor;
+    o["high_freq_factor"] = scaling.high_freq_factor;
+    return o;
+  }
+  o["beta_fast"] = scaling.beta_fast;
+  o["beta_slow"] = scaling.beta_slow;
+  o["truncate"] = scaling.truncate;
+  if (scaling.attention_factor.has_value()) o["attention_factor"] = *scaling.attention_factor;
+  if (scaling.mscale != 0) o["mscale"] = scaling.mscale;
+  if (scaling.mscale_all_dim != 0) o["mscale_all_dim"] = scaling.mscale_all_dim;
+  return o;
+}
+
+// What transformers takes where a file says nothing.
+constexpr int64_t kDefaultWindow = 4096, kDefaultWindowLayers = 28;
+
+// A window that some layer sees less through than the whole context is not built.
 absl::Status CheckNoSlidingWindow(const value& json, const ModelConfig& config) {
-  bool used = config.model_type == "mistral";  // other families have a switch
-  INGOT_RETURN_IF_ERROR(ReadBool(json, "use_sliding_window", &used));
-  if (used && !IsNull(Find(json, "sliding_window"))) {
-    return Bad("sliding_window", "is set: sliding-window attention is not supported");
+  const bool qwen = config.model_type == "qwen2" || config.model_type == "qwen3";
+  bool used = config.model_type == "mistral";
+  int64_t from_layer = 0;
+  if (qwen) {
+    INGOT_RETURN_IF_ERROR(ReadBool(json, "use_sliding_window", &used));
+    from_layer = kDefaultWindowLayers;
+    INGOT_RETURN_IF_ERROR(ReadInt(json, "max_window_layers", false, &from_layer));
+  }
+  const value* stated = Find(json, "sliding_window");
+  int64_t window = kDefaultWindow;
+  INGOT_RETURN_IF_ERROR(ReadInt(json, "sliding_window", false, &window));
+  const bool none = stated != nullptr && stated->is_null();
+  if (used && !none && from_layer < config.num_hidden_layers && window < config.max_position_embeddings) {
+    return Bad("sliding_window",
+               absl::StrCat("is ", window, stated == nullptr ? " where the file does not say, " : ", ",
+                            "shorter than the context: sliding-window attention is not supported"));
   }
   const value* layers = Find(json, "layer_types");
   if (IsNull(layers)) return absl::OkStatus();
@@ -136,6 +241,18 @@ absl::Status CheckSupported(const value& json, const Family& family) {
   bool mlp_bias = false;
   INGOT_RETURN_IF_ERROR(ReadBool(json, "mlp_bias", &mlp_bias));
   if (mlp_bias) return Bad("mlp_bias", "is true, which is not supported");
+  bool causal = true;
+  INGOT_RETURN_IF_ERROR(ReadBool(json, "is_causal", &causal));
+  if (!causal) return Bad("is_causal", "is false: only causal attention is supported");
+  if (const value* code = Find(json, "auto_map"); !IsNull(code)) {
+    if (!code->is_object()) return Bad("auto_map", "must be an object");
+    for (const char* loader : {"AutoModel", "AutoModelForCausalLM"}) {
+      if (Find(*code, loader) != nullptr) {
+        return Bad("auto_map", absl::StrCat("names modelling code of the folder's own for ", loader,
+                                            ", which is not run: remove it if the model is a plain one of its type"));
+      }
+    }
+  }
   if (!IsNull(Find(json, "quantization_config"))) return Bad("quantization_config", "is set, which is not supported");
   const value* architectures = Find(json, "architectures");
   if (IsNull(architectures)) return absl::OkStatus();
@@ -240,7 +357,8 @@ value ModelConfig::ToJson() const {
   o["max_position_embeddings"] = max_position_embeddings;
   o["rms_norm_eps"] = rms_norm_eps;
   o["rope_theta"] = rope_theta;
-  o["rope_parameters"] = base::json::object{{"rope_type", "default"}, {"rope_theta", rope_theta}};
+  o["rope_parameters"] = RopeToJson(*this);
+  if (rope_scaling.type != "default") o["rope_scaling"] = RopeToJson(*this);  // what transformers 4 reads
   o["tie_word_embeddings"] = tie_word_embeddings;
   if (family != nullptr && family->reads_attention_bias) o["attention_bias"] = attention_bias;
   if (model_type == "llama") o["mlp_bias"] = false;
@@ -288,6 +406,7 @@ absl::Status ModelConfig::Validate() const {
   if (head_dim % 2 != 0) return Bad("head_dim", "must be even");
   if (!(rms_norm_eps > 0 && rms_norm_eps < 1)) return Bad("rms_norm_eps", "must lie between 0 and 1");
   if (!(rope_theta >= 1 && rope_theta < 1e12)) return Bad("rope_theta", "must lie between 1 and 1e12");
+  INGOT_RETURN_IF_ERROR(CheckRope(rope_scaling));
   if (torch_dtype != "float32" && torch_dtype != "float64" && torch_dtype != "bfloat16" && torch_dtype != "float16") {
     return Bad("torch_dtype", absl::StrCat("is '", torch_dtype, "'; supported: float32, float64, bfloat16, float16"));
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,6 +11,20 @@
 #include "base/status.h"
 
 namespace ingot::model {
+
+// How the frequencies of RoPE differ from rope_theta's own (model/rope.h); names and defaults are transformers'.
+struct RopeScaling {
+  std::string type = "default";    // default, linear, llama3, yarn
+  double factor = 1;               // by which positions are stretched, >= 1
+  int64_t original_positions = 0;  // llama3, yarn: original_max_position_embeddings; 0 in the file: as many as now
+  double low_freq_factor = 0, high_freq_factor = 0;  // llama3: turns within the original context, low < high
+  double beta_fast = 32, beta_slow = 1;              // yarn: the same, beta_slow < beta_fast
+  std::optional<double> attention_factor;            // yarn: of cosines and sines; absent: by factor and these two
+  double mscale = 0, mscale_all_dim = 0;
+  bool truncate = true;  // yarn: the stretch sets in at whole dimensions
+
+  bool operator==(const RopeScaling&) const = default;
+};
 
 struct ModelConfig {
   std::string model_type = "qwen3";  // qwen2, qwen3, llama, mistral: decides the three switches below if absent
@@ -23,6 +38,7 @@ struct ModelConfig {
   int64_t max_position_embeddings = 0;
   double rms_norm_eps = 1e-6;
   double rope_theta = 10000.0;
+  RopeScaling rope_scaling;
   bool tie_word_embeddings = false;
   bool attention_bias = false;  // on q, k, v (qwen2), and on o too where `attention_out_bias`
   bool attention_out_bias = false;
@@ -31,8 +47,8 @@ struct ModelConfig {
   int64_t bos_token_id = -1;  // -1: none
   std::vector<int64_t> eos_token_ids;
 
-  // INVALID_ARGUMENT names the key that is missing, ill-typed or not supported (another hidden_act, rope_scaling,
-  // sliding-window layers, an unknown architecture): never silently ignored.
+  // INVALID_ARGUMENT names the key that is missing, ill-typed or not supported (another hidden_act or rope type,
+  // sliding-window layers, an unknown architecture, modelling code of the folder's own): never silently ignored.
   static absl::StatusOr<ModelConfig> FromJson(const base::json::value& json);
   static absl::StatusOr<ModelConfig> FromFile(const std::string& path);
   // A config.json that `transformers` loads.

@@ -1,6 +1,7 @@
 #include "model/transformer.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include <cmath>
 #include <string>
@@ -18,28 +19,6 @@ struct Transformer::Layer {
 };
 
 namespace {
-
-// Tables as Hugging Face computes them, in fp32 whatever the model's type: at far positions a wider product would give
-// other angles than the ones a checkpoint was trained with.
-void RopeTables(const ModelConfig& config, const at::TensorOptions& options, at::Tensor* cos, at::Tensor* sin) {
-  const int64_t half = config.head_dim / 2, positions = config.max_position_embeddings;
-  at::Tensor c = at::empty({positions, half}, at::kFloat), s = at::empty({positions, half}, at::kFloat);
-  float *c_at = c.mutable_data_ptr<float>(), *s_at = s.mutable_data_ptr<float>();
-  std::vector<float> frequency(half);
-  for (int64_t i = 0; i < half; ++i) {
-    const float exponent = static_cast<float>(2 * i) / static_cast<float>(config.head_dim);
-    frequency[i] = 1.0f / std::pow(static_cast<float>(config.rope_theta), exponent);
-  }
-  for (int64_t p = 0; p < positions; ++p) {
-    for (int64_t i = 0; i < half; ++i) {
-      const float angle = static_cast<float>(p) * frequency[i];
-      *c_at++ = std::cos(angle);
-      *s_at++ = std::sin(angle);
-    }
-  }
-  *cos = c.to(options);
-  *sin = s.to(options);
-}
 
 absl::Status CheckTensors(const ModelConfig& config, const Parameters& parameters) {
   for (const auto& [name, shape] : Parameters::Shapes(config)) {
@@ -61,7 +40,7 @@ absl::Status CheckTensors(const ModelConfig& config, const Parameters& parameter
 
 }  // namespace
 
-Transformer::Transformer(const ModelConfig& config, Parameters parameters)
+Transformer::Transformer(const ModelConfig& config, Parameters parameters, std::shared_ptr<const RopeTables> rope)
     : config_(config), parameters_(std::move(parameters)) {
   auto layers = std::make_shared<std::vector<Layer>>(config_.num_hidden_layers);
   for (int64_t i = 0; i < config_.num_hidden_layers; ++i) {
@@ -88,14 +67,17 @@ Transformer::Transformer(const ModelConfig& config, Parameters parameters)
     layer.down = parameters_.at(prefix + "mlp.down_proj.weight");
   }
   layers_ = std::move(layers);
-  RopeTables(config_, parameters_.at("model.norm.weight").options().requires_grad(false), &rope_cos_, &rope_sin_);
+  const at::TensorOptions options = parameters_.at("model.norm.weight").options().requires_grad(false);
+  if (rope == nullptr || !rope->Fit(config_, options)) rope = std::make_shared<const RopeTables>(config_, options);
+  rope_ = std::move(rope);
 }
 
-absl::StatusOr<Transformer> Transformer::Create(const ModelConfig& config, Parameters parameters) {
+absl::StatusOr<Transformer> Transformer::Create(const ModelConfig& config, Parameters parameters,
+                                                std::shared_ptr<const RopeTables> rope) {
   INGOT_RETURN_IF_ERROR(config.Validate());
   INGOT_RETURN_IF_ERROR(CheckTensors(config, parameters));
   try {
-    return Transformer(config, std::move(parameters));
+    return Transformer(config, std::move(parameters), std::move(rope));
   } catch (const std::exception& error) {
     return absl::InternalError(absl::StrCat("building the model: ", error.what()));
   }
@@ -119,8 +101,8 @@ at::Tensor Transformer::RunLayer(int64_t index, const at::Tensor& input, const a
   const at::Tensor k = LinearOp(h, layer.k, layer.k_bias).view({rows, kv_heads, head_dim});
   const at::Tensor v = LinearOp(h, layer.v, layer.v_bias).view({rows, kv_heads, head_dim});
   const at::Tensor attended =
-      attention.Attend(index, NormRotateOp(q, layer.q_norm, eps, rope_cos_, rope_sin_, positions),
-                       NormRotateOp(k, layer.k_norm, eps, rope_cos_, rope_sin_, positions), v);
+      attention.Attend(index, NormRotateOp(q, layer.q_norm, eps, rope_->cos(), rope_->sin(), positions),
+                       NormRotateOp(k, layer.k_norm, eps, rope_->cos(), rope_->sin(), positions), v);
   const at::Tensor x = input + LinearOp(attended.reshape({rows, heads * head_dim}), layer.o, layer.o_bias);
   h = RmsNormOp(x, layer.post_norm, eps);
   const at::Tensor gate = LinearOp(h, layer.gate, {}), up = LinearOp(h, layer.up, {});

@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "model/config.h"
 #include "model/parameters.h"
+#include "model/rope.h"
 
 namespace ingot::model {
 
@@ -26,10 +27,13 @@ class AttentionBackend {
 // records autograd history if the parameters require it and grad mode is on.
 class Transformer {
  public:
-  static absl::StatusOr<Transformer> Create(const ModelConfig& config, Parameters parameters);
+  // `rope`: another's tables, which are shared if they fit.
+  static absl::StatusOr<Transformer> Create(const ModelConfig& config, Parameters parameters,
+                                            std::shared_ptr<const RopeTables> rope = nullptr);
 
   const ModelConfig& config() const { return config_; }
   const Parameters& parameters() const { return parameters_; }
+  const std::shared_ptr<const RopeTables>& rope() const { return rope_; }
 
   // token_ids [N] int64, positions [N] int64 -> final hidden states after the last norm, [N, hidden_size]. Rows may be
   // any ragged batch: what belongs together is the attention's business. On the CPU in fp32, fp64 and bf16 a row's
@@ -46,13 +50,13 @@ class Transformer {
   at::Tensor Logits(const at::Tensor& hidden) const;
 
  private:
-  Transformer(const ModelConfig& config, Parameters parameters);
+  Transformer(const ModelConfig& config, Parameters parameters, std::shared_ptr<const RopeTables> rope);
 
   ModelConfig config_;
   Parameters parameters_;
   struct Layer;
   std::shared_ptr<const std::vector<Layer>> layers_;
-  at::Tensor rope_cos_, rope_sin_;  // [max_position_embeddings, head_dim / 2]
+  std::shared_ptr<const RopeTables> rope_;
 };
 
 // log_softmax(logits / temperature) over the vocabulary in fp32 (fp64 from fp64), the recorded policy. logits [M, V];

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "kernels/torch/tree_attention.h"
 #include "model/transformer.h"
 
@@ -146,8 +147,10 @@ class TorchRunner final : public ModelRunner {
         tensors[view.name] = at::from_blob(bytes, view.shape, at::TensorOptions().dtype(dtype)).to(device_);
       }
       INGOT_ASSIGN_OR_RETURN(model::Parameters parameters, model::Parameters::FromTensors(config_, std::move(tensors)));
+      base::MutexLock lock(mu_);  // tables of a long context take a second: once
       INGOT_ASSIGN_OR_RETURN(model::Transformer transformer,
-                             model::Transformer::Create(config_, std::move(parameters)));
+                             model::Transformer::Create(config_, std::move(parameters), rope_));
+      rope_ = transformer.rope();
       return std::make_shared<const LoadedTransformer>(std::move(snapshot), std::move(transformer));
     } catch (const std::exception& error) {
       return FromException(error, "loading weights into the rollout engine");
@@ -190,6 +193,8 @@ class TorchRunner final : public ModelRunner {
   const std::vector<int32_t> eos_ids_;
   PagedCache cache_;
   at::Tensor rows_, normalizers_;
+  base::Mutex mu_;
+  std::shared_ptr<const model::RopeTables> rope_ ABSL_GUARDED_BY(mu_);  // shared by all versions
 };
 
 }  // namespace

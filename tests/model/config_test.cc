@@ -45,11 +45,21 @@ TEST(ModelConfig, WhatItWritesItReadsBackEqual) {
 TEST(ModelConfig, RefusesByNameWhatItDoesNotSupport) {
   const std::pair<const char*, const char*> cases[] = {
       {"hidden_act", R"("gelu")"},
-      {"rope_scaling", R"({"rope_type": "yarn", "factor": 4.0})"},
-      {"rope_scaling", R"({"type": "linear", "factor": 2.0})"},
+      {"rope_scaling", R"({"rope_type": "dynamic", "factor": 4.0})"},
+      {"rope_scaling", R"({"type": "longrope", "factor": 4.0})"},
+      {"rope_scaling", R"({"type": "linear", "factor": 0.5})"},
+      {"rope_scaling", R"({"factor": 4.0})"},
+      {"rope_scaling", R"({"rope_type": "llama3", "factor": 8, "low_freq_factor": 4, "high_freq_factor": 4})"},
+      {"rope_scaling", R"({"rope_type": "yarn", "factor": 4, "beta_fast": 1})"},
+      {"rope_scaling", R"({"rope_type": "yarn", "factor": 4, "original_max_position_embeddings": 0})"},
       {"rope_parameters", R"({"rope_type": "llama3", "rope_theta": 1e4})"},
+      {"rope_parameters", R"({"full_attention": {"rope_type": "yarn", "factor": 4}})"},
+      {"rope_parameters", R"({"rope_type": "default", "mrope_section": [1, 2]})"},
+      {"partial_rotary_factor", R"(0.25)"},
+      {"is_causal", "false"},
+      {"auto_map", R"({"AutoModelForCausalLM": "modeling.Other"})"},
       {"layer_types", R"(["full_attention", "sliding_attention"])"},
-      {"sliding_window", R"(4096)"},
+      {"sliding_window", R"(100)"},
       {"mlp_bias", "true"},
       {"quantization_config", R"({"bits": 4})"},
       {"architectures", R"(["LlamaForSequenceClassification"])"},
@@ -88,6 +98,54 @@ TEST(ModelConfig, RefusesByNameWhatItDoesNotSupport) {
   }
   EXPECT_FALSE(ModelConfig::FromJson(base::json::value(3)).ok());
   EXPECT_EQ(ModelConfig::FromFile("/no/such/config.json").status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST(ModelConfig, AWindowIsRefusedWhereALayerWouldSeeLess) {
+  const auto with = [](const char* type, const char* architecture, const char* fields) {
+    base::json::value json = Llama();
+    base::json::object& object = json.as_object();
+    object["model_type"] = type;
+    object["architectures"] = base::json::array{architecture};
+    object["num_key_value_heads"] = 4;
+    object["max_position_embeddings"] = 8192;
+    const base::json::value more = *base::ParseJson(fields);
+    for (const auto& field : more.get_object()) object[field.key()] = field.value();
+    return std::string(ModelConfig::FromJson(json).status().message());
+  };
+  const auto mistral = [&](const char* fields) { return with("mistral", "MistralForCausalLM", fields); };
+  const auto qwen = [&](const char* fields) { return with("qwen2", "Qwen2ForCausalLM", fields); };
+  EXPECT_THAT(mistral("{}"), HasSubstr("is 4096 where the file does not say"));
+  EXPECT_THAT(mistral(R"({"sliding_window": 16, "use_sliding_window": false})"), HasSubstr("is 16,"));
+  EXPECT_EQ(mistral(R"({"sliding_window": null})"), "");
+  EXPECT_EQ(mistral(R"({"sliding_window": 8192})"), "") << "as long as the context";
+  EXPECT_EQ(mistral(R"({"max_position_embeddings": 2048})"), "");
+  EXPECT_EQ(qwen(R"({"sliding_window": 16})"), "") << "switched off";
+  EXPECT_THAT(qwen(R"({"use_sliding_window": true, "max_window_layers": 0})"), HasSubstr("4096"));
+  EXPECT_THAT(qwen(R"({"use_sliding_window": true, "max_window_layers": 1, "sliding_window": 7})"), HasSubstr("7"));
+  EXPECT_EQ(qwen(R"({"use_sliding_window": true, "max_window_layers": 2, "sliding_window": 7})"), "")
+      << "from behind the last layer on";
+}
+
+TEST(ModelConfig, RopeScalingIsReadInBothFormsAndWrittenForBoth) {
+  base::json::value json = Llama();
+  json.as_object()["rope_scaling"] = *base::ParseJson(
+      R"({"type": "yarn", "factor": 4, "original_max_position_embeddings": 32, "attention_factor": 1.5})");
+  const auto old = ModelConfig::FromJson(json);
+  ASSERT_TRUE(old.ok()) << old.status();
+  EXPECT_EQ(old->rope_scaling.type, "yarn");
+  EXPECT_EQ(old->rope_scaling.original_positions, 32);
+  EXPECT_EQ(old->rope_scaling.attention_factor, 1.5);
+  const base::json::value written = *base::ParseJson(base::PrintJson(old->ToJson()));
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    base::json::value one = written;
+    one.as_object().erase(key);
+    const auto again = ModelConfig::FromJson(one);
+    ASSERT_TRUE(again.ok()) << again.status();
+    EXPECT_EQ(again->rope_scaling, old->rope_scaling) << "without " << key;
+    EXPECT_EQ(again->rope_theta, 5e5);
+  }
+  json.as_object()["rope_parameters"] = *base::ParseJson(R"({"rope_type": "default", "rope_theta": 5e5})");
+  EXPECT_THAT(std::string(ModelConfig::FromJson(json).status().message()), HasSubstr("something else"));
 }
 
 }  // namespace

@@ -40,5 +40,11 @@ int main(int argc, char** argv) {
   for (const char* type : {"qwen3", "qwen2", "llama", "mistral"}) {
     failed += ingot::model::Export(std::string(argv[1]) + "/" + type, ingot::model::testing::SmallConfig(type, 4));
   }
+  for (const char* rope : {"linear", "llama3", "yarn"}) {
+    ingot::model::ModelConfig config = ingot::model::testing::SmallConfig("llama", 4);
+    config.rope_scaling = {
+        .type = rope, .factor = 4, .original_positions = 64, .low_freq_factor = 1, .high_freq_factor = 4};
+    failed += ingot::model::Export(std::string(argv[1]) + "/llama_" + rope, config);
+  }
   return failed == 0 ? 0 : 1;
 }

@@ -25,7 +25,9 @@ at::Tensor Ids(const base::json::value& list) {
 }
 
 class Golden : public ::testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(, Golden, ::testing::Values("qwen3", "qwen3_bias", "qwen2", "llama", "mistral"));
+INSTANTIATE_TEST_SUITE_P(, Golden,
+                         ::testing::Values("qwen3", "qwen3_bias", "qwen2", "llama", "mistral", "llama_llama3",
+                                           "qwen2_yarn", "qwen3_yarn_scaled", "mistral_linear"));
 
 TEST_P(Golden, LogitsEqualTransformers) {
   const std::string dir = std::string(INGOT_SOURCE_DIR "/tests/model/testdata/") + GetParam();

@@ -22,13 +22,28 @@ CASES = {
     "qwen2": (transformers.Qwen2Config, transformers.Qwen2ForCausalLM, dict(tie_word_embeddings=True)),
     "llama": (transformers.LlamaConfig, transformers.LlamaForCausalLM, dict(head_dim=6, attention_bias=True)),
     "mistral": (transformers.MistralConfig, transformers.MistralForCausalLM, dict(sliding_window=None)),
+    "llama_llama3": (transformers.LlamaConfig, transformers.LlamaForCausalLM,
+                     dict(head_dim=16, rope_parameters=dict(rope_type="llama3", rope_theta=5e5, factor=8.0,
+                                                            low_freq_factor=1.0, high_freq_factor=4.0,
+                                                            original_max_position_embeddings=512))),
+    "qwen2_yarn": (transformers.Qwen2Config, transformers.Qwen2ForCausalLM,
+                   dict(hidden_size=32, num_attention_heads=2, num_key_value_heads=1,
+                        rope_parameters=dict(rope_type="yarn", rope_theta=1e4, factor=4.0,
+                                             original_max_position_embeddings=1024))),
+    "qwen3_yarn_scaled": (transformers.Qwen3Config, transformers.Qwen3ForCausalLM,
+                          dict(head_dim=16, rope_parameters=dict(
+                              rope_type="yarn", rope_theta=1e4, factor=2.0, beta_fast=16.0, beta_slow=2.0, mscale=0.7,
+                              mscale_all_dim=1.2, truncate=False, original_max_position_embeddings=2048))),
+    "mistral_linear": (transformers.MistralConfig, transformers.MistralForCausalLM,
+                       dict(sliding_window=None, head_dim=8,
+                            rope_parameters=dict(rope_type="linear", rope_theta=1e4, factor=2.5))),
 }
 
 
 def main(folder):
     torch.manual_seed(0)
     for name, (config_class, model_class, extra) in CASES.items():
-        model = model_class(config_class(**COMMON, **extra)).eval()
+        model = model_class(config_class(**{**COMMON, **extra})).eval()
         with torch.no_grad():
             for key, p in model.named_parameters():  # norms and biases too, so that a dropped one shows
                 p.add_(torch.randn_like(p) * (0.2 if p.dim() == 1 else 0.1))

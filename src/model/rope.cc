@@ -1,0 +1,110 @@
+#include "model/rope.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+namespace ingot::model {
+namespace {
+
+// Long waves, which never turned round within the context that the model was trained on, are stretched whole, short
+// ones not at all, those between in part (Llama 3.1).
+void StretchLongWaves(const RopeScaling& scaling, std::vector<float>& inverse) {
+  const auto factor = static_cast<float>(scaling.factor), context = static_cast<float>(scaling.original_positions);
+  const auto low = static_cast<float>(scaling.low_freq_factor), high = static_cast<float>(scaling.high_freq_factor);
+  const double longest = static_cast<double>(scaling.original_positions) / scaling.low_freq_factor;
+  const double shortest = static_cast<double>(scaling.original_positions) / scaling.high_freq_factor;
+  for (float& frequency : inverse) {
+    const float wave = static_cast<float>(2 * std::numbers::pi) / frequency;
+    if (wave > static_cast<float>(longest)) {
+      frequency /= factor;
+    } else if (!(wave < static_cast<float>(shortest))) {
+      const float smooth = (context / wave - low) / (high - low);
+      frequency = (1 - smooth) * frequency / factor + smooth * frequency;
+    }
+  }
+}
+
+// Between the pairs that turn `beta_fast` and `beta_slow` times within the original context the stretch sets in (YaRN,
+// arXiv 2309.00071, section 3.2).
+void StretchByParts(const ModelConfig& config, std::vector<float>& inverse) {
+  const RopeScaling& scaling = config.rope_scaling;
+  const auto dims = static_cast<double>(config.head_dim);
+  const auto pair_that_turns = [&](double times) {
+    const auto context = static_cast<double>(scaling.original_positions);
+    return dims * std::log(context / (times * 2 * std::numbers::pi)) / (2 * std::log(config.rope_theta));
+  };
+  double first = pair_that_turns(scaling.beta_fast), last = pair_that_turns(scaling.beta_slow);
+  if (scaling.truncate) {
+    first = std::floor(first);
+    last = std::ceil(last);
+  }
+  first = std::max(first, 0.0);
+  last = std::min(last, dims - 1);
+  if (first == last) last += 0.001;
+  for (size_t i = 0; i < inverse.size(); ++i) {
+    const float exponent = static_cast<float>(2 * i) / static_cast<float>(config.head_dim);
+    const float power = std::pow(static_cast<float>(config.rope_theta), exponent);
+    const float ramp = (static_cast<float>(i) - static_cast<float>(first)) / static_cast<float>(last - first);
+    const float kept = 1 - std::clamp(ramp, 0.0f, 1.0f);
+    inverse[i] = 1.0f / (static_cast<float>(scaling.factor) * power) * (1 - kept) + 1.0f / power * kept;
+  }
+}
+
+// What YaRN makes attention sharper by, where the file does not say (section 3.4).
+double YarnScale(const RopeScaling& scaling) {
+  const auto of = [&](double mscale) {
+    return scaling.factor <= 1 ? 1.0 : 0.1 * mscale * std::log(scaling.factor) + 1.0;
+  };
+  if (scaling.attention_factor.has_value()) return *scaling.attention_factor;
+  if (scaling.mscale != 0 && scaling.mscale_all_dim != 0) return of(scaling.mscale) / of(scaling.mscale_all_dim);
+  return of(1);
+}
+
+}  // namespace
+
+RopeFrequencies FrequenciesOf(const ModelConfig& config) {
+  RopeFrequencies frequencies;
+  frequencies.inverse.resize(static_cast<size_t>(config.head_dim / 2));
+  for (size_t i = 0; i < frequencies.inverse.size(); ++i) {
+    const float exponent = static_cast<float>(2 * i) / static_cast<float>(config.head_dim);
+    frequencies.inverse[i] = 1.0f / std::pow(static_cast<float>(config.rope_theta), exponent);
+  }
+  const RopeScaling& scaling = config.rope_scaling;
+  if (scaling.type == "linear") {
+    for (float& frequency : frequencies.inverse) frequency /= static_cast<float>(scaling.factor);
+  } else if (scaling.type == "llama3") {
+    StretchLongWaves(scaling, frequencies.inverse);
+  } else if (scaling.type == "yarn") {
+    StretchByParts(config, frequencies.inverse);
+    frequencies.scale = static_cast<float>(YarnScale(scaling));
+  }
+  return frequencies;
+}
+
+RopeTables::RopeTables(const ModelConfig& config, const at::TensorOptions& options)
+    : frequencies_(FrequenciesOf(config)) {
+  const int64_t half = config.head_dim / 2, positions = config.max_position_embeddings;
+  at::Tensor c = at::empty({positions, half}, at::kFloat), s = at::empty({positions, half}, at::kFloat);
+  float *c_at = c.mutable_data_ptr<float>(), *s_at = s.mutable_data_ptr<float>();
+  for (int64_t p = 0; p < positions; ++p) {
+    for (const float frequency : frequencies_.inverse) {
+      const float angle = static_cast<float>(p) * frequency;
+      *c_at++ = std::cos(angle) * frequencies_.scale;
+      *s_at++ = std::sin(angle) * frequencies_.scale;
+    }
+  }
+  cos_ = c.to(options);
+  sin_ = s.to(options);
+}
+
+bool RopeTables::Fit(const ModelConfig& config, const at::TensorOptions& options) const {
+  const RopeFrequencies wanted = FrequenciesOf(config);
+  return wanted.inverse == frequencies_.inverse && wanted.scale == frequencies_.scale &&
+         cos_.size(0) == config.max_position_embeddings && cos_.scalar_type() == options.dtype().toScalarType() &&
+         cos_.device() == options.device();
+}
+
+}  // namespace ingot::model

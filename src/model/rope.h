@@ -1,0 +1,38 @@
+// Rotary position embeddings (RoFormer, arXiv 2104.09864), and how a checkpoint stretches them to a longer context, as
+// `transformers` reads its `rope_parameters` (before version 5: `rope_scaling`).
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "model/config.h"
+
+namespace ingot::model {
+
+// Of dimension pair i of a head, in fp32 as there: at far positions a wider product would give other angles than the
+// ones a checkpoint was trained with.
+struct RopeFrequencies {
+  std::vector<float> inverse;  // [head_dim / 2], radians per position
+  float scale = 1;             // of every cosine and sine
+};
+RopeFrequencies FrequenciesOf(const ModelConfig& config);
+
+// Cosines and sines of every position, in the type and on the device of the model's parameters. Immutable, thread safe.
+class RopeTables {
+ public:
+  RopeTables(const ModelConfig& config, const at::TensorOptions& options);
+
+  const at::Tensor& cos() const { return cos_; }  // [max_position_embeddings, head_dim / 2]
+  const at::Tensor& sin() const { return sin_; }
+  // Whether these are the tables of a model of that configuration, type and device.
+  bool Fit(const ModelConfig& config, const at::TensorOptions& options) const;
+
+ private:
+  const RopeFrequencies frequencies_;
+  at::Tensor cos_, sin_;
+};
+
+}  // namespace ingot::model
