@@ -42,8 +42,11 @@ int main(int argc, char** argv) {
   }
   for (const char* rope : {"linear", "llama3", "yarn"}) {
     ingot::model::ModelConfig config = ingot::model::testing::SmallConfig("llama", 4);
-    config.rope_scaling = {
-        .type = rope, .factor = 4, .original_positions = 64, .low_freq_factor = 1, .high_freq_factor = 4};
+    config.rope_scaling.type = rope;
+    config.rope_scaling.factor = 4;
+    config.rope_scaling.original_positions = 64;
+    config.rope_scaling.low_freq_factor = 1;
+    config.rope_scaling.high_freq_factor = 4;
     failed += ingot::model::Export(std::string(argv[1]) + "/llama_" + rope, config);
   }
   return failed == 0 ? 0 : 1;
