@@ -25,9 +25,7 @@ void ChatCall::Start(std::shared_ptr<const PromptPlan> plan) {
   const auto room = setup_.episode->TakeTokens(static_cast<int64_t>(plan_->ids.size()));
   if (!room.ok()) return Done(room.status());
   took_tokens_ = true;
-  SamplingPlan sampling =
-      PlanSampling(core_, setup_.episode->record(), *setup_.request, sequence_, setup_.choice, *plan_);
-  sampling_ = std::move(sampling.params);
+  sampling_ = PlanSampling(core_, setup_.episode->record(), *setup_.request, sequence_, setup_.choice, *plan_);
   sampling_.set_max_new_tokens(static_cast<int32_t>(std::min<int64_t>(sampling_.max_new_tokens(), *room)));
   v1::GenerateRequest request = EngineRequest();
   if (core_.parts.script != nullptr) {
@@ -41,7 +39,7 @@ void ChatCall::Start(std::shared_ptr<const PromptPlan> plan) {
     aborted = abort_;
     if (aborted.ok()) {
       queued_unix_ns_ = core_.parts.clock->UnixNanos();
-      delivery_ = std::make_unique<Delivery>(core_.parts, setup_.request, plan_, setup_.call_id, sampling.own_stop);
+      delivery_ = std::make_unique<Delivery>(core_.parts, setup_.request, plan_, setup_.call_id);
       phase_ = Phase::kGenerating;
     }
   }
@@ -81,6 +79,10 @@ void ChatCall::OnChunk(absl::StatusOr<v1::GenerateChunk> chunk) {
     if (phase_ != Phase::kGenerating) return;
     if (chunk.ok()) {
       engine_error_ = generation_.Append(*chunk, core_.parts.clock->UnixNanos());
+      const auto ends = delivery_->EndsAfter(generation_);
+      // With an id of its own behind the call the turn has ended as it should. (The engine is told by Complete.)
+      const bool whole = generation_.finish == v1::FINISH_STOP && generation_.size() <= ends.value_or(0) + 1;
+      if (engine_error_.ok() && ends.has_value() && !whole) generation_.StopAfter(*ends);
     } else {
       engine_error_ = chunk.status();
     }

@@ -25,12 +25,12 @@ TurnText::Options ReadingOf(const GatewayParts& parts, const GatewayRequest& req
 }  // namespace
 
 Delivery::Delivery(const GatewayParts& parts, std::shared_ptr<const GatewayRequest> request,
-                   std::shared_ptr<const PromptPlan> plan, std::string call_id, std::string own_stop)
+                   std::shared_ptr<const PromptPlan> plan, std::string call_id)
     : parts_(parts),
       request_(std::move(request)),
       plan_(std::move(plan)),
       call_id_(std::move(call_id)),
-      own_stop_(std::move(own_stop)),
+      one_call_(!request_->parallel_tool_calls && request_->tools_enabled() && !request_->raw_output),
       text_(ReadingOf(parts, *request_, *plan_)) {}
 
 void Delivery::Feed(const Generation& generation) {
@@ -39,9 +39,16 @@ void Delivery::Feed(const Generation& generation) {
   fed_ = ids.size();
 }
 
+std::optional<int> Delivery::EndsAfter(const Generation& generation) {
+  if (!one_call_) return std::nullopt;
+  const auto& ids = generation.segment.token_ids();
+  while (fed_ < ids.size() && text_.closed_calls() == 0) text_.Push(std::span(ids.data() + fed_++, 1));
+  return text_.closed_calls() > 0 ? std::optional(fed_) : std::nullopt;
+}
+
 void Delivery::End(const Generation& generation) {
   Feed(generation);
-  text_.Finish(generation.stop_string == own_stop_ ? "" : generation.stop_string);
+  text_.Finish(generation.stop_string);
   const text::ParsedOutput& parsed = text_.message();
   message_ = {.role = "assistant",
               .content = parsed.content,
@@ -72,8 +79,7 @@ void Delivery::Take(const Generation& generation, std::vector<Event>& out) {
   if (!ended_) return;
   ClosePart(out, generation.finish == v1::FINISH_LENGTH);
   finished_ = true;
-  AnswerEnd end{.finish = generation.finish, .stop_string = {}, .tokens = {}, .usage = {}};
-  if (generation.stop_string != own_stop_) end.stop_string = generation.stop_string;
+  AnswerEnd end{.finish = generation.finish, .stop_string = generation.stop_string, .tokens = {}, .usage = {}};
   end.tokens = TakeTokens(generation, generation.size());
   end.usage = {.prompt_tokens = static_cast<int64_t>(plan_->ids.size()),
                .completion_tokens = generation.size(),

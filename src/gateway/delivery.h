@@ -18,9 +18,12 @@ namespace ingot::gateway {
 
 class Delivery {
  public:
-  // `own_stop`: a stop string whose text is the message's, unlike those of the client.
   Delivery(const GatewayParts& parts, std::shared_ptr<const GatewayRequest> request,
-           std::shared_ptr<const PromptPlan> plan, std::string call_id, std::string own_stop);
+           std::shared_ptr<const PromptPlan> plan, std::string call_id);
+
+  // Where the client takes one call at a time and the first one is complete: how many ids the turn has. nullopt: the
+  // turn goes on. To be asked of every state of `generation`, before Take.
+  std::optional<int> EndsAfter(const Generation& generation);
 
   // The end of the generation is known: from here on message() is what will have been delivered. Its calls have the ids
   // that their events have or had. A call that turns out malformed after its arguments began to be sent stays a call,
@@ -49,7 +52,7 @@ class Delivery {
   const std::shared_ptr<const GatewayRequest> request_;
   const std::shared_ptr<const PromptPlan> plan_;
   const std::string call_id_;
-  const std::string own_stop_;
+  const bool one_call_;  // the turn ends after its first
   TurnText text_;
   text::Message message_;
   std::optional<PartKind> open_;  // the part that is being told

@@ -48,6 +48,13 @@ absl::Status Generation::Append(const v1::GenerateChunk& chunk, int64_t now_unix
   return absl::OkStatus();
 }
 
+void Generation::StopAfter(int count) {
+  segment = FirstIds(segment, count);
+  top_logprobs.resize(std::min(top_logprobs.size(), static_cast<size_t>(count)));
+  finish = v1::FINISH_STOP;
+  stop_string.clear();
+}
+
 Piece MakePiece(v1::Segment segment) {
   auto shared = std::make_shared<v1::Segment>(std::move(segment));
   return {tree::SegmentKey(*shared), shared};

@@ -24,6 +24,9 @@ struct Generation {
   // INTERNAL, and nothing is added, if log-probs or versions do not cover the chunk's ids: such a call cannot be
   // trained on, so it is not delivered either.
   absl::Status Append(const v1::GenerateChunk& chunk, int64_t now_unix_ns);
+  // The turn ends behind its first `count` ids: what the engine sampled beyond them is dropped, and is in no record.
+  // REQUIRES: 0 < count <= size().
+  void StopAfter(int count);
 };
 
 Piece MakePiece(v1::Segment segment);

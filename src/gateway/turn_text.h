@@ -46,6 +46,8 @@ class TurnText {
 
   // REQUIRES: Finish was called. Tool calls have the ids that the model wrote, if any.
   const text::ParsedOutput& message() const { return stream_.has_value() ? stream_->message() : raw_; }
+  // How many calls nothing can be added to any more.
+  size_t closed_calls() const { return stream_.has_value() ? stream_->closed_calls() : 0; }
   // How many ids have all their text in the pieces taken so far.
   int delivered_tokens() const { return delivered_; }
   // How many ids the text of the reasoning so far came from.

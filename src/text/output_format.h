@@ -74,9 +74,6 @@ class OutputFormat {
   struct CallShape {
     std::string begin, between, end;
     std::vector<CallPiece> call;
-    // What closes a call that is the last: all texts behind its arguments, but for braces and white space before them.
-    // Empty where that is brackets alone, which may stand anywhere.
-    std::string Closing() const;
   };
   // What a parameter is written between: begin KEY text_key_end STRING value_end, or json_key_end and JSON for what is
   // no string. No string contains `stop`, which is part of value_end.

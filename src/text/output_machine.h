@@ -44,6 +44,8 @@ class OutputMachine {
   const ParsedOutput& parsed() const { return out_; }
   // Bytes pushed since EndPrefill whose meaning is decided, and whose part of the message, if any, is in parsed().
   size_t settled_bytes() const;
+  // Calls of parsed() to which nothing can be added any more.
+  size_t closed_calls() const { return out_.tool_calls.size() - (committed_ ? 1 : 0); }
   // Bytes at the end of the last call's arguments that are taken back if the call is not closed.
   size_t held_arguments() const { return held_; }
 

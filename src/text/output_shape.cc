@@ -98,17 +98,6 @@ const Section& SectionFor(const CompiledRow& row, bool after_content) {
   return found == row.sections.end() ? row.sections[0] : *found;
 }
 
-std::string OutputFormat::CallShape::Closing() const {
-  std::string closing;
-  for (const CallPiece& piece : call) {
-    if (piece.kind == CallPiece::kText) closing += piece.text;
-    if (piece.kind != CallPiece::kText && piece.kind != CallPiece::kIndex) closing.clear();
-  }
-  closing += end;
-  closing.erase(0, std::min(closing.find_first_not_of("} \n"), closing.size()));
-  return closing.find_first_not_of(")]} \n") == std::string::npos ? "" : closing;
-}
-
 absl::StatusOr<OutputFormat::CallShape> OutputFormat::ShapeOf(std::string_view tool) const {
   const bool channels = row_.row.channels.used();
   if (!channels && row_.sections.empty()) return NoCalls(row_);

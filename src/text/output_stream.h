@@ -46,6 +46,8 @@ class OutputStream {
 
   // What the deltas so far add up to; after Finish, the message.
   const ParsedOutput& message() const { return machine_->parsed(); }
+  // How many of its calls nothing can be added to any more.
+  size_t closed_calls() const { return machine_->closed_calls(); }
   // How many of the bytes pushed are decided: they are in the deltas so far, or are the format's own.
   size_t settled_bytes() const { return machine_->settled_bytes(); }
 
