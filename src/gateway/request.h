@@ -43,6 +43,7 @@ struct Tool {
   std::string name;        // as the model knows it
   std::string wire_name;   // as the client does
   std::string name_space;  // Responses: of its namespace; empty: none
+  bool strict = false;     // its schema must be held to in all that it says
 };
 
 struct ToolChoice {

@@ -215,7 +215,7 @@ absl::Status AddTool(ToolDeclaration tool, const std::string& path, GatewayReque
                              {"properties", object{{"input", object{{"type", "string"}}}}},
                              {"required", base::json::array{"input"}}};
   }
-  Tool known{tool.kind, FlatName(tool.name_space, tool.name), tool.name, tool.name_space};
+  Tool known{tool.kind, FlatName(tool.name_space, tool.name), tool.name, tool.name_space, tool.strict};
   object function{{"name", known.name}};
   if (!tool.description.empty()) function["description"] = tool.description;
   if (!tool.parameters.is_null()) function["parameters"] = std::move(tool.parameters);
@@ -251,7 +251,7 @@ absl::Status RequireTools(std::vector<std::string> names, GatewayRequest& reques
   return absl::OkStatus();
 }
 
-void ReadFormat(Fields& owner, std::string_view name, GatewayRequest& request) {
+void ReadFormat(Fields& owner, std::string_view name, bool strict_unless_said, GatewayRequest& request) {
   const value* format = owner.Get(name);
   if (format == nullptr) return;
   const value* type = base::Find(*format, "type");
@@ -270,7 +270,16 @@ void ReadFormat(Fields& owner, std::string_view name, GatewayRequest& request) {
   if (kind != "json_schema" || !usable) {
     return owner.Wrong(name, "of type \"text\", \"json_object\" or \"json_schema\" with an object 'schema'");
   }
-  request.json_schema = schema == nullptr ? "{}" : base::PrintJson(*schema);
+  const value* strict = base::Find(nested == nullptr ? *format : *nested, "strict");
+  const bool held = strict == nullptr || strict->is_null() ? strict_unless_said : *strict == true;
+  request.json_schema = schema == nullptr ? "{}" : base::PrintJson(held ? *schema : LenientSchema(*schema));
+}
+
+value LenientSchema(const value& schema) {
+  if (!schema.is_object()) return schema;
+  object lenient = schema.get_object();
+  lenient["x-lenient"] = true;
+  return lenient;
 }
 
 absl::StatusOr<std::string> ContentText(const value* content, const std::string& path, std::string_view separator) {

@@ -31,6 +31,7 @@ struct ToolDeclaration {
   ToolKind kind = ToolKind::kFunction;
   std::string name, name_space, description;
   base::json::value parameters;  // JSON schema; null: none
+  bool strict = false;
 };
 absl::Status AddTool(ToolDeclaration tool, const std::string& path, GatewayRequest& request);
 // The name the model knows a tool of a namespace by.
@@ -47,8 +48,11 @@ absl::Status SetToolChoice(std::string_view mode, GatewayRequest& request);
 absl::Status RequireTools(std::vector<std::string> names, GatewayRequest& request);
 
 // The answer must be JSON: {"type":"text"|"json_object"|"json_schema", ...} with the schema in `schema`, or, in chat
-// completions, in json_schema.schema.
-void ReadFormat(Fields& owner, std::string_view name, GatewayRequest& request);
+// completions, in json_schema.schema. `strict_unless_said`: its dialect holds answers to all of a schema, and refuses
+// what it cannot hold them to, also where `strict` does not say so.
+void ReadFormat(Fields& owner, std::string_view name, bool strict_unless_said, GatewayRequest& request);
+// A schema that nobody called strict: to be held to as far as can be (grammar/grammar.h, x-lenient).
+base::json::value LenientSchema(const base::json::value& schema);
 
 // The text of content that is a string, null or a list of parts, whose texts are joined by `separator`. A part that is
 // not text gives a 400 that names its type: images and files are not supported.

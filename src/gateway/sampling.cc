@@ -7,6 +7,7 @@
 #include "base/random.h"
 #include "base/rng.h"
 #include "gateway/api_error.h"
+#include "gateway/request_fields.h"
 #include "text/output_format.h"
 
 namespace ingot::gateway {
@@ -29,9 +30,14 @@ void Pin(const SamplingPin& pin, const GatewayOptions& options, const v1::Episod
 }
 
 void Ask(const GatewayRequest& request, int choice, v1::SamplingParams& params) {
-  params.set_temperature(static_cast<float>(request.temperature.value_or(1)));
-  params.set_top_p(static_cast<float>(request.top_p.value_or(1)));
-  params.set_top_k(request.top_k.value_or(0));
+  // Who asks for next to nothing means the likeliest token: an engine takes no temperature between 0 and this.
+  constexpr double kLeastTemperature = 0.001;
+  const double temperature = request.temperature.value_or(1);
+  params.set_temperature(static_cast<float>(temperature < kLeastTemperature ? 0 : temperature));
+  // To the engine a top_p of 0 is none; to a client it is the smallest nucleus, of one token.
+  const bool one_token = request.top_p.has_value() && *request.top_p == 0;
+  params.set_top_p(static_cast<float>(one_token ? 1 : request.top_p.value_or(1)));
+  params.set_top_k(one_token ? 1 : request.top_k.value_or(0));
   params.set_min_p(static_cast<float>(request.min_p.value_or(0)));
   uint64_t seed = request.seed.has_value() ? *request.seed : base::RandomSeed();
   if (choice > 0) seed = base::DeriveSeed(seed, choice);
@@ -51,11 +57,12 @@ bool ThinkingIsOpen(const text::ChatFormat& format, std::string_view prefill) {
   return !begin.empty() && prefill.ends_with(begin);
 }
 
-std::string ArgumentsSchema(const base::json::value& tool) {
+std::string ArgumentsSchema(const base::json::value& tool, bool strict) {
   const base::json::value* function = base::Find(tool, "function");
   const base::json::value* parameters = function == nullptr ? nullptr : base::Find(*function, "parameters");
   const bool usable = parameters != nullptr && parameters->is_object() && !parameters->get_object().empty();
-  return usable ? base::PrintJson(*parameters) : R"({"type":"object"})";
+  if (!usable) return R"({"type":"object"})";
+  return base::PrintJson(strict ? *parameters : LenientSchema(*parameters));
 }
 
 bool MayBeCalled(const GatewayRequest& request, const std::string& name) {
@@ -175,7 +182,7 @@ std::optional<v1::Grammar> GrammarOf(const text::ChatFormat& format, const Gatew
     if (!MayBeCalled(request, name)) continue;
     const auto shape = output.ShapeOf(name);
     if (!shape.ok()) return std::nullopt;
-    const std::string schema = ArgumentsSchema(request.conversation.tools[i]);
+    const std::string schema = ArgumentsSchema(request.conversation.tools[i], request.tools[i].strict);
     if (several && repeat == nullptr) {
       SequenceWriter calls = begin();
       calls.Text(shape->begin);
@@ -201,10 +208,9 @@ std::string ParamOf(const std::string& field, const GatewayRequest& request, con
   return of_tools ? "tools" : request.format_field;
 }
 
-SamplingPlan PlanSampling(const Core& core, const v1::Episode& episode, const GatewayRequest& request, int32_t sequence,
-                          int choice, const PromptPlan& prompt) {
-  SamplingPlan plan;
-  v1::SamplingParams& params = plan.params;
+v1::SamplingParams PlanSampling(const Core& core, const v1::Episode& episode, const GatewayRequest& request,
+                                int32_t sequence, int choice, const PromptPlan& prompt) {
+  v1::SamplingParams params;
   if (episode.purpose() == v1::PURPOSE_SERVE) {
     Ask(request, choice, params);
   } else {
@@ -222,12 +228,8 @@ SamplingPlan PlanSampling(const Core& core, const v1::Episode& episode, const Ga
   if (auto grammar = GrammarOf(*core.parts.format, request, ThinkingIsOpen(*core.parts.format, prompt.prefill))) {
     *params.mutable_grammar() = *std::move(grammar);
     params.set_grammar_acted(true);
-  } else if (!request.parallel_tool_calls && request.tools_enabled()) {
-    const auto shape = core.parts.format->output()->ShapeOf(request.tools[0].name);
-    if (shape.ok()) plan.own_stop = shape->Closing();
-    if (!plan.own_stop.empty()) params.add_stop(plan.own_stop);
   }
-  return plan;
+  return params;
 }
 
 }  // namespace ingot::gateway

@@ -14,12 +14,6 @@
 
 namespace ingot::gateway {
 
-struct SamplingPlan {
-  v1::SamplingParams params;
-  // A stop string of the gateway's own, which ends the turn but stays in its text; empty: none.
-  std::string own_stop;
-};
-
 // 400 context_length_exceeded, naming the request's `field`, if the prompt leaves no room. Asks the engine for its
 // context length, once.
 absl::Status CheckContext(const Backend& backend, const char* field, size_t prompt_tokens);
@@ -28,8 +22,8 @@ absl::Status CheckContext(const Backend& backend, const char* field, size_t prom
 // biases: so their calls stay trainable. What an answer must be (response_format, tool_choice) is applied in every
 // episode and flagged: such calls are left out of training. `choice`, of several to one request, draws by a seed of its
 // own.
-SamplingPlan PlanSampling(const Core& core, const v1::Episode& episode, const GatewayRequest& request, int32_t sequence,
-                          int choice, const PromptPlan& prompt);
+v1::SamplingParams PlanSampling(const Core& core, const v1::Episode& episode, const GatewayRequest& request,
+                                int32_t sequence, int choice, const PromptPlan& prompt);
 
 // 400 tool_choice_unsupported if a call is required that the model's output format has no way to write, or none that
 // sampling can be held to.

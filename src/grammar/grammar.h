@@ -8,11 +8,12 @@
 // JSON Schema, as far as supported: type (also a list), enum, const, properties, required, additionalProperties, items,
 // prefixItems, minItems, maxItems, minLength, maxLength, pattern (grammar/regex.h), format (grammar/schema_formats.h),
 // minimum, maximum, exclusiveMinimum, exclusiveMaximum, multipleOf, anyOf, oneOf (as anyOf), allOf (merged), $ref
-// within the schema
-// ("#/..."), recursive or not, and true and false. Annotations are passed over: title, description, default, examples,
-// any other format, deprecated, readOnly, writeOnly, contentMediaType, contentEncoding, $schema, $id, $anchor,
-// $comment, $defs, definitions, discriminator and x-*. Any other keyword is INVALID_ARGUMENT naming it and its place,
-// as are values that a keyword cannot have and schemas that nothing satisfies.
+// within the schema ("#/..."), recursive or not, true and false. Annotations are passed over: title, description,
+// default, examples, any other format, deprecated, readOnly, writeOnly, contentMediaType, contentEncoding, $schema,
+// $id, $anchor, $comment, $defs, definitions, discriminator and x-*. Any other keyword is INVALID_ARGUMENT naming it
+// and its place, as are values that a keyword cannot have and schemas that nothing satisfies. A schema with
+// "x-lenient": true at its root is held to as far as can be: such keywords and values are passed over in it, so that
+// texts may be more than it allows.
 //
 // Which of the valid texts can be sampled:
 // - White space: after { [ , : and before } ] of what is not empty: nothing, one space, or a line feed and up to 32

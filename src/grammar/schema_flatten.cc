@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "grammar/regex.h"
 #include "grammar/schema_formats.h"
 
 namespace ingot::grammar {
@@ -176,6 +177,24 @@ absl::Status MergeArrays(const FlatSchema& a, const FlatSchema& b, const std::st
   return absl::OkStatus();
 }
 
+bool IsCount(const json::value& value) {
+  if (!value.is_number()) return false;
+  const auto number = value.to_number<double>();
+  return number >= 0 && number <= 1e9 && number == static_cast<uint32_t>(number);
+}
+
+bool IsSchema(const json::value& value) { return value.is_object() || value.is_bool(); }
+
+constexpr std::array<std::string_view, 7> kTypeNames = {"null",   "boolean", "integer", "number",
+                                                        "string", "array",   "object"};
+
+bool IsType(const json::value& value) {
+  if (!value.is_array()) return value.is_string() && OneOf(kTypeNames, View(value.get_string()));
+  return !value.get_array().empty() &&
+         std::all_of(value.get_array().begin(), value.get_array().end(),
+                     [](const json::value& one) { return !one.is_array() && IsType(one); });
+}
+
 }  // namespace
 
 absl::Status SchemaFault(const std::string& path, const std::string& what) {
@@ -239,8 +258,36 @@ absl::StatusOr<const json::value*> SchemaFlattener::Resolve(const json::value& r
   return at;
 }
 
+SchemaFlattener::SchemaFlattener(const json::value& root, Budget& budget)
+    : root_(root),
+      lenient_([&] {
+        const json::value* lenient = base::Find(root, "x-lenient");
+        return lenient != nullptr && *lenient == true;
+      }()),
+      budget_(budget) {}
+
+bool SchemaFlattener::Usable(std::string_view key, const json::value& value) const {
+  if (key == "const" || key == "format") return true;
+  if (key == "type") return IsType(value);
+  if (key == "enum" || key == "prefixItems") return value.is_array() && !value.get_array().empty();
+  if (key == "properties") return value.is_object();
+  if (key == "additionalProperties" || key == "items") return IsSchema(value);
+  if (key == "required") {
+    return value.is_array() && std::all_of(value.get_array().begin(), value.get_array().end(),
+                                           [](const json::value& name) { return name.is_string(); });
+  }
+  if (key == "pattern") {
+    Budget scratch = budget_;
+    return value.is_string() && PatternDfa(View(value.get_string()), scratch).ok();
+  }
+  if (key == "minItems" || key == "maxItems" || key == "minLength" || key == "maxLength") return IsCount(value);
+  if (key == "multipleOf") return value.is_number() && value.to_number<double>() > 0;
+  return OneOf(kPlain, key) && value.is_number();
+}
+
 absl::Status SchemaFlattener::TakeKeyword(std::string_view key, const json::value& value, const std::string& path,
                                           FlatSchema* flat) {
+  if (lenient_ && !Usable(key, value)) return absl::OkStatus();
   if (key == "const" || key == "enum") {
     if (key == "enum" && !value.is_array()) return SchemaFault(path, "enum must be a list");
     json::value list = key == "enum" ? value : json::value(json::array{value});
@@ -266,6 +313,7 @@ absl::Status SchemaFlattener::TakeKeyword(std::string_view key, const json::valu
 absl::StatusOr<std::vector<FlatSchema>> SchemaFlattener::Flatten(const json::value& schema, const std::string& path) {
   INGOT_RETURN_IF_ERROR(Budget::Spend(budget_.steps, 8 * SizeOf(schema), "its schemas combine too many others"));
   if (schema.is_bool()) return schema.get_bool() ? Alternatives{FlatSchema()} : Alternatives();
+  if (!schema.is_object() && lenient_) return Alternatives{FlatSchema()};
   if (!schema.is_object()) return SchemaFault(path, "a schema must be an object or a boolean");
   if (depth_ >= kMaxCombinatorDepth) return SchemaFault(path, "combinators nest more than 64 deep");
   ++depth_;
@@ -281,7 +329,8 @@ absl::StatusOr<std::vector<FlatSchema>> SchemaFlattener::Flatten(const json::val
     INGOT_RETURN_IF_ERROR(TakeKeyword(key, value, path, &base));
   }
   parts.push_back(std::move(base));
-  if (const json::value* ref = base::Find(schema, "$ref")) {
+  const json::value* ref = base::Find(schema, "$ref");
+  if (ref != nullptr && !(lenient_ && !Resolve(*ref, path).ok())) {
     INGOT_ASSIGN_OR_RETURN(const json::value* target, Resolve(*ref, path));
     const std::string name(View(ref->get_string()));
     if (!in_progress_.insert(name).second) return Alternatives();
@@ -290,7 +339,7 @@ absl::StatusOr<std::vector<FlatSchema>> SchemaFlattener::Flatten(const json::val
     if (!flat.ok()) return flat.status();
     INGOT_ASSIGN_OR_RETURN(parts, Cross(parts, *flat, path));
   }
-  if (const json::value* all = base::Find(schema, "allOf")) {
+  if (const json::value* all = base::Find(schema, "allOf"); all != nullptr && !(lenient_ && !all->is_array())) {
     if (!all->is_array()) return SchemaFault(path, "allOf must be a list");
     for (size_t i = 0; i < all->get_array().size(); ++i) {
       INGOT_ASSIGN_OR_RETURN(const Alternatives flat, Flatten(all->get_array()[i], absl::StrCat(path, "/allOf/", i)));
@@ -299,7 +348,7 @@ absl::StatusOr<std::vector<FlatSchema>> SchemaFlattener::Flatten(const json::val
   }
   for (const char* key : {"anyOf", "oneOf"}) {
     const json::value* list = base::Find(schema, key);
-    if (list == nullptr) continue;
+    if (list == nullptr || (lenient_ && !list->is_array())) continue;
     INGOT_ASSIGN_OR_RETURN(const Alternatives flat, Union(*list, absl::StrCat(path, "/", key)));
     INGOT_ASSIGN_OR_RETURN(parts, Cross(parts, flat, path));
   }
@@ -327,8 +376,9 @@ absl::StatusOr<SchemaFlattener::Alternatives> SchemaFlattener::Cross(const Alter
     for (const FlatSchema& y : b) {
       const int64_t cost = 16 + 8 * (SizeOf(x) + SizeOf(y));
       INGOT_RETURN_IF_ERROR(Budget::Spend(budget_.steps, cost, "its schemas combine too many others"));
-      INGOT_ASSIGN_OR_RETURN(FlatSchema both, MergeSchemas(x, y, path));
-      out.push_back(std::move(both));
+      absl::StatusOr<FlatSchema> both = MergeSchemas(x, y, path);
+      if (!both.ok() && !lenient_) return both.status();
+      out.push_back(both.ok() ? *std::move(both) : x);
     }
   }
   return out;

@@ -16,10 +16,10 @@ namespace json = base::json;
 using FlatSchema = json::object;
 
 // Reads one schema document. `root` and `budget` outlive it. Faults are INVALID_ARGUMENT, name the keyword and the
-// place.
+// place. Of a lenient one, what would be a fault is passed over, but for what is too complex.
 class SchemaFlattener {
  public:
-  SchemaFlattener(const json::value& root, Budget& budget) : root_(root), budget_(budget) {}
+  SchemaFlattener(const json::value& root, Budget& budget);
 
   // The alternatives that `schema` (any part of the document, or merged from parts) allows; none: nothing is allowed.
   // anyOf and oneOf are the union; allOf, $ref and keywords beside them are merged keyword by keyword. A schema that
@@ -29,11 +29,14 @@ class SchemaFlattener {
  private:
   using Alternatives = std::vector<FlatSchema>;
   absl::StatusOr<const json::value*> Resolve(const json::value& ref, const std::string& path) const;
+  // Whether a keyword can be held to; only a lenient schema (grammar.h, x-lenient) is asked.
+  bool Usable(std::string_view key, const json::value& value) const;
   absl::Status TakeKeyword(std::string_view key, const json::value& value, const std::string& path, FlatSchema* flat);
   absl::StatusOr<Alternatives> Union(const json::value& list, const std::string& path);
   absl::StatusOr<Alternatives> Cross(const Alternatives& a, const Alternatives& b, const std::string& path);
 
   const json::value& root_;
+  const bool lenient_;
   Budget& budget_;
   std::set<std::string> in_progress_;  // references being followed
   int depth_ = 0;

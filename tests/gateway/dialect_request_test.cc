@@ -303,8 +303,8 @@ std::string Alternatives(const v1::Grammar& grammar) {
 std::string GrammarText(const std::string& fields, bool thinking_open = false,
                         const text::ChatFormat& format = *TestFormat()) {
   const std::string body = R"({"messages":[{"role":"user","content":"x"}],"tools":[
-      {"type":"function","function":{"name":"f","parameters":{"type":"object","required":["a"]}}},
-      {"type":"function","function":{"name":"g"}}],)" +
+      {"type":"function","function":{"name":"f","strict":true,"parameters":{"type":"object","required":["a"]}}},
+      {"type":"function","function":{"name":"g","strict":false}}],)" +
                            fields + "}";
   const auto grammar = GrammarOf(format, *Parse("chat.completions", body), thinking_open);
   return grammar.has_value() ? Alternatives(*grammar) : "none\n";
@@ -314,7 +314,8 @@ TEST(Grammar, HoldsTheAnswerToWhatWasAskedFor) {
   const std::string f =
       "'<tool_call>\n{\"name\": \"f\", \"arguments\": '<{\"type\":\"object\",\"required\":[\"a\"]}>'}\n</tool_call>'\n";
   const std::string g = "'<tool_call>\n{\"name\": \"g\", \"arguments\": '<{\"type\":\"object\"}>'}\n</tool_call>'\n";
-  const std::string schema = R"("response_format":{"type":"json_schema","json_schema":{"schema":{"type":"array"}}})";
+  const std::string schema =
+      R"("response_format":{"type":"json_schema","json_schema":{"strict":true,"schema":{"type":"array"}}})";
   const std::string some = "some '\n'(\n" + f + g + ")\n";  // parallel calls
   EXPECT_EQ(GrammarText(R"("tool_choice":"auto")"), "none\n");
   EXPECT_EQ(GrammarText(R"("tool_choice":"required")"), some);
@@ -324,6 +325,15 @@ TEST(Grammar, HoldsTheAnswerToWhatWasAskedFor) {
   EXPECT_EQ(GrammarText(schema + R"(,"tool_choice":"none")"), "<{\"type\":\"array\"}>\n");
   EXPECT_EQ(GrammarText(R"("tool_choice":"none","response_format":{"type":"json_object"})"),
             "<{\"type\":\"object\"}>\n");
+  // What nobody called strict is held to as far as can be.
+  EXPECT_EQ(GrammarText(R"("tool_choice":"none","response_format":{"type":"json_schema",
+                            "json_schema":{"schema":{"type":"array"}}})"),
+            "<{\"type\":\"array\",\"x-lenient\":true}>\n");
+  const base::json::value tool =
+      *base::ParseJson(R"({"messages":[{"role":"user","content":"x"}],"tool_choice":"required",
+      "tools":[{"type":"function","function":{"name":"f","parameters":{"not":{}}}}]})");
+  EXPECT_THAT(Alternatives(*GrammarOf(*TestFormat(), *Parse("chat.completions", base::PrintJson(tool)), false)),
+              testing::HasSubstr(R"(<{"not":{},"x-lenient":true}>)"));
   // Thinking comes first where it is asked for, or has begun.
   const std::string thought = "after </think>\n'\n\n" + g.substr(1);
   EXPECT_EQ(GrammarText(R"("tool_choice":{"type":"function","function":{"name":"g"}})", true), thought);
@@ -398,36 +408,59 @@ TEST(Grammar, IsFlaggedInTrainingWherePenaltiesAreLeftOut) {
   EXPECT_NE(world.gateway().MetricsText().find("ingot_gateway_flagged_calls_total 1"), std::string::npos);
 }
 
-TEST(ParallelCalls, HaveNoStopThatMayStandAnywhere) {
-  for (const auto& [name, stop] : std::initializer_list<std::pair<const char*, const char*>>{
-           {"hermes", "</tool_call>"}, {"mistral", ""}, {"llama_pythonic", ""}, {"lfm2", ")]<|tool_call_end|>"}}) {
-    EXPECT_EQ((*text::FindOutputFormat(name))->ShapeOf("f")->Closing(), stop) << name;
+TEST(ParallelCalls, EndTheTurnAfterTheFirstWhereTheyAreNotWanted) {
+  // What a call's end reads like may stand in prose and in its arguments.
+  const std::string first =
+      "A call ends with </tool_call>, say.\n<tool_call>\n{\"name\": \"add\", \"arguments\": "
+      "{\"a\": \"</tool_call>\"}}\n</tool_call>";
+  for (const bool stream : {false, true}) {
+    World world([&](const v1::GenerateRequest&) {
+      Script script;
+      script.text = first + "\n<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": 2}}\n</tool_call>";
+      return script;
+    });
+    const auto episode = world.Open();
+    object body = Body({Msg("user", "x")});
+    body["tools"] = CalculatorTools();
+    body["parallel_tool_calls"] = false;
+    body["stream"] = stream;
+    const auto outcome = world.Chat(episode.api_key(), body);
+    ASSERT_TRUE(outcome.status.ok()) << outcome.status;
+    EXPECT_EQ(world.engine->requests()[0].sampling().stop_size(), 0);
+    const v1::Call recorded = world.pool.calls().at(0);
+    EXPECT_EQ(recorded.finish(), v1::FINISH_STOP);
+    EXPECT_EQ(recorded.delivered_tokens(), static_cast<int>(TestTokenizer()->Encode(first, true).size()));
+    if (stream) continue;
+    EXPECT_EQ(outcome.message().at("tool_calls").as_array().size(), 1u);
+    EXPECT_EQ(outcome.message().at("tool_calls").at(0).at("function").at("arguments"), R"({"a": "</tool_call>"})");
+    EXPECT_EQ(outcome.events[0].at("choices").at(0).at("finish_reason"), "tool_calls");
+    // Its turn lacks its end; what follows continues it all the same.
+    body["messages"].as_array().push_back(outcome.message());
+    body["messages"].as_array().push_back(Msg("tool", "3"));
+    ASSERT_TRUE(world.Chat(episode.api_key(), body).status.ok());
+    EXPECT_EQ(world.gateway().Status().spliced_calls(), 1);
   }
 }
 
-TEST(ParallelCalls, EndTheTurnAfterTheFirstWhereTheyAreNotWanted) {
-  World world([](const v1::GenerateRequest& request) {
+TEST(SamplingOfAServedModel, NextToNothingMeansTheLikeliestToken) {
+  World world([](const v1::GenerateRequest&) {
     Script script;
-    script.text = "Now.\n<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": 1}}\n</tool_call>";
-    if (request.sampling().stop_size() == 1) {
-      script.stop_string = request.sampling().stop(0);
-      script.end_of_turn = false;
-    }
+    script.text = "x";
     return script;
   });
-  const auto episode = world.Open();
-  object body = Body({Msg("user", "x")});
-  body["tools"] = CalculatorTools();
-  body["parallel_tool_calls"] = false;
-  const auto outcome = world.Chat(episode.api_key(), body);
-  EXPECT_EQ(world.engine->requests()[0].sampling().stop(0), "</tool_call>");
-  EXPECT_EQ(outcome.message().at("tool_calls").as_array().size(), 1u);
-  EXPECT_EQ(outcome.events[0].at("choices").at(0).at("finish_reason"), "tool_calls");
-  // Its turn lacks its end; what follows continues it all the same.
-  body["messages"].as_array().push_back(outcome.message());
-  body["messages"].as_array().push_back(Msg("tool", "3"));
-  ASSERT_TRUE(world.Chat(episode.api_key(), body).status.ok());
-  EXPECT_EQ(world.gateway().Status().spliced_calls(), 1);
+  world.with_admission = false;
+  const auto asked = [&](const char* field, double number) {
+    object body = Body({Msg("user", "x")});
+    body[field] = number;
+    EXPECT_TRUE(world.Chat("key", body).status.ok());
+    return world.engine->requests().back().sampling();
+  };
+  EXPECT_EQ(asked("temperature", 1e-8).temperature(), 0);
+  EXPECT_EQ(asked("temperature", 0.5).temperature(), 0.5);
+  const v1::SamplingParams none = asked("top_p", 0);
+  EXPECT_EQ(none.top_k(), 1);
+  EXPECT_EQ(none.top_p(), 1);
+  EXPECT_EQ(asked("top_p", 0.9).top_k(), 0);
 }
 
 }  // namespace

@@ -29,6 +29,7 @@ absl::Status ReadTool(const value& json, const std::string& path, GatewayRequest
   tool.kind = type == "custom" ? ToolKind::kCustom : ToolKind::kFunction;
   body.Read("name", tool.name);
   body.Read("description", tool.description);
+  body.Read("strict", tool.strict);
   const value* parameters = body.Get(type == "custom" ? "format" : "parameters");
   if (parameters != nullptr) tool.parameters = *parameters;
   INGOT_RETURN_IF_ERROR(body.status());
@@ -129,7 +130,7 @@ class Chat final : public Dialect {
     ReadCommon(raw.headers, body, request);
     ReadChoices(body, request);
     ReadLogprobs(body, request);
-    ReadFormat(body, "response_format", request);
+    ReadFormat(body, "response_format", false, request);
     std::vector<int32_t> ids;
     ReadIds(body, "prompt_token_ids", ids);
     if (!ids.empty()) {

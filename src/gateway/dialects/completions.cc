@@ -59,7 +59,7 @@ class Completions final : public Dialect {
     Fields body(json);
     ReadCommon(raw.headers, body, request);
     ReadChoices(body, request);
-    ReadFormat(body, "response_format", request);
+    ReadFormat(body, "response_format", false, request);
     std::optional<int64_t> top, best_of;
     body.Read("logprobs", 0, kMaxTopLogprobs, top);
     request.logprobs = top.has_value();

@@ -45,6 +45,7 @@ absl::Status ReadTool(const value& json, const std::string& path, GatewayRequest
   fields.Read("type", type);
   fields.Read("name", tool.name);
   fields.Read("description", tool.description);
+  fields.Read("strict", tool.strict);
   INGOT_RETURN_IF_ERROR(fields.status());
   if (const value* schema = fields.Get("input_schema")) {
     tool.parameters = *schema;
@@ -206,13 +207,13 @@ void ReadThinking(Fields& body, GatewayRequest& request) {
     if (named && type->get_string() == "enabled") SetThinking(true, request);
     if (named && type->get_string() == "disabled") SetThinking(false, request);  // adaptive: the template decides
   }
-  ReadFormat(body, "output_format", request);
+  ReadFormat(body, "output_format", true, request);
   if (body.Object("output_config") == nullptr) return;
   Fields config(*body.Get("output_config"), "output_config");
   std::string effort;
   config.Read("effort", effort);
   if (!effort.empty()) request.conversation.template_variables["reasoning_effort"] = effort;
-  ReadFormat(config, "format", request);
+  ReadFormat(config, "format", true, request);
   body.Fail(config.status());
 }
 

@@ -46,6 +46,7 @@ absl::Status ReadTool(const value& json, const std::string& path, const std::str
   tool.name_space = name_space;
   fields.Read("name", tool.name);
   fields.Read("description", tool.description);
+  fields.Read("strict", tool.strict);
   INGOT_RETURN_IF_ERROR(fields.status());
   if (type == "namespace" && name_space.empty()) {
     const array* tools = fields.List("tools", kMaxListed);
@@ -215,7 +216,7 @@ void ReadReasoning(Fields& body, GatewayRequest& request) {
   }
   if (body.Object("text") != nullptr) {
     Fields text(*body.Get("text"), "text");
-    ReadFormat(text, "format", request);
+    ReadFormat(text, "format", false, request);
     body.Fail(text.status());
   }
 }
