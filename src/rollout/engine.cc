@@ -279,12 +279,7 @@ absl::Status Engine::Enqueue(std::unique_ptr<Sequence> sequence) {
                                               "that an update asked to retain and nobody released"));
     }
   }
-  if (const int64_t least = sequence->request.min_version();
-      sequence->pinned == nullptr && newest_.version != nullptr && newest_.version->version < least) {
-    return absl::UnavailableError(absl::StrCat("this engine is at version ", newest_.version->version,
-                                               " and the request may be sampled by version ", least,
-                                               " or a later one: try again later, or elsewhere"));
-  }
+  INGOT_RETURN_IF_ERROR(CheckMinVersion(*sequence, newest_.version.get()));
   sequence->order = next_order_++;
   ++outstanding_;
   inbox_.push_back(std::move(sequence));

@@ -5,9 +5,10 @@
 //   ~Request -> closed --+--> step thread: step -+
 //   Update --> decode, verify, load (caller's thread) --> swapped in between two steps --> returns
 //
-// A version swap never stops requests in flight: they continue on the KV they have, which is then mixed and recorded as
-// such. Pinned requests run on their version to the end. The engine holds the newest version and those an update asked
-// to retain; a version a pinned request still runs on stays in memory until that request ends.
+// A swap to a newer version never stops requests in flight: they continue on the KV they have, which is then mixed and
+// recorded as such. One to an older version ends those whose min_version is later with UNAVAILABLE. Pinned requests run
+// on their version to the end. The engine holds the newest version and those an update asked to retain; a version a
+// pinned request still runs on stays in memory until that request ends.
 //
 // Thread safe. Generate and Status never wait for a step (Generate compiles a grammar it has not seen, see
 // grammar/grammar.h, and the first one reads the whole vocabulary); Update and Release are for the sender's threads.

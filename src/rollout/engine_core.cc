@@ -10,6 +10,14 @@ namespace ingot::rollout {
 
 using std::chrono::nanoseconds;
 
+absl::Status CheckMinVersion(const Sequence& sequence, const WeightVersion* newest) {
+  const int64_t least = sequence.request.min_version();
+  if (sequence.pinned != nullptr || newest == nullptr || newest->version >= least) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat("this engine is at version ", newest->version,
+                                             " and the request may be sampled by version ", least,
+                                             " or a later one: try again later, or elsewhere"));
+}
+
 EngineCore::EngineCore(const EngineOptions& options, ModelRunner* runner, Sampler* sampler, const base::Clock* clock)
     : options_(options),
       runner_(*runner),
@@ -73,13 +81,16 @@ void EngineCore::Reap(std::vector<Emission>* out) {
 
 bool EngineCore::ReapOne(Sequence& sequence, nanoseconds now, bool is_waiting, std::vector<Emission>* out) {
   const bool late = now >= sequence.deadline;
-  if (!late && !sequence.gate->closed()) {
+  const absl::Status current = CheckMinVersion(sequence, newest_.get());
+  if (!late && !sequence.gate->closed() && current.ok()) {
     next_deadline_ = std::min(next_deadline_, sequence.deadline);
     return false;
   }
   sequence.LetGoOfKv();
   Emission emission{std::move(sequence.gate), v1::GenerateChunk(), true};
-  if (sequence.sampled() > 0) {
+  if (!late && !current.ok()) {
+    emission.chunk = base::Annotate(current, absl::StrCat("request ", sequence.request.request_id()));
+  } else if (sequence.sampled() > 0) {
     FillLast(sequence, v1::FINISH_ABORTED, &*emission.chunk);
   } else {
     const char* cause = !is_waiting                      ? "its prompt was being computed"

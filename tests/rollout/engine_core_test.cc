@@ -55,10 +55,11 @@ class World {
   void SetVersion(int64_t number) { core.SetNewest(newest = Version(number, 1000 + number)); }
 
   int Add(std::vector<int32_t> prompt, int32_t max_new, float temperature = 1,
-          std::shared_ptr<const WeightVersion> pinned = nullptr) {
+          std::shared_ptr<const WeightVersion> pinned = nullptr, int64_t min_version = 0) {
     const int id = static_cast<int>(results.size());
     results.emplace_back();
     auto sequence = std::make_unique<Sequence>();
+    sequence->request.set_min_version(min_version);
     v1::SamplingParams& sampling = *sequence->request.mutable_sampling();
     sampling.set_temperature(temperature);
     sampling.set_seed(900 + id);
@@ -311,6 +312,37 @@ TEST(EngineCoreTest, RequestsWaitForTheFirstVersion) {
   world.SetVersion(4);
   world.Drain();
   world.ExpectEqualsReference(id, 4);
+}
+
+TEST(EngineCoreTest, WhatWaitedForTheFirstWeightsIsNotSampledByThoseItMayNotBe) {
+  World world(Options());
+  const int late = world.Add(Prompt(1, 9), 3, 1, nullptr, /*min_version=*/7);
+  const int early = world.Add(Prompt(1, 9), 3, 1, nullptr, /*min_version=*/6);
+  world.SetVersion(6);
+  world.Drain();
+  EXPECT_EQ(world.results[late].error.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(world.results[late].error.message()), testing::HasSubstr("at version 6"));
+  EXPECT_TRUE(world.results[late].ids.empty());
+  EXPECT_EQ(world.results[early].finish, v1::FINISH_LENGTH);
+  world.ExpectEqualsReference(early, 6);
+}
+
+TEST(EngineCoreTest, WhenAnOlderVersionComesItSamplesNoneThatItMayNot) {
+  World world(Options());
+  world.SetVersion(7);
+  const int following = world.Add(Prompt(1, 9), 8, 1, nullptr, /*min_version=*/7);
+  const int pinned = world.Add(Prompt(2, 9), 8, 1, world.newest, /*min_version=*/7);
+  const int lenient = world.Add(Prompt(3, 9), 8, 1, nullptr, /*min_version=*/6);
+  for (int i = 0; i < 3; ++i) world.Step();
+  world.SetVersion(6);
+  world.Drain();
+  EXPECT_EQ(world.results[following].error.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(world.results[following].ids.size(), 3u) << "what version 7 sampled stays delivered";
+  world.ExpectEqualsReference(following, 7);
+  EXPECT_EQ(world.results[pinned].finish, v1::FINISH_LENGTH);
+  world.ExpectEqualsReference(pinned, 7);
+  EXPECT_EQ(world.results[lenient].versions.back().version(), 6);
+  EXPECT_EQ(world.core.blocks().held(), 0);
 }
 
 TEST(EngineCoreTest, WhenBlocksRunOutTheYoungestIsPreemptedAndItsResultIsTheSame) {

@@ -333,6 +333,20 @@ TEST(EngineTest, ARequestThatAnOlderVersionMayNotSampleIsRefused) {
   EXPECT_EQ(taken.Wait(), absl::OkStatus());
 }
 
+// An engine that was started again is given an older version than the one the request was admitted at.
+TEST(EngineTest, ARequestThatWaitedForWeightsThatMayNotSampleItIsRefused) {
+  Rig rig;
+  v1::GenerateRequest request = Ask({1}, 5);
+  request.set_min_version(7);
+  Collect refused;
+  auto waiting = rig.engine->Generate(request, refused.OnChunk());
+  ASSERT_EQ(rig.Update(6).status(), absl::OkStatus());
+  EXPECT_EQ(refused.Wait().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(refused.Wait().message()), testing::HasSubstr("request r: this engine is at version 6"));
+  EXPECT_TRUE(refused.ids.empty());
+  EXPECT_EQ(rig.engine->Status()->running() + rig.engine->Status()->waiting(), 0);
+}
+
 TEST(EngineTest, AWrongBaseIsRefusedAndAFullCopyHeals) {
   Rig rig(Options(), FakeSnapshot(1, 1001));
   const auto stranger = FakeSnapshot(5, 5);
