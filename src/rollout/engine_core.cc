@@ -153,9 +153,10 @@ bool EngineCore::TryAdmit(Sequence& sequence) {
   sequence.computed = sequence.published * blocks_.block_tokens();
   sequence.kv_salt = sequence.computed > 0 ? version.salt : 0;
   const size_t cached = sequence.computed;
-  const bool fits = EnsureBlocks(sequence, sequence.tokens.size());
-  // Room for the others to grow by a block each, or the newcomer would soon be preempted and computed again.
-  if (!fits || static_cast<size_t>(blocks_.available()) < running_.size()) {
+  // Room for the others to grow by a block each, or the newcomer would soon be preempted and computed again. Asked
+  // before it takes any: that evicts what is cached.
+  const size_t needed = MissingBlocks(sequence, sequence.tokens.size()) + running_.size();
+  if (static_cast<size_t>(blocks_.available()) < needed || !EnsureBlocks(sequence, sequence.tokens.size())) {
     sequence.LetGoOfKv();
     return false;
   }
@@ -209,11 +210,15 @@ void EngineCore::Plan() {
   }
 }
 
-bool EngineCore::EnsureBlocks(Sequence& sequence, size_t tokens) {
+size_t EngineCore::MissingBlocks(const Sequence& sequence, size_t tokens) const {
   const size_t needed = (tokens + blocks_.block_tokens() - 1) / blocks_.block_tokens();
-  if (sequence.blocks.size() >= needed) return true;
-  if (static_cast<size_t>(blocks_.available()) < needed - sequence.blocks.size()) return false;
-  while (sequence.blocks.size() < needed) {
+  return needed - std::min(needed, sequence.blocks.size());
+}
+
+bool EngineCore::EnsureBlocks(Sequence& sequence, size_t tokens) {
+  const size_t missing = MissingBlocks(sequence, tokens);
+  if (static_cast<size_t>(blocks_.available()) < missing) return false;
+  for (size_t i = 0; i < missing; ++i) {
     std::optional<KvBlocks::Ref> block = blocks_.Allocate();
     if (!block.has_value()) return false;
     sequence.blocks.push_back(*std::move(block));

@@ -84,6 +84,7 @@ class EngineCore {
   bool TryAdmit(Sequence& sequence);
   bool AwaitsTwin(const Sequence& sequence, uint64_t salt, size_t matched_tokens) const;
   void Plan();
+  size_t MissingBlocks(const Sequence& sequence, size_t tokens) const;
   bool EnsureBlocks(Sequence& sequence, size_t tokens);
   void Preempt(size_t running_index);
   void RunVersion(const WeightVersion& version, std::vector<Emission>* out);

@@ -360,6 +360,24 @@ TEST(EngineCoreTest, WhenBlocksRunOutTheYoungestIsPreemptedAndItsResultIsTheSame
   EXPECT_EQ(world.core.stats().prompt_tokens, 6 * 5) << "a preempted prompt is counted once";
 }
 
+TEST(EngineCoreTest, ARequestThatMustWaitEvictsNothing) {
+  World world(Options(/*blocks=*/12));
+  world.SetVersion(1);
+  world.Add(Prompt(1, 16), 1);
+  world.Drain();
+  EXPECT_EQ(world.core.blocks().cached(), 4);
+  const int grows = world.Add(Prompt(2, 5), 4);
+  world.Step();
+  // Two blocks are held: ten are left, of which four are cached. It needs all ten, and none would be left to grow into.
+  const int waits = world.Add(Prompt(3, 40), 2);
+  world.Step();
+  EXPECT_EQ(world.core.waiting(), 1);
+  EXPECT_EQ(world.core.blocks().cached(), 4);
+  world.Drain();
+  world.ExpectEqualsReference(grows, 1);
+  world.ExpectEqualsReference(waits, 1);
+}
+
 TEST(EngineCoreTest, ARequestThatFillsTheWholeCacheRunsAlone) {
   World world(Options(/*blocks=*/6));
   world.SetVersion(1);
