@@ -29,7 +29,7 @@ class Client {
 
   // Starts a request and returns at once; every fault arrives through `on_chunk`, possibly before Generate returns:
   // INVALID_ARGUMENT (ids outside the vocabulary, bad parameters: base::Fault), RESOURCE_EXHAUSTED (queue full),
-  // NOT_FOUND (pinned version not held), UNAVAILABLE (engine gone or shutting down). Thread safe.
+  // NOT_FOUND (pinned version not held), UNAVAILABLE (engine gone, shutting down or behind min_version). Thread safe.
   virtual std::unique_ptr<Request> Generate(const v1::GenerateRequest& request, OnChunk on_chunk) = 0;
 
   // Thread safe.

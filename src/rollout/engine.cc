@@ -23,6 +23,11 @@ double MillisSince(steady_clock::time_point start) {
   return duration<double, std::milli>(steady_clock::now() - start).count();
 }
 
+absl::Status GivenUp(const v1::Manifest& target) {
+  return absl::CancelledError(
+      absl::StrCat("the sender gave up the update to version ", target.version(), " before it was applied"));
+}
+
 EngineOptions Resolve(EngineOptions options, const ModelRunner& runner) {
   if (options.context_length == 0) options.context_length = static_cast<int32_t>(runner.context_length());
   return options;
@@ -279,12 +284,7 @@ absl::Status Engine::Enqueue(std::unique_ptr<Sequence> sequence) {
                                               "that an update asked to retain and nobody released"));
     }
   }
-  if (const int64_t least = sequence->request.min_version();
-      sequence->pinned == nullptr && newest_.version != nullptr && newest_.version->version < least) {
-    return absl::UnavailableError(absl::StrCat("this engine is at version ", newest_.version->version,
-                                               " and the request may be sampled by version ", least,
-                                               " or a later one: try again later, or elsewhere"));
-  }
+  INGOT_RETURN_IF_ERROR(CheckMinVersion(*sequence, newest_.version.get()));
   sequence->order = next_order_++;
   ++outstanding_;
   inbox_.push_back(std::move(sequence));
@@ -335,9 +335,11 @@ absl::StatusOr<Engine::Held> Engine::LoadVersion(std::shared_ptr<const weights::
   return Held{std::move(version), std::move(snapshot)};
 }
 
-absl::StatusOr<v1::UpdateWeightsResponse> Engine::Update(const weights::EncodedDelta& delta) {
+absl::StatusOr<v1::UpdateWeightsResponse> Engine::Update(const weights::EncodedDelta& delta,
+                                                         const std::function<bool()>& cancelled) {
   const v1::Manifest& target = delta.header.target();
   base::MutexLock update_lock(update_mu_);
+  if (cancelled()) return GivenUp(target);
   const bool room = HasRoom(target.version());
   const auto start = steady_clock::now();
   v1::UpdateWeightsResponse response;
@@ -349,7 +351,7 @@ absl::StatusOr<v1::UpdateWeightsResponse> Engine::Update(const weights::EncodedD
           absl::StrCat("version ", target.version(), " is to be held beside what is served, but as many are as ",
                        "rollout.max_retained_versions (", options_.max_retained_versions, ") allows"));
     }
-    INGOT_RETURN_IF_ERROR(HoldBeside(delta));
+    INGOT_RETURN_IF_ERROR(HoldBeside(delta, cancelled));
     return response;
   }
   const bool retain = delta.header.retain() && room;
@@ -365,6 +367,7 @@ absl::StatusOr<v1::UpdateWeightsResponse> Engine::Update(const weights::EncodedD
   INGOT_ASSIGN_OR_RETURN(std::shared_ptr<const weights::Snapshot> snapshot, weights::Apply(base, delta));
   INGOT_ASSIGN_OR_RETURN(Held next, LoadVersion(std::move(snapshot)));
   response.set_apply_ms(MillisSince(start));
+  if (cancelled()) return GivenUp(target);
   INGOT_ASSIGN_OR_RETURN(const double pause_ms, SwapIn(std::move(next), retain));
   response.set_pause_ms(pause_ms);
   INGOT_LOG(debug, "rollout: version {} is live (decoded and verified in {:.1f} ms, pause {:.3f} ms)", target.version(),
@@ -372,7 +375,7 @@ absl::StatusOr<v1::UpdateWeightsResponse> Engine::Update(const weights::EncodedD
   return response;
 }
 
-absl::Status Engine::HoldBeside(const weights::EncodedDelta& delta) {
+absl::Status Engine::HoldBeside(const weights::EncodedDelta& delta, const std::function<bool()>& cancelled) {
   const v1::Manifest& target = delta.header.target();
   {
     base::MutexLock lock(mu_);
@@ -381,6 +384,7 @@ absl::Status Engine::HoldBeside(const weights::EncodedDelta& delta) {
   }
   INGOT_ASSIGN_OR_RETURN(std::shared_ptr<const weights::Snapshot> snapshot, weights::Apply(nullptr, delta));
   INGOT_ASSIGN_OR_RETURN(Held held, LoadVersion(std::move(snapshot)));
+  if (cancelled()) return GivenUp(target);
   {
     base::MutexLock lock(mu_);
     if (stopping_) return absl::UnavailableError("the rollout engine is shutting down");

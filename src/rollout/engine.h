@@ -5,9 +5,10 @@
 //   ~Request -> closed --+--> step thread: step -+
 //   Update --> decode, verify, load (caller's thread) --> swapped in between two steps --> returns
 //
-// A version swap never stops requests in flight: they continue on the KV they have, which is then mixed and recorded as
-// such. Pinned requests run on their version to the end. The engine holds the newest version and those an update asked
-// to retain; a version a pinned request still runs on stays in memory until that request ends.
+// A swap to a newer version never stops requests in flight: they continue on the KV they have, which is then mixed and
+// recorded as such. One to an older version ends those whose min_version is later with UNAVAILABLE. Pinned requests run
+// on their version to the end. The engine holds the newest version and those an update asked to retain; a version a
+// pinned request still runs on stays in memory until that request ends.
 //
 // Thread safe. Generate and Status never wait for a step (Generate compiles a grammar it has not seen, see
 // grammar/grammar.h, and the first one reads the whole vocabulary); Update and Release are for the sender's threads.
@@ -15,6 +16,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -58,7 +60,13 @@ class Engine final : public Client, public weights::Sink {
   // a swap. One to be retained becomes live all the same when max_retained_versions are already, and the answer says
   // so; one to be held beside is RESOURCE_EXHAUSTED then. DEADLINE_EXCEEDED: the running step did not end within
   // update_deadline_ms (nothing changed).
-  absl::StatusOr<v1::UpdateWeightsResponse> Update(const weights::EncodedDelta& delta) override;
+  absl::StatusOr<v1::UpdateWeightsResponse> Update(const weights::EncodedDelta& delta) override {
+    return Update(delta, [] { return false; });
+  }
+  // As above, for a sender that may give up: `cancelled` is asked once it is this update's turn, so that one that
+  // waited behind a later one does not replace it, and again before it is swapped in. CANCELLED then; nothing changed.
+  absl::StatusOr<v1::UpdateWeightsResponse> Update(const weights::EncodedDelta& delta,
+                                                   const std::function<bool()>& cancelled);
   absl::Status Release(int64_t version) override;
   absl::StatusOr<int64_t> LiveVersion() override;
   absl::StatusOr<std::vector<int64_t>> HeldVersions() override;
@@ -89,7 +97,8 @@ class Engine final : public Client, public weights::Sink {
   absl::Status AddConstraint(Sequence* sequence);
   absl::Status Enqueue(std::unique_ptr<Sequence> sequence);
   bool HasRoom(int64_t version);  // to retain it
-  absl::Status HoldBeside(const weights::EncodedDelta& delta) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
+  absl::Status HoldBeside(const weights::EncodedDelta& delta, const std::function<bool()>& cancelled)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
   absl::StatusOr<Held> LoadVersion(std::shared_ptr<const weights::Snapshot> snapshot)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
   // Pause in milliseconds.

@@ -10,6 +10,14 @@ namespace ingot::rollout {
 
 using std::chrono::nanoseconds;
 
+absl::Status CheckMinVersion(const Sequence& sequence, const WeightVersion* newest) {
+  const int64_t least = sequence.request.min_version();
+  if (sequence.pinned != nullptr || newest == nullptr || newest->version >= least) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat("this engine is at version ", newest->version,
+                                             " and the request may be sampled by version ", least,
+                                             " or a later one: try again later, or elsewhere"));
+}
+
 EngineCore::EngineCore(const EngineOptions& options, ModelRunner* runner, Sampler* sampler, const base::Clock* clock)
     : options_(options),
       runner_(*runner),
@@ -73,13 +81,16 @@ void EngineCore::Reap(std::vector<Emission>* out) {
 
 bool EngineCore::ReapOne(Sequence& sequence, nanoseconds now, bool is_waiting, std::vector<Emission>* out) {
   const bool late = now >= sequence.deadline;
-  if (!late && !sequence.gate->closed()) {
+  const absl::Status current = CheckMinVersion(sequence, newest_.get());
+  if (!late && !sequence.gate->closed() && current.ok()) {
     next_deadline_ = std::min(next_deadline_, sequence.deadline);
     return false;
   }
   sequence.LetGoOfKv();
   Emission emission{std::move(sequence.gate), v1::GenerateChunk(), true};
-  if (sequence.sampled() > 0) {
+  if (!late && !current.ok()) {
+    emission.chunk = base::Annotate(current, absl::StrCat("request ", sequence.request.request_id()));
+  } else if (sequence.sampled() > 0) {
     FillLast(sequence, v1::FINISH_ABORTED, &*emission.chunk);
   } else {
     const char* cause = !is_waiting                      ? "its prompt was being computed"
@@ -142,9 +153,10 @@ bool EngineCore::TryAdmit(Sequence& sequence) {
   sequence.computed = sequence.published * blocks_.block_tokens();
   sequence.kv_salt = sequence.computed > 0 ? version.salt : 0;
   const size_t cached = sequence.computed;
-  const bool fits = EnsureBlocks(sequence, sequence.tokens.size());
-  // Room for the others to grow by a block each, or the newcomer would soon be preempted and computed again.
-  if (!fits || static_cast<size_t>(blocks_.available()) < running_.size()) {
+  // Room for the others to grow by a block each, or the newcomer would soon be preempted and computed again. Asked
+  // before it takes any: that evicts what is cached.
+  const size_t needed = MissingBlocks(sequence, sequence.tokens.size()) + running_.size();
+  if (static_cast<size_t>(blocks_.available()) < needed || !EnsureBlocks(sequence, sequence.tokens.size())) {
     sequence.LetGoOfKv();
     return false;
   }
@@ -198,11 +210,15 @@ void EngineCore::Plan() {
   }
 }
 
-bool EngineCore::EnsureBlocks(Sequence& sequence, size_t tokens) {
+size_t EngineCore::MissingBlocks(const Sequence& sequence, size_t tokens) const {
   const size_t needed = (tokens + blocks_.block_tokens() - 1) / blocks_.block_tokens();
-  if (sequence.blocks.size() >= needed) return true;
-  if (static_cast<size_t>(blocks_.available()) < needed - sequence.blocks.size()) return false;
-  while (sequence.blocks.size() < needed) {
+  return needed - std::min(needed, sequence.blocks.size());
+}
+
+bool EngineCore::EnsureBlocks(Sequence& sequence, size_t tokens) {
+  const size_t missing = MissingBlocks(sequence, tokens);
+  if (static_cast<size_t>(blocks_.available()) < missing) return false;
+  for (size_t i = 0; i < missing; ++i) {
     std::optional<KvBlocks::Ref> block = blocks_.Allocate();
     if (!block.has_value()) return false;
     sequence.blocks.push_back(*std::move(block));

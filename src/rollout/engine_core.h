@@ -1,10 +1,11 @@
 // Continuous batching: which tokens of which requests the next forward pass computes, over a paged KV cache with shared
 // prefixes. Owns the requests and the blocks; the model, the sampler and the clock are given.
 //
-// A step: drop cancelled and late requests; admit waiting ones (oldest first, as far as places and blocks go); give
-// every decoding request its one row, then prompts as large a piece as max_batch_tokens leaves; run one forward pass
-// per weight version present; sample. When blocks run out, the youngest request is preempted: it lets go of its blocks
-// and is computed again later (what it sampled stays). The oldest can always run, so that every request ends.
+// A step: drop cancelled and late requests and those that the newest version is too old for; admit waiting ones (oldest
+// first, as far as places and blocks go); give every decoding request its one row, then prompts as large a piece as
+// max_batch_tokens leaves; run one forward pass per weight version present; sample. When blocks run out, the youngest
+// request is preempted: it lets go of its blocks and is computed again later (what it sampled stays). The oldest can
+// always run, so that every request ends.
 //
 // A waiting request whose prompt begins like one whose prompt is being computed waits for those blocks instead of
 // computing them again: the samples of a group cost one prompt.
@@ -33,6 +34,9 @@ struct Emission {
   bool last = false;
 };
 
+// UNAVAILABLE if `sequence` follows the newest version and that is older than its min_version. OK while there is none.
+absl::Status CheckMinVersion(const Sequence& sequence, const WeightVersion* newest);
+
 struct CoreStats {
   int64_t sampled_tokens = 0;
   int64_t prompt_tokens = 0;         // of admitted requests, counted once each
@@ -50,7 +54,8 @@ class EngineCore {
   // Takes a validated request, at the end of the queue.
   void Add(std::unique_ptr<Sequence> sequence);
 
-  // From the next step on, requests that are not pinned run on `version`. Those in flight continue on the KV they have.
+  // From the next step on, requests that are not pinned run on `version`. Those in flight continue on the KV they have;
+  // one whose min_version is later ends with UNAVAILABLE, also after chunks, as it would if the engine had died.
   void SetNewest(std::shared_ptr<const WeightVersion> version);
 
   // Advances everything that can advance by one forward pass; appends what is to be delivered.
@@ -79,6 +84,7 @@ class EngineCore {
   bool TryAdmit(Sequence& sequence);
   bool AwaitsTwin(const Sequence& sequence, uint64_t salt, size_t matched_tokens) const;
   void Plan();
+  size_t MissingBlocks(const Sequence& sequence, size_t tokens) const;
   bool EnsureBlocks(Sequence& sequence, size_t tokens);
   void Preempt(size_t running_index);
   void RunVersion(const WeightVersion& version, std::vector<Emission>* out);

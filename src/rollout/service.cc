@@ -139,7 +139,7 @@ class RolloutService final : public BaseService {
     return reactor;
   }
 
-  grpc::Status UpdateWeights(grpc::ServerContext*, grpc::ServerReader<v1::WeightChunk>* reader,
+  grpc::Status UpdateWeights(grpc::ServerContext* context, grpc::ServerReader<v1::WeightChunk>* reader,
                              v1::UpdateWeightsResponse* response) override {
     if (!takes_weights_) return Refused();
     weights::ChunkAssembler assembler;
@@ -157,7 +157,8 @@ class RolloutService final : public BaseService {
     }
     absl::StatusOr<weights::EncodedDelta> delta = assembler.Finish();
     if (!delta.ok()) return v1::ToGrpc(delta.status());
-    absl::StatusOr<v1::UpdateWeightsResponse> updated = engine_.Update(*delta);
+    absl::StatusOr<v1::UpdateWeightsResponse> updated =
+        engine_.Update(*delta, [context] { return context->IsCancelled(); });
     if (updated.ok()) *response = *std::move(updated);
     return v1::ToGrpc(updated.status());
   }

@@ -138,11 +138,11 @@ void Publisher::SendUpdate(Engine& engine, std::shared_ptr<Update> update) {
   engine.attempted = update->generation;
   engine.retry = false;
   engine.busy = true;
-  const std::map<int64_t, std::shared_ptr<Update>> retained = retained_;
+  Retained retained = retained_;
+  if (update->retain) retained.erase(update->snapshot->version());
   mu_.Unlock();
 
   bool full = !delta_fits;
-  if (full) SendRetained(engine, retained, update->snapshot->version());
   absl::StatusOr<v1::UpdateWeightsResponse> response = absl::FailedPreconditionError("");
   if (delta_fits) {
     response = engine.sink->Update(update->delta);
@@ -153,10 +153,7 @@ void Publisher::SendUpdate(Engine& engine, std::shared_ptr<Update> update) {
       full = true;
     }
   }
-  if (full) {
-    const absl::StatusOr<const EncodedDelta*> copy = update->FullCopy();
-    response = copy.ok() ? engine.sink->Update(**copy) : copy.status();
-  }
+  if (full) response = SendFull(engine, *update, std::move(retained));
   if (response.ok() && response->version() != update->snapshot->version()) {
     response = absl::InternalError(absl::StrCat("it confirmed version ", response->version()));
   }
@@ -197,22 +194,40 @@ void Publisher::SendUpdate(Engine& engine, std::shared_ptr<Update> update) {
   changed_.SignalAll();
 }
 
-// An engine that was started again has lost what it was to keep; requests are pinned to that. One that holds a version
-// has not.
-void Publisher::SendRetained(Engine& engine, const std::map<int64_t, std::shared_ptr<Update>>& retained,
-                             int64_t newest) {
-  if (retained.empty()) return;
-  const absl::StatusOr<int64_t> live = engine.sink->LiveVersion();
-  if (!live.ok() || *live >= 0) return;
-  for (const auto& [version, update] : retained) {
-    if (version == newest) continue;  // it comes next
+absl::StatusOr<v1::UpdateWeightsResponse> Publisher::SendFull(Engine& engine, Update& update, Retained retained) {
+  // Before the newest: until there is one, calls pinned to what is missing are told to come again, not that it is lost.
+  INGOT_RETURN_IF_ERROR(SendRetained(engine, &retained));
+  INGOT_ASSIGN_OR_RETURN(const EncodedDelta* copy, update.FullCopy());
+  INGOT_ASSIGN_OR_RETURN(v1::UpdateWeightsResponse response, engine.sink->Update(*copy));
+  // After it too: what was live and not kept is gone now, and the engine may have been started again in between.
+  INGOT_RETURN_IF_ERROR(SendRetained(engine, &retained));
+  return response;
+}
+
+absl::Status Publisher::SendRetained(Engine& engine, Retained* retained) {
+  if (retained->empty()) return absl::OkStatus();
+  const absl::StatusOr<std::vector<int64_t>> held = engine.sink->HeldVersions();
+  if (!held.ok()) return base::Annotate(held.status(), "it cannot say what it holds");
+  for (auto it = retained->begin(); it != retained->end();) {
+    const auto& [version, update] = *it;
+    if (std::find(held->begin(), held->end(), version) != held->end()) {
+      ++it;
+      continue;
+    }
     const absl::StatusOr<std::shared_ptr<const EncodedDelta>> copy = update->CopyBeside();
     const absl::Status sent = copy.ok() ? engine.sink->Update(**copy).status() : copy.status();
-    if (!sent.ok()) {
-      INGOT_LOG(warn, "engine {} did not take version {} again, which it is to keep: {}", engine.name, version,
-                sent.ToString());
+    if (sent.ok()) {
+      ++it;
+      continue;
     }
+    if (!Refuses(sent) && !absl::IsResourceExhausted(sent)) {
+      return base::Annotate(sent, absl::StrCat("version ", version, ", which it is to keep"));
+    }
+    INGOT_LOG(warn, "engine {} serves without version {}, which it is to keep: {}", engine.name, version,
+              sent.ToString());
+    it = retained->erase(it);
   }
+  return absl::OkStatus();
 }
 
 void Publisher::SendReleases(Engine& engine) {

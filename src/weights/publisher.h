@@ -6,8 +6,10 @@
 // A version is live when every leased engine has confirmed it. An engine that was too slow catches up on its own once
 // it answers; one that failed is tried again, with a full copy, by the next Publish or CheckLeases.
 //
-// Versions that engines are to retain are kept here too until their release: an engine that was started again is given
-// them before the newest, to hold beside it. Nothing that follows the newest ever runs on them.
+// Versions that engines are to retain are kept here too until their release. An engine that needs a full copy is asked
+// what it holds, before that and after, and is given what it lacks of them, to hold beside the newest: one that was
+// started again lacks them all. It is not leased before it has them, but for those that it refuses for good or has no
+// room for; the log names these. Nothing that follows the newest ever runs on them.
 //
 // Each engine has a thread of its own, so that a hung one delays nobody beyond the deadline. Publish and Release
 // block; Publish is called by one thread (the trainer's), the rest is thread safe. The destructor waits for
@@ -72,9 +74,8 @@ class Publisher {
   // then, or an engine's own error, if all refuse it for good.
   absl::StatusOr<PublishStats> Publish(std::shared_ptr<const Snapshot> snapshot, bool retain);
 
-  // A version that engines are to retain although this publisher did not publish it: a resumed run's, from before. An
-  // engine that holds nothing gets it before the newest; one that holds something has it. REQUIRES: nothing was
-  // published yet.
+  // A version that engines are to retain although this publisher did not publish it: a resumed run's, from before.
+  // Those that do not hold it get it before the newest. REQUIRES: nothing was published yet.
   void Retain(std::shared_ptr<const Snapshot> snapshot);
 
   // To be called about once a second, so that an engine's death is noticed between two versions. Asks every idle leased
@@ -97,6 +98,7 @@ class Publisher {
  private:
   struct Engine;
   struct Update;
+  using Retained = std::map<int64_t, std::shared_ptr<Update>>;  // by version
 
   void Run(Engine& engine);
   // What publishing `snapshot` sends: the newest update itself if it is that already.
@@ -104,7 +106,11 @@ class Publisher {
       ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status WhyNowhere(int64_t version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void SendUpdate(Engine& engine, std::shared_ptr<Update> update) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void SendRetained(Engine& engine, const std::map<int64_t, std::shared_ptr<Update>>& retained, int64_t newest);
+  // A full copy, and what the engine lacks of `retained`.
+  absl::StatusOr<v1::UpdateWeightsResponse> SendFull(Engine& engine, Update& update, Retained retained)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  // Takes out of `retained` what the engine will not hold.
+  absl::Status SendRetained(Engine& engine, Retained* retained) ABSL_LOCKS_EXCLUDED(mu_);
   void SendReleases(Engine& engine) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void AskVersion(Engine& engine) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Waits until `done` or the deadline; false if that passed first.
@@ -117,7 +123,7 @@ class Publisher {
   base::CondVar changed_;
   std::vector<std::unique_ptr<Engine>> engines_ ABSL_GUARDED_BY(mu_);
   std::shared_ptr<Update> newest_ ABSL_GUARDED_BY(mu_);
-  std::map<int64_t, std::shared_ptr<Update>> retained_ ABSL_GUARDED_BY(mu_);  // by version, until their release
+  Retained retained_ ABSL_GUARDED_BY(mu_);  // until their release
   int leases_lost_ ABSL_GUARDED_BY(mu_) = 0;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
 };

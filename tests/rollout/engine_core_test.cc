@@ -55,10 +55,11 @@ class World {
   void SetVersion(int64_t number) { core.SetNewest(newest = Version(number, 1000 + number)); }
 
   int Add(std::vector<int32_t> prompt, int32_t max_new, float temperature = 1,
-          std::shared_ptr<const WeightVersion> pinned = nullptr) {
+          std::shared_ptr<const WeightVersion> pinned = nullptr, int64_t min_version = 0) {
     const int id = static_cast<int>(results.size());
     results.emplace_back();
     auto sequence = std::make_unique<Sequence>();
+    sequence->request.set_min_version(min_version);
     v1::SamplingParams& sampling = *sequence->request.mutable_sampling();
     sampling.set_temperature(temperature);
     sampling.set_seed(900 + id);
@@ -313,6 +314,37 @@ TEST(EngineCoreTest, RequestsWaitForTheFirstVersion) {
   world.ExpectEqualsReference(id, 4);
 }
 
+TEST(EngineCoreTest, WhatWaitedForTheFirstWeightsIsNotSampledByThoseItMayNotBe) {
+  World world(Options());
+  const int late = world.Add(Prompt(1, 9), 3, 1, nullptr, /*min_version=*/7);
+  const int early = world.Add(Prompt(1, 9), 3, 1, nullptr, /*min_version=*/6);
+  world.SetVersion(6);
+  world.Drain();
+  EXPECT_EQ(world.results[late].error.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(world.results[late].error.message()), testing::HasSubstr("at version 6"));
+  EXPECT_TRUE(world.results[late].ids.empty());
+  EXPECT_EQ(world.results[early].finish, v1::FINISH_LENGTH);
+  world.ExpectEqualsReference(early, 6);
+}
+
+TEST(EngineCoreTest, WhenAnOlderVersionComesItSamplesNoneThatItMayNot) {
+  World world(Options());
+  world.SetVersion(7);
+  const int following = world.Add(Prompt(1, 9), 8, 1, nullptr, /*min_version=*/7);
+  const int pinned = world.Add(Prompt(2, 9), 8, 1, world.newest, /*min_version=*/7);
+  const int lenient = world.Add(Prompt(3, 9), 8, 1, nullptr, /*min_version=*/6);
+  for (int i = 0; i < 3; ++i) world.Step();
+  world.SetVersion(6);
+  world.Drain();
+  EXPECT_EQ(world.results[following].error.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(world.results[following].ids.size(), 3u) << "what version 7 sampled stays delivered";
+  world.ExpectEqualsReference(following, 7);
+  EXPECT_EQ(world.results[pinned].finish, v1::FINISH_LENGTH);
+  world.ExpectEqualsReference(pinned, 7);
+  EXPECT_EQ(world.results[lenient].versions.back().version(), 6);
+  EXPECT_EQ(world.core.blocks().held(), 0);
+}
+
 TEST(EngineCoreTest, WhenBlocksRunOutTheYoungestIsPreemptedAndItsResultIsTheSame) {
   World world(Options(/*blocks=*/12));
   world.SetVersion(1);
@@ -326,6 +358,24 @@ TEST(EngineCoreTest, WhenBlocksRunOutTheYoungestIsPreemptedAndItsResultIsTheSame
   }
   EXPECT_EQ(world.core.blocks().held(), 0);
   EXPECT_EQ(world.core.stats().prompt_tokens, 6 * 5) << "a preempted prompt is counted once";
+}
+
+TEST(EngineCoreTest, ARequestThatMustWaitEvictsNothing) {
+  World world(Options(/*blocks=*/12));
+  world.SetVersion(1);
+  world.Add(Prompt(1, 16), 1);
+  world.Drain();
+  EXPECT_EQ(world.core.blocks().cached(), 4);
+  const int grows = world.Add(Prompt(2, 5), 4);
+  world.Step();
+  // Two blocks are held: ten are left, of which four are cached. It needs all ten, and none would be left to grow into.
+  const int waits = world.Add(Prompt(3, 40), 2);
+  world.Step();
+  EXPECT_EQ(world.core.waiting(), 1);
+  EXPECT_EQ(world.core.blocks().cached(), 4);
+  world.Drain();
+  world.ExpectEqualsReference(grows, 1);
+  world.ExpectEqualsReference(waits, 1);
 }
 
 TEST(EngineCoreTest, ARequestThatFillsTheWholeCacheRunsAlone) {

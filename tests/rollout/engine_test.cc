@@ -316,6 +316,24 @@ TEST(EngineTest, AVersionHeldBesideServesThoseThatArePinnedToIt) {
   EXPECT_EQ(*rig.engine->LiveVersion(), 5);
 }
 
+TEST(EngineTest, AnUpdateThatItsSenderGaveUpChangesNothing) {
+  Rig rig(Options(), FakeSnapshot(4, 1004));
+  int loads = 0;
+  rig.runner->after_load = [&] { ++loads; };
+  const weights::EncodedDelta update = *weights::Encode(nullptr, *FakeSnapshot(5, 1005), /*retain=*/true);
+  const weights::EncodedDelta beside = *weights::EncodeBeside(*FakeSnapshot(3, 1003));
+  for (const weights::EncodedDelta* delta : {&update, &beside}) {
+    // Before its turn, and while it is loaded.
+    EXPECT_EQ(rig.engine->Update(*delta, [] { return true; }).status().code(), absl::StatusCode::kCancelled);
+    EXPECT_EQ(loads, 0);
+    EXPECT_EQ(rig.engine->Update(*delta, [&] { return loads > 0; }).status().code(), absl::StatusCode::kCancelled);
+    EXPECT_EQ(std::exchange(loads, 0), 1);
+    EXPECT_THAT(rig.engine->Status()->held_versions(), testing::ElementsAre(4));
+  }
+  EXPECT_EQ(rig.engine->Update(update, [] { return false; }).status(), absl::OkStatus());
+  EXPECT_EQ(*rig.engine->LiveVersion(), 5);
+}
+
 TEST(EngineTest, ARequestThatAnOlderVersionMayNotSampleIsRefused) {
   Rig rig(Options(), FakeSnapshot(4, 4));
   v1::GenerateRequest request = Ask({1}, 5);
@@ -331,6 +349,20 @@ TEST(EngineTest, ARequestThatAnOlderVersionMayNotSampleIsRefused) {
   request.set_min_version(4);
   auto third = rig.engine->Generate(request, taken.OnChunk());
   EXPECT_EQ(taken.Wait(), absl::OkStatus());
+}
+
+// An engine that was started again is given an older version than the one the request was admitted at.
+TEST(EngineTest, ARequestThatWaitedForWeightsThatMayNotSampleItIsRefused) {
+  Rig rig;
+  v1::GenerateRequest request = Ask({1}, 5);
+  request.set_min_version(7);
+  Collect refused;
+  auto waiting = rig.engine->Generate(request, refused.OnChunk());
+  ASSERT_EQ(rig.Update(6).status(), absl::OkStatus());
+  EXPECT_EQ(refused.Wait().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(refused.Wait().message()), testing::HasSubstr("request r: this engine is at version 6"));
+  EXPECT_TRUE(refused.ids.empty());
+  EXPECT_EQ(rig.engine->Status()->running() + rig.engine->Status()->waiting(), 0);
 }
 
 TEST(EngineTest, AWrongBaseIsRefusedAndAFullCopyHeals) {

@@ -3,6 +3,7 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <deque>
 
 #include "rollout/collect.h"
@@ -24,6 +25,7 @@ struct Remote {
     options.max_update_bytes = max_update_bytes;
     auto owned = std::make_unique<FakeRunner>(24, 5000, options.kv_cache_tokens, options.kv_block_tokens);
     owned->before_forward = [this](const ForwardBatch&) { gate.Pass(); };
+    owned->after_load = [this] { ++loads; };
     Engine::Parts parts;
     parts.runner = std::move(owned);
     engine = *Engine::Create(options, std::move(parts), FakeSnapshot(1, 1001));
@@ -43,6 +45,7 @@ struct Remote {
   }
 
   StepGate gate;
+  std::atomic<uint64_t> loads{0};  // of weights
   std::unique_ptr<Engine> engine;
   std::unique_ptr<grpc::Service> service;
   std::unique_ptr<grpc::Server> server;
@@ -143,6 +146,30 @@ TEST(RolloutGrpcTest, WeightsArriveOverTheChannelAndHealAfterAWrongBase) {
   auto request = remote.client->Generate(Ask({1}, 3), result.OnChunk());
   ASSERT_EQ(result.Wait(), absl::OkStatus());
   EXPECT_EQ(result.versions.front().version(), 3);
+}
+
+TEST(RolloutGrpcTest, AnUpdateThatItsSenderGaveUpIsNeverApplied) {
+  Remote remote;
+  remote.gate.Let(3);
+  Collect result;
+  auto request = remote.client->Generate(Ask({1, 2}, 4900), result.OnChunk());
+  result.WaitForTokens(3);  // the step after that does not end
+  const auto patient = *weights::NewGrpcSink(remote.channel);
+  const auto hasty = *weights::NewGrpcSink(remote.channel, {.deadline = std::chrono::milliseconds(200)});
+  const uint64_t loaded = remote.loads;
+  std::thread newer([&] {
+    EXPECT_EQ(patient->Update(*weights::Encode(nullptr, *FakeSnapshot(6, 1006), false)).status(), absl::OkStatus());
+  });
+  while (remote.loads == loaded) std::this_thread::yield();  // it has its turn, and waits for the step
+  EXPECT_EQ(hasty->Update(*weights::Encode(nullptr, *FakeSnapshot(5, 1005), false)).status().code(),
+            absl::StatusCode::kDeadlineExceeded);
+  // Asked over the same connection, after it: the server has heard that the sender is gone.
+  EXPECT_EQ(remote.client->Status()->version(), 1);
+  request.reset();
+  remote.gate.Open();
+  newer.join();
+  remote.server->Shutdown();  // once it has ended what it was asked
+  EXPECT_EQ(*remote.engine->LiveVersion(), 6);
 }
 
 TEST(RolloutGrpcTest, AnUpdateBeyondTheLimitIsRefused) {

@@ -32,6 +32,10 @@ class FakeEngine final : public Sink {
     while (hung_ && passes_ == 0) changed_.Wait(mu_);
     if (hung_) --passes_;
     if (!error_.ok()) return Unshared(error_);
+    const bool beside = delta.header.beside();
+    if (beside && !beside_error_.ok()) return Unshared(beside_error_);
+    if (beside && full_) return absl::ResourceExhaustedError("it holds as many as it may");
+    if (!beside && std::exchange(restarts_, false)) Restart();
     EncodedDelta received = delta;
     if (damage_next_ && !IsFullCopy(delta.header)) {
       damage_next_ = false;
@@ -39,9 +43,10 @@ class FakeEngine final : public Sink {
     }
     auto applied = Apply(held_, received);
     if (!applied.ok()) return applied.status();
-    if (delta.header.beside()) {
+    if (beside) {
       EXPECT_TRUE(delta.header.retain() && IsFullCopy(delta.header));
       log_.push_back("beside " + std::to_string((*applied)->version()));
+      retained_.insert((*applied)->version());
       v1::UpdateWeightsResponse response;
       response.set_version((*applied)->version());
       return response;
@@ -67,14 +72,16 @@ class FakeEngine final : public Sink {
 
   absl::StatusOr<int64_t> LiveVersion() override {
     base::MutexLock lock(mu_);
-    if (!error_.ok()) return Unshared(error_);
+    INGOT_RETURN_IF_ERROR(Asked());
     return held_ == nullptr ? -1 : held_->version();
   }
 
   absl::StatusOr<std::vector<int64_t>> HeldVersions() override {
     base::MutexLock lock(mu_);
-    if (!error_.ok()) return Unshared(error_);
-    return std::vector<int64_t>(retained_.begin(), retained_.end());
+    INGOT_RETURN_IF_ERROR(Asked());
+    std::set<int64_t> versions = retained_;
+    if (held_ != nullptr) versions.insert(held_->version());
+    return std::vector<int64_t>(versions.begin(), versions.end());
   }
 
   void Hang() {
@@ -92,11 +99,21 @@ class FakeEngine final : public Sink {
   void DamageNext() {
     Set([&] { damage_next_ = true; });
   }
+  void FailBeside(absl::Status status) {
+    Set([&] { beside_error_ = std::move(status); });
+  }
+  // Of what it is and holds.
+  void FailAsked(absl::Status status) {
+    Set([&] { asked_error_ = std::move(status); });
+  }
   void Forget() {
-    Set([&] { held_ = nullptr; });
+    Set([&] { Restart(); });
   }  // a restarted engine
-  void RetainNoMore() {
-    Set([&] { full_ = true; });
+  void ForgetBeforeTheNextUpdate() {
+    Set([&] { restarts_ = true; });
+  }
+  void RetainNoMore(bool no_more = true) {
+    Set([&] { full_ = no_more; });
   }
   // What the running or last Update was called with.
   const EncodedDelta* last_sent() {
@@ -118,6 +135,18 @@ class FakeEngine final : public Sink {
     base::MutexLock lock(mu_);
     while (entered_ < times) changed_.Wait(mu_);
   }
+  int asked() {
+    base::MutexLock lock(mu_);
+    return asked_;
+  }
+  void AwaitAsked(int times) {
+    base::MutexLock lock(mu_);
+    while (asked_ < times) changed_.Wait(mu_);
+  }
+  int entered() {
+    base::MutexLock lock(mu_);
+    return entered_;
+  }
   void AwaitLogged(size_t entries) {
     while (log().size() < entries) std::this_thread::yield();
   }
@@ -129,14 +158,26 @@ class FakeEngine final : public Sink {
     change();
     changed_.SignalAll();
   }
+  void Restart() {
+    held_ = nullptr;
+    retained_.clear();
+  }
+  absl::Status Asked() {
+    ++asked_;
+    changed_.SignalAll();
+    return Unshared(error_.ok() ? asked_error_ : error_);
+  }
 
   base::Mutex mu_;
   base::CondVar changed_;
   bool hung_ = false;
   int passes_ = 0;
   bool damage_next_ = false;
+  bool restarts_ = false;
   bool full_ = false;
-  std::set<int64_t> retained_;  // but for those held beside
+  int asked_ = 0;
+  absl::Status beside_error_, asked_error_;
+  std::set<int64_t> retained_;
   double pause_ms_ = 0;
   int entered_ = 0;
   const EncodedDelta* last_sent_ = nullptr;
@@ -357,6 +398,97 @@ TEST_F(PublisherTest, AnEngineThatWasStartedAgainGetsBackWhatItWasToKeep) {
   EXPECT_THAT(late->log(), ElementsAre("full 3"));
 }
 
+TEST_F(PublisherTest, AnEngineThatIsStartedAgainUnnoticedGetsBackWhatItWasToKeep) {
+  auto engine = Add("restarted");
+  ASSERT_TRUE(Publish(0, true).ok());
+  ASSERT_TRUE(Publish(1).ok());
+  engine->Forget();  // and refuses the next delta
+  ASSERT_TRUE(Publish(2).ok());
+  EXPECT_THAT(engine->log(), ElementsAre("full 0 retained", "delta 1", "beside 0", "full 2"));
+}
+
+TEST_F(PublisherTest, AnEngineThatIsStartedAgainWhileItIsSentTheNewestGetsBackWhatItWasToKeep) {
+  auto engine = Add("restarted");
+  ASSERT_TRUE(Publish(0, true).ok());
+  ASSERT_TRUE(Publish(1).ok());
+  engine->Forget();
+  engine->ForgetBeforeTheNextUpdate();  // after it was given version 0
+  publisher_.CheckLeases();
+  engine->AwaitLogged(4);
+  AwaitLeased(1);
+  EXPECT_THAT(engine->log(), ElementsAre("full 0 retained", "delta 1", "beside 0", "full 1", "beside 0"));
+}
+
+TEST_F(PublisherTest, AnEngineThatCannotSayWhatItHoldsIsNotLeased) {
+  auto engine = Add("restarted");
+  ASSERT_TRUE(Publish(0, true).ok());
+  ASSERT_TRUE(Publish(1).ok());
+  engine->Forget();
+  engine->FailAsked(absl::UnavailableError("being started"));
+  const int asked = engine->asked();
+  publisher_.CheckLeases();
+  AwaitLeased(0);
+  publisher_.CheckLeases();
+  engine->AwaitAsked(asked + 2);  // for its lease, and before a full copy
+  engine->FailAsked(absl::OkStatus());
+  publisher_.CheckLeases();
+  AwaitLeased(1);
+  EXPECT_THAT(engine->log(), ElementsAre("full 0 retained", "delta 1", "beside 0", "full 1"));
+}
+
+TEST_F(PublisherTest, WhatAnEngineIsToKeepIsSentUntilItHasIt) {
+  auto engine = Add("restarted");
+  ASSERT_TRUE(Publish(0, true).ok());
+  ASSERT_TRUE(Publish(1).ok());
+  engine->Forget();
+  engine->FailBeside(absl::DataLossError("a checksum differs"));
+  publisher_.CheckLeases();
+  engine->AwaitEntered(3);
+  engine->FailBeside(absl::OkStatus());
+  publisher_.CheckLeases();
+  AwaitLeased(1);
+  EXPECT_THAT(engine->log(), ElementsAre("full 0 retained", "delta 1", "beside 0", "full 1"));
+}
+
+TEST_F(PublisherTest, AnEngineThatWillNotHoldWhatItIsToKeepServesWithoutIt) {
+  auto engine = Add("restarted");
+  ASSERT_TRUE(Publish(0, true).ok());
+  ASSERT_TRUE(Publish(1).ok());
+  engine->Forget();
+  engine->RetainNoMore();
+  publisher_.CheckLeases();
+  engine->AwaitLogged(3);
+  AwaitLeased(1);
+  EXPECT_THAT(engine->log(), ElementsAre("full 0 retained", "delta 1", "full 1"));
+  EXPECT_EQ(engine->entered(), 4) << "it was asked to once";
+}
+
+TEST_F(PublisherTest, AnEngineThatWasAwayGetsWhatItWasToKeepFromThen) {
+  auto steady = Add("steady"), away = Add("away");
+  ASSERT_TRUE(Publish(0).ok());
+  away->Fail(absl::UnavailableError("gone"));
+  ASSERT_TRUE(Publish(1, true).ok());
+  away->Fail(absl::OkStatus());
+  ASSERT_TRUE(Publish(2).ok());
+  AwaitLeased(2);
+  EXPECT_THAT(away->log(), ElementsAre("full 0", "beside 1", "full 2"));
+  EXPECT_THAT(publisher_.HeldVersions(), ElementsAre(std::pair(1, 2), std::pair(2, 2)));
+}
+
+// Live, it is among what the engine holds; it is not any more once the newest is.
+TEST_F(PublisherTest, WhatAnEngineServesButDoesNotKeepIsSentAgainOnceItIsReplaced) {
+  auto steady = Add("steady"), engine = Add("full for a while");
+  engine->RetainNoMore();
+  ASSERT_TRUE(Publish(0, true).ok());
+  engine->Fail(absl::UnavailableError("gone"));
+  ASSERT_TRUE(Publish(1).ok());
+  engine->RetainNoMore(false);
+  engine->Fail(absl::OkStatus());
+  publisher_.CheckLeases();
+  AwaitLeased(2);
+  EXPECT_THAT(engine->log(), ElementsAre("full 0", "full 1", "beside 0"));
+}
+
 TEST_F(PublisherTest, EnginesThatAreStartedAgainAtOnceAreSentOneCopyOfWhatTheyWereToKeep) {
   auto a = Add("a"), b = Add("b");
   ASSERT_TRUE(Publish(0, true).ok());
@@ -385,7 +517,7 @@ TEST_F(PublisherTest, AResumedRunsEnginesGetWhatTheyWereToKeepAndServeNothingOld
   ASSERT_TRUE(Publish(4, true).ok());  // the checkpoint that the run goes on from
   ASSERT_TRUE(Publish(5).ok());
   EXPECT_THAT(empty->log(), ElementsAre("beside 2", "full 4 retained", "delta 5"));
-  EXPECT_THAT(kept->log(), ElementsAre("full 5", "full 4 retained", "delta 5"));
+  EXPECT_THAT(kept->log(), ElementsAre("full 5", "beside 2", "full 4 retained", "delta 5"));
   ASSERT_TRUE(publisher_.Release(2).ok());
   empty->Forget();
   publisher_.CheckLeases();
@@ -501,12 +633,12 @@ TEST_F(PublisherTest, AnEngineThatCouldNotBeToldOfAReleaseIsToldWhenItAnswers) {
   EXPECT_EQ(publisher_.Release(0).code(), absl::StatusCode::kUnavailable);
   EXPECT_TRUE(publisher_.HeldVersions().empty());
   engine->Fail(absl::OkStatus());
-  EXPECT_THAT(publisher_.HeldVersions(), ElementsAre(std::pair(0, 1)));
+  EXPECT_THAT(publisher_.HeldVersions(), ElementsAre(std::pair(0, 1), std::pair(1, 1)));
   publisher_.CheckLeases();
   engine->AwaitLogged(4);
   ASSERT_TRUE(Publish(2).ok());
   EXPECT_THAT(engine->log(), ElementsAre("full 0 retained", "delta 1", "release 0", "release 0", "delta 2"));
-  EXPECT_TRUE(publisher_.HeldVersions().empty());
+  EXPECT_THAT(publisher_.HeldVersions(), ElementsAre(std::pair(2, 1)));
 }
 
 TEST_F(PublisherTest, ManyVersionsWithEnginesThatComeAndGo) {
