@@ -17,6 +17,10 @@ release, covered, jobs, parts = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv
 root = pathlib.Path(__file__).resolve().parent.parent
 
 
+# OpenMP's header, which clang here has none of.
+omp = subprocess.run(["c++", "-print-file-name=include"], capture_output=True, text=True, check=True).stdout.strip()
+
+
 def sources(build):
     commands = json.loads((build / "compile_commands.json").read_text())
     return {c["file"]: c for c in commands
@@ -37,8 +41,8 @@ def flags(command):
 def analyse(entry):
     file, command = entry
     done = subprocess.run(
-        ["clang++-19", "-fsyntax-only", "-Wno-everything", "-Wthread-safety", "-Werror=thread-safety", *flags(command),
-         file], cwd=command["directory"], capture_output=True, text=True)
+        ["clang++-19", "-fsyntax-only", "-Wno-everything", "-Wthread-safety", "-Werror=thread-safety", "-idirafter", omp,
+         *flags(command), file], cwd=command["directory"], capture_output=True, text=True)
     return file, done.returncode, done.stdout + done.stderr
 
 

@@ -59,9 +59,12 @@ MemoryNeed OfRank(MemoryNeed need, const model::ModelConfig& config, int element
   need.optimizer = std::llround(static_cast<double>(need.optimizer) * share);
   const int64_t bucket = std::max(largest, std::min(all, kBucketElements));
   const int64_t sums_of_all = element_bytes < 4 ? all * accumulator : 0;  // those of one rank's bf16 gradients
+  // Its owner has a bucket from every rank, all of them once more in the piece that Gloo receives them in, its own,
+  // and, of bf16, their sum.
+  const int64_t gathered =
+      bucket * element_bytes * (2 * ranks->size() + 1) + (element_bytes < 4 ? bucket * accumulator : 0);
   // The fullest moment may be one before any gradient.
-  need.gradients = std::max<int64_t>(0, need.gradients - sums_of_all) + owned * accumulator +
-                   bucket * element_bytes * (ranks->size() + 1);
+  need.gradients = std::max<int64_t>(0, need.gradients - sums_of_all) + owned * accumulator + gathered;
   need.transient += std::max<int64_t>(0, whole_again - need.step());
   return need;
 }
