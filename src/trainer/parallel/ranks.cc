@@ -6,7 +6,6 @@
 #include <torch/csrc/distributed/c10d/Types.hpp>
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/cord.h"
@@ -26,11 +25,12 @@ at::Tensor AsBytes(const at::Tensor& tensor) { return tensor.detach().view({-1})
 
 at::Tensor BytesOf(const std::string& text, int64_t size) {
   at::Tensor bytes = at::zeros({size}, at::kByte);
-  std::memcpy(bytes.mutable_data_ptr(), text.data(), text.size());
+  std::copy(text.begin(), text.end(), static_cast<char*>(bytes.mutable_data_ptr()));  // which may be none
   return bytes;
 }
 
 std::string TextOf(const at::Tensor& bytes, int64_t size) {
+  if (size == 0) return {};
   return {static_cast<const char*>(bytes.const_data_ptr()), static_cast<size_t>(size)};
 }
 

@@ -15,6 +15,7 @@
 #include "../makers.h"
 #include "../temp_dir.h"
 #include "../tiny_model.h"
+#include "cpu_time.h"
 #include "rank_group.h"
 #include "trainer/trainer.h"
 
@@ -152,7 +153,8 @@ TEST(RankProcesses, HoldLessWhereParametersAreDividedByLayer) {
     const auto& [after, predicted_after] = divided[rank];
     std::printf("rank %d held %lld MB (predicted %lld), by layer %lld MB (predicted %lld)\n", rank, before >> 20,
                 predicted_before >> 20, after >> 20, predicted_after >> 20);
-    if (rank == 0) continue;  // holds the last version too, to be published
+    if (rank == 0) continue;      // holds the last version too, to be published
+    if (kSlowdown > 1) continue;  // a sanitizer keeps memory of its own
     // The prediction has room; it leaves out nothing.
     for (const auto& [held, predicted] : {whole[rank], divided[rank]}) {
       EXPECT_LE(static_cast<double>(held), 1.05 * static_cast<double>(predicted));
