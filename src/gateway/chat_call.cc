@@ -162,7 +162,8 @@ void ChatCall::Remember(bool whole, std::vector<Piece> sampled) {
                      .sampled = std::move(sampled),
                      .text_key = plan_->text_key,
                      .prefill = plan_->prefill,
-                     .taken = 0};
+                     .taken = 0,
+                     .reasoning = plan_->reasoning};
   {
     base::MutexLock lock(mu_);
     if (whole) delivered = delivery_->message();

@@ -8,6 +8,8 @@
 // content keys, so matching is linear in the request, and what an id or a text finds is spliced only if all of it is
 // equal. Ids (of tool calls, of items, signatures) decide between calls that delivered equal content, and name what was
 // done to a message that does not equal what was delivered under them.
+// Reasoning is no part of the keys, for most clients drop it. What of it comes back must be what was delivered, in the
+// message that is continued and in all before it: it decides between calls that delivered the same text.
 //
 // Of a streamed answer the client may have kept a beginning: the call was aborted, or the client left before the end.
 // Such a message is continued on the ids whose text it is, and no others (Cut). They are not delimited in what was
@@ -18,6 +20,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -43,6 +46,7 @@ struct ConversationKeys {
   std::vector<std::string> after;           // size: messages + 1
   std::vector<std::string> after_no_tools;  // the same, as if there were no tools
   std::vector<std::string> message;         // each message alone
+  size_t first_reasoned = 0;                // the first message with reasoning; none: how many messages there are
 
   static ConversationKeys Of(const text::Conversation& conversation);
 };
@@ -54,6 +58,11 @@ struct AskedKey {
 
   static AskedKey Of(const ConversationKeys& keys) { return {keys.after.back(), keys.after_no_tools.back()}; }
 };
+
+// Keys of the reasoning (canonical.h) that messages of a conversation have, by their index.
+using ReasoningKeys = std::map<size_t, std::string>;
+// Of the messages from `first` on.
+ReasoningKeys ReasoningOf(const text::Conversation& conversation, size_t first);
 
 class History {
  public:
@@ -103,6 +112,8 @@ class History {
     std::string text_key;  // text::RenderedPrompt's, of its prompt; empty: not known
     std::string prefill;   // of the answer, in the prompt (text::RenderedPrompt)
     size_t taken = 0;      // of the ids of the last piece sampled: how many may have reached the client as a stream
+    // Of the messages that it was asked with behind what `parent` delivered; nullopt: not known, not compared.
+    std::optional<ReasoningKeys> reasoning = {};
   };
   // A call and its answer; nullopt: it broke off, and what was sampled is only good for what the client kept of it.
   // Returns its index.
@@ -132,6 +143,8 @@ class History {
     size_t first_sampled = 0;  // index into pieces
     std::string text_key;
     text::Message delivered;
+    std::string delivered_reasoning;  // its key
+    std::optional<ReasoningKeys> asked_reasoning;
     std::string asked;  // AskedKey::key
     std::string prefill;
     size_t taken = 0;
@@ -143,8 +156,14 @@ class History {
   Match FindKept(const text::Conversation& conversation, const ConversationKeys& keys, size_t message,
                  const Cut& cut) const;
   bool Names(int call, const text::Message& message, const std::vector<std::string>* ids) const;
-  int Choose(const std::vector<int>& candidates, const text::Message& message,
-             const std::vector<std::string>* ids) const;
+  // The message that `call` answered with, among those before `end`; `end` if it is not there.
+  size_t AnswerOf(int call, const ConversationKeys& keys, size_t end) const;
+  bool SameReasoningBefore(size_t message, const text::Conversation& conversation, const ConversationKeys& keys,
+                           int call) const;
+  // Of calls that delivered what `message` says, the one to be taken for it; -1: its reasoning, or that before it, is
+  // of none of them.
+  int Choose(const std::vector<int>& candidates, const text::Conversation& conversation, const ConversationKeys& keys,
+             size_t message, const EchoedIds& echoed) const;
   std::string ForkCause(const text::Conversation& conversation, const ConversationKeys& keys, const EchoedIds& echoed,
                         size_t message) const;
 
@@ -164,7 +183,7 @@ inline constexpr char kForkToolsChanged[] = "tools_changed";        // same mess
 inline constexpr char kForkHistoryRewritten[] = "history_rewritten";  // delivered, but what stood before it changed
 inline constexpr char kForkCallRenamed[] = "call_renamed";            // under a known id, a call of another tool
 inline constexpr char kForkArgumentsChanged[] = "arguments_changed";  // under a known id, other arguments
-inline constexpr char kForkContentChanged[] = "content_changed";      // under a known id, other text or calls
+inline constexpr char kForkContentChanged[] = "content_changed";      // known id, other text or calls; other reasoning
 inline constexpr char kForkNotFound[] = "not_found";  // an assistant message this episode never delivered
 inline constexpr char kForkThinkingStripped[] = "thinking_stripped";  // the template leaves out earlier reasoning now
 inline constexpr char kForkTailFailed[] = "tail_failed";              // the template cannot render the rest on its own

@@ -49,7 +49,8 @@ class HistoryTest : public ::testing::Test {
                          .sampled = {PromptPiece(std::vector<int32_t>{token})},
                          .text_key = {},
                          .prefill = {},
-                         .taken = 0});
+                         .taken = 0,
+                         .reasoning = ReasoningOf(asked, match.first_new)});
   }
   History::Match Find(const Conversation& asked, const History::EchoedIds& echoed = {}) const {
     return history_.Find(asked, ConversationKeys::Of(asked), echoed);
@@ -162,6 +163,60 @@ TEST_F(HistoryTest, AnEchoedIdDecidesBetweenEqualAnswers) {
   EXPECT_EQ(parent("id_2"), 1);
   EXPECT_EQ(parent("renamed"), 1) << "the latest";
   EXPECT_EQ(parent("renamed", {{}, {"fc_call0_1"}, {}}), 0);
+}
+
+TEST_F(HistoryTest, ReasoningThatCameBackDecidesBetweenEqualAnswers) {
+  const auto thought = [](const std::string& reasoning) { return Assistant("Yes.", {}, reasoning); };
+  Call({{user_}, {}}, thought("R0 first"));
+  Call({{user_}, {}}, thought("R1 second"));
+  const auto match = [&](const Message& sent) { return Find({{user_, sent, User("go on")}, {}}); };
+  EXPECT_EQ(match(thought("R0 first")).parent, 0);
+  EXPECT_EQ(match(thought("\n R0 first\n")).parent, 0) << "white space around it";
+  EXPECT_EQ(match(thought("R1 second")).parent, 1);
+  EXPECT_EQ(match(thought("")).parent, 1) << "dropped: the latest";
+  EXPECT_EQ(match(thought(" \n")).parent, 1) << "white space is nothing";
+  EXPECT_EQ(match(thought("EDITED")).parent, -1);
+  EXPECT_EQ(match(thought("EDITED")).fork_cause, kForkContentChanged);
+  EXPECT_EQ(match(Assistant("No.", {}, "R0 first")).fork_cause, kForkNotFound);
+}
+
+TEST_F(HistoryTest, ReasoningThatCameWhereNoneWasDeliveredIsAFork) {
+  Call({{user_}, {}}, answered_);
+  const Message sent = Assistant(answered_.content, {}, "EDITED");
+  EXPECT_EQ(Find({{user_, sent, User("go on")}, {}}).parent, -1);
+  EXPECT_EQ(Cause({{user_, sent, User("go on")}, {}}), kForkContentChanged);
+}
+
+TEST_F(HistoryTest, AnIdDoesNotVouchForOtherReasoning) {
+  const Message thought = Assistant("", called_.tool_calls, "hm");
+  Call({{user_}, {}}, thought);
+  EXPECT_EQ(Find({{user_, thought, listed_}, {}}).parent, 0);
+  const Message edited = Assistant("", called_.tool_calls, "EDITED");
+  EXPECT_EQ(Find({{user_, edited, listed_}, {}}).parent, -1);
+  EXPECT_EQ(Cause({{user_, edited, listed_}, {}}), kForkContentChanged);
+}
+
+// Two branches that say the same, but for a thought in their first answer.
+TEST_F(HistoryTest, ReasoningOfEarlierTurnsCountsToo) {
+  const auto first = [](const std::string& reasoning) { return Assistant("Yes.", {}, reasoning); };
+  const auto second = [&](const std::string& reasoning) -> Conversation {
+    return {{user_, first(reasoning), User("go on")}, {}};
+  };
+  const auto third = [&](const std::string& reasoning) {
+    return Find({{user_, first(reasoning), User("go on"), answered_, User("thanks")}, {}});
+  };
+  Call({{user_}, {}}, first("R0"));
+  Call({{user_}, {}}, first("R1"));
+  EXPECT_EQ(Call(second("R0"), answered_), 2);
+  EXPECT_EQ(Call(second("R1"), answered_), 3);
+  // A thought that nobody delivered: its prompt is rendered, and is continued by who goes on sending it.
+  EXPECT_EQ(Call(second("EDITED"), answered_), 4);
+  EXPECT_EQ(third("R0").parent, 2);
+  EXPECT_EQ(third("R1").parent, 3);
+  EXPECT_EQ(third("EDITED").parent, 4);
+  EXPECT_EQ(third("").parent, 4);
+  EXPECT_EQ(third("another").parent, -1);
+  EXPECT_EQ(third("another").fork_cause, kForkContentChanged);
 }
 
 TEST_F(HistoryTest, ReasoningIsPutBackWhereTheClientDroppedIt) {

@@ -188,6 +188,59 @@ TEST(Splice, ATurnThatWasCutAtItsLengthGetsTheEndThatItLacks) {
   EXPECT_EQ(world.pool.Ids(calls[1].context_keys()), Vec(world.engine->requests()[1].prompt_ids()));
 }
 
+// Two choices that say the same after different thoughts: what goes on is the one that was sent back.
+TEST(Splice, GoesOnFromTheChoiceWhoseThoughtCameBack) {
+  auto calls = std::make_shared<std::atomic<int>>(0);
+  World world([calls](const auto&) {
+    const int call = (*calls)++;
+    return Say(call < 2 ? absl::StrCat("<think>\nR", call, "\n</think>\n\nYes.") : "Done.");
+  });
+  world.engine->inline_chunks = true;
+  world.options.history_thinking = HistoryThinking::kKeep;
+  const auto episode = world.Open();
+  object body = Body(Question());
+  body["n"] = 2;
+  const auto both = world.Chat(episode.api_key(), body);
+  ASSERT_TRUE(both.status.ok()) << both.status;
+  for (int choice = 0; choice < 2; ++choice) {
+    array messages = Question();
+    messages.push_back(both.events[0].at("choices").at(choice).at("message"));
+    ASSERT_EQ(messages[2].at("reasoning_content").as_string(), absl::StrCat("R", choice));
+    messages.push_back(Msg("user", absl::StrCat("go on ", choice)));
+    ASSERT_TRUE(world.Chat(episode.api_key(), Body(messages)).status.ok());
+    const std::string prompt = TestTokenizer()->Decode(Vec(world.engine->requests().back().prompt_ids()), false);
+    EXPECT_THAT(prompt, ::testing::HasSubstr(absl::StrCat("<think>\nR", choice, "\n</think>\n\nYes.<|im_end|>")));
+    EXPECT_EQ(world.pool.calls().back().fork_cause(), "");
+    messages[2].as_object()["reasoning_content"] = "EDITED";
+    ASSERT_TRUE(world.Chat(episode.api_key(), Body(messages)).status.ok());
+    EXPECT_EQ(world.pool.calls().back().parent_call_id(), "");
+    EXPECT_EQ(world.pool.calls().back().fork_cause(), kForkContentChanged);
+  }
+}
+
+// The signature that names the call is dropped, the thought is kept.
+TEST(Splice, AThoughtWithoutItsSignatureFindsItsCall) {
+  auto calls = std::make_shared<std::atomic<int>>(0);
+  World world([calls](const auto&) {
+    const int call = (*calls)++;
+    return Say(call < 2 ? absl::StrCat("<think>\nR", call, "\n</think>\n\nYes.") : "Done.");
+  });
+  world.options.history_thinking = HistoryThinking::kKeep;
+  const auto episode = world.Open();
+  const std::string asked = R"({"max_tokens":99,"messages":[{"role":"user","content":"1+2?"})";
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(world.Ask("messages", episode.api_key(), asked + "]}").status.ok());
+  for (int i = 0; i < 2; ++i) {
+    const std::string turn = absl::StrCat(R"({"role":"assistant","content":[{"type":"thinking","thinking":"R)", i,
+                                          R"("},{"type":"text","text":"Yes."}]})");
+    ASSERT_TRUE(world
+                    .Ask("messages", episode.api_key(),
+                         absl::StrCat(asked, ",", turn, R"(,{"role":"user","content":"go on )", i, R"("}]})"))
+                    .status.ok());
+    EXPECT_EQ(world.pool.calls().back().parent_call_id(), world.pool.calls()[i].call_id());
+    EXPECT_EQ(world.pool.calls().back().fork_cause(), "");
+  }
+}
+
 TEST(Splice, DroppedTurnsContinueTheTurnBeforeThem) {
   int turn = 0;
   World world([&](const auto&) { return Say("answer " + std::to_string(turn++)); });
@@ -347,13 +400,14 @@ text::ParsedOutput Read(std::span<const int32_t> ids) {
 TEST(CutAnswer, FindsTheFewestIdsOfWhatWasKept) {
   World world([](const auto&) { return Say("x"); });
   Core core(world.options, {.engine = world.engine, .tokenizer = TestTokenizer(), .format = TestFormat()});
-  const auto cut = [&](const std::string& sampled, const std::string& kept) {
+  const auto cut = [&](const std::string& sampled, const std::string& kept, const std::string& reasoning = "") {
     text::Conversation conversation;
     for (const char* role : {"user", "assistant"}) {
       conversation.messages.emplace_back();
       conversation.messages.back().role = role;
     }
     conversation.messages[1].content = kept;
+    conversation.messages[1].reasoning = reasoning;
     const std::vector<int32_t> ids = Encode(sampled);
     const History::Kept found = CutAnswer(core, conversation, 1, ids, "");
     return TestTokenizer()->Decode(std::span(ids).first(found.ids), false);
@@ -365,6 +419,8 @@ TEST(CutAnswer, FindsTheFewestIdsOfWhatWasKept) {
   EXPECT_EQ(cut("one two three", ""), "");
   EXPECT_EQ(cut("<think>\nhm\n</think>\n\nIt is 3.", "It is"), "<think>\nhm\n</think>\n\nIt is");
   EXPECT_EQ(cut("\xf0\x9f\x98\x80 ok", "\xf0\x9f\x98\x80"), "\xf0\x9f\x98\x80");
+  EXPECT_EQ(cut("<think>\nhm\n</think>\n\nIt is 3.", "It is", "hm"), "<think>\nhm\n</think>\n\nIt is");
+  EXPECT_EQ(cut("<think>\nhm\n</think>\n\nIt is 3.", "It is", "so"), "");
   EXPECT_EQ(cut("I look.\n<tool_call>\n{\"name\": \"ls\"", "I look."), "I look.");
 }
 
