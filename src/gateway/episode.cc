@@ -95,7 +95,7 @@ Episode::Plan Episode::PlanPrompt(const text::Conversation& conversation, const 
   const auto restore = [&plan](std::optional<text::Conversation> restored) {
     if (restored.has_value()) plan.conversation = std::move(restored);
   };
-  restore(history_.WithReasoning(now(), keys));
+  restore(history_.WithReasoning(now(), keys, echoed));
   restore(history_.WithWrittenIds(now()));
   if (plan.match.parent < 0) return plan;
   restore(history_.AsDelivered(now(), keys, plan.match.parent));

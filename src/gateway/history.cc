@@ -124,18 +124,16 @@ History::Match History::FindKept(const text::Conversation& conversation, const C
 }
 
 std::optional<text::Conversation> History::WithReasoning(const text::Conversation& conversation,
-                                                         const ConversationKeys& keys) const {
+                                                         const ConversationKeys& keys, const EchoedIds& echoed) const {
   std::optional<text::Conversation> restored;
   if (!any_reasoning_) return restored;
   for (size_t i = 0; i < conversation.messages.size(); ++i) {
     const text::Message& message = conversation.messages[i];
     if (message.role != "assistant" || !message.reasoning.empty()) continue;
-    const auto found = by_message_.find(keys.message[i]);
-    if (found == by_message_.end()) continue;
-    const auto names = [&](int call) { return Names(call, message, nullptr); };
-    const auto named = std::find_if(found->second.rbegin(), found->second.rend(), names);
-    const int chosen = named == found->second.rend() ? found->second.back() : *named;
-    if (calls_[chosen].delivered.reasoning.empty()) continue;
+    const auto here = by_prefix_.find(keys.after[i + 1]);
+    int chosen = here == by_prefix_.end() ? -1 : Choose(here->second, conversation, keys, i, echoed);
+    if (chosen < 0) chosen = NamedElsewhere(message, keys.message[i], IdsOf(echoed, i));
+    if (chosen < 0 || calls_[chosen].delivered.reasoning.empty()) continue;
     if (!restored.has_value()) restored = conversation;
     restored->messages[i].reasoning = calls_[chosen].delivered.reasoning;
   }
@@ -169,6 +167,16 @@ bool History::Names(int call, const text::Message& message, const std::vector<st
   if (ids == nullptr || entry.call_id.empty()) return false;
   return std::any_of(ids->begin(), ids->end(),
                      [&](const std::string& id) { return id.find(entry.call_id) != std::string::npos; });
+}
+
+// The newest call that delivered what `message` says, whatever it was asked, and is named by an id in it; -1: none.
+int History::NamedElsewhere(const text::Message& message, const std::string& key,
+                            const std::vector<std::string>* ids) const {
+  const auto found = by_message_.find(key);
+  if (found == by_message_.end()) return -1;
+  const auto names = [&](int call) { return Names(call, message, ids); };
+  const auto named = std::find_if(found->second.rbegin(), found->second.rend(), names);
+  return named == found->second.rend() ? -1 : *named;
 }
 
 size_t History::AnswerOf(int call, const ConversationKeys& keys, size_t end) const {

@@ -94,10 +94,11 @@ class History {
   Match Find(const text::Conversation& conversation, const ConversationKeys& keys, const EchoedIds& echoed = {},
              const Cut& cut = nullptr) const;
 
-  // The conversation with the reasoning that calls delivered put back into messages that came without it; nullopt:
-  // there is none to put back.
-  std::optional<text::Conversation> WithReasoning(const text::Conversation& conversation,
-                                                  const ConversationKeys& keys) const;
+  // The conversation with the reasoning that calls delivered put back into messages that came without it: a message
+  // has it that answers what its call was asked, or bears an id of that call. Text that is merely equal has not, for it
+  // may be another conversation's. nullopt: there is none to put back.
+  std::optional<text::Conversation> WithReasoning(const text::Conversation& conversation, const ConversationKeys& keys,
+                                                  const EchoedIds& echoed = {}) const;
 
   // The conversation with the ids that the model wrote in the calls that were delivered under ids of the gateway's
   // (text::ToolCall::written_id); nullopt: there is none of those.
@@ -156,6 +157,7 @@ class History {
   Match FindKept(const text::Conversation& conversation, const ConversationKeys& keys, size_t message,
                  const Cut& cut) const;
   bool Names(int call, const text::Message& message, const std::vector<std::string>* ids) const;
+  int NamedElsewhere(const text::Message& message, const std::string& key, const std::vector<std::string>* ids) const;
   // The message that `call` answered with, among those before `end`; `end` if it is not there.
   size_t AnswerOf(int call, const ConversationKeys& keys, size_t end) const;
   bool SameReasoningBefore(size_t message, const text::Conversation& conversation, const ConversationKeys& keys,

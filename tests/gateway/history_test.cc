@@ -233,6 +233,44 @@ TEST_F(HistoryTest, ReasoningIsPutBackWhereTheClientDroppedIt) {
   EXPECT_FALSE(history_.WithReasoning(foreign, ConversationKeys::Of(foreign)).has_value());
 }
 
+// Text alone does not say whose it is: only what stood before it, or an id of the call, does.
+TEST_F(HistoryTest, ReasoningIsNotPutBackIntoAnotherConversation) {
+  Call({{user_}, {}}, Assistant("Yes.", {}, "secret"));
+  const auto restored = [&](const Message& before, const History::EchoedIds& echoed = {}) {
+    const Conversation sent{{before, Assistant("Yes."), User("go on")}, {}};
+    const auto with = history_.WithReasoning(sent, ConversationKeys::Of(sent), echoed);
+    return with.has_value() ? with->messages[1].reasoning : "";
+  };
+  EXPECT_EQ(restored(user_), "secret");
+  EXPECT_EQ(restored(User("another question")), "");
+  EXPECT_EQ(restored(User("another question"), {{}, {"msg_call0_0"}, {}}), "secret") << "an id names the call";
+}
+
+// An earlier message was restored, the client goes on dropping, and begins a branch.
+TEST_F(HistoryTest, ReasoningOfEveryTurnIsPutBackAsTheConversationGoesOn) {
+  const auto said = [](const std::string& text) { return Assistant(text, {}, "of " + text); };
+  const auto plain = [](const std::string& text) { return Assistant(text); };
+  Call({{user_}, {}}, said("one"));
+  Call({{user_, plain("one"), User("2")}, {}}, said("two"));
+  Call({{user_, plain("one"), User("other"), plain("foreign"), User("2")}, {}}, said("two"));
+  const auto reasoning = [&](const Conversation& sent) {
+    const auto with = history_.WithReasoning(sent, ConversationKeys::Of(sent));
+    std::vector<std::string> all;
+    for (const Message& message : with.value_or(sent).messages) {
+      if (message.role == "assistant") all.push_back(message.reasoning);
+    }
+    return all;
+  };
+  using ::testing::ElementsAre;
+  EXPECT_THAT(reasoning({{user_, plain("one"), User("2"), plain("two"), User("3")}, {}}),
+              ElementsAre("of one", "of two"));
+  EXPECT_THAT(reasoning({{user_, plain("one"), User("other"), plain("foreign"), User("2"), plain("two")}, {}}),
+              ElementsAre("of one", "", "of two"));
+  // A summary stands in the place of what was asked: nothing tells whose answers these are.
+  EXPECT_THAT(reasoning({{User("summary"), plain("one"), User("2"), plain("two"), User("3")}, {}}),
+              ElementsAre("", ""));
+}
+
 TEST_F(HistoryTest, CallsHaveTheIdsThatTheModelWroteBesideThoseOfTheClient) {
   Message written = called_;
   written.tool_calls[0].written_id = "functions.ls:0";
