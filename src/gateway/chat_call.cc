@@ -89,7 +89,7 @@ void ChatCall::OnChunk(absl::StatusOr<v1::GenerateChunk> chunk) {
     wake = !finished && setup_.request->stream && !woken_;
     woken_ = woken_ || wake;
   }
-  if (finished) core_.writers.Submit([self = shared_from_this()] { self->Complete(); });
+  if (finished) SubmitComplete();
   if (wake) setup_.wake();
 }
 
@@ -103,7 +103,12 @@ void ChatCall::Abort(absl::Status why) {
     phase_ = Phase::kFinishing;
     handle = std::move(handle_);
   }
+  SubmitComplete();
   handle.reset();
+}
+
+void ChatCall::SubmitComplete() {
+  if (!plan_->raw) setup_.episode->FinishCall(shared_from_this(), AskedKey::Of(plan_->keys).key);
   core_.writers.Submit([self = shared_from_this()] { self->Complete(); });
 }
 

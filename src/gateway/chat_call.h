@@ -70,6 +70,8 @@ class ChatCall : public std::enable_shared_from_this<ChatCall> {
   int64_t PinnedVersion() const;
   void OnChunk(absl::StatusOr<v1::GenerateChunk> chunk);
 
+  // Has Complete run by a writer. What asks for it later can wait for the call to be known.
+  void SubmitComplete();
   // Complete's steps.
   absl::Status Outcome();
   void Remember(bool whole, std::vector<Piece> sampled);

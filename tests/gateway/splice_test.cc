@@ -7,7 +7,9 @@
 
 #include "gateway/api_error.h"
 #include "gateway/canonical.h"
+#include "gateway/chat_call.h"
 #include "gateway/fakes.h"
+#include "gateway/generation.h"
 #include "gateway/prompt_plan.h"
 #include "gateway/turn_text.h"
 #include "text/output_format.h"
@@ -239,6 +241,87 @@ TEST(Splice, AThoughtWithoutItsSignatureFindsItsCall) {
     EXPECT_EQ(world.pool.calls().back().parent_call_id(), world.pool.calls()[i].call_id());
     EXPECT_EQ(world.pool.calls().back().fork_cause(), "");
   }
+}
+
+// The client goes on before the stream that it broke off is recorded.
+TEST(Splice, GoesOnFromABrokenStreamThatIsStillBeingRecorded) {
+  World world(HoldFirst("A long answer that goes on", "Done."));
+  const auto episode = world.Open();
+  object body = Body(Question());
+  body["stream"] = true;
+  auto flag = std::make_shared<Flag>();
+  auto call = world.StartChat(episode.api_key(), body, [flag] { flag->Set(); });
+  world.engine->WaitForHeld(1);
+  flag->WaitAndClear();
+  call->Take();
+  call->Take();
+  world.pool.CloseGate(true);
+  call->Abort(absl::CancelledError("the client went away"));
+  auto next = std::make_shared<Flag>();
+  auto answer = world.StartChat(episode.api_key(), Body(Asking("A long answer that goes on")), [next] { next->Set(); });
+  world.pool.CloseGate(false);
+  while (!answer->Take().done) next->WaitAndClear();
+  const auto calls = world.pool.calls();
+  ASSERT_EQ(calls.size(), 2u);
+  EXPECT_EQ(calls[1].parent_call_id(), calls[0].call_id());
+  EXPECT_EQ(calls[1].fork_cause(), "");
+}
+
+// The same step by step: the plan looks, finds nothing, and waits for a call that samples no more, but for no other.
+TEST(Splice, APlanWaitsForCallsThatAreBeingFinishedAlone) {
+  World world([](const auto&) { return Say("x"); });
+  Core core(world.options, {.engine = world.engine, .tokenizer = TestTokenizer(), .format = TestFormat()});
+  v1::EpisodeLimits limits;
+  limits.set_max_calls(10);
+  const auto episode = std::make_shared<Episode>(v1::Episode(), limits, true, false, std::chrono::nanoseconds(0));
+  text::Conversation asked;
+  asked.messages.resize(1);
+  asked.messages[0].role = "user";
+  text::Conversation sent = asked;
+  sent.messages.resize(2);
+  sent.messages[1].role = "assistant";
+  sent.messages[1].content = "Yes.";
+  const ConversationKeys asked_keys = ConversationKeys::Of(asked), sent_keys = ConversationKeys::Of(sent);
+  const auto add = [&](const std::string& id, const std::string& text) {
+    text::Message delivered = sent.messages[1];
+    delivered.content = text;
+    episode->AddToHistory(Episode::Plan(), asked_keys, delivered,
+                          {.call_id = id,
+                           .parent = -1,
+                           .prompt = {},
+                           .sampled = {PromptPiece(std::vector<int32_t>{1})},
+                           .text_key = {},
+                           .prefill = {},
+                           .taken = 1});
+  };
+  add("older", "No.");  // a stream, so that a plan asks for beginnings of it: then it has looked, and holds the lock
+  const auto call = std::make_shared<ChatCall>(
+      core,
+      ChatCall::Setup{.call_id = "id", .choice = 0, .request = {}, .episode = episode, .wake = {}, .on_done = {}});
+  ASSERT_TRUE(episode->BeginCall(call, std::chrono::nanoseconds(0)).ok());
+  Flag looked;
+  const auto plan = [&] {
+    return episode->PlanPrompt(sent, sent_keys, {}, [&](const auto&, size_t, auto, const auto&) {
+      looked.Set();
+      return History::Kept();
+    });
+  };
+  EXPECT_EQ(plan().match.parent, -1) << "it may sample for long";
+  looked.WaitAndClear();
+  episode->FinishCall(call, AskedKey::Of(sent_keys).key);
+  EXPECT_EQ(plan().match.parent, -1) << "it was asked something else";
+  looked.WaitAndClear();
+  episode->FinishCall(call, AskedKey::Of(asked_keys).key);
+  std::thread finisher([&] {
+    looked.WaitAndClear();
+    add("finished", "Yes.");
+    episode->EndCall(call, std::chrono::nanoseconds(0));
+  });
+  const Episode::Plan found = plan();
+  EXPECT_EQ(found.match.parent, 1);
+  EXPECT_EQ(found.parent_call_id, "finished");
+  EXPECT_EQ(found.match.fork_cause, "");
+  finisher.join();
 }
 
 TEST(Splice, DroppedTurnsContinueTheTurnBeforeThem) {
