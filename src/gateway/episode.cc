@@ -67,7 +67,7 @@ absl::StatusOr<int32_t> Episode::BeginCall(const std::shared_ptr<ChatCall>& call
                     absl::StrCat("episode ", id(), " has made ", max_calls,
                                  " calls, its limit (max_calls): it takes no more, end it"));
   }
-  if (session_ && static_cast<int>(history_.size()) >= max_calls) {
+  if (session_ && (static_cast<int>(history_.size()) >= max_calls || history_.tokens() >= limits_.max_tokens())) {
     history_ = History();
     ++epoch_;
     recorded_.clear();

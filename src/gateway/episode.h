@@ -28,7 +28,8 @@ class ChatCall;
 class Episode {
  public:
   // `limits`: those in force; max_calls > 0. `admitted`: a ticket of the scheduler stands behind it. `session`: opened
-  // by the gateway itself for a key; only its deadline holds.
+  // by the gateway itself for a key; once its history has max_calls calls or holds max_tokens (> 0) tokens, it begins
+  // a new one.
   Episode(v1::Episode record, v1::EpisodeLimits limits, bool admitted, bool session, std::chrono::nanoseconds now)
       : record_(std::move(record)),
         limits_(std::move(limits)),

@@ -276,6 +276,7 @@ int History::Add(const AskedKey& asked, const std::optional<text::Message>& deli
   entry.pieces = std::move(call.prompt);
   entry.first_sampled = entry.pieces.size();
   for (Piece& piece : call.sampled) entry.pieces.push_back(std::move(piece));
+  for (const Piece& piece : entry.pieces) tokens_ += piece.segment->token_ids_size();
   entry.text_key = std::move(call.text_key);
   entry.prefill = std::move(call.prefill);
   entry.asked = asked.key;
@@ -296,7 +297,10 @@ int History::Keep(const ConversationKeys& asked, const Match& match) {
   Entry entry = calls_[match.kept_of];
   Piece& sampled = entry.pieces.back();
   entry.unrecorded = match.kept.ids < static_cast<size_t>(sampled.segment->token_ids_size());
-  if (entry.unrecorded) sampled = MakePiece(FirstIds(*sampled.segment, static_cast<int>(match.kept.ids)));
+  if (entry.unrecorded) {
+    sampled = MakePiece(FirstIds(*sampled.segment, static_cast<int>(match.kept.ids)));
+    tokens_ += sampled.segment->token_ids_size();
+  }
   entry.delivered = match.kept.message;
   entry.broken_off = entry.continued = false;
   calls_.push_back(std::move(entry));

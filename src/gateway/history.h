@@ -135,6 +135,8 @@ class History {
   // The ids that call sampled.
   std::vector<int32_t> Sampled(int call) const;
   size_t size() const { return calls_.size(); }
+  // Tokens held, those that calls share counted once.
+  int64_t tokens() const { return tokens_; }
 
  private:
   struct Entry {
@@ -177,6 +179,7 @@ class History {
   std::unordered_map<std::string, std::vector<int>> by_message_;  // by key of the delivered message
   std::unordered_map<std::string, std::string> written_ids_;      // what the model wrote, by the id it was delivered as
   bool any_reasoning_ = false;
+  int64_t tokens_ = 0;
 };
 
 // The causes a fork is counted under. Nothing before the fork is continued:
