@@ -7,6 +7,8 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "gateway/api_error.h"
+#include "gateway/recorded_message.h"
+#include "gateway/request_fields.h"
 #include "gateway/sampling.h"
 
 namespace ingot::gateway {
@@ -158,6 +160,17 @@ void ChatCall::Complete() {
   Done(std::move(status));
 }
 
+// History::Call::echoed_arguments.
+std::vector<std::string> ChatCall::EchoedOf(const text::Message& delivered) const {
+  std::vector<std::string> echoed;
+  bool other = false;
+  for (const text::ToolCall& call : delivered.tool_calls) {
+    echoed.push_back(EchoedArguments(*setup_.request, call));
+    other = other || echoed.back() != call.arguments_json;
+  }
+  return other ? echoed : std::vector<std::string>();
+}
+
 // Makes the call known to later requests of its episode, with its answer or with what the client may have of one.
 void ChatCall::Remember(bool whole, std::vector<Piece> sampled) {
   std::optional<text::Message> delivered;
@@ -172,6 +185,7 @@ void ChatCall::Remember(bool whole, std::vector<Piece> sampled) {
   {
     base::MutexLock lock(mu_);
     if (whole) delivered = delivery_->message();
+    if (whole) call.echoed_arguments = EchoedOf(delivery_->message());
     if (setup_.request->stream) call.taken = whole ? generation_.size() : delivery_->taken_tokens();
   }
   setup_.episode->AddToHistory(plan_->continued, plan_->keys, delivered, std::move(call));
@@ -232,7 +246,7 @@ v1::Call ChatCall::Record(v1::FinishReason finish, const std::vector<Piece>& sam
     call.set_asked_key(asked.key);
     call.set_asked_key_no_tools(asked.no_tools);
     call.set_prompt_text_key(plan_->text_key);
-    call.set_delivered_json(base::PrintJson(text::MessageToJson(delivery_->message())));
+    call.set_delivered_json(DeliveredJson(delivery_->message(), EchoedOf(delivery_->message())));
   }
   return call;
 }

@@ -74,6 +74,7 @@ class ChatCall : public std::enable_shared_from_this<ChatCall> {
   void SubmitComplete();
   // Complete's steps.
   absl::Status Outcome();
+  std::vector<std::string> EchoedOf(const text::Message& delivered) const;
   void Remember(bool whole, std::vector<Piece> sampled);
   v1::Call Record(v1::FinishReason finish, const std::vector<Piece>& sampled);
   absl::Status Append(const v1::Call& record, const std::vector<Piece>& sampled);

@@ -155,6 +155,14 @@ std::optional<text::Conversation> History::WithWrittenIds(const text::Conversati
   return restored;
 }
 
+text::Message History::Echoed(int call) const {
+  const Entry& entry = calls_[call];
+  text::Message message = entry.delivered;
+  const size_t known = std::min(message.tool_calls.size(), entry.echoed_arguments.size());
+  for (size_t i = 0; i < known; ++i) message.tool_calls[i].arguments_json = entry.echoed_arguments[i];
+  return message;
+}
+
 // Whether `message` bears an id of what `call` delivered.
 bool History::Names(int call, const text::Message& message, const std::vector<std::string>* ids) const {
   const Entry& entry = calls_[call];
@@ -237,7 +245,7 @@ std::string History::ForkCause(const text::Conversation& conversation, const Con
   const std::vector<std::string>* ids = IdsOf(echoed, index);
   for (size_t i = calls_.size(); i-- > 0;) {
     if (!Names(static_cast<int>(i), message, ids)) continue;
-    const auto& ours = calls_[i].delivered.tool_calls;
+    const std::vector<text::ToolCall> ours = Echoed(static_cast<int>(i)).tool_calls;
     if (ours.size() != message.tool_calls.size()) return kForkContentChanged;
     for (size_t call = 0; call < ours.size(); ++call) {
       if (ours[call].name != message.tool_calls[call].name) return kForkCallRenamed;
@@ -261,7 +269,7 @@ void History::Index(const AskedKey& asked, int call) {
   for (const text::ToolCall& written : delivered.tool_calls) {
     if (!written.written_id.empty()) written_ids_[written.id] = written.written_id;
   }
-  const std::string key = MessageKey(delivered);
+  const std::string key = MessageKey(Echoed(call));
   by_prefix_[Chain(asked.key, key)].push_back(call);
   prefixes_no_tools_.insert(Chain(asked.no_tools, key));
   by_message_[key].push_back(call);
@@ -281,6 +289,7 @@ int History::Add(const AskedKey& asked, const std::optional<text::Message>& deli
   entry.prefill = std::move(call.prefill);
   entry.asked = asked.key;
   entry.asked_reasoning = std::move(call.reasoning);
+  entry.echoed_arguments = std::move(call.echoed_arguments);
   entry.taken = call.taken;
   entry.broken_off = !delivered.has_value();
   if (delivered.has_value()) entry.delivered = *delivered;

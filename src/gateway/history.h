@@ -113,6 +113,9 @@ class History {
     std::string text_key;  // text::RenderedPrompt's, of its prompt; empty: not known
     std::string prefill;   // of the answer, in the prompt (text::RenderedPrompt)
     size_t taken = 0;      // of the ids of the last piece sampled: how many may have reached the client as a stream
+    // Of each tool call delivered, the arguments that it has when it comes back as it was delivered, as far as a client
+    // is told them in other words than the model's; empty: of none.
+    std::vector<std::string> echoed_arguments = {};
     // Of the messages that it was asked with behind what `parent` delivered; nullopt: not known, not compared.
     std::optional<ReasoningKeys> reasoning = {};
   };
@@ -146,7 +149,8 @@ class History {
     size_t first_sampled = 0;  // index into pieces
     std::string text_key;
     text::Message delivered;
-    std::string delivered_reasoning;  // its key
+    std::vector<std::string> echoed_arguments;  // Call's
+    std::string delivered_reasoning;            // its key
     std::optional<ReasoningKeys> asked_reasoning;
     std::string asked;  // AskedKey::key
     std::string prefill;
@@ -158,6 +162,8 @@ class History {
   void Index(const AskedKey& asked, int call);
   Match FindKept(const text::Conversation& conversation, const ConversationKeys& keys, size_t message,
                  const Cut& cut) const;
+  // What `call` delivered, as it comes back.
+  text::Message Echoed(int call) const;
   bool Names(int call, const text::Message& message, const std::vector<std::string>* ids) const;
   int NamedElsewhere(const text::Message& message, const std::string& key, const std::vector<std::string>* ids) const;
   // The message that `call` answered with, among those before `end`; `end` if it is not there.
