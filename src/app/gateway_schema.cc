@@ -32,6 +32,8 @@ void BindGateway(base::Schema& schema, gateway::GatewayOptions& o, gateway::Http
   schema.Field("gateway.max_calls_per_episode", &o.max_calls_per_episode, "beyond: 400, which no client tries again");
   schema.Field("gateway.max_tokens_per_episode", &o.max_tokens_per_episode,
                "tokens of an episode's calls, prompts counted whole; beyond: the same; 0: no limit");
+  schema.Field("gateway.max_tokens_per_session", &o.max_tokens_per_session,
+               "tokens in the history of a served session, shared ones once; then it begins a new one");
   schema.Field("gateway.episode_deadline_s", &o.episode_deadline_s,
                "seconds from an episode's opening until it fails; 0: none");
   schema.Field("gateway.max_remembered_ends", &o.max_remembered_ends, "ended episodes whose late calls get 410");

@@ -43,6 +43,15 @@ std::string CanonicalArguments(std::string_view arguments) {
 
 size_t TrimmedSize(std::string_view text) { return Trim(text).size(); }
 
+std::string ReasoningKey(std::string_view reasoning) {
+  const std::string_view said = Trim(reasoning);
+  return said.empty() ? "" : base::ContentKey(said);
+}
+
+bool SameReasoning(std::string_view sent, std::string_view key) {
+  return TrimmedSize(sent) == 0 || ReasoningKey(sent) == key;
+}
+
 std::string MessageKey(const text::Message& message) {
   std::string canonical;
   canonical.reserve(64 + message.content.size());

@@ -17,8 +17,13 @@ std::string CanonicalArguments(std::string_view arguments);
 // Bytes of an assistant's text without the white space around it, which does not count.
 size_t TrimmedSize(std::string_view text);
 
+// Whether what a client sent as an assistant's reasoning is the reasoning of that key: the same but for white space
+// around it, or nothing at all, for clients drop it. The key of no reasoning is empty.
+bool SameReasoning(std::string_view sent, std::string_view key);
+std::string ReasoningKey(std::string_view reasoning);
+
 // Key of a message: role, text (an assistant's without white space around it), tool names and canonical arguments.
-// Neither ids nor reasoning count: clients rename the one and drop the other.
+// Neither ids nor reasoning count: clients rename the one and drop the other (SameReasoning).
 std::string MessageKey(const text::Message& message);
 
 }  // namespace ingot::gateway

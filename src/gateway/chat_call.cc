@@ -7,6 +7,8 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "gateway/api_error.h"
+#include "gateway/recorded_message.h"
+#include "gateway/request_fields.h"
 #include "gateway/sampling.h"
 
 namespace ingot::gateway {
@@ -91,7 +93,7 @@ void ChatCall::OnChunk(absl::StatusOr<v1::GenerateChunk> chunk) {
     wake = !finished && setup_.request->stream && !woken_;
     woken_ = woken_ || wake;
   }
-  if (finished) core_.writers.Submit([self = shared_from_this()] { self->Complete(); });
+  if (finished) SubmitComplete();
   if (wake) setup_.wake();
 }
 
@@ -105,7 +107,12 @@ void ChatCall::Abort(absl::Status why) {
     phase_ = Phase::kFinishing;
     handle = std::move(handle_);
   }
+  SubmitComplete();
   handle.reset();
+}
+
+void ChatCall::SubmitComplete() {
+  if (!plan_->raw) setup_.episode->FinishCall(shared_from_this(), AskedKey::Of(plan_->keys).key);
   core_.writers.Submit([self = shared_from_this()] { self->Complete(); });
 }
 
@@ -155,6 +162,17 @@ void ChatCall::Complete() {
   Done(std::move(status));
 }
 
+// History::Call::echoed_arguments.
+std::vector<std::string> ChatCall::EchoedOf(const text::Message& delivered) const {
+  std::vector<std::string> echoed;
+  bool other = false;
+  for (const text::ToolCall& call : delivered.tool_calls) {
+    echoed.push_back(EchoedArguments(*setup_.request, call));
+    other = other || echoed.back() != call.arguments_json;
+  }
+  return other ? echoed : std::vector<std::string>();
+}
+
 // Makes the call known to later requests of its episode, with its answer or with what the client may have of one.
 void ChatCall::Remember(bool whole, std::vector<Piece> sampled) {
   std::optional<text::Message> delivered;
@@ -164,10 +182,12 @@ void ChatCall::Remember(bool whole, std::vector<Piece> sampled) {
                      .sampled = std::move(sampled),
                      .text_key = plan_->text_key,
                      .prefill = plan_->prefill,
-                     .taken = 0};
+                     .taken = 0,
+                     .reasoning = plan_->reasoning};
   {
     base::MutexLock lock(mu_);
     if (whole) delivered = delivery_->message();
+    if (whole) call.echoed_arguments = EchoedOf(delivery_->message());
     if (setup_.request->stream) call.taken = whole ? generation_.size() : delivery_->taken_tokens();
   }
   setup_.episode->AddToHistory(plan_->continued, plan_->keys, delivered, std::move(call));
@@ -228,7 +248,7 @@ v1::Call ChatCall::Record(v1::FinishReason finish, const std::vector<Piece>& sam
     call.set_asked_key(asked.key);
     call.set_asked_key_no_tools(asked.no_tools);
     call.set_prompt_text_key(plan_->text_key);
-    call.set_delivered_json(base::PrintJson(text::MessageToJson(delivery_->message())));
+    call.set_delivered_json(DeliveredJson(delivery_->message(), EchoedOf(delivery_->message())));
   }
   return call;
 }

@@ -70,8 +70,11 @@ class ChatCall : public std::enable_shared_from_this<ChatCall> {
   int64_t PinnedVersion() const;
   void OnChunk(absl::StatusOr<v1::GenerateChunk> chunk);
 
+  // Has Complete run by a writer. What asks for it later can wait for the call to be known.
+  void SubmitComplete();
   // Complete's steps.
   absl::Status Outcome();
+  std::vector<std::string> EchoedOf(const text::Message& delivered) const;
   void Remember(bool whole, std::vector<Piece> sampled);
   v1::Call Record(v1::FinishReason finish, const std::vector<Piece>& sampled);
   absl::Status Append(const v1::Call& record, const std::vector<Piece>& sampled);

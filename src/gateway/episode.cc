@@ -11,6 +11,8 @@
 namespace ingot::gateway {
 namespace {
 
+// How long a prompt's plan waits for the record of a call that its request may go on from: a few writes of the pool.
+constexpr std::chrono::milliseconds kMaxFinishingWait(500);
 constexpr size_t kMaxSignals = 256;
 constexpr size_t kMaxSignalName = 256;
 constexpr char kLimit[] = "episode_limit";  // no client tries a 400 again, unlike a 409 or a 429
@@ -65,14 +67,20 @@ absl::StatusOr<int32_t> Episode::BeginCall(const std::shared_ptr<ChatCall>& call
                     absl::StrCat("episode ", id(), " has made ", max_calls,
                                  " calls, its limit (max_calls): it takes no more, end it"));
   }
-  if (session_ && static_cast<int>(history_.size()) >= max_calls) {
+  if (session_ && (static_cast<int>(history_.size()) >= max_calls || history_.tokens() >= limits_.max_tokens())) {
     history_ = History();
     ++epoch_;
     recorded_.clear();
   }
-  in_flight_.insert(call);
+  in_flight_.emplace(call, "");
   last_activity_ = now;
   return next_sequence_++;
+}
+
+void Episode::FinishCall(const std::shared_ptr<ChatCall>& call, const std::string& asked) {
+  base::MutexLock lock(mu_);
+  const auto found = in_flight_.find(call);
+  if (found != in_flight_.end()) found->second = asked;  // otherwise another thread has finished it meanwhile
 }
 
 void Episode::EndCall(const std::shared_ptr<ChatCall>& call, std::chrono::nanoseconds now) {
@@ -82,12 +90,34 @@ void Episode::EndCall(const std::shared_ptr<ChatCall>& call, std::chrono::nanose
   changed_.SignalAll();
 }
 
+bool Episode::AnyFinishing(const std::set<std::string>& asked) const {
+  return std::any_of(in_flight_.begin(), in_flight_.end(),
+                     [&](const auto& call) { return !call.second.empty() && asked.contains(call.second); });
+}
+
+bool Episode::WaitForFinishing(const text::Conversation& conversation, const ConversationKeys& keys,
+                               const History::Match& match) {
+  std::set<std::string> unanswered;  // what stands before messages that are not found
+  for (size_t i = match.first_new; i < conversation.messages.size(); ++i) {
+    if (conversation.messages[i].role == "assistant") unanswered.insert(keys.after[i]);
+  }
+  if (!AnyFinishing(unanswered)) return false;
+  const auto deadline = std::chrono::steady_clock::now() + kMaxFinishingWait;
+  while (AnyFinishing(unanswered)) {
+    const auto left = deadline - std::chrono::steady_clock::now();
+    if (left.count() <= 0) break;
+    changed_.WaitFor(mu_, left);
+  }
+  return true;
+}
+
 Episode::Plan Episode::PlanPrompt(const text::Conversation& conversation, const ConversationKeys& keys,
                                   const History::EchoedIds& echoed, const History::Cut& cut) {
   base::MutexLock lock(mu_);
   Plan plan;
-  plan.epoch = epoch_;
   plan.match = history_.Find(conversation, keys, echoed, cut);
+  if (WaitForFinishing(conversation, keys, plan.match)) plan.match = history_.Find(conversation, keys, echoed, cut);
+  plan.epoch = epoch_;
   if (plan.match.kept_of >= 0) plan.match.parent = history_.Keep(keys, plan.match);
   const auto now = [&]() -> const text::Conversation& {
     return plan.conversation.has_value() ? *plan.conversation : conversation;
@@ -95,7 +125,7 @@ Episode::Plan Episode::PlanPrompt(const text::Conversation& conversation, const 
   const auto restore = [&plan](std::optional<text::Conversation> restored) {
     if (restored.has_value()) plan.conversation = std::move(restored);
   };
-  restore(history_.WithReasoning(now(), keys));
+  restore(history_.WithReasoning(now(), keys, echoed));
   restore(history_.WithWrittenIds(now()));
   if (plan.match.parent < 0) return plan;
   restore(history_.AsDelivered(now(), keys, plan.match.parent));
@@ -230,7 +260,9 @@ absl::StatusOr<Episode::End> Episode::StartEnd(v1::EpisodeState state, const std
     end_.set_ended_unix_ns(now_unix_ns);
   }
   storing_ = true;
-  return End{.already = false, .request = end_, .in_flight = {in_flight_.begin(), in_flight_.end()}};
+  End end{.already = false, .request = end_, .in_flight = {}};
+  for (const auto& [call, asked] : in_flight_) end.in_flight.push_back(call);
+  return end;
 }
 
 absl::Status Episode::WaitForCalls(std::chrono::nanoseconds timeout) {

@@ -28,7 +28,8 @@ class ChatCall;
 class Episode {
  public:
   // `limits`: those in force; max_calls > 0. `admitted`: a ticket of the scheduler stands behind it. `session`: opened
-  // by the gateway itself for a key; only its deadline holds.
+  // by the gateway itself for a key; once its history has max_calls calls or holds max_tokens (> 0) tokens, it begins
+  // a new one.
   Episode(v1::Episode record, v1::EpisodeLimits limits, bool admitted, bool session, std::chrono::nanoseconds now)
       : record_(std::move(record)),
         limits_(std::move(limits)),
@@ -58,6 +59,8 @@ class Episode {
   // Lets a call in and gives it its sequence number. 410 once the episode is ending, 400 episode_limit when it has had
   // all its calls (a session starts a new history instead).
   absl::StatusOr<int32_t> BeginCall(const std::shared_ptr<ChatCall>& call, std::chrono::nanoseconds now);
+  // A call samples no more, and will be in the history or end. `asked`: AskedKey::key of its request.
+  void FinishCall(const std::shared_ptr<ChatCall>& call, const std::string& asked);
   void EndCall(const std::shared_ptr<ChatCall>& call, std::chrono::nanoseconds now);
   // Counts a call's prompt, and says how many tokens may be sampled for it; 400 episode_limit: none. Calls in flight at
   // the same time may each sample what is left when they begin.
@@ -81,6 +84,8 @@ class Episode {
     // what was delivered on the path as it was delivered.
     std::optional<text::Conversation> conversation;
   };
+  // Where a message of the assistant is not found, but a call that was asked what stands before it samples no more,
+  // this waits for that call to be known: at most half a second. It must not run where such calls are finished.
   Plan PlanPrompt(const text::Conversation& conversation, const ConversationKeys& keys,
                   const History::EchoedIds& echoed, const History::Cut& cut);
   // Makes a call known to later requests; its parent is the plan's.
@@ -119,6 +124,10 @@ class Episode {
  private:
   enum class State { kOpen, kEnding, kEnded };
 
+  // Whether there was a call to wait for.
+  bool WaitForFinishing(const text::Conversation& conversation, const ConversationKeys& keys,
+                        const History::Match& match) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool AnyFinishing(const std::set<std::string>& asked) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void AddTokens(int64_t count) {
     base::MutexLock lock(mu_);
     tokens_ += count;
@@ -146,7 +155,8 @@ class Episode {
   int64_t tokens_ ABSL_GUARDED_BY(mu_) = 0;                       // prompts and samples so far
   std::map<int32_t, std::string> recorded_ ABSL_GUARDED_BY(mu_);  // call ids by sequence
   v1::RewardEpisodeRequest earned_ ABSL_GUARDED_BY(mu_);          // so far, as the pool holds it
-  std::set<std::shared_ptr<ChatCall>> in_flight_ ABSL_GUARDED_BY(mu_);
+  // With what was asked of those that sample no more; empty: it may still sample, or is of no conversation.
+  std::map<std::shared_ptr<ChatCall>, std::string> in_flight_ ABSL_GUARDED_BY(mu_);
   std::chrono::nanoseconds last_activity_ ABSL_GUARDED_BY(mu_);
 };
 

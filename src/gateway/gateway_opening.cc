@@ -181,8 +181,10 @@ absl::StatusOr<std::shared_ptr<Episode>> Gateway::Open(const v1::EpisodeOpenRequ
     --opening_;
     return opened;
   }
-  auto episode = std::make_shared<Episode>(std::move(record), LimitsFor(request.limits()), admitted, session,
-                                           core_.parts.clock->Now());
+  v1::EpisodeLimits limits = LimitsFor(request.limits());
+  if (session) limits.set_max_tokens(core_.options.max_tokens_per_session);
+  auto episode =
+      std::make_shared<Episode>(std::move(record), std::move(limits), admitted, session, core_.parts.clock->Now());
   ++core_.counters.episodes_opened;
   base::MutexLock lock(mu_);
   --opening_;

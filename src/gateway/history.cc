@@ -36,7 +36,20 @@ bool SaysAsDelivered(const text::Message& sent, const text::Message& delivered) 
 
 std::string Chain(const std::string& before, const std::string& message) { return base::ContentKey(before + message); }
 
+const std::vector<std::string>* IdsOf(const History::EchoedIds& echoed, size_t message) {
+  return message < echoed.size() ? &echoed[message] : nullptr;
+}
+
 }  // namespace
+
+ReasoningKeys ReasoningOf(const text::Conversation& conversation, size_t first) {
+  ReasoningKeys keys;
+  for (size_t i = first; i < conversation.messages.size(); ++i) {
+    std::string key = ReasoningKey(conversation.messages[i].reasoning);
+    if (!key.empty()) keys[i] = std::move(key);
+  }
+  return keys;
+}
 
 ConversationKeys ConversationKeys::Of(const text::Conversation& conversation) {
   ConversationKeys keys;
@@ -47,6 +60,9 @@ ConversationKeys ConversationKeys::Of(const text::Conversation& conversation) {
     keys.after.push_back(Chain(keys.after.back(), keys.message.back()));
     keys.after_no_tools.push_back(Chain(keys.after_no_tools.back(), keys.message.back()));
   }
+  const auto reasoned = [](const text::Message& message) { return TrimmedSize(message.reasoning) > 0; };
+  keys.first_reasoned = std::find_if(conversation.messages.begin(), conversation.messages.end(), reasoned) -
+                        conversation.messages.begin();
   return keys;
 }
 
@@ -56,11 +72,11 @@ History::Match History::Find(const text::Conversation& conversation, const Conve
   if (calls_.empty()) return match;
   bool any_assistant = false;
   for (size_t i = conversation.messages.size(); i-- > 0;) {
-    const text::Message& message = conversation.messages[i];
-    if (message.role != "assistant") continue;
+    if (conversation.messages[i].role != "assistant") continue;
     const auto found = by_prefix_.find(keys.after[i + 1]);
-    if (found != by_prefix_.end()) {
-      match.parent = Choose(found->second, message, i < echoed.size() ? &echoed[i] : nullptr);
+    const int chosen = found == by_prefix_.end() ? -1 : Choose(found->second, conversation, keys, i, echoed);
+    if (chosen >= 0) {
+      match.parent = chosen;
       match.first_new = i + 1;
       if (!match.fork_cause.empty()) return match;
       if (asked_.contains(keys.after.back())) {
@@ -78,7 +94,9 @@ History::Match History::Find(const text::Conversation& conversation, const Conve
         return kept;
       }
     }
-    if (!any_assistant) match.fork_cause = ForkCause(conversation, keys, echoed, i);
+    if (!any_assistant) {
+      match.fork_cause = found == by_prefix_.end() ? ForkCause(conversation, keys, echoed, i) : kForkContentChanged;
+    }
     any_assistant = true;
   }
   if (!any_assistant) match.fork_cause = asked_.contains(keys.after.back()) ? kForkRetry : kForkNewConversation;
@@ -92,6 +110,7 @@ History::Match History::FindKept(const text::Conversation& conversation, const C
   const auto found = streamed_.find(keys.after[message]);
   if (found == streamed_.end()) return match;
   for (auto call = found->second.rbegin(); call != found->second.rend(); ++call) {
+    if (!SameReasoningBefore(message, conversation, keys, *call)) continue;
     const Entry& entry = calls_[*call];
     const auto& ids = entry.pieces.back().segment->token_ids();
     Kept kept = cut(conversation, message, std::span(ids.data(), entry.taken), entry.prefill);
@@ -105,18 +124,18 @@ History::Match History::FindKept(const text::Conversation& conversation, const C
 }
 
 std::optional<text::Conversation> History::WithReasoning(const text::Conversation& conversation,
-                                                         const ConversationKeys& keys) const {
+                                                         const ConversationKeys& keys, const EchoedIds& echoed) const {
   std::optional<text::Conversation> restored;
   if (!any_reasoning_) return restored;
   for (size_t i = 0; i < conversation.messages.size(); ++i) {
     const text::Message& message = conversation.messages[i];
     if (message.role != "assistant" || !message.reasoning.empty()) continue;
-    const auto found = by_message_.find(keys.message[i]);
-    if (found == by_message_.end()) continue;
-    const std::string& reasoning = calls_[Choose(found->second, message, nullptr)].delivered.reasoning;
-    if (reasoning.empty()) continue;
+    const auto here = by_prefix_.find(keys.after[i + 1]);
+    int chosen = here == by_prefix_.end() ? -1 : Choose(here->second, conversation, keys, i, echoed);
+    if (chosen < 0) chosen = NamedElsewhere(message, keys.message[i], IdsOf(echoed, i));
+    if (chosen < 0 || calls_[chosen].delivered.reasoning.empty()) continue;
     if (!restored.has_value()) restored = conversation;
-    restored->messages[i].reasoning = reasoning;
+    restored->messages[i].reasoning = calls_[chosen].delivered.reasoning;
   }
   return restored;
 }
@@ -136,6 +155,14 @@ std::optional<text::Conversation> History::WithWrittenIds(const text::Conversati
   return restored;
 }
 
+text::Message History::Echoed(int call) const {
+  const Entry& entry = calls_[call];
+  text::Message message = entry.delivered;
+  const size_t known = std::min(message.tool_calls.size(), entry.echoed_arguments.size());
+  for (size_t i = 0; i < known; ++i) message.tool_calls[i].arguments_json = entry.echoed_arguments[i];
+  return message;
+}
+
 // Whether `message` bears an id of what `call` delivered.
 bool History::Names(int call, const text::Message& message, const std::vector<std::string>* ids) const {
   const Entry& entry = calls_[call];
@@ -150,12 +177,60 @@ bool History::Names(int call, const text::Message& message, const std::vector<st
                      [&](const std::string& id) { return id.find(entry.call_id) != std::string::npos; });
 }
 
-int History::Choose(const std::vector<int>& candidates, const text::Message& message,
-                    const std::vector<std::string>* ids) const {
-  for (auto candidate = candidates.rbegin(); candidate != candidates.rend(); ++candidate) {
-    if (Names(*candidate, message, ids)) return *candidate;
+// The newest call that delivered what `message` says, whatever it was asked, and is named by an id in it; -1: none.
+int History::NamedElsewhere(const text::Message& message, const std::string& key,
+                            const std::vector<std::string>* ids) const {
+  const auto found = by_message_.find(key);
+  if (found == by_message_.end()) return -1;
+  const auto names = [&](int call) { return Names(call, message, ids); };
+  const auto named = std::find_if(found->second.rbegin(), found->second.rend(), names);
+  return named == found->second.rend() ? -1 : *named;
+}
+
+size_t History::AnswerOf(int call, const ConversationKeys& keys, size_t end) const {
+  for (size_t message = end; message-- > 0;) {
+    // Message i answers what keys.after[i] is the key of.
+    if (keys.after[message] == calls_[call].asked) return message;
   }
-  return candidates.back();  // equal content, no id to tell them apart: the latest
+  return end;
+}
+
+// Whether the messages before `message`, which `call` answered with, came with no other reasoning than they have in the
+// prompt of that call.
+bool History::SameReasoningBefore(size_t message, const text::Conversation& conversation, const ConversationKeys& keys,
+                                  int call) const {
+  while (message > keys.first_reasoned) {
+    const Entry& entry = calls_[call];
+    const size_t answered = entry.parent < 0 ? message : AnswerOf(entry.parent, keys, message);
+    const bool is_first = answered == message;
+    for (size_t i = is_first ? 0 : answered + 1; entry.asked_reasoning.has_value() && i < message; ++i) {
+      const auto held = entry.asked_reasoning->find(i);
+      if (!SameReasoning(conversation.messages[i].reasoning,
+                         held == entry.asked_reasoning->end() ? std::string_view() : held->second)) {
+        return false;
+      }
+    }
+    if (is_first) return true;
+    call = entry.parent;
+    message = answered;
+    if (!SameReasoning(conversation.messages[message].reasoning, calls_[call].delivered_reasoning)) return false;
+  }
+  return true;
+}
+
+int History::Choose(const std::vector<int>& candidates, const text::Conversation& conversation,
+                    const ConversationKeys& keys, size_t message, const EchoedIds& echoed) const {
+  const text::Message& sent = conversation.messages[message];
+  const auto said = [&](int call) {
+    return SameReasoning(sent.reasoning, calls_[call].delivered_reasoning) &&
+           SameReasoningBefore(message, conversation, keys, call);
+  };
+  for (auto candidate = candidates.rbegin(); candidate != candidates.rend(); ++candidate) {
+    if (Names(*candidate, sent, IdsOf(echoed, message)) && said(*candidate)) return *candidate;
+  }
+  // Equal content, no id to tell them apart: the latest.
+  const auto latest = std::find_if(candidates.rbegin(), candidates.rend(), said);
+  return latest == candidates.rend() ? -1 : *latest;
 }
 
 std::string History::ForkCause(const text::Conversation& conversation, const ConversationKeys& keys,
@@ -167,10 +242,10 @@ std::string History::ForkCause(const text::Conversation& conversation, const Con
     if (std::any_of(streamed->second.begin(), streamed->second.end(), broke_off)) return kForkBrokenOff;
   }
   const text::Message& message = conversation.messages[index];
-  const std::vector<std::string>* ids = index < echoed.size() ? &echoed[index] : nullptr;
+  const std::vector<std::string>* ids = IdsOf(echoed, index);
   for (size_t i = calls_.size(); i-- > 0;) {
     if (!Names(static_cast<int>(i), message, ids)) continue;
-    const auto& ours = calls_[i].delivered.tool_calls;
+    const std::vector<text::ToolCall> ours = Echoed(static_cast<int>(i)).tool_calls;
     if (ours.size() != message.tool_calls.size()) return kForkContentChanged;
     for (size_t call = 0; call < ours.size(); ++call) {
       if (ours[call].name != message.tool_calls[call].name) return kForkCallRenamed;
@@ -189,11 +264,12 @@ std::string History::ForkCause(const text::Conversation& conversation, const Con
 // Makes the call known by what was delivered after `asked`.
 void History::Index(const AskedKey& asked, int call) {
   const text::Message& delivered = calls_[call].delivered;
+  calls_[call].delivered_reasoning = ReasoningKey(delivered.reasoning);
   any_reasoning_ = any_reasoning_ || !delivered.reasoning.empty();
   for (const text::ToolCall& written : delivered.tool_calls) {
     if (!written.written_id.empty()) written_ids_[written.id] = written.written_id;
   }
-  const std::string key = MessageKey(delivered);
+  const std::string key = MessageKey(Echoed(call));
   by_prefix_[Chain(asked.key, key)].push_back(call);
   prefixes_no_tools_.insert(Chain(asked.no_tools, key));
   by_message_[key].push_back(call);
@@ -208,9 +284,12 @@ int History::Add(const AskedKey& asked, const std::optional<text::Message>& deli
   entry.pieces = std::move(call.prompt);
   entry.first_sampled = entry.pieces.size();
   for (Piece& piece : call.sampled) entry.pieces.push_back(std::move(piece));
+  for (const Piece& piece : entry.pieces) tokens_ += piece.segment->token_ids_size();
   entry.text_key = std::move(call.text_key);
   entry.prefill = std::move(call.prefill);
   entry.asked = asked.key;
+  entry.asked_reasoning = std::move(call.reasoning);
+  entry.echoed_arguments = std::move(call.echoed_arguments);
   entry.taken = call.taken;
   entry.broken_off = !delivered.has_value();
   if (delivered.has_value()) entry.delivered = *delivered;
@@ -227,7 +306,10 @@ int History::Keep(const ConversationKeys& asked, const Match& match) {
   Entry entry = calls_[match.kept_of];
   Piece& sampled = entry.pieces.back();
   entry.unrecorded = match.kept.ids < static_cast<size_t>(sampled.segment->token_ids_size());
-  if (entry.unrecorded) sampled = MakePiece(FirstIds(*sampled.segment, static_cast<int>(match.kept.ids)));
+  if (entry.unrecorded) {
+    sampled = MakePiece(FirstIds(*sampled.segment, static_cast<int>(match.kept.ids)));
+    tokens_ += sampled.segment->token_ids_size();
+  }
   entry.delivered = match.kept.message;
   entry.broken_off = entry.continued = false;
   calls_.push_back(std::move(entry));
@@ -249,12 +331,12 @@ std::vector<const Piece*> History::Path(int call, std::vector<Piece>* unrecorded
 std::optional<text::Conversation> History::AsDelivered(const text::Conversation& conversation,
                                                        const ConversationKeys& keys, int call) const {
   std::optional<text::Conversation> restored;
-  size_t message = conversation.messages.size();
+  size_t end = conversation.messages.size();
   for (; call >= 0; call = calls_[call].parent) {
     const Entry& entry = calls_[call];
-    // Message i answers what keys.after[i] is the key of.
-    while (message > 0 && (message == conversation.messages.size() || keys.after[message] != entry.asked)) --message;
-    if (keys.after[message] != entry.asked) break;
+    const size_t message = AnswerOf(call, keys, end);
+    if (message == end) break;
+    end = message;
     if (SaysAsDelivered(conversation.messages[message], entry.delivered)) continue;
     if (!restored.has_value()) restored = conversation;
     text::Message& sent = restored->messages[message];

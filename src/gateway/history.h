@@ -8,6 +8,8 @@
 // content keys, so matching is linear in the request, and what an id or a text finds is spliced only if all of it is
 // equal. Ids (of tool calls, of items, signatures) decide between calls that delivered equal content, and name what was
 // done to a message that does not equal what was delivered under them.
+// Reasoning is no part of the keys, for most clients drop it. What of it comes back must be what was delivered, in the
+// message that is continued and in all before it: it decides between calls that delivered the same text.
 //
 // Of a streamed answer the client may have kept a beginning: the call was aborted, or the client left before the end.
 // Such a message is continued on the ids whose text it is, and no others (Cut). They are not delimited in what was
@@ -18,6 +20,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -43,6 +46,7 @@ struct ConversationKeys {
   std::vector<std::string> after;           // size: messages + 1
   std::vector<std::string> after_no_tools;  // the same, as if there were no tools
   std::vector<std::string> message;         // each message alone
+  size_t first_reasoned = 0;                // the first message with reasoning; none: how many messages there are
 
   static ConversationKeys Of(const text::Conversation& conversation);
 };
@@ -54,6 +58,11 @@ struct AskedKey {
 
   static AskedKey Of(const ConversationKeys& keys) { return {keys.after.back(), keys.after_no_tools.back()}; }
 };
+
+// Keys of the reasoning (canonical.h) that messages of a conversation have, by their index.
+using ReasoningKeys = std::map<size_t, std::string>;
+// Of the messages from `first` on.
+ReasoningKeys ReasoningOf(const text::Conversation& conversation, size_t first);
 
 class History {
  public:
@@ -85,10 +94,11 @@ class History {
   Match Find(const text::Conversation& conversation, const ConversationKeys& keys, const EchoedIds& echoed = {},
              const Cut& cut = nullptr) const;
 
-  // The conversation with the reasoning that calls delivered put back into messages that came without it; nullopt:
-  // there is none to put back.
-  std::optional<text::Conversation> WithReasoning(const text::Conversation& conversation,
-                                                  const ConversationKeys& keys) const;
+  // The conversation with the reasoning that calls delivered put back into messages that came without it: a message
+  // has it that answers what its call was asked, or bears an id of that call. Text that is merely equal has not, for it
+  // may be another conversation's. nullopt: there is none to put back.
+  std::optional<text::Conversation> WithReasoning(const text::Conversation& conversation, const ConversationKeys& keys,
+                                                  const EchoedIds& echoed = {}) const;
 
   // The conversation with the ids that the model wrote in the calls that were delivered under ids of the gateway's
   // (text::ToolCall::written_id); nullopt: there is none of those.
@@ -103,6 +113,11 @@ class History {
     std::string text_key;  // text::RenderedPrompt's, of its prompt; empty: not known
     std::string prefill;   // of the answer, in the prompt (text::RenderedPrompt)
     size_t taken = 0;      // of the ids of the last piece sampled: how many may have reached the client as a stream
+    // Of each tool call delivered, the arguments that it has when it comes back as it was delivered, as far as a client
+    // is told them in other words than the model's; empty: of none.
+    std::vector<std::string> echoed_arguments = {};
+    // Of the messages that it was asked with behind what `parent` delivered; nullopt: not known, not compared.
+    std::optional<ReasoningKeys> reasoning = {};
   };
   // A call and its answer; nullopt: it broke off, and what was sampled is only good for what the client kept of it.
   // Returns its index.
@@ -123,6 +138,8 @@ class History {
   // The ids that call sampled.
   std::vector<int32_t> Sampled(int call) const;
   size_t size() const { return calls_.size(); }
+  // Tokens held, those that calls share counted once.
+  int64_t tokens() const { return tokens_; }
 
  private:
   struct Entry {
@@ -132,6 +149,9 @@ class History {
     size_t first_sampled = 0;  // index into pieces
     std::string text_key;
     text::Message delivered;
+    std::vector<std::string> echoed_arguments;  // Call's
+    std::string delivered_reasoning;            // its key
+    std::optional<ReasoningKeys> asked_reasoning;
     std::string asked;  // AskedKey::key
     std::string prefill;
     size_t taken = 0;
@@ -142,9 +162,18 @@ class History {
   void Index(const AskedKey& asked, int call);
   Match FindKept(const text::Conversation& conversation, const ConversationKeys& keys, size_t message,
                  const Cut& cut) const;
+  // What `call` delivered, as it comes back.
+  text::Message Echoed(int call) const;
   bool Names(int call, const text::Message& message, const std::vector<std::string>* ids) const;
-  int Choose(const std::vector<int>& candidates, const text::Message& message,
-             const std::vector<std::string>* ids) const;
+  int NamedElsewhere(const text::Message& message, const std::string& key, const std::vector<std::string>* ids) const;
+  // The message that `call` answered with, among those before `end`; `end` if it is not there.
+  size_t AnswerOf(int call, const ConversationKeys& keys, size_t end) const;
+  bool SameReasoningBefore(size_t message, const text::Conversation& conversation, const ConversationKeys& keys,
+                           int call) const;
+  // Of calls that delivered what `message` says, the one to be taken for it; -1: its reasoning, or that before it, is
+  // of none of them.
+  int Choose(const std::vector<int>& candidates, const text::Conversation& conversation, const ConversationKeys& keys,
+             size_t message, const EchoedIds& echoed) const;
   std::string ForkCause(const text::Conversation& conversation, const ConversationKeys& keys, const EchoedIds& echoed,
                         size_t message) const;
 
@@ -156,6 +185,7 @@ class History {
   std::unordered_map<std::string, std::vector<int>> by_message_;  // by key of the delivered message
   std::unordered_map<std::string, std::string> written_ids_;      // what the model wrote, by the id it was delivered as
   bool any_reasoning_ = false;
+  int64_t tokens_ = 0;
 };
 
 // The causes a fork is counted under. Nothing before the fork is continued:
@@ -164,7 +194,7 @@ inline constexpr char kForkToolsChanged[] = "tools_changed";        // same mess
 inline constexpr char kForkHistoryRewritten[] = "history_rewritten";  // delivered, but what stood before it changed
 inline constexpr char kForkCallRenamed[] = "call_renamed";            // under a known id, a call of another tool
 inline constexpr char kForkArgumentsChanged[] = "arguments_changed";  // under a known id, other arguments
-inline constexpr char kForkContentChanged[] = "content_changed";      // under a known id, other text or calls
+inline constexpr char kForkContentChanged[] = "content_changed";      // known id, other text or calls; other reasoning
 inline constexpr char kForkNotFound[] = "not_found";  // an assistant message this episode never delivered
 inline constexpr char kForkThinkingStripped[] = "thinking_stripped";  // the template leaves out earlier reasoning now
 inline constexpr char kForkTailFailed[] = "tail_failed";              // the template cannot render the rest on its own

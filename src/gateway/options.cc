@@ -85,6 +85,7 @@ absl::Status GatewayOptions::Validate() const {
   INGOT_RETURN_IF_ERROR(Positive("max_open_episodes", max_open_episodes));
   INGOT_RETURN_IF_ERROR(Positive("max_calls_per_episode", max_calls_per_episode));
   INGOT_RETURN_IF_ERROR(NotNegative("max_tokens_per_episode", static_cast<double>(max_tokens_per_episode)));
+  INGOT_RETURN_IF_ERROR(Positive("max_tokens_per_session", static_cast<double>(max_tokens_per_session)));
   INGOT_RETURN_IF_ERROR(NotNegative("episode_deadline_s", episode_deadline_s));
   INGOT_RETURN_IF_ERROR(NotNegative("max_remembered_ends", max_remembered_ends));
   INGOT_RETURN_IF_ERROR(NotNegative("call_deadline_s", call_deadline_s));

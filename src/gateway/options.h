@@ -50,7 +50,8 @@ struct GatewayOptions {
   int32_t max_open_episodes =
       4096;  // episodes and served sessions held; beyond: 429 (the oldest idle session goes first)
   int32_t max_calls_per_episode = 4096;  // beyond: 400, not retryable; a served session forgets its history instead
-  int64_t max_tokens_per_episode = 0;   // tokens of all its calls, prompts counted whole; beyond: the same. 0: no limit
+  int64_t max_tokens_per_episode = 0;  // tokens of all its calls, prompts counted whole; beyond: the same. 0: no limit
+  int64_t max_tokens_per_session = 16'000'000;  // tokens in a served session's history; then it begins a new one
   double episode_deadline_s = 0;        // seconds from an episode's opening after which it is ended as failed. 0: none
   int32_t max_remembered_ends = 16384;  // ended episodes whose late calls still get 410 instead of 401
   double call_deadline_s = 600;         // seconds from arrival to the last token; beyond: aborted and 504. 0: none

@@ -133,7 +133,9 @@ History::Kept CutAnswer(const Core& core, const text::Conversation& conversation
   kept.message.content = whole.message().content;
   kept.message.reasoning = whole.message().reasoning;
   kept.message.tool_calls = whole.message().tool_calls;
-  return MessageKey(kept.message) == MessageKey(sent) ? kept : History::Kept();
+  const bool same = MessageKey(kept.message) == MessageKey(sent) &&
+                    SameReasoning(sent.reasoning, ReasoningKey(kept.message.reasoning));
+  return same ? kept : History::Kept();
 }
 
 absl::StatusOr<PromptPlan> PlanPrompt(const Core& core, Episode* episode, const GatewayRequest& request,
@@ -168,6 +170,7 @@ absl::StatusOr<PromptPlan> PlanPrompt(const Core& core, Episode* episode, const 
   if (continued.match.parent < 0) {
     INGOT_RETURN_IF_ERROR(RenderWhole(core, request.prompt_field, conversation, plan));
   }
+  plan.reasoning = ReasoningOf(conversation, continued.match.first_new);
   continued.conversation.reset();
   return plan;
 }

@@ -35,6 +35,7 @@ struct PromptPlan {
   std::vector<int32_t> ids;   // the whole prompt
   std::string prefill;        // what of the answer the prompt has written already (text::RenderedPrompt)
   std::string text_key;       // text::RenderedPrompt's
+  ReasoningKeys reasoning;    // of the messages behind those of continued.path
 };
 
 // The prompt of the conversation, or of one of the raw prompts. Errors are the client's: 400. `episode` null: nothing

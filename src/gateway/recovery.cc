@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "gateway/gateway.h"
 #include "gateway/generation.h"
+#include "gateway/recorded_message.h"
 
 namespace ingot::gateway {
 namespace {
@@ -62,8 +63,7 @@ absl::StatusOr<History> HistoryOf(v1::EpisodeTree& tree) {
   std::map<std::string, int> index;  // in the history, by call id
   for (const v1::Call& call : tree.calls()) {
     if (call.asked_key().empty()) continue;
-    INGOT_ASSIGN_OR_RETURN(const base::json::value json, base::ParseJson(call.delivered_json()));
-    INGOT_ASSIGN_OR_RETURN(text::Message delivered, text::MessageFromJson(json));
+    INGOT_ASSIGN_OR_RETURN(DeliveredMessage delivered, ReadDelivered(call.delivered_json()));
     const auto parent = index.find(call.parent_call_id());
     int parent_index = parent == index.end() ? -1 : parent->second;
     // It may go on from a beginning of what its parent sampled.
@@ -75,7 +75,9 @@ absl::StatusOr<History> HistoryOf(v1::EpisodeTree& tree) {
     known.text_key = call.prompt_text_key();
     INGOT_RETURN_IF_ERROR(pieces.Append(call.context_keys(), inherited, known.prompt));
     INGOT_RETURN_IF_ERROR(pieces.Append(call.sampled_keys(), 0, known.sampled));
-    index[call.call_id()] = history.Add({call.asked_key(), call.asked_key_no_tools()}, delivered, std::move(known));
+    known.echoed_arguments = std::move(delivered.echoed_arguments);
+    index[call.call_id()] =
+        history.Add({call.asked_key(), call.asked_key_no_tools()}, delivered.message, std::move(known));
   }
   return history;
 }

@@ -8,6 +8,7 @@
 
 #include "gateway/api_error.h"
 #include "gateway/cut_text.h"
+#include "text/python_json.h"
 
 namespace ingot::gateway {
 namespace {
@@ -200,6 +201,33 @@ ToolDeclaration LocalShellTool() {
       "timeout_ms":{"type":"integer"}},"required":["command"]})"));
   return {ToolKind::kLocalShell, "local_shell", "", "Runs a command on the user's machine and returns its output.",
           *parameters};
+}
+
+std::string ShellArguments(const object& action) {
+  object arguments;
+  for (const auto& [name, field] : action) {
+    if (name == "type" || field.is_null() || (field.is_object() && field.get_object().empty())) continue;
+    arguments[name] = field;
+  }
+  return text::PythonJson(arguments);
+}
+
+object ShellAction(const std::string& arguments_json) {
+  object action{{"type", "exec"}, {"command", base::json::array{}}, {"env", object{}}};
+  const auto arguments = base::ParseJson(arguments_json);
+  if (!arguments.ok() || !arguments->is_object()) return action;
+  for (const auto& [name, field] : arguments->get_object()) {
+    if (name != "type") action[name] = field;
+  }
+  if (const auto* line = action["command"].if_string()) action["command"] = base::json::array{"bash", "-lc", *line};
+  return action;
+}
+
+std::string EchoedArguments(const GatewayRequest& request, const text::ToolCall& call) {
+  const Tool* tool = request.FindTool(call.name);
+  if (tool == nullptr || tool->kind == ToolKind::kFunction) return call.arguments_json;
+  if (tool->kind == ToolKind::kCustom) return CustomArguments(CustomInput(call.arguments_json));
+  return ShellArguments(ShellAction(call.arguments_json));
 }
 
 absl::Status AddTool(ToolDeclaration tool, const std::string& path, GatewayRequest& request) {

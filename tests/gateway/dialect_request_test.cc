@@ -7,6 +7,7 @@
 #include "gateway/dialects/dialects.h"
 #include "gateway/dialects/responses.h"
 #include "gateway/fakes.h"
+#include "gateway/request_fields.h"
 #include "gateway/sampling.h"
 #include "text/output_format.h"
 #include "text/template_format.h"
@@ -131,6 +132,18 @@ TEST(ResponsesRequest, SaysThatNothingIsStored) {
   }
   EXPECT_TRUE(Parse("responses", R"({"input":"x","previous_response_id":null,"background":false,"store":true})").ok());
   EXPECT_EQ(HttpStatusOf(Parse("responses", R"({"input":[{"type":"item_reference","id":"x"}]})").status()), 400);
+}
+
+// It runs a command, whatever type the model wrote beside that.
+TEST(ResponsesRequest, AShellActionIsAlwaysOneThatRuns) {
+  const auto action = [](const char* arguments) { return base::CanonicalJson(ShellAction(arguments)); };
+  EXPECT_EQ(action(R"({"type":"run","command":"ls -l"})"),
+            R"({"command":["bash","-lc","ls -l"],"env":{},"type":"exec"})");
+  EXPECT_EQ(action(R"({"command":["ls"],"timeout_ms":5})"),
+            R"({"command":["ls"],"env":{},"timeout_ms":5,"type":"exec"})");
+  EXPECT_EQ(action("ls -l"), R"({"command":[],"env":{},"type":"exec"})");
+  EXPECT_EQ(ShellArguments(ShellAction(R"({"type":"run","env":{},"command":["ls"],"timeout_ms":null})")),
+            R"({"command": ["ls"]})");
 }
 
 TEST(ResponsesRequest, TakesSealedReasoningBack) {

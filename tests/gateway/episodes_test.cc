@@ -136,6 +136,30 @@ TEST(Rewards, OfASessionStayWhenItForgetsItsCalls) {
   EXPECT_EQ(stored.call_rewards().at(world.pool.calls()[0].call_id()), 1);
 }
 
+// The session's turns share what went before, so that only what is new counts; then it begins a new history, from which
+// it goes on as before.
+TEST(Episodes, ASessionBeginsANewHistoryWhenItHoldsSoManyTokens) {
+  World world([](const auto&) { return Say("ok"); });
+  world.options.auto_episodes = true;
+  world.options.max_tokens_per_session = 1000;
+  world.options.max_tokens_per_episode = 10;  // of no session
+  array messages = {Msg("user", std::string(300, 'x'))};
+  const auto spliced = [&] {
+    const auto reply = world.Chat("a key of its own", Body(messages));
+    EXPECT_TRUE(reply.status.ok()) << reply.status;
+    messages.push_back(reply.message());
+    messages.push_back(Msg("user", std::string(300, 'y')));
+    return !world.pool.calls().back().parent_call_id().empty();
+  };
+  std::vector<bool> turns;
+  for (int i = 0; i < 7; ++i) turns.push_back(spliced());
+  // About 325 tokens a turn: four turns are over 1000. The fifth is rendered whole, and alone over it.
+  EXPECT_EQ(turns, std::vector<bool>({false, true, true, true, false, false, false}));
+  messages = {Msg("user", "short")};
+  EXPECT_FALSE(spliced());
+  EXPECT_TRUE(spliced());
+}
+
 TEST(Rewards, OfCallsAloneAreAnEpisodesReward) {
   World world([](const auto&) { return Say("ok"); });
   const auto episode = world.Open();

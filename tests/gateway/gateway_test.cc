@@ -188,6 +188,26 @@ TEST(Gateway, ReasoningStaysInContextWhereTheConfigurationKeepsIt) {
   EXPECT_NE(prompts[2].find("<think>\nsum it\n</think>"), std::string::npos);
 }
 
+// Nobody sampled this answer where it stands: the template writes it as it was sent, and no thought of elsewhere. That
+// holds in an episode, and among callers without a key, who share a session.
+TEST(Gateway, ReasoningOfOneConversationIsNotRenderedInAnother) {
+  for (const bool served : {false, true}) {
+    World world([](const auto&) { return Say("<think>\nSECRET\n</think>\n\nYes."); });
+    world.with_admission = !served;
+    const std::string key = served ? "" : world.Open().api_key();
+    ASSERT_TRUE(world.Chat(key, Body({Msg("user", "question A")})).status.ok());
+    const auto asked = [](const char* first) {
+      // A tool's question, after which the format still writes thoughts.
+      return Body({Msg("user", first), Msg("assistant", "Yes."), Msg("tool", "question B")});
+    };
+    ASSERT_TRUE(world.Chat(key, asked("shot")).status.ok());
+    EXPECT_EQ(PromptText(world.engine->requests()[1]).find("SECRET"), std::string::npos) << served;
+    ASSERT_TRUE(world.Chat(key, asked("question A")).status.ok());
+    EXPECT_NE(PromptText(world.engine->requests()[2]).find("SECRET"), std::string::npos) << "here it was sampled";
+    EXPECT_EQ(world.pool.calls()[2].parent_call_id(), world.pool.calls()[0].call_id());
+  }
+}
+
 // ---- Forks ----
 
 struct ForkCase {

@@ -49,7 +49,8 @@ class HistoryTest : public ::testing::Test {
                          .sampled = {PromptPiece(std::vector<int32_t>{token})},
                          .text_key = {},
                          .prefill = {},
-                         .taken = 0});
+                         .taken = 0,
+                         .reasoning = ReasoningOf(asked, match.first_new)});
   }
   History::Match Find(const Conversation& asked, const History::EchoedIds& echoed = {}) const {
     return history_.Find(asked, ConversationKeys::Of(asked), echoed);
@@ -164,6 +165,60 @@ TEST_F(HistoryTest, AnEchoedIdDecidesBetweenEqualAnswers) {
   EXPECT_EQ(parent("renamed", {{}, {"fc_call0_1"}, {}}), 0);
 }
 
+TEST_F(HistoryTest, ReasoningThatCameBackDecidesBetweenEqualAnswers) {
+  const auto thought = [](const std::string& reasoning) { return Assistant("Yes.", {}, reasoning); };
+  Call({{user_}, {}}, thought("R0 first"));
+  Call({{user_}, {}}, thought("R1 second"));
+  const auto match = [&](const Message& sent) { return Find({{user_, sent, User("go on")}, {}}); };
+  EXPECT_EQ(match(thought("R0 first")).parent, 0);
+  EXPECT_EQ(match(thought("\n R0 first\n")).parent, 0) << "white space around it";
+  EXPECT_EQ(match(thought("R1 second")).parent, 1);
+  EXPECT_EQ(match(thought("")).parent, 1) << "dropped: the latest";
+  EXPECT_EQ(match(thought(" \n")).parent, 1) << "white space is nothing";
+  EXPECT_EQ(match(thought("EDITED")).parent, -1);
+  EXPECT_EQ(match(thought("EDITED")).fork_cause, kForkContentChanged);
+  EXPECT_EQ(match(Assistant("No.", {}, "R0 first")).fork_cause, kForkNotFound);
+}
+
+TEST_F(HistoryTest, ReasoningThatCameWhereNoneWasDeliveredIsAFork) {
+  Call({{user_}, {}}, answered_);
+  const Message sent = Assistant(answered_.content, {}, "EDITED");
+  EXPECT_EQ(Find({{user_, sent, User("go on")}, {}}).parent, -1);
+  EXPECT_EQ(Cause({{user_, sent, User("go on")}, {}}), kForkContentChanged);
+}
+
+TEST_F(HistoryTest, AnIdDoesNotVouchForOtherReasoning) {
+  const Message thought = Assistant("", called_.tool_calls, "hm");
+  Call({{user_}, {}}, thought);
+  EXPECT_EQ(Find({{user_, thought, listed_}, {}}).parent, 0);
+  const Message edited = Assistant("", called_.tool_calls, "EDITED");
+  EXPECT_EQ(Find({{user_, edited, listed_}, {}}).parent, -1);
+  EXPECT_EQ(Cause({{user_, edited, listed_}, {}}), kForkContentChanged);
+}
+
+// Two branches that say the same, but for a thought in their first answer.
+TEST_F(HistoryTest, ReasoningOfEarlierTurnsCountsToo) {
+  const auto first = [](const std::string& reasoning) { return Assistant("Yes.", {}, reasoning); };
+  const auto second = [&](const std::string& reasoning) -> Conversation {
+    return {{user_, first(reasoning), User("go on")}, {}};
+  };
+  const auto third = [&](const std::string& reasoning) {
+    return Find({{user_, first(reasoning), User("go on"), answered_, User("thanks")}, {}});
+  };
+  Call({{user_}, {}}, first("R0"));
+  Call({{user_}, {}}, first("R1"));
+  EXPECT_EQ(Call(second("R0"), answered_), 2);
+  EXPECT_EQ(Call(second("R1"), answered_), 3);
+  // A thought that nobody delivered: its prompt is rendered, and is continued by who goes on sending it.
+  EXPECT_EQ(Call(second("EDITED"), answered_), 4);
+  EXPECT_EQ(third("R0").parent, 2);
+  EXPECT_EQ(third("R1").parent, 3);
+  EXPECT_EQ(third("EDITED").parent, 4);
+  EXPECT_EQ(third("").parent, 4);
+  EXPECT_EQ(third("another").parent, -1);
+  EXPECT_EQ(third("another").fork_cause, kForkContentChanged);
+}
+
 TEST_F(HistoryTest, ReasoningIsPutBackWhereTheClientDroppedIt) {
   const Message thought = Assistant("I look.", called_.tool_calls, "hm");
   Call({{user_}, {}}, thought);
@@ -176,6 +231,44 @@ TEST_F(HistoryTest, ReasoningIsPutBackWhereTheClientDroppedIt) {
   EXPECT_FALSE(history_.WithReasoning(kept, ConversationKeys::Of(kept)).has_value());
   const Conversation foreign{{user_, Assistant("I saw."), listed_}, {}};
   EXPECT_FALSE(history_.WithReasoning(foreign, ConversationKeys::Of(foreign)).has_value());
+}
+
+// Text alone does not say whose it is: only what stood before it, or an id of the call, does.
+TEST_F(HistoryTest, ReasoningIsNotPutBackIntoAnotherConversation) {
+  Call({{user_}, {}}, Assistant("Yes.", {}, "secret"));
+  const auto restored = [&](const Message& before, const History::EchoedIds& echoed = {}) {
+    const Conversation sent{{before, Assistant("Yes."), User("go on")}, {}};
+    const auto with = history_.WithReasoning(sent, ConversationKeys::Of(sent), echoed);
+    return with.has_value() ? with->messages[1].reasoning : "";
+  };
+  EXPECT_EQ(restored(user_), "secret");
+  EXPECT_EQ(restored(User("another question")), "");
+  EXPECT_EQ(restored(User("another question"), {{}, {"msg_call0_0"}, {}}), "secret") << "an id names the call";
+}
+
+// An earlier message was restored, the client goes on dropping, and begins a branch.
+TEST_F(HistoryTest, ReasoningOfEveryTurnIsPutBackAsTheConversationGoesOn) {
+  const auto said = [](const std::string& text) { return Assistant(text, {}, "of " + text); };
+  const auto plain = [](const std::string& text) { return Assistant(text); };
+  Call({{user_}, {}}, said("one"));
+  Call({{user_, plain("one"), User("2")}, {}}, said("two"));
+  Call({{user_, plain("one"), User("other"), plain("foreign"), User("2")}, {}}, said("two"));
+  const auto reasoning = [&](const Conversation& sent) {
+    const auto with = history_.WithReasoning(sent, ConversationKeys::Of(sent));
+    std::vector<std::string> all;
+    for (const Message& message : with.value_or(sent).messages) {
+      if (message.role == "assistant") all.push_back(message.reasoning);
+    }
+    return all;
+  };
+  using ::testing::ElementsAre;
+  EXPECT_THAT(reasoning({{user_, plain("one"), User("2"), plain("two"), User("3")}, {}}),
+              ElementsAre("of one", "of two"));
+  EXPECT_THAT(reasoning({{user_, plain("one"), User("other"), plain("foreign"), User("2"), plain("two")}, {}}),
+              ElementsAre("of one", "", "of two"));
+  // A summary stands in the place of what was asked: nothing tells whose answers these are.
+  EXPECT_THAT(reasoning({{User("summary"), plain("one"), User("2"), plain("two"), User("3")}, {}}),
+              ElementsAre("", ""));
 }
 
 TEST_F(HistoryTest, CallsHaveTheIdsThatTheModelWroteBesideThoseOfTheClient) {

@@ -76,6 +76,31 @@ TEST(Recovery, AnAgentGoesOnUnderItsKeyOnTheSampledIds) {
   ASSERT_EQ(world.admission.ended().size(), 1u);
 }
 
+// The thought that a client drops is put back after a restart too, and in the conversation it belongs to alone.
+TEST(Recovery, DroppedReasoningIsPutBackWhereItWasSampled) {
+  World world(Author);
+  const auto episode = world.Open();
+  object body = Continuation(world, episode.api_key());
+  object& echoed = body["messages"].as_array()[2].as_object();
+  echoed.erase("reasoning_content");
+  ASSERT_TRUE(world.Restart().ok());
+  const auto prompt = [&] {
+    EXPECT_TRUE(world.Chat(episode.api_key(), body).status.ok());
+    const auto request = world.engine->requests().back();
+    return TestTokenizer()->Decode(std::vector<int32_t>(request.prompt_ids().begin(), request.prompt_ids().end()),
+                                   false);
+  };
+  EXPECT_NE(prompt().find("<think>\nlook\n</think>"), std::string::npos);
+  EXPECT_EQ(world.pool.calls()[1].parent_call_id(), world.pool.calls()[0].call_id());
+  // What stood before it was changed: the id of its call still names it.
+  body["messages"].as_array()[0] = Msg("system", "You subtract.");
+  EXPECT_NE(prompt().find("<think>\nlook\n</think>"), std::string::npos);
+  EXPECT_EQ(world.pool.calls()[2].fork_cause(), kForkHistoryRewritten);
+  echoed["tool_calls"].at(0).at("id") = "another";
+  body["messages"].as_array()[3].as_object()["tool_call_id"] = "another";
+  EXPECT_EQ(prompt().find("<think>\nlook\n</think>"), std::string::npos);
+}
+
 TEST(Recovery, RewardsPostedToTheGatewayBeforeCount) {
   World world(Author);
   const auto whole = world.Open(), calls = world.Open(), none = world.Open();

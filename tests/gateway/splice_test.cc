@@ -7,7 +7,9 @@
 
 #include "gateway/api_error.h"
 #include "gateway/canonical.h"
+#include "gateway/chat_call.h"
 #include "gateway/fakes.h"
+#include "gateway/generation.h"
 #include "gateway/prompt_plan.h"
 #include "gateway/turn_text.h"
 #include "text/output_format.h"
@@ -188,6 +190,140 @@ TEST(Splice, ATurnThatWasCutAtItsLengthGetsTheEndThatItLacks) {
   EXPECT_EQ(world.pool.Ids(calls[1].context_keys()), Vec(world.engine->requests()[1].prompt_ids()));
 }
 
+// Two choices that say the same after different thoughts: what goes on is the one that was sent back.
+TEST(Splice, GoesOnFromTheChoiceWhoseThoughtCameBack) {
+  auto calls = std::make_shared<std::atomic<int>>(0);
+  World world([calls](const auto&) {
+    const int call = (*calls)++;
+    return Say(call < 2 ? absl::StrCat("<think>\nR", call, "\n</think>\n\nYes.") : "Done.");
+  });
+  world.engine->inline_chunks = true;
+  world.options.history_thinking = HistoryThinking::kKeep;
+  const auto episode = world.Open();
+  object body = Body(Question());
+  body["n"] = 2;
+  const auto both = world.Chat(episode.api_key(), body);
+  ASSERT_TRUE(both.status.ok()) << both.status;
+  for (int choice = 0; choice < 2; ++choice) {
+    array messages = Question();
+    messages.push_back(both.events[0].at("choices").at(choice).at("message"));
+    ASSERT_EQ(messages[2].at("reasoning_content").as_string(), absl::StrCat("R", choice));
+    messages.push_back(Msg("user", absl::StrCat("go on ", choice)));
+    ASSERT_TRUE(world.Chat(episode.api_key(), Body(messages)).status.ok());
+    const std::string prompt = TestTokenizer()->Decode(Vec(world.engine->requests().back().prompt_ids()), false);
+    EXPECT_THAT(prompt, ::testing::HasSubstr(absl::StrCat("<think>\nR", choice, "\n</think>\n\nYes.<|im_end|>")));
+    EXPECT_EQ(world.pool.calls().back().fork_cause(), "");
+    messages[2].as_object()["reasoning_content"] = "EDITED";
+    ASSERT_TRUE(world.Chat(episode.api_key(), Body(messages)).status.ok());
+    EXPECT_EQ(world.pool.calls().back().parent_call_id(), "");
+    EXPECT_EQ(world.pool.calls().back().fork_cause(), kForkContentChanged);
+  }
+}
+
+// The signature that names the call is dropped, the thought is kept.
+TEST(Splice, AThoughtWithoutItsSignatureFindsItsCall) {
+  auto calls = std::make_shared<std::atomic<int>>(0);
+  World world([calls](const auto&) {
+    const int call = (*calls)++;
+    return Say(call < 2 ? absl::StrCat("<think>\nR", call, "\n</think>\n\nYes.") : "Done.");
+  });
+  world.options.history_thinking = HistoryThinking::kKeep;
+  const auto episode = world.Open();
+  const std::string asked = R"({"max_tokens":99,"messages":[{"role":"user","content":"1+2?"})";
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(world.Ask("messages", episode.api_key(), asked + "]}").status.ok());
+  for (int i = 0; i < 2; ++i) {
+    const std::string turn = absl::StrCat(R"({"role":"assistant","content":[{"type":"thinking","thinking":"R)", i,
+                                          R"("},{"type":"text","text":"Yes."}]})");
+    ASSERT_TRUE(world
+                    .Ask("messages", episode.api_key(),
+                         absl::StrCat(asked, ",", turn, R"(,{"role":"user","content":"go on )", i, R"("}]})"))
+                    .status.ok());
+    EXPECT_EQ(world.pool.calls().back().parent_call_id(), world.pool.calls()[i].call_id());
+    EXPECT_EQ(world.pool.calls().back().fork_cause(), "");
+  }
+}
+
+// The client goes on before the stream that it broke off is recorded.
+TEST(Splice, GoesOnFromABrokenStreamThatIsStillBeingRecorded) {
+  World world(HoldFirst("A long answer that goes on", "Done."));
+  const auto episode = world.Open();
+  object body = Body(Question());
+  body["stream"] = true;
+  auto flag = std::make_shared<Flag>();
+  auto call = world.StartChat(episode.api_key(), body, [flag] { flag->Set(); });
+  world.engine->WaitForHeld(1);
+  flag->WaitAndClear();
+  call->Take();
+  call->Take();
+  world.pool.CloseGate(true);
+  call->Abort(absl::CancelledError("the client went away"));
+  auto next = std::make_shared<Flag>();
+  auto answer = world.StartChat(episode.api_key(), Body(Asking("A long answer that goes on")), [next] { next->Set(); });
+  world.pool.CloseGate(false);
+  while (!answer->Take().done) next->WaitAndClear();
+  const auto calls = world.pool.calls();
+  ASSERT_EQ(calls.size(), 2u);
+  EXPECT_EQ(calls[1].parent_call_id(), calls[0].call_id());
+  EXPECT_EQ(calls[1].fork_cause(), "");
+}
+
+// The same step by step: the plan looks, finds nothing, and waits for a call that samples no more, but for no other.
+TEST(Splice, APlanWaitsForCallsThatAreBeingFinishedAlone) {
+  World world([](const auto&) { return Say("x"); });
+  Core core(world.options, {.engine = world.engine, .tokenizer = TestTokenizer(), .format = TestFormat()});
+  v1::EpisodeLimits limits;
+  limits.set_max_calls(10);
+  const auto episode = std::make_shared<Episode>(v1::Episode(), limits, true, false, std::chrono::nanoseconds(0));
+  text::Conversation asked;
+  asked.messages.resize(1);
+  asked.messages[0].role = "user";
+  text::Conversation sent = asked;
+  sent.messages.resize(2);
+  sent.messages[1].role = "assistant";
+  sent.messages[1].content = "Yes.";
+  const ConversationKeys asked_keys = ConversationKeys::Of(asked), sent_keys = ConversationKeys::Of(sent);
+  const auto add = [&](const std::string& id, const std::string& text) {
+    text::Message delivered = sent.messages[1];
+    delivered.content = text;
+    episode->AddToHistory(Episode::Plan(), asked_keys, delivered,
+                          {.call_id = id,
+                           .parent = -1,
+                           .prompt = {},
+                           .sampled = {PromptPiece(std::vector<int32_t>{1})},
+                           .text_key = {},
+                           .prefill = {},
+                           .taken = 1});
+  };
+  add("older", "No.");  // a stream, so that a plan asks for beginnings of it: then it has looked, and holds the lock
+  const auto call = std::make_shared<ChatCall>(
+      core,
+      ChatCall::Setup{.call_id = "id", .choice = 0, .request = {}, .episode = episode, .wake = {}, .on_done = {}});
+  ASSERT_TRUE(episode->BeginCall(call, std::chrono::nanoseconds(0)).ok());
+  Flag looked;
+  const auto plan = [&] {
+    return episode->PlanPrompt(sent, sent_keys, {}, [&](const auto&, size_t, auto, const auto&) {
+      looked.Set();
+      return History::Kept();
+    });
+  };
+  EXPECT_EQ(plan().match.parent, -1) << "it may sample for long";
+  looked.WaitAndClear();
+  episode->FinishCall(call, AskedKey::Of(sent_keys).key);
+  EXPECT_EQ(plan().match.parent, -1) << "it was asked something else";
+  looked.WaitAndClear();
+  episode->FinishCall(call, AskedKey::Of(asked_keys).key);
+  std::thread finisher([&] {
+    looked.WaitAndClear();
+    add("finished", "Yes.");
+    episode->EndCall(call, std::chrono::nanoseconds(0));
+  });
+  const Episode::Plan found = plan();
+  EXPECT_EQ(found.match.parent, 1);
+  EXPECT_EQ(found.parent_call_id, "finished");
+  EXPECT_EQ(found.match.fork_cause, "");
+  finisher.join();
+}
+
 TEST(Splice, DroppedTurnsContinueTheTurnBeforeThem) {
   int turn = 0;
   World world([&](const auto&) { return Say("answer " + std::to_string(turn++)); });
@@ -347,13 +483,14 @@ text::ParsedOutput Read(std::span<const int32_t> ids) {
 TEST(CutAnswer, FindsTheFewestIdsOfWhatWasKept) {
   World world([](const auto&) { return Say("x"); });
   Core core(world.options, {.engine = world.engine, .tokenizer = TestTokenizer(), .format = TestFormat()});
-  const auto cut = [&](const std::string& sampled, const std::string& kept) {
+  const auto cut = [&](const std::string& sampled, const std::string& kept, const std::string& reasoning = "") {
     text::Conversation conversation;
     for (const char* role : {"user", "assistant"}) {
       conversation.messages.emplace_back();
       conversation.messages.back().role = role;
     }
     conversation.messages[1].content = kept;
+    conversation.messages[1].reasoning = reasoning;
     const std::vector<int32_t> ids = Encode(sampled);
     const History::Kept found = CutAnswer(core, conversation, 1, ids, "");
     return TestTokenizer()->Decode(std::span(ids).first(found.ids), false);
@@ -365,6 +502,8 @@ TEST(CutAnswer, FindsTheFewestIdsOfWhatWasKept) {
   EXPECT_EQ(cut("one two three", ""), "");
   EXPECT_EQ(cut("<think>\nhm\n</think>\n\nIt is 3.", "It is"), "<think>\nhm\n</think>\n\nIt is");
   EXPECT_EQ(cut("\xf0\x9f\x98\x80 ok", "\xf0\x9f\x98\x80"), "\xf0\x9f\x98\x80");
+  EXPECT_EQ(cut("<think>\nhm\n</think>\n\nIt is 3.", "It is", "hm"), "<think>\nhm\n</think>\n\nIt is");
+  EXPECT_EQ(cut("<think>\nhm\n</think>\n\nIt is 3.", "It is", "so"), "");
   EXPECT_EQ(cut("I look.\n<tool_call>\n{\"name\": \"ls\"", "I look."), "I look.");
 }
 

@@ -9,7 +9,6 @@
 #include "gateway/dialects/openai_fields.h"
 #include "gateway/dialects/responses.h"
 #include "gateway/request_fields.h"
-#include "text/python_json.h"
 
 namespace ingot::gateway {
 namespace {
@@ -290,15 +289,6 @@ std::string UnsealReasoning(const std::string& sealed, std::string& id) {
   if (!text.has_value()) return "";
   id = sealed.substr(sizeof(kSealed) - 1, dot - (sizeof(kSealed) - 1));
   return text::ToUtf8(*text);
-}
-
-std::string ShellArguments(const object& action) {
-  object arguments;
-  for (const auto& [name, field] : action) {
-    if (name == "type" || field.is_null() || (field.is_object() && field.get_object().empty())) continue;
-    arguments[name] = field;
-  }
-  return text::PythonJson(arguments);
 }
 
 const Dialect& ResponsesDialect() {

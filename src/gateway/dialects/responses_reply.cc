@@ -82,16 +82,6 @@ constexpr Wording kCustomCall = {"custom_tool_call",
 constexpr Wording kShellCall = {
     "local_shell_call", "lsh", nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr};
 
-// The action of a local shell call that was written as a function's arguments.
-object ShellAction(const std::string& arguments_json) {
-  object action{{"type", "exec"}, {"command", array{}}, {"env", object{}}};
-  const auto arguments = base::ParseJson(arguments_json);
-  if (!arguments.ok() || !arguments->is_object()) return action;
-  for (const auto& [name, field] : arguments->get_object()) action[name] = field;
-  if (const auto* line = action["command"].if_string()) action["command"] = array{"bash", "-lc", *line};
-  return action;
-}
-
 class ResponsesRenderer final : public Renderer {
  public:
   using Renderer::Renderer;
