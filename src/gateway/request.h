@@ -77,6 +77,7 @@ struct GatewayRequest {
   std::optional<std::string> json_schema;        // the answer must be one JSON value that this schema allows
   std::string format_field = "response_format";  // what its dialect calls that schema: errors name it
   std::optional<bool> thinking;                  // asked for, or asked to be left out; unset: the template decides
+  bool tells_reasoning = true;                   // false: it is recorded, but no part of the reply
 
   int32_t n = 1;           // answers per prompt
   int64_t max_tokens = 0;  // 0: not asked

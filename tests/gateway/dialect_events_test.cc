@@ -44,7 +44,7 @@ std::string Lines(const World::Outcome& outcome) {
   return std::regex_replace(lines, std::regex("[0-9a-f]{32}"), "ID");
 }
 
-constexpr char kMessagesBody[] = R"({"model":"m","max_tokens":50,"stream":true,
+constexpr char kMessagesBody[] = R"({"model":"m","max_tokens":50,"stream":true,"thinking":{"type":"adaptive"},
     "messages":[{"role":"user","content":"1+2?"}],
     "tools":[{"name":"add","input_schema":{"type":"object"}}]})";
 
@@ -89,6 +89,49 @@ TEST(Messages, AnswersWhole) {
                                 R"("stop_reason":"tool_use","stop_sequence":null,"usage":{)"),
             0u)
       << Lines(outcome);
+}
+
+// Clients that did not ask for thinking read content[0].text.
+TEST(Messages, TellsThinkingOnlyToThoseWhoAskedForIt) {
+  const std::pair<value, bool> cases[] = {{nullptr, false},
+                                          {object{{"type", "disabled"}}, false},
+                                          {object{{"type", "enabled"}, {"budget_tokens", 1024}}, true},
+                                          {object{{"type", "adaptive"}}, true}};
+  for (const auto& [thinking, told] : cases) {
+    Direct world(Say(kThoughtAndCall));
+    object body = base::ParseJson(kMessagesBody)->as_object();
+    body["thinking"] = thinking;
+    const auto streamed = world.Ask("messages", "key", base::PrintJson(body));
+    array blocks;
+    for (const value& event : streamed.events) {
+      if (event.at("type") == "content_block_start") {
+        EXPECT_EQ(event.at("index").to_number<size_t>(), blocks.size());
+        blocks.push_back(event.at("content_block").at("type"));
+      } else if (const value* index = base::Find(event, "index")) {
+        EXPECT_EQ(index->to_number<size_t>(), blocks.size() - 1);
+      }
+    }
+    EXPECT_EQ(value(blocks), told ? value(array{"thinking", "text", "tool_use"}) : value(array{"text", "tool_use"}));
+    body["stream"] = false;
+    body["return_token_ids"] = true;
+    const value whole = world.Ask("messages", "key", base::PrintJson(body)).events.at(0);
+    array types;
+    for (const value& block : whole.at("content").as_array()) types.push_back(block.at("type"));
+    EXPECT_EQ(types, blocks);
+    EXPECT_EQ(whole.at("token_ids").as_array().size(), TestTokenizer()->Encode(kThoughtAndCall, true).size() + 1);
+  }
+}
+
+// What a client was not told it cannot send back: the turn is continued on all that was sampled.
+TEST(Messages, ThinkingThatWasNotToldIsContinued) {
+  Direct world(Say("<think>\nhm\n</think>\n\nyes"));
+  object body = base::ParseJson(R"({"max_tokens":50,"messages":[{"role":"user","content":"x"}]})")->as_object();
+  const auto first = world.Ask("messages", "key", base::PrintJson(body));
+  body["messages"].as_array().push_back(object{{"role", "assistant"}, {"content", first.events.at(0).at("content")}});
+  body["messages"].as_array().push_back(object{
+      {"role", "user"}, {"content", array{object{{"type", "tool_result"}, {"tool_use_id", "x"}, {"content", "r"}}}}});
+  ASSERT_TRUE(world.Ask("messages", "key", base::PrintJson(body)).status.ok());
+  EXPECT_EQ(world.gateway().Status().spliced_calls(), 1);
 }
 
 TEST(Messages, SaysWhyItStopped) {

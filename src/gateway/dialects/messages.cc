@@ -199,13 +199,17 @@ absl::Status ReadMessage(const value& json, const std::string& path, Conversatio
   return absl::OkStatus();
 }
 
+// Clients that did not ask for thinking take the first block for the text, so it is told to those that did only.
 void ReadThinking(Fields& body, GatewayRequest& request) {
+  bool adaptive = false;  // the template decides
   if (const object* thinking = body.Object("thinking")) {
     const value* type = thinking->if_contains("type");
     const bool named = type != nullptr && type->is_string();
     if (named && type->get_string() == "enabled") SetThinking(true, request);
-    if (named && type->get_string() == "disabled") SetThinking(false, request);  // adaptive: the template decides
+    if (named && type->get_string() == "disabled") SetThinking(false, request);
+    adaptive = named && type->get_string() == "adaptive";
   }
+  request.tells_reasoning = adaptive || request.thinking.value_or(false);
   ReadFormat(body, "output_format", request);
   if (body.Object("output_config") == nullptr) return;
   Fields config(*body.Get("output_config"), "output_config");
