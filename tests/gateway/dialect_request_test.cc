@@ -61,6 +61,29 @@ TEST(MessagesRequest, BecomesAConversation) {
   EXPECT_EQ(request->max_tokens, 64);
 }
 
+// As the vendor does: neighbours of one role are one turn. Results of tools stay messages of their own.
+TEST(MessagesRequest, JoinsNeighboursOfOneRole) {
+  const auto request = Parse("messages", R"({"model":"m","max_tokens":1,"messages":[
+      {"role":"user","content":"a"},{"role":"user","content":[{"type":"text","text":"b"}]},
+      {"role":"assistant","content":"I "},
+      {"role":"assistant","content":[{"type":"text","text":"do."},{"type":"tool_use","id":"t1","name":"f","input":{}}]},
+      {"role":"user","content":[{"type":"tool_result","tool_use_id":"t1","content":"one"}]},
+      {"role":"user","content":"c"},{"role":"user","content":"d"}]})");
+  ASSERT_TRUE(request.ok()) << request.status();
+  EXPECT_EQ(Told(*request), "user: a\nb\nassistant: I do. f({})\ntool: one <t1>\nuser: c\nd\n");
+  EXPECT_EQ(request->echoed_ids.size(), request->conversation.messages.size());
+}
+
+// A turn that the client began is not what a template's generation prompt goes on from.
+TEST(MessagesRequest, RefusesAnAnswerThatTheClientBegan) {
+  const std::string body =
+      R"({"model":"m","max_tokens":1,"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"{"}]})";
+  const auto request = Parse("messages", body);
+  EXPECT_EQ(HttpStatusOf(request.status()), 400);
+  EXPECT_THAT(std::string(request.status().message()), testing::HasSubstr("'messages' ends with an assistant's turn"));
+  EXPECT_TRUE(Parse("messages.count_tokens", body).ok());  // what a history takes may be asked at any point of it
+}
+
 TEST(MessagesRequest, ReadsDocumentsThatAreText) {
   const auto read = [](const std::string& document) {
     return Parse("messages", R"({"model":"m","max_tokens":1,"messages":[{"role":"user","content":[)" + document +

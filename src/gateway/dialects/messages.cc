@@ -99,8 +99,13 @@ absl::Status ReadSystem(Fields& body, ConversationBuilder& builder) {
 // A user's blocks: text in between tool results, which are messages of their own.
 class UserBlocks {
  public:
-  UserBlocks(const std::string& role, ConversationBuilder& builder) : role_(role), builder_(builder) {}
+  explicit UserBlocks(ConversationBuilder& builder) : builder_(builder) {}
 
+  // What is read from here on is `role`'s.
+  void Begin(const std::string& role) {
+    Flush();
+    role_ = role;
+  }
   absl::Status Read(const value& block, const std::string& path) {
     Fields fields(block, path);
     std::string type;
@@ -137,8 +142,8 @@ class UserBlocks {
     return absl::OkStatus();
   }
 
-  const std::string role_;
   ConversationBuilder& builder_;
+  std::string role_;
   std::string text_;
   bool any_text_ = false;
 };
@@ -172,32 +177,51 @@ absl::Status ReadAssistantBlock(const value& block, const std::string& path, Con
   return absl::OkStatus();
 }
 
-absl::Status ReadMessage(const value& json, const std::string& path, ConversationBuilder& builder) {
-  Fields fields(json, path);
-  std::string role;
-  fields.Read("role", role);
-  INGOT_RETURN_IF_ERROR(fields.status());
-  if (role != "user" && role != "assistant" && role != "system") {
-    return BadRequest(path + ".role", absl::StrCat("'", path, ".role' must be \"user\" or \"assistant\""));
+// The messages of a request. Neighbours of one role are one turn.
+class Turns {
+ public:
+  explicit Turns(ConversationBuilder& builder) : builder_(builder), user_(builder) {}
+
+  absl::Status Read(const value& json, const std::string& path) {
+    Fields fields(json, path);
+    std::string role;
+    fields.Read("role", role);
+    INGOT_RETURN_IF_ERROR(fields.status());
+    if (role != "user" && role != "assistant" && role != "system") {
+      return BadRequest(path + ".role", absl::StrCat("'", path, ".role' must be \"user\" or \"assistant\""));
+    }
+    const value* content = fields.Get("content");
+    value blocks = array{};
+    if (content != nullptr && content->is_array()) {
+      blocks = *content;
+    } else {
+      INGOT_ASSIGN_OR_RETURN(const std::string text, ContentText(content, path + ".content", ""));
+      if (!text.empty() || role != "assistant")
+        blocks.as_array().emplace_back(object{{"type", "text"}, {"text", text}});
+    }
+    Begin(role);
+    for (size_t i = 0; i < blocks.get_array().size(); ++i) {
+      const std::string where = absl::StrCat(path, ".content[", i, "]");
+      const value& block = blocks.get_array()[i];
+      INGOT_RETURN_IF_ERROR(role == "assistant" ? ReadAssistantBlock(block, where, builder_)
+                                                : user_.Read(block, where));
+    }
+    return absl::OkStatus();
   }
-  const value* content = fields.Get("content");
-  value blocks = array{};
-  if (content != nullptr && content->is_array()) {
-    blocks = *content;
-  } else {
-    INGOT_ASSIGN_OR_RETURN(const std::string text, ContentText(content, path + ".content", ""));
-    if (!text.empty() || role != "assistant") blocks.as_array().emplace_back(object{{"type", "text"}, {"text", text}});
+  void End() { user_.Flush(); }
+
+ private:
+  void Begin(const std::string& role) {
+    if (role == role_) return;
+    role_ = role;
+    user_.Begin(role);
+    if (role == "assistant") builder_.BeginTurn();
   }
-  if (role == "assistant") builder.BeginTurn();
-  UserBlocks user(role, builder);
-  for (size_t i = 0; i < blocks.get_array().size(); ++i) {
-    const std::string where = absl::StrCat(path, ".content[", i, "]");
-    const value& block = blocks.get_array()[i];
-    INGOT_RETURN_IF_ERROR(role == "assistant" ? ReadAssistantBlock(block, where, builder) : user.Read(block, where));
-  }
-  user.Flush();
-  return absl::OkStatus();
-}
+
+  ConversationBuilder& builder_;
+  UserBlocks user_;
+  std::string role_;  // of the last message
+};
 
 // Clients that did not ask for thinking take the first block for the text, so it is told to those that did only.
 void ReadThinking(Fields& body, GatewayRequest& request) {
@@ -229,6 +253,17 @@ class Messages : public Dialect {
   }
 
   absl::StatusOr<GatewayRequest> Parse(const RawRequest& raw) const override {
+    INGOT_ASSIGN_OR_RETURN(GatewayRequest request, Read(raw));
+    if (request.conversation.messages.back().role != "assistant") return request;
+    return BadRequest("messages",
+                      "'messages' ends with an assistant's turn: an answer that the client began is not "
+                      "supported, the last message must be the user's");
+  }
+
+  Error ErrorOf(const absl::Status& status) const override { return AnthropicError(status); }
+
+ protected:
+  static absl::StatusOr<GatewayRequest> Read(const RawRequest& raw) {
     INGOT_ASSIGN_OR_RETURN(const value json, ParseBody(raw.body));
     GatewayRequest request;
     Fields body(json);
@@ -241,19 +276,19 @@ class Messages : public Dialect {
       INGOT_RETURN_IF_ERROR(ReadTool((*tools)[i], absl::StrCat("tools[", i, "]"), request));
     }
     INGOT_RETURN_IF_ERROR(ReadToolChoice(body, request));
-    ConversationBuilder builder(request);
-    INGOT_RETURN_IF_ERROR(ReadSystem(body, builder));
-    for (size_t i = 0; messages != nullptr && i < messages->size(); ++i) {
-      INGOT_RETURN_IF_ERROR(ReadMessage((*messages)[i], absl::StrCat("messages[", i, "]"), builder));
-    }
     if (messages == nullptr || messages->empty()) {
       return BadRequest("messages", "'messages' must have at least one message");
     }
+    ConversationBuilder builder(request);
+    INGOT_RETURN_IF_ERROR(ReadSystem(body, builder));
+    Turns turns(builder);
+    for (size_t i = 0; i < messages->size(); ++i) {
+      INGOT_RETURN_IF_ERROR(turns.Read((*messages)[i], absl::StrCat("messages[", i, "]")));
+    }
+    turns.End();
     INGOT_RETURN_IF_ERROR(CheckRequest(request));
     return request;
   }
-
-  Error ErrorOf(const absl::Status& status) const override { return AnthropicError(status); }
 };
 
 class CountTokens final : public Messages {
@@ -264,7 +299,7 @@ class CountTokens final : public Messages {
     return NewCountRenderer(std::move(head), std::move(request));
   }
   absl::StatusOr<GatewayRequest> Parse(const RawRequest& raw) const override {
-    INGOT_ASSIGN_OR_RETURN(GatewayRequest request, Messages::Parse(raw));
+    INGOT_ASSIGN_OR_RETURN(GatewayRequest request, Read(raw));
     request.count_only = true;
     request.stream = false;
     return request;
