@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <initializer_list>
 #include <iterator>
 #include <optional>
 #include <utility>
@@ -124,18 +125,38 @@ constexpr std::pair<std::string_view, std::string_view> kTextParts[] = {
     {"text", "text"},       {"input_text", "text"},   {"output_text", "text"},
     {"refusal", "refusal"}, {"summary_text", "text"}, {"reasoning_text", "text"}};
 
-// A document of Anthropic's that is plain text, behind what is said of it; nullopt: it is not.
-std::optional<std::string> DocumentText(const value& document) {
-  const value* source = base::Find(document, "source");
-  const value* type = source == nullptr ? nullptr : base::Find(*source, "type");
-  const value* data = source == nullptr ? nullptr : base::Find(*source, "data");
-  if (type == nullptr || *type != "text" || data == nullptr || !data->is_string()) return std::nullopt;
+// Those of `names` that are texts, each with an empty line behind it.
+std::string Headings(const value& part, std::initializer_list<const char*> names) {
   std::string text;
-  for (const char* name : {"title", "context"}) {
-    const value* said = base::Find(document, name);
+  for (const char* name : names) {
+    const value* said = base::Find(part, name);
     if (said != nullptr && said->is_string()) text += std::string(said->get_string()) + "\n\n";
   }
-  return text + std::string(data->get_string());
+  return text;
+}
+
+// Anthropic's parts whose text lies deeper; nullopt: there is none in it.
+absl::StatusOr<std::optional<std::string>> NestedText(const value& part, std::string_view type,
+                                                      const std::string& path) {
+  if (type == "document") {
+    const value* source = base::Find(part, "source");
+    const value* kind = source == nullptr ? nullptr : base::Find(*source, "type");
+    if (kind == nullptr) return std::nullopt;
+    const std::string said = Headings(part, {"title", "context"});
+    const value* data = base::Find(*source, "data");
+    if (*kind == "text" && data != nullptr && data->is_string()) return said + std::string(data->get_string());
+    if (*kind != "content") return std::nullopt;
+    INGOT_ASSIGN_OR_RETURN(const std::string text,
+                           ContentText(base::Find(*source, "content"), path + ".source.content", "\n"));
+    return said + text;
+  }
+  if (type == "search_result") {
+    INGOT_ASSIGN_OR_RETURN(const std::string text, ContentText(base::Find(part, "content"), path + ".content", "\n"));
+    return Headings(part, {"title", "source"}) + text;
+  }
+  const value* tool = type == "tool_reference" ? base::Find(part, "tool_name") : nullptr;
+  if (tool == nullptr || !tool->is_string()) return std::nullopt;
+  return std::string(tool->get_string());
 }
 
 }  // namespace
@@ -298,9 +319,8 @@ absl::StatusOr<std::string> PartText(const value& part, const std::string& path)
     if (text != nullptr && text->is_string()) return std::string(text->get_string());
     return BadRequest(path, absl::StrCat("'", path, "' needs a string '", base::View(field), "'"));
   }
-  if (std::string_view(type->get_string()) == "document") {
-    if (auto text = DocumentText(part)) return *std::move(text);
-  }
+  INGOT_ASSIGN_OR_RETURN(auto nested, NestedText(part, type->get_string(), path));
+  if (nested.has_value()) return *std::move(nested);
   return ApiError(400, "unsupported_content", path,
                   absl::StrCat("'", path, "' is of the type '", CutText(type->get_string(), 64),
                                "': the model here reads text only, no images, audio or files"));

@@ -84,6 +84,32 @@ TEST(MessagesRequest, RefusesAnAnswerThatTheClientBegan) {
   EXPECT_TRUE(Parse("messages.count_tokens", body).ok());  // what a history takes may be asked at any point of it
 }
 
+TEST(MessagesRequest, ReadsTextWhereverItLies) {
+  const auto request = Parse("messages", R"({"model":"m","max_tokens":1,"messages":[
+      {"role":"user","content":[{"type":"document","title":"T","source":{"type":"content","content":"whole"}},
+        {"type":"document","source":{"type":"content","content":[{"type":"text","text":"one"},{"type":"text","text":"two"}]}},
+        {"type":"search_result","title":"Found","source":"https://a","content":[{"type":"text","text":"x"},{"type":"text","text":"y"}]}]},
+      {"role":"assistant","content":[{"type":"compaction","content":"So far."},
+        {"type":"server_tool_use","id":"s1","name":"web_search","input":{"query":"q"}},
+        {"type":"web_search_tool_result","tool_use_id":"s1","content":[{"type":"web_search_result","url":"u"}]},
+        {"type":"compaction","content":null},{"type":"text","text":" Then."},
+        {"type":"tool_use","id":"t1","name":"find","input":{}}]},
+      {"role":"user","content":[{"type":"tool_result","tool_use_id":"t1","content":[{"type":"tool_reference","tool_name":"f"},
+        {"type":"search_result","title":"In","source":"s","content":[{"type":"text","text":"z"}]}]}]}]})");
+  ASSERT_TRUE(request.ok()) << request.status();
+  EXPECT_EQ(Told(*request),
+            "user: T\n\nwhole\none\ntwo\nFound\n\nhttps://a\n\nx\ny\n"
+            "assistant: So far. Then. find({})\n"
+            "tool: f\nIn\n\ns\n\nz <t1>\n");
+  for (const char* block :
+       {R"({"type":"document","source":{"type":"content","content":[{"type":"image"}]}})",
+        R"({"type":"search_result","content":[{"type":"image"}]})", R"({"type":"tool_reference","tool_name":7})"}) {
+    const auto refused =
+        Parse("messages", absl::StrCat(R"({"max_tokens":1,"messages":[{"role":"user","content":[)", block, "]}]}"));
+    EXPECT_EQ(HttpStatusOf(refused.status()), 400) << block;
+  }
+}
+
 TEST(MessagesRequest, ReadsDocumentsThatAreText) {
   const auto read = [](const std::string& document) {
     return Parse("messages", R"({"model":"m","max_tokens":1,"messages":[{"role":"user","content":[)" + document +

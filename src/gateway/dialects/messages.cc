@@ -160,6 +160,9 @@ absl::Status ReadAssistantBlock(const value& block, const std::string& path, Con
     return absl::OkStatus();
   }
   if (type == "redacted_thinking") return fields.status();  // of another server: nothing in it can be read
+  if (type == "server_tool_use" || type == "mcp_tool_use" || std::string_view(type).ends_with("_tool_result")) {
+    return fields.status();  // of the vendor's own tools: the model never saw them
+  }
   if (type == "tool_use") {
     text::ToolCall call;
     fields.Read("id", call.id);
@@ -172,7 +175,11 @@ absl::Status ReadAssistantBlock(const value& block, const std::string& path, Con
     return absl::OkStatus();
   }
   INGOT_RETURN_IF_ERROR(fields.status());
-  INGOT_ASSIGN_OR_RETURN(text, PartText(block, path));
+  if (type == "compaction") {  // what stands for the turns before it
+    INGOT_ASSIGN_OR_RETURN(text, ContentText(fields.Get("content"), path + ".content", kBetweenBlocks));
+  } else {
+    INGOT_ASSIGN_OR_RETURN(text, PartText(block, path));
+  }
   builder.AddContent(text, "");
   return absl::OkStatus();
 }
