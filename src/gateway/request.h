@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "gateway/event.h"
 #include "text/chat.h"
 
 namespace ingot::gateway {
@@ -63,6 +64,17 @@ struct GatewayRequest {
   text::Conversation conversation;
   // Per message of the conversation: ids of ours that the client sent back with it (items, signatures).
   std::vector<std::vector<std::string>> echoed_ids;
+  // Parts of earlier answers that the client names instead of sending them: empty in the conversation until they are
+  // resolved (item_references.h).
+  struct ItemReference {
+    size_t message = 0;  // where the part belongs
+    PartKind kind = PartKind::kContent;
+    size_t at = 0;        // bytes of the message's text, or tool calls, before it
+    std::string call_id;  // the answer's
+    size_t index = 0;     // a tool call's among those of its answer
+    std::string path;     // of the reference in the request
+  };
+  std::vector<ItemReference> references;
   // Instead of the conversation: prompts that are not rendered, each answered on its own.
   struct RawPrompt {
     std::string text;  // encoded, special tokens recognised

@@ -203,7 +203,7 @@ TEST(Responses, StreamsItemsThatEndWithTheWholeResponse) {
       Lines(last),
       R"({"id":"rs_ID_0","type":"reasoning","summary":[],"content":[{"type":"reasoning_text","text":"hm"}],"encrypted_content":"ingot1.rs_ID_0.aG0="}
 {"id":"msg_ID_1","type":"message","status":"completed","role":"assistant","content":[{"type":"output_text","text":"Let me add.","annotations":[],"logprobs":[]}]}
-{"id":"fc_ID_2","type":"function_call","status":"completed","call_id":"call_ID_0","name":"add","arguments":"{\"a\": 1}"}
+{"id":"fc_ID_0","type":"function_call","status":"completed","call_id":"call_ID_0","name":"add","arguments":"{\"a\": 1}"}
 )");
 }
 
@@ -245,6 +245,53 @@ TEST(Responses, CallsToolsAsTheyWereDeclared) {
   ASSERT_TRUE(world.Ask("responses", "key", base::PrintJson(body)).status.ok());
   EXPECT_EQ(world.gateway().Status().spliced_calls(), 1);
   EXPECT_TRUE(world.gateway().Status().forks().empty());
+}
+
+// What a client names instead of sending it is what was delivered under that id.
+TEST(Responses, TakesReferencesToItsItems) {
+  const std::string call = "<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": 1}}\n</tool_call>";
+  for (const std::string& text : {std::string(kThoughtAndCall), call + "\n" + call, "Well.\n" + call + "\n" + call}) {
+    Direct world(Say(text));
+    object body = base::ParseJson(kResponsesBody)->as_object();
+    body["stream"] = false;
+    const auto first = world.Ask("responses", "key", base::PrintJson(body));
+    array input{object{{"role", "user"}, {"content", "1+2?"}}};
+    const array& output = first.events.at(0).at("output").as_array();
+    for (const value& item : output) input.push_back(object{{"type", "item_reference"}, {"id", item.at("id")}});
+    for (const value& item : output) {
+      if (item.at("type") != "function_call") continue;
+      input.push_back(object{{"type", "function_call_output"}, {"call_id", item.at("call_id")}, {"output", "3"}});
+    }
+    body["input"] = input;
+    const auto second = world.Ask("responses", "key", base::PrintJson(body));
+    ASSERT_TRUE(second.status.ok()) << second.status;
+    EXPECT_EQ(world.gateway().Status().spliced_calls(), 1) << text;
+    // In another session there is nothing of that id.
+    const auto other = world.Ask("responses", "other", base::PrintJson(body));
+    EXPECT_EQ(HttpStatusOf(other.status), 400);
+    EXPECT_NE(other.status.message().find("input[1]"), absl::string_view::npos) << other.status;
+  }
+}
+
+// Whatever the client sends as a whole stands beside what it refers to.
+TEST(Responses, TakesReferencesToSomeOfItsItems) {
+  Direct world(Say(kThoughtAndCall));
+  object body = base::ParseJson(kResponsesBody)->as_object();
+  body["stream"] = false;
+  const array output = world.Ask("responses", "key", base::PrintJson(body)).events.at(0).at("output").as_array();
+  const auto reference = [&](size_t i) { return object{{"id", output[i].at("id")}}; };
+  const object result{{"type", "function_call_output"}, {"call_id", output[2].at("call_id")}, {"output", "3"}};
+  const object question{{"role", "user"}, {"content", "1+2?"}};
+  body["input"] = array{question, reference(0), output[1], reference(2), result};
+  ASSERT_TRUE(world.Ask("responses", "key", base::PrintJson(body)).status.ok());
+  EXPECT_EQ(world.gateway().Status().spliced_calls(), 1);
+  body["input"] = array{question, output[1], reference(2), result};  // the thought was left out
+  ASSERT_TRUE(world.Ask("responses", "key", base::PrintJson(body)).status.ok());
+  EXPECT_EQ(world.gateway().Status().spliced_calls(), 2);
+  std::string missing(output[2].at("id").as_string());
+  missing.back() = '7';
+  body["input"] = array{question, output[1], object{{"type", "item_reference"}, {"id", missing}}};
+  EXPECT_EQ(HttpStatusOf(world.Ask("responses", "key", base::PrintJson(body)).status), 400);
 }
 
 TEST(Responses, SaysThatItWasCut) {

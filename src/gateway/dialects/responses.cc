@@ -1,5 +1,6 @@
-// POST /v1/responses. Nothing is stored: what continues a conversation sends all of it (store: false), which clients
-// that keep their own history do anyway; previous_response_id and the like get a 400 that says so.
+// POST /v1/responses. Responses are not stored: what continues a conversation sends all of it (store: false), which
+// clients that keep their own history do anyway, or refers to items of it that this session delivered;
+// previous_response_id and the like get a 400 that says so.
 #include <utility>
 
 #include "gateway/api_error.h"
@@ -72,7 +73,7 @@ class Items {
   absl::Status Read(const value& item, const std::string& path) {
     if (!item.is_object()) return BadRequest("input", absl::StrCat(path, " must be an object"));
     Fields fields(item, path);
-    std::string type = "message";
+    std::string type = fields.Get("id") != nullptr && fields.Get("role") == nullptr ? "item_reference" : "message";
     fields.Read("type", type);
     if (type == "message")
       Message(fields);
@@ -86,12 +87,8 @@ class Items {
       ShellCall(fields);
     else if (std::string_view(type).ends_with("_call_output"))
       Output(fields);
-    else if (type == "item_reference") {
-      fields.Fail(ApiError(400, "unsupported_parameter", "input",
-                           absl::StrCat(path,
-                                        " is an item_reference, but responses are not stored here: send the item "
-                                        "itself (store: false)")));
-    }
+    else if (type == "item_reference")
+      Reference(fields, path);
     return fields.status();  // other items tell of the vendor's own tools: the model never saw them
   }
   void User(std::string text) { AddMessage("user", std::move(text), ""); }
@@ -171,6 +168,18 @@ class Items {
     Fields known(call, fields.PathOf(""));
     AddCall(known, ShellArguments(*action));
     fields.Fail(known.status());
+  }
+  void Reference(Fields& fields, const std::string& path) {
+    std::string id;
+    fields.Read("id", id);
+    const std::string_view prefix = std::string_view(id).substr(0, id.find('_'));
+    const PartKind kind = prefix == "rs"    ? PartKind::kReasoning
+                          : prefix == "msg" ? PartKind::kContent
+                                            : PartKind::kCall;
+    if (!fields.status().ok() || builder_.AddReference(kind, id, path)) return;
+    fields.Fail(
+        ApiError(400, "unsupported_parameter", path,
+                 absl::StrCat("'", path, "' refers to an item that is not of this server: send the item itself")));
   }
   void Output(Fields& fields) {
     std::string call_id, id;

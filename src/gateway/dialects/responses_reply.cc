@@ -177,7 +177,9 @@ class ResponsesRenderer final : public Renderer {
     const value* summary = reasoning == nullptr ? nullptr : base::Find(*reasoning, "summary");
     return summary != nullptr && summary->is_string();
   }
+  // A call's has the call's own index, so that it says which of the answer's it is.
   std::string ItemId(const Part& part, size_t index) const {
+    if (part.kind == PartKind::kCall) return WordingOf(part).id_prefix + part.id.substr(part.id.find('_'));
     return EchoedId(WordingOf(part).id_prefix, head().id, static_cast<int>(index));
   }
   // The text of a part as its client knows it.
