@@ -35,8 +35,11 @@ struct RawRequest {
 // What a tool is in its dialect. The model knows functions only; a call of one goes back as what was declared.
 enum class ToolKind {
   kFunction,
-  kCustom,      // free text: a function of one string, "input"
-  kLocalShell,  // the Responses API's own shell
+  kCustom,  // free text: a function of one string, "input"
+  // The Responses API's own (dialects/client_tools.h):
+  kLocalShell,
+  kShell,
+  kApplyPatch,
 };
 
 struct Tool {

@@ -214,15 +214,6 @@ std::string CustomInput(const std::string& arguments_json) {
   return input != nullptr && input->is_string() ? std::string(input->get_string()) : arguments_json;
 }
 
-ToolDeclaration LocalShellTool() {
-  static const auto* const parameters = new value(base::json::parse(R"({"type":"object","properties":{
-      "command":{"type":"array","items":{"type":"string"},"description":"The command and its arguments."},
-      "working_directory":{"type":"string"},
-      "timeout_ms":{"type":"integer"}},"required":["command"]})"));
-  return {ToolKind::kLocalShell, "local_shell", "", "Runs a command on the user's machine and returns its output.",
-          *parameters};
-}
-
 absl::Status AddTool(ToolDeclaration tool, const std::string& path, GatewayRequest& request) {
   if (tool.name.empty() || tool.name.size() > kMaxName) {
     return BadRequest(path, absl::StrCat("'", path, "' needs a name of 1 to ", kMaxName, " bytes"));

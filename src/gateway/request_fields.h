@@ -38,8 +38,6 @@ std::string FlatName(std::string_view name_space, std::string_view name);
 // The arguments of a function call that stand for a custom tool's text, and back.
 std::string CustomArguments(std::string_view input);
 std::string CustomInput(const std::string& arguments_json);
-// For a local shell: the tool every such request declares.
-ToolDeclaration LocalShellTool();
 
 // "auto", "none", "required" or "any"; 400 for others.
 absl::Status SetToolChoice(std::string_view mode, GatewayRequest& request);

@@ -247,6 +247,40 @@ TEST(Responses, CallsToolsAsTheyWereDeclared) {
   EXPECT_TRUE(world.gateway().Status().forks().empty());
 }
 
+// The tools that the API knows by their type alone and its clients run.
+TEST(Responses, CallsTheClientsOwnTools) {
+  const std::string text =
+      "<tool_call>\n{\"name\": \"shell\", \"arguments\": {\"commands\": [\"ls\"], \"timeout_ms\": 5}}\n</tool_call>\n"
+      "<tool_call>\n{\"name\": \"apply_patch\", \"arguments\": {\"type\": \"delete_file\", \"path\": "
+      "\"a\"}}\n</tool_call>";
+  Direct world(Say(text));
+  object body = base::ParseJson(R"({"model":"m","input":"go","stream":true,"tools":[
+      {"type":"shell","environment":{"type":"local"}},{"type":"apply_patch"}]})")
+                    ->as_object();
+  const auto outcome = world.Ask("responses", "key", base::PrintJson(body));
+  ASSERT_TRUE(outcome.status.ok()) << outcome.status;
+  const array output = outcome.events.back().at("response").at("output").as_array();
+  ASSERT_EQ(output.size(), 2u);
+  EXPECT_EQ(output[0].at("type"), "shell_call");
+  EXPECT_EQ(output[0].at("action"),
+            value(object{{"commands", array{"ls"}}, {"timeout_ms", 5}, {"max_output_length", nullptr}}));
+  EXPECT_EQ(output[1].at("type"), "apply_patch_call");
+  EXPECT_EQ(output[1].at("operation"), value(object{{"type", "delete_file"}, {"path", "a"}}));
+  array input{object{{"role", "user"}, {"content", "go"}}};
+  input.insert(input.end(), output.begin(), output.end());
+  const object shell_said{{"stdout", "a\n"}, {"stderr", ""}, {"outcome", object{{"type", "exit"}, {"exit_code", 0}}}};
+  input.push_back(
+      object{{"type", "shell_call_output"}, {"call_id", output[0].at("call_id")}, {"output", array{shell_said}}});
+  input.push_back(object{{"type", "apply_patch_call_output"},
+                         {"call_id", output[1].at("call_id")},
+                         {"status", "completed"},
+                         {"output", "gone"}});
+  body["input"] = input;
+  ASSERT_TRUE(world.Ask("responses", "key", base::PrintJson(body)).status.ok());
+  EXPECT_EQ(world.gateway().Status().spliced_calls(), 1);
+  EXPECT_TRUE(world.gateway().Status().forks().empty());
+}
+
 // What a client names instead of sending it is what was delivered under that id.
 TEST(Responses, TakesReferencesToItsItems) {
   const std::string call = "<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": 1}}\n</tool_call>";

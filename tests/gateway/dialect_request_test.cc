@@ -126,6 +126,71 @@ TEST(MessagesRequest, ReadsDocumentsThatAreText) {
   }
 }
 
+// Tools that clients declare by their type alone and run themselves.
+TEST(Requests, DeclareTheClientsOwnTools) {
+  const auto names = [](const char* dialect, const std::string& tools, const std::string& more = "") {
+    const auto request =
+        Parse(dialect, absl::StrCat(R"({"max_tokens":1,"input":"x","messages":[{"role":"user","content":"x"}],
+        "tools":[)",
+                                    tools, "]", more, "}"));
+    EXPECT_TRUE(request.ok()) << request.status();
+    std::string all;
+    for (const value& tool : request->conversation.tools) {
+      EXPECT_TRUE(tool.at("function").at("parameters").at("properties").is_object());
+      absl::StrAppend(&all, std::string(tool.at("function").at("name").as_string()), " ");
+    }
+    for (const std::string& name : request->tool_choice.names) absl::StrAppend(&all, "!", name);
+    return all;
+  };
+  EXPECT_EQ(names("messages", R"({"type":"bash_20250124","name":"bash"},{"type":"memory_20250818","name":"memory"},
+      {"type":"web_search_20250305","name":"web_search"})"),
+            "bash memory ");
+  EXPECT_EQ(names("responses", R"({"type":"local_shell"},{"type":"shell"},{"type":"apply_patch"},{"type":"file_search"},
+      {"type":"shell","environment":{"type":"container_auto"}})",
+                  R"(,"tool_choice":{"type":"apply_patch"})"),
+            "local_shell shell apply_patch !apply_patch");
+  const std::pair<const char*, const char*> refused[] = {
+      {"messages", R"({"type":"computer_20250124","name":"computer","display_width_px":1})"},
+      {"responses", R"({"type":"computer_use_preview"})"},
+      {"responses", R"({"type":"computer"})"}};
+  for (const auto& [dialect, tool] : refused) {
+    const auto status =
+        Parse(dialect, absl::StrCat(R"({"max_tokens":1,"input":"x","messages":[{"role":"user","content":"x"}],
+        "tools":[)",
+                                    tool, "]}"))
+            .status();
+    EXPECT_EQ(HttpStatusOf(status), 400) << tool;
+    EXPECT_THAT(std::string(status.message()), testing::HasSubstr("computer"));
+  }
+}
+
+TEST(ResponsesRequest, ReadsTheClientsOwnToolsAndTheirResults) {
+  const auto request = Parse("responses", R"({"input":[{"role":"user","content":"q"},
+      {"type":"shell_call","id":"sh_1","call_id":"c1","status":"completed",
+       "action":{"commands":["ls","false"],"timeout_ms":null,"max_output_length":9}},
+      {"type":"apply_patch_call","call_id":"c2","operation":{"type":"create_file","path":"p","diff":"+a"}},
+      {"type":"apply_patch_call","call_id":"c3","operation":{"type":"delete_file","path":"p"}},
+      {"type":"computer_call","call_id":"c4","action":{"type":"screenshot"}},
+      {"type":"shell_call_output","call_id":"c1","max_output_length":9,"output":[
+        {"stdout":"a\n","stderr":"","outcome":{"type":"exit","exit_code":0}},
+        {"stdout":"o","stderr":"e","outcome":{"type":"exit","exit_code":2}},
+        {"stdout":"","stderr":"","outcome":{"type":"timeout"}}]},
+      {"type":"apply_patch_call_output","call_id":"c2","status":"completed"},
+      {"type":"apply_patch_call_output","call_id":"c3","status":"failed","output":"no such file"},
+      {"type":"computer_call_output","call_id":"c4","output":{"type":"computer_screenshot","image_url":"data:image/png;base64,AAAA"}},
+      {"role":"user","content":"ok"}]})");
+  ASSERT_TRUE(request.ok()) << request.status();
+  EXPECT_EQ(Told(*request),
+            "user: q\n"
+            "assistant:  shell({\"commands\": [\"ls\", \"false\"], \"max_output_length\": 9}) "
+            "apply_patch({\"type\": \"create_file\", \"path\": \"p\", \"diff\": \"+a\"}) "
+            "apply_patch({\"type\": \"delete_file\", \"path\": \"p\"})\n"
+            "tool: a\no\ne\n[exit code 2]\n[timed out] <c1>\n"
+            "tool: completed <c2>\n"
+            "tool: failed: no such file <c3>\n"
+            "user: ok\n");
+}
+
 TEST(ResponsesRequest, PutsAnAssistantsItemsTogether) {
   const auto request = Parse("responses", R"({"instructions":"You are.","input":[
       {"role":"developer","content":"Be brief."},{"type":"message","role":"user","content":[{"type":"input_text","text":"q"}]},

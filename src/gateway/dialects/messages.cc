@@ -35,7 +35,14 @@ constexpr TypedTool kTypedTools[] = {
          "path":{"type":"string"},"file_text":{"type":"string"},"old_str":{"type":"string"},"new_str":{"type":"string"},
          "insert_line":{"type":"integer"},"insert_text":{"type":"string"},
          "view_range":{"type":"array","items":{"type":"integer"}}},"required":["command","path"]})"},
+    {"memory_", "Reads and edits the files of a memory that lasts over conversations, under /memories.",
+     R"({"type":"object","properties":{
+         "command":{"type":"string","enum":["view","create","str_replace","insert","delete","rename"]},
+         "path":{"type":"string"},"file_text":{"type":"string"},"old_str":{"type":"string"},"new_str":{"type":"string"},
+         "insert_line":{"type":"integer"},"insert_text":{"type":"string"},"old_path":{"type":"string"},
+         "new_path":{"type":"string"},"view_range":{"type":"array","items":{"type":"integer"}}},"required":["command"]})"},
 };
+constexpr std::string_view kComputer = "computer_";  // the client's too, but what it answers are images
 
 absl::Status ReadTool(const value& json, const std::string& path, GatewayRequest& request) {
   if (!json.is_object()) return BadRequest(path, absl::StrCat("'", path, "' must be an object"));
@@ -46,6 +53,10 @@ absl::Status ReadTool(const value& json, const std::string& path, GatewayRequest
   fields.Read("name", tool.name);
   fields.Read("description", tool.description);
   INGOT_RETURN_IF_ERROR(fields.status());
+  if (std::string_view(type).starts_with(kComputer)) {
+    return BadRequest(path, absl::StrCat("'", path, "' is of the type '", type,
+                                         "', whose results are images: the model here reads text only"));
+  }
   if (const value* schema = fields.Get("input_schema")) {
     tool.parameters = *schema;
   } else if (type != "custom") {

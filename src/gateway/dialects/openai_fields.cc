@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "gateway/dialects/client_tools.h"
 #include "gateway/request_fields.h"
 
 namespace ingot::gateway {
@@ -20,7 +21,7 @@ std::string ChosenName(const value& choice) {
     if (const value* inner = base::Find(choice, type)) return StringIn(*inner, "name");
   }
   const std::string name = StringIn(choice, "name");
-  if (name.empty() && StringIn(choice, "type") == "local_shell") return LocalShellTool().name;
+  if (name.empty() && FindClientTool(StringIn(choice, "type")) != nullptr) return StringIn(choice, "type");
   return FlatName(StringIn(choice, "namespace"), name);
 }
 

@@ -3,8 +3,6 @@
 
 #include <string>
 
-#include "base/json.h"
-
 namespace ingot::gateway {
 
 // A key of GatewayRequest::repeated: reasoning items carry encrypted_content.
@@ -16,8 +14,5 @@ inline constexpr char kSealed[] = "ingot1.";
 std::string SealReasoning(const std::string& text, const std::string& id);
 // Empty: not one of ours, `id` stays as it is. Otherwise `id` is the one that was sealed.
 std::string UnsealReasoning(const std::string& sealed, std::string& id);
-
-// A local shell call's action as the arguments of a function call: what is not null, without its type.
-std::string ShellArguments(const base::json::object& action);
 
 }  // namespace ingot::gateway
