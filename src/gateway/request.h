@@ -35,7 +35,8 @@ struct RawRequest {
 // What a tool is in its dialect. The model knows functions only; a call of one goes back as what was declared.
 enum class ToolKind {
   kFunction,
-  kCustom,  // free text: a function of one string, "input"
+  kOldFunction,  // chat completions' older form: one call, in the message's function_call
+  kCustom,       // free text: a function of one string, "input"
   // The Responses API's own (dialects/client_tools.h):
   kLocalShell,
   kShell,

@@ -369,6 +369,35 @@ TEST(Chat, StreamsDeltas) {
   EXPECT_EQ(outcome.trailer, "data: [DONE]\n\n");
 }
 
+// The older form of tools: one call, in a field of its own.
+TEST(Chat, AnswersFunctionsInTheirOwnForm) {
+  Direct world(Say(kThoughtAndCall));
+  object body = Body({Msg("user", "add")});
+  body["functions"] = base::json::parse(R"([{"name":"add","parameters":{"type":"object"}}])");
+  const auto whole = world.Ask("chat.completions", "key", base::PrintJson(body));
+  ASSERT_TRUE(whole.status.ok()) << whole.status;
+  const object call{{"name", "add"}, {"arguments", R"({"a": 1})"}};
+  EXPECT_EQ(whole.message().at("function_call"), value(call));
+  EXPECT_EQ(base::Find(whole.message(), "tool_calls"), nullptr);
+  EXPECT_EQ(whole.events[0].at("choices").at(0).at("finish_reason"), "function_call");
+  body["stream"] = true;
+  std::string deltas;
+  for (const value& event : world.Ask("chat.completions", "key", base::PrintJson(body)).events) {
+    deltas += base::PrintJson(event.at("choices").at(0).at("delta")) + "\n";
+  }
+  EXPECT_NE(deltas.find(R"({"function_call":{"name":"add","arguments":""}}
+{"function_call":{"arguments":"{\"a\": 1}"}}
+{}
+)"),
+            std::string::npos)
+      << deltas;
+  // Sent back, it is continued.
+  body["messages"].as_array().push_back(whole.message());
+  body["messages"].as_array().push_back(object{{"role", "function"}, {"name", "add"}, {"content", "1"}});
+  ASSERT_TRUE(world.Ask("chat.completions", "key", base::PrintJson(body)).status.ok());
+  EXPECT_EQ(world.gateway().Status().spliced_calls(), 1);
+}
+
 TEST(Completions, ContinuesTextWithoutATemplate) {
   Direct world(Say("grüße <tool_call>no"));
   const auto outcome =

@@ -279,6 +279,51 @@ TEST(ChatRequest, AcceptsWhatClientsSendInContent) {
   EXPECT_EQ(Told(*request), "user: \nsystem: mid\nassistant: ano\nassistant:  f({\"a\": 1})\ntool: r <c>\n");
 }
 
+TEST(ChatRequest, ReadsTheOlderFormOfTools) {
+  const std::string body = R"({"functions":[{"name":"f","description":"d","parameters":{"type":"object"}},{"name":"g"}],
+      "messages":[{"role":"user","content":"q"},
+        {"role":"assistant","content":null,"function_call":{"name":"f","arguments":"{}"}},
+        {"role":"function","name":"f","content":"r"}])";
+  const auto request = Parse("chat.completions", body + R"(,"function_call":{"name":"g"}})");
+  ASSERT_TRUE(request.ok()) << request.status();
+  ASSERT_EQ(request->tools.size(), 2u);
+  EXPECT_EQ(request->tool_choice.mode, ToolChoice::Mode::kRequired);
+  EXPECT_EQ(request->tool_choice.names, std::vector<std::string>{"g"});
+  EXPECT_FALSE(request->parallel_tool_calls);  // there is room for one
+  // A result answers the call before it, whose id the older form does not have.
+  const std::string id = request->conversation.messages[1].tool_calls.at(0).id;
+  EXPECT_FALSE(id.empty());
+  EXPECT_EQ(Told(*request), "user: q\nassistant:  f({})\ntool: r <" + id + ">\n");
+  EXPECT_EQ(Parse("chat.completions", body + R"(,"function_call":"none"})")->tool_choice.mode, ToolChoice::Mode::kNone);
+  for (const char* bad : {R"("function_call":"maybe")", R"("function_call":{"name":"h"})", R"("functions":[{}])"}) {
+    EXPECT_EQ(HttpStatusOf(Parse("chat.completions", body + "," + bad + "}").status()), 400) << bad;
+  }
+}
+
+// Beside "auto" there is nothing that holds the model to some of its tools but not to show it the others.
+TEST(Requests, LeaveOutToolsThatAreNotAllowed) {
+  const std::string chat = R"({"messages":[{"role":"user","content":"x"}],"tools":[
+      {"type":"function","function":{"name":"f"}},{"type":"function","function":{"name":"g"}}],
+      "tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[)";
+  const std::string responses = R"({"input":"x","tools":[{"type":"function","name":"f"},{"type":"function","name":"g"}],
+      "tool_choice":{"type":"allowed_tools","mode":"auto","tools":[{"type":"web_search_preview"},{"type":"mcp","server_label":"s","name":"t"},)";
+  for (const auto& request : {Parse("chat.completions", chat + R"({"type":"function","function":{"name":"g"}}]}}})"),
+                              Parse("responses", responses + R"({"type":"function","name":"g"}]}})")}) {
+    ASSERT_TRUE(request.ok()) << request.status();
+    EXPECT_EQ(request->tool_choice.mode, ToolChoice::Mode::kAuto);
+    ASSERT_EQ(request->tools.size(), 1u);
+    EXPECT_EQ(request->tools[0].name, "g");
+    ASSERT_EQ(request->conversation.tools.size(), 1u);
+    EXPECT_EQ(request->conversation.tools[0].at("function").at("name"), "g");
+  }
+  const auto hosted = Parse("responses", responses + R"({"type":"file_search"}]}})");
+  ASSERT_TRUE(hosted.ok()) << hosted.status();
+  EXPECT_TRUE(hosted->tools.empty());
+  EXPECT_EQ(
+      HttpStatusOf(Parse("chat.completions", chat + R"({"type":"function","function":{"name":"h"}}]}}})").status()),
+      400);
+}
+
 TEST(Requests, MeanTheSameByEveryNameOfALimit) {
   for (const char* name : {"max_tokens", "max_completion_tokens", "max_output_tokens"}) {
     const auto request =
