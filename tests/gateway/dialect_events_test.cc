@@ -432,6 +432,65 @@ TEST(Completions, TakesManyPromptsAsTextAndIds) {
   EXPECT_TRUE(logprobs.at("top_logprobs").at(1).as_object().contains("k"));
 }
 
+// A token of a part of a character is where that character is.
+TEST(Completions, OffsetsCountCharacters) {
+  Direct world(
+      Say("aü\xF0\x9F\x99\x82"
+          "b"));
+  for (const bool stream : {false, true}) {
+    const auto outcome = world.Ask(
+        "completions", "key", absl::StrCat(R"({"prompt":"a","logprobs":1,"stream":)", stream ? "true}" : "false}"));
+    array offsets;
+    for (const value& event : outcome.events) {
+      const value& logprobs = event.at("choices").at(0).at("logprobs");
+      if (logprobs.is_null()) continue;
+      const array& more = logprobs.at("text_offset").as_array();
+      offsets.insert(offsets.end(), more.begin(), more.end());
+    }
+    EXPECT_EQ(offsets, (array{0, 1, 1, 2, 2, 2, 2, 3}));
+  }
+}
+
+// What stands around the content, and what is another part's, has no place among its log-probs.
+TEST(Logprobs, AreOfTheContentsTokens) {
+  const std::string text =
+      "<think>\nhm\n</think>\n\nLet ü me.\n<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": "
+      "1}}\n</tool_call>\nSo.";
+  const auto joined = [](const value& logprobs) {
+    std::string bytes;
+    for (const value& token : logprobs.as_array()) {
+      for (const value& byte : token.at("bytes").as_array()) bytes += static_cast<char>(byte.to_number<int>());
+    }
+    return bytes;
+  };
+  for (const int chunk : {1, 1 << 20}) {
+    Script script = Say(text);
+    script.chunk = chunk;
+    Direct world(script);
+    object body = Body({Msg("user", "add")});
+    body["tools"] = CalculatorTools();
+    body["logprobs"] = true;
+    const auto whole = world.Ask("chat.completions", "key", base::PrintJson(body));
+    const std::string content(whole.message().at("content").as_string());
+    EXPECT_EQ(joined(whole.events[0].at("choices").at(0).at("logprobs").at("content")), content);
+    body["stream"] = true;
+    std::string streamed;
+    for (const value& event : world.Ask("chat.completions", "key", base::PrintJson(body)).events) {
+      const value& logprobs = event.at("choices").at(0).at("logprobs");
+      if (!logprobs.is_null()) streamed += joined(logprobs.at("content"));
+    }
+    EXPECT_EQ(streamed, content);
+    object asked = base::ParseJson(kResponsesBody)->as_object();
+    asked["include"] = array{"message.output_text.logprobs"};
+    const auto response = world.Ask("responses", "key", base::PrintJson(asked));
+    for (const value& item : response.events.back().at("response").at("output").as_array()) {
+      if (item.at("type") != "message") continue;
+      EXPECT_EQ(joined(item.at("content").at(0).at("logprobs")),
+                std::string(item.at("content").at(0).at("text").as_string()));
+    }
+  }
+}
+
 TEST(CountTokens, CountsByTemplateAndTokenizer) {
   Direct world(Say("ok"));
   object body = base::ParseJson(kMessagesBody)->as_object();

@@ -11,7 +11,6 @@
 #include "gateway/dialects/openai_fields.h"
 #include "gateway/dialects/responses.h"
 #include "gateway/request_fields.h"
-#include "text/python_json.h"
 
 namespace ingot::gateway {
 namespace {
