@@ -4,6 +4,7 @@
 
 #include "base/random.h"
 #include "gateway/api_error.h"
+#include "gateway/item_references.h"
 #include "gateway/sampling.h"
 
 namespace ingot::gateway {
@@ -66,8 +67,9 @@ absl::Status Answer::Run() {
   parsed.token_events = raw_.token_events;
   DropUnread(*core_.parts.format, parsed.conversation.template_variables);
   raw_ = {};
-  const auto request = std::make_shared<const GatewayRequest>(std::move(parsed));
   INGOT_ASSIGN_OR_RETURN(std::shared_ptr<Episode> episode, hooks_.resolve());
+  INGOT_RETURN_IF_ERROR(ResolveReferences(*episode, parsed));
+  const auto request = std::make_shared<const GatewayRequest>(std::move(parsed));
   {
     base::MutexLock lock(mu_);
     request_ = request;

@@ -1,6 +1,7 @@
 #include "gateway/conversation_builder.h"
 
 #include <algorithm>
+#include <charconv>
 #include <span>
 #include <utility>
 
@@ -27,6 +28,15 @@ std::string CallIdIn(std::string_view id) {
   return ends && std::all_of(digits.begin(), digits.end(), IsHex) ? std::string(digits) : "";
 }
 
+std::optional<size_t> IndexIn(std::string_view id) {
+  if (CallIdIn(id).empty()) return std::nullopt;
+  id.remove_prefix(std::min(id.find('_') + kCallIdDigits + 2, id.size()));
+  uint32_t index = 0;
+  const auto [end, error] = std::from_chars(id.data(), id.data() + id.size(), index);
+  if (error != std::errc() || end != id.data() + id.size()) return std::nullopt;
+  return index;
+}
+
 void ConversationBuilder::Add(text::Message message) {
   request_.conversation.messages.push_back(std::move(message));
   request_.echoed_ids.emplace_back();
@@ -38,6 +48,7 @@ void ConversationBuilder::BeginTurn() {
   turn_ = request_.conversation.messages.size() - 1;
   turn_call_.clear();
   last_ = PartKind::kReasoning;
+  referred_reasoning_ = referred_content_ = false;
   in_turn_ = true;
 }
 
@@ -77,6 +88,23 @@ void ConversationBuilder::AddContent(std::string_view text, std::string_view id)
 void ConversationBuilder::AddCall(text::ToolCall call) {
   text::Message& turn = Turn(PartKind::kCall, call.id);
   turn.tool_calls.push_back(std::move(call));
+}
+
+bool ConversationBuilder::AddReference(PartKind kind, std::string_view id, std::string path) {
+  const std::optional<size_t> index = IndexIn(id);
+  if (!index.has_value()) return false;
+  text::Message& turn = Turn(kind, id);
+  GatewayRequest::ItemReference reference{turn_, kind, 0, CallIdIn(id), *index, std::move(path)};
+  if (kind == PartKind::kCall) {
+    reference.at = turn.tool_calls.size();
+    turn.tool_calls.emplace_back();
+  } else {
+    // An answer's text is one text, however many parts it was delivered in.
+    if (std::exchange(kind == PartKind::kReasoning ? referred_reasoning_ : referred_content_, true)) return true;
+    reference.at = (kind == PartKind::kReasoning ? turn.reasoning : turn.content).size();
+  }
+  request_.references.push_back(std::move(reference));
+  return true;
 }
 
 }  // namespace ingot::gateway

@@ -2,6 +2,7 @@
 // as several items; here they become the one message that was delivered.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -26,6 +27,8 @@ class ConversationBuilder {
   void AddReasoning(std::string_view text, std::string_view id);
   void AddContent(std::string_view text, std::string_view id);
   void AddCall(text::ToolCall call);
+  // The part of an earlier answer that has this id of ours. False: it is none.
+  bool AddReference(PartKind kind, std::string_view id, std::string path);
 
  private:
   text::Message& Turn(PartKind kind, std::string_view id);
@@ -35,11 +38,15 @@ class ConversationBuilder {
   size_t turn_ = SIZE_MAX;                // the assistant's last message
   PartKind last_ = PartKind::kReasoning;  // of its parts
   std::string turn_call_;                 // CallIdIn of its parts
+  bool referred_reasoning_ = false;       // a reference in it stands for that text
+  bool referred_content_ = false;
 };
 
 // Ids that clients echo are made of the call's id (32 hexadecimal digits): PREFIX_callid, PREFIX_callid_INDEX.
 std::string EchoedId(std::string_view prefix, std::string_view call_id, int index);
 // The call id in such an id; empty for any other.
 std::string CallIdIn(std::string_view id);
+// The index in such an id; nullopt: there is none.
+std::optional<size_t> IndexIn(std::string_view id);
 
 }  // namespace ingot::gateway

@@ -118,6 +118,7 @@ std::vector<Token> Delivery::TakeTokens(const Generation& generation, int last) 
     Token token{.id = generation.segment.token_ids(told_),
                 .logprob = generation.segment.logprobs(told_),
                 .is_text = told_ < text_end,
+                .is_content = text_.is_content(told_),
                 .bytes = {},
                 .top = {}};
     if (request_->logprobs) token.bytes = Bytes(token.id, *parts_.tokenizer);

@@ -92,6 +92,13 @@ class Episode {
   void AddToHistory(const Plan& plan, const ConversationKeys& keys, const std::optional<text::Message>& delivered,
                     History::Call call);
 
+  // History::Delivered.
+  std::optional<text::Message> Delivered(std::string_view call_id) const {
+    base::MutexLock lock(mu_);
+    const text::Message* delivered = history_.Delivered(call_id);
+    return delivered == nullptr ? std::nullopt : std::optional(*delivered);
+  }
+
   // What is posted, as the pool takes it: all of it or nothing; the last value of a name or a call wins. Waits for the
   // post before it, at most `timeout`. Once that is stored, or could not be, FinishReward must follow: only then it
   // counts, and the next post or the end goes on. 410 once the episode is ending, 400 for what is not a finite number,

@@ -18,8 +18,9 @@ namespace ingot::gateway {
 // A sampled id. `bytes` and `top` are filled if log-probs were asked for.
 struct Token {
   int32_t id = 0;
-  float logprob = 0;    // of the temperature-scaled, untruncated policy
-  bool is_text = true;  // false: the end-of-turn id, which is no part of the text
+  float logprob = 0;       // of the temperature-scaled, untruncated policy
+  bool is_text = true;     // false: the end-of-turn id, which is no part of the text
+  bool is_content = true;  // some of the content is its text; false: reasoning, calls and what stands around them
   std::string bytes;
   struct Alternative {
     int32_t id = 0;

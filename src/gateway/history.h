@@ -133,6 +133,13 @@ class History {
   // the parent of the conversation's match.
   std::optional<text::Conversation> AsDelivered(const text::Conversation& conversation, const ConversationKeys& keys,
                                                 int call) const;
+  // What the call of this id delivered; nullptr: there is no such call, or it broke off.
+  const text::Message* Delivered(std::string_view call_id) const {
+    for (const Entry& entry : calls_) {
+      if (entry.call_id == call_id && !entry.broken_off) return &entry.delivered;
+    }
+    return nullptr;
+  }
   const std::string& call_id(int call) const { return calls_[call].call_id; }
   const std::string& text_key(int call) const { return calls_[call].text_key; }
   // The ids that call sampled.

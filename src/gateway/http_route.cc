@@ -7,6 +7,22 @@ namespace {
 
 constexpr size_t kMaxEpisodeId = 64;
 
+// With %XX as the byte it stands for; what is none stays as it is.
+std::string PercentDecoded(std::string_view text) {
+  const auto digit = [](char c) {
+    if (c >= '0' && c <= '9') return c - '0';
+    const char lower = static_cast<char>(c | 0x20);
+    return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
+  };
+  std::string decoded;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const bool escape = text[i] == '%' && i + 2 < text.size() && digit(text[i + 1]) >= 0 && digit(text[i + 2]) >= 0;
+    decoded += escape ? static_cast<char>(digit(text[i + 1]) * 16 + digit(text[i + 2])) : text[i];
+    if (escape) i += 2;
+  }
+  return decoded;
+}
+
 }  // namespace
 
 HttpRoute HttpRoute::Of(std::string_view target, const Headers& headers) {
@@ -48,7 +64,7 @@ void HttpRoute::Match(std::string_view path) {
   if (path.empty() || path == "/") return Set(Kind::kRoot, "HEAD");
   if (path == "/models") return Set(Kind::kModels, "GET");
   if (!path.starts_with(kModelPrefix)) return;
-  name = std::string(path.substr(kModelPrefix.size()));
+  name = PercentDecoded(path.substr(kModelPrefix.size()));
   Set(Kind::kModel, "GET");
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "gateway/event.h"
 #include "text/chat.h"
 
 namespace ingot::gateway {
@@ -34,8 +35,12 @@ struct RawRequest {
 // What a tool is in its dialect. The model knows functions only; a call of one goes back as what was declared.
 enum class ToolKind {
   kFunction,
-  kCustom,      // free text: a function of one string, "input"
-  kLocalShell,  // the Responses API's own shell
+  kOldFunction,  // chat completions' older form: one call, in the message's function_call
+  kCustom,       // free text: a function of one string, "input"
+  // The Responses API's own (dialects/client_tools.h):
+  kLocalShell,
+  kShell,
+  kApplyPatch,
 };
 
 struct Tool {
@@ -64,6 +69,17 @@ struct GatewayRequest {
   text::Conversation conversation;
   // Per message of the conversation: ids of ours that the client sent back with it (items, signatures).
   std::vector<std::vector<std::string>> echoed_ids;
+  // Parts of earlier answers that the client names instead of sending them: empty in the conversation until they are
+  // resolved (item_references.h).
+  struct ItemReference {
+    size_t message = 0;  // where the part belongs
+    PartKind kind = PartKind::kContent;
+    size_t at = 0;        // bytes of the message's text, or tool calls, before it
+    std::string call_id;  // the answer's
+    size_t index = 0;     // a tool call's among those of its answer
+    std::string path;     // of the reference in the request
+  };
+  std::vector<ItemReference> references;
   // Instead of the conversation: prompts that are not rendered, each answered on its own.
   struct RawPrompt {
     std::string text;  // encoded, special tokens recognised
@@ -78,6 +94,7 @@ struct GatewayRequest {
   std::optional<std::string> json_schema;        // the answer must be one JSON value that this schema allows
   std::string format_field = "response_format";  // what its dialect calls that schema: errors name it
   std::optional<bool> thinking;                  // asked for, or asked to be left out; unset: the template decides
+  bool tells_reasoning = true;                   // false: it is recorded, but no part of the reply
 
   int32_t n = 1;           // answers per prompt
   int64_t max_tokens = 0;  // 0: not asked

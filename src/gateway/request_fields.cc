@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <charconv>
+#include <initializer_list>
 #include <iterator>
 #include <optional>
 #include <utility>
 
 #include "gateway/api_error.h"
 #include "gateway/cut_text.h"
+#include "gateway/dialects/client_tools.h"
 #include "text/python_json.h"
 
 namespace ingot::gateway {
@@ -125,18 +127,38 @@ constexpr std::pair<std::string_view, std::string_view> kTextParts[] = {
     {"text", "text"},       {"input_text", "text"},   {"output_text", "text"},
     {"refusal", "refusal"}, {"summary_text", "text"}, {"reasoning_text", "text"}};
 
-// A document of Anthropic's that is plain text, behind what is said of it; nullopt: it is not.
-std::optional<std::string> DocumentText(const value& document) {
-  const value* source = base::Find(document, "source");
-  const value* type = source == nullptr ? nullptr : base::Find(*source, "type");
-  const value* data = source == nullptr ? nullptr : base::Find(*source, "data");
-  if (type == nullptr || *type != "text" || data == nullptr || !data->is_string()) return std::nullopt;
+// Those of `names` that are texts, each with an empty line behind it.
+std::string Headings(const value& part, std::initializer_list<const char*> names) {
   std::string text;
-  for (const char* name : {"title", "context"}) {
-    const value* said = base::Find(document, name);
+  for (const char* name : names) {
+    const value* said = base::Find(part, name);
     if (said != nullptr && said->is_string()) text += std::string(said->get_string()) + "\n\n";
   }
-  return text + std::string(data->get_string());
+  return text;
+}
+
+// Anthropic's parts whose text lies deeper; nullopt: there is none in it.
+absl::StatusOr<std::optional<std::string>> NestedText(const value& part, std::string_view type,
+                                                      const std::string& path) {
+  if (type == "document") {
+    const value* source = base::Find(part, "source");
+    const value* kind = source == nullptr ? nullptr : base::Find(*source, "type");
+    if (kind == nullptr) return std::nullopt;
+    const std::string said = Headings(part, {"title", "context"});
+    const value* data = base::Find(*source, "data");
+    if (*kind == "text" && data != nullptr && data->is_string()) return said + std::string(data->get_string());
+    if (*kind != "content") return std::nullopt;
+    INGOT_ASSIGN_OR_RETURN(const std::string text,
+                           ContentText(base::Find(*source, "content"), path + ".source.content", "\n"));
+    return said + text;
+  }
+  if (type == "search_result") {
+    INGOT_ASSIGN_OR_RETURN(const std::string text, ContentText(base::Find(part, "content"), path + ".content", "\n"));
+    return Headings(part, {"title", "source"}) + text;
+  }
+  const value* tool = type == "tool_reference" ? base::Find(part, "tool_name") : nullptr;
+  if (tool == nullptr || !tool->is_string()) return std::nullopt;
+  return std::string(tool->get_string());
 }
 
 }  // namespace
@@ -194,40 +216,12 @@ std::string CustomInput(const std::string& arguments_json) {
   return input != nullptr && input->is_string() ? std::string(input->get_string()) : arguments_json;
 }
 
-ToolDeclaration LocalShellTool() {
-  static const auto* const parameters = new value(base::json::parse(R"({"type":"object","properties":{
-      "command":{"type":"array","items":{"type":"string"},"description":"The command and its arguments."},
-      "working_directory":{"type":"string"},
-      "timeout_ms":{"type":"integer"}},"required":["command"]})"));
-  return {ToolKind::kLocalShell, "local_shell", "", "Runs a command on the user's machine and returns its output.",
-          *parameters};
-}
-
-std::string ShellArguments(const object& action) {
-  object arguments;
-  for (const auto& [name, field] : action) {
-    if (name == "type" || field.is_null() || (field.is_object() && field.get_object().empty())) continue;
-    arguments[name] = field;
-  }
-  return text::PythonJson(arguments);
-}
-
-object ShellAction(const std::string& arguments_json) {
-  object action{{"type", "exec"}, {"command", base::json::array{}}, {"env", object{}}};
-  const auto arguments = base::ParseJson(arguments_json);
-  if (!arguments.ok() || !arguments->is_object()) return action;
-  for (const auto& [name, field] : arguments->get_object()) {
-    if (name != "type") action[name] = field;
-  }
-  if (const auto* line = action["command"].if_string()) action["command"] = base::json::array{"bash", "-lc", *line};
-  return action;
-}
-
 std::string EchoedArguments(const GatewayRequest& request, const text::ToolCall& call) {
   const Tool* tool = request.FindTool(call.name);
-  if (tool == nullptr || tool->kind == ToolKind::kFunction) return call.arguments_json;
+  if (tool == nullptr) return call.arguments_json;
   if (tool->kind == ToolKind::kCustom) return CustomArguments(CustomInput(call.arguments_json));
-  return ShellArguments(ShellAction(call.arguments_json));
+  const ClientTool* own = FindClientTool(tool->kind);
+  return own == nullptr ? call.arguments_json : ArgumentsOf(*own, AskedOf(*own, call.arguments_json));
 }
 
 absl::Status AddTool(ToolDeclaration tool, const std::string& path, GatewayRequest& request) {
@@ -335,9 +329,8 @@ absl::StatusOr<std::string> PartText(const value& part, const std::string& path)
     if (text != nullptr && text->is_string()) return std::string(text->get_string());
     return BadRequest(path, absl::StrCat("'", path, "' needs a string '", base::View(field), "'"));
   }
-  if (std::string_view(type->get_string()) == "document") {
-    if (auto text = DocumentText(part)) return *std::move(text);
-  }
+  INGOT_ASSIGN_OR_RETURN(auto nested, NestedText(part, type->get_string(), path));
+  if (nested.has_value()) return *std::move(nested);
   return ApiError(400, "unsupported_content", path,
                   absl::StrCat("'", path, "' is of the type '", CutText(type->get_string(), 64),
                                "': the model here reads text only, no images, audio or files"));

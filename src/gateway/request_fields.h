@@ -39,14 +39,8 @@ std::string FlatName(std::string_view name_space, std::string_view name);
 // The arguments of a function call that stand for a custom tool's text, and back.
 std::string CustomArguments(std::string_view input);
 std::string CustomInput(const std::string& arguments_json);
-// For a local shell: the tool every such request declares.
-ToolDeclaration LocalShellTool();
-// The arguments of a function call that stand for a local shell call's action (all of it but its type, and what is null
-// or an object without fields), and back. Arguments that are no JSON object are an empty command.
-std::string ShellArguments(const base::json::object& action);
-base::json::object ShellAction(const std::string& arguments_json);
-// The arguments that a call has when it comes back as it was delivered: those of a custom tool or a local shell are
-// told in other words, which do not say all that the model wrote.
+// The arguments that a call has when it comes back as it was delivered: those of a custom tool, or of one that the
+// client runs by its own name, are told in other words, which do not say all that the model wrote.
 std::string EchoedArguments(const GatewayRequest& request, const text::ToolCall& call);
 
 // "auto", "none", "required" or "any"; 400 for others.

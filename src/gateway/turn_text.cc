@@ -6,6 +6,8 @@
 namespace ingot::gateway {
 namespace {
 
+constexpr size_t kMaxBehindContent = 256;  // bytes
+
 // What a turn goes on from: a text whose ids are not at hand, so that its first word keeps its space.
 text::DecodeStream MidText(std::shared_ptr<const text::Tokenizer> tokenizer) {
   return {std::move(tokenizer), /*skip_special=*/false, text::DecodeState::MidText()};
@@ -41,7 +43,7 @@ void TurnText::Add(int32_t id) {
     ids_.back().end = text_.size();
   }
   Append(decode_.Push(id));
-  ids_.push_back({text_.size(), is_token});
+  ids_.push_back({.end = text_.size(), .is_token = is_token});
   if (!decode_.holds()) whole_ids_ = ids_.size();
   size_t limit = text_.size();
   for (const StopHold& stop : stops_) limit = std::min(limit, stop.clear());
@@ -63,7 +65,7 @@ void TurnText::Finish(const std::string& stop_string) {
     if (cut != std::string::npos) text_.resize(cut);
     for (Id& id : ids_) {
       if (id.end <= text_.size()) continue;
-      id = {text_.size(), false};
+      id = {.end = text_.size(), .is_token = false, .is_content = id.is_content};
     }
   }
   Feed(text_.size());
@@ -86,15 +88,40 @@ void TurnText::Feed(size_t limit) {
 void TurnText::Read(std::string_view text, bool is_token) {
   if (stream_.has_value()) return Tell(stream_->Push(text, is_token));
   raw_.content += text;
+  MarkContent(fed_, fed_ + text.size());
   Tell(PartKind::kContent, std::string(text), nullptr);
 }
 
 void TurnText::Tell(text::OutputDelta delta) {
   Tell(PartKind::kReasoning, std::move(delta.reasoning), nullptr);
+  if (!delta.content.empty()) MarkContent(delta.content);
   Tell(PartKind::kContent, std::move(delta.content), nullptr);
   for (text::CallDelta& call : delta.calls) {
     std::string arguments = std::move(call.arguments);
     Tell(PartKind::kCall, std::move(arguments), &call);
+  }
+}
+
+// Content is told as it was written, and but for a delimiter that closed it nothing that is settled stands behind it.
+void TurnText::MarkContent(std::string_view content) {
+  const size_t settled = finished_ ? text_.size() : std::min(stream_->settled_bytes(), text_.size());
+  const size_t last = settled - std::min(settled, content.size());
+  const size_t first = last - std::min(last, kMaxBehindContent);
+  const size_t found = std::string_view(text_).substr(first, settled - first).rfind(content);
+  if (found != std::string_view::npos) MarkContent(first + found, first + found + content.size());
+}
+
+// Bytes of text_. An id that has only the beginning of a character has no bytes, and goes with the id that ends it.
+void TurnText::MarkContent(size_t begin, size_t end) {
+  auto id = std::upper_bound(ids_.begin(), ids_.end(), begin, [](size_t at, const Id& id) { return at < id.end; });
+  for (auto before = id; before != ids_.begin(); --before) {
+    const size_t from = before - ids_.begin() > 1 ? (before - 2)->end : 0;
+    if ((before - 1)->end > from) break;
+    (before - 1)->is_content = true;
+  }
+  for (size_t from = id == ids_.begin() ? 0 : (id - 1)->end; id != ids_.end() && from < end; ++id) {
+    id->is_content = true;
+    from = id->end;
   }
 }
 

@@ -50,6 +50,8 @@ class TurnText {
   size_t closed_calls() const { return stream_.has_value() ? stream_->closed_calls() : 0; }
   // How many ids have all their text in the pieces taken so far.
   int delivered_tokens() const { return delivered_; }
+  // Whether text of the content taken so far came from this id.
+  bool is_content(int id) const { return static_cast<size_t>(id) < ids_.size() && ids_[id].is_content; }
   // How many ids the text of the reasoning so far came from.
   int reasoning_tokens() const { return reasoning_end_ - reasoning_begin_; }
 
@@ -57,12 +59,15 @@ class TurnText {
   struct Id {
     size_t end;     // of its text in text_
     bool is_token;  // written out, with a meaning of its own
+    bool is_content = false;
   };
   void Add(int32_t id);
   void Append(std::string_view text);
   void Feed(size_t limit);
   void Read(std::string_view text, bool is_token);
   void Tell(text::OutputDelta delta);
+  void MarkContent(std::string_view content);
+  void MarkContent(size_t begin, size_t end);
   void Tell(PartKind kind, std::string text, const text::CallDelta* call);
 
   const Options options_;  // but for `reading`

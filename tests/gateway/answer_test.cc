@@ -191,9 +191,9 @@ TEST(Answer, MatchesWhatEachDialectEchoes) {
     EXPECT_EQ(world.gateway().Status().spliced_calls(), ++spliced) << name;
     EXPECT_TRUE(world.gateway().Status().forks().empty()) << name;
   };
-  object messages =
-      base::ParseJson(R"({"messages":[{"role":"user","content":"one"}],"tools":[{"name":"f","input_schema":{}}]})")
-          ->as_object();
+  object messages = base::ParseJson(R"({"thinking":{"type":"adaptive"},"messages":[{"role":"user","content":"one"}],
+          "tools":[{"name":"f","input_schema":{}}]})")
+                        ->as_object();
   for (int turn = 0; turn < 2; ++turn) {
     const auto outcome = world.Ask("messages", "a", base::PrintJson(messages));
     const array& content = outcome.events.at(0).at("content").as_array();

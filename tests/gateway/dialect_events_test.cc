@@ -44,7 +44,7 @@ std::string Lines(const World::Outcome& outcome) {
   return std::regex_replace(lines, std::regex("[0-9a-f]{32}"), "ID");
 }
 
-constexpr char kMessagesBody[] = R"({"model":"m","max_tokens":50,"stream":true,
+constexpr char kMessagesBody[] = R"({"model":"m","max_tokens":50,"stream":true,"thinking":{"type":"adaptive"},
     "messages":[{"role":"user","content":"1+2?"}],
     "tools":[{"name":"add","input_schema":{"type":"object"}}]})";
 
@@ -89,6 +89,49 @@ TEST(Messages, AnswersWhole) {
                                 R"("stop_reason":"tool_use","stop_sequence":null,"usage":{)"),
             0u)
       << Lines(outcome);
+}
+
+// Clients that did not ask for thinking read content[0].text.
+TEST(Messages, TellsThinkingOnlyToThoseWhoAskedForIt) {
+  const std::pair<value, bool> cases[] = {{nullptr, false},
+                                          {object{{"type", "disabled"}}, false},
+                                          {object{{"type", "enabled"}, {"budget_tokens", 1024}}, true},
+                                          {object{{"type", "adaptive"}}, true}};
+  for (const auto& [thinking, told] : cases) {
+    Direct world(Say(kThoughtAndCall));
+    object body = base::ParseJson(kMessagesBody)->as_object();
+    body["thinking"] = thinking;
+    const auto streamed = world.Ask("messages", "key", base::PrintJson(body));
+    array blocks;
+    for (const value& event : streamed.events) {
+      if (event.at("type") == "content_block_start") {
+        EXPECT_EQ(event.at("index").to_number<size_t>(), blocks.size());
+        blocks.push_back(event.at("content_block").at("type"));
+      } else if (const value* index = base::Find(event, "index")) {
+        EXPECT_EQ(index->to_number<size_t>(), blocks.size() - 1);
+      }
+    }
+    EXPECT_EQ(value(blocks), told ? value(array{"thinking", "text", "tool_use"}) : value(array{"text", "tool_use"}));
+    body["stream"] = false;
+    body["return_token_ids"] = true;
+    const value whole = world.Ask("messages", "key", base::PrintJson(body)).events.at(0);
+    array types;
+    for (const value& block : whole.at("content").as_array()) types.push_back(block.at("type"));
+    EXPECT_EQ(types, blocks);
+    EXPECT_EQ(whole.at("token_ids").as_array().size(), TestTokenizer()->Encode(kThoughtAndCall, true).size() + 1);
+  }
+}
+
+// What a client was not told it cannot send back: the turn is continued on all that was sampled.
+TEST(Messages, ThinkingThatWasNotToldIsContinued) {
+  Direct world(Say("<think>\nhm\n</think>\n\nyes"));
+  object body = base::ParseJson(R"({"max_tokens":50,"messages":[{"role":"user","content":"x"}]})")->as_object();
+  const auto first = world.Ask("messages", "key", base::PrintJson(body));
+  body["messages"].as_array().push_back(object{{"role", "assistant"}, {"content", first.events.at(0).at("content")}});
+  body["messages"].as_array().push_back(object{
+      {"role", "user"}, {"content", array{object{{"type", "tool_result"}, {"tool_use_id", "x"}, {"content", "r"}}}}});
+  ASSERT_TRUE(world.Ask("messages", "key", base::PrintJson(body)).status.ok());
+  EXPECT_EQ(world.gateway().Status().spliced_calls(), 1);
 }
 
 TEST(Messages, SaysWhyItStopped) {
@@ -160,7 +203,7 @@ TEST(Responses, StreamsItemsThatEndWithTheWholeResponse) {
       Lines(last),
       R"({"id":"rs_ID_0","type":"reasoning","summary":[],"content":[{"type":"reasoning_text","text":"hm"}],"encrypted_content":"ingot1.rs_ID_0.aG0="}
 {"id":"msg_ID_1","type":"message","status":"completed","role":"assistant","content":[{"type":"output_text","text":"Let me add.","annotations":[],"logprobs":[]}]}
-{"id":"fc_ID_2","type":"function_call","status":"completed","call_id":"call_ID_0","name":"add","arguments":"{\"a\": 1}"}
+{"id":"fc_ID_0","type":"function_call","status":"completed","call_id":"call_ID_0","name":"add","arguments":"{\"a\": 1}"}
 )");
 }
 
@@ -204,6 +247,87 @@ TEST(Responses, CallsToolsAsTheyWereDeclared) {
   EXPECT_TRUE(world.gateway().Status().forks().empty());
 }
 
+// The tools that the API knows by their type alone and its clients run.
+TEST(Responses, CallsTheClientsOwnTools) {
+  const std::string text =
+      "<tool_call>\n{\"name\": \"shell\", \"arguments\": {\"commands\": [\"ls\"], \"timeout_ms\": 5}}\n</tool_call>\n"
+      "<tool_call>\n{\"name\": \"apply_patch\", \"arguments\": {\"type\": \"delete_file\", \"path\": "
+      "\"a\"}}\n</tool_call>";
+  Direct world(Say(text));
+  object body = base::ParseJson(R"({"model":"m","input":"go","stream":true,"tools":[
+      {"type":"shell","environment":{"type":"local"}},{"type":"apply_patch"}]})")
+                    ->as_object();
+  const auto outcome = world.Ask("responses", "key", base::PrintJson(body));
+  ASSERT_TRUE(outcome.status.ok()) << outcome.status;
+  const array output = outcome.events.back().at("response").at("output").as_array();
+  ASSERT_EQ(output.size(), 2u);
+  EXPECT_EQ(output[0].at("type"), "shell_call");
+  EXPECT_EQ(output[0].at("action"),
+            value(object{{"commands", array{"ls"}}, {"timeout_ms", 5}, {"max_output_length", nullptr}}));
+  EXPECT_EQ(output[1].at("type"), "apply_patch_call");
+  EXPECT_EQ(output[1].at("operation"), value(object{{"type", "delete_file"}, {"path", "a"}}));
+  array input{object{{"role", "user"}, {"content", "go"}}};
+  input.insert(input.end(), output.begin(), output.end());
+  const object shell_said{{"stdout", "a\n"}, {"stderr", ""}, {"outcome", object{{"type", "exit"}, {"exit_code", 0}}}};
+  input.push_back(
+      object{{"type", "shell_call_output"}, {"call_id", output[0].at("call_id")}, {"output", array{shell_said}}});
+  input.push_back(object{{"type", "apply_patch_call_output"},
+                         {"call_id", output[1].at("call_id")},
+                         {"status", "completed"},
+                         {"output", "gone"}});
+  body["input"] = input;
+  ASSERT_TRUE(world.Ask("responses", "key", base::PrintJson(body)).status.ok());
+  EXPECT_EQ(world.gateway().Status().spliced_calls(), 1);
+  EXPECT_TRUE(world.gateway().Status().forks().empty());
+}
+
+// What a client names instead of sending it is what was delivered under that id.
+TEST(Responses, TakesReferencesToItsItems) {
+  const std::string call = "<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": 1}}\n</tool_call>";
+  for (const std::string& text : {std::string(kThoughtAndCall), call + "\n" + call, "Well.\n" + call + "\n" + call}) {
+    Direct world(Say(text));
+    object body = base::ParseJson(kResponsesBody)->as_object();
+    body["stream"] = false;
+    const auto first = world.Ask("responses", "key", base::PrintJson(body));
+    array input{object{{"role", "user"}, {"content", "1+2?"}}};
+    const array& output = first.events.at(0).at("output").as_array();
+    for (const value& item : output) input.push_back(object{{"type", "item_reference"}, {"id", item.at("id")}});
+    for (const value& item : output) {
+      if (item.at("type") != "function_call") continue;
+      input.push_back(object{{"type", "function_call_output"}, {"call_id", item.at("call_id")}, {"output", "3"}});
+    }
+    body["input"] = input;
+    const auto second = world.Ask("responses", "key", base::PrintJson(body));
+    ASSERT_TRUE(second.status.ok()) << second.status;
+    EXPECT_EQ(world.gateway().Status().spliced_calls(), 1) << text;
+    // In another session there is nothing of that id.
+    const auto other = world.Ask("responses", "other", base::PrintJson(body));
+    EXPECT_EQ(HttpStatusOf(other.status), 400);
+    EXPECT_NE(other.status.message().find("input[1]"), absl::string_view::npos) << other.status;
+  }
+}
+
+// Whatever the client sends as a whole stands beside what it refers to.
+TEST(Responses, TakesReferencesToSomeOfItsItems) {
+  Direct world(Say(kThoughtAndCall));
+  object body = base::ParseJson(kResponsesBody)->as_object();
+  body["stream"] = false;
+  const array output = world.Ask("responses", "key", base::PrintJson(body)).events.at(0).at("output").as_array();
+  const auto reference = [&](size_t i) { return object{{"id", output[i].at("id")}}; };
+  const object result{{"type", "function_call_output"}, {"call_id", output[2].at("call_id")}, {"output", "3"}};
+  const object question{{"role", "user"}, {"content", "1+2?"}};
+  body["input"] = array{question, reference(0), output[1], reference(2), result};
+  ASSERT_TRUE(world.Ask("responses", "key", base::PrintJson(body)).status.ok());
+  EXPECT_EQ(world.gateway().Status().spliced_calls(), 1);
+  body["input"] = array{question, output[1], reference(2), result};  // the thought was left out
+  ASSERT_TRUE(world.Ask("responses", "key", base::PrintJson(body)).status.ok());
+  EXPECT_EQ(world.gateway().Status().spliced_calls(), 2);
+  std::string missing(output[2].at("id").as_string());
+  missing.back() = '7';
+  body["input"] = array{question, output[1], object{{"type", "item_reference"}, {"id", missing}}};
+  EXPECT_EQ(HttpStatusOf(world.Ask("responses", "key", base::PrintJson(body)).status), 400);
+}
+
 TEST(Responses, SaysThatItWasCut) {
   Direct world(Say("cut", v1::FINISH_LENGTH));
   const auto outcome = world.Ask("responses", "key", R"({"input":"x","stream":true})");
@@ -245,6 +369,35 @@ TEST(Chat, StreamsDeltas) {
   EXPECT_EQ(outcome.trailer, "data: [DONE]\n\n");
 }
 
+// The older form of tools: one call, in a field of its own.
+TEST(Chat, AnswersFunctionsInTheirOwnForm) {
+  Direct world(Say(kThoughtAndCall));
+  object body = Body({Msg("user", "add")});
+  body["functions"] = base::json::parse(R"([{"name":"add","parameters":{"type":"object"}}])");
+  const auto whole = world.Ask("chat.completions", "key", base::PrintJson(body));
+  ASSERT_TRUE(whole.status.ok()) << whole.status;
+  const object call{{"name", "add"}, {"arguments", R"({"a": 1})"}};
+  EXPECT_EQ(whole.message().at("function_call"), value(call));
+  EXPECT_EQ(base::Find(whole.message(), "tool_calls"), nullptr);
+  EXPECT_EQ(whole.events[0].at("choices").at(0).at("finish_reason"), "function_call");
+  body["stream"] = true;
+  std::string deltas;
+  for (const value& event : world.Ask("chat.completions", "key", base::PrintJson(body)).events) {
+    deltas += base::PrintJson(event.at("choices").at(0).at("delta")) + "\n";
+  }
+  EXPECT_NE(deltas.find(R"({"function_call":{"name":"add","arguments":""}}
+{"function_call":{"arguments":"{\"a\": 1}"}}
+{}
+)"),
+            std::string::npos)
+      << deltas;
+  // Sent back, it is continued.
+  body["messages"].as_array().push_back(whole.message());
+  body["messages"].as_array().push_back(object{{"role", "function"}, {"name", "add"}, {"content", "1"}});
+  ASSERT_TRUE(world.Ask("chat.completions", "key", base::PrintJson(body)).status.ok());
+  EXPECT_EQ(world.gateway().Status().spliced_calls(), 1);
+}
+
 TEST(Completions, ContinuesTextWithoutATemplate) {
   Direct world(Say("grüße <tool_call>no"));
   const auto outcome =
@@ -277,6 +430,65 @@ TEST(Completions, TakesManyPromptsAsTextAndIds) {
   EXPECT_EQ(logprobs.at("tokens"), value(array{"o", "k"}));
   EXPECT_EQ(logprobs.at("text_offset"), value(array{0, 1}));
   EXPECT_TRUE(logprobs.at("top_logprobs").at(1).as_object().contains("k"));
+}
+
+// A token of a part of a character is where that character is.
+TEST(Completions, OffsetsCountCharacters) {
+  Direct world(
+      Say("aü\xF0\x9F\x99\x82"
+          "b"));
+  for (const bool stream : {false, true}) {
+    const auto outcome = world.Ask(
+        "completions", "key", absl::StrCat(R"({"prompt":"a","logprobs":1,"stream":)", stream ? "true}" : "false}"));
+    array offsets;
+    for (const value& event : outcome.events) {
+      const value& logprobs = event.at("choices").at(0).at("logprobs");
+      if (logprobs.is_null()) continue;
+      const array& more = logprobs.at("text_offset").as_array();
+      offsets.insert(offsets.end(), more.begin(), more.end());
+    }
+    EXPECT_EQ(offsets, (array{0, 1, 1, 2, 2, 2, 2, 3}));
+  }
+}
+
+// What stands around the content, and what is another part's, has no place among its log-probs.
+TEST(Logprobs, AreOfTheContentsTokens) {
+  const std::string text =
+      "<think>\nhm\n</think>\n\nLet ü me.\n<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": "
+      "1}}\n</tool_call>\nSo.";
+  const auto joined = [](const value& logprobs) {
+    std::string bytes;
+    for (const value& token : logprobs.as_array()) {
+      for (const value& byte : token.at("bytes").as_array()) bytes += static_cast<char>(byte.to_number<int>());
+    }
+    return bytes;
+  };
+  for (const int chunk : {1, 1 << 20}) {
+    Script script = Say(text);
+    script.chunk = chunk;
+    Direct world(script);
+    object body = Body({Msg("user", "add")});
+    body["tools"] = CalculatorTools();
+    body["logprobs"] = true;
+    const auto whole = world.Ask("chat.completions", "key", base::PrintJson(body));
+    const std::string content(whole.message().at("content").as_string());
+    EXPECT_EQ(joined(whole.events[0].at("choices").at(0).at("logprobs").at("content")), content);
+    body["stream"] = true;
+    std::string streamed;
+    for (const value& event : world.Ask("chat.completions", "key", base::PrintJson(body)).events) {
+      const value& logprobs = event.at("choices").at(0).at("logprobs");
+      if (!logprobs.is_null()) streamed += joined(logprobs.at("content"));
+    }
+    EXPECT_EQ(streamed, content);
+    object asked = base::ParseJson(kResponsesBody)->as_object();
+    asked["include"] = array{"message.output_text.logprobs"};
+    const auto response = world.Ask("responses", "key", base::PrintJson(asked));
+    for (const value& item : response.events.back().at("response").at("output").as_array()) {
+      if (item.at("type") != "message") continue;
+      EXPECT_EQ(joined(item.at("content").at(0).at("logprobs")),
+                std::string(item.at("content").at(0).at("text").as_string()));
+    }
+  }
 }
 
 TEST(CountTokens, CountsByTemplateAndTokenizer) {

@@ -20,7 +20,8 @@ inline const std::pair<const char*, const char*> kFullBodies[] = {
     {"chat.completions",
      R"({"model":"m","messages":[{"role":"developer","content":"s"},{"role":"user","content":[{"type":"text","text":"a"}]},
   {"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function","function":{"name":"f","arguments":"{}"}},
-  {"id":"c2","type":"custom","custom":{"name":"g","input":"x"}}]},{"role":"tool","tool_call_id":"c1","content":null}],
+  {"id":"c2","type":"custom","custom":{"name":"g","input":"x"}}]},{"role":"tool","tool_call_id":"c1","content":null},
+  {"role":"assistant","content":null,"function_call":{"name":"f","arguments":"{}"}},{"role":"function","name":"f","content":"r"}],
   "tools":[{"type":"function","function":{"name":"f","parameters":{}}},{"type":"custom","custom":{"name":"g"}}],
   "tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[{"type":"function","function":{"name":"f"}}]}},
   "response_format":{"type":"json_schema","json_schema":{"name":"n","schema":{"type":"object"}}},"n":2,"stop":["x","y"],
@@ -32,9 +33,11 @@ inline const std::pair<const char*, const char*> kFullBodies[] = {
     {"messages",
      R"({"model":"m","max_tokens":64,"system":[{"type":"text","text":"s","cache_control":{"type":"ephemeral"}}],"messages":[
   {"role":"user","content":"q"},{"role":"assistant","content":[{"type":"thinking","thinking":"t","signature":"EqQ="},
-  {"type":"redacted_thinking","data":"x"},{"type":"text","text":"a"},{"type":"tool_use","id":"t1","name":"f","input":{"a":1}}]},
+  {"type":"redacted_thinking","data":"x"},{"type":"compaction","content":"c"},{"type":"server_tool_use","id":"s"},
+  {"type":"text","text":"a"},{"type":"tool_use","id":"t1","name":"f","input":{"a":1}}]},
   {"role":"user","content":[{"type":"tool_result","tool_use_id":"t1","content":[{"type":"text","text":"r"}],"is_error":true},
-  {"type":"text","text":"go on"}]}],"tools":[{"name":"f","description":"d","input_schema":{"type":"object"}},
+  {"type":"text","text":"go on"},{"type":"document","title":"d","source":{"type":"content","content":[{"type":"text","text":"x"}]}},
+  {"type":"search_result","title":"t","source":"s","content":[{"type":"text","text":"y"}]}]},{"role":"user","content":"more"}],"tools":[{"name":"f","description":"d","input_schema":{"type":"object"}},
   {"type":"bash_20250124","name":"bash"}],"tool_choice":{"type":"tool","name":"f","disable_parallel_tool_use":true},
   "thinking":{"type":"enabled","budget_tokens":1024},"stop_sequences":["x"],"output_config":{"effort":"low"},"stream":true})"},
     {"messages.count_tokens",
@@ -45,8 +48,11 @@ inline const std::pair<const char*, const char*> kFullBodies[] = {
   "encrypted_content":"ingot1.rs_1.aG0="},{"type":"message","role":"assistant","content":[{"type":"output_text","text":"a"}]},
   {"type":"function_call","call_id":"c1","name":"read","namespace":"ns","arguments":"{}"},{"type":"custom_tool_call",
   "call_id":"c2","name":"g","input":"x"},{"type":"local_shell_call","call_id":"c3","action":{"type":"exec","command":["ls"]}},
-  {"type":"function_call_output","call_id":"c1","output":[{"type":"input_text","text":"r"}]},{"type":"web_search_call"}],
-  "tools":[{"type":"namespace","name":"ns","tools":[{"type":"function","name":"read"}]},{"type":"custom","name":"g","format":
+  {"type":"function_call_output","call_id":"c1","output":[{"type":"input_text","text":"r"}]},{"type":"web_search_call"},
+  {"type":"shell_call","call_id":"c4","action":{"commands":["ls"],"timeout_ms":null}},{"type":"apply_patch_call","call_id":"c5",
+  "operation":{"type":"delete_file","path":"p"}},{"type":"shell_call_output","call_id":"c4","output":[{"stdout":"o","stderr":"e",
+  "outcome":{"type":"exit","exit_code":1}}]},{"type":"apply_patch_call_output","call_id":"c5","status":"failed","output":"no"}],
+  "tools":[{"type":"shell","environment":{"type":"local"}},{"type":"apply_patch"},{"type":"namespace","name":"ns","tools":[{"type":"function","name":"read"}]},{"type":"custom","name":"g","format":
   {"type":"text"}},{"type":"local_shell"}],"tool_choice":"auto","text":{"format":{"type":"json_object"}},"reasoning":
   {"effort":"low","summary":"auto"},"include":["reasoning.encrypted_content"],"max_output_tokens":64,"stream":true})"}};
 

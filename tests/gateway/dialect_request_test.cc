@@ -62,6 +62,55 @@ TEST(MessagesRequest, BecomesAConversation) {
   EXPECT_EQ(request->max_tokens, 64);
 }
 
+// As the vendor does: neighbours of one role are one turn. Results of tools stay messages of their own.
+TEST(MessagesRequest, JoinsNeighboursOfOneRole) {
+  const auto request = Parse("messages", R"({"model":"m","max_tokens":1,"messages":[
+      {"role":"user","content":"a"},{"role":"user","content":[{"type":"text","text":"b"}]},
+      {"role":"assistant","content":"I "},
+      {"role":"assistant","content":[{"type":"text","text":"do."},{"type":"tool_use","id":"t1","name":"f","input":{}}]},
+      {"role":"user","content":[{"type":"tool_result","tool_use_id":"t1","content":"one"}]},
+      {"role":"user","content":"c"},{"role":"user","content":"d"}]})");
+  ASSERT_TRUE(request.ok()) << request.status();
+  EXPECT_EQ(Told(*request), "user: a\nb\nassistant: I do. f({})\ntool: one <t1>\nuser: c\nd\n");
+  EXPECT_EQ(request->echoed_ids.size(), request->conversation.messages.size());
+}
+
+// A turn that the client began is not what a template's generation prompt goes on from.
+TEST(MessagesRequest, RefusesAnAnswerThatTheClientBegan) {
+  const std::string body =
+      R"({"model":"m","max_tokens":1,"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"{"}]})";
+  const auto request = Parse("messages", body);
+  EXPECT_EQ(HttpStatusOf(request.status()), 400);
+  EXPECT_THAT(std::string(request.status().message()), testing::HasSubstr("'messages' ends with an assistant's turn"));
+  EXPECT_TRUE(Parse("messages.count_tokens", body).ok());  // what a history takes may be asked at any point of it
+}
+
+TEST(MessagesRequest, ReadsTextWhereverItLies) {
+  const auto request = Parse("messages", R"({"model":"m","max_tokens":1,"messages":[
+      {"role":"user","content":[{"type":"document","title":"T","source":{"type":"content","content":"whole"}},
+        {"type":"document","source":{"type":"content","content":[{"type":"text","text":"one"},{"type":"text","text":"two"}]}},
+        {"type":"search_result","title":"Found","source":"https://a","content":[{"type":"text","text":"x"},{"type":"text","text":"y"}]}]},
+      {"role":"assistant","content":[{"type":"compaction","content":"So far."},
+        {"type":"server_tool_use","id":"s1","name":"web_search","input":{"query":"q"}},
+        {"type":"web_search_tool_result","tool_use_id":"s1","content":[{"type":"web_search_result","url":"u"}]},
+        {"type":"compaction","content":null},{"type":"text","text":" Then."},
+        {"type":"tool_use","id":"t1","name":"find","input":{}}]},
+      {"role":"user","content":[{"type":"tool_result","tool_use_id":"t1","content":[{"type":"tool_reference","tool_name":"f"},
+        {"type":"search_result","title":"In","source":"s","content":[{"type":"text","text":"z"}]}]}]}]})");
+  ASSERT_TRUE(request.ok()) << request.status();
+  EXPECT_EQ(Told(*request),
+            "user: T\n\nwhole\none\ntwo\nFound\n\nhttps://a\n\nx\ny\n"
+            "assistant: So far. Then. find({})\n"
+            "tool: f\nIn\n\ns\n\nz <t1>\n");
+  for (const char* block :
+       {R"({"type":"document","source":{"type":"content","content":[{"type":"image"}]}})",
+        R"({"type":"search_result","content":[{"type":"image"}]})", R"({"type":"tool_reference","tool_name":7})"}) {
+    const auto refused =
+        Parse("messages", absl::StrCat(R"({"max_tokens":1,"messages":[{"role":"user","content":[)", block, "]}]}"));
+    EXPECT_EQ(HttpStatusOf(refused.status()), 400) << block;
+  }
+}
+
 TEST(MessagesRequest, ReadsDocumentsThatAreText) {
   const auto read = [](const std::string& document) {
     return Parse("messages", R"({"model":"m","max_tokens":1,"messages":[{"role":"user","content":[)" + document +
@@ -76,6 +125,71 @@ TEST(MessagesRequest, ReadsDocumentsThatAreText) {
     const auto refused = read(absl::StrCat(R"({"type":"document","source":)", source, "}"));
     EXPECT_EQ(HttpStatusOf(refused.status()), 400) << source;
   }
+}
+
+// Tools that clients declare by their type alone and run themselves.
+TEST(Requests, DeclareTheClientsOwnTools) {
+  const auto names = [](const char* dialect, const std::string& tools, const std::string& more = "") {
+    const auto request =
+        Parse(dialect, absl::StrCat(R"({"max_tokens":1,"input":"x","messages":[{"role":"user","content":"x"}],
+        "tools":[)",
+                                    tools, "]", more, "}"));
+    EXPECT_TRUE(request.ok()) << request.status();
+    std::string all;
+    for (const value& tool : request->conversation.tools) {
+      EXPECT_TRUE(tool.at("function").at("parameters").at("properties").is_object());
+      absl::StrAppend(&all, std::string(tool.at("function").at("name").as_string()), " ");
+    }
+    for (const std::string& name : request->tool_choice.names) absl::StrAppend(&all, "!", name);
+    return all;
+  };
+  EXPECT_EQ(names("messages", R"({"type":"bash_20250124","name":"bash"},{"type":"memory_20250818","name":"memory"},
+      {"type":"web_search_20250305","name":"web_search"})"),
+            "bash memory ");
+  EXPECT_EQ(names("responses", R"({"type":"local_shell"},{"type":"shell"},{"type":"apply_patch"},{"type":"file_search"},
+      {"type":"shell","environment":{"type":"container_auto"}})",
+                  R"(,"tool_choice":{"type":"apply_patch"})"),
+            "local_shell shell apply_patch !apply_patch");
+  const std::pair<const char*, const char*> refused[] = {
+      {"messages", R"({"type":"computer_20250124","name":"computer","display_width_px":1})"},
+      {"responses", R"({"type":"computer_use_preview"})"},
+      {"responses", R"({"type":"computer"})"}};
+  for (const auto& [dialect, tool] : refused) {
+    const auto status =
+        Parse(dialect, absl::StrCat(R"({"max_tokens":1,"input":"x","messages":[{"role":"user","content":"x"}],
+        "tools":[)",
+                                    tool, "]}"))
+            .status();
+    EXPECT_EQ(HttpStatusOf(status), 400) << tool;
+    EXPECT_THAT(std::string(status.message()), testing::HasSubstr("computer"));
+  }
+}
+
+TEST(ResponsesRequest, ReadsTheClientsOwnToolsAndTheirResults) {
+  const auto request = Parse("responses", R"({"input":[{"role":"user","content":"q"},
+      {"type":"shell_call","id":"sh_1","call_id":"c1","status":"completed",
+       "action":{"commands":["ls","false"],"timeout_ms":null,"max_output_length":9}},
+      {"type":"apply_patch_call","call_id":"c2","operation":{"type":"create_file","path":"p","diff":"+a"}},
+      {"type":"apply_patch_call","call_id":"c3","operation":{"type":"delete_file","path":"p"}},
+      {"type":"computer_call","call_id":"c4","action":{"type":"screenshot"}},
+      {"type":"shell_call_output","call_id":"c1","max_output_length":9,"output":[
+        {"stdout":"a\n","stderr":"","outcome":{"type":"exit","exit_code":0}},
+        {"stdout":"o","stderr":"e","outcome":{"type":"exit","exit_code":2}},
+        {"stdout":"","stderr":"","outcome":{"type":"timeout"}}]},
+      {"type":"apply_patch_call_output","call_id":"c2","status":"completed"},
+      {"type":"apply_patch_call_output","call_id":"c3","status":"failed","output":"no such file"},
+      {"type":"computer_call_output","call_id":"c4","output":{"type":"computer_screenshot","image_url":"data:image/png;base64,AAAA"}},
+      {"role":"user","content":"ok"}]})");
+  ASSERT_TRUE(request.ok()) << request.status();
+  EXPECT_EQ(Told(*request),
+            "user: q\n"
+            "assistant:  shell({\"commands\": [\"ls\", \"false\"], \"max_output_length\": 9}) "
+            "apply_patch({\"type\": \"create_file\", \"path\": \"p\", \"diff\": \"+a\"}) "
+            "apply_patch({\"type\": \"delete_file\", \"path\": \"p\"})\n"
+            "tool: a\no\ne\n[exit code 2]\n[timed out] <c1>\n"
+            "tool: completed <c2>\n"
+            "tool: failed: no such file <c3>\n"
+            "user: ok\n");
 }
 
 TEST(ResponsesRequest, PutsAnAssistantsItemsTogether) {
@@ -136,13 +250,14 @@ TEST(ResponsesRequest, SaysThatNothingIsStored) {
 
 // It runs a command, whatever type the model wrote beside that.
 TEST(ResponsesRequest, AShellActionIsAlwaysOneThatRuns) {
-  const auto action = [](const char* arguments) { return base::CanonicalJson(ShellAction(arguments)); };
+  const ClientTool& shell = *FindClientTool("local_shell");
+  const auto action = [&](const char* arguments) { return base::CanonicalJson(AskedOf(shell, arguments)); };
   EXPECT_EQ(action(R"({"type":"run","command":"ls -l"})"),
             R"({"command":["bash","-lc","ls -l"],"env":{},"type":"exec"})");
   EXPECT_EQ(action(R"({"command":["ls"],"timeout_ms":5})"),
             R"({"command":["ls"],"env":{},"timeout_ms":5,"type":"exec"})");
   EXPECT_EQ(action("ls -l"), R"({"command":[],"env":{},"type":"exec"})");
-  EXPECT_EQ(ShellArguments(ShellAction(R"({"type":"run","env":{},"command":["ls"],"timeout_ms":null})")),
+  EXPECT_EQ(ArgumentsOf(shell, AskedOf(shell, R"({"type":"run","env":{},"command":["ls"],"timeout_ms":null})")),
             R"({"command": ["ls"]})");
 }
 
@@ -176,6 +291,51 @@ TEST(ChatRequest, AcceptsWhatClientsSendInContent) {
       {"role":"tool","tool_call_id":"c","content":[{"type":"text","text":"r"}]}]})");
   ASSERT_TRUE(request.ok()) << request.status();
   EXPECT_EQ(Told(*request), "user: \nsystem: mid\nassistant: ano\nassistant:  f({\"a\": 1})\ntool: r <c>\n");
+}
+
+TEST(ChatRequest, ReadsTheOlderFormOfTools) {
+  const std::string body = R"({"functions":[{"name":"f","description":"d","parameters":{"type":"object"}},{"name":"g"}],
+      "messages":[{"role":"user","content":"q"},
+        {"role":"assistant","content":null,"function_call":{"name":"f","arguments":"{}"}},
+        {"role":"function","name":"f","content":"r"}])";
+  const auto request = Parse("chat.completions", body + R"(,"function_call":{"name":"g"}})");
+  ASSERT_TRUE(request.ok()) << request.status();
+  ASSERT_EQ(request->tools.size(), 2u);
+  EXPECT_EQ(request->tool_choice.mode, ToolChoice::Mode::kRequired);
+  EXPECT_EQ(request->tool_choice.names, std::vector<std::string>{"g"});
+  EXPECT_FALSE(request->parallel_tool_calls);  // there is room for one
+  // A result answers the call before it, whose id the older form does not have.
+  const std::string id = request->conversation.messages[1].tool_calls.at(0).id;
+  EXPECT_FALSE(id.empty());
+  EXPECT_EQ(Told(*request), "user: q\nassistant:  f({})\ntool: r <" + id + ">\n");
+  EXPECT_EQ(Parse("chat.completions", body + R"(,"function_call":"none"})")->tool_choice.mode, ToolChoice::Mode::kNone);
+  for (const char* bad : {R"("function_call":"maybe")", R"("function_call":{"name":"h"})", R"("functions":[{}])"}) {
+    EXPECT_EQ(HttpStatusOf(Parse("chat.completions", body + "," + bad + "}").status()), 400) << bad;
+  }
+}
+
+// Beside "auto" there is nothing that holds the model to some of its tools but not to show it the others.
+TEST(Requests, LeaveOutToolsThatAreNotAllowed) {
+  const std::string chat = R"({"messages":[{"role":"user","content":"x"}],"tools":[
+      {"type":"function","function":{"name":"f"}},{"type":"function","function":{"name":"g"}}],
+      "tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[)";
+  const std::string responses = R"({"input":"x","tools":[{"type":"function","name":"f"},{"type":"function","name":"g"}],
+      "tool_choice":{"type":"allowed_tools","mode":"auto","tools":[{"type":"web_search_preview"},{"type":"mcp","server_label":"s","name":"t"},)";
+  for (const auto& request : {Parse("chat.completions", chat + R"({"type":"function","function":{"name":"g"}}]}}})"),
+                              Parse("responses", responses + R"({"type":"function","name":"g"}]}})")}) {
+    ASSERT_TRUE(request.ok()) << request.status();
+    EXPECT_EQ(request->tool_choice.mode, ToolChoice::Mode::kAuto);
+    ASSERT_EQ(request->tools.size(), 1u);
+    EXPECT_EQ(request->tools[0].name, "g");
+    ASSERT_EQ(request->conversation.tools.size(), 1u);
+    EXPECT_EQ(request->conversation.tools[0].at("function").at("name"), "g");
+  }
+  const auto hosted = Parse("responses", responses + R"({"type":"file_search"}]}})");
+  ASSERT_TRUE(hosted.ok()) << hosted.status();
+  EXPECT_TRUE(hosted->tools.empty());
+  EXPECT_EQ(
+      HttpStatusOf(Parse("chat.completions", chat + R"({"type":"function","function":{"name":"h"}}]}}})").status()),
+      400);
 }
 
 TEST(Requests, MeanTheSameByEveryNameOfALimit) {

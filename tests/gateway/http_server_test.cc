@@ -280,6 +280,18 @@ TEST(HttpServer, ListsTheModelsAndTheirWeights) {
   EXPECT_EQ(site.Ask("GET", "/v1/models/other", "").status, 404);
 }
 
+// Libraries escape the slash in a name.
+TEST(HttpServer, FindsAModelByItsEscapedName) {
+  Site site([](const auto&) { return Say("hello"); });
+  site.options.models = {{.name = "org/judge", .weights = ModelWeights::kPinned, .version = 3, .address = ""}};
+  for (const char* name : {"org/judge", "org%2Fjudge", "org%2fjud%67e"}) {
+    EXPECT_EQ(site.Ask("GET", std::string("/v1/models/") + name, "").json().at("id").as_string(), "org/judge") << name;
+  }
+  for (const char* name : {"org%2", "org%", "org%zzjudge", "%"}) {
+    EXPECT_EQ(site.Ask("GET", std::string("/v1/models/") + name, "").status, 404) << name;
+  }
+}
+
 TEST(HttpServer, AnswersModelsHealthStatusAndMetrics) {
   Site site([](const auto&) { return Say("hello"); });
   EXPECT_EQ(site.Ask("GET", "/v1/models", "").json().at("data").at(0).at("id").as_string(), "ingot");

@@ -36,6 +36,50 @@ absl::Status ReadTool(const value& json, const std::string& path, GatewayRequest
   return AddTool(std::move(tool), path, request);
 }
 
+// The older form of tools and of their choice.
+absl::Status ReadFunctions(Fields& body, GatewayRequest& request) {
+  const base::json::array* functions = body.List("functions", kMaxListed);
+  INGOT_RETURN_IF_ERROR(body.status());
+  for (size_t i = 0; functions != nullptr && i < functions->size(); ++i) {
+    Fields fields((*functions)[i], absl::StrCat("functions[", i, "]"));
+    ToolDeclaration tool;
+    tool.kind = ToolKind::kOldFunction;
+    fields.Read("name", tool.name);
+    fields.Read("description", tool.description);
+    if (const value* parameters = fields.Get("parameters")) tool.parameters = *parameters;
+    INGOT_RETURN_IF_ERROR(fields.status());
+    INGOT_RETURN_IF_ERROR(AddTool(std::move(tool), absl::StrCat("functions[", i, "]"), request));
+    request.parallel_tool_calls = false;  // a message has room for one
+  }
+  const value* choice = body.Get("function_call");
+  if (choice == nullptr) return absl::OkStatus();
+  if (const value* name = base::Find(*choice, "name"); name != nullptr && name->is_string()) {
+    const std::string chosen(name->get_string());
+    if (request.FindTool(chosen) != nullptr) return RequireTools({chosen}, request);
+  } else if (*choice == "auto" || *choice == "none") {
+    return SetToolChoice(choice->get_string(), request);
+  }
+  body.Wrong("function_call", "\"auto\", \"none\" or name one of 'functions'");
+  return body.status();
+}
+
+// A call as its name and arguments say it: `function` and `custom` of a tool call, and the older function_call.
+absl::Status ReadCall(const value& json, const std::string& path, bool custom, text::ToolCall& call) {
+  Fields fields(json, path);
+  fields.Read("name", call.name);
+  if (call.name.empty()) fields.Wrong("name", "a string that is not empty");
+  const value* arguments = fields.Get(custom ? "input" : "arguments");
+  if (arguments != nullptr && arguments->is_string()) {
+    call.arguments_json = std::string(arguments->get_string());
+    if (custom) call.arguments_json = CustomArguments(call.arguments_json);
+  } else if (arguments != nullptr && arguments->is_object()) {
+    call.arguments_json = text::PythonJson(*arguments);
+  } else if (arguments != nullptr) {
+    fields.Wrong("arguments", "a string of JSON or an object");
+  }
+  return fields.status();
+}
+
 absl::Status ReadCalls(const value& message, const std::string& path, ConversationBuilder& builder) {
   Fields fields(message, path);
   const base::json::array* calls = fields.List("tool_calls", kMaxListed);
@@ -48,27 +92,18 @@ absl::Status ReadCalls(const value& message, const std::string& path, Conversati
     const object* body = outer.Object(type);
     if (body == nullptr) outer.Wrong(type, "an object");
     INGOT_RETURN_IF_ERROR(outer.status());
-    Fields inner(*outer.Get(type), outer.PathOf(type));
     text::ToolCall call;
     outer.Read("id", call.id);
-    inner.Read("name", call.name);
-    if (call.name.empty()) inner.Wrong("name", "a string that is not empty");
-    const value* arguments = inner.Get(type == std::string_view("custom") ? "input" : "arguments");
-    if (arguments != nullptr && arguments->is_string()) {
-      call.arguments_json = std::string(arguments->get_string());
-      if (type == std::string_view("custom")) call.arguments_json = CustomArguments(call.arguments_json);
-    } else if (arguments != nullptr && arguments->is_object()) {
-      call.arguments_json = text::PythonJson(*arguments);
-    } else if (arguments != nullptr) {
-      inner.Wrong("arguments", "a string of JSON or an object");
-    }
-    for (const Fields* read : {&outer, &inner}) INGOT_RETURN_IF_ERROR(read->status());
+    INGOT_RETURN_IF_ERROR(outer.status());
+    INGOT_RETURN_IF_ERROR(ReadCall(*outer.Get(type), outer.PathOf(type), type == std::string_view("custom"), call));
     builder.AddCall(std::move(call));
   }
   return absl::OkStatus();
 }
 
-absl::Status ReadMessage(const value& json, const std::string& path, ConversationBuilder& builder) {
+// `old_call`: the id that the last function_call was given, which has none of its own; what answers it has it too.
+absl::Status ReadMessage(const value& json, const std::string& path, std::string& old_call,
+                         ConversationBuilder& builder) {
   if (!json.is_object()) return BadRequest("messages", absl::StrCat(path, " must be an object"));
   Fields fields(json, path);
   text::Message message;
@@ -80,7 +115,10 @@ absl::Status ReadMessage(const value& json, const std::string& path, Conversatio
   INGOT_RETURN_IF_ERROR(fields.status());
   INGOT_ASSIGN_OR_RETURN(message.content, ContentText(fields.Get("content"), fields.PathOf("content"), ""));
   if (message.role == "developer") message.role = "system";  // the newer name, and an older one
-  if (message.role == "function") message.role = "tool";
+  if (message.role == "function") {
+    message.role = "tool";
+    if (message.tool_call_id.empty()) message.tool_call_id = old_call;
+  }
   if (message.role == "system" || message.role == "user" || message.role == "tool") {
     builder.Add(std::move(message));
     return absl::OkStatus();
@@ -91,6 +129,13 @@ absl::Status ReadMessage(const value& json, const std::string& path, Conversatio
   builder.BeginTurn();
   if (!reasoning.empty()) builder.AddReasoning(reasoning, "");
   if (!message.content.empty()) builder.AddContent(message.content, "");
+  if (fields.Object("function_call") != nullptr) {
+    text::ToolCall call;
+    call.id = old_call = absl::StrCat("function_call", path.substr(path.find('[')));
+    INGOT_RETURN_IF_ERROR(ReadCall(*fields.Get("function_call"), fields.PathOf("function_call"), false, call));
+    builder.AddCall(std::move(call));
+  }
+  INGOT_RETURN_IF_ERROR(fields.status());
   return ReadCalls(json, path, builder);
 }
 
@@ -99,8 +144,9 @@ absl::Status ReadMessages(Fields& body, GatewayRequest& request) {
   INGOT_RETURN_IF_ERROR(body.status());
   if (messages == nullptr) return absl::OkStatus();
   ConversationBuilder builder(request);
+  std::string old_call;
   for (size_t i = 0; i < messages->size(); ++i) {
-    INGOT_RETURN_IF_ERROR(ReadMessage((*messages)[i], absl::StrCat("messages[", i, "]"), builder));
+    INGOT_RETURN_IF_ERROR(ReadMessage((*messages)[i], absl::StrCat("messages[", i, "]"), old_call, builder));
   }
   return absl::OkStatus();
 }
@@ -139,6 +185,7 @@ class Chat final : public Dialect {
     }
     const base::json::array* tools = body.List("tools", kMaxListed);
     INGOT_RETURN_IF_ERROR(body.status());
+    INGOT_RETURN_IF_ERROR(ReadFunctions(body, request));
     for (size_t i = 0; tools != nullptr && i < tools->size(); ++i) {
       INGOT_RETURN_IF_ERROR(ReadTool((*tools)[i], absl::StrCat("tools[", i, "]"), request));
     }

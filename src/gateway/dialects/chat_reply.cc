@@ -11,11 +11,6 @@ using base::json::array;
 using base::json::object;
 using base::json::value;
 
-const char* FinishText(const Choice& choice) {
-  if (choice.end.finish == v1::FINISH_LENGTH) return "length";
-  return choice.has_calls() ? "tool_calls" : "stop";
-}
-
 class ChatRenderer final : public Renderer {
  public:
   using Renderer::Renderer;
@@ -32,6 +27,14 @@ class ChatRenderer final : public Renderer {
   std::string Trailer(const absl::Status& status) override { return DoneOrError(status); }
 
  private:
+  // Tools were declared in the older form, which has room for one call.
+  bool OldCalls() const { return !request().tools.empty() && request().tools[0].kind == ToolKind::kOldFunction; }
+  const char* FinishText(const Choice& choice) const {
+    if (choice.end.finish == v1::FINISH_LENGTH) return "length";
+    if (!choice.has_calls()) return "stop";
+    return OldCalls() ? "function_call" : "tool_calls";
+  }
+
   void OnBegin(const Choice& choice) override {
     object chunk = Chunk(choice, {{"role", "assistant"}, {"content", ""}}, nullptr, nullptr);
     if (request().return_token_ids) chunk["prompt_token_ids"] = IdsJson(choice.begin.prompt_ids);
@@ -39,8 +42,9 @@ class ChatRenderer final : public Renderer {
   }
   void OnPartBegin(const Choice& choice) override {
     const Part& part = choice.parts.back();
-    if (part.kind != PartKind::kCall) return;
+    if (part.kind != PartKind::kCall || Dropped(choice)) return;
     object call = CallJson(part, "");
+    if (OldCalls()) return Send("", Chunk(choice, {{"function_call", std::move(call)}}, nullptr, nullptr));
     call["index"] = CallIndex(choice);
     Send("", Chunk(choice, {{"tool_calls", array{std::move(call)}}}, nullptr, nullptr));
   }
@@ -48,7 +52,9 @@ class ChatRenderer final : public Renderer {
     const Part& part = choice.parts.back();
     if (part.kind == PartKind::kCall && IsCustom(part)) return;  // its text is told once the arguments are whole
     object json;
-    if (part.kind == PartKind::kCall) {
+    if (part.kind == PartKind::kCall && OldCalls()) {
+      if (!Dropped(choice)) json["function_call"] = object{{"arguments", delta.text}};
+    } else if (part.kind == PartKind::kCall) {
       json["tool_calls"] = array{object{{"index", CallIndex(choice)}, {"function", object{{"arguments", delta.text}}}}};
     } else {
       json[part.kind == PartKind::kReasoning ? "reasoning_content" : "content"] = delta.text;
@@ -75,12 +81,15 @@ class ChatRenderer final : public Renderer {
     const Tool* tool = request().FindTool(call.name);
     return tool != nullptr && tool->kind == ToolKind::kCustom;
   }
+  // The last part is a call that the older form has no room for.
+  bool Dropped(const Choice& choice) const { return OldCalls() && CallIndex(choice) > 0; }
   static int CallIndex(const Choice& choice) {
     int index = -1;
     for (const Part& part : choice.parts) index += part.kind == PartKind::kCall;
     return index;
   }
   object CallJson(const Part& call, const std::string& arguments) const {
+    if (OldCalls()) return {{"name", call.name}, {"arguments", arguments}};
     if (IsCustom(call)) {
       return {{"id", call.id},
               {"type", "custom"},
@@ -126,7 +135,11 @@ class ChatRenderer final : public Renderer {
     for (const Part& part : choice.parts) {
       if (part.kind == PartKind::kCall) calls.emplace_back(CallJson(part, part.text));
     }
-    if (!calls.empty()) message["tool_calls"] = std::move(calls);
+    if (!calls.empty() && OldCalls()) {
+      message["function_call"] = std::move(calls[0]);
+    } else if (!calls.empty()) {
+      message["tool_calls"] = std::move(calls);
+    }
     object json;
     json["index"] = choice.index;
     json["message"] = std::move(message);

@@ -87,10 +87,36 @@ class Completions final : public Dialect {
   }
 };
 
+// Characters of a text that comes in pieces, which may end within one.
+class CharacterCount {
+ public:
+  // How many there are before the first one that has bytes of `piece`.
+  int64_t Push(std::string_view piece) {
+    const bool goes_on = open_ > 0 && !piece.empty() && IsContinuation(piece[0]);
+    const int64_t before = goes_on ? count_ - 1 : count_;
+    for (const char c : piece) {
+      if (open_ > 0 && IsContinuation(c)) {
+        --open_;
+        continue;
+      }
+      ++count_;
+      const auto byte = static_cast<unsigned char>(c);
+      open_ = byte >= 0xF0 ? 3 : byte >= 0xE0 ? 2 : byte >= 0xC0 ? 1 : 0;
+    }
+    return before;
+  }
+
+ private:
+  static bool IsContinuation(char c) { return (c & 0xC0) == 0x80; }
+
+  int64_t count_ = 0;
+  int open_ = 0;  // bytes that the last character lacks
+};
+
 class CompletionsRenderer final : public Renderer {
  public:
   CompletionsRenderer(ReplyHead head, std::shared_ptr<const GatewayRequest> request)
-      : Renderer(std::move(head), std::move(request)), offsets_(choices().size(), 0) {}
+      : Renderer(std::move(head), std::move(request)), offsets_(choices().size()) {}
 
   std::string Whole() override {
     object json = Head();
@@ -128,7 +154,8 @@ class CompletionsRenderer final : public Renderer {
     json["finish_reason"] = finish == nullptr ? value(nullptr) : value(finish);
     return json;
   }
-  // The older form of log-probs: parallel lists. Offsets count bytes of the answer.
+  // The older form of log-probs: parallel lists. Offsets count the answer's characters before the one that a token
+  // begins or goes on with.
   void AddTokens(const std::vector<Token>& tokens, int index, object& choice) {
     if (request().return_token_ids) choice["token_ids"] = IdsJson(tokens);
     if (!request().logprobs) return;
@@ -140,8 +167,7 @@ class CompletionsRenderer final : public Renderer {
       object top;
       for (const Token::Alternative& other : token.top) top[TokenText(other.bytes)] = other.logprob;
       tops.emplace_back(std::move(top));
-      offsets.emplace_back(offsets_[index]);
-      offsets_[index] += static_cast<int64_t>(token.bytes.size());
+      offsets.emplace_back(offsets_[index].Push(token.bytes));
     }
     choice["logprobs"] = object{{"tokens", std::move(texts)},
                                 {"token_logprobs", std::move(logprobs)},
@@ -178,7 +204,7 @@ class CompletionsRenderer final : public Renderer {
     Send("", chunk);
   }
 
-  std::vector<int64_t> offsets_;  // per choice: bytes of text whose tokens were told
+  std::vector<CharacterCount> offsets_;  // per choice: of the text whose tokens were told
 };
 
 }  // namespace

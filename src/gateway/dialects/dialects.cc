@@ -58,7 +58,7 @@ array LogprobsJson(const std::vector<Token>& tokens) {
   };
   array content;
   for (const Token& token : tokens) {
-    if (!token.is_text) continue;
+    if (!token.is_text || !token.is_content) continue;
     object json = entry(token.logprob, token.bytes);
     array top;
     for (const Token::Alternative& other : token.top) top.emplace_back(entry(other.logprob, other.bytes));

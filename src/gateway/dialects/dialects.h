@@ -39,7 +39,8 @@ inline constexpr UsageNames kResponsesUsage = {"input_tokens", "input_tokens_det
                                                "output_tokens_details"};
 base::json::object UsageJson(const Usage& usage, const UsageNames& names);
 
-// {"token", "logprob", "bytes", "top_logprobs"} of the tokens that are text, as chat completions and responses have it.
+// {"token", "logprob", "bytes", "top_logprobs"} of the tokens that are the content's, as chat completions and responses
+// have it.
 base::json::array LogprobsJson(const std::vector<Token>& tokens);
 // The bytes of a token as JSON can hold them.
 std::string TokenText(const std::string& bytes);

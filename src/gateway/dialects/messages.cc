@@ -35,7 +35,14 @@ constexpr TypedTool kTypedTools[] = {
          "path":{"type":"string"},"file_text":{"type":"string"},"old_str":{"type":"string"},"new_str":{"type":"string"},
          "insert_line":{"type":"integer"},"insert_text":{"type":"string"},
          "view_range":{"type":"array","items":{"type":"integer"}}},"required":["command","path"]})"},
+    {"memory_", "Reads and edits the files of a memory that lasts over conversations, under /memories.",
+     R"({"type":"object","properties":{
+         "command":{"type":"string","enum":["view","create","str_replace","insert","delete","rename"]},
+         "path":{"type":"string"},"file_text":{"type":"string"},"old_str":{"type":"string"},"new_str":{"type":"string"},
+         "insert_line":{"type":"integer"},"insert_text":{"type":"string"},"old_path":{"type":"string"},
+         "new_path":{"type":"string"},"view_range":{"type":"array","items":{"type":"integer"}}},"required":["command"]})"},
 };
+constexpr std::string_view kComputer = "computer_";  // the client's too, but what it answers are images
 
 absl::Status ReadTool(const value& json, const std::string& path, GatewayRequest& request) {
   if (!json.is_object()) return BadRequest(path, absl::StrCat("'", path, "' must be an object"));
@@ -47,6 +54,10 @@ absl::Status ReadTool(const value& json, const std::string& path, GatewayRequest
   fields.Read("description", tool.description);
   fields.Read("strict", tool.strict);
   INGOT_RETURN_IF_ERROR(fields.status());
+  if (std::string_view(type).starts_with(kComputer)) {
+    return BadRequest(path, absl::StrCat("'", path, "' is of the type '", type,
+                                         "', whose results are images: the model here reads text only"));
+  }
   if (const value* schema = fields.Get("input_schema")) {
     tool.parameters = *schema;
   } else if (type != "custom") {
@@ -100,8 +111,13 @@ absl::Status ReadSystem(Fields& body, ConversationBuilder& builder) {
 // A user's blocks: text in between tool results, which are messages of their own.
 class UserBlocks {
  public:
-  UserBlocks(const std::string& role, ConversationBuilder& builder) : role_(role), builder_(builder) {}
+  explicit UserBlocks(ConversationBuilder& builder) : builder_(builder) {}
 
+  // What is read from here on is `role`'s.
+  void Begin(const std::string& role) {
+    Flush();
+    role_ = role;
+  }
   absl::Status Read(const value& block, const std::string& path) {
     Fields fields(block, path);
     std::string type;
@@ -138,8 +154,8 @@ class UserBlocks {
     return absl::OkStatus();
   }
 
-  const std::string role_;
   ConversationBuilder& builder_;
+  std::string role_;
   std::string text_;
   bool any_text_ = false;
 };
@@ -156,6 +172,9 @@ absl::Status ReadAssistantBlock(const value& block, const std::string& path, Con
     return absl::OkStatus();
   }
   if (type == "redacted_thinking") return fields.status();  // of another server: nothing in it can be read
+  if (type == "server_tool_use" || type == "mcp_tool_use" || std::string_view(type).ends_with("_tool_result")) {
+    return fields.status();  // of the vendor's own tools: the model never saw them
+  }
   if (type == "tool_use") {
     text::ToolCall call;
     fields.Read("id", call.id);
@@ -168,45 +187,72 @@ absl::Status ReadAssistantBlock(const value& block, const std::string& path, Con
     return absl::OkStatus();
   }
   INGOT_RETURN_IF_ERROR(fields.status());
-  INGOT_ASSIGN_OR_RETURN(text, PartText(block, path));
+  if (type == "compaction") {  // what stands for the turns before it
+    INGOT_ASSIGN_OR_RETURN(text, ContentText(fields.Get("content"), path + ".content", kBetweenBlocks));
+  } else {
+    INGOT_ASSIGN_OR_RETURN(text, PartText(block, path));
+  }
   builder.AddContent(text, "");
   return absl::OkStatus();
 }
 
-absl::Status ReadMessage(const value& json, const std::string& path, ConversationBuilder& builder) {
-  Fields fields(json, path);
-  std::string role;
-  fields.Read("role", role);
-  INGOT_RETURN_IF_ERROR(fields.status());
-  if (role != "user" && role != "assistant" && role != "system") {
-    return BadRequest(path + ".role", absl::StrCat("'", path, ".role' must be \"user\" or \"assistant\""));
-  }
-  const value* content = fields.Get("content");
-  value blocks = array{};
-  if (content != nullptr && content->is_array()) {
-    blocks = *content;
-  } else {
-    INGOT_ASSIGN_OR_RETURN(const std::string text, ContentText(content, path + ".content", ""));
-    if (!text.empty() || role != "assistant") blocks.as_array().emplace_back(object{{"type", "text"}, {"text", text}});
-  }
-  if (role == "assistant") builder.BeginTurn();
-  UserBlocks user(role, builder);
-  for (size_t i = 0; i < blocks.get_array().size(); ++i) {
-    const std::string where = absl::StrCat(path, ".content[", i, "]");
-    const value& block = blocks.get_array()[i];
-    INGOT_RETURN_IF_ERROR(role == "assistant" ? ReadAssistantBlock(block, where, builder) : user.Read(block, where));
-  }
-  user.Flush();
-  return absl::OkStatus();
-}
+// The messages of a request. Neighbours of one role are one turn.
+class Turns {
+ public:
+  explicit Turns(ConversationBuilder& builder) : builder_(builder), user_(builder) {}
 
+  absl::Status Read(const value& json, const std::string& path) {
+    Fields fields(json, path);
+    std::string role;
+    fields.Read("role", role);
+    INGOT_RETURN_IF_ERROR(fields.status());
+    if (role != "user" && role != "assistant" && role != "system") {
+      return BadRequest(path + ".role", absl::StrCat("'", path, ".role' must be \"user\" or \"assistant\""));
+    }
+    const value* content = fields.Get("content");
+    value blocks = array{};
+    if (content != nullptr && content->is_array()) {
+      blocks = *content;
+    } else {
+      INGOT_ASSIGN_OR_RETURN(const std::string text, ContentText(content, path + ".content", ""));
+      if (!text.empty() || role != "assistant")
+        blocks.as_array().emplace_back(object{{"type", "text"}, {"text", text}});
+    }
+    Begin(role);
+    for (size_t i = 0; i < blocks.get_array().size(); ++i) {
+      const std::string where = absl::StrCat(path, ".content[", i, "]");
+      const value& block = blocks.get_array()[i];
+      INGOT_RETURN_IF_ERROR(role == "assistant" ? ReadAssistantBlock(block, where, builder_)
+                                                : user_.Read(block, where));
+    }
+    return absl::OkStatus();
+  }
+  void End() { user_.Flush(); }
+
+ private:
+  void Begin(const std::string& role) {
+    if (role == role_) return;
+    role_ = role;
+    user_.Begin(role);
+    if (role == "assistant") builder_.BeginTurn();
+  }
+
+  ConversationBuilder& builder_;
+  UserBlocks user_;
+  std::string role_;  // of the last message
+};
+
+// Clients that did not ask for thinking take the first block for the text, so it is told to those that did only.
 void ReadThinking(Fields& body, GatewayRequest& request) {
+  bool adaptive = false;  // the template decides
   if (const object* thinking = body.Object("thinking")) {
     const value* type = thinking->if_contains("type");
     const bool named = type != nullptr && type->is_string();
     if (named && type->get_string() == "enabled") SetThinking(true, request);
-    if (named && type->get_string() == "disabled") SetThinking(false, request);  // adaptive: the template decides
+    if (named && type->get_string() == "disabled") SetThinking(false, request);
+    adaptive = named && type->get_string() == "adaptive";
   }
+  request.tells_reasoning = adaptive || request.thinking.value_or(false);
   ReadFormat(body, "output_format", true, request);
   if (body.Object("output_config") == nullptr) return;
   Fields config(*body.Get("output_config"), "output_config");
@@ -226,6 +272,17 @@ class Messages : public Dialect {
   }
 
   absl::StatusOr<GatewayRequest> Parse(const RawRequest& raw) const override {
+    INGOT_ASSIGN_OR_RETURN(GatewayRequest request, Read(raw));
+    if (request.conversation.messages.back().role != "assistant") return request;
+    return BadRequest("messages",
+                      "'messages' ends with an assistant's turn: an answer that the client began is not "
+                      "supported, the last message must be the user's");
+  }
+
+  Error ErrorOf(const absl::Status& status) const override { return AnthropicError(status); }
+
+ protected:
+  static absl::StatusOr<GatewayRequest> Read(const RawRequest& raw) {
     INGOT_ASSIGN_OR_RETURN(const value json, ParseBody(raw.body));
     GatewayRequest request;
     Fields body(json);
@@ -238,19 +295,19 @@ class Messages : public Dialect {
       INGOT_RETURN_IF_ERROR(ReadTool((*tools)[i], absl::StrCat("tools[", i, "]"), request));
     }
     INGOT_RETURN_IF_ERROR(ReadToolChoice(body, request));
-    ConversationBuilder builder(request);
-    INGOT_RETURN_IF_ERROR(ReadSystem(body, builder));
-    for (size_t i = 0; messages != nullptr && i < messages->size(); ++i) {
-      INGOT_RETURN_IF_ERROR(ReadMessage((*messages)[i], absl::StrCat("messages[", i, "]"), builder));
-    }
     if (messages == nullptr || messages->empty()) {
       return BadRequest("messages", "'messages' must have at least one message");
     }
+    ConversationBuilder builder(request);
+    INGOT_RETURN_IF_ERROR(ReadSystem(body, builder));
+    Turns turns(builder);
+    for (size_t i = 0; i < messages->size(); ++i) {
+      INGOT_RETURN_IF_ERROR(turns.Read((*messages)[i], absl::StrCat("messages[", i, "]")));
+    }
+    turns.End();
     INGOT_RETURN_IF_ERROR(CheckRequest(request));
     return request;
   }
-
-  Error ErrorOf(const absl::Status& status) const override { return AnthropicError(status); }
 };
 
 class CountTokens final : public Messages {
@@ -261,7 +318,7 @@ class CountTokens final : public Messages {
     return NewCountRenderer(std::move(head), std::move(request));
   }
   absl::StatusOr<GatewayRequest> Parse(const RawRequest& raw) const override {
-    INGOT_ASSIGN_OR_RETURN(GatewayRequest request, Messages::Parse(raw));
+    INGOT_ASSIGN_OR_RETURN(GatewayRequest request, Read(raw));
     request.count_only = true;
     request.stream = false;
     return request;

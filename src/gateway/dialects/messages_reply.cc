@@ -47,7 +47,9 @@ class MessagesRenderer final : public Renderer {
     const Choice& choice = choices()[0];
     object json = Head();
     array content;
-    for (size_t i = 0; i < choice.parts.size(); ++i) content.emplace_back(Block(choice, i));
+    for (size_t i = 0; i < choice.parts.size(); ++i) {
+      if (Tells(choice.parts[i])) content.emplace_back(Block(choice, i));
+    }
     json["content"] = std::move(content);
     Stop(choice, json);
     json["usage"] = UsageJson(choice.end.usage);
@@ -81,6 +83,13 @@ class MessagesRenderer final : public Renderer {
                                                             : "end_turn";
     json["stop_sequence"] = end.stop_string.empty() ? value(nullptr) : value(end.stop_string);
   }
+  bool Tells(const Part& part) const { return request().tells_reasoning || part.kind != PartKind::kReasoning; }
+  // Of the last part, among the blocks that are told.
+  size_t BlockIndex(const Choice& choice) const {
+    size_t index = 0;
+    for (const Part& part : choice.parts) index += Tells(part);
+    return index - 1;
+  }
   // Says which call the thinking was of, when it comes back.
   std::string Signature(size_t part) const { return EchoedId("sig", head().id, static_cast<int>(part)); }
   object Block(const Choice& choice, size_t index) const {
@@ -101,7 +110,7 @@ class MessagesRenderer final : public Renderer {
     Send(type, json);
   }
   void SendDelta(const Choice& choice, object delta) {
-    SendTyped("content_block_delta", {{"index", choice.parts.size() - 1}, {"delta", std::move(delta)}});
+    SendTyped("content_block_delta", {{"index", BlockIndex(choice)}, {"delta", std::move(delta)}});
   }
   void OnBegin(const Choice& choice) override {
     object message = Head();
@@ -114,6 +123,7 @@ class MessagesRenderer final : public Renderer {
     SendTyped("ping", {});
   }
   void OnPartBegin(const Choice& choice) override {
+    if (!Tells(choice.parts.back())) return;
     object block;
     switch (choice.parts.back().kind) {
       case PartKind::kReasoning:
@@ -126,9 +136,10 @@ class MessagesRenderer final : public Renderer {
         block = {{"type", "tool_use"}, {"id", choice.parts.back().id}, {"name", choice.parts.back().name}};
         block["input"] = object{};
     }
-    SendTyped("content_block_start", {{"index", choice.parts.size() - 1}, {"content_block", std::move(block)}});
+    SendTyped("content_block_start", {{"index", BlockIndex(choice)}, {"content_block", std::move(block)}});
   }
   void OnDelta(const Choice& choice, const PartDelta& delta) override {
+    if (!Tells(choice.parts.back())) return;
     switch (choice.parts.back().kind) {
       case PartKind::kReasoning:
         return SendDelta(choice, {{"type", "thinking_delta"}, {"thinking", delta.text}});
@@ -139,10 +150,11 @@ class MessagesRenderer final : public Renderer {
     }
   }
   void OnPartEnd(const Choice& choice) override {
+    if (!Tells(choice.parts.back())) return;
     if (choice.parts.back().kind == PartKind::kReasoning) {
       SendDelta(choice, {{"type", "signature_delta"}, {"signature", Signature(choice.parts.size() - 1)}});
     }
-    SendTyped("content_block_stop", {{"index", choice.parts.size() - 1}});
+    SendTyped("content_block_stop", {{"index", BlockIndex(choice)}});
   }
   void OnEnd(const Choice& choice) override {
     object delta;

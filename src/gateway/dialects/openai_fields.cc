@@ -1,7 +1,9 @@
 #include "gateway/dialects/openai_fields.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "gateway/dialects/client_tools.h"
 #include "gateway/request_fields.h"
 
 namespace ingot::gateway {
@@ -20,8 +22,27 @@ std::string ChosenName(const value& choice) {
     if (const value* inner = base::Find(choice, type)) return StringIn(*inner, "name");
   }
   const std::string name = StringIn(choice, "name");
-  if (name.empty() && StringIn(choice, "type") == "local_shell") return LocalShellTool().name;
+  if (name.empty() && FindClientTool(StringIn(choice, "type")) != nullptr) return StringIn(choice, "type");
   return FlatName(StringIn(choice, "namespace"), name);
+}
+
+// Whether it is one of the vendor's own tools, which are left out of a request.
+bool IsHosted(const value& chosen) {
+  const std::string type = StringIn(chosen, "type");
+  return !type.empty() && type != "function" && type != "custom" && FindClientTool(type) == nullptr;
+}
+
+// Leaves the others out: nothing else holds a model that need not call any to some of its tools.
+void KeepTools(const std::vector<std::string>& names, GatewayRequest& request) {
+  std::vector<Tool> kept;
+  std::vector<value> declared;
+  for (size_t i = 0; i < request.tools.size(); ++i) {
+    if (std::find(names.begin(), names.end(), request.tools[i].name) == names.end()) continue;
+    kept.push_back(std::move(request.tools[i]));
+    declared.push_back(std::move(request.conversation.tools[i]));
+  }
+  request.tools = std::move(kept);
+  request.conversation.tools = std::move(declared);
 }
 
 }  // namespace
@@ -63,9 +84,20 @@ absl::Status ReadToolChoice(Fields& body, GatewayRequest& request) {
     const base::json::array* tools = fields.List("tools", kMaxListed);
     INGOT_RETURN_IF_ERROR(fields.status());
     std::vector<std::string> names;
-    for (size_t i = 0; tools != nullptr && i < tools->size(); ++i) names.push_back(ChosenName((*tools)[i]));
-    INGOT_RETURN_IF_ERROR(RequireTools(std::move(names), request));
-    return SetToolChoice(mode, request);
+    bool any_hosted = false;
+    for (size_t i = 0; tools != nullptr && i < tools->size(); ++i) {
+      const bool hosted = IsHosted((*tools)[i]);
+      any_hosted = any_hosted || hosted;
+      if (!hosted) names.push_back(ChosenName((*tools)[i]));
+    }
+    if (mode != "auto") {
+      INGOT_RETURN_IF_ERROR(RequireTools(std::move(names), request));
+      return SetToolChoice(mode, request);
+    }
+    if (!names.empty() || !any_hosted) INGOT_RETURN_IF_ERROR(RequireTools(names, request));
+    KeepTools(names, request);
+    request.tool_choice = {};
+    return absl::OkStatus();
   }
   const std::string name = ChosenName(*choice);
   if (name.empty()) return SetToolChoice("", request);  // says what it may be

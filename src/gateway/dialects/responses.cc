@@ -1,10 +1,12 @@
-// POST /v1/responses. Nothing is stored: what continues a conversation sends all of it (store: false), which clients
-// that keep their own history do anyway; previous_response_id and the like get a 400 that says so.
+// POST /v1/responses. Responses are not stored: what continues a conversation sends all of it (store: false), which
+// clients that keep their own history do anyway, or refers to items of it that this session delivered;
+// previous_response_id and the like get a 400 that says so.
 #include <utility>
 
 #include "gateway/api_error.h"
 #include "gateway/base64.h"
 #include "gateway/conversation_builder.h"
+#include "gateway/dialects/client_tools.h"
 #include "gateway/dialects/dialects.h"
 #include "gateway/dialects/openai_fields.h"
 #include "gateway/dialects/responses.h"
@@ -18,6 +20,7 @@ using base::json::object;
 using base::json::value;
 
 constexpr char kBetweenParts[] = "\n";
+constexpr std::string_view kOutput = "_output";  // ends the type of a call's result
 constexpr const char* kStored[] = {"previous_response_id", "conversation", "prompt", "background"};
 constexpr const char* kRepeated[] = {"instructions",
                                      "metadata",
@@ -34,6 +37,13 @@ constexpr const char* kRepeated[] = {"instructions",
                                      "store",
                                      "prompt_cache_key",
                                      "safety_identifier"};
+
+// A shell may be the client's, or in a container of the vendor's.
+bool IsHosted(Fields& tool) {
+  const value* environment = tool.Get("environment");
+  const value* type = environment == nullptr ? nullptr : base::Find(*environment, "type");
+  return type != nullptr && type->is_string() && *type != "local";
+}
 
 absl::Status ReadTool(const value& json, const std::string& path, const std::string& name_space,
                       GatewayRequest& request) {
@@ -55,7 +65,13 @@ absl::Status ReadTool(const value& json, const std::string& path, const std::str
     }
     return absl::OkStatus();
   }
-  if (type == "local_shell") return AddTool(LocalShellTool(), path, request);
+  if (std::string_view(type).starts_with("computer")) {
+    return ApiError(400, "unsupported_tool", path,
+                    absl::StrCat("'", path, "' is of the type '", type,
+                                 "', whose results are images: the model here reads text only"));
+  }
+  const ClientTool* known = FindClientTool(type);
+  if (known != nullptr && !IsHosted(fields)) return AddTool(DeclarationOf(*known), path, request);
   if (type != "function" && type != "custom") return absl::OkStatus();  // the vendor's own, which run on its servers
   tool.kind = type == "custom" ? ToolKind::kCustom : ToolKind::kFunction;
   const value* parameters = fields.Get(type == "custom" ? "format" : "parameters");
@@ -72,7 +88,7 @@ class Items {
   absl::Status Read(const value& item, const std::string& path) {
     if (!item.is_object()) return BadRequest("input", absl::StrCat(path, " must be an object"));
     Fields fields(item, path);
-    std::string type = "message";
+    std::string type = fields.Get("id") != nullptr && fields.Get("role") == nullptr ? "item_reference" : "message";
     fields.Read("type", type);
     if (type == "message")
       Message(fields);
@@ -82,16 +98,12 @@ class Items {
       FunctionCall(fields);
     else if (type == "custom_tool_call")
       CustomCall(fields);
-    else if (type == "local_shell_call")
-      ShellCall(fields);
-    else if (std::string_view(type).ends_with("_call_output"))
-      Output(fields);
-    else if (type == "item_reference") {
-      fields.Fail(ApiError(400, "unsupported_parameter", "input",
-                           absl::StrCat(path,
-                                        " is an item_reference, but responses are not stored here: send the item "
-                                        "itself (store: false)")));
-    }
+    else if (const ClientTool* tool = ClientToolOfCall(type))
+      ClientCall(*tool, fields);
+    else if (std::string_view(type).ends_with(kOutput))
+      Output(std::string_view(type).substr(0, type.size() - kOutput.size()), fields);
+    else if (type == "item_reference")
+      Reference(fields, path);
     return fields.status();  // other items tell of the vendor's own tools: the model never saw them
   }
   void User(std::string text) { AddMessage("user", std::move(text), ""); }
@@ -160,26 +172,43 @@ class Items {
     fields.Read("input", input);
     AddCall(fields, CustomArguments(input));
   }
-  void ShellCall(Fields& fields) {
-    const object* action = fields.Object("action");
-    if (action == nullptr) return fields.Wrong("action", "an object");
-    object named{{"name", LocalShellTool().name}};
+  void ClientCall(const ClientTool& tool, Fields& fields) {
+    const object* asked = fields.Object(tool.asked);
+    if (asked == nullptr) return fields.Wrong(tool.asked, "an object");
+    object named{{"name", tool.type}};
     for (const char* name : {"id", "call_id"}) {
       if (const value* id = fields.Get(name)) named[name] = *id;
     }
     const value call = std::move(named);
     Fields known(call, fields.PathOf(""));
-    AddCall(known, ShellArguments(*action));
+    AddCall(known, ArgumentsOf(tool, *asked));
     fields.Fail(known.status());
   }
-  void Output(Fields& fields) {
+  void Reference(Fields& fields, const std::string& path) {
+    std::string id;
+    fields.Read("id", id);
+    const std::string_view prefix = std::string_view(id).substr(0, id.find('_'));
+    const PartKind kind = prefix == "rs"    ? PartKind::kReasoning
+                          : prefix == "msg" ? PartKind::kContent
+                                            : PartKind::kCall;
+    if (!fields.status().ok() || builder_.AddReference(kind, id, path)) return;
+    fields.Fail(
+        ApiError(400, "unsupported_parameter", path,
+                 absl::StrCat("'", path, "' refers to an item that is not of this server: send the item itself")));
+  }
+  // A result of a call that the model never saw, of the vendor's own tools, is not for it either.
+  void Output(std::string_view call_type, Fields& fields) {
+    const ClientTool* tool = ClientToolOfCall(call_type);
+    if (tool == nullptr && call_type != "function_call" && call_type != "custom_tool_call") return;
     std::string call_id, id;
     fields.Read("call_id", call_id);
     fields.Read("id", id);
     const value* output = fields.Get("output");
-    std::string text =
-        output != nullptr && output->is_object() ? base::PrintJson(*output) : Text(fields, "output", kBetweenParts);
-    if (fields.status().ok()) AddMessage("tool", std::move(text), call_id.empty() ? id : call_id);
+    absl::StatusOr<std::string> text = output != nullptr && output->is_object() ? base::PrintJson(*output)
+                                       : tool != nullptr                        ? ResultText(*tool, fields)
+                                                         : ContentText(output, fields.PathOf("output"), kBetweenParts);
+    if (!text.ok()) fields.Fail(text.status());
+    if (fields.status().ok()) AddMessage("tool", *std::move(text), call_id.empty() ? id : call_id);
   }
 
   ConversationBuilder builder_;

@@ -5,6 +5,7 @@
 
 #include "gateway/api_error.h"
 #include "gateway/conversation_builder.h"
+#include "gateway/dialects/client_tools.h"
 #include "gateway/dialects/dialects.h"
 #include "gateway/request_fields.h"
 
@@ -19,15 +20,15 @@ using base::json::value;
 struct Wording {
   const char* item_type;
   const char* id_prefix;
-  const char* delta;
-  const char* done;
-  const char* done_field;  // of `done`, and for a call of its item
+  const char* delta = nullptr;
+  const char* done = nullptr;
+  const char* done_field = nullptr;  // of `done`, and for a call of its item
   // Text only:
-  const char* part_added;
-  const char* part_done;
-  const char* part_type;
-  const char* index_name;
-  const char* list_name;  // of the item
+  const char* part_added = nullptr;
+  const char* part_done = nullptr;
+  const char* part_type = nullptr;
+  const char* index_name = nullptr;
+  const char* list_name = nullptr;  // of the item
 };
 constexpr Wording kMessage = {"message",
                               "msg",
@@ -79,9 +80,6 @@ constexpr Wording kCustomCall = {"custom_tool_call",
                                  nullptr,
                                  nullptr,
                                  nullptr};
-constexpr Wording kShellCall = {
-    "local_shell_call", "lsh", nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr};
-
 class ResponsesRenderer final : public Renderer {
  public:
   using Renderer::Renderer;
@@ -155,25 +153,33 @@ class ResponsesRenderer final : public Renderer {
 
   // ---- Items ----
 
-  const Wording& WordingOf(const Part& part) const {
+  Wording WordingOf(const Part& part) const {
     if (part.kind == PartKind::kContent) return kMessage;
     if (part.kind == PartKind::kReasoning) return AsksSummary() ? kSummary : kReasoning;
-    const Tool* tool = request().FindTool(part.name);
-    if (tool == nullptr || tool->kind == ToolKind::kFunction) return kFunctionCall;
-    return tool->kind == ToolKind::kCustom ? kCustomCall : kShellCall;
+    if (const ClientTool* own = ClientToolOf(part)) return {own->call_type, own->id_prefix};
+    return IsCustom(part) ? kCustomCall : kFunctionCall;
+  }
+  // nullptr: it is a function's or a custom tool's call, or none.
+  const ClientTool* ClientToolOf(const Part& part) const {
+    const Tool* tool = part.kind == PartKind::kCall ? request().FindTool(part.name) : nullptr;
+    return tool == nullptr ? nullptr : FindClientTool(tool->kind);
+  }
+  bool IsCustom(const Part& part) const {
+    const Tool* tool = part.kind == PartKind::kCall ? request().FindTool(part.name) : nullptr;
+    return tool != nullptr && tool->kind == ToolKind::kCustom;
   }
   bool AsksSummary() const {
     const value* reasoning = request().repeated.if_contains("reasoning");
     const value* summary = reasoning == nullptr ? nullptr : base::Find(*reasoning, "summary");
     return summary != nullptr && summary->is_string();
   }
+  // A call's has the call's own index, so that it says which of the answer's it is.
   std::string ItemId(const Part& part, size_t index) const {
+    if (part.kind == PartKind::kCall) return WordingOf(part).id_prefix + part.id.substr(part.id.find('_'));
     return EchoedId(WordingOf(part).id_prefix, head().id, static_cast<int>(index));
   }
   // The text of a part as its client knows it.
-  std::string WireText(const Part& part) const {
-    return &WordingOf(part) == &kCustomCall ? CustomInput(part.text) : part.text;
-  }
+  std::string WireText(const Part& part) const { return IsCustom(part) ? CustomInput(part.text) : part.text; }
   object TextPart(const Part& part, const std::string& text, bool with_tokens) const {
     object json{{"type", WordingOf(part).part_type}, {"text", text}};
     if (part.kind != PartKind::kContent) return json;
@@ -183,7 +189,7 @@ class ResponsesRenderer final : public Renderer {
   }
   object Item(const Choice& choice, size_t index, bool done) const {
     const Part& part = choice.parts[index];
-    const Wording& words = WordingOf(part);
+    const Wording words = WordingOf(part);
     object item{{"id", ItemId(part, index)}, {"type", words.item_type}};
     if (part.kind != PartKind::kReasoning)
       item["status"] = part.cut ? "incomplete" : done ? "completed" : "in_progress";
@@ -202,8 +208,8 @@ class ResponsesRenderer final : public Renderer {
   void AddCall(const Part& part, const Wording& words, bool done, object& item) const {
     const Tool* tool = request().FindTool(part.name);
     item["call_id"] = part.id;
-    if (&words == &kShellCall) {
-      item["action"] = ShellAction(done ? part.text : "");
+    if (const ClientTool* own = ClientToolOf(part)) {
+      item[own->asked] = AskedOf(*own, done ? part.text : "");
       return;
     }
     item["name"] = tool == nullptr ? part.name : tool->wire_name;
@@ -247,7 +253,7 @@ class ResponsesRenderer final : public Renderer {
   }
   void OnDelta(const Choice& choice, const PartDelta& delta) override {
     const Part& part = choice.parts.back();
-    if (&WordingOf(part) == &kCustomCall) return;  // its text is told once the arguments are whole
+    if (IsCustom(part)) return;  // its text is told once the arguments are whole
     object json{{"delta", delta.text}};
     if (part.kind == PartKind::kContent) {
       json["logprobs"] = request().logprobs ? LogprobsJson(delta.tokens) : array{};
@@ -256,8 +262,8 @@ class ResponsesRenderer final : public Renderer {
   }
   void OnPartEnd(const Choice& choice) override {
     const Part& part = choice.parts.back();
-    const Wording& words = WordingOf(part);
-    if (&words == &kCustomCall) SendOfItem(choice, words.delta, {{"delta", WireText(part)}});
+    const Wording words = WordingOf(part);
+    if (IsCustom(part)) SendOfItem(choice, words.delta, {{"delta", WireText(part)}});
     if (words.done != nullptr) {
       object json{{words.done_field, WireText(part)}};
       if (part.kind == PartKind::kContent) json["logprobs"] = request().logprobs ? LogprobsJson(part.tokens) : array{};
