@@ -4,6 +4,7 @@
 
 #include "gateway/base64.h"
 #include "gateway/conversation_builder.h"
+#include "gateway/dialects/client_tools.h"
 #include "gateway/dialects/dialects.h"
 #include "gateway/dialects/responses.h"
 #include "gateway/fakes.h"
