@@ -1,7 +1,6 @@
 #include "tree/token_path.h"
 
 #include <algorithm>
-#include <atomic>
 
 namespace ingot::tree {
 
@@ -16,14 +15,22 @@ TokenPath::Run::Run(std::shared_ptr<const Run> run, std::vector<int32_t> ids)
   greatest = std::max(greatest, before->greatest);
 }
 
-// A path may have more runs than a stack has room for frames: what nobody else holds is released one by one.
+// A path may have more runs than a stack has room for frames: those that end with this one are released in turn.
 TokenPath::Run::~Run() {
-  std::shared_ptr<const Run> run = std::move(before);
-  while (run != nullptr && run.use_count() == 1) {
-    std::atomic_thread_fence(std::memory_order_acquire);  // whoever held it too is done reading
-    std::shared_ptr<const Run> next = std::move(run->before);
-    run = std::move(next);
+  thread_local std::vector<std::shared_ptr<const Run>>* releasing = nullptr;  // by a destructor further up the stack
+  if (before == nullptr) return;
+  if (releasing != nullptr) {
+    releasing->push_back(std::move(before));
+    return;
   }
+  std::vector<std::shared_ptr<const Run>> left;
+  releasing = &left;
+  left.push_back(std::move(before));
+  while (!left.empty()) {
+    const std::shared_ptr<const Run> run = std::move(left.back());
+    left.pop_back();
+  }
+  releasing = nullptr;
 }
 
 TokenPath TokenPath::Then(std::vector<int32_t> tokens) const {

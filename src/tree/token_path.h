@@ -54,7 +54,7 @@ class TokenPath {
     Run(const Run&) = delete;
     Run& operator=(const Run&) = delete;
 
-    mutable std::shared_ptr<const Run> before;
+    std::shared_ptr<const Run> before;
     const std::vector<int32_t> tokens;  // at least one
     int64_t end;                        // tokens up to here, these included
     int32_t least, greatest;            // of them
