@@ -133,6 +133,8 @@ void Publisher::Run(Engine& engine) {
   }
 }
 
+// By value: it is held while nothing is locked and newest_ may be replaced.
+// NOLINTNEXTLINE(performance-unnecessary-value-param)
 void Publisher::SendUpdate(Engine& engine, std::shared_ptr<Update> update) {
   const bool delta_fits = engine.confirmed == update->generation - 1 && engine.confirmed > 0;
   engine.attempted = update->generation;
