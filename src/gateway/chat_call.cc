@@ -187,7 +187,7 @@ void ChatCall::Remember(bool whole, std::vector<Piece> sampled) {
   {
     base::MutexLock lock(mu_);
     if (whole) delivered = delivery_->message();
-    if (whole) call.echoed_arguments = EchoedOf(delivery_->message());
+    call.echoed_arguments = echoed_arguments_;
     if (setup_.request->stream) call.taken = whole ? generation_.size() : delivery_->taken_tokens();
   }
   setup_.episode->AddToHistory(plan_->continued, plan_->keys, delivered, std::move(call));
@@ -209,6 +209,7 @@ absl::Status ChatCall::Outcome() {
     return absl::UnavailableError("the engine gave the call up: send it again");
   }
   delivery_->End(generation_);
+  echoed_arguments_ = EchoedOf(delivery_->message());
   if (delivery_->malformed()) ++core_.counters.malformed_tool_calls;
   if (setup_.request->tool_choice.mode == ToolChoice::Mode::kRequired && delivery_->message().tool_calls.empty()) {
     ++core_.counters.tool_choice_unforced;
@@ -248,7 +249,7 @@ v1::Call ChatCall::Record(v1::FinishReason finish, const std::vector<Piece>& sam
     call.set_asked_key(asked.key);
     call.set_asked_key_no_tools(asked.no_tools);
     call.set_prompt_text_key(plan_->text_key);
-    call.set_delivered_json(DeliveredJson(delivery_->message(), EchoedOf(delivery_->message())));
+    call.set_delivered_json(DeliveredJson(delivery_->message(), echoed_arguments_));
   }
   return call;
 }

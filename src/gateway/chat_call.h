@@ -102,6 +102,7 @@ class ChatCall : public std::enable_shared_from_this<ChatCall> {
   std::unique_ptr<rollout::Client::Request> handle_ ABSL_GUARDED_BY(mu_);
   Generation generation_ ABSL_GUARDED_BY(mu_);
   std::unique_ptr<Delivery> delivery_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::string> echoed_arguments_ ABSL_GUARDED_BY(mu_);  // History::Call's, of what it delivered
 };
 
 }  // namespace ingot::gateway

@@ -12,8 +12,10 @@ namespace {
 std::string Bytes(int32_t id, const text::Tokenizer& tokenizer) { return tokenizer.TokenBytes(id); }
 
 TurnText::Options ReadingOf(const GatewayParts& parts, const GatewayRequest& request, const PromptPlan& plan) {
-  TurnText::Options options{
-      .tokenizer = parts.tokenizer, .ends = parts.format->end_of_turn_ids(), .stop = request.stop};
+  TurnText::Options options{.tokenizer = parts.tokenizer,
+                            .ends = parts.format->end_of_turn_ids(),
+                            .stop = request.stop,
+                            .marks_content = request.wants_tokens()};
   if (request.raw_output) return options;
   options.format = parts.format->output();
   options.reading = {.tools = request.conversation.tools,

@@ -88,13 +88,13 @@ void TurnText::Feed(size_t limit) {
 void TurnText::Read(std::string_view text, bool is_token) {
   if (stream_.has_value()) return Tell(stream_->Push(text, is_token));
   raw_.content += text;
-  MarkContent(fed_, fed_ + text.size());
+  if (options_.marks_content) MarkContent(fed_, fed_ + text.size());
   Tell(PartKind::kContent, std::string(text), nullptr);
 }
 
 void TurnText::Tell(text::OutputDelta delta) {
   Tell(PartKind::kReasoning, std::move(delta.reasoning), nullptr);
-  if (!delta.content.empty()) MarkContent(delta.content);
+  if (options_.marks_content && !delta.content.empty()) MarkContent(delta.content);
   Tell(PartKind::kContent, std::move(delta.content), nullptr);
   for (text::CallDelta& call : delta.calls) {
     std::string arguments = std::move(call.arguments);

@@ -26,6 +26,7 @@ class TurnText {
     std::shared_ptr<const text::OutputFormat> format = {};  // null: all text is content
     text::ParseOptions reading = {};                        // its memory is read by the constructor only
     std::vector<std::string> stop = {};                     // strings that are no part of the text
+    bool marks_content = false;                             // is_content will be asked
   };
   explicit TurnText(const Options& options);
 
