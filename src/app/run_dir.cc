@@ -94,6 +94,13 @@ RunDir::~RunDir() {
   if (lock_fd_ >= 0) close(lock_fd_);
 }
 
+absl::Status RunDir::DropStages() const {
+  std::error_code error;
+  fs::remove_all(stages(), error);
+  if (error) return absl::UnavailableError(absl::StrCat("cannot remove '", stages(), "': ", error.message()));
+  return absl::OkStatus();
+}
+
 absl::Status RunDir::WriteFile(const std::string& name, const std::string& text) const {
   const std::string final_path = absl::StrCat(path_, "/", name);
   const std::string temporary = final_path + ".tmp";

@@ -28,6 +28,9 @@ class RunDir {
   // It held a run before this process opened it.
   bool existed() const { return existed_; }
   std::string checkpoints() const { return path_ + "/checkpoints"; }
+  // Of the supervised stages alone, until a checkpoint of the run holds what they made.
+  std::string stages() const { return path_ + "/stages"; }
+  absl::Status DropStages() const;
   std::string pool() const { return path_ + "/pool"; }
   std::string logs() const { return path_ + "/logs"; }
   std::string metrics() const { return path_ + "/metrics.jsonl"; }

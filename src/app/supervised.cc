@@ -13,6 +13,7 @@
 #include "dataset/conversations.h"
 #include "dataset/preferences.h"
 #include "dataset/sft.h"
+#include "trainer/stage_checkpoints.h"
 #include "trainer/torch_edge.h"
 
 namespace ingot::app {
@@ -92,23 +93,27 @@ absl::Status RunStages(const RunConfig& config, const ModelSetup& model, trainer
   INGOT_ASSIGN_OR_RETURN(const Examples pairs, ReadPairs(config.dpo_data, *model.text.format));
   base::RunLogOptions log_options;
   log_options.directory = record.folder;
-  log_options.resume_step = record.again ? 0 : -1;
+  const std::string sft_root = record.checkpoints + "/sft", dpo_root = record.checkpoints + "/dpo";
+  INGOT_ASSIGN_OR_RETURN(const int64_t sft_taken, trainer::StageSteps(sft_root));
+  INGOT_ASSIGN_OR_RETURN(const int64_t dpo_taken, trainer::StageSteps(dpo_root));
+  int64_t steps = sft_taken + dpo_taken;
+  if (steps > 0) record.note(fmt::format("going on after {} supervised steps", steps));
+  log_options.resume_step = record.again ? steps : -1;
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<base::RunLog> log,
                          base::RunLog::Open(log_options, record.metrics, base::Clock::Real()));
-  int64_t steps = 0;
   if (conversations.count > 0) {
     const auto start = Clock::now();
-    INGOT_RETURN_IF_ERROR(
-        base::Annotate(trainer.RunSft(conversations.calls, Observe("supervised", "sft/nll", steps, record, *log, stop)),
-                       config.sft_data));
+    INGOT_RETURN_IF_ERROR(base::Annotate(
+        trainer.RunSft(conversations.calls, Observe("supervised", "sft/nll", steps, record, *log, stop), sft_root),
+        config.sft_data));
     record.note(
         fmt::format("supervised stage done: {} conversations, {:.1f} s", conversations.count, SecondsSince(start)));
   }
   if (pairs.count > 0) {
     const auto start = Clock::now();
-    INGOT_RETURN_IF_ERROR(
-        base::Annotate(trainer.RunDpo(pairs.calls, Observe("preferences", "dpo/accuracy", steps, record, *log, stop)),
-                       config.dpo_data));
+    INGOT_RETURN_IF_ERROR(base::Annotate(
+        trainer.RunDpo(pairs.calls, Observe("preferences", "dpo/accuracy", steps, record, *log, stop), dpo_root),
+        config.dpo_data));
     record.note(fmt::format("preference stage done: {} pairs, {:.1f} s", pairs.count, SecondsSince(start)));
   }
   return absl::OkStatus();
@@ -132,11 +137,13 @@ absl::Status TrainSupervised(const LoadedConfig& loaded, const RunDir& dir, cons
   StageRecord record;
   record.note = [&line](const std::string& text) { line.Note(text); };
   record.folder = dir.path();
+  record.checkpoints = dir.stages();
   record.again = resume;
   record.metrics = &metrics;
   INGOT_RETURN_IF_ERROR(RunStages(all_threads, model, *trainer, record, stop));
   INGOT_ASSIGN_OR_RETURN(const trainer::CheckpointInfo saved,
                          trainer->SaveCheckpoint(dir.checkpoints(), model.text.files));
+  INGOT_RETURN_IF_ERROR(dir.DropStages());
   line.Note(fmt::format("the model is in {}", saved.path));
   return absl::OkStatus();
 }

@@ -24,7 +24,8 @@ absl::StatusOr<std::unique_ptr<trainer::Trainer>> NewTrainer(const RunConfig& co
 struct StageRecord {
   std::function<void(const std::string& text)> note;  // a line for people
   std::string folder;                // of the run log: an entry for every optimizer step, counted over both stages
-  bool again = false;                // an earlier start may have left entries, which are replaced
+  std::string checkpoints;           // folder of the stages' own checkpoints, from which they go on
+  bool again = false;                // an earlier start may have left entries; those after its checkpoints are replaced
   base::Metrics* metrics = nullptr;  // the log's gauges; null: none
 };
 
@@ -33,7 +34,8 @@ absl::Status RunStages(const RunConfig& config, const ModelSetup& model, trainer
                        const StageRecord& record, const std::atomic<bool>& stop);
 
 // A run without tasks: the stages, their record in the run's folder, and the result as a checkpoint, which is a Hugging
-// Face model folder. No gateway, no agents. A run that is resumed before its checkpoint exists begins again.
+// Face model folder. No gateway, no agents. A run that is resumed goes on from its stages'
+// newest checkpoint.
 absl::Status TrainSupervised(const LoadedConfig& loaded, const RunDir& dir, const ModelSetup& model, bool resume,
                              base::Metrics& metrics, const std::atomic<bool>& stop);
 

@@ -89,6 +89,8 @@ void BindSupervisedStages(base::Schema& schema, trainer::TrainerOptions& o) {
     schema.Field(name + ".max_steps", &stage->max_steps, "optimizer steps of the stage; 0: as many as the epochs take");
     schema.Field(name + ".batch_size", &stage->batch_size,
                  stage == &o.sft ? "conversations per optimizer step" : "pairs per optimizer step");
+    schema.Field(name + ".checkpoint_every", &stage->checkpoint_every,
+                 "steps between checkpoints of the stage, which a resumed run goes on from; 0: only after the last");
     BindOptimizer(schema, name + ".", stage->optimizer);
   }
 }

@@ -245,6 +245,7 @@ absl::StatusOr<std::unique_ptr<trainer::Trainer>> WarmStart(const RunConfig& con
   StageRecord record;
   record.note = [&line](const std::string& text) { line.Note("warm start: " + text); };
   record.folder = dir.path() + "/warm_start";
+  record.checkpoints = dir.stages();
   record.again = again;
   INGOT_RETURN_IF_ERROR(base::Annotate(RunStages(all_threads, model, *warm, record, stop), "warm start"));
   INGOT_RETURN_IF_ERROR(TellStart(ranks, ""));
@@ -360,6 +361,7 @@ absl::StatusOr<TrainingResult> RunTraining(const LoadedConfig& loaded, const Run
     INGOT_ASSIGN_OR_RETURN(const trainer::CheckpointInfo checkpoint,
                            trainer->SaveCheckpoint(dir.checkpoints(), model.text.files));
     INGOT_RETURN_IF_ERROR(versions.OnCheckpoint(checkpoint));
+    INGOT_RETURN_IF_ERROR(dir.DropStages());
   }
   PoolBatchSource source(seams, patience, line);
   RunRecorder recorder(seams, *log, line, tally, evaluations, start);

@@ -38,6 +38,8 @@ absl::Status SftOptions::Validate() const {
   INGOT_RETURN_IF_ERROR(Require(epochs >= 0, "epochs must not be negative"));
   INGOT_RETURN_IF_ERROR(Require(max_steps >= 0, "max_steps must not be negative"));
   INGOT_RETURN_IF_ERROR(Require(batch_size > 0, "batch_size must be above 0"));
+  INGOT_RETURN_IF_ERROR(
+      Require(checkpoint_every >= 0, "checkpoint_every must not be negative (0: after the last step)"));
   return optimizer.Validate();
 }
 

@@ -11,6 +11,7 @@
 #include "trainer/forest_pass.h"
 #include "trainer/gradient_faults.h"
 #include "trainer/schedule.h"
+#include "trainer/stage_checkpoints.h"
 
 namespace ingot::trainer {
 namespace {
@@ -88,7 +89,8 @@ std::vector<tree::CallPath> Choose(const std::vector<tree::CallPath>& calls, con
 }
 
 absl::Status RunStage(const model::Transformer& model, const TrainerOptions& options, const Stage& stage,
-                      const std::vector<tree::CallPath>& calls, const base::Clock& clock, const SftObserver& observer) {
+                      const std::vector<tree::CallPath>& calls, const base::Clock& clock, const SftObserver& observer,
+                      const std::string& checkpoints) {
   const TokenLimits limits{model.config().vocab_size, model.config().max_position_embeddings};
   std::map<int32_t, std::vector<size_t>> by_unit;
   for (size_t i = 0; i < calls.size(); ++i) {
@@ -103,7 +105,11 @@ absl::Status RunStage(const model::Transformer& model, const TrainerOptions& opt
   if (total == 0) return absl::OkStatus();
 
   AdamW optimizer(stage.options.optimizer, model.parameters().tensors());
-  for (int64_t step = 0; step < total; ++step) {
+  INGOT_ASSIGN_OR_RETURN(const StageCheckpoints kept,
+                         StageCheckpoints::Open(checkpoints, options, model, optimizer, calls));
+  INGOT_ASSIGN_OR_RETURN(const int64_t taken, kept.Restore());
+  const int64_t every = stage.options.checkpoint_every;
+  for (int64_t step = taken; step < total; ++step) {
     const auto start = clock.Now();
     std::vector<tree::CallPath> chosen =
         Choose(calls, stage, units, SftBatch(stage.options, count, options.seed, step));
@@ -115,7 +121,11 @@ absl::Status RunStage(const model::Transformer& model, const TrainerOptions& opt
     const double seconds = Seconds(clock.Now() - start);
     report.metrics[stage.name + "/tokens_per_second"] =
         seconds > 0 ? static_cast<double>(batch->unmerged_tokens) / seconds : 0;
-    if (observer) INGOT_RETURN_IF_ERROR(observer(report));
+    const absl::Status told = observer ? observer(report) : absl::OkStatus();
+    const bool due = step + 1 == total || (every > 0 && (step + 1) % every == 0);
+    const absl::Status saved = due || !told.ok() ? kept.Save(step + 1) : absl::OkStatus();
+    INGOT_RETURN_IF_ERROR(told);
+    INGOT_RETURN_IF_ERROR(saved);
   }
   return absl::OkStatus();
 }
@@ -141,16 +151,16 @@ std::vector<int64_t> SftBatch(const SftOptions& options, int64_t conversations, 
 
 absl::Status RunSftStage(const model::Transformer& model, const TrainerOptions& options,
                          const std::vector<tree::CallPath>& calls, const base::Clock& clock,
-                         const SftObserver& observer) {
+                         const SftObserver& observer, const std::string& checkpoints) {
   const std::unique_ptr<Objective> objective = MakeSft();
-  return RunStage(model, options, {"sft", options.sft, *objective, nullptr, 1}, calls, clock, observer);
+  return RunStage(model, options, {"sft", options.sft, *objective, nullptr, 1}, calls, clock, observer, checkpoints);
 }
 
 absl::Status RunDpoStage(const model::Transformer& model, const model::Transformer& reference,
                          const TrainerOptions& options, const std::vector<tree::CallPath>& calls,
-                         const base::Clock& clock, const SftObserver& observer) {
+                         const base::Clock& clock, const SftObserver& observer, const std::string& checkpoints) {
   const std::unique_ptr<Objective> objective = MakeDpo(options.dpo_beta);
-  return RunStage(model, options, {"dpo", options.dpo, *objective, &reference, 2}, calls, clock, observer);
+  return RunStage(model, options, {"dpo", options.dpo, *objective, &reference, 2}, calls, clock, observer, checkpoints);
 }
 
 }  // namespace ingot::trainer

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "base/clock.h"
@@ -22,7 +23,7 @@ struct SftReport {
   // dpo/loss, dpo/accuracy, dpo/margin_mean, ...
   StepMetrics metrics;
 };
-// Called after every step; an error ends the stage with it.
+// Called after every step; an error ends the stage with it, once the step is saved.
 using SftObserver = std::function<absl::Status(const SftReport&)>;
 
 // Optimizer steps a stage over so many conversations takes.
@@ -34,12 +35,13 @@ std::vector<int64_t> SftBatch(const SftOptions& options, int64_t conversations, 
 
 // Train the model's parameters in place. INVALID_ARGUMENT as PrepareSft; INTERNAL: loss or gradient is not finite, with
 // the conversations at fault. May throw c10::Error. A conversation is the calls of one `episode`; a pair the calls of
-// episodes 2i (chosen) and 2i + 1. `reference` gives dpo's reference log-probs and is not changed.
+// episodes 2i (chosen) and 2i + 1. `reference` gives dpo's reference log-probs and is not changed. `checkpoints`: the
+// stage's folder (stage_checkpoints.h); only steps that it has not yet taken are observed.
 absl::Status RunDpoStage(const model::Transformer& model, const model::Transformer& reference,
                          const TrainerOptions& options, const std::vector<tree::CallPath>& calls,
-                         const base::Clock& clock, const SftObserver& observer);
+                         const base::Clock& clock, const SftObserver& observer, const std::string& checkpoints);
 absl::Status RunSftStage(const model::Transformer& model, const TrainerOptions& options,
                          const std::vector<tree::CallPath>& calls, const base::Clock& clock,
-                         const SftObserver& observer);
+                         const SftObserver& observer, const std::string& checkpoints);
 
 }  // namespace ingot::trainer

@@ -9,6 +9,7 @@
 #include "trainer/parallel/rank_memory.h"
 #include "trainer/process_memory.h"
 #include "trainer/torch_edge.h"
+#include "trainer/weights_of.h"
 
 namespace ingot::trainer {
 namespace {
@@ -37,19 +38,6 @@ absl::Status TakeFromRankZero(const model::Parameters& parameters, Ranks* ranks)
   if (ranks == nullptr) return absl::OkStatus();
   for (const auto& [name, tensor] : parameters.tensors()) INGOT_RETURN_IF_ERROR(ranks->Broadcast(tensor, 0));
   return absl::OkStatus();
-}
-
-std::string DtypeName(at::ScalarType type) {
-  switch (type) {
-    case at::kFloat:
-      return "F32";
-    case at::kBFloat16:
-      return "BF16";
-    case at::kHalf:
-      return "F16";
-    default:
-      return at::toString(type);  // refused by the snapshot
-  }
 }
 
 std::string DescribeRest(const TrainerOptions& o) {
@@ -198,16 +186,18 @@ absl::Status Trainer::RunSupervised(const std::function<absl::Status()>& stage) 
   });
 }
 
-absl::Status Trainer::RunSft(const std::vector<tree::CallPath>& calls, const SftObserver& observer) {
-  return RunSupervised([&] { return RunSftStage(model_, options_, calls, clock_, observer); });
+absl::Status Trainer::RunSft(const std::vector<tree::CallPath>& calls, const SftObserver& observer,
+                             const std::string& checkpoints) {
+  return RunSupervised([&] { return RunSftStage(model_, options_, calls, clock_, observer, checkpoints); });
 }
 
-absl::Status Trainer::RunDpo(const std::vector<tree::CallPath>& calls, const SftObserver& observer) {
+absl::Status Trainer::RunDpo(const std::vector<tree::CallPath>& calls, const SftObserver& observer,
+                             const std::string& checkpoints) {
   return RunSupervised([&]() -> absl::Status {
     const at::Device device = parameters().tensors().begin()->second.device();
     INGOT_ASSIGN_OR_RETURN(const model::Transformer start,
                            OwnedModel(config(), parameters(), device, options_.dtype, /*trainable=*/false));
-    return RunDpoStage(model_, start, options_, calls, clock_, observer);
+    return RunDpoStage(model_, start, options_, calls, clock_, observer, checkpoints);
   });
 }
 
@@ -241,22 +231,6 @@ absl::StatusOr<std::shared_ptr<const weights::Snapshot>> Trainer::TakeSnapshot()
   return snapshot_;
 }
 
-absl::StatusOr<std::shared_ptr<const weights::Snapshot>> Trainer::SnapshotOf(
-    int64_t version, const std::map<std::string, at::Tensor>& parameters) {
-  return AtTorchEdge("snapshot", [&]() -> absl::StatusOr<std::shared_ptr<const weights::Snapshot>> {
-    const at::NoGradGuard no_history;
-    std::vector<at::Tensor> kept;  // what the views point into
-    std::vector<weights::TensorView> views;
-    for (const auto& [name, tensor] : parameters) {
-      kept.push_back(tensor.detach().to(at::kCPU).contiguous());
-      const at::Tensor& host = kept.back();
-      views.push_back({name, DtypeName(host.scalar_type()), host.sizes().vec(),
-                       std::span(static_cast<const std::byte*>(host.const_data_ptr()), host.nbytes())});
-    }
-    return weights::Snapshot::Copy(version, views);
-  });
-}
-
 absl::StatusOr<CheckpointContents> Trainer::Contents() {
   INGOT_ASSIGN_OR_RETURN(const auto snapshot, TakeSnapshot());
   CheckpointContents contents;
@@ -267,12 +241,7 @@ absl::StatusOr<CheckpointContents> Trainer::Contents() {
   contents.schedule = options_.optimizer;
   contents.config = config();
   contents.optimizer_steps = optimizer_.steps();
-  for (size_t i = 0; i < snapshot->size(); ++i) {  // which has them all, wherever the parameters are
-    const weights::TensorView view = snapshot->view(i);
-    contents.parameters.tensors()[view.name] = at::from_blob(
-        const_cast<std::byte*>(view.bytes.data()), view.shape, [snapshot](void*) {},
-        at::dtype(parameters().at(view.name).scalar_type()));
-  }
+  contents.parameters = ParametersOf(snapshot, parameters());  // which has them all, wherever they are
   return contents;
 }
 

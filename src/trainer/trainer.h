@@ -80,12 +80,16 @@ class Trainer {
 
   // Supervised warm start, at version 0 and with one rank only (FAILED_PRECONDITION); the version stays 0 and the
   // optimizer of the RL stage starts afresh. `calls` from dataset/sft.h: `episode` tells conversations apart. OK at
-  // once without calls.
-  absl::Status RunSft(const std::vector<tree::CallPath>& calls, const SftObserver& observer);
+  // once without calls. `checkpoints`: a folder of this stage's own, from whose newest checkpoint it goes on, and where
+  // it writes one every checkpoint_every steps and after its last; empty: none. Errors also
+  // StageCheckpoints::Restore's.
+  absl::Status RunSft(const std::vector<tree::CallPath>& calls, const SftObserver& observer,
+                      const std::string& checkpoints = "");
 
   // The same with pairs from dataset/preferences.h and the options of `dpo`; the reference is the policy as the stage
   // finds it.
-  absl::Status RunDpo(const std::vector<tree::CallPath>& calls, const SftObserver& observer);
+  absl::Status RunDpo(const std::vector<tree::CallPath>& calls, const SftObserver& observer,
+                      const std::string& checkpoints = "");
 
   // One optimizer step on batch version(), or a skipped one (trainer/skipped 1). INVALID_ARGUMENT and DATA_LOSS: see
   // PrepareBatch, or the batch is another step's; RESOURCE_EXHAUSTED: its
@@ -137,8 +141,6 @@ class Trainer {
   absl::Status SetReference(const model::Parameters* start);
   // What the checkpoint of this version holds, the optimizer's state apart.
   absl::StatusOr<CheckpointContents> Contents();
-  static absl::StatusOr<std::shared_ptr<const weights::Snapshot>> SnapshotOf(
-      int64_t version, const std::map<std::string, at::Tensor>& parameters);
 
   // Among ranks (trainer_ranks.cc); with one rank each does nothing, or what one rank does.
   enum class Order : int32_t { kStep, kSave, kDismiss };

@@ -9,6 +9,7 @@
 #include "trainer/parallel/wire.h"
 #include "trainer/torch_edge.h"
 #include "trainer/trainer.h"
+#include "trainer/weights_of.h"
 #include "tree/cut.h"
 
 namespace ingot::trainer {

@@ -577,6 +577,20 @@ def case_supervised(ingot, options):
     check((checkpoint / "model.safetensors").exists() and (checkpoint / "config.json").exists(), "no model folder")
     code, output = ingot.run("train", settings, ["--resume"])
     check(code == 0 and "nothing left to do" in output, output)
+    stopped = dict(settings, **{"run.name": "stopped", "sft.checkpoint_every": 4, "dpo.checkpoint_every": 4})
+    process = ingot.start("train", stopped)
+    record = folder / "stopped" / "metrics.jsonl"
+    while process.poll() is None and (not record.exists() or record.read_text().count("\n") < 17):
+        time.sleep(0.01)
+    check(process.poll() is None, "the stages ended before they could be killed")
+    process.kill()
+    process.communicate()
+    code, output = ingot.run("train", stopped, ["--resume"])
+    check(code == 0 and "going on after" in output, output)
+    check([row["step"] for row in ingot.metrics("stopped")] == list(range(30)), "the steps of the resumed stages")
+    weights = [folder / name / "checkpoints/step-00000000/model.safetensors" for name in ("files", "stopped")]
+    check(weights[0].read_bytes() == weights[1].read_bytes(), "a killed and resumed stage came to other weights")
+    check(not (folder / "stopped/stages").exists(), "the stages' checkpoints are still there")
     pairs.write_text("{\"prompt\": 3}\n")
     code, output = ingot.run("train", dict(settings, **{"run.name": "bad", "sft.max_steps": 0, "sft.epochs": 0}))
     check(code in (1, 2) and "pairs.jsonl:1" in output, output)

@@ -4,10 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <set>
 
 #include "makers.h"
 #include "per_call_reference.h"
+#include "temp_dir.h"
 #include "tiny_model.h"
 #include "trainer/trainer.h"
 
@@ -239,6 +241,73 @@ TEST(Dpo, AHalfPairIsRefused) {
   const absl::Status status = trainer->RunDpo(calls, nullptr);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), ::testing::AllOf(HasSubstr("pair 2 chosen"), HasSubstr("other side")));
+}
+
+// Both stages on a fresh trainer of bf16 weights, in `folder`'s sub-folders. `stop_after`: observed steps, after which
+// the process "dies"; < 0: never.
+struct StagesRun {
+  std::unique_ptr<Trainer> trainer;
+  std::vector<int64_t> observed;  // steps of both stages
+  absl::Status status;
+};
+
+StagesRun RunBothStages(const std::string& folder, int stop_after, int conversations = 6) {
+  TrainerOptions options = Options();
+  options.dtype = "bf16";
+  options.sft.checkpoint_every = 2;
+  options.dpo = options.sft;
+  StagesRun run{Fresh(options), {}, {}};
+  const SftObserver observer = [&](const SftReport& report) {
+    if (stop_after >= 0 && std::ssize(run.observed) == stop_after) return absl::CancelledError("stopped");
+    run.observed.push_back(report.step);
+    return absl::OkStatus();
+  };
+  run.status = run.trainer->RunSft(Conversations(conversations, 37), observer, folder + "/sft");
+  if (run.status.ok()) run.status = run.trainer->RunDpo(Pairs(6, 37), observer, folder + "/dpo");
+  return run;
+}
+
+void ExpectSameWeights(const Trainer& a, const Trainer& b) {
+  for (const auto& [name, tensor] : a.parameters().tensors()) {
+    EXPECT_TRUE(at::equal(tensor, b.parameters().at(name))) << name;
+  }
+}
+
+TEST(StageCheckpoints, AStoppedStageGoesOnToTheSameBits) {
+  const TempDir whole_folder;
+  const StagesRun whole = RunBothStages(whole_folder.path(), -1);
+  ASSERT_TRUE(whole.status.ok()) << whole.status;
+  const int64_t all = std::ssize(whole.observed);
+  ASSERT_EQ(all, 12);  // six each
+  for (int64_t stop = 0; stop <= all; ++stop) {
+    const TempDir folder;
+    const StagesRun first = RunBothStages(folder.path(), static_cast<int>(stop));
+    EXPECT_EQ(first.status.ok(), stop == all);
+    const StagesRun second = RunBothStages(folder.path(), -1);
+    ASSERT_TRUE(second.status.ok()) << second.status;
+    // The step whose observer stopped the stage was taken, and is not taken again.
+    EXPECT_EQ(std::ssize(first.observed) + std::ssize(second.observed), stop == all ? all : all - 1) << stop;
+    ExpectSameWeights(*whole.trainer, *second.trainer);
+  }
+}
+
+TEST(StageCheckpoints, ADamagedOneIsPassedOver) {
+  const TempDir whole_folder, folder;
+  const StagesRun whole = RunBothStages(whole_folder.path(), -1);
+  ASSERT_FALSE(RunBothStages(folder.path(), 4).status.ok());  // saved after 2, 4 and 5 steps
+  std::filesystem::resize_file(folder.path() + "/sft/step-00000005/optimizer.safetensors", 100);
+  const StagesRun second = RunBothStages(folder.path(), -1);
+  ASSERT_TRUE(second.status.ok()) << second.status;
+  EXPECT_EQ(second.observed.front(), 4);
+  ExpectSameWeights(*whole.trainer, *second.trainer);
+}
+
+TEST(StageCheckpoints, AreNotContinuedWithOtherData) {
+  const TempDir folder;
+  ASSERT_FALSE(RunBothStages(folder.path(), 4).status.ok());
+  const StagesRun second = RunBothStages(folder.path(), -1, /*conversations=*/7);
+  EXPECT_EQ(second.status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(second.status.message()), ::testing::AllOf(HasSubstr("other data"), HasSubstr("/sft")));
 }
 
 TEST(Sft, ComesBeforeTheFirstStepOnly) {

@@ -1,0 +1,54 @@
+#include "trainer/weights_of.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include "trainer/torch_edge.h"
+
+namespace ingot::trainer {
+namespace {
+
+std::string DtypeName(at::ScalarType type) {
+  switch (type) {
+    case at::kFloat:
+      return "F32";
+    case at::kBFloat16:
+      return "BF16";
+    case at::kHalf:
+      return "F16";
+    default:
+      return at::toString(type);  // refused by the snapshot
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<const weights::Snapshot>> SnapshotOf(
+    int64_t version, const std::map<std::string, at::Tensor>& parameters) {
+  return AtTorchEdge("snapshot", [&]() -> absl::StatusOr<std::shared_ptr<const weights::Snapshot>> {
+    const at::NoGradGuard no_history;
+    std::vector<at::Tensor> kept;  // what the views point into
+    std::vector<weights::TensorView> views;
+    for (const auto& [name, tensor] : parameters) {
+      kept.push_back(tensor.detach().to(at::kCPU).contiguous());
+      const at::Tensor& host = kept.back();
+      views.push_back({name, DtypeName(host.scalar_type()), host.sizes().vec(),
+                       std::span(static_cast<const std::byte*>(host.const_data_ptr()), host.nbytes())});
+    }
+    return weights::Snapshot::Copy(version, views);
+  });
+}
+
+model::Parameters ParametersOf(const std::shared_ptr<const weights::Snapshot>& snapshot,
+                               const model::Parameters& like) {
+  model::Parameters parameters;
+  for (size_t i = 0; i < snapshot->size(); ++i) {
+    const weights::TensorView view = snapshot->view(i);
+    parameters.tensors()[view.name] = at::from_blob(
+        const_cast<std::byte*>(view.bytes.data()), view.shape, [snapshot](void*) {},
+        at::dtype(like.at(view.name).scalar_type()));
+  }
+  return parameters;
+}
+
+}  // namespace ingot::trainer
