@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "tree/episode_return.h"
+
 namespace ingot::scheduler {
 namespace {
 
@@ -171,7 +173,7 @@ std::optional<SettledGroup> TrainGroups::NextToSettle() const {
   SettledGroup settled{.group_id = group_id, .failure = group.failure};
   const auto [low, high] = std::minmax_element(group.samples.begin(), group.samples.end(),
                                                [](const Sample& a, const Sample& b) { return a.reward < b.reward; });
-  settled.zero_variance = group.samples.size() > 1 && high->reward - low->reward <= 1e-9;
+  settled.zero_variance = group.samples.size() > 1 && tree::SameReturn(low->reward, high->reward);
   return settled;
 }
 

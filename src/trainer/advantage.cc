@@ -5,25 +5,27 @@
 #include <map>
 #include <numeric>
 
+#include "tree/episode_return.h"
+
 namespace ingot::trainer {
 namespace {
 
 constexpr double kStdEps = 1e-6;
 
-bool AllEqual(const std::vector<double>& values) {
-  return std::all_of(values.begin(), values.end(), [&](double v) { return v == values[0]; });
+bool AllSame(const std::vector<double>& values) {
+  if (values.empty()) return true;
+  const auto [low, high] = std::minmax_element(values.begin(), values.end());
+  return tree::SameReturn(*low, *high);
 }
 
-// Exact where all are equal: the rounding of a mean must not become a gradient.
 double Mean(const std::vector<double>& values) {
   if (values.empty()) return 0;
-  if (AllEqual(values)) return values[0];
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
 // 1 / (population standard deviation + eps); 1 where there is no deviation.
 double InverseStd(const std::vector<double>& values) {
-  if (values.empty() || AllEqual(values)) return 1;
+  if (AllSame(values)) return 1;
   const double mean = Mean(values);
   double squares = 0;
   for (const double v : values) squares += (v - mean) * (v - mean);
@@ -42,9 +44,13 @@ double LeaveOneOut(const std::vector<double>& values, size_t out) {
   return Mean(others);
 }
 
-// B_i of every sample of the group.
-std::vector<double> Baselines(const std::vector<double>& values, const std::string& rule, double batch_mean) {
-  std::vector<double> baselines(values.size(), rule == "batch" ? batch_mean : rule == "mean" ? Mean(values) : 0.0);
+// B_i of every sample of the group. What a mean is taken of and is the same everywhere is its own mean exactly:
+// rounding must not become a gradient.
+std::vector<double> Baselines(const std::vector<double>& values, const std::string& rule,
+                              const std::vector<double>& batch) {
+  if (rule == "none" || (rule == "leave_one_out" && values.size() == 1)) return std::vector<double>(values.size(), 0.0);
+  if (AllSame(rule == "batch" ? batch : values)) return values;
+  std::vector<double> baselines(values.size(), Mean(rule == "batch" ? batch : values));
   for (size_t i = 0; rule == "leave_one_out" && i < values.size(); ++i) baselines[i] = LeaveOneOut(values, i);
   return baselines;
 }
@@ -64,12 +70,11 @@ void Scale(GroupAdvantages& group, double scale) {
 
 }  // namespace
 
-std::vector<double> CreditTurns(double outcome, const std::vector<double>& turns, const std::string& credit) {
-  std::vector<double> credits(turns.size());
-  double sum = outcome;
-  for (size_t t = turns.size(); t-- > 0;) credits[t] = sum += turns[t];
-  if (credit == "outcome") credits.assign(turns.size(), sum);
-  return credits;
+EpisodeReturn Earned(double outcome, const std::vector<double>& turns, const std::string& credit) {
+  EpisodeReturn earned{outcome, std::vector<double>(turns.size())};
+  for (size_t t = turns.size(); t-- > 0;) earned.credits[t] = earned.value += turns[t];
+  if (credit == "outcome") earned.credits.assign(turns.size(), earned.value);
+  return earned;
 }
 
 std::vector<GroupAdvantages> Advantages(const std::vector<std::vector<EpisodeReturn>>& groups,
@@ -78,13 +83,13 @@ std::vector<GroupAdvantages> Advantages(const std::vector<std::vector<EpisodeRet
   for (const auto& group : groups) {
     for (const EpisodeReturn& episode : group) all.push_back(episode.value);
   }
-  const double batch_mean = Mean(all);
   std::vector<GroupAdvantages> advantages;
   std::vector<double> centered;  // R_i - B_i of what is not filtered
   for (const auto& group : groups) {
     const std::vector<double> values = Values(group);
-    const std::vector<double> baselines = Baselines(values, rule.baseline, batch_mean);
+    const std::vector<double> baselines = Baselines(values, rule.baseline, all);
     GroupAdvantages out;
+    out.equal = values.size() > 1 && AllSame(values);
     for (size_t i = 0; i < group.size(); ++i) {
       out.turns.push_back(group[i].credits);
       for (double& a : out.turns.back()) a -= baselines[i];

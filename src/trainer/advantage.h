@@ -15,13 +15,13 @@ namespace ingot::trainer {
 //   outcome       every turn is credited with R
 //   reward_to_go  turn t with outcome + sum of turns[t ..]
 //
-// One element per turn. REQUIRES: `credit` is one of the two.
-std::vector<double> CreditTurns(double outcome, const std::vector<double>& turns, const std::string& credit);
-
 struct EpisodeReturn {
   double value = 0;             // R
-  std::vector<double> credits;  // CreditTurns
+  std::vector<double> credits;  // one per turn
 };
+
+// REQUIRES: `credit` is one of the two.
+EpisodeReturn Earned(double outcome, const std::vector<double>& turns, const std::string& credit);
 
 struct AdvantageRule {
   std::string baseline = "mean";
@@ -30,6 +30,7 @@ struct AdvantageRule {
 };
 
 struct GroupAdvantages {
+  bool equal = false;                      // several samples, all R the same
   bool filtered = false;                   // carries no signal, and was asked to be left out
   std::vector<std::vector<double>> turns;  // [sample][turn]
 };
@@ -45,9 +46,9 @@ struct GroupAdvantages {
 //                  group:          D = population standard deviation of the group's R + 1e-6
 //                  batch:          D = that of all R_i - B_i of the batch (about their mean) + 1e-6
 //
-// Where all R that a mean is taken of are equal, B_i is that value exactly and D is 1: equal outcomes carry no signal.
-// A group all of whose advantages are exactly 0 is filtered if the rule says so, and then counts in no deviation of the
-// batch. REQUIRES: options validated, rewards finite.
+// Where all R that a mean is taken of are the same (tree::SameReturn), B_i is R_i exactly and D is 1: equal outcomes
+// carry no signal. A group all of whose advantages are exactly 0 is filtered if the rule says so, and then counts in no
+// deviation of the batch. REQUIRES: options validated, rewards finite.
 std::vector<GroupAdvantages> Advantages(const std::vector<std::vector<EpisodeReturn>>& groups,
                                         const AdvantageRule& rule);
 

@@ -33,6 +33,7 @@ int64_t OldestTrained(const TrainerOptions& options, int64_t version) {
 struct Counts {
   int64_t episodes_left_out = 0;
   int64_t episodes_unpaired = 0;  // with loss tokens, but in no pair
+  int64_t groups_equal = 0;       // of the batch; the scheduler drops others before
   int64_t groups_filtered = 0;
   int64_t calls_left_out_weights = 0;
   int64_t calls_left_out_flagged = 0;
@@ -75,7 +76,10 @@ class Collector {
         groups_, {options_.advantage_baseline, options_.advantage_normalization, options_.filter_zero_variance});
     std::vector<bool> left_out(episodes_.size(), false);
     for (size_t e = 0; e < episodes_.size(); ++e) left_out[e] = advantages[episodes_[e].group].filtered;
-    for (const GroupAdvantages& group : advantages) counts_.groups_filtered += group.filtered ? 1 : 0;
+    for (const GroupAdvantages& group : advantages) {
+      counts_.groups_equal += group.equal ? 1 : 0;
+      counts_.groups_filtered += group.filtered ? 1 : 0;
+    }
     if (options_.objective == "dpo") Pair(left_out);
     for (Pending& pending : pending_) {
       const size_t episode = static_cast<size_t>(pending.call.episode);
@@ -121,9 +125,7 @@ class Collector {
       return absl::InvalidArgumentError(absl::StrCat("call_rewards names ", episode.call_rewards().size(),
                                                      " calls, of which the episode holds ", found));
     }
-    EpisodeReturn result{episode.reward(), CreditTurns(episode.reward(), turns, options_.advantage_credit)};
-    for (const double reward : turns) result.value += reward;
-    return result;
+    return Earned(episode.reward(), turns, options_.advantage_credit);
   }
 
   absl::Status AddEpisode(const v1::EpisodeTree& tree, int32_t group) {
@@ -134,6 +136,8 @@ class Collector {
     int64_t sampled = 0;
     for (size_t turn = 0; turn < calls.size(); ++turn) {
       const v1::Call& call = tree.calls(static_cast<int>(turn));
+      const int64_t tokens = std::ssize(calls[turn].sampled);
+      sampled += tokens;
       if (call.weights() != v1::WEIGHTS_FOLLOW) {
         ++counts_.calls_left_out_weights;
         continue;
@@ -142,13 +146,11 @@ class Collector {
         ++counts_.calls_left_out_flagged;
         continue;
       }
-      const int64_t tokens = std::ssize(calls[turn].sampled);
       if (tokens == 0) {
         ++counts_.calls_empty;
         continue;
       }
       INGOT_RETURN_IF_ERROR(CheckCall(calls[turn], limits_, /*recorded=*/true));
-      sampled += tokens;
       INGOT_ASSIGN_OR_RETURN(Pending pending, MaskByAge(std::move(calls[turn])));
       pending.turn = turn;
       sample.loss_tokens += pending.loss_tokens;
@@ -234,7 +236,8 @@ class Collector {
     // Over everything that finished while the batch was assembled, dropped groups included: what the policy earns, not
     // what the filter lets through.
     m["reward/mean"] = feed.reward_episodes() > 0 ? feed.reward_mean() : metrics_.reward_mean();
-    m["reward/frac_zero_std"] = feed.dropped_fraction();
+    const double equal = static_cast<double>(counts_.groups_equal) / static_cast<double>(groups_.size());
+    m["reward/frac_zero_std"] = feed.dropped_fraction() + (1 - feed.dropped_fraction()) * equal;
     metrics_.Report(m);
     m["batch/episodes"] = static_cast<double>(episodes_.size());
     m["batch/calls"] = static_cast<double>(out_.calls.size());

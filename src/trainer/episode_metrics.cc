@@ -3,6 +3,8 @@
 #include <set>
 #include <string_view>
 
+#include "tree/episode_return.h"
+
 namespace ingot::trainer {
 namespace {
 
@@ -50,7 +52,7 @@ void EpisodeMetrics::AddEpisode(const v1::EpisodeTree& tree, int64_t sampled) {
   }
   const double calls = static_cast<double>(tree.calls_size());
   ForEach(episode, [&](Values& values) {
-    values["reward/batch_mean"].Add(episode.reward());
+    values["reward/batch_mean"].Add(tree::ReturnOf(episode));
     values["response_length"].Add(static_cast<double>(sampled));
     values["num_turns"].Add(calls);
     if (calls > 0) {

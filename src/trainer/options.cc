@@ -98,6 +98,9 @@ absl::Status TrainerOptions::ValidateAdvantages() const {
   INGOT_RETURN_IF_ERROR(Require(advantage_baseline != "batch" || advantage_normalization != "group",
                                 "advantage_baseline batch compares across groups; advantage_normalization group would "
                                 "scale each group by itself: set it to none or batch"));
+  INGOT_RETURN_IF_ERROR(Require(advantage_baseline != "mean" || group_size != 1,
+                                "with group_size 1 a sample is its group's mean, and every advantage 0: set "
+                                "advantage_baseline to batch, leave_one_out (then 0) or none"));
   INGOT_RETURN_IF_ERROR(Require(objective != "dpo" || advantage_credit == "outcome",
                                 "dpo prefers whole episodes: advantage_credit must be outcome"));
   INGOT_RETURN_IF_ERROR(OneOf("train_segments", train_segments, {"all", "current_version", "max_age"}));

@@ -1,5 +1,8 @@
-// What an episode earned in all. Pure.
+// What an episode earned in all, and whether episodes earned the same. Pure.
 #pragma once
+
+#include <algorithm>
+#include <cmath>
 
 namespace ingot::tree {
 
@@ -9,6 +12,12 @@ double ReturnOf(const Record& record) {
   double sum = record.reward();
   for (const auto& [call, reward] : record.call_rewards()) sum += reward;
   return sum;
+}
+
+// Whether returns from `low` to `high` are the same one: sums of the same rewards differ by the order they are added
+// in.
+inline bool SameReturn(double low, double high) {
+  return high - low <= 1e-9 * std::max({1.0, std::abs(low), std::abs(high)});
 }
 
 }  // namespace ingot::tree

@@ -102,9 +102,29 @@ TEST(Advantages, EqualRewardsGiveExactlyZero) {
 }
 
 TEST(Advantages, CreditIsTheReturnOrWhatIsStillToCome) {
-  EXPECT_THAT(CreditTurns(1.0, {0.5, 0.0, -2.0}, "outcome"), ElementsAre(-0.5, -0.5, -0.5));
-  EXPECT_THAT(CreditTurns(1.0, {0.5, 0.0, -2.0}, "reward_to_go"), ElementsAre(-0.5, -1.0, -1.0));
-  EXPECT_THAT(CreditTurns(1.0, {}, "outcome"), ElementsAre());
+  EXPECT_THAT(Earned(1.0, {0.5, 0.0, -2.0}, "outcome").credits, ElementsAre(-0.5, -0.5, -0.5));
+  EXPECT_THAT(Earned(1.0, {0.5, 0.0, -2.0}, "reward_to_go").credits, ElementsAre(-0.5, -1.0, -1.0));
+  EXPECT_THAT(Earned(1.0, {}, "outcome").credits, ElementsAre());
+  EXPECT_EQ(Earned(1.0, {0.5, 0.0, -2.0}, "reward_to_go").value, -0.5);
+}
+
+TEST(Advantages, TheSameRewardsInAnotherOrderAreTheSameReturn) {
+  // 0.1 + 0.2 + 0.3 is 0.6 or 0.6000000000000001, as they are added.
+  for (const char* credit : {"outcome", "reward_to_go"}) {
+    const EpisodeReturn up = Earned(0, {0.1, 0.2, 0.3}, credit), down = Earned(0, {0.3, 0.2, 0.1}, credit);
+    ASSERT_NE(up.value, down.value);
+    for (const char* baseline : {"mean", "leave_one_out", "batch"}) {
+      for (const char* normalization : {"none", "batch"}) {
+        const auto group = Advantages({{up, up, down}}, {baseline, normalization, true})[0];
+        EXPECT_TRUE(group.equal);
+        EXPECT_EQ(group.filtered, std::string(credit) == "outcome");
+        for (const auto& turns : group.turns) {
+          EXPECT_EQ(turns[0], 0) << baseline << normalization << credit;
+          EXPECT_LE(std::abs(turns[2]), 0.5 + kTiny);  // what was earned before, not a million times it
+        }
+      }
+    }
+  }
 }
 
 TEST(Advantages, RewardToGoHasABaselineConstantInTheTurn) {
@@ -112,9 +132,9 @@ TEST(Advantages, RewardToGoHasABaselineConstantInTheTurn) {
   // Second: outcome 0, one turn that earned -0.5: to go -0.5. Third: outcome 0.5 and nothing else, three turns.
   // Baselines, the others' mean return: (-0.5 + 0.5) / 2 = 0; (1.75 + 0.5) / 2 = 1.125; (1.75 - 0.5) / 2 = 0.625.
   std::vector<EpisodeReturn> group;
-  group.push_back({1.75, CreditTurns(1, {0.5, 0.25}, "reward_to_go")});
-  group.push_back({-0.5, CreditTurns(0, {-0.5}, "reward_to_go")});
-  group.push_back({0.5, CreditTurns(0.5, {0, 0, 0}, "reward_to_go")});
+  group.push_back(Earned(1, {0.5, 0.25}, "reward_to_go"));
+  group.push_back(Earned(0, {-0.5}, "reward_to_go"));
+  group.push_back(Earned(0.5, {0, 0, 0}, "reward_to_go"));
   const auto a = Advantages({group}, {"leave_one_out", "none"})[0].turns;
   EXPECT_THAT(a[0], ElementsAre(1.75, 1.25));
   EXPECT_THAT(a[1], ElementsAre(-1.625));
@@ -217,6 +237,8 @@ TEST(TrainerOptions, ContradictionsAreRefusedWithAReason) {
   EXPECT_THAT(message([](auto& o) { o.objective = "pppo"; }), HasSubstr("cispo, ppo_clip, gspo, opmd, dpo"));
   EXPECT_THAT(message([](auto& o) { o.objective = "dpo", o.loss_aggregation = "sequence", o.group_size = 1; }),
               HasSubstr("no pair"));
+  EXPECT_THAT(message([](auto& o) { o.group_size = 1; }), HasSubstr("every advantage 0"));
+  EXPECT_EQ(message([](auto& o) { o.group_size = 1, o.advantage_baseline = "batch"; }), "");
   EXPECT_THAT(message([](auto& o) { o.objective = "dpo", o.loss_aggregation = "sequence", o.kl_coefficient = 0.1; }),
               HasSubstr("dpo_beta"));
   EXPECT_THAT(message([](auto& o) { o.importance_cap = 2; }), HasSubstr("cuts its importance weights"));
@@ -269,6 +291,27 @@ TEST(PrepareBatch, RewardMeanIsTheFeedsWhereItHasOne) {
   batch.feed.set_dropped_fraction(0.4);
   EXPECT_EQ(PrepareBatch(batch, {}, 10, 0)->metrics.at("reward/mean"), 0.9);
   EXPECT_EQ(PrepareBatch(batch, {}, 10, 0)->metrics.at("reward/frac_zero_std"), 0.4);
+}
+
+TEST(PrepareBatch, CountsGroupsOfEqualRewardsThatAreTrained) {
+  TrainBatch batch = OneGroup({MakeEpisode("a", 1.0, {Turn({1}, {3})}), MakeEpisode("b", 1.0, {Turn({1}, {4})})});
+  batch.groups.push_back(
+      MakeGroup(8, {MakeEpisode("c", 1.0, {Turn({1}, {3})}), MakeEpisode("d", 0.0, {Turn({1}, {4})})}));
+  EXPECT_EQ(PrepareBatch(batch, {}, 10, 0)->metrics.at("reward/frac_zero_std"), 0.5);
+  batch.feed.set_dropped_fraction(0.5);  // two more, which the scheduler dropped
+  EXPECT_EQ(PrepareBatch(batch, {}, 10, 0)->metrics.at("reward/frac_zero_std"), 0.75);
+}
+
+TEST(PrepareBatch, RewardsOfCallsCountInTheBatchsMean) {
+  v1::EpisodeTree tree = MakeEpisode("a", 0.0, {Turn({1}, {3})});
+  (*tree.mutable_episode()->mutable_call_rewards())["a/0"] = 3.0;
+  EXPECT_EQ(PrepareBatch(OneGroup({tree}), {}, 10, 0)->metrics.at("reward/batch_mean"), 3.0);
+}
+
+TEST(PrepareBatch, AResponseIsAsLongAsWhatWasSampledWhetherItIsTrainedOrNot) {
+  v1::EpisodeTree tree = MakeEpisode("a", 1.0, {Turn({1}, {3}), Turn({1, 3}, {4, 5})});
+  tree.mutable_calls(1)->mutable_sampling()->set_grammar_acted(true);
+  EXPECT_EQ(PrepareBatch(OneGroup({tree}), {}, 10, 0)->metrics.at("response_length/mean"), 3);
 }
 
 TEST(PrepareBatch, MeasuresStalenessPerTrainedToken) {
