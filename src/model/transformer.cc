@@ -84,7 +84,7 @@ absl::StatusOr<Transformer> Transformer::Create(const ModelConfig& config, Param
 }
 
 at::Tensor Transformer::Embed(const at::Tensor& token_ids) const {
-  return at::embedding(parameters_.at("model.embed_tokens.weight"), token_ids);
+  return kernels::EmbeddingOp(parameters_.at("model.embed_tokens.weight"), token_ids);
 }
 
 at::Tensor Transformer::RunLayer(int64_t index, const at::Tensor& input, const at::Tensor& positions,
@@ -120,10 +120,11 @@ at::Tensor Transformer::Hidden(const at::Tensor& token_ids, const at::Tensor& po
   return Norm(x);
 }
 
-at::Tensor Transformer::Logits(const at::Tensor& hidden) const {
-  const char* head = config_.tie_word_embeddings ? "model.embed_tokens.weight" : "lm_head.weight";
-  return kernels::WideLinearOp(hidden, parameters_.at(head));
+const at::Tensor& Transformer::head() const {
+  return parameters_.at(config_.tie_word_embeddings ? "model.embed_tokens.weight" : "lm_head.weight");
 }
+
+at::Tensor Transformer::Logits(const at::Tensor& hidden) const { return kernels::WideLinearOp(hidden, head()); }
 
 at::Tensor PolicyLogSoftmax(const at::Tensor& logits, const at::Tensor& temperature) {
   TORCH_CHECK(logits.dim() == 2, "logits must be [M, V], got ", logits.sizes());

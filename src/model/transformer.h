@@ -46,6 +46,8 @@ class Transformer {
                       AttentionBackend& attention) const;
   at::Tensor Norm(const at::Tensor& x) const;
 
+  // What turns hidden states into logits, [vocab_size, hidden_size]: tied, the embedding.
+  const at::Tensor& head() const;
   // [M, hidden_size] -> raw logits [M, vocab_size], fp32 (fp64 from an fp64 model).
   at::Tensor Logits(const at::Tensor& hidden) const;
 

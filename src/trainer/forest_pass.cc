@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <memory>
 #include <numeric>
+#include <utility>
 
+#include "kernels/torch/typed.h"
 #include "trainer/part_run.h"
 #include "tree/cut.h"
 
@@ -60,6 +62,39 @@ std::vector<double> ToVector(const at::Tensor& tensor) {
   const double* data = host.const_data_ptr<double>();
   return {data, data + host.numel()};
 }
+
+// The sum of the several gradients that a parameter of a narrow type is given in a row: in the accumulator's type, and
+// rounded once. In its own a sum of many stops growing.
+class WideSum {
+ public:
+  WideSum(const at::Tensor& parameter, bool several)
+      : parameter_(parameter), acts_(several && kernels::AccumulatorType(parameter) != parameter.scalar_type()) {
+    if (acts_) earlier_ = std::exchange(parameter_.mutable_grad(), {});
+  }
+
+  void Collect() {
+    if (!acts_) return;
+    const at::NoGradGuard no_history;
+    const at::Tensor gradient = std::exchange(parameter_.mutable_grad(), {});
+    if (sum_.defined()) {
+      sum_.add_(gradient);
+    } else {
+      sum_ = gradient.to(kernels::AccumulatorType(parameter_));
+    }
+  }
+
+  void Finish() {
+    if (!acts_) return;
+    const at::NoGradGuard no_history;
+    if (earlier_.defined()) sum_.add_(earlier_);
+    parameter_.mutable_grad() = sum_.to(parameter_.scalar_type());
+  }
+
+ private:
+  const at::Tensor parameter_;
+  const bool acts_;
+  at::Tensor earlier_, sum_;
+};
 
 class Pass {
  public:
@@ -138,13 +173,16 @@ class Pass {
     const auto chunk =
         static_cast<size_t>(std::max<int64_t>(1, options_.logits_chunk_elements / model_.config().vocab_size));
     std::vector<at::Tensor> gradients;
+    WideSum head(model_.head(), /*several=*/loss_ != nullptr && last - first > chunk);
     for (size_t begin = first; begin < last; begin += chunk) {
       const size_t end = std::min(last, begin + chunk);
       at::Tensor piece = rows.slice(0, static_cast<int64_t>(begin - first), static_cast<int64_t>(end - first)).detach();
       if (loss_ != nullptr) piece.requires_grad_(true);
       Chunk(piece, begin, end);
       if (loss_ != nullptr) gradients.push_back(piece.grad());
+      head.Collect();
     }
+    head.Finish();
     if (loss_ == nullptr) return {};
     rows.backward(gradients.size() == 1 ? gradients[0] : at::cat(gradients));
     return input.grad();

@@ -10,6 +10,10 @@
 
 namespace ingot::kernels {
 
+// weight [vocab, n], ids int64 [rows] -> [rows, n]. The gradient by a row of a bf16 weight is summed over its
+// occurrences in fp32. Throws c10::Error on an id that has no row.
+at::Tensor EmbeddingOp(const at::Tensor& weight, const at::Tensor& ids);
+
 // x [rows, in], weight [out, in], bias [out] or undefined -> [rows, out].
 at::Tensor LinearOp(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
 
