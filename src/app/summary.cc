@@ -51,7 +51,8 @@ std::string FormatSummary(const RunTally& tally, double wall_seconds, int64_t si
   const double seconds = std::max(tally.step_seconds, 1e-9);
   text += fmt::format("\nidle shares      trainer {:.0f}%, rollout {:.0f}%", 100 * tally.trainer_idle_seconds / seconds,
                       100 * tally.rollout_idle_seconds / seconds);
-  text += fmt::format("\nmismatch         largest log-prob difference, rollout to trainer: {:.2e}", tally.mismatch_max);
+  text += "\nmismatch         largest log-prob difference, rollout to trainer: ";
+  text += tally.mismatch_max ? fmt::format("{:.2e}", *tally.mismatch_max) : "not measured";
   text += fmt::format("\nepisodes         {} finished; wall time {:.0f} s", tally.episodes, wall_seconds);
   if (since > 0) text += fmt::format("; all but the rewards since step {}, where the run was resumed", since);
   return text;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,7 +20,7 @@ struct RunTally {
   double rollout_idle_seconds = 0;
   double step_seconds = 0;  // wall time of the steps counted above
   int64_t episodes = 0;
-  double mismatch_max = 0;
+  std::optional<double> mismatch_max;  // of the steps that measured it
 };
 
 struct GoalVerdict {

@@ -209,7 +209,9 @@ class RunRecorder final : public trainer::StepObserver {
     tally_.trainer_idle_seconds += seconds * get("trainer/idle_ratio");
     tally_.rollout_idle_seconds += seconds * get("rollout/idle_ratio");
     tally_.episodes = feed.finished_episodes();
-    tally_.mismatch_max = std::max(tally_.mismatch_max, get("mismatch/logprob_abs_diff_max"));
+    if (const auto found = metrics.find("mismatch/logprob_abs_diff_max"); found != metrics.end()) {
+      tally_.mismatch_max = std::max(tally_.mismatch_max.value_or(0), found->second);
+    }
   }
 
   const TrainingSeams& seams_;

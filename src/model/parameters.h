@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -41,7 +42,10 @@ class Parameters {
 // safetensors in and out (https://github.com/huggingface/safetensors, format section). Load reads one file or the
 // shards a model.safetensors.index.json names; every offset, shape and dtype is checked against the file's size before
 // a byte is used: INVALID_ARGUMENT names file and tensor. Save writes to a temporary name, fsyncs and renames.
-absl::StatusOr<std::map<std::string, at::Tensor>> LoadSafetensors(const std::string& path);
+// `wanted`: the tensors to read, by name; null: all.
+using TensorFilter = std::function<bool(const std::string& name)>;
+absl::StatusOr<std::map<std::string, at::Tensor>> LoadSafetensors(const std::string& path,
+                                                                  const TensorFilter& wanted = nullptr);
 absl::Status SaveSafetensors(const std::string& path, const std::map<std::string, at::Tensor>& tensors,
                              const std::map<std::string, std::string>& metadata);
 

@@ -170,7 +170,7 @@ absl::StatusOr<std::vector<Entry>> ParseHeader(const std::string& path, std::str
   return entries;
 }
 
-absl::StatusOr<std::map<std::string, at::Tensor>> LoadFile(const std::string& path) {
+absl::StatusOr<std::map<std::string, at::Tensor>> LoadFile(const std::string& path, const TensorFilter& wanted) {
   const File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (file.get() < 0) return System(path, "opening");
   struct stat info;
@@ -190,6 +190,7 @@ absl::StatusOr<std::map<std::string, at::Tensor>> LoadFile(const std::string& pa
 
   std::map<std::string, at::Tensor> tensors;
   for (const Entry& entry : entries) {
+    if (wanted != nullptr && !wanted(entry.name)) continue;
     at::Tensor tensor = at::empty(entry.shape, entry.type);
     const uint64_t bytes = entry.end - entry.begin;
     if (bytes > 0)
@@ -211,7 +212,7 @@ absl::StatusOr<std::string> ReadText(const std::string& path, uint64_t most) {
   return text;
 }
 
-absl::StatusOr<std::map<std::string, at::Tensor>> LoadShards(const std::string& path) {
+absl::StatusOr<std::map<std::string, at::Tensor>> LoadShards(const std::string& path, const TensorFilter& wanted) {
   INGOT_ASSIGN_OR_RETURN(const std::string text, ReadText(path, kMaxHeaderBytes));
   auto json = base::ParseJson(text);
   if (!json.ok()) return base::Annotate(json.status(), path);
@@ -231,8 +232,9 @@ absl::StatusOr<std::map<std::string, at::Tensor>> LoadShards(const std::string& 
   const std::string folder = path.substr(0, path.rfind('/') + 1);
   std::map<std::string, at::Tensor> all;
   for (const auto& [file, names] : names_by_file) {
-    INGOT_ASSIGN_OR_RETURN(auto tensors, LoadFile(folder + file));
+    INGOT_ASSIGN_OR_RETURN(auto tensors, LoadFile(folder + file, wanted));
     for (const std::string& name : names) {
+      if (wanted != nullptr && !wanted(name)) continue;
       const auto found = tensors.find(name);
       if (found == tensors.end()) {
         return absl::InvalidArgumentError(absl::StrCat(path, ": tensor '", name, "' is not in ", file));
@@ -296,12 +298,12 @@ absl::StatusOr<std::string> Header(const std::map<std::string, at::Tensor>& tens
 
 }  // namespace
 
-absl::StatusOr<std::map<std::string, at::Tensor>> LoadSafetensors(const std::string& path) {
+absl::StatusOr<std::map<std::string, at::Tensor>> LoadSafetensors(const std::string& path, const TensorFilter& wanted) {
   try {
     constexpr std::string_view kIndex = ".json";
     const bool shards =
         path.size() > kIndex.size() && path.compare(path.size() - kIndex.size(), kIndex.size(), kIndex) == 0;
-    return shards ? LoadShards(path) : LoadFile(path);
+    return shards ? LoadShards(path, wanted) : LoadFile(path, wanted);
   } catch (const std::exception& error) {  // out of memory, in torch's words or the library's
     return absl::ResourceExhaustedError(absl::StrCat(path, ": ", error.what()));
   }

@@ -330,14 +330,19 @@ absl::StatusOr<CheckpointContents> ReadCheckpoint(const std::string& path) {
   contents.config = std::move(loaded.config);
   contents.parameters = std::move(loaded.parameters);
   INGOT_ASSIGN_OR_RETURN(contents.optimizer_shards, ShardsOf(path, state));
-  for (int shard = 0; shard < contents.optimizer_shards; ++shard) {
-    const std::string file = OptimizerFile(shard, contents.optimizer_shards);
-    auto tensors = model::LoadSafetensors(path + "/" + file);
-    INGOT_RETURN_IF_ERROR(tensors.status());
-    contents.optimizer.merge(*tensors);
-    if (!tensors->empty()) return Damaged(path, absl::StrCat(tensors->begin()->first, " of ", file, " is there twice"));
-  }
   return contents;
+}
+
+absl::StatusOr<std::map<std::string, at::Tensor>> ReadOptimizer(const std::string& path, int shards,
+                                                                const model::TensorFilter& wanted) {
+  std::map<std::string, at::Tensor> state;
+  for (int shard = 0; shard < shards; ++shard) {
+    const std::string file = OptimizerFile(shard, shards);
+    INGOT_ASSIGN_OR_RETURN(auto tensors, model::LoadSafetensors(path + "/" + file, wanted));
+    state.merge(tensors);
+    if (!tensors.empty()) return Damaged(path, absl::StrCat(tensors.begin()->first, " of ", file, " is there twice"));
+  }
+  return state;
 }
 
 }  // namespace ingot::trainer

@@ -39,7 +39,7 @@ struct CheckpointContents {
   OptimizerOptions schedule;
   model::ModelConfig config;
   model::Parameters parameters;
-  std::map<std::string, at::Tensor> optimizer;  // read: of all parameters, however many ranks wrote it
+  std::map<std::string, at::Tensor> optimizer;
   int64_t optimizer_steps = 0;
   int optimizer_shards = 1;  // files that the optimizer's state is written as
 };
@@ -69,7 +69,11 @@ absl::StatusOr<CheckpointInfo> VerifyCheckpoint(const std::string& path);
 // The newest intact one. NOT_FOUND: there is none at all; DATA_LOSS: there are some, all damaged.
 absl::StatusOr<CheckpointInfo> LatestCheckpoint(const std::string& root);
 
-// Verifies and reads.
+// Verifies and reads, without the optimizer's state.
 absl::StatusOr<CheckpointContents> ReadCheckpoint(const std::string& path);
+// The optimizer's state of a checkpoint that was read: of all parameters, however many ranks wrote it, or of those that
+// are `wanted`.
+absl::StatusOr<std::map<std::string, at::Tensor>> ReadOptimizer(const std::string& path, int shards,
+                                                                const model::TensorFilter& wanted = nullptr);
 
 }  // namespace ingot::trainer

@@ -67,11 +67,12 @@ struct Costs {
   int64_t Spent(int64_t rows) const { return rows * (element * (3 * mlp + 3 * hidden) + accumulator); }
 
   // Log-probs of `rows` rows, `chunk` elements of logits at a time: logits and log-softmax, then their gradient and the
-  // weights'.
+  // weights', of which several in a narrow type are summed in a wide one.
   int64_t Head(int64_t rows, int64_t chunk) const {
     const int64_t elements = std::min(std::max<int64_t>(1, chunk / vocab), rows) * vocab;
+    const int64_t summed = narrow() && elements < rows * vocab ? vocab * hidden * accumulator : 0;
     return 3 * rows * hidden * element + 2 * elements * accumulator + (narrow() ? elements * element : 0) +
-           (rows > 0 ? vocab * hidden * element : 0);
+           (rows > 0 ? vocab * hidden * element : 0) + summed;
   }
 
   // Gradients while a backward pass has `done` layers behind it; the vocabulary's are there from the first logits on.
@@ -169,7 +170,7 @@ class Walk {
     }
     for (const tree::ForestPart::Source& source : parts_[i].prefix) summed_[static_cast<size_t>(source.part)] = true;
     Note(GradientsAfter(costs_.layers), AllWaiting(), rows * costs_.input,
-         costs_.vocab * costs_.hidden * costs_.element);
+         costs_.vocab * costs_.hidden * costs_.element + costs_.Widened(2 * rows * costs_.hidden, 0));
     any_finished_ = true;
   }
 
@@ -188,9 +189,9 @@ std::string Size(int64_t bytes) { return absl::StrFormat("%.3g GB", static_cast<
 }  // namespace
 
 std::string MemoryNeed::Describe() const {
-  return absl::StrCat(Size(total()), " (weights ", Size(weights), ", optimizer ", Size(optimizer), ", gradients ",
-                      Size(gradients), ", waiting parts ", Size(waiting), ", running part ", Size(running),
-                      ", its widest moment ", Size(transient), ")");
+  return absl::StrCat(Size(total()), " (weights ", Size(weights), ", optimizer ", Size(optimizer), ", copies ",
+                      Size(copies), ", gradients ", Size(gradients), ", waiting parts ", Size(waiting),
+                      ", running part ", Size(running), ", its widest moment ", Size(transient), ")");
 }
 
 MemoryNeed PredictMemory(const model::ModelConfig& config, int element_bytes, const PassOptions& options,

@@ -1,6 +1,7 @@
 // What a training step will hold, predicted from shapes alone by going through what forest_pass.cc and part_run.cc do:
 //
 //   weights, optimizer state     as long as the trainer lives, with the tables of positions
+//   copies of the weights        beside them: the reference policy, and (one rank's) the version that was published
 //   gradients                    from the first backward pass to the update
 //   waiting parts                what their backward passes need, keys and values, and the gradients of those
 //   the running part             the same, of the layers that are not done
@@ -23,7 +24,7 @@
 namespace ingot::trainer {
 
 struct MemoryNeed {
-  int64_t weights = 0, optimizer = 0;
+  int64_t weights = 0, optimizer = 0, copies = 0;
   // Of the fullest moment:
   int64_t gradients = 0;
   int64_t waiting = 0;    // parts that wait for later ones
@@ -33,12 +34,12 @@ struct MemoryNeed {
   int64_t step() const {
     return gradients + waiting + running + transient;
   }  // apart from what the trainer holds anyway
-  int64_t total() const { return weights + optimizer + step(); }
+  int64_t total() const { return weights + optimizer + copies + step(); }
   std::string Describe() const;  // "3.2 GB: weights 0.6, optimizer 1.2, ..."
 };
 
-// `element_bytes` of the weights: 2, 4 or 8. `parts` of the batch; for a run whose batches are not known yet, the one
-// that UncutPart makes.
+// Without copies of the weights, which are the caller's. `element_bytes` of the weights: 2, 4 or 8. `parts` of the
+// batch; for a run whose batches are not known yet, the one that UncutPart makes.
 MemoryNeed PredictMemory(const model::ModelConfig& config, int element_bytes, const PassOptions& options,
                          std::span<const tree::ForestPart> parts);
 

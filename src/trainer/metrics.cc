@@ -16,6 +16,7 @@ void LogprobGap::Add(const LogprobGap& other) {
 }
 
 void LogprobGap::Report(const std::string& prefix, StepMetrics& metrics) const {
+  if (abs_diff.count == 0) return;
   metrics[prefix + "/k3_kl"] = k3.mean();
   metrics[prefix + "/logprob_abs_diff_mean"] = abs_diff.mean();
   metrics[prefix + "/logprob_abs_diff_max"] = abs_diff.max;

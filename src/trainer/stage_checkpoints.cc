@@ -57,7 +57,8 @@ absl::StatusOr<int64_t> StageCheckpoints::Restore() const {
                      root_, " to start the stage anew"));
   }
   INGOT_ASSIGN_OR_RETURN(const CheckpointContents contents, ReadCheckpoint(latest->path));
-  INGOT_RETURN_IF_ERROR(base::Annotate(optimizer_->LoadState(contents.optimizer, contents.optimizer_steps),
+  INGOT_ASSIGN_OR_RETURN(const auto state, ReadOptimizer(latest->path, contents.optimizer_shards));
+  INGOT_RETURN_IF_ERROR(base::Annotate(optimizer_->LoadState(state, contents.optimizer_steps),
                                        absl::StrCat("checkpoint ", latest->path)));
   const at::NoGradGuard no_history;
   for (const auto& [name, tensor] : model_->parameters().tensors()) tensor.copy_(contents.parameters.at(name));

@@ -141,7 +141,7 @@ std::string Trainer::Optimize(const PreparedBatch& batch, const tree::PackedFore
   const double rate = LearningRate(options_.optimizer, version_, options_.total_steps);
   snapshot_ = nullptr;
   if (shards_ != nullptr) shards_->Release();  // what it holds of others' parameters is old now
-  if (options_.optimizer_reset_every > 0 && version_ % options_.optimizer_reset_every == 0) optimizer_.Reset();
+  if (ResetsOptimizer()) optimizer_.Reset();
   optimizer_.Step(rate, grad_norm);
   SnapshotTogether();
   metrics["actor/grad_norm"] = grad_norm;
@@ -156,6 +156,7 @@ absl::StatusOr<StepReport> Trainer::Skip(PreparedBatch batch, const std::string&
                                             "); nothing was changed: ", why));
   }
   ++skipped_in_a_row_;
+  if (ResetsOptimizer()) optimizer_.Reset();
   INGOT_LOG(warn, "step {} is skipped ({} of at most {} in a row): {}", version_, skipped_in_a_row_,
             options_.max_skipped_steps, why);
   if (divided() && snapshot_ != nullptr) {  // the same weights under a new number
@@ -213,7 +214,7 @@ absl::StatusOr<StepReport> Trainer::TrainStep(const TrainBatch& batch, const Pro
   if (shards_ != nullptr) shards_->Release();
   INGOT_RETURN_IF_ERROR(Shared(status));
   // Without a probe the batch's own tokens stand in for it.
-  if (probe == nullptr) tally.plain.mismatch = tally.plain.packed;
+  if (probe == nullptr || options_.probe_tokens == 0) tally.plain.mismatch = tally.plain.packed;
   if (fault.empty()) {
     for (const auto& [name, value] : tally.sums.means) metrics[name] = value.mean();
     for (const auto& [name, value] : tally.sums.maxima) metrics[name] = value.max;
@@ -260,7 +261,9 @@ void Trainer::Report(const PreparedBatch& batch, const StepTally& tally, StepMet
   metrics["actor/entropy"] = plain.entropy.mean();
   plain.offpolicy.Report("offpolicy", metrics);
   plain.mismatch.Report("mismatch", metrics);
-  metrics["mismatch/packed_logprob_abs_diff_max"] = plain.packed.abs_diff.max;
+  if (plain.packed.abs_diff.count > 0) {
+    metrics["mismatch/packed_logprob_abs_diff_max"] = plain.packed.abs_diff.max;
+  }
   metrics["mismatch/packed_tokens"] = static_cast<double>(plain.packed.abs_diff.count);
   metrics["mismatch/probe_tokens"] = static_cast<double>(plain.mismatch.abs_diff.count);
   metrics["tree/token_ratio"] = static_cast<double>(batch.unmerged_tokens) / static_cast<double>(plain.merged_tokens);

@@ -20,13 +20,19 @@ at::ScalarType Dtype(const std::string& option, at::ScalarType given) {
 }
 
 absl::StatusOr<model::Transformer> OwnedModel(const model::ModelConfig& config, const model::Parameters& parameters,
-                                              at::Device device, const std::string& dtype, bool trainable = true) {
+                                              at::Device device, const std::string& dtype, bool trainable = true,
+                                              bool copy = true) {
   const at::NoGradGuard no_history;
   std::map<std::string, at::Tensor> tensors;
   for (const auto& [name, tensor] : parameters.tensors()) {
+    const at::ScalarType type = Dtype(dtype, tensor.scalar_type());
+    if (trainable && type == at::kHalf) {
+      return absl::InvalidArgumentError(
+          "the model's weights are fp16, whose smallest numbers are larger than most gradients: set trainer.dtype to "
+          "bf16 or fp32");
+    }
     tensors[name] = tensor.detach()
-                        .to(tensor.options().device(device).dtype(Dtype(dtype, tensor.scalar_type())),
-                            /*non_blocking=*/false, /*copy=*/true)
+                        .to(tensor.options().device(device).dtype(type), /*non_blocking=*/false, copy)
                         .contiguous()
                         .requires_grad_(trainable);
   }
@@ -62,6 +68,16 @@ PassOptions PassesOf(const TrainerOptions& options, LayerWeights* weights) {
   return pass;
 }
 
+// On this rank.
+MemoryNeed NeedOf(const TrainerOptions& options, const model::ModelConfig& config, int element_bytes,
+                  const PassOptions& pass, std::span<const tree::ForestPart> parts, const Ranks* ranks) {
+  const MemoryNeed whole = PredictMemory(config, element_bytes, pass, parts);
+  MemoryNeed need = OfRank(whole, config, element_bytes, ranks, ByLayer(options));
+  const bool publishes = ranks == nullptr || ranks->leads();
+  need.copies = whole.weights * ((options.needs_reference() ? 1 : 0) + (publishes ? 1 : 0));
+  return need;
+}
+
 int64_t LimitBytes(const TrainerOptions& options) { return options.memory_limit_mb << 20; }
 
 // Before anything is allocated: model, optimizer and one micro-batch.
@@ -71,8 +87,7 @@ absl::Status CheckRunMemory(const TrainerOptions& options, const model::ModelCon
   const PassOptions pass = PassOptionsOf(options);
   const tree::ForestPart part = UncutPart(pass.part_tokens);
   const auto bytes = static_cast<int>(c10::elementSize(Dtype(options.dtype, given)));
-  const MemoryNeed need =
-      OfRank(PredictMemory(config, bytes, pass, std::span(&part, 1)), config, bytes, ranks, ByLayer(options));
+  const MemoryNeed need = NeedOf(options, config, bytes, pass, std::span(&part, 1), ranks);
   const int64_t available = options.memory_limit_mb > 0 ? LimitBytes(options) : AvailableMemory() / RanksHere(ranks);
   INGOT_LOG(info, "a micro-batch of {} tokens needs {}", pass.part_tokens, need.Describe());
   return CheckMemory(need, need.total(), available, "the run", pass);
@@ -120,26 +135,39 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Resume(const TrainerOptions& o
   INGOT_RETURN_IF_ERROR(base::Annotate(options.Validate(), "trainer options"));
   INGOT_ASSIGN_OR_RETURN(std::unique_ptr<Objective> objective, MakeObjective(options));
   return AtTorchEdge("resume", [&]() -> absl::StatusOr<std::unique_ptr<Trainer>> {
-    INGOT_ASSIGN_OR_RETURN(const CheckpointContents contents, ReadCheckpoint(checkpoint_path));
+    INGOT_ASSIGN_OR_RETURN(CheckpointContents contents, ReadCheckpoint(checkpoint_path));
+    const at::ScalarType given = contents.parameters.tensors().begin()->second.scalar_type();
+    const absl::Status fits = CheckRunMemory(options, contents.config, given, device, ranks);
+    INGOT_RETURN_IF_ERROR(ranks == nullptr ? fits : ranks->Agree(fits));
     if (contents.seed != options.seed) {
       INGOT_LOG(warn, "{} was made with seed {}, the configuration says {}", checkpoint_path, contents.seed,
                 options.seed);
     }
     INGOT_ASSIGN_OR_RETURN(model::Transformer model,
-                           OwnedModel(contents.config, contents.parameters, device, options.dtype));
+                           OwnedModel(contents.config, contents.parameters, device, options.dtype,
+                                      /*trainable=*/true, /*copy=*/false));
+    contents.parameters = {};
     std::unique_ptr<Trainer> trainer(new Trainer(options, std::move(model), std::move(objective), clock, ranks));
-    INGOT_RETURN_IF_ERROR(base::Annotate(trainer->optimizer_.LoadState(contents.optimizer, contents.optimizer_steps),
+    INGOT_RETURN_IF_ERROR(base::Annotate(trainer->LoadOptimizer(checkpoint_path, contents),
                                          absl::StrCat("checkpoint ", checkpoint_path)));
     INGOT_RETURN_IF_ERROR(trainer->SetReference(nullptr));
     trainer->version_ = contents.step;
+    if (ranks != nullptr && !ranks->leads()) return trainer;  // only rank 0's are published
     INGOT_ASSIGN_OR_RETURN(const auto snapshot, trainer->TakeSnapshot());
     if (snapshot->checksum() != contents.weights_checksum) {
       return absl::DataLossError(
           absl::StrCat("checkpoint ", checkpoint_path, ": its weights are not those state.json names"));
     }
-    if (ranks != nullptr && !ranks->leads()) trainer->snapshot_ = nullptr;  // only rank 0's is published
     return trainer;
   });
+}
+
+absl::Status Trainer::LoadOptimizer(const std::string& checkpoint_path, const CheckpointContents& contents) {
+  const std::map<std::string, at::Tensor> own = optimizer_.State();
+  model::TensorFilter owned;  // one rank reads all, and finds what does not belong
+  if (ranks_ != nullptr) owned = [&own](const std::string& name) { return own.contains(name); };
+  INGOT_ASSIGN_OR_RETURN(const auto state, ReadOptimizer(checkpoint_path, contents.optimizer_shards, owned));
+  return optimizer_.LoadState(state, contents.optimizer_steps);
 }
 
 absl::Status Trainer::SetReference(const model::Parameters* start) {
@@ -213,8 +241,7 @@ absl::Status Trainer::CheckStepMemory(const tree::PackedForest& forest, StepMetr
   if (!any.is_cpu()) return absl::OkStatus();
   const auto parts = tree::CutForest(forest, pass_options_.part_tokens);
   const auto bytes = static_cast<int>(any.element_size());
-  const MemoryNeed need =
-      OfRank(PredictMemory(config(), bytes, pass_options_, parts), config(), bytes, ranks_, ByLayer(options_));
+  const MemoryNeed need = NeedOf(options_, config(), bytes, pass_options_, parts, ranks_);
   metrics["perf/memory_predicted_bytes"] = static_cast<double>(need.total());
   const bool limited = options_.memory_limit_mb > 0;
   const int64_t available = limited ? LimitBytes(options_) : AvailableMemory() / RanksHere(ranks_);

@@ -136,9 +136,14 @@ class Trainer {
                        const StepTally& tally, StepMetrics& metrics);
   std::string DescribeFault(const PreparedBatch& batch, const tree::PackedForest& forest, StepLoss& loss,
                             const StepTally& tally, double grad_norm);
+  // Before the update that this version is due, or in its place where it is skipped.
+  bool ResetsOptimizer() const {
+    return options_.optimizer_reset_every > 0 && version_ % options_.optimizer_reset_every == 0;
+  }
   absl::StatusOr<StepReport> Skip(PreparedBatch batch, const std::string& why);
   void Report(const PreparedBatch& batch, const StepTally& tally, StepMetrics& metrics) const;
   absl::Status SetReference(const model::Parameters* start);
+  absl::Status LoadOptimizer(const std::string& checkpoint_path, const CheckpointContents& contents);
   // What the checkpoint of this version holds, the optimizer's state apart.
   absl::StatusOr<CheckpointContents> Contents();
 

@@ -263,6 +263,88 @@ TEST(Trainer, TheOptimizerStartsAfreshWhereAskedTo) {
   EXPECT_TRUE(at::equal(moment(), fresh->optimizer_state().at("exp_avg.model.norm.weight")));
 }
 
+TEST(Trainer, ASkippedStepTakesTheResetThatWasDue) {
+  TrainerOptions options = FastOptions();
+  options.optimizer_reset_every = 2;
+  auto trainer = MakeTrainer(options);
+  for (int step = 0; step < 2; ++step) ASSERT_TRUE(trainer->TrainStep(RandomBatch(1, 37, step)).ok());
+  const auto moved = [&] {
+    for (const auto& [name, tensor] : trainer->optimizer_state()) {
+      if (tensor.abs().max().item<double>() > 0) return true;
+    }
+    return false;
+  };
+  EXPECT_TRUE(moved());
+  TrainBatch empty = RandomBatch(1, 37, 2);
+  for (v1::Group& group : empty.groups) {
+    for (v1::EpisodeTree& tree : *group.mutable_episodes()) tree.mutable_episode()->set_state(v1::EPISODE_FENCED);
+  }
+  const auto skipped = trainer->TrainStep(empty);
+  ASSERT_TRUE(skipped.ok()) << skipped.status();
+  ASSERT_EQ(skipped->metrics.at("trainer/skipped"), 1);
+  EXPECT_FALSE(moved());
+}
+
+TEST(Trainer, HalfPrecisionIsNotTrainedIn) {
+  const model::ModelConfig config = TinyConfig(37);
+  const auto half = model::Parameters::Init(config, 1, at::kHalf);
+  const auto refused = Trainer::Create(FastOptions(), config, half);
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(refused.status().message()), HasSubstr("trainer.dtype"));
+  TrainerOptions options = FastOptions();
+  options.dtype = "bf16";
+  EXPECT_TRUE(Trainer::Create(options, config, half).ok());
+}
+
+TEST(Trainer, TheCopiesOfTheWeightsCountInTheMemoryOfARun) {
+  const auto predicted = [](double reference_kl) {
+    TrainerOptions options = FastOptions();
+    options.reference_kl_coefficient = reference_kl;
+    return MakeTrainer(options)->TrainStep(RandomBatch(1, 37, 0))->metrics.at("perf/memory_predicted_bytes");
+  };
+  int64_t bytes = 0;
+  for (const auto& [name, shape] : model::Parameters::Shapes(TinyConfig(37))) {
+    int64_t elements = 4;
+    for (const int64_t size : shape) elements *= size;
+    bytes += elements;
+  }
+  EXPECT_GE(predicted(0.1) - predicted(0), static_cast<double>(bytes));
+}
+
+// Thousands of like gradients of one token, in as many pieces of the logits as there are rows: bf16's sums of them
+// would be half of what they are.
+TEST(Trainer, GradientsOfBf16AreSummedInFp32WithinAPartToo) {
+  std::vector<tree::CallPath> calls;
+  for (int i = 0; i < 20; ++i) {
+    tree::CallPath call;
+    call.call_id = absl::StrCat(i);
+    call.episode = call.group = i;
+    call.context = tree::TokenPath(std::vector<int32_t>{i, 1});
+    call.sampled.assign(40, 7);
+    calls.push_back(call);
+  }
+  const auto norm = [&](const std::string& dtype) {
+    TrainerOptions options = FastOptions();
+    options.dtype = dtype;
+    options.logits_chunk_elements = 37;
+    options.sft.batch_size = 20;
+    options.sft.max_steps = 1;
+    const model::ModelConfig config = TinyConfig(37);
+    auto trainer = *Trainer::Create(options, config, model::Parameters::Init(config, 1, at::kBFloat16));
+    double grad_norm = 0;
+    EXPECT_TRUE(trainer
+                    ->RunSft(calls,
+                             [&](const SftReport& report) {
+                               grad_norm = report.metrics.at("sft/grad_norm");
+                               return absl::OkStatus();
+                             })
+                    .ok());
+    return grad_norm;
+  };
+  const double exact = norm("fp32");
+  EXPECT_NEAR(norm("bf16"), exact, 0.01 * exact);  // bf16 has 8 bits: 0.4 % a rounding
+}
+
 TEST(Trainer, TheReferenceIsWhereTheRunStarted) {
   TrainerOptions options = FastOptions();
   options.reference_kl_coefficient = 0.5;
@@ -360,6 +442,19 @@ TEST(Trainer, ProbeCallsBearNoLoss) {
   ASSERT_TRUE(
       with->TrainStep(batch, [&](int64_t v, int64_t n) { return ProbeCalls(*with, v, n > 100 ? 100 : n); }).ok());
   EXPECT_TRUE(SameBits(CopyOf(*with), CopyOf(*without)));
+}
+
+TEST(Trainer, WhatWasNotMeasuredIsNotReported) {
+  auto trainer = MakeTrainer(FastOptions());
+  const auto nothing = [](int64_t, int64_t) -> absl::StatusOr<std::vector<tree::CallPath>> {
+    return absl::UnavailableError("the engine is gone");
+  };
+  const auto report = trainer->TrainStep(RandomBatch(1, 37, 0), nothing);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->metrics.at("mismatch/probe_tokens"), 0);
+  EXPECT_FALSE(report->metrics.contains("mismatch/k3_kl"));
+  EXPECT_FALSE(report->metrics.contains("mismatch/logprob_abs_diff_max"));
+  EXPECT_TRUE(report->metrics.contains("offpolicy/k3_kl"));
 }
 
 TEST(Trainer, AProbeThatFailsIsReportedByItsSize) {

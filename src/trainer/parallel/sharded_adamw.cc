@@ -181,13 +181,7 @@ std::map<std::string, at::Tensor> ShardedAdamW::Gradients() const {
 }
 
 absl::Status ShardedAdamW::LoadState(const std::map<std::string, at::Tensor>& state, int64_t steps) {
-  if (ranks_ == nullptr) return own_.LoadState(state, steps);
-  const std::map<std::string, at::Tensor> own = own_.State();
-  std::map<std::string, at::Tensor> taken;
-  for (const auto& [name, tensor] : state) {
-    if (own.contains(name)) taken[name] = tensor;
-  }
-  return own_.LoadState(taken, steps);
+  return own_.LoadState(state, steps);
 }
 
 }  // namespace ingot::trainer

@@ -51,7 +51,7 @@ class ShardedAdamW {
   std::map<std::string, at::Tensor> State() const { return own_.State(); }
   // By every parameter's name; undefined: none here, or another rank's.
   std::map<std::string, at::Tensor> Gradients() const;
-  // `state` of all parameters, of which this rank's are taken. Errors as AdamW::LoadState.
+  // `state` of what this rank owns. Errors as AdamW::LoadState.
   absl::Status LoadState(const std::map<std::string, at::Tensor>& state, int64_t steps);
 
  private:
