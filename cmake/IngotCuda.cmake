@@ -20,6 +20,8 @@ if(NOT EXISTS ${INGOT_TORCH_LIBS}/libtorch_cuda.so)
   message(FATAL_ERROR "the torch at ${INGOT_TORCH_LIBS} has no libtorch_cuda.so: set INGOT_TORCH_DIR to a CUDA build of torch 2.11")
 endif()
 find_file(INGOT_CUDART NAMES libcudart.so.13 libcudart.so PATHS ${_cuda}/lib ${_cuda}/lib64 NO_DEFAULT_PATH REQUIRED)
+file(GLOB _nccl ${CMAKE_SOURCE_DIR}/.venv/lib/python3*/site-packages/nvidia/nccl/include)
+find_path(INGOT_NCCL_INCLUDE nccl.h HINTS ${_nccl} ${_cuda}/include)
 message(STATUS "CUDA toolkit: ${_cuda}")
 
 # ingot_cuda_object(OUT_VAR file.cu): its object, for the architectures above.

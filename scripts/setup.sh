@@ -23,7 +23,8 @@ case "$profile" in
   base) ;;
   check) apt_packages+=(clang-19 clang-tidy-19 clang-format-19 libclang-rt-19-dev) ;;
   # What compiling takes. To run on a card, torch's own CUDA libraries must be installed too: pip install torch==2.11.0.
-  cuda) pip_packages+=("nvidia-cuda-nvcc==13.0.*" "nvidia-nvvm==13.0.*" "nvidia-cuda-crt==13.0.*" "nvidia-cuda-cccl==13.0.*") ;;
+  cuda) pip_packages+=("nvidia-cuda-nvcc==13.0.*" "nvidia-nvvm==13.0.*" "nvidia-cuda-crt==13.0.*" "nvidia-cuda-cccl==13.0.*"
+                       "nvidia-nccl-cu13==2.28.9") ;;
   *) echo "setup: unknown profile '$profile': base, check or cuda" >&2; exit 2 ;;
 esac
 

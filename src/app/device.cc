@@ -37,8 +37,8 @@ absl::StatusOr<std::string> FindLibrary(const std::string& named) {
                                                kLibraryVariable, ")"));
 }
 
-absl::StatusOr<DeviceProbe> ProbeLibrary(const std::string& path) {
-  void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+absl::StatusOr<DeviceProbe> ProbeLibrary(const std::string& path, void*& library) {
+  library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     const char* why = ::dlerror();
     return absl::UnavailableError(absl::StrCat("cannot open ", path, ": ", why == nullptr ? "no reason given" : why,
@@ -60,12 +60,13 @@ absl::StatusOr<DeviceProbe> ProbeLibrary(const std::string& path) {
   return probe;
 }
 
-absl::StatusOr<DeviceChoice> OpenCuda(const std::string& library) {
+absl::StatusOr<DeviceChoice> OpenCuda(const std::string& library, int place) {
   INGOT_ASSIGN_OR_RETURN(const std::string path, FindLibrary(library));
-  INGOT_ASSIGN_OR_RETURN(const DeviceProbe probe, ProbeLibrary(path));
-  INGOT_RETURN_IF_ERROR(base::Annotate(JudgeProbe(probe), path));
   DeviceChoice choice;
-  choice.torch_name = "cuda:0";
+  INGOT_ASSIGN_OR_RETURN(const DeviceProbe probe, ProbeLibrary(path, choice.library));
+  INGOT_RETURN_IF_ERROR(base::Annotate(JudgeProbe(probe), path));
+  choice.devices = probe.device_count;
+  choice.torch_name = absl::StrCat("cuda:", place % probe.device_count);
   choice.description = fmt::format("{}, {}, {:.1f} GiB, CUDA {} (driver {})", probe.name, Capability(probe.capability),
                                    static_cast<double>(probe.memory_bytes) / (1 << 30),
                                    CudaVersion(probe.runtime_version), CudaVersion(probe.driver_version));
@@ -102,10 +103,10 @@ absl::Status JudgeProbe(const DeviceProbe& probe) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<DeviceChoice> OpenDevice(const std::string& configured, const std::string& library) {
+absl::StatusOr<DeviceChoice> OpenDevice(const std::string& configured, const std::string& library, int place) {
   DeviceChoice cpu;
   if (configured == "cpu") return cpu;
-  absl::StatusOr<DeviceChoice> cuda = OpenCuda(library);
+  absl::StatusOr<DeviceChoice> cuda = OpenCuda(library, place);
   if (cuda.ok()) return cuda;
   if (configured == "cuda") {
     return absl::Status(cuda.status().code(),
@@ -117,9 +118,9 @@ absl::StatusOr<DeviceChoice> OpenDevice(const std::string& configured, const std
   return cpu;
 }
 
-absl::StatusOr<DeviceChoice> OpenDevice(const std::string& configured) {
+absl::StatusOr<DeviceChoice> OpenDevice(const std::string& configured, int place) {
   const char* named = std::getenv(kLibraryVariable);
-  return OpenDevice(configured, named == nullptr ? "" : named);
+  return OpenDevice(configured, named == nullptr ? "" : named, place);
 }
 
 void ReportDevice(const DeviceChoice& choice, base::Metrics& metrics) {

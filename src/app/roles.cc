@@ -1,4 +1,5 @@
 // One role of a run as this process: the same objects as in one process, with gRPC between them.
+#include <dlfcn.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -50,7 +51,7 @@ struct RoleContext {
   bool resume;
   int index;  // of the engine, or rank of the trainer
   base::Metrics& metrics;
-  std::string device;  // torch's name; of the roles that compute
+  DeviceChoice device;  // of the roles that compute
 };
 
 void WaitForStop() {
@@ -100,7 +101,7 @@ absl::Status RunScheduler(const RoleContext& context) {
 }
 
 absl::Status RunRollout(const RoleContext& context) {
-  INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(context.config.model, context.device));
+  INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(context.config.model, context.device.torch_name));
   rollout::Engine::Parts parts;
   INGOT_ASSIGN_OR_RETURN(parts.runner, rollout::NewTorchRunner(model.shape, context.config.rollout, model.device));
   parts.tokenizer = model.text.tokenizer;
@@ -207,7 +208,7 @@ absl::StatusOr<int> RunTrainerRole(const RoleContext& context, trainer::Ranks* r
   seams.pool = pool.get();
   seams.engine = engine.get();
   seams.publisher = &publisher;
-  seams.device = context.device;
+  seams.device = context.device.torch_name;
   seams.ranks = ranks;
   INGOT_ASSIGN_OR_RETURN(const TrainingResult result,
                          RunTraining(context.loaded, dir, seams, context.resume, context.metrics, StopFlag()));
@@ -221,13 +222,25 @@ absl::StatusOr<int> RunTrainerRole(const RoleContext& context, trainer::Ranks* r
   _exit(kGroupLostExit);
 }
 
+absl::Status ExchangeOnDevices(const RoleContext& context, trainer::RankOptions& options) {
+  if (context.config.cluster.trainer_ranks > context.device.devices) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("cluster.trainer_ranks is ", context.config.cluster.trainer_ranks, ", and this machine has ",
+                     context.device.devices, " devices, of which each rank takes one: use fewer ranks, or device=cpu"));
+  }
+  void* const symbol = ::dlsym(context.device.library, trainer::kNcclGroupSymbol);
+  if (symbol == nullptr) {
+    return absl::UnavailableError("the device library was built without NCCL: build it with `make cuda`");
+  }
+  options.device = context.device.torch_name;
+  options.nccl = reinterpret_cast<decltype(options.nccl)>(symbol);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<int> RunRank(const RoleContext& context) {
   const RunConfig& config = context.config;
-  if (context.device != "cpu") {
-    return absl::InvalidArgumentError(absl::StrCat("cluster.trainer_ranks is ", config.cluster.trainer_ranks,
-                                                   ", and ranks exchange between CPU processes only: use device=cpu"));
-  }
   trainer::RankOptions options;
+  if (context.device.library != nullptr) INGOT_RETURN_IF_ERROR(ExchangeOnDevices(context, options));
   options.rank = context.index;
   options.size = config.cluster.trainer_ranks;
   options.host = config.cluster.host;
@@ -239,7 +252,7 @@ absl::StatusOr<int> RunRank(const RoleContext& context) {
     INGOT_ASSIGN_OR_RETURN(ranks, trainer::Ranks::Join(options));
     if (ranks->leads()) return RunTrainerRole(context, ranks.get());
     INGOT_ASSIGN_OR_RETURN(const RunDir dir, RunDir::Attach(config.root, config.name));
-    INGOT_RETURN_IF_ERROR(FollowTraining(config, dir, context.device, *ranks));
+    INGOT_RETURN_IF_ERROR(FollowTraining(config, dir, context.device.torch_name, *ranks));
     return 0;
   };
   absl::StatusOr<int> code = run();
@@ -254,14 +267,16 @@ absl::StatusOr<int> RunRoleOrError(const std::string& role, const RunArgs& args,
   DeviceChoice device;
   const bool computes = role == "trainer" || role == "rollout";
   if (computes) {
-    INGOT_ASSIGN_OR_RETURN(device, OpenDevice(config.device));
+    // A trainer's rank has a device to itself; engines take those that are left, and then the same again.
+    const int place = role == "trainer" ? index : config.cluster.trainer_ranks + index;
+    INGOT_ASSIGN_OR_RETURN(device, OpenDevice(config.device, place));
   }
   base::InitLogging(role, config.log_level, "");
   base::Metrics metrics;
   if (computes) ReportDevice(device, metrics);
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<MetricsEndpoint> endpoint,
                          MetricsEndpoint::Start(config.cluster, role, index, metrics));
-  const RoleContext context{loaded, config, args.resume, index, metrics, device.torch_name};
+  const RoleContext context{loaded, config, args.resume, index, metrics, device};
   if (role == "trainer") return config.cluster.trainer_ranks > 1 ? RunRank(context) : RunTrainerRole(context, nullptr);
   absl::Status status;
   if (role == "datapool") status = RunDataPool(context);

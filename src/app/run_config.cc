@@ -156,10 +156,6 @@ absl::Status Validate(const RunConfig& config) {
   if (config.cluster.rank_deadline_s < 1) {
     return absl::InvalidArgumentError("cluster.rank_deadline_s must be at least 1");
   }
-  if (config.cluster.trainer_ranks > 1 && config.device == "cuda") {
-    return absl::InvalidArgumentError(
-        "cluster.trainer_ranks: ranks exchange over Gloo between CPU processes only: use device=cpu, or one rank");
-  }
   if (config.tasks.empty() && config.sft_data.empty() && config.dpo_data.empty()) {
     return absl::InvalidArgumentError(
         "there is nothing to train on: data.tasks names no file of training tasks, and neither data.sft nor data.dpo "

@@ -72,6 +72,16 @@ TEST(OpenDevice, TakesTheCardOfTheNamedLibrary) {
   EXPECT_EQ(OpenDevice("cpu", INGOT_FAKE_CUDA)->torch_name, "cpu");
 }
 
+TEST(OpenDevice, ProcessesTakeTheDevicesInTurn) {
+  ::setenv("INGOT_FAKE_PROBE", "two", 1);
+  for (int place = 0; place < 4; ++place) {
+    const auto choice = OpenDevice("cuda", INGOT_FAKE_CUDA, place);
+    ASSERT_TRUE(choice.ok()) << choice.status();
+    EXPECT_EQ(choice->torch_name, absl::StrCat("cuda:", place % 2));
+    EXPECT_EQ(choice->devices, 2);
+  }
+}
+
 TEST(OpenDevice, AutoFallsBackWhereCudaFailsAndSaysWhy) {
   ::setenv("INGOT_FAKE_PROBE", "old", 1);
   const auto choice = OpenDevice("auto", INGOT_FAKE_CUDA);

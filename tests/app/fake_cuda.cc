@@ -10,7 +10,7 @@ int32_t ingot_cuda_probe(ingot::kernels::cuda::DeviceProbe* probe) {
   probe->version = ingot::kernels::cuda::kProbeVersion;
   probe->runtime_version = 13000;
   probe->driver_version = 13010;
-  probe->device_count = probe->torch_devices = 1;
+  probe->device_count = probe->torch_devices = std::strcmp(mode, "two") == 0 ? 2 : 1;
   probe->capability = std::strcmp(mode, "old") == 0 ? 70 : 90;
   probe->least_capability = 80;
   probe->memory_bytes = int64_t{80} << 30;

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
+#include <c10/core/DeviceGuard.h>
 
 #include <algorithm>
 #include <chrono>
@@ -22,6 +23,7 @@ void Drop(const at::Tensor& parameter) {
 }
 
 void Allocate(const at::Tensor& parameter) {
+  const c10::DeviceGuard device(parameter.device());  // an allocator gives of the current one
   c10::StorageImpl* const storage = parameter.storage().unsafeGetStorageImpl();
   storage->set_data_ptr_noswap(storage->allocator()->allocate(parameter.nbytes()));
   storage->set_nbytes(parameter.nbytes());

@@ -22,8 +22,10 @@ class Gloo final : public c10d::ProcessGroupGloo {
   }
 };
 
-absl::StatusOr<ProcessGroup> MakeGloo(const ProcessGroupOptions& options,
-                                      const c10::intrusive_ptr<c10d::Store>& store) {
+}  // namespace
+
+absl::StatusOr<ProcessGroup> MakeGlooGroup(const ProcessGroupOptions& options,
+                                           const c10::intrusive_ptr<c10d::Store>& store) {
   try {
     auto gloo_options = c10d::ProcessGroupGloo::Options::create(options.join_timeout);
     gloo_options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(options.host));
@@ -35,15 +37,6 @@ absl::StatusOr<ProcessGroup> MakeGloo(const ProcessGroupOptions& options,
                                                " could not connect to the others from ", options.host, " within ",
                                                options.join_timeout.count(), " ms: ", error.what()));
   }
-}
-
-}  // namespace
-
-absl::StatusOr<ProcessGroup> MakeProcessGroup(const ProcessGroupOptions& options,
-                                              const c10::intrusive_ptr<c10d::Store>& store) {
-  if (options.backend == "gloo") return MakeGloo(options, store);
-  return absl::UnimplementedError(
-      absl::StrCat("ranks cannot exchange over '", options.backend, "' yet: gloo is the one backend that is there"));
 }
 
 }  // namespace ingot::trainer

@@ -1,5 +1,5 @@
-// What ranks exchange tensors over: a c10d process group. Gloo between CPU processes; the same calls over NCCL are for
-// devices, which is prepared (the factory's `backend`, collectives that NCCL has too) and not there.
+// What ranks exchange tensors over: c10d process groups. Gloo carries those on the CPU, and what ranks tell each other;
+// NCCL (nccl_group.h) those on devices, with the same calls.
 #pragma once
 
 #include <c10/util/intrusive_ptr.h>
@@ -15,7 +15,6 @@
 namespace ingot::trainer {
 
 struct ProcessGroupOptions {
-  std::string backend = "gloo";
   std::string host = "127.0.0.1";  // address of this rank that the others reach it at
   int rank = 0;
   int size = 1;
@@ -29,10 +28,9 @@ struct ProcessGroup {
   std::function<void()> abort;
 };
 
-// Meets the other ranks in `store`; blocks until all are connected. UNIMPLEMENTED: a backend that is not there;
-// UNAVAILABLE: not all came in time. An exchange itself has no time limit: how long a rank may work is not known here,
-// and whether it lives is Liveness's to say.
-absl::StatusOr<ProcessGroup> MakeProcessGroup(const ProcessGroupOptions& options,
-                                              const c10::intrusive_ptr<c10d::Store>& store);
+// Meets the other ranks in `store`; blocks until all are connected. UNAVAILABLE: not all came in time. An exchange
+// itself has no time limit: how long a rank may work is not known here, and whether it lives is Liveness's to say.
+absl::StatusOr<ProcessGroup> MakeGlooGroup(const ProcessGroupOptions& options,
+                                           const c10::intrusive_ptr<c10d::Store>& store);
 
 }  // namespace ingot::trainer

@@ -2,10 +2,12 @@
 
 #include <ATen/ATen.h>
 #include <signal.h>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <torch/csrc/distributed/c10d/Types.hpp>
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/cord.h"
@@ -18,7 +20,8 @@ using std::chrono::milliseconds;
 
 constexpr char kAgreedPayload[] = "ingot.agreed";
 constexpr char kBeatsKey[] = "ingot/beats_port";
-constexpr milliseconds kSlice{200};  // how often a wait looks whether all ranks live
+constexpr milliseconds kSlice{200};                   // how often a wait looks whether all ranks live
+constexpr std::chrono::microseconds kDevicePoll{50};  // and whether a device is done
 
 // Exchanges copy, so that the type does not matter to them; gloo does not know all of ours.
 at::Tensor AsBytes(const at::Tensor& tensor) { return tensor.detach().view({-1}).view(at::kByte); }
@@ -89,6 +92,9 @@ absl::Status RankOptions::Validate() const {
   if (deadline.count() < 1 || join_timeout.count() < 1) {
     return absl::InvalidArgumentError("the deadlines of ranks must be above 0");
   }
+  if ((device == "cpu") != (nccl == nullptr)) {
+    return absl::InvalidArgumentError(absl::StrCat("ranks on ", device, " need the device library's exchanges"));
+  }
   return absl::OkStatus();
 }
 
@@ -98,14 +104,14 @@ absl::StatusOr<std::unique_ptr<Ranks>> Ranks::Join(const RankOptions& options) {
   INGOT_ASSIGN_OR_RETURN(const c10::intrusive_ptr<c10d::Store> store, MeetingPlace(options));
   try {
     INGOT_ASSIGN_OR_RETURN(std::unique_ptr<Liveness> liveness, BeginBeats(options, *store));
-    ProcessGroupOptions group_options{options.backend, options.host, options.rank, options.size, options.join_timeout};
-    absl::StatusOr<ProcessGroup> group = MakeProcessGroup(group_options, store);
+    ProcessGroupOptions group_options{options.host, options.rank, options.size, options.join_timeout};
+    absl::StatusOr<ProcessGroup> group = MakeGlooGroup(group_options, store);
     if (!group.ok()) {
       return absl::IsUnavailable(group.status()) ? RankLost(std::string(group.status().message())) : group.status();
     }
     std::unique_ptr<Ranks> joined(new Ranks(options, *std::move(group), std::move(liveness)));
     // A rank has its own connections before the others have theirs: none goes on (or leaves) before all have.
-    INGOT_RETURN_IF_ERROR(joined->AllGather(at::zeros({1}, at::kByte)).status());
+    INGOT_RETURN_IF_ERROR(joined->JoinDevices(store));
     INGOT_LOG(info, "rank {} of {}: all ranks are connected", options.rank, options.size);
     return joined;
   } catch (const std::exception& error) {
@@ -118,26 +124,49 @@ Ranks::Ranks(const RankOptions& options, ProcessGroup group, std::unique_ptr<Liv
 
 Ranks::~Ranks() = default;
 
+absl::Status Ranks::JoinDevices(const c10::intrusive_ptr<c10d::Store>& store) {
+  const bool here = options_.nccl != nullptr;
+  INGOT_ASSIGN_OR_RETURN(const std::vector<at::Tensor> all, AllGather(at::full({1}, here ? 1 : 0, at::kByte)));
+  for (size_t r = 0; r < all.size(); ++r) {
+    if ((all[r].item<uint8_t>() != 0) == here) continue;
+    return absl::InvalidArgumentError(absl::StrCat("rank ", rank(), " computes on ", options_.device, ", rank ", r,
+                                                   here ? " on the CPU" : " on a device",
+                                                   ": set device to cpu, or to cuda where every rank has one"));
+  }
+  if (!here) return absl::OkStatus();
+  options_.nccl(c10::make_intrusive<c10d::PrefixStore>("ingot/devices", store), rank(), size(), &device_group_);
+  // NCCL connects at the first exchange: now, not in the middle of a step.
+  return AllGather(at::zeros({1}, at::dtype(at::kByte).device(options_.device))).status();
+}
+
 void Ranks::Leave() { liveness_->Leave(); }
 
 absl::Status Ranks::Break(const absl::Status& own) {
   if (broken_.ok()) {
     broken_ = own;
     group_.abort();
+    if (device_group_.backend != nullptr) device_group_.abort();
   }
   return own;
 }
 
-absl::Status Ranks::Wait(const char* what, c10d::Work& work) {
+absl::Status Ranks::Wait(const char* what, c10d::Work& work, bool on_device) {
   while (!work.isCompleted()) {
-    try {
-      work.wait(kSlice);
-    } catch (const std::exception&) {  // its own error is seen below
+    if (on_device) {  // of NCCL a wait with a limit ends what it waits for
+      std::this_thread::sleep_for(kDevicePoll);
+    } else {
+      try {
+        work.wait(kSlice);
+      } catch (const std::exception&) {  // its own error is seen below
+      }
     }
     if (work.isCompleted()) break;
     if (const absl::Status lives = liveness_->status(); !lives.ok()) return Break(base::Annotate(lives, what));
   }
-  if (work.exception() == nullptr) return absl::OkStatus();
+  if (work.exception() == nullptr) {
+    if (on_device) work.synchronize();  // what is computed next comes after it
+    return absl::OkStatus();
+  }
   try {
     std::rethrow_exception(work.exception());
   } catch (const std::exception& error) {
@@ -147,11 +176,14 @@ absl::Status Ranks::Wait(const char* what, c10d::Work& work) {
 }
 
 template <typename Start>
-absl::Status Ranks::Exchange(const char* what, Start start) {
+absl::Status Ranks::Exchange(const char* what, const at::Tensor& tensor, Start start) {
   if (!broken_.ok()) return broken_;
   try {
-    const c10::intrusive_ptr<c10d::Work> work = start();
-    return Wait(what, *work);
+    const bool on_device = !tensor.is_cpu();
+    TORCH_CHECK(!on_device || device_group_.backend != nullptr, "a tensor on ", tensor.device(),
+                " among ranks that joined without devices");
+    const c10::intrusive_ptr<c10d::Work> work = start(on_device ? *device_group_.backend : *group_.backend);
+    return Wait(what, *work, on_device);
   } catch (const c10::Error& error) {
     return Break(absl::InternalError(absl::StrCat(what, ": ", error.what_without_backtrace())));
   } catch (const std::exception& error) {
@@ -162,10 +194,10 @@ absl::Status Ranks::Exchange(const char* what, Start start) {
 absl::Status Ranks::Broadcast(const at::Tensor& tensor, int root) {
   if (tensor.numel() == 0) return absl::OkStatus();
   std::vector<at::Tensor> tensors = {AsBytes(tensor)};
-  return Exchange("broadcast", [&] {
+  return Exchange("broadcast", tensor, [&](c10d::Backend& backend) {
     c10d::BroadcastOptions options;
     options.rootRank = root;
-    return group_.backend->broadcast(tensors, options);
+    return backend.broadcast(tensors, options);
   });
 }
 
@@ -176,10 +208,10 @@ absl::StatusOr<std::vector<at::Tensor>> Ranks::Gather(const at::Tensor& tensor, 
     outputs.emplace_back();
     for (int r = 0; r < size(); ++r) outputs[0].push_back(at::empty_like(inputs[0]));
   }
-  INGOT_RETURN_IF_ERROR(Exchange("gather", [&] {
+  INGOT_RETURN_IF_ERROR(Exchange("gather", tensor, [&](c10d::Backend& backend) {
     c10d::GatherOptions options;
     options.rootRank = root;
-    return group_.backend->gather(outputs, inputs, options);
+    return backend.gather(outputs, inputs, options);
   }));
   std::vector<at::Tensor> gathered;
   if (rank() != root) return gathered;
@@ -191,8 +223,9 @@ absl::StatusOr<std::vector<at::Tensor>> Ranks::AllGather(const at::Tensor& tenso
   std::vector<at::Tensor> inputs = {AsBytes(tensor)};
   std::vector<std::vector<at::Tensor>> outputs(1);
   for (int r = 0; r < size(); ++r) outputs[0].push_back(at::empty_like(inputs[0]));
-  INGOT_RETURN_IF_ERROR(
-      Exchange("all-gather", [&] { return group_.backend->allgather(outputs, inputs, c10d::AllgatherOptions()); }));
+  INGOT_RETURN_IF_ERROR(Exchange("all-gather", tensor, [&](c10d::Backend& backend) {
+    return backend.allgather(outputs, inputs, c10d::AllgatherOptions());
+  }));
   for (at::Tensor& bytes : outputs[0]) bytes = bytes.view(tensor.scalar_type());
   return outputs[0];
 }

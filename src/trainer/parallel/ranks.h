@@ -9,7 +9,7 @@
 //             when nobody wants anything any more
 //
 // A rank that is lost ends whatever waits for it with RankLost, and the group with it: all later calls return the same.
-// Tensors are on the CPU. One thread at a time, which blocks.
+// Tensors are on the CPU (Gloo) or on the ranks' devices (NCCL), one each. One thread at a time, which blocks.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -22,6 +22,7 @@
 
 #include "base/status.h"
 #include "trainer/parallel/liveness.h"
+#include "trainer/parallel/nccl_group.h"
 #include "trainer/parallel/process_group.h"
 #include "trainer/torch_edge.h"
 
@@ -31,8 +32,11 @@ struct RankOptions {
   int rank = 0;
   int size = 1;  // in [1, 128]
   std::string host = "127.0.0.1";
-  int port = 0;                                      // where the ranks meet; rank 0 listens there
-  std::string backend = "gloo";                      // process_group.h
+  int port = 0;  // where the ranks meet; rank 0 listens there
+  // Where tensors may be beside the CPU, as torch names it ("cuda:1"), and libingot_cuda.so's function of the symbol
+  // kNcclGroupSymbol; both or neither. A device is one rank's.
+  std::string device = "cpu";
+  decltype(&ingot_cuda_nccl_group) nccl = nullptr;
   std::chrono::milliseconds deadline{30000};         // of a rank's silence, after which it is lost
   std::chrono::milliseconds join_timeout{120000};    // for all ranks to come
   std::function<void(const absl::Status&)> on_lost;  // LivenessOptions::on_lost
@@ -42,8 +46,8 @@ struct RankOptions {
 
 class Ranks {
  public:
-  // INVALID_ARGUMENT: options; UNAVAILABLE: the port cannot be had, or not all ranks came in time. From here on the
-  // process ignores SIGPIPE, unless it has a handler of its own.
+  // INVALID_ARGUMENT: options, or some ranks have devices and some have none; UNAVAILABLE: the port cannot be had, or
+  // not all ranks came in time. From here on the process ignores SIGPIPE, unless it has a handler of its own.
   static absl::StatusOr<std::unique_ptr<Ranks>> Join(const RankOptions& options);
   // Without Leave before it, this rank is lost to the others.
   ~Ranks();
@@ -90,15 +94,17 @@ class Ranks {
 
  private:
   Ranks(const RankOptions& options, ProcessGroup group, std::unique_ptr<Liveness> liveness);
+  absl::Status JoinDevices(const c10::intrusive_ptr<c10d::Store>& store);
   template <typename Start>
-  absl::Status Exchange(const char* what, Start start);
-  absl::Status Wait(const char* what, c10d::Work& work);
+  absl::Status Exchange(const char* what, const at::Tensor& tensor, Start start);
+  absl::Status Wait(const char* what, c10d::Work& work, bool on_device);
   absl::StatusOr<std::vector<at::Tensor>> AllGather(const at::Tensor& tensor);
   absl::StatusOr<std::vector<int64_t>> Round(const absl::Status& own, int64_t wanted);
   absl::Status Serve(const std::vector<int64_t>& wanted);
 
   const RankOptions options_;
   ProcessGroup group_;
+  NcclGroup device_group_;  // none: its backend is null
   const std::unique_ptr<Liveness> liveness_;
   absl::Status broken_;
   Server server_;

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <thread>
 
 #include "../tiny_model.h"
 #include "rank_group.h"
@@ -127,12 +128,36 @@ TEST(Ranks, OneThatWorksForLongerThanTheDeadlineIsNotLost) {
 
 TEST(Ranks, RefusesWhatCannotBe) {
   EXPECT_THAT(std::string(Ranks::Join(RankOf(2, 2, 1)).status().message()), HasSubstr("rank 2 is not one of 2"));
-  EXPECT_EQ(MakeProcessGroup({"nccl", "127.0.0.1", 0, 1}, {}).status().code(), absl::StatusCode::kUnimplemented);
+  RankOptions device = RankOf(0, 2, 1);
+  device.device = "cuda:0";
+  EXPECT_THAT(std::string(Ranks::Join(device).status().message()), HasSubstr("need the device library"));
   RankOptions alone = RankOf(0, 2, FreePort());
   alone.join_timeout = milliseconds(300);
   const absl::Status missing = Ranks::Join(alone).status();
   EXPECT_TRUE(IsRankLost(missing)) << missing;
   EXPECT_THAT(std::string(missing.message()), HasSubstr("rank 1 of 2 did not come"));
+}
+
+void NoDevices(const c10::intrusive_ptr<c10d::Store>&, int, int, NcclGroup*) { ADD_FAILURE() << "was asked"; }
+
+TEST(Ranks, HaveAllADeviceOrNone) {
+  const int port = FreePort();
+  std::vector<absl::Status> joined(2);
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < 2; ++rank) {
+    ranks.emplace_back([&, rank] {
+      RankOptions options = RankOf(rank, 2, port);
+      if (rank == 1) {
+        options.device = "cuda:1";
+        options.nccl = &NoDevices;
+      }
+      joined[static_cast<size_t>(rank)] = Ranks::Join(options).status();
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+  EXPECT_EQ(joined[0].code(), absl::StatusCode::kInvalidArgument) << joined[0];
+  EXPECT_THAT(std::string(joined[0].message()), HasSubstr("rank 0 computes on cpu, rank 1 on a device"));
+  EXPECT_EQ(joined[1].code(), absl::StatusCode::kInvalidArgument) << joined[1];
 }
 
 TEST(Ranks, APortThatIsTakenIsAnErrorOfRankZero) {
