@@ -46,11 +46,8 @@ absl::StatusOr<int> LaunchOrError(const RunArgs& args) {
   const auto role = [&](const std::string& name, int index) {
     RoleSpec spec;
     spec.name = name == "rollout" || index > 0 ? absl::StrCat(name, "-", index) : name;
-    spec.argv = {binary, name, args.config, "--child", absl::StrCat(getpid())};
-    for (const std::string& assignment : args.overrides) {
-      spec.argv.push_back("--set");
-      spec.argv.push_back(assignment);
-    }
+    // Not the user's file, which may be another one by the time that a role is started again.
+    spec.argv = {binary, name, dir.path() + "/config.yaml", "--child", absl::StrCat(getpid())};
     if (name == "rollout") {
       spec.argv.push_back("--engine");
       spec.argv.push_back(absl::StrCat(index));
