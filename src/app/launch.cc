@@ -30,6 +30,13 @@ absl::StatusOr<std::string> OwnBinary() {
   return path.string();
 }
 
+// In which wave a role is ended: those that drive the run first, then whom they ask, the record of it all last.
+int EndsAfter(std::string_view role) {
+  if (role == "agents" || role == "trainer") return 0;
+  if (role == "gateway") return 1;
+  return role == "datapool" ? 3 : 2;
+}
+
 absl::StatusOr<int> LaunchOrError(const RunArgs& args) {
   INGOT_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadRunConfig(args.config, args.overrides));
   const RunConfig& config = *loaded.config;
@@ -53,6 +60,8 @@ absl::StatusOr<int> LaunchOrError(const RunArgs& args) {
       spec.argv.push_back(absl::StrCat(index));
     }
     spec.log_path = absl::StrCat(dir.logs(), "/", spec.name, ".log");
+    spec.may_finish = name == "agents" || name == "trainer";
+    spec.wave = EndsAfter(name);
     return spec;
   };
   // `place` names the process, whichever rank of how many it is.
@@ -77,6 +86,8 @@ absl::StatusOr<int> LaunchOrError(const RunArgs& args) {
   SupervisorOptions options;
   options.max_restarts = config.cluster.max_restarts;
   options.min_members = config.cluster.min_trainer_ranks;
+  // What agents set up elsewhere is given back in that time.
+  options.stop_grace += std::chrono::milliseconds(static_cast<int64_t>(config.agents.stop_timeout_s * 1e3));
   Supervisor supervisor(options);
   INGOT_RETURN_IF_ERROR(supervisor.Start(role("datapool", 0)));
   RoleSpec scheduler = role("scheduler", 0);

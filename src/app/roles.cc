@@ -275,10 +275,16 @@ absl::StatusOr<int> RunRoleOrError(const std::string& role, const RunArgs& args,
 
 }  // namespace
 
-int RunRole(const std::string& role, const RunArgs& args, int index) {
-  HandleSignals();
+int RunRole(const std::string& role, const RunArgs& args, int index, bool supervised) {
+  HandleSignals(supervised);
   const absl::StatusOr<int> code = RunRoleOrError(role, args, index);
-  return code.ok() ? *code : Fail(code.status());
+  // A trainer that got to its end all the same says how that was.
+  const bool ended_by_signal = StopFlag() && (role == "trainer" ? absl::IsCancelled(code.status()) : code.ok());
+  if (!code.ok()) {
+    const int failed = Fail(code.status());
+    return supervised && ended_by_signal ? kStoppedExit : failed;
+  }
+  return supervised && ended_by_signal ? kStoppedExit : *code;
 }
 
 }  // namespace ingot::app
