@@ -49,14 +49,17 @@ absl::StatusOr<int> EvaluateOrError(const std::string& checkpoint, const RunArgs
   INGOT_RETURN_IF_ERROR(seams.scheduler->MarkVersionLive(0));
   INGOT_RETURN_IF_ERROR(evaluations.Start(0));
   INGOT_RETURN_IF_ERROR(run->StartAgents());
+  bool evaluated = false;
+  const Patience patience{.stop = &StopFlag()};
   INGOT_RETURN_IF_ERROR(evaluations.Finish(
       [&](int64_t, const v1::EvalStatusResponse& result) {
+        evaluated = true;
         std::printf("eval/reward_mean %.4f  (avg@%d, %d episodes, %d failed)  trajectories: ingot inspect %s\n",
                     result.reward_mean(), config.eval.avg_n, result.total(), result.failed(), dir.path().c_str());
       },
-      StopFlag()));
+      patience, [](const std::string& text) { std::printf("%s\n", text.c_str()); }));
   run->Stop();
-  return 0;
+  return evaluated ? 0 : 1;
 }
 
 }  // namespace
