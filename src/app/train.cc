@@ -69,6 +69,7 @@ int ConfigCheck(const RunArgs& args) {
   const absl::StatusOr<LoadedConfig> loaded = LoadRunConfig(args.config, args.overrides);
   if (!loaded.ok()) return Fail(loaded.status());
   if (const absl::Status status = CheckDataFiles(*loaded->config); !status.ok()) return Fail(status);
+  for (const std::string& doubt : Doubts(*loaded->config)) std::fprintf(stderr, "warning: %s\n", doubt.c_str());
   std::printf("%s", loaded->schema.EffectiveYaml().c_str());
   return 0;
 }
