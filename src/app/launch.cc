@@ -11,6 +11,7 @@
 #include "app/device.h"
 #include "app/grpc_server.h"
 #include "app/process.h"
+#include "app/resume_check.h"
 #include "app/role_addresses.h"
 #include "app/run_dir.h"
 #include "app/supervisor.h"
@@ -48,6 +49,8 @@ absl::StatusOr<int> LaunchOrError(const RunArgs& args) {
   INGOT_ASSIGN_OR_RETURN(const RunDir dir,
                          RunDir::Open(config.root, config.name, args.resume ? IfExists::kResume : config.if_exists));
   base::InitLogging("launch", config.log_level, dir.logs() + "/launch.log");
+  for (const std::string& doubt : Doubts(config)) INGOT_LOG(warn, "{}", doubt);
+  if (dir.existed()) INGOT_RETURN_IF_ERROR(CheckResumable(loaded, dir));
   INGOT_RETURN_IF_ERROR(dir.WriteFile("config.yaml", loaded.schema.EffectiveYaml()));
 
   const auto role = [&](const std::string& name, int index) {
