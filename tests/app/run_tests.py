@@ -294,7 +294,7 @@ def case_evaluate(ingot, options):
         result = json.loads((folder / f"t-eval/step-{step:08d}/evaluation.json").read_text())
         check(result["eval/episodes"] == 6 and result["checkpoint"].endswith(f"t/checkpoints/step-{step:08d}"), result)
         listed = ingot.inspect(f"t-eval/step-{step:08d}")
-        check("asking" in listed, listed)
+        check(listed.count(" eval ") == 6 and listed.count(" finished ") == 6, listed)
     code, output = ingot.run("train", {**train, "run.name": "u-eval", "scheduler.total_steps": 1})
     check(code == 0, output)
     code, output = evaluate(1, **{"run.name": "u"})
