@@ -174,8 +174,13 @@ absl::Status RunGateway(const RoleContext& context) {
 absl::Status RunAgents(const RoleContext& context) {
   agents::GrpcEpisodesOptions options;
   INGOT_ASSIGN_OR_RETURN(options.admin_key, gateway::ReadAdminKey(context.config.gateway));
-  const std::unique_ptr<agents::Episodes> episodes =
-      agents::MakeGrpcEpisodes(Connect(GatewayAddress(context.config.cluster)), options);
+  const std::shared_ptr<grpc::Channel> gateway = Connect(GatewayAddress(context.config.cluster));
+  // A channel gets on with connecting while somebody waits for it, which the runner does not while it is refused and
+  // pauses: left to itself, it finds a gateway that is being started (again) many seconds late.
+  const Ticker connecting(milliseconds(200), [&gateway] {
+    gateway->WaitForConnected(std::chrono::system_clock::now() + std::chrono::seconds(1));
+  });
+  const std::unique_ptr<agents::Episodes> episodes = agents::MakeGrpcEpisodes(gateway, options);
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<agents::Runner> runner,
                          agents::Runner::Make(context.config.agents, *episodes, base::Clock::Real(), &context.metrics));
   INGOT_RETURN_IF_ERROR(runner->Start());
