@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Runs the ingot binary as a user would: run_tests.py BINARY SOURCE_DIR CASE [--kills N] [--seed S].
 
-Cases: bad_input, supervised, serve, model_groups, visitors, kill, launch, launch_stop, evaluate, ranks, ranks_lost,
-launch_kill, smoke, seeds. Exits with 0 if what the case states holds.
+Cases: bad_input, supervised, serve, model_groups, visitors, kill, launch, launch_stop, stop, evaluate, ranks,
+ranks_lost, launch_kill, smoke, seeds. Exits with 0 if what the case states holds.
 """
 import argparse
 import base64
@@ -305,6 +305,42 @@ def case_evaluate(ingot, options):
     argv.insert(2, f"{folder}/elsewhere/step-00000001")
     done = subprocess.run(argv, cwd=ingot.source, capture_output=True, text=True, timeout=100)
     check(done.returncode == 2 and "the evaluation of another checkpoint" in done.stderr, done)
+
+
+def case_stop(ingot, options):
+    """Ctrl-C saves what was trained, though no checkpoint was due, and the run goes on from there as it was; what every
+    version's evaluation gave is in the record once, whatever it was stopped or killed in."""
+    folder = write_asking_config(ingot)
+    (folder / "eval.jsonl").write_text("{\"task_id\": \"a\"}\n{\"task_id\": \"b\"}\n")
+    settings = {"run.name": "s", "scheduler.total_steps": 12, "scheduler.drop_zero_variance": "false",
+                "trainer.checkpoint_every": 0, "eval.tasks": folder / "eval.jsonl", "eval.every_versions": 2,
+                "scheduler.max_active_evals": 20, "rollout.max_retained_versions": 20}
+
+    def end_after(rows, end, extra=()):
+        process = ingot.start("train", settings, extra)
+        wait_for_rows(ingot, "s", rows)
+        process.send_signal(end)
+        return process.communicate(timeout=60)[0], process.returncode
+
+    output, code = end_after(5, signal.SIGINT)
+    check(code == 130 and "the run was stopped" in output, f"exit code {code}: {output}")
+    version = 1 + max(row["step"] for row in ingot.metrics("s") if "reward/mean" in row)
+    latest = max(path.name for path in (folder / "s/checkpoints").iterdir())
+    check(latest == f"step-{version:08d}", f"{latest} was saved of version {version}")
+    kept = (folder / "s/config.yaml").read_text()
+    code, output = ingot.run("train", {**settings, "scheduler.group_size": 2}, ["--resume"])
+    check(code == 2 and "scheduler.group_size is 2" in output, f"another group size: {code} {output}")
+    check((folder / "s/config.yaml").read_text() == kept, "the configuration is no more what the run was left with")
+    output, code = end_after(len(ingot.metrics("s")) + 4, signal.SIGKILL, ["--resume"])
+    check(code == -signal.SIGKILL, f"exit code {code}: {output}")
+    code, output = ingot.run("train", {**settings, "trainer.learning_rate": 1e-3}, ["--resume"])
+    check(code == 0 and f"resuming from {folder}/s/checkpoints/{latest}" in output, f"exit code {code}: {output}")
+    check("changed since the run was left: trainer.learning_rate (0.003 -> 0.001)" in output, output)
+    rows = ingot.metrics("s")
+    steps = [row["step"] for row in rows if "reward/mean" in row]
+    check(steps == list(range(12)), f"steps in the record: {steps}")
+    evaluated = sorted(row["eval/version"] for row in rows if "eval/version" in row)
+    check(evaluated == [0, 2, 4, 6, 8, 10, 12], f"evaluations in the record: {evaluated}")
 
 
 def case_launch_stop(ingot, options):
