@@ -15,8 +15,8 @@ struct RunArgs {
 
 int Train(const RunArgs& args);
 // One role of a run as this process: gateway, rollout, datapool, scheduler, trainer or agents. `index`: which engine,
-// or which rank of the trainer.
-int RunRole(const std::string& role, const RunArgs& args, int index);
+// or which rank of the trainer. `supervised`: as a child of `ingot launch`, who tells it when to end.
+int RunRole(const std::string& role, const RunArgs& args, int index, bool supervised);
 int Launch(const RunArgs& args);
 int ShowStatus(const RunArgs& args);
 int Evaluate(const std::string& checkpoint, const RunArgs& args);

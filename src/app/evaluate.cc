@@ -2,7 +2,8 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
-#include <thread>
+#include <string>
+#include <system_error>
 
 #include "app/commands.h"
 #include "app/data_files.h"
@@ -11,10 +12,37 @@
 #include "app/evaluation.h"
 #include "app/process.h"
 #include "app/snapshots.h"
+#include "base/file.h"
+#include "base/json.h"
 #include "base/log.h"
 
 namespace ingot::app {
 namespace {
+
+constexpr char kEvaluation[] = "evaluation.json";  // of which checkpoint, and once it is done with what result
+
+// ROOT/NAME-eval/CHECKPOINT, in place of an earlier evaluation of the same checkpoint, and of nothing else.
+absl::StatusOr<RunDir> OpenEvaluation(const RunConfig& config, const std::string& checkpoint) {
+  namespace fs = std::filesystem;
+  const std::string root = absl::StrCat(config.root, "/", config.name, "-eval");
+  const std::string name = fs::path(checkpoint).filename();
+  const auto refuse = [](const std::string& path, const char* what) {
+    return absl::AlreadyExistsError(
+        absl::StrCat("'", path, "' holds ", what, ": choose another name for the evaluation, --set run.name=NAME"));
+  };
+  std::error_code none;
+  if (fs::exists(root + "/config.yaml", none)) return refuse(root, "a run");
+  const std::string path = absl::StrCat(root, "/", name);
+  if (fs::exists(path + "/config.yaml", none)) {
+    const absl::StatusOr<std::string> before = base::ReadFile(absl::StrCat(path, "/", kEvaluation));
+    if (!before.ok()) return refuse(path, "a run");
+    const absl::StatusOr<base::json::value> parsed = base::ParseJson(*before);
+    const base::json::value* of = parsed.ok() ? base::Find(*parsed, "checkpoint") : nullptr;
+    if (of == nullptr || *of != base::json::value(checkpoint))
+      return refuse(path, "the evaluation of another checkpoint");
+  }
+  return RunDir::Open(root, name, IfExists::kReplace);
+}
 
 absl::StatusOr<int> EvaluateOrError(const std::string& checkpoint, const RunArgs& args) {
   INGOT_ASSIGN_OR_RETURN(LoadedConfig loaded, LoadRunConfig(args.config, args.overrides));
@@ -30,15 +58,18 @@ absl::StatusOr<int> EvaluateOrError(const std::string& checkpoint, const RunArgs
   INGOT_ASSIGN_OR_RETURN(const DeviceChoice device, OpenDevice(config.device));
   config.model.path = checkpoint;
   config.model.chat_format.clear();  // what the checkpoint says
-  config.scheduler.total_steps = 0;  // nothing but the evaluation
+  const std::string effective = loaded.schema.EffectiveYaml();
+  config.scheduler.total_steps = 0;  // nothing but the evaluation; no file may say so, it must load again
   config.rollout.threads = SplitCores(config).total;
   INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(config.model, device.torch_name));
   INGOT_ASSIGN_OR_RETURN(const std::shared_ptr<const weights::Snapshot> snapshot, LoadSnapshot(checkpoint, 0));
 
-  const std::string name = config.name + "-eval";
-  INGOT_ASSIGN_OR_RETURN(const RunDir dir, RunDir::Open(config.root, name, IfExists::kReplace));
+  const std::string path = std::filesystem::canonical(checkpoint);  // it has just been read
+  INGOT_ASSIGN_OR_RETURN(const RunDir dir, OpenEvaluation(config, path));
   base::InitLogging("eval", config.log_level, dir.logs() + "/ingot.log");
-  INGOT_RETURN_IF_ERROR(dir.WriteFile("config.yaml", loaded.schema.EffectiveYaml()));
+  base::json::object record{{"checkpoint", path}};
+  INGOT_RETURN_IF_ERROR(dir.WriteFile(kEvaluation, base::PrintJson(record) + "\n"));
+  INGOT_RETURN_IF_ERROR(dir.WriteFile("config.yaml", effective));
   base::Metrics metrics;
   ReportDevice(device, metrics);
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<EmbeddedRun> run, EmbeddedRun::Start(config, dir, model, 0, metrics));
@@ -49,14 +80,22 @@ absl::StatusOr<int> EvaluateOrError(const std::string& checkpoint, const RunArgs
   INGOT_RETURN_IF_ERROR(seams.scheduler->MarkVersionLive(0));
   INGOT_RETURN_IF_ERROR(evaluations.Start(0));
   INGOT_RETURN_IF_ERROR(run->StartAgents());
+  bool evaluated = false;
+  const Patience patience{.stop = &StopFlag()};
   INGOT_RETURN_IF_ERROR(evaluations.Finish(
       [&](int64_t, const v1::EvalStatusResponse& result) {
+        evaluated = true;
         std::printf("eval/reward_mean %.4f  (avg@%d, %d episodes, %d failed)  trajectories: ingot inspect %s\n",
                     result.reward_mean(), config.eval.avg_n, result.total(), result.failed(), dir.path().c_str());
+        record["eval/reward_mean"] = result.reward_mean();
+        record["eval/avg_n"] = config.eval.avg_n;
+        record["eval/episodes"] = result.total();
+        record["eval/failed"] = result.failed();
+        return dir.WriteFile(kEvaluation, base::PrintJson(record) + "\n");
       },
-      StopFlag()));
+      patience, [](const std::string& text) { std::printf("%s\n", text.c_str()); }));
   run->Stop();
-  return 0;
+  return evaluated ? 0 : 1;
 }
 
 }  // namespace

@@ -3,11 +3,16 @@
 #include <chrono>
 #include <thread>
 
-#include "app/persist.h"
+#include "absl/strings/str_join.h"
 #include "base/log.h"
 #include "dataset/tasks.h"
 
 namespace ingot::app {
+namespace {
+
+constexpr std::chrono::seconds kTellOfWait{20};
+
+}  // namespace
 
 absl::StatusOr<Evaluations> Evaluations::Create(const EvalOptions& options, int64_t total_steps, int64_t most,
                                                 scheduler::Client& scheduler, weights::Publisher& publisher) {
@@ -25,7 +30,7 @@ bool Evaluations::Due(int64_t version) const {
 }
 
 absl::Status Evaluations::OnLive(int64_t version, bool retained) {
-  if (!Due(version)) return absl::OkStatus();
+  if (!Due(version) || reported_.contains(version)) return absl::OkStatus();
   if (version != total_steps_ && !HasRoom()) {
     INGOT_LOG(warn, "version {} is not evaluated: {} evaluations are not done yet, as many as can run at a time",
               version, running_.size());
@@ -35,7 +40,7 @@ absl::Status Evaluations::OnLive(int64_t version, bool retained) {
     INGOT_LOG(warn, "version {} is not evaluated: not every engine retains it", version);
     return absl::OkStatus();
   }
-  return Start(version);
+  return LeaveOutIfRefused(version, Start(version));
 }
 
 absl::Status Evaluations::Start(int64_t version) {
@@ -51,6 +56,14 @@ absl::Status Evaluations::Ask(int64_t version) {
   return base::Annotate(Later(scheduler_->StartEval(request).status()), "starting an evaluation");
 }
 
+absl::Status Evaluations::LeaveOutIfRefused(int64_t version, const absl::Status& asked) {
+  if (!absl::IsInvalidArgument(asked) && !absl::IsAlreadyExists(asked)) return asked;
+  INGOT_LOG(warn, "version {} is not evaluated: {}", version, asked.ToString());
+  running_.erase(version);
+  Release(version);
+  return absl::OkStatus();
+}
+
 absl::Status Evaluations::Later(const absl::Status& status) {
   if (!PassesByItself(status)) return status;
   if (status != delay_) INGOT_LOG(warn, "evaluations are asked for again: {}", status.ToString());
@@ -59,33 +72,54 @@ absl::Status Evaluations::Later(const absl::Status& status) {
 }
 
 absl::Status Evaluations::Poll(const Report& report) {
-  for (auto next = running_.begin(); next != running_.end();) {
-    const int64_t version = *next;
+  const std::vector<int64_t> running(running_.begin(), running_.end());
+  for (const int64_t version : running) {
     const absl::StatusOr<v1::EvalStatusResponse> result = scheduler_->EvalStatus(version);
     if (!result.ok() || !result->done()) {
-      // One that was not started yet, or that a scheduler which was started again has forgotten: it goes on with what
-      // the pool holds of it.
-      INGOT_RETURN_IF_ERROR(absl::IsNotFound(result.status()) ? Ask(version) : Later(result.status()));
-      ++next;
+      // One that was not started yet, or that a scheduler which was started again has forgotten.
+      INGOT_RETURN_IF_ERROR(absl::IsNotFound(result.status()) ? LeaveOutIfRefused(version, Ask(version))
+                                                              : Later(result.status()));
       continue;
     }
-    next = running_.erase(next);
-    report(version, *result);
+    INGOT_RETURN_IF_ERROR(report(version, *result));
+    running_.erase(version);
+    reported_.insert(version);
     Release(version);
   }
   return absl::OkStatus();
 }
 
-void Evaluations::Resume(int64_t first) {
+absl::Status Evaluations::Resume(int64_t first, std::set<int64_t> reported, const Patience& patience) {
+  reported_ = std::move(reported);
   const auto engines = std::ssize(publisher_->engines());
   for (const auto& [version, holding] : publisher_->HeldVersions()) {
     if (version == first) continue;  // it is published again
-    if (version < first && Due(version) && holding == engines) {
+    if (version < first && Due(version) && holding == engines && !reported_.contains(version)) {
       running_.insert(version);  // Poll finds out whether it is
     } else {
       Release(version);
     }
   }
+  std::vector<int64_t> without;
+  for (int64_t version = 0; version < first && !tasks_.empty() && options_.every_versions > 0;
+       version += options_.every_versions) {
+    if (running_.contains(version) || reported_.contains(version)) continue;
+    absl::StatusOr<v1::EvalStatusResponse> result;
+    INGOT_RETURN_IF_ERROR(Persist(patience, absl::StrCat("asking for the evaluation of version ", version), [&] {
+      result = scheduler_->EvalStatus(version);
+      return absl::IsNotFound(result.status()) ? absl::OkStatus() : result.status();
+    }));
+    if (result.ok() && result->done()) {
+      running_.insert(version);
+    } else {
+      without.push_back(version);
+    }
+  }
+  if (!without.empty()) {
+    INGOT_LOG(warn, "no evaluation is recorded of versions {}, and none will be: the engines hold them no more",
+              absl::StrJoin(without, ", "));
+  }
+  return absl::OkStatus();
 }
 
 void Evaluations::Release(int64_t version) {
@@ -95,13 +129,38 @@ void Evaluations::Release(int64_t version) {
   }
 }
 
-absl::Status Evaluations::Finish(const Report& report, const std::atomic<bool>& stop) {
+absl::Status Evaluations::Finish(const Report& report, const Patience& patience,
+                                 const std::function<void(const std::string&)>& tell) {
+  constexpr std::chrono::milliseconds kPause{20};
+  const std::chrono::nanoseconds start = patience.clock->Now();
+  auto told = start;
   while (true) {
     INGOT_RETURN_IF_ERROR(Poll(report));
     if (running_.empty()) return absl::OkStatus();
-    if (stop) return absl::CancelledError("stopped during an evaluation");
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    if (patience.stopped()) return absl::CancelledError("stopped during an evaluation");
+    if (const auto now = patience.clock->Now(); now - told >= kTellOfWait) {
+      told = now;
+      const auto so_far = scheduler_->EvalStatus(*running_.begin());
+      if (so_far.ok()) {
+        tell(DescribeEvaluation(*running_.begin(), std::chrono::duration<double>(now - start).count(), *so_far));
+      }
+    }
+    if (patience.sleep) {
+      patience.sleep(kPause);
+    } else {
+      std::this_thread::sleep_for(kPause);
+    }
   }
+}
+
+std::string DescribeEvaluation(int64_t version, double seconds, const v1::EvalStatusResponse& so_far) {
+  std::string text = fmt::format("waiting for the evaluation of version {} since {:.0f} s: {} of {} episodes are done",
+                                 version, seconds, so_far.finished() + so_far.failed(), so_far.total());
+  if (so_far.failed() > 0) text += fmt::format(", {} of them failed", so_far.failed());
+  if (so_far.finished() + so_far.failed() == 0) {
+    text += "; agents from elsewhere are given them where they open episodes without a group";
+  }
+  return text;
 }
 
 }  // namespace ingot::app

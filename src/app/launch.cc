@@ -11,6 +11,7 @@
 #include "app/device.h"
 #include "app/grpc_server.h"
 #include "app/process.h"
+#include "app/resume_check.h"
 #include "app/role_addresses.h"
 #include "app/run_dir.h"
 #include "app/supervisor.h"
@@ -30,6 +31,13 @@ absl::StatusOr<std::string> OwnBinary() {
   return path.string();
 }
 
+// In which wave a role is ended: those that drive the run first, then whom they ask, the record of it all last.
+int EndsAfter(std::string_view role) {
+  if (role == "agents" || role == "trainer") return 0;
+  if (role == "gateway") return 1;
+  return role == "datapool" ? 3 : 2;
+}
+
 absl::StatusOr<int> LaunchOrError(const RunArgs& args) {
   INGOT_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadRunConfig(args.config, args.overrides));
   const RunConfig& config = *loaded.config;
@@ -41,21 +49,22 @@ absl::StatusOr<int> LaunchOrError(const RunArgs& args) {
   INGOT_ASSIGN_OR_RETURN(const RunDir dir,
                          RunDir::Open(config.root, config.name, args.resume ? IfExists::kResume : config.if_exists));
   base::InitLogging("launch", config.log_level, dir.logs() + "/launch.log");
+  for (const std::string& doubt : Doubts(config)) INGOT_LOG(warn, "{}", doubt);
+  if (dir.existed()) INGOT_RETURN_IF_ERROR(CheckResumable(loaded, dir));
   INGOT_RETURN_IF_ERROR(dir.WriteFile("config.yaml", loaded.schema.EffectiveYaml()));
 
   const auto role = [&](const std::string& name, int index) {
     RoleSpec spec;
     spec.name = name == "rollout" || index > 0 ? absl::StrCat(name, "-", index) : name;
-    spec.argv = {binary, name, args.config, "--child", absl::StrCat(getpid())};
-    for (const std::string& assignment : args.overrides) {
-      spec.argv.push_back("--set");
-      spec.argv.push_back(assignment);
-    }
+    // Not the user's file, which may be another one by the time that a role is started again.
+    spec.argv = {binary, name, dir.path() + "/config.yaml", "--child", absl::StrCat(getpid())};
     if (name == "rollout") {
       spec.argv.push_back("--engine");
       spec.argv.push_back(absl::StrCat(index));
     }
     spec.log_path = absl::StrCat(dir.logs(), "/", spec.name, ".log");
+    spec.may_finish = name == "agents" || name == "trainer";
+    spec.wave = EndsAfter(name);
     return spec;
   };
   // `place` names the process, whichever rank of how many it is.
@@ -80,6 +89,8 @@ absl::StatusOr<int> LaunchOrError(const RunArgs& args) {
   SupervisorOptions options;
   options.max_restarts = config.cluster.max_restarts;
   options.min_members = config.cluster.min_trainer_ranks;
+  // What agents set up elsewhere is given back in that time.
+  options.stop_grace += std::chrono::milliseconds(static_cast<int64_t>(config.agents.stop_timeout_s * 1e3));
   Supervisor supervisor(options);
   INGOT_RETURN_IF_ERROR(supervisor.Start(role("datapool", 0)));
   RoleSpec scheduler = role("scheduler", 0);

@@ -97,7 +97,7 @@ int main(int argc, char** argv) {
         ->type_name("PARENT");
     command->callback([&, role] {
       if (parent != 0) ingot::app::DieWithParent(parent);
-      code = ingot::app::RunRole(role, run, index);
+      code = ingot::app::RunRole(role, run, index, parent != 0);
     });
   }
 

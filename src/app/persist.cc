@@ -9,13 +9,13 @@
 namespace ingot::app {
 
 bool PassesByItself(const absl::Status& status) {
-  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) || absl::IsResourceExhausted(status);
+  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) || absl::IsResourceExhausted(status) ||
+         absl::IsCancelled(status);
 }
 
 absl::Status Persist(const Patience& patience, std::string_view what, const std::function<absl::Status()>& attempt) {
   std::optional<std::chrono::nanoseconds> failing_since, warned;
   while (true) {
-    if (patience.stopped()) return absl::CancelledError("the run was stopped");
     const absl::Status status = attempt();
     const std::chrono::nanoseconds now = patience.clock->Now();
     if (!PassesByItself(status)) {
@@ -25,6 +25,7 @@ absl::Status Persist(const Patience& patience, std::string_view what, const std:
       }
       return base::Annotate(status, what);
     }
+    if (patience.stopped()) return absl::CancelledError("the run was stopped");
     if (!failing_since.has_value()) failing_since = now;
     if (!warned.has_value() || now - *warned >= patience.warn_every) {
       warned = now;

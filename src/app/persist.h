@@ -17,7 +17,8 @@
 
 namespace ingot::app {
 
-// UNAVAILABLE, DEADLINE_EXCEEDED or RESOURCE_EXHAUSTED: the same call may succeed later.
+// UNAVAILABLE, DEADLINE_EXCEEDED or RESOURCE_EXHAUSTED: the same call may succeed later. CANCELLED too, which is what a
+// role answers that is itself being ended; this process's own end is known by its stop flag.
 bool PassesByItself(const absl::Status& status);
 
 struct Patience {
@@ -31,7 +32,8 @@ struct Patience {
 };
 
 // Calls `attempt` until it is OK or fails with an error that does not pass by itself, which is returned. CANCELLED once
-// `stop` is set. `what` is for the log and the error.
+// `stop` is set and an attempt has failed since: what a run that is stopped has still to write is written if it can be.
+// `what` is for the log and the error.
 absl::Status Persist(const Patience& patience, std::string_view what, const std::function<absl::Status()>& attempt);
 
 // Batch `step`, once there is one. `waiting` is called several times a second until then.

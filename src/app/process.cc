@@ -13,6 +13,11 @@ void OnSignal(int) {
   if (StopFlag().exchange(true)) _exit(130);
 }
 
+void OnSupervisorsSignal(int) { StopFlag() = true; }
+
+// Not SIG_IGN, which the programs that the process starts would inherit.
+void Nothing(int) {}
+
 }  // namespace
 
 std::atomic<bool>& StopFlag() {
@@ -20,12 +25,13 @@ std::atomic<bool>& StopFlag() {
   return stop;
 }
 
-void HandleSignals() {
+void HandleSignals(bool supervised) {
   StopFlag();  // made before a handler can need it
   struct sigaction action = {};
-  action.sa_handler = OnSignal;
-  sigaction(SIGINT, &action, nullptr);
+  action.sa_handler = supervised ? OnSupervisorsSignal : OnSignal;
   sigaction(SIGTERM, &action, nullptr);
+  if (supervised) action.sa_handler = Nothing;
+  sigaction(SIGINT, &action, nullptr);
   signal(SIGPIPE, SIG_IGN);
 }
 

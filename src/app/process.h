@@ -11,9 +11,11 @@
 
 namespace ingot::app {
 
-// Set by SIGINT and SIGTERM once HandleSignals was called; a second signal ends the process at once.
+// Set by SIGINT and SIGTERM once HandleSignals was called; a second signal ends the process at once. A supervised
+// process ends by SIGTERM alone, and in order however many come: the terminal's Ctrl-C is for its supervisor, who ends
+// the roles one after the other and does not wait for ever.
 std::atomic<bool>& StopFlag();
-void HandleSignals();
+void HandleSignals(bool supervised = false);
 
 // The process ends when the one that started it does: no role outlives its supervisor.
 void DieWithParent(pid_t parent);

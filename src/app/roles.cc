@@ -175,8 +175,13 @@ absl::Status RunGateway(const RoleContext& context) {
 absl::Status RunAgents(const RoleContext& context) {
   agents::GrpcEpisodesOptions options;
   INGOT_ASSIGN_OR_RETURN(options.admin_key, gateway::ReadAdminKey(context.config.gateway));
-  const std::unique_ptr<agents::Episodes> episodes =
-      agents::MakeGrpcEpisodes(Connect(GatewayAddress(context.config.cluster)), options);
+  const std::shared_ptr<grpc::Channel> gateway = Connect(GatewayAddress(context.config.cluster));
+  // A channel gets on with connecting while somebody waits for it, which the runner does not while it is refused and
+  // pauses: left to itself, it finds a gateway that is being started (again) many seconds late.
+  const Ticker connecting(milliseconds(200), [&gateway] {
+    gateway->WaitForConnected(std::chrono::system_clock::now() + std::chrono::seconds(1));
+  });
+  const std::unique_ptr<agents::Episodes> episodes = agents::MakeGrpcEpisodes(gateway, options);
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<agents::Runner> runner,
                          agents::Runner::Make(context.config.agents, *episodes, base::Clock::Real(), &context.metrics));
   INGOT_RETURN_IF_ERROR(runner->Start());
@@ -290,10 +295,16 @@ absl::StatusOr<int> RunRoleOrError(const std::string& role, const RunArgs& args,
 
 }  // namespace
 
-int RunRole(const std::string& role, const RunArgs& args, int index) {
-  HandleSignals();
+int RunRole(const std::string& role, const RunArgs& args, int index, bool supervised) {
+  HandleSignals(supervised);
   const absl::StatusOr<int> code = RunRoleOrError(role, args, index);
-  return code.ok() ? *code : Fail(code.status());
+  // A trainer that got to its end all the same says how that was.
+  const bool ended_by_signal = StopFlag() && (role == "trainer" ? absl::IsCancelled(code.status()) : code.ok());
+  if (!code.ok()) {
+    const int failed = Fail(code.status());
+    return supervised && ended_by_signal ? kStoppedExit : failed;
+  }
+  return supervised && ended_by_signal ? kStoppedExit : *code;
 }
 
 }  // namespace ingot::app

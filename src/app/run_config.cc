@@ -131,6 +131,12 @@ absl::Status Validate(const RunConfig& config) {
   INGOT_RETURN_IF_ERROR(base::Annotate(config.weights.Options().Validate(), "weights"));
   if (!config.tasks.empty()) INGOT_RETURN_IF_ERROR(base::Annotate(config.agents.Validate(), "agents"));
   if (config.eval.avg_n < 1) return absl::InvalidArgumentError("eval.avg_n must be at least 1");
+  if (config.eval.every_versions < 0) {
+    return absl::InvalidArgumentError("eval.every_versions must be 0 (only the last version) or more");
+  }
+  if (config.goal.first_steps < 0 || config.goal.last_steps < 0) {
+    return absl::InvalidArgumentError("goal.first_steps and goal.last_steps must be 0 (no goal) or more");
+  }
   if (!config.eval.tasks.empty() && config.eval.every_versions > 0 && MostEvaluations(config) < 1) {
     return absl::InvalidArgumentError(absl::StrCat(
         "eval.every_versions: no version can be evaluated, as an engine retains ", "rollout.max_retained_versions (",
@@ -138,6 +144,11 @@ absl::Status Validate(const RunConfig& config) {
   }
   if (config.total_threads < 0 || config.rollout_threads < 0) {
     return absl::InvalidArgumentError("compute.threads and compute.rollout_threads must be 0 or more");
+  }
+  if (config.total_threads > 0 && config.rollout_threads > config.total_threads) {
+    return absl::InvalidArgumentError(absl::StrCat("compute.rollout_threads ", config.rollout_threads,
+                                                   " is more than compute.threads ", config.total_threads,
+                                                   ", of which they are a part"));
   }
   if (config.device == "cuda" && config.numerics == kernels::Numerics::kExact) {
     return absl::InvalidArgumentError(
@@ -198,6 +209,31 @@ absl::Status RequireTasks(const RunConfig& config) {
   if (!config.tasks.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(
       "data.tasks names no file of training tasks: only `ingot train` can do without, for supervised training");
+}
+
+std::vector<std::string> Doubts(const RunConfig& config) {
+  std::vector<std::string> doubts;
+  const bool has_goal = config.goal.first_steps > 0 || config.goal.last_steps > 0;
+  if (config.tasks.empty()) {
+    if (!config.eval.tasks.empty()) doubts.push_back("eval.tasks has no effect without data.tasks");
+    if (has_goal) doubts.push_back("goal has no effect without data.tasks");
+    return doubts;
+  }
+  if (std::max(config.goal.first_steps, config.goal.last_steps) > config.trainer.total_steps) {
+    doubts.push_back(absl::StrCat("goal speaks of more steps than scheduler.total_steps=", config.trainer.total_steps,
+                                  ", so that it cannot be met"));
+  }
+  double longest = 0;
+  for (const agents::RecipeOptions& recipe : config.agents.recipes) longest = std::max(longest, recipe.timeout_s);
+  const int64_t size = config.scheduler.group_size, at_once = std::max(1, config.agents.concurrency);
+  const double group = static_cast<double>((size + at_once - 1) / at_once) * longest;
+  if (group > config.scheduler.group_deadline_seconds) {
+    doubts.push_back(absl::StrCat("the samples of a group may take ", group, " s (scheduler.group_size=", size,
+                                  ", agents.concurrency=", at_once, ", agents.recipes[].timeout_s=", longest,
+                                  "), and one that takes more than scheduler.group_deadline_s=",
+                                  config.scheduler.group_deadline_seconds, " fails as a whole"));
+  }
+  return doubts;
 }
 
 int64_t MostEvaluations(const RunConfig& config) {

@@ -112,6 +112,10 @@ absl::StatusOr<LoadedConfig> LoadRunConfig(const std::string& path, const std::v
 // For commands that run agents: INVALID_ARGUMENT if the configuration has no tasks for them.
 absl::Status RequireTasks(const RunConfig& config);
 
+// What may be meant and yet cannot do what it says: settings that have no effect, or that work against each other. One
+// line each, for whoever starts the run.
+std::vector<std::string> Doubts(const RunConfig& config);
+
 // How many evaluations may run at a time: the scheduler's limit, or the versions that an engine retains beside those
 // that models are pinned to.
 int64_t MostEvaluations(const RunConfig& config);

@@ -21,6 +21,18 @@ namespace {
 // What config.yaml is called from the moment its run is to be replaced until all of the run is gone.
 constexpr char kReplaced[] = "replaced.yaml";
 
+// A checkpoint, what a supervised stage keeps, a row of the record, an evaluation (evaluate.cc): the first that a run
+// leaves, and before what agents leave in the pool.
+bool HasBegun(const std::string& path) {
+  std::error_code none;
+  const auto holds = [&](const std::string& name) {
+    const fs::path entry = fs::path(path) / name;
+    return fs::exists(entry, none) && !fs::is_empty(entry, none);
+  };
+  return holds("checkpoints") || holds("stages") || holds("metrics.jsonl") || holds("warm_start/metrics.jsonl") ||
+         holds("evaluation.json");
+}
+
 absl::Status RemoveReplaced(const std::string& path) {
   std::vector<fs::path> entries;
   std::error_code error;
@@ -54,13 +66,14 @@ absl::StatusOr<RunDir> RunDir::Open(const std::string& root, const std::string& 
         absl::StrCat("the run '", path, "' is in use by another process; stop it, or choose another run.name"));
   }
   const std::string config = path + "/config.yaml", replaced = path + "/" + kReplaced;
-  RunDir dir(path, fd, fs::exists(config));
+  const bool configured = fs::exists(config);
+  RunDir dir(path, fd, configured && HasBegun(path));
   if (dir.existed_ && if_exists == IfExists::kFail) {
     return absl::AlreadyExistsError(absl::StrCat("the run '", path,
                                                  "' exists; continue it with --resume, choose another run.name, or set "
                                                  "run.if_exists to replace or resume"));
   }
-  if (dir.existed_ && if_exists == IfExists::kReplace) {
+  if (configured && if_exists == IfExists::kReplace) {
     fs::rename(config, replaced, error);
     if (error) return absl::UnavailableError(absl::StrCat("cannot rename '", config, "': ", error.message()));
     INGOT_RETURN_IF_ERROR(trainer::SyncDir(path));

@@ -12,9 +12,10 @@ enum class IfExists { kFail, kReplace, kResume };
 
 class RunDir {
  public:
-  // Creates ROOT/NAME or takes an existing one as `if_exists` says. A run that is replaced is gone as a whole: where a
-  // process died on the way, the next one to open the folder ends it, whatever its `if_exists`. ALREADY_EXISTS (kFail)
-  // says how to go on; FAILED_PRECONDITION if another process holds the run.
+  // Creates ROOT/NAME or takes an existing one as `if_exists` says. A run whose first start failed before it had begun
+  // (a port in use, no memory) has left a configuration and logs: it does not exist. A run that is replaced is gone as
+  // a whole: where a process died on the way, the next one to open the folder ends it, whatever its `if_exists`.
+  // ALREADY_EXISTS (kFail) says how to go on; FAILED_PRECONDITION if another process holds the run.
   static absl::StatusOr<RunDir> Open(const std::string& root, const std::string& name, IfExists if_exists);
 
   // For a role whose supervisor holds the run: makes missing folders, takes no lock.

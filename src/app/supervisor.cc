@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <set>
 #include <thread>
 
 #include "absl/strings/str_join.h"
@@ -55,6 +56,7 @@ absl::Status Supervisor::Start(RoleSpec spec) {
 std::string Supervisor::Describe(const Role& role, int wait_status) {
   std::string how = " ended";
   if (WIFEXITED(wait_status)) how = absl::StrCat(" exited with ", WEXITSTATUS(wait_status));
+  if (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == kStoppedExit) how = " was ended by a signal from elsewhere";
   if (WIFSIGNALED(wait_status)) {
     how = role.killed ? absl::StrCat(" outlived its group, ", role.spec.group, ", and was ended by the supervisor")
                       : absl::StrCat(" was killed by signal ", WTERMSIG(wait_status));
@@ -104,8 +106,9 @@ absl::StatusOr<std::optional<Supervisor::Ending>> Supervisor::Tend(Role& role, c
   const bool exited = WIFEXITED(wait_status);
   const int code = exited ? WEXITSTATUS(wait_status) : -1;
   const bool left_alone = !role.spec.group.empty() && code == kGroupLostExit;
-  if (exited && role.spec.decides && !left_alone) return Ending{code, Describe(role, wait_status)};
-  if (exited && code == 0) {  // agents end by themselves when the scheduler has no more work
+  const bool stopped = exited && code == kStoppedExit;
+  if (exited && role.spec.decides && !left_alone && !stopped) return Ending{code, Describe(role, wait_status)};
+  if (exited && code == 0 && role.spec.may_finish) {
     role.done = true;
     on_status(absl::StrCat(role.spec.name, " is done"));
     return std::nullopt;
@@ -139,9 +142,10 @@ void Supervisor::NoteGroupEnd(Role& role, int wait_status, const OnStatus& on_st
   on_status(what);
   const auto kill_after = std::chrono::steady_clock::now() + options_.group_grace;
   EndingGroup& group = ending_.try_emplace(role.spec.group, EndingGroup{what, "", kill_after}).first->second;
-  const bool own_error = WIFEXITED(wait_status) && WEXITSTATUS(wait_status) != kGroupLostExit;
+  const int code = WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : -1;
+  const bool own_error = WIFEXITED(wait_status) && code != kGroupLostExit && code != kStoppedExit;
   if (own_error && group.error.empty()) group.error = what;
-  role.died = WIFSIGNALED(wait_status) && !role.killed;
+  role.died = (WIFSIGNALED(wait_status) && !role.killed) || code == kStoppedExit;
 }
 
 absl::Status Supervisor::TendGroups(const OnStatus& on_status) {
@@ -216,23 +220,30 @@ absl::Status Supervisor::GoOnWithout(const std::vector<std::string>& lost, const
 }
 
 void Supervisor::StopAll() {
-  const auto running = [this] {
+  std::set<int> waves;
+  for (const Role& role : roles_) waves.insert(role.spec.wave);
+  for (const int wave : waves) StopWave(wave);
+}
+
+void Supervisor::StopWave(int wave) {
+  const auto running = [this, wave] {
     bool any = false;
     for (Role& role : roles_) {
+      if (role.spec.wave != wave) continue;
       if (role.pid > 0 && waitpid(role.pid, nullptr, WNOHANG) != 0) role.pid = -1;
       any = any || role.pid > 0;
     }
     return any;
   };
   for (const Role& role : roles_) {
-    if (role.pid > 0) kill(role.pid, SIGTERM);
+    if (role.spec.wave == wave && role.pid > 0) kill(role.pid, SIGTERM);
   }
   const auto deadline = std::chrono::steady_clock::now() + options_.stop_grace;
   while (running() && std::chrono::steady_clock::now() < deadline) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
   for (Role& role : roles_) {
-    if (role.pid <= 0) continue;
+    if (role.spec.wave != wave || role.pid <= 0) continue;
     kill(role.pid, SIGKILL);
     waitpid(role.pid, nullptr, 0);
     role.pid = -1;

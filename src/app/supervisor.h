@@ -1,5 +1,6 @@
-// Runs the roles of a run as processes of this machine: starts them in order, restarts what crashes, ends all of them
-// when the one that decides the run ends. Each role's output goes to its own log file.
+// Runs the roles of a run as processes of this machine: starts them in order, restarts what ends without having been
+// told to by the supervisor, ends all of them when the one that decides the run ends. Those that others need end last
+// (RoleSpec::wave). Each role's output goes to its own log file.
 //
 // Roles may be a GROUP, processes that can only go on together (the ranks of a trainer). When one of them crashes, or
 // ends with kGroupLostExit because it saw another one gone, the rest are ended and all are started again. One that ends
@@ -31,6 +32,8 @@ namespace ingot::app {
 
 // Exit code of a role that another one of its group left alone.
 inline constexpr int kGroupLostExit = 75;
+// Exit code of a role that SIGTERM ended in order. Where the supervisor did not send it, that is a crash as any other.
+inline constexpr int kStoppedExit = 143;
 
 struct RoleSpec {
   std::string name;
@@ -41,6 +44,8 @@ struct RoleSpec {
   // The same member of the group (name, log) as number `index` of `size`. Empty: the group needs all its members.
   std::function<RoleSpec(int index, int size)> renumbered;
   bool decides = false;          // its exit ends the run, with its exit code
+  bool may_finish = false;       // exit code 0: it has no more to do, and is not started again
+  int wave = 0;                  // at the run's end it is told to end once all of lower waves, who may need it, have
   bool inherits_stdout = false;  // prints to the terminal; otherwise to its log
 };
 
@@ -49,7 +54,7 @@ struct SupervisorOptions {
   std::chrono::milliseconds forget_after = std::chrono::hours(1);  // of running, a role's earlier crashes
   int min_members = 1;                                             // that a group goes on with
   std::chrono::milliseconds restart_delay{500};
-  std::chrono::milliseconds stop_grace{15000};  // between SIGTERM and SIGKILL
+  std::chrono::milliseconds stop_grace{15000};  // between SIGTERM and SIGKILL, for each wave
   // Between the first end in a group and SIGKILL for the rest: time to end with an error of one's own.
   std::chrono::milliseconds group_grace{3000};
 };
@@ -107,6 +112,7 @@ class Supervisor {
                            const OnStatus& on_status);
   void Schedule(Role& role) const;
   void StopAll();
+  void StopWave(int wave);
 
   const SupervisorOptions options_;
   std::vector<Role> roles_;

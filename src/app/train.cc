@@ -6,6 +6,7 @@
 #include "app/device.h"
 #include "app/embedded.h"
 #include "app/process.h"
+#include "app/resume_check.h"
 #include "app/supervised.h"
 #include "base/log.h"
 #include "trainer/checkpoint.h"
@@ -28,6 +29,8 @@ absl::StatusOr<int> TrainOrError(const RunArgs& args) {
                          RunDir::Open(config.root, config.name, args.resume ? IfExists::kResume : config.if_exists));
   const bool resume = dir.existed();
   base::InitLogging("ingot", config.log_level, dir.logs() + "/ingot.log");
+  for (const std::string& doubt : Doubts(config)) INGOT_LOG(warn, "{}", doubt);
+  if (dir.existed()) INGOT_RETURN_IF_ERROR(CheckResumable(loaded, dir));
   INGOT_RETURN_IF_ERROR(dir.WriteFile("config.yaml", loaded.schema.EffectiveYaml()));
   INGOT_LOG(info, "effective configuration:\n{}", loaded.schema.EffectiveYaml());
 
@@ -69,6 +72,7 @@ int ConfigCheck(const RunArgs& args) {
   const absl::StatusOr<LoadedConfig> loaded = LoadRunConfig(args.config, args.overrides);
   if (!loaded.ok()) return Fail(loaded.status());
   if (const absl::Status status = CheckDataFiles(*loaded->config); !status.ok()) return Fail(status);
+  for (const std::string& doubt : Doubts(*loaded->config)) std::fprintf(stderr, "warning: %s\n", doubt.c_str());
   std::printf("%s", loaded->schema.EffectiveYaml().c_str());
   return 0;
 }

@@ -78,7 +78,8 @@ void BindStep(base::Schema& schema, trainer::TrainerOptions& o) {
   schema.Field("trainer.logits_chunk_elements", &o.logits_chunk_elements, "elements of the logits matrix held at once");
   schema.Field("trainer.probe_tokens", &o.probe_tokens,
                "freshly sampled tokens scored before each step, for mismatch/*; 0: no probe");
-  schema.Field("trainer.checkpoint_every", &o.checkpoint_every, "steps between checkpoints; 0: only after the last");
+  schema.Field("trainer.checkpoint_every", &o.checkpoint_every,
+               "steps between checkpoints; 0: only when the run ends or is stopped");
   schema.Field("trainer.keep_checkpoints", &o.keep_checkpoints, "newest ones kept");
 }
 

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <utility>
 
 #include "app/evaluation.h"
@@ -59,9 +60,12 @@ class PoolBatchSource final : public trainer::BatchSource {
       v1::GetGroupRequest request;
       request.set_group_id(id);
       request.set_purpose(v1::PURPOSE_TRAIN);
-      absl::StatusOr<v1::Group> group = seams_.pool->GetGroup(request);
-      if (!group.ok()) return base::Annotate(group.status(), absl::StrCat("reading group ", id, " of batch ", step));
-      batch.groups.push_back(*std::move(group));
+      INGOT_RETURN_IF_ERROR(
+          Persist(patience_, absl::StrCat("reading group ", id, " of batch ", step), [&]() -> absl::Status {
+            INGOT_ASSIGN_OR_RETURN(v1::Group group, seams_.pool->GetGroup(request));
+            batch.groups.push_back(std::move(group));
+            return absl::OkStatus();
+          }));
     }
     CollectContexts(batch.groups);
     return batch;
@@ -134,12 +138,18 @@ class RunVersions final : public trainer::VersionSink {
   bool began_ = false;
 };
 
-// Writes each step to the run log and the terminal, and tallies the run.
+// Writes each step, and each evaluation that has ended, to the run log and the terminal, and tallies the run.
 class RunRecorder final : public trainer::StepObserver {
  public:
   RunRecorder(const TrainingSeams& seams, base::RunLog& log, StepLine& line, RunTally& tally, Evaluations& evaluations,
-              std::chrono::steady_clock::time_point start)
-      : seams_(seams), log_(log), line_(line), tally_(tally), evaluations_(evaluations), start_(start) {}
+              const Patience& patience, std::chrono::steady_clock::time_point start)
+      : seams_(seams),
+        log_(log),
+        line_(line),
+        tally_(tally),
+        evaluations_(evaluations),
+        patience_(patience),
+        start_(start) {}
 
   absl::Status OnStep(const trainer::StepReport& report, const trainer::TrainBatch& batch) override {
     std::map<std::string, double> metrics = report.metrics;
@@ -153,25 +163,33 @@ class RunRecorder final : public trainer::StepObserver {
     base::json::array histogram;
     for (const auto& [age, tokens] : report.staleness_histogram) histogram.push_back(base::json::array{age, tokens});
     fields["async/staleness_histogram"] = std::move(histogram);
-    INGOT_RETURN_IF_ERROR(evaluations_.Poll(ReportTo(fields)));
-    INGOT_RETURN_IF_ERROR(log_.Write(report.step, fields));
+    INGOT_RETURN_IF_ERROR(Write(report.step, fields));
     line_.Step(report.step, metrics, SecondsSince(start_));
-    return absl::OkStatus();
+    return evaluations_.Poll(OnEvaluation());
   }
 
-  // Puts an ended evaluation into `fields` and on the terminal.
-  Evaluations::Report ReportTo(base::json::object& fields) {
-    return [this, &fields](int64_t version, const v1::EvalStatusResponse& result) {
+  // An evaluation's row is its version's, whenever it ended: its step is the one that this version's own row would
+  // have.
+  Evaluations::Report OnEvaluation() {
+    return [this](int64_t version, const v1::EvalStatusResponse& result) {
+      base::json::object fields;
+      fields["version"] = version;
       fields["eval/version"] = version;
       fields["eval/reward_mean"] = result.reward_mean();
       fields["eval/episodes"] = result.total();
       fields["eval/failed"] = result.failed();
+      INGOT_RETURN_IF_ERROR(Write(version, fields));
       line_.Note(fmt::format("evaluation of version {}: reward {:.3f} over {} held-out episodes", version,
                              result.reward_mean(), result.total()));
+      return absl::OkStatus();
     };
   }
 
  private:
+  absl::Status Write(int64_t step, const base::json::object& fields) {
+    return Persist(patience_, "writing the run's metrics", [&] { return log_.Write(step, fields); });
+  }
+
   void AddEngine(std::map<std::string, double>& metrics) {
     const absl::StatusOr<v1::EngineStatusResponse> status = seams_.engine->Status();
     if (!status.ok()) {
@@ -219,6 +237,7 @@ class RunRecorder final : public trainer::StepObserver {
   StepLine& line_;
   RunTally& tally_;
   Evaluations& evaluations_;
+  const Patience& patience_;
   const std::chrono::steady_clock::time_point start_;
   v1::EngineStatusResponse engine_;
   double last_step_at_ = -1;
@@ -302,20 +321,26 @@ absl::Status CheckSameModel(const model::ModelConfig& configured, const trainer:
                    "; set model as it was when the run started, or start another run under another run.name"));
 }
 
-// reward/mean of the steps below `resume_step`, from the record they left.
-std::vector<double> EarlierRewards(const std::string& path, int64_t resume_step) {
-  std::vector<double> rewards;
+// What the record that the run goes on with says.
+struct EarlierRows {
+  std::vector<double> rewards;  // reward/mean of the steps
+  std::set<int64_t> evaluated;  // versions
+};
+
+EarlierRows ReadEarlierRows(const std::string& path) {
+  EarlierRows earlier;
   std::ifstream file(path);
   std::string text;
   while (std::getline(file, text)) {
     const absl::StatusOr<base::json::value> line = base::ParseJson(text);
     if (!line.ok()) continue;
-    const base::json::value* step = base::Find(*line, "step");
+    const base::json::value* evaluated = base::Find(*line, "eval/version");
+    if (evaluated != nullptr && evaluated->is_int64()) earlier.evaluated.insert(evaluated->get_int64());
     const base::json::value* reward = base::Find(*line, "reward/mean");
-    if (step == nullptr || reward == nullptr || !step->is_int64() || step->get_int64() >= resume_step) continue;
-    rewards.push_back(reward->is_number() ? reward->to_number<double>() : std::nan(""));
+    if (reward == nullptr) continue;
+    earlier.rewards.push_back(reward->is_number() ? reward->to_number<double>() : std::nan(""));
   }
-  return rewards;
+  return earlier;
 }
 
 }  // namespace
@@ -341,8 +366,6 @@ absl::StatusOr<TrainingResult> RunTraining(const LoadedConfig& loaded, const Run
   const int64_t first_step = trainer->version();
 
   INGOT_RETURN_IF_ERROR(CheckSameModel(model.shape, *trainer, dir));
-  RunTally tally;
-  if (first_step > 0) tally.rewards = EarlierRewards(dir.metrics(), first_step);
   base::RunLogOptions log_options;
   log_options.directory = dir.path();
   log_options.resume_step = resume ? first_step : -1;
@@ -350,6 +373,9 @@ absl::StatusOr<TrainingResult> RunTraining(const LoadedConfig& loaded, const Run
   log_options.keep_version = first_step < config.trainer.total_steps ? first_step : first_step - 1;
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<base::RunLog> log,
                          base::RunLog::Open(log_options, &metrics, base::Clock::Real()));
+  const EarlierRows earlier = ReadEarlierRows(dir.metrics());
+  RunTally tally;
+  tally.rewards = earlier.rewards;
   INGOT_ASSIGN_OR_RETURN(Evaluations evaluations,
                          Evaluations::Create(config.eval, config.trainer.total_steps, MostEvaluations(config),
                                              *seams.scheduler, *seams.publisher));
@@ -358,20 +384,27 @@ absl::StatusOr<TrainingResult> RunTraining(const LoadedConfig& loaded, const Run
   INGOT_RETURN_IF_ERROR(pinned.Restore(first_step, *seams.publisher));
   const Patience patience{.stop = &stop};
   RunVersions versions(seams, evaluations, pinned, trainer->config(), patience);
-  if (first_step ==
-      0) {  // what a crash before the first due checkpoint resumes from, so that no warm start is repeated
-    INGOT_ASSIGN_OR_RETURN(const trainer::CheckpointInfo checkpoint,
-                           trainer->SaveCheckpoint(dir.checkpoints(), model.text.files));
+  if (first_step == 0) {
+    // What a crash before the first due checkpoint resumes from, so that no warm start is repeated.
+    trainer::CheckpointInfo checkpoint;
+    INGOT_RETURN_IF_ERROR(Persist(patience, "writing checkpoint 0", [&]() -> absl::Status {
+      INGOT_ASSIGN_OR_RETURN(checkpoint, trainer->SaveCheckpoint(dir.checkpoints(), model.text.files));
+      return absl::OkStatus();
+    }));
     INGOT_RETURN_IF_ERROR(versions.OnCheckpoint(checkpoint));
     INGOT_RETURN_IF_ERROR(dir.DropStages());
   }
   PoolBatchSource source(seams, patience, line);
-  RunRecorder recorder(seams, *log, line, tally, evaluations, start);
+  RunRecorder recorder(seams, *log, line, tally, evaluations, patience, start);
   trainer::LoopOptions loop_options;
   loop_options.checkpoint_root = dir.checkpoints();
   loop_options.extra_files = model.text.files;
   evaluations.Keep([&pinned](int64_t version) { return pinned.Pins(version); });
-  evaluations.Resume(first_step);
+  INGOT_RETURN_IF_ERROR(evaluations.Resume(first_step, earlier.evaluated, patience));
+  INGOT_RETURN_IF_ERROR(evaluations.Poll(recorder.OnEvaluation()));
+  loop_options.persist = [&patience](const std::string& what, const std::function<absl::Status()>& write) {
+    return Persist(patience, what, write);
+  };
   loop_options.retain = [&](int64_t version) { return evaluations.Retains(version) || pinned.Pins(version); };
   const trainer::ProbeSource probe = [&](int64_t version, int64_t tokens) {
     return SampleProbe(*seams.engine, version, tokens, source.contexts(), source.temperature(),
@@ -381,12 +414,8 @@ absl::StatusOr<TrainingResult> RunTraining(const LoadedConfig& loaded, const Run
   INGOT_RETURN_IF_ERROR(loop.Run());
   INGOT_RETURN_IF_ERROR(trainer->Dismiss());
 
-  base::json::object last_eval;
-  INGOT_RETURN_IF_ERROR(evaluations.Finish(recorder.ReportTo(last_eval), stop));
-  if (!last_eval.empty()) {
-    last_eval["version"] = config.trainer.total_steps;
-    INGOT_RETURN_IF_ERROR(log->Write(config.trainer.total_steps, last_eval));
-  }
+  INGOT_RETURN_IF_ERROR(
+      evaluations.Finish(recorder.OnEvaluation(), patience, [&line](const std::string& text) { line.Note(text); }));
 
   line.Note(FormatSummary(tally, SecondsSince(start), first_step));
   const GoalVerdict verdict = JudgeGoal(config.goal, tally.rewards);

@@ -394,6 +394,32 @@ std::string Schema::Nearest(const std::string& key, bool or_section) const {
   return best;
 }
 
+std::vector<std::pair<std::string, YAML::Node>> Schema::Values() const {
+  std::vector<std::pair<std::string, YAML::Node>> values;
+  for (const auto& entry : entries_) values.emplace_back(entry->key, entry->get());
+  for (const auto& list : lists_) {
+    YAML::Node items(YAML::NodeType::Sequence);
+    for (size_t i = 0; i < list->size(); ++i) {
+      Schema element;
+      list->bind_at(i, element);
+      items.push_back(YAML::Load(element.EffectiveYaml()));
+    }
+    values.emplace_back(list->key, items);
+  }
+  return values;
+}
+
+std::vector<Schema::Difference> Schema::DifferencesFrom(const Schema& other) const {
+  std::map<std::string, std::string> others;
+  for (const auto& [key, value] : other.Values()) others[key] = Flow(value);
+  std::vector<Difference> differences;
+  for (const auto& [key, value] : Values()) {
+    std::string text = Flow(value);
+    if (text != others[key]) differences.push_back({key, std::move(text), others[key]});
+  }
+  return differences;
+}
+
 std::string Schema::EffectiveYaml() const {
   YAML::Node root(YAML::NodeType::Map);
   const auto put = [&root](const std::string& key, const YAML::Node& value) {
@@ -409,16 +435,7 @@ std::string Schema::EffectiveYaml() const {
     }
     node[words.back()] = value;
   };
-  for (const auto& entry : entries_) put(entry->key, entry->get());
-  for (const auto& list : lists_) {
-    YAML::Node items(YAML::NodeType::Sequence);
-    for (size_t i = 0; i < list->size(); ++i) {
-      Schema element;
-      list->bind_at(i, element);
-      items.push_back(YAML::Load(element.EffectiveYaml()));
-    }
-    put(list->key, items);
-  }
+  for (const auto& [key, value] : Values()) put(key, value);
   YAML::Emitter out;
   out << root;
   return std::string(out.c_str()) + "\n";

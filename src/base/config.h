@@ -15,6 +15,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -86,6 +87,13 @@ class Schema {
   // The effective configuration as YAML that loads back equal.
   std::string EffectiveYaml() const;
 
+  // The keys whose values are not `other`'s, a schema of the same keys, each with both values as YAML; a list as a
+  // whole.
+  struct Difference {
+    std::string key, value, others;
+  };
+  std::vector<Difference> DifferencesFrom(const Schema& other) const;
+
   // One line per key (all keys under `prefix`; empty: all): name, type, default, documentation. NOT_FOUND names the
   // nearest known key or section.
   absl::StatusOr<std::string> Explain(const std::string& prefix) const;
@@ -95,6 +103,8 @@ class Schema {
   struct ListEntry;
   absl::Status Load(const YAML::Node& node, const std::string& prefix, const std::string& file);
   absl::Status LoadList(ListEntry& list, const YAML::Node& node, const std::string& file);
+  // In the order they were bound, lists last.
+  std::vector<std::pair<std::string, YAML::Node>> Values() const;
   // Of all keys, and of the sections that hold them where one may stand.
   std::string Nearest(const std::string& key, bool or_section) const;
   void Add(std::unique_ptr<Entry> entry);

@@ -185,9 +185,13 @@ absl::Status RunLog::Write(int64_t step, const json::object& fields) {
     const auto set = [&](const std::string& name, double value) {
       metrics_->GetGauge("ingot_" + name, "last value of " + name + " in metrics.jsonl").Set(value);
     };
-    set("step", static_cast<double>(step));
-    for (const auto& [name, value] : scalars) set(name, value);
+    const bool newest = step >= newest_;
+    if (newest) set("step", static_cast<double>(step));
+    for (const auto& [name, value] : scalars) {
+      if (newest || name != "version") set(name, value);
+    }
   }
+  newest_ = std::max(newest_, step);
   if (events_ != nullptr) {
     if (const absl::Status status = events_->WriteScalars(step, scalars); !status.ok()) {
       INGOT_LOG(warn, "TensorBoard: {}", status.ToString());

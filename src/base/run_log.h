@@ -1,9 +1,10 @@
-// The record of a run, one entry per step (and one for what is measured of a version after the last step), in three
-// forms:
+// The record of a run, one entry per step (and one for what is measured of a version later, whose step is the version),
+// in three forms:
 //
 //   DIR/metrics.jsonl    one JSON object per line: {"step": 7, "time": 1718000000.25, "reward/mean": 0.4, ...}
 //   DIR/tensorboard/     event files with every number of it
-//   Metrics              gauges ingot_reward_mean, ... holding the last value written
+//   Metrics              gauges ingot_reward_mean, ... holding the last value written; ingot_step and ingot_version
+//                        those of the newest step
 //
 // A line is whole and on disk (fsync) when Write returns OK, and a later one never follows half a line: a failed write
 // is cut off again. NaN and infinities are null in the JSON. Numbers in nested objects reach TensorBoard and the gauges
@@ -60,6 +61,7 @@ class RunLog {
   Metrics* const metrics_;
   const Clock& clock_;
   Mutex mu_;
+  int64_t newest_ ABSL_GUARDED_BY(mu_) = -1;  // step written
   std::unique_ptr<TfEventsWriter> events_ ABSL_PT_GUARDED_BY(mu_);
 };
 

@@ -76,7 +76,12 @@ absl::Status TrainLoop::Run() {
   saved_ = trainer_.version();
   while (trainer_.version() < trainer_.options().total_steps) {
     const int64_t step = trainer_.version();
-    INGOT_RETURN_IF_ERROR(base::Annotate(RunStep(step), absl::StrCat("step ", step)));
+    const absl::Status status = RunStep(step);
+    if (status.ok()) continue;
+    if (const absl::Status saved = whole_ ? SaveCheckpoint() : absl::OkStatus(); !saved.ok()) {
+      INGOT_LOG(error, "version {} is not saved: {}", trainer_.version(), saved.ToString());
+    }
+    return base::Annotate(status, absl::StrCat("step ", step));
   }
   return SaveDueCheckpoint();
 }
@@ -88,9 +93,11 @@ absl::Status TrainLoop::RunStep(int64_t step) {
   const auto saved = clock_.Now();
   INGOT_ASSIGN_OR_RETURN(const TrainBatch batch, source_.Next(step));
   const auto received = clock_.Now();
+  whole_ = false;
   INGOT_ASSIGN_OR_RETURN(StepReport report, trainer_.TrainStep(batch, probe_));
+  whole_ = true;
   const auto trained = clock_.Now();
-  INGOT_ASSIGN_OR_RETURN(const weights::PublishStats published, PublishCurrent());
+  const absl::StatusOr<weights::PublishStats> published = PublishCurrent();
   const auto end = clock_.Now();
 
   times.checkpoint = Seconds(saved - start);
@@ -99,9 +106,10 @@ absl::Status TrainLoop::RunStep(int64_t step) {
   times.publish = Seconds(end - trained);
   times.total = Seconds(end - start);
   ReportTimes(times, report.metrics);
-  ReportPublish(published, report.metrics);
+  if (published.ok()) ReportPublish(*published, report.metrics);
   ReportFeed(batch.feed, report.metrics);
-  return observer_ == nullptr ? absl::OkStatus() : observer_->OnStep(report, batch);
+  const absl::Status reported = observer_ == nullptr ? absl::OkStatus() : observer_->OnStep(report, batch);
+  return published.ok() ? reported : published.status();
 }
 
 absl::StatusOr<weights::PublishStats> TrainLoop::PublishCurrent() {
@@ -112,9 +120,19 @@ absl::StatusOr<weights::PublishStats> TrainLoop::PublishCurrent() {
 absl::Status TrainLoop::SaveDueCheckpoint() {
   const int64_t version = trainer_.version(), every = trainer_.options().checkpoint_every;
   const bool due = version == trainer_.options().total_steps || (every > 0 && version % every == 0);
-  if (options_.checkpoint_root.empty() || version == saved_ || !due) return absl::OkStatus();
-  INGOT_ASSIGN_OR_RETURN(const CheckpointInfo info,
-                         trainer_.SaveCheckpoint(options_.checkpoint_root, options_.extra_files));
+  return due ? SaveCheckpoint() : absl::OkStatus();
+}
+
+absl::Status TrainLoop::SaveCheckpoint() {
+  const int64_t version = trainer_.version();
+  if (options_.checkpoint_root.empty() || version == saved_) return absl::OkStatus();
+  CheckpointInfo info;
+  const auto write = [&]() -> absl::Status {
+    INGOT_ASSIGN_OR_RETURN(info, trainer_.SaveCheckpoint(options_.checkpoint_root, options_.extra_files));
+    return absl::OkStatus();
+  };
+  const std::string what = absl::StrCat("writing checkpoint ", version);
+  INGOT_RETURN_IF_ERROR(options_.persist ? options_.persist(what, write) : base::Annotate(write(), what));
   saved_ = version;
   INGOT_LOG(debug, "checkpoint {}", info.path);
   return base::Annotate(sink_.OnCheckpoint(info), "recording the checkpoint");

@@ -98,11 +98,11 @@ struct TrainerOptions {
   int64_t max_skipped_steps = 3;       // in a row, of a batch that gives no finite gradient; one more stops the run
   int64_t optimizer_reset_every = 0;   // steps between fresh optimizer states; 0: never
 
-  int64_t probe_tokens = 256;    // tokens sampled at the current version scored before each step; 0: no probe
-  int64_t checkpoint_every = 0;  // steps between checkpoints; 0: only after the last step
-  int64_t keep_checkpoints = 2;  // newest ones kept; > 0
-  int threads = 0;               // compute threads of the training thread; 0: what the process has
-  uint64_t seed = 0;             // of shuffling
+  int64_t probe_tokens = 256;     // tokens sampled at the current version scored before each step; 0: no probe
+  int64_t checkpoint_every = 20;  // steps between checkpoints; 0: only when the run ends, after its last step or before
+  int64_t keep_checkpoints = 2;   // newest ones kept; > 0
+  int threads = 0;                // compute threads of the training thread; 0: what the process has
+  uint64_t seed = 0;              // of shuffling
 
   SftOptions sft;
   SftOptions dpo{.epochs = 1, .max_steps = 0, .batch_size = 8, .optimizer = {.learning_rate = 1e-5}};

@@ -12,7 +12,9 @@
 namespace ingot::app {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 constexpr char kAgents[] =
     "data:\n  tasks: tasks.jsonl\nagents:\n  recipes:\n    - name: a\n      command: [\"/bin/true\"]\n";
@@ -84,6 +86,37 @@ TEST(RunConfig, NumericsIsOneKeyForTheWholeRun) {
   EXPECT_THAT(std::string(Load(kAgents, {"numerics=exact", "device=cuda"}).status().message()),
               HasSubstr("numerics: exact is kept by the CPU kernels alone"));
   EXPECT_FALSE(Load(kAgents, {"numerics=close"}).ok());
+}
+
+TEST(RunConfig, CountsThatMeanNothingAreRefused) {
+  for (const auto& [setting, words] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"goal.first_steps=-1", "goal.first_steps"},
+           {"goal.last_steps=-1", "goal.last_steps"},
+           {"eval.every_versions=-1", "eval.every_versions"},
+           {"compute.rollout_threads=3", "compute.rollout_threads 3 is more than compute.threads 2"}}) {
+    const auto loaded = Load(kAgents, {"compute.threads=2", setting});
+    EXPECT_EQ(loaded.status().code(), absl::StatusCode::kInvalidArgument) << setting;
+    EXPECT_THAT(std::string(loaded.status().message()), HasSubstr(words));
+  }
+}
+
+TEST(RunConfig, WhatCannotDoWhatItSaysIsDoubted) {
+  const auto doubts = [](const std::string& text, const std::vector<std::string>& overrides) {
+    const auto loaded = Load(text, overrides);
+    EXPECT_TRUE(loaded.ok()) << loaded.status();
+    return Doubts(*loaded->config);
+  };
+  const std::vector<std::string> fits = {"agents.recipes=[{name: a, command: [/bin/true], timeout_s: 100}]",
+                                         "scheduler.group_size=8", "agents.concurrency=4",
+                                         "scheduler.group_deadline_s=200"};
+  EXPECT_THAT(doubts(kAgents, fits), IsEmpty());
+  auto late = fits;
+  late.push_back("agents.concurrency=3");  // 8 samples by 3 at a time: 3 x 100 s
+  EXPECT_THAT(doubts(kAgents, late), ElementsAre(HasSubstr("a group may take 300 s")));
+  EXPECT_THAT(doubts(kAgents, {"scheduler.total_steps=5", "goal.last_steps=6"}),
+              ElementsAre(HasSubstr("more steps than scheduler.total_steps=5")));
+  EXPECT_THAT(doubts("data:\n  sft: x.jsonl\n", {"eval.tasks=y.jsonl", "goal.last_steps=6"}),
+              ElementsAre(HasSubstr("eval.tasks"), HasSubstr("goal")));
 }
 
 TEST(RunConfig, ARunNeedsNoMoreRanksThanItHas) {

@@ -51,6 +51,17 @@ TEST_F(DataFiles, EachIsReadAndNamedWithItsKey) {
   EXPECT_THAT(Error(config), HasSubstr("eval.tasks: " + bad + ":2"));
 }
 
+TEST_F(DataFiles, NoMoreTasksAreHeldOutThanAnEvaluationMayHave) {
+  RunConfig config;
+  config.eval.tasks = File("held_out.jsonl", "{\"task_id\": \"a\"}\n{\"task_id\": \"b\"}\n");
+  config.eval.avg_n = 5;
+  config.scheduler.max_eval_episodes = 10;
+  EXPECT_TRUE(CheckDataFiles(config).ok()) << CheckDataFiles(config);
+  config.scheduler.max_eval_episodes = 9;
+  EXPECT_THAT(Error(config), AllOf(HasSubstr("eval.tasks: "), HasSubstr("2 tasks times eval.avg_n=5 are 10 episodes"),
+                                   HasSubstr("scheduler.max_eval_episodes=9")));
+}
+
 TEST_F(DataFiles, OneThatIsNotThereIsNamedWithTheFolderOfItsPath) {
   RunConfig config;
   config.tasks = "nowhere.jsonl";

@@ -19,12 +19,14 @@ namespace ingot::app {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 // A scheduler that forgets what runs when it is started again.
 class FakeScheduler final : public UnusedScheduler {
  public:
   absl::StatusOr<v1::StartEvalResponse> StartEval(const v1::StartEvalRequest& request) override {
     if (!trouble.ok()) return trouble;
+    if (!refusal.ok()) return refusal;
     if (std::ssize(running) >= most) return absl::ResourceExhaustedError("as many as run at a time are not done yet");
     starts.push_back(request.version());
     running.insert(request.version());
@@ -43,6 +45,7 @@ class FakeScheduler final : public UnusedScheduler {
   }
 
   absl::Status trouble;
+  absl::Status refusal;  // of what is to be started
   int most = 4;
   std::vector<int64_t> starts;
   std::set<int64_t> running, done;
@@ -84,14 +87,23 @@ class EvaluationsTest : public ::testing::Test {
     evaluations.emplace(*std::move(created));
     std::remove(path.c_str());
   }
-  absl::Status Poll() {
-    return evaluations->Poll([this](int64_t version, const v1::EvalStatusResponse&) { reported.push_back(version); });
-  }
+  absl::Status Poll() { return evaluations->Poll(report); }
 
   FakeScheduler scheduler;
   weights::Publisher publisher{{}};
   std::optional<Evaluations> evaluations;
   std::vector<int64_t> reported;
+  Evaluations::Report report = [this](int64_t version, const v1::EvalStatusResponse&) {
+    reported.push_back(version);
+    return absl::OkStatus();
+  };
+  std::function<void()> on_sleep = [] {};
+  std::atomic<bool> stop{false};
+  base::ManualClock clock;
+  Patience patience{.stop = &stop, .clock = &clock, .sleep = [this](std::chrono::milliseconds time) {
+                      clock.Advance(time);
+                      on_sleep();
+                    }};
 };
 
 TEST_F(EvaluationsTest, IsStartedAgainByASchedulerThatForgotIt) {
@@ -164,7 +176,7 @@ TEST_F(EvaluationsTest, AResumedRunGoesOnWithThoseThatTheEnginesHoldAndFreesTheR
   evaluations->Keep([](int64_t version) { return version == 3; });
   scheduler.running = {10, 20};
   scheduler.done = {30};
-  evaluations->Resume(/*first=*/50);
+  ASSERT_TRUE(evaluations->Resume(/*first=*/50, {}, patience).ok());
   ASSERT_TRUE(Poll().ok());
   EXPECT_THAT(reported, ElementsAre(30));
   scheduler.Finish(10);
@@ -174,6 +186,75 @@ TEST_F(EvaluationsTest, AResumedRunGoesOnWithThoseThatTheEnginesHoldAndFreesTheR
   // A model is pinned to 3, and 50 is published again. 20 is held by one alone, and 60 comes to be made again.
   while (*one->HeldVersions() != std::vector<int64_t>{3, 50}) std::this_thread::yield();
   while (*other->HeldVersions() != std::vector<int64_t>{3, 50}) std::this_thread::yield();
+}
+
+TEST_F(EvaluationsTest, AResumedRunReportsWhatHasEndedAndItsRecordLacks) {
+  // 10 and 50 are in the record; 30 and 40 ended when nobody wrote it down, 20 never did and no engine holds it.
+  scheduler.done = {10, 30, 40, 50};
+  ASSERT_TRUE(evaluations->Resume(/*first=*/50, {10, 50}, patience).ok());
+  EXPECT_FALSE(evaluations->Retains(50));
+  ASSERT_TRUE(evaluations->OnLive(50, false).ok());
+  ASSERT_TRUE(Poll().ok());
+  ASSERT_TRUE(Poll().ok());
+  EXPECT_THAT(reported, ElementsAre(30, 40));
+  EXPECT_TRUE(scheduler.starts.empty());
+}
+
+TEST_F(EvaluationsTest, AResumedRunAsksUntilTheSchedulerAnswers) {
+  scheduler.done = {0, 10};
+  scheduler.trouble = absl::UnavailableError("it is being started again");
+  int slept = 0;
+  on_sleep = [&] {
+    if (++slept == 3) scheduler.trouble = absl::OkStatus();
+  };
+  ASSERT_TRUE(evaluations->Resume(/*first=*/20, {}, patience).ok());
+  ASSERT_TRUE(Poll().ok());
+  EXPECT_THAT(reported, ElementsAre(0, 10));
+}
+
+TEST_F(EvaluationsTest, OneWhoseReportFailsIsReportedLater) {
+  ASSERT_TRUE(evaluations->Start(10).ok());
+  scheduler.Finish(10);
+  const auto fails = [](int64_t, const v1::EvalStatusResponse&) { return absl::CancelledError("stopped"); };
+  EXPECT_EQ(evaluations->Poll(fails).code(), absl::StatusCode::kCancelled);
+  ASSERT_TRUE(Poll().ok());
+  EXPECT_THAT(reported, ElementsAre(10));
+}
+
+TEST_F(EvaluationsTest, OneThatTheSchedulerRefusesIsLeftOut) {
+  for (const absl::Status& refusal :
+       {absl::InvalidArgumentError("above max_eval_episodes"), absl::AlreadyExistsError("another one runs")}) {
+    scheduler.trouble = refusal;
+    ASSERT_TRUE(evaluations->OnLive(10, /*retained=*/true).ok());
+    // Nobody waits for it, also where the refusal comes after a delay.
+    scheduler.trouble = absl::UnavailableError("away");
+    ASSERT_TRUE(evaluations->OnLive(20, /*retained=*/true).ok());
+    scheduler.trouble = absl::OkStatus();
+    scheduler.refusal = refusal;
+    ASSERT_TRUE(evaluations->Finish(report, patience, [](const std::string&) {}).ok());
+    scheduler.refusal = absl::OkStatus();
+  }
+  EXPECT_TRUE(reported.empty());
+}
+
+TEST_F(EvaluationsTest, TheLastWaitSaysForWhat) {
+  ASSERT_TRUE(evaluations->Start(100).ok());
+  int slept = 0;
+  on_sleep = [&] {
+    if (++slept * 20 == 45'000) scheduler.Finish(100);
+  };
+  std::vector<std::string> told;
+  ASSERT_TRUE(evaluations->Finish(report, patience, [&](const std::string& text) { told.push_back(text); }).ok());
+  ASSERT_EQ(told.size(), 2u);  // every 20 s
+  EXPECT_THAT(told[1], HasSubstr("waiting for the evaluation of version 100 since 40 s"));
+
+  v1::EvalStatusResponse so_far;
+  so_far.set_total(64);
+  EXPECT_THAT(DescribeEvaluation(7, 20, so_far), HasSubstr("0 of 64 episodes are done; agents from elsewhere"));
+  so_far.set_finished(10);
+  so_far.set_failed(2);
+  EXPECT_EQ(DescribeEvaluation(7, 20, so_far),
+            "waiting for the evaluation of version 7 since 20 s: 12 of 64 episodes are done, 2 of them failed");
 }
 
 TEST_F(EvaluationsTest, WhatDoesNotPassByItselfIsAnError) {

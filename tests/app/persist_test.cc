@@ -100,8 +100,9 @@ class PersistTest : public ::testing::Test {
 };
 
 TEST_F(PersistTest, TriesAgainWhatPassesByItself) {
-  for (const absl::StatusCode code :
-       {absl::StatusCode::kUnavailable, absl::StatusCode::kDeadlineExceeded, absl::StatusCode::kResourceExhausted}) {
+  // Also what a peer answers that is being ended and will be started again.
+  for (const absl::StatusCode code : {absl::StatusCode::kUnavailable, absl::StatusCode::kDeadlineExceeded,
+                                      absl::StatusCode::kResourceExhausted, absl::StatusCode::kCancelled}) {
     int attempts = 0;
     const absl::Status status = Persist(
         patience, "a call", [&] { return ++attempts <= 100 ? absl::Status(code, "not now") : absl::OkStatus(); });
@@ -125,6 +126,26 @@ TEST_F(PersistTest, EndsWithTheRun) {
   const absl::Status status = Persist(patience, "a call", [] { return absl::UnavailableError("gone"); });
   EXPECT_EQ(status.code(), absl::StatusCode::kCancelled);
   EXPECT_EQ(sleeps, 5);
+}
+
+TEST_F(PersistTest, TriesOnceInARunThatIsStopped) {
+  stop = true;
+  int attempts = 0;
+  EXPECT_TRUE(Persist(patience, "a write", [&] { return ++attempts, absl::OkStatus(); }).ok());
+  const absl::Status status = Persist(patience, "a write", [&] { return ++attempts, absl::UnavailableError("full"); });
+  EXPECT_EQ(status.code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(attempts, 2);
+  EXPECT_EQ(sleeps, 0);
+}
+
+TEST_F(PersistTest, ASchedulerThatIsEndedIsWaitedForAndTheOwnStopIsNot) {
+  FakeScheduler scheduler;
+  scheduler.answers.assign(3, absl::CancelledError("the scheduler is shut down"));
+  EXPECT_TRUE(WaitForBatch(scheduler, 7, patience).ok());
+  EXPECT_EQ(sleeps, 3);
+  stop = true;
+  EXPECT_EQ(WaitForBatch(scheduler, 8, patience).status().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(scheduler.asked, 4u);
 }
 
 TEST_F(PersistTest, AVersionIsPublishedOnceTheOnlyEngineIsBack) {

@@ -63,6 +63,23 @@ TEST_F(RunDirTest, ARunIsRefusedGoneOnWithOrReplaced) {
   EXPECT_FALSE(RunDir::Open(root_, "run", IfExists::kFail)->existed());
 }
 
+TEST_F(RunDirTest, AStartThatFailedBeforeTheRunBeganLeavesTheNameFree) {
+  for (const char* begun : {"checkpoints/step-00000000", "stages/sft", "metrics.jsonl", "warm_start/metrics.jsonl"}) {
+    for (const IfExists next : {IfExists::kFail, IfExists::kResume}) {
+      const auto dir = RunDir::Open(root_, "run", next);
+      ASSERT_TRUE(dir.ok()) << dir.status();
+      EXPECT_FALSE(dir->existed());
+      ASSERT_TRUE(dir->WriteFile("config.yaml", "run: {}").ok());
+      std::ofstream(dir->metrics()) << "";
+    }
+    fs::create_directories(fs::path(Path(begun)).parent_path());
+    std::ofstream(Path(begun)) << "{}";
+    EXPECT_EQ(RunDir::Open(root_, "run", IfExists::kFail).status().code(), absl::StatusCode::kAlreadyExists) << begun;
+    EXPECT_TRUE(RunDir::Open(root_, "run", IfExists::kResume)->existed()) << begun;
+    fs::remove_all(root_ + "/run");
+  }
+}
+
 TEST_F(RunDirTest, AFolderThatHoldsNoRunIsNotEmptied) {
   fs::create_directories(root_ + "/run");
   std::ofstream(Path("notes.txt")) << "mine";

@@ -9,6 +9,7 @@ namespace ingot::app {
 namespace {
 
 using std::chrono::milliseconds;
+using ::testing::ElementsAre;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
@@ -23,6 +24,7 @@ class Supervised : public ::testing::Test {
     spec.log_path = folder_ + "/" + name + ".log";
     spec.group = group;
     spec.decides = name == "leader";
+    spec.may_finish = name == "follower" || name == "stopped";
     return spec;
   }
   // Of a group that goes on without a member; $INDEX of $SIZE.
@@ -81,6 +83,57 @@ TEST_F(Supervised, ARoleThatCrashesIsStartedAgainAlone) {
   EXPECT_THAT(said_, HasSubstr("other was killed by signal 9"));
   EXPECT_THAT(said_, HasSubstr("other started again (1 of 2)"));
   EXPECT_THAT(said_, Not(HasSubstr("leader started again")));
+}
+
+TEST_F(Supervised, ARoleThatSomebodyElseEndedIsStartedAgain) {
+  // 143: it ended in order. Also the one that decides, whose other exits are the run's.
+  const std::string seen = folder_ + "/seen";
+  const std::string again = "test -n \"$AGAIN\" || exit 143; ";
+  const auto code = Run({Role("leader", again + "until test -e " + seen + "; do :; done; exit 3"),
+                         Role("other", again + "touch " + seen + "; " + kWaits)});
+  ASSERT_TRUE(code.ok()) << code.status();
+  EXPECT_EQ(*code, 3);
+  for (const char* role : {"leader", "other"}) {
+    EXPECT_THAT(said_, HasSubstr(absl::StrCat(role, " was ended by a signal from elsewhere; see ")));
+    EXPECT_THAT(said_, HasSubstr(absl::StrCat(role, " started again (1 of 2)")));
+  }
+}
+
+TEST_F(Supervised, OnlyARoleThatMayFinishIsDoneWhenItExitsWith0) {
+  const std::string seen = folder_ + "/seen";
+  const auto code =
+      Run({Role("leader", "until test -e " + seen + "; do :; done"),
+           Role("other", "test -n \"$AGAIN\" && touch " + seen + " && " + kWaits + "; exit 0"), Role("follower", "")});
+  ASSERT_TRUE(code.ok()) << code.status();
+  EXPECT_THAT(said_, HasSubstr("other exited with 0"));
+  EXPECT_THAT(said_, HasSubstr("other started again (1 of 2)"));
+  EXPECT_THAT(said_, HasSubstr("follower is done"));
+}
+
+TEST_F(Supervised, ARankThatSomebodyElseEndedStartsItsGroupAgainAndCountsForItself) {
+  const auto code = Run({Member("a", "test $SIZE = 1 && exit 5; exit 75", 0, 2), Member("b", "exit 143", 1, 2)}, 1);
+  ASSERT_TRUE(code.ok()) << code.status();
+  EXPECT_EQ(*code, 5);
+  EXPECT_THAT(said_, HasSubstr("gave up b after 1 restarts"));
+}
+
+TEST_F(Supervised, RolesEndAfterThoseThatNeedThem) {
+  const std::string order = folder_ + "/order", up = folder_ + "/up";
+  const auto server = [&](const std::string& name, int wave, const std::string& last) {
+    RoleSpec spec = Role(name, "trap '" + last + "echo " + name + " >> " + order + "; exit 0' TERM; echo >> " + up +
+                                   "; while :; do sleep 0.01; done");
+    spec.wave = wave;
+    return spec;
+  };
+  const std::string all_up = "until test -e " + up + " && test $(wc -l < " + up + ") -ge 4; do :; done";
+  const std::string slow = "i=0; while test $i -lt 50000; do i=$((i+1)); done; ";
+  ASSERT_TRUE(Run({server("pool", 2, ""), server("gateway", 1, slow), server("one agent", 0, slow),
+                   server("another agent", 0, ""), Role("leader", all_up)})
+                  .ok());
+  std::ifstream file(order);
+  std::vector<std::string> ended;
+  for (std::string line; std::getline(file, line);) ended.push_back(line);
+  EXPECT_THAT(ended, ElementsAre("another agent", "one agent", "gateway", "pool"));
 }
 
 TEST_F(Supervised, CrashesOfLongAgoAreForgotten) {

@@ -55,6 +55,22 @@ std::string ErrorOf(const std::string& yaml) {
   return std::string(status.message());
 }
 
+TEST(ConfigTest, SaysWhatDiffersFromAnotherOfTheSameKeys) {
+  Options ours, theirs;
+  Schema schema = Bind(ours), other = Bind(theirs);
+  EXPECT_TRUE(schema.DifferencesFrom(other).empty());
+  const std::string both = "run: {name: same}\n";
+  ASSERT_TRUE(schema.LoadText(both + "trainer: {total_steps: 7}\nagents: {recipes: [{name: a}]}\n", "run.yaml").ok());
+  ASSERT_TRUE(other.LoadText(both, "other.yaml").ok());
+  const auto differences = schema.DifferencesFrom(other);
+  ASSERT_EQ(differences.size(), 2u);
+  EXPECT_EQ(differences[0].key, "trainer.total_steps");
+  EXPECT_EQ(differences[0].value, "7");
+  EXPECT_EQ(differences[0].others, "10");
+  EXPECT_EQ(differences[1].key, "agents.recipes");
+  EXPECT_EQ(differences[1].others, "[]");
+}
+
 TEST(ConfigTest, SetsNestedKeysListsAndMaps) {
   Options options;
   Schema schema = Bind(options);

@@ -86,6 +86,16 @@ TEST_F(RunLogTest, MirrorsTheLastStepAsGauges) {
   EXPECT_THAT(text, HasSubstr("\ningot_step 2"));
 }
 
+TEST_F(RunLogTest, WhatIsMeasuredLaterOfAVersionDoesNotTurnTheStepBack) {
+  auto log = MustOpen(Options());
+  ASSERT_TRUE(log->Write(7, {{"version", 8}}).ok());
+  ASSERT_TRUE(log->Write(4, {{"version", 4}, {"eval/reward_mean", 0.5}}).ok());
+  const std::string text = metrics_.RenderText();
+  for (const char* line : {"ingot_step 7", "ingot_version 8", "ingot_eval_reward_mean 0.5"}) {
+    EXPECT_THAT(text, HasSubstr(line));
+  }
+}
+
 TEST_F(RunLogTest, ResumeCutsTheStepsThatAreDoneAgainAndWhatACrashLeft) {
   {
     auto log = MustOpen(Options());

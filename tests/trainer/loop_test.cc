@@ -4,6 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+
 #include "makers.h"
 #include "temp_dir.h"
 #include "tiny_model.h"
@@ -22,6 +25,7 @@ class Recorder final : public BatchSource, public VersionSink, public StepObserv
     events.push_back(absl::StrCat("batch ", step));
     clock_.Advance(std::chrono::seconds(6));
     TrainBatch batch = RandomBatch(static_cast<uint64_t>(step + 1), 37, step);
+    if (step == break_batch_at) batch.groups.clear();
     batch.feed.set_window(12);
     return batch;
   }
@@ -44,6 +48,7 @@ class Recorder final : public BatchSource, public VersionSink, public StepObserv
   absl::Status OnStep(const StepReport& report, const TrainBatch& batch) override {
     events.push_back(absl::StrCat("step ", report.step));
     EXPECT_EQ(batch.step, report.step);
+    if (report.step == fail_step_at) return absl::DataLossError("the record is damaged");
     reports.push_back(report);
     return absl::OkStatus();
   }
@@ -52,6 +57,8 @@ class Recorder final : public BatchSource, public VersionSink, public StepObserv
   std::vector<StepReport> reports;
   int64_t stop_at = -1;
   int64_t fail_publish_at = -1;
+  int64_t fail_step_at = -1;
+  int64_t break_batch_at = -1;
 
  private:
   base::ManualClock& clock_;
@@ -145,9 +152,60 @@ TEST(TrainLoop, ErrorsNameTheStep) {
   const absl::Status status = run.Go();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(status.message()), ::testing::StartsWith("step 2: no engine"));
+}
+
+TEST(TrainLoop, SavesWhatItHasTrainedBeforeItEndsWithAnError) {
+  Scenario run(/*checkpoint_every=*/0);
+  run.recorder.fail_publish_at = 2;
+  EXPECT_EQ(run.Go().code(), absl::StatusCode::kUnavailable);
+  // Its step is reported, without what publishing would have said.
+  EXPECT_THAT(run.recorder.events,
+              ElementsAre("publish 0", "batch 0", "publish 1", "step 0", "batch 1", "step 1", "checkpoint 2"));
+  EXPECT_EQ(run.recorder.reports[1].metrics.count("perf/update_weights_density"), 0u);
+
+  Scenario unreported(0);
+  unreported.recorder.fail_step_at = 1;
+  EXPECT_EQ(unreported.Go().code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(unreported.recorder.events.back(), "checkpoint 2");
+}
+
+TEST(TrainLoop, ARunThatIsStoppedSavesItsNewestVersion) {
+  Scenario run(0);
+  run.recorder.stop_at = 2;
+  EXPECT_EQ(run.Go().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(run.recorder.events.back(), "checkpoint 2");
   const auto latest = LatestCheckpoint(run.dir.path());
   ASSERT_TRUE(latest.ok()) << latest.status();
-  EXPECT_EQ(latest->step, 2);  // it was durable before
+  EXPECT_EQ(latest->step, 2);
+
+  Scenario at_once(0);  // nothing is new
+  at_once.recorder.stop_at = 0;
+  EXPECT_EQ(at_once.Go().code(), absl::StatusCode::kCancelled);
+  EXPECT_THAT(at_once.recorder.events, ElementsAre("publish 0"));
+}
+
+TEST(TrainLoop, AStepThatFailsOnItsWayIsNotSaved) {
+  Scenario run(0);
+  run.recorder.break_batch_at = 2;
+  EXPECT_FALSE(run.Go().ok());
+  EXPECT_EQ(run.recorder.events.back(), "batch 2");
+}
+
+TEST(TrainLoop, ACheckpointIsTriedAgainAsItsCallerSays) {
+  Scenario run(0);
+  const std::string root = run.loop_options.checkpoint_root = run.dir.path() + "/full";
+  std::ofstream(root) << "a file, for now";
+  std::vector<std::string> asked;
+  run.loop_options.persist = [&](const std::string& what, const std::function<absl::Status()>& write) {
+    asked.push_back(what);
+    EXPECT_FALSE(write().ok());
+    std::filesystem::remove(root);
+    return write();
+  };
+  const absl::Status status = run.Go();
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_THAT(asked, ElementsAre("writing checkpoint 3"));
+  EXPECT_EQ(run.recorder.events.back(), "checkpoint 3");
 }
 
 }  // namespace

@@ -1,0 +1,48 @@
+#include "app/resume_check.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/strings/str_join.h"
+#include "base/log.h"
+
+namespace ingot::app {
+namespace {
+
+// What groups and batches that exist are made for.
+constexpr std::array<std::string_view, 2> kFixed{"scheduler.group_size", "scheduler.groups_per_step"};
+// Of this start alone.
+constexpr std::array<std::string_view, 4> kOfAStart{"run.name", "run.root", "run.if_exists", "run.log_level"};
+
+template <size_t N>
+bool Has(const std::array<std::string_view, N>& keys, std::string_view key) {
+  return std::find(keys.begin(), keys.end(), key) != keys.end();
+}
+
+}  // namespace
+
+absl::Status CheckResumable(const LoadedConfig& loaded, const RunDir& dir) {
+  const std::string path = dir.path() + "/config.yaml";
+  RunConfig before;
+  base::Schema schema = BindSchema(before);
+  if (const absl::Status read = schema.LoadFile(path); !read.ok()) {  // an older version's
+    INGOT_LOG(warn, "what has changed since the run was left is not known: {}", read.ToString());
+    return absl::OkStatus();
+  }
+  std::vector<std::string> changed;
+  for (const base::Schema::Difference& now : loaded.schema.DifferencesFrom(schema)) {
+    if (Has(kFixed, now.key)) {
+      return absl::InvalidArgumentError(absl::StrCat(now.key, " is ", now.value, ", and the run's groups are made for ",
+                                                     now.others, " (", path, "): go on with ", now.others,
+                                                     ", or start another run under another run.name"));
+    }
+    if (!Has(kOfAStart, now.key)) changed.push_back(absl::StrCat(now.key, " (", now.others, " -> ", now.value, ")"));
+  }
+  if (!changed.empty()) INGOT_LOG(warn, "changed since the run was left: {}", absl::StrJoin(changed, ", "));
+  return absl::OkStatus();
+}
+
+}  // namespace ingot::app

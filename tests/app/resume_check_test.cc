@@ -1,0 +1,64 @@
+#include "app/resume_check.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+namespace ingot::app {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class ResumeCheck : public ::testing::Test {
+ protected:
+  ResumeCheck() {
+    std::string pattern = ::testing::TempDir() + "/ingot_resume_XXXXXX";
+    root_ = ::mkdtemp(pattern.data());
+  }
+  ~ResumeCheck() override { std::filesystem::remove_all(root_); }
+
+  LoadedConfig Load(const std::vector<std::string>& overrides) const {
+    const std::string path = root_ + "/run.yaml";
+    std::ofstream(path) << "data: {tasks: tasks.jsonl}\nscheduler: {group_size: 4, groups_per_step: 2}\n";
+    auto loaded = LoadRunConfig(path, overrides);
+    EXPECT_TRUE(loaded.ok()) << loaded.status();
+    return *std::move(loaded);
+  }
+  RunDir Dir() const { return *RunDir::Attach(root_, "run"); }
+  std::string Check(const std::vector<std::string>& overrides) const {
+    const absl::Status status = CheckResumable(Load(overrides), Dir());
+    EXPECT_TRUE(status.ok() || absl::IsInvalidArgument(status)) << status;
+    return std::string(status.message());
+  }
+
+  std::string root_;
+};
+
+TEST_F(ResumeCheck, ARunGoesOnWithGroupsAndBatchesOfTheSizeThatItHas) {
+  ASSERT_TRUE(Dir().WriteFile("config.yaml", Load({}).schema.EffectiveYaml()).ok());
+  EXPECT_EQ(Check({}), "");
+  EXPECT_EQ(Check({"scheduler.total_steps=77", "trainer.learning_rate=1e-3", "run.seed=9"}), "");
+  EXPECT_THAT(Check({"scheduler.group_size=8"}),
+              AllOf(HasSubstr("scheduler.group_size is 8"), HasSubstr("made for 4 (" + root_ + "/run/config.yaml)")));
+  EXPECT_THAT(Check({"scheduler.groups_per_step=3"}), HasSubstr("scheduler.groups_per_step is 3"));
+}
+
+TEST_F(ResumeCheck, WhatHasChangedIsNamed) {
+  ASSERT_TRUE(Dir().WriteFile("config.yaml", Load({}).schema.EffectiveYaml()).ok());
+  ::testing::internal::CaptureStdout();
+  Check({"scheduler.total_steps=77", "run.log_level=debug"});
+  const std::string said = ::testing::internal::GetCapturedStdout();
+  EXPECT_THAT(said, HasSubstr("changed since the run was left: scheduler.total_steps (100 -> 77)"));
+}
+
+TEST_F(ResumeCheck, AnotherVersionsConfigurationDoesNotHoldARunUp) {
+  ASSERT_TRUE(Dir().WriteFile("config.yaml", "scheduler: {a_key_of_old: 3}\n").ok());
+  EXPECT_EQ(Check({"scheduler.group_size=8"}), "");
+}
+
+}  // namespace
+}  // namespace ingot::app
