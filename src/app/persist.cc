@@ -78,6 +78,7 @@ std::string DescribeWait(int64_t step, double seconds, const v1::FeedStats& last
 absl::StatusOr<weights::PublishStats> PublishUntilLive(weights::Publisher& publisher,
                                                        std::shared_ptr<const weights::Snapshot> snapshot, bool retain,
                                                        const Patience& patience) {
+  if (patience.stopped()) return absl::CancelledError("the run was stopped");
   weights::PublishStats stats;
   INGOT_RETURN_IF_ERROR(
       Persist(patience, absl::StrCat("publishing version ", snapshot->version()), [&]() -> absl::Status {

@@ -43,7 +43,8 @@ absl::StatusOr<v1::NextBatchResponse> WaitForBatch(scheduler::Client& scheduler,
 // Why a batch takes long, for the terminal: what the scheduler has done since the last one.
 std::string DescribeWait(int64_t step, double seconds, const v1::FeedStats& last, const v1::FeedStats& now);
 
-// Returns when the version is live on an engine, and on every leased one.
+// Returns when the version is live on an engine, and on every leased one. CANCELLED at once in a run that is stopped:
+// engines that are ending too may keep it waiting, and what is left to do is to save the version.
 absl::StatusOr<weights::PublishStats> PublishUntilLive(weights::Publisher& publisher,
                                                        std::shared_ptr<const weights::Snapshot> snapshot, bool retain,
                                                        const Patience& patience);

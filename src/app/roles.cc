@@ -44,6 +44,9 @@ using std::chrono::milliseconds;
 
 // Long enough for a role that crashed to be started again: callers wait and repeat instead of failing the run.
 constexpr milliseconds kRoleDeadline{30000};
+// The trainer repeats what it asks of the scheduler for as long as the run goes on. Where all roles are told to end at
+// once, it has to notice before its supervisor's patience is over, and to save what it has trained.
+constexpr milliseconds kTrainerDeadline{10000};
 
 struct RoleContext {
   const LoadedConfig& loaded;
@@ -195,7 +198,7 @@ absl::StatusOr<int> RunTrainerRole(const RoleContext& context, trainer::Ranks* r
   const std::unique_ptr<datapool::Client> pool =
       datapool::NewGrpcClient(Connect(DataPoolAddress(config.cluster)), kRoleDeadline);
   const std::unique_ptr<scheduler::Client> scheduler =
-      scheduler::NewGrpcClient(Connect(SchedulerAddress(config.cluster)), kRoleDeadline);
+      scheduler::NewGrpcClient(Connect(SchedulerAddress(config.cluster)), kTrainerDeadline);
   const std::shared_ptr<rollout::Client> engine = ConnectEngines(config.cluster);
   weights::Publisher publisher(config.weights.Options());
   for (int i = 0; i < config.cluster.rollout_engines; ++i) {

@@ -165,7 +165,8 @@ class RunRecorder final : public trainer::StepObserver {
     fields["async/staleness_histogram"] = std::move(histogram);
     INGOT_RETURN_IF_ERROR(Write(report.step, fields));
     line_.Step(report.step, metrics, SecondsSince(start_));
-    return evaluations_.Poll(OnEvaluation());
+    // The next start reports those that have ended, where this one is about to end.
+    return patience_.stopped() ? absl::OkStatus() : evaluations_.Poll(OnEvaluation());
   }
 
   // An evaluation's row is its version's, whenever it ended: its step is the one that this version's own row would

@@ -166,6 +166,15 @@ TEST_F(PersistTest, AVersionIsPublishedOnceTheOnlyEngineIsBack) {
   EXPECT_EQ(*engine->LiveVersion(), 1);
 }
 
+TEST_F(PersistTest, ARunThatIsStoppedDoesNotWaitForEnginesAnyMore) {
+  auto engine = std::make_shared<FakeEngine>();
+  weights::Publisher publisher({.deadline = 30s, .codec = {}}, clock);
+  publisher.AddEngine("engine", engine);
+  stop = true;
+  EXPECT_EQ(PublishUntilLive(publisher, Version(0), false, patience).status().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(engine->updates(), 0);
+}
+
 TEST_F(PersistTest, AVersionThatTheEngineRefusesEndsTheRun) {
   auto engine = std::make_shared<FakeEngine>();
   engine->Refuse();
