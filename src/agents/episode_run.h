@@ -22,7 +22,7 @@ namespace ingot::agents {
 //   flood     the agent wrote too much
 //   verifier  the verifier broke
 //   gateway   the gateway did not take the reward
-//   stopped   the runner was stopped
+//   stopped   the runner was stopped: no fault of the episode's, and no failed attempt of its sample
 struct EpisodeReport {
   std::string cause;   // empty: finished
   std::string detail;  // for people: why it failed, or what the verifier said

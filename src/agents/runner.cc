@@ -17,6 +17,9 @@ using std::chrono::nanoseconds;
 // An injected clock can move without anyone being signalled: waits look at it this often.
 constexpr nanoseconds kLongestNap = std::chrono::milliseconds(100);
 
+// The cause that is nobody's fault (agents/episode_run.h).
+constexpr char kStopped[] = "stopped";
+
 std::string CurrentFolder() {
   std::error_code error;
   return std::filesystem::current_path(error).string();
@@ -286,12 +289,13 @@ std::string Runner::Report(const v1::EpisodeOpenResponse& episode, const Episode
     for (const auto& [name, value] : report.signals) (*reward.mutable_signals())[name] = value;
     const absl::Status posted = WithRetries([&] { return episodes_.Reward(reward); });
     if (!posted.ok()) {
-      cause = "gateway";
+      cause = IsTransient(posted) && stopping() ? kStopped : "gateway";
       detail = absl::StrCat("the reward was not taken: ", posted.message());
     }
   }
+  const v1::EpisodeState lost = cause == kStopped ? v1::EPISODE_FENCED : v1::EPISODE_FAILED;
   const absl::Status ended = cause.empty() ? End(episode, v1::EPISODE_FINISHED, detail)
-                                           : End(episode, v1::EPISODE_FAILED, absl::StrCat(cause, ": ", detail));
+                                           : End(episode, lost, absl::StrCat(cause, ": ", detail));
   if (!ended.ok()) {
     INGOT_LOG(error, "the end of episode {} was not taken: {}", episode.episode_id(), ended.ToString());
     base::MutexLock lock(mu_);
@@ -347,7 +351,7 @@ void Runner::Count(int recipe, const EpisodeReport& report, const std::string& c
   if (cause.empty()) return;
   const int64_t count = ++stats_.failures[cause];
   // The first few of a kind, then a sample: a broken recipe must be seen but not fill the disk.
-  if (cause != "stopped" && (count <= 10 || count % 100 == 0)) {
+  if (cause != kStopped && (count <= 10 || count % 100 == 0)) {
     INGOT_LOG(warn, "an episode of '{}' failed ({}, {} so far): {}", recipes_[recipe]->options.name, cause, count,
               report.detail);
   }
@@ -357,6 +361,11 @@ void Runner::WaitUntil(nanoseconds moment) {
   for (nanoseconds now = clock_.Now(); !stopping_ && now < moment; now = clock_.Now()) {
     changed_.WaitFor(mu_, std::min(moment - now, kLongestNap));
   }
+}
+
+bool Runner::stopping() const {
+  base::MutexLock lock(mu_);
+  return stopping_;
 }
 
 bool Runner::MayKeep() {

@@ -83,7 +83,7 @@ void Gateway::EndAbandoned(const std::string& runner, const std::string& incarna
     }
   }
   for (const std::shared_ptr<Episode>& episode : abandoned) {
-    const absl::Status status = End(episode, v1::EPISODE_FAILED, "its runner was started again", false);
+    const absl::Status status = End(episode, v1::EPISODE_FENCED, "its runner was started again", false);
     if (!status.ok()) INGOT_LOG(warn, "abandoned episode {} could not be ended: {}", episode->id(), status.ToString());
   }
 }

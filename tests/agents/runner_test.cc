@@ -445,7 +445,10 @@ TEST_F(RunnerTest, StopKillsWhatRunsReportsItAndLeavesNothing) {
   EXPECT_TRUE(stopped.ok()) << stopped;
   EXPECT_EQ((*runner)->Stats().failures, (std::map<std::string, int64_t>{{"stopped", 4}}));
   ASSERT_EQ(episodes.ends().size(), 4u);
-  for (const auto& end : episodes.ends()) EXPECT_THAT(end.detail(), StartsWith("stopped: "));
+  for (const auto& end : episodes.ends()) {
+    EXPECT_EQ(end.state(), v1::EPISODE_FENCED) << "no attempt that counts against its sample";
+    EXPECT_THAT(end.detail(), StartsWith("stopped: "));
+  }
   for (int i = 0; i < 4; ++i) {
     const std::string pid = Content(Path(absl::StrCat("ep", i)));  // empty: killed before it wrote
     if (!pid.empty()) {
@@ -454,6 +457,24 @@ TEST_F(RunnerTest, StopKillsWhatRunsReportsItAndLeavesNothing) {
   }
   EXPECT_TRUE(WorkRootIsEmpty());
   EXPECT_TRUE((*runner)->Stop().ok());
+}
+
+TEST_F(RunnerTest, ARewardThatCannotBePostedBeforeTheStopIsNoFailedAttempt) {
+  options_.concurrency = 1;
+  base::ManualClock clock;  // never advanced: the second try waits for the stop
+  FakeEpisodes episodes(1);
+  std::atomic<int> posts{0};
+  episodes.before_reward = [&](const auto&) {
+    ++posts;
+    return absl::UnavailableError("away");
+  };
+  auto runner = Runner::Make(options_, episodes, clock);
+  ASSERT_TRUE((*runner)->Start().ok());
+  while (posts == 0) std::this_thread::yield();
+  EXPECT_TRUE((*runner)->Stop().ok());
+  ASSERT_EQ(episodes.ends().size(), 1u);
+  EXPECT_EQ(episodes.ends()[0].state(), v1::EPISODE_FENCED);
+  EXPECT_THAT(episodes.ends()[0].detail(), HasSubstr("away"));
 }
 
 TEST_F(RunnerTest, StopWhileWaitingForAdmissionIsImmediate) {
