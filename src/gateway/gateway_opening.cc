@@ -142,7 +142,7 @@ absl::Status Gateway::Store(const v1::Episode& record, bool admitted) {
     v1::EpisodeEndedRequest ended;
     *ended.mutable_ref() = record.ref();
     ended.set_purpose(record.purpose());
-    ended.set_state(v1::EPISODE_FAILED);
+    ended.set_state(v1::EPISODE_FENCED);
     ended.set_detail("the pool did not store it");
     ended.set_pinned_version(record.pinned_version());
     const absl::Status told = core_.parts.admission->EpisodeEnded(ended);

@@ -406,6 +406,8 @@ TEST(Opening, ThatFailedMayBeRepeated) {
   World world([](const auto&) { return Say("ok"); });
   world.pool.FailOpen(absl::UnavailableError("no disk"));
   EXPECT_TRUE(absl::IsUnavailable(world.gateway().OpenEpisode(Once(kOnce)).status()));
+  ASSERT_EQ(world.admission.ended().size(), 1u) << "its place is given back";
+  EXPECT_EQ(world.admission.ended()[0].state(), v1::EPISODE_FENCED) << "no failed attempt: the pool's trouble";
   world.pool.FailOpen(absl::OkStatus());
   EXPECT_TRUE(world.gateway().OpenEpisode(Once(kOnce)).ok());
 }

@@ -644,7 +644,7 @@ TEST(Gateway, GivesThePlaceBackIfTheEpisodeCannotBeStored) {
   world.pool.FailOpen(absl::UnavailableError("disk full"));
   EXPECT_TRUE(absl::IsUnavailable(world.gateway().OpenEpisode({}).status()));
   ASSERT_EQ(world.admission.ended().size(), 1u);
-  EXPECT_EQ(world.admission.ended()[0].state(), v1::EPISODE_FAILED);
+  EXPECT_EQ(world.admission.ended()[0].state(), v1::EPISODE_FENCED);
   // Not FAILED_PRECONDITION: that is how a runner learns that the run is over.
   world.pool.FailOpen(absl::FailedPreconditionError("a newer attempt was opened"));
   EXPECT_TRUE(absl::IsAborted(world.gateway().OpenEpisode({}).status()));
