@@ -222,6 +222,7 @@ TEST_F(SchedulerTest, ReconcilesEvaluationsToo) {
   ASSERT_TRUE(scheduler_->StartEval(eval).ok());
   const v1::Ticket untold = MustAdmit();
   pool_.End(EndOf(untold, v1::EPISODE_FINISHED, 1));
+  pool_.RewardCall(untold, "a call", 0.5);
   const auto lost = scheduler_->Admit({});
   ASSERT_TRUE(lost.ok());
   ASSERT_EQ(lost->purpose(), v1::PURPOSE_EVAL);
@@ -231,6 +232,7 @@ TEST_F(SchedulerTest, ReconcilesEvaluationsToo) {
   EXPECT_EQ(again.ref().attempt(), lost->ref().attempt() + 1);
   End(again, v1::EPISODE_FINISHED, 1);
   EXPECT_TRUE(scheduler_->EvalStatus(0)->done());
+  EXPECT_EQ(scheduler_->EvalStatus(0)->reward_mean(), 1.25) << "of 1 + 0.5, what single calls earned included, and 1";
 }
 
 TEST_F(SchedulerTest, BoundsRunningEpisodes) {
