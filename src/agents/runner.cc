@@ -25,6 +25,10 @@ std::string CurrentFolder() {
   return std::filesystem::current_path(error).string();
 }
 
+const std::string& OwnersKey(const v1::EpisodeOpenResponse& episode) {
+  return episode.owner_key().empty() ? episode.api_key() : episode.owner_key();
+}
+
 bool IsTransient(const absl::Status& status) {
   return status.code() == absl::StatusCode::kUnavailable || status.code() == absl::StatusCode::kDeadlineExceeded ||
          status.code() == absl::StatusCode::kResourceExhausted || status.code() == absl::StatusCode::kAborted;
@@ -173,6 +177,8 @@ void Runner::Slot() {
     v1::EpisodeOpenRequest request;
     request.set_scaffold(recipes_[opening.recipe]->options.name);
     request.set_idempotency_key(opening.idempotency_key);
+    // An agent that is judged must not be able to say itself what it earned.
+    request.set_separate_owner(recipes_[opening.recipe]->verifier->decides());
     const auto opened = episodes_.Open(request);
     if (!Admitted(opening, opened)) continue;
     const int recipe = std::exchange(opening, {}).recipe;
@@ -284,7 +290,7 @@ std::string Runner::Report(const v1::EpisodeOpenResponse& episode, const Episode
   if (cause.empty() && report.has_reward) {  // otherwise the agent has posted its own, which must stand
     v1::EpisodeRewardRequest reward;
     reward.set_episode_id(episode.episode_id());
-    reward.set_api_key(episode.api_key());
+    reward.set_api_key(OwnersKey(episode));
     reward.set_reward(report.reward);
     for (const auto& [name, value] : report.signals) (*reward.mutable_signals())[name] = value;
     const absl::Status posted = WithRetries([&] { return episodes_.Reward(reward); });
@@ -308,7 +314,7 @@ std::string Runner::Report(const v1::EpisodeOpenResponse& episode, const Episode
 absl::Status Runner::End(const v1::EpisodeOpenResponse& episode, v1::EpisodeState state, const std::string& detail) {
   v1::EpisodeEndRequest request;
   request.set_episode_id(episode.episode_id());
-  request.set_api_key(episode.api_key());
+  request.set_api_key(OwnersKey(episode));
   request.set_state(state);
   request.set_detail(ValidUtf8(detail));
   return WithRetries([&] { return episodes_.End(request); });

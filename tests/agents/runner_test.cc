@@ -275,6 +275,23 @@ TEST_F(RunnerTest, APostedRewardIsNotOverwritten) {
   EXPECT_EQ(episodes.ends()[0].state(), v1::EPISODE_FINISHED);
 }
 
+TEST_F(RunnerTest, AJudgedAgentHasNoKeyThatRewardsOrEnds) {
+  recipe().files = {{"all", "${api_key} ${base_url} ${task}"}};
+  SetScript("(env; cat all) | grep -c 'owner-' || echo none");
+  recipe().verifier.expected = "none";
+  FakeEpisodes judged(1);
+  RunAll(judged);
+  EXPECT_EQ(judged.owners().at("ep0"), "owner-ep0") << "what the runner rewards and ends with";
+  ASSERT_EQ(judged.ends().size(), 1u);
+  EXPECT_EQ(judged.ends()[0].state(), v1::EPISODE_FINISHED);
+  EXPECT_EQ(judged.rewards().at("ep0").reward(), 1) << judged.ends()[0].detail();
+
+  recipe().verifier.kind = "agent_posted";
+  FakeEpisodes posted(1);
+  RunAll(posted);
+  EXPECT_EQ(posted.owners().at("ep0"), "key-ep0");
+}
+
 TEST_F(RunnerTest, BinaryOutputDoesNotReachTheProtos) {
   SetScript("printf '\\377\\376\\000x\\n'");
   FakeEpisodes episodes(1);
