@@ -21,7 +21,7 @@ namespace ingot::agents {
 //   timeout   the agent ran past its time
 //   flood     the agent wrote too much
 //   verifier  the verifier broke
-//   gateway   the gateway did not take the reward
+//   gateway   the gateway did not take the reward, or the end
 //   stopped   the runner was stopped: no fault of the episode's, and no failed attempt of its sample
 struct EpisodeReport {
   std::string cause;   // empty: finished

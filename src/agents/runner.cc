@@ -285,28 +285,46 @@ EpisodeReport Runner::RunOne(const Recipe& recipe, const v1::EpisodeOpenResponse
   return RunEpisode(recipe, episode, context);
 }
 
+absl::Status Runner::Post(const v1::EpisodeOpenResponse& episode, double earned,
+                          const std::map<std::string, double>& signals) {
+  v1::EpisodeRewardRequest reward;
+  reward.set_episode_id(episode.episode_id());
+  reward.set_api_key(OwnersKey(episode));
+  reward.set_reward(earned);
+  for (const auto& [name, value] : signals) (*reward.mutable_signals())[name] = value;
+  return WithRetries([&] { return episodes_.Reward(reward); });
+}
+
+absl::Status Runner::Finish(const v1::EpisodeOpenResponse& episode, const EpisodeReport& report) {
+  const absl::Status ended = End(episode, v1::EPISODE_FINISHED, report.detail);
+  if (report.has_reward || !absl::IsFailedPrecondition(ended)) return ended;
+  // It was for the agent to post a reward, and there is none: its doing, like an answer that is missing.
+  std::map<std::string, double> signals = report.signals;
+  signals["answer_malformed"] = 1;
+  if (!Post(episode, 0, signals).ok()) return ended;
+  return End(episode, v1::EPISODE_FINISHED, "the agent has posted no reward");
+}
+
 std::string Runner::Report(const v1::EpisodeOpenResponse& episode, const EpisodeReport& report) {
   std::string cause = report.cause, detail = report.detail;
-  if (cause.empty() && report.has_reward) {  // otherwise the agent has posted its own, which must stand
-    v1::EpisodeRewardRequest reward;
-    reward.set_episode_id(episode.episode_id());
-    reward.set_api_key(OwnersKey(episode));
-    reward.set_reward(report.reward);
-    for (const auto& [name, value] : report.signals) (*reward.mutable_signals())[name] = value;
-    const absl::Status posted = WithRetries([&] { return episodes_.Reward(reward); });
-    if (!posted.ok()) {
-      cause = IsTransient(posted) && stopping() ? kStopped : "gateway";
-      detail = absl::StrCat("the reward was not taken: ", posted.message());
-    }
+  absl::Status ended;
+  if (cause.empty()) {
+    // Otherwise the agent has posted its own, which must stand.
+    const absl::Status posted = report.has_reward ? Post(episode, report.reward, report.signals) : absl::OkStatus();
+    if (posted.ok()) ended = Finish(episode, report);
+    if (posted.ok() && ended.ok()) return "";
+    const absl::Status& refused = posted.ok() ? ended : posted;
+    cause = IsTransient(refused) && stopping() ? kStopped : "gateway";
+    detail = absl::StrCat("the ", posted.ok() ? "end" : "reward", " was not taken: ", refused.message());
   }
-  const v1::EpisodeState lost = cause == kStopped ? v1::EPISODE_FENCED : v1::EPISODE_FAILED;
-  const absl::Status ended = cause.empty() ? End(episode, v1::EPISODE_FINISHED, detail)
-                                           : End(episode, lost, absl::StrCat(cause, ": ", detail));
+  if (ended.ok() || !IsTransient(ended)) {  // otherwise it may have been taken
+    ended =
+        End(episode, cause == kStopped ? v1::EPISODE_FENCED : v1::EPISODE_FAILED, absl::StrCat(cause, ": ", detail));
+  }
   if (!ended.ok()) {
     INGOT_LOG(error, "the end of episode {} was not taken: {}", episode.episode_id(), ended.ToString());
     base::MutexLock lock(mu_);
     ++stats_.unreported;
-    if (cause.empty()) cause = "gateway";
   }
   return cause;
 }

@@ -100,8 +100,12 @@ class Runner {
   // Takes the answer to an Open into account; true if there is an episode to run.
   bool Admitted(Opening& opening, const absl::StatusOr<v1::EpisodeOpenResponse>& opened);
   EpisodeReport RunOne(const Recipe& recipe, const v1::EpisodeOpenResponse& episode);
-  // Posts reward and end. Returns the cause under which the episode is counted; empty: finished.
+  // Posts reward and end; what cannot be ended as finished is ended as failed. Returns the cause under which the
+  // episode is counted; empty: finished.
   std::string Report(const v1::EpisodeOpenResponse& episode, const EpisodeReport& report);
+  absl::Status Post(const v1::EpisodeOpenResponse& episode, double earned,
+                    const std::map<std::string, double>& signals);
+  absl::Status Finish(const v1::EpisodeOpenResponse& episode, const EpisodeReport& report);
   absl::Status End(const v1::EpisodeOpenResponse& episode, v1::EpisodeState state, const std::string& detail);
   bool stopping() const;
   template <typename Call>

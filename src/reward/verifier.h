@@ -28,7 +28,8 @@ struct VerifierOptions {
   // json_field      the answer is JSON whose `field` equals `expected`
   // command         `command` decides, with the answer on its stdin, run in the agent's work folder after the agent
   // agent_reported  the answer is the reward: a number, or {"reward": number, "signals": {name: number}}
-  // agent_posted    nothing to verify: the agent itself posts its reward to the gateway
+  // agent_posted    nothing to verify: the agent itself posts its reward to the gateway. None posted: as a missing
+  // answer
   std::string kind = "exact";
   // exact, numeric, json_field: template of the right answer.
   std::string expected = "${task.answer}";

@@ -440,6 +440,45 @@ TEST_F(RunnerTest, ARewardThatIsNotTakenFailsTheEpisode) {
   }
 }
 
+TEST_F(RunnerTest, AnAgentThatWasToPostItsRewardAndPostedNoneEarnsZero) {
+  recipe().verifier.kind = "agent_posted";
+  FakeEpisodes episodes(1);
+  episodes.before_end = [&](const v1::EpisodeEndRequest& end) -> absl::Status {
+    const bool rewarded = episodes.rewards().contains(end.episode_id());
+    if (end.state() == v1::EPISODE_FINISHED && !rewarded) return absl::FailedPreconditionError("it has no reward");
+    return absl::OkStatus();
+  };
+  EXPECT_EQ(RunAll(episodes).finished, 1);
+  EXPECT_EQ(episodes.rewards().at("ep0").reward(), 0);
+  EXPECT_EQ(episodes.rewards().at("ep0").signals().at("answer_malformed"), 1);
+  ASSERT_EQ(episodes.ends().size(), 1u);
+  EXPECT_EQ(episodes.ends()[0].state(), v1::EPISODE_FINISHED);
+}
+
+TEST_F(RunnerTest, AnEndThatIsRefusedForGoodIsAFailedOne) {
+  FakeEpisodes episodes(1);
+  episodes.before_end = [](const v1::EpisodeEndRequest& end) {
+    return end.state() == v1::EPISODE_FINISHED ? absl::InvalidArgumentError("not so") : absl::OkStatus();
+  };
+  const RunnerStats stats = RunAll(episodes);
+  EXPECT_EQ(stats.failures, (std::map<std::string, int64_t>{{"gateway", 1}}));
+  EXPECT_EQ(stats.unreported, 0);
+  ASSERT_EQ(episodes.ends().size(), 1u) << "nobody waits for an episode that is left open";
+  EXPECT_EQ(episodes.ends()[0].state(), v1::EPISODE_FAILED);
+  EXPECT_EQ(episodes.ends()[0].detail(), "gateway: the end was not taken: not so");
+}
+
+TEST_F(RunnerTest, AnEndThatMayHaveBeenTakenIsNotTurnedIntoAnother) {
+  options_.report_retry_s = 0;
+  FakeEpisodes episodes(1);
+  int ends = 0;
+  episodes.before_end = [&](const auto&) {
+    return ++ends == 1 ? absl::DeadlineExceededError("slow") : absl::OkStatus();
+  };
+  EXPECT_EQ(RunAll(episodes).unreported, 1);
+  EXPECT_EQ(ends, 1);
+}
+
 TEST_F(RunnerTest, AnEndThatIsNotTakenIsCounted) {
   FakeEpisodes episodes(1);
   episodes.before_end = [&](const auto&) { return absl::NotFoundError("fenced"); };
