@@ -194,6 +194,14 @@ class EpisodeRunner {
     input.task = &task_;
     input.workdir = folder_->work();
     input.home = folder_->home();
+    if (recipe_.options.verifier.kind == "command") {
+      for (const auto& [name, folder] :
+           {std::pair("verifier-home", &input.own_home), {"verifier-tmp", &input.own_tmp}}) {
+        auto made = folder_->AddFolder(name);
+        if (!made.ok()) return Trouble{"sandbox", Message(made.status())};
+        *folder = *std::move(made);
+      }
+    }
     input.episode_id = episode_.episode_id();
     input.cwd = context_.cwd;
     input.cancel = context_.cancel;

@@ -230,7 +230,8 @@ class CommandVerifier final : public AnswerVerifier {
       command.argv.push_back(*text);
     }
     command.env = sandbox::InheritedEnvironment({"PATH", "LANG", "LC_ALL", "TZ"});
-    command.env["HOME"] = input.home;
+    command.env["HOME"] = input.own_home;
+    command.env["TMPDIR"] = input.own_tmp;
     command.env["INGOT_EPISODE_ID"] = input.episode_id;
     command.working_dir = input.workdir;
     command.stdin_text = answer;

@@ -267,6 +267,19 @@ TEST_F(RunnerTest, TheAnswerCanStandInAFile) {
   EXPECT_EQ(missing.rewards().at("ep0").signals().at("answer_malformed"), 1);
 }
 
+TEST_F(RunnerTest, AVerifiersCommandHasAHomeThatTheAgentWasNeverIn) {
+  SetScript("echo evil > $HOME/.profile; echo evil > $TMPDIR/left; echo mine > made; echo 42");
+  recipe().verifier.kind = "command";
+  recipe().verifier.command = {"sh", "-c",
+                               "test -z \"$(ls -A $HOME $TMPDIR | grep -v :)\" && touch $HOME/a $TMPDIR/b && "
+                               "test -e $1/.profile && test -e made",
+                               "verify", "${home}"};
+  FakeEpisodes episodes(1);
+  EXPECT_EQ(RunAll(episodes).finished, 1);
+  EXPECT_EQ(episodes.rewards().at("ep0").reward(), 1) << episodes.ends()[0].detail();
+  EXPECT_TRUE(WorkRootIsEmpty());
+}
+
 TEST_F(RunnerTest, APostedRewardIsNotOverwritten) {
   recipe().verifier.kind = "agent_posted";
   FakeEpisodes episodes(1);

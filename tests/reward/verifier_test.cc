@@ -21,6 +21,8 @@ absl::StatusOr<Verdict> Score(const VerifierOptions& options, std::optional<std:
   input.no_answer_reason = "it printed nothing";
   input.workdir = "/";
   input.home = "/nowhere";
+  input.own_home = "/its";
+  input.own_tmp = "/own";
   input.episode_id = "ep1";
   return verifier->Verify(input);
 }
@@ -181,7 +183,7 @@ TEST(VerifierTest, CommandDecidesByExitCode) {
   const VerifierOptions options = ShellVerifier("read said; test \"$said\" = \"$1\"");
   EXPECT_TRUE(IsOne(Score(options, "42\n")));
   EXPECT_TRUE(IsZero(Score(options, "41\n")));
-  EXPECT_TRUE(IsOne(Score(ShellVerifier("test \"$PWD$HOME$INGOT_EPISODE_ID\" = //nowhereep1"), "")));
+  EXPECT_TRUE(IsOne(Score(ShellVerifier("test \"$PWD$HOME$TMPDIR$INGOT_EPISODE_ID\" = //its/ownep1"), "")));
 }
 
 TEST(VerifierTest, CommandDecidesByJsonOnItsLastLine) {

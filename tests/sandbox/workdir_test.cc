@@ -90,6 +90,20 @@ TEST_F(WorkDirTest, ReadingNeitherBlocksNorGrows) {
   EXPECT_EQ(folder->ReadFile("none", 9).status().code(), absl::StatusCode::kNotFound);
 }
 
+TEST_F(WorkDirTest, AddedFoldersAreNewAndGoWithIt) {
+  std::string first, second;
+  {
+    auto folder = WorkDir::Create(root_);
+    first = folder->AddFolder("own").value();
+    second = folder->AddFolder("own").value();
+    EXPECT_NE(first, second);
+    EXPECT_TRUE(std::filesystem::is_empty(first));
+    EXPECT_TRUE(first.starts_with(folder->path() + "/own-"));
+  }
+  EXPECT_FALSE(std::filesystem::exists(first));
+  EXPECT_EQ(Entries(), 0);
+}
+
 TEST_F(WorkDirTest, KeepRenamesAndReplacesAnOlderOne) {
   for (int i = 0; i < 2; ++i) {
     auto folder = WorkDir::Create(root_);
