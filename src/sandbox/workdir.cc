@@ -150,6 +150,14 @@ absl::StatusOr<std::string> WorkDir::ReadFile(const std::string& relative, int64
   }
 }
 
+absl::Status WorkDir::WriteBeside(const std::string& name, std::string_view content) const {
+  const std::string path = absl::StrCat(path_, "/", name);
+  unlink(path.c_str());
+  const Fd file(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644));
+  if (!file.valid()) return ErrnoStatus(errno, absl::StrCat("cannot write ", path));
+  return WriteAll(file.get(), content, name);
+}
+
 absl::StatusOr<std::string> WorkDir::AddFolder(const std::string& name) const {
   std::string path = absl::StrCat(path_, "/", name, "-", base::RandomHex(8));
   if (mkdir(path.c_str(), 0700) != 0) return ErrnoStatus(errno, absl::StrCat("cannot make ", path));

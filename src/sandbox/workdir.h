@@ -42,6 +42,10 @@ class WorkDir {
   // A new, empty folder beside work/, under a name that nobody could have written to before. Absolute.
   absl::StatusOr<std::string> AddFolder(const std::string& name) const;
 
+  // Writes the file `name` beside work/, anew: what the agent may have put in its place, a pipe that would block or a
+  // link, is removed.
+  absl::Status WriteBeside(const std::string& name, std::string_view content) const;
+
   // Returns the new path; from then on nothing is removed.
   absl::StatusOr<std::string> Keep(const std::string& name);
 

@@ -316,13 +316,13 @@ TEST_F(RunnerTest, KeepsTheFoldersOfTheFirstFailures) {
   recipe().keep_failed = true;
   options_.keep_failed_max = 2;
   options_.concurrency = 1;
-  SetScript("echo said; echo why >&2; echo mine > notes; exit 1");
+  SetScript("echo said; echo why >&2; echo mine > notes; mkfifo ../stdout.txt stdout.txt; exit 1");
   FakeEpisodes episodes(4);
   RunAll(episodes);
-  EXPECT_EQ(Content(root_ + "/work/kept-ep0/work/ingot-stdout.txt"), "said\n");
-  EXPECT_EQ(Content(root_ + "/work/kept-ep1/work/ingot-stderr.txt"), "why\n");
+  EXPECT_EQ(Content(root_ + "/work/kept-ep0/stdout.txt"), "said\n");
+  EXPECT_EQ(Content(root_ + "/work/kept-ep1/stderr.txt"), "why\n");
   EXPECT_EQ(Content(root_ + "/work/kept-ep0/work/notes"), "mine\n");
-  EXPECT_THAT(Content(root_ + "/work/kept-ep0/work/ingot-failure.txt"), StartsWith("crash: "));
+  EXPECT_THAT(Content(root_ + "/work/kept-ep0/failure.txt"), StartsWith("crash: "));
   EXPECT_EQ(std::distance(fs::directory_iterator(root_ + "/work"), fs::directory_iterator()), 2);
 }
 
