@@ -29,7 +29,8 @@ struct VerifierOptions {
   // command         `command` decides, with the answer on its stdin, run in the agent's work folder after the agent.
   // Its
   //                 HOME and TMPDIR are its own: what the agent left in its ${home} decides nothing unless it is asked
-  // agent_reported  the answer is the reward: a number, or {"reward": number, "signals": {name: number}}
+  // agent_reported  the answer is the reward: a number, or {"reward": number, "signals": {name: number}}, with at most
+  //                 as many signals and as long names as tree/signal_bounds.h says
   // agent_posted    nothing to verify: the agent itself posts its reward to the gateway. None posted: as a missing
   // answer
   std::string kind = "exact";

@@ -166,17 +166,33 @@ TEST(VerifierTest, AgentReportedTakesANumberOrAnObject) {
   }
 }
 
-TEST(VerifierTest, AgentPostedDecidesNothing) {
-  const auto verifier = Verifier::Make(Kind("agent_posted"));
-  ASSERT_TRUE(verifier.ok());
-  EXPECT_FALSE((*verifier)->decides());
-}
-
 VerifierOptions ShellVerifier(const std::string& script, const std::string& from = "exit_code") {
   VerifierOptions options = Kind("command");
   options.command = {"/bin/sh", "-c", script, "verify", "${task.answer}"};
   options.reward_from = from;
   return options;
+}
+
+TEST(VerifierTest, SignalsThatTheGatewayWouldRefuseAreAMalformedReport) {
+  const auto with = [](size_t count, const std::string& name) {
+    std::string signals;
+    for (size_t i = 0; i < count; ++i) absl::StrAppend(&signals, i == 0 ? "" : ",", "\"", name, i, "\":1");
+    return absl::StrCat(R"({"reward":1,"signals":{)", signals, "}}");
+  };
+  const VerifierOptions options = Kind("agent_reported");
+  EXPECT_TRUE(IsOne(Score(options, with(224, "s"))));
+  EXPECT_TRUE(IsMalformed(Score(options, with(225, "s"))));
+  EXPECT_TRUE(IsOne(Score(options, with(1, std::string(255, 'n')))));
+  EXPECT_TRUE(IsMalformed(Score(options, with(1, std::string(256, 'n')))));
+  EXPECT_TRUE(IsMalformed(Score(options, R"({"reward":1,"signals":{"":1}})")));
+  // Of a command it is the verifier's own fault.
+  EXPECT_FALSE(Score(ShellVerifier(R"(echo '{"reward":1,"signals":{"":1}}')", "json"), "x").ok());
+}
+
+TEST(VerifierTest, AgentPostedDecidesNothing) {
+  const auto verifier = Verifier::Make(Kind("agent_posted"));
+  ASSERT_TRUE(verifier.ok());
+  EXPECT_FALSE((*verifier)->decides());
 }
 
 TEST(VerifierTest, CommandDecidesByExitCode) {
