@@ -194,6 +194,14 @@ class EpisodeRunner {
     input.task = &task_;
     input.workdir = folder_->work();
     input.home = folder_->home();
+    if (recipe_.options.verifier.kind == "command") {
+      for (const auto& [name, folder] :
+           {std::pair("verifier-home", &input.own_home), {"verifier-tmp", &input.own_tmp}}) {
+        auto made = folder_->AddFolder(name);
+        if (!made.ok()) return Trouble{"sandbox", Message(made.status())};
+        *folder = *std::move(made);
+      }
+    }
     input.episode_id = episode_.episode_id();
     input.cwd = context_.cwd;
     input.cancel = context_.cancel;
@@ -230,9 +238,10 @@ class EpisodeRunner {
   }
 
   void Keep() {
-    (void)folder_->WriteFile("ingot-stdout.txt", agent_.out);
-    (void)folder_->WriteFile("ingot-stderr.txt", agent_.err);
-    (void)folder_->WriteFile("ingot-failure.txt", absl::StrCat(report_.cause, ": ", report_.detail, "\n"));
+    // Not in work/, which is the agent's.
+    (void)folder_->WriteBeside("stdout.txt", agent_.out);
+    (void)folder_->WriteBeside("stderr.txt", agent_.err);
+    (void)folder_->WriteBeside("failure.txt", absl::StrCat(report_.cause, ": ", report_.detail, "\n"));
     const auto kept = folder_->Keep(episode_.episode_id());
     INGOT_LOG(info, "episode {} failed ({}); {}", episode_.episode_id(), report_.cause,
               kept.ok() ? "its folder is " + *kept : Message(kept.status()));

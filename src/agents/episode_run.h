@@ -21,8 +21,8 @@ namespace ingot::agents {
 //   timeout   the agent ran past its time
 //   flood     the agent wrote too much
 //   verifier  the verifier broke
-//   gateway   the gateway did not take the reward
-//   stopped   the runner was stopped
+//   gateway   the gateway did not take the reward, or the end
+//   stopped   the runner was stopped: no fault of the episode's, and no failed attempt of its sample
 struct EpisodeReport {
   std::string cause;   // empty: finished
   std::string detail;  // for people: why it failed, or what the verifier said

@@ -70,7 +70,8 @@ struct RecipeOptions {
   std::string on_timeout = "fail";
   // The same for an agent that writes more than max_output_bytes.
   std::string on_flood = "fail";
-  // Keep the folder of a failed episode, with the agent's output in it (up to keep_failed_max of the runner).
+  // Keep the folder of a failed episode, with stdout.txt, stderr.txt and failure.txt beside the agent's home/ and work/
+  // (up to keep_failed_max of the runner).
   bool keep_failed = false;
   // How the outcome is scored.
   reward::VerifierOptions verifier;

@@ -17,9 +17,16 @@ using std::chrono::nanoseconds;
 // An injected clock can move without anyone being signalled: waits look at it this often.
 constexpr nanoseconds kLongestNap = std::chrono::milliseconds(100);
 
+// The cause that is nobody's fault (agents/episode_run.h).
+constexpr char kStopped[] = "stopped";
+
 std::string CurrentFolder() {
   std::error_code error;
   return std::filesystem::current_path(error).string();
+}
+
+const std::string& OwnersKey(const v1::EpisodeOpenResponse& episode) {
+  return episode.owner_key().empty() ? episode.api_key() : episode.owner_key();
 }
 
 bool IsTransient(const absl::Status& status) {
@@ -170,6 +177,8 @@ void Runner::Slot() {
     v1::EpisodeOpenRequest request;
     request.set_scaffold(recipes_[opening.recipe]->options.name);
     request.set_idempotency_key(opening.idempotency_key);
+    // An agent that is judged must not be able to say itself what it earned.
+    request.set_separate_owner(recipes_[opening.recipe]->verifier->decides());
     const auto opened = episodes_.Open(request);
     if (!Admitted(opening, opened)) continue;
     const int recipe = std::exchange(opening, {}).recipe;
@@ -276,27 +285,46 @@ EpisodeReport Runner::RunOne(const Recipe& recipe, const v1::EpisodeOpenResponse
   return RunEpisode(recipe, episode, context);
 }
 
+absl::Status Runner::Post(const v1::EpisodeOpenResponse& episode, double earned,
+                          const std::map<std::string, double>& signals) {
+  v1::EpisodeRewardRequest reward;
+  reward.set_episode_id(episode.episode_id());
+  reward.set_api_key(OwnersKey(episode));
+  reward.set_reward(earned);
+  for (const auto& [name, value] : signals) (*reward.mutable_signals())[name] = value;
+  return WithRetries([&] { return episodes_.Reward(reward); });
+}
+
+absl::Status Runner::Finish(const v1::EpisodeOpenResponse& episode, const EpisodeReport& report) {
+  const absl::Status ended = End(episode, v1::EPISODE_FINISHED, report.detail);
+  if (report.has_reward || !absl::IsFailedPrecondition(ended)) return ended;
+  // It was for the agent to post a reward, and there is none: its doing, like an answer that is missing.
+  std::map<std::string, double> signals = report.signals;
+  signals["answer_malformed"] = 1;
+  if (!Post(episode, 0, signals).ok()) return ended;
+  return End(episode, v1::EPISODE_FINISHED, "the agent has posted no reward");
+}
+
 std::string Runner::Report(const v1::EpisodeOpenResponse& episode, const EpisodeReport& report) {
   std::string cause = report.cause, detail = report.detail;
-  if (cause.empty() && report.has_reward) {  // otherwise the agent has posted its own, which must stand
-    v1::EpisodeRewardRequest reward;
-    reward.set_episode_id(episode.episode_id());
-    reward.set_api_key(episode.api_key());
-    reward.set_reward(report.reward);
-    for (const auto& [name, value] : report.signals) (*reward.mutable_signals())[name] = value;
-    const absl::Status posted = WithRetries([&] { return episodes_.Reward(reward); });
-    if (!posted.ok()) {
-      cause = "gateway";
-      detail = absl::StrCat("the reward was not taken: ", posted.message());
-    }
+  absl::Status ended;
+  if (cause.empty()) {
+    // Otherwise the agent has posted its own, which must stand.
+    const absl::Status posted = report.has_reward ? Post(episode, report.reward, report.signals) : absl::OkStatus();
+    if (posted.ok()) ended = Finish(episode, report);
+    if (posted.ok() && ended.ok()) return "";
+    const absl::Status& refused = posted.ok() ? ended : posted;
+    cause = IsTransient(refused) && stopping() ? kStopped : "gateway";
+    detail = absl::StrCat("the ", posted.ok() ? "end" : "reward", " was not taken: ", refused.message());
   }
-  const absl::Status ended = cause.empty() ? End(episode, v1::EPISODE_FINISHED, detail)
-                                           : End(episode, v1::EPISODE_FAILED, absl::StrCat(cause, ": ", detail));
+  if (ended.ok() || !IsTransient(ended)) {  // otherwise it may have been taken
+    ended =
+        End(episode, cause == kStopped ? v1::EPISODE_FENCED : v1::EPISODE_FAILED, absl::StrCat(cause, ": ", detail));
+  }
   if (!ended.ok()) {
     INGOT_LOG(error, "the end of episode {} was not taken: {}", episode.episode_id(), ended.ToString());
     base::MutexLock lock(mu_);
     ++stats_.unreported;
-    if (cause.empty()) cause = "gateway";
   }
   return cause;
 }
@@ -304,7 +332,7 @@ std::string Runner::Report(const v1::EpisodeOpenResponse& episode, const Episode
 absl::Status Runner::End(const v1::EpisodeOpenResponse& episode, v1::EpisodeState state, const std::string& detail) {
   v1::EpisodeEndRequest request;
   request.set_episode_id(episode.episode_id());
-  request.set_api_key(episode.api_key());
+  request.set_api_key(OwnersKey(episode));
   request.set_state(state);
   request.set_detail(ValidUtf8(detail));
   return WithRetries([&] { return episodes_.End(request); });
@@ -347,7 +375,7 @@ void Runner::Count(int recipe, const EpisodeReport& report, const std::string& c
   if (cause.empty()) return;
   const int64_t count = ++stats_.failures[cause];
   // The first few of a kind, then a sample: a broken recipe must be seen but not fill the disk.
-  if (cause != "stopped" && (count <= 10 || count % 100 == 0)) {
+  if (cause != kStopped && (count <= 10 || count % 100 == 0)) {
     INGOT_LOG(warn, "an episode of '{}' failed ({}, {} so far): {}", recipes_[recipe]->options.name, cause, count,
               report.detail);
   }
@@ -357,6 +385,11 @@ void Runner::WaitUntil(nanoseconds moment) {
   for (nanoseconds now = clock_.Now(); !stopping_ && now < moment; now = clock_.Now()) {
     changed_.WaitFor(mu_, std::min(moment - now, kLongestNap));
   }
+}
+
+bool Runner::stopping() const {
+  base::MutexLock lock(mu_);
+  return stopping_;
 }
 
 bool Runner::MayKeep() {

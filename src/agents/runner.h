@@ -2,7 +2,8 @@
 // reward and ends it, and starts over.
 //
 //   Open --429--> wait (OpenGate) --> Open ... --admitted--> RunEpisode --> Reward, End(FINISHED)
-//     |                                                          '--failed--> End(FAILED, "cause: detail")
+//     |                                                          |--failed--> End(FAILED, "cause: detail")
+//     |                                                          '--stopped-> End(FENCED): no attempt that counts
 //     '--the run is over (FAILED_PRECONDITION)--> the slot ends
 //
 // Whatever fails inside an episode is that episode's failure; only Stop and the end of the run end a slot. Failures
@@ -67,8 +68,9 @@ class Runner {
   // more threads; those already started go on until Stop.
   absl::Status Start();
 
-  // Kills what runs, reports it as FAILED (cause "stopped"), and ends the slots. DEADLINE_EXCEEDED if some slot is
-  // still in a call to the gateway after stop_timeout_s. May be called again.
+  // Kills what runs, reports it as FENCED (cause "stopped"): lost by no fault of its own, its sample will be tried
+  // again. Then ends the slots. DEADLINE_EXCEEDED if some slot is still in a call to the gateway after stop_timeout_s.
+  // May be called again.
   absl::Status Stop();
 
   // Blocks until all slots have ended (the run is over, or Stop); false after `timeout`.
@@ -98,9 +100,14 @@ class Runner {
   // Takes the answer to an Open into account; true if there is an episode to run.
   bool Admitted(Opening& opening, const absl::StatusOr<v1::EpisodeOpenResponse>& opened);
   EpisodeReport RunOne(const Recipe& recipe, const v1::EpisodeOpenResponse& episode);
-  // Posts reward and end. Returns the cause under which the episode is counted; empty: finished.
+  // Posts reward and end; what cannot be ended as finished is ended as failed. Returns the cause under which the
+  // episode is counted; empty: finished.
   std::string Report(const v1::EpisodeOpenResponse& episode, const EpisodeReport& report);
+  absl::Status Post(const v1::EpisodeOpenResponse& episode, double earned,
+                    const std::map<std::string, double>& signals);
+  absl::Status Finish(const v1::EpisodeOpenResponse& episode, const EpisodeReport& report);
   absl::Status End(const v1::EpisodeOpenResponse& episode, v1::EpisodeState state, const std::string& detail);
+  bool stopping() const;
   template <typename Call>
   absl::Status WithRetries(Call call);
   void Count(int recipe, const EpisodeReport& report, const std::string& cause);

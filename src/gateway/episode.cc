@@ -7,14 +7,13 @@
 #include "gateway/api_error.h"
 #include "gateway/conversation_builder.h"
 #include "gateway/cut_text.h"
+#include "tree/signal_bounds.h"
 
 namespace ingot::gateway {
 namespace {
 
 // How long a prompt's plan waits for the record of a call that its request may go on from: a few writes of the pool.
 constexpr std::chrono::milliseconds kMaxFinishingWait(500);
-constexpr size_t kMaxSignals = 256;
-constexpr size_t kMaxSignalName = 256;
 constexpr char kLimit[] = "episode_limit";  // no client tries a 400 again, unlike a 409 or a 429
 
 absl::Status CheckNumbers(const v1::EpisodeRewardRequest& posted) {
@@ -23,8 +22,8 @@ absl::Status CheckNumbers(const v1::EpisodeRewardRequest& posted) {
     if (!std::isfinite(number)) {
       return BadRequest("signals", absl::StrCat("signal '", name, "' must be a finite number"));
     }
-    if (name.empty() || name.size() > kMaxSignalName) {
-      return BadRequest("signals", absl::StrCat("a signal's name must have 1 to ", kMaxSignalName, " bytes"));
+    if (name.empty() || name.size() > tree::kMaxSignalName) {
+      return BadRequest("signals", absl::StrCat("a signal's name must have 1 to ", tree::kMaxSignalName, " bytes"));
     }
   }
   for (const v1::CallReward& named : posted.call_rewards()) {
@@ -181,8 +180,8 @@ absl::Status Episode::CheckRoom(const v1::RewardEpisodeRequest& posted) const {
   const auto added = [](const auto& to, const auto& from) {
     return std::count_if(from.begin(), from.end(), [&](const auto& one) { return !to.contains(one.first); });
   };
-  if (earned_.signals().size() + added(earned_.signals(), posted.signals()) > kMaxSignals) {
-    return BadRequest("signals", absl::StrCat("an episode has at most ", kMaxSignals, " signals"));
+  if (earned_.signals().size() + added(earned_.signals(), posted.signals()) > tree::kMaxSignals) {
+    return BadRequest("signals", absl::StrCat("an episode has at most ", tree::kMaxSignals, " signals"));
   }
   // Only a session can get there: it forgets its calls when it has had so many, and takes more.
   const auto calls = earned_.call_rewards().size() + added(earned_.call_rewards(), posted.call_rewards());

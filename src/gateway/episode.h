@@ -50,7 +50,7 @@ class Episode {
           std::chrono::nanoseconds opened, std::chrono::nanoseconds now);
 
   const std::string& id() const { return record_.episode_id(); }
-  const std::string& key_hash() const { return record_.key_hash(); }
+  const std::string& key_hash() const { return record_.key_hash(); }  // of its call key (gateway/episode_key.h)
   // As it was opened; what it earns and its state are not kept here.
   const v1::Episode& record() const { return record_; }
   bool admitted() const { return admitted_; }

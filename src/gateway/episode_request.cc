@@ -130,7 +130,8 @@ absl::Status CheckOpen(const v1::EpisodeOpenRequest& request, bool admission) {
 }
 
 absl::Status ReadOpen(const value& body, v1::EpisodeOpenRequest& open) {
-  INGOT_RETURN_IF_ERROR(CheckFields(body, {"scaffold", "task", "domain", "group", "limits", "metadata"}));
+  INGOT_RETURN_IF_ERROR(
+      CheckFields(body, {"scaffold", "task", "domain", "group", "limits", "metadata", "separate_owner"}));
   INGOT_ASSIGN_OR_RETURN(const std::string scaffold, StringField(body, "scaffold"));
   INGOT_ASSIGN_OR_RETURN(const std::string group, StringField(body, "group"));
   open.set_scaffold(scaffold);
@@ -139,6 +140,10 @@ absl::Status ReadOpen(const value& body, v1::EpisodeOpenRequest& open) {
   INGOT_RETURN_IF_ERROR(ReadLimits(body, open));
   const value* metadata = base::Find(body, "metadata");
   if (metadata != nullptr && !metadata->is_null()) open.set_metadata_json(base::PrintJson(*metadata));
+  const value* separate = base::Find(body, "separate_owner");
+  if (separate == nullptr || separate->is_null()) return absl::OkStatus();
+  if (!separate->is_bool()) return BadRequest("separate_owner", "'separate_owner' must be true or false");
+  open.set_separate_owner(separate->get_bool());
   return absl::OkStatus();
 }
 

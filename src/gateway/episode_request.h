@@ -9,7 +9,7 @@
 namespace ingot::gateway {
 
 // {"scaffold"?, "task": {"task_id"?, "domain"?, "payload"?}?, "domain"?, "group"?, "limits": {"max_calls"?,
-// "max_tokens"?, "deadline_s"?}?, "metadata": {..}?}
+// "max_tokens"?, "deadline_s"?}?, "metadata": {..}?, "separate_owner": bool?}
 absl::Status ReadOpen(const base::json::value& body, v1::EpisodeOpenRequest& open);
 // {"reward"?, "signals": {NAME: number}?, "call_id" | "turn"?, "calls": [{"call_id" | "turn", "reward"}]?}: with a call
 // named, "reward" is its own.

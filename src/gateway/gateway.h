@@ -51,8 +51,9 @@ class Gateway {
   // Admission, then durable in the pool, then the answer; once for an idempotency key, however often it is asked.
   // RESOURCE_EXHAUSTED: no place now. 410: the run is over. 401 or 403 without the admin key, where there is one.
   absl::StatusOr<v1::EpisodeOpenResponse> OpenEpisode(const v1::EpisodeOpenRequest& request);
-  // Needs the episode's key or the admin key: UNAUTHENTICATED without, PERMISSION_DENIED with another's, NOT_FOUND for
-  // an unknown episode or call, 410 after its end. Durable in the pool when it answers OK.
+  // Needs the episode's owner's key or the admin key: UNAUTHENTICATED without, PERMISSION_DENIED with another's or the
+  // key that only calls, NOT_FOUND for an unknown episode or call, 410 after its end. Durable in the pool when it
+  // answers OK.
   absl::Status RewardEpisode(const v1::EpisodeRewardRequest& request);
   absl::Status RewardEpisode(const std::string& episode_id, const std::string& api_key, std::optional<double> reward,
                              const std::map<std::string, double>& signals);
@@ -95,18 +96,19 @@ class Gateway {
   Gateway(GatewayOptions options, GatewayParts parts) : core_(std::move(options), std::move(parts)) {}
 
   absl::StatusOr<std::shared_ptr<Episode>> Resolve(const Caller& caller);
-  absl::StatusOr<std::shared_ptr<Episode>> FindByKey(const std::string& episode_id, const std::string& api_key);
+  // For those who own it.
+  absl::StatusOr<std::shared_ptr<Episode>> FindByKey(const std::string& episode_id, const std::string& key);
   // Ends what earlier incarnations of the runner left open.
   void EndAbandoned(const std::string& runner, const std::string& incarnation);
   // Fills in what the scheduler's ticket says.
   absl::Status Admit(const v1::EpisodeOpenRequest& request, v1::Episode& record);
   // In the pool; if that cannot be, the place is given back.
   absl::Status Store(const v1::Episode& record, bool admitted);
-  // The episode of `api_key`, opened if there is none: all who ask for it at once get the same one.
-  absl::StatusOr<std::shared_ptr<Episode>> OpenOnce(const v1::EpisodeOpenRequest& request, const std::string& api_key,
+  // The episode that `owner_key` owns, opened if there is none: all who ask for it at once get the same one.
+  absl::StatusOr<std::shared_ptr<Episode>> OpenOnce(const v1::EpisodeOpenRequest& request, const std::string& owner_key,
                                                     bool session);
-  // Admits, unless it is a session, and stores; `api_key` names the episode.
-  absl::StatusOr<std::shared_ptr<Episode>> Open(const v1::EpisodeOpenRequest& request, const std::string& api_key,
+  // Admits, unless it is a session, and stores.
+  absl::StatusOr<std::shared_ptr<Episode>> Open(const v1::EpisodeOpenRequest& request, const std::string& key_hash,
                                                 bool session);
   absl::Status CheckAdmin(const std::string& key) const;
   bool IsAdmin(const std::string& key) const;
@@ -132,14 +134,14 @@ class Gateway {
   bool shutdown_ ABSL_GUARDED_BY(mu_) = false;
   std::string base_url_ ABSL_GUARDED_BY(mu_);
   int opening_ ABSL_GUARDED_BY(mu_) = 0;
-  std::set<std::string> opening_keys_ ABSL_GUARDED_BY(mu_);  // hashes of the keys of OpenOnce
+  std::set<std::string> opening_keys_ ABSL_GUARDED_BY(mu_);  // those that OpenOnce opens, by Episode::key_hash
   std::unordered_map<std::string, std::shared_ptr<Episode>> by_id_ ABSL_GUARDED_BY(mu_);
-  std::unordered_map<std::string, std::shared_ptr<Episode>> by_key_ ABSL_GUARDED_BY(mu_);  // by hash of the key
+  std::unordered_map<std::string, std::shared_ptr<Episode>> by_key_ ABSL_GUARDED_BY(mu_);  // by Episode::key_hash
   std::set<std::shared_ptr<Answer>> answers_ ABSL_GUARDED_BY(mu_);
   int active_calls_ ABSL_GUARDED_BY(mu_) = 0;  // of all answers; one that is not parsed yet counts as one
   // Ended ones, so that what comes late is told so; the oldest are forgotten.
   std::unordered_map<std::string, Ended> ended_by_key_ ABSL_GUARDED_BY(mu_);
-  std::unordered_map<std::string, std::string> ended_keys_ ABSL_GUARDED_BY(mu_);    // hash of the key, by episode id
+  std::unordered_map<std::string, std::string> ended_keys_ ABSL_GUARDED_BY(mu_);    // Episode::key_hash, by episode id
   std::deque<std::string> ended_order_ ABSL_GUARDED_BY(mu_);                        // hashes of keys
   std::unordered_map<std::string, std::string> incarnations_ ABSL_GUARDED_BY(mu_);  // the newest, by runner
   std::set<std::string> ending_ ABSL_GUARDED_BY(mu_);  // ids of episodes that Tick is ending

@@ -2,8 +2,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/checksum.h"
 #include "gateway/api_error.h"
+#include "gateway/episode_key.h"
 #include "gateway/gateway.h"
 
 namespace ingot::gateway {
@@ -15,8 +15,7 @@ bool Gateway::IsAdmin(const std::string& key) const {
   return differs == 0;
 }
 
-absl::StatusOr<std::shared_ptr<Episode>> Gateway::FindByKey(const std::string& episode_id, const std::string& api_key) {
-  const std::string hash = base::ContentKey(api_key);
+absl::StatusOr<std::shared_ptr<Episode>> Gateway::FindByKey(const std::string& episode_id, const std::string& key) {
   const auto known = [&] {
     base::MutexLock lock(mu_);
     return by_id_.contains(episode_id) || ended_keys_.contains(episode_id);
@@ -28,11 +27,16 @@ absl::StatusOr<std::shared_ptr<Episode>> Gateway::FindByKey(const std::string& e
   if (found == by_id_.end() && ended == ended_keys_.end()) {
     return ApiError(404, "episode_not_found", "", "there is no such episode");
   }
-  if (api_key.empty()) {
-    return ApiError(401, "invalid_api_key", "", "the episode's API key is needed: Authorization: Bearer KEY");
+  if (key.empty()) {
+    return ApiError(401, "invalid_api_key", "", "the key of the episode's owner is needed: Authorization: Bearer KEY");
   }
-  if (!IsAdmin(api_key) && hash != (found != by_id_.end() ? found->second->key_hash() : ended->second)) {
-    return ApiError(403, "invalid_api_key", "", "the API key is not this episode's");
+  const KeyHashes hashes(key);
+  const std::string& own = found != by_id_.end() ? found->second->key_hash() : ended->second;
+  if (!IsAdmin(key) && hashes.as_owner != own) {
+    return ApiError(403, "invalid_api_key", "",
+                    hashes.as_caller == own
+                        ? "this key of the episode calls models only: rewarding and ending it needs its owner's"
+                        : "the API key is not this episode's");
   }
   if (found == by_id_.end()) return EpisodeOver(episode_id);
   return found->second;
@@ -42,7 +46,7 @@ absl::StatusOr<std::shared_ptr<Episode>> Gateway::Resolve(const Caller& caller) 
   if (IsAdmin(caller.api_key)) {
     return ApiError(403, "invalid_api_key", "", "the admin key calls no model: send an episode's key");
   }
-  const std::string hash = base::ContentKey(caller.api_key);
+  const KeyHashes hashes(caller.api_key);
   const bool serving = core_.parts.admission == nullptr;
   {
     base::MutexLock lock(mu_);
@@ -52,18 +56,20 @@ absl::StatusOr<std::shared_ptr<Episode>> Gateway::Resolve(const Caller& caller) 
       if (found == by_id_.end() && ended == ended_keys_.end()) {
         return ApiError(404, "episode_not_found", "", "the URL names no open episode");
       }
-      const std::string& owner = found != by_id_.end() ? found->second->key_hash() : ended->second;
-      if (!caller.api_key.empty() && hash != owner) {
+      const std::string& own = found != by_id_.end() ? found->second->key_hash() : ended->second;
+      if (!caller.api_key.empty() && hashes.as_owner != own && hashes.as_caller != own) {
         return ApiError(403, "invalid_api_key", "",
                         "the API key is not that of the URL's episode: send that episode's key, or none");
       }
       if (found == by_id_.end()) return EpisodeOver(caller.episode);
       return found->second;
     }
-    const auto found = by_key_.find(hash);
-    if (found != by_key_.end()) return found->second;
-    const auto ended = ended_by_key_.find(hash);
-    if (ended != ended_by_key_.end()) return EpisodeOver(ended->second.episode_id);
+    for (const std::string& hash : {hashes.as_caller, hashes.as_owner}) {
+      const auto found = by_key_.find(hash);
+      if (found != by_key_.end()) return found->second;
+      const auto ended = ended_by_key_.find(hash);
+      if (ended != ended_by_key_.end()) return EpisodeOver(ended->second.episode_id);
+    }
   }
   if (serving || (core_.options.auto_episodes && !caller.api_key.empty())) {
     return OpenOnce(v1::EpisodeOpenRequest(), caller.api_key, true);

@@ -40,8 +40,9 @@ absl::Status Gateway::RewardEpisode(const std::string& episode_id, const std::st
 }
 
 absl::Status Gateway::EndEpisode(const v1::EpisodeEndRequest& request) {
-  if (request.state() != v1::EPISODE_FINISHED && request.state() != v1::EPISODE_FAILED) {
-    return BadRequest("status", "an episode ends as finished or as failed");
+  if (request.state() != v1::EPISODE_FINISHED && request.state() != v1::EPISODE_FAILED &&
+      request.state() != v1::EPISODE_FENCED) {
+    return BadRequest("status", "an episode ends as finished, failed or fenced");
   }
   const std::string detail = CutText(request.detail(), kMaxDetail);
   auto episode = FindByKey(request.episode_id(), request.api_key());
@@ -82,7 +83,9 @@ absl::Status Gateway::End(const std::shared_ptr<Episode>& episode, v1::EpisodeSt
     status = base::Annotate(core_.parts.admission->EpisodeEnded(ended), "the scheduler was not told of the end");
   }
   if (status.ok()) {
-    ++(state == v1::EPISODE_FINISHED ? core_.counters.episodes_finished : core_.counters.episodes_failed);
+    ++(state == v1::EPISODE_FINISHED ? core_.counters.episodes_finished
+       : state == v1::EPISODE_FAILED ? core_.counters.episodes_failed
+                                     : core_.counters.episodes_fenced);
     Remove(episode, state, detail, free_key);
   }
   episode->FinishEnd(status.ok());

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "gateway/api_error.h"
+#include "gateway/episode_key.h"
 #include "gateway/episode_request.h"
 #include "gateway/gateway.h"
 
@@ -15,8 +16,8 @@ namespace {
 constexpr size_t kMaxRunner = 256;                                   // bytes
 constexpr size_t kMinIdempotencyKey = 16, kMaxIdempotencyKey = 256;  // bytes
 
-// A repeated opening makes the same key again: gateway and pool keep hashes of keys alone.
-std::string KeyOf(const v1::EpisodeOpenRequest& request) {
+// The owner's. A repeated opening makes the same key again: gateway and pool keep hashes of keys alone.
+std::string OwnerKeyOf(const v1::EpisodeOpenRequest& request) {
   if (request.idempotency_key().empty()) return "ingot-" + base::RandomHex(24);
   return "ingot-" + base::Hex(base::ContentKey("episode of " + request.idempotency_key()));
 }
@@ -55,14 +56,15 @@ absl::StatusOr<v1::EpisodeOpenResponse> Gateway::OpenEpisode(const v1::EpisodeOp
                                                       kMaxIdempotencyKey, " bytes that nobody can guess"));
   }
   if (!request.runner().empty()) EndAbandoned(request.runner(), request.incarnation());
-  const std::string key = KeyOf(request);
+  const std::string key = OwnerKeyOf(request);
   INGOT_ASSIGN_OR_RETURN(auto episode, OpenOnce(request, key, false));
   if (episode->session() || episode->record().scaffold() != request.scaffold()) {
     return BadRequest("idempotency_key", "this 'idempotency_key' opened another episode");
   }
   v1::EpisodeOpenResponse response;
   response.set_episode_id(episode->id());
-  response.set_api_key(key);
+  response.set_api_key(request.separate_owner() ? CallKeyOf(key) : key);
+  if (request.separate_owner()) response.set_owner_key(key);
   response.set_base_url(BaseUrl(episode->id()));
   *response.mutable_task() = episode->record().task();
   *response.mutable_ref() = episode->record().ref();
@@ -83,7 +85,7 @@ void Gateway::EndAbandoned(const std::string& runner, const std::string& incarna
     }
   }
   for (const std::shared_ptr<Episode>& episode : abandoned) {
-    const absl::Status status = End(episode, v1::EPISODE_FAILED, "its runner was started again", false);
+    const absl::Status status = End(episode, v1::EPISODE_FENCED, "its runner was started again", false);
     if (!status.ok()) INGOT_LOG(warn, "abandoned episode {} could not be ended: {}", episode->id(), status.ToString());
   }
 }
@@ -142,7 +144,7 @@ absl::Status Gateway::Store(const v1::Episode& record, bool admitted) {
     v1::EpisodeEndedRequest ended;
     *ended.mutable_ref() = record.ref();
     ended.set_purpose(record.purpose());
-    ended.set_state(v1::EPISODE_FAILED);
+    ended.set_state(v1::EPISODE_FENCED);
     ended.set_detail("the pool did not store it");
     ended.set_pinned_version(record.pinned_version());
     const absl::Status told = core_.parts.admission->EpisodeEnded(ended);
@@ -154,7 +156,7 @@ absl::Status Gateway::Store(const v1::Episode& record, bool admitted) {
 }
 
 absl::StatusOr<std::shared_ptr<Episode>> Gateway::Open(const v1::EpisodeOpenRequest& request,
-                                                       const std::string& api_key, bool session) {
+                                                       const std::string& key_hash, bool session) {
   const bool admitted = !session && core_.parts.admission != nullptr;
   INGOT_RETURN_IF_ERROR(CheckOpen(request, admitted));
   if (absl::Status room = ReserveEpisode(); !room.ok()) {
@@ -172,7 +174,7 @@ absl::StatusOr<std::shared_ptr<Episode>> Gateway::Open(const v1::EpisodeOpenRequ
   if (request.has_limits()) *record.mutable_limits() = request.limits();
   record.set_metadata_json(request.metadata_json());
   record.set_state(v1::EPISODE_OPEN);
-  record.set_key_hash(base::ContentKey(api_key));
+  record.set_key_hash(key_hash);
   absl::Status opened = admitted ? Admit(request, record) : absl::OkStatus();
   record.set_opened_unix_ns(core_.parts.clock->UnixNanos());
   if (opened.ok()) opened = Store(record, admitted);
@@ -194,8 +196,8 @@ absl::StatusOr<std::shared_ptr<Episode>> Gateway::Open(const v1::EpisodeOpenRequ
 }
 
 absl::StatusOr<std::shared_ptr<Episode>> Gateway::OpenOnce(const v1::EpisodeOpenRequest& request,
-                                                           const std::string& api_key, bool session) {
-  const std::string hash = base::ContentKey(api_key);
+                                                           const std::string& owner_key, bool session) {
+  const std::string hash = KeyHashes(owner_key).as_owner;
   {
     base::MutexLock lock(mu_);
     while (opening_keys_.contains(hash)) changed_.Wait(mu_);
@@ -206,7 +208,7 @@ absl::StatusOr<std::shared_ptr<Episode>> Gateway::OpenOnce(const v1::EpisodeOpen
     }
     opening_keys_.insert(hash);
   }
-  auto opened = Open(request, api_key, session);
+  auto opened = Open(request, hash, session);
   base::MutexLock lock(mu_);
   opening_keys_.erase(hash);
   changed_.SignalAll();

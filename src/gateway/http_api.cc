@@ -304,6 +304,7 @@ HttpReply HttpApi::Open(const HttpRequest& request) {
   object json;
   json["episode_id"] = opened->episode_id();
   json["api_key"] = opened->api_key();
+  if (!opened->owner_key().empty()) json["owner_key"] = opened->owner_key();
   json["base_url"] = opened->base_url();
   json["purpose"] = PurposeText(opened->purpose());
   json["group_id"] = opened->ref().group_id();

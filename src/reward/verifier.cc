@@ -7,6 +7,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "sandbox/template.h"
+#include "tree/signal_bounds.h"
 
 namespace ingot::reward {
 namespace {
@@ -66,7 +67,14 @@ absl::StatusOr<Verdict> ParseReport(const std::string& text) {
   verdict.reward = *number;
   if (const value* signals = base::Find(json, "signals")) {
     if (!signals->is_object()) return absl::InvalidArgumentError("\"signals\" is no object");
+    if (signals->get_object().size() > tree::kMaxReportedSignals) {
+      return absl::InvalidArgumentError(absl::StrCat("more than ", tree::kMaxReportedSignals, " signals"));
+    }
     for (const auto& [name, signal] : signals->get_object()) {
+      if (name.empty() || name.size() > tree::kMaxSignalName) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("a signal whose name has not 1 to ", tree::kMaxSignalName, " bytes"));
+      }
       const std::optional<double> part = AsNumber(signal);
       if (!part.has_value()) {
         return absl::InvalidArgumentError(absl::StrCat("signal '", std::string(name), "' is no finite number"));
@@ -230,7 +238,8 @@ class CommandVerifier final : public AnswerVerifier {
       command.argv.push_back(*text);
     }
     command.env = sandbox::InheritedEnvironment({"PATH", "LANG", "LC_ALL", "TZ"});
-    command.env["HOME"] = input.home;
+    command.env["HOME"] = input.own_home;
+    command.env["TMPDIR"] = input.own_tmp;
     command.env["INGOT_EPISODE_ID"] = input.episode_id;
     command.working_dir = input.workdir;
     command.stdin_text = answer;

@@ -26,9 +26,13 @@ struct VerifierOptions {
   // numeric         the answer is a number within the tolerances of `expected`
   // regex           the whole answer matches `pattern`
   // json_field      the answer is JSON whose `field` equals `expected`
-  // command         `command` decides, with the answer on its stdin, run in the agent's work folder after the agent
-  // agent_reported  the answer is the reward: a number, or {"reward": number, "signals": {name: number}}
-  // agent_posted    nothing to verify: the agent itself posts its reward to the gateway
+  // command         `command` decides, with the answer on its stdin, run in the agent's work folder after the agent.
+  // Its
+  //                 HOME and TMPDIR are its own: what the agent left in its ${home} decides nothing unless it is asked
+  // agent_reported  the answer is the reward: a number, or {"reward": number, "signals": {name: number}}, with at most
+  //                 as many signals and as long names as tree/signal_bounds.h says
+  // agent_posted    nothing to verify: the agent itself posts its reward to the gateway. None posted: as a missing
+  // answer
   std::string kind = "exact";
   // exact, numeric, json_field: template of the right answer.
   std::string expected = "${task.answer}";
@@ -62,7 +66,9 @@ struct VerifierInput {
   std::optional<std::string> answer;        // nothing: there is none, for the reason in `no_answer_reason`
   std::string no_answer_reason;
   std::string workdir;
-  std::string home;
+  std::string home;      // the agent's
+  std::string own_home;  // HOME and TMPDIR of a command: empty folders that the agent has not been in
+  std::string own_tmp;
   std::string episode_id;
   std::string cwd;                                // the folder ingot was started in
   const sandbox::Cancellation* cancel = nullptr;  // ends a running command

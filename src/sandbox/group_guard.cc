@@ -14,8 +14,9 @@
 namespace ingot::sandbox {
 namespace {
 
-// In the list a group stands between two spaces. `read` is a builtin: the script starts no process until the end.
-constexpr char kScript[] = R"(trap '' HUP INT TERM
+// In the list an id stands between two spaces. The script starts no process: all it uses is built in. Of a process,
+// /proc tells "PID (NAME) STATE PARENT GROUP SESSION ..", where NAME may hold anything, line ends too.
+constexpr char kScript[] = R"sh(trap '' HUP INT TERM
 groups=' '
 while read -r line; do
   id=${line#?}
@@ -24,8 +25,20 @@ while read -r line; do
     -*) case $groups in *" $id "*) groups=${groups%%" $id "*}' '${groups#*" $id "} ;; esac ;;
   esac
 done
-for id in $groups; do kill -KILL "-$id" 2>/dev/null; done
-)";
+exec 2>/dev/null
+for id in $groups; do kill -KILL "-$id"; done
+pass=0 found=yes
+while [ -n "$found" ] && [ $pass -lt 100 ]; do
+  pass=$((pass + 1)) found=
+  for stat in /proc/[0-9]*/stat; do
+    text=
+    while read -r part; do text="$text $part"; done <"$stat"
+    set -- ${text##*) }
+    case $1 in Z | X | '') continue ;; esac
+    case $groups in *" $4 "*) pid=${stat#/proc/} && kill -KILL "${pid%/stat}" && found=yes ;; esac
+  done
+done
+)sh";
 
 struct Guard {
   base::Mutex mu;
@@ -65,17 +78,17 @@ int GroupGuardFd() {
   if (fd.ok()) {
     guard.fd = *fd;
   } else {
-    INGOT_LOG(warn, "no guard for process groups ({}): if this process is killed, children of agents may stay behind",
+    INGOT_LOG(warn, "no guard for sessions ({}): if this process is killed, children of agents may stay behind",
               fd.status().ToString());
   }
   return guard.fd;
 }
 
-void ForgetGroup(pid_t pgid) {
+void ForgetGroup(pid_t leader) {
   const int fd = GroupGuardFd();
   if (fd < 0) return;
-  const std::string line = absl::StrCat("-", pgid, "\n");
-  // Blocking: a lost line would leave a pgid listed that may be reused. The guard only ever reads.
+  const std::string line = absl::StrCat("-", leader, "\n");
+  // Blocking: a lost line would leave an id listed that may be reused. The guard only ever reads.
   while (send(fd, line.data(), line.size(), MSG_NOSIGNAL) < 0 && errno == EINTR) continue;
 }
 

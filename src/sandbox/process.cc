@@ -6,7 +6,6 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -19,6 +18,7 @@
 
 #include "base/log.h"
 #include "sandbox/group_guard.h"
+#include "sandbox/session.h"
 #include "sandbox/spawn.h"
 
 namespace ingot::sandbox {
@@ -60,10 +60,10 @@ absl::StatusOr<Pipe> MakePipe() {
   return pipe;
 }
 
-// One running group: reads what it writes until its first process ends or a limit is met, then ends all of it.
-class Group {
+// One running session: reads what it writes until its first process ends or a limit is met, then ends all of it.
+class Session {
  public:
-  Group(pid_t pid, Fd pidfd, Fd out, Fd err, const Limits& limits, const Cancellation* cancel, int64_t own_peak_kib)
+  Session(pid_t pid, Fd pidfd, Fd out, Fd err, const Limits& limits, const Cancellation* cancel, int64_t own_peak_kib)
       : pid_(pid),
         pidfd_(std::move(pidfd)),
         out_fd_(std::move(out)),
@@ -94,7 +94,7 @@ class Group {
       if (left.count() <= 0) {
         if (terminated || limits_.term_grace.count() == 0) return Ending::kTimedOut;
         terminated = true;
-        kill(-pid_, SIGTERM);
+        SignalSession(pid_, SIGTERM);
         deadline = SteadyClock::now() + limits_.term_grace;
         continue;
       }
@@ -133,17 +133,19 @@ class Group {
     return true;
   }
 
-  // Kills the group, reaps its leader, and tells how that ended.
+  // Kills the session, reaps its leader, and tells how that ended.
   Outcome Finish() {
-    // The leader is running or a zombie, so the id is still this group's.
+    // The leader is running or a zombie, so the id is still this session's.
     kill(-pid_, SIGKILL);
     siginfo_t info;
     while (waitid(P_PID, pid_, &info, WEXITED | WNOWAIT) < 0 && errno == EINTR) continue;
+    if (!KillSession(pid_)) {
+      INGOT_LOG(warn, "processes that command {} started are still there 2 s after SIGKILL", pid_);
+    }
     ForgetGroup(pid_);
     int status = 0;
     rusage usage{};
     while (wait4(pid_, &status, 0, &usage) < 0 && errno == EINTR) continue;
-    ReapOrphans();
     Outcome outcome;
     outcome.wall = SteadyClock::now() - start_;
     outcome.cpu = std::chrono::seconds(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
@@ -158,20 +160,6 @@ class Group {
       outcome.exit_code = WEXITSTATUS(status);
     }
     return outcome;
-  }
-
-  // Where this process is init (a container without one) or a subreaper, the leader's children have become its own,
-  // and would stay zombies. They have been sent SIGKILL, so this takes a moment only.
-  void ReapOrphans() const {
-    int subreaper = 0;
-    prctl(PR_GET_CHILD_SUBREAPER, &subreaper);
-    if (subreaper == 0 && getpid() != 1) return;
-    const auto deadline = SteadyClock::now() + std::chrono::seconds(1);
-    while (SteadyClock::now() < deadline) {
-      const pid_t reaped = waitpid(-pid_, nullptr, WNOHANG);
-      if (reaped < 0 && errno != EINTR) return;
-      if (reaped == 0) poll(nullptr, 0, 1);
-    }
   }
 
   const pid_t pid_;
@@ -249,7 +237,7 @@ absl::StatusOr<Outcome> RunCommand(const Command& command, const Limits& limits,
     while (waitpid(pid, nullptr, 0) < 0 && errno == EINTR) continue;
     return status;
   }
-  return Group(pid, std::move(pidfd), std::move(out.read), std::move(err.read), limits, cancel, own.ru_maxrss)
+  return Session(pid, std::move(pidfd), std::move(out.read), std::move(err.read), limits, cancel, own.ru_maxrss)
       .RunToEnd();
 }
 

@@ -1,12 +1,13 @@
 // Runs one command to its end, inside limits, and leaves nothing of it behind.
 //
-// Every command gets a session and process group of its own. However RunCommand returns, that whole group has been sent
-// SIGKILL before, its leader is reaped, and no descriptor or temporary file of the call is left. Descriptors of this
-// process never reach the command. What outlives it is only a process that left the group with setsid(): a private
-// PID namespace is the cure for that, and this class does not make one.
+// Every command gets a session of its own. However RunCommand returns, that whole session, whatever process groups it
+// has made (timeout(1) and shells with job control make some), has been killed before, its leader is reaped, and no
+// descriptor or temporary file of the call is left. Descriptors of this process never reach the command. What outlives
+// it is only a process that made another session (setsid(1), `detached` of Node's child processes): a private PID
+// namespace is the cure for that, and this class does not make one.
 //
 // If this process itself is killed with SIGKILL, two things act: the kernel kills the command's first process
-// (PR_SET_PDEATHSIG), and a small guard process (group_guard.h) kills the rest of every group. PDEATHSIG follows the
+// (PR_SET_PDEATHSIG), and a small guard process (group_guard.h) kills the rest of every session. PDEATHSIG follows the
 // *thread* that spawned: RunCommand spawns on the calling thread and blocks it until the command is gone, so that the
 // thread cannot end before.
 //
@@ -39,7 +40,7 @@ struct Limits {
   std::chrono::nanoseconds wall_time = std::chrono::seconds(60);
   // After SIGTERM (sent at wall_time only) until SIGKILL; 0: SIGKILL at once.
   std::chrono::nanoseconds term_grace = std::chrono::milliseconds(200);
-  // stdout and stderr together. One byte more and the group is killed.
+  // stdout and stderr together. One byte more and the session is killed.
   int64_t output_bytes = 1 << 20;
   // Address space of each process (RLIMIT_AS); 0: as this process.
   int64_t memory_bytes = 0;

@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/random.h"
 #include "sandbox/spawn.h"
 
 namespace ingot::sandbox {
@@ -147,6 +148,20 @@ absl::StatusOr<std::string> WorkDir::ReadFile(const std::string& relative, int64
       return absl::ResourceExhaustedError(absl::StrCat(relative, " is longer than ", limit_bytes, " bytes"));
     }
   }
+}
+
+absl::Status WorkDir::WriteBeside(const std::string& name, std::string_view content) const {
+  const std::string path = absl::StrCat(path_, "/", name);
+  unlink(path.c_str());
+  const Fd file(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644));
+  if (!file.valid()) return ErrnoStatus(errno, absl::StrCat("cannot write ", path));
+  return WriteAll(file.get(), content, name);
+}
+
+absl::StatusOr<std::string> WorkDir::AddFolder(const std::string& name) const {
+  std::string path = absl::StrCat(path_, "/", name, "-", base::RandomHex(8));
+  if (mkdir(path.c_str(), 0700) != 0) return ErrnoStatus(errno, absl::StrCat("cannot make ", path));
+  return path;
 }
 
 absl::StatusOr<std::string> WorkDir::Keep(const std::string& name) {

@@ -3,6 +3,7 @@
 //   root/live-<process>-<number>/   home/   HOME of the agent, empty
 //                                   work/   where it runs; files of the recipe
 //                                   tmp/    TMPDIR
+//                                   NAME-<random>/  of AddFolder
 //
 // Keep() renames it to root/kept-<name> instead of removing it. What a killed process left is recognised by the pid in
 // its name and removed by RemoveStale, so a root belongs to one machine (and one PID namespace) at a time. Symbolic
@@ -37,6 +38,13 @@ class WorkDir {
   // Reads work/`relative`. NOT_FOUND; RESOURCE_EXHAUSTED above `limit_bytes`; INVALID_ARGUMENT if it is no regular file
   // (a pipe would block, a link could show what the agent may not read).
   absl::StatusOr<std::string> ReadFile(const std::string& relative, int64_t limit_bytes) const;
+
+  // A new, empty folder beside work/, under a name that nobody could have written to before. Absolute.
+  absl::StatusOr<std::string> AddFolder(const std::string& name) const;
+
+  // Writes the file `name` beside work/, anew: what the agent may have put in its place, a pipe that would block or a
+  // link, is removed.
+  absl::Status WriteBeside(const std::string& name, std::string_view content) const;
 
   // Returns the new path; from then on nothing is removed.
   absl::StatusOr<std::string> Keep(const std::string& name);

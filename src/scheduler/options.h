@@ -15,7 +15,8 @@ struct SchedulerOptions {
   double window_fraction = 0.3;  // W = max(1, floor(this * (S+1)P)), in (0, 1]
   int64_t total_steps = 100;     // the run's optimizer steps; 0: nothing is trained, evaluations only
 
-  double group_deadline_seconds = 1800;  // from a group's first episode to its last; past it the group fails. Also
+  double group_deadline_seconds = 1800;  // from a group's first episode to its last, counted while one of them runs or
+                                         // may be handed out (scheduler/train_groups.h); past it the group fails. Also
                                          // bounds one attempt of an evaluation's episode
   int32_t max_attempts = 3;  // failed attempts of one sample before its group fails, >= 1; attempts lost to a
                              // restart do not count

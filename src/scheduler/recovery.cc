@@ -168,7 +168,7 @@ absl::Status Scheduler::Reconcile(v1::EpisodePurpose purpose, const std::vector<
       found.set_lost(found.lost() + 1);
     } else {
       ended.set_state(it->second.state());
-      ended.set_reward(it->second.reward());
+      ended.set_reward(tree::ReturnOf(it->second));
       ended.set_detail(it->second.detail());
       found.set_ended(found.ended() + 1);
     }

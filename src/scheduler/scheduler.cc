@@ -54,6 +54,7 @@ absl::Status Scheduler::Apply(const v1::JournalRecord& record) {
       return absl::OkStatus();
     case v1::JournalRecord::kEval:
       evals_.Record(record.eval());
+      TimeGroups();
       return absl::OkStatus();
     case v1::JournalRecord::RECORD_NOT_SET:
       break;
@@ -112,6 +113,7 @@ absl::Status Scheduler::ApplyLive(const v1::VersionLive& live) {
   } else {
     INGOT_RETURN_IF_ERROR(policy_.OnVersionLive(live.version()));
   }
+  TimeGroups();
   for (const v1::EpisodeRef& ref : live.fenced()) groups_.Fence(ref);
   live_known_ = true;
   return absl::OkStatus();
@@ -125,11 +127,13 @@ void Scheduler::ApplyCheckpoint(const v1::CheckpointSaved& checkpoint) {
   if (std::ssize(kept_checkpoints_) > options_.keep_checkpoints) kept_checkpoints_.erase(kept_checkpoints_.begin());
 }
 
+void Scheduler::TimeGroups() { groups_.Advance(clock_.Now(), policy_.live_version(), evals_.active()); }
+
 absl::Status Scheduler::Prepare() {
   if (shut_down_) return absl::CancelledError("the scheduler is shut down");
   INGOT_ASSIGN_OR_RETURN(const auto found, journal_.Resolve());
   if (found.has_value()) INGOT_RETURN_IF_ERROR(Apply(*found));
-  groups_.Expire(clock_.Now());
+  TimeGroups();
   evals_.Expire(clock_.Now());
   return SettleAll();
 }
@@ -210,7 +214,7 @@ absl::StatusOr<std::optional<v1::Ticket>> Scheduler::AdmitNamed(const v1::AdmitR
       return absl::InvalidArgumentError(
           absl::StrCat("group '", request.group(), "' was admitted with another task: all of a group have the same"));
     }
-    if (auto ticket = groups_.TicketOf(known->second, policy_.live_version(), clock_.Now())) return ticket;
+    if (auto ticket = groups_.TicketOf(known->second)) return ticket;
   }
   return absl::FailedPreconditionError(absl::StrCat("group '", request.group(), "' has no sample left to run: all ",
                                                     options_.group_size, " are running or done, or the group is over"));
@@ -229,7 +233,7 @@ absl::StatusOr<v1::Ticket> Scheduler::AdmitTraining(const v1::AdmitRequest& requ
   if (!request.group().empty()) {
     INGOT_ASSIGN_OR_RETURN(auto ticket, AdmitNamed(request));
     if (ticket.has_value()) return *std::move(ticket);
-  } else if (auto ticket = groups_.NextTicket(policy_.live_version(), clock_.Now())) {
+  } else if (auto ticket = groups_.NextTicket()) {
     return *std::move(ticket);
   }
   // Groups beyond what the last batches need would only be thrown away.
@@ -248,7 +252,7 @@ absl::StatusOr<v1::Ticket> Scheduler::AdmitTraining(const v1::AdmitRequest& requ
   admitted.set_group_size(options_.group_size);
   admitted.set_admitted_version(policy_.live_version());
   INGOT_RETURN_IF_ERROR(Write(std::move(record)));
-  auto ticket = groups_.TicketOf(policy_.next_group() - 1, policy_.live_version(), clock_.Now());
+  auto ticket = groups_.TicketOf(policy_.next_group() - 1);
   if (!ticket.has_value()) return absl::InternalError("a group just admitted has no sample to run");
   return *std::move(ticket);
 }
@@ -404,6 +408,7 @@ absl::StatusOr<v1::StartEvalResponse> Scheduler::StartEval(const v1::StartEvalRe
   INGOT_ASSIGN_OR_RETURN(const auto used, UsedEvalAttempts(groups.first_group(), groups.last_group()));
   base::MutexLock lock(mu_);
   INGOT_RETURN_IF_ERROR(evals_.Start(request, used));
+  TimeGroups();
   return groups;
 }
 

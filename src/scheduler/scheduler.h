@@ -118,6 +118,8 @@ class Scheduler final : public Client {
   absl::Status Write(v1::JournalRecord record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // What every call does first: settle a journal record in doubt, deadlines, groups that are due.
   absl::Status Prepare() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Tells the groups what their time depends on.
+  void TimeGroups() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Moves on what is complete or failed.
   absl::Status SettleAll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status SettleGroup(const SettledGroup& settled) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

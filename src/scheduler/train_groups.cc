@@ -45,7 +45,8 @@ void TrainGroups::Settle(int64_t group_id, Group& group) {
     --running_;
   }
   waiting_.erase(group_id);
-  deadlines_.erase({group.deadline, group_id});
+  SetDeadline(group_id, group, std::nullopt);
+  group.left.reset();
   to_settle_.insert(group_id);
 }
 
@@ -59,27 +60,66 @@ void TrainGroups::Update(int64_t group_id, Group& group) {
   } else {
     waiting_.erase(group_id);
   }
+  Time(group_id, group);
 }
 
-std::optional<v1::Ticket> TrainGroups::NextTicket(int64_t live_version, std::chrono::nanoseconds now) {
+bool TrainGroups::MayRun(const Group& group) const {
+  const bool runs = std::any_of(group.samples.begin(), group.samples.end(),
+                                [](const Sample& s) { return s.state == Sample::kRunning; });
+  return runs || (group.admitted_version <= live_version_ && !(evaluating_ && group.name.empty()));
+}
+
+void TrainGroups::SetDeadline(int64_t group_id, Group& group, std::optional<std::chrono::nanoseconds> deadline) {
+  if (group.deadline.has_value()) deadlines_.erase({*group.deadline, group_id});
+  group.deadline = deadline;
+  if (deadline.has_value()) deadlines_.insert({*deadline, group_id});
+}
+
+void TrainGroups::Time(int64_t group_id, Group& group) {
+  const bool may_run = MayRun(group);
+  if (may_run && group.left.has_value()) {
+    SetDeadline(group_id, group, now_ + *group.left);
+    group.left.reset();
+  } else if (!may_run && group.deadline.has_value()) {
+    group.left = *group.deadline - now_;
+    SetDeadline(group_id, group, std::nullopt);
+  }
+}
+
+void TrainGroups::Advance(std::chrono::nanoseconds now, int64_t live_version, bool evaluating) {
+  now_ = now;
+  Expire();
+  if (live_version == live_version_ && evaluating == evaluating_) return;
+  const bool goes_back = live_version < live_version_;
+  live_version_ = live_version;
+  evaluating_ = evaluating;
+  for (auto& [group_id, group] : groups_) {
+    if (goes_back && group.admitted_version > live_version) {
+      SetDeadline(group_id, group, std::nullopt);
+      group.left.reset();
+    }
+    Time(group_id, group);
+  }
+}
+
+std::optional<v1::Ticket> TrainGroups::NextTicket() {
   for (const int64_t group_id : waiting_) {
     if (!groups_.at(group_id).name.empty()) continue;
-    if (auto ticket = TicketOf(group_id, live_version, now)) return ticket;
+    if (auto ticket = TicketOf(group_id)) return ticket;
   }
   return std::nullopt;
 }
 
-std::optional<v1::Ticket> TrainGroups::TicketOf(int64_t group_id, int64_t live_version, std::chrono::nanoseconds now) {
+std::optional<v1::Ticket> TrainGroups::TicketOf(int64_t group_id) {
   const auto it = groups_.find(group_id);
-  if (it == groups_.end() || !waiting_.contains(group_id) || it->second.admitted_version > live_version) {
+  if (it == groups_.end() || !waiting_.contains(group_id) || it->second.admitted_version > live_version_) {
     return std::nullopt;
   }
   Group& group = it->second;
   const auto sample = std::find_if(group.samples.begin(), group.samples.end(),
                                    [](const Sample& s) { return s.state == Sample::kWaiting; });
-  if (group.deadline.count() == 0) {
-    group.deadline = now + std::chrono::nanoseconds(static_cast<int64_t>(options_.group_deadline_seconds * 1e9));
-    deadlines_.insert({group.deadline, group_id});
+  if (!group.deadline.has_value() && !group.left.has_value()) {
+    group.left = std::chrono::nanoseconds(static_cast<int64_t>(options_.group_deadline_seconds * 1e9));
   }
   v1::Ticket ticket;
   *ticket.mutable_ref() = sample->Ref(group_id, sample - group.samples.begin());
@@ -137,8 +177,8 @@ std::vector<v1::EpisodeRef> TrainGroups::Running(int64_t admitted_from) const {
   return running;
 }
 
-void TrainGroups::Expire(std::chrono::nanoseconds now) {
-  while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
+void TrainGroups::Expire() {
+  while (!deadlines_.empty() && deadlines_.begin()->first <= now_) {
     const int64_t group_id = deadlines_.begin()->second;
     Group& group = groups_.at(group_id);
     const auto done = std::count_if(group.samples.begin(), group.samples.end(),

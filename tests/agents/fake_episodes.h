@@ -37,6 +37,8 @@ class FakeEpisodes final : public Episodes {
     v1::EpisodeOpenResponse response;
     response.set_episode_id(id);
     response.set_api_key("key-" + id);
+    if (request.separate_owner()) response.set_owner_key("owner-" + id);
+    owners_[id] = request.separate_owner() ? response.owner_key() : response.api_key();
     response.set_base_url("http://127.0.0.1:1/s/" + id + "/v1");
     response.mutable_task()->set_task_id("task-" + id);
     response.mutable_task()->set_payload_json(payload_);
@@ -46,7 +48,7 @@ class FakeEpisodes final : public Episodes {
   absl::Status Reward(const v1::EpisodeRewardRequest& request) override {
     if (before_reward) INGOT_RETURN_IF_ERROR(before_reward(request));
     base::MutexLock lock(mu_);
-    if (request.api_key() != "key-" + request.episode_id()) return absl::PermissionDeniedError("wrong key");
+    if (request.api_key() != owners_.at(request.episode_id())) return absl::PermissionDeniedError("wrong key");
     rewards_[request.episode_id()] = request;
     return absl::OkStatus();
   }
@@ -54,7 +56,7 @@ class FakeEpisodes final : public Episodes {
   absl::Status End(const v1::EpisodeEndRequest& request) override {
     if (before_end) INGOT_RETURN_IF_ERROR(before_end(request));
     base::MutexLock lock(mu_);
-    if (request.api_key() != "key-" + request.episode_id()) return absl::PermissionDeniedError("wrong key");
+    if (request.api_key() != owners_.at(request.episode_id())) return absl::PermissionDeniedError("wrong key");
     --open_;
     ends_.push_back(request);
     changed_.SignalAll();
@@ -72,6 +74,8 @@ class FakeEpisodes final : public Episodes {
   int opened() const { return Locked(opened_); }
   // Of every Open, in the order in which they came.
   std::vector<std::string> keys() const { return Locked(keys_); }
+  // The keys that reward and end, by episode.
+  std::map<std::string, std::string> owners() const { return Locked(owners_); }
   std::map<std::string, int> scaffolds() const { return Locked(scaffolds_); }
   std::map<std::string, v1::EpisodeRewardRequest> rewards() const { return Locked(rewards_); }
   std::vector<v1::EpisodeEndRequest> ends() const { return Locked(ends_); }
@@ -90,6 +94,7 @@ class FakeEpisodes final : public Episodes {
   int opened_ = 0;
   int open_ = 0;
   int most_open_ = 0;
+  std::map<std::string, std::string> owners_;
   std::vector<std::string> keys_;
   std::map<std::string, int> scaffolds_;
   std::map<std::string, v1::EpisodeRewardRequest> rewards_;

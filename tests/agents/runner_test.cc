@@ -267,12 +267,42 @@ TEST_F(RunnerTest, TheAnswerCanStandInAFile) {
   EXPECT_EQ(missing.rewards().at("ep0").signals().at("answer_malformed"), 1);
 }
 
+TEST_F(RunnerTest, AVerifiersCommandHasAHomeThatTheAgentWasNeverIn) {
+  SetScript("echo evil > $HOME/.profile; echo evil > $TMPDIR/left; echo mine > made; echo 42");
+  recipe().verifier.kind = "command";
+  recipe().verifier.command = {"sh", "-c",
+                               "test -z \"$(ls -A $HOME $TMPDIR | grep -v :)\" && touch $HOME/a $TMPDIR/b && "
+                               "test -e $1/.profile && test -e made",
+                               "verify", "${home}"};
+  FakeEpisodes episodes(1);
+  EXPECT_EQ(RunAll(episodes).finished, 1);
+  EXPECT_EQ(episodes.rewards().at("ep0").reward(), 1) << episodes.ends()[0].detail();
+  EXPECT_TRUE(WorkRootIsEmpty());
+}
+
 TEST_F(RunnerTest, APostedRewardIsNotOverwritten) {
   recipe().verifier.kind = "agent_posted";
   FakeEpisodes episodes(1);
   EXPECT_EQ(RunAll(episodes).finished, 1);
   EXPECT_TRUE(episodes.rewards().empty());
   EXPECT_EQ(episodes.ends()[0].state(), v1::EPISODE_FINISHED);
+}
+
+TEST_F(RunnerTest, AJudgedAgentHasNoKeyThatRewardsOrEnds) {
+  recipe().files = {{"all", "${api_key} ${base_url} ${task}"}};
+  SetScript("(env; cat all) | grep -c 'owner-' || echo none");
+  recipe().verifier.expected = "none";
+  FakeEpisodes judged(1);
+  RunAll(judged);
+  EXPECT_EQ(judged.owners().at("ep0"), "owner-ep0") << "what the runner rewards and ends with";
+  ASSERT_EQ(judged.ends().size(), 1u);
+  EXPECT_EQ(judged.ends()[0].state(), v1::EPISODE_FINISHED);
+  EXPECT_EQ(judged.rewards().at("ep0").reward(), 1) << judged.ends()[0].detail();
+
+  recipe().verifier.kind = "agent_posted";
+  FakeEpisodes posted(1);
+  RunAll(posted);
+  EXPECT_EQ(posted.owners().at("ep0"), "key-ep0");
 }
 
 TEST_F(RunnerTest, BinaryOutputDoesNotReachTheProtos) {
@@ -286,13 +316,13 @@ TEST_F(RunnerTest, KeepsTheFoldersOfTheFirstFailures) {
   recipe().keep_failed = true;
   options_.keep_failed_max = 2;
   options_.concurrency = 1;
-  SetScript("echo said; echo why >&2; echo mine > notes; exit 1");
+  SetScript("echo said; echo why >&2; echo mine > notes; mkfifo ../stdout.txt stdout.txt; exit 1");
   FakeEpisodes episodes(4);
   RunAll(episodes);
-  EXPECT_EQ(Content(root_ + "/work/kept-ep0/work/ingot-stdout.txt"), "said\n");
-  EXPECT_EQ(Content(root_ + "/work/kept-ep1/work/ingot-stderr.txt"), "why\n");
+  EXPECT_EQ(Content(root_ + "/work/kept-ep0/stdout.txt"), "said\n");
+  EXPECT_EQ(Content(root_ + "/work/kept-ep1/stderr.txt"), "why\n");
   EXPECT_EQ(Content(root_ + "/work/kept-ep0/work/notes"), "mine\n");
-  EXPECT_THAT(Content(root_ + "/work/kept-ep0/work/ingot-failure.txt"), StartsWith("crash: "));
+  EXPECT_THAT(Content(root_ + "/work/kept-ep0/failure.txt"), StartsWith("crash: "));
   EXPECT_EQ(std::distance(fs::directory_iterator(root_ + "/work"), fs::directory_iterator()), 2);
 }
 
@@ -423,6 +453,45 @@ TEST_F(RunnerTest, ARewardThatIsNotTakenFailsTheEpisode) {
   }
 }
 
+TEST_F(RunnerTest, AnAgentThatWasToPostItsRewardAndPostedNoneEarnsZero) {
+  recipe().verifier.kind = "agent_posted";
+  FakeEpisodes episodes(1);
+  episodes.before_end = [&](const v1::EpisodeEndRequest& end) -> absl::Status {
+    const bool rewarded = episodes.rewards().contains(end.episode_id());
+    if (end.state() == v1::EPISODE_FINISHED && !rewarded) return absl::FailedPreconditionError("it has no reward");
+    return absl::OkStatus();
+  };
+  EXPECT_EQ(RunAll(episodes).finished, 1);
+  EXPECT_EQ(episodes.rewards().at("ep0").reward(), 0);
+  EXPECT_EQ(episodes.rewards().at("ep0").signals().at("answer_malformed"), 1);
+  ASSERT_EQ(episodes.ends().size(), 1u);
+  EXPECT_EQ(episodes.ends()[0].state(), v1::EPISODE_FINISHED);
+}
+
+TEST_F(RunnerTest, AnEndThatIsRefusedForGoodIsAFailedOne) {
+  FakeEpisodes episodes(1);
+  episodes.before_end = [](const v1::EpisodeEndRequest& end) {
+    return end.state() == v1::EPISODE_FINISHED ? absl::InvalidArgumentError("not so") : absl::OkStatus();
+  };
+  const RunnerStats stats = RunAll(episodes);
+  EXPECT_EQ(stats.failures, (std::map<std::string, int64_t>{{"gateway", 1}}));
+  EXPECT_EQ(stats.unreported, 0);
+  ASSERT_EQ(episodes.ends().size(), 1u) << "nobody waits for an episode that is left open";
+  EXPECT_EQ(episodes.ends()[0].state(), v1::EPISODE_FAILED);
+  EXPECT_EQ(episodes.ends()[0].detail(), "gateway: the end was not taken: not so");
+}
+
+TEST_F(RunnerTest, AnEndThatMayHaveBeenTakenIsNotTurnedIntoAnother) {
+  options_.report_retry_s = 0;
+  FakeEpisodes episodes(1);
+  int ends = 0;
+  episodes.before_end = [&](const auto&) {
+    return ++ends == 1 ? absl::DeadlineExceededError("slow") : absl::OkStatus();
+  };
+  EXPECT_EQ(RunAll(episodes).unreported, 1);
+  EXPECT_EQ(ends, 1);
+}
+
 TEST_F(RunnerTest, AnEndThatIsNotTakenIsCounted) {
   FakeEpisodes episodes(1);
   episodes.before_end = [&](const auto&) { return absl::NotFoundError("fenced"); };
@@ -445,7 +514,10 @@ TEST_F(RunnerTest, StopKillsWhatRunsReportsItAndLeavesNothing) {
   EXPECT_TRUE(stopped.ok()) << stopped;
   EXPECT_EQ((*runner)->Stats().failures, (std::map<std::string, int64_t>{{"stopped", 4}}));
   ASSERT_EQ(episodes.ends().size(), 4u);
-  for (const auto& end : episodes.ends()) EXPECT_THAT(end.detail(), StartsWith("stopped: "));
+  for (const auto& end : episodes.ends()) {
+    EXPECT_EQ(end.state(), v1::EPISODE_FENCED) << "no attempt that counts against its sample";
+    EXPECT_THAT(end.detail(), StartsWith("stopped: "));
+  }
   for (int i = 0; i < 4; ++i) {
     const std::string pid = Content(Path(absl::StrCat("ep", i)));  // empty: killed before it wrote
     if (!pid.empty()) {
@@ -454,6 +526,24 @@ TEST_F(RunnerTest, StopKillsWhatRunsReportsItAndLeavesNothing) {
   }
   EXPECT_TRUE(WorkRootIsEmpty());
   EXPECT_TRUE((*runner)->Stop().ok());
+}
+
+TEST_F(RunnerTest, ARewardThatCannotBePostedBeforeTheStopIsNoFailedAttempt) {
+  options_.concurrency = 1;
+  base::ManualClock clock;  // never advanced: the second try waits for the stop
+  FakeEpisodes episodes(1);
+  std::atomic<int> posts{0};
+  episodes.before_reward = [&](const auto&) {
+    ++posts;
+    return absl::UnavailableError("away");
+  };
+  auto runner = Runner::Make(options_, episodes, clock);
+  ASSERT_TRUE((*runner)->Start().ok());
+  while (posts == 0) std::this_thread::yield();
+  EXPECT_TRUE((*runner)->Stop().ok());
+  ASSERT_EQ(episodes.ends().size(), 1u);
+  EXPECT_EQ(episodes.ends()[0].state(), v1::EPISODE_FENCED);
+  EXPECT_THAT(episodes.ends()[0].detail(), HasSubstr("away"));
 }
 
 TEST_F(RunnerTest, StopWhileWaitingForAdmissionIsImmediate) {

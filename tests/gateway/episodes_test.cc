@@ -406,6 +406,8 @@ TEST(Opening, ThatFailedMayBeRepeated) {
   World world([](const auto&) { return Say("ok"); });
   world.pool.FailOpen(absl::UnavailableError("no disk"));
   EXPECT_TRUE(absl::IsUnavailable(world.gateway().OpenEpisode(Once(kOnce)).status()));
+  ASSERT_EQ(world.admission.ended().size(), 1u) << "its place is given back";
+  EXPECT_EQ(world.admission.ended()[0].state(), v1::EPISODE_FENCED) << "no failed attempt: the pool's trouble";
   world.pool.FailOpen(absl::OkStatus());
   EXPECT_TRUE(world.gateway().OpenEpisode(Once(kOnce)).ok());
 }
@@ -438,6 +440,51 @@ class AdminKey : public ::testing::Test {
   static constexpr char kKey[] = "an-admin-key-of-some-length";
   const std::filesystem::path path_;
 };
+
+TEST(OwnersKey, AloneRewardsAndEndsAndTheOtherCalls) {
+  World world([](const auto&) { return Say("ok"); });
+  world.options.auto_episodes = true;
+  v1::EpisodeOpenRequest open = Once(kOnce);
+  open.set_separate_owner(true);
+  const auto episode = world.gateway().OpenEpisode(open).value();
+  const auto say = [&] { return world.Chat(episode.api_key(), Body(Question())).status; };
+  const auto end = [&](const std::string& key) {
+    v1::EpisodeEndRequest request;
+    request.set_episode_id(episode.episode_id());
+    request.set_api_key(key);
+    request.set_state(v1::EPISODE_FINISHED);
+    return world.gateway().EndEpisode(request);
+  };
+  // Also at a gateway that has only heard of it from the pool, which holds no key.
+  for (int again = 0; again < 2; ++again) {
+    EXPECT_TRUE(say().ok());
+    EXPECT_TRUE(world.Chat(episode.owner_key(), Body(Question())).status.ok());
+    EXPECT_EQ(HttpStatusOf(world.gateway().RewardEpisode(RewardFrom(episode, R"({"reward":50})"))), 403);
+    EXPECT_EQ(HttpStatusOf(world.gateway().RewardEpisode(RewardFrom(episode, R"({"turn":0,"reward":100})"))), 403);
+    EXPECT_EQ(HttpStatusOf(end(episode.api_key())), 403);
+    EXPECT_TRUE(world.gateway().RewardEpisode(episode.episode_id(), episode.owner_key(), 0.5, {}).ok());
+    if (again == 0) {
+      ASSERT_TRUE(world.Restart().ok());
+    }
+    EXPECT_EQ(world.gateway().OpenEpisode(open)->SerializeAsString(), episode.SerializeAsString());
+  }
+  EXPECT_TRUE(end(episode.owner_key()).ok());
+  EXPECT_TRUE(end(episode.owner_key()).ok()) << "told again";
+  EXPECT_EQ(HttpStatusOf(end(episode.api_key())), 403);
+  EXPECT_EQ(HttpStatusOf(say()), 410) << "no session is opened for it";
+  EXPECT_EQ(HttpStatusOf(world.Chat(episode.owner_key(), Body(Question())).status), 410);
+  EXPECT_EQ(world.admission.ended().at(0).reward(), 0.5);
+}
+
+TEST(OwnersKey, IsNoOtherWhereNobodyAskedForIt) {
+  World world([](const auto&) { return Say("ok"); });
+  const auto episode = world.gateway().OpenEpisode(Once(kOnce)).value();
+  EXPECT_EQ(episode.owner_key(), "");
+  ASSERT_TRUE(world.Chat(episode.api_key(), Body(Question())).status.ok());
+  ASSERT_TRUE(world.Restart().ok());
+  EXPECT_TRUE(world.Reward(episode, 1).ok());
+  EXPECT_TRUE(world.End(episode, v1::EPISODE_FINISHED).ok());
+}
 
 TEST_F(AdminKey, OpensRewardsAndEndsButCallsNoModel) {
   World world([](const auto&) { return Say("ok"); });

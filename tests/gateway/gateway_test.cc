@@ -644,7 +644,7 @@ TEST(Gateway, GivesThePlaceBackIfTheEpisodeCannotBeStored) {
   world.pool.FailOpen(absl::UnavailableError("disk full"));
   EXPECT_TRUE(absl::IsUnavailable(world.gateway().OpenEpisode({}).status()));
   ASSERT_EQ(world.admission.ended().size(), 1u);
-  EXPECT_EQ(world.admission.ended()[0].state(), v1::EPISODE_FAILED);
+  EXPECT_EQ(world.admission.ended()[0].state(), v1::EPISODE_FENCED);
   // Not FAILED_PRECONDITION: that is how a runner learns that the run is over.
   world.pool.FailOpen(absl::FailedPreconditionError("a newer attempt was opened"));
   EXPECT_TRUE(absl::IsAborted(world.gateway().OpenEpisode({}).status()));
@@ -745,8 +745,11 @@ TEST(Gateway, ARunnerThatIsStartedAgainLosesTheEpisodesItHad) {
   for (const auto& gone : {lost, same}) {
     const absl::Status late = world.Chat(gone.api_key(), Body(Question())).status;
     EXPECT_EQ(HttpStatusOf(late), 410) << late;
-    EXPECT_EQ(world.pool.episode(gone.episode_id()).state(), v1::EPISODE_FAILED);
+    EXPECT_EQ(world.pool.episode(gone.episode_id()).state(), v1::EPISODE_FENCED);
   }
+  // No attempt of theirs has failed: that the runner was started again is not their doing.
+  for (const auto& ended : world.admission.ended()) EXPECT_EQ(ended.state(), v1::EPISODE_FENCED);
+  EXPECT_EQ(world.admission.ended().size(), 2u);
   for (const auto& alive : {other, nobody, fresh}) {
     EXPECT_TRUE(world.Chat(alive.api_key(), Body(Question())).status.ok());
   }

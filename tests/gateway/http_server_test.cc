@@ -322,6 +322,19 @@ TEST(HttpServer, KeepsConnectionsAliveAndTakesPipelinedRequests) {
   EXPECT_EQ(wire.Rest(), "");
 }
 
+TEST(HttpServer, AnOwnersKeyOfItsOwnIsGivenWhereItIsAskedFor) {
+  Site site([](const auto&) { return Say("hello"); });
+  EXPECT_FALSE(site.Ask("POST", "/ingot/v1/episodes", "{}").json().as_object().contains("owner_key"));
+  EXPECT_EQ(site.Ask("POST", "/ingot/v1/episodes", R"({"separate_owner":"yes"})").status, 400);
+  const Response opened = site.Ask("POST", "/ingot/v1/episodes", R"({"separate_owner":true})");
+  ASSERT_EQ(opened.status, 201) << opened.body;
+  const auto field = [&](const char* name) { return std::string(opened.json().at(name).as_string()); };
+  const std::string reward = "/ingot/v1/episodes/" + field("episode_id") + "/reward";
+  EXPECT_EQ(site.Ask("POST", "/v1/chat/completions", Hello(), field("api_key")).status, 200);
+  EXPECT_EQ(site.Ask("POST", reward, R"({"reward":1})", field("api_key")).status, 403);
+  EXPECT_EQ(site.Ask("POST", reward, R"({"reward":1})", field("owner_key")).status, 200);
+}
+
 TEST(HttpServer, SaysWhenToRetryWhenThereIsNoPlace) {
   Site site([](const auto&) { return Say("hello"); });
   site.admission.places = 0;

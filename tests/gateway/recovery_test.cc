@@ -180,8 +180,8 @@ TEST(Recovery, ANewRunnerEndsWhatAnOlderOneHadOpenAtTheGatewayBefore) {
   EXPECT_EQ(world.pool.episode(lost.episode_id()).state(), v1::EPISODE_OPEN);
   ASSERT_TRUE(world.Restart().ok());
   open("2");
-  EXPECT_EQ(world.pool.episode(lost.episode_id()).state(), v1::EPISODE_FAILED);
-  EXPECT_EQ(world.pool.episode(kept.episode_id()).state(), v1::EPISODE_FAILED);
+  EXPECT_EQ(world.pool.episode(lost.episode_id()).state(), v1::EPISODE_FENCED);
+  EXPECT_EQ(world.pool.episode(kept.episode_id()).state(), v1::EPISODE_FENCED);
 }
 
 TEST(Recovery, APoolThatDoesNotAnswerIsAnError) {

@@ -21,6 +21,8 @@ absl::StatusOr<Verdict> Score(const VerifierOptions& options, std::optional<std:
   input.no_answer_reason = "it printed nothing";
   input.workdir = "/";
   input.home = "/nowhere";
+  input.own_home = "/its";
+  input.own_tmp = "/own";
   input.episode_id = "ep1";
   return verifier->Verify(input);
 }
@@ -164,12 +166,6 @@ TEST(VerifierTest, AgentReportedTakesANumberOrAnObject) {
   }
 }
 
-TEST(VerifierTest, AgentPostedDecidesNothing) {
-  const auto verifier = Verifier::Make(Kind("agent_posted"));
-  ASSERT_TRUE(verifier.ok());
-  EXPECT_FALSE((*verifier)->decides());
-}
-
 VerifierOptions ShellVerifier(const std::string& script, const std::string& from = "exit_code") {
   VerifierOptions options = Kind("command");
   options.command = {"/bin/sh", "-c", script, "verify", "${task.answer}"};
@@ -177,11 +173,33 @@ VerifierOptions ShellVerifier(const std::string& script, const std::string& from
   return options;
 }
 
+TEST(VerifierTest, SignalsThatTheGatewayWouldRefuseAreAMalformedReport) {
+  const auto with = [](size_t count, const std::string& name) {
+    std::string signals;
+    for (size_t i = 0; i < count; ++i) absl::StrAppend(&signals, i == 0 ? "" : ",", "\"", name, i, "\":1");
+    return absl::StrCat(R"({"reward":1,"signals":{)", signals, "}}");
+  };
+  const VerifierOptions options = Kind("agent_reported");
+  EXPECT_TRUE(IsOne(Score(options, with(224, "s"))));
+  EXPECT_TRUE(IsMalformed(Score(options, with(225, "s"))));
+  EXPECT_TRUE(IsOne(Score(options, with(1, std::string(255, 'n')))));
+  EXPECT_TRUE(IsMalformed(Score(options, with(1, std::string(256, 'n')))));
+  EXPECT_TRUE(IsMalformed(Score(options, R"({"reward":1,"signals":{"":1}})")));
+  // Of a command it is the verifier's own fault.
+  EXPECT_FALSE(Score(ShellVerifier(R"(echo '{"reward":1,"signals":{"":1}}')", "json"), "x").ok());
+}
+
+TEST(VerifierTest, AgentPostedDecidesNothing) {
+  const auto verifier = Verifier::Make(Kind("agent_posted"));
+  ASSERT_TRUE(verifier.ok());
+  EXPECT_FALSE((*verifier)->decides());
+}
+
 TEST(VerifierTest, CommandDecidesByExitCode) {
   const VerifierOptions options = ShellVerifier("read said; test \"$said\" = \"$1\"");
   EXPECT_TRUE(IsOne(Score(options, "42\n")));
   EXPECT_TRUE(IsZero(Score(options, "41\n")));
-  EXPECT_TRUE(IsOne(Score(ShellVerifier("test \"$PWD$HOME$INGOT_EPISODE_ID\" = //nowhereep1"), "")));
+  EXPECT_TRUE(IsOne(Score(ShellVerifier("test \"$PWD$HOME$TMPDIR$INGOT_EPISODE_ID\" = //its/ownep1"), "")));
 }
 
 TEST(VerifierTest, CommandDecidesByJsonOnItsLastLine) {

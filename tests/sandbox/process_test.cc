@@ -48,6 +48,15 @@ bool Dies(pid_t pid) {
   return dead;
 }
 
+bool Runs(pid_t pid) {
+  const int fd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
+  if (fd < 0) return errno != ESRCH;
+  pollfd wait{fd, POLLIN, 0};
+  const bool dead = poll(&wait, 1, 0) == 1;
+  close(fd);
+  return !dead;
+}
+
 int OpenDescriptors() {
   int count = 0;
   DIR* dir = opendir("/proc/self/fd");
@@ -100,6 +109,19 @@ TEST(ProcessTest, HangingCommandIsKilledWithItsGrandchildren) {
   const std::vector<std::string> pids = absl::StrSplit(outcome->out, '\n', absl::SkipEmpty());
   ASSERT_EQ(pids.size(), 2u) << outcome->out;
   for (const std::string& pid : pids) EXPECT_TRUE(Dies(std::stoi(pid)));
+}
+
+TEST(ProcessTest, AProcessThatMadeAGroupOfItsOwnDiesWithTheSession) {
+  // timeout(1) leaves its parent's group before it starts what it was given.
+  const std::string script = "timeout 1000 sh -c 'echo $PPID; echo $$; sleep 1000' & ";
+  for (const std::string rest : {"wait", "while :; do sleep 0.01; done", "sleep 0.3"}) {
+    const auto outcome = RunCommand(Shell(script + rest), Within(milliseconds(rest == "sleep 0.3" ? 60000 : 300)));
+    ASSERT_TRUE(outcome.ok());
+    EXPECT_EQ(outcome->ending, rest == "sleep 0.3" ? Ending::kExited : Ending::kTimedOut);
+    const std::vector<std::string> pids = absl::StrSplit(outcome->out, '\n', absl::SkipEmpty());
+    ASSERT_EQ(pids.size(), 2u) << outcome->out;
+    for (const std::string& pid : pids) EXPECT_FALSE(Runs(std::stoi(pid))) << "already when RunCommand returns";
+  }
 }
 
 TEST(ProcessTest, WhatItLeavesInTheBackgroundDiesWithIt) {
@@ -262,11 +284,16 @@ TEST(ProcessTest, ManySpawnsFromManyThreadsLeaveNoDescriptorAndNoZombie) {
 
 TEST(ProcessTest, AsSubreaperItLeavesNoZombieOfGrandchildren) {
   ASSERT_EQ(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
-  const auto outcome = RunCommand(Shell("sleep 1000 & echo $!"), Within(seconds(60)));
+  const auto outcome = RunCommand(Shell("sleep 1000 & echo $!; timeout 1000 sh -c 'echo $$; sleep 1000' & sleep 0.3"),
+                                  Within(seconds(60)));
   prctl(PR_SET_CHILD_SUBREAPER, 0);
   ASSERT_TRUE(outcome.ok());
-  EXPECT_EQ(kill(std::stoi(outcome->out), 0), -1);
-  EXPECT_EQ(errno, ESRCH);
+  const std::vector<std::string> pids = absl::StrSplit(outcome->out, '\n', absl::SkipEmpty());
+  ASSERT_EQ(pids.size(), 2u) << outcome->out;
+  for (const std::string& pid : pids) {
+    EXPECT_EQ(kill(std::stoi(pid), 0), -1);
+    EXPECT_EQ(errno, ESRCH);
+  }
 }
 
 // Runs `script` in a forked process, waits until it wrote a line to $FIFO, kills the process with SIGKILL, and returns
@@ -294,6 +321,14 @@ std::string KilledInTheMiddleOf(const std::string& script) {
 
 TEST(ProcessTest, KillOfThisProcessTakesTheCommandAndItsGrandchildren) {
   const std::string pids = KilledInTheMiddleOf("sleep 1000 & echo $$,$! > $FIFO; wait");
+  const std::vector<std::string> both = absl::StrSplit(pids, ',');
+  ASSERT_EQ(both.size(), 2u) << pids;
+  EXPECT_TRUE(Dies(std::stoi(both[0])));
+  EXPECT_TRUE(Dies(std::stoi(both[1])));
+}
+
+TEST(ProcessTest, KillOfThisProcessTakesGroupsThatTheCommandMade) {
+  const std::string pids = KilledInTheMiddleOf("timeout 1000 sh -c 'echo $PPID,$$ > $FIFO; sleep 1000' & wait");
   const std::vector<std::string> both = absl::StrSplit(pids, ',');
   ASSERT_EQ(both.size(), 2u) << pids;
   EXPECT_TRUE(Dies(std::stoi(both[0])));

@@ -90,6 +90,37 @@ TEST_F(WorkDirTest, ReadingNeitherBlocksNorGrows) {
   EXPECT_EQ(folder->ReadFile("none", 9).status().code(), absl::StatusCode::kNotFound);
 }
 
+TEST_F(WorkDirTest, AddedFoldersAreNewAndGoWithIt) {
+  std::string first, second;
+  {
+    auto folder = WorkDir::Create(root_);
+    first = folder->AddFolder("own").value();
+    second = folder->AddFolder("own").value();
+    EXPECT_NE(first, second);
+    EXPECT_TRUE(std::filesystem::is_empty(first));
+    EXPECT_TRUE(first.starts_with(folder->path() + "/own-"));
+  }
+  EXPECT_FALSE(std::filesystem::exists(first));
+  EXPECT_EQ(Entries(), 0);
+}
+
+TEST_F(WorkDirTest, WhatIsWrittenBesideTheAgentsFilesReplacesWhatItPutThere) {
+  auto folder = WorkDir::Create(root_);
+  std::ofstream(root_ + "/other") << "untouched";
+  ASSERT_EQ(mkfifo((folder->path() + "/pipe").c_str(), 0600), 0);
+  std::filesystem::create_symlink(root_ + "/other", folder->path() + "/link");
+  for (const char* name : {"pipe", "link", "new"}) {
+    const absl::Status written = folder->WriteBeside(name, "said");
+    ASSERT_TRUE(written.ok()) << written;
+    std::string content;
+    std::ifstream(folder->path() + "/" + name) >> content;
+    EXPECT_EQ(content, "said") << name;
+  }
+  std::string other;
+  std::ifstream(root_ + "/other") >> other;
+  EXPECT_EQ(other, "untouched");
+}
+
 TEST_F(WorkDirTest, KeepRenamesAndReplacesAnOlderOne) {
   for (int i = 0; i < 2; ++i) {
     auto folder = WorkDir::Create(root_);

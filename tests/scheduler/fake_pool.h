@@ -88,6 +88,11 @@ class FakePool final : public datapool::Client {
     Changed();
   }
 
+  void RewardCall(const v1::Ticket& ticket, const std::string& call_id, double reward) {
+    base::MutexLock lock(mu_);
+    (*state_.episodes[Key(ticket.purpose(), ticket.ref())].mutable_call_rewards())[call_id] = reward;
+  }
+
   absl::StatusOr<int64_t> AppendJournal(const v1::AppendJournalRequest& request) override {
     absl::StatusOr<int64_t> first;
     Fault fault = Fault::kNone;

@@ -427,6 +427,47 @@ TEST(RecoveryTest, EpisodesOfVersionsThatAreMadeAgainAreTriedAgain) {
   }
 }
 
+// While the trainer makes the versions again, groups that were admitted under later ones may not run: that takes none
+// of their time.
+TEST(RecoveryTest, AGroupHasAllItsTimeOnceItsVersionIsMadeAgain) {
+  SchedulerOptions options = MakeOptions();
+  options.groups_per_step = 1;
+  options.max_staleness = 2;
+  options.window_fraction = 1;
+  options.group_deadline_seconds = 100;
+  FakePool pool;
+  base::ManualClock clock;
+  auto scheduler = MustRecover(options, pool, clock, 0);
+  ASSERT_TRUE(scheduler->MarkVersionLive(0).ok());
+  const auto admit = [&] {
+    const auto ticket = scheduler->Admit({});
+    EXPECT_TRUE(ticket.ok()) << ticket.status();
+    return ticket.value_or(v1::Ticket());
+  };
+  const auto end = [&](const v1::Ticket& ticket, v1::EpisodeState state, double reward) {
+    ASSERT_TRUE(scheduler->EpisodeEnded(EndOf(ticket, state, reward)).ok());
+  };
+  for (const double reward : {0.0, 1.0}) end(admit(), v1::EPISODE_FINISHED, reward);
+  ASSERT_TRUE(scheduler->NextBatch(Batch(0)).ok());
+  ASSERT_TRUE(scheduler->MarkVersionLive(1).ok());
+  const v1::Ticket done[] = {admit(), admit(), admit(), admit()};  // groups 1 and 2
+  end(done[0], v1::EPISODE_FINISHED, 0);
+  end(done[2], v1::EPISODE_FINISHED, 0);
+  clock.Advance(std::chrono::seconds(90));
+  end(done[3], v1::EPISODE_FAILED, 0);               // waits; the other sample of group 1 runs, and will be fenced
+  ASSERT_TRUE(scheduler->NextBatch(Batch(0)).ok());  // the trainer alone went back
+  clock.Advance(std::chrono::seconds(1000));
+  EXPECT_EQ(scheduler->NextBatch(Batch(1)).status().code(), absl::StatusCode::kDeadlineExceeded);
+  ASSERT_TRUE(scheduler->MarkVersionLive(1).ok());
+  const v1::Ticket again[] = {admit(), admit()};
+  clock.Advance(std::chrono::seconds(99));
+  for (const v1::Ticket& ticket : again) end(ticket, v1::EPISODE_FINISHED, 1);
+  const auto batch = scheduler->NextBatch(Batch(1));
+  ASSERT_TRUE(batch.ok()) << batch.status();
+  EXPECT_EQ(GroupsOf(*batch), std::vector<int64_t>{1});
+  EXPECT_EQ(scheduler->Status()->stats().failed(), 0);
+}
+
 // The same facts come true again: versions live once more, the same checkpoint saved. Each is a record of its own.
 TEST(RecoveryTest, WhatIsSaidAgainAfterAResumeIsWrittenAgain) {
   SchedulerOptions options = MakeOptions();

@@ -222,6 +222,7 @@ TEST_F(SchedulerTest, ReconcilesEvaluationsToo) {
   ASSERT_TRUE(scheduler_->StartEval(eval).ok());
   const v1::Ticket untold = MustAdmit();
   pool_.End(EndOf(untold, v1::EPISODE_FINISHED, 1));
+  pool_.RewardCall(untold, "a call", 0.5);
   const auto lost = scheduler_->Admit({});
   ASSERT_TRUE(lost.ok());
   ASSERT_EQ(lost->purpose(), v1::PURPOSE_EVAL);
@@ -231,6 +232,7 @@ TEST_F(SchedulerTest, ReconcilesEvaluationsToo) {
   EXPECT_EQ(again.ref().attempt(), lost->ref().attempt() + 1);
   End(again, v1::EPISODE_FINISHED, 1);
   EXPECT_TRUE(scheduler_->EvalStatus(0)->done());
+  EXPECT_EQ(scheduler_->EvalStatus(0)->reward_mean(), 1.25) << "of 1 + 0.5, what single calls earned included, and 1";
 }
 
 TEST_F(SchedulerTest, BoundsRunningEpisodes) {
@@ -341,6 +343,53 @@ TEST_F(SchedulerTest, AGroupPastItsDeadlineFails) {
   EXPECT_EQ(Stats().running_episodes(), 0);
   End(ticket, v1::EPISODE_FINISHED, 1);  // late: fine, and nothing
   EXPECT_EQ(Stats().admitted_unreleased(), 0);
+}
+
+TEST_F(SchedulerTest, AGroupsTimeStandsStillWhileEvaluationsGoFirst) {
+  Start();
+  End(MustAdmit(), v1::EPISODE_FINISHED, 0);
+  const v1::Ticket runs = MustAdmit(), other = MustAdmit();  // groups 0 and 1
+  clock_.Advance(seconds(20));
+  End(other, v1::EPISODE_FAILED);
+  v1::StartEvalRequest eval;
+  for (const v1::Task& task : MakeTasks(3)) *eval.add_tasks() = task;
+  eval.set_avg_n(1);
+  ASSERT_TRUE(scheduler_->StartEval(eval).ok());
+  for (int i = 0; i < 3; ++i) {
+    const v1::Ticket held_out = MustAdmit();
+    ASSERT_EQ(held_out.purpose(), v1::PURPOSE_EVAL);
+    clock_.Advance(seconds(50));
+    End(held_out, v1::EPISODE_FINISHED, 1);
+  }
+  ASSERT_EQ(Closed().size(), 1u) << "what runs has its time all the same";
+  EXPECT_EQ(Closed()[0].group_id(), runs.ref().group_id());
+  const v1::Ticket again = MustAdmit();
+  EXPECT_EQ(again.ref().group_id(), other.ref().group_id());
+  // 20 of its 60 seconds are gone.
+  clock_.Advance(seconds(39));
+  ASSERT_TRUE(scheduler_->Tick().ok());
+  EXPECT_EQ(Closed().size(), 1u);
+  clock_.Advance(seconds(1));
+  ASSERT_TRUE(scheduler_->Tick().ok());
+  EXPECT_EQ(Closed().size(), 2u);
+}
+
+TEST_F(SchedulerTest, AGroupThatItsOpenerNamesHasItsTimeAlsoWhileEvaluationsGoFirst) {
+  Start();
+  v1::AdmitRequest named;
+  named.set_group("mine");
+  named.mutable_task()->set_task_id("own");
+  const auto ticket = scheduler_->Admit(named);
+  ASSERT_TRUE(ticket.ok()) << ticket.status();
+  pool_.Open(*ticket);
+  End(*ticket, v1::EPISODE_FINISHED, 1);  // and nobody comes for its other sample
+  v1::StartEvalRequest eval;
+  *eval.add_tasks() = MakeTasks(1)[0];
+  eval.set_avg_n(1);
+  ASSERT_TRUE(scheduler_->StartEval(eval).ok());
+  clock_.Advance(seconds(60));
+  ASSERT_TRUE(scheduler_->Tick().ok());
+  EXPECT_EQ(Closed().size(), 1u);
 }
 
 TEST_F(SchedulerTest, AFinishedGroupHasNoDeadline) {
