@@ -1,6 +1,7 @@
 // Conversation files for supervised training: JSONL in OpenAI's form, one conversation per line.
 //
-//   {"messages": [{"role": "user", "content": ...}, {"role": "assistant", ...}], "tools": [...]}
+//   {"messages": [{"role": "user", "content": ...}, {"role": "assistant", ...}], "tools": [...],
+//    "chat_template_kwargs": {"enable_thinking": false, ...}}
 #pragma once
 
 #include <string>

@@ -18,8 +18,8 @@ absl::StatusOr<text::Conversation> Continue(const json::value& object, const jso
   INGOT_ASSIGN_OR_RETURN(const json::array own, Messages(object, key));
   json::array all = prompt;
   all.insert(all.end(), own.begin(), own.end());
-  json::object conversation{{"messages", std::move(all)}};
-  if (const json::value* tools = base::Find(object, "tools"); tools != nullptr) conversation["tools"] = *tools;
+  json::object conversation = object.as_object();  // its tools and template variables
+  conversation["messages"] = std::move(all);
   auto parsed = text::ConversationFromJson(json::value(std::move(conversation)));
   return parsed.ok() ? std::move(parsed) : base::Annotate(parsed.status(), absl::StrCat("with '", key, "'"));
 }

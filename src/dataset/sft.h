@@ -17,10 +17,11 @@ struct SftOptions {
   absl::Status Validate() const;
 };
 
-// In order; episode and group are the conversation's index, log-probs and versions zero, temperature 1. A turn's
-// context is the prompt a model would have been given for it: where reasoning is dropped from the history later, the
-// turn that wrote it still learns it. INVALID_ARGUMENT names the conversation that has no assistant turn, cannot be
-// rendered or is too long.
+// In order; episode and group are the conversation's index, log-probs and versions zero, temperature 1. A turn is
+// learnt as the template writes the conversation up to it, which is how it would have been sampled
+// (text::ChatFormat::RenderTurns): what the template drops or adds once more follows is in later turns' contexts alone.
+// Contexts share what is the same in them. INVALID_ARGUMENT names the conversation that has no assistant turn, cannot
+// be rendered or is too long.
 //
 // AppendSftExamples: those of one conversation, of its messages from `first_message` on.
 absl::Status AppendSftExamples(const text::Conversation& conversation, const text::ChatFormat& format,

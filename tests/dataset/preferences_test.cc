@@ -49,6 +49,17 @@ TEST(Preferences, OnlyWhatFollowsThePromptIsCompared) {
   EXPECT_EQ((*examples)[3].call_id, "pair 1 rejected, its example 0");
 }
 
+TEST(Preferences, CarryWhatTheTemplateReads) {
+  const auto pairs = Load(
+      R"({"prompt": {"role": "user", "content": "a"}, "chosen": {"role": "assistant", "content": "b"}, "rejected": {"role": "assistant", "content": "c"}, "tools": [{"type": "function", "function": {"name": "f"}}], "chat_template_kwargs": {"enable_thinking": false}})"
+      "\n");
+  ASSERT_TRUE(pairs.ok()) << pairs.status();
+  for (const text::Conversation& way : {(*pairs)[0].chosen, (*pairs)[0].rejected}) {
+    EXPECT_EQ(way.tools.size(), 1u);
+    EXPECT_EQ(base::PrintJson(way.template_variables), R"({"enable_thinking":false})");
+  }
+}
+
 TEST(Preferences, FaultsNameFileAndLine) {
   const auto message = [](const std::string& text) {
     const auto pairs = Load(text);

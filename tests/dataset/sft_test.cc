@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <numeric>
+#include <set>
 
 namespace ingot::dataset {
 namespace {
@@ -59,6 +60,35 @@ TEST(SftTest, ReasoningIsLearntByTheTurnThatWroteIt) {
   EXPECT_EQ(tokenizer->Decode(examples[1].Tokens(), false),
             "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\nb<|im_end|>\n<|im_start|>user\nc<|im_end|>\n"
             "<|im_start|>assistant\n<think>s</think>d<|im_end|>");
+}
+
+// Tokens that the contexts hold in memory, each run once.
+int64_t Held(const std::vector<tree::CallPath>& examples) {
+  std::set<const void*> seen;
+  int64_t held = 0;
+  for (const tree::CallPath& call : examples) {
+    call.context.VisitBack([&](const void* key, std::span<const int32_t> run) {
+      if (!seen.insert(key).second) return false;
+      held += std::ssize(run);
+      return true;
+    });
+  }
+  return held;
+}
+
+TEST(SftTest, TurnsOfOneConversationHoldItsTokensOnce) {
+  const auto format = *text::MakeChatFormat("compact", Bytes());
+  std::string messages = R"({"role": "user", "content": "a"})";
+  for (int turn = 0; turn < 200; ++turn) {
+    messages +=
+        R"(,{"role": "assistant", "content": "b", "reasoning_content": "thought"},{"role": "tool", "content": "c"})";
+  }
+  messages += R"(,{"role": "user", "content": "d"},{"role": "assistant", "content": "e"})";
+  const std::vector<text::Conversation> conversations = {FromJson("{\"messages\": [" + messages + "]}")};
+  const auto examples = *MakeSftExamples(conversations, *format);
+  ASSERT_EQ(examples.size(), 201u);
+  // With the thoughts, for the turns that had them before them, and without, for the last one.
+  EXPECT_LT(Held(examples), examples[199].size() + examples[200].size() + 1);
 }
 
 TEST(SftTest, ErrorsNameTheConversation) {
