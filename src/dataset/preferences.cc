@@ -1,5 +1,7 @@
 #include "dataset/preferences.h"
 
+#include "dataset/conversations.h"
+
 namespace ingot::dataset {
 namespace {
 
@@ -21,7 +23,8 @@ absl::StatusOr<text::Conversation> Continue(const json::value& object, const jso
   json::object conversation = object.as_object();  // its tools and template variables
   conversation["messages"] = std::move(all);
   auto parsed = text::ConversationFromJson(json::value(std::move(conversation)));
-  return parsed.ok() ? std::move(parsed) : base::Annotate(parsed.status(), absl::StrCat("with '", key, "'"));
+  const absl::Status status = parsed.ok() ? CheckWeights(*parsed) : parsed.status();
+  return status.ok() ? std::move(parsed) : base::Annotate(status, absl::StrCat("with '", key, "'"));
 }
 
 absl::StatusOr<PreferencePair> PairFromJson(const json::value& object) {

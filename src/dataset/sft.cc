@@ -1,7 +1,10 @@
 #include "dataset/sft.h"
 
+#include <algorithm>
 #include <iterator>
 #include <utility>
+
+#include "dataset/conversations.h"
 
 namespace ingot::dataset {
 namespace {
@@ -22,11 +25,16 @@ absl::Status AppendSftExamples(const text::Conversation& conversation, const tex
                                const SftOptions& options, size_t first_message, int32_t index,
                                std::vector<tree::CallPath>& examples) {
   INGOT_ASSIGN_OR_RETURN(std::vector<text::RenderedTurn> turns, format.RenderTurns(conversation, first_message));
-  if (turns.empty()) return absl::InvalidArgumentError("it has no assistant message to learn from");
+  const auto learnt = [&](const text::RenderedTurn& turn) { return IsLearnt(conversation.messages[turn.message]); };
+  if (std::none_of(turns.begin(), turns.end(), learnt)) {
+    return absl::InvalidArgumentError("it has no assistant message to learn from");
+  }
   tree::TokenPath before;  // the turn before
   for (text::RenderedTurn& turn : turns) {
     const size_t message = turn.message;
     tree::TokenPath context = before.First(static_cast<int64_t>(turn.shared)).Then(std::move(turn.context));
+    before = context.Then(turn.sampled);
+    if (!learnt(turn)) continue;
     const int64_t tokens = context.size() + std::ssize(turn.sampled);
     if (options.max_tokens > 0 && tokens > options.max_tokens) {
       return absl::InvalidArgumentError(absl::StrCat("its message ", message, " ends after ", tokens,
@@ -34,7 +42,6 @@ absl::Status AppendSftExamples(const text::Conversation& conversation, const tex
                                                      " an example may have: shorten the "
                                                      "conversation or raise the limit"));
     }
-    before = context.Then(turn.sampled);
     tree::CallPath call = Example(std::move(turn), std::move(context));
     call.call_id = absl::StrCat("conversation ", index, " message ", message);
     call.episode = call.group = index;

@@ -128,6 +128,12 @@ TEST(ConversationsTest, AreReadOrNamed) {
   const auto error = LoadConversations(bad.path()).status();
   EXPECT_EQ(error.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(error.message()), HasSubstr(bad.path() + ":2: messages[0]"));
+  for (const char* weight : {"0.5", "2", "true", "\"1\""}) {
+    const TempFile odd(
+        absl::StrCat("{\"messages\": [{\"role\": \"assistant\", \"content\": \"\", \"weight\": ", weight, "}]}\n"));
+    EXPECT_THAT(std::string(LoadConversations(odd.path()).status().message()),
+                HasSubstr(absl::StrCat(odd.path(), ":1: messages[0]: 'weight' is ", weight)));
+  }
   const TempFile empty("\n");
   EXPECT_THAT(std::string(LoadConversations(empty.path()).status().message()), HasSubstr("no conversation"));
 }

@@ -72,6 +72,9 @@ TEST(Preferences, FaultsNameFileAndLine) {
   EXPECT_THAT(message("{\"prompt\": {\"role\": \"user\", \"content\": \"a\"}, \"chosen\": {\"role\": \"oracle\"}, "
                       "\"rejected\": {\"role\": \"assistant\", \"content\": \"x\"}}\n"),
               testing::AllOf(HasSubstr(".jsonl:1"), HasSubstr("with 'chosen'")));
+  EXPECT_THAT(message("{\"prompt\": {\"role\": \"user\", \"content\": \"a\"}, \"chosen\": {\"role\": \"assistant\", "
+                      "\"weight\": 3}, \"rejected\": {\"role\": \"assistant\", \"content\": \"x\"}}\n"),
+              testing::AllOf(HasSubstr(".jsonl:1"), HasSubstr("with 'chosen': messages[1]: 'weight' is 3")));
   EXPECT_THAT(message(""), HasSubstr("no pair"));
 }
 

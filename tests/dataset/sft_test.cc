@@ -62,6 +62,21 @@ TEST(SftTest, ReasoningIsLearntByTheTurnThatWroteIt) {
             "<|im_start|>assistant\n<think>s</think>d<|im_end|>");
 }
 
+TEST(SftTest, AMessageOfWeight0IsContextAlone) {
+  const auto tokenizer = Bytes();
+  const auto format = *text::MakeChatFormat("compact", tokenizer);
+  const std::vector<text::Conversation> conversations = {FromJson(
+      R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "bad", "weight": 0},
+          {"role": "user", "content": "c"}, {"role": "assistant", "content": "good", "weight": 1},
+          {"role": "user", "content": "d"}, {"role": "assistant", "content": "last"}]})")};
+  const auto examples = *MakeSftExamples(conversations, *format);
+  ASSERT_EQ(examples.size(), 2u);
+  EXPECT_EQ(tokenizer->Decode(examples[0].Tokens(), false),
+            "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\nbad<|im_end|>\n<|im_start|>user\nc<|im_end|>\n"
+            "<|im_start|>assistant\ngood<|im_end|>");
+  EXPECT_EQ(tokenizer->Decode(examples[1].sampled, false), "last<|im_end|>");
+}
+
 // Tokens that the contexts hold in memory, each run once.
 int64_t Held(const std::vector<tree::CallPath>& examples) {
   std::set<const void*> seen;
@@ -101,6 +116,8 @@ TEST(SftTest, ErrorsNameTheConversation) {
     return std::string(examples.status().message());
   };
   EXPECT_THAT(error({good, mute}, {}), HasSubstr("conversation 1: it has no assistant"));
+  const auto weightless = FromJson(R"({"messages": [{"role": "assistant", "content": "b", "weight": 0}]})");
+  EXPECT_THAT(error({weightless}, {}), HasSubstr("conversation 0: it has no assistant"));
   // <|im_start|> assistant \n b <|im_end|> is 1 + 9 + 1 + 1 + 1 tokens.
   EXPECT_THAT(error({good}, {12}), HasSubstr("conversation 0: its message 0 ends after 13 tokens"));
   EXPECT_TRUE(MakeSftExamples(std::vector{good}, *format, {13}).ok());
