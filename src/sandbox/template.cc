@@ -1,8 +1,5 @@
 #include "sandbox/template.h"
 
-#include <algorithm>
-#include <charconv>
-
 #include "absl/strings/str_join.h"
 
 namespace ingot::sandbox {
@@ -26,11 +23,9 @@ absl::Status CheckName(const std::string& name, const std::vector<std::string>& 
                                                  absl::StrJoin(spelled, ", "), " (a literal ${ is written $${)"));
 }
 
-std::string FieldNames(const base::json::value& value) {
+std::string FieldNames(const base::JsonText& value) {
   std::vector<std::string> names;
-  if (value.is_object()) {
-    for (const auto& field : value.get_object()) names.emplace_back(field.key());
-  }
+  for (const auto& [name, field] : value.fields()) names.push_back(name);
   return names.empty() ? "it has no fields" : absl::StrCat("its fields are ", absl::StrJoin(names, ", "));
 }
 
@@ -41,11 +36,11 @@ absl::StatusOr<std::string> Lookup(const std::string& name, const Variables& var
   if (json == variables.json.end()) {
     return absl::InternalError(absl::StrCat("variable ${", name, "} was allowed but is not supplied here"));
   }
-  if (root == name) return base::PrintJson(*json->second);
-  const base::json::value* value = FindPath(*json->second, name.substr(root.size() + 1));
-  if (value == nullptr) {
+  if (root == name) return json->second.Compact();
+  const auto value = json->second.At(std::string_view(name).substr(root.size() + 1));
+  if (!value.has_value()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("the ", root, " has nothing at ${", name, "}: ", FieldNames(*json->second)));
+        absl::StrCat("the ", root, " has nothing at ${", name, "}: ", FieldNames(json->second)));
   }
   return AsText(*value);
 }
@@ -92,27 +87,6 @@ absl::StatusOr<std::string> Template::Render(const Variables& variables) const {
   return text;
 }
 
-const base::json::value* FindPath(const base::json::value& value, std::string_view path) {
-  const base::json::value* at = &value;
-  while (at != nullptr) {
-    const size_t dot = path.find('.');
-    const std::string_view key = path.substr(0, dot);
-    if (at->is_array()) {
-      size_t index = 0;
-      const auto parsed = std::from_chars(key.data(), key.data() + key.size(), index);
-      const bool whole = parsed.ec == std::errc() && parsed.ptr == key.data() + key.size();
-      at = whole && index < at->get_array().size() ? &at->get_array()[index] : nullptr;
-    } else {
-      at = base::Find(*at, key);
-    }
-    if (dot == std::string_view::npos) return at;
-    path.remove_prefix(dot + 1);
-  }
-  return nullptr;
-}
-
-std::string AsText(const base::json::value& value) {
-  return value.is_string() ? std::string(value.get_string()) : base::PrintJson(value);
-}
+std::string AsText(const base::JsonText& value) { return value.is_string() ? value.string() : value.Compact(); }
 
 }  // namespace ingot::sandbox

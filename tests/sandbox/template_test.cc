@@ -16,8 +16,8 @@ const std::vector<std::string>& Known() {
 std::string Rendered(const std::string& text, const std::string& task) {
   const auto parsed = Template::Parse(text, Known());
   if (!parsed.ok()) return std::string(parsed.status().message());
-  const base::json::value value = *base::ParseJson(task);
-  const auto rendered = parsed->Render({.text = {{"base_url", "http://h/v1"}}, .json = {{"task", &value}}});
+  const auto rendered =
+      parsed->Render({.text = {{"base_url", "http://h/v1"}}, .json = {{"task", base::JsonText(task)}}});
   return rendered.ok() ? *rendered : std::string(rendered.status().message());
 }
 
@@ -34,6 +34,12 @@ TEST(TemplateTest, TaskFieldsAreRawStringsAndOtherwiseJson) {
   EXPECT_EQ(Rendered("${task.s}|${task.n}|${task.o}|${task.o.k.1}|${task.t}", task),
             R"(a "b"|1.5|{"k":[1,"two"]}|two|true)");
   EXPECT_EQ(Rendered("${task}", R"({"a":1})"), R"({"a":1})");
+}
+
+TEST(TemplateTest, NumbersKeepTheirDigits) {
+  const std::string task = R"({"n": 265252859812191058636308480000000, "l": [ 18446744073709551616, 1.0 ]})";
+  EXPECT_EQ(Rendered("${task.n} ${task.l}", task), "265252859812191058636308480000000 [18446744073709551616,1.0]");
+  EXPECT_EQ(Rendered("${task}", task), R"({"n":265252859812191058636308480000000,"l":[18446744073709551616,1.0]})");
 }
 
 TEST(TemplateTest, ValuesAreNotTemplatesThemselves) {
