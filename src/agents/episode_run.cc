@@ -59,7 +59,10 @@ std::string PurposeName(v1::EpisodePurpose purpose) {
 class EpisodeRunner {
  public:
   EpisodeRunner(const Recipe& recipe, const v1::EpisodeOpenResponse& episode, const EpisodeContext& context)
-      : recipe_(recipe), episode_(episode), context_(context) {}
+      : recipe_(recipe), episode_(episode), context_(context) {
+    // Also of episodes that ended well: a mean over episodes is then a rate.
+    for (const char* way : {"agent/timeout", "agent/crash", "agent/flood"}) report_.signals[way] = 0;
+  }
 
   EpisodeReport Run() {
     if (const auto trouble = RunInFolder()) {
@@ -67,6 +70,7 @@ class EpisodeRunner {
       report_.detail = trouble->detail;
       report_.has_reward = false;
     }
+    if (report_.has_reward) report_.signals.emplace("answer_malformed", 0);
     if (folder_.has_value()) {
       CleanUp();
       if (!report_.cause.empty() && recipe_.options.keep_failed && context_.may_keep && context_.may_keep()) Keep();
