@@ -20,6 +20,7 @@ struct StepOptions {
 // How to run one kind of agent program. A "template" below is text with these variables in it (sandbox/template.h):
 //   ${base_url} ${api_key}          of the episode, as in OPENAI_BASE_URL and OPENAI_API_KEY
 //   ${task} ${task.FIELD}           the task's line of the task file, and a field of it
+//   ${json:task.FIELD}              the same as JSON, a string in quotation marks (any variable goes so)
 //   ${task_id} ${episode_id}
 //   ${workdir} ${home}              the episode's private folders
 //   ${cwd}                          the folder ingot was started in

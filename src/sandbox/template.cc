@@ -1,15 +1,19 @@
 #include "sandbox/template.h"
 
 #include "absl/strings/str_join.h"
+#include "base/json.h"
 
 namespace ingot::sandbox {
 namespace {
+
+constexpr std::string_view kAsJson = "json:";
 
 std::string Spelled(const std::string& known) {
   return known.back() == '.' ? absl::StrCat("${", known, "FIELD}") : absl::StrCat("${", known, "}");
 }
 
-absl::Status CheckName(const std::string& name, const std::vector<std::string>& known) {
+absl::Status CheckName(std::string_view written, const std::vector<std::string>& known) {
+  const std::string name(written.substr(written.starts_with(kAsJson) ? kAsJson.size() : 0));
   for (const std::string& candidate : known) {
     const bool prefix = candidate.back() == '.';
     if (prefix ? name.size() > candidate.size() && name.starts_with(candidate) : name == candidate) {
@@ -19,8 +23,9 @@ absl::Status CheckName(const std::string& name, const std::vector<std::string>& 
   std::vector<std::string> spelled;
   spelled.reserve(known.size());
   for (const std::string& candidate : known) spelled.push_back(Spelled(candidate));
-  return absl::InvalidArgumentError(absl::StrCat("unknown variable ${", name, "}: known are ",
-                                                 absl::StrJoin(spelled, ", "), " (a literal ${ is written $${)"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("unknown variable ${", name, "}: known are ", absl::StrJoin(spelled, ", "),
+                   ", and with json: before the name, as JSON, quoted (a literal ${ is written $${)"));
 }
 
 std::string FieldNames(const base::JsonText& value) {
@@ -29,8 +34,12 @@ std::string FieldNames(const base::JsonText& value) {
   return names.empty() ? "it has no fields" : absl::StrCat("its fields are ", absl::StrJoin(names, ", "));
 }
 
-absl::StatusOr<std::string> Lookup(const std::string& name, const Variables& variables) {
-  if (const auto text = variables.text.find(name); text != variables.text.end()) return text->second;
+absl::StatusOr<std::string> Lookup(const std::string& written, const Variables& variables) {
+  const bool as_json = written.starts_with(kAsJson);
+  const std::string name = written.substr(as_json ? kAsJson.size() : 0);
+  if (const auto text = variables.text.find(name); text != variables.text.end()) {
+    return as_json ? base::PrintJson(base::json::value(base::json::string(text->second))) : text->second;
+  }
   const std::string root = name.substr(0, name.find('.'));
   const auto json = variables.json.find(root);
   if (json == variables.json.end()) {
@@ -42,7 +51,7 @@ absl::StatusOr<std::string> Lookup(const std::string& name, const Variables& var
     return absl::InvalidArgumentError(
         absl::StrCat("the ", root, " has nothing at ${", name, "}: ", FieldNames(json->second)));
   }
-  return AsText(*value);
+  return as_json ? value->Compact() : AsText(*value);
 }
 
 }  // namespace
