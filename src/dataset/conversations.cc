@@ -25,14 +25,13 @@ absl::Status CheckWeights(const text::Conversation& conversation) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<text::Conversation>> LoadConversations(const std::string& path,
-                                                                  const JsonlOptions& options) {
-  std::vector<text::Conversation> conversations;
+absl::StatusOr<std::vector<SftConversation>> LoadConversations(const std::string& path, const JsonlOptions& options) {
+  std::vector<SftConversation> conversations;
   INGOT_RETURN_IF_ERROR(
-      ReadJsonl(path, options, [&](int64_t, std::string_view, const base::json::value& object) -> absl::Status {
+      ReadJsonl(path, options, [&](int64_t number, std::string_view, const base::json::value& object) -> absl::Status {
         INGOT_ASSIGN_OR_RETURN(text::Conversation conversation, text::ConversationFromJson(object));
         INGOT_RETURN_IF_ERROR(CheckWeights(conversation));
-        conversations.push_back(std::move(conversation));
+        conversations.push_back({std::move(conversation), absl::StrCat(path, ":", number)});
         return absl::OkStatus();
       }));
   if (conversations.empty()) return absl::InvalidArgumentError(absl::StrCat(path, ": there is no conversation in it"));

@@ -20,8 +20,8 @@
 namespace ingot::dataset {
 
 struct PreferencePair {
-  text::Conversation chosen;  // the prompt's messages, then its own
-  text::Conversation rejected;
+  SftConversation chosen;  // the prompt's messages, then its own
+  SftConversation rejected;
   size_t prompt_messages = 0;
 };
 
@@ -29,7 +29,8 @@ struct PreferencePair {
 absl::StatusOr<std::vector<PreferencePair>> LoadPreferences(const std::string& path, const JsonlOptions& options = {});
 
 // Examples as MakeSftExamples makes them, of the assistant messages after the prompt alone: pair i is episode 2i, what
-// was chosen, and episode 2i + 1, what was rejected, both of group i. INVALID_ARGUMENT names the pair.
+// was chosen, and episode 2i + 1, what was rejected, both of group i. INVALID_ARGUMENT names the pair's
+// place and which way it is.
 absl::StatusOr<std::vector<tree::CallPath>> MakePreferenceExamples(std::span<const PreferencePair> pairs,
                                                                    const text::ChatFormat& format,
                                                                    const SftOptions& options = {});

@@ -120,8 +120,9 @@ TEST(ConversationsTest, AreReadOrNamed) {
       "{\"name\": \"f\"}}]}\n");
   const auto conversations = LoadConversations(file.path());
   ASSERT_TRUE(conversations.ok()) << conversations.status();
-  EXPECT_EQ((*conversations)[0].messages[1].content, "yo");
-  EXPECT_EQ((*conversations)[1].tools.size(), 1u);
+  EXPECT_EQ((*conversations)[0].conversation.messages[1].content, "yo");
+  EXPECT_EQ((*conversations)[1].conversation.tools.size(), 1u);
+  EXPECT_EQ((*conversations)[1].place, file.path() + ":2");
 
   const TempFile bad(
       "{\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}]}\n{\"messages\": [{\"role\": \"x\"}]}\n");
