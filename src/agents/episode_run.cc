@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "sandbox/workdir.h"
 
@@ -58,7 +59,10 @@ std::string PurposeName(v1::EpisodePurpose purpose) {
 class EpisodeRunner {
  public:
   EpisodeRunner(const Recipe& recipe, const v1::EpisodeOpenResponse& episode, const EpisodeContext& context)
-      : recipe_(recipe), episode_(episode), context_(context) {}
+      : recipe_(recipe), episode_(episode), context_(context) {
+    // Also of episodes that ended well: a mean over episodes is then a rate.
+    for (const char* way : {"agent/timeout", "agent/crash", "agent/flood"}) report_.signals[way] = 0;
+  }
 
   EpisodeReport Run() {
     if (const auto trouble = RunInFolder()) {
@@ -66,6 +70,7 @@ class EpisodeRunner {
       report_.detail = trouble->detail;
       report_.has_reward = false;
     }
+    if (report_.has_reward) report_.signals.emplace("answer_malformed", 0);
     if (folder_.has_value()) {
       CleanUp();
       if (!report_.cause.empty() && recipe_.options.keep_failed && context_.may_keep && context_.may_keep()) Keep();
@@ -76,10 +81,10 @@ class EpisodeRunner {
 
  private:
   std::optional<Trouble> RunInFolder() {
-    auto payload = base::ParseJson(episode_.task().payload_json().empty() ? "{}" : episode_.task().payload_json());
+    if (!episode_.task().payload_json().empty()) task_ = episode_.task().payload_json();
+    const auto payload = base::ParseJson(task_);
     if (!payload.ok()) return Trouble{"task", absl::StrCat("the task's payload is ", Message(payload.status()))};
     if (!payload->is_object()) return Trouble{"task", "the task's payload is no JSON object"};
-    task_ = std::move(*payload);
     auto folder = WorkDir::Create(context_.work_root);
     if (!folder.ok()) return Trouble{"sandbox", Message(folder.status())};
     folder_.emplace(std::move(*folder));
@@ -99,7 +104,7 @@ class EpisodeRunner {
                        {"workdir", folder_->work()},
                        {"home", folder_->home()},
                        {"cwd", context_.cwd}};
-    variables_.json = {{"task", &task_}};
+    variables_.json = {{"task", base::JsonText(task_)}};
   }
 
   std::optional<Trouble> MakeEnvironment() {
@@ -191,7 +196,7 @@ class EpisodeRunner {
   std::optional<Trouble> Verify() {
     if (!recipe_.verifier->decides()) return std::nullopt;
     reward::VerifierInput input;
-    input.task = &task_;
+    input.task = task_;
     input.workdir = folder_->work();
     input.home = folder_->home();
     if (recipe_.options.verifier.kind == "command") {
@@ -250,7 +255,7 @@ class EpisodeRunner {
   const Recipe& recipe_;
   const v1::EpisodeOpenResponse& episode_;
   const EpisodeContext& context_;
-  base::json::value task_;
+  std::string task_ = "{}";  // its payload
   std::optional<WorkDir> folder_;
   sandbox::Variables variables_;
   std::map<std::string, std::string> env_;

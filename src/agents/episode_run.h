@@ -28,6 +28,7 @@ struct EpisodeReport {
   std::string detail;  // for people: why it failed, or what the verifier said
   bool has_reward = false;
   double reward = 0;
+  // With a reward: agent/timeout, agent/crash, agent/flood and answer_malformed too, 0 where it was not so.
   std::map<std::string, double> signals;
   bool agent_ran = false;
   double completion_s = 0;  // wall time of the agent

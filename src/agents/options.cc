@@ -1,5 +1,7 @@
 #include "agents/options.h"
 
+#include <unistd.h>
+
 #include <cmath>
 #include <set>
 
@@ -48,6 +50,8 @@ absl::Status CheckRecipe(const RecipeOptions& recipe) {
 }
 
 }  // namespace
+
+std::string DefaultWorkRoot() { return absl::StrCat("/tmp/ingot-work-", ::geteuid()); }
 
 absl::Status RecipeOptions::Validate() const {
   if (name.empty()) return absl::InvalidArgumentError("a recipe has no name");

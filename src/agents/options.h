@@ -20,6 +20,7 @@ struct StepOptions {
 // How to run one kind of agent program. A "template" below is text with these variables in it (sandbox/template.h):
 //   ${base_url} ${api_key}          of the episode, as in OPENAI_BASE_URL and OPENAI_API_KEY
 //   ${task} ${task.FIELD}           the task's line of the task file, and a field of it
+//   ${json:task.FIELD}              the same as JSON, a string in quotation marks (any variable goes so)
 //   ${task_id} ${episode_id}
 //   ${workdir} ${home}              the episode's private folders
 //   ${cwd}                          the folder ingot was started in
@@ -79,6 +80,9 @@ struct RecipeOptions {
   absl::Status Validate() const;
 };
 
+// "/tmp/ingot-work-UID": each user of a machine has one of their own, since only its owner may write in it.
+std::string DefaultWorkRoot();
+
 struct RunnerOptions {
   // Episodes at a time, in [1, 4096]: each is a thread that waits for its agent's processes.
   int32_t concurrency = 16;
@@ -86,7 +90,7 @@ struct RunnerOptions {
   std::vector<RecipeOptions> recipes;
   // Folder of the episodes' private folders, on a local disk; made if missing. Folders that a killed run left in it are
   // removed at start.
-  std::string work_root = "/tmp/ingot-work";
+  std::string work_root = DefaultWorkRoot();
   // Seconds until a refused admission is asked for again, if the refusal names no time; doubles with each refusal. > 0.
   double backoff_initial_s = 0.02;
   // Longest of these waits, a time named by the refusal included; >= backoff_initial_s.

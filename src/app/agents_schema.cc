@@ -30,7 +30,7 @@ void BindRecipe(base::Schema& schema, agents::RecipeOptions& o) {
   schema.Field(
       "command", &o.command,
       "argv; templates: ${base_url} ${api_key} ${task} ${task.FIELD} ${task_id} ${episode_id} ${workdir} ${home} "
-      "${cwd}");
+      "${cwd}; ${json:NAME} is each as JSON, quoted");
   schema.Field("env", &o.env, "environment variables (templates) added to HOME, OPENAI_BASE_URL, OPENAI_API_KEY, ...");
   schema.Field("inherit_env", &o.inherit_env, "variables taken over from ingot's own environment");
   schema.Field("files", &o.files, "files made in ${workdir}: path to template of the content");

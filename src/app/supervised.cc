@@ -31,17 +31,15 @@ struct Examples {
 absl::StatusOr<Examples> ReadConversations(const std::string& path, const text::ChatFormat& format) {
   if (path.empty()) return Examples();
   INGOT_ASSIGN_OR_RETURN(const auto conversations, dataset::LoadConversations(path));
-  auto calls = dataset::MakeSftExamples(conversations, format);
-  if (!calls.ok()) return base::Annotate(calls.status(), path);
-  return Examples{*std::move(calls), conversations.size()};
+  INGOT_ASSIGN_OR_RETURN(auto calls, dataset::MakeSftExamples(conversations, format));
+  return Examples{std::move(calls), conversations.size()};
 }
 
 absl::StatusOr<Examples> ReadPairs(const std::string& path, const text::ChatFormat& format) {
   if (path.empty()) return Examples();
   INGOT_ASSIGN_OR_RETURN(const auto pairs, dataset::LoadPreferences(path));
-  auto calls = dataset::MakePreferenceExamples(pairs, format);
-  if (!calls.ok()) return base::Annotate(calls.status(), path);
-  return Examples{*std::move(calls), pairs.size()};
+  INGOT_ASSIGN_OR_RETURN(auto calls, dataset::MakePreferenceExamples(pairs, format));
+  return Examples{std::move(calls), pairs.size()};
 }
 
 // What a stage tells while it runs: a fifth of its steps at a time to people, every step to the record.

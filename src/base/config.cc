@@ -199,7 +199,10 @@ void Schema::Field(const std::string& key, std::map<std::string, std::string>* f
     std::map<std::string, std::string> values;
     for (const auto& item : node) {
       if (!item.first.IsScalar() || !item.second.IsScalar()) return Expected("a mapping of strings", node);
-      values[item.first.Scalar()] = item.second.Scalar();
+      if (!values.emplace(item.first.Scalar(), item.second.Scalar()).second) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("'", item.first.Scalar(), "' is given twice, again in line ", item.first.Mark().line + 1));
+      }
     }
     *field = std::move(values);
     return absl::OkStatus();
@@ -250,14 +253,19 @@ absl::Status Schema::LoadFile(const std::string& path) {
 }
 
 absl::Status Schema::LoadText(const std::string& text, const std::string& file_name) {
-  YAML::Node root;
+  std::vector<YAML::Node> documents;
   try {
-    root = YAML::Load(text);
+    documents = YAML::LoadAll(text);
   } catch (const YAML::Exception& error) {
     return absl::InvalidArgumentError(
         absl::StrCat(file_name, ":", error.mark.line + 1, ": malformed YAML: ", error.msg));
   }
-  if (root.IsNull()) return absl::OkStatus();
+  if (documents.size() > 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(Place(file_name, documents[1]), ": a second YAML document begins: a file holds one"));
+  }
+  if (documents.empty()) return absl::OkStatus();
+  const YAML::Node& root = documents[0];
   if (!root.IsMap()) return absl::InvalidArgumentError(absl::StrCat(file_name, ":1: expected a mapping of keys"));
   return Load(root, "", file_name);
 }

@@ -1,14 +1,37 @@
 #include "dataset/conversations.h"
 
 namespace ingot::dataset {
+namespace {
 
-absl::StatusOr<std::vector<text::Conversation>> LoadConversations(const std::string& path,
-                                                                  const JsonlOptions& options) {
-  std::vector<text::Conversation> conversations;
+const base::json::value* WeightOf(const text::Message& message) {
+  const base::json::value* weight = message.extra.if_contains("weight");
+  return weight == nullptr || weight->is_null() ? nullptr : weight;
+}
+
+}  // namespace
+
+bool IsLearnt(const text::Message& message) {
+  const base::json::value* weight = WeightOf(message);
+  return message.role == "assistant" && (weight == nullptr || *weight != 0);
+}
+
+absl::Status CheckWeights(const text::Conversation& conversation) {
+  for (size_t i = 0; i < conversation.messages.size(); ++i) {
+    const base::json::value* weight = WeightOf(conversation.messages[i]);
+    if (weight == nullptr || *weight == 0 || *weight == 1) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("messages[", i, "]: 'weight' is ", base::PrintJson(*weight), ": 0 (not learnt) or 1"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<SftConversation>> LoadConversations(const std::string& path, const JsonlOptions& options) {
+  std::vector<SftConversation> conversations;
   INGOT_RETURN_IF_ERROR(
-      ReadJsonl(path, options, [&](int64_t, std::string_view, const base::json::value& object) -> absl::Status {
+      ReadJsonl(path, options, [&](int64_t number, std::string_view, const base::json::value& object) -> absl::Status {
         INGOT_ASSIGN_OR_RETURN(text::Conversation conversation, text::ConversationFromJson(object));
-        conversations.push_back(std::move(conversation));
+        INGOT_RETURN_IF_ERROR(CheckWeights(conversation));
+        conversations.push_back({std::move(conversation), absl::StrCat(path, ":", number)});
         return absl::OkStatus();
       }));
   if (conversations.empty()) return absl::InvalidArgumentError(absl::StrCat(path, ": there is no conversation in it"));

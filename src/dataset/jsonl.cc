@@ -23,8 +23,8 @@ class LineReader {
       const size_t end = bytes.find('\n');
       const std::string_view part = bytes.substr(0, end);
       if (held_.size() + part.size() > static_cast<size_t>(options_.max_line_bytes)) {
-        return At(absl::InvalidArgumentError(absl::StrCat("the line is longer than ", options_.max_line_bytes,
-                                                          " bytes: split it, or raise max_line_bytes")));
+        return At(absl::InvalidArgumentError(
+            absl::StrCat("the line is longer than ", options_.max_line_bytes, " bytes that one may have: split it")));
       }
       held_ += part;
       if (end == std::string_view::npos) break;

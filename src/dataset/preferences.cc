@@ -14,23 +14,26 @@ absl::StatusOr<json::array> Messages(const json::value& object, const char* key)
   return field->as_array();
 }
 
-absl::StatusOr<text::Conversation> Continue(const json::value& object, const json::array& prompt, const char* key) {
+absl::StatusOr<SftConversation> Continue(const json::value& object, const json::array& prompt, const char* key,
+                                         const std::string& place) {
   INGOT_ASSIGN_OR_RETURN(const json::array own, Messages(object, key));
   json::array all = prompt;
   all.insert(all.end(), own.begin(), own.end());
-  json::object conversation{{"messages", std::move(all)}};
-  if (const json::value* tools = base::Find(object, "tools"); tools != nullptr) conversation["tools"] = *tools;
+  json::object conversation = object.as_object();  // its tools and template variables
+  conversation["messages"] = std::move(all);
   auto parsed = text::ConversationFromJson(json::value(std::move(conversation)));
-  return parsed.ok() ? std::move(parsed) : base::Annotate(parsed.status(), absl::StrCat("with '", key, "'"));
+  const absl::Status status = parsed.ok() ? CheckWeights(*parsed) : parsed.status();
+  if (!status.ok()) return base::Annotate(status, absl::StrCat("with '", key, "'"));
+  return SftConversation{*std::move(parsed), absl::StrCat(place, ", ", key)};
 }
 
-absl::StatusOr<PreferencePair> PairFromJson(const json::value& object) {
+absl::StatusOr<PreferencePair> PairFromJson(const json::value& object, const std::string& place) {
   const char* key = base::Find(object, "prompt") != nullptr ? "prompt" : "messages";
   INGOT_ASSIGN_OR_RETURN(const json::array prompt, Messages(object, key));
   PreferencePair pair;
   pair.prompt_messages = prompt.size();
-  INGOT_ASSIGN_OR_RETURN(pair.chosen, Continue(object, prompt, "chosen"));
-  INGOT_ASSIGN_OR_RETURN(pair.rejected, Continue(object, prompt, "rejected"));
+  INGOT_ASSIGN_OR_RETURN(pair.chosen, Continue(object, prompt, "chosen", place));
+  INGOT_ASSIGN_OR_RETURN(pair.rejected, Continue(object, prompt, "rejected", place));
   return pair;
 }
 
@@ -39,8 +42,8 @@ absl::StatusOr<PreferencePair> PairFromJson(const json::value& object) {
 absl::StatusOr<std::vector<PreferencePair>> LoadPreferences(const std::string& path, const JsonlOptions& options) {
   std::vector<PreferencePair> pairs;
   INGOT_RETURN_IF_ERROR(
-      ReadJsonl(path, options, [&](int64_t, std::string_view, const json::value& object) -> absl::Status {
-        INGOT_ASSIGN_OR_RETURN(PreferencePair pair, PairFromJson(object));
+      ReadJsonl(path, options, [&](int64_t number, std::string_view, const json::value& object) -> absl::Status {
+        INGOT_ASSIGN_OR_RETURN(PreferencePair pair, PairFromJson(object, absl::StrCat(path, ":", number)));
         pairs.push_back(std::move(pair));
         return absl::OkStatus();
       }));
@@ -56,13 +59,10 @@ absl::StatusOr<std::vector<tree::CallPath>> MakePreferenceExamples(std::span<con
   for (size_t i = 0; i < pairs.size(); ++i) {
     for (const bool chosen : {true, false}) {
       const size_t begin = examples.size();
-      const std::string name = absl::StrCat("pair ", i, chosen ? " chosen" : " rejected");
       const int32_t episode = static_cast<int32_t>(2 * i + (chosen ? 0 : 1));
-      INGOT_RETURN_IF_ERROR(base::Annotate(AppendSftExamples(chosen ? pairs[i].chosen : pairs[i].rejected, format,
-                                                             options, pairs[i].prompt_messages, episode, examples),
-                                           name));
+      INGOT_RETURN_IF_ERROR(AppendSftExamples(chosen ? pairs[i].chosen : pairs[i].rejected, format, options,
+                                              pairs[i].prompt_messages, episode, examples));
       for (size_t e = begin; e < examples.size(); ++e) {
-        examples[e].call_id = absl::StrCat(name, ", its example ", e - begin);
         examples[e].group = static_cast<int32_t>(i);
       }
     }

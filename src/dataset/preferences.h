@@ -2,7 +2,8 @@
 //
 //   {"prompt": [{"role": "user", ...}], "chosen": [{"role": "assistant", ...}], "rejected": [...], "tools": [...]}
 //
-// `chosen` and `rejected` may be a single message instead of a list, `prompt` may be called `messages`.
+// `chosen` and `rejected` may be a single message instead of a list, `prompt` may be called `messages`. Tools and
+// chat_template_kwargs are as in conversation files (conversations.h).
 #pragma once
 
 #include <cstdint>
@@ -19,8 +20,8 @@
 namespace ingot::dataset {
 
 struct PreferencePair {
-  text::Conversation chosen;  // the prompt's messages, then its own
-  text::Conversation rejected;
+  SftConversation chosen;  // the prompt's messages, then its own
+  SftConversation rejected;
   size_t prompt_messages = 0;
 };
 
@@ -28,7 +29,8 @@ struct PreferencePair {
 absl::StatusOr<std::vector<PreferencePair>> LoadPreferences(const std::string& path, const JsonlOptions& options = {});
 
 // Examples as MakeSftExamples makes them, of the assistant messages after the prompt alone: pair i is episode 2i, what
-// was chosen, and episode 2i + 1, what was rejected, both of group i. INVALID_ARGUMENT names the pair.
+// was chosen, and episode 2i + 1, what was rejected, both of group i. INVALID_ARGUMENT names the pair's
+// place and which way it is.
 absl::StatusOr<std::vector<tree::CallPath>> MakePreferenceExamples(std::span<const PreferencePair> pairs,
                                                                    const text::ChatFormat& format,
                                                                    const SftOptions& options = {});

@@ -65,7 +65,7 @@ absl::Status ReadLimits(const value& body, v1::EpisodeOpenRequest& open) {
 }
 
 // The task an episode is opened with: {"task_id":..,"domain":..,"payload":{..}}; "domain" may stand beside it.
-absl::Status ReadTask(const value& body, v1::EpisodeOpenRequest& open) {
+absl::Status ReadTask(const value& body, const base::JsonText& text, v1::EpisodeOpenRequest& open) {
   INGOT_ASSIGN_OR_RETURN(const std::string domain, StringField(body, "domain"));
   const value* task = base::Find(body, "task");
   if (task == nullptr || task->is_null()) {
@@ -79,7 +79,9 @@ absl::Status ReadTask(const value& body, v1::EpisodeOpenRequest& open) {
   open.mutable_task()->set_task_id(id);
   open.mutable_task()->set_domain(own_domain.empty() ? domain : own_domain);
   const value* payload = base::Find(*task, "payload");
-  if (payload != nullptr && !payload->is_null()) open.mutable_task()->set_payload_json(base::PrintJson(*payload));
+  if (payload != nullptr && !payload->is_null()) {
+    open.mutable_task()->set_payload_json(text.At("task.payload")->Compact());
+  }
   return absl::OkStatus();
 }
 
@@ -129,14 +131,14 @@ absl::Status CheckOpen(const v1::EpisodeOpenRequest& request, bool admission) {
   return absl::OkStatus();
 }
 
-absl::Status ReadOpen(const value& body, v1::EpisodeOpenRequest& open) {
+absl::Status ReadOpen(const value& body, const base::JsonText& text, v1::EpisodeOpenRequest& open) {
   INGOT_RETURN_IF_ERROR(
       CheckFields(body, {"scaffold", "task", "domain", "group", "limits", "metadata", "separate_owner"}));
   INGOT_ASSIGN_OR_RETURN(const std::string scaffold, StringField(body, "scaffold"));
   INGOT_ASSIGN_OR_RETURN(const std::string group, StringField(body, "group"));
   open.set_scaffold(scaffold);
   open.set_group(group);
-  INGOT_RETURN_IF_ERROR(ReadTask(body, open));
+  INGOT_RETURN_IF_ERROR(ReadTask(body, text, open));
   INGOT_RETURN_IF_ERROR(ReadLimits(body, open));
   const value* metadata = base::Find(body, "metadata");
   if (metadata != nullptr && !metadata->is_null()) open.set_metadata_json(base::PrintJson(*metadata));

@@ -3,14 +3,16 @@
 #pragma once
 
 #include "base/json.h"
+#include "base/json_text.h"
 #include "base/status.h"
 #include "proto/gateway.pb.h"
 
 namespace ingot::gateway {
 
 // {"scaffold"?, "task": {"task_id"?, "domain"?, "payload"?}?, "domain"?, "group"?, "limits": {"max_calls"?,
-// "max_tokens"?, "deadline_s"?}?, "metadata": {..}?, "separate_owner": bool?}
-absl::Status ReadOpen(const base::json::value& body, v1::EpisodeOpenRequest& open);
+// "max_tokens"?, "deadline_s"?}?, "metadata": {..}?, "separate_owner": bool?}. `body` is what `text` says; the task's
+// payload keeps its numbers as they are written there.
+absl::Status ReadOpen(const base::json::value& body, const base::JsonText& text, v1::EpisodeOpenRequest& open);
 // {"reward"?, "signals": {NAME: number}?, "call_id" | "turn"?, "calls": [{"call_id" | "turn", "reward"}]?}: with a call
 // named, "reward" is its own.
 absl::Status ReadReward(const base::json::value& body, v1::EpisodeRewardRequest& request);

@@ -125,13 +125,12 @@ const char* PurposeText(v1::EpisodePurpose purpose) {
   return purpose == v1::PURPOSE_SERVE ? "serve" : "train";
 }
 
-object TaskJson(const v1::Task& task) {
-  object json;
-  json["task_id"] = task.task_id();
-  json["domain"] = task.domain();
-  auto payload = base::ParseJson(task.payload_json());
-  json["payload"] = payload.ok() ? *std::move(payload) : value(nullptr);
-  return json;
+// The payload is the task's own text.
+std::string TaskJson(const v1::Task& task) {
+  std::string json = base::PrintJson(object{{"task_id", task.task_id()}, {"domain", task.domain()}});
+  json.pop_back();
+  const bool payload = base::ParseJson(task.payload_json()).ok();
+  return absl::StrCat(json, ",\"payload\":", payload ? task.payload_json() : "null", "}");
 }
 
 }  // namespace
@@ -296,7 +295,7 @@ HttpReply HttpApi::Open(const HttpRequest& request) {
   auto body = ObjectBody(request);
   if (!body.ok()) return Error(body.status());
   v1::EpisodeOpenRequest open;
-  if (absl::Status read = ReadOpen(*body, open); !read.ok()) return Error(read);
+  if (absl::Status read = ReadOpen(*body, base::JsonText(request.body), open); !read.ok()) return Error(read);
   open.set_admin_key(KeyOf(request));
   open.set_idempotency_key(std::string(request.headers.Get("idempotency-key")));
   auto opened = gateway_.OpenEpisode(open);
@@ -310,8 +309,10 @@ HttpReply HttpApi::Open(const HttpRequest& request) {
   json["group_id"] = opened->ref().group_id();
   json["sample_index"] = opened->ref().sample_index();
   json["attempt"] = opened->ref().attempt();
-  json["task"] = TaskJson(opened->task());
-  return Json(201, json);
+  HttpReply reply = Json(201, json);
+  reply.body.pop_back();
+  absl::StrAppend(&reply.body, ",\"task\":", TaskJson(opened->task()), "}");
+  return reply;
 }
 
 HttpReply HttpApi::Reward(const HttpRequest& request, const std::string& episode) {

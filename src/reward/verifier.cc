@@ -1,17 +1,20 @@
 #include "reward/verifier.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <regex>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "base/json.h"
 #include "sandbox/template.h"
 #include "tree/signal_bounds.h"
 
 namespace ingot::reward {
 namespace {
 
+using base::JsonText;
 using base::json::value;
 using sandbox::Template;
 
@@ -36,14 +39,32 @@ Verdict Judged(bool right, const std::string& detail) {
   return {.reward = right ? 1.0 : 0.0, .signals = {}, .detail = detail};
 }
 
-std::optional<double> ParseNumber(const std::string& text) {
-  const std::string trimmed = Trimmed(text);
-  const char* begin = trimmed.data();
-  const char* const end = begin + trimmed.size();
-  if (begin != end && *begin == '+' && end - begin > 1 && begin[1] != '-') ++begin;
-  double number = 0;
-  const auto parsed = std::from_chars(begin, end, number);
-  if (begin == end || parsed.ec != std::errc() || parsed.ptr != end || !std::isfinite(number)) return std::nullopt;
+struct Number {
+  double value = 0;
+  std::string integer;  // its digits, without zeros before them; empty: it is not written as an integer
+};
+
+// The digits of an integer.
+std::string IntegerIn(std::string_view text) {
+  const bool negative = text.starts_with('-');
+  std::string_view digits = text.substr(negative ? 1 : 0);
+  if (digits.empty() || digits.find_first_not_of("0123456789") != std::string_view::npos) return "";
+  digits.remove_prefix(std::min(digits.find_first_not_of('0'), digits.size() - 1));
+  return (negative && digits != "0" ? "-" : "") + std::string(digits);
+}
+
+std::optional<Number> ParseNumber(std::string_view text) {
+  const std::string kept = Trimmed(std::string(text));
+  std::string_view trimmed = kept;
+  if (trimmed.starts_with('+') && trimmed.size() > 1 && trimmed[1] != '-') trimmed.remove_prefix(1);
+  Number number;
+  number.integer = IntegerIn(trimmed);
+  const char* const end = trimmed.data() + trimmed.size();
+  const auto parsed = std::from_chars(trimmed.data(), end, number.value);
+  const bool far = parsed.ec == std::errc::result_out_of_range && !number.integer.empty();
+  if (far) number.value = trimmed.front() == '-' ? -HUGE_VAL : HUGE_VAL;
+  if (trimmed.empty() || parsed.ptr != end) return std::nullopt;
+  if (!far && (parsed.ec != std::errc() || !std::isfinite(number.value))) return std::nullopt;
   return number;
 }
 
@@ -53,8 +74,12 @@ std::optional<double> AsNumber(const value& json) {
   return std::isfinite(number) ? std::optional(number) : std::nullopt;
 }
 
-bool Near(double answer, double expected, const VerifierOptions& options) {
-  return std::abs(answer - expected) <= options.tolerance + options.relative_tolerance * std::abs(expected);
+bool Near(const Number& answer, const Number& expected, const VerifierOptions& options) {
+  if (!answer.integer.empty() && answer.integer == expected.integer) return true;
+  const bool exact = options.tolerance == 0 && options.relative_tolerance == 0;
+  if (exact && !answer.integer.empty() && !expected.integer.empty()) return false;
+  return std::abs(answer.value - expected.value) <=
+         options.tolerance + options.relative_tolerance * std::abs(expected.value);
 }
 
 // A number, or {"reward": number, "signals": {name: number}}.
@@ -82,14 +107,15 @@ absl::StatusOr<Verdict> ParseReport(const std::string& text) {
       verdict.signals[std::string(name)] = *part;
     }
   }
-  if (const value* detail = base::Find(json, "detail"); detail != nullptr) verdict.detail = sandbox::AsText(*detail);
+  if (const value* detail = base::Find(json, "detail"); detail != nullptr)
+    verdict.detail = detail->is_string() ? std::string(detail->get_string()) : base::PrintJson(*detail);
   return verdict;
 }
 
 sandbox::Variables VariablesOf(const VerifierInput& input) {
   return {
       .text = {{"workdir", input.workdir}, {"home", input.home}, {"episode_id", input.episode_id}, {"cwd", input.cwd}},
-      .json = {{"task", input.task}}};
+      .json = {{"task", JsonText(input.task)}}};
 }
 
 // What all kinds but the last share: the answer is there and not too long.
@@ -140,34 +166,52 @@ class ExactVerifier final : public ExpectedVerifier {
 class NumericVerifier final : public ExpectedVerifier {
   using ExpectedVerifier::ExpectedVerifier;
   absl::StatusOr<Verdict> Compare(const std::string& answer, const std::string& expected) const override {
-    const std::optional<double> right = ParseNumber(expected);
+    const std::optional<Number> right = ParseNumber(expected);
     if (!right.has_value()) {
       return absl::InvalidArgumentError(
           absl::StrCat("verifier.expected is ", Quoted(expected), ", which is no number"));
     }
-    const std::optional<double> said = ParseNumber(answer);
+    const std::optional<Number> said = ParseNumber(answer);
     if (!said.has_value()) return Malformed(absl::StrCat("the answer ", Quoted(answer), " is no number"));
-    return Judged(Near(*said, *right, options_), absl::StrCat("answered ", *said, ", expected ", *right));
+    return Judged(Near(*said, *right, options_),
+                  absl::StrCat("answered ", Quoted(Trimmed(answer)), ", expected ", Quoted(Trimmed(expected))));
   }
 };
 
 class JsonFieldVerifier final : public ExpectedVerifier {
   using ExpectedVerifier::ExpectedVerifier;
   absl::StatusOr<Verdict> Compare(const std::string& answer, const std::string& expected) const override {
-    const auto parsed = base::ParseJson(Trimmed(answer));
+    const std::string trimmed = Trimmed(answer);
+    const auto parsed = base::ParseJson(trimmed);
     if (!parsed.ok()) return Malformed(absl::StrCat("the answer is ", parsed.status().message()));
-    const value* said = options_.field.empty() ? &*parsed : sandbox::FindPath(*parsed, options_.field);
-    if (said == nullptr) return Malformed(absl::StrCat("the answer has nothing at '", options_.field, "'"));
+    const JsonText whole(trimmed);
+    const std::optional<JsonText> said = options_.field.empty() ? whole : whole.At(options_.field);
+    if (!said.has_value()) return Malformed(absl::StrCat("the answer has nothing at '", options_.field, "'"));
     return Judged(Equal(*said, expected),
                   absl::StrCat("answered ", Quoted(sandbox::AsText(*said)), ", expected ", Quoted(expected)));
   }
-  bool Equal(const value& said, const std::string& expected) const {
-    if (said.is_string()) return std::string_view(said.get_string()) == expected;
-    const auto right = base::ParseJson(expected);
-    if (!right.ok()) return false;
-    const std::optional<double> a = AsNumber(said), b = AsNumber(*right);
-    if (a.has_value() && b.has_value()) return Near(*a, *b, options_);
-    return base::CanonicalJson(said) == base::CanonicalJson(*right);
+  bool Equal(const JsonText& said, const std::string& expected) const {
+    if (said.is_string()) return said.string() == expected;
+    return base::ParseJson(expected).ok() && Equal(said, JsonText(expected));
+  }
+  bool Equal(const JsonText& said, const JsonText& right) const {
+    if (said.is_number() && right.is_number()) {
+      const std::optional<Number> a = ParseNumber(said.text()), b = ParseNumber(right.text());
+      return a.has_value() && b.has_value() && Near(*a, *b, options_);
+    }
+    if (said.is_array() && right.is_array()) {
+      const std::vector<JsonText> a = said.items(), b = right.items();
+      return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                        [this](const JsonText& x, const JsonText& y) { return Equal(x, y); });
+    }
+    if (!said.is_object() || !right.is_object()) return said.Compact() == right.Compact();
+    const auto fields = said.fields();
+    const auto list = right.fields();
+    const std::map<std::string, JsonText> wanted(list.begin(), list.end());
+    return fields.size() == wanted.size() && std::all_of(fields.begin(), fields.end(), [&](const auto& field) {
+             const auto found = wanted.find(field.first);
+             return found != wanted.end() && Equal(field.second, found->second);
+           });
   }
 };
 

@@ -12,9 +12,9 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "base/json.h"
 #include "base/status.h"
 #include "sandbox/process.h"
 
@@ -25,20 +25,19 @@ struct VerifierOptions {
   // exact           the answer is `expected`, apart from white space around it
   // numeric         the answer is a number within the tolerances of `expected`
   // regex           the whole answer matches `pattern`
-  // json_field      the answer is JSON whose `field` equals `expected`
+  // json_field      the answer is JSON whose `field` equals `expected`: lists in order, objects by their fields
   // command         `command` decides, with the answer on its stdin, run in the agent's work folder after the agent.
-  // Its
-  //                 HOME and TMPDIR are its own: what the agent left in its ${home} decides nothing unless it is asked
+  //                 Its HOME and TMPDIR are its own: what the agent left in its ${home} decides nothing unless asked
   // agent_reported  the answer is the reward: a number, or {"reward": number, "signals": {name: number}}, with at most
   //                 as many signals and as long names as tree/signal_bounds.h says
-  // agent_posted    nothing to verify: the agent itself posts its reward to the gateway. None posted: as a missing
-  // answer
+  // agent_posted    nothing to verify: the agent itself posts its reward. None posted: as a missing answer
   std::string kind = "exact";
   // exact, numeric, json_field: template of the right answer.
   std::string expected = "${task.answer}";
   // exact: letters A-Z and a-z are the same.
   bool ignore_case = false;
-  // numeric, and numbers in json_field: |answer - expected| <= tolerance + relative_tolerance * |expected|.
+  // numeric, and numbers anywhere in json_field: |answer - expected| <= tolerance + relative_tolerance * |expected|, as
+  // doubles. With both 0, two integers are compared digit by digit, however many they have.
   double tolerance = 0;
   double relative_tolerance = 0;
   // regex: ECMAScript without back-references; a template (values are inserted as they are, not quoted). Matched in
@@ -62,8 +61,8 @@ struct VerifierOptions {
 };
 
 struct VerifierInput {
-  const base::json::value* task = nullptr;  // the task's payload; not owned
-  std::optional<std::string> answer;        // nothing: there is none, for the reason in `no_answer_reason`
+  std::string_view task = "{}";       // the task's payload, a JSON object; not owned
+  std::optional<std::string> answer;  // nothing: there is none, for the reason in `no_answer_reason`
   std::string no_answer_reason;
   std::string workdir;
   std::string home;      // the agent's

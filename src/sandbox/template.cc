@@ -1,18 +1,19 @@
 #include "sandbox/template.h"
 
-#include <algorithm>
-#include <charconv>
-
 #include "absl/strings/str_join.h"
+#include "base/json.h"
 
 namespace ingot::sandbox {
 namespace {
+
+constexpr std::string_view kAsJson = "json:";
 
 std::string Spelled(const std::string& known) {
   return known.back() == '.' ? absl::StrCat("${", known, "FIELD}") : absl::StrCat("${", known, "}");
 }
 
-absl::Status CheckName(const std::string& name, const std::vector<std::string>& known) {
+absl::Status CheckName(std::string_view written, const std::vector<std::string>& known) {
+  const std::string name(written.substr(written.starts_with(kAsJson) ? kAsJson.size() : 0));
   for (const std::string& candidate : known) {
     const bool prefix = candidate.back() == '.';
     if (prefix ? name.size() > candidate.size() && name.starts_with(candidate) : name == candidate) {
@@ -22,32 +23,35 @@ absl::Status CheckName(const std::string& name, const std::vector<std::string>& 
   std::vector<std::string> spelled;
   spelled.reserve(known.size());
   for (const std::string& candidate : known) spelled.push_back(Spelled(candidate));
-  return absl::InvalidArgumentError(absl::StrCat("unknown variable ${", name, "}: known are ",
-                                                 absl::StrJoin(spelled, ", "), " (a literal ${ is written $${)"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("unknown variable ${", name, "}: known are ", absl::StrJoin(spelled, ", "),
+                   ", and with json: before the name, as JSON, quoted (a literal ${ is written $${)"));
 }
 
-std::string FieldNames(const base::json::value& value) {
+std::string FieldNames(const base::JsonText& value) {
   std::vector<std::string> names;
-  if (value.is_object()) {
-    for (const auto& field : value.get_object()) names.emplace_back(field.key());
-  }
+  for (const auto& [name, field] : value.fields()) names.push_back(name);
   return names.empty() ? "it has no fields" : absl::StrCat("its fields are ", absl::StrJoin(names, ", "));
 }
 
-absl::StatusOr<std::string> Lookup(const std::string& name, const Variables& variables) {
-  if (const auto text = variables.text.find(name); text != variables.text.end()) return text->second;
+absl::StatusOr<std::string> Lookup(const std::string& written, const Variables& variables) {
+  const bool as_json = written.starts_with(kAsJson);
+  const std::string name = written.substr(as_json ? kAsJson.size() : 0);
+  if (const auto text = variables.text.find(name); text != variables.text.end()) {
+    return as_json ? base::PrintJson(base::json::value(base::json::string(text->second))) : text->second;
+  }
   const std::string root = name.substr(0, name.find('.'));
   const auto json = variables.json.find(root);
   if (json == variables.json.end()) {
     return absl::InternalError(absl::StrCat("variable ${", name, "} was allowed but is not supplied here"));
   }
-  if (root == name) return base::PrintJson(*json->second);
-  const base::json::value* value = FindPath(*json->second, name.substr(root.size() + 1));
-  if (value == nullptr) {
+  if (root == name) return json->second.Compact();
+  const auto value = json->second.At(std::string_view(name).substr(root.size() + 1));
+  if (!value.has_value()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("the ", root, " has nothing at ${", name, "}: ", FieldNames(*json->second)));
+        absl::StrCat("the ", root, " has nothing at ${", name, "}: ", FieldNames(json->second)));
   }
-  return AsText(*value);
+  return as_json ? value->Compact() : AsText(*value);
 }
 
 }  // namespace
@@ -92,27 +96,6 @@ absl::StatusOr<std::string> Template::Render(const Variables& variables) const {
   return text;
 }
 
-const base::json::value* FindPath(const base::json::value& value, std::string_view path) {
-  const base::json::value* at = &value;
-  while (at != nullptr) {
-    const size_t dot = path.find('.');
-    const std::string_view key = path.substr(0, dot);
-    if (at->is_array()) {
-      size_t index = 0;
-      const auto parsed = std::from_chars(key.data(), key.data() + key.size(), index);
-      const bool whole = parsed.ec == std::errc() && parsed.ptr == key.data() + key.size();
-      at = whole && index < at->get_array().size() ? &at->get_array()[index] : nullptr;
-    } else {
-      at = base::Find(*at, key);
-    }
-    if (dot == std::string_view::npos) return at;
-    path.remove_prefix(dot + 1);
-  }
-  return nullptr;
-}
-
-std::string AsText(const base::json::value& value) {
-  return value.is_string() ? std::string(value.get_string()) : base::PrintJson(value);
-}
+std::string AsText(const base::JsonText& value) { return value.is_string() ? value.string() : value.Compact(); }
 
 }  // namespace ingot::sandbox

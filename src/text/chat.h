@@ -61,6 +61,15 @@ struct RenderedPrompt {
   std::string text_key = {};
 };
 
+// An assistant's message as it would have been sampled: in the rendering of the conversation up to it, itself included.
+struct RenderedTurn {
+  size_t message = 0;
+  // How many of the ids before it are the first ones of the turn before's (its context, then what it sampled).
+  size_t shared = 0;
+  std::vector<int32_t> context;  // the other ids before it
+  std::vector<int32_t> sampled;  // as RenderedPrompt::sampled_ranges says
+};
+
 // A parsed assistant turn. Text between or after tool calls joins the content; white space around them is the format's.
 struct ParsedOutput {
   std::string content;
@@ -98,6 +107,12 @@ class ChatFormat {
   // system message, or an empty one if there is none, names the tools. Reasoning is kept in the assistant messages
   // after the last user message and left out of earlier ones, as Qwen's template does.
   virtual absl::StatusOr<RenderedPrompt> Render(const Conversation& conversation, bool add_generation_prompt) const = 0;
+  // The assistant's messages from `first_message` on, each as Render writes the conversation that ends with it, in
+  // order. A template may write a turn in another way once more follows (thoughts dropped, the marks of an empty one
+  // taken away): what a turn learns from is what stood there when it was the last. Ids that two turns share are made
+  // once: memory grows with the ids that differ. INVALID_ARGUMENT names the message.
+  virtual absl::StatusOr<std::vector<RenderedTurn>> RenderTurns(const Conversation& conversation,
+                                                                size_t first_message) const = 0;
   // The ids that follow sampled ids `turn` (which may lack its end-of-turn id when it was truncated) so that rendering
   // messages [first_new, end) of the conversation continues them, including the generation prompt. Used to splice.
   // Message first_new - 1 must be the assistant's: its ids are `turn`, and its fields what `turn` says, reasoning

@@ -126,6 +126,37 @@ class SpecFormat final : public ChatFormat {
     return prompt;
   }
 
+  absl::StatusOr<std::vector<RenderedTurn>> RenderTurns(const Conversation& conversation,
+                                                        size_t first_message) const override {
+    const std::vector<Message>& messages = conversation.messages;
+    std::vector<RenderedTurn> turns;
+    RenderedPrompt prompt;
+    size_t rendered = 0;  // messages
+    size_t before = 0;    // ids of the turn before, its context included
+    for (size_t i = first_message; i < messages.size(); ++i) {
+      if (messages[i].role != "assistant") continue;
+      size_t shared = before;
+      if (i >= rendered) {
+        rendered = WrittenAlike(messages, i);
+        Conversation then = conversation;
+        then.messages.resize(rendered);
+        const std::vector<int32_t> last = std::move(prompt.ids);
+        INGOT_ASSIGN_OR_RETURN(prompt, Render(then, false));
+        const auto same = std::mismatch(last.begin(), last.end(), prompt.ids.begin(), prompt.ids.end());
+        shared = std::min(shared, static_cast<size_t>(same.first - last.begin()));
+      }
+      const auto [first, end] = prompt.sampled_ranges[i];
+      const auto ids = prompt.ids.begin();
+      shared = std::min(shared, first);
+      turns.push_back({.message = i,
+                       .shared = shared,
+                       .context = {ids + static_cast<std::ptrdiff_t>(shared), ids + static_cast<std::ptrdiff_t>(first)},
+                       .sampled = {ids + static_cast<std::ptrdiff_t>(first), ids + static_cast<std::ptrdiff_t>(end)}});
+      before = end;
+    }
+    return turns;
+  }
+
   absl::StatusOr<RenderedTail> RenderTail(const Conversation& conversation, size_t first_new,
                                           std::span<const int32_t> turn, const TailOptions& options) const override {
     const std::vector<Message>& messages = conversation.messages;
@@ -155,6 +186,22 @@ class SpecFormat final : public ChatFormat {
   ReasoningSyntax SyntaxOfReasoning() const override { return {spec_.think_begin, spec_.think_end, spec_.after_think}; }
 
  private:
+  // How many messages may be rendered at once so that the turns from message `i` on are written as they were each for
+  // itself: up to the next user message that drops reasoning.
+  static size_t WrittenAlike(const std::vector<Message>& messages, size_t i) {
+    size_t asked = i;
+    while (asked > 0 && messages[asked - 1].role != "user") --asked;
+    bool reasons = false;  // some message since the last user message
+    for (size_t k = asked; k < messages.size(); ++k) {
+      if (messages[k].role != "user") {
+        reasons = reasons || !messages[k].reasoning.empty();
+      } else if (std::exchange(reasons, false) && k > i) {
+        return k;
+      }
+    }
+    return messages.size();
+  }
+
   // A user message drops the reasoning of the turns before it.
   static absl::Status CheckReasoningStays(const std::vector<Message>& messages, size_t first_new) {
     const auto is_user = [](const Message& message) { return message.role == "user"; };

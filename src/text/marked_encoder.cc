@@ -65,9 +65,10 @@ std::vector<MarkedEncoder::Written> MarkedEncoder::Tokens(std::string_view text,
 }
 
 MarkedEncoder::Encoded MarkedEncoder::Encode(std::string_view text, std::span<const Mark> marks,
-                                             std::span<const size_t> cuts) const {
-  Encoded out;
-  size_t at = 0;
+                                             std::span<const size_t> cuts, Encoded begun) const {
+  Encoded out = std::move(begun);
+  const size_t known = out.at_cuts.size();
+  size_t at = known == 0 ? 0 : cuts[known - 1];
   const auto piece = [&](size_t end) {
     if (end <= at) return;
     // The start of a piece is the middle of a text unless a token stands right before it.
@@ -76,7 +77,7 @@ MarkedEncoder::Encoded MarkedEncoder::Encode(std::string_view text, std::span<co
     EncodePiece(text.substr(at, end - at), Clipped(marks, at, end), at > 0 && !after_token, out.ids);
     at = end;
   };
-  for (const size_t cut : cuts) {
+  for (const size_t cut : cuts.subspan(known)) {
     piece(cut);
     out.at_cuts.push_back(out.ids.size());
   }

@@ -37,8 +37,10 @@ class MarkedEncoder {
     std::vector<int32_t> ids;
     std::vector<size_t> at_cuts;  // ids before each cut
   };
-  // No id spans a cut. REQUIRES: cuts ascend, and are at borders of characters.
-  Encoded Encode(std::string_view text, std::span<const jinja::Mark> marks, std::span<const size_t> cuts) const;
+  // No id spans a cut. `begun`: what Encode gave for the text up to the last of its cuts, which are the first ones of
+  // `cuts`; only what stands behind is encoded. REQUIRES: cuts ascend, and are at borders of characters.
+  Encoded Encode(std::string_view text, std::span<const jinja::Mark> marks, std::span<const size_t> cuts,
+                 Encoded begun = {}) const;
 
   const Tokenizer& tokenizer() const { return *tokenizer_; }
   const std::shared_ptr<const Tokenizer>& shared_tokenizer() const { return tokenizer_; }

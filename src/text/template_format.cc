@@ -21,6 +21,24 @@ struct Layout {
   std::string generation_prompt;  // also where it was not asked for
 };
 
+// A layout with its ids.
+struct Drawn {
+  Layout layout;
+  std::vector<Region> sampled;  // per message; empty but for an assistant's
+  std::vector<size_t> cuts;
+  MarkedEncoder::Encoded encoded;
+
+  // REQUIRES: a cut there.
+  size_t IdsBefore(size_t offset) const {
+    return encoded.at_cuts[std::lower_bound(cuts.begin(), cuts.end(), offset) - cuts.begin()];
+  }
+  std::pair<size_t, size_t> SampledIds(size_t message) const {
+    const Region& region = sampled[message];
+    if (region == Region()) return {};
+    return {IdsBefore(region.begin), IdsBefore(region.end)};
+  }
+};
+
 // What closes a turn; id -1: no token does, and the region is the point behind the turn's text.
 struct Closing {
   Region region;
@@ -50,33 +68,42 @@ class TemplateFormat final : public ChatFormat {
     const size_t count = conversation.messages.size();
     if (count == 0) return absl::InvalidArgumentError("a conversation needs at least one message");
     const TemplateInput input = MakeTemplateInput(conversation, dialect_);
-    INGOT_ASSIGN_OR_RETURN(const Layout layout, LayOut(input, count, add_generation_prompt));
-    std::vector<Region> sampled(count);
-    std::vector<size_t> cuts = layout.ends;
-    for (size_t i = 0; i < count; ++i) {
-      if (conversation.messages[i].role != "assistant") continue;
-      const Region region{i == 0 ? 0 : layout.ends[i - 1], layout.ends[i]};
-      sampled[i] = SampledRegion(*encoder_, layout.rendered, region, i, layout.generation_prompt, end_of_turn_ids_);
-      cuts.push_back(sampled[i].begin);
-      cuts.push_back(sampled[i].end);
-    }
-    std::sort(cuts.begin(), cuts.end());
-    cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
-    MarkedEncoder::Encoded encoded = encoder_->Encode(layout.rendered.text, layout.rendered.marks, cuts);
-    const auto ids_before = [&](size_t offset) {
-      return encoded.at_cuts[std::lower_bound(cuts.begin(), cuts.end(), offset) - cuts.begin()];
-    };
+    INGOT_ASSIGN_OR_RETURN(Layout layout, LayOut(input, count, add_generation_prompt));
+    Drawn drawn;
+    Draw(conversation.messages, std::move(layout), drawn);
     RenderedPrompt prompt;
-    if (add_generation_prompt) prompt.prefill = output_->PrefillOf(layout.generation_prompt);
+    if (add_generation_prompt) prompt.prefill = output_->PrefillOf(drawn.layout.generation_prompt);
     for (size_t i = 0; i < count; ++i) {
-      prompt.message_ends.push_back(ids_before(layout.ends[i]));
-      const bool assistant = conversation.messages[i].role == "assistant";
-      prompt.sampled_ranges.push_back(assistant ? std::pair(ids_before(sampled[i].begin), ids_before(sampled[i].end))
-                                                : std::pair<size_t, size_t>());
+      prompt.message_ends.push_back(drawn.IdsBefore(drawn.layout.ends[i]));
+      prompt.sampled_ranges.push_back(drawn.SampledIds(i));
     }
-    prompt.ids = std::move(encoded.ids);
-    prompt.text_key = TextKey(layout.rendered.text);
+    prompt.ids = std::move(drawn.encoded.ids);
+    prompt.text_key = TextKey(drawn.layout.rendered.text);
     return prompt;
+  }
+
+  absl::StatusOr<std::vector<RenderedTurn>> RenderTurns(const Conversation& conversation,
+                                                        size_t first_message) const override {
+    const std::vector<Message>& messages = conversation.messages;
+    const TemplateInput input = MakeTemplateInput(conversation, dialect_);
+    std::vector<RenderedTurn> turns;
+    Drawn drawn;
+    size_t before = 0;  // ids of the turn before, its context included
+    for (size_t i = first_message; i < messages.size(); ++i) {
+      if (messages[i].role != "assistant") continue;
+      auto layout = LayOut(input, i + 1, false);
+      if (!layout.ok()) return base::Annotate(layout.status(), absl::StrCat("up to message ", i));
+      const size_t kept = Draw(messages, *std::move(layout), drawn);
+      const auto [first, last] = drawn.SampledIds(i);
+      RenderedTurn& turn = turns.emplace_back();
+      turn.message = i;
+      turn.shared = std::min({kept, before, first});
+      const auto ids = drawn.encoded.ids.begin();
+      turn.context.assign(ids + static_cast<std::ptrdiff_t>(turn.shared), ids + static_cast<std::ptrdiff_t>(first));
+      turn.sampled.assign(ids + static_cast<std::ptrdiff_t>(first), ids + static_cast<std::ptrdiff_t>(last));
+      before = last;
+    }
+    return turns;
   }
 
   absl::StatusOr<RenderedTail> RenderTail(const Conversation& conversation, size_t first_new,
@@ -127,7 +154,7 @@ class TemplateFormat final : public ChatFormat {
 
  private:
   absl::StatusOr<Layout> LayOut(const TemplateInput& input, size_t count, bool add_generation_prompt) const {
-    INGOT_ASSIGN_OR_RETURN(jinja::RenderedPrompts both, RenderInputBoth(*template_, input));
+    INGOT_ASSIGN_OR_RETURN(jinja::RenderedPrompts both, RenderInputBoth(*template_, input, count));
     auto& [without, with] = both;
     Layout layout;
     if (with.ok()) {
@@ -144,6 +171,38 @@ class TemplateFormat final : public ChatFormat {
       INGOT_ASSIGN_OR_RETURN(layout.ends, EndsByPrefixes(input, count, layout.rendered, end));
     }
     return layout;
+  }
+
+  // Finds what of `layout` is sampled, and encodes it. As far as it begins as `drawn` does, that is taken over, and
+  // returns the ids that it were; `drawn` becomes the new one.
+  size_t Draw(const std::vector<Message>& messages, Layout layout, Drawn& drawn) const {
+    const bool alike = layout.generation_prompt == drawn.layout.generation_prompt;
+    const size_t same = alike ? CommonBeginning(drawn.layout.rendered, layout.rendered) : 0;
+    Drawn now;
+    now.cuts = layout.ends;
+    for (size_t i = 0; i < layout.ends.size(); ++i) {
+      now.sampled.emplace_back();
+      if (messages[i].role != "assistant") continue;
+      const Region region = RegionOf(layout, i);
+      const bool known = i < drawn.layout.ends.size() && region.end <= same && region == RegionOf(drawn.layout, i);
+      now.sampled[i] =
+          known ? drawn.sampled[i]
+                : SampledRegion(*encoder_, layout.rendered, region, i, layout.generation_prompt, end_of_turn_ids_);
+      now.cuts.push_back(now.sampled[i].begin);
+      now.cuts.push_back(now.sampled[i].end);
+    }
+    std::sort(now.cuts.begin(), now.cuts.end());
+    now.cuts.erase(std::unique(now.cuts.begin(), now.cuts.end()), now.cuts.end());
+    const auto parted = std::mismatch(now.cuts.begin(), now.cuts.end(), drawn.cuts.begin(), drawn.cuts.end());
+    const auto kept = std::upper_bound(now.cuts.begin(), parted.first, same) - now.cuts.begin();
+    MarkedEncoder::Encoded& begun = drawn.encoded;
+    begun.at_cuts.resize(static_cast<size_t>(kept));
+    begun.ids.resize(kept == 0 ? 0 : begun.at_cuts.back());
+    const size_t kept_ids = begun.ids.size();
+    now.encoded = encoder_->Encode(layout.rendered.text, layout.rendered.marks, now.cuts, std::move(begun));
+    now.layout = std::move(layout);
+    drawn = std::move(now);
+    return kept_ids;
   }
 
   // For templates that do not go over the messages one by one: what each further message leaves unchanged.

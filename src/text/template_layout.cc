@@ -51,6 +51,18 @@ size_t CommonPrefix(std::string_view a, std::string_view b) {
          static_cast<size_t>(std::mismatch(rest.begin(), rest.end(), other.begin(), other.end()).first - rest.begin());
 }
 
+size_t CommonBeginning(const jinja::Rendered& a, const jinja::Rendered& b) {
+  size_t same = CommonPrefix(a.text, b.text);
+  const auto part = std::mismatch(a.marks.begin(), a.marks.end(), b.marks.begin(), b.marks.end());
+  if (part.first != a.marks.end()) same = std::min(same, part.first->begin);
+  if (part.second != b.marks.end()) same = std::min(same, part.second->begin);
+  const auto [in_a, in_b] =
+      std::mismatch(a.generations.begin(), a.generations.end(), b.generations.begin(), b.generations.end());
+  if (in_a != a.generations.end()) same = std::min(same, in_a->first);
+  if (in_b != b.generations.end()) same = std::min(same, in_b->first);
+  return same;
+}
+
 std::vector<std::optional<Region>> MessageRegions(const jinja::Rendered& rendered, size_t messages) {
   std::vector<std::optional<Region>> regions(messages);
   for (const auto& pass : rendered.passes) {

@@ -40,5 +40,7 @@ Region SampledRegion(const MarkedEncoder& encoder, const jinja::Rendered& render
                      size_t message, std::string_view generation_prompt, const std::vector<int32_t>& eos);
 
 size_t CommonPrefix(std::string_view a, std::string_view b);
+// As far as the marks, and what {% generation %} blocks wrote, are the same too.
+size_t CommonBeginning(const jinja::Rendered& a, const jinja::Rendered& b);
 
 }  // namespace ingot::text

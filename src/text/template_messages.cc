@@ -132,10 +132,13 @@ absl::StatusOr<jinja::Rendered> RenderInput(const ChatTemplate& chat_template, c
   return chat_template.Render(variables, messages, now);
 }
 
-absl::StatusOr<jinja::RenderedPrompts> RenderInputBoth(const ChatTemplate& chat_template, const TemplateInput& input) {
+absl::StatusOr<jinja::RenderedPrompts> RenderInputBoth(const ChatTemplate& chat_template, const TemplateInput& input,
+                                                       size_t count) {
   ChatTemplate::Variables variables = input.others;
-  variables.emplace_back("messages", jinja::MakeList(input.messages));
-  return chat_template.RenderBoth(variables, input.messages);
+  const std::vector<Value> messages(input.messages.begin(),
+                                    input.messages.begin() + static_cast<std::ptrdiff_t>(count));
+  variables.emplace_back("messages", jinja::MakeList(messages));
+  return chat_template.RenderBoth(variables, messages);
 }
 
 Conversation ProbeConversation() {

@@ -33,8 +33,9 @@ TemplateInput MakeTemplateInput(const Conversation& conversation, const Template
 absl::StatusOr<jinja::Rendered> RenderInput(const ChatTemplate& chat_template, const TemplateInput& input, size_t count,
                                             bool add_generation_prompt, std::timespec now = {});
 
-// All messages, with and without a generation prompt.
-absl::StatusOr<jinja::RenderedPrompts> RenderInputBoth(const ChatTemplate& chat_template, const TemplateInput& input);
+// The same with and without a generation prompt.
+absl::StatusOr<jinja::RenderedPrompts> RenderInputBoth(const ChatTemplate& chat_template, const TemplateInput& input,
+                                                       size_t count);
 
 // Renders a conversation with a tool call in each way, and takes the first in which the call shows.
 TemplateDialect ProbeDialect(const ChatTemplate& chat_template);

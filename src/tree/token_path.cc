@@ -39,6 +39,17 @@ TokenPath TokenPath::Then(std::vector<int32_t> tokens) const {
   return path;
 }
 
+TokenPath TokenPath::First(int64_t count) const {
+  TokenPath path = *this;
+  std::span<const int32_t> next;  // the run that the path goes on with
+  while (path.size() > count) {
+    next = path.last_->tokens;
+    path.last_ = path.last_->before;
+  }
+  const auto more = next.first(static_cast<size_t>(count - path.size()));
+  return path.Then({more.begin(), more.end()});
+}
+
 std::vector<std::span<const int32_t>> TokenPath::Runs() const {
   std::vector<std::span<const int32_t>> runs;
   VisitBack([&](const void*, std::span<const int32_t> run) {

@@ -26,6 +26,10 @@ class TokenPath {
   // This path, and the tokens behind it.
   TokenPath Then(std::vector<int32_t> tokens) const;
 
+  // The first `count` of its tokens: the runs that lie within them, and a copy of what it has of the next. Takes the
+  // time of the runs behind. REQUIRES: 0 <= count <= size().
+  TokenPath First(int64_t count) const;
+
   int64_t size() const { return last_ == nullptr ? 0 : last_->end; }
   bool empty() const { return last_ == nullptr; }
   // The least and the greatest id. REQUIRES: not empty.

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <functional>
 
@@ -28,6 +29,10 @@ TEST(AgentOptionsTest, AGoodRecipeIsAccepted) {
   recipe.setup = {{{"sh", "-c", "echo $HOME > ${home}/x"}}};
   recipe.cleanup = {{{"rm", "-rf", "${workdir}/${episode_id}"}}};
   EXPECT_TRUE(options.Validate().ok()) << options.Validate();
+}
+
+TEST(AgentOptionsTest, EachUserHasAWorkRootOfTheirOwn) {
+  EXPECT_EQ(RunnerOptions().work_root, absl::StrCat("/tmp/ingot-work-", ::geteuid()));
 }
 
 TEST(AgentOptionsTest, EachMistakeIsNamed) {

@@ -190,6 +190,18 @@ TEST_F(RunnerTest, ASignalFails) {
   ExpectFailure("crash", "signal 11");
 }
 
+// A mean of 0 and 1 over the episodes is the rate; of 1 alone it says nothing.
+TEST_F(RunnerTest, EveryRewardSaysWhetherTheAgentMisbehaved) {
+  SetScript("echo 42");
+  FakeEpisodes episodes(1);
+  RunAll(episodes);
+  const auto signals = episodes.rewards().at("ep0").signals();
+  for (const char* name : {"agent/timeout", "agent/crash", "agent/flood", "answer_malformed"}) {
+    ASSERT_TRUE(signals.contains(name)) << name;
+    EXPECT_EQ(signals.at(name), 0) << name;
+  }
+}
+
 TEST_F(RunnerTest, MisbehaviourCanBeScoredInstead) {
   recipe().on_crash = "verify";
   SetScript("echo 42; exit 3");
@@ -197,6 +209,7 @@ TEST_F(RunnerTest, MisbehaviourCanBeScoredInstead) {
   EXPECT_EQ(RunAll(verified).finished, 1);
   EXPECT_EQ(verified.rewards().at("ep0").reward(), 1);
   EXPECT_EQ(verified.rewards().at("ep0").signals().at("agent/crash"), 1);
+  EXPECT_EQ(verified.rewards().at("ep0").signals().at("agent/timeout"), 0);
 
   recipe().on_crash = "zero";
   FakeEpisodes zero(1);

@@ -23,9 +23,10 @@ using base::json::value;
 const std::string kFolder = INGOT_SOURCE_DIR "/examples/smoke";
 
 std::string Text(const value& record, const std::string& path) {
-  const value* found = sandbox::FindPath(record, path);
-  EXPECT_NE(found, nullptr) << path << " in " << base::PrintJson(record);
-  return found == nullptr ? "" : sandbox::AsText(*found);
+  const std::string text = base::PrintJson(record);
+  const auto found = base::JsonText(text).At(path);
+  EXPECT_TRUE(found.has_value()) << path << " in " << text;
+  return found.has_value() ? sandbox::AsText(*found) : "";
 }
 
 std::vector<value> Load(const std::string& name) {

@@ -24,8 +24,9 @@ constexpr char kTask[] = R"({"prompt":"item k7","tools":[{"type":"function","fun
                          R"("tables":{"lookup":{"k7":"C","k8":9}},"max_tokens":32})";
 
 std::string Field(const value& json, const std::string& path) {
-  const value* found = sandbox::FindPath(json, path);
-  return found == nullptr ? "(none)" : sandbox::AsText(*found);
+  const std::string text = base::PrintJson(json);
+  const auto found = base::JsonText(text).At(path);
+  return found.has_value() ? sandbox::AsText(*found) : "(none)";
 }
 
 // Runs the agent on `task`; the server answers the n-th request with the n-th message (a JSON text).

@@ -120,14 +120,21 @@ TEST(ConversationsTest, AreReadOrNamed) {
       "{\"name\": \"f\"}}]}\n");
   const auto conversations = LoadConversations(file.path());
   ASSERT_TRUE(conversations.ok()) << conversations.status();
-  EXPECT_EQ((*conversations)[0].messages[1].content, "yo");
-  EXPECT_EQ((*conversations)[1].tools.size(), 1u);
+  EXPECT_EQ((*conversations)[0].conversation.messages[1].content, "yo");
+  EXPECT_EQ((*conversations)[1].conversation.tools.size(), 1u);
+  EXPECT_EQ((*conversations)[1].place, file.path() + ":2");
 
   const TempFile bad(
       "{\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}]}\n{\"messages\": [{\"role\": \"x\"}]}\n");
   const auto error = LoadConversations(bad.path()).status();
   EXPECT_EQ(error.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(error.message()), HasSubstr(bad.path() + ":2: messages[0]"));
+  for (const char* weight : {"0.5", "2", "true", "\"1\""}) {
+    const TempFile odd(
+        absl::StrCat("{\"messages\": [{\"role\": \"assistant\", \"content\": \"\", \"weight\": ", weight, "}]}\n"));
+    EXPECT_THAT(std::string(LoadConversations(odd.path()).status().message()),
+                HasSubstr(absl::StrCat(odd.path(), ":1: messages[0]: 'weight' is ", weight)));
+  }
   const TempFile empty("\n");
   EXPECT_THAT(std::string(LoadConversations(empty.path()).status().message()), HasSubstr("no conversation"));
 }

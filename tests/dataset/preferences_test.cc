@@ -46,7 +46,18 @@ TEST(Preferences, OnlyWhatFollowsThePromptIsCompared) {
     EXPECT_EQ((*examples)[static_cast<size_t>(i)].episode, i);
     EXPECT_EQ((*examples)[static_cast<size_t>(i)].group, i / 2);
   }
-  EXPECT_EQ((*examples)[3].call_id, "pair 1 rejected, its example 0");
+  EXPECT_THAT((*examples)[3].call_id, testing::EndsWith(".jsonl:2, rejected, message 3"));
+}
+
+TEST(Preferences, CarryWhatTheTemplateReads) {
+  const auto pairs = Load(
+      R"({"prompt": {"role": "user", "content": "a"}, "chosen": {"role": "assistant", "content": "b"}, "rejected": {"role": "assistant", "content": "c"}, "tools": [{"type": "function", "function": {"name": "f"}}], "chat_template_kwargs": {"enable_thinking": false}})"
+      "\n");
+  ASSERT_TRUE(pairs.ok()) << pairs.status();
+  for (const text::Conversation& way : {(*pairs)[0].chosen.conversation, (*pairs)[0].rejected.conversation}) {
+    EXPECT_EQ(way.tools.size(), 1u);
+    EXPECT_EQ(base::PrintJson(way.template_variables), R"({"enable_thinking":false})");
+  }
 }
 
 TEST(Preferences, FaultsNameFileAndLine) {
@@ -61,6 +72,9 @@ TEST(Preferences, FaultsNameFileAndLine) {
   EXPECT_THAT(message("{\"prompt\": {\"role\": \"user\", \"content\": \"a\"}, \"chosen\": {\"role\": \"oracle\"}, "
                       "\"rejected\": {\"role\": \"assistant\", \"content\": \"x\"}}\n"),
               testing::AllOf(HasSubstr(".jsonl:1"), HasSubstr("with 'chosen'")));
+  EXPECT_THAT(message("{\"prompt\": {\"role\": \"user\", \"content\": \"a\"}, \"chosen\": {\"role\": \"assistant\", "
+                      "\"weight\": 3}, \"rejected\": {\"role\": \"assistant\", \"content\": \"x\"}}\n"),
+              testing::AllOf(HasSubstr(".jsonl:1"), HasSubstr("with 'chosen': messages[1]: 'weight' is 3")));
   EXPECT_THAT(message(""), HasSubstr("no pair"));
 }
 
@@ -71,7 +85,7 @@ TEST(Preferences, APairWithoutAnAnswerIsNamed) {
       "\"rejected\": {\"role\": \"assistant\", \"content\": \"x\"}}\n");
   ASSERT_TRUE(pairs.ok()) << pairs.status();
   EXPECT_THAT(std::string(MakePreferenceExamples(*pairs, *format).status().message()),
-              testing::AllOf(HasSubstr("pair 0 chosen"), HasSubstr("no assistant message")));
+              HasSubstr(".jsonl:1, chosen: it has no assistant message"));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <numeric>
+#include <set>
 
 namespace ingot::dataset {
 namespace {
@@ -12,12 +13,14 @@ using testing::HasSubstr;
 
 std::shared_ptr<const text::Tokenizer> Bytes() { return text::MakeByteTokenizer({"<|im_start|>", "<|im_end|>"}); }
 
-text::Conversation FromJson(const std::string& json) { return *text::ConversationFromJson(*base::ParseJson(json)); }
+SftConversation FromJson(const std::string& json, const std::string& place = "c.jsonl:1") {
+  return {*text::ConversationFromJson(*base::ParseJson(json)), place};
+}
 
 TEST(SftTest, EachAssistantTurnIsLearntOnceInItsContext) {
   const auto tokenizer = Bytes();
   const auto format = *text::MakeChatFormat("compact", tokenizer);
-  const std::vector<text::Conversation> conversations = {
+  const std::vector<SftConversation> conversations = {
       FromJson(R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"},
                    {"role": "user", "content": "c"}, {"role": "assistant", "content": "d"},
                    {"role": "user", "content": "e"}]})"),
@@ -37,7 +40,7 @@ TEST(SftTest, EachAssistantTurnIsLearntOnceInItsContext) {
   EXPECT_EQ((*examples)[1].episode, 0);
   EXPECT_EQ((*examples)[2].episode, 1);
   EXPECT_EQ((*examples)[2].group, 1);
-  EXPECT_EQ((*examples)[1].call_id, "conversation 0 message 3");
+  EXPECT_EQ((*examples)[1].call_id, "c.jsonl:1, message 3");
 
   // They pack as recorded calls do: the turns of a conversation are one chain, equal beginnings are shared.
   std::vector<int32_t> all(examples->size());
@@ -51,7 +54,7 @@ TEST(SftTest, EachAssistantTurnIsLearntOnceInItsContext) {
 TEST(SftTest, ReasoningIsLearntByTheTurnThatWroteIt) {
   const auto tokenizer = Bytes();
   const auto format = *text::MakeChatFormat("compact", tokenizer);
-  const std::vector<text::Conversation> conversations = {FromJson(R"({"messages": [{"role": "user", "content": "a"},
+  const std::vector<SftConversation> conversations = {FromJson(R"({"messages": [{"role": "user", "content": "a"},
                    {"role": "assistant", "content": "b", "reasoning_content": "r"}, {"role": "user", "content": "c"},
                    {"role": "assistant", "content": "d", "reasoning_content": "s"}]})")};
   const auto examples = *MakeSftExamples(conversations, *format);
@@ -61,18 +64,64 @@ TEST(SftTest, ReasoningIsLearntByTheTurnThatWroteIt) {
             "<|im_start|>assistant\n<think>s</think>d<|im_end|>");
 }
 
+TEST(SftTest, AMessageOfWeight0IsContextAlone) {
+  const auto tokenizer = Bytes();
+  const auto format = *text::MakeChatFormat("compact", tokenizer);
+  const std::vector<SftConversation> conversations = {FromJson(
+      R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "bad", "weight": 0},
+          {"role": "user", "content": "c"}, {"role": "assistant", "content": "good", "weight": 1},
+          {"role": "user", "content": "d"}, {"role": "assistant", "content": "last"}]})")};
+  const auto examples = *MakeSftExamples(conversations, *format);
+  ASSERT_EQ(examples.size(), 2u);
+  EXPECT_EQ(tokenizer->Decode(examples[0].Tokens(), false),
+            "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\nbad<|im_end|>\n<|im_start|>user\nc<|im_end|>\n"
+            "<|im_start|>assistant\ngood<|im_end|>");
+  EXPECT_EQ(tokenizer->Decode(examples[1].sampled, false), "last<|im_end|>");
+}
+
+// Tokens that the contexts hold in memory, each run once.
+int64_t Held(const std::vector<tree::CallPath>& examples) {
+  std::set<const void*> seen;
+  int64_t held = 0;
+  for (const tree::CallPath& call : examples) {
+    call.context.VisitBack([&](const void* key, std::span<const int32_t> run) {
+      if (!seen.insert(key).second) return false;
+      held += std::ssize(run);
+      return true;
+    });
+  }
+  return held;
+}
+
+TEST(SftTest, TurnsOfOneConversationHoldItsTokensOnce) {
+  const auto format = *text::MakeChatFormat("compact", Bytes());
+  std::string messages = R"({"role": "user", "content": "a"})";
+  for (int turn = 0; turn < 200; ++turn) {
+    messages +=
+        R"(,{"role": "assistant", "content": "b", "reasoning_content": "thought"},{"role": "tool", "content": "c"})";
+  }
+  messages += R"(,{"role": "user", "content": "d"},{"role": "assistant", "content": "e"})";
+  const std::vector<SftConversation> conversations = {FromJson("{\"messages\": [" + messages + "]}")};
+  const auto examples = *MakeSftExamples(conversations, *format);
+  ASSERT_EQ(examples.size(), 201u);
+  // With the thoughts, for the turns that had them before them, and without, for the last one.
+  EXPECT_LT(Held(examples), examples[199].size() + examples[200].size() + 1);
+}
+
 TEST(SftTest, ErrorsNameTheConversation) {
   const auto format = *text::MakeChatFormat("compact", Bytes());
   const auto good = FromJson(R"({"messages": [{"role": "assistant", "content": "b"}]})");
-  const auto mute = FromJson(R"({"messages": [{"role": "user", "content": "b"}]})");
-  const auto error = [&](std::vector<text::Conversation> conversations, SftOptions options) {
+  const auto mute = FromJson(R"({"messages": [{"role": "user", "content": "b"}]})", "c.jsonl:7");
+  const auto error = [&](std::vector<SftConversation> conversations, SftOptions options) {
     const auto examples = MakeSftExamples(conversations, *format, options);
     EXPECT_EQ(examples.status().code(), absl::StatusCode::kInvalidArgument);
     return std::string(examples.status().message());
   };
-  EXPECT_THAT(error({good, mute}, {}), HasSubstr("conversation 1: it has no assistant"));
+  EXPECT_THAT(error({good, mute}, {}), HasSubstr("c.jsonl:7: it has no assistant"));
+  const auto weightless = FromJson(R"({"messages": [{"role": "assistant", "content": "b", "weight": 0}]})");
+  EXPECT_THAT(error({weightless}, {}), HasSubstr("c.jsonl:1: it has no assistant"));
   // <|im_start|> assistant \n b <|im_end|> is 1 + 9 + 1 + 1 + 1 tokens.
-  EXPECT_THAT(error({good}, {12}), HasSubstr("conversation 0: its message 0 ends after 13 tokens"));
+  EXPECT_THAT(error({good}, {12}), HasSubstr("c.jsonl:1, message 0 ends after 13 tokens"));
   EXPECT_TRUE(MakeSftExamples(std::vector{good}, *format, {13}).ok());
   EXPECT_THAT(error({good}, {-1}), HasSubstr("max_tokens"));
 }

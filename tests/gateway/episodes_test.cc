@@ -28,7 +28,7 @@ array Question() { return {Msg("user", "1+2?")}; }
 
 v1::EpisodeOpenRequest OpenFrom(const std::string& json) {
   v1::EpisodeOpenRequest request;
-  const absl::Status read = ReadOpen(base::ParseJson(json).value(), request);
+  const absl::Status read = ReadOpen(base::ParseJson(json).value(), base::JsonText(json), request);
   EXPECT_TRUE(read.ok()) << read;
   return request;
 }
@@ -325,12 +325,12 @@ TEST(Limits, ADeadlineEndsTheEpisodeAndItsCalls) {
 TEST(Opening, TakesATaskAGroupLimitsAndMetadata) {
   World world([](const auto&) { return Say("ok"); });
   const auto opened = world.gateway().OpenEpisode(OpenFrom(
-      R"({"scaffold":"mine","task":{"task_id":"t9","payload":{"question":"why?"}},"domain":"physics","group":"g-1",
+      R"({"scaffold":"mine","task":{"task_id":"t9","payload":{"question":"why?", "n":18446744073709551616}},"domain":"physics","group":"g-1",
           "limits":{"max_calls":7,"max_tokens":1000,"deadline_s":2.5},"metadata":{"user":"a","tags":[1,2]}})"));
   ASSERT_TRUE(opened.ok()) << opened.status();
   EXPECT_EQ(opened->task().task_id(), "t9");
   const v1::Episode stored = world.pool.episode(opened->episode_id());
-  EXPECT_EQ(stored.task().payload_json(), R"({"question":"why?"})");
+  EXPECT_EQ(stored.task().payload_json(), R"({"question":"why?","n":18446744073709551616})");
   EXPECT_EQ(stored.task().domain(), "physics");
   EXPECT_EQ(stored.scaffold(), "mine");
   EXPECT_EQ(stored.limits().max_tokens(), 1000);
@@ -342,7 +342,7 @@ TEST(Opening, NamesWhatIsWrongWithIt) {
   World world([](const auto&) { return Say("ok"); });
   const auto fault = [&](const std::string& json) {
     v1::EpisodeOpenRequest request;
-    absl::Status status = ReadOpen(base::ParseJson(json).value(), request);
+    absl::Status status = ReadOpen(base::ParseJson(json).value(), base::JsonText(json), request);
     if (status.ok()) status = world.gateway().OpenEpisode(request).status();
     EXPECT_EQ(HttpStatusOf(status), 400) << json;
     return std::string(status.message());

@@ -35,7 +35,7 @@ class TestAdmission final : public Admission {
     ticket.mutable_ref()->set_sample_index(next_++);
     ticket.set_purpose(purpose);
     ticket.mutable_task()->set_task_id("t1");
-    ticket.mutable_task()->set_payload_json(R"({"question":"1+1"})");
+    ticket.mutable_task()->set_payload_json(R"({"question":"1+1","sum":18446744073709551616})");
     if (!request.group().empty()) *ticket.mutable_task() = request.task();
     ticket.set_pinned_version(purpose == v1::PURPOSE_EVAL ? 5 : -1);
     ticket.set_admitted_version(3);

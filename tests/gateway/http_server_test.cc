@@ -32,6 +32,7 @@ TEST(HttpServer, ServesAnEpisodeFromItsOpeningToItsEnd) {
   const std::string key(opened.json().at("api_key").as_string());
   EXPECT_EQ(opened.json().at("base_url").as_string(), site.server().url() + "/s/" + id + "/v1");
   EXPECT_EQ(opened.json().at("task").at("payload").at("question").as_string(), "1+1");
+  EXPECT_NE(opened.body.find("\"sum\":18446744073709551616}"), std::string::npos) << opened.body;
 
   const std::string once = "Idempotency-Key: 0123456789abcdef\r\n";
   std::set<std::string> opened_once;

@@ -14,9 +14,8 @@ using testing::HasSubstr;
 absl::StatusOr<Verdict> Score(const VerifierOptions& options, std::optional<std::string> answer,
                               const std::string& task = R"({"answer":"42"})") {
   INGOT_ASSIGN_OR_RETURN(const auto verifier, Verifier::Make(options));
-  const base::json::value value = *base::ParseJson(task);
   VerifierInput input;
-  input.task = &value;
+  input.task = task;
   input.answer = std::move(answer);
   input.no_answer_reason = "it printed nothing";
   input.workdir = "/";
@@ -67,6 +66,43 @@ TEST(VerifierTest, NumericKeepsItsTolerance) {
   EXPECT_TRUE(IsOne(Score(options, "46.2")));
   EXPECT_TRUE(IsZero(Score(options, "46.3")));
   EXPECT_TRUE(IsOne(Score(options, "7", R"({"answer":7})")));
+}
+
+TEST(VerifierTest, IntegersAreComparedDigitByDigit) {
+  VerifierOptions options = Kind("numeric");
+  const std::string task = R"({"answer": 265252859812191058636308480000000})";  // 30!
+  EXPECT_TRUE(IsOne(Score(options, "265252859812191058636308480000000", task)));
+  EXPECT_TRUE(IsOne(Score(options, "+000265252859812191058636308480000000", task)));
+  EXPECT_TRUE(IsZero(Score(options, "265252859812191058636308480000001", task)));
+  EXPECT_TRUE(IsOne(Score(Kind("exact"), "265252859812191058636308480000000", task)));
+  const auto near = Score(options, "9007199254740992", R"({"answer": 9007199254740993})");
+  EXPECT_TRUE(IsZero(near));
+  EXPECT_EQ(near->detail, "answered '9007199254740992', expected '9007199254740993'");
+  EXPECT_TRUE(IsOne(Score(options, "-0", R"({"answer": 0})")));
+  EXPECT_TRUE(IsZero(Score(options, "-7", R"({"answer": 7})")));
+  const std::string huge = "1" + std::string(400, '0');  // beyond any double
+  EXPECT_TRUE(IsOne(Score(options, huge, R"({"answer":)" + huge + "}")));
+  EXPECT_TRUE(IsZero(Score(options, huge + "0", R"({"answer":)" + huge + "}")));
+  options.tolerance = 2;
+  EXPECT_TRUE(IsOne(Score(options, "9007199254740992", R"({"answer": 9007199254740993})")));
+  EXPECT_TRUE(IsZero(Score(options, huge + "0", R"({"answer":)" + huge + "}")));
+  VerifierOptions field = Kind("json_field");
+  EXPECT_TRUE(IsZero(Score(field, "[9007199254740992]", R"({"answer": [9007199254740993]})")));
+  EXPECT_TRUE(IsOne(Score(field, "[9007199254740993]", R"({"answer": [9007199254740993]})")));
+}
+
+TEST(VerifierTest, JsonComparesNumbersWithinItsToleranceAtAnyDepth) {
+  VerifierOptions options = Kind("json_field");
+  const std::string task = R"({"answer": {"l": [1.0, {"x": 2}], "s": "a\u00e9", "n": null}})";
+  EXPECT_TRUE(IsOne(Score(options, R"({"n": null, "s": "aé", "l": [1, {"x": 2.0}]})", task)));
+  EXPECT_TRUE(IsZero(Score(options, R"({"n": null, "s": "aé", "l": [1.4, {"x": 2.4}]})", task)));
+  options.tolerance = 0.5;
+  EXPECT_TRUE(IsOne(Score(options, R"({"n": null, "s": "aé", "l": [1.4, {"x": 2.4}]})", task)));
+  EXPECT_TRUE(IsZero(Score(options, R"({"n": null, "s": "aé", "l": [1.4, {"x": 2.6}]})", task)));
+  EXPECT_TRUE(IsZero(Score(options, R"({"n": null, "s": "aé", "l": [1.4]})", task)));
+  EXPECT_TRUE(IsZero(Score(options, R"({"n": null, "s": "aé", "l": [1, {"x": 2}], "more": 1})", task)));
+  EXPECT_TRUE(IsZero(Score(options, R"({"n": false, "s": "aé", "l": [1, {"x": 2}]})", task)));
+  EXPECT_TRUE(IsZero(Score(options, R"({"n": null, "s": "aé", "l": {"0": 1, "1": {"x": 2}}})", task)));
 }
 
 TEST(VerifierTest, MalformedNumbersAreZeroAndABadTaskIsAnError) {
@@ -138,6 +174,7 @@ TEST(VerifierTest, JsonFieldComparesValues) {
   EXPECT_TRUE(IsZero(Score(options, R"({"result":[{"v":43}]})")));
   EXPECT_TRUE(IsZero(Score(options, R"({"result":[{"v":null}]})")));
   EXPECT_TRUE(IsZero(Score(options, R"({"result":[{"v":[42]}]})")));
+  EXPECT_TRUE(IsOne(Score(options, "\v{\"result\":[{\"v\":42}]}\f\n")));
   options.field = "";
   EXPECT_TRUE(IsOne(Score(options, R"({"b":1,"a":[2]})", R"({"answer":{"a":[2],"b":1}})")));
   EXPECT_TRUE(IsOne(Score(options, "true", R"({"answer":true})")));

@@ -16,8 +16,8 @@ const std::vector<std::string>& Known() {
 std::string Rendered(const std::string& text, const std::string& task) {
   const auto parsed = Template::Parse(text, Known());
   if (!parsed.ok()) return std::string(parsed.status().message());
-  const base::json::value value = *base::ParseJson(task);
-  const auto rendered = parsed->Render({.text = {{"base_url", "http://h/v1"}}, .json = {{"task", &value}}});
+  const auto rendered =
+      parsed->Render({.text = {{"base_url", "http://h/v1"}}, .json = {{"task", base::JsonText(task)}}});
   return rendered.ok() ? *rendered : std::string(rendered.status().message());
 }
 
@@ -36,13 +36,30 @@ TEST(TemplateTest, TaskFieldsAreRawStringsAndOtherwiseJson) {
   EXPECT_EQ(Rendered("${task}", R"({"a":1})"), R"({"a":1})");
 }
 
+TEST(TemplateTest, NumbersKeepTheirDigits) {
+  const std::string task = R"({"n": 265252859812191058636308480000000, "l": [ 18446744073709551616, 1.0 ]})";
+  EXPECT_EQ(Rendered("${task.n} ${task.l}", task), "265252859812191058636308480000000 [18446744073709551616,1.0]");
+  EXPECT_EQ(Rendered("${task}", task), R"({"n":265252859812191058636308480000000,"l":[18446744073709551616,1.0]})");
+}
+
+TEST(TemplateTest, AsJsonNoFieldBreaksWhatItStandsIn) {
+  const std::string task = R"({"s":"a \"b\"\n","n":1.50,"o":{"k":[1,"two"]}})";
+  EXPECT_EQ(Rendered(R"({"q": ${json:task.s}, "n": ${json:task.n}, "o": ${json:task.o}, "u": ${json:base_url}})", task),
+            R"({"q": "a \"b\"\n", "n": 1.50, "o": {"k":[1,"two"]}, "u": "http://h/v1"})");
+  EXPECT_EQ(Rendered("${json:task}", R"({"a": "x"})"), R"({"a":"x"})");
+  EXPECT_THAT(Rendered("${json:task.c}", "{}"), HasSubstr("nothing at"));
+  EXPECT_THAT(Rendered("${json:tsk}", "{}"), HasSubstr("unknown variable"));
+}
+
 TEST(TemplateTest, ValuesAreNotTemplatesThemselves) {
   EXPECT_EQ(Rendered("${task.s}", R"({"s":"${base_url}"})"), "${base_url}");
 }
 
 TEST(TemplateTest, UnknownVariableNamesItselfAndTheKnownOnes) {
-  EXPECT_EQ(Rendered("x ${bas_url}", "{}"),
-            "unknown variable ${bas_url}: known are ${base_url}, ${task}, ${task.FIELD} (a literal ${ is written $${)");
+  EXPECT_EQ(
+      Rendered("x ${bas_url}", "{}"),
+      "unknown variable ${bas_url}: known are ${base_url}, ${task}, ${task.FIELD}, and with json: before the name, "
+      "as JSON, quoted (a literal ${ is written $${)");
   EXPECT_THAT(Rendered("${task.}", "{}"), HasSubstr("unknown variable"));
   EXPECT_THAT(Rendered("${}", "{}"), HasSubstr("unknown variable"));
 }

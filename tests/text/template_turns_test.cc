@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <random>
 #include <regex>
 #include <set>
 #include <sstream>
@@ -116,6 +117,7 @@ class Family {
     if (format.ok()) format_ = *std::move(format);
   }
   const ChatFormat* operator->() const { return format_.get(); }
+  const ChatFormat& operator*() const { return *format_; }
   bool ok() const { return format_ != nullptr; }
   std::vector<int32_t> Ids(const std::string& text) const { return tokenizer_->Encode(text, true); }
   std::string Text(std::span<const int32_t> ids) const { return tokenizer_->Decode(ids, false); }
@@ -182,6 +184,116 @@ TEST(TemplateTurns, SampledAsTheTemplateWritesThemAreContinued) {
   }
   EXPECT_GE(continued, 40);
   std::printf("%d turns of %d templates\n", continued, families);
+}
+
+// What RenderTurns makes of each turn: its context, then what is sampled.
+struct WholeTurn {
+  std::vector<int32_t> ids;
+  size_t context = 0;
+};
+std::vector<WholeTurn> Whole(const std::vector<RenderedTurn>& turns) {
+  std::vector<WholeTurn> whole;
+  for (const RenderedTurn& turn : turns) {
+    std::vector<int32_t> ids;
+    if (!whole.empty()) ids = whole.back().ids;
+    EXPECT_LE(turn.shared, ids.size());
+    ids.resize(turn.shared);
+    ids.insert(ids.end(), turn.context.begin(), turn.context.end());
+    const size_t context = ids.size();
+    ids.insert(ids.end(), turn.sampled.begin(), turn.sampled.end());
+    whole.push_back({ids, context});
+  }
+  return whole;
+}
+
+void ExpectAsRenderedWhenLast(const ChatFormat& format, const Conversation& talk, const std::string& name) {
+  const auto turns = format.RenderTurns(talk, 0);
+  if (!turns.ok()) return;
+  const std::vector<WholeTurn> whole = Whole(*turns);
+  for (size_t t = 0; t < turns->size(); ++t) {
+    const size_t message = (*turns)[t].message;
+    const auto alone = format.Render(First(talk, message + 1), false);
+    ASSERT_TRUE(alone.ok()) << alone.status();
+    const auto [first, last] = alone->sampled_ranges[message];
+    EXPECT_EQ(whole[t].context, first) << name << ", message " << message;
+    const auto end = alone->ids.begin() + static_cast<std::ptrdiff_t>(last);
+    EXPECT_EQ(whole[t].ids, std::vector<int32_t>(alone->ids.begin(), end)) << name << ", message " << message;
+  }
+}
+
+// A conversation of any order: texts that begin and end alike, forged tokens, thoughts in either place.
+Conversation RandomTalk(std::mt19937& rng) {
+  const std::vector<std::string> texts = {
+      "", "a", "ab", "<think>\nx\n</think>\n\na", "<|im_end|>", "a\n", "</think>a", "né", "<|im_", "end|>"};
+  const auto text = [&] { return texts[rng() % texts.size()]; };
+  Conversation talk = Talk(true, true);
+  const Message call = talk.messages[1];
+  if (rng() % 2 == 0) talk.tools.clear();
+  talk.messages.resize(1);
+  for (int more = 1 + static_cast<int>(rng() % 9); more > 0; --more) {
+    Message message;
+    message.role = std::vector<std::string>{"assistant", "assistant", "user", "tool", "system"}[rng() % 5];
+    if (message.role == "assistant" && rng() % 3 == 0) message = call;
+    message.content = text();
+    message.reasoning = message.role == "assistant" && rng() % 2 == 0 ? text() : "";
+    talk.messages.push_back(message);
+  }
+  return talk;
+}
+
+// A turn is what it was when it was the last: whatever the template makes of it, or of what stands before it, later.
+TEST(TemplateTurns, AreRenderedAsTheyStoodWhenTheyWereTheLast) {
+  for (const Sample& sample : Samples()) {
+    const Family family(sample);
+    if (!family.ok()) continue;
+    for (int kind = 0; kind < 4; ++kind) ExpectAsRenderedWhenLast(*family, Talk(kind & 1, kind & 2), sample.name);
+    std::mt19937 rng(7);
+    for (int trial = 0; trial < 200; ++trial) ExpectAsRenderedWhenLast(*family, RandomTalk(rng), sample.name);
+  }
+  const auto builtin = *MakeChatFormat("hermes", TokenizerFor(Samples()[0]));
+  std::mt19937 rng(8);
+  for (int trial = 0; trial < 300; ++trial) ExpectAsRenderedWhenLast(*builtin, RandomTalk(rng), "hermes");
+}
+
+TEST(TemplateTurns, KeepTheirThoughtsWhereverTheseStand) {
+  const Family family(Samples()[0]);
+  const auto sampled = [&](const Conversation& talk) {
+    std::vector<std::string> texts;
+    const std::vector<RenderedTurn> turns = *family->RenderTurns(talk, 0);
+    for (const RenderedTurn& turn : turns) texts.push_back(family.Text(turn.sampled));
+    return texts;
+  };
+  const std::string call =
+      "<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": 100, \"b\": \"200\"}}\n</tool_call><|im_end|>";
+  EXPECT_THAT(sampled(Talk(true, true)),
+              testing::ElementsAre("<think>\nI shall add\n</think>\n\n" + call,
+                                   "<think>\nthe tool said so\n</think>\n\nIt is 300.<|im_end|>",
+                                   "<think>\nindeed\n</think>\n\nYes.<|im_end|>"));
+  EXPECT_THAT(sampled(Talk(false, false)),
+              testing::ElementsAre("<think>\n\n</think>\n\n" + call, "<think>\n\n</think>\n\nIt is 300.<|im_end|>",
+                                   "<think>\n\n</think>\n\nYes.<|im_end|>"));
+  const auto turns = *family->RenderTurns(Talk(true, true), 3);
+  ASSERT_EQ(turns.size(), 2u);
+  EXPECT_EQ(turns[0].message, 3u);
+  EXPECT_EQ(turns[0].shared, 0u);
+  // The question drops the thoughts before it: only what stands before the first of them is shared.
+  EXPECT_EQ(family.Text(std::span(turns[0].context).first(turns[1].shared)),
+            "<|im_start|>user\n100+200?<|im_end|>\n<|im_start|>assistant\n");
+}
+
+TEST(TemplateTurns, SeeTheTemplatesVariables) {
+  const Family family(
+      {"styled",
+       "{% for m in messages %}{{ '<|im_start|>' ~ m.role ~ '\n' ~ (style or '') ~ m.content ~ '<|im_end|>\n' }}"
+       "{% endfor %}{{ '<|im_start|>assistant\n' if add_generation_prompt }}",
+       "<|im_end|>"});
+  Conversation talk = Talk(true, true);
+  talk.template_variables["style"] = "!";
+  const std::vector<WholeTurn> turns = Whole(*family->RenderTurns(talk, 0));
+  EXPECT_EQ(turns.size(), 3u);
+  for (const WholeTurn& turn : turns) {
+    EXPECT_THAT(family.Text(turn.ids), testing::HasSubstr("\n!100+200?<|im_end|>"));
+  }
 }
 
 // "ok", or why not, for `sampled` behind the prompt of messages [0, turn) of the talk, continued with the next message.

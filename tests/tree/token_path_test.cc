@@ -25,6 +25,18 @@ TEST(TokenPathTest, PathsThatGoOnFromOneShareItsRuns) {
   EXPECT_NE(prompt.Then({2}).key(), left.key());
 }
 
+TEST(TokenPathTest, ABeginningSharesTheRunsThatLieWithinIt) {
+  const TokenPath path = TokenPath({5, 1, 9}).Then({2}).Then({3, 4, 8});
+  EXPECT_EQ(path.First(7).key(), path.key());
+  EXPECT_THAT(path.First(6).Tokens(), ElementsAre(5, 1, 9, 2, 3, 4));
+  EXPECT_THAT(path.First(6).extremes(), Pair(1, 9));
+  EXPECT_EQ(path.First(6).Runs()[1].data(), path.Runs()[1].data());
+  EXPECT_THAT(path.First(4).Tokens(), ElementsAre(5, 1, 9, 2));
+  EXPECT_THAT(path.First(2).Tokens(), ElementsAre(5, 1));
+  EXPECT_TRUE(path.First(0).empty());
+  EXPECT_TRUE(TokenPath().First(0).empty());
+}
+
 TEST(TokenPathTest, NothingIsAPathToo) {
   EXPECT_TRUE(TokenPath().empty());
   EXPECT_TRUE(TokenPath(std::vector<int32_t>()).empty());
