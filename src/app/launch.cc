@@ -1,8 +1,12 @@
 // `ingot launch` and `ingot status`: every role as its own process of this machine.
+#include <netdb.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <functional>
 
@@ -38,6 +42,36 @@ int EndsAfter(std::string_view role) {
   return role == "datapool" ? 3 : 2;
 }
 
+absl::Status CheckPortFree(const std::string& key, const std::string& host, int port) {
+  addrinfo wanted = {}, *found = nullptr;
+  wanted.ai_family = AF_UNSPEC;
+  wanted.ai_socktype = SOCK_STREAM;
+  wanted.ai_flags = AI_PASSIVE;
+  const int unknown = getaddrinfo(host.c_str(), absl::StrCat(port).c_str(), &wanted, &found);
+  if (unknown != 0) return absl::InvalidArgumentError(absl::StrCat(key, ": '", host, "': ", gai_strerror(unknown)));
+  const int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const int yes = 1;
+  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));  // as the servers do
+  const int error = fd >= 0 && bind(fd, found->ai_addr, found->ai_addrlen) == 0 ? 0 : errno;
+  if (fd >= 0) close(fd);
+  freeaddrinfo(found);
+  if (error == 0) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat(key, ": cannot listen on ", host, ":", port, ": ", std::strerror(error)));
+}
+
+// Whether each role can listen where it is to. It would find out by itself, in its own log and several times over, when
+// the run has a folder already.
+absl::Status CheckPortsFree(const RunConfig& config) {
+  const ClusterOptions& cluster = config.cluster;
+  INGOT_RETURN_IF_ERROR(CheckPortFree("cluster.datapool_port", cluster.host, cluster.datapool_port));
+  INGOT_RETURN_IF_ERROR(CheckPortFree("cluster.scheduler_port", cluster.host, cluster.scheduler_port));
+  INGOT_RETURN_IF_ERROR(CheckPortFree("cluster.gateway_port", cluster.host, cluster.gateway_port));
+  for (int i = 0; i < cluster.rollout_engines; ++i) {
+    INGOT_RETURN_IF_ERROR(CheckPortFree("cluster.rollout_port", cluster.host, cluster.rollout_port + i));
+  }
+  return CheckPortFree("http.port", config.http.host, config.http.port);  // 0 is any free one
+}
+
 absl::StatusOr<int> LaunchOrError(const RunArgs& args) {
   INGOT_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadRunConfig(args.config, args.overrides));
   const RunConfig& config = *loaded.config;
@@ -46,6 +80,7 @@ absl::StatusOr<int> LaunchOrError(const RunArgs& args) {
   // Only `cuda` can fail; the roles that compute open it again.
   if (config.device == "cuda") INGOT_RETURN_IF_ERROR(OpenDevice(config.device).status());
   INGOT_ASSIGN_OR_RETURN(const std::string binary, OwnBinary());
+  INGOT_RETURN_IF_ERROR(CheckPortsFree(config));
   INGOT_ASSIGN_OR_RETURN(const RunDir dir,
                          RunDir::Open(config.root, config.name, args.resume ? IfExists::kResume : config.if_exists));
   base::InitLogging("launch", config.log_level, dir.logs() + "/launch.log");

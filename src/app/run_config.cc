@@ -226,7 +226,8 @@ std::vector<std::string> Doubts(const RunConfig& config) {
   double longest = 0;
   for (const agents::RecipeOptions& recipe : config.agents.recipes) longest = std::max(longest, recipe.timeout_s);
   const int64_t size = config.scheduler.group_size, at_once = std::max(1, config.agents.concurrency);
-  const double group = static_cast<double>((size + at_once - 1) / at_once) * longest;
+  const int64_t rounds = (size + at_once - 1) / at_once;
+  const double group = static_cast<double>(rounds) * longest;
   if (group > config.scheduler.group_deadline_seconds) {
     doubts.push_back(absl::StrCat("the samples of a group may take ", group, " s (scheduler.group_size=", size,
                                   ", agents.concurrency=", at_once, ", agents.recipes[].timeout_s=", longest,

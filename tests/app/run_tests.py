@@ -797,6 +797,9 @@ def case_bad_input(ingot, options):
         port = taken.getsockname()[1]
         for _ in range(2):  # a start that failed does not hold the name
             expect({"http.port": port, "run.name": "bad", "run.if_exists": "fail"}, str(port), codes=(1,))
+        for key in ("cluster.datapool_port", "cluster.rollout_port", "http.port"):
+            expect({**launch_settings("unborn"), key: port}, key, str(port), command="launch", codes=(1,))
+        check(not (folder / "unborn").exists(), "a run that could not start has left a folder")
     model = folder / "model"
     model.mkdir()
     (model / "config.json").write_text("{\"model_type\": \"qwen3\"}")
