@@ -131,8 +131,8 @@ absl::Status TrainLoop::SaveCheckpoint() {
     INGOT_ASSIGN_OR_RETURN(info, trainer_.SaveCheckpoint(options_.checkpoint_root, options_.extra_files));
     return absl::OkStatus();
   };
-  const std::string what = absl::StrCat("writing checkpoint ", version);
-  INGOT_RETURN_IF_ERROR(options_.persist ? options_.persist(what, write) : base::Annotate(write(), what));
+  INGOT_RETURN_IF_ERROR(options_.persist ? options_.persist(absl::StrCat("writing checkpoint ", version), write)
+                                         : write());
   saved_ = version;
   INGOT_LOG(debug, "checkpoint {}", info.path);
   return base::Annotate(sink_.OnCheckpoint(info), "recording the checkpoint");

@@ -434,13 +434,13 @@ TEST(HttpServer, CancelsTheGenerationWhenTheClientGoesAway) {
         wire.HalfClose();
         const std::string probe = stream ? ": keep-alive" : "HTTP/1.1 102 Processing";
         bool probed = false;
-        for (int i = 0; i < 20 && !probed; ++i) probed = wire.Line().starts_with(probe);
+        for (int i = 0; i < 200 && !probed; ++i) probed = wire.Line().starts_with(probe);
         EXPECT_TRUE(probed);
         wire.Reset();
       } else {
         wire.Close();
       }
-      while (site.pool.calls().empty()) std::this_thread::yield();
+      while (site.pool.calls().empty() || site.engine->aborted() == 0) std::this_thread::yield();
       EXPECT_EQ(site.pool.calls()[0].finish(), v1::FINISH_ABORTED);
       EXPECT_EQ(site.engine->aborted(), 1);
     }
