@@ -29,9 +29,11 @@ const std::string& OwnersKey(const v1::EpisodeOpenResponse& episode) {
   return episode.owner_key().empty() ? episode.api_key() : episode.owner_key();
 }
 
+// CANCELLED is what a gateway answers that is itself being ended.
 bool IsTransient(const absl::Status& status) {
   return status.code() == absl::StatusCode::kUnavailable || status.code() == absl::StatusCode::kDeadlineExceeded ||
-         status.code() == absl::StatusCode::kResourceExhausted || status.code() == absl::StatusCode::kAborted;
+         status.code() == absl::StatusCode::kResourceExhausted || status.code() == absl::StatusCode::kAborted ||
+         status.code() == absl::StatusCode::kCancelled;
 }
 
 // The gateway may have opened the episode all the same.

@@ -14,7 +14,7 @@ void BindScheduler(base::Schema& schema, scheduler::SchedulerOptions& o) {
   schema.Field("scheduler.max_drops_per_batch", &o.max_drops_per_batch,
                "after so many drops since the last batch, equal groups are trained all the same; 0: no limit");
   schema.Field("scheduler.group_deadline_s", &o.group_deadline_seconds,
-               "seconds from a group's first episode to its last; past it the group fails");
+               "seconds that a group may take in which its samples run or may be handed out; past it the group fails");
   schema.Field("scheduler.max_attempts", &o.max_attempts, "failed attempts of one sample before its group fails");
   schema.Field("scheduler.max_concurrent_episodes", &o.max_concurrent_episodes,
                "episodes running at a time, evaluation included; 0: no bound of its own");

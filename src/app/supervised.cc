@@ -46,7 +46,6 @@ absl::StatusOr<Examples> ReadPairs(const std::string& path, const text::ChatForm
 trainer::SftObserver Observe(const std::string& name, const std::string& shown, int64_t& steps,
                              const StageRecord& record, base::RunLog& log, const std::atomic<bool>& stop) {
   return [&, name, shown](const trainer::SftReport& report) -> absl::Status {
-    if (stop) return absl::CancelledError("the run was stopped");
     const int64_t every = std::max<int64_t>(1, report.total_steps / 5);
     if ((report.step + 1) % every == 0) {
       record.note(fmt::format("{} {:>4}/{}  {} {:.4f}", name, report.step + 1, report.total_steps,
@@ -54,7 +53,8 @@ trainer::SftObserver Observe(const std::string& name, const std::string& shown, 
     }
     base::json::object fields;
     for (const auto& [metric, value] : report.metrics) fields[metric] = value;
-    return log.Write(steps++, fields);
+    INGOT_RETURN_IF_ERROR(log.Write(steps++, fields));  // a stop saves the step, so that its record comes first
+    return stop ? absl::CancelledError("the run was stopped") : absl::OkStatus();
   };
 }
 

@@ -40,7 +40,10 @@ double SecondsSince(std::chrono::steady_clock::time_point start) {
 class PoolBatchSource final : public trainer::BatchSource {
  public:
   PoolBatchSource(const TrainingSeams& seams, const Patience& patience, StepLine& line)
-      : seams_(seams), patience_(patience), line_(line) {}
+      : seams_(seams), patience_(patience), line_(line) {
+    // What a resumed run saw before is not what its first batch waits for.
+    if (const auto status = seams.scheduler->Status(); status.ok()) feed_ = status->stats();
+  }
 
   absl::StatusOr<trainer::TrainBatch> Next(int64_t step) override {
     const auto start = std::chrono::steady_clock::now();
@@ -92,7 +95,7 @@ class PoolBatchSource final : public trainer::BatchSource {
   const TrainingSeams& seams_;
   const Patience& patience_;
   StepLine& line_;
-  v1::FeedStats feed_;  // of the last batch
+  v1::FeedStats feed_;  // of the last batch, or of the start
   std::vector<std::vector<int32_t>> contexts_;
   float temperature_ = 1;
 };

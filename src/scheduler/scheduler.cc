@@ -226,7 +226,10 @@ absl::StatusOr<v1::Ticket> Scheduler::AdmitTraining(const v1::AdmitRequest& requ
     const bool fed = last_batch_fed_ || (live_known_ && policy_.live_version() >= options_.total_steps);
     if (!fed) return Refuse("last_batches", "all batches are journalled; the trainer is not yet at the last");
     const bool eval_to_come = options_.final_eval && !evals_.done(options_.total_steps);
-    if (evals_.active() || eval_to_come) return Refuse("evaluation", "the run is over but for its last evaluation");
+    if (evals_.active() || eval_to_come) {
+      return Refuse("evaluation",
+                    "the run is over but for its last evaluation, whose episodes are opened without naming a group");
+    }
     return absl::FailedPreconditionError("the run is over: its last batch was fed");
   }
   if (!live_known_) return Refuse("no_version", "no policy version is live yet");

@@ -422,7 +422,9 @@ TEST_F(RunnerTest, AGatewayThatComesBackLosesNothing) {
     return ++rewards <= 3 ? absl::UnavailableError("restarting") : absl::OkStatus();
   };
   episodes.before_end = [&](const auto&) {
-    return ++ends <= 3 ? absl::DeadlineExceededError("slow") : absl::OkStatus();
+    return ++ends <= 3 ? absl::DeadlineExceededError("slow")
+           : ends == 4 ? absl::CancelledError("it is itself being ended")
+                       : absl::OkStatus();
   };
   const RunnerStats stats = RunAll(episodes);
   EXPECT_EQ(stats.open_errors, 3);

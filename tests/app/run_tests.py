@@ -722,13 +722,14 @@ def case_supervised(ingot, options):
     code, output = ingot.run("train", settings, ["--resume"])
     check(code == 0 and "nothing left to do" in output, output)
     stopped = dict(settings, **{"run.name": "stopped", "sft.checkpoint_every": 4, "dpo.checkpoint_every": 4})
-    process = ingot.start("train", stopped)
     record = folder / "stopped" / "metrics.jsonl"
-    while process.poll() is None and (not record.exists() or record.read_text().count("\n") < 17):
-        time.sleep(0.01)
-    check(process.poll() is None, "the stages ended before they could be killed")
-    process.kill()
-    process.communicate()
+    for rows, end, extra in ((6, signal.SIGINT, ()), (17, signal.SIGKILL, ("--resume",))):
+        process = ingot.start("train", stopped, extra)
+        while process.poll() is None and (not record.exists() or record.read_text().count("\n") < rows):
+            time.sleep(0.01)
+        check(process.poll() is None, "the stages ended before they could be stopped")
+        process.send_signal(end)
+        process.communicate()
     code, output = ingot.run("train", stopped, ["--resume"])
     check(code == 0 and "going on after" in output, output)
     check([row["step"] for row in ingot.metrics("stopped")] == list(range(30)), "the steps of the resumed stages")
