@@ -35,6 +35,10 @@ absl::StatusOr<std::string> OwnBinary() {
   return path.string();
 }
 
+std::chrono::milliseconds Milliseconds(double seconds) {
+  return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1e3));
+}
+
 // In which wave a role is ended: those that drive the run first, then whom they ask, the record of it all last.
 int EndsAfter(std::string_view role) {
   if (role == "agents" || role == "trainer") return 0;
@@ -100,6 +104,9 @@ absl::StatusOr<int> LaunchOrError(const RunArgs& args) {
     spec.log_path = absl::StrCat(dir.logs(), "/", spec.name, ".log");
     spec.may_finish = name == "agents" || name == "trainer";
     spec.wave = EndsAfter(name);
+    // What agents set up elsewhere is given back in that time, and what is trained is saved.
+    if (name == "agents") spec.stop_grace += Milliseconds(config.agents.stop_timeout_s);
+    if (name == "trainer") spec.stop_grace = Milliseconds(config.cluster.trainer_stop_s);
     return spec;
   };
   // `place` names the process, whichever rank of how many it is.
@@ -124,8 +131,6 @@ absl::StatusOr<int> LaunchOrError(const RunArgs& args) {
   SupervisorOptions options;
   options.max_restarts = config.cluster.max_restarts;
   options.min_members = config.cluster.min_trainer_ranks;
-  // What agents set up elsewhere is given back in that time.
-  options.stop_grace += std::chrono::milliseconds(static_cast<int64_t>(config.agents.stop_timeout_s * 1e3));
   Supervisor supervisor(options);
   INGOT_RETURN_IF_ERROR(supervisor.Start(role("datapool", 0)));
   RoleSpec scheduler = role("scheduler", 0);

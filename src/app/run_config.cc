@@ -84,6 +84,8 @@ void BindCluster(base::Schema& schema, ClusterOptions& cluster) {
                "dead, and all are started again from the last checkpoint");
   schema.Field("cluster.metrics_port", &cluster.metrics_port,
                "Prometheus port of the first role (the others follow); 0: only the gateway's /metrics");
+  schema.Field("cluster.trainer_stop_s", &cluster.trainer_stop_s,
+               "seconds that the trainer of a stopped run has to end its step and save what it trained");
   schema.Field("cluster.max_restarts", &cluster.max_restarts,
                "times a crashed role (or rank of the trainer) is started again; one that ran for an hour since counts "
                "from 0");
@@ -163,6 +165,9 @@ absl::Status Validate(const RunConfig& config) {
   if (config.cluster.min_trainer_ranks < 1 || config.cluster.min_trainer_ranks > config.cluster.trainer_ranks) {
     return absl::InvalidArgumentError(absl::StrCat("cluster.min_trainer_ranks must be in [1, ",
                                                    config.cluster.trainer_ranks, "], cluster.trainer_ranks"));
+  }
+  if (!(config.cluster.trainer_stop_s > 0) || config.cluster.trainer_stop_s > 86400) {
+    return absl::InvalidArgumentError("cluster.trainer_stop_s must be above 0 and at most 86400");
   }
   if (config.cluster.rank_deadline_s < 1) {
     return absl::InvalidArgumentError("cluster.rank_deadline_s must be at least 1");

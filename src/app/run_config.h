@@ -59,6 +59,7 @@ struct ClusterOptions {
   int32_t trainer_ranks = 1;      // processes that train each batch together
   int32_t min_trainer_ranks = 1;  // that the run goes on with when the others keep dying
   int32_t trainer_port = 7404;    // where they meet, with more than one
+  double trainer_stop_s = 600;    // that a stopped run's trainer has to end its step and save
   int64_t rank_deadline_s = 30;   // of a rank's silence, after which the group is started again
   int32_t metrics_port = 0;       // first port of the roles' Prometheus endpoints; 0: only the gateway's /metrics
   int32_t max_restarts = 3;       // of a role, or of a rank of the trainer

@@ -75,7 +75,7 @@ Supervisor::Ending Supervisor::TendAll(const std::atomic<bool>& stop, const OnSt
   const auto failed = [](const absl::Status& status) { return Ending{status, std::string(status.message())}; };
   while (true) {
     if (stop) {
-      on_status("stopping all roles");
+      on_status("stopping all roles in order; a second signal ends them at once");
       return failed(absl::CancelledError("stopped"));
     }
     for (Role& role : roles_) {
@@ -226,11 +226,15 @@ void Supervisor::StopAll() {
 }
 
 void Supervisor::StopWave(int wave) {
-  const auto running = [this, wave] {
+  const auto begin = std::chrono::steady_clock::now();
+  // Ends those whose time is up.
+  const auto running = [this, wave, begin] {
     bool any = false;
     for (Role& role : roles_) {
-      if (role.spec.wave != wave) continue;
-      if (role.pid > 0 && waitpid(role.pid, nullptr, WNOHANG) != 0) role.pid = -1;
+      if (role.spec.wave != wave || role.pid <= 0) continue;
+      const bool late = std::chrono::steady_clock::now() - begin >= role.spec.stop_grace;
+      if (late) kill(role.pid, SIGKILL);
+      if (waitpid(role.pid, nullptr, late ? 0 : WNOHANG) != 0) role.pid = -1;
       any = any || role.pid > 0;
     }
     return any;
@@ -238,16 +242,7 @@ void Supervisor::StopWave(int wave) {
   for (const Role& role : roles_) {
     if (role.spec.wave == wave && role.pid > 0) kill(role.pid, SIGTERM);
   }
-  const auto deadline = std::chrono::steady_clock::now() + options_.stop_grace;
-  while (running() && std::chrono::steady_clock::now() < deadline) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  }
-  for (Role& role : roles_) {
-    if (role.spec.wave != wave || role.pid <= 0) continue;
-    kill(role.pid, SIGKILL);
-    waitpid(role.pid, nullptr, 0);
-    role.pid = -1;
-  }
+  while (running()) std::this_thread::sleep_for(std::chrono::milliseconds(20));
 }
 
 }  // namespace ingot::app

@@ -43,10 +43,11 @@ struct RoleSpec {
   std::string group;  // of roles that are started again together; empty: alone
   // The same member of the group (name, log) as number `index` of `size`. Empty: the group needs all its members.
   std::function<RoleSpec(int index, int size)> renumbered;
-  bool decides = false;          // its exit ends the run, with its exit code
-  bool may_finish = false;       // exit code 0: it has no more to do, and is not started again
-  int wave = 0;                  // at the run's end it is told to end once all of lower waves, who may need it, have
-  bool inherits_stdout = false;  // prints to the terminal; otherwise to its log
+  bool decides = false;     // its exit ends the run, with its exit code
+  bool may_finish = false;  // exit code 0: it has no more to do, and is not started again
+  int wave = 0;             // at the run's end it is told to end once all of lower waves, who may need it, have
+  std::chrono::milliseconds stop_grace{15000};  // between SIGTERM and SIGKILL then
+  bool inherits_stdout = false;                 // prints to the terminal; otherwise to its log
 };
 
 struct SupervisorOptions {
@@ -54,7 +55,6 @@ struct SupervisorOptions {
   std::chrono::milliseconds forget_after = std::chrono::hours(1);  // of running, a role's earlier crashes
   int min_members = 1;                                             // that a group goes on with
   std::chrono::milliseconds restart_delay{500};
-  std::chrono::milliseconds stop_grace{15000};  // between SIGTERM and SIGKILL, for each wave
   // Between the first end in a group and SIGKILL for the rest: time to end with an error of one's own.
   std::chrono::milliseconds group_grace{3000};
 };

@@ -58,6 +58,19 @@ class Supervised : public ::testing::Test {
 // A process that waits to be ended; `exec`, so that the signal meets what waits.
 constexpr char kWaits[] = "exec tail -f /dev/null";
 
+TEST_F(Supervised, EachRoleHasItsOwnTimeToEnd) {
+  RoleSpec saves = Role("saves", "trap 'sleep 0.5; echo saved > " + folder_ + "/saved; exit 0' TERM; touch " + folder_ +
+                                     "/up1; while :; do sleep 0.02; done");
+  RoleSpec hangs = Role("hangs", "trap '' TERM; touch " + folder_ + "/up2; while :; do sleep 0.02; done");
+  saves.stop_grace = std::chrono::seconds(60);
+  hangs.stop_grace = milliseconds(10);
+  const std::string both = "while [ ! -e " + folder_ + "/up1 ] || [ ! -e " + folder_ + "/up2 ]; do sleep 0.02; done";
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ(*Run({saves, hangs, Role("leader", both + "; exit 0")}), 0);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
+  EXPECT_TRUE(std::ifstream(folder_ + "/saved").good());
+}
+
 TEST_F(Supervised, TheDecidingRolesExitIsTheRuns) {
   const auto code = Run({Role("leader", "exit 3"), Role("other", kWaits)});
   ASSERT_TRUE(code.ok()) << code.status();
