@@ -298,7 +298,7 @@ absl::Status Runner::Post(const v1::EpisodeOpenResponse& episode, double earned,
 }
 
 absl::Status Runner::Finish(const v1::EpisodeOpenResponse& episode, const EpisodeReport& report) {
-  const absl::Status ended = End(episode, v1::EPISODE_FINISHED, report.detail);
+  absl::Status ended = End(episode, v1::EPISODE_FINISHED, report.detail);
   if (report.has_reward || !absl::IsFailedPrecondition(ended)) return ended;
   // It was for the agent to post a reward, and there is none: its doing, like an answer that is missing.
   std::map<std::string, double> signals = report.signals;

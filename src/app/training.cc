@@ -317,7 +317,7 @@ absl::StatusOr<std::unique_ptr<trainer::Trainer>> StartOrResume(const RunConfig&
 
 // A run that goes on from a checkpoint goes on with the checkpoint's model, which must be the one that it names.
 absl::Status CheckSameModel(const model::ModelConfig& configured, const trainer::Trainer& trainer, const RunDir& dir) {
-  const absl::Status same = model::Parameters::CheckSameShapes(configured, trainer.config());
+  absl::Status same = model::Parameters::CheckSameShapes(configured, trainer.config());
   if (same.ok()) return same;
   return absl::FailedPreconditionError(
       absl::StrCat("the checkpoint in ", dir.checkpoints(),
