@@ -20,15 +20,16 @@ std::string PinnedVersions::Folder(int64_t version) const { return dir_.path() +
 
 std::string PinnedVersions::ChecksumFile(int64_t version) const { return Folder(version) + ".checksum"; }
 
-absl::Status PinnedVersions::Keep(const model::ModelConfig& shape, const weights::Snapshot& snapshot) const {
-  if (!Pins(snapshot.version())) return absl::OkStatus();
+absl::Status PinnedVersions::Keep(const model::ModelConfig& shape,
+                                  const std::shared_ptr<const weights::Snapshot>& snapshot) const {
+  if (!Pins(snapshot->version())) return absl::OkStatus();
   const std::string root = dir_.path() + "/pinned";
   std::error_code error;
   std::filesystem::create_directories(root, error);
   if (error) return absl::UnavailableError(absl::StrCat("cannot make ", root, ": ", error.message()));
-  INGOT_RETURN_IF_ERROR(base::Annotate(SaveSnapshot(Folder(snapshot.version()), shape, snapshot),
-                                       absl::StrCat("keeping pinned version ", snapshot.version())));
-  INGOT_RETURN_IF_ERROR(trainer::WriteFileDurably(ChecksumFile(snapshot.version()), base::Hex(snapshot.checksum())));
+  INGOT_RETURN_IF_ERROR(base::Annotate(SaveSnapshot(Folder(snapshot->version()), shape, snapshot),
+                                       absl::StrCat("keeping pinned version ", snapshot->version())));
+  INGOT_RETURN_IF_ERROR(trainer::WriteFileDurably(ChecksumFile(snapshot->version()), base::Hex(snapshot->checksum())));
   INGOT_RETURN_IF_ERROR(trainer::SyncDir(root));
   return trainer::SyncDir(dir_.path());
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "app/run_dir.h"
@@ -21,7 +22,7 @@ class PinnedVersions {
   bool Pins(int64_t version) const { return gateway::PinsVersion(options_, version); }
 
   // Durable when it returns; nothing to do for a version that no model pins.
-  absl::Status Keep(const model::ModelConfig& shape, const weights::Snapshot& snapshot) const;
+  absl::Status Keep(const model::ModelConfig& shape, const std::shared_ptr<const weights::Snapshot>& snapshot) const;
 
   // Hands the pinned versions before `version`, at which the run goes on, to the publisher for its engines: those that
   // were kept, or else a checkpoint's. NOT_FOUND names a model whose version the run has passed and nobody has;

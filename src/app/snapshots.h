@@ -15,6 +15,6 @@ absl::StatusOr<std::shared_ptr<const weights::Snapshot>> LoadSnapshot(const std:
 
 // Writes such a folder, with these very bytes as its weights; complete once it has a config.json.
 absl::Status SaveSnapshot(const std::string& model_dir, const model::ModelConfig& shape,
-                          const weights::Snapshot& snapshot);
+                          const std::shared_ptr<const weights::Snapshot>& snapshot);
 
 }  // namespace ingot::app

@@ -111,7 +111,7 @@ class RunVersions final : public trainer::VersionSink {
   absl::StatusOr<weights::PublishStats> Publish(std::shared_ptr<const weights::Snapshot> snapshot,
                                                 bool retain) override {
     const int64_t version = snapshot->version();
-    INGOT_RETURN_IF_ERROR(pinned_.Keep(shape_, *snapshot));
+    INGOT_RETURN_IF_ERROR(pinned_.Keep(shape_, snapshot));
     INGOT_ASSIGN_OR_RETURN(weights::PublishStats stats,
                            PublishUntilLive(*seams_.publisher, std::move(snapshot), retain, patience_));
     INGOT_RETURN_IF_ERROR(Persist(patience_, absl::StrCat("telling the scheduler that version ", version, " is live"),

@@ -73,7 +73,7 @@ absl::Status StageCheckpoints::Save(int64_t steps) const {
   contents.seed = options_->seed;
   contents.weights_checksum = snapshot->checksum();
   contents.config = model_->config();
-  contents.parameters = ParametersOf(snapshot, model_->parameters());
+  contents.parameters = ParametersOf(snapshot);
   contents.optimizer = optimizer_->State();
   for (auto& [name, tensor] : contents.optimizer) tensor = tensor.to(at::kCPU);
   contents.optimizer_steps = optimizer_->steps();

@@ -268,7 +268,7 @@ absl::StatusOr<CheckpointContents> Trainer::Contents() {
   contents.schedule = options_.optimizer;
   contents.config = config();
   contents.optimizer_steps = optimizer_.steps();
-  contents.parameters = ParametersOf(snapshot, parameters());  // which has them all, wherever they are
+  contents.parameters = ParametersOf(snapshot);  // which has them all, wherever they are
   return contents;
 }
 

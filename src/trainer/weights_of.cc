@@ -21,6 +21,13 @@ std::string DtypeName(at::ScalarType type) {
   }
 }
 
+at::ScalarType TypeOf(const std::string& dtype) {
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf}) {
+    if (DtypeName(type) == dtype) return type;
+  }
+  TORCH_CHECK(false, "a version has no tensors of type ", dtype);
+}
+
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const weights::Snapshot>> SnapshotOf(
@@ -39,14 +46,12 @@ absl::StatusOr<std::shared_ptr<const weights::Snapshot>> SnapshotOf(
   });
 }
 
-model::Parameters ParametersOf(const std::shared_ptr<const weights::Snapshot>& snapshot,
-                               const model::Parameters& like) {
+model::Parameters ParametersOf(const std::shared_ptr<const weights::Snapshot>& snapshot) {
   model::Parameters parameters;
   for (size_t i = 0; i < snapshot->size(); ++i) {
     const weights::TensorView view = snapshot->view(i);
     parameters.tensors()[view.name] = at::from_blob(
-        const_cast<std::byte*>(view.bytes.data()), view.shape, [snapshot](void*) {},
-        at::dtype(like.at(view.name).scalar_type()));
+        const_cast<std::byte*>(view.bytes.data()), view.shape, [snapshot](void*) {}, at::dtype(TypeOf(view.dtype)));
   }
   return parameters;
 }

@@ -18,7 +18,7 @@ namespace ingot::trainer {
 absl::StatusOr<std::shared_ptr<const weights::Snapshot>> SnapshotOf(
     int64_t version, const std::map<std::string, at::Tensor>& parameters);
 
-// The snapshot's tensors, on the CPU and not copied (they keep it); their types are those of `like`.
-model::Parameters ParametersOf(const std::shared_ptr<const weights::Snapshot>& snapshot, const model::Parameters& like);
+// The snapshot's tensors, on the CPU and not copied (they keep it): only to be read.
+model::Parameters ParametersOf(const std::shared_ptr<const weights::Snapshot>& snapshot);
 
 }  // namespace ingot::trainer

@@ -216,9 +216,9 @@ def role_process(launch, role):
 
 
 def finish_launched(ingot, launch, name, steps):
-    """What a launched run printed, which must come to its end."""
+    """What a launched run printed, and its rows; it must come to its end."""
     try:
-        output, _ = launch.communicate(timeout=200)
+        output, _ = launch.communicate(timeout=300)
     except subprocess.TimeoutExpired:
         launch.terminate()
         check(False, f"{name} stood still: {launch.communicate()[0]}")
@@ -226,8 +226,7 @@ def finish_launched(ingot, launch, name, steps):
         for log in pathlib.Path(f"{ingot.folder}/{name}/logs").glob("*.log"):
             print(f"--- {log.name}\n{log.read_text()[-2000:]}")
     check(launch.returncode == 0, f"{name}: exit code {launch.returncode}: {output}")
-    check_run(ingot, name, steps)
-    return output
+    return output, check_run(ingot, name, steps)
 
 
 def case_launch(ingot, options):
@@ -243,7 +242,7 @@ def case_launch(ingot, options):
     wait_for_rows(ingot, "launched", 4)
     for role in ("gateway", "trainer"):
         os.kill(role_process(launch, role), signal.SIGTERM)
-    output = finish_launched(ingot, launch, "launched", SHORT["scheduler.total_steps"])
+    output, _ = finish_launched(ingot, launch, "launched", SHORT["scheduler.total_steps"])
     print(output)
     for role in ("scheduler", "gateway", "trainer"):
         check(f"{role} started again (1 of" in output, f"{role} was not started again: {output}")
@@ -400,16 +399,7 @@ def case_ranks(ingot, options):
             trained = ingot.steps_trained(name)
             check(len(trained) > 3, f"{name}: no steps to speak of within 240 s: {trained}")
             os.kill(rank_process(launch, rank), sent)
-        try:
-            output, _ = launch.communicate(timeout=300)
-        except subprocess.TimeoutExpired:
-            launch.terminate()
-            check(False, f"{name}: the run stood still: {launch.communicate()[0]}")
-        if launch.returncode != 0:
-            for log in pathlib.Path(f"{ingot.folder}/{name}/logs").glob("trainer*.log"):
-                print(f"--- {log.name}\n{log.read_text()[-2000:]}")
-        check(launch.returncode == 0, f"{name}: {output}")
-        rows = check_run(ingot, name, steps)
+        output, rows = finish_launched(ingot, launch, name, steps)
         check(all(row["trainer/ranks"] == 2 for row in rows if not row["trainer/skipped"]), "a step was one rank's")
         last = pathlib.Path(f"{ingot.folder}/{name}/checkpoints/step-{steps:08d}")
         check((last / "optimizer-00002-of-00002.safetensors").exists(), f"{sorted(last.iterdir())}")
@@ -478,7 +468,7 @@ def case_launch_kill(ingot, options):
         launch = ingot.start("launch", settings)
         wait_for_rows(ingot, role, 4)
         os.kill(role_process(launch, role), signal.SIGKILL)
-        output = finish_launched(ingot, launch, role, 24)
+        output, _ = finish_launched(ingot, launch, role, 24)
         check(f"{role}" in output and "started again (1 of" in output, f"{role} was not started again: {output}")
         print(f"{role}: killed, started again, finished", flush=True)
 
