@@ -6,6 +6,7 @@
 #include "app/role_addresses.h"
 #include "app/seams.h"
 #include "base/log.h"
+#include "base/random.h"
 #include "dataset/tasks.h"
 #include "gateway/http_server.h"
 #include "rollout/engine.h"
@@ -64,6 +65,10 @@ absl::StatusOr<std::unique_ptr<EmbeddedRun>> EmbeddedRun::Start(const RunConfig&
   gateway.admission = parts->admission.get();
   gateway.tokenizer = model.text.tokenizer;
   gateway.format = model.text.format;
+  INGOT_ASSIGN_OR_RETURN(std::string admin_key, gateway::ReadAdminKey(config.gateway));
+  // The agents that a run starts open no episodes: the runner does.
+  if (admin_key.empty() && !config.agents.recipes.empty()) admin_key = base::RandomHex(24);
+  gateway.admin_key = admin_key;
   INGOT_ASSIGN_OR_RETURN(parts->gateway, gateway::Gateway::Create(config.gateway, gateway));
   gateway::Gateway* const served = parts->gateway.get();
   INGOT_ASSIGN_OR_RETURN(parts->http, gateway::HttpServer::Start(config.http, *parts->gateway, [served, &metrics] {
@@ -71,7 +76,6 @@ absl::StatusOr<std::unique_ptr<EmbeddedRun>> EmbeddedRun::Start(const RunConfig&
                          }));
   parts->url = parts->http->url();
 
-  INGOT_ASSIGN_OR_RETURN(std::string admin_key, gateway::ReadAdminKey(config.gateway));
   parts->episodes = std::make_unique<GatewayEpisodes>(*parts->gateway, std::move(admin_key));
   if (!config.agents.recipes.empty()) {
     INGOT_ASSIGN_OR_RETURN(parts->runner,

@@ -46,8 +46,10 @@ void BindGateway(base::Schema& schema, gateway::GatewayOptions& o, gateway::Http
                 "reasoning of earlier turns that the chat template leaves out: left out of the context, or kept in it");
   schema.Field("gateway.auto_episodes", &o.auto_episodes,
                "an unknown API key opens a session, recorded and not trained on, instead of 401");
-  schema.Field("gateway.admin_key_file", &o.admin_key_file,
-               "file with the key that opens episodes, and rewards and ends any; empty: anybody opens them");
+  schema.Field(
+      "gateway.admin_key_file", &o.admin_key_file,
+      "file with the key that opens episodes, and rewards and ends any; empty: only this run's agents.recipes open "
+      "them, or, where there are none, anybody");
   schema.Field("gateway.worker_threads", &o.worker_threads, "threads for parsing, rendering and admission");
   schema.Field("gateway.writer_threads", &o.writer_threads,
                "calls that are recorded at a time, sharing the pool's fsyncs");

@@ -20,6 +20,7 @@
 #include "app/run_dir.h"
 #include "app/supervisor.h"
 #include "base/log.h"
+#include "base/random.h"
 #include "datapool/grpc_client.h"
 #include "proto/gateway.grpc.pb.h"
 #include "proto/grpc_status.h"
@@ -92,6 +93,10 @@ absl::StatusOr<int> LaunchOrError(const RunArgs& args) {
   if (dir.existed()) INGOT_RETURN_IF_ERROR(CheckResumable(loaded, dir));
   INGOT_RETURN_IF_ERROR(dir.WriteFile("config.yaml", loaded.schema.EffectiveYaml()));
 
+  const bool starts_agents = !config.agents.recipes.empty();
+  // The agents that it starts open no episodes: the runner does.
+  std::vector<std::string> opening;
+  if (starts_agents) opening.push_back(absl::StrCat(kAdminKeyVariable, "=", base::RandomHex(24)));
   const auto role = [&](const std::string& name, int index) {
     RoleSpec spec;
     spec.name = name == "rollout" || index > 0 ? absl::StrCat(name, "-", index) : name;
@@ -104,6 +109,7 @@ absl::StatusOr<int> LaunchOrError(const RunArgs& args) {
     spec.log_path = absl::StrCat(dir.logs(), "/", spec.name, ".log");
     spec.may_finish = name == "agents" || name == "trainer";
     spec.wave = EndsAfter(name);
+    if (name == "agents" || name == "gateway") spec.environment = opening;
     // What agents set up elsewhere is given back in that time, and what is trained is saved.
     if (name == "agents") spec.stop_grace += Milliseconds(config.agents.stop_timeout_s);
     if (name == "trainer") spec.stop_grace = Milliseconds(config.cluster.trainer_stop_s);
@@ -137,7 +143,6 @@ absl::StatusOr<int> LaunchOrError(const RunArgs& args) {
   scheduler.restart_extra = {"--resume"};
   INGOT_RETURN_IF_ERROR(supervisor.Start(std::move(scheduler)));
   for (int i = 0; i < config.cluster.rollout_engines; ++i) INGOT_RETURN_IF_ERROR(supervisor.Start(role("rollout", i)));
-  const bool starts_agents = !config.agents.recipes.empty();
   RoleSpec gateway = role("gateway", 0);
   gateway.inherits_stdout = !starts_agents;  // it says where agents reach it
   INGOT_RETURN_IF_ERROR(supervisor.Start(std::move(gateway)));

@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 
 namespace ingot::app {
 namespace {
@@ -33,6 +35,15 @@ void HandleSignals(bool supervised) {
   if (supervised) action.sa_handler = Nothing;
   sigaction(SIGINT, &action, nullptr);
   signal(SIGPIPE, SIG_IGN);
+}
+
+std::string TakeSecret(const char* variable) {
+  char* const held = std::getenv(variable);
+  if (held == nullptr) return "";
+  std::string secret = held;
+  std::memset(held, 0, secret.size());  // /proc/PID/environ shows what the process was started with
+  unsetenv(variable);
+  return secret;
 }
 
 void DieWithParent(pid_t parent) {

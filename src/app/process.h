@@ -17,6 +17,13 @@ namespace ingot::app {
 std::atomic<bool>& StopFlag();
 void HandleSignals(bool supervised = false);
 
+// An environment variable that holds a secret, which is wiped: neither what this process starts nor who looks at its
+// environment finds it. Empty: there is none. Not thread safe.
+std::string TakeSecret(const char* variable);
+// What opens episodes at a launched run's gateway, where no file names it: the supervisor hands it to those who need
+// it.
+inline constexpr char kAdminKeyVariable[] = "INGOT_ADMIN_KEY";
+
 // The process ends when the one that started it does: no role outlives its supervisor.
 void DieWithParent(pid_t parent);
 

@@ -65,6 +65,16 @@ void Announce(const std::string& role, const std::string& address) {
   INGOT_LOG(info, "{} listens on {}", role, address);
 }
 
+// A channel gets on with connecting while somebody waits for it, which those do not who are refused and pause before
+// they ask again: left to itself, it finds a role that is being started (again) many seconds late.
+Ticker KeepConnecting(std::vector<std::shared_ptr<grpc::Channel>> channels) {
+  return Ticker(milliseconds(100), [channels = std::move(channels)] {
+    for (const std::shared_ptr<grpc::Channel>& channel : channels) {
+      channel->WaitForConnected(std::chrono::system_clock::now() + milliseconds(200));
+    }
+  });
+}
+
 absl::Status RunDataPool(const RoleContext& context) {
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<datapool::Client> pool, datapool::OpenPool(context.config.datapool));
   std::vector<std::unique_ptr<grpc::Service>> services;
@@ -156,6 +166,7 @@ absl::Status RunGateway(const RoleContext& context) {
   parts.admission = &admission;
   parts.tokenizer = model.text.tokenizer;
   parts.format = model.text.format;
+  parts.admin_key = TakeSecret(kAdminKeyVariable);
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<gateway::Gateway> gateway,
                          gateway::Gateway::Create(config.gateway, parts));
   // A gateway that died had episodes open: their agents go on. What it had admitted and not stored is tried again.
@@ -177,13 +188,11 @@ absl::Status RunGateway(const RoleContext& context) {
 
 absl::Status RunAgents(const RoleContext& context) {
   agents::GrpcEpisodesOptions options;
+  const std::string opening = TakeSecret(kAdminKeyVariable);
   INGOT_ASSIGN_OR_RETURN(options.admin_key, gateway::ReadAdminKey(context.config.gateway));
+  if (options.admin_key.empty()) options.admin_key = opening;
   const std::shared_ptr<grpc::Channel> gateway = Connect(GatewayAddress(context.config.cluster));
-  // A channel gets on with connecting while somebody waits for it, which the runner does not while it is refused and
-  // pauses: left to itself, it finds a gateway that is being started (again) many seconds late.
-  const Ticker connecting(milliseconds(200), [&gateway] {
-    gateway->WaitForConnected(std::chrono::system_clock::now() + std::chrono::seconds(1));
-  });
+  const Ticker connecting = KeepConnecting({gateway});
   const std::unique_ptr<agents::Episodes> episodes = agents::MakeGrpcEpisodes(gateway, options);
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<agents::Runner> runner,
                          agents::Runner::Make(context.config.agents, *episodes, base::Clock::Real(), &context.metrics));
@@ -201,13 +210,16 @@ absl::StatusOr<int> RunTrainerRole(const RoleContext& context, trainer::Ranks* r
       scheduler::NewGrpcClient(Connect(SchedulerAddress(config.cluster)), kTrainerDeadline);
   const std::shared_ptr<rollout::Client> engine = ConnectEngines(config.cluster);
   weights::Publisher publisher(config.weights.Options());
+  std::vector<std::shared_ptr<grpc::Channel>> engines;
   for (int i = 0; i < config.cluster.rollout_engines; ++i) {
     const std::string address = RolloutAddress(config.cluster, i);
     weights::GrpcSinkOptions sink_options;
     sink_options.deadline = config.weights.Options().deadline;
-    INGOT_ASSIGN_OR_RETURN(std::shared_ptr<weights::Sink> sink, weights::NewGrpcSink(Connect(address), sink_options));
+    engines.push_back(Connect(address));
+    INGOT_ASSIGN_OR_RETURN(std::shared_ptr<weights::Sink> sink, weights::NewGrpcSink(engines.back(), sink_options));
     publisher.AddEngine(address, std::move(sink));
   }
+  const Ticker connecting = KeepConnecting(std::move(engines));
   // An engine that was started again is empty, and no step comes before it samples again.
   const Ticker leases(milliseconds(1000), [&publisher] { publisher.CheckLeases(); });
   INGOT_ASSIGN_OR_RETURN(const RunDir dir, RunDir::Attach(config.root, config.name));

@@ -27,6 +27,12 @@ absl::StatusOr<pid_t> Supervisor::Spawn(const RoleSpec& spec, bool again) {
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
 
+  std::vector<std::string> own = spec.environment;
+  std::vector<char*> environment;
+  for (std::string& variable : own) environment.push_back(variable.data());
+  for (char** inherited = environ; *inherited != nullptr; ++inherited) environment.push_back(*inherited);
+  environment.push_back(nullptr);
+
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
@@ -34,7 +40,7 @@ absl::StatusOr<pid_t> Supervisor::Spawn(const RoleSpec& spec, bool again) {
   posix_spawn_file_actions_addopen(&actions, 2, spec.log_path.c_str(), log_flags, 0644);
   if (!spec.inherits_stdout) posix_spawn_file_actions_adddup2(&actions, 2, 1);
   pid_t pid = -1;
-  const int error = posix_spawnp(&pid, argv[0], &actions, nullptr, argv.data(), environ);
+  const int error = posix_spawnp(&pid, argv[0], &actions, nullptr, argv.data(), environment.data());
   posix_spawn_file_actions_destroy(&actions);
   if (error != 0) {
     return absl::UnavailableError(absl::StrCat("cannot start role ", spec.name, ": ", std::strerror(error)));

@@ -39,6 +39,7 @@ struct RoleSpec {
   std::string name;
   std::vector<std::string> argv;
   std::vector<std::string> restart_extra;  // arguments added when it is started again (trainer: --resume)
+  std::vector<std::string> environment;    // "NAME=VALUE", beside this process's
   std::string log_path;
   std::string group;  // of roles that are started again together; empty: alone
   // The same member of the group (name, log) as number `index` of `size`. Empty: the group needs all its members.

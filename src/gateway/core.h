@@ -29,6 +29,7 @@ struct GatewayParts {
   std::shared_ptr<const text::Tokenizer> tokenizer;
   std::shared_ptr<const text::ChatFormat> format;
   std::shared_ptr<ScriptedModel> script = nullptr;  // what calls sample instead of drawing; null: they draw
+  std::string admin_key = {};  // where options.admin_key_file names none; empty: whoever reaches it may open episodes
   const base::Clock* clock = &base::Clock::Real();
 };
 

@@ -23,6 +23,7 @@ absl::StatusOr<std::unique_ptr<Gateway>> Gateway::Create(GatewayOptions options,
           absl::StrCat("gateway: nobody is connected to the external model ", model.name));
     }
   }
+  if (admin_key->empty()) *admin_key = parts.admin_key;
   auto gateway = std::unique_ptr<Gateway>(new Gateway(std::move(options), std::move(parts)));
   gateway->admin_key_ = *std::move(admin_key);
   gateway->SetBaseUrl(gateway->core_.options.public_url);

@@ -32,8 +32,9 @@ Number Tighter(Number own, Number asked) {
 
 absl::Status Gateway::CheckAdmin(const std::string& key) const {
   if (admin_key_.empty() || IsAdmin(key)) return absl::OkStatus();
-  if (key.empty()) return ApiError(401, "invalid_api_key", "", "opening an episode needs the gateway's admin key");
-  return ApiError(403, "invalid_api_key", "", "this is not the gateway's admin key, which opening an episode needs");
+  constexpr char kWhose[] = "the gateway's admin key: that in the file that gateway.admin_key_file names";
+  if (key.empty()) return ApiError(401, "invalid_api_key", "", absl::StrCat("opening an episode needs ", kWhose));
+  return ApiError(403, "invalid_api_key", "", absl::StrCat("this is not what opening an episode needs, ", kWhose));
 }
 
 v1::EpisodeLimits Gateway::LimitsFor(const v1::EpisodeLimits& asked) const {

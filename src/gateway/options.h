@@ -62,7 +62,7 @@ struct GatewayOptions {
   HistoryThinking history_thinking = HistoryThinking::kTemplate;
   bool auto_episodes = false;  // an unknown API key opens a session instead of 401: recorded, never trained on
   // File that holds the admin key (>= 16 bytes, white space around it does not count). Who opens episodes must send it;
-  // it rewards and ends any of them, and calls no model. Empty: whoever reaches the gateway may open episodes.
+  // it rewards and ends any of them, and calls no model. Empty: that of GatewayParts, if there is one.
   std::string admin_key_file;
   int32_t worker_threads = 16;     // threads for what blocks or takes long: parsing, rendering, admission
   int32_t writer_threads = 16;     // calls that are recorded at a time: they share the pool's fsyncs

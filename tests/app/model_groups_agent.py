@@ -28,6 +28,9 @@ def ask(model, messages, missing=False):
     return reply["choices"][0]["message"]
 
 
+status, reply = post("/ingot/v1/episodes", {"scaffold": "an episode of its own, to reward as it likes"})
+if status != 403:  # its key is an episode's
+    raise SystemExit(f"an agent opened an episode: {status} {reply}")
 question = [{"role": "user", "content": "which?"}]
 policy = ask("policy", question)
 judge = ask("judge", question)

@@ -71,6 +71,14 @@ TEST_F(Supervised, EachRoleHasItsOwnTimeToEnd) {
   EXPECT_TRUE(std::ifstream(folder_ + "/saved").good());
 }
 
+TEST_F(Supervised, ARoleHasItsOwnVariablesBesideThoseOfThisProcessAlsoStartedAgain) {
+  RoleSpec told =
+      Role("leader", "[ \"$SAID\" = 'to it' ] && [ -n \"$PATH\" ] || exit 4; [ -n \"$AGAIN\" ] || kill -9 $$");
+  told.environment = {"SAID=to it"};
+  EXPECT_EQ(*Run({told, Role("other", "[ -z \"$SAID\" ] || touch " + folder_ + "/leaked; " + kWaits)}), 0);
+  EXPECT_FALSE(std::ifstream(folder_ + "/leaked").good());
+}
+
 TEST_F(Supervised, TheDecidingRolesExitIsTheRuns) {
   const auto code = Run({Role("leader", "exit 3"), Role("other", kWaits)});
   ASSERT_TRUE(code.ok()) << code.status();

@@ -513,6 +513,20 @@ TEST_F(AdminKey, OpensRewardsAndEndsButCallsNoModel) {
   EXPECT_EQ(world.pool.episode(episode.episode_id()).reward(), 0.5);
 }
 
+TEST_F(AdminKey, MayBeGivenByTheProgramAndAFilesOwnCountsBeforeIt) {
+  World world([](const auto&) { return Say("ok"); });
+  world.admin_key = "a-key-that-the-program-made";
+  v1::EpisodeOpenRequest open;
+  EXPECT_EQ(HttpStatusOf(world.gateway().OpenEpisode(open).status()), 401);
+  open.set_admin_key(world.admin_key);
+  EXPECT_TRUE(world.gateway().OpenEpisode(open).ok());
+  world.options.admin_key_file = path_;
+  ASSERT_TRUE(world.Restart().ok());
+  EXPECT_EQ(HttpStatusOf(world.gateway().OpenEpisode(open).status()), 403);
+  open.set_admin_key(kKey);
+  EXPECT_TRUE(world.gateway().OpenEpisode(open).ok());
+}
+
 TEST_F(AdminKey, FilesThatHoldNoneAreRefused) {
   GatewayOptions options;
   EXPECT_EQ(*ReadAdminKey(options), "");

@@ -111,6 +111,7 @@ struct World {
                                             .admission = with_admission ? &admission : nullptr,
                                             .tokenizer = engine->tokenizer,
                                             .format = format,
+                                            .admin_key = admin_key,
                                             .clock = &clock});
       EXPECT_TRUE(made.ok()) << made.status();
       gateway_ = *std::move(made);
@@ -177,6 +178,7 @@ struct World {
   MemoryPool pool;
   TestAdmission admission;
   GatewayOptions options;
+  std::string admin_key;
   std::shared_ptr<const text::ChatFormat> format = TestFormat();  // of the engine's tokenizer
   std::map<std::string, std::shared_ptr<rollout::Client>> external;
   bool with_pool = true, with_admission = true;
