@@ -1,10 +1,13 @@
 #include "datapool/database.h"
 
 #include <rocksdb/cache.h>
+#include <rocksdb/env.h>
 #include <rocksdb/filter_policy.h>
 #include <rocksdb/table.h>
 
 #include <algorithm>
+#include <cstdarg>
+#include <cstdio>
 #include <filesystem>
 #include <utility>
 
@@ -18,6 +21,29 @@ constexpr const char* kFamilyNames[kFamilies] = {"default",  "episodes", "order"
                                                  "segments", "refs",     "uses",  "journal", "appends"};
 
 rocksdb::Slice AsSlice(std::string_view text) { return {text.data(), text.size()}; }
+
+// What RocksDB says of itself, with the rest of the program's log. It has no file for it: one that cannot be written
+// ends the process, and a full disk is nothing to die of.
+class RocksLogger final : public rocksdb::Logger {
+ public:
+  explicit RocksLogger(std::string path) : Logger(rocksdb::InfoLogLevel::WARN_LEVEL), path_(std::move(path)) {}
+  void Logv(const char* format, va_list arguments) override {
+    Logv(rocksdb::InfoLogLevel::INFO_LEVEL, format, arguments);
+  }
+  void Logv(rocksdb::InfoLogLevel level, const char* format, va_list arguments) override {
+    if (level < GetInfoLogLevel() || level == rocksdb::InfoLogLevel::HEADER_LEVEL) return;
+    char line[1024];
+    std::vsnprintf(line, sizeof(line), format, arguments);
+    if (level >= rocksdb::InfoLogLevel::ERROR_LEVEL) {
+      INGOT_LOG(info, "RocksDB at {}: {}", path_, line);
+    } else {
+      INGOT_LOG(debug, "RocksDB at {}: {}", path_, line);
+    }
+  }
+
+ private:
+  const std::string path_;
+};
 
 rocksdb::Options DatabaseOptions(const StoreOptions& options, rocksdb::Env* env) {
   rocksdb::Options rocks;
@@ -38,8 +64,7 @@ rocksdb::Options DatabaseOptions(const StoreOptions& options, rocksdb::Env* env)
   rocks.max_bgerror_resume_count = 0;  // Recover decides when
   rocks.stats_dump_period_sec = 0;
   rocks.stats_persist_period_sec = 0;
-  rocks.keep_log_file_num = 4;
-  rocks.info_log_level = rocksdb::InfoLogLevel::WARN_LEVEL;
+  rocks.info_log = std::make_shared<RocksLogger>(options.path);
   rocks.compression = rocksdb::kLZ4Compression;
   rocksdb::BlockBasedTableOptions table;
   table.block_cache = rocksdb::NewLRUCache(options.cache_bytes / options.shards);
