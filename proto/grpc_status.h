@@ -1,5 +1,6 @@
-// absl::Status over gRPC and back: codes map one to one, the message and the payloads are kept. Payloads travel in the
-// status details as lines "name=value", which suffices for the short texts that this project attaches.
+// absl::Status over gRPC and back: codes map one to one, but that what is too large for a message, which gRPC counts
+// among what passes by itself, is OUT_OF_RANGE; the message and the payloads are kept. Payloads travel in the status
+// details as lines "name=value", which suffices for the short texts that this project attaches.
 #pragma once
 
 #include <grpcpp/support/status.h>
@@ -22,7 +23,11 @@ inline grpc::Status ToGrpc(const absl::Status& status) {
 }
 
 inline absl::Status FromGrpc(const grpc::Status& status) {
-  absl::Status converted(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+  absl::StatusCode code = static_cast<absl::StatusCode>(status.error_code());
+  // gRPC's own words, of either side: "Sent message larger than max (289316708 vs. 268435456)".
+  const bool too_large = status.error_message().find("message larger than max") != std::string::npos;
+  if (code == absl::StatusCode::kResourceExhausted && too_large) code = absl::StatusCode::kOutOfRange;
+  absl::Status converted(code, status.error_message());
   const std::string details = status.error_details();
   for (size_t at = 0; at < details.size();) {
     const size_t end = std::min(details.find('\n', at), details.size());

@@ -42,6 +42,21 @@ struct Server {
   int port = 0;
 };
 
+// Nobody waits for that to pass.
+TEST(Grpc, WhatIsTooLargeForAMessageIsOutOfRange) {
+  testing::TempDir dir;
+  const auto store = Store::Open(testing::QuickOptions(dir.path())).value();
+  const Server server(*store);
+  const auto pool = NewGrpcClient(
+      grpc::CreateChannel("127.0.0.1:" + std::to_string(server.port), grpc::InsecureChannelCredentials()), 20s);
+  ASSERT_TRUE(pool->OpenEpisode(Open("e", 3, 0)).ok());
+  const std::vector<int32_t> many(1 << 20, 1 << 24);  // 4 bytes each, and 4 MiB is what a client takes by default
+  ASSERT_TRUE(pool->AppendCall(Append("e", 0, {Prompt(many)}, {})).ok());
+  const auto tree = Get(*pool, "e");
+  EXPECT_EQ(tree.status().code(), absl::StatusCode::kOutOfRange) << tree.status();
+  EXPECT_THAT(std::string(tree.status().message()), HasSubstr("larger than max"));
+}
+
 TEST(Grpc, EveryMethodGoesThereAndBack) {
   testing::TempDir dir;
   const auto store = Store::Open(testing::QuickOptions(dir.path())).value();
