@@ -64,6 +64,33 @@ std::string ErrorOf(const std::function<void()>& f) {
   return "";
 }
 
+// Autograd would take what has no formula as constant: a gradient of zero, or none.
+TEST(TreeAttentionOp, FailsWhereItIsAskedForAGradientThatItDoesNotHave) {
+  const at::Tensor q = at::randn({6, 2, 8}, at::kDouble).requires_grad_(true), k = at::randn({6, 1, 8}, at::kDouble),
+                   v = at::randn({6, 1, 8}, at::kDouble);
+  const auto first = [&] {
+    return torch::autograd::grad({TreeAttention(q, k, v, {}, 0.4).square().sum()}, {q}, {}, std::nullopt,
+                                 /*create_graph=*/true)[0];
+  };
+  const at::Tensor plain = torch::autograd::grad({TreeAttention(q, k, v, {}, 0.4).square().sum()}, {q})[0];
+  EXPECT_TRUE(at::equal(first(), plain)) << "the first one is as ever";
+  EXPECT_NE(ErrorOf([&] { first().square().sum().backward(); }).find("differentiable once"), std::string::npos);
+
+  const auto forward = c10::Dispatcher::singleton()
+                           .findSchemaOrThrow("ingot::tree_attention_forward", "")
+                           .typed<TreeAttentionForwardSignature>();
+  const auto backward = c10::Dispatcher::singleton()
+                            .findSchemaOrThrow("ingot::tree_attention_backward", "")
+                            .typed<TreeAttentionBackwardSignature>();
+  const auto [out, lse] = forward.call(q, k, v, 0.4, {}, std::nullopt, {}, {}, {}, {}, 0);
+  EXPECT_NE(ErrorOf([&, &o = out] { o.sum().backward(); }).find("no gradient of its own"), std::string::npos);
+  const auto grads =
+      backward.call(at::ones_like(q), q, k, v, out.detach(), lse.detach(), 0.4, {}, std::nullopt, {}, {}, 0);
+  EXPECT_NE(ErrorOf([&] { std::get<0>(grads).sum().backward(); }).find("differentiable once"), std::string::npos);
+  const at::NoGradGuard off;
+  EXPECT_FALSE(std::get<0>(forward.call(q, k, v, 0.4, {}, std::nullopt, {}, {}, {}, {}, 0)).requires_grad());
+}
+
 TEST(TreeAttentionOp, RefusesTensorsThatDoNotFit) {
   const at::Tensor q = at::zeros({5, 4, 8}), k = at::zeros({5, 2, 8});
   EXPECT_NE(ErrorOf([&] { TreeAttention(q, at::zeros({4, 2, 8}), at::zeros({4, 2, 8}), {}, 1); }), "");

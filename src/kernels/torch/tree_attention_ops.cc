@@ -5,6 +5,10 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
+#include <algorithm>
+#include <initializer_list>
+#include <string>
+
 #include "kernels/torch/tree_attention.h"
 #include "kernels/torch/typed.h"
 
@@ -42,6 +46,22 @@ std::tuple<at::Tensor, at::Tensor> CallForward(const at::Tensor& q, const at::Te
                                                                        block_table, sequences, sinks, window);
 }
 
+// Passes results on as what `inputs` gave, and fails where somebody asks for their gradient: autograd would take what
+// it has no formula for as constant.
+class NoGradient : public torch::autograd::Function<NoGradient> {
+ public:
+  static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context, at::TensorList results,
+                                                at::TensorList /*inputs*/, const std::string& why) {
+    context->saved_data["why"] = why;
+    return results.vec();
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 const torch::autograd::variable_list& /*grads*/) {
+    TORCH_CHECK(false, context->saved_data["why"].toStringRef());
+    return {};
+  }
+};
+
 class TreeAttentionFunction : public torch::autograd::Function<TreeAttentionFunction> {
  public:
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& q, const at::Tensor& k,
@@ -67,18 +87,68 @@ class TreeAttentionFunction : public torch::autograd::Function<TreeAttentionFunc
                 "tree attention has no gradient over pages or several sequences: give one packed stream of contiguous "
                 "keys, with visible_end between its documents");
     const auto saved = context->get_saved_variables();
-    auto [grad_q, grad_k, grad_v, grad_sinks] = BackwardOperator().typed<TreeAttentionBackwardSignature>().call(
-        grads[0], saved[0], saved[1], saved[2], saved[3], saved[4], context->saved_data["scale"].toDouble(),
-        Optional(saved[5]), context->saved_data["q_offset"].toOptional<int64_t>(), Optional(saved[6]),
-        Optional(saved[7]), context->saved_data["window"].toInt());
+    torch::autograd::variable_list once = Differentiate(*context, grads[0], saved);
+    if (at::GradMode::is_enabled()) {  // create_graph
+      once = NoGradient::apply(once, at::TensorList({grads[0], saved[0], saved[1], saved[2]}),
+                               "tree attention is differentiable once: it has no second derivative");
+    }
     torch::autograd::variable_list result(11);
-    result[0] = grad_q;
-    result[1] = grad_k;
-    result[2] = grad_v;
-    if (saved[7].defined()) result[9] = grad_sinks;
+    for (size_t i = 0; i < 3; ++i) result[i] = once[i];
+    if (saved[7].defined()) result[9] = once[3];
     return result;
   }
+
+ private:
+  // Gradients of q, k, v and the sinks.
+  static torch::autograd::variable_list Differentiate(torch::autograd::AutogradContext& context, const at::Tensor& grad,
+                                                      const torch::autograd::variable_list& saved) {
+    at::AutoDispatchBelowADInplaceOrView guard;
+    auto [grad_q, grad_k, grad_v, grad_sinks] = BackwardOperator().typed<TreeAttentionBackwardSignature>().call(
+        grad, saved[0], saved[1], saved[2], saved[3], saved[4], context.saved_data["scale"].toDouble(),
+        Optional(saved[5]), context.saved_data["q_offset"].toOptional<int64_t>(), Optional(saved[6]),
+        Optional(saved[7]), context.saved_data["window"].toInt());
+    return {grad_q, grad_k, grad_v, grad_sinks};
+  }
 };
+
+bool AnyRequiresGrad(std::initializer_list<at::Tensor> tensors) {
+  return at::GradMode::is_enabled() && std::any_of(tensors.begin(), tensors.end(), [](const at::Tensor& tensor) {
+           return tensor.defined() && tensor.requires_grad();
+         });
+}
+
+std::tuple<at::Tensor, at::Tensor> ForwardAutograd(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                                   double scale, const OptionalTensor& visible_end,
+                                                   std::optional<int64_t> q_offset, const OptionalTensor& positions,
+                                                   const OptionalTensor& block_table, const OptionalTensor& sequences,
+                                                   const OptionalTensor& sinks, int64_t window) {
+  const auto [out, lse] = [&] {
+    at::AutoDispatchBelowADInplaceOrView guard;
+    return CallForward(q, k, v, scale, visible_end, q_offset, positions, block_table, sequences, sinks, window);
+  }();
+  const at::Tensor given = sinks.value_or(at::Tensor());
+  if (!AnyRequiresGrad({q, k, v, given})) return {out, lse};
+  const auto once = NoGradient::apply(at::TensorList({out, lse}), at::TensorList({q, k, v}),
+                                      "tree_attention_forward has no gradient of its own: call tree_attention, or "
+                                      "tree_attention_backward with what it returned");
+  return {once[0], once[1]};
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> BackwardAutograd(
+    const at::Tensor& grad, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& out,
+    const at::Tensor& lse, double scale, const OptionalTensor& visible_end, std::optional<int64_t> q_offset,
+    const OptionalTensor& positions, const OptionalTensor& sinks, int64_t window) {
+  const auto [grad_q, grad_k, grad_v, grad_sinks] = [&] {
+    at::AutoDispatchBelowADInplaceOrView guard;
+    return BackwardOperator().typed<TreeAttentionBackwardSignature>().call(grad, q, k, v, out, lse, scale, visible_end,
+                                                                           q_offset, positions, sinks, window);
+  }();
+  if (!AnyRequiresGrad({grad, q, k, v, out, lse})) return {grad_q, grad_k, grad_v, grad_sinks};
+  const auto once =
+      NoGradient::apply(at::TensorList({grad_q, grad_k, grad_v, grad_sinks}), at::TensorList({grad, q, k, v}),
+                        "tree attention is differentiable once: it has no second derivative");
+  return {once[0], once[1], once[2], once[3]};
+}
 
 at::Tensor Autograd(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale,
                     const OptionalTensor& visible_end, std::optional<int64_t> q_offset, const OptionalTensor& positions,
@@ -131,7 +201,11 @@ TORCH_LIBRARY(ingot, m) {
       "Tensor? visible_end=None, int? q_offset=None, Tensor? positions=None, Tensor? sinks=None, int window=0) -> "
       "(Tensor grad_q, Tensor grad_k, Tensor grad_v, Tensor grad_sinks)");
 }
-TORCH_LIBRARY_IMPL(ingot, Autograd, m) { m.impl("tree_attention", Autograd); }
+TORCH_LIBRARY_IMPL(ingot, Autograd, m) {
+  m.impl("tree_attention", Autograd);
+  m.impl("tree_attention_forward", ForwardAutograd);
+  m.impl("tree_attention_backward", BackwardAutograd);
+}
 TORCH_LIBRARY_IMPL(ingot, CompositeExplicitAutograd, m) { m.impl("tree_attention", Plain); }
 TORCH_LIBRARY_IMPL(ingot, CPU, m) {
   m.impl("tree_attention_forward", TreeAttentionForwardCpu);
