@@ -264,12 +264,17 @@ void Publisher::AskVersion(Engine& engine) {
   changed_.SignalAll();
 }
 
-void Publisher::Retain(std::shared_ptr<const Snapshot> snapshot) {
+std::shared_ptr<Publisher::Update> Publisher::ToKeep(std::shared_ptr<const Snapshot> snapshot) const {
   auto update = std::make_shared<Update>();
   update->snapshot = std::move(snapshot);
   update->codec = options_.codec;
+  return update;
+}
+
+void Publisher::Retain(std::shared_ptr<const Snapshot> snapshot) {
+  const int64_t version = snapshot->version();
   base::MutexLock lock(mu_);
-  retained_[update->snapshot->version()] = std::move(update);
+  retained_[version] = ToKeep(std::move(snapshot));
 }
 
 bool Publisher::WaitUntil(std::chrono::nanoseconds deadline, const std::function<bool()>& done) {
@@ -299,7 +304,7 @@ absl::StatusOr<PublishStats> Publisher::Publish(std::shared_ptr<const Snapshot> 
   base::MutexLock lock(mu_);
   const bool again = newest_ == update;
   newest_ = update;
-  if (retain) retained_[stats.version] = update;
+  if (retain) retained_[stats.version] = ToKeep(update->snapshot);
   std::vector<Engine*> needed;  // leased ones, and those that this is the first version for
   std::vector<Engine*> others;  // lost or still joining: waited for only if nobody is leased
   for (const std::unique_ptr<Engine>& engine : engines_) {

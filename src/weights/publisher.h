@@ -104,6 +104,8 @@ class Publisher {
   // What publishing `snapshot` sends: the newest update itself if it is that already.
   absl::StatusOr<std::shared_ptr<Update>> ToPublish(std::shared_ptr<const Snapshot> snapshot, bool retain)
       ABSL_LOCKS_EXCLUDED(mu_);
+  // What is kept of a version that is retained: its weights once, and no copy encoded for engines of before.
+  std::shared_ptr<Update> ToKeep(std::shared_ptr<const Snapshot> snapshot) const;
   absl::Status WhyNowhere(int64_t version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void SendUpdate(Engine& engine, std::shared_ptr<Update> update) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // A full copy, and what the engine lacks of `retained`.
