@@ -57,7 +57,7 @@ Result Write(datapool::Client& pool, int writer, int round, Clock::time_point en
     open.mutable_episode()->set_episode_id(id);
     open.mutable_episode()->mutable_ref()->set_group_id((round * 100 + writer) * int64_t{1000000} + episode);
     if (const auto status = pool.OpenEpisode(open); !status.ok()) Fail(status);
-    std::vector<std::string> context;
+    int64_t tokens = 0;
     for (int call = 0; call < kCallsPerEpisode && Clock::now() < end; ++call) {
       v1::AppendCallRequest request;
       request.mutable_call()->set_call_id(id + "/" + std::to_string(call));
@@ -65,10 +65,15 @@ Result Write(datapool::Client& pool, int writer, int round, Clock::time_point en
       request.mutable_call()->set_sequence(call);
       *request.add_segments() = RandomSegment(rng, false);
       *request.add_segments() = RandomSegment(rng, true);
-      context.push_back(tree::SegmentKey(request.segments(0)));
-      for (const std::string& key : context) request.mutable_call()->add_context_keys(key);
-      context.push_back(tree::SegmentKey(request.segments(1)));
-      request.mutable_call()->add_sampled_keys(context.back());
+      if (call > 0) {
+        request.mutable_call()->set_parent_call_id(id + "/" + std::to_string(call - 1));
+        request.mutable_call()->set_continued_segments(1);
+      }
+      tokens += request.segments(0).token_ids_size();
+      request.mutable_call()->set_context_tokens(tokens);
+      tokens += request.segments(1).token_ids_size();
+      request.mutable_call()->add_context_keys(tree::SegmentKey(request.segments(0)));
+      request.mutable_call()->add_sampled_keys(tree::SegmentKey(request.segments(1)));
       const auto start = Clock::now();
       if (const auto status = pool.AppendCall(request); !status.ok()) Fail(status);
       result.milliseconds.push_back(std::chrono::duration<double, std::milli>(Clock::now() - start).count());

@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "datapool/store.h"
+#include "tree/contexts.h"
 
 namespace ingot::app {
 namespace {
@@ -26,7 +27,8 @@ json::array IdsJson(const Ids& ids) {
   return json::array(ids.begin(), ids.end());
 }
 
-json::array IdsOf(const v1::EpisodeTree& tree, const google::protobuf::RepeatedPtrField<std::string>& keys) {
+template <typename Keys>
+json::array IdsOf(const v1::EpisodeTree& tree, const Keys& keys) {
   json::array ids;
   for (const std::string& key : keys) {
     for (const int32_t id : tree.segments().at(base::Hex(key)).token_ids()) ids.emplace_back(id);
@@ -34,16 +36,18 @@ json::array IdsOf(const v1::EpisodeTree& tree, const google::protobuf::RepeatedP
   return ids;
 }
 
-json::object CallJson(const v1::EpisodeTree& tree, const v1::Call& call) {
-  return {{"call_id", call.call_id()},
-          {"episode_id", call.episode_id()},
-          {"sequence", call.sequence()},
-          {"parent_call_id", call.parent_call_id()},
-          {"fork_cause", call.fork_cause()},
-          {"finish", v1::FinishReason_Name(call.finish())},
-          {"tool_call_malformed", call.tool_call_malformed()},
-          {"prompt_ids", IdsOf(tree, call.context_keys())},
-          {"sampled_ids", IdsOf(tree, call.sampled_keys())}};
+absl::StatusOr<json::object> CallJson(const v1::EpisodeTree& tree, const tree::Contexts& contexts,
+                                      const v1::Call& call) {
+  INGOT_ASSIGN_OR_RETURN(const std::vector<std::string> prompt, contexts.KeysOf(call));
+  return json::object{{"call_id", call.call_id()},
+                      {"episode_id", call.episode_id()},
+                      {"sequence", call.sequence()},
+                      {"parent_call_id", call.parent_call_id()},
+                      {"fork_cause", call.fork_cause()},
+                      {"finish", v1::FinishReason_Name(call.finish())},
+                      {"tool_call_malformed", call.tool_call_malformed()},
+                      {"prompt_ids", IdsOf(tree, prompt)},
+                      {"sampled_ids", IdsOf(tree, call.sampled_keys())}};
 }
 
 }  // namespace
@@ -104,7 +108,11 @@ absl::Status ServedRecord::WriteCalls() {
     get.set_episode_id(episode.episode_id());
     get.set_with_calls(true);
     INGOT_ASSIGN_OR_RETURN(const v1::EpisodeTree tree, pool_->GetEpisode(get));
-    for (const v1::Call& call : tree.calls()) file << base::PrintJson(CallJson(tree, call)) << '\n';
+    const tree::Contexts contexts(tree.calls());
+    for (const v1::Call& call : tree.calls()) {
+      INGOT_ASSIGN_OR_RETURN(const json::object line, CallJson(tree, contexts, call));
+      file << base::PrintJson(line) << '\n';
+    }
   }
   file.close();
   return file ? absl::OkStatus() : CannotWrite(path);

@@ -16,7 +16,10 @@
 namespace ingot::datapool {
 namespace {
 
-constexpr char kSchema[] = "ingot datapool 1";
+constexpr char kSchema[] = "ingot datapool 2";
+// Its calls name all of their contexts: what reads schema 2 reads it, and raises it, so that nothing older takes a call
+// that continues another one for all that there is.
+constexpr char kOlderSchema[] = "ingot datapool 1";
 constexpr const char* kFamilyNames[kFamilies] = {"default",  "episodes", "order", "calls",   "call_ids",
                                                  "segments", "refs",     "uses",  "journal", "appends"};
 
@@ -53,6 +56,7 @@ rocksdb::Options DatabaseOptions(const StoreOptions& options, rocksdb::Env* env)
   rocks.paranoid_checks = true;
   // A record cut short at the end of a log is a write that was never acknowledged; anything else is damage, and said.
   rocks.wal_recovery_mode = rocksdb::WALRecoveryMode::kTolerateCorruptedTailRecords;
+  rocks.track_and_verify_wals_in_manifest = true;  // an older log that is cut or gone is damage too
   // One family's log must not keep the logs of all alive for ever.
   rocks.max_total_wal_size = 4 * options.write_buffer_bytes;
   rocks.db_write_buffer_size = options.write_buffer_bytes;
@@ -241,7 +245,7 @@ absl::Status Database::CheckSchema(const std::string& layout) {
       return stored.status();
     }
     if (!schema.empty()) {
-      if (schema != kSchema) {
+      if (schema != kSchema && schema != kOlderSchema) {
         return absl::FailedPreconditionError(absl::StrCat(
             "the pool at ", options_.path, " was made with schema '", schema, "', this version of ingot has '", kSchema,
             "': open it with the version that made it, or choose another path"));
@@ -252,11 +256,11 @@ absl::Status Database::CheckSchema(const std::string& layout) {
                                                           ", not as ", layout,
                                                           ": set the number of shards it was made with"));
       }
-      return absl::OkStatus();
+      if (schema == kSchema) return absl::OkStatus();
     }
     bool empty = true;
     INGOT_RETURN_IF_ERROR(reader.Scan(kMeta, "", "", [&](auto, auto) { return empty = false; }));
-    if (!empty) {
+    if (!empty && schema.empty()) {
       return absl::FailedPreconditionError(
           absl::StrCat(options_.path, " holds a database that is not a pool (schema '", kSchema, "')"));
     }

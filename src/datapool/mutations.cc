@@ -102,9 +102,10 @@ absl::Status FenceOlderAttempts(Database::Batch& batch, const v1::Episode& episo
   return absl::OkStatus();
 }
 
-// Where each segment that a call names comes from.
+// What a call's record comes to.
 struct NamedSegments {
-  int64_t recorded_tokens = 0;
+  int64_t context_tokens = 0;
+  int64_t sampled_tokens = 0;
   std::vector<std::string> missing;
 };
 
@@ -149,7 +150,43 @@ absl::Status UseSegment(Database::Batch& batch, v1::PoolStatusResponse& counters
   if (must_be_sampled && !info.sampled) {
     return absl::InvalidArgumentError("sampled_keys names " + base::Hex(key) + ", which is a prompt segment");
   }
-  named.recorded_tokens += info.tokens;
+  (must_be_sampled ? named.sampled_tokens : named.context_tokens) += info.tokens;
+  return absl::OkStatus();
+}
+
+// How many ids the segments have, which the episode has used before.
+template <typename Keys>
+absl::StatusOr<int64_t> TokensOf(Database::Batch& batch, const std::string& episode_id, const Keys& keys, int count) {
+  int64_t tokens = 0;
+  for (int i = 0; i < count; ++i) {
+    INGOT_ASSIGN_OR_RETURN(const std::string use, batch.Get(kUses, EpisodePrefix(episode_id) + keys[i]));
+    tokens += SegmentInfo::Decode(use).tokens;
+  }
+  return tokens;
+}
+
+// Looks at the call that `call` continues, and counts what it takes over from there.
+absl::Status ContinueCall(Database::Batch& batch, const v1::Call& call, NamedSegments& named) {
+  const absl::StatusOr<std::string> key = batch.Get(kCallIds, call.parent_call_id());
+  if (!key.ok() && !absl::IsNotFound(key.status())) return key.status();
+  if (!key.ok() || !std::string_view(*key).starts_with(EpisodePrefix(call.episode_id()))) {
+    return absl::FailedPreconditionError(absl::StrCat("call '", call.call_id(), "' continues call '",
+                                                      call.parent_call_id(), "', which its episode does not hold"));
+  }
+  INGOT_ASSIGN_OR_RETURN(const std::string stored, batch.Get(kCalls, *key));
+  INGOT_ASSIGN_OR_RETURN(const v1::Call parent, Parse<v1::Call>(stored, "call '" + call.parent_call_id() + "'"));
+  if (call.continued_segments() > parent.sampled_keys_size()) {
+    return absl::InvalidArgumentError(absl::StrCat("continued_segments is ", call.continued_segments(), ": call '",
+                                                   parent.call_id(), "' sampled ", parent.sampled_keys_size()));
+  }
+  named.context_tokens = parent.context_tokens();
+  if (named.context_tokens == 0) {  // an older record: it names all of its prompt
+    INGOT_ASSIGN_OR_RETURN(named.context_tokens,
+                           TokensOf(batch, call.episode_id(), parent.context_keys(), parent.context_keys_size()));
+  }
+  INGOT_ASSIGN_OR_RETURN(const int64_t sampled,
+                         TokensOf(batch, call.episode_id(), parent.sampled_keys(), call.continued_segments()));
+  named.context_tokens += sampled;
   return absl::OkStatus();
 }
 
@@ -274,6 +311,7 @@ absl::Status StageAppendCall(Database::Batch& batch, v1::PoolStatusResponse& cou
         absl::StrCat(Describe(episode), " has another call with sequence ", call.sequence()));
   }
   NamedSegments named;
+  if (call.has_continued_segments()) INGOT_RETURN_IF_ERROR(ContinueCall(batch, call, named));
   for (const std::string& key : call.context_keys()) {
     INGOT_RETURN_IF_ERROR(UseSegment(batch, counters, prepared, key, false, named));
   }
@@ -281,10 +319,15 @@ absl::Status StageAppendCall(Database::Batch& batch, v1::PoolStatusResponse& cou
     INGOT_RETURN_IF_ERROR(UseSegment(batch, counters, prepared, key, true, named));
   }
   if (!named.missing.empty()) return MissingSegments(call, named.missing);
+  if (call.context_tokens() != 0 && call.context_tokens() != named.context_tokens) {
+    return absl::InvalidArgumentError(absl::StrCat("context_tokens is ", call.context_tokens(),
+                                                   ", and the prompt of call '", call.call_id(), "' has ",
+                                                   named.context_tokens));
+  }
   batch.Put(kCalls, call_key, prepared.bytes);
   batch.Put(kCallIds, call.call_id(), call_key);
   counters.set_calls(counters.calls() + 1);
-  counters.set_recorded_tokens(counters.recorded_tokens() + named.recorded_tokens);
+  counters.set_recorded_tokens(counters.recorded_tokens() + named.context_tokens + named.sampled_tokens);
   return absl::OkStatus();
 }
 
@@ -337,8 +380,10 @@ absl::Status StageDeleteEpisode(Database::Batch& batch, v1::PoolStatusResponse& 
   }));
   for (const auto& [key, bytes] : calls) {
     INGOT_ASSIGN_OR_RETURN(const v1::Call call, Parse<v1::Call>(bytes, "a call of episode '" + episode_id + "'"));
-    int64_t tokens = 0;
-    for (const std::string& named : call.context_keys()) tokens += used[named].tokens;
+    int64_t tokens = call.context_tokens();
+    if (tokens == 0) {
+      for (const std::string& named : call.context_keys()) tokens += used[named].tokens;
+    }
     for (const std::string& named : call.sampled_keys()) tokens += used[named].tokens;
     batch.Delete(kCalls, key);
     batch.Delete(kCallIds, call.call_id());

@@ -55,7 +55,15 @@ absl::Status ValidateCall(const v1::Call& call) {
   INGOT_RETURN_IF_ERROR(ValidateId("call_id", call.call_id()));
   INGOT_RETURN_IF_ERROR(ValidateId("episode_id", call.episode_id()));
   if (call.sequence() < 0) return Invalid(absl::StrCat("sequence is ", call.sequence(), ": must be >= 0"));
-  if (call.context_keys().empty()) return Invalid("context_keys is empty: a call continues at least one prompt id");
+  if (call.has_continued_segments()) {
+    if (call.continued_segments() < 0)
+      return Invalid(absl::StrCat("continued_segments is ", call.continued_segments()));
+    if (call.parent_call_id().empty()) return Invalid("continued_segments without parent_call_id");
+    if (call.context_tokens() <= 0) return Invalid(absl::StrCat("context_tokens is ", call.context_tokens()));
+  } else if (call.context_keys().empty()) {
+    return Invalid("context_keys is empty: a call continues at least one prompt id");
+  }
+  if (call.context_tokens() < 0) return Invalid(absl::StrCat("context_tokens is ", call.context_tokens()));
   INGOT_RETURN_IF_ERROR(ValidateKeys("context_keys", call.context_keys()));
   INGOT_RETURN_IF_ERROR(ValidateKeys("sampled_keys", call.sampled_keys()));
   if (call.delivered_tokens() < 0) return Invalid(absl::StrCat("delivered_tokens is ", call.delivered_tokens()));

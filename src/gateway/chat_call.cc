@@ -225,8 +225,11 @@ v1::Call ChatCall::Record(v1::FinishReason finish, const std::vector<Piece>& sam
   call.set_parent_call_id(plan_->continued.parent_call_id);
   call.set_branch(setup_.request->branch);
   call.set_parent_branch(setup_.request->parent_branch);
-  for (const Piece& piece : plan_->continued.path) call.add_context_keys(piece.key);
+  const Episode::Plan& continued = plan_->continued;
+  if (!continued.parent_call_id.empty()) call.set_continued_segments(static_cast<int32_t>(continued.recorded_pieces));
+  if (continued.unrecorded.has_value()) call.add_context_keys(continued.unrecorded->key);
   for (const Piece& piece : plan_->pieces) call.add_context_keys(piece.key);
+  call.set_context_tokens(static_cast<int64_t>(plan_->ids.size()));
   for (const Piece& piece : sampled) call.add_sampled_keys(piece.key);
   *call.mutable_sampling() = sampling_;
   call.set_tokenizer_fingerprint(core_.parts.tokenizer->fingerprint());
@@ -258,7 +261,7 @@ absl::Status ChatCall::Append(const v1::Call& record, const std::vector<Piece>& 
   v1::AppendCallRequest request;
   *request.mutable_call() = record;
   // The path's segments came with the calls that are being continued.
-  for (const Piece& piece : plan_->continued.unrecorded) *request.add_segments() = *piece.segment;
+  if (const auto& own = plan_->continued.unrecorded; own.has_value()) *request.add_segments() = *own->segment;
   for (const Piece& piece : plan_->pieces) *request.add_segments() = *piece.segment;
   for (const Piece& piece : sampled) *request.add_segments() = *piece.segment;
   return core_.parts.pool->AppendCall(request);

@@ -131,7 +131,9 @@ Episode::Plan Episode::PlanPrompt(const text::Conversation& conversation, const 
   plan.text_key = history_.text_key(plan.match.parent);
   plan.parent_call_id = history_.call_id(plan.match.parent);
   plan.parent_turn = history_.Sampled(plan.match.parent);
-  for (const Piece* piece : history_.Path(plan.match.parent, &plan.unrecorded)) plan.path.push_back(*piece);
+  for (const Piece* piece : history_.Path(plan.match.parent)) plan.path.push_back(*piece);
+  plan.recorded_pieces = history_.RecordedPieces(plan.match.parent);
+  if (history_.IsCut(plan.match.parent)) plan.unrecorded = plan.path.back();
   return plan;
 }
 

@@ -76,7 +76,8 @@ class Episode {
     History::Match match;
     std::string parent_call_id;
     std::vector<Piece> path;           // of the parent, its sampled pieces included
-    std::vector<Piece> unrecorded;     // of those, what no record holds
+    size_t recorded_pieces = 0;        // of the path, the first so many that the parent sampled, as its record has them
+    std::optional<Piece> unrecorded;   // the one of the path that comes behind those
     std::string text_key;              // of the parent's prompt
     std::vector<int32_t> parent_turn;  // the ids the parent sampled
     int epoch = 0;                     // of the history `match` refers to

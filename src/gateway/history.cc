@@ -317,12 +317,11 @@ int History::Keep(const ConversationKeys& asked, const Match& match) {
   return index;
 }
 
-std::vector<const Piece*> History::Path(int call, std::vector<Piece>* unrecorded) const {
+std::vector<const Piece*> History::Path(int call) const {
   std::vector<const Piece*> path;
   for (; call >= 0; call = calls_[call].parent) {
     const auto& pieces = calls_[call].pieces;
     for (size_t i = pieces.size(); i-- > 0;) path.push_back(&pieces[i]);
-    if (calls_[call].unrecorded && unrecorded != nullptr) unrecorded->push_back(pieces.back());
   }
   std::reverse(path.begin(), path.end());
   return path;

@@ -13,7 +13,7 @@
 //
 // Of a streamed answer the client may have kept a beginning: the call was aborted, or the client left before the end.
 // Such a message is continued on the ids whose text it is, and no others (Cut). They are not delimited in what was
-// recorded, so that calls that go on from them bring them along as a segment of their own (Path's `unrecorded`).
+// recorded, so that calls that go on from them bring them along as a segment of their own (IsCut).
 //
 // Plain value, not thread safe. Segments are shared, so a chain of n calls costs the tokens it holds, not their square.
 #pragma once
@@ -125,9 +125,15 @@ class History {
   // Makes a call of what the client kept of an answer. Returns its index.
   int Keep(const ConversationKeys& asked, const Match& match);
 
-  // From the root to the last token that call sampled; -1 is the empty path. `unrecorded`: those of its pieces that no
-  // record of a call holds.
-  std::vector<const Piece*> Path(int call, std::vector<Piece>* unrecorded = nullptr) const;
+  // From the root to the last token that call sampled; -1 is the empty path.
+  std::vector<const Piece*> Path(int call) const;
+  // Whether the last piece of its path is in no record: Keep cut it off what the call sampled.
+  bool IsCut(int call) const { return calls_[call].unrecorded; }
+  // How many pieces the call sampled that its record holds.
+  size_t RecordedPieces(int call) const {
+    const Entry& entry = calls_[call];
+    return entry.pieces.size() - entry.first_sampled - (entry.unrecorded ? 1 : 0);
+  }
   // The conversation with what calls on the way to `call` delivered in the place of what the client made of it; ids of
   // tool calls stay the client's, beside those that the model wrote; nullopt: it says nothing else. REQUIRES: `call` is
   // the parent of the conversation's match.

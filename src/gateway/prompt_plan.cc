@@ -163,7 +163,7 @@ absl::StatusOr<PromptPlan> PlanPrompt(const Core& core, Episode* episode, const 
     if (!cause.empty()) {
       continued.match = {.parent = -1, .first_new = 0, .fork_cause = cause};
       continued.path.clear();
-      continued.unrecorded.clear();
+      continued.unrecorded.reset();
       continued.parent_call_id.clear();
     }
   }

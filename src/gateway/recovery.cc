@@ -10,6 +10,7 @@
 #include "gateway/gateway.h"
 #include "gateway/generation.h"
 #include "gateway/recorded_message.h"
+#include "tree/contexts.h"
 
 namespace ingot::gateway {
 namespace {
@@ -25,8 +26,8 @@ class Pieces {
   }
   // DATA_LOSS names a key that has no segment.
   template <typename Keys>
-  absl::Status Append(const Keys& keys, int first, std::vector<Piece>& to) const {
-    for (int i = first; i < keys.size(); ++i) {
+  absl::Status Append(const Keys& keys, size_t first, std::vector<Piece>& to) const {
+    for (size_t i = first; i < static_cast<size_t>(keys.size()); ++i) {
       const auto it = by_key_.find(keys[i]);
       if (it == by_key_.end()) return absl::DataLossError(absl::StrCat("segment ", i, " of a call is not stored"));
       to.push_back(it->second);
@@ -38,27 +39,31 @@ class Pieces {
   std::map<std::string, Piece> by_key_;
 };
 
-template <typename Keys>
-bool Begins(const std::vector<const Piece*>& path, const Keys& keys) {
-  if (static_cast<int>(path.size()) > keys.size()) return false;
+bool Begins(const std::vector<const Piece*>& path, const std::vector<std::string>& keys) {
+  if (path.size() > keys.size()) return false;
   return std::equal(path.begin(), path.end(), keys.begin(),
                     [](const Piece* piece, const std::string& key) { return piece->key == key; });
 }
 
-int64_t TokensOf(const v1::EpisodeTree& tree, const v1::Call& call) {
-  int64_t tokens = 0;
-  for (const auto* keys : {&call.context_keys(), &call.sampled_keys()}) {
-    for (const std::string& key : *keys) {
-      const auto segment = tree.segments().find(base::Hex(key));
-      if (segment != tree.segments().end()) tokens += segment->second.token_ids_size();
-    }
+template <typename Keys>
+int64_t IdsIn(const v1::EpisodeTree& tree, const Keys& keys) {
+  int64_t ids = 0;
+  for (const std::string& key : keys) {
+    const auto segment = tree.segments().find(base::Hex(key));
+    if (segment != tree.segments().end()) ids += segment->second.token_ids_size();
   }
-  return tokens;
+  return ids;
+}
+
+int64_t TokensOf(const v1::EpisodeTree& tree, const v1::Call& call) {
+  const bool said = call.context_tokens() > 0;
+  return (said ? call.context_tokens() : IdsIn(tree, call.context_keys())) + IdsIn(tree, call.sampled_keys());
 }
 
 // What later requests can continue. A call whose parent cannot be continued itself stands for its whole path.
 absl::StatusOr<History> HistoryOf(v1::EpisodeTree& tree) {
   const Pieces pieces(tree);
+  const tree::Contexts contexts(tree.calls());
   History history;
   std::map<std::string, int> index;  // in the history, by call id
   for (const v1::Call& call : tree.calls()) {
@@ -67,13 +72,14 @@ absl::StatusOr<History> HistoryOf(v1::EpisodeTree& tree) {
     const auto parent = index.find(call.parent_call_id());
     int parent_index = parent == index.end() ? -1 : parent->second;
     // It may go on from a beginning of what its parent sampled.
-    if (!Begins(history.Path(parent_index), call.context_keys())) parent_index = -1;
-    const auto inherited = static_cast<int>(history.Path(parent_index).size());
+    INGOT_ASSIGN_OR_RETURN(const std::vector<std::string> context, contexts.KeysOf(call));
+    if (!Begins(history.Path(parent_index), context)) parent_index = -1;
+    const size_t inherited = history.Path(parent_index).size();
     History::Call known;
     known.call_id = call.call_id();
     known.parent = parent_index;
     known.text_key = call.prompt_text_key();
-    INGOT_RETURN_IF_ERROR(pieces.Append(call.context_keys(), inherited, known.prompt));
+    INGOT_RETURN_IF_ERROR(pieces.Append(context, inherited, known.prompt));
     INGOT_RETURN_IF_ERROR(pieces.Append(call.sampled_keys(), 0, known.sampled));
     known.echoed_arguments = std::move(delivered.echoed_arguments);
     index[call.call_id()] =

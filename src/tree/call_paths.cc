@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "base/checksum.h"
+#include "tree/contexts.h"
 #include "tree/forest.h"
 
 namespace ingot::tree {
@@ -39,18 +40,13 @@ absl::Status AppendSampled(const v1::Segment& segment, CallPath& call) {
 
 class Paths {
  public:
-  explicit Paths(const v1::EpisodeTree& tree) : tree_(tree) {}
+  explicit Paths(const v1::EpisodeTree& tree) : tree_(tree), contexts_(tree.calls()) {}
 
   absl::StatusOr<CallPath> PathOf(const v1::Call& call) {
     CallPath path;
     path.call_id = call.call_id();
     path.temperature = call.sampling().temperature();
-    for (const std::string& key : call.context_keys()) {
-      INGOT_ASSIGN_OR_RETURN(const v1::Segment* segment, FindSegment(tree_, key));
-      TokenPath& further = further_[{path.context.key(), segment}];
-      if (further.empty()) further = path.context.Then({segment->token_ids().begin(), segment->token_ids().end()});
-      path.context = further;
-    }
+    INGOT_ASSIGN_OR_RETURN(path.context, ContextOf(call));
     for (const std::string& key : call.sampled_keys()) {
       INGOT_ASSIGN_OR_RETURN(const v1::Segment* segment, FindSegment(tree_, key));
       INGOT_RETURN_IF_ERROR(base::Annotate(AppendSampled(*segment, path), absl::StrCat("segment ", base::Hex(key))));
@@ -59,7 +55,40 @@ class Paths {
   }
 
  private:
+  absl::StatusOr<TokenPath> ContextOf(const v1::Call& call) {
+    if (const auto known = known_.find(&call); known != known_.end()) return known->second;
+    INGOT_ASSIGN_OR_RETURN(const v1::Call* continued, contexts_.ContinuedBy(call));
+    TokenPath context;
+    if (continued != nullptr) {
+      const auto parent = known_.find(continued);
+      if (parent == known_.end()) return OfChain(call);
+      context = parent->second;
+      for (int i = 0; i < call.continued_segments(); ++i) {
+        INGOT_RETURN_IF_ERROR(Extend(continued->sampled_keys(i), context));
+      }
+    }
+    for (const std::string& key : call.context_keys()) INGOT_RETURN_IF_ERROR(Extend(key, context));
+    return known_[&call] = context;
+  }
+
+  // A call that stands before one that it continues.
+  absl::StatusOr<TokenPath> OfChain(const v1::Call& call) {
+    INGOT_ASSIGN_OR_RETURN(std::vector<const v1::Call*> chain, contexts_.ChainOf(call));
+    for (; chain.size() > 1; chain.pop_back()) INGOT_RETURN_IF_ERROR(ContextOf(*chain.back()).status());
+    return ContextOf(call);
+  }
+
+  absl::Status Extend(const std::string& key, TokenPath& context) {
+    INGOT_ASSIGN_OR_RETURN(const v1::Segment* segment, FindSegment(tree_, key));
+    TokenPath& further = further_[{context.key(), segment}];
+    if (further.empty()) further = context.Then({segment->token_ids().begin(), segment->token_ids().end()});
+    context = further;
+    return absl::OkStatus();
+  }
+
   const v1::EpisodeTree& tree_;
+  const Contexts contexts_;
+  std::map<const v1::Call*, TokenPath> known_;
   std::map<std::pair<const void*, const v1::Segment*>, TokenPath> further_;  // by TokenPath::key of what stands before
 };
 

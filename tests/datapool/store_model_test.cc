@@ -9,6 +9,7 @@
 #include "base/checksum.h"
 #include "datapool/make_pool.h"
 #include "datapool/sharded_pool.h"
+#include "tree/contexts.h"
 
 namespace ingot::datapool {
 namespace {
@@ -77,6 +78,12 @@ class Model {
     Episode& episode = found->second;
     if (episode.state != v1::EPISODE_OPEN) return absl::StatusCode::kFailedPrecondition;
     if (episode.calls.contains(call.sequence())) return absl::StatusCode::kAlreadyExists;
+    if (call.has_continued_segments()) {
+      const auto parent = std::find_if(episode.calls.begin(), episode.calls.end(),
+                                       [&](const auto& one) { return one.second.call_id() == call.parent_call_id(); });
+      if (parent == episode.calls.end()) return absl::StatusCode::kFailedPrecondition;
+      if (call.continued_segments() > parent->second.sampled_keys_size()) return absl::StatusCode::kInvalidArgument;
+    }
     std::set<std::string> sent;
     for (const auto& segment : request.segments()) sent.insert(tree::SegmentKey(segment));
     std::set<std::string> named(call.context_keys().begin(), call.context_keys().end());
@@ -85,6 +92,9 @@ class Model {
       if (!sent.contains(key) && !Stored(episode.opened, key)) return absl::StatusCode::kFailedPrecondition;
     }
     for (const auto& segment : request.segments()) segments[tree::SegmentKey(segment)] = segment;
+    if (call.context_tokens() > 0 && call.context_tokens() != PromptTokens(episode, call)) {
+      return absl::StatusCode::kInvalidArgument;
+    }
     episode.calls[call.sequence()] = call;
     episode.keys.insert(named.begin(), named.end());
     return absl::StatusCode::kOk;
@@ -155,6 +165,16 @@ class Model {
     });
   }
 
+  // REQUIRES: the segments are known, and so is what it continues.
+  int64_t PromptTokens(const Episode& episode, const v1::Call& call) const {
+    std::vector<v1::Call> calls = {call};
+    for (const auto& [sequence, one] : episode.calls) calls.push_back(one);
+    const std::vector<std::string> keys = tree::Contexts(calls).KeysOf(call).value();
+    int64_t tokens = 0;
+    for (const std::string& key : keys) tokens += segments.at(key).token_ids_size();
+    return tokens;
+  }
+
   // Whether a shard that holds `for_episode` holds the segment. One shard: any episode's will do.
   bool Stored(const v1::Episode& for_episode, const std::string& key) const {
     return std::any_of(episodes.begin(), episodes.end(), [&](const auto& entry) {
@@ -191,7 +211,7 @@ void ExpectEqual(Client& pool, const Model& model) {
     for (const auto& [sequence, call] : episode.calls) {
       EXPECT_EQ(tree->calls(at++).SerializeAsString(), call.SerializeAsString());
       ++calls;
-      for (const auto& key : call.context_keys()) recorded += model.segments.at(key).token_ids_size();
+      recorded += model.PromptTokens(episode, call);
       for (const auto& key : call.sampled_keys()) recorded += model.segments.at(key).token_ids_size();
     }
     ASSERT_EQ(tree->segments_size(), static_cast<int>(episode.keys.size()));
@@ -274,6 +294,26 @@ void RunRandomOperations(uint64_t seed, int shards) {
     } else if (action < 75) {
       v1::AppendCallRequest request = RandomCall(rng, id);
       if (rng() % 5 == 0) request.mutable_call()->set_call_id("c" + std::to_string(rng() % 20));
+      // Behind another call of it, or of another episode; how long the prompt is then is known, or guessed.
+      if (const auto found = model.episodes.find(id); found != model.episodes.end() && rng() % 3 != 0) {
+        const auto& calls = found->second.calls;
+        const auto parent = calls.find(static_cast<int>(rng() % 6));
+        v1::Call& call = *request.mutable_call();
+        call.set_parent_call_id(parent == calls.end() ? "e" + std::to_string(rng() % 60) + "/0"
+                                                      : parent->second.call_id());
+        call.set_continued_segments(static_cast<int>(rng() % 2));
+        call.set_context_tokens(1 + static_cast<int64_t>(rng() % 8));
+        if (parent != calls.end() && rng() % 8 != 0) {
+          int64_t tokens = model.PromptTokens(found->second, parent->second);
+          const auto& sampled = parent->second.sampled_keys();
+          if (call.continued_segments() <= sampled.size()) {
+            for (int i = 0; i < call.continued_segments(); ++i)
+              tokens += model.segments.at(sampled[i]).token_ids_size();
+          }
+          for (int i = 0; i < call.context_keys_size(); ++i) tokens += request.segments(i).token_ids_size();
+          call.set_context_tokens(tokens);
+        }
+      }
       if (shards == 1 && rng() % 3 == 0) request.clear_segments();
       // Call ids are unique per shard only.
       if (shards > 1) request.mutable_call()->set_call_id(id + request.call().call_id());

@@ -4,6 +4,7 @@
 #include <rocksdb/db.h>
 
 #include <atomic>
+#include <filesystem>
 #include <set>
 #include <thread>
 
@@ -250,6 +251,50 @@ TEST_F(StoreTest, MissingSegmentsAreNamedAndNothingIsWritten) {
   EXPECT_TRUE(store_->AppendCall(bare).ok());
   EXPECT_EQ(Counts().segments(), 3);
   EXPECT_EQ(Get(*store_, "f")->segments_size(), 2);
+}
+
+// A call of `episode` that continues call `parent` of it.
+v1::AppendCallRequest Continue(const std::string& episode, int sequence, int parent, int segments, int64_t tokens,
+                               const std::vector<v1::Segment>& context, const std::vector<v1::Segment>& sampled) {
+  v1::AppendCallRequest request = Append(episode, sequence, context, sampled);
+  request.mutable_call()->set_parent_call_id(episode + "/" + std::to_string(parent));
+  request.mutable_call()->set_continued_segments(segments);
+  request.mutable_call()->set_context_tokens(tokens);
+  return request;
+}
+
+TEST_F(StoreTest, ACallThatContinuesAnotherIsCountedWithItsWholePrompt) {
+  ASSERT_TRUE(store_->OpenEpisode(Open("e", 0, 0)).ok());
+  ASSERT_TRUE(store_->OpenEpisode(Open("f", 0, 1)).ok());
+  // As older records are: nobody said how long the prompt is.
+  ASSERT_TRUE(store_->AppendCall(Append("e", 0, {Prompt({1, 2})}, {Sampled({3}), Sampled({4, 5, 6})})).ok());
+  EXPECT_EQ(Counts().recorded_tokens(), 6);
+  const auto second = Continue("e", 1, 0, 2, 7, {Prompt({7})}, {Sampled({8, 9})});
+  ASSERT_TRUE(store_->AppendCall(second).ok());
+  ASSERT_TRUE(store_->AppendCall(second).ok()) << "told again";
+  EXPECT_EQ(Counts().recorded_tokens(), 6 + 9);
+  ASSERT_TRUE(store_->AppendCall(Continue("e", 2, 1, 0, 8, {Prompt({7})}, {})).ok()) << "none of what that sampled";
+  ASSERT_TRUE(store_->AppendCall(Continue("e", 3, 1, 1, 9, {}, {Sampled({1})})).ok())
+      << "nothing new before it samples";
+  EXPECT_EQ(Counts().recorded_tokens(), 6 + 9 + 8 + 10);
+  EXPECT_EQ(Get(*store_, "e")->calls_size(), 4);
+
+  const auto before = Counts();
+  const auto refused = [&](const v1::AppendCallRequest& request, absl::StatusCode code, const std::string& why) {
+    const absl::Status status = store_->AppendCall(request);
+    EXPECT_EQ(status.code(), code) << status;
+    EXPECT_THAT(Text(status), HasSubstr(why));
+  };
+  refused(Continue("e", 4, 9, 0, 8, {Prompt({7})}, {}), absl::StatusCode::kFailedPrecondition, "does not hold");
+  auto elsewhere = Continue("f", 0, 0, 1, 4, {Prompt({7})}, {});
+  elsewhere.mutable_call()->set_parent_call_id("e/0");
+  refused(elsewhere, absl::StatusCode::kFailedPrecondition, "does not hold");
+  refused(Continue("e", 4, 0, 3, 7, {Prompt({7})}, {}), absl::StatusCode::kInvalidArgument, "sampled 2");
+  refused(Continue("e", 4, 0, 2, 8, {Prompt({7})}, {}), absl::StatusCode::kInvalidArgument, "has 7");
+  auto whole = Append("e", 4, {Prompt({1, 2})}, {});
+  whole.mutable_call()->set_context_tokens(3);
+  refused(whole, absl::StatusCode::kInvalidArgument, "has 2");
+  EXPECT_EQ(Counts().SerializeAsString(), before.SerializeAsString());
 }
 
 TEST_F(StoreTest, RefusesSegmentsThatAreNotNamedOrOfTheWrongKind) {
@@ -645,15 +690,46 @@ TEST_F(StoreTest, AnotherSchemaOrLayoutIsRefusedNamingBoth) {
     for (auto* handle : handles) db->DestroyColumnFamilyHandle(handle);
     delete db;
   };
+  edit("schema", "ingot datapool 1");
+  EXPECT_TRUE(Store::Open(testing::QuickOptions(dir_.path())).ok()) << "what was made before is read, and raised";
   edit("schema", "ingot datapool 9");
   const auto schema = Store::Open(testing::QuickOptions(dir_.path())).status();
   EXPECT_EQ(schema.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(Text(schema), HasSubstr("ingot datapool 9"));
-  EXPECT_THAT(Text(schema), HasSubstr("ingot datapool 1"));
+  EXPECT_THAT(Text(schema), HasSubstr("ingot datapool 2"));
   edit("new_table", "");
   const auto table = Store::Open(testing::QuickOptions(dir_.path())).status();
   EXPECT_EQ(table.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(Text(table), HasSubstr("new_table"));
+}
+
+TEST(Store, AnOlderLogThatWasCutIsDamage) {
+  testing::TempDir dir;
+  StoreOptions options = testing::QuickOptions(dir.path());
+  options.sync = true;
+  const auto logs = [&] {
+    std::set<std::filesystem::path> found;
+    for (const auto& file : std::filesystem::directory_iterator(dir.path())) {
+      if (file.path().extension() == ".log") found.insert(file.path());
+    }
+    return found;
+  };
+  {
+    const auto store = Store::Open(options).value();
+    ASSERT_TRUE(store->OpenEpisode(Open("e", 0, 0)).ok());
+    // What one family holds unflushed keeps an older log alive.
+    for (int i = 0; logs().size() < 2 && i < 1000; ++i) {
+      std::vector<int32_t> ids(5000);
+      for (size_t k = 0; k < ids.size(); ++k) ids[k] = static_cast<int32_t>(k * 7919 % 100003 + i);
+      ASSERT_TRUE(store->AppendCall(Append("e", i, {Prompt(ids)}, {Sampled({i})})).ok());
+    }
+  }
+  ASSERT_GE(logs().size(), 2u);
+  const std::filesystem::path older = *logs().begin();
+  std::filesystem::resize_file(older, std::filesystem::file_size(older) - 100);
+  EXPECT_EQ(Store::Open(options).status().code(), absl::StatusCode::kDataLoss);
+  std::filesystem::remove(older);
+  EXPECT_EQ(Store::Open(options).status().code(), absl::StatusCode::kDataLoss);
 }
 
 TEST(Store, RefusesADatabaseThatIsNotAPool) {

@@ -138,7 +138,7 @@ TEST(Answer, TakesTokenIdsForAPromptAndGivesThemBack) {
   EXPECT_EQ(outcome.events[0].at("prompt_token_ids"), value(array{256, 104, 105}));
   EXPECT_EQ(outcome.events[0].at("choices").at(0).at("token_ids"), value(array(sampled.begin(), sampled.end())));
   const auto calls = world.pool.calls();
-  EXPECT_EQ(world.pool.Ids(calls.at(0).context_keys()), (std::vector<int32_t>{256, 104, 105}));
+  EXPECT_EQ(world.pool.PromptOf(calls.at(0)), (std::vector<int32_t>{256, 104, 105}));
   EXPECT_EQ(world.pool.Ids(calls.at(0).sampled_keys()), sampled);
   body["prompt_token_ids"] = array{100000};
   EXPECT_EQ(HttpStatusOf(world.Chat(episode.api_key(), body).status), 400);

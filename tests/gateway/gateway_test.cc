@@ -74,11 +74,12 @@ TEST(Gateway, ContinuesOnTheSampledIdsWhenTheAgentRepeatsItsHistory) {
   EXPECT_EQ(calls[1].fork_cause(), "");
   EXPECT_EQ(calls[0].sequence(), 0);
   EXPECT_EQ(calls[1].sequence(), 1);
-  // system | rest, sampled, tail
-  ASSERT_EQ(calls[0].context_keys_size(), 2);
-  ASSERT_EQ(calls[1].context_keys_size(), 4);
-  EXPECT_EQ(calls[1].context_keys(2), calls[0].sampled_keys(0));
-  EXPECT_EQ(Vec(world.pool.segment(calls[1].context_keys(3)).token_ids()), tail);
+  ASSERT_EQ(calls[0].context_keys_size(), 2);  // system | rest
+  EXPECT_FALSE(calls[0].has_continued_segments());
+  EXPECT_EQ(calls[1].parent_call_id(), calls[0].call_id());
+  EXPECT_EQ(calls[1].continued_segments(), 1);
+  ASSERT_EQ(calls[1].context_keys_size(), 1);
+  EXPECT_EQ(Vec(world.pool.segment(calls[1].context_keys(0)).token_ids()), tail);
   EXPECT_EQ(world.gateway().Status().spliced_calls(), 1);
   EXPECT_TRUE(world.gateway().Status().forks().empty());
 }
@@ -98,7 +99,7 @@ TEST(Gateway, RecordsExactlyWhatTheEngineGotAndSampled) {
   const auto calls = world.pool.calls();
   ASSERT_EQ(calls.size(), 5u);
   for (size_t i = 0; i < calls.size(); ++i) {
-    EXPECT_EQ(world.pool.Ids(calls[i].context_keys()), Vec(requests[i].prompt_ids())) << i;
+    EXPECT_EQ(world.pool.PromptOf(calls[i]), Vec(requests[i].prompt_ids())) << i;
     ASSERT_EQ(calls[i].sampled_keys_size(), 1);
     const v1::Segment sampled = world.pool.segment(calls[i].sampled_keys(0));
     EXPECT_EQ(sampled.source(), v1::SOURCE_SAMPLED);
@@ -247,7 +248,7 @@ TEST(Gateway, CountsForksByCause) {
     ASSERT_EQ(calls.size(), 2u);
     EXPECT_EQ(calls[1].fork_cause(), fork.cause);
     EXPECT_EQ(calls[1].parent_call_id(), "") << fork.cause;
-    EXPECT_EQ(world.pool.Ids(calls[1].context_keys()), Vec(world.engine->requests()[1].prompt_ids()));
+    EXPECT_EQ(world.pool.PromptOf(calls[1]), Vec(world.engine->requests()[1].prompt_ids()));
     const v1::GatewayStatusResponse status = world.gateway().Status();
     ASSERT_EQ(status.forks().size(), 1u) << fork.cause;
     EXPECT_EQ(status.forks().at(fork.cause), 1);
@@ -271,7 +272,7 @@ TEST(Gateway, ContinuesTheLastTurnThatStillStandsWhenALaterOneWasRewritten) {
   ASSERT_EQ(calls.size(), 3u);
   EXPECT_EQ(calls[2].parent_call_id(), calls[0].call_id());
   EXPECT_EQ(calls[2].fork_cause(), kForkNotFound);
-  EXPECT_EQ(world.pool.Ids(calls[2].context_keys()), Vec(world.engine->requests()[2].prompt_ids()));
+  EXPECT_EQ(world.pool.PromptOf(calls[2]), Vec(world.engine->requests()[2].prompt_ids()));
   EXPECT_NE(PromptText(world.engine->requests()[2]).find("what it should have said<|im_end|>"), std::string::npos);
 }
 

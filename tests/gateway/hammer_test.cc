@@ -75,7 +75,7 @@ TEST(Hammer, ConcurrentEpisodesStayWholeWhateverIsAborted) {
   std::set<std::string> seen;
   for (const v1::Call& call : world.pool.calls()) {
     EXPECT_TRUE(seen.insert(call.call_id()).second);
-    EXPECT_EQ(world.pool.Ids(call.context_keys()), asked.at(call.call_id()));
+    EXPECT_EQ(world.pool.PromptOf(call), asked.at(call.call_id()));
   }
 }
 

@@ -15,11 +15,13 @@
 #include "base/mutex.h"
 #include "datapool/client.h"
 #include "gateway/api_error.h"
+#include "tree/contexts.h"
 #include "tree/segment_key.h"
 
 namespace ingot::gateway {
 
-// Checks what a real pool checks: every segment a call names is stored or comes with it.
+// Checks what a real pool checks: every segment a call names is stored or comes with it, and what it continues is
+// there.
 class MemoryPool final : public datapool::Client {
  public:
   absl::Status OpenEpisode(const v1::OpenEpisodeRequest& request) override {
@@ -41,6 +43,11 @@ class MemoryPool final : public datapool::Client {
         if (!segments_.contains(key)) return absl::FailedPreconditionError("a named segment is not stored");
       }
     }
+    const auto prompt = tree::Contexts(calls_).KeysOf(request.call());
+    if (!prompt.ok()) return prompt.status();
+    int64_t ids = 0;
+    for (const std::string& key : *prompt) ids += segments_.at(key).token_ids_size();
+    if (ids != request.call().context_tokens()) return absl::InvalidArgumentError("context_tokens");
     calls_.push_back(request.call());
     return absl::OkStatus();
   }
@@ -122,6 +129,12 @@ class MemoryPool final : public datapool::Client {
   size_t segments() const {
     base::MutexLock lock(mu_);
     return segments_.size();
+  }
+  // The ids of the whole prompt.
+  std::vector<int32_t> PromptOf(const v1::Call& call) const {
+    const std::vector<v1::Call> calls = this->calls();
+    const std::vector<std::string> keys = tree::Contexts(calls).KeysOf(call).value();
+    return Ids(google::protobuf::RepeatedPtrField<std::string>(keys.begin(), keys.end()));
   }
   std::vector<int32_t> Ids(const google::protobuf::RepeatedPtrField<std::string>& keys) const {
     std::vector<int32_t> ids;

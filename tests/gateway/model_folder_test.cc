@@ -260,7 +260,7 @@ Chain Answers(const std::vector<std::string>& turns, const char* variables = "{}
   for (size_t i = 0; i < calls.size(); ++i) {
     chain.causes.push_back(calls[i].fork_cause());
     chain.continued.push_back(i > 0 && calls[i].parent_call_id() == calls[i - 1].call_id());
-    EXPECT_EQ(world.pool.Ids(calls[i].context_keys()), world.Prompt(i));
+    EXPECT_EQ(world.pool.PromptOf(calls[i]), world.Prompt(i));
   }
   return chain;
 }

@@ -62,10 +62,10 @@ TEST(Recovery, AnAgentGoesOnUnderItsKeyOnTheSampledIds) {
     EXPECT_EQ(calls[i].fork_cause(), "") << i;
     EXPECT_EQ(calls[i].parent_call_id(), i == 0 ? "" : calls[i - 1].call_id());
     const auto& sent = requests[i].prompt_ids();
-    EXPECT_EQ(world.pool.Ids(calls[i].context_keys()), std::vector<int32_t>(sent.begin(), sent.end()));
+    EXPECT_EQ(world.pool.PromptOf(calls[i]), std::vector<int32_t>(sent.begin(), sent.end()));
     if (i == 0) continue;
     // It begins with all that its predecessor was asked and sampled.
-    std::vector<int32_t> before = world.pool.Ids(calls[i - 1].context_keys());
+    std::vector<int32_t> before = world.pool.PromptOf(calls[i - 1]);
     for (const int32_t id : world.pool.Ids(calls[i - 1].sampled_keys())) before.push_back(id);
     ASSERT_GT(sent.size(), static_cast<int>(before.size()));
     EXPECT_TRUE(std::equal(before.begin(), before.end(), sent.begin())) << i;

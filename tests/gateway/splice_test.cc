@@ -82,7 +82,7 @@ TEST(Splice, ContinuesOnTheDeliveredIdsOfAStreamThatItsClientBrokeOff) {
     expected.push_back(id);
   }
   EXPECT_EQ(Vec(requests[1].prompt_ids()), expected);
-  EXPECT_EQ(world.pool.Ids(calls[1].context_keys()), expected);
+  EXPECT_EQ(world.pool.PromptOf(calls[1]), expected);
   EXPECT_EQ(world.gateway().Status().spliced_calls(), 1);
   EXPECT_TRUE(world.gateway().Status().forks().empty());
 }
@@ -98,9 +98,10 @@ TEST(Splice, ContinuesOnTheIdsWhoseTextTheClientKept) {
     const v1::Call call = world.pool.calls().at(1 + i);
     EXPECT_EQ(call.parent_call_id(), world.pool.calls()[0].call_id());
     EXPECT_EQ(call.fork_cause(), i == 0 ? "" : kForkRetry);
-    EXPECT_EQ(world.pool.Ids(call.context_keys()), Vec(world.engine->requests()[1 + i].prompt_ids()));
-    ASSERT_EQ(call.context_keys_size(), 4);  // system | question | kept | tail
-    const v1::Segment kept = world.pool.segment(call.context_keys(2));
+    EXPECT_EQ(world.pool.PromptOf(call), Vec(world.engine->requests()[1 + i].prompt_ids()));
+    EXPECT_EQ(call.continued_segments(), 0) << "of what was sampled, no segment as it is recorded";
+    ASSERT_EQ(call.context_keys_size(), 2);  // kept | tail
+    const v1::Segment kept = world.pool.segment(call.context_keys(0));
     EXPECT_EQ(kept.source(), v1::SOURCE_SAMPLED);
     EXPECT_EQ(Vec(kept.token_ids()), Encode("A long answer"));
     ASSERT_EQ(kept.logprobs_size(), 13);
@@ -116,7 +117,7 @@ TEST(Splice, ContinuesOnTheIdsWhoseTextTheClientKept) {
   ASSERT_TRUE(world.Chat(episode.api_key(), Body(messages)).status.ok());
   const auto calls = world.pool.calls();
   EXPECT_EQ(calls[3].parent_call_id(), calls[2].call_id());
-  EXPECT_EQ(world.pool.Ids(calls[3].context_keys()), Vec(world.engine->requests()[3].prompt_ids()));
+  EXPECT_EQ(world.pool.PromptOf(calls[3]), Vec(world.engine->requests()[3].prompt_ids()));
 }
 
 TEST(Splice, ForksAfterABrokenStreamWhoseTextWasChanged) {
@@ -141,7 +142,7 @@ TEST(Splice, ContinuesOnABeginningOfAnAnswerThatWasRecordedWhole) {
   ASSERT_TRUE(world.Chat(episode.api_key(), Body(Asking("First line."))).status.ok());
   const auto calls = world.pool.calls();
   EXPECT_EQ(calls[1].parent_call_id(), calls[0].call_id());
-  EXPECT_EQ(world.pool.Ids(calls[1].context_keys()), Vec(world.engine->requests()[1].prompt_ids()));
+  EXPECT_EQ(world.pool.PromptOf(calls[1]), Vec(world.engine->requests()[1].prompt_ids()));
   const std::string prompt = TestTokenizer()->Decode(Vec(world.engine->requests()[1].prompt_ids()), false);
   EXPECT_THAT(prompt, ::testing::HasSubstr("assistant\nFirst line.<|im_end|>\n<|im_start|>user\ngo on"));
 }
@@ -164,7 +165,7 @@ TEST(Splice, ARetryOfWhatWasAnsweredButNotDeliveredIsCountedAsOne) {
   EXPECT_EQ(calls[0].finish(), v1::FINISH_STOP);
   EXPECT_EQ(calls[1].fork_cause(), kForkRetry);
   EXPECT_EQ(calls[1].parent_call_id(), "");
-  EXPECT_EQ(world.pool.Ids(calls[1].context_keys()), world.pool.Ids(calls[0].context_keys()));
+  EXPECT_EQ(world.pool.PromptOf(calls[1]), world.pool.PromptOf(calls[0]));
   // Both gave the same answer: the newer is what the client has.
   ASSERT_TRUE(world.Chat(episode.api_key(), Body(Asking("It is 3."))).status.ok());
   EXPECT_EQ(world.pool.calls()[2].parent_call_id(), calls[1].call_id());
@@ -187,7 +188,7 @@ TEST(Splice, ATurnThatWasCutAtItsLengthGetsTheEndThatItLacks) {
   EXPECT_EQ(calls[1].parent_call_id(), calls[0].call_id());
   const std::string prompt = TestTokenizer()->Decode(Vec(world.engine->requests()[1].prompt_ids()), false);
   EXPECT_THAT(prompt, ::testing::HasSubstr("assistant\nThis is cut in the mid<|im_end|>\n<|im_start|>user\ngo on"));
-  EXPECT_EQ(world.pool.Ids(calls[1].context_keys()), Vec(world.engine->requests()[1].prompt_ids()));
+  EXPECT_EQ(world.pool.PromptOf(calls[1]), Vec(world.engine->requests()[1].prompt_ids()));
 }
 
 // Two choices that say the same after different thoughts: what goes on is the one that was sent back.
@@ -435,7 +436,7 @@ TEST(Splice, TheEndOfATurnIsNotMergedWithWhatFollows) {
   ASSERT_GT(prompt.size(), expected.size());
   EXPECT_EQ(std::vector<int32_t>(prompt.begin(), prompt.begin() + expected.size()), expected);
   EXPECT_EQ(std::count(prompt.begin(), prompt.end(), 97), 0) << "the three full stops became one token";
-  EXPECT_EQ(world.pool.Ids(calls[1].context_keys()), prompt);
+  EXPECT_EQ(world.pool.PromptOf(calls[1]), prompt);
 }
 
 TEST(Splice, ForksWhereTheTemplateWritesTheHistoryOtherwiseNow) {

@@ -1,6 +1,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <functional>
+#include <random>
+
+#include "tree/contexts.h"
 #include "tree/makers.h"
 
 namespace ingot::tree {
@@ -51,6 +56,68 @@ TEST(CallPathsTest, ContextsThatBeginAlikeShareTheirBeginning) {
   ASSERT_EQ(runs.size(), 3u);
   EXPECT_EQ(runs[0].data(), calls[0].context.Runs()[0].data()) << "the same ids, not equal ones";
   EXPECT_THAT(calls[3].Tokens(), ElementsAre(7, 1, 2, 6));
+}
+
+// A random episode in both forms of its calls: each names all of its prompt, or what is new behind another call.
+TEST(CallPathsTest, CallsThatContinueOthersAreThoseThatNameTheirWholePrompts) {
+  std::mt19937 rng(7);
+  for (int round = 0; round < 50; ++round) {
+    v1::EpisodeTree whole;
+    int32_t next = 0;
+    for (int i = 0; i < 20; ++i) {
+      std::vector<v1::Segment> fresh = {Prompt({next++})};
+      if (rng() % 3 == 0) fresh.push_back(Prompt({next++, next++}));
+      std::vector<v1::Segment> sampled;
+      for (uint32_t k = rng() % 3; k > 0; --k) sampled.push_back(Sampled({next++}, 1));
+      AddCall(whole, fresh, sampled);
+    }
+    v1::EpisodeTree brief = whole;
+    for (int i = 1; i < whole.calls_size(); ++i) {
+      if (rng() % 5 == 0) continue;
+      const v1::Call& parent = whole.calls(static_cast<int>(rng() % i));
+      v1::Call& named = *whole.mutable_calls(i);
+      const int continued = parent.sampled_keys_size() - (parent.sampled_keys_size() > 0 && rng() % 4 == 0 ? 1 : 0);
+      const std::vector<std::string> own(named.context_keys().begin(), named.context_keys().end());
+      *named.mutable_context_keys() = parent.context_keys();
+      for (int k = 0; k < continued; ++k) named.add_context_keys(parent.sampled_keys(k));
+      for (const std::string& key : own) named.add_context_keys(key);
+      brief.mutable_calls(i)->set_parent_call_id(parent.call_id());
+      brief.mutable_calls(i)->set_continued_segments(continued);
+    }
+    if (round % 2 == 1) {  // the order of calls means nothing
+      std::reverse(whole.mutable_calls()->begin(), whole.mutable_calls()->end());
+      std::reverse(brief.mutable_calls()->begin(), brief.mutable_calls()->end());
+    }
+    const auto expected = CallPathsOf(whole, 0, 0), found = CallPathsOf(brief, 0, 0);
+    ASSERT_TRUE(found.ok()) << found.status();
+    const Contexts contexts(brief.calls());
+    for (size_t i = 0; i < expected->size(); ++i) {
+      EXPECT_EQ((*found)[i].Tokens(), (*expected)[i].Tokens());
+      const auto keys = contexts.KeysOf(brief.calls(static_cast<int>(i)));
+      ASSERT_TRUE(keys.ok()) << keys.status();
+      EXPECT_THAT(*keys, testing::ElementsAreArray(whole.calls(static_cast<int>(i)).context_keys()));
+    }
+  }
+}
+
+TEST(CallPathsTest, WhatIsContinuedMustBeThere) {
+  const auto refused = [](const std::function<void(v1::Call&)>& damage, const std::string& why) {
+    v1::EpisodeTree tree;
+    AddCall(tree, {Prompt({1})}, {Sampled({2}, 0)});
+    v1::Call& second = AddCall(tree, {Prompt({3})}, {});
+    second.set_parent_call_id("call-0");
+    second.set_continued_segments(1);
+    EXPECT_TRUE(CallPathsOf(tree, 0, 0).ok());
+    damage(second);
+    EXPECT_EQ(CallPathsOf(tree, 0, 0).status().code(), absl::StatusCode::kDataLoss);
+    EXPECT_THAT(std::string(CallPathsOf(tree, 0, 0).status().message()), HasSubstr(why));
+    EXPECT_EQ(Contexts(tree.calls()).KeysOf(second).status().code(), absl::StatusCode::kDataLoss);
+  };
+  refused([](v1::Call& call) { call.set_parent_call_id("another"); }, "continues call another, which is missing");
+  refused([](v1::Call& call) { call.set_continued_segments(2); }, "continues 2 of the 1 segments");
+  refused([](v1::Call& call) { call.set_continued_segments(-1); }, "continues -1 of the 1 segments");
+  refused([](v1::Call& call) { call.set_parent_call_id(call.call_id()), call.set_continued_segments(0); },
+          "continues itself");
 }
 
 TEST(CallPathsTest, DamageNamesTheCallAndTheSegment) {
