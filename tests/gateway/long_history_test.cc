@@ -42,6 +42,9 @@ TEST(LongHistory, TwoHundredThousandTokensAreEncodedStoredAndSentOnce) {
   }
   for (const std::string& key : keys) stored += world.pool.segment(key).token_ids_size();
   EXPECT_LT(stored, last + 100);
+  // Each call records what is new in it, however long its history is.
+  const auto calls = world.pool.calls();
+  EXPECT_LT(calls.back().ByteSizeLong(), calls[1].ByteSizeLong() + 20);
   const std::string metrics = world.gateway().MetricsText();
   const std::string name = "ingot_gateway_rendered_prompt_tokens_total ";
   const size_t at = metrics.find("\n" + name);
