@@ -83,21 +83,22 @@ class BackwardWorker {
         inner_(inner::GetAttention<T>()),
         index_(index),
         most_rows_(p_.queries_per_block * p_.group),
-        words_(CeilDiv(p_.shape.head_dim, inner_.pack)),
+        words_(inner::PackedWords(inner_, p_.shape.head_dim)),
         key_columns_(words_ * kKeyTile),
         value_columns_(words_ * kKeyTile),
-        key_pairs_(CeilDiv(kKeyTile, inner_.pack) * p_.width),
+        key_pairs_(inner::PackedWords(inner_, kKeyTile) * p_.width),
         s_(most_rows_ * kKeyTile),
         dp_(most_rows_ * kKeyTile),
         ds_(most_rows_ * kKeyTile),
         rows_(static_cast<size_t>(2 * most_rows_)) {
     const int64_t blocks = std::min(CeilDiv(p_.stripes.queries, p_.queries_per_block), kPackedBlocks);
     for (int64_t b = 0; b < blocks; ++b) {
-      packed_.emplace_back(most_rows_, words_, CeilDiv(most_rows_, inner_.pack), p_.width);
+      packed_.emplace_back(most_rows_, words_, inner::PackedWords(inner_, most_rows_), p_.width);
     }
   }
 
   void Run(const Item& item) {
+    const inner::Entered entered(inner_);
     const int64_t last_key = std::min(p_.args.keys, item.first_key + p_.stripes.keys);
     const int64_t last_query = std::min(p_.args.rows, item.first_query + p_.stripes.queries);
     for (int64_t k0 = item.first_key; k0 < last_key; k0 += kKeyTile) {

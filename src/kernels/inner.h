@@ -58,6 +58,9 @@ const Kernels<T>* Avx2();
 template <typename T>
 const Kernels<T>* Portable();
 
+// Whether this process may use tile registers, without which the tables of amx must not be called.
+bool MayUseTiles();
+
 // What is in force (attention.h: InstructionSet).
 template <typename T>
 const Kernels<T>& Get();
