@@ -49,10 +49,11 @@ inline void Configure(int64_t rows) { asm volatile("ldtilecfg %0" ::"m"(kTileCon
 inline void Enter() { Configure(kTileRows); }
 inline void Leave() { asm volatile("tilerelease"); }
 
-// Rows of a tile lie `stride` words apart.
-template <int kTile>
-inline void LoadTile(const float* from, int64_t stride) {
-  asm volatile("tileloadd (%0,%1,1), %%tmm%c2" ::"r"(from), "r"(stride * 4), "n"(kTile) : "memory");
+// Rows of a tile lie `stride` words (numbers of bf16) apart.
+template <int kTile, typename T>
+inline void LoadTile(const T* from, int64_t stride) {
+  const int64_t bytes = stride * static_cast<int64_t>(sizeof(T));
+  asm volatile("tileloadd (%0,%1,1), %%tmm%c2" ::"r"(from), "r"(bytes), "n"(kTile) : "memory");
 }
 template <int kTile>
 inline void StoreTile(float* to, int64_t stride) {

@@ -25,7 +25,8 @@ Level Detect() {
     const bool bf16 = inner::AttentionAvx512Bf16<BFloat16>() != nullptr && inner::Avx512Bf16<BFloat16>() != nullptr &&
                       __builtin_cpu_supports("avx512bf16");
     if (!bf16) return kAvx512;
-    return inner::AttentionAmx<BFloat16>() != nullptr && inner::MayUseTiles() ? kAmx : kAvx512Bf16;
+    const bool built = inner::AttentionAmx<BFloat16>() != nullptr && inner::Amx<BFloat16>() != nullptr;
+    return built && inner::MayUseTiles() ? kAmx : kAvx512Bf16;
   }
   if (inner::Avx2<float>() != nullptr && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return kAvx2;
 #endif
@@ -69,6 +70,8 @@ template <typename T>
 const Kernels<T>& Get() {
   switch (Current().load(std::memory_order_relaxed)) {
     case kAmx:
+      if constexpr (std::is_same_v<T, BFloat16>) return *Amx<T>();
+      [[fallthrough]];
     case kAvx512Bf16:
       if constexpr (std::is_same_v<T, BFloat16>) return *Avx512Bf16<T>();
       [[fallthrough]];

@@ -264,6 +264,50 @@ TEST(InnerKernels, Bf16IsRoundedToTheNearestEvenEverywhere) {
   EXPECT_EQ(ToBFloat16(1.01171875f).bits, 0x3f82);  // half way, to the even one above
 }
 
+// bf16 in every set: few and many rows, sums that go on from what is there.
+TEST(InnerKernels, HalfDotProductsAreSumsHoweverManyRows) {
+  std::mt19937_64 rng(14);
+  std::vector<const inner::Kernels<BFloat16>*> sets = {inner::Portable<BFloat16>()};
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) sets.push_back(inner::Avx2<BFloat16>());
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq")) {
+    sets.push_back(inner::Avx512<BFloat16>());
+  }
+  if (__builtin_cpu_supports("avx512bf16")) sets.push_back(inner::Avx512Bf16<BFloat16>());
+  if (inner::Amx<BFloat16>() != nullptr && inner::MayUseTiles()) sets.push_back(inner::Amx<BFloat16>());
+#endif
+  constexpr int64_t kRows = 53, kWidth = 96;
+  for (const auto* set : sets) {
+    for (const auto& [depth, cols] : {std::pair{7, 9}, {32, 70}, {83, 64}, {1100, 33}}) {
+      SCOPED_TRACE(set->name + std::string(" depth ") + std::to_string(depth) + " columns " + std::to_string(cols));
+      const auto a = RandomVector<BFloat16>(rng, kRows * depth), b = RandomVector<BFloat16>(rng, cols * depth);
+      const auto columns = RowsOf(b, depth);
+      const auto before = RandomVector<float>(rng, kRows * kWidth);
+      for (const bool add : {false, true}) {
+        std::vector<float> all = before;
+        set->dot(a.data(), depth, kRows, columns.data(), cols, depth, all.data(), kWidth, add);
+        for (int64_t r = 0; r < kRows; ++r) {
+          for (int64_t j = 0; j < cols; ++j) {
+            double want = add ? before[r * kWidth + j] : 0;
+            for (int64_t d = 0; d < depth; ++d) want += Wide(a[r * depth + d]) * Wide(b[j * depth + d]);
+            ASSERT_NEAR(all[r * kWidth + j], want, 1.2e-7 * (10 + 2 * depth));
+          }
+        }
+        for (const int64_t count : {1, 4, 16, 17, 32, 40}) {
+          const int64_t first = kRows - count;
+          std::vector<float> some(before.begin() + first * kWidth, before.end());
+          set->dot(a.data() + first * depth, depth, count, columns.data(), cols, depth, some.data(), kWidth, add);
+          for (int64_t r = 0; r < count; ++r) {
+            EXPECT_TRUE(std::equal(some.begin() + r * kWidth, some.begin() + r * kWidth + cols,
+                                   all.begin() + (first + r) * kWidth))
+                << count;
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(InnerKernels, LinearDotProductsAreTheSameEverywhere) {
   std::mt19937_64 rng(10);
   const auto check = [&](auto zero, double tolerance) {
