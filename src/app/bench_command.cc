@@ -14,6 +14,7 @@ int BenchAttention(const BenchArgs& args, std::ostream& out, std::ostream& error
   options.shapes = args.shapes;
   options.dtypes = args.dtypes;
   options.repeat = args.repeat;
+  options.instruction_set = args.instruction_set;
   if (args.threads > 0) at::set_num_threads(args.threads);
   try {
     kernels::RunAttentionBench(options, [&](const std::string& line) { out << line << std::endl; });

@@ -12,6 +12,7 @@ namespace ingot::app {
 struct BenchArgs {
   std::vector<std::string> shapes;  // empty: all
   std::vector<std::string> dtypes;  // bf16, fp32; empty: both
+  std::string instruction_set;      // to lower the kernels to; empty: the machine's own
   int threads = 0;                  // 0: as many as torch takes by itself
   int repeat = 5;                   // rounds; every figure is their median
 };

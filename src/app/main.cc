@@ -161,6 +161,8 @@ int main(int argc, char** argv) {
   attention->add_option("--dtype", bench_args.dtypes, "bf16 or fp32 (repeatable); default: both")
       ->allow_extra_args(false);
   attention->add_option("--threads", bench_args.threads, "compute threads; 0: torch's default")->capture_default_str();
+  attention->add_option("--instruction-set", bench_args.instruction_set,
+                        "avx512bf16, avx512, avx2 or portable in place of the machine's own");
   attention->add_option("--repeat", bench_args.repeat, "rounds; every figure is their median")->capture_default_str();
   attention->callback([&] { code = ingot::app::BenchAttention(bench_args, std::cout, std::cerr); });
 

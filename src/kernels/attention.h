@@ -22,8 +22,8 @@
 // of the packed index, a row adds them up in ascending order, and a masked key changes nothing, to the bit. It does
 // depend on the instruction set chosen at run time.
 //
-// bf16: where the machine multiplies pairs of bf16 (AVX512-BF16), probabilities and their gradients are rounded to bf16
-// before they are multiplied, and denormal bf16 numbers count as zero; elsewhere the inputs are widened to fp32.
+// bf16: where the machine multiplies pairs of bf16 (AMX, AVX512-BF16), probabilities and their gradients are rounded to
+// bf16 before they are multiplied, and denormal bf16 numbers count as zero; elsewhere the inputs are widened to fp32.
 //
 // Thread safe; blocks until done; a scratch buffer per thread lives for the call. REQUIRES (not checked here, the torch
 // operator checks): pointers cover what the shapes say; heads is a multiple of kv_heads; page ids are valid. Keys and
@@ -126,9 +126,10 @@ struct AttentionBackwardArgs {
 template <typename T>
 void AttentionBackward(const AttentionShape& shape, const AttentionBackwardArgs<T>& args, const ParallelFor& parallel);
 
-// "avx512bf16", "avx512", "avx2" or "portable": what this machine runs. The environment is not consulted; tests and
-// benchmarks can lower it (never raise it) before the first call, not concurrently with one; returns what is now in
-// force.
+// "amx", "avx512bf16", "avx512", "avx2" or "portable": what this machine runs. The first two are avx512 but for bf16;
+// "amx" also wants the operating system's permission, which is asked for once per process. The environment is not
+// consulted; tests and benchmarks can lower it to any other (never raise it) before the first call, not concurrently
+// with one; returns what is now in force.
 const char* InstructionSet();
 const char* LimitInstructionSet(const char* name);
 

@@ -83,28 +83,38 @@ class BackwardWorker {
         inner_(inner::GetAttention<T>()),
         index_(index),
         most_rows_(p_.queries_per_block * p_.group),
-        words_(CeilDiv(p_.shape.head_dim, inner_.pack)),
+        words_(inner::PackedWords(inner_, p_.shape.head_dim)),
         key_columns_(words_ * kKeyTile),
         value_columns_(words_ * kKeyTile),
-        key_pairs_(CeilDiv(kKeyTile, inner_.pack) * p_.width),
+        key_pairs_(inner::PackedWords(inner_, kKeyTile) * p_.width),
         s_(most_rows_ * kKeyTile),
         dp_(most_rows_ * kKeyTile),
         ds_(most_rows_ * kKeyTile),
         rows_(static_cast<size_t>(2 * most_rows_)) {
     const int64_t blocks = std::min(CeilDiv(p_.stripes.queries, p_.queries_per_block), kPackedBlocks);
     for (int64_t b = 0; b < blocks; ++b) {
-      packed_.emplace_back(most_rows_, words_, CeilDiv(most_rows_, inner_.pack), p_.width);
+      packed_.emplace_back(most_rows_, words_, inner::PackedWords(inner_, most_rows_), p_.width);
     }
   }
 
   void Run(const Item& item) {
-    const int64_t last_key = std::min(p_.args.keys, item.first_key + p_.stripes.keys);
+    const inner::Entered entered(inner_);
     const int64_t last_query = std::min(p_.args.rows, item.first_query + p_.stripes.queries);
+    const int64_t step = static_cast<int64_t>(packed_.size()) * p_.queries_per_block;
+    for (int64_t q0 = item.first_query; q0 < last_query; q0 += step) {
+      RunQueries(item, q0, std::min(last_query, q0 + step));
+    }
+  }
+
+ private:
+  // As many queries as are kept packed, so that each is packed once. Every gradient still gets its terms in ascending
+  // order.
+  void RunQueries(const Item& item, int64_t first_query, int64_t last_query) {
+    const int64_t last_key = std::min(p_.args.keys, item.first_key + p_.stripes.keys);
     for (int64_t k0 = item.first_key; k0 < last_key; k0 += kKeyTile) {
       const int64_t tile = k0 / kKeyTile, cols = std::min(kKeyTile, p_.args.keys - k0);
       // Queries from the tile's first key on, until the last key's end.
-      const int64_t from =
-          std::max(item.first_query, (k0 - p_.args.q_offset) / p_.queries_per_block * p_.queries_per_block);
+      const int64_t from = std::max(first_query, (k0 - p_.args.q_offset) / p_.queries_per_block * p_.queries_per_block);
       const int64_t to = std::min(last_query, index_.LastQuery(tile) - p_.args.q_offset);
       bool packed = false;
       for (int64_t first = from; first < to; first += p_.queries_per_block) {
@@ -119,7 +129,6 @@ class BackwardWorker {
     }
   }
 
- private:
   static constexpr int64_t kPackedBlocks = 8;  // as many as the second-level cache has room for beside the rest
 
   void PackKeys(int64_t kv_head, int64_t k0, int64_t cols) {

@@ -45,7 +45,7 @@ class ForwardWorker {
         inner_(inner::GetAttention<T>()),
         group_(shape.heads / shape.kv_heads),
         width_(tiles::RoundUp(shape.head_dim, inner::kAlign)),
-        words_(CeilDiv(shape.head_dim, inner_.pack)),
+        words_(inner::PackedWords(inner_, shape.head_dim)),
         queries_per_block_(tiles::QueriesPerBlock(group_)),
         q_(most_rows * words_),
         acc_(most_rows * width_),
@@ -54,9 +54,10 @@ class ForwardWorker {
         s_(queries_per_block_ * group_ * kKeyTile),
         rescale_(queries_per_block_ * group_),
         keys_(words_ * kKeyTile),
-        values_(CeilDiv(kKeyTile, inner_.pack) * width_) {}
+        values_(inner::PackedWords(inner_, kKeyTile) * width_) {}
 
   void Run(const AttentionSequence& seq, const TileIndex& index, const Item& item) {
+    const inner::Entered entered(inner_);
     const int64_t rows = item.count * group_, all_rows = rows * (item.last_head - item.first_head);
     for (int64_t h = item.first_head; h < item.last_head; ++h) Begin(seq, item, h, (h - item.first_head) * rows);
     std::memset(acc_.get(), 0, all_rows * width_ * sizeof(Acc));

@@ -11,9 +11,12 @@
 //   grad_k    += ds^T q    A ds pairs          B q pairs
 //   grad_q    += ds k      A ds rows           B k pairs
 //
-//   rows    [count][words of head_dim]            as in memory, ends filled up with zero
+//   rows    [count][words of head_dim]         as in memory, ends filled up with zero
 //   columns [words of head_dim][kKeys]         transposed
-//   pairs   [ceil(count / pack)][width]           word (i, d) holds entries d of rows pack*i ... pack*i + pack-1
+//   pairs   [ceil(count / pack)][width]        word (i, d) holds entries d of rows pack*i ... pack*i + pack-1
+//
+// A machine may take `step` words of a sum's index at once (AMX: 16). The words of head_dim and the rows of pairs are
+// then filled up with zeros to a multiple of it (PackedWords).
 //
 // Each result is one chain of operations in ascending order of the sum's index, whatever the number of rows in the
 // call; a zero word changes no sum, to the bit.
@@ -31,6 +34,8 @@ inline constexpr int64_t kAlign = 16;  // widths of B are multiples of it
 
 // The product of `gemm`: c[r * ldc + n] = (add ? c * (row_scale ? row_scale[r] : 1) : 0)
 //     + sum over k < depth of a[r * row_step + k * k_step] * b[k * ldb + n], n < width, a multiple of kAlign.
+// b is read up to a whole step of k, where it is zero, and so is a: there it is finite (k_step 1), or can be read for
+// rows up to a multiple of kAlign and is not looked at beyond depth (row_step 1).
 template <typename Acc>
 struct Gemm {
   Acc* c;
@@ -75,6 +80,11 @@ struct AttentionKernels {
 
   const char* name;
   int64_t pack;  // numbers per word
+  int64_t step;  // words of a sum's index taken at once
+
+  // Bracket the calls of a thread to the functions below (Entered); null where there is nothing to do.
+  void (*enter)();
+  void (*leave)();
 
   void (*pack_rows)(Acc* to, const T* const* rows, int64_t count, int64_t depth);
   void (*pack_columns)(Acc* to, const T* const* rows, int64_t count, int64_t depth);  // columns from count on are zero
@@ -100,7 +110,33 @@ struct AttentionKernels {
   Acc (*row_dot)(const T* a, const T* b, int64_t n);
 };
 
-// Null where the compiler could not build it. Avx512Bf16 knows bf16 alone.
+// Words that `numbers` numbers take in a packed tile, along a sum's index.
+template <typename T>
+int64_t PackedWords(const AttentionKernels<T>& kernels, int64_t numbers) {
+  const int64_t step = kernels.pack * kernels.step;
+  return (numbers + step - 1) / step * kernels.step;
+}
+
+// While one lives, its thread may call the table's functions, and may use no tile registers otherwise.
+template <typename T>
+class Entered {
+ public:
+  explicit Entered(const AttentionKernels<T>& kernels) : leave_(kernels.leave) {
+    if (kernels.enter != nullptr) kernels.enter();
+  }
+  ~Entered() {
+    if (leave_ != nullptr) leave_();
+  }
+  Entered(const Entered&) = delete;
+  Entered& operator=(const Entered&) = delete;
+
+ private:
+  void (*const leave_)();
+};
+
+// Null where the compiler could not build it. Amx and Avx512Bf16 know bf16 alone.
+template <typename T>
+const AttentionKernels<T>* AttentionAmx();
 template <typename T>
 const AttentionKernels<T>* AttentionAvx512Bf16();
 template <typename T>

@@ -1,8 +1,9 @@
 // How the numbers of attention become words and vectors, on top of simd.h (whose rules hold here too: included once per
 // instruction set, nothing inline that the linker could merge with another set's).
 //
-// A policy has: T as in memory, Acc of the sums, kPack numbers per word; Words(p) loads a vector of words, WordsN(p, n)
-// its first n numbers and zeros; Madd(a, b, c) = c + the word products of a and b; Narrow* turn sums into words.
+// A policy has: T as in memory, Acc of the sums, kPack numbers per word, kStep words of a sum taken at once; Words(p)
+// loads a vector of words, WordsN(p, n) its first n numbers and zeros; Madd(a, b, c) = c + the word products of a and
+// b; Narrow* turn sums into words.
 #pragma once
 
 #include "kernels/attention_inner.h"
@@ -15,7 +16,7 @@ template <typename Number>
 struct Plain {
   using T = Number;
   using Acc = Number;
-  static constexpr int kPack = 1;
+  static constexpr int kPack = 1, kStep = 1;
   static V<Acc> Words(const T* p) { return Vec<T>::Load(p); }
   static V<Acc> WordsN(const T* p, int64_t n) { return Vec<T>::LoadN(p, n); }
   static V<Acc> Madd(V<Acc> a, V<Acc> b, V<Acc> c) { return Vec<Acc>::Fma(a, b, c); }
@@ -27,7 +28,7 @@ struct Plain {
 struct Widened {
   using T = BFloat16;
   using Acc = float;
-  static constexpr int kPack = 1;
+  static constexpr int kPack = 1, kStep = 1;
   using X = Vec<float>;
   static V<Acc> Madd(V<Acc> a, V<Acc> b, V<Acc> c) { return X::Fma(a, b, c); }
 #if defined(__AVX512F__)
@@ -77,7 +78,7 @@ struct Widened {
 struct Paired {
   using T = BFloat16;
   using Acc = float;
-  static constexpr int kPack = 2;
+  static constexpr int kPack = 2, kStep = 1;
   static V<Acc> Words(const T* p) { return _mm512_castsi512_ps(_mm512_loadu_si512(p)); }
   static V<Acc> WordsN(const T* p, int64_t n) {
     return _mm512_castsi512_ps(_mm512_maskz_loadu_epi16(static_cast<__mmask32>((uint64_t{1} << n) - 1), p));

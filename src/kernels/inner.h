@@ -11,14 +11,16 @@
 
 namespace ingot::kernels::inner {
 
-inline constexpr int64_t kTile = 64;  // output columns of a panel
+inline constexpr int64_t kAlignCols = 32;  // a row of dot's result has room for a multiple of it
 
 template <typename T>
 struct Kernels {
   const char* name;
 
-  // s[r * lds + j] = (accumulate ? s : 0) + dot(a + r * lda, b[j], depth). Writes columns up to cols rounded up to 4;
-  // those past `cols` hold garbage.
+  // Rows and columns of a call to dot from which on more bring nothing; multiples of kAlignCols.
+  int64_t rows, cols;
+  // s[r * lds + j] = (accumulate ? s : 0) + dot(a + r * lda, b[j], depth). Writes columns up to cols rounded up to
+  // kAlignCols at most; those past `cols` hold garbage.
   void (*dot)(const T* a, int64_t lda, int64_t rows, const T* const* b, int64_t cols, int64_t depth, T* s, int64_t lds,
               bool accumulate);
 
@@ -39,6 +41,7 @@ struct Kernels {
 template <>
 struct Kernels<BFloat16> {
   const char* name;
+  int64_t rows, cols;
   // As above; s is not rounded.
   void (*dot)(const BFloat16* a, int64_t lda, int64_t rows, const BFloat16* const* b, int64_t cols, int64_t depth,
               float* s, int64_t lds, bool accumulate);
@@ -48,7 +51,9 @@ struct Kernels<BFloat16> {
   void (*narrow)(BFloat16* out, const float* x, int64_t n);
 };
 
-// Null where the compiler could not build it or the machine cannot run it. Avx512Bf16 knows bf16 alone.
+// Null where the compiler could not build it or the machine cannot run it. Amx and Avx512Bf16 know bf16 alone.
+template <typename T>
+const Kernels<T>* Amx();
 template <typename T>
 const Kernels<T>* Avx512Bf16();
 template <typename T>
@@ -57,6 +62,9 @@ template <typename T>
 const Kernels<T>* Avx2();
 template <typename T>
 const Kernels<T>* Portable();
+
+// Whether this process may use tile registers, without which the tables of amx must not be called.
+bool MayUseTiles();
 
 // What is in force (attention.h: InstructionSet).
 template <typename T>

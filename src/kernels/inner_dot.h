@@ -6,6 +6,8 @@
 
 namespace ingot::kernels::INGOT_ISA {
 
+constexpr int64_t kDotBlockRows = 96, kDotBlockCols = 64;
+
 // R rows against four columns.
 template <typename P, int R>
 void DotBlock(const typename P::T* a, int64_t lda, const typename P::T* const* b, int64_t depth, typename P::Acc* s,

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <type_traits>
+#include <vector>
 
 #include "kernels/attention_tiles.h"
 #include "kernels/inner.h"
@@ -10,29 +11,43 @@ namespace {
 
 using tiles::CeilDiv;
 
-constexpr int64_t kCols = inner::kTile;  // output columns per item
-constexpr int64_t kRows = 96;            // rows per item
+constexpr int64_t kLeastCols = 64;  // of an item
+static_assert(kLeastCols % inner::kAlignCols == 0);
 // A sum over `in` is cut at fixed places, so that the panel of weights stays in the second-level cache. The cuts are
 // part of the numerics: the same for every number of rows.
 template <typename T>
 constexpr int64_t kDepth = std::is_same_v<T, BFloat16> ? 1024 : 512;
 
+// Of the result, for an item. Large ones read less, small ones leave more to share out; does not change a result.
+struct Block {
+  int64_t rows, cols;
+};
+
+template <typename T>
+Block ChooseBlock(const LinearArgs<T>& a) {
+  constexpr int64_t kEnoughItems = 32;
+  Block block{std::min(inner::Get<T>().rows, a.rows), inner::Get<T>().cols};
+  while (CeilDiv(a.rows, block.rows) * CeilDiv(a.out, block.cols) < kEnoughItems && block.cols > kLeastCols) {
+    block.cols /= 2;
+  }
+  return block;
+}
+
 template <typename T>
 class LinearWorker {
  public:
-  explicit LinearWorker(const LinearArgs<T>& args)
-      : a_(args), inner_(inner::Get<T>()), y_(std::min(kRows, args.rows) * kCols) {}
+  LinearWorker(const LinearArgs<T>& args, Block block)
+      : a_(args), block_(block), inner_(inner::Get<T>()), y_(block.rows * block.cols), panel_(block.cols) {}
 
   void Run(int64_t first_row, int64_t first_col) {
-    const int64_t rows = std::min(kRows, a_.rows - first_row), cols = std::min(kCols, a_.out - first_col);
-    const T* panel[kCols];
+    const int64_t rows = std::min(block_.rows, a_.rows - first_row), cols = std::min(block_.cols, a_.out - first_col);
     for (int64_t depth = 0; depth < a_.in; depth += kDepth<T>) {
-      for (int64_t j = 0; j < cols; ++j) panel[j] = a_.weight + (first_col + j) * a_.in + depth;
-      inner_.dot(a_.x + first_row * a_.x_row_stride + depth, a_.x_row_stride, rows, panel, cols,
-                 std::min(kDepth<T>, a_.in - depth), y_.get(), kCols, depth > 0);
+      for (int64_t j = 0; j < cols; ++j) panel_[j] = a_.weight + (first_col + j) * a_.in + depth;
+      inner_.dot(a_.x + first_row * a_.x_row_stride + depth, a_.x_row_stride, rows, panel_.data(), cols,
+                 std::min(kDepth<T>, a_.in - depth), y_.get(), block_.cols, depth > 0);
     }
     for (int64_t r = 0; r < rows; ++r) {
-      Acc* from = y_.get() + r * kCols;
+      Acc* from = y_.get() + r * block_.cols;
       if (a_.bias != nullptr) {
         for (int64_t j = 0; j < cols; ++j) from[j] += Widen(a_.bias[first_col + j]);
       }
@@ -61,8 +76,10 @@ class LinearWorker {
   }
 
   const LinearArgs<T>& a_;
+  const Block block_;
   const inner::Kernels<T>& inner_;
   tiles::Scratch<Acc> y_;
+  std::vector<const T*> panel_;
 };
 
 }  // namespace
@@ -71,12 +88,14 @@ template <typename T>
 void Linear(const LinearArgs<T>& args, const ParallelFor& parallel) {
   LinearArgs<T> a = args;
   if (a.x_row_stride == 0) a.x_row_stride = a.in;
-  const int64_t row_blocks = CeilDiv(a.rows, kRows), col_blocks = CeilDiv(a.out, kCols);
+  if (a.rows == 0 || a.out == 0) return;
+  const Block block = ChooseBlock(a);
+  const int64_t row_blocks = CeilDiv(a.rows, block.rows), col_blocks = CeilDiv(a.out, block.cols);
   const double flops = 2.0 * static_cast<double>(a.rows) * static_cast<double>(a.in) * static_cast<double>(a.out);
   // Neighbouring items share the panel of weights.
   tiles::ShareOut(parallel, row_blocks * col_blocks, flops, [&] {
-    return [&, worker = LinearWorker<T>(a)](int64_t item) mutable {
-      worker.Run(item % row_blocks * kRows, item / row_blocks * kCols);
+    return [&, worker = LinearWorker<T>(a, block)](int64_t item) mutable {
+      worker.Run(item % row_blocks * block.rows, item / row_blocks * block.cols);
     };
   });
 }

@@ -19,6 +19,9 @@ TEST(AttentionBench, RefusesWhatItDoesNotKnowAndNamesWhatThereIs) {
   options.dtypes = {"fp8"};
   EXPECT_THROW(RunAttentionBench(options, [](const std::string&) {}), c10::Error);
   options.dtypes = {};
+  options.instruction_set = "avx1024";
+  EXPECT_THROW(RunAttentionBench(options, [](const std::string&) {}), c10::Error);
+  options.instruction_set = {};
   options.repeat = 0;
   EXPECT_THROW(RunAttentionBench(options, [](const std::string&) {}), c10::Error);
 }
@@ -34,6 +37,18 @@ TEST(AttentionBench, GivesOneObjectPerFigureWithItsRateOfTheMatrixProduct) {
   EXPECT_NE(lines[0].find("\"pass\":\"gemm\""), std::string::npos);
   EXPECT_NE(lines[0].find("\"of_gemm\":1.000"), std::string::npos);
   EXPECT_NE(lines[1].find("\"pass\":\"decode\""), std::string::npos);
+}
+
+TEST(AttentionBench, MeasuresTheLinearLayerBesideTorchs) {
+  AttentionBenchOptions options;
+  options.shapes = {"linear-1"};
+  options.dtypes = {"fp32"};
+  options.repeat = 1;
+  std::vector<std::string> lines;
+  RunAttentionBench(options, [&](const std::string& line) { lines.push_back(line); });
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_NE(lines[1].find("\"pass\":\"linear\""), std::string::npos);
+  EXPECT_NE(lines[2].find("\"pass\":\"torch-linear\""), std::string::npos);
 }
 
 }  // namespace

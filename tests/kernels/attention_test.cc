@@ -36,6 +36,18 @@ namespace {
   return set != nullptr;
 }();
 
+// Every one of them below this machine's own, and no other.
+TEST(InstructionSet, IsTheOneAskedForIfTheMachineHasIt) {
+  const std::vector<std::string> sets = {"portable", "avx2", "avx512", "avx512bf16", "amx"};
+  const auto rank = [&](const std::string& name) { return std::find(sets.begin(), sets.end(), name) - sets.begin(); };
+  const std::string now = InstructionSet();
+  ASSERT_LT(rank(now), 5);
+  const char* set = std::getenv("INGOT_TEST_INSTRUCTION_SET");
+  EXPECT_LE(rank(now), rank(set == nullptr ? "amx" : set));
+  EXPECT_EQ(LimitInstructionSet("amx"), now);  // never up
+  EXPECT_EQ(LimitInstructionSet("avx1024"), now);
+}
+
 using testing::Compute;
 using testing::ExpectClose;
 using testing::GatheredPaths;

@@ -190,7 +190,14 @@ std::vector<double> WideOf(const std::vector<BFloat16>& values) {
 
 TEST(HalfLinear, EqualsPlainSumsAndItsWideFormIsNotRounded) {
   std::mt19937_64 rng(6);
-  for (const auto& [rows, in, out] : {std::tuple{1, 5, 3}, {7, 64, 65}, {13, 2100, 9}, {2, 1057, 130}}) {
+  for (const auto& [rows, in, out] : {std::tuple{1, 5, 3},
+                                      {7, 64, 65},
+                                      {13, 2100, 9},
+                                      {2, 1057, 130},
+                                      {17, 1057, 33},
+                                      {32, 64, 16},
+                                      {61, 600, 71},
+                                      {300, 40, 270}}) {
     SCOPED_TRACE(std::to_string(rows) + "x" + std::to_string(in) + "x" + std::to_string(out));
     const auto x = RandomVector<BFloat16>(rng, rows * in), w = RandomVector<BFloat16>(rng, out * in),
                bias = RandomVector<BFloat16>(rng, out);
@@ -227,7 +234,7 @@ TEST(HalfLinear, ARowDoesNotDependOnTheOthersNorOnThreads) {
   const auto all = run(0, rows, Serial);
   EXPECT_TRUE(all == run(0, rows, Threads(3)));
   for (const int64_t first : {0, 5, 6, 96, 202}) {
-    for (const int64_t count : {1, 2, 5, 64}) {
+    for (const int64_t count : {1, 2, 5, 16, 17, 31, 33, 64}) {
       if (first + count > rows) continue;
       const auto some = run(first, count, Serial);
       EXPECT_TRUE(std::equal(some.begin(), some.end(), all.begin() + first * out)) << first << " " << count;

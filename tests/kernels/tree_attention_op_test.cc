@@ -55,6 +55,20 @@ TEST(TreeAttentionOp, TakesSlicesAndHalfPrecision) {
   EXPECT_LT((half.to(at::kFloat) - want).abs().max().item<double>(), 0.05);
 }
 
+// Tile registers have a configuration per thread, and torch's bf16 products set their own on the same threads.
+TEST(TreeAttentionOp, AndTorchsProductsDoNotDisturbEachOther) {
+  const at::Tensor q = at::randn({200, 4, 64}).to(at::kBFloat16), k = at::randn({200, 2, 64}).to(at::kBFloat16),
+                   a = at::randn({300, 300}).to(at::kBFloat16), x = at::randn({77, 300}).to(at::kBFloat16);
+  const at::Tensor out = TreeAttention(q, k, k, {}, 0.125), square = at::mm(a, a), y = at::linear(x, a);
+  for (int round = 0; round < 3; ++round) {
+    EXPECT_TRUE(at::equal(at::mm(a, a), square));
+    EXPECT_TRUE(at::equal(TreeAttention(q, k, k, {}, 0.125), out));
+    EXPECT_TRUE(at::equal(at::linear(x, a), y));
+    EXPECT_TRUE(at::equal(TreeAttention(q.narrow(0, 0, 1), k.narrow(0, 0, 1), k.narrow(0, 0, 1), {}, 0.125),
+                          out.narrow(0, 0, 1)));
+  }
+}
+
 std::string ErrorOf(const std::function<void()>& f) {
   try {
     f();

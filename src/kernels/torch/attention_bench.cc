@@ -14,6 +14,7 @@
 #include <random>
 
 #include "kernels/tile_index.h"
+#include "kernels/torch/layers.h"
 #include "kernels/torch/tree_attention.h"
 #include "kernels/torch/tree_attention_ops.h"
 
@@ -82,6 +83,9 @@ std::vector<Forest> Forests() {
           {"dialogue-20", Dialogue(4096, 20, 160, 512, 160)}};
 }
 constexpr const char* kDecode = "decode-16x2k";
+constexpr int64_t kLinearRows[] = {1, 16, 2048};
+
+std::string LinearName(int64_t rows) { return "linear-" + std::to_string(rows); }
 
 double VisiblePairs(const std::vector<int32_t>& visible_end) {
   double pairs = 0;
@@ -121,6 +125,9 @@ class Bench {
       if (Wanted(forest.name)) AddStream(forest, type, dtype);
     }
     if (Wanted(kDecode)) AddDecode(type, dtype);
+    for (const int64_t rows : kLinearRows) {
+      if (Wanted(LinearName(rows))) AddLinear(rows, type, dtype);
+    }
   }
 
   void Run() {
@@ -217,6 +224,14 @@ class Bench {
         {kDecode, "decode", dtype, 4 * pairs, 0, [=] { TreeAttentionForward(q, k, v, options); }, {}, {}});
   }
 
+  void AddLinear(int64_t rows, at::ScalarType type, const std::string& dtype) {
+    constexpr int64_t kIn = 4096, kOut = 4096;
+    const at::Tensor x = at::randn({rows, kIn}).to(type), weight = at::randn({kOut, kIn}).to(type);
+    const double flops = 2.0 * static_cast<double>(rows * kIn * kOut);
+    figures_.push_back({LinearName(rows), "linear", dtype, flops, 0, [=] { LinearOp(x, weight, {}); }, {}, {}});
+    figures_.push_back({LinearName(rows), "torch-linear", dtype, flops, 0, [=] { at::linear(x, weight); }, {}, {}});
+  }
+
   const AttentionBenchOptions& o_;
   std::vector<Figure> figures_;
 };
@@ -227,6 +242,7 @@ std::vector<std::string> AttentionBenchShapes() {
   std::vector<std::string> names;
   for (const Forest& forest : Forests()) names.push_back(forest.name);
   names.push_back(kDecode);
+  for (const int64_t rows : kLinearRows) names.push_back(LinearName(rows));
   return names;
 }
 
@@ -240,6 +256,10 @@ void RunAttentionBench(const AttentionBenchOptions& options, const std::function
   TORCH_CHECK(options.repeat > 0 && options.heads > 0 && options.kv_heads > 0 && options.head_dim > 0 &&
                   options.heads % options.kv_heads == 0,
               "attention bench: repeat, heads, kv_heads and head_dim must be positive, heads a multiple of kv_heads");
+  if (const std::string& set = options.instruction_set; !set.empty()) {
+    const std::string now = LimitInstructionSet(set.c_str());
+    TORCH_CHECK(now == set, "no instruction set '", set, "' here: the kernels run ", now);
+  }
   const at::NoGradGuard no_grad;
   for (const std::string& dtype : options.dtypes.empty() ? std::vector<std::string>{"bf16", "fp32"} : options.dtypes) {
     TORCH_CHECK(dtype == "bf16" || dtype == "fp32", "no dtype '", dtype, "'; there are bf16 and fp32");

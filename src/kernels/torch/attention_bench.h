@@ -1,5 +1,6 @@
-// Tree attention against the clock: the operator on named shapes beside torch's best matrix product and torch's own
-// attention, interleaved in one run, so that what else the machine does hits all of them alike.
+// Tree attention and the bf16 linear layer against the clock: the operators on named shapes beside torch's best matrix
+// product and torch's own attention and linear layer, interleaved in one run, so that what else the machine does hits
+// all of them alike.
 #pragma once
 
 #include <cstdint>
@@ -14,19 +15,23 @@ struct AttentionBenchOptions {
   int repeat = 5;                   // rounds; every figure is their median
   std::vector<std::string> shapes;  // of AttentionBenchShapes(); empty: all
   std::vector<std::string> dtypes;  // "bf16", "fp32"; empty: both
+  std::string instruction_set;      // to lower the kernels to for the rest of the process; empty: the machine's own
 };
 
 // causal-8k, causal-16k, group-8 (8 answers of 512 below a prompt of 4K), group-16 (16 of 1K below 1K), dialogue-20 (20
-// turns of which each drops the thinking of those before), decode-16x2k (16 sequences, one query each, 2K paged keys).
+// turns of which each drops the thinking of those before), decode-16x2k (16 sequences, one query each, 2K paged keys),
+// linear-1, linear-16 and linear-2048 (as many rows through a layer of 4K by 4K).
 std::vector<std::string> AttentionBenchShapes();
 
 // Calls emit with one JSON object per figure:
-//   {"bench":"attention","shape":...,"pass":"forward"|"backward"|"sdpa-forward"|"decode"|"gemm","dtype":...,
+//   {"bench":"attention","shape":...,"pass":"forward"|"backward"|"sdpa-forward"|"decode"|"linear"|"torch-linear"|
+//    "gemm","dtype":...,
 //    "threads","instruction_set","ms" (median),"ms_min","ms_max","gflops","cpu_ms",
 //    "of_gemm" (rate over that of the matrix product of the same dtype and run), "of_gemm_cpu" (the same by processor
 //    time, which other processes disturb less), "tiles" (unmasked tiles of 64 keys and 64 query rows),"us_per_tile"}
 // gflops counts visible pairs only: 4 * head_dim per pair and head forward, 10 backward. Rates are of
-// at::get_num_threads() threads. Throws c10::Error on an unknown shape or dtype.
+// at::get_num_threads() threads. Throws c10::Error on an unknown shape or dtype, or a set that is not below the
+// machine's.
 void RunAttentionBench(const AttentionBenchOptions& options, const std::function<void(const std::string&)>& emit);
 
 }  // namespace ingot::kernels
