@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "trainer/memory.h"
 #include "trainer/parallel/rank_memory.h"
+#include "trainer/parallel/wire.h"
 #include "trainer/process_memory.h"
 #include "trainer/torch_edge.h"
 #include "trainer/weights_of.h"
@@ -103,8 +104,8 @@ Trainer::Trainer(const TrainerOptions& options, model::Transformer model, std::u
       objective_(std::move(objective)),
       ranks_(ranks),
       shards_(Shards(options, model_, ranks)),
-      pass_options_(PassesOf(options, shards_.get())),
-      optimizer_(options.optimizer, model_.parameters().tensors(), ranks, /*publishes=*/shards_ == nullptr) {
+      pass_options_(PassesOf(options, shards_.get())) {
+  MakeOptimizer(options.optimizer);
   ReturnFreedMemory();  // what is predicted of a step is then what the process holds
   INGOT_LOG(info, "objective {}; {}", objective_->Describe(), DescribeRest(options_));
 }
@@ -162,25 +163,33 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Resume(const TrainerOptions& o
   });
 }
 
+void Trainer::MakeOptimizer(const OptimizerOptions& options) {
+  optimizer_.emplace(options, model_.parameters().tensors(), ranks_, /*publishes=*/shards_ == nullptr);
+}
+
 absl::Status Trainer::LoadOptimizer(const std::string& checkpoint_path, const CheckpointContents& contents) {
-  const std::map<std::string, at::Tensor> own = optimizer_.State();
+  const std::map<std::string, at::Tensor> own = optimizer_->State();
   model::TensorFilter owned;  // one rank reads all, and finds what does not belong
   if (ranks_ != nullptr) owned = [&own](const std::string& name) { return own.contains(name); };
   INGOT_ASSIGN_OR_RETURN(const auto state, ReadOptimizer(checkpoint_path, contents.optimizer_shards, owned));
-  return optimizer_.LoadState(state, contents.optimizer_steps);
+  return optimizer_->LoadState(state, contents.optimizer_steps);
+}
+
+absl::Status Trainer::CopyReference(const model::Parameters& from) {
+  const at::Device device = from.tensors().begin()->second.device();
+  INGOT_ASSIGN_OR_RETURN(reference_, OwnedModel(config(), from, device, options_.dtype, /*trainable=*/false));
+  return absl::OkStatus();
 }
 
 absl::Status Trainer::SetReference(const model::Parameters* start) {
   if (!options_.needs_reference()) return absl::OkStatus();
-  const at::Device device = parameters().tensors().begin()->second.device();
   if (options_.reference_path.empty()) {
     if (start == nullptr) {
       return absl::FailedPreconditionError(
           "the reference policy is the one the run started from, which a later checkpoint does not hold: set "
           "trainer.reference_path to its model folder");
     }
-    INGOT_ASSIGN_OR_RETURN(reference_, OwnedModel(config(), *start, device, options_.dtype, /*trainable=*/false));
-    return absl::OkStatus();
+    return CopyReference(*start);
   }
   const std::string context = absl::StrCat("reference policy ", options_.reference_path);
   absl::StatusOr<model::LoadedModel> loaded = model::LoadModelDir(options_.reference_path);
@@ -192,46 +201,17 @@ absl::Status Trainer::SetReference(const model::Parameters* start) {
                      loaded->config.max_position_embeddings, "; the model's are ", config().vocab_size, " and ",
                      config().max_position_embeddings, ": it must know the same tokens and as many positions"));
   }
+  const at::Device device = parameters().tensors().begin()->second.device();
   auto model = OwnedModel(loaded->config, loaded->parameters, device, options_.dtype, /*trainable=*/false);
   if (!model.ok()) return base::Annotate(model.status(), context);
   reference_ = *std::move(model);
   return absl::OkStatus();
 }
 
-absl::Status Trainer::RunSupervised(const std::function<absl::Status()>& stage) {
-  if (version_ != 0) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("supervised training comes before the first step; this trainer is at version ", version_));
-  }
-  if (ranks_ != nullptr) {
-    return absl::FailedPreconditionError("supervised training is one rank's: give the result to the trainer of many");
-  }
-  UseThreads();
-  snapshot_ = nullptr;
-  return AtTorchEdge("supervised training", [&] {
-    INGOT_RETURN_IF_ERROR(stage());
-    return SetReference(&parameters());
-  });
-}
-
-absl::Status Trainer::RunSft(const std::vector<tree::CallPath>& calls, const SftObserver& observer,
-                             const std::string& checkpoints) {
-  return RunSupervised([&] { return RunSftStage(model_, options_, calls, clock_, observer, checkpoints); });
-}
-
-absl::Status Trainer::RunDpo(const std::vector<tree::CallPath>& calls, const SftObserver& observer,
-                             const std::string& checkpoints) {
-  return RunSupervised([&]() -> absl::Status {
-    const at::Device device = parameters().tensors().begin()->second.device();
-    INGOT_ASSIGN_OR_RETURN(const model::Transformer start,
-                           OwnedModel(config(), parameters(), device, options_.dtype, /*trainable=*/false));
-    return RunDpoStage(model_, start, options_, calls, clock_, observer, checkpoints);
-  });
-}
-
 // The calling thread's share of the cores; it is the thread's own setting, so every entry point makes it.
 void Trainer::UseThreads() const {
-  if (options_.threads > 0 && at::get_num_threads() != options_.threads) at::set_num_threads(options_.threads);
+  const int threads = stage_ && stage_->threads > 0 ? stage_->threads : options_.threads;
+  if (threads > 0 && at::get_num_threads() != threads) at::set_num_threads(threads);
 }
 
 TokenLimits Trainer::Limits() const { return {config().vocab_size, config().max_position_embeddings}; }
@@ -258,28 +238,35 @@ absl::StatusOr<std::shared_ptr<const weights::Snapshot>> Trainer::TakeSnapshot()
   return snapshot_;
 }
 
-absl::StatusOr<CheckpointContents> Trainer::Contents() {
+absl::StatusOr<CheckpointContents> Trainer::Contents(int64_t step) {
   INGOT_ASSIGN_OR_RETURN(const auto snapshot, TakeSnapshot());
   CheckpointContents contents;
-  contents.step = version_;
+  contents.step = step;
   contents.seed = options_.seed;
   contents.weights_checksum = snapshot->checksum();
-  contents.total_steps = options_.total_steps;
-  contents.schedule = options_.optimizer;
+  contents.total_steps = stage_ ? 0 : options_.total_steps;
+  contents.schedule = stage_ ? stage_->options.optimizer : options_.optimizer;
   contents.config = config();
-  contents.optimizer_steps = optimizer_.steps();
+  contents.optimizer_steps = optimizer_->steps();
   contents.parameters = ParametersOf(snapshot);  // which has them all, wherever they are
   return contents;
 }
 
 absl::StatusOr<CheckpointInfo> Trainer::SaveCheckpoint(const std::string& root,
                                                        const std::map<std::string, std::string>& extra_files) {
+  return Save(root, version_, extra_files);
+}
+
+absl::StatusOr<CheckpointInfo> Trainer::Save(const std::string& root, int64_t step,
+                                             const std::map<std::string, std::string>& extra_files) {
   if (ranks_ != nullptr) {
-    INGOT_RETURN_IF_ERROR(Tell(Order::kSave, root));
-    return SaveTogether(root, extra_files);
+    Writer order;
+    order.Put(step).PutText(root);
+    INGOT_RETURN_IF_ERROR(Tell(Order::kSave, order.Take()));
+    return SaveTogether(root, step, extra_files);
   }
-  INGOT_ASSIGN_OR_RETURN(CheckpointContents contents, Contents());
-  contents.optimizer = optimizer_.State();
+  INGOT_ASSIGN_OR_RETURN(CheckpointContents contents, Contents(step));
+  contents.optimizer = optimizer_->State();
   for (auto& [name, tensor] : contents.optimizer) tensor = tensor.to(at::kCPU);
   return WriteCheckpoint(root, contents, extra_files, options_.keep_checkpoints);
 }
