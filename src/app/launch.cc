@@ -63,10 +63,17 @@ absl::Status CheckPortFree(const std::string& key, const std::string& host, int 
   return absl::UnavailableError(absl::StrCat(key, ": cannot listen on ", host, ":", port, ": ", std::strerror(error)));
 }
 
+// A run without tasks is its trainer alone: supervised training asks nobody.
+bool TrainerAlone(const RunConfig& config) { return config.tasks.empty(); }
+
 // Whether each role can listen where it is to. It would find out by itself, in its own log and several times over, when
 // the run has a folder already.
 absl::Status CheckPortsFree(const RunConfig& config) {
   const ClusterOptions& cluster = config.cluster;
+  if (cluster.trainer_ranks > 1) {
+    INGOT_RETURN_IF_ERROR(CheckPortFree("cluster.trainer_port", cluster.host, cluster.trainer_port));
+  }
+  if (TrainerAlone(config)) return absl::OkStatus();
   INGOT_RETURN_IF_ERROR(CheckPortFree("cluster.datapool_port", cluster.host, cluster.datapool_port));
   INGOT_RETURN_IF_ERROR(CheckPortFree("cluster.scheduler_port", cluster.host, cluster.scheduler_port));
   INGOT_RETURN_IF_ERROR(CheckPortFree("cluster.gateway_port", cluster.host, cluster.gateway_port));
@@ -79,7 +86,6 @@ absl::Status CheckPortsFree(const RunConfig& config) {
 absl::StatusOr<int> LaunchOrError(const RunArgs& args) {
   INGOT_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadRunConfig(args.config, args.overrides));
   const RunConfig& config = *loaded.config;
-  INGOT_RETURN_IF_ERROR(RequireTasks(config));
   INGOT_RETURN_IF_ERROR(CheckDataFiles(config));
   // Only `cuda` can fail; the roles that compute open it again.
   if (config.device == "cuda") INGOT_RETURN_IF_ERROR(OpenDevice(config.device).status());
@@ -132,22 +138,30 @@ absl::StatusOr<int> LaunchOrError(const RunArgs& args) {
   options.max_restarts = config.cluster.max_restarts;
   options.min_members = config.cluster.min_trainer_ranks;
   Supervisor supervisor(options);
-  INGOT_RETURN_IF_ERROR(supervisor.Start(role("datapool", 0)));
-  RoleSpec scheduler = role("scheduler", 0);
-  scheduler.restart_extra = {"--resume"};
-  INGOT_RETURN_IF_ERROR(supervisor.Start(std::move(scheduler)));
-  for (int i = 0; i < config.cluster.rollout_engines; ++i) INGOT_RETURN_IF_ERROR(supervisor.Start(role("rollout", i)));
-  const bool starts_agents = !config.agents.recipes.empty();
-  RoleSpec gateway = role("gateway", 0);
-  gateway.inherits_stdout = !starts_agents;  // it says where agents reach it
-  INGOT_RETURN_IF_ERROR(supervisor.Start(std::move(gateway)));
+  const bool starts_agents = !TrainerAlone(config) && !config.agents.recipes.empty();
+  int others = 0;  // than the trainer's
+  const auto start = [&](RoleSpec spec) {
+    ++others;
+    return supervisor.Start(std::move(spec));
+  };
+  if (!TrainerAlone(config)) {
+    INGOT_RETURN_IF_ERROR(start(role("datapool", 0)));
+    RoleSpec scheduler = role("scheduler", 0);
+    scheduler.restart_extra = {"--resume"};
+    INGOT_RETURN_IF_ERROR(start(std::move(scheduler)));
+    for (int i = 0; i < config.cluster.rollout_engines; ++i) INGOT_RETURN_IF_ERROR(start(role("rollout", i)));
+    RoleSpec gateway = role("gateway", 0);
+    gateway.inherits_stdout = !starts_agents;  // it says where agents reach it
+    INGOT_RETURN_IF_ERROR(start(std::move(gateway)));
+  }
   for (int rank = 0; rank < config.cluster.trainer_ranks; ++rank) {
     INGOT_RETURN_IF_ERROR(supervisor.Start(trainer(rank, rank, config.cluster.trainer_ranks)));
   }
-  if (starts_agents) INGOT_RETURN_IF_ERROR(supervisor.Start(role("agents", 0)));
-  std::printf("%s: %d processes; logs %s; `ingot status %s` asks them how they are\n", config.name.c_str(),
-              3 + (starts_agents ? 1 : 0) + config.cluster.rollout_engines + config.cluster.trainer_ranks,
-              dir.logs().c_str(), args.config.c_str());
+  if (starts_agents) INGOT_RETURN_IF_ERROR(start(role("agents", 0)));
+  const std::string asked =
+      others == 0 ? "" : absl::StrCat("; `ingot status ", args.config, "` asks them how they are");
+  std::printf("%s: %d processes; logs %s%s\n", config.name.c_str(), others + config.cluster.trainer_ranks,
+              dir.logs().c_str(), asked.c_str());
   return supervisor.Run(StopFlag(), [&](const std::string& line) {
     INGOT_LOG(info, "{}", line);
     std::printf("[%s] %s\n", config.name.c_str(), line.c_str());
