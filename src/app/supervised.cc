@@ -81,11 +81,12 @@ absl::StatusOr<std::unique_ptr<trainer::Trainer>> NewTrainer(const RunConfig& co
   if (config.model.path.empty()) {
     model::Parameters parameters = model::Parameters::Init(model.shape, config.seed, at::kFloat);
     INGOT_RETURN_IF_ERROR(Place(parameters, model.device));
-    return trainer::Trainer::Create(config.trainer, model.shape, parameters, base::Clock::Real(), ranks);
+    return trainer::Trainer::Create(config.trainer, model.shape, std::move(parameters), base::Clock::Real(), ranks);
   }
   INGOT_ASSIGN_OR_RETURN(model::LoadedModel loaded, model::LoadModelDir(config.model.path));
   INGOT_RETURN_IF_ERROR(Place(loaded.parameters, model.device));
-  return trainer::Trainer::Create(config.trainer, loaded.config, loaded.parameters, base::Clock::Real(), ranks);
+  return trainer::Trainer::Create(config.trainer, loaded.config, std::move(loaded.parameters), base::Clock::Real(),
+                                  ranks);
 }
 
 absl::Status RunStages(const RunConfig& config, const ModelSetup& model, trainer::Trainer& trainer,

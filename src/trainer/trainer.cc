@@ -4,6 +4,8 @@
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 
+#include <utility>
+
 #include "base/log.h"
 #include "trainer/memory.h"
 #include "trainer/parallel/rank_memory.h"
@@ -114,6 +116,19 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const TrainerOptions& o
                                                          const model::ModelConfig& config,
                                                          const model::Parameters& parameters, const base::Clock& clock,
                                                          Ranks* ranks) {
+  return Make(options, config, parameters, /*copy=*/true, clock, ranks);
+}
+
+absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const TrainerOptions& options,
+                                                         const model::ModelConfig& config,
+                                                         model::Parameters&& parameters, const base::Clock& clock,
+                                                         Ranks* ranks) {
+  return Make(options, config, std::exchange(parameters, {}), /*copy=*/false, clock, ranks);
+}
+
+absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Make(const TrainerOptions& options, const model::ModelConfig& config,
+                                                       model::Parameters parameters, bool copy,
+                                                       const base::Clock& clock, Ranks* ranks) {
   INGOT_RETURN_IF_ERROR(base::Annotate(options.Validate(), "trainer options"));
   INGOT_ASSIGN_OR_RETURN(std::unique_ptr<Objective> objective, MakeObjective(options));
   return AtTorchEdge("trainer", [&]() -> absl::StatusOr<std::unique_ptr<Trainer>> {
@@ -122,7 +137,9 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const TrainerOptions& o
     const absl::Status fits =
         CheckRunMemory(options, config, parameters.tensors().begin()->second.scalar_type(), device, ranks);
     INGOT_RETURN_IF_ERROR(ranks == nullptr ? fits : ranks->Agree(fits));
-    INGOT_ASSIGN_OR_RETURN(model::Transformer model, OwnedModel(config, parameters, device, options.dtype));
+    INGOT_ASSIGN_OR_RETURN(model::Transformer model,
+                           OwnedModel(config, parameters, device, options.dtype, /*trainable=*/true, copy));
+    parameters = {};
     INGOT_RETURN_IF_ERROR(TakeFromRankZero(model.parameters(), ranks));
     std::unique_ptr<Trainer> trainer(new Trainer(options, std::move(model), std::move(objective), clock, ranks));
     INGOT_RETURN_IF_ERROR(trainer->SetReference(&trainer->parameters()));
@@ -168,11 +185,10 @@ void Trainer::MakeOptimizer(const OptimizerOptions& options) {
 }
 
 absl::Status Trainer::LoadOptimizer(const std::string& checkpoint_path, const CheckpointContents& contents) {
-  const std::map<std::string, at::Tensor> own = optimizer_->State();
-  model::TensorFilter owned;  // one rank reads all, and finds what does not belong
-  if (ranks_ != nullptr) owned = [&own](const std::string& name) { return own.contains(name); };
-  INGOT_ASSIGN_OR_RETURN(const auto state, ReadOptimizer(checkpoint_path, contents.optimizer_shards, owned));
-  return optimizer_->LoadState(state, contents.optimizer_steps);
+  INGOT_RETURN_IF_ERROR(
+      ReadOptimizer(checkpoint_path, contents.optimizer_shards, optimizer_->State(), /*all=*/ranks_ == nullptr));
+  optimizer_->SetSteps(contents.optimizer_steps);
+  return absl::OkStatus();
 }
 
 absl::Status Trainer::CopyReference(const model::Parameters& from) {

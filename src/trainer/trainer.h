@@ -54,13 +54,19 @@ namespace ingot::trainer {
 
 class Trainer {
  public:
-  // At version 0 with a copy of `parameters`, on their device and in the type that options.dtype says.
+  // At version 0 with a copy of `parameters`, on their device and in the type that options.dtype says; with those
+  // themselves, where the type is theirs, if they are given up.
   // RESOURCE_EXHAUSTED, with the numbers, where model, optimizer and one micro-batch do not fit into memory (CPU);
   // nothing is allocated then. With `ranks` (which outlive this; null: one rank) all create theirs together, and rank
   // 0's parameters are everyone's.
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(const TrainerOptions& options,
                                                          const model::ModelConfig& config,
                                                          const model::Parameters& parameters,
+                                                         const base::Clock& clock = base::Clock::Real(),
+                                                         Ranks* ranks = nullptr);
+  static absl::StatusOr<std::unique_ptr<Trainer>> Create(const TrainerOptions& options,
+                                                         const model::ModelConfig& config,
+                                                         model::Parameters&& parameters,
                                                          const base::Clock& clock = base::Clock::Real(),
                                                          Ranks* ranks = nullptr);
 
@@ -123,6 +129,9 @@ class Trainer {
  private:
   Trainer(const TrainerOptions& options, model::Transformer model, std::unique_ptr<Objective> objective,
           const base::Clock& clock, Ranks* ranks);
+  static absl::StatusOr<std::unique_ptr<Trainer>> Make(const TrainerOptions& options, const model::ModelConfig& config,
+                                                       model::Parameters parameters, bool copy,
+                                                       const base::Clock& clock, Ranks* ranks);
 
   // What the probe's source will have given; not valid where nothing was asked of it. Its destructor waits.
   using ProbeFuture = std::future<absl::StatusOr<std::vector<tree::CallPath>>>;
