@@ -71,13 +71,14 @@ PassOptions PassesOf(const TrainerOptions& options, LayerWeights* weights) {
   return pass;
 }
 
-// On this rank.
+// On this rank, which may hold a reference policy.
 MemoryNeed NeedOf(const TrainerOptions& options, const model::ModelConfig& config, int element_bytes,
-                  const PassOptions& pass, std::span<const tree::ForestPart> parts, const Ranks* ranks) {
+                  const PassOptions& pass, std::span<const tree::ForestPart> parts, const Ranks* ranks,
+                  bool reference) {
   const MemoryNeed whole = PredictMemory(config, element_bytes, pass, parts);
   MemoryNeed need = OfRank(whole, config, element_bytes, ranks, ByLayer(options));
   const bool publishes = ranks == nullptr || ranks->leads();
-  need.copies = whole.weights * ((options.needs_reference() ? 1 : 0) + (publishes ? 1 : 0));
+  need.copies = whole.weights * ((reference ? 1 : 0) + (publishes ? 1 : 0));
   return need;
 }
 
@@ -90,7 +91,8 @@ absl::Status CheckRunMemory(const TrainerOptions& options, const model::ModelCon
   const PassOptions pass = PassOptionsOf(options);
   const tree::ForestPart part = UncutPart(pass.part_tokens);
   const auto bytes = static_cast<int>(c10::elementSize(Dtype(options.dtype, given)));
-  const MemoryNeed need = NeedOf(options, config, bytes, pass, std::span(&part, 1), ranks);
+  const MemoryNeed need =
+      NeedOf(options, config, bytes, pass, std::span(&part, 1), ranks, /*reference=*/options.needs_reference());
   const int64_t available = options.memory_limit_mb > 0 ? LimitBytes(options) : AvailableMemory() / RanksHere(ranks);
   INGOT_LOG(info, "a micro-batch of {} tokens needs {}", pass.part_tokens, need.Describe());
   return CheckMemory(need, need.total(), available, "the run", pass);
@@ -237,14 +239,15 @@ absl::Status Trainer::CheckStepMemory(const tree::PackedForest& forest, StepMetr
   if (!any.is_cpu()) return absl::OkStatus();
   const auto parts = tree::CutForest(forest, pass_options_.part_tokens);
   const auto bytes = static_cast<int>(any.element_size());
-  const MemoryNeed need = NeedOf(options_, config(), bytes, pass_options_, parts, ranks_);
+  const MemoryNeed need =
+      NeedOf(options_, config(), bytes, pass_options_, parts, ranks_, /*reference=*/reference_.has_value());
   metrics["perf/memory_predicted_bytes"] = static_cast<double>(need.total());
   const bool limited = options_.memory_limit_mb > 0;
   const int64_t available = limited ? LimitBytes(options_) : AvailableMemory() / RanksHere(ranks_);
-  return CheckMemory(
-      need, limited ? need.total() : need.step(), available,
-      absl::StrCat("step ", version_, " (", forest.size(), " merged tokens in ", parts.size(), " parts)"),
-      pass_options_);
+  return CheckMemory(need, limited ? need.total() : need.step(), available,
+                     absl::StrCat(stage_ ? absl::StrCat("a step of ", stage_->name) : absl::StrCat("step ", version_),
+                                  " (", forest.size(), " merged tokens in ", parts.size(), " parts)"),
+                     pass_options_);
 }
 
 absl::StatusOr<std::shared_ptr<const weights::Snapshot>> Trainer::TakeSnapshot() {

@@ -93,9 +93,9 @@ class Trainer {
   // checkpoint it goes on, and where it writes one every checkpoint_every steps and after its last; empty: none.
   // `threads`: what every rank computes with meanwhile; 0: options.threads.
   //
-  // INVALID_ARGUMENT as PrepareSft, before anything is trained; INTERNAL: loss or gradient is not finite, with the
-  // conversations at fault; the observer's error. After each of these the trainer holds the weights of the stage's last
-  // step. Errors also StageCheckpoints::Newest's and ReadCheckpoint's.
+  // INVALID_ARGUMENT as PrepareSft, before anything is trained; RESOURCE_EXHAUSTED as TrainStep; INTERNAL: loss or
+  // gradient is not finite, with the conversations at fault; the observer's error. After each of these the trainer
+  // holds the weights of the stage's last step. Errors also StageCheckpoints::Newest's and ReadCheckpoint's.
   absl::Status RunSft(const std::vector<tree::CallPath>& calls, const SftObserver& observer,
                       const std::string& checkpoints = "", int threads = 0);
 

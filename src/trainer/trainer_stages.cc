@@ -147,6 +147,8 @@ absl::StatusOr<StepMetrics> Trainer::StageStep(const std::vector<tree::CallPath>
   }
   const absl::StatusOr<tree::PackedForest> forest = PackShare(*batch);
   INGOT_RETURN_IF_ERROR(Shared(forest.status()));
+  StepMetrics metrics;
+  INGOT_RETURN_IF_ERROR(Shared(CheckStepMemory(*forest, metrics)));
   StepLoss loss(*stage_->objective, {}, *batch);
   StepTally tally;
   double grad_norm = 0;
@@ -167,11 +169,11 @@ absl::StatusOr<StepMetrics> Trainer::StageStep(const std::vector<tree::CallPath>
   INGOT_RETURN_IF_ERROR(Shared(status));
   const auto unmerged = static_cast<double>(batch->unmerged_tokens);
   const double seconds = std::chrono::duration<double>(clock_.Now() - start).count();
-  StepMetrics metrics{{stage_->name + "/loss", tally.plain.loss},
-                      {stage_->name + "/grad_norm", grad_norm},
-                      {stage_->name + "/learning_rate", learning_rate},
-                      {stage_->name + "/tokens_per_second", seconds > 0 ? unmerged / seconds : 0},
-                      {"tree/token_ratio", unmerged / static_cast<double>(tally.plain.merged_tokens)}};
+  metrics[stage_->name + "/loss"] = tally.plain.loss;
+  metrics[stage_->name + "/grad_norm"] = grad_norm;
+  metrics[stage_->name + "/learning_rate"] = learning_rate;
+  metrics[stage_->name + "/tokens_per_second"] = seconds > 0 ? unmerged / seconds : 0;
+  metrics["tree/token_ratio"] = unmerged / static_cast<double>(tally.plain.merged_tokens);
   for (const auto& [name, value] : tally.sums.means) metrics[name] = value.mean();
   ReportRanks(tally, metrics);
   return metrics;

@@ -234,10 +234,34 @@ TEST(RankStages, AnErrorOfOneRankEndsThemOnAll) {
     return Fresh(options)(ranks);
   };
   Together(3, make, [&](Trainer& trainer, Result&) {
-    std::filesystem::remove_all(folder.path() + "/1");
-    const absl::Status status = trainer.RunSft(Conversations(6, 37), nullptr);
+    const absl::Status status = trainer.RunSft(Conversations(6, 37), [&](const SftReport&) {
+      std::filesystem::remove_all(folder.path() + "/1");  // all have made their trainers by now
+      return absl::OkStatus();
+    });
     EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("rank 1: "), HasSubstr("reference policy")));
   });
+}
+
+// A conversation of many parts, all of which wait for its last: more than one of them needs.
+TEST(RankStages, AStepThatDoesNotFitIsRefusedBeforeItRuns) {
+  auto config = TinyConfig();
+  config.max_position_embeddings = 2048;
+  std::vector<tree::CallPath> calls = Conversations(1, 37);
+  calls[0].sampled = Draws(3).Tokens(1500, 37);
+  for (const int size : {1, 2}) {
+    const Make make = [&](Ranks* ranks) {
+      TrainerOptions options = Stages();
+      options.micro_batch_tokens = 16;
+      options.memory_limit_mb = ranks == nullptr || ranks->rank() == 0 ? 2 : 1000;
+      return Trainer::Create(options, config, TinyParameters(config, 2, at::kFloat), base::Clock::Real(), ranks);
+    };
+    Together(size, make, [&](Trainer& trainer, Result&) {
+      const absl::Status status = trainer.RunSft(calls, nullptr);
+      EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+      EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("a step of sft"), HasSubstr("GB")));
+      EXPECT_TRUE(trainer.RunSft(Conversations(2, 37), nullptr).ok());
+    });
+  }
 }
 
 TEST(RankStages, BadConversationsAreRefusedAndOthersCanFollow) {
