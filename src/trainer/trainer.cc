@@ -75,10 +75,9 @@ PassOptions PassesOf(const TrainerOptions& options, LayerWeights* weights) {
 MemoryNeed NeedOf(const TrainerOptions& options, const model::ModelConfig& config, int element_bytes,
                   const PassOptions& pass, std::span<const tree::ForestPart> parts, const Ranks* ranks,
                   bool reference) {
-  const MemoryNeed whole = PredictMemory(config, element_bytes, pass, parts);
-  MemoryNeed need = OfRank(whole, config, element_bytes, ranks, ByLayer(options));
+  MemoryNeed need = PredictRankMemory(config, element_bytes, pass, parts, ranks, ByLayer(options));
   const bool publishes = ranks == nullptr || ranks->leads();
-  need.copies = whole.weights * ((reference ? 1 : 0) + (publishes ? 1 : 0));
+  need.copies = WeightBytes(config, element_bytes) * ((reference ? 1 : 0) + (publishes ? 1 : 0));
   return need;
 }
 

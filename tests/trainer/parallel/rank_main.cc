@@ -75,11 +75,12 @@ absl::Status RunRank(const RankOptions& rank_options, int64_t steps, const std::
   if (sharding == nullptr) return absl::OkStatus();
   const tree::ForestPart part = UncutPart(options.micro_batch_tokens);
   const int bytes = options.dtype == "bf16" ? 2 : 4;
-  const MemoryNeed whole = PredictMemory(config, bytes, PassOptionsOf(options), std::span(&part, 1));
-  MemoryNeed need = OfRank(whole, config, bytes, group, options.sharding == "layers");
-  if (group->leads()) need.copies = whole.weights;  // the last version, to be published
+  const int64_t weights = WeightBytes(config, bytes);
+  MemoryNeed need = PredictRankMemory(config, bytes, PassOptionsOf(options), std::span(&part, 1), group,
+                                      options.sharding == "layers");
+  if (group->leads()) need.copies = weights;  // the last version, to be published
   std::printf("rank %d started %lld of %lld held %lld of %lld\n", group->rank(), static_cast<long long>(started),
-              static_cast<long long>(whole.weights + need.optimizer + need.copies),
+              static_cast<long long>(weights + need.optimizer + need.copies),
               static_cast<long long>(PeakMemory() - before), static_cast<long long>(need.total()));
   std::fflush(stdout);
   return absl::OkStatus();
