@@ -79,9 +79,10 @@ absl::Status RunRank(const RankOptions& rank_options, int64_t steps, const std::
   MemoryNeed need = PredictRankMemory(config, bytes, PassOptionsOf(options), std::span(&part, 1), group,
                                       options.sharding == "layers");
   if (group->leads()) need.copies = weights;  // the last version, to be published
-  std::printf("rank %d started %lld of %lld held %lld of %lld\n", group->rank(), static_cast<long long>(started),
-              static_cast<long long>(weights + need.optimizer + need.copies),
-              static_cast<long long>(PeakMemory() - before), static_cast<long long>(need.total()));
+  const auto say = [](int64_t bytes) { return static_cast<long long>(bytes); };
+  const int64_t to_start = weights + need.optimizer + need.copies;
+  std::printf("rank %d started %lld of %lld held %lld of %lld\n", group->rank(), say(started), say(to_start),
+              say(PeakMemory() - before), say(need.total()));
   std::fflush(stdout);
   return absl::OkStatus();
 }
