@@ -64,10 +64,17 @@ absl::Status CheckPortFree(const std::string& key, const std::string& host, int 
   return absl::UnavailableError(absl::StrCat(key, ": cannot listen on ", host, ":", port, ": ", std::strerror(error)));
 }
 
+// A run without tasks is its trainer alone: supervised training asks nobody.
+bool TrainerAlone(const RunConfig& config) { return config.tasks.empty(); }
+
 // Whether each role can listen where it is to. It would find out by itself, in its own log and several times over, when
 // the run has a folder already.
 absl::Status CheckPortsFree(const RunConfig& config) {
   const ClusterOptions& cluster = config.cluster;
+  if (cluster.trainer_ranks > 1) {
+    INGOT_RETURN_IF_ERROR(CheckPortFree("cluster.trainer_port", cluster.host, cluster.trainer_port));
+  }
+  if (TrainerAlone(config)) return absl::OkStatus();
   INGOT_RETURN_IF_ERROR(CheckPortFree("cluster.datapool_port", cluster.host, cluster.datapool_port));
   INGOT_RETURN_IF_ERROR(CheckPortFree("cluster.scheduler_port", cluster.host, cluster.scheduler_port));
   INGOT_RETURN_IF_ERROR(CheckPortFree("cluster.gateway_port", cluster.host, cluster.gateway_port));
@@ -77,14 +84,85 @@ absl::Status CheckPortsFree(const RunConfig& config) {
   return CheckPortFree("http.port", config.http.host, config.http.port);  // 0 is any free one
 }
 
+// The processes of a run, as its supervisor is to start them.
+class Roles {
+ public:
+  Roles(const RunConfig& config, const RunDir& dir, std::string binary)
+      : config_(config), dir_(dir), binary_(std::move(binary)) {
+    // The agents that a run starts open no episodes: its runner does.
+    if (StartsAgents()) opening_.push_back(absl::StrCat(kAdminKeyVariable, "=", base::RandomHex(24)));
+  }
+
+  bool StartsAgents() const { return !TrainerAlone(config_) && !config_.agents.recipes.empty(); }
+
+  // Those that serve the trainer, but the agents.
+  std::vector<RoleSpec> Services() const {
+    std::vector<RoleSpec> roles;
+    if (TrainerAlone(config_)) return roles;
+    roles.push_back(Role("datapool", 0));
+    roles.push_back(Role("scheduler", 0));
+    roles.back().restart_extra = {"--resume"};
+    for (int i = 0; i < config_.cluster.rollout_engines; ++i) roles.push_back(Role("rollout", i));
+    roles.push_back(Role("gateway", 0));
+    roles.back().inherits_stdout = !StartsAgents();  // it says where agents reach it
+    return roles;
+  }
+
+  RoleSpec Agents() const { return Role("agents", 0); }
+
+  // `place` names the process, whichever rank of how many it is. REQUIRES: this outlives it.
+  RoleSpec Trainer(int place, int rank, int ranks) const {
+    RoleSpec spec = Role("trainer", place);
+    if (config_.cluster.trainer_ranks > 1) {
+      spec.group = "trainer";
+      for (const std::string& word : {std::string("--rank"), absl::StrCat(rank), std::string("--set"),
+                                      absl::StrCat("cluster.trainer_ranks=", ranks)}) {
+        spec.argv.push_back(word);
+      }
+      spec.renumbered = [this, place](int index, int size) { return Trainer(place, index, size); };
+    }
+    if (dir_.existed()) {
+      spec.argv.push_back("--resume");
+    } else {
+      spec.restart_extra = {"--resume"};
+    }
+    spec.decides = spec.inherits_stdout = rank == 0;
+    return spec;
+  }
+
+ private:
+  RoleSpec Role(const std::string& name, int index) const {
+    RoleSpec spec;
+    spec.name = name == "rollout" || index > 0 ? absl::StrCat(name, "-", index) : name;
+    // Not the user's file, which may be another one by the time that a role is started again.
+    spec.argv = {binary_, name, dir_.path() + "/config.yaml", "--child", absl::StrCat(getpid())};
+    if (name == "rollout") {
+      spec.argv.push_back("--engine");
+      spec.argv.push_back(absl::StrCat(index));
+    }
+    spec.log_path = absl::StrCat(dir_.logs(), "/", spec.name, ".log");
+    spec.may_finish = name == "agents" || name == "trainer";
+    spec.wave = EndsAfter(name);
+    if (name == "agents" || name == "gateway") spec.environment = opening_;
+    // What agents set up elsewhere is given back in that time, and what is trained is saved.
+    if (name == "agents") spec.stop_grace += Milliseconds(config_.agents.stop_timeout_s);
+    if (name == "trainer") spec.stop_grace = Milliseconds(config_.cluster.trainer_stop_s);
+    return spec;
+  }
+
+  const RunConfig& config_;
+  const RunDir& dir_;
+  const std::string binary_;
+  std::vector<std::string> opening_;
+};
+
 absl::StatusOr<int> LaunchOrError(const RunArgs& args) {
   INGOT_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadRunConfig(args.config, args.overrides));
   const RunConfig& config = *loaded.config;
-  INGOT_RETURN_IF_ERROR(RequireTasks(config));
   INGOT_RETURN_IF_ERROR(CheckDataFiles(config));
   // Only `cuda` can fail; the roles that compute open it again.
   if (config.device == "cuda") INGOT_RETURN_IF_ERROR(OpenDevice(config.device).status());
-  INGOT_ASSIGN_OR_RETURN(const std::string binary, OwnBinary());
+  INGOT_ASSIGN_OR_RETURN(std::string binary, OwnBinary());
   INGOT_RETURN_IF_ERROR(CheckPortsFree(config));
   INGOT_ASSIGN_OR_RETURN(const RunDir dir,
                          RunDir::Open(config.root, config.name, args.resume ? IfExists::kResume : config.if_exists));
@@ -93,66 +171,25 @@ absl::StatusOr<int> LaunchOrError(const RunArgs& args) {
   if (dir.existed()) INGOT_RETURN_IF_ERROR(CheckResumable(loaded, dir));
   INGOT_RETURN_IF_ERROR(dir.WriteFile("config.yaml", loaded.schema.EffectiveYaml()));
 
-  const bool starts_agents = !config.agents.recipes.empty();
-  // The agents that it starts open no episodes: the runner does.
-  std::vector<std::string> opening;
-  if (starts_agents) opening.push_back(absl::StrCat(kAdminKeyVariable, "=", base::RandomHex(24)));
-  const auto role = [&](const std::string& name, int index) {
-    RoleSpec spec;
-    spec.name = name == "rollout" || index > 0 ? absl::StrCat(name, "-", index) : name;
-    // Not the user's file, which may be another one by the time that a role is started again.
-    spec.argv = {binary, name, dir.path() + "/config.yaml", "--child", absl::StrCat(getpid())};
-    if (name == "rollout") {
-      spec.argv.push_back("--engine");
-      spec.argv.push_back(absl::StrCat(index));
-    }
-    spec.log_path = absl::StrCat(dir.logs(), "/", spec.name, ".log");
-    spec.may_finish = name == "agents" || name == "trainer";
-    spec.wave = EndsAfter(name);
-    if (name == "agents" || name == "gateway") spec.environment = opening;
-    // What agents set up elsewhere is given back in that time, and what is trained is saved.
-    if (name == "agents") spec.stop_grace += Milliseconds(config.agents.stop_timeout_s);
-    if (name == "trainer") spec.stop_grace = Milliseconds(config.cluster.trainer_stop_s);
-    return spec;
-  };
-  // `place` names the process, whichever rank of how many it is.
-  const std::function<RoleSpec(int, int, int)> trainer = [&](int place, int rank, int ranks) {
-    RoleSpec spec = role("trainer", place);
-    if (config.cluster.trainer_ranks > 1) {
-      spec.group = "trainer";
-      for (const std::string& word : {std::string("--rank"), absl::StrCat(rank), std::string("--set"),
-                                      absl::StrCat("cluster.trainer_ranks=", ranks)}) {
-        spec.argv.push_back(word);
-      }
-      spec.renumbered = [&trainer, place](int index, int size) { return trainer(place, index, size); };
-    }
-    if (dir.existed()) {
-      spec.argv.push_back("--resume");
-    } else {
-      spec.restart_extra = {"--resume"};
-    }
-    spec.decides = spec.inherits_stdout = rank == 0;
-    return spec;
-  };
+  const Roles roles(config, dir, std::move(binary));
   SupervisorOptions options;
   options.max_restarts = config.cluster.max_restarts;
   options.min_members = config.cluster.min_trainer_ranks;
   Supervisor supervisor(options);
-  INGOT_RETURN_IF_ERROR(supervisor.Start(role("datapool", 0)));
-  RoleSpec scheduler = role("scheduler", 0);
-  scheduler.restart_extra = {"--resume"};
-  INGOT_RETURN_IF_ERROR(supervisor.Start(std::move(scheduler)));
-  for (int i = 0; i < config.cluster.rollout_engines; ++i) INGOT_RETURN_IF_ERROR(supervisor.Start(role("rollout", i)));
-  RoleSpec gateway = role("gateway", 0);
-  gateway.inherits_stdout = !starts_agents;  // it says where agents reach it
-  INGOT_RETURN_IF_ERROR(supervisor.Start(std::move(gateway)));
-  for (int rank = 0; rank < config.cluster.trainer_ranks; ++rank) {
-    INGOT_RETURN_IF_ERROR(supervisor.Start(trainer(rank, rank, config.cluster.trainer_ranks)));
+  std::vector<RoleSpec> others = roles.Services();
+  for (const RoleSpec& service : others) INGOT_RETURN_IF_ERROR(supervisor.Start(service));
+  const int ranks = config.cluster.trainer_ranks;
+  for (int rank = 0; rank < ranks; ++rank) {
+    INGOT_RETURN_IF_ERROR(supervisor.Start(roles.Trainer(rank, rank, ranks)));
   }
-  if (starts_agents) INGOT_RETURN_IF_ERROR(supervisor.Start(role("agents", 0)));
-  std::printf("%s: %d processes; logs %s; `ingot status %s` asks them how they are\n", config.name.c_str(),
-              3 + (starts_agents ? 1 : 0) + config.cluster.rollout_engines + config.cluster.trainer_ranks,
-              dir.logs().c_str(), args.config.c_str());
+  if (roles.StartsAgents()) {
+    others.push_back(roles.Agents());
+    INGOT_RETURN_IF_ERROR(supervisor.Start(others.back()));
+  }
+  const std::string asked =
+      others.empty() ? "" : absl::StrCat("; `ingot status ", args.config, "` asks them how they are");
+  std::printf("%s: %d processes; logs %s%s\n", config.name.c_str(), static_cast<int>(others.size()) + ranks,
+              dir.logs().c_str(), asked.c_str());
   return supervisor.Run(StopFlag(), [&](const std::string& line) {
     INGOT_LOG(info, "{}", line);
     std::printf("[%s] %s\n", config.name.c_str(), line.c_str());

@@ -19,6 +19,7 @@
 #include "app/role_addresses.h"
 #include "app/run_dir.h"
 #include "app/seams.h"
+#include "app/supervised.h"
 #include "app/supervisor.h"
 #include "app/training.h"
 #include "base/log.h"
@@ -202,8 +203,19 @@ absl::Status RunAgents(const RoleContext& context) {
   return runner->Stop();
 }
 
+// A run without tasks: there are no other roles.
+absl::Status RunSupervised(const RoleContext& context, const RunDir& dir, trainer::Ranks* ranks) {
+  INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(context.config.model, context.device.torch_name));
+  return TrainSupervised(context.loaded, dir, model, ranks, context.resume, context.metrics, StopFlag());
+}
+
 absl::StatusOr<int> RunTrainerRole(const RoleContext& context, trainer::Ranks* ranks) {
   const RunConfig& config = context.config;
+  INGOT_ASSIGN_OR_RETURN(const RunDir dir, RunDir::Attach(config.root, config.name));
+  if (config.tasks.empty()) {
+    INGOT_RETURN_IF_ERROR(RunSupervised(context, dir, ranks));
+    return 0;
+  }
   const std::unique_ptr<datapool::Client> pool =
       datapool::NewGrpcClient(Connect(DataPoolAddress(config.cluster)), kRoleDeadline);
   const std::unique_ptr<scheduler::Client> scheduler =
@@ -222,7 +234,6 @@ absl::StatusOr<int> RunTrainerRole(const RoleContext& context, trainer::Ranks* r
   const Ticker connecting = KeepConnecting(std::move(engines));
   // An engine that was started again is empty, and no step comes before it samples again.
   const Ticker leases(milliseconds(1000), [&publisher] { publisher.CheckLeases(); });
-  INGOT_ASSIGN_OR_RETURN(const RunDir dir, RunDir::Attach(config.root, config.name));
   TrainingSeams seams;
   seams.scheduler = scheduler.get();
   seams.pool = pool.get();
@@ -280,10 +291,20 @@ absl::StatusOr<int> RunRank(const RoleContext& context) {
   return code;
 }
 
+absl::StatusOr<int> RunTrainer(const RoleContext& context) {
+  const RunConfig& config = context.config;
+  if (config.tasks.empty()) {  // found by every rank before it waits for the others
+    INGOT_ASSIGN_OR_RETURN(const RunDir dir, RunDir::Attach(config.root, config.name));
+    INGOT_ASSIGN_OR_RETURN(const bool done, SupervisedIsDone(dir));
+    if (done) return 0;
+  }
+  return config.cluster.trainer_ranks > 1 ? RunRank(context) : RunTrainerRole(context, nullptr);
+}
+
 absl::StatusOr<int> RunRoleOrError(const std::string& role, const RunArgs& args, int index) {
   INGOT_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadRunConfig(args.config, args.overrides));
   const RunConfig& config = *loaded.config;
-  INGOT_RETURN_IF_ERROR(RequireTasks(config));
+  if (role != "trainer") INGOT_RETURN_IF_ERROR(RequireTasks(config));
   DeviceChoice device;
   const bool computes = role == "trainer" || role == "rollout";
   if (computes) {
@@ -297,7 +318,7 @@ absl::StatusOr<int> RunRoleOrError(const std::string& role, const RunArgs& args,
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<MetricsEndpoint> endpoint,
                          MetricsEndpoint::Start(config.cluster, role, index, metrics));
   const RoleContext context{loaded, config, args.resume, index, metrics, device};
-  if (role == "trainer") return config.cluster.trainer_ranks > 1 ? RunRank(context) : RunTrainerRole(context, nullptr);
+  if (role == "trainer") return RunTrainer(context);
   absl::Status status;
   if (role == "datapool") status = RunDataPool(context);
   if (role == "scheduler") status = RunScheduler(context);

@@ -213,7 +213,9 @@ base::Schema BindSchema(RunConfig& config) {
 absl::Status RequireTasks(const RunConfig& config) {
   if (!config.tasks.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      "data.tasks names no file of training tasks: only `ingot train` can do without, for supervised training");
+      "data.tasks names no file of training tasks: only `ingot train` and `ingot launch` can do without, for "
+      "supervised "
+      "training");
 }
 
 std::vector<std::string> Doubts(const RunConfig& config) {

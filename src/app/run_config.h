@@ -110,7 +110,7 @@ struct LoadedConfig {
 };
 absl::StatusOr<LoadedConfig> LoadRunConfig(const std::string& path, const std::vector<std::string>& overrides);
 
-// For commands that run agents: INVALID_ARGUMENT if the configuration has no tasks for them.
+// For commands and roles that serve agents: INVALID_ARGUMENT if the configuration has no tasks for them.
 absl::Status RequireTasks(const RunConfig& config);
 
 // What may be meant and yet cannot do what it says: settings that have no effect, or that work against each other. One

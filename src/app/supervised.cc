@@ -60,6 +60,10 @@ trainer::SftObserver Observe(const std::string& name, const std::string& shown, 
 
 }  // namespace
 
+absl::Status TellStart(trainer::Ranks* ranks, const std::string& checkpoint) {
+  return ranks == nullptr ? absl::OkStatus() : ranks->BroadcastBytes(checkpoint, 0).status();
+}
+
 namespace {
 
 // The trainer computes where its parameters are.
@@ -77,11 +81,12 @@ absl::StatusOr<std::unique_ptr<trainer::Trainer>> NewTrainer(const RunConfig& co
   if (config.model.path.empty()) {
     model::Parameters parameters = model::Parameters::Init(model.shape, config.seed, at::kFloat);
     INGOT_RETURN_IF_ERROR(Place(parameters, model.device));
-    return trainer::Trainer::Create(config.trainer, model.shape, parameters, base::Clock::Real(), ranks);
+    return trainer::Trainer::Create(config.trainer, model.shape, std::move(parameters), base::Clock::Real(), ranks);
   }
   INGOT_ASSIGN_OR_RETURN(model::LoadedModel loaded, model::LoadModelDir(config.model.path));
   INGOT_RETURN_IF_ERROR(Place(loaded.parameters, model.device));
-  return trainer::Trainer::Create(config.trainer, loaded.config, loaded.parameters, base::Clock::Real(), ranks);
+  return trainer::Trainer::Create(config.trainer, loaded.config, std::move(loaded.parameters), base::Clock::Real(),
+                                  ranks);
 }
 
 absl::Status RunStages(const RunConfig& config, const ModelSetup& model, trainer::Trainer& trainer,
@@ -99,48 +104,52 @@ absl::Status RunStages(const RunConfig& config, const ModelSetup& model, trainer
   log_options.resume_step = record.again ? steps : -1;
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<base::RunLog> log,
                          base::RunLog::Open(log_options, record.metrics, base::Clock::Real()));
+  const int threads = std::max(1, SplitCores(config).total / config.cluster.trainer_ranks);
   if (conversations.count > 0) {
     const auto start = Clock::now();
-    INGOT_RETURN_IF_ERROR(base::Annotate(
-        trainer.RunSft(conversations.calls, Observe("supervised", "sft/nll", steps, record, *log, stop), sft_root),
-        config.sft_data));
+    INGOT_RETURN_IF_ERROR(
+        base::Annotate(trainer.RunSft(conversations.calls, Observe("supervised", "sft/nll", steps, record, *log, stop),
+                                      sft_root, threads),
+                       config.sft_data));
     record.note(
         fmt::format("supervised stage done: {} conversations, {:.1f} s", conversations.count, SecondsSince(start)));
   }
   if (pairs.count > 0) {
     const auto start = Clock::now();
-    INGOT_RETURN_IF_ERROR(base::Annotate(
-        trainer.RunDpo(pairs.calls, Observe("preferences", "dpo/accuracy", steps, record, *log, stop), dpo_root),
-        config.dpo_data));
+    INGOT_RETURN_IF_ERROR(
+        base::Annotate(trainer.RunDpo(pairs.calls, Observe("preferences", "dpo/accuracy", steps, record, *log, stop),
+                                      dpo_root, threads),
+                       config.dpo_data));
     record.note(fmt::format("preference stage done: {} pairs, {:.1f} s", pairs.count, SecondsSince(start)));
   }
   return absl::OkStatus();
 }
 
-absl::Status TrainSupervised(const LoadedConfig& loaded, const RunDir& dir, const ModelSetup& model, bool resume,
-                             base::Metrics& metrics, const std::atomic<bool>& stop) {
+absl::StatusOr<bool> SupervisedIsDone(const RunDir& dir) {
+  const absl::StatusOr<trainer::CheckpointInfo> done = trainer::LatestCheckpoint(dir.checkpoints());
+  if (absl::IsNotFound(done.status())) return false;
+  INGOT_RETURN_IF_ERROR(done.status());
+  std::printf("nothing left to do: %s is there\n", done->path.c_str());
+  return true;
+}
+
+absl::Status TrainSupervised(const LoadedConfig& loaded, const RunDir& dir, const ModelSetup& model,
+                             trainer::Ranks* ranks, bool resume, base::Metrics& metrics,
+                             const std::atomic<bool>& stop) {
   const RunConfig& config = *loaded.config;
   StepLine line(stdout, config.name, 0);
-  if (resume) {
-    const absl::StatusOr<trainer::CheckpointInfo> done = trainer::LatestCheckpoint(dir.checkpoints());
-    if (done.ok()) {
-      line.Note(fmt::format("nothing left to do: {} is there", done->path));
-      return absl::OkStatus();
-    }
-    if (done.status().code() != absl::StatusCode::kNotFound) return done.status();
-  }
-  RunConfig all_threads = config;
-  all_threads.trainer.threads = SplitCores(config).total;
-  INGOT_ASSIGN_OR_RETURN(std::unique_ptr<trainer::Trainer> trainer, NewTrainer(all_threads, model));
+  INGOT_RETURN_IF_ERROR(TellStart(ranks, ""));
+  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<trainer::Trainer> trainer, NewTrainer(config, model, ranks));
   StageRecord record;
   record.note = [&line](const std::string& text) { line.Note(text); };
   record.folder = dir.path();
   record.checkpoints = dir.stages();
   record.again = resume;
   record.metrics = &metrics;
-  INGOT_RETURN_IF_ERROR(RunStages(all_threads, model, *trainer, record, stop));
+  INGOT_RETURN_IF_ERROR(RunStages(config, model, *trainer, record, stop));
   INGOT_ASSIGN_OR_RETURN(const trainer::CheckpointInfo saved,
                          trainer->SaveCheckpoint(dir.checkpoints(), model.text.files));
+  INGOT_RETURN_IF_ERROR(trainer->Dismiss());
   INGOT_RETURN_IF_ERROR(dir.DropStages());
   line.Note(fmt::format("the model is in {}", saved.path));
   return absl::OkStatus();

@@ -37,7 +37,9 @@ absl::StatusOr<int> TrainOrError(const RunArgs& args) {
   base::Metrics metrics;
   ReportDevice(device, metrics);
   if (config.tasks.empty()) {
-    INGOT_RETURN_IF_ERROR(TrainSupervised(loaded, dir, model, resume, metrics, StopFlag()));
+    INGOT_ASSIGN_OR_RETURN(const bool done, SupervisedIsDone(dir));
+    if (done) return 0;
+    INGOT_RETURN_IF_ERROR(TrainSupervised(loaded, dir, model, /*ranks=*/nullptr, resume, metrics, StopFlag()));
     return 0;
   }
   INGOT_ASSIGN_OR_RETURN(const int64_t resume_step, ResumeStep(dir, resume));

@@ -254,27 +254,15 @@ bool KeepsReference(const RunConfig& config) {
 }
 std::string ReferencePath(const RunDir& dir) { return dir.path() + "/reference"; }
 
-// Rank 0 says what all start from: a checkpoint, or (empty) its own weights at version 0.
-absl::Status TellStart(trainer::Ranks* ranks, const std::string& checkpoint) {
-  return ranks == nullptr ? absl::OkStatus() : ranks->BroadcastBytes(checkpoint, 0).status();
-}
-
-// Nothing else computes during the warm start, so that it takes all threads of the budget; the RL stage then starts
-// with its own share. Its record is RUN/warm_start's, so that the steps of RUN's own are those of RL alone.
-absl::StatusOr<std::unique_ptr<trainer::Trainer>> WarmStart(const RunConfig& config, const RunDir& dir,
-                                                            const ModelSetup& model, trainer::Ranks* ranks, bool again,
-                                                            StepLine& line, const std::atomic<bool>& stop) {
-  RunConfig all_threads = config;
-  all_threads.trainer.threads = SplitCores(config).total;
-  INGOT_ASSIGN_OR_RETURN(std::unique_ptr<trainer::Trainer> warm, NewTrainer(all_threads, model));
+// Its record is RUN/warm_start's, so that the steps of RUN's own are those of RL alone.
+absl::Status WarmStart(const RunConfig& config, const RunDir& dir, const ModelSetup& model, trainer::Trainer& trainer,
+                       bool again, StepLine& line, const std::atomic<bool>& stop) {
   StageRecord record;
   record.note = [&line](const std::string& text) { line.Note("warm start: " + text); };
   record.folder = dir.path() + "/warm_start";
   record.checkpoints = dir.stages();
   record.again = again;
-  INGOT_RETURN_IF_ERROR(base::Annotate(RunStages(all_threads, model, *warm, record, stop), "warm start"));
-  INGOT_RETURN_IF_ERROR(TellStart(ranks, ""));
-  return trainer::Trainer::Create(config.trainer, warm->config(), warm->parameters(), base::Clock::Real(), ranks);
+  return base::Annotate(RunStages(config, model, trainer, record, stop), "warm start");
 }
 
 absl::StatusOr<std::unique_ptr<trainer::Trainer>> FromCheckpoint(const RunConfig& config, const RunDir& dir,
@@ -300,16 +288,14 @@ absl::StatusOr<std::unique_ptr<trainer::Trainer>> StartOrResume(const RunConfig&
     if (latest.status().code() != absl::StatusCode::kNotFound) return latest.status();
     line.Note("no checkpoint yet: starting from the beginning");
   }
-  absl::StatusOr<std::unique_ptr<trainer::Trainer>> trainer;
-  if (config.sft_data.empty() && config.dpo_data.empty()) {
-    INGOT_RETURN_IF_ERROR(TellStart(ranks, ""));
-    trainer = NewTrainer(config, model, ranks);
-  } else {
-    trainer = WarmStart(config, dir, model, ranks, resume, line, stop);
+  INGOT_RETURN_IF_ERROR(TellStart(ranks, ""));
+  INGOT_ASSIGN_OR_RETURN(std::unique_ptr<trainer::Trainer> trainer, NewTrainer(config, model, ranks));
+  if (!config.sft_data.empty() || !config.dpo_data.empty()) {
+    INGOT_RETURN_IF_ERROR(WarmStart(config, dir, model, *trainer, resume, line, stop));
   }
-  if (trainer.ok() && KeepsReference(config)) {
+  if (KeepsReference(config)) {
     INGOT_RETURN_IF_ERROR(
-        base::Annotate(model::SaveModelDir(ReferencePath(dir), (*trainer)->config(), (*trainer)->parameters()),
+        base::Annotate(model::SaveModelDir(ReferencePath(dir), trainer->config(), trainer->parameters()),
                        "keeping the reference policy"));
   }
   return trainer;

@@ -41,8 +41,8 @@ struct TrainingResult {
 absl::StatusOr<TrainingResult> RunTraining(const LoadedConfig& loaded, const RunDir& dir, const TrainingSeams& seams,
                                            bool resume, base::Metrics& metrics, const std::atomic<bool>& stop);
 
-// What a rank other than 0 does meanwhile: takes part in rank 0's steps and checkpoints. Blocks until rank 0's training
-// is done. The warm start is rank 0's alone, which the others then get the weights of.
+// What a rank other than 0 does meanwhile: takes part in rank 0's steps and checkpoints, those of supervised stages
+// (before a reinforcement run, or alone) included. Blocks until rank 0's training is done.
 absl::Status FollowTraining(const RunConfig& config, const RunDir& dir, const std::string& device,
                             trainer::Ranks& ranks);
 

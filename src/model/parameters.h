@@ -3,9 +3,9 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -42,10 +42,11 @@ class Parameters {
 // safetensors in and out (https://github.com/huggingface/safetensors, format section). Load reads one file or the
 // shards a model.safetensors.index.json names; every offset, shape and dtype is checked against the file's size before
 // a byte is used: INVALID_ARGUMENT names file and tensor. Save writes to a temporary name, fsyncs and renames.
-// `wanted`: the tensors to read, by name; null: all.
-using TensorFilter = std::function<bool(const std::string& name)>;
-absl::StatusOr<std::map<std::string, at::Tensor>> LoadSafetensors(const std::string& path,
-                                                                  const TensorFilter& wanted = nullptr);
+absl::StatusOr<std::map<std::string, at::Tensor>> LoadSafetensors(const std::string& path);
+// The tensors of `into` that one file has, read to where they are; converted on the way where type or device differ.
+// Returns the names of all that the file has. INVALID_ARGUMENT, too, for one of another shape; what was read stays.
+absl::StatusOr<std::set<std::string>> LoadSafetensorsInto(const std::string& path,
+                                                          const std::map<std::string, at::Tensor>& into);
 absl::Status SaveSafetensors(const std::string& path, const std::map<std::string, at::Tensor>& tensors,
                              const std::map<std::string, std::string>& metadata);
 

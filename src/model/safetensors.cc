@@ -1,6 +1,7 @@
 // The safetensors format: 8 bytes little-endian header length, a JSON header {name: {dtype, shape, data_offsets}}, then
 // the data. Offsets count from the end of the header and must cover the data without gap or overlap.
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -170,7 +171,9 @@ absl::StatusOr<std::vector<Entry>> ParseHeader(const std::string& path, std::str
   return entries;
 }
 
-absl::StatusOr<std::map<std::string, at::Tensor>> LoadFile(const std::string& path, const TensorFilter& wanted) {
+// Calls `visit(entry, read)` for every tensor of the file, until it returns an error; read(to) reads its bytes.
+template <typename Visit>
+absl::Status VisitFile(const std::string& path, const Visit& visit) {
   const File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (file.get() < 0) return System(path, "opening");
   struct stat info;
@@ -188,16 +191,47 @@ absl::StatusOr<std::map<std::string, at::Tensor>> LoadFile(const std::string& pa
   const uint64_t data_begin = sizeof(header_bytes) + header_bytes;
   INGOT_ASSIGN_OR_RETURN(const std::vector<Entry> entries, ParseHeader(path, header, size - data_begin));
 
-  std::map<std::string, at::Tensor> tensors;
   for (const Entry& entry : entries) {
-    if (wanted != nullptr && !wanted(entry.name)) continue;
-    at::Tensor tensor = at::empty(entry.shape, entry.type);
-    const uint64_t bytes = entry.end - entry.begin;
-    if (bytes > 0)
-      INGOT_RETURN_IF_ERROR(ReadAt(file, path, data_begin + entry.begin, tensor.mutable_data_ptr(), bytes));
-    tensors[entry.name] = std::move(tensor);
+    const auto read = [&](const at::Tensor& to) {
+      const uint64_t bytes = entry.end - entry.begin;
+      return bytes == 0 ? absl::OkStatus() : ReadAt(file, path, data_begin + entry.begin, to.mutable_data_ptr(), bytes);
+    };
+    INGOT_RETURN_IF_ERROR(visit(entry, read));
   }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::map<std::string, at::Tensor>> LoadFile(const std::string& path) {
+  std::map<std::string, at::Tensor> tensors;
+  INGOT_RETURN_IF_ERROR(VisitFile(path, [&](const Entry& entry, const auto& read) -> absl::Status {
+    at::Tensor tensor = at::empty(entry.shape, entry.type);
+    INGOT_RETURN_IF_ERROR(read(tensor));
+    tensors[entry.name] = std::move(tensor);
+    return absl::OkStatus();
+  }));
   return tensors;
+}
+
+absl::StatusOr<std::set<std::string>> LoadFileInto(const std::string& path,
+                                                   const std::map<std::string, at::Tensor>& into) {
+  const at::NoGradGuard no_history;
+  std::set<std::string> names;
+  INGOT_RETURN_IF_ERROR(VisitFile(path, [&](const Entry& entry, const auto& read) -> absl::Status {
+    names.insert(entry.name);
+    const auto found = into.find(entry.name);
+    if (found == into.end()) return absl::OkStatus();
+    const at::Tensor& to = found->second;
+    if (to.sizes() != at::IntArrayRef(entry.shape)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, ": tensor '", entry.name, "' has another shape than it is to"));
+    }
+    if (to.is_cpu() && to.is_contiguous() && to.scalar_type() == entry.type) return read(to);
+    const at::Tensor other = at::empty(entry.shape, entry.type);
+    INGOT_RETURN_IF_ERROR(read(other));
+    to.copy_(other);
+    return absl::OkStatus();
+  }));
+  return names;
 }
 
 absl::StatusOr<std::string> ReadText(const std::string& path, uint64_t most) {
@@ -212,7 +246,7 @@ absl::StatusOr<std::string> ReadText(const std::string& path, uint64_t most) {
   return text;
 }
 
-absl::StatusOr<std::map<std::string, at::Tensor>> LoadShards(const std::string& path, const TensorFilter& wanted) {
+absl::StatusOr<std::map<std::string, at::Tensor>> LoadShards(const std::string& path) {
   INGOT_ASSIGN_OR_RETURN(const std::string text, ReadText(path, kMaxHeaderBytes));
   auto json = base::ParseJson(text);
   if (!json.ok()) return base::Annotate(json.status(), path);
@@ -232,9 +266,8 @@ absl::StatusOr<std::map<std::string, at::Tensor>> LoadShards(const std::string& 
   const std::string folder = path.substr(0, path.rfind('/') + 1);
   std::map<std::string, at::Tensor> all;
   for (const auto& [file, names] : names_by_file) {
-    INGOT_ASSIGN_OR_RETURN(auto tensors, LoadFile(folder + file, wanted));
+    INGOT_ASSIGN_OR_RETURN(auto tensors, LoadFile(folder + file));
     for (const std::string& name : names) {
-      if (wanted != nullptr && !wanted(name)) continue;
       const auto found = tensors.find(name);
       if (found == tensors.end()) {
         return absl::InvalidArgumentError(absl::StrCat(path, ": tensor '", name, "' is not in ", file));
@@ -298,13 +331,22 @@ absl::StatusOr<std::string> Header(const std::map<std::string, at::Tensor>& tens
 
 }  // namespace
 
-absl::StatusOr<std::map<std::string, at::Tensor>> LoadSafetensors(const std::string& path, const TensorFilter& wanted) {
+absl::StatusOr<std::map<std::string, at::Tensor>> LoadSafetensors(const std::string& path) {
   try {
     constexpr std::string_view kIndex = ".json";
     const bool shards =
         path.size() > kIndex.size() && path.compare(path.size() - kIndex.size(), kIndex.size(), kIndex) == 0;
-    return shards ? LoadShards(path, wanted) : LoadFile(path, wanted);
+    return shards ? LoadShards(path) : LoadFile(path);
   } catch (const std::exception& error) {  // out of memory, in torch's words or the library's
+    return absl::ResourceExhaustedError(absl::StrCat(path, ": ", error.what()));
+  }
+}
+
+absl::StatusOr<std::set<std::string>> LoadSafetensorsInto(const std::string& path,
+                                                          const std::map<std::string, at::Tensor>& into) {
+  try {
+    return LoadFileInto(path, into);
+  } catch (const std::exception& error) {
     return absl::ResourceExhaustedError(absl::StrCat(path, ": ", error.what()));
   }
 }

@@ -138,22 +138,4 @@ std::map<std::string, at::Tensor> AdamW::State() const {
   return state;
 }
 
-absl::Status AdamW::LoadState(const std::map<std::string, at::Tensor>& state, int64_t steps) {
-  const at::NoGradGuard no_history;
-  const std::map<std::string, at::Tensor> own = State();
-  for (const auto& [name, tensor] : own) {
-    const auto it = state.find(name);
-    if (it == state.end()) return absl::InvalidArgumentError(absl::StrCat("optimizer state lacks ", name));
-    if (it->second.sizes() != tensor.sizes()) {
-      return absl::InvalidArgumentError(absl::StrCat("optimizer state ", name, " has another shape than the model's"));
-    }
-  }
-  for (const auto& [name, tensor] : state) {
-    if (!own.contains(name)) return absl::InvalidArgumentError(absl::StrCat("unknown optimizer state ", name));
-  }
-  for (const auto& [name, tensor] : own) tensor.copy_(state.at(name));
-  steps_ = steps;
-  return absl::OkStatus();
-}
-
 }  // namespace ingot::trainer

@@ -52,10 +52,10 @@ class AdamW {
 
   int64_t steps() const { return steps_; }  // t of the last update
 
-  // exp_avg.NAME, exp_avg_sq.NAME and, where there is one, master.NAME. Shares the tensors.
+  // exp_avg.NAME, exp_avg_sq.NAME and, where there is one, master.NAME. Shares the tensors: to be saved, or to be read
+  // into, beside the number of steps.
   std::map<std::string, at::Tensor> State() const;
-  // INVALID_ARGUMENT names the first tensor that is missing, unknown or of another shape; then nothing changed.
-  absl::Status LoadState(const std::map<std::string, at::Tensor>& state, int64_t steps);
+  void SetSteps(int64_t steps) { steps_ = steps; }
 
  private:
   at::Tensor Gradient(size_t i) const;

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <optional>
+#include <set>
 
 #include "base/checksum.h"
 #include "base/json.h"
@@ -333,16 +334,24 @@ absl::StatusOr<CheckpointContents> ReadCheckpoint(const std::string& path) {
   return contents;
 }
 
-absl::StatusOr<std::map<std::string, at::Tensor>> ReadOptimizer(const std::string& path, int shards,
-                                                                const model::TensorFilter& wanted) {
-  std::map<std::string, at::Tensor> state;
+absl::Status ReadOptimizer(const std::string& path, int shards, const std::map<std::string, at::Tensor>& state,
+                           bool all) {
+  std::set<std::string> read;
   for (int shard = 0; shard < shards; ++shard) {
     const std::string file = OptimizerFile(shard, shards);
-    INGOT_ASSIGN_OR_RETURN(auto tensors, model::LoadSafetensors(path + "/" + file, wanted));
-    state.merge(tensors);
-    if (!tensors.empty()) return Damaged(path, absl::StrCat(tensors.begin()->first, " of ", file, " is there twice"));
+    INGOT_ASSIGN_OR_RETURN(std::set<std::string> names, model::LoadSafetensorsInto(path + "/" + file, state));
+    read.merge(names);
+    if (!names.empty()) return Damaged(path, absl::StrCat(*names.begin(), " of ", file, " is there twice"));
   }
-  return state;
+  for (const auto& [name, tensor] : state) {
+    if (!read.contains(name)) return absl::InvalidArgumentError(absl::StrCat("optimizer state lacks ", name));
+  }
+  for (const std::string& name : read) {
+    if (all && !state.contains(name)) {
+      return absl::InvalidArgumentError(absl::StrCat("unknown optimizer state ", name));
+    }
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace ingot::trainer

@@ -71,9 +71,10 @@ absl::StatusOr<CheckpointInfo> LatestCheckpoint(const std::string& root);
 
 // Verifies and reads, without the optimizer's state.
 absl::StatusOr<CheckpointContents> ReadCheckpoint(const std::string& path);
-// The optimizer's state of a checkpoint that was read: of all parameters, however many ranks wrote it, or of those that
-// are `wanted`.
-absl::StatusOr<std::map<std::string, at::Tensor>> ReadOptimizer(const std::string& path, int shards,
-                                                                const model::TensorFilter& wanted = nullptr);
+// The optimizer's state of a checkpoint that was read, however many ranks wrote it: into the tensors of `state`, by
+// name (AdamW::State), which are `all` or some of it. INVALID_ARGUMENT names the first tensor that is missing, of
+// another shape, or (of all) unknown; what was read until then stays.
+absl::Status ReadOptimizer(const std::string& path, int shards, const std::map<std::string, at::Tensor>& state,
+                           bool all);
 
 }  // namespace ingot::trainer

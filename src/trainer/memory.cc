@@ -36,6 +36,7 @@ struct Costs {
   }
 
   bool narrow() const { return element < accumulator; }
+  int64_t Weights() const { return parameters * element + rope; }
   int64_t ExportBytes(int64_t rows) const { return 2 * keys * element * rows; }  // of a layer
   int64_t ExportSums(int64_t rows) const { return 2 * keys * accumulator * rows; }
   // bf16 is differentiated in fp32: copies of `from` values, and `to` results rounded at the end.
@@ -87,8 +88,15 @@ struct Costs {
 // Goes through the parts in the order in which they are run and notes the fullest moment.
 class Walk {
  public:
-  Walk(const Costs& costs, const PassOptions& options, std::span<const tree::ForestPart> parts, MemoryNeed& most)
-      : costs_(costs), options_(options), parts_(parts), summed_(parts.size(), false), most_(most) {
+  // `gradients_stay`: from a part to the next, as one rank's do.
+  Walk(const Costs& costs, const PassOptions& options, std::span<const tree::ForestPart> parts, bool gradients_stay,
+       MemoryNeed& most)
+      : costs_(costs),
+        options_(options),
+        parts_(parts),
+        gradients_stay_(gradients_stay),
+        summed_(parts.size(), false),
+        most_(most) {
     for (const tree::ForestPart& part : parts) tables_ += TableBytes(part);
   }
 
@@ -132,7 +140,7 @@ class Walk {
     return bytes;
   }
   int64_t GradientsAfter(int64_t layers_done) const {
-    if (!any_finished_) return costs_.Gradients(layers_done);
+    if (!any_finished_ || !gradients_stay_) return costs_.Gradients(layers_done);
     // Narrow gradients have been added up in fp32, and come again part by part.
     return costs_.parameters * costs_.accumulator + (costs_.narrow() ? costs_.Gradients(layers_done) : 0);
   }
@@ -177,12 +185,21 @@ class Walk {
   const Costs& costs_;
   const PassOptions& options_;
   const std::span<const tree::ForestPart> parts_;
+  const bool gradients_stay_;
   std::vector<size_t> waiting_;
   std::vector<bool> summed_;  // per part: a later one has given gradients of its keys and values
   bool any_finished_ = false;
   int64_t tables_ = 0;
   MemoryNeed& most_;
 };
+
+// As long as the trainer lives.
+MemoryNeed Held(const Costs& costs) {
+  MemoryNeed need;
+  need.weights = costs.Weights();
+  need.optimizer = costs.parameters * costs.accumulator * (costs.narrow() ? 3 : 2);  // moments, and masters
+  return need;
+}
 
 std::string Size(int64_t bytes) { return absl::StrFormat("%.3g GB", static_cast<double>(bytes) * 1e-9); }
 
@@ -194,15 +211,25 @@ std::string MemoryNeed::Describe() const {
                       ", running part ", Size(running), ", its widest moment ", Size(transient), ")");
 }
 
+int64_t WeightBytes(const model::ModelConfig& config, int element_bytes) {
+  return Costs(config, element_bytes).Weights();
+}
+
 MemoryNeed PredictMemory(const model::ModelConfig& config, int element_bytes, const PassOptions& options,
                          std::span<const tree::ForestPart> parts) {
   const Costs costs(config, element_bytes);
-  MemoryNeed need;
-  need.weights = costs.parameters * element_bytes + costs.rope;
-  need.optimizer = costs.parameters * costs.accumulator * (costs.narrow() ? 3 : 2);  // moments, and masters
+  MemoryNeed need = Held(costs);
   // The update: gradients in the type of the sums, and the root of the second moment.
   need.gradients = need.transient = costs.parameters * costs.accumulator;
-  Walk(costs, options, parts, need).Run();
+  Walk(costs, options, parts, /*gradients_stay=*/true, need).Run();
+  return need;
+}
+
+MemoryNeed PredictRankPasses(const model::ModelConfig& config, int element_bytes, const PassOptions& options,
+                             std::span<const tree::ForestPart> parts) {
+  const Costs costs(config, element_bytes);
+  MemoryNeed need = Held(costs);
+  Walk(costs, options, parts, /*gradients_stay=*/false, need).Run();
   return need;
 }
 

@@ -38,10 +38,18 @@ struct MemoryNeed {
   std::string Describe() const;  // "3.2 GB: weights 0.6, optimizer 1.2, ..."
 };
 
+// Of the weights, with their tables of positions.
+int64_t WeightBytes(const model::ModelConfig& config, int element_bytes);
+
 // Without copies of the weights, which are the caller's. `element_bytes` of the weights: 2, 4 or 8. `parts` of the
 // batch; for a run whose batches are not known yet, the one that UncutPart makes.
 MemoryNeed PredictMemory(const model::ModelConfig& config, int element_bytes, const PassOptions& options,
                          std::span<const tree::ForestPart> parts);
+
+// The same of a rank's passes alone, without the update (parallel/rank_memory.h): a part's gradients leave when it
+// ends.
+MemoryNeed PredictRankPasses(const model::ModelConfig& config, int element_bytes, const PassOptions& options,
+                             std::span<const tree::ForestPart> parts);
 
 // A part of `rows` rows that sees no other, each read by the loss: the least that a run with such micro-batches holds.
 tree::ForestPart UncutPart(int64_t rows);

@@ -53,7 +53,7 @@ void Trainer::AccumulateGradient(const PreparedBatch& batch, const tree::PackedF
   double exchanging = 0;
   const auto end_slot = [&] {
     const Seconds2 ended = ClockNow();
-    optimizer_.EndSlot();
+    optimizer_->EndSlot();
     exchanging += ClockNow().wall - ended.wall;
     ++slots;
   };
@@ -117,9 +117,10 @@ void Trainer::FinishProbe(ProbeFuture fresh, StepTally& tally) const {
   }
 }
 
-std::string Trainer::DescribeFault(const PreparedBatch& batch, const tree::PackedForest& forest, StepLoss& loss,
-                                   const StepTally& tally, double grad_norm) {
-  std::string tensors = NonFiniteTensors(model_, optimizer_.Gradients());
+std::string Trainer::FindFault(const PreparedBatch& batch, const tree::PackedForest& forest, StepLoss& loss,
+                               const StepTally& tally, double grad_norm) {
+  if (std::isfinite(tally.plain.loss) && std::isfinite(grad_norm) && tally.non_finite_calls.empty()) return "";
+  std::string tensors = NonFiniteTensors(model_, optimizer_->Gradients());
   std::vector<int32_t> calls = tally.non_finite_calls;
   if (calls.empty()) {
     std::vector<int32_t> own = forest.call_indices;
@@ -128,22 +129,22 @@ std::string Trainer::DescribeFault(const PreparedBatch& batch, const tree::Packe
   }
   ShareFaults(tensors, calls);
   return absl::StrCat("loss ", tally.plain.loss, ", gradient norm ", grad_norm, ": not finite for ",
-                      NameCalls(batch, calls), tensors.empty() ? "" : "; ", tensors,
-                      "; a lower learning rate, a tighter clip or a resume from an earlier checkpoint may help");
+                      NameCalls(batch, calls), tensors.empty() ? "" : "; ", tensors);
 }
 
 std::string Trainer::Optimize(const PreparedBatch& batch, const tree::PackedForest& forest, StepLoss& loss,
                               const StepTally& tally, StepMetrics& metrics) {
-  const double grad_norm = optimizer_.GradNorm();
-  if (!std::isfinite(tally.plain.loss) || !std::isfinite(grad_norm) || !tally.non_finite_calls.empty()) {
-    return DescribeFault(batch, forest, loss, tally, grad_norm);
+  const double grad_norm = optimizer_->GradNorm();
+  const std::string fault = FindFault(batch, forest, loss, tally, grad_norm);
+  if (!fault.empty()) {
+    return fault + "; a lower learning rate, a tighter clip or a resume from an earlier checkpoint may help";
   }
   const double rate = LearningRate(options_.optimizer, version_, options_.total_steps);
   snapshot_ = nullptr;
   if (shards_ != nullptr) shards_->Release();  // what it holds of others' parameters is old now
-  if (ResetsOptimizer()) optimizer_.Reset();
-  optimizer_.Step(rate, grad_norm);
-  SnapshotTogether();
+  if (ResetsOptimizer()) optimizer_->Reset();
+  optimizer_->Step(rate, grad_norm);
+  SnapshotTogether(version_ + 1);
   metrics["actor/grad_norm"] = grad_norm;
   metrics["actor/learning_rate"] = rate;
   return "";
@@ -156,7 +157,7 @@ absl::StatusOr<StepReport> Trainer::Skip(PreparedBatch batch, const std::string&
                                             "); nothing was changed: ", why));
   }
   ++skipped_in_a_row_;
-  if (ResetsOptimizer()) optimizer_.Reset();
+  if (ResetsOptimizer()) optimizer_->Reset();
   INGOT_LOG(warn, "step {} is skipped ({} of at most {} in a row): {}", version_, skipped_in_a_row_,
             options_.max_skipped_steps, why);
   if (divided() && snapshot_ != nullptr) {  // the same weights under a new number
@@ -200,7 +201,7 @@ absl::StatusOr<StepReport> Trainer::TrainStep(const TrainBatch& batch, const Pro
   std::string fault;
   const absl::Status status = AtTorchEdge(absl::StrCat("step ", batch.step), [&]() -> absl::Status {
     Divide();
-    optimizer_.ZeroGrad();
+    optimizer_->ZeroGrad();
     ProbeFuture fresh = StartProbe(probe);
     AccumulateBatch(*prepared, *forest, loss, tally);
     const auto accumulated = clock_.Now();
@@ -210,7 +211,7 @@ absl::StatusOr<StepReport> Trainer::TrainStep(const TrainBatch& batch, const Pro
     fault = Optimize(*prepared, *forest, loss, tally, metrics);
     return absl::OkStatus();
   });
-  optimizer_.ZeroGrad();
+  optimizer_->ZeroGrad();
   if (shards_ != nullptr) shards_->Release();
   INGOT_RETURN_IF_ERROR(Shared(status));
   // Without a probe the batch's own tokens stand in for it.
@@ -247,7 +248,13 @@ void Trainer::ReportBound(const PreparedBatch& batch, const StepTally& tally, St
   metrics["perf/of_bound"] = bound / plain.pass_seconds;
   metrics["tree/speedup_bound"] = unmerged / bound;
   metrics["tree/speedup"] = unmerged / plain.pass_seconds;
+  ReportRanks(tally, metrics);
+}
+
+void Trainer::ReportRanks(const StepTally& tally, StepMetrics& metrics) const {
   if (ranks_ == nullptr) return;
+  const StepTally::Plain& plain = tally.plain;
+  const double ranks = ranks_->size();
   metrics["trainer/ranks"] = ranks;
   metrics["trainer/rank_balance"] =
       plain.longest_busy_seconds > 0 ? plain.busy_seconds / ranks / plain.longest_busy_seconds : 1.0;

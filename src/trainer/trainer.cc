@@ -4,9 +4,12 @@
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 
+#include <utility>
+
 #include "base/log.h"
 #include "trainer/memory.h"
 #include "trainer/parallel/rank_memory.h"
+#include "trainer/parallel/wire.h"
 #include "trainer/process_memory.h"
 #include "trainer/torch_edge.h"
 #include "trainer/weights_of.h"
@@ -68,13 +71,13 @@ PassOptions PassesOf(const TrainerOptions& options, LayerWeights* weights) {
   return pass;
 }
 
-// On this rank.
+// On this rank, which may hold a reference policy.
 MemoryNeed NeedOf(const TrainerOptions& options, const model::ModelConfig& config, int element_bytes,
-                  const PassOptions& pass, std::span<const tree::ForestPart> parts, const Ranks* ranks) {
-  const MemoryNeed whole = PredictMemory(config, element_bytes, pass, parts);
-  MemoryNeed need = OfRank(whole, config, element_bytes, ranks, ByLayer(options));
+                  const PassOptions& pass, std::span<const tree::ForestPart> parts, const Ranks* ranks,
+                  bool reference) {
+  MemoryNeed need = PredictRankMemory(config, element_bytes, pass, parts, ranks, ByLayer(options));
   const bool publishes = ranks == nullptr || ranks->leads();
-  need.copies = whole.weights * ((options.needs_reference() ? 1 : 0) + (publishes ? 1 : 0));
+  need.copies = WeightBytes(config, element_bytes) * ((reference ? 1 : 0) + (publishes ? 1 : 0));
   return need;
 }
 
@@ -87,7 +90,8 @@ absl::Status CheckRunMemory(const TrainerOptions& options, const model::ModelCon
   const PassOptions pass = PassOptionsOf(options);
   const tree::ForestPart part = UncutPart(pass.part_tokens);
   const auto bytes = static_cast<int>(c10::elementSize(Dtype(options.dtype, given)));
-  const MemoryNeed need = NeedOf(options, config, bytes, pass, std::span(&part, 1), ranks);
+  const MemoryNeed need =
+      NeedOf(options, config, bytes, pass, std::span(&part, 1), ranks, /*reference=*/options.needs_reference());
   const int64_t available = options.memory_limit_mb > 0 ? LimitBytes(options) : AvailableMemory() / RanksHere(ranks);
   INGOT_LOG(info, "a micro-batch of {} tokens needs {}", pass.part_tokens, need.Describe());
   return CheckMemory(need, need.total(), available, "the run", pass);
@@ -103,8 +107,8 @@ Trainer::Trainer(const TrainerOptions& options, model::Transformer model, std::u
       objective_(std::move(objective)),
       ranks_(ranks),
       shards_(Shards(options, model_, ranks)),
-      pass_options_(PassesOf(options, shards_.get())),
-      optimizer_(options.optimizer, model_.parameters().tensors(), ranks, /*publishes=*/shards_ == nullptr) {
+      pass_options_(PassesOf(options, shards_.get())) {
+  MakeOptimizer(options.optimizer);
   ReturnFreedMemory();  // what is predicted of a step is then what the process holds
   INGOT_LOG(info, "objective {}; {}", objective_->Describe(), DescribeRest(options_));
 }
@@ -113,6 +117,19 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const TrainerOptions& o
                                                          const model::ModelConfig& config,
                                                          const model::Parameters& parameters, const base::Clock& clock,
                                                          Ranks* ranks) {
+  return Make(options, config, parameters, /*copy=*/true, clock, ranks);
+}
+
+absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const TrainerOptions& options,
+                                                         const model::ModelConfig& config,
+                                                         model::Parameters&& parameters, const base::Clock& clock,
+                                                         Ranks* ranks) {
+  return Make(options, config, std::exchange(parameters, {}), /*copy=*/false, clock, ranks);
+}
+
+absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Make(const TrainerOptions& options, const model::ModelConfig& config,
+                                                       model::Parameters parameters, bool copy,
+                                                       const base::Clock& clock, Ranks* ranks) {
   INGOT_RETURN_IF_ERROR(base::Annotate(options.Validate(), "trainer options"));
   INGOT_ASSIGN_OR_RETURN(std::unique_ptr<Objective> objective, MakeObjective(options));
   return AtTorchEdge("trainer", [&]() -> absl::StatusOr<std::unique_ptr<Trainer>> {
@@ -121,7 +138,9 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const TrainerOptions& o
     const absl::Status fits =
         CheckRunMemory(options, config, parameters.tensors().begin()->second.scalar_type(), device, ranks);
     INGOT_RETURN_IF_ERROR(ranks == nullptr ? fits : ranks->Agree(fits));
-    INGOT_ASSIGN_OR_RETURN(model::Transformer model, OwnedModel(config, parameters, device, options.dtype));
+    INGOT_ASSIGN_OR_RETURN(model::Transformer model,
+                           OwnedModel(config, parameters, device, options.dtype, /*trainable=*/true, copy));
+    parameters = {};
     INGOT_RETURN_IF_ERROR(TakeFromRankZero(model.parameters(), ranks));
     std::unique_ptr<Trainer> trainer(new Trainer(options, std::move(model), std::move(objective), clock, ranks));
     INGOT_RETURN_IF_ERROR(trainer->SetReference(&trainer->parameters()));
@@ -162,25 +181,32 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Resume(const TrainerOptions& o
   });
 }
 
+void Trainer::MakeOptimizer(const OptimizerOptions& options) {
+  optimizer_.emplace(options, model_.parameters().tensors(), ranks_, /*publishes=*/shards_ == nullptr);
+}
+
 absl::Status Trainer::LoadOptimizer(const std::string& checkpoint_path, const CheckpointContents& contents) {
-  const std::map<std::string, at::Tensor> own = optimizer_.State();
-  model::TensorFilter owned;  // one rank reads all, and finds what does not belong
-  if (ranks_ != nullptr) owned = [&own](const std::string& name) { return own.contains(name); };
-  INGOT_ASSIGN_OR_RETURN(const auto state, ReadOptimizer(checkpoint_path, contents.optimizer_shards, owned));
-  return optimizer_.LoadState(state, contents.optimizer_steps);
+  INGOT_RETURN_IF_ERROR(
+      ReadOptimizer(checkpoint_path, contents.optimizer_shards, optimizer_->State(), /*all=*/ranks_ == nullptr));
+  optimizer_->SetSteps(contents.optimizer_steps);
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::CopyReference(const model::Parameters& from) {
+  const at::Device device = from.tensors().begin()->second.device();
+  INGOT_ASSIGN_OR_RETURN(reference_, OwnedModel(config(), from, device, options_.dtype, /*trainable=*/false));
+  return absl::OkStatus();
 }
 
 absl::Status Trainer::SetReference(const model::Parameters* start) {
   if (!options_.needs_reference()) return absl::OkStatus();
-  const at::Device device = parameters().tensors().begin()->second.device();
   if (options_.reference_path.empty()) {
     if (start == nullptr) {
       return absl::FailedPreconditionError(
           "the reference policy is the one the run started from, which a later checkpoint does not hold: set "
           "trainer.reference_path to its model folder");
     }
-    INGOT_ASSIGN_OR_RETURN(reference_, OwnedModel(config(), *start, device, options_.dtype, /*trainable=*/false));
-    return absl::OkStatus();
+    return CopyReference(*start);
   }
   const std::string context = absl::StrCat("reference policy ", options_.reference_path);
   absl::StatusOr<model::LoadedModel> loaded = model::LoadModelDir(options_.reference_path);
@@ -192,46 +218,17 @@ absl::Status Trainer::SetReference(const model::Parameters* start) {
                      loaded->config.max_position_embeddings, "; the model's are ", config().vocab_size, " and ",
                      config().max_position_embeddings, ": it must know the same tokens and as many positions"));
   }
+  const at::Device device = parameters().tensors().begin()->second.device();
   auto model = OwnedModel(loaded->config, loaded->parameters, device, options_.dtype, /*trainable=*/false);
   if (!model.ok()) return base::Annotate(model.status(), context);
   reference_ = *std::move(model);
   return absl::OkStatus();
 }
 
-absl::Status Trainer::RunSupervised(const std::function<absl::Status()>& stage) {
-  if (version_ != 0) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("supervised training comes before the first step; this trainer is at version ", version_));
-  }
-  if (ranks_ != nullptr) {
-    return absl::FailedPreconditionError("supervised training is one rank's: give the result to the trainer of many");
-  }
-  UseThreads();
-  snapshot_ = nullptr;
-  return AtTorchEdge("supervised training", [&] {
-    INGOT_RETURN_IF_ERROR(stage());
-    return SetReference(&parameters());
-  });
-}
-
-absl::Status Trainer::RunSft(const std::vector<tree::CallPath>& calls, const SftObserver& observer,
-                             const std::string& checkpoints) {
-  return RunSupervised([&] { return RunSftStage(model_, options_, calls, clock_, observer, checkpoints); });
-}
-
-absl::Status Trainer::RunDpo(const std::vector<tree::CallPath>& calls, const SftObserver& observer,
-                             const std::string& checkpoints) {
-  return RunSupervised([&]() -> absl::Status {
-    const at::Device device = parameters().tensors().begin()->second.device();
-    INGOT_ASSIGN_OR_RETURN(const model::Transformer start,
-                           OwnedModel(config(), parameters(), device, options_.dtype, /*trainable=*/false));
-    return RunDpoStage(model_, start, options_, calls, clock_, observer, checkpoints);
-  });
-}
-
 // The calling thread's share of the cores; it is the thread's own setting, so every entry point makes it.
 void Trainer::UseThreads() const {
-  if (options_.threads > 0 && at::get_num_threads() != options_.threads) at::set_num_threads(options_.threads);
+  const int threads = stage_ && stage_->threads > 0 ? stage_->threads : options_.threads;
+  if (threads > 0 && at::get_num_threads() != threads) at::set_num_threads(threads);
 }
 
 TokenLimits Trainer::Limits() const { return {config().vocab_size, config().max_position_embeddings}; }
@@ -241,14 +238,15 @@ absl::Status Trainer::CheckStepMemory(const tree::PackedForest& forest, StepMetr
   if (!any.is_cpu()) return absl::OkStatus();
   const auto parts = tree::CutForest(forest, pass_options_.part_tokens);
   const auto bytes = static_cast<int>(any.element_size());
-  const MemoryNeed need = NeedOf(options_, config(), bytes, pass_options_, parts, ranks_);
+  const MemoryNeed need =
+      NeedOf(options_, config(), bytes, pass_options_, parts, ranks_, /*reference=*/reference_.has_value());
   metrics["perf/memory_predicted_bytes"] = static_cast<double>(need.total());
   const bool limited = options_.memory_limit_mb > 0;
   const int64_t available = limited ? LimitBytes(options_) : AvailableMemory() / RanksHere(ranks_);
-  return CheckMemory(
-      need, limited ? need.total() : need.step(), available,
-      absl::StrCat("step ", version_, " (", forest.size(), " merged tokens in ", parts.size(), " parts)"),
-      pass_options_);
+  return CheckMemory(need, limited ? need.total() : need.step(), available,
+                     absl::StrCat(stage_ ? absl::StrCat("a step of ", stage_->name) : absl::StrCat("step ", version_),
+                                  " (", forest.size(), " merged tokens in ", parts.size(), " parts)"),
+                     pass_options_);
 }
 
 absl::StatusOr<std::shared_ptr<const weights::Snapshot>> Trainer::TakeSnapshot() {
@@ -258,28 +256,35 @@ absl::StatusOr<std::shared_ptr<const weights::Snapshot>> Trainer::TakeSnapshot()
   return snapshot_;
 }
 
-absl::StatusOr<CheckpointContents> Trainer::Contents() {
+absl::StatusOr<CheckpointContents> Trainer::Contents(int64_t step) {
   INGOT_ASSIGN_OR_RETURN(const auto snapshot, TakeSnapshot());
   CheckpointContents contents;
-  contents.step = version_;
+  contents.step = step;
   contents.seed = options_.seed;
   contents.weights_checksum = snapshot->checksum();
-  contents.total_steps = options_.total_steps;
-  contents.schedule = options_.optimizer;
+  contents.total_steps = stage_ ? 0 : options_.total_steps;
+  contents.schedule = stage_ ? stage_->options.optimizer : options_.optimizer;
   contents.config = config();
-  contents.optimizer_steps = optimizer_.steps();
+  contents.optimizer_steps = optimizer_->steps();
   contents.parameters = ParametersOf(snapshot);  // which has them all, wherever they are
   return contents;
 }
 
 absl::StatusOr<CheckpointInfo> Trainer::SaveCheckpoint(const std::string& root,
                                                        const std::map<std::string, std::string>& extra_files) {
+  return Save(root, version_, extra_files);
+}
+
+absl::StatusOr<CheckpointInfo> Trainer::Save(const std::string& root, int64_t step,
+                                             const std::map<std::string, std::string>& extra_files) {
   if (ranks_ != nullptr) {
-    INGOT_RETURN_IF_ERROR(Tell(Order::kSave, root));
-    return SaveTogether(root, extra_files);
+    Writer order;
+    order.Put(step).PutText(root);
+    INGOT_RETURN_IF_ERROR(Tell(Order::kSave, order.Take()));
+    return SaveTogether(root, step, extra_files);
   }
-  INGOT_ASSIGN_OR_RETURN(CheckpointContents contents, Contents());
-  contents.optimizer = optimizer_.State();
+  INGOT_ASSIGN_OR_RETURN(CheckpointContents contents, Contents(step));
+  contents.optimizer = optimizer_->State();
   for (auto& [name, tensor] : contents.optimizer) tensor = tensor.to(at::kCPU);
   return WriteCheckpoint(root, contents, extra_files, options_.keep_checkpoints);
 }

@@ -17,7 +17,8 @@
 // every batch together: each the calls that are its own, then one step of one optimizer divided over them. Rank 0's is
 // used as if it were alone; the others Follow it until its Dismiss. The result is one rank's up to rounding, and
 // bit-identical for the same number of ranks. Errors of a step are those of any rank, on all of them; RankLost
-// (liveness.h) where one is gone, after which this object can do no more.
+// (liveness.h) where one is gone, after which this object can do no more. So it is in the supervised stages before the
+// first step: what is read, observed and decided there is rank 0's, the others are told stage and step.
 #pragma once
 
 #include <cstdint>
@@ -27,6 +28,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/clock.h"
@@ -43,6 +45,7 @@
 #include "trainer/parallel/sharded_adamw.h"
 #include "trainer/probe.h"
 #include "trainer/sft.h"
+#include "trainer/stage_checkpoints.h"
 #include "trainer/step_bound.h"
 #include "trainer/step_tally.h"
 #include "weights/snapshot.h"
@@ -51,13 +54,19 @@ namespace ingot::trainer {
 
 class Trainer {
  public:
-  // At version 0 with a copy of `parameters`, on their device and in the type that options.dtype says.
+  // At version 0 with a copy of `parameters`, on their device and in the type that options.dtype says; with those
+  // themselves, where the type is theirs, if they are given up.
   // RESOURCE_EXHAUSTED, with the numbers, where model, optimizer and one micro-batch do not fit into memory (CPU);
   // nothing is allocated then. With `ranks` (which outlive this; null: one rank) all create theirs together, and rank
   // 0's parameters are everyone's.
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(const TrainerOptions& options,
                                                          const model::ModelConfig& config,
                                                          const model::Parameters& parameters,
+                                                         const base::Clock& clock = base::Clock::Real(),
+                                                         Ranks* ranks = nullptr);
+  static absl::StatusOr<std::unique_ptr<Trainer>> Create(const TrainerOptions& options,
+                                                         const model::ModelConfig& config,
+                                                         model::Parameters&& parameters,
                                                          const base::Clock& clock = base::Clock::Real(),
                                                          Ranks* ranks = nullptr);
 
@@ -78,18 +87,22 @@ class Trainer {
   // Where ranks divide them by layer, from the first step on only those that this rank owns (IsHere).
   const model::Parameters& parameters() const { return model_.parameters(); }
 
-  // Supervised warm start, at version 0 and with one rank only (FAILED_PRECONDITION); the version stays 0 and the
-  // optimizer of the RL stage starts afresh. `calls` from dataset/sft.h: `episode` tells conversations apart. OK at
-  // once without calls. `checkpoints`: a folder of this stage's own, from whose newest checkpoint it goes on, and where
-  // it writes one every checkpoint_every steps and after its last; empty: none. Errors also
-  // StageCheckpoints::Restore's.
+  // Supervised warm start, at version 0 only (FAILED_PRECONDITION); the version stays 0, the optimizer of the RL stage
+  // starts afresh, and the reference policy is the one that the stage came to. `calls` from dataset/sft.h: `episode`
+  // tells conversations apart. OK at once without calls. `checkpoints`: a folder of this stage's own, from whose newest
+  // checkpoint it goes on, and where it writes one every checkpoint_every steps and after its last; empty: none.
+  // `threads`: what every rank computes with meanwhile; 0: options.threads.
+  //
+  // INVALID_ARGUMENT as PrepareSft, before anything is trained; RESOURCE_EXHAUSTED as TrainStep; INTERNAL: loss or
+  // gradient is not finite, with the conversations at fault; the observer's error. After each of these the trainer
+  // holds the weights of the stage's last step. Errors also StageCheckpoints::Newest's and ReadCheckpoint's.
   absl::Status RunSft(const std::vector<tree::CallPath>& calls, const SftObserver& observer,
-                      const std::string& checkpoints = "");
+                      const std::string& checkpoints = "", int threads = 0);
 
-  // The same with pairs from dataset/preferences.h and the options of `dpo`; the reference is the policy as the stage
-  // finds it.
+  // The same with pairs from dataset/preferences.h and the options of `dpo`: the calls of episode 2i were preferred to
+  // those of episode 2i + 1. The reference is the policy as the stage finds it.
   absl::Status RunDpo(const std::vector<tree::CallPath>& calls, const SftObserver& observer,
-                      const std::string& checkpoints = "");
+                      const std::string& checkpoints = "", int threads = 0);
 
   // One optimizer step on batch version(), or a skipped one (trainer/skipped 1). INVALID_ARGUMENT and DATA_LOSS: see
   // PrepareBatch, or the batch is another step's; RESOURCE_EXHAUSTED: its
@@ -111,17 +124,19 @@ class Trainer {
   absl::Status Dismiss();
 
   // AdamW's moments by name, of what this rank owns, shared: for checks.
-  std::map<std::string, at::Tensor> optimizer_state() const { return optimizer_.State(); }
+  std::map<std::string, at::Tensor> optimizer_state() const { return optimizer_->State(); }
 
  private:
   Trainer(const TrainerOptions& options, model::Transformer model, std::unique_ptr<Objective> objective,
           const base::Clock& clock, Ranks* ranks);
+  static absl::StatusOr<std::unique_ptr<Trainer>> Make(const TrainerOptions& options, const model::ModelConfig& config,
+                                                       model::Parameters parameters, bool copy,
+                                                       const base::Clock& clock, Ranks* ranks);
 
   // What the probe's source will have given; not valid where nothing was asked of it. Its destructor waits.
   using ProbeFuture = std::future<absl::StatusOr<std::vector<tree::CallPath>>>;
   void UseThreads() const;
   TokenLimits Limits() const;
-  absl::Status RunSupervised(const std::function<absl::Status()>& stage);
   // RESOURCE_EXHAUSTED if the batch's step needs more memory than there is.
   absl::Status CheckStepMemory(const tree::PackedForest& forest, StepMetrics& metrics) const;
   // tree/speedup* and perf/*bound*: what the passes took beside what they could have (step_bound.h).
@@ -134,22 +149,52 @@ class Trainer {
   // A description of what is not finite; empty: the weights were moved.
   std::string Optimize(const PreparedBatch& batch, const tree::PackedForest& forest, StepLoss& loss,
                        const StepTally& tally, StepMetrics& metrics);
-  std::string DescribeFault(const PreparedBatch& batch, const tree::PackedForest& forest, StepLoss& loss,
-                            const StepTally& tally, double grad_norm);
+  // What of loss and gradient is not finite, and whose it is; empty: all is.
+  std::string FindFault(const PreparedBatch& batch, const tree::PackedForest& forest, StepLoss& loss,
+                        const StepTally& tally, double grad_norm);
   // Before the update that this version is due, or in its place where it is skipped.
   bool ResetsOptimizer() const {
     return options_.optimizer_reset_every > 0 && version_ % options_.optimizer_reset_every == 0;
   }
   absl::StatusOr<StepReport> Skip(PreparedBatch batch, const std::string& why);
   void Report(const PreparedBatch& batch, const StepTally& tally, StepMetrics& metrics) const;
+  void ReportRanks(const StepTally& tally, StepMetrics& metrics) const;
+  void MakeOptimizer(const OptimizerOptions& options);
   absl::Status SetReference(const model::Parameters* start);
+  absl::Status CopyReference(const model::Parameters& from);
   absl::Status LoadOptimizer(const std::string& checkpoint_path, const CheckpointContents& contents);
-  // What the checkpoint of this version holds, the optimizer's state apart.
-  absl::StatusOr<CheckpointContents> Contents();
+  // What checkpoint `step` holds, the optimizer's state apart.
+  absl::StatusOr<CheckpointContents> Contents(int64_t step);
+  // Of the trainer or, with its steps, of the stage that runs.
+  absl::StatusOr<CheckpointInfo> Save(const std::string& root, int64_t step,
+                                      const std::map<std::string, std::string>& extra_files);
+
+  // Supervised stages (trainer_stages.cc). Rank 0 runs one; together are made its beginning, its steps and its end.
+  enum class StageKind : int32_t { kSft, kDpo };
+  struct Stage {
+    std::string name;  // prefix of its metrics and of its configuration keys
+    const SftOptions& options;
+    std::unique_ptr<Objective> objective;
+    int32_t episodes;  // of a conversation or pair
+    int threads;
+  };
+  absl::Status RunStage(StageKind kind, const std::vector<tree::CallPath>& calls, const SftObserver& observer,
+                        const std::string& checkpoints, int threads);
+  // `units`: the calls of each conversation or pair; `taken`: steps that are behind it.
+  absl::Status RunStageSteps(const std::vector<tree::CallPath>& calls, const std::vector<std::vector<size_t>>& units,
+                             const SftObserver& observer, const StageCheckpoints& kept, int64_t taken);
+  Stage StageOf(StageKind kind, int threads) const;
+  // `checkpoint`: what it goes on from; empty: from the weights as they are.
+  absl::Status BeginStage(StageKind kind, const std::string& checkpoint, int threads);
+  absl::Status RestoreStage(const std::string& checkpoint);
+  absl::StatusOr<StepMetrics> StageStep(const std::vector<tree::CallPath>& calls, double learning_rate);
+  absl::Status EndStage();
 
   // Among ranks (trainer_ranks.cc); with one rank each does nothing, or what one rank does.
-  enum class Order : int32_t { kStep, kSave, kDismiss };
-  absl::Status Tell(Order order, const std::string& what);
+  enum class Order : int32_t { kStep, kSave, kBeginStage, kStageStep, kEndStage, kDismiss };
+  absl::Status Tell(Order order, const std::string& what);  // of rank 0; nothing elsewhere
+  // Takes part in what was told.
+  absl::Status Obey(Order order, std::string_view what);
   // An error of this rank in what all do together: the others learn of it where they exchange next.
   absl::Status Shared(const absl::Status& own);
   absl::StatusOr<tree::PackedForest> PackShare(const PreparedBatch& batch) const;
@@ -159,11 +204,13 @@ class Trainer {
   // Whether this rank holds its own parameters alone; makes it so before its first step.
   bool divided() const { return shards_ != nullptr && shards_->divided(); }
   void Divide();
+  // The reverse, after a stage.
+  void Unite();
   // Where no rank has all parameters: rank 0's snapshot of those that a step made.
-  void SnapshotTogether();
+  void SnapshotTogether(int64_t version);
   void MergeTallies(const PreparedBatch& batch, StepTally& tally);
   void ShareFaults(std::string& tensors, std::vector<int32_t>& calls);
-  absl::StatusOr<CheckpointInfo> SaveTogether(const std::string& root,
+  absl::StatusOr<CheckpointInfo> SaveTogether(const std::string& root, int64_t step,
                                               const std::map<std::string, std::string>& extra_files);
 
   const TrainerOptions options_;
@@ -173,8 +220,9 @@ class Trainer {
   Ranks* const ranks_;                         // null: one rank
   const std::unique_ptr<LayerShards> shards_;  // null: all parameters are here
   const PassOptions pass_options_;
-  ShardedAdamW optimizer_;
-  std::optional<model::Transformer> reference_;  // the policy that needs_reference() speaks of
+  std::optional<ShardedAdamW> optimizer_;        // never empty but while another one is made
+  std::optional<model::Transformer> reference_;  // the policy that needs_reference() speaks of, or a stage's
+  std::optional<Stage> stage_;                   // that runs; empty: none
   int64_t version_ = 0;
   int64_t skipped_in_a_row_ = 0;
   std::optional<StepRates> rates_;  // measured at the first step

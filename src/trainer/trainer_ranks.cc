@@ -42,6 +42,7 @@ struct Score {
 }  // namespace
 
 absl::Status Trainer::Tell(Order order, const std::string& what) {
+  if (ranks_ == nullptr || !ranks_->leads()) return absl::OkStatus();
   Writer message;
   message.Put(order).PutText(what);
   return ranks_->BroadcastBytes(message.Take(), 0).status();
@@ -57,22 +58,43 @@ absl::Status Trainer::Follow() {
     INGOT_ASSIGN_OR_RETURN(const std::string message, ranks_->BroadcastBytes("", 0));
     Reader reader(message);
     const auto order = reader.Get<Order>();
-    const std::string what(reader.GetText());
+    const std::string_view what = reader.GetText();
     INGOT_RETURN_IF_ERROR(reader.status());
     if (order == Order::kDismiss) {
       ranks_->Leave();
       return absl::OkStatus();
     }
-    absl::Status done;
-    if (order == Order::kSave) {
-      done = SaveTogether(what, {}).status();
-    } else {
-      const absl::StatusOr<TrainBatch> batch = DecodeBatch(what);
-      done = batch.ok() ? TrainStep(*batch).status() : Shared(batch.status());
-    }
+    const absl::Status done = Obey(order, what);
     if (ranks_->broken()) return done;
     if (!done.ok()) INGOT_LOG(warn, "as on every rank: {}", done.ToString());
   }
+}
+
+absl::Status Trainer::Obey(Order order, std::string_view what) {
+  Reader reader(what);
+  switch (order) {
+    case Order::kSave: {
+      const auto step = reader.Get<int64_t>();
+      return SaveTogether(std::string(reader.GetText()), step, {}).status();
+    }
+    case Order::kBeginStage: {
+      const auto kind = reader.Get<StageKind>();
+      const auto threads = reader.Get<int>();
+      return BeginStage(kind, std::string(reader.GetText()), threads);
+    }
+    case Order::kStageStep: {
+      const auto rate = reader.Get<double>();
+      const absl::StatusOr<std::vector<tree::CallPath>> calls = ReadCalls(reader);
+      return calls.ok() ? StageStep(*calls, rate).status() : Shared(calls.status());
+    }
+    case Order::kEndStage:
+      return EndStage();
+    case Order::kStep:
+    case Order::kDismiss:
+      break;
+  }
+  const absl::StatusOr<TrainBatch> batch = DecodeBatch(what);
+  return batch.ok() ? TrainStep(*batch).status() : Shared(batch.status());
 }
 
 absl::Status Trainer::Dismiss() {
@@ -88,14 +110,20 @@ void Trainer::Divide() {
   shards_->Divide();
 }
 
-void Trainer::SnapshotTogether() {
+void Trainer::Unite() {
   if (!divided()) return;
-  optimizer_.ZeroGrad();  // spent, and in the way
+  OrThrow(ranks_->Agree(absl::OkStatus()));
+  OrThrow(ranks_->BreakUnless([&] { return shards_->Unite(); }));
+}
+
+void Trainer::SnapshotTogether(int64_t version) {
+  if (!divided()) return;
+  optimizer_->ZeroGrad();  // spent, and in the way
   OrThrow(ranks_->Agree(absl::OkStatus()));
   OrThrow(ranks_->BreakUnless([&]() -> absl::Status {
     INGOT_ASSIGN_OR_RETURN(const auto parameters, shards_->Gather());
     if (!ranks_->leads()) return absl::OkStatus();
-    INGOT_ASSIGN_OR_RETURN(snapshot_, SnapshotOf(version_ + 1, parameters));
+    INGOT_ASSIGN_OR_RETURN(snapshot_, SnapshotOf(version, parameters));
     return absl::OkStatus();
   }));
 }
@@ -177,24 +205,30 @@ void Trainer::ShareFaults(std::string& tensors, std::vector<int32_t>& calls) {
   }
 }
 
-absl::StatusOr<CheckpointInfo> Trainer::SaveTogether(const std::string& root,
+absl::StatusOr<CheckpointInfo> Trainer::SaveTogether(const std::string& root, int64_t step,
                                                      const std::map<std::string, std::string>& extra_files) {
+  if (stage_) {  // whose steps leave no snapshot
+    INGOT_RETURN_IF_ERROR(AtTorchEdge("checkpoint", [&] {
+      SnapshotTogether(version_);
+      return absl::OkStatus();
+    }));
+  }
   const absl::StatusOr<std::string> begun =
-      ranks_->leads() ? BeginCheckpoint(root, version_) : absl::StatusOr<std::string>("");
+      ranks_->leads() ? BeginCheckpoint(root, step) : absl::StatusOr<std::string>("");
   INGOT_RETURN_IF_ERROR(ranks_->Agree(begun.status()));
   INGOT_ASSIGN_OR_RETURN(const std::string folder, ranks_->BroadcastBytes(*begun, 0));
   const absl::Status written = AtTorchEdge("checkpoint", [&] {
-    std::map<std::string, at::Tensor> state = optimizer_.State();
+    std::map<std::string, at::Tensor> state = optimizer_->State();
     for (auto& [name, tensor] : state) tensor = tensor.to(at::kCPU);
     return WriteOptimizerShard(folder, state, ranks_->rank(), ranks_->size());
   });
   if (const absl::Status all = ranks_->Agree(written); !all.ok()) {
-    if (ranks_->leads()) AbandonCheckpoint(root, version_);
+    if (ranks_->leads()) AbandonCheckpoint(root, step);
     return base::Annotate(all, absl::StrCat("cannot write checkpoint ", folder, " (the earlier ones are untouched)"));
   }
   absl::StatusOr<CheckpointInfo> info = CheckpointInfo{};
   if (ranks_->leads()) {
-    absl::StatusOr<CheckpointContents> contents = Contents();
+    absl::StatusOr<CheckpointContents> contents = Contents(step);
     if (contents.ok()) contents->optimizer_shards = ranks_->size();
     info = contents.ok() ? FinishCheckpoint(root, *contents, extra_files, options_.keep_checkpoints)
                          : absl::StatusOr<CheckpointInfo>(contents.status());

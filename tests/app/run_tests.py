@@ -408,6 +408,8 @@ def case_ranks(ingot, options):
             os.kill(rank_process(launch, rank), sent)
         output, rows = finish_launched(ingot, launch, name, steps)
         check(all(row["trainer/ranks"] == 2 for row in rows if not row["trainer/skipped"]), "a step was one rank's")
+        warm = ingot.metrics(f"{name}/warm_start")
+        check(len(warm) == 4 and all(row["trainer/ranks"] == 2 for row in warm), f"the warm start's steps: {warm}")
         last = pathlib.Path(f"{ingot.folder}/{name}/checkpoints/step-{steps:08d}")
         check((last / "optimizer-00002-of-00002.safetensors").exists(), f"{sorted(last.iterdir())}")
         if sent is not None:
@@ -733,11 +735,52 @@ def case_supervised(ingot, options):
     weights = [folder / name / "checkpoints/step-00000000/model.safetensors" for name in ("files", "stopped")]
     check(weights[0].read_bytes() == weights[1].read_bytes(), "a killed and resumed stage came to other weights")
     check(not (folder / "stopped/stages").exists(), "the stages' checkpoints are still there")
+    good_pairs = folder / "good_pairs.jsonl"
+    good_pairs.write_text(pairs.read_text())
     pairs.write_text("{\"prompt\": 3}\n")
     code, output = ingot.run("train", dict(settings, **{"run.name": "bad", "sft.max_steps": 0, "sft.epochs": 0}))
     check(code in (1, 2) and "pairs.jsonl:1" in output, output)
-    code, output = ingot.run("launch", settings)
-    check(code in (1, 2) and "data.tasks" in output, output)
+    check_supervised_ranks(ingot, dict(settings, **{"data.dpo": good_pairs, "sft.checkpoint_every": 4,
+                                                    "dpo.checkpoint_every": 4}))
+    code, output = ingot.run("gateway", settings, timeout=60)
+    check(code == 2 and "data.tasks" in output, output)
+
+
+def check_supervised_ranks(ingot, settings):
+    """The run called `files` over two ranks: `ingot launch` starts the trainer's processes and no others. Killed, ended
+    and resumed, they come to the bits of ranks that nothing befell."""
+    folder = pathlib.Path(ingot.folder)
+
+    def of(name):
+        return dict(settings, **{"run.name": name, "cluster.trainer_ranks": 2, "cluster.trainer_port": free_ports(1)[0]})
+
+    code, output = ingot.run("launch", of("file-ranks"))
+    check(code == 0 and ": 2 processes;" in output and "ingot status" not in output, output)
+    rows = ingot.metrics("file-ranks")
+    check([row["step"] for row in rows] == list(range(30)), f"{len(rows)} rows")
+    check(all(row["trainer/ranks"] == 2 for row in rows), "a supervised step was one rank's")
+    for row, alone in zip(rows, ingot.metrics("files")):
+        for name in alone.keys() & {"sft/loss", "dpo/loss"}:  # of rounding in fp32, thirty steps make no more
+            check(abs(row[name] - alone[name]) <= 1e-3 * max(1, abs(alone[name])), f"{row} on ranks, {alone} alone")
+    code, output = ingot.run("launch", of("file-ranks"), ["--resume"])
+    check(code == 0 and "nothing left to do" in output, output)
+    record = folder / "rank-files" / "metrics.jsonl"
+    launch = ingot.start("launch", of("rank-files"))
+    for rows, end in ((6, lambda: os.kill(rank_process(launch, 1), signal.SIGKILL)),
+                      (17, lambda: launch.send_signal(signal.SIGINT))):
+        while launch.poll() is None and (not record.exists() or record.read_text().count("\n") < rows):
+            time.sleep(0.01)
+        check(launch.poll() is None, "the stages ended before they could be stopped")
+        end()
+    output = launch.communicate(timeout=120)[0]
+    check("they are started again together" in output and "going on after" in output, output)
+    check(launch.returncode != 0 and not any((folder / "rank-files/checkpoints").iterdir()), output)
+    code, output = ingot.run("launch", of("rank-files"), ["--resume"])
+    check(code == 0 and "going on after" in output, output)
+    check([row["step"] for row in ingot.metrics("rank-files")] == list(range(30)), "the steps of the resumed ranks")
+    weights = [folder / name / "checkpoints/step-00000000/model.safetensors" for name in ("file-ranks", "rank-files")]
+    check(weights[0].read_bytes() == weights[1].read_bytes(), "killed and resumed ranks came to other weights")
+    check(not (folder / "rank-files/stages").exists(), "the ranks' checkpoints of the stages are still there")
 
 
 def case_bad_input(ingot, options):

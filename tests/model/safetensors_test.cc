@@ -67,6 +67,31 @@ TEST_F(Safetensors, WhatIsSavedIsLoadedBitForBit) {
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(dir_), {}), 1) << "a temporary file was left";
 }
 
+TEST_F(Safetensors, AreReadIntoTensorsThatAreThere) {
+  const auto samples = Samples();
+  ASSERT_TRUE(SaveSafetensors(path_, samples, {}).ok());
+  const at::Tensor whole = at::zeros({2, 3, 5});
+  // One in the middle of another, one of another type, one that is not contiguous, one that the file lacks.
+  std::map<std::string, at::Tensor> into = {{"a", whole[1]},
+                                            {"b.weight", at::zeros({7}, at::kDouble)},
+                                            {"transposed", at::zeros({3, 2}).t()},
+                                            {"empty", at::empty({0, 4})},
+                                            {"not there", at::zeros({2})}};
+  const auto names = LoadSafetensorsInto(path_, into);
+  ASSERT_TRUE(names.ok()) << names.status();
+  EXPECT_EQ(names->size(), samples.size());  // all of the file's
+  EXPECT_TRUE(names->contains("mask") && !names->contains("not there"));
+  EXPECT_TRUE(at::equal(whole[1], samples.at("a")));
+  EXPECT_EQ(whole[0].abs().sum().item<float>(), 0);
+  EXPECT_TRUE(at::equal(into.at("b.weight"), samples.at("b.weight").to(at::kDouble)));
+  EXPECT_TRUE(at::equal(into.at("transposed"), samples.at("transposed")));
+  EXPECT_EQ(into.at("not there").sum().item<float>(), 0);
+
+  const auto refused = LoadSafetensorsInto(path_, {{"a", at::zeros({5, 3})}});
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(refused.status().message()), ::testing::AllOf(HasSubstr(path_), HasSubstr("'a'")));
+}
+
 TEST_F(Safetensors, SavingOverAFileReplacesItWhole) {
   ASSERT_TRUE(SaveSafetensors(path_, {{"x", at::ones({1000})}}, {}).ok());
   ASSERT_TRUE(SaveSafetensors(path_, {{"y", at::ones({2})}}, {}).ok());

@@ -165,10 +165,11 @@ TEST(FullDisk, NoFileOfACheckpointMayBeCutShort) {
 // Sound files whose tensors are another model's: the digests agree, and the shapes are looked at all the same.
 TEST(MismatchedCheckpoint, NamesTheTensor) {
   TempDir dir;
-  const auto saved = Fresh()->SaveCheckpoint(dir.path(), {});
+  const auto fresh = Fresh();
+  const auto saved = fresh->SaveCheckpoint(dir.path(), {});
   ASSERT_TRUE(saved.ok()) << saved.status();
   CheckpointContents sound = *ReadCheckpoint(saved->path);
-  sound.optimizer = *ReadOptimizer(saved->path, sound.optimizer_shards);
+  sound.optimizer = fresh->optimizer_state();
   const auto refused = [&](const std::function<void(CheckpointContents&)>& change) {
     CheckpointContents other = sound;
     other.step = 1;
@@ -182,6 +183,8 @@ TEST(MismatchedCheckpoint, NamesTheTensor) {
               AllOf(HasSubstr("step-00000001"), HasSubstr("exp_avg.model.norm.weight"), HasSubstr("shape")));
   EXPECT_THAT(refused([](CheckpointContents& c) { c.optimizer.erase("exp_avg_sq.model.norm.weight"); }),
               AllOf(HasSubstr("step-00000001"), HasSubstr("lacks exp_avg_sq.model.norm.weight")));
+  EXPECT_THAT(refused([](CheckpointContents& c) { c.optimizer["exp_avg.other"] = at::zeros({16}); }),
+              AllOf(HasSubstr("step-00000001"), HasSubstr("unknown optimizer state exp_avg.other")));
   EXPECT_THAT(refused([](CheckpointContents& c) { c.config.intermediate_size = 48; }),
               AllOf(HasSubstr("step-00000001"), HasSubstr("mlp")));
   EXPECT_THAT(refused([](CheckpointContents& c) { c.config.num_hidden_layers = 3; }),

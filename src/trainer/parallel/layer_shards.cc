@@ -114,6 +114,17 @@ absl::Status LayerShards::Serve(const std::vector<int64_t>& wanted) {
   return absl::OkStatus();
 }
 
+absl::Status LayerShards::Unite() {
+  const at::NoGradGuard no_history;
+  Release();
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    if (!Owns(i)) Allocate(parameters_[i]);
+    INGOT_RETURN_IF_ERROR(ranks_.Broadcast(parameters_[i], owners_[i]));
+  }
+  divided_ = false;
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::map<std::string, at::Tensor>> LayerShards::Gather() {
   const at::NoGradGuard no_history;
   std::map<std::string, at::Tensor> all;

@@ -56,6 +56,9 @@ class LayerShards final : public LayerWeights {
   // Together. All parameters, on rank 0; nothing elsewhere.
   absl::StatusOr<std::map<std::string, at::Tensor>> Gather();
 
+  // Together. All parameters are on all ranks again, until the next Divide.
+  absl::Status Unite();
+
   double seconds() const { return seconds_; }  // that Need took until now
 
  private:

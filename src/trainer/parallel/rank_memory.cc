@@ -33,9 +33,10 @@ int64_t LargestUnit(const model::ModelConfig& config, const Ranks& ranks, const 
 
 }  // namespace
 
-MemoryNeed OfRank(MemoryNeed need, const model::ModelConfig& config, int element_bytes, const Ranks* ranks,
-                  bool by_layer) {
-  if (ranks == nullptr) return need;
+MemoryNeed PredictRankMemory(const model::ModelConfig& config, int element_bytes, const PassOptions& options,
+                             std::span<const tree::ForestPart> parts, const Ranks* ranks, bool by_layer) {
+  if (ranks == nullptr) return PredictMemory(config, element_bytes, options, parts);
+  MemoryNeed need = PredictRankPasses(config, element_bytes, options, parts);
   std::vector<int64_t> sizes;
   for (const auto& [name, shape] : model::Parameters::Shapes(config)) {
     int64_t size = 1;
@@ -58,13 +59,18 @@ MemoryNeed OfRank(MemoryNeed need, const model::ModelConfig& config, int element
   const double share = static_cast<double>(owned) / static_cast<double>(std::max<int64_t>(1, all));
   need.optimizer = std::llround(static_cast<double>(need.optimizer) * share);
   const int64_t bucket = std::max(largest, std::min(all, kBucketElements));
-  const int64_t sums_of_all = element_bytes < 4 ? all * accumulator : 0;  // those of one rank's bf16 gradients
   // Its owner has a bucket from every rank, all of them once more in the piece that Gloo receives them in, its own,
   // and, of bf16, their sum.
   const int64_t gathered =
       bucket * element_bytes * (2 * ranks->size() + 1) + (element_bytes < 4 ? bucket * accumulator : 0);
-  // The fullest moment may be one before any gradient.
-  need.gradients = std::max<int64_t>(0, need.gradients - sums_of_all) + owned * accumulator + gathered;
+  // No pass's fullest moment is less than what a part leaves at its end, its gradients and the parts that wait. The
+  // first one's become sums bucket by bucket; beside later ones the sums are there.
+  need.gradients += owned * (parts.size() > 1 ? accumulator : accumulator - element_bytes) + gathered;
+  // The update, as one rank's of what it owns, may be fuller.
+  if (need.step() < 2 * owned * accumulator) {
+    need.waiting = need.running = 0;
+    need.gradients = need.transient = owned * accumulator;
+  }
   need.transient += std::max<int64_t>(0, whole_again - need.step());
   return need;
 }

@@ -1,5 +1,7 @@
-// What one of several ranks of a trainer holds, from what one rank alone would (memory.h). No rank: the same.
+// What one of several ranks of a trainer holds (memory.h).
 #pragma once
+
+#include <span>
 
 #include "model/config.h"
 #include "trainer/memory.h"
@@ -7,11 +9,12 @@
 
 namespace ingot::trainer {
 
-// The moments, masters and reduced gradients of what it owns, and the gradients of a bucket from every rank beside
+// `parts`, `options`: PredictMemory, which it is without ranks. With ranks the moments, masters and reduced gradients
+// of what it owns (these beside a part from the second one on), and the gradients of a bucket from every rank beside
 // them; not of all parameters. With `by_layer` (layer_shards.h) the weights that it owns, its largest unit and the
 // largest parameter, which passes through on its way to another rank; rank 0 has all again when it takes a snapshot.
-MemoryNeed OfRank(MemoryNeed need, const model::ModelConfig& config, int element_bytes, const Ranks* ranks,
-                  bool by_layer = false);
+MemoryNeed PredictRankMemory(const model::ModelConfig& config, int element_bytes, const PassOptions& options,
+                             std::span<const tree::ForestPart> parts, const Ranks* ranks, bool by_layer = false);
 
 // Ranks that share this machine's memory: all of them, since all are started on one machine.
 int RanksHere(const Ranks* ranks);

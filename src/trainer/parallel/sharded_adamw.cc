@@ -180,8 +180,4 @@ std::map<std::string, at::Tensor> ShardedAdamW::Gradients() const {
   return gradients;
 }
 
-absl::Status ShardedAdamW::LoadState(const std::map<std::string, at::Tensor>& state, int64_t steps) {
-  return own_.LoadState(state, steps);
-}
-
 }  // namespace ingot::trainer

@@ -47,12 +47,11 @@ class ShardedAdamW {
   void Reset() { own_.Reset(); }
   int64_t steps() const { return own_.steps(); }
 
-  // Of what this rank owns.
+  // Of what this rank owns, as AdamW's.
   std::map<std::string, at::Tensor> State() const { return own_.State(); }
+  void SetSteps(int64_t steps) { own_.SetSteps(steps); }
   // By every parameter's name; undefined: none here, or another rank's.
   std::map<std::string, at::Tensor> Gradients() const;
-  // `state` of what this rank owns. Errors as AdamW::LoadState.
-  absl::Status LoadState(const std::map<std::string, at::Tensor>& state, int64_t steps);
 
  private:
   // Parameters of one owner and type that travel together.

@@ -1,7 +1,23 @@
 #include "trainer/parallel/wire.h"
 
+#include <algorithm>
+#include <span>
+#include <unordered_map>
+#include <utility>
+
 namespace ingot::trainer {
 namespace {
+
+void PutIds(std::span<const int32_t> ids, Writer& writer) {
+  writer.PutText({reinterpret_cast<const char*>(ids.data()), ids.size_bytes()});
+}
+
+std::vector<int32_t> GetIds(Reader& reader) {
+  const std::string_view bytes = reader.GetText();
+  std::vector<int32_t> ids(bytes.size() / sizeof(int32_t));
+  std::memcpy(ids.data(), bytes.data(), ids.size() * sizeof(int32_t));
+  return ids;
+}
 
 void PutMeans(const std::map<std::string, MeanMax>& means, Writer& writer) {
   writer.Put(static_cast<uint64_t>(means.size()));
@@ -42,6 +58,55 @@ absl::StatusOr<TrainBatch> DecodeBatch(std::string_view bytes) {
   for (uint64_t i = 0; i < count; ++i) INGOT_RETURN_IF_ERROR(Parse(reader, batch.groups.emplace_back()));
   INGOT_RETURN_IF_ERROR(reader.status());
   return batch;
+}
+
+// A context is the number of a path that stands before it (0: the empty one) and the runs behind that, each of which is
+// the next path.
+void PutCalls(const std::vector<tree::CallPath>& calls, Writer& writer) {
+  std::unordered_map<const void*, uint64_t> paths;
+  writer.Put(static_cast<uint64_t>(calls.size()));
+  for (const tree::CallPath& call : calls) {
+    uint64_t from = 0;
+    std::vector<std::pair<const void*, std::span<const int32_t>>> behind;
+    call.context.VisitBack([&](const void* key, std::span<const int32_t> run) {
+      const auto found = paths.find(key);
+      if (found == paths.end()) {
+        behind.emplace_back(key, run);
+        return true;
+      }
+      from = found->second;
+      return false;
+    });
+    writer.PutText(call.call_id).Put(call.episode).Put(call.group).Put(call.temperature);
+    writer.Put(from).Put(static_cast<uint64_t>(behind.size()));
+    for (auto run = behind.rbegin(); run != behind.rend(); ++run) {
+      PutIds(run->second, writer);
+      paths.emplace(run->first, paths.size() + 1);
+    }
+    PutIds(call.sampled, writer);
+  }
+}
+
+absl::StatusOr<std::vector<tree::CallPath>> ReadCalls(Reader& reader) {
+  std::vector<tree::TokenPath> paths(1);
+  std::vector<tree::CallPath> calls;
+  for (auto left = reader.Get<uint64_t>(); left > 0 && reader.status().ok(); --left) {
+    tree::CallPath& call = calls.emplace_back();
+    call.call_id = reader.GetText();
+    call.episode = reader.Get<int32_t>();
+    call.group = reader.Get<int32_t>();
+    call.temperature = reader.Get<float>();
+    const auto from = reader.Get<uint64_t>();
+    if (from >= paths.size()) return absl::DataLossError("rank 0 sent a call whose context goes on from none");
+    call.context = paths[from];
+    for (auto runs = reader.Get<uint64_t>(); runs > 0 && reader.status().ok(); --runs) {
+      call.context = call.context.Then(GetIds(reader));
+      paths.push_back(call.context);
+    }
+    call.sampled = GetIds(reader);
+  }
+  INGOT_RETURN_IF_ERROR(reader.status());
+  return calls;
 }
 
 void PutSums(const MetricSums& sums, Writer& writer) {

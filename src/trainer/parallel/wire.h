@@ -7,10 +7,12 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <vector>
 
 #include "base/status.h"
 #include "trainer/batch_source.h"
 #include "trainer/metrics.h"
+#include "tree/forest.h"
 
 namespace ingot::trainer {
 
@@ -68,6 +70,11 @@ class Reader {
 
 std::string EncodeBatch(const TrainBatch& batch);
 absl::StatusOr<TrainBatch> DecodeBatch(std::string_view bytes);
+
+// Calls of supervised training, of which nothing was recorded: ids, and who they are. Runs that contexts share are
+// written once, and shared again by what is read.
+void PutCalls(const std::vector<tree::CallPath>& calls, Writer& writer);
+absl::StatusOr<std::vector<tree::CallPath>> ReadCalls(Reader& reader);
 
 void PutSums(const MetricSums& sums, Writer& writer);
 // Adds to `sums`.

@@ -138,6 +138,69 @@ TEST(Wire, WhatEndsTooEarlyIsAnError) {
   }
 }
 
+// A call of supervised training: what was recorded of it is not sent.
+std::vector<tree::CallPath> SentAndRead(const std::vector<tree::CallPath>& calls) {
+  Writer writer;
+  PutCalls(calls, writer);
+  const std::string bytes = writer.Take();
+  Reader reader(bytes);
+  const auto received = ReadCalls(reader);
+  EXPECT_TRUE(received.ok()) << received.status();
+  EXPECT_TRUE(reader.done());
+  return *received;
+}
+
+// Turns of one conversation, and one that goes on from the first again.
+std::vector<tree::CallPath> Turns(int count) {
+  Draws draws(3);
+  std::vector<tree::CallPath> calls;
+  tree::TokenPath history(draws.Tokens(20, 37));
+  const tree::TokenPath first = history;
+  for (int turn = 0; turn < count; ++turn) {
+    tree::CallPath& call = calls.emplace_back();
+    call.call_id = absl::StrCat("turn ", turn);
+    call.episode = 3;
+    call.group = 5;
+    call.temperature = 0.5;
+    call.context = turn + 1 == count ? first : history;
+    if (turn > 0) call.sampled = draws.Tokens(10, 37);
+    history = history.Then(call.sampled).Then(draws.Tokens(10, 37));
+  }
+  return calls;
+}
+
+TEST(Wire, CallsArriveAsTheyWereSentAndShareTheirContexts) {
+  const std::vector<tree::CallPath> calls = Turns(4), received = SentAndRead(calls);
+  ASSERT_EQ(received.size(), calls.size());
+  for (size_t i = 0; i < calls.size(); ++i) {
+    EXPECT_EQ(received[i].call_id, calls[i].call_id);
+    EXPECT_EQ(received[i].episode, 3);
+    EXPECT_EQ(received[i].group, 5);
+    EXPECT_EQ(received[i].temperature, 0.5f);
+    EXPECT_EQ(received[i].Tokens(), calls[i].Tokens());
+    EXPECT_EQ(received[i].sampled, calls[i].sampled);
+  }
+  EXPECT_EQ(received[3].context.key(), received[0].context.key());
+  EXPECT_EQ(received[2].context.Runs()[0].data(), received[0].context.Runs()[0].data());
+  EXPECT_TRUE(SentAndRead({}).empty());
+  const auto size = [](int turns) {
+    Writer writer;
+    PutCalls(Turns(turns), writer);
+    return writer.Take().size();
+  };
+  EXPECT_EQ(size(300) - size(200), size(200) - size(100));  // not with the square of the turns
+}
+
+TEST(Wire, CallsThatEndTooEarlyAreAnError) {
+  Writer writer;
+  PutCalls(Turns(3), writer);
+  const std::string whole = writer.Take();
+  for (size_t size = 0; size < whole.size(); ++size) {
+    Reader reader(std::string_view(whole).substr(0, size));
+    EXPECT_EQ(ReadCalls(reader).status().code(), absl::StatusCode::kDataLoss) << size;
+  }
+}
+
 TEST(Wire, SumsAddUp) {
   MetricSums sums;
   sums.means["a"].Add(2.0);

@@ -1,7 +1,12 @@
-// One rank of a trainer as a process, for rank_processes_test.cc: rank_main RANK SIZE PORT DEADLINE_MS STEPS FOLDER
-// [SHARDING]. Rank 0 prints a line per step and writes its last checkpoint to FOLDER. Exits with 0 when all steps are
-// trained, 75 when another rank was lost, 1 on any other error. With trainer.sharding given the model is one of 100 MB,
-// and every rank prints what it held and what was predicted: "rank R held BYTES predicted BYTES".
+// One rank of a trainer as a process, for rank_processes_test.cc:
+//
+//   rank_main RANK SIZE PORT DEADLINE_MS STEPS FOLDER [SHARDING LAYERS [DTYPE]]
+//
+// Goes on from FOLDER's newest checkpoint, if it has one. Rank 0 prints a line per step and writes its last checkpoint
+// to FOLDER. Exits with 0 when all steps are trained, 75 when another rank was lost, 1 on any other error. With
+// trainer.sharding given the model has so many layers of 17 MB (in fp32), and every rank prints what it has held at
+// most when it had started and until its end, each beside what it needs: "rank R started BYTES of BYTES held BYTES of
+// BYTES".
 #include <unistd.h>
 
 #include <cstdio>
@@ -31,17 +36,25 @@ absl::Status Lead(Trainer& trainer, int64_t steps, const std::string& folder) {
   return trainer.Dismiss();
 }
 
-model::ModelConfig WideConfig() {
+model::ModelConfig WideConfig(int64_t layers) {
   model::ModelConfig config = TinyConfig();
   config.hidden_size = 512;
   config.intermediate_size = 2048;
-  config.num_hidden_layers = 6;
+  config.num_hidden_layers = layers;
   config.num_attention_heads = config.num_key_value_heads = 8;
   config.head_dim = 64;
   return config;
 }
 
-absl::Status RunRank(const RankOptions& rank_options, int64_t steps, const std::string& folder, const char* sharding) {
+absl::StatusOr<std::unique_ptr<Trainer>> StartOrResume(const TrainerOptions& options, const model::ModelConfig& config,
+                                                       const std::string& folder, Ranks* group) {
+  const auto latest = LatestCheckpoint(folder);
+  if (latest.ok()) return Trainer::Resume(options, latest->path, at::kCPU, base::Clock::Real(), group);
+  return Trainer::Create(options, config, TinyParameters(config, 2, at::kFloat), base::Clock::Real(), group);
+}
+
+absl::Status RunRank(const RankOptions& rank_options, int64_t steps, const std::string& folder, const char* sharding,
+                     int64_t layers, const char* dtype) {
   // Outlives this function, as a lost group may not end in order.
   INGOT_ASSIGN_OR_RETURN(auto ranks, Ranks::Join(rank_options));
   Ranks* const group = ranks.release();
@@ -51,24 +64,30 @@ absl::Status RunRank(const RankOptions& rank_options, int64_t steps, const std::
   options.total_steps = steps;
   if (sharding != nullptr) {
     options.sharding = sharding;
-    options.micro_batch_tokens = 512;
+    options.micro_batch_tokens = 128;
   }
-  const auto config = sharding == nullptr ? TinyConfig() : WideConfig();
+  if (dtype != nullptr) options.dtype = dtype;
+  const auto config = sharding == nullptr ? TinyConfig() : WideConfig(layers);
   const int64_t before = ResidentMemory();
-  INGOT_ASSIGN_OR_RETURN(const auto trainer, Trainer::Create(options, config, TinyParameters(config, 2, at::kFloat),
-                                                             base::Clock::Real(), group));
+  INGOT_ASSIGN_OR_RETURN(const auto trainer, StartOrResume(options, config, folder, group));
+  const int64_t started = PeakMemory() - before;
   INGOT_RETURN_IF_ERROR(group->leads() ? Lead(*trainer, steps, folder) : trainer->Follow());
   if (sharding == nullptr) return absl::OkStatus();
   const tree::ForestPart part = UncutPart(options.micro_batch_tokens);
-  const MemoryNeed whole = PredictMemory(config, 4, PassOptionsOf(options), std::span(&part, 1));
-  const MemoryNeed need = OfRank(whole, config, 4, group, options.sharding == "layers");
-  std::printf("rank %d held %lld predicted %lld\n", group->rank(), static_cast<long long>(PeakMemory() - before),
-              static_cast<long long>(need.total()));
+  const int bytes = options.dtype == "bf16" ? 2 : 4;
+  const int64_t weights = WeightBytes(config, bytes);
+  MemoryNeed need = PredictRankMemory(config, bytes, PassOptionsOf(options), std::span(&part, 1), group,
+                                      options.sharding == "layers");
+  if (group->leads()) need.copies = weights;  // the last version, to be published
+  const auto say = [](int64_t bytes) { return static_cast<long long>(bytes); };
+  const int64_t to_start = weights + need.optimizer + need.copies;
+  std::printf("rank %d started %lld of %lld held %lld of %lld\n", group->rank(), say(started), say(to_start),
+              say(PeakMemory() - before), say(need.total()));
   std::fflush(stdout);
   return absl::OkStatus();
 }
 
-int Main(char** argv) {
+int Main(int argc, char** argv) {
   RankOptions options;
   options.rank = std::atoi(argv[1]);
   options.size = std::atoi(argv[2]);
@@ -78,7 +97,9 @@ int Main(char** argv) {
     std::fprintf(stderr, "%s\n", std::string(lost.message()).c_str());
     _exit(kLost);
   };
-  const absl::Status status = RunRank(options, std::atoll(argv[5]), argv[6], argv[7]);
+  const bool wide = argc > 7;
+  const absl::Status status = RunRank(options, std::atoll(argv[5]), argv[6], wide ? argv[7] : nullptr,
+                                      wide ? std::atoll(argv[8]) : 0, argc > 9 ? argv[9] : nullptr);
   if (!status.ok()) std::fprintf(stderr, "%s\n", status.ToString().c_str());
   _exit(status.ok() ? 0 : IsRankLost(status) ? kLost : 1);
 }
@@ -86,4 +107,4 @@ int Main(char** argv) {
 }  // namespace
 }  // namespace ingot::trainer
 
-int main(int argc, char** argv) { return argc == 7 || argc == 8 ? ingot::trainer::Main(argv) : 2; }
+int main(int argc, char** argv) { return argc == 7 || argc == 9 || argc == 10 ? ingot::trainer::Main(argc, argv) : 2; }

@@ -261,18 +261,29 @@ TEST(RankMemory, SharesOfTheOptimizerAddUp) {
   const model::ModelConfig config = TinyConfig();
   const tree::ForestPart part = UncutPart(64);
   const MemoryNeed whole = PredictMemory(config, 4, {}, std::span(&part, 1));
+  model::ModelConfig large = config;
+  large.hidden_size = 2048;
+  large.intermediate_size = 8192;
+  large.num_hidden_layers = 40;
+  const std::vector<tree::ForestPart> parts = {UncutPart(1), UncutPart(1)};
   std::mutex mu;
   int64_t optimizer = 0;
   OnRanks(3, [&](Ranks& ranks) {
-    const MemoryNeed need = OfRank(whole, config, 4, &ranks);
+    const MemoryNeed need = PredictRankMemory(config, 4, {}, std::span(&part, 1), &ranks);
     EXPECT_EQ(need.weights, whole.weights);
-    EXPECT_GT(need.gradients, whole.gradients);  // the bucket that is gathered, and the owner's sums
+    EXPECT_GT(need.gradients, whole.gradients);  // the bucket that is gathered
+    // Where the update is one rank's fullest moment, each of three has a third of it; and the sums of a third stand
+    // beside a second part.
+    const MemoryNeed once = PredictRankMemory(large, 4, {}, std::span(parts).first(1), &ranks);
+    const MemoryNeed twice = PredictRankMemory(large, 4, {}, parts, &ranks);
+    EXPECT_LT(once.step(), PredictMemory(large, 4, {}, parts).step());
+    EXPECT_NEAR(static_cast<double>(twice.step() - once.step()), static_cast<double>(once.optimizer) / 2,
+                0.01 * static_cast<double>(once.optimizer));
     const std::lock_guard<std::mutex> lock(mu);
     optimizer += need.optimizer;
   });
   EXPECT_NEAR(static_cast<double>(optimizer), static_cast<double>(whole.optimizer), 3);
-  EXPECT_EQ(OfRank(whole, config, 4, nullptr).total(), whole.total());
-  EXPECT_EQ(OfRank(whole, config, 4, nullptr, /*by_layer=*/true).total(), whole.total());
+  EXPECT_EQ(PredictRankMemory(config, 4, {}, std::span(&part, 1), nullptr).total(), whole.total());
   EXPECT_EQ(RanksHere(nullptr), 1);
 }
 

@@ -1,0 +1,196 @@
+// The supervised stages of a Trainer: sft.h.
+//
+//   rank 0   begin ─▶ step, observe ─▶ step, observe, save ─▶ ... ─▶ end      reads, counts, observes, decides to stop
+//              │        │                │       │                    │
+//   rank 1   begin ─▶ step ──────────▶ step ─▶ save ──────────────▶ end       follows; knows a step's calls when it
+//   comes
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <map>
+
+#include "trainer/parallel/wire.h"
+#include "trainer/process_memory.h"
+#include "trainer/schedule.h"
+#include "trainer/torch_edge.h"
+#include "trainer/trainer.h"
+
+namespace ingot::trainer {
+namespace {
+
+constexpr char kContext[] = "supervised training";
+
+// Indices of the calls of each conversation or pair.
+using Units = std::vector<std::vector<size_t>>;
+
+Units UnitsOf(const std::vector<tree::CallPath>& calls, int32_t episodes) {
+  std::map<int32_t, std::vector<size_t>> by_unit;
+  for (size_t i = 0; i < calls.size(); ++i) by_unit[calls[i].episode / episodes].push_back(i);
+  Units units;
+  for (auto& [unit, indices] : by_unit) units.push_back(std::move(indices));
+  return units;
+}
+
+// The calls of one step, their episodes counted from 0 within it.
+std::vector<tree::CallPath> Choose(const std::vector<tree::CallPath>& calls, const Units& units, int32_t episodes,
+                                   const std::vector<int64_t>& chosen) {
+  std::vector<tree::CallPath> picked;
+  for (size_t i = 0; i < chosen.size(); ++i) {
+    for (const size_t call : units[static_cast<size_t>(chosen[i])]) {
+      picked.push_back(calls[call]);
+      picked.back().episode = static_cast<int32_t>(i) * episodes + picked.back().episode % episodes;
+    }
+  }
+  return picked;
+}
+
+}  // namespace
+
+absl::Status Trainer::RunSft(const std::vector<tree::CallPath>& calls, const SftObserver& observer,
+                             const std::string& checkpoints, int threads) {
+  return RunStage(StageKind::kSft, calls, observer, checkpoints, threads);
+}
+
+absl::Status Trainer::RunDpo(const std::vector<tree::CallPath>& calls, const SftObserver& observer,
+                             const std::string& checkpoints, int threads) {
+  return RunStage(StageKind::kDpo, calls, observer, checkpoints, threads);
+}
+
+Trainer::Stage Trainer::StageOf(StageKind kind, int threads) const {
+  if (kind == StageKind::kSft) return {"sft", options_.sft, MakeSft(), 1, threads};
+  return {"dpo", options_.dpo, MakeDpo(options_.dpo_beta), 2, threads};
+}
+
+absl::Status Trainer::RunStage(StageKind kind, const std::vector<tree::CallPath>& calls, const SftObserver& observer,
+                               const std::string& checkpoints, int threads) {
+  if (version_ != 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("supervised training comes before the first step; this trainer is at version ", version_));
+  }
+  if (ranks_ != nullptr && !ranks_->leads()) return absl::FailedPreconditionError("rank 0 runs the stages of all");
+  // Found now, not in the middle of the stage.
+  for (const tree::CallPath& call : calls) INGOT_RETURN_IF_ERROR(CheckCall(call, Limits(), /*recorded=*/false));
+  const Stage stage = StageOf(kind, threads);
+  const Units units = UnitsOf(calls, stage.episodes);
+  if (SftSteps(stage.options, std::ssize(units)) == 0) return absl::OkStatus();
+  StageCheckpoints kept;
+  if (!checkpoints.empty()) {
+    INGOT_ASSIGN_OR_RETURN(const auto start, TakeSnapshot());
+    kept = StageCheckpoints(checkpoints, start->checksum(), calls);
+  }
+  INGOT_ASSIGN_OR_RETURN(const CheckpointInfo newest, kept.Newest());
+  absl::Status status = BeginStage(kind, newest.path, threads);
+  if (status.ok()) status = RunStageSteps(calls, units, observer, kept, newest.step);
+  if (ranks_ != nullptr && ranks_->broken()) return status;
+  const absl::Status ended = EndStage();
+  return status.ok() ? ended : status;
+}
+
+absl::Status Trainer::RunStageSteps(const std::vector<tree::CallPath>& calls, const Units& units,
+                                    const SftObserver& observer, const StageCheckpoints& kept, int64_t taken) {
+  const SftOptions& options = stage_->options;
+  const int64_t total = SftSteps(options, std::ssize(units)), every = options.checkpoint_every;
+  for (int64_t step = taken; step < total; ++step) {
+    const std::vector<int64_t> chosen = SftBatch(options, std::ssize(units), options_.seed, step);
+    SftReport report{step, total, {}};
+    INGOT_ASSIGN_OR_RETURN(report.metrics, StageStep(Choose(calls, units, stage_->episodes, chosen),
+                                                     LearningRate(options.optimizer, step, total)));
+    const absl::Status told = observer ? observer(report) : absl::OkStatus();
+    const bool due = step + 1 == total || (every > 0 && (step + 1) % every == 0);
+    absl::Status saved;
+    if (kept.kept() && (due || !told.ok())) saved = Save(kept.root(), step + 1, kept.files()).status();
+    snapshot_ = nullptr;
+    INGOT_RETURN_IF_ERROR(told);
+    INGOT_RETURN_IF_ERROR(saved);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::BeginStage(StageKind kind, const std::string& checkpoint, int threads) {
+  Writer order;
+  order.Put(kind).Put(threads).PutText(checkpoint);
+  INGOT_RETURN_IF_ERROR(Tell(Order::kBeginStage, order.Take()));
+  stage_.emplace(StageOf(kind, threads));
+  UseThreads();
+  snapshot_ = nullptr;
+  const absl::Status begun = AtTorchEdge(kContext, [&]() -> absl::Status {
+    reference_.reset();
+    if (kind == StageKind::kDpo) INGOT_RETURN_IF_ERROR(CopyReference(parameters()));
+    MakeOptimizer(stage_->options.optimizer);
+    return checkpoint.empty() ? absl::OkStatus() : RestoreStage(checkpoint);
+  });
+  INGOT_RETURN_IF_ERROR(ranks_ == nullptr ? begun : ranks_->Agree(begun));
+  if (shards_ != nullptr) shards_->Divide();
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::RestoreStage(const std::string& checkpoint) {
+  INGOT_ASSIGN_OR_RETURN(CheckpointContents contents, ReadCheckpoint(checkpoint));
+  const at::NoGradGuard no_history;
+  for (const auto& [name, tensor] : parameters().tensors()) tensor.copy_(contents.parameters.at(name));
+  contents.parameters = {};
+  return base::Annotate(LoadOptimizer(checkpoint, contents), absl::StrCat("checkpoint ", checkpoint));
+}
+
+absl::StatusOr<StepMetrics> Trainer::StageStep(const std::vector<tree::CallPath>& calls, double learning_rate) {
+  UseThreads();
+  const auto start = clock_.Now();
+  const bool follows = ranks_ != nullptr && !ranks_->leads();
+  const absl::StatusOr<PreparedBatch> batch =
+      stage_->episodes == 2 ? PreparePairs(calls, Limits()) : PrepareSft(calls, Limits());
+  if (!batch.ok()) return follows ? Shared(batch.status()) : batch.status();
+  if (ranks_ != nullptr && !follows) {
+    Writer order;
+    PutCalls(calls, order.Put(learning_rate));
+    INGOT_RETURN_IF_ERROR(Tell(Order::kStageStep, order.Take()));
+  }
+  const absl::StatusOr<tree::PackedForest> forest = PackShare(*batch);
+  INGOT_RETURN_IF_ERROR(Shared(forest.status()));
+  StepMetrics metrics;
+  INGOT_RETURN_IF_ERROR(Shared(CheckStepMemory(*forest, metrics)));
+  StepLoss loss(*stage_->objective, {}, *batch);
+  StepTally tally;
+  double grad_norm = 0;
+  const absl::Status status = AtTorchEdge(kContext, [&]() -> absl::Status {
+    optimizer_->ZeroGrad();
+    AccumulateBatch(*batch, *forest, loss, tally);
+    grad_norm = optimizer_->GradNorm();
+    const std::string fault = FindFault(*batch, *forest, loss, tally, grad_norm);
+    if (!fault.empty()) {
+      return absl::InternalError(absl::StrCat(kContext, ": ", fault, "; lower ", stage_->name, ".learning_rate"));
+    }
+    if (shards_ != nullptr) shards_->Release();
+    optimizer_->Step(learning_rate, grad_norm);
+    return absl::OkStatus();
+  });
+  optimizer_->ZeroGrad();
+  if (shards_ != nullptr) shards_->Release();
+  INGOT_RETURN_IF_ERROR(Shared(status));
+  const auto unmerged = static_cast<double>(batch->unmerged_tokens);
+  const double seconds = std::chrono::duration<double>(clock_.Now() - start).count();
+  metrics[stage_->name + "/loss"] = tally.plain.loss;
+  metrics[stage_->name + "/grad_norm"] = grad_norm;
+  metrics[stage_->name + "/learning_rate"] = learning_rate;
+  metrics[stage_->name + "/tokens_per_second"] = seconds > 0 ? unmerged / seconds : 0;
+  metrics["tree/token_ratio"] = unmerged / static_cast<double>(tally.plain.merged_tokens);
+  for (const auto& [name, value] : tally.sums.means) metrics[name] = value.mean();
+  ReportRanks(tally, metrics);
+  return metrics;
+}
+
+absl::Status Trainer::EndStage() {
+  INGOT_RETURN_IF_ERROR(Tell(Order::kEndStage, ""));
+  stage_.reset();
+  snapshot_ = nullptr;
+  const absl::Status ended = AtTorchEdge(kContext, [&]() -> absl::Status {
+    reference_.reset();
+    Unite();
+    MakeOptimizer(options_.optimizer);
+    ReturnFreedMemory();
+    return SetReference(&parameters());
+  });
+  return ranks_ == nullptr ? ended : ranks_->Agree(ended);
+}
+
+}  // namespace ingot::trainer
