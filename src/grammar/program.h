@@ -24,6 +24,8 @@ namespace ingot::grammar {
 // Levels of objects and arrays in what is sampled.
 inline constexpr int32_t kMaxNesting = 64;
 inline constexpr uint32_t kNoLimit = UINT32_MAX;
+// Places that a text may stand at, at once.
+inline constexpr size_t kMaxPlaces = 4096;
 
 // Memory that the masks of one engine may take together. Thread safe.
 struct MaskBudget {
@@ -147,8 +149,11 @@ class LeafPool {
     leaf->boundary = boundary;
     leaf->free_text = free_text;
     base::MutexLock lock(mu_);
-    std::erase_if(leaves_, [](const auto& entry) { return entry.second.expired(); });
     leaves_[name] = leaf;
+    if (leaves_.size() > 2 * living_ + 1000) {
+      std::erase_if(leaves_, [](const auto& entry) { return entry.second.expired(); });
+      living_ = leaves_.size();
+    }
     return std::shared_ptr<const Leaf>(std::move(leaf));
   }
 
@@ -158,6 +163,7 @@ class LeafPool {
   const std::shared_ptr<MaskBudget> budget_;
   base::Mutex mu_;
   std::map<std::string, std::weak_ptr<const Leaf>> leaves_ ABSL_GUARDED_BY(mu_);
+  size_t living_ ABSL_GUARDED_BY(mu_) = 0;  // when it was last gone through
 };
 
 // Puts a program together.
@@ -185,10 +191,15 @@ class ProgramBuilder {
   Budget& budget() { return budget_; }
   const Vocabulary& vocabulary() const { return *program_->vocabulary; }
 
-  // Takes out what leads nowhere. INVALID_ARGUMENT if nothing is left.
+  // Takes out what leads nowhere, and makes one leaf of many that lead from one state to another, so that a mask walks
+  // over the vocabulary once. INVALID_ARGUMENT if nothing is left, or if more than kMaxPlaces may begin at one state.
   absl::StatusOr<std::shared_ptr<const Program>> Finish() &&;
 
  private:
+  absl::Status UniteLeaves();
+  std::shared_ptr<const Leaf> UnionOf(const std::vector<int32_t>& leaves);
+  absl::Status CheckPlaces() const;
+
   LeafPool& pool_;
   Budget& budget_;
   std::shared_ptr<Program> program_;

@@ -68,12 +68,23 @@ class TokenSet {
   // Collects ids in any order, twice or not.
   class Builder {
    public:
-    explicit Builder(int32_t vocab_size) : words_((vocab_size + 63) / 64, 0) {}
-    void Add(int32_t id) { words_[id >> 6] |= uint64_t{1} << (id & 63); }
+    explicit Builder(int32_t vocab_size) : vocab_size_(vocab_size) {}
+    void Add(int32_t id) {
+      if (!words_.empty()) {
+        words_[id >> 6] |= uint64_t{1} << (id & 63);
+        return;
+      }
+      few_.push_back(id);
+      if (few_.size() > kMaxList) Spill();
+    }
     void Add(const TokenSet& other);
     TokenSet Build();
 
    private:
+    void Spill();
+
+    const int32_t vocab_size_;
+    std::vector<int32_t> few_;  // until they are more than a list holds
     std::vector<uint64_t> words_;
   };
 

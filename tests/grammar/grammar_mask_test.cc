@@ -1,4 +1,6 @@
 // Masks against their definition: a token is allowed if and only if the grammar can go on behind its bytes.
+#include <functional>
+
 #include "base/rng.h"
 #include "grammar/support.h"
 
@@ -86,6 +88,72 @@ TEST(MaskTest, IsExactlyWhatTheGrammarCanGoOnWith) {
       if (HasFatalFailure()) return;
     }
   }
+}
+
+// Every three letters, with `end` behind each: enough for a walk over all of them to cost something.
+std::vector<std::string> Words(const std::string& end = "") {
+  std::vector<std::string> words;
+  for (int i = 0; i < 26 * 26 * 26; ++i) {
+    const auto letter = [&](int place) { return static_cast<char>('a' + i / place % 26); };
+    words.push_back(std::string{letter(676), letter(26), letter(1)} + end);
+  }
+  return words;
+}
+
+std::string AnyOf(int count, const std::function<std::string(int)>& schema) {
+  std::string list;
+  for (int i = 0; i < count; ++i) absl::StrAppend(&list, i > 0 ? "," : "", schema(i));
+  return absl::StrCat("{\"anyOf\":[", list, "]}");
+}
+
+std::string EndingIn(int i) { return absl::StrCat(R"({"type":"string","pattern":"^[a-z ]{40}x)", i, "$\"}"); }
+
+TEST(MaskTest, ManyLeavesFromOneStateToAnotherCostWhatOneDoes) {
+  const auto vocabulary = MakeVocabulary(Words());
+  Matcher matcher(*Compiler(vocabulary).Compile(SchemaSpec(AnyOf(400, EndingIn))));
+  ASSERT_TRUE(matcher.AcceptText("\""));
+  for (int i = 0; i < 40; ++i) {
+    ASSERT_EQ(matcher.Allowed().status(), absl::OkStatus()) << i;
+    ASSERT_TRUE(matcher.Accept('a'));
+  }
+  EXPECT_EQ((*matcher.Allowed())->count(), 1u);
+  ASSERT_TRUE(matcher.AcceptText("x39"));
+  EXPECT_EQ((*matcher.Allowed())->count(), 11u) << "a digit, or the end";
+}
+
+TEST(MaskTest, WhatFollowsManyTokensIsWorkedOutOnce) {
+  std::string properties;
+  for (int i = 0; i < 1000; ++i) absl::StrAppend(&properties, i > 0 ? "," : "", "\"p", i, R"(":{"type":"string"})");
+  const auto vocabulary = MakeVocabulary(Words("\", \"p1"));
+  Matcher matcher(
+      *Compiler(vocabulary).Compile(SchemaSpec("{\"type\":\"object\",\"properties\":{" + properties + "}}")));
+  ASSERT_TRUE(matcher.AcceptText("{\"p0\":\""));
+  const auto allowed = matcher.Allowed();
+  ASSERT_EQ(allowed.status(), absl::OkStatus());
+  EXPECT_TRUE((*allowed)->contains(256)) << "each is a string's end and the begin of p1, p10, ...";
+  ASSERT_TRUE(matcher.AcceptText("\", \"p1\":\""));
+  EXPECT_TRUE((*matcher.Allowed())->contains(256));
+  ASSERT_TRUE(matcher.AcceptText("\", \"p200\":\""));
+  EXPECT_FALSE((*matcher.Allowed())->contains(256)) << "those are behind it";
+}
+
+// Patterns in objects of their own cannot be united: each is a walk.
+TEST(MaskTest, ARequestWhoseMasksCostTooMuchIsRefused) {
+  const auto vocabulary = MakeVocabulary(Words());
+  const auto in_object = [](int i) {
+    return absl::StrCat(R"({"type":"object","properties":{"a":)", EndingIn(i), R"(},"required":["a"]})");
+  };
+  Matcher matcher(*Compiler(vocabulary).Compile(SchemaSpec(AnyOf(400, in_object))));
+  ASSERT_TRUE(matcher.AcceptText("{\"a\":\""));
+  int masks = 0;
+  absl::Status status;
+  for (; masks < 40 && status.ok(); ++masks) {
+    status = matcher.Allowed().status();
+    ASSERT_TRUE(matcher.Accept('a'));
+  }
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), testing::HasSubstr("too ambiguous"));
+  EXPECT_LE(masks, 3) << "the allowance is of one and a half, and each token adds a sixth";
 }
 
 TEST(MaskTest, IsTheSameFromTheCacheOfAnotherRequest) {

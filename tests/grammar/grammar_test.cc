@@ -392,6 +392,18 @@ TEST(GrammarTest, SizesAreLimited) {
   EXPECT_TRUE(compiler.Compile({{{}}, ""}).ok()) << "the empty text";
 }
 
+TEST(GrammarTest, MoreOptionalPropertiesThanCanBeToldApartAreRefusedAtOnce) {
+  const auto optional = [](int count) {
+    std::string properties;
+    for (int i = 0; i < count; ++i) absl::StrAppend(&properties, i > 0 ? "," : "", "\"p", i, "\":{}");
+    return "{\"type\":\"object\",\"properties\":{" + properties + "}}";
+  };
+  EXPECT_THAT(FaultOf(optional(4200)), HasSubstr("optional properties"));
+  Matcher matcher(*CompileSchema(optional(3000)));
+  ASSERT_TRUE(matcher.AcceptText("{"));
+  EXPECT_EQ(matcher.Allowed().status(), absl::OkStatus());
+}
+
 TEST(GrammarTest, EqualGrammarsAreCompiledOnce) {
   Compiler compiler(MakeVocabulary(), 2);
   const auto a = *compiler.Compile(SchemaSpec("true"));
