@@ -12,8 +12,9 @@
 // default, examples, any other format, deprecated, readOnly, writeOnly, contentMediaType, contentEncoding, $schema,
 // $id, $anchor, $comment, $defs, definitions, discriminator and x-*. Any other keyword is INVALID_ARGUMENT naming it
 // and its place, as are values that a keyword cannot have and schemas that nothing satisfies. A schema with
-// "x-lenient": true at its root is held to as far as can be: such keywords and values are passed over in it, so that
-// texts may be more than it allows.
+// "x-lenient": true at its root is held to as far as can be and never refused: such keywords and values are passed over
+// in it, so that texts may be more than it allows. So is, kind by kind, what is too complex or contradicts the rest of
+// its place (multipleOf, a pattern, lengths, bounds, more than 4096 items, ..., in the end all but the schema's type).
 //
 // Which of the valid texts can be sampled:
 // - White space: after { [ , : and before } ] of what is not empty: nothing, one space, or a line feed and up to 32
@@ -67,7 +68,8 @@ inline constexpr size_t kMaxLiteralBytes = 16 << 10;  // of all literals togethe
 inline constexpr size_t kMaxTriggerBytes = 256;
 
 // Compiles grammars for one vocabulary and keeps the newest. Thread safe. A compilation takes at most about a second
-// and 150 MB, whatever the grammar (grammar/dfa.h, Budget); usual ones take a millisecond.
+// and 150 MB, whatever the grammar (grammar/dfa.h, Budget), and twice that with lenient schemas; usual ones take a
+// millisecond.
 class Compiler {
  public:
   // Takes a few hundredths of a second for 150,000 tokens: the masks of common leaves are made here.
@@ -80,14 +82,16 @@ class Compiler {
   const std::shared_ptr<const Vocabulary>& vocabulary() const { return vocabulary_; }
 
  private:
-  absl::StatusOr<std::shared_ptr<const Program>> Build(const Spec& spec);
+  // `weakest`: of lenient schemas only the type.
+  absl::StatusOr<std::shared_ptr<const Program>> Build(const Spec& spec, bool weakest = false);
 
   const std::shared_ptr<const Vocabulary> vocabulary_;
   const size_t max_kept_;
   LeafPool pool_;
   std::vector<std::shared_ptr<const Leaf>> common_;  // kept for good, with their masks
   base::Mutex mu_;
-  std::vector<std::pair<std::string, std::shared_ptr<const Program>>> kept_ ABSL_GUARDED_BY(mu_);  // newest last
+  // Newest last; refusals too, so that what is too complex is not tried again with every request.
+  std::vector<std::pair<std::string, absl::StatusOr<std::shared_ptr<const Program>>>> kept_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace ingot::grammar

@@ -73,6 +73,16 @@ absl::Status ProgramBuilder::AddEdge(int32_t from, Edge edge) {
   return absl::OkStatus();
 }
 
+absl::Status ProgramBuilder::CopyEdges(int32_t like, int32_t like_to, int32_t from, int32_t to) {
+  for (size_t i = 0; i < EdgesOf(like); ++i) {
+    Edge edge = program_->states[like].edges[i];
+    if (edge.target != like_to) continue;
+    edge.target = to;
+    INGOT_RETURN_IF_ERROR(AddEdge(from, edge));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ProgramBuilder::AddLeaf(int32_t from, int32_t to, const std::shared_ptr<const Leaf>& leaf,
                                      uint32_t min_chars, uint32_t max_chars) {
   if (leaf->dfa.empty() || min_chars > max_chars) return absl::OkStatus();

@@ -179,6 +179,9 @@ class ProgramBuilder {
   void SetAccepting(int32_t state) { program_->states[state].accepting = true; }
   // Once each, however often it is added.
   absl::Status AddEdge(int32_t from, Edge edge);
+  // From `from` to `to`, all that leads from `like` to `like_to`.
+  absl::Status CopyEdges(int32_t like, int32_t like_to, int32_t from, int32_t to);
+  size_t EdgesOf(int32_t state) const { return program_->states[state].edges.size(); }
   // An edge over a leaf; none if the leaf accepts nothing. REQUIRES: it does not accept the empty text.
   absl::Status AddLeaf(int32_t from, int32_t to, const std::shared_ptr<const Leaf>& leaf, uint32_t min_chars = 0,
                        uint32_t max_chars = kNoLimit);

@@ -364,12 +364,18 @@ class Emitter {
   const Spelling spelling_;
 };
 
-}  // namespace
-
-absl::StatusOr<Dfa> PatternDfa(std::string_view pattern, Budget& budget, Spelling spelling) {
+absl::StatusOr<NodePtr> ParsePattern(std::string_view pattern) {
   std::vector<uint32_t> text;
   if (!DecodeUtf8(pattern, &text)) return absl::InvalidArgumentError("is not valid UTF-8");
-  INGOT_ASSIGN_OR_RETURN(const NodePtr root, Parser(std::move(text)).Parse());
+  return Parser(std::move(text)).Parse();
+}
+
+}  // namespace
+
+absl::Status CheckPattern(std::string_view pattern) { return ParsePattern(pattern).status(); }
+
+absl::StatusOr<Dfa> PatternDfa(std::string_view pattern, Budget& budget, Spelling spelling) {
+  INGOT_ASSIGN_OR_RETURN(const NodePtr root, ParsePattern(pattern));
   Nfa nfa;
   // Anything before and after, unless an anchor forbids it.
   const int32_t start = nfa.AddState(), skip = nfa.AddState(), first = nfa.AddState();

@@ -21,6 +21,9 @@ inline constexpr int kMaxRepeat = 1000;
 // and where (byte).
 absl::StatusOr<Dfa> PatternDfa(std::string_view pattern, Budget& budget, Spelling spelling = Spelling::kJson);
 
+// The same errors, but for what is too complex; without an automaton.
+absl::Status CheckPattern(std::string_view pattern);
+
 // Strings of `min` to `max` characters (UINT32_MAX: no limit), without quotation marks.
 absl::StatusOr<Dfa> LengthDfa(uint32_t min, uint32_t max, Budget& budget, Spelling spelling = Spelling::kJson);
 

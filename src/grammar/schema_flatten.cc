@@ -276,10 +276,7 @@ bool SchemaFlattener::Usable(std::string_view key, const json::value& value) con
     return value.is_array() && std::all_of(value.get_array().begin(), value.get_array().end(),
                                            [](const json::value& name) { return name.is_string(); });
   }
-  if (key == "pattern") {
-    Budget scratch = budget_;
-    return value.is_string() && PatternDfa(View(value.get_string()), scratch).ok();
-  }
+  if (key == "pattern") return value.is_string() && CheckPattern(View(value.get_string())).ok();
   if (key == "minItems" || key == "maxItems" || key == "minLength" || key == "maxLength") return IsCount(value);
   if (key == "multipleOf") return value.is_number() && value.to_number<double>() > 0;
   return OneOf(kPlain, key) && value.is_number();
@@ -358,11 +355,15 @@ absl::StatusOr<std::vector<FlatSchema>> SchemaFlattener::Flatten(const json::val
 absl::StatusOr<SchemaFlattener::Alternatives> SchemaFlattener::Union(const json::value& list, const std::string& path) {
   if (!list.is_array()) return SchemaFault(path, "must be a list");
   Alternatives out;
+  std::set<std::string> seen;
   for (size_t i = 0; i < list.get_array().size(); ++i) {
     INGOT_ASSIGN_OR_RETURN(Alternatives flat, Flatten(list.get_array()[i], absl::StrCat(path, "/", i)));
     if (out.size() + flat.size() > kMaxAlternatives) return SchemaFault(path, "more than 512 alternatives");
     for (FlatSchema& one : flat) {
-      if (std::find(out.begin(), out.end(), one) == out.end()) out.push_back(std::move(one));
+      std::string text = base::PrintJson(one);
+      INGOT_RETURN_IF_ERROR(
+          Budget::Spend(budget_.steps, 32 + static_cast<int64_t>(text.size()), "its schemas combine too many others"));
+      if (seen.insert(std::move(text)).second) out.push_back(std::move(one));
     }
   }
   return out;

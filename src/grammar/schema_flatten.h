@@ -16,7 +16,7 @@ namespace json = base::json;
 using FlatSchema = json::object;
 
 // Reads one schema document. `root` and `budget` outlive it. Faults are INVALID_ARGUMENT, name the keyword and the
-// place. Of a lenient one, what would be a fault is passed over, but for what is too complex.
+// place. Of a lenient one, what would be a fault is passed over, but for what is too complex: SchemaCompiler's matter.
 class SchemaFlattener {
  public:
   SchemaFlattener(const json::value& root, Budget& budget);
@@ -25,6 +25,8 @@ class SchemaFlattener {
   // anyOf and oneOf are the union; allOf, $ref and keywords beside them are merged keyword by keyword. A schema that
   // comes back to itself without an object or array between allows what its other alternatives do.
   absl::StatusOr<std::vector<FlatSchema>> Flatten(const json::value& schema, const std::string& path);
+
+  bool lenient() const { return lenient_; }
 
  private:
   using Alternatives = std::vector<FlatSchema>;
