@@ -23,16 +23,22 @@
 //   `properties` has no additional ones unless additionalProperties says so; likewise `prefixItems` and items. Keys in
 //   canonical spelling (grammar/chars.h); additional ones may repeat.
 // - Strings: every spelling of every character, but no lone surrogates; with a pattern or format, in canonical
-// spelling. Numbers:
+//   spelling. Numbers:
 //   grammar/number.h. Values of enum and const: canonical, numbers as base::PrintJson prints them, keys in their order.
 // - Parameters (grammar/parameters.h) in the order of properties, each required one and any of the others. One whose
 //   value may be any text is held to nothing else, though its schema may also name numbers or null. Those that the
 //   schema does not name, where it allows them, have names of letters, digits, _, - and dots.
 // - Keyword arguments: KEY=VALUE in the order of properties, a comma and white space between; values, and what is in
 //   them, are literals of Python: None, True, False, numbers as in JSON, strings in either quotation mark
-//   (grammar/chars.h), lists and dicts. Names of letters, digits and _; those that the schema does not name, of ASCII.
+//   (grammar/chars.h), lists and dicts. Names of letters, digits and _, also such as Python reserves;
+//   those that the schema does not name are of ASCII and may repeat, which Python itself would not take.
 // - A schema without type whose keywords speak of certain types means those; an empty one means any value.
 // - At most 64 levels of objects and arrays.
+//
+// What is too complex (INVALID_ARGUMENT that says so), apart from sheer size (grammar/dfa.h): arrays with maxItems or
+// minItems beyond some 30,000; a multipleOf beyond some thousands, zeros at its end apart; minLength beside a
+// pattern, and maxLength beside one where strings are parameters, beyond some hundreds to thousands of characters (as
+// JSON, maxLength is counted and has no such bound); more than 4096 optional properties.
 #pragma once
 
 #include <memory>

@@ -83,7 +83,7 @@ class Matcher {
   bool AcceptAtom(int32_t id);
   void DropDeadFrames();
 
-  uint32_t CutOff(uint32_t characters) const;
+  uint32_t CutOff(uint32_t characters, uint32_t more = 0) const;
   std::vector<uint32_t> KeyOfPosition() const;
   std::shared_ptr<const Leaf::Mask> MaskOf(const Place& place);
   std::shared_ptr<const Leaf::Mask> WalkLeaf(const Place& place);
@@ -122,7 +122,11 @@ inline bool Matcher::Advance(const Place& place, uint8_t byte, Place* next) cons
   if (to < 0) return false;
   *next = place;
   next->state = to;
-  if (leaf.boundary < 0) return true;
+  if (leaf.boundary < 0 && leaf.longest_finish == 0) return true;
+  if (leaf.boundary < 0) {
+    if (leaf.counts.between[to] && from != 0 && next->room-- == 0) return false;
+    return leaf.counts.finish[to] <= next->room;
+  }
   if (from == leaf.boundary && (leaf.dfa.accepting[to] ? next->need > 0 : next->room == 0)) return false;
   if (to == leaf.boundary && from != 0) {
     if (next->need > 0) --next->need;

@@ -7,9 +7,10 @@
 
 namespace ingot::grammar {
 
-// No token has more characters than the longest has bytes: what is beyond that looks the same to all of them.
-uint32_t Matcher::CutOff(uint32_t characters) const {
-  return std::min(characters, static_cast<uint32_t>(vocabulary_.longest()) + 1);
+// No token has more characters than the longest has bytes: what is beyond that, and `more` that have to come behind any
+// token, looks the same to all of them.
+uint32_t Matcher::CutOff(uint32_t characters, uint32_t more) const {
+  return std::min(characters, static_cast<uint32_t>(vocabulary_.longest()) + 1 + more);
 }
 
 std::vector<uint32_t> Matcher::KeyOfPosition() const {
@@ -20,7 +21,7 @@ std::vector<uint32_t> Matcher::KeyOfPosition() const {
   };
   for (const Place& place : position_.places) {
     key.insert(key.end(), {static_cast<uint32_t>(place.leaf), static_cast<uint32_t>(place.state), CutOff(place.need),
-                           CutOff(place.room)});
+                           CutOff(place.room, program_->leaves[place.leaf]->longest_finish)});
     add_stack(place.back);
   }
   key.push_back(UINT32_MAX - 1);
@@ -61,7 +62,9 @@ absl::StatusOr<std::shared_ptr<const TokenSet>> Matcher::Allowed() {
 std::shared_ptr<const Leaf::Mask> Matcher::MaskOf(const Place& place) {
   const Leaf& leaf = *program_->leaves[place.leaf];
   const bool counts = leaf.boundary >= 0;
-  const Leaf::Key key = {place.state, counts ? CutOff(place.need) : 0, counts ? CutOff(place.room) : 0};
+  const bool limited = counts || leaf.longest_finish > 0;
+  const Leaf::Key key = {place.state, counts ? CutOff(place.need) : 0,
+                         limited ? CutOff(place.room, leaf.longest_finish) : 0};
   allowance_ -= 8;
   if (auto found = leaf.masks.Find(key)) return found;
   auto mask = counts ? CountedMask(place) : WalkLeaf(place);
@@ -139,6 +142,7 @@ std::shared_ptr<const Leaf::Mask> Matcher::CountedMask(const Place& place) {
   const std::shared_ptr<const Leaf::Profile> profile = ProfileOf(place);
   auto mask = std::make_shared<Leaf::Mask>();
   TokenSet::Builder tokens(vocabulary_.size());
+  tokens.Expect(profile->within.size());
   for (const Leaf::Profile::Item& item : profile->within) {
     if (item.room > place.room) break;
     tokens.Add(item.at);

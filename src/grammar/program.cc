@@ -86,6 +86,7 @@ absl::Status ProgramBuilder::CopyEdges(int32_t like, int32_t like_to, int32_t fr
 absl::Status ProgramBuilder::AddLeaf(int32_t from, int32_t to, const std::shared_ptr<const Leaf>& leaf,
                                      uint32_t min_chars, uint32_t max_chars) {
   if (leaf->dfa.empty() || min_chars > max_chars) return absl::OkStatus();
+  if (!leaf->counts.finish.empty() && leaf->counts.finish[0] > max_chars) return absl::OkStatus();
   const auto [it, fresh] = leaf_numbers_.try_emplace(leaf.get(), static_cast<int32_t>(program_->leaves.size()));
   if (fresh) program_->leaves.push_back(leaf);
   return AddEdge(from, {Edge::kLeaf, it->second, to, min_chars, max_chars});

@@ -8,14 +8,17 @@
 // entered that cannot be left.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
 
 #include "base/mutex.h"
+#include "grammar/chars.h"
 #include "grammar/dfa.h"
 #include "grammar/vocabulary.h"
 
@@ -93,6 +96,9 @@ struct Leaf {
   const Dfa dfa;
   int32_t boundary = -1;   // >= 0: a string; the state between two of its characters, where they are counted
   bool free_text = false;  // takes atomic tokens too, byte by byte
+  // By state, where a limit of characters is counted beside a pattern's automaton; else empty.
+  CharacterCounts counts;
+  uint32_t longest_finish = 0;  // of counts; 0: none are
   mutable MaskCache<Key, Mask> masks;
   mutable MaskCache<int32_t, Profile> profiles;  // by state
 };
@@ -133,10 +139,11 @@ class LeafPool {
  public:
   explicit LeafPool(std::shared_ptr<MaskBudget> budget) : budget_(std::move(budget)) {}
 
-  // The leaf of that name, made by `make` (a StatusOr<Dfa>) if there is none.
+  // The leaf of that name, made by `make` (a StatusOr<Dfa>) if there is none. `counted`: it is a string's, whose
+  // characters are counted.
   template <typename Make>
   absl::StatusOr<std::shared_ptr<const Leaf>> Get(const std::string& name, Make make, int32_t boundary = -1,
-                                                  bool free_text = false) {
+                                                  bool free_text = false, std::optional<Spelling> counted = {}) {
     {
       base::MutexLock lock(mu_);
       if (const auto found = leaves_.find(name); found != leaves_.end()) {
@@ -148,6 +155,12 @@ class LeafPool {
     auto leaf = std::make_shared<Leaf>(*std::move(dfa), budget_);
     leaf->boundary = boundary;
     leaf->free_text = free_text;
+    if (counted.has_value()) {
+      leaf->counts = CountCharacters(leaf->dfa, *counted);
+      for (const uint32_t characters : leaf->counts.finish) {
+        leaf->longest_finish = std::max(leaf->longest_finish, characters);
+      }
+    }
     base::MutexLock lock(mu_);
     leaves_[name] = leaf;
     if (leaves_.size() > 2 * living_ + 1000) {

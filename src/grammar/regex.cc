@@ -177,7 +177,12 @@ class Parser {
         ++at_;
         INGOT_RETURN_IF_ERROR(ClassAtom(&high));
         const auto single = [](const CodePoints& s) { return s.size() == 1 && s[0].low == s[0].high; };
-        if (!single(low) || !single(high)) return Fault("has a range whose ends are not single characters");
+        if (!single(low) || !single(high)) {  // no range: the hyphen is itself
+          set.insert(set.end(), low.begin(), low.end());
+          set.insert(set.end(), high.begin(), high.end());
+          set.push_back({'-', '-'});
+          continue;
+        }
         if (low[0].low > high[0].low) return Fault("has a range out of order");
         set.push_back({low[0].low, high[0].low});
       } else {
@@ -222,6 +227,7 @@ class Parser {
         at_ += 2;
         uint32_t low = 0;
         INGOT_RETURN_IF_ERROR(Hex(4, &low));
+        if (low < 0xDC00 || low > 0xDFFF) return Fault("names no character");
         *value = 0x10000 + ((*value - 0xD800) << 10) + (low - 0xDC00);
       }
     }

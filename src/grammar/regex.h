@@ -3,8 +3,9 @@
 //
 // As there, a pattern matches anywhere unless anchored. Supported: characters and escapes (\t \n \v \f \r \0 \xhh
 // \uhhhh
-// \u{h..} and escaped punctuation), `.`, classes with ranges and negation, \d \D \w \W \s \S, groups of all capturing
-// kinds, alternation, * + ? {n} {n,} {n,m} (lazy ones too), ^ and $. Not: look-around, back-references, \b \B, \p{..},
+// \u{h..} and escaped punctuation), `.`, classes with ranges and negation (a hyphen beside \w and its like is itself),
+// \d \D \w \W \s \S, groups of all capturing kinds, alternation, * + ? {n} {n,} {n,m} (lazy ones too), ^ and $. Not:
+// look-around, back-references, \b \B, \p{..},
 // \c, mode flags, and counts beyond kMaxRepeat.
 #pragma once
 

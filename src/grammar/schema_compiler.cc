@@ -102,13 +102,19 @@ absl::Status SchemaCompiler::EmitString(int32_t from, int32_t to, const FlatSche
       INGOT_RETURN_IF_ERROR(builder_.AddLeaf(from, to, leaf, rules.min, rules.max));
       continue;
     }
+    // The most characters are counted beside the automaton, which does not grow with them.
+    StringRules unlimited = rules;
+    unlimited.max = kNoLimit;
     const auto make = [&]() -> absl::StatusOr<Dfa> {
-      INGOT_ASSIGN_OR_RETURN(const Dfa content, ContentDfa(rules, budget, spelling, path));
+      INGOT_ASSIGN_OR_RETURN(const Dfa content, ContentDfa(unlimited, budget, spelling, path));
       return Quote(content, QuotationMark(spelling));
     };
-    const std::string name = absl::StrCat("pattern ", spelled, " ", rules.Name());
-    INGOT_ASSIGN_OR_RETURN(const LeafPtr leaf, builder_.pool().Get(name, make));
-    INGOT_RETURN_IF_ERROR(builder_.AddLeaf(from, to, leaf));
+    const bool counted = rules.max != kNoLimit;
+    const std::string name = absl::StrCat(counted ? "counted " : "pattern ", spelled, " ", unlimited.Name());
+    INGOT_ASSIGN_OR_RETURN(
+        const LeafPtr leaf,
+        builder_.pool().Get(name, make, -1, false, counted ? std::optional<Spelling>(spelling) : std::nullopt));
+    INGOT_RETURN_IF_ERROR(builder_.AddLeaf(from, to, leaf, 0, rules.max));
   }
   return absl::OkStatus();
 }
@@ -116,6 +122,11 @@ absl::Status SchemaCompiler::EmitString(int32_t from, int32_t to, const FlatSche
 absl::Status SchemaCompiler::EmitNumber(int32_t from, int32_t to, const FlatSchema& schema, bool integer,
                                         const std::string& path) {
   INGOT_ASSIGN_OR_RETURN(const NumberRange range, NumberRangeOf(schema, integer, path));
+  if (!range.CanBeSpelled()) {
+    return SchemaFault(
+        path, integer ? "integers are sampled in 64 bits; the bounds allow none of those"
+                      : "numbers with bounds have at most 18 digits before the point; those allow none of these");
+  }
   const auto text = [](const std::optional<Decimal>& bound, bool excluded) {
     if (!bound.has_value()) return std::string("*");
     return absl::StrCat(bound->negative ? "-" : "", bound->whole, ".", bound->fraction, excluded ? "x" : "");

@@ -74,9 +74,9 @@ const json::value* At(const FlatSchema& schema, std::string_view key) {
   return it == schema.end() ? nullptr : &it->value();
 }
 
-// A number as a double, for choosing the tighter of two bounds.
-absl::StatusOr<double> NumberAt(const json::value& value, std::string_view key, const std::string& path) {
-  if (value.is_number()) return value.to_number<double>();
+// For choosing the tighter of two bounds.
+absl::StatusOr<Decimal> NumberAt(const json::value& value, std::string_view key, const std::string& path) {
+  if (std::optional<Decimal> number = DecimalOf(value)) return *std::move(number);
   return SchemaFault(path, absl::StrCat(base::View(key), " must be a number"));
 }
 
@@ -201,6 +201,12 @@ absl::Status SchemaFault(const std::string& path, const std::string& what) {
   return absl::InvalidArgumentError(absl::StrCat("json_schema at ", path, ": ", what));
 }
 
+std::optional<Decimal> DecimalOf(const json::value& value) {
+  if (value.is_int64()) return Decimal::Parse(std::to_string(value.get_int64()));
+  if (value.is_uint64()) return Decimal::Parse(std::to_string(value.get_uint64()));
+  return value.is_double() ? Decimal::Of(value.get_double()) : std::nullopt;
+}
+
 absl::StatusOr<FlatSchema> MergeSchemas(const FlatSchema& a, const FlatSchema& b, const std::string& path) {
   FlatSchema out = a;
   INGOT_RETURN_IF_ERROR(MergeObjects(a, b, path, &out));
@@ -220,10 +226,11 @@ absl::StatusOr<FlatSchema> MergeSchemas(const FlatSchema& a, const FlatSchema& b
     } else if (key == "pattern" || key == "format" || key == "multipleOf") {
       return SchemaFault(path, absl::StrCat("two different ", base::View(key), "s for one value are not supported"));
     } else {  // a bound: the tighter one
-      INGOT_ASSIGN_OR_RETURN(const double x, NumberAt(*mine, key, path));
-      INGOT_ASSIGN_OR_RETURN(const double y, NumberAt(value, key, path));
+      INGOT_ASSIGN_OR_RETURN(const Decimal x, NumberAt(*mine, key, path));
+      INGOT_ASSIGN_OR_RETURN(const Decimal y, NumberAt(value, key, path));
       const bool lower = key.starts_with("min") || key == "exclusiveMinimum";
-      if (lower ? y > x : y < x) out[name] = value;
+      const int order = Compare(y, x);
+      if (lower ? order > 0 : order < 0) out[name] = value;
     }
   }
   return out;

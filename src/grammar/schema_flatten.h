@@ -1,12 +1,14 @@
 // JSON Schema's combinators worked out: $ref, allOf, anyOf and oneOf become a list of plain alternatives.
 #pragma once
 
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "base/json.h"
 #include "grammar/dfa.h"
+#include "grammar/number.h"
 
 namespace ingot::grammar {
 
@@ -43,6 +45,9 @@ class SchemaFlattener {
   std::set<std::string> in_progress_;  // references being followed
   int depth_ = 0;
 };
+
+// Exactly. nullopt: it is no number.
+std::optional<Decimal> DecimalOf(const json::value& value);
 
 // What both allow, keyword by keyword.
 absl::StatusOr<FlatSchema> MergeSchemas(const FlatSchema& a, const FlatSchema& b, const std::string& path);

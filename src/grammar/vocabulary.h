@@ -69,6 +69,10 @@ class TokenSet {
   class Builder {
    public:
     explicit Builder(int32_t vocab_size) : vocab_size_(vocab_size) {}
+    // For speed alone: about so many ids will be added.
+    void Expect(size_t ids) {
+      if (ids > kMaxList && words_.empty()) Spill();
+    }
     void Add(int32_t id) {
       if (!words_.empty()) {
         words_[id >> 6] |= uint64_t{1} << (id & 63);

@@ -1,5 +1,6 @@
 // Masks against their definition: a token is allowed if and only if the grammar can go on behind its bytes.
 #include <functional>
+#include <set>
 
 #include "base/rng.h"
 #include "grammar/support.h"
@@ -37,7 +38,8 @@ std::vector<Spec> Specs() {
         R"({"$ref":"#/$defs/t","$defs":{"t":{"anyOf":[{"type":"null"},{"type":"array","items":{"$ref":"#/$defs/t"}},
             {"type":"object","properties":{"k":{"$ref":"#/$defs/t"},"n":{"type":"number"}}}]}}})",
         R"({"anyOf":[{"type":"object","properties":{"a":{"type":"string"}},"required":["a"]},
-            {"type":"object","properties":{"a":{"type":"integer"},"b":{"type":"string"}},"required":["a"]}]})"}) {
+            {"type":"object","properties":{"a":{"type":"integer"},"b":{"type":"string"}},"required":["a"]}]})",
+        R"({"type":"string","pattern":"^([a-z\u00e9 ]|\n)*mma$","maxLength":9})"}) {
     specs.push_back(SchemaSpec(schema));
   }
   specs.push_back(
@@ -154,6 +156,34 @@ TEST(MaskTest, ARequestWhoseMasksCostTooMuchIsRefused) {
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), testing::HasSubstr("too ambiguous"));
   EXPECT_LE(masks, 3) << "the allowance is of one and a half, and each token adds a sixth";
+}
+
+// Against every string of up to seven letters: a string is taken if the pattern takes it and it is not too long, and a
+// begin lives if one of those begins so.
+TEST(MaskTest, CharactersCountedBesideAPatternAreCountedExactly) {
+  const std::string letters = "ab!";
+  std::vector<std::string> texts = {""};
+  for (size_t i = 0; i < texts.size(); ++i) {
+    if (texts[i].size() == 7) break;
+    for (const char c : letters) texts.push_back(texts[i] + c);
+  }
+  for (const char* pattern : {"^(a|bab)*!$", "^(ab)*$", "b!?a", "^a{2,4}(b|!!!)*$", "^(a|ab|!ba)*b$"}) {
+    const std::string of = absl::StrCat(R"({"type":"string","pattern":")", pattern, "\"");
+    const auto unlimited = *CompileSchema(of + "}");
+    for (const size_t most : {2, 4, 5}) {
+      const auto limited = *CompileSchema(absl::StrCat(of, ",\"maxLength\":", most, "}"));
+      std::set<std::string> begins;
+      for (const std::string& text : texts) {
+        const bool valid = text.size() <= most && Takes(unlimited, "\"" + text + "\"");
+        ASSERT_EQ(Takes(limited, "\"" + text + "\""), valid) << pattern << " " << most << " " << text;
+        for (size_t size = 0; valid && size <= text.size(); ++size) begins.insert(text.substr(0, size));
+      }
+      for (const std::string& text : texts) {
+        ASSERT_EQ(Matcher(limited).AcceptText("\"" + text), begins.contains(text))
+            << pattern << " " << most << " " << text;
+      }
+    }
+  }
 }
 
 TEST(MaskTest, IsTheSameFromTheCacheOfAnotherRequest) {

@@ -159,6 +159,12 @@ TEST(SchemaTest, Multiples) {
   ExpectTakes(R"({"multipleOf":1000})", {"0", "3000", "-1000", "3000.0"}, {"1", "300", "3000.5", "\"a\""});
   ExpectTakes(R"({"enum":[1,1.5,2,"x"],"multipleOf":0.5,"maximum":1.5})", {"1", "1.5"}, {"2"});
   EXPECT_THAT(FaultOf(R"({"type":"integer","multipleOf":99999999})"), HasSubstr("too complex"));
+  // A step's zeros are its multiples'.
+  ExpectTakes(R"({"type":"integer","multipleOf":86400000})", {"0", "86400000", "-172800000", "864000000"},
+              {"-0", "86400", "8640000", "86400001", "00", "432000000000000001"});
+  ExpectTakes(R"({"type":"number","multipleOf":1e9})", {"0", "0.0", "7000000000", "7000000000.00"},
+              {"700000000", "7000000000.5", "0.", "7000000000."});
+  ExpectTakes(R"({"enum":[0,500,1500,2000],"multipleOf":1000})", {"0", "2000"}, {"500", "1500"});
   // Against arithmetic: every integer, and every number of two digits behind the point.
   for (const int step : {1, 2, 3, 7, 10, 12, 60, 365}) {
     const std::string by = absl::StrCat("\"multipleOf\":", step, ",\"minimum\":-700,\"maximum\":1100}");
@@ -326,11 +332,48 @@ TEST(SchemaTest, Patterns) {
   ExpectTakes(pattern("^(ab)*$", R"(,"minLength":3,"maxLength":6)"), {R"("abab")", R"("ababab")"},
               {R"("ab")", R"("abababab")"});
   ExpectTakes(pattern("^$"), {R"("")"}, {R"("a")"});
+  // A hyphen beside a class is itself.
+  ExpectTakes(pattern("^[\\\\w-.]+@([\\\\w-\\\\.]+)$"), {R"("a.b-c@d-e.f")"}, {R"("a@")", R"("a,b@c")"});
+  EXPECT_THAT(FaultOf(pattern("^\\\\uD83D\\\\u0041$")), HasSubstr("names no character"));
   EXPECT_THAT(FaultOf(pattern("^(ab)*$", R"(,"minLength":3,"maxLength":3)")), HasSubstr("no text"));
   for (const char* bad : {"(", ")", "[a", "a**", "(?=a)", "(?<!a)", "\\\\bx", "(a)\\\\1", "\\\\p{L}", "a{2,1}",
                           "a{1001}", "*a", "[z-a]", "\\\\"}) {
     EXPECT_THAT(FaultOf(pattern(bad)), HasSubstr("pattern")) << bad;
   }
+}
+
+TEST(SchemaTest, CharactersAreCountedBesideAPattern) {
+  const std::string word = R"({"type":"string","pattern":"^[^\\s]+$","maxLength":4096})";
+  ExpectTakes(word, {R"("a")", "\"" + std::string(4096, 'x') + "\""}, {R"("")", "\"" + std::string(4097, 'x') + "\""});
+  ExpectTakes(R"({"format":"email","maxLength":9})", {R"("a@bc.d.ef")", R"("a@b")"}, {R"("a@bc.d.efg")", R"("a@")"});
+  EXPECT_EQ(FaultOf(R"({"type":"string","format":"email","maxLength":254})"), "");
+  // Escapes and characters of many bytes are one each, in both notations' spellings.
+  ExpectTakes(R"({"type":"string","pattern":"^[^a]*$","minLength":2,"maxLength":3})",
+              {R"("\n\"")", R"("\u0001b\\")", "\"\xC3\xA9\xF0\x9F\x98\x80\xE2\x82\xAC\""},
+              {R"("\n")", R"("\n\n\n\n")", "\"\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\"", R"("bab")"});
+  // Nothing is begun that cannot end in time.
+  Matcher matcher(*CompileSchema(R"({"type":"string","pattern":"^(x|abc|abcdef)*!$","maxLength":5})"));
+  ASSERT_TRUE(matcher.AcceptText("\""));
+  EXPECT_EQ((*matcher.Allowed())->count(), 3u) << "x, a and !";
+  Matcher longer = matcher;
+  EXPECT_TRUE(longer.AcceptText("abc"));
+  EXPECT_FALSE(longer.AcceptText("d"));
+  ASSERT_TRUE(matcher.AcceptText("xx"));
+  EXPECT_EQ((*matcher.Allowed())->count(), 2u) << "abc and the end no longer fit";
+  EXPECT_THAT(FaultOf(R"({"type":"string","pattern":"^abc$","maxLength":2})"), HasSubstr("no text"));
+}
+
+TEST(SchemaTest, NumbersAreExact) {
+  ExpectTakes(R"({"allOf":[{"type":"integer","minimum":9007199254740992},{"minimum":9007199254740993}]})",
+              {"9007199254740993"}, {"9007199254740992"});
+  ExpectTakes(R"({"type":"integer","enum":[1.0,2,2.5]})", {"1", "2"}, {"1.0", "2.5"});
+  ExpectTakes(R"({"type":"integer","const":-3.0})", {"-3"}, {"3"});
+  ExpectTakes(R"({"const":18446744073709551615})", {"18446744073709551615"}, {"18446744073709551616"});
+  EXPECT_THAT(FaultOf(R"({"const":12345678901234567890123})"), HasSubstr("64 bits"));
+  EXPECT_THAT(FaultOf(R"({"enum":[{"k":[12345678901234567890123]}]})"), HasSubstr("64 bits"));
+  EXPECT_THAT(FaultOf(R"({"type":"number","minimum":1e20})"), HasSubstr("18 digits"));
+  EXPECT_THAT(FaultOf(R"({"type":"integer","maximum":-1e20})"), HasSubstr("64 bits"));
+  ExpectTakes(R"({"type":"number","minimum":-1e20,"maximum":1e20})", {"5", "-999999999999999999.5"}, {"1e2"});
 }
 
 TEST(SchemaTest, AnnotationsArePassedOver) {
