@@ -61,6 +61,11 @@ void TokenSet::Builder::Add(const TokenSet& other) {
   for (size_t i = 0; i < other.bits_.size(); ++i) words_[i] |= other.bits_[i];
 }
 
+void TokenSet::Builder::AddToFew(int32_t id) {
+  few_.push_back(id);
+  if (few_.size() > kMaxList) Spill();
+}
+
 void TokenSet::Builder::Spill() {
   words_.assign((static_cast<size_t>(vocab_size_) + 63) / 64, 0);
   for (const int32_t id : few_) words_[id >> 6] |= uint64_t{1} << (id & 63);

@@ -74,17 +74,14 @@ class TokenSet {
       if (ids > kMaxList && words_.empty()) Spill();
     }
     void Add(int32_t id) {
-      if (!words_.empty()) {
-        words_[id >> 6] |= uint64_t{1} << (id & 63);
-        return;
-      }
-      few_.push_back(id);
-      if (few_.size() > kMaxList) Spill();
+      if (words_.empty()) return AddToFew(id);
+      words_[id >> 6] |= uint64_t{1} << (id & 63);
     }
     void Add(const TokenSet& other);
     TokenSet Build();
 
    private:
+    void AddToFew(int32_t id);
     void Spill();
 
     const int32_t vocab_size_;
