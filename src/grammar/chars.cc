@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <deque>
 #include <utility>
 
 namespace ingot::grammar {
@@ -290,6 +291,65 @@ bool DecodeUtf8(std::string_view text, std::vector<uint32_t>* out) {
     at += length;
   }
   return true;
+}
+
+namespace {
+
+// Where a string in canonical spelling is: before its mark, between characters, behind a backslash, or so many bytes
+// before the end of one.
+constexpr int kOutside = -2, kEscape = -1, kBetween = 0;
+
+int PlaceAfter(int place, uint8_t byte, char mark) {
+  if (place == kOutside) return kBetween;
+  if (place == kEscape) return byte == 'u' ? 4 : byte == 'x' ? 2 : kBetween;
+  if (place > kBetween) return place - 1;
+  if (byte == static_cast<uint8_t>(mark)) return kOutside;
+  if (byte == '\\') return kEscape;
+  return byte < 0xC0 ? kBetween : byte < 0xE0 ? 1 : byte < 0xF0 ? 2 : 3;
+}
+
+}  // namespace
+
+CharacterCounts CountCharacters(const Dfa& quoted, Spelling spelling) {
+  CharacterCounts counts{std::vector<uint8_t>(quoted.size(), 0), std::vector<uint32_t>(quoted.size(), UINT32_MAX)};
+  if (quoted.empty()) return counts;
+  // Each state is reached at one place only: what may follow inside a character differs from what may behind it.
+  constexpr int kUnknown = -3;
+  const char mark = QuotationMark(spelling);
+  std::vector<int> places(quoted.size(), kUnknown);
+  std::vector<std::vector<int32_t>> before(quoted.size());
+  std::vector<int32_t> queue = {0};
+  places[0] = kOutside;
+  for (size_t i = 0; i < queue.size(); ++i) {
+    const int32_t from = queue[i];
+    for (int byte = 0; byte < 256; ++byte) {
+      const int32_t to = quoted.Next(from, static_cast<uint8_t>(byte));
+      if (to < 0) continue;
+      if (before[to].empty() || before[to].back() != from) before[to].push_back(from);
+      if (places[to] != kUnknown) continue;
+      places[to] = PlaceAfter(places[from], static_cast<uint8_t>(byte), mark);
+      counts.between[to] = places[to] == kBetween;
+      queue.push_back(to);
+    }
+  }
+  // Backwards from the ends: a step to between two characters completes one, but for the first mark.
+  std::deque<int32_t> nearest;
+  for (int32_t s = 0; s < quoted.size(); ++s) {
+    if (!quoted.accepting[s]) continue;
+    counts.finish[s] = 0;
+    nearest.push_back(s);
+  }
+  while (!nearest.empty()) {
+    const int32_t to = nearest.front();
+    nearest.pop_front();
+    for (const int32_t from : before[to]) {
+      const uint32_t step = counts.between[to] && from != 0 ? 1 : 0;
+      if (counts.finish[to] + step >= counts.finish[from]) continue;
+      counts.finish[from] = counts.finish[to] + step;
+      step == 0 ? nearest.push_front(from) : nearest.push_back(from);
+    }
+  }
+  return counts;
 }
 
 }  // namespace ingot::grammar

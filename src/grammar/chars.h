@@ -54,6 +54,14 @@ std::string QuoteText(std::string_view text, Spelling spelling = Spelling::kJson
 absl::StatusOr<Dfa> StringDfa(Spelling spelling, Budget& budget);
 inline constexpr int32_t kStringBoundary = 1;
 
+// Of each state of an automaton over strings in canonical spelling, marks included: whether it is between two
+// characters, and how many have to come at least until the string can end (one begun counts). REQUIRES: not kRaw.
+struct CharacterCounts {
+  std::vector<uint8_t> between;
+  std::vector<uint32_t> finish;
+};
+CharacterCounts CountCharacters(const Dfa& quoted, Spelling spelling);
+
 // Optional white space, as everywhere between two JSON tokens that take any: nothing, one space, or one line feed and
 // up to kMaxIndent spaces. Returns the state behind it.
 inline constexpr int kMaxIndent = 32;

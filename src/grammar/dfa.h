@@ -20,6 +20,35 @@ struct Budget {
 
   // INVALID_ARGUMENT "... is too complex: WHAT" once `counter` is used up.
   static absl::Status Spend(int64_t& counter, int64_t amount, const char* what);
+
+  // While it lives, `budget` is half of what it was: for what may fail and be done another way.
+  class Share;
+};
+
+class Budget::Share {
+ public:
+  explicit Share(Budget& budget)
+      : budget_(budget),
+        kept_{budget.nfa_states / 2, budget.dfa_cells / 2, budget.program_states / 2, budget.steps / 2} {
+    ForEach([](int64_t& left, int64_t kept) { left -= kept; });
+  }
+  ~Share() {
+    ForEach([](int64_t& left, int64_t kept) { left = (left < 0 ? 0 : left) + kept; });
+  }
+  Share(const Share&) = delete;
+  Share& operator=(const Share&) = delete;
+
+ private:
+  template <typename F>
+  void ForEach(F f) {
+    f(budget_.nfa_states, kept_.nfa_states);
+    f(budget_.dfa_cells, kept_.dfa_cells);
+    f(budget_.program_states, kept_.program_states);
+    f(budget_.steps, kept_.steps);
+  }
+
+  Budget& budget_;
+  const Budget kept_;
 };
 
 // Nondeterministic, with epsilon edges and the two assertions of regular expressions.

@@ -82,7 +82,10 @@ absl::Status CheckSizes(const Spec& spec) {
 // Alternatives of parts as states and leaves. `where` names their place in faults.
 class PartsCompiler {
  public:
-  explicit PartsCompiler(ProgramBuilder& builder) : builder_(builder) {}
+  // `weakest`: lenient schemas are not tried to be held to.
+  PartsCompiler(ProgramBuilder& builder, bool weakest) : builder_(builder), weakest_(weakest) {}
+
+  bool any_lenient() const { return any_lenient_; }
 
   // Everything that leads from `from` to `to` over one of the alternatives.
   absl::Status Compile(int32_t from, int32_t to, const std::vector<Parts>& alternatives, const std::string& where) {
@@ -105,13 +108,30 @@ class PartsCompiler {
     const absl::StatusOr<base::json::value> schema = base::ParseJson(part.text);
     if (!schema.ok()) return base::FaultError({place + ".json_schema", std::string(schema.status().message())});
     INGOT_ASSIGN_OR_RETURN(const int32_t behind, builder_.AddState());
-    SchemaCompiler compiler(builder_, *schema, part.keywords ? kPythonNotation : kJsonNotation);
-    const absl::Status compiled = part.parameters.has_value()
-                                      ? compiler.CompileParameters(from, behind, *part.parameters)
-                                  : part.keywords ? compiler.CompileKeywords(from, behind)
-                                                  : compiler.Compile(from, behind);
+    const absl::Status compiled = CompileSchema(from, behind, part, *schema);
     if (!compiled.ok()) return base::FaultError({place, std::string(compiled.message())});
     return behind;
+  }
+
+  absl::Status CompileSchema(int32_t from, int32_t to, const Part& part, const base::json::value& schema) {
+    const auto compile = [&](const base::json::value& as) {
+      SchemaCompiler compiler(builder_, as, part.keywords ? kPythonNotation : kJsonNotation);
+      if (part.parameters.has_value()) return compiler.CompileParameters(from, to, *part.parameters);
+      return part.keywords ? compiler.CompileKeywords(from, to) : compiler.Compile(from, to);
+    };
+    const base::json::value* lenient = base::Find(schema, "x-lenient");
+    if (lenient == nullptr || *lenient != true) return compile(schema);
+    any_lenient_ = true;
+    if (!weakest_) {
+      const Budget::Share share(builder_.budget());
+      if (compile(schema).ok()) return absl::OkStatus();
+    }
+    const base::json::value* type = base::Find(schema, "type");
+    if (part.parameters.has_value() || part.keywords || base::Find(schema, "properties") != nullptr) {
+      return compile(base::json::object{{"type", "object"}});
+    }
+    const bool plain = type != nullptr && compile(base::json::object{{"type", *type}}).ok();
+    return plain ? absl::OkStatus() : compile(true);
   }
 
   // A state of its own to come back to, so that the loop does not leak into what stands before.
@@ -126,6 +146,8 @@ class PartsCompiler {
   }
 
   ProgramBuilder& builder_;
+  const bool weakest_;
+  bool any_lenient_ = false;
 };
 
 }  // namespace
@@ -153,14 +175,14 @@ absl::StatusOr<std::shared_ptr<const Program>> Compiler::Compile(const Spec& spe
       return kept_.back().second;
     }
   }
-  INGOT_ASSIGN_OR_RETURN(std::shared_ptr<const Program> program, Build(spec));
+  absl::StatusOr<std::shared_ptr<const Program>> program = Build(spec);
   base::MutexLock lock(mu_);
   if (kept_.size() >= max_kept_ && !kept_.empty()) kept_.erase(kept_.begin());
   if (max_kept_ > 0) kept_.emplace_back(key, program);
   return program;
 }
 
-absl::StatusOr<std::shared_ptr<const Program>> Compiler::Build(const Spec& spec) {
+absl::StatusOr<std::shared_ptr<const Program>> Compiler::Build(const Spec& spec, bool weakest) {
   Budget budget;
   ProgramBuilder builder(vocabulary_, pool_, budget);
   INGOT_ASSIGN_OR_RETURN(const int32_t root, builder.AddRule());
@@ -174,8 +196,11 @@ absl::StatusOr<std::shared_ptr<const Program>> Compiler::Build(const Spec& spec)
   }
   INGOT_ASSIGN_OR_RETURN(const int32_t end, builder.AddState());
   builder.SetAccepting(end);
-  INGOT_RETURN_IF_ERROR(PartsCompiler(builder).Compile(start, end, spec.alternatives, "grammar.alternatives"));
-  return std::move(builder).Finish();
+  PartsCompiler parts(builder, weakest);
+  INGOT_RETURN_IF_ERROR(parts.Compile(start, end, spec.alternatives, "grammar.alternatives"));
+  absl::StatusOr<std::shared_ptr<const Program>> program = std::move(builder).Finish();
+  if (program.ok() || weakest || !parts.any_lenient()) return program;
+  return Build(spec, /*weakest=*/true);
 }
 
 }  // namespace ingot::grammar

@@ -35,11 +35,12 @@ void Matcher::Enter(int32_t first_state, int32_t first_parent, Position* out) {
     to_enter_.pop_back();
     if (!entered_.insert(PairKey(number, parent)).second) continue;
     const State& state = program_->states[number];
-    work_ += 1 + static_cast<int64_t>(state.edges.size());
+    allowance_ -= 1 + static_cast<int64_t>(state.edges.size());
     const int32_t depth = DepthIn(parent);
     if (state.accepting && parent < 0) out->complete = true;
     if (state.accepting && parent >= 0) to_enter_.push_back({frames_[parent].state, frames_[parent].parent});
-    if (out->places.size() > kMaxPlaces) continue;  // Allowed will refuse
+    if (out->places.size() > kMaxPlaces || allowance_ < -kMaxAllowance) given_up_ = true;
+    if (given_up_) break;
     for (const Edge& edge : state.edges) {
       if (depth + program_->states[edge.target].need > kMaxNesting) continue;
       switch (edge.kind) {
@@ -61,8 +62,12 @@ void Matcher::Enter(int32_t first_state, int32_t first_parent, Position* out) {
       }
     }
   }
+  to_enter_.clear();
   entered_.clear();
 }
+
+// For every token.
+void Matcher::Refill() { allowance_ = std::min(kMaxAllowance, allowance_ + kAllowancePerToken); }
 
 void Matcher::Tidy(Position* position) {
   const auto tidy = [](auto& list) {
@@ -76,8 +81,9 @@ void Matcher::Tidy(Position* position) {
 
 void Matcher::Step(const Position& from, uint8_t byte, Position* to) {
   to->Clear();
-  work_ += static_cast<int64_t>(from.places.size());
+  allowance_ -= static_cast<int64_t>(from.places.size());
   for (const Place& place : from.places) {
+    if (given_up_) return;
     Place next;
     if (!Advance(place, byte, &next)) continue;
     const Dfa& dfa = program_->leaves[place.leaf]->dfa;
@@ -98,17 +104,19 @@ bool Matcher::Accept(int32_t id) {
 
 bool Matcher::AcceptText(std::string_view text) {
   allowed_ = nullptr;
+  Refill();
   for (const char c : text) {
     Step(position_, static_cast<uint8_t>(c), &next_);
     std::swap(position_, next_);
     if (!position_.alive()) break;
   }
   if (frames_.size() > kMaxFrames) DropDeadFrames();
-  return position_.alive();
+  return position_.alive() || given_up_;
 }
 
 bool Matcher::AcceptAtom(int32_t id) {
   allowed_ = nullptr;
+  Refill();
   Position out;
   for (const Atom& atom : position_.atoms) {
     if (atom.token == id) Return(atom.back, &out);
@@ -128,7 +136,7 @@ bool Matcher::AcceptAtom(int32_t id) {
   Tidy(&out);
   position_ = std::move(out);
   if (frames_.size() > kMaxFrames) DropDeadFrames();
-  return position_.alive();
+  return position_.alive() || given_up_;
 }
 
 // Keeps the frames that the position can still return to.

@@ -3,7 +3,12 @@
 // A position is a set of places in leaves, each with the stack of rules to return to. A step by a byte moves every
 // place; ambiguity is more than one place. The mask of a position is computed over the vocabulary's trie: within a leaf
 // by its automaton alone (kept with the leaf, whatever the stack), beyond its end by stepping positions. Masks are kept
-// with the program, so that a position seen before costs a look-up.
+// with the program, so that a position seen before costs a look-up. Where many places may end at many nodes of the
+// trie, what follows them is stepped once for each distinct rest of a token, not once for each token.
+//
+// Work is counted in places moved by one byte, some 30 ns each. A text starts with an allowance of kMaxAllowance, which
+// every token refills by kAllowancePerToken and every new mask spends from: one mask takes tens of milliseconds at
+// most, and many one after the other a few each.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +28,8 @@ class Matcher {
   explicit Matcher(std::shared_ptr<const Program> program);
 
   // The tokens that may come next, apart from the end of the turn. Empty where the text is complete and cannot go on,
-  // or where this vocabulary has no token for it. FAILED_PRECONDITION: the grammar is too ambiguous here to tell within
-  // the work limit.
+  // or where this vocabulary has no token for it. INVALID_ARGUMENT: the grammar is too ambiguous here to tell within
+  // the allowance.
   absl::StatusOr<std::shared_ptr<const TokenSet>> Allowed();
 
   // The text so far is a whole text of the grammar.
@@ -36,8 +41,9 @@ class Matcher {
   bool AcceptText(std::string_view text);
 
  private:
-  static constexpr size_t kMaxPlaces = 4096;
-  static constexpr int64_t kMaxWork = 50'000'000;  // places moved for one mask: well under a second
+  static constexpr int64_t kMaxAllowance = 1'500'000;
+  static constexpr int64_t kAllowancePerToken =
+      150'000;  // more than a walk over the whole trie, which is an eighth each
 
   struct Frame {  // what to go on with when a leaf or rule ends
     int32_t state;
@@ -73,10 +79,11 @@ class Matcher {
   bool Advance(const Place& place, uint8_t byte, Place* next) const;
   void Step(const Position& from, uint8_t byte, Position* to);
   static void Tidy(Position* position);
+  void Refill();
   bool AcceptAtom(int32_t id);
   void DropDeadFrames();
 
-  uint32_t CutOff(uint32_t characters) const;
+  uint32_t CutOff(uint32_t characters, uint32_t more = 0) const;
   std::vector<uint32_t> KeyOfPosition() const;
   std::shared_ptr<const Leaf::Mask> MaskOf(const Place& place);
   std::shared_ptr<const Leaf::Mask> WalkLeaf(const Place& place);
@@ -84,7 +91,12 @@ class Matcher {
   std::shared_ptr<const Leaf::Profile> ProfileOf(const Place& place);
   void AddAtomsInFreeText(const Place& place, TokenSet::Builder* tokens) const;
   void WalkBeyond(const Leaf::Mask& mask, int32_t back, TokenSet::Builder* tokens);
-  void WalkSubtree(uint32_t node, const Position& base, TokenSet::Builder* tokens);
+  struct Tail {
+    uint8_t byte;
+    uint32_t node;  // that this byte leads to
+    auto operator<=>(const Tail&) const = default;
+  };
+  void WalkTails(size_t depth, size_t first, size_t last, TokenSet::Builder* tokens);
 
   const std::shared_ptr<const Program> program_;
   const Vocabulary& vocabulary_;
@@ -97,8 +109,10 @@ class Matcher {
   Position next_;
   absl::flat_hash_set<uint64_t> entered_;
   std::vector<std::pair<int32_t, int32_t>> to_enter_;
-  std::vector<Position> walk_;
-  int64_t work_ = 0;
+  std::vector<Position> walk_;  // by bytes behind the leaf
+  std::vector<Tail> tails_;     // a stack of groups
+  int64_t allowance_ = kMaxAllowance;
+  bool given_up_ = false;  // the position is not known any more
 };
 
 // One place by one byte; `next` may be `place` itself. Here, because masks are made of it.
@@ -108,7 +122,11 @@ inline bool Matcher::Advance(const Place& place, uint8_t byte, Place* next) cons
   if (to < 0) return false;
   *next = place;
   next->state = to;
-  if (leaf.boundary < 0) return true;
+  if (leaf.boundary < 0 && leaf.longest_finish == 0) return true;
+  if (leaf.boundary < 0) {
+    if (leaf.counts.between[to] && from != 0 && next->room-- == 0) return false;
+    return leaf.counts.finish[to] <= next->room;
+  }
   if (from == leaf.boundary && (leaf.dfa.accepting[to] ? next->need > 0 : next->room == 0)) return false;
   if (to == leaf.boundary && from != 0) {
     if (next->need > 0) --next->need;

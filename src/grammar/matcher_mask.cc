@@ -7,9 +7,10 @@
 
 namespace ingot::grammar {
 
-// No token has more characters than the longest has bytes: what is beyond that looks the same to all of them.
-uint32_t Matcher::CutOff(uint32_t characters) const {
-  return std::min(characters, static_cast<uint32_t>(vocabulary_.longest()) + 1);
+// No token has more characters than the longest has bytes: what is beyond that, and `more` that have to come behind any
+// token, looks the same to all of them.
+uint32_t Matcher::CutOff(uint32_t characters, uint32_t more) const {
+  return std::min(characters, static_cast<uint32_t>(vocabulary_.longest()) + 1 + more);
 }
 
 std::vector<uint32_t> Matcher::KeyOfPosition() const {
@@ -20,7 +21,7 @@ std::vector<uint32_t> Matcher::KeyOfPosition() const {
   };
   for (const Place& place : position_.places) {
     key.insert(key.end(), {static_cast<uint32_t>(place.leaf), static_cast<uint32_t>(place.state), CutOff(place.need),
-                           CutOff(place.room)});
+                           CutOff(place.room, program_->leaves[place.leaf]->longest_finish)});
     add_stack(place.back);
   }
   key.push_back(UINT32_MAX - 1);
@@ -31,14 +32,13 @@ std::vector<uint32_t> Matcher::KeyOfPosition() const {
 absl::StatusOr<std::shared_ptr<const TokenSet>> Matcher::Allowed() {
   if (allowed_ != nullptr) return allowed_;
   const auto refuse = [] {
-    return absl::FailedPreconditionError(
+    return absl::InvalidArgumentError(
         "the grammar is too ambiguous here: too many of its alternatives begin alike; make them differ earlier");
   };
-  if (position_.places.size() > kMaxPlaces) return refuse();
+  if (given_up_ || position_.places.size() > kMaxPlaces) return refuse();
   const std::vector<uint32_t> key = KeyOfPosition();
   allowed_ = program_->masks.Find(key);
   if (allowed_ != nullptr) return allowed_;
-  work_ = 0;
   TokenSet::Builder tokens(vocabulary_.size());
   for (const Atom& atom : position_.atoms) tokens.Add(atom.token);
   const size_t frames = frames_.size();
@@ -46,7 +46,7 @@ absl::StatusOr<std::shared_ptr<const TokenSet>> Matcher::Allowed() {
     const std::shared_ptr<const Leaf::Mask> mask = MaskOf(place);
     tokens.Add(mask->tokens);
     WalkBeyond(*mask, place.back, &tokens);
-    if (work_ > kMaxWork) return refuse();
+    if (allowance_ < 0) return refuse();
   }
   // What was entered on the way is of no further use.
   for (size_t i = frames; i < frames_.size(); ++i) {
@@ -62,7 +62,10 @@ absl::StatusOr<std::shared_ptr<const TokenSet>> Matcher::Allowed() {
 std::shared_ptr<const Leaf::Mask> Matcher::MaskOf(const Place& place) {
   const Leaf& leaf = *program_->leaves[place.leaf];
   const bool counts = leaf.boundary >= 0;
-  const Leaf::Key key = {place.state, counts ? CutOff(place.need) : 0, counts ? CutOff(place.room) : 0};
+  const bool limited = counts || leaf.longest_finish > 0;
+  const Leaf::Key key = {place.state, counts ? CutOff(place.need) : 0,
+                         limited ? CutOff(place.room, leaf.longest_finish) : 0};
+  allowance_ -= 8;
   if (auto found = leaf.masks.Find(key)) return found;
   auto mask = counts ? CountedMask(place) : WalkLeaf(place);
   leaf.masks.Put(key, mask,
@@ -91,7 +94,7 @@ std::shared_ptr<const Leaf::Mask> Matcher::WalkLeaf(const Place& place) {
     if (leaf.dfa.accepting[here.state] && node.skip > i + 1) mask->exits.push_back(i);
     i = leaf.dfa.final[here.state] ? node.skip : i + 1;
   }
-  work_ += visited / 8;  // cheaper than moving a position
+  allowance_ -= visited / 8;  // cheaper than moving a position
   if (leaf.free_text) AddAtomsInFreeText(place, &tokens);
   mask->tokens = tokens.Build();
   return mask;
@@ -127,7 +130,7 @@ std::shared_ptr<const Leaf::Profile> Matcher::ProfileOf(const Place& place) {
     if (closes && node.skip > i + 1) profile->exits.push_back(item(static_cast<int32_t>(i)));
     i = closes ? node.skip : i + 1;
   }
-  work_ += static_cast<int64_t>(vocabulary_.node_count()) / 8;
+  allowance_ -= static_cast<int64_t>(vocabulary_.node_count()) / 8;
   std::sort(profile->within.begin(), profile->within.end(),
             [](const auto& a, const auto& b) { return a.room < b.room; });
   const size_t items = profile->within.size() + profile->whole.size() + profile->exits.size();
@@ -139,6 +142,7 @@ std::shared_ptr<const Leaf::Mask> Matcher::CountedMask(const Place& place) {
   const std::shared_ptr<const Leaf::Profile> profile = ProfileOf(place);
   auto mask = std::make_shared<Leaf::Mask>();
   TokenSet::Builder tokens(vocabulary_.size());
+  tokens.Expect(profile->within.size());
   for (const Leaf::Profile::Item& item : profile->within) {
     if (item.room > place.room) break;
     tokens.Add(item.at);
@@ -152,7 +156,7 @@ std::shared_ptr<const Leaf::Mask> Matcher::CountedMask(const Place& place) {
   for (const Leaf::Profile::Item& item : profile->exits) {
     if (fits(item)) mask->exits.push_back(static_cast<uint32_t>(item.at));
   }
-  work_ += static_cast<int64_t>(profile->within.size()) / 32;
+  allowance_ -= static_cast<int64_t>(profile->within.size()) / 32;
   mask->tokens = tokens.Build();
   return mask;
 }
@@ -181,29 +185,37 @@ void Matcher::WalkBeyond(const Leaf::Mask& mask, int32_t back, TokenSet::Builder
     for (int byte = 0; byte < 256; ++byte) begins[byte] |= dfa.Next(place.state, static_cast<uint8_t>(byte)) >= 0;
   }
   const std::span<const Vocabulary::Node> nodes = vocabulary_.nodes();
+  tails_.clear();
   for (const uint32_t exit : mask.exits) {
     for (uint32_t child = exit + 1; child < nodes[exit].skip; child = nodes[child].skip) {
-      if (begins[nodes[child].byte]) WalkSubtree(child, base, tokens);
-      if (work_ > kMaxWork) return;
+      if (begins[nodes[child].byte]) tails_.push_back({nodes[child].byte, child});
     }
   }
+  WalkTails(1, 0, tails_.size(), tokens);
 }
 
-// Positions along the path to each node, from `base` before `root`.
-void Matcher::WalkSubtree(uint32_t root, const Position& base, TokenSet::Builder* tokens) {
+// What can be taken of tails_[first, last) at walk_[depth - 1]: by one byte for all that begin with it, and on.
+void Matcher::WalkTails(size_t depth, size_t first, size_t last, TokenSet::Builder* tokens) {
   const std::span<const Vocabulary::Node> nodes = vocabulary_.nodes();
-  const size_t above = nodes[root].depth - 1;
-  for (uint32_t i = root; i < nodes[root].skip;) {
-    const Vocabulary::Node& node = nodes[i];
-    const size_t depth = node.depth - above;
-    Step(depth == 1 ? base : walk_[depth - 1], node.byte, &walk_[depth]);
-    if (!walk_[depth].alive()) {
-      i = node.skip;
-      continue;
+  allowance_ -= static_cast<int64_t>(last - first) / 8;
+  std::sort(tails_.begin() + static_cast<ptrdiff_t>(first), tails_.begin() + static_cast<ptrdiff_t>(last));
+  for (size_t begin = first, end = first; begin < last; begin = end) {
+    const uint8_t byte = tails_[begin].byte;
+    while (end < last && tails_[end].byte == byte) ++end;
+    if (allowance_ < 0) return;
+    Step(walk_[depth - 1], byte, &walk_[depth]);
+    if (!walk_[depth].alive()) continue;
+    const bool goes_on = !walk_[depth].places.empty();
+    const size_t children = tails_.size();
+    for (size_t i = begin; i < end; ++i) {
+      const uint32_t node = tails_[i].node;
+      for (const int32_t id : vocabulary_.TokensAt(node)) tokens->Add(id);
+      for (uint32_t child = node + 1; goes_on && child < nodes[node].skip; child = nodes[child].skip) {
+        tails_.push_back({nodes[child].byte, child});
+      }
     }
-    for (const int32_t id : vocabulary_.TokensAt(i)) tokens->Add(id);
-    i = walk_[depth].places.empty() ? node.skip : i + 1;
-    if (work_ > kMaxWork) return;
+    if (tails_.size() > children) WalkTails(depth + 1, children, tails_.size(), tokens);
+    tails_.resize(children);
   }
 }
 

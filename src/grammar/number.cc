@@ -12,6 +12,7 @@ namespace ingot::grammar {
 
 namespace {
 
+constexpr char kLeastInteger[] = "9223372036854775808", kMostInteger[] = "9223372036854775807";  // in 64 bits
 constexpr size_t kWholeDigits = 18, kIntegerDigits = 19, kFractionDigits = 17;
 
 // A part without sign: magnitudes from `low` to `high`.
@@ -130,13 +131,16 @@ void AddUnbounded(Nfa& nfa, int32_t start, int32_t end) {
   AddDigits(nfa, exponent, end, 2);
 }
 
-// A step as a whole number of units of its last decimal place.
+// A step as a whole number of units of its last decimal place, or of its last digit that is not 0.
 struct Step {
   uint64_t units = 1;
   size_t places = 0;  // behind the point
+  size_t zeros = 0;   // before it, that `units` lacks
 
   static Step Of(const Decimal& decimal) {
-    return {std::stoull(decimal.whole + decimal.fraction), decimal.fraction.size()};
+    Step step{std::stoull(decimal.whole + decimal.fraction), decimal.fraction.size(), 0};
+    for (; step.places == 0 && step.units % 10 == 0; step.units /= 10) ++step.zeros;
+    return step;
   }
   uint64_t After(uint64_t rest, int digit) const { return (rest * 10 + static_cast<uint64_t>(digit)) % units; }
   // Whether a number whose digits so far, `taken` of them behind the point, leave `rest` may end there.
@@ -147,7 +151,8 @@ struct Step {
 };
 
 // Signs, digits and points of the multiples of `step`, and of nothing else: a state knows what the digits so far leave
-// and how many of them stand behind the point. Past the step's last place only zeros follow.
+// and how many of them stand behind the point. Past the step's last place only zeros follow. Where a step ends in
+// zeros so do its multiples, and what stands before those is a multiple of what the step has before its own.
 absl::StatusOr<Dfa> MultiplesDfa(const Step& step, Budget& budget) {
   INGOT_RETURN_IF_ERROR(
       Budget::Spend(budget.nfa_states, static_cast<int64_t>(step.units * (step.places + 2)), "multipleOf"));
@@ -174,9 +179,25 @@ absl::StatusOr<Dfa> MultiplesDfa(const Step& step, Budget& budget) {
     }
   };
   add_digits(sign, 0, 0);
+  const int32_t whole = nfa.AddState(), point = nfa.AddState();  // behind the zeros
+  nfa.AddEpsilon(whole, end);
+  nfa.AddByte(whole, '.', '.', point);
+  nfa.AddByte(point, '0', '0', zeros);
+  nfa.AddByte(sign, '0', '0', whole);
   for (size_t i = 0; i < found.size(); ++i) {
     const auto [rest, place] = found[i];
     const int32_t state = states.at({rest, place});
+    if (step.zeros > 0) {
+      add_digits(state, rest, 0);
+      if (rest != 0) continue;
+      int32_t at = state;
+      for (size_t zero = 0; zero < step.zeros; ++zero) {
+        const int32_t next = zero + 1 == step.zeros ? whole : nfa.AddState();
+        nfa.AddByte(at, '0', '0', next);
+        at = next;
+      }
+      continue;
+    }
     const size_t taken = place == 0 ? 0 : place - 1;
     if (place != 1 && step.Divides(rest, taken)) nfa.AddEpsilon(state, end);  // not behind the bare point
     if (place == 0) {
@@ -205,9 +226,21 @@ bool NumberRange::Holds(const Decimal& value) const {
   if (!multiple_of.has_value()) return true;
   const Step step = Step::Of(*multiple_of);
   if (value.fraction.size() > step.places) return false;
+  std::string digits = value.whole + value.fraction;
+  for (size_t zero = 0; zero < step.zeros && digits != "0"; ++zero) {
+    if (digits.back() != '0') return false;
+    digits.pop_back();
+    if (digits.empty()) digits = "0";
+  }
   uint64_t rest = 0;
-  for (const char digit : value.whole + value.fraction) rest = step.After(rest, digit - '0');
+  for (const char digit : digits) rest = step.After(rest, digit - '0');
   return step.Divides(rest, value.fraction.size());
+}
+
+bool NumberRange::CanBeSpelled() const {
+  const Decimal most{false, integer ? kMostInteger : std::string(kWholeDigits, '9'), integer ? "" : "9"};
+  const Decimal least{true, integer ? kLeastInteger : most.whole, most.fraction};
+  return (!low.has_value() || Compare(*low, most) <= 0) && (!high.has_value() || Compare(*high, least) >= 0);
 }
 
 std::optional<Decimal> Decimal::Parse(std::string_view text) {
@@ -269,7 +302,7 @@ absl::StatusOr<Dfa> NumberDfa(const NumberRange& range, Budget& budget) {
   }
   NumberRange r = range;
   if (r.integer) {
-    const Decimal least{true, "9223372036854775808", ""}, most{false, "9223372036854775807", ""};
+    const Decimal least{true, kLeastInteger, ""}, most{false, kMostInteger, ""};
     if (!r.low.has_value() || Compare(*r.low, least) < 0) r.low = least, r.low_excluded = false;
     if (!r.high.has_value() || Compare(*r.high, most) > 0) r.high = most, r.high_excluded = false;
   }

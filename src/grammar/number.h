@@ -30,11 +30,13 @@ struct NumberRange {
   bool integer = false;
   std::optional<Decimal> low, high;
   bool low_excluded = false, high_excluded = false;
-  std::optional<Decimal> multiple_of;  // at most kMaxStepDigits digits, above 0
+  std::optional<Decimal> multiple_of;  // at most kMaxStepDigits digits (zeros at its end apart), above 0
 
   bool Holds(const Decimal& value) const;
+  // Whether the bounds are within reach of the digits that are spelled.
+  bool CanBeSpelled() const;
 };
-inline constexpr size_t kMaxStepDigits = 9;
+inline constexpr size_t kMaxStepDigits = 9, kMaxStepZeros = 9;
 
 // The numbers in the range. May be empty.
 absl::StatusOr<Dfa> NumberDfa(const NumberRange& range, Budget& budget);

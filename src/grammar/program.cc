@@ -73,9 +73,20 @@ absl::Status ProgramBuilder::AddEdge(int32_t from, Edge edge) {
   return absl::OkStatus();
 }
 
+absl::Status ProgramBuilder::CopyEdges(int32_t like, int32_t like_to, int32_t from, int32_t to) {
+  for (size_t i = 0; i < EdgesOf(like); ++i) {
+    Edge edge = program_->states[like].edges[i];
+    if (edge.target != like_to) continue;
+    edge.target = to;
+    INGOT_RETURN_IF_ERROR(AddEdge(from, edge));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ProgramBuilder::AddLeaf(int32_t from, int32_t to, const std::shared_ptr<const Leaf>& leaf,
                                      uint32_t min_chars, uint32_t max_chars) {
   if (leaf->dfa.empty() || min_chars > max_chars) return absl::OkStatus();
+  if (!leaf->counts.finish.empty() && leaf->counts.finish[0] > max_chars) return absl::OkStatus();
   const auto [it, fresh] = leaf_numbers_.try_emplace(leaf.get(), static_cast<int32_t>(program_->leaves.size()));
   if (fresh) program_->leaves.push_back(leaf);
   return AddEdge(from, {Edge::kLeaf, it->second, to, min_chars, max_chars});
@@ -108,7 +119,84 @@ absl::StatusOr<int32_t> ProgramBuilder::AddLiteral(int32_t from, std::string_vie
   return from;
 }
 
+// null: their union takes too many states.
+std::shared_ptr<const Leaf> ProgramBuilder::UnionOf(const std::vector<int32_t>& leaves) {
+  const Budget::Share share(budget_);
+  int64_t states = 0;
+  for (const int32_t number : leaves) states += program_->leaves[number]->dfa.size();
+  if (!Budget::Spend(budget_.steps, 32 * states, "").ok()) return nullptr;
+  Nfa nfa;
+  const int32_t start = nfa.AddState(), accept = nfa.AddState();
+  for (const int32_t number : leaves) nfa.AddEpsilon(AddDfa(nfa, start, program_->leaves[number]->dfa), accept);
+  absl::StatusOr<Dfa> dfa = Determinize(nfa, start, accept, budget_);
+  return dfa.ok() ? std::make_shared<const Leaf>(*std::move(dfa), pool_.budget()) : nullptr;
+}
+
+absl::Status ProgramBuilder::UniteLeaves() {
+  constexpr size_t kMany = 8;  // fewer cost less apart: their masks are shared with other grammars
+  std::map<std::vector<int32_t>, std::shared_ptr<const Leaf>> unions;
+  for (size_t s = 0; s < program_->states.size(); ++s) {
+    if (program_->states[s].edges.size() < kMany) continue;
+    std::map<int32_t, std::vector<int32_t>> by_target;
+    for (const Edge& edge : program_->states[s].edges) {
+      if (edge.kind != Edge::kLeaf || program_->leaves[edge.arg]->free_text) continue;
+      if (edge.min_chars == 0 && edge.max_chars == kNoLimit) by_target[edge.target].push_back(edge.arg);
+    }
+    for (auto& [target, leaves] : by_target) {
+      if (leaves.size() < kMany) continue;
+      INGOT_RETURN_IF_ERROR(Budget::Spend(budget_.steps, static_cast<int64_t>(leaves.size()), "it has too many parts"));
+      std::sort(leaves.begin(), leaves.end());
+      const auto [it, fresh] = unions.try_emplace(leaves);
+      if (fresh) it->second = UnionOf(leaves);
+      if (it->second == nullptr) continue;
+      std::erase_if(program_->states[s].edges, [&, to = target](const Edge& edge) {
+        return edge.kind == Edge::kLeaf && edge.target == to &&
+               std::binary_search(leaves.begin(), leaves.end(), edge.arg) && edge.min_chars == 0 &&
+               edge.max_chars == kNoLimit;
+      });
+      INGOT_RETURN_IF_ERROR(AddLeaf(static_cast<int32_t>(s), target, it->second));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// What a single way leads to from each state; several ways may still come to more.
+absl::Status ProgramBuilder::CheckPlaces() const {
+  const std::vector<State>& states = program_->states;
+  size_t places = 0;
+  for (const State& state : states) {
+    places +=
+        std::count_if(state.edges.begin(), state.edges.end(), [](const Edge& e) { return e.kind == Edge::kLeaf; });
+  }
+  if (places <= kMaxPlaces) return absl::OkStatus();
+  std::vector<int32_t> seen(states.size(), -1), stack;
+  for (int32_t s = 0; s < static_cast<int32_t>(states.size()); ++s) {
+    size_t here = 0;
+    const auto enter = [&](int32_t state) {
+      if (std::exchange(seen[state], s) != s) stack.push_back(state);
+    };
+    for (enter(s); !stack.empty();) {
+      const State& state = states[stack.back()];
+      stack.pop_back();
+      INGOT_RETURN_IF_ERROR(Budget::Spend(budget_.steps, 1, "too many of its parts may be left out"));
+      for (const Edge& edge : state.edges) {
+        here += edge.kind == Edge::kLeaf;
+        if (edge.kind == Edge::kEpsilon) enter(edge.target);
+        if (edge.kind == Edge::kRule) enter(program_->rule_starts[edge.arg]);
+      }
+    }
+    if (here <= kMaxPlaces) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("the grammar is too complex: ", here,
+                     " of its alternatives or optional properties may begin at one place; "
+                     "at most ",
+                     kMaxPlaces, " may"));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::shared_ptr<const Program>> ProgramBuilder::Finish() && {
+  INGOT_RETURN_IF_ERROR(UniteLeaves());
   INGOT_RETURN_IF_ERROR(ComputeNeeds(program_.get(), budget_));
   const int32_t need = program_->states[program_->rule_starts[0]].need;
   if (need > kMaxNesting) {
@@ -120,6 +208,7 @@ absl::StatusOr<std::shared_ptr<const Program>> ProgramBuilder::Finish() && {
   for (State& state : program_->states) {
     std::erase_if(state.edges, [&](const Edge& edge) { return NeedOf(*program_, edge) > kMaxNesting; });
   }
+  INGOT_RETURN_IF_ERROR(CheckPlaces());
   return std::shared_ptr<const Program>(std::move(program_));
 }
 

@@ -8,14 +8,17 @@
 // entered that cannot be left.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
 
 #include "base/mutex.h"
+#include "grammar/chars.h"
 #include "grammar/dfa.h"
 #include "grammar/vocabulary.h"
 
@@ -24,6 +27,8 @@ namespace ingot::grammar {
 // Levels of objects and arrays in what is sampled.
 inline constexpr int32_t kMaxNesting = 64;
 inline constexpr uint32_t kNoLimit = UINT32_MAX;
+// Places that a text may stand at, at once.
+inline constexpr size_t kMaxPlaces = 4096;
 
 // Memory that the masks of one engine may take together. Thread safe.
 struct MaskBudget {
@@ -91,6 +96,9 @@ struct Leaf {
   const Dfa dfa;
   int32_t boundary = -1;   // >= 0: a string; the state between two of its characters, where they are counted
   bool free_text = false;  // takes atomic tokens too, byte by byte
+  // By state, where a limit of characters is counted beside a pattern's automaton; else empty.
+  CharacterCounts counts;
+  uint32_t longest_finish = 0;  // of counts; 0: none are
   mutable MaskCache<Key, Mask> masks;
   mutable MaskCache<int32_t, Profile> profiles;  // by state
 };
@@ -131,10 +139,11 @@ class LeafPool {
  public:
   explicit LeafPool(std::shared_ptr<MaskBudget> budget) : budget_(std::move(budget)) {}
 
-  // The leaf of that name, made by `make` (a StatusOr<Dfa>) if there is none.
+  // The leaf of that name, made by `make` (a StatusOr<Dfa>) if there is none. `counted`: it is a string's, whose
+  // characters are counted.
   template <typename Make>
   absl::StatusOr<std::shared_ptr<const Leaf>> Get(const std::string& name, Make make, int32_t boundary = -1,
-                                                  bool free_text = false) {
+                                                  bool free_text = false, std::optional<Spelling> counted = {}) {
     {
       base::MutexLock lock(mu_);
       if (const auto found = leaves_.find(name); found != leaves_.end()) {
@@ -146,9 +155,18 @@ class LeafPool {
     auto leaf = std::make_shared<Leaf>(*std::move(dfa), budget_);
     leaf->boundary = boundary;
     leaf->free_text = free_text;
+    if (counted.has_value()) {
+      leaf->counts = CountCharacters(leaf->dfa, *counted);
+      for (const uint32_t characters : leaf->counts.finish) {
+        leaf->longest_finish = std::max(leaf->longest_finish, characters);
+      }
+    }
     base::MutexLock lock(mu_);
-    std::erase_if(leaves_, [](const auto& entry) { return entry.second.expired(); });
     leaves_[name] = leaf;
+    if (leaves_.size() > 2 * living_ + 1000) {
+      std::erase_if(leaves_, [](const auto& entry) { return entry.second.expired(); });
+      living_ = leaves_.size();
+    }
     return std::shared_ptr<const Leaf>(std::move(leaf));
   }
 
@@ -158,6 +176,7 @@ class LeafPool {
   const std::shared_ptr<MaskBudget> budget_;
   base::Mutex mu_;
   std::map<std::string, std::weak_ptr<const Leaf>> leaves_ ABSL_GUARDED_BY(mu_);
+  size_t living_ ABSL_GUARDED_BY(mu_) = 0;  // when it was last gone through
 };
 
 // Puts a program together.
@@ -173,6 +192,9 @@ class ProgramBuilder {
   void SetAccepting(int32_t state) { program_->states[state].accepting = true; }
   // Once each, however often it is added.
   absl::Status AddEdge(int32_t from, Edge edge);
+  // From `from` to `to`, all that leads from `like` to `like_to`.
+  absl::Status CopyEdges(int32_t like, int32_t like_to, int32_t from, int32_t to);
+  size_t EdgesOf(int32_t state) const { return program_->states[state].edges.size(); }
   // An edge over a leaf; none if the leaf accepts nothing. REQUIRES: it does not accept the empty text.
   absl::Status AddLeaf(int32_t from, int32_t to, const std::shared_ptr<const Leaf>& leaf, uint32_t min_chars = 0,
                        uint32_t max_chars = kNoLimit);
@@ -185,10 +207,15 @@ class ProgramBuilder {
   Budget& budget() { return budget_; }
   const Vocabulary& vocabulary() const { return *program_->vocabulary; }
 
-  // Takes out what leads nowhere. INVALID_ARGUMENT if nothing is left.
+  // Takes out what leads nowhere, and makes one leaf of many that lead from one state to another, so that a mask walks
+  // over the vocabulary once. INVALID_ARGUMENT if nothing is left, or if more than kMaxPlaces may begin at one state.
   absl::StatusOr<std::shared_ptr<const Program>> Finish() &&;
 
  private:
+  absl::Status UniteLeaves();
+  std::shared_ptr<const Leaf> UnionOf(const std::vector<int32_t>& leaves);
+  absl::Status CheckPlaces() const;
+
   LeafPool& pool_;
   Budget& budget_;
   std::shared_ptr<Program> program_;

@@ -177,7 +177,12 @@ class Parser {
         ++at_;
         INGOT_RETURN_IF_ERROR(ClassAtom(&high));
         const auto single = [](const CodePoints& s) { return s.size() == 1 && s[0].low == s[0].high; };
-        if (!single(low) || !single(high)) return Fault("has a range whose ends are not single characters");
+        if (!single(low) || !single(high)) {  // no range: the hyphen is itself
+          set.insert(set.end(), low.begin(), low.end());
+          set.insert(set.end(), high.begin(), high.end());
+          set.push_back({'-', '-'});
+          continue;
+        }
         if (low[0].low > high[0].low) return Fault("has a range out of order");
         set.push_back({low[0].low, high[0].low});
       } else {
@@ -222,6 +227,7 @@ class Parser {
         at_ += 2;
         uint32_t low = 0;
         INGOT_RETURN_IF_ERROR(Hex(4, &low));
+        if (low < 0xDC00 || low > 0xDFFF) return Fault("names no character");
         *value = 0x10000 + ((*value - 0xD800) << 10) + (low - 0xDC00);
       }
     }
@@ -364,12 +370,18 @@ class Emitter {
   const Spelling spelling_;
 };
 
-}  // namespace
-
-absl::StatusOr<Dfa> PatternDfa(std::string_view pattern, Budget& budget, Spelling spelling) {
+absl::StatusOr<NodePtr> ParsePattern(std::string_view pattern) {
   std::vector<uint32_t> text;
   if (!DecodeUtf8(pattern, &text)) return absl::InvalidArgumentError("is not valid UTF-8");
-  INGOT_ASSIGN_OR_RETURN(const NodePtr root, Parser(std::move(text)).Parse());
+  return Parser(std::move(text)).Parse();
+}
+
+}  // namespace
+
+absl::Status CheckPattern(std::string_view pattern) { return ParsePattern(pattern).status(); }
+
+absl::StatusOr<Dfa> PatternDfa(std::string_view pattern, Budget& budget, Spelling spelling) {
+  INGOT_ASSIGN_OR_RETURN(const NodePtr root, ParsePattern(pattern));
   Nfa nfa;
   // Anything before and after, unless an anchor forbids it.
   const int32_t start = nfa.AddState(), skip = nfa.AddState(), first = nfa.AddState();

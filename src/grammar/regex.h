@@ -3,8 +3,9 @@
 //
 // As there, a pattern matches anywhere unless anchored. Supported: characters and escapes (\t \n \v \f \r \0 \xhh
 // \uhhhh
-// \u{h..} and escaped punctuation), `.`, classes with ranges and negation, \d \D \w \W \s \S, groups of all capturing
-// kinds, alternation, * + ? {n} {n,} {n,m} (lazy ones too), ^ and $. Not: look-around, back-references, \b \B, \p{..},
+// \u{h..} and escaped punctuation), `.`, classes with ranges and negation (a hyphen beside \w and its like is itself),
+// \d \D \w \W \s \S, groups of all capturing kinds, alternation, * + ? {n} {n,} {n,m} (lazy ones too), ^ and $. Not:
+// look-around, back-references, \b \B, \p{..},
 // \c, mode flags, and counts beyond kMaxRepeat.
 #pragma once
 
@@ -20,6 +21,9 @@ inline constexpr int kMaxRepeat = 1000;
 // The strings that `pattern` matches, without quotation marks. INVALID_ARGUMENT says what is wrong or not supported,
 // and where (byte).
 absl::StatusOr<Dfa> PatternDfa(std::string_view pattern, Budget& budget, Spelling spelling = Spelling::kJson);
+
+// The same errors, but for what is too complex; without an automaton.
+absl::Status CheckPattern(std::string_view pattern);
 
 // Strings of `min` to `max` characters (UINT32_MAX: no limit), without quotation marks.
 absl::StatusOr<Dfa> LengthDfa(uint32_t min, uint32_t max, Budget& budget, Spelling spelling = Spelling::kJson);

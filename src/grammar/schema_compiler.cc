@@ -10,6 +10,8 @@ namespace ingot::grammar {
 
 namespace {
 
+constexpr uint32_t kMaxHeldItems = 4096;  // that a lenient schema counts
+
 std::string Text(json::string_view text) { return {text.data(), text.size()}; }
 
 // The keywords that decide which rule a schema needs, as text.
@@ -38,9 +40,34 @@ absl::Status SchemaCompiler::BuildPending() {
 }
 
 absl::Status SchemaCompiler::Emit(int32_t from, int32_t to, const json::value& schema, const std::string& path) {
-  INGOT_ASSIGN_OR_RETURN(const std::vector<FlatSchema> alternatives, flattener_.Flatten(schema, path));
-  for (const FlatSchema& flat : alternatives) INGOT_RETURN_IF_ERROR(EmitFlat(from, to, flat, path));
+  if (!flattener_.lenient()) {
+    INGOT_ASSIGN_OR_RETURN(const std::vector<FlatSchema> alternatives, flattener_.Flatten(schema, path));
+    for (const FlatSchema& flat : alternatives) INGOT_RETURN_IF_ERROR(EmitFlat(from, to, flat, path));
+    return absl::OkStatus();
+  }
+  const absl::StatusOr<std::vector<FlatSchema>> flattened = [&] {
+    const Budget::Share share(builder_.budget());
+    return flattener_.Flatten(schema, path);
+  }();
+  const std::vector<FlatSchema> alternatives = flattened.ok() ? *flattened : std::vector<FlatSchema>{FlatSchema()};
+  const size_t before = builder_.EdgesOf(from);
+  for (const FlatSchema& flat : alternatives) {
+    INGOT_RETURN_IF_ERROR(AsFarAsCanBe(flat, [&](const FlatSchema& form) { return EmitFlat(from, to, form, path); }));
+  }
+  // None allows anything: their keywords contradict one another.
+  for (size_t i = 0; i < alternatives.size() && builder_.EdgesOf(from) == before; ++i) {
+    INGOT_RETURN_IF_ERROR(AsFarAsCanBe(alternatives[i], [&](const FlatSchema& form) {
+      INGOT_RETURN_IF_ERROR(EmitFlat(from, to, form, path));
+      return builder_.EdgesOf(from) > before ? absl::OkStatus() : SchemaFault(path, "allows nothing");
+    }));
+  }
   return absl::OkStatus();
+}
+
+bool EraseKind(size_t kind, FlatSchema* schema) {
+  size_t erased = 0;
+  for (const char* key : kKinds[kind]) erased += key != nullptr ? schema->erase(key) : 0;
+  return erased > 0;
 }
 
 absl::Status SchemaCompiler::EmitFlat(int32_t from, int32_t to, const FlatSchema& schema, const std::string& path) {
@@ -75,13 +102,19 @@ absl::Status SchemaCompiler::EmitString(int32_t from, int32_t to, const FlatSche
       INGOT_RETURN_IF_ERROR(builder_.AddLeaf(from, to, leaf, rules.min, rules.max));
       continue;
     }
+    // The most characters are counted beside the automaton, which does not grow with them.
+    StringRules unlimited = rules;
+    unlimited.max = kNoLimit;
     const auto make = [&]() -> absl::StatusOr<Dfa> {
-      INGOT_ASSIGN_OR_RETURN(const Dfa content, ContentDfa(rules, budget, spelling, path));
+      INGOT_ASSIGN_OR_RETURN(const Dfa content, ContentDfa(unlimited, budget, spelling, path));
       return Quote(content, QuotationMark(spelling));
     };
-    const std::string name = absl::StrCat("pattern ", spelled, " ", rules.Name());
-    INGOT_ASSIGN_OR_RETURN(const LeafPtr leaf, builder_.pool().Get(name, make));
-    INGOT_RETURN_IF_ERROR(builder_.AddLeaf(from, to, leaf));
+    const bool counted = rules.max != kNoLimit;
+    const std::string name = absl::StrCat(counted ? "counted " : "pattern ", spelled, " ", unlimited.Name());
+    INGOT_ASSIGN_OR_RETURN(
+        const LeafPtr leaf,
+        builder_.pool().Get(name, make, -1, false, counted ? std::optional<Spelling>(spelling) : std::nullopt));
+    INGOT_RETURN_IF_ERROR(builder_.AddLeaf(from, to, leaf, 0, rules.max));
   }
   return absl::OkStatus();
 }
@@ -89,6 +122,11 @@ absl::Status SchemaCompiler::EmitString(int32_t from, int32_t to, const FlatSche
 absl::Status SchemaCompiler::EmitNumber(int32_t from, int32_t to, const FlatSchema& schema, bool integer,
                                         const std::string& path) {
   INGOT_ASSIGN_OR_RETURN(const NumberRange range, NumberRangeOf(schema, integer, path));
+  if (!range.CanBeSpelled()) {
+    return SchemaFault(
+        path, integer ? "integers are sampled in 64 bits; the bounds allow none of those"
+                      : "numbers with bounds have at most 18 digits before the point; those allow none of these");
+  }
   const auto text = [](const std::optional<Decimal>& bound, bool excluded) {
     if (!bound.has_value()) return std::string("*");
     return absl::StrCat(bound->negative ? "-" : "", bound->whole, ".", bound->fraction, excluded ? "x" : "");
@@ -121,7 +159,7 @@ absl::Status SchemaCompiler::EmitRule(int32_t from, int32_t to, bool is_object, 
   const std::string text = is_object ? "o" + RuleText(schema, {"properties", "required", "additionalProperties"})
                                      : "a" + RuleText(schema, {"items", "prefixItems", "minItems", "maxItems"});
   INGOT_RETURN_IF_ERROR(
-      Budget::Spend(builder_.budget().steps, static_cast<int64_t>(text.size()), "its schemas are too large"));
+      Budget::Spend(builder_.budget().steps, 4 * static_cast<int64_t>(text.size()), "its schemas are too large"));
   const auto [it, fresh] = rules_.try_emplace(text, -1);
   if (fresh) {
     INGOT_ASSIGN_OR_RETURN(it->second, builder_.AddRule());
@@ -257,7 +295,7 @@ absl::Status SchemaCompiler::BuildObject(const Pending& rule) {
 
 absl::Status SchemaCompiler::BuildArray(const Pending& rule) {
   static const json::value anything(true);
-  INGOT_ASSIGN_OR_RETURN(const uint32_t min, CountOf(rule.schema, "minItems", 0, rule.path));
+  INGOT_ASSIGN_OR_RETURN(uint32_t min, CountOf(rule.schema, "minItems", 0, rule.path));
   INGOT_ASSIGN_OR_RETURN(uint32_t max, CountOf(rule.schema, "maxItems", kNoLimit, rule.path));
   const json::value* prefix = rule.schema.if_contains("prefixItems");
   const json::value* items = rule.schema.if_contains("items");
@@ -266,6 +304,11 @@ absl::Status SchemaCompiler::BuildArray(const Pending& rule) {
     return SchemaFault(rule.path, "items as a list is not supported: write prefixItems");
   }
   const size_t named = prefix == nullptr ? 0 : prefix->get_array().size();
+  if (flattener_.lenient()) {
+    if (max > kMaxHeldItems) max = kNoLimit;
+    min = std::min(min, kMaxHeldItems);
+    if (min > max) max = kNoLimit;
+  }
   // As with properties: what is listed and not said to go on is all there is.
   if (prefix != nullptr && items == nullptr) max = std::min(max, static_cast<uint32_t>(named));
   const auto schema_of = [&](size_t i) {
@@ -280,10 +323,16 @@ absl::Status SchemaCompiler::BuildArray(const Pending& rule) {
   if (min == 0) INGOT_RETURN_IF_ERROR(AddMark(open, end, "]", false, false));
   // Item by item as far as places differ; from there on, without a limit, in a loop.
   const size_t differ = std::max<size_t>(named, min) + 1;
+  std::pair<int32_t, int32_t> like = {-1, -1};  // the states around an item of `items`
   for (size_t i = 0; i < (max == kNoLimit ? differ : size_t{max}); ++i) {
     const std::string path = absl::StrCat(rule.path, i < named ? absl::StrCat("/prefixItems/", i) : "/items");
     INGOT_ASSIGN_OR_RETURN(const int32_t behind, builder_.AddState());
-    INGOT_RETURN_IF_ERROR(Emit(item, behind, *schema_of(i), path));
+    if (like.first >= 0) {
+      INGOT_RETURN_IF_ERROR(builder_.CopyEdges(like.first, like.second, item, behind));
+    } else {
+      INGOT_RETURN_IF_ERROR(Emit(item, behind, *schema_of(i), path));
+      if (i >= named) like = {item, behind};
+    }
     if (i + 1 >= min) INGOT_RETURN_IF_ERROR(AddMark(behind, end, "]", true, false));
     if (max == kNoLimit && i + 1 == differ) {
       INGOT_RETURN_IF_ERROR(AddMark(behind, item, ",", false, true));

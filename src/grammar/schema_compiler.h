@@ -1,6 +1,7 @@
 // JSON Schema to states and leaves of a program (see grammar/grammar.h for what is supported and how it is spelled).
 #pragma once
 
+#include <array>
 #include <deque>
 #include <map>
 #include <memory>
@@ -41,6 +42,10 @@ class SchemaCompiler {
 
   absl::Status Emit(int32_t from, int32_t to, const json::value& schema, const std::string& path);
   absl::Status EmitFlat(int32_t from, int32_t to, const FlatSchema& schema, const std::string& path);
+  // `emit` (FlatSchema to Status) of `schema`. A lenient document's is tried without one kind of keyword, then without
+  // more and more, until it is done, each time within half of the budget that is left.
+  template <typename F>
+  absl::Status AsFarAsCanBe(const FlatSchema& schema, const F& emit);
   absl::Status EmitString(int32_t from, int32_t to, const FlatSchema& schema, const std::string& path);
   absl::Status EmitNumber(int32_t from, int32_t to, const FlatSchema& schema, bool integer, const std::string& path);
   absl::Status EmitEnum(int32_t from, int32_t to, const FlatSchema& schema, const std::string& path);
@@ -67,6 +72,8 @@ class SchemaCompiler {
   struct Parameter;
   absl::Status EmitParameters(int32_t from, int32_t to, const FlatSchema& schema, const ParameterSyntax& syntax);
   absl::Status EmitParameter(const Parameter& parameter, int32_t to, const ParameterSyntax& syntax);
+  absl::StatusOr<bool> EmitParameterAs(const Parameter& parameter, int32_t to, int32_t behind_json,
+                                       const FlatSchema& schema, const ParameterSyntax& syntax);
   absl::StatusOr<bool> EmitTexts(const Parameter& parameter, int32_t to, const FlatSchema& schema,
                                  const ParameterSyntax& syntax);
   absl::Status EmitText(int32_t from, int32_t to, const std::string& name, const Dfa& content,
@@ -83,6 +90,40 @@ class SchemaCompiler {
   std::map<std::string, int32_t> rules_;  // by kind and schema text
   std::deque<Pending> pending_;
 };
+
+// Keywords that a lenient schema may be held to without, by kind: what is costly or often contradictory first.
+inline constexpr std::array<std::array<const char*, 6>, 9> kKinds = {{
+    {"multipleOf"},
+    {"pattern"},
+    {"format"},
+    {"minLength", "maxLength"},
+    {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"},
+    {"minItems", "maxItems"},
+    {"properties", "required", "additionalProperties", "items", "prefixItems"},
+    {"type"},
+    {"enum"},
+}};
+// Whether there was any.
+bool EraseKind(size_t kind, FlatSchema* schema);
+
+template <typename F>
+absl::Status SchemaCompiler::AsFarAsCanBe(const FlatSchema& schema, const F& emit) {
+  if (!flattener_.lenient()) return emit(schema);
+  const auto attempt = [&](const FlatSchema& form) {
+    const Budget::Share share(builder_.budget());
+    return emit(form);
+  };
+  absl::Status status = attempt(schema);
+  for (size_t kind = 0; kind < kKinds.size() && !status.ok(); ++kind) {
+    FlatSchema weaker = schema;
+    if (EraseKind(kind, &weaker)) status = attempt(weaker);
+  }
+  FlatSchema weaker = schema;
+  for (size_t kind = 0; kind < kKinds.size() && !status.ok(); ++kind) {
+    if (EraseKind(kind, &weaker)) status = attempt(weaker);
+  }
+  return status;
+}
 
 // Scalars and enumerations, in schema_scalars.cc.
 struct StringRules {

@@ -74,9 +74,9 @@ const json::value* At(const FlatSchema& schema, std::string_view key) {
   return it == schema.end() ? nullptr : &it->value();
 }
 
-// A number as a double, for choosing the tighter of two bounds.
-absl::StatusOr<double> NumberAt(const json::value& value, std::string_view key, const std::string& path) {
-  if (value.is_number()) return value.to_number<double>();
+// For choosing the tighter of two bounds.
+absl::StatusOr<Decimal> NumberAt(const json::value& value, std::string_view key, const std::string& path) {
+  if (std::optional<Decimal> number = DecimalOf(value)) return *std::move(number);
   return SchemaFault(path, absl::StrCat(base::View(key), " must be a number"));
 }
 
@@ -201,6 +201,12 @@ absl::Status SchemaFault(const std::string& path, const std::string& what) {
   return absl::InvalidArgumentError(absl::StrCat("json_schema at ", path, ": ", what));
 }
 
+std::optional<Decimal> DecimalOf(const json::value& value) {
+  if (value.is_int64()) return Decimal::Parse(std::to_string(value.get_int64()));
+  if (value.is_uint64()) return Decimal::Parse(std::to_string(value.get_uint64()));
+  return value.is_double() ? Decimal::Of(value.get_double()) : std::nullopt;
+}
+
 absl::StatusOr<FlatSchema> MergeSchemas(const FlatSchema& a, const FlatSchema& b, const std::string& path) {
   FlatSchema out = a;
   INGOT_RETURN_IF_ERROR(MergeObjects(a, b, path, &out));
@@ -220,10 +226,11 @@ absl::StatusOr<FlatSchema> MergeSchemas(const FlatSchema& a, const FlatSchema& b
     } else if (key == "pattern" || key == "format" || key == "multipleOf") {
       return SchemaFault(path, absl::StrCat("two different ", base::View(key), "s for one value are not supported"));
     } else {  // a bound: the tighter one
-      INGOT_ASSIGN_OR_RETURN(const double x, NumberAt(*mine, key, path));
-      INGOT_ASSIGN_OR_RETURN(const double y, NumberAt(value, key, path));
+      INGOT_ASSIGN_OR_RETURN(const Decimal x, NumberAt(*mine, key, path));
+      INGOT_ASSIGN_OR_RETURN(const Decimal y, NumberAt(value, key, path));
       const bool lower = key.starts_with("min") || key == "exclusiveMinimum";
-      if (lower ? y > x : y < x) out[name] = value;
+      const int order = Compare(y, x);
+      if (lower ? order > 0 : order < 0) out[name] = value;
     }
   }
   return out;
@@ -276,10 +283,7 @@ bool SchemaFlattener::Usable(std::string_view key, const json::value& value) con
     return value.is_array() && std::all_of(value.get_array().begin(), value.get_array().end(),
                                            [](const json::value& name) { return name.is_string(); });
   }
-  if (key == "pattern") {
-    Budget scratch = budget_;
-    return value.is_string() && PatternDfa(View(value.get_string()), scratch).ok();
-  }
+  if (key == "pattern") return value.is_string() && CheckPattern(View(value.get_string())).ok();
   if (key == "minItems" || key == "maxItems" || key == "minLength" || key == "maxLength") return IsCount(value);
   if (key == "multipleOf") return value.is_number() && value.to_number<double>() > 0;
   return OneOf(kPlain, key) && value.is_number();
@@ -358,11 +362,15 @@ absl::StatusOr<std::vector<FlatSchema>> SchemaFlattener::Flatten(const json::val
 absl::StatusOr<SchemaFlattener::Alternatives> SchemaFlattener::Union(const json::value& list, const std::string& path) {
   if (!list.is_array()) return SchemaFault(path, "must be a list");
   Alternatives out;
+  std::set<std::string> seen;
   for (size_t i = 0; i < list.get_array().size(); ++i) {
     INGOT_ASSIGN_OR_RETURN(Alternatives flat, Flatten(list.get_array()[i], absl::StrCat(path, "/", i)));
     if (out.size() + flat.size() > kMaxAlternatives) return SchemaFault(path, "more than 512 alternatives");
     for (FlatSchema& one : flat) {
-      if (std::find(out.begin(), out.end(), one) == out.end()) out.push_back(std::move(one));
+      std::string text = base::PrintJson(one);
+      INGOT_RETURN_IF_ERROR(
+          Budget::Spend(budget_.steps, 32 + static_cast<int64_t>(text.size()), "its schemas combine too many others"));
+      if (seen.insert(std::move(text)).second) out.push_back(std::move(one));
     }
   }
   return out;

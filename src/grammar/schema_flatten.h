@@ -1,12 +1,14 @@
 // JSON Schema's combinators worked out: $ref, allOf, anyOf and oneOf become a list of plain alternatives.
 #pragma once
 
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "base/json.h"
 #include "grammar/dfa.h"
+#include "grammar/number.h"
 
 namespace ingot::grammar {
 
@@ -16,7 +18,7 @@ namespace json = base::json;
 using FlatSchema = json::object;
 
 // Reads one schema document. `root` and `budget` outlive it. Faults are INVALID_ARGUMENT, name the keyword and the
-// place. Of a lenient one, what would be a fault is passed over, but for what is too complex.
+// place. Of a lenient one, what would be a fault is passed over, but for what is too complex: SchemaCompiler's matter.
 class SchemaFlattener {
  public:
   SchemaFlattener(const json::value& root, Budget& budget);
@@ -25,6 +27,8 @@ class SchemaFlattener {
   // anyOf and oneOf are the union; allOf, $ref and keywords beside them are merged keyword by keyword. A schema that
   // comes back to itself without an object or array between allows what its other alternatives do.
   absl::StatusOr<std::vector<FlatSchema>> Flatten(const json::value& schema, const std::string& path);
+
+  bool lenient() const { return lenient_; }
 
  private:
   using Alternatives = std::vector<FlatSchema>;
@@ -41,6 +45,9 @@ class SchemaFlattener {
   std::set<std::string> in_progress_;  // references being followed
   int depth_ = 0;
 };
+
+// Exactly. nullopt: it is no number.
+std::optional<Decimal> DecimalOf(const json::value& value);
 
 // What both allow, keyword by keyword.
 absl::StatusOr<FlatSchema> MergeSchemas(const FlatSchema& a, const FlatSchema& b, const std::string& path);

@@ -112,28 +112,38 @@ absl::Status SchemaCompiler::EmitParameter(const Parameter& parameter, int32_t t
   INGOT_ASSIGN_OR_RETURN(const int32_t behind_json, builder_.AddState());
   bool any_json = false;
   for (const FlatSchema& flat : alternatives) {
-    INGOT_ASSIGN_OR_RETURN(const bool any_text, EmitTexts(parameter, to, flat, syntax));
-    if (any_text && syntax.text_key_end == syntax.json_key_end) continue;  // JSON is text too
-    FlatSchema others = flat;
-    if (flat.contains("enum")) {
-      INGOT_ASSIGN_OR_RETURN(std::vector<json::value> values, AllowedValues(flat, parameter.path, builder_.budget()));
-      std::erase_if(values, IsText);
-      if (values.empty()) continue;
-      others["enum"] = json::array(values.begin(), values.end());
-    } else {
-      INGOT_ASSIGN_OR_RETURN(std::vector<std::string> types, TypesOf(flat, parameter.path));
-      std::erase(types, "string");
-      if (types.empty()) continue;
-      json::array named;
-      for (const std::string& type : types) named.emplace_back(json::string(type));
-      others["type"] = std::move(named);
-    }
-    any_json = true;
-    INGOT_RETURN_IF_ERROR(EmitFlat(parameter.json_begin, behind_json, others, parameter.path));
+    INGOT_RETURN_IF_ERROR(AsFarAsCanBe(flat, [&](const FlatSchema& form) {
+      const absl::StatusOr<bool> json = EmitParameterAs(parameter, to, behind_json, form, syntax);
+      any_json = any_json || (json.ok() && *json);
+      return json.status();
+    }));
   }
   if (!any_json) return absl::OkStatus();
   INGOT_ASSIGN_OR_RETURN(const int32_t end, builder_.AddLiteral(behind_json, syntax.value_end));
   return builder_.AddEdge(end, {Edge::kEpsilon, 0, to});
+}
+
+// One alternative of its schema: texts to `to`, other values to `behind_json`. Whether there are any of those.
+absl::StatusOr<bool> SchemaCompiler::EmitParameterAs(const Parameter& parameter, int32_t to, int32_t behind_json,
+                                                     const FlatSchema& schema, const ParameterSyntax& syntax) {
+  INGOT_ASSIGN_OR_RETURN(const bool any_text, EmitTexts(parameter, to, schema, syntax));
+  if (any_text && syntax.text_key_end == syntax.json_key_end) return false;  // JSON is text too
+  FlatSchema others = schema;
+  if (schema.contains("enum")) {
+    INGOT_ASSIGN_OR_RETURN(std::vector<json::value> values, AllowedValues(schema, parameter.path, builder_.budget()));
+    std::erase_if(values, IsText);
+    if (values.empty()) return false;
+    others["enum"] = json::array(values.begin(), values.end());
+  } else {
+    INGOT_ASSIGN_OR_RETURN(std::vector<std::string> types, TypesOf(schema, parameter.path));
+    std::erase(types, "string");
+    if (types.empty()) return false;
+    json::array named;
+    for (const std::string& type : types) named.emplace_back(json::string(type));
+    others["type"] = std::move(named);
+  }
+  INGOT_RETURN_IF_ERROR(EmitFlat(parameter.json_begin, behind_json, others, parameter.path));
+  return true;
 }
 
 // The values that are strings, as text. Whether that is any text.

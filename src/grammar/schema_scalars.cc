@@ -1,5 +1,6 @@
 // Scalars, types and enumerations of JSON Schema.
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "grammar/chars.h"
@@ -20,11 +21,24 @@ bool HasAny(const FlatSchema& schema, std::initializer_list<std::string_view> ke
   return std::any_of(keys.begin(), keys.end(), [&](std::string_view key) { return At(schema, key) != nullptr; });
 }
 
-// nullopt: it is no number.
-std::optional<Decimal> DecimalOf(const json::value& value) {
-  if (value.is_int64()) return Decimal::Parse(std::to_string(value.get_int64()));
-  if (value.is_uint64()) return Decimal::Parse(std::to_string(value.get_uint64()));
-  return value.is_double() ? Decimal::Of(value.get_double()) : std::nullopt;
+// The zeros that a whole step ends in.
+size_t ZerosOf(const Decimal& step) {
+  return step.fraction.empty() ? step.whole.size() - 1 - step.whole.find_last_not_of('0') : 0;
+}
+
+// JSON is read in 64 bits: what has more is not known exactly any more.
+bool HasHugeNumber(const json::value& value) {
+  if (value.is_array()) return std::ranges::any_of(value.get_array(), HasHugeNumber);
+  if (value.is_object()) {
+    return std::ranges::any_of(value.get_object(), [](const auto& member) { return HasHugeNumber(member.value()); });
+  }
+  return value.is_double() && std::abs(value.get_double()) >= 0x1p63;
+}
+
+// 1.0 is an integer.
+std::optional<int64_t> IntegerOf(const json::value& value) {
+  if (!value.is_double() || value.get_double() != std::floor(value.get_double()) || HasHugeNumber(value)) return {};
+  return static_cast<int64_t>(value.get_double());
 }
 
 absl::StatusOr<std::optional<Decimal>> BoundAt(const FlatSchema& schema, std::string_view key,
@@ -46,7 +60,7 @@ std::string_view TypeName(const json::value& value) {
     case json::kind::uint64:
       return "integer";
     case json::kind::double_:
-      return "number";
+      return IntegerOf(value).has_value() ? "integer" : "number";
     case json::kind::string:
       return "string";
     case json::kind::array:
@@ -136,7 +150,8 @@ absl::StatusOr<NumberRange> NumberRangeOf(const FlatSchema& schema, bool integer
   if (range.multiple_of.has_value()) {
     const Decimal& step = *range.multiple_of;
     if (Compare(step, Decimal()) <= 0) return SchemaFault(path, "multipleOf must be above 0");
-    if (step.whole.size() + step.fraction.size() > kMaxStepDigits) {
+    const size_t zeros = ZerosOf(step);
+    if (step.whole.size() + step.fraction.size() > kMaxStepDigits + zeros || zeros > kMaxStepZeros) {
       return SchemaFault(path, absl::StrCat("multipleOf may have at most ", kMaxStepDigits, " digits"));
     }
   }
@@ -184,7 +199,9 @@ absl::StatusOr<std::vector<json::value>> AllowedValues(const FlatSchema& schema,
       schema, {"items", "prefixItems", "minItems", "maxItems", "properties", "required", "additionalProperties"});
   std::optional<Dfa> content;
   if (!strings.patterns.empty()) {
-    INGOT_ASSIGN_OR_RETURN(content, ContentDfa(strings, budget, Spelling::kJson, path));
+    StringRules patterns;  // lengths are compared below
+    patterns.patterns = strings.patterns;
+    INGOT_ASSIGN_OR_RETURN(content, ContentDfa(patterns, budget, Spelling::kJson, path));
   }
   std::vector<json::value> out;
   for (const json::value& value : At(schema, "enum")->get_array()) {
@@ -194,7 +211,13 @@ absl::StatusOr<std::vector<json::value>> AllowedValues(const FlatSchema& schema,
     if ((value.is_array() || value.is_object()) && of_containers) {
       return SchemaFault(path, "an enum of objects or arrays beside keywords about those is not supported");
     }
+    if (HasHugeNumber(value))
+      return SchemaFault(path, "a number of more than 64 bits in enum or const is not supported");
     if (value.is_number() && !InRange(value, range)) continue;
+    if (const std::optional<int64_t> integer = IntegerOf(value); integer.has_value() && typed && !named("number")) {
+      out.emplace_back(*integer);
+      continue;
+    }
     if (value.is_string()) {
       const std::string_view text(value.get_string().data(), value.get_string().size());
       const size_t length = CountCodePoints(text);

@@ -57,11 +57,30 @@ bool TokenSet::contains(int32_t id) const {
 
 void TokenSet::Builder::Add(const TokenSet& other) {
   for (const int32_t id : other.list_) Add(id);
+  if (!other.bits_.empty() && words_.empty()) Spill();
   for (size_t i = 0; i < other.bits_.size(); ++i) words_[i] |= other.bits_[i];
+}
+
+void TokenSet::Builder::AddToFew(int32_t id) {
+  few_.push_back(id);
+  if (few_.size() > kMaxList) Spill();
+}
+
+void TokenSet::Builder::Spill() {
+  words_.assign((static_cast<size_t>(vocab_size_) + 63) / 64, 0);
+  for (const int32_t id : few_) words_[id >> 6] |= uint64_t{1} << (id & 63);
+  few_.clear();
 }
 
 TokenSet TokenSet::Builder::Build() {
   TokenSet out;
+  if (words_.empty()) {
+    std::sort(few_.begin(), few_.end());
+    few_.erase(std::unique(few_.begin(), few_.end()), few_.end());
+    out.count_ = few_.size();
+    out.list_ = std::move(few_);
+    return out;
+  }
   for (const uint64_t word : words_) out.count_ += static_cast<size_t>(std::popcount(word));
   if (out.count_ > kMaxList) {
     out.bits_ = std::move(words_);

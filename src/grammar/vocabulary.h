@@ -68,12 +68,24 @@ class TokenSet {
   // Collects ids in any order, twice or not.
   class Builder {
    public:
-    explicit Builder(int32_t vocab_size) : words_((vocab_size + 63) / 64, 0) {}
-    void Add(int32_t id) { words_[id >> 6] |= uint64_t{1} << (id & 63); }
+    explicit Builder(int32_t vocab_size) : vocab_size_(vocab_size) {}
+    // For speed alone: about so many ids will be added.
+    void Expect(size_t ids) {
+      if (ids > kMaxList && words_.empty()) Spill();
+    }
+    void Add(int32_t id) {
+      if (words_.empty()) return AddToFew(id);
+      words_[id >> 6] |= uint64_t{1} << (id & 63);
+    }
     void Add(const TokenSet& other);
     TokenSet Build();
 
    private:
+    void AddToFew(int32_t id);
+    void Spill();
+
+    const int32_t vocab_size_;
+    std::vector<int32_t> few_;  // until they are more than a list holds
     std::vector<uint64_t> words_;
   };
 

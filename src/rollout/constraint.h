@@ -26,8 +26,8 @@ class Constraint {
   // `end_ids` end the turn: allowed when the text is complete, and then alone if it cannot go on.
   Constraint(std::shared_ptr<const grammar::Program> program, std::vector<int32_t> end_ids);
 
-  // What is left of `row` (log-probs up to a constant), normalised. FAILED_PRECONDITION: no token is left, or the
-  // grammar is too ambiguous. The result points into `row`, `scratch` and this object; `row` may be scratch.row.
+  // What is left of `row` (log-probs up to a constant), normalised. FAILED_PRECONDITION: no token is left.
+  // INVALID_ARGUMENT: the grammar is too ambiguous (grammar/matcher.h). The result points into `row`, `scratch` and this object; `row` may be scratch.row.
   absl::StatusOr<ShapedRow> Restrict(std::span<const float> row, ShapingScratch& scratch);
 
   // Goes on by a drawn id. INTERNAL if it was not allowed.

@@ -71,6 +71,14 @@ TEST(Keywords, OthersWhereTheSchemaAllowsThem) {
               {"a=None", "b=None"}, {"", "a=None, b=None", "[]"});
 }
 
+// Tools have such parameters; what reads the calls back takes them, though Python itself would not.
+TEST(Keywords, WordsThatPythonReservesAreNamesToo) {
+  for (const std::string name : {"class", "from", "3d"}) {
+    ExpectTakes(R"({"type":"object","properties":{")" + name + R"(":{"type":"integer"}}})", {name + "=1"}, {});
+    EXPECT_TRUE(Read(name + "=1").has_value()) << name;
+  }
+}
+
 TEST(Keywords, FaultsAreNamed) {
   const auto fault = [](const std::string& schema) { return std::string(Compile(schema).status().message()); };
   EXPECT_THAT(fault(R"({"type":"object","properties":{"a-b":{}}})"), HasSubstr("a-b: this name"));

@@ -1,4 +1,7 @@
 // Masks against their definition: a token is allowed if and only if the grammar can go on behind its bytes.
+#include <functional>
+#include <set>
+
 #include "base/rng.h"
 #include "grammar/support.h"
 
@@ -35,7 +38,8 @@ std::vector<Spec> Specs() {
         R"({"$ref":"#/$defs/t","$defs":{"t":{"anyOf":[{"type":"null"},{"type":"array","items":{"$ref":"#/$defs/t"}},
             {"type":"object","properties":{"k":{"$ref":"#/$defs/t"},"n":{"type":"number"}}}]}}})",
         R"({"anyOf":[{"type":"object","properties":{"a":{"type":"string"}},"required":["a"]},
-            {"type":"object","properties":{"a":{"type":"integer"},"b":{"type":"string"}},"required":["a"]}]})"}) {
+            {"type":"object","properties":{"a":{"type":"integer"},"b":{"type":"string"}},"required":["a"]}]})",
+        R"({"type":"string","pattern":"^([a-z\u00e9 ]|\n)*mma$","maxLength":9})"}) {
     specs.push_back(SchemaSpec(schema));
   }
   specs.push_back(
@@ -84,6 +88,100 @@ TEST(MaskTest, IsExactlyWhatTheGrammarCanGoOnWith) {
         ASSERT_TRUE(matcher.Accept(id));
       }
       if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// Every three letters, with `end` behind each: enough for a walk over all of them to cost something.
+std::vector<std::string> Words(const std::string& end = "") {
+  std::vector<std::string> words;
+  for (int i = 0; i < 26 * 26 * 26; ++i) {
+    const auto letter = [&](int place) { return static_cast<char>('a' + i / place % 26); };
+    words.push_back(std::string{letter(676), letter(26), letter(1)} + end);
+  }
+  return words;
+}
+
+std::string AnyOf(int count, const std::function<std::string(int)>& schema) {
+  std::string list;
+  for (int i = 0; i < count; ++i) absl::StrAppend(&list, i > 0 ? "," : "", schema(i));
+  return absl::StrCat("{\"anyOf\":[", list, "]}");
+}
+
+std::string EndingIn(int i) { return absl::StrCat(R"({"type":"string","pattern":"^[a-z ]{40}x)", i, "$\"}"); }
+
+TEST(MaskTest, ManyLeavesFromOneStateToAnotherCostWhatOneDoes) {
+  const auto vocabulary = MakeVocabulary(Words());
+  Matcher matcher(*Compiler(vocabulary).Compile(SchemaSpec(AnyOf(400, EndingIn))));
+  ASSERT_TRUE(matcher.AcceptText("\""));
+  for (int i = 0; i < 40; ++i) {
+    ASSERT_EQ(matcher.Allowed().status(), absl::OkStatus()) << i;
+    ASSERT_TRUE(matcher.Accept('a'));
+  }
+  EXPECT_EQ((*matcher.Allowed())->count(), 1u);
+  ASSERT_TRUE(matcher.AcceptText("x39"));
+  EXPECT_EQ((*matcher.Allowed())->count(), 11u) << "a digit, or the end";
+}
+
+TEST(MaskTest, WhatFollowsManyTokensIsWorkedOutOnce) {
+  std::string properties;
+  for (int i = 0; i < 1000; ++i) absl::StrAppend(&properties, i > 0 ? "," : "", "\"p", i, R"(":{"type":"string"})");
+  const auto vocabulary = MakeVocabulary(Words("\", \"p1"));
+  Matcher matcher(
+      *Compiler(vocabulary).Compile(SchemaSpec("{\"type\":\"object\",\"properties\":{" + properties + "}}")));
+  ASSERT_TRUE(matcher.AcceptText("{\"p0\":\""));
+  const auto allowed = matcher.Allowed();
+  ASSERT_EQ(allowed.status(), absl::OkStatus());
+  EXPECT_TRUE((*allowed)->contains(256)) << "each is a string's end and the begin of p1, p10, ...";
+  ASSERT_TRUE(matcher.AcceptText("\", \"p1\":\""));
+  EXPECT_TRUE((*matcher.Allowed())->contains(256));
+  ASSERT_TRUE(matcher.AcceptText("\", \"p200\":\""));
+  EXPECT_FALSE((*matcher.Allowed())->contains(256)) << "those are behind it";
+}
+
+// Patterns in objects of their own cannot be united: each is a walk.
+TEST(MaskTest, ARequestWhoseMasksCostTooMuchIsRefused) {
+  const auto vocabulary = MakeVocabulary(Words());
+  const auto in_object = [](int i) {
+    return absl::StrCat(R"({"type":"object","properties":{"a":)", EndingIn(i), R"(},"required":["a"]})");
+  };
+  Matcher matcher(*Compiler(vocabulary).Compile(SchemaSpec(AnyOf(400, in_object))));
+  ASSERT_TRUE(matcher.AcceptText("{\"a\":\""));
+  int masks = 0;
+  absl::Status status;
+  for (; masks < 40 && status.ok(); ++masks) {
+    status = matcher.Allowed().status();
+    ASSERT_TRUE(matcher.Accept('a'));
+  }
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), testing::HasSubstr("too ambiguous"));
+  EXPECT_LE(masks, 3) << "the allowance is of one and a half, and each token adds a sixth";
+}
+
+// Against every string of up to seven letters: a string is taken if the pattern takes it and it is not too long, and a
+// begin lives if one of those begins so.
+TEST(MaskTest, CharactersCountedBesideAPatternAreCountedExactly) {
+  const std::string letters = "ab!";
+  std::vector<std::string> texts = {""};
+  for (size_t i = 0; i < texts.size(); ++i) {
+    if (texts[i].size() == 7) break;
+    for (const char c : letters) texts.push_back(texts[i] + c);
+  }
+  for (const char* pattern : {"^(a|bab)*!$", "^(ab)*$", "b!?a", "^a{2,4}(b|!!!)*$", "^(a|ab|!ba)*b$"}) {
+    const std::string of = absl::StrCat(R"({"type":"string","pattern":")", pattern, "\"");
+    const auto unlimited = *CompileSchema(of + "}");
+    for (const size_t most : {2, 4, 5}) {
+      const auto limited = *CompileSchema(absl::StrCat(of, ",\"maxLength\":", most, "}"));
+      std::set<std::string> begins;
+      for (const std::string& text : texts) {
+        const bool valid = text.size() <= most && Takes(unlimited, "\"" + text + "\"");
+        ASSERT_EQ(Takes(limited, "\"" + text + "\""), valid) << pattern << " " << most << " " << text;
+        for (size_t size = 0; valid && size <= text.size(); ++size) begins.insert(text.substr(0, size));
+      }
+      for (const std::string& text : texts) {
+        ASSERT_EQ(Matcher(limited).AcceptText("\"" + text), begins.contains(text))
+            << pattern << " " << most << " " << text;
+      }
     }
   }
 }

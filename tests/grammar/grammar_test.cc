@@ -1,6 +1,8 @@
 // Which texts a grammar takes, by examples.
 #include "grammar/grammar.h"
 
+#include <ctime>
+
 #include "grammar/support.h"
 
 namespace ingot::grammar {
@@ -78,8 +80,76 @@ TEST(SchemaTest, ALenientOneIsHeldToAsFarAsCanBe) {
                 "a":{"type":"array","items":{"type":"integer"},"uniqueItems":true},"b":{"$ref":"other.json"}})"),
               {R"({"a":[1,1]})", R"({"a":[],"b":"anything"})"}, {R"({"b":1})", R"({"a":["x"]})"});
   ExpectTakes(lenient(R"("allOf":[{"type":"string","pattern":"^a+$"},{"pattern":"^b+$"}])"), {R"("aa")"}, {R"("bb")"});
-  EXPECT_THAT(FaultOf(lenient(R"("type":"integer","minimum":3,"maximum":2)")), HasSubstr("contradict"));
   EXPECT_THAT(FaultOf(R"({"x-lenient":"yes","not":{}})"), HasSubstr("'not'"));
+}
+
+// A document whose property "a" has these members, and "b" is an integer.
+std::string LenientObject(const std::string& a) {
+  return R"({"x-lenient":true,"type":"object","properties":{"a":{)" + a +
+         R"(},"b":{"type":"integer"}},"required":["a","b"]})";
+}
+
+TEST(SchemaTest, ALenientOneGoesWithoutWhatIsTooComplexOrContradictsItself) {
+  const auto expect = [](const std::string& a, const std::vector<std::string>& yes,
+                         const std::vector<std::string>& no) {
+    for (const std::string& value : yes)
+      EXPECT_TRUE(Takes(LenientObject(a), "{\"a\":" + value + ",\"b\":1}")) << a << value;
+    for (const std::string& value : no)
+      EXPECT_FALSE(Takes(LenientObject(a), "{\"a\":" + value + ",\"b\":1}")) << a << value;
+    EXPECT_FALSE(Takes(LenientObject(a), R"({"a":)" + yes[0] + R"(,"b":"x"})")) << "the rest is held to";
+  };
+  expect(R"("type":"string","pattern":"^(a|b)*a(a|b){40}$","maxLength":3)", {R"("xyz")"}, {R"("wxyz")", "1"});
+  expect(R"("type":"number","multipleOf":1e-10,"minimum":2)", {"2.5"}, {"1", "\"\""});
+  expect(R"("type":"integer","minimum":3,"maximum":2)", {"1", "7"}, {"1.5", "null"});
+  expect(R"("type":"string","minLength":3,"maxLength":2,"pattern":"^a")", {R"("a")"}, {R"("b")"});
+  expect(R"("type":"array","maxItems":100000,"items":{"type":"null"})", {"[]", "[null,null]"}, {"[1]"});
+  expect(R"("type":"array","minItems":2,"maxItems":1)", {"[1,2]", "[1,2,3]"}, {"[1]"});
+  expect(R"("type":"object","properties":{"x":{}},"enum":[{"x":1}])", {R"({"x":1})"}, {R"({"x":2})"});
+  expect(R"("type":"integer","enum":["1","2"])", {R"("1")"}, {"1", R"("3")"});
+  expect(R"("allOf":[{"type":"string"},{"type":"null"}])", {"null", "3"}, {});
+  std::string alternatives;
+  for (int i = 0; i < 600; ++i) absl::StrAppend(&alternatives, i > 0 ? "," : "", R"({"const":)", i, "}");
+  expect("\"anyOf\":[" + alternatives + "]", {"7", "null"}, {});
+}
+
+TEST(SchemaTest, OfALenientOneThatCannotBeHeldToAtAllTheTypeIsLeft) {
+  for (const std::string root : {R"("type":"object","properties":{"a":false},"required":["a"])",
+                                 R"("type":"object","properties":{"a":{"$ref":"#"}},"required":["a"])"}) {
+    ExpectTakes("{\"x-lenient\":true," + root + "}", {"{}", R"({"b":1})"}, {"[]", "1"});
+  }
+  ExpectTakes(R"({"x-lenient":true,"type":"array","items":{"$ref":"#"},"minItems":1})", {"[1]"}, {"1"});
+  // Beside others, too: one such schema does not cost the request the rest.
+  Compiler compiler(MakeVocabulary());
+  const std::string broken = R"({"x-lenient":true,"type":"object","properties":{"a-b":{}},"required":["a-b"]})";
+  const auto program =
+      compiler.Compile({{{{false, "f("}, {.is_schema = true, .text = broken, .keywords = true}, {false, ")"}},
+                         {{true, R"({"type":"integer"})"}}},
+                        ""});
+  ASSERT_TRUE(program.ok()) << program.status();
+  EXPECT_TRUE(Takes(*program, "f(x=1)"));
+  EXPECT_TRUE(Takes(*program, "12"));
+  EXPECT_FALSE(Takes(*program, "1.5"));
+}
+
+double CompileSeconds(Compiler& compiler, const std::string& schema) {
+  const std::clock_t start = std::clock();
+  EXPECT_EQ(compiler.Compile(SchemaSpec(schema)).status().code(), absl::StatusCode::kInvalidArgument);
+  return static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
+}
+
+TEST(GrammarTest, CombiningSchemasIsBoundedAndARefusalIsRemembered) {
+  std::string alternatives, properties;
+  for (int i = 0; i < 500; ++i) {
+    absl::StrAppend(&alternatives, i > 0 ? "," : "",
+                    R"({"type":"object","properties":{"a":{"type":"string"}},"required":["a"],"minLength":)", i, "}");
+  }
+  for (int i = 0; i < 1000; ++i) absl::StrAppend(&properties, i > 0 ? "," : "", "\"p", i, R"(":{"$ref":"#/$defs/x"})");
+  const std::string schema =
+      R"({"$defs":{"x":{"anyOf":[)" + alternatives + R"(]}},"type":"object","properties":{)" + properties + "}}";
+  Compiler compiler(MakeVocabulary());
+  const double first = CompileSeconds(compiler, schema);
+  EXPECT_LT(first, 8);  // half a second; comparing each with each took fifteen
+  EXPECT_LT(CompileSeconds(compiler, schema), first / 4);
 }
 
 TEST(SchemaTest, Multiples) {
@@ -89,6 +159,12 @@ TEST(SchemaTest, Multiples) {
   ExpectTakes(R"({"multipleOf":1000})", {"0", "3000", "-1000", "3000.0"}, {"1", "300", "3000.5", "\"a\""});
   ExpectTakes(R"({"enum":[1,1.5,2,"x"],"multipleOf":0.5,"maximum":1.5})", {"1", "1.5"}, {"2"});
   EXPECT_THAT(FaultOf(R"({"type":"integer","multipleOf":99999999})"), HasSubstr("too complex"));
+  // A step's zeros are its multiples'.
+  ExpectTakes(R"({"type":"integer","multipleOf":86400000})", {"0", "86400000", "-172800000", "864000000"},
+              {"-0", "86400", "8640000", "86400001", "00", "432000000000000001"});
+  ExpectTakes(R"({"type":"number","multipleOf":1e9})", {"0", "0.0", "7000000000", "7000000000.00"},
+              {"700000000", "7000000000.5", "0.", "7000000000."});
+  ExpectTakes(R"({"enum":[0,500,1500,2000],"multipleOf":1000})", {"0", "2000"}, {"500", "1500"});
   // Against arithmetic: every integer, and every number of two digits behind the point.
   for (const int step : {1, 2, 3, 7, 10, 12, 60, 365}) {
     const std::string by = absl::StrCat("\"multipleOf\":", step, ",\"minimum\":-700,\"maximum\":1100}");
@@ -256,11 +332,48 @@ TEST(SchemaTest, Patterns) {
   ExpectTakes(pattern("^(ab)*$", R"(,"minLength":3,"maxLength":6)"), {R"("abab")", R"("ababab")"},
               {R"("ab")", R"("abababab")"});
   ExpectTakes(pattern("^$"), {R"("")"}, {R"("a")"});
+  // A hyphen beside a class is itself.
+  ExpectTakes(pattern("^[\\\\w-.]+@([\\\\w-\\\\.]+)$"), {R"("a.b-c@d-e.f")"}, {R"("a@")", R"("a,b@c")"});
+  EXPECT_THAT(FaultOf(pattern("^\\\\uD83D\\\\u0041$")), HasSubstr("names no character"));
   EXPECT_THAT(FaultOf(pattern("^(ab)*$", R"(,"minLength":3,"maxLength":3)")), HasSubstr("no text"));
   for (const char* bad : {"(", ")", "[a", "a**", "(?=a)", "(?<!a)", "\\\\bx", "(a)\\\\1", "\\\\p{L}", "a{2,1}",
                           "a{1001}", "*a", "[z-a]", "\\\\"}) {
     EXPECT_THAT(FaultOf(pattern(bad)), HasSubstr("pattern")) << bad;
   }
+}
+
+TEST(SchemaTest, CharactersAreCountedBesideAPattern) {
+  const std::string word = R"({"type":"string","pattern":"^[^\\s]+$","maxLength":4096})";
+  ExpectTakes(word, {R"("a")", "\"" + std::string(4096, 'x') + "\""}, {R"("")", "\"" + std::string(4097, 'x') + "\""});
+  ExpectTakes(R"({"format":"email","maxLength":9})", {R"("a@bc.d.ef")", R"("a@b")"}, {R"("a@bc.d.efg")", R"("a@")"});
+  EXPECT_EQ(FaultOf(R"({"type":"string","format":"email","maxLength":254})"), "");
+  // Escapes and characters of many bytes are one each, in both notations' spellings.
+  ExpectTakes(R"({"type":"string","pattern":"^[^a]*$","minLength":2,"maxLength":3})",
+              {R"("\n\"")", R"("\u0001b\\")", "\"\xC3\xA9\xF0\x9F\x98\x80\xE2\x82\xAC\""},
+              {R"("\n")", R"("\n\n\n\n")", "\"\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\"", R"("bab")"});
+  // Nothing is begun that cannot end in time.
+  Matcher matcher(*CompileSchema(R"({"type":"string","pattern":"^(x|abc|abcdef)*!$","maxLength":5})"));
+  ASSERT_TRUE(matcher.AcceptText("\""));
+  EXPECT_EQ((*matcher.Allowed())->count(), 3u) << "x, a and !";
+  Matcher longer = matcher;
+  EXPECT_TRUE(longer.AcceptText("abc"));
+  EXPECT_FALSE(longer.AcceptText("d"));
+  ASSERT_TRUE(matcher.AcceptText("xx"));
+  EXPECT_EQ((*matcher.Allowed())->count(), 2u) << "abc and the end no longer fit";
+  EXPECT_THAT(FaultOf(R"({"type":"string","pattern":"^abc$","maxLength":2})"), HasSubstr("no text"));
+}
+
+TEST(SchemaTest, NumbersAreExact) {
+  ExpectTakes(R"({"allOf":[{"type":"integer","minimum":9007199254740992},{"minimum":9007199254740993}]})",
+              {"9007199254740993"}, {"9007199254740992"});
+  ExpectTakes(R"({"type":"integer","enum":[1.0,2,2.5]})", {"1", "2"}, {"1.0", "2.5"});
+  ExpectTakes(R"({"type":"integer","const":-3.0})", {"-3"}, {"3"});
+  ExpectTakes(R"({"const":18446744073709551615})", {"18446744073709551615"}, {"18446744073709551616"});
+  EXPECT_THAT(FaultOf(R"({"const":12345678901234567890123})"), HasSubstr("64 bits"));
+  EXPECT_THAT(FaultOf(R"({"enum":[{"k":[12345678901234567890123]}]})"), HasSubstr("64 bits"));
+  EXPECT_THAT(FaultOf(R"({"type":"number","minimum":1e20})"), HasSubstr("18 digits"));
+  EXPECT_THAT(FaultOf(R"({"type":"integer","maximum":-1e20})"), HasSubstr("64 bits"));
+  ExpectTakes(R"({"type":"number","minimum":-1e20,"maximum":1e20})", {"5", "-999999999999999999.5"}, {"1e2"});
 }
 
 TEST(SchemaTest, AnnotationsArePassedOver) {
@@ -390,6 +503,18 @@ TEST(GrammarTest, SizesAreLimited) {
   EXPECT_FALSE(compiler.Compile({{{{false, "x"}}}, std::string(300, 'x')}).ok());
   EXPECT_FALSE(compiler.Compile(SchemaSpec(std::string(300 << 10, ' ') + "true")).ok());
   EXPECT_TRUE(compiler.Compile({{{}}, ""}).ok()) << "the empty text";
+}
+
+TEST(GrammarTest, MoreOptionalPropertiesThanCanBeToldApartAreRefusedAtOnce) {
+  const auto optional = [](int count) {
+    std::string properties;
+    for (int i = 0; i < count; ++i) absl::StrAppend(&properties, i > 0 ? "," : "", "\"p", i, "\":{}");
+    return "{\"type\":\"object\",\"properties\":{" + properties + "}}";
+  };
+  EXPECT_THAT(FaultOf(optional(4200)), HasSubstr("optional properties"));
+  Matcher matcher(*CompileSchema(optional(3000)));
+  ASSERT_TRUE(matcher.AcceptText("{"));
+  EXPECT_EQ(matcher.Allowed().status(), absl::OkStatus());
 }
 
 TEST(GrammarTest, EqualGrammarsAreCompiledOnce) {
