@@ -147,7 +147,7 @@ CodePoints Complement(const CodePoints& set) {
     next = i.high + 1;
   }
   if (next <= kMaxCodePoint) out.push_back({next, kMaxCodePoint});
-  return Normalize(std::move(out));
+  return Normalize(out);
 }
 
 CodePoints AllCodePoints() { return Complement({}); }

@@ -142,15 +142,17 @@ absl::Status ProgramBuilder::UniteLeaves() {
       if (edge.kind != Edge::kLeaf || program_->leaves[edge.arg]->free_text) continue;
       if (edge.min_chars == 0 && edge.max_chars == kNoLimit) by_target[edge.target].push_back(edge.arg);
     }
-    for (auto& [target, leaves] : by_target) {
+    for (auto& entry : by_target) {
+      const int32_t target = entry.first;
+      std::vector<int32_t>& leaves = entry.second;
       if (leaves.size() < kMany) continue;
       INGOT_RETURN_IF_ERROR(Budget::Spend(budget_.steps, static_cast<int64_t>(leaves.size()), "it has too many parts"));
       std::sort(leaves.begin(), leaves.end());
       const auto [it, fresh] = unions.try_emplace(leaves);
       if (fresh) it->second = UnionOf(leaves);
       if (it->second == nullptr) continue;
-      std::erase_if(program_->states[s].edges, [&, to = target](const Edge& edge) {
-        return edge.kind == Edge::kLeaf && edge.target == to &&
+      std::erase_if(program_->states[s].edges, [&](const Edge& edge) {
+        return edge.kind == Edge::kLeaf && edge.target == target &&
                std::binary_search(leaves.begin(), leaves.end(), edge.arg) && edge.min_chars == 0 &&
                edge.max_chars == kNoLimit;
       });

@@ -45,7 +45,7 @@ absl::StatusOr<std::optional<Decimal>> BoundAt(const FlatSchema& schema, std::st
                                                const std::string& path) {
   const json::value* value = At(schema, key);
   if (value == nullptr) return std::optional<Decimal>();
-  const std::optional<Decimal> decimal = DecimalOf(*value);
+  std::optional<Decimal> decimal = DecimalOf(*value);
   if (!decimal.has_value()) return SchemaFault(path, absl::StrCat(base::View(key), " must be a number"));
   return decimal;
 }
