@@ -27,7 +27,8 @@ class Constraint {
   Constraint(std::shared_ptr<const grammar::Program> program, std::vector<int32_t> end_ids);
 
   // What is left of `row` (log-probs up to a constant), normalised. FAILED_PRECONDITION: no token is left.
-  // INVALID_ARGUMENT: the grammar is too ambiguous (grammar/matcher.h). The result points into `row`, `scratch` and this object; `row` may be scratch.row.
+  // INVALID_ARGUMENT: the grammar is too ambiguous (grammar/matcher.h). The result points into `row`, `scratch` and
+  // this object; `row` may be scratch.row.
   absl::StatusOr<ShapedRow> Restrict(std::span<const float> row, ShapingScratch& scratch);
 
   // Goes on by a drawn id. INTERNAL if it was not allowed.
