@@ -55,7 +55,8 @@ struct RoleContext {
   bool resume;
   int index;  // of the engine, or rank of the trainer
   base::Metrics& metrics;
-  DeviceChoice device;  // of the roles that compute
+  DeviceChoice device;    // of the roles that compute
+  std::string admin_key;  // made by the supervisor: what opens episodes; empty: anybody does
 };
 
 void WaitForStop() {
@@ -167,7 +168,7 @@ absl::Status RunGateway(const RoleContext& context) {
   parts.admission = &admission;
   parts.tokenizer = model.text.tokenizer;
   parts.format = model.text.format;
-  parts.admin_key = TakeSecret(kAdminKeyVariable);
+  parts.admin_key = context.admin_key;
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<gateway::Gateway> gateway,
                          gateway::Gateway::Create(config.gateway, parts));
   // A gateway that died had episodes open: their agents go on. What it had admitted and not stored is tried again.
@@ -189,9 +190,8 @@ absl::Status RunGateway(const RoleContext& context) {
 
 absl::Status RunAgents(const RoleContext& context) {
   agents::GrpcEpisodesOptions options;
-  const std::string opening = TakeSecret(kAdminKeyVariable);
   INGOT_ASSIGN_OR_RETURN(options.admin_key, gateway::ReadAdminKey(context.config.gateway));
-  if (options.admin_key.empty()) options.admin_key = opening;
+  if (options.admin_key.empty()) options.admin_key = context.admin_key;
   const std::shared_ptr<grpc::Channel> gateway = Connect(GatewayAddress(context.config.cluster));
   const Ticker connecting = KeepConnecting({gateway});
   const std::unique_ptr<agents::Episodes> episodes = agents::MakeGrpcEpisodes(gateway, options);
@@ -302,6 +302,7 @@ absl::StatusOr<int> RunTrainer(const RoleContext& context) {
 }
 
 absl::StatusOr<int> RunRoleOrError(const std::string& role, const RunArgs& args, int index) {
+  std::string admin_key = TakeSecret(kAdminKeyVariable);  // before there are threads, and agents to read it
   INGOT_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadRunConfig(args.config, args.overrides));
   const RunConfig& config = *loaded.config;
   if (role != "trainer") INGOT_RETURN_IF_ERROR(RequireTasks(config));
@@ -317,7 +318,7 @@ absl::StatusOr<int> RunRoleOrError(const std::string& role, const RunArgs& args,
   if (computes) ReportDevice(device, metrics);
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<MetricsEndpoint> endpoint,
                          MetricsEndpoint::Start(config.cluster, role, index, metrics));
-  const RoleContext context{loaded, config, args.resume, index, metrics, device};
+  const RoleContext context{loaded, config, args.resume, index, metrics, device, std::move(admin_key)};
   if (role == "trainer") return RunTrainer(context);
   absl::Status status;
   if (role == "datapool") status = RunDataPool(context);

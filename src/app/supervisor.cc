@@ -30,7 +30,11 @@ absl::StatusOr<pid_t> Supervisor::Spawn(const RoleSpec& spec, bool again) {
   std::vector<std::string> own = spec.environment;
   std::vector<char*> environment;
   for (std::string& variable : own) environment.push_back(variable.data());
-  for (char** inherited = environ; *inherited != nullptr; ++inherited) environment.push_back(*inherited);
+  for (char** inherited = environ; *inherited != nullptr; ++inherited) {
+    const std::string_view name = std::string_view(*inherited).substr(0, std::string_view(*inherited).find('=') + 1);
+    const auto named = [name](const std::string& variable) { return std::string_view(variable).starts_with(name); };
+    if (std::none_of(own.begin(), own.end(), named)) environment.push_back(*inherited);
+  }
   environment.push_back(nullptr);
 
   posix_spawn_file_actions_t actions;

@@ -56,7 +56,6 @@ rocksdb::Options DatabaseOptions(const StoreOptions& options, rocksdb::Env* env)
   rocks.paranoid_checks = true;
   // A record cut short at the end of a log is a write that was never acknowledged; anything else is damage, and said.
   rocks.wal_recovery_mode = rocksdb::WALRecoveryMode::kTolerateCorruptedTailRecords;
-  rocks.track_and_verify_wals_in_manifest = true;  // an older log that is cut or gone is damage too
   // One family's log must not keep the logs of all alive for ever.
   rocks.max_total_wal_size = 4 * options.write_buffer_bytes;
   rocks.db_write_buffer_size = options.write_buffer_bytes;

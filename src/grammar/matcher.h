@@ -122,7 +122,7 @@ inline bool Matcher::Advance(const Place& place, uint8_t byte, Place* next) cons
   if (to < 0) return false;
   *next = place;
   next->state = to;
-  if (leaf.boundary < 0 && leaf.longest_finish == 0) return true;
+  if (leaf.boundary < 0 && leaf.counts.finish.empty()) return true;
   if (leaf.boundary < 0) {
     if (leaf.counts.between[to] && from != 0 && next->room-- == 0) return false;
     return leaf.counts.finish[to] <= next->room;

@@ -46,7 +46,7 @@ absl::StatusOr<std::shared_ptr<const TokenSet>> Matcher::Allowed() {
     const std::shared_ptr<const Leaf::Mask> mask = MaskOf(place);
     tokens.Add(mask->tokens);
     WalkBeyond(*mask, place.back, &tokens);
-    if (allowance_ < 0) return refuse();
+    if (given_up_ || allowance_ < 0) return refuse();  // what is missing would be missing from every mask here
   }
   // What was entered on the way is of no further use.
   for (size_t i = frames; i < frames_.size(); ++i) {
@@ -62,7 +62,7 @@ absl::StatusOr<std::shared_ptr<const TokenSet>> Matcher::Allowed() {
 std::shared_ptr<const Leaf::Mask> Matcher::MaskOf(const Place& place) {
   const Leaf& leaf = *program_->leaves[place.leaf];
   const bool counts = leaf.boundary >= 0;
-  const bool limited = counts || leaf.longest_finish > 0;
+  const bool limited = counts || !leaf.counts.finish.empty();
   const Leaf::Key key = {place.state, counts ? CutOff(place.need) : 0,
                          limited ? CutOff(place.room, leaf.longest_finish) : 0};
   allowance_ -= 8;

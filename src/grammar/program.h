@@ -98,7 +98,7 @@ struct Leaf {
   bool free_text = false;  // takes atomic tokens too, byte by byte
   // By state, where a limit of characters is counted beside a pattern's automaton; else empty.
   CharacterCounts counts;
-  uint32_t longest_finish = 0;  // of counts; 0: none are
+  uint32_t longest_finish = 0;  // of counts: the most characters that any state still needs
   mutable MaskCache<Key, Mask> masks;
   mutable MaskCache<int32_t, Profile> profiles;  // by state
 };

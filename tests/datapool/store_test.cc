@@ -703,35 +703,6 @@ TEST_F(StoreTest, AnotherSchemaOrLayoutIsRefusedNamingBoth) {
   EXPECT_THAT(Text(table), HasSubstr("new_table"));
 }
 
-TEST(Store, AnOlderLogThatWasCutIsDamage) {
-  testing::TempDir dir;
-  StoreOptions options = testing::QuickOptions(dir.path());
-  options.sync = true;
-  const auto logs = [&] {
-    std::set<std::filesystem::path> found;
-    for (const auto& file : std::filesystem::directory_iterator(dir.path())) {
-      if (file.path().extension() == ".log") found.insert(file.path());
-    }
-    return found;
-  };
-  {
-    const auto store = Store::Open(options).value();
-    ASSERT_TRUE(store->OpenEpisode(Open("e", 0, 0)).ok());
-    // What one family holds unflushed keeps an older log alive.
-    for (int i = 0; logs().size() < 2 && i < 1000; ++i) {
-      std::vector<int32_t> ids(5000);
-      for (size_t k = 0; k < ids.size(); ++k) ids[k] = static_cast<int32_t>(k * 7919 % 100003 + i);
-      ASSERT_TRUE(store->AppendCall(Append("e", i, {Prompt(ids)}, {Sampled({i})})).ok());
-    }
-  }
-  ASSERT_GE(logs().size(), 2u);
-  const std::filesystem::path older = *logs().begin();
-  std::filesystem::resize_file(older, std::filesystem::file_size(older) - 100);
-  EXPECT_EQ(Store::Open(options).status().code(), absl::StatusCode::kDataLoss);
-  std::filesystem::remove(older);
-  EXPECT_EQ(Store::Open(options).status().code(), absl::StatusCode::kDataLoss);
-}
-
 TEST(Store, RefusesADatabaseThatIsNotAPool) {
   testing::TempDir dir;
   rocksdb::Options rocks;

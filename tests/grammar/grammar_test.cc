@@ -343,6 +343,10 @@ TEST(SchemaTest, Patterns) {
 }
 
 TEST(SchemaTest, CharactersAreCountedBesideAPattern) {
+  // Those may end behind any character.
+  ExpectTakes(R"({"pattern":"^[a-z]*$","maxLength":3})", {R"("")", R"("abc")"}, {R"("abcd")", R"("abcdefghijklmnopq")"});
+  ExpectTakes(R"({"pattern":"^[a-z]*$","maxLength":0})", {R"("")"}, {R"("a")"});
+  ExpectTakes(R"({"pattern":"^[0-9]+$","maxLength":2})", {R"("1")", R"("12")"}, {R"("")", R"("123")"});
   const std::string word = R"({"type":"string","pattern":"^[^\\s]+$","maxLength":4096})";
   ExpectTakes(word, {R"("a")", "\"" + std::string(4096, 'x') + "\""}, {R"("")", "\"" + std::string(4097, 'x') + "\""});
   ExpectTakes(R"({"format":"email","maxLength":9})", {R"("a@bc.d.ef")", R"("a@b")"}, {R"("a@bc.d.efg")", R"("a@")"});
