@@ -344,7 +344,8 @@ TEST(SchemaTest, Patterns) {
 
 TEST(SchemaTest, CharactersAreCountedBesideAPattern) {
   // Those may end behind any character.
-  ExpectTakes(R"({"pattern":"^[a-z]*$","maxLength":3})", {R"("")", R"("abc")"}, {R"("abcd")", R"("abcdefghijklmnopq")"});
+  ExpectTakes(R"({"pattern":"^[a-z]*$","maxLength":3})", {R"("")", R"("abc")"},
+              {R"("abcd")", R"("abcdefghijklmnopq")"});
   ExpectTakes(R"({"pattern":"^[a-z]*$","maxLength":0})", {R"("")"}, {R"("a")"});
   ExpectTakes(R"({"pattern":"^[0-9]+$","maxLength":2})", {R"("1")", R"("12")"}, {R"("")", R"("123")"});
   const std::string word = R"({"type":"string","pattern":"^[^\\s]+$","maxLength":4096})";
