@@ -131,9 +131,11 @@ Episode::Plan Episode::PlanPrompt(const text::Conversation& conversation, const 
   plan.text_key = history_.text_key(plan.match.parent);
   plan.parent_call_id = history_.call_id(plan.match.parent);
   plan.parent_turn = history_.Sampled(plan.match.parent);
-  for (const Piece* piece : history_.Path(plan.match.parent)) plan.path.push_back(*piece);
+  const std::vector<const Piece*> path = history_.Path(plan.match.parent);
+  plan.path.reserve(path.size());
+  for (const Piece* piece : path) plan.path.push_back(piece->segment);
   plan.recorded_pieces = history_.RecordedPieces(plan.match.parent);
-  if (history_.IsCut(plan.match.parent)) plan.unrecorded = plan.path.back();
+  if (history_.IsCut(plan.match.parent)) plan.unrecorded = *path.back();
   return plan;
 }
 

@@ -61,10 +61,10 @@ std::string Continue(const Core& core, const text::Conversation& conversation, t
   plan.prefill = std::move(tail->prefill);
   plan.text_key = std::move(tail->text_key);
   size_t sampled = 0;
-  for (const Piece& piece : continued.path) sampled += piece.segment->token_ids().size();
+  for (const auto& segment : continued.path) sampled += segment->token_ids().size();
   plan.ids.reserve(sampled + tail->ids.size());
-  for (const Piece& piece : continued.path) {
-    const auto& ids = piece.segment->token_ids();
+  for (const auto& segment : continued.path) {
+    const auto& ids = segment->token_ids();
     plan.ids.insert(plan.ids.end(), ids.data(), ids.data() + ids.size());
   }
   plan.ids.insert(plan.ids.end(), tail->ids.begin(), tail->ids.end());

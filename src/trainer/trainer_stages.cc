@@ -2,8 +2,7 @@
 //
 //   rank 0   begin ─▶ step, observe ─▶ step, observe, save ─▶ ... ─▶ end      reads, counts, observes, decides to stop
 //              │        │                │       │                    │
-//   rank 1   begin ─▶ step ──────────▶ step ─▶ save ──────────────▶ end       follows; knows a step's calls when it
-//   comes
+//   rank 1   begin ─▶ step ──────────▶ step ─▶ save ──────────────▶ end       follows, told each step's calls
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
