@@ -36,6 +36,7 @@
 #include "scheduler/scheduler.h"
 #include "scheduler/service.h"
 #include "trainer/parallel/ranks.h"
+#include "trainer/tensor_memory.h"
 #include "weights/grpc_sink.h"
 
 namespace ingot::app {
@@ -306,6 +307,7 @@ absl::StatusOr<int> RunRoleOrError(const std::string& role, const RunArgs& args,
   INGOT_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadRunConfig(args.config, args.overrides));
   const RunConfig& config = *loaded.config;
   if (role != "trainer") INGOT_RETURN_IF_ERROR(RequireTasks(config));
+  if (role == "trainer") trainer::KeepTensorMemory();
   DeviceChoice device;
   const bool computes = role == "trainer" || role == "rollout";
   if (computes) {

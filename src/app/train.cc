@@ -10,11 +10,13 @@
 #include "app/supervised.h"
 #include "base/log.h"
 #include "trainer/checkpoint.h"
+#include "trainer/tensor_memory.h"
 
 namespace ingot::app {
 namespace {
 
 absl::StatusOr<int> TrainOrError(const RunArgs& args) {
+  trainer::KeepTensorMemory();
   INGOT_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadRunConfig(args.config, args.overrides));
   const RunConfig& config = *loaded.config;
   if (config.cluster.trainer_ranks > 1) {

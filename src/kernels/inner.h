@@ -37,7 +37,8 @@ struct Kernels {
   void (*swiglu_backward)(T* grad_gate, T* grad_up, const T* grad, const T* gate, const T* up, int64_t n);
 };
 
-// bf16: sums and functions in fp32, rounded where they are stored. Its gradients are those of fp32 (layers.h).
+// bf16: sums and functions in fp32, rounded where they are stored. Its gradients are fp32's, of what `widen` gives
+// (layers.cc).
 template <>
 struct Kernels<BFloat16> {
   const char* name;
@@ -49,6 +50,7 @@ struct Kernels<BFloat16> {
   void (*rotate)(BFloat16* out, const BFloat16* x, const BFloat16* cos, const BFloat16* sin, float sign, int64_t n);
   void (*swiglu)(BFloat16* out, const BFloat16* gate, const BFloat16* up, int64_t n);
   void (*narrow)(BFloat16* out, const float* x, int64_t n);
+  void (*widen)(float* out, const BFloat16* x, int64_t n);
 };
 
 // Null where the compiler could not build it or the machine cannot run it. Amx and Avx512Bf16 know bf16 alone.

@@ -174,8 +174,8 @@ void DotOfTiles(const BFloat16* a, int64_t lda, int64_t rows, const BFloat16* co
   Leave();
 }
 
-constexpr inner::Kernels<BFloat16> kTable = {INGOT_ISA_NAME, kRows,      kCols,      DotOfTiles,
-                                             HalfRmsNorm,    HalfRotate, HalfSwiGlu, HalfNarrow};
+constexpr inner::Kernels<BFloat16> kTable = {INGOT_ISA_NAME, kRows,      kCols,      DotOfTiles, HalfRmsNorm,
+                                             HalfRotate,     HalfSwiGlu, HalfNarrow, HalfWiden};
 
 }  // namespace ingot::kernels::amx
 #define INGOT_TABLE &amx::kTable

@@ -1,6 +1,7 @@
 #include "kernels/layers.h"
 
 #include <algorithm>
+#include <type_traits>
 #include <vector>
 
 #include "kernels/attention_tiles.h"
@@ -21,12 +22,48 @@ void ForRowBlocks(const ParallelFor& parallel, int64_t rows, int64_t values_per_
   });
 }
 
+// Up to n numbers of a gradient's inputs and results in the type of its sums. bf16 lies in scratch meanwhile, small
+// enough for a core's cache; other types lie where they are.
 template <typename T>
-void SumBlocks(const std::vector<T>& parts, int64_t n, T* sum) {
-  std::fill_n(sum, n, T(0));
+class WideRow {
+ public:
+  using Acc = Accumulator<T>;
+  explicit WideRow(int64_t n) : scratch_(kNarrow ? static_cast<size_t>(n) : 0) {}
+
+  const Acc* Load(const T* from, int64_t n) {
+    if constexpr (kNarrow) {
+      inner::Get<T>().widen(scratch_.data(), from, n);
+      return scratch_.data();
+    } else {
+      return from;
+    }
+  }
+  // Where the result for `to` is to be written before Store.
+  Acc* For(T* to) {
+    if constexpr (kNarrow)
+      return scratch_.data();
+    else
+      return to;
+  }
+  void Store(T* to, int64_t n) const {
+    if constexpr (kNarrow) inner::Get<T>().narrow(to, scratch_.data(), n);
+  }
+
+ private:
+  static constexpr bool kNarrow = !std::is_same_v<T, Acc>;
+  std::vector<Acc> scratch_;
+};
+
+// Sums of n numbers each, one per block of rows, added up in order.
+template <typename T>
+void SumBlocks(const std::vector<Accumulator<T>>& parts, int64_t n, T* to) {
+  WideRow<T> row(n);
+  Accumulator<T>* const sum = row.For(to);
+  std::fill_n(sum, n, Accumulator<T>(0));
   for (size_t at = 0; at < parts.size(); at += n) {
     for (int64_t i = 0; i < n; ++i) sum[i] += parts[at + i];
   }
+  row.Store(to, n);
 }
 
 }  // namespace
@@ -44,17 +81,23 @@ void RmsNorm(const T* x, const T* weight, Accumulator<T> eps, int64_t rows, int6
 }
 
 template <typename T>
-void RmsNormBackward(const T* grad, const T* x, const T* weight, const T* inverse, int64_t rows, int64_t n, T* grad_x,
-                     T* grad_weight, const ParallelFor& parallel) {
-  const inner::Kernels<T>& inner = inner::Get<T>();
-  std::vector<T> parts(tiles::CeilDiv(rows, kRowsPerBlock) * n, T(0));
+void RmsNormBackward(const T* grad, const T* x, const T* weight, const Accumulator<T>* inverse, int64_t rows, int64_t n,
+                     T* grad_x, T* grad_weight, const ParallelFor& parallel) {
+  using Acc = Accumulator<T>;
+  const inner::Kernels<Acc>& inner = inner::Get<Acc>();
+  std::vector<Acc> parts(tiles::CeilDiv(rows, kRowsPerBlock) * n, Acc(0));
+  WideRow<T> weights(n);
+  const Acc* const wide_weight = weights.Load(weight, n);
   ForRowBlocks(parallel, rows, 2 * n, [&](int64_t first, int64_t last) {
-    T* part = parts.data() + first / kRowsPerBlock * n;
+    Acc* part = parts.data() + first / kRowsPerBlock * n;
+    WideRow<T> grad_row(n), x_row(n), result(n);
     for (int64_t r = first; r < last; ++r) {
-      inner.rms_norm_backward(grad_x + r * n, part, grad + r * n, x + r * n, weight, inverse[r], n);
+      inner.rms_norm_backward(result.For(grad_x + r * n), part, grad_row.Load(grad + r * n, n),
+                              x_row.Load(x + r * n, n), wide_weight, inverse[r], n);
+      result.Store(grad_x + r * n, n);
     }
   });
-  SumBlocks(parts, n, grad_weight);
+  SumBlocks<T>(parts, n, grad_weight);
 }
 
 template <typename T>
@@ -80,29 +123,37 @@ void NormRotate(const RotateArgs<T>& a, T* y, Accumulator<T>* inverse, const Par
 }
 
 template <typename T>
-void NormRotateBackward(const RotateArgs<T>& a, const T* grad, const T* inverse, T* grad_x, T* grad_weight,
+void NormRotateBackward(const RotateArgs<T>& a, const T* grad, const Accumulator<T>* inverse, T* grad_x, T* grad_weight,
                         const ParallelFor& parallel) {
-  const inner::Kernels<T>& inner = inner::Get<T>();
-  const int64_t width = a.heads * a.head_dim, half = a.head_dim / 2;
+  using Acc = Accumulator<T>;
+  const inner::Kernels<Acc>& inner = inner::Get<Acc>();
+  const int64_t depth = a.head_dim, half = depth / 2, width = a.heads * depth;
   const int64_t stride = a.x_row_stride == 0 ? width : a.x_row_stride;
-  std::vector<T> parts(a.weight == nullptr ? 0 : tiles::CeilDiv(a.rows, kRowsPerBlock) * a.head_dim, T(0));
+  const bool norm = a.weight != nullptr;
+  std::vector<Acc> parts(norm ? tiles::CeilDiv(a.rows, kRowsPerBlock) * depth : 0, Acc(0));
+  WideRow<T> weights(depth);
+  const Acc* const weight = norm ? weights.Load(a.weight, depth) : nullptr;
   ForRowBlocks(parallel, a.rows, 4 * width, [&](int64_t first, int64_t last) {
-    std::vector<T> turned(a.head_dim);
+    std::vector<Acc> turned(depth);
+    WideRow<T> cos_row(half), sin_row(half), grad_row(depth), x_row(depth), result(depth);
     for (int64_t r = first; r < last; ++r) {
-      const T *cos = a.cos + a.positions[r] * half, *sin = a.sin + a.positions[r] * half;
+      const Acc* const cos = cos_row.Load(a.cos + a.positions[r] * half, half);
+      const Acc* const sin = sin_row.Load(a.sin + a.positions[r] * half, half);
       for (int64_t h = 0; h < a.heads; ++h) {
-        const int64_t at = r * width + h * a.head_dim;
-        if (a.weight == nullptr) {
-          inner.rotate(grad_x + at, grad + at, cos, sin, T(-1), half);
-          continue;
+        const int64_t at = r * width + h * depth;
+        const Acc* const by_result = grad_row.Load(grad + at, depth);
+        Acc* const to = result.For(grad_x + at);
+        inner.rotate(norm ? turned.data() : to, by_result, cos, sin, Acc(-1), half);
+        if (norm) {
+          inner.rms_norm_backward(to, parts.data() + first / kRowsPerBlock * depth, turned.data(),
+                                  x_row.Load(a.x + r * stride + h * depth, depth), weight, inverse[r * a.heads + h],
+                                  depth);
         }
-        inner.rotate(turned.data(), grad + at, cos, sin, T(-1), half);
-        inner.rms_norm_backward(grad_x + at, parts.data() + first / kRowsPerBlock * a.head_dim, turned.data(),
-                                a.x + r * stride + h * a.head_dim, a.weight, inverse[r * a.heads + h], a.head_dim);
+        result.Store(grad_x + at, depth);
       }
     }
   });
-  if (a.weight != nullptr) SumBlocks(parts, a.head_dim, grad_weight);
+  if (norm) SumBlocks<T>(parts, depth, grad_weight);
 }
 
 template <typename T>
@@ -119,26 +170,31 @@ template <typename T>
 void SwiGluBackward(const T* grad, const T* gate, const T* up, int64_t count, T* grad_gate, T* grad_up,
                     const ParallelFor& parallel) {
   constexpr int64_t kChunk = 256;
-  const inner::Kernels<T>& inner = inner::Get<T>();
+  const inner::Kernels<Accumulator<T>>& inner = inner::Get<Accumulator<T>>();
   ForRowBlocks(parallel, tiles::CeilDiv(count, kChunk), 12 * kChunk, [&](int64_t first, int64_t last) {
-    const int64_t at = first * kChunk, n = std::min(count, last * kChunk) - at;
-    inner.swiglu_backward(grad_gate + at, grad_up + at, grad + at, gate + at, up + at, n);
+    WideRow<T> grad_row(kChunk), gate_row(kChunk), up_row(kChunk), by_gate(kChunk), by_up(kChunk);
+    for (int64_t at = first * kChunk; at < std::min(count, last * kChunk); at += kChunk) {
+      const int64_t n = std::min(kChunk, count - at);
+      inner.swiglu_backward(by_gate.For(grad_gate + at), by_up.For(grad_up + at), grad_row.Load(grad + at, n),
+                            gate_row.Load(gate + at, n), up_row.Load(up + at, n), n);
+      by_gate.Store(grad_gate + at, n);
+      by_up.Store(grad_up + at, n);
+    }
   });
 }
 
-#define INGOT_INSTANTIATE(T)                                                                                 \
-  template void RmsNorm<T>(const T*, const T*, T, int64_t, int64_t, T*, T*, const ParallelFor&);             \
-  template void RmsNormBackward<T>(const T*, const T*, const T*, const T*, int64_t, int64_t, T*, T*,         \
-                                   const ParallelFor&);                                                      \
-  template void NormRotate<T>(const RotateArgs<T>&, T*, T*, const ParallelFor&);                             \
-  template void NormRotateBackward<T>(const RotateArgs<T>&, const T*, const T*, T*, T*, const ParallelFor&); \
-  template void SwiGlu<T>(const T*, const T*, int64_t, T*, const ParallelFor&);                              \
+#define INGOT_INSTANTIATE(T)                                                                                      \
+  template void RmsNorm<T>(const T*, const T*, Accumulator<T>, int64_t, int64_t, T*, Accumulator<T>*,             \
+                           const ParallelFor&);                                                                   \
+  template void RmsNormBackward<T>(const T*, const T*, const T*, const Accumulator<T>*, int64_t, int64_t, T*, T*, \
+                                   const ParallelFor&);                                                           \
+  template void NormRotate<T>(const RotateArgs<T>&, T*, Accumulator<T>*, const ParallelFor&);                     \
+  template void NormRotateBackward<T>(const RotateArgs<T>&, const T*, const Accumulator<T>*, T*, T*,              \
+                                      const ParallelFor&);                                                        \
+  template void SwiGlu<T>(const T*, const T*, int64_t, T*, const ParallelFor&);                                   \
   template void SwiGluBackward<T>(const T*, const T*, const T*, int64_t, T*, T*, const ParallelFor&);
+INGOT_INSTANTIATE(BFloat16)
 INGOT_INSTANTIATE(float)
 INGOT_INSTANTIATE(double)
-template void RmsNorm<BFloat16>(const BFloat16*, const BFloat16*, float, int64_t, int64_t, BFloat16*, float*,
-                                const ParallelFor&);
-template void NormRotate<BFloat16>(const RotateArgs<BFloat16>&, BFloat16*, float*, const ParallelFor&);
-template void SwiGlu<BFloat16>(const BFloat16*, const BFloat16*, int64_t, BFloat16*, const ParallelFor&);
 
 }  // namespace ingot::kernels

@@ -1,5 +1,6 @@
 // What a transformer layer is made of beside attention, on the CPU: linear, RMSNorm, RoPE, SwiGLU. Raw pointers, fp32,
-// fp64 or bf16, no torch. bf16 is summed in fp32 and rounded where it is stored; gradients are for fp32 and fp64.
+// fp64 or bf16, no torch. bf16 is summed in fp32 and rounded where it is stored; its gradients are those of fp32,
+// rounded.
 //
 // Invariant (tests hold it bit for bit): a row of the result depends on that row of the input alone, not on how many
 // rows there are nor on the threads. So a token gets equal numbers in a decode step of one and in a training batch of
@@ -37,8 +38,8 @@ void RmsNorm(const T* x, const T* weight, Accumulator<T> eps, int64_t rows, int6
              const ParallelFor& parallel);
 // Overwrites grad_x and grad_weight.
 template <typename T>
-void RmsNormBackward(const T* grad, const T* x, const T* weight, const T* inverse, int64_t rows, int64_t n, T* grad_x,
-                     T* grad_weight, const ParallelFor& parallel);
+void RmsNormBackward(const T* grad, const T* x, const T* weight, const Accumulator<T>* inverse, int64_t rows, int64_t n,
+                     T* grad_x, T* grad_weight, const ParallelFor& parallel);
 
 // RoPE (half-rotation) of x [rows, heads, head_dim], after an RMSNorm over head_dim if `weight` is given. Row r of x is
 // at x + r * x_row_stride; cos and sin are tables [positions, head_dim / 2], row positions[r] of which is used.
@@ -60,8 +61,8 @@ template <typename T>
 void NormRotate(const RotateArgs<T>& args, T* y, Accumulator<T>* inverse, const ParallelFor& parallel);
 // Overwrites grad_x (dense) and, with a norm, grad_weight.
 template <typename T>
-void NormRotateBackward(const RotateArgs<T>& args, const T* grad, const T* inverse, T* grad_x, T* grad_weight,
-                        const ParallelFor& parallel);
+void NormRotateBackward(const RotateArgs<T>& args, const T* grad, const Accumulator<T>* inverse, T* grad_x,
+                        T* grad_weight, const ParallelFor& parallel);
 
 // y = silu(gate) * up, elementwise.
 template <typename T>

@@ -188,29 +188,32 @@ class Pass {
     return input.grad();
   }
 
-  // Log-probs of rows [begin, end) of the plan, and the loss of the entries that read from them. Logits and their
-  // log-softmax are the only two matrices of that size: entropy and gradient are made in their place.
+  // Log-probs of rows [begin, end) of the plan, and the loss of the entries that read from them. The logits are the
+  // only matrix of that size: their log-softmax and gradient are made in its place, a few rows at a time.
   void Chunk(const at::Tensor& hidden, size_t begin, size_t end) {
     const at::Tensor logits = model_.Logits(hidden);
     at::NoGradGuard no_history;
-    at::Tensor scaled = logits.detach();
+    at::Tensor values = logits.detach();
     const std::vector<double> temperatures(plan_.temperatures.begin() + static_cast<std::ptrdiff_t>(begin),
                                            plan_.temperatures.begin() + static_cast<std::ptrdiff_t>(end));
-    const at::Tensor temperature = ToTensor(temperatures, at::kDouble, scaled.options()).unsqueeze(1);
-    const at::Tensor log_softmax = model::PolicyLogSoftmax_(scaled, temperature);
-    const ChunkEntries entries = Entries(begin, end, log_softmax.size(1));
+    const at::Tensor temperature = ToTensor(temperatures, at::kDouble, values.options()).unsqueeze(1);
+    at::Tensor entropy_of_row = at::empty({values.size(0)}, values.options());
+    ForRows(values, [&](int64_t first, int64_t last) {
+      at::Tensor rows = values.slice(0, first, last);
+      rows.copy_(model::PolicyLogSoftmax_(rows, temperature.slice(0, first, last)));
+      entropy_of_row.slice(0, first, last).copy_(at::exp(rows).mul_(rows).sum(-1).neg_());
+    });
+    const ChunkEntries entries = Entries(begin, end, values.size(1));
     const auto ids = at::dtype(at::kLong).device(Device());
     const at::Tensor flat = ToTensor(entries.flat, at::kLong, ids);
-    const at::Tensor p_logp = at::exp_out(scaled, log_softmax).mul_(log_softmax);
-    const at::Tensor entropy_of_row = p_logp.sum(-1).neg_();
-    const std::vector<double> logprobs = ToVector(log_softmax.view({-1}).index_select(0, flat));
+    const std::vector<double> logprobs = ToVector(values.view({-1}).index_select(0, flat));
     const std::vector<double> entropy =
         ToVector(entropy_of_row.index_select(0, ToTensor(entries.local_row, at::kLong, ids)));
     if (loss_ != nullptr) {
       std::vector<double> by_logprob(logprobs.size()), by_entropy(logprobs.size());
       result_.loss += loss_->Evaluate(entries.entries, logprobs, entropy, by_logprob, by_entropy);
-      logits.backward(
-          LogitsGradient(entries, flat, by_logprob, by_entropy, {log_softmax, p_logp, entropy_of_row}, temperature));
+      ToLogitsGradient(entries, flat, by_logprob, by_entropy, entropy_of_row, temperatures, values);
+      logits.backward(values);
     }
     for (size_t i = plan_.first_entry[begin], at = 0; i < plan_.first_entry[end]; ++i, ++at) {
       result_.logprobs[plan_.order[i]] = logprobs[at];
@@ -218,34 +221,42 @@ class Pass {
     }
   }
 
-  struct Softmax {
-    at::Tensor log_softmax, p_logp, entropy;  // [rows, vocab] twice, [rows]
-  };
-
-  // Of the loss by the logits z, over the log-softmax. With y = z / T, p = softmax(y) and a row's entropy H,
+  // Of the loss by the logits z, in the place of the log-softmax [rows, vocab]. With y = z / T, p = softmax(y) and a
+  // row's entropy H,
   //   d logp_k / dy_i = [i = k] - p_i,    d H / dy_i = -p_i (logp_i + H)
-  at::Tensor LogitsGradient(const ChunkEntries& entries, const at::Tensor& flat, const std::vector<double>& by_logprob,
-                            const std::vector<double>& by_entropy, const Softmax& softmax,
-                            const at::Tensor& temperature) const {
-    const auto rows = static_cast<size_t>(softmax.log_softmax.size(0));
-    std::vector<double> sum(rows), entropy_sum(rows);
+  void ToLogitsGradient(const ChunkEntries& entries, const at::Tensor& flat, const std::vector<double>& by_logprob,
+                        const std::vector<double>& by_entropy, const at::Tensor& entropy,
+                        const std::vector<double>& temperatures, at::Tensor& values) const {
+    const auto row_of = [&](size_t i) { return static_cast<size_t>(entries.local_row[i]); };
+    std::vector<double> sum(temperatures.size()), entropy_sum(temperatures.size()), of_token(by_logprob.size());
     for (size_t i = 0; i < by_logprob.size(); ++i) {
-      const auto row = static_cast<size_t>(entries.local_row[i]);
-      sum[row] += by_logprob[i];
-      entropy_sum[row] += by_entropy[i];
+      of_token[i] = by_logprob[i] / temperatures[row_of(i)];
+      sum[row_of(i)] += of_token[i];
+      entropy_sum[row_of(i)] += by_entropy[i] / temperatures[row_of(i)];
     }
-    const auto like = softmax.log_softmax.options();
-    at::Tensor gradient = softmax.log_softmax.exp_();
-    at::Tensor of_p = ToTensor(sum, at::kDouble, like);
-    if (loss_->uses_entropy()) {
-      const at::Tensor of_h = ToTensor(entropy_sum, at::kDouble, like);
-      of_p.add_(of_h * softmax.entropy);
-      gradient.mul_(of_p.unsqueeze(1)).add_(softmax.p_logp.mul_(of_h.unsqueeze(1)));
-    } else {
-      gradient.mul_(of_p.unsqueeze(1));
-    }
-    gradient.neg_().view({-1}).index_add_(0, flat, ToTensor(by_logprob, at::kDouble, like));
-    return gradient.div_(temperature);
+    at::Tensor of_p = ToTensor(sum, at::kDouble, values.options()).unsqueeze(1);
+    const at::Tensor of_h = ToTensor(entropy_sum, at::kDouble, values.options()).unsqueeze(1);
+    if (loss_->uses_entropy()) of_p.add_(of_h * entropy.unsqueeze(1));
+    ForRows(values, [&](int64_t first, int64_t last) {
+      at::Tensor rows = values.slice(0, first, last);
+      if (loss_->uses_entropy()) {
+        const at::Tensor p = at::exp(rows);
+        rows.mul_(p).mul_(of_h.slice(0, first, last)).addcmul_(p, of_p.slice(0, first, last)).neg_();
+      } else {
+        rows.exp_().mul_(of_p.slice(0, first, last)).neg_();
+      }
+    });
+    values.view({-1}).index_add_(0, flat, ToTensor(of_token, at::kDouble, values.options()));
+  }
+
+  // body(first, last) over the rows of a matrix; on the CPU so few at a time that a core's cache holds them from one
+  // operation to the next.
+  template <typename F>
+  static void ForRows(const at::Tensor& matrix, const F& body) {
+    constexpr int64_t kElements = int64_t{1} << 18;
+    const int64_t rows = matrix.size(0),
+                  step = matrix.is_cpu() ? std::max<int64_t>(1, kElements / matrix.size(1)) : rows;
+    for (int64_t first = 0; first < rows; first += step) body(first, std::min(rows, first + step));
   }
 
   ChunkEntries Entries(size_t begin, size_t end, int64_t vocab) const {

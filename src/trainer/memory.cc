@@ -39,13 +39,8 @@ struct Costs {
   int64_t Weights() const { return parameters * element + rope; }
   int64_t ExportBytes(int64_t rows) const { return 2 * keys * element * rows; }  // of a layer
   int64_t ExportSums(int64_t rows) const { return 2 * keys * accumulator * rows; }
-  // bf16 is differentiated in fp32: copies of `from` values, and `to` results rounded at the end.
-  int64_t Widened(int64_t from, int64_t to) const { return narrow() ? from * accumulator + to * element : 0; }
-
   // The activation's backward pass. The result of the down projection's input is freed before it, its gradient there.
-  int64_t Activation(int64_t rows) const {
-    return rows * mlp * 2 * accumulator + Widened(3 * rows * mlp, 2 * rows * mlp);
-  }
+  int64_t Activation(int64_t rows) const { return rows * mlp * 2 * element; }
   // The down projection's: gradients of its input and of its weight.
   int64_t Down(int64_t rows) const { return (rows + hidden) * mlp * element; }
 
@@ -59,20 +54,18 @@ struct Costs {
   }
   // Back through norms and rotations to the layer's input.
   int64_t Rotation(int64_t rows, int64_t prefix) const {
-    const int64_t tables = narrow() ? positions * (padded_head / 2) * 2 * accumulator : 0;
-    return ExportSums(rows + prefix) + rows * (3 * queries + 2 * hidden) * element +
-           Widened(2 * rows * queries, 2 * rows * keys) + (narrow() ? rows * queries * accumulator : 0) + tables +
-           queries * hidden * element - Spent(rows) - rows * queries * element;
+    return ExportSums(rows + prefix) + rows * (2 * queries + 2 * hidden) * element + queries * hidden * element -
+           Spent(rows);
   }
   // Of a history, what the first half of the backward pass frees: the MLP's, and the layer's result.
   int64_t Spent(int64_t rows) const { return rows * (element * (3 * mlp + 3 * hidden) + accumulator); }
 
-  // Log-probs of `rows` rows, `chunk` elements of logits at a time: logits and log-softmax, then their gradient and the
-  // weights', of which several in a narrow type are summed in a wide one.
+  // Log-probs of `rows` rows, `chunk` elements of logits at a time, in whose place log-softmax and gradient are made;
+  // and the weights' gradients, of which several in a narrow type are summed in a wide one.
   int64_t Head(int64_t rows, int64_t chunk) const {
     const int64_t elements = std::min(std::max<int64_t>(1, chunk / vocab), rows) * vocab;
     const int64_t summed = narrow() && elements < rows * vocab ? vocab * hidden * accumulator : 0;
-    return 3 * rows * hidden * element + 2 * elements * accumulator + (narrow() ? elements * element : 0) +
+    return 3 * rows * hidden * element + elements * accumulator + (narrow() ? elements * element : 0) +
            (rows > 0 ? vocab * hidden * element : 0) + summed;
   }
 
@@ -178,7 +171,7 @@ class Walk {
     }
     for (const tree::ForestPart::Source& source : parts_[i].prefix) summed_[static_cast<size_t>(source.part)] = true;
     Note(GradientsAfter(costs_.layers), AllWaiting(), rows * costs_.input,
-         costs_.vocab * costs_.hidden * costs_.element + costs_.Widened(2 * rows * costs_.hidden, 0));
+         costs_.vocab * costs_.hidden * costs_.element);
     any_finished_ = true;
   }
 

@@ -11,6 +11,7 @@
 #include "trainer/parallel/rank_memory.h"
 #include "trainer/parallel/wire.h"
 #include "trainer/process_memory.h"
+#include "trainer/tensor_memory.h"
 #include "trainer/torch_edge.h"
 #include "trainer/weights_of.h"
 
@@ -242,7 +243,8 @@ absl::Status Trainer::CheckStepMemory(const tree::PackedForest& forest, StepMetr
       NeedOf(options_, config(), bytes, pass_options_, parts, ranks_, /*reference=*/reference_.has_value());
   metrics["perf/memory_predicted_bytes"] = static_cast<double>(need.total());
   const bool limited = options_.memory_limit_mb > 0;
-  const int64_t available = limited ? LimitBytes(options_) : AvailableMemory() / RanksHere(ranks_);
+  const int64_t available =
+      limited ? LimitBytes(options_) : TensorMemoryNow().kept + AvailableMemory() / RanksHere(ranks_);
   return CheckMemory(need, limited ? need.total() : need.step(), available,
                      absl::StrCat(stage_ ? absl::StrCat("a step of ", stage_->name) : absl::StrCat("step ", version_),
                                   " (", forest.size(), " merged tokens in ", parts.size(), " parts)"),

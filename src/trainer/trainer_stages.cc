@@ -12,6 +12,7 @@
 #include "trainer/parallel/wire.h"
 #include "trainer/process_memory.h"
 #include "trainer/schedule.h"
+#include "trainer/tensor_memory.h"
 #include "trainer/torch_edge.h"
 #include "trainer/trainer.h"
 
@@ -187,6 +188,7 @@ absl::Status Trainer::EndStage() {
     Unite();
     MakeOptimizer(options_.optimizer);
     ReturnFreedMemory();
+    ReleaseTensorMemory();  // the stage's steps may have been larger
     return SetReference(&parameters());
   });
   return ranks_ == nullptr ? ended : ranks_->Agree(ended);

@@ -14,6 +14,7 @@
 #include "trainer/memory.h"
 #include "trainer/process_memory.h"
 #include "trainer/step_bound.h"
+#include "trainer/tensor_memory.h"
 #include "tree/cut.h"
 #include "tree/documents.h"
 #include "tree/shapes.h"
@@ -178,7 +179,7 @@ class ShapeBench {
     const auto objective = MakeCispo(1.0, 4.0);
     StepLoss loss(*objective, {}, batch_);
     ResetPeakMemory();
-    const int64_t held = ResidentMemory();
+    const int64_t held = ResidentMemory() - TensorMemoryNow().kept;
     const Seconds2 start = ClockNow();
     variant.result = AccumulateGradients(model, variant.forest, batch_.calls, loss, pass_);
     const Seconds2 end = ClockNow();
@@ -280,6 +281,7 @@ absl::Status RunTreeBench(const TreeBenchOptions& options, const std::function<v
   const auto shapes = options.shapes.empty() ? tree::WorkloadShapes() : options.shapes;
   for (const std::string& shape : shapes) INGOT_RETURN_IF_ERROR(tree::MakeWorkload(shape, 1e-6, 2).status());
   ReturnFreedMemory();
+  KeepTensorMemory();
   for (const std::string& shape : shapes) INGOT_RETURN_IF_ERROR(ShapeBench(options, shape).Run(emit));
   return absl::OkStatus();
 }

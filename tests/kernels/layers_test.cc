@@ -275,5 +275,60 @@ TEST(HalfLayers, EqualThoseOfFp64WithinTheirRounding) {
   EXPECT_LT(RelativeError(y, want), 3e-3);
 }
 
+std::vector<float> FloatsOf(const std::vector<BFloat16>& x) {
+  std::vector<float> wide(x.size());
+  std::transform(x.begin(), x.end(), wide.begin(), ToFloat);
+  return wide;
+}
+
+std::vector<BFloat16> Rounded(const std::vector<float>& x) {
+  std::vector<BFloat16> narrow(x.size());
+  std::transform(x.begin(), x.end(), narrow.begin(), ToBFloat16);
+  return narrow;
+}
+
+// More rows than are summed at once, and sizes that are no multiple of a vector.
+TEST(HalfLayers, GradientsAreThoseOfFp32RoundedOnce) {
+  std::mt19937_64 rng(9);
+  const int64_t rows = 71, heads = 3, dim = 22, half = dim / 2, n = heads * dim;
+  const auto x = RandomVector<BFloat16>(rng, rows * n), other = RandomVector<BFloat16>(rng, rows * n),
+             grad = RandomVector<BFloat16>(rng, rows * n), w = RandomVector<BFloat16>(rng, n),
+             turn = RandomVector<BFloat16>(rng, 20 * half);
+  const std::vector<float> wx = FloatsOf(x), wo = FloatsOf(other), wg = FloatsOf(grad), ww = FloatsOf(w),
+                           wt = FloatsOf(turn), inverse = RandomVector<float>(rng, rows * heads);
+  std::vector<BFloat16> by_x(rows * n), by_w(n);
+  std::vector<float> want_x(rows * n), want_w(n);
+
+  RmsNormBackward<BFloat16>(grad.data(), x.data(), w.data(), inverse.data(), rows, n, by_x.data(), by_w.data(),
+                            Threads(2));
+  RmsNormBackward<float>(wg.data(), wx.data(), ww.data(), inverse.data(), rows, n, want_x.data(), want_w.data(),
+                         Serial);
+  EXPECT_EQ(by_x, Rounded(want_x));
+  EXPECT_EQ(by_w, Rounded(want_w));
+
+  std::vector<int64_t> positions(rows);
+  for (int64_t& p : positions) p = static_cast<int64_t>(rng() % 20);
+  by_w.resize(dim), want_w.resize(dim);
+  for (const bool norm : {true, false}) {
+    NormRotateBackward<BFloat16>(
+        {x.data(), norm ? w.data() : nullptr, 1e-3f, turn.data(), turn.data(), positions.data(), rows, heads, dim, 0},
+        grad.data(), inverse.data(), by_x.data(), norm ? by_w.data() : nullptr, Threads(2));
+    NormRotateBackward<float>(
+        {wx.data(), norm ? ww.data() : nullptr, 1e-3f, wt.data(), wt.data(), positions.data(), rows, heads, dim, 0},
+        wg.data(), inverse.data(), want_x.data(), norm ? want_w.data() : nullptr, Serial);
+    EXPECT_EQ(by_x, Rounded(want_x)) << norm;
+    if (norm) {
+      EXPECT_EQ(by_w, Rounded(want_w));
+    }
+  }
+
+  std::vector<BFloat16> by_other(rows * n);
+  std::vector<float> want_other(rows * n);
+  SwiGluBackward<BFloat16>(grad.data(), x.data(), other.data(), rows * n, by_x.data(), by_other.data(), Threads(2));
+  SwiGluBackward<float>(wg.data(), wx.data(), wo.data(), rows * n, want_x.data(), want_other.data(), Serial);
+  EXPECT_EQ(by_x, Rounded(want_x));
+  EXPECT_EQ(by_other, Rounded(want_other));
+}
+
 }  // namespace
 }  // namespace ingot::kernels

@@ -159,7 +159,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"Wide", kWide, "system-4", 0.125, 512, true, true},
                       Case{"Wide", kWide, "dialogue-8", 0.03125, 64, false, false, at::kBFloat16},
                       Case{"Slim", kSlim, "group-8-4k", 0.0625, 100000, false, false, at::kBFloat16},
-                      Case{"Slim", kSlim, "dialogue-8", 0.125, 768, true, true, at::kBFloat16},
+                      Case{"Slim", kSlim, "dialogue-8", 0.1875, 1152, true, true, at::kBFloat16},
                       Case{"Deep", kDeep, "dialogue-8", 0.125, 100000, true, false},
                       Case{"Deep", kDeep, "thinking-8", 0.0625, 128, false, false},
                       Case{"Deep", kDeep, "dialogue-8", 0.125, 128, true, false},

@@ -22,18 +22,9 @@ bool Native(const at::Tensor& t) {
   return t.device().is_cpu() && (type == at::kFloat || type == at::kDouble || type == at::kBFloat16);
 }
 
-// bf16 is differentiated in fp32.
-at::Tensor Widened(const at::Tensor& t) { return t.defined() ? t.to(AccumulatorType(t)).contiguous() : t; }
-
 template <typename... Tensors>
 bool NeedsGrad(const Tensors&... tensors) {
   return at::GradMode::is_enabled() && ((tensors.defined() && tensors.requires_grad()) || ...);
-}
-
-// Of a tensor that Widened made.
-template <typename F>
-auto ByWideType(const at::Tensor& t, F&& f) {
-  return t.scalar_type() == at::kFloat ? f(float{}) : f(double{});
 }
 
 // Autograd takes no undefined tensors as arguments.
@@ -133,15 +124,14 @@ class RmsNormFunction : public Function<RmsNormFunction> {
   }
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
     const auto saved = context->get_saved_variables();
-    const at::Tensor x = Widened(saved[0]), weight = Widened(saved[1]), grad = Widened(grads[0]);
+    const at::Tensor &x = saved[0], &weight = saved[1], grad = grads[0].contiguous();
     at::Tensor grad_x = at::empty_like(x), grad_weight = at::empty_like(weight);
-    ByWideType(x, [&](auto zero) {
+    ByType(x, [&](auto zero) {
       using T = decltype(zero);
-      RmsNormBackward<T>(Read<T>(grad), Read<T>(x), Read<T>(weight), Read<T>(saved[2]), x.size(0), x.size(1),
-                         Write<T>(grad_x), Write<T>(grad_weight), TorchParallelFor());
+      RmsNormBackward<T>(Read<T>(grad), Read<T>(x), Read<T>(weight), Read<Accumulator<T>>(saved[2]), x.size(0),
+                         x.size(1), Write<T>(grad_x), Write<T>(grad_weight), TorchParallelFor());
     });
-    const at::ScalarType type = saved[0].scalar_type();
-    return {grad_x.to(type), grad_weight.to(type), at::Tensor()};
+    return {grad_x, grad_weight, at::Tensor()};
   }
 };
 
@@ -196,19 +186,16 @@ class NormRotateFunction : public Function<NormRotateFunction> {
   }
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
     const auto saved = context->get_saved_variables();
-    const at::Tensor weight = Widened(saved[1]), grad = Widened(grads[0]), cos = Widened(saved[2]),
-                     sin = Widened(saved[3]), x = weight.defined() ? Widened(saved[0]) : grad;
+    const at::Tensor &weight = saved[1], &cos = saved[2], &sin = saved[3], grad = grads[0].contiguous();
+    const at::Tensor& x = weight.defined() ? saved[0] : grad;
     at::Tensor grad_x = at::empty_like(grad), grad_weight = weight.defined() ? at::empty_like(weight) : at::Tensor();
-    ByWideType(grad, [&](auto zero) {
+    ByType(grad, [&](auto zero) {
       using T = decltype(zero);
       const auto args = Rotation<T>(x, weight, context->saved_data["eps"].toDouble(), cos, sin, saved[4]);
-      NormRotateBackward<T>(args, Read<T>(grad), Read<T>(saved[5]), Write<T>(grad_x),
-                            weight.defined() ? Write<T>(grad_weight) : nullptr, TorchParallelFor());
+      NormRotateBackward<T>(args, Read<T>(grad), Read<Accumulator<T>>(saved[5]), Write<T>(grad_x),
+                            Write<T>(grad_weight), TorchParallelFor());
     });
-    const at::ScalarType type = saved[2].scalar_type();
-    return {grad_x.to(type), weight.defined() ? grad_weight.to(type) : grad_weight,
-            at::Tensor(),    at::Tensor(),
-            at::Tensor(),    at::Tensor()};
+    return {grad_x, grad_weight, at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor()};
   }
 };
 
@@ -241,15 +228,14 @@ class SwiGluFunction : public Function<SwiGluFunction> {
   }
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
     const auto saved = context->get_saved_variables();
-    const at::Tensor gate = Widened(saved[0]), up = Widened(saved[1]), grad = Widened(grads[0]);
+    const at::Tensor &gate = saved[0], &up = saved[1], grad = grads[0].contiguous();
     at::Tensor grad_gate = at::empty_like(gate), grad_up = at::empty_like(up);
-    ByWideType(gate, [&](auto zero) {
+    ByType(gate, [&](auto zero) {
       using T = decltype(zero);
       SwiGluBackward<T>(Read<T>(grad), Read<T>(gate), Read<T>(up), gate.numel(), Write<T>(grad_gate), Write<T>(grad_up),
                         TorchParallelFor());
     });
-    const at::ScalarType type = saved[0].scalar_type();
-    return {grad_gate.to(type), grad_up.to(type)};
+    return {grad_gate, grad_up};
   }
 };
 

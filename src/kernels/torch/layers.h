@@ -1,7 +1,7 @@
 // The pieces of a transformer layer as torch functions with autograd.
 //
 // fp32, fp64 and bf16 on the CPU run kernels/layers.h: there a row of the result depends on its row of the input alone.
-// Gradients of bf16 are computed in fp32 (of the matrix products: by ATen in bf16) and rounded. Other dtypes and
+// Gradients of bf16 are computed in fp32 and rounded; those of the matrix products are ATen's. Other dtypes and
 // devices run the same formulas through ATen operators. With nothing to differentiate they cost one call and allocate
 // nothing but the result. Throw c10::Error on tensors that do not fit.
 #pragma once

@@ -1,0 +1,158 @@
+#include "trainer/tensor_memory.h"
+
+#include <c10/core/Allocator.h>
+#include <c10/core/CPUAllocator.h>
+#include <c10/core/impl/alloc_cpu.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <map>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/mutex.h"
+
+namespace ingot::trainer {
+namespace {
+
+constexpr size_t kLeast = size_t{1} << 20;
+constexpr size_t kGrain = size_t{1} << 18;  // of sizes: what is moved is never less
+
+// Addresses [data, data + bytes). The system moves mappings, and a block that was put together of several consists of
+// them for good: `pieces` are their sizes, in order.
+struct Block {
+  char* data = nullptr;
+  size_t bytes = 0;
+  std::vector<size_t> pieces;
+
+  // Cuts off what is behind `first` bytes.
+  Block Split(size_t first) {
+    Block rest{data + first, bytes - first, {}};
+    size_t end = 0, i = 0;
+    while (end + pieces[i] <= first) end += pieces[i++];
+    if (end < first) {
+      rest.pieces.push_back(end + pieces[i] - first);
+      pieces[i++] = first - end;
+    }
+    rest.pieces.insert(rest.pieces.end(), pieces.begin() + static_cast<std::ptrdiff_t>(i), pieces.end());
+    pieces.resize(i);
+    bytes = first;
+    return rest;
+  }
+};
+
+// Blocks of its own for large tensors, the system's heap for the others. One deleter for both: ATen also takes memory
+// through raw_allocate, and gives back through it what it had from torch's own allocator before.
+class KeptMemory final : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(size_t n) override {
+    void* const data = n < kLeast ? c10::alloc_cpu(n) : Take((n + kGrain - 1) / kGrain * kGrain);
+    return {data, data, &Free, c10::Device(c10::DeviceType::CPU)};
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return &Free; }
+  void copy_data(void* to, const void* from, std::size_t count) const override { default_copy_data(to, from, count); }
+
+  TensorMemory Now() {
+    base::MutexLock lock(mu_);
+    return {static_cast<int64_t>(live_), static_cast<int64_t>(kept_bytes_)};
+  }
+  void Release() {
+    base::MutexLock lock(mu_);
+    for (const auto& [bytes, block] : kept_) munmap(block.data, bytes);
+    kept_.clear();
+    kept_bytes_ = 0;
+  }
+
+  // Lives as long as the process: tensors may be freed at its very end.
+  static KeptMemory& Get() {
+    static auto* const memory = new KeptMemory;
+    return *memory;
+  }
+
+ private:
+  static void Free(void* data) {
+    constexpr uintptr_t kPage = 4096;
+    const bool may_be_large = reinterpret_cast<uintptr_t>(data) % kPage == 0;
+    if (!may_be_large || !Get().Keep(data)) c10::free_cpu(data);
+  }
+
+  void* Take(size_t bytes) ABSL_LOCKS_EXCLUDED(mu_) {
+    base::MutexLock lock(mu_);
+    const auto fits = kept_.lower_bound(bytes);
+    Block block = fits != kept_.end() ? TakeKept(fits) : Assemble(bytes);
+    if (block.bytes > bytes) Keep(block.Split(bytes));
+    live_ += bytes;
+    void* const data = block.data;
+    in_use_.emplace(data, std::move(block));
+    return data;
+  }
+
+  // False: it is none of these blocks.
+  bool Keep(void* data) ABSL_LOCKS_EXCLUDED(mu_) {
+    base::MutexLock lock(mu_);
+    const auto found = in_use_.find(data);
+    if (found == in_use_.end()) return false;
+    live_ -= found->second.bytes;
+    Keep(std::move(found->second));
+    in_use_.erase(found);
+    return true;
+  }
+
+  // A block of new addresses with the pages of all that is kept, as far as it needs them. What is lacking is new.
+  Block Assemble(size_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    void* const data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    TORCH_CHECK_WITH(OutOfMemoryError, data != MAP_FAILED, "out of memory: a tensor of ", bytes, " bytes, beside ",
+                     live_, " bytes of others");
+    Block block{static_cast<char*>(data), bytes, {}};
+    size_t filled = 0;
+    while (filled < bytes && !kept_.empty()) {
+      Block from = TakeKept(std::prev(kept_.end()));
+      if (from.bytes > bytes - filled) Keep(from.Split(bytes - filled));
+      for (const size_t piece : from.pieces) {
+        char* const to = block.data + filled;
+        if (mremap(from.data, piece, piece, MREMAP_MAYMOVE | MREMAP_FIXED, to) == MAP_FAILED) {
+          munmap(from.data, piece);  // too many mappings: new pages do as well
+        }
+        block.pieces.push_back(piece);
+        from.data += piece;
+        filled += piece;
+      }
+    }
+    if (filled < bytes) block.pieces.push_back(bytes - filled);
+    return block;
+  }
+
+  void Keep(Block block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    kept_bytes_ += block.bytes;
+    const size_t bytes = block.bytes;
+    kept_.emplace(bytes, std::move(block));
+  }
+  Block TakeKept(std::multimap<size_t, Block>::iterator at) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    Block block = std::move(at->second);
+    kept_bytes_ -= block.bytes;
+    kept_.erase(at);
+    return block;
+  }
+
+  base::Mutex mu_;
+  std::unordered_map<void*, Block> in_use_ ABSL_GUARDED_BY(mu_);
+  std::multimap<size_t, Block> kept_ ABSL_GUARDED_BY(mu_);  // by size
+  size_t live_ ABSL_GUARDED_BY(mu_) = 0, kept_bytes_ ABSL_GUARDED_BY(mu_) = 0;
+};
+
+}  // namespace
+
+void KeepTensorMemory() {
+  static const bool once = [] {
+    c10::SetCPUAllocator(&KeptMemory::Get(), /*priority=*/1);
+    return true;
+  }();
+  static_cast<void>(once);
+}
+
+TensorMemory TensorMemoryNow() { return KeptMemory::Get().Now(); }
+
+void ReleaseTensorMemory() { KeptMemory::Get().Release(); }
+
+}  // namespace ingot::trainer
