@@ -16,10 +16,10 @@
 namespace ingot::datapool {
 namespace {
 
-constexpr char kSchema[] = "ingot datapool 2";
-// Its calls name all of their contexts: what reads schema 2 reads it, and raises it, so that nothing older takes a call
-// that continues another one for all that there is.
-constexpr char kOlderSchema[] = "ingot datapool 1";
+constexpr char kSchema[] = "ingot datapool 3";
+// What is read as well, and raised at the first opening, so that nothing older misreads what is written from then on:
+// in 1, calls name all of their contexts; in 1 and 2, an episode is one record (datapool/episode_record.h).
+constexpr const char* kOlderSchemas[] = {"ingot datapool 1", "ingot datapool 2"};
 constexpr const char* kFamilyNames[kFamilies] = {"default",  "episodes", "order", "calls",   "call_ids",
                                                  "segments", "refs",     "uses",  "journal", "appends"};
 
@@ -244,7 +244,9 @@ absl::Status Database::CheckSchema(const std::string& layout) {
       return stored.status();
     }
     if (!schema.empty()) {
-      if (schema != kSchema && schema != kOlderSchema) {
+      const bool older =
+          std::find(std::begin(kOlderSchemas), std::end(kOlderSchemas), schema) != std::end(kOlderSchemas);
+      if (schema != kSchema && !older) {
         return absl::FailedPreconditionError(absl::StrCat(
             "the pool at ", options_.path, " was made with schema '", schema, "', this version of ingot has '", kSchema,
             "': open it with the version that made it, or choose another path"));
