@@ -148,13 +148,13 @@ absl::StatusOr<v1::Group> Store::GetGroup(const v1::GetGroupRequest& request) {
 }
 
 absl::StatusOr<v1::ListEpisodesResponse> Store::ListEpisodes(const v1::ListEpisodesRequest& request) {
-  if (request.limit() < 0) return absl::InvalidArgumentError(absl::StrCat("limit is ", request.limit()));
+  INGOT_RETURN_IF_ERROR(ValidateListEpisodes(request));
   const bool newest_only = !request.all_attempts() && request.purpose() != v1::PURPOSE_SERVE;
   const std::string first = GroupPrefix(request.purpose(), std::max<int64_t>(request.first_group(), 0));
   const std::string from = request.after().empty() ? first : std::max(first, request.after() + '\0');
   const Database::Reader reader = impl_->database->Read();
   v1::ListEpisodesResponse response;
-  PageBound bound(request.limit());
+  PageBound bound(request.limit(), request.max_bytes());
   std::string last;     // key that was looked at
   bool listed = false;  // it is in the answer
   absl::Status damage;
