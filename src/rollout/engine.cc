@@ -100,6 +100,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& opti
 Engine::Engine(const EngineOptions& options, Parts parts)
     : options_(Resolve(options, *parts.runner)),
       runner_(std::move(parts.runner)),
+      codec_{.max_bytes = runner_->max_weight_bytes()},
       sampler_(std::move(parts.sampler)),
       tokenizer_(std::move(parts.tokenizer)),
       clock_(*parts.clock),
@@ -364,7 +365,7 @@ absl::StatusOr<v1::UpdateWeightsResponse> Engine::Update(const weights::EncodedD
       return response;  // a sender that did not hear our answer tries again
     }
   }
-  INGOT_ASSIGN_OR_RETURN(std::shared_ptr<const weights::Snapshot> snapshot, weights::Apply(base, delta));
+  INGOT_ASSIGN_OR_RETURN(std::shared_ptr<const weights::Snapshot> snapshot, weights::Apply(base, delta, codec_));
   INGOT_ASSIGN_OR_RETURN(Held next, LoadVersion(std::move(snapshot)));
   response.set_apply_ms(MillisSince(start));
   if (cancelled()) return GivenUp(target);
@@ -382,7 +383,7 @@ absl::Status Engine::HoldBeside(const weights::EncodedDelta& delta, const std::f
     const auto found = retained_.find(target.version());
     if (found != retained_.end() && found->second.version->checksum == target.checksum()) return absl::OkStatus();
   }
-  INGOT_ASSIGN_OR_RETURN(std::shared_ptr<const weights::Snapshot> snapshot, weights::Apply(nullptr, delta));
+  INGOT_ASSIGN_OR_RETURN(std::shared_ptr<const weights::Snapshot> snapshot, weights::Apply(nullptr, delta, codec_));
   INGOT_ASSIGN_OR_RETURN(Held held, LoadVersion(std::move(snapshot)));
   if (cancelled()) return GivenUp(target);
   {

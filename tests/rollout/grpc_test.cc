@@ -180,6 +180,23 @@ TEST(RolloutGrpcTest, AnUpdateBeyondTheLimitIsRefused) {
   EXPECT_EQ(remote.engine->Status()->version(), 1);
 }
 
+// A few kilobytes that say to be megabytes: refused before anything is made of them.
+TEST(RolloutGrpcTest, AnUpdateToMoreThanTheModelIsRefused) {
+  Remote remote;
+  const std::vector<std::byte> zeros(16 << 20);
+  const auto large = *weights::Snapshot::Copy(2, {{"w", "F32", {4 << 20}, zeros}});
+  for (const auto& delta : {*weights::Encode(nullptr, *large, false), *weights::EncodeBeside(*large)}) {
+    ASSERT_LT(delta.wire_bytes(), 10000);
+    const auto sink = *weights::NewGrpcSink(remote.channel);
+    for (weights::Sink* to : {sink.get(), static_cast<weights::Sink*>(remote.engine.get())}) {
+      const absl::Status status = to->Update(delta).status();
+      EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+      EXPECT_THAT(std::string(status.message()), testing::HasSubstr("more than 8 bytes"));
+    }
+  }
+  EXPECT_THAT(remote.engine->Status()->held_versions(), testing::ElementsAre(1));
+}
+
 TEST(RolloutGrpcTest, AServerOfFixedWeightsSamplesAndTakesNoOthers) {
   Remote remote(1 << 20, /*takes_weights=*/false);
   const auto sink = *weights::NewGrpcSink(remote.channel);
