@@ -300,8 +300,11 @@ absl::StatusOr<v1::EngineStatusResponse> Engine::Status() {
   status.set_alive_seconds(duration<double>(clock_.Now() - started_).count());
   status.set_version(newest_.version == nullptr ? -1 : newest_.version->version);
   status.clear_held_versions();
-  for (const auto& [version, held] : retained_) status.add_held_versions(version);
-  if (status.version() >= 0 && !retained_.contains(status.version())) status.add_held_versions(status.version());
+  status.clear_held_checksums();
+  for (const weights::HeldVersion& held : AllHeld()) {
+    status.add_held_versions(held.version);
+    status.add_held_checksums(held.checksum);
+  }
   return status;
 }
 
@@ -312,9 +315,19 @@ absl::StatusOr<int64_t> Engine::LiveVersion() {
   return newest_.version == nullptr ? -1 : newest_.version->version;
 }
 
-absl::StatusOr<std::vector<int64_t>> Engine::HeldVersions() {
-  INGOT_ASSIGN_OR_RETURN(const v1::EngineStatusResponse status, Status());
-  return std::vector<int64_t>(status.held_versions().begin(), status.held_versions().end());
+absl::StatusOr<std::vector<weights::HeldVersion>> Engine::HeldVersions() {
+  base::MutexLock lock(mu_);
+  if (stopping_) return absl::UnavailableError("the rollout engine is shutting down");
+  return AllHeld();
+}
+
+std::vector<weights::HeldVersion> Engine::AllHeld() const {
+  std::vector<weights::HeldVersion> all;
+  for (const auto& [version, held] : retained_) all.push_back({version, held.version->checksum});
+  if (newest_.version != nullptr && !retained_.contains(newest_.version->version)) {
+    all.push_back({newest_.version->version, newest_.version->checksum});
+  }
+  return all;
 }
 
 std::shared_ptr<const weights::Snapshot> Engine::newest() const {

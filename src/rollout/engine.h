@@ -69,7 +69,7 @@ class Engine final : public Client, public weights::Sink {
                                                    const std::function<bool()>& cancelled);
   absl::Status Release(int64_t version) override;
   absl::StatusOr<int64_t> LiveVersion() override;
-  absl::StatusOr<std::vector<int64_t>> HeldVersions() override;
+  absl::StatusOr<std::vector<weights::HeldVersion>> HeldVersions() override;
 
   // The newest live weights; null before the first.
   std::shared_ptr<const weights::Snapshot> newest() const;
@@ -99,6 +99,7 @@ class Engine final : public Client, public weights::Sink {
   absl::Status AddConstraint(Sequence* sequence);
   absl::Status Enqueue(std::unique_ptr<Sequence> sequence);
   bool HasRoom(int64_t version);  // to retain it
+  std::vector<weights::HeldVersion> AllHeld() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status HoldBeside(const weights::EncodedDelta& delta, const std::function<bool()>& cancelled)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
   absl::StatusOr<Held> LoadVersion(std::shared_ptr<const weights::Snapshot> snapshot)

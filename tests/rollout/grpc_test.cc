@@ -140,6 +140,9 @@ TEST(RolloutGrpcTest, WeightsArriveOverTheChannelAndHealAfterAWrongBase) {
             absl::StatusCode::kFailedPrecondition);
   ASSERT_EQ(sink->Update(*weights::Encode(nullptr, *three, false)).status(), absl::OkStatus());
   EXPECT_THAT(remote.client->Status()->held_versions(), testing::UnorderedElementsAre(2, 3));
+  const std::vector<weights::HeldVersion> held{{2, two->checksum()}, {3, three->checksum()}};
+  EXPECT_EQ(*sink->HeldVersions(), held);
+  EXPECT_EQ(*remote.engine->HeldVersions(), held);
   ASSERT_EQ(sink->Release(2), absl::OkStatus());
   EXPECT_THAT(remote.client->Status()->held_versions(), testing::ElementsAre(3));
   Collect result;
