@@ -17,7 +17,6 @@ namespace {
 
 using testing::Append;
 using testing::BatchRecord;
-using testing::End;
 using testing::Get;
 using ::testing::HasSubstr;
 using testing::Open;
