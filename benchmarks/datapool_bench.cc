@@ -1,15 +1,24 @@
-// AppendCall of the data pool: latency and throughput of durable writes, by number of writers.
+// Durable writes of the data pool: latency and throughput of AppendCall by number of writers, then what one append and
+// one reward cost by the size of the episode's task.
 //
 //   datapool_bench [folder] [seconds per line]      the folder's disk is what is measured; default: a temporary one
 //
-// Each writer records an agent that grows one conversation: every call names all earlier segments, brings 200 prompt
-// and 300 sampled tokens, and returns after its fsync. An episode has 20 calls. Bytes are of the messages. Not
-// measured: reads, trimming, gRPC.
+// Each writer records an agent that grows one conversation: every call continues the one before, brings 200 prompt and
+// 300 sampled tokens, and returns after its fsync. An episode has 20 calls. Bytes are of the messages.
+//
+// By task: one writer; CPU is that of all threads, RocksDB's included, while calls are made that were put together
+// before; "written" is what the process handed to write(2) meanwhile: logs, tables, compaction. Episodes are opened
+// before the clock starts. A reward is one signal that changes.
+//
+// Not measured: reads, trimming, gRPC.
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <random>
 #include <string>
 #include <thread>
@@ -48,32 +57,44 @@ void Fail(const absl::Status& status) {
   std::exit(1);
 }
 
+v1::OpenEpisodeRequest Opening(const std::string& id, int64_t group, size_t task_bytes) {
+  v1::OpenEpisodeRequest open;
+  open.mutable_episode()->set_episode_id(id);
+  open.mutable_episode()->mutable_ref()->set_group_id(group);
+  open.mutable_episode()->mutable_task()->set_payload_json(std::string(task_bytes, 'x'));
+  return open;
+}
+
+// The next call of an episode that has `call` calls, whose prompts and samples have `tokens` so far.
+v1::AppendCallRequest NextCall(std::mt19937_64& rng, const std::string& id, int call, int64_t& tokens) {
+  v1::AppendCallRequest request;
+  request.mutable_call()->set_call_id(id + "/" + std::to_string(call));
+  request.mutable_call()->set_episode_id(id);
+  request.mutable_call()->set_sequence(call);
+  *request.add_segments() = RandomSegment(rng, false);
+  *request.add_segments() = RandomSegment(rng, true);
+  if (call > 0) {
+    request.mutable_call()->set_parent_call_id(id + "/" + std::to_string(call - 1));
+    request.mutable_call()->set_continued_segments(1);
+  }
+  tokens += request.segments(0).token_ids_size();
+  request.mutable_call()->set_context_tokens(tokens);
+  tokens += request.segments(1).token_ids_size();
+  request.mutable_call()->add_context_keys(tree::SegmentKey(request.segments(0)));
+  request.mutable_call()->add_sampled_keys(tree::SegmentKey(request.segments(1)));
+  return request;
+}
+
 Result Write(datapool::Client& pool, int writer, int round, Clock::time_point end) {
   std::mt19937_64 rng(writer * 1000 + round);
   Result result;
   for (int episode = 0; Clock::now() < end; ++episode) {
-    v1::OpenEpisodeRequest open;
     const std::string id = std::to_string(round) + "-" + std::to_string(writer) + "-" + std::to_string(episode);
-    open.mutable_episode()->set_episode_id(id);
-    open.mutable_episode()->mutable_ref()->set_group_id((round * 100 + writer) * int64_t{1000000} + episode);
-    if (const auto status = pool.OpenEpisode(open); !status.ok()) Fail(status);
+    const int64_t group = (round * 100 + writer) * int64_t{1000000} + episode;
+    if (const auto status = pool.OpenEpisode(Opening(id, group, 0)); !status.ok()) Fail(status);
     int64_t tokens = 0;
     for (int call = 0; call < kCallsPerEpisode && Clock::now() < end; ++call) {
-      v1::AppendCallRequest request;
-      request.mutable_call()->set_call_id(id + "/" + std::to_string(call));
-      request.mutable_call()->set_episode_id(id);
-      request.mutable_call()->set_sequence(call);
-      *request.add_segments() = RandomSegment(rng, false);
-      *request.add_segments() = RandomSegment(rng, true);
-      if (call > 0) {
-        request.mutable_call()->set_parent_call_id(id + "/" + std::to_string(call - 1));
-        request.mutable_call()->set_continued_segments(1);
-      }
-      tokens += request.segments(0).token_ids_size();
-      request.mutable_call()->set_context_tokens(tokens);
-      tokens += request.segments(1).token_ids_size();
-      request.mutable_call()->add_context_keys(tree::SegmentKey(request.segments(0)));
-      request.mutable_call()->add_sampled_keys(tree::SegmentKey(request.segments(1)));
+      const v1::AppendCallRequest request = NextCall(rng, id, call, tokens);
       const auto start = Clock::now();
       if (const auto status = pool.AppendCall(request); !status.ok()) Fail(status);
       result.milliseconds.push_back(std::chrono::duration<double, std::milli>(Clock::now() - start).count());
@@ -106,6 +127,67 @@ void Measure(datapool::Client& pool, const char* name, int writers, int round, d
               quantile(0.99), quantile(1));
 }
 
+// What the process has used so far.
+struct Usage {
+  double cpu_ms = 0;
+  int64_t written_bytes = 0;
+  Clock::time_point at = Clock::now();
+};
+
+Usage Used() {
+  Usage usage;
+  rusage times{};
+  ::getrusage(RUSAGE_SELF, &times);
+  const auto milliseconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) * 1e3 + static_cast<double>(time.tv_usec) * 1e-3;
+  };
+  usage.cpu_ms = milliseconds(times.ru_utime) + milliseconds(times.ru_stime);
+  std::ifstream io("/proc/self/io");
+  for (std::string name; io >> name;) {
+    if (name == "wchar:") io >> usage.written_bytes;
+  }
+  return usage;
+}
+
+void PrintEach(const char* what, size_t task_bytes, size_t count, const Usage& before) {
+  const Usage used = Used();
+  const auto each = static_cast<double>(count);
+  std::printf("task %8zu bytes  %-7s %6zu times  CPU %7.3f ms  %7.3f ms  written %9.1f KB each\n", task_bytes, what,
+              count, (used.cpu_ms - before.cpu_ms) / each,
+              std::chrono::duration<double, std::milli>(used.at - before.at).count() / each,
+              static_cast<double>(used.written_bytes - before.written_bytes) / each / 1e3);
+}
+
+void MeasureByTask(datapool::Client& pool, size_t task_bytes, int round) {
+  constexpr int kEpisodes = 40;
+  constexpr int kRewards = 400;
+  std::mt19937_64 rng(round);
+  std::vector<std::string> ids;
+  for (int i = 0; i < kEpisodes; ++i) {
+    ids.push_back("task-" + std::to_string(round) + "-" + std::to_string(i));
+    const auto status = pool.OpenEpisode(Opening(ids.back(), (1000 + round) * int64_t{1000000} + i, task_bytes));
+    if (!status.ok()) Fail(status);
+  }
+  std::vector<v1::AppendCallRequest> calls;
+  for (const std::string& id : ids) {
+    int64_t tokens = 0;
+    for (int call = 0; call < kCallsPerEpisode; ++call) calls.push_back(NextCall(rng, id, call, tokens));
+  }
+  const Usage appends = Used();
+  for (const v1::AppendCallRequest& call : calls) {
+    if (const auto status = pool.AppendCall(call); !status.ok()) Fail(status);
+  }
+  PrintEach("append", task_bytes, calls.size(), appends);
+  const Usage rewards = Used();
+  for (int i = 0; i < kRewards; ++i) {
+    v1::RewardEpisodeRequest reward;
+    reward.set_episode_id(ids[i % kEpisodes]);
+    (*reward.mutable_signals())["progress"] = i + 1;
+    if (const auto status = pool.RewardEpisode(reward); !status.ok()) Fail(status);
+  }
+  PrintEach("reward", task_bytes, kRewards, rewards);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -124,6 +206,13 @@ int main(int argc, char** argv) {
       Measure(**pool, sync ? "fsync" : "no fsync (test)", writers, round++, seconds);
     }
   }
+  datapool::StoreOptions options;
+  options.path = folder + "/by-task";
+  auto pool = datapool::OpenPool(options);
+  if (!pool.ok()) Fail(pool.status());
+  int round = 0;
+  for (const size_t task_bytes : {0, 100'000, 1'000'000}) MeasureByTask(**pool, task_bytes, round++);
+  pool->reset();
   if (folder == made) std::filesystem::remove_all(folder);
   return 0;
 }

@@ -54,6 +54,7 @@ class TimedRunner final : public rollout::ModelRunner {
   int64_t vocab_size() const override { return runner_->vocab_size(); }
   int64_t context_length() const override { return runner_->context_length(); }
   const std::vector<int32_t>& eos_ids() const override { return runner_->eos_ids(); }
+  int64_t max_weight_bytes() const override { return runner_->max_weight_bytes(); }
   absl::StatusOr<std::shared_ptr<const rollout::LoadedModel>> Load(
       std::shared_ptr<const weights::Snapshot> snapshot) override {
     return runner_->Load(std::move(snapshot));

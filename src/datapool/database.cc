@@ -16,10 +16,10 @@
 namespace ingot::datapool {
 namespace {
 
-constexpr char kSchema[] = "ingot datapool 2";
-// Its calls name all of their contexts: what reads schema 2 reads it, and raises it, so that nothing older takes a call
-// that continues another one for all that there is.
-constexpr char kOlderSchema[] = "ingot datapool 1";
+constexpr char kSchema[] = "ingot datapool 3";
+// What is read as well, and raised at the first opening, so that nothing older misreads what is written from then on:
+// in 1, calls name all of their contexts; in 1 and 2, an episode is one record (datapool/episode_record.h).
+constexpr const char* kOlderSchemas[] = {"ingot datapool 1", "ingot datapool 2"};
 constexpr const char* kFamilyNames[kFamilies] = {"default",  "episodes", "order", "calls",   "call_ids",
                                                  "segments", "refs",     "uses",  "journal", "appends"};
 
@@ -94,7 +94,7 @@ absl::Status ScanWith(Iterator& it, const std::string& prefix, const std::string
 
 Database::Reader::Reader(const Database& database)
     : database_(&database),
-      lock_(database.mu_),
+      lock_(database.Enter()),
       snapshot_(database.db_ == nullptr ? nullptr : database.db_->GetSnapshot()) {}
 
 Database::Reader::~Reader() {
@@ -133,7 +133,7 @@ int64_t Database::Reader::BytesOnDisk() const {
 }
 
 Database::Batch::Batch(const Database& database)
-    : database_(&database), lock_(database.mu_), batch_(rocksdb::BytewiseComparator(), 0, true) {}
+    : database_(&database), lock_(database.Enter()), batch_(rocksdb::BytewiseComparator(), 0, true) {}
 
 absl::StatusOr<std::string> Database::Batch::Get(Family family, const std::string& key) {
   if (database_->db_ == nullptr) return database_->error_;
@@ -187,6 +187,11 @@ absl::StatusOr<std::unique_ptr<Database>> Database::Open(const StoreOptions& opt
   INGOT_RETURN_IF_ERROR(database->OpenFiles(false));
   INGOT_RETURN_IF_ERROR(database->CheckSchema(layout));
   return database;
+}
+
+std::shared_lock<std::shared_mutex> Database::Enter() const {
+  base::MutexLock entry(entry_);
+  return std::shared_lock<std::shared_mutex>(mu_);
 }
 
 absl::Status Database::OpenFiles(bool read_only) {
@@ -244,7 +249,9 @@ absl::Status Database::CheckSchema(const std::string& layout) {
       return stored.status();
     }
     if (!schema.empty()) {
-      if (schema != kSchema && schema != kOlderSchema) {
+      const bool older =
+          std::find(std::begin(kOlderSchemas), std::end(kOlderSchemas), schema) != std::end(kOlderSchemas);
+      if (schema != kSchema && !older) {
         return absl::FailedPreconditionError(absl::StrCat(
             "the pool at ", options_.path, " was made with schema '", schema, "', this version of ingot has '", kSchema,
             "': open it with the version that made it, or choose another path"));
@@ -287,6 +294,7 @@ absl::Status Database::Recover() {
   if (!failed_) return absl::OkStatus();
   if (clock_.Now() < next_attempt_) return error_;
   next_attempt_ = clock_.Now() + base::FromSeconds(options_.retry_after_error_s);
+  base::MutexLock entry(entry_);
   std::unique_lock<std::shared_mutex> lock(mu_);
   // Not DB::Resume: it may go on with the log whose write failed, and RocksDB aborts the process at the next write to
   // it.

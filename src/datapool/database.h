@@ -1,7 +1,8 @@
 // RocksDB behind the few operations the store needs, with its errors told in the project's terms and its failures
 // survived: after a failed write the database is closed and opened again, read-only as long as that does not succeed.
 //
-// Thread safe. Readers hold a Reader for as long as they read; reopening waits for them.
+// Thread safe. Readers hold a Reader for as long as they read; reopening waits for those that there are, and new ones
+// wait for it: however many keep reading, it has its turn. A thread holds one Reader or Batch at a time.
 #pragma once
 
 #include <rocksdb/db.h>
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "base/status.h"
 #include "datapool/keys.h"
 #include "datapool/store.h"
@@ -91,11 +93,14 @@ class Database {
   absl::Status OpenFiles(bool read_only);
   void CloseFiles();
   absl::Status CheckSchema(const std::string& layout);
+  // Keeps db_ as it is.
+  std::shared_lock<std::shared_mutex> Enter() const;
   absl::Status Translate(const rocksdb::Status& status) const;
 
   const StoreOptions options_;
   const base::Clock& clock_;
   rocksdb::Env* const env_;
+  mutable base::Mutex entry_;     // taken before mu_, by readers for a moment: whoever waits for mu_ holds them up
   mutable std::shared_mutex mu_;  // exclusive: db_ is replaced
   std::unique_ptr<rocksdb::DB> db_;
   std::array<rocksdb::ColumnFamilyHandle*, kFamilies> families_{};

@@ -3,7 +3,8 @@
 //
 //   family     key                                    value
 //   meta       "schema", "layout", "counters"         text, text, PoolStatusResponse
-//   episodes   episode                                Episode
+//   episodes   episode                                Episode as it was opened (datapool/episode_record.h)
+//   episodes   0 episode                              Episode, what changes of it
 //   order      purpose group sample attempt episode   -            (who is where; ListEpisodes' order)
 //   calls      episode sequence                       Call
 //   call_ids   call id                                key in `calls`
@@ -39,6 +40,9 @@ inline uint64_t FromBigEndian(std::string_view text) {
 }
 
 inline std::string EpisodePrefix(const std::string& episode_id) { return episode_id + '\0'; }
+
+// Apart from the openings, so that no large one is read with it.
+inline std::string ProgressKey(const std::string& episode_id) { return '\0' + episode_id; }
 
 inline std::string CallKey(const std::string& episode_id, int32_t sequence) {
   return EpisodePrefix(episode_id) + BigEndian(sequence, 4);

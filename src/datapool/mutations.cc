@@ -10,36 +10,16 @@
 #include "absl/strings/cord.h"
 #include "absl/strings/str_join.h"
 #include "base/checksum.h"
+#include "datapool/episode_record.h"
 #include "tree/segment_key.h"
 
 namespace ingot::datapool {
 namespace {
 
-template <typename Message>
-absl::StatusOr<Message> Parse(const std::string& bytes, const std::string& what) {
-  Message message;
-  if (!message.ParseFromString(bytes)) return absl::DataLossError(what + " is damaged in the pool");
-  return message;
-}
-
-absl::StatusOr<v1::Episode> LoadEpisode(Database::Batch& batch, const std::string& episode_id) {
-  const absl::StatusOr<std::string> stored = batch.Get(kEpisodes, episode_id);
-  if (absl::IsNotFound(stored.status())) {
-    return absl::NotFoundError("episode '" + episode_id + "' is not in the pool: it was never opened, or trimmed");
-  }
-  INGOT_RETURN_IF_ERROR(stored.status());
-  return Parse<v1::Episode>(*stored, "episode '" + episode_id + "'");
-}
-
-// The episode as it was opened: what a repeated OpenEpisode has to equal.
+// The episode as it was opened: what a repeated OpenEpisode has to equal, whenever it is said to have been.
 std::string Opening(v1::Episode episode) {
-  episode.clear_state();
-  episode.clear_reward();
-  episode.clear_signals();
-  episode.clear_call_rewards();
-  episode.clear_detail();
+  ClearProgress(episode);
   episode.clear_opened_unix_ns();
-  episode.clear_ended_unix_ns();
   return Canonical(episode);
 }
 
@@ -69,6 +49,10 @@ absl::Status CheckRewardedCalls(Database::Batch& batch, const std::string& episo
   return absl::OkStatus();
 }
 
+void PutProgress(Database::Batch& batch, const v1::Episode& progress) {
+  batch.Put(kEpisodes, ProgressKey(progress.episode_id()), progress.SerializeAsString());
+}
+
 std::string Describe(const v1::Episode& episode) {
   return absl::StrCat("episode '", episode.episode_id(), "' (group ", episode.ref().group_id(), ", sample ",
                       episode.ref().sample_index(), ", attempt ", episode.ref().attempt(), ")");
@@ -92,12 +76,12 @@ absl::Status FenceOlderAttempts(Database::Batch& batch, const v1::Episode& episo
     }
   }
   for (const auto& [attempt, episode_id] : attempts) {
-    INGOT_ASSIGN_OR_RETURN(v1::Episode older, LoadEpisode(batch, episode_id));
+    INGOT_ASSIGN_OR_RETURN(v1::Episode older, LoadProgress(batch, episode_id));
     if (older.state() != v1::EPISODE_OPEN) continue;
     older.set_state(v1::EPISODE_FENCED);
     older.set_detail(absl::StrCat("superseded by attempt ", episode.ref().attempt()));
     older.set_ended_unix_ns(unix_ns);
-    batch.Put(kEpisodes, episode_id, older.SerializeAsString());
+    PutProgress(batch, older);
   }
   return absl::OkStatus();
 }
@@ -174,7 +158,7 @@ absl::Status ContinueCall(Database::Batch& batch, const v1::Call& call, NamedSeg
                                                       call.parent_call_id(), "', which its episode does not hold"));
   }
   INGOT_ASSIGN_OR_RETURN(const std::string stored, batch.Get(kCalls, *key));
-  INGOT_ASSIGN_OR_RETURN(const v1::Call parent, Parse<v1::Call>(stored, "call '" + call.parent_call_id() + "'"));
+  INGOT_ASSIGN_OR_RETURN(const v1::Call parent, ParseRecord<v1::Call>(stored, "call '" + call.parent_call_id() + "'"));
   if (call.continued_segments() > parent.sampled_keys_size()) {
     return absl::InvalidArgumentError(absl::StrCat("continued_segments is ", call.continued_segments(), ": call '",
                                                    parent.call_id(), "' sampled ", parent.sampled_keys_size()));
@@ -215,8 +199,7 @@ std::string Canonical(const google::protobuf::MessageLite& message) {
 absl::Status StageOpenEpisode(Database::Batch& batch, v1::PoolStatusResponse& counters,
                               const v1::OpenEpisodeRequest& request, int64_t unix_ns) {
   v1::Episode episode = request.episode();
-  episode.set_state(v1::EPISODE_OPEN);
-  const absl::StatusOr<v1::Episode> stored = LoadEpisode(batch, episode.episode_id());
+  const absl::StatusOr<v1::Episode> stored = LoadOpening(batch, episode.episode_id());
   if (stored.ok()) {
     if (Opening(*stored) == Opening(episode)) return absl::OkStatus();
     return absl::AlreadyExistsError(Describe(*stored) + " is in the pool with other content");
@@ -226,6 +209,10 @@ absl::Status StageOpenEpisode(Database::Batch& batch, v1::PoolStatusResponse& co
   if (episode.purpose() != v1::PURPOSE_SERVE) {
     INGOT_RETURN_IF_ERROR(FenceOlderAttempts(batch, episode, unix_ns));
   }
+  v1::Episode progress = ProgressOf(episode);
+  progress.set_state(v1::EPISODE_OPEN);
+  PutProgress(batch, progress);
+  ClearProgress(episode);
   batch.Put(kEpisodes, episode.episode_id(), episode.SerializeAsString());
   batch.Put(kOrder, OrderKey(episode), "");
   counters.set_episodes(counters.episodes() + 1);
@@ -233,7 +220,7 @@ absl::Status StageOpenEpisode(Database::Batch& batch, v1::PoolStatusResponse& co
 }
 
 absl::Status StageRewardEpisode(Database::Batch& batch, const v1::RewardEpisodeRequest& request) {
-  INGOT_ASSIGN_OR_RETURN(const v1::Episode stored, LoadEpisode(batch, request.episode_id()));
+  INGOT_ASSIGN_OR_RETURN(const v1::Episode stored, LoadProgress(batch, request.episode_id()));
   v1::Episode rewarded = stored;
   if (request.has_reward()) rewarded.set_reward(request.reward());
   for (const auto& [name, value] : request.signals()) (*rewarded.mutable_signals())[name] = value;
@@ -244,12 +231,12 @@ absl::Status StageRewardEpisode(Database::Batch& batch, const v1::RewardEpisodeR
                                                       v1::EpisodeState_Name(stored.state()), " ", stored.detail()));
   }
   INGOT_RETURN_IF_ERROR(CheckRewardedCalls(batch, request.episode_id(), request.call_rewards()));
-  batch.Put(kEpisodes, request.episode_id(), rewarded.SerializeAsString());
+  PutProgress(batch, rewarded);
   return absl::OkStatus();
 }
 
 absl::Status StageEndEpisode(Database::Batch& batch, const v1::EndEpisodeRequest& request) {
-  INGOT_ASSIGN_OR_RETURN(v1::Episode stored, LoadEpisode(batch, request.episode_id()));
+  INGOT_ASSIGN_OR_RETURN(const v1::Episode stored, LoadProgress(batch, request.episode_id()));
   v1::Episode ended = stored;
   ended.set_state(request.state());
   ended.set_reward(request.reward());
@@ -259,7 +246,7 @@ absl::Status StageEndEpisode(Database::Batch& batch, const v1::EndEpisodeRequest
   ended.set_ended_unix_ns(request.ended_unix_ns());
   if (stored.state() == v1::EPISODE_OPEN) {
     INGOT_RETURN_IF_ERROR(CheckRewardedCalls(batch, request.episode_id(), request.call_rewards()));
-    batch.Put(kEpisodes, request.episode_id(), ended.SerializeAsString());
+    PutProgress(batch, ended);
     return absl::OkStatus();
   }
   if (Ending(stored) == Ending(ended)) return absl::OkStatus();
@@ -300,7 +287,7 @@ absl::Status StageAppendCall(Database::Batch& batch, v1::PoolStatusResponse& cou
   }
   if (!absl::IsNotFound(stored_key.status())) return stored_key.status();
 
-  INGOT_ASSIGN_OR_RETURN(const v1::Episode episode, LoadEpisode(batch, call.episode_id()));
+  INGOT_ASSIGN_OR_RETURN(const v1::Episode episode, LoadProgress(batch, call.episode_id()));
   if (episode.state() != v1::EPISODE_OPEN) {
     return absl::FailedPreconditionError(absl::StrCat(Describe(episode), " takes no more calls, it is ",
                                                       v1::EpisodeState_Name(episode.state()), " ", episode.detail()));
@@ -379,7 +366,7 @@ absl::Status StageDeleteEpisode(Database::Batch& batch, v1::PoolStatusResponse& 
     return true;
   }));
   for (const auto& [key, bytes] : calls) {
-    INGOT_ASSIGN_OR_RETURN(const v1::Call call, Parse<v1::Call>(bytes, "a call of episode '" + episode_id + "'"));
+    INGOT_ASSIGN_OR_RETURN(const v1::Call call, ParseRecord<v1::Call>(bytes, "a call of episode '" + episode_id + "'"));
     int64_t tokens = call.context_tokens();
     if (tokens == 0) {
       for (const std::string& named : call.context_keys()) tokens += used[named].tokens;
@@ -404,6 +391,7 @@ absl::Status StageDeleteEpisode(Database::Batch& batch, v1::PoolStatusResponse& 
     counters.set_segment_tokens(counters.segment_tokens() - info.tokens);
   }
   batch.Delete(kEpisodes, episode_id);
+  batch.Delete(kEpisodes, ProgressKey(episode_id));
   batch.Delete(kOrder, order_key);
   counters.set_episodes(counters.episodes() - 1);
   return absl::OkStatus();

@@ -11,8 +11,38 @@
 #include "datapool/page.h"
 #include "datapool/store.h"
 #include "datapool/trim_plan.h"
+#include "datapool/validate.h"
 
 namespace ingot::datapool {
+
+namespace {
+
+// The episodes of one shard in order, a page at a time.
+class ShardPages {
+ public:
+  ShardPages(Client& shard, v1::ListEpisodesRequest request) : shard_(&shard), request_(std::move(request)) {}
+
+  // The first page, or the one behind this. REQUIRES: no episode is left of this.
+  absl::Status Load() {
+    INGOT_ASSIGN_OR_RETURN(page_, shard_->ListEpisodes(request_));
+    request_.set_after(page_.next());
+    taken_ = 0;
+    return absl::OkStatus();
+  }
+  bool HasEpisode() const { return taken_ < page_.episodes_size(); }
+  v1::Episode Take() { return std::move(*page_.mutable_episodes(taken_++)); }
+  bool AtEnd() const { return !HasEpisode() && !page_.more(); }
+  // The key of the next episode, or, if none is at hand, that up to which there is none.
+  std::string Place() const { return HasEpisode() ? OrderKey(page_.episodes(taken_)) : page_.next(); }
+
+ private:
+  Client* shard_;
+  v1::ListEpisodesRequest request_;
+  v1::ListEpisodesResponse page_;
+  int taken_ = 0;
+};
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<Client>> OpenPool(const StoreOptions& options, const base::Clock& clock) {
   INGOT_RETURN_IF_ERROR(options.Validate());
@@ -122,33 +152,43 @@ absl::StatusOr<v1::Group> ShardedPool::GetGroup(const v1::GetGroupRequest& reque
 }
 
 absl::StatusOr<v1::ListEpisodesResponse> ShardedPool::ListEpisodes(const v1::ListEpisodesRequest& request) {
-  // Pages of all shards, merged. What lies behind the end of a shard's page is not known yet, so the answer ends where
-  // the first of them does.
-  std::map<std::string, v1::Episode> all;
-  std::string next;
+  INGOT_RETURN_IF_ERROR(ValidateListEpisodes(request));
+  // The shards merged. Of each a part of a page is at hand, so that all of them are about a page.
+  PageBound bound(request.limit(), request.max_bytes());
+  v1::ListEpisodesRequest part = request;
+  part.set_max_bytes(std::max<int64_t>(1, bound.max_bytes() / static_cast<int64_t>(shards_.size())));
+  std::vector<ShardPages> pages;
+  pages.reserve(shards_.size());
+  std::multimap<std::string, ShardPages*> by_place;
+  const auto enter = [&](ShardPages& shard) {
+    if (!shard.AtEnd()) by_place.emplace(shard.Place(), &shard);
+  };
   for (const std::unique_ptr<Client>& shard : shards_) {
-    INGOT_ASSIGN_OR_RETURN(v1::ListEpisodesResponse page, shard->ListEpisodes(request));
-    if (page.more() && (next.empty() || page.next() < next)) next = page.next();
-    for (v1::Episode& episode : *page.mutable_episodes()) {
-      std::string key = OrderKey(episode);
-      all.emplace(std::move(key), std::move(episode));
-    }
+    pages.emplace_back(*shard, part);
+    INGOT_RETURN_IF_ERROR(pages.back().Load());
+    enter(pages.back());
   }
   v1::ListEpisodesResponse response;
-  PageBound bound(request.limit());
-  std::string last;
-  for (auto& [key, episode] : all) {
-    if (!next.empty() && key > next) break;
+  std::string done = request.after();
+  while (!by_place.empty()) {
     if (bound.Full(response.episodes_size())) {
-      next = last;
+      response.set_more(true);
+      response.set_next(done);
       break;
     }
-    last = key;
-    bound.Add(static_cast<int64_t>(episode.ByteSizeLong()));
-    *response.add_episodes() = std::move(episode);
+    auto first = by_place.extract(by_place.begin());
+    done = std::move(first.key());
+    ShardPages& shard = *first.mapped();
+    if (shard.HasEpisode()) {
+      v1::Episode& episode = *response.add_episodes();
+      episode = shard.Take();
+      bound.Add(static_cast<int64_t>(episode.ByteSizeLong()));
+    } else {
+      INGOT_RETURN_IF_ERROR(shard.Load());
+      if (!shard.HasEpisode()) bound.Add(part.max_bytes());  // it looked at that much
+    }
+    enter(shard);
   }
-  response.set_more(!next.empty());
-  response.set_next(next);
   return response;
 }
 

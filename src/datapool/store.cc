@@ -8,6 +8,7 @@
 #include "base/checksum.h"
 #include "datapool/commit_queue.h"
 #include "datapool/database.h"
+#include "datapool/episode_record.h"
 #include "datapool/keys.h"
 #include "datapool/mutations.h"
 #include "datapool/page.h"
@@ -20,24 +21,6 @@ namespace {
 constexpr size_t kTrimEpisodes = 64;  // per commit, so that a trim does not hold up the others for long
 constexpr size_t kTrimBatchBytes = 4 << 20;
 
-template <typename Message>
-absl::StatusOr<Message> Parse(std::string_view bytes, const std::string& what) {
-  Message message;
-  if (!message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
-    return absl::DataLossError(what + " is damaged in the pool");
-  }
-  return message;
-}
-
-absl::StatusOr<v1::Episode> LoadEpisode(const Database::Reader& reader, const std::string& episode_id) {
-  const absl::StatusOr<std::string> stored = reader.Get(kEpisodes, episode_id);
-  if (absl::IsNotFound(stored.status())) {
-    return absl::NotFoundError("episode '" + episode_id + "' is not in the pool: it was never opened, or trimmed");
-  }
-  INGOT_RETURN_IF_ERROR(stored.status());
-  return Parse<v1::Episode>(*stored, "episode '" + episode_id + "'");
-}
-
 absl::StatusOr<v1::EpisodeTree> LoadTree(const Database::Reader& reader, const std::string& episode_id,
                                          bool with_calls) {
   v1::EpisodeTree tree;
@@ -46,7 +29,7 @@ absl::StatusOr<v1::EpisodeTree> LoadTree(const Database::Reader& reader, const s
   const std::string prefix = EpisodePrefix(episode_id);
   absl::Status damage;
   INGOT_RETURN_IF_ERROR(reader.Scan(kCalls, prefix, prefix, [&](std::string_view, std::string_view value) {
-    absl::StatusOr<v1::Call> call = Parse<v1::Call>(value, "a call of episode '" + episode_id + "'");
+    absl::StatusOr<v1::Call> call = ParseRecord<v1::Call>(value, "a call of episode '" + episode_id + "'");
     damage = call.status();
     if (call.ok()) *tree.add_calls() = *std::move(call);
     return damage.ok();
@@ -65,7 +48,7 @@ absl::StatusOr<v1::EpisodeTree> LoadTree(const Database::Reader& reader, const s
     }
     INGOT_RETURN_IF_ERROR(stored.status());
     INGOT_ASSIGN_OR_RETURN((*tree.mutable_segments())[base::Hex(key)],
-                           Parse<v1::Segment>(*stored, "segment " + base::Hex(key)));
+                           ParseRecord<v1::Segment>(*stored, "segment " + base::Hex(key)));
   }
   return tree;
 }
@@ -165,13 +148,13 @@ absl::StatusOr<v1::Group> Store::GetGroup(const v1::GetGroupRequest& request) {
 }
 
 absl::StatusOr<v1::ListEpisodesResponse> Store::ListEpisodes(const v1::ListEpisodesRequest& request) {
-  if (request.limit() < 0) return absl::InvalidArgumentError(absl::StrCat("limit is ", request.limit()));
+  INGOT_RETURN_IF_ERROR(ValidateListEpisodes(request));
   const bool newest_only = !request.all_attempts() && request.purpose() != v1::PURPOSE_SERVE;
   const std::string first = GroupPrefix(request.purpose(), std::max<int64_t>(request.first_group(), 0));
   const std::string from = request.after().empty() ? first : std::max(first, request.after() + '\0');
   const Database::Reader reader = impl_->database->Read();
   v1::ListEpisodesResponse response;
-  PageBound bound(request.limit());
+  PageBound bound(request.limit(), request.max_bytes());
   std::string last;     // key that was looked at
   bool listed = false;  // it is in the answer
   absl::Status damage;
@@ -185,13 +168,23 @@ absl::StatusOr<v1::ListEpisodesResponse> Store::ListEpisodes(const v1::ListEpiso
       return false;
     }
     last = key;
-    absl::StatusOr<v1::Episode> episode = LoadEpisode(reader, std::string(key.substr(kOrderFixedBytes)));
+    const std::string episode_id(key.substr(kOrderFixedBytes));
+    bool wanted = true;
+    if (request.only_open()) {  // before its task is read
+      const absl::StatusOr<v1::Episode> progress = LoadProgress(reader, episode_id);
+      damage.Update(progress.status());
+      if (!damage.ok()) return false;
+      bound.Add(static_cast<int64_t>(key.size() + progress->ByteSizeLong()));
+      wanted = progress->state() == v1::EPISODE_OPEN;
+    }
+    if (newest_only && same_sample && listed) response.mutable_episodes()->RemoveLast();
+    listed = wanted;
+    if (!wanted) return true;
+    absl::StatusOr<v1::Episode> episode = LoadEpisode(reader, episode_id);
     damage.Update(episode.status());
     if (!damage.ok()) return false;
     bound.Add(static_cast<int64_t>(episode->ByteSizeLong()));
-    if (newest_only && same_sample && listed) response.mutable_episodes()->RemoveLast();
-    listed = !request.only_open() || episode->state() == v1::EPISODE_OPEN;
-    if (listed) *response.add_episodes() = *std::move(episode);
+    *response.add_episodes() = *std::move(episode);
     return true;
   };
   INGOT_RETURN_IF_ERROR(reader.Scan(kOrder, BigEndian(request.purpose(), 1), from, visit));
@@ -216,7 +209,7 @@ absl::StatusOr<v1::ReadJournalResponse> Store::ReadJournal(const v1::ReadJournal
   if (!counters.ok() && !absl::IsNotFound(counters.status())) return counters.status();
   v1::ReadJournalResponse response;
   if (counters.ok()) {
-    INGOT_ASSIGN_OR_RETURN(const auto parsed, Parse<v1::PoolStatusResponse>(*counters, "the counters"));
+    INGOT_ASSIGN_OR_RETURN(const auto parsed, ParseRecord<v1::PoolStatusResponse>(*counters, "the counters"));
     response.set_end_index(parsed.journal_end());
   }
   PageBound bound(request.limit());
@@ -224,7 +217,7 @@ absl::StatusOr<v1::ReadJournalResponse> Store::ReadJournal(const v1::ReadJournal
   INGOT_RETURN_IF_ERROR(
       reader.Scan(kJournal, "", BigEndian(request.from_index(), 8), [&](std::string_view, std::string_view value) {
         if (bound.Full(response.records_size())) return false;
-        absl::StatusOr<v1::JournalRecord> record = Parse<v1::JournalRecord>(value, "a journal record");
+        absl::StatusOr<v1::JournalRecord> record = ParseRecord<v1::JournalRecord>(value, "a journal record");
         damage = record.status();
         if (record.ok()) *response.add_records() = *std::move(record);
         bound.Add(static_cast<int64_t>(value.size()));
@@ -243,7 +236,7 @@ absl::StatusOr<v1::TrimResponse> Store::Trim(const v1::TrimRequest& request) {
       TrimPlan plan(request.checkpoint_step());
       absl::Status damage;
       INGOT_RETURN_IF_ERROR(reader.Scan(kJournal, "", "", [&](std::string_view, std::string_view value) {
-        const absl::StatusOr<v1::JournalRecord> record = Parse<v1::JournalRecord>(value, "a journal record");
+        const absl::StatusOr<v1::JournalRecord> record = ParseRecord<v1::JournalRecord>(value, "a journal record");
         if (record.ok()) plan.Add(*record);
         damage.Update(record.status());
         return damage.ok();
@@ -284,7 +277,7 @@ absl::StatusOr<v1::PoolStatusResponse> Store::Status() {
   const absl::StatusOr<std::string> counters = reader.Get(kMeta, "counters");
   v1::PoolStatusResponse response;
   if (counters.ok()) {
-    INGOT_ASSIGN_OR_RETURN(response, Parse<v1::PoolStatusResponse>(*counters, "the counters"));
+    INGOT_ASSIGN_OR_RETURN(response, ParseRecord<v1::PoolStatusResponse>(*counters, "the counters"));
   } else if (!absl::IsNotFound(counters.status())) {
     return counters.status();
   }

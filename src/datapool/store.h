@@ -44,8 +44,9 @@ struct StoreOptions {
   absl::Status Validate() const;
 };
 
-// Opens or makes the pool. FAILED_PRECONDITION: made by another version of the schema or with another number of shards,
-// or no pool at all; UNAVAILABLE: another process has it open; DATA_LOSS: its files are damaged.
+// Opens or makes the pool. One of an older schema is read and raised, so that what is older refuses it from then on.
+// FAILED_PRECONDITION: made by a newer version of the schema or with another number of shards, or no pool at all;
+// UNAVAILABLE: another process has it open; DATA_LOSS: its files are damaged.
 // REQUIRES: `clock` outlives the pool.
 absl::StatusOr<std::unique_ptr<Client>> OpenPool(const StoreOptions& options,
                                                  const base::Clock& clock = base::Clock::Real());

@@ -150,6 +150,12 @@ absl::Status ValidateEndEpisode(const v1::EndEpisodeRequest& request) {
   return ValidateRewards(request);
 }
 
+absl::Status ValidateListEpisodes(const v1::ListEpisodesRequest& request) {
+  if (request.limit() < 0) return Invalid(absl::StrCat("limit is ", request.limit()));
+  if (request.max_bytes() < 0) return Invalid(absl::StrCat("max_bytes is ", request.max_bytes()));
+  return absl::OkStatus();
+}
+
 absl::Status ValidateAppendJournal(const v1::AppendJournalRequest& request, int64_t max_bytes) {
   if (request.records().empty()) return Invalid("no journal records");
   const int64_t bytes = static_cast<int64_t>(request.ByteSizeLong());

@@ -100,6 +100,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& opti
 Engine::Engine(const EngineOptions& options, Parts parts)
     : options_(Resolve(options, *parts.runner)),
       runner_(std::move(parts.runner)),
+      codec_{.max_bytes = runner_->max_weight_bytes()},
       sampler_(std::move(parts.sampler)),
       tokenizer_(std::move(parts.tokenizer)),
       clock_(*parts.clock),
@@ -299,8 +300,11 @@ absl::StatusOr<v1::EngineStatusResponse> Engine::Status() {
   status.set_alive_seconds(duration<double>(clock_.Now() - started_).count());
   status.set_version(newest_.version == nullptr ? -1 : newest_.version->version);
   status.clear_held_versions();
-  for (const auto& [version, held] : retained_) status.add_held_versions(version);
-  if (status.version() >= 0 && !retained_.contains(status.version())) status.add_held_versions(status.version());
+  status.clear_held_checksums();
+  for (const weights::HeldVersion& held : AllHeld()) {
+    status.add_held_versions(held.version);
+    status.add_held_checksums(held.checksum);
+  }
   return status;
 }
 
@@ -311,9 +315,19 @@ absl::StatusOr<int64_t> Engine::LiveVersion() {
   return newest_.version == nullptr ? -1 : newest_.version->version;
 }
 
-absl::StatusOr<std::vector<int64_t>> Engine::HeldVersions() {
-  INGOT_ASSIGN_OR_RETURN(const v1::EngineStatusResponse status, Status());
-  return std::vector<int64_t>(status.held_versions().begin(), status.held_versions().end());
+absl::StatusOr<std::vector<weights::HeldVersion>> Engine::HeldVersions() {
+  base::MutexLock lock(mu_);
+  if (stopping_) return absl::UnavailableError("the rollout engine is shutting down");
+  return AllHeld();
+}
+
+std::vector<weights::HeldVersion> Engine::AllHeld() const {
+  std::vector<weights::HeldVersion> all;
+  for (const auto& [version, held] : retained_) all.push_back({version, held.version->checksum});
+  if (newest_.version != nullptr && !retained_.contains(newest_.version->version)) {
+    all.push_back({newest_.version->version, newest_.version->checksum});
+  }
+  return all;
 }
 
 std::shared_ptr<const weights::Snapshot> Engine::newest() const {
@@ -364,7 +378,7 @@ absl::StatusOr<v1::UpdateWeightsResponse> Engine::Update(const weights::EncodedD
       return response;  // a sender that did not hear our answer tries again
     }
   }
-  INGOT_ASSIGN_OR_RETURN(std::shared_ptr<const weights::Snapshot> snapshot, weights::Apply(base, delta));
+  INGOT_ASSIGN_OR_RETURN(std::shared_ptr<const weights::Snapshot> snapshot, weights::Apply(base, delta, codec_));
   INGOT_ASSIGN_OR_RETURN(Held next, LoadVersion(std::move(snapshot)));
   response.set_apply_ms(MillisSince(start));
   if (cancelled()) return GivenUp(target);
@@ -382,7 +396,7 @@ absl::Status Engine::HoldBeside(const weights::EncodedDelta& delta, const std::f
     const auto found = retained_.find(target.version());
     if (found != retained_.end() && found->second.version->checksum == target.checksum()) return absl::OkStatus();
   }
-  INGOT_ASSIGN_OR_RETURN(std::shared_ptr<const weights::Snapshot> snapshot, weights::Apply(nullptr, delta));
+  INGOT_ASSIGN_OR_RETURN(std::shared_ptr<const weights::Snapshot> snapshot, weights::Apply(nullptr, delta, codec_));
   INGOT_ASSIGN_OR_RETURN(Held held, LoadVersion(std::move(snapshot)));
   if (cancelled()) return GivenUp(target);
   {

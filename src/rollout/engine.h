@@ -56,10 +56,10 @@ class Engine final : public Client, public weights::Sink {
   std::unique_ptr<Request> Generate(const v1::GenerateRequest& request, OnChunk on_chunk) override;
   absl::StatusOr<v1::EngineStatusResponse> Status() override;
 
-  // As weights::Sink says; updates are applied one at a time. A version and checksum that is live already is OK without
-  // a swap. One to be retained becomes live all the same when max_retained_versions are already, and the answer says
-  // so; one to be held beside is RESOURCE_EXHAUSTED then. DEADLINE_EXCEEDED: the running step did not end within
-  // update_deadline_ms (nothing changed).
+  // As weights::Sink says, and INVALID_ARGUMENT for more bytes than the model has; updates are applied one at a time. A
+  // version and checksum that is live already is OK without a swap. One to be retained becomes live all the same when
+  // max_retained_versions are already, and the answer says so; one to be held beside is RESOURCE_EXHAUSTED then.
+  // DEADLINE_EXCEEDED: the running step did not end within update_deadline_ms (nothing changed).
   absl::StatusOr<v1::UpdateWeightsResponse> Update(const weights::EncodedDelta& delta) override {
     return Update(delta, [] { return false; });
   }
@@ -69,11 +69,13 @@ class Engine final : public Client, public weights::Sink {
                                                    const std::function<bool()>& cancelled);
   absl::Status Release(int64_t version) override;
   absl::StatusOr<int64_t> LiveVersion() override;
-  absl::StatusOr<std::vector<int64_t>> HeldVersions() override;
+  absl::StatusOr<std::vector<weights::HeldVersion>> HeldVersions() override;
 
   // The newest live weights; null before the first.
   std::shared_ptr<const weights::Snapshot> newest() const;
   const EngineOptions& options() const { return options_; }
+  // What an update may come to: no more than the model itself, however little of it there is on the wire.
+  const weights::CodecOptions& codec() const { return codec_; }
 
  private:
   class Handle;
@@ -97,6 +99,7 @@ class Engine final : public Client, public weights::Sink {
   absl::Status AddConstraint(Sequence* sequence);
   absl::Status Enqueue(std::unique_ptr<Sequence> sequence);
   bool HasRoom(int64_t version);  // to retain it
+  std::vector<weights::HeldVersion> AllHeld() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status HoldBeside(const weights::EncodedDelta& delta, const std::function<bool()>& cancelled)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
   absl::StatusOr<Held> LoadVersion(std::shared_ptr<const weights::Snapshot> snapshot)
@@ -111,6 +114,7 @@ class Engine final : public Client, public weights::Sink {
   // Constant after construction.
   const EngineOptions options_;
   const std::unique_ptr<ModelRunner> runner_;
+  const weights::CodecOptions codec_;
   const std::unique_ptr<Sampler> sampler_;
   const std::shared_ptr<const text::Tokenizer> tokenizer_;
   const base::Clock& clock_;

@@ -142,7 +142,7 @@ class RolloutService final : public BaseService {
   grpc::Status UpdateWeights(grpc::ServerContext* context, grpc::ServerReader<v1::WeightChunk>* reader,
                              v1::UpdateWeightsResponse* response) override {
     if (!takes_weights_) return Refused();
-    weights::ChunkAssembler assembler;
+    weights::ChunkAssembler assembler(engine_.codec());
     v1::WeightChunk chunk;
     int64_t bytes = 0;
     while (reader->Read(&chunk)) {

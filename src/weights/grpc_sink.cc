@@ -39,9 +39,13 @@ class GrpcSink final : public Sink {
     return status.version();
   }
 
-  absl::StatusOr<std::vector<int64_t>> HeldVersions() override {
+  absl::StatusOr<std::vector<HeldVersion>> HeldVersions() override {
     INGOT_ASSIGN_OR_RETURN(const v1::EngineStatusResponse status, Status());
-    return std::vector<int64_t>(status.held_versions().begin(), status.held_versions().end());
+    std::vector<HeldVersion> held;
+    for (int i = 0; i < status.held_versions_size(); ++i) {
+      held.push_back({status.held_versions(i), i < status.held_checksums_size() ? status.held_checksums(i) : 0});
+    }
+    return held;
   }
 
  private:

@@ -208,11 +208,14 @@ absl::StatusOr<v1::UpdateWeightsResponse> Publisher::SendFull(Engine& engine, Up
 
 absl::Status Publisher::SendRetained(Engine& engine, Retained* retained) {
   if (retained->empty()) return absl::OkStatus();
-  const absl::StatusOr<std::vector<int64_t>> held = engine.sink->HeldVersions();
+  const absl::StatusOr<std::vector<HeldVersion>> held = engine.sink->HeldVersions();
   if (!held.ok()) return base::Annotate(held.status(), "it cannot say what it holds");
   for (auto it = retained->begin(); it != retained->end();) {
     const auto& [version, update] = *it;
-    if (std::find(held->begin(), held->end(), version) != held->end()) {
+    const auto is_this = [&, version = version, checksum = update->snapshot->checksum()](const HeldVersion& one) {
+      return one.version == version && (one.checksum == checksum || one.checksum == 0);
+    };
+    if (std::any_of(held->begin(), held->end(), is_this)) {
       ++it;
       continue;
     }
@@ -435,9 +438,9 @@ std::map<int64_t, int> Publisher::HeldVersions() const {
   }
   std::map<int64_t, int> held;
   for (const std::shared_ptr<Sink>& sink : sinks) {
-    const absl::StatusOr<std::vector<int64_t>> versions = sink->HeldVersions();
+    const absl::StatusOr<std::vector<HeldVersion>> versions = sink->HeldVersions();
     if (!versions.ok()) continue;
-    for (const int64_t version : *versions) ++held[version];
+    for (const HeldVersion& one : *versions) ++held[one.version];
   }
   return held;
 }

@@ -8,8 +8,9 @@
 //
 // Versions that engines are to retain are kept here too until their release. An engine that needs a full copy is asked
 // what it holds, before that and after, and is given what it lacks of them, to hold beside the newest: one that was
-// started again lacks them all. It is not leased before it has them, but for those that it refuses for good or has no
-// room for; the log names these. Nothing that follows the newest ever runs on them.
+// started again lacks them all, and one that holds other weights under the same number is given these in their place.
+// It is not leased before it has them, but for those that it refuses for good or has no room for; the log names these.
+// Nothing that follows the newest ever runs on them.
 //
 // Each engine has a thread of its own, so that a hung one delays nobody beyond the deadline. Publish and Release
 // block; Publish is called by one thread (the trainer's), the rest is thread safe. The destructor waits for

@@ -11,6 +11,14 @@
 
 namespace ingot::weights {
 
+// A number alone says little: a run that went back to a checkpoint makes it anew, with other weights.
+struct HeldVersion {
+  int64_t version = -1;
+  uint64_t checksum = 0;  // Snapshot::checksum; 0: not said
+
+  bool operator==(const HeldVersion&) const = default;
+};
+
 // One engine, seen from the sender. Thread safe.
 class Sink {
  public:
@@ -29,7 +37,7 @@ class Sink {
   virtual absl::StatusOr<int64_t> LiveVersion() = 0;
 
   // The live one and those that are retained; as LiveVersion otherwise.
-  virtual absl::StatusOr<std::vector<int64_t>> HeldVersions() = 0;
+  virtual absl::StatusOr<std::vector<HeldVersion>> HeldVersions() = 0;
 };
 
 }  // namespace ingot::weights

@@ -64,9 +64,14 @@ class HoldingEngine final : public weights::Sink {
     return absl::OkStatus();
   }
   absl::StatusOr<int64_t> LiveVersion() override { return 60; }
-  absl::StatusOr<std::vector<int64_t>> HeldVersions() override {
+  absl::StatusOr<std::vector<weights::HeldVersion>> HeldVersions() override {
+    std::vector<weights::HeldVersion> all;
+    for (const int64_t version : held()) all.push_back({version, 0});
+    return all;
+  }
+  std::set<int64_t> held() {
     base::MutexLock lock(mu_);
-    return std::vector<int64_t>(held_.begin(), held_.end());
+    return held_;
   }
 
  private:
@@ -184,8 +189,8 @@ TEST_F(EvaluationsTest, AResumedRunGoesOnWithThoseThatTheEnginesHoldAndFreesTheR
   EXPECT_THAT(reported, ElementsAre(30, 10));
   EXPECT_TRUE(scheduler.starts.empty());
   // A model is pinned to 3, and 50 is published again. 20 is held by one alone, and 60 comes to be made again.
-  while (*one->HeldVersions() != std::vector<int64_t>{3, 50}) std::this_thread::yield();
-  while (*other->HeldVersions() != std::vector<int64_t>{3, 50}) std::this_thread::yield();
+  while (one->held() != std::set<int64_t>{3, 50}) std::this_thread::yield();
+  while (other->held() != std::set<int64_t>{3, 50}) std::this_thread::yield();
 }
 
 TEST_F(EvaluationsTest, AResumedRunReportsWhatHasEndedAndItsRecordLacks) {

@@ -36,7 +36,9 @@ class FakeEngine final : public weights::Sink {
     if (away_) return absl::UnavailableError("it is being started again");
     return held_ == nullptr ? -1 : held_->version();
   }
-  absl::StatusOr<std::vector<int64_t>> HeldVersions() override { return std::vector<int64_t>(); }
+  absl::StatusOr<std::vector<weights::HeldVersion>> HeldVersions() override {
+    return std::vector<weights::HeldVersion>();
+  }
 
   void Die() {
     base::MutexLock lock(mu_);

@@ -2,6 +2,9 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <set>
+
 #include "datapool/make_pool.h"
 
 namespace ingot::datapool {
@@ -62,6 +65,87 @@ TEST(ShardedPool, ForgetsRatherThanGrows) {
   for (int i = 0; i < 10; ++i) {
     EXPECT_TRUE(pool.AppendCall(Append(std::to_string(i), 0, {Prompt({1})}, {})).ok());
     EXPECT_EQ(Get(pool, std::to_string(i))->calls_size(), 1);
+  }
+}
+
+// A shard that can only be listed, and counts what it gave.
+class ListedShard final : public Client {
+ public:
+  explicit ListedShard(std::unique_ptr<Store> store) : store_(std::move(store)) {}
+  absl::StatusOr<v1::ListEpisodesResponse> ListEpisodes(const v1::ListEpisodesRequest& request) override {
+    asked = request.max_bytes();
+    auto page = store_->ListEpisodes(request);
+    if (page.ok()) given += static_cast<int64_t>(page->ByteSizeLong());
+    return page;
+  }
+  absl::Status OpenEpisode(const v1::OpenEpisodeRequest&) override { return kNot; }
+  absl::Status AppendCall(const v1::AppendCallRequest&) override { return kNot; }
+  absl::Status RewardEpisode(const v1::RewardEpisodeRequest&) override { return kNot; }
+  absl::Status EndEpisode(const v1::EndEpisodeRequest&) override { return kNot; }
+  absl::StatusOr<v1::EpisodeTree> GetEpisode(const v1::GetEpisodeRequest&) override { return kNot; }
+  absl::StatusOr<v1::Group> GetGroup(const v1::GetGroupRequest&) override { return kNot; }
+  absl::StatusOr<int64_t> AppendJournal(const v1::AppendJournalRequest&) override { return kNot; }
+  absl::StatusOr<v1::ReadJournalResponse> ReadJournal(const v1::ReadJournalRequest&) override { return kNot; }
+  absl::StatusOr<v1::TrimResponse> Trim(const v1::TrimRequest&) override { return kNot; }
+  absl::StatusOr<v1::PoolStatusResponse> Status() override { return kNot; }
+
+  int64_t asked = -1, given = 0;
+
+ private:
+  const absl::Status kNot = absl::UnimplementedError("listed only");
+  const std::unique_ptr<Store> store_;
+};
+
+TEST(ShardedPool, ListsAPageThoughAllShardsHaveOne) {
+  constexpr int kShards = 4, kEpisodes = 120;
+  constexpr int64_t kTask = 4000, kPage = 64000, kSlack = 1000;
+  testing::TempDir dir;
+  std::vector<std::unique_ptr<Client>> shards;
+  std::vector<ListedShard*> listed;
+  for (int i = 0; i < kShards; ++i) {
+    StoreOptions options = testing::QuickOptions(dir.path() + "/" + std::to_string(i));
+    options.shards = kShards;
+    auto store = Store::Open(options, i).value();
+    for (int e = i; e < kEpisodes; e += i == 0 ? 1 : kShards) {  // the first shard has a group at every place
+      const std::string id = std::to_string(i) + "-" + std::to_string(e);
+      auto open = Open(id, e * kShards + i, 0);
+      open.mutable_episode()->mutable_task()->set_payload_json(std::string(kTask, 'x'));
+      ASSERT_TRUE(store->OpenEpisode(open).ok());
+      if (e % 3 != 0) {
+        ASSERT_TRUE(store->EndEpisode(End(id)).ok());
+      }
+    }
+    listed.push_back(new ListedShard(std::move(store)));
+    shards.emplace_back(listed.back());
+  }
+  ShardedPool pool(std::move(shards));
+  v1::ListEpisodesRequest request;
+  request.set_last_group(-1);
+  ASSERT_TRUE(pool.ListEpisodes(request).ok());
+  for (const ListedShard* shard : listed) EXPECT_EQ(shard->asked, (32 << 20) / kShards);
+  request.set_max_bytes(kPage);
+  for (const bool only_open : {false, true}) {
+    request.set_only_open(only_open);
+    request.clear_after();
+    std::vector<int64_t> groups;
+    for (bool more = true; more;) {
+      for (ListedShard* shard : listed) shard->given = 0;
+      const auto page = pool.ListEpisodes(request);
+      ASSERT_TRUE(page.ok()) << page.status();
+      EXPECT_LE(page->ByteSizeLong(), kPage + kTask + kSlack);
+      int64_t given = 0;
+      for (const ListedShard* shard : listed) {
+        EXPECT_LE(shard->asked, kPage / kShards);
+        given += shard->given;
+      }
+      EXPECT_LE(given, 2 * kPage + 2 * kShards * (kTask + kSlack)) << "what is answered, and a page of what is not";
+      for (const auto& episode : page->episodes()) groups.push_back(episode.ref().group_id());
+      more = page->more();
+      request.set_after(page->next());
+    }
+    EXPECT_TRUE(std::is_sorted(groups.begin(), groups.end()));
+    EXPECT_EQ(std::set(groups.begin(), groups.end()).size(), groups.size());
+    EXPECT_EQ(groups.size(), only_open ? 40 + 30 : 120 + 90);
   }
 }
 

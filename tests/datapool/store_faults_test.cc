@@ -5,8 +5,11 @@
 
 #include <atomic>
 #include <fstream>
+#include <future>
+#include <thread>
 
 #include "base/retry.h"
+#include "datapool/database.h"
 #include "datapool/make_pool.h"
 
 namespace ingot::datapool {
@@ -14,7 +17,6 @@ namespace {
 
 using testing::Append;
 using testing::BatchRecord;
-using testing::End;
 using testing::Get;
 using ::testing::HasSubstr;
 using testing::Open;
@@ -152,6 +154,42 @@ TEST_F(StoreFaultsTest, ATornWriteIsForgottenOnReopening) {
   EXPECT_TRUE(Get(*store_, "e").ok());
   EXPECT_EQ(Get(*store_, "torn").status().code(), absl::StatusCode::kNotFound);
   EXPECT_TRUE(store_->OpenEpisode(Open("torn", 0, 1)).ok());
+}
+
+// Two readers, one of which is always there: each leaves once the other has come, or has not for long.
+TEST_F(StoreFaultsTest, ReadersThatKeepComingDoNotKeepItFromRecovering) {
+  store_.reset();
+  auto database = Database::Open(options_, "shard 0 of 1", clock_, env_.get()).value();
+  {
+    auto batch = database->NewBatch();
+    batch.Put(kMeta, "key", "value");
+    disk_->fault = Fault::kFull;
+    EXPECT_FALSE(database->Write(batch).ok());
+    disk_->fault = Fault::kNone;
+  }
+  clock_.Advance(std::chrono::seconds(2));
+  std::atomic<int> newest{-1}, reads{0};
+  std::atomic<bool> end{false};
+  std::vector<std::thread> readers;
+  for (int i = 0; i < 2; ++i) {
+    readers.emplace_back([&, i] {
+      while (!end) {
+        const Database::Reader reader = database->Read();
+        newest = i;
+        ++reads;
+        const auto start = std::chrono::steady_clock::now();
+        while (newest == i && !end && std::chrono::steady_clock::now() - start < std::chrono::milliseconds(200)) {
+          std::this_thread::yield();
+        }
+      }
+    });
+  }
+  while (reads < 100) std::this_thread::yield();
+  auto recovery = std::async(std::launch::async, [&] { return database->Recover(); });
+  EXPECT_EQ(recovery.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+  end = true;
+  for (std::thread& reader : readers) reader.join();
+  EXPECT_TRUE(recovery.get().ok());
 }
 
 // The answer was an error, and still the files hold it: sent again, it is recognised, and nothing else takes its place.

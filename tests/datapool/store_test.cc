@@ -10,7 +10,9 @@
 
 #include "base/checksum.h"
 #include "datapool/database.h"
+#include "datapool/episode_record.h"
 #include "datapool/make_pool.h"
+#include "datapool/mutations.h"
 
 namespace ingot::datapool {
 namespace {
@@ -188,21 +190,29 @@ TEST_F(StoreTest, AnEndIsTheWholeOutcomeAndNothingIsEarnedAfterIt) {
   EXPECT_FALSE(Get(*store_, "again")->episode().has_reward());
 }
 
-// Written by the version before rewards of open episodes were stored: field 9 was a plain double, absent when 0.
-TEST_F(StoreTest, EpisodesOfTheVersionBeforeReadAsTheyWere) {
+// In one record, as schemas 1 and 2 have them; field 9 was a plain double in the first, absent when 0.
+TEST_F(StoreTest, EpisodesOfOlderSchemasReadAsTheyWereAndGoOn) {
   ASSERT_TRUE(store_->OpenEpisode(Open("open", 0, 0)).ok());
   ASSERT_TRUE(store_->OpenEpisode(Open("zero", 0, 1)).ok());
   ASSERT_TRUE(store_->EndEpisode(End("zero", v1::EPISODE_FINISHED, 0)).ok());
+  for (const char* id : {"earned", "left"}) {
+    ASSERT_TRUE(store_->OpenEpisode(Open(id, 1, id[0] == 'l')).ok());
+    ASSERT_TRUE(store_->AppendCall(Append(id, 0, {Prompt({1})}, {Sampled({2})})).ok());
+    ASSERT_TRUE(store_->RewardEpisode(Reward(id, 0.5, {{std::string(id) + "/0", 1}})).ok());
+  }
+  std::map<std::string, std::string> before;
+  for (const char* id : {"open", "zero", "earned", "left"}) before[id] = Get(*store_, id)->episode().DebugString();
   store_.reset();
   {
     auto database = Database::Open(testing::QuickOptions(dir_.path()), "shard 0 of 1", clock_, nullptr).value();
     auto batch = database->NewBatch();
-    for (const char* id : {"open", "zero"}) {
-      v1::Episode episode;
-      ASSERT_TRUE(episode.ParseFromString(batch.Get(kEpisodes, id).value()));
-      episode.clear_reward();
-      batch.Put(kEpisodes, id, episode.SerializeAsString());
+    for (const auto& [id, text] : before) {
+      v1::Episode whole = LoadEpisode(batch, id).value();
+      if (id == "open" || id == "zero") whole.clear_reward();
+      batch.Put(kEpisodes, id, whole.SerializeAsString());
+      batch.Delete(kEpisodes, ProgressKey(id));
     }
+    batch.Put(kMeta, "schema", "ingot datapool 2");
     ASSERT_TRUE(database->Write(batch).ok());
   }
   Reopen();
@@ -210,8 +220,64 @@ TEST_F(StoreTest, EpisodesOfTheVersionBeforeReadAsTheyWere) {
   EXPECT_TRUE(store_->EndEpisode(End("zero", v1::EPISODE_FINISHED, 0)).ok()) << "repeated";
   EXPECT_EQ(store_->EndEpisode(End("zero")).code(), absl::StatusCode::kAlreadyExists);
   EXPECT_FALSE(Get(*store_, "open")->episode().has_reward());
-  EXPECT_TRUE(store_->RewardEpisode(Reward("open", 1)).ok());
-  EXPECT_TRUE(store_->EndEpisode(End("open")).ok());
+  EXPECT_TRUE(store_->OpenEpisode(Open("open", 0, 0)).ok()) << "repeated";
+  for (const char* id : {"open", "earned", "left"}) EXPECT_EQ(Get(*store_, id)->episode().DebugString(), before[id]);
+  v1::ListEpisodesRequest list;
+  list.set_last_group(-1);
+  list.set_only_open(true);
+  EXPECT_EQ(store_->ListEpisodes(list)->episodes_size(), 3);
+
+  ASSERT_TRUE(store_->AppendCall(Append("earned", 1, {Prompt({1})}, {Sampled({3})})).ok());
+  ASSERT_TRUE(store_->RewardEpisode(Reward("earned", 0.75, {{"earned/1", 2}})).ok());
+  ASSERT_TRUE(store_->OpenEpisode(Open("again", 1, 1, 1)).ok());
+  ASSERT_TRUE(store_->RewardEpisode(Reward("open", 1)).ok());
+  ASSERT_TRUE(store_->EndEpisode(End("open")).ok());
+  Reopen();
+  const v1::Episode earned = Get(*store_, "earned")->episode();
+  EXPECT_EQ(earned.reward(), 0.75);
+  EXPECT_EQ(std::map(earned.call_rewards().begin(), earned.call_rewards().end()),
+            (std::map<std::string, double>{{"earned/0", 1}, {"earned/1", 2}}));
+  EXPECT_EQ(earned.task().task_id(), "task-1");
+  EXPECT_EQ(Get(*store_, "left")->episode().state(), v1::EPISODE_FENCED);
+  EXPECT_EQ(Get(*store_, "left")->episode().call_rewards().at("left/0"), 1);
+  EXPECT_EQ(store_->ListEpisodes(list)->episodes_size(), 2);
+  v1::TrimRequest trim;
+  trim.add_group_ids(0);
+  trim.add_group_ids(1);
+  EXPECT_EQ(store_->Trim(trim)->episodes_deleted(), 5);
+  EXPECT_EQ(Counts().SerializeAsString(), v1::PoolStatusResponse().SerializeAsString());
+  store_.reset();
+  auto database = Database::Open(testing::QuickOptions(dir_.path()), "shard 0 of 1", clock_, nullptr).value();
+  int left = 0;
+  ASSERT_TRUE(database->Read().Scan(kEpisodes, "", "", [&](auto, auto) { return ++left > 0; }).ok());
+  EXPECT_EQ(left, 0) << "records of episodes that are gone";
+}
+
+// An opening that cannot be parsed shows that nobody reads it.
+TEST_F(StoreTest, AppendsAndRewardsNeitherReadNorWriteTheTask) {
+  std::map<std::string, size_t> written;
+  for (const char* id : {"small", "large"}) {
+    auto open = Open(id, 0, id[0] == 'l' ? 1 : 2);
+    if (id[0] == 'l') open.mutable_episode()->mutable_task()->set_payload_json(std::string(1 << 20, 'x'));
+    ASSERT_TRUE(store_->OpenEpisode(open).ok());
+  }
+  store_.reset();
+  {
+    auto database = Database::Open(testing::QuickOptions(dir_.path()), "shard 0 of 1", clock_, nullptr).value();
+    v1::PoolStatusResponse counters;
+    for (const char* id : {"small", "large"}) {
+      auto batch = database->NewBatch();
+      const auto append = Append(id, 0, {Prompt({1})}, {Sampled({2})});
+      batch.Put(kEpisodes, id, "\xff no episode");
+      ASSERT_TRUE(StageAppendCall(batch, counters, PrepareCall(append).value()).ok());
+      for (int i = 0; i < 100; ++i)
+        ASSERT_TRUE(StageRewardEpisode(batch, Reward(id, i, {{std::string(id) + "/0", 1}})).ok());
+      ASSERT_TRUE(StageEndEpisode(batch, End(id)).ok());
+      written[id] = batch.bytes();
+    }
+  }
+  EXPECT_EQ(written["large"], written["small"]);
+  EXPECT_LT(written["large"], 50000);
 }
 
 TEST_F(StoreTest, ACallNeedsItsEpisodeOpenAndItsSequenceFree) {
@@ -690,13 +756,17 @@ TEST_F(StoreTest, AnotherSchemaOrLayoutIsRefusedNamingBoth) {
     for (auto* handle : handles) db->DestroyColumnFamilyHandle(handle);
     delete db;
   };
-  edit("schema", "ingot datapool 1");
-  EXPECT_TRUE(Store::Open(testing::QuickOptions(dir_.path())).ok()) << "what was made before is read, and raised";
+  for (const char* older : {"ingot datapool 1", "ingot datapool 2"}) {
+    edit("schema", older);
+    EXPECT_TRUE(Store::Open(testing::QuickOptions(dir_.path())).ok()) << older;
+    auto database = Database::Open(testing::QuickOptions(dir_.path()), "shard 0 of 1", clock_, nullptr).value();
+    EXPECT_EQ(database->Read().Get(kMeta, "schema").value(), "ingot datapool 3") << "raised: what is older refuses it";
+  }
   edit("schema", "ingot datapool 9");
   const auto schema = Store::Open(testing::QuickOptions(dir_.path())).status();
   EXPECT_EQ(schema.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(Text(schema), HasSubstr("ingot datapool 9"));
-  EXPECT_THAT(Text(schema), HasSubstr("ingot datapool 2"));
+  EXPECT_THAT(Text(schema), HasSubstr("ingot datapool 3"));
   edit("new_table", "");
   const auto table = Store::Open(testing::QuickOptions(dir_.path())).status();
   EXPECT_EQ(table.code(), absl::StatusCode::kFailedPrecondition);

@@ -307,6 +307,10 @@ TEST(EngineTest, AVersionHeldBesideServesThoseThatArePinnedToIt) {
   EXPECT_EQ(following.versions.front().version(), 5);
   EXPECT_THAT(rig.engine->Status()->held_versions(), testing::UnorderedElementsAre(1, 5));
   EXPECT_EQ(rig.engine->Update(beside(2)).status().code(), absl::StatusCode::kResourceExhausted);
+  // The same number made anew takes its place.
+  const auto anew = FakeSnapshot(1, 7);
+  ASSERT_EQ(rig.engine->Update(*weights::EncodeBeside(*anew)).status(), absl::OkStatus());
+  EXPECT_EQ(rig.engine->HeldVersions()->front(), (weights::HeldVersion{1, anew->checksum()}));
   // A release frees it; and one to be held beside is a full copy.
   ASSERT_EQ(rig.engine->Release(1), absl::OkStatus());
   weights::EncodedDelta delta = *weights::Encode(rig.engine->newest().get(), *FakeSnapshot(6, 1006), true);

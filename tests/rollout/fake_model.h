@@ -38,6 +38,7 @@ class FakeRunner final : public ModelRunner {
   int64_t vocab_size() const override { return vocab_; }
   int64_t context_length() const override { return context_; }
   const std::vector<int32_t>& eos_ids() const override { return eos; }
+  int64_t max_weight_bytes() const override { return sizeof(uint64_t); }
 
   absl::StatusOr<std::shared_ptr<const LoadedModel>> Load(std::shared_ptr<const weights::Snapshot> snapshot) override {
     auto loaded = std::make_shared<FakeLoaded>();

@@ -140,6 +140,9 @@ TEST(RolloutGrpcTest, WeightsArriveOverTheChannelAndHealAfterAWrongBase) {
             absl::StatusCode::kFailedPrecondition);
   ASSERT_EQ(sink->Update(*weights::Encode(nullptr, *three, false)).status(), absl::OkStatus());
   EXPECT_THAT(remote.client->Status()->held_versions(), testing::UnorderedElementsAre(2, 3));
+  const std::vector<weights::HeldVersion> held{{2, two->checksum()}, {3, three->checksum()}};
+  EXPECT_EQ(*sink->HeldVersions(), held);
+  EXPECT_EQ(*remote.engine->HeldVersions(), held);
   ASSERT_EQ(sink->Release(2), absl::OkStatus());
   EXPECT_THAT(remote.client->Status()->held_versions(), testing::ElementsAre(3));
   Collect result;
@@ -178,6 +181,23 @@ TEST(RolloutGrpcTest, AnUpdateBeyondTheLimitIsRefused) {
   EXPECT_EQ(sink->Update(*weights::Encode(nullptr, *FakeSnapshot(2, 2), false)).status().code(),
             absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(remote.engine->Status()->version(), 1);
+}
+
+// A few kilobytes that say to be megabytes: refused before anything is made of them.
+TEST(RolloutGrpcTest, AnUpdateToMoreThanTheModelIsRefused) {
+  Remote remote;
+  const std::vector<std::byte> zeros(16 << 20);
+  const auto large = *weights::Snapshot::Copy(2, {{"w", "F32", {4 << 20}, zeros}});
+  for (const auto& delta : {*weights::Encode(nullptr, *large, false), *weights::EncodeBeside(*large)}) {
+    ASSERT_LT(delta.wire_bytes(), 10000);
+    const auto sink = *weights::NewGrpcSink(remote.channel);
+    for (weights::Sink* to : {sink.get(), static_cast<weights::Sink*>(remote.engine.get())}) {
+      const absl::Status status = to->Update(delta).status();
+      EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+      EXPECT_THAT(std::string(status.message()), testing::HasSubstr("more than 8 bytes"));
+    }
+  }
+  EXPECT_THAT(remote.engine->Status()->held_versions(), testing::ElementsAre(1));
 }
 
 TEST(RolloutGrpcTest, AServerOfFixedWeightsSamplesAndTakesNoOthers) {

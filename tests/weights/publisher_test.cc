@@ -46,7 +46,7 @@ class FakeEngine final : public Sink {
     if (beside) {
       EXPECT_TRUE(delta.header.retain() && IsFullCopy(delta.header));
       log_.push_back("beside " + std::to_string((*applied)->version()));
-      retained_.insert((*applied)->version());
+      retained_[(*applied)->version()] = (*applied)->checksum();
       v1::UpdateWeightsResponse response;
       response.set_version((*applied)->version());
       return response;
@@ -57,7 +57,7 @@ class FakeEngine final : public Sink {
     response.set_not_retained(delta.header.retain() && full_);
     if (delta.header.retain() && !full_) {
       log_.back() += " retained";
-      retained_.insert(held_->version());
+      retained_[held_->version()] = held_->checksum();
     }
     response.set_version(held_->version());
     response.set_pause_ms(pause_ms_);
@@ -76,12 +76,14 @@ class FakeEngine final : public Sink {
     return held_ == nullptr ? -1 : held_->version();
   }
 
-  absl::StatusOr<std::vector<int64_t>> HeldVersions() override {
+  absl::StatusOr<std::vector<HeldVersion>> HeldVersions() override {
     base::MutexLock lock(mu_);
     INGOT_RETURN_IF_ERROR(Asked());
-    std::set<int64_t> versions = retained_;
-    if (held_ != nullptr) versions.insert(held_->version());
-    return std::vector<int64_t>(versions.begin(), versions.end());
+    std::map<int64_t, uint64_t> versions = retained_;
+    if (held_ != nullptr) versions.emplace(held_->version(), held_->checksum());
+    std::vector<HeldVersion> all;
+    for (const auto& [version, checksum] : versions) all.push_back({version, says_checksums_ ? checksum : 0});
+    return all;
   }
 
   void Hang() {
@@ -114,6 +116,13 @@ class FakeEngine final : public Sink {
   }
   void RetainNoMore(bool no_more = true) {
     Set([&] { full_ = no_more; });
+  }
+  // From before: of another run, or made anew since. `says_checksum`: of what it holds.
+  void Holds(const Snapshot& snapshot, bool says_checksum) {
+    Set([&] {
+      retained_[snapshot.version()] = snapshot.checksum();
+      says_checksums_ = says_checksum;
+    });
   }
   // What the running or last Update was called with.
   const EncodedDelta* last_sent() {
@@ -177,7 +186,8 @@ class FakeEngine final : public Sink {
   bool full_ = false;
   int asked_ = 0;
   absl::Status beside_error_, asked_error_;
-  std::set<int64_t> retained_;
+  std::map<int64_t, uint64_t> retained_;  // by version: its checksum
+  bool says_checksums_ = true;
   double pause_ms_ = 0;
   int entered_ = 0;
   const EncodedDelta* last_sent_ = nullptr;
@@ -461,6 +471,25 @@ TEST_F(PublisherTest, AnEngineThatWillNotHoldWhatItIsToKeepServesWithoutIt) {
   AwaitLeased(1);
   EXPECT_THAT(engine->log(), ElementsAre("full 0 retained", "delta 1", "full 1"));
   EXPECT_EQ(engine->entered(), 4) << "it was asked to once";
+}
+
+// It outlived a run that went back, and made the number anew.
+TEST_F(PublisherTest, OtherWeightsUnderTheNumberOfWhatItIsToKeepAreReplaced) {
+  testing::Tensors before;
+  before.Add("a", "F32", {1}, "1234");
+  const auto other = before.Take(0);
+  auto steady = Add("steady"), outlived = std::make_shared<FakeEngine>(), silent = std::make_shared<FakeEngine>();
+  outlived->Holds(*other, true);
+  silent->Holds(*other, false);
+  ASSERT_TRUE(Publish(0, true).ok());
+  ASSERT_TRUE(Publish(1).ok());
+  publisher_.AddEngine("outlived", outlived);
+  AwaitLeased(2);
+  publisher_.AddEngine("silent", silent);
+  AwaitLeased(3);
+  EXPECT_THAT(outlived->log(), ElementsAre("beside 0", "full 1"));
+  EXPECT_EQ(outlived->HeldVersions()->front(), (HeldVersion{0, Version(0)->checksum()}));
+  EXPECT_THAT(silent->log(), ElementsAre("full 1")) << "it may well be that one";
 }
 
 TEST_F(PublisherTest, AnEngineThatWasAwayGetsWhatItWasToKeepFromThen) {
