@@ -8,6 +8,7 @@
 #include <numeric>
 #include <utility>
 
+#include "kernels/torch/tree_attention.h"
 #include "kernels/torch/typed.h"
 #include "trainer/part_run.h"
 #include "tree/cut.h"
@@ -249,14 +250,18 @@ class Pass {
     values.view({-1}).index_add_(0, flat, ToTensor(of_token, at::kDouble, values.options()));
   }
 
-  // body(first, last) over the rows of a matrix; on the CPU so few at a time that a core's cache holds them from one
-  // operation to the next.
+  // body(first, last) over the rows of a matrix; on the CPU on its threads, so few at a time that a core's cache holds
+  // them from one operation to the next. Which they are does not depend on the threads.
   template <typename F>
   static void ForRows(const at::Tensor& matrix, const F& body) {
-    constexpr int64_t kElements = int64_t{1} << 18;
-    const int64_t rows = matrix.size(0),
-                  step = matrix.is_cpu() ? std::max<int64_t>(1, kElements / matrix.size(1)) : rows;
-    for (int64_t first = 0; first < rows; first += step) body(first, std::min(rows, first + step));
+    constexpr int64_t kElements = int64_t{1} << 17;
+    const int64_t rows = matrix.size(0);
+    if (!matrix.is_cpu()) return body(0, rows);
+    const int64_t step = std::max<int64_t>(1, kElements / matrix.size(1));
+    kernels::TorchParallelFor()((rows + step - 1) / step, [&](int64_t from, int64_t to) {
+      const at::NoGradGuard no_history;  // the guard is a thread's own
+      for (int64_t block = from; block < to; ++block) body(block * step, std::min(rows, (block + 1) * step));
+    });
   }
 
   ChunkEntries Entries(size_t begin, size_t end, int64_t vocab) const {

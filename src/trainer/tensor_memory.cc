@@ -18,6 +18,9 @@ namespace {
 
 constexpr size_t kLeast = size_t{1} << 20;
 constexpr size_t kGrain = size_t{1} << 18;  // of sizes: what is moved is never less
+// Each piece may be a mapping of the system's, which gives a process 65,530. Pieces only ever become smaller: with so
+// many of them it is begun anew.
+constexpr size_t kMostPieces = 4096;
 
 // Addresses [data, data + bytes). The system moves mappings, and a block that was put together of several consists of
 // them for good: `pieces` are their sizes, in order.
@@ -55,13 +58,15 @@ class KeptMemory final : public c10::Allocator {
 
   TensorMemory Now() {
     base::MutexLock lock(mu_);
-    return {static_cast<int64_t>(live_), static_cast<int64_t>(kept_bytes_)};
+    return {static_cast<int64_t>(live_), static_cast<int64_t>(kept_bytes_), static_cast<int64_t>(pieces_)};
   }
   void Release() {
     base::MutexLock lock(mu_);
-    for (const auto& [bytes, block] : kept_) munmap(block.data, bytes);
-    kept_.clear();
-    kept_bytes_ = 0;
+    Drop();
+  }
+  void Offer() {
+    base::MutexLock lock(mu_);
+    for (const auto& [bytes, block] : kept_) madvise(block.data, bytes, MADV_FREE);
   }
 
   // Lives as long as the process: tensors may be freed at its very end.
@@ -81,7 +86,7 @@ class KeptMemory final : public c10::Allocator {
     base::MutexLock lock(mu_);
     const auto fits = kept_.lower_bound(bytes);
     Block block = fits != kept_.end() ? TakeKept(fits) : Assemble(bytes);
-    if (block.bytes > bytes) Keep(block.Split(bytes));
+    if (block.bytes > bytes) Keep(Split(block, bytes));
     live_ += bytes;
     void* const data = block.data;
     in_use_.emplace(data, std::move(block));
@@ -101,14 +106,19 @@ class KeptMemory final : public c10::Allocator {
 
   // A block of new addresses with the pages of all that is kept, as far as it needs them. What is lacking is new.
   Block Assemble(size_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    void* const data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (pieces_ > kMostPieces) Drop();
+    void* data = Map(bytes);
+    if (data == MAP_FAILED) {  // of what is kept the addresses may be lacking
+      Drop();
+      data = Map(bytes);
+    }
     TORCH_CHECK_WITH(OutOfMemoryError, data != MAP_FAILED, "out of memory: a tensor of ", bytes, " bytes, beside ",
                      live_, " bytes of others");
     Block block{static_cast<char*>(data), bytes, {}};
     size_t filled = 0;
     while (filled < bytes && !kept_.empty()) {
       Block from = TakeKept(std::prev(kept_.end()));
-      if (from.bytes > bytes - filled) Keep(from.Split(bytes - filled));
+      if (from.bytes > bytes - filled) Keep(Split(from, bytes - filled));
       for (const size_t piece : from.pieces) {
         char* const to = block.data + filled;
         if (mremap(from.data, piece, piece, MREMAP_MAYMOVE | MREMAP_FIXED, to) == MAP_FAILED) {
@@ -119,8 +129,32 @@ class KeptMemory final : public c10::Allocator {
         filled += piece;
       }
     }
-    if (filled < bytes) block.pieces.push_back(bytes - filled);
+    if (filled < bytes) {
+      block.pieces.push_back(bytes - filled);
+      ++pieces_;
+    }
     return block;
+  }
+
+  static void* Map(size_t bytes) {
+    return mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  }
+
+  Block Split(Block& block, size_t first) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    const size_t pieces = block.pieces.size();
+    Block rest = block.Split(first);
+    pieces_ += block.pieces.size() + rest.pieces.size() - pieces;
+    return rest;
+  }
+
+  // Gives back what is kept.
+  void Drop() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    for (const auto& [bytes, block] : kept_) {
+      munmap(block.data, bytes);
+      pieces_ -= block.pieces.size();
+    }
+    kept_.clear();
+    kept_bytes_ = 0;
   }
 
   void Keep(Block block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
@@ -139,6 +173,7 @@ class KeptMemory final : public c10::Allocator {
   std::unordered_map<void*, Block> in_use_ ABSL_GUARDED_BY(mu_);
   std::multimap<size_t, Block> kept_ ABSL_GUARDED_BY(mu_);  // by size
   size_t live_ ABSL_GUARDED_BY(mu_) = 0, kept_bytes_ ABSL_GUARDED_BY(mu_) = 0;
+  size_t pieces_ ABSL_GUARDED_BY(mu_) = 0;  // of all blocks
 };
 
 }  // namespace
@@ -152,6 +187,8 @@ void KeepTensorMemory() {
 }
 
 TensorMemory TensorMemoryNow() { return KeptMemory::Get().Now(); }
+
+void OfferTensorMemory() { KeptMemory::Get().Offer(); }
 
 void ReleaseTensorMemory() { KeptMemory::Get().Release(); }
 

@@ -4,8 +4,8 @@
 // system clears every page again before it gives it out: a quarter of a bf16 step's time, once the products take
 // little.
 //
-// A process is never larger for it than it had been at its fullest: whatever is kept is used for the next tensor, of
-// whatever size. Where no block is large enough, the pages of several are moved behind one another (mremap), which
+// Tensors never hold more for it than they did at their fullest: whatever is kept is used for the next one, of whatever
+// size. Where no block is large enough, the pages of several are moved behind one another (mremap), which
 // costs a small part of clearing them; new ones come only when none is kept.
 #pragma once
 
@@ -18,10 +18,15 @@ namespace ingot::trainer {
 void KeepTensorMemory();
 
 struct TensorMemory {
-  int64_t live = 0;  // bytes of large tensors
-  int64_t kept = 0;  // bytes that none holds, for those to come
+  int64_t live = 0;    // bytes of large tensors
+  int64_t kept = 0;    // bytes that none holds, for those to come
+  int64_t pieces = 0;  // mappings of the system's that both take, at most
 };
 TensorMemory TensorMemoryNow();
+
+// Lets the system take what is kept, should it need it before the next tensors do. After a step: others have their
+// turn.
+void OfferTensorMemory();
 
 // Gives what is kept back to the system.
 void ReleaseTensorMemory();

@@ -9,6 +9,7 @@
 #include "trainer/gradient_faults.h"
 #include "trainer/parallel/wire.h"
 #include "trainer/schedule.h"
+#include "trainer/tensor_memory.h"
 #include "trainer/torch_edge.h"
 #include "trainer/trainer.h"
 #include "tree/cut.h"
@@ -213,6 +214,7 @@ absl::StatusOr<StepReport> Trainer::TrainStep(const TrainBatch& batch, const Pro
   });
   optimizer_->ZeroGrad();
   if (shards_ != nullptr) shards_->Release();
+  OfferTensorMemory();
   INGOT_RETURN_IF_ERROR(Shared(status));
   // Without a probe the batch's own tokens stand in for it.
   if (probe == nullptr || options_.probe_tokens == 0) tally.plain.mismatch = tally.plain.packed;

@@ -242,13 +242,14 @@ absl::Status Trainer::CheckStepMemory(const tree::PackedForest& forest, StepMetr
   const MemoryNeed need =
       NeedOf(options_, config(), bytes, pass_options_, parts, ranks_, /*reference=*/reference_.has_value());
   metrics["perf/memory_predicted_bytes"] = static_cast<double>(need.total());
-  const bool limited = options_.memory_limit_mb > 0;
-  const int64_t available =
-      limited ? LimitBytes(options_) : TensorMemoryNow().kept + AvailableMemory() / RanksHere(ranks_);
-  return CheckMemory(need, limited ? need.total() : need.step(), available,
-                     absl::StrCat(stage_ ? absl::StrCat("a step of ", stage_->name) : absl::StrCat("step ", version_),
-                                  " (", forest.size(), " merged tokens in ", parts.size(), " parts)"),
-                     pass_options_);
+  const std::string what =
+      absl::StrCat(stage_ ? absl::StrCat("a step of ", stage_->name) : absl::StrCat("step ", version_), " (",
+                   forest.size(), " merged tokens in ", parts.size(), " parts)");
+  if (options_.memory_limit_mb > 0) return CheckMemory(need, need.total(), LimitBytes(options_), what, pass_options_);
+  const auto available = [this] { return AvailableMemory() / RanksHere(ranks_); };
+  // What is kept of earlier steps is this one's too: it is told apart only where it matters.
+  if (need.step() > available()) ReleaseTensorMemory();
+  return CheckMemory(need, need.step(), available(), what, pass_options_);
 }
 
 absl::StatusOr<std::shared_ptr<const weights::Snapshot>> Trainer::TakeSnapshot() {

@@ -62,6 +62,33 @@ TEST_F(TensorMemoryTest, ReleaseGivesBackWhatNoTensorHolds) {
   EXPECT_TRUE(IsFilled(held, 5));
 }
 
+// Blocks of sizes that fit no earlier one are cut and put together over and over. Each piece is a mapping, of which a
+// process may have 65,530, also for its threads' stacks.
+TEST_F(TensorMemoryTest, PiecesDoNotBecomeMoreWithoutEnd) {
+  std::mt19937 random(1);
+  std::vector<at::Tensor> held;
+  int64_t bytes = 0;
+  for (int i = 0; i < 20000; ++i) {
+    const auto size = static_cast<int64_t>(random() % (i % 8 == 0 ? 512 * kMega : 40 * kMega)) + kMega;
+    while (bytes + size > 12 * 1024 * kMega) {
+      const size_t at = random() % held.size();
+      bytes -= held[at].numel();
+      held.erase(held.begin() + static_cast<std::ptrdiff_t>(at));
+    }
+    held.push_back(at::empty({size}, at::kByte));  // never touched: no page is there
+    bytes += size;
+    ASSERT_LT(TensorMemoryNow().pieces, 12000) << i;
+  }
+}
+
+TEST_F(TensorMemoryTest, WhatIsOfferedServesAsBefore) {
+  Filled(32 * kMega, 1);
+  OfferTensorMemory();
+  const at::Tensor again = Filled(32 * kMega, 2);
+  EXPECT_TRUE(IsFilled(again, 2));
+  EXPECT_EQ(TensorMemoryNow().kept, 0);
+}
+
 TEST_F(TensorMemoryTest, TakesBackWhatCameFromTheAllocatorBefore) {
   c10::Allocator* const now = c10::GetCPUAllocator();
   now->raw_deallocate(c10::GetDefaultCPUAllocator()->raw_allocate(4 * kMega));
