@@ -99,6 +99,15 @@ TEST_F(StoreTest, GivesBackWhatItTook) {
   }
 }
 
+// The second is where the store keeps what changes of "e".
+TEST_F(StoreTest, AnIdThatNoEpisodeCanHaveIsRefusedNotLookedFor) {
+  ASSERT_TRUE(store_->OpenEpisode(Open("e", 0, 0)).ok());
+  for (const std::string& id : {std::string(), std::string("\0e", 2), std::string(257, 'x')}) {
+    EXPECT_EQ(Get(*store_, id).status().code(), absl::StatusCode::kInvalidArgument) << id.size();
+  }
+  EXPECT_EQ(Get(*store_, std::string(256, 'x')).status().code(), absl::StatusCode::kNotFound);
+}
+
 TEST_F(StoreTest, RepeatingIsFineAndContradictingIsNot) {
   const auto open = Open("e", 0, 0);
   const auto call = Append("e", 0, {Prompt({1})}, {Sampled({2})});
