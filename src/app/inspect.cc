@@ -1,6 +1,7 @@
 // `ingot inspect`: the trajectories a run recorded, as a list or as one tree.
 #include <google/protobuf/util/json_util.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <optional>
@@ -9,6 +10,7 @@
 #include "app/commands.h"
 #include "app/process.h"
 #include "app/run_config.h"
+#include "app/stored_episodes.h"
 #include "app/text_parts.h"
 #include "base/log.h"
 #include "datapool/store.h"
@@ -51,13 +53,7 @@ absl::StatusOr<int> List(const OpenRun& run, int limit) {
               "reward", "seconds", "task");
   int shown = 0;
   for (const v1::EpisodePurpose purpose : {v1::PURPOSE_TRAIN, v1::PURPOSE_EVAL}) {
-    v1::ListEpisodesRequest request;
-    request.set_purpose(purpose);
-    request.set_last_group(-1);
-    request.set_limit(limit > 0 ? limit : 0);
-    request.set_all_attempts(true);
-    INGOT_ASSIGN_OR_RETURN(const v1::ListEpisodesResponse response, run.pool->ListEpisodes(request));
-    for (const v1::Episode& episode : response.episodes()) {
+    const auto print = [&](const v1::Episode& episode) {
       const double seconds = episode.ended_unix_ns() > 0
                                  ? static_cast<double>(episode.ended_unix_ns() - episode.opened_unix_ns()) * 1e-9
                                  : 0;
@@ -66,34 +62,13 @@ absl::StatusOr<int> List(const OpenRun& run, int limit) {
                   episode.ref().sample_index(), episode.ref().attempt(), tree::StateName(episode.state()).c_str(),
                   tree::ReturnOf(episode), seconds, episode.task().task_id().c_str());
       ++shown;
-    }
-    if (response.more())
+    };
+    INGOT_ASSIGN_OR_RETURN(const bool more, VisitEpisodes(*run.pool, purpose, std::max(limit, 0), print));
+    if (more)
       std::printf("... more %s episodes; --limit shows them\n", purpose == v1::PURPOSE_TRAIN ? "train" : "eval");
   }
   if (shown == 0) std::printf("no episodes are stored (datapool.keep_steps says for how long they are)\n");
   return 0;
-}
-
-// GROUP/SAMPLE of a training group to the id of its newest attempt; anything else is an id already.
-absl::StatusOr<std::string> ResolveEpisode(const OpenRun& run, const std::string& name) {
-  const size_t slash = name.find('/');
-  if (slash == std::string::npos || name.find_first_not_of("0123456789/") != std::string::npos || name.size() > 18) {
-    return name;
-  }
-  if (slash == 0 || slash + 1 == name.size() || name.find('/', slash + 1) != std::string::npos) {
-    return absl::InvalidArgumentError(absl::StrCat("'", name, "': GROUP/SAMPLE is expected, such as 7/0"));
-  }
-  v1::ListEpisodesRequest request;
-  request.set_purpose(v1::PURPOSE_TRAIN);
-  const int64_t group = std::strtoll(name.substr(0, slash).c_str(), nullptr, 10);
-  const int64_t sample = std::strtoll(name.substr(slash + 1).c_str(), nullptr, 10);
-  request.set_first_group(group);
-  request.set_last_group(group);
-  INGOT_ASSIGN_OR_RETURN(const v1::ListEpisodesResponse response, run.pool->ListEpisodes(request));
-  for (const v1::Episode& episode : response.episodes()) {
-    if (episode.ref().sample_index() == sample) return episode.episode_id();
-  }
-  return absl::NotFoundError(absl::StrCat("no episode of group ", group, ", sample ", sample, " is stored"));
 }
 
 absl::StatusOr<int> PrintJournal(const OpenRun& run) {
@@ -116,7 +91,7 @@ absl::StatusOr<int> InspectOrError(const InspectArgs& args) {
   if (args.journal) return PrintJournal(run);
   if (args.episode.empty()) return List(run, args.limit);
   v1::GetEpisodeRequest request;
-  INGOT_ASSIGN_OR_RETURN(*request.mutable_episode_id(), ResolveEpisode(run, args.episode));
+  INGOT_ASSIGN_OR_RETURN(*request.mutable_episode_id(), ResolveEpisode(*run.pool, args.episode));
   request.set_with_calls(true);
   INGOT_ASSIGN_OR_RETURN(const v1::EpisodeTree tree, run.pool->GetEpisode(request));
   if (args.json) {

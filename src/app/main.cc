@@ -147,7 +147,8 @@ int main(int argc, char** argv) {
   auto* inspect = app.add_subcommand("inspect", "print a run's trajectories as trees");
   inspect->add_option("run_dir", inspect_args.run_dir, "runs/NAME")->required();
   inspect->add_option("episode", inspect_args.episode, "an episode id, or GROUP/SAMPLE; without it, a list");
-  inspect->add_option("--limit", inspect_args.limit, "episodes to list")->capture_default_str();
+  inspect->add_option("--limit", inspect_args.limit, "episodes to list of training and of evaluation each; 0: all")
+      ->capture_default_str();
   inspect->add_flag("--json", inspect_args.json, "the stored record as JSON");
   inspect->add_flag("--journal", inspect_args.journal, "the run's journal, one JSON record per line");
   inspect->callback([&] { code = ingot::app::Inspect(inspect_args); });

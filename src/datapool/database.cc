@@ -17,7 +17,7 @@ namespace ingot::datapool {
 namespace {
 
 constexpr char kSchema[] = "ingot datapool 3";
-// What is read as well, and raised at the first opening, so that nothing older misreads what is written from then on:
+// What is read as well, and raised by the first write, so that nothing older misreads what is written from then on:
 // in 1, calls name all of their contexts; in 1 and 2, an episode is one record (datapool/episode_record.h).
 constexpr const char* kOlderSchemas[] = {"ingot datapool 1", "ingot datapool 2"};
 constexpr const char* kFamilyNames[kFamilies] = {"default",  "episodes", "order", "calls",   "call_ids",
@@ -184,7 +184,11 @@ absl::StatusOr<std::unique_ptr<Database>> Database::Open(const StoreOptions& opt
     return absl::UnavailableError(absl::StrCat("cannot make the pool's folder ", options.path, ": ", error.message()));
   }
   std::unique_ptr<Database> database(new Database(options, clock, env));
-  INGOT_RETURN_IF_ERROR(database->OpenFiles(false));
+  if (absl::Status opened = database->OpenFiles(false); !opened.ok()) {
+    // Opening writes files of its own. As after a failed write: what is there is read, and Recover tries again.
+    if (!absl::IsResourceExhausted(opened) || !database->OpenFiles(true).ok()) return opened;
+    database->Fail(opened);
+  }
   INGOT_RETURN_IF_ERROR(database->CheckSchema(layout));
   return database;
 }
@@ -262,11 +266,12 @@ absl::Status Database::CheckSchema(const std::string& layout) {
                                                           ", not as ", layout,
                                                           ": set the number of shards it was made with"));
       }
-      if (schema == kSchema) return absl::OkStatus();
+      raise_schema_ = older;
+      return absl::OkStatus();
     }
     bool empty = true;
     INGOT_RETURN_IF_ERROR(reader.Scan(kMeta, "", "", [&](auto, auto) { return empty = false; }));
-    if (!empty && schema.empty()) {
+    if (!empty) {
       return absl::FailedPreconditionError(
           absl::StrCat(options_.path, " holds a database that is not a pool (schema '", kSchema, "')"));
     }
@@ -279,15 +284,23 @@ absl::Status Database::CheckSchema(const std::string& layout) {
 
 absl::Status Database::Write(Batch& batch) {
   if (failed_ || read_only_) return error_;
+  if (raise_schema_) batch.Put(kMeta, "schema", kSchema);
   rocksdb::WriteOptions options;
   options.sync = options_.sync;
   const rocksdb::Status status = db_->Write(options, batch.batch_.GetWriteBatch());
-  if (status.ok()) return absl::OkStatus();
-  error_ = Translate(status);
+  if (!status.ok()) {
+    Fail(Translate(status));
+    return error_;
+  }
+  raise_schema_ = false;
+  return absl::OkStatus();
+}
+
+void Database::Fail(const absl::Status& error) {
+  error_ = error;
   failed_ = true;
   next_attempt_ = clock_.Now() + base::FromSeconds(options_.retry_after_error_s);
   INGOT_LOG(error, "{}", std::string(error_.message()));
-  return error_;
 }
 
 absl::Status Database::Recover() {

@@ -93,6 +93,8 @@ class Database {
   absl::Status OpenFiles(bool read_only);
   void CloseFiles();
   absl::Status CheckSchema(const std::string& layout);
+  // From now on `error` stands, and Recover is due.
+  void Fail(const absl::Status& error);
   // Keeps db_ as it is.
   std::shared_lock<std::shared_mutex> Enter() const;
   absl::Status Translate(const rocksdb::Status& status) const;
@@ -106,7 +108,8 @@ class Database {
   std::array<rocksdb::ColumnFamilyHandle*, kFamilies> families_{};
   std::atomic<bool> failed_{false};
   bool read_only_ = false;
-  absl::Status error_;  // that stands while failed_
+  bool raise_schema_ = false;  // by the next write: what is stored says an older one
+  absl::Status error_;         // that stands while failed_
   std::chrono::nanoseconds next_attempt_{0};
 };
 

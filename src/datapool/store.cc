@@ -119,6 +119,7 @@ absl::Status Store::EndEpisode(const v1::EndEpisodeRequest& request) {
 }
 
 absl::StatusOr<v1::EpisodeTree> Store::GetEpisode(const v1::GetEpisodeRequest& request) {
+  INGOT_RETURN_IF_ERROR(ValidateGetEpisode(request));
   return LoadTree(impl_->database->Read(), request.episode_id(), request.with_calls());
 }
 

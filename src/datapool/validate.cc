@@ -150,6 +150,10 @@ absl::Status ValidateEndEpisode(const v1::EndEpisodeRequest& request) {
   return ValidateRewards(request);
 }
 
+absl::Status ValidateGetEpisode(const v1::GetEpisodeRequest& request) {
+  return ValidateId("episode_id", request.episode_id());
+}
+
 absl::Status ValidateListEpisodes(const v1::ListEpisodesRequest& request) {
   if (request.limit() < 0) return Invalid(absl::StrCat("limit is ", request.limit()));
   if (request.max_bytes() < 0) return Invalid(absl::StrCat("max_bytes is ", request.max_bytes()));

@@ -272,10 +272,10 @@ absl::Status Engine::Enqueue(std::unique_ptr<Sequence> sequence) {
                                                      "try again later, or elsewhere"));
   }
   if (const int64_t pinned = sequence->request.pinned_version(); pinned >= 0) {
-    if (newest_.version != nullptr && newest_.version->version == pinned) {
-      sequence->pinned = newest_.version;
-    } else if (const auto found = retained_.find(pinned); found != retained_.end()) {
+    if (const auto found = retained_.find(pinned); found != retained_.end()) {
       sequence->pinned = found->second.version;
+    } else if (newest_.version != nullptr && newest_.version->version == pinned) {
+      sequence->pinned = newest_.version;
     } else if (newest_.version == nullptr) {
       return absl::UnavailableError(absl::StrCat("version ", pinned, " is not held by this engine yet, as it is being ",
                                                  "started: try again later"));
@@ -330,6 +330,18 @@ std::vector<weights::HeldVersion> Engine::AllHeld() const {
   return all;
 }
 
+Engine::Held Engine::ReplaceRetained(bool retain) {
+  const int64_t version = newest_.version->version;
+  if (retain) return std::exchange(retained_[version], newest_);
+  Held other;
+  if (const auto found = retained_.find(version);
+      found != retained_.end() && found->second.version->checksum != newest_.version->checksum) {
+    other = std::move(found->second);
+    retained_.erase(found);
+  }
+  return other;
+}
+
 std::shared_ptr<const weights::Snapshot> Engine::newest() const {
   base::MutexLock lock(mu_);
   return newest_.snapshot;
@@ -359,6 +371,7 @@ absl::StatusOr<v1::UpdateWeightsResponse> Engine::Update(const weights::EncodedD
   v1::UpdateWeightsResponse response;
   response.set_version(target.version());
   std::shared_ptr<const weights::Snapshot> base;
+  Held replaced;
   if (delta.header.beside()) {
     if (!room) {
       return absl::ResourceExhaustedError(
@@ -374,7 +387,7 @@ absl::StatusOr<v1::UpdateWeightsResponse> Engine::Update(const weights::EncodedD
     base::MutexLock lock(mu_);
     base = newest_.snapshot;
     if (base != nullptr && base->version() == target.version() && base->checksum() == target.checksum()) {
-      if (retain) retained_[target.version()] = newest_;
+      replaced = ReplaceRetained(retain);
       return response;  // a sender that did not hear our answer tries again
     }
   }
@@ -456,7 +469,7 @@ bool Engine::TakeInbox() {
   if (swap_ != nullptr) {
     const auto start = steady_clock::now();
     swap_->previous = std::exchange(newest_, swap_->next);
-    if (swap_->retain) retained_[newest_.version->version] = newest_;
+    swap_->replaced = ReplaceRetained(swap_->retain);
     core_.SetNewest(newest_.version);
     swap_->pause_ms = MillisSince(start);
     swap_->done = true;

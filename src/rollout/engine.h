@@ -7,8 +7,9 @@
 //
 // A swap to a newer version never stops requests in flight: they continue on the KV they have, which is then mixed and
 // recorded as such. One to an older version ends those whose min_version is later with UNAVAILABLE. Pinned requests run
-// on their version to the end. The engine holds the newest version and those an update asked to retain; a version a
-// pinned request still runs on stays in memory until that request ends.
+// on their version to the end. The engine holds the newest version and those an update asked to retain; of one number
+// those that pin it get what the engine was told last. A version a pinned request still runs on stays in memory until
+// that request ends.
 //
 // Thread safe. Generate and Status never wait for a step (Generate compiles a grammar it has not seen, see
 // grammar/grammar.h, and the first one reads the whole vocabulary); Update and Release are for the sender's threads.
@@ -86,7 +87,7 @@ class Engine final : public Client, public weights::Sink {
   };
   struct Swap {
     Held next;
-    Held previous;  // freed by the sender's thread, not between two steps
+    Held previous, replaced;  // freed by the sender's thread, not between two steps
     bool retain = false;
     bool done = false;
     double pause_ms = 0;
@@ -99,7 +100,10 @@ class Engine final : public Client, public weights::Sink {
   absl::Status AddConstraint(Sequence* sequence);
   absl::Status Enqueue(std::unique_ptr<Sequence> sequence);
   bool HasRoom(int64_t version);  // to retain it
+  // What a pinned request would get, of every version.
   std::vector<weights::HeldVersion> AllHeld() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The newest is what was told last of its number: what is retained under it is this, or given back.
+  Held ReplaceRetained(bool retain) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status HoldBeside(const weights::EncodedDelta& delta, const std::function<bool()>& cancelled)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
   absl::StatusOr<Held> LoadVersion(std::shared_ptr<const weights::Snapshot> snapshot)
@@ -132,7 +136,7 @@ class Engine final : public Client, public weights::Sink {
   std::deque<std::unique_ptr<Sequence>> inbox_ ABSL_GUARDED_BY(mu_);
   Swap* swap_ ABSL_GUARDED_BY(mu_) = nullptr;  // posted by SwapIn, owned by it
   Held newest_ ABSL_GUARDED_BY(mu_);
-  std::map<int64_t, Held> retained_ ABSL_GUARDED_BY(mu_);
+  std::map<int64_t, Held> retained_ ABSL_GUARDED_BY(mu_);  // one of newest_'s number and other weights is later than it
   int64_t next_order_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t outstanding_ ABSL_GUARDED_BY(mu_) = 0;  // accepted and not ended
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;

@@ -50,7 +50,7 @@ class ModelRunner {
   virtual int64_t vocab_size() const = 0;
   virtual int64_t context_length() const = 0;
   virtual const std::vector<int32_t>& eos_ids() const = 0;
-  // The most that a snapshot of this model has: its parameters in the widest type.
+  // The most that a snapshot of this model has: its parameters, and a tied head a second time, in the widest type.
   virtual int64_t max_weight_bytes() const = 0;
 
   // Builds a model over a snapshot and keeps the snapshot alive as long. INVALID_ARGUMENT if it is not a snapshot of

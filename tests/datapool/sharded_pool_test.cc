@@ -41,6 +41,9 @@ TEST(ShardedPool, SpreadsGroupsAndKeepsEachWhole) {
   ASSERT_TRUE(pool->RewardEpisode(testing::Reward("3-0", 0.5, {{"3-0/1", 1}})).ok());
   EXPECT_EQ(Get(*pool, "3-0")->episode().call_rewards().at("3-0/1"), 1);
   EXPECT_EQ(pool->RewardEpisode(testing::Reward("nobody", 1)).code(), absl::StatusCode::kNotFound);
+  const std::string no_id = '\0' + std::string("3-0");
+  EXPECT_EQ(Get(*pool, no_id).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(pool->RewardEpisode(testing::Reward(no_id, 1)).code(), absl::StatusCode::kInvalidArgument);
   ASSERT_TRUE(pool->EndEpisode(End("3-0")).ok());
   EXPECT_EQ(pool->EndEpisode(End("nobody")).code(), absl::StatusCode::kNotFound);
   for (int64_t group = 0; group < 30; ++group) EXPECT_EQ(GetGroup(*pool, group)->episodes_size(), 2);

@@ -99,6 +99,15 @@ TEST_F(StoreTest, GivesBackWhatItTook) {
   }
 }
 
+// The second is where the store keeps what changes of "e".
+TEST_F(StoreTest, AnIdThatNoEpisodeCanHaveIsRefusedNotLookedFor) {
+  ASSERT_TRUE(store_->OpenEpisode(Open("e", 0, 0)).ok());
+  for (const std::string& id : {std::string(), std::string("\0e", 2), std::string(257, 'x')}) {
+    EXPECT_EQ(Get(*store_, id).status().code(), absl::StatusCode::kInvalidArgument) << id.size();
+  }
+  EXPECT_EQ(Get(*store_, std::string(256, 'x')).status().code(), absl::StatusCode::kNotFound);
+}
+
 TEST_F(StoreTest, RepeatingIsFineAndContradictingIsNot) {
   const auto open = Open("e", 0, 0);
   const auto call = Append("e", 0, {Prompt({1})}, {Sampled({2})});
@@ -756,11 +765,20 @@ TEST_F(StoreTest, AnotherSchemaOrLayoutIsRefusedNamingBoth) {
     for (auto* handle : handles) db->DestroyColumnFamilyHandle(handle);
     delete db;
   };
-  for (const char* older : {"ingot datapool 1", "ingot datapool 2"}) {
-    edit("schema", older);
-    EXPECT_TRUE(Store::Open(testing::QuickOptions(dir_.path())).ok()) << older;
+  const auto stored_schema = [&] {
     auto database = Database::Open(testing::QuickOptions(dir_.path()), "shard 0 of 1", clock_, nullptr).value();
-    EXPECT_EQ(database->Read().Get(kMeta, "schema").value(), "ingot datapool 3") << "raised: what is older refuses it";
+    return database->Read().Get(kMeta, "schema").value();
+  };
+  for (const std::string older : {"ingot datapool 1", "ingot datapool 2"}) {
+    edit("schema", older);
+    Reopen();
+    EXPECT_EQ(Get(*store_, "e").status().code(), absl::StatusCode::kNotFound);
+    store_.reset();
+    EXPECT_EQ(stored_schema(), older) << "what only reads leaves it to those that made it";
+    Reopen();
+    ASSERT_TRUE(store_->OpenEpisode(Open(older, 0, older.back() - '0')).ok());
+    store_.reset();
+    EXPECT_EQ(stored_schema(), "ingot datapool 3") << "raised: what is older refuses it";
   }
   edit("schema", "ingot datapool 9");
   const auto schema = Store::Open(testing::QuickOptions(dir_.path())).status();

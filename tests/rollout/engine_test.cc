@@ -320,6 +320,30 @@ TEST(EngineTest, AVersionHeldBesideServesThoseThatArePinnedToIt) {
   EXPECT_EQ(*rig.engine->LiveVersion(), 5);
 }
 
+// An engine that outlived its run serves the old one's version of a number while it is given the new one's.
+TEST(EngineTest, OfOneNumberThoseThatArePinnedGetWhatTheEngineWasToldLast) {
+  Rig rig(Options(), FakeSnapshot(1, 1001));
+  const auto expect_pinned_to = [&rig](const std::shared_ptr<const weights::Snapshot>& snapshot) {
+    Rig fresh(Options(), snapshot);
+    Collect expected, pinned;
+    auto alone = fresh.engine->Generate(Ask({5, 6, 7}, 20, 9, /*pinned=*/1), expected.OnChunk());
+    auto request = rig.engine->Generate(Ask({5, 6, 7}, 20, 9, /*pinned=*/1), pinned.OnChunk());
+    ASSERT_EQ(expected.Wait(), absl::OkStatus());
+    ASSERT_EQ(pinned.Wait(), absl::OkStatus());
+    EXPECT_EQ(pinned.ids, expected.ids);
+    EXPECT_EQ(pinned.logprobs, expected.logprobs);
+    EXPECT_THAT(*rig.engine->HeldVersions(), testing::ElementsAre(weights::HeldVersion{1, snapshot->checksum()}));
+  };
+  const auto beside = FakeSnapshot(1, 7), live = FakeSnapshot(1, 9);
+  ASSERT_EQ(rig.engine->Update(*weights::EncodeBeside(*beside)).status(), absl::OkStatus());
+  expect_pinned_to(beside);
+  ASSERT_EQ(rig.engine->Update(*weights::Encode(nullptr, *live, /*retain=*/false)).status(), absl::OkStatus());
+  expect_pinned_to(live);
+  ASSERT_EQ(rig.engine->Update(*weights::EncodeBeside(*beside)).status(), absl::OkStatus());
+  ASSERT_EQ(rig.engine->Update(*weights::Encode(nullptr, *live, /*retain=*/false)).status(), absl::OkStatus());
+  expect_pinned_to(live);  // though it was live already
+}
+
 TEST(EngineTest, AnUpdateThatItsSenderGaveUpChangesNothing) {
   Rig rig(Options(), FakeSnapshot(4, 1004));
   int loads = 0;

@@ -256,6 +256,24 @@ TEST(TorchEngineTest, WeightsOfAnotherModelAreRefusedAndTheEngineGoesOn) {
   EXPECT_EQ(result.Wait(), absl::OkStatus());
 }
 
+// Some checkpoints store a tied head a second time.
+TEST(TorchEngineTest, ATiedHeadThatIsSentASecondTimeIsTaken) {
+  model::ModelConfig config = Config();
+  config.tie_word_embeddings = true;
+  std::map<std::string, at::Tensor> tensors = model::Parameters::Init(config, 7, at::kFloat).tensors();
+  tensors["lm_head.weight"] = tensors.at("model.embed_tokens.weight");
+  std::vector<weights::TensorView> views;
+  for (const auto& [name, tensor] : tensors) {
+    views.push_back(
+        {name, "F32", tensor.sizes().vec(), {static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()}});
+  }
+  Engine::Parts parts;
+  parts.runner = *NewTorchRunner(config, Options(), "cpu");
+  const auto engine = *Engine::Create(Options(), std::move(parts), nullptr);
+  EXPECT_EQ(engine->Update(*weights::Encode(nullptr, **weights::Snapshot::Copy(1, views), false)).status(),
+            absl::OkStatus());
+}
+
 TEST(TorchEngineTest, AnUnknownDeviceIsAnErrorNotACrash) {
   EXPECT_EQ(NewTorchRunner(Config(), Options(), "cuda:7").status().code(), absl::StatusCode::kUnavailable);
   EXPECT_FALSE(NewTorchRunner(Config(), Options(), "no such").ok());
