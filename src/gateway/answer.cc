@@ -2,9 +2,11 @@
 
 #include <utility>
 
+#include "base/checksum.h"
 #include "base/random.h"
 #include "gateway/api_error.h"
 #include "gateway/item_references.h"
+#include "gateway/request_fields.h"
 #include "gateway/sampling.h"
 
 namespace ingot::gateway {
@@ -62,14 +64,54 @@ void Answer::Prepare() {
   Finish(std::move(status));
 }
 
+// The request as its dialect reads it, from what was read of the caller's last one as far as that is the same.
+absl::StatusOr<std::shared_ptr<const GatewayRequest>> Answer::Read() {
+  const auto finished = [this](GatewayRequest parsed) {
+    parsed.token_events = raw_.token_events;
+    DropUnread(*core_.parts.format, parsed.conversation.template_variables);
+    return std::make_shared<const GatewayRequest>(std::move(parsed));
+  };
+  const std::string_view list = dialect_.growing_list();
+  if (list.empty()) {
+    INGOT_ASSIGN_OR_RETURN(GatewayRequest parsed, dialect_.Parse(raw_));
+    return finished(std::move(parsed));
+  }
+  const std::string caller =
+      base::ContentKey(absl::StrCat(base::View(dialect_.name()), "\n", ReadHeaders(raw_.headers), "\n", hooks_.caller));
+  auto now = std::make_shared<KnownRequest>();
+  if (const auto known = core_.known_requests.Find(caller)) {
+    if (auto change = FindChange(*known, raw_.body)) {
+      auto parsed = dialect_.ParseChange(*known->request, change->kept, change->added);
+      if (parsed.ok()) {
+        now->request = finished(*std::move(parsed));
+        now->ends = std::move(change->ends);
+      }
+    }
+  }
+  if (now->request == nullptr) {
+    INGOT_ASSIGN_OR_RETURN(GatewayRequest parsed, dialect_.Parse(raw_));
+    now->request = finished(std::move(parsed));
+    if (auto ends = FindListEnds(raw_.body, list)) now->ends = *std::move(ends);
+  } else {
+    ++core_.counters.requests_continued;
+  }
+  const auto request = now->request;
+  if (!now->ends.empty() && now->ends.size() == request->conversation.messages.size()) {
+    now->body = std::move(raw_.body);
+    core_.known_requests.Keep(caller, std::move(now));
+  }
+  return request;
+}
+
 absl::Status Answer::Run() {
-  INGOT_ASSIGN_OR_RETURN(GatewayRequest parsed, dialect_.Parse(raw_));
-  parsed.token_events = raw_.token_events;
-  DropUnread(*core_.parts.format, parsed.conversation.template_variables);
+  INGOT_ASSIGN_OR_RETURN(std::shared_ptr<const GatewayRequest> request, Read());
   raw_ = {};
   INGOT_ASSIGN_OR_RETURN(std::shared_ptr<Episode> episode, hooks_.resolve());
-  INGOT_RETURN_IF_ERROR(ResolveReferences(*episode, parsed));
-  const auto request = std::make_shared<const GatewayRequest>(std::move(parsed));
+  if (!request->references.empty()) {
+    GatewayRequest resolved = *request;
+    INGOT_RETURN_IF_ERROR(ResolveReferences(*episode, resolved));
+    request = std::make_shared<const GatewayRequest>(std::move(resolved));
+  }
   {
     base::MutexLock lock(mu_);
     request_ = request;

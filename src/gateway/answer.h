@@ -29,6 +29,8 @@ class Answer : public std::enable_shared_from_this<Answer> {
  public:
   // What it needs of the gateway.
   struct Hooks {
+    // Who asks, as far as what was read of an earlier request may be taken for this one; any bytes.
+    std::string caller;
     // Finds (or, for a served session, opens) the episode; may block.
     std::function<absl::StatusOr<std::shared_ptr<Episode>>()> resolve;
     // Room for so many calls beside the first one; RESOURCE_EXHAUSTED: there is none.
@@ -67,6 +69,7 @@ class Answer : public std::enable_shared_from_this<Answer> {
 
   // Prepare's steps.
   absl::Status Run();
+  absl::StatusOr<std::shared_ptr<const GatewayRequest>> Read();
   absl::Status MakeCalls(const std::shared_ptr<Episode>& episode);
   absl::StatusOr<std::vector<std::shared_ptr<const PromptPlan>>> PlanPrompts(Episode& episode,
                                                                              const GatewayRequest& request);

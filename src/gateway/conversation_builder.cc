@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <span>
 #include <utility>
 
 #include "base/status.h"
@@ -53,16 +52,15 @@ void ConversationBuilder::BeginTurn() {
 }
 
 text::Message& ConversationBuilder::Turn(PartKind kind, std::string_view id) {
-  std::vector<text::Message>& messages = request_.conversation.messages;
+  text::MessageList& messages = request_.conversation.messages;
   const std::string call = CallIdIn(id);
   const bool same = !call.empty() && call == turn_call_;
   const bool other = !call.empty() && !turn_call_.empty() && call != turn_call_;
   bool joins = in_turn_;
   if (!joins && turn_ < messages.size()) {
-    const auto behind = std::span(messages).subspan(turn_ + 1);
-    const bool last = behind.empty();
-    const bool only_results =
-        std::all_of(behind.begin(), behind.end(), [](const text::Message& m) { return m.role == "tool"; });
+    const bool last = turn_ + 1 == messages.size();
+    bool only_results = true;
+    for (size_t i = turn_ + 1; i < messages.size(); ++i) only_results = only_results && messages[i].role == "tool";
     joins = (last && !other && (same || kind >= last_)) || (same && kind == PartKind::kCall && only_results);
   }
   if (!joins) {
@@ -74,7 +72,7 @@ text::Message& ConversationBuilder::Turn(PartKind kind, std::string_view id) {
     turn_call_ = call;
     request_.echoed_ids[turn_].emplace_back(id);
   }
-  return messages[turn_];
+  return messages.Mutable(turn_);
 }
 
 void ConversationBuilder::AddReasoning(std::string_view text, std::string_view id) {

@@ -9,6 +9,7 @@ namespace ingot::gateway {
 Core::Core(GatewayOptions opts, GatewayParts services)
     : options(std::move(opts)),
       parts(std::move(services)),
+      known_requests(options.max_known_request_bytes),
       writers(options.writer_threads, options.max_queued_work),
       workers(options.worker_threads, options.max_queued_work) {
   follow.engine = parts.engine.get();

@@ -84,7 +84,9 @@ absl::StatusOr<std::shared_ptr<Episode>> Gateway::Resolve(const Caller& caller) 
 std::shared_ptr<Answer> Gateway::StartAnswer(Caller caller, const Dialect& dialect, RawRequest raw,
                                              std::function<void()> wake) {
   auto answer = std::make_shared<Answer>(core_, dialect, std::move(raw));
-  answer->SetHooks({.resolve = [this, caller = std::move(caller)] { return Resolve(caller); },
+  std::string who = absl::StrCat(caller.episode, "\n", caller.api_key);
+  answer->SetHooks({.caller = std::move(who),
+                    .resolve = [this, caller = std::move(caller)] { return Resolve(caller); },
                     .reserve =
                         [this](int calls) {
                           base::MutexLock lock(mu_);

@@ -18,10 +18,17 @@ void Put(std::string& out, std::string_view field) {
 }
 
 // Of what stands before the messages: the tools and what the template is told beside them.
-std::string ToolsKey(const std::vector<base::json::value>& tools, const base::json::object& variables) {
+std::string ToolsKey(const text::ToolList& tools, const base::json::object& variables) {
   std::string canonical = "tools";
   if (!variables.empty()) Put(canonical, base::CanonicalJson(variables));
-  for (const base::json::value& tool : tools) Put(canonical, base::CanonicalJson(tool));
+  static constexpr char kCanonical = 0;
+  if (!tools.empty()) {
+    canonical += *tools.Derived<std::string>(&kCanonical, [](const text::ToolList::Tools& all) {
+      std::string text;
+      for (const base::json::value& tool : all) Put(text, base::CanonicalJson(tool));
+      return text;
+    });
+  }
   return base::ContentKey(canonical);
 }
 
@@ -55,8 +62,9 @@ ConversationKeys ConversationKeys::Of(const text::Conversation& conversation) {
   ConversationKeys keys;
   keys.after.push_back(ToolsKey(conversation.tools, conversation.template_variables));
   keys.after_no_tools.push_back(ToolsKey({}, conversation.template_variables));
-  for (const text::Message& message : conversation.messages) {
-    keys.message.push_back(MessageKey(message));
+  static constexpr char kKey = 0;
+  for (size_t i = 0; i < conversation.messages.size(); ++i) {
+    keys.message.push_back(*conversation.messages.Derived<std::string>(i, &kKey, MessageKey));
     keys.after.push_back(Chain(keys.after.back(), keys.message.back()));
     keys.after_no_tools.push_back(Chain(keys.after_no_tools.back(), keys.message.back()));
   }
@@ -135,7 +143,7 @@ std::optional<text::Conversation> History::WithReasoning(const text::Conversatio
     if (chosen < 0) chosen = NamedElsewhere(message, keys.message[i], IdsOf(echoed, i));
     if (chosen < 0 || calls_[chosen].delivered.reasoning.empty()) continue;
     if (!restored.has_value()) restored = conversation;
-    restored->messages[i].reasoning = calls_[chosen].delivered.reasoning;
+    restored->messages.Mutable(i).reasoning = calls_[chosen].delivered.reasoning;
   }
   return restored;
 }
@@ -149,7 +157,7 @@ std::optional<text::Conversation> History::WithWrittenIds(const text::Conversati
       const auto written = written_ids_.find(calls[call].id);
       if (written == written_ids_.end()) continue;
       if (!restored.has_value()) restored = conversation;
-      restored->messages[i].tool_calls[call].written_id = written->second;
+      restored->messages.Mutable(i).tool_calls[call].written_id = written->second;
     }
   }
   return restored;
@@ -338,7 +346,7 @@ std::optional<text::Conversation> History::AsDelivered(const text::Conversation&
     end = message;
     if (SaysAsDelivered(conversation.messages[message], entry.delivered)) continue;
     if (!restored.has_value()) restored = conversation;
-    text::Message& sent = restored->messages[message];
+    text::Message& sent = restored->messages.Mutable(message);
     sent.content = entry.delivered.content;
     sent.reasoning = entry.delivered.reasoning;
     for (size_t i = 0; i < sent.tool_calls.size(); ++i) {

@@ -18,7 +18,9 @@ namespace {
 constexpr size_t kGenerationPromptIds = 32;  // where a template may have begun the answer
 
 text::Conversation WithoutReasoning(text::Conversation conversation) {
-  for (text::Message& message : conversation.messages) message.reasoning.clear();
+  for (size_t i = 0; i < conversation.messages.size(); ++i) {
+    if (!conversation.messages[i].reasoning.empty()) conversation.messages.Mutable(i).reasoning.clear();
+  }
   return conversation;
 }
 

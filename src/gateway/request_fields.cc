@@ -189,6 +189,18 @@ void ReadCommon(const Headers& headers, Fields& body, GatewayRequest& request) {
   }
 }
 
+std::string ReadHeaders(const Headers& headers) {
+  std::string read;
+  for (const ThreadHeaders& row : kThreadHeaders) {
+    for (const char* name : {row.thread, row.parent, row.session, row.kind}) {
+      if (name == nullptr) continue;
+      const std::string_view said = headers.Get(name);
+      absl::StrAppend(&read, said.size(), ":", base::View(said));
+    }
+  }
+  return read;
+}
+
 void SetEffort(const std::string& effort, GatewayRequest& request) {
   if (effort.empty()) return;
   SetThinking(effort != "none", request);
@@ -241,7 +253,7 @@ absl::Status AddTool(ToolDeclaration tool, const std::string& path, GatewayReque
   object function{{"name", known.name}};
   if (!tool.description.empty()) function["description"] = tool.description;
   if (!tool.parameters.is_null()) function["parameters"] = std::move(tool.parameters);
-  request.conversation.tools.emplace_back(object{{"type", "function"}, {"function", std::move(function)}});
+  request.conversation.tools.push_back(object{{"type", "function"}, {"function", std::move(function)}});
   request.tools.push_back(std::move(known));
   return absl::OkStatus();
 }

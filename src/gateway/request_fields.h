@@ -21,6 +21,9 @@ absl::StatusOr<base::json::value> ParseBody(std::string_view body);
 // that is there), stop = stop_sequences, metadata.branch, reasoning_effort, chat_template_kwargs.
 void ReadCommon(const Headers& headers, Fields& body, GatewayRequest& request);
 
+// All that ReadCommon reads in headers, as one text: equal if, and only if, it reads the same.
+std::string ReadHeaders(const Headers& headers);
+
 // Thinking, as a level ("none" leaves it out) or as a switch: becomes the template variables that models know.
 void SetEffort(const std::string& effort, GatewayRequest& request);
 void SetThinking(bool on, GatewayRequest& request);

@@ -111,7 +111,7 @@ class SpecFormat final : public ChatFormat {
   }
 
   absl::StatusOr<RenderedPrompt> Render(const Conversation& conversation, bool add_generation_prompt) const override {
-    const std::vector<Message>& messages = conversation.messages;
+    const MessageList& messages = conversation.messages;
     if (messages.empty()) return absl::InvalidArgumentError("a conversation needs at least one message");
     INGOT_RETURN_IF_ERROR(Check(messages, 0));
     RenderedPrompt prompt;
@@ -128,7 +128,7 @@ class SpecFormat final : public ChatFormat {
 
   absl::StatusOr<std::vector<RenderedTurn>> RenderTurns(const Conversation& conversation,
                                                         size_t first_message) const override {
-    const std::vector<Message>& messages = conversation.messages;
+    const MessageList& messages = conversation.messages;
     std::vector<RenderedTurn> turns;
     RenderedPrompt prompt;
     size_t rendered = 0;  // messages
@@ -159,7 +159,7 @@ class SpecFormat final : public ChatFormat {
 
   absl::StatusOr<RenderedTail> RenderTail(const Conversation& conversation, size_t first_new,
                                           std::span<const int32_t> turn, const TailOptions& options) const override {
-    const std::vector<Message>& messages = conversation.messages;
+    const MessageList& messages = conversation.messages;
     if (first_new == 0 || first_new > messages.size() || messages[first_new - 1].role != "assistant") {
       return absl::InvalidArgumentError(
           absl::StrCat("a sampled turn can only be continued after an assistant message, not at message ", first_new,
@@ -188,7 +188,7 @@ class SpecFormat final : public ChatFormat {
  private:
   // How many messages may be rendered at once so that the turns from message `i` on are written as they were each for
   // itself: up to the next user message that drops reasoning.
-  static size_t WrittenAlike(const std::vector<Message>& messages, size_t i) {
+  static size_t WrittenAlike(const MessageList& messages, size_t i) {
     size_t asked = i;
     while (asked > 0 && messages[asked - 1].role != "user") --asked;
     bool reasons = false;  // some message since the last user message
@@ -203,7 +203,7 @@ class SpecFormat final : public ChatFormat {
   }
 
   // A user message drops the reasoning of the turns before it.
-  static absl::Status CheckReasoningStays(const std::vector<Message>& messages, size_t first_new) {
+  static absl::Status CheckReasoningStays(const MessageList& messages, size_t first_new) {
     const auto is_user = [](const Message& message) { return message.role == "user"; };
     if (std::none_of(messages.begin() + first_new, messages.end(), is_user)) return absl::OkStatus();
     for (size_t i = first_new; i-- > 0;) {
@@ -215,7 +215,7 @@ class SpecFormat final : public ChatFormat {
     return absl::OkStatus();
   }
 
-  static absl::Status Check(const std::vector<Message>& messages, size_t first) {
+  static absl::Status Check(const MessageList& messages, size_t first) {
     for (size_t i = first; i < messages.size(); ++i) {
       const std::string& role = messages[i].role;
       if (role == "system" || role == "user" || role == "assistant" || role == "tool") continue;
@@ -257,7 +257,7 @@ class SpecFormat final : public ChatFormat {
 
   // Returns the ids that an assistant would have sampled.
   std::pair<size_t, size_t> RenderMessage(const Conversation& conversation, size_t i, Assembler& out) const {
-    const std::vector<Message>& messages = conversation.messages;
+    const MessageList& messages = conversation.messages;
     const Message& message = messages[i];
     if (message.role == "tool") {
       RenderToolResult(messages, i, out);
@@ -306,7 +306,7 @@ class SpecFormat final : public ChatFormat {
   }
 
   // Results that follow one another share one user turn.
-  void RenderToolResult(const std::vector<Message>& messages, size_t i, Assembler& out) const {
+  void RenderToolResult(const MessageList& messages, size_t i, Assembler& out) const {
     if (i == 0 || messages[i - 1].role != "tool") {
       Header("user", out);
     } else {

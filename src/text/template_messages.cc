@@ -54,7 +54,9 @@ Value CallValue(const ToolCall& call, int32_t source, const TemplateDialect& dia
   return dict.Take();
 }
 
-Value MessageToValue(const Message& message, int32_t source, const TemplateDialect& dialect, const WrittenIds& ids) {
+// `answered`: the id to show of the call that it answers.
+Value MessageToValue(const Message& message, int32_t source, const TemplateDialect& dialect,
+                     const std::string& answered) {
   jinja::DictBuilder dict;
   dict.Set(Key("role"), Value::Text(message.role));
   if (!message.content.empty() || message.tool_calls.empty() ||
@@ -73,9 +75,7 @@ Value MessageToValue(const Message& message, int32_t source, const TemplateDiale
     dict.Set(Key("tool_calls"), jinja::MakeList(std::move(calls)));
   }
   if (!message.tool_call_id.empty()) {
-    const auto written = ids.find(message.tool_call_id);
-    const std::string& id = written == ids.end() ? message.tool_call_id : written->second;
-    dict.Set(Key("tool_call_id"), Given(ShownId(id, dialect), source));
+    dict.Set(Key("tool_call_id"), Given(ShownId(answered, dialect), source));
   }
   if (!message.name.empty()) dict.Set(Key("name"), Given(message.name, source));
   for (const auto& field : message.extra) {
@@ -102,12 +102,36 @@ bool ShowsCall(const std::string& text, size_t nones) {
 
 }  // namespace
 
+namespace {
+
+// A message's value, and what it was made with besides the message.
+struct MadeMessage {
+  int32_t source = 0;
+  TemplateDialect dialect;
+  std::string answered;  // the id it shows of the call that it answers
+  Value value;
+};
+
+}  // namespace
+
 TemplateInput MakeTemplateInput(const Conversation& conversation, const TemplateDialect& dialect) {
+  static constexpr char kMessage = 0, kTools = 0;
   TemplateInput input;
   WrittenIds ids;  // of the messages before
   for (size_t i = 0; i < conversation.messages.size(); ++i) {
     const Message& message = conversation.messages[i];
-    input.messages.push_back(MessageToValue(message, static_cast<int32_t>(i), dialect, ids));
+    const auto written = ids.find(message.tool_call_id);
+    const std::string& answered = written == ids.end() ? message.tool_call_id : written->second;
+    const auto source = static_cast<int32_t>(i);
+    const auto make = [&](const Message& of) {
+      return MadeMessage{source, dialect, answered, MessageToValue(of, source, dialect, answered)};
+    };
+    auto made = conversation.messages.Derived<MadeMessage>(i, &kMessage, make);
+    if (made->source != source || made->dialect != dialect || made->answered != answered) {
+      made = std::make_shared<const MadeMessage>(make(message));
+      conversation.messages.SetDerived(i, &kMessage, made);
+    }
+    input.messages.push_back(made->value);
     for (const ToolCall& call : message.tool_calls) {
       if (!call.id.empty()) ids[call.id] = call.written_id.empty() ? call.id : call.written_id;
     }
@@ -116,9 +140,11 @@ TemplateInput MakeTemplateInput(const Conversation& conversation, const Template
     input.others.emplace_back(std::string(field.key()), jinja::FromJson(field.value(), kOutsideSource));
   }
   if (!conversation.tools.empty()) {
-    std::vector<Value> tools;
-    for (const base::json::value& tool : conversation.tools) tools.push_back(jinja::FromJson(tool, kOutsideSource));
-    input.others.emplace_back("tools", jinja::MakeList(std::move(tools)));
+    input.others.emplace_back("tools", *conversation.tools.Derived<Value>(&kTools, [](const ToolList::Tools& all) {
+      std::vector<Value> tools;
+      for (const base::json::value& tool : all) tools.push_back(jinja::FromJson(tool, kOutsideSource));
+      return jinja::MakeList(std::move(tools));
+    }));
   }
   return input;
 }
@@ -143,13 +169,13 @@ absl::StatusOr<jinja::RenderedPrompts> RenderInputBoth(const ChatTemplate& chat_
 
 Conversation ProbeConversation() {
   Conversation conversation;
-  conversation.messages.resize(2);
-  conversation.messages[0].role = "user";
-  conversation.messages[0].content = "probe";
-  conversation.messages[1].role = "assistant";
+  Message question, answer;
+  question.role = "user";
+  question.content = "probe";
+  answer.role = "assistant";
   // An id with the name in it: some templates print it alone (Kimi K2).
-  conversation.messages[1].tool_calls.push_back(
-      {"functions.probe_call:0", "probe_call", R"({"probe_key": "probe_value"})"});
+  answer.tool_calls.push_back({"functions.probe_call:0", "probe_call", R"({"probe_key": "probe_value"})"});
+  conversation.messages = {question, answer};
   conversation.tools.push_back(base::json::object{
       {"type", "function"},
       {"function", base::json::object{

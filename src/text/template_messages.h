@@ -19,6 +19,8 @@ struct TemplateDialect {
   bool arguments_as_text = false;
   // Ids of calls must be nine letters or digits (Mistral): any other is shown as nine that stand for it.
   bool short_ids = false;
+
+  bool operator==(const TemplateDialect&) const = default;
 };
 
 // Variables of one conversation; its messages are made once and rendered as often as needed. Calls, and results that

@@ -14,6 +14,8 @@ namespace {
 using base::json::object;
 using base::json::value;
 
+constexpr char kMessages[] = "messages";
+
 // "function" and "custom" are laid out alike, each under its own key.
 absl::Status ReadTool(const value& json, const std::string& path, GatewayRequest& request) {
   Fields fields(json, path);
@@ -139,16 +141,30 @@ absl::Status ReadMessage(const value& json, const std::string& path, std::string
   return ReadCalls(json, path, builder);
 }
 
-absl::Status ReadMessages(Fields& body, GatewayRequest& request) {
-  const base::json::array* messages = body.List("messages", kMaxListed);
-  INGOT_RETURN_IF_ERROR(body.status());
-  if (messages == nullptr) return absl::OkStatus();
-  ConversationBuilder builder(request);
+std::string OldCallId(size_t message) { return absl::StrCat("function_call[", message, "]"); }
+
+// Reads messages behind those that the request has: each element is one.
+absl::Status AddMessages(const base::json::array& messages, GatewayRequest& request) {
+  const text::MessageList& before = request.conversation.messages;
+  const size_t first = before.size();
   std::string old_call;
-  for (size_t i = 0; i < messages->size(); ++i) {
-    INGOT_RETURN_IF_ERROR(ReadMessage((*messages)[i], absl::StrCat("messages[", i, "]"), old_call, builder));
+  for (size_t i = first; i-- > 0 && old_call.empty();) {
+    for (const text::ToolCall& call : before[i].tool_calls) {
+      if (call.id == OldCallId(i)) old_call = call.id;
+    }
+  }
+  ConversationBuilder builder(request);
+  for (size_t i = 0; i < messages.size(); ++i) {
+    INGOT_RETURN_IF_ERROR(ReadMessage(messages[i], absl::StrCat("messages[", first + i, "]"), old_call, builder));
   }
   return absl::OkStatus();
+}
+
+absl::Status ReadMessages(Fields& body, GatewayRequest& request) {
+  const base::json::array* messages = body.List(kMessages, kMaxListed);
+  INGOT_RETURN_IF_ERROR(body.status());
+  if (messages == nullptr) return absl::OkStatus();
+  return AddMessages(*messages, request);
 }
 
 void ReadLogprobs(Fields& body, GatewayRequest& request) {
@@ -167,6 +183,19 @@ class Chat final : public Dialect {
   std::string_view path() const override { return "/chat/completions"; }
   std::unique_ptr<Renderer> NewRenderer(ReplyHead head, std::shared_ptr<const GatewayRequest> request) const override {
     return NewChatRenderer(std::move(head), std::move(request));
+  }
+
+  std::string_view growing_list() const override { return kMessages; }
+
+  absl::StatusOr<GatewayRequest> ParseChange(const GatewayRequest& known, size_t kept,
+                                             const base::json::array& added) const override {
+    if (kept + added.size() > kMaxListed) return absl::OutOfRangeError("too many messages");
+    GatewayRequest request = known;
+    request.conversation.messages.resize(kept);
+    request.echoed_ids.resize(kept);
+    INGOT_RETURN_IF_ERROR(AddMessages(added, request));
+    INGOT_RETURN_IF_ERROR(CheckRequest(request));
+    return request;
   }
 
   absl::StatusOr<GatewayRequest> Parse(const RawRequest& raw) const override {

@@ -35,11 +35,11 @@ bool IsHosted(const value& chosen) {
 // Leaves the others out: nothing else holds a model that need not call any to some of its tools.
 void KeepTools(const std::vector<std::string>& names, GatewayRequest& request) {
   std::vector<Tool> kept;
-  std::vector<value> declared;
+  text::ToolList declared;
   for (size_t i = 0; i < request.tools.size(); ++i) {
     if (std::find(names.begin(), names.end(), request.tools[i].name) == names.end()) continue;
     kept.push_back(std::move(request.tools[i]));
-    declared.push_back(std::move(request.conversation.tools[i]));
+    declared.push_back(request.conversation.tools[i]);
   }
   request.tools = std::move(kept);
   request.conversation.tools = std::move(declared);

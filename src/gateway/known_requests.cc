@@ -1,0 +1,165 @@
+#include "gateway/known_requests.h"
+
+#include <cstring>
+
+namespace ingot::gateway {
+namespace {
+
+// Goes over JSON that is known to be well formed; on any other it stops somewhere, but within the text.
+class Scanner {
+ public:
+  explicit Scanner(std::string_view text, size_t at = 0) : text_(text), at_(at) {}
+
+  size_t at() const { return at_; }
+  // The next character that is no white space; 0 at the end.
+  char Peek() {
+    while (at_ < text_.size() && std::strchr(" \t\r\n", text_[at_]) != nullptr && text_[at_] != '\0') ++at_;
+    return at_ < text_.size() ? text_[at_] : '\0';
+  }
+  bool Take(char c) {
+    if (Peek() != c) return false;
+    ++at_;
+    return true;
+  }
+  // What stands between quotes, as it is written; nullopt: there is no string here.
+  std::optional<std::string_view> String() {
+    if (!Take('"')) return std::nullopt;
+    const size_t begin = at_;
+    SkipString();
+    return at_ > begin ? std::optional(text_.substr(begin, at_ - begin - 1)) : std::nullopt;
+  }
+  // Behind the value that begins here.
+  void SkipValue() {
+    int depth = 0;
+    do {
+      const char c = Peek();
+      if (c == '\0') return;
+      ++at_;
+      if (c == '"') {
+        SkipString();
+      } else if (c == '{' || c == '[') {
+        ++depth;
+      } else if (c == '}' || c == ']') {
+        --depth;
+      } else if (c != ',' && c != ':') {
+        while (at_ < text_.size() && std::strchr(",:]} \t\r\n", text_[at_]) == nullptr) ++at_;
+      }
+    } while (depth > 0);
+  }
+
+ private:
+  // Behind the quote that closes the string in which this stands.
+  void SkipString() {
+    while (true) {
+      const size_t quote = text_.find('"', at_);
+      if (quote == std::string_view::npos) {
+        at_ = text_.size();
+        return;
+      }
+      size_t backslashes = 0;
+      while (quote - backslashes > at_ && text_[quote - backslashes - 1] == '\\') ++backslashes;
+      at_ = quote + 1;
+      if (backslashes % 2 == 0) return;
+    }
+  }
+
+  const std::string_view text_;
+  size_t at_;
+};
+
+// Of the elements of a list from here, each behind a comma but the first.
+std::vector<size_t> ElementEnds(Scanner& scanner) {
+  std::vector<size_t> ends;
+  do {
+    if (scanner.Peek() == ']' || scanner.Peek() == '\0') break;
+    scanner.SkipValue();
+    ends.push_back(scanner.at());
+  } while (scanner.Take(','));
+  return ends;
+}
+
+}  // namespace
+
+int64_t KnownRequest::bytes() const {
+  constexpr int64_t kForms = 4;  // the body, its messages, and what a template and the history make of them
+  return kForms * static_cast<int64_t>(body.size()) + static_cast<int64_t>(sizeof(GatewayRequest));
+}
+
+std::optional<std::vector<size_t>> FindListEnds(std::string_view body, std::string_view field) {
+  Scanner scanner(body);
+  std::optional<std::vector<size_t>> ends;
+  if (!scanner.Take('{')) return std::nullopt;
+  do {
+    const std::optional<std::string_view> key = scanner.String();
+    // An escaped key may be any; of one that is there twice the last counts.
+    if (!key.has_value() || key->find('\\') != std::string_view::npos || !scanner.Take(':')) return std::nullopt;
+    if (*key != field) {
+      scanner.SkipValue();
+      continue;
+    }
+    if (ends.has_value() || !scanner.Take('[')) return std::nullopt;
+    ends = ElementEnds(scanner);
+    if (ends->empty() || !scanner.Take(']')) return std::nullopt;
+  } while (scanner.Take(','));
+  return ends;
+}
+
+std::optional<RequestChange> FindChange(const KnownRequest& known, std::string_view body) {
+  const std::string_view before = known.body, tail = before.substr(known.ends.back());
+  RequestChange change;
+  size_t same = 0;
+  for (const size_t end : known.ends) {
+    if (end > body.size() || before.substr(same, end - same) != body.substr(same, end - same)) break;
+    same = end;
+    ++change.kept;
+  }
+  if (change.kept == 0 || body.size() - same < tail.size() || !body.ends_with(tail)) return std::nullopt;
+  change.ends.assign(known.ends.begin(), known.ends.begin() + static_cast<std::ptrdiff_t>(change.kept));
+  const size_t end = body.size() - tail.size();
+  Scanner scanner(body.substr(0, end), same);
+  if (scanner.Peek() == '\0' && scanner.at() == end) return change;
+  if (!scanner.Take(',')) return std::nullopt;
+  // As deep as it stands in the body. What is no list of elements is no JSON so either.
+  const std::string_view text = body.substr(scanner.at(), end - scanner.at());
+  auto parsed = base::ParseJson(absl::StrCat("{\"\":[", base::View(text), "]}"));
+  if (!parsed.ok() || !parsed->is_object() || parsed->get_object().size() != 1) return std::nullopt;
+  base::json::value& list = parsed->get_object().begin()->value();
+  if (!list.is_array() || list.get_array().empty()) return std::nullopt;
+  change.added = std::move(list.get_array());
+  const std::vector<size_t> ends = ElementEnds(scanner);
+  if (ends.size() != change.added.size()) return std::nullopt;
+  change.ends.insert(change.ends.end(), ends.begin(), ends.end());
+  return change;
+}
+
+std::shared_ptr<const KnownRequest> KnownRequests::Find(const std::string& caller) {
+  base::MutexLock lock(mu_);
+  const auto found = by_caller_.find(caller);
+  if (found == by_caller_.end()) return nullptr;
+  recent_.splice(recent_.begin(), recent_, found->second);
+  return found->second->second;
+}
+
+void KnownRequests::Keep(const std::string& caller, std::shared_ptr<const KnownRequest> request) {
+  base::MutexLock lock(mu_);
+  if (const auto found = by_caller_.find(caller); found != by_caller_.end()) Forget(found->second);
+  const int64_t bytes = request->bytes();
+  if (bytes > max_bytes_) return;
+  while (bytes_ + bytes > max_bytes_) Forget(std::prev(recent_.end()));
+  recent_.emplace_front(caller, std::move(request));
+  by_caller_[caller] = recent_.begin();
+  bytes_ += bytes;
+}
+
+void KnownRequests::Forget(Recent::iterator at) {
+  bytes_ -= at->second->bytes();
+  by_caller_.erase(at->first);
+  recent_.erase(at);
+}
+
+int64_t KnownRequests::bytes() const {
+  base::MutexLock lock(mu_);
+  return bytes_;
+}
+
+}  // namespace ingot::gateway

@@ -1,0 +1,71 @@
+// Requests that were read before. An agent sends its whole history with every call, and nearly all of a body is what
+// the body before it was: where a body differs from a known one in nothing but the end of its list of messages, only
+// the messages that differ are parsed and read, and the others are those of the known request, shared with all that has
+// been made of them (text/shared_list.h).
+//
+//   known   {"model":"m","messages":[{A},{B}],"tools":[T]}
+//   body    {"model":"m","messages":[{A},{B},{C},{D}],"tools":[T]}       -> the known request, and {C},{D}
+//
+// Nothing is guessed: bytes are compared, and equal bytes read equal.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/json.h"
+#include "base/mutex.h"
+#include "gateway/request.h"
+
+namespace ingot::gateway {
+
+struct KnownRequest {
+  std::string body;
+  std::vector<size_t> ends;  // per element of its list: where it ends in the body
+  std::shared_ptr<const GatewayRequest> request;
+
+  int64_t bytes() const;  // about what it holds, with what is made of its messages
+};
+
+// Where the elements end of the list under `field` of a body, which is a JSON object. nullopt: there is no such list,
+// it is empty, or the body is written so that which list it is cannot be told by its bytes alone.
+std::optional<std::vector<size_t>> FindListEnds(std::string_view body, std::string_view field);
+
+// What of a body is a known one's, and what is not.
+struct RequestChange {
+  size_t kept = 0;           // elements of the list that are as they were, at least one
+  base::json::array added;   // those behind them
+  std::vector<size_t> ends;  // KnownRequest::ends of the body
+};
+// nullopt: it is not told from that one by its last elements alone.
+std::optional<RequestChange> FindChange(const KnownRequest& known, std::string_view body);
+
+// The newest request of each caller, as long as they are not too large together; then the one that was not asked for
+// the longest is forgotten. Thread safe.
+class KnownRequests {
+ public:
+  explicit KnownRequests(int64_t max_bytes) : max_bytes_(max_bytes) {}
+
+  std::shared_ptr<const KnownRequest> Find(const std::string& caller) ABSL_LOCKS_EXCLUDED(mu_);
+  // One that alone is too large is not kept, and the caller's before it is forgotten.
+  void Keep(const std::string& caller, std::shared_ptr<const KnownRequest> request) ABSL_LOCKS_EXCLUDED(mu_);
+  int64_t bytes() const ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  using Recent = std::list<std::pair<std::string, std::shared_ptr<const KnownRequest>>>;  // the newest first
+  void Forget(Recent::iterator at) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  const int64_t max_bytes_;
+  mutable base::Mutex mu_;
+  Recent recent_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, Recent::iterator> by_caller_ ABSL_GUARDED_BY(mu_);
+  int64_t bytes_ ABSL_GUARDED_BY(mu_) = 0;
+};
+
+}  // namespace ingot::gateway
