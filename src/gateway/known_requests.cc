@@ -141,20 +141,21 @@ std::shared_ptr<const KnownRequest> KnownRequests::Find(const std::string& calle
 }
 
 void KnownRequests::Keep(const std::string& caller, std::shared_ptr<const KnownRequest> request) {
+  Recent forgotten;  // outlives the lock: others need not wait until all of it is freed
   base::MutexLock lock(mu_);
-  if (const auto found = by_caller_.find(caller); found != by_caller_.end()) Forget(found->second);
+  if (const auto found = by_caller_.find(caller); found != by_caller_.end()) Forget(found->second, forgotten);
   const int64_t bytes = request->bytes();
   if (bytes > max_bytes_) return;
-  while (bytes_ + bytes > max_bytes_) Forget(std::prev(recent_.end()));
+  while (bytes_ + bytes > max_bytes_) Forget(std::prev(recent_.end()), forgotten);
   recent_.emplace_front(caller, std::move(request));
   by_caller_[caller] = recent_.begin();
   bytes_ += bytes;
 }
 
-void KnownRequests::Forget(Recent::iterator at) {
+void KnownRequests::Forget(Recent::iterator at, Recent& forgotten) {
   bytes_ -= at->second->bytes();
   by_caller_.erase(at->first);
-  recent_.erase(at);
+  forgotten.splice(forgotten.end(), recent_, at);
 }
 
 int64_t KnownRequests::bytes() const {

@@ -59,7 +59,7 @@ class KnownRequests {
 
  private:
   using Recent = std::list<std::pair<std::string, std::shared_ptr<const KnownRequest>>>;  // the newest first
-  void Forget(Recent::iterator at) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Forget(Recent::iterator at, Recent& forgotten) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const int64_t max_bytes_;
   mutable base::Mutex mu_;
