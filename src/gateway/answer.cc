@@ -95,7 +95,7 @@ absl::StatusOr<std::shared_ptr<const GatewayRequest>> Answer::Read() {
   } else {
     ++core_.counters.requests_continued;
   }
-  const auto request = now->request;
+  std::shared_ptr<const GatewayRequest> request = now->request;
   if (!now->ends.empty() && now->ends.size() == request->conversation.messages.size()) {
     now->body = std::move(raw_.body);
     core_.known_requests.Keep(caller, std::move(now));
