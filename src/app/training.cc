@@ -28,7 +28,9 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kProbeTimeout{20000};
+// The probe is sampled while the step runs, on an engine that may have long prompts before it. One that is gone answers
+// with an error; this is for one that does not answer at all.
+constexpr milliseconds kProbeTimeout{300'000};
 constexpr int kProbeContexts = 16;
 constexpr std::chrono::seconds kTellOfWait{20};
 

@@ -437,8 +437,9 @@ def opencode_training(binary, source, cache):
                         "batch/calls_left_out_flagged": 0, "batch/calls_left_out_weights": 0}
             wrong += [f"step {row['step']}: {key} is {row[key]}, the pool says {value}"
                       for key, value in expected.items() if row[key] != value]
-            if row["mismatch/logprob_abs_diff_max"] > 1e-5:
-                wrong.append(f"step {row['step']}: mismatch {row['mismatch/logprob_abs_diff_max']}")
+            mismatch = row.get("mismatch/logprob_abs_diff_max")
+            if mismatch is None or mismatch > 1e-5:
+                wrong.append(f"step {row['step']}: mismatch {mismatch}, {row['mismatch/probe_tokens']:.0f} probe tokens")
         print(f"{'opencode_training':34} {'ok' if not wrong else 'FAILED':7} {steps} steps, batches {batches}, "
               f"{sum(row['batch/calls'] for row in rows):.0f} calls, "
               f"{sum(row['batch/loss_tokens'] for row in rows):.0f} tokens trained, as the pool has them", flush=True)
