@@ -71,7 +71,8 @@ absl::StatusOr<std::shared_ptr<const GatewayRequest>> Answer::Read() {
     DropUnread(*core_.parts.format, parsed.conversation.template_variables);
     return std::make_shared<const GatewayRequest>(std::move(parsed));
   };
-  const std::string_view list = dialect_.growing_list();
+  const bool keeps = core_.options.max_known_request_bytes > 0;
+  const std::string_view list = keeps ? dialect_.growing_list() : "";
   if (list.empty()) {
     INGOT_ASSIGN_OR_RETURN(GatewayRequest parsed, dialect_.Parse(raw_));
     return finished(std::move(parsed));

@@ -34,7 +34,6 @@ class SharedList {
   const T& back() const { return entries_.back()->value; }
 
   void push_back(T value) { entries_.push_back(std::make_shared<Entry>(std::move(value))); }
-  void pop_back() { entries_.pop_back(); }
   void clear() { entries_.clear(); }
   // Those that are added are T().
   void resize(size_t count) {
