@@ -84,7 +84,12 @@ absl::StatusOr<Transformer> Transformer::Create(const ModelConfig& config, Param
 }
 
 at::Tensor Transformer::Embed(const at::Tensor& token_ids) const {
-  return kernels::EmbeddingOp(parameters_.at("model.embed_tokens.weight"), token_ids);
+  return at::embedding(parameters_.at("model.embed_tokens.weight"), token_ids);
+}
+
+void Transformer::AddEmbedGradient(const at::Tensor& token_ids, const at::Tensor& grad) const {
+  const at::Tensor& weight = parameters_.at("model.embed_tokens.weight");
+  if (weight.requires_grad()) kernels::AddEmbeddingGradient(token_ids, grad, weight);
 }
 
 at::Tensor Transformer::RunLayer(int64_t index, const at::Tensor& input, const at::Tensor& positions,

@@ -42,6 +42,8 @@ class Transformer {
 
   // Its steps, for who runs layer by layer: Hidden is Embed, then every layer in turn, then Norm.
   at::Tensor Embed(const at::Tensor& token_ids) const;
+  // Embed's backward pass for who takes its result without history: adds to the embedding's .grad.
+  void AddEmbedGradient(const at::Tensor& token_ids, const at::Tensor& grad) const;
   at::Tensor RunLayer(int64_t layer, const at::Tensor& x, const at::Tensor& positions,
                       AttentionBackend& attention) const;
   at::Tensor Norm(const at::Tensor& x) const;

@@ -2,9 +2,8 @@
 //
 //   packed tokens --Hidden, tree attention--> rows that predict an entry --logits, log-softmax--> one number per entry
 //
-// Logits are computed once per unique (row, temperature), in chunks of bounded size whose gradients meet at the hidden
-// rows, so that the matrix of logits never exists whole. The loss gives its derivative by each entry's log-prob, and
-// autograd adds up those that share a row.
+// The matrix of logits never exists whole (head_pass.h). The loss gives its derivative by each entry's log-prob; those
+// that share a row are added up.
 //
 // A forest of more rows than `part_tokens` is cut (tree/cut.h): its parts run one after the other, forward in order and
 // backward as soon as no later part sees them, and pass keys, values and their gradients on (part_run.h). Up to
@@ -24,6 +23,7 @@
 #include "kernels/numerics.h"
 #include "model/transformer.h"
 #include "trainer/batch.h"
+#include "trainer/head_pass.h"
 #include "trainer/layer_weights.h"
 #include "trainer/options.h"
 #include "trainer/step_loss.h"
@@ -50,11 +50,7 @@ absl::StatusOr<tree::PackedForest> PackBatch(const PreparedBatch& batch);
 // The same of some of its calls, in the order given.
 absl::StatusOr<tree::PackedForest> PackBatch(const PreparedBatch& batch, std::span<const int32_t> calls);
 
-// Per loss entry, in the order of PackedForest::entries.
-struct PassResult {
-  double loss = 0;
-  std::vector<double> logprobs;
-  std::vector<double> entropy;  // of the tempered distribution the entry was drawn from
+struct PassResult : HeadResult {
   int64_t parts = 0;
   int64_t head_rows = 0;       // unique (row, temperature) pairs
   int64_t repeated_rows = 0;   // rows whose forward was run a second time by recompute_prefix

@@ -6,6 +6,8 @@
 #include <limits>
 #include <vector>
 
+#include "trainer/head_pass.h"
+
 namespace ingot::trainer {
 namespace {
 
@@ -60,12 +62,13 @@ struct Costs {
   // Of a history, what the first half of the backward pass frees: the MLP's, and the layer's result.
   int64_t Spent(int64_t rows) const { return rows * (element * (3 * mlp + 3 * hidden) + accumulator); }
 
-  // Log-probs of `rows` rows, `chunk` elements of logits at a time, in whose place log-softmax and gradient are made;
-  // and the weights' gradients, of which several in a narrow type are summed in a wide one.
+  // Log-probs of `rows` rows and the gradients by their logits (head_pass.h); and the weight's gradient, of which
+  // several in a narrow type are summed in a wide one.
   int64_t Head(int64_t rows, int64_t chunk) const {
-    const int64_t elements = std::min(std::max<int64_t>(1, chunk / vocab), rows) * vocab;
-    const int64_t summed = narrow() && elements < rows * vocab ? vocab * hidden * accumulator : 0;
-    return 3 * rows * hidden * element + elements * accumulator + (narrow() ? elements * element : 0) +
+    const HeadRows at_once(chunk, vocab, narrow());
+    const int64_t logits = std::min(at_once.logits, rows), gradient = narrow() ? std::min(at_once.gradient, rows) : 0;
+    const int64_t summed = narrow() && gradient < rows ? vocab * hidden * accumulator : 0;
+    return 3 * rows * hidden * element + vocab * (logits * accumulator + gradient * element) +
            (rows > 0 ? vocab * hidden * element : 0) + summed;
   }
 

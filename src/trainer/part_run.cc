@@ -121,13 +121,8 @@ PartRun::Tape PartRun::RunLayer(int64_t layer, const at::Tensor& x, bool history
 at::Tensor PartRun::Forward(Keep keep) {
   inputs_.clear();
   tapes_.clear();
-  {
-    const at::AutoGradMode mode(keep != Keep::kNothing);
-    if (weights_ != nullptr) weights_->NeedEmbedding();
-    embedded_ = model_.Embed(tokens_);
-  }
-  at::Tensor x = embedded_.detach();
-  if (keep == Keep::kNothing) embedded_.reset();
+  if (weights_ != nullptr) weights_->NeedEmbedding();
+  at::Tensor x = model_.Embed(tokens_).detach();
   for (int64_t layer = 0; layer < model_.config().num_hidden_layers; ++layer) {
     if (keep == Keep::kInputs) inputs_.push_back(x);
     if (weights_ != nullptr) weights_->NeedLayer(layer);
@@ -196,8 +191,7 @@ void PartRun::Backward(at::Tensor grad) {
       for (auto* tensors : {&self.k, &self.v, &self.grad_k, &self.grad_v}) (*tensors)[at_layer].reset();
     }
   }
-  embedded_.backward(grad);
-  embedded_.reset();
+  model_.AddEmbedGradient(tokens_, grad);
 }
 
 }  // namespace ingot::trainer

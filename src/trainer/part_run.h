@@ -73,7 +73,6 @@ class PartRun {
   LayerWeights* const weights_;
   std::unique_ptr<const StrandPaths> strands_;  // kExact only
   at::Tensor tokens_, positions_, visible_end_, exports_;
-  at::Tensor embedded_;  // with history
   std::vector<at::Tensor> inputs_;
   std::vector<Tape> tapes_;
 };

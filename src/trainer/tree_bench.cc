@@ -118,7 +118,7 @@ class ShapeBench {
 
   void MeasureRates() {
     const int64_t deepest = Longest(batch_.calls), sampled = SampledTokens(batch_.calls);
-    const int64_t chunk = std::max<int64_t>(1, pass_.logits_chunk_elements / o_.vocab);
+    const int64_t chunk = HeadRows(pass_.logits_chunk_elements, o_.vocab, dtype_ == at::kBFloat16).gradient;
     rates_.push_back(StepRates::Measure(config_, dtype_, at::kCPU, LinearRows(deepest), std::min(sampled, chunk),
                                         std::min<int64_t>(deepest, 8192)));
   }

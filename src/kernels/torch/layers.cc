@@ -1,6 +1,7 @@
 #include "kernels/torch/layers.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <optional>
@@ -56,28 +57,6 @@ at::Tensor LinearForward(const at::Tensor& x_in, const at::Tensor& weight_in, co
   });
   return y;
 }
-
-// A frequent token's gradient is the sum of thousands, which in bf16 stops growing after a few hundred. ATen sums on
-// the CPU in the weight's own type, elsewhere in fp32.
-class NarrowEmbeddingFunction : public Function<NarrowEmbeddingFunction> {
- public:
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& weight, const at::Tensor& ids) {
-    context->save_for_backward({ids});
-    context->saved_data["rows"] = weight.size(0);
-    at::NoGradGuard no_grad;
-    return at::embedding(weight, ids);
-  }
-  static variable_list backward(AutogradContext* context, const variable_list& grads) {
-    const at::Tensor ids = context->get_saved_variables()[0];
-    const at::Tensor& grad = grads[0];
-    const auto [occurring, place, counts] = at::_unique2(ids, /*sorted=*/true, /*return_inverse=*/true);
-    at::Tensor sums = at::zeros({occurring.size(0), grad.size(1)}, grad.options().dtype(AccumulatorType(grad)));
-    sums.index_add_(0, place, grad.to(sums.scalar_type()));
-    at::Tensor by_weight = at::zeros({context->saved_data["rows"].toInt(), grad.size(1)}, grad.options());
-    by_weight.index_copy_(0, occurring, sums.to(grad.scalar_type()));
-    return {by_weight, {}};
-  }
-};
 
 class LinearFunction : public Function<LinearFunction> {
  public:
@@ -255,10 +234,19 @@ at::Tensor AnyLinear(const at::Tensor& x, const at::Tensor& weight, const at::Te
 
 }  // namespace
 
-at::Tensor EmbeddingOp(const at::Tensor& weight, const at::Tensor& ids) {
-  const bool narrow = AccumulatorType(weight) != weight.scalar_type();
-  if (!narrow || !weight.is_cpu() || !NeedsGrad(weight)) return at::embedding(weight, ids);
-  return NarrowEmbeddingFunction::apply(weight, ids);
+void AddEmbeddingGradient(const at::Tensor& ids, const at::Tensor& grad, const at::Tensor& weight) {
+  const at::NoGradGuard no_history;
+  at::Tensor& by_weight = weight.mutable_grad();
+  if (!weight.is_cpu()) {  // sums in fp32, in a fixed order
+    at::Tensor all = at::embedding_dense_backward(grad, ids, weight.size(0), /*padding_idx=*/-1, false);
+    by_weight = by_weight.defined() ? by_weight.add_(all) : all;
+    return;
+  }
+  if (!by_weight.defined()) by_weight = at::zeros_like(weight);
+  const auto [occurring, place, counts] = at::_unique2(ids, /*sorted=*/true, /*return_inverse=*/true);
+  at::Tensor sums = by_weight.index_select(0, occurring).to(AccumulatorType(grad));
+  sums.index_add_(0, place, grad.to(sums.scalar_type()));
+  by_weight.index_copy_(0, occurring, sums.to(by_weight.scalar_type()));
 }
 
 at::Tensor LinearOp(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {

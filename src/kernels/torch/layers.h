@@ -10,9 +10,10 @@
 
 namespace ingot::kernels {
 
-// weight [vocab, n], ids int64 [rows] -> [rows, n]. The gradient by a row of a bf16 weight is summed over its
-// occurrences in fp32. Throws c10::Error on an id that has no row.
-at::Tensor EmbeddingOp(const at::Tensor& weight, const at::Tensor& ids);
+// Adds the gradient of an embedding's result, grad [rows, n] of the tokens ids (int64 [rows]), to the .grad of its
+// weight [vocab, n]: a token's is summed over its occurrences, in fp32 of bf16, for thousands added up in bf16 stop
+// growing after a few hundred. On the CPU only the rows that occur are read and written.
+void AddEmbeddingGradient(const at::Tensor& ids, const at::Tensor& grad, const at::Tensor& weight);
 
 // x [rows, in], weight [out, in], bias [out] or undefined -> [rows, out].
 at::Tensor LinearOp(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);

@@ -1,0 +1,87 @@
+// The head of a pass over a packed forest, a chunked fused linear cross-entropy: from the last layer's rows to the
+// log-probs of its loss entries, and back to the gradient by those rows and by the head's weight.
+//
+// Logits are computed once per unique (row, temperature), a few rows at a time, in the type of the sums; log-softmax
+// and gradient are made in their place. A narrow model's gradient by the logits is written down in the model's type and
+// kept for more rows than the logits are: the weight's gradient is a product over those rows, and costs one pass over
+// the whole weight however few they are.
+//
+// Used by one thread at a time; blocks. Throws c10::Error: callers translate (torch_edge.h).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "model/transformer.h"
+#include "trainer/step_loss.h"
+#include "tree/forest.h"
+
+namespace ingot::trainer {
+
+// How many rows of the vocabulary's width are held at once.
+struct HeadRows {
+  HeadRows(int64_t logits_chunk_elements, int64_t vocab, bool narrow);
+
+  int64_t logits;    // in the type of the sums
+  int64_t gradient;  // by the logits, in the model's type; where that is the type of the sums, in the logits' place
+};
+
+// Per loss entry, in the order of PackedForest::entries.
+struct HeadResult {
+  double loss = 0;
+  std::vector<double> logprobs;
+  std::vector<double> entropy;  // of the tempered distribution the entry was drawn from
+};
+
+class HeadPass {
+ public:
+  // `loss` null: log-probs alone. All must outlive it.
+  HeadPass(const model::Transformer& model, const tree::PackedForest& forest, std::span<const tree::CallPath> calls,
+           EntryLoss* loss, int64_t logits_chunk_elements);
+
+  // Unique (row, temperature) pairs.
+  int64_t rows() const { return static_cast<int64_t>(rows_.size()); }
+  // Whether an entry reads from the forest's rows [begin, end).
+  bool Reads(int32_t begin, int32_t end) const { return PlaceOf(begin) < PlaceOf(end); }
+
+  // What is read from the forest's rows [begin, end), whose output is x [end - begin, hidden]. Returns the gradient by
+  // x and adds to the .grad of the head and the last norm where there is a loss; otherwise an undefined tensor.
+  at::Tensor Run(int32_t begin, int32_t end, const at::Tensor& x);
+
+  HeadResult& result() { return result_; }
+
+ private:
+  // The entries of one chunk of rows, in the chunk's order.
+  struct Entries {
+    std::vector<int64_t> place;  // in the chunk's [rows, vocab]
+    std::vector<size_t> row;     // of the chunk
+    std::vector<size_t> first;   // per row of the chunk, and one past the last: its first entry
+    std::vector<tree::LossEntry> entries;
+  };
+
+  size_t PlaceOf(int32_t row) const;
+  Entries EntriesOf(size_t begin, size_t end, int64_t vocab) const;
+  at::Tensor Chunk(const at::Tensor& hidden, size_t begin, size_t end, at::Tensor gradient);
+  std::vector<double> LogProbs(at::Tensor& logits, const at::Tensor& temperature, const Entries& entries,
+                               at::Tensor& entropy) const;
+  void ToGradient(const Entries& entries, const std::vector<double>& by_logprob, const std::vector<double>& by_entropy,
+                  const at::Tensor& entropy, std::span<const double> temperatures, at::Tensor& values,
+                  at::Tensor& gradient) const;
+
+  const model::Transformer& model_;
+  const tree::PackedForest& forest_;
+  EntryLoss* const loss_;
+  const HeadRows at_once_;
+  // Loss entries sorted by the (row, temperature) they are read from. Row u of the logits is packed token rows_[u] at
+  // temperatures_[u]; the entries order_[first_entry_[u]] .. order_[first_entry_[u + 1]) read from it.
+  std::vector<int64_t> rows_;
+  std::vector<double> temperatures_;
+  std::vector<size_t> first_entry_;
+  std::vector<size_t> order_;
+  HeadResult result_;
+};
+
+}  // namespace ingot::trainer
