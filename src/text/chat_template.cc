@@ -153,9 +153,10 @@ absl::StatusOr<jinja::Rendered> ChatTemplate::Render(const Variables& variables,
   return TemplateFor(variables).Render(options);
 }
 
-absl::StatusOr<jinja::RenderedPrompts> ChatTemplate::RenderBoth(const Variables& variables,
-                                                                const std::vector<jinja::Value>& tracked) const {
-  return TemplateFor(variables).RenderBoth(OptionsFor(variables, tracked));
+absl::StatusOr<jinja::PromptRendering> ChatTemplate::RenderAtPrompt(const Variables& variables,
+                                                                    const std::vector<jinja::Value>& tracked,
+                                                                    bool add_generation_prompt) const {
+  return TemplateFor(variables).RenderAtPrompt(OptionsFor(variables, tracked), add_generation_prompt);
 }
 
 absl::StatusOr<jinja::Rendered> ChatTemplate::RenderJson(const json::object& variables, std::timespec now) const {

@@ -31,9 +31,10 @@ class ChatTemplate {
   // jinja::RenderOptions.
   absl::StatusOr<jinja::Rendered> Render(const Variables& variables, const std::vector<jinja::Value>& tracked,
                                          std::timespec now = {}) const;
-  // jinja::Template::RenderBoth.
-  absl::StatusOr<jinja::RenderedPrompts> RenderBoth(const Variables& variables,
-                                                    const std::vector<jinja::Value>& tracked) const;
+  // jinja::Template::RenderAtPrompt.
+  absl::StatusOr<jinja::PromptRendering> RenderAtPrompt(const Variables& variables,
+                                                        const std::vector<jinja::Value>& tracked,
+                                                        bool add_generation_prompt) const;
   // The same for an object of variables as JSON; all its texts come from outside, but the names of roles.
   absl::StatusOr<jinja::Rendered> RenderJson(const base::json::object& variables, std::timespec now = {}) const;
 

@@ -154,16 +154,12 @@ class TemplateFormat final : public ChatFormat {
 
  private:
   absl::StatusOr<Layout> LayOut(const TemplateInput& input, size_t count, bool add_generation_prompt) const {
-    INGOT_ASSIGN_OR_RETURN(jinja::RenderedPrompts both, RenderInputBoth(*template_, input, count));
-    auto& [without, with] = both;
+    INGOT_ASSIGN_OR_RETURN(jinja::PromptRendering made,
+                           RenderInputAtPrompt(*template_, input, count, add_generation_prompt));
     Layout layout;
-    if (with.ok()) {
-      layout.prompt_begin = CommonPrefix(without.text, with->text);
-      layout.generation_prompt = with->text.substr(layout.prompt_begin);
-    } else if (add_generation_prompt) {
-      return with.status();
-    }
-    layout.rendered = add_generation_prompt ? *std::move(with) : std::move(without);
+    layout.prompt_begin = made.prompt_begin;
+    layout.generation_prompt = std::move(made.prompt);
+    layout.rendered = std::move(made.rendered);
     const size_t end = add_generation_prompt ? layout.prompt_begin : layout.rendered.text.size();
     if (auto ends = MessageEnds(layout.rendered, count, end)) {
       layout.ends = *std::move(ends);

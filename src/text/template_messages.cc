@@ -17,8 +17,26 @@ Value Given(std::string_view text, int32_t source) {
   return Value(std::make_shared<const jinja::Str>(std::string(text), std::move(marks)));
 }
 
-// Keys are the program's own: one string each, shared by all conversations.
-Value Key(const char* name) { return Value::Text(name); }
+// The program's own words: one string each, shared by all conversations.
+struct Words {
+  Value role = Value::Text("role"), content = Value::Text("content"), name = Value::Text("name");
+  Value reasoning_content = Value::Text("reasoning_content"), thinking = Value::Text("thinking");
+  Value tool_calls = Value::Text("tool_calls"), tool_call_id = Value::Text("tool_call_id"), id = Value::Text("id");
+  Value type = Value::Text("type"), function = Value::Text("function"), arguments = Value::Text("arguments");
+  std::vector<Value> roles = {Value::Text("system"), Value::Text("user"), Value::Text("assistant"),
+                              Value::Text("tool")};
+
+  Value Role(const std::string& name_of) const {
+    for (const Value& role_of : roles) {
+      if (role_of.str()->bytes == name_of) return role_of;
+    }
+    return Value::Text(name_of);
+  }
+};
+const Words& Word() {
+  static const Words words;
+  return words;
+}
 
 constexpr size_t kShortId = 9;
 constexpr std::string_view kLettersAndDigits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
@@ -40,17 +58,17 @@ using WrittenIds = std::map<std::string, std::string, std::less<>>;
 
 Value CallValue(const ToolCall& call, int32_t source, const TemplateDialect& dialect) {
   jinja::DictBuilder function;
-  function.Set(Key("name"), Given(call.name, source));
+  function.Set(Word().name, Given(call.name, source));
   const std::string text = call.arguments_json.empty() ? "{}" : call.arguments_json;
   const auto arguments =
       dialect.arguments_as_text ? absl::StatusOr<base::json::value>(absl::UnknownError("")) : base::ParseJson(text);
   const bool object = arguments.ok() && arguments->is_object();
-  function.Set(Key("arguments"), object ? jinja::FromJson(*arguments, source) : Given(text, source));
+  function.Set(Word().arguments, object ? jinja::FromJson(*arguments, source) : Given(text, source));
   jinja::DictBuilder dict;
   const std::string& id = call.written_id.empty() ? call.id : call.written_id;
-  if (!id.empty()) dict.Set(Key("id"), Given(ShownId(id, dialect), source));
-  dict.Set(Key("type"), Value::Text("function"));
-  dict.Set(Key("function"), function.Take());
+  if (!id.empty()) dict.Set(Word().id, Given(ShownId(id, dialect), source));
+  dict.Set(Word().type, Word().function);
+  dict.Set(Word().function, function.Take());
   return dict.Take();
 }
 
@@ -58,26 +76,26 @@ Value CallValue(const ToolCall& call, int32_t source, const TemplateDialect& dia
 Value MessageToValue(const Message& message, int32_t source, const TemplateDialect& dialect,
                      const std::string& answered) {
   jinja::DictBuilder dict;
-  dict.Set(Key("role"), Value::Text(message.role));
+  dict.Set(Word().role, Word().Role(message.role));
   if (!message.content.empty() || message.tool_calls.empty() ||
       dialect.no_content == TemplateDialect::NoContent::kEmpty) {
-    dict.Set(Key("content"), Given(message.content, source));
+    dict.Set(Word().content, Given(message.content, source));
   } else if (dialect.no_content == TemplateDialect::NoContent::kNull) {
-    dict.Set(Key("content"), Value());
+    dict.Set(Word().content, Value());
   }
   if (!message.reasoning.empty()) {
-    dict.Set(Key("reasoning_content"), Given(message.reasoning, source));
-    dict.Set(Key("thinking"), Given(message.reasoning, source));  // gpt-oss reads this one
+    dict.Set(Word().reasoning_content, Given(message.reasoning, source));
+    dict.Set(Word().thinking, Given(message.reasoning, source));  // gpt-oss reads this one
   }
   if (!message.tool_calls.empty()) {
     std::vector<Value> calls;
     for (const ToolCall& call : message.tool_calls) calls.push_back(CallValue(call, source, dialect));
-    dict.Set(Key("tool_calls"), jinja::MakeList(std::move(calls)));
+    dict.Set(Word().tool_calls, jinja::MakeList(std::move(calls)));
   }
   if (!message.tool_call_id.empty()) {
-    dict.Set(Key("tool_call_id"), Given(ShownId(answered, dialect), source));
+    dict.Set(Word().tool_call_id, Given(ShownId(answered, dialect), source));
   }
-  if (!message.name.empty()) dict.Set(Key("name"), Given(message.name, source));
+  if (!message.name.empty()) dict.Set(Word().name, Given(message.name, source));
   for (const auto& field : message.extra) {
     dict.Set(Given(std::string_view(field.key().data(), field.key().size()), source),
              jinja::FromJson(field.value(), source));
@@ -158,13 +176,14 @@ absl::StatusOr<jinja::Rendered> RenderInput(const ChatTemplate& chat_template, c
   return chat_template.Render(variables, messages, now);
 }
 
-absl::StatusOr<jinja::RenderedPrompts> RenderInputBoth(const ChatTemplate& chat_template, const TemplateInput& input,
-                                                       size_t count) {
+absl::StatusOr<jinja::PromptRendering> RenderInputAtPrompt(const ChatTemplate& chat_template,
+                                                           const TemplateInput& input, size_t count,
+                                                           bool add_generation_prompt) {
   ChatTemplate::Variables variables = input.others;
   const std::vector<Value> messages(input.messages.begin(),
                                     input.messages.begin() + static_cast<std::ptrdiff_t>(count));
   variables.emplace_back("messages", jinja::MakeList(messages));
-  return chat_template.RenderBoth(variables, messages);
+  return chat_template.RenderAtPrompt(variables, messages, add_generation_prompt);
 }
 
 Conversation ProbeConversation() {

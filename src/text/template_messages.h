@@ -35,9 +35,10 @@ TemplateInput MakeTemplateInput(const Conversation& conversation, const Template
 absl::StatusOr<jinja::Rendered> RenderInput(const ChatTemplate& chat_template, const TemplateInput& input, size_t count,
                                             bool add_generation_prompt, std::timespec now = {});
 
-// The same with and without a generation prompt.
-absl::StatusOr<jinja::RenderedPrompts> RenderInputBoth(const ChatTemplate& chat_template, const TemplateInput& input,
-                                                       size_t count);
+// The same, with what the generation prompt is (jinja::Template::RenderAtPrompt).
+absl::StatusOr<jinja::PromptRendering> RenderInputAtPrompt(const ChatTemplate& chat_template,
+                                                           const TemplateInput& input, size_t count,
+                                                           bool add_generation_prompt);
 
 // Renders a conversation with a tool call in each way, and takes the first in which the call shows.
 TemplateDialect ProbeDialect(const ChatTemplate& chat_template);

@@ -1,4 +1,4 @@
-// RenderBoth is Render with add_generation_prompt false and true, whatever the template does with it.
+// RenderAtPrompt is Render with add_generation_prompt false or true, whatever the template does with it.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -42,16 +42,28 @@ void ExpectSame(const Rendered& a, const Rendered& b, const std::string& source)
 bool Check(const std::string& source, RenderOptions options) {
   const auto parsed = Template::Parse(source);
   if (!parsed.ok()) return false;
-  const auto both = (*parsed)->RenderBoth(options);
-  options.variables.emplace_back("add_generation_prompt", Value(false));
-  const auto without = (*parsed)->Render(options);
-  options.variables.back().second = Value(true);
-  const auto with = (*parsed)->Render(options);
-  EXPECT_EQ(both.status(), without.status()) << source;
-  if (!both.ok() || !without.ok()) return false;
-  ExpectSame(both->without, *without, source);
-  EXPECT_EQ(both->with.status(), with.status()) << source;
-  if (both->with.ok() && with.ok()) ExpectSame(*both->with, *with, source);
+  RenderOptions flagged = options;
+  flagged.variables.emplace_back("add_generation_prompt", Value(false));
+  const auto without = (*parsed)->Render(flagged);
+  flagged.variables.back().second = Value(true);
+  const auto with = (*parsed)->Render(flagged);
+  for (const bool prompted : {false, true}) {
+    const auto got = (*parsed)->RenderAtPrompt(options, prompted);
+    const absl::Status expected = !without.ok() ? without.status() : prompted ? with.status() : absl::OkStatus();
+    EXPECT_EQ(got.status(), expected) << source;
+    if (!got.ok() || !expected.ok()) continue;
+    ExpectSame(got->rendered, prompted ? *with : *without, source);
+    EXPECT_EQ(got->with_prompt, with.status()) << source;
+    if (!with.ok()) {
+      EXPECT_EQ(got->prompt, "") << source;
+      continue;
+    }
+    size_t same = 0;
+    while (same < std::min(with->text.size(), without->text.size()) && with->text[same] == without->text[same]) ++same;
+    EXPECT_EQ(got->prompt_begin, same) << source;
+    EXPECT_EQ(got->prompt, with->text.substr(same)) << source;
+  }
+  if (!without.ok()) return false;
   return true;
 }
 

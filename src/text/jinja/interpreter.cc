@@ -76,9 +76,14 @@ Interpreter::Interpreter(const Ast& ast, const RenderOptions& options, std::time
   };
   set(Globals());
   set(options.variables);
+  size_t texts = 0;  // most of what is rendered
   for (size_t i = 0; i < options.tracked.size(); ++i) {
-    if (options.tracked[i].is_dict()) tracked_.emplace(options.tracked[i].dict().get(), i);
+    if (!options.tracked[i].is_dict()) continue;
+    const Dict& dict = *options.tracked[i].dict();
+    tracked_.emplace(&dict, i);
+    for (const auto& [key, value] : dict.items) texts += value.is_str() ? value.str()->bytes.size() + 64 : 64;
   }
+  root_out_.Reserve(texts + texts / 8);
 }
 
 Interpreter::~Interpreter() {
@@ -92,7 +97,8 @@ Rendered Interpreter::Run() {
   return {std::move(text.bytes), std::move(text.marks), std::move(passes_), std::move(generations_)};
 }
 
-std::pair<Rendered, std::optional<Rendered>> Interpreter::RunBoth(int flag, size_t common, TemplateError& error) {
+PromptRendering Interpreter::RunToPrompt(int flag, size_t common, bool prompted,
+                                         std::optional<TemplateError>& refused) {
   const ScopePtr root = std::make_shared<Scope>();
   const auto run = [&](size_t first, size_t last) {
     for (size_t i = first; i < last; ++i) {
@@ -106,22 +112,32 @@ std::pair<Rendered, std::optional<Rendered>> Interpreter::RunBoth(int flag, size
   };
   run(0, common);
   const std::vector<std::pair<int, Value>> variables = root->variables;
-  const StrBuilder written = root_out_;
+  const StrBuilder::Place parting = root_out_.Here();
   const auto finish = [&](bool value) {
+    root->variables = variables;
+    root_out_.CutTo(parting);
     globals_[flag] = Value(value);
-    run(common, ast_.body.size());
-    Str text = root_out_.Build();
-    return Rendered{std::move(text.bytes), std::move(text.marks), passes_, generations_};
+    try {
+      run(common, ast_.body.size());
+    } catch (const TemplateError& thrown) {
+      if (!value) throw;
+      refused = thrown;
+    }
   };
-  Rendered without = finish(false);
-  root->variables = variables;
-  root_out_ = written;
-  try {
-    return {std::move(without), finish(true)};
-  } catch (const TemplateError& thrown) {
-    error = thrown;
-    return {std::move(without), std::nullopt};
+  finish(!prompted);
+  const std::string other(root_out_.Since(parting));
+  finish(prompted);
+  PromptRendering out;
+  if (!refused.has_value()) {
+    const std::string_view own = root_out_.Since(parting), with = prompted ? own : other;
+    const auto same =
+        static_cast<size_t>(std::mismatch(own.begin(), own.end(), other.begin(), other.end()).first - own.begin());
+    out.prompt_begin = parting.bytes + same;
+    out.prompt = with.substr(same);
   }
+  Str text = root_out_.Build();
+  out.rendered = {std::move(text.bytes), std::move(text.marks), std::move(passes_), std::move(generations_)};
+  return out;
 }
 
 Interpreter::Flow Interpreter::Execute(const Block& block, const ScopePtr& scope) {

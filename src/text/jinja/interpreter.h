@@ -30,9 +30,9 @@ class Interpreter : public Runtime {
 
   // Throws TemplateError.
   Rendered Run();
-  // Run with the variable `flag` false and true, whose first `common` statements are the same. What stands behind them
-  // must leave values as they are (IsRepeatable). nullopt: `error` is why it fails with true.
-  std::pair<Rendered, std::optional<Rendered>> RunBoth(int flag, size_t common, TemplateError& error);
+  // Template::RenderAtPrompt by the variable `flag`: the first `common` statements are run once, and what stands behind
+  // them, which must leave values as they are (IsRepeatable), with either value. `refused`: why it fails with true.
+  PromptRendering RunToPrompt(int flag, size_t common, bool prompted, std::optional<TemplateError>& refused);
 
   // A macro or a call block's body with its arguments; `name` is for errors.
   Value CallBody(const Stmt& statement, const ScopePtr& closure, const Args& args, const std::string& name);

@@ -121,6 +121,28 @@ class JsonPrinter {
     }
   }
 
+  void PrintDict(const Dict& dict) {
+    if (dict.items.empty()) return out_.Append("{}");
+    std::vector<const std::pair<Value, Value>*> fields;
+    for (const auto& field : dict.items) fields.push_back(&field);
+    if (style_.sort_keys) {
+      std::stable_sort(fields.begin(), fields.end(),
+                       [](const auto* a, const auto* b) { return Compare(a->first, b->first, "<") == -1; });
+    }
+    out_.Append('{');
+    ++level_;
+    for (size_t i = 0; i < fields.size(); ++i) {
+      if (i > 0) Separator(style_.item_separator, style_.indent ? "," : ", ");
+      NewLine();
+      Key(fields[i]->first);
+      Separator(style_.key_separator, ": ");
+      Print(fields[i]->second);
+    }
+    --level_;
+    NewLine();
+    out_.Append('}');
+  }
+
  private:
   static std::string Number(const Value& value) {
     if (value.is_int()) return absl::StrCat(value.integer());
@@ -173,28 +195,6 @@ class JsonPrinter {
     --level_;
     NewLine();
     out_.Append(']');
-  }
-
-  void PrintDict(const Dict& dict) {
-    if (dict.items.empty()) return out_.Append("{}");
-    std::vector<const std::pair<Value, Value>*> fields;
-    for (const auto& field : dict.items) fields.push_back(&field);
-    if (style_.sort_keys) {
-      std::stable_sort(fields.begin(), fields.end(),
-                       [](const auto* a, const auto* b) { return Compare(a->first, b->first, "<") == -1; });
-    }
-    out_.Append('{');
-    ++level_;
-    for (size_t i = 0; i < fields.size(); ++i) {
-      if (i > 0) Separator(style_.item_separator, style_.indent ? "," : ", ");
-      NewLine();
-      Key(fields[i]->first);
-      Separator(style_.key_separator, ": ");
-      Print(fields[i]->second);
-    }
-    --level_;
-    NewLine();
-    out_.Append('}');
   }
 
   const JsonStyle& style_;
@@ -266,7 +266,21 @@ StrPtr ToStr(const Value& value) {
   return out.Take();
 }
 
+const StrPtr& Dict::Json() const {
+  std::call_once(json_made_, [this] {
+    StrBuilder out;
+    JsonPrinter({}, out).PrintDict(*this);
+    json_ = out.Take();
+  });
+  return json_;
+}
+
 StrPtr ToJson(const Value& value, const JsonStyle& style) {
+  if (value.is_dict() && style.Plain()) {
+    const StrPtr text = value.dict()->Json();
+    ChargeBytes(text->bytes.size());
+    return text;
+  }
   StrBuilder out;
   JsonPrinter(style, out).Print(value);
   return out.Take();

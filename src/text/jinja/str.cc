@@ -26,6 +26,13 @@ void StrBuilder::AddMark(Mark mark) {
   }
 }
 
+void StrBuilder::CutTo(const Place& place) {
+  bytes_.resize(place.bytes);
+  marks_.resize(place.marks);
+  if (!marks_.empty()) marks_.back().end = place.last_mark_end;
+  chars_ = place.chars;
+}
+
 void StrBuilder::Append(std::string_view template_text) {
   ChargeBytes(template_text.size());
   bytes_ += template_text;

@@ -61,6 +61,16 @@ class StrBuilder {
   // `text` stands for all of `origin` in another spelling: marked whole if `origin` has a mark.
   void AppendDerived(std::string_view text, const Str& origin);
   size_t size() const { return bytes_.size(); }
+
+  // A point to go back to.
+  struct Place {
+    size_t bytes, marks, chars;
+    size_t last_mark_end;  // which may grow with what is appended
+  };
+  Place Here() const { return {bytes_.size(), marks_.size(), chars_, marks_.empty() ? 0 : marks_.back().end}; }
+  void CutTo(const Place& place);
+  std::string_view Since(const Place& place) const { return std::string_view(bytes_).substr(place.bytes); }
+
   Str Build(bool markup = false) { return Str(std::move(bytes_), std::move(marks_), std::exchange(chars_, 0), markup); }
   StrPtr Take(bool markup = false) { return std::make_shared<const Str>(Build(markup)); }
 

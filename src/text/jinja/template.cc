@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <optional>
 
 #include "text/jinja/ast.h"
 #include "text/jinja/budget.h"
@@ -55,26 +56,39 @@ absl::StatusOr<Rendered> Template::Render(const RenderOptions& options) const {
   }
 }
 
-absl::StatusOr<RenderedPrompts> Template::RenderBoth(const RenderOptions& options) const {
+absl::StatusOr<PromptRendering> Template::RenderAtPrompt(const RenderOptions& options,
+                                                         bool add_generation_prompt) const {
+  PromptRendering out;
   if (prompt_split_ == nullptr) {
     RenderOptions one = options;
     one.now = Now(options);
     one.variables.emplace_back(kPromptFlag, Value(false));
     INGOT_ASSIGN_OR_RETURN(Rendered without, Render(one));
     one.variables.back().second = Value(true);
-    return RenderedPrompts{std::move(without), Render(one)};
+    absl::StatusOr<Rendered> with = Render(one);
+    out.with_prompt = with.status();
+    if (!with.ok() && add_generation_prompt) return out.with_prompt;
+    if (with.ok()) {
+      const std::string &a = without.text, &b = with->text;
+      out.prompt_begin = static_cast<size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
+      out.prompt = b.substr(out.prompt_begin);
+    }
+    out.rendered = add_generation_prompt ? *std::move(with) : std::move(without);
+    return out;
   }
   const Budget budget(options.limits.steps, options.limits.bytes);
   try {
     Interpreter interpreter(*ast_, options, Now(options));
     if (prompt_split_->slot < 0) {
-      Rendered rendered = interpreter.Run();
-      return RenderedPrompts{rendered, rendered};
+      out.rendered = interpreter.Run();
+      out.prompt_begin = out.rendered.text.size();
+      return out;
     }
-    TemplateError error{TemplateError::Kind::kRuntime, "", 0};
-    auto [without, with] = interpreter.RunBoth(prompt_split_->slot, prompt_split_->common, error);
-    if (!with.has_value()) return RenderedPrompts{std::move(without), ToStatus(error)};
-    return RenderedPrompts{std::move(without), *std::move(with)};
+    std::optional<TemplateError> refused;
+    out = interpreter.RunToPrompt(prompt_split_->slot, prompt_split_->common, add_generation_prompt, refused);
+    if (refused.has_value()) out.with_prompt = ToStatus(*refused);
+    if (!out.with_prompt.ok() && add_generation_prompt) return out.with_prompt;
+    return out;
   } catch (const TemplateError& error) {
     return ToStatus(error);
   }

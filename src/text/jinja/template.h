@@ -53,10 +53,12 @@ struct Rendered {
   std::vector<std::pair<size_t, size_t>> generations;  // [begin, end) of what {% generation %} blocks wrote
 };
 
-// A conversation with and without the prompt for an answer.
-struct RenderedPrompts {
-  Rendered without;
-  absl::StatusOr<Rendered> with;  // a template may refuse to go on from a conversation
+// A conversation with or without the prompt for an answer, and what that prompt is.
+struct PromptRendering {
+  Rendered rendered;         // as asked for
+  size_t prompt_begin = 0;   // where the texts with and without the prompt part
+  std::string prompt;        // the one with it from there on
+  absl::Status with_prompt;  // not OK: the template refuses to go on from the conversation, and there is no prompt
 };
 
 struct FlagSplit;
@@ -68,9 +70,10 @@ class Template {
   static absl::StatusOr<std::shared_ptr<const Template>> Parse(std::string_view source);
   ~Template();
 
-  // Render with add_generation_prompt false and true, whatever the variables say of it: once for both, where the
-  // template lets them be told apart at its end (flag_split.h).
-  absl::StatusOr<RenderedPrompts> RenderBoth(const RenderOptions& options) const;
+  // Render with add_generation_prompt as given, whatever the variables say of it, beside Render with the other: once
+  // for both, where the template lets them be told apart at its end (flag_split.h). Fails where Render fails without
+  // the prompt, and where what is asked for does.
+  absl::StatusOr<PromptRendering> RenderAtPrompt(const RenderOptions& options, bool add_generation_prompt) const;
 
   // INVALID_ARGUMENT with the template's line: its raise_exception, or what Python would raise. RESOURCE_EXHAUSTED: it
   // goes beyond the limits.

@@ -8,6 +8,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -111,6 +112,14 @@ struct Dict {
 
   const Value* Find(const Value& key) const;
   const Value* Find(std::string_view key) const;
+
+  // Its json.dumps in the style that templates print tools and arguments in: made when first asked for and kept, for a
+  // conversation's are printed at every turn.
+  const StrPtr& Json() const;
+
+ private:
+  mutable std::once_flag json_made_;
+  mutable StrPtr json_;
 };
 
 // Builds a Dict; a key that is there keeps its place and takes the new value. Fails on a key that Python cannot hash.
@@ -185,6 +194,10 @@ struct JsonStyle {
   std::optional<std::string> indent;
   StrPtr item_separator;  // null: json.dumps' own
   StrPtr key_separator;
+
+  bool Plain() const {
+    return !ensure_ascii && !sort_keys && !indent.has_value() && item_separator == nullptr && key_separator == nullptr;
+  }
 };
 StrPtr ToJson(const Value& value, const JsonStyle& style);
 
