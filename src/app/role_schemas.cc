@@ -16,6 +16,9 @@ void BindScheduler(base::Schema& schema, scheduler::SchedulerOptions& o) {
   schema.Field("scheduler.group_deadline_s", &o.group_deadline_seconds,
                "seconds that a group may take in which its samples run or may be handed out; past it the group fails");
   schema.Field("scheduler.max_attempts", &o.max_attempts, "failed attempts of one sample before its group fails");
+  schema.Field("scheduler.give_up_s", &o.give_up_seconds,
+               "seconds of nothing but failed groups, as many as may be in use and more, after which the run ends with "
+               "the last one's reason; 0: never");
   schema.Field("scheduler.max_concurrent_episodes", &o.max_concurrent_episodes,
                "episodes running at a time, evaluation included; 0: no bound of its own");
   schema.Field("scheduler.retry_after_ms", &o.retry_after_ms, "hint given with 429");

@@ -18,8 +18,10 @@ struct SchedulerOptions {
   double group_deadline_seconds = 1800;  // from a group's first episode to its last, counted while one of them runs or
                                          // may be handed out (scheduler/train_groups.h); past it the group fails. Also
                                          // bounds one attempt of an evaluation's episode
-  int32_t max_attempts = 3;  // failed attempts of one sample before its group fails, >= 1; attempts lost to a
-                             // restart do not count
+  int32_t max_attempts = 3;       // failed attempts of one sample before its group fails, >= 1; attempts lost to a
+                                  // restart do not count
+  double give_up_seconds = 3600;  // with so long nothing but failed groups, as many as may be in use and more, the run
+                                  // ends with the last one's reason; 0: never
   int32_t max_concurrent_episodes = 0;  // running at a time, evaluation included; 0: no bound of its own
 
   bool drop_zero_variance = true;  // drop groups whose rewards are all equal; never acts with group_size 1

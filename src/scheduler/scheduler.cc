@@ -73,6 +73,7 @@ absl::Status Scheduler::ApplyAdmitted(const v1::GroupAdmitted& admitted) {
 absl::Status Scheduler::ApplyClosed(const v1::GroupClosed& closed) {
   INGOT_RETURN_IF_ERROR(policy_.Fail(closed.group_id()));
   if (closed.outcome() == v1::GROUP_DROPPED) {
+    failed_in_a_row_ = 0;
     const RewardSum rewards = groups_.Rewards(closed.group_id());
     steps_.back().rewards.sum += rewards.sum;
     steps_.back().rewards.episodes += rewards.episodes;
@@ -81,6 +82,7 @@ absl::Status Scheduler::ApplyClosed(const v1::GroupClosed& closed) {
     metrics_.Group("dropped");
   } else {
     ++failed_;
+    if (failed_in_a_row_++ == 0) failing_since_ = clock_.Now();
     last_failure_ = absl::StrCat("group ", closed.group_id(), ": ", closed.reason());
     metrics_.Group("failed");
   }
@@ -160,6 +162,7 @@ absl::Status Scheduler::SettleGroup(const SettledGroup& settled) {
   if (settled.failure.empty() && !drop) {
     INGOT_RETURN_IF_ERROR(policy_.Finish(settled.group_id, false));
     groups_.MarkFinished(settled.group_id);
+    failed_in_a_row_ = 0;
     return absl::OkStatus();
   }
   v1::JournalRecord record;
@@ -305,6 +308,7 @@ absl::StatusOr<v1::NextBatchResponse> Scheduler::NextBatch(const v1::NextBatchRe
         INGOT_RETURN_IF_ERROR(WriteBatch(*groups));
         break;
       }
+      INGOT_RETURN_IF_ERROR(CheckFailures());
       const auto left = give_up - std::chrono::steady_clock::now();
       if (left.count() <= 0) return absl::DeadlineExceededError(WhyNoBatch());
       changed_.WaitFor(mu_, std::min<std::chrono::nanoseconds>(left, kSweepEvery));
@@ -338,6 +342,15 @@ absl::Status Scheduler::WriteBatch(const std::vector<int64_t>& groups) {
   INGOT_RETURN_IF_ERROR(Write(std::move(record)));
   Changed();
   return absl::OkStatus();
+}
+
+absl::Status Scheduler::CheckFailures() const {
+  if (options_.give_up_seconds <= 0 || failed_in_a_row_ <= policy_.budget()) return absl::OkStatus();
+  const double seconds = std::chrono::duration<double>(clock_.Now() - failing_since_).count();
+  if (seconds < options_.give_up_seconds) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "the run is given up: in ", static_cast<int64_t>(seconds), " s all of ", failed_in_a_row_,
+      " groups have failed and none has finished (scheduler.give_up_s); the last failure: ", last_failure_));
 }
 
 std::string Scheduler::WhyNoBatch() const {

@@ -136,6 +136,8 @@ class Scheduler final : public Client {
   bool AllBatchesFed() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return policy_.next_step() >= options_.total_steps; }
   absl::Status WriteBatch(const std::vector<int64_t>& groups) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::string WhyNoBatch() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Not OK once the run has only failed for too long.
+  absl::Status CheckFailures() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   v1::FeedStats Stats(const Step& step) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Changed() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
@@ -165,6 +167,8 @@ class Scheduler final : public Client {
   int64_t failed_ ABSL_GUARDED_BY(mu_) = 0;                  // since the run's start
   int64_t finished_episodes_ ABSL_GUARDED_BY(mu_) = 0;       // since this process's start
   std::string last_failure_ ABSL_GUARDED_BY(mu_);
+  int64_t failed_in_a_row_ ABSL_GUARDED_BY(mu_) = 0;             // with no group that finished among them
+  std::chrono::nanoseconds failing_since_ ABSL_GUARDED_BY(mu_);  // where that is not 0
 };
 
 }  // namespace ingot::scheduler

@@ -319,6 +319,44 @@ TEST_F(SchedulerTest, TooManyFailedAttemptsFailTheGroupAndReleaseItsSlot) {
   EXPECT_EQ(Stats().head(), 1);
 }
 
+TEST_F(SchedulerTest, ARunInWhichAllGroupsFailIsGivenUp) {
+  options_.give_up_seconds = 100;
+  options_.max_attempts = 1;
+  options_.drop_zero_variance = false;
+  Start();
+  const auto fail = [&](int groups) {
+    for (int i = 0; i < groups; ++i) {
+      End(MustAdmit(), v1::EPISODE_FAILED);
+      clock_.Advance(seconds(50));
+    }
+  };
+  const auto asked = [&](int64_t step) { return scheduler_->NextBatch(Batch(step)).status(); };
+  fail(2);
+  EXPECT_EQ(asked(0).code(), StatusCode::kDeadlineExceeded) << "no more failures than groups may be in use";
+  RunGroup({0, 1});
+  ASSERT_TRUE(asked(0).ok());
+  fail(2);
+  EXPECT_EQ(asked(1).code(), StatusCode::kDeadlineExceeded) << "one finished among them";
+  fail(1);
+  const absl::Status given_up = asked(1);
+  EXPECT_EQ(given_up.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(given_up.message()), HasSubstr("all of 3 groups have failed"));
+  EXPECT_THAT(std::string(given_up.message()), HasSubstr("the last failure: group 5: "));
+  RunGroup({0, 1});
+  EXPECT_TRUE(asked(1).ok()) << "what could be trained after all is";
+}
+
+TEST_F(SchedulerTest, WithoutABoundARunIsNotGivenUp) {
+  options_.give_up_seconds = 0;
+  options_.max_attempts = 1;
+  Start();
+  for (int i = 0; i < 20; ++i) {
+    End(MustAdmit(), v1::EPISODE_FAILED);
+    clock_.Advance(seconds(1000));
+  }
+  EXPECT_EQ(scheduler_->NextBatch(Batch(0)).status().code(), StatusCode::kDeadlineExceeded);
+}
+
 TEST_F(SchedulerTest, ARewardThatIsNoNumberIsAFailedAttempt) {
   Start();
   End(MustAdmit(), v1::EPISODE_FINISHED, std::nan(""));
