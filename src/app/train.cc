@@ -33,14 +33,16 @@ absl::StatusOr<int> TrainOrError(const RunArgs& args) {
   base::InitLogging("ingot", config.log_level, dir.logs() + "/ingot.log");
   for (const std::string& doubt : Doubts(config)) INGOT_LOG(warn, "{}", doubt);
   if (dir.existed()) INGOT_RETURN_IF_ERROR(CheckResumable(loaded, dir));
+  if (config.tasks.empty()) {
+    INGOT_ASSIGN_OR_RETURN(const bool done, SupervisedIsDone(dir));
+    if (done) return 0;
+  }
   INGOT_RETURN_IF_ERROR(dir.WriteFile("config.yaml", loaded.schema.EffectiveYaml()));
   INGOT_LOG(info, "effective configuration:\n{}", loaded.schema.EffectiveYaml());
 
   base::Metrics metrics;
   ReportDevice(device, metrics);
   if (config.tasks.empty()) {
-    INGOT_ASSIGN_OR_RETURN(const bool done, SupervisedIsDone(dir));
-    if (done) return 0;
     INGOT_RETURN_IF_ERROR(TrainSupervised(loaded, dir, model, /*ranks=*/nullptr, resume, metrics, StopFlag()));
     return 0;
   }

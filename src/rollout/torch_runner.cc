@@ -4,6 +4,8 @@
 #include <ATen/Parallel.h>
 #include <c10/core/InferenceMode.h>
 
+#include <absl/strings/str_format.h>
+
 #include <cmath>
 #include <cstddef>
 #include <cstring>
@@ -13,6 +15,7 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "base/process_memory.h"
 #include "kernels/torch/tree_attention.h"
 #include "model/transformer.h"
 
@@ -46,6 +49,15 @@ at::Tensor View(const std::vector<int64_t>& values) {
   return at::from_blob(const_cast<int64_t*>(values.data()), {static_cast<int64_t>(values.size())}, at::kLong);
 }
 
+int64_t HeadDim(const model::ModelConfig& config) {
+  return config.head_dim > 0 ? config.head_dim : config.hidden_size / config.num_attention_heads;
+}
+
+// What the configuration promises of the weights, which come later.
+at::ScalarType CacheType(const model::ModelConfig& config) {
+  return config.torch_dtype == "bfloat16" ? at::kBFloat16 : at::kFloat;
+}
+
 // Key and value pages of every layer, and the batch that the layers attend for. Attention runs on what the model
 // computes in, as the trainer's does: bf16 on bf16 pages, all else on fp32.
 class PagedCache final : public model::AttentionBackend {
@@ -55,8 +67,7 @@ class PagedCache final : public model::AttentionBackend {
       : scale_(1.0 / std::sqrt(static_cast<double>(head_dim))),
         k_(static_cast<size_t>(config.num_hidden_layers)),
         v_(k_.size()) {
-    Allocate({blocks, block_tokens, config.num_key_value_heads, head_dim},
-             at::TensorOptions().dtype(config.torch_dtype == "bfloat16" ? at::kBFloat16 : at::kFloat).device(device));
+    Allocate({blocks, block_tokens, config.num_key_value_heads, head_dim}, at::dtype(CacheType(config)).device(device));
   }
 
   void Begin(const ForwardBatch& batch) {
@@ -125,8 +136,8 @@ class TorchRunner final : public ModelRunner {
         device_(device),
         threads_(options.threads),
         eos_ids_(config.eos_token_ids.begin(), config.eos_token_ids.end()),
-        cache_(config, config.head_dim > 0 ? config.head_dim : config.hidden_size / config.num_attention_heads,
-               options.kv_cache_tokens / options.kv_block_tokens, options.kv_block_tokens, device) {}
+        cache_(config, HeadDim(config), options.kv_cache_tokens / options.kv_block_tokens, options.kv_block_tokens,
+               device) {}
 
   int64_t vocab_size() const override { return config_.vocab_size; }
   int64_t context_length() const override { return config_.max_position_embeddings; }
@@ -201,6 +212,20 @@ class TorchRunner final : public ModelRunner {
   std::shared_ptr<const model::RopeTables> rope_ ABSL_GUARDED_BY(mu_);  // shared by all versions
 };
 
+// The cache is made at once: one that does not fit would take the machine's memory before anyone is told.
+absl::Status CheckCacheFits(const model::ModelConfig& config, const EngineOptions& options, at::Device device) {
+  if (!device.is_cpu()) return absl::OkStatus();  // there the allocation fails
+  const double of_token =
+      2.0 * static_cast<double>(config.num_hidden_layers * config.num_key_value_heads) *
+      static_cast<double>(HeadDim(config) * static_cast<int64_t>(c10::elementSize(CacheType(config))));
+  const double needed = of_token * static_cast<double>(options.kv_cache_tokens);
+  const auto available = static_cast<double>(base::AvailableMemory());
+  if (needed <= available) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrFormat(
+      "the KV cache of rollout.kv_cache_tokens=%d tokens takes %.3g GB and %.3g GB can be had: %d tokens would fit",
+      options.kv_cache_tokens, needed * 1e-9, available * 1e-9, static_cast<int64_t>(available / of_token)));
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ModelRunner>> NewTorchRunner(const model::ModelConfig& config,
@@ -208,6 +233,7 @@ absl::StatusOr<std::unique_ptr<ModelRunner>> NewTorchRunner(const model::ModelCo
   INGOT_RETURN_IF_ERROR(config.Validate());
   INGOT_RETURN_IF_ERROR(options.Validate());
   try {
+    INGOT_RETURN_IF_ERROR(CheckCacheFits(config, options, at::Device(device)));
     return std::make_unique<TorchRunner>(config, options, at::Device(device));
   } catch (const std::exception& error) {
     const absl::Status status = FromException(error, "starting the rollout engine");

@@ -13,8 +13,9 @@
 namespace ingot::rollout {
 
 // `device` is torch's name, "cpu" or "cuda:0". Allocates the KV cache: layers * 2 * kv_cache_tokens * kv_heads *
-// head_dim * 4 bytes (fp32; models in half precision compute attention in fp32). INVALID_ARGUMENT: the configuration
-// is not a model; UNAVAILABLE: no such device, or not enough memory on it.
+// head_dim * 4 bytes (2 of bf16; what computes in fp16 attends in fp32). INVALID_ARGUMENT: the configuration is not a
+// model; UNAVAILABLE: no such device, or not enough memory on it; RESOURCE_EXHAUSTED, with the numbers: more than this
+// machine's memory that is free (CPU).
 absl::StatusOr<std::unique_ptr<ModelRunner>> NewTorchRunner(const model::ModelConfig& config,
                                                             const EngineOptions& options, const std::string& device);
 

@@ -34,8 +34,8 @@ struct Words {
   }
 };
 const Words& Word() {
-  static const Words words;
-  return words;
+  static const auto* const words = new Words;
+  return *words;
 }
 
 constexpr size_t kShortId = 9;

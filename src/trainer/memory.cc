@@ -62,15 +62,20 @@ struct Costs {
   // Of a history, what the first half of the backward pass frees: the MLP's, and the layer's result.
   int64_t Spent(int64_t rows) const { return rows * (element * (3 * mlp + 3 * hidden) + accumulator); }
 
-  // Log-probs of `rows` rows and the gradients by their logits (head_pass.h); and the weight's gradient, of which
-  // several in a narrow type are summed in a wide one.
+  // The head's pass over `rows` rows (head_pass.h), `chunk` elements of logits at a time. What it holds all along:
+  // rows, the gradient by the logits (of a wide type: the logits themselves), and the sum of several gradients of its
+  // weight.
   int64_t Head(int64_t rows, int64_t chunk) const {
     const HeadRows at_once(chunk, vocab, narrow());
-    const int64_t logits = std::min(at_once.logits, rows), gradient = narrow() ? std::min(at_once.gradient, rows) : 0;
-    const int64_t summed = narrow() && gradient < rows ? vocab * hidden * accumulator : 0;
-    return 3 * rows * hidden * element + vocab * (logits * accumulator + gradient * element) +
-           (rows > 0 ? vocab * hidden * element : 0) + summed;
+    return 3 * rows * hidden * element + vocab * std::min(at_once.gradient, rows) * element +
+           (SumsHead(rows, chunk) ? vocab * hidden * accumulator : 0);
   }
+  bool SumsHead(int64_t rows, int64_t chunk) const { return narrow() && HeadRows(chunk, vocab, true).gradient < rows; }
+  // Beside it, before there is a gradient of its weight: the logits.
+  int64_t Logits(int64_t rows, int64_t chunk) const {
+    return narrow() ? vocab * std::min(HeadRows(chunk, vocab, true).logits, rows) * accumulator : 0;
+  }
+  int64_t HeadGradient() const { return vocab * hidden * element; }
 
   // Gradients while a backward pass has `done` layers behind it; the vocabulary's are there from the first logits on.
   int64_t Gradients(int64_t done) const { return element * (vocab * hidden + done * layer_parameters); }
@@ -150,8 +155,13 @@ class Walk {
   }
 
   void NoteHead(size_t i) {
-    Note(GradientsAfter(0), AllWaiting(), Kept(i, costs_.layers) + Path(i, costs_.layers),
-         costs_.Head(parts_[i].loss_rows, options_.logits_chunk_elements));
+    const int64_t rows = parts_[i].loss_rows, chunk = options_.logits_chunk_elements;
+    const int64_t kept = Kept(i, costs_.layers) + Path(i, costs_.layers), held = costs_.Head(rows, chunk);
+    const int64_t one = costs_.HeadGradient(), others = GradientsAfter(0) - one;
+    Note(others + (head_gradient_ ? one : 0), AllWaiting(), kept, held + costs_.Logits(rows, chunk));
+    const bool two = head_gradient_ && costs_.SumsHead(rows, chunk);
+    Note(others + one, AllWaiting(), kept, held + (two ? one : 0));
+    head_gradient_ = head_gradient_ || rows > 0;
   }
 
   void Start(size_t i) {
@@ -176,6 +186,7 @@ class Walk {
     Note(GradientsAfter(costs_.layers), AllWaiting(), rows * costs_.input,
          costs_.vocab * costs_.hidden * costs_.element);
     any_finished_ = true;
+    if (!gradients_stay_ || costs_.narrow()) head_gradient_ = false;  // added up elsewhere
   }
 
   const Costs& costs_;
@@ -185,6 +196,7 @@ class Walk {
   std::vector<size_t> waiting_;
   std::vector<bool> summed_;  // per part: a later one has given gradients of its keys and values
   bool any_finished_ = false;
+  bool head_gradient_ = false;  // the head's weight has a gradient
   int64_t tables_ = 0;
   MemoryNeed& most_;
 };

@@ -1,4 +1,5 @@
-// What a training step will hold, predicted from shapes alone by going through what forest_pass.cc and part_run.cc do:
+// What a training step will hold, predicted from shapes alone by going through what forest_pass.cc, part_run.cc and
+// head_pass.cc do:
 //
 //   weights, optimizer state     as long as the trainer lives, with the tables of positions
 //   copies of the weights        beside them: the reference policy, and (one rank's) the version that was published

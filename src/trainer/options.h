@@ -57,7 +57,8 @@ struct TrainerOptions {
   // What a step may hold in all, model and optimizer included (trainer/memory.h predicts it; a step that needs more is
   // refused before it runs). 0: what the machine has left. On the CPU.
   int64_t memory_limit_mb = 0;
-  int64_t logits_chunk_elements = int64_t{1} << 24;  // elements of the logits matrix held at once, at most; > 0
+  int64_t logits_chunk_elements = int64_t{1} << 24;  // of the logits matrix, held at once, at most; > 0. bf16 holds
+                                                     // the gradient by eight times as many beside them
 
   kernels::Numerics numerics = kernels::Numerics::kFast;  // against rollout's log-probs: to rounding, or to the bit
 

@@ -6,7 +6,9 @@
 #include <cmath>
 
 #include "base/log.h"
+#include "kernels/torch/typed.h"
 #include "trainer/gradient_faults.h"
+#include "trainer/head_pass.h"
 #include "trainer/parallel/wire.h"
 #include "trainer/schedule.h"
 #include "trainer/tensor_memory.h"
@@ -234,12 +236,15 @@ absl::StatusOr<StepReport> Trainer::TrainStep(const TrainBatch& batch, const Pro
 void Trainer::ReportBound(const PreparedBatch& batch, const StepTally& tally, StepMetrics& metrics) {
   if (ranks_ != nullptr && !ranks_->leads()) return;
   const StepTally::Plain& plain = tally.plain;
-  if (!rates_) {  // a fraction of a second, once: few rows suffice for a rate
+  if (!rates_) {  // about a second, once, of no more rows than suffice for a rate
     const at::Tensor& any = parameters().tensors().begin()->second;
     int64_t longest = 1;
     for (const tree::CallPath& call : batch.calls) longest = std::max(longest, call.size());
     const auto rows = std::min<int64_t>(plain.work.rows, 1024);
-    rates_ = StepRates::Measure(config(), any.scalar_type(), any.device(), rows, std::min<int64_t>(rows, 256),
+    const bool narrow = kernels::AccumulatorType(any) != any.scalar_type();
+    const HeadRows head(options_.logits_chunk_elements, config().vocab_size, narrow);
+    rates_ = StepRates::Measure(config(), any.scalar_type(), any.device(), rows,
+                                std::min({plain.work.head_rows, head.gradient, int64_t{1024}}),
                                 std::min<int64_t>(longest, 2048));
   }
   const double ranks = ranks_ == nullptr ? 1 : ranks_->size();  // each as fast as this one

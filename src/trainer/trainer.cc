@@ -7,10 +7,10 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/process_memory.h"
 #include "trainer/memory.h"
 #include "trainer/parallel/rank_memory.h"
 #include "trainer/parallel/wire.h"
-#include "trainer/process_memory.h"
 #include "trainer/tensor_memory.h"
 #include "trainer/torch_edge.h"
 #include "trainer/weights_of.h"
@@ -84,16 +84,23 @@ MemoryNeed NeedOf(const TrainerOptions& options, const model::ModelConfig& confi
 
 int64_t LimitBytes(const TrainerOptions& options) { return options.memory_limit_mb << 20; }
 
-// Before anything is allocated: model, optimizer and one micro-batch.
+int64_t BytesOf(const model::Parameters& parameters) {
+  int64_t bytes = 0;
+  for (const auto& [name, tensor] : parameters.tensors()) bytes += static_cast<int64_t>(tensor.nbytes());
+  return bytes;
+}
+
+// Model, optimizer and one micro-batch. `held`: bytes of the model that are there already.
 absl::Status CheckRunMemory(const TrainerOptions& options, const model::ModelConfig& config, at::ScalarType given,
-                            at::Device device, const Ranks* ranks) {
+                            at::Device device, const Ranks* ranks, int64_t held = 0) {
   if (!device.is_cpu()) return absl::OkStatus();
   const PassOptions pass = PassOptionsOf(options);
   const tree::ForestPart part = UncutPart(pass.part_tokens);
   const auto bytes = static_cast<int>(c10::elementSize(Dtype(options.dtype, given)));
   const MemoryNeed need =
       NeedOf(options, config, bytes, pass, std::span(&part, 1), ranks, /*reference=*/options.needs_reference());
-  const int64_t available = options.memory_limit_mb > 0 ? LimitBytes(options) : AvailableMemory() / RanksHere(ranks);
+  const int64_t available =
+      options.memory_limit_mb > 0 ? LimitBytes(options) : base::AvailableMemory() / RanksHere(ranks) + held;
   INGOT_LOG(info, "a micro-batch of {} tokens needs {}", pass.part_tokens, need.Describe());
   return CheckMemory(need, need.total(), available, "the run", pass);
 }
@@ -110,8 +117,21 @@ Trainer::Trainer(const TrainerOptions& options, model::Transformer model, std::u
       shards_(Shards(options, model_, ranks)),
       pass_options_(PassesOf(options, shards_.get())) {
   MakeOptimizer(options.optimizer);
-  ReturnFreedMemory();  // what is predicted of a step is then what the process holds
+  base::ReturnFreedMemory();  // what is predicted of a step is then what the process holds
   INGOT_LOG(info, "objective {}; {}", objective_->Describe(), DescribeRest(options_));
+}
+
+absl::Status Trainer::CheckFits(const TrainerOptions& options, const model::ModelConfig& config, at::Device device,
+                                Ranks* ranks) {
+  return AtTorchEdge("trainer", [&] {
+    const std::string& type = config.torch_dtype;
+    const at::ScalarType given = type == "float64"    ? at::kDouble
+                                 : type == "bfloat16" ? at::kBFloat16
+                                 : type == "float16"  ? at::kHalf
+                                                      : at::kFloat;
+    const absl::Status fits = CheckRunMemory(options, config, given, device, ranks);
+    return ranks == nullptr ? fits : ranks->Agree(fits);
+  });
 }
 
 absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const TrainerOptions& options,
@@ -136,8 +156,9 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Make(const TrainerOptions& opt
   return AtTorchEdge("trainer", [&]() -> absl::StatusOr<std::unique_ptr<Trainer>> {
     if (parameters.tensors().empty()) return absl::InvalidArgumentError("the model has no parameters");
     const at::Device device = parameters.tensors().begin()->second.device();
-    const absl::Status fits =
-        CheckRunMemory(options, config, parameters.tensors().begin()->second.scalar_type(), device, ranks);
+    const at::ScalarType given = parameters.tensors().begin()->second.scalar_type();
+    const int64_t held = copy || Dtype(options.dtype, given) != given ? 0 : BytesOf(parameters);
+    const absl::Status fits = CheckRunMemory(options, config, given, device, ranks, held);
     INGOT_RETURN_IF_ERROR(ranks == nullptr ? fits : ranks->Agree(fits));
     INGOT_ASSIGN_OR_RETURN(model::Transformer model,
                            OwnedModel(config, parameters, device, options.dtype, /*trainable=*/true, copy));
@@ -155,10 +176,10 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Resume(const TrainerOptions& o
   INGOT_RETURN_IF_ERROR(base::Annotate(options.Validate(), "trainer options"));
   INGOT_ASSIGN_OR_RETURN(std::unique_ptr<Objective> objective, MakeObjective(options));
   return AtTorchEdge("resume", [&]() -> absl::StatusOr<std::unique_ptr<Trainer>> {
+    const auto config = model::ModelConfig::FromFile(checkpoint_path + "/config.json");
+    // Where it cannot be read, ReadCheckpoint says why.
+    if (config.ok()) INGOT_RETURN_IF_ERROR(CheckFits(options, *config, device, ranks));
     INGOT_ASSIGN_OR_RETURN(CheckpointContents contents, ReadCheckpoint(checkpoint_path));
-    const at::ScalarType given = contents.parameters.tensors().begin()->second.scalar_type();
-    const absl::Status fits = CheckRunMemory(options, contents.config, given, device, ranks);
-    INGOT_RETURN_IF_ERROR(ranks == nullptr ? fits : ranks->Agree(fits));
     if (contents.seed != options.seed) {
       INGOT_LOG(warn, "{} was made with seed {}, the configuration says {}", checkpoint_path, contents.seed,
                 options.seed);
@@ -246,7 +267,7 @@ absl::Status Trainer::CheckStepMemory(const tree::PackedForest& forest, StepMetr
       absl::StrCat(stage_ ? absl::StrCat("a step of ", stage_->name) : absl::StrCat("step ", version_), " (",
                    forest.size(), " merged tokens in ", parts.size(), " parts)");
   if (options_.memory_limit_mb > 0) return CheckMemory(need, need.total(), LimitBytes(options_), what, pass_options_);
-  const auto available = [this] { return AvailableMemory() / RanksHere(ranks_); };
+  const auto available = [this] { return base::AvailableMemory() / RanksHere(ranks_); };
   // What is kept of earlier steps is this one's too: it is told apart only where it matters.
   if (need.step() > available()) ReleaseTensorMemory();
   return CheckMemory(need, need.step(), available(), what, pass_options_);

@@ -54,11 +54,16 @@ namespace ingot::trainer {
 
 class Trainer {
  public:
+  // RESOURCE_EXHAUSTED, with the numbers, where a model of this shape, in the type that options or its torch_dtype
+  // name, its optimizer and one micro-batch do not fit into memory (CPU). To be asked before there are weights, which
+  // may be what does not fit. With `ranks` by all together.
+  static absl::Status CheckFits(const TrainerOptions& options, const model::ModelConfig& config, at::Device device,
+                                Ranks* ranks = nullptr);
+
   // At version 0 with a copy of `parameters`, on their device and in the type that options.dtype says; with those
   // themselves, where the type is theirs, if they are given up.
-  // RESOURCE_EXHAUSTED, with the numbers, where model, optimizer and one micro-batch do not fit into memory (CPU);
-  // nothing is allocated then. With `ranks` (which outlive this; null: one rank) all create theirs together, and rank
-  // 0's parameters are everyone's.
+  // RESOURCE_EXHAUSTED as CheckFits; nothing is allocated then. With `ranks` (which outlive this; null: one rank) all
+  // create theirs together, and rank 0's parameters are everyone's.
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(const TrainerOptions& options,
                                                          const model::ModelConfig& config,
                                                          const model::Parameters& parameters,

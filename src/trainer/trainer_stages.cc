@@ -9,8 +9,8 @@
 #include <algorithm>
 #include <map>
 
+#include "base/process_memory.h"
 #include "trainer/parallel/wire.h"
-#include "trainer/process_memory.h"
 #include "trainer/schedule.h"
 #include "trainer/tensor_memory.h"
 #include "trainer/torch_edge.h"
@@ -187,7 +187,7 @@ absl::Status Trainer::EndStage() {
     reference_.reset();
     Unite();
     MakeOptimizer(options_.optimizer);
-    ReturnFreedMemory();
+    base::ReturnFreedMemory();
     ReleaseTensorMemory();  // the stage's steps may have been larger
     return SetReference(&parameters());
   });

@@ -8,11 +8,11 @@
 #include <cmath>
 #include <map>
 
+#include "base/process_memory.h"
 #include "model/parameters.h"
 #include "model/transformer.h"
 #include "trainer/forest_pass.h"
 #include "trainer/memory.h"
-#include "trainer/process_memory.h"
 #include "trainer/step_bound.h"
 #include "trainer/tensor_memory.h"
 #include "tree/cut.h"
@@ -180,10 +180,10 @@ class ShapeBench {
   void Step(const model::Transformer& model, Variant& variant) {
     if (variant.seconds.empty()) {
       ReleaseTensorMemory();
-      ResetPeakMemory();
-      const int64_t held = ResidentMemory();
+      base::ResetPeakMemory();
+      const int64_t held = base::ResidentMemory();
       Run(model, variant);
-      variant.peak_bytes = PeakMemory() - held;
+      variant.peak_bytes = base::PeakMemory() - held;
     }
     variant.seconds.push_back(Run(model, variant));
   }
@@ -288,7 +288,7 @@ absl::Status RunTreeBench(const TreeBenchOptions& options, const std::function<v
   INGOT_RETURN_IF_ERROR(options.Validate());
   const auto shapes = options.shapes.empty() ? tree::WorkloadShapes() : options.shapes;
   for (const std::string& shape : shapes) INGOT_RETURN_IF_ERROR(tree::MakeWorkload(shape, 1e-6, 2).status());
-  ReturnFreedMemory();
+  base::ReturnFreedMemory();
   KeepTensorMemory();
   for (const std::string& shape : shapes) INGOT_RETURN_IF_ERROR(ShapeBench(options, shape).Run(emit));
   return absl::OkStatus();

@@ -1,6 +1,7 @@
 // The engine on a real (tiny, random) transformer, against forward passes over whole sequences.
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -277,6 +278,18 @@ TEST(TorchEngineTest, ATiedHeadThatIsSentASecondTimeIsTaken) {
 TEST(TorchEngineTest, AnUnknownDeviceIsAnErrorNotACrash) {
   EXPECT_EQ(NewTorchRunner(Config(), Options(), "cuda:7").status().code(), absl::StatusCode::kUnavailable);
   EXPECT_FALSE(NewTorchRunner(Config(), Options(), "no such").ok());
+}
+
+// Zeros are written: whoever tried would not come back.
+TEST(TorchEngineTest, ACacheThatCannotFitIsRefusedWithTheNumbers) {
+  EngineOptions options = Options();
+  options.kv_cache_tokens = (int64_t{1} << 31) - 1;
+  options.kv_block_tokens = 1;
+  model::ModelConfig config = Config();
+  config.num_hidden_layers = 4096;
+  const absl::Status refused = NewTorchRunner(config, options, "cpu").status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted) << refused;
+  EXPECT_THAT(std::string(refused.message()), ::testing::HasSubstr("tokens would fit"));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <random>
 #include <sstream>
+#include <thread>
 
 #include "base/json.h"
 #include "text/jinja/template.h"
@@ -214,6 +215,54 @@ TEST(JinjaLimitsTest, ObjectsThatHoldEachOtherAreFreed) {
     if (rendered.ok()) {
       EXPECT_EQ(rendered->text, "") << source;
     }
+  }
+}
+
+// A dict's JSON is kept with it. Neither what it costs nor whether it is allowed depends on who asked for it before.
+TEST(JinjaLimitsTest, JsonThatIsKeptCostsWhatMakingItDoes) {
+  const auto parsed = Template::Parse("{% for m in messages %}{{ m | tojson }}{% endfor %}");
+  ASSERT_TRUE(parsed.ok());
+  RenderOptions options;
+  const auto json = base::ParseJson(R"([{"role": "user", "content": "a\u00e9"}, {"n": [1, 2.5, {"x": null}]}, {}])");
+  options.variables.emplace_back("messages", FromJson(*json, 3));
+  const auto least = [&](uint64_t Limits::* limit) {
+    for (uint64_t value = 1;; ++value) {
+      options.limits = {};
+      options.limits.*limit = value;
+      const auto rendered = (*parsed)->Render(options);
+      if (rendered.ok()) return value;
+      EXPECT_EQ(rendered.status().code(), absl::StatusCode::kResourceExhausted);
+    }
+  };
+  // The first search makes it within failing renderings, the later ones find it made.
+  const uint64_t steps = least(&Limits::steps), bytes = least(&Limits::bytes);
+  EXPECT_EQ(least(&Limits::steps), steps);
+  EXPECT_EQ(least(&Limits::bytes), bytes);
+  RenderOptions fresh;
+  fresh.variables.emplace_back("messages", FromJson(*json, 3));
+  fresh.limits.steps = steps - 1;
+  EXPECT_FALSE((*parsed)->Render(fresh).ok());
+  fresh.limits.steps = steps;
+  EXPECT_TRUE((*parsed)->Render(fresh).ok());
+  fresh.variables.back().second = FromJson(*json, 3);
+  fresh.limits = {};
+  fresh.limits.bytes = bytes - 1;
+  EXPECT_FALSE((*parsed)->Render(fresh).ok());
+  fresh.limits.bytes = bytes;
+  EXPECT_TRUE((*parsed)->Render(fresh).ok());
+}
+
+TEST(JinjaLimitsTest, ThreadsThatPrintTheSameDictGetTheSameText) {
+  const auto parsed = Template::Parse("{{ tool | tojson }}");
+  ASSERT_TRUE(parsed.ok());
+  for (int round = 0; round < 50; ++round) {
+    RenderOptions options;
+    options.variables.emplace_back("tool", FromJson(base::json::object{{"name", "f"}, {"round", round}}, 3));
+    std::vector<std::string> texts(4);
+    std::vector<std::thread> threads;
+    for (std::string& text : texts) threads.emplace_back([&] { text = (*parsed)->Render(options)->text; });
+    for (std::thread& thread : threads) thread.join();
+    for (const std::string& text : texts) EXPECT_EQ(text, absl::StrCat(R"({"name": "f", "round": )", round, "}"));
   }
 }
 

@@ -4,9 +4,9 @@
 
 #include <iostream>
 
+#include "base/process_memory.h"
 #include "makers.h"
 #include "model/parameters.h"
-#include "trainer/process_memory.h"
 #include "trainer/trainer.h"
 
 namespace ingot::trainer {
@@ -66,14 +66,14 @@ TEST(DeepEpisode, OfTwoHundredThousandTokensTrainsWithinItsPrintedBound) {
   EXPECT_THAT(std::string(refused.status().message()), ::testing::HasSubstr("set trainer.recompute_prefix"));
 
   options.checkpoint_layers = options.recompute_prefix = true;
-  ASSERT_TRUE(ResetPeakMemory());
-  const int64_t before = ResidentMemory();
+  ASSERT_TRUE(base::ResetPeakMemory());
+  const int64_t before = base::ResidentMemory();
   const auto trainer = Trainer::Create(options, config, parameters);
   ASSERT_TRUE(trainer.ok()) << trainer.status();
   const auto report = (*trainer)->TrainStep(batch);
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_EQ(report->metrics.at("trainer/skipped"), 0);
-  const double held = static_cast<double>(PeakMemory() - before);
+  const double held = static_cast<double>(base::PeakMemory() - before);
   const double predicted = report->metrics.at("perf/memory_predicted_bytes");
   std::cout << "depth " << kDepth << ", " << report->metrics.at("tree/parts") << " parts: predicted "
             << predicted * 1e-6 << " MB, held " << held * 1e-6 << " MB, limit " << options.memory_limit_mb << " MiB, "

@@ -10,12 +10,12 @@
 #include <array>
 #include <iostream>
 
+#include "base/process_memory.h"
 #include "counting_malloc.h"
 #include "makers.h"
 #include "tiny_model.h"
 #include "trainer/adamw.h"
 #include "trainer/forest_pass.h"
-#include "trainer/process_memory.h"
 #include "trainer/trainer.h"
 #include "tree/cut.h"
 #include "tree/shapes.h"
@@ -114,17 +114,17 @@ class PredictedMemory : public ::testing::TestWithParam<Case> {};
 
 TEST_P(PredictedMemory, IsNearWhatIsInUse) {
   at::set_num_threads(1);
-  ReturnFreedMemory();
+  base::ReturnFreedMemory();
   Step step(GetParam());
   const MemoryNeed need = step.Predicted();
   const auto predicted = static_cast<double>(need.step());
   step.Run();  // what libraries keep for themselves is there from now on
-  const bool resident_known = ResetPeakMemory();
+  const bool resident_known = base::ResetPeakMemory();
   testing::ResetPeakLive();
-  const int64_t live = testing::LiveBytes(), resident = ResidentMemory();
+  const int64_t live = testing::LiveBytes(), resident = base::ResidentMemory();
   step.Run();
   const auto in_use = static_cast<double>(testing::PeakLiveBytes() - live);
-  const auto held = static_cast<double>(PeakMemory() - resident);
+  const auto held = static_cast<double>(base::PeakMemory() - resident);
   std::cout << absl::StrFormat("predicted / in use %.3f, predicted / held %.3f: ", predicted / in_use, predicted / held)
             << need.Describe() << absl::StrFormat("; in use %.4g GB, held %.4g GB\n", in_use * 1e-9, held * 1e-9);
   if (testing::CountsMalloc()) {
@@ -169,6 +169,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"Plain", kPlain, "dialogue-8", 0.125, 128, true, false},
                       Case{"Words", kWords, "group-4-1k", 0.25, 512, false, false},
                       Case{"Words", kWords, "dialogue-8", 0.125, 256, true, false},
+                      Case{"Words", kWords, "group-4-1k", 0.25, 100000, true, false, at::kBFloat16},
                       Case{"Words", kWords, "dialogue-4", 0.0625, 256, false, false, at::kBFloat16}),
     [](const auto& info) { return NameOf(info.param, info.index); });
 
@@ -208,6 +209,17 @@ TEST(MemoryLimit, RefusesARunThatCannotFitWithTheNumbers) {
 }
 
 // The run's one micro-batch fits; a step whose path keeps many of them does not, and changes nothing.
+// A model of petabytes has no weights yet, and must not be given any.
+TEST(MemoryLimit, RefusesAShapeBeforeThereAreWeights) {
+  model::ModelConfig config = kWide;
+  config.hidden_size = config.intermediate_size = 1 << 20;
+  config.num_hidden_layers = 1000;
+  const absl::Status refused = Trainer::CheckFits({}, config, at::kCPU);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted) << refused;
+  EXPECT_THAT(std::string(refused.message()), ::testing::HasSubstr("GB"));
+  EXPECT_TRUE(Trainer::CheckFits({}, kWide, at::kCPU).ok());
+}
+
 TEST(MemoryLimit, RefusesAStepThatCannotFitBeforeItRuns) {
   TrainerOptions options;
   options.memory_limit_mb = 1;

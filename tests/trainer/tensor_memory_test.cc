@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "trainer/process_memory.h"
+#include "base/process_memory.h"
 
 namespace ingot::trainer {
 namespace {
@@ -34,14 +34,14 @@ TEST_F(TensorMemoryTest, SeveralFreedBlocksMakeALargeOne) {
   std::vector<at::Tensor> parts;
   for (int i = 0; i < 4; ++i) parts.push_back(Filled(8 * kMega, 1));
   EXPECT_EQ(TensorMemoryNow().live, 32 * kMega);
-  const int64_t resident = ResidentMemory();
+  const int64_t resident = base::ResidentMemory();
   parts.clear();
   EXPECT_EQ(TensorMemoryNow().live, 0);
   EXPECT_EQ(TensorMemoryNow().kept, 32 * kMega);
   const at::Tensor whole = Filled(30 * kMega, 2);
   EXPECT_TRUE(IsFilled(whole, 2));
   EXPECT_EQ(TensorMemoryNow().kept, 2 * kMega);
-  EXPECT_LT(ResidentMemory(), resident + kMega) << "pages were moved, none is new";
+  EXPECT_LT(base::ResidentMemory(), resident + kMega) << "pages were moved, none is new";
 }
 
 TEST_F(TensorMemoryTest, APartOfABlockServesASmallTensor) {
@@ -53,11 +53,11 @@ TEST_F(TensorMemoryTest, APartOfABlockServesASmallTensor) {
 
 TEST_F(TensorMemoryTest, ReleaseGivesBackWhatNoTensorHolds) {
   const at::Tensor held = Filled(8 * kMega, 5);
-  const int64_t before = ResidentMemory();
+  const int64_t before = base::ResidentMemory();
   Filled(64 * kMega, 1);
-  EXPECT_GT(ResidentMemory(), before + 60 * kMega);
+  EXPECT_GT(base::ResidentMemory(), before + 60 * kMega);
   ReleaseTensorMemory();
-  EXPECT_LT(ResidentMemory(), before + 4 * kMega);
+  EXPECT_LT(base::ResidentMemory(), before + 4 * kMega);
   EXPECT_EQ(TensorMemoryNow().kept, 0);
   EXPECT_TRUE(IsFilled(held, 5));
 }
@@ -103,7 +103,7 @@ TEST_F(TensorMemoryTest, TakesBackWhatCameFromTheAllocatorBefore) {
 TEST_F(TensorMemoryTest, TensorsKeepWhatIsTheirsAndThereIsNeverMoreThanWasInUse) {
   constexpr int kThreads = 3;
   constexpr int64_t kMost = 48 * kMega;  // of a thread
-  const int64_t resident = ResidentMemory();
+  const int64_t resident = base::ResidentMemory();
   std::vector<std::thread> threads;
   for (int thread = 0; thread < kThreads; ++thread) {
     threads.emplace_back([thread] {
@@ -128,8 +128,8 @@ TEST_F(TensorMemoryTest, TensorsKeepWhatIsTheirsAndThereIsNeverMoreThanWasInUse)
   const TensorMemory memory = TensorMemoryNow();
   EXPECT_EQ(memory.live, 0);
   EXPECT_LE(memory.kept, kThreads * (kMost + kMost / 4));  // sizes are rounded up
-  ResetPeakMemory();                                       // gives back what small tensors left on the heap
-  EXPECT_LT(ResidentMemory() - resident, memory.kept + 24 * kMega);
+  base::ResetPeakMemory();                                 // gives back what small tensors left on the heap
+  EXPECT_LT(base::ResidentMemory() - resident, memory.kept + 24 * kMega);
 }
 
 }  // namespace

@@ -237,7 +237,7 @@ at::Tensor AnyLinear(const at::Tensor& x, const at::Tensor& weight, const at::Te
 void AddEmbeddingGradient(const at::Tensor& ids, const at::Tensor& grad, const at::Tensor& weight) {
   const at::NoGradGuard no_history;
   at::Tensor& by_weight = weight.mutable_grad();
-  if (!weight.is_cpu()) {  // sums in fp32, in a fixed order
+  if (!weight.is_cpu()) {
     at::Tensor all = at::embedding_dense_backward(grad, ids, weight.size(0), /*padding_idx=*/-1, false);
     by_weight = by_weight.defined() ? by_weight.add_(all) : all;
     return;

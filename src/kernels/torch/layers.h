@@ -11,8 +11,9 @@
 namespace ingot::kernels {
 
 // Adds the gradient of an embedding's result, grad [rows, n] of the tokens ids (int64 [rows]), to the .grad of its
-// weight [vocab, n]: a token's is summed over its occurrences, in fp32 of bf16, for thousands added up in bf16 stop
-// growing after a few hundred. On the CPU only the rows that occur are read and written.
+// weight [vocab, n]. On the CPU a token's is summed over its occurrences and what is there in fp32 of bf16, for
+// thousands added up in bf16 stop growing after a few hundred; of a .grad that is there, the rows that occur alone are
+// read and written. Elsewhere ATen sums.
 void AddEmbeddingGradient(const at::Tensor& ids, const at::Tensor& grad, const at::Tensor& weight);
 
 // x [rows, in], weight [out, in], bias [out] or undefined -> [rows, out].

@@ -124,18 +124,20 @@ PromptRendering Interpreter::RunToPrompt(int flag, size_t common, bool prompted,
       refused = thrown;
     }
   };
-  finish(!prompted);
+  finish(false);
   const std::string other(root_out_.Since(parting));
-  finish(prompted);
+  std::optional<StrBuilder> without;
+  if (!prompted) without = root_out_;
+  finish(true);
   PromptRendering out;
   if (!refused.has_value()) {
-    const std::string_view own = root_out_.Since(parting), with = prompted ? own : other;
+    const std::string_view with = root_out_.Since(parting);
     const auto same =
-        static_cast<size_t>(std::mismatch(own.begin(), own.end(), other.begin(), other.end()).first - own.begin());
+        static_cast<size_t>(std::mismatch(with.begin(), with.end(), other.begin(), other.end()).first - with.begin());
     out.prompt_begin = parting.bytes + same;
     out.prompt = with.substr(same);
   }
-  Str text = root_out_.Build();
+  Str text = (prompted ? root_out_ : *without).Build();
   out.rendered = {std::move(text.bytes), std::move(text.marks), std::move(passes_), std::move(generations_)};
   return out;
 }

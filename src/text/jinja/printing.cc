@@ -100,8 +100,11 @@ class JsonPrinter {
  public:
   JsonPrinter(const JsonStyle& style, StrBuilder& out) : style_(style), out_(out) {}
 
+  uint64_t values() const { return values_; }
+
   void Print(const Value& value) {
     ChargeSteps(1);
+    ++values_;
     if (value.is_str()) {
       Text(*value.str());
     } else if (value.is_dict()) {
@@ -129,7 +132,7 @@ class JsonPrinter {
       std::stable_sort(fields.begin(), fields.end(),
                        [](const auto* a, const auto* b) { return Compare(a->first, b->first, "<") == -1; });
     }
-    out_.Append('{');
+    out_.Append("{");
     ++level_;
     for (size_t i = 0; i < fields.size(); ++i) {
       if (i > 0) Separator(style_.item_separator, style_.indent ? "," : ", ");
@@ -140,7 +143,7 @@ class JsonPrinter {
     }
     --level_;
     NewLine();
-    out_.Append('}');
+    out_.Append("}");
   }
 
  private:
@@ -185,7 +188,7 @@ class JsonPrinter {
 
   void PrintList(const std::vector<Value>& items) {
     if (items.empty()) return out_.Append("[]");
-    out_.Append('[');
+    out_.Append("[");
     ++level_;
     for (size_t i = 0; i < items.size(); ++i) {
       if (i > 0) Separator(style_.item_separator, style_.indent ? "," : ", ");
@@ -194,12 +197,13 @@ class JsonPrinter {
     }
     --level_;
     NewLine();
-    out_.Append(']');
+    out_.Append("]");
   }
 
   const JsonStyle& style_;
   StrBuilder& out_;
   int level_ = 0;
+  uint64_t values_ = 0;
 };
 
 }  // namespace
@@ -266,21 +270,29 @@ StrPtr ToStr(const Value& value) {
   return out.Take();
 }
 
-const StrPtr& Dict::Json() const {
-  std::call_once(json_made_, [this] {
-    StrBuilder out;
-    JsonPrinter({}, out).PrintDict(*this);
-    json_ = out.Take();
-  });
-  return json_;
+Dict::~Dict() { delete json_.load(); }
+
+StrPtr Dict::Json() const {
+  const Printed* printed = json_.load();
+  if (printed != nullptr) {
+    ChargeSteps(printed->values);
+    ChargeBytes(sizeof(Str) + printed->text->bytes.size());
+    return printed->text;
+  }
+  StrBuilder out;
+  const JsonStyle plain;
+  JsonPrinter printer(plain, out);
+  printer.PrintDict(*this);
+  Str text = out.Build();
+  text.bytes.shrink_to_fit();  // it stays as long as the dict
+  text.marks.shrink_to_fit();
+  auto made = std::make_unique<const Printed>(Printed{std::make_shared<const Str>(std::move(text)), printer.values()});
+  if (json_.compare_exchange_strong(printed, made.get())) printed = made.release();
+  return printed->text;
 }
 
 StrPtr ToJson(const Value& value, const JsonStyle& style) {
-  if (value.is_dict() && style.Plain()) {
-    const StrPtr text = value.dict()->Json();
-    ChargeBytes(text->bytes.size());
-    return text;
-  }
+  if (value.is_dict() && style.Plain()) return value.dict()->Json();
   StrBuilder out;
   JsonPrinter(style, out).Print(value);
   return out.Take();

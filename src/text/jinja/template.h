@@ -55,10 +55,11 @@ struct Rendered {
 
 // A conversation with or without the prompt for an answer, and what that prompt is.
 struct PromptRendering {
-  Rendered rendered;         // as asked for
-  size_t prompt_begin = 0;   // where the texts with and without the prompt part
-  std::string prompt;        // the one with it from there on
-  absl::Status with_prompt;  // not OK: the template refuses to go on from the conversation, and there is no prompt
+  Rendered rendered;        // as asked for
+  size_t prompt_begin = 0;  // where the texts with and without the prompt part; where they do not, their end
+  std::string prompt;       // the one with it from there on
+  absl::Status
+      with_prompt;  // not OK: the template refuses to go on from the conversation; no prompt, which begins at 0
 };
 
 struct FlagSplit;

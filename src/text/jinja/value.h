@@ -6,9 +6,9 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -114,12 +114,20 @@ struct Dict {
   const Value* Find(std::string_view key) const;
 
   // Its json.dumps in the style that templates print tools and arguments in: made when first asked for and kept, for a
-  // conversation's are printed at every turn.
-  const StrPtr& Json() const;
+  // conversation's are printed at every turn. Charged as if it were made each time.
+  StrPtr Json() const;
+
+  Dict() = default;
+  ~Dict();
+  Dict(const Dict&) = delete;
+  Dict& operator=(const Dict&) = delete;
 
  private:
-  mutable std::once_flag json_made_;
-  mutable StrPtr json_;
+  struct Printed {
+    StrPtr text;
+    uint64_t values;  // gone over
+  };
+  mutable std::atomic<const Printed*> json_{nullptr};  // of threads that make it at once, one's is kept
 };
 
 // Builds a Dict; a key that is there keeps its place and takes the new value. Fails on a key that Python cannot hash.

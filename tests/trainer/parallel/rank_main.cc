@@ -14,9 +14,9 @@
 
 #include "../makers.h"
 #include "../tiny_model.h"
+#include "base/process_memory.h"
 #include "trainer/memory.h"
 #include "trainer/parallel/rank_memory.h"
-#include "trainer/process_memory.h"
 #include "trainer/trainer.h"
 
 namespace ingot::trainer {
@@ -68,9 +68,9 @@ absl::Status RunRank(const RankOptions& rank_options, int64_t steps, const std::
   }
   if (dtype != nullptr) options.dtype = dtype;
   const auto config = sharding == nullptr ? TinyConfig() : WideConfig(layers);
-  const int64_t before = ResidentMemory();
+  const int64_t before = base::ResidentMemory();
   INGOT_ASSIGN_OR_RETURN(const auto trainer, StartOrResume(options, config, folder, group));
-  const int64_t started = PeakMemory() - before;
+  const int64_t started = base::PeakMemory() - before;
   INGOT_RETURN_IF_ERROR(group->leads() ? Lead(*trainer, steps, folder) : trainer->Follow());
   if (sharding == nullptr) return absl::OkStatus();
   const tree::ForestPart part = UncutPart(options.micro_batch_tokens);
@@ -82,7 +82,7 @@ absl::Status RunRank(const RankOptions& rank_options, int64_t steps, const std::
   const auto say = [](int64_t bytes) { return static_cast<long long>(bytes); };
   const int64_t to_start = weights + need.optimizer + need.copies;
   std::printf("rank %d started %lld of %lld held %lld of %lld\n", group->rank(), say(started), say(to_start),
-              say(PeakMemory() - before), say(need.total()));
+              say(base::PeakMemory() - before), say(need.total()));
   std::fflush(stdout);
   return absl::OkStatus();
 }

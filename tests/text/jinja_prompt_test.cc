@@ -69,7 +69,7 @@ bool Check(const std::string& source, RenderOptions options) {
 
 const char kLoop[] = "{% for m in messages %}<{{ m.role + '>' + m.content }}{% endfor %}";
 
-TEST(JinjaBothTest, EndingsAreThoseOfTwoRenderings) {
+TEST(JinjaPromptTest, EndingsAreThoseOfTwoRenderings) {
   const std::string loop = kLoop;
   const std::vector<std::string> sources = {
       loop + "{% if add_generation_prompt %}<assistant>{% endif %}",
@@ -99,7 +99,7 @@ TEST(JinjaBothTest, EndingsAreThoseOfTwoRenderings) {
   }
 }
 
-TEST(JinjaBothTest, EndingsOfKnownTemplates) {
+TEST(JinjaPromptTest, EndingsOfKnownTemplates) {
   std::ifstream file(INGOT_SOURCE_DIR "/tests/text/testdata/jinja_cases.json");
   std::stringstream json;
   json << file.rdbuf();
@@ -118,7 +118,7 @@ TEST(JinjaBothTest, EndingsOfKnownTemplates) {
   EXPECT_GT(rendered, 100);
 }
 
-TEST(JinjaBothTest, EndingsOfRandomTemplates) {
+TEST(JinjaPromptTest, EndingsOfRandomTemplates) {
   const std::vector<std::string> pieces = {"{% if add_generation_prompt %}",
                                            "{% if x %}",
                                            "{% endif %}",

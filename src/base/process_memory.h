@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace ingot::trainer {
+namespace ingot::base {
 
 // Bytes that can still be had on this machine: the kernel's estimate, or what the control group leaves, if that is
 // less. The largest number where neither can be read.
@@ -20,4 +20,4 @@ bool ResetPeakMemory();
 // stands between what it freed: the process then holds far more than is in use.
 void ReturnFreedMemory();
 
-}  // namespace ingot::trainer
+}  // namespace ingot::base

@@ -1,4 +1,4 @@
-#include "trainer/process_memory.h"
+#include "base/process_memory.h"
 
 #include <malloc.h>
 
@@ -8,7 +8,7 @@
 #include <limits>
 #include <string>
 
-namespace ingot::trainer {
+namespace ingot::base {
 namespace {
 
 // The number behind `key` of a file like /proc/meminfo, in bytes; -1: not there.
@@ -53,4 +53,4 @@ void ReturnFreedMemory() {
   mallopt(M_TRIM_THRESHOLD, 4 * kLeast);
 }
 
-}  // namespace ingot::trainer
+}  // namespace ingot::base
