@@ -161,9 +161,11 @@ int main(int argc, char** argv) {
       ->allow_extra_args(false);
   attention->add_option("--dtype", bench_args.dtypes, "bf16 or fp32 (repeatable); default: both")
       ->allow_extra_args(false);
-  attention->add_option("--threads", bench_args.threads, "compute threads; 0: torch's default")->capture_default_str();
+  attention->add_option("--threads", bench_args.threads, "compute threads; 0: torch's default")
+      ->check(CLI::Range(0, 4096))
+      ->capture_default_str();
   attention->add_option("--instruction-set", bench_args.instruction_set,
-                        "avx512bf16, avx512, avx2 or portable in place of the machine's own");
+                        "amx, avx512bf16, avx512, avx2 or portable in place of the machine's own");
   attention->add_option("--repeat", bench_args.repeat, "rounds; every figure is their median")->capture_default_str();
   attention->callback([&] { code = ingot::app::BenchAttention(bench_args, std::cout, std::cerr); });
 
@@ -187,7 +189,9 @@ int main(int argc, char** argv) {
   tree->add_flag("--checkpoint-layers", tree_bench.checkpoint_layers, "keep layer inputs alone");
   tree->add_flag("--recompute-prefix", tree_bench.recompute_prefix, "run what later parts see twice");
   tree->add_flag("!--no-baselines", tree_bench.baselines, "the tree alone");
-  tree->add_option("--threads", bench_args.threads, "compute threads; 0: torch's default")->capture_default_str();
+  tree->add_option("--threads", bench_args.threads, "compute threads; 0: torch's default")
+      ->check(CLI::Range(0, 4096))
+      ->capture_default_str();
   tree->callback([&] { code = ingot::app::BenchTree(tree_bench, bench_args.threads, std::cout, std::cerr); });
 
   auto* config = app.add_subcommand("config", "check a configuration or explain its keys");

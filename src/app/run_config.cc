@@ -6,10 +6,22 @@
 #include <thread>
 
 #include "app/role_schemas.h"
+#include "dataset/jsonl.h"
 #include "trainer/presets.h"
 
 namespace ingot::app {
 namespace {
+
+// The key that `data: FILE` stands for, by the file's first line: preference pairs or conversations.
+absl::StatusOr<std::string> SupervisedKeyOf(const std::string& path) {
+  std::string key;
+  const absl::Status read = dataset::ReadJsonl(path, {}, [&](int64_t, std::string_view, const base::json::value& line) {
+    key = base::Find(line, "chosen") != nullptr ? "data.dpo" : "data.sft";
+    return absl::CancelledError("the first line is enough");
+  });
+  if (!key.empty()) return key;
+  return read.ok() ? absl::InvalidArgumentError(path + ": there is no line in it") : read;
+}
 
 void BindRun(base::Schema& schema, RunConfig& config) {
   schema.Field("run.name", &config.name, "names the run; its folder is run.root/run.name");
@@ -28,6 +40,7 @@ void BindRun(base::Schema& schema, RunConfig& config) {
                "compute threads of rollout and trainer together; 0: all cores");
   schema.Field("compute.rollout_threads", &config.rollout_threads,
                "of those, the engine's when both run in one process; 0: half, rounded up");
+  schema.Shorthand("data", SupervisedKeyOf);
   schema.Field("data.tasks", &config.tasks,
                "JSONL of training tasks, one object per line; empty: supervised training alone, without agents");
   schema.Field("data.sft", &config.sft_data, "JSONL of conversations for the supervised stage; empty: none");

@@ -307,6 +307,12 @@ absl::Status Schema::Load(const YAML::Node& node, const std::string& prefix, con
           absl::StrCat(place, ": unknown key '", key, "'; the nearest known key is '", Nearest(key, true), "'"));
     }
     if (item.second.IsNull()) continue;
+    if (const auto word = shorthands_.find(key); word != shorthands_.end() && item.second.IsScalar()) {
+      const absl::StatusOr<std::string> meant = word->second(item.second.Scalar());
+      if (!meant.ok()) return Annotate(meant.status(), absl::StrCat(place, ": ", key));
+      INGOT_RETURN_IF_ERROR(SetEntry(*meant, item.second, place));
+      continue;
+    }
     if (!item.second.IsMap()) {
       return absl::InvalidArgumentError(absl::StrCat(place, ": ", key, ": expected a mapping of keys"));
     }
@@ -314,6 +320,18 @@ absl::Status Schema::Load(const YAML::Node& node, const std::string& prefix, con
   }
   return absl::OkStatus();
 }
+
+absl::Status Schema::SetEntry(const std::string& key, const YAML::Node& value, const std::string& origin) {
+  for (const auto& entry : entries_) {
+    if (entry->key != key) continue;
+    if (const absl::Status status = entry->set(value); !status.ok()) return Annotate(status, origin);
+    entry->origin = origin;
+    return absl::OkStatus();
+  }
+  return absl::InternalError(absl::StrCat(origin, ": stands for '", key, "', which is no key"));
+}
+
+void Schema::Shorthand(const std::string& section, KeyOfWord key_of) { shorthands_[section] = std::move(key_of); }
 
 absl::Status Schema::LoadList(ListEntry& list, const YAML::Node& node, const std::string& file) {
   list.clear();
@@ -337,8 +355,13 @@ absl::Status Schema::Set(const std::string& assignment) {
   if (equals == std::string::npos || equals == 0) {
     return absl::InvalidArgumentError(absl::StrCat("--set ", assignment, ": expected KEY=VALUE"));
   }
-  const std::string key = assignment.substr(0, equals);
+  std::string key = assignment.substr(0, equals);
   const std::string origin = absl::StrCat("--set ", key);
+  if (const auto word = shorthands_.find(key); word != shorthands_.end()) {
+    const absl::StatusOr<std::string> meant = word->second(assignment.substr(equals + 1));
+    if (!meant.ok()) return Annotate(meant.status(), origin);
+    key = *meant;
+  }
   const auto entry =
       std::find_if(entries_.begin(), entries_.end(), [&](const auto& candidate) { return candidate->key == key; });
   const auto list =

@@ -53,6 +53,10 @@ class Schema {
   void Choice(const std::string& key, std::string* field, const std::vector<std::string>& names,
               const std::string& doc);
 
+  // What a word in the place of a whole section means: the key of the section that it is the value of.
+  using KeyOfWord = std::function<absl::StatusOr<std::string>(const std::string& word)>;
+  void Shorthand(const std::string& section, KeyOfWord key_of);
+
   // A list of mappings. `bind(element_schema, element)` binds one element's keys; the file's list replaces the default.
   template <typename T>
   void List(const std::string& key, std::vector<T>* field, std::function<void(Schema&, T&)> bind,
@@ -103,6 +107,7 @@ class Schema {
   struct ListEntry;
   absl::Status Load(const YAML::Node& node, const std::string& prefix, const std::string& file);
   absl::Status LoadList(ListEntry& list, const YAML::Node& node, const std::string& file);
+  absl::Status SetEntry(const std::string& key, const YAML::Node& value, const std::string& origin);
   // In the order they were bound, lists last.
   std::vector<std::pair<std::string, YAML::Node>> Values() const;
   // Of all keys, and of the sections that hold them where one may stand.
@@ -116,6 +121,7 @@ class Schema {
 
   std::vector<std::unique_ptr<Entry>> entries_;  // in the order they were bound
   std::vector<std::unique_ptr<ListEntry>> lists_;
+  std::map<std::string, KeyOfWord> shorthands_;  // by section
 };
 
 // "did you mean" distance: Levenshtein.

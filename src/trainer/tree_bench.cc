@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 
 #include "base/process_memory.h"
 #include "model/parameters.h"
@@ -244,6 +245,15 @@ class ShapeBench {
                            *std::max_element(wall.begin(), wall.end()), bound.wall, bound.wall / step.wall, step.cpu,
                            bound.cpu, bound.cpu / step.cpu, static_cast<double>(v.forest.size()) / step.wall,
                            v.peak_bytes, need.step()));
+    }
+    if (!o_.baselines) {
+      std::vector<int32_t> all(batch_.calls.size());
+      std::iota(all.begin(), all.end(), 0);
+      const StepWork separate = UnmergedWork(batch_.calls, all, batch_.loss_tokens);
+      const double bound = BoundSeconds(config_, separate, rates).wall;
+      emit(Common("least_speedup") +
+           absl::StrFormat(R"("against":"separate","tokens":%d,"bound_seconds":%.4f,"least_speedup":%.2f})",
+                           separate.rows, bound, bound / seconds[0].wall));
     }
     for (size_t i = 1; i < variants_.size(); ++i) {
       const double difference = std::abs(variants_[i].result.loss - variants_[0].result.loss);

@@ -33,8 +33,9 @@ struct TreeBenchOptions {
 // "bound_seconds", "of_bound" (bound over seconds), the same by processor time ("cpu_..."), "tokens_per_second",
 // "peak_bytes" (resident, above what was held before the step), "predicted_bytes"; then a figure "speedup" per
 // baseline: "speedup" (its seconds over the tree's), "cpu_speedup", "speedup_bound" (its seconds over the tree's
-// bound), and "loss_difference", relative, between it and the tree. All name shape, scale, model and settings; nothing
-// is extrapolated. Throws c10::Error. INVALID_ARGUMENT: an option or shape is wrong.
+// bound), and "loss_difference", relative, between it and the tree. Without baselines a figure "least_speedup" in their
+// place: the bound of one sample per request over the tree's seconds. All name shape, scale, model and settings;
+// nothing is extrapolated. Throws c10::Error. INVALID_ARGUMENT: an option or shape is wrong.
 absl::Status RunTreeBench(const TreeBenchOptions& options, const std::function<void(const std::string&)>& emit);
 
 }  // namespace ingot::trainer

@@ -51,6 +51,23 @@ TEST_F(DataFiles, EachIsReadAndNamedWithItsKey) {
   EXPECT_THAT(Error(config), HasSubstr("eval.tasks: " + bad + ":2"));
 }
 
+TEST_F(DataFiles, AFileInThePlaceOfDataIsSupervisedByWhatItsFirstLineIs) {
+  const std::string conversations = File("c.jsonl", "\n{\"messages\": [{\"role\": \"user\", \"content\": \"q\"}]}\n");
+  const std::string pairs = File("p.jsonl", "{\"prompt\": [], \"chosen\": [], \"rejected\": []}\n");
+  const auto loaded = [&](const std::string& data) {
+    return LoadRunConfig(File("run.yaml", "run: {name: x}\ndata: " + data + "\n"), {});
+  };
+  const auto sft = loaded(conversations), dpo = loaded(pairs);
+  ASSERT_TRUE(sft.ok() && dpo.ok()) << sft.status() << dpo.status();
+  EXPECT_EQ(sft->config->sft_data, conversations);
+  EXPECT_EQ(sft->config->dpo_data, "");
+  EXPECT_EQ(dpo->config->dpo_data, pairs);
+  EXPECT_EQ(dpo->config->sft_data, "");
+  for (const std::string& bad : {folder_ + "/none.jsonl", File("empty.jsonl", "\n"), File("bad.jsonl", "{\n")}) {
+    EXPECT_THAT(std::string(loaded(bad).status().message()), AllOf(HasSubstr("run.yaml:2: data: "), HasSubstr(bad)));
+  }
+}
+
 TEST_F(DataFiles, NoMoreTasksAreHeldOutThanAnEvaluationMayHave) {
   RunConfig config;
   config.eval.tasks = File("held_out.jsonl", "{\"task_id\": \"a\"}\n{\"task_id\": \"b\"}\n");

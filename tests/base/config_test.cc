@@ -55,6 +55,30 @@ std::string ErrorOf(const std::string& yaml) {
   return std::string(status.message());
 }
 
+TEST(ConfigTest, AWordMayStandForASection) {
+  const auto bind = [](Options& options) {
+    Schema schema = Bind(options);
+    schema.Shorthand("run", [](const std::string& word) -> absl::StatusOr<std::string> {
+      if (word == "bad") return absl::InvalidArgumentError("is bad");
+      return std::string("run.name");
+    });
+    return schema;
+  };
+  Options from_file, from_set, from_section;
+  Schema schema = bind(from_file);
+  ASSERT_TRUE(schema.LoadText("device: cpu\nrun: here", "run.yaml").ok());
+  EXPECT_EQ(from_file.name, "here");
+  EXPECT_EQ(schema.Origin("run.name"), "run.yaml:2");
+  EXPECT_THAT(schema.EffectiveYaml(), HasSubstr("name: here"));
+  EXPECT_TRUE(bind(from_set).Set("run=there").ok());
+  EXPECT_EQ(from_set.name, "there");
+  EXPECT_TRUE(bind(from_section).LoadText("run: {name: mine}", "run.yaml").ok());
+  EXPECT_EQ(from_section.name, "mine");
+  EXPECT_EQ(bind(from_file).LoadText("run: bad", "run.yaml").message(), "run.yaml:1: run: is bad");
+  EXPECT_EQ(bind(from_file).Set("run=bad").message(), "--set run: is bad");
+  EXPECT_THAT(std::string(bind(from_file).LoadText("run: [a]", "run.yaml").message()), HasSubstr("a mapping of keys"));
+}
+
 TEST(ConfigTest, SaysWhatDiffersFromAnotherOfTheSameKeys) {
   Options ours, theirs;
   Schema schema = Bind(ours), other = Bind(theirs);
