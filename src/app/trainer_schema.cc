@@ -75,7 +75,8 @@ void BindStep(base::Schema& schema, trainer::TrainerOptions& o) {
                 "of the weights that are trained (bf16: with fp32 masters and gradient sums); model: as they come");
   schema.Field("trainer.memory_limit_mb", &o.memory_limit_mb,
                "memory of a step, model and optimizer included; one that needs more is refused; 0: what is left");
-  schema.Field("trainer.logits_chunk_elements", &o.logits_chunk_elements, "elements of the logits matrix held at once; in bf16 the gradient by eight times as many beside them");
+  schema.Field("trainer.logits_chunk_elements", &o.logits_chunk_elements,
+               "elements of the logits matrix held at once; in bf16 the gradient by eight times as many beside them");
   schema.Field("trainer.probe_tokens", &o.probe_tokens,
                "freshly sampled tokens scored before each step, for mismatch/*; 0: no probe");
   schema.Field("trainer.checkpoint_every", &o.checkpoint_every,
