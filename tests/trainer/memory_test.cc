@@ -129,7 +129,7 @@ TEST_P(PredictedMemory, IsNearWhatIsInUse) {
             << need.Describe() << absl::StrFormat("; in use %.4g GB, held %.4g GB\n", in_use * 1e-9, held * 1e-9);
   if (testing::CountsMalloc()) {
     EXPECT_GT(in_use, 15e6) << "too little to tell from the rest of the program";
-    // 0.91 to 1.05 where measured, without AVX512; matrix products of other machines may take scratch of their own.
+    // 0.90 to 1.07 where measured; matrix products of other machines may take scratch of their own.
     EXPECT_NEAR(predicted / in_use, 1.0, 0.25);
   }
   // Smaller blocks share a heap whose holes are not in use and yet held (process_memory.h), as some of these steps'
