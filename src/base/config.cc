@@ -278,13 +278,8 @@ absl::Status Schema::Load(const YAML::Node& node, const std::string& prefix, con
     const std::string key = prefix.empty() ? item.first.Scalar() : absl::StrCat(prefix, ".", item.first.Scalar());
     if (!seen.insert(key).second) return absl::InvalidArgumentError(absl::StrCat(place, ": ", key, ": given twice"));
 
-    const auto entry =
-        std::find_if(entries_.begin(), entries_.end(), [&](const auto& candidate) { return candidate->key == key; });
-    if (entry != entries_.end()) {
-      if (absl::Status status = (*entry)->set(item.second); !status.ok()) {
-        return absl::InvalidArgumentError(absl::StrCat(place, ": ", key, ": ", status.message()));
-      }
-      (*entry)->origin = place;
+    if (Entry* const entry = FindEntry(key); entry != nullptr) {
+      INGOT_RETURN_IF_ERROR(SetEntry(*entry, item.second, place, absl::StrCat(place, ": ", key)));
       continue;
     }
     const auto list =
@@ -310,7 +305,7 @@ absl::Status Schema::Load(const YAML::Node& node, const std::string& prefix, con
     if (const auto word = shorthands_.find(key); word != shorthands_.end() && item.second.IsScalar()) {
       const absl::StatusOr<std::string> meant = word->second(item.second.Scalar());
       if (!meant.ok()) return Annotate(meant.status(), absl::StrCat(place, ": ", key));
-      INGOT_RETURN_IF_ERROR(SetEntry(*meant, item.second, place));
+      INGOT_RETURN_IF_ERROR(SetEntry(*FindEntry(*meant), item.second, place, absl::StrCat(place, ": ", key)));
       continue;
     }
     if (!item.second.IsMap()) {
@@ -321,14 +316,18 @@ absl::Status Schema::Load(const YAML::Node& node, const std::string& prefix, con
   return absl::OkStatus();
 }
 
-absl::Status Schema::SetEntry(const std::string& key, const YAML::Node& value, const std::string& origin) {
+Schema::Entry* Schema::FindEntry(const std::string& key) const {
   for (const auto& entry : entries_) {
-    if (entry->key != key) continue;
-    if (const absl::Status status = entry->set(value); !status.ok()) return Annotate(status, origin);
-    entry->origin = origin;
-    return absl::OkStatus();
+    if (entry->key == key) return entry.get();
   }
-  return absl::InternalError(absl::StrCat(origin, ": stands for '", key, "', which is no key"));
+  return nullptr;
+}
+
+absl::Status Schema::SetEntry(Entry& entry, const YAML::Node& value, const std::string& origin,
+                              const std::string& blamed) {
+  if (const absl::Status status = entry.set(value); !status.ok()) return Annotate(status, blamed);
+  entry.origin = origin;
+  return absl::OkStatus();
 }
 
 void Schema::Shorthand(const std::string& section, KeyOfWord key_of) { shorthands_[section] = std::move(key_of); }
@@ -362,11 +361,10 @@ absl::Status Schema::Set(const std::string& assignment) {
     if (!meant.ok()) return Annotate(meant.status(), origin);
     key = *meant;
   }
-  const auto entry =
-      std::find_if(entries_.begin(), entries_.end(), [&](const auto& candidate) { return candidate->key == key; });
+  Entry* const entry = FindEntry(key);
   const auto list =
       std::find_if(lists_.begin(), lists_.end(), [&](const auto& candidate) { return candidate->key == key; });
-  if (entry == entries_.end() && list == lists_.end()) {
+  if (entry == nullptr && list == lists_.end()) {
     return absl::InvalidArgumentError(
         absl::StrCat("--set: unknown key '", key, "'; the nearest known key is '", Nearest(key, false), "'"));
   }
@@ -383,15 +381,11 @@ absl::Status Schema::Set(const std::string& assignment) {
     (*list)->origin = origin;
     return absl::OkStatus();
   }
-  if (absl::Status status = (*entry)->set(value); !status.ok()) return Annotate(status, origin);
-  (*entry)->origin = origin;
-  return absl::OkStatus();
+  return SetEntry(*entry, value, origin, origin);
 }
 
 std::string Schema::Origin(const std::string& key) const {
-  for (const auto& entry : entries_) {
-    if (entry->key == key) return entry->origin;
-  }
+  if (const Entry* const entry = FindEntry(key); entry != nullptr) return entry->origin;
   for (const auto& list : lists_) {
     if (list->key == key) return list->origin;
   }

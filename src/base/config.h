@@ -53,7 +53,7 @@ class Schema {
   void Choice(const std::string& key, std::string* field, const std::vector<std::string>& names,
               const std::string& doc);
 
-  // What a word in the place of a whole section means: the key of the section that it is the value of.
+  // What a word in the place of a whole section means: the key of the section that it is the value of, which is bound.
   using KeyOfWord = std::function<absl::StatusOr<std::string>(const std::string& word)>;
   void Shorthand(const std::string& section, KeyOfWord key_of);
 
@@ -107,7 +107,10 @@ class Schema {
   struct ListEntry;
   absl::Status Load(const YAML::Node& node, const std::string& prefix, const std::string& file);
   absl::Status LoadList(ListEntry& list, const YAML::Node& node, const std::string& file);
-  absl::Status SetEntry(const std::string& key, const YAML::Node& value, const std::string& origin);
+  Entry* FindEntry(const std::string& key) const;
+  // An error begins with what is `blamed`.
+  static absl::Status SetEntry(Entry& entry, const YAML::Node& value, const std::string& origin,
+                               const std::string& blamed);
   // In the order they were bound, lists last.
   std::vector<std::pair<std::string, YAML::Node>> Values() const;
   // Of all keys, and of the sections that hold them where one may stand.
