@@ -128,6 +128,24 @@ def main():
         op, (*small, 0.3), dict(visible_end=group_tree(8, 6, 2)[0], sinks=torch.zeros(4, requires_grad=True), window=9))
     print("opcheck:", report)
     good &= all(v == "SUCCESS" for v in report.values())
+
+    # The same keys and values in pages, as a rollout engine holds them: 24 keys on pages 2, 0 and 3 of 4.
+    q, k, v = (torch.randn(24, h, 8) for h in (4, 2, 2))
+    table = torch.tensor([[2, 0, 3]], dtype=torch.int32)
+    paged = [torch.zeros(4, 8, 2, 8) for _ in range(2)]
+    for pages, rows in zip(paged, (k, v)):
+        pages[table[0].long()] = rows.view(3, 8, 2, 8)
+    report = torch.library.opcheck(op, (q.requires_grad_(True), *(p.requires_grad_(True) for p in paged), 0.3),
+                                   dict(block_table=table, q_offset=0))
+    print("opcheck over pages:", report)
+    good &= all(v == "SUCCESS" for v in report.values())
+    through_pages = op(q, *paged, 0.3, block_table=table, q_offset=0)
+    check("output through pages", difference(through_pages, op(q, k, v, 0.3)), 1e-12)
+    got = torch.autograd.grad(through_pages.square().sum(), (q, paged[0]))
+    k.requires_grad_(True)
+    expected = torch.autograd.grad(op(q, k, v, 0.3).square().sum(), (q, k))
+    check("gradient of q through pages", difference(got[0], expected[0]), 1e-12)
+    check("gradient of k through pages", difference(got[1][table[0].long()].flatten(0, 1), expected[1]), 1e-6)
     return 0 if good else 1
 
 

@@ -1,11 +1,12 @@
 #include "app/bench_command.h"
 
-#include <ATen/Parallel.h>
+
 #include <c10/util/Exception.h>
 
 #include <ostream>
 
 #include "kernels/torch/attention_bench.h"
+#include "kernels/torch/threads.h"
 
 namespace ingot::app {
 
@@ -15,7 +16,7 @@ int BenchAttention(const BenchArgs& args, std::ostream& out, std::ostream& error
   options.dtypes = args.dtypes;
   options.repeat = args.repeat;
   options.instruction_set = args.instruction_set;
-  if (args.threads > 0) at::set_num_threads(args.threads);
+  if (args.threads > 0) kernels::UseThreads(args.threads);
   try {
     kernels::RunAttentionBench(options, [&](const std::string& line) { out << line << std::endl; });
   } catch (const c10::Error& error) {
@@ -26,7 +27,7 @@ int BenchAttention(const BenchArgs& args, std::ostream& out, std::ostream& error
 }
 
 int BenchTree(const trainer::TreeBenchOptions& options, int threads, std::ostream& out, std::ostream& errors) {
-  if (threads > 0) at::set_num_threads(threads);
+  if (threads > 0) kernels::UseThreads(threads);
   absl::Status status;
   try {
     status = trainer::RunTreeBench(options, [&](const std::string& line) { out << line << std::endl; });

@@ -1,7 +1,6 @@
 #include "rollout/torch_runner.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <c10/core/InferenceMode.h>
 
 #include <absl/strings/str_format.h>
@@ -16,6 +15,7 @@
 
 #include "base/mutex.h"
 #include "base/process_memory.h"
+#include "kernels/torch/threads.h"
 #include "kernels/torch/tree_attention.h"
 #include "model/transformer.h"
 
@@ -146,11 +146,7 @@ class TorchRunner final : public ModelRunner {
     const int64_t tied_head = config_.tie_word_embeddings ? config_.vocab_size * config_.hidden_size : 0;
     return (config_.ParameterCount() + tied_head) * static_cast<int64_t>(sizeof(float));
   }
-  void BindThread() override {
-    // The first use of threads on a thread takes over what any thread set last: let that happen before our own setting.
-    (void)at::get_num_threads();
-    at::set_num_threads(threads_);
-  }
+  void BindThread() override { kernels::UseThreads(threads_); }
 
   absl::StatusOr<std::shared_ptr<const LoadedModel>> Load(std::shared_ptr<const weights::Snapshot> snapshot) override {
     try {

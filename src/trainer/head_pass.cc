@@ -7,7 +7,7 @@
 #include <numeric>
 #include <utility>
 
-#include "kernels/torch/tree_attention.h"
+#include "kernels/torch/threads.h"
 #include "kernels/torch/typed.h"
 
 namespace ingot::trainer {

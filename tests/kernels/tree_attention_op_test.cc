@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "kernels/attention_reference.h"
+#include "kernels/torch/threads.h"
 #include "kernels/torch/tree_attention_ops.h"
 
 namespace ingot::kernels {
@@ -99,7 +100,7 @@ TEST(TreeAttentionOp, FailsWhereItIsAskedForAGradientThatItDoesNotHave) {
   const auto [out, lse] = forward.call(q, k, v, 0.4, {}, std::nullopt, {}, {}, {}, {}, 0);
   EXPECT_NE(ErrorOf([&, &o = out] { o.sum().backward(); }).find("no gradient of its own"), std::string::npos);
   const auto grads =
-      backward.call(at::ones_like(q), q, k, v, out.detach(), lse.detach(), 0.4, {}, std::nullopt, {}, {}, 0);
+      backward.call(at::ones_like(q), q, k, v, out.detach(), lse.detach(), 0.4, {}, std::nullopt, {}, {}, {}, {}, 0);
   EXPECT_NE(ErrorOf([&] { std::get<0>(grads).sum().backward(); }).find("differentiable once"), std::string::npos);
   const at::NoGradGuard off;
   EXPECT_FALSE(std::get<0>(forward.call(q, k, v, 0.4, {}, std::nullopt, {}, {}, {}, {}, 0)).requires_grad());
@@ -137,6 +138,22 @@ TEST(TorchParallelFor, RunsOnAsManyThreadsAsTorchHas) {
   });
   EXPECT_TRUE(together);
   at::set_num_threads(before);
+}
+
+// ATen would let a thread's first kernel take over what another thread asked for itself meanwhile.
+TEST(UseThreads, HoldsForItsOwnThreadWhateverOthersSet) {
+  const int before = at::get_num_threads();
+  int during = 0, after = 0;
+  std::thread([&] {
+    UseThreads(1);
+    std::thread([] { UseThreads(2); }).join();
+    TorchParallelFor()(2, [&](int64_t, int64_t) { during = at::get_num_threads(); });
+    at::ones({1000}).sum();
+    after = at::get_num_threads();
+  }).join();
+  EXPECT_EQ(during, 1);
+  EXPECT_EQ(after, 1);
+  UseThreads(before);
 }
 
 TEST(TreeAttentionOp, KnowsItsShapesWithoutData) {
@@ -199,9 +216,71 @@ TEST(TreeAttentionOp, RunsARaggedBatchOverPages) {
   EXPECT_TRUE(at::equal(out.slice(0, 10, 14),
                         TreeAttention(q.slice(0, 10, 14), k.slice(0, 32, 36), v.slice(0, 32, 36), first)));
   EXPECT_TRUE(at::equal(out[14], at::zeros({4, 8})));
-  const at::Tensor leaf = q.clone().requires_grad_(true);
-  const at::Tensor tracked = TreeAttention(leaf, pages(k), pages(v), options);
-  EXPECT_NE(ErrorOf([&] { tracked.sum().backward(); }).find("no gradient over pages"), std::string::npos);
+}
+
+// Three sequences over shuffled pages, two of which share a page, with sinks, trees and a window; against autograd
+// through gathered keys and a dense mask.
+TEST(TreeAttentionOp, DifferentiatesARaggedBatchOverPages) {
+  std::mt19937_64 rng(3);
+  const int64_t page_size = 8, rows = 22;
+  const auto leaf = [](at::IntArrayRef sizes) { return at::randn(sizes, at::kDouble).requires_grad_(true); };
+  const at::Tensor q = leaf({rows, 4, 8}), k = leaf({5, page_size, 2, 8}), v = leaf({5, page_size, 2, 8}),
+                   sinks = leaf({4}), mix = at::randn({rows, 4, 8}, at::kDouble);
+  struct Sequence {
+    int64_t q_begin, q_count, q_offset, keys;
+    std::vector<int64_t> pages;
+  };
+  // The second shares its first page with the first; row 21 is of none.
+  const std::vector<Sequence> all = {{0, 10, 10, 20, {3, 1, 0}}, {10, 8, 7, 15, {3, 4, 0}}, {18, 3, 0, 5, {2, 0, 0}}};
+  const at::Tensor ends = at::zeros({3, 20}, at::kInt), depths = at::zeros({3, 20}, at::kInt);
+  TreeAttentionOptions options;
+  options.scale = 0.4;
+  options.window = 6;
+  options.sinks = sinks;
+  options.visible_end = ends;
+  options.positions = depths;
+  options.block_table = at::zeros({3, 3}, at::kInt);
+  options.sequences = at::zeros({3, 5}, at::kLong);
+  std::vector<at::Tensor> wanted;
+  for (size_t n = 0; n < all.size(); ++n) {
+    const Sequence& s = all[n];
+    const auto at_n = static_cast<int64_t>(n);
+    const std::vector<int32_t> forest = testing::RandomForest(rng, s.keys, 0.15, 0.02);
+    at::Tensor(ends)[at_n].narrow(0, 0, s.keys).copy_(VisibleEnd(forest));
+    at::Tensor(depths)[at_n].narrow(0, 0, s.keys).copy_(VisibleEnd(testing::Depths(forest)));
+    options.block_table[at_n].copy_(at::tensor(s.pages, at::kLong));
+    options.sequences[at_n].copy_(at::tensor({s.q_begin, s.q_count, s.q_offset, s.keys, int64_t{0}}, at::kLong));
+    const at::Tensor pages = at::tensor(s.pages, at::kLong);
+    const auto gathered = [&](const at::Tensor& t) {
+      return t.index_select(0, pages).flatten(0, 1).narrow(0, 0, s.keys).repeat_interleave(2, 1);
+    };
+    const at::Tensor i = at::arange(s.q_offset, s.q_offset + s.q_count).unsqueeze(1),
+                     j = at::arange(s.keys).unsqueeze(0);
+    const at::Tensor end = ends[at_n].narrow(0, 0, s.keys), depth = depths[at_n].narrow(0, 0, s.keys);
+    const at::Tensor far = (depth.narrow(0, s.q_offset, s.q_count).unsqueeze(1) - depth.unsqueeze(0)) >= 6;
+    const at::Tensor hidden = (j > i).logical_or(end.unsqueeze(0) <= i).logical_or(far);
+    const at::Tensor scores =
+        (at::einsum("ihd,jhd->hij", {q.narrow(0, s.q_begin, s.q_count), gathered(k)}) * 0.4)
+            .masked_fill(hidden.unsqueeze(0), -INFINITY);
+    const at::Tensor p = at::cat({scores, sinks.view({4, 1, 1}).expand({4, s.q_count, 1})}, 2).softmax(-1);
+    wanted.push_back(at::einsum("hij,jhd->ihd", {p.slice(2, 0, s.keys), gathered(v)}));
+  }
+  const at::Tensor want = at::cat({at::cat(wanted), at::zeros({1, 4, 8}, at::kDouble)});
+  const auto expected = torch::autograd::grad({(want * mix).sum()}, {q, k, v, sinks});
+  const at::Tensor out = TreeAttention(q, k, v, options);
+  const auto got = torch::autograd::grad({(out * mix).sum()}, {q, k, v, sinks});
+  EXPECT_LT((out - want).abs().max().item<double>(), 1e-13);
+  for (size_t t = 0; t < 4; ++t) {
+    EXPECT_EQ(got[t].sizes(), expected[t].sizes());
+    EXPECT_LT((got[t] - expected[t]).abs().max().item<double>(), 1e-12) << t;
+    EXPECT_GT(expected[t].abs().max().item<double>(), 0.1);
+  }
+  const auto narrow = [&](const at::Tensor& t) { return t.detach().to(at::kBFloat16).requires_grad_(true); };
+  const at::Tensor q16 = narrow(q), k16 = narrow(k), v16 = narrow(v);
+  options.sinks = at::Tensor();
+  TreeAttention(q16, k16, v16, options).sum().backward();
+  EXPECT_EQ(k16.grad().scalar_type(), at::kBFloat16);
+  EXPECT_EQ(k16.grad().sizes(), k.sizes());
 }
 
 TEST(TreeAttentionOp, RefusesArraysThatDoNotFit) {

@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "kernels/layers.h"
-#include "kernels/torch/tree_attention.h"
+#include "kernels/torch/threads.h"
 #include "kernels/torch/typed.h"
 
 namespace ingot::kernels {

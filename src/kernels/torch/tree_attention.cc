@@ -10,6 +10,8 @@
 #include <limits>
 #include <vector>
 
+#include "kernels/torch/threads.h"
+#include "kernels/torch/tree_attention_batch.h"
 #include "kernels/torch/tree_attention_checks.h"
 #include "kernels/torch/tree_attention_ops.h"
 #include "kernels/torch/typed.h"
@@ -329,7 +331,12 @@ Gradients BackwardCpu(const at::Tensor& grad_in, const at::Tensor& q_in, const a
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> TreeAttentionBackwardCpu(
     const at::Tensor& grad, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& out,
     const at::Tensor& lse, double scale, const OptionalTensor& visible_end, std::optional<int64_t> q_offset,
-    const OptionalTensor& positions, const OptionalTensor& sinks, int64_t window) {
+    const OptionalTensor& positions, const OptionalTensor& block_table, const OptionalTensor& sequences,
+    const OptionalTensor& sinks, int64_t window) {
+  if (block_table.has_value() || sequences.has_value()) {
+    return BackwardOfBatch(TreeAttentionBackwardCpu, grad, q, k, v, out, lse, scale, visible_end, q_offset, positions,
+                           block_table, sequences, sinks, window);
+  }
   const Gradients grads =
       BackwardCpu(grad, q, k, v, out, lse, scale, visible_end, q_offset, positions, sinks, window, {}, {});
   return {grads.q, grads.k, grads.v, grads.sinks};

@@ -4,7 +4,7 @@
 //
 //   tree_attention(q, k, v, scale, *, visible_end, q_offset, positions, block_table, sequences, sinks, window) -> out
 //   tree_attention_forward(the same) -> (out, lse)                                        plain, no autograd
-//   tree_attention_backward(grad, q, k, v, out, lse, scale, *, ...) -> (grad_q, grad_k, grad_v, grad_sinks)
+//   tree_attention_backward(grad, q, k, v, out, lse, scale, *, the same) -> (grad_q, grad_k, grad_v, grad_sinks)
 //
 // tree_attention has a kernel for autograd and otherwise calls tree_attention_forward, so that a device brings kernels
 // for the last two only (CPU and Meta are built in, CUDA comes with libingot_cuda.so). Without one they throw
@@ -25,12 +25,8 @@
 #include <tuple>
 
 #include "kernels/attention.h"
-#include "kernels/parallel_for.h"
 
 namespace ingot::kernels {
-
-// ParallelFor over at::parallel_for: as many threads as at::get_num_threads() says on the calling thread.
-ParallelFor TorchParallelFor();
 
 struct TreeAttentionOptions {
   double scale = 1.0;
@@ -45,7 +41,7 @@ struct TreeAttentionOptions {
   int64_t window = 0;  // 0: none
 };
 
-// With autograd, over one sequence of contiguous keys; anything else only where there is nothing to differentiate.
+// With autograd.
 at::Tensor TreeAttention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                          const TreeAttentionOptions& options);
 

@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "kernels/cuda/attention_launch.h"
+#include "kernels/torch/tree_attention_batch.h"
 #include "kernels/torch/tree_attention_checks.h"
 #include "kernels/torch/tree_attention_ops.h"
 #include "kernels/torch/typed.h"
@@ -90,7 +91,12 @@ std::tuple<at::Tensor, at::Tensor> Forward(const at::Tensor& q_in, const at::Ten
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> Backward(
     const at::Tensor& grad_in, const at::Tensor& q_in, const at::Tensor& k_in, const at::Tensor& v_in,
     const at::Tensor& out_in, const at::Tensor& lse_in, double scale, const OptionalTensor& visible_end,
-    std::optional<int64_t> q_offset, const OptionalTensor& positions, const OptionalTensor& sinks_in, int64_t window) {
+    std::optional<int64_t> q_offset, const OptionalTensor& positions, const OptionalTensor& block_table,
+    const OptionalTensor& sequences, const OptionalTensor& sinks_in, int64_t window) {
+  if (block_table.has_value() || sequences.has_value()) {
+    return BackwardOfBatch(Backward, grad_in, q_in, k_in, v_in, out_in, lse_in, scale, OnHost(visible_end), q_offset,
+                           OnHost(positions), OnHost(block_table), OnHost(sequences), sinks_in, window);
+  }
   CheckNumbers(q_in, k_in, v_in, scale, window, sinks_in.value_or(at::Tensor()));
   const c10::cuda::CUDAGuard guard(q_in.device());
   const Batch batch =

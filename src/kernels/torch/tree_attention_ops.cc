@@ -73,19 +73,16 @@ class TreeAttentionFunction : public torch::autograd::Function<TreeAttentionFunc
     auto [out, lse] =
         CallForward(q, k, v, scale, visible_end, q_offset, positions, block_table, sequences, sinks, window);
     context->save_for_backward({q, k, v, out, lse, visible_end.value_or(at::Tensor()), positions.value_or(at::Tensor()),
-                                sinks.value_or(at::Tensor())});
+                                sinks.value_or(at::Tensor()), block_table.value_or(at::Tensor()),
+                                sequences.value_or(at::Tensor())});
     context->saved_data["scale"] = scale;
     context->saved_data["q_offset"] = q_offset;
     context->saved_data["window"] = window;
-    context->saved_data["batch"] = block_table.has_value() || sequences.has_value();
     return out;
   }
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  torch::autograd::variable_list grads) {
-    TORCH_CHECK(!context->saved_data["batch"].toBool(),
-                "tree attention has no gradient over pages or several sequences: give one packed stream of contiguous "
-                "keys, with visible_end between its documents");
     const auto saved = context->get_saved_variables();
     torch::autograd::variable_list once = Differentiate(*context, grads[0], saved);
     if (at::GradMode::is_enabled()) {  // create_graph
@@ -106,7 +103,7 @@ class TreeAttentionFunction : public torch::autograd::Function<TreeAttentionFunc
     auto [grad_q, grad_k, grad_v, grad_sinks] = BackwardOperator().typed<TreeAttentionBackwardSignature>().call(
         grad, saved[0], saved[1], saved[2], saved[3], saved[4], context.saved_data["scale"].toDouble(),
         Optional(saved[5]), context.saved_data["q_offset"].toOptional<int64_t>(), Optional(saved[6]),
-        Optional(saved[7]), context.saved_data["window"].toInt());
+        Optional(saved[8]), Optional(saved[9]), Optional(saved[7]), context.saved_data["window"].toInt());
     return {grad_q, grad_k, grad_v, grad_sinks};
   }
 };
@@ -137,11 +134,13 @@ std::tuple<at::Tensor, at::Tensor> ForwardAutograd(const at::Tensor& q, const at
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> BackwardAutograd(
     const at::Tensor& grad, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& out,
     const at::Tensor& lse, double scale, const OptionalTensor& visible_end, std::optional<int64_t> q_offset,
-    const OptionalTensor& positions, const OptionalTensor& sinks, int64_t window) {
+    const OptionalTensor& positions, const OptionalTensor& block_table, const OptionalTensor& sequences,
+    const OptionalTensor& sinks, int64_t window) {
   const auto [grad_q, grad_k, grad_v, grad_sinks] = [&] {
     at::AutoDispatchBelowADInplaceOrView guard;
     return BackwardOperator().typed<TreeAttentionBackwardSignature>().call(grad, q, k, v, out, lse, scale, visible_end,
-                                                                           q_offset, positions, sinks, window);
+                                                                           q_offset, positions, block_table, sequences,
+                                                                           sinks, window);
   }();
   if (!AnyRequiresGrad({grad, q, k, v, out, lse})) return {grad_q, grad_k, grad_v, grad_sinks};
   const auto once =
@@ -182,6 +181,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> BackwardMeta(const at
                                                                         const at::Tensor& k, const at::Tensor& v,
                                                                         const at::Tensor&, const at::Tensor&, double,
                                                                         const OptionalTensor&, std::optional<int64_t>,
+                                                                        const OptionalTensor&, const OptionalTensor&,
                                                                         const OptionalTensor&,
                                                                         const OptionalTensor& sinks, int64_t) {
   const bool given = sinks.has_value();
@@ -191,15 +191,16 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> BackwardMeta(const at
 }
 
 TORCH_LIBRARY(ingot, m) {
-  const std::string arguments =
-      "Tensor q, Tensor k, Tensor v, float scale, *, Tensor? visible_end=None, int? q_offset=None, "
-      "Tensor? positions=None, Tensor? block_table=None, Tensor? sequences=None, Tensor? sinks=None, int window=0";
+  const std::string given =
+      "Tensor? visible_end=None, int? q_offset=None, Tensor? positions=None, Tensor? block_table=None, "
+      "Tensor? sequences=None, Tensor? sinks=None, int window=0";
+  const std::string arguments = "Tensor q, Tensor k, Tensor v, float scale, *, " + given;
   m.def(("tree_attention(" + arguments + ") -> Tensor").c_str());
   m.def(("tree_attention_forward(" + arguments + ") -> (Tensor out, Tensor lse)").c_str());
   m.def(
-      "tree_attention_backward(Tensor grad, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse, float scale, *, "
-      "Tensor? visible_end=None, int? q_offset=None, Tensor? positions=None, Tensor? sinks=None, int window=0) -> "
-      "(Tensor grad_q, Tensor grad_k, Tensor grad_v, Tensor grad_sinks)");
+      ("tree_attention_backward(Tensor grad, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse, float scale, *, " +
+       given + ") -> (Tensor grad_q, Tensor grad_k, Tensor grad_v, Tensor grad_sinks)")
+          .c_str());
 }
 TORCH_LIBRARY_IMPL(ingot, Autograd, m) {
   m.impl("tree_attention", Autograd);
@@ -251,7 +252,7 @@ at::Tensor TreeAttentionBackward(const at::Tensor& grad, const at::Tensor& q, co
   }
   CheckDevice(q);
   const auto [grad_q, grad_k, grad_v, grad_sinks] = BackwardOperator().typed<TreeAttentionBackwardSignature>().call(
-      grad, q, k, v, out, lse, o.scale, Optional(o.visible_end), q_offset, {}, {}, 0);
+      grad, q, k, v, out, lse, o.scale, Optional(o.visible_end), q_offset, {}, {}, {}, {}, 0);
   at::Tensor(k_sum).add_(grad_k);
   at::Tensor(v_sum).add_(grad_v);
   return grad_q;

@@ -11,7 +11,7 @@ namespace ingot::kernels {
 
 using OptionalTensor = std::optional<at::Tensor>;
 
-// The arguments behind q, k, v of ingot::tree_attention and ingot::tree_attention_forward, in the schema's order.
+// The operators' arguments, in their schemas' order.
 using TreeAttentionSignature = at::Tensor(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale,
                                           const OptionalTensor& visible_end, std::optional<int64_t> q_offset,
                                           const OptionalTensor& positions, const OptionalTensor& block_table,
@@ -23,7 +23,8 @@ using TreeAttentionForwardSignature = std::tuple<at::Tensor, at::Tensor>(
 using TreeAttentionBackwardSignature = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>(
     const at::Tensor& grad, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& out,
     const at::Tensor& lse, double scale, const OptionalTensor& visible_end, std::optional<int64_t> q_offset,
-    const OptionalTensor& positions, const OptionalTensor& sinks, int64_t window);
+    const OptionalTensor& positions, const OptionalTensor& block_table, const OptionalTensor& sequences,
+    const OptionalTensor& sinks, int64_t window);
 
 // The kernels for the CPU. Registered beside the schema: a linker drops an object of a static library that nothing
 // names.
