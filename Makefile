@@ -4,7 +4,7 @@ SHELL := /bin/bash
 JOBS ?= $(shell nproc)
 BUILD := build/release
 
-.PHONY: smoke test test-agents test-tokenizers check build binary configure setup format bundle cuda gpu-check clean
+.PHONY: smoke test test-agents test-tokenizers test-torch check build binary configure setup format bundle cuda gpu-check clean
 
 smoke: binary
 	$(BUILD)/ingot train configs/smoke.yaml
@@ -19,6 +19,17 @@ test-tokenizers: build
 	build/peers/bin/pip install --quiet tokenizers splintr-rs
 	build/peers/bin/python tests/text/peer/compare_components.py $(BUILD)/tests/text/text_tool
 	build/peers/bin/python tests/text/peer/compare_tokenizers.py $(BUILD)/tests/text/text_tool
+
+# Exported models against `transformers`, and the attention operator from Python beside FlexAttention. Fetches torch with
+# its CUDA libraries (5 GB) and transformers from PyPI.
+test-torch: build
+	cmake --build --preset release --target ingot_ops model_export
+	[ -x build/peers-torch/bin/python ] || python3 -m venv build/peers-torch
+	build/peers-torch/bin/pip install --quiet torch==2.11.0 transformers
+	rm -rf build/exported && mkdir -p build/exported
+	$(BUILD)/tests/model/model_export build/exported
+	build/peers-torch/bin/python tests/model/check_export.py build/exported
+	build/peers-torch/bin/python examples/python/tree_attention.py --compile $(BUILD)/src/kernels/libingot_ops.so
 
 build: configure
 	cmake --build --preset release -- -j$(JOBS)

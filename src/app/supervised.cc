@@ -38,6 +38,9 @@ absl::StatusOr<Examples> ReadConversations(const std::string& path, const text::
 absl::StatusOr<Examples> ReadPairs(const std::string& path, const text::ChatFormat& format) {
   if (path.empty()) return Examples();
   INGOT_ASSIGN_OR_RETURN(const auto pairs, dataset::LoadPreferences(path));
+  if (const auto same = std::count_if(pairs.begin(), pairs.end(), [](const auto& pair) { return pair.same; })) {
+    INGOT_LOG(warn, "{}: {} of {} pairs were chosen and rejected alike, and teach nothing", path, same, pairs.size());
+  }
   INGOT_ASSIGN_OR_RETURN(auto calls, dataset::MakePreferenceExamples(pairs, format));
   return Examples{std::move(calls), pairs.size()};
 }
@@ -48,8 +51,9 @@ trainer::SftObserver Observe(const std::string& name, const std::string& shown, 
   return [&, name, shown](const trainer::SftReport& report) -> absl::Status {
     const int64_t every = std::max<int64_t>(1, report.total_steps / 5);
     if ((report.step + 1) % every == 0) {
-      record.note(fmt::format("{} {:>4}/{}  {} {:.4f}", name, report.step + 1, report.total_steps,
-                              shown.substr(shown.find('/') + 1), report.metrics.at(shown)));
+      record.note(fmt::format("{} {:>4}/{}  {} {}  {}", name, report.step + 1, report.total_steps,
+                              shown.substr(shown.find('/') + 1), FormatMetric("{:.4f}", report.metrics, shown),
+                              FormatSpeedup(report.metrics)));
     }
     base::json::object fields;
     for (const auto& [metric, value] : report.metrics) fields[metric] = value;

@@ -26,7 +26,6 @@ std::string Duration(double seconds) {
   return fmt::format("{}h{:02}m", whole / 3600, whole / 60 % 60);
 }
 
-// `number` is how fmt writes one: "{:.1f}".
 std::string Shown(const std::string& number, double value) {
   return std::isfinite(value) ? fmt::format(fmt::runtime(number), value) : kUnknown;
 }
@@ -44,14 +43,26 @@ std::string FormatStep(const std::string& run_name, int64_t step, int64_t total_
   const int cells = total_steps > 0 ? static_cast<int>(kBarCells * (step + 1) / total_steps) : kBarCells;
   std::string bar;
   for (int i = 0; i < kBarCells; ++i) bar += i < cells ? "━" : "╌";
-  const auto show = [&](const char* number, const char* name) { return Shown(number, Get(metrics, name)); };
+  const auto show = [&](const char* number, const char* name) { return FormatMetric(number, metrics, name); };
   const auto percent = [&](const char* name) { return Shown("{:.0f}%", 100 * Get(metrics, name)); };
   return fmt::format(
-      "{} {} {:>3}/{}  reward {}  stale {}/{}  window {}+{}/{}  {} tok/s  idle train {} roll {}  mismatch {}  eta {}",
+      "{} {} {:>3}/{}  reward {}  stale {}/{}  window {}+{}/{}  {} tok/s  {}  idle train {} roll {}  mismatch {}  eta "
+      "{}",
       run_name, bar, step + 1, total_steps, show("{:.3f}", "reward/mean"), show("{:.1f}", "async/staleness_mean"),
       show("{:.0f}", "async/staleness_max"), show("{:.0f}", "scheduler/head"), show("{:.0f}", "scheduler/window"),
-      show("{:.0f}", "scheduler/budget"), Number(Get(metrics, "perf/tokens_per_second")), percent("trainer/idle_ratio"),
+      show("{:.0f}", "scheduler/budget"), Number(Get(metrics, "perf/tokens_per_second")), FormatSpeedup(metrics), percent("trainer/idle_ratio"),
       percent("rollout/idle_ratio"), show("{:.1e}", "mismatch/logprob_abs_diff_max"), Duration(eta_s));
+}
+
+std::string FormatMetric(const std::string& number, const std::map<std::string, double>& metrics,
+                         const std::string& name) {
+  return Shown(number, Get(metrics, name));
+}
+
+std::string FormatSpeedup(const std::map<std::string, double>& metrics) {
+  return fmt::format("tree {} of {} ({})", FormatMetric("{:.1f}x", metrics, "tree/speedup"),
+                     FormatMetric("{:.1f}x", metrics, "tree/speedup_bound"),
+                     Shown("{:.0f}%", 100 * Get(metrics, "perf/of_bound")));
 }
 
 std::string Sparkline(const std::vector<double>& values) {

@@ -34,6 +34,13 @@ class StepLine {
 std::string FormatStep(const std::string& run_name, int64_t step, int64_t total_steps,
                        const std::map<std::string, double>& metrics, double eta_s);
 
+// One metric, as `number` says how fmt writes it ("{:.1f}").
+std::string FormatMetric(const std::string& number, const std::map<std::string, double>& metrics,
+                         const std::string& name);
+
+// What merging won in a step's passes, what it could have, and the share: "tree 3.1x of 3.9x (79%)".
+std::string FormatSpeedup(const std::map<std::string, double>& metrics);
+
 // A small bar chart of `values` over [0, 1] in unicode blocks, for the summary.
 std::string Sparkline(const std::vector<double>& values);
 

@@ -45,7 +45,8 @@ void BindCredit(base::Schema& schema, trainer::TrainerOptions& o) {
   schema.Field("trainer.filter_zero_variance", &o.filter_zero_variance,
                "groups without any advantage bear no loss and count in no normaliser");
   schema.Choice("trainer.train_segments", &o.train_segments, {"all", "current_version", "max_age"},
-                "which sampled tokens bear loss, by the version that sampled them; the others are context");
+                "which sampled tokens bear loss, by the version that sampled them (max_age: at most "
+                "trainer.train_segments_max_age before this step's); the others are context");
   schema.Field("trainer.train_segments_max_age", &o.train_segments_max_age,
                "max_age: versions between sampling and the step, at most");
   schema.Field("trainer.kl_coefficient", &o.kl_coefficient, "weight of KL(rollout policy || policy); 0: off");

@@ -227,10 +227,13 @@ void Schema::AddChoice(const std::string& key, const std::vector<std::string>& n
                        std::function<void(size_t)> set, const std::string& doc) {
   std::string type;
   for (const std::string& name : names) absl::StrAppend(&type, type.empty() ? "" : " | ", name);
-  auto set_node = [names, set = std::move(set), type](const YAML::Node& node) -> absl::Status {
+  auto set_node = [names, set = std::move(set), type, doc](const YAML::Node& node) -> absl::Status {
     if (!node.IsScalar()) return Expected(absl::StrCat("one of ", type), node);
     const auto found = std::find(names.begin(), names.end(), node.Scalar());
-    if (found == names.end()) return Expected(absl::StrCat("one of ", type), node);
+    if (found == names.end()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(Expected(absl::StrCat("one of ", type), node).message(), ": ", doc));
+    }
     set(static_cast<size_t>(found - names.begin()));
     return absl::OkStatus();
   };

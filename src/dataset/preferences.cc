@@ -14,9 +14,8 @@ absl::StatusOr<json::array> Messages(const json::value& object, const char* key)
   return field->as_array();
 }
 
-absl::StatusOr<SftConversation> Continue(const json::value& object, const json::array& prompt, const char* key,
-                                         const std::string& place) {
-  INGOT_ASSIGN_OR_RETURN(const json::array own, Messages(object, key));
+absl::StatusOr<SftConversation> Continue(const json::value& object, const json::array& prompt, const json::array& own,
+                                         const char* key, const std::string& place) {
   json::array all = prompt;
   all.insert(all.end(), own.begin(), own.end());
   json::object conversation = object.as_object();  // its tools and template variables
@@ -32,8 +31,11 @@ absl::StatusOr<PreferencePair> PairFromJson(const json::value& object, const std
   INGOT_ASSIGN_OR_RETURN(const json::array prompt, Messages(object, key));
   PreferencePair pair;
   pair.prompt_messages = prompt.size();
-  INGOT_ASSIGN_OR_RETURN(pair.chosen, Continue(object, prompt, "chosen", place));
-  INGOT_ASSIGN_OR_RETURN(pair.rejected, Continue(object, prompt, "rejected", place));
+  INGOT_ASSIGN_OR_RETURN(const json::array chosen, Messages(object, "chosen"));
+  INGOT_ASSIGN_OR_RETURN(const json::array rejected, Messages(object, "rejected"));
+  pair.same = chosen == rejected;
+  INGOT_ASSIGN_OR_RETURN(pair.chosen, Continue(object, prompt, chosen, "chosen", place));
+  INGOT_ASSIGN_OR_RETURN(pair.rejected, Continue(object, prompt, rejected, "rejected", place));
   return pair;
 }
 

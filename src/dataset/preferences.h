@@ -23,6 +23,7 @@ struct PreferencePair {
   SftConversation chosen;  // the prompt's messages, then its own
   SftConversation rejected;
   size_t prompt_messages = 0;
+  bool same = false;  // both sides say the same, and nothing can be learnt from them
 };
 
 // INVALID_ARGUMENT naming file and line for a line that is no pair, or a file without one.

@@ -117,17 +117,20 @@ PassResult ScoreForest(const model::Transformer& model, const tree::PackedForest
   return Pass(model, forest, calls, nullptr, options).Run();
 }
 
-void ScoreForests(const model::Transformer& model, const model::Transformer* reference,
-                  std::span<const tree::PackedForest> forests, std::span<const tree::CallPath> calls, StepLoss& loss,
-                  const PassOptions& options) {
-  for (const tree::PackedForest& forest : forests) {
-    if (loss.needs_reference()) {
-      PassOptions of_reference = options;
-      of_reference.weights = nullptr;
-      loss.RecordReference(forest.entries, ScoreForest(*reference, forest, calls, of_reference).logprobs);
-    }
-    if (loss.needs_scores()) loss.RecordCurrent(forest.entries, ScoreForest(model, forest, calls, options).logprobs);
+int ScoreBefore(const model::Transformer& model, const model::Transformer* reference, const tree::PackedForest& forest,
+                std::span<const tree::CallPath> calls, StepLoss& loss, const PassOptions& options) {
+  int passes = 0;
+  if (loss.needs_reference()) {
+    PassOptions of_reference = options;
+    of_reference.weights = nullptr;
+    loss.RecordReference(forest.entries, ScoreForest(*reference, forest, calls, of_reference).logprobs);
+    ++passes;
   }
+  if (loss.needs_scores()) {
+    loss.RecordCurrent(forest.entries, ScoreForest(model, forest, calls, options).logprobs);
+    ++passes;
+  }
+  return passes;
 }
 
 PassResult AccumulateGradients(const model::Transformer& model, const tree::PackedForest& forest,

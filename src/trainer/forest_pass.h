@@ -61,12 +61,11 @@ struct PassResult : HeadResult {
 PassResult ScoreForest(const model::Transformer& model, const tree::PackedForest& forest,
                        std::span<const tree::CallPath> calls, const PassOptions& options);
 
-// Records in `loss` what it needs to know of the whole batch before a gradient: log-probs of `reference` (may be null
-// where the loss needs none) and of the model itself. One more pass each, without gradients; nothing where the loss
-// needs neither. Where it needs_scores(), loss.Fix() comes after all forests of the batch.
-void ScoreForests(const model::Transformer& model, const model::Transformer* reference,
-                  std::span<const tree::PackedForest> forests, std::span<const tree::CallPath> calls, StepLoss& loss,
-                  const PassOptions& options);
+// Records in `loss` what it needs to know of the batch's forest before a gradient: log-probs of `reference` (may be
+// null where the loss needs none) and of the model itself. One more pass each, without gradients; nothing where the
+// loss needs neither. Returns how many. Where it needs_scores(), loss.Fix() comes after them.
+int ScoreBefore(const model::Transformer& model, const model::Transformer* reference, const tree::PackedForest& forest,
+                std::span<const tree::CallPath> calls, StepLoss& loss, const PassOptions& options);
 
 // Adds the gradient of `loss` over the forest's entries to the parameters' .grad.
 PassResult AccumulateGradients(const model::Transformer& model, const tree::PackedForest& forest,

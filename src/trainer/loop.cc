@@ -69,6 +69,7 @@ TrainLoop::TrainLoop(const LoopOptions& options, Trainer& trainer, BatchSource& 
       clock_(clock) {}
 
 absl::Status TrainLoop::Run() {
+  INGOT_LOG(info, "{}", trainer_.Describe());
   if (options_.publish_start) {
     INGOT_RETURN_IF_ERROR(
         base::Annotate(PublishCurrent().status(), absl::StrCat("publishing version ", trainer_.version())));

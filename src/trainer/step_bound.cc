@@ -110,6 +110,10 @@ double HeadFlops(const model::ModelConfig& config, int64_t rows) {
   return Flops({{config.hidden_size, config.vocab_size}}, rows);
 }
 
+double PairFlops(const model::ModelConfig& config) {
+  return 14.0 * static_cast<double>(config.num_attention_heads * config.head_dim);
+}
+
 StepRates StepRates::Measure(const model::ModelConfig& config, at::ScalarType dtype, at::Device device, int64_t rows,
                              int64_t head_rows, int64_t stream) {
   const at::AutoGradMode history(true);
@@ -128,7 +132,7 @@ StepRates StepRates::Measure(const model::ModelConfig& config, at::ScalarType dt
 
 Seconds2 BoundSeconds(const model::ModelConfig& config, const StepWork& work, const StepRates& rates) {
   const double layers = LayerFlops(config, work.rows) + kForwardOfLinear * LayerFlops(config, work.repeated_rows);
-  const double head = HeadFlops(config, work.head_rows);
+  const double head = HeadFlops(config, work.head_rows) + kForwardOfLinear * HeadFlops(config, work.repeated_head_rows);
   const double pairs =
       static_cast<double>(config.num_hidden_layers) *
       (static_cast<double>(work.visible_pairs) + kForwardOfAttention * static_cast<double>(work.repeated_pairs));

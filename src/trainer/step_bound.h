@@ -3,8 +3,9 @@
 //   bound = linear work of each merged row once / linear rate + visible pairs / causal attention rate
 //
 // Both rates are what this machine does of the same operators on the model's own shapes, forward and backward,
-// measured when asked. Work that the options repeat to save memory (checkpoint_layers, recompute_prefix) counts; norms,
-// rotations, activations, softmax and optimizer do not. Throws c10::Error.
+// measured when asked. Work that the options repeat to save memory (checkpoint_layers, recompute_prefix) counts, and so
+// do passes that score a batch before its gradient; norms, rotations, activations, softmax and optimizer do not. Throws
+// c10::Error.
 #pragma once
 
 #include <ATen/core/ScalarType.h>
@@ -24,8 +25,9 @@ struct StepWork {
   int64_t rows = 0;           // through the layers
   int64_t head_rows = 0;      // rows that logits are computed of
   int64_t visible_pairs = 0;  // unmasked (query, key) pairs, per head and layer
-  // Of those, what is run forward a second time.
+  // Of those, what is run forward once more.
   int64_t repeated_rows = 0;
+  int64_t repeated_head_rows = 0;
   int64_t repeated_pairs = 0;
 
   void Add(const StepWork& other) {
@@ -33,7 +35,17 @@ struct StepWork {
     head_rows += other.head_rows;
     visible_pairs += other.visible_pairs;
     repeated_rows += other.repeated_rows;
+    repeated_head_rows += other.repeated_head_rows;
     repeated_pairs += other.repeated_pairs;
+  }
+
+  // The same with `passes` forward over all of it before.
+  StepWork WithScoring(int64_t passes) const {
+    StepWork work = *this;
+    work.repeated_rows += passes * rows;
+    work.repeated_head_rows += passes * head_rows;
+    work.repeated_pairs += passes * visible_pairs;
+    return work;
   }
 };
 
@@ -62,6 +74,8 @@ struct StepRates {
 // Multiplications and additions, forward and backward: 6 per weight and row.
 double LayerFlops(const model::ModelConfig& config, int64_t rows);  // of all layers
 double HeadFlops(const model::ModelConfig& config, int64_t rows);
+// Of one layer's attention for a visible pair: 14 for each element of a head, 4 forward and 10 backward.
+double PairFlops(const model::ModelConfig& config);
 
 Seconds2 BoundSeconds(const model::ModelConfig& config, const StepWork& work, const StepRates& rates);
 

@@ -17,7 +17,8 @@ struct StepTally {
     int64_t merged_tokens = 0;    // rows of the batch's merged forest
     int64_t computed_tokens = 0;  // rows that were computed: more where ranks share a prefix
     int64_t parts = 0;
-    double pass_seconds = 0;  // forward, loss and backward, on the wall; of ranks the longest
+    int64_t scorings = 0;     // passes that scored the batch before its gradient
+    double pass_seconds = 0;  // scorings, forward, loss and backward, on the wall; of ranks the longest
     double busy_seconds = 0;  // without exchanges between ranks; of ranks the sum
     double longest_busy_seconds = 0;
     StepWork work, unmerged;  // of pass_seconds
@@ -31,6 +32,7 @@ struct StepTally {
       merged_tokens += other.merged_tokens;
       computed_tokens += other.computed_tokens;
       parts += other.parts;
+      scorings = std::max(scorings, other.scorings);
       pass_seconds = std::max(pass_seconds, other.pass_seconds);
       busy_seconds += other.busy_seconds;
       longest_busy_seconds = std::max(longest_busy_seconds, other.longest_busy_seconds);

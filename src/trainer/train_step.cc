@@ -38,7 +38,13 @@ bool OnPolicy(const tree::CallPath& call, size_t offset, int64_t version) {
 
 void Trainer::AccumulateBatch(const PreparedBatch& batch, const tree::PackedForest& forest, StepLoss& loss,
                               StepTally& tally) {
-  ScoreForests(model_, reference_ ? &*reference_ : nullptr, std::span(&forest, 1), batch.calls, loss, pass_options_);
+  const Seconds2 start = ClockNow();
+  const double gathered = GatherSeconds();
+  StepTally::Plain& plain = tally.plain;
+  plain.scorings =
+      ScoreBefore(model_, reference_ ? &*reference_ : nullptr, forest, batch.calls, loss, pass_options_);
+  plain.pass_seconds = ClockNow().wall - start.wall;
+  plain.busy_seconds = plain.pass_seconds - (GatherSeconds() - gathered);
   if (loss.needs_scores()) {
     ShareScores(forest, loss);
     loss.Fix(/*counts=*/ranks_ == nullptr || ranks_->leads());
@@ -63,13 +69,15 @@ void Trainer::AccumulateGradient(const PreparedBatch& batch, const tree::PackedF
   options.part_done = end_slot;
   const int64_t agreed_slots = AgreeOnSlots(forest);
   const Seconds2 start = ClockNow();
-  const double gathered = shards_ == nullptr ? 0 : shards_->seconds();
+  const double gathered = GatherSeconds();
   const PassResult result = AccumulateGradients(model_, forest, batch.calls, loss, options);
   while (slots < agreed_slots) end_slot();
-  if (shards_ != nullptr) exchanging += shards_->seconds() - gathered;
+  exchanging += GatherSeconds() - gathered;
+  const double passing = ClockNow().wall - start.wall;
   StepTally::Plain& plain = tally.plain;
-  plain.pass_seconds = ClockNow().wall - start.wall;
-  plain.busy_seconds = plain.longest_busy_seconds = plain.pass_seconds - exchanging;
+  plain.pass_seconds += passing;
+  plain.busy_seconds += passing - exchanging;
+  plain.longest_busy_seconds = plain.busy_seconds;
   plain.work = WorkOf(forest, result, options);
   plain.unmerged = UnmergedWork(batch.calls, forest.call_indices, static_cast<int64_t>(forest.entries.size()));
   plain.loss = result.loss;
@@ -153,16 +161,21 @@ std::string Trainer::Optimize(const PreparedBatch& batch, const tree::PackedFore
   return "";
 }
 
-absl::StatusOr<StepReport> Trainer::Skip(PreparedBatch batch, const std::string& why) {
+absl::Status Trainer::CountSkipped(const std::string& step, const std::string& why) {
   if (skipped_in_a_row_ >= options_.max_skipped_steps) {
-    return absl::InternalError(absl::StrCat("step ", version_, " cannot be made, after ", skipped_in_a_row_,
+    return absl::InternalError(absl::StrCat(step, " cannot be made, after ", skipped_in_a_row_,
                                             " skipped in a row (max_skipped_steps ", options_.max_skipped_steps,
                                             "); nothing was changed: ", why));
   }
   ++skipped_in_a_row_;
+  INGOT_LOG(warn, "{} is skipped ({} of at most {} in a row): {}", step, skipped_in_a_row_, options_.max_skipped_steps,
+            why);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<StepReport> Trainer::Skip(PreparedBatch batch, const std::string& why) {
+  INGOT_RETURN_IF_ERROR(CountSkipped(absl::StrCat("step ", version_), why));
   if (ResetsOptimizer()) optimizer_->Reset();
-  INGOT_LOG(warn, "step {} is skipped ({} of at most {} in a row): {}", version_, skipped_in_a_row_,
-            options_.max_skipped_steps, why);
   if (divided() && snapshot_ != nullptr) {  // the same weights under a new number
     std::vector<weights::TensorView> views;
     for (size_t i = 0; i < snapshot_->size(); ++i) views.push_back(snapshot_->view(i));
@@ -172,7 +185,7 @@ absl::StatusOr<StepReport> Trainer::Skip(PreparedBatch batch, const std::string&
   }
   ++version_;
   batch.metrics["trainer/skipped"] = 1;
-  std::erase_if(batch.metrics, [](const auto& metric) { return !std::isfinite(metric.second); });
+  DropNonFinite(batch.metrics);
   return StepReport{version_ - 1, version_, std::move(batch.metrics), std::move(batch.staleness_histogram)};
 }
 
@@ -210,7 +223,7 @@ absl::StatusOr<StepReport> Trainer::TrainStep(const TrainBatch& batch, const Pro
     const auto accumulated = clock_.Now();
     FinishProbe(std::move(fresh), tally);
     metrics["perf/probe_seconds"] = Seconds(clock_.Now() - accumulated);
-    ReportBound(*prepared, tally, metrics);
+    ReportBound(tally, metrics);
     fault = Optimize(*prepared, *forest, loss, tally, metrics);
     return absl::OkStatus();
   });
@@ -233,23 +246,24 @@ absl::StatusOr<StepReport> Trainer::TrainStep(const TrainBatch& batch, const Pro
   return StepReport{batch.step, version_, std::move(prepared->metrics), std::move(prepared->staleness_histogram)};
 }
 
-void Trainer::ReportBound(const PreparedBatch& batch, const StepTally& tally, StepMetrics& metrics) {
+void Trainer::ReportBound(const StepTally& tally, StepMetrics& metrics) {
   if (ranks_ != nullptr && !ranks_->leads()) return;
   const StepTally::Plain& plain = tally.plain;
-  if (!rates_) {  // about a second, once, of no more rows than suffice for a rate
+  if (!rates_) {  // about a second, once; of as many rows as a rate needs, whatever this batch has
+    constexpr int64_t kRows = 1024, kStream = 2048;
     const at::Tensor& any = parameters().tensors().begin()->second;
-    int64_t longest = 1;
-    for (const tree::CallPath& call : batch.calls) longest = std::max(longest, call.size());
-    const auto rows = std::min<int64_t>(plain.work.rows, 1024);
     const bool narrow = kernels::AccumulatorType(any) != any.scalar_type();
     const HeadRows head(options_.logits_chunk_elements, config().vocab_size, narrow);
-    rates_ = StepRates::Measure(config(), any.scalar_type(), any.device(), rows,
-                                std::min({plain.work.head_rows, head.gradient, int64_t{1024}}),
-                                std::min<int64_t>(longest, 2048));
+    rates_ = StepRates::Measure(config(), any.scalar_type(), any.device(), kRows, std::min(head.gradient, kRows),
+                                kStream);
+    INGOT_LOG(info, "rates of the bound: layers {:.1f}, head {:.1f}, attention {:.1f} GFLOP/s", 1e-9 / rates_->per_flop.wall,
+              1e-9 / rates_->per_head_flop.wall, 1e-9 * PairFlops(config()) / rates_->per_pair.wall);
   }
   const double ranks = ranks_ == nullptr ? 1 : ranks_->size();  // each as fast as this one
-  const double bound = BoundSeconds(config(), plain.work, *rates_).wall / ranks;
-  const double unmerged = BoundSeconds(config(), plain.unmerged, *rates_).wall / ranks;
+  const auto bound_of = [&](const StepWork& work) {
+    return BoundSeconds(config(), work.WithScoring(plain.scorings), *rates_).wall / ranks;
+  };
+  const double bound = bound_of(plain.work), unmerged = bound_of(plain.unmerged);
   metrics["perf/pass_seconds"] = plain.pass_seconds;
   metrics["perf/bound_seconds"] = bound;
   metrics["perf/of_bound"] = bound / plain.pass_seconds;

@@ -1,13 +1,13 @@
 #include "trainer/trainer.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 
 #include <utility>
 
 #include "base/log.h"
 #include "base/process_memory.h"
+#include "kernels/torch/threads.h"
 #include "trainer/memory.h"
 #include "trainer/parallel/rank_memory.h"
 #include "trainer/parallel/wire.h"
@@ -118,7 +118,10 @@ Trainer::Trainer(const TrainerOptions& options, model::Transformer model, std::u
       pass_options_(PassesOf(options, shards_.get())) {
   MakeOptimizer(options.optimizer);
   base::ReturnFreedMemory();  // what is predicted of a step is then what the process holds
-  INGOT_LOG(info, "objective {}; {}", objective_->Describe(), DescribeRest(options_));
+}
+
+std::string Trainer::Describe() const {
+  return absl::StrCat("objective ", objective_->Describe(), "; ", DescribeRest(options_));
 }
 
 absl::Status Trainer::CheckFits(const TrainerOptions& options, const model::ModelConfig& config, at::Device device,
@@ -250,7 +253,7 @@ absl::Status Trainer::SetReference(const model::Parameters* start) {
 // The calling thread's share of the cores; it is the thread's own setting, so every entry point makes it.
 void Trainer::UseThreads() const {
   const int threads = stage_ && stage_->threads > 0 ? stage_->threads : options_.threads;
-  if (threads > 0 && at::get_num_threads() != threads) at::set_num_threads(threads);
+  if (threads > 0) kernels::UseThreads(threads);
 }
 
 TokenLimits Trainer::Limits() const { return {config().vocab_size, config().max_position_embeddings}; }

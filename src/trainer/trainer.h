@@ -88,6 +88,8 @@ class Trainer {
   // Optimizer steps taken since the warm start: the version that the parameters are.
   int64_t version() const { return version_; }
   const TrainerOptions& options() const { return options_; }
+  // The objective with its effective bounds, and what it is fed: a line for the log.
+  std::string Describe() const;
   const model::ModelConfig& config() const { return model_.config(); }
   // Where ranks divide them by layer, from the first step on only those that this rank owns (IsHere).
   const model::Parameters& parameters() const { return model_.parameters(); }
@@ -98,9 +100,12 @@ class Trainer {
   // checkpoint it goes on, and where it writes one every checkpoint_every steps and after its last; empty: none.
   // `threads`: what every rank computes with meanwhile; 0: options.threads.
   //
-  // INVALID_ARGUMENT as PrepareSft, before anything is trained; RESOURCE_EXHAUSTED as TrainStep; INTERNAL: loss or
-  // gradient is not finite, with the conversations at fault; the observer's error. After each of these the trainer
-  // holds the weights of the stage's last step. Errors also StageCheckpoints::Newest's and ReadCheckpoint's.
+  // A step whose loss or gradient is not finite is skipped as TrainStep's are, with the conversations at fault in the
+  // log.
+  //
+  // INVALID_ARGUMENT as PrepareSft, before anything is trained; RESOURCE_EXHAUSTED as TrainStep; INTERNAL: too many
+  // steps in a row would be skipped; the observer's error. After each of these the trainer holds the weights of the
+  // stage's last step. Errors also StageCheckpoints::Newest's and ReadCheckpoint's.
   absl::Status RunSft(const std::vector<tree::CallPath>& calls, const SftObserver& observer,
                       const std::string& checkpoints = "", int threads = 0);
 
@@ -141,11 +146,13 @@ class Trainer {
   // What the probe's source will have given; not valid where nothing was asked of it. Its destructor waits.
   using ProbeFuture = std::future<absl::StatusOr<std::vector<tree::CallPath>>>;
   void UseThreads() const;
+  // What was waited for others' parameters so far.
+  double GatherSeconds() const { return shards_ == nullptr ? 0 : shards_->seconds(); }
   TokenLimits Limits() const;
   // RESOURCE_EXHAUSTED if the batch's step needs more memory than there is.
   absl::Status CheckStepMemory(const tree::PackedForest& forest, StepMetrics& metrics) const;
   // tree/speedup* and perf/*bound*: what the passes took beside what they could have (step_bound.h).
-  void ReportBound(const PreparedBatch& batch, const StepTally& tally, StepMetrics& metrics);
+  void ReportBound(const StepTally& tally, StepMetrics& metrics);
   void AccumulateBatch(const PreparedBatch& batch, const tree::PackedForest& forest, StepLoss& loss, StepTally& tally);
   void AccumulateGradient(const PreparedBatch& batch, const tree::PackedForest& forest, StepLoss& loss,
                           StepTally& tally);
@@ -161,6 +168,8 @@ class Trainer {
   bool ResetsOptimizer() const {
     return options_.optimizer_reset_every > 0 && version_ % options_.optimizer_reset_every == 0;
   }
+  // Of a step (its name) that cannot be made: INTERNAL if too many in a row were skipped, otherwise it counts as one.
+  absl::Status CountSkipped(const std::string& step, const std::string& why);
   absl::StatusOr<StepReport> Skip(PreparedBatch batch, const std::string& why);
   void Report(const PreparedBatch& batch, const StepTally& tally, StepMetrics& metrics) const;
   void ReportRanks(const StepTally& tally, StepMetrics& metrics) const;
@@ -192,7 +201,7 @@ class Trainer {
   // `checkpoint`: what it goes on from; empty: from the weights as they are.
   absl::Status BeginStage(StageKind kind, const std::string& checkpoint, int threads);
   absl::Status RestoreStage(const std::string& checkpoint);
-  absl::StatusOr<StepMetrics> StageStep(const std::vector<tree::CallPath>& calls, double learning_rate);
+  absl::StatusOr<StepMetrics> StageStep(const std::vector<tree::CallPath>& calls, int64_t step, double learning_rate);
   absl::Status EndStage();
 
   // Among ranks (trainer_ranks.cc); with one rank each does nothing, or what one rank does.

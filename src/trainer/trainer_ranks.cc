@@ -26,10 +26,10 @@ std::vector<std::string> AllGather(Ranks& ranks, Writer own) {
   return *std::move(all);
 }
 
-// Floating-point operations, forward and backward; of attention 14 for each element of a head (4 forward, 10 backward).
+// Floating-point operations, forward and backward.
 RowCosts CostsOf(const model::ModelConfig& config) {
   return {LayerFlops(config, 1),
-          14.0 * static_cast<double>(config.num_hidden_layers * config.num_attention_heads * config.head_dim),
+          PairFlops(config) * static_cast<double>(config.num_hidden_layers),
           HeadFlops(config, 1)};
 }
 
@@ -83,9 +83,10 @@ absl::Status Trainer::Obey(Order order, std::string_view what) {
       return BeginStage(kind, std::string(reader.GetText()), threads);
     }
     case Order::kStageStep: {
+      const auto step = reader.Get<int64_t>();
       const auto rate = reader.Get<double>();
       const absl::StatusOr<std::vector<tree::CallPath>> calls = ReadCalls(reader);
-      return calls.ok() ? StageStep(*calls, rate).status() : Shared(calls.status());
+      return calls.ok() ? StageStep(*calls, step, rate).status() : Shared(calls.status());
     }
     case Order::kEndStage:
       return EndStage();

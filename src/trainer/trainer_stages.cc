@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/log.h"
 #include "base/process_memory.h"
 #include "trainer/parallel/wire.h"
 #include "trainer/schedule.h"
@@ -94,7 +95,7 @@ absl::Status Trainer::RunStageSteps(const std::vector<tree::CallPath>& calls, co
   for (int64_t step = taken; step < total; ++step) {
     const std::vector<int64_t> chosen = SftBatch(options, std::ssize(units), options_.seed, step);
     SftReport report{step, total, {}};
-    INGOT_ASSIGN_OR_RETURN(report.metrics, StageStep(Choose(calls, units, stage_->episodes, chosen),
+    INGOT_ASSIGN_OR_RETURN(report.metrics, StageStep(Choose(calls, units, stage_->episodes, chosen), step,
                                                      LearningRate(options.optimizer, step, total)));
     const absl::Status told = observer ? observer(report) : absl::OkStatus();
     const bool due = step + 1 == total || (every > 0 && (step + 1) % every == 0);
@@ -112,6 +113,9 @@ absl::Status Trainer::BeginStage(StageKind kind, const std::string& checkpoint, 
   order.Put(kind).Put(threads).PutText(checkpoint);
   INGOT_RETURN_IF_ERROR(Tell(Order::kBeginStage, order.Take()));
   stage_.emplace(StageOf(kind, threads));
+  INGOT_LOG(info, "stage {}: {}", stage_->name, stage_->objective->Describe());
+  skipped_in_a_row_ = 0;
+  rates_.reset();  // of as many threads as compute from here on
   UseThreads();
   snapshot_ = nullptr;
   const absl::Status begun = AtTorchEdge(kContext, [&]() -> absl::Status {
@@ -133,7 +137,8 @@ absl::Status Trainer::RestoreStage(const std::string& checkpoint) {
   return base::Annotate(LoadOptimizer(checkpoint, contents), absl::StrCat("checkpoint ", checkpoint));
 }
 
-absl::StatusOr<StepMetrics> Trainer::StageStep(const std::vector<tree::CallPath>& calls, double learning_rate) {
+absl::StatusOr<StepMetrics> Trainer::StageStep(const std::vector<tree::CallPath>& calls, int64_t step,
+                                               double learning_rate) {
   UseThreads();
   const auto start = clock_.Now();
   const bool follows = ranks_ != nullptr && !ranks_->leads();
@@ -142,7 +147,7 @@ absl::StatusOr<StepMetrics> Trainer::StageStep(const std::vector<tree::CallPath>
   if (!batch.ok()) return follows ? Shared(batch.status()) : batch.status();
   if (ranks_ != nullptr && !follows) {
     Writer order;
-    PutCalls(calls, order.Put(learning_rate));
+    PutCalls(calls, order.Put(step).Put(learning_rate));
     INGOT_RETURN_IF_ERROR(Tell(Order::kStageStep, order.Take()));
   }
   const absl::StatusOr<tree::PackedForest> forest = PackShare(*batch);
@@ -152,23 +157,29 @@ absl::StatusOr<StepMetrics> Trainer::StageStep(const std::vector<tree::CallPath>
   StepLoss loss(*stage_->objective, {}, *batch);
   StepTally tally;
   double grad_norm = 0;
+  std::string fault;
   const absl::Status status = AtTorchEdge(kContext, [&]() -> absl::Status {
     optimizer_->ZeroGrad();
     AccumulateBatch(*batch, *forest, loss, tally);
+    ReportBound(tally, metrics);
     grad_norm = optimizer_->GradNorm();
-    const std::string fault = FindFault(*batch, *forest, loss, tally, grad_norm);
-    if (!fault.empty()) {
-      return absl::InternalError(absl::StrCat(kContext, ": ", fault, "; lower ", stage_->name, ".learning_rate"));
-    }
+    fault = FindFault(*batch, *forest, loss, tally, grad_norm);
+    if (!fault.empty()) return absl::OkStatus();
     if (shards_ != nullptr) shards_->Release();
     optimizer_->Step(learning_rate, grad_norm);
+    skipped_in_a_row_ = 0;
     return absl::OkStatus();
   });
   optimizer_->ZeroGrad();
   if (shards_ != nullptr) shards_->Release();
   INGOT_RETURN_IF_ERROR(Shared(status));
+  if (!fault.empty()) {
+    INGOT_RETURN_IF_ERROR(CountSkipped(absl::StrCat(stage_->name, " step ", step),
+                                       absl::StrCat(fault, "; a lower ", stage_->name, ".learning_rate may help")));
+  }
   const auto unmerged = static_cast<double>(batch->unmerged_tokens);
   const double seconds = std::chrono::duration<double>(clock_.Now() - start).count();
+  metrics[stage_->name + "/skipped"] = fault.empty() ? 0 : 1;
   metrics[stage_->name + "/loss"] = tally.plain.loss;
   metrics[stage_->name + "/grad_norm"] = grad_norm;
   metrics[stage_->name + "/learning_rate"] = learning_rate;
@@ -176,12 +187,15 @@ absl::StatusOr<StepMetrics> Trainer::StageStep(const std::vector<tree::CallPath>
   metrics["tree/token_ratio"] = unmerged / static_cast<double>(tally.plain.merged_tokens);
   for (const auto& [name, value] : tally.sums.means) metrics[name] = value.mean();
   ReportRanks(tally, metrics);
+  DropNonFinite(metrics);
   return metrics;
 }
 
 absl::Status Trainer::EndStage() {
   INGOT_RETURN_IF_ERROR(Tell(Order::kEndStage, ""));
   stage_.reset();
+  skipped_in_a_row_ = 0;
+  rates_.reset();
   snapshot_ = nullptr;
   const absl::Status ended = AtTorchEdge(kContext, [&]() -> absl::Status {
     reference_.reset();

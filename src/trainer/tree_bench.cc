@@ -222,10 +222,9 @@ class ShapeBench {
 
   void Emit(const std::function<void(const std::string&)>& emit) const {
     const StepRates rates = MedianRates();
-    const double flops_per_pair = 14.0 * static_cast<double>(o_.heads * o_.head_dim);
     emit(Common("rates") + absl::StrFormat(R"("linear_gflops":%.1f,"head_gflops":%.1f,"attention_gflops":%.1f})",
                                            1e-9 / rates.per_flop.wall, 1e-9 / rates.per_head_flop.wall,
-                                           1e-9 * flops_per_pair / rates.per_pair.wall));
+                                           1e-9 * PairFlops(config_) / rates.per_pair.wall));
     std::vector<Seconds2> bounds, seconds;
     for (const Variant& v : variants_) {
       bounds.push_back(BoundSeconds(config_, WorkOf(v.forest, v.result, pass_), rates));

@@ -2,7 +2,7 @@
 """Runs the ingot binary as a user would: run_tests.py BINARY SOURCE_DIR CASE [--kills N] [--seed S].
 
 Cases: bad_input, supervised, serve, model_groups, visitors, kill, launch, launch_stop, stop, evaluate, ranks,
-ranks_lost, launch_kill, smoke, seeds. Exits with 0 if what the case states holds.
+ranks_lost, launch_kill, bench, smoke, seeds. Exits with 0 if what the case states holds.
 """
 import argparse
 import base64
@@ -716,6 +716,8 @@ def case_supervised(ingot, options):
     rows = ingot.metrics("files")
     check([row["step"] for row in rows] == list(range(30)), f"{len(rows)} rows")
     check(rows[9]["sft/nll"] < rows[0]["sft/nll"], "the supervised stage did not learn")
+    check(all(row["perf/of_bound"] > 0 and row["tree/speedup_bound"] > 1 for row in rows), "a step without its bound")
+    check("  tree " in output and "x of " in output, output)
     check(rows[10]["dpo/accuracy"] == 0.5 and rows[-1]["dpo/accuracy"] == 1, f"{rows[10]} {rows[-1]}")
     checkpoint = folder / "files" / "checkpoints" / "step-00000000"
     check((checkpoint / "model.safetensors").exists() and (checkpoint / "config.json").exists(), "no model folder")
@@ -782,6 +784,46 @@ def check_supervised_ranks(ingot, settings):
     weights = [folder / name / "checkpoints/step-00000000/model.safetensors" for name in ("file-ranks", "rank-files")]
     check(weights[0].read_bytes() == weights[1].read_bytes(), "killed and resumed ranks came to other weights")
     check(not (folder / "rank-files/stages").exists(), "the ranks' checkpoints of the stages are still there")
+
+
+def case_bench(ingot, options):
+    """Figures of named shapes, one JSON object each, which agree with one another."""
+    small = ["--repeat", "1", "--hidden", "32", "--intermediate", "64", "--heads", "2", "--kv-heads", "1",
+             "--head-dim", "16", "--vocab", "64"]
+
+    def bench(*words):
+        done = subprocess.run([ingot.binary, "bench", *words], capture_output=True, text=True, timeout=60)
+        check(done.returncode == 0, f"bench {words}: exit {done.returncode}: {done.stderr}")
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    # A prompt of 80 tokens and 8 answers of 10 merge into 160; one sample per request is 8 times 90.
+    for dtype, rounding in (("fp32", 1e-5), ("bf16", 3e-2)):
+        figures = bench("tree", "--shape", "group-8-8k", "--scale", "0.01", "--dtype", dtype, *small)
+        steps = {figure["variant"]: figure for figure in figures if figure["figure"] == "step"}
+        speedups = {figure["against"]: figure for figure in figures if figure["figure"] == "speedup"}
+        check(steps.keys() == {"tree", "chained", "separate"}, f"{figures}")
+        check(speedups.keys() == {"chained", "separate"}, f"{figures}")
+        tokens = {name: step["tokens"] for name, step in steps.items()}
+        check(tokens["tree"] < tokens["separate"] and tokens["separate"] == tokens["chained"], f"{tokens}")
+        depth, calls = figures[0]["depth"], figures[0]["calls"]
+        check(tokens["separate"] == depth * calls and tokens["tree"] > depth, f"{tokens}")
+        for name, step in steps.items():
+            share = step["bound_seconds"] / step["seconds"]
+            check(abs(step["of_bound"] - share) < 0.1 * share, f"{step}")
+            check(step["peak_bytes"] > 0 and step["predicted_bytes"] > 0, f"{step}")
+        for against, speedup in speedups.items():
+            ratio = steps[against]["seconds"] / steps["tree"]["seconds"]
+            check(abs(speedup["speedup"] - ratio) < 0.1 * ratio, f"{speedup} {steps}")
+            check(abs(speedup["token_ratio"] - tokens[against] / tokens["tree"]) < 0.01, f"{speedup}")
+            check(speedup["loss_difference"] < rounding, f"the loss depends on merging: {speedup}")
+    figures = bench("tree", "--shape", "dialogue-5", "--scale", "0.01", "--no-baselines", *small)
+    check([figure["figure"] for figure in figures] == ["rates", "step", "least_speedup"], f"{figures}")
+    figures = bench("attention", "--shape", "decode-16x2k", "--dtype", "fp32", "--repeat", "1")
+    check([figure["pass"] for figure in figures] == ["gemm", "decode"], f"{figures}")
+    for command in ("tree", "attention"):
+        done = subprocess.run([ingot.binary, "bench", command, "--shape", "nope"], capture_output=True, text=True,
+                              timeout=60)
+        check(done.returncode == 2 and "'nope'" in done.stderr and "dialogue-20" in done.stderr, f"{command}: {done}")
 
 
 def case_bad_input(ingot, options):

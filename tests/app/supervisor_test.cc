@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 
 namespace ingot::app {
@@ -50,6 +51,7 @@ class Supervised : public ::testing::Test {
     std::string pattern = ::testing::TempDir() + "/ingot_supervisor_XXXXXX";
     folder_ = ::mkdtemp(pattern.data());
   }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
 
   std::string folder_, said_;
   milliseconds forget_after_ = std::chrono::hours(1);

@@ -14,18 +14,22 @@ using ::testing::Not;
 TEST(StepLine, SaysWhatIsKnown) {
   const std::string line = FormatStep("run", 1, 4,
                                       {{"reward/mean", 0.25},
+                                       {"tree/speedup", 3.08},
+                                       {"tree/speedup_bound", 3.9},
+                                       {"perf/of_bound", 0.79},
                                        {"trainer/idle_ratio", 0.5},
                                        {"rollout/idle_ratio", 0.125},
                                        {"mismatch/logprob_abs_diff_max", 0.0}},
                                       61);
   EXPECT_THAT(line, HasSubstr("  2/4  reward 0.250 "));
+  EXPECT_THAT(line, HasSubstr("tree 3.1x of 3.9x (79%)  "));
   EXPECT_THAT(line, HasSubstr("idle train 50% roll 12%  mismatch 0.0e+00  eta 1m01s"));
 }
 
 TEST(StepLine, WhatIsNotKnownIsADash) {
   const std::string line = FormatStep("run", 0, 4, {{"reward/mean", std::nan("")}}, std::nan(""));
   EXPECT_THAT(line, HasSubstr("reward - "));
-  EXPECT_THAT(line, HasSubstr("idle train - roll -  mismatch -  eta -"));
+  EXPECT_THAT(line, HasSubstr("tree - of - (-)  idle train - roll -  mismatch -  eta -"));
   EXPECT_THAT(line, Not(HasSubstr("nan")));
 }
 

@@ -49,6 +49,17 @@ TEST(Preferences, OnlyWhatFollowsThePromptIsCompared) {
   EXPECT_THAT((*examples)[3].call_id, testing::EndsWith(".jsonl:2, rejected, message 3"));
 }
 
+TEST(Preferences, SidesThatSayTheSameAreKnown) {
+  const auto line = [](const std::string& chosen, const std::string& rejected) {
+    return R"({"prompt":[{"role":"user","content":"q"}],"chosen":)" + chosen + R"(,"rejected":)" + rejected + "}\n";
+  };
+  const std::string yes = R"({"role":"assistant","content":"yes"})", no = R"({"role":"assistant","content":"no"})";
+  const auto pairs = Load(line(yes, no) + line(yes, "[" + yes + "]"));
+  ASSERT_TRUE(pairs.ok()) << pairs.status();
+  EXPECT_FALSE((*pairs)[0].same);
+  EXPECT_TRUE((*pairs)[1].same);
+}
+
 TEST(Preferences, CarryWhatTheTemplateReads) {
   const auto pairs = Load(
       R"({"prompt": {"role": "user", "content": "a"}, "chosen": {"role": "assistant", "content": "b"}, "rejected": {"role": "assistant", "content": "c"}, "tools": [{"type": "function", "function": {"name": "f"}}], "chat_template_kwargs": {"enable_thinking": false}})"

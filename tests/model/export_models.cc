@@ -1,5 +1,5 @@
 // model_export DIR: writes one random model per family with SaveModelDir, and beside each logits.json with token ids
-// and our logits. check_export.py then holds them against `transformers`. Not part of the test run.
+// and our logits. check_export.py then holds them against `transformers` (make test-torch).
 #include <cstdio>
 #include <fstream>
 

@@ -4,7 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
+#include <limits>
 #include <set>
 
 #include "conversations.h"
@@ -137,6 +139,71 @@ TEST(Sft, BadConversationsAreRefusedBeforeTheFirstStep) {
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr("conversation 2 turn 1"));
   EXPECT_EQ((*trainer->TakeSnapshot())->checksum(), before);
+}
+
+// The trainer's weights are damaged after its first step and whole again after its third.
+TEST(Sft, AStepThatIsNotFiniteIsSkippedAndChangesNothing) {
+  for (const int64_t allowed : {2, 1}) {
+    TrainerOptions options = Options();
+    options.max_skipped_steps = allowed;
+    auto trainer = Fresh(options);
+    const at::NoGradGuard no_history;
+    const at::Tensor damaged = trainer->parameters().at("model.norm.weight").view(-1)[0];
+    const at::Tensor other = trainer->parameters().at("model.embed_tokens.weight");
+    const float whole = damaged.item<float>();
+    std::vector<SftReport> reports;
+    at::Tensor before;
+    const absl::Status status = trainer->RunSft(Conversations(6, 37), [&](const SftReport& report) {
+      reports.push_back(report);
+      if (report.step == 0) {
+        damaged.fill_(std::numeric_limits<float>::infinity());
+        before = other.clone();
+      }
+      if (report.step == 1 || report.step == 2) {
+        EXPECT_TRUE(other.equal(before)) << report.step;
+      }
+      if (report.step == 2) damaged.fill_(whole);
+      return absl::OkStatus();
+    });
+    if (allowed == 1) {
+      EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+      EXPECT_THAT(std::string(status.message()),
+                  ::testing::AllOf(HasSubstr("sft step 2 cannot be made, after 1 skipped"),
+                                   HasSubstr("not finite for calls conversation"),
+                                   HasSubstr("tensor model.norm.weight: 1 of 16 elements of its weights"),
+                                   HasSubstr("a lower sft.learning_rate")));
+      EXPECT_EQ(reports.size(), 2u);
+      continue;
+    }
+    ASSERT_TRUE(status.ok()) << status;
+    ASSERT_EQ(reports.size(), 6u);
+    for (const SftReport& report : reports) {
+      const bool skipped = report.step == 1 || report.step == 2;
+      EXPECT_EQ(report.metrics.at("sft/skipped"), skipped ? 1 : 0);
+      EXPECT_EQ(report.metrics.contains("sft/loss"), !skipped);
+      for (const auto& [name, value] : report.metrics) EXPECT_TRUE(std::isfinite(value)) << name;
+    }
+    EXPECT_FALSE(other.equal(before));
+  }
+}
+
+TEST(Sft, EveryStepReportsItsBound) {
+  TrainerOptions options = Options();
+  options.dpo.batch_size = 4;
+  auto trainer = Fresh(options);
+  int steps = 0;
+  const SftObserver observer = [&](const SftReport& report) {
+    ++steps;
+    const StepMetrics& metrics = report.metrics;
+    EXPECT_GT(metrics.at("perf/bound_seconds"), 0);
+    EXPECT_NEAR(metrics.at("perf/of_bound"), metrics.at("perf/bound_seconds") / metrics.at("perf/pass_seconds"), 1e-9);
+    EXPECT_NEAR(metrics.at("tree/speedup"), metrics.at("tree/speedup_bound") * metrics.at("perf/of_bound"), 1e-9);
+    EXPECT_GT(metrics.at("tree/speedup_bound"), 1.1);  // the turns of a conversation share its prefix
+    return absl::OkStatus();
+  };
+  ASSERT_TRUE(trainer->RunSft(Conversations(6, 37), observer).ok());
+  ASSERT_TRUE(trainer->RunDpo(Pairs(6, 37), observer).ok());
+  EXPECT_EQ(steps, 8);
 }
 
 TEST(Sft, AnObserversErrorEndsTheStage) {

@@ -15,7 +15,7 @@ void PutIds(std::span<const int32_t> ids, Writer& writer) {
 std::vector<int32_t> GetIds(Reader& reader) {
   const std::string_view bytes = reader.GetText();
   std::vector<int32_t> ids(bytes.size() / sizeof(int32_t));
-  std::memcpy(ids.data(), bytes.data(), ids.size() * sizeof(int32_t));
+  if (!ids.empty()) std::memcpy(ids.data(), bytes.data(), ids.size() * sizeof(int32_t));
   return ids;
 }
 

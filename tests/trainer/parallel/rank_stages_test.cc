@@ -206,17 +206,20 @@ size_t Occurrences(const std::string& text, const std::string& what) {
   return count;
 }
 
-TEST(RankStages, WhatIsNotFiniteEndsThemAndIsNamedOnce) {
+TEST(RankStages, WhatIsNotFiniteIsSkippedEndsThemInTheEndAndIsNamedOnce) {
   for (const int size : {1, 2, 3, -3}) {  // below 0: divided by layer
     SCOPED_TRACE(size);
     TrainerOptions options = Stages();
     options.sharding = size < 0 ? "layers" : "optimizer";
-    options.sft.optimizer.learning_rate = 1e30;  // the second step's logits overflow
+    options.sft.optimizer.learning_rate = 1e30;  // the second step's logits overflow, and those of all that follow
+    options.max_skipped_steps = 2;
     const StagesRun run = RunStages(std::abs(size), options);
     EXPECT_EQ(run.status.code(), absl::StatusCode::kInternal);
-    EXPECT_EQ(run.reports.size(), 1u);
+    ASSERT_EQ(run.reports.size(), 3u);
+    for (size_t i = 0; i < 3; ++i) EXPECT_EQ(run.reports[i].metrics.at("sft/skipped"), i == 0 ? 0 : 1);
     const std::string text(run.status.message());
-    EXPECT_THAT(text, AllOf(HasSubstr("for calls conversation"), HasSubstr("lower sft.learning_rate")));
+    EXPECT_THAT(text, AllOf(HasSubstr("sft step 3 cannot be made, after 2 skipped"), HasSubstr("for calls conversation"),
+                            HasSubstr("lower sft.learning_rate")));
     EXPECT_EQ(Occurrences(text, "not finite for"), 1u) << text;
     EXPECT_THAT(text, ::testing::Not(HasSubstr("rank ")));  // it is every rank's
   }
