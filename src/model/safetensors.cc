@@ -10,6 +10,7 @@
 #include <array>
 #include <bit>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <optional>
 #include <set>
@@ -329,6 +330,11 @@ absl::StatusOr<std::string> Header(const std::map<std::string, at::Tensor>& tens
   return text;
 }
 
+absl::Status SaveText(const std::string& path, const std::string& text) {
+  return Replace(
+      path, [&](const File& file, const std::string& name) { return WriteAll(file, name, text.data(), text.size()); });
+}
+
 }  // namespace
 
 absl::StatusOr<std::map<std::string, at::Tensor>> LoadSafetensors(const std::string& path) {
@@ -370,15 +376,29 @@ absl::Status SaveSafetensors(const std::string& path, const std::map<std::string
   }
 }
 
+std::string WeightsFile(int shard, int shards) {
+  char name[64];
+  std::snprintf(name, sizeof(name), "model-%05d-of-%05d.safetensors", shard + 1, shards);
+  return shards == 1 ? "model.safetensors" : name;
+}
+
+absl::Status SaveModelConfig(const std::string& dir, const ModelConfig& config) {
+  return SaveText(dir + "/config.json", base::PrintJson(config.ToJson()) + "\n");
+}
+
+absl::Status SaveWeightsIndex(const std::string& dir, const std::map<std::string, std::string>& files, int64_t bytes) {
+  base::json::object map;
+  for (const auto& [tensor, file] : files) map[tensor] = file;
+  const base::json::value index = {{"metadata", {{"total_size", bytes}}}, {"weight_map", std::move(map)}};
+  return SaveText(dir + "/model.safetensors.index.json", base::PrintJson(index) + "\n");
+}
+
 absl::Status SaveModelDir(const std::string& dir, const ModelConfig& config, const Parameters& parameters) {
   INGOT_RETURN_IF_ERROR(config.Validate());
   if (::mkdir(dir.c_str(), 0755) != 0 && errno != EEXIST) return System(dir, "creating the folder");
   // Weights first: a folder with a config.json is complete.
-  INGOT_RETURN_IF_ERROR(SaveSafetensors(dir + "/model.safetensors", parameters.tensors(), {{"format", "pt"}}));
-  const std::string text = base::PrintJson(config.ToJson()) + "\n";
-  return Replace(dir + "/config.json", [&](const File& file, const std::string& name) {
-    return WriteAll(file, name, text.data(), text.size());
-  });
+  INGOT_RETURN_IF_ERROR(SaveSafetensors(dir + "/" + WeightsFile(0, 1), parameters.tensors(), {{"format", "pt"}}));
+  return SaveModelConfig(dir, config);
 }
 
 }  // namespace ingot::model

@@ -25,6 +25,7 @@ namespace json = base::json;
 constexpr char kFormat[] = "ingot-checkpoint-1";
 constexpr char kState[] = "state.json";
 constexpr char kOptimizer[] = "optimizer";
+constexpr char kIndex[] = "model.safetensors.index.json";
 constexpr char kPrefix[] = "step-";
 constexpr char kTemporary[] = ".tmp-";
 constexpr char kReplaced[] = ".old-";
@@ -69,8 +70,7 @@ absl::StatusOr<std::vector<int64_t>> ListSteps(const std::string& root) {
 absl::Status CheckExtraFiles(const std::map<std::string, std::string>& extra_files) {
   for (const auto& [name, contents] : extra_files) {
     const bool plain = !name.empty() && name.find('/') == std::string::npos && name[0] != '.';
-    const bool taken = name == kState || name == "config.json" || name == "model.safetensors" ||
-                       (name.starts_with(kOptimizer) && name.ends_with(".safetensors"));
+    const bool taken = name == kState || name == "config.json" || name == kIndex || name.ends_with(".safetensors");
     if (!plain || taken) {
       return absl::InvalidArgumentError(absl::StrCat("'", name, "' cannot be an extra file of a checkpoint"));
     }
@@ -78,7 +78,7 @@ absl::Status CheckExtraFiles(const std::map<std::string, std::string>& extra_fil
   return absl::OkStatus();
 }
 
-json::value StateJson(const CheckpointContents& contents, json::object files) {
+json::value StateJson(const CheckpointContents& contents, size_t shards, json::object files) {
   const OptimizerOptions& schedule = contents.schedule;
   return json::object{{"format", kFormat},
                       {"step", contents.step},
@@ -86,7 +86,7 @@ json::value StateJson(const CheckpointContents& contents, json::object files) {
                       {"seed", contents.seed},
                       {"weights_checksum", base::Hex(contents.weights_checksum)},
                       {"optimizer_steps", contents.optimizer_steps},
-                      {"optimizer_shards", contents.optimizer_shards},
+                      {"optimizer_shards", shards},
                       {"schedule",
                        {{"total_steps", contents.total_steps},
                         {"learning_rate", schedule.learning_rate},
@@ -96,20 +96,38 @@ json::value StateJson(const CheckpointContents& contents, json::object files) {
                       {"files", std::move(files)}};
 }
 
+// What is behind the shards: the model folder's rest, the app's files and state.json.
 absl::Status WriteInto(const std::string& dir, const CheckpointContents& contents,
+                       const std::vector<CheckpointShard>& shards,
                        const std::map<std::string, std::string>& extra_files) {
-  INGOT_RETURN_IF_ERROR(model::SaveModelDir(dir, contents.config, contents.parameters));
+  std::map<std::string, FileDigest> digests;  // of the shards: who wrote a file has read it too
+  std::map<std::string, std::string> file_of;
+  int64_t bytes = 0;
+  for (size_t i = 0; i < shards.size(); ++i) {
+    const std::string file = model::WeightsFile(static_cast<int>(i), static_cast<int>(shards.size()));
+    for (const std::string& parameter : shards[i].parameters) file_of[parameter] = file;
+    bytes += shards[i].parameter_bytes;
+    digests.insert(shards[i].files.begin(), shards[i].files.end());
+  }
+  if (shards.size() > 1) INGOT_RETURN_IF_ERROR(model::SaveWeightsIndex(dir, file_of, bytes));
+  INGOT_RETURN_IF_ERROR(model::SaveModelConfig(dir, contents.config));
   for (const auto& [name, text] : extra_files) INGOT_RETURN_IF_ERROR(WriteFileDurably(dir + "/" + name, text));
   std::vector<std::string> names;
   for (const auto& entry : fs::directory_iterator(dir)) names.push_back(entry.path().filename().string());
   std::sort(names.begin(), names.end());
   json::object files;
   for (const std::string& name : names) {
-    INGOT_ASSIGN_OR_RETURN(const FileDigest digest, DigestFile(dir + "/" + name));
+    const auto known = digests.find(name);
+    FileDigest digest;
+    if (known != digests.end()) {
+      digest = known->second;
+    } else {
+      INGOT_ASSIGN_OR_RETURN(digest, DigestFile(dir + "/" + name));
+    }
     files[name] = json::object{{"bytes", digest.bytes}, {"xxh3", base::Hex(digest.checksum)}};
   }
-  INGOT_RETURN_IF_ERROR(
-      WriteFileDurably(dir + "/" + kState, base::PrintJson(StateJson(contents, std::move(files))) + "\n"));
+  const json::value state = StateJson(contents, shards.size(), std::move(files));
+  INGOT_RETURN_IF_ERROR(WriteFileDurably(dir + "/" + kState, base::PrintJson(state) + "\n"));
   return SyncDir(dir);
 }
 
@@ -215,7 +233,9 @@ absl::Status VerifyFiles(const std::string& path, const json::value& state) {
   const json::value* files = base::Find(state, "files");
   if (files == nullptr || !files->is_object()) return Damaged(path, "state.json lists no files");
   INGOT_ASSIGN_OR_RETURN(const int shards, ShardsOf(path, state));
-  std::vector<std::string> needed = {"config.json", "model.safetensors"};
+  // Whose files the index names LoadModelDir needs; they are among those that are listed.
+  const bool indexed = files->as_object().contains(kIndex);
+  std::vector<std::string> needed = {"config.json", indexed ? kIndex : model::WeightsFile(0, 1)};
   for (int shard = 0; shard < shards; ++shard) needed.push_back(OptimizerFile(shard, shards));
   for (const std::string& name : needed) {
     if (!files->as_object().contains(name)) return Damaged(path, absl::StrCat("state.json does not list ", name));
@@ -248,11 +268,13 @@ absl::StatusOr<CheckpointInfo> WriteCheckpoint(const std::string& root, const Ch
                                                const std::map<std::string, std::string>& extra_files, int64_t keep) {
   INGOT_RETURN_IF_ERROR(CheckExtraFiles(extra_files));
   INGOT_ASSIGN_OR_RETURN(const std::string folder, BeginCheckpoint(root, contents.step));
-  if (const absl::Status written = WriteOptimizerShard(folder, contents.optimizer, 0, 1); !written.ok()) {
+  const absl::StatusOr<CheckpointShard> whole =
+      WriteShard(folder, contents.parameters.tensors(), contents.optimizer, 0, 1);
+  if (!whole.ok()) {
     AbandonCheckpoint(root, contents.step);
-    return NotWritten(written, root, contents.step);
+    return NotWritten(whole.status(), root, contents.step);
   }
-  return FinishCheckpoint(root, contents, extra_files, keep);
+  return FinishCheckpoint(root, contents, {*whole}, extra_files, keep);
 }
 
 absl::StatusOr<std::string> BeginCheckpoint(const std::string& root, int64_t step) {
@@ -264,11 +286,24 @@ absl::StatusOr<std::string> BeginCheckpoint(const std::string& root, int64_t ste
   return temporary;
 }
 
-absl::Status WriteOptimizerShard(const std::string& folder, const std::map<std::string, at::Tensor>& optimizer,
-                                 int shard, int shards) {
-  return AtTorchEdge("checkpoint", [&] {
-    return model::SaveSafetensors(folder + "/" + OptimizerFile(shard, shards), optimizer, {{"format", "pt"}});
-  });
+absl::StatusOr<CheckpointShard> WriteShard(const std::string& folder,
+                                           const std::map<std::string, at::Tensor>& parameters,
+                                           const std::map<std::string, at::Tensor>& optimizer, int shard, int shards) {
+  CheckpointShard written;
+  const auto write = [&](const std::string& file, const std::map<std::string, at::Tensor>& tensors) -> absl::Status {
+    INGOT_RETURN_IF_ERROR(model::SaveSafetensors(folder + "/" + file, tensors, {{"format", "pt"}}));
+    INGOT_ASSIGN_OR_RETURN(written.files[file], DigestFile(folder + "/" + file));
+    return absl::OkStatus();
+  };
+  INGOT_RETURN_IF_ERROR(AtTorchEdge("checkpoint", [&]() -> absl::Status {
+    for (const auto& [name, tensor] : parameters) {
+      written.parameters.push_back(name);
+      written.parameter_bytes += static_cast<int64_t>(tensor.nbytes());
+    }
+    INGOT_RETURN_IF_ERROR(write(model::WeightsFile(shard, shards), parameters));
+    return write(OptimizerFile(shard, shards), optimizer);
+  }));
+  return written;
 }
 
 void AbandonCheckpoint(const std::string& root, int64_t step) {
@@ -277,12 +312,13 @@ void AbandonCheckpoint(const std::string& root, int64_t step) {
 }
 
 absl::StatusOr<CheckpointInfo> FinishCheckpoint(const std::string& root, const CheckpointContents& contents,
+                                                const std::vector<CheckpointShard>& shards,
                                                 const std::map<std::string, std::string>& extra_files, int64_t keep) {
   absl::Status written = CheckExtraFiles(extra_files);
   const std::string name = CheckpointName(contents.step);
   const std::string temporary = TemporaryFolder(root, contents.step);
   if (written.ok()) {
-    written = AtTorchEdge("checkpoint", [&] { return WriteInto(temporary, contents, extra_files); });
+    written = AtTorchEdge("checkpoint", [&] { return WriteInto(temporary, contents, shards, extra_files); });
   }
   if (written.ok()) written = Install(root, temporary, name);
   if (!written.ok()) {

@@ -2,8 +2,11 @@
 //
 //   ROOT/step-00000012/         contains exactly the batches below 12, i.e. version 12
 //     config.json, model.safetensors and the app's files (tokenizer.json, ...): a Hugging Face model folder
-//     optimizer.safetensors     moments (and masters) of AdamW; of a trainer of N ranks, each writes what it owns:
-//                               optimizer-00001-of-0000N.safetensors, ...
+//     optimizer.safetensors     moments (and masters) of AdamW
+//
+// Of a trainer of N ranks each writes what it owns of both: model-00001-of-0000N.safetensors (and one of them
+// model.safetensors.index.json, as Hugging Face has it), optimizer-00001-of-0000N.safetensors, ...
+//
 //     state.json                step, seed, schedule, and size and checksum of every other file; written last
 //
 // Written into a temporary folder beside it, fsynced, and renamed: a crash leaves the old set. Whatever damages a
@@ -20,6 +23,7 @@
 
 #include "base/status.h"
 #include "model/parameters.h"
+#include "trainer/files.h"
 #include "trainer/options.h"
 
 namespace ingot::trainer {
@@ -38,10 +42,17 @@ struct CheckpointContents {
   int64_t total_steps = 0;  // recorded for readers, like the schedule: a resumed run goes by its configuration
   OptimizerOptions schedule;
   model::ModelConfig config;
-  model::Parameters parameters;
-  std::map<std::string, at::Tensor> optimizer;
+  model::Parameters parameters;                 // where one rank writes alone, or what was read
+  std::map<std::string, at::Tensor> optimizer;  // likewise
   int64_t optimizer_steps = 0;
-  int optimizer_shards = 1;  // files that the optimizer's state is written as
+  int optimizer_shards = 1;  // read: files that the optimizer's state was written as
+};
+
+// What one of several ranks wrote of a checkpoint.
+struct CheckpointShard {
+  std::vector<std::string> parameters;  // names of those in its file of weights
+  int64_t parameter_bytes = 0;
+  std::map<std::string, FileDigest> files;  // by name
 };
 
 // "step-00000012".
@@ -53,13 +64,15 @@ std::string CheckpointName(int64_t step);
 absl::StatusOr<CheckpointInfo> WriteCheckpoint(const std::string& root, const CheckpointContents& contents,
                                                const std::map<std::string, std::string>& extra_files, int64_t keep);
 
-// The same in three steps, for several ranks: one begins (and is given the temporary folder), each writes its shard of
-// the optimizer's state into that, in [0, shards), and then one finishes; contents.optimizer is not looked at. After an
-// error AbandonCheckpoint removes the folder.
+// The same in three steps, for several ranks: one begins (and is given the temporary folder), each writes what it owns
+// into that as shard `shard` in [0, shards), and then one finishes with what all have written, in their order;
+// contents.parameters and contents.optimizer are not looked at. After an error AbandonCheckpoint removes the folder.
 absl::StatusOr<std::string> BeginCheckpoint(const std::string& root, int64_t step);
-absl::Status WriteOptimizerShard(const std::string& folder, const std::map<std::string, at::Tensor>& optimizer,
-                                 int shard, int shards);
+absl::StatusOr<CheckpointShard> WriteShard(const std::string& folder,
+                                           const std::map<std::string, at::Tensor>& parameters,
+                                           const std::map<std::string, at::Tensor>& optimizer, int shard, int shards);
 absl::StatusOr<CheckpointInfo> FinishCheckpoint(const std::string& root, const CheckpointContents& contents,
+                                                const std::vector<CheckpointShard>& shards,
                                                 const std::map<std::string, std::string>& extra_files, int64_t keep);
 void AbandonCheckpoint(const std::string& root, int64_t step);
 

@@ -28,8 +28,7 @@ std::vector<std::string> AllGather(Ranks& ranks, Writer own) {
 
 // Floating-point operations, forward and backward.
 RowCosts CostsOf(const model::ModelConfig& config) {
-  return {LayerFlops(config, 1),
-          PairFlops(config) * static_cast<double>(config.num_hidden_layers),
+  return {LayerFlops(config, 1), PairFlops(config) * static_cast<double>(config.num_hidden_layers),
           HeadFlops(config, 1)};
 }
 
@@ -38,6 +37,28 @@ struct Score {
   int32_t call, offset;
   double current, reference;
 };
+
+Writer Encode(const CheckpointShard& shard) {
+  Writer writer;
+  writer.Put(shard.parameter_bytes).Put(static_cast<uint64_t>(shard.parameters.size()));
+  for (const std::string& name : shard.parameters) writer.PutText(name);
+  for (const auto& [name, digest] : shard.files) writer.PutText(name).Put(digest);
+  return writer;
+}
+
+absl::StatusOr<CheckpointShard> DecodeShard(std::string_view bytes) {
+  Reader reader(bytes);
+  CheckpointShard shard;
+  shard.parameter_bytes = reader.Get<int64_t>();
+  const auto count = reader.Get<uint64_t>();
+  for (uint64_t i = 0; i < count && reader.status().ok(); ++i) shard.parameters.emplace_back(reader.GetText());
+  while (!reader.done()) {
+    const std::string name(reader.GetText());
+    shard.files[name] = reader.Get<FileDigest>();
+  }
+  INGOT_RETURN_IF_ERROR(reader.status());
+  return shard;
+}
 
 }  // namespace
 
@@ -218,20 +239,23 @@ absl::StatusOr<CheckpointInfo> Trainer::SaveTogether(const std::string& root, in
       ranks_->leads() ? BeginCheckpoint(root, step) : absl::StatusOr<std::string>("");
   INGOT_RETURN_IF_ERROR(ranks_->Agree(begun.status()));
   INGOT_ASSIGN_OR_RETURN(const std::string folder, ranks_->BroadcastBytes(*begun, 0));
-  const absl::Status written = AtTorchEdge("checkpoint", [&] {
-    std::map<std::string, at::Tensor> state = optimizer_->State();
-    for (auto& [name, tensor] : state) tensor = tensor.to(at::kCPU);
-    return WriteOptimizerShard(folder, state, ranks_->rank(), ranks_->size());
-  });
-  if (const absl::Status all = ranks_->Agree(written); !all.ok()) {
+  const absl::StatusOr<CheckpointShard> own =
+      WriteShard(folder, optimizer_->Owned(), optimizer_->State(), ranks_->rank(), ranks_->size());
+  if (const absl::Status all = ranks_->Agree(own.status()); !all.ok()) {
     if (ranks_->leads()) AbandonCheckpoint(root, step);
     return base::Annotate(all, absl::StrCat("cannot write checkpoint ", folder, " (the earlier ones are untouched)"));
   }
+  std::vector<CheckpointShard> shards;
+  INGOT_RETURN_IF_ERROR(AtTorchEdge("checkpoint", [&]() -> absl::Status {
+    for (const std::string& bytes : AllGather(*ranks_, Encode(*own))) {
+      INGOT_ASSIGN_OR_RETURN(shards.emplace_back(), DecodeShard(bytes));
+    }
+    return absl::OkStatus();
+  }));
   absl::StatusOr<CheckpointInfo> info = CheckpointInfo{};
   if (ranks_->leads()) {
-    absl::StatusOr<CheckpointContents> contents = Contents(step);
-    if (contents.ok()) contents->optimizer_shards = ranks_->size();
-    info = contents.ok() ? FinishCheckpoint(root, *contents, extra_files, options_.keep_checkpoints)
+    const absl::StatusOr<CheckpointContents> contents = Contents(step);
+    info = contents.ok() ? FinishCheckpoint(root, *contents, shards, extra_files, options_.keep_checkpoints)
                          : absl::StatusOr<CheckpointInfo>(contents.status());
   }
   INGOT_RETURN_IF_ERROR(ranks_->Agree(info.status()));

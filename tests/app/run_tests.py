@@ -781,8 +781,10 @@ def check_supervised_ranks(ingot, settings):
     code, output = ingot.run("launch", of("rank-files"), ["--resume"])
     check(code == 0 and "going on after" in output, output)
     check([row["step"] for row in ingot.metrics("rank-files")] == list(range(30)), "the steps of the resumed ranks")
-    weights = [folder / name / "checkpoints/step-00000000/model.safetensors" for name in ("file-ranks", "rank-files")]
-    check(weights[0].read_bytes() == weights[1].read_bytes(), "killed and resumed ranks came to other weights")
+    for shard in ("00001-of-00002", "00002-of-00002"):
+        weights = [folder / name / f"checkpoints/step-00000000/model-{shard}.safetensors"
+                   for name in ("file-ranks", "rank-files")]
+        check(weights[0].read_bytes() == weights[1].read_bytes(), "killed and resumed ranks came to other weights")
     check(not (folder / "rank-files/stages").exists(), "the ranks' checkpoints of the stages are still there")
 
 

@@ -13,7 +13,7 @@
 namespace ingot::trainer {
 namespace {
 
-std::map<std::string, at::Tensor> Owned(const std::map<std::string, at::Tensor>& parameters, const Ranks* ranks) {
+std::map<std::string, at::Tensor> OwnedOf(const std::map<std::string, at::Tensor>& parameters, const Ranks* ranks) {
   if (ranks == nullptr) return parameters;
   std::vector<int64_t> sizes;
   for (const auto& [name, parameter] : parameters) sizes.push_back(parameter.numel());
@@ -54,7 +54,7 @@ std::vector<int> OwnersOf(const std::vector<int64_t>& sizes, int ranks) {
 
 ShardedAdamW::ShardedAdamW(const OptimizerOptions& options, const std::map<std::string, at::Tensor>& parameters,
                            Ranks* ranks, bool publishes)
-    : ranks_(ranks), publishes_(publishes), own_(options, Owned(parameters, ranks)) {
+    : ranks_(ranks), publishes_(publishes), owned_(OwnedOf(parameters, ranks)), own_(options, owned_) {
   std::vector<int64_t> sizes;
   for (const auto& [name, parameter] : parameters) {
     names_.push_back(name);

@@ -47,6 +47,9 @@ class ShardedAdamW {
   void Reset() { own_.Reset(); }
   int64_t steps() const { return own_.steps(); }
 
+  // The parameters that this rank owns, by name.
+  const std::map<std::string, at::Tensor>& Owned() const { return owned_; }
+
   // Of what this rank owns, as AdamW's.
   std::map<std::string, at::Tensor> State() const { return own_.State(); }
   void SetSteps(int64_t steps) { own_.SetSteps(steps); }
@@ -71,6 +74,7 @@ class ShardedAdamW {
   std::vector<std::string> names_;
   std::vector<at::Tensor> parameters_;  // by name, like names_
   std::vector<Bucket> buckets_;
+  const std::map<std::string, at::Tensor> owned_;
   AdamW own_;
 };
 

@@ -371,8 +371,10 @@ class RankCheckpoint : public ::testing::Test {
 
 TEST_F(RankCheckpoint, ResumedOnAsManyRanksIsTheSameToTheBit) {
   const Result whole = Whole(2);
-  EXPECT_THAT(Files(2), ElementsAre("config.json", "model.safetensors", "optimizer-00001-of-00002.safetensors",
-                                    "optimizer-00002-of-00002.safetensors", "state.json", "tokenizer.json"));
+  EXPECT_THAT(Files(2),
+              ElementsAre("config.json", "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors",
+                          "model.safetensors.index.json", "optimizer-00001-of-00002.safetensors",
+                          "optimizer-00002-of-00002.safetensors", "state.json", "tokenizer.json"));
   const Result resumed = RunSteps(2, Resumed(2), 4);
   ExpectSameBits(resumed, whole);
   ASSERT_EQ(resumed.reports.size(), 2u);
@@ -405,12 +407,36 @@ TEST_F(RankCheckpoint, OfOneRankMayBeResumedOnMany) {
 }
 
 TEST_F(RankCheckpoint, LacksNoShard) {
-  Whole(2);
   const std::string path = folder_.path() + "/" + CheckpointName(2);
-  std::filesystem::remove(path + "/optimizer-00002-of-00002.safetensors");
-  const absl::Status status = ReadCheckpoint(path).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("optimizer-00002-of-00002.safetensors"));
+  for (const std::string file :
+       {"optimizer-00002-of-00002.safetensors", "model-00001-of-00002.safetensors", "model.safetensors.index.json"}) {
+    Whole(2);
+    ASSERT_TRUE(ReadCheckpoint(path).ok());
+    std::filesystem::remove(path + "/" + file);
+    const absl::Status status = ReadCheckpoint(path).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+    EXPECT_THAT(std::string(status.message()), HasSubstr(file));
+  }
+}
+
+// Every rank has written what it owns, and nothing else; together it is the model that all of them train.
+TEST_F(RankCheckpoint, IsAModelFolderInShards) {
+  const Result whole = Whole(3, ByLayer());
+  const std::string path = folder_.path() + "/" + CheckpointName(2);
+  size_t tensors = 0, most = 0;
+  for (int shard = 0; shard < 3; ++shard) {
+    const auto part = model::LoadSafetensors(path + "/" + model::WeightsFile(shard, 3));
+    ASSERT_TRUE(part.ok()) << part.status();
+    tensors += part->size();
+    most = std::max(most, part->size());
+  }
+  const auto model = model::LoadModelDir(path);
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ(tensors, model->parameters.tensors().size());
+  EXPECT_LT(most, tensors);
+  const auto trainer = Trainer::Resume(Plain(), path);
+  ASSERT_TRUE(trainer.ok()) << trainer.status();
+  EXPECT_EQ((*(*trainer)->TakeSnapshot())->checksum(), ReadCheckpoint(path)->weights_checksum);
 }
 
 TEST_F(RankCheckpoint, ThatCannotBeWrittenLeavesTheEarlierOne) {
