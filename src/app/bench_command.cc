@@ -1,6 +1,5 @@
 #include "app/bench_command.h"
 
-
 #include <c10/util/Exception.h>
 
 #include <ostream>

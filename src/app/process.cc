@@ -35,6 +35,7 @@ void HandleSignals(bool supervised) {
   if (supervised) action.sa_handler = Nothing;
   sigaction(SIGINT, &action, nullptr);
   signal(SIGPIPE, SIG_IGN);
+  signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of the write, which says which file it is
 }
 
 std::string TakeSecret(const char* variable) {

@@ -38,10 +38,11 @@ absl::StatusOr<Examples> ReadConversations(const std::string& path, const text::
 absl::StatusOr<Examples> ReadPairs(const std::string& path, const text::ChatFormat& format) {
   if (path.empty()) return Examples();
   INGOT_ASSIGN_OR_RETURN(const auto pairs, dataset::LoadPreferences(path));
-  if (const auto same = std::count_if(pairs.begin(), pairs.end(), [](const auto& pair) { return pair.same; })) {
-    INGOT_LOG(warn, "{}: {} of {} pairs were chosen and rejected alike, and teach nothing", path, same, pairs.size());
-  }
   INGOT_ASSIGN_OR_RETURN(auto calls, dataset::MakePreferenceExamples(pairs, format));
+  if (const int64_t alike = dataset::CountAlike(calls); alike > 0) {
+    INGOT_LOG(warn, "{}: the sides of {} of {} pairs are the same tokens, and teach nothing", path, alike,
+              pairs.size());
+  }
   return Examples{std::move(calls), pairs.size()};
 }
 
@@ -151,13 +152,16 @@ absl::Status TrainSupervised(const LoadedConfig& loaded, const RunDir& dir, cons
   record.checkpoints = dir.stages();
   record.again = resume;
   record.metrics = &metrics;
-  INGOT_RETURN_IF_ERROR(RunStages(config, model, *trainer, record, stop));
-  INGOT_ASSIGN_OR_RETURN(const trainer::CheckpointInfo saved,
-                         trainer->SaveCheckpoint(dir.checkpoints(), model.text.files));
-  INGOT_RETURN_IF_ERROR(trainer->Dismiss());
-  INGOT_RETURN_IF_ERROR(dir.DropStages());
-  line.Note(fmt::format("the model is in {}", saved.path));
-  return absl::OkStatus();
+  const absl::Status trained = [&]() -> absl::Status {
+    INGOT_RETURN_IF_ERROR(RunStages(config, model, *trainer, record, stop));
+    INGOT_ASSIGN_OR_RETURN(const trainer::CheckpointInfo saved,
+                           trainer->SaveCheckpoint(dir.checkpoints(), model.text.files));
+    INGOT_RETURN_IF_ERROR(dir.DropStages());
+    line.Note(fmt::format("the model is in {}", saved.path));
+    return absl::OkStatus();
+  }();
+  const absl::Status dismissed = trainer->Dismiss();
+  return trained.ok() ? dismissed : trained;
 }
 
 }  // namespace ingot::app

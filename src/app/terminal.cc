@@ -50,8 +50,9 @@ std::string FormatStep(const std::string& run_name, int64_t step, int64_t total_
       "{}",
       run_name, bar, step + 1, total_steps, show("{:.3f}", "reward/mean"), show("{:.1f}", "async/staleness_mean"),
       show("{:.0f}", "async/staleness_max"), show("{:.0f}", "scheduler/head"), show("{:.0f}", "scheduler/window"),
-      show("{:.0f}", "scheduler/budget"), Number(Get(metrics, "perf/tokens_per_second")), FormatSpeedup(metrics), percent("trainer/idle_ratio"),
-      percent("rollout/idle_ratio"), show("{:.1e}", "mismatch/logprob_abs_diff_max"), Duration(eta_s));
+      show("{:.0f}", "scheduler/budget"), Number(Get(metrics, "perf/tokens_per_second")), FormatSpeedup(metrics),
+      percent("trainer/idle_ratio"), percent("rollout/idle_ratio"), show("{:.1e}", "mismatch/logprob_abs_diff_max"),
+      Duration(eta_s));
 }
 
 std::string FormatMetric(const std::string& number, const std::map<std::string, double>& metrics,

@@ -403,8 +403,9 @@ absl::StatusOr<TrainingResult> RunTraining(const LoadedConfig& loaded, const Run
                        base::DeriveSeed(config.seed, static_cast<uint64_t>(version)), kProbeTimeout);
   };
   trainer::TrainLoop loop(loop_options, *trainer, source, versions, &recorder, probe);
-  INGOT_RETURN_IF_ERROR(loop.Run());
-  INGOT_RETURN_IF_ERROR(trainer->Dismiss());
+  const absl::Status ran = loop.Run(), dismissed = trainer->Dismiss();
+  INGOT_RETURN_IF_ERROR(ran);
+  INGOT_RETURN_IF_ERROR(dismissed);
 
   INGOT_RETURN_IF_ERROR(
       evaluations.Finish(recorder.OnEvaluation(), patience, [&line](const std::string& text) { line.Note(text); }));

@@ -1,5 +1,9 @@
 #include "dataset/preferences.h"
 
+#include <algorithm>
+#include <array>
+#include <map>
+
 namespace ingot::dataset {
 namespace {
 
@@ -14,8 +18,9 @@ absl::StatusOr<json::array> Messages(const json::value& object, const char* key)
   return field->as_array();
 }
 
-absl::StatusOr<SftConversation> Continue(const json::value& object, const json::array& prompt, const json::array& own,
-                                         const char* key, const std::string& place) {
+absl::StatusOr<SftConversation> Continue(const json::value& object, const json::array& prompt, const char* key,
+                                         const std::string& place) {
+  INGOT_ASSIGN_OR_RETURN(const json::array own, Messages(object, key));
   json::array all = prompt;
   all.insert(all.end(), own.begin(), own.end());
   json::object conversation = object.as_object();  // its tools and template variables
@@ -31,11 +36,8 @@ absl::StatusOr<PreferencePair> PairFromJson(const json::value& object, const std
   INGOT_ASSIGN_OR_RETURN(const json::array prompt, Messages(object, key));
   PreferencePair pair;
   pair.prompt_messages = prompt.size();
-  INGOT_ASSIGN_OR_RETURN(const json::array chosen, Messages(object, "chosen"));
-  INGOT_ASSIGN_OR_RETURN(const json::array rejected, Messages(object, "rejected"));
-  pair.same = chosen == rejected;
-  INGOT_ASSIGN_OR_RETURN(pair.chosen, Continue(object, prompt, chosen, "chosen", place));
-  INGOT_ASSIGN_OR_RETURN(pair.rejected, Continue(object, prompt, rejected, "rejected", place));
+  INGOT_ASSIGN_OR_RETURN(pair.chosen, Continue(object, prompt, "chosen", place));
+  INGOT_ASSIGN_OR_RETURN(pair.rejected, Continue(object, prompt, "rejected", place));
   return pair;
 }
 
@@ -70,6 +72,17 @@ absl::StatusOr<std::vector<tree::CallPath>> MakePreferenceExamples(std::span<con
     }
   }
   return examples;
+}
+
+int64_t CountAlike(std::span<const tree::CallPath> examples) {
+  // Of each pair, what its sides train: the sampled tokens of each call behind its context.
+  std::map<int32_t, std::array<std::vector<std::vector<int32_t>>, 2>> pairs;
+  for (const tree::CallPath& call : examples) {
+    std::vector<std::vector<int32_t>>& side = pairs[call.group][static_cast<size_t>(call.episode % 2)];
+    side.push_back(call.Tokens());
+    side.push_back(call.sampled);
+  }
+  return std::count_if(pairs.begin(), pairs.end(), [](const auto& pair) { return pair.second[0] == pair.second[1]; });
 }
 
 }  // namespace ingot::dataset

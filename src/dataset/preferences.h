@@ -23,7 +23,6 @@ struct PreferencePair {
   SftConversation chosen;  // the prompt's messages, then its own
   SftConversation rejected;
   size_t prompt_messages = 0;
-  bool same = false;  // both sides say the same, and nothing can be learnt from them
 };
 
 // INVALID_ARGUMENT naming file and line for a line that is no pair, or a file without one.
@@ -35,5 +34,8 @@ absl::StatusOr<std::vector<PreferencePair>> LoadPreferences(const std::string& p
 absl::StatusOr<std::vector<tree::CallPath>> MakePreferenceExamples(std::span<const PreferencePair> pairs,
                                                                    const text::ChatFormat& format,
                                                                    const SftOptions& options = {});
+
+// Of such examples, the pairs whose sides are the same tokens: nothing can be learnt from them.
+int64_t CountAlike(std::span<const tree::CallPath> examples);
 
 }  // namespace ingot::dataset

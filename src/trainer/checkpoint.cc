@@ -131,14 +131,17 @@ absl::Status WriteInto(const std::string& dir, const CheckpointContents& content
   return SyncDir(dir);
 }
 
-void RemoveStale(const std::string& root, int64_t newest, int64_t keep) {
+void RemoveStale(const std::string& root, int64_t newest, int64_t keep, int64_t last_sound) {
   std::error_code ignored;
   const auto steps = ListSteps(root);
   if (!steps.ok()) return;
   int64_t seen = 0;
+  bool sound = false;
   for (const int64_t step : *steps) {
+    const bool newest_sound = !sound && step <= last_sound;
+    sound = sound || newest_sound;
     // Newer ones are of a run that was taken back to an earlier checkpoint: not this writer's to judge.
-    if (step <= newest && ++seen > keep) fs::remove_all(root + "/" + CheckpointName(step), ignored);
+    if (step <= newest && ++seen > keep && !newest_sound) fs::remove_all(root + "/" + CheckpointName(step), ignored);
   }
   std::vector<fs::path> leftovers;
   for (const auto& entry : fs::directory_iterator(root, ignored)) {
@@ -325,7 +328,7 @@ absl::StatusOr<CheckpointInfo> FinishCheckpoint(const std::string& root, const C
     AbandonCheckpoint(root, contents.step);
     return NotWritten(written, root, contents.step);
   }
-  RemoveStale(root, contents.step, keep);
+  RemoveStale(root, contents.step, keep, contents.last_sound_step);
   return CheckpointInfo{root + "/" + name, contents.step, contents.weights_checksum, {}};
 }
 

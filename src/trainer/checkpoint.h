@@ -46,6 +46,9 @@ struct CheckpointContents {
   std::map<std::string, at::Tensor> optimizer;  // likewise
   int64_t optimizer_steps = 0;
   int optimizer_shards = 1;  // read: files that the optimizer's state was written as
+  // Written: weights of this step or before it gave a finite gradient, and it is not known that later ones do: the
+  // newest checkpoint of them stays, however many come after it. -1: nothing is feared.
+  int64_t last_sound_step = -1;
 };
 
 // What one of several ranks wrote of a checkpoint.
@@ -58,9 +61,9 @@ struct CheckpointShard {
 // "step-00000012".
 std::string CheckpointName(int64_t step);
 
-// Writes ROOT/step-N (replacing one of the same number), then removes all but the `keep` newest of those up to N and
-// temporary folders of crashed writers. `extra_files`: plain file names to contents. On an error (a full disk, ...) the
-// earlier checkpoints are untouched; the message names the path.
+// Writes ROOT/step-N (replacing one of the same number), then removes all but the `keep` newest of those up to N (and
+// the one of last_sound_step) and temporary folders of crashed writers. `extra_files`: plain file names to contents. On
+// an error (a full disk, ...) the earlier checkpoints are untouched; the message names the path.
 absl::StatusOr<CheckpointInfo> WriteCheckpoint(const std::string& root, const CheckpointContents& contents,
                                                const std::map<std::string, std::string>& extra_files, int64_t keep);
 

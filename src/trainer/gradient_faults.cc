@@ -67,7 +67,7 @@ std::string NameCalls(const PreparedBatch& batch, std::vector<int32_t> calls) {
   for (size_t i = 0; i < std::min(calls.size(), kNamedCalls); ++i) {
     absl::StrAppend(&text, i == 0 ? "" : ", ", batch.calls[static_cast<size_t>(calls[i])].call_id);
   }
-  if (calls.size() > kNamedCalls) absl::StrAppend(&text, " and ", calls.size() - kNamedCalls, " more");
+  if (calls.size() > kNamedCalls) absl::StrAppend(&text, " and at least ", calls.size() - kNamedCalls, " more");
   return text;
 }
 

@@ -23,7 +23,7 @@ absl::Status OneOf(const std::string& key, const std::string& value, std::initia
 
 absl::Status OptimizerOptions::Validate() const {
   INGOT_RETURN_IF_ERROR(
-      Require(learning_rate > 0 && std::isfinite(learning_rate), "learning_rate must be a number above 0"));
+      Require(learning_rate > 0 && learning_rate <= 1e30, "learning_rate must be a number above 0, at most 1e30"));
   INGOT_RETURN_IF_ERROR(Require(warmup_steps >= 0, "warmup_steps must not be negative"));
   INGOT_RETURN_IF_ERROR(OneOf("decay", decay, {"cosine", "linear", "constant"}));
   INGOT_RETURN_IF_ERROR(Require(min_lr_ratio >= 0 && min_lr_ratio <= 1, "min_lr_ratio must be in [0, 1]"));

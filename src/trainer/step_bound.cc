@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <ctime>
@@ -50,22 +51,23 @@ Seconds2 Time(const std::function<void()>& f) {
 
 Seconds2 Scaled(const Seconds2& seconds, double factor) { return {seconds.wall * factor, seconds.cpu * factor}; }
 
-// Constant operands: the run's random numbers stay what they are.
+// Constant operands: the run's random numbers stay what they are. One after the other, so that no more memory is held
+// than one takes.
 Seconds2 TimeProducts(const std::vector<Product>& products, int64_t rows, const at::TensorOptions& options) {
-  std::vector<std::function<void()>> calls;
+  Seconds2 sum;
   for (const Product& p : products) {
     const at::Tensor x = at::full({rows, p.in}, 0.5, options).requires_grad_(true);
     const at::Tensor w = at::full({p.out, p.in}, 0.01, options).requires_grad_(true);
     const at::Tensor grad = at::full({rows, p.out}, 0.1, options);
-    calls.push_back([=]() {
+    const Seconds2 one = Time([&] {
       kernels::LinearOp(x, w, {}).backward(grad);
       x.mutable_grad().reset();
       w.mutable_grad().reset();
     });
+    sum.wall += one.wall;
+    sum.cpu += one.cpu;
   }
-  return Time([&] {
-    for (const auto& call : calls) call();
-  });
+  return sum;
 }
 
 Seconds2 TimeAttention(const model::ModelConfig& c, int64_t rows, const at::TensorOptions& options) {
@@ -108,6 +110,14 @@ double LayerFlops(const model::ModelConfig& config, int64_t rows) {
 
 double HeadFlops(const model::ModelConfig& config, int64_t rows) {
   return Flops({{config.hidden_size, config.vocab_size}}, rows);
+}
+
+StepRates StepRates::Best(const StepRates& other) const {
+  StepRates best;
+  for (Seconds2 StepRates::* rate : {&StepRates::per_flop, &StepRates::per_head_flop, &StepRates::per_pair}) {
+    best.*rate = {std::min((this->*rate).wall, (other.*rate).wall), std::min((this->*rate).cpu, (other.*rate).cpu)};
+  }
+  return best;
 }
 
 double PairFlops(const model::ModelConfig& config) {

@@ -65,6 +65,9 @@ struct StepRates {
   Seconds2 per_head_flop;  // in the product with the vocabulary
   Seconds2 per_pair;       // in the attention of one layer, all heads
 
+  // The better of both, one by one.
+  StepRates Best(const StepRates& other) const;
+
   // Forward and backward of one layer's products over `rows` rows, of the logits of `head_rows`, and of causal
   // attention over `stream` rows; with the threads of the calling thread. Each at least once before it is timed.
   static StepRates Measure(const model::ModelConfig& config, at::ScalarType dtype, at::Device device, int64_t rows,

@@ -1,5 +1,6 @@
 // Trainer::TrainStep and what belongs to it.
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <chrono>
@@ -18,6 +19,8 @@
 
 namespace ingot::trainer {
 namespace {
+
+constexpr size_t kMostNamed = 5;  // calls that are looked for where a gradient is not finite
 
 double Seconds(std::chrono::nanoseconds time) { return std::chrono::duration<double>(time).count(); }
 
@@ -41,8 +44,7 @@ void Trainer::AccumulateBatch(const PreparedBatch& batch, const tree::PackedFore
   const Seconds2 start = ClockNow();
   const double gathered = GatherSeconds();
   StepTally::Plain& plain = tally.plain;
-  plain.scorings =
-      ScoreBefore(model_, reference_ ? &*reference_ : nullptr, forest, batch.calls, loss, pass_options_);
+  plain.scorings = ScoreBefore(model_, reference_ ? &*reference_ : nullptr, forest, batch.calls, loss, pass_options_);
   plain.pass_seconds = ClockNow().wall - start.wall;
   plain.busy_seconds = plain.pass_seconds - (GatherSeconds() - gathered);
   if (loss.needs_scores()) {
@@ -132,12 +134,15 @@ std::string Trainer::FindFault(const PreparedBatch& batch, const tree::PackedFor
                                const StepTally& tally, double grad_norm) {
   if (std::isfinite(tally.plain.loss) && std::isfinite(grad_norm) && tally.non_finite_calls.empty()) return "";
   std::string tensors = NonFiniteTensors(model_, optimizer_->Gradients());
-  std::vector<int32_t> calls = tally.non_finite_calls;
-  if (calls.empty()) {
-    std::vector<int32_t> own = forest.call_indices;
-    std::sort(own.begin(), own.end());
-    calls = CallsWithoutFiniteGradient(model_, batch, own, loss, pass_options_, /*limit=*/5);
-  }
+  // Each by itself: merged, a number that is not finite reaches rows that may not see it.
+  std::vector<int32_t> own = forest.call_indices;
+  std::sort(own.begin(), own.end());
+  const auto suspected = [&](int32_t call) {
+    const std::vector<int32_t>& found = tally.non_finite_calls;
+    return found.empty() || std::find(found.begin(), found.end(), call) != found.end();
+  };
+  std::erase_if(own, [&](int32_t call) { return !suspected(call); });
+  std::vector<int32_t> calls = CallsWithoutFiniteGradient(model_, batch, own, loss, pass_options_, kMostNamed);
   ShareFaults(tensors, calls);
   return absl::StrCat("loss ", tally.plain.loss, ", gradient norm ", grad_norm, ": not finite for ",
                       NameCalls(batch, calls), tensors.empty() ? "" : "; ", tensors);
@@ -223,7 +228,6 @@ absl::StatusOr<StepReport> Trainer::TrainStep(const TrainBatch& batch, const Pro
     const auto accumulated = clock_.Now();
     FinishProbe(std::move(fresh), tally);
     metrics["perf/probe_seconds"] = Seconds(clock_.Now() - accumulated);
-    ReportBound(tally, metrics);
     fault = Optimize(*prepared, *forest, loss, tally, metrics);
     return absl::OkStatus();
   });
@@ -238,38 +242,61 @@ absl::StatusOr<StepReport> Trainer::TrainStep(const TrainBatch& batch, const Pro
     for (const auto& [name, value] : tally.sums.maxima) metrics[name] = value.max;
   }
   Report(*prepared, tally, metrics);
+  ReportRanks(tally, metrics);
   metrics["perf/data_seconds"] = Seconds(packed - start);
   metrics["perf/train_seconds"] = Seconds(clock_.Now() - packed);
-  if (!fault.empty()) return Skip(*std::move(prepared), fault);
-  skipped_in_a_row_ = 0;
+  ReportBound(tally, metrics);
+  if (!fault.empty()) {
+    ++not_finite_in_a_row_;
+    return Skip(*std::move(prepared), fault);
+  }
+  NoteSound(version_);
   ++version_;
   return StepReport{batch.step, version_, std::move(prepared->metrics), std::move(prepared->staleness_histogram)};
 }
 
+void Trainer::MeasureRates() {
+  // As many rows as a rate needs, whatever the batch has; a part of the step's own has no more.
+  constexpr int64_t kRows = 1024, kStream = 2048;
+  const int64_t rows = std::min(kRows, options_.micro_batch_tokens);
+  const at::Tensor& any = parameters().tensors().begin()->second;
+  const bool narrow = kernels::AccumulatorType(any) != any.scalar_type();
+  const HeadRows head(options_.logits_chunk_elements, config().vocab_size, narrow);
+  const StepRates measured =
+      StepRates::Measure(config(), any.scalar_type(), any.device(), rows, std::min(head.gradient, rows), kStream);
+  rates_measured_ = rates_threads_ == at::get_num_threads() ? rates_measured_ + 1 : 1;
+  rates_ = rates_measured_ > 1 ? rates_->Best(measured) : measured;
+  rates_threads_ = at::get_num_threads();
+  OfferTensorMemory();
+  INGOT_LOG(info, "rates of the bound: layers {:.1f}, head {:.1f}, attention {:.1f} GFLOP/s",
+            1e-9 / rates_->per_flop.wall, 1e-9 / rates_->per_head_flop.wall,
+            1e-9 * PairFlops(config()) / rates_->per_pair.wall);
+}
+
 void Trainer::ReportBound(const StepTally& tally, StepMetrics& metrics) {
   if (ranks_ != nullptr && !ranks_->leads()) return;
+  constexpr int kMostMeasured = 5;
   const StepTally::Plain& plain = tally.plain;
-  if (!rates_) {  // about a second, once; of as many rows as a rate needs, whatever this batch has
-    constexpr int64_t kRows = 1024, kStream = 2048;
-    const at::Tensor& any = parameters().tensors().begin()->second;
-    const bool narrow = kernels::AccumulatorType(any) != any.scalar_type();
-    const HeadRows head(options_.logits_chunk_elements, config().vocab_size, narrow);
-    rates_ = StepRates::Measure(config(), any.scalar_type(), any.device(), kRows, std::min(head.gradient, kRows),
-                                kStream);
-    INGOT_LOG(info, "rates of the bound: layers {:.1f}, head {:.1f}, attention {:.1f} GFLOP/s", 1e-9 / rates_->per_flop.wall,
-              1e-9 / rates_->per_head_flop.wall, 1e-9 * PairFlops(config()) / rates_->per_pair.wall);
-  }
   const double ranks = ranks_ == nullptr ? 1 : ranks_->size();  // each as fast as this one
   const auto bound_of = [&](const StepWork& work) {
     return BoundSeconds(config(), work.WithScoring(plain.scorings), *rates_).wall / ranks;
   };
+  const absl::Status measured = AtTorchEdge("the rates of the bound", [&] {
+    if (!rates_ || rates_threads_ != at::get_num_threads()) MeasureRates();
+    // Faster than the bound: something else had the processors while the rates were measured.
+    if (bound_of(plain.work) > plain.pass_seconds && rates_measured_ < kMostMeasured) MeasureRates();
+    return absl::OkStatus();
+  });
+  if (!measured.ok()) {
+    INGOT_LOG(warn, "a step without its bound: {}", measured.ToString());
+    return;
+  }
   const double bound = bound_of(plain.work), unmerged = bound_of(plain.unmerged);
   metrics["perf/pass_seconds"] = plain.pass_seconds;
   metrics["perf/bound_seconds"] = bound;
   metrics["perf/of_bound"] = bound / plain.pass_seconds;
   metrics["tree/speedup_bound"] = unmerged / bound;
   metrics["tree/speedup"] = unmerged / plain.pass_seconds;
-  ReportRanks(tally, metrics);
 }
 
 void Trainer::ReportRanks(const StepTally& tally, StepMetrics& metrics) const {

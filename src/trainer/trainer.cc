@@ -293,6 +293,7 @@ absl::StatusOr<CheckpointContents> Trainer::Contents(int64_t step) {
   contents.schedule = stage_ ? stage_->options.optimizer : options_.optimizer;
   contents.config = config();
   contents.optimizer_steps = optimizer_->steps();
+  if (not_finite_in_a_row_ > 0) contents.last_sound_step = last_sound_;
   contents.parameters = ParametersOf(snapshot);  // which has them all, wherever they are
   return contents;
 }

@@ -101,11 +101,13 @@ class Trainer {
   // `threads`: what every rank computes with meanwhile; 0: options.threads.
   //
   // A step whose loss or gradient is not finite is skipped as TrainStep's are, with the conversations at fault in the
-  // log.
+  // log. A stage whose last steps were skipped so goes through the batch of the last one that was made once more: what
+  // gives no finite gradient of that either is not the data's fault.
   //
   // INVALID_ARGUMENT as PrepareSft, before anything is trained; RESOURCE_EXHAUSTED as TrainStep; INTERNAL: too many
-  // steps in a row would be skipped; the observer's error. After each of these the trainer holds the weights of the
-  // stage's last step. Errors also StageCheckpoints::Newest's and ReadCheckpoint's.
+  // steps in a row would be skipped, or the weights give no finite gradient in the end; the observer's error. After
+  // each of these the trainer holds the weights of the stage's last step. Errors also StageCheckpoints::Newest's and
+  // ReadCheckpoint's.
   absl::Status RunSft(const std::vector<tree::CallPath>& calls, const SftObserver& observer,
                       const std::string& checkpoints = "", int threads = 0);
 
@@ -130,7 +132,7 @@ class Trainer {
   // everywhere is rank 0's to answer. RankLost; INTERNAL if the ranks did not go on together.
   absl::Status Follow();
 
-  // Of rank 0: the others' Follow returns. Nothing with one rank.
+  // Of rank 0, when its run ends, well or not: the others' Follow returns. Nothing with one rank, or after RankLost.
   absl::Status Dismiss();
 
   // AdamW's moments by name, of what this rank owns, shared: for checks.
@@ -151,8 +153,15 @@ class Trainer {
   TokenLimits Limits() const;
   // RESOURCE_EXHAUSTED if the batch's step needs more memory than there is.
   absl::Status CheckStepMemory(const tree::PackedForest& forest, StepMetrics& metrics) const;
-  // tree/speedup* and perf/*bound*: what the passes took beside what they could have (step_bound.h).
+  // tree/speedup* and perf/*bound*: what the passes took beside what they could have (step_bound.h). Of rank 0, after
+  // a step: its gradients are gone. A failure is logged, and leaves them out.
   void ReportBound(const StepTally& tally, StepMetrics& metrics);
+  void MeasureRates();
+  // After a step that was made from weights of that number, or was not.
+  void NoteSound(int64_t number) {
+    skipped_in_a_row_ = not_finite_in_a_row_ = 0;
+    last_sound_ = number;
+  }
   void AccumulateBatch(const PreparedBatch& batch, const tree::PackedForest& forest, StepLoss& loss, StepTally& tally);
   void AccumulateGradient(const PreparedBatch& batch, const tree::PackedForest& forest, StepLoss& loss,
                           StepTally& tally);
@@ -197,6 +206,8 @@ class Trainer {
   // `units`: the calls of each conversation or pair; `taken`: steps that are behind it.
   absl::Status RunStageSteps(const std::vector<tree::CallPath>& calls, const std::vector<std::vector<size_t>>& units,
                              const SftObserver& observer, const StageCheckpoints& kept, int64_t taken);
+  // What a stage comes to whose last steps were skipped; `run` runs one of its steps.
+  absl::Status CheckSound(const std::function<absl::StatusOr<StepMetrics>(int64_t step, double learning_rate)>& run);
   Stage StageOf(StageKind kind, int threads) const;
   // `checkpoint`: what it goes on from; empty: from the weights as they are.
   absl::Status BeginStage(StageKind kind, const std::string& checkpoint, int threads);
@@ -239,7 +250,10 @@ class Trainer {
   std::optional<Stage> stage_;                   // that runs; empty: none
   int64_t version_ = 0;
   int64_t skipped_in_a_row_ = 0;
-  std::optional<StepRates> rates_;  // measured at the first step
+  int64_t not_finite_in_a_row_ = 0;  // of those, or behind them, the ones that gave no finite gradient
+  int64_t last_sound_ = -1;          // the last version (of a stage: steps taken) from which a step was made
+  std::optional<StepRates> rates_;   // the best that were measured, of rates_threads_
+  int rates_threads_ = 0, rates_measured_ = 0;
   // Of the parameters as they are; null: not taken yet (or, divided, another rank's).
   std::shared_ptr<const weights::Snapshot> snapshot_;
 };

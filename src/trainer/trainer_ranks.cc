@@ -87,7 +87,7 @@ absl::Status Trainer::Follow() {
     }
     const absl::Status done = Obey(order, what);
     if (ranks_->broken()) return done;
-    if (!done.ok()) INGOT_LOG(warn, "as on every rank: {}", done.ToString());
+    if (!done.ok()) INGOT_LOG(warn, "as on every rank: {}", std::string(done.message()));
   }
 }
 
@@ -120,7 +120,7 @@ absl::Status Trainer::Obey(Order order, std::string_view what) {
 }
 
 absl::Status Trainer::Dismiss() {
-  if (ranks_ == nullptr) return absl::OkStatus();
+  if (ranks_ == nullptr || ranks_->broken()) return absl::OkStatus();
   const absl::Status told = Tell(Order::kDismiss, "");
   ranks_->Leave();
   return told;

@@ -92,11 +92,15 @@ absl::Status Trainer::RunStageSteps(const std::vector<tree::CallPath>& calls, co
                                     const SftObserver& observer, const StageCheckpoints& kept, int64_t taken) {
   const SftOptions& options = stage_->options;
   const int64_t total = SftSteps(options, std::ssize(units)), every = options.checkpoint_every;
-  for (int64_t step = taken; step < total; ++step) {
+  last_sound_ = taken - 1;
+  const auto run = [&](int64_t step, double learning_rate) {
     const std::vector<int64_t> chosen = SftBatch(options, std::ssize(units), options_.seed, step);
+    return StageStep(Choose(calls, units, stage_->episodes, chosen), step, learning_rate);
+  };
+  for (int64_t step = taken; step < total; ++step) {
     SftReport report{step, total, {}};
-    INGOT_ASSIGN_OR_RETURN(report.metrics, StageStep(Choose(calls, units, stage_->episodes, chosen), step,
-                                                     LearningRate(options.optimizer, step, total)));
+    INGOT_ASSIGN_OR_RETURN(report.metrics, run(step, LearningRate(options.optimizer, step, total)));
+    if (step + 1 == total && not_finite_in_a_row_ > 0) INGOT_RETURN_IF_ERROR(CheckSound(run));
     const absl::Status told = observer ? observer(report) : absl::OkStatus();
     const bool due = step + 1 == total || (every > 0 && (step + 1) % every == 0);
     absl::Status saved;
@@ -108,14 +112,29 @@ absl::Status Trainer::RunStageSteps(const std::vector<tree::CallPath>& calls, co
   return absl::OkStatus();
 }
 
+absl::Status Trainer::CheckSound(const std::function<absl::StatusOr<StepMetrics>(int64_t, double)>& run) {
+  const int64_t skipped = not_finite_in_a_row_;
+  if (last_sound_ >= 0) {
+    // An update by nothing: the optimizer's state, which it does change, ends with the stage.
+    skipped_in_a_row_ = 0;
+    INGOT_RETURN_IF_ERROR(run(last_sound_, 0).status());
+    if (not_finite_in_a_row_ == 0) return absl::OkStatus();
+  }
+  return absl::InternalError(absl::StrCat(
+      "stage ", stage_->name, " ends on ", skipped, " skipped steps, and ",
+      last_sound_ < 0 ? "made none before them"
+                      : absl::StrCat("step ", last_sound_, ", the last that was made, could not be made now"),
+      ": its weights are not kept. The log names what is not finite; lower ", stage_->name,
+      ".learning_rate, or take out what is at fault, and begin anew"));
+}
+
 absl::Status Trainer::BeginStage(StageKind kind, const std::string& checkpoint, int threads) {
   Writer order;
   order.Put(kind).Put(threads).PutText(checkpoint);
   INGOT_RETURN_IF_ERROR(Tell(Order::kBeginStage, order.Take()));
   stage_.emplace(StageOf(kind, threads));
   INGOT_LOG(info, "stage {}: {}", stage_->name, stage_->objective->Describe());
-  skipped_in_a_row_ = 0;
-  rates_.reset();  // of as many threads as compute from here on
+  NoteSound(-1);
   UseThreads();
   snapshot_ = nullptr;
   const absl::Status begun = AtTorchEdge(kContext, [&]() -> absl::Status {
@@ -161,41 +180,43 @@ absl::StatusOr<StepMetrics> Trainer::StageStep(const std::vector<tree::CallPath>
   const absl::Status status = AtTorchEdge(kContext, [&]() -> absl::Status {
     optimizer_->ZeroGrad();
     AccumulateBatch(*batch, *forest, loss, tally);
-    ReportBound(tally, metrics);
     grad_norm = optimizer_->GradNorm();
     fault = FindFault(*batch, *forest, loss, tally, grad_norm);
     if (!fault.empty()) return absl::OkStatus();
     if (shards_ != nullptr) shards_->Release();
     optimizer_->Step(learning_rate, grad_norm);
-    skipped_in_a_row_ = 0;
+    NoteSound(step);
     return absl::OkStatus();
   });
   optimizer_->ZeroGrad();
   if (shards_ != nullptr) shards_->Release();
   INGOT_RETURN_IF_ERROR(Shared(status));
   if (!fault.empty()) {
+    ++not_finite_in_a_row_;
     INGOT_RETURN_IF_ERROR(CountSkipped(absl::StrCat(stage_->name, " step ", step),
                                        absl::StrCat(fault, "; a lower ", stage_->name, ".learning_rate may help")));
   }
+  OfferTensorMemory();
   const auto unmerged = static_cast<double>(batch->unmerged_tokens);
   const double seconds = std::chrono::duration<double>(clock_.Now() - start).count();
   metrics[stage_->name + "/skipped"] = fault.empty() ? 0 : 1;
-  metrics[stage_->name + "/loss"] = tally.plain.loss;
-  metrics[stage_->name + "/grad_norm"] = grad_norm;
+  if (fault.empty()) {
+    metrics[stage_->name + "/loss"] = tally.plain.loss;
+    metrics[stage_->name + "/grad_norm"] = grad_norm;
+    for (const auto& [name, value] : tally.sums.means) metrics[name] = value.mean();
+  }
   metrics[stage_->name + "/learning_rate"] = learning_rate;
   metrics[stage_->name + "/tokens_per_second"] = seconds > 0 ? unmerged / seconds : 0;
   metrics["tree/token_ratio"] = unmerged / static_cast<double>(tally.plain.merged_tokens);
-  for (const auto& [name, value] : tally.sums.means) metrics[name] = value.mean();
   ReportRanks(tally, metrics);
-  DropNonFinite(metrics);
+  ReportBound(tally, metrics);
   return metrics;
 }
 
 absl::Status Trainer::EndStage() {
   INGOT_RETURN_IF_ERROR(Tell(Order::kEndStage, ""));
   stage_.reset();
-  skipped_in_a_row_ = 0;
-  rates_.reset();
+  NoteSound(-1);
   snapshot_ = nullptr;
   const absl::Status ended = AtTorchEdge(kContext, [&]() -> absl::Status {
     reference_.reset();

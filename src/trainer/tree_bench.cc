@@ -283,9 +283,9 @@ class ShapeBench {
 }  // namespace
 
 absl::Status TreeBenchOptions::Validate() const {
-  if (!(scale >= 0) || !(seconds > 0) || rounds < 1 || micro_batch_tokens < 1 || vocab < 2) {
+  if (!(scale >= 0 && scale <= 16) || !(seconds > 0) || rounds < 1 || micro_batch_tokens < 1 || vocab < 2) {
     return absl::InvalidArgumentError(
-        "scale must not be negative, seconds above 0, rounds and micro-batch tokens at least 1, vocab at least 2");
+        "scale must be in [0, 16], seconds above 0, rounds and micro-batch tokens at least 1, vocab at least 2");
   }
   if (dtype != "fp32" && dtype != "bf16") {
     return absl::InvalidArgumentError(absl::StrCat("dtype is '", dtype, "': use fp32 or bf16"));

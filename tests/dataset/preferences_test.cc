@@ -49,15 +49,18 @@ TEST(Preferences, OnlyWhatFollowsThePromptIsCompared) {
   EXPECT_THAT((*examples)[3].call_id, testing::EndsWith(".jsonl:2, rejected, message 3"));
 }
 
-TEST(Preferences, SidesThatSayTheSameAreKnown) {
+TEST(Preferences, SidesThatTrainTheSameAreCounted) {
   const auto line = [](const std::string& chosen, const std::string& rejected) {
     return R"({"prompt":[{"role":"user","content":"q"}],"chosen":)" + chosen + R"(,"rejected":)" + rejected + "}\n";
   };
   const std::string yes = R"({"role":"assistant","content":"yes"})", no = R"({"role":"assistant","content":"no"})";
-  const auto pairs = Load(line(yes, no) + line(yes, "[" + yes + "]"));
+  const std::string parts = R"({"role":"assistant","content":[{"type":"text","text":"yes"}]})";
+  const auto pairs = Load(line(yes, no) + line(yes, "[" + yes + "]") + line(parts, yes) + line(no, yes));
   ASSERT_TRUE(pairs.ok()) << pairs.status();
-  EXPECT_FALSE((*pairs)[0].same);
-  EXPECT_TRUE((*pairs)[1].same);
+  const auto tokenizer = text::MakeByteTokenizer({"<|im_start|>", "<|im_end|>"});
+  const auto examples = MakePreferenceExamples(*pairs, **text::MakeChatFormat("compact", tokenizer));
+  ASSERT_TRUE(examples.ok()) << examples.status();
+  EXPECT_EQ(CountAlike(*examples), 2);
 }
 
 TEST(Preferences, CarryWhatTheTemplateReads) {

@@ -259,9 +259,8 @@ TEST(TreeAttentionOp, DifferentiatesARaggedBatchOverPages) {
     const at::Tensor end = ends[at_n].narrow(0, 0, s.keys), depth = depths[at_n].narrow(0, 0, s.keys);
     const at::Tensor far = (depth.narrow(0, s.q_offset, s.q_count).unsqueeze(1) - depth.unsqueeze(0)) >= 6;
     const at::Tensor hidden = (j > i).logical_or(end.unsqueeze(0) <= i).logical_or(far);
-    const at::Tensor scores =
-        (at::einsum("ihd,jhd->hij", {q.narrow(0, s.q_begin, s.q_count), gathered(k)}) * 0.4)
-            .masked_fill(hidden.unsqueeze(0), -INFINITY);
+    const at::Tensor scores = (at::einsum("ihd,jhd->hij", {q.narrow(0, s.q_begin, s.q_count), gathered(k)}) * 0.4)
+                                  .masked_fill(hidden.unsqueeze(0), -INFINITY);
     const at::Tensor p = at::cat({scores, sinks.view({4, 1, 1}).expand({4, s.q_count, 1})}, 2).softmax(-1);
     wanted.push_back(at::einsum("hij,jhd->ihd", {p.slice(2, 0, s.keys), gathered(v)}));
   }
@@ -278,9 +277,20 @@ TEST(TreeAttentionOp, DifferentiatesARaggedBatchOverPages) {
   const auto narrow = [&](const at::Tensor& t) { return t.detach().to(at::kBFloat16).requires_grad_(true); };
   const at::Tensor q16 = narrow(q), k16 = narrow(k), v16 = narrow(v);
   options.sinks = at::Tensor();
-  TreeAttention(q16, k16, v16, options).sum().backward();
-  EXPECT_EQ(k16.grad().scalar_type(), at::kBFloat16);
-  EXPECT_EQ(k16.grad().sizes(), k.sizes());
+  const auto rounded = torch::autograd::grad({(TreeAttention(q16, k16, v16, options) * mix).sum()}, {q16, k16, v16});
+  const at::Tensor wide_q = q16.detach().to(at::kDouble).requires_grad_(true),
+                   wide_k = k16.detach().to(at::kDouble).requires_grad_(true),
+                   wide_v = v16.detach().to(at::kDouble).requires_grad_(true);
+  const auto exact =
+      torch::autograd::grad({(TreeAttention(wide_q, wide_k, wide_v, options) * mix).sum()}, {wide_q, wide_k, wide_v});
+  for (size_t t = 0; t < 3; ++t) {
+    EXPECT_EQ(rounded[t].scalar_type(), at::kBFloat16);
+    const double error = (rounded[t].to(at::kDouble) - exact[t]).norm().item<double>();
+    EXPECT_LT(error, 0.02 * exact[t].norm().item<double>()) << t;  // a few roundings to 8 bits
+  }
+  options.sequences[1][0] = 5;
+  EXPECT_NE(ErrorOf([&] { TreeAttention(q, k, v, options); }).find("query row 5 is of two sequences"),
+            std::string::npos);
 }
 
 TEST(TreeAttentionOp, RefusesArraysThatDoNotFit) {

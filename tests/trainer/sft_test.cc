@@ -152,15 +152,17 @@ TEST(Sft, AStepThatIsNotFiniteIsSkippedAndChangesNothing) {
     const at::Tensor other = trainer->parameters().at("model.embed_tokens.weight");
     const float whole = damaged.item<float>();
     std::vector<SftReport> reports;
-    at::Tensor before;
+    at::Tensor before, moment;
     const absl::Status status = trainer->RunSft(Conversations(6, 37), [&](const SftReport& report) {
       reports.push_back(report);
       if (report.step == 0) {
         damaged.fill_(std::numeric_limits<float>::infinity());
         before = other.clone();
+        moment = trainer->optimizer_state().at("exp_avg.model.embed_tokens.weight").clone();
       }
       if (report.step == 1 || report.step == 2) {
         EXPECT_TRUE(other.equal(before)) << report.step;
+        EXPECT_TRUE(trainer->optimizer_state().at("exp_avg.model.embed_tokens.weight").equal(moment)) << report.step;
       }
       if (report.step == 2) damaged.fill_(whole);
       return absl::OkStatus();
@@ -185,6 +187,83 @@ TEST(Sft, AStepThatIsNotFiniteIsSkippedAndChangesNothing) {
     }
     EXPECT_FALSE(other.equal(before));
   }
+}
+
+// Where no step follows that could show it, the batch of the last step that was made does.
+TEST(Sft, AStageThatEndsOnStepsOfBrokenWeightsFailsAndKeepsNone) {
+  auto trainer = Fresh(Options());
+  const at::NoGradGuard no_history;
+  const at::Tensor damaged = trainer->parameters().at("model.norm.weight").view(-1)[0];
+  int64_t steps = 0;
+  const TempDir folder;
+  const absl::Status status = trainer->RunSft(
+      Conversations(6, 37),
+      [&](const SftReport& report) {
+        ++steps;
+        if (report.step == 3) damaged.fill_(std::numeric_limits<float>::infinity());
+        return absl::OkStatus();
+      },
+      folder.path());
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("stage sft ends on 2 skipped steps, and step 3"));
+  EXPECT_EQ(steps, 5);
+  EXPECT_TRUE(absl::IsNotFound(LatestCheckpoint(folder.path()).status())) << "weights that are broken were kept";
+}
+
+// One conversation, which is in the last batch, has a token whose embedding is not finite.
+TEST(Sft, AStageThatEndsOnAStepOfBadDataKeepsItsWeights) {
+  TrainerOptions options = Options();
+  auto config = TinyConfig();
+  config.tie_word_embeddings = false;
+  auto trainer = *Trainer::Create(options, config, model::Parameters::Init(config, 2, at::kFloat));
+  {
+    const at::NoGradGuard no_history;
+    trainer->parameters().at("model.embed_tokens.weight")[36].fill_(std::numeric_limits<float>::quiet_NaN());
+  }
+  auto calls = Conversations(6, 36);
+  const int64_t bad = SftBatch(options.sft, 6, options.seed, 5)[0];
+  for (tree::CallPath& call : calls) {
+    if (call.episode == bad) call.context = tree::TokenPath(Join({36}, call.context.Tokens()));
+  }
+  std::vector<double> skipped;
+  const SftObserver observer = [&](const SftReport& report) {
+    skipped.push_back(report.metrics.at("sft/skipped"));
+    return absl::OkStatus();
+  };
+  const absl::Status status = trainer->RunSft(calls, observer);
+  EXPECT_TRUE(status.ok()) << status;
+  ASSERT_EQ(skipped.size(), 6u);
+  EXPECT_EQ(skipped[4], 0);
+  EXPECT_EQ(skipped[5], 1);
+  EXPECT_TRUE(trainer->parameters().at("lm_head.weight").isfinite().all().item<bool>());
+}
+
+// What shows that weights are broken comes after they were saved, and saves of broken weights go on.
+TEST(Sft, TheLastSoundCheckpointOutlivesThoseOfSkippedSteps) {
+  TrainerOptions options = Options();
+  options.sft.epochs = 10;
+  options.sft.checkpoint_every = 1;
+  options.max_skipped_steps = 5;
+  auto trainer = Fresh(options);
+  const at::NoGradGuard no_history;
+  const at::Tensor damaged = trainer->parameters().at("model.norm.weight").view(-1)[0];
+  const TempDir folder;
+  const absl::Status status = trainer->RunSft(
+      Conversations(6, 37),
+      [&](const SftReport& report) {
+        if (report.step == 3) damaged.fill_(std::numeric_limits<float>::infinity());  // saved as step 4
+        return absl::OkStatus();
+      },
+      folder.path());
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+  std::vector<std::string> kept;
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
+    kept.push_back(entry.path().filename().string());
+  }
+  EXPECT_THAT(kept, ::testing::UnorderedElementsAre("step-00000003", "step-00000008", "step-00000009"));
+  const auto sound = ReadCheckpoint(folder.path() + "/step-00000003");
+  ASSERT_TRUE(sound.ok()) << sound.status();
+  for (const auto& [name, tensor] : sound->parameters.tensors()) EXPECT_TRUE(tensor.isfinite().all().item<bool>());
 }
 
 TEST(Sft, EveryStepReportsItsBound) {

@@ -102,6 +102,27 @@ void CheckSequences(std::span<const AttentionSequence> sequences, int64_t rows, 
   }
 }
 
+// No query is of two sequences: which of their results it had would be left to chance.
+void CheckDisjoint(std::span<const AttentionSequence> sequences) {
+  int64_t end = 0;
+  bool ascending = true;
+  for (const AttentionSequence& s : sequences) {
+    if (s.q_count == 0) continue;
+    ascending = ascending && s.q_begin >= end;
+    end = s.q_begin + s.q_count;
+  }
+  if (ascending) return;
+  std::vector<std::pair<int64_t, int64_t>> rows;
+  for (const AttentionSequence& s : sequences) {
+    if (s.q_count > 0) rows.emplace_back(s.q_begin, s.q_begin + s.q_count);
+  }
+  std::sort(rows.begin(), rows.end());
+  for (size_t i = 1; i < rows.size(); ++i) {
+    TORCH_CHECK(rows[i].first >= rows[i - 1].second, "tree attention: query row ", rows[i].first,
+                " is of two sequences");
+  }
+}
+
 // The rows of an array of integers given per sequence.
 class PerSequence {
  public:
@@ -167,6 +188,7 @@ Batch MakeBatch(const at::Tensor& q, const at::Tensor& k, const OptionalTensor& 
     s.block_table = pages.Row(i, paged ? (s.key_count + k.size(1) - 1) / k.size(1) : 0);
   }
   CheckSequences(batch.sequences, rows, k.size(0), paged ? k.size(1) : 0, paged ? k.size(0) : 0);
+  CheckDisjoint(batch.sequences);
   return batch;
 }
 

@@ -1,7 +1,7 @@
 // The backward pass over pages or several sequences, for a device that has one over a stream: each sequence's keys are
 // gathered, differentiated as a stream of their own, and their gradients added to the rows they came from, one sequence
-// after the other and in the type of sums. Rollout's form is thereby differentiable like the trainer's; it is the
-// trainer's that is made for speed. Throws c10::Error.
+// after the other. A sequence's share is in the keys' type, the sum of several in fp32 (fp64). Rollout's form is
+// thereby differentiable like the trainer's; it is the trainer's that is made for speed. Throws c10::Error.
 #pragma once
 
 #include <functional>
