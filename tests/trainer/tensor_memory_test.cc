@@ -127,9 +127,9 @@ TEST_F(TensorMemoryTest, TensorsKeepWhatIsTheirsAndThereIsNeverMoreThanWasInUse)
   for (std::thread& thread : threads) thread.join();
   const TensorMemory memory = TensorMemoryNow();
   EXPECT_EQ(memory.live, 0);
-  EXPECT_LE(memory.kept, kThreads * (kMost + kMost / 4));  // sizes are rounded up
+  EXPECT_LE(memory.kept, kThreads * (kMost + kMost / 4));            // sizes are rounded up
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // whose shadows of what was held stay resident
-  base::ResetPeakMemory();  // gives back what small tensors left on the heap
+  base::ResetPeakMemory();                                           // gives back what small tensors left on the heap
   EXPECT_LT(base::ResidentMemory() - resident, memory.kept + 24 * kMega);
 #endif
 }

@@ -138,9 +138,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> BackwardAutograd(
     const OptionalTensor& sinks, int64_t window) {
   const auto [grad_q, grad_k, grad_v, grad_sinks] = [&] {
     at::AutoDispatchBelowADInplaceOrView guard;
-    return BackwardOperator().typed<TreeAttentionBackwardSignature>().call(grad, q, k, v, out, lse, scale, visible_end,
-                                                                           q_offset, positions, block_table, sequences,
-                                                                           sinks, window);
+    return BackwardOperator().typed<TreeAttentionBackwardSignature>().call(
+        grad, q, k, v, out, lse, scale, visible_end, q_offset, positions, block_table, sequences, sinks, window);
   }();
   if (!AnyRequiresGrad({grad, q, k, v, out, lse})) return {grad_q, grad_k, grad_v, grad_sinks};
   const auto once =
@@ -177,13 +176,10 @@ std::tuple<at::Tensor, at::Tensor> ForwardMeta(const at::Tensor& q, const at::Te
           at::empty_symint({q.sym_size(0), q.sym_size(1)}, q.options().dtype(AccumulatorType(q)))};
 }
 
-std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> BackwardMeta(const at::Tensor&, const at::Tensor& q,
-                                                                        const at::Tensor& k, const at::Tensor& v,
-                                                                        const at::Tensor&, const at::Tensor&, double,
-                                                                        const OptionalTensor&, std::optional<int64_t>,
-                                                                        const OptionalTensor&, const OptionalTensor&,
-                                                                        const OptionalTensor&,
-                                                                        const OptionalTensor& sinks, int64_t) {
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> BackwardMeta(
+    const at::Tensor&, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor&,
+    const at::Tensor&, double, const OptionalTensor&, std::optional<int64_t>, const OptionalTensor&,
+    const OptionalTensor&, const OptionalTensor&, const OptionalTensor& sinks, int64_t) {
   const bool given = sinks.has_value();
   return {at::empty_symint(q.sym_sizes(), q.options()), at::empty_symint(k.sym_sizes(), k.options()),
           at::empty_symint(v.sym_sizes(), v.options()),
@@ -197,10 +193,9 @@ TORCH_LIBRARY(ingot, m) {
   const std::string arguments = "Tensor q, Tensor k, Tensor v, float scale, *, " + given;
   m.def(("tree_attention(" + arguments + ") -> Tensor").c_str());
   m.def(("tree_attention_forward(" + arguments + ") -> (Tensor out, Tensor lse)").c_str());
-  m.def(
-      ("tree_attention_backward(Tensor grad, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse, float scale, *, " +
-       given + ") -> (Tensor grad_q, Tensor grad_k, Tensor grad_v, Tensor grad_sinks)")
-          .c_str());
+  m.def(("tree_attention_backward(Tensor grad, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse, float scale, *, " +
+         given + ") -> (Tensor grad_q, Tensor grad_k, Tensor grad_v, Tensor grad_sinks)")
+            .c_str());
 }
 TORCH_LIBRARY_IMPL(ingot, Autograd, m) {
   m.impl("tree_attention", Autograd);
