@@ -82,7 +82,8 @@ void BindStep(base::Schema& schema, trainer::TrainerOptions& o) {
                "freshly sampled tokens scored before each step, for mismatch/*; 0: no probe");
   schema.Field("trainer.checkpoint_every", &o.checkpoint_every,
                "steps between checkpoints; 0: only when the run ends or is stopped");
-  schema.Field("trainer.keep_checkpoints", &o.keep_checkpoints, "newest ones kept");
+  schema.Field("trainer.keep_checkpoints", &o.keep_checkpoints,
+               "newest ones kept, and while steps are skipped the last that one was made from");
 }
 
 void BindSupervisedStages(base::Schema& schema, trainer::TrainerOptions& o) {
