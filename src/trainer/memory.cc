@@ -216,7 +216,8 @@ std::string Size(int64_t bytes) { return absl::StrFormat("%.3g GB", static_cast<
 std::string MemoryNeed::Describe() const {
   return absl::StrCat(Size(total()), " (weights ", Size(weights), ", optimizer ", Size(optimizer), ", copies ",
                       Size(copies), ", gradients ", Size(gradients), ", waiting parts ", Size(waiting),
-                      ", running part ", Size(running), ", its widest moment ", Size(transient), ")");
+                      ", running part ", Size(running), ", its widest moment ", Size(transient), "; at most ",
+                      Size(bound()), " with what libraries and the heap keep)");
 }
 
 int64_t WeightBytes(const model::ModelConfig& config, int element_bytes) {

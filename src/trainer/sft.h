@@ -17,7 +17,7 @@ struct SftReport {
   int64_t step = 0;  // from 0
   int64_t total_steps = 0;
   // sft/loss, sft/nll, sft/grad_norm, sft/learning_rate, sft/tokens_per_second, sft/skipped, tree/token_ratio, the
-  // step's bound (tree/speedup*, perf/*bound*), perf/memory_predicted_bytes; of the other stage
+  // step's bound (tree/speedup*, perf/*bound*), perf/memory_*; of the other stage
   // dpo/loss, dpo/accuracy, dpo/margin_mean, ...; of several ranks trainer/ranks, trainer/rank_balance and
   // tree/computed_tokens
   StepMetrics metrics;

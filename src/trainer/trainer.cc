@@ -266,6 +266,7 @@ absl::Status Trainer::CheckStepMemory(const tree::PackedForest& forest, StepMetr
   const MemoryNeed need =
       NeedOf(options_, config(), bytes, pass_options_, parts, ranks_, /*reference=*/reference_.has_value());
   metrics["perf/memory_predicted_bytes"] = static_cast<double>(need.total());
+  metrics["perf/memory_bound_bytes"] = static_cast<double>(need.bound());
   const std::string what =
       absl::StrCat(stage_ ? absl::StrCat("a step of ", stage_->name) : absl::StrCat("step ", version_), " (",
                    forest.size(), " merged tokens in ", parts.size(), " parts)");
