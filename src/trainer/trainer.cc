@@ -195,7 +195,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Resume(const TrainerOptions& o
     INGOT_RETURN_IF_ERROR(base::Annotate(trainer->LoadOptimizer(checkpoint_path, contents),
                                          absl::StrCat("checkpoint ", checkpoint_path)));
     INGOT_RETURN_IF_ERROR(trainer->SetReference(nullptr));
-    trainer->version_ = contents.step;
+    trainer->version_ = trainer->last_sound_ = contents.step;
     if (ranks != nullptr && !ranks->leads()) return trainer;  // only rank 0's are published
     INGOT_ASSIGN_OR_RETURN(const auto snapshot, trainer->TakeSnapshot());
     if (snapshot->checksum() != contents.weights_checksum) {

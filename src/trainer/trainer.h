@@ -251,8 +251,9 @@ class Trainer {
   int64_t version_ = 0;
   int64_t skipped_in_a_row_ = 0;
   int64_t not_finite_in_a_row_ = 0;  // of those, or behind them, the ones that gave no finite gradient
-  int64_t last_sound_ = -1;          // the last version (of a stage: steps taken) from which a step was made
-  std::optional<StepRates> rates_;   // the best that were measured, of rates_threads_
+  // The last version (of a stage: steps taken) from which a step was made, or the one begun with.
+  int64_t last_sound_ = 0;
+  std::optional<StepRates> rates_;  // the best that were measured, of rates_threads_
   int rates_threads_ = 0, rates_measured_ = 0;
   // Of the parameters as they are; null: not taken yet (or, divided, another rank's).
   std::shared_ptr<const weights::Snapshot> snapshot_;

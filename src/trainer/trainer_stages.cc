@@ -216,7 +216,7 @@ absl::StatusOr<StepMetrics> Trainer::StageStep(const std::vector<tree::CallPath>
 absl::Status Trainer::EndStage() {
   INGOT_RETURN_IF_ERROR(Tell(Order::kEndStage, ""));
   stage_.reset();
-  NoteSound(-1);
+  NoteSound(version_);
   snapshot_ = nullptr;
   const absl::Status ended = AtTorchEdge(kContext, [&]() -> absl::Status {
     reference_.reset();

@@ -4,8 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <limits>
 
 #include "makers.h"
@@ -179,6 +181,38 @@ TEST(Trainer, AStepThatIsNotFiniteIsSkippedAndChangesNothing) {
   Damage(*trainer, "model.norm.weight", whole);
   ASSERT_TRUE(trainer->TrainStep(RandomBatch(1, 37, 2)).ok());
   EXPECT_FALSE(SameBits(before, CopyOf(*trainer)));
+}
+
+// Version 2 is broken, which its step shows only after it was saved: version 1 is the last that a step was made from.
+TEST(Trainer, TheLastSoundCheckpointOutlivesThoseOfSkippedSteps) {
+  TrainerOptions options = FastOptions();
+  options.max_skipped_steps = 5;
+  options.keep_checkpoints = 2;
+  auto trainer = MakeTrainer(options);
+  const TempDir folder;
+  const auto kept = [&] {
+    std::vector<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
+      names.push_back(entry.path().filename().string());
+    }
+    std::sort(names.begin(), names.end());
+    return names;
+  };
+  for (int64_t step = 0; step < 5; ++step) {
+    ASSERT_TRUE(trainer->TrainStep(RandomBatch(1, 37, step)).ok());
+    if (step == 1) Damage(*trainer, "model.norm.weight", std::numeric_limits<float>::infinity());
+    ASSERT_TRUE(trainer->SaveCheckpoint(folder.path(), {}).ok());
+    if (step == 1) {
+      EXPECT_THAT(kept(), ::testing::ElementsAre("step-00000001", "step-00000002"));
+    }
+  }
+  EXPECT_THAT(kept(), ::testing::ElementsAre("step-00000001", "step-00000004", "step-00000005"));
+  // From there it goes on, and the next save keeps two again.
+  auto resumed = Trainer::Resume(options, folder.path() + "/step-00000001");
+  ASSERT_TRUE(resumed.ok()) << resumed.status();
+  for (int64_t step = 1; step < 6; ++step) ASSERT_TRUE((*resumed)->TrainStep(RandomBatch(1, 37, step)).ok());
+  ASSERT_TRUE((*resumed)->SaveCheckpoint(folder.path(), {}).ok());
+  EXPECT_THAT(kept(), ::testing::ElementsAre("step-00000005", "step-00000006"));
 }
 
 TEST(Trainer, NamesTheTrajectoryWhoseGradientIsNotFinite) {
