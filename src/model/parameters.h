@@ -58,9 +58,10 @@ struct LoadedModel {
 absl::StatusOr<LoadedModel> LoadModelDir(const std::string& dir);
 absl::Status SaveModelDir(const std::string& dir, const ModelConfig& config, const Parameters& parameters);
 
-// Such a folder by several writers: each saves a file of weights of this name, then one the index of what is in which
-// file (tensor to file, bytes of all tensors), and last config.json, with which the folder is complete.
-std::string WeightsFile(int shard, int shards);  // "model-00001-of-00002.safetensors"; of one "model.safetensors"
+// Such a folder by several writers: each saves a ShardFile of "model", then one the index of what is in which file
+// (tensor to file, bytes of all tensors), and last config.json, with which the folder is complete.
+inline constexpr char kWeightsIndex[] = "model.safetensors.index.json";
+std::string ShardFile(const char* of, int shard, int shards);  // "OF-00001-of-00002.safetensors"; one: "OF.safetensors"
 absl::Status SaveWeightsIndex(const std::string& dir, const std::map<std::string, std::string>& files, int64_t bytes);
 absl::Status SaveModelConfig(const std::string& dir, const ModelConfig& config);
 

@@ -376,10 +376,10 @@ absl::Status SaveSafetensors(const std::string& path, const std::map<std::string
   }
 }
 
-std::string WeightsFile(int shard, int shards) {
-  char name[64];
-  std::snprintf(name, sizeof(name), "model-%05d-of-%05d.safetensors", shard + 1, shards);
-  return shards == 1 ? "model.safetensors" : name;
+std::string ShardFile(const char* of, int shard, int shards) {
+  char number[32] = "";
+  if (shards > 1) std::snprintf(number, sizeof(number), "-%05d-of-%05d", shard + 1, shards);
+  return absl::StrCat(of, number, ".safetensors");
 }
 
 absl::Status SaveModelConfig(const std::string& dir, const ModelConfig& config) {
@@ -390,14 +390,15 @@ absl::Status SaveWeightsIndex(const std::string& dir, const std::map<std::string
   base::json::object map;
   for (const auto& [tensor, file] : files) map[tensor] = file;
   const base::json::value index = {{"metadata", {{"total_size", bytes}}}, {"weight_map", std::move(map)}};
-  return SaveText(dir + "/model.safetensors.index.json", base::PrintJson(index) + "\n");
+  return SaveText(absl::StrCat(dir, "/", kWeightsIndex), base::PrintJson(index) + "\n");
 }
 
 absl::Status SaveModelDir(const std::string& dir, const ModelConfig& config, const Parameters& parameters) {
   INGOT_RETURN_IF_ERROR(config.Validate());
   if (::mkdir(dir.c_str(), 0755) != 0 && errno != EEXIST) return System(dir, "creating the folder");
   // Weights first: a folder with a config.json is complete.
-  INGOT_RETURN_IF_ERROR(SaveSafetensors(dir + "/" + WeightsFile(0, 1), parameters.tensors(), {{"format", "pt"}}));
+  INGOT_RETURN_IF_ERROR(
+      SaveSafetensors(dir + "/" + ShardFile("model", 0, 1), parameters.tensors(), {{"format", "pt"}}));
   return SaveModelConfig(dir, config);
 }
 

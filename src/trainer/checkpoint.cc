@@ -21,11 +21,12 @@ namespace {
 
 namespace fs = std::filesystem;
 namespace json = base::json;
+using model::ShardFile;
 
 constexpr char kFormat[] = "ingot-checkpoint-1";
 constexpr char kState[] = "state.json";
 constexpr char kOptimizer[] = "optimizer";
-constexpr char kIndex[] = "model.safetensors.index.json";
+constexpr char kWeights[] = "model";
 constexpr char kPrefix[] = "step-";
 constexpr char kTemporary[] = ".tmp-";
 constexpr char kReplaced[] = ".old-";
@@ -40,12 +41,6 @@ std::optional<int64_t> StepOf(const std::string& name) {
     step = step * 10 + (c - '0');
   }
   return step;
-}
-
-std::string OptimizerFile(int shard, int shards) {
-  char name[64];
-  std::snprintf(name, sizeof(name), "%s-%05d-of-%05d.safetensors", kOptimizer, shard + 1, shards);
-  return shards == 1 ? absl::StrCat(kOptimizer, ".safetensors") : name;
 }
 
 std::string TemporaryFolder(const std::string& root, int64_t step) {
@@ -70,7 +65,8 @@ absl::StatusOr<std::vector<int64_t>> ListSteps(const std::string& root) {
 absl::Status CheckExtraFiles(const std::map<std::string, std::string>& extra_files) {
   for (const auto& [name, contents] : extra_files) {
     const bool plain = !name.empty() && name.find('/') == std::string::npos && name[0] != '.';
-    const bool taken = name == kState || name == "config.json" || name == kIndex || name.ends_with(".safetensors");
+    const bool taken =
+        name == kState || name == "config.json" || name == model::kWeightsIndex || name.ends_with(".safetensors");
     if (!plain || taken) {
       return absl::InvalidArgumentError(absl::StrCat("'", name, "' cannot be an extra file of a checkpoint"));
     }
@@ -104,7 +100,7 @@ absl::Status WriteInto(const std::string& dir, const CheckpointContents& content
   std::map<std::string, std::string> file_of;
   int64_t bytes = 0;
   for (size_t i = 0; i < shards.size(); ++i) {
-    const std::string file = model::WeightsFile(static_cast<int>(i), static_cast<int>(shards.size()));
+    const std::string file = ShardFile(kWeights, static_cast<int>(i), static_cast<int>(shards.size()));
     for (const std::string& parameter : shards[i].parameters) file_of[parameter] = file;
     bytes += shards[i].parameter_bytes;
     digests.insert(shards[i].files.begin(), shards[i].files.end());
@@ -237,9 +233,9 @@ absl::Status VerifyFiles(const std::string& path, const json::value& state) {
   if (files == nullptr || !files->is_object()) return Damaged(path, "state.json lists no files");
   INGOT_ASSIGN_OR_RETURN(const int shards, ShardsOf(path, state));
   // Whose files the index names LoadModelDir needs; they are among those that are listed.
-  const bool indexed = files->as_object().contains(kIndex);
-  std::vector<std::string> needed = {"config.json", indexed ? kIndex : model::WeightsFile(0, 1)};
-  for (int shard = 0; shard < shards; ++shard) needed.push_back(OptimizerFile(shard, shards));
+  const bool indexed = files->as_object().contains(model::kWeightsIndex);
+  std::vector<std::string> needed = {"config.json", indexed ? model::kWeightsIndex : ShardFile(kWeights, 0, 1)};
+  for (int shard = 0; shard < shards; ++shard) needed.push_back(ShardFile(kOptimizer, shard, shards));
   for (const std::string& name : needed) {
     if (!files->as_object().contains(name)) return Damaged(path, absl::StrCat("state.json does not list ", name));
   }
@@ -303,8 +299,8 @@ absl::StatusOr<CheckpointShard> WriteShard(const std::string& folder,
       written.parameters.push_back(name);
       written.parameter_bytes += static_cast<int64_t>(tensor.nbytes());
     }
-    INGOT_RETURN_IF_ERROR(write(model::WeightsFile(shard, shards), parameters));
-    return write(OptimizerFile(shard, shards), optimizer);
+    INGOT_RETURN_IF_ERROR(write(ShardFile(kWeights, shard, shards), parameters));
+    return write(ShardFile(kOptimizer, shard, shards), optimizer);
   }));
   return written;
 }
@@ -377,7 +373,7 @@ absl::Status ReadOptimizer(const std::string& path, int shards, const std::map<s
                            bool all) {
   std::set<std::string> read;
   for (int shard = 0; shard < shards; ++shard) {
-    const std::string file = OptimizerFile(shard, shards);
+    const std::string file = ShardFile(kOptimizer, shard, shards);
     INGOT_ASSIGN_OR_RETURN(std::set<std::string> names, model::LoadSafetensorsInto(path + "/" + file, state));
     read.merge(names);
     if (!names.empty()) return Damaged(path, absl::StrCat(*names.begin(), " of ", file, " is there twice"));

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <map>
 #include <span>
@@ -14,11 +13,6 @@ namespace ingot::trainer {
 
 // By metric name; ordered, so that two reports print alike.
 using StepMetrics = std::map<std::string, double>;
-
-// What a step that was skipped cannot tell.
-inline void DropNonFinite(StepMetrics& metrics) {
-  std::erase_if(metrics, [](const auto& metric) { return !std::isfinite(metric.second); });
-}
 
 struct StepReport {
   int64_t step = 0;     // the batch trained; 0 is the first

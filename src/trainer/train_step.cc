@@ -190,7 +190,7 @@ absl::StatusOr<StepReport> Trainer::Skip(PreparedBatch batch, const std::string&
   }
   ++version_;
   batch.metrics["trainer/skipped"] = 1;
-  DropNonFinite(batch.metrics);
+  std::erase_if(batch.metrics, [](const auto& metric) { return !std::isfinite(metric.second); });
   return StepReport{version_ - 1, version_, std::move(batch.metrics), std::move(batch.staleness_histogram)};
 }
 
@@ -264,13 +264,13 @@ void Trainer::MeasureRates() {
   const HeadRows head(options_.logits_chunk_elements, config().vocab_size, narrow);
   const StepRates measured =
       StepRates::Measure(config(), any.scalar_type(), any.device(), rows, std::min(head.gradient, rows), kStream);
-  rates_measured_ = rates_threads_ == at::get_num_threads() ? rates_measured_ + 1 : 1;
-  rates_ = rates_measured_ > 1 ? rates_->Best(measured) : measured;
-  rates_threads_ = at::get_num_threads();
   OfferTensorMemory();
-  INGOT_LOG(info, "rates of the bound: layers {:.1f}, head {:.1f}, attention {:.1f} GFLOP/s",
-            1e-9 / rates_->per_flop.wall, 1e-9 / rates_->per_head_flop.wall,
-            1e-9 * PairFlops(config()) / rates_->per_pair.wall);
+  const bool again = rates_ && rates_->threads == at::get_num_threads();
+  rates_ = again ? KnownRates{rates_->best.Best(measured), rates_->threads, rates_->times + 1}
+                 : KnownRates{measured, at::get_num_threads(), 1};
+  const StepRates& best = rates_->best;
+  INGOT_LOG(info, "rates of the bound: layers {:.1f}, head {:.1f}, attention {:.1f} GFLOP/s", 1e-9 / best.per_flop.wall,
+            1e-9 / best.per_head_flop.wall, 1e-9 * PairFlops(config()) / best.per_pair.wall);
 }
 
 void Trainer::ReportBound(const StepTally& tally, StepMetrics& metrics) {
@@ -279,12 +279,12 @@ void Trainer::ReportBound(const StepTally& tally, StepMetrics& metrics) {
   const StepTally::Plain& plain = tally.plain;
   const double ranks = ranks_ == nullptr ? 1 : ranks_->size();  // each as fast as this one
   const auto bound_of = [&](const StepWork& work) {
-    return BoundSeconds(config(), work.WithScoring(plain.scorings), *rates_).wall / ranks;
+    return BoundSeconds(config(), work.WithScoring(plain.scorings), rates_->best).wall / ranks;
   };
   const absl::Status measured = AtTorchEdge("the rates of the bound", [&] {
-    if (!rates_ || rates_threads_ != at::get_num_threads()) MeasureRates();
+    if (!rates_ || rates_->threads != at::get_num_threads()) MeasureRates();
     // Faster than the bound: something else had the processors while the rates were measured.
-    if (bound_of(plain.work) > plain.pass_seconds && rates_measured_ < kMostMeasured) MeasureRates();
+    if (bound_of(plain.work) > plain.pass_seconds && rates_->times < kMostMeasured) MeasureRates();
     return absl::OkStatus();
   });
   if (!measured.ok()) {

@@ -295,7 +295,6 @@ absl::StatusOr<CheckpointContents> Trainer::Contents(int64_t step) {
   contents.config = config();
   contents.optimizer_steps = optimizer_->steps();
   if (not_finite_in_a_row_ > 0) contents.last_sound_step = last_sound_;
-  contents.parameters = ParametersOf(snapshot);  // which has them all, wherever they are
   return contents;
 }
 
@@ -313,8 +312,8 @@ absl::StatusOr<CheckpointInfo> Trainer::Save(const std::string& root, int64_t st
     return SaveTogether(root, step, extra_files);
   }
   INGOT_ASSIGN_OR_RETURN(CheckpointContents contents, Contents(step));
+  contents.parameters = parameters();
   contents.optimizer = optimizer_->State();
-  for (auto& [name, tensor] : contents.optimizer) tensor = tensor.to(at::kCPU);
   return WriteCheckpoint(root, contents, extra_files, options_.keep_checkpoints);
 }
 

@@ -156,6 +156,10 @@ class Trainer {
   // tree/speedup* and perf/*bound*: what the passes took beside what they could have (step_bound.h). Of rank 0, after
   // a step: its gradients are gone. A failure is logged, and leaves them out.
   void ReportBound(const StepTally& tally, StepMetrics& metrics);
+  struct KnownRates {
+    StepRates best;
+    int threads = 0, times = 0;  // that computed; that they were measured with so many
+  };
   void MeasureRates();
   // After a step that was made from weights of that number, or was not.
   void NoteSound(int64_t number) {
@@ -186,7 +190,7 @@ class Trainer {
   absl::Status SetReference(const model::Parameters* start);
   absl::Status CopyReference(const model::Parameters& from);
   absl::Status LoadOptimizer(const std::string& checkpoint_path, const CheckpointContents& contents);
-  // What checkpoint `step` holds, the optimizer's state apart.
+  // What checkpoint `step` holds beside weights and the optimizer's state.
   absl::StatusOr<CheckpointContents> Contents(int64_t step);
   // Of the trainer or, with its steps, of the stage that runs.
   absl::StatusOr<CheckpointInfo> Save(const std::string& root, int64_t step,
@@ -253,8 +257,7 @@ class Trainer {
   int64_t not_finite_in_a_row_ = 0;  // of those, or behind them, the ones that gave no finite gradient
   // The last version (of a stage: steps taken) from which a step was made, or the one begun with.
   int64_t last_sound_ = 0;
-  std::optional<StepRates> rates_;  // the best that were measured, of rates_threads_
-  int rates_threads_ = 0, rates_measured_ = 0;
+  std::optional<KnownRates> rates_;
   // Of the parameters as they are; null: not taken yet (or, divided, another rank's).
   std::shared_ptr<const weights::Snapshot> snapshot_;
 };

@@ -258,10 +258,8 @@ void RunAttentionBench(const AttentionBenchOptions& options, const std::function
               "attention bench: repeat, heads, kv_heads and head_dim must be positive, heads a multiple of kv_heads");
   if (const std::string& set = options.instruction_set; !set.empty()) {
     const std::string now = LimitInstructionSet(set.c_str());
-    TORCH_CHECK(now == set, "no instruction set '", set,
-                "' here, of amx, avx512bf16, avx512, avx2 and portable: the "
-                "kernels would run ",
-                now);
+    TORCH_CHECK(now == set, "no instruction set '", set, "' here: of amx, avx512bf16, avx512, avx2 and portable ", now,
+                " would run");
   }
   const at::NoGradGuard no_grad;
   for (const std::string& dtype : options.dtypes.empty() ? std::vector<std::string>{"bf16", "fp32"} : options.dtypes) {

@@ -104,14 +104,6 @@ void CheckSequences(std::span<const AttentionSequence> sequences, int64_t rows, 
 
 // No query is of two sequences: which of their results it had would be left to chance.
 void CheckDisjoint(std::span<const AttentionSequence> sequences) {
-  int64_t end = 0;
-  bool ascending = true;
-  for (const AttentionSequence& s : sequences) {
-    if (s.q_count == 0) continue;
-    ascending = ascending && s.q_begin >= end;
-    end = s.q_begin + s.q_count;
-  }
-  if (ascending) return;
   std::vector<std::pair<int64_t, int64_t>> rows;
   for (const AttentionSequence& s : sequences) {
     if (s.q_count > 0) rows.emplace_back(s.q_begin, s.q_begin + s.q_count);

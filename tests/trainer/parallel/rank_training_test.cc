@@ -425,7 +425,7 @@ TEST_F(RankCheckpoint, IsAModelFolderInShards) {
   const std::string path = folder_.path() + "/" + CheckpointName(2);
   size_t tensors = 0, most = 0;
   for (int shard = 0; shard < 3; ++shard) {
-    const auto part = model::LoadSafetensors(path + "/" + model::WeightsFile(shard, 3));
+    const auto part = model::LoadSafetensors(path + "/" + model::ShardFile("model", shard, 3));
     ASSERT_TRUE(part.ok()) << part.status();
     tensors += part->size();
     most = std::max(most, part->size());
