@@ -34,7 +34,7 @@ TEST_F(TensorMemoryTest, SeveralFreedBlocksMakeALargeOne) {
   std::vector<at::Tensor> parts;
   for (int i = 0; i < 4; ++i) parts.push_back(Filled(8 * kMega, 1));
   EXPECT_EQ(TensorMemoryNow().live, 32 * kMega);
-  const int64_t resident = base::ResidentMemory();
+  [[maybe_unused]] const int64_t resident = base::ResidentMemory();
   parts.clear();
   EXPECT_EQ(TensorMemoryNow().live, 0);
   EXPECT_EQ(TensorMemoryNow().kept, 32 * kMega);
@@ -103,7 +103,7 @@ TEST_F(TensorMemoryTest, TakesBackWhatCameFromTheAllocatorBefore) {
 TEST_F(TensorMemoryTest, TensorsKeepWhatIsTheirsAndThereIsNeverMoreThanWasInUse) {
   constexpr int kThreads = 3;
   constexpr int64_t kMost = 48 * kMega;  // of a thread
-  const int64_t resident = base::ResidentMemory();
+  [[maybe_unused]] const int64_t resident = base::ResidentMemory();
   std::vector<std::thread> threads;
   for (int thread = 0; thread < kThreads; ++thread) {
     threads.emplace_back([thread] {
