@@ -13,6 +13,12 @@ namespace ingot::kernels::inner {
 
 inline constexpr int64_t kAlignCols = 32;  // a row of dot's result has room for a multiple of it
 
+// What the log-probs of a row of logits are made with (softmax.h).
+template <typename T>
+struct PolicyRow {
+  T temperature, top, log_sum;
+};
+
 template <typename T>
 struct Kernels {
   const char* name;
@@ -35,6 +41,14 @@ struct Kernels {
   // out = silu(gate) * up
   void (*swiglu)(T* out, const T* gate, const T* up, int64_t n);
   void (*swiglu_backward)(T* grad_gate, T* grad_up, const T* grad, const T* gate, const T* up, int64_t n);
+
+  // softmax.h, over a row or a part of one. y = z / temperature, top = max y, d = y - top.
+  // The sums of exp(d) and of d exp(d).
+  void (*softmax_sums)(const T* z, T temperature, int64_t n, T* top, T* sum, T* weighted);
+  // out = log p = d - log_sum; out may be z.
+  void (*log_softmax)(T* out, const T* z, const PolicyRow<T>& row, int64_t n);
+  // out = p (of_p + of_plogp log p); out may be z.
+  void (*policy_backward)(T* out, const T* z, const PolicyRow<T>& row, T of_p, T of_plogp, int64_t n);
 };
 
 // bf16: sums and functions in fp32, rounded where they are stored. Its gradients are fp32's, of what `widen` gives

@@ -131,19 +131,4 @@ const at::Tensor& Transformer::head() const {
 
 at::Tensor Transformer::Logits(const at::Tensor& hidden) const { return kernels::WideLinearOp(hidden, head()); }
 
-at::Tensor PolicyLogSoftmax(const at::Tensor& logits, const at::Tensor& temperature) {
-  TORCH_CHECK(logits.dim() == 2, "logits must be [M, V], got ", logits.sizes());
-  const at::ScalarType type = kernels::AccumulatorType(logits);
-  const at::Tensor t = temperature.to(logits.device(), type);
-  return at::log_softmax(logits.to(type) / (t.dim() == 0 ? t : t.reshape({-1, 1})), -1);
-}
-
-at::Tensor PolicyLogSoftmax_(at::Tensor logits, const at::Tensor& temperature) {
-  TORCH_CHECK(logits.dim() == 2 && !logits.requires_grad(), "logits must be [M, V] without history, got ",
-              logits.sizes());
-  const at::NoGradGuard no_history;
-  const at::Tensor t = temperature.to(logits.scalar_type());
-  return at::log_softmax(logits.div_(t.dim() == 0 ? t : t.reshape({-1, 1})), -1);
-}
-
 }  // namespace ingot::model

@@ -63,12 +63,4 @@ class Transformer {
   std::shared_ptr<const RopeTables> rope_;
 };
 
-// log_softmax(logits / temperature) over the vocabulary in fp32 (fp64 from fp64), the recorded policy. logits [M, V];
-// temperature [M] or a scalar tensor. The one function both rollout and trainer call: equal rows in give bit-equal rows
-// out, whatever M.
-at::Tensor PolicyLogSoftmax(const at::Tensor& logits, const at::Tensor& temperature);
-// The same bits, without history and without a third matrix of that size: overwrites the logits, fp32 or fp64, on whose
-// device the temperature is.
-at::Tensor PolicyLogSoftmax_(at::Tensor logits, const at::Tensor& temperature);
-
 }  // namespace ingot::model

@@ -15,6 +15,7 @@
 
 #include "base/mutex.h"
 #include "base/process_memory.h"
+#include "kernels/torch/softmax.h"
 #include "kernels/torch/threads.h"
 #include "kernels/torch/tree_attention.h"
 #include "model/transformer.h"
@@ -181,12 +182,9 @@ class TorchRunner final : public ModelRunner {
       const at::Tensor temperatures = at::from_blob(const_cast<float*>(batch.temperatures.data()),
                                                     {static_cast<int64_t>(batch.temperatures.size())}, at::kFloat)
                                           .to(device_);
-      const at::Tensor logits = transformer.Logits(sampled);
-      const at::Tensor rows = model::PolicyLogSoftmax(logits, temperatures);
-      rows_ = rows.to(at::kCPU).contiguous();
-      if (batch.want_normalizers) {
-        normalizers_ = (logits.select(1, 0).to(at::kFloat) / temperatures - rows.select(1, 0)).to(at::kCPU);
-      }
+      const kernels::Policy policy(transformer.Logits(sampled), temperatures);
+      rows_ = policy.LogSoftmax(/*overwrite_logits=*/true).to(at::kCPU);
+      if (batch.want_normalizers) normalizers_ = policy.LogNormalizers().to(at::kCPU);
       return std::span<const float>(rows_.const_data_ptr<float>(), static_cast<size_t>(rows_.numel()));
     } catch (const std::exception& error) {
       return FromException(error, "a forward pass of the rollout engine");

@@ -1,10 +1,10 @@
 // The head of a pass over a packed forest, a chunked fused linear cross-entropy: from the last layer's rows to the
 // log-probs of its loss entries, and back to the gradient by those rows and by the head's weight.
 //
-// Logits are computed once per unique (row, temperature), a few rows at a time, in the type of the sums; log-softmax
-// and gradient are made in their place. A narrow model's gradient by the logits is written down in the model's type and
-// kept for more rows than the logits are: the weight's gradient is a product over those rows, and costs one pass over
-// the whole weight however few they are.
+// Logits are computed once per unique (row, temperature), a few rows at a time, in the type of the sums; their gradient
+// is made in their place (kernels/torch/softmax.h). A narrow model's gradient by the logits is written down in the
+// model's type and kept for more rows than the logits are: the weight's gradient is a product over those rows, and
+// costs one pass over the whole weight however few they are.
 //
 // Used by one thread at a time; blocks. Throws c10::Error: callers translate (torch_edge.h).
 #pragma once
@@ -15,6 +15,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "kernels/torch/softmax.h"
 #include "model/transformer.h"
 #include "trainer/step_loss.h"
 #include "tree/forest.h"
@@ -54,22 +55,15 @@ class HeadPass {
   HeadResult& result() { return result_; }
 
  private:
-  // The entries of one chunk of rows, in the chunk's order.
+  // The entries of one chunk of rows, in the order of the rows, and the tokens they read of the chunk's logits.
   struct Entries {
-    std::vector<int64_t> place;  // in the chunk's [rows, vocab]
-    std::vector<size_t> row;     // of the chunk
-    std::vector<size_t> first;   // per row of the chunk, and one past the last: its first entry
     std::vector<tree::LossEntry> entries;
+    kernels::PolicyTokens tokens;
   };
 
   size_t PlaceOf(int32_t row) const;
-  Entries EntriesOf(size_t begin, size_t end, int64_t vocab) const;
-  at::Tensor Chunk(const at::Tensor& hidden, size_t begin, size_t end, at::Tensor gradient);
-  std::vector<double> LogProbs(at::Tensor& logits, const at::Tensor& temperature, const Entries& entries,
-                               at::Tensor& entropy) const;
-  void ToGradient(const Entries& entries, const std::vector<double>& by_logprob, const std::vector<double>& by_entropy,
-                  const at::Tensor& entropy, std::span<const double> temperatures, at::Tensor& values,
-                  at::Tensor& gradient) const;
+  Entries EntriesOf(size_t begin, size_t end) const;
+  at::Tensor Chunk(const at::Tensor& hidden, size_t begin, size_t end, const at::Tensor& gradient);
 
   const model::Transformer& model_;
   const tree::PackedForest& forest_;

@@ -8,6 +8,7 @@
 #include <deque>
 
 #include "base/rng.h"
+#include "kernels/torch/softmax.h"
 #include "kernels/torch/tree_attention.h"
 #include "model/transformer.h"
 #include "rollout/collect.h"
@@ -83,7 +84,7 @@ at::Tensor WholeForward(model::Parameters parameters, const std::vector<int32_t>
   const model::Transformer transformer = *model::Transformer::Create(Config(), std::move(parameters));
   const at::Tensor ids = at::tensor(tokens, at::kInt).to(at::kLong);
   const at::Tensor hidden = transformer.Hidden(ids, at::arange(ids.size(0), at::kLong), attention);
-  return model::PolicyLogSoftmax(transformer.Logits(hidden), at::scalar_tensor(temperature));
+  return kernels::Policy(transformer.Logits(hidden), at::scalar_tensor(temperature)).LogSoftmax();
 }
 
 at::Tensor WholeForward(uint64_t seed, const std::vector<int32_t>& tokens, float temperature,

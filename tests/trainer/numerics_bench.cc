@@ -20,6 +20,7 @@
 
 #include "branching_calls.h"
 #include "kernels/torch/layers.h"
+#include "kernels/torch/softmax.h"
 #include "kernels/torch/tree_attention.h"
 #include "trainer/forest_pass.h"
 #include "tree/cut.h"
@@ -143,7 +144,7 @@ void BenchStages(at::ScalarType dtype) {
   });
   PrintStage(dtype, "swiglu", wide, [&](const at::Tensor& r, int64_t) { return kernels::SwiGluOp(r, r); });
   PrintStage(dtype, "log_softmax", at::randn({kRows, kVocab}) * 4,
-             [&](const at::Tensor& r, int64_t) { return model::PolicyLogSoftmax(r, at::ones({})); });
+             [&](const at::Tensor& r, int64_t) { return kernels::Policy(r, at::ones({})).LogSoftmax(); });
   PrintForks(dtype);
 }
 

@@ -1,0 +1,86 @@
+#include "kernels/softmax.h"
+
+#include <algorithm>
+#include <cmath>
+#include <type_traits>
+#include <vector>
+
+#include "kernels/attention_tiles.h"
+#include "kernels/inner.h"
+
+namespace ingot::kernels {
+namespace {
+
+constexpr int64_t kBlock = 4096;  // of a row: numbers that stay in the first-level cache
+
+// body(row) for all rows, a few to a thread at a time where they are short. A number costs about an exp.
+template <typename F>
+void ForRows(int64_t rows, int64_t vocab, const ParallelFor& parallel, const F& body) {
+  const int64_t at_once = std::max<int64_t>(1, 4 * kBlock / vocab);
+  const double flops = 16.0 * static_cast<double>(rows) * static_cast<double>(vocab);
+  tiles::ShareOut(parallel, tiles::CeilDiv(rows, at_once), flops, [&] {
+    return [&](int64_t item) {
+      for (int64_t r = item * at_once; r < std::min(rows, (item + 1) * at_once); ++r) body(r);
+    };
+  });
+}
+
+}  // namespace
+
+template <typename T>
+void SumPolicy(const PolicyRows<T>& policy, const ParallelFor& parallel) {
+  const inner::Kernels<T>& inner = inner::Get<T>();
+  ForRows(policy.rows, policy.vocab, parallel, [&](int64_t r) {
+    T sum, weighted;  // of exp(d) and of d exp(d), d = y - top
+    inner.softmax_sums(policy.logits + r * policy.vocab, policy.temperature[r], policy.vocab, &policy.top[r], &sum,
+                       &weighted);
+    policy.log_sum[r] = std::log(sum);
+    policy.entropy[r] = policy.log_sum[r] - weighted / sum;
+  });
+}
+
+template <typename T>
+void LogPolicy(const PolicyRows<T>& policy, T* out, const ParallelFor& parallel) {
+  const inner::Kernels<T>& inner = inner::Get<T>();
+  ForRows(policy.rows, policy.vocab, parallel, [&](int64_t r) {
+    inner.log_softmax(out + r * policy.vocab, policy.logits + r * policy.vocab,
+                      {policy.temperature[r], policy.top[r], policy.log_sum[r]}, policy.vocab);
+  });
+}
+
+template <typename T, typename Out>
+void PolicyBackward(const PolicyRows<T>& policy, const PolicyGradient<T>& gradient, Out* out,
+                    const ParallelFor& parallel) {
+  constexpr bool kNarrow = !std::is_same_v<T, Out>;
+  const inner::Kernels<T>& inner = inner::Get<T>();
+  ForRows(policy.rows, policy.vocab, parallel, [&](int64_t r) {
+    T scratch[kNarrow ? kBlock : 1];
+    const inner::PolicyRow<T> row = {policy.temperature[r], policy.top[r], policy.log_sum[r]};
+    const T of_plogp = gradient.of_plogp == nullptr ? T(0) : gradient.of_plogp[r];
+    for (int64_t begin = 0; begin < policy.vocab; begin += kBlock) {
+      const int64_t n = std::min(kBlock, policy.vocab - begin), at = r * policy.vocab + begin;
+      T* to = scratch;
+      if constexpr (!kNarrow) to = out + at;
+      inner.policy_backward(to, policy.logits + at, row, gradient.of_p[r], of_plogp, n);
+      for (int64_t i = gradient.first[r]; i < gradient.first[r + 1]; ++i) {
+        const int64_t place = gradient.token[i] - begin;
+        if (place >= 0 && place < n) to[place] += gradient.addend[i];
+      }
+      if constexpr (kNarrow) inner::Get<Out>().narrow(out + at, scratch, n);
+    }
+  });
+}
+
+#define INGOT_INSTANTIATE(T)                                            \
+  template void SumPolicy<T>(const PolicyRows<T>&, const ParallelFor&); \
+  template void LogPolicy<T>(const PolicyRows<T>&, T*, const ParallelFor&);
+INGOT_INSTANTIATE(float)
+INGOT_INSTANTIATE(double)
+template void PolicyBackward<float, float>(const PolicyRows<float>&, const PolicyGradient<float>&, float*,
+                                           const ParallelFor&);
+template void PolicyBackward<double, double>(const PolicyRows<double>&, const PolicyGradient<double>&, double*,
+                                             const ParallelFor&);
+template void PolicyBackward<float, BFloat16>(const PolicyRows<float>&, const PolicyGradient<float>&, BFloat16*,
+                                              const ParallelFor&);
+
+}  // namespace ingot::kernels

@@ -1,0 +1,56 @@
+// The policy of a row of logits, on the CPU: log-softmax at a temperature, its entropy and the gradient by the logits.
+// Raw pointers, fp32 or fp64, no torch.
+//
+// With y = z / t of a row's logits z,   log p_i = (y_i - top) - log_sum.   Nothing as wide as the vocabulary is kept
+// between the two passes of a training step but the logits: exp is taken again, which costs less than to write it to
+// memory and to read it.
+//
+// Invariant (tests hold it bit for bit): a row's numbers depend on that row alone, not on how many there are nor on the
+// threads, and log p is the same whether it is taken of the whole row (rollout) or of one token (the trainer).
+//
+// Matrices are dense and row-major. A number that is not finite makes its row's entropy not a number and, unless it is
+// -infinity, its log-probs. Blocks until done; thread safe.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/bfloat16.h"
+#include "kernels/parallel_for.h"
+
+namespace ingot::kernels {
+
+template <typename T>
+struct PolicyRows {
+  const T* logits = nullptr;  // [rows, vocab]
+  int64_t rows = 0;
+  int64_t vocab = 0;
+  const T* temperature = nullptr;  // [rows]
+  // [rows] each; SumPolicy writes them, the others read what they need of it.
+  T* top = nullptr;      // the largest y
+  T* log_sum = nullptr;  // log sum_i exp(y_i - top)
+  T* entropy = nullptr;  // -sum_i p_i log p_i
+};
+
+template <typename T>
+void SumPolicy(const PolicyRows<T>& policy, const ParallelFor& parallel);
+
+// out [rows, vocab] = log p; may be the logits' place.
+template <typename T>
+void LogPolicy(const PolicyRows<T>& policy, T* out, const ParallelFor& parallel);
+
+// p_i (of_p + of_plogp log p_i) of each row, and to single tokens something added.
+template <typename T>
+struct PolicyGradient {
+  const T* of_p = nullptr;      // [rows]
+  const T* of_plogp = nullptr;  // [rows]; null: zero
+  // Row r's are those at [first[r], first[r + 1]), added in that order.
+  const int64_t* first = nullptr;  // [rows + 1]
+  const int64_t* token = nullptr;  // in [0, vocab)
+  const T* addend = nullptr;
+};
+// out [rows, vocab], each number rounded once where it is narrower than T; of type T it may be the logits' place.
+template <typename T, typename Out>
+void PolicyBackward(const PolicyRows<T>& policy, const PolicyGradient<T>& gradient, Out* out,
+                    const ParallelFor& parallel);
+
+}  // namespace ingot::kernels

@@ -1,0 +1,150 @@
+#include "kernels/torch/softmax.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <type_traits>
+
+#include "kernels/softmax.h"
+#include "kernels/torch/threads.h"
+#include "kernels/torch/typed.h"
+
+namespace ingot::kernels {
+namespace {
+
+template <typename T>
+at::Tensor Upload(const std::vector<T>& values, at::ScalarType stored, const at::TensorOptions& options) {
+  return at::from_blob(const_cast<T*>(values.data()), {static_cast<int64_t>(values.size())}, at::dtype(stored))
+      .to(options, /*non_blocking=*/false, /*copy=*/true);
+}
+
+std::vector<double> Download(const at::Tensor& tensor) {
+  const at::Tensor host = tensor.to(at::kCPU, at::kDouble).contiguous();
+  return {host.const_data_ptr<double>(), host.const_data_ptr<double>() + host.numel()};
+}
+
+// f of a zero of the logits' type.
+template <typename F>
+void ByLogits(const at::Tensor& logits, const F& f) {
+  if (logits.scalar_type() == at::kDouble) return f(double{});
+  f(float{});
+}
+
+void Check(const PolicyTokens& tokens, const at::Tensor& logits) {
+  TORCH_CHECK(tokens.row.size() == tokens.token.size(), "policy: ", tokens.row.size(), " rows of ", tokens.token.size(),
+              " tokens");
+  for (size_t i = 0; i < tokens.row.size(); ++i) {
+    TORCH_CHECK(tokens.row[i] >= (i == 0 ? 0 : tokens.row[i - 1]) && tokens.row[i] < logits.size(0) &&
+                    tokens.token[i] >= 0 && tokens.token[i] < logits.size(1),
+                "policy: token ", tokens.token[i], " of row ", tokens.row[i], " is none of logits ", logits.sizes(),
+                ", or its row comes before the last one's");
+  }
+}
+
+}  // namespace
+
+Policy::Policy(const at::Tensor& logits, const at::Tensor& temperature) {
+  TORCH_CHECK(logits.dim() == 2 && logits.size(1) > 0 && !(at::GradMode::is_enabled() && logits.requires_grad()),
+              "logits must be [M, V] without history, got ", logits.sizes());
+  TORCH_CHECK(temperature.dim() == 0 || (temperature.dim() == 1 && temperature.size(0) == logits.size(0)),
+              "temperatures ", temperature.sizes(), " do not fit logits ", logits.sizes());
+  logits_ = logits.detach().to(AccumulatorType(logits)).contiguous();
+  temperature_ = temperature.detach().to(logits_.options()).expand({logits.size(0)}).contiguous();
+  if (!logits_.is_cpu()) {
+    const at::Tensor y = logits_ / temperature_.unsqueeze(1);
+    top_ = y.amax(1);
+    const at::Tensor d = y - top_.unsqueeze(1), e = d.exp(), sum = e.sum(1);
+    log_sum_ = sum.log();
+    entropy_ = log_sum_ - (d * e).sum(1) / sum;
+    return;
+  }
+  for (at::Tensor* t : {&top_, &log_sum_, &entropy_}) *t = at::empty_like(temperature_);
+  ByLogits(logits_, [&](auto zero) {
+    using T = decltype(zero);
+    SumPolicy<T>(Rows<T>(), TorchParallelFor());
+  });
+}
+
+template <typename T>
+PolicyRows<T> Policy::Rows() const {
+  return {Read<T>(logits_), logits_.size(0),    logits_.size(1),   Read<T>(temperature_),
+          Write<T>(top_),   Write<T>(log_sum_), Write<T>(entropy_)};
+}
+
+at::Tensor Policy::LogNormalizers() const { return top_ + log_sum_; }
+
+std::vector<double> Policy::LogProbs(const PolicyTokens& tokens) const {
+  Check(tokens, logits_);
+  const at::TensorOptions index = at::dtype(at::kLong).device(logits_.device());
+  const at::Tensor row = Upload(tokens.row, at::kLong, index), token = Upload(tokens.token, at::kLong, index);
+  const auto of_row = [&](const at::Tensor& t) { return t.index_select(0, row); };
+  const at::Tensor z = logits_.view({-1}).index_select(0, row * logits_.size(1) + token);
+  return Download((z / of_row(temperature_) - of_row(top_)) - of_row(log_sum_));
+}
+
+at::Tensor Policy::LogSoftmax(bool overwrite_logits) const {
+  at::Tensor out = overwrite_logits ? logits_ : at::empty_like(logits_);
+  if (!logits_.is_cpu()) {
+    at::div_out(out, logits_, temperature_.unsqueeze(1));
+    return out.sub_(top_.unsqueeze(1)).sub_(log_sum_.unsqueeze(1));
+  }
+  ByLogits(logits_, [&](auto zero) {
+    using T = decltype(zero);
+    LogPolicy<T>(Rows<T>(), Write<T>(out), TorchParallelFor());
+  });
+  return out;
+}
+
+// With y = z / t, p = softmax(y) and a row's entropy H:
+//   d log p_k / dz_i = ([i = k] - p_i) / t,    dH / dz_i = -p_i (log p_i + H) / t
+at::Tensor Policy::Gradient(const PolicyTokens& tokens, std::span<const double> by_logprob,
+                            std::span<const double> by_entropy, at::Tensor out) const {
+  Check(tokens, logits_);
+  const auto rows = static_cast<size_t>(logits_.size(0));
+  TORCH_CHECK(by_logprob.size() == tokens.row.size() && (by_entropy.empty() || by_entropy.size() == rows),
+              "policy: derivatives by ", by_logprob.size(), " log-probs and ", by_entropy.size(), " entropies for ",
+              tokens.row.size(), " tokens and ", rows, " rows");
+  if (!out.defined()) out = logits_;
+  TORCH_CHECK(out.sizes() == logits_.sizes() && out.is_contiguous() && out.device() == logits_.device() &&
+                  (out.scalar_type() == logits_.scalar_type() ||
+                   (out.scalar_type() == at::kBFloat16 && logits_.scalar_type() == at::kFloat)),
+              "policy: gradient of logits ", logits_.sizes(), " ", logits_.scalar_type(), " cannot be ", out.sizes(),
+              " ", out.scalar_type());
+  const std::vector<double> temperature = Download(temperature_), entropy = Download(entropy_);
+  std::vector<double> of_p(rows), of_plogp(rows), addend(by_logprob.size());
+  std::vector<int64_t> first(rows + 1);
+  for (size_t r = 0; r < by_entropy.size(); ++r) {
+    of_plogp[r] = -by_entropy[r] / temperature[r];
+    of_p[r] = of_plogp[r] * entropy[r];
+  }
+  for (size_t i = 0; i < addend.size(); ++i) {
+    const auto r = static_cast<size_t>(tokens.row[i]);
+    addend[i] = by_logprob[i] / temperature[r];
+    of_p[r] -= addend[i];
+    ++first[r + 1];
+  }
+  for (size_t r = 0; r < rows; ++r) first[r + 1] += first[r];
+  const auto upload = [&](const std::vector<double>& v) { return Upload(v, at::kDouble, logits_.options()); };
+  const at::Tensor by_p = upload(of_p), by_plogp = upload(of_plogp), added = upload(addend);
+  if (!logits_.is_cpu()) {
+    const at::Tensor logp = LogSoftmax();
+    at::Tensor wide = logp.exp().mul_(logp.mul(by_plogp.unsqueeze(1)).add_(by_p.unsqueeze(1)));
+    const at::TensorOptions index = at::dtype(at::kLong).device(logits_.device());
+    const at::Tensor row = Upload(tokens.row, at::kLong, index), token = Upload(tokens.token, at::kLong, index);
+    wide.view({-1}).index_add_(0, row * logits_.size(1) + token, added);
+    return out.copy_(wide);
+  }
+  ByLogits(logits_, [&](auto zero) {
+    using T = decltype(zero);
+    const PolicyGradient<T> gradient{Read<T>(by_p), Read<T>(by_plogp), first.data(), tokens.token.data(),
+                                     Read<T>(added)};
+    if (out.scalar_type() == logits_.scalar_type()) {
+      PolicyBackward<T, T>(Rows<T>(), gradient, Write<T>(out), TorchParallelFor());
+    } else if constexpr (std::is_same_v<T, float>) {
+      PolicyBackward<float, BFloat16>(Rows<float>(), gradient, Write<BFloat16>(out), TorchParallelFor());
+    }
+  });
+  return out;
+}
+
+}  // namespace ingot::kernels
