@@ -55,6 +55,12 @@ inline void LoadTile(const T* from, int64_t stride) {
   const int64_t bytes = stride * static_cast<int64_t>(sizeof(T));
   asm volatile("tileloadd (%0,%1,1), %%tmm%c2" ::"r"(from), "r"(bytes), "n"(kTile) : "memory");
 }
+// One that is not wanted again soon: leaves what is in the first-level cache there.
+template <int kTile, typename T>
+inline void StreamTile(const T* from, int64_t stride) {
+  const int64_t bytes = stride * static_cast<int64_t>(sizeof(T));
+  asm volatile("tileloaddt1 (%0,%1,1), %%tmm%c2" ::"r"(from), "r"(bytes), "n"(kTile) : "memory");
+}
 template <int kTile>
 inline void StoreTile(float* to, int64_t stride) {
   asm volatile("tilestored %%tmm%c2, (%0,%1,1)" ::"r"(to), "r"(stride * 4), "n"(kTile) : "memory");

@@ -5,6 +5,7 @@
 #include "kernels/attention_tiles.h"
 #include "kernels/inner.h"
 #include "kernels/layers.h"
+#include "kernels/product.h"
 
 namespace ingot::kernels {
 namespace {
@@ -89,6 +90,21 @@ void Linear(const LinearArgs<T>& args, const ParallelFor& parallel) {
   LinearArgs<T> a = args;
   if (a.x_row_stride == 0) a.x_row_stride = a.in;
   if (a.rows == 0 || a.out == 0) return;
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    // The same numbers (amx.h); of few rows it would be the weights that are put together, for nearly nothing.
+    constexpr int64_t kFewRows = 16;
+    if (a.rows > kFewRows && HasTileProduct()) {
+      return TileProduct({.a = {a.x, a.x_row_stride},
+                          .b = {a.weight, a.in},
+                          .m = a.rows,
+                          .n = a.out,
+                          .depth = a.in,
+                          .bias = a.bias,
+                          .c = a.wide == nullptr ? a.y : nullptr,
+                          .wide = a.wide},
+                         parallel);
+    }
+  }
   const Block block = ChooseBlock(a);
   const int64_t row_blocks = CeilDiv(a.rows, block.rows), col_blocks = CeilDiv(a.out, block.cols);
   const double flops = 2.0 * static_cast<double>(a.rows) * static_cast<double>(a.in) * static_cast<double>(a.out);

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <utility>
 
+#include "kernels/torch/layers.h"
 #include "kernels/torch/typed.h"
 
 namespace ingot::trainer {
@@ -22,11 +23,11 @@ class WeightGradient {
 
   void Add(const at::Tensor& by_logits, const at::Tensor& hidden) {
     if (wide_) {
-      Accumulate(at::mm(by_logits.t(), hidden));
+      kernels::AddProduct(sum_, by_logits.t(), hidden);
     } else if (at::Tensor& gradient = weight_.mutable_grad(); gradient.defined()) {
       gradient.addmm_(by_logits.t(), hidden);
     } else {
-      gradient = at::mm(by_logits.t(), hidden);
+      gradient = kernels::Product(by_logits.t(), hidden);
     }
   }
 
@@ -37,14 +38,6 @@ class WeightGradient {
   }
 
  private:
-  void Accumulate(const at::Tensor& part) {
-    if (sum_.defined()) {
-      sum_.add_(part);
-    } else {
-      sum_ = part.to(kernels::AccumulatorType(weight_));
-    }
-  }
-
   const at::Tensor weight_;
   const bool wide_;
   at::Tensor sum_;
@@ -122,7 +115,7 @@ at::Tensor HeadPass::Run(int32_t begin_row, int32_t end_row, const at::Tensor& x
       }
       if (loss_ == nullptr) continue;
       at::Tensor by_piece = by_normed.slice(0, at(begin), at(end));
-      at::mm_out(by_piece, gradient, weight);
+      kernels::Product(gradient, weight, by_piece);
       if (weight.requires_grad()) by_weight.Add(gradient, hidden.slice(0, at(begin), at(end)));
     }
     by_weight.Finish();

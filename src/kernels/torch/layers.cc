@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "kernels/layers.h"
+#include "kernels/product.h"
 #include "kernels/torch/threads.h"
 #include "kernels/torch/typed.h"
 
@@ -71,12 +72,36 @@ class LinearFunction : public Function<LinearFunction> {
     const auto saved = context->get_saved_variables();
     variable_list out(4);
     const at::Tensor grad = grads[0].to(saved[0].scalar_type());
-    if (context->needs_input_grad(0)) out[0] = grad.mm(saved[1]);
-    if (context->needs_input_grad(1)) out[1] = grad.t().mm(saved[0]);
+    if (context->needs_input_grad(0)) out[0] = Product(grad, saved[1]);
+    if (context->needs_input_grad(1)) out[1] = Product(grad.t(), saved[0]);
     if (context->saved_data["bias"].toBool() && context->needs_input_grad(2)) out[2] = grad.sum(0);
     return out;
   }
 };
+
+bool OfTiles(const at::Tensor& a) { return a.is_cpu() && a.scalar_type() == at::kBFloat16 && a.numel() > 0 && HasTileProduct(); }
+
+// A matrix [outer, depth] that is dense in one of the two; a copy is kept in `held` where it is not.
+ProductSide SideOf(const at::Tensor& matrix, at::Tensor& held) {
+  held = matrix.stride(0) == 1 || matrix.stride(1) == 1 ? matrix : matrix.contiguous();
+  const bool across = held.stride(1) != 1;
+  return {Read<BFloat16>(held), held.stride(across ? 1 : 0), across};
+}
+
+void RunTileProduct(const at::Tensor& a, const at::Tensor& b, BFloat16* c, float* wide, bool add) {
+  TORCH_CHECK(a.dim() == 2 && b.dim() == 2 && a.size(1) == b.size(0) && b.scalar_type() == at::kBFloat16,
+              "product: ", a.sizes(), " ", a.scalar_type(), " by ", b.sizes(), " ", b.scalar_type());
+  at::Tensor held_a, held_b;
+  TileProduct({.a = SideOf(a, held_a),
+               .b = SideOf(b.t(), held_b),
+               .m = a.size(0),
+               .n = b.size(1),
+               .depth = a.size(1),
+               .c = c,
+               .wide = wide,
+               .add = add},
+              TorchParallelFor());
+}
 
 // ---- RMSNorm
 
@@ -247,6 +272,32 @@ void AddEmbeddingGradient(const at::Tensor& ids, const at::Tensor& grad, const a
   at::Tensor sums = by_weight.index_select(0, occurring).to(AccumulatorType(grad));
   sums.index_add_(0, place, grad.to(sums.scalar_type()));
   by_weight.index_copy_(0, occurring, sums.to(by_weight.scalar_type()));
+}
+
+at::Tensor Product(const at::Tensor& a, const at::Tensor& b, at::Tensor out) {
+  const at::NoGradGuard no_history;
+  if (!OfTiles(a)) return out.defined() ? at::mm_out(out, a, b) : at::mm(a, b);
+  if (!out.defined()) out = at::empty({a.size(0), b.size(1)}, a.options());
+  TORCH_CHECK(out.is_contiguous() && out.dim() == 2 && out.size(0) == a.size(0) && out.size(1) == b.size(1) &&
+                  out.scalar_type() == at::kBFloat16,
+              "product: ", a.sizes(), " by ", b.sizes(), " cannot be ", out.sizes(), " ", out.scalar_type());
+  RunTileProduct(a, b, Write<BFloat16>(out), nullptr, /*add=*/false);
+  return out;
+}
+
+void AddProduct(at::Tensor& sum, const at::Tensor& a, const at::Tensor& b) {
+  const at::NoGradGuard no_history;
+  const at::ScalarType type = AccumulatorType(a);
+  const bool add = sum.defined();
+  TORCH_CHECK(!add || (sum.is_contiguous() && sum.dim() == 2 && sum.size(0) == a.size(0) && sum.size(1) == b.size(1) &&
+                       sum.scalar_type() == type),
+              "product: ", a.sizes(), " by ", b.sizes(), " cannot be added to ", sum.sizes());
+  if (OfTiles(a)) {
+    if (!add) sum = at::empty({a.size(0), b.size(1)}, a.options().dtype(type));
+    return RunTileProduct(a, b, nullptr, Write<float>(sum), add);
+  }
+  const at::Tensor part = at::mm(a, b);
+  sum = add ? sum.add_(part) : part.to(type);
 }
 
 at::Tensor LinearOp(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {

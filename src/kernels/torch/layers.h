@@ -1,8 +1,8 @@
 // The pieces of a transformer layer as torch functions with autograd.
 //
 // fp32, fp64 and bf16 on the CPU run kernels/layers.h: there a row of the result depends on its row of the input alone.
-// Gradients of bf16 are computed in fp32 and rounded; those of the matrix products are ATen's. Other dtypes and
-// devices run the same formulas through ATen operators. With nothing to differentiate they cost one call and allocate
+// Gradients of bf16 are computed in fp32 and rounded; those of the matrix products are ATen's, but of bf16 where there
+// are tile registers (product.h). Other dtypes and devices run the same formulas through ATen operators. With nothing to differentiate they cost one call and allocate
 // nothing but the result. Throw c10::Error on tensors that do not fit.
 #pragma once
 
@@ -15,6 +15,12 @@ namespace ingot::kernels {
 // thousands added up in bf16 stop growing after a few hundred; of a .grad that is there, the rows that occur alone are
 // read and written. Elsewhere ATen sums.
 void AddEmbeddingGradient(const at::Tensor& ids, const at::Tensor& grad, const at::Tensor& weight);
+
+// The products of gradients: a b of matrices [m, k] and [k, n] without history, each of which may be a transposed one;
+// into `out`, dense and of their type, if it is defined.
+at::Tensor Product(const at::Tensor& a, const at::Tensor& b, at::Tensor out = {});
+// sum += a b, in the type of the sums; an undefined sum becomes it.
+void AddProduct(at::Tensor& sum, const at::Tensor& a, const at::Tensor& b);
 
 // x [rows, in], weight [out, in], bias [out] or undefined -> [rows, out].
 at::Tensor LinearOp(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
