@@ -33,10 +33,14 @@ TEST(AttentionBench, GivesOneObjectPerFigureWithItsRateOfTheMatrixProduct) {
   options.repeat = 1;
   std::vector<std::string> lines;
   RunAttentionBench(options, [&](const std::string& line) { lines.push_back(line); });
-  ASSERT_EQ(lines.size(), 2u);
-  EXPECT_NE(lines[0].find("\"pass\":\"gemm\""), std::string::npos);
-  EXPECT_NE(lines[0].find("\"of_gemm\":1.000"), std::string::npos);
-  EXPECT_NE(lines[1].find("\"pass\":\"decode\""), std::string::npos);
+  ASSERT_EQ(lines.size(), 4u);
+  int best = 0;
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_NE(lines[i].find("\"pass\":\"gemm\""), std::string::npos);
+    best += lines[i].find("\"of_gemm\":1.000") != std::string::npos;
+  }
+  EXPECT_GE(best, 1) << "shares are of the best product";
+  EXPECT_NE(lines[3].find("\"pass\":\"decode\""), std::string::npos);
 }
 
 TEST(AttentionBench, MeasuresTheLinearLayerBesideTorchs) {
@@ -46,9 +50,9 @@ TEST(AttentionBench, MeasuresTheLinearLayerBesideTorchs) {
   options.repeat = 1;
   std::vector<std::string> lines;
   RunAttentionBench(options, [&](const std::string& line) { lines.push_back(line); });
-  ASSERT_EQ(lines.size(), 3u);
-  EXPECT_NE(lines[1].find("\"pass\":\"linear\""), std::string::npos);
-  EXPECT_NE(lines[2].find("\"pass\":\"torch-linear\""), std::string::npos);
+  ASSERT_EQ(lines.size(), 5u);
+  EXPECT_NE(lines[3].find("\"pass\":\"linear\""), std::string::npos);
+  EXPECT_NE(lines[4].find("\"pass\":\"torch-linear\""), std::string::npos);
 }
 
 }  // namespace

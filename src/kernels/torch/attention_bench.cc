@@ -5,6 +5,7 @@
 #include <torch/library.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -110,17 +111,12 @@ class Bench {
 
   void Add(const std::string& dtype) {
     const at::ScalarType type = dtype == "bf16" ? at::kBFloat16 : at::kFloat;
+    // Which product a BLAS does best depends on the machine: large ones, as they lie and with one side turned, and one
+    // whose sides fit the caches.
     const int64_t n = dtype == "bf16" ? 4096 : 2048;
-    const at::Tensor a = at::randn({n, n}).to(type), b = at::randn({n, n}).to(type);
-    at::Tensor c = at::empty({n, n}, type);
-    figures_.push_back({"square-" + std::to_string(n),
-                        "gemm",
-                        dtype,
-                        2.0 * std::pow(static_cast<double>(n), 3),
-                        0,
-                        [=]() mutable { at::mm_out(c, a, b); },
-                        {},
-                        {}});
+    AddGemm("square-" + std::to_string(n), {n, n, n}, /*turned=*/false, type, dtype);
+    AddGemm("turned-" + std::to_string(n), {n, n, n}, /*turned=*/true, type, dtype);
+    AddGemm("turned-" + std::to_string(n) + "x1024x1024", {n, 1024, 1024}, /*turned=*/true, type, dtype);
     for (const Forest& forest : Forests()) {
       if (Wanted(forest.name)) AddStream(forest, type, dtype);
     }
@@ -143,8 +139,11 @@ class Bench {
 
   void Emit(const std::function<void(const std::string&)>& emit) const {
     for (const Figure& f : figures_) {
-      const Figure& gemm = *std::find_if(figures_.begin(), figures_.end(), [&](const Figure& other) {
-        return other.pass == "gemm" && other.dtype == f.dtype;
+      const Figure& gemm = *std::max_element(figures_.begin(), figures_.end(), [&](const Figure& x, const Figure& y) {
+        const auto rate = [&](const Figure& g) {
+          return g.pass == "gemm" && g.dtype == f.dtype ? g.flops / Median(g.wall) : 0.0;
+        };
+        return rate(x) < rate(y);
       });
       const auto [low, high] = std::minmax_element(f.wall.begin(), f.wall.end());
       const double wall = Median(f.wall), cpu = Median(f.cpu);
@@ -166,6 +165,17 @@ class Bench {
  private:
   bool Wanted(const std::string& shape) const {
     return o_.shapes.empty() || std::find(o_.shapes.begin(), o_.shapes.end(), shape) != o_.shapes.end();
+  }
+
+  // [m, k] [k, n], or the second as it lies turned: [n, k]
+  void AddGemm(const std::string& name, std::array<int64_t, 3> mnk, bool turned, at::ScalarType type,
+               const std::string& dtype) {
+    const auto [m, n, k] = mnk;
+    const at::Tensor a = at::randn({m, k}).to(type);
+    const at::Tensor b = turned ? at::randn({n, k}).to(type).t() : at::randn({k, n}).to(type);
+    const double flops = 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+    at::Tensor c = at::empty({m, n}, type);
+    figures_.push_back({name, "gemm", dtype, flops, 0, [=]() mutable { at::mm_out(c, a, b); }, {}, {}});
   }
 
   void AddStream(const Forest& forest, at::ScalarType type, const std::string& dtype) {

@@ -27,8 +27,9 @@ std::vector<std::string> AttentionBenchShapes();
 //   {"bench":"attention","shape":...,"pass":"forward"|"backward"|"sdpa-forward"|"decode"|"linear"|"torch-linear"|
 //    "gemm","dtype":...,
 //    "threads","instruction_set","ms" (median),"ms_min","ms_max","gflops","cpu_ms",
-//    "of_gemm" (rate over that of the matrix product of the same dtype and run), "of_gemm_cpu" (the same by processor
-//    time, which other processes disturb less), "tiles" (unmasked tiles of 64 keys and 64 query rows),"us_per_tile"}
+//    "of_gemm" (rate over the best of torch's matrix products of the same dtype and run), "of_gemm_cpu" (the same by
+//    processor time, which other processes disturb less), "tiles" (unmasked tiles of 64 keys and 64 query
+//    rows),"us_per_tile"}
 // gflops counts visible pairs only: 4 * head_dim per pair and head forward, 10 backward. Rates are of
 // at::get_num_threads() threads. Throws c10::Error on an unknown shape or dtype, or a set that is not below the
 // machine's.
