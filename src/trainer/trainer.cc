@@ -92,7 +92,7 @@ int64_t BytesOf(const model::Parameters& parameters) {
 
 // Model, optimizer and one micro-batch. `held`: bytes of the model that are there already.
 absl::Status CheckRunMemory(const TrainerOptions& options, const model::ModelConfig& config, at::ScalarType given,
-                            at::Device device, const Ranks* ranks, int64_t held = 0) {
+                            at::Device device, const Ranks* ranks, bool say, int64_t held = 0) {
   if (!device.is_cpu()) return absl::OkStatus();
   const PassOptions pass = PassOptionsOf(options);
   const tree::ForestPart part = UncutPart(pass.part_tokens);
@@ -101,8 +101,20 @@ absl::Status CheckRunMemory(const TrainerOptions& options, const model::ModelCon
       NeedOf(options, config, bytes, pass, std::span(&part, 1), ranks, /*reference=*/options.needs_reference());
   const int64_t available =
       options.memory_limit_mb > 0 ? LimitBytes(options) : base::AvailableMemory() / RanksHere(ranks) + held;
-  INGOT_LOG(info, "a micro-batch of {} tokens needs {}", pass.part_tokens, need.Describe());
+  if (say) INGOT_LOG(info, "a micro-batch of {} tokens needs {}", pass.part_tokens, need.Describe());
   return CheckMemory(need, need.total(), available, "the run", pass);
+}
+
+// Of a model that is not there yet. `say`: in the log too.
+absl::Status CheckShape(const TrainerOptions& options, const model::ModelConfig& config, at::Device device,
+                        Ranks* ranks, bool say) {
+  const std::string& type = config.torch_dtype;
+  const at::ScalarType given = type == "float64"    ? at::kDouble
+                               : type == "bfloat16" ? at::kBFloat16
+                               : type == "float16"  ? at::kHalf
+                                                    : at::kFloat;
+  const absl::Status fits = CheckRunMemory(options, config, given, device, ranks, say);
+  return ranks == nullptr ? fits : ranks->Agree(fits);
 }
 
 }  // namespace
@@ -126,15 +138,7 @@ std::string Trainer::Describe() const {
 
 absl::Status Trainer::CheckFits(const TrainerOptions& options, const model::ModelConfig& config, at::Device device,
                                 Ranks* ranks) {
-  return AtTorchEdge("trainer", [&] {
-    const std::string& type = config.torch_dtype;
-    const at::ScalarType given = type == "float64"    ? at::kDouble
-                                 : type == "bfloat16" ? at::kBFloat16
-                                 : type == "float16"  ? at::kHalf
-                                                      : at::kFloat;
-    const absl::Status fits = CheckRunMemory(options, config, given, device, ranks);
-    return ranks == nullptr ? fits : ranks->Agree(fits);
-  });
+  return AtTorchEdge("trainer", [&] { return CheckShape(options, config, device, ranks, /*say=*/false); });
 }
 
 absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const TrainerOptions& options,
@@ -161,7 +165,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Make(const TrainerOptions& opt
     const at::Device device = parameters.tensors().begin()->second.device();
     const at::ScalarType given = parameters.tensors().begin()->second.scalar_type();
     const int64_t held = copy || Dtype(options.dtype, given) != given ? 0 : BytesOf(parameters);
-    const absl::Status fits = CheckRunMemory(options, config, given, device, ranks, held);
+    const absl::Status fits = CheckRunMemory(options, config, given, device, ranks, /*say=*/true, held);
     INGOT_RETURN_IF_ERROR(ranks == nullptr ? fits : ranks->Agree(fits));
     INGOT_ASSIGN_OR_RETURN(model::Transformer model,
                            OwnedModel(config, parameters, device, options.dtype, /*trainable=*/true, copy));
@@ -181,7 +185,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Resume(const TrainerOptions& o
   return AtTorchEdge("resume", [&]() -> absl::StatusOr<std::unique_ptr<Trainer>> {
     const auto config = model::ModelConfig::FromFile(checkpoint_path + "/config.json");
     // Where it cannot be read, ReadCheckpoint says why.
-    if (config.ok()) INGOT_RETURN_IF_ERROR(CheckFits(options, *config, device, ranks));
+    if (config.ok()) INGOT_RETURN_IF_ERROR(CheckShape(options, *config, device, ranks, /*say=*/true));
     INGOT_ASSIGN_OR_RETURN(CheckpointContents contents, ReadCheckpoint(checkpoint_path));
     if (contents.seed != options.seed) {
       INGOT_LOG(warn, "{} was made with seed {}, the configuration says {}", checkpoint_path, contents.seed,

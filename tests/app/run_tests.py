@@ -11,6 +11,7 @@ import json
 import os
 import pathlib
 import random
+import resource
 import shutil
 import signal
 import socket
@@ -890,6 +891,16 @@ def case_bad_input(ingot, options):
     model.mkdir()
     (model / "config.json").write_text("{\"model_type\": \"qwen3\"}")
     expect({"model.path": model, "run.name": "bad", "http.port": 0}, "model", codes=(1, 2))
+
+    # A model that no machine holds is refused with the numbers before it is made. Were it made, the limit would end it.
+    ingot.config = "configs/smoke.yaml"
+    argv = ingot.argv("train", {"run.name": "large", "http.port": 0, "model.hidden_size": 8192, "model.layers": 800,
+                                "model.intermediate_size": 28672})
+    limit = 64 << 30
+    done = subprocess.run(argv, cwd=ingot.source, capture_output=True, text=True, timeout=60,
+                          preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)))
+    check(done.returncode == 1, f"exit code {done.returncode}: {done.stdout} {done.stderr}")
+    check("the run needs" in done.stderr and "lower trainer.micro_batch_tokens" in done.stderr, f"{done.stderr}")
 
 
 def main():
