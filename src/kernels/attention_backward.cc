@@ -7,6 +7,7 @@
 #include "kernels/attention_inner.h"
 #include "kernels/attention_keys.h"
 #include "kernels/attention_tiles.h"
+#include "kernels/scratch.h"
 #include "kernels/tile_index.h"
 
 namespace ingot::kernels {

@@ -1,9 +1,8 @@
-// What the CPU kernels share: scratch and the sharing of work.
+// What the CPU kernels share: the sharing of work.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
-#include <memory>
 
 #include "kernels/attention.h"
 #include "kernels/inner.h"
@@ -29,20 +28,5 @@ void ShareOut(const ParallelFor& parallel, int64_t count, double flops, const Ma
     parallel(count, work);
   }
 }
-
-// A block of floats or doubles that starts on a cache line, uninitialised.
-template <typename T>
-class Scratch {
- public:
-  explicit Scratch(int64_t count) : storage_(new T[count + 64 / sizeof(T)]) {
-    const auto past_line = reinterpret_cast<uintptr_t>(storage_.get()) % 64;
-    data_ = storage_.get() + (64 - past_line) % 64 / sizeof(T);
-  }
-  T* get() const { return data_; }
-
- private:
-  std::unique_ptr<T[]> storage_;
-  T* data_;
-};
 
 }  // namespace ingot::kernels::tiles

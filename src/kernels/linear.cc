@@ -6,6 +6,7 @@
 #include "kernels/inner.h"
 #include "kernels/layers.h"
 #include "kernels/product.h"
+#include "kernels/scratch.h"
 
 namespace ingot::kernels {
 namespace {

@@ -6,6 +6,7 @@
 #include "kernels/attention_tiles.h"
 #include "kernels/inner.h"
 #include "kernels/inner_product.h"
+#include "kernels/scratch.h"
 
 namespace ingot::kernels {
 namespace {

@@ -1,0 +1,71 @@
+#include "kernels/scratch.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <new>
+#include <vector>
+
+namespace ingot::kernels::tiles {
+namespace {
+
+constexpr size_t kLine = 64;
+// What a thread keeps: blocks of at most kLargest bytes, kMost in all. A sanitizer sees each block on its own.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr size_t kLargest = 0;
+#else
+constexpr size_t kLargest = size_t{4} << 20;
+#endif
+constexpr size_t kMost = size_t{12} << 20;
+
+struct Kept {
+  struct Block {
+    std::byte* data;
+    size_t bytes;
+  };
+  ~Kept() {
+    for (const Block& block : blocks) std::free(block.data);
+    gone = true;
+  }
+  std::vector<Block> blocks;
+  size_t bytes = 0;
+  inline static thread_local bool gone = false;  // the thread ends: nothing more is kept
+};
+thread_local Kept kept;
+
+}  // namespace
+
+ScratchBlock TakeScratch(size_t bytes) {
+  bytes = std::max(kLine, (bytes + kLine - 1) / kLine * kLine);
+  if (!Kept::gone) {
+    // The smallest that holds it, unless it is far larger.
+    auto best = kept.blocks.end();
+    for (auto it = kept.blocks.begin(); it != kept.blocks.end(); ++it) {
+      if (it->bytes >= bytes && it->bytes <= 2 * bytes && (best == kept.blocks.end() || it->bytes < best->bytes)) {
+        best = it;
+      }
+    }
+    if (best != kept.blocks.end()) {
+      const Kept::Block block = *best;
+      *best = kept.blocks.back();
+      kept.blocks.pop_back();
+      kept.bytes -= block.bytes;
+      return ScratchBlock(block.data, {block.bytes});
+    }
+  }
+  auto* const data = static_cast<std::byte*>(std::aligned_alloc(kLine, bytes));
+  if (data == nullptr) throw std::bad_alloc();
+  return ScratchBlock(data, {bytes});
+}
+
+void GiveScratchBack::operator()(std::byte* block) const {
+  if (Kept::gone || bytes > kLargest) return std::free(block);
+  kept.blocks.push_back({block, bytes});
+  kept.bytes += bytes;
+  while (kept.bytes > kMost) {  // the oldest first
+    kept.bytes -= kept.blocks.front().bytes;
+    std::free(kept.blocks.front().data);
+    kept.blocks.erase(kept.blocks.begin());
+  }
+}
+
+}  // namespace ingot::kernels::tiles
