@@ -67,12 +67,13 @@ class Worker {
           tiles_.pack_a(At(p_.a, first_row + r, depth + k), p_.a.stride, p_.a.across, group,
                         std::min(kPassDepth, n - k), a_.get() + k * group_);
         }
+        inner::Ahead ahead = Next(first_row + r + group, first_row + rows, depth, n);
         for (int64_t i = 0; i < group; i += kPanel) {
           float* const c = c_.get() + (p_.depth > kDepth ? (r + i) * block_.cols : 0);
           for (int64_t k = 0; k < n; k += kPassDepth) {
             const int64_t pass = Padded(std::min(kPassDepth, n - k));
             tiles_.multiply(a_.get() + k * group_ + i * pass, b_.get() + k * block_.cols, CeilDiv(cols, kPanel),
-                            pass / inner::kStepNumbers, c, block_.cols, depth + k > 0);
+                            pass / inner::kStepNumbers, c, block_.cols, depth + k > 0, ahead);
           }
           if (last) Store(c, first_row + r + i, first_col, std::min(kPanel, group - i), cols);
         }
@@ -81,6 +82,17 @@ class Worker {
   }
 
  private:
+  // Of a what will be packed after this: the rows from `row` on, `n` numbers from `depth` on. Across there are too many
+  // places to be worth it.
+  inner::Ahead Next(int64_t row, int64_t end, int64_t depth, int64_t n) const {
+    constexpr int64_t kLineNumbers = 32;
+    if (row >= end || p_.a.across) return {};
+    return {.row = reinterpret_cast<const char*>(At(p_.a, row, depth)),
+            .stride = p_.a.stride * static_cast<int64_t>(sizeof(BFloat16)),
+            .lines = CeilDiv(n, kLineNumbers),
+            .rows = std::min(group_, end - row)};
+  }
+
   void Store(float* c, int64_t first_row, int64_t first_col, int64_t rows, int64_t cols) const {
     for (int64_t r = 0; r < rows; ++r, c += block_.cols) {
       if (p_.bias != nullptr) {

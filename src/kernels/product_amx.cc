@@ -99,7 +99,20 @@ void PackB(const BFloat16* from, int64_t stride, bool across, int64_t rows, int6
   (across ? Pack<true, false> : Pack<false, true>)(from, stride, rows, depth, to);
 }
 
-void Multiply32(const BFloat16* a, const BFloat16* b, int64_t panels, int64_t steps, float* c, int64_t ldc, bool add) {
+inline void Ask(inner::Ahead& ahead) {
+  constexpr int64_t kLineBytes = 64;
+  if (ahead.rows == 0) return;
+  __builtin_prefetch(ahead.row + ahead.line * kLineBytes, 0, 2);
+  if (++ahead.line == ahead.lines) {
+    ahead.line = 0;
+    ahead.row += ahead.stride;
+    --ahead.rows;
+  }
+}
+
+void Multiply32(const BFloat16* a, const BFloat16* b, int64_t panels, int64_t steps, float* c, int64_t ldc, bool add,
+                inner::Ahead& lines) {
+  inner::Ahead ahead = lines;
   Enter();
   for (int64_t panel = 0; panel < panels; ++panel, b += 2 * steps * kTile, c += 2 * kTileWords) {
     float* const below = c + kTileRows * ldc;
@@ -121,6 +134,8 @@ void Multiply32(const BFloat16* a, const BFloat16* b, int64_t panels, int64_t st
       StreamTile<7>(from_b + kTile, 2 * kTileWords);
       Multiply<0, 4, 6>();
       Multiply<1, 4, 7>();
+      Ask(ahead);
+      Ask(ahead);
       LoadTile<5>(from_a + kTile, 2 * kTileWords);
       Multiply<2, 5, 6>();
       Multiply<3, 5, 7>();
@@ -131,6 +146,7 @@ void Multiply32(const BFloat16* a, const BFloat16* b, int64_t panels, int64_t st
     StoreTile<3>(below + kTileWords, ldc);
   }
   Leave();
+  lines = ahead;
 }
 
 void Add(float* to, const float* x, int64_t n) {
