@@ -177,6 +177,8 @@ static_assert(kKeys == 4 * kTileWords && kLanes == kTileWords);
 
 #include "kernels/attention_amx_few.inc"
 #include "kernels/attention_amx_forward.inc"
+// After what it shares with the forward pass.
+#include "kernels/attention_amx_backward.inc"
 
 namespace ingot::kernels::amx {
 
@@ -196,6 +198,7 @@ constexpr inner::AttentionKernels<BFloat16> kTable = {.name = INGOT_ISA_NAME,
                                                       .softmax_backward = SoftmaxBackwardTile<Tiled>,
                                                       .store = StoreRow<Tiled>,
                                                       .row_dot = RowProduct<Tiled>,
+                                                      .backward_blocks = &kBackwardBlocks,
                                                       .blocks = &kBlocks};
 
 }  // namespace ingot::kernels::amx
