@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numeric>
 
 #include "kernels/attention.h"
 #include "kernels/attention_inner.h"
@@ -29,11 +30,11 @@ struct Stripes {
   int64_t Phases() const { return std::max(key_stripes, query_stripes); }
 };
 
-Stripes CutStripes(int64_t keys, int64_t rows, int64_t queries_per_block) {
-  constexpr int64_t kMost = 32, kLeast = 2 * kKeyTile;
+Stripes CutStripes(int64_t keys, int64_t rows, int64_t queries_per_block, int64_t most) {
+  constexpr int64_t kLeast = 2 * kKeyTile;
   Stripes s;
-  s.keys = tiles::RoundUp(std::max(kLeast, CeilDiv(keys, kMost)), kKeyTile);
-  s.queries = tiles::RoundUp(std::max(kLeast, CeilDiv(rows, kMost)), queries_per_block);
+  s.keys = tiles::RoundUp(std::max(kLeast, CeilDiv(keys, most)), kKeyTile);
+  s.queries = tiles::RoundUp(std::max(kLeast, CeilDiv(rows, most)), queries_per_block);
   s.key_stripes = CeilDiv(keys, s.keys);
   s.query_stripes = CeilDiv(rows, s.queries);
   return s;
@@ -52,12 +53,15 @@ struct Problem {
   AttentionSequence sequence;
   int64_t group, width, queries_per_block;
   Stripes stripes;
-  const Acc *lse2, *delta;        // [rows, heads] log-sum-exp in base 2, sum of grad_out * out
-  Acc *grad_q, *grad_k, *grad_v;  // [kv_heads, rows * group, width], [kv_heads, keys, width] twice
+  const Acc *lse2, *delta;  // [rows, heads] log-sum-exp in base 2, sum of grad_out * out
+  // [kv_heads, rows * group, width], [kv_heads, keys, width] twice. Where inner.backward_blocks is, rows and keys are
+  // rounded up to whole blocks and tiles, each of which has a form of its own.
+  Acc *grad_q, *grad_k, *grad_v;
+  int64_t all_rows, all_keys;  // that lie there for a kv head
 
-  Acc* GradQ(int64_t kv_head, int64_t query) const { return grad_q + (kv_head * args.rows + query) * group * width; }
-  Acc* GradK(int64_t kv_head, int64_t key) const { return grad_k + (kv_head * args.keys + key) * width; }
-  Acc* GradV(int64_t kv_head, int64_t key) const { return grad_v + (kv_head * args.keys + key) * width; }
+  Acc* GradQ(int64_t kv_head, int64_t query) const { return grad_q + (kv_head * all_rows + query * group) * width; }
+  Acc* GradK(int64_t kv_head, int64_t key) const { return grad_k + (kv_head * all_keys + key) * width; }
+  Acc* GradV(int64_t kv_head, int64_t key) const { return grad_v + (kv_head * all_keys + key) * width; }
 };
 
 // The queries of a block in the two forms that the products need.
@@ -236,6 +240,145 @@ class BackwardWorker {
   std::vector<PackedQueries<Acc>> packed_;
 };
 
+// Where a machine takes the five products of a key tile as one.
+template <typename T>
+class BlockBackwardWorker {
+  using Acc = Accumulator<T>;
+
+ public:
+  BlockBackwardWorker(const Problem<T>& problem, const TileIndex& index)
+      : p_(problem),
+        inner_(inner::GetAttention<T>()),
+        blocks_(*inner_.backward_blocks),
+        index_(index),
+        words_(inner::PackedWords(inner_, p_.shape.head_dim)),
+        block_words_(2 * blocks_.rows * words_ + 2 * inner::PackedWords(inner_, blocks_.rows) * p_.width),
+        keys_(words_ * kKeyTile),
+        values_(words_ * kKeyTile),
+        key_pairs_(inner::PackedWords(inner_, kKeyTile) * p_.width),
+        packed_(kPackedBlocks * block_words_),
+        rows_(static_cast<size_t>(kPackedBlocks)) {
+    for (Rows& rows : rows_) {
+      rows.lse2.resize(static_cast<size_t>(blocks_.rows));
+      rows.delta.resize(static_cast<size_t>(blocks_.rows));
+      rows.queries.resize(static_cast<size_t>(blocks_.rows));
+      rows.positions.resize(static_cast<size_t>(blocks_.rows));
+    }
+  }
+
+  void Run(const Item& item) {
+    const inner::Entered entered(inner_);
+    const int64_t last = std::min(p_.args.rows, item.first_query + p_.stripes.queries) * p_.group;
+    for (int64_t r = item.first_query * p_.group; r < last; r += kPackedBlocks * blocks_.rows) {
+      RunRows(item, r, std::min(last, r + kPackedBlocks * blocks_.rows));
+    }
+  }
+
+ private:
+  static constexpr int64_t kPackedBlocks = 16;  // their packed forms stay in the second-level cache
+  struct Rows {
+    QueryRange range{};
+    bool packed = false;
+    std::vector<Acc> lse2, delta;
+    std::vector<int32_t> queries, positions;
+  };
+
+  // Rows of the kv head: queries x heads of its group. Every gradient gets its terms in ascending order.
+  void RunRows(const Item& item, int64_t first_row, int64_t last_row) {
+    const int64_t count = CeilDiv(last_row - first_row, blocks_.rows);
+    for (int64_t b = 0; b < count; ++b) {
+      const int64_t first = first_row + b * blocks_.rows, last = std::min(last_row, first + blocks_.rows);
+      Rows& rows = rows_[static_cast<size_t>(b)];
+      rows.packed = false;
+      rows.range = index_.Queries(p_.args.q_offset + first / p_.group, p_.args.q_offset + (last - 1) / p_.group + 1);
+    }
+    const int64_t last_key = std::min(p_.args.keys, item.first_key + p_.stripes.keys);
+    for (int64_t k0 = item.first_key; k0 < last_key; k0 += kKeyTile) {
+      const int64_t cols = std::min(kKeyTile, p_.args.keys - k0);
+      pairs_.clear();
+      for (int64_t b = 0; b < count; ++b) {
+        Rows& rows = rows_[static_cast<size_t>(b)];
+        const Visibility visibility = index_.Of(rows.range, k0 / kKeyTile);
+        if (visibility == Visibility::kNone) continue;
+        const int64_t first = first_row + b * blocks_.rows;
+        if (!rows.packed) PackRows(item.kv_head, first, std::min(last_row, first + blocks_.rows), b);
+        inner::BlockPair<Acc>& pair = pairs_.emplace_back(PairOf(b));
+        pair.grad_q = p_.GradQ(item.kv_head, 0) + first * p_.width;
+        pair.masked = visibility == Visibility::kSome || cols < kKeyTile;
+        if (pair.masked) pair.mask = tiles::MaskOf(p_.sequence, p_.shape, p_.group, rows.range.first, k0, cols);
+      }
+      if (pairs_.empty()) continue;
+      PackKeys(item.kv_head, k0, cols);
+      blocks_.run(
+          {keys_.get(), values_.get(), key_pairs_.get(), p_.GradK(item.kv_head, k0), p_.GradV(item.kv_head, k0)},
+          pairs_.data(), static_cast<int64_t>(pairs_.size()), p_.shape.head_dim, tiles::BinaryScale<Acc>(p_.shape));
+    }
+  }
+
+  inner::BlockPair<Acc> PairOf(int64_t block) {
+    const Rows& rows = rows_[static_cast<size_t>(block)];
+    inner::BlockPair<Acc> pair{};
+    Acc* at = packed_.get() + block * block_words_;
+    pair.q = at;
+    pair.grad_out = at += blocks_.rows * words_;
+    pair.q_pairs = at += blocks_.rows * words_;
+    pair.grad_out_pairs = at + inner::PackedWords(inner_, blocks_.rows) * p_.width;
+    pair.lse2 = rows.lse2.data();
+    pair.delta = rows.delta.data();
+    pair.queries = rows.queries.data();
+    pair.positions = rows.positions.data();
+    return pair;
+  }
+
+  void PackRows(int64_t kv_head, int64_t first, int64_t last, int64_t block) {
+    Rows& rows = rows_[static_cast<size_t>(block)];
+    rows.packed = true;
+    std::fill(rows.lse2.begin(), rows.lse2.end(), std::numeric_limits<Acc>::infinity());
+    std::fill(rows.delta.begin(), rows.delta.end(), Acc(0));
+    q_rows_.clear();
+    grad_out_rows_.clear();
+    for (int64_t r = first; r < last; ++r) {
+      const int64_t query = r / p_.group, at = query * p_.shape.heads + kv_head * p_.group + r % p_.group;
+      const auto i = static_cast<size_t>(r - first);
+      q_rows_.push_back(p_.args.q + at * p_.shape.head_dim);
+      grad_out_rows_.push_back(p_.args.grad_out + at * p_.shape.head_dim);
+      rows.lse2[i] = p_.lse2[at];
+      rows.delta[i] = p_.delta[at];
+      rows.queries[i] = static_cast<int32_t>(p_.args.q_offset + query);
+      if (p_.args.positions != nullptr) rows.positions[i] = p_.args.positions[p_.args.q_offset + query];
+    }
+    Acc* at = packed_.get() + block * block_words_;
+    if (last - first < blocks_.rows) std::memset(at, 0, static_cast<size_t>(block_words_) * sizeof(Acc));
+    const int64_t depth = p_.shape.head_dim, pair_words = inner::PackedWords(inner_, blocks_.rows) * p_.width;
+    blocks_.pack_queries(at, q_rows_.data(), last - first, depth);
+    blocks_.pack_queries(at + blocks_.rows * words_, grad_out_rows_.data(), last - first, depth);
+    blocks_.pack_pairs(at + 2 * blocks_.rows * words_, q_rows_.data(), last - first, depth);
+    blocks_.pack_pairs(at + 2 * blocks_.rows * words_ + pair_words, grad_out_rows_.data(), last - first, depth);
+  }
+
+  void PackKeys(int64_t kv_head, int64_t k0, int64_t cols) {
+    const int64_t depth = p_.shape.head_dim, at = (k0 * p_.shape.kv_heads + kv_head) * depth;
+    const T *keys[kKeyTile], *values[kKeyTile];
+    for (int64_t j = 0; j < cols; ++j) {
+      keys[j] = p_.args.k + at + j * p_.shape.kv_heads * depth;
+      values[j] = p_.args.v + at + j * p_.shape.kv_heads * depth;
+    }
+    blocks_.pack_keys(keys_.get(), keys, cols, depth);
+    blocks_.pack_keys(values_.get(), values, cols, depth);
+    blocks_.pack_key_pairs(key_pairs_.get(), keys, cols, depth);
+  }
+
+  const Problem<T>& p_;
+  const inner::AttentionKernels<T>& inner_;
+  const inner::BlockBackward<T>& blocks_;
+  const TileIndex& index_;
+  const int64_t words_, block_words_;  // the second of a packed block
+  Scratch<Acc> keys_, values_, key_pairs_, packed_;
+  std::vector<Rows> rows_;
+  std::vector<inner::BlockPair<Acc>> pairs_;
+  std::vector<const T*> q_rows_, grad_out_rows_;
+};
+
 // The items of every phase, the longest first.
 template <typename T>
 std::vector<std::vector<Item>> MakePhases(const Problem<T>& p, const TileIndex& index) {
@@ -264,13 +407,29 @@ std::vector<std::vector<Item>> MakePhases(const Problem<T>& p, const TileIndex& 
   return plan;
 }
 
-// From the sums to the caller's arrays: queries [begin, end), keys [begin, end).
+// From the sums to the caller's arrays.
 template <typename T>
 void StoreGradQ(const Problem<T>& p, const inner::AttentionKernels<T>& inner, int64_t query) {
   const int64_t depth = p.shape.head_dim;
-  for (int64_t h = 0; h < p.shape.heads; ++h) {
-    inner.store(p.args.grad_q + (query * p.shape.heads + h) * depth,
-                p.GradQ(h / p.group, query) + h % p.group * p.width, static_cast<Accumulator<T>>(p.shape.scale), depth);
+  const auto scale = static_cast<Accumulator<T>>(p.shape.scale);
+  const auto to = [&](int64_t kv_head, int64_t row) {
+    return p.args.grad_q + (row / p.group * p.shape.heads + kv_head * p.group + row % p.group) * depth;
+  };
+  for (int64_t h = 0; h < p.shape.kv_heads; ++h) {
+    const int64_t first = query * p.group, last = first + p.group;
+    if (inner.backward_blocks == nullptr) {
+      for (int64_t r = first; r < last; ++r) inner.store(to(h, r), p.GradQ(h, 0) + r * p.width, scale, depth);
+      continue;
+    }
+    // The blocks that start with a row of this query.
+    const int64_t rows = inner.backward_blocks->rows;
+    std::vector<T*> block;
+    for (int64_t at = tiles::RoundUp(first, rows); at < last; at += rows) {
+      block.clear();
+      for (int64_t r = at; r < std::min(at + rows, p.args.rows * p.group); ++r) block.push_back(to(h, r));
+      inner.backward_blocks->store_grad_q(p.GradQ(h, 0) + at * p.width, depth, scale, block.data(),
+                                          static_cast<int64_t>(block.size()));
+    }
   }
 }
 
@@ -279,9 +438,17 @@ void StoreGradKeys(const Problem<T>& p, const inner::AttentionKernels<T>& inner,
   using Acc = Accumulator<T>;
   const int64_t depth = p.shape.head_dim;
   const Acc scale = static_cast<Acc>(p.shape.scale);
+  const int64_t row = inner.backward_blocks == nullptr ? 0 : p.width, in_tile = key % kKeyTile;
+  std::vector<Acc> rows(static_cast<size_t>(2 * row));
   for (int64_t h = 0; h < p.shape.kv_heads; ++h) {
     const int64_t at = (key * p.shape.kv_heads + h) * depth;
     const Acc *k = p.GradK(h, key), *v = p.GradV(h, key);
+    if (inner.backward_blocks != nullptr) {
+      inner.backward_blocks->grad_key_row(p.GradK(h, key - in_tile), in_tile, depth, rows.data());
+      inner.backward_blocks->grad_key_row(p.GradV(h, key - in_tile), in_tile, depth, rows.data() + row);
+      k = rows.data();
+      v = rows.data() + row;
+    }
     if (p.args.grad_k_sum != nullptr) {
       for (int64_t d = 0; d < depth; ++d) p.args.grad_k_sum[at + d] += k[d] * scale;
       for (int64_t d = 0; d < depth; ++d) p.args.grad_v_sum[at + d] += v[d];
@@ -314,15 +481,31 @@ void AttentionBackward(const AttentionShape& shape, const AttentionBackwardArgs<
   const inner::AttentionKernels<T>& inner = inner::GetAttention<T>();
   const int64_t rows = args.rows, keys = args.keys, entries = rows * shape.heads, depth = shape.head_dim;
   const int64_t group = shape.heads / shape.kv_heads, width = tiles::RoundUp(depth, inner::kAlign);
-  const int64_t per_block = tiles::QueriesPerBlock(group);
-  Scratch<Acc> lse2(entries), delta(entries), grad_q(entries * width), grad_k(keys * shape.kv_heads * width),
-      grad_v(keys * shape.kv_heads * width);
+  const bool blocks = inner.backward_blocks != nullptr;
+  // Of queries that are not cut: whole blocks.
+  const int64_t block_rows = blocks ? inner.backward_blocks->rows : 1;
+  const int64_t per_block = blocks ? block_rows / std::gcd(block_rows, group) : tiles::QueriesPerBlock(group);
+  const int64_t all_rows = tiles::RoundUp(rows * group, block_rows),
+                all_keys = tiles::RoundUp(keys, blocks ? kKeyTile : 1);
+  Scratch<Acc> lse2(entries), delta(entries), grad_q(all_rows * shape.kv_heads * width),
+      grad_k(all_keys * shape.kv_heads * width), grad_v(all_keys * shape.kv_heads * width);
   AttentionSequence sequence;
   sequence.visible_end = args.visible_end;
   sequence.positions = args.positions;
-  const Problem<T> problem{
-      shape,      args,        sequence,     group,        width,       per_block, CutStripes(keys, rows, per_block),
-      lse2.get(), delta.get(), grad_q.get(), grad_k.get(), grad_v.get()};
+  const Problem<T> problem{shape,
+                           args,
+                           sequence,
+                           group,
+                           width,
+                           per_block,
+                           CutStripes(keys, rows, per_block, blocks ? 16 : 32),
+                           lse2.get(),
+                           delta.get(),
+                           grad_q.get(),
+                           grad_k.get(),
+                           grad_v.get(),
+                           all_rows,
+                           all_keys};
 
   const double row_flops = 4.0 * static_cast<double>(shape.heads * depth);
   tiles::ShareOut(parallel, rows, row_flops * static_cast<double>(rows), [&] {
@@ -334,15 +517,17 @@ void AttentionBackward(const AttentionShape& shape, const AttentionBackwardArgs<
                                                                              : static_cast<Acc>(args.lse[e] / kLn2);
       }
       for (int64_t h = 0; h < shape.kv_heads; ++h) {
-        std::memset(problem.GradQ(h, row), 0, static_cast<size_t>(group * width) * sizeof(Acc));
+        const int64_t end = row + 1 < rows ? (row + 1) * group : all_rows;
+        std::memset(problem.GradQ(h, row), 0, static_cast<size_t>((end - row * group) * width) * sizeof(Acc));
       }
     };
   });
   tiles::ShareOut(parallel, keys, row_flops * static_cast<double>(keys), [&] {
     return [&](int64_t key) {
       for (int64_t h = 0; h < shape.kv_heads; ++h) {
-        std::memset(problem.GradK(h, key), 0, static_cast<size_t>(width) * sizeof(Acc));
-        std::memset(problem.GradV(h, key), 0, static_cast<size_t>(width) * sizeof(Acc));
+        const int64_t end = key + 1 < keys ? key + 1 : all_keys;
+        std::memset(problem.GradK(h, key), 0, static_cast<size_t>((end - key) * width) * sizeof(Acc));
+        std::memset(problem.GradV(h, key), 0, static_cast<size_t>((end - key) * width) * sizeof(Acc));
       }
     };
   });
@@ -352,7 +537,15 @@ void AttentionBackward(const AttentionShape& shape, const AttentionBackwardArgs<
   for (const std::vector<Item>& items : MakePhases(problem, index)) {
     double tiles = 0;
     for (const Item& item : items) tiles += static_cast<double>(item.tiles);
-    tiles::ShareOut(parallel, static_cast<int64_t>(items.size()), tiles * tile_flops, [&] {
+    const auto count = static_cast<int64_t>(items.size());
+    if (blocks) {
+      tiles::ShareOut(parallel, count, tiles * tile_flops, [&] {
+        auto worker = std::make_unique<BlockBackwardWorker<T>>(problem, index);
+        return [&, worker = std::move(worker)](int64_t i) { worker->Run(items[static_cast<size_t>(i)]); };
+      });
+      continue;
+    }
+    tiles::ShareOut(parallel, count, tiles * tile_flops, [&] {
       auto worker = std::make_unique<BackwardWorker<T>>(problem, index);
       return [&, worker = std::move(worker)](int64_t i) { worker->Run(items[static_cast<size_t>(i)]); };
     });

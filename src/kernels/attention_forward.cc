@@ -40,26 +40,30 @@ class ForwardWorker {
   using Acc = Accumulator<T>;
 
  public:
-  ForwardWorker(const AttentionShape& shape, const AttentionForwardArgs<T>& args, int64_t most_rows)
+  ForwardWorker(const AttentionShape& shape, const AttentionForwardArgs<T>& args, int64_t rows)
       : shape_(shape),
         args_(args),
         inner_(inner::GetAttention<T>()),
+        most_rows_(inner_.blocks == nullptr ? rows : tiles::RoundUp(rows, inner_.blocks->rows)),
         group_(shape.heads / shape.kv_heads),
         width_(tiles::RoundUp(shape.head_dim, inner::kAlign)),
         words_(inner::PackedWords(inner_, shape.head_dim)),
         queries_per_block_(tiles::QueriesPerBlock(group_)),
-        q_(most_rows * words_),
-        acc_(most_rows * width_),
-        max_(most_rows),
-        lanes_(most_rows * inner::kLanes),
+        q_(most_rows_ * words_),
+        acc_(most_rows_ * width_),
+        max_(most_rows_),
+        lanes_(most_rows_ * inner::kLanes),
         s_(queries_per_block_ * group_ * kKeyTile),
         rescale_(queries_per_block_ * group_),
-        keys_(words_ * kKeyTile),
-        values_(inner::PackedWords(inner_, kKeyTile) * width_) {}
+        key_words_(words_ * kKeyTile),
+        value_words_(inner::PackedWords(inner_, kKeyTile) * width_),
+        keys_(PackedTiles() * key_words_),
+        values_(PackedTiles() * value_words_) {}
 
   void Run(const AttentionSequence& seq, const TileIndex& index, const Item& item) {
     const inner::Entered entered(inner_);
     const int64_t rows = item.count * group_, all_rows = rows * (item.last_head - item.first_head);
+    if (inner_.blocks != nullptr && rows > inner::kFew) return RunBlocks(seq, index, item);
     for (int64_t h = item.first_head; h < item.last_head; ++h) Begin(seq, item, h, (h - item.first_head) * rows);
     std::memset(acc_.get(), 0, all_rows * width_ * sizeof(Acc));
 
@@ -79,7 +83,7 @@ class ForwardWorker {
           Few(seq, item, h, all, keys, following, index.Of(all, tile));
           continue;
         }
-        Pack(seq, h, keys);
+        Pack(seq, h, keys, 0);
         for (const QueryRange& block : blocks_) {
           const Visibility visibility = index.Of(block, tile);
           if (visibility != Visibility::kNone) Block(seq, block, keys, visibility, at + (block.first - q0) * group_);
@@ -125,6 +129,99 @@ class ForwardWorker {
                  .k_step = 1,
                  .b = values_.get(),
                  .ldb = width_});
+  }
+
+  // RunBlocks packs so many key tiles before it takes one block after the other to them: the block stays in the
+  // first-level cache, the tiles in the second.
+  static constexpr int64_t kMostPacked = 4;
+  int64_t PackedTiles() const { return inner_.blocks == nullptr ? 1 : kMostPacked; }
+
+  // The item, of one kv head, where a machine takes both steps of a tile as one.
+  void RunBlocks(const AttentionSequence& seq, const TileIndex& index, const Item& item) {
+    const inner::BlockForward<T>& inner = *inner_.blocks;
+    const int64_t rows = item.count * group_, q0 = seq.q_offset + item.first, head = item.first_head;
+    BeginBlocks(seq, item);
+    blocks_.clear();
+    for (int64_t r = 0; r < rows; r += inner.rows) {
+      blocks_.push_back(index.Queries(q0 + r / group_, q0 + (std::min(rows, r + inner.rows) - 1) / group_ + 1));
+    }
+    const QueryRange all = index.Queries(q0, q0 + item.count);
+    const int64_t end = index.End(all);
+    for (int64_t tile = index.Next(0, end, all); tile < end;) {
+      int64_t packed[kMostPacked], count = 0;
+      for (; tile < end && count < PackedTiles(); tile = index.Next(tile + 1, end, all)) {
+        Pack(seq, head, KeysOf(seq, tile, all.last), count);
+        packed[count++] = tile;
+      }
+      block_tiles_.clear();
+      for (size_t b = 0; b < blocks_.size(); ++b) {
+        for (int64_t i = 0; i < count; ++i) {
+          const Visibility visibility = index.Of(blocks_[b], packed[i]);
+          if (visibility == Visibility::kNone) continue;
+          inner::BlockTile<Acc>& t = block_tiles_.emplace_back(BlockOf(static_cast<int64_t>(b), rows));
+          const Keys keys = KeysOf(seq, packed[i], all.last);
+          t.keys = keys_.get() + i * key_words_;
+          t.values = values_.get() + i * value_words_;
+          t.masked = visibility != Visibility::kAll || keys.count < kKeyTile;
+          if (t.masked) t.mask = tiles::MaskOf(seq, shape_, group_, blocks_[b].first, keys.first, keys.count);
+        }
+      }
+      inner.run(block_tiles_.data(), static_cast<int64_t>(block_tiles_.size()), shape_.head_dim,
+                tiles::BinaryScale<Acc>(shape_));
+    }
+    FinishBlocks(seq, item);
+  }
+
+  inner::BlockTile<Acc> BlockOf(int64_t block, int64_t rows) const {
+    const int64_t at = block * inner_.blocks->rows;
+    inner::BlockTile<Acc> t{};
+    t.q = q_.get() + at * words_;
+    t.rows = std::min(rows - at, inner_.blocks->rows);
+    t.out = acc_.get() + at * width_;
+    t.max = max_.get() + at;
+    t.lanes = lanes_.get() + at * inner::kLanes;
+    t.queries = query_of_row_.data() + at;
+    t.positions = position_of_row_.data() + at;
+    return t;
+  }
+
+  void BeginBlocks(const AttentionSequence& seq, const Item& item) {
+    const inner::BlockForward<T>& inner = *inner_.blocks;
+    const int64_t rows = item.count * group_;
+    query_of_row_.assign(static_cast<size_t>(most_rows_), -1);
+    position_of_row_.assign(static_cast<size_t>(most_rows_), 0);
+    std::fill_n(max_.get(), most_rows_, -std::numeric_limits<Acc>::infinity());
+    for (int64_t at = 0; at < rows; at += inner.rows) {
+      const int64_t count = std::min(inner.rows, rows - at);
+      query_rows_.clear();
+      for (int64_t r = at; r < at + count; ++r) {
+        const int64_t query = item.first + r / group_, head = item.first_head * group_ + r % group_;
+        query_rows_.push_back(args_.q + (seq.q_begin + query) * args_.q_row_stride + head * shape_.head_dim);
+        query_of_row_[static_cast<size_t>(r)] = static_cast<int32_t>(seq.q_offset + query);
+        if (seq.positions != nullptr) position_of_row_[static_cast<size_t>(r)] = seq.positions[seq.q_offset + query];
+        if (args_.sinks != nullptr) max_.get()[r] = static_cast<Acc>(static_cast<double>(args_.sinks[head]) / kLn2);
+      }
+      inner.pack_queries(q_.get() + at * words_, query_rows_.data(), count, shape_.head_dim);
+      inner.begin(BlockOf(at / inner.rows, rows), shape_.head_dim);
+    }
+  }
+
+  void FinishBlocks(const AttentionSequence& seq, const Item& item) {
+    const inner::BlockForward<T>& inner = *inner_.blocks;
+    const int64_t rows = item.count * group_;
+    for (int64_t at = 0; at < rows; at += inner.rows) {
+      const int64_t count = std::min(inner.rows, rows - at);
+      out_rows_.clear();
+      for (int64_t r = at; r < at + count; ++r) {
+        const int64_t row = seq.q_begin + item.first + r / group_, head = item.first_head * group_ + r % group_;
+        out_rows_.push_back(args_.out + (row * shape_.heads + head) * shape_.head_dim);
+      }
+      inner.finish(BlockOf(at / inner.rows, rows), shape_.head_dim, out_rows_.data(), rescale_.get());
+      for (int64_t r = at; args_.lse != nullptr && r < at + count; ++r) {
+        const int64_t row = seq.q_begin + item.first + r / group_, head = item.first_head * group_ + r % group_;
+        args_.lse[row * shape_.heads + head] = LogSumExp(max_.get()[r], rescale_.get()[r - at]);
+      }
+    }
   }
 
   // The key tile as it lies in memory against all rows of the item under one head.
@@ -184,14 +281,24 @@ class ForwardWorker {
     }
   }
 
-  void Pack(const AttentionSequence& seq, int64_t head, Keys range) {
+  void Pack(const AttentionSequence& seq, int64_t head, Keys range, int64_t slot) {
     const T *keys[kKeyTile], *values[kKeyTile];
     tiles::ForKeys(args_, shape_, seq, head, range.first, range.count, [&](int64_t j, const T* key, const T* value) {
       keys[j] = key;
       values[j] = value;
     });
+    if (inner_.blocks != nullptr) {
+      inner_.blocks->pack_keys(keys_.get() + slot * key_words_, keys, range.count, shape_.head_dim);
+      inner_.blocks->pack_values(values_.get() + slot * value_words_, values, range.count, shape_.head_dim);
+      return;
+    }
     inner_.pack_columns(keys_.get(), keys, range.count, shape_.head_dim);
     inner_.pack_pairs(values_.get(), width_, values, range.count, shape_.head_dim);
+  }
+
+  static Acc LogSumExp(Acc max, Acc sum) {
+    return sum == Acc(0) ? -std::numeric_limits<Acc>::infinity()
+                         : static_cast<Acc>(max * kLn2 + std::log(static_cast<double>(sum)));
   }
 
   void Store(const AttentionSequence& seq, const Item& item, int64_t kv_head, int64_t at) {
@@ -202,9 +309,7 @@ class ForwardWorker {
       const Acc inverse = sum == Acc(0) ? Acc(0) : Acc(1) / sum, *from = acc_.get() + (at + r) * width_;
       inner_.store(args_.out + (row * shape_.heads + head) * shape_.head_dim, from, inverse, shape_.head_dim);
       if (args_.lse != nullptr) {
-        args_.lse[row * shape_.heads + head] =
-            sum == Acc(0) ? -std::numeric_limits<Acc>::infinity()
-                          : static_cast<Acc>(max_.get()[at + r] * kLn2 + std::log(static_cast<double>(sum)));
+        args_.lse[row * shape_.heads + head] = LogSumExp(max_.get()[at + r], sum);
       }
     }
   }
@@ -212,19 +317,26 @@ class ForwardWorker {
   const AttentionShape& shape_;
   const AttentionForwardArgs<T>& args_;
   const inner::AttentionKernels<T>& inner_;
-  const int64_t group_, width_, words_, queries_per_block_;
-  Scratch<Acc> q_, acc_, max_, lanes_, s_, rescale_, keys_, values_;
+  const int64_t most_rows_, group_, width_, words_, queries_per_block_;
+  Scratch<Acc> q_, acc_, max_, lanes_, s_, rescale_;
+  const int64_t key_words_, value_words_;  // of a packed tile
+  Scratch<Acc> keys_, values_;
   std::vector<QueryRange> blocks_;
+  std::vector<inner::BlockTile<Acc>> block_tiles_;
+  std::vector<int32_t> query_of_row_, position_of_row_;
+  std::vector<const T*> query_rows_;
+  std::vector<T*> out_rows_;
 };
 
 // Query blocks of an item. More share the packing of a key tile, fewer leave more items to share out. Does not change
-// a result.
-int64_t BlocksPerItem(std::span<const AttentionSequence> sequences, int64_t kv_heads, int64_t queries_per_block) {
-  constexpr int64_t kMost = 4, kEnoughItems = 128;
-  for (int64_t blocks = kMost; blocks > 1; blocks /= 2) {
+// a result. Where a tile takes both steps as one (BlockForward), its packing is dear beside them: half a block's time.
+int64_t BlocksPerItem(std::span<const AttentionSequence> sequences, int64_t kv_heads, int64_t queries_per_block,
+                      bool one_step) {
+  const int64_t most = one_step ? 16 : 4, enough_items = one_step ? 32 : 128;
+  for (int64_t blocks = most; blocks > 1; blocks /= 2) {
     int64_t items = 0;
     for (const AttentionSequence& s : sequences) items += CeilDiv(s.q_count, queries_per_block * blocks) * kv_heads;
-    if (items >= kEnoughItems) return blocks;
+    if (items >= enough_items) return blocks;
   }
   return 1;
 }
@@ -232,10 +344,10 @@ int64_t BlocksPerItem(std::span<const AttentionSequence> sequences, int64_t kv_h
 // The longest first, so that no thread is left with a long one at the end. Where few rows meet a key, one item takes
 // all heads, which lie side by side in memory, unless too few sequences would be left to share out.
 Plan MakePlan(const AttentionShape& shape, std::span<const AttentionSequence> sequences,
-              std::span<const TileIndex> indexes) {
+              std::span<const TileIndex> indexes, bool one_step) {
   constexpr size_t kManySequences = 8;
   const int64_t group = shape.heads / shape.kv_heads, per_block = tiles::QueriesPerBlock(group);
-  const int64_t per_item = BlocksPerItem(sequences, shape.kv_heads, per_block) * per_block;
+  const int64_t per_item = BlocksPerItem(sequences, shape.kv_heads, per_block, one_step) * per_block;
   Plan plan;
   for (size_t s = 0; s < sequences.size(); ++s) {
     const AttentionSequence& seq = sequences[s];
@@ -275,7 +387,7 @@ void AttentionForward(const AttentionShape& shape, std::span<const AttentionSequ
   for (const AttentionSequence& s : sequences) {
     indexes.emplace_back(s.visible_end, s.positions, shape.window, s.key_count);
   }
-  const Plan plan = MakePlan(shape, sequences, indexes);
+  const Plan plan = MakePlan(shape, sequences, indexes, inner::GetAttention<T>().blocks != nullptr);
   const double flops = plan.tiles * 4.0 * static_cast<double>(kKeyTile * tiles::kRowsPerBlock * shape.head_dim);
   tiles::ShareOut(parallel, static_cast<int64_t>(plan.items.size()), flops, [&] {
     auto worker = std::make_unique<ForwardWorker<T>>(shape, a, plan.most_rows);

@@ -74,6 +74,69 @@ struct FewRows {
   int64_t next_keys;     // 0: none
 };
 
+// A block of query rows against one packed key tile, where a machine takes both steps of the forward pass, scores and
+// output, as one.
+template <typename Acc>
+struct BlockTile {
+  const Acc *q, *keys, *values;  // packed
+  int64_t rows;                  // of the block
+  Acc *out, *max, *lanes;        // of the block: sums of the values, and the state of its softmax
+  bool masked;
+  const int32_t* queries;    // packed index by row; with a mask
+  const int32_t* positions;  // by row; with a mask of a window over positions
+  TileMask mask;             // its group and queries are not read
+};
+
+// The forward pass over blocks of `rows` query rows; the form of the scratch is the machine's own, its size that of the
+// other forms, for whole blocks. A row gets the bits that few_scores, softmax and few_output give.
+template <typename T>
+struct BlockForward {
+  using Acc = Accumulator<T>;
+  int64_t rows;  // of a block
+  void (*pack_queries)(Acc* to, const T* const* rows, int64_t count, int64_t depth);
+  void (*pack_keys)(Acc* to, const T* const* rows, int64_t count, int64_t depth);
+  void (*pack_values)(Acc* to, const T* const* rows, int64_t count, int64_t depth);
+  // out and lanes of nothing but sinks, whose logits in base 2, or -infinity, max holds.
+  void (*begin)(const BlockTile<Acc>& block, int64_t depth);
+  // Tiles of one block in the order of their sums; tiles of other blocks may lie between them.
+  void (*run)(const BlockTile<Acc>* tiles, int64_t count, int64_t depth, Acc scale2);
+  // Row r to to[r], its sum over the lanes to sums[r].
+  void (*finish)(const BlockTile<Acc>& block, int64_t depth, T* const* to, Acc* sums);
+};
+
+// A block of query rows in the forms its gradients need, and what it may see of a key tile. Rows past the last are
+// zero, their lse2 is infinity.
+template <typename Acc>
+struct BlockPair {
+  const Acc *q, *grad_out, *q_pairs, *grad_out_pairs;  // packed
+  const Acc *lse2, *delta;                             // by row
+  Acc* grad_q;                                         // of the block
+  bool masked;
+  const int32_t* queries;    // packed index by row
+  const int32_t* positions;  // by row; with a window over positions
+  TileMask mask;             // its group and queries are not read
+};
+template <typename Acc>
+struct KeyBlock {
+  const Acc *keys, *values, *key_pairs;  // packed
+  Acc *grad_k, *grad_v;                  // of the tile
+};
+
+// The backward pass likewise: gradients are sums in the machine's own form until they are stored.
+template <typename T>
+struct BlockBackward {
+  using Acc = Accumulator<T>;
+  int64_t rows;  // of a block
+  void (*pack_queries)(Acc* to, const T* const* rows, int64_t count, int64_t depth);
+  void (*pack_pairs)(Acc* to, const T* const* rows, int64_t count, int64_t depth);
+  void (*pack_keys)(Acc* to, const T* const* rows, int64_t count, int64_t depth);
+  void (*pack_key_pairs)(Acc* to, const T* const* rows, int64_t count, int64_t depth);
+  // Adds to the gradients of the key tile and of the blocks, whose order is that of the sums.
+  void (*run)(const KeyBlock<Acc>& keys, const BlockPair<Acc>* blocks, int64_t count, int64_t depth, Acc scale2);
+  void (*store_grad_q)(const Acc* grad_q, int64_t depth, Acc factor, T* const* to, int64_t count);
+  void (*grad_key_row)(const Acc* tile, int64_t key, int64_t depth, Acc* row);  // unrounded, rounded up to kAlign
+};
+
 template <typename T>
 struct AttentionKernels {
   using Acc = Accumulator<T>;
@@ -108,6 +171,9 @@ struct AttentionKernels {
 
   void (*store)(T* to, const Acc* from, Acc factor, int64_t n);  // to[i] = from[i] * factor
   Acc (*row_dot)(const T* a, const T* b, int64_t n);
+
+  const BlockBackward<T>* backward_blocks = nullptr;
+  const BlockForward<T>* blocks = nullptr;  // instead of pack_*, gemm, mask and softmax for more rows than a few
 };
 
 // Words that `numbers` numbers take in a packed tile, along a sum's index.

@@ -122,6 +122,51 @@ TYPED_TEST(TreeAttentionOf, WindowWithoutPositionsIsThatOfOneSequence) {
   ExpectClose(s, with);
 }
 
+// Scores whose maximum rises by many powers of two from one key tile to the next, so that what has been summed is
+// multiplied again and again: as few rows, as part of a block and as whole blocks.
+TYPED_TEST(TreeAttentionOf, MaximaThatRiseFromTileToTile) {
+  using T = TypeParam;
+  std::mt19937_64 rng(17);
+  for (const double scale : {0.25, -0.25}) {
+    Stream<T> s(rng, {2, 1, 40, scale}, 330, 0.05, 0);
+    const int64_t width = s.shape.head_dim;
+    for (int64_t j = 0; j < s.rows; ++j) {
+      for (int64_t d = 0; d < width; ++d) {
+        T& k = s.k[j * width + d];
+        k = testing::Narrow<T>(testing::Wide(k) * (1 + 4 * static_cast<double>(j / kKeyTile)));
+      }
+    }
+    s.sinks = {static_cast<Accumulator<T>>(0.5), static_cast<Accumulator<T>>(40)};
+    const Result<T> whole = Compute(s, Serial);
+    const testing::ReferenceResult want =
+        testing::GatheredPaths<T>({s.shape, s.visible_end, 0, s.sinks, s.q, s.k, s.v, s.grad_out});
+    EXPECT_LT(testing::RelativeError(whole.out, want.out), kTolerance<T>.out);
+    EXPECT_LT(testing::RelativeError(whole.lse, want.lse), kTolerance<T>.lse);
+    for (const int64_t rows : {1, 3, 5, 17, 40}) {
+      SCOPED_TRACE(rows);
+      std::vector<AttentionSequence> parts;
+      for (int64_t first = 0; first < s.rows; first += rows) {
+        AttentionSequence& part = parts.emplace_back();
+        part.q_begin = part.q_offset = first;
+        part.q_count = std::min(rows, s.rows - first);
+        part.key_count = s.rows;
+        part.visible_end = s.Ends();
+      }
+      Result<T> r = whole;
+      std::fill(r.out.begin(), r.out.end(), testing::Narrow<T>(7));
+      AttentionForwardArgs<T> args;
+      args.q = s.q.data();
+      args.k = s.k.data();
+      args.v = s.v.data();
+      args.sinks = s.Sinks();
+      args.out = r.out.data();
+      args.lse = r.lse.data();
+      AttentionForward<T>(s.shape, parts, args, Serial);
+      EXPECT_TRUE(r == whole);
+    }
+  }
+}
+
 TEST(TreeAttention, IsPlainCausalWithoutVisibleEnd) {
   std::mt19937_64 rng(2);
   Stream<double> s(rng, {2, 1, 16, 0.25}, 200, 0, 0);
