@@ -198,8 +198,8 @@ constexpr inner::AttentionKernels<BFloat16> kTable = {.name = INGOT_ISA_NAME,
                                                       .softmax_backward = SoftmaxBackwardTile<Tiled>,
                                                       .store = StoreRow<Tiled>,
                                                       .row_dot = RowProduct<Tiled>,
-                                                      .backward_blocks = &kBackwardBlocks,
-                                                      .blocks = &kBlocks};
+                                                      .blocks = &kBlocks,
+                                                      .backward_blocks = &kBackwardBlocks};
 
 }  // namespace ingot::kernels::amx
 #define INGOT_TABLE &amx::kTable

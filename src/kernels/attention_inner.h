@@ -172,8 +172,10 @@ struct AttentionKernels {
   void (*store)(T* to, const Acc* from, Acc factor, int64_t n);  // to[i] = from[i] * factor
   Acc (*row_dot)(const T* a, const T* b, int64_t n);
 
+  // Where they are, they serve all but few rows, and pack_columns, pack_pairs, gemm and softmax_backward only as what
+  // the few are held against.
+  const BlockForward<T>* blocks = nullptr;
   const BlockBackward<T>* backward_blocks = nullptr;
-  const BlockForward<T>* blocks = nullptr;  // instead of pack_*, gemm, mask and softmax for more rows than a few
 };
 
 // Words that `numbers` numbers take in a packed tile, along a sum's index.
