@@ -1,7 +1,7 @@
 #include "kernels/product.h"
 
 #include <algorithm>
-#include <vector>
+#include <thread>
 
 #include "kernels/attention_tiles.h"
 #include "kernels/inner.h"
@@ -18,16 +18,19 @@ using tiles::CeilDiv;
 // the first-level one while b streams past it. Of a as many rows as there are, for each block packs b once more; but
 // where the depth is cut, the sums of all its rows wait in memory.
 constexpr int64_t kCols = 512, kDepth = 1024, kPassDepth = 512, kRows = 4096, kRowsOfCutDepth = 1024;
-constexpr int64_t kEnoughItems = 8;
+// Of a product, per core of the machine: large blocks pack less, small ones leave more to share out. No result depends
+// on it.
+constexpr int64_t kItemsPerCore = 4;
 
 struct Block {
   int64_t rows, cols;
 };
 
 Block ChooseBlock(const ProductArgs& p) {
+  static const int64_t enough = kItemsPerCore * std::max(1u, std::thread::hardware_concurrency());
   Block block{std::min(p.m, p.depth > kDepth ? kRowsOfCutDepth : kRows), std::min(p.n, kCols)};
   const auto items = [&] { return CeilDiv(p.m, block.rows) * CeilDiv(p.n, block.cols); };
-  while (items() < kEnoughItems && std::max(block.rows, block.cols) > 4 * kPanel) {
+  while (items() < enough && std::max(block.rows, block.cols) > 4 * kPanel) {
     int64_t& longer = block.rows >= block.cols ? block.rows : block.cols;
     longer = CeilDiv(longer / 2, kPanel) * kPanel;
   }

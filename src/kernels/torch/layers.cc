@@ -79,7 +79,9 @@ class LinearFunction : public Function<LinearFunction> {
   }
 };
 
-bool OfTiles(const at::Tensor& a) { return a.is_cpu() && a.scalar_type() == at::kBFloat16 && a.numel() > 0 && HasTileProduct(); }
+bool OfTiles(const at::Tensor& a) {
+  return a.is_cpu() && a.scalar_type() == at::kBFloat16 && a.numel() > 0 && HasTileProduct();
+}
 
 // A matrix [outer, depth] that is dense in one of the two; a copy is kept in `held` where it is not.
 ProductSide SideOf(const at::Tensor& matrix, at::Tensor& held) {
