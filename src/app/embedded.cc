@@ -12,7 +12,6 @@
 #include "rollout/engine.h"
 #include "rollout/torch_runner.h"
 #include "scheduler/scheduler.h"
-#include "trainer/trainer.h"
 
 namespace ingot::app {
 
@@ -40,8 +39,6 @@ const std::string& EmbeddedRun::url() const { return parts_->url; }
 absl::StatusOr<std::unique_ptr<EmbeddedRun>> EmbeddedRun::Start(const RunConfig& config, const RunDir& dir,
                                                                 const ModelSetup& model, int64_t resume_step,
                                                                 base::Metrics& metrics) {
-  // Before the engine's cache is made, which may take all that there is.
-  INGOT_RETURN_IF_ERROR(trainer::Trainer::CheckFits(config.trainer, model.shape, at::Device(model.device), nullptr));
   auto parts = std::make_unique<Parts>();
   parts->device = model.device;
   datapool::StoreOptions store = config.datapool;

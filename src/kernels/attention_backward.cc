@@ -345,7 +345,8 @@ class BlockBackwardWorker {
       rows.lse2[i] = p_.lse2[at];
       rows.delta[i] = p_.delta[at];
       rows.queries[i] = static_cast<int32_t>(p_.args.q_offset + query);
-      if (p_.args.positions != nullptr) rows.positions[i] = p_.args.positions[p_.args.q_offset + query];
+      if (p_.shape.window > 0 && p_.args.positions != nullptr)
+        rows.positions[i] = p_.args.positions[p_.args.q_offset + query];
     }
     Acc* at = packed_.get() + block * block_words_;
     if (last - first < blocks_.rows) std::memset(at, 0, static_cast<size_t>(block_words_) * sizeof(Acc));

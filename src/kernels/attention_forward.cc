@@ -198,7 +198,8 @@ class ForwardWorker {
         const int64_t query = item.first + r / group_, head = item.first_head * group_ + r % group_;
         query_rows_.push_back(args_.q + (seq.q_begin + query) * args_.q_row_stride + head * shape_.head_dim);
         query_of_row_[static_cast<size_t>(r)] = static_cast<int32_t>(seq.q_offset + query);
-        if (seq.positions != nullptr) position_of_row_[static_cast<size_t>(r)] = seq.positions[seq.q_offset + query];
+        if (shape_.window > 0 && seq.positions != nullptr)
+          position_of_row_[static_cast<size_t>(r)] = seq.positions[seq.q_offset + query];
         if (args_.sinks != nullptr) max_.get()[r] = static_cast<Acc>(static_cast<double>(args_.sinks[head]) / kLn2);
       }
       inner.pack_queries(q_.get() + at * words_, query_rows_.data(), count, shape_.head_dim);

@@ -74,7 +74,7 @@ inline inner::TileMask MaskOf(const AttentionSequence& s, const AttentionShape& 
       .first_key = k0,
       .keys = cols,
       .visible_end = s.visible_end == nullptr ? nullptr : s.visible_end + k0,
-      .window = shape.window,
+      .window = std::min<int64_t>(shape.window, std::numeric_limits<int32_t>::max()),  // as far as any index
       .hidden = shape.scale < 0 ? std::numeric_limits<double>::infinity() : -std::numeric_limits<double>::infinity(),
       .key_positions = positions ? s.positions + k0 : nullptr,
       .query_positions = positions ? s.positions + first_query : nullptr};

@@ -42,7 +42,7 @@ struct Kernels {
   void (*swiglu)(T* out, const T* gate, const T* up, int64_t n);
   void (*swiglu_backward)(T* grad_gate, T* grad_up, const T* grad, const T* gate, const T* up, int64_t n);
 
-  // softmax.h, over a row or a part of one. y = z / temperature, top = max y, d = y - top.
+  // softmax.h, over a row or a part of one. top = max z, d = (z - top) / temperature.
   // The sums of exp(d) and of d exp(d).
   void (*softmax_sums)(const T* z, T temperature, int64_t n, T* top, T* sum, T* weighted);
   // out = log p = d - log_sum; out may be z.

@@ -94,7 +94,7 @@ void Linear(const LinearArgs<T>& args, const ParallelFor& parallel) {
   if constexpr (std::is_same_v<T, BFloat16>) {
     // The same numbers (amx.h); of few rows it would be the weights that are put together, for nearly nothing.
     constexpr int64_t kFewRows = 16;
-    if (a.rows > kFewRows && HasTileProduct()) {
+    if (a.rows > kFewRows && a.in > 0 && HasTileProduct()) {
       return TileProduct({.a = {a.x, a.x_row_stride},
                           .b = {a.weight, a.in},
                           .m = a.rows,

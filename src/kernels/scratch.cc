@@ -9,13 +9,13 @@ namespace ingot::kernels::tiles {
 namespace {
 
 constexpr size_t kLine = 64;
-// What a thread keeps: blocks of at most kLargest bytes, kMost in all. A sanitizer sees each block on its own.
+// What a thread keeps: blocks of at most kLargest bytes, kMost bytes in all. A sanitizer sees each block on its own.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr size_t kLargest = 0;
 #else
 constexpr size_t kLargest = size_t{4} << 20;
 #endif
-constexpr size_t kMost = size_t{12} << 20;
+constexpr size_t kMost = size_t{8} << 20, kMostBlocks = 64;
 
 struct Kept {
   struct Block {
@@ -37,6 +37,7 @@ thread_local Kept kept;
 ScratchBlock TakeScratch(size_t bytes) {
   bytes = std::max(kLine, (bytes + kLine - 1) / kLine * kLine);
   if (!Kept::gone) {
+    kept.blocks.reserve(kMostBlocks);  // what is given back must not fail
     // The smallest that holds it, unless it is far larger.
     auto best = kept.blocks.end();
     for (auto it = kept.blocks.begin(); it != kept.blocks.end(); ++it) {
@@ -58,7 +59,7 @@ ScratchBlock TakeScratch(size_t bytes) {
 }
 
 void GiveScratchBack::operator()(std::byte* block) const {
-  if (Kept::gone || bytes > kLargest) return std::free(block);
+  if (Kept::gone || bytes > kLargest || kept.blocks.size() == kept.blocks.capacity()) return std::free(block);
   kept.blocks.push_back({block, bytes});
   kept.bytes += bytes;
   while (kept.bytes > kMost) {  // the oldest first

@@ -31,7 +31,7 @@ template <typename T>
 void SumPolicy(const PolicyRows<T>& policy, const ParallelFor& parallel) {
   const inner::Kernels<T>& inner = inner::Get<T>();
   ForRows(policy.rows, policy.vocab, parallel, [&](int64_t r) {
-    T sum, weighted;  // of exp(d) and of d exp(d), d = y - top
+    T sum, weighted;  // of exp(d) and of d exp(d)
     inner.softmax_sums(policy.logits + r * policy.vocab, policy.temperature[r], policy.vocab, &policy.top[r], &sum,
                        &weighted);
     policy.log_sum[r] = std::log(sum);

@@ -1,7 +1,8 @@
 // The policy of a row of logits, on the CPU: log-softmax at a temperature, its entropy and the gradient by the logits.
 // Raw pointers, fp32 or fp64, no torch.
 //
-// With y = z / t of a row's logits z,   log p_i = (y_i - top) - log_sum.   Nothing as wide as the vocabulary is kept
+// With d = (z - top) / t of a row's logits z,   log p_i = d_i - log_sum.   At low temperatures z / t is large, and the
+// differences of such numbers are coarse; those of the logits are not. Nothing as wide as the vocabulary is kept
 // between the two passes of a training step but the logits: exp is taken again, which costs less than to write it to
 // memory and to read it.
 //
@@ -26,8 +27,8 @@ struct PolicyRows {
   int64_t vocab = 0;
   const T* temperature = nullptr;  // [rows]
   // [rows] each; SumPolicy writes them, the others read what they need of it.
-  T* top = nullptr;      // the largest y
-  T* log_sum = nullptr;  // log sum_i exp(y_i - top)
+  T* top = nullptr;      // the largest z
+  T* log_sum = nullptr;  // log sum_i exp(d_i)
   T* entropy = nullptr;  // -sum_i p_i log p_i
 };
 

@@ -183,8 +183,8 @@ class TorchRunner final : public ModelRunner {
                                                     {static_cast<int64_t>(batch.temperatures.size())}, at::kFloat)
                                           .to(device_);
       const kernels::Policy policy(transformer.Logits(sampled), temperatures);
-      rows_ = policy.LogSoftmax(/*overwrite_logits=*/true).to(at::kCPU);
       if (batch.want_normalizers) normalizers_ = policy.LogNormalizers().to(at::kCPU);
+      rows_ = policy.LogSoftmax(/*overwrite_logits=*/true).to(at::kCPU);
       return std::span<const float>(rows_.const_data_ptr<float>(), static_cast<size_t>(rows_.numel()));
     } catch (const std::exception& error) {
       return FromException(error, "a forward pass of the rollout engine");

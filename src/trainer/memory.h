@@ -9,7 +9,8 @@
 //   its widest moment            a layer's attention or activation backward, the logits, or the update of the weights
 //
 // Counted is whatever grows with rows, keys or parameters: tensors, the kernels' scratch, the cut's tables. Not counted
-// are the batch itself, which is held before, and what libraries keep for themselves once they have run. Tests hold it
+// are the batch itself, which is held before, what libraries keep for themselves once they have run, and what the
+// kernels keep of their scratch, 8 MiB a thread at most (kernels/scratch.h). Tests hold it
 // against what is really in use and what the process holds.
 #pragma once
 

@@ -295,7 +295,7 @@ def case_evaluate(ingot, options):
         return done.returncode, done.stdout + done.stderr
 
     for step in (1, 2, 1):
-        code, output = evaluate(step)
+        code, output = evaluate(step, **{"trainer.memory_limit_mb": 1})  # nothing is trained, or room for it asked for
         check(code == 0 and "avg@3, 6 episodes" in output, f"{code}: {output}")
     for step in (1, 2):
         result = json.loads((folder / f"t-eval/step-{step:08d}/evaluation.json").read_text())
@@ -892,10 +892,11 @@ def case_bad_input(ingot, options):
     (model / "config.json").write_text("{\"model_type\": \"qwen3\"}")
     expect({"model.path": model, "run.name": "bad", "http.port": 0}, "model", codes=(1, 2))
 
-    # A model that no machine holds is refused with the numbers before it is made. Were it made, the limit would end it.
+    # A model that no machine holds is refused with the numbers before it or the engine's cache is made. Were it made,
+    # the limit would end it.
     ingot.config = "configs/smoke.yaml"
     argv = ingot.argv("train", {"run.name": "large", "http.port": 0, "model.hidden_size": 8192, "model.layers": 800,
-                                "model.intermediate_size": 28672})
+                                "model.intermediate_size": 28672, "rollout.kv_cache_tokens": 1 << 30})
     limit = 64 << 30
     done = subprocess.run(argv, cwd=ingot.source, capture_output=True, text=True, timeout=60,
                           preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)))

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <limits>
 #include <string>
 #include <thread>
 
@@ -120,6 +121,45 @@ TYPED_TEST(TreeAttentionOf, WindowWithoutPositionsIsThatOfOneSequence) {
   s.visible_end.clear();
   EXPECT_TRUE(with == Compute(s, Serial));
   ExpectClose(s, with);
+}
+
+// However far it reaches: further than any index is as far as everything.
+TYPED_TEST(TreeAttentionOf, AWindowMayBeWiderThanAnyIndex) {
+  std::mt19937_64 rng(18);
+  Stream<TypeParam> s(rng, {2, 1, 16, 0.25}, 200, 0.05, 0);
+  const Result<TypeParam> all = Compute(s, Serial);
+  for (const int64_t window : {int64_t{1} << 31, int64_t{1} << 32, std::numeric_limits<int64_t>::max() / 2}) {
+    s.shape.window = window;
+    EXPECT_TRUE(all == Compute(s, Serial)) << window;
+  }
+}
+
+// Rows that see no key, not even their own, among rows that see some: few, in blocks and in blocks that are not full;
+// with scores so low that 2^-score overflows.
+TYPED_TEST(TreeAttentionOf, RowsThatSeeNothingAmongOthers) {
+  using T = TypeParam;
+  std::mt19937_64 rng(19);
+  for (const int64_t rows : {5, 100, 530}) {
+    for (const bool low : {false, true}) {
+      SCOPED_TRACE(std::to_string(rows) + (low ? " low" : ""));
+      Stream<T> s(rng, {6, 2, 48, 0.25}, rows, 0, 0);
+      const int64_t blind = rows > 80 ? 70 : 3;
+      for (int64_t i = 0; i < rows; ++i) {
+        s.visible_end[i] = static_cast<int32_t>(i < blind || i % 7 == 3 ? i : rows);
+      }
+      for (size_t i = 0; low && i < s.q.size(); i += 48) s.q[i] = testing::Narrow<T>(-40);
+      for (size_t i = 0; low && i < s.k.size(); i += 48) s.k[i] = testing::Narrow<T>(30);
+      const Result<T> r = Compute(s, Serial);
+      for (int64_t i = 0; i < blind * 6 * 48; ++i) {
+        ASSERT_EQ(testing::Wide(r.out[i]), 0) << i;
+        ASSERT_EQ(testing::Wide(r.grad_q[i]), 0) << i;
+      }
+      for (const auto* values : {&r.out, &r.grad_q, &r.grad_k, &r.grad_v}) {
+        for (const T& x : *values) ASSERT_TRUE(std::isfinite(testing::Wide(x)));
+      }
+      if (!low) ExpectClose(s, r);
+    }
+  }
 }
 
 // Scores whose maximum rises by many powers of two from one key tile to the next, so that what has been summed is

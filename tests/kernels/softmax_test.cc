@@ -80,9 +80,22 @@ TEST(LogPolicy, OfATokenHasTheBitsOfTheWholeRows) {
   LogPolicy(rows.args, out.data(), Serial);
   for (int64_t r = 0; r < 10; ++r) {
     for (int64_t i = 0; i < 777; ++i) {
-      ASSERT_EQ(out[r * 777 + i], rows.logits[r * 777 + i] / rows.temperature[r] - rows.top[r] - rows.log_sum[r]);
+      ASSERT_EQ(out[r * 777 + i], (rows.logits[r * 777 + i] - rows.top[r]) / rows.temperature[r] - rows.log_sum[r]);
     }
   }
+}
+
+// Two tokens a hair apart, far from zero and at a low temperature: z / t alone would be off by 2^-11 there.
+TEST(LogPolicy, IsExactNearTheTopAtLowTemperatures) {
+  std::vector<float> z = {300, 300 - 0x1p-11f, 250}, temperature = {1e-3f}, out(3);
+  float top, log_sum, entropy;
+  const PolicyRows<float> row{z.data(), 1, 3, temperature.data(), &top, &log_sum, &entropy};
+  SumPolicy(row, Serial);
+  LogPolicy(row, out.data(), Serial);
+  const double d = -0x1p-11 / static_cast<double>(temperature[0]), sum = std::log1p(std::exp(d));
+  EXPECT_NEAR(out[0], -sum, 1e-7);
+  EXPECT_NEAR(out[1], d - sum, 1e-7);
+  EXPECT_NEAR(out[2], -50 / static_cast<double>(temperature[0]) - sum, 0.01);
 }
 
 TEST(LogPolicy, ARowDoesNotDependOnTheOthersNorOnThreadsAndMayLieInItsPlace) {

@@ -51,9 +51,8 @@ Policy::Policy(const at::Tensor& logits, const at::Tensor& temperature) {
   logits_ = logits.detach().to(AccumulatorType(logits)).contiguous();
   temperature_ = temperature.detach().to(logits_.options()).expand({logits.size(0)}).contiguous();
   if (!logits_.is_cpu()) {
-    const at::Tensor y = logits_ / temperature_.unsqueeze(1);
-    top_ = y.amax(1);
-    const at::Tensor d = y - top_.unsqueeze(1), e = d.exp(), sum = e.sum(1);
+    top_ = logits_.amax(1);
+    const at::Tensor d = (logits_ - top_.unsqueeze(1)).div_(temperature_.unsqueeze(1)), e = d.exp(), sum = e.sum(1);
     log_sum_ = sum.log();
     entropy_ = log_sum_ - (d * e).sum(1) / sum;
     return;
@@ -71,7 +70,7 @@ PolicyRows<T> Policy::Rows() const {
           Write<T>(top_),   Write<T>(log_sum_), Write<T>(entropy_)};
 }
 
-at::Tensor Policy::LogNormalizers() const { return top_ + log_sum_; }
+at::Tensor Policy::LogNormalizers() const { return top_ / temperature_ + log_sum_; }
 
 std::vector<double> Policy::LogProbs(const PolicyTokens& tokens) const {
   Check(tokens, logits_);
@@ -79,14 +78,14 @@ std::vector<double> Policy::LogProbs(const PolicyTokens& tokens) const {
   const at::Tensor row = Upload(tokens.row, at::kLong, index), token = Upload(tokens.token, at::kLong, index);
   const auto of_row = [&](const at::Tensor& t) { return t.index_select(0, row); };
   const at::Tensor z = logits_.view({-1}).index_select(0, row * logits_.size(1) + token);
-  return Download((z / of_row(temperature_) - of_row(top_)) - of_row(log_sum_));
+  return Download((z - of_row(top_)) / of_row(temperature_) - of_row(log_sum_));
 }
 
 at::Tensor Policy::LogSoftmax(bool overwrite_logits) const {
   at::Tensor out = overwrite_logits ? logits_ : at::empty_like(logits_);
   if (!logits_.is_cpu()) {
-    at::div_out(out, logits_, temperature_.unsqueeze(1));
-    return out.sub_(top_.unsqueeze(1)).sub_(log_sum_.unsqueeze(1));
+    at::sub_out(out, logits_, top_.unsqueeze(1));
+    return out.div_(temperature_.unsqueeze(1)).sub_(log_sum_.unsqueeze(1));
   }
   ByLogits(logits_, [&](auto zero) {
     using T = decltype(zero);
