@@ -2,8 +2,8 @@
 //
 // fp32, fp64 and bf16 on the CPU run kernels/layers.h: there a row of the result depends on its row of the input alone.
 // Gradients of bf16 are computed in fp32 and rounded; those of the matrix products are ATen's, but of bf16 where there
-// are tile registers (product.h). Other dtypes and devices run the same formulas through ATen operators. With nothing to differentiate they cost one call and allocate
-// nothing but the result. Throw c10::Error on tensors that do not fit.
+// are tile registers (product.h). Other dtypes and devices run the same formulas through ATen operators. With nothing
+// to differentiate they cost one call and allocate nothing but the result. Throw c10::Error on tensors that do not fit.
 #pragma once
 
 #include <ATen/core/Tensor.h>
