@@ -62,6 +62,15 @@ struct Problem {
   Acc* GradQ(int64_t kv_head, int64_t query) const { return grad_q + (kv_head * all_rows + query * group) * width; }
   Acc* GradK(int64_t kv_head, int64_t key) const { return grad_k + (kv_head * all_keys + key) * width; }
   Acc* GradV(int64_t kv_head, int64_t key) const { return grad_v + (kv_head * all_keys + key) * width; }
+
+  // Where keys [first, first + count) and their values lie.
+  void KeyRows(int64_t kv_head, int64_t first, int64_t count, const T** keys, const T** values) const {
+    const int64_t stride = shape.kv_heads * shape.head_dim, at = first * stride + kv_head * shape.head_dim;
+    for (int64_t j = 0; j < count; ++j) {
+      keys[j] = args.k + at + j * stride;
+      values[j] = args.v + at + j * stride;
+    }
+  }
 };
 
 // The queries of a block in the two forms that the products need.
@@ -137,12 +146,9 @@ class BackwardWorker {
   static constexpr int64_t kPackedBlocks = 8;  // as many as the second-level cache has room for beside the rest
 
   void PackKeys(int64_t kv_head, int64_t k0, int64_t cols) {
-    const int64_t depth = p_.shape.head_dim, at = (k0 * p_.shape.kv_heads + kv_head) * depth;
+    const int64_t depth = p_.shape.head_dim;
     const T *keys[kKeyTile], *values[kKeyTile];
-    for (int64_t j = 0; j < cols; ++j) {
-      keys[j] = p_.args.k + at + j * p_.shape.kv_heads * depth;
-      values[j] = p_.args.v + at + j * p_.shape.kv_heads * depth;
-    }
+    p_.KeyRows(kv_head, k0, cols, keys, values);
     inner_.pack_columns(key_columns_.get(), keys, cols, depth);
     inner_.pack_columns(value_columns_.get(), values, cols, depth);
     inner_.pack_pairs(key_pairs_.get(), p_.width, keys, cols, depth);
@@ -358,12 +364,9 @@ class BlockBackwardWorker {
   }
 
   void PackKeys(int64_t kv_head, int64_t k0, int64_t cols) {
-    const int64_t depth = p_.shape.head_dim, at = (k0 * p_.shape.kv_heads + kv_head) * depth;
+    const int64_t depth = p_.shape.head_dim;
     const T *keys[kKeyTile], *values[kKeyTile];
-    for (int64_t j = 0; j < cols; ++j) {
-      keys[j] = p_.args.k + at + j * p_.shape.kv_heads * depth;
-      values[j] = p_.args.v + at + j * p_.shape.kv_heads * depth;
-    }
+    p_.KeyRows(kv_head, k0, cols, keys, values);
     blocks_.pack_keys(keys_.get(), keys, cols, depth);
     blocks_.pack_keys(values_.get(), values, cols, depth);
     blocks_.pack_key_pairs(key_pairs_.get(), keys, cols, depth);
