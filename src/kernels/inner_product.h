@@ -8,6 +8,8 @@
 #include <cstdint>
 
 #include "kernels/bfloat16.h"
+#include "kernels/parallel_for.h"
+#include "kernels/product.h"
 
 namespace ingot::kernels::inner {
 
@@ -37,5 +39,8 @@ struct TileKernels {
 
 // Null where the compiler could not build it; not to be called where the machine cannot run it (HasTileProduct).
 const TileKernels* Tiles();
+
+// TileProduct (product.h) by a table of the caller's.
+void TileProductBy(const TileKernels& tiles, const ProductArgs& args, const ParallelFor& parallel);
 
 }  // namespace ingot::kernels::inner

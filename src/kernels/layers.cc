@@ -54,6 +54,12 @@ class WideRow {
   std::vector<Acc> scratch_;
 };
 
+// out = a + b; out may be one of them.
+template <typename T>
+void Add(const T* a, const T* b, T* out, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) out[i] = a[i] + b[i];
+}
+
 // Sums of n numbers each, one per block of rows, added up in order.
 template <typename T>
 void SumBlocks(const std::vector<Accumulator<T>>& parts, int64_t n, T* to) {
@@ -69,31 +75,42 @@ void SumBlocks(const std::vector<Accumulator<T>>& parts, int64_t n, T* to) {
 }  // namespace
 
 template <typename T>
-void RmsNorm(const T* x, const T* weight, Accumulator<T> eps, int64_t rows, int64_t n, T* y, Accumulator<T>* inverse,
-             const ParallelFor& parallel) {
+void RmsNorm(const RmsNormArgs<T>& a, T* y, Accumulator<T>* inverse, const ParallelFor& parallel) {
   const inner::Kernels<T>& inner = inner::Get<T>();
-  ForRowBlocks(parallel, rows, n, [&](int64_t first, int64_t last) {
+  ForRowBlocks(parallel, a.rows, a.n, [&](int64_t first, int64_t last) {
+    const int64_t added = a.plus != nullptr ? a.n : 0;
+    WideRow<T> x_row(added), plus_row(added);
     for (int64_t r = first; r < last; ++r) {
-      const Accumulator<T> f = inner.rms_norm(y + r * n, x + r * n, weight, eps, n);
+      const T* from = a.x + r * a.n;
+      if (a.plus != nullptr) {
+        T* const sum = a.sum + r * a.n;
+        Add(plus_row.Load(a.plus + r * a.n, a.n), x_row.Load(from, a.n), x_row.For(sum), a.n);
+        x_row.Store(sum, a.n);
+        from = sum;
+      }
+      const Accumulator<T> f = inner.rms_norm(y + r * a.n, from, a.weight, a.eps, a.n);
       if (inverse != nullptr) inverse[r] = f;
     }
   });
 }
 
 template <typename T>
-void RmsNormBackward(const T* grad, const T* x, const T* weight, const Accumulator<T>* inverse, int64_t rows, int64_t n,
-                     T* grad_x, T* grad_weight, const ParallelFor& parallel) {
+void RmsNormBackward(const RmsNormArgs<T>& a, const T* grad, const T* by_sum, const Accumulator<T>* inverse, T* grad_x,
+                     T* grad_weight, const ParallelFor& parallel) {
   using Acc = Accumulator<T>;
   const inner::Kernels<Acc>& inner = inner::Get<Acc>();
-  std::vector<Acc> parts(tiles::CeilDiv(rows, kRowsPerBlock) * n, Acc(0));
+  const int64_t n = a.n;
+  std::vector<Acc> parts(tiles::CeilDiv(a.rows, kRowsPerBlock) * n, Acc(0));
   WideRow<T> weights(n);
-  const Acc* const wide_weight = weights.Load(weight, n);
-  ForRowBlocks(parallel, rows, 2 * n, [&](int64_t first, int64_t last) {
+  const Acc* const weight = weights.Load(a.weight, n);
+  ForRowBlocks(parallel, a.rows, 2 * n, [&](int64_t first, int64_t last) {
     Acc* part = parts.data() + first / kRowsPerBlock * n;
     WideRow<T> grad_row(n), x_row(n), result(n);
     for (int64_t r = first; r < last; ++r) {
-      inner.rms_norm_backward(result.For(grad_x + r * n), part, grad_row.Load(grad + r * n, n),
-                              x_row.Load(x + r * n, n), wide_weight, inverse[r], n);
+      Acc* const by_x = result.For(grad_x + r * n);
+      inner.rms_norm_backward(by_x, part, grad_row.Load(grad + r * n, n), x_row.Load(a.x + r * n, n), weight,
+                              inverse[r], n);
+      if (by_sum != nullptr) Add(x_row.Load(by_sum + r * n, n), by_x, by_x, n);
       result.Store(grad_x + r * n, n);
     }
   });
@@ -183,15 +200,14 @@ void SwiGluBackward(const T* grad, const T* gate, const T* up, int64_t count, T*
   });
 }
 
-#define INGOT_INSTANTIATE(T)                                                                                      \
-  template void RmsNorm<T>(const T*, const T*, Accumulator<T>, int64_t, int64_t, T*, Accumulator<T>*,             \
-                           const ParallelFor&);                                                                   \
-  template void RmsNormBackward<T>(const T*, const T*, const T*, const Accumulator<T>*, int64_t, int64_t, T*, T*, \
-                                   const ParallelFor&);                                                           \
-  template void NormRotate<T>(const RotateArgs<T>&, T*, Accumulator<T>*, const ParallelFor&);                     \
-  template void NormRotateBackward<T>(const RotateArgs<T>&, const T*, const Accumulator<T>*, T*, T*,              \
-                                      const ParallelFor&);                                                        \
-  template void SwiGlu<T>(const T*, const T*, int64_t, T*, const ParallelFor&);                                   \
+#define INGOT_INSTANTIATE(T)                                                                                 \
+  template void RmsNorm<T>(const RmsNormArgs<T>&, T*, Accumulator<T>*, const ParallelFor&);                  \
+  template void RmsNormBackward<T>(const RmsNormArgs<T>&, const T*, const T*, const Accumulator<T>*, T*, T*, \
+                                   const ParallelFor&);                                                      \
+  template void NormRotate<T>(const RotateArgs<T>&, T*, Accumulator<T>*, const ParallelFor&);                \
+  template void NormRotateBackward<T>(const RotateArgs<T>&, const T*, const Accumulator<T>*, T*, T*,         \
+                                      const ParallelFor&);                                                   \
+  template void SwiGlu<T>(const T*, const T*, int64_t, T*, const ParallelFor&);                              \
   template void SwiGluBackward<T>(const T*, const T*, const T*, int64_t, T*, T*, const ParallelFor&);
 INGOT_INSTANTIATE(BFloat16)
 INGOT_INSTANTIATE(float)

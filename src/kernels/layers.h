@@ -32,13 +32,25 @@ struct LinearArgs {
 template <typename T>
 void Linear(const LinearArgs<T>& args, const ParallelFor& parallel);
 
-// y = x / sqrt(mean(x^2) + eps) * weight over rows of n. inverse [rows] takes 1 / sqrt(...) for the backward pass.
+// RMSNorm over rows of n: y = s / sqrt(mean(s^2) + eps) * weight, where s is x or, with `plus`, x + plus (the residual
+// sum that a layer's part starts with, rounded to T).
 template <typename T>
-void RmsNorm(const T* x, const T* weight, Accumulator<T> eps, int64_t rows, int64_t n, T* y, Accumulator<T>* inverse,
-             const ParallelFor& parallel);
-// Overwrites grad_x and grad_weight.
+struct RmsNormArgs {
+  const T* x = nullptr;
+  const T* plus = nullptr;  // [rows, n]; null: none
+  T* sum = nullptr;         // takes x + plus; needed with it
+  const T* weight = nullptr;
+  Accumulator<T> eps = 0;
+  int64_t rows = 0;
+  int64_t n = 0;
+};
+// inverse [rows] (or null) takes 1 / sqrt(...) for the backward pass.
 template <typename T>
-void RmsNormBackward(const T* grad, const T* x, const T* weight, const Accumulator<T>* inverse, int64_t rows, int64_t n,
+void RmsNorm(const RmsNormArgs<T>& args, T* y, Accumulator<T>* inverse, const ParallelFor& parallel);
+// Gradients by s, which args.x is here, and by the weight; both are overwritten. by_sum: the gradient that reaches s
+// past the norm, null if none does.
+template <typename T>
+void RmsNormBackward(const RmsNormArgs<T>& args, const T* grad, const T* by_sum, const Accumulator<T>* inverse,
                      T* grad_x, T* grad_weight, const ParallelFor& parallel);
 
 // RoPE (half-rotation) of x [rows, heads, head_dim], after an RMSNorm over head_dim if `weight` is given. Row r of x is

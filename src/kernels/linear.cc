@@ -95,11 +95,10 @@ void Linear(const LinearArgs<T>& args, const ParallelFor& parallel) {
     // The same numbers (amx.h); of few rows it would be the weights that are put together, for nearly nothing.
     constexpr int64_t kFewRows = 16;
     if (a.rows > kFewRows && a.in > 0 && HasTileProduct()) {
-      return TileProduct({.a = {a.x, a.x_row_stride},
-                          .b = {a.weight, a.in},
+      const ProductTerm term = {.a = {a.x, a.x_row_stride}, .b = {a.weight, a.in}, .depth = a.in};
+      return TileProduct({.terms = {&term, 1},
                           .m = a.rows,
                           .n = a.out,
-                          .depth = a.in,
                           .bias = a.bias,
                           .c = a.wide == nullptr ? a.y : nullptr,
                           .wide = a.wide},

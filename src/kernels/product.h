@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "kernels/bfloat16.h"
 #include "kernels/parallel_for.h"
@@ -21,10 +22,16 @@ struct ProductSide {
   bool across = false;
 };
 
-// c[m, n] = sum_k a[m, k] b[n, k] + bias[n]
-struct ProductArgs {
+// sum_k a[m, k] b[n, k]
+struct ProductTerm {
   ProductSide a, b;
-  int64_t m = 0, n = 0, depth = 0;
+  int64_t depth = 0;
+};
+
+// c[m, n] = the sum of the terms, as if their depths followed each other, + bias[n]
+struct ProductArgs {
+  std::span<const ProductTerm> terms;
+  int64_t m = 0, n = 0;
   const BFloat16* bias = nullptr;  // [n]; null: none
   // The result, dense, in one of them.
   BFloat16* c = nullptr;  // rounded
@@ -34,7 +41,7 @@ struct ProductArgs {
 
 // Whether this machine has them, and the instruction set in force (attention.h) uses them.
 bool HasTileProduct();
-// REQUIRES: HasTileProduct(), depth > 0.
+// REQUIRES: HasTileProduct(); terms, each of a depth > 0.
 void TileProduct(const ProductArgs& args, const ParallelFor& parallel);
 
 }  // namespace ingot::kernels

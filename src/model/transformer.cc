@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/torch/layers.h"
+#include "kernels/torch/linear.h"
 #include "kernels/torch/typed.h"
 
 namespace ingot::model {
@@ -95,23 +96,24 @@ void Transformer::AddEmbedGradient(const at::Tensor& token_ids, const at::Tensor
 at::Tensor Transformer::RunLayer(int64_t index, const at::Tensor& input, const at::Tensor& positions,
                                  AttentionBackend& attention) const {
   using kernels::LinearOp;
+  using kernels::LinearsOp;
   using kernels::NormRotateOp;
-  using kernels::RmsNormOp;
   const int64_t rows = input.size(0), heads = config_.num_attention_heads, kv_heads = config_.num_key_value_heads;
   const int64_t head_dim = config_.head_dim;
   const double eps = config_.rms_norm_eps;
   const Layer& layer = (*layers_)[static_cast<size_t>(index)];
-  at::Tensor h = RmsNormOp(input, layer.input_norm, eps);
-  const at::Tensor q = LinearOp(h, layer.q, layer.q_bias).view({rows, heads, head_dim});
-  const at::Tensor k = LinearOp(h, layer.k, layer.k_bias).view({rows, kv_heads, head_dim});
-  const at::Tensor v = LinearOp(h, layer.v, layer.v_bias).view({rows, kv_heads, head_dim});
+  const std::vector<at::Tensor> qkv =
+      LinearsOp(kernels::RmsNormOp(input, layer.input_norm, eps), {layer.q, layer.k, layer.v},
+                {layer.q_bias, layer.k_bias, layer.v_bias});
+  const at::Tensor q = qkv[0].view({rows, heads, head_dim}), k = qkv[1].view({rows, kv_heads, head_dim});
   const at::Tensor attended =
       attention.Attend(index, NormRotateOp(q, layer.q_norm, eps, rope_->cos(), rope_->sin(), positions),
-                       NormRotateOp(k, layer.k_norm, eps, rope_->cos(), rope_->sin(), positions), v);
-  const at::Tensor x = input + LinearOp(attended.reshape({rows, heads * head_dim}), layer.o, layer.o_bias);
-  h = RmsNormOp(x, layer.post_norm, eps);
-  const at::Tensor gate = LinearOp(h, layer.gate, {}), up = LinearOp(h, layer.up, {});
-  return x + LinearOp(kernels::SwiGluOp(gate, up), layer.down, {});
+                       NormRotateOp(k, layer.k_norm, eps, rope_->cos(), rope_->sin(), positions),
+                       qkv[2].view({rows, kv_heads, head_dim}));
+  const at::Tensor projected = LinearOp(attended.reshape({rows, heads * head_dim}), layer.o, layer.o_bias);
+  const auto [x, h] = kernels::ResidualNormOp(input, projected, layer.post_norm, eps);
+  const std::vector<at::Tensor> gate_up = LinearsOp(h, {layer.gate, layer.up});
+  return x + LinearOp(kernels::SwiGluOp(gate_up[0], gate_up[1]), layer.down, {});
 }
 
 at::Tensor Transformer::Norm(const at::Tensor& x) const {

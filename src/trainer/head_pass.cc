@@ -7,7 +7,7 @@
 #include <numeric>
 #include <utility>
 
-#include "kernels/torch/layers.h"
+#include "kernels/torch/linear.h"
 #include "kernels/torch/typed.h"
 
 namespace ingot::trainer {

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/torch/layers.h"
+#include "kernels/torch/linear.h"
 #include "kernels/torch/tree_attention.h"
 
 namespace ingot::trainer {

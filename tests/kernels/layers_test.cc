@@ -102,12 +102,27 @@ TEST(RmsNorm, EqualsItsFormulaAndItsGradientTheDifferences) {
     return y;
   };
   std::vector<double> y(x.size()), inverse(rows), grad_x(x.size()), grad_w(n);
-  RmsNorm<double>(x.data(), w.data(), 1e-3, rows, n, y.data(), inverse.data(), Threads(2));
+  RmsNormArgs<double> args{.x = x.data(), .weight = w.data(), .eps = 1e-3, .rows = rows, .n = n};
+  RmsNorm<double>(args, y.data(), inverse.data(), Threads(2));
   EXPECT_LT(RelativeError(y, formula(x, w)), 1e-14);
-  RmsNormBackward<double>(mix.data(), x.data(), w.data(), inverse.data(), rows, n, grad_x.data(), grad_w.data(),
-                          Threads(2));
+  RmsNormBackward<double>(args, mix.data(), nullptr, inverse.data(), grad_x.data(), grad_w.data(), Threads(2));
   EXPECT_LT(RelativeError(grad_x, Gradient(x, mix, [&](const auto& at) { return formula(at, w); })), 1e-8);
   EXPECT_LT(RelativeError(grad_w, Gradient(w, mix, [&](const auto& at) { return formula(x, at); })), 1e-8);
+
+  // A gradient that reaches the sum past the norm comes on top.
+  std::vector<double> past(grad_x);
+  RmsNormBackward<double>(args, mix.data(), y.data(), inverse.data(), past.data(), grad_w.data(), Threads(2));
+  for (size_t i = 0; i < past.size(); ++i) ASSERT_EQ(past[i], y[i] + grad_x[i]) << i;
+
+  // Of a sum: as if it had been there.
+  std::vector<double> half(x), sum(x.size()), of_sum(x.size()), inverse_of_sum(rows);
+  for (double& number : half) number /= 2;
+  RmsNorm<double>(
+      {.x = half.data(), .plus = half.data(), .sum = sum.data(), .weight = w.data(), .eps = 1e-3, .rows = rows, .n = n},
+      of_sum.data(), inverse_of_sum.data(), Threads(2));
+  EXPECT_EQ(sum, x);
+  EXPECT_EQ(of_sum, y);
+  EXPECT_EQ(inverse_of_sum, inverse);
 }
 
 TEST(NormRotate, EqualsItsFormulaAndItsGradientTheDifferences) {
@@ -253,10 +268,24 @@ TEST(HalfLayers, EqualThoseOfFp64WithinTheirRounding) {
   std::vector<float> inverse(rows * heads);
   std::vector<double> want_inverse(rows * heads);
 
-  RmsNorm<BFloat16>(x.data(), w.data(), 1e-3f, rows, n, y.data(), inverse.data(), Threads(2));
-  RmsNorm<double>(wx.data(), ww.data(), 1e-3, rows, n, want.data(), want_inverse.data(), Serial);
+  RmsNorm<BFloat16>({.x = x.data(), .weight = w.data(), .eps = 1e-3f, .rows = rows, .n = n}, y.data(), inverse.data(),
+                    Threads(2));
+  RmsNorm<double>({.x = wx.data(), .weight = ww.data(), .eps = 1e-3, .rows = rows, .n = n}, want.data(),
+                  want_inverse.data(), Serial);
   EXPECT_LT(RelativeError(y, want), 4e-3);  // two roundings
   for (int64_t r = 0; r < rows; ++r) EXPECT_NEAR(inverse[r], want_inverse[r], 1e-5);
+
+  // Of a sum: it is rounded, and the norm is of what it was rounded to.
+  std::vector<BFloat16> sum(rows * n), normed(rows * n), again(rows * n);
+  RmsNorm<BFloat16>(
+      {.x = x.data(), .plus = other.data(), .sum = sum.data(), .weight = w.data(), .eps = 1e-3f, .rows = rows, .n = n},
+      normed.data(), nullptr, Threads(2));
+  for (int64_t i = 0; i < rows * n; ++i) {
+    ASSERT_EQ(ToFloat(sum[i]), ToFloat(ToBFloat16(ToFloat(x[i]) + ToFloat(other[i])))) << i;
+  }
+  RmsNorm<BFloat16>({.x = sum.data(), .weight = w.data(), .eps = 1e-3f, .rows = rows, .n = n}, again.data(), nullptr,
+                    Serial);
+  EXPECT_EQ(normed, again);
 
   std::vector<int64_t> positions(rows);
   for (int64_t& p : positions) p = static_cast<int64_t>(rng() % 20);
@@ -299,12 +328,14 @@ TEST(HalfLayers, GradientsAreThoseOfFp32RoundedOnce) {
   std::vector<BFloat16> by_x(rows * n), by_w(n);
   std::vector<float> want_x(rows * n), want_w(n);
 
-  RmsNormBackward<BFloat16>(grad.data(), x.data(), w.data(), inverse.data(), rows, n, by_x.data(), by_w.data(),
-                            Threads(2));
-  RmsNormBackward<float>(wg.data(), wx.data(), ww.data(), inverse.data(), rows, n, want_x.data(), want_w.data(),
-                         Serial);
-  EXPECT_EQ(by_x, Rounded(want_x));
-  EXPECT_EQ(by_w, Rounded(want_w));
+  for (const bool past : {false, true}) {
+    RmsNormBackward<BFloat16>({.x = x.data(), .weight = w.data(), .rows = rows, .n = n}, grad.data(),
+                              past ? other.data() : nullptr, inverse.data(), by_x.data(), by_w.data(), Threads(2));
+    RmsNormBackward<float>({.x = wx.data(), .weight = ww.data(), .rows = rows, .n = n}, wg.data(),
+                           past ? wo.data() : nullptr, inverse.data(), want_x.data(), want_w.data(), Serial);
+    EXPECT_EQ(by_x, Rounded(want_x)) << past;
+    EXPECT_EQ(by_w, Rounded(want_w)) << past;
+  }
 
   std::vector<int64_t> positions(rows);
   for (int64_t& p : positions) p = static_cast<int64_t>(rng() % 20);

@@ -1,7 +1,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "kernels/torch/layers.h"
+#include "kernels/torch/linear.h"
 
 namespace ingot::kernels {
 namespace {
@@ -42,6 +42,25 @@ TEST(Product, IsAtensWhateverLiesHow) {
   }
   at::Tensor none = Product(at::empty({3, 0}, at::kBFloat16), at::empty({0, 4}, at::kBFloat16));
   EXPECT_TRUE(at::equal(none, at::zeros({3, 4}, at::kBFloat16)));
+}
+
+TEST(Product, OfSeveralTermsIsTheirSum) {
+  for (const auto& [type, tolerance] :
+       {std::pair(at::kDouble, 1e-14), {at::kFloat, 2e-6}, {at::kBFloat16, 1.0 / 128}}) {
+    std::vector<at::Tensor> a, b;
+    at::Tensor want = at::zeros({70, 33}, at::kDouble);
+    for (const int64_t depth : {45, 1, 1100}) {
+      a.push_back(at::randn({depth, 70}).to(type).t());
+      b.push_back(at::randn({depth, 33}).to(type));
+      want += at::mm(a.back().to(at::kDouble), b.back().to(at::kDouble));
+    }
+    EXPECT_LT(Distance(SumOfProducts(a, b), want), tolerance);
+    b.pop_back();
+    EXPECT_THROW(SumOfProducts(a, b), c10::Error);
+    a[1] = at::randn({69, 1}).to(type);
+    a.pop_back();
+    EXPECT_THROW(SumOfProducts(a, b), c10::Error);
+  }
 }
 
 TEST(Product, RefusesWhatDoesNotFit) {

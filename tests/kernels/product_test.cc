@@ -5,6 +5,7 @@
 #include <string>
 
 #include "kernels/attention_reference.h"
+#include "kernels/emulated_tiles.h"
 #include "kernels/layers.h"
 
 namespace ingot::kernels {
@@ -26,15 +27,23 @@ struct Matrix {
   ProductSide side;
 };
 
-class TileProductTest : public ::testing::Test {
+// By this machine's tile registers, and by what stands in for them where there are none.
+class TileProductTest : public ::testing::TestWithParam<bool> {
  protected:
   void SetUp() override {
-    if (!HasTileProduct()) GTEST_SKIP() << "no tile registers in use";
+    if (!emulated() && !HasTileProduct()) GTEST_SKIP() << "no tile registers in use";
+  }
+  static bool emulated() { return GetParam(); }
+  static void TileProduct(const ProductArgs& args, const ParallelFor& parallel) {
+    if (emulated()) return inner::TileProductBy(emulated::kTiles, args, parallel);
+    kernels::TileProduct(args, parallel);
   }
 };
+INSTANTIATE_TEST_SUITE_P(Products, TileProductTest, ::testing::Bool(),
+                         [](const auto& test) { return test.param ? "Emulated" : "Tiles"; });
 
 // Sizes around a tile, a panel and the blocks, and each side along its depth and across it.
-TEST_F(TileProductTest, IsTheSums) {
+TEST_P(TileProductTest, IsTheSums) {
   std::mt19937_64 rng(1);
   struct Size {
     int64_t m, n, depth;
@@ -56,8 +65,8 @@ TEST_F(TileProductTest, IsTheSums) {
       const auto bias = RandomVector<BFloat16>(rng, size.n);
       std::vector<float> wide(size.m * size.n + 1, 77), more;
       std::vector<BFloat16> narrow(size.m * size.n + 1, ToBFloat16(77));
-      const ProductArgs args{
-          .a = a.side, .b = b.side, .m = size.m, .n = size.n, .depth = size.depth, .bias = bias.data()};
+      const ProductTerm term{a.side, b.side, size.depth};
+      const ProductArgs args{.terms = {&term, 1}, .m = size.m, .n = size.n, .bias = bias.data()};
       ProductArgs to_wide = args, to_narrow = args, plus = args;
       to_wide.wide = wide.data();
       TileProduct(to_wide, Threads(2));
@@ -86,7 +95,7 @@ TEST_F(TileProductTest, IsTheSums) {
 }
 
 // However the matrices lie, how many rows and columns there are, and on how many threads.
-TEST_F(TileProductTest, AnElementIsOneChainOfOperations) {
+TEST_P(TileProductTest, AnElementIsOneChainOfOperations) {
   std::mt19937_64 rng(2);
   constexpr int64_t kM = 150, kN = 600, kDepth = 1300;
   const auto a = RandomVector<BFloat16>(rng, kM * kDepth), b = RandomVector<BFloat16>(rng, kN * kDepth);
@@ -98,16 +107,25 @@ TEST_F(TileProductTest, AnElementIsOneChainOfOperations) {
     for (int64_t k = 0; k < kDepth; ++k) b_across[k * kN + j] = b[j * kDepth + k];
   }
   std::vector<float> want(kM * kN), got(kM * kN);
-  ProductArgs args{.a = {a.data(), kDepth}, .b = {b.data(), kDepth}, .m = kM, .n = kN, .depth = kDepth};
+  ProductTerm term{{a.data(), kDepth}, {b.data(), kDepth}, kDepth};
+  ProductArgs args{.terms = {&term, 1}, .m = kM, .n = kN};
   args.wide = want.data();
   TileProduct(args, Serial);
   args.wide = got.data();
   for (int lies = 1; lies < 4; ++lies) {
-    args.a = (lies & 1) != 0 ? ProductSide{a_across.data(), kM, true} : ProductSide{a.data(), kDepth};
-    args.b = (lies & 2) != 0 ? ProductSide{b_across.data(), kN, true} : ProductSide{b.data(), kDepth};
+    term.a = (lies & 1) != 0 ? ProductSide{a_across.data(), kM, true} : ProductSide{a.data(), kDepth};
+    term.b = (lies & 2) != 0 ? ProductSide{b_across.data(), kN, true} : ProductSide{b.data(), kDepth};
     TileProduct(args, Threads(3));
     EXPECT_EQ(got, want) << lies;
   }
+  // In two terms, cut where a step ends, and with the second one lying across.
+  const ProductTerm terms[2] = {{{a.data(), kDepth}, {b.data(), kDepth}, 96},
+                                {{a_across.data() + 96 * kM, kM, true}, {b.data() + 96, kDepth}, kDepth - 96}};
+  args.terms = terms;
+  got.assign(got.size(), 0);
+  TileProduct(args, Threads(3));
+  EXPECT_EQ(got, want);
+  if (emulated()) return;
   // A linear layer's few rows, which take another way, and a part of many.
   for (const int64_t rows : {1, 2, 16, 17, 40, 150}) {
     std::vector<float> some(rows * kN);

@@ -20,6 +20,7 @@
 
 #include "branching_calls.h"
 #include "kernels/torch/layers.h"
+#include "kernels/torch/linear.h"
 #include "kernels/torch/softmax.h"
 #include "kernels/torch/tree_attention.h"
 #include "trainer/forest_pass.h"

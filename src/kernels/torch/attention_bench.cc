@@ -15,7 +15,7 @@
 #include <random>
 
 #include "kernels/tile_index.h"
-#include "kernels/torch/layers.h"
+#include "kernels/torch/linear.h"
 #include "kernels/torch/tree_attention.h"
 #include "kernels/torch/tree_attention_ops.h"
 

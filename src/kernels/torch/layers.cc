@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "kernels/layers.h"
-#include "kernels/product.h"
+#include "kernels/torch/operands.h"
 #include "kernels/torch/threads.h"
 #include "kernels/torch/typed.h"
 
@@ -18,126 +18,55 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Function;
 using torch::autograd::variable_list;
 
-// Whether the raw kernels take it.
-bool Native(const at::Tensor& t) {
-  const at::ScalarType type = t.scalar_type();
-  return t.device().is_cpu() && (type == at::kFloat || type == at::kDouble || type == at::kBFloat16);
-}
-
-template <typename... Tensors>
-bool NeedsGrad(const Tensors&... tensors) {
-  return at::GradMode::is_enabled() && ((tensors.defined() && tensors.requires_grad()) || ...);
-}
-
-// Autograd takes no undefined tensors as arguments.
-std::optional<at::Tensor> Optional(const at::Tensor& t) {
-  return t.defined() ? std::optional<at::Tensor>(t) : std::nullopt;
-}
-
-void CheckSame(const char* what, const at::Tensor& a, const at::Tensor& b) {
-  TORCH_CHECK(!b.defined() || (a.scalar_type() == b.scalar_type() && a.device() == b.device()), what, ": ",
-              a.scalar_type(), " on ", a.device(), " meets ", b.scalar_type(), " on ", b.device());
-}
-
-// ---- linear
-
-// wide: in the type of the sums.
-at::Tensor LinearForward(const at::Tensor& x_in, const at::Tensor& weight_in, const at::Tensor& bias, bool wide) {
-  const at::Tensor x = x_in.contiguous(), weight = weight_in.contiguous();
-  const at::ScalarType type = wide ? AccumulatorType(x) : x.scalar_type();
-  at::Tensor y = at::empty({x.size(0), weight.size(0)}, x.options().dtype(type));
-  ByType(x, [&](auto zero) {
-    using T = decltype(zero);
-    LinearArgs<T> args{Read<T>(x), Read<T>(weight), Read<T>(bias), nullptr, x.size(0), x.size(1), weight.size(0), 0};
-    if (type == x.scalar_type()) {
-      args.y = Write<T>(y);
-    } else {
-      args.wide = Write<Accumulator<T>>(y);
-    }
-    Linear<T>(args, TorchParallelFor());
-  });
-  return y;
-}
-
-class LinearFunction : public Function<LinearFunction> {
- public:
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
-                            const std::optional<at::Tensor>& bias, bool wide) {
-    context->save_for_backward({x, weight});
-    context->saved_data["bias"] = bias.has_value();
-    at::NoGradGuard no_grad;
-    return LinearForward(x, weight, bias.value_or(at::Tensor()), wide);
-  }
-  static variable_list backward(AutogradContext* context, const variable_list& grads) {
-    const auto saved = context->get_saved_variables();
-    variable_list out(4);
-    const at::Tensor grad = grads[0].to(saved[0].scalar_type());
-    if (context->needs_input_grad(0)) out[0] = Product(grad, saved[1]);
-    if (context->needs_input_grad(1)) out[1] = Product(grad.t(), saved[0]);
-    if (context->saved_data["bias"].toBool() && context->needs_input_grad(2)) out[2] = grad.sum(0);
-    return out;
-  }
-};
-
-bool OfTiles(const at::Tensor& a) {
-  return a.is_cpu() && a.scalar_type() == at::kBFloat16 && a.numel() > 0 && HasTileProduct();
-}
-
-// A matrix [outer, depth] that is dense in one of the two; a copy is kept in `held` where it is not.
-ProductSide SideOf(const at::Tensor& matrix, at::Tensor& held) {
-  held = matrix.stride(0) == 1 || matrix.stride(1) == 1 ? matrix : matrix.contiguous();
-  const bool across = held.stride(1) != 1;
-  return {Read<BFloat16>(held), held.stride(across ? 1 : 0), across};
-}
-
-void RunTileProduct(const at::Tensor& a, const at::Tensor& b, BFloat16* c, float* wide, bool add) {
-  TORCH_CHECK(a.dim() == 2 && b.dim() == 2 && a.size(1) == b.size(0) && b.scalar_type() == at::kBFloat16,
-              "product: ", a.sizes(), " ", a.scalar_type(), " by ", b.sizes(), " ", b.scalar_type());
-  at::Tensor held_a, held_b;
-  TileProduct({.a = SideOf(a, held_a),
-               .b = SideOf(b.t(), held_b),
-               .m = a.size(0),
-               .n = b.size(1),
-               .depth = a.size(1),
-               .c = c,
-               .wide = wide,
-               .add = add},
-              TorchParallelFor());
-}
-
 // ---- RMSNorm
 
-at::Tensor RmsNormForward(const at::Tensor& x, const at::Tensor& weight, double eps, at::Tensor* inverse) {
+// plus: undefined, or added to x first; then the sum is in `sum`.
+at::Tensor RmsNormForward(const at::Tensor& x, const at::Tensor& plus, const at::Tensor& weight, double eps,
+                          at::Tensor& sum, at::Tensor* inverse) {
   at::Tensor y = at::empty_like(x);
+  sum = plus.defined() ? at::empty_like(x) : x;
   ByType(x, [&](auto zero) {
     using T = decltype(zero);
     using Acc = Accumulator<T>;
-    RmsNorm<T>(Read<T>(x), Read<T>(weight), static_cast<Acc>(eps), x.size(0), x.size(1), Write<T>(y),
-               inverse == nullptr ? nullptr : Write<Acc>(*inverse), TorchParallelFor());
+    RmsNorm<T>({.x = Read<T>(x),
+                .plus = Read<T>(plus),
+                .sum = plus.defined() ? Write<T>(sum) : nullptr,
+                .weight = Read<T>(weight),
+                .eps = static_cast<Acc>(eps),
+                .rows = x.size(0),
+                .n = x.size(1)},
+               Write<T>(y), inverse == nullptr ? nullptr : Write<Acc>(*inverse), TorchParallelFor());
   });
   return y;
 }
 
-class RmsNormFunction : public Function<RmsNormFunction> {
+class ResidualNormFunction : public Function<ResidualNormFunction> {
  public:
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x_in, const at::Tensor& weight, double eps) {
-    at::NoGradGuard no_grad;
+  static variable_list forward(AutogradContext* context, const at::Tensor& x_in, const std::optional<at::Tensor>& plus,
+                               const at::Tensor& weight, double eps) {
+    const at::NoGradGuard no_grad;
     const at::Tensor x = x_in.contiguous();
-    at::Tensor inverse = at::empty({x.size(0)}, x.options().dtype(AccumulatorType(x)));
-    at::Tensor y = RmsNormForward(x, weight, eps, &inverse);
-    context->save_for_backward({x, weight, inverse});
-    return y;
+    at::Tensor sum, inverse = at::empty({x.size(0)}, x.options().dtype(AccumulatorType(x)));
+    at::Tensor y = RmsNormForward(x, plus.has_value() ? plus->contiguous() : at::Tensor(), weight, eps, sum, &inverse);
+    context->save_for_backward({sum, weight, inverse});
+    context->saved_data["plus"] = plus.has_value();
+    context->set_materialize_grads(false);
+    return {sum, y};
   }
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
     const auto saved = context->get_saved_variables();
-    const at::Tensor &x = saved[0], &weight = saved[1], grad = grads[0].contiguous();
-    at::Tensor grad_x = at::empty_like(x), grad_weight = at::empty_like(weight);
-    ByType(x, [&](auto zero) {
+    const at::Tensor &sum = saved[0], &weight = saved[1];
+    const bool plus = context->saved_data["plus"].toBool();
+    if (!grads[1].defined()) return {grads[0], plus ? grads[0] : at::Tensor(), at::Tensor(), at::Tensor()};
+    const at::Tensor past = grads[0].defined() ? grads[0].contiguous() : grads[0], grad = grads[1].contiguous();
+    at::Tensor grad_x = at::empty_like(sum), grad_weight = at::empty_like(weight);
+    ByType(sum, [&](auto zero) {
       using T = decltype(zero);
-      RmsNormBackward<T>(Read<T>(grad), Read<T>(x), Read<T>(weight), Read<Accumulator<T>>(saved[2]), x.size(0),
-                         x.size(1), Write<T>(grad_x), Write<T>(grad_weight), TorchParallelFor());
+      RmsNormBackward<T>({.x = Read<T>(sum), .weight = Read<T>(weight), .rows = sum.size(0), .n = sum.size(1)},
+                         Read<T>(grad), Read<T>(past), Read<Accumulator<T>>(saved[2]), Write<T>(grad_x),
+                         Write<T>(grad_weight), TorchParallelFor());
     });
-    return {grad_x, grad_weight, at::Tensor()};
+    return {grad_x, plus ? grad_x : at::Tensor(), grad_weight, at::Tensor()};
   }
 };
 
@@ -245,20 +174,6 @@ class SwiGluFunction : public Function<SwiGluFunction> {
   }
 };
 
-at::Tensor AnyLinear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, bool wide) {
-  TORCH_CHECK(x.dim() == 2 && weight.dim() == 2 && x.size(1) == weight.size(1) &&
-                  (!bias.defined() || (bias.dim() == 1 && bias.size(0) == weight.size(0))),
-              "linear: input ", x.sizes(), " does not fit weight ", weight.sizes());
-  CheckSame("linear", x, weight);
-  CheckSame("linear", x, bias);
-  if (!Native(x)) {
-    const at::Tensor y = at::linear(x, weight, bias);
-    return wide ? y.to(AccumulatorType(x)) : y;
-  }
-  if (!NeedsGrad(x, weight, bias)) return LinearForward(x, weight, bias, wide);
-  return LinearFunction::apply(x, weight, Optional(bias), wide);
-}
-
 }  // namespace
 
 void AddEmbeddingGradient(const at::Tensor& ids, const at::Tensor& grad, const at::Tensor& weight) {
@@ -276,47 +191,29 @@ void AddEmbeddingGradient(const at::Tensor& ids, const at::Tensor& grad, const a
   by_weight.index_copy_(0, occurring, sums.to(by_weight.scalar_type()));
 }
 
-at::Tensor Product(const at::Tensor& a, const at::Tensor& b, at::Tensor out) {
-  const at::NoGradGuard no_history;
-  if (!OfTiles(a)) return out.defined() ? at::mm_out(out, a, b) : at::mm(a, b);
-  if (!out.defined()) out = at::empty({a.size(0), b.size(1)}, a.options());
-  TORCH_CHECK(out.is_contiguous() && out.dim() == 2 && out.size(0) == a.size(0) && out.size(1) == b.size(1) &&
-                  out.scalar_type() == at::kBFloat16,
-              "product: ", a.sizes(), " by ", b.sizes(), " cannot be ", out.sizes(), " ", out.scalar_type());
-  RunTileProduct(a, b, Write<BFloat16>(out), nullptr, /*add=*/false);
-  return out;
-}
-
-void AddProduct(at::Tensor& sum, const at::Tensor& a, const at::Tensor& b) {
-  const at::NoGradGuard no_history;
-  const at::ScalarType type = AccumulatorType(a);
-  const bool add = sum.defined();
-  TORCH_CHECK(!add || (sum.is_contiguous() && sum.dim() == 2 && sum.size(0) == a.size(0) && sum.size(1) == b.size(1) &&
-                       sum.scalar_type() == type),
-              "product: ", a.sizes(), " by ", b.sizes(), " cannot be added to ", sum.sizes());
-  if (OfTiles(a)) {
-    if (!add) sum = at::empty({a.size(0), b.size(1)}, a.options().dtype(type));
-    return RunTileProduct(a, b, nullptr, Write<float>(sum), add);
-  }
-  const at::Tensor part = at::mm(a, b);
-  sum = add ? sum.add_(part) : part.to(type);
-}
-
-at::Tensor LinearOp(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
-  return AnyLinear(x, weight, bias, /*wide=*/false);
-}
-
-at::Tensor WideLinearOp(const at::Tensor& x, const at::Tensor& weight) {
-  return AnyLinear(x, weight, {}, /*wide=*/true);
-}
-
 at::Tensor RmsNormOp(const at::Tensor& x, const at::Tensor& weight, double eps) {
+  return ResidualNormOp(x, {}, weight, eps).normed;
+}
+
+Residual ResidualNormOp(const at::Tensor& x, const at::Tensor& plus, const at::Tensor& weight, double eps) {
   TORCH_CHECK(x.dim() == 2 && weight.dim() == 1 && x.size(1) == weight.size(0), "RMSNorm: input ", x.sizes(),
               " does not fit weight ", weight.sizes());
+  TORCH_CHECK(!plus.defined() || plus.sizes() == x.sizes(), "RMSNorm: ", plus.sizes(), " cannot be added to ",
+              x.sizes());
   CheckSame("RMSNorm", x, weight);
-  if (!Native(x)) return RmsNormAten(x, weight, eps);
-  if (!NeedsGrad(x, weight)) return RmsNormForward(x.contiguous(), weight, eps, nullptr);
-  return RmsNormFunction::apply(x, weight, eps);
+  CheckSame("RMSNorm", x, plus);
+  Residual result;
+  if (!Native(x)) {
+    result.sum = plus.defined() ? x + plus : x;
+    result.normed = RmsNormAten(result.sum, weight, eps);
+  } else if (NeedsGrad(x, plus, weight)) {
+    const variable_list both = ResidualNormFunction::apply(x, Optional(plus), weight, eps);
+    result = {both[0], both[1]};
+  } else {
+    const at::Tensor dense = plus.defined() ? plus.contiguous() : plus;
+    result.normed = RmsNormForward(x.contiguous(), dense, weight, eps, result.sum, nullptr);
+  }
+  return result;
 }
 
 at::Tensor NormRotateOp(const at::Tensor& x, const at::Tensor& weight, double eps, const at::Tensor& cos,

@@ -1,9 +1,9 @@
-// The pieces of a transformer layer as torch functions with autograd.
+// The pieces of a transformer layer between its products as torch functions with autograd.
 //
 // fp32, fp64 and bf16 on the CPU run kernels/layers.h: there a row of the result depends on its row of the input alone.
-// Gradients of bf16 are computed in fp32 and rounded; those of the matrix products are ATen's, but of bf16 where there
-// are tile registers (product.h). Other dtypes and devices run the same formulas through ATen operators. With nothing
-// to differentiate they cost one call and allocate nothing but the result. Throw c10::Error on tensors that do not fit.
+// Gradients of bf16 are computed in fp32 and rounded. Other dtypes and devices run the same formulas through ATen
+// operators. With nothing to differentiate they cost one call and allocate nothing but the result. Throw c10::Error on
+// tensors that do not fit. The matrix products are in linear.h.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,21 +16,17 @@ namespace ingot::kernels {
 // read and written. Elsewhere ATen sums.
 void AddEmbeddingGradient(const at::Tensor& ids, const at::Tensor& grad, const at::Tensor& weight);
 
-// The products of gradients: a b of matrices [m, k] and [k, n] without history, each of which may be a transposed one;
-// into `out`, dense and of their type, if it is defined.
-at::Tensor Product(const at::Tensor& a, const at::Tensor& b, at::Tensor out = {});
-// sum += a b, in the type of the sums; an undefined sum becomes it.
-void AddProduct(at::Tensor& sum, const at::Tensor& a, const at::Tensor& b);
-
-// x [rows, in], weight [out, in], bias [out] or undefined -> [rows, out].
-at::Tensor LinearOp(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
-
-// The same in the type of the sums: fp32 from bf16 (on other devices what ATen gives, widened). For logits, whose
-// rounding to bf16 would be the largest error of a log-prob.
-at::Tensor WideLinearOp(const at::Tensor& x, const at::Tensor& weight);
-
 // Over the last dimension; x [rows, n], weight [n].
 at::Tensor RmsNormOp(const at::Tensor& x, const at::Tensor& weight, double eps);
+
+// Where a layer's part begins: the residual sum and its RMSNorm.
+struct Residual {
+  at::Tensor sum;     // x + plus, or x if that is undefined
+  at::Tensor normed;  // RmsNormOp(sum, ...)
+};
+// x, plus [rows, n], weight [n]. The gradients that reach the sum past the norm and through it are added before they
+// are rounded.
+Residual ResidualNormOp(const at::Tensor& x, const at::Tensor& plus, const at::Tensor& weight, double eps);
 
 // x [rows, heads, head_dim] -> RMSNorm over head_dim if `weight` [head_dim] is defined, then RoPE by rows `positions`
 // (int64 [rows]) of the tables cos and sin [max_position, head_dim / 2].

@@ -1,0 +1,33 @@
+// What the layers' torch functions ask of their tensors.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+
+#include <optional>
+
+namespace ingot::kernels {
+
+// Whether the raw kernels take it.
+inline bool Native(const at::Tensor& t) {
+  const at::ScalarType type = t.scalar_type();
+  return t.device().is_cpu() && (type == at::kFloat || type == at::kDouble || type == at::kBFloat16);
+}
+
+template <typename... Tensors>
+bool NeedsGrad(const Tensors&... tensors) {
+  return at::GradMode::is_enabled() && ((tensors.defined() && tensors.requires_grad()) || ...);
+}
+
+// Autograd takes no undefined tensors as arguments.
+inline std::optional<at::Tensor> Optional(const at::Tensor& t) {
+  return t.defined() ? std::optional<at::Tensor>(t) : std::nullopt;
+}
+
+// Throws c10::Error unless b is undefined or of a's type and device.
+inline void CheckSame(const char* what, const at::Tensor& a, const at::Tensor& b) {
+  TORCH_CHECK(!b.defined() || (a.scalar_type() == b.scalar_type() && a.device() == b.device()), what, ": ",
+              a.scalar_type(), " on ", a.device(), " meets ", b.scalar_type(), " on ", b.device());
+}
+
+}  // namespace ingot::kernels
