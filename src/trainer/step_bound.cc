@@ -1,6 +1,7 @@
 #include "trainer/step_bound.h"
 
 #include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
@@ -51,14 +52,28 @@ Seconds2 Time(const std::function<void()>& f) {
 
 Seconds2 Scaled(const Seconds2& seconds, double factor) { return {seconds.wall * factor, seconds.cpu * factor}; }
 
-// Constant operands: the run's random numbers stay what they are. In turns, as in a layer: one product alone would find
-// its weight in the caches.
+// Numbers as a model has them, for on equal ones some machines are faster; of a generator of their own, so that the
+// run's stay what they are. A few of them again and again: drawing a vocabulary's takes longer than its product.
+at::Tensor Operand(at::IntArrayRef sizes, double deviation, const at::TensorOptions& options) {
+  constexpr int64_t kDrawn = 65'537;  // no multiple of a row
+  at::Generator generator = at::detail::createCPUGenerator(/*seed=*/1);
+  const at::Tensor drawn = at::empty({kDrawn}, at::kFloat).normal_(0, deviation, generator).to(options);
+  at::Tensor all = at::empty(sizes, options);
+  at::Tensor flat = all.view(-1);
+  for (int64_t at = 0; at < flat.numel(); at += kDrawn) {
+    const int64_t n = std::min(kDrawn, flat.numel() - at);
+    flat.narrow(0, at, n).copy_(drawn.narrow(0, 0, n));
+  }
+  return all;
+}
+
+// In turns, as in a layer: one product alone would find its weight in the caches.
 Seconds2 TimeProducts(const std::vector<Product>& products, int64_t rows, const at::TensorOptions& options) {
   std::vector<std::function<void()>> calls;
   for (const Product& p : products) {
-    const at::Tensor x = at::full({rows, p.in}, 0.5, options).requires_grad_(true);
-    const at::Tensor w = at::full({p.out, p.in}, 0.01, options).requires_grad_(true);
-    const at::Tensor grad = at::full({rows, p.out}, 0.1, options);
+    const at::Tensor x = Operand({rows, p.in}, 1, options).requires_grad_(true);
+    const at::Tensor w = Operand({p.out, p.in}, 0.02, options).requires_grad_(true);
+    const at::Tensor grad = Operand({rows, p.out}, 0.1, options);
     calls.push_back([=]() {
       kernels::LinearOp(x, w, {}).backward(grad);
       x.mutable_grad().reset();
@@ -71,9 +86,9 @@ Seconds2 TimeProducts(const std::vector<Product>& products, int64_t rows, const 
 }
 
 Seconds2 TimeAttention(const model::ModelConfig& c, int64_t rows, const at::TensorOptions& options) {
-  const at::Tensor q = at::full({rows, c.num_attention_heads, c.head_dim}, 0.1, options).requires_grad_(true);
-  const at::Tensor k = at::full({rows, c.num_key_value_heads, c.head_dim}, 0.1, options).requires_grad_(true);
-  const at::Tensor v = at::full_like(k.detach(), 0.1).requires_grad_(true), grad = at::full_like(q.detach(), 0.1);
+  const at::Tensor q = Operand({rows, c.num_attention_heads, c.head_dim}, 1, options).requires_grad_(true);
+  const at::Tensor k = Operand({rows, c.num_key_value_heads, c.head_dim}, 1, options).requires_grad_(true);
+  const at::Tensor v = Operand(k.sizes(), 1, options).requires_grad_(true), grad = Operand(q.sizes(), 0.1, options);
   const double scale = 1.0 / std::sqrt(static_cast<double>(c.head_dim));
   return Time([&] {
     kernels::TreeAttention(q, k, v, at::Tensor(), scale).backward(grad);
