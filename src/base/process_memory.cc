@@ -1,6 +1,7 @@
 #include "base/process_memory.h"
 
 #include <malloc.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -11,31 +12,86 @@
 namespace ingot::base {
 namespace {
 
-// The number behind `key` of a file like /proc/meminfo, in bytes; -1: not there.
-int64_t KilobytesOf(const char* path, const std::string& key) {
+constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
+
+// The number behind `key` of a file like /proc/meminfo or memory.stat; -1: not there.
+int64_t NumberBehind(const std::string& path, const std::string& key) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
-    if (line.rfind(key, 0) == 0) return std::strtoll(line.c_str() + key.size(), nullptr, 10) * 1024;
+    if (line.rfind(key, 0) == 0) return std::strtoll(line.c_str() + key.size(), nullptr, 10);
   }
   return -1;
 }
 
+int64_t KilobytesOf(const std::string& path, const std::string& key) {
+  const int64_t kilobytes = NumberBehind(path, key);
+  return kilobytes < 0 ? -1 : kilobytes * 1024;
+}
+
 // A file that holds one number; -1: none ("max").
-int64_t NumberIn(const char* path) {
+int64_t NumberIn(const std::string& path) {
   std::ifstream file(path);
   int64_t value = -1;
   return file >> value ? value : -1;
 }
 
+// Where a version of control groups keeps its numbers (Linux: admin-guide/cgroup-v1/memory.rst, cgroup-v2.rst).
+struct GroupFiles {
+  const char* mount;
+  const char* limit;
+  const char* used;
+  const char* cache;  // key in memory.stat of what the group's files occupy and the kernel would give up
+};
+constexpr GroupFiles kUnified = {"/sys/fs/cgroup", "/memory.max", "/memory.current", "inactive_file "};
+constexpr GroupFiles kMemoryController = {"/sys/fs/cgroup/memory", "/memory.limit_in_bytes", "/memory.usage_in_bytes",
+                                          "total_inactive_file "};
+
+// What the group at `path` below the mount leaves, and every group above it. A container sees its own group as the
+// mount's root, whatever the path says: the walk ends there.
+int64_t LeftByGroups(const std::string& root, const GroupFiles& files, std::string path) {
+  int64_t left = kUnlimited;
+  while (true) {
+    while (!path.empty() && path.back() == '/') path.pop_back();
+    const std::string folder = root + files.mount + path;
+    const int64_t limit = NumberIn(folder + files.limit), used = NumberIn(folder + files.used);
+    if (limit >= 0 && used >= 0) {
+      const int64_t cache = std::max<int64_t>(0, NumberBehind(folder + "/memory.stat", files.cache));
+      left = std::min(left, std::max<int64_t>(0, limit - std::max<int64_t>(0, used - cache)));
+    }
+    if (path.empty()) return left;
+    path.resize(path.find_last_of('/') == std::string::npos ? 0 : path.find_last_of('/'));
+  }
+}
+
+// By /proc/self/cgroup: lines of HIERARCHY:CONTROLLERS:PATH, the unified hierarchy's with no controllers.
+int64_t LeftByControlGroups(const std::string& root) {
+  std::string unified, controller;
+  std::ifstream file(root + "/proc/self/cgroup");
+  for (std::string line; std::getline(file, line);) {
+    const size_t first = line.find(':'), second = first == std::string::npos ? first : line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
+    if (controllers == ",,") unified = line.substr(second + 1);
+    if (controllers.find(",memory,") != std::string::npos) controller = line.substr(second + 1);
+  }
+  return std::min(LeftByGroups(root, kUnified, unified), LeftByGroups(root, kMemoryController, controller));
+}
+
+int64_t LeftByAddressSpace() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return kUnlimited;
+  const int64_t used = std::max<int64_t>(0, KilobytesOf("/proc/self/status", "VmSize:"));
+  return std::max<int64_t>(0, static_cast<int64_t>(std::min<rlim_t>(limit.rlim_cur, kUnlimited)) - used);
+}
+
 }  // namespace
 
-int64_t AvailableMemory() {
-  int64_t available = KilobytesOf("/proc/meminfo", "MemAvailable:");
-  if (available < 0) available = std::numeric_limits<int64_t>::max();
-  const int64_t limit = NumberIn("/sys/fs/cgroup/memory.max"), used = NumberIn("/sys/fs/cgroup/memory.current");
-  if (limit >= 0 && used >= 0) available = std::min(available, std::max<int64_t>(0, limit - used));
-  return available;
+int64_t MachineMemoryLeft(const std::string& root) {
+  const int64_t available = KilobytesOf(root + "/proc/meminfo", "MemAvailable:");
+  return std::min(available < 0 ? kUnlimited : available, LeftByControlGroups(root));
 }
+
+int64_t AvailableMemory() { return std::min(MachineMemoryLeft(""), LeftByAddressSpace()); }
 
 int64_t ResidentMemory() { return std::max<int64_t>(0, KilobytesOf("/proc/self/status", "VmRSS:")); }
 

@@ -2,12 +2,17 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 namespace ingot::base {
 
-// Bytes that can still be had on this machine: the kernel's estimate, or what the control group leaves, if that is
-// less. The largest number where neither can be read.
+// Bytes that this process can still have: the kernel's estimate for the machine, what its control groups leave (both
+// versions, each group up to the mount's root, files' pages that the kernel would give up not counted as used), or what
+// its limit on the address space leaves, whichever is least. The largest number where nothing can be read.
 int64_t AvailableMemory();
+
+// Without the process's own limit; `root` is put before /proc and /sys.
+int64_t MachineMemoryLeft(const std::string& root);
 
 // The process's resident bytes, and the most since ResetPeakMemory (which also gives freed memory back, so that it is
 // not counted twice). 0 and false where the system does not tell.

@@ -56,7 +56,8 @@ MemoryNeed PredictMemory(const model::ModelConfig& config, int element_bytes, co
 MemoryNeed PredictRankPasses(const model::ModelConfig& config, int element_bytes, const PassOptions& options,
                              std::span<const tree::ForestPart> parts);
 
-// A part of `rows` rows that sees no other, each read by the loss: the least that a run with such micro-batches holds.
+// A part of `rows` rows that sees no other, each read by the loss: the least that a run holds whose batches fill a
+// micro-batch.
 tree::ForestPart UncutPart(int64_t rows);
 
 // RESOURCE_EXHAUSTED with both numbers and what to change, if `bytes` of `need` are more than `available`.
