@@ -306,9 +306,7 @@ absl::Status Schema::Load(const YAML::Node& node, const std::string& prefix, con
     }
     if (item.second.IsNull()) continue;
     if (const auto word = shorthands_.find(key); word != shorthands_.end() && item.second.IsScalar()) {
-      const absl::StatusOr<std::string> meant = word->second(item.second.Scalar());
-      if (!meant.ok()) return Annotate(meant.status(), absl::StrCat(place, ": ", key));
-      INGOT_RETURN_IF_ERROR(SetEntry(*FindEntry(*meant), item.second, place, absl::StrCat(place, ": ", key)));
+      INGOT_RETURN_IF_ERROR(SetByWord(word->second, item.second, place, absl::StrCat(place, ": ", key)));
       continue;
     }
     if (!item.second.IsMap()) {
@@ -333,7 +331,22 @@ absl::Status Schema::SetEntry(Entry& entry, const YAML::Node& value, const std::
   return absl::OkStatus();
 }
 
-void Schema::Shorthand(const std::string& section, KeyOfWord key_of) { shorthands_[section] = std::move(key_of); }
+void Schema::Shorthand(const std::string& section, KeyOfWord key_of) {
+  shorthands_[section].key_of = std::move(key_of);
+}
+
+absl::Status Schema::SetByWord(Word& word, const YAML::Node& value, const std::string& origin,
+                               const std::string& blamed) {
+  const absl::StatusOr<std::string> meant = word.key_of(value.Scalar());
+  if (!meant.ok()) return Annotate(meant.status(), blamed);
+  if (!word.key.empty()) {
+    INGOT_RETURN_IF_ERROR(SetEntry(*FindEntry(word.key), YAML::Load(word.before), "default", blamed));
+  }
+  Entry& entry = *FindEntry(*meant);
+  word.key = *meant;
+  word.before = YAML::Dump(entry.get());
+  return SetEntry(entry, value, origin, blamed);
+}
 
 absl::Status Schema::LoadList(ListEntry& list, const YAML::Node& node, const std::string& file) {
   list.clear();
@@ -357,12 +370,10 @@ absl::Status Schema::Set(const std::string& assignment) {
   if (equals == std::string::npos || equals == 0) {
     return absl::InvalidArgumentError(absl::StrCat("--set ", assignment, ": expected KEY=VALUE"));
   }
-  std::string key = assignment.substr(0, equals);
+  const std::string key = assignment.substr(0, equals);
   const std::string origin = absl::StrCat("--set ", key);
   if (const auto word = shorthands_.find(key); word != shorthands_.end()) {
-    const absl::StatusOr<std::string> meant = word->second(assignment.substr(equals + 1));
-    if (!meant.ok()) return Annotate(meant.status(), origin);
-    key = *meant;
+    return SetByWord(word->second, YAML::Node(assignment.substr(equals + 1)), origin, origin);
   }
   Entry* const entry = FindEntry(key);
   const auto list =

@@ -54,6 +54,7 @@ class Schema {
               const std::string& doc);
 
   // What a word in the place of a whole section means: the key of the section that it is the value of, which is bound.
+  // A later word (of --set) stands in the place of an earlier one, also where it is another key's value.
   using KeyOfWord = std::function<absl::StatusOr<std::string>(const std::string& word)>;
   void Shorthand(const std::string& section, KeyOfWord key_of);
 
@@ -105,6 +106,11 @@ class Schema {
  private:
   struct Entry;
   struct ListEntry;
+  struct Word {
+    KeyOfWord key_of;
+    std::string key, before;  // that a word has set (empty: none yet), and what it was, as YAML
+  };
+  absl::Status SetByWord(Word& word, const YAML::Node& value, const std::string& origin, const std::string& blamed);
   absl::Status Load(const YAML::Node& node, const std::string& prefix, const std::string& file);
   absl::Status LoadList(ListEntry& list, const YAML::Node& node, const std::string& file);
   Entry* FindEntry(const std::string& key) const;
@@ -124,7 +130,7 @@ class Schema {
 
   std::vector<std::unique_ptr<Entry>> entries_;  // in the order they were bound
   std::vector<std::unique_ptr<ListEntry>> lists_;
-  std::map<std::string, KeyOfWord> shorthands_;  // by section
+  std::map<std::string, Word> shorthands_;  // by section
 };
 
 // "did you mean" distance: Levenshtein.

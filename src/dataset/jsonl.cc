@@ -85,6 +85,7 @@ absl::Status ReadJsonl(const std::string& path, const JsonlOptions& options, con
   while (true) {
     const size_t got = std::fread(chunk.data(), 1, chunk.size(), file.get());
     if (std::ferror(file.get())) {
+      if (errno == EISDIR) return absl::InvalidArgumentError(path + " is a folder, not a file");
       return absl::UnavailableError(absl::StrCat("cannot read ", path, ": ", std::strerror(errno)));
     }
     INGOT_RETURN_IF_ERROR(reader.Push(std::string_view(chunk.data(), got)));

@@ -68,6 +68,20 @@ TEST_F(DataFiles, AFileInThePlaceOfDataIsSupervisedByWhatItsFirstLineIs) {
   }
 }
 
+TEST_F(DataFiles, AFileGivenOnTheCommandLineStandsInThePlaceOfTheConfigurations) {
+  const std::string conversations = File("c.jsonl", "{\"messages\": []}\n");
+  const std::string pairs = File("p.jsonl", "{\"prompt\": [], \"chosen\": [], \"rejected\": []}\n");
+  const std::string run = File("run.yaml", "run: {name: x}\ndata: " + conversations + "\n");
+  const auto dpo = LoadRunConfig(run, {"data=" + pairs});
+  ASSERT_TRUE(dpo.ok()) << dpo.status();
+  EXPECT_EQ(dpo->config->sft_data, "");
+  EXPECT_EQ(dpo->config->dpo_data, pairs);
+  const auto both = LoadRunConfig(run, {"data.dpo=" + pairs});
+  ASSERT_TRUE(both.ok()) << both.status();
+  EXPECT_EQ(both->config->sft_data, conversations);
+  EXPECT_EQ(both->config->dpo_data, pairs);
+}
+
 TEST_F(DataFiles, NoMoreTasksAreHeldOutThanAnEvaluationMayHave) {
   RunConfig config;
   config.eval.tasks = File("held_out.jsonl", "{\"task_id\": \"a\"}\n{\"task_id\": \"b\"}\n");
