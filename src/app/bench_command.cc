@@ -30,6 +30,8 @@ int BenchTree(const trainer::TreeBenchOptions& options, int threads, std::ostrea
   absl::Status status;
   try {
     status = trainer::RunTreeBench(options, [&](const std::string& line) { out << line << std::endl; });
+  } catch (const c10::Error& error) {
+    status = absl::InternalError(error.what_without_backtrace());
   } catch (const std::exception& error) {
     status = absl::InternalError(error.what());
   }

@@ -97,14 +97,12 @@ class ShapeBench {
   }
 
   absl::Status Run(const std::function<void(const std::string&)>& emit) {
+    // Choosing the scale measures with operands of the weights' sizes.
+    INGOT_RETURN_IF_ERROR(CheckBytes(kWeightCopies * WeightBytes(ConfigOf(o_, 1), ElementBytes()), "the weights"));
     INGOT_RETURN_IF_ERROR(ChooseScale());
     INGOT_RETURN_IF_ERROR(PackVariants());
-    std::map<std::string, at::Tensor> weights;
-    const model::Parameters made = model::Parameters::Init(config_, 1, dtype_);
-    for (const auto& [name, tensor] : made.tensors()) {
-      weights[name] = tensor.clone().requires_grad_(true);  // Init's own take no history
-    }
-    INGOT_ASSIGN_OR_RETURN(model::Parameters parameters, model::Parameters::FromTensors(config_, std::move(weights)));
+    INGOT_RETURN_IF_ERROR(CheckVariants());
+    INGOT_ASSIGN_OR_RETURN(model::Parameters parameters, MakeWeights());
     INGOT_ASSIGN_OR_RETURN(const model::Transformer model, model::Transformer::Create(config_, std::move(parameters)));
     for (int round = 0; round < o_.rounds; ++round) {
       MeasureRates();
@@ -115,6 +113,42 @@ class ShapeBench {
   }
 
  private:
+  static constexpr int kWeightCopies = 2;  // while they are made
+
+  int ElementBytes() const { return static_cast<int>(c10::elementSize(dtype_)); }
+
+  absl::StatusOr<model::Parameters> MakeWeights() const {
+    std::map<std::string, at::Tensor> weights;
+    const model::Parameters made = model::Parameters::Init(config_, 1, dtype_);
+    for (const auto& [name, tensor] : made.tensors()) {
+      weights[name] = tensor.clone().requires_grad_(true);  // Init's own take no history
+    }
+    return model::Parameters::FromTensors(config_, std::move(weights));
+  }
+
+  absl::Status CheckBytes(int64_t bytes, const std::string& what) const {
+    const int64_t available = base::AvailableMemory();
+    if (bytes <= available) return absl::OkStatus();
+    return absl::ResourceExhaustedError(
+        absl::StrFormat("shape %s at scale %g needs %d MB for %s, %d MB can be had; lower --scale, --micro-batch-tokens "
+                        "(%d) or the model's size, set --checkpoint-layers or --recompute-prefix, or leave "
+                        "the baselines out with --no-baselines",
+                        shape_, scale_, bytes >> 20, what, available >> 20, o_.micro_batch_tokens));
+  }
+
+  MemoryNeed NeedOf(const Variant& variant) const {
+    return PredictMemory(config_, ElementBytes(), pass_, tree::CutForest(variant.forest, pass_.part_tokens));
+  }
+
+  absl::Status CheckVariants() const {
+    for (const Variant& variant : variants_) {
+      const MemoryNeed need = NeedOf(variant);
+      INGOT_RETURN_IF_ERROR(CheckBytes(need.weights + std::max(need.weights, need.step()),
+                                       absl::StrCat("the step of the variant ", variant.name)));
+    }
+    return absl::OkStatus();
+  }
+
   int64_t LinearRows(int64_t rows) const { return std::min({rows, o_.micro_batch_tokens, int64_t{4096}}); }
 
   void MeasureRates() {
@@ -233,7 +267,7 @@ class ShapeBench {
       std::vector<double> wall;
       for (const Seconds2& round : v.seconds) wall.push_back(round.wall);
       const auto parts = tree::CutForest(v.forest, pass_.part_tokens);
-      const MemoryNeed need = PredictMemory(config_, o_.dtype == "bf16" ? 2 : 4, pass_, parts);
+      const MemoryNeed need = NeedOf(v);
       emit(Common("step") +
            absl::StrFormat(R"("variant":"%s","tokens":%d,"loss_rows":%d,"parts":%d,"visible_pairs":%d,"seconds":%.4f,)"
                            R"("seconds_min":%.4f,"seconds_max":%.4f,"bound_seconds":%.4f,"of_bound":%.3f,)"

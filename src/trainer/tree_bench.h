@@ -36,6 +36,7 @@ struct TreeBenchOptions {
 // bound), and "loss_difference", relative, between it and the tree. Without baselines a figure "least_speedup" in their
 // place: the bound of one sample per request over the tree's seconds. All name shape, scale, model and settings;
 // nothing is extrapolated. Throws c10::Error. INVALID_ARGUMENT: an option or shape is wrong.
+// RESOURCE_EXHAUSTED, before its first step: a shape needs more memory than there is.
 absl::Status RunTreeBench(const TreeBenchOptions& options, const std::function<void(const std::string&)>& emit);
 
 }  // namespace ingot::trainer

@@ -744,6 +744,13 @@ def case_supervised(ingot, options):
     pairs.write_text("{\"prompt\": 3}\n")
     code, output = ingot.run("train", dict(settings, **{"run.name": "bad", "sft.max_steps": 0, "sft.epochs": 0}))
     check(code in (1, 2) and "pairs.jsonl:1" in output, output)
+    # A fault of the second file is found before the first stage begins, also one that only the model's context shows.
+    long_answer = {"role": "assistant", "content": "word " * 4000}
+    pairs.write_text(good_pairs.read_text() + json.dumps({"prompt": [{"role": "user", "content": "q"}],
+                                                          "chosen": long_answer, "rejected": long_answer}) + "\n")
+    code, output = ingot.run("train", dict(settings, **{"run.name": "long"}))
+    check(code != 0 and "pairs.jsonl" in output and "context length" in output, output)
+    check(not ingot.steps_trained("long"), "steps were made of a run whose second file is at fault")
     check_supervised_ranks(ingot, dict(settings, **{"data.dpo": good_pairs, "sft.checkpoint_every": 4,
                                                     "dpo.checkpoint_every": 4}))
     code, output = ingot.run("gateway", settings, timeout=60)
@@ -827,6 +834,9 @@ def case_bench(ingot, options):
         done = subprocess.run([ingot.binary, "bench", command, "--shape", "nope"], capture_output=True, text=True,
                               timeout=60)
         check(done.returncode == 2 and "'nope'" in done.stderr and "dialogue-20" in done.stderr, f"{command}: {done}")
+    done = subprocess.run([ingot.binary, "bench", "tree", "--shape", "dialogue-5", "--vocab", "16000000", "--hidden",
+                           "4096"], capture_output=True, text=True, timeout=60)
+    check(done.returncode == 1 and "can be had" in done.stderr and done.stderr.count("\n") == 1, f"{done}")
 
 
 def case_bad_input(ingot, options):
