@@ -135,6 +135,20 @@ absl::Status ValidateModel(const ModelOptions& model) {
   return absl::OkStatus();
 }
 
+// A run of supervised stages alone has one to run.
+absl::Status CheckStages(const RunConfig& config) {
+  const auto none = [](const std::string& data, const trainer::SftOptions& stage) {
+    return data.empty() || (stage.epochs == 0 && stage.max_steps == 0);
+  };
+  if (!config.tasks.empty() || !none(config.sft_data, config.trainer.sft) ||
+      !none(config.dpo_data, config.trainer.dpo)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      "there is nothing to train: epochs and max_steps are 0 for every stage whose data is given (sft, dpo), and "
+      "data.tasks names no file of training tasks");
+}
+
 absl::Status Validate(const RunConfig& config) {
   INGOT_RETURN_IF_ERROR(ValidateModel(config.model));
   INGOT_RETURN_IF_ERROR(base::Annotate(config.rollout.Validate(), "rollout"));
@@ -190,7 +204,7 @@ absl::Status Validate(const RunConfig& config) {
         "there is nothing to train on: data.tasks names no file of training tasks, and neither data.sft nor data.dpo "
         "one for supervised training");
   }
-  return absl::OkStatus();
+  return CheckStages(config);
 }
 
 // Sets what the preset says and neither file nor command line does; the effective configuration then shows it.

@@ -100,6 +100,8 @@ absl::Status RunStages(const RunConfig& config, const ModelSetup& model, trainer
   // Both files are read first: a fault of the second should not be found after hours of the first.
   INGOT_ASSIGN_OR_RETURN(const Examples conversations, ReadConversations(config.sft_data, *model.text.format));
   INGOT_ASSIGN_OR_RETURN(const Examples pairs, ReadPairs(config.dpo_data, *model.text.format));
+  INGOT_RETURN_IF_ERROR(base::Annotate(trainer.CheckExamples(conversations.calls), config.sft_data));
+  INGOT_RETURN_IF_ERROR(base::Annotate(trainer.CheckExamples(pairs.calls), config.dpo_data));
   base::RunLogOptions log_options;
   log_options.directory = record.folder;
   const std::string sft_root = record.checkpoints + "/sft", dpo_root = record.checkpoints + "/dpo";

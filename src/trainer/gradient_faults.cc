@@ -16,6 +16,20 @@ int64_t CountNonFinite(const at::Tensor& tensor) {
   return tensor.numel() - at::isfinite(tensor).sum().item<int64_t>();
 }
 
+// "tensor NAME: 3 of 256 elements of its `what` are not finite; 2 more tensors too"; empty: all are.
+std::string NonFinite(const std::map<std::string, at::Tensor>& tensors, const char* what) {
+  std::string text;
+  int64_t more = 0;
+  for (const auto& [name, tensor] : tensors) {
+    const int64_t count = CountNonFinite(tensor);
+    if (count > 0 && !text.empty()) ++more;
+    if (count == 0 || !text.empty()) continue;
+    text = absl::StrCat("tensor ", name, ": ", count, " of ", tensor.numel(), " elements of its ", what,
+                        " are not finite");
+  }
+  return more == 0 ? text : absl::StrCat(text, "; ", more, " more tensors too");
+}
+
 void ResetGradients(const model::Transformer& model) {
   for (const auto& [name, tensor] : model.parameters().tensors()) at::Tensor(tensor).mutable_grad().reset();
 }
@@ -23,20 +37,15 @@ void ResetGradients(const model::Transformer& model) {
 }  // namespace
 
 std::string NonFiniteTensors(const model::Transformer& model, const std::map<std::string, at::Tensor>& gradients) {
-  for (const bool weights : {true, false}) {
-    std::string text;
-    int64_t more = 0;
-    for (const auto& [name, tensor] : model.parameters().tensors()) {
-      const int64_t count = CountNonFinite(weights ? tensor : gradients.at(name));
-      if (count > 0 && !text.empty()) ++more;
-      if (count == 0 || !text.empty()) continue;
-      text = absl::StrCat("tensor ", name, ": ", count, " of ", tensor.numel(), " elements of its ",
-                          weights ? "weights" : "gradient", " are not finite");
-    }
-    if (text.empty()) continue;
-    return more == 0 ? text : absl::StrCat(text, "; ", more, " more tensors too");
-  }
-  return "";
+  const std::string text = NonFinite(model.parameters().tensors(), "weights");
+  return text.empty() ? NonFinite(gradients, "gradient") : text;
+}
+
+absl::Status CheckFinite(const model::Parameters& parameters) {
+  const std::string text = NonFinite(parameters.tensors(), "weights");
+  if (text.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("the model cannot be trained as it comes: ", text, "; take an earlier checkpoint or another model"));
 }
 
 std::vector<int32_t> CallsWithoutFiniteGradient(const model::Transformer& model, const PreparedBatch& batch,

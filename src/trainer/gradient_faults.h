@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/status.h"
 #include "model/transformer.h"
 #include "trainer/batch.h"
 #include "trainer/forest_pass.h"
@@ -18,6 +19,9 @@ namespace ingot::trainer {
 // "tensor NAME: 3 of 256 elements of its gradient are not finite; 2 more tensors too", the parameters themselves first
 // ("... of its weights ..."); empty if all is finite. `gradients` by name, as AdamW::Gradients gives them.
 std::string NonFiniteTensors(const model::Transformer& model, const std::map<std::string, at::Tensor>& gradients);
+
+// INVALID_ARGUMENT, naming the first tensor, if weights are not finite: no step can be made from them.
+absl::Status CheckFinite(const model::Parameters& parameters);
 
 // Runs each of `calls` (indices into the batch's) by itself until `limit` are found whose gradient is not finite.
 // Spends the model's gradients. For where the log-probs were finite and the gradient was not.

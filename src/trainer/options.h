@@ -26,9 +26,9 @@ struct OptimizerOptions {
 
 // A supervised stage before the first step: cross entropy on conversations, or DPO on pairs of them.
 struct SftOptions {
-  int64_t epochs = 1;      // passes over the conversations (pairs); 0: no stage unless max_steps says so
-  int64_t max_steps = 0;   // optimizer steps, at most; 0: as many as the epochs take. With epochs 0: exactly so many
-  int64_t batch_size = 8;  // conversations (pairs) per optimizer step; > 0
+  int64_t epochs = 1;              // passes over the conversations (pairs); 0: no stage unless max_steps says so
+  int64_t max_steps = 0;           // optimizer steps, in as many passes as they take; 0: as many as the epochs take
+  int64_t batch_size = 8;          // conversations (pairs) per optimizer step; > 0
   int64_t checkpoint_every = 500;  // optimizer steps between the stage's own checkpoints; 0: only after its last
   OptimizerOptions optimizer{.learning_rate = 1e-3};
 

@@ -29,9 +29,7 @@ int64_t StepsPerEpoch(const SftOptions& options, int64_t conversations) {
 
 int64_t SftSteps(const SftOptions& options, int64_t conversations) {
   if (conversations == 0) return 0;
-  if (options.epochs == 0) return options.max_steps;
-  const int64_t steps = options.epochs * StepsPerEpoch(options, conversations);
-  return options.max_steps > 0 ? std::min(steps, options.max_steps) : steps;
+  return options.max_steps > 0 ? options.max_steps : options.epochs * StepsPerEpoch(options, conversations);
 }
 
 std::vector<int64_t> SftBatch(const SftOptions& options, int64_t conversations, uint64_t seed, int64_t step) {

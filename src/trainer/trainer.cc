@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/process_memory.h"
 #include "kernels/torch/threads.h"
+#include "trainer/gradient_faults.h"
 #include "trainer/memory.h"
 #include "trainer/parallel/rank_memory.h"
 #include "trainer/parallel/wire.h"
@@ -171,6 +172,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Make(const TrainerOptions& opt
                            OwnedModel(config, parameters, device, options.dtype, /*trainable=*/true, copy));
     parameters = {};
     INGOT_RETURN_IF_ERROR(TakeFromRankZero(model.parameters(), ranks));
+    INGOT_RETURN_IF_ERROR(CheckFinite(model.parameters()));
     std::unique_ptr<Trainer> trainer(new Trainer(options, std::move(model), std::move(objective), clock, ranks));
     INGOT_RETURN_IF_ERROR(trainer->SetReference(&trainer->parameters()));
     return trainer;

@@ -62,8 +62,8 @@ class Trainer {
 
   // At version 0 with a copy of `parameters`, on their device and in the type that options.dtype says; with those
   // themselves, where the type is theirs, if they are given up.
-  // RESOURCE_EXHAUSTED as CheckFits; nothing is allocated then. With `ranks` (which outlive this; null: one rank) all
-  // create theirs together, and rank 0's parameters are everyone's.
+  // RESOURCE_EXHAUSTED as CheckFits; nothing is allocated then. INVALID_ARGUMENT: weights that are not finite. With
+  // `ranks` (which outlive this; null: one rank) all create theirs together, and rank 0's parameters are everyone's.
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(const TrainerOptions& options,
                                                          const model::ModelConfig& config,
                                                          const model::Parameters& parameters,
@@ -110,6 +110,10 @@ class Trainer {
   // ReadCheckpoint's.
   absl::Status RunSft(const std::vector<tree::CallPath>& calls, const SftObserver& observer,
                       const std::string& checkpoints = "", int threads = 0);
+
+  // INVALID_ARGUMENT, naming the call, if one cannot be trained on: longer than the context, ids that the model does
+  // not know. A stage begins with it; to be asked for every stage of a run before the first begins.
+  absl::Status CheckExamples(const std::vector<tree::CallPath>& calls) const;
 
   // The same with pairs from dataset/preferences.h and the options of `dpo`: the calls of episode 2i were preferred to
   // those of episode 2i + 1. The reference is the policy as the stage finds it.

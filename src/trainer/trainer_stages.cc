@@ -48,6 +48,11 @@ std::vector<tree::CallPath> Choose(const std::vector<tree::CallPath>& calls, con
 
 }  // namespace
 
+absl::Status Trainer::CheckExamples(const std::vector<tree::CallPath>& calls) const {
+  for (const tree::CallPath& call : calls) INGOT_RETURN_IF_ERROR(CheckCall(call, Limits(), /*recorded=*/false));
+  return absl::OkStatus();
+}
+
 absl::Status Trainer::RunSft(const std::vector<tree::CallPath>& calls, const SftObserver& observer,
                              const std::string& checkpoints, int threads) {
   return RunStage(StageKind::kSft, calls, observer, checkpoints, threads);
@@ -70,8 +75,7 @@ absl::Status Trainer::RunStage(StageKind kind, const std::vector<tree::CallPath>
         absl::StrCat("supervised training comes before the first step; this trainer is at version ", version_));
   }
   if (ranks_ != nullptr && !ranks_->leads()) return absl::FailedPreconditionError("rank 0 runs the stages of all");
-  // Found now, not in the middle of the stage.
-  for (const tree::CallPath& call : calls) INGOT_RETURN_IF_ERROR(CheckCall(call, Limits(), /*recorded=*/false));
+  INGOT_RETURN_IF_ERROR(CheckExamples(calls));  // not in the middle of the stage
   const Stage stage = StageOf(kind, threads);
   const Units units = UnitsOf(calls, stage.episodes);
   if (SftSteps(stage.options, std::ssize(units)) == 0) return absl::OkStatus();

@@ -146,6 +146,14 @@ TEST(RunConfig, SupervisedRunsNeedNoTasks) {
   EXPECT_TRUE(RequireTasks(*Load(kAgents)->config).ok());
 }
 
+TEST(RunConfig, SupervisedRunsHaveAStageToRun) {
+  const std::string data = "data:\n  sft: x.jsonl\n";
+  EXPECT_THAT(std::string(Load(data, {"sft.epochs=0"}).status().message()), HasSubstr("nothing to train"));
+  EXPECT_TRUE(Load(data, {"sft.epochs=0", "sft.max_steps=1"}).ok());
+  EXPECT_TRUE(Load(data, {"sft.epochs=0", "data.dpo=y.jsonl"}).ok());
+  EXPECT_TRUE(Load(kAgents, {"data.sft=x.jsonl", "sft.epochs=0"}).ok());
+}
+
 TEST(Evaluations, AreAsManyAsTheSchedulerTakesAndTheEnginesHold) {
   const std::string pins =
       "gateway:\n  models:\n    - {name: a, weights: pinned, version: 3}\n    - {name: b, weights: pinned, version: "

@@ -53,12 +53,15 @@ TEST(SftBatch, EveryEpochIsAnotherShuffleOfAll) {
   EXPECT_NE(SftBatch(options, 10, 8, 0), SftBatch(options, 10, 9, 0));
 }
 
-TEST(SftBatch, StepsAreBoundedByBothKnobs) {
+TEST(SftBatch, StepsAreWhatMaxStepsSaysOrWhatTheEpochsTake) {
   SftOptions options;
   options.batch_size = 4;
   options.epochs = 2;
   options.max_steps = 5;
   EXPECT_EQ(SftSteps(options, 10), 5);
+  options.max_steps = 7;  // more than the epochs
+  EXPECT_EQ(SftSteps(options, 10), 7);
+  options.max_steps = 5;
   options.epochs = 0;
   EXPECT_EQ(SftSteps(options, 10), 5);
   options.max_steps = 0;

@@ -151,6 +151,14 @@ void Damage(Trainer& trainer, const std::string& name, float value) {
   at::Tensor(trainer.parameters().at(name)).view(-1)[0].fill_(value);
 }
 
+TEST(Trainer, IsNotMadeOfWeightsThatAreNotFinite) {
+  model::Parameters parameters = model::Parameters::Init(TinyConfig(), 1, at::kFloat);
+  parameters.at("model.norm.weight")[3].fill_(std::numeric_limits<float>::quiet_NaN());
+  const auto trainer = Trainer::Create(FastOptions(), TinyConfig(), parameters);
+  EXPECT_TRUE(absl::IsInvalidArgument(trainer.status())) << trainer.status();
+  EXPECT_THAT(std::string(trainer.status().message()), testing::HasSubstr("tensor model.norm.weight: 1 of "));
+}
+
 TEST(Trainer, AStepThatIsNotFiniteIsSkippedAndChangesNothing) {
   TrainerOptions options = FastOptions();
   options.max_skipped_steps = 2;
