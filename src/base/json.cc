@@ -110,7 +110,58 @@ bool ReadFast(std::string_view text, const json::storage_ptr& storage, json::val
   return true;
 }
 
+// The UTF-16 unit that `text` escapes at `at` ("\uXXXX"); -1: none.
+int32_t EscapedUnit(std::string_view text, size_t at) {
+  if (at + 6 > text.size() || text[at] != '\\' || text[at + 1] != 'u') return -1;
+  int32_t unit = 0;
+  const auto [end, error] = std::from_chars(text.data() + at + 2, text.data() + at + 6, unit, 16);
+  return error == std::errc() && end == text.data() + at + 6 ? unit : -1;
+}
+
+bool IsFirstHalf(int32_t unit) { return unit >= 0xd800 && unit < 0xdc00; }
+bool IsSecondHalf(int32_t unit) { return unit >= 0xdc00 && unit < 0xe000; }
+
 }  // namespace
+
+size_t CountJsonValues(std::string_view text) {
+  size_t values = 1;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '"') {
+      in_string = !in_string;
+    } else if (in_string) {
+      if (c == '\\') ++i;
+    } else if (c == ',') {
+      ++values;  // beside the one before it
+    } else if (c == '[' || c == '{') {
+      const size_t next = text.find_first_not_of(" \t\r\n", i + 1);
+      if (next != std::string_view::npos && text[next] != ']' && text[next] != '}') ++values;
+    }
+  }
+  return values;
+}
+
+std::optional<std::string> WithoutLoneSurrogates(std::string_view text) {
+  std::optional<std::string> repaired;
+  for (size_t at = text.find('\\'); at != std::string_view::npos; at = text.find('\\', at)) {
+    const int32_t unit = EscapedUnit(text, at);
+    if (unit < 0) {
+      at += 2;  // the backslash and what it escapes
+      continue;
+    }
+    if (IsFirstHalf(unit) && IsSecondHalf(EscapedUnit(text, at + 6))) {
+      at += 12;
+      continue;
+    }
+    if (IsFirstHalf(unit) || IsSecondHalf(unit)) {
+      if (!repaired.has_value()) repaired.emplace(text);
+      repaired->replace(at, 6, "\\ufffd");
+    }
+    at += 6;
+  }
+  return repaired;
+}
 
 absl::StatusOr<json::value> ParseJson(std::string_view text, json::storage_ptr storage) {
   if (json::value value(nullptr, storage); ReadFast(text, storage, value)) return value;

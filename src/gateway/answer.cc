@@ -105,9 +105,12 @@ absl::StatusOr<std::shared_ptr<const GatewayRequest>> Answer::Read() {
 }
 
 absl::Status Answer::Run() {
+  INGOT_ASSIGN_OR_RETURN(std::shared_ptr<Episode> episode, hooks_.find());
   INGOT_ASSIGN_OR_RETURN(std::shared_ptr<const GatewayRequest> request, Read());
   raw_ = {};
-  INGOT_ASSIGN_OR_RETURN(std::shared_ptr<Episode> episode, hooks_.resolve());
+  if (episode == nullptr) {
+    INGOT_ASSIGN_OR_RETURN(episode, hooks_.open());
+  }
   if (!request->references.empty()) {
     GatewayRequest resolved = *request;
     INGOT_RETURN_IF_ERROR(ResolveReferences(*episode, resolved));

@@ -31,8 +31,10 @@ class Answer : public std::enable_shared_from_this<Answer> {
   struct Hooks {
     // Who asks, as far as what was read of an earlier request may be taken for this one; any bytes.
     std::string caller;
-    // Finds (or, for a served session, opens) the episode; may block.
-    std::function<absl::StatusOr<std::shared_ptr<Episode>>()> resolve;
+    // The episode, before anything of the body is read; null: one is to be opened for a served session, which `open`
+    // does once there is a request (and may block).
+    std::function<absl::StatusOr<std::shared_ptr<Episode>>()> find;
+    std::function<absl::StatusOr<std::shared_ptr<Episode>>()> open;
     // Room for so many calls beside the first one; RESOURCE_EXHAUSTED: there is none.
     std::function<absl::Status(int)> reserve;
     // Once, when it is over, with the calls that were reserved.

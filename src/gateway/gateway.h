@@ -67,7 +67,7 @@ class Gateway {
   absl::Status Recover();
 
   // Starts answering a request; every fault comes through the answer. `wake`: Answer::Hooks::wake.
-  std::shared_ptr<Answer> StartAnswer(Caller caller, const Dialect& dialect, RawRequest raw,
+  std::shared_ptr<Answer> StartAnswer(const Caller& caller, const Dialect& dialect, RawRequest raw,
                                       std::function<void()> wake);
 
   // Enforces deadlines and idle limits by the injected clock; to be called about once a second (HttpServer does).
@@ -95,7 +95,8 @@ class Gateway {
 
   Gateway(GatewayOptions options, GatewayParts parts) : core_(std::move(options), std::move(parts)) {}
 
-  absl::StatusOr<std::shared_ptr<Episode>> Resolve(const Caller& caller);
+  // The episode that the caller may use; null: none yet, but one may be opened for its key, as a session.
+  absl::StatusOr<std::shared_ptr<Episode>> FindForCall(const Caller& caller);
   // For those who own it.
   absl::StatusOr<std::shared_ptr<Episode>> FindByKey(const std::string& episode_id, const std::string& key);
   // Ends what earlier incarnations of the runner left open.

@@ -42,7 +42,7 @@ absl::StatusOr<std::shared_ptr<Episode>> Gateway::FindByKey(const std::string& e
   return found->second;
 }
 
-absl::StatusOr<std::shared_ptr<Episode>> Gateway::Resolve(const Caller& caller) {
+absl::StatusOr<std::shared_ptr<Episode>> Gateway::FindForCall(const Caller& caller) {
   if (IsAdmin(caller.api_key)) {
     return ApiError(403, "invalid_api_key", "", "the admin key calls no model: send an episode's key");
   }
@@ -72,7 +72,7 @@ absl::StatusOr<std::shared_ptr<Episode>> Gateway::Resolve(const Caller& caller) 
     }
   }
   if (serving || (core_.options.auto_episodes && !caller.api_key.empty())) {
-    return OpenOnce(v1::EpisodeOpenRequest(), caller.api_key, true);
+    return nullptr;
   }
   if (caller.api_key.empty()) {
     return ApiError(401, "invalid_api_key", "", "no API key was sent: an episode's key, or its URL /s/{episode}/v1");
@@ -81,12 +81,12 @@ absl::StatusOr<std::shared_ptr<Episode>> Gateway::Resolve(const Caller& caller) 
                   "the API key is that of no open episode: open one with POST /ingot/v1/episodes");
 }
 
-std::shared_ptr<Answer> Gateway::StartAnswer(Caller caller, const Dialect& dialect, RawRequest raw,
+std::shared_ptr<Answer> Gateway::StartAnswer(const Caller& caller, const Dialect& dialect, RawRequest raw,
                                              std::function<void()> wake) {
   auto answer = std::make_shared<Answer>(core_, dialect, std::move(raw));
-  std::string who = absl::StrCat(caller.episode, "\n", caller.api_key);
-  answer->SetHooks({.caller = std::move(who),
-                    .resolve = [this, caller = std::move(caller)] { return Resolve(caller); },
+  answer->SetHooks({.caller = absl::StrCat(caller.episode, "\n", caller.api_key),
+                    .find = [this, caller] { return FindForCall(caller); },
+                    .open = [this, key = caller.api_key] { return OpenOnce(v1::EpisodeOpenRequest(), key, true); },
                     .reserve =
                         [this](int calls) {
                           base::MutexLock lock(mu_);

@@ -9,6 +9,7 @@
 #include "gateway/api_error.h"
 #include "gateway/cut_text.h"
 #include "gateway/episode_request.h"
+#include "gateway/request_fields.h"
 
 namespace ingot::gateway {
 namespace {
@@ -93,10 +94,7 @@ class AnswerExchange final : public Exchange {
 
 absl::StatusOr<value> ObjectBody(const HttpRequest& request) {
   if (request.body.find_first_not_of(" \t\r\n") == std::string::npos) return value(object{});
-  auto body = base::ParseJson(request.body);
-  if (!body.ok()) return BadRequest("", absl::StrCat("the request's body is not JSON: ", body.status().message()));
-  if (!body->is_object()) return BadRequest("", "the request's body must be a JSON object");
-  return body;
+  return ParseBody(request.body);
 }
 
 // A body that would have to be unpacked first; no client packs one unless it is told to.

@@ -28,8 +28,8 @@ void ReadStop(Fields& body, std::string_view name, GatewayRequest& request) {
   const value* stop = body.Get(name);
   if (stop == nullptr) return;
   const auto add = [&](const value& text) {
-    if (!text.is_string() || text.get_string().empty() || text.get_string().size() > kMaxStopBytes) return false;
-    request.stop.emplace_back(text.get_string());
+    if (!text.is_string() || text.get_string().size() > kMaxStopBytes) return false;
+    if (!text.get_string().empty()) request.stop.emplace_back(text.get_string());  // an empty one stops nothing
     return true;
   };
   bool good = true;
@@ -40,8 +40,8 @@ void ReadStop(Fields& body, std::string_view name, GatewayRequest& request) {
     good = add(*stop);
   }
   if (good) return;
-  body.Wrong(name, absl::StrCat("a string or up to ", kMaxStops, " strings, none of them empty or over ", kMaxStopBytes,
-                                " bytes"));
+  body.Wrong(name,
+             absl::StrCat("a string or up to ", kMaxStops, " strings, none of them over ", kMaxStopBytes, " bytes"));
 }
 
 void ReadBias(Fields& body, GatewayRequest& request) {
@@ -164,11 +164,30 @@ absl::StatusOr<std::optional<std::string>> NestedText(const value& part, std::st
 }  // namespace
 
 absl::StatusOr<value> ParseBody(std::string_view body) {
+  if (body.size() / 2 > kMaxBodyValues && base::CountJsonValues(body) > kMaxBodyValues) {
+    return ApiError(413, "body_too_large", "",
+                    absl::StrCat("the request's body has more than ", kMaxBodyValues, " JSON values"));
+  }
   // Read once and dropped: what of it stays in the request is copied.
-  auto parsed = base::ParseJson(body, base::json::make_shared_resource<base::json::monotonic_resource>(body.size()));
+  const auto read = [](std::string_view text) {
+    return base::ParseJson(text, base::json::make_shared_resource<base::json::monotonic_resource>(text.size()));
+  };
+  auto parsed = read(body);
+  if (!parsed.ok()) {
+    if (const auto repaired = base::WithoutLoneSurrogates(body)) parsed = read(*repaired);
+  }
   if (!parsed.ok()) return BadRequest("", absl::StrCat("the request's body is not JSON: ", parsed.status().message()));
   if (!parsed->is_object()) return BadRequest("", "the request's body must be a JSON object");
   return parsed;
+}
+
+bool ReadIds(const value& list, std::vector<int32_t>& ids) {
+  if (!list.is_array() || list.get_array().empty()) return false;
+  for (const value& id : list.get_array()) {
+    if (!id.is_int64() || id.get_int64() < 0 || id.get_int64() > INT32_MAX) return false;
+    ids.push_back(static_cast<int32_t>(id.get_int64()));
+  }
+  return true;
 }
 
 void ReadCommon(const Headers& headers, Fields& body, GatewayRequest& request) {
@@ -178,6 +197,12 @@ void ReadCommon(const Headers& headers, Fields& body, GatewayRequest& request) {
   ReadThread(headers, body, request);
   body.Read("stream", request.stream);
   body.Read("return_token_ids", request.return_token_ids);
+  if (const value* list = body.Get("prompt_token_ids")) {
+    std::vector<int32_t> ids;
+    if (!ReadIds(*list, ids)) body.Wrong("prompt_token_ids", "a list of token ids, at least one");
+    request.prompt_field = "prompt_token_ids";
+    request.raw_prompts.push_back({"", std::move(ids)});
+  }
   body.Read("parallel_tool_calls", request.parallel_tool_calls);
   std::string effort;
   body.Read("reasoning_effort", effort);

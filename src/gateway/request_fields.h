@@ -13,13 +13,18 @@
 
 namespace ingot::gateway {
 
-// A body that is a JSON object.
+// A body that is a JSON object. 413 if it has more values than kMaxBodyValues, which bounds what reading takes of
+// memory: two bytes of a list of numbers become fifty. Half a surrogate pair is read as U+FFFD.
+constexpr size_t kMaxBodyValues = 2'000'000;  // a million token ids and more; a body's bytes have a limit of their own
 absl::StatusOr<base::json::value> ParseBody(std::string_view body);
 
-// model, sampling, limits, stop strings, seed, penalties, logit_bias, stream, token ids, thread and template variables,
-// under every name any dialect has for them: max_tokens = max_completion_tokens = max_output_tokens (the last of these
-// that is there), stop = stop_sequences, metadata.branch, reasoning_effort, chat_template_kwargs.
+// model, sampling, limits, stop strings, seed, penalties, logit_bias, stream, token ids in and out, thread and template
+// variables, under every name any dialect has for them: max_tokens = max_completion_tokens = max_output_tokens (the
+// last of these that is there), stop = stop_sequences, metadata.branch, reasoning_effort, chat_template_kwargs.
 void ReadCommon(const Headers& headers, Fields& body, GatewayRequest& request);
+
+// A list of token ids, at least one; false: it is none.
+bool ReadIds(const base::json::value& list, std::vector<int32_t>& ids);
 
 // All that ReadCommon reads in headers, as one text: equal if, and only if, it reads the same.
 std::string ReadHeaders(const Headers& headers);

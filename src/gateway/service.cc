@@ -98,10 +98,10 @@ class GatewayService final : public v1::Gateway::Service {
 
  private:
   // `write`: false if the client is gone.
-  grpc::Status Stream(grpc::ServerContext* context, Caller caller, const Dialect& dialect, RawRequest raw,
+  grpc::Status Stream(grpc::ServerContext* context, const Caller& caller, const Dialect& dialect, RawRequest raw,
                       const std::function<bool(WireEvent)>& write) {
     auto signal = std::make_shared<Signal>();
-    const auto answer = gateway_.StartAnswer(std::move(caller), dialect, std::move(raw), [signal] { signal->Set(); });
+    const auto answer = gateway_.StartAnswer(caller, dialect, std::move(raw), [signal] { signal->Set(); });
     bool here = true;
     while (here) {
       signal->WaitAndClear(kCancelPoll);

@@ -19,6 +19,29 @@ TEST(JsonTest, TextAfterTheValueIsAnError) { EXPECT_FALSE(ParseJson("{} x").ok()
 
 TEST(JsonTest, DeepNestingIsRefusedNotRecursedInto) { EXPECT_FALSE(ParseJson(std::string(100000, '[')).ok()); }
 
+TEST(JsonTest, CountsValuesWithoutReadingThem) {
+  const std::pair<const char*, size_t> cases[] = {{"1", 1},
+                                                  {"[]", 1},
+                                                  {"[ ]", 1},
+                                                  {"[1]", 2},
+                                                  {"[1, 2, [3]]", 5},
+                                                  {R"({"a": 1, "b": {"c": []}})", 4},
+                                                  {R"(["a,b[{", "\\\"," , {}])", 4}};
+  for (const auto& [text, values] : cases) EXPECT_EQ(CountJsonValues(text), values) << text;
+  EXPECT_GE(CountJsonValues("[1,"), 2u);  // of malformed text: any number
+  EXPECT_GE(CountJsonValues("\"\\"), 1u);
+}
+
+TEST(JsonTest, HalvesOfSurrogatePairsAreReplacedInTheirPlace) {
+  EXPECT_EQ(WithoutLoneSurrogates(R"(["\ud83d"])"), R"(["\ufffd"])");
+  EXPECT_EQ(WithoutLoneSurrogates(R"("\ud83d\ud83d\ude00\uDE00x")"), R"("\ufffd\ud83d\ude00\ufffdx")");
+  EXPECT_EQ(WithoutLoneSurrogates(R"("\ud83d\n")"), R"("\ufffd\n")");
+  EXPECT_EQ(WithoutLoneSurrogates(R"("\ud83)"), std::nullopt);
+  for (const char* sound : {R"("\ud83d\ude00")", R"("\\ud83d")", R"("\u00e9 \\\u0041")", "", "\\", "\"\\u"}) {
+    EXPECT_EQ(WithoutLoneSurrogates(sound), std::nullopt) << sound;
+  }
+}
+
 TEST(JsonTest, DoublesPrintAsPeopleWriteThem) {
   EXPECT_EQ(PrintJson(*ParseJson("[1.0, 0.1, 1e5, 0.0001, 1e300, 3]")), "[1.0,0.1,100000.0,0.0001,1e+300,3]");
 }

@@ -150,6 +150,28 @@ TEST(Answer, TakesTokenIdsForAPromptAndGivesThemBack) {
   EXPECT_EQ(HttpStatusOf(world.Chat(episode.api_key(), body).status), 400);
 }
 
+TEST(Answer, TakesTokenIdsInThePlaceOfAnyDialectsPrompt) {
+  World world([](const auto&) { return Say("ok"); });
+  world.with_admission = world.with_pool = false;
+  const std::vector<int32_t> ids = {256, 104, 105};
+  for (const char* rest : {"", R"(,"messages":[{"role":"user","content":"x"}],"input":"x")"}) {
+    for (const char* dialect : {"chat.completions", "completions", "responses", "messages"}) {
+      const auto outcome =
+          world.Ask(dialect, "key", absl::StrCat(R"({"prompt_token_ids":[256,104,105],"max_tokens":9)", rest, "}"));
+      ASSERT_TRUE(outcome.status.ok()) << dialect << outcome.status;
+      const auto sent = world.engine->requests().back().prompt_ids();
+      EXPECT_EQ(std::vector<int32_t>(sent.begin(), sent.end()), ids) << dialect;
+    }
+  }
+}
+
+TEST(Answer, LooksAtTheKeyBeforeTheBody) {
+  World world([](const auto&) { return Say("ok"); });
+  const auto outcome = world.Ask("chat.completions", "nobody's", "{");
+  EXPECT_EQ(HttpStatusOf(outcome.status), 401);
+  EXPECT_EQ(HttpStatusOf(world.Ask("chat.completions", world.Open().api_key(), "{").status), 400);
+}
+
 TEST(Answer, NamesEveryIdOnceInTheEventsOfAnyDialect) {
   World world([](const auto&) {
     return Say("<think>\nhm\n</think>\n\ngrüße\n<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>");

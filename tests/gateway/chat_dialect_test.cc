@@ -4,6 +4,7 @@
 
 #include "gateway/api_error.h"
 #include "gateway/fakes.h"
+#include "gateway/request_fields.h"
 
 namespace ingot::gateway {
 namespace {
@@ -51,7 +52,7 @@ TEST(ChatRequest, NamesTheFieldAtFault) {
       {"n", "0"},
       {"max_tokens", "0"},
       {"max_tokens", "1e30"},
-      {"stop", "[\"\"]"},
+      {"stop", "[5]"},
       {"stop", "5"},
       {"stream", "1"},
       {"stream_options", "[]"},
@@ -81,6 +82,31 @@ TEST(ChatRequest, NamesTheFieldAtFault) {
         << field << text << ErrorJson(status);
   }
   EXPECT_EQ(HttpStatusOf(Parse("{\"messages\":").status()), 400);
+}
+
+TEST(ChatRequest, TakesAStopThatIsEmptyForNone) {
+  base::json::object body = Body({Msg("user", "hi")});
+  body["stop"] = base::json::array{"", "END"};
+  EXPECT_EQ(Parse(base::PrintJson(body)).value().stop, std::vector<std::string>{"END"});
+  body["stop"] = "";
+  EXPECT_TRUE(Parse(base::PrintJson(body)).value().stop.empty());
+}
+
+// As JavaScript's JSON.stringify writes a string that was cut within an emoji.
+TEST(ChatRequest, ReadsHalfASurrogatePairAsTheReplacementCharacter) {
+  const auto request = Parse(R"({"messages":[{"role":"user","content":"a\ud83d b \ude00 \ud83d\ude00"}]})");
+  ASSERT_TRUE(request.ok()) << request.status();
+  EXPECT_EQ(request->conversation.messages[0].content, "a\uFFFD b \uFFFD \U0001F600");
+}
+
+TEST(ChatRequest, HasNoMoreValuesThanItsMemoryIsMeantFor) {
+  const auto with = [](size_t numbers) {
+    std::string body = R"({"messages":[{"role":"user","content":"hi"}],"more":[1)";
+    for (size_t i = 1; i < numbers; ++i) body += ",1";
+    return body + "]}";
+  };
+  EXPECT_TRUE(Parse(with(kMaxBodyValues - 100)).ok());
+  EXPECT_EQ(HttpStatusOf(Parse(with(kMaxBodyValues)).status()), 413);
 }
 
 TEST(ChatRequest, TakesNullAsMissing) {

@@ -247,7 +247,7 @@ TEST(Dialects, NameTheirOwnFieldsInErrors) {
     EXPECT_EQ(field_of("responses", "input", array{message}, too_long), "input");
     EXPECT_EQ(field_of("completions", "prompt", text.c_str(), too_long), "prompt");
     EXPECT_EQ(field_of("completions", "prompt", array(100, 65), too_long), "prompt");
-    for (const char* dialect : {"chat.completions", "completions"}) {
+    for (const char* dialect : {"chat.completions", "completions", "responses", "messages"}) {
       EXPECT_EQ(field_of(dialect, "prompt_token_ids", array(100, 65), too_long), "prompt_token_ids");
       EXPECT_EQ(field_of(dialect, "prompt_token_ids", array{1 << 30}, ""), "prompt_token_ids");
     }

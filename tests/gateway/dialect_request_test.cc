@@ -76,6 +76,13 @@ TEST(MessagesRequest, JoinsNeighboursOfOneRole) {
   EXPECT_EQ(request->echoed_ids.size(), request->conversation.messages.size());
 }
 
+TEST(MessagesRequest, TakesDevelopersForTheSystemAndNoBlocksForAnEmptyText) {
+  const auto request = Parse("messages", R"({"max_tokens":1,"messages":[{"role":"developer","content":"Be brief."},
+      {"role":"user","content":[]}]})");
+  ASSERT_TRUE(request.ok()) << request.status();
+  EXPECT_EQ(Told(*request), "system: Be brief.\nuser: \n");
+}
+
 // A turn that the client began is not what a template's generation prompt goes on from.
 TEST(MessagesRequest, RefusesAnAnswerThatTheClientBegan) {
   const std::string body =

@@ -206,12 +206,6 @@ class Chat final : public Dialect {
     ReadChoices(body, request);
     ReadLogprobs(body, request);
     ReadFormat(body, "response_format", false, request);
-    std::vector<int32_t> ids;
-    ReadIds(body, "prompt_token_ids", ids);
-    if (!ids.empty()) {
-      request.prompt_field = "prompt_token_ids";
-      request.raw_prompts.push_back({"", std::move(ids)});
-    }
     const base::json::array* tools = body.List("tools", kMaxListed);
     INGOT_RETURN_IF_ERROR(body.status());
     INGOT_RETURN_IF_ERROR(ReadFunctions(body, request));

@@ -73,15 +73,8 @@ class Completions final : public Dialect {
     std::string suffix;
     body.Read("suffix", suffix);
     if (!suffix.empty()) body.Fail(BadRequest("suffix", "'suffix' is not supported: text is only continued"));
-    std::vector<int32_t> ids;
-    ReadIds(body, "prompt_token_ids", ids);
     INGOT_RETURN_IF_ERROR(body.status());
-    if (ids.empty()) {
-      INGOT_RETURN_IF_ERROR(ReadPrompts(body, request));
-    } else {
-      request.prompt_field = "prompt_token_ids";
-      request.raw_prompts.push_back({"", std::move(ids)});
-    }
+    if (request.raw_prompts.empty()) INGOT_RETURN_IF_ERROR(ReadPrompts(body, request));
     INGOT_RETURN_IF_ERROR(CheckRequest(request));
     return request;
   }

@@ -206,12 +206,13 @@ class Turns {
     std::string role;
     fields.Read("role", role);
     INGOT_RETURN_IF_ERROR(fields.status());
+    if (role == "developer") role = "system";
     if (role != "user" && role != "assistant" && role != "system") {
       return BadRequest(path + ".role", absl::StrCat("'", path, ".role' must be \"user\" or \"assistant\""));
     }
     const value* content = fields.Get("content");
     value blocks = array{};
-    if (content != nullptr && content->is_array()) {
+    if (content != nullptr && content->is_array() && !content->get_array().empty()) {
       blocks = *content;
     } else {
       INGOT_ASSIGN_OR_RETURN(const std::string text, ContentText(content, path + ".content", ""));
@@ -273,7 +274,8 @@ class Messages : public Dialect {
 
   absl::StatusOr<GatewayRequest> Parse(const RawRequest& raw) const override {
     INGOT_ASSIGN_OR_RETURN(GatewayRequest request, Read(raw));
-    if (request.conversation.messages.back().role != "assistant") return request;
+    const auto& read = request.conversation.messages;
+    if (read.empty() || read.back().role != "assistant" || !request.raw_prompts.empty()) return request;
     return BadRequest("messages",
                       "'messages' ends with an assistant's turn: an answer that the client began is not "
                       "supported, the last message must be the user's");
@@ -295,13 +297,13 @@ class Messages : public Dialect {
       INGOT_RETURN_IF_ERROR(ReadTool((*tools)[i], absl::StrCat("tools[", i, "]"), request));
     }
     INGOT_RETURN_IF_ERROR(ReadToolChoice(body, request));
-    if (messages == nullptr || messages->empty()) {
+    if ((messages == nullptr || messages->empty()) && request.raw_prompts.empty()) {
       return BadRequest("messages", "'messages' must have at least one message");
     }
     ConversationBuilder builder(request);
     INGOT_RETURN_IF_ERROR(ReadSystem(body, builder));
     Turns turns(builder);
-    for (size_t i = 0; i < messages->size(); ++i) {
+    for (size_t i = 0; messages != nullptr && i < messages->size(); ++i) {
       INGOT_RETURN_IF_ERROR(turns.Read((*messages)[i], absl::StrCat("messages[", i, "]")));
     }
     turns.End();

@@ -57,20 +57,6 @@ void ReadChoices(Fields& body, GatewayRequest& request) {
   body.Fail(options.status());
 }
 
-bool ReadIds(const value& list, std::vector<int32_t>& ids) {
-  if (!list.is_array() || list.get_array().empty()) return false;
-  for (const value& id : list.get_array()) {
-    if (!id.is_int64() || id.get_int64() < 0 || id.get_int64() > INT32_MAX) return false;
-    ids.push_back(static_cast<int32_t>(id.get_int64()));
-  }
-  return true;
-}
-
-void ReadIds(Fields& body, std::string_view name, std::vector<int32_t>& ids) {
-  const value* list = body.Get(name);
-  if (list != nullptr && !ReadIds(*list, ids)) body.Wrong(name, "a list of token ids, at least one");
-}
-
 absl::Status ReadToolChoice(Fields& body, GatewayRequest& request) {
   const value* choice = body.Get("tool_choice");
   if (choice == nullptr) return absl::OkStatus();

@@ -14,9 +14,6 @@ constexpr size_t kMaxListed = 1 << 20;  // messages or items; a body's size boun
 
 // n and stream_options.
 void ReadChoices(Fields& body, GatewayRequest& request);
-// A list of token ids.
-void ReadIds(Fields& body, std::string_view name, std::vector<int32_t>& ids);
-bool ReadIds(const base::json::value& list, std::vector<int32_t>& ids);  // false: it is none
 
 // tool_choice: a mode, {"type":T,"name":...} or {"type":T,T:{"name":...}}, or the same for several under allowed_tools.
 absl::Status ReadToolChoice(Fields& body, GatewayRequest& request);

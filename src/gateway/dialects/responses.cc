@@ -293,8 +293,9 @@ class Responses final : public Dialect {
     }
     INGOT_RETURN_IF_ERROR(ReadToolChoice(body, request));
     INGOT_RETURN_IF_ERROR(ReadInput(body, request));
-    if (request.conversation.messages.empty())
+    if (request.conversation.messages.empty() && request.raw_prompts.empty()) {
       return BadRequest("input", "'input' must be a string or a list of items");
+    }
     for (const char* name : kRepeated) {
       if (const value* field = body.Get(name)) request.repeated[name] = *field;
     }
