@@ -32,9 +32,11 @@ struct ServeArgs {
   int rollout_port = -1;    // token ids in and out over gRPC (proto/rollout.proto), for the gateways of runs; 0: a free
                             // one, -1: not offered
   std::string chat_format;  // empty: what the folder says
-  std::string script;       // file of what calls sample instead of drawing (gateway/script.h); empty: they draw
-  std::string record;       // folder that keeps every call (served_record.h); empty: none is kept
-  int threads = 0;          // 0: all cores
+  int max_tokens = 0;       // of an answer; 0: as many as the context has room for
+  int64_t kv_cache_tokens = 65536;  // also bounds the context
+  std::string script;               // file of what calls sample instead of drawing (gateway/script.h); empty: they draw
+  std::string record;               // folder that keeps every call (served_record.h); empty: none is kept
+  int threads = 0;                  // 0: all cores
   std::string device = "auto";
 };
 int Serve(const ServeArgs& args);

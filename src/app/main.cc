@@ -135,6 +135,16 @@ int main(int argc, char** argv) {
   serve->add_option("--chat-format", serve_args.chat_format, "chat format; default: what the folder says");
   serve->add_option("--script", serve_args.script, "a scripted model: JSON lines that say what each call samples");
   serve->add_option("--record", serve_args.record, "folder that keeps every call, and what the engine was asked");
+  serve
+      ->add_option("--max-tokens", serve_args.max_tokens,
+                   "tokens of an answer, at most; 0: as many as the context has room for")
+      ->check(CLI::Range(0, 1 << 30))
+      ->capture_default_str();
+  serve
+      ->add_option("--kv-cache-tokens", serve_args.kv_cache_tokens,
+                   "size of the KV cache; a request and its answer have to fit into it")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   serve->add_option("--threads", serve_args.threads, "compute threads; 0: all cores")
       ->check(CLI::Range(0, 4096))
       ->capture_default_str();

@@ -1,7 +1,9 @@
 // `ingot serve`: gateway and engine alone, as one would serve a model.
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <limits>
 #include <thread>
 
 #include "app/commands.h"
@@ -29,6 +31,12 @@ absl::StatusOr<std::shared_ptr<gateway::ScriptedModel>> LoadScript(const std::st
   return script;
 }
 
+// The model's, as far as the KV cache holds it: what a client may ask for then always fits.
+int32_t ContextOf(const model::ModelConfig& shape, const rollout::EngineOptions& options) {
+  const int64_t room = options.kv_cache_tokens / options.kv_block_tokens * options.kv_block_tokens;
+  return static_cast<int32_t>(std::min(shape.max_position_embeddings, room));
+}
+
 struct ServedModel {
   TextParts text;
   model::ModelConfig shape;
@@ -36,10 +44,11 @@ struct ServedModel {
 };
 
 absl::StatusOr<ServedModel> LoadModel(const std::string& dir, const std::string& chat_format,
-                                      const rollout::EngineOptions& options, const DeviceChoice& device) {
+                                      rollout::EngineOptions options, const DeviceChoice& device) {
   ServedModel model;
   INGOT_ASSIGN_OR_RETURN(model.text, LoadTextParts(dir, chat_format));
   INGOT_ASSIGN_OR_RETURN(model.shape, model::ModelConfig::FromFile(dir + "/config.json"));
+  options.context_length = ContextOf(model.shape, options);
   INGOT_ASSIGN_OR_RETURN(const std::shared_ptr<const weights::Snapshot> snapshot, LoadSnapshot(dir, 0));
   rollout::Engine::Parts parts;
   INGOT_ASSIGN_OR_RETURN(parts.runner, rollout::NewTorchRunner(model.shape, options, device.torch_name));
@@ -87,6 +96,8 @@ absl::StatusOr<int> ServeOrError(const ServeArgs& args) {
   INGOT_ASSIGN_OR_RETURN(const DeviceChoice device, OpenDevice(args.device));
   rollout::EngineOptions options;
   options.threads = args.threads > 0 ? args.threads : static_cast<int>(std::thread::hardware_concurrency());
+  options.kv_cache_tokens = args.kv_cache_tokens;
+  INGOT_RETURN_IF_ERROR(options.Validate());
   INGOT_ASSIGN_OR_RETURN(const ServedModel model, LoadModel(args.model_dir, args.chat_format, options, device));
 
   gateway::GatewayOptions gateway_options;
@@ -94,6 +105,8 @@ absl::StatusOr<int> ServeOrError(const ServeArgs& args) {
   if (gateway_options.model_name.empty()) {
     gateway_options.model_name = std::filesystem::absolute(args.model_dir + "/").parent_path().filename().string();
   }
+  // Without a limit of its own an answer ends where the model's context does.
+  gateway_options.max_new_tokens = args.max_tokens > 0 ? args.max_tokens : std::numeric_limits<int32_t>::max();
   gateway::GatewayParts gateway_parts;
   gateway_parts.engine = model.engine;
   gateway_parts.tokenizer = model.text.tokenizer;
@@ -125,9 +138,9 @@ absl::StatusOr<int> ServeOrError(const ServeArgs& args) {
   }
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<gateway::HttpServer> http, std::move(started));
   INGOT_ASSIGN_OR_RETURN(std::unique_ptr<GrpcServer> tokens, ServeTokens(args, *model.engine));
-  std::printf("serving %s (%.1fM parameters, %d threads, %s) at %s/v1", gateway_options.model_name.c_str(),
-              static_cast<double>(model.shape.ParameterCount()) * 1e-6, options.threads, device.torch_name.c_str(),
-              http->url().c_str());
+  std::printf("serving %s (%.1fM parameters, a context of %d tokens, %d threads, %s) at %s/v1",
+              gateway_options.model_name.c_str(), static_cast<double>(model.shape.ParameterCount()) * 1e-6,
+              ContextOf(model.shape, options), options.threads, device.torch_name.c_str(), http->url().c_str());
   for (const gateway::ModelOptions& also : gateway_options.models) std::printf(", also %s", also.name.c_str());
   if (tokens != nullptr) std::printf(", token ids at %s:%d", args.host.c_str(), tokens->port());
   std::printf("\n");
