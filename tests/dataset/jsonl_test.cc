@@ -69,7 +69,7 @@ TEST(JsonlTest, LinesLongerThanAChunkAreWhole) {
 
 TEST(JsonlTest, FilesThatCannotBeReadAreNamed) {
   EXPECT_EQ(LoadTasks("/nowhere/tasks.jsonl").status().code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(LoadTasks(testing::TempDir()).status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(LoadTasks(testing::TempDir()).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(LoadTasks("/nowhere/tasks.jsonl").status().message()), HasSubstr("/nowhere/tasks.jsonl"));
 }
 
