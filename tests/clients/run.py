@@ -436,7 +436,7 @@ def run_case(name, binary, model, cache):
     if code != 0:
         wrong.append(f"the client ended with {code}")
     encoded, prompt_tokens = figures["encoded"]
-    print(f"{name:34} {'ok' if not wrong else 'FAILED':7} calls {figures['completed']}  "
+    print(f"{name:40} {'ok' if not wrong else 'FAILED':7} calls {figures['completed']}  "
           f"continued {figures['spliced']} of {could}  forks {figures['forks']}  "
           f"prompt tokens encoded anew {encoded}/{prompt_tokens} ({encoded / max(1, prompt_tokens):.0%})  "
           f"prompts recorded otherwise {differing}", flush=True)
@@ -477,7 +477,7 @@ def opencode_training(binary, source, cache):
             mismatch = row.get("mismatch/logprob_abs_diff_max")
             if mismatch is None or mismatch > 1e-5:
                 wrong.append(f"step {row['step']}: mismatch {mismatch}, {row['mismatch/probe_tokens']:.0f} probe tokens")
-        print(f"{'opencode_training':34} {'ok' if not wrong else 'FAILED':7} {steps} steps, batches {batches}, "
+        print(f"{'opencode_training':40} {'ok' if not wrong else 'FAILED':7} {steps} steps, batches {batches}, "
               f"{sum(row['batch/calls'] for row in rows):.0f} calls, "
               f"{sum(row['batch/loss_tokens'] for row in rows):.0f} tokens trained, as the pool has them", flush=True)
         return not wrong, "; ".join(wrong)
@@ -507,7 +507,7 @@ def main():
                     failed.append(name)
             except Skip as reason:
                 required = options.require and name != "claude_code"
-                print(f"{name:34} {'FAILED:' if required else 'skipped:'} {reason}")
+                print(f"{name:40} {'FAILED:' if required else 'skipped:'} {reason}")
                 if required:
                     failed.append(name)
     print(f"clients: {'all passed' if not failed else 'failed: ' + ' '.join(failed)}")
