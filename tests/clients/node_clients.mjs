@@ -162,31 +162,47 @@ async function anthropic({ stream, malformed, unclosed, long, abort }) {
   await converse(turn, malformed ? MALFORMED_RESULTS.map((result) => (result === NO_JSON ? NO_CITY : result)) : RESULTS);
 }
 
-async function aiSdk(model) {
-  const { generateText, streamText, tool, stepCountIs } = await import("ai");
+async function aiSdk(model, { malformed, long, abort }) {
+  const { streamText, tool, stepCountIs } = await import("ai");
   const { z } = await import("zod");
   const weather = tool({ description: "of a city", inputSchema: z.object({ city: z.string() }),
                          execute: async ({ city }) => WEATHER[city] });
-  const result = streamText({ model, prompt: QUESTION, tools: { weather }, stopWhen: stepCountIs(5) });
+  if (long || abort) {
+    return goOn(async function* (messages) {
+      const controller = new AbortController();
+      try {
+        yield* streamText({ model, messages, abortSignal: controller.signal }).textStream;
+      } finally {
+        controller.abort();
+      }
+    }, (text) => text, abort);
+  }
+  const result = streamText({ model, prompt: QUESTION, tools: { weather }, stopWhen: stepCountIs(10) });
   const text = await result.text;
   check(text === ANSWER, text);
+  const found = (await result.steps).flatMap(({ content, toolCalls }) => toolCalls.map(({ toolCallId }) => {
+    const { output, error } = content.find((part) => part.toolCallId === toolCallId && part.type !== "tool-call");
+    return output ?? (/JSON parsing failed/.test(error) ? NO_JSON : /unavailable tool/.test(error) ? NO_TOOL : error);
+  }));
+  const expected = malformed ? MALFORMED_RESULTS : RESULTS;
+  check(JSON.stringify(found) === JSON.stringify(expected), { found, expected });
 }
 
 const cases = {
   openai_node: openai,
   openai_node_responses: responses,
   anthropic_ts: anthropic,
-  ai_sdk_chat: async () => {
+  ai_sdk_chat: async (how) => {
     const { createOpenAICompatible } = await import("@ai-sdk/openai-compatible");
-    await aiSdk(createOpenAICompatible({ name: "ingot", baseURL: url + "/v1", apiKey: "key-ai-chat" })("ingot"));
+    await aiSdk(createOpenAICompatible({ name: "ingot", baseURL: url + "/v1", apiKey: "key-ai-chat" })("ingot"), how);
   },
-  ai_sdk_responses: async () => {
+  ai_sdk_responses: async (how) => {
     const { createOpenAI } = await import("@ai-sdk/openai");
-    await aiSdk(createOpenAI({ baseURL: url + "/v1", apiKey: "key-ai-responses" }).responses("ingot"));
+    await aiSdk(createOpenAI({ baseURL: url + "/v1", apiKey: "key-ai-responses" }).responses("ingot"), how);
   },
-  ai_sdk_anthropic: async () => {
+  ai_sdk_anthropic: async (how) => {
     const { createAnthropic } = await import("@ai-sdk/anthropic");
-    await aiSdk(createAnthropic({ baseURL: url + "/v1", apiKey: "key-ai-anthropic" })("ingot"));
+    await aiSdk(createAnthropic({ baseURL: url + "/v1", apiKey: "key-ai-anthropic" })("ingot"), how);
   },
 };
 let base = name;

@@ -1,6 +1,8 @@
 """The Python clients of run.py: python_clients.py CASE URL. Each has the same conversation with the scripted model: one
 call of a tool, two at once, an answer. A case may end with how it is held: _stream, and what is scripted: _malformed
 or _unclosed calls, a _long answer that streams, or one that the client leaves (_abort)."""
+import asyncio
+import contextlib
 import json
 import sys
 import time
@@ -175,7 +177,7 @@ def anthropic_python(stream=False, malformed=False, unclosed=False, long=False, 
              if malformed else RESULTS)
 
 
-def langchain():
+def langchain(stream=False, malformed=False, long=False, abort=False):
     from langchain_core.messages import HumanMessage, ToolMessage
     from langchain_core.tools import tool
     from langchain_openai import ChatOpenAI
@@ -185,16 +187,27 @@ def langchain():
         """of a city"""
         return WEATHER[city]
 
-    model = ChatOpenAI(model="ingot", base_url=url + "/v1", api_key="key-langchain").bind_tools([weather])
+    model = ChatOpenAI(model="ingot", base_url=url + "/v1", api_key="key-langchain")
+    if long or abort:
+        return go_on(lambda history: contextlib.closing(model.stream(history)),
+                     lambda chunks: (chunk.content for chunk in chunks), abort)
+    model = model.bind_tools([weather])
     messages = [HumanMessage(QUESTION)]
-    for _ in range(5):
-        message = model.invoke(messages)
-        if not message.tool_calls:
-            return check(message.content == ANSWER, message)
+
+    def turn(results, stream):
+        messages.extend(ToolMessage(result, tool_call_id=key) for key, result in results)
+        if stream:
+            first, *rest = model.stream(messages)
+            message = sum(rest, first)
+        else:
+            message = model.invoke(messages)
         messages.append(message)
-        for tool_call in message.tool_calls:
-            messages.append(ToolMessage(weather.invoke(tool_call["args"]), tool_call_id=tool_call["id"]))
-    check(False, "no answer")
+        return [(made["id"], made["name"], made["args"])
+                for made in message.tool_calls + message.invalid_tool_calls], message.content
+
+    if malformed and stream:  # the library closes what is not closed: one city is whole then, one is not
+        return converse(turn, stream, [NO_JSON, NO_TOOL, "cold", "warm", NO_CITY])
+    converse(turn, stream, MALFORMED_RESULTS if malformed else RESULTS)
 
 
 def expect_error(kind, http, call, **fields):
@@ -272,19 +285,51 @@ def anthropic_python_errors():
         check("prompt is too long" in error.body["error"]["message"], error)
 
 
-def openai_agents():
+def openai_agents(stream=False, malformed=False, long=False, abort=False, kind="OpenAIChatCompletionsModel"):
+    import agents
     import openai
-    from agents import Agent, OpenAIChatCompletionsModel, Runner, function_tool
 
-    @function_tool
+    @agents.function_tool
     def weather(city: str) -> str:
         """of a city"""
         return WEATHER[city]
 
     client = openai.AsyncOpenAI(base_url=url + "/v1", api_key="key-agents")
-    agent = Agent(name="weather", tools=[weather], model=OpenAIChatCompletionsModel("ingot", client))
-    result = Runner.run_sync(agent, QUESTION)
-    check(result.final_output == ANSWER, result)
+    agent = agents.Agent(name="weather", tools=[] if long or abort else [weather],
+                         model=getattr(agents, kind)("ingot", client))
+    # By default a call of no tool ends the run with an error.
+    config = agents.RunConfig(tool_not_found_behavior="return_error_to_model")
+    loop = asyncio.new_event_loop()
+
+    async def read(items, leaves=False):
+        """A streamed run and its text."""
+        run, text = agents.Runner.run_streamed(agent, items, run_config=config), ""
+        async for event in run.stream_events():
+            if event.type == "raw_response_event" and event.data.type == "response.output_text.delta":
+                text += event.data.delta
+                if leaves and len(text) >= KEPT:
+                    run.cancel()
+        return run, text
+
+    def texts(history):
+        yield loop.run_until_complete(read(history, leaves=abort and len(history) == 1))[1]
+
+    if long or abort:
+        return go_on(lambda history: contextlib.closing(texts(history)), lambda texts: texts, abort)
+    if stream:
+        run, text = loop.run_until_complete(read(QUESTION))
+        check(text.endswith(ANSWER), text)
+    else:
+        run = loop.run_until_complete(agents.Runner.run(agent, QUESTION, run_config=config))
+    check(run.final_output == ANSWER, run)
+    found = [item["output"] for item in run.to_input_list() if item.get("type") == "function_call_output"]
+    no_json = "An error occurred while running the tool. Please try again."
+    expected = [no_json, "Tool 'no_such_tool' not found.", no_json, "warm", no_json] if malformed else RESULTS
+    check(found == expected, f"{found}, expected {expected}")
+
+
+def openai_agents_responses(**how):
+    openai_agents(kind="OpenAIResponsesModel", **how)
 
 
 if __name__ == "__main__":

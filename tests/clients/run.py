@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Drives real agent programs and client libraries, as published and unchanged, against `ingot serve --script`.
 
-    run.py BINARY [--cache DIR] [CASE ...]        `make test-agents`; all cases by default
+    run.py BINARY [--cache DIR] [--require] [CASE ...]        `make test-agents`; all cases by default
 
 Installs them from npm and PyPI into the cache folder (first time only). Each case has a script of what the model
 samples, and the numbers that must come out: calls answered, calls that went on from their predecessor's sampled ids out
 of those that could, forks by cause, prompt tokens that were encoded anew out of all. No call may be recorded with
 another prompt than the engine got. The case opencode_training lets OpenCode train a model instead. A client that cannot
-be installed is reported as skipped, with the reason.
+be installed is reported as skipped, with the reason; with --require that is a failure, but of claude_code, whose
+licence no test can accept.
 """
 import argparse
 import json
@@ -40,18 +41,28 @@ class Cache:
     def __init__(self, folder):
         self.folder = folder
         self.python = folder / "venv" / "bin" / "python"
+        self.installed = folder / "venv" / "installed"  # what pip has installed, once it has all of it
         folder.mkdir(parents=True, exist_ok=True)
 
+    def has_python(self):
+        return self.installed.exists() and self.installed.read_text() == " ".join(PIP)
+
+    def has_node(self):
+        return all((self.folder / "node_modules" / name).exists() for name in NPM)
+
     def install(self):
-        if not self.python.exists():
+        if not self.has_python():
             print(f"installing from PyPI into {self.folder}: {' '.join(PIP)}", flush=True)
-            sh([sys.executable, "-m", "venv", str(self.folder / "venv")])
-            code, output = sh([str(self.python), "-m", "pip", "install", "-q", *PIP], timeout=1200)
-            if code != 0:
+            code, output = sh([sys.executable, "-m", "venv", str(self.folder / "venv")])
+            if code == 0:
+                code, output = sh([str(self.python), "-m", "pip", "install", "-q", *PIP], timeout=1200)
+            if code == 0:
+                self.installed.write_text(" ".join(PIP))
+            else:
                 print(output[-2000:])
         if shutil.which("npm") is None:
             print("npm is not installed: the Node clients are skipped")
-        elif any(not (self.folder / "node_modules" / name).exists() for name in NPM):
+        elif not self.has_node():
             print(f"installing from npm into {self.folder}: {' '.join(NPM)}", flush=True)
             (self.folder / "package.json").write_text('{"private": true, "type": "module"}')
             code, output = sh(["npm", "install", "--no-audit", "--no-fund", *NPM], timeout=1200, cwd=self.folder)
@@ -140,15 +151,14 @@ WEATHER = [call("weather", city="Paris"), {"tool_calls": [{"name": "weather", "a
 
 
 def python_client(cache, server, folder, name):
-    if not cache.python.exists():
+    if not cache.has_python():
         raise Skip("the Python clients are not installed")
-    code, output = sh([str(cache.python), str(HERE / "python_clients.py"), name, server.url], cwd=folder, timeout=120,
-                      env={**os.environ, "OPENAI_API_KEY": f"key-{name}", "OPENAI_AGENTS_DISABLE_TRACING": "1"})
-    return code, output
+    return sh([str(cache.python), str(HERE / "python_clients.py"), name, server.url], cwd=folder, timeout=120,
+              env={**os.environ, "OPENAI_API_KEY": f"key-{name}", "OPENAI_AGENTS_DISABLE_TRACING": "1"})
 
 
 def node_client(cache, server, folder, name):
-    if not (cache.folder / "node_modules").exists():
+    if not cache.has_node():
         raise Skip("the Node clients are not installed")
     script = cache.folder / "node_clients.mjs"
     shutil.copy(HERE / "node_clients.mjs", script)
@@ -164,12 +174,13 @@ def library_case(client, name, script, **expected):
 
 # Streams, a call, two calls at once, an answer: the same conversation in every library.
 for _name in ("openai_python", "openai_python_stream", "openai_python_responses", "anthropic_python",
-              "anthropic_python_stream", "langchain"):
+              "anthropic_python_stream", "langchain", "langchain_stream"):
     library_case(python_client, _name, WEATHER, completed=3, spliced=2, could=2, forks={}, encoded=(648, 2060))
 for _name in ("openai_node", "openai_node_stream", "openai_node_responses", "anthropic_ts", "anthropic_ts_stream"):
     library_case(node_client, _name, WEATHER, completed=3, spliced=2, could=2, forks={}, encoded=(648, 2060))
 # These write the tool's schema themselves.
-library_case(python_client, "openai_agents", WEATHER, completed=3, spliced=2, could=2, forks={}, encoded=0.4)
+for _name in ("openai_agents", "openai_agents_stream", "openai_agents_responses", "openai_agents_responses_stream"):
+    library_case(python_client, _name, WEATHER, completed=3, spliced=2, could=2, forks={}, encoded=0.4)
 for _name in ("ai_sdk_chat", "ai_sdk_responses", "ai_sdk_anthropic"):
     library_case(node_client, _name, WEATHER, completed=3, spliced=2, could=2, forks={}, encoded=0.4)
 
@@ -181,12 +192,24 @@ NOT_CLOSED = {"output": '<tool_call>\n{"name": "weather", "arguments": {"city": 
 HALF = {"output": 'I look.\n<tool_call>\n{"name": "weather", "arguments": {"city": "Rome"}}\n</tool_call>\n'
                   '<tool_call>\n{"name": "weather", "arguments": {"city": "Os'}
 MALFORMED = [NOT_JSON, NO_TOOL, NOT_CLOSED, HALF, WEATHER[-1]]
-for _name in ("openai_python", "openai_python_stream", "openai_python_responses", "anthropic_python"):
+for _name in ("openai_python", "openai_python_stream", "openai_python_responses", "anthropic_python", "langchain"):
     library_case(python_client, _name + "_malformed", MALFORMED, completed=5, spliced=4, could=4, forks={},
                  encoded=(787, 4015), malformed=3)
 for _name in ("openai_node", "openai_node_stream", "openai_node_responses", "anthropic_ts"):
     library_case(node_client, _name + "_malformed", MALFORMED, completed=5, spliced=4, could=4, forks={},
                  encoded=(787, 4015), malformed=3)
+
+# These answer the calls themselves, in words that change with their version.
+for _name in ("openai_agents", "openai_agents_stream", "openai_agents_responses", "openai_agents_responses_stream"):
+    library_case(python_client, _name + "_malformed", MALFORMED, completed=5, spliced=4, could=4, forks={}, encoded=0.3,
+                 malformed=3)
+# The AI SDK sends {} for arguments that it could not parse. The first turn is such a one: nothing before it goes on.
+for _name in ("ai_sdk_chat", "ai_sdk_responses", "ai_sdk_anthropic"):
+    library_case(node_client, _name + "_malformed", MALFORMED, completed=5, spliced=3, could=3,
+                 forks={"arguments_changed": 3}, encoded=0.6, malformed=3)
+# LangChain closes a streamed call that is not closed, and one that is cut, and sends them back so.
+library_case(python_client, "langchain_stream_malformed", MALFORMED, completed=5, spliced=4, could=4,
+             forks={"arguments_changed": 2}, encoded=(1109, 3984), malformed=3)
 
 # The stream helpers of Anthropic's libraries raise where arguments are not JSON, so that there is nothing to send back,
 # and close a call that is not closed: it comes back with other arguments than the model wrote.
@@ -198,17 +221,16 @@ library_case(node_client, "anthropic_ts_stream_unclosed", UNCLOSED, completed=3,
 
 # A stream of nearly as many tokens as a call may have, with characters of several bytes, and a turn behind it.
 LONG = "\n".join(f"{line:03}: grüße 日本語 😀" for line in range(140))
-# The client leaves after 300 characters and goes on with those.
-for _name in ("openai_python", "openai_python_responses", "anthropic_python"):
-    library_case(python_client, _name + "_long", [{"content": LONG}, WEATHER[-1]], completed=2, spliced=1, could=1,
-                 forks={}, encoded=(63, 4020))
-    library_case(python_client, _name + "_abort", [{"content": LONG}, WEATHER[-1]], completed=1, aborted=1, spliced=1,
-                 could=1, forks={}, encoded=0.2)
-for _name in ("openai_node", "openai_node_responses", "anthropic_ts"):
-    library_case(node_client, _name + "_long", [{"content": LONG}, WEATHER[-1]], completed=2, spliced=1, could=1,
-                 forks={}, encoded=(63, 4020))
-    library_case(node_client, _name + "_abort", [{"content": LONG}, WEATHER[-1]], completed=1, aborted=1, spliced=1,
-                 could=1, forks={}, encoded=0.2)
+for _client, _names in {python_client: ("openai_python", "openai_python_responses", "anthropic_python", "langchain",
+                                        "openai_agents", "openai_agents_responses"),
+                        node_client: ("openai_node", "openai_node_responses", "anthropic_ts", "ai_sdk_chat",
+                                      "ai_sdk_responses", "ai_sdk_anthropic")}.items():
+    for _name in _names:
+        library_case(_client, _name + "_long", [{"content": LONG}, WEATHER[-1]], completed=2, spliced=1, could=1,
+                     forks={}, encoded=(63, 4020))
+        # The client leaves after 300 characters and goes on with those, and what else came with them.
+        library_case(_client, _name + "_abort", [{"content": LONG}, WEATHER[-1]], completed=1, aborted=1, spliced=1,
+                     could=1, forks={}, encoded=0.2)
 
 # Faults: what the libraries raise for each. None is answered, and none is tried again.
 for _name, _faults in (("openai_python_errors", 35), ("anthropic_python_errors", 18)):
@@ -216,7 +238,33 @@ for _name, _faults in (("openai_python_errors", 35), ("anthropic_python_errors",
                  failed=_faults)
 
 
-def run_codex(cache, server, folder):
+# Agent programs. Each makes files with the shell, and its exit code counts only if they are there. Their prompts change
+# with their version, the system and the day: the share that is encoded anew has a bound.
+MAKE, READ = "echo hi > made.txt", "cat made.txt"
+ANSWERED = {"content": "Made made.txt.", "repeat": True}
+
+
+def agent_case(agent, name, script, *settings, **expected):
+    def run(cache, server, folder):
+        code, output = agent(cache, server, folder, *settings)
+        for line in script if code == 0 else ():
+            for file in re.findall(r"> (\w+\.txt)", json.dumps(line)):
+                if not (folder / file).exists() or (folder / file).read_text() != "hi\n":
+                    code, output = 1, f"{output}\n{file} was not made"
+            if line.get("tools", True) and line.get("content", "") not in output:
+                code, output = 1, f"{output}\nnot shown whole: {line['content'][:50]}"
+        return code, output
+    run.__name__ = name
+    case(script, **expected)(run)
+
+
+def parallel(run):
+    """Turns of an agent whose shell is called by `run`(command): two calls at once, and two again."""
+    both = lambda *commands: {"tool_calls": [made for command in commands for made in run(command)["tool_calls"]]}
+    return [both(MAKE, "echo hi > also.txt"), both(READ, "cat also.txt")]
+
+
+def codex(cache, server, folder):
     home = folder / "codex"
     home.mkdir()
     (home / "config.toml").write_text(f"""model = "ingot"
@@ -227,135 +275,124 @@ base_url = "{server.url}/v1"
 env_key = "INGOT_KEY"
 wire_api = "responses"
 """)
-    code, output = sh([cache.node("codex"), "exec", "--skip-git-repo-check",
-                       "--dangerously-bypass-approvals-and-sandbox", "make the file made.txt"], cwd=folder, timeout=180,
-                      env={**os.environ, "CODEX_HOME": str(home), "INGOT_KEY": "key-codex"})
-    if code == 0 and (folder / "made.txt").read_text() != "hi\n":
-        return 1, output + "\nmade.txt was not made"
-    return code, output
+    return sh([cache.node("codex"), "exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox",
+               "make the file made.txt"], cwd=folder, timeout=180,
+              env={**os.environ, "CODEX_HOME": str(home), "INGOT_KEY": "key-codex"})
 
 
-CODEX = [call("exec_command", cmd="echo hi > made.txt"), call("exec_command", cmd="cat made.txt"),
-         {"content": "Made made.txt.", "repeat": True}]
+def exec_command(command):
+    return call("exec_command", cmd=command)
 
 
-@case(CODEX, completed=3, spliced=2, could=2, forks={}, encoded=0.5)
-def codex(cache, server, folder):
-    return run_codex(cache, server, folder)
-
-
+agent_case(codex, "codex", [exec_command(MAKE), exec_command(READ), ANSWERED], completed=3, spliced=2, could=2, forks={},
+           encoded=0.5)
+agent_case(codex, "codex_parallel", [*parallel(exec_command), ANSWERED], completed=3, spliced=2, could=2, forks={},
+           encoded=0.5)
+agent_case(codex, "codex_long", [{"content": LONG, **exec_command(MAKE)}, ANSWERED], completed=2, spliced=1, could=1,
+           forks={}, encoded=0.6)
 # It answers malformed calls and sends them back as it got them.
-@case([CODEX[0], {"tool_calls": [{"name": "exec_command", "arguments": '{"cmd": cat made.txt}'}]},
-       call("no_such_tool", a=1), {"output": '<tool_call>\n{"name": "exec_command", "arguments": {"cmd": "ls"'},
-       CODEX[-1]], completed=5, spliced=4, could=4, forks={}, encoded=0.4, malformed=2)
-def codex_malformed(cache, server, folder):
-    return run_codex(cache, server, folder)
+agent_case(codex, "codex_malformed",
+           [exec_command(MAKE), {"tool_calls": [{"name": "exec_command", "arguments": '{"cmd": cat made.txt}'}]},
+            call("no_such_tool", a=1), {"output": '<tool_call>\n{"name": "exec_command", "arguments": {"cmd": "ls"'},
+            ANSWERED], completed=5, spliced=4, could=4, forks={}, encoded=0.4, malformed=2)
 
 
-def opencode(cache, server, folder, package, base):
+def opencode(cache, server, folder, package):
     home = folder / "home"
     home.mkdir()
     (folder / "opencode.json").write_text(json.dumps({
         "$schema": "https://opencode.ai/config.json", "model": "ingot/ingot", "small_model": "ingot/ingot",
         "provider": {"ingot": {"npm": package, "name": "Ingot", "models": {"ingot": {"name": "ingot"}},
-                               "options": {"baseURL": server.url + base, "apiKey": "key-opencode"}}}}))
-    code, output = sh([cache.node("opencode"), "run", "make the file made.txt"], cwd=folder, timeout=240,
-                      env={**os.environ, "HOME": str(home), "PWD": str(folder)})
-    if code == 0 and not (folder / "made.txt").exists():
-        return 1, output + "\nmade.txt was not made"
-    return code, output
+                               "options": {"baseURL": server.url + "/v1", "apiKey": "key-opencode"}}}}))
+    return sh([cache.node("opencode"), "run", "make the file made.txt"], cwd=folder, timeout=240,
+              env={**os.environ, "HOME": str(home), "PWD": str(folder)})
 
 
-# Turns of the agent. The title of the session is a conversation of its own, asked for at the same time: the later of the
-# two is a fork, unless it begins before the other one has ended.
-OPENCODE = [{"content": "Making a file", "tools": False, "repeat": True},
-            call("bash", command="echo hi > made.txt", description="Makes the file"),
-            call("bash", command="cat made.txt", description="Reads the file"),
-            {"content": "Made made.txt.", "repeat": True}]
+def opencode_bash(command):
+    return call("bash", command=command, description="Runs it")
 
 
-@case(OPENCODE, completed=4, spliced=2, could=2, forks=({"new_conversation": 1}, {}), encoded=0.6)
-def opencode_chat(cache, server, folder):
-    return opencode(cache, server, folder, "@ai-sdk/openai-compatible", "/v1")
+def opencode_case(name, package, turns, forks=None, **expected):
+    # The title of the session is a conversation of its own, asked for at the same time: the later of the two is a fork,
+    # unless it begins before the other one has ended.
+    title = {"content": "Making a file", "tools": False, "repeat": True}
+    agent_case(opencode, name, [title, *turns, ANSWERED], package,
+               forks=({"new_conversation": 1, **(forks or {})}, forks or {}), encoded=0.6, **expected)
 
 
-@case(OPENCODE, completed=4, spliced=2, could=2, forks=({"new_conversation": 1}, {}), encoded=0.6)
-def opencode_responses(cache, server, folder):
-    return opencode(cache, server, folder, "@ai-sdk/openai", "/v1")
+for _name, _package in {"chat": "@ai-sdk/openai-compatible", "responses": "@ai-sdk/openai",
+                        "messages": "@ai-sdk/anthropic"}.items():
+    opencode_case(f"opencode_{_name}", _package, [opencode_bash(MAKE), opencode_bash(READ)], completed=4, spliced=2,
+                  could=2)
+    opencode_case(f"opencode_parallel_{_name}", _package, parallel(opencode_bash), completed=4, spliced=2, could=2)
+    opencode_case(f"opencode_long_{_name}", _package, [{"content": LONG, **opencode_bash(MAKE)}], completed=3, spliced=1,
+                  could=1)
+    # OpenCode sends a call that it cannot make back as one of "invalid": what follows it is a branch, which goes on from
+    # the last call before it.
+    opencode_case(f"opencode_malformed_{_name}", _package,
+                  [opencode_bash(MAKE), {"tool_calls": [{"name": "bash", "arguments": '{"command": cat made.txt}'}]},
+                   {"output": '<tool_call>\n{"name": "bash", "arguments": {"command": "ls"'}], completed=5, spliced=3,
+                  could=3, forks={"call_renamed": 2}, malformed=2)
+opencode_case("opencode_unknown_tool", "@ai-sdk/openai-compatible", [opencode_bash(MAKE), call("no_such_tool", a=1)],
+              completed=4, spliced=2, could=2, forks={"call_renamed": 1})
 
 
-@case(OPENCODE, completed=4, spliced=2, could=2, forks=({"new_conversation": 1}, {}), encoded=0.6)
-def opencode_messages(cache, server, folder):
-    return opencode(cache, server, folder, "@ai-sdk/anthropic", "/v1")
-
-
-# OpenCode sends a call that it cannot make back as one of "invalid": what follows it is a branch, which goes on from the
-# last call before it.
-@case([OPENCODE[0], OPENCODE[1], call("no_such_tool", a=1), OPENCODE[-1]], completed=4, spliced=2, could=2,
-      forks=({"new_conversation": 1, "call_renamed": 1}, {"call_renamed": 1}), encoded=0.6)
-def opencode_unknown_tool(cache, server, folder):
-    return opencode(cache, server, folder, "@ai-sdk/openai-compatible", "/v1")
-
-
-OPENCODE_MALFORMED = [OPENCODE[0], OPENCODE[1],
-                      {"tool_calls": [{"name": "bash", "arguments": '{"command": cat made.txt}'}]},
-                      {"output": '<tool_call>\n{"name": "bash", "arguments": {"command": "ls"'}, OPENCODE[-1]]
-
-
-@case(OPENCODE_MALFORMED, completed=5, spliced=3, could=3,
-      forks=({"new_conversation": 1, "call_renamed": 2}, {"call_renamed": 2}), encoded=0.6, malformed=2)
-def opencode_malformed_chat(cache, server, folder):
-    return opencode(cache, server, folder, "@ai-sdk/openai-compatible", "/v1")
-
-
-@case(OPENCODE_MALFORMED, completed=5, spliced=3, could=3,
-      forks=({"new_conversation": 1, "call_renamed": 2}, {"call_renamed": 2}), encoded=0.6, malformed=2)
-def opencode_malformed_responses(cache, server, folder):
-    return opencode(cache, server, folder, "@ai-sdk/openai", "/v1")
-
-
-@case(OPENCODE_MALFORMED, completed=5, spliced=3, could=3,
-      forks=({"new_conversation": 1, "call_renamed": 2}, {"call_renamed": 2}), encoded=0.6, malformed=2)
-def opencode_malformed_messages(cache, server, folder):
-    return opencode(cache, server, folder, "@ai-sdk/anthropic", "/v1")
-
-
-BASH = [call("bash", command="echo hi > made.txt"), call("bash", command="cat made.txt")]
-
-
-@case([*BASH, {"content": "Made made.txt.", "repeat": True}], completed=3, spliced=2, could=2, forks={}, encoded=0.5)
 def pi(cache, server, folder):
     home = folder / "home"
     (home / ".pi" / "agent").mkdir(parents=True)
     (home / ".pi" / "agent" / "models.json").write_text(json.dumps({"providers": {"ingot": {
         "baseUrl": server.url + "/v1", "apiKey": "key-pi", "api": "openai-completions",
         "models": [{"id": "ingot", "name": "ingot", "reasoning": False, "input": ["text"], "contextWindow": 100000,
-                    "maxTokens": 4000, "cost": {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0}}]}}}))
-    code, output = sh([cache.node("pi"), "--provider", "ingot", "--model", "ingot", "--no-session", "-p",
-                       "make the file made.txt"], cwd=folder, timeout=120,
-                      env={**os.environ, "HOME": str(home), "PI_OFFLINE": "1"})
-    if code == 0 and not (folder / "made.txt").exists():
-        return 1, output + "\nmade.txt was not made"
-    return code, output
+                    "maxTokens": 5000, "cost": {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0}}]}}}))
+    return sh([cache.node("pi"), "--provider", "ingot", "--model", "ingot", "--no-session", "-p",
+               "make the file made.txt"], cwd=folder, timeout=120,
+              env={**os.environ, "HOME": str(home), "PI_OFFLINE": "1"})
 
 
-@case([*BASH, call("bash", command="echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"),
-       {"content": "Done.", "repeat": True}], completed=3, spliced=2, could=2, forks={}, encoded=0.5)
+def bash(command):
+    return call("bash", command=command)
+
+
+agent_case(pi, "pi", [bash(MAKE), bash(READ), ANSWERED], completed=3, spliced=2, could=2, forks={}, encoded=0.5)
+agent_case(pi, "pi_parallel", [*parallel(bash), ANSWERED], completed=3, spliced=2, could=2, forks={}, encoded=0.5)
+# It prints the last answer alone.
+agent_case(pi, "pi_long", [{"content": LONG, **bash(MAKE)}, {"content": LONG, "repeat": True}], completed=2, spliced=1,
+           could=1, forks={}, encoded=0.5)
+# It sends {} for arguments that are not JSON, and closes a call that is not closed, and makes it.
+agent_case(pi, "pi_malformed",
+           [bash(MAKE), {"tool_calls": [{"name": "bash", "arguments": '{"command": cat made.txt}'}]},
+            call("no_such_tool", a=1),
+            {"output": '<tool_call>\n{"name": "bash", "arguments": {"command": "echo hi > closed.txt"'}, ANSWERED],
+           completed=5, spliced=4, could=4, forks={"arguments_changed": 2}, encoded=0.4, malformed=2)
+
+
 def mini_swe_agent(cache, server, folder):
-    mini = cache.python.parent / "mini"
-    if not mini.exists():
+    if not cache.has_python():
         raise Skip("mini-swe-agent is not installed")
-    code, output = sh([str(mini), "-t", "make the file made.txt", "-m", "openai/ingot", "-y", "--exit-immediately"],
-                      cwd=folder, timeout=180,
-                      env={**os.environ, "HOME": str(folder), "OPENAI_API_BASE": server.url + "/v1",
-                           "OPENAI_API_KEY": "key-mini", "MSWEA_CONFIGURED": "true", "MSWEA_SILENT_STARTUP": "1",
-                           "MSWEA_COST_TRACKING": "ignore_errors", "MSWEA_GLOBAL_CONFIG_DIR": str(folder / "config")})
-    if code == 0 and not (folder / "made.txt").exists():
-        return 1, output + "\nmade.txt was not made"
-    return code, output
+    return sh([str(cache.python.parent / "mini"), "-t", "make the file made.txt", "-m", "openai/ingot", "-y",
+               "--exit-immediately"], cwd=folder, timeout=180,
+              env={**os.environ, "HOME": str(folder), "OPENAI_API_BASE": server.url + "/v1",
+                   "OPENAI_API_KEY": "key-mini", "MSWEA_CONFIGURED": "true", "MSWEA_SILENT_STARTUP": "1",
+                   "MSWEA_COST_TRACKING": "ignore_errors", "MSWEA_GLOBAL_CONFIG_DIR": str(folder / "config")})
 
 
-@case([call("Bash", command="echo hi > made.txt", description="Makes the file"), {"content": "Made.", "repeat": True}],
+SUBMIT = bash("echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT")
+agent_case(mini_swe_agent, "mini_swe_agent", [bash(MAKE), bash(READ), SUBMIT], completed=3, spliced=2, could=2, forks={},
+           encoded=0.5)
+agent_case(mini_swe_agent, "mini_swe_agent_parallel", [*parallel(bash), SUBMIT], completed=3, spliced=2, could=2,
+           forks={}, encoded=0.5)
+agent_case(mini_swe_agent, "mini_swe_agent_long", [{"content": LONG, **bash(MAKE)}, SUBMIT], completed=2, spliced=1,
+           could=1, forks={}, encoded=0.7)
+# It leaves a turn out whose call it cannot make, and says in its place what was wrong, as the user: the next one goes on
+# from the turn before. Three such turns in a row end it.
+agent_case(mini_swe_agent, "mini_swe_agent_malformed",
+           [bash(MAKE), {"tool_calls": [{"name": "bash", "arguments": '{"command": cat made.txt}'}]},
+            call("no_such_tool", a=1), bash(READ),
+            {"output": '<tool_call>\n{"name": "bash", "arguments": {"command": "ls"'}, SUBMIT], completed=6, spliced=5,
+           could=5, forks={"earlier_turn": 3}, encoded=0.4, malformed=2)
+
+
+@case([call("Bash", command=MAKE, description="Makes the file"), {"content": "Made.", "repeat": True}],
       completed=2, spliced=1, could=1, forks={}, encoded=0.6)
 def claude_code(cache, server, folder):
     raise Skip("Claude Code's licence is its vendor's commercial terms, which a test cannot accept for you")
@@ -399,7 +436,7 @@ def run_case(name, binary, model, cache):
     if code != 0:
         wrong.append(f"the client ended with {code}")
     encoded, prompt_tokens = figures["encoded"]
-    print(f"{name:34} {'ok' if not wrong else 'FAILED':7} calls {figures['completed']}  "
+    print(f"{name:40} {'ok' if not wrong else 'FAILED':7} calls {figures['completed']}  "
           f"continued {figures['spliced']} of {could}  forks {figures['forks']}  "
           f"prompt tokens encoded anew {encoded}/{prompt_tokens} ({encoded / max(1, prompt_tokens):.0%})  "
           f"prompts recorded otherwise {differing}", flush=True)
@@ -440,7 +477,7 @@ def opencode_training(binary, source, cache):
             mismatch = row.get("mismatch/logprob_abs_diff_max")
             if mismatch is None or mismatch > 1e-5:
                 wrong.append(f"step {row['step']}: mismatch {mismatch}, {row['mismatch/probe_tokens']:.0f} probe tokens")
-        print(f"{'opencode_training':34} {'ok' if not wrong else 'FAILED':7} {steps} steps, batches {batches}, "
+        print(f"{'opencode_training':40} {'ok' if not wrong else 'FAILED':7} {steps} steps, batches {batches}, "
               f"{sum(row['batch/calls'] for row in rows):.0f} calls, "
               f"{sum(row['batch/loss_tokens'] for row in rows):.0f} tokens trained, as the pool has them", flush=True)
         return not wrong, "; ".join(wrong)
@@ -450,6 +487,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("binary")
     parser.add_argument("cases", nargs="*", help=f"of: {' '.join(CASES)} opencode_training")
+    parser.add_argument("--require", action="store_true", help="a client that is not there is a failure")
     parser.add_argument("--cache", type=pathlib.Path, default=pathlib.Path.home() / ".cache" / "ingot-clients")
     options = parser.parse_intermixed_args()
     binary = str(pathlib.Path(options.binary).resolve())
@@ -468,7 +506,10 @@ def main():
                 elif not run_case(name, binary, model, cache):
                     failed.append(name)
             except Skip as reason:
-                print(f"{name:34} skipped: {reason}")
+                required = options.require and name != "claude_code"
+                print(f"{name:40} {'FAILED:' if required else 'skipped:'} {reason}")
+                if required:
+                    failed.append(name)
     print(f"clients: {'all passed' if not failed else 'failed: ' + ' '.join(failed)}")
     sys.exit(1 if failed else 0)
 
