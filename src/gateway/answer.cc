@@ -80,7 +80,7 @@ absl::StatusOr<std::shared_ptr<const GatewayRequest>> Answer::Read() {
   const std::string caller =
       base::ContentKey(absl::StrCat(base::View(dialect_.name()), "\n", ReadHeaders(raw_.headers), "\n", hooks_.caller));
   auto now = std::make_shared<KnownRequest>();
-  if (const auto known = core_.known_requests.Find(caller)) {
+  if (const auto known = core_.known_requests.Find(caller); known != nullptr && !HasTooManyValues(raw_.body)) {
     if (auto change = FindChange(*known, raw_.body)) {
       auto parsed = dialect_.ParseChange(*known->request, change->kept, change->added);
       if (parsed.ok()) {

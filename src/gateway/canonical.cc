@@ -4,6 +4,7 @@
 
 #include "base/checksum.h"
 #include "base/json.h"
+#include "gateway/request_fields.h"
 #include "text/python_literal.h"
 
 namespace ingot::gateway {
@@ -16,6 +17,12 @@ std::string_view Trim(std::string_view text) {
   return text.substr(first, text.find_last_not_of(kSpace) - first + 1);
 }
 
+// Whatever cannot be read is compared as it is written.
+absl::StatusOr<base::json::value> Parsed(std::string_view text) {
+  if (HasTooManyValues(text)) return absl::ResourceExhaustedError("too many values");
+  return base::ParseJson(text);
+}
+
 // Length first, so that no two lists of fields print the same.
 void Put(std::string& out, std::string_view field) {
   absl::StrAppend(&out, field.size(), ":");
@@ -25,17 +32,17 @@ void Put(std::string& out, std::string_view field) {
 }  // namespace
 
 std::string CanonicalArguments(std::string_view arguments) {
-  auto json = base::ParseJson(arguments);
+  auto json = Parsed(arguments);
   if (!json.ok()) {
     const std::optional<std::string> translated = text::JsonOfPython(arguments);
-    if (translated.has_value()) json = base::ParseJson(*translated);
+    if (translated.has_value()) json = Parsed(*translated);
   }
   if (!json.ok()) return std::string(arguments);
   const base::json::value* raw = base::Find(*json, "__unparsedToolInput");
   if (raw != nullptr && raw->is_string() && json->as_object().size() == 1) {
     // Only one layer: what a client could not parse is not one of its own wrappings.
     const std::string_view inner(raw->get_string().data(), raw->get_string().size());
-    const auto parsed = base::ParseJson(inner);
+    const auto parsed = Parsed(inner);
     return parsed.ok() ? base::CanonicalJson(*parsed) : std::string(inner);
   }
   return base::CanonicalJson(*json);

@@ -293,7 +293,8 @@ HttpReply HttpApi::Open(const HttpRequest& request) {
   auto body = ObjectBody(request);
   if (!body.ok()) return Error(body.status());
   v1::EpisodeOpenRequest open;
-  if (absl::Status read = ReadOpen(*body, base::JsonText(request.body), open); !read.ok()) return Error(read);
+  const std::string text = base::WithoutLoneSurrogates(request.body).value_or(request.body);  // as ParseBody read it
+  if (absl::Status read = ReadOpen(*body, base::JsonText(text), open); !read.ok()) return Error(read);
   open.set_admin_key(KeyOf(request));
   open.set_idempotency_key(std::string(request.headers.Get("idempotency-key")));
   auto opened = gateway_.OpenEpisode(open);

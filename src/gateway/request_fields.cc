@@ -163,8 +163,18 @@ absl::StatusOr<std::optional<std::string>> NestedText(const value& part, std::st
 
 }  // namespace
 
+bool HasTooManyValues(std::string_view json) {
+  return json.size() / 2 > kMaxBodyValues && base::CountJsonValues(json) > kMaxBodyValues;
+}
+
+void ReadArguments(Fields& call, std::string& out) {
+  call.Read("arguments", out);
+  if (!HasTooManyValues(out)) return;
+  call.Wrong("arguments", absl::StrCat("a string of at most ", kMaxBodyValues, " JSON values"));
+}
+
 absl::StatusOr<value> ParseBody(std::string_view body) {
-  if (body.size() / 2 > kMaxBodyValues && base::CountJsonValues(body) > kMaxBodyValues) {
+  if (HasTooManyValues(body)) {
     return ApiError(413, "body_too_large", "",
                     absl::StrCat("the request's body has more than ", kMaxBodyValues, " JSON values"));
   }

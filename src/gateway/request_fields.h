@@ -13,10 +13,16 @@
 
 namespace ingot::gateway {
 
-// A body that is a JSON object. 413 if it has more values than kMaxBodyValues, which bounds what reading takes of
-// memory: two bytes of a list of numbers become fifty. Half a surrogate pair is read as U+FFFD.
+// What reading takes of memory goes by the values: two bytes of a list of numbers become fifty. Well-formed JSON with
+// more of them than kMaxBodyValues is not read, be it a body or a string in it.
 constexpr size_t kMaxBodyValues = 2'000'000;  // a million token ids and more; a body's bytes have a limit of their own
+bool HasTooManyValues(std::string_view json);
+
+// A body that is a JSON object; 413 if it has too many values. Half a surrogate pair is read as U+FFFD.
 absl::StatusOr<base::json::value> ParseBody(std::string_view body);
+
+// A call's arguments as a string of JSON; 400 if it has too many values.
+void ReadArguments(Fields& call, std::string& out);
 
 // model, sampling, limits, stop strings, seed, penalties, logit_bias, stream, token ids in and out, thread and template
 // variables, under every name any dialect has for them: max_tokens = max_completion_tokens = max_output_tokens (the

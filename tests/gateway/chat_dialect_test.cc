@@ -109,6 +109,17 @@ TEST(ChatRequest, HasNoMoreValuesThanItsMemoryIsMeantFor) {
   EXPECT_EQ(HttpStatusOf(Parse(with(kMaxBodyValues)).status()), 413);
 }
 
+TEST(ChatRequest, HasNoMoreValuesInACallsArguments) {
+  std::string arguments = "[1";
+  for (size_t i = 0; i < kMaxBodyValues; ++i) arguments += ",1";
+  const auto request = Parse(R"({"messages":[{"role":"user","content":"hi"},{"role":"assistant","tool_calls":[
+      {"id":"c","type":"function","function":{"name":"f","arguments":")" +
+                             arguments + R"(]"}}]}]})");
+  EXPECT_EQ(HttpStatusOf(request.status()), 400);
+  EXPECT_THAT(std::string(request.status().message()),
+              testing::HasSubstr("messages[1].tool_calls[0].function.arguments"));
+}
+
 TEST(ChatRequest, TakesNullAsMissing) {
   for (const char* field : {"temperature", "top_p", "seed", "stop", "stream", "tools", "tool_choice", "max_tokens", "n",
                             "logprobs", "response_format", "stream_options", "metadata", "logit_bias"}) {

@@ -78,7 +78,7 @@ TEST(MessagesRequest, JoinsNeighboursOfOneRole) {
 
 TEST(MessagesRequest, TakesDevelopersForTheSystemAndNoBlocksForAnEmptyText) {
   const auto request = Parse("messages", R"({"max_tokens":1,"messages":[{"role":"developer","content":"Be brief."},
-      {"role":"user","content":[]}]})");
+      {"role":"system","content":[]},{"role":"user","content":[]}]})");
   ASSERT_TRUE(request.ok()) << request.status();
   EXPECT_EQ(Told(*request), "system: Be brief.\nuser: \n");
 }

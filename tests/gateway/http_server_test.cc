@@ -24,6 +24,15 @@ std::string Hello(bool stream = false) {
   return base::PrintJson(body);
 }
 
+// Half a surrogate pair, as everywhere in a body, is the replacement character.
+TEST(HttpServer, OpensAnEpisodeWithAPayloadThatWasCutWithinACharacter) {
+  Site site([](const auto&) { return Say("hello"); });
+  const Response opened =
+      site.Ask("POST", "/ingot/v1/episodes", R"({"group":"g","task":{"payload":{"q":"why\ud83d?","n":1e400}}})");
+  ASSERT_EQ(opened.status, 201) << opened.body;
+  EXPECT_NE(opened.body.find("\"payload\":{\"q\":\"why\uFFFD?\",\"n\":1e400}"), std::string::npos) << opened.body;
+}
+
 TEST(HttpServer, ServesAnEpisodeFromItsOpeningToItsEnd) {
   Site site([](const auto&) { return Say("hello"); });
   const Response opened = site.Ask("POST", "/ingot/v1/episodes", R"({"scaffold":"s"})");

@@ -5,8 +5,10 @@
 
 #include <random>
 
+#include "gateway/api_error.h"
 #include "gateway/dialects/dialects.h"
 #include "gateway/fakes.h"
+#include "gateway/request_fields.h"
 
 namespace ingot::gateway {
 namespace {
@@ -227,6 +229,16 @@ TEST(KnownRequests, ChangeNothingButTheTimeItTakes) {
   EXPECT_EQ(run(1 << 20, &continued), run(0, &without));
   EXPECT_GT(continued, 40);
   EXPECT_EQ(without, 0);
+}
+
+TEST(KnownRequests, AreNotContinuedPastWhatABodyMayHave) {
+  World world([](const auto&) { return Script(); });
+  const auto episode = world.Open();
+  base::json::array history = {Msg("user", "one")};
+  EXPECT_TRUE(world.Chat(episode.api_key(), Body(history)).status.ok());
+  history.push_back(Msg("user", "two"));
+  history.back().as_object()["more"] = base::json::array(kMaxBodyValues, base::json::value(1));
+  EXPECT_EQ(HttpStatusOf(world.Chat(episode.api_key(), Body(history)).status), 413);
 }
 
 // Two keys may send the same bytes: what was read of one says nothing of the other, and who may not ask is not

@@ -71,9 +71,10 @@ absl::Status ReadCall(const value& json, const std::string& path, bool custom, t
   fields.Read("name", call.name);
   if (call.name.empty()) fields.Wrong("name", "a string that is not empty");
   const value* arguments = fields.Get(custom ? "input" : "arguments");
-  if (arguments != nullptr && arguments->is_string()) {
-    call.arguments_json = std::string(arguments->get_string());
-    if (custom) call.arguments_json = CustomArguments(call.arguments_json);
+  if (custom && arguments != nullptr && arguments->is_string()) {
+    call.arguments_json = CustomArguments(arguments->get_string());
+  } else if (arguments != nullptr && arguments->is_string()) {
+    ReadArguments(fields, call.arguments_json);
   } else if (arguments != nullptr && arguments->is_object()) {
     call.arguments_json = text::PythonJson(*arguments);
   } else if (arguments != nullptr) {

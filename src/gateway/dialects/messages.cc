@@ -212,7 +212,8 @@ class Turns {
     }
     const value* content = fields.Get("content");
     value blocks = array{};
-    if (content != nullptr && content->is_array() && !content->get_array().empty()) {
+    const bool listed = content != nullptr && content->is_array();
+    if (listed && (!content->get_array().empty() || role != "user")) {  // a user's turn is one, with nothing in it too
       blocks = *content;
     } else {
       INGOT_ASSIGN_OR_RETURN(const std::string text, ContentText(content, path + ".content", ""));

@@ -164,7 +164,7 @@ class Items {
   }
   void FunctionCall(Fields& fields) {
     std::string arguments;
-    fields.Read("arguments", arguments);
+    ReadArguments(fields, arguments);
     AddCall(fields, std::move(arguments));
   }
   void CustomCall(Fields& fields) {
