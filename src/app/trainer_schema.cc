@@ -91,7 +91,8 @@ void BindSupervisedStages(base::Schema& schema, trainer::TrainerOptions& o) {
     const std::string name = stage == &o.sft ? "sft" : "dpo";
     schema.Field(name + ".epochs", &stage->epochs, "passes over data." + name + "; 0 with max_steps 0: no such stage");
     schema.Field(name + ".max_steps", &stage->max_steps,
-                 "optimizer steps of the stage, whatever epochs says; 0: as many as the epochs take");
+                 "optimizer steps of the stage, in as many passes as they take: epochs does not count then; 0: as many "
+                 "as the epochs take");
     schema.Field(name + ".batch_size", &stage->batch_size,
                  stage == &o.sft ? "conversations per optimizer step" : "pairs per optimizer step");
     schema.Field(name + ".checkpoint_every", &stage->checkpoint_every,

@@ -339,12 +339,14 @@ absl::Status Schema::SetByWord(Word& word, const YAML::Node& value, const std::s
                                const std::string& blamed) {
   const absl::StatusOr<std::string> meant = word.key_of(value.Scalar());
   if (!meant.ok()) return Annotate(meant.status(), blamed);
-  if (!word.key.empty()) {
-    INGOT_RETURN_IF_ERROR(SetEntry(*FindEntry(word.key), YAML::Load(word.before), "default", blamed));
+  if (Entry* const last = FindEntry(word.key); last != nullptr && last->origin == word.origin) {
+    INGOT_RETURN_IF_ERROR(SetEntry(*last, YAML::Load(word.before), word.origin_before, blamed));
   }
   Entry& entry = *FindEntry(*meant);
   word.key = *meant;
+  word.origin = origin;
   word.before = YAML::Dump(entry.get());
+  word.origin_before = entry.origin;
   return SetEntry(entry, value, origin, blamed);
 }
 

@@ -108,7 +108,8 @@ class Schema {
   struct ListEntry;
   struct Word {
     KeyOfWord key_of;
-    std::string key, before;  // that a word has set (empty: none yet), and what it was, as YAML
+    std::string key, origin;            // what the last word has set, and where it stood
+    std::string before, origin_before;  // what that was, as YAML
   };
   absl::Status SetByWord(Word& word, const YAML::Node& value, const std::string& origin, const std::string& blamed);
   absl::Status Load(const YAML::Node& node, const std::string& prefix, const std::string& file);

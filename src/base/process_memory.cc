@@ -91,7 +91,7 @@ int64_t MachineMemoryLeft(const std::string& root) {
   return std::min(available < 0 ? kUnlimited : available, LeftByControlGroups(root));
 }
 
-int64_t AvailableMemory() { return std::min(MachineMemoryLeft(""), LeftByAddressSpace()); }
+int64_t AvailableMemory(int processes) { return std::min(MachineMemoryLeft("") / processes, LeftByAddressSpace()); }
 
 int64_t ResidentMemory() { return std::max<int64_t>(0, KilobytesOf("/proc/self/status", "VmRSS:")); }
 

@@ -6,12 +6,14 @@
 
 namespace ingot::base {
 
-// Bytes that this process can still have: the kernel's estimate for the machine, what its control groups leave (both
-// versions, each group up to the mount's root, files' pages that the kernel would give up not counted as used), or what
-// its limit on the address space leaves, whichever is least. The largest number where nothing can be read.
-int64_t AvailableMemory();
+// Bytes that this process can still have where `processes` alike share the machine: its part of what the machine has
+// left, or what its own limit on the address space leaves, whichever is less. The largest number where nothing can be
+// read.
+int64_t AvailableMemory(int processes = 1);
 
-// Without the process's own limit; `root` is put before /proc and /sys.
+// The kernel's estimate for the machine, or what the process's control groups leave (both versions, each group up to
+// the mount's root, files' pages that the kernel would give up not counted as used). `root` is put before /proc and
+// /sys.
 int64_t MachineMemoryLeft(const std::string& root);
 
 // The process's resident bytes, and the most since ResetPeakMemory (which also gives freed memory back, so that it is

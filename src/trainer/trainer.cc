@@ -101,7 +101,7 @@ absl::Status CheckRunMemory(const TrainerOptions& options, const model::ModelCon
   const MemoryNeed need =
       NeedOf(options, config, bytes, pass, std::span(&part, 1), ranks, /*reference=*/options.needs_reference());
   const int64_t available =
-      options.memory_limit_mb > 0 ? LimitBytes(options) : base::AvailableMemory() / RanksHere(ranks) + held;
+      options.memory_limit_mb > 0 ? LimitBytes(options) : base::AvailableMemory(RanksHere(ranks)) + held;
   if (say) INGOT_LOG(info, "a micro-batch of {} tokens needs {}", pass.part_tokens, need.Describe());
   return CheckMemory(need, need.total(), available, "the run", pass);
 }
@@ -277,7 +277,7 @@ absl::Status Trainer::CheckStepMemory(const tree::PackedForest& forest, StepMetr
       absl::StrCat(stage_ ? absl::StrCat("a step of ", stage_->name) : absl::StrCat("step ", version_), " (",
                    forest.size(), " merged tokens in ", parts.size(), " parts)");
   if (options_.memory_limit_mb > 0) return CheckMemory(need, need.total(), LimitBytes(options_), what, pass_options_);
-  const auto available = [this] { return base::AvailableMemory() / RanksHere(ranks_); };
+  const auto available = [this] { return base::AvailableMemory(RanksHere(ranks_)); };
   // What is kept of earlier steps is this one's too: it is told apart only where it matters.
   if (need.step() > available()) ReleaseTensorMemory();
   return CheckMemory(need, need.step(), available(), what, pass_options_);

@@ -80,6 +80,12 @@ TEST_F(DataFiles, AFileGivenOnTheCommandLineStandsInThePlaceOfTheConfigurations)
   ASSERT_TRUE(both.ok()) << both.status();
   EXPECT_EQ(both->config->sft_data, conversations);
   EXPECT_EQ(both->config->dpo_data, pairs);
+  // What was said of a stage by its own name stays.
+  const std::string others = File("o.jsonl", "{\"messages\": []}\n");
+  const auto named = LoadRunConfig(run, {"data.sft=" + others, "data=" + pairs});
+  ASSERT_TRUE(named.ok()) << named.status();
+  EXPECT_EQ(named->config->sft_data, others);
+  EXPECT_EQ(named->config->dpo_data, pairs);
 }
 
 TEST_F(DataFiles, NoMoreTasksAreHeldOutThanAnEvaluationMayHave) {

@@ -67,6 +67,7 @@ TEST_F(MachineMemory, KnowsTheFirstVersionsController) {
   EXPECT_EQ(Left(), 500'000);
 }
 
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // whose shadow needs the address space itself
 TEST(AvailableMemory, ObeysTheLimitOnTheAddressSpace) {
   rlimit old{};
   ASSERT_EQ(getrlimit(RLIMIT_AS, &old), 0);
@@ -79,6 +80,26 @@ TEST(AvailableMemory, ObeysTheLimitOnTheAddressSpace) {
   EXPECT_EQ(left, 0);
   EXPECT_GT(before, 0);
 }
+
+TEST(AvailableMemory, SharesTheMachineButNotAProcesssOwnLimit) {
+  constexpr int kProcesses = 1 << 20;
+  EXPECT_LE(AvailableMemory(kProcesses), MachineMemoryLeft("") >> 10);
+  EXPECT_GT(AvailableMemory(kProcesses), 0);
+  rlimit old{};
+  ASSERT_EQ(getrlimit(RLIMIT_AS, &old), 0);
+  std::ifstream status("/proc/self/statm");
+  rlim_t pages = 0;
+  ASSERT_TRUE(status >> pages);
+  constexpr rlim_t kLeft = 64 << 20;
+  rlimit tight = old;
+  tight.rlim_cur = pages * static_cast<rlim_t>(sysconf(_SC_PAGESIZE)) + kLeft;
+  if (MachineMemoryLeft("") < static_cast<int64_t>(4 * kLeft)) GTEST_SKIP() << "the machine is nearly full";
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &tight), 0);
+  const int64_t left = AvailableMemory(3);
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &old), 0);
+  EXPECT_GT(left, static_cast<int64_t>(kLeft / 2));
+}
+#endif
 
 }  // namespace
 }  // namespace ingot::base
