@@ -12,7 +12,7 @@ namespace ingot::trainer {
 namespace {
 
 // Bytes that one model's layers take per row, key or part. Which tensors: model/transformer.cc, the autograd functions
-// of kernels/torch/layers.cc and AttentionBackward of kernels/attention_backward.cc.
+// of kernels/torch/layers.cc and linear.cc, and AttentionBackward of kernels/attention_backward.cc.
 struct Costs {
   Costs(const model::ModelConfig& c, int element_bytes)
       : parameters(c.ParameterCount()),
@@ -230,6 +230,14 @@ MemoryNeed PredictMemory(const model::ModelConfig& config, int element_bytes, co
   MemoryNeed need = Held(costs);
   // The update: gradients in the type of the sums, and the root of the second moment.
   need.gradients = need.transient = costs.parameters * costs.accumulator;
+  Walk(costs, options, parts, /*gradients_stay=*/true, need).Run();
+  return need;
+}
+
+MemoryNeed PredictPasses(const model::ModelConfig& config, int element_bytes, const PassOptions& options,
+                         std::span<const tree::ForestPart> parts) {
+  const Costs costs(config, element_bytes);
+  MemoryNeed need = Held(costs);
   Walk(costs, options, parts, /*gradients_stay=*/true, need).Run();
   return need;
 }

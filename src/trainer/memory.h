@@ -51,8 +51,10 @@ int64_t WeightBytes(const model::ModelConfig& config, int element_bytes);
 MemoryNeed PredictMemory(const model::ModelConfig& config, int element_bytes, const PassOptions& options,
                          std::span<const tree::ForestPart> parts);
 
-// The same of a rank's passes alone, without the update (parallel/rank_memory.h): a part's gradients leave when it
-// ends.
+// The same of the passes alone, without the update. Several ranks' (parallel/rank_memory.h): a part's gradients leave
+// when it ends.
+MemoryNeed PredictPasses(const model::ModelConfig& config, int element_bytes, const PassOptions& options,
+                         std::span<const tree::ForestPart> parts);
 MemoryNeed PredictRankPasses(const model::ModelConfig& config, int element_bytes, const PassOptions& options,
                              std::span<const tree::ForestPart> parts);
 

@@ -98,7 +98,9 @@ class ShapeBench {
 
   absl::Status Run(const std::function<void(const std::string&)>& emit) {
     // Choosing the scale measures with operands of the weights' sizes.
-    INGOT_RETURN_IF_ERROR(CheckBytes(kWeightCopies * WeightBytes(ConfigOf(o_, 1), ElementBytes()), "the weights"));
+    INGOT_RETURN_IF_ERROR(CheckBytes(kWeightCopies * WeightBytes(ConfigOf(o_, 1), ElementBytes()),
+                                     absl::StrFormat("%d copies of the weights", kWeightCopies),
+                                     "lower --layers, --hidden, --intermediate or --vocab"));
     INGOT_RETURN_IF_ERROR(ChooseScale());
     INGOT_RETURN_IF_ERROR(PackVariants());
     INGOT_RETURN_IF_ERROR(CheckVariants());
@@ -126,25 +128,31 @@ class ShapeBench {
     return model::Parameters::FromTensors(config_, std::move(weights));
   }
 
-  absl::Status CheckBytes(int64_t bytes, const std::string& what) const {
+  absl::Status CheckBytes(int64_t bytes, const std::string& what, const std::string& advice) const {
     const int64_t available = base::AvailableMemory();
     if (bytes <= available) return absl::OkStatus();
     return absl::ResourceExhaustedError(
-        absl::StrFormat("shape %s at scale %g needs %d MB for %s, %d MB can be had; lower --scale, --micro-batch-tokens "
-                        "(%d) or the model's size, set --checkpoint-layers or --recompute-prefix, or leave "
-                        "the baselines out with --no-baselines",
-                        shape_, scale_, bytes >> 20, what, available >> 20, o_.micro_batch_tokens));
+        absl::StrFormat("%s need %d MB, %d MB can be had; %s", what, bytes >> 20, available >> 20, advice));
+  }
+
+  std::string Advice() const {
+    std::string advice = absl::StrFormat("lower --scale (%g), --micro-batch-tokens (%d) or the model's size", scale_,
+                                         o_.micro_batch_tokens);
+    if (!o_.checkpoint_layers) advice += ", set --checkpoint-layers";
+    if (!o_.recompute_prefix) advice += ", set --recompute-prefix";
+    if (o_.baselines) advice += ", leave the baselines out with --no-baselines";
+    return advice;
   }
 
   MemoryNeed NeedOf(const Variant& variant) const {
-    return PredictMemory(config_, ElementBytes(), pass_, tree::CutForest(variant.forest, pass_.part_tokens));
+    return PredictPasses(config_, ElementBytes(), pass_, tree::CutForest(variant.forest, pass_.part_tokens));
   }
 
   absl::Status CheckVariants() const {
     for (const Variant& variant : variants_) {
       const MemoryNeed need = NeedOf(variant);
-      INGOT_RETURN_IF_ERROR(CheckBytes(need.weights + std::max(need.weights, need.step()),
-                                       absl::StrCat("the step of the variant ", variant.name)));
+      const std::string what = absl::StrFormat("the weights and a step of shape %s, variant %s,", shape_, variant.name);
+      INGOT_RETURN_IF_ERROR(CheckBytes(need.weights + std::max(need.weights, need.step()), what, Advice()));
     }
     return absl::OkStatus();
   }
