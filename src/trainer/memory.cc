@@ -235,18 +235,10 @@ MemoryNeed PredictMemory(const model::ModelConfig& config, int element_bytes, co
 }
 
 MemoryNeed PredictPasses(const model::ModelConfig& config, int element_bytes, const PassOptions& options,
-                         std::span<const tree::ForestPart> parts) {
+                         std::span<const tree::ForestPart> parts, bool gradients_stay) {
   const Costs costs(config, element_bytes);
   MemoryNeed need = Held(costs);
-  Walk(costs, options, parts, /*gradients_stay=*/true, need).Run();
-  return need;
-}
-
-MemoryNeed PredictRankPasses(const model::ModelConfig& config, int element_bytes, const PassOptions& options,
-                             std::span<const tree::ForestPart> parts) {
-  const Costs costs(config, element_bytes);
-  MemoryNeed need = Held(costs);
-  Walk(costs, options, parts, /*gradients_stay=*/false, need).Run();
+  Walk(costs, options, parts, gradients_stay, need).Run();
   return need;
 }
 

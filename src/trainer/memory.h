@@ -51,12 +51,10 @@ int64_t WeightBytes(const model::ModelConfig& config, int element_bytes);
 MemoryNeed PredictMemory(const model::ModelConfig& config, int element_bytes, const PassOptions& options,
                          std::span<const tree::ForestPart> parts);
 
-// The same of the passes alone, without the update. Several ranks' (parallel/rank_memory.h): a part's gradients leave
-// when it ends.
+// The same of the passes alone, without the update. `gradients_stay`: from a part to the next, as one rank's do; those
+// of several ranks leave when a part ends (parallel/rank_memory.h).
 MemoryNeed PredictPasses(const model::ModelConfig& config, int element_bytes, const PassOptions& options,
-                         std::span<const tree::ForestPart> parts);
-MemoryNeed PredictRankPasses(const model::ModelConfig& config, int element_bytes, const PassOptions& options,
-                             std::span<const tree::ForestPart> parts);
+                         std::span<const tree::ForestPart> parts, bool gradients_stay);
 
 // A part of `rows` rows that sees no other, each read by the loss: the least that a run holds whose batches fill a
 // micro-batch.

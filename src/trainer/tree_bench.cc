@@ -145,7 +145,8 @@ class ShapeBench {
   }
 
   MemoryNeed NeedOf(const Variant& variant) const {
-    return PredictPasses(config_, ElementBytes(), pass_, tree::CutForest(variant.forest, pass_.part_tokens));
+    return PredictPasses(config_, ElementBytes(), pass_, tree::CutForest(variant.forest, pass_.part_tokens),
+                         /*gradients_stay=*/true);
   }
 
   absl::Status CheckVariants() const {

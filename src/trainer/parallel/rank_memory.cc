@@ -36,7 +36,7 @@ int64_t LargestUnit(const model::ModelConfig& config, const Ranks& ranks, const 
 MemoryNeed PredictRankMemory(const model::ModelConfig& config, int element_bytes, const PassOptions& options,
                              std::span<const tree::ForestPart> parts, const Ranks* ranks, bool by_layer) {
   if (ranks == nullptr) return PredictMemory(config, element_bytes, options, parts);
-  MemoryNeed need = PredictRankPasses(config, element_bytes, options, parts);
+  MemoryNeed need = PredictPasses(config, element_bytes, options, parts, /*gradients_stay=*/false);
   std::vector<int64_t> sizes;
   for (const auto& [name, shape] : model::Parameters::Shapes(config)) {
     int64_t size = 1;
