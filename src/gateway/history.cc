@@ -41,6 +41,16 @@ bool SaysAsDelivered(const text::Message& sent, const text::Message& delivered) 
          std::equal(sent.tool_calls.begin(), sent.tool_calls.end(), delivered.tool_calls.begin(), same);
 }
 
+void SayAsDelivered(const text::Message& delivered, text::Message& sent) {
+  sent.content = delivered.content;
+  sent.reasoning = delivered.reasoning;
+  for (size_t i = 0; i < sent.tool_calls.size(); ++i) {
+    sent.tool_calls[i].name = delivered.tool_calls[i].name;
+    sent.tool_calls[i].arguments_json = delivered.tool_calls[i].arguments_json;
+    sent.tool_calls[i].written_id = delivered.tool_calls[i].written_id;
+  }
+}
+
 std::string Chain(const std::string& before, const std::string& message) { return base::ContentKey(before + message); }
 
 const std::vector<std::string>* IdsOf(const History::EchoedIds& echoed, size_t message) {
@@ -133,6 +143,7 @@ History::Match History::FindKept(const text::Conversation& conversation, const C
 
 std::optional<text::Conversation> History::WithReasoning(const text::Conversation& conversation,
                                                          const ConversationKeys& keys, const EchoedIds& echoed) const {
+  static constexpr char kWithReasoning = 0;
   std::optional<text::Conversation> restored;
   if (!any_reasoning_) return restored;
   for (size_t i = 0; i < conversation.messages.size(); ++i) {
@@ -143,22 +154,32 @@ std::optional<text::Conversation> History::WithReasoning(const text::Conversatio
     if (chosen < 0) chosen = NamedElsewhere(message, keys.message[i], IdsOf(echoed, i));
     if (chosen < 0 || calls_[chosen].delivered.reasoning.empty()) continue;
     if (!restored.has_value()) restored = conversation;
-    restored->messages.Mutable(i).reasoning = calls_[chosen].delivered.reasoning;
+    const std::string& reasoning = calls_[chosen].delivered.reasoning;
+    restored->messages.Exchange(
+        i, &kWithReasoning, [&](const text::Message& copy) { return copy.reasoning == reasoning; },
+        [&](text::Message& copy) { copy.reasoning = reasoning; });
   }
   return restored;
 }
 
 std::optional<text::Conversation> History::WithWrittenIds(const text::Conversation& conversation) const {
+  static constexpr char kWithWrittenIds = 0;
   std::optional<text::Conversation> restored;
   if (written_ids_.empty()) return restored;
+  const auto written = [this](const text::ToolCall& call) -> const std::string& {
+    const auto found = written_ids_.find(call.id);
+    return found == written_ids_.end() ? call.written_id : found->second;
+  };
+  const auto has_them = [&](const text::Message& message) {
+    return std::all_of(message.tool_calls.begin(), message.tool_calls.end(),
+                       [&](const text::ToolCall& call) { return call.written_id == written(call); });
+  };
   for (size_t i = 0; i < conversation.messages.size(); ++i) {
-    const std::vector<text::ToolCall>& calls = conversation.messages[i].tool_calls;
-    for (size_t call = 0; call < calls.size(); ++call) {
-      const auto written = written_ids_.find(calls[call].id);
-      if (written == written_ids_.end()) continue;
-      if (!restored.has_value()) restored = conversation;
-      restored->messages.Mutable(i).tool_calls[call].written_id = written->second;
-    }
+    if (has_them(conversation.messages[i])) continue;
+    if (!restored.has_value()) restored = conversation;
+    restored->messages.Exchange(i, &kWithWrittenIds, has_them, [&](text::Message& copy) {
+      for (text::ToolCall& call : copy.tool_calls) call.written_id = written(call);
+    });
   }
   return restored;
 }
@@ -337,6 +358,7 @@ std::vector<const Piece*> History::Path(int call) const {
 
 std::optional<text::Conversation> History::AsDelivered(const text::Conversation& conversation,
                                                        const ConversationKeys& keys, int call) const {
+  static constexpr char kAsDelivered = 0;
   std::optional<text::Conversation> restored;
   size_t end = conversation.messages.size();
   for (; call >= 0; call = calls_[call].parent) {
@@ -346,14 +368,9 @@ std::optional<text::Conversation> History::AsDelivered(const text::Conversation&
     end = message;
     if (SaysAsDelivered(conversation.messages[message], entry.delivered)) continue;
     if (!restored.has_value()) restored = conversation;
-    text::Message& sent = restored->messages.Mutable(message);
-    sent.content = entry.delivered.content;
-    sent.reasoning = entry.delivered.reasoning;
-    for (size_t i = 0; i < sent.tool_calls.size(); ++i) {
-      sent.tool_calls[i].name = entry.delivered.tool_calls[i].name;
-      sent.tool_calls[i].arguments_json = entry.delivered.tool_calls[i].arguments_json;
-      sent.tool_calls[i].written_id = entry.delivered.tool_calls[i].written_id;
-    }
+    restored->messages.Exchange(
+        message, &kAsDelivered, [&](const text::Message& copy) { return SaysAsDelivered(copy, entry.delivered); },
+        [&](text::Message& copy) { SayAsDelivered(entry.delivered, copy); });
   }
   return restored;
 }

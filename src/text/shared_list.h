@@ -53,6 +53,22 @@ class SharedList {
     return entry->value;
   }
 
+  // The entry becomes a copy of it that `change` has changed. That is made once for every list that has the entry, as
+  // long as `is_changed` says of the copy that it is what `change` makes. Tags as for Derived.
+  template <typename IsChanged, typename Change>
+  void Exchange(size_t i, const void* tag, const IsChanged& is_changed, const Change& change) {
+    std::shared_ptr<Entry>& entry = entries_[i];
+    auto copy = std::static_pointer_cast<const Entry>(entry->Find(tag));
+    if (copy == nullptr || !is_changed(copy->value)) {
+      auto made = std::make_shared<Entry>(entry->value);
+      change(made->value);
+      entry->Keep(tag, made);
+      copy = std::move(made);
+    }
+    entry = std::const_pointer_cast<Entry>(std::move(copy));
+    shared_.set = true;  // with the lists that exchange it later
+  }
+
   // What `make` makes of an entry. Made once per entry and tag; a tag is the address of what stands for it, and has one
   // type. Threads that ask at once may both make it.
   template <typename Made, typename F>

@@ -49,6 +49,50 @@ TEST(SharedList, WhatWasMadeOfAnEntryIsMadeOnceForAllListsThatHaveIt) {
   EXPECT_EQ(*alone.Derived<size_t>(0, &kLength, length), 2u);
 }
 
+TEST(SharedList, WhatAnEntryIsExchangedForIsMadeOnceToo) {
+  static constexpr char kLouder = 0, kLength = 0;
+  int made = 0, read = 0;
+  std::string mark = "!";
+  const auto exchange = [&](List& list, size_t i) {
+    list.Exchange(
+        i, &kLouder, [&](const std::string& copy) { return copy.ends_with(mark); },
+        [&](std::string& copy) {
+          ++made;
+          copy += mark;
+        });
+  };
+  const auto length = [&read](const std::string& text) {
+    ++read;
+    return text.size();
+  };
+  const List said = {"abc", "de"};
+  List first = said, second = said;
+  exchange(first, 0);
+  exchange(second, 0);
+  EXPECT_EQ(made, 1);
+  EXPECT_EQ(said[0], "abc");
+  EXPECT_EQ(first[0], "abc!");
+  EXPECT_EQ(&first[0], &second[0]);
+  EXPECT_EQ(&first[1], &said[1]);
+  EXPECT_EQ(*first.Derived<size_t>(0, &kLength, length), 4u);
+  EXPECT_EQ(*second.Derived<size_t>(0, &kLength, length), 4u);
+  EXPECT_EQ(read, 1);
+
+  second.Mutable(0) += "?";  // what others have too stays as it is
+  EXPECT_EQ(first[0], "abc!");
+  List alone = {"f"};
+  exchange(alone, 0);
+  alone.Mutable(0) += "?";
+  EXPECT_EQ(made, 2);
+
+  mark = "!!";  // another change than the one that was made
+  List third = said;
+  exchange(third, 0);
+  EXPECT_EQ(made, 3);
+  EXPECT_EQ(third[0], "abc!!");
+  EXPECT_EQ(first[0], "abc!");
+}
+
 TEST(SharedList, EntriesMayBeSharedByListsOfSeveralThreads) {
   static constexpr char kLength = 0;
   const List list = {"abc", "de", "f"};
