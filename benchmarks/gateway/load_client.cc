@@ -20,6 +20,8 @@
 namespace ingot::bench {
 namespace {
 
+constexpr std::chrono::seconds kPatience(20);  // with a server that answers nothing
+
 [[noreturn]] void Die(const std::string& what) {
   std::fprintf(stderr, "gateway_bench: %s\n", what.c_str());
   std::exit(1);
@@ -68,8 +70,8 @@ struct LoadClient::Agent {
   std::string messages;  // as they stand in the body
   std::string out;
   size_t sent = 0;
-  bool writing = false;  // epoll tells when more can be written
-  size_t next_bytes = 0;
+  bool writing = false;   // epoll tells when more can be written
+  size_t first_wait = 0;  // its first dialogue grows to this size before it waits for its time
   Clock::time_point due;
   bool measured = false;
   bool first_seen = false;
@@ -87,14 +89,11 @@ LoadClient::LoadClient(int port, const LoadOptions& options) : options_(options)
     agent->fd = Connect(port_);
     epoll_event watch{.events = EPOLLIN, .data = {.ptr = agent.get()}};
     epoll_ctl(epoll_, EPOLL_CTL_ADD, agent->fd, &watch);
-    Open(*agent, options_.first_bytes + (options_.last_bytes - options_.first_bytes) * i / options_.agents);
-    while (agent->phase != Agent::Phase::kIdle) Poll(Clock::now() + std::chrono::seconds(20));
-    free_.pop_back();
-    agent->measured = false;
-    Ask(*agent, Clock::now());
-    while (agent->phase != Agent::Phase::kIdle) Poll(Clock::now() + std::chrono::seconds(20));
+    agent->first_wait = options_.first_bytes + (options_.last_bytes - options_.first_bytes) * i / options_.agents;
+    Open(*agent);
     agents_.push_back(std::move(agent));
   }
+  while (free_.size() < agents_.size()) Poll(Clock::now() + kPatience);
   result_ = {};
 }
 
@@ -126,9 +125,8 @@ std::string LoadClient::Text(size_t bytes) {
   return quoted.substr(1, quoted.size() - 2);
 }
 
-void LoadClient::Open(Agent& agent, size_t bytes) {
+void LoadClient::Open(Agent& agent) {
   agent.phase = Agent::Phase::kOpening;
-  agent.next_bytes = bytes;
   Post(agent, "/ingot/v1/episodes", R"({"scaffold":"bench"})");
 }
 
@@ -190,13 +188,10 @@ void LoadClient::Finished(Agent& agent) {
     while (agent.messages.size() + tools_.size() + options_.turn_bytes < options_.first_bytes) {
       agent.messages += texts_[agent.messages.size() % texts_.size()];
     }
-    absl::StrAppend(&agent.messages, R"("},{"role":"user","content":"Task )", random_() % 1000000, ". ");
-    while (agent.messages.size() + tools_.size() < agent.next_bytes)
-      agent.messages += texts_[random_() % texts_.size()];
-    agent.messages += "\"}";
+    absl::StrAppend(&agent.messages, R"("},{"role":"user","content":"Task )", random_() % 1000000, ".\"}");
   } else if (agent.phase == Agent::Phase::kEnding) {
     agent.key.clear();
-    return Open(agent, options_.first_bytes);
+    return Open(agent);
   } else {
     if (agent.measured) result_.terminal.push_back(static_cast<float>(Milliseconds(Clock::now() - agent.due)));
     if (reader.call_id().empty()) Die("an answer without the tool call that was scripted");
@@ -206,9 +201,12 @@ void LoadClient::Finished(Agent& agent) {
                     reader.call_id(), R"(","content":")", texts_[random_() % texts_.size()], R"("})");
     if (agent.messages.size() + tools_.size() > options_.last_bytes) {
       agent.phase = Agent::Phase::kEnding;
+      agent.first_wait = 0;
       return Post(agent, absl::StrCat("/ingot/v1/episodes/", agent.episode, "/end"), R"({"status":"finished"})");
     }
   }
+  if (agent.messages.size() + tools_.size() < agent.first_wait) return Ask(agent, Clock::now());
+  agent.first_wait = 0;
   agent.phase = Agent::Phase::kIdle;
   free_.push_back(&agent);
 }
@@ -220,7 +218,7 @@ void LoadClient::Poll(Clock::time_point until) {
   when.it_value.tv_nsec = left.count() % 1'000'000'000;
   timerfd_settime(timer_, 0, &when, nullptr);
   epoll_event events[64];
-  const int count = epoll_wait(epoll_, events, 64, 20'000);
+  const int count = epoll_wait(epoll_, events, 64, kPatience / std::chrono::milliseconds(1));
   if (count == 0) Die("the server answers nothing for 20 s");
   for (int i = 0; i < count; ++i) {
     auto* agent = static_cast<Agent*>(events[i].data.ptr);
@@ -261,7 +259,7 @@ LoadResult LoadClient::Run(double rate, double seconds) {
   result_.seconds = Milliseconds(Clock::now() - start) / 1000;
   result_.unsent = static_cast<int64_t>(waiting_.size());
   waiting_.clear();
-  while (free_.size() < agents_.size()) Poll(Clock::now() + std::chrono::seconds(20));
+  while (free_.size() < agents_.size()) Poll(Clock::now() + kPatience);
   return std::move(result_);
 }
 

@@ -32,8 +32,9 @@ struct LoadResult {
 
 class LoadClient {
  public:
-  // Connects and opens the first dialogues, whose bodies are spread over [first_bytes, last_bytes]; sends one request
-  // in each. Ends the program with a message if the server answers anything but what was asked.
+  // Connects, opens the first dialogues and takes as many turns in each as spread their bodies over [first_bytes,
+  // last_bytes): what is measured is how it goes on, not how it begins. Ends the program with a message if the server
+  // answers anything but what was asked.
   LoadClient(int port, const LoadOptions& options);
   ~LoadClient();
 
@@ -43,13 +44,12 @@ class LoadClient {
   using Clock = std::chrono::steady_clock;
   struct Agent;
 
-  void Open(Agent& agent, size_t bytes);
+  void Open(Agent& agent);
   void Ask(Agent& agent, Clock::time_point due);
   void Post(Agent& agent, const std::string& target, const std::string& body);
   void Write(Agent& agent);
   void Read(Agent& agent);
   void Finished(Agent& agent);
-  void Watch(Agent& agent);
   // Waits for sockets until `until` at most.
   void Poll(Clock::time_point until);
   void Dispatch();
@@ -65,7 +65,6 @@ class LoadClient {
   std::vector<std::unique_ptr<Agent>> agents_;
   std::deque<Agent*> free_;
   std::deque<Clock::time_point> waiting_;  // due times of requests not sent yet
-  int opening_ = 0;
   LoadResult result_;
 };
 
