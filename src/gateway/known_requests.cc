@@ -81,8 +81,8 @@ std::vector<size_t> ElementEnds(Scanner& scanner) {
 }  // namespace
 
 int64_t KnownRequest::bytes() const {
-  // The body, its messages, what a template and the history make of them, and the JSON that the template prints.
-  constexpr int64_t kForms = 5;
+  // The body, its messages, what a template and the history make of them, and what the template prints.
+  constexpr int64_t kForms = 6;
   return kForms * static_cast<int64_t>(body.size()) + static_cast<int64_t>(sizeof(GatewayRequest));
 }
 

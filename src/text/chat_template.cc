@@ -129,12 +129,12 @@ absl::StatusOr<std::vector<int32_t>> EosIdsIn(const std::string& config_json) {
 }
 
 jinja::RenderOptions ChatTemplate::OptionsFor(const Variables& variables,
-                                              const std::vector<jinja::Value>& tracked) const {
+                                              std::span<const jinja::Tracked> tracked) const {
   jinja::RenderOptions options;
   options.variables = {{"tools", jinja::Value()}, {"documents", jinja::Value()}};
   options.variables.insert(options.variables.end(), special_tokens_.begin(), special_tokens_.end());
   options.variables.insert(options.variables.end(), variables.begin(), variables.end());
-  options.tracked = tracked;
+  options.tracked.assign(tracked.begin(), tracked.end());
   return options;
 }
 
@@ -146,15 +146,14 @@ const jinja::Template& ChatTemplate::TemplateFor(const Variables& variables) con
 }
 
 absl::StatusOr<jinja::Rendered> ChatTemplate::Render(const Variables& variables,
-                                                     const std::vector<jinja::Value>& tracked,
-                                                     std::timespec now) const {
+                                                     std::span<const jinja::Tracked> tracked, std::timespec now) const {
   jinja::RenderOptions options = OptionsFor(variables, tracked);
   options.now = now;
   return TemplateFor(variables).Render(options);
 }
 
 absl::StatusOr<jinja::PromptRendering> ChatTemplate::RenderAtPrompt(const Variables& variables,
-                                                                    const std::vector<jinja::Value>& tracked,
+                                                                    std::span<const jinja::Tracked> tracked,
                                                                     bool add_generation_prompt) const {
   return TemplateFor(variables).RenderAtPrompt(OptionsFor(variables, tracked), add_generation_prompt);
 }

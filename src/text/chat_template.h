@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,11 +30,11 @@ class ChatTemplate {
   using Variables = std::vector<std::pair<std::string, jinja::Value>>;
   // Renders with `variables` over the special tokens; `tools` and `documents` are none unless given. `tracked`: see
   // jinja::RenderOptions.
-  absl::StatusOr<jinja::Rendered> Render(const Variables& variables, const std::vector<jinja::Value>& tracked,
+  absl::StatusOr<jinja::Rendered> Render(const Variables& variables, std::span<const jinja::Tracked> tracked,
                                          std::timespec now = {}) const;
   // jinja::Template::RenderAtPrompt.
   absl::StatusOr<jinja::PromptRendering> RenderAtPrompt(const Variables& variables,
-                                                        const std::vector<jinja::Value>& tracked,
+                                                        std::span<const jinja::Tracked> tracked,
                                                         bool add_generation_prompt) const;
   // The same for an object of variables as JSON; all its texts come from outside, but the names of roles.
   absl::StatusOr<jinja::Rendered> RenderJson(const base::json::object& variables, std::timespec now = {}) const;
@@ -49,7 +50,7 @@ class ChatTemplate {
 
  private:
   ChatTemplate() = default;
-  jinja::RenderOptions OptionsFor(const Variables& variables, const std::vector<jinja::Value>& tracked) const;
+  jinja::RenderOptions OptionsFor(const Variables& variables, std::span<const jinja::Tracked> tracked) const;
   const jinja::Template& TemplateFor(const Variables& variables) const;
   absl::Status ReadTokenizerConfig(const std::string& text, bool template_given);
   absl::Status AddTemplate(const std::string& name, const std::string& source);

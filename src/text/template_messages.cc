@@ -1,9 +1,11 @@
 #include "text/template_messages.h"
 
 #include <map>
+#include <span>
 #include <utility>
 
 #include "base/checksum.h"
+#include "text/jinja/iteration_cache.h"
 
 namespace ingot::text {
 namespace {
@@ -103,6 +105,13 @@ Value MessageToValue(const Message& message, int32_t source, const TemplateDiale
   return dict.Take();
 }
 
+Value ListOf(std::span<const jinja::Tracked> messages) {
+  std::vector<Value> dicts;
+  dicts.reserve(messages.size());
+  for (const jinja::Tracked& message : messages) dicts.push_back(message.dict);
+  return jinja::MakeList(std::move(dicts));
+}
+
 bool Has(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
 
 size_t Count(const std::string& text, std::string_view part) {
@@ -127,8 +136,16 @@ struct MadeMessage {
   int32_t source = 0;
   TemplateDialect dialect;
   std::string answered;  // the id it shows of the call that it answers
-  Value value;
+  jinja::Tracked value;
 };
+
+// About what a template prints of a message.
+size_t PrintedBytes(const Message& message) {
+  constexpr size_t kAround = 64;  // bytes that templates write around a text
+  size_t bytes = kAround + message.content.size() + message.reasoning.size();
+  for (const ToolCall& call : message.tool_calls) bytes += kAround + call.name.size() + call.arguments_json.size();
+  return bytes;
+}
 
 }  // namespace
 
@@ -136,13 +153,18 @@ TemplateInput MakeTemplateInput(const Conversation& conversation, const Template
   static constexpr char kMessage = 0, kTools = 0;
   TemplateInput input;
   WrittenIds ids;  // of the messages before
+  input.messages.reserve(conversation.messages.size());
   for (size_t i = 0; i < conversation.messages.size(); ++i) {
     const Message& message = conversation.messages[i];
     const auto written = ids.find(message.tool_call_id);
     const std::string& answered = written == ids.end() ? message.tool_call_id : written->second;
     const auto source = static_cast<int32_t>(i);
     const auto make = [&](const Message& of) {
-      return MadeMessage{source, dialect, answered, MessageToValue(of, source, dialect, answered)};
+      return MadeMessage{
+          source,
+          dialect,
+          answered,
+          {MessageToValue(of, source, dialect, answered), std::make_shared<jinja::IterationCache>(PrintedBytes(of))}};
     };
     auto made = conversation.messages.Derived<MadeMessage>(i, &kMessage, make);
     if (made->source != source || made->dialect != dialect || made->answered != answered) {
@@ -170,8 +192,8 @@ TemplateInput MakeTemplateInput(const Conversation& conversation, const Template
 absl::StatusOr<jinja::Rendered> RenderInput(const ChatTemplate& chat_template, const TemplateInput& input, size_t count,
                                             bool add_generation_prompt, std::timespec now) {
   ChatTemplate::Variables variables = input.others;
-  std::vector<Value> messages(input.messages.begin(), input.messages.begin() + static_cast<std::ptrdiff_t>(count));
-  variables.emplace_back("messages", jinja::MakeList(messages));
+  const std::span messages = std::span(input.messages).first(count);
+  variables.emplace_back("messages", ListOf(messages));
   variables.emplace_back("add_generation_prompt", Value(add_generation_prompt));
   return chat_template.Render(variables, messages, now);
 }
@@ -180,9 +202,8 @@ absl::StatusOr<jinja::PromptRendering> RenderInputAtPrompt(const ChatTemplate& c
                                                            const TemplateInput& input, size_t count,
                                                            bool add_generation_prompt) {
   ChatTemplate::Variables variables = input.others;
-  const std::vector<Value> messages(input.messages.begin(),
-                                    input.messages.begin() + static_cast<std::ptrdiff_t>(count));
-  variables.emplace_back("messages", jinja::MakeList(messages));
+  const std::span messages = std::span(input.messages).first(count);
+  variables.emplace_back("messages", ListOf(messages));
   return chat_template.RenderAtPrompt(variables, messages, add_generation_prompt);
 }
 

@@ -26,8 +26,8 @@ struct TemplateDialect {
 // Variables of one conversation; its messages are made once and rendered as often as needed. Calls, and results that
 // answer them, have the ids that the model wrote, where it did.
 struct TemplateInput {
-  std::vector<jinja::Value> messages;  // message i is marked with source i, but its role
-  ChatTemplate::Variables others;      // tools (kOutsideSource) and template_variables
+  std::vector<jinja::Tracked> messages;  // message i is marked with source i, but its role
+  ChatTemplate::Variables others;        // tools (kOutsideSource) and template_variables
 };
 TemplateInput MakeTemplateInput(const Conversation& conversation, const TemplateDialect& dialect);
 

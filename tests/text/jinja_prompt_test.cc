@@ -20,7 +20,8 @@ RenderOptions Conversation() {
     options.variables.emplace_back(std::string(field.key()), FromJson(field.value(), 3));
   }
   for (const auto& [name, value] : options.variables) {
-    if (name == "messages") options.tracked = value.seq()->items;
+    if (name != "messages") continue;
+    for (const Value& message : value.seq()->items) options.tracked.push_back({message});
   }
   options.now.tv_sec = 1;
   return options;

@@ -1,6 +1,7 @@
 // A parsed template. Immutable; shared by all renderings.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -86,6 +87,7 @@ struct Stmt {
   int line;
   std::string text;
   int slot = -1;
+  uint64_t loop = 0;  // kFor: its number, which no other loop of the process has
   bool recursive = false;
   ExprPtr target;
   std::vector<ExprPtr> targets;

@@ -20,12 +20,20 @@ Value Interpreter::Optional(const ExprPtr& expr, const ScopePtr& scope) {
   return expr == nullptr ? Value() : Evaluate(*expr, scope);
 }
 
-Value Interpreter::Name(const Expr& expr, const ScopePtr& scope) {
-  for (Scope* at = scope.get(); at != nullptr; at = at->parent.get()) {
-    if (const Value* value = at->Find(expr.slot)) return *value;
+Interpreter::Found Interpreter::Lookup(int slot, const Scope* scope) const {
+  for (const Scope* at = scope; at != nullptr; at = at->parent.get()) {
+    if (const Value* value = at->Find(slot)) {
+      return {*value, false, recording_ != nullptr && recording_->IsOutside(at->born)};
+    }
   }
-  if (const auto& global = globals_[expr.slot]) return *global;
-  return Value::UndefinedWith(absl::StrCat("'", expr.text, "' is undefined"));
+  if (const auto& global = globals_[slot]) return {*global, true, true};
+  return {Value::UndefinedWith(absl::StrCat("'", ast_.names[slot], "' is undefined")), true, true};
+}
+
+Value Interpreter::Name(const Expr& expr, const ScopePtr& scope) {
+  Found found = Lookup(expr.slot, scope.get());
+  if (recording_ != nullptr) NoteName(expr.slot, found);
+  return std::move(found.value);
 }
 
 Value Interpreter::EvaluateInner(const Expr& expr, const ScopePtr& scope) {
@@ -36,8 +44,10 @@ Value Interpreter::EvaluateInner(const Expr& expr, const ScopePtr& scope) {
     case Expr::Kind::kName:
       return Name(expr, scope);
     case Expr::Kind::kAttribute:
+      if (recording_ != nullptr && expr.items[0]->kind == Expr::Kind::kName) return NotedAttribute(expr, scope);
       return GetAttribute(item(0), expr.text);
     case Expr::Kind::kItem: {
+      if (recording_ != nullptr && expr.items[0]->kind == Expr::Kind::kName) return NotedItem(expr, scope);
       const Value object = item(0);
       return GetItem(object, item(1));
     }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "text/jinja/budget.h"
+#include "text/jinja/iteration_cache.h"
 #include "text/jinja/loop.h"
 
 namespace ingot::text::jinja {
@@ -27,6 +28,7 @@ class MacroObject final : public Object {
     return MakeTuple(std::move(arguments));
   }
   Value Call(Runtime&, const Args& args) override { return interpreter_->CallBody(statement_, closure_, args, name_); }
+  const void* definition() const override { return closure_->parent == nullptr ? &statement_ : nullptr; }
 
  private:
   Interpreter* const interpreter_;
@@ -35,26 +37,27 @@ class MacroObject final : public Object {
   const std::string name_;
 };
 
-ScopePtr Inner(const ScopePtr& parent) {
-  ChargeBytes(sizeof(Scope));
-  return std::make_shared<Scope>(Scope{parent, {}});
-}
-
 }  // namespace
 
-Value* Scope::Find(int slot) {
-  for (auto& [known, value] : variables) {
+const Value* Scope::Find(int slot) const {
+  for (const auto& [known, value] : variables) {
     if (known == slot) return &value;
   }
   return nullptr;
 }
 
 void Scope::Set(int slot, Value value) {
-  if (Value* old = Find(slot)) {
-    *old = std::move(value);
-  } else {
-    variables.emplace_back(slot, std::move(value));
+  for (auto& [known, old] : variables) {
+    if (known != slot) continue;
+    old = std::move(value);
+    return;
   }
+  variables.emplace_back(slot, std::move(value));
+}
+
+ScopePtr Interpreter::Inner(const ScopePtr& parent) {
+  ChargeBytes(sizeof(Scope));
+  return std::make_shared<Scope>(Scope{parent, ++scopes_, {}});
 }
 
 Interpreter::Level::Level(Interpreter* interpreter) : interpreter_(interpreter) {
@@ -78,9 +81,13 @@ Interpreter::Interpreter(const Ast& ast, const RenderOptions& options, std::time
   set(options.variables);
   size_t texts = 0;  // most of what is rendered
   for (size_t i = 0; i < options.tracked.size(); ++i) {
-    if (!options.tracked[i].is_dict()) continue;
-    const Dict& dict = *options.tracked[i].dict();
+    if (!options.tracked[i].dict.is_dict()) continue;
+    const Dict& dict = *options.tracked[i].dict.dict();
     tracked_.emplace(&dict, i);
+    if (options.tracked[i].kept != nullptr) {
+      texts += options.tracked[i].kept->text_bytes();
+      continue;
+    }
     for (const auto& [key, value] : dict.items) texts += value.is_str() ? value.str()->bytes.size() + 64 : 64;
   }
   root_out_.Reserve(texts + texts / 8);
@@ -272,13 +279,12 @@ void Interpreter::Assign(const Expr& target, Value value, const ScopePtr& scope)
   if (target.kind == Expr::Kind::kName) {
     scope->Set(target.slot, std::move(value));
   } else if (target.kind == Expr::Kind::kAttribute) {
-    Expr name;
-    name.kind = Expr::Kind::kName;
-    name.slot = target.slot;
-    name.text = ast_.names[target.slot];
-    const Value object = Name(name, scope);
-    auto* const space = object.is_object() ? dynamic_cast<Namespace*>(object.object().get()) : nullptr;
+    const Found found = Lookup(target.slot, scope.get());
+    auto* const space = found.value.is_object() ? dynamic_cast<Namespace*>(found.value.object().get()) : nullptr;
     if (space == nullptr) Fail("TemplateRuntimeError: cannot assign attribute on non-namespace object");
+    if (recording_ != nullptr && found.outside) {
+      recording_->WriteAttribute(target.slot, space, target.text, value);
+    }
     space->Set(target.text, std::move(value));
   } else {
     const std::vector<Value> items = Items(value);
@@ -335,7 +341,7 @@ Interpreter::Flow Interpreter::Loop(const Stmt& statement, const ScopePtr& scope
     const Value& item = loop->current();
     Assign(*statement.target, item, inner);
     const size_t begin = out_->size();
-    const Flow flow = Execute(statement.body, inner);
+    const Flow flow = Iterate(statement, *loop, inner);
     if (item.is_dict() && !tracked_.empty() && WritesToRoot()) {
       if (const auto it = tracked_.find(item.dict().get()); it != tracked_.end()) {
         passes_.push_back({it->second, begin, out_->size()});

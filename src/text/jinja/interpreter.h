@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "text/jinja/ast.h"
+#include "text/jinja/iteration_memo.h"
+#include "text/jinja/loop.h"
 #include "text/jinja/template.h"
 
 namespace ingot::text::jinja {
@@ -16,9 +18,10 @@ namespace ingot::text::jinja {
 // out; assignments stay on their level.
 struct Scope {
   std::shared_ptr<Scope> parent;
+  uint64_t born = 0;                             // how many scopes the rendering had made before
   std::vector<std::pair<int, Value>> variables;  // by slot
 
-  Value* Find(int slot);
+  const Value* Find(int slot) const;
   void Set(int slot, Value value);
 };
 using ScopePtr = std::shared_ptr<Scope>;
@@ -65,12 +68,30 @@ class Interpreter : public Runtime {
   Value Evaluate(const Expr& expr, const ScopePtr& scope);
   Value EvaluateInner(const Expr& expr, const ScopePtr& scope);
   Value Optional(const ExprPtr& expr, const ScopePtr& scope);
+  struct Found {
+    Value value;
+    bool given = false;    // no scope has it
+    bool outside = false;  // of the iteration that is recorded
+  };
+  Found Lookup(int slot, const Scope* scope) const;
   Value Name(const Expr& expr, const ScopePtr& scope);
   bool Compares(const Expr& expr, const ScopePtr& scope);
   Value CallExpr(const Expr& expr, const ScopePtr& scope, const Value* caller);
   Value ApplyFilter(const Expr& expr, const ScopePtr& scope, const StrPtr& block);
   Args Arguments(const CallArguments& arguments, const ScopePtr& scope);
   bool WritesToRoot() const { return out_ == &root_out_; }
+  ScopePtr Inner(const ScopePtr& parent);
+
+  // iterate.cc: a loop's body for its current item, run or as it was kept.
+  Flow Iterate(const Stmt& statement, const LoopObject& loop, const ScopePtr& inner);
+  Flow Record(const Stmt& statement, const LoopObject& loop, const ScopePtr& inner, IterationCache& cache);
+  bool Holds(const IterationMemo& memo, const LoopObject& loop, const Scope* outside) const;
+  void Replay(const IterationMemo& memo, const Scope* outside);
+  // What is recorded of evaluating a name, and an attribute or an item of one.
+  void NoteName(int slot, const Found& found);
+  Value NotedAttribute(const Expr& expr, const ScopePtr& scope);
+  Value NotedItem(const Expr& expr, const ScopePtr& scope);
+  bool IsGiven(const Value& value) const { return value.is_dict() && tracked_.contains(value.dict().get()); }
 
   const Ast& ast_;
   const RenderOptions& options_;
@@ -80,6 +101,8 @@ class Interpreter : public Runtime {
   StrBuilder* out_ = &root_out_;
   std::vector<Rendered::Pass> passes_;
   std::vector<std::pair<size_t, size_t>> generations_;
+  uint64_t scopes_ = 0;             // made so far
+  Recording* recording_ = nullptr;  // of the iteration that is run
   std::vector<ScopePtr> captured_;  // scopes that macros hold, and that hold them
   int depth_ = 0;
 };

@@ -1,6 +1,7 @@
 #include "text/jinja/parser.h"
 
 #include <algorithm>
+#include <atomic>
 
 namespace ingot::text::jinja {
 namespace {
@@ -152,7 +153,9 @@ class Parser : public ExpressionParser {
   }
 
   std::unique_ptr<Stmt> For(int line) {
+    static std::atomic<uint64_t> loops{0};
     auto statement = New(Kind::kFor, line);
+    statement->loop = ++loops;
     statement->target = Target(false, "in");
     CheckNoLoop(*statement->target);
     ExpectName("in");

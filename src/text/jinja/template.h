@@ -23,6 +23,7 @@
 
 namespace ingot::text::jinja {
 
+class IterationCache;
 struct Ast;
 
 // Edge of what one rendering may take. The defaults are some hundred times what the largest known template takes for
@@ -34,10 +35,16 @@ struct Limits {
   int depth = 1500;                   // nested evaluations, over all macros being called
 };
 
+// A dict whose passes through `for` loops are reported: Rendered::passes.
+struct Tracked {
+  Value dict;
+  // Where what the passes write is kept for other renderings of the same dict; null: nowhere.
+  std::shared_ptr<IterationCache> kept = nullptr;
+};
+
 struct RenderOptions {
   std::vector<std::pair<std::string, Value>> variables;
-  // Dicts whose passes through `for` loops are reported: Rendered::passes.
-  std::vector<Value> tracked;
+  std::vector<Tracked> tracked;
   std::timespec now{};  // for strftime_now, as local time; {0, 0}: the system clock
   Limits limits;
 };

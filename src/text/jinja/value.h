@@ -154,6 +154,8 @@ class Object {
   virtual bool callable() const { return false; }
   virtual Value Call(Runtime& runtime, const Args& args);
   virtual int depth() const { return 1; }
+  // What another rendering's object has too if it does the same, whatever has happened before; null: this one need not.
+  virtual const void* definition() const { return nullptr; }
 };
 
 // Fails if the items are nested deeper than is allowed.

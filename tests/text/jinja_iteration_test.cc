@@ -1,0 +1,306 @@
+// Renderings that take over what earlier ones wrote, beside renderings that do not.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <random>
+#include <sstream>
+
+#include "base/json.h"
+#include "text/jinja/iteration_cache.h"
+#include "text/jinja/iteration_memo.h"
+#include "text/jinja/template.h"
+
+namespace ingot::text::jinja {
+namespace {
+
+Value Json(const std::string& text, int32_t source) { return FromJson(*base::ParseJson(text), source); }
+
+// A conversation that goes on.
+struct Growing {
+  std::vector<Tracked> messages;
+  std::vector<std::pair<std::string, Value>> others;
+
+  void Add(const std::string& json) {
+    messages.push_back(
+        {Json(json, static_cast<int32_t>(messages.size())), std::make_shared<IterationCache>(json.size())});
+  }
+  RenderOptions Options(size_t count, bool kept) const {
+    RenderOptions options;
+    options.variables = others;
+    std::vector<Value> list;
+    for (size_t i = 0; i < count; ++i) {
+      list.push_back(messages[i].dict);
+      options.tracked.push_back({messages[i].dict, kept ? messages[i].kept : nullptr});
+    }
+    options.variables.emplace_back("messages", MakeList(std::move(list)));
+    options.now.tv_sec = 1;
+    return options;
+  }
+};
+
+void ExpectSame(const Rendered& a, const Rendered& b, const std::string& source) {
+  ASSERT_EQ(a.text, b.text) << source;
+  EXPECT_EQ(a.marks, b.marks) << source;
+  EXPECT_EQ(a.generations, b.generations) << source;
+  ASSERT_EQ(a.passes.size(), b.passes.size()) << source;
+  for (size_t i = 0; i < a.passes.size(); ++i) {
+    EXPECT_EQ(a.passes[i].index, b.passes[i].index) << source;
+    EXPECT_EQ(a.passes[i].begin, b.passes[i].begin) << source;
+    EXPECT_EQ(a.passes[i].end, b.passes[i].end) << source;
+  }
+}
+
+// Returns whether it renders.
+bool Check(const Template& parsed, const Growing& growing, size_t count, const std::string& source) {
+  const auto fresh = parsed.Render(growing.Options(count, false)), kept = parsed.Render(growing.Options(count, true));
+  EXPECT_EQ(fresh.status(), kept.status()) << source;
+  if (fresh.ok() && kept.ok()) ExpectSame(*kept, *fresh, source);
+  for (const bool prompted : {false, true}) {
+    const auto one = parsed.RenderAtPrompt(growing.Options(count, false), prompted);
+    const auto other = parsed.RenderAtPrompt(growing.Options(count, true), prompted);
+    EXPECT_EQ(one.status(), other.status()) << source;
+    if (!one.ok() || !other.ok()) continue;
+    ExpectSame(other->rendered, one->rendered, source);
+    EXPECT_EQ(other->prompt, one->prompt) << source;
+    EXPECT_EQ(other->prompt_begin, one->prompt_begin) << source;
+    EXPECT_EQ(other->with_prompt, one->with_prompt) << source;
+  }
+  return fresh.ok();
+}
+
+// How many of the messages' iterations are kept and were used.
+size_t Used(const Growing& growing, uint64_t loops) {
+  size_t used = 0;
+  for (const Tracked& message : growing.messages) {
+    for (uint64_t loop = 1; loop <= loops; ++loop) {
+      const auto memo = message.kept->Find(loop);
+      used += memo.has_value() && *memo != nullptr && (*memo)->used;
+    }
+  }
+  return used;
+}
+constexpr uint64_t kLoops = 100'000;  // more than the tests parse
+
+const char* const kTurns[] = {
+    R"({"role": "system", "content": "be <brief>"})",
+    R"({"role": "user", "content": "first é"})",
+    R"({"role": "assistant", "content": "", "tool_calls": [{"name": "f", "arguments": {"a": 1}}]})",
+    R"({"role": "tool", "content": "result"})",
+    R"({"role": "assistant", "content": "said", "reasoning_content": "why"})",
+    R"({"role": "user", "content": "second"})",
+    R"({"role": "assistant", "content": "again\n"})",
+    R"({"role": "user", "content": ""})",
+};
+
+// Renders each beginning of the conversation in turn. Returns how many iterations were taken over in the end.
+size_t Grow(const std::string& source) {
+  const auto parsed = Template::Parse(source);
+  EXPECT_TRUE(parsed.ok()) << source;
+  Growing growing;
+  growing.others = {{"eos", Value::Text("</s>")}, {"tools", Json(R"([{"name": "f"}])", -1)}};
+  for (const char* turn : kTurns) {
+    growing.Add(turn);
+    Check(**parsed, growing, growing.messages.size(), source);
+    Check(**parsed, growing, (growing.messages.size() + 1) / 2, source);
+    Check(**parsed, growing, growing.messages.size(), source);
+  }
+  return Used(growing, kLoops);
+}
+
+TEST(JinjaIterationTest, WhatABodyReadsDecidesWhetherItIsTakenOver) {
+  constexpr size_t kAll = std::size(kTurns);
+  EXPECT_EQ(Grow("{% for m in messages %}<{{ m.role }}>{{ m.content }}{{ eos }}{% endfor %}"), kAll);
+  EXPECT_EQ(Grow("{% for m in messages %}{% if tools %}t{% endif %}{{ missing }}{{ m.content | upper }}{% endfor %}"),
+            kAll);
+  EXPECT_EQ(Grow("{% for m in messages %}{{ m.role }}{% if loop.last %}|{% endif %}{% endfor %}"), kAll);
+  EXPECT_EQ(Grow("{% for m in messages %}{{ m.role }}{% if not loop.last %}{{ messages[loop.index0 + 1].role }}"
+                 "{% endif %}{% endfor %}"),
+            kAll);
+  EXPECT_EQ(Grow("{% for m in messages %}{{ m.role }}{{ loop.previtem.role if loop.previtem }}{% endfor %}"), kAll);
+  EXPECT_EQ(Grow("{% macro p(x) %}[{{ x.role ~ eos }}]{% endmacro %}{% for m in messages %}{{ p(m) }}{% endfor %}"),
+            kAll);
+  EXPECT_EQ(Grow("{% for m in messages %}{% generation %}{{ m.content }}g{% endgeneration %}{% endfor %}"), kAll);
+  EXPECT_EQ(Grow("{% for m in messages %}{{ m.role }}{% continue %}x{% else %}none{% endfor %}"), kAll);
+  EXPECT_EQ(Grow("{% set ns = namespace(n=0) %}{% for m in messages %}{{ ns.n }}{% set ns.n = ns.n + 1 %}{% endfor %}"
+                 "{{ ns.n }}"),
+            kAll);
+  EXPECT_EQ(Grow("{% for m in messages %}{% set n = namespace(x=m.role) %}{% set n.x = n.x ~ '!' %}{{ n.x }}"
+                 "{% for c in m.tool_calls %}{{ c.name }}{{ loop.index }}{{ c.arguments | tojson }}{% endfor %}"
+                 "{% set b %}<{{ m.content }}>{% endset %}{{ b }}{% endfor %}"),
+            kAll);
+}
+
+TEST(JinjaIterationTest, WhatMayDifferIsAlwaysRun) {
+  for (const char* source : {
+           "{% for m in messages %}{{ m.role }}{{ messages | length }}{% endfor %}",
+           "{% for m in messages %}{{ m.role }}{% for x in messages %}{{ m.role }}{% endfor %}{% endfor %}",
+           "{% for m in messages %}{{ strftime_now('%s') }}{% endfor %}",
+           "{% set j = joiner(',') %}{% for m in messages %}{{ j() }}{{ m.role }}{% endfor %}",
+           "{% set c = cycler('a', 'b') %}{% for m in messages %}{{ c.next() }}{{ m.role }}{% endfor %}",
+           "{% for m in messages %}{{ loop.cycle('a', 'b') }}{% endfor %}",
+           "{% for m in messages %}{{ loop.changed(m.role) }}{% endfor %}",
+           "{% for m in messages %}{{ loop }}{% endfor %}",
+           "{% for m in messages %}{% set l = loop %}{{ l.index }}{% endfor %}",
+           "{% for m in messages if m.role != 'tool' %}{{ m.role }}{{ loop.last }}{% endfor %}",
+           "{% set ns = namespace(n=0) %}{% set d = {'n': ns} %}{% for r in [1, 2] %}{% for m in messages %}{{ d.n.n }}"
+           "{% endfor %}{% set ns.n = 1 %}{% endfor %}",
+           "{% set ns = namespace(l=[]) %}{% for m in messages %}{{ ns.l | length }}{% set ns.l = ns.l + [m] %}"
+           "{% endfor %}",
+           "{% set a = namespace(n=0) %}{% set b = a %}{% for m in messages %}{% set a.n = 5 %}{{ b.n }}"
+           "{% set b.n = 0 %}{% endfor %}",
+           "{% set g = messages | map(attribute='role') %}{% for m in messages %}{{ g | first }}{% endfor %}",
+           "{% for m in messages %}{{ m.role }}{% if loop.index == 2 %}{% break %}{% endif %}{% endfor %}",
+       }) {
+    const size_t used = Grow(source);
+    EXPECT_LE(used, std::string_view(source).find("break") == std::string_view::npos ? 0u : 1u) << source;
+  }
+}
+
+// Two names of one namespace, in one rendering and not in the other.
+TEST(JinjaIterationTest, NamesOfOneNamespaceAreNotTwo) {
+  const std::string source =
+      "{% set a = namespace(n=3) %}{% set b = namespace(n=3) %}{% if one %}{% set b = a %}{% endif %}"
+      "{% for m in messages %}{% set a.n = 5 %}{{ b.n }};{% set a.n = 3 %}{% endfor %}";
+  const auto parsed = Template::Parse(source);
+  ASSERT_TRUE(parsed.ok());
+  Growing growing;
+  for (const char* turn : kTurns) growing.Add(turn);
+  for (const bool one : {false, true, false}) {
+    growing.others = {{"one", Value(one)}};
+    Check(**parsed, growing, growing.messages.size(), source);
+  }
+}
+
+TEST(JinjaIterationTest, WhatIsNeverTakenOverIsNotKeptForLong) {
+  const std::string source = "{% for m in messages %}{{ m.role }}{{ x }}{% endfor %}";
+  const auto parsed = Template::Parse(source);
+  Growing growing;
+  growing.Add(kTurns[0]);
+  const auto kept = [&] {
+    size_t count = 0;
+    for (uint64_t loop = 1; loop <= kLoops; ++loop) {
+      const auto memo = growing.messages[0].kept->Find(loop);
+      count += memo.has_value() && *memo != nullptr;
+    }
+    return count;
+  };
+  for (int64_t x = 0; x < 3; ++x) {
+    growing.others = {{"x", Value(x)}};
+    EXPECT_TRUE((*parsed)->Render(growing.Options(1, true)).ok());
+    EXPECT_EQ(kept(), 1u);
+  }
+  for (int64_t x = 3; x < 6; ++x) {
+    growing.others = {{"x", Value(x)}};
+    EXPECT_EQ((*parsed)->Render(growing.Options(1, true))->text, absl::StrCat("system", x));
+  }
+  EXPECT_EQ(kept(), 0u);
+}
+
+TEST(JinjaIterationTest, RandomTemplates) {
+  const std::vector<std::string> before = {"{% set ns = namespace(n=0, s='') %}",
+                                           "{% set a = namespace(n=1) %}",
+                                           "{% set b = ns %}",
+                                           "{% set y = messages[0].role %}",
+                                           "{% set messages = messages[1:] %}",
+                                           "{% set d = {'n': ns, 'm': messages} %}",
+                                           "{% set l = [ns] %}",
+                                           "{% set j = joiner(', ') %}",
+                                           "{% macro p(q) %}({{ q }}{{ x }}{{ ns.n }}){% endmacro %}",
+                                           "{% macro up() %}{% set ns.n = ns.n + 1 %}{% endmacro %}",
+                                           "{% for m in messages[::-1] %}{% set ns.n = loop.index0 %}{% endfor %}"};
+  const std::vector<std::string> body = {"{{ m.content }}",
+                                         "<{{ m.role }}>",
+                                         "{% if loop.last %}|{% endif %}",
+                                         "{% if loop.first %}^{% endif %}",
+                                         "{{ loop.index0 }}",
+                                         "{{ loop.length }}",
+                                         "{{ loop.previtem.role }}",
+                                         "{{ loop.nextitem is defined }}",
+                                         "{{ messages[loop.index0 - 1].role }}",
+                                         "{{ messages[loop.index0 + 1].role }}",
+                                         "{{ messages[-1].content }}",
+                                         "{{ messages | length }}",
+                                         "{{ messages[1:] }}",
+                                         "{{ x }}",
+                                         "{{ y }}",
+                                         "{{ eos }}",
+                                         "{% set y = m.role %}",
+                                         "{% set x = x ~ 'z' %}",
+                                         "{{ ns.n }}",
+                                         "{% set ns.n = ns.n + 1 %}",
+                                         "{% set ns.s = ns.s ~ m.role %}",
+                                         "{{ ns.s }}",
+                                         "{% set ns.n = m.role %}",
+                                         "{{ a.n }}",
+                                         "{% set a.n = 2 %}",
+                                         "{{ b.n }}",
+                                         "{% set b.n = 7 %}",
+                                         "{{ d.n.n }}",
+                                         "{{ l[0].n }}",
+                                         "{{ d['m'] | length }}",
+                                         "{{ j() }}",
+                                         "{{ p(m.role) }}",
+                                         "{{ p(ns) }}",
+                                         "{{ up() }}",
+                                         "{% if x %}",
+                                         "{% if m.content %}",
+                                         "{% else %}",
+                                         "{% endif %}",
+                                         "{% for c in m.tool_calls %}",
+                                         "{{ c.name }}",
+                                         "{% endfor %}",
+                                         "{% for k in messages %}",
+                                         "{{ k.role }}",
+                                         "{% set t %}",
+                                         "{% endset %}",
+                                         "{{ t }}",
+                                         "{% generation %}",
+                                         "{% endgeneration %}",
+                                         "{% break %}",
+                                         "{% continue %}",
+                                         "{{ m }}",
+                                         "{% set z = namespace(k=m) %}",
+                                         "{{ z.k.role }}",
+                                         "{% set z.k = 1 %}",
+                                         "{{ m.content | trim | tojson }}",
+                                         "{{ m.tool_calls | tojson }}",
+                                         "{{ 'a' + m.content + eos }}",
+                                         "{{ loop.cycle('o', 'e') }}",
+                                         "{{ loop.changed(m.role) }}",
+                                         "{{ add_generation_prompt }}"};
+  const std::vector<std::string> after = {"{{ ns.n }}",
+                                          "{{ ns.s }}",
+                                          "{{ a.n }}",
+                                          "{{ y }}",
+                                          "{{ j() }}",
+                                          "{% for m in messages %}{{ m.role }}{% endfor %}",
+                                          "{% if add_generation_prompt %}<a>{% endif %}"};
+  std::mt19937 random(7);
+  const auto some = [&](const std::vector<std::string>& pieces, size_t most) {
+    std::string text;
+    for (size_t count = random() % (most + 1); count-- > 0;) text += pieces[random() % pieces.size()];
+    return text;
+  };
+  size_t rendered = 0, used = 0;
+  for (int round = 0; round < 6000; ++round) {
+    const std::string source =
+        some(before, 5) + "{% for m in messages %}" + some(body, 8) + "{% endfor %}" + some(after, 3);
+    const auto parsed = Template::Parse(source);
+    if (!parsed.ok()) continue;
+    Growing growing;
+    growing.others = {{"eos", Value::Text("</s>")}, {"x", Value()}};
+    for (const char* turn : kTurns) {
+      growing.Add(turn);
+      if (random() % 4 == 0) growing.others[1].second = random() % 2 == 0 ? Value(true) : Value::Text("x");
+      rendered += Check(**parsed, growing, growing.messages.size(), source);
+      if (random() % 4 == 0) Check(**parsed, growing, 1 + random() % growing.messages.size(), source);
+      if (testing::Test::HasFailure()) FAIL() << source;
+    }
+    if (round % 50 == 0) used += Used(growing, kLoops);
+  }
+  EXPECT_GT(rendered, 5000u);
+  EXPECT_GT(used, 50u);
+}
+
+}  // namespace
+}  // namespace ingot::text::jinja
