@@ -2,6 +2,10 @@
 
 #include <xxhash.h>
 
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
 namespace ingot::base {
 
 struct StreamingChecksum::State {
@@ -11,10 +15,24 @@ struct StreamingChecksum::State {
 
 uint64_t Checksum64(std::span<const std::byte> bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
 
-std::string ContentKey(std::string_view bytes) {
+Key128 ContentKey128(std::string_view bytes) {
   XXH128_canonical_t canonical;
   XXH128_canonicalFromHash(&canonical, XXH3_128bits(bytes.data(), bytes.size()));
-  return std::string(reinterpret_cast<const char*>(canonical.digest), sizeof(canonical.digest));
+  static_assert(sizeof(Key128) == sizeof(canonical.digest));
+  return std::bit_cast<Key128>(canonical.digest);
+}
+
+std::optional<Key128> KeyOfBytes(std::string_view bytes) {
+  Key128 key;
+  if (bytes.size() != key.size()) return std::nullopt;
+  std::copy(bytes.begin(), bytes.end(), key.begin());
+  return key;
+}
+
+size_t Key128Hash::operator()(const Key128& key) const {
+  size_t hash = 0;
+  std::memcpy(&hash, key.data(), sizeof(hash));
+  return hash;
 }
 
 StreamingChecksum::StreamingChecksum() : state_(std::make_unique<State>()) { XXH3_64bits_reset(state_->xxh); }

@@ -1,9 +1,11 @@
 // XXH3: the checksums of segments, weights and stored records. Not cryptographic.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,8 +17,18 @@ inline uint64_t Checksum64(std::string_view bytes) {
   return Checksum64(std::as_bytes(std::span<const char>(bytes.data(), bytes.size())));
 }
 
-// 16 bytes, canonical (big-endian) form of XXH3-128: a content key.
-std::string ContentKey(std::string_view bytes);
+// A content key: the canonical (big-endian) form of XXH3-128.
+using Key128 = std::array<char, 16>;
+Key128 ContentKey128(std::string_view bytes);
+inline std::string_view KeyBytes(const Key128& key) { return {key.data(), key.size()}; }
+// nullopt: that are not 16 bytes.
+std::optional<Key128> KeyOfBytes(std::string_view bytes);
+// For hashed containers: its bytes are as good as random.
+struct Key128Hash {
+  size_t operator()(const Key128& key) const;
+};
+// The same in a string.
+inline std::string ContentKey(std::string_view bytes) { return std::string(KeyBytes(ContentKey128(bytes))); }
 
 // Checksum64 over a sequence of pieces; equal to the checksum of their concatenation.
 class StreamingChecksum {

@@ -59,7 +59,7 @@ bool SameReasoning(std::string_view sent, std::string_view key) {
   return TrimmedSize(sent) == 0 || ReasoningKey(sent) == key;
 }
 
-std::string MessageKey(const text::Message& message) {
+base::Key128 MessageKey(const text::Message& message) {
   std::string canonical;
   canonical.reserve(64 + message.content.size());
   Put(canonical, message.role);
@@ -69,7 +69,7 @@ std::string MessageKey(const text::Message& message) {
     Put(canonical, call.name);
     Put(canonical, CanonicalArguments(call.arguments_json));
   }
-  return base::ContentKey(canonical);
+  return base::ContentKey128(canonical);
 }
 
 }  // namespace ingot::gateway

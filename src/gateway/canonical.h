@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/checksum.h"
 #include "text/chat.h"
 
 namespace ingot::gateway {
@@ -24,6 +25,6 @@ std::string ReasoningKey(std::string_view reasoning);
 
 // Key of a message: role, text (an assistant's without white space around it), tool names and canonical arguments.
 // Neither ids nor reasoning count: clients rename the one and drop the other (SameReasoning).
-std::string MessageKey(const text::Message& message);
+base::Key128 MessageKey(const text::Message& message);
 
 }  // namespace ingot::gateway

@@ -249,8 +249,8 @@ v1::Call ChatCall::Record(v1::FinishReason finish, const std::vector<Piece>& sam
   call.set_tool_call_malformed(whole && delivery_->malformed());
   if (whole && !plan_->raw) {  // a later gateway may have to continue it
     const AskedKey asked = AskedKey::Of(plan_->keys);
-    call.set_asked_key(asked.key);
-    call.set_asked_key_no_tools(asked.no_tools);
+    call.set_asked_key(std::string(base::KeyBytes(asked.key)));
+    call.set_asked_key_no_tools(std::string(base::KeyBytes(asked.no_tools)));
     call.set_prompt_text_key(plan_->text_key);
     call.set_delivered_json(DeliveredJson(delivery_->message(), echoed_arguments_));
   }

@@ -71,12 +71,12 @@ absl::StatusOr<int32_t> Episode::BeginCall(const std::shared_ptr<ChatCall>& call
     ++epoch_;
     recorded_.clear();
   }
-  in_flight_.emplace(call, "");
+  in_flight_.emplace(call, std::nullopt);
   last_activity_ = now;
   return next_sequence_++;
 }
 
-void Episode::FinishCall(const std::shared_ptr<ChatCall>& call, const std::string& asked) {
+void Episode::FinishCall(const std::shared_ptr<ChatCall>& call, const base::Key128& asked) {
   base::MutexLock lock(mu_);
   const auto found = in_flight_.find(call);
   if (found != in_flight_.end()) found->second = asked;  // otherwise another thread has finished it meanwhile
@@ -89,14 +89,14 @@ void Episode::EndCall(const std::shared_ptr<ChatCall>& call, std::chrono::nanose
   changed_.SignalAll();
 }
 
-bool Episode::AnyFinishing(const std::set<std::string>& asked) const {
+bool Episode::AnyFinishing(const std::set<base::Key128>& asked) const {
   return std::any_of(in_flight_.begin(), in_flight_.end(),
-                     [&](const auto& call) { return !call.second.empty() && asked.contains(call.second); });
+                     [&](const auto& call) { return call.second.has_value() && asked.contains(*call.second); });
 }
 
 bool Episode::WaitForFinishing(const text::Conversation& conversation, const ConversationKeys& keys,
                                const History::Match& match) {
-  std::set<std::string> unanswered;  // what stands before messages that are not found
+  std::set<base::Key128> unanswered;  // what stands before messages that are not found
   for (size_t i = match.first_new; i < conversation.messages.size(); ++i) {
     if (conversation.messages[i].role == "assistant") unanswered.insert(keys.after[i]);
   }

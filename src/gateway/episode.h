@@ -60,7 +60,7 @@ class Episode {
   // all its calls (a session starts a new history instead).
   absl::StatusOr<int32_t> BeginCall(const std::shared_ptr<ChatCall>& call, std::chrono::nanoseconds now);
   // A call samples no more, and will be in the history or end. `asked`: AskedKey::key of its request.
-  void FinishCall(const std::shared_ptr<ChatCall>& call, const std::string& asked);
+  void FinishCall(const std::shared_ptr<ChatCall>& call, const base::Key128& asked);
   void EndCall(const std::shared_ptr<ChatCall>& call, std::chrono::nanoseconds now);
   // Counts a call's prompt, and says how many tokens may be sampled for it; 400 episode_limit: none. Calls in flight at
   // the same time may each sample what is left when they begin.
@@ -135,7 +135,7 @@ class Episode {
   // Whether there was a call to wait for.
   bool WaitForFinishing(const text::Conversation& conversation, const ConversationKeys& keys,
                         const History::Match& match) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  bool AnyFinishing(const std::set<std::string>& asked) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool AnyFinishing(const std::set<base::Key128>& asked) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void AddTokens(int64_t count) {
     base::MutexLock lock(mu_);
     tokens_ += count;
@@ -163,8 +163,8 @@ class Episode {
   int64_t tokens_ ABSL_GUARDED_BY(mu_) = 0;                       // prompts and samples so far
   std::map<int32_t, std::string> recorded_ ABSL_GUARDED_BY(mu_);  // call ids by sequence
   v1::RewardEpisodeRequest earned_ ABSL_GUARDED_BY(mu_);          // so far, as the pool holds it
-  // With what was asked of those that sample no more; empty: it may still sample, or is of no conversation.
-  std::map<std::shared_ptr<ChatCall>, std::string> in_flight_ ABSL_GUARDED_BY(mu_);
+  // With what was asked of those that sample no more; nullopt: it may still sample, or is of no conversation.
+  std::map<std::shared_ptr<ChatCall>, std::optional<base::Key128>> in_flight_ ABSL_GUARDED_BY(mu_);
   std::chrono::nanoseconds last_activity_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -18,7 +18,7 @@ void Put(std::string& out, std::string_view field) {
 }
 
 // Of what stands before the messages: the tools and what the template is told beside them.
-std::string ToolsKey(const text::ToolList& tools, const base::json::object& variables) {
+base::Key128 ToolsKey(const text::ToolList& tools, const base::json::object& variables) {
   std::string canonical = "tools";
   if (!variables.empty()) Put(canonical, base::CanonicalJson(variables));
   static constexpr char kCanonical = 0;
@@ -29,7 +29,7 @@ std::string ToolsKey(const text::ToolList& tools, const base::json::object& vari
       return text;
     });
   }
-  return base::ContentKey(canonical);
+  return base::ContentKey128(canonical);
 }
 
 // Whether a message that matched what was delivered also has its spelling. REQUIRES: as many calls in both.
@@ -51,7 +51,12 @@ void SayAsDelivered(const text::Message& delivered, text::Message& sent) {
   }
 }
 
-std::string Chain(const std::string& before, const std::string& message) { return base::ContentKey(before + message); }
+base::Key128 Chain(const base::Key128& before, const base::Key128& message) {
+  char both[2 * sizeof(base::Key128)];
+  std::copy(before.begin(), before.end(), both);
+  std::copy(message.begin(), message.end(), both + before.size());
+  return base::ContentKey128({both, sizeof(both)});
+}
 
 const std::vector<std::string>* IdsOf(const History::EchoedIds& echoed, size_t message) {
   return message < echoed.size() ? &echoed[message] : nullptr;
@@ -70,11 +75,15 @@ ReasoningKeys ReasoningOf(const text::Conversation& conversation, size_t first) 
 
 ConversationKeys ConversationKeys::Of(const text::Conversation& conversation) {
   ConversationKeys keys;
+  const size_t count = conversation.messages.size();
+  keys.after.reserve(count + 1);
+  keys.after_no_tools.reserve(count + 1);
+  keys.message.reserve(count);
   keys.after.push_back(ToolsKey(conversation.tools, conversation.template_variables));
   keys.after_no_tools.push_back(ToolsKey({}, conversation.template_variables));
   static constexpr char kKey = 0;
-  for (size_t i = 0; i < conversation.messages.size(); ++i) {
-    keys.message.push_back(*conversation.messages.Derived<std::string>(i, &kKey, MessageKey));
+  for (size_t i = 0; i < count; ++i) {
+    keys.message.push_back(*conversation.messages.Derived<base::Key128>(i, &kKey, MessageKey));
     keys.after.push_back(Chain(keys.after.back(), keys.message.back()));
     keys.after_no_tools.push_back(Chain(keys.after_no_tools.back(), keys.message.back()));
   }
@@ -207,7 +216,7 @@ bool History::Names(int call, const text::Message& message, const std::vector<st
 }
 
 // The newest call that delivered what `message` says, whatever it was asked, and is named by an id in it; -1: none.
-int History::NamedElsewhere(const text::Message& message, const std::string& key,
+int History::NamedElsewhere(const text::Message& message, const base::Key128& key,
                             const std::vector<std::string>* ids) const {
   const auto found = by_message_.find(key);
   if (found == by_message_.end()) return -1;
@@ -298,7 +307,7 @@ void History::Index(const AskedKey& asked, int call) {
   for (const text::ToolCall& written : delivered.tool_calls) {
     if (!written.written_id.empty()) written_ids_[written.id] = written.written_id;
   }
-  const std::string key = MessageKey(Echoed(call));
+  const base::Key128 key = MessageKey(Echoed(call));
   by_prefix_[Chain(asked.key, key)].push_back(call);
   prefixes_no_tools_.insert(Chain(asked.no_tools, key));
   by_message_[key].push_back(call);

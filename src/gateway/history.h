@@ -30,6 +30,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "base/checksum.h"
 #include "proto/tree.pb.h"
 #include "text/chat.h"
 
@@ -43,18 +44,18 @@ struct Piece {
 
 // Content keys of a conversation's prefixes: after[i] covers the tools and messages [0, i).
 struct ConversationKeys {
-  std::vector<std::string> after;           // size: messages + 1
-  std::vector<std::string> after_no_tools;  // the same, as if there were no tools
-  std::vector<std::string> message;         // each message alone
-  size_t first_reasoned = 0;                // the first message with reasoning; none: how many messages there are
+  std::vector<base::Key128> after;           // size: messages + 1
+  std::vector<base::Key128> after_no_tools;  // the same, as if there were no tools
+  std::vector<base::Key128> message;         // each message alone
+  size_t first_reasoned = 0;                 // the first message with reasoning; none: how many messages there are
 
   static ConversationKeys Of(const text::Conversation& conversation);
 };
 
 // The key of all that a call was asked, with its tools and without.
 struct AskedKey {
-  std::string key;
-  std::string no_tools;
+  base::Key128 key;
+  base::Key128 no_tools;
 
   static AskedKey Of(const ConversationKeys& keys) { return {keys.after.back(), keys.after_no_tools.back()}; }
 };
@@ -165,7 +166,7 @@ class History {
     std::vector<std::string> echoed_arguments;  // Call's
     std::string delivered_reasoning;            // its key
     std::optional<ReasoningKeys> asked_reasoning;
-    std::string asked;  // AskedKey::key
+    base::Key128 asked = {};  // AskedKey::key
     std::string prefill;
     size_t taken = 0;
     bool broken_off = false;  // nothing is in `delivered`
@@ -178,7 +179,7 @@ class History {
   // What `call` delivered, as it comes back.
   text::Message Echoed(int call) const;
   bool Names(int call, const text::Message& message, const std::vector<std::string>* ids) const;
-  int NamedElsewhere(const text::Message& message, const std::string& key, const std::vector<std::string>* ids) const;
+  int NamedElsewhere(const text::Message& message, const base::Key128& key, const std::vector<std::string>* ids) const;
   // The message that `call` answered with, among those before `end`; `end` if it is not there.
   size_t AnswerOf(int call, const ConversationKeys& keys, size_t end) const;
   bool SameReasoningBefore(size_t message, const text::Conversation& conversation, const ConversationKeys& keys,
@@ -191,12 +192,14 @@ class History {
                         size_t message) const;
 
   std::vector<Entry> calls_;
-  std::unordered_map<std::string, std::vector<int>> by_prefix_;  // by ConversationKeys::after
-  std::unordered_map<std::string, std::vector<int>> streamed_;   // by the key of their whole request
-  std::unordered_set<std::string> asked_;                        // keys of whole requests
-  std::unordered_set<std::string> prefixes_no_tools_;
-  std::unordered_map<std::string, std::vector<int>> by_message_;  // by key of the delivered message
-  std::unordered_map<std::string, std::string> written_ids_;      // what the model wrote, by the id it was delivered as
+  using Calls = std::unordered_map<base::Key128, std::vector<int>, base::Key128Hash>;
+  using Keys = std::unordered_set<base::Key128, base::Key128Hash>;
+  Calls by_prefix_;  // by ConversationKeys::after
+  Calls streamed_;   // by the key of their whole request
+  Keys asked_;       // of whole requests
+  Keys prefixes_no_tools_;
+  Calls by_message_;                                          // by key of the delivered message
+  std::unordered_map<std::string, std::string> written_ids_;  // what the model wrote, by the id it was delivered as
   bool any_reasoning_ = false;
   int64_t tokens_ = 0;
 };

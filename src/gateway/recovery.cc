@@ -68,6 +68,12 @@ absl::StatusOr<History> HistoryOf(v1::EpisodeTree& tree) {
   std::map<std::string, int> index;  // in the history, by call id
   for (const v1::Call& call : tree.calls()) {
     if (call.asked_key().empty()) continue;
+    const auto asked = base::KeyOfBytes(call.asked_key());
+    const auto asked_no_tools = base::KeyOfBytes(call.asked_key_no_tools());
+    if (!asked.has_value() || !asked_no_tools.has_value()) {
+      return absl::DataLossError(
+          absl::StrCat("the keys of what call ", call.call_id(), " was asked are no content keys"));
+    }
     INGOT_ASSIGN_OR_RETURN(DeliveredMessage delivered, ReadDelivered(call.delivered_json()));
     const auto parent = index.find(call.parent_call_id());
     int parent_index = parent == index.end() ? -1 : parent->second;
@@ -82,8 +88,7 @@ absl::StatusOr<History> HistoryOf(v1::EpisodeTree& tree) {
     INGOT_RETURN_IF_ERROR(pieces.Append(context, inherited, known.prompt));
     INGOT_RETURN_IF_ERROR(pieces.Append(call.sampled_keys(), 0, known.sampled));
     known.echoed_arguments = std::move(delivered.echoed_arguments);
-    index[call.call_id()] =
-        history.Add({call.asked_key(), call.asked_key_no_tools()}, delivered.message, std::move(known));
+    index[call.call_id()] = history.Add({*asked, *asked_no_tools}, delivered.message, std::move(known));
   }
   return history;
 }

@@ -1,7 +1,7 @@
 #include "text/template_messages.h"
 
-#include <map>
 #include <span>
+#include <unordered_map>
 #include <utility>
 
 #include "base/checksum.h"
@@ -56,7 +56,7 @@ std::string ShownId(const std::string& id, const TemplateDialect& dialect) {
 }
 
 // What the model called its calls, by the ids that clients know them by.
-using WrittenIds = std::map<std::string, std::string, std::less<>>;
+using WrittenIds = std::unordered_map<std::string_view, const std::string*>;
 
 Value CallValue(const ToolCall& call, int32_t source, const TemplateDialect& dialect) {
   jinja::DictBuilder function;
@@ -157,7 +157,7 @@ TemplateInput MakeTemplateInput(const Conversation& conversation, const Template
   for (size_t i = 0; i < conversation.messages.size(); ++i) {
     const Message& message = conversation.messages[i];
     const auto written = ids.find(message.tool_call_id);
-    const std::string& answered = written == ids.end() ? message.tool_call_id : written->second;
+    const std::string& answered = written == ids.end() ? message.tool_call_id : *written->second;
     const auto source = static_cast<int32_t>(i);
     const auto make = [&](const Message& of) {
       return MadeMessage{
@@ -173,7 +173,7 @@ TemplateInput MakeTemplateInput(const Conversation& conversation, const Template
     }
     input.messages.push_back(made->value);
     for (const ToolCall& call : message.tool_calls) {
-      if (!call.id.empty()) ids[call.id] = call.written_id.empty() ? call.id : call.written_id;
+      if (!call.id.empty()) ids[call.id] = call.written_id.empty() ? &call.id : &call.written_id;
     }
   }
   for (const auto& field : conversation.template_variables) {
