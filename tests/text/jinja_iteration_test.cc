@@ -1,9 +1,8 @@
 // Renderings that take over what earlier ones wrote, beside renderings that do not.
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <random>
-#include <sstream>
+#include <thread>
 
 #include "base/json.h"
 #include "text/jinja/iteration_cache.h"
@@ -194,6 +193,24 @@ TEST(JinjaIterationTest, WhatIsNeverTakenOverIsNotKeptForLong) {
     EXPECT_EQ((*parsed)->Render(growing.Options(1, true))->text, absl::StrCat("system", x));
   }
   EXPECT_EQ(kept(), 0u);
+}
+
+TEST(JinjaIterationTest, ThreadsMayRenderOneConversation) {
+  const std::string source =
+      "{% set ns = namespace(n=0) %}{% for m in messages %}{{ x }}{{ m.content }}{{ ns.n }}{% set ns.n = loop.index %}"
+      "{% if loop.last %}|{% endif %}{% endfor %}";
+  const auto parsed = *Template::Parse(source);
+  Growing growing;
+  for (const char* turn : kTurns) growing.Add(turn);
+  std::vector<std::thread> threads;
+  for (int64_t t = 0; t < 4; ++t) {
+    threads.emplace_back([&growing, &parsed, &source, t] {
+      Growing own = growing;  // the same dicts, with what is kept of them
+      own.others = {{"x", Value(t % 2)}};
+      for (size_t i = 0; i < 200; ++i) Check(*parsed, own, 1 + i % own.messages.size(), source);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
 }
 
 TEST(JinjaIterationTest, RandomTemplates) {
