@@ -8,6 +8,7 @@
 #include "text/jinja/iteration_cache.h"
 #include "text/jinja/iteration_memo.h"
 #include "text/jinja/template.h"
+#include "text/jinja_rendered.h"
 
 namespace ingot::text::jinja {
 namespace {
@@ -36,18 +37,6 @@ struct Growing {
     return options;
   }
 };
-
-void ExpectSame(const Rendered& a, const Rendered& b, const std::string& source) {
-  ASSERT_EQ(a.text, b.text) << source;
-  EXPECT_EQ(a.marks, b.marks) << source;
-  EXPECT_EQ(a.generations, b.generations) << source;
-  ASSERT_EQ(a.passes.size(), b.passes.size()) << source;
-  for (size_t i = 0; i < a.passes.size(); ++i) {
-    EXPECT_EQ(a.passes[i].index, b.passes[i].index) << source;
-    EXPECT_EQ(a.passes[i].begin, b.passes[i].begin) << source;
-    EXPECT_EQ(a.passes[i].end, b.passes[i].end) << source;
-  }
-}
 
 // Returns whether it renders.
 bool Check(const Template& parsed, const Growing& growing, size_t count, const std::string& source) {

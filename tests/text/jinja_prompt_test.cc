@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "text/jinja/template.h"
+#include "text/jinja_rendered.h"
 
 namespace ingot::text::jinja {
 namespace {
@@ -25,18 +26,6 @@ RenderOptions Conversation() {
   }
   options.now.tv_sec = 1;
   return options;
-}
-
-void ExpectSame(const Rendered& a, const Rendered& b, const std::string& source) {
-  EXPECT_EQ(a.text, b.text) << source;
-  EXPECT_EQ(a.marks, b.marks) << source;
-  EXPECT_EQ(a.generations, b.generations) << source;
-  ASSERT_EQ(a.passes.size(), b.passes.size()) << source;
-  for (size_t i = 0; i < a.passes.size(); ++i) {
-    EXPECT_EQ(a.passes[i].index, b.passes[i].index) << source;
-    EXPECT_EQ(a.passes[i].begin, b.passes[i].begin) << source;
-    EXPECT_EQ(a.passes[i].end, b.passes[i].end) << source;
-  }
 }
 
 // Returns whether it renders.
