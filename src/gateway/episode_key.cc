@@ -1,6 +1,5 @@
 #include "gateway/episode_key.h"
 
-#include <openssl/evp.h>
 #include <openssl/sha.h>
 
 #include "base/checksum.h"
@@ -10,9 +9,7 @@ namespace ingot::gateway {
 std::string CallKeyOf(const std::string& owner_key) {
   const std::string text = "calls of " + owner_key;
   unsigned char digest[SHA256_DIGEST_LENGTH];
-  // Looked up once; SHA256() does so every time, which takes longer than the digest.
-  static const EVP_MD* const sha256 = EVP_MD_fetch(nullptr, "SHA256", nullptr);
-  EVP_Digest(text.data(), text.size(), digest, nullptr, sha256, nullptr);
+  SHA256(reinterpret_cast<const unsigned char*>(text.data()), text.size(), digest);
   return "ingot-" + base::Hex(std::string_view(reinterpret_cast<const char*>(digest), 24));
 }
 

@@ -4,7 +4,6 @@
 
 #include "text/jinja/budget.h"
 #include "text/jinja/iteration_cache.h"
-#include "text/jinja/loop.h"
 
 namespace ingot::text::jinja {
 namespace {
@@ -294,64 +293,6 @@ void Interpreter::Assign(const Expr& target, Value value, const ScopePtr& scope)
     }
     for (size_t i = 0; i < items.size(); ++i) Assign(*target.items[i], items[i], scope);
   }
-}
-
-Interpreter::Flow Interpreter::ExecuteFor(const Stmt& statement, const ScopePtr& scope) {
-  const Value iterable = Evaluate(*statement.exprs[0], scope);
-  return Loop(statement, scope, iterable, 0);
-}
-
-Interpreter::Flow Interpreter::Loop(const Stmt& statement, const ScopePtr& scope, const Value& iterable, int depth0) {
-  LoopObject::Test test;
-  if (statement.exprs[1] != nullptr) {
-    test = [this, &statement, scope](const Value& item) {
-      const ScopePtr inner = Inner(scope);
-      Assign(*statement.target, item, inner);
-      return Truth(Evaluate(*statement.exprs[1], inner));
-    };
-  }
-  LoopObject::Recurse recurse;
-  if (statement.recursive) {
-    recurse = [this, &statement, scope](const Value& inner, int depth) {
-      StrBuilder text;
-      StrBuilder* const outer = std::exchange(out_, &text);
-      try {
-        const Level level(this);
-        Loop(statement, scope, inner, depth);
-      } catch (...) {
-        out_ = outer;
-        throw;
-      }
-      out_ = outer;
-      return Value(text.Take());
-    };
-  }
-  if (test != nullptr || recurse != nullptr) captured_.push_back(scope);
-  if (iterable.is_seq()) ChargeSteps(iterable.seq()->items.size());
-  const auto loop = std::make_shared<LoopObject>(Items(iterable), std::move(test), std::move(recurse), depth0);
-  const Value loop_value{Value::ObjectPtr(loop)};
-  struct AtEnd {
-    LoopObject& loop;
-    ~AtEnd() { loop.Finish(); }
-  } const at_end{*loop};
-  bool completed = false;  // an iteration ran to its end: what `else` asks for in jinja2
-  while (loop->Advance()) {
-    const ScopePtr inner = Inner(scope);
-    inner->variables.emplace_back(ast_.loop_slot, loop_value);
-    const Value& item = loop->current();
-    Assign(*statement.target, item, inner);
-    const size_t begin = out_->size();
-    const Flow flow = Iterate(statement, *loop, inner);
-    if (item.is_dict() && !tracked_.empty() && WritesToRoot()) {
-      if (const auto it = tracked_.find(item.dict().get()); it != tracked_.end()) {
-        passes_.push_back({it->second, begin, out_->size()});
-      }
-    }
-    if (flow == Flow::kBreak) break;
-    completed = completed || flow == Flow::kNormal;
-  }
-  if (!completed) return Execute(statement.else_body, Inner(scope));
-  return Flow::kNormal;
 }
 
 Value Interpreter::CallBody(const Stmt& statement, const ScopePtr& closure, const Args& args, const std::string& name) {

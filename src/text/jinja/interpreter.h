@@ -82,8 +82,9 @@ class Interpreter : public Runtime {
   bool WritesToRoot() const { return out_ == &root_out_; }
   ScopePtr Inner(const ScopePtr& parent);
 
-  // iterate.cc: a loop's body for its current item, run or as it was kept.
-  Flow Iterate(const Stmt& statement, const LoopObject& loop, const ScopePtr& inner);
+  // A loop's body for its current item, a tracked one, run or as it was kept in `cache` (null: there is none).
+  // REQUIRES: it writes to the root.
+  Flow Iterate(const Stmt& statement, const LoopObject& loop, const ScopePtr& inner, IterationCache* cache);
   Flow Record(const Stmt& statement, const LoopObject& loop, const ScopePtr& inner, IterationCache& cache);
   bool Holds(const IterationMemo& memo, const LoopObject& loop, const Scope* outside) const;
   void Replay(const IterationMemo& memo, const Scope* outside);

@@ -1,4 +1,4 @@
-// Iterations that are not run: see iteration_memo.h.
+// Loops, and iterations of them that need not be run (iteration_memo.h).
 #include <algorithm>
 
 #include "text/jinja/budget.h"
@@ -7,13 +7,70 @@
 
 namespace ingot::text::jinja {
 
-Interpreter::Flow Interpreter::Iterate(const Stmt& statement, const LoopObject& loop, const ScopePtr& inner) {
-  const Value& item = loop.current();
-  const bool plain = statement.exprs[1] == nullptr && !statement.recursive && WritesToRoot() && recording_ == nullptr;
-  if (!plain || !item.is_dict() || tracked_.empty()) return Execute(statement.body, inner);
-  const auto tracked = tracked_.find(item.dict().get());
-  IterationCache* const cache = tracked == tracked_.end() ? nullptr : options_.tracked[tracked->second].kept.get();
-  if (cache == nullptr) return Execute(statement.body, inner);
+Interpreter::Flow Interpreter::ExecuteFor(const Stmt& statement, const ScopePtr& scope) {
+  const Value iterable = Evaluate(*statement.exprs[0], scope);
+  return Loop(statement, scope, iterable, 0);
+}
+
+Interpreter::Flow Interpreter::Loop(const Stmt& statement, const ScopePtr& scope, const Value& iterable, int depth0) {
+  LoopObject::Test test;
+  if (statement.exprs[1] != nullptr) {
+    test = [this, &statement, scope](const Value& item) {
+      const ScopePtr inner = Inner(scope);
+      Assign(*statement.target, item, inner);
+      return Truth(Evaluate(*statement.exprs[1], inner));
+    };
+  }
+  LoopObject::Recurse recurse;
+  if (statement.recursive) {
+    recurse = [this, &statement, scope](const Value& inner, int depth) {
+      StrBuilder text;
+      StrBuilder* const outer = std::exchange(out_, &text);
+      try {
+        const Level level(this);
+        Loop(statement, scope, inner, depth);
+      } catch (...) {
+        out_ = outer;
+        throw;
+      }
+      out_ = outer;
+      return Value(text.Take());
+    };
+  }
+  if (test != nullptr || recurse != nullptr) captured_.push_back(scope);
+  if (iterable.is_seq()) ChargeSteps(iterable.seq()->items.size());
+  const auto loop = std::make_shared<LoopObject>(Items(iterable), std::move(test), std::move(recurse), depth0);
+  const Value loop_value{Value::ObjectPtr(loop)};
+  struct AtEnd {
+    LoopObject& loop;
+    ~AtEnd() { loop.Finish(); }
+  } const at_end{*loop};
+  bool completed = false;  // an iteration ran to its end: what `else` asks for in jinja2
+  while (loop->Advance()) {
+    const ScopePtr inner = Inner(scope);
+    inner->variables.emplace_back(ast_.loop_slot, loop_value);
+    const Value& item = loop->current();
+    Assign(*statement.target, item, inner);
+    Flow flow = Flow::kNormal;
+    const auto tracked = item.is_dict() && WritesToRoot() ? tracked_.find(item.dict().get()) : tracked_.end();
+    if (tracked == tracked_.end()) {
+      flow = Execute(statement.body, inner);
+    } else {
+      const size_t begin = out_->size();
+      flow = Iterate(statement, *loop, inner, options_.tracked[tracked->second].kept.get());
+      passes_.push_back({tracked->second, begin, out_->size()});
+    }
+    if (flow == Flow::kBreak) break;
+    completed = completed || flow == Flow::kNormal;
+  }
+  if (!completed) return Execute(statement.else_body, Inner(scope));
+  return Flow::kNormal;
+}
+
+Interpreter::Flow Interpreter::Iterate(const Stmt& statement, const LoopObject& loop, const ScopePtr& inner,
+                                       IterationCache* cache) {
+  const bool plain = statement.exprs[1] == nullptr && !statement.recursive && recording_ == nullptr;
+  if (!plain || cache == nullptr) return Execute(statement.body, inner);
   const auto known = cache->Find(statement.loop);
   if (!known.has_value()) return Execute(statement.body, inner);
   const IterationMemo* const memo = known->get();
