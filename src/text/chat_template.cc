@@ -128,13 +128,12 @@ absl::StatusOr<std::vector<int32_t>> EosIdsIn(const std::string& config_json) {
   return ids;
 }
 
-jinja::RenderOptions ChatTemplate::OptionsFor(const Variables& variables,
-                                              std::span<const jinja::Tracked> tracked) const {
+jinja::RenderOptions ChatTemplate::OptionsFor(const Variables& variables, jinja::TrackedList tracked) const {
   jinja::RenderOptions options;
   options.variables = {{"tools", jinja::Value()}, {"documents", jinja::Value()}};
   options.variables.insert(options.variables.end(), special_tokens_.begin(), special_tokens_.end());
   options.variables.insert(options.variables.end(), variables.begin(), variables.end());
-  options.tracked.assign(tracked.begin(), tracked.end());
+  options.tracked = std::move(tracked);
   return options;
 }
 
@@ -145,17 +144,17 @@ const jinja::Template& ChatTemplate::TemplateFor(const Variables& variables) con
   return tools && tool_template_ != nullptr ? *tool_template_ : *template_;
 }
 
-absl::StatusOr<jinja::Rendered> ChatTemplate::Render(const Variables& variables,
-                                                     std::span<const jinja::Tracked> tracked, std::timespec now) const {
-  jinja::RenderOptions options = OptionsFor(variables, tracked);
+absl::StatusOr<jinja::Rendered> ChatTemplate::Render(const Variables& variables, jinja::TrackedList tracked,
+                                                     std::timespec now) const {
+  jinja::RenderOptions options = OptionsFor(variables, std::move(tracked));
   options.now = now;
   return TemplateFor(variables).Render(options);
 }
 
 absl::StatusOr<jinja::PromptRendering> ChatTemplate::RenderAtPrompt(const Variables& variables,
-                                                                    std::span<const jinja::Tracked> tracked,
+                                                                    jinja::TrackedList tracked,
                                                                     bool add_generation_prompt) const {
-  return TemplateFor(variables).RenderAtPrompt(OptionsFor(variables, tracked), add_generation_prompt);
+  return TemplateFor(variables).RenderAtPrompt(OptionsFor(variables, std::move(tracked)), add_generation_prompt);
 }
 
 absl::StatusOr<jinja::Rendered> ChatTemplate::RenderJson(const json::object& variables, std::timespec now) const {

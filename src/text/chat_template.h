@@ -2,7 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,13 +27,11 @@ class ChatTemplate {
                                                                   const std::string& model_config = "");
 
   using Variables = std::vector<std::pair<std::string, jinja::Value>>;
-  // Renders with `variables` over the special tokens; `tools` and `documents` are none unless given. `tracked`: see
-  // jinja::RenderOptions.
-  absl::StatusOr<jinja::Rendered> Render(const Variables& variables, std::span<const jinja::Tracked> tracked,
+  // Renders with `variables` over the special tokens; `tools` and `documents` are none unless given.
+  absl::StatusOr<jinja::Rendered> Render(const Variables& variables, jinja::TrackedList tracked,
                                          std::timespec now = {}) const;
   // jinja::Template::RenderAtPrompt.
-  absl::StatusOr<jinja::PromptRendering> RenderAtPrompt(const Variables& variables,
-                                                        std::span<const jinja::Tracked> tracked,
+  absl::StatusOr<jinja::PromptRendering> RenderAtPrompt(const Variables& variables, jinja::TrackedList tracked,
                                                         bool add_generation_prompt) const;
   // The same for an object of variables as JSON; all its texts come from outside, but the names of roles.
   absl::StatusOr<jinja::Rendered> RenderJson(const base::json::object& variables, std::timespec now = {}) const;
@@ -50,7 +47,7 @@ class ChatTemplate {
 
  private:
   ChatTemplate() = default;
-  jinja::RenderOptions OptionsFor(const Variables& variables, std::span<const jinja::Tracked> tracked) const;
+  jinja::RenderOptions OptionsFor(const Variables& variables, jinja::TrackedList tracked) const;
   const jinja::Template& TemplateFor(const Variables& variables) const;
   absl::Status ReadTokenizerConfig(const std::string& text, bool template_given);
   absl::Status AddTemplate(const std::string& name, const std::string& source);

@@ -5,6 +5,9 @@
 //   later.Mutable(3).reasoning = "...";     // this one is
 //   later.Derived<Key>(3, &tag, [](const Message& m) { return KeyOf(m); });   // made once for every list that has it
 //
+// A long list is copied and gone over in each of those calls, though only its end is new. Its beginning can be settled:
+// those entries are then one thing that copies share, and what has been made of all of them together is kept with it.
+//
 // Values of it are not thread safe; entries may be shared by lists of different threads.
 #pragma once
 
@@ -28,27 +31,71 @@ class SharedList {
     for (const T& entry : entries) push_back(entry);
   }
 
-  size_t size() const { return entries_.size(); }
-  bool empty() const { return entries_.empty(); }
-  const T& operator[](size_t i) const { return entries_[i]->value; }
-  const T& back() const { return entries_.back()->value; }
+  size_t size() const { return settled() + rest_.size(); }
+  bool empty() const { return size() == 0; }
+  const T& operator[](size_t i) const { return At(i)->value; }
+  const T& back() const { return At(size() - 1)->value; }
 
-  void push_back(T value) { entries_.push_back(std::make_shared<Entry>(std::move(value))); }
-  void clear() { entries_.clear(); }
+  void push_back(T value) { rest_.push_back(std::make_shared<Entry>(std::move(value))); }
+  void clear() {
+    settled_.reset();
+    rest_.clear();
+  }
   // Those that are added are T().
   void resize(size_t count) {
-    const size_t before = size();
-    entries_.resize(count);
-    for (size_t i = before; i < count; ++i) entries_[i] = std::make_shared<Entry>(T());
+    if (count < settled()) Unsettle();
+    const size_t before = rest_.size();
+    rest_.resize(count - settled());
+    for (size_t i = before; i < rest_.size(); ++i) rest_[i] = std::make_shared<Entry>(T());
+  }
+
+  // How many entries of the beginning are settled.
+  size_t settled() const { return settled_ == nullptr ? 0 : settled_->entries.size(); }
+  // Settles the first `count` entries. Changing a settled one later takes as long as this: none is settled then.
+  // REQUIRES: not fewer than are settled already.
+  void Settle(size_t count) {
+    const size_t before = settled();
+    if (count == before) return;
+    const auto end = rest_.begin() + static_cast<std::ptrdiff_t>(count - before);
+    auto all = std::make_shared<Settled>();
+    all->entries.reserve(count);
+    if (settled_ != nullptr) all->entries = settled_->entries;
+    all->entries.insert(all->entries.end(), rest_.begin(), end);
+    settled_ = std::move(all);
+    rest_.erase(rest_.begin(), end);
+    shared_.set = true;  // what is made of them may hold lists of them
+  }
+  // A list of what is settled.
+  SharedList SettledPart() const {
+    SharedList part;
+    part.settled_ = settled_;
+    part.shared_.set = true;
+    return part;
+  }
+  // Takes what is settled of `other` in the place of its own. REQUIRES: as many are settled in both.
+  void TakeSettled(const SharedList& other) { settled_ = other.settled_; }
+  // Whether the same is settled in both.
+  bool SharesSettled(const SharedList& other) const { return settled_ == other.settled_; }
+  // What was kept of the settled entries together; null: nothing. A tag is the address of what stands for it, and has
+  // one type.
+  template <typename Made>
+  std::shared_ptr<const Made> OfSettled(const void* tag) const {
+    return settled_ == nullptr ? nullptr : std::static_pointer_cast<const Made>(settled_->made.Find(tag));
+  }
+  // Replaces it. REQUIRES: some are settled.
+  template <typename Made>
+  void KeepOfSettled(const void* tag, std::shared_ptr<const Made> made) const {
+    settled_->made.Keep(tag, std::move(made));
   }
 
   // To be changed: a copy of its own, if this list was copied or is a copy. What was made of it is forgotten.
   T& Mutable(size_t i) {
-    std::shared_ptr<Entry>& entry = entries_[i];
+    if (i < settled()) Unsettle();
+    std::shared_ptr<Entry>& entry = rest_[i - settled()];
     if (shared_.set) {
       entry = std::make_shared<Entry>(entry->value);
     } else {
-      entry->Forget();
+      entry->made.Forget();
     }
     return entry->value;
   }
@@ -57,12 +104,13 @@ class SharedList {
   // long as `is_changed` says of the copy that it is what `change` makes. Tags as for Derived.
   template <typename IsChanged, typename Change>
   void Exchange(size_t i, const void* tag, const IsChanged& is_changed, const Change& change) {
-    std::shared_ptr<Entry>& entry = entries_[i];
-    auto copy = std::static_pointer_cast<const Entry>(entry->Find(tag));
+    if (i < settled()) Unsettle();
+    std::shared_ptr<Entry>& entry = rest_[i - settled()];
+    auto copy = std::static_pointer_cast<const Entry>(entry->made.Find(tag));
     if (copy == nullptr || !is_changed(copy->value)) {
       auto made = std::make_shared<Entry>(entry->value);
       change(made->value);
-      entry->Keep(tag, made);
+      entry->made.Keep(tag, made);
       copy = std::move(made);
     }
     entry = std::const_pointer_cast<Entry>(std::move(copy));
@@ -73,16 +121,16 @@ class SharedList {
   // type. Threads that ask at once may both make it.
   template <typename Made, typename F>
   std::shared_ptr<const Made> Derived(size_t i, const void* tag, const F& make) const {
-    const Entry& entry = *entries_[i];
-    if (auto known = entry.Find(tag)) return std::static_pointer_cast<const Made>(std::move(known));
+    const Entry& entry = *At(i);
+    if (auto known = entry.made.Find(tag)) return std::static_pointer_cast<const Made>(std::move(known));
     auto made = std::make_shared<const Made>(make(entry.value));
-    entry.Keep(tag, made);
+    entry.made.Keep(tag, made);
     return made;
   }
   // Replaces what was made of it.
   template <typename Made>
   void SetDerived(size_t i, const void* tag, std::shared_ptr<const Made> made) const {
-    entries_[i]->Keep(tag, std::move(made));
+    At(i)->made.Keep(tag, std::move(made));
   }
 
   class const_iterator {
@@ -119,35 +167,56 @@ class SharedList {
   const_iterator end() const { return {*this, size()}; }
 
  private:
-  struct Entry {
-    explicit Entry(T v) : value(std::move(v)) {}
-
-    std::shared_ptr<const void> Find(const void* tag) const ABSL_LOCKS_EXCLUDED(mu) {
-      base::MutexLock lock(mu);
-      for (const auto& [of, made] : derived) {
+  // What has been made of something, by tag.
+  class MadeOf {
+   public:
+    std::shared_ptr<const void> Find(const void* tag) const ABSL_LOCKS_EXCLUDED(mu_) {
+      base::MutexLock lock(mu_);
+      for (const auto& [of, made] : made_) {
         if (of == tag) return made;
       }
       return nullptr;
     }
-    void Keep(const void* tag, std::shared_ptr<const void> made) const ABSL_LOCKS_EXCLUDED(mu) {
-      base::MutexLock lock(mu);
-      for (auto& [of, kept] : derived) {
+    void Keep(const void* tag, std::shared_ptr<const void> made) ABSL_LOCKS_EXCLUDED(mu_) {
+      base::MutexLock lock(mu_);
+      for (auto& [of, kept] : made_) {
         if (of == tag) {
-          kept = std::move(made);
+          kept.swap(made);  // what it was goes when the lock has gone
           return;
         }
       }
-      derived.emplace_back(tag, std::move(made));
+      made_.emplace_back(tag, std::move(made));
     }
-    void Forget() ABSL_LOCKS_EXCLUDED(mu) {
-      base::MutexLock lock(mu);
-      derived.clear();
+    void Forget() ABSL_LOCKS_EXCLUDED(mu_) {
+      base::MutexLock lock(mu_);
+      made_.clear();
     }
 
-    T value;
-    mutable base::Mutex mu;
-    mutable std::vector<std::pair<const void*, std::shared_ptr<const void>>> derived ABSL_GUARDED_BY(mu);
+   private:
+    mutable base::Mutex mu_;
+    std::vector<std::pair<const void*, std::shared_ptr<const void>>> made_ ABSL_GUARDED_BY(mu_);
   };
+
+  struct Entry {
+    explicit Entry(T v) : value(std::move(v)) {}
+
+    T value;
+    mutable MadeOf made;
+  };
+  struct Settled {
+    std::vector<std::shared_ptr<Entry>> entries;
+    mutable MadeOf made;
+  };
+
+  const std::shared_ptr<Entry>& At(size_t i) const {
+    const size_t before = settled();
+    return i < before ? settled_->entries[i] : rest_[i - before];
+  }
+  void Unsettle() {
+    if (settled_ == nullptr) return;
+    rest_.insert(rest_.begin(), settled_->entries.begin(), settled_->entries.end());
+    settled_.reset();
+  }
 
   // Set in a list that was copied and in the copy, which may then be of different threads: how many lists have an entry
   // at this moment does not say what another thread has done with it.
@@ -166,7 +235,8 @@ class SharedList {
     mutable std::atomic<bool> set{false};
   };
 
-  std::vector<std::shared_ptr<Entry>> entries_;
+  std::shared_ptr<const Settled> settled_;  // null: none is
+  std::vector<std::shared_ptr<Entry>> rest_;
   Shared shared_;
 };
 

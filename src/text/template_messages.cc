@@ -1,11 +1,12 @@
 #include "text/template_messages.h"
 
-#include <span>
 #include <unordered_map>
 #include <utility>
 
 #include "base/checksum.h"
 #include "text/jinja/iteration_cache.h"
+#include "text/jinja/iteration_memo.h"
+#include "text/jinja/iteration_run.h"
 
 namespace ingot::text {
 namespace {
@@ -105,11 +106,22 @@ Value MessageToValue(const Message& message, int32_t source, const TemplateDiale
   return dict.Take();
 }
 
-Value ListOf(std::span<const jinja::Tracked> messages) {
+Value ListOf(const jinja::TrackedList& messages) {
   std::vector<Value> dicts;
-  dicts.reserve(messages.size());
-  for (const jinja::Tracked& message : messages) dicts.push_back(message.dict);
+  dicts.reserve(messages.items.size());
+  for (const jinja::Tracked& message : messages.items) dicts.push_back(message.dict);
   return jinja::MakeList(std::move(dicts));
+}
+
+// The first `count` messages.
+jinja::TrackedList Beginning(const jinja::TrackedList& messages, size_t count) {
+  if (count == messages.items.size()) return messages;
+  jinja::TrackedList first;
+  first.items.assign(messages.items.begin(), messages.items.begin() + static_cast<std::ptrdiff_t>(count));
+  if (messages.together > count) return first;
+  first.together = messages.together;
+  first.runs = messages.runs;
+  return first;
 }
 
 bool Has(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
@@ -127,16 +139,21 @@ bool ShowsCall(const std::string& text, size_t nones) {
          !Has(text, "\\\"probe_key") && Count(text, "None") <= nones;
 }
 
-}  // namespace
-
-namespace {
-
 // A message's value, and what it was made with besides the message.
 struct MadeMessage {
   int32_t source = 0;
   TemplateDialect dialect;
   std::string answered;  // the id it shows of the call that it answers
-  jinja::Tracked value;
+  Value value;
+  std::shared_ptr<jinja::IterationCache> kept = std::make_shared<jinja::IterationCache>();
+};
+
+// The messages that are settled in a list, made together.
+struct MadeBeginning {
+  TemplateDialect dialect;
+  TemplateInput input;  // without others
+  WrittenIds ids;       // within the messages
+  std::shared_ptr<jinja::RunCache> runs = std::make_shared<jinja::RunCache>();
 };
 
 // About what a template prints of a message.
@@ -147,35 +164,71 @@ size_t PrintedBytes(const Message& message) {
   return bytes;
 }
 
-}  // namespace
-
-TemplateInput MakeTemplateInput(const Conversation& conversation, const TemplateDialect& dialect) {
-  static constexpr char kMessage = 0, kTools = 0;
-  TemplateInput input;
-  WrittenIds ids;  // of the messages before
-  input.messages.reserve(conversation.messages.size());
-  for (size_t i = 0; i < conversation.messages.size(); ++i) {
-    const Message& message = conversation.messages[i];
-    const auto written = ids.find(message.tool_call_id);
-    const std::string& answered = written == ids.end() ? message.tool_call_id : *written->second;
+// Adds messages [first, count). `before`: ids of those before them, null: there are none; `ids`: of their own.
+void MakeMessages(const MessageList& messages, size_t first, size_t count, const TemplateDialect& dialect,
+                  const WrittenIds* before, WrittenIds& ids, TemplateInput& input) {
+  static constexpr char kMessage = 0;
+  const auto shown = [&](const std::string& id) -> const std::string& {
+    if (const auto own = ids.find(id); own != ids.end()) return *own->second;
+    if (before == nullptr) return id;
+    const auto known = before->find(id);
+    return known == before->end() ? id : *known->second;
+  };
+  input.messages.items.reserve(count);
+  for (size_t i = first; i < count; ++i) {
+    const Message& message = messages[i];
+    const std::string& answered = shown(message.tool_call_id);
     const auto source = static_cast<int32_t>(i);
     const auto make = [&](const Message& of) {
-      return MadeMessage{
-          source,
-          dialect,
-          answered,
-          {MessageToValue(of, source, dialect, answered), std::make_shared<jinja::IterationCache>(PrintedBytes(of))}};
+      return MadeMessage{source, dialect, answered, MessageToValue(of, source, dialect, answered)};
     };
-    auto made = conversation.messages.Derived<MadeMessage>(i, &kMessage, make);
+    auto made = messages.Derived<MadeMessage>(i, &kMessage, make);
     if (made->source != source || made->dialect != dialect || made->answered != answered) {
       made = std::make_shared<const MadeMessage>(make(message));
-      conversation.messages.SetDerived(i, &kMessage, made);
+      messages.SetDerived(i, &kMessage, made);
     }
-    input.messages.push_back(made->value);
+    input.messages.items.push_back({made->value, made->kept.get()});
+    input.messages.text_bytes += PrintedBytes(message);
+    input.owners.push_back(std::move(made));
     for (const ToolCall& call : message.tool_calls) {
       if (!call.id.empty()) ids[call.id] = call.written_id.empty() ? &call.id : &call.written_id;
     }
   }
+}
+
+std::shared_ptr<const MadeBeginning> MakeBeginning(const MessageList& messages, const TemplateDialect& dialect) {
+  static constexpr char kBeginning = 0;
+  auto known = messages.OfSettled<MadeBeginning>(&kBeginning);
+  if (known != nullptr && known->dialect == dialect) return known;
+  auto made = std::make_shared<MadeBeginning>();
+  made->dialect = dialect;
+  MakeMessages(messages, 0, messages.settled(), dialect, nullptr, made->ids, made->input);
+  made->input.messages.together = messages.settled();
+  made->input.messages.runs = made->runs.get();
+  messages.KeepOfSettled<MadeBeginning>(&kBeginning, made);
+  return made;
+}
+
+}  // namespace
+
+TemplateInput MakeTemplateInput(const Conversation& conversation, const TemplateDialect& dialect) {
+  static constexpr char kTools = 0;
+  const MessageList& messages = conversation.messages;
+  TemplateInput input;
+  std::shared_ptr<const MadeBeginning> beginning;
+  if (messages.settled() > 0) {
+    beginning = MakeBeginning(messages, dialect);
+    const jinja::TrackedList& known = beginning->input.messages;
+    input.messages.items.reserve(messages.size());  // before they are copied
+    input.messages.items = known.items;
+    input.messages.together = known.together;
+    input.messages.runs = known.runs;
+    input.messages.text_bytes = known.text_bytes;
+    input.owners.push_back(beginning);
+  }
+  WrittenIds ids;
+  MakeMessages(messages, messages.settled(), messages.size(), dialect, beginning == nullptr ? nullptr : &beginning->ids,
+               ids, input);
   for (const auto& field : conversation.template_variables) {
     input.others.emplace_back(std::string(field.key()), jinja::FromJson(field.value(), kOutsideSource));
   }
@@ -192,19 +245,19 @@ TemplateInput MakeTemplateInput(const Conversation& conversation, const Template
 absl::StatusOr<jinja::Rendered> RenderInput(const ChatTemplate& chat_template, const TemplateInput& input, size_t count,
                                             bool add_generation_prompt, std::timespec now) {
   ChatTemplate::Variables variables = input.others;
-  const std::span messages = std::span(input.messages).first(count);
+  jinja::TrackedList messages = Beginning(input.messages, count);
   variables.emplace_back("messages", ListOf(messages));
   variables.emplace_back("add_generation_prompt", Value(add_generation_prompt));
-  return chat_template.Render(variables, messages, now);
+  return chat_template.Render(variables, std::move(messages), now);
 }
 
 absl::StatusOr<jinja::PromptRendering> RenderInputAtPrompt(const ChatTemplate& chat_template,
                                                            const TemplateInput& input, size_t count,
                                                            bool add_generation_prompt) {
   ChatTemplate::Variables variables = input.others;
-  const std::span messages = std::span(input.messages).first(count);
+  jinja::TrackedList messages = Beginning(input.messages, count);
   variables.emplace_back("messages", ListOf(messages));
-  return chat_template.RenderAtPrompt(variables, messages, add_generation_prompt);
+  return chat_template.RenderAtPrompt(variables, std::move(messages), add_generation_prompt);
 }
 
 Conversation ProbeConversation() {

@@ -26,8 +26,9 @@ struct TemplateDialect {
 // Variables of one conversation; its messages are made once and rendered as often as needed. Calls, and results that
 // answer them, have the ids that the model wrote, where it did.
 struct TemplateInput {
-  std::vector<jinja::Tracked> messages;  // message i is marked with source i, but its role
-  ChatTemplate::Variables others;        // tools (kOutsideSource) and template_variables
+  jinja::TrackedList messages;                      // message i is marked with source i, but its role
+  ChatTemplate::Variables others;                   // tools (kOutsideSource) and template_variables
+  std::vector<std::shared_ptr<const void>> owners;  // of what the messages refer to
 };
 TemplateInput MakeTemplateInput(const Conversation& conversation, const TemplateDialect& dialect);
 

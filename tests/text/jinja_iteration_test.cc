@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "text/jinja/iteration_cache.h"
 #include "text/jinja/iteration_memo.h"
+#include "text/jinja/iteration_run.h"
 #include "text/jinja/template.h"
 #include "text/jinja_rendered.h"
 
@@ -17,12 +18,20 @@ Value Json(const std::string& text, int32_t source) { return FromJson(*base::Par
 
 // A conversation that goes on.
 struct Growing {
-  std::vector<Tracked> messages;
+  struct Message {
+    Value dict;
+    std::shared_ptr<IterationCache> kept = std::make_shared<IterationCache>();
+  };
+  std::vector<Message> messages;
   std::vector<std::pair<std::string, Value>> others;
+  size_t together = 0;
+  std::shared_ptr<RunCache> runs;  // null: no runs are kept
 
-  void Add(const std::string& json) {
-    messages.push_back(
-        {Json(json, static_cast<int32_t>(messages.size())), std::make_shared<IterationCache>(json.size())});
+  void Add(const std::string& json) { messages.push_back({Json(json, static_cast<int32_t>(messages.size()))}); }
+  // From now on, runs over the messages that there are.
+  void Settle() {
+    together = messages.size();
+    runs = std::make_shared<RunCache>();
   }
   RenderOptions Options(size_t count, bool kept) const {
     RenderOptions options;
@@ -30,7 +39,11 @@ struct Growing {
     std::vector<Value> list;
     for (size_t i = 0; i < count; ++i) {
       list.push_back(messages[i].dict);
-      options.tracked.push_back({messages[i].dict, kept ? messages[i].kept : nullptr});
+      options.tracked.items.push_back({messages[i].dict, kept ? messages[i].kept.get() : nullptr});
+    }
+    if (kept && together <= count) {
+      options.tracked.together = together;
+      options.tracked.runs = runs.get();
     }
     options.variables.emplace_back("messages", MakeList(std::move(list)));
     options.now.tv_sec = 1;
@@ -59,7 +72,7 @@ bool Check(const Template& parsed, const Growing& growing, size_t count, const s
 // How many of the messages' iterations are kept and were used.
 size_t Used(const Growing& growing, uint64_t loops) {
   size_t used = 0;
-  for (const Tracked& message : growing.messages) {
+  for (const Growing::Message& message : growing.messages) {
     for (uint64_t loop = 1; loop <= loops; ++loop) {
       const auto memo = message.kept->Find(loop);
       used += memo.has_value() && *memo != nullptr && (*memo)->used;
@@ -68,6 +81,16 @@ size_t Used(const Growing& growing, uint64_t loops) {
   return used;
 }
 constexpr uint64_t kLoops = 100'000;  // more than the tests parse
+
+// The same of runs.
+size_t UsedRuns(const Growing& growing) {
+  size_t used = 0;
+  for (uint64_t loop = 1; growing.runs != nullptr && loop <= kLoops; ++loop) {
+    const auto memo = growing.runs->Find(loop);
+    used += memo.has_value() && *memo != nullptr && (*memo)->used;
+  }
+  return used;
+}
 
 const char* const kTurns[] = {
     R"({"role": "system", "content": "be <brief>"})",
@@ -93,6 +116,67 @@ size_t Grow(const std::string& source) {
     Check(**parsed, growing, growing.messages.size(), source);
   }
   return Used(growing, kLoops);
+}
+
+// Renders a conversation of which the first `settled` messages are settled, as it grows. Whether a run was taken over.
+bool GrowSettled(const std::string& source, size_t settled) {
+  const auto parsed = Template::Parse(source);
+  EXPECT_TRUE(parsed.ok()) << source;
+  Growing growing;
+  bool used = false;
+  for (const char* turn : kTurns) {
+    growing.Add(turn);
+    if (growing.messages.size() == settled) growing.Settle();
+    EXPECT_TRUE(Check(**parsed, growing, growing.messages.size(), source)) << source;
+    if (growing.messages.size() > settled + 1) used = used || UsedRuns(growing) > 0;
+  }
+  return used;
+}
+
+TEST(JinjaIterationTest, IterationsOverWhatIsSettledAreTakenOverTogether) {
+  for (const size_t settled : {1u, 3u, 6u}) {
+    for (const char* source : {
+             "{% for m in messages %}<{{ m.role }}>{{ m.content }}{{ eos }}{% endfor %}",
+             "{% for m in messages[1:] %}{{ loop.index0 }}{{ m.role }}{% endfor %}{% for m in messages %}{{ m.content "
+             "}}"
+             "{% endfor %}",
+             "{% for m in messages %}{{ m.role }}{% if loop.last %}|{% endif %}{% endfor %}",
+             "{% for m in messages %}{{ m.role }}{{ loop.nextitem.role if loop.nextitem }}{% endfor %}",
+             "{% for m in messages %}{{ m.role }}{% if not loop.last %}{{ messages[loop.index0 + 1].role }}{% endif %}"
+             "{% if not loop.first %}{{ messages[loop.index0 - 1].role }}{% endif %}"
+             "{{ loop.previtem.role if loop.previtem }}{% endfor %}",
+             "{% set ns = namespace(n=0) %}{% for m in messages %}{{ ns.n }}{% set ns.n = ns.n + 1 %}{% endfor %}"
+             "{{ ns.n }}",
+             "{% set ns = namespace(last=-1) %}{% for m in messages[::-1] %}{% if m.role == 'user' and ns.last < 0 %}"
+             "{% set ns.last = messages | length - 1 - loop.index0 %}{% endif %}{% endfor %}"
+             "{% for m in messages %}{{ m.role }}{{ loop.index0 > ns.last }}{{ ns.last }}{% endfor %}",
+             "{% for m in messages %}{% generation %}{{ m.content }}g{% endgeneration %}{% endfor %}",
+             "{% for m in messages %}{{ m.role }}{% continue %}x{% else %}none{% endfor %}",
+             "{% for m in messages %}{% if m.role != 'system' %}{{ m.content }}{% endif %}{% endfor %}",
+         }) {
+      EXPECT_TRUE(GrowSettled(source, settled)) << source;
+    }
+    for (const char* source : {
+             "{% for m in messages %}{{ m.role }}{{ loop.revindex }}{% endfor %}",
+             "{% for m in messages %}{% if m.role == 'system' %}{{ strftime_now('%s') }}{% endif %}{{ m.role }}"
+             "{% endfor %}",
+             "{% for m in messages %}{{ m.role }}{{ messages | length }}{% endfor %}",
+             "{% for m in messages if m.role != 'tool' %}{{ m.role }}{% endfor %}",
+         }) {
+      EXPECT_FALSE(GrowSettled(source, settled)) << source;
+    }
+  }
+}
+
+TEST(JinjaIterationTest, WhatIsTakenOverTogetherIsWhatItWouldBe) {
+  for (const size_t settled : {1u, 3u, 6u}) {
+    GrowSettled(
+        "{% set ns = namespace(n=0) %}{% for m in messages[::-1] %}{% set ns.n = loop.index0 %}{% endfor %}"
+        "{% for m in messages %}{{ ns.n }}{{ m.role }}{% endfor %}",
+        settled);
+    GrowSettled("{% set n = messages | length %}{% for m in messages %}{{ n }}{{ m.role }}{% endfor %}", settled);
+    GrowSettled("{% for m in messages %}{{ messages[-1].role }}{{ m.role }}{% endfor %}", settled);
+  }
 }
 
 TEST(JinjaIterationTest, WhatABodyReadsDecidesWhetherItIsTakenOver) {
@@ -153,9 +237,12 @@ TEST(JinjaIterationTest, NamesOfOneNamespaceAreNotTwo) {
   ASSERT_TRUE(parsed.ok());
   Growing growing;
   for (const char* turn : kTurns) growing.Add(turn);
-  for (const bool one : {false, true, false}) {
-    growing.others = {{"one", Value(one)}};
-    Check(**parsed, growing, growing.messages.size(), source);
+  for (const bool settled : {false, true}) {
+    if (settled) growing.Settle();
+    for (const bool one : {false, true, false}) {
+      growing.others = {{"one", Value(one)}};
+      Check(**parsed, growing, growing.messages.size(), source);
+    }
   }
 }
 
@@ -190,7 +277,10 @@ TEST(JinjaIterationTest, ThreadsMayRenderOneConversation) {
       "{% if loop.last %}|{% endif %}{% endfor %}";
   const auto parsed = *Template::Parse(source);
   Growing growing;
-  for (const char* turn : kTurns) growing.Add(turn);
+  for (const char* turn : kTurns) {
+    growing.Add(turn);
+    if (growing.messages.size() == 3) growing.Settle();
+  }
   std::vector<std::thread> threads;
   for (int64_t t = 0; t < 4; ++t) {
     threads.emplace_back([&growing, &parsed, &source, t] {
@@ -287,7 +377,7 @@ TEST(JinjaIterationTest, RandomTemplates) {
     for (size_t count = random() % (most + 1); count-- > 0;) text += pieces[random() % pieces.size()];
     return text;
   };
-  size_t rendered = 0, used = 0;
+  size_t rendered = 0, used = 0, runs = 0;
   for (int round = 0; round < 6000; ++round) {
     const std::string source =
         some(before, 5) + "{% for m in messages %}" + some(body, 8) + "{% endfor %}" + some(after, 3);
@@ -297,15 +387,17 @@ TEST(JinjaIterationTest, RandomTemplates) {
     growing.others = {{"eos", Value::Text("</s>")}, {"x", Value()}};
     for (const char* turn : kTurns) {
       growing.Add(turn);
+      if (random() % 8 == 0) growing.Settle();
       if (random() % 4 == 0) growing.others[1].second = random() % 2 == 0 ? Value(true) : Value::Text("x");
       rendered += Check(**parsed, growing, growing.messages.size(), source);
       if (random() % 4 == 0) Check(**parsed, growing, 1 + random() % growing.messages.size(), source);
       if (testing::Test::HasFailure()) FAIL() << source;
     }
-    if (round % 50 == 0) used += Used(growing, kLoops);
+    if (round % 50 == 0) used += Used(growing, kLoops), runs += UsedRuns(growing);
   }
   EXPECT_GT(rendered, 5000u);
   EXPECT_GT(used, 50u);
+  EXPECT_GT(runs, 4u);
 }
 
 }  // namespace

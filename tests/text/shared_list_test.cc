@@ -112,5 +112,65 @@ TEST(SharedList, EntriesMayBeSharedByListsOfSeveralThreads) {
   for (std::thread& thread : threads) thread.join();
 }
 
+TEST(SharedList, WhatIsSettledIsOneThingForCopiesThatGoOn) {
+  static constexpr char kAll = 0, kLength = 0;
+  List first = {"a", "b"};
+  EXPECT_EQ(*first.Derived<size_t>(1, &kLength, [](const std::string& text) { return text.size(); }), 1u);
+  EXPECT_EQ(first.settled(), 0u);
+  EXPECT_EQ(first.OfSettled<std::string>(&kAll), nullptr);
+  first.Settle(2);
+  EXPECT_EQ(first.settled(), 2u);
+  first.KeepOfSettled<std::string>(&kAll, std::make_shared<const std::string>("ab"));
+  List second = first;
+  second.push_back("c");
+  second.Mutable(2) += "!";
+  second.resize(4);
+  EXPECT_EQ(second.size(), 4u);
+  EXPECT_EQ(second.settled(), 2u) << "what comes behind it may change";
+  EXPECT_EQ(&first[1], &second[1]);
+  EXPECT_EQ(second[2], "c!");
+  EXPECT_EQ(*second.OfSettled<std::string>(&kAll), "ab");
+  EXPECT_EQ(*second.Derived<size_t>(1, &kLength, [](const std::string&) { return size_t{7}; }), 1u);
+  const List part = second.SettledPart();
+  EXPECT_EQ(part.size(), 2u);
+  EXPECT_EQ(*part.OfSettled<std::string>(&kAll), "ab");
+  second.Settle(4);
+  EXPECT_EQ(second.settled(), 4u);
+  EXPECT_EQ(second.OfSettled<std::string>(&kAll), nullptr) << "of others";
+  EXPECT_EQ(second[0] + second[1] + second[2] + second[3], "abc!");
+}
+
+TEST(SharedList, AChangeOfWhatIsSettledIsTheLists) {
+  static constexpr char kAll = 0, kLouder = 0;
+  const auto is_louder = [](const std::string& copy) { return copy.ends_with("!"); };
+  const auto louder = [](std::string& copy) { copy += "!"; };
+  List first = {"a", "b", "c"};
+  first.Settle(2);
+  EXPECT_EQ(first.settled(), 2u);
+  EXPECT_EQ(first[2], "c");
+  first.Settle(3);
+  first.KeepOfSettled<std::string>(&kAll, std::make_shared<const std::string>("abc"));
+  List changed = first, shorter = first, exchanged = first, taken = first;
+  changed.Mutable(1) = "B";
+  shorter.resize(2);
+  exchanged.Exchange(0, &kLouder, is_louder, louder);
+  for (const List* list : {&changed, &shorter, &exchanged}) {
+    EXPECT_EQ(list->settled(), 0u);
+    EXPECT_EQ(list->OfSettled<std::string>(&kAll), nullptr);
+  }
+  EXPECT_EQ(changed[0] + changed[1] + changed[2], "aBc");
+  EXPECT_EQ(shorter[0] + shorter[1], "ab");
+  EXPECT_EQ(exchanged[0] + exchanged[1], "a!b");
+  EXPECT_EQ(first[0] + first[1] + first[2], "abc");
+  EXPECT_EQ(first.settled(), 3u);
+  exchanged.Settle(3);
+  taken.push_back("d");
+  taken.TakeSettled(exchanged);
+  EXPECT_EQ(taken[0] + taken[1] + taken[3], "a!bd");
+  EXPECT_EQ(&taken[0], &exchanged[0]);
+  changed.clear();
+  EXPECT_TRUE(changed.empty());
+}
+
 }  // namespace
 }  // namespace ingot::text

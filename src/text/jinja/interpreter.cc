@@ -68,7 +68,7 @@ Interpreter::Level::Level(Interpreter* interpreter) : interpreter_(interpreter) 
 }
 
 Interpreter::Interpreter(const Ast& ast, const RenderOptions& options, std::timespec now)
-    : Runtime(now), ast_(ast), options_(options), globals_(ast.names.size()) {
+    : Runtime(now), ast_(ast), options_(options), globals_(ast.names.size()), tracked_(options.tracked.items) {
   const auto set = [&](const auto& variables) {
     std::unordered_map<std::string_view, const Value*> by_name;
     for (const auto& [name, value] : variables) by_name[name] = &value;
@@ -78,16 +78,11 @@ Interpreter::Interpreter(const Ast& ast, const RenderOptions& options, std::time
   };
   set(Globals());
   set(options.variables);
-  size_t texts = 0;  // most of what is rendered
-  for (size_t i = 0; i < options.tracked.size(); ++i) {
-    if (!options.tracked[i].dict.is_dict()) continue;
-    const Dict& dict = *options.tracked[i].dict.dict();
-    tracked_.emplace(&dict, i);
-    if (options.tracked[i].kept != nullptr) {
-      texts += options.tracked[i].kept->text_bytes();
-      continue;
-    }
-    for (const auto& [key, value] : dict.items) texts += value.is_str() ? value.str()->bytes.size() + 64 : 64;
+  size_t texts = options.tracked.text_bytes;  // most of what is rendered
+  for (size_t i = 0; options.tracked.text_bytes == 0 && i < options.tracked.items.size(); ++i) {
+    const Value& item = options.tracked.items[i].dict;
+    if (!item.is_dict()) continue;
+    for (const auto& [key, value] : item.dict()->items) texts += value.is_str() ? value.str()->bytes.size() + 64 : 64;
   }
   root_out_.Reserve(texts + texts / 8);
 }

@@ -4,13 +4,14 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <unordered_map>
 #include <vector>
 
 #include "text/jinja/ast.h"
 #include "text/jinja/iteration_memo.h"
+#include "text/jinja/iteration_run.h"
 #include "text/jinja/loop.h"
 #include "text/jinja/template.h"
+#include "text/jinja/tracked_index.h"
 
 namespace ingot::text::jinja {
 
@@ -82,22 +83,36 @@ class Interpreter : public Runtime {
   bool WritesToRoot() const { return out_ == &root_out_; }
   ScopePtr Inner(const ScopePtr& parent);
 
-  // A loop's body for its current item, a tracked one, run or as it was kept in `cache` (null: there is none).
-  // REQUIRES: it writes to the root.
-  Flow Iterate(const Stmt& statement, const LoopObject& loop, const ScopePtr& inner, IterationCache* cache);
-  Flow Record(const Stmt& statement, const LoopObject& loop, const ScopePtr& inner, IterationCache& cache);
+  // A loop's body for its current item, a tracked one, run or as it was kept in `cache` (null: there is none), and
+  // what of it can be part of a run (null: none is made). REQUIRES: it writes to the root.
+  Flow Iterate(const Stmt& statement, const LoopObject& loop, const ScopePtr& inner, IterationCache* cache,
+               RunComposer* run);
+  Flow Record(const Stmt& statement, const LoopObject& loop, const ScopePtr& inner, IterationCache* cache,
+              RunComposer* run);
+  // The iterations of a loop that RenderOptions keeps together.
+  struct RunState {
+    size_t first = 0, count = 0;  // as RunMemo; count 0: there are none
+    std::shared_ptr<const RunMemo> known;
+    std::optional<RunComposer> composer;  // of one to be kept
+    StrBuilder::Place begin = {};
+    size_t passes = 0, generations = 0;  // before
+  };
+  RunState FindRun(const Stmt& statement, const LoopObject& loop, const ScopePtr& scope);
+  bool RunHolds(const RunMemo& memo, const LoopObject& loop, const ScopePtr& scope) const;
+  void ReplayRun(const RunMemo& memo, LoopObject& loop, const ScopePtr& scope);
+  void KeepRun(const Stmt& statement, RunState& run);
   bool Holds(const IterationMemo& memo, const LoopObject& loop, const Scope* outside) const;
   void Replay(const IterationMemo& memo, const Scope* outside);
   // What is recorded of evaluating a name, and an attribute or an item of one.
   void NoteName(int slot, const Found& found);
   Value NotedAttribute(const Expr& expr, const ScopePtr& scope);
   Value NotedItem(const Expr& expr, const ScopePtr& scope);
-  bool IsGiven(const Value& value) const { return value.is_dict() && tracked_.contains(value.dict().get()); }
+  bool IsGiven(const Value& value) const { return tracked_.Find(value).has_value(); }
 
   const Ast& ast_;
   const RenderOptions& options_;
   std::vector<std::optional<Value>> globals_;  // by slot: variables given, and functions
-  std::unordered_map<const Dict*, size_t> tracked_;
+  const TrackedIndex tracked_;
   StrBuilder root_out_;
   StrBuilder* out_ = &root_out_;
   std::vector<Rendered::Pass> passes_;

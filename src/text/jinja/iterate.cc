@@ -6,6 +6,11 @@
 #include "text/jinja/iteration_cache.h"
 
 namespace ingot::text::jinja {
+namespace {
+
+bool IsPlain(const Stmt& loop) { return loop.exprs[1] == nullptr && !loop.recursive; }
+
+}  // namespace
 
 Interpreter::Flow Interpreter::ExecuteFor(const Stmt& statement, const ScopePtr& scope) {
   const Value iterable = Evaluate(*statement.exprs[0], scope);
@@ -45,20 +50,31 @@ Interpreter::Flow Interpreter::Loop(const Stmt& statement, const ScopePtr& scope
     LoopObject& loop;
     ~AtEnd() { loop.Finish(); }
   } const at_end{*loop};
+  RunState run = FindRun(statement, *loop, scope);
   bool completed = false;  // an iteration ran to its end: what `else` asks for in jinja2
+  if (run.known != nullptr) {
+    ReplayRun(*run.known, *loop, scope);
+    completed = run.known->completed;
+  }
+  RunComposer* composer = run.composer.has_value() ? &*run.composer : nullptr;
   while (loop->Advance()) {
     const ScopePtr inner = Inner(scope);
     inner->variables.emplace_back(ast_.loop_slot, loop_value);
     const Value& item = loop->current();
     Assign(*statement.target, item, inner);
     Flow flow = Flow::kNormal;
-    const auto tracked = item.is_dict() && WritesToRoot() ? tracked_.find(item.dict().get()) : tracked_.end();
-    if (tracked == tracked_.end()) {
+    const auto tracked = WritesToRoot() ? tracked_.Find(item) : std::nullopt;
+    if (!tracked.has_value()) {
       flow = Execute(statement.body, inner);
     } else {
       const size_t begin = out_->size();
-      flow = Iterate(statement, *loop, inner, options_.tracked[tracked->second].kept.get());
-      passes_.push_back({tracked->second, begin, out_->size()});
+      flow = statement.writes ? Iterate(statement, *loop, inner, options_.tracked.items[*tracked].kept, composer)
+                              : Execute(statement.body, inner);
+      passes_.push_back({*tracked, begin, out_->size()});
+      if (composer != nullptr && (composer->refused() || composer->complete())) {
+        KeepRun(statement, run);
+        composer = nullptr;
+      }
     }
     if (flow == Flow::kBreak) break;
     completed = completed || flow == Flow::kNormal;
@@ -68,19 +84,24 @@ Interpreter::Flow Interpreter::Loop(const Stmt& statement, const ScopePtr& scope
 }
 
 Interpreter::Flow Interpreter::Iterate(const Stmt& statement, const LoopObject& loop, const ScopePtr& inner,
-                                       IterationCache* cache) {
-  const bool plain = statement.exprs[1] == nullptr && !statement.recursive && recording_ == nullptr;
-  if (!plain || cache == nullptr) return Execute(statement.body, inner);
+                                       IterationCache* cache, RunComposer* run) {
+  if (cache == nullptr || !IsPlain(statement) || recording_ != nullptr) {
+    if (run != nullptr) run->Refuse();
+    return Execute(statement.body, inner);
+  }
   const auto known = cache->Find(statement.loop);
-  if (!known.has_value()) return Execute(statement.body, inner);
+  if (!known.has_value()) {
+    return run == nullptr ? Execute(statement.body, inner) : Record(statement, loop, inner, nullptr, run);
+  }
   const IterationMemo* const memo = known->get();
-  if (memo == nullptr || !Holds(*memo, loop, inner->parent.get())) return Record(statement, loop, inner, *cache);
+  if (memo == nullptr || !Holds(*memo, loop, inner->parent.get())) return Record(statement, loop, inner, cache, run);
   Replay(*memo, inner->parent.get());
+  if (run != nullptr) run->Add(*memo);
   return memo->continued ? Flow::kContinue : Flow::kNormal;
 }
 
 Interpreter::Flow Interpreter::Record(const Stmt& statement, const LoopObject& loop, const ScopePtr& inner,
-                                      IterationCache& cache) {
+                                      IterationCache* cache, RunComposer* run) {
   Recording recording(inner->born, &loop);
   const StrBuilder::Place begin = root_out_.Here();
   const size_t passes = passes_.size(), generations = generations_.size();
@@ -93,19 +114,82 @@ Interpreter::Flow Interpreter::Record(const Stmt& statement, const LoopObject& l
     const WhileRecording here{recording_ = &recording};
     flow = Execute(statement.body, inner);
   }
-  const bool wrote = root_out_.size() > begin.bytes;  // a loop that only looks does little that could be saved
-  if (recording.refused() || !wrote || flow == Flow::kBreak || passes_.size() > passes) {
-    cache.Keep(statement.loop, nullptr);
+  const bool refused = recording.refused() || flow == Flow::kBreak || passes_.size() > passes;
+  const bool wrote = root_out_.size() > begin.bytes;  // one that only looks does little that could be saved
+  if (cache != nullptr && (refused || !wrote)) cache->Keep(statement.loop, nullptr);
+  if (refused) {
+    if (run != nullptr) run->Refuse();
     return flow;
   }
   const std::shared_ptr<IterationMemo> memo = recording.Take();
-  memo->text = root_out_.CopySince(begin);
   memo->continued = flow == Flow::kContinue;
+  if (run != nullptr) run->Add(*memo);
+  if (cache == nullptr || !wrote) return flow;
+  memo->text = root_out_.CopySince(begin);
   for (size_t i = generations; i < generations_.size(); ++i) {
     memo->generations.emplace_back(generations_[i].first - begin.bytes, generations_[i].second - begin.bytes);
   }
-  cache.Keep(statement.loop, memo);
+  cache->Keep(statement.loop, memo);
   return flow;
+}
+
+Interpreter::RunState Interpreter::FindRun(const Stmt& statement, const LoopObject& loop, const ScopePtr& scope) {
+  RunState run;
+  const TrackedList& tracked = options_.tracked;
+  const std::vector<Value>& items = loop.items();
+  if (tracked.runs == nullptr || !statement.writes || !IsPlain(statement)) return run;
+  if (recording_ != nullptr || !WritesToRoot()) return run;
+  const auto first = items.empty() ? std::nullopt : tracked_.Find(items.front());
+  if (!first.has_value() || *first >= tracked.together || tracked.together - *first > items.size()) return run;
+  for (size_t i = *first; i < tracked.together; ++i) {
+    const Value& item = items[i - *first];
+    if (!item.is_dict() || !tracked_.Is(i, item.dict().get())) return run;
+  }
+  const auto known = tracked.runs->Find(statement.loop);
+  if (!known.has_value()) return run;
+  run.first = *first;
+  run.count = tracked.together - *first;
+  if (*known != nullptr && (*known)->first == run.first && RunHolds(**known, loop, scope)) {
+    run.known = *known;
+    return run;
+  }
+  run.composer.emplace(run.first, run.count);
+  run.begin = root_out_.Here();
+  run.passes = passes_.size();
+  run.generations = generations_.size();
+  return run;
+}
+
+bool Interpreter::RunHolds(const RunMemo& memo, const LoopObject& loop, const ScopePtr& scope) const {
+  const std::vector<Value>& items = loop.items();
+  const bool ends = items.size() == memo.count;
+  if (memo.ends.has_value() && *memo.ends != ends) return false;
+  if (memo.next.has_value()) {
+    if (memo.next->is_dict() == ends) return false;  // it had a next item, or none
+    if (!ends && !(items[memo.count].is_dict() && items[memo.count].dict() == memo.next->dict())) return false;
+  }
+  return Holds(memo, loop, scope.get());
+}
+
+void Interpreter::ReplayRun(const RunMemo& memo, LoopObject& loop, const ScopePtr& scope) {
+  const size_t begin = root_out_.size();
+  Replay(memo, scope.get());
+  for (const Rendered::Pass& pass : memo.passes) passes_.push_back({pass.index, begin + pass.begin, begin + pass.end});
+  loop.Skip(memo.count);
+}
+
+void Interpreter::KeepRun(const Stmt& statement, RunState& run) {
+  if (run.composer->refused()) return options_.tracked.runs->Keep(statement.loop, nullptr);
+  const std::shared_ptr<RunMemo> memo = run.composer->Take();
+  memo->text = root_out_.CopySince(run.begin);
+  for (size_t i = run.generations; i < generations_.size(); ++i) {
+    memo->generations.emplace_back(generations_[i].first - run.begin.bytes, generations_[i].second - run.begin.bytes);
+  }
+  for (size_t i = run.passes; i < passes_.size(); ++i) {
+    const Rendered::Pass& pass = passes_[i];
+    memo->passes.push_back({pass.index, pass.begin - run.begin.bytes, pass.end - run.begin.bytes});
+  }
+  options_.tracked.runs->Keep(statement.loop, memo);
 }
 
 bool Interpreter::Holds(const IterationMemo& memo, const LoopObject& loop, const Scope* outside) const {

@@ -3,13 +3,9 @@
 #include <algorithm>
 #include <bit>
 
-#include "text/jinja/iteration_cache.h"
-
 namespace ingot::text::jinja {
 namespace {
 
-constexpr int kMaxUnused = 3;     // memos in a row
-constexpr size_t kMaxLoops = 8;   // of one item
 constexpr size_t kMaxReads = 64;  // more take longer to look up than most bodies take to run
 
 bool IsScalar(const Value& value) {
@@ -96,28 +92,6 @@ void Recording::WriteAttribute(int slot, const Namespace* space, std::string_vie
   std::erase_if(memo_->writes,
                 [&](const IterationMemo::Write& write) { return write.slot == slot && write.attribute == attribute; });
   memo_->writes.push_back({slot, attribute, value});
-}
-
-std::optional<std::shared_ptr<const IterationMemo>> IterationCache::Find(uint64_t loop) const {
-  base::MutexLock lock(mu_);
-  for (const Entry& entry : entries_) {
-    if (entry.loop != loop) continue;
-    if (entry.memo == nullptr) return std::nullopt;
-    return entry.memo;
-  }
-  return std::shared_ptr<const IterationMemo>();
-}
-
-void IterationCache::Keep(uint64_t loop, std::shared_ptr<const IterationMemo> memo) {
-  base::MutexLock lock(mu_);
-  auto entry = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& known) { return known.loop == loop; });
-  if (entry == entries_.end()) {
-    if (entries_.size() == kMaxLoops) entries_.erase(entries_.begin());
-    entries_.push_back({loop, std::move(memo)});
-    return;
-  }
-  if (entry->memo != nullptr) entry->unused = entry->memo->used ? 0 : entry->unused + 1;
-  entry->memo = entry->unused < kMaxUnused ? std::move(memo) : nullptr;
 }
 
 }  // namespace ingot::text::jinja

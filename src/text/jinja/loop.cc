@@ -63,6 +63,14 @@ bool LoopObject::Advance() {
   return true;
 }
 
+void LoopObject::Skip(size_t count) {
+  ChargeSteps(count);
+  next_ = count;
+  index0_ = static_cast<int64_t>(count) - 1;
+  current_ = items_[count - 1];
+  if (count > 1) before_ = items_[count - 2];
+}
+
 int64_t LoopObject::Count() const {
   if (count_) return *count_;
   if (!test_) {

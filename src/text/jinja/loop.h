@@ -20,6 +20,9 @@ class LoopObject final : public Object, public std::enable_shared_from_this<Loop
   // Goes to the next item that passes the test; false at the end.
   bool Advance();
   const Value& current() const { return current_; }
+  const std::vector<Value>& items() const { return items_; }
+  // Stands at item `count` - 1, as if it had gone there. REQUIRES: no test, it was not advanced, and it has as many.
+  void Skip(size_t count);
   // The loop is over; a template may still hold this object.
   void Finish();
 
