@@ -20,6 +20,16 @@ void DropUnread(const text::ChatFormat& format, base::json::object& variables) {
   }
 }
 
+// An agent's next request has most of these messages: what is done with all of them can be done once. What a template
+// makes of the last one often changes when more follow.
+void SettleMessages(GatewayRequest& request) {
+  constexpr size_t kFew = 8;  // take less one by one than to be settled
+  text::MessageList& messages = request.conversation.messages;
+  if (messages.size() <= kFew + messages.settled() + messages.settled() / 8) return;
+  messages.Settle(messages.size() - 1);
+  request.echoed_ids.Settle(messages.settled());
+}
+
 }  // namespace
 
 Answer::Answer(Core& core, const Dialect& dialect, RawRequest raw)
@@ -69,6 +79,7 @@ absl::StatusOr<std::shared_ptr<const GatewayRequest>> Answer::Read() {
   const auto finished = [this](GatewayRequest parsed) {
     parsed.token_events = raw_.token_events;
     DropUnread(*core_.parts.format, parsed.conversation.template_variables);
+    SettleMessages(parsed);
     return std::make_shared<const GatewayRequest>(std::move(parsed));
   };
   const bool keeps = core_.options.max_known_request_bytes > 0;

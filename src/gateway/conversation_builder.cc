@@ -38,7 +38,7 @@ std::optional<size_t> IndexIn(std::string_view id) {
 
 void ConversationBuilder::Add(text::Message message) {
   request_.conversation.messages.push_back(std::move(message));
-  request_.echoed_ids.emplace_back();
+  request_.echoed_ids.push_back({});
   in_turn_ = false;
 }
 
@@ -70,7 +70,7 @@ text::Message& ConversationBuilder::Turn(PartKind kind, std::string_view id) {
   last_ = kind;
   if (!call.empty()) {
     turn_call_ = call;
-    request_.echoed_ids[turn_].emplace_back(id);
+    request_.echoed_ids.Mutable(turn_).emplace_back(id);
   }
   return messages.Mutable(turn_);
 }

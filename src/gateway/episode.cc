@@ -111,23 +111,15 @@ bool Episode::WaitForFinishing(const text::Conversation& conversation, const Con
 }
 
 Episode::Plan Episode::PlanPrompt(const text::Conversation& conversation, const ConversationKeys& keys,
-                                  const History::EchoedIds& echoed, const History::Cut& cut) {
+                                  const EchoedIds& echoed, const History::Cut& cut) {
   base::MutexLock lock(mu_);
   Plan plan;
   plan.match = history_.Find(conversation, keys, echoed, cut);
   if (WaitForFinishing(conversation, keys, plan.match)) plan.match = history_.Find(conversation, keys, echoed, cut);
   plan.epoch = epoch_;
   if (plan.match.kept_of >= 0) plan.match.parent = history_.Keep(keys, plan.match);
-  const auto now = [&]() -> const text::Conversation& {
-    return plan.conversation.has_value() ? *plan.conversation : conversation;
-  };
-  const auto restore = [&plan](std::optional<text::Conversation> restored) {
-    if (restored.has_value()) plan.conversation = std::move(restored);
-  };
-  restore(history_.WithReasoning(now(), keys, echoed));
-  restore(history_.WithWrittenIds(now()));
+  plan.conversation = history_.Restored(conversation, keys, echoed, plan.match.parent);
   if (plan.match.parent < 0) return plan;
-  restore(history_.AsDelivered(now(), keys, plan.match.parent));
   plan.text_key = history_.text_key(plan.match.parent);
   plan.parent_call_id = history_.call_id(plan.match.parent);
   plan.parent_turn = history_.Sampled(plan.match.parent);

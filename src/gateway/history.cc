@@ -32,34 +32,11 @@ base::Key128 ToolsKey(const text::ToolList& tools, const base::json::object& var
   return base::ContentKey128(canonical);
 }
 
-// Whether a message that matched what was delivered also has its spelling. REQUIRES: as many calls in both.
-bool SaysAsDelivered(const text::Message& sent, const text::Message& delivered) {
-  const auto same = [](const text::ToolCall& a, const text::ToolCall& b) {
-    return a.name == b.name && a.arguments_json == b.arguments_json && a.written_id == b.written_id;
-  };
-  return sent.content == delivered.content && sent.reasoning == delivered.reasoning &&
-         std::equal(sent.tool_calls.begin(), sent.tool_calls.end(), delivered.tool_calls.begin(), same);
-}
-
-void SayAsDelivered(const text::Message& delivered, text::Message& sent) {
-  sent.content = delivered.content;
-  sent.reasoning = delivered.reasoning;
-  for (size_t i = 0; i < sent.tool_calls.size(); ++i) {
-    sent.tool_calls[i].name = delivered.tool_calls[i].name;
-    sent.tool_calls[i].arguments_json = delivered.tool_calls[i].arguments_json;
-    sent.tool_calls[i].written_id = delivered.tool_calls[i].written_id;
-  }
-}
-
 base::Key128 Chain(const base::Key128& before, const base::Key128& message) {
   char both[2 * sizeof(base::Key128)];
   std::copy(before.begin(), before.end(), both);
   std::copy(message.begin(), message.end(), both + before.size());
   return base::ContentKey128({both, sizeof(both)});
-}
-
-const std::vector<std::string>* IdsOf(const History::EchoedIds& echoed, size_t message) {
-  return message < echoed.size() ? &echoed[message] : nullptr;
 }
 
 }  // namespace
@@ -73,23 +50,38 @@ ReasoningKeys ReasoningOf(const text::Conversation& conversation, size_t first) 
   return keys;
 }
 
-ConversationKeys ConversationKeys::Of(const text::Conversation& conversation) {
-  ConversationKeys keys;
-  const size_t count = conversation.messages.size();
-  keys.after.reserve(count + 1);
-  keys.after_no_tools.reserve(count + 1);
-  keys.message.reserve(count);
-  keys.after.push_back(ToolsKey(conversation.tools, conversation.template_variables));
-  keys.after_no_tools.push_back(ToolsKey({}, conversation.template_variables));
+void ConversationKeys::Add(const text::MessageList& messages, size_t first, size_t count) {
   static constexpr char kKey = 0;
-  for (size_t i = 0; i < count; ++i) {
-    keys.message.push_back(*conversation.messages.Derived<base::Key128>(i, &kKey, MessageKey));
-    keys.after.push_back(Chain(keys.after.back(), keys.message.back()));
-    keys.after_no_tools.push_back(Chain(keys.after_no_tools.back(), keys.message.back()));
+  for (size_t i = first; i < count; ++i) {
+    message.push_back(*messages.Derived<base::Key128>(i, &kKey, MessageKey));
+    after.push_back(Chain(after.back(), message.back()));
+    after_no_tools.push_back(Chain(after_no_tools.back(), message.back()));
+    if (first_reasoned == i && TrimmedSize(messages[i].reasoning) == 0) ++first_reasoned;
   }
-  const auto reasoned = [](const text::Message& message) { return TrimmedSize(message.reasoning) > 0; };
-  keys.first_reasoned = std::find_if(conversation.messages.begin(), conversation.messages.end(), reasoned) -
-                        conversation.messages.begin();
+}
+
+ConversationKeys ConversationKeys::Of(const text::Conversation& conversation) {
+  static constexpr char kOfSettled = 0;
+  const text::MessageList& messages = conversation.messages;
+  const base::Key128 tools = ToolsKey(conversation.tools, conversation.template_variables);
+  const base::Key128 no_tools = ToolsKey({}, conversation.template_variables);
+  ConversationKeys keys;
+  keys.after.reserve(messages.size() + 1);
+  keys.after_no_tools.reserve(messages.size() + 1);
+  keys.message.reserve(messages.size());
+  auto known = messages.OfSettled<ConversationKeys>(&kOfSettled);
+  if (known != nullptr && known->after.front() == tools && known->after_no_tools.front() == no_tools) {
+    keys.after = known->after;  // into what is reserved
+    keys.after_no_tools = known->after_no_tools;
+    keys.message = known->message;
+    keys.first_reasoned = known->first_reasoned;
+  } else {
+    keys.after.push_back(tools);
+    keys.after_no_tools.push_back(no_tools);
+    keys.Add(messages, 0, messages.settled());
+    if (messages.settled() > 0) messages.KeepOfSettled(&kOfSettled, std::make_shared<const ConversationKeys>(keys));
+  }
+  keys.Add(messages, messages.settled(), messages.size());
   return keys;
 }
 
@@ -148,49 +140,6 @@ History::Match History::FindKept(const text::Conversation& conversation, const C
     return match;
   }
   return match;
-}
-
-std::optional<text::Conversation> History::WithReasoning(const text::Conversation& conversation,
-                                                         const ConversationKeys& keys, const EchoedIds& echoed) const {
-  static constexpr char kWithReasoning = 0;
-  std::optional<text::Conversation> restored;
-  if (!any_reasoning_) return restored;
-  for (size_t i = 0; i < conversation.messages.size(); ++i) {
-    const text::Message& message = conversation.messages[i];
-    if (message.role != "assistant" || !message.reasoning.empty()) continue;
-    const auto here = by_prefix_.find(keys.after[i + 1]);
-    int chosen = here == by_prefix_.end() ? -1 : Choose(here->second, conversation, keys, i, echoed);
-    if (chosen < 0) chosen = NamedElsewhere(message, keys.message[i], IdsOf(echoed, i));
-    if (chosen < 0 || calls_[chosen].delivered.reasoning.empty()) continue;
-    if (!restored.has_value()) restored = conversation;
-    const std::string& reasoning = calls_[chosen].delivered.reasoning;
-    restored->messages.Exchange(
-        i, &kWithReasoning, [&](const text::Message& copy) { return copy.reasoning == reasoning; },
-        [&](text::Message& copy) { copy.reasoning = reasoning; });
-  }
-  return restored;
-}
-
-std::optional<text::Conversation> History::WithWrittenIds(const text::Conversation& conversation) const {
-  static constexpr char kWithWrittenIds = 0;
-  std::optional<text::Conversation> restored;
-  if (written_ids_.empty()) return restored;
-  const auto written = [this](const text::ToolCall& call) -> const std::string& {
-    const auto found = written_ids_.find(call.id);
-    return found == written_ids_.end() ? call.written_id : found->second;
-  };
-  const auto has_them = [&](const text::Message& message) {
-    return std::all_of(message.tool_calls.begin(), message.tool_calls.end(),
-                       [&](const text::ToolCall& call) { return call.written_id == written(call); });
-  };
-  for (size_t i = 0; i < conversation.messages.size(); ++i) {
-    if (has_them(conversation.messages[i])) continue;
-    if (!restored.has_value()) restored = conversation;
-    restored->messages.Exchange(i, &kWithWrittenIds, has_them, [&](text::Message& copy) {
-      for (text::ToolCall& call : copy.tool_calls) call.written_id = written(call);
-    });
-  }
-  return restored;
 }
 
 text::Message History::Echoed(int call) const {
@@ -264,7 +213,7 @@ int History::Choose(const std::vector<int>& candidates, const text::Conversation
            SameReasoningBefore(message, conversation, keys, call);
   };
   for (auto candidate = candidates.rbegin(); candidate != candidates.rend(); ++candidate) {
-    if (Names(*candidate, sent, IdsOf(echoed, message)) && said(*candidate)) return *candidate;
+    if (Names(*candidate, sent, EchoedOf(echoed, message)) && said(*candidate)) return *candidate;
   }
   // Equal content, no id to tell them apart: the latest.
   const auto latest = std::find_if(candidates.rbegin(), candidates.rend(), said);
@@ -280,7 +229,7 @@ std::string History::ForkCause(const text::Conversation& conversation, const Con
     if (std::any_of(streamed->second.begin(), streamed->second.end(), broke_off)) return kForkBrokenOff;
   }
   const text::Message& message = conversation.messages[index];
-  const std::vector<std::string>* ids = IdsOf(echoed, index);
+  const std::vector<std::string>* ids = EchoedOf(echoed, index);
   for (size_t i = calls_.size(); i-- > 0;) {
     if (!Names(static_cast<int>(i), message, ids)) continue;
     const std::vector<text::ToolCall> ours = Echoed(static_cast<int>(i)).tool_calls;
@@ -308,7 +257,9 @@ void History::Index(const AskedKey& asked, int call) {
     if (!written.written_id.empty()) written_ids_[written.id] = written.written_id;
   }
   const base::Key128 key = MessageKey(Echoed(call));
-  by_prefix_[Chain(asked.key, key)].push_back(call);
+  calls_[call].message = key;
+  calls_[call].prefix = Chain(asked.key, key);
+  by_prefix_[calls_[call].prefix].push_back(call);
   prefixes_no_tools_.insert(Chain(asked.no_tools, key));
   by_message_[key].push_back(call);
 }
@@ -363,25 +314,6 @@ std::vector<const Piece*> History::Path(int call) const {
   }
   std::reverse(path.begin(), path.end());
   return path;
-}
-
-std::optional<text::Conversation> History::AsDelivered(const text::Conversation& conversation,
-                                                       const ConversationKeys& keys, int call) const {
-  static constexpr char kAsDelivered = 0;
-  std::optional<text::Conversation> restored;
-  size_t end = conversation.messages.size();
-  for (; call >= 0; call = calls_[call].parent) {
-    const Entry& entry = calls_[call];
-    const size_t message = AnswerOf(call, keys, end);
-    if (message == end) break;
-    end = message;
-    if (SaysAsDelivered(conversation.messages[message], entry.delivered)) continue;
-    if (!restored.has_value()) restored = conversation;
-    restored->messages.Exchange(
-        message, &kAsDelivered, [&](const text::Message& copy) { return SaysAsDelivered(copy, entry.delivered); },
-        [&](text::Message& copy) { SayAsDelivered(entry.delivered, copy); });
-  }
-  return restored;
 }
 
 std::vector<int32_t> History::Sampled(int call) const {

@@ -31,6 +31,7 @@
 #include <vector>
 
 #include "base/checksum.h"
+#include "gateway/echoed_ids.h"
 #include "proto/tree.pb.h"
 #include "text/chat.h"
 
@@ -50,6 +51,9 @@ struct ConversationKeys {
   size_t first_reasoned = 0;                 // the first message with reasoning; none: how many messages there are
 
   static ConversationKeys Of(const text::Conversation& conversation);
+
+ private:
+  void Add(const text::MessageList& messages, size_t first, size_t count);  // messages [first, count)
 };
 
 // The key of all that a call was asked, with its tools and without.
@@ -87,23 +91,21 @@ class History {
     Kept kept = {};
   };
 
-  // Per message, ids of ours that came back with it (a call id stands in each of them), besides those of its tool
-  // calls.
-  using EchoedIds = std::vector<std::vector<std::string>>;
-
   // `echoed`: empty, or as long as the messages. `cut` null: beginnings of answers are not looked for.
   Match Find(const text::Conversation& conversation, const ConversationKeys& keys, const EchoedIds& echoed = {},
              const Cut& cut = nullptr) const;
 
-  // The conversation with the reasoning that calls delivered put back into messages that came without it: a message
-  // has it that answers what its call was asked, or bears an id of that call. Text that is merely equal has not, for it
-  // may be another conversation's. nullopt: there is none to put back.
-  std::optional<text::Conversation> WithReasoning(const text::Conversation& conversation, const ConversationKeys& keys,
-                                                  const EchoedIds& echoed = {}) const;
-
-  // The conversation with the ids that the model wrote in the calls that were delivered under ids of the gateway's
-  // (text::ToolCall::written_id); nullopt: there is none of those.
-  std::optional<text::Conversation> WithWrittenIds(const text::Conversation& conversation) const;
+  // The conversation as it is to be rendered (history_restore.cc), nullopt: as it was sent.
+  //   Reasoning that calls delivered is put back into messages that came without it: a message has it that answers what
+  // its call was asked, or bears an id of that call. Text that is merely equal has not, for it may be another
+  // conversation's.
+  //   Calls that were delivered under ids of the gateway's have those that the model wrote
+  //   (text::ToolCall::written_id). What calls on the way to `call` delivered stands in the place of what the client
+  //   made of it; ids of tool calls
+  // stay the client's, beside those that the model wrote.
+  // REQUIRES: `call` is the parent of the conversation's match, or -1.
+  std::optional<text::Conversation> Restored(const text::Conversation& conversation, const ConversationKeys& keys,
+                                             const EchoedIds& echoed, int call) const;
 
   // A call: where it comes from, and the pieces of its own, after those of `parent`.
   struct Call {
@@ -135,11 +137,6 @@ class History {
     const Entry& entry = calls_[call];
     return entry.pieces.size() - entry.first_sampled - (entry.unrecorded ? 1 : 0);
   }
-  // The conversation with what calls on the way to `call` delivered in the place of what the client made of it; ids of
-  // tool calls stay the client's, beside those that the model wrote; nullopt: it says nothing else. REQUIRES: `call` is
-  // the parent of the conversation's match.
-  std::optional<text::Conversation> AsDelivered(const text::Conversation& conversation, const ConversationKeys& keys,
-                                                int call) const;
   // What the call of this id delivered; nullptr: there is no such call, or it broke off.
   const text::Message* Delivered(std::string_view call_id) const {
     for (const Entry& entry : calls_) {
@@ -166,13 +163,42 @@ class History {
     std::vector<std::string> echoed_arguments;  // Call's
     std::string delivered_reasoning;            // its key
     std::optional<ReasoningKeys> asked_reasoning;
-    base::Key128 asked = {};  // AskedKey::key
+    base::Key128 asked = {};    // AskedKey::key
+    base::Key128 prefix = {};   // ConversationKeys::after of a conversation that ends with what was delivered
+    base::Key128 message = {};  // ConversationKeys::message of that
     std::string prefill;
     size_t taken = 0;
     bool broken_off = false;  // nothing is in `delivered`
     bool unrecorded = false;  // its last piece is in no record: Keep made it
     bool continued = false;   // by another call
   };
+  // Which history it is: a copy is another one, for it may go on in another way.
+  struct Identity {
+    uint64_t value = New();
+    Identity() = default;
+    Identity(const Identity&) {}
+    Identity& operator=(const Identity&) {
+      value = New();
+      return *this;
+    }
+    static uint64_t New();
+  };
+  // What Restored has done, and looked at.
+  struct Restoring;
+  struct RestoredBeginning;
+
+  // Restored, of messages [first, count) but for what is on the way to a call.
+  void PutBack(Restoring& restoring, size_t first, size_t count) const;
+  // And on the way to `call`, of the messages from `first` on, which all have their place before `end`. Returns the
+  // first call on the way that answered before them; -1: there is none.
+  int PutDelivered(Restoring& restoring, int call, size_t first, size_t end) const;
+  // Restored, of the messages that are settled; `call` is PutDelivered's of those behind them.
+  std::shared_ptr<const RestoredBeginning> RestoreSettled(const text::Conversation& conversation,
+                                                          const ConversationKeys& keys, const EchoedIds& echoed,
+                                                          int call) const;
+  bool StillHolds(const RestoredBeginning& beginning, const ConversationKeys& keys, size_t settled) const;
+  const std::string& WrittenId(const text::ToolCall& call) const;
+
   void Index(const AskedKey& asked, int call);
   Match FindKept(const text::Conversation& conversation, const ConversationKeys& keys, size_t message,
                  const Cut& cut) const;
@@ -202,6 +228,7 @@ class History {
   std::unordered_map<std::string, std::string> written_ids_;  // what the model wrote, by the id it was delivered as
   bool any_reasoning_ = false;
   int64_t tokens_ = 0;
+  Identity identity_;
 };
 
 // The causes a fork is counted under. Nothing before the fork is continued:

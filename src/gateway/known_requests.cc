@@ -81,8 +81,9 @@ std::vector<size_t> ElementEnds(Scanner& scanner) {
 }  // namespace
 
 int64_t KnownRequest::bytes() const {
-  // The body, its messages, what a template and the history make of them, and what the template prints.
-  constexpr int64_t kForms = 6;
+  // The body, its messages, what a template and the history make of them, and what the template prints of each and of
+  // all.
+  constexpr int64_t kForms = 7;
   return kForms * static_cast<int64_t>(body.size()) + static_cast<int64_t>(sizeof(GatewayRequest));
 }
 

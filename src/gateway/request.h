@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "gateway/echoed_ids.h"
 #include "gateway/event.h"
 #include "text/chat.h"
 
@@ -67,8 +68,7 @@ struct GatewayRequest {
   std::string parent_branch;  // the thread that started it, where the client says so
 
   text::Conversation conversation;
-  // Per message of the conversation: ids of ours that the client sent back with it (items, signatures).
-  std::vector<std::vector<std::string>> echoed_ids;
+  EchoedIds echoed_ids;  // as many as messages
   // Parts of earlier answers that the client names instead of sending them: empty in the conversation until they are
   // resolved (item_references.h).
   struct ItemReference {
@@ -80,6 +80,8 @@ struct GatewayRequest {
     std::string path;     // of the reference in the request
   };
   std::vector<ItemReference> references;
+  // Chat completions: the id that the last function_call in the conversation was given, which has none of its own.
+  std::string function_call_id;
   // Instead of the conversation: prompts that are not rendered, each answered on its own.
   struct RawPrompt {
     std::string text;  // encoded, special tokens recognised

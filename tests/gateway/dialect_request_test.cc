@@ -243,7 +243,7 @@ TEST(ResponsesRequest, JoinsCallsOfOneAnswerAcrossTheirResults) {
   ASSERT_TRUE(request.ok()) << request.status();
   EXPECT_EQ(Told(*request), absl::StrCat("user: q\nassistant:  f({}) g({})\ntool: one <", call, "0>\ntool: two <", call,
                                          "1>\nassistant:  h({})\n"));
-  EXPECT_EQ(request->echoed_ids.at(1), (std::vector<std::string>{call + "0", call + "1"}));
+  EXPECT_EQ(request->echoed_ids[1], (std::vector<std::string>{call + "0", call + "1"}));
 }
 
 TEST(ResponsesRequest, SaysThatNothingIsStored) {
@@ -289,7 +289,7 @@ TEST(ResponsesRequest, TakesSealedReasoningBack) {
       {"role":"assistant","content":"a"}]})"));
   ASSERT_TRUE(request.ok());
   EXPECT_EQ(Told(*request), "user: q\nassistant: a [hm]\n");
-  EXPECT_EQ(request->echoed_ids.at(1), std::vector<std::string>{id});
+  EXPECT_EQ(request->echoed_ids[1], std::vector<std::string>{id});
 }
 
 TEST(ChatRequest, AcceptsWhatClientsSendInContent) {

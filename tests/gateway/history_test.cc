@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <random>
+
 #include "gateway/canonical.h"
 #include "gateway/generation.h"
 
@@ -52,10 +54,10 @@ class HistoryTest : public ::testing::Test {
                          .taken = 0,
                          .reasoning = ReasoningOf(asked, match.first_new)});
   }
-  History::Match Find(const Conversation& asked, const History::EchoedIds& echoed = {}) const {
+  History::Match Find(const Conversation& asked, const EchoedIds& echoed = {}) const {
     return history_.Find(asked, ConversationKeys::Of(asked), echoed);
   }
-  std::string Cause(const Conversation& asked, const History::EchoedIds& echoed = {}) const {
+  std::string Cause(const Conversation& asked, const EchoedIds& echoed = {}) const {
     return Find(asked, echoed).fork_cause;
   }
 
@@ -113,7 +115,7 @@ TEST_F(HistoryTest, ArgumentsThatTheClientCouldNotParseComeBackWrapped) {
 
 TEST_F(HistoryTest, WhatAClientDoesToAKnownMessageIsNamed) {
   Call({{user_}, {}}, called_);
-  const auto cause = [&](const Message& sent, const History::EchoedIds& echoed = {}) {
+  const auto cause = [&](const Message& sent, const EchoedIds& echoed = {}) {
     return Cause({{user_, sent, listed_}, {}}, echoed);
   };
   // OpenCode: a call of a tool that is not there comes back as one of "invalid".
@@ -156,7 +158,7 @@ TEST_F(HistoryTest, ARewrittenTurnContinuesWhatStoodBeforeIt) {
 TEST_F(HistoryTest, AnEchoedIdDecidesBetweenEqualAnswers) {
   Call({{user_}, {}}, Assistant("", {{"id_1", "ls", "{}"}}));
   Call({{user_}, {}}, Assistant("", {{"id_2", "ls", "{}"}}));
-  const auto parent = [&](const std::string& id, const History::EchoedIds& echoed = {}) {
+  const auto parent = [&](const std::string& id, const EchoedIds& echoed = {}) {
     return Find({{user_, Assistant("", {{id, "ls", "{}"}}), listed_}, {}}, echoed).parent;
   };
   EXPECT_EQ(parent("id_1"), 0);
@@ -224,21 +226,21 @@ TEST_F(HistoryTest, ReasoningIsPutBackWhereTheClientDroppedIt) {
   Call({{user_}, {}}, thought);
   const Conversation sent{{user_, called_, listed_}, {}};
   EXPECT_EQ(Find(sent).parent, 0);
-  const auto restored = history_.WithReasoning(sent, ConversationKeys::Of(sent));
+  const auto restored = history_.Restored(sent, ConversationKeys::Of(sent), {}, -1);
   ASSERT_TRUE(restored.has_value());
   EXPECT_EQ(restored->messages[1].reasoning, "hm");
   const Conversation kept{{user_, thought, listed_}, {}};
-  EXPECT_FALSE(history_.WithReasoning(kept, ConversationKeys::Of(kept)).has_value());
+  EXPECT_FALSE(history_.Restored(kept, ConversationKeys::Of(kept), {}, -1).has_value());
   const Conversation foreign{{user_, Assistant("I saw."), listed_}, {}};
-  EXPECT_FALSE(history_.WithReasoning(foreign, ConversationKeys::Of(foreign)).has_value());
+  EXPECT_FALSE(history_.Restored(foreign, ConversationKeys::Of(foreign), {}, -1).has_value());
 }
 
 // Text alone does not say whose it is: only what stood before it, or an id of the call, does.
 TEST_F(HistoryTest, ReasoningIsNotPutBackIntoAnotherConversation) {
   Call({{user_}, {}}, Assistant("Yes.", {}, "secret"));
-  const auto restored = [&](const Message& before, const History::EchoedIds& echoed = {}) {
+  const auto restored = [&](const Message& before, const EchoedIds& echoed = {}) {
     const Conversation sent{{before, Assistant("Yes."), User("go on")}, {}};
-    const auto with = history_.WithReasoning(sent, ConversationKeys::Of(sent), echoed);
+    const auto with = history_.Restored(sent, ConversationKeys::Of(sent), echoed, -1);
     return with.has_value() ? with->messages[1].reasoning : "";
   };
   EXPECT_EQ(restored(user_), "secret");
@@ -254,7 +256,7 @@ TEST_F(HistoryTest, ReasoningOfEveryTurnIsPutBackAsTheConversationGoesOn) {
   Call({{user_, plain("one"), User("2")}, {}}, said("two"));
   Call({{user_, plain("one"), User("other"), plain("foreign"), User("2")}, {}}, said("two"));
   const auto reasoning = [&](const Conversation& sent) {
-    const auto with = history_.WithReasoning(sent, ConversationKeys::Of(sent));
+    const auto with = history_.Restored(sent, ConversationKeys::Of(sent), {}, -1);
     std::vector<std::string> all;
     for (const Message& message : with.value_or(sent).messages) {
       if (message.role == "assistant") all.push_back(message.reasoning);
@@ -278,18 +280,117 @@ TEST_F(HistoryTest, CallsHaveTheIdsThatTheModelWroteBesideThoseOfTheClient) {
   const auto id_of = [](const Conversation& conversation) { return conversation.messages[1].tool_calls[0].written_id; };
   // By an id that was given out, wherever it stands; or by its place on the way to the call that is continued.
   const Conversation elsewhere{{User("anything"), Assistant("?", {{"id_1", "cat", "{}"}}), listed_}, {}};
-  ASSERT_TRUE(history_.WithWrittenIds(elsewhere).has_value());
-  EXPECT_EQ(id_of(*history_.WithWrittenIds(elsewhere)), "functions.ls:0");
+  ASSERT_TRUE(history_.Restored(elsewhere, ConversationKeys::Of(elsewhere), {}, -1).has_value());
+  EXPECT_EQ(id_of(*history_.Restored(elsewhere, ConversationKeys::Of(elsewhere), {}, -1)), "functions.ls:0");
   Message renamed = called_;
   renamed.tool_calls[0].id = "toolu_7";
   const Conversation sent{{user_, renamed, listed_}, {}};
-  EXPECT_FALSE(history_.WithWrittenIds(sent).has_value());
-  const auto delivered = history_.AsDelivered(sent, ConversationKeys::Of(sent), Find(sent).parent);
+  EXPECT_FALSE(history_.Restored(sent, ConversationKeys::Of(sent), {}, -1).has_value());
+  const auto delivered = history_.Restored(sent, ConversationKeys::Of(sent), {}, Find(sent).parent);
   ASSERT_TRUE(delivered.has_value());
   EXPECT_EQ(id_of(*delivered), "functions.ls:0");
   EXPECT_EQ(delivered->messages[1].tool_calls[0].id, "toolu_7");
   const auto again = ConversationKeys::Of(*delivered);
-  EXPECT_FALSE(history_.AsDelivered(*delivered, again, Find(*delivered).parent).has_value());
+  EXPECT_FALSE(history_.Restored(*delivered, again, {}, Find(*delivered).parent).has_value());
+}
+
+// What clients do in any order: go on from any call, drop reasoning, spell arguments anew, rename calls, answer the
+// same again, send what was never delivered. What is settled of their messages, and what is kept of that, changes
+// nothing.
+TEST_F(HistoryTest, WhatIsSettledIsRestoredAsWhatIsNot) {
+  std::mt19937 random(11);
+  const auto chance = [&](int of) { return random() % of == 0; };
+  size_t restored_calls = 0, settled_calls = 0;
+  for (int episode = 0; episode < 300; ++episode) {
+    history_ = History();
+    struct Branch {
+      Conversation conversation;
+      EchoedIds echoed;
+    };
+    std::vector<Branch> branches = {{{{user_}, {}}, {}}};
+    branches[0].echoed.push_back({});
+    for (int turn = 0; turn < 24; ++turn) {
+      Branch next = branches[chance(3) ? random() % branches.size() : branches.size() - 1];
+      Conversation& conversation = next.conversation;
+      if (chance(2) && conversation.messages.size() > conversation.messages.settled() + 1) {
+        const size_t count = conversation.messages.size() - random() % 2;
+        conversation.messages.Settle(count);
+        if (!chance(5)) next.echoed.Settle(count);
+      }
+      if (chance(6)) {
+        EchoedIds others;
+        for (size_t i = 0; i < next.echoed.size(); ++i) {
+          others.push_back(chance(2) ? std::vector<std::string>{absl::StrCat("msg_call", random() % 24, "_0")}
+                                     : std::vector<std::string>());
+        }
+        others.Settle(next.echoed.settled());
+        next.echoed = std::move(others);
+      }
+      if (chance(30)) history_ = History();  // as a session does
+      Conversation fresh;                    // shares nothing
+      fresh.tools = conversation.tools;
+      for (const Message& message : conversation.messages) fresh.messages.push_back(Message(message));
+      EchoedIds fresh_echoed;
+      for (const auto& ids : next.echoed) fresh_echoed.push_back(std::vector<std::string>(ids));
+      const ConversationKeys keys = ConversationKeys::Of(conversation), fresh_keys = ConversationKeys::Of(fresh);
+      EXPECT_EQ(keys.after, fresh_keys.after);
+      EXPECT_EQ(keys.after_no_tools, fresh_keys.after_no_tools);
+      EXPECT_EQ(keys.message, fresh_keys.message);
+      EXPECT_EQ(keys.first_reasoned, fresh_keys.first_reasoned);
+      const History::Match match = history_.Find(conversation, keys, next.echoed);
+      EXPECT_EQ(match.parent, history_.Find(fresh, fresh_keys, fresh_echoed).parent);
+      const auto restored = history_.Restored(conversation, keys, next.echoed, match.parent);
+      const auto expected = history_.Restored(fresh, fresh_keys, fresh_echoed, match.parent);
+      ASSERT_EQ(restored.has_value(), expected.has_value());
+      restored_calls += restored.has_value();
+      settled_calls += conversation.messages.settled() > 0;
+      for (size_t i = 0; restored.has_value() && i < expected->messages.size(); ++i) {
+        const Message &a = restored->messages[i], &b = expected->messages[i];
+        ASSERT_EQ(a.content, b.content);
+        ASSERT_EQ(a.reasoning, b.reasoning) << "episode " << episode << ", turn " << turn << ", message " << i;
+        ASSERT_EQ(a.tool_calls.size(), b.tool_calls.size());
+        for (size_t call = 0; call < a.tool_calls.size(); ++call) {
+          ASSERT_EQ(a.tool_calls[call].id, b.tool_calls[call].id);
+          ASSERT_EQ(a.tool_calls[call].written_id, b.tool_calls[call].written_id);
+          ASSERT_EQ(a.tool_calls[call].arguments_json, b.tool_calls[call].arguments_json);
+        }
+      }
+      branches.push_back(next);  // it may be asked again
+      const std::string id = absl::StrCat("call", history_.size());
+      Message delivered = Assistant(chance(2) ? "same" : absl::StrCat("said ", random() % 3), {},
+                                    chance(2) ? "" : absl::StrCat("because ", random() % 3));
+      if (chance(2)) {
+        delivered.tool_calls = {{absl::StrCat(id, "_0"), "ls", R"({"a": 1, "b": [true]})"}};
+        if (chance(2)) delivered.tool_calls[0].written_id = absl::StrCat("functions.ls:", turn);
+      }
+      const bool recorded = !chance(8);
+      if (recorded) {
+        history_.Add(AskedKey::Of(keys), delivered,
+                     {.call_id = id,
+                      .parent = chance(6) ? -1 : match.parent,  // the template wrote it anew
+                      .prompt = {PromptPiece(std::vector<int32_t>{turn})},
+                      .sampled = {PromptPiece(std::vector<int32_t>{turn})},
+                      .text_key = {},
+                      .prefill = {},
+                      .taken = 0,
+                      .reasoning = ReasoningOf(conversation, match.first_new)});
+      }
+      Message sent = delivered;
+      for (text::ToolCall& call : sent.tool_calls) call.written_id.clear();
+      if (!chance(4)) sent.reasoning.clear();
+      if (!sent.tool_calls.empty() && chance(3)) sent.tool_calls[0].arguments_json = R"({"b":[true],"a":1})";
+      if (!sent.tool_calls.empty() && chance(6)) sent.tool_calls[0].id = "toolu";
+      if (chance(10)) sent.content = "edited";
+      conversation.messages.push_back(sent);
+      next.echoed.push_back(chance(3) ? std::vector<std::string>{absl::StrCat("msg_", id, "_0")}
+                                      : std::vector<std::string>());
+      conversation.messages.push_back(chance(2) ? Tool("result") : User(absl::StrCat("go on ", random() % 2)));
+      next.echoed.push_back({});
+      branches.push_back(std::move(next));
+    }
+  }
+  EXPECT_GT(restored_calls, 2000u);
+  EXPECT_GT(settled_calls, 2000u);
 }
 
 TEST(CanonicalArgumentsTest, OnlyEqualValuesAreEqual) {

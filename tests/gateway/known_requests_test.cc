@@ -66,7 +66,7 @@ std::string Said(const GatewayRequest& request) {
   for (size_t i = 0; i < request.conversation.messages.size(); ++i) {
     const text::Message& message = request.conversation.messages[i];
     absl::StrAppend(&all, base::PrintJson(text::MessageToJson(message)), message.tool_call_id, message.name);
-    for (const std::string& id : request.echoed_ids.at(i)) absl::StrAppend(&all, " ", id);
+    for (const std::string& id : request.echoed_ids[i]) absl::StrAppend(&all, " ", id);
     all += "\n";
   }
   for (const base::json::value& tool : request.conversation.tools) absl::StrAppend(&all, base::PrintJson(tool), "\n");

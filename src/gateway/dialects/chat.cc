@@ -104,7 +104,7 @@ absl::Status ReadCalls(const value& message, const std::string& path, Conversati
   return absl::OkStatus();
 }
 
-// `old_call`: the id that the last function_call was given, which has none of its own; what answers it has it too.
+// `old_call`: GatewayRequest::function_call_id so far; what answers it has it too.
 absl::Status ReadMessage(const value& json, const std::string& path, std::string& old_call,
                          ConversationBuilder& builder) {
   if (!json.is_object()) return BadRequest("messages", absl::StrCat(path, " must be an object"));
@@ -142,21 +142,23 @@ absl::Status ReadMessage(const value& json, const std::string& path, std::string
   return ReadCalls(json, path, builder);
 }
 
-std::string OldCallId(size_t message) { return absl::StrCat("function_call[", message, "]"); }
+// GatewayRequest::function_call_id of messages that were read.
+std::string LastFunctionCall(const text::MessageList& messages) {
+  for (size_t i = messages.size(); i-- > 0;) {
+    for (const text::ToolCall& call : messages[i].tool_calls) {
+      if (call.id == absl::StrCat("function_call[", i, "]")) return call.id;
+    }
+  }
+  return "";
+}
 
 // Reads messages behind those that the request has: each element is one.
 absl::Status AddMessages(const base::json::array& messages, GatewayRequest& request) {
-  const text::MessageList& before = request.conversation.messages;
-  const size_t first = before.size();
-  std::string old_call;
-  for (size_t i = first; i-- > 0 && old_call.empty();) {
-    for (const text::ToolCall& call : before[i].tool_calls) {
-      if (call.id == OldCallId(i)) old_call = call.id;
-    }
-  }
+  const size_t first = request.conversation.messages.size();
   ConversationBuilder builder(request);
   for (size_t i = 0; i < messages.size(); ++i) {
-    INGOT_RETURN_IF_ERROR(ReadMessage(messages[i], absl::StrCat("messages[", first + i, "]"), old_call, builder));
+    const std::string path = absl::StrCat("messages[", first + i, "]");
+    INGOT_RETURN_IF_ERROR(ReadMessage(messages[i], path, request.function_call_id, builder));
   }
   return absl::OkStatus();
 }
@@ -192,8 +194,13 @@ class Chat final : public Dialect {
                                              const base::json::array& added) const override {
     if (kept + added.size() > kMaxListed) return absl::OutOfRangeError("too many messages");
     GatewayRequest request = known;
-    request.conversation.messages.resize(kept);
-    request.echoed_ids.resize(kept);
+    if (kept < request.conversation.messages.size()) {
+      request.conversation.messages.resize(kept);
+      request.echoed_ids.resize(kept);
+      if (!request.function_call_id.empty()) {
+        request.function_call_id = LastFunctionCall(request.conversation.messages);
+      }
+    }
     INGOT_RETURN_IF_ERROR(AddMessages(added, request));
     INGOT_RETURN_IF_ERROR(CheckRequest(request));
     return request;
