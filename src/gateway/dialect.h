@@ -63,6 +63,7 @@ class Renderer {
   virtual void OnClose() {}
 
   void Send(std::string name, const base::json::value& data);
+  void SendText(std::string name, std::string json);  // printed already
   // Of all choices, whose prompt counts once per prompt.
   Usage TotalUsage() const;
   const ReplyHead& head() const { return head_; }

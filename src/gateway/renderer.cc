@@ -84,7 +84,11 @@ void Renderer::Close() {
 std::vector<WireEvent> Renderer::TakeEvents() { return std::exchange(events_, {}); }
 
 void Renderer::Send(std::string name, const base::json::value& data) {
-  events_.push_back({std::move(name), base::PrintJson(data), {}});
+  SendText(std::move(name), base::PrintJson(data));
+}
+
+void Renderer::SendText(std::string name, std::string json) {
+  events_.push_back({std::move(name), std::move(json), {}});
 }
 
 Usage Renderer::TotalUsage() const {

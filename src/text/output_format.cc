@@ -34,7 +34,7 @@ std::shared_ptr<const OutputFormat> OutputFormat::ForTokenizer(const Tokenizer& 
 }
 
 ParsedOutput OutputFormat::Parse(std::string_view output, const ParseOptions& options) const {
-  const ParameterTypes types(options.tools);
+  const ParameterTypes types = TypesFor(row_, options.tools);
   const auto machine = MakeMachine(row_, options.calls, types);
   if (!options.prefill.empty()) {
     machine->Push(options.prefill, false);

@@ -65,6 +65,10 @@ void OutputMachine::EndCall() {
   BeginCall();
 }
 
+ParameterTypes TypesFor(const CompiledRow& row, std::span<const base::json::value> tools) {
+  return ParameterTypes(row.row.parameter.empty() ? std::span<const base::json::value>() : tools);
+}
+
 std::unique_ptr<OutputMachine> MakeMachine(const CompiledRow& row, CallMode mode, const ParameterTypes& types) {
   if (row.row.channels.used()) return std::make_unique<ChannelMachine>(row, mode);
   return std::make_unique<TextMachine>(row, mode, types);

@@ -90,6 +90,9 @@ class OutputMachine {
   size_t pushed_ = 0;          // bytes
 };
 
+// What a row's machine is told of the tools: nothing where it does not read parameters one by one.
+ParameterTypes TypesFor(const CompiledRow& row, std::span<const base::json::value> tools);
+
 // `row` and `types` outlive the machine.
 std::unique_ptr<OutputMachine> MakeMachine(const CompiledRow& row, CallMode mode, const ParameterTypes& types);
 

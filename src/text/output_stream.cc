@@ -4,7 +4,7 @@ namespace ingot::text {
 
 OutputStream::OutputStream(std::shared_ptr<const OutputFormat> format, const ParseOptions& options)
     : format_(std::move(format)),
-      types_(options.tools),
+      types_(TypesFor(format_->compiled(), options.tools)),
       machine_(MakeMachine(format_->compiled(), options.calls, types_)) {
   if (options.prefill.empty()) return;
   // The prompt's own text: its delimiters are tokens where the format's are.

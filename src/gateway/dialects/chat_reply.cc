@@ -36,17 +36,17 @@ class ChatRenderer final : public Renderer {
   }
 
   void OnBegin(const Choice& choice) override {
-    object chunk = Chunk(choice, {{"role", "assistant"}, {"content", ""}}, nullptr, nullptr);
-    if (request().return_token_ids) chunk["prompt_token_ids"] = IdsJson(choice.begin.prompt_ids);
-    Send("", chunk);
+    object more;
+    if (request().return_token_ids) more["prompt_token_ids"] = IdsJson(choice.begin.prompt_ids);
+    SendChunk(choice, {{"role", "assistant"}, {"content", ""}}, nullptr, nullptr, more);
   }
   void OnPartBegin(const Choice& choice) override {
     const Part& part = choice.parts.back();
     if (part.kind != PartKind::kCall || Dropped(choice)) return;
     object call = CallJson(part, "");
-    if (OldCalls()) return Send("", Chunk(choice, {{"function_call", std::move(call)}}, nullptr, nullptr));
+    if (OldCalls()) return SendChunk(choice, {{"function_call", std::move(call)}}, nullptr, nullptr);
     call["index"] = CallIndex(choice);
-    Send("", Chunk(choice, {{"tool_calls", array{std::move(call)}}}, nullptr, nullptr));
+    SendChunk(choice, {{"tool_calls", array{std::move(call)}}}, nullptr, nullptr);
   }
   void OnDelta(const Choice& choice, const PartDelta& delta) override {
     const Part& part = choice.parts.back();
@@ -59,16 +59,15 @@ class ChatRenderer final : public Renderer {
     } else {
       json[part.kind == PartKind::kReasoning ? "reasoning_content" : "content"] = delta.text;
     }
-    Send("", Chunk(choice, std::move(json), nullptr, delta.tokens.empty() ? nullptr : &delta.tokens));
+    SendChunk(choice, std::move(json), nullptr, delta.tokens.empty() ? nullptr : &delta.tokens);
   }
   void OnPartEnd(const Choice& choice) override {
     const Part& part = choice.parts.back();
     if (part.kind != PartKind::kCall || !IsCustom(part)) return;
     object call{{"index", CallIndex(choice)}, {"custom", object{{"input", CustomInput(part.text)}}}};
-    Send("", Chunk(choice, {{"tool_calls", array{std::move(call)}}}, nullptr,
-                   part.tokens.empty() ? nullptr : &part.tokens));
+    SendChunk(choice, {{"tool_calls", array{std::move(call)}}}, nullptr, part.tokens.empty() ? nullptr : &part.tokens);
   }
-  void OnEnd(const Choice& choice) override { Send("", Chunk(choice, {}, FinishText(choice), &choice.end.tokens)); }
+  void OnEnd(const Choice& choice) override { SendChunk(choice, {}, FinishText(choice), &choice.end.tokens); }
   void OnClose() override {
     if (!request().include_usage) return;
     object json = Head("chat.completion.chunk");
@@ -107,18 +106,28 @@ class ChatRenderer final : public Renderer {
     json["system_fingerprint"] = nullptr;
     return json;
   }
-  // `tokens` null: the chunk says nothing about them.
-  object Chunk(const Choice& choice, object delta, const char* finish, const std::vector<Token>* tokens) const {
+  // `tokens` null: the chunk says nothing about them. `more`: further fields, behind all others.
+  void SendChunk(const Choice& choice, object delta, const char* finish, const std::vector<Token>* tokens,
+                 const object& more = {}) {
     object json;
     json["index"] = choice.index;
     json["delta"] = std::move(delta);
     json["logprobs"] = nullptr;
     json["finish_reason"] = finish == nullptr ? value(nullptr) : value(finish);
     if (tokens != nullptr) AddTokens(*tokens, json);
-    object chunk = Head("chat.completion.chunk");
-    chunk["choices"] = array{std::move(json)};
-    if (request().include_usage) chunk["usage"] = nullptr;
-    return chunk;
+    // What all chunks begin with is printed once.
+    if (chunk_head_.empty()) {
+      chunk_head_ = base::PrintJson(Head("chat.completion.chunk"));
+      chunk_head_.back() = ',';
+    }
+    std::string text = absl::StrCat(chunk_head_, R"("choices":[)", base::PrintJson(json), "]");
+    if (request().include_usage) text += R"(,"usage":null)";
+    if (more.empty()) {
+      text += '}';
+    } else {
+      absl::StrAppend(&text, ",", base::PrintJson(more).substr(1));
+    }
+    SendText("", std::move(text));
   }
   void AddTokens(const std::vector<Token>& tokens, object& choice) const {
     if (request().logprobs) choice["logprobs"] = object{{"content", LogprobsJson(tokens)}, {"refusal", nullptr}};
@@ -148,6 +157,8 @@ class ChatRenderer final : public Renderer {
     AddTokens(choice.Tokens(), json);
     return json;
   }
+
+  std::string chunk_head_;  // empty: not made yet
 };
 
 }  // namespace
