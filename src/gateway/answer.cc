@@ -75,7 +75,7 @@ void Answer::Prepare() {
 }
 
 // The request as its dialect reads it, from what was read of the caller's last one as far as that is the same.
-absl::StatusOr<std::shared_ptr<const GatewayRequest>> Answer::Read() {
+absl::StatusOr<std::shared_ptr<const GatewayRequest>> Answer::Read(const Episode* episode) {
   const auto finished = [this](GatewayRequest parsed) {
     parsed.token_events = raw_.token_events;
     DropUnread(*core_.parts.format, parsed.conversation.template_variables);
@@ -91,6 +91,7 @@ absl::StatusOr<std::shared_ptr<const GatewayRequest>> Answer::Read() {
   const std::string caller =
       base::ContentKey(absl::StrCat(base::View(dialect_.name()), "\n", ReadHeaders(raw_.headers), "\n", hooks_.caller));
   auto now = std::make_shared<KnownRequest>();
+  if (episode != nullptr) now->episode = episode->id();
   if (const auto known = core_.known_requests.Find(caller); known != nullptr && !HasTooManyValues(raw_.body)) {
     if (auto change = FindChange(*known, raw_.body)) {
       auto parsed = dialect_.ParseChange(*known->request, change->kept, change->added);
@@ -117,7 +118,7 @@ absl::StatusOr<std::shared_ptr<const GatewayRequest>> Answer::Read() {
 
 absl::Status Answer::Run() {
   INGOT_ASSIGN_OR_RETURN(std::shared_ptr<Episode> episode, hooks_.find());
-  INGOT_ASSIGN_OR_RETURN(std::shared_ptr<const GatewayRequest> request, Read());
+  INGOT_ASSIGN_OR_RETURN(std::shared_ptr<const GatewayRequest> request, Read(episode.get()));
   raw_ = {};
   if (episode == nullptr) {
     INGOT_ASSIGN_OR_RETURN(episode, hooks_.open());

@@ -71,7 +71,7 @@ class Answer : public std::enable_shared_from_this<Answer> {
 
   // Prepare's steps.
   absl::Status Run();
-  absl::StatusOr<std::shared_ptr<const GatewayRequest>> Read();
+  absl::StatusOr<std::shared_ptr<const GatewayRequest>> Read(const Episode* episode);
   absl::Status MakeCalls(const std::shared_ptr<Episode>& episode);
   absl::StatusOr<std::vector<std::shared_ptr<const PromptPlan>>> PlanPrompts(Episode& episode,
                                                                              const GatewayRequest& request);

@@ -160,6 +160,15 @@ void KnownRequests::Forget(Recent::iterator at, Recent& forgotten) {
   forgotten.splice(forgotten.end(), recent_, at);
 }
 
+void KnownRequests::ForgetEpisode(const std::string& id) {
+  Recent forgotten;
+  base::MutexLock lock(mu_);
+  for (auto at = recent_.begin(); at != recent_.end();) {
+    const auto one = at++;
+    if (one->second->episode == id) Forget(one, forgotten);
+  }
+}
+
 int64_t KnownRequests::bytes() const {
   base::MutexLock lock(mu_);
   return bytes_;

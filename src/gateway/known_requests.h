@@ -26,9 +26,10 @@
 namespace ingot::gateway {
 
 struct KnownRequest {
-  std::string body;
-  std::vector<size_t> ends;  // per element of its list: where it ends in the body
-  std::shared_ptr<const GatewayRequest> request;
+  std::string episode = {};  // its id; empty: it was opened for this request
+  std::string body = {};
+  std::vector<size_t> ends = {};  // per element of its list: where it ends in the body
+  std::shared_ptr<const GatewayRequest> request = nullptr;
 
   int64_t bytes() const;  // about what it holds, with what is made of its messages
 };
@@ -55,6 +56,8 @@ class KnownRequests {
   std::shared_ptr<const KnownRequest> Find(const std::string& caller) ABSL_LOCKS_EXCLUDED(mu_);
   // One that alone is too large is not kept, and the caller's before it is forgotten.
   void Keep(const std::string& caller, std::shared_ptr<const KnownRequest> request) ABSL_LOCKS_EXCLUDED(mu_);
+  // The episode has ended: nothing continues its requests.
+  void ForgetEpisode(const std::string& id) ABSL_LOCKS_EXCLUDED(mu_);
   int64_t bytes() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:

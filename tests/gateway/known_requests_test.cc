@@ -45,8 +45,8 @@ std::shared_ptr<const KnownRequest> Known(const std::string& body) {
   auto request = ChatDialect().Parse({.body = body, .headers = {}});
   const auto ends = FindListEnds(body, "messages");
   if (!request.ok() || !ends.has_value()) return nullptr;
-  return std::make_shared<const KnownRequest>(
-      KnownRequest{body, *ends, std::make_shared<const GatewayRequest>(*std::move(request))});
+  return std::make_shared<const KnownRequest>(KnownRequest{
+      .body = body, .ends = *ends, .request = std::make_shared<const GatewayRequest>(*std::move(request))});
 }
 
 // What is read of the body by way of `known`; nullopt: it is read whole.
@@ -168,7 +168,7 @@ TEST(FindChange, ReadsAsTheWholeBodyDoes) {
 
 TEST(KnownRequests, ForgetsWhatWasNotAskedForTheLongest) {
   const auto of = [](size_t bytes) {
-    return std::make_shared<const KnownRequest>(KnownRequest{std::string(bytes, 'x'), {1}, nullptr});
+    return std::make_shared<const KnownRequest>(KnownRequest{.body = std::string(bytes, 'x'), .ends = {1}});
   };
   KnownRequests known(10 * of(1000)->bytes());
   for (int i = 0; i < 10; ++i) known.Keep(std::to_string(i), of(1000));
@@ -182,6 +182,17 @@ TEST(KnownRequests, ForgetsWhatWasNotAskedForTheLongest) {
   known.Keep("0", of(100'000));
   EXPECT_EQ(known.Find("0"), nullptr) << "too large, and what it stood for is no longer the newest";
   EXPECT_NE(known.Find("new"), nullptr);
+  auto ended = std::make_shared<KnownRequest>();
+  ended->episode = "ended";
+  ended->request = std::make_shared<const GatewayRequest>();
+  const int64_t before = known.bytes();
+  known.Keep("of it", ended);
+  EXPECT_GT(known.bytes(), before);
+  known.ForgetEpisode("another");
+  EXPECT_NE(known.Find("of it"), nullptr);
+  known.ForgetEpisode("ended");
+  EXPECT_EQ(known.Find("of it"), nullptr);
+  EXPECT_EQ(known.bytes(), before);
   KnownRequests none(0);
   none.Keep("a", of(1));
   EXPECT_EQ(none.Find("a"), nullptr);
