@@ -3,7 +3,7 @@
 //
 //   gateway_bench [--rate 1000] [--seconds 4] [--rounds 3] [--minutes 0] [--model DIR] [--folder DIR] [--agents 512]
 //                 [--poisson] [--io-threads 1] [--workers 16] [--chunks 4] [--gap-us 2000] [--no-pool] [--shards 1]
-//                 [--idle 0]
+//                 [--first-bytes 20000] [--last-bytes 140000] [--turn-bytes 1300] [--idle 0]
 //
 // Three processes: the client (open loop, one thread), the gateway (HTTP, its workers, a stub engine, a data pool on
 // RocksDB in --folder with its fsyncs) and a minimal server around the same stub engine. Each round loads the direct
@@ -345,6 +345,8 @@ Settings ReadArguments(int argc, char** argv) {
       settings.load.first_bytes = whole;
     else if (name == "--last-bytes")
       settings.load.last_bytes = whole;
+    else if (name == "--turn-bytes")
+      settings.load.turn_bytes = whole;
     else if (name == "--model")
       settings.model = text;
     else if (name == "--folder")
