@@ -147,7 +147,8 @@ std::shared_ptr<const History::RestoredBeginning> History::RestoreSettled(const 
   static constexpr char kRestored = 0;
   const text::MessageList& messages = conversation.messages;
   const size_t settled = messages.settled();
-  auto known = messages.OfSettled<RestoredBeginning>(&kRestored);
+  const bool alike = echoed.empty() || echoed.settled() == settled;  // others are told apart by no one thing
+  auto known = alike ? messages.OfSettled<RestoredBeginning>(&kRestored) : nullptr;
   if (known != nullptr && known->history == identity_.value && known->key == keys.after[settled] &&
       known->echoed.SharesSettled(echoed) && known->call == call && StillHolds(*known, keys, settled)) {
     if (calls_.size() - known->calls < kMaxCallsSince) return known;
@@ -169,7 +170,6 @@ std::shared_ptr<const History::RestoredBeginning> History::RestoreSettled(const 
     restoring.messages.Settle(settled);
     made->messages = std::move(restoring.messages);
   }
-  const bool alike = echoed.empty() || echoed.settled() == settled;  // others would be of no use
   if (alike) messages.KeepOfSettled<RestoredBeginning>(&kRestored, made);
   return made;
 }
