@@ -60,9 +60,6 @@ rocksdb::Options DatabaseOptions(const StoreOptions& options, rocksdb::Env* env)
   rocks.max_total_wal_size = 4 * options.write_buffer_bytes;
   rocks.db_write_buffer_size = options.write_buffer_bytes;
   rocks.write_buffer_size = options.write_buffer_bytes / 2;
-  // Most lookups of an append are for what is not there yet, and a search of what is not written out is a long walk.
-  rocks.memtable_whole_key_filtering = true;
-  rocks.memtable_prefix_bloom_size_ratio = 0.02;
   rocks.max_background_jobs = 2;
   // Unbounded, every table file of a long run is open at once, beyond what a process may open.
   rocks.max_open_files = std::max(32, 512 / options.shards);
