@@ -76,14 +76,14 @@ void Answer::Prepare() {
 
 // The request as its dialect reads it, from what was read of the caller's last one as far as that is the same.
 absl::StatusOr<std::shared_ptr<const GatewayRequest>> Answer::Read(const Episode* episode) {
-  const auto finished = [this](GatewayRequest parsed) {
-    parsed.token_events = raw_.token_events;
-    DropUnread(*core_.parts.format, parsed.conversation.template_variables);
-    SettleMessages(parsed);
-    return std::make_shared<const GatewayRequest>(std::move(parsed));
-  };
   const bool keeps = core_.options.max_known_request_bytes > 0;
   const std::string_view list = keeps ? dialect_.growing_list() : "";
+  const auto finished = [&](GatewayRequest parsed) {
+    parsed.token_events = raw_.token_events;
+    DropUnread(*core_.parts.format, parsed.conversation.template_variables);
+    if (!list.empty()) SettleMessages(parsed);
+    return std::make_shared<const GatewayRequest>(std::move(parsed));
+  };
   if (list.empty()) {
     INGOT_ASSIGN_OR_RETURN(GatewayRequest parsed, dialect_.Parse(raw_));
     return finished(std::move(parsed));

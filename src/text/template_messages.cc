@@ -153,7 +153,7 @@ struct MadeBeginning {
   TemplateDialect dialect;
   TemplateInput input;  // without others
   WrittenIds ids;       // within the messages
-  std::shared_ptr<jinja::RunCache> runs = std::make_shared<jinja::RunCache>();
+  jinja::RunCache runs;
 };
 
 // About what a template prints of a message.
@@ -168,7 +168,7 @@ size_t PrintedBytes(const Message& message) {
 void MakeMessages(const MessageList& messages, size_t first, size_t count, const TemplateDialect& dialect,
                   const WrittenIds* before, WrittenIds& ids, TemplateInput& input) {
   static constexpr char kMessage = 0;
-  const auto shown = [&](const std::string& id) -> const std::string& {
+  const auto shown = [&](const std::string& id) {
     if (const auto own = ids.find(id); own != ids.end()) return *own->second;
     if (before == nullptr) return id;
     const auto known = before->find(id);
@@ -177,7 +177,7 @@ void MakeMessages(const MessageList& messages, size_t first, size_t count, const
   input.messages.items.reserve(count);
   for (size_t i = first; i < count; ++i) {
     const Message& message = messages[i];
-    const std::string& answered = shown(message.tool_call_id);
+    const std::string answered = shown(message.tool_call_id);
     const auto source = static_cast<int32_t>(i);
     const auto make = [&](const Message& of) {
       return MadeMessage{source, dialect, answered, MessageToValue(of, source, dialect, answered)};
@@ -204,7 +204,7 @@ std::shared_ptr<const MadeBeginning> MakeBeginning(const MessageList& messages, 
   made->dialect = dialect;
   MakeMessages(messages, 0, messages.settled(), dialect, nullptr, made->ids, made->input);
   made->input.messages.together = messages.settled();
-  made->input.messages.runs = made->runs.get();
+  made->input.messages.runs = &made->runs;
   messages.KeepOfSettled<MadeBeginning>(&kBeginning, made);
   return made;
 }

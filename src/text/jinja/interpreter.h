@@ -91,9 +91,8 @@ class Interpreter : public Runtime {
               RunComposer* run);
   // The iterations of a loop that RenderOptions keeps together.
   struct RunState {
-    size_t first = 0, count = 0;  // as RunMemo; count 0: there are none
-    std::shared_ptr<const RunMemo> known;
-    std::optional<RunComposer> composer;  // of one to be kept
+    std::shared_ptr<const RunMemo> known;  // which holds
+    std::optional<RunComposer> composer;   // or: of one to be kept
     StrBuilder::Place begin = {};
     size_t passes = 0, generations = 0;  // before
   };

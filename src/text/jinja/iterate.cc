@@ -147,13 +147,11 @@ Interpreter::RunState Interpreter::FindRun(const Stmt& statement, const LoopObje
   }
   const auto known = tracked.runs->Find(statement.loop);
   if (!known.has_value()) return run;
-  run.first = *first;
-  run.count = tracked.together - *first;
-  if (*known != nullptr && (*known)->first == run.first && RunHolds(**known, loop, scope)) {
+  if (*known != nullptr && (*known)->first == *first && RunHolds(**known, loop, scope)) {
     run.known = *known;
     return run;
   }
-  run.composer.emplace(run.first, run.count);
+  run.composer.emplace(*first, tracked.together - *first);
   run.begin = root_out_.Here();
   run.passes = passes_.size();
   run.generations = generations_.size();
