@@ -12,7 +12,11 @@ WorkerPool::~WorkerPool() {
   {
     base::MutexLock lock(mu_);
     closed_ = true;
-    changed_.SignalAll();
+    for (Idle* idle : idle_) {
+      idle->woken = true;
+      idle->wake.Signal();
+    }
+    idle_.clear();
   }
   for (std::thread& thread : threads_) thread.join();
 }
@@ -20,15 +24,25 @@ WorkerPool::~WorkerPool() {
 bool WorkerPool::TrySubmit(std::function<void()> job) {
   base::MutexLock lock(mu_);
   if (closed_ || jobs_.size() >= max_queued_) return false;
-  jobs_.push_back(std::move(job));
-  changed_.Signal();
+  Hand(std::move(job));
   return true;
 }
 
 void WorkerPool::Submit(std::function<void()> job) {
   base::MutexLock lock(mu_);
-  jobs_.push_back(std::move(job));
-  changed_.Signal();
+  Hand(std::move(job));
+}
+
+void WorkerPool::Hand(std::function<void()> job) {
+  if (idle_.empty()) {
+    jobs_.push_back(std::move(job));
+    return;
+  }
+  Idle* const idle = idle_.back();
+  idle_.pop_back();
+  idle->job = std::move(job);
+  idle->woken = true;
+  idle->wake.Signal();
 }
 
 size_t WorkerPool::queued() const {
@@ -36,17 +50,30 @@ size_t WorkerPool::queued() const {
   return jobs_.size();
 }
 
+size_t WorkerPool::idle() const {
+  base::MutexLock lock(mu_);
+  return idle_.size();
+}
+
 void WorkerPool::Run() {
+  Idle self;
   while (true) {
     std::function<void()> job;
     {
       base::MutexLock lock(mu_);
-      while (jobs_.empty() && !closed_) changed_.Wait(mu_);
-      if (jobs_.empty()) return;
-      job = std::move(jobs_.front());
-      jobs_.pop_front();
+      if (!jobs_.empty()) {
+        job = std::move(jobs_.front());
+        jobs_.pop_front();
+      } else if (closed_) {
+        return;
+      } else {
+        self.woken = false;
+        idle_.push_back(&self);
+        while (!self.woken) self.wake.Wait(mu_);
+        job = std::exchange(self.job, nullptr);
+      }
     }
-    job();
+    if (job) job();
   }
 }
 
