@@ -75,7 +75,7 @@ class Episode {
   struct Plan {
     History::Match match;
     std::string parent_call_id;
-    std::vector<std::shared_ptr<const v1::Segment>> path;  // of the parent, what it sampled included
+    std::vector<int32_t> ids;          // of the parent's path, what it sampled included
     size_t recorded_pieces = 0;        // of the path, the first so many that the parent sampled, as its record has them
     std::optional<Piece> unrecorded;   // the one of the path that comes behind those
     std::string text_key;              // of the parent's prompt

@@ -1,15 +1,33 @@
 #include "gateway/episode_key.h"
 
-#include <openssl/sha.h>
+#include <openssl/evp.h>
+
+#include <cstdlib>
 
 #include "base/checksum.h"
+#include "base/log.h"
 
 namespace ingot::gateway {
 
+namespace {
+
+constexpr size_t kDigestBytes = 32;
+
+// SHA-256. OpenSSL looks an algorithm up by its name, which takes longer than it does: once is enough.
+void Digest(const std::string& text, unsigned char (&digest)[kDigestBytes]) {
+  static EVP_MD* const algorithm = EVP_MD_fetch(nullptr, "SHA256", nullptr);
+  if (algorithm == nullptr || EVP_Digest(text.data(), text.size(), digest, nullptr, algorithm, nullptr) != 1) {
+    INGOT_LOG(critical, "this system's OpenSSL has no SHA-256");  // without it keys could not be told apart
+    std::abort();
+  }
+}
+
+}  // namespace
+
 std::string CallKeyOf(const std::string& owner_key) {
   const std::string text = "calls of " + owner_key;
-  unsigned char digest[SHA256_DIGEST_LENGTH];
-  SHA256(reinterpret_cast<const unsigned char*>(text.data()), text.size(), digest);
+  unsigned char digest[kDigestBytes];
+  Digest(text, digest);
   return "ingot-" + base::Hex(std::string_view(reinterpret_cast<const char*>(digest), 24));
 }
 

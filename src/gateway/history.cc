@@ -17,19 +17,26 @@ void Put(std::string& out, std::string_view field) {
   out += field;
 }
 
+std::string CanonicalTools(const text::ToolList::Tools& tools) {
+  std::string text;
+  for (const base::json::value& tool : tools) Put(text, base::CanonicalJson(tool));
+  return text;
+}
+
 // Of what stands before the messages: the tools and what the template is told beside them.
 base::Key128 ToolsKey(const text::ToolList& tools, const base::json::object& variables) {
-  std::string canonical = "tools";
-  if (!variables.empty()) Put(canonical, base::CanonicalJson(variables));
-  static constexpr char kCanonical = 0;
-  if (!tools.empty()) {
-    canonical += *tools.Derived<std::string>(&kCanonical, [](const text::ToolList::Tools& all) {
-      std::string text;
-      for (const base::json::value& tool : all) Put(text, base::CanonicalJson(tool));
-      return text;
+  static constexpr char kCanonical = 0, kKey = 0;
+  const auto canonical = [](const text::ToolList::Tools& all) { return CanonicalTools(all); };
+  std::string text = "tools";
+  if (!variables.empty()) {
+    Put(text, base::CanonicalJson(variables));
+    if (!tools.empty()) text += *tools.Derived<std::string>(&kCanonical, canonical);
+  } else if (!tools.empty()) {
+    return *tools.Derived<base::Key128>(&kKey, [&](const text::ToolList::Tools& all) {
+      return base::ContentKey128(absl::StrCat(text, canonical(all)));
     });
   }
-  return base::ContentKey128(canonical);
+  return base::ContentKey128(text);
 }
 
 base::Key128 Chain(const base::Key128& before, const base::Key128& message) {

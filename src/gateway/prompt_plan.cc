@@ -55,7 +55,7 @@ absl::Status RenderWhole(const Core& core, const char* field, const text::Conver
 // the template thinks of reasoning is not asked.
 std::string Continue(const Core& core, const text::Conversation& conversation, text::EarlierTurns earlier,
                      PromptPlan& plan) {
-  const Episode::Plan& continued = plan.continued;
+  Episode::Plan& continued = plan.continued;
   auto tail = core.parts.format->RenderTail(conversation, continued.match.first_new, continued.parent_turn,
                                             {.earlier = earlier, .sampled_from = continued.text_key});
   if (!tail.ok()) {
@@ -66,13 +66,7 @@ std::string Continue(const Core& core, const text::Conversation& conversation, t
   }
   plan.prefill = std::move(tail->prefill);
   plan.text_key = std::move(tail->text_key);
-  size_t sampled = 0;
-  for (const auto& segment : continued.path) sampled += segment->token_ids().size();
-  plan.ids.reserve(sampled + tail->ids.size());
-  for (const auto& segment : continued.path) {
-    const auto& ids = segment->token_ids();
-    plan.ids.insert(plan.ids.end(), ids.data(), ids.data() + ids.size());
-  }
+  plan.ids = std::move(continued.ids);
   plan.ids.insert(plan.ids.end(), tail->ids.begin(), tail->ids.end());
   plan.pieces = PromptPieces(tail->ids, 0);
   return "";
@@ -168,7 +162,7 @@ absl::StatusOr<PromptPlan> PlanPrompt(const Core& core, Episode* episode, const 
                                   : Continue(core, conversation, text::EarlierTurns::kAsTemplate, plan);
     if (!cause.empty()) {
       continued.match = {.parent = -1, .first_new = 0, .fork_cause = cause};
-      continued.path.clear();
+      continued.ids.clear();
       continued.unrecorded.reset();
       continued.parent_call_id.clear();
     }

@@ -31,11 +31,11 @@ struct PromptPlan {
   bool raw = false;           // not rendered from a conversation: no later request continues it
   ConversationKeys keys;      // unless raw
   Episode::Plan continued;    // what it continues; nothing if its match has no parent
-  std::vector<Piece> pieces;  // of the prompt, after those of continued.path
+  std::vector<Piece> pieces;  // of the prompt, after those of the path it continues
   std::vector<int32_t> ids;   // the whole prompt
   std::string prefill;        // what of the answer the prompt has written already (text::RenderedPrompt)
   std::string text_key;       // text::RenderedPrompt's
-  ReasoningKeys reasoning;    // of the messages behind those of continued.path
+  ReasoningKeys reasoning;    // of the messages behind those that it continues
 };
 
 // The prompt of the conversation, or of one of the raw prompts. Errors are the client's: 400. `episode` null: nothing
