@@ -15,12 +15,30 @@ struct StreamingChecksum::State {
 
 uint64_t Checksum64(std::span<const std::byte> bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
 
-Key128 ContentKey128(std::string_view bytes) {
+namespace {
+
+Key128 Canonical(XXH128_hash_t hash) {
   XXH128_canonical_t canonical;
-  XXH128_canonicalFromHash(&canonical, XXH3_128bits(bytes.data(), bytes.size()));
+  XXH128_canonicalFromHash(&canonical, hash);
   static_assert(sizeof(Key128) == sizeof(canonical.digest));
   return std::bit_cast<Key128>(canonical.digest);
 }
+
+}  // namespace
+
+Key128 ContentKey128(std::string_view bytes) { return Canonical(XXH3_128bits(bytes.data(), bytes.size())); }
+
+struct StreamingContentKey::State {
+  XXH3_state_t* xxh = XXH3_createState();
+  ~State() { XXH3_freeState(xxh); }
+};
+
+StreamingContentKey::StreamingContentKey() : state_(std::make_unique<State>()) { XXH3_128bits_reset(state_->xxh); }
+StreamingContentKey::~StreamingContentKey() = default;
+void StreamingContentKey::Update(std::string_view bytes) {
+  XXH3_128bits_update(state_->xxh, bytes.data(), bytes.size());
+}
+Key128 StreamingContentKey::Digest() const { return Canonical(XXH3_128bits_digest(state_->xxh)); }
 
 std::optional<Key128> KeyOfBytes(std::string_view bytes) {
   Key128 key;

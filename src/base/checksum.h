@@ -30,6 +30,21 @@ struct Key128Hash {
 // The same in a string.
 inline std::string ContentKey(std::string_view bytes) { return std::string(KeyBytes(ContentKey128(bytes))); }
 
+// ContentKey128 of what has been given so far, piece by piece.
+class StreamingContentKey {
+ public:
+  StreamingContentKey();
+  ~StreamingContentKey();
+  StreamingContentKey(const StreamingContentKey&) = delete;
+  StreamingContentKey& operator=(const StreamingContentKey&) = delete;
+  void Update(std::string_view bytes);
+  Key128 Digest() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
 // Checksum64 over a sequence of pieces; equal to the checksum of their concatenation.
 class StreamingChecksum {
  public:

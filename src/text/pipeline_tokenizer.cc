@@ -31,6 +31,7 @@ PipelineTokenizer::PipelineTokenizer(PipelineParts parts)
     : parts_(std::move(parts)), all_(MakeMatchers(false)), white_space_(MakeMatchers(true)) {
   for (const AddedTokenSpec& token : parts_.added) {
     by_text_[token.content] = &token;
+    begins_[static_cast<unsigned char>(token.content.front())] = true;
     by_id_[token.id] = &token;
   }
 }
@@ -111,12 +112,14 @@ void PipelineTokenizer::DecodeNext(int32_t id, bool skip_special, DecodeState& s
 }
 
 std::optional<int32_t> PipelineTokenizer::SpecialId(std::string_view text) const {
+  if (text.empty() || !begins_[static_cast<unsigned char>(text.front())]) return std::nullopt;
   const auto found = by_text_.find(text);
   if (found == by_text_.end()) return std::nullopt;
   return found->second->id;
 }
 
 bool PipelineTokenizer::IsSpecial(int32_t id) const {
+  if (by_id_.empty() || id < by_id_.begin()->first || id > by_id_.rbegin()->first) return false;
   const auto found = by_id_.find(id);
   return found != by_id_.end() && found->second->special;
 }

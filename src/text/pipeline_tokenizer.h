@@ -1,6 +1,7 @@
 // The tokenizer of a tokenizer.json: added tokens, normalizer, pre-tokenizer, BPE, template and decoder in a row.
 #pragma once
 
+#include <array>
 #include <map>
 #include <memory>
 #include <string>
@@ -54,6 +55,7 @@ class PipelineTokenizer final : public Tokenizer {
   const PipelineParts parts_;
   std::map<std::string, const AddedTokenSpec*, std::less<>> by_text_;
   std::map<int32_t, const AddedTokenSpec*> by_id_;
+  std::array<bool, 256> begins_ = {};  // bytes that begin one of these texts: asked of every id that is decoded
   const Matchers all_;
   const Matchers white_space_;
 };

@@ -119,7 +119,8 @@ class TemplateFormat final : public ChatFormat {
     const std::string_view text = whole.rendered.text;
     const bool as_template = options.earlier == EarlierTurns::kAsTemplate;
     // What the turn was sampled from, as the template writes it now.
-    std::optional<std::string_view> prompt = BeginningNamed(text, options.sampled_from);
+    KeyedText keyed = KeyText(text, options.sampled_from);
+    std::optional<std::string_view>& prompt = keyed.beginning;
     std::string written;
     bool other = false;
     if (!prompt.has_value() && first_new > 1 && (as_template || !options.sampled_from.empty())) {
@@ -138,7 +139,7 @@ class TemplateFormat final : public ChatFormat {
     if (other) return OtherText(first_new - 1);
     return RenderedTail{.ids = EncodeTail(whole, tail),
                         .prefill = std::string(output_->PrefillOf(whole.generation_prompt)),
-                        .text_key = TextKey(text)};
+                        .text_key = std::move(keyed.key)};
   }
 
   const std::shared_ptr<const OutputFormat>& output() const override { return output_; }

@@ -66,7 +66,6 @@ size_t CommonBeginning(const jinja::Rendered& a, const jinja::Rendered& b) {
 std::vector<std::optional<Region>> MessageRegions(const jinja::Rendered& rendered, size_t messages) {
   std::vector<std::optional<Region>> regions(messages);
   for (const auto& pass : rendered.passes) {
-    if (pass.begin == pass.end) continue;  // a loop that only looks
     auto& region = regions[pass.index];
     if (!region || pass.end - pass.begin > region->end - region->begin) region = Region{pass.begin, pass.end};
   }

@@ -1,5 +1,6 @@
 #include "text/template_messages.h"
 
+#include <algorithm>
 #include <unordered_map>
 #include <utility>
 
@@ -106,11 +107,13 @@ Value MessageToValue(const Message& message, int32_t source, const TemplateDiale
   return dict.Take();
 }
 
-Value ListOf(const jinja::TrackedList& messages) {
+// `messages`: those of the input, or first ones of them.
+Value ListOf(const jinja::TrackedList& messages, const TemplateInput& input) {
   std::vector<Value> dicts;
   dicts.reserve(messages.items.size());
   for (const jinja::Tracked& message : messages.items) dicts.push_back(message.dict);
-  return jinja::MakeList(std::move(dicts));
+  if (dicts.size() < input.messages.items.size()) return jinja::MakeList(std::move(dicts));
+  return jinja::MakeSeq(jinja::Seq::Kind::kList, std::move(dicts), input.depth);
 }
 
 // The first `count` messages.
@@ -187,7 +190,8 @@ void MakeMessages(const MessageList& messages, size_t first, size_t count, const
       made = std::make_shared<const MadeMessage>(make(message));
       messages.SetDerived(i, &kMessage, made);
     }
-    input.messages.items.push_back({made->value, made->kept.get()});
+    input.messages.items.push_back({jinja::Borrowed(made->value), made->kept.get()});
+    input.depth = std::max(input.depth, jinja::Depth(made->value));
     input.messages.text_bytes += PrintedBytes(message);
     input.owners.push_back(std::move(made));
     for (const ToolCall& call : message.tool_calls) {
@@ -224,6 +228,7 @@ TemplateInput MakeTemplateInput(const Conversation& conversation, const Template
     input.messages.together = known.together;
     input.messages.runs = known.runs;
     input.messages.text_bytes = known.text_bytes;
+    input.depth = beginning->input.depth;
     input.owners.push_back(beginning);
   }
   WrittenIds ids;
@@ -246,7 +251,7 @@ absl::StatusOr<jinja::Rendered> RenderInput(const ChatTemplate& chat_template, c
                                             bool add_generation_prompt, std::timespec now) {
   ChatTemplate::Variables variables = input.others;
   jinja::TrackedList messages = Beginning(input.messages, count);
-  variables.emplace_back("messages", ListOf(messages));
+  variables.emplace_back("messages", ListOf(messages, input));
   variables.emplace_back("add_generation_prompt", Value(add_generation_prompt));
   return chat_template.Render(variables, std::move(messages), now);
 }
@@ -256,7 +261,7 @@ absl::StatusOr<jinja::PromptRendering> RenderInputAtPrompt(const ChatTemplate& c
                                                            bool add_generation_prompt) {
   ChatTemplate::Variables variables = input.others;
   jinja::TrackedList messages = Beginning(input.messages, count);
-  variables.emplace_back("messages", ListOf(messages));
+  variables.emplace_back("messages", ListOf(messages, input));
   return chat_template.RenderAtPrompt(variables, std::move(messages), add_generation_prompt);
 }
 

@@ -9,24 +9,37 @@ namespace {
 
 constexpr size_t kContentKeyBytes = 16, kLengthBytes = 8;
 
-}  // namespace
-
-std::string TextKey(std::string_view text) {
-  std::string key = base::ContentKey(text);
-  for (size_t i = 0; i < kLengthBytes; ++i) key.push_back(static_cast<char>(text.size() >> (8 * i)));
+std::string KeyOf(const base::Key128& content, size_t length) {
+  std::string key(base::KeyBytes(content));
+  for (size_t i = 0; i < kLengthBytes; ++i) key.push_back(static_cast<char>(length >> (8 * i)));
   return key;
 }
 
-std::optional<std::string_view> BeginningNamed(std::string_view text, std::string_view text_key) {
+// nullopt: it is none of TextKey's.
+std::optional<uint64_t> LengthIn(std::string_view text_key) {
   if (text_key.size() != kContentKeyBytes + kLengthBytes) return std::nullopt;
   uint64_t length = 0;
   for (size_t i = kLengthBytes; i-- > 0;) {
     length = length << 8 | static_cast<unsigned char>(text_key[kContentKeyBytes + i]);
   }
-  if (length > text.size()) return std::nullopt;
-  const std::string_view beginning = text.substr(0, length);
-  if (base::ContentKey(beginning) != text_key.substr(0, kContentKeyBytes)) return std::nullopt;
-  return beginning;
+  return length;
+}
+
+}  // namespace
+
+std::string TextKey(std::string_view text) { return KeyOf(base::ContentKey128(text), text.size()); }
+
+KeyedText KeyText(std::string_view text, std::string_view beginning_key) {
+  const std::optional<uint64_t> length = LengthIn(beginning_key);
+  if (!length.has_value() || *length > text.size()) return {TextKey(text), std::nullopt};
+  KeyedText keyed;
+  base::StreamingContentKey content;
+  const std::string_view beginning = text.substr(0, *length);
+  content.Update(beginning);
+  if (KeyOf(content.Digest(), beginning.size()) == beginning_key) keyed.beginning = beginning;
+  content.Update(text.substr(*length));
+  keyed.key = KeyOf(content.Digest(), text.size());
+  return keyed;
 }
 
 }  // namespace ingot::text

@@ -10,7 +10,11 @@ namespace ingot::text {
 // base::ContentKey of the text, and its length in bytes (8, little-endian).
 std::string TextKey(std::string_view text);
 
-// The beginning of `text` that `text_key` names; nullopt if it does not begin so, or the key is none of TextKey's.
-std::optional<std::string_view> BeginningNamed(std::string_view text, std::string_view text_key);
+struct KeyedText {
+  std::string key;                            // TextKey of all of it
+  std::optional<std::string_view> beginning;  // the one that was named; nullopt: the text does not begin so
+};
+// Both in one pass over `text`. A `beginning_key` that is none of TextKey's names nothing.
+KeyedText KeyText(std::string_view text, std::string_view beginning_key);
 
 }  // namespace ingot::text

@@ -9,6 +9,7 @@
 #include "text/jinja/iteration_memo.h"
 #include "text/jinja/iteration_run.h"
 #include "text/jinja/template.h"
+#include "text/jinja/tracked_index.h"
 #include "text/jinja_rendered.h"
 
 namespace ingot::text::jinja {
@@ -164,6 +165,94 @@ TEST(JinjaIterationTest, IterationsOverWhatIsSettledAreTakenOverTogether) {
              "{% for m in messages if m.role != 'tool' %}{{ m.role }}{% endfor %}",
          }) {
       EXPECT_FALSE(GrowSettled(source, settled)) << source;
+    }
+  }
+}
+
+// A loop over `messages[::-1]` with that body, in which `ns.n` is set, and which writes nothing.
+std::string Looking(const std::string& body) {
+  return "{% set ns = namespace(n=-1) %}{% for m in messages[::-1] %}" + body + "{% endfor %}{{ ns.n }}";
+}
+
+TEST(JinjaIterationTest, LoopsThatLookBackwardsAreTakenOverFromTheSettledOn) {
+  const std::string find = "{% if m.role == 'user' and ns.n == -1 %}{% set ns.n = i %}{% endif %}";
+  for (const size_t settled : {2u, 3u, 6u}) {
+    for (const std::string& body : {
+             "{% set i = (messages | length - 1) - loop.index0 %}" + find,
+             "{% set i = messages | count - loop.index %}" + find,
+             "{% set i = loop.length - 5 - loop.index0 %}" + find,
+             "{% set i = loop.revindex0 %}" + find,
+             "{% set i = loop.revindex + 2 * 3 %}" + find,
+             "{% set i = m.content ~ loop.first ~ loop.last %}" + find,
+             "{% set i = (loop.nextitem or m).role ~ (loop.previtem or m).role %}" + find,
+             "{% set i = messages[loop.revindex0].role %}" + find,
+             std::string("{% if m.role == 'user' %}{% set ns.n = m.content %}{% continue %}{% endif %}"),
+         }) {
+      EXPECT_TRUE(GrowSettled(Looking(body), settled)) << body;
+    }
+    for (const std::string& body : {
+             "{% set i = loop.index0 %}" + find,
+             "{% set i = messages | length %}" + find,
+             "{% set i = messages | length + loop.index0 %}" + find,
+             "{% set i = messages[1:] | length - loop.index0 %}" + find,
+             "{% set i = loop.length %}" + find,
+             "{% set i = (messages | length - loop.index0) * 2 - messages | length %}" + find,
+         }) {
+      EXPECT_FALSE(GrowSettled(Looking(body), settled)) << body;
+    }
+    EXPECT_TRUE(GrowSettled("{% set ns = namespace(n=0) %}{% for m in messages %}{% if m.role == 'user' %}"
+                            "{% set ns.n = loop.index0 %}{% endif %}{% endfor %}{{ ns.n }}",
+                            settled));
+  }
+}
+
+// The list whose length counts is another one, as long as the loop in one rendering and not in the next.
+TEST(JinjaIterationTest, WhereAnItemStandsFromTheEndIsToldByListsAsLongAsTheLoop) {
+  const std::string source = Looking("{% set ns.n = other | length - loop.index %}");
+  const auto parsed = Template::Parse(source);
+  Growing growing;
+  for (const char* turn : kTurns) {
+    growing.Add(turn);
+    if (growing.messages.size() == 3) growing.Settle();
+    growing.others = {{"other", MakeList(std::vector<Value>(growing.messages.size()))}};
+    Check(**parsed, growing, growing.messages.size(), source);
+  }
+  EXPECT_GT(UsedRuns(growing), 0u);
+  growing.others = {{"other", MakeList(std::vector<Value>(2))}};
+  Check(**parsed, growing, growing.messages.size(), source);
+}
+
+TEST(JinjaIterationTest, WhatIsKeptHasAShareInWhatItRead) {
+  const auto parsed = *Template::Parse(
+      "{% for m in messages %}{{ m.role }}{{ loop.nextitem.role if loop.nextitem }}{% if not loop.last %}"
+      "{{ messages[loop.index0 + 1].role }}{% endif %}{% endfor %}");
+  Growing growing;
+  growing.Add(kTurns[0]);
+  growing.Add(kTurns[1]);
+  const Value first = growing.messages[0].dict;
+  Value second = growing.messages[1].dict;
+  growing.messages[0].dict = Borrowed(first);
+  growing.messages[1].dict = Borrowed(second);
+  const std::weak_ptr<const Dict> read = second.dict();
+  ASSERT_TRUE(parsed->Render(growing.Options(2, true)).ok());
+  growing.messages.pop_back();
+  second = Value();
+  EXPECT_FALSE(read.expired());
+  growing.messages[0].kept.reset();
+  EXPECT_TRUE(read.expired());
+}
+
+TEST(JinjaIterationTest, TrackedDictsAreFoundInAnyOrder) {
+  for (const size_t count : {0u, 1u, 2u, 7u, 300u}) {
+    std::vector<Tracked> items;
+    for (size_t i = 0; i < count; ++i) items.push_back({i % 10 == 9 ? Value() : DictBuilder().Take()});
+    const TrackedIndex index(items);
+    std::mt19937 random(3);
+    for (int round = 0; round < 1000; ++round) {
+      EXPECT_EQ(index.Find(DictBuilder().Take()), std::nullopt);
+      if (count == 0) continue;
+      const size_t at = random() % count;
+      EXPECT_EQ(index.Find(items[at].dict), items[at].dict.is_dict() ? std::optional(at) : std::nullopt);
     }
   }
 }
@@ -371,6 +460,23 @@ TEST(JinjaIterationTest, RandomTemplates) {
                                           "{{ j() }}",
                                           "{% for m in messages %}{{ m.role }}{% endfor %}",
                                           "{% if add_generation_prompt %}<a>{% endif %}"};
+  const std::vector<std::string> look = {
+      "{% set ns.n = loop.index0 %}",
+      "{% set i = messages | length - 1 - loop.index0 %}",
+      "{% set i = loop.revindex %}",
+      "{% set ns.n = (messages | length - loop.index) + 2 %}",
+      "{% set ns.n = messages | length + loop.index0 %}",
+      "{% set ns.n = messages[loop.revindex0 - 1].role %}",
+      "{% set ns.n = messages[messages | length - loop.index].role %}",
+      "{% set ns.n = messages[loop.index0 - 1].role %}",
+      "{% set ns.n = loop.previtem.role ~ loop.first %}",
+      "{% if loop.first %}{% set ns.s = 'f' %}{% endif %}",
+      "{% if loop.last %}{% set a.n = ns.n %}{% endif %}",
+      "{% if m.role == 'user' and not ns.s %}{% set ns.s = i ~ m.content %}{% endif %}",
+      "{% if ns.n %}{% set ns.n = x %}{% endif %}",
+      "{% set messages = [m] %}",
+      "{% set ns.s = m.content %}{% continue %}",
+      "{% if m.role == 'tool' %}{% break %}{% endif %}"};
   std::mt19937 random(7);
   const auto some = [&](const std::vector<std::string>& pieces, size_t most) {
     std::string text;
@@ -378,9 +484,13 @@ TEST(JinjaIterationTest, RandomTemplates) {
     return text;
   };
   size_t rendered = 0, used = 0, runs = 0;
-  for (int round = 0; round < 6000; ++round) {
-    const std::string source =
-        some(before, 5) + "{% for m in messages %}" + some(body, 8) + "{% endfor %}" + some(after, 3);
+  for (int round = 0; round < 7000; ++round) {
+    std::string source = some(before, 5);
+    if (random() % 2 == 0) {
+      source += "{% set ns = namespace(n=0, s='') %}{% set a = namespace(n=1) %}{% for m in messages[::-1] %}" +
+                some(look, 4) + "{% endfor %}";
+    }
+    source += "{% for m in messages %}" + some(body, 8) + "{% endfor %}" + some(after, 3);
     const auto parsed = Template::Parse(source);
     if (!parsed.ok()) continue;
     Growing growing;

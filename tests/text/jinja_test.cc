@@ -123,6 +123,16 @@ TEST(JinjaMarksTest, CoverAllOfWhatIsComputed) {
   EXPECT_EQ(Outside("{{ s | e }}", R"({"s": "a<b"})"), "(a&lt;b)");
 }
 
+// A slice that has all of a list is as deep as it.
+TEST(JinjaTest, SlicesCountInWhatIsNested) {
+  const auto nest = [](int times) {
+    return RenderSource(absl::StrCat("{% set ns = namespace(x=[]) %}{% for i in range(", times,
+                                     ") %}{% set ns.x = [ns.x][::-1] %}{% endfor %}x"));
+  };
+  EXPECT_TRUE(nest(kMaxDepth - 1).ok());
+  EXPECT_TRUE(absl::IsResourceExhausted(nest(kMaxDepth).status()));
+}
+
 TEST(JinjaTest, PassesOverTrackedMessagesAreReported) {
   RenderOptions options = With(R"({"messages": [{"c": "a"}, {"c": "b"}, {"c": "d"}]})");
   for (const Value& message : options.variables[0].second.seq()->items) options.tracked.items.push_back({message});
@@ -133,7 +143,7 @@ TEST(JinjaTest, PassesOverTrackedMessagesAreReported) {
   EXPECT_EQ(rendered.text, "<b><d>");
   std::vector<std::array<size_t, 3>> passes;
   for (const auto& pass : rendered.passes) {
-    if (pass.begin < pass.end) passes.push_back(std::array<size_t, 3>{pass.index, pass.begin, pass.end});
+    passes.push_back(std::array<size_t, 3>{pass.index, pass.begin, pass.end});
   }
   EXPECT_EQ(passes, (std::vector<std::array<size_t, 3>>{{1, 0, 3}, {2, 3, 6}}));
 }

@@ -53,6 +53,7 @@ struct Expr {
   Value constant;
   int slot = -1;
   std::string text;
+  bool may_be_key = false;       // kAttribute: of a dict that has such a key it is the key's value
   char op = 0;                   // of Arithmetic
   std::vector<std::string> ops;  // < <= > >= == != in notin
   std::vector<ExprPtr> items;

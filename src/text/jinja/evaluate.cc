@@ -3,10 +3,21 @@
 #include "text/jinja/interpreter.h"
 
 namespace ingot::text::jinja {
+namespace {
+
+bool IsBare(const CallArguments& arguments) {
+  return arguments.positional.empty() && arguments.named.empty() && arguments.star == nullptr &&
+         arguments.double_star == nullptr;
+}
+
+}  // namespace
 
 Value Interpreter::Evaluate(const Expr& expr, const ScopePtr& scope) {
   if (expr.kind == Expr::Kind::kConst) return expr.constant;
-  if (expr.kind == Expr::Kind::kName) return Name(expr, scope);
+  if (expr.kind == Expr::Kind::kName) return *Named(expr, scope).value;
+  if (expr.kind == Expr::Kind::kAttribute) {
+    if (const Value* field = ReferToField(expr, scope)) return *field;
+  }
   const Level level(this);
   try {
     return EvaluateInner(expr, scope);
@@ -20,20 +31,49 @@ Value Interpreter::Optional(const ExprPtr& expr, const ScopePtr& scope) {
   return expr == nullptr ? Value() : Evaluate(*expr, scope);
 }
 
-Interpreter::Found Interpreter::Lookup(int slot, const Scope* scope) const {
-  for (const Scope* at = scope; at != nullptr; at = at->parent.get()) {
-    if (const Value* value = at->Find(slot)) {
-      return {*value, false, recording_ != nullptr && recording_->IsOutside(at->born)};
-    }
+const Value& Interpreter::Refer(const Expr& expr, const ScopePtr& scope, Value& room) {
+  if (expr.kind == Expr::Kind::kConst) return expr.constant;
+  if (expr.kind == Expr::Kind::kName) return *Named(expr, scope).value;
+  if (expr.kind == Expr::Kind::kAttribute) {
+    if (const Value* field = ReferToField(expr, scope)) return *field;
   }
-  if (const auto& global = globals_[slot]) return {*global, true, true};
-  return {Value::UndefinedWith(absl::StrCat("'", ast_.names[slot], "' is undefined")), true, true};
+  room = Evaluate(expr, scope);
+  return room;
 }
 
-Value Interpreter::Name(const Expr& expr, const ScopePtr& scope) {
-  Found found = Lookup(expr.slot, scope.get());
+// `message.content`: most of what templates read.
+const Value* Interpreter::ReferToField(const Expr& expr, const ScopePtr& scope) {
+  const Expr& object = *expr.items[0];
+  if (object.kind != Expr::Kind::kName || !expr.may_be_key) return nullptr;
+  const Found found = Lookup(object.slot, scope.get());
+  if (!found.value->is_dict()) return nullptr;
+  const Value* const field = found.value->dict()->Find(expr.text);
+  if (field == nullptr) return nullptr;
+  ChargeSteps(1);
+  if (recording_ != nullptr) NoteName(object.slot, found);
+  return field;
+}
+
+bool Interpreter::IsTrue(const Expr& condition, const ScopePtr& scope) {
+  Value room;
+  return Truth(Refer(condition, scope, room));
+}
+
+Interpreter::Found Interpreter::Lookup(int slot, const Scope* scope) {
+  for (const Scope* at = scope; at != nullptr; at = at->parent.get()) {
+    if (const Value* value = at->Find(slot)) {
+      return {value, false, recording_ != nullptr && recording_->IsOutside(at->born)};
+    }
+  }
+  auto& global = globals_[slot];
+  if (!global.has_value()) global = Value::UndefinedWith(absl::StrCat("'", ast_.names[slot], "' is undefined"));
+  return {&*global, true, true};
+}
+
+Interpreter::Found Interpreter::Named(const Expr& expr, const ScopePtr& scope) {
+  const Found found = Lookup(expr.slot, scope.get());
   if (recording_ != nullptr) NoteName(expr.slot, found);
-  return std::move(found.value);
+  return found;
 }
 
 Value Interpreter::EvaluateInner(const Expr& expr, const ScopePtr& scope) {
@@ -42,10 +82,12 @@ Value Interpreter::EvaluateInner(const Expr& expr, const ScopePtr& scope) {
     case Expr::Kind::kConst:
       return expr.constant;
     case Expr::Kind::kName:
-      return Name(expr, scope);
-    case Expr::Kind::kAttribute:
+      return *Named(expr, scope).value;
+    case Expr::Kind::kAttribute: {
       if (recording_ != nullptr && expr.items[0]->kind == Expr::Kind::kName) return NotedAttribute(expr, scope);
-      return GetAttribute(item(0), expr.text);
+      Value room;
+      return GetAttribute(Refer(*expr.items[0], scope, room), expr.text);
+    }
     case Expr::Kind::kItem: {
       if (recording_ != nullptr && expr.items[0]->kind == Expr::Kind::kName) return NotedItem(expr, scope);
       const Value object = item(0);
@@ -60,6 +102,10 @@ Value Interpreter::EvaluateInner(const Expr& expr, const ScopePtr& scope) {
     case Expr::Kind::kFilter:
       return ApplyFilter(expr, scope, nullptr);
     case Expr::Kind::kTest: {
+      if (IsBare(expr.arguments) && expr.test != nullptr) {
+        Value room;
+        return Value(RunTest(*this, expr.test, Refer(*expr.items[0], scope, room), Args()));
+      }
       const Value subject = item(0);
       const Args args = Arguments(expr.arguments, scope);
       if (expr.test == nullptr) Fail(absl::StrCat("TemplateRuntimeError: No test named '", expr.text, "'."));
@@ -80,7 +126,7 @@ Value Interpreter::EvaluateInner(const Expr& expr, const ScopePtr& scope) {
       return dict.Take();
     }
     case Expr::Kind::kNot:
-      return Value(!Truth(item(0)));
+      return Value(!IsTrue(*expr.items[0], scope));
     case Expr::Kind::kNegate:
       return Negate(item(0));
     case Expr::Kind::kPlus:
@@ -94,6 +140,9 @@ Value Interpreter::EvaluateInner(const Expr& expr, const ScopePtr& scope) {
       return Truth(left) ? left : item(1);
     }
     case Expr::Kind::kBinary: {
+      if (recording_ != nullptr && recording_->from_end()) {
+        if (auto place = NotedPlace(expr, scope)) return *std::move(place);
+      }
       const Value left = item(0);
       return Arithmetic(*this, expr.op, left, item(1));
     }
@@ -105,7 +154,7 @@ Value Interpreter::EvaluateInner(const Expr& expr, const ScopePtr& scope) {
     case Expr::Kind::kCompare:
       return Value(Compares(expr, scope));
     case Expr::Kind::kCondition:
-      if (Truth(item(1))) return item(0);
+      if (IsTrue(*expr.items[1], scope)) return item(0);
       if (expr.items.size() > 2) return item(2);
       return Value::UndefinedWith("the inline if-expression evaluated to false and no else section was defined.");
   }
@@ -115,7 +164,8 @@ Value Interpreter::EvaluateInner(const Expr& expr, const ScopePtr& scope) {
 bool Interpreter::Compares(const Expr& expr, const ScopePtr& scope) {
   Value left = Evaluate(*expr.items[0], scope);
   for (size_t i = 0; i < expr.ops.size(); ++i) {
-    Value right = Evaluate(*expr.items[i + 1], scope);
+    Value room;
+    const Value& right = Refer(*expr.items[i + 1], scope, room);
     const std::string& op = expr.ops[i];
     bool holds = false;
     if (op == "==" || op == "!=") {
@@ -127,7 +177,7 @@ bool Interpreter::Compares(const Expr& expr, const ScopePtr& scope) {
       holds = op == "<" ? order == -1 : op == ">" ? order == 1 : op == "<=" ? order <= 0 : order == 0 || order == 1;
     }
     if (!holds) return false;
-    left = std::move(right);
+    if (i + 1 < expr.ops.size()) left = right;
   }
   return true;
 }

@@ -59,6 +59,16 @@ ScopePtr Interpreter::Inner(const ScopePtr& parent) {
   return std::make_shared<Scope>(Scope{parent, ++scopes_, {}});
 }
 
+void Interpreter::Renew(ScopePtr& scope, const ScopePtr& parent) {
+  if (scope == nullptr || scope.use_count() > 1) {
+    scope = Inner(parent);
+    return;
+  }
+  ChargeBytes(sizeof(Scope));
+  scope->variables.clear();
+  scope->born = ++scopes_;
+}
+
 Interpreter::Level::Level(Interpreter* interpreter) : interpreter_(interpreter) {
   ChargeSteps(1);
   if (interpreter->depth_ >= interpreter->options_.limits.depth) {
@@ -174,7 +184,7 @@ Interpreter::Flow Interpreter::Execute(const Stmt& statement, const ScopePtr& sc
       break;
     case Stmt::Kind::kIf:
       for (const auto& [test, body] : statement.branches) {
-        if (Truth(Evaluate(*test, scope))) return Execute(body, scope);
+        if (IsTrue(*test, scope)) return Execute(body, scope);
       }
       return Execute(statement.else_body, scope);
     case Stmt::Kind::kFor:
@@ -214,7 +224,10 @@ Interpreter::Flow Interpreter::Execute(const Stmt& statement, const ScopePtr& sc
 // What `{{ a + b + c }}` writes. Strings, which most sums are of, are not joined first.
 void Interpreter::Print(const Expr& expr, const ScopePtr& scope) {
   const auto is_sum = [](const Expr& e) { return e.kind == Expr::Kind::kBinary && e.op == '+'; };
-  if (!is_sum(expr)) return PrintTo(Evaluate(expr, scope), *out_);
+  if (!is_sum(expr)) {
+    Value room;
+    return PrintTo(Refer(expr, scope, room), *out_);
+  }
   std::vector<const Expr*> terms;
   for (const Expr* at = &expr; at != nullptr; at = is_sum(*at) ? at->items[0].get() : nullptr) {
     terms.push_back(is_sum(*at) ? at->items[1].get() : at);
@@ -274,7 +287,7 @@ void Interpreter::Assign(const Expr& target, Value value, const ScopePtr& scope)
     scope->Set(target.slot, std::move(value));
   } else if (target.kind == Expr::Kind::kAttribute) {
     const Found found = Lookup(target.slot, scope.get());
-    auto* const space = found.value.is_object() ? dynamic_cast<Namespace*>(found.value.object().get()) : nullptr;
+    auto* const space = found.value->is_object() ? dynamic_cast<Namespace*>(found.value->object().get()) : nullptr;
     if (space == nullptr) Fail("TemplateRuntimeError: cannot assign attribute on non-namespace object");
     if (recording_ != nullptr && found.outside) {
       recording_->WriteAttribute(target.slot, space, target.text, value);

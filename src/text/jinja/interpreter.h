@@ -68,20 +68,28 @@ class Interpreter : public Runtime {
 
   Value Evaluate(const Expr& expr, const ScopePtr& scope);
   Value EvaluateInner(const Expr& expr, const ScopePtr& scope);
+  // The same where it lies, without a copy, or else in `room`: to be looked at, or copied, before anything else is
+  // evaluated, which may change a variable.
+  const Value& Refer(const Expr& expr, const ScopePtr& scope, Value& room);
+  // What the attribute of a dict refers to; null: it is none, or is not in the dict.
+  const Value* ReferToField(const Expr& expr, const ScopePtr& scope);
+  bool IsTrue(const Expr& condition, const ScopePtr& scope);
   Value Optional(const ExprPtr& expr, const ScopePtr& scope);
   struct Found {
-    Value value;
+    const Value* value;    // until a variable is set
     bool given = false;    // no scope has it
     bool outside = false;  // of the iteration that is recorded
   };
-  Found Lookup(int slot, const Scope* scope) const;
-  Value Name(const Expr& expr, const ScopePtr& scope);
+  Found Lookup(int slot, const Scope* scope);
+  Found Named(const Expr& expr, const ScopePtr& scope);
   bool Compares(const Expr& expr, const ScopePtr& scope);
   Value CallExpr(const Expr& expr, const ScopePtr& scope, const Value* caller);
   Value ApplyFilter(const Expr& expr, const ScopePtr& scope, const StrPtr& block);
   Args Arguments(const CallArguments& arguments, const ScopePtr& scope);
   bool WritesToRoot() const { return out_ == &root_out_; }
   ScopePtr Inner(const ScopePtr& parent);
+  // Makes `scope` one that Inner(parent) would give, of what it was for an earlier iteration if nothing holds that.
+  void Renew(ScopePtr& scope, const ScopePtr& parent);
 
   // A loop's body for its current item, a tracked one, run or as it was kept in `cache` (null: there is none), and
   // what of it can be part of a run (null: none is made). REQUIRES: it writes to the root.
@@ -91,26 +99,36 @@ class Interpreter : public Runtime {
               RunComposer* run);
   // The iterations of a loop that RenderOptions keeps together.
   struct RunState {
-    std::shared_ptr<const RunMemo> known;  // which holds
-    std::optional<RunComposer> composer;   // or: of one to be kept
+    bool ahead = false;                    // the loop has them, and has not come to them
+    size_t at = 0;                         // items of the loop before theirs
+    size_t first = 0;                      // of the tracked ones
+    bool reversed = false;                 // as RunMemo says
+    std::shared_ptr<const RunMemo> known;  // what is kept of them; null: nothing
+    std::optional<RunComposer> composer;   // of a run to be kept, which the loop is in
     StrBuilder::Place begin = {};
     size_t passes = 0, generations = 0;  // before
   };
-  RunState FindRun(const Stmt& statement, const LoopObject& loop, const ScopePtr& scope);
-  bool RunHolds(const RunMemo& memo, const LoopObject& loop, const ScopePtr& scope) const;
+  RunState FindRun(const Stmt& statement, const LoopObject& loop) const;
+  // The loop has come to the run: takes over what is kept, if it holds, or begins to compose it. Whether it was taken
+  // over.
+  bool EnterRun(RunState& run, LoopObject& loop, const ScopePtr& scope);
+  bool RunHolds(const RunState& run, const LoopObject& loop, const ScopePtr& scope);
   void ReplayRun(const RunMemo& memo, LoopObject& loop, const ScopePtr& scope);
   void KeepRun(const Stmt& statement, RunState& run);
-  bool Holds(const IterationMemo& memo, const LoopObject& loop, const Scope* outside) const;
+  bool Holds(const IterationMemo& memo, const LoopObject& loop, const Scope* outside);
+  bool Holds(const IterationMemo::Read& read, const LoopObject& loop, const Scope* outside);
   void Replay(const IterationMemo& memo, const Scope* outside);
   // What is recorded of evaluating a name, and an attribute or an item of one.
   void NoteName(int slot, const Found& found);
   Value NotedAttribute(const Expr& expr, const ScopePtr& scope);
   Value NotedItem(const Expr& expr, const ScopePtr& scope);
+  // A sum that counts from the end of the recorded loop; nullopt: it is none.
+  std::optional<Value> NotedPlace(const Expr& expr, const ScopePtr& scope);
   bool IsGiven(const Value& value) const { return tracked_.Find(value).has_value(); }
 
   const Ast& ast_;
   const RenderOptions& options_;
-  std::vector<std::optional<Value>> globals_;  // by slot: variables given, and functions
+  std::vector<std::optional<Value>> globals_;  // by slot: variables given, functions, and what was found undefined
   const TrackedIndex tracked_;
   StrBuilder root_out_;
   StrBuilder* out_ = &root_out_;

@@ -4,11 +4,21 @@
 #include "text/jinja/budget.h"
 #include "text/jinja/interpreter.h"
 #include "text/jinja/iteration_cache.h"
+#include "text/jinja/loop_place.h"
 
 namespace ingot::text::jinja {
 namespace {
 
 bool IsPlain(const Stmt& loop) { return loop.exprs[1] == nullptr && !loop.recursive; }
+
+bool IsListOf(const Value& value, size_t count) {
+  return value.is_seq() && !value.seq()->is_generator() && value.seq()->items.size() == count;
+}
+
+// Null: it is none.
+const Namespace* NamespaceOf(const Value& value) {
+  return value.is_object() ? dynamic_cast<const Namespace*>(value.object().get()) : nullptr;
+}
 
 }  // namespace
 
@@ -44,37 +54,35 @@ Interpreter::Flow Interpreter::Loop(const Stmt& statement, const ScopePtr& scope
   }
   if (test != nullptr || recurse != nullptr) captured_.push_back(scope);
   if (iterable.is_seq()) ChargeSteps(iterable.seq()->items.size());
-  const auto loop = std::make_shared<LoopObject>(Items(iterable), std::move(test), std::move(recurse), depth0);
+  const auto loop = std::make_shared<LoopObject>(SharedItems(iterable), std::move(test), std::move(recurse), depth0);
   const Value loop_value{Value::ObjectPtr(loop)};
   struct AtEnd {
     LoopObject& loop;
     ~AtEnd() { loop.Finish(); }
   } const at_end{*loop};
-  RunState run = FindRun(statement, *loop, scope);
+  RunState run = FindRun(statement, *loop);
   bool completed = false;  // an iteration ran to its end: what `else` asks for in jinja2
-  if (run.known != nullptr) {
-    ReplayRun(*run.known, *loop, scope);
-    completed = run.known->completed;
-  }
-  RunComposer* composer = run.composer.has_value() ? &*run.composer : nullptr;
-  while (loop->Advance()) {
-    const ScopePtr inner = Inner(scope);
+  ScopePtr inner;
+  while (true) {
+    if (run.ahead && loop->passed() == run.at && EnterRun(run, *loop, scope)) {
+      completed = completed || run.known->completed;
+    }
+    if (!loop->Advance()) break;
+    Renew(inner, scope);
     inner->variables.emplace_back(ast_.loop_slot, loop_value);
     const Value& item = loop->current();
     Assign(*statement.target, item, inner);
     Flow flow = Flow::kNormal;
     const auto tracked = WritesToRoot() ? tracked_.Find(item) : std::nullopt;
-    if (!tracked.has_value()) {
+    RunComposer* const composer = run.composer.has_value() ? &*run.composer : nullptr;
+    if (!tracked.has_value() || (!statement.writes && composer == nullptr)) {
       flow = Execute(statement.body, inner);
     } else {
       const size_t begin = out_->size();
       flow = statement.writes ? Iterate(statement, *loop, inner, options_.tracked.items[*tracked].kept, composer)
-                              : Execute(statement.body, inner);
-      passes_.push_back({*tracked, begin, out_->size()});
-      if (composer != nullptr && (composer->refused() || composer->complete())) {
-        KeepRun(statement, run);
-        composer = nullptr;
-      }
+                              : Record(statement, *loop, inner, nullptr, composer);
+      if (out_->size() > begin) passes_.push_back({*tracked, begin, out_->size()});
+      if (composer != nullptr && (composer->refused() || composer->complete())) KeepRun(statement, run);
     }
     if (flow == Flow::kBreak) break;
     completed = completed || flow == Flow::kNormal;
@@ -102,7 +110,8 @@ Interpreter::Flow Interpreter::Iterate(const Stmt& statement, const LoopObject& 
 
 Interpreter::Flow Interpreter::Record(const Stmt& statement, const LoopObject& loop, const ScopePtr& inner,
                                       IterationCache* cache, RunComposer* run) {
-  Recording recording(inner->born, &loop);
+  const bool from_end = cache == nullptr && run != nullptr && run->reversed();
+  Recording recording(inner->born, &loop, from_end);
   const StrBuilder::Place begin = root_out_.Here();
   const size_t passes = passes_.size(), generations = generations_.size();
   struct WhileRecording {
@@ -133,38 +142,55 @@ Interpreter::Flow Interpreter::Record(const Stmt& statement, const LoopObject& l
   return flow;
 }
 
-Interpreter::RunState Interpreter::FindRun(const Stmt& statement, const LoopObject& loop, const ScopePtr& scope) {
+Interpreter::RunState Interpreter::FindRun(const Stmt& statement, const LoopObject& loop) const {
   RunState run;
   const TrackedList& tracked = options_.tracked;
   const std::vector<Value>& items = loop.items();
-  if (tracked.runs == nullptr || !statement.writes || !IsPlain(statement)) return run;
+  if (tracked.runs == nullptr || items.empty() || !IsPlain(statement)) return run;
   if (recording_ != nullptr || !WritesToRoot()) return run;
-  const auto first = items.empty() ? std::nullopt : tracked_.Find(items.front());
+  const auto front = tracked_.Find(items.front()), back = tracked_.Find(items.back());
+  run.reversed = back.has_value() && (!front.has_value() || *back < *front);
+  // What a reversed one writes would be kept with its items too, by whose place from the end nothing is told.
+  if (run.reversed && statement.writes) return run;
+  const auto first = run.reversed ? back : front;
   if (!first.has_value() || *first >= tracked.together || tracked.together - *first > items.size()) return run;
-  for (size_t i = *first; i < tracked.together; ++i) {
-    const Value& item = items[i - *first];
-    if (!item.is_dict() || !tracked_.Is(i, item.dict().get())) return run;
+  const size_t count = tracked.together - *first;
+  for (size_t i = 0; i < count; ++i) {
+    const Value& item = items[run.reversed ? items.size() - 1 - i : i];
+    if (!item.is_dict() || !tracked_.Is(*first + i, item.dict().get())) return run;
   }
   const auto known = tracked.runs->Find(statement.loop);
   if (!known.has_value()) return run;
-  if (*known != nullptr && (*known)->first == *first && RunHolds(**known, loop, scope)) {
-    run.known = *known;
-    return run;
-  }
-  run.composer.emplace(*first, tracked.together - *first);
-  run.begin = root_out_.Here();
-  run.passes = passes_.size();
-  run.generations = generations_.size();
+  run.ahead = true;
+  run.at = run.reversed ? items.size() - count : 0;
+  run.first = *first;
+  run.known = *known;
   return run;
 }
 
-bool Interpreter::RunHolds(const RunMemo& memo, const LoopObject& loop, const ScopePtr& scope) const {
+bool Interpreter::EnterRun(RunState& run, LoopObject& loop, const ScopePtr& scope) {
+  run.ahead = false;
+  if (run.known != nullptr && RunHolds(run, loop, scope)) {
+    ReplayRun(*run.known, loop, scope);
+    return true;
+  }
+  run.composer.emplace(run.first, options_.tracked.together - run.first, run.reversed);
+  run.begin = root_out_.Here();
+  run.passes = passes_.size();
+  run.generations = generations_.size();
+  return false;
+}
+
+bool Interpreter::RunHolds(const RunState& run, const LoopObject& loop, const ScopePtr& scope) {
+  const RunMemo& memo = *run.known;
   const std::vector<Value>& items = loop.items();
-  const bool ends = items.size() == memo.count;
-  if (memo.ends.has_value() && *memo.ends != ends) return false;
-  if (memo.next.has_value()) {
-    if (memo.next->is_dict() == ends) return false;  // it had a next item, or none
-    if (!ends && !(items[memo.count].is_dict() && items[memo.count].dict() == memo.next->dict())) return false;
+  if (memo.first != run.first || memo.reversed != run.reversed) return false;
+  const bool borders = items.size() == memo.count;
+  if (memo.borders.has_value() && *memo.borders != borders) return false;
+  if (memo.beside.has_value()) {
+    if (memo.beside->is_dict() == borders) return false;  // it had an item beside it, or none
+    const Value* const beside = borders ? nullptr : &items[run.reversed ? run.at - 1 : memo.count];
+    if (!borders && !(beside->is_dict() && beside->dict() == memo.beside->dict())) return false;
   }
   return Holds(memo, loop, scope.get());
 }
@@ -177,8 +203,10 @@ void Interpreter::ReplayRun(const RunMemo& memo, LoopObject& loop, const ScopePt
 }
 
 void Interpreter::KeepRun(const Stmt& statement, RunState& run) {
-  if (run.composer->refused()) return options_.tracked.runs->Keep(statement.loop, nullptr);
+  const bool refused = run.composer->refused();
   const std::shared_ptr<RunMemo> memo = run.composer->Take();
+  run.composer.reset();
+  if (refused) return options_.tracked.runs->Keep(statement.loop, nullptr);
   memo->text = root_out_.CopySince(run.begin);
   for (size_t i = run.generations; i < generations_.size(); ++i) {
     memo->generations.emplace_back(generations_[i].first - run.begin.bytes, generations_[i].second - run.begin.bytes);
@@ -190,38 +218,35 @@ void Interpreter::KeepRun(const Stmt& statement, RunState& run) {
   options_.tracked.runs->Keep(statement.loop, memo);
 }
 
-bool Interpreter::Holds(const IterationMemo& memo, const LoopObject& loop, const Scope* outside) const {
-  using Read = IterationMemo::Read;
-  std::vector<const Object*> spaces;
-  for (const int slot : memo.namespaces) {
-    const Value space = Lookup(slot, outside).value;
-    if (!space.is_object() || dynamic_cast<const Namespace*>(space.object().get()) == nullptr) return false;
-    if (std::find(spaces.begin(), spaces.end(), space.object().get()) != spaces.end()) return false;
-    spaces.push_back(space.object().get());
-  }
-  for (const Read& read : memo.reads) {
-    ChargeSteps(1);
-    Value now;
-    switch (read.kind) {
-      case Read::Kind::kName:
-        now = Lookup(read.slot, outside).value;
-        break;
-      case Read::Kind::kAttribute:
-        now = GetAttribute(Lookup(read.slot, outside).value, read.attribute);
-        break;
-      case Read::Kind::kItem: {
-        const Value list = Lookup(read.slot, outside).value;
-        if (!list.is_seq() || list.seq()->is_generator()) return false;
-        now = GetItem(list, Value(read.index));
-        break;
-      }
-      case Read::Kind::kLoop:
-        now = loop.Attribute(read.attribute).value_or(Value());
-        break;
+bool Interpreter::Holds(const IterationMemo& memo, const LoopObject& loop, const Scope* outside) {
+  for (size_t i = 0; i < memo.namespaces.size(); ++i) {
+    const Namespace* const space = NamespaceOf(*Lookup(memo.namespaces[i], outside).value);
+    if (space == nullptr) return false;
+    for (size_t j = 0; j < i; ++j) {
+      if (space == NamespaceOf(*Lookup(memo.namespaces[j], outside).value)) return false;
     }
-    if (!IsSame(read, now)) return false;
   }
-  return true;
+  ChargeSteps(memo.reads.size());
+  return std::all_of(memo.reads.begin(), memo.reads.end(),
+                     [&](const IterationMemo::Read& read) { return Holds(read, loop, outside); });
+}
+
+bool Interpreter::Holds(const IterationMemo::Read& read, const LoopObject& loop, const Scope* outside) {
+  using Kind = IterationMemo::Read::Kind;
+  if (read.kind == Kind::kLoop) return IsSame(read, loop.Attribute(read.attribute).value_or(Value()));
+  const Value& found = *Lookup(read.slot, outside).value;
+  switch (read.kind) {
+    case Kind::kAttribute:
+      return IsSame(read, GetAttribute(found, read.attribute));
+    case Kind::kItem: {
+      if (!found.is_seq() || found.seq()->is_generator()) return false;
+      return IsSame(read, GetItem(found, Value(read.index)));
+    }
+    case Kind::kCount:
+      return IsListOf(found, loop.items().size());
+    default:
+      return IsSame(read, found);
+  }
 }
 
 void Interpreter::Replay(const IterationMemo& memo, const Scope* outside) {
@@ -234,27 +259,25 @@ void Interpreter::Replay(const IterationMemo& memo, const Scope* outside) {
   }
   for (const auto& [from, to] : memo.generations) generations_.emplace_back(begin + from, begin + to);
   for (const IterationMemo::Write& write : memo.writes) {
-    const Value space = Lookup(write.slot, outside).value;
-    dynamic_cast<Namespace&>(*space.object()).Set(write.attribute, write.value);
+    dynamic_cast<Namespace&>(*Lookup(write.slot, outside).value->object()).Set(write.attribute, write.value);
   }
 }
 
 void Interpreter::NoteName(int slot, const Found& found) {
-  if (recording_->IsLoop(found.value)) return recording_->Refuse();
+  const Value& value = *found.value;
+  if (recording_->IsLoop(value)) return recording_->Refuse();
   if (!found.outside) return;
-  const bool conversation =
-      found.value.is_seq() && !found.value.seq()->items.empty() && IsGiven(found.value.seq()->items.front());
-  recording_->ReadName(slot, found.value, (found.given && !conversation) || IsGiven(found.value));
+  const bool conversation = value.is_seq() && !value.seq()->items.empty() && IsGiven(value.seq()->items.front());
+  recording_->ReadName(slot, value, (found.given && !conversation) || IsGiven(value));
 }
 
 Value Interpreter::NotedAttribute(const Expr& expr, const ScopePtr& scope) {
   const int slot = expr.items[0]->slot;
   const Found found = Lookup(slot, scope.get());
-  const bool loop = recording_->IsLoop(found.value);
-  const Namespace* const space =
-      found.value.is_object() ? dynamic_cast<const Namespace*>(found.value.object().get()) : nullptr;
+  const bool loop = recording_->IsLoop(*found.value);
+  const Namespace* const space = NamespaceOf(*found.value);
   if (!loop && (space == nullptr || !found.outside)) NoteName(slot, found);
-  Value value = GetAttribute(found.value, expr.text);
+  Value value = GetAttribute(*found.value, expr.text);
   if (loop) {
     recording_->ReadLoop(expr.text, value, IsGiven(value));
   } else if (space != nullptr && found.outside) {
@@ -265,13 +288,32 @@ Value Interpreter::NotedAttribute(const Expr& expr, const ScopePtr& scope) {
 
 Value Interpreter::NotedItem(const Expr& expr, const ScopePtr& scope) {
   const int slot = expr.items[0]->slot;
+  const Value key = Evaluate(*expr.items[1], scope);  // no expression sets a variable
   const Found found = Lookup(slot, scope.get());
-  const Value key = Evaluate(*expr.items[1], scope);
-  const bool one = found.outside && found.value.is_seq() && !found.value.seq()->is_generator() && key.is_int();
+  const Value& object = *found.value;
+  const bool one = found.outside && object.is_seq() && !object.seq()->is_generator() && key.is_int();
   if (!one) NoteName(slot, found);
-  Value value = GetItem(found.value, key);
+  Value value = GetItem(object, key);
   if (one) recording_->ReadItem(slot, key.integer(), value, IsGiven(value));
   return value;
+}
+
+std::optional<Value> Interpreter::NotedPlace(const Expr& expr, const ScopePtr& scope) {
+  std::vector<int> lists;
+  if (!CountsFromEnd(expr, ast_.loop_slot, lists)) return std::nullopt;
+  const Value& loop = *Lookup(ast_.loop_slot, scope.get()).value;
+  if (!recording_->IsLoop(loop)) return std::nullopt;
+  const size_t count = static_cast<const LoopObject&>(*loop.object()).items().size();
+  for (const int slot : lists) {
+    const Found found = Lookup(slot, scope.get());
+    if (!found.outside || !IsListOf(*found.value, count)) return std::nullopt;
+  }
+  for (const int slot : lists) recording_->ReadCount(slot);
+  // What it is made of may be otherwise when it is the same again.
+  Recording* const recording = std::exchange(recording_, nullptr);
+  Value place = EvaluateInner(expr, scope);
+  recording_ = recording;
+  return place;
 }
 
 }  // namespace ingot::text::jinja

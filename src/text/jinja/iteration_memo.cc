@@ -51,19 +51,19 @@ void Recording::ReadName(int slot, const Value& value, bool given) {
     if (read.definition == nullptr) return Refuse();
   } else {
     if (!IsScalar(value) && !given) return Refuse();
-    read.value = value;
+    read.value = Owned(value);
   }
   Add(std::move(read));
 }
 
 void Recording::ReadItem(int slot, int64_t index, const Value& value, bool given) {
   if (!IsScalar(value) && !given) return Refuse();
-  Add({.kind = IterationMemo::Read::Kind::kItem, .slot = slot, .index = index, .value = value});
+  Add({.kind = IterationMemo::Read::Kind::kItem, .slot = slot, .index = index, .value = Owned(value)});
 }
 
 void Recording::ReadLoop(std::string_view attribute, const Value& value, bool given) {
   if (!IsScalar(value) && !given) return Refuse();
-  Add({.kind = IterationMemo::Read::Kind::kLoop, .attribute = attribute, .value = value});
+  Add({.kind = IterationMemo::Read::Kind::kLoop, .attribute = attribute, .value = Owned(value)});
 }
 
 // Through two names at once what is written by the one is read by the other.

@@ -29,6 +29,7 @@ struct IterationMemo {
       kAttribute,  // slot, a namespace, and attribute
       kItem,       // slot, a list, and index
       kLoop,       // attribute of the loop
+      kCount,      // slot, a list of as many items as the loop has
     };
     Kind kind;
     int slot = -1;
@@ -57,11 +58,13 @@ bool IsSame(const IterationMemo::Read& before, const Value& now);
 // Made while an iteration is run.
 class Recording {
  public:
-  // Scopes that are older than `born` are outside.
-  Recording(uint64_t born, const Object* loop) : born_(born), loop_(loop) {}
+  // Scopes that are older than `born` are outside. `from_end`: where the item stands, counted from the loop's end, is
+  // as much a part of it as what it says.
+  Recording(uint64_t born, const Object* loop, bool from_end) : born_(born), loop_(loop), from_end_(from_end) {}
 
   bool IsOutside(uint64_t scope_born) const { return scope_born < born_; }
   bool IsLoop(const Value& value) const { return value.is_object() && value.object().get() == loop_; }
+  bool from_end() const { return from_end_; }
   bool refused() const { return refused_; }
   void Refuse() { refused_ = true; }
 
@@ -69,6 +72,7 @@ class Recording {
   void ReadName(int slot, const Value& value, bool given);
   void ReadItem(int slot, int64_t index, const Value& value, bool given);
   void ReadLoop(std::string_view attribute, const Value& value, bool given);
+  void ReadCount(int slot) { Add({.kind = IterationMemo::Read::Kind::kCount, .slot = slot}); }
   void ReadAttribute(int slot, const Namespace* space, std::string_view attribute, const Value& value);
   void WriteAttribute(int slot, const Namespace* space, std::string_view attribute, const Value& value);
 
@@ -80,6 +84,7 @@ class Recording {
 
   const uint64_t born_;
   const Object* const loop_;
+  const bool from_end_;
   bool refused_ = false;
   std::vector<std::pair<int, const Namespace*>> spaces_;
   std::shared_ptr<IterationMemo> memo_ = std::make_shared<IterationMemo>();

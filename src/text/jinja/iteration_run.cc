@@ -5,19 +5,21 @@
 namespace ingot::text::jinja {
 namespace {
 
-// What an iteration's place in its loop decides, and the items before it.
-bool IsOfPlace(std::string_view loop_attribute) {
-  for (const std::string_view name : {"index", "index0", "first", "depth", "depth0", "previtem"}) {
-    if (loop_attribute == name) return true;
-  }
-  return false;
+// What an iteration's place in its loop decides, and the items before it; reversed, its place from the loop's end and
+// the items behind it.
+bool IsOfPlace(std::string_view loop_attribute, bool reversed) {
+  constexpr std::string_view kForward[] = {"index", "index0", "first", "depth", "depth0", "previtem"};
+  constexpr std::string_view kReversed[] = {"revindex", "revindex0", "last", "depth", "depth0", "nextitem"};
+  const auto& names = reversed ? kReversed : kForward;
+  return std::find(std::begin(names), std::end(names), loop_attribute) != std::end(names);
 }
 
 }  // namespace
 
 void RunComposer::Add(const IterationMemo& memo) {
-  const bool is_last = ++memo_->count == count_;
-  for (const IterationMemo::Read& read : memo.reads) Read(read, is_last);
+  ++memo_->count;
+  const bool at_border = memo_->count == (reversed_ ? 1 : count_);
+  for (const IterationMemo::Read& read : memo.reads) Read(read, at_border);
   for (const IterationMemo::Write& write : memo.writes) Write(write);
   for (const int slot : memo.namespaces) {
     auto& all = memo_->namespaces;
@@ -26,18 +28,18 @@ void RunComposer::Add(const IterationMemo& memo) {
   memo_->completed = memo_->completed || !memo.continued;
 }
 
-void RunComposer::Read(const IterationMemo::Read& read, bool is_last) {
+void RunComposer::Read(const IterationMemo::Read& read, bool at_border) {
   using Kind = IterationMemo::Read::Kind;
   if (read.kind == Kind::kAttribute && written_.contains({read.slot, read.attribute})) return;
   if (read.kind == Kind::kLoop) {
-    if (IsOfPlace(read.attribute)) return;
-    const bool next = read.attribute == "nextitem";
-    if (!next && read.attribute != "last") return Refuse();
-    if (!is_last) return;
-    if (next) {
-      memo_->next = read.value;
+    if (IsOfPlace(read.attribute, reversed_)) return;
+    const bool beside = read.attribute == (reversed_ ? "previtem" : "nextitem");
+    if (!beside && read.attribute != (reversed_ ? "first" : "last")) return Refuse();
+    if (!at_border) return;
+    if (beside) {
+      memo_->beside = read.value;
     } else {
-      memo_->ends = read.value.boolean();
+      memo_->borders = read.value.boolean();
     }
     return;
   }

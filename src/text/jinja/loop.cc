@@ -24,11 +24,12 @@ class LoopMethod final : public Object {
 
 }  // namespace
 
-LoopObject::LoopObject(std::vector<Value> items, Test test, Recurse recurse, int depth0)
-    : items_(std::move(items)), test_(std::move(test)), recurse_(std::move(recurse)), depth0_(depth0) {
-  for (const Value& item : items_) depth_ = std::max(depth_, Depth(item) + 1);
-  if (depth_ > kMaxDepth) FailLimit("loops over loops are nested too deep");
-}
+LoopObject::LoopObject(Value::SeqPtr items, Test test, Recurse recurse, int depth0)
+    : seq_(std::move(items)),
+      items_(&seq_->items),
+      test_(std::move(test)),
+      recurse_(std::move(recurse)),
+      depth0_(depth0) {}
 
 void LoopObject::Finish() {
   finished_ = true;
@@ -36,9 +37,9 @@ void LoopObject::Finish() {
 }
 
 std::optional<Value> LoopObject::Pull() const {
-  while (next_ < items_.size()) {
+  while (next_ < items_->size()) {
     ChargeSteps(1);
-    const Value& item = items_[next_++];
+    const Value& item = (*items_)[next_++];
     if (tested_ || !test_ || test_(item)) return item;
   }
   return std::nullopt;
@@ -57,7 +58,7 @@ bool LoopObject::Advance() {
   peeked_ = false;
   after_.reset();
   if (!item) return false;
-  if (index0_ >= 0) before_ = current_;
+  if (index0_ >= 0) before_ = std::move(current_);
   ++index0_;
   current_ = *std::move(item);
   return true;
@@ -65,22 +66,25 @@ bool LoopObject::Advance() {
 
 void LoopObject::Skip(size_t count) {
   ChargeSteps(count);
-  next_ = count;
-  index0_ = static_cast<int64_t>(count) - 1;
-  current_ = items_[count - 1];
-  if (count > 1) before_ = items_[count - 2];
+  next_ = passed() + count;
+  peeked_ = false;
+  after_.reset();
+  index0_ = static_cast<int64_t>(next_) - 1;
+  current_ = (*items_)[next_ - 1];
+  if (next_ > 1) before_ = (*items_)[next_ - 2];
 }
 
 int64_t LoopObject::Count() const {
   if (count_) return *count_;
   if (!test_) {
-    count_ = static_cast<int64_t>(items_.size());
+    count_ = static_cast<int64_t>(items_->size());
     return *count_;
   }
   std::vector<Value> rest;
   while (auto item = Pull()) rest.push_back(*std::move(item));
   count_ = index0_ + 1 + static_cast<int64_t>(rest.size()) + (peeked_ && after_ ? 1 : 0);
-  items_ = std::move(rest);
+  rest_ = std::move(rest);
+  items_ = &rest_;
   next_ = 0;
   tested_ = true;
   return *count_;

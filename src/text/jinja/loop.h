@@ -14,14 +14,16 @@ class LoopObject final : public Object, public std::enable_shared_from_this<Loop
  public:
   using Test = std::function<bool(const Value& item)>;
   using Recurse = std::function<Value(const Value& iterable, int depth0)>;
-  // Fails if the items are nested deeper than is allowed.
-  LoopObject(std::vector<Value> items, Test test, Recurse recurse, int depth0);
+  LoopObject(Value::SeqPtr items, Test test, Recurse recurse, int depth0);
 
   // Goes to the next item that passes the test; false at the end.
   bool Advance();
   const Value& current() const { return current_; }
-  const std::vector<Value>& items() const { return items_; }
-  // Stands at item `count` - 1, as if it had gone there. REQUIRES: no test, it was not advanced, and it has as many.
+  const std::vector<Value>& items() const { return *items_; }
+  // How many items it has gone to.
+  size_t passed() const { return static_cast<size_t>(index0_ + 1); }
+  // Goes to the item `count` behind the current one, as if it had gone over those between. REQUIRES: no test, count is
+  // not 0, and there are as many.
   void Skip(size_t count);
   // The loop is over; a template may still hold this object.
   void Finish();
@@ -31,7 +33,7 @@ class LoopObject final : public Object, public std::enable_shared_from_this<Loop
   std::optional<Value> Attribute(std::string_view name) const override;
   bool callable() const override { return true; }
   Value Call(Runtime& runtime, const Args& args) override;
-  int depth() const override { return depth_; }
+  int depth() const override { return seq_->depth; }
 
   Value Cycle(const Args& args) const;
   bool Changed(const Args& args);
@@ -42,14 +44,15 @@ class LoopObject final : public Object, public std::enable_shared_from_this<Loop
   std::optional<Value> Pull() const;
   int64_t Count() const;
 
-  mutable std::vector<Value> items_;
+  const Value::SeqPtr seq_;
+  mutable std::vector<Value> rest_;           // what of them passed the test, once all have been tested
+  mutable const std::vector<Value>* items_;  // of seq_, or rest_
   const Test test_;
   const Recurse recurse_;
   const int depth0_;
-  int depth_ = 1;
   bool finished_ = false;
   mutable size_t next_ = 0;
-  mutable bool tested_ = false;  // what is left of items_ passed the test already
+  mutable bool tested_ = false;  // items_ passed the test already
   mutable bool peeked_ = false;
   mutable std::optional<Value> after_;
   mutable std::optional<int64_t> count_;

@@ -138,6 +138,11 @@ bool Has(const std::array<std::string_view, kSize>& names, std::string_view name
 
 }  // namespace
 
+bool IsDictAttribute(std::string_view name) {
+  return (name.starts_with("__") && name.ends_with("__")) || Has(kDictMutators, name) ||
+         std::any_of(kDict.begin(), kDict.end(), [name](const Entry& entry) { return entry.name == name; });
+}
+
 std::optional<Value> BoundMethod(const Value& self, std::string_view name) {
   if (self.is_str()) {
     if (const StrMethod method = FindStrMethod(name)) {

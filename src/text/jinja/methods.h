@@ -9,6 +9,9 @@ using StrMethod = Value (*)(const StrPtr& self, const Args& args);
 // nullptr: str has none of that name. `format` is not among them: see BraceFormat.
 StrMethod FindStrMethod(std::string_view name);
 
+// Whether dicts have a method of that name, or an attribute that is not to be had.
+bool IsDictAttribute(std::string_view name);
+
 // str.isupper / str.islower.
 bool HasCase(std::string_view text, bool upper);
 

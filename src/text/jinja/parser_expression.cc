@@ -2,6 +2,7 @@
 #include <charconv>
 #include <cstdlib>
 
+#include "text/jinja/methods.h"
 #include "text/jinja/parser.h"
 
 namespace ingot::text::jinja {
@@ -287,6 +288,7 @@ ExprPtr ExpressionParser::Subscript(ExprPtr node) {
     if (name.kind == Token::Kind::kName) {
       node = Make(Expr::Kind::kAttribute, token.line, std::move(node));
       node->text = name.text;
+      node->may_be_key = !IsDictAttribute(name.text);
       return Sealed(std::move(node));
     }
     if (name.kind != Token::Kind::kInteger) Error("expected name or number");

@@ -64,6 +64,16 @@ void StrBuilder::Append(const Str& text, size_t begin, size_t end) {
   } else {
     chars_ += end - begin == text.bytes.size() ? text.chars : CountChars(text.view().substr(begin, end - begin));
   }
+  if (text.marks.empty()) return;
+  if (end - begin == text.bytes.size()) {  // only the first may join one that is there
+    const auto moved = [at](const Mark& mark) { return Mark{at + mark.begin, at + mark.end, mark.source}; };
+    AddMark(moved(text.marks.front()));
+    const size_t before = marks_.size();
+    marks_.resize(before + text.marks.size() - 1);
+    std::transform(text.marks.begin() + 1, text.marks.end(), marks_.begin() + static_cast<std::ptrdiff_t>(before),
+                   moved);
+    return;
+  }
   for (const Mark& mark : text.marks) {
     const size_t from = std::max(mark.begin, begin), to = std::min(mark.end, end);
     if (from < to) AddMark({at + from - begin, at + to - begin, mark.source});

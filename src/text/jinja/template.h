@@ -42,7 +42,7 @@ struct Limits {
 
 // A dict whose passes through `for` loops are reported: Rendered::passes.
 struct Tracked {
-  Value dict;
+  Value dict;  // may be borrowed: what is kept of it has a share in it
   // Where what the passes write is kept for other renderings of the same dict; null: nowhere. It outlives the
   // rendering.
   IterationCache* kept = nullptr;
@@ -68,7 +68,7 @@ struct RenderOptions {
 struct Rendered {
   std::string text;
   std::vector<Mark> marks;  // of `text`: what came from outside
-  // An iteration over tracked.items[index] in the template's main flow wrote text[begin, end).
+  // An iteration over tracked.items[index] in the template's main flow wrote text[begin, end), which is not empty.
   struct Pass {
     size_t index, begin, end;
   };

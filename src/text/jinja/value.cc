@@ -36,12 +36,19 @@ int Depth(const Value& value) {
 }
 
 Value MakeSeq(Seq::Kind kind, std::vector<Value> items) {
-  ChargeBytes(sizeof(Seq) + items.size() * sizeof(Value));
   int depth = 0;
   for (const Value& item : items) depth = std::max(depth, Depth(item));
+  return MakeSeq(kind, std::move(items), depth);
+}
+
+Value MakeSeq(Seq::Kind kind, std::vector<Value> items, int depth) {
+  ChargeBytes(sizeof(Seq) + items.size() * sizeof(Value));
   CheckDepth(depth + 1);
   return Value(std::make_shared<const Seq>(Seq{kind, std::move(items), depth + 1}));
 }
+
+Value Borrowed(const Value& dict) { return Value(Value::DictPtr(Value::DictPtr(), dict.dict().get())); }
+Value Owned(const Value& value) { return value.is_dict() ? Value(value.dict()->shared_from_this()) : value; }
 
 const Value* Dict::Find(std::string_view key) const {
   if (!by_text.empty()) {

@@ -105,7 +105,7 @@ struct Seq {
 };
 
 // Keys in order of insertion; keys are equal as in Python (1, 1.0 and True are one key).
-struct Dict {
+struct Dict : std::enable_shared_from_this<Dict> {
   std::vector<std::pair<Value, Value>> items;
   int depth = 1;
   std::unordered_map<std::string_view, size_t> by_text;  // of a large dict's string keys; views into items
@@ -160,11 +160,19 @@ class Object {
 
 // Fails if the items are nested deeper than is allowed.
 Value MakeSeq(Seq::Kind kind, std::vector<Value> items);
+// The same where it is known how deep the deepest item is: none of them is looked at.
+Value MakeSeq(Seq::Kind kind, std::vector<Value> items, int depth);
 inline Value MakeList(std::vector<Value> items) { return MakeSeq(Seq::Kind::kList, std::move(items)); }
 inline Value MakeTuple(std::vector<Value> items) { return MakeSeq(Seq::Kind::kTuple, std::move(items)); }
 inline Value MakeGenerator(std::vector<Value> items) { return MakeSeq(Seq::Kind::kGenerator, std::move(items)); }
 int Depth(const Value& value);
 inline constexpr int kMaxDepth = 250;
+
+// The same dict without a share in it, whose copies touch nothing but themselves. REQUIRES: a dict; its owner outlives
+// what is made of it.
+Value Borrowed(const Value& dict);
+// The same value with a share in it, if it is a dict, borrowed or not.
+Value Owned(const Value& value);
 
 // A JSON value; its texts, keys included, are marked with `source` (none if it is negative). A uint64 beyond int64
 // keeps its digits: it prints and is JSON as in Python, and nothing can be computed with it.
@@ -183,6 +191,8 @@ bool Contains(const Value& container, const Value& item);
 std::optional<size_t> Length(const Value& value);
 // The items of an iterable (a string's code points, a dict's keys); consumes a generator. Fails if it is none.
 std::vector<Value> Items(const Value& value);
+// The same as a list that is shared where there is one.
+Value::SeqPtr SharedItems(const Value& value);
 bool IsIterable(const Value& value);
 // obj[key], obj.name and obj[a:b:c], as the sandboxed environment looks them up; undefined if there is none.
 Value GetItem(const Value& object, const Value& key);

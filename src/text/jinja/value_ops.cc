@@ -92,6 +92,9 @@ Bounds SliceBounds(size_t size, const Value& begin, const Value& end, const Valu
 
 std::vector<size_t> SliceIndices(const Bounds& bounds) {
   std::vector<size_t> indices;
+  const int64_t span = bounds.stride < 0 ? bounds.first - bounds.last : bounds.last - bounds.first;
+  const uint64_t stride = bounds.stride < 0 ? -static_cast<uint64_t>(bounds.stride) : bounds.stride;
+  if (span > 0) indices.reserve((static_cast<uint64_t>(span) - 1) / stride + 1);
   for (int64_t i = bounds.first; bounds.stride < 0 ? i > bounds.last : i < bounds.last;) {
     ChargeBytes(sizeof(size_t));
     indices.push_back(static_cast<size_t>(i));
@@ -267,6 +270,12 @@ std::vector<Value> Items(const Value& value) {
   return items;
 }
 
+Value::SeqPtr SharedItems(const Value& value) {
+  if (!value.is_seq() || value.seq()->is_generator()) return MakeList(Items(value)).seq();
+  ChargeBytes(value.seq()->items.size() * sizeof(Value));
+  return value.seq();
+}
+
 Value UnsafeAttribute(const Value& object, std::string_view name) {
   return Value::UndefinedWith(
       absl::StrCat("access to attribute '", base::View(name), "' of '", TypeName(object), "' object is unsafe."));
@@ -308,8 +317,10 @@ Value Slice(const Value& object, const Value& begin, const Value& end, const Val
   if (!sliceable) Fail(absl::StrCat("TypeError: '", TypeName(object), "' object cannot be sliced"));
   const std::vector<Value>& all = object.seq()->items;
   const Bounds bounds = SliceBounds(all.size(), begin, end, step);
+  const std::vector<size_t> indices = SliceIndices(bounds);
   std::vector<Value> items;
-  for (const size_t i : SliceIndices(bounds)) items.push_back(all[i]);
+  items.reserve(indices.size());
+  for (const size_t i : indices) items.push_back(all[i]);
   if (object.seq()->kind == Seq::Kind::kRange) {
     const auto [from, to, by] = object.seq()->range;
     return Value(
@@ -319,7 +330,9 @@ Value Slice(const Value& object, const Value& begin, const Value& end, const Val
                                         false,
                                         {from + bounds.first * by, from + bounds.last * by, by * bounds.stride}}));
   }
-  return MakeSeq(object.seq()->is_tuple() ? Seq::Kind::kTuple : object.seq()->kind, std::move(items));
+  const Seq::Kind kind = object.seq()->is_tuple() ? Seq::Kind::kTuple : object.seq()->kind;
+  if (items.size() < all.size()) return MakeSeq(kind, std::move(items));
+  return MakeSeq(kind, std::move(items), object.seq()->depth - 1);  // all of them
 }
 
 }  // namespace ingot::text::jinja
