@@ -26,34 +26,60 @@ void PrintDouble(double number, std::string& out) {
   if (text.find_first_of(".e") == std::string_view::npos) out += ".0";
 }
 
-void Print(const json::value& value, bool sort_keys, std::string& out) {
-  if (value.is_object()) {
+std::string_view View(json::string_view text) { return {text.data(), text.size()}; }
+
+void Print(const json::value& value, bool sort_keys, std::string& out);
+
+void PrintField(const json::key_value_pair& field, bool sort_keys, std::string& out) {
+  if (out.back() != '{') out += ',';  // no value ends with a brace that opens
+  AppendJsonString(View(field.key()), out);
+  out += ':';
+  Print(field.value(), sort_keys, out);
+}
+
+void PrintObject(const json::object& object, bool sort_keys, std::string& out) {
+  out += '{';
+  if (sort_keys) {
     std::vector<const json::key_value_pair*> fields;
-    for (const auto& field : value.get_object()) fields.push_back(&field);
-    if (sort_keys) {
-      std::sort(fields.begin(), fields.end(), [](const auto* a, const auto* b) { return a->key() < b->key(); });
-    }
-    out += '{';
-    for (size_t i = 0; i < fields.size(); ++i) {
-      if (i > 0) out += ',';
-      out += json::serialize(json::string_view(fields[i]->key()));
-      out += ':';
-      Print(fields[i]->value(), sort_keys, out);
-    }
-    out += '}';
-  } else if (value.is_array()) {
-    out += '[';
-    bool first = true;
-    for (const json::value& item : value.get_array()) {
-      if (!first) out += ',';
-      first = false;
-      Print(item, sort_keys, out);
-    }
-    out += ']';
-  } else if (value.is_double()) {
-    PrintDouble(value.get_double(), out);
+    for (const auto& field : object) fields.push_back(&field);
+    std::sort(fields.begin(), fields.end(), [](const auto* a, const auto* b) { return a->key() < b->key(); });
+    for (const auto* field : fields) PrintField(*field, sort_keys, out);
   } else {
-    out += json::serialize(value);
+    for (const auto& field : object) PrintField(field, sort_keys, out);
+  }
+  out += '}';
+}
+
+void PrintArray(const json::array& array, bool sort_keys, std::string& out) {
+  out += '[';
+  bool first = true;
+  for (const json::value& item : array) {
+    if (!first) out += ',';
+    first = false;
+    Print(item, sort_keys, out);
+  }
+  out += ']';
+}
+
+void Print(const json::value& value, bool sort_keys, std::string& out) {
+  switch (value.kind()) {
+    case json::kind::object:
+      return PrintObject(value.get_object(), sort_keys, out);
+    case json::kind::array:
+      return PrintArray(value.get_array(), sort_keys, out);
+    case json::kind::string:
+      return AppendJsonString(View(value.get_string()), out);
+    case json::kind::int64:
+      return absl::StrAppend(&out, value.get_int64());
+    case json::kind::uint64:
+      return absl::StrAppend(&out, value.get_uint64());
+    case json::kind::double_:
+      return PrintDouble(value.get_double(), out);
+    case json::kind::bool_:
+      out += value.get_bool() ? "true" : "false";
+      return;
+    default:
+      out += "null";
   }
 }
 
@@ -184,6 +210,46 @@ absl::StatusOr<json::value> ParseJson(std::string_view text, json::storage_ptr s
   return absl::InvalidArgumentError(
       absl::StrCat("malformed JSON at line ", line, ", column ", column, ": ",
                    error == json::error::extra_data ? "there is more text behind the value" : error.message()));
+}
+
+void AppendJsonString(std::string_view text, std::string& out) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  out += '"';
+  size_t plain = 0;  // where what needs no escape begins
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto c = static_cast<unsigned char>(text[i]);
+    if (c >= 0x20 && c != '"' && c != '\\') continue;
+    out.append(text, plain, i - plain);
+    plain = i + 1;
+    out += '\\';
+    switch (c) {
+      case '"':
+      case '\\':
+        out += text[i];
+        break;
+      case '\b':
+        out += 'b';
+        break;
+      case '\f':
+        out += 'f';
+        break;
+      case '\n':
+        out += 'n';
+        break;
+      case '\r':
+        out += 'r';
+        break;
+      case '\t':
+        out += 't';
+        break;
+      default:
+        out += "u00";
+        out += kDigits[c >> 4];
+        out += kDigits[c & 15];
+    }
+  }
+  out.append(text, plain);
+  out += '"';
 }
 
 std::string PrintJson(const json::value& value) {

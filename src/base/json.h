@@ -30,6 +30,9 @@ std::optional<std::string> WithoutLoneSurrogates(std::string_view text);
 // "1.0", not Boost's "1E0").
 std::string PrintJson(const json::value& value);
 
+// A string as PrintJson prints it, quotes and all, behind what `out` holds.
+void AppendJsonString(std::string_view text, std::string& out);
+
 // PrintJson with object keys sorted: two equal values print equal, for comparing what a client echoes.
 std::string CanonicalJson(const json::value& value);
 

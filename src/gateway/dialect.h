@@ -27,6 +27,7 @@ struct WireEvent {
   std::string data;
   std::vector<Token> tokens;  // RawRequest::token_events: the ids it covers
 
+  void AppendSse(std::string& out) const;
   std::string Sse() const;
 };
 

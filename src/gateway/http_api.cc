@@ -77,7 +77,7 @@ class AnswerExchange final : public Exchange {
       }
       return progress;
     }
-    for (const WireEvent& event : out.events) progress.data += event.Sse();
+    for (const WireEvent& event : out.events) event.AppendSse(progress.data);
     progress.data += out.trailer;
     progress.stream_begins = !begun_ && !progress.data.empty();
     begun_ = begun_ || progress.stream_begins;

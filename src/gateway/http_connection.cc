@@ -2,20 +2,15 @@
 
 #include <sys/socket.h>
 
-#include <boost/asio/as_tuple.hpp>
-#include <boost/asio/bind_executor.hpp>
+#include <algorithm>
 #include <boost/asio/post.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
-#include <boost/beast/core/string.hpp>
-#include <boost/beast/http/error.hpp>
-#include <boost/beast/http/parser.hpp>
 #include <cerrno>
-#include <ctime>
 #include <utility>
 
 #include "base/log.h"
 #include "gateway/api_error.h"
+#include "gateway/http_text.h"
 
 namespace ingot::gateway {
 namespace {
@@ -25,70 +20,82 @@ namespace beast = boost::beast;
 namespace http = boost::beast::http;
 using boost::system::error_code;
 
-constexpr auto kUse = asio::as_tuple(asio::use_awaitable);
-constexpr size_t kReadBytes = 16 * 1024;
-constexpr size_t kBodyReadBytes = 256 * 1024;
-constexpr size_t kKeptBytes = 64 * 1024;  // of a connection's buffer, between requests
-constexpr auto kForever = asio::steady_timer::time_point::max();
+constexpr size_t kReadAheadBytes = 16 * 1024;
 constexpr char kKeepAlive[] = ": keep-alive\n\n";  // a comment: no client of SSE shows it to anyone
 constexpr char kProcessing[] = "HTTP/1.1 102 Processing\r\n\r\n";
-constexpr double kLingerSeconds = 2;  // for a client that is still sending what was refused
+constexpr double kLingerSeconds = 2;  // for a client that does not end its side of TLS
 
 std::string Text(beast::string_view view) { return {view.data(), view.size()}; }
 
-std::string Chunk(std::string_view data) {
-  return absl::StrCat(absl::Hex(data.size()), "\r\n", base::View(data), "\r\n");
-}
-
-// Now, as "Sun, 06 Nov 1994 08:49:37 GMT".
-std::string HttpDate() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  ::gmtime_r(&now, &parts);
-  char text[32];
-  return {text, std::strftime(text, sizeof(text), "%a, %d %b %Y %H:%M:%S GMT", &parts)};
-}
-
 }  // namespace
 
-// A body's share of the budget.
-struct HttpConnection::Charge {
-  explicit Charge(BodyBudget& of) : budget(of) {}
-  ~Charge() { budget.Give(taken); }
-  Charge(const Charge&) = delete;
-  Charge& operator=(const Charge&) = delete;
-  bool Cover(int64_t bytes) {
-    if (bytes <= taken) return true;
-    if (!budget.Take(bytes - taken)) return false;
-    taken = bytes;
-    return true;
+// Wakes a connection from any thread. Wakes that come before the connection has looked are one.
+struct HttpConnection::Waker : std::enable_shared_from_this<Waker> {
+  Waker(std::shared_ptr<HttpLoop> of, std::weak_ptr<HttpConnection> whom)
+      : loop(std::move(of)), connection(std::move(whom)) {}
+
+  void Wake() {
+    if (pending.exchange(true)) return;
+    asio::post(loop->get_executor(), [self = shared_from_this()] {
+      self->pending.exchange(false);  // before the connection looks
+      const auto woken = self->connection.lock();
+      if (woken == nullptr) return;
+      woken->woken_ = true;
+      woken->signal_.Wake();
+    });
   }
-  BodyBudget& budget;
-  int64_t taken = 0;
+
+  const std::shared_ptr<HttpLoop> loop;  // outlives the post; the connection need not
+  const std::weak_ptr<HttpConnection> connection;
+  std::atomic<bool> pending{false};
 };
 
-HttpConnection::HttpConnection(std::shared_ptr<asio::io_context> loop, Socket socket, const HttpShared& shared)
+HttpConnection::HttpConnection(std::shared_ptr<HttpLoop> loop, LoopSocket socket, const HttpShared& shared)
     : loop_(std::move(loop)),
       shared_(shared),
       options_(shared.options),
       socket_(std::move(socket)),
-      deadline_(socket_.get_executor()),
-      signal_(socket_.get_executor()) {
+      timer_(socket_.get_executor()) {
   if (shared_.tls != nullptr) tls_.emplace(socket_, *shared_.tls);
 }
 
+// ---- Time ---------------------------------------------------------------------------------------------------------
+
 void HttpConnection::Arm(double seconds) {
   timed_out_ = false;
-  deadline_.expires_after(base::FromSeconds(seconds));
-  deadline_.async_wait([weak = weak_from_this()](error_code error) {
+  deadline_ = Clock::now() + base::FromSeconds(seconds);
+  SetTimer();
+}
+
+void HttpConnection::SetTimer() {
+  const Clock::time_point next = std::min(deadline_, silence_);
+  if (next >= timer_at_) return;
+  timer_at_ = next;
+  timer_.expires_at(next);  // nobody waits for what it was set to before
+  timer_.async_wait([weak = weak_from_this()](error_code error) {
     const auto self = weak.lock();
-    if (error || self == nullptr || self->deadline_.expiry() > std::chrono::steady_clock::now()) return;
-    self->timed_out_ = true;
-    self->socket_.cancel(error);
+    if (!error && self != nullptr) self->OnTimer();
   });
 }
 
-void HttpConnection::Disarm() { deadline_.expires_at(kForever); }
+void HttpConnection::OnTimer() {
+  const Clock::time_point now = Clock::now();
+  timer_at_ = kForever;
+  if (deadline_ <= now) {
+    deadline_ = kForever;
+    timed_out_ = true;
+    error_code ignored;
+    socket_.cancel(ignored);
+  }
+  if (silence_ <= now) {
+    silence_ = kForever;
+    silent_ = true;
+  }
+  SetTimer();
+  if (silent_) signal_.Wake();
+}
+
+// ---- Other threads ------------------------------------------------------------------------------------------------
 
 void HttpConnection::Finish() {
   asio::post(socket_.get_executor(), [self = shared_from_this()] {
@@ -101,51 +108,55 @@ void HttpConnection::Finish() {
 void HttpConnection::Close() {
   asio::post(socket_.get_executor(), [self = shared_from_this()] {
     self->closing_ = true;
-    self->signal_.cancel();
     error_code ignored;
     self->socket_.close(ignored);
+    self->signal_.Wake();
   });
 }
 
-void HttpConnection::TurnAway(const absl::Status& why) {
-  const std::string body = ErrorJson(why);
-  request_id_ = NewRequestId();
-  const std::string bytes = absl::StrCat("HTTP/1.1 ", HttpStatusOf(why), " Refused\r\n", CommonHeaders(),
-                                         "Content-Type: application/json\r\nRetry-After: 1\r\nConnection: close\r\n",
-                                         "Content-Length: ", body.size(), "\r\n\r\n", body);
-  error_code ignored;
-  socket_.non_blocking(true, ignored);
-  if (!tls_.has_value()) socket_.write_some(asio::buffer(bytes), ignored);  // what speaks TLS is closed without a word
-  socket_.shutdown(Socket::shutdown_both, ignored);
-  socket_.close(ignored);
+std::function<void()> HttpConnection::MakeWake() {
+  if (waker_ == nullptr) waker_ = std::make_shared<Waker>(loop_, weak_from_this());
+  return [waker = waker_] { waker->Wake(); };
 }
+
+// ---- Watching -----------------------------------------------------------------------------------------------------
 
 // Notices that the client closed while nothing is read. Stops at the first byte of a further request.
 void HttpConnection::WatchForClose() {
   if (tls_.has_value()) return ReadAhead();
-  if (watching_ || gone_ || half_closed_) return;
+  if (!gone_ && !half_closed_ && !readable_) Watch();
+}
+
+// Notices that there is something to read: bytes, or the end of them.
+void HttpConnection::Watch() {
+  if (watching_) return;
   watching_ = true;
-  socket_.async_wait(Socket::wait_read, [self = shared_from_this()](error_code error) {
+  read_error_ = {};
+  socket_.async_wait(LoopSocket::wait_read, [self = shared_from_this()](error_code error) {
     self->watching_ = false;
-    if (error) return;  // closed or timed out: whoever did it knows
-    char byte = 0;
-    const ssize_t got = ::recv(self->socket_.native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-    if (got > 0) return;
-    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return self->WatchForClose();
-    (got == 0 ? self->half_closed_ : self->gone_) = true;
-    self->signal_.cancel();
+    self->read_error_ = error;  // it was closed, or timed out
+    if (!error && self->answering_) self->Peek();
+    if (!error && !self->answering_) self->readable_ = true;
+    self->signal_.Wake();
   });
+}
+
+void HttpConnection::Peek() {
+  char byte = 0;
+  const ssize_t got = ::recv(socket_.native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+  if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return Watch();
+  (got > 0 ? readable_ : got == 0 ? half_closed_ : gone_) = true;
 }
 
 // After a client closed its side: notices that it is gone altogether.
 void HttpConnection::WatchForReset() {
   if (watching_for_reset_) return;
   watching_for_reset_ = true;
-  socket_.async_wait(Socket::wait_error, [self = shared_from_this()](error_code error) {
+  socket_.async_wait(LoopSocket::wait_error, [self = shared_from_this()](error_code error) {
     self->watching_for_reset_ = false;
     if (error) return;
     self->gone_ = true;
-    self->signal_.cancel();
+    self->signal_.Wake();
   });
 }
 
@@ -153,30 +164,20 @@ void HttpConnection::WatchForReset() {
 void HttpConnection::ReadAhead() {
   if (reading_ || gone_ || buffer_.size() > 0) return;
   reading_ = true;
-  tls_->async_read_some(buffer_.prepare(kReadBytes), [self = shared_from_this()](error_code error, size_t bytes) {
+  tls_->async_read_some(buffer_.prepare(kReadAheadBytes), [self = shared_from_this()](error_code error, size_t bytes) {
     self->reading_ = false;
     self->buffer_.commit(bytes);
     self->read_error_ = error;
     if (error && error != asio::error::operation_aborted) self->gone_ = true;
-    self->signal_.cancel();
+    self->signal_.Wake();
   });
 }
 
-std::function<void()> HttpConnection::MakeWake() {
-  // The loop outlives the post; the connection need not.
-  return [loop = loop_, executor = socket_.get_executor(), weak = weak_from_this()] {
-    asio::post(executor, [weak] {
-      if (const auto self = weak.lock()) {
-        self->woken_ = true;
-        self->signal_.cancel();
-      }
-    });
-  };
-}
-
-asio::awaitable<HttpConnection::Waited> HttpConnection::WaitForProgress(double seconds) {
+LoopTask<HttpConnection::Waited> HttpConnection::WaitForProgress(double seconds) {
   WatchForClose();
-  const auto until = seconds > 0 ? std::chrono::steady_clock::now() + base::FromSeconds(seconds) : kForever;
+  silent_ = false;
+  silence_ = seconds > 0 ? Clock::now() + base::FromSeconds(seconds) : kForever;
+  SetTimer();
   while (!woken_ && !gone_ && !closing_) {
     if (half_closed_ && !probed_) {
       probed_ = true;
@@ -185,28 +186,42 @@ asio::awaitable<HttpConnection::Waited> HttpConnection::WaitForProgress(double s
       if (!sent) gone_ = true;
       continue;
     }
-    if (until != kForever && std::chrono::steady_clock::now() >= until) co_return Waited::kSilence;
-    signal_.expires_at(until);
-    co_await signal_.async_wait(kUse);
+    if (silent_) co_return Waited::kSilence;
+    co_await signal_.Wait();
   }
+  silence_ = kForever;
   woken_ = false;
   co_return gone_ || closing_ ? Waited::kGone : Waited::kProgress;
 }
 
-asio::awaitable<void> HttpConnection::Run() {
+// ---- Serving ------------------------------------------------------------------------------------------------------
+
+void HttpConnection::TurnAway(const absl::Status& why) {
+  const std::string body = ErrorJson(why);
+  const std::string bytes =
+      absl::StrCat("HTTP/1.1 ", HttpStatusOf(why), " Refused\r\n", CommonHeaders(NewRequestId()),
+                   "Content-Type: application/json\r\nRetry-After: 1\r\nConnection: close\r\n",
+                   "Content-Length: ", body.size(), "\r\n\r\n", body);
+  std::string_view unsent = bytes;
+  if (!tls_.has_value()) SendNow(unsent);  // what speaks TLS is closed without a word
+  error_code ignored;
+  socket_.shutdown(LoopSocket::shutdown_both, ignored);
+  socket_.close(ignored);
+}
+
+LoopTask<void> HttpConnection::Run() {
   try {
     co_await Serve();
   } catch (const std::exception& error) {
     INGOT_LOG(error, "a connection is closed: {}", error.what());
   }
   error_code ignored;
-  deadline_.cancel();
-  signal_.cancel();
-  socket_.shutdown(Socket::shutdown_both, ignored);
+  timer_.cancel();
+  socket_.shutdown(LoopSocket::shutdown_both, ignored);
   socket_.close(ignored);
 }
 
-asio::awaitable<void> HttpConnection::Serve() {
+LoopTask<void> HttpConnection::Serve() {
   error_code ignored;
   socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
   if (tls_.has_value()) {
@@ -218,150 +233,32 @@ asio::awaitable<void> HttpConnection::Serve() {
     Parsed request;
     const Next next = co_await ReadRequest(request, charge);
     if (next == Next::kClose) break;
+    answering_ = true;
     const bool again = co_await Answer(std::move(request));
+    answering_ = false;
     if (!again) break;
   }
   if (!tls_.has_value() || closing_ || gone_) co_return;
   Arm(kLingerSeconds);
   while (reading_) {
     socket_.cancel(ignored);
-    signal_.expires_at(kForever);
-    co_await signal_.async_wait(kUse);
+    co_await signal_.Wait();
   }
-  co_await tls_->async_shutdown(kUse);
+  co_await tls_->async_shutdown(kAwaitTuple);
   Disarm();
 }
 
-asio::awaitable<bool> HttpConnection::Handshake() {
+LoopTask<bool> HttpConnection::Handshake() {
   Arm(options_.request_timeout_s);
-  auto [error] = co_await tls_->async_handshake(asio::ssl::stream_base::server, kUse);
+  auto [error] = co_await tls_->async_handshake(asio::ssl::stream_base::server, kAwaitTuple);
   Disarm();
   if (error) INGOT_LOG(debug, "a TLS handshake failed: {}", error.message());
   co_return !error;
 }
 
-// The first byte of a request.
-asio::awaitable<error_code> HttpConnection::WaitForRequest() {
-  if (!reading_ && buffer_.capacity() > kKeptBytes) buffer_.shrink_to_fit();
-  Arm(options_.idle_timeout_s);
-  waiting_ = true;
-  error_code error;
-  if (!tls_.has_value()) {  // an idle connection needs no buffer
-    auto [wait_error] = co_await socket_.async_wait(Socket::wait_read, kUse);
-    error = wait_error;
-  }
-  if (!error) error = co_await ReadMore(kReadBytes);
-  waiting_ = false;
-  co_return error;
-}
+// ---- Answering ----------------------------------------------------------------------------------------------------
 
-asio::awaitable<error_code> HttpConnection::ReadMore(size_t most) {
-  if (reading_) {
-    while (reading_) {
-      signal_.expires_at(kForever);
-      co_await signal_.async_wait(kUse);
-    }
-    co_return buffer_.size() > 0 ? error_code() : read_error_;
-  }
-  if (tls_.has_value()) {
-    auto [error, bytes] = co_await tls_->async_read_some(buffer_.prepare(most), kUse);
-    buffer_.commit(bytes);
-    co_return error;
-  }
-  auto [error, bytes] = co_await socket_.async_read_some(buffer_.prepare(most), kUse);
-  buffer_.commit(bytes);
-  co_return error;
-}
-
-asio::awaitable<HttpConnection::Next> HttpConnection::ReadRequest(Parsed& request, Charge& charge) {
-  if (buffer_.size() == 0) {
-    const error_code error = co_await WaitForRequest();
-    if (error) co_return Next::kClose;
-  }
-  Arm(options_.request_timeout_s);
-  http::request_parser<http::string_body> parser;
-  parser.eager(true);
-  parser.header_limit(options_.max_header_bytes);
-  parser.body_limit(options_.max_body_bytes);
-  error_code error;
-  absl::Status refused;
-  bool header_seen = false;
-  while (true) {
-    if (buffer_.size() > 0) buffer_.consume(parser.put(buffer_.data(), error));
-    if (error == http::error::need_more) error = {};
-    if (error) break;
-    // As it comes, not as it is announced: announcing costs a client nothing.
-    if (!charge.Cover(static_cast<int64_t>(parser.get().body().size()))) {
-      refused = ApiError(503, "overloaded", "", "the bodies of the requests in flight fill max_buffered_bytes");
-      break;
-    }
-    if (parser.is_done()) break;
-    if (buffer_.size() > static_cast<size_t>(options_.max_header_bytes)) {  // of a chunk's header, which has no end
-      error = http::error::bad_chunk_extension;
-      break;
-    }
-    if (parser.is_header_done() && !header_seen) {
-      header_seen = true;
-      if (beast::iequals(parser.get()[http::field::expect], "100-continue")) {
-        const bool sent = co_await WriteBytes("HTTP/1.1 100 Continue\r\n\r\n");
-        if (!sent) co_return Next::kClose;
-        Arm(options_.request_timeout_s);
-      }
-    }
-    const uint64_t announced = parser.is_header_done() ? parser.content_length().value_or(0) : 0;
-    error = co_await ReadMore(announced > kReadBytes ? kBodyReadBytes : kReadBytes);
-    if (error) break;
-  }
-  Disarm();
-  if (refused.ok() && !error) {
-    request = parser.release();
-    co_return Next::kAnswer;
-  }
-  if (closing_) co_return Next::kClose;
-  if (refused.ok()) refused = WhyUnread(error, parser.got_some());
-  const std::string target = Text(parser.get().target());  // empty if that was not read
-  if (!refused.ok()) co_await Reject(target, std::move(refused));
-  co_return Next::kClose;
-}
-
-// OK: nobody is there to be told.
-absl::Status HttpConnection::WhyUnread(const error_code& error, bool begun) const {
-  if (timed_out_) {
-    return ApiError(408, "request_timeout", "",
-                    absl::StrCat("the request did not arrive within ", options_.request_timeout_s, " s"));
-  }
-  if (error == http::error::body_limit) {
-    return ApiError(413, "body_too_large", "",
-                    absl::StrCat("the request's body is over ", options_.max_body_bytes, " bytes"));
-  }
-  if (error == http::error::header_limit) {
-    return ApiError(431, "header_too_large", "",
-                    absl::StrCat("the request's header is over ", options_.max_header_bytes, " bytes"));
-  }
-  if (error == asio::error::eof && begun) {
-    return ApiError(400, "incomplete_request", "", "the connection's sending side was closed within the request");
-  }
-  if (error.category() == make_error_code(http::error::bad_method).category()) {
-    return ApiError(400, "malformed_http", "", "the request is not HTTP/1.1: " + error.message());
-  }
-  return absl::OkStatus();
-}
-
-// Answers what could not be read, and drops what still comes, so that the client reads the answer instead of a reset.
-asio::awaitable<void> HttpConnection::Reject(std::string target, absl::Status why) {
-  request_id_ = NewRequestId();
-  const bool sent = co_await WriteReply(ErrorReply(target, {}, why, 1), 11, false, false);
-  if (!sent) co_return;
-  error_code error;
-  if (!tls_.has_value()) socket_.shutdown(Socket::shutdown_send, error);
-  Arm(kLingerSeconds);
-  do {
-    buffer_.clear();
-    error = co_await ReadMore(kReadBytes);
-  } while (!error);
-}
-
-asio::awaitable<bool> HttpConnection::Answer(Parsed parsed) {
+LoopTask<bool> HttpConnection::Answer(Parsed parsed) {
   const unsigned version = parsed.version();
   const bool keep_alive = parsed.keep_alive() && !finishing_;
   const bool head = parsed.method() == http::verb::head;
@@ -402,21 +299,21 @@ asio::awaitable<bool> HttpConnection::Answer(Parsed parsed) {
 }
 
 // False if the client did not get all of it.
-asio::awaitable<bool> HttpConnection::AnswerStream(Exchange& exchange, Exchange::Progress progress, unsigned version,
-                                                   bool keep_alive) {
+LoopTask<bool> HttpConnection::AnswerStream(Exchange& exchange, Exchange::Progress progress, unsigned version,
+                                            bool keep_alive) {
   const bool chunked = version >= 11;
-  std::string bytes =
-      "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nCache-Control: no-cache\r\n";
-  bytes += CommonHeaders();
-  bytes += chunked ? "Transfer-Encoding: chunked\r\n" : "";
-  bytes += keep_alive && chunked ? "\r\n" : "Connection: close\r\n\r\n";
-  probe_ = chunked ? Chunk(kKeepAlive) : kKeepAlive;
+  std::string bytes = StreamHead(request_id_, chunked, keep_alive);
+  const auto add = [&](std::string_view data, std::string& to) {
+    chunked ? AppendChunk(data, to) : void(to += data);
+  };
+  add(kKeepAlive, probe_ = "");
   while (true) {
-    if (!progress.data.empty()) bytes += chunked ? Chunk(progress.data) : progress.data;
+    if (!progress.data.empty()) add(progress.data, bytes);
     if (progress.done && chunked) bytes += "0\r\n\r\n";
     if (!bytes.empty()) {
-      const bool sent = co_await WriteBytes(std::exchange(bytes, {}));
+      const bool sent = co_await WriteBytes(bytes);
       if (!sent) co_return false;
+      bytes.clear();
     }
     if (progress.done) co_return true;
     const Waited waited = co_await WaitForProgress(options_.keepalive_s);
@@ -425,38 +322,39 @@ asio::awaitable<bool> HttpConnection::AnswerStream(Exchange& exchange, Exchange:
   }
 }
 
-// With both names that vendors' clients know a request's id by.
-std::string HttpConnection::CommonHeaders() const {
-  return absl::StrCat("Server: ingot\r\nDate: ", HttpDate(), "\r\nx-request-id: req_", request_id_,
-                      "\r\nrequest-id: req_", request_id_, "\r\n");
+LoopTask<bool> HttpConnection::WriteReply(HttpReply reply, unsigned version, bool keep_alive, bool head) {
+  const std::string bytes = ReplyText(reply, request_id_, version, keep_alive, head);
+  const bool sent = co_await WriteBytes(bytes);
+  co_return sent&& keep_alive;
 }
 
-asio::awaitable<bool> HttpConnection::WriteBytes(std::string bytes) {
+// Nearly always the system takes all of it at once: then there is nothing to wait for, and no deadline to set.
+LoopTask<bool> HttpConnection::WriteBytes(std::string_view bytes) {
+  if (!tls_.has_value() && !SendNow(bytes)) co_return false;
+  if (bytes.empty()) co_return !closing_;
+  const auto rest = asio::buffer(bytes.data(), bytes.size());
   Arm(options_.write_timeout_s);
   error_code error;
   if (tls_.has_value()) {
-    auto [tls_error, written] = co_await asio::async_write(*tls_, asio::buffer(bytes), kUse);
+    auto [tls_error, written] = co_await asio::async_write(*tls_, rest, kAwaitTuple);
     error = tls_error;
   } else {
-    auto [plain_error, written] = co_await asio::async_write(socket_, asio::buffer(bytes), kUse);
+    auto [plain_error, written] = co_await asio::async_write(socket_, rest, kAwaitTuple);
     error = plain_error;
   }
   Disarm();
   co_return !error && !closing_;
 }
 
-asio::awaitable<bool> HttpConnection::WriteReply(HttpReply reply, unsigned version, bool keep_alive, bool head) {
-  const beast::string_view reason = http::obsolete_reason(http::int_to_status(static_cast<unsigned>(reply.status)));
-  std::string bytes =
-      absl::StrCat("HTTP/1.", version >= 11 ? 1 : 0, " ", reply.status, " ", Text(reason), "\r\n", CommonHeaders(),
-                   "Content-Type: ", reply.content_type, "\r\nContent-Length: ", reply.body.size(), "\r\n");
-  for (const auto& [name, text] : reply.headers) absl::StrAppend(&bytes, name, ": ", text, "\r\n");
-  if (!keep_alive && version >= 11) bytes += "Connection: close\r\n";
-  if (keep_alive && version < 11) bytes += "Connection: keep-alive\r\n";
-  bytes += "\r\n";
-  if (!head) bytes += reply.body;
-  const bool sent = co_await WriteBytes(std::move(bytes));
-  co_return sent&& keep_alive;
+// Sends what the system takes now, and leaves the rest in `bytes`. False: it can take no more, ever.
+bool HttpConnection::SendNow(std::string_view& bytes) {
+  while (!bytes.empty()) {
+    const ssize_t sent = ::send(socket_.native_handle(), bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent < 0) return errno == EAGAIN || errno == EWOULDBLOCK;
+    bytes.remove_prefix(static_cast<size_t>(sent));
+  }
+  return true;
 }
 
 }  // namespace ingot::gateway

@@ -1,5 +1,5 @@
 // One connection of the HTTP server. Internal to the folder. All but the constructor and the thread-safe calls runs on
-// the connection's strand.
+// the thread of the connection's loop.
 //
 // While an answer is being made it watches for the client to go. A client that has closed its side only may still read:
 // it is sent something that says nothing (a comment of a stream, or the interim response 102 before one), which one
@@ -8,22 +8,20 @@
 #pragma once
 
 #include <atomic>
-#include <boost/asio/awaitable.hpp>
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/ssl/context.hpp>
 #include <boost/asio/ssl/stream.hpp>
-#include <boost/asio/steady_timer.hpp>
-#include <boost/asio/strand.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http/message.hpp>
+#include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
 #include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "gateway/http_api.h"
+#include "gateway/http_loop.h"
 #include "gateway/options.h"
 
 namespace ingot::gateway {
@@ -56,14 +54,13 @@ struct HttpShared {
 
 class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
  public:
-  using Socket = boost::asio::ip::tcp::socket;
   using Parsed = boost::beast::http::request<boost::beast::http::string_body>;
 
-  // `loop` is kept alive as long as somebody may wake this connection.
-  HttpConnection(std::shared_ptr<boost::asio::io_context> loop, Socket socket, const HttpShared& shared);
+  // `loop` is the socket's. It is kept alive as long as somebody may wake this connection.
+  HttpConnection(std::shared_ptr<HttpLoop> loop, LoopSocket socket, const HttpShared& shared);
 
   // Serves requests until either side is done. Never throws.
-  boost::asio::awaitable<void> Run();
+  LoopTask<void> Run();
 
   // Instead of Run: says why and closes. Does not wait for the client.
   void TurnAway(const absl::Status& why);
@@ -74,57 +71,106 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void Close();
 
  private:
+  using Clock = std::chrono::steady_clock;
   using Error = boost::system::error_code;
+  using Parser = boost::beast::http::request_parser<boost::beast::http::string_body>;
   // What to do after waiting for a request.
   enum class Next { kAnswer, kClose };
   struct Charge;  // of a body
+  struct Waker;
 
-  boost::asio::awaitable<void> Serve();
-  boost::asio::awaitable<bool> Handshake();
-  boost::asio::awaitable<Next> ReadRequest(Parsed& request, Charge& charge);
-  boost::asio::awaitable<Error> WaitForRequest();
+  LoopTask<void> Serve();
+  LoopTask<bool> Handshake();
+
+  // ---- Reading (http_connection_read.cc) ----
+  LoopTask<Next> ReadRequest(Parsed& request, Charge& charge);
+  LoopTask<Error> WaitForRequest();
+  LoopTask<Error> ReadHeader(Parser& parser);
+  // The rest of a request behind its header, of which buffer_ may have some. `refused`: why not, if it is not an error.
+  LoopTask<Error> ReadBody(const Parser& parser, std::string& body, Charge& charge, absl::Status& refused);
+  LoopTask<Error> ReceiveBody(size_t length, std::string& body, Charge& charge, absl::Status& refused);  // without TLS
+  LoopTask<Error> ReadChunks(Parser& parser, Charge& charge, absl::Status& refused);
   // Puts bytes into buffer_, at most about `most`.
-  boost::asio::awaitable<Error> ReadMore(size_t most);
+  LoopTask<Error> ReadMore(size_t most);
+  LoopTask<Error> WaitReadable();  // without TLS
+  LoopTask<Error> Invite(const Parser& parser);
+  Error Receive(void* to, size_t most, size_t& got);
   absl::Status WhyUnread(const Error& error, bool begun) const;
-  boost::asio::awaitable<bool> Answer(Parsed request);  // true: the connection may be used again
-  boost::asio::awaitable<bool> AnswerStream(Exchange& exchange, Exchange::Progress progress, unsigned version,
-                                            bool keep_alive);
-  boost::asio::awaitable<bool> WriteReply(HttpReply reply, unsigned version, bool keep_alive, bool head);
-  boost::asio::awaitable<bool> WriteBytes(std::string bytes);
-  std::string CommonHeaders() const;  // of every answer
-  boost::asio::awaitable<void> Reject(std::string target, absl::Status why);
+  LoopTask<void> Reject(std::string target, absl::Status why);
+
+  // ---- Answering ----
+  LoopTask<bool> Answer(Parsed request);  // true: the connection may be used again
+  LoopTask<bool> AnswerStream(Exchange& exchange, Exchange::Progress progress, unsigned version, bool keep_alive);
+  LoopTask<bool> WriteReply(HttpReply reply, unsigned version, bool keep_alive, bool head);
+  // What it writes outlives it.
+  LoopTask<bool> WriteBytes(std::string_view bytes);
+  bool SendNow(std::string_view& bytes);
   // Also after `seconds` of nothing, if they are over 0: woken_ was not set then.
   enum class Waited { kProgress, kSilence, kGone };
-  boost::asio::awaitable<Waited> WaitForProgress(double seconds = 0);
+  LoopTask<Waited> WaitForProgress(double seconds = 0);
   std::function<void()> MakeWake();
+
+  // ---- Watching ----
   void WatchForClose();
+  void Watch();
+  void Peek();
   void WatchForReset();
   void ReadAhead();
-  void Arm(double seconds);  // cancels the socket's operations when it expires
-  void Disarm();
 
-  const std::shared_ptr<boost::asio::io_context> loop_;
+  // ---- Time ----
+  void Arm(double seconds);  // cancels the socket's operations when it expires
+  void Disarm() { deadline_ = kForever; }
+  void SetTimer();
+  void OnTimer();
+  static constexpr auto kForever = Clock::time_point::max();
+
+  const std::shared_ptr<HttpLoop> loop_;
   const HttpShared& shared_;
   const HttpServerOptions& options_;
-  Socket socket_;
-  std::optional<boost::asio::ssl::stream<Socket&>> tls_;
-  boost::asio::steady_timer deadline_;
-  boost::asio::steady_timer signal_;  // cancelled to wake Answer
+  LoopSocket socket_;
+  std::optional<boost::asio::ssl::stream<LoopSocket&>> tls_;
+  // One timer for all that has its time. Most of it is over long before: taking it back, or setting another, leaves the
+  // timer as it is unless that comes earlier, and when it expires it is set for what there is then.
+  LoopTimer timer_;
+  Clock::time_point timer_at_ = kForever;  // what it was set to
+  Clock::time_point deadline_ = kForever;  // of the socket's operations
+  Clock::time_point silence_ = kForever;   // the end of WaitForProgress
+  LoopSignal signal_;                      // of all that the coroutine waits for, but the socket's operations
+  std::shared_ptr<Waker> waker_;           // null: nobody was given one
   boost::beast::flat_buffer buffer_;
   std::string probe_;       // what to send a client that closed its side; empty: it is gone
   std::string request_id_;  // of the request that is being answered
-  Error read_error_;        // of ReadAhead
+  Error read_error_;        // of ReadAhead, or of Watch
   bool timed_out_ = false;
+  bool silent_ = false;     // silence_ is over
+  bool answering_ = false;  // from a request's last byte to its answer's
   bool woken_ = false;
   bool half_closed_ = false;  // the client closed its side
   bool probed_ = false;
-  bool gone_ = false;  // the client closed
-  bool watching_ = false;
+  bool gone_ = false;      // the client closed
+  bool watching_ = false;  // Watch is under way
+  bool readable_ = false;  // it saw something that was not read since
   bool watching_for_reset_ = false;
   bool reading_ = false;  // ReadAhead is under way
   bool waiting_ = false;  // for the first byte of a request
   bool finishing_ = false;
   bool closing_ = false;
+};
+
+// A body's share of the budget.
+struct HttpConnection::Charge {
+  explicit Charge(BodyBudget& of) : budget(of) {}
+  ~Charge() { budget.Give(taken); }
+  Charge(const Charge&) = delete;
+  Charge& operator=(const Charge&) = delete;
+  bool Cover(int64_t bytes) {
+    if (bytes <= taken) return true;
+    if (!budget.Take(bytes - taken)) return false;
+    taken = bytes;
+    return true;
+  }
+  BodyBudget& budget;
+  int64_t taken = 0;
 };
 
 }  // namespace ingot::gateway

@@ -1,16 +1,9 @@
 #include "gateway/http_server.h"
 
-#include <boost/asio/as_tuple.hpp>
-#include <boost/asio/awaitable.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/executor_work_guard.hpp>
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/asio/steady_timer.hpp>
-#include <boost/asio/strand.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <chrono>
 #include <set>
 #include <thread>
@@ -30,10 +23,15 @@ namespace asio = boost::asio;
 using asio::ip::tcp;
 using boost::system::error_code;
 
-constexpr auto kUse = asio::as_tuple(asio::use_awaitable);
 constexpr auto kTick = std::chrono::seconds(1);
 constexpr auto kAcceptPause = std::chrono::milliseconds(100);  // after an error such as too many open files
 constexpr auto kCloseWait = std::chrono::seconds(10);
+
+std::vector<std::shared_ptr<HttpLoop>> NewLoops(int count) {
+  std::vector<std::shared_ptr<HttpLoop>> loops;
+  for (int i = 0; i < count; ++i) loops.push_back(std::make_shared<HttpLoop>(1));  // run by one thread
+  return loops;
+}
 
 }  // namespace
 
@@ -44,12 +42,12 @@ class HttpServer::Impl : public std::enable_shared_from_this<Impl> {
         gateway_(gateway),
         api_(gateway, std::move(metrics)),
         bodies_(options.max_buffered_bytes),
-        loop_(std::make_shared<asio::io_context>(options.io_threads)),
-        work_(asio::make_work_guard(*loop_)),
-        strand_(asio::make_strand(*loop_)),
-        acceptor_(strand_),
-        pause_(strand_),
-        tick_(strand_) {}
+        loops_(NewLoops(options.io_threads)),
+        acceptor_(*loops_[0]),
+        pause_(*loops_[0]),
+        tick_(*loops_[0]) {
+    for (const auto& loop : loops_) work_.push_back(asio::make_work_guard(*loop));
+  }
 
   absl::Status Listen() {
     INGOT_RETURN_IF_ERROR(RaiseFileLimit(options_.max_connections));
@@ -84,11 +82,9 @@ class HttpServer::Impl : public std::enable_shared_from_this<Impl> {
   }
 
   void Run() {
-    asio::co_spawn(strand_, Accept(shared_from_this()), asio::detached);
-    asio::co_spawn(strand_, Tick(shared_from_this()), asio::detached);
-    for (int i = 0; i < options_.io_threads; ++i) {
-      threads_.emplace_back([loop = loop_] { loop->run(); });
-    }
+    asio::co_spawn(*loops_[0], Accept(shared_from_this()), asio::detached);
+    asio::co_spawn(*loops_[0], Tick(shared_from_this()), asio::detached);
+    for (const auto& loop : loops_) threads_.emplace_back([loop] { loop->run(); });
   }
 
   void Stop() {
@@ -97,7 +93,7 @@ class HttpServer::Impl : public std::enable_shared_from_this<Impl> {
       if (stopped_) return;
       stopped_ = true;  // nobody enters any more
     }
-    asio::post(strand_, [self = shared_from_this()] {
+    asio::post(*loops_[0], [self = shared_from_this()] {
       error_code ignored;
       self->acceptor_.close(ignored);
       self->pause_.cancel();
@@ -115,7 +111,7 @@ class HttpServer::Impl : public std::enable_shared_from_this<Impl> {
       }
       if (!WaitForConnections(kCloseWait)) INGOT_LOG(error, "connections do not close");
     }
-    work_.reset();
+    work_.clear();
     for (std::thread& thread : threads_) thread.join();
   }
 
@@ -155,27 +151,28 @@ class HttpServer::Impl : public std::enable_shared_from_this<Impl> {
     changed_.SignalAll();
   }
 
-  static asio::awaitable<void> Accept(std::shared_ptr<Impl> self) {
+  static LoopTask<void> Accept(std::shared_ptr<Impl> self) {
+    size_t next = 0;
     while (self->acceptor_.is_open()) {
-      auto [error, socket] = co_await self->acceptor_.async_accept(asio::make_strand(*self->loop_), kUse);
+      const std::shared_ptr<HttpLoop>& loop = self->loops_[next++ % self->loops_.size()];
+      auto [error, socket] = co_await self->acceptor_.async_accept(loop->get_executor(), kAwaitTuple);
       if (!self->acceptor_.is_open()) co_return;
       if (error) {
         INGOT_LOG(warn, "a connection could not be accepted: {}", error.message());
         self->pause_.expires_after(kAcceptPause);
-        co_await self->pause_.async_wait(kUse);
+        co_await self->pause_.async_wait(kAwaitTuple);
         continue;
       }
-      self->Serve(std::move(socket));
+      self->Serve(loop, std::move(socket));
     }
   }
 
-  void Serve(tcp::socket socket) {
-    const auto executor = socket.get_executor();
-    auto connection = std::make_shared<HttpConnection>(loop_, std::move(socket), *shared_);
-    asio::co_spawn(executor, Hold(shared_from_this(), connection), asio::detached);
+  void Serve(const std::shared_ptr<HttpLoop>& loop, LoopSocket socket) {
+    auto connection = std::make_shared<HttpConnection>(loop, std::move(socket), *shared_);
+    asio::co_spawn(*loop, Hold(shared_from_this(), connection), asio::detached);
   }
 
-  static asio::awaitable<void> Hold(std::shared_ptr<Impl> self, std::shared_ptr<HttpConnection> connection) {
+  static LoopTask<void> Hold(std::shared_ptr<Impl> self, std::shared_ptr<HttpConnection> connection) {
     if (self->Enter(connection)) {
       co_await connection->Run();
       self->Leave(connection);
@@ -184,11 +181,11 @@ class HttpServer::Impl : public std::enable_shared_from_this<Impl> {
     }
   }
 
-  static asio::awaitable<void> Tick(std::shared_ptr<Impl> self) {
+  static LoopTask<void> Tick(std::shared_ptr<Impl> self) {
     while (self->acceptor_.is_open()) {
       self->gateway_.RunOnWorker([&gateway = self->gateway_] { gateway.Tick(); });
       self->tick_.expires_after(kTick);
-      co_await self->tick_.async_wait(kUse);
+      co_await self->tick_.async_wait(kAwaitTuple);
     }
   }
 
@@ -198,11 +195,11 @@ class HttpServer::Impl : public std::enable_shared_from_this<Impl> {
   BodyBudget bodies_;
   std::unique_ptr<asio::ssl::context> tls_;  // null: plain text
   std::unique_ptr<const HttpShared> shared_;
-  const std::shared_ptr<asio::io_context> loop_;
-  asio::executor_work_guard<asio::io_context::executor_type> work_;
-  asio::strand<asio::io_context::executor_type> strand_;
-  tcp::acceptor acceptor_;
-  asio::steady_timer pause_, tick_;
+  // One for each thread, which share nothing. The first one's accepts for all of them in turn.
+  const std::vector<std::shared_ptr<HttpLoop>> loops_;
+  std::vector<asio::executor_work_guard<LoopExecutor>> work_;
+  LoopAcceptor acceptor_;
+  LoopTimer pause_, tick_;
   int port_ = 0;
   std::vector<std::thread> threads_;
 

@@ -37,7 +37,16 @@ std::vector<Token> Choice::Tokens() const {
   return tokens;
 }
 
-std::string WireEvent::Sse() const { return (name.empty() ? "" : "event: " + name + "\n") + "data: " + data + "\n\n"; }
+void WireEvent::AppendSse(std::string& out) const {
+  if (!name.empty()) absl::StrAppend(&out, "event: ", name, "\n");
+  absl::StrAppend(&out, "data: ", data, "\n\n");
+}
+
+std::string WireEvent::Sse() const {
+  std::string text;
+  AppendSse(text);
+  return text;
+}
 
 Renderer::Renderer(ReplyHead head, std::shared_ptr<const GatewayRequest> request)
     : head_(std::move(head)), request_(std::move(request)), choices_(request_->choices()) {

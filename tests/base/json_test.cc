@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <random>
 
 namespace ingot::base {
@@ -44,6 +45,26 @@ TEST(JsonTest, HalvesOfSurrogatePairsAreReplacedInTheirPlace) {
 
 TEST(JsonTest, DoublesPrintAsPeopleWriteThem) {
   EXPECT_EQ(PrintJson(*ParseJson("[1.0, 0.1, 1e5, 0.0001, 1e300, 3]")), "[1.0,0.1,100000.0,0.0001,1e+300,3]");
+}
+
+TEST(JsonTest, PrintsAllButDoublesAsBoostDoes) {
+  std::string bytes;
+  for (int c = 0; c < 256; ++c) bytes += static_cast<char>(c);
+  json::object object;
+  object[bytes] = bytes;
+  object[""] = json::array{json::array{}, json::object{}, json::object{{"a", json::object{}}, {"{", "{"}, {"b", 1}}};
+  object["numbers"] = json::array{0, -1, std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max(),
+                                  std::numeric_limits<uint64_t>::max()};
+  object["others"] = json::array{true, false, nullptr, "", "\"", "\\\\", "\x7f", "ü\n", "a\tb"};
+  EXPECT_EQ(PrintJson(object), json::serialize(object));
+  std::mt19937 random(7);
+  for (int round = 0; round < 200; ++round) {
+    std::string text(random() % 40, ' ');
+    for (char& c : text) c = random() % 2 == 0 ? static_cast<char>(random() % 256) : "\"\\\n a"[random() % 5];
+    std::string appended = "x";
+    AppendJsonString(text, appended);
+    EXPECT_EQ(appended, "x" + json::serialize(json::value(text)));
+  }
 }
 
 TEST(JsonTest, CanonicalFormSortsKeysAtEveryDepth) {

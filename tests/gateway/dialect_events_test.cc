@@ -1,6 +1,7 @@
 // What each dialect's stream consists of, event by event, and the one reply it equals.
 #include <gtest/gtest.h>
 
+#include <random>
 #include <regex>
 
 #include "gateway/dialects/dialects.h"
@@ -367,6 +368,95 @@ TEST(Chat, StreamsDeltas) {
 {} "tool_calls"
 )");
   EXPECT_EQ(outcome.trailer, "data: [DONE]\n\n");
+}
+
+// What chunks are, said as JSON.
+struct ChunksAsJson {
+  object Chunk(int choice, object delta, value finish, const std::vector<Token>* tokens) const {
+    object json{{"index", choice}, {"delta", std::move(delta)}, {"logprobs", nullptr}, {"finish_reason", finish}};
+    if (tokens != nullptr && request.logprobs) {
+      json["logprobs"] = object{{"content", LogprobsJson(*tokens)}, {"refusal", nullptr}};
+    }
+    if (tokens != nullptr && request.return_token_ids) json["token_ids"] = IdsJson(*tokens);
+    object chunk{{"id", "chatcmpl-" + head.id},
+                 {"object", "chat.completion.chunk"},
+                 {"created", head.created_unix_s},
+                 {"model", head.model},
+                 {"system_fingerprint", nullptr},
+                 {"choices", array{std::move(json)}}};
+    if (request.include_usage) chunk["usage"] = nullptr;
+    return chunk;
+  }
+  object Call(int index, const std::string& arguments) const {
+    if (old) return {{"function_call", object{{"arguments", arguments}}}};
+    return {{"tool_calls", array{object{{"index", index}, {"function", object{{"arguments", arguments}}}}}}};
+  }
+  object CallBegin(int index, const PartBegin& begin) const {
+    object function{{"name", begin.name}, {"arguments", ""}};
+    if (old) return {{"function_call", std::move(function)}};
+    object call{{"id", begin.id}, {"type", "function"}, {"function", std::move(function)}, {"index", index}};
+    return {{"tool_calls", array{std::move(call)}}};
+  }
+  const ReplyHead& head;
+  const GatewayRequest& request;
+  const bool old;
+};
+
+std::string AnyText(std::mt19937& random) {
+  constexpr const char* kPieces[] = {"a", "\"", "\\", "\n", "\r\t", "\x01", "\x7f", "ü", "\U0001F600", "{\"b\": [1]}", "</", " "};
+  std::string text;
+  for (size_t i = random() % 6; i > 0; --i) text += kPieces[random() % std::size(kPieces)];
+  return text;
+}
+
+// Chunks are written as text, byte for byte what printing them as JSON would give.
+TEST(Chat, ChunksAreThePrintedJson) {
+  std::mt19937 random(3);
+  for (int round = 0; round < 300; ++round) {
+    auto request = std::make_shared<GatewayRequest>();
+    request->stream = true;
+    request->n = 2;
+    request->logprobs = random() % 2 == 0;
+    request->return_token_ids = random() % 2 == 0;
+    request->include_usage = random() % 2 == 0;
+    const bool old = random() % 3 == 0;
+    request->tools.emplace_back().kind = old ? ToolKind::kOldFunction : ToolKind::kFunction;
+    const ReplyHead head{.id = "0a", .created_unix_s = 12, .model = AnyText(random)};
+    const ChunksAsJson as_json{head, *request, old};
+    const auto renderer = ChatDialect().NewRenderer(head, request);
+    const int choice = static_cast<int>(random() % 2);
+    const std::vector<Token> tokens = {{7, -0.5f, true, true, "ü\"", {{8, -1.5f, "\n"}}}, {9, 0, true, true, "x", {}}};
+    std::vector<object> expected;
+    const auto add = [&](Event event, object chunk) {
+      renderer->Add(choice, std::move(event));
+      expected.push_back(std::move(chunk));
+    };
+    object begun = as_json.Chunk(choice, {{"role", "assistant"}, {"content", ""}}, nullptr, nullptr);
+    if (request->return_token_ids) begun["prompt_token_ids"] = array{1, 2};
+    add(AnswerBegin{.prompt_tokens = 2, .prompt_ids = {1, 2}, .prompt_text = {}}, std::move(begun));
+    for (const PartKind kind : {PartKind::kReasoning, PartKind::kContent}) {
+      renderer->Add(choice, PartBegin{kind, "", ""});
+      const std::string text = AnyText(random);
+      const char* field = kind == PartKind::kReasoning ? "reasoning_content" : "content";
+      add(PartDelta{text, tokens}, as_json.Chunk(choice, {{field, text}}, nullptr, &tokens));
+      renderer->Add(choice, PartEnd{});
+    }
+    for (int call = 0; call < 2; ++call) {
+      const PartBegin begin{.kind = PartKind::kCall, .id = "call_" + AnyText(random), .name = "add" + AnyText(random)};
+      const std::string text = AnyText(random);
+      const bool dropped = old && call > 0;  // there is room for one
+      renderer->Add(choice, begin);
+      if (!dropped) expected.push_back(as_json.Chunk(choice, as_json.CallBegin(call, begin), nullptr, nullptr));
+      add(PartDelta{text, {}}, as_json.Chunk(choice, dropped ? object{} : as_json.Call(call, text), nullptr, nullptr));
+      renderer->Add(choice, PartEnd{});
+    }
+    const bool cut = random() % 2 == 0;
+    add(AnswerEnd{cut ? v1::FINISH_LENGTH : v1::FINISH_STOP, "", tokens, {}},
+        as_json.Chunk(choice, {}, cut ? "length" : old ? "function_call" : "tool_calls", &tokens));
+    const auto events = renderer->TakeEvents();
+    ASSERT_EQ(events.size(), expected.size());
+    for (size_t i = 0; i < events.size(); ++i) EXPECT_EQ(events[i].data, base::PrintJson(expected[i]));
+  }
 }
 
 // The older form of tools: one call, in a field of its own.

@@ -38,36 +38,39 @@ class ChatRenderer final : public Renderer {
   void OnBegin(const Choice& choice) override {
     object more;
     if (request().return_token_ids) more["prompt_token_ids"] = IdsJson(choice.begin.prompt_ids);
-    SendChunk(choice, {{"role", "assistant"}, {"content", ""}}, nullptr, nullptr, more);
+    SendChunk(choice, R"({"role":"assistant","content":""})", nullptr, nullptr, more);
   }
   void OnPartBegin(const Choice& choice) override {
     const Part& part = choice.parts.back();
     if (part.kind != PartKind::kCall || Dropped(choice)) return;
     object call = CallJson(part, "");
-    if (OldCalls()) return SendChunk(choice, {{"function_call", std::move(call)}}, nullptr, nullptr);
-    call["index"] = CallIndex(choice);
-    SendChunk(choice, {{"tool_calls", array{std::move(call)}}}, nullptr, nullptr);
+    if (!OldCalls()) call["index"] = CallIndex(choice);
+    const std::string json = base::PrintJson(call);
+    SendChunk(choice, OldCalls() ? absl::StrCat(R"({"function_call":)", json, "}") : CallsText(json), nullptr, nullptr);
   }
   void OnDelta(const Choice& choice, const PartDelta& delta) override {
     const Part& part = choice.parts.back();
     if (part.kind == PartKind::kCall && IsCustom(part)) return;  // its text is told once the arguments are whole
-    object json;
+    std::string text;
     if (part.kind == PartKind::kCall && OldCalls()) {
-      if (!Dropped(choice)) json["function_call"] = object{{"arguments", delta.text}};
+      text = Dropped(choice) ? "{}" : Around(R"({"function_call":{"arguments":)", delta.text, "}}");
     } else if (part.kind == PartKind::kCall) {
-      json["tool_calls"] = array{object{{"index", CallIndex(choice)}, {"function", object{{"arguments", delta.text}}}}};
+      const std::string index = absl::StrCat(R"({"index":)", CallIndex(choice), R"(,"function":{"arguments":)");
+      text = CallsText(Around(index, delta.text, "}}"));
+    } else if (part.kind == PartKind::kReasoning) {
+      text = Around(R"({"reasoning_content":)", delta.text, "}");
     } else {
-      json[part.kind == PartKind::kReasoning ? "reasoning_content" : "content"] = delta.text;
+      text = Around(R"({"content":)", delta.text, "}");
     }
-    SendChunk(choice, std::move(json), nullptr, delta.tokens.empty() ? nullptr : &delta.tokens);
+    SendChunk(choice, text, nullptr, delta.tokens.empty() ? nullptr : &delta.tokens);
   }
   void OnPartEnd(const Choice& choice) override {
     const Part& part = choice.parts.back();
     if (part.kind != PartKind::kCall || !IsCustom(part)) return;
-    object call{{"index", CallIndex(choice)}, {"custom", object{{"input", CustomInput(part.text)}}}};
-    SendChunk(choice, {{"tool_calls", array{std::move(call)}}}, nullptr, part.tokens.empty() ? nullptr : &part.tokens);
+    const object call{{"index", CallIndex(choice)}, {"custom", object{{"input", CustomInput(part.text)}}}};
+    SendChunk(choice, CallsText(base::PrintJson(call)), nullptr, part.tokens.empty() ? nullptr : &part.tokens);
   }
-  void OnEnd(const Choice& choice) override { SendChunk(choice, {}, FinishText(choice), &choice.end.tokens); }
+  void OnEnd(const Choice& choice) override { SendChunk(choice, "{}", FinishText(choice), &choice.end.tokens); }
   void OnClose() override {
     if (!request().include_usage) return;
     object json = Head("chat.completion.chunk");
@@ -106,31 +109,43 @@ class ChatRenderer final : public Renderer {
     json["system_fingerprint"] = nullptr;
     return json;
   }
-  // `tokens` null: the chunk says nothing about them. `more`: further fields, behind all others.
-  void SendChunk(const Choice& choice, object delta, const char* finish, const std::vector<Token>* tokens,
+  static std::string Around(std::string_view before, std::string_view string, std::string_view behind) {
+    std::string json(before);
+    base::AppendJsonString(string, json);
+    return json.append(behind);
+  }
+  static std::string CallsText(std::string_view call) {
+    return absl::StrCat(R"({"tool_calls":[)", base::View(call), "]}");
+  }
+  // Written as text: most of a stream is chunks that differ in one string. `tokens` null: the chunk says nothing about
+  // them. `more`: further fields, behind all others.
+  void SendChunk(const Choice& choice, std::string_view delta, const char* finish, const std::vector<Token>* tokens,
                  const object& more = {}) {
-    object json;
-    json["index"] = choice.index;
-    json["delta"] = std::move(delta);
-    json["logprobs"] = nullptr;
-    json["finish_reason"] = finish == nullptr ? value(nullptr) : value(finish);
-    if (tokens != nullptr) AddTokens(*tokens, json);
     // What all chunks begin with is printed once.
     if (chunk_head_.empty()) {
       chunk_head_ = base::PrintJson(Head("chat.completion.chunk"));
       chunk_head_.back() = ',';
+      chunk_head_ += R"("choices":[{"index":)";
     }
-    std::string text = absl::StrCat(chunk_head_, R"("choices":[)", base::PrintJson(json), "]");
-    if (request().include_usage) text += R"(,"usage":null)";
-    if (more.empty()) {
-      text += '}';
-    } else {
-      absl::StrAppend(&text, ",", base::PrintJson(more).substr(1));
+    std::string text;
+    text.reserve(chunk_head_.size() + delta.size() + 80);
+    absl::StrAppend(&text, chunk_head_, choice.index, R"(,"delta":)", base::View(delta), R"(,"logprobs":)");
+    text += tokens != nullptr && request().logprobs ? base::PrintJson(LogprobsOf(*tokens)) : "null";
+    if (finish == nullptr) text += R"(,"finish_reason":null)";
+    if (finish != nullptr) absl::StrAppend(&text, R"(,"finish_reason":")", finish, "\"");
+    if (tokens != nullptr && request().return_token_ids) {
+      absl::StrAppend(&text, R"(,"token_ids":)", base::PrintJson(IdsJson(*tokens)));
     }
+    text += request().include_usage ? R"(}],"usage":null)" : "}]";
+    if (more.empty()) text += '}';
+    if (!more.empty()) absl::StrAppend(&text, ",", base::PrintJson(more).substr(1));
     SendText("", std::move(text));
   }
+  static object LogprobsOf(const std::vector<Token>& tokens) {
+    return {{"content", LogprobsJson(tokens)}, {"refusal", nullptr}};
+  }
   void AddTokens(const std::vector<Token>& tokens, object& choice) const {
-    if (request().logprobs) choice["logprobs"] = object{{"content", LogprobsJson(tokens)}, {"refusal", nullptr}};
+    if (request().logprobs) choice["logprobs"] = LogprobsOf(tokens);
     if (request().return_token_ids) choice["token_ids"] = IdsJson(tokens);
   }
   object ChoiceJson(const Choice& choice) const {
