@@ -198,10 +198,9 @@ LoopTask<HttpConnection::Waited> HttpConnection::WaitForProgress(double seconds)
 
 void HttpConnection::TurnAway(const absl::Status& why) {
   const std::string body = ErrorJson(why);
-  const std::string bytes =
-      absl::StrCat("HTTP/1.1 ", HttpStatusOf(why), " Refused\r\n", CommonHeaders(NewRequestId()),
-                   "Content-Type: application/json\r\nRetry-After: 1\r\nConnection: close\r\n",
-                   "Content-Length: ", body.size(), "\r\n\r\n", body);
+  const std::string bytes = absl::StrCat("HTTP/1.1 ", HttpStatusOf(why), " Refused\r\n", CommonHeaders(NewRequestId()),
+                                         "Content-Type: application/json\r\nRetry-After: 1\r\nConnection: close\r\n",
+                                         "Content-Length: ", body.size(), "\r\n\r\n", body);
   std::string_view unsent = bytes;
   if (!tls_.has_value()) SendNow(unsent);  // what speaks TLS is closed without a word
   error_code ignored;
@@ -303,9 +302,7 @@ LoopTask<bool> HttpConnection::AnswerStream(Exchange& exchange, Exchange::Progre
                                             bool keep_alive) {
   const bool chunked = version >= 11;
   std::string bytes = StreamHead(request_id_, chunked, keep_alive);
-  const auto add = [&](std::string_view data, std::string& to) {
-    chunked ? AppendChunk(data, to) : void(to += data);
-  };
+  const auto add = [&](std::string_view data, std::string& to) { chunked ? AppendChunk(data, to) : void(to += data); };
   add(kKeepAlive, probe_ = "");
   while (true) {
     if (!progress.data.empty()) add(progress.data, bytes);

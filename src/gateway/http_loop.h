@@ -35,8 +35,8 @@ constexpr auto kAwaitTuple = boost::asio::as_tuple(kAwait);
 class LoopSignal {
  public:
   auto Wait() {
-    return boost::asio::async_initiate<const Token, void()>([this](Handler handler) { waiting_.emplace(std::move(handler)); },
-                                                            kAwait);
+    return boost::asio::async_initiate<const Token, void()>(
+        [this](Handler handler) { waiting_.emplace(std::move(handler)); }, kAwait);
   }
   // Runs the coroutine until it waits again, or to its end: to be called last.
   void Wake() {

@@ -32,10 +32,10 @@ std::string CommonHeaders(std::string_view request_id) {
 std::string ReplyText(const HttpReply& reply, std::string_view request_id, unsigned version, bool keep_alive,
                       bool head) {
   const auto reason = http::obsolete_reason(http::int_to_status(static_cast<unsigned>(reply.status)));
-  std::string bytes = absl::StrCat("HTTP/1.", version >= 11 ? 1 : 0, " ", reply.status, " ",
-                                   base::View({reason.data(), reason.size()}), "\r\n", CommonHeaders(request_id),
-                                   "Content-Type: ", reply.content_type, "\r\nContent-Length: ", reply.body.size(),
-                                   "\r\n");
+  std::string bytes =
+      absl::StrCat("HTTP/1.", version >= 11 ? 1 : 0, " ", reply.status, " ", base::View({reason.data(), reason.size()}),
+                   "\r\n", CommonHeaders(request_id), "Content-Type: ", reply.content_type,
+                   "\r\nContent-Length: ", reply.body.size(), "\r\n");
   for (const auto& [name, text] : reply.headers) absl::StrAppend(&bytes, name, ": ", text, "\r\n");
   if (!keep_alive && version >= 11) bytes += "Connection: close\r\n";
   if (keep_alive && version < 11) bytes += "Connection: keep-alive\r\n";

@@ -378,12 +378,9 @@ struct ChunksAsJson {
       json["logprobs"] = object{{"content", LogprobsJson(*tokens)}, {"refusal", nullptr}};
     }
     if (tokens != nullptr && request.return_token_ids) json["token_ids"] = IdsJson(*tokens);
-    object chunk{{"id", "chatcmpl-" + head.id},
-                 {"object", "chat.completion.chunk"},
-                 {"created", head.created_unix_s},
-                 {"model", head.model},
-                 {"system_fingerprint", nullptr},
-                 {"choices", array{std::move(json)}}};
+    object chunk{{"id", "chatcmpl-" + head.id},    {"object", "chat.completion.chunk"},
+                 {"created", head.created_unix_s}, {"model", head.model},
+                 {"system_fingerprint", nullptr},  {"choices", array{std::move(json)}}};
     if (request.include_usage) chunk["usage"] = nullptr;
     return chunk;
   }
@@ -403,7 +400,8 @@ struct ChunksAsJson {
 };
 
 std::string AnyText(std::mt19937& random) {
-  constexpr const char* kPieces[] = {"a", "\"", "\\", "\n", "\r\t", "\x01", "\x7f", "ü", "\U0001F600", "{\"b\": [1]}", "</", " "};
+  constexpr const char* kPieces[] = {"a",    "\"", "\\",         "\n",           "\r\t", "\x01",
+                                     "\x7f", "ü",  "\U0001F600", "{\"b\": [1]}", "</",   " "};
   std::string text;
   for (size_t i = random() % 6; i > 0; --i) text += kPieces[random() % std::size(kPieces)];
   return text;
@@ -451,8 +449,11 @@ TEST(Chat, ChunksAreThePrintedJson) {
       renderer->Add(choice, PartEnd{});
     }
     const bool cut = random() % 2 == 0;
-    add(AnswerEnd{cut ? v1::FINISH_LENGTH : v1::FINISH_STOP, "", tokens, {}},
-        as_json.Chunk(choice, {}, cut ? "length" : old ? "function_call" : "tool_calls", &tokens));
+    add(AnswerEnd{cut ? v1::FINISH_LENGTH : v1::FINISH_STOP, "", tokens, {}}, as_json.Chunk(choice, {},
+                                                                                            cut   ? "length"
+                                                                                            : old ? "function_call"
+                                                                                                  : "tool_calls",
+                                                                                            &tokens));
     const auto events = renderer->TakeEvents();
     ASSERT_EQ(events.size(), expected.size());
     for (size_t i = 0; i < events.size(); ++i) EXPECT_EQ(events[i].data, base::PrintJson(expected[i]));

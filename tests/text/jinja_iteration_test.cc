@@ -200,9 +200,10 @@ TEST(JinjaIterationTest, LoopsThatLookBackwardsAreTakenOverFromTheSettledOn) {
          }) {
       EXPECT_FALSE(GrowSettled(Looking(body), settled)) << body;
     }
-    EXPECT_TRUE(GrowSettled("{% set ns = namespace(n=0) %}{% for m in messages %}{% if m.role == 'user' %}"
-                            "{% set ns.n = loop.index0 %}{% endif %}{% endfor %}{{ ns.n }}",
-                            settled));
+    EXPECT_TRUE(
+        GrowSettled("{% set ns = namespace(n=0) %}{% for m in messages %}{% if m.role == 'user' %}"
+                    "{% set ns.n = loop.index0 %}{% endif %}{% endfor %}{{ ns.n }}",
+                    settled));
   }
 }
 

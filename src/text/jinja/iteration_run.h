@@ -1,5 +1,6 @@
-// What a loop's iterations over the beginning of a conversation wrote and assigned together. They are as many as its messages, and
-// the same in each rendering of it; kept as one, they are taken over with one look at what they read from outside.
+// What a loop's iterations over the beginning of a conversation wrote and assigned together. They are as many as its
+// messages, and the same in each rendering of it; kept as one, they are taken over with one look at what they read from
+// outside.
 //
 //   {% for message in messages %} ... {% endfor %}           messages [0, 70) as one text, then one by one
 //   {% for message in messages[::-1] %} ... {% endfor %}     writes nothing: one by one, then messages [0, 70) as one

@@ -45,7 +45,7 @@ class LoopObject final : public Object, public std::enable_shared_from_this<Loop
   int64_t Count() const;
 
   const Value::SeqPtr seq_;
-  mutable std::vector<Value> rest_;           // what of them passed the test, once all have been tested
+  mutable std::vector<Value> rest_;          // what of them passed the test, once all have been tested
   mutable const std::vector<Value>* items_;  // of seq_, or rest_
   const Test test_;
   const Recurse recurse_;
