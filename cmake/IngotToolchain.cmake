@@ -59,6 +59,18 @@ pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8>=10.40)  # Unicode 1
 pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
 pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd)
 find_package(RocksDB REQUIRED)
+
+# The allocator of programs (libraries and tests have none of their own; sanitizers bring theirs). A call of the gateway
+# is allocated by some threads and freed by others, in blocks of all sizes: with jemalloc that takes a sixth less of its
+# time than with glibc's, and a server's memory stays where it is.
+option(INGOT_JEMALLOC "Link the programs with jemalloc" ON)
+add_library(ingot_allocator INTERFACE)
+if(INGOT_JEMALLOC AND NOT INGOT_SANITIZE)
+  find_library(INGOT_JEMALLOC_LIBRARY jemalloc REQUIRED)
+  # Nothing needs a symbol of it by name, and a linker would leave it out.
+  target_link_libraries(ingot_allocator INTERFACE
+    "-Wl,--push-state,--no-as-needed,${INGOT_JEMALLOC_LIBRARY},--pop-state")
+endif()
 if(INGOT_WITH_GRPC)
   find_package(gRPC REQUIRED)
 endif()

@@ -9,8 +9,17 @@
 #include <limits>
 #include <string>
 
+// jemalloc's control function (jemalloc(3)) in a program that is linked with it; otherwise null.
+extern "C" int mallctl(const char* name, void* old_value, size_t* old_size, void* new_value, size_t new_size)
+    __attribute__((weak));
+
 namespace ingot::base {
 namespace {
+
+void GiveBackAll() {
+  mallctl("thread.tcache.flush", nullptr, nullptr, nullptr, 0);
+  mallctl("arena.4096.purge", nullptr, nullptr, nullptr, 0);  // MALLCTL_ARENAS_ALL
+}
 
 constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
 
@@ -98,12 +107,17 @@ int64_t ResidentMemory() { return std::max<int64_t>(0, KilobytesOf("/proc/self/s
 int64_t PeakMemory() { return std::max<int64_t>(0, KilobytesOf("/proc/self/status", "VmHWM:")); }
 
 bool ResetPeakMemory() {
-  malloc_trim(0);
+  if (mallctl != nullptr) {
+    GiveBackAll();
+  } else {
+    malloc_trim(0);
+  }
   std::ofstream file("/proc/self/clear_refs");
   return static_cast<bool>(file << "5" << std::flush);
 }
 
 void ReturnFreedMemory() {
+  if (mallctl != nullptr) return;  // it does by itself
   constexpr int kLeast = 1 << 20;
   mallopt(M_MMAP_THRESHOLD, kLeast);
   mallopt(M_TRIM_THRESHOLD, 4 * kLeast);

@@ -23,8 +23,9 @@ int64_t PeakMemory();
 bool ResetPeakMemory();
 
 // From now on, and for the whole process, blocks of 1 MB and more are the system's own and go back to it when they are
-// freed. Left to itself the allocator comes to put blocks of up to 32 MB on its heap, where what a training step keeps
-// stands between what it freed: the process then holds far more than is in use.
+// freed. Left to itself glibc's allocator comes to put blocks of up to 32 MB on its heap, where what a training step
+// keeps stands between what it freed: the process then holds far more than is in use. Does nothing in a program that is
+// linked with jemalloc, which gives free pages back by itself, the last of them after ten seconds.
 void ReturnFreedMemory();
 
 }  // namespace ingot::base
