@@ -93,43 +93,46 @@ struct NamedSegments {
   std::vector<std::string> missing;
 };
 
+// Of a segment that is stored: counts the use, if the episode had none of it yet.
+absl::StatusOr<SegmentInfo> UseStored(Database::Batch& batch, const PreparedCall& prepared, const std::string& key,
+                                      const std::string& use_key, std::string_view refs) {
+  const absl::StatusOr<std::string> use = batch.Get(kUses, use_key);
+  if (use.ok()) return SegmentInfo::Decode(*use);
+  if (!absl::IsNotFound(use.status())) return use.status();
+  if (const auto sent = prepared.segments.find(key); sent != prepared.segments.end()) {
+    // Content keys are not cryptographic, and part of what they are over comes from outside.
+    INGOT_ASSIGN_OR_RETURN(const std::string stored, batch.Get(kSegments, key));
+    if (stored != sent->second.bytes) {
+      return absl::AlreadyExistsError("segment " + base::Hex(key) + " is stored with other content");
+    }
+  }
+  const SegmentInfo info = SegmentInfo::Decode(refs.substr(8));
+  batch.Put(kRefs, key, BigEndian(FromBigEndian(refs.substr(0, 8)) + 1, 8) + info.Encode());
+  batch.Put(kUses, use_key, info.Encode());
+  return info;
+}
+
 // Looks at one named key; the first time that this episode uses it, counts the use and stores the segment if it is new.
+// Most are new: what no episode uses, which one lookup tells, this one does not use either.
 absl::Status UseSegment(Database::Batch& batch, v1::PoolStatusResponse& counters, const PreparedCall& prepared,
                         const std::string& key, bool must_be_sampled, NamedSegments& named) {
   const std::string use_key = EpisodePrefix(prepared.call->episode_id()) + key;
   SegmentInfo info;
-  const auto sent = prepared.segments.find(key);
-  const absl::StatusOr<std::string> use = batch.Get(kUses, use_key);
-  if (use.ok()) {
-    info = SegmentInfo::Decode(*use);
-  } else if (!absl::IsNotFound(use.status())) {
-    return use.status();
-  } else {
-    int64_t episodes = 0;
-    const absl::StatusOr<std::string> refs = batch.Get(kRefs, key);
-    if (refs.ok()) {
-      episodes = static_cast<int64_t>(FromBigEndian(std::string_view(*refs).substr(0, 8)));
-      info = SegmentInfo::Decode(std::string_view(*refs).substr(8));
-      if (sent != prepared.segments.end()) {
-        // Content keys are not cryptographic, and part of what they are over comes from outside.
-        INGOT_ASSIGN_OR_RETURN(const std::string stored, batch.Get(kSegments, key));
-        if (stored != sent->second.bytes) {
-          return absl::AlreadyExistsError("segment " + base::Hex(key) + " is stored with other content");
-        }
-      }
-    } else if (!absl::IsNotFound(refs.status())) {
-      return refs.status();
-    } else if (sent != prepared.segments.end()) {
-      info = sent->second.info;
-      batch.Put(kSegments, key, sent->second.bytes);
-      counters.set_segments(counters.segments() + 1);
-      counters.set_segment_tokens(counters.segment_tokens() + info.tokens);
-    } else {
-      named.missing.push_back(base::Hex(key));
-      return absl::OkStatus();
-    }
-    batch.Put(kRefs, key, BigEndian(episodes + 1, 8) + info.Encode());
+  const absl::StatusOr<std::string> refs = batch.Get(kRefs, key);
+  if (refs.ok()) {
+    INGOT_ASSIGN_OR_RETURN(info, UseStored(batch, prepared, key, use_key, *refs));
+  } else if (!absl::IsNotFound(refs.status())) {
+    return refs.status();
+  } else if (const auto sent = prepared.segments.find(key); sent != prepared.segments.end()) {
+    info = sent->second.info;
+    batch.Put(kSegments, key, sent->second.bytes);
+    batch.Put(kRefs, key, BigEndian(1, 8) + info.Encode());
     batch.Put(kUses, use_key, info.Encode());
+    counters.set_segments(counters.segments() + 1);
+    counters.set_segment_tokens(counters.segment_tokens() + info.tokens);
+  } else {
+    named.missing.push_back(base::Hex(key));
+    return absl::OkStatus();
   }
   if (must_be_sampled && !info.sampled) {
     return absl::InvalidArgumentError("sampled_keys names " + base::Hex(key) + ", which is a prompt segment");
