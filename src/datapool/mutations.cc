@@ -4,6 +4,7 @@
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 #include <utility>
 
@@ -89,7 +90,7 @@ absl::Status FenceOlderAttempts(Database::Batch& batch, const v1::Episode& episo
 // What a call's record comes to.
 struct NamedSegments {
   int64_t context_tokens = 0;
-  int64_t sampled_tokens = 0;
+  std::vector<int64_t> sampled_tokens;  // of each segment
   std::vector<std::string> missing;
 };
 
@@ -137,43 +138,62 @@ absl::Status UseSegment(Database::Batch& batch, v1::PoolStatusResponse& counters
   if (must_be_sampled && !info.sampled) {
     return absl::InvalidArgumentError("sampled_keys names " + base::Hex(key) + ", which is a prompt segment");
   }
-  (must_be_sampled ? named.sampled_tokens : named.context_tokens) += info.tokens;
+  if (must_be_sampled) {
+    named.sampled_tokens.push_back(info.tokens);
+  } else {
+    named.context_tokens += info.tokens;
+  }
   return absl::OkStatus();
 }
 
-// How many ids the segments have, which the episode has used before.
-template <typename Keys>
-absl::StatusOr<int64_t> TokensOf(Database::Batch& batch, const std::string& episode_id, const Keys& keys, int count) {
-  int64_t tokens = 0;
-  for (int i = 0; i < count; ++i) {
-    INGOT_ASSIGN_OR_RETURN(const std::string use, batch.Get(kUses, EpisodePrefix(episode_id) + keys[i]));
-    tokens += SegmentInfo::Decode(use).tokens;
+// A stored call of that episode.
+absl::StatusOr<CallTail> LoadTail(Database::Batch& batch, const std::string& episode_id, const std::string& call_id) {
+  CallTail tail;
+  tail.episode_id = episode_id;
+  const absl::StatusOr<std::string> key = batch.Get(kCallIds, call_id);
+  if (!key.ok() && !absl::IsNotFound(key.status())) return key.status();
+  if (!key.ok() || !std::string_view(*key).starts_with(EpisodePrefix(episode_id))) return absl::NotFoundError("");
+  INGOT_ASSIGN_OR_RETURN(const std::string stored, batch.Get(kCalls, *key));
+  INGOT_ASSIGN_OR_RETURN(const v1::Call call, ParseRecord<v1::Call>(stored, "call '" + call_id + "'"));
+  const auto tokens_of = [&](const std::string& named) -> absl::StatusOr<int64_t> {
+    INGOT_ASSIGN_OR_RETURN(const std::string use, batch.Get(kUses, EpisodePrefix(episode_id) + named));
+    return SegmentInfo::Decode(use).tokens;
+  };
+  tail.context_tokens = call.context_tokens();
+  if (tail.context_tokens == 0) {  // an older record: it names all of its prompt
+    for (const std::string& named : call.context_keys()) {
+      INGOT_ASSIGN_OR_RETURN(const int64_t tokens, tokens_of(named));
+      tail.context_tokens += tokens;
+    }
   }
-  return tokens;
+  for (const std::string& named : call.sampled_keys()) {
+    INGOT_ASSIGN_OR_RETURN(const int64_t tokens, tokens_of(named));
+    tail.sampled_tokens.push_back(tokens);
+  }
+  return tail;
 }
 
 // Looks at the call that `call` continues, and counts what it takes over from there.
-absl::Status ContinueCall(Database::Batch& batch, const v1::Call& call, NamedSegments& named) {
-  const absl::StatusOr<std::string> key = batch.Get(kCallIds, call.parent_call_id());
-  if (!key.ok() && !absl::IsNotFound(key.status())) return key.status();
-  if (!key.ok() || !std::string_view(*key).starts_with(EpisodePrefix(call.episode_id()))) {
-    return absl::FailedPreconditionError(absl::StrCat("call '", call.call_id(), "' continues call '",
-                                                      call.parent_call_id(), "', which its episode does not hold"));
+absl::Status ContinueCall(Database::Batch& batch, const v1::Call& call, const RecentCalls& recent,
+                          NamedSegments& named) {
+  const std::string& parent = call.parent_call_id();
+  absl::StatusOr<CallTail> tail = absl::NotFoundError("");
+  if (auto known = recent.Find(parent)) {
+    if (known->episode_id == call.episode_id()) tail = *std::move(known);
+  } else {
+    tail = LoadTail(batch, call.episode_id(), parent);
   }
-  INGOT_ASSIGN_OR_RETURN(const std::string stored, batch.Get(kCalls, *key));
-  INGOT_ASSIGN_OR_RETURN(const v1::Call parent, ParseRecord<v1::Call>(stored, "call '" + call.parent_call_id() + "'"));
-  if (call.continued_segments() > parent.sampled_keys_size()) {
+  if (absl::IsNotFound(tail.status())) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("call '", call.call_id(), "' continues call '", parent, "', which its episode does not hold"));
+  }
+  INGOT_RETURN_IF_ERROR(tail.status());
+  if (call.continued_segments() > static_cast<int64_t>(tail->sampled_tokens.size())) {
     return absl::InvalidArgumentError(absl::StrCat("continued_segments is ", call.continued_segments(), ": call '",
-                                                   parent.call_id(), "' sampled ", parent.sampled_keys_size()));
+                                                   parent, "' sampled ", tail->sampled_tokens.size()));
   }
-  named.context_tokens = parent.context_tokens();
-  if (named.context_tokens == 0) {  // an older record: it names all of its prompt
-    INGOT_ASSIGN_OR_RETURN(named.context_tokens,
-                           TokensOf(batch, call.episode_id(), parent.context_keys(), parent.context_keys_size()));
-  }
-  INGOT_ASSIGN_OR_RETURN(const int64_t sampled,
-                         TokensOf(batch, call.episode_id(), parent.sampled_keys(), call.continued_segments()));
-  named.context_tokens += sampled;
+  const auto begin = tail->sampled_tokens.begin();
+  named.context_tokens = std::accumulate(begin, begin + call.continued_segments(), tail->context_tokens);
   return absl::OkStatus();
 }
 
@@ -278,7 +298,8 @@ absl::StatusOr<PreparedCall> PrepareCall(const v1::AppendCallRequest& request) {
   return prepared;
 }
 
-absl::Status StageAppendCall(Database::Batch& batch, v1::PoolStatusResponse& counters, const PreparedCall& prepared) {
+absl::Status StageAppendCall(Database::Batch& batch, v1::PoolStatusResponse& counters, const PreparedCall& prepared,
+                             const RecentCalls& recent, CallTail& tail) {
   const v1::Call& call = *prepared.call;
   const std::string call_key = CallKey(call.episode_id(), call.sequence());
   const absl::StatusOr<std::string> stored_key = batch.Get(kCallIds, call.call_id());
@@ -300,7 +321,7 @@ absl::Status StageAppendCall(Database::Batch& batch, v1::PoolStatusResponse& cou
         absl::StrCat(Describe(episode), " has another call with sequence ", call.sequence()));
   }
   NamedSegments named;
-  if (call.has_continued_segments()) INGOT_RETURN_IF_ERROR(ContinueCall(batch, call, named));
+  if (call.has_continued_segments()) INGOT_RETURN_IF_ERROR(ContinueCall(batch, call, recent, named));
   for (const std::string& key : call.context_keys()) {
     INGOT_RETURN_IF_ERROR(UseSegment(batch, counters, prepared, key, false, named));
   }
@@ -316,7 +337,11 @@ absl::Status StageAppendCall(Database::Batch& batch, v1::PoolStatusResponse& cou
   batch.Put(kCalls, call_key, prepared.bytes);
   batch.Put(kCallIds, call.call_id(), call_key);
   counters.set_calls(counters.calls() + 1);
-  counters.set_recorded_tokens(counters.recorded_tokens() + named.context_tokens + named.sampled_tokens);
+  const auto& sampled = named.sampled_tokens;
+  counters.set_recorded_tokens(
+      std::accumulate(sampled.begin(), sampled.end(), counters.recorded_tokens() + named.context_tokens));
+  // A record without the number is of an older writer, and says by its keys alone how long its prompt is.
+  if (call.context_tokens() != 0) tail = {call.episode_id(), named.context_tokens, std::move(named.sampled_tokens)};
   return absl::OkStatus();
 }
 

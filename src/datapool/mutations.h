@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "datapool/database.h"
 #include "datapool/keys.h"
+#include "datapool/recent_calls.h"
 #include "proto/datapool.pb.h"
 
 namespace ingot::datapool {
@@ -33,7 +34,9 @@ struct PreparedCall {
 };
 // INVALID_ARGUMENT if a segment is sent that the call does not name. REQUIRES: `request` outlives the result.
 absl::StatusOr<PreparedCall> PrepareCall(const v1::AppendCallRequest& request);
-absl::Status StageAppendCall(Database::Batch& batch, v1::PoolStatusResponse& counters, const PreparedCall& prepared);
+// `recent`: looked at before the database. `tail`: what it is to be told of this call, once it is durable.
+absl::Status StageAppendCall(Database::Batch& batch, v1::PoolStatusResponse& counters, const PreparedCall& prepared,
+                             const RecentCalls& recent, CallTail& tail);
 
 absl::Status StageAppendJournal(Database::Batch& batch, v1::PoolStatusResponse& counters,
                                 const v1::AppendJournalRequest& request, int64_t unix_ns, int64_t& first_index);

@@ -12,6 +12,7 @@
 #include "datapool/keys.h"
 #include "datapool/mutations.h"
 #include "datapool/page.h"
+#include "datapool/recent_calls.h"
 #include "datapool/trim_plan.h"
 #include "datapool/validate.h"
 
@@ -20,6 +21,7 @@ namespace {
 
 constexpr size_t kTrimEpisodes = 64;  // per commit, so that a trim does not hold up the others for long
 constexpr size_t kTrimBatchBytes = 4 << 20;
+constexpr size_t kRecentCalls = 16384;  // under 200 bytes each
 
 absl::StatusOr<v1::EpisodeTree> LoadTree(const Database::Reader& reader, const std::string& episode_id,
                                          bool with_calls) {
@@ -63,6 +65,7 @@ struct Store::Impl {
   const base::Clock& clock;
   const std::unique_ptr<Database> database;
   CommitQueue queue;
+  RecentCalls recent{kRecentCalls};
 };
 
 absl::Status StoreOptions::Validate() const {
@@ -101,9 +104,13 @@ absl::Status Store::OpenEpisode(const v1::OpenEpisodeRequest& request) {
 absl::Status Store::AppendCall(const v1::AppendCallRequest& request) {
   INGOT_RETURN_IF_ERROR(ValidateAppendCall(request, impl_->options.max_call_bytes));
   INGOT_ASSIGN_OR_RETURN(const PreparedCall prepared, PrepareCall(request));
-  return impl_->queue.Run([&](Database::Batch& batch, v1::PoolStatusResponse& counters) {
-    return StageAppendCall(batch, counters, prepared);
-  });
+  const uint64_t generation = impl_->recent.generation();
+  CallTail tail;
+  INGOT_RETURN_IF_ERROR(impl_->queue.Run([&](Database::Batch& batch, v1::PoolStatusResponse& counters) {
+    return StageAppendCall(batch, counters, prepared, impl_->recent, tail);
+  }));
+  if (!tail.episode_id.empty()) impl_->recent.Keep(generation, request.call().call_id(), std::move(tail));
+  return absl::OkStatus();
 }
 
 absl::Status Store::RewardEpisode(const v1::RewardEpisodeRequest& request) {
@@ -258,6 +265,7 @@ absl::StatusOr<v1::TrimResponse> Store::Trim(const v1::TrimRequest& request) {
     size_t next = start;
     int64_t deleted = 0;
     INGOT_RETURN_IF_ERROR(impl_->queue.Run([&](Database::Batch& batch, v1::PoolStatusResponse& counters) {
+      impl_->recent.ForgetAll();
       const int64_t before = counters.episodes();
       const size_t bytes = batch.bytes();
       for (next = start; next < order_keys.size() && next - start < kTrimEpisodes; ++next) {

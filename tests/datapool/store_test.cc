@@ -13,6 +13,7 @@
 #include "datapool/episode_record.h"
 #include "datapool/make_pool.h"
 #include "datapool/mutations.h"
+#include "datapool/recent_calls.h"
 
 namespace ingot::datapool {
 namespace {
@@ -278,7 +279,8 @@ TEST_F(StoreTest, AppendsAndRewardsNeitherReadNorWriteTheTask) {
       auto batch = database->NewBatch();
       const auto append = Append(id, 0, {Prompt({1})}, {Sampled({2})});
       batch.Put(kEpisodes, id, "\xff no episode");
-      ASSERT_TRUE(StageAppendCall(batch, counters, PrepareCall(append).value()).ok());
+      CallTail tail;
+      ASSERT_TRUE(StageAppendCall(batch, counters, PrepareCall(append).value(), RecentCalls(1), tail).ok());
       for (int i = 0; i < 100; ++i)
         ASSERT_TRUE(StageRewardEpisode(batch, Reward(id, i, {{std::string(id) + "/0", 1}})).ok());
       ASSERT_TRUE(StageEndEpisode(batch, End(id)).ok());
@@ -370,6 +372,64 @@ TEST_F(StoreTest, ACallThatContinuesAnotherIsCountedWithItsWholePrompt) {
   whole.mutable_call()->set_context_tokens(3);
   refused(whole, absl::StatusCode::kInvalidArgument, "has 2");
   EXPECT_EQ(Counts().SerializeAsString(), before.SerializeAsString());
+}
+
+// What was appended last is not looked up.
+TEST_F(StoreTest, ACallIsContinuedAlikeWhetherItWasAppendedLastOrBeforeTheStoreWasOpened) {
+  ASSERT_TRUE(store_->OpenEpisode(Open("e", 0, 0)).ok());
+  ASSERT_TRUE(store_->OpenEpisode(Open("f", 0, 1)).ok());
+  auto first = Append("e", 0, {Prompt({1, 2})}, {Sampled({3}), Sampled({4, 5, 6})});
+  first.mutable_call()->set_context_tokens(2);
+  ASSERT_TRUE(store_->AppendCall(first).ok());
+  int32_t sequence = 1;
+  for (int round = 0; round < 2; ++round) {
+    const auto refused = [&](const v1::AppendCallRequest& request, absl::StatusCode code, const std::string& why) {
+      const absl::Status status = store_->AppendCall(request);
+      EXPECT_EQ(status.code(), code) << status;
+      EXPECT_THAT(Text(status), HasSubstr(why));
+    };
+    auto elsewhere = Continue("f", 0, 0, 1, 4, {Prompt({7})}, {});
+    elsewhere.mutable_call()->set_parent_call_id("e/0");
+    refused(elsewhere, absl::StatusCode::kFailedPrecondition, "does not hold");
+    refused(Continue("e", sequence, 0, 3, 7, {Prompt({7})}, {}), absl::StatusCode::kInvalidArgument, "sampled 2");
+    refused(Continue("e", sequence, 0, 2, 8, {Prompt({7})}, {}), absl::StatusCode::kInvalidArgument, "has 7");
+    refused(Continue("e", sequence, 0, 1, 7, {Prompt({7})}, {}), absl::StatusCode::kInvalidArgument, "has 4");
+    ASSERT_TRUE(store_->AppendCall(Continue("e", sequence++, 0, 1, 4, {Prompt({7})}, {})).ok());
+    ASSERT_TRUE(store_->AppendCall(Continue("e", sequence++, 0, 2, 6, {}, {Sampled({9})})).ok());
+    Reopen();
+  }
+  EXPECT_EQ(Counts().recorded_tokens(), 2 + 4 + 2 * (4 + 6 + 1));
+}
+
+TEST_F(StoreTest, AnEpisodeThatIsOpenedAgainAfterATrimHoldsNoneOfItsCalls) {
+  ASSERT_TRUE(store_->OpenEpisode(Open("e", 0, 0)).ok());
+  auto first = Append("e", 0, {Prompt({1, 2})}, {Sampled({3})});
+  first.mutable_call()->set_context_tokens(2);
+  ASSERT_TRUE(store_->AppendCall(first).ok());
+  ASSERT_TRUE(store_->EndEpisode(End("e")).ok());
+  ASSERT_TRUE(store_->AppendJournal(BatchRecord(0, {0})).ok());
+  ASSERT_EQ(TrimBelow(*store_, 1), 1);
+  ASSERT_TRUE(store_->OpenEpisode(Open("e", 5, 0)).ok());
+  const absl::Status status = store_->AppendCall(Continue("e", 1, 0, 1, 4, {Prompt({7})}, {}));
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+  EXPECT_THAT(Text(status), HasSubstr("does not hold"));
+}
+
+TEST(RecentCalls, KeepsAtLeastTheNewerHalfAndNothingFromBeforeAllWereForgotten) {
+  RecentCalls recent(10);
+  for (int i = 0; i < 100; ++i) recent.Keep(recent.generation(), std::to_string(i), {"e", i, {1}});
+  int known = 0;
+  for (int i = 0; i < 100; ++i) known += recent.Find(std::to_string(i)).has_value() ? 1 : 0;
+  EXPECT_GE(known, 5);
+  EXPECT_LE(known, 10);
+  for (int i = 95; i < 100; ++i) EXPECT_EQ(recent.Find(std::to_string(i))->context_tokens, i);
+  const uint64_t before = recent.generation();
+  recent.ForgetAll();
+  EXPECT_FALSE(recent.Find("99").has_value());
+  recent.Keep(before, "late", {"e", 1, {}});
+  EXPECT_FALSE(recent.Find("late").has_value());
+  recent.Keep(recent.generation(), "new", {"e", 1, {}});
+  EXPECT_TRUE(recent.Find("new").has_value());
 }
 
 TEST_F(StoreTest, RefusesSegmentsThatAreNotNamedOrOfTheWrongKind) {
