@@ -32,20 +32,6 @@ absl::Status CheckNumbers(const v1::EpisodeRewardRequest& posted) {
   return absl::OkStatus();
 }
 
-// With room for the few that a next turn mostly adds, so that they need not be moved for it.
-std::vector<int32_t> IdsOf(const std::vector<const Piece*>& path) {
-  constexpr size_t kTurnIds = 2048;
-  size_t count = 0;
-  for (const Piece* piece : path) count += static_cast<size_t>(piece->segment->token_ids_size());
-  std::vector<int32_t> ids;
-  ids.reserve(count + kTurnIds);
-  for (const Piece* piece : path) {
-    const auto& of = piece->segment->token_ids();
-    ids.insert(ids.end(), of.data(), of.data() + of.size());
-  }
-  return ids;
-}
-
 }  // namespace
 
 absl::Status EpisodeOver(const std::string& episode_id) {
@@ -137,10 +123,12 @@ Episode::Plan Episode::PlanPrompt(const text::Conversation& conversation, const 
   plan.text_key = history_.text_key(plan.match.parent);
   plan.parent_call_id = history_.call_id(plan.match.parent);
   plan.parent_turn = history_.Sampled(plan.match.parent);
-  const std::vector<const Piece*> path = history_.Path(plan.match.parent);
-  plan.ids = IdsOf(path);
+  constexpr size_t kTurnIds = 2048;  // room for what a next turn mostly adds, so that they need not be moved for it
+  const std::vector<int32_t>& ids = history_.PathIds(plan.match.parent);
+  plan.ids.reserve(ids.size() + kTurnIds);
+  plan.ids = ids;
   plan.recorded_pieces = history_.RecordedPieces(plan.match.parent);
-  if (history_.IsCut(plan.match.parent)) plan.unrecorded = *path.back();
+  if (history_.IsCut(plan.match.parent)) plan.unrecorded = history_.LastPiece(plan.match.parent);
   return plan;
 }
 

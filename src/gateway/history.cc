@@ -323,6 +323,22 @@ std::vector<const Piece*> History::Path(int call) const {
   return path;
 }
 
+const std::vector<int32_t>& History::PathIds(int asked) {
+  std::vector<const Piece*> behind;  // what is known, the last first
+  int call = asked;
+  for (; call >= 0 && call != path_call_; call = calls_[call].parent) {
+    const auto& pieces = calls_[call].pieces;
+    for (size_t i = pieces.size(); i-- > 0;) behind.push_back(&pieces[i]);
+  }
+  if (call < 0) path_ids_.clear();
+  for (size_t i = behind.size(); i-- > 0;) {
+    const auto& ids = behind[i]->segment->token_ids();
+    path_ids_.insert(path_ids_.end(), ids.data(), ids.data() + ids.size());
+  }
+  path_call_ = asked;
+  return path_ids_;
+}
+
 std::vector<int32_t> History::Sampled(int call) const {
   std::vector<int32_t> ids;
   const Entry& entry = calls_[call];

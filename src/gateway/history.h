@@ -130,6 +130,11 @@ class History {
 
   // From the root to the last token that call sampled; -1 is the empty path.
   std::vector<const Piece*> Path(int call) const;
+  // The ids on that path. Those of the last one are kept, as most that are asked for next go on from it: they lie
+  // together, and those of a path all over memory. Valid until the next one is asked for.
+  const std::vector<int32_t>& PathIds(int call);
+  // The last piece of its path.
+  const Piece& LastPiece(int call) const { return calls_[call].pieces.back(); }
   // Whether the last piece of its path is in no record: Keep cut it off what the call sampled.
   bool IsCut(int call) const { return calls_[call].unrecorded; }
   // How many pieces the call sampled that its record holds.
@@ -228,6 +233,8 @@ class History {
   std::unordered_map<std::string, std::string> written_ids_;  // what the model wrote, by the id it was delivered as
   bool any_reasoning_ = false;
   int64_t tokens_ = 0;
+  int path_call_ = -1;             // of which PathIds was asked last
+  std::vector<int32_t> path_ids_;  // what it gave
   Identity identity_;
 };
 

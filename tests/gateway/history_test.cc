@@ -86,6 +86,26 @@ TEST_F(HistoryTest, AnAppendedHistoryContinuesItsLastCall) {
   EXPECT_THAT(path, ::testing::ElementsAre(100, 0, 101, 1));
 }
 
+TEST_F(HistoryTest, TheIdsOfAPathAreThoseOfItsPiecesWhicheverWasAskedForBefore) {
+  std::mt19937 random(5);
+  int32_t last_id = 0;
+  for (int i = 0; i < 200; ++i) {
+    History::Call call;
+    call.parent = static_cast<int>(random() % (i + 1)) - 1;
+    for (uint32_t piece = 0; piece <= random() % 3; ++piece) {
+      call.prompt.push_back(PromptPiece(std::vector<int32_t>(1 + random() % 3, ++last_id)));
+    }
+    history_.Add({}, std::nullopt, std::move(call));
+    // Mostly the newest, as an agent does; else any, or none.
+    const int asked = random() % 3 > 0 ? i : static_cast<int>(random() % (i + 2)) - 1;
+    std::vector<int32_t> expected;
+    for (const Piece* piece : history_.Path(asked)) {
+      expected.insert(expected.end(), piece->segment->token_ids().begin(), piece->segment->token_ids().end());
+    }
+    ASSERT_EQ(history_.PathIds(asked), expected) << i;
+  }
+}
+
 TEST_F(HistoryTest, WhatSaysTheSameContinues) {
   Call({{user_}, {}}, called_);
   const auto continues = [&](const std::string& arguments, const std::string& text, const std::string& id) {
