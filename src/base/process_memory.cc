@@ -16,11 +16,6 @@ extern "C" int mallctl(const char* name, void* old_value, size_t* old_size, void
 namespace ingot::base {
 namespace {
 
-void GiveBackAll() {
-  mallctl("thread.tcache.flush", nullptr, nullptr, nullptr, 0);
-  mallctl("arena.4096.purge", nullptr, nullptr, nullptr, 0);  // MALLCTL_ARENAS_ALL
-}
-
 constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
 
 // The number behind `key` of a file like /proc/meminfo or memory.stat; -1: not there.
@@ -108,7 +103,8 @@ int64_t PeakMemory() { return std::max<int64_t>(0, KilobytesOf("/proc/self/statu
 
 bool ResetPeakMemory() {
   if (mallctl != nullptr) {
-    GiveBackAll();
+    mallctl("thread.tcache.flush", nullptr, nullptr, nullptr, 0);
+    mallctl("arena.4096.purge", nullptr, nullptr, nullptr, 0);  // MALLCTL_ARENAS_ALL
   } else {
     malloc_trim(0);
   }

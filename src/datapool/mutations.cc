@@ -94,6 +94,13 @@ struct NamedSegments {
   std::vector<std::string> missing;
 };
 
+// The episode uses the segment from now on, as one of so many.
+void PutUse(Database::Batch& batch, const std::string& key, const std::string& use_key, uint64_t episodes,
+            const SegmentInfo& info) {
+  batch.Put(kRefs, key, BigEndian(episodes, 8) + info.Encode());
+  batch.Put(kUses, use_key, info.Encode());
+}
+
 // Of a segment that is stored: counts the use, if the episode had none of it yet.
 absl::StatusOr<SegmentInfo> UseStored(Database::Batch& batch, const PreparedCall& prepared, const std::string& key,
                                       const std::string& use_key, std::string_view refs) {
@@ -108,8 +115,7 @@ absl::StatusOr<SegmentInfo> UseStored(Database::Batch& batch, const PreparedCall
     }
   }
   const SegmentInfo info = SegmentInfo::Decode(refs.substr(8));
-  batch.Put(kRefs, key, BigEndian(FromBigEndian(refs.substr(0, 8)) + 1, 8) + info.Encode());
-  batch.Put(kUses, use_key, info.Encode());
+  PutUse(batch, key, use_key, FromBigEndian(refs.substr(0, 8)) + 1, info);
   return info;
 }
 
@@ -127,8 +133,7 @@ absl::Status UseSegment(Database::Batch& batch, v1::PoolStatusResponse& counters
   } else if (const auto sent = prepared.segments.find(key); sent != prepared.segments.end()) {
     info = sent->second.info;
     batch.Put(kSegments, key, sent->second.bytes);
-    batch.Put(kRefs, key, BigEndian(1, 8) + info.Encode());
-    batch.Put(kUses, use_key, info.Encode());
+    PutUse(batch, key, use_key, 1, info);
     counters.set_segments(counters.segments() + 1);
     counters.set_segment_tokens(counters.segment_tokens() + info.tokens);
   } else {
