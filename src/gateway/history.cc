@@ -76,16 +76,22 @@ ConversationKeys ConversationKeys::Of(const text::Conversation& conversation) {
   keys.after.reserve(messages.size() + 1);
   keys.after_no_tools.reserve(messages.size() + 1);
   keys.message.reserve(messages.size());
-  auto known = messages.OfSettled<ConversationKeys>(&kOfSettled);
-  if (known != nullptr && known->after.front() == tools && known->after_no_tools.front() == no_tools) {
+  const auto take = [&](const std::shared_ptr<const ConversationKeys>& known) {
+    if (known == nullptr || known->after.front() != tools || known->after_no_tools.front() != no_tools) return false;
     keys.after = known->after;  // into what is reserved
     keys.after_no_tools = known->after_no_tools;
     keys.message = known->message;
     keys.first_reasoned = known->first_reasoned;
-  } else {
-    keys.after.push_back(tools);
-    keys.after_no_tools.push_back(no_tools);
-    keys.Add(messages, 0, messages.settled());
+    return true;
+  };
+  if (!take(messages.OfSettled<ConversationKeys>(&kOfSettled))) {
+    const auto [earlier, count] = messages.TakeOfEarlier<ConversationKeys>(&kOfSettled);
+    const bool taken = take(earlier);
+    if (!taken) {
+      keys.after.push_back(tools);
+      keys.after_no_tools.push_back(no_tools);
+    }
+    keys.Add(messages, taken ? count : 0, messages.settled());
     if (messages.settled() > 0) messages.KeepOfSettled(&kOfSettled, std::make_shared<const ConversationKeys>(keys));
   }
   keys.Add(messages, messages.settled(), messages.size());

@@ -30,6 +30,10 @@ void SayAsDelivered(const text::Message& delivered, text::Message& sent) {
   }
 }
 
+bool ContinuesEchoed(const EchoedIds& now, const EchoedIds& before) {
+  return now.empty() ? before.empty() : before.settled() > 0 && now.ContinuesSettled(before);
+}
+
 constexpr size_t kMaxCallsSince = 32;  // to be looked at for each conversation that goes on
 
 }  // namespace
@@ -164,8 +168,26 @@ std::shared_ptr<const History::RestoredBeginning> History::RestoreSettled(const 
   made->call = call;
   made->calls = calls_.size();
   Restoring restoring{conversation, keys, echoed, messages.SettledPart(), made.get()};
-  PutBack(restoring, 0, settled);
-  PutDelivered(restoring, call, 0, settled);
+  // What was settled before more was is as it was then, if that was made for the call from which this comes.
+  auto [earlier, first] = messages.TakeOfEarlier<RestoredBeginning>(&kRestored);
+  if (earlier == nullptr || !alike || earlier->history != identity_.value || earlier->key != keys.after[first] ||
+      !ContinuesEchoed(echoed, earlier->echoed) || !StillHolds(*earlier, keys, first)) {
+    earlier = nullptr;
+    first = settled;
+  }
+  PutBack(restoring, first, settled);
+  const int before = PutDelivered(restoring, call, first, settled);
+  if (earlier != nullptr && earlier->call == before) {
+    made->looked_elsewhere |= earlier->looked_elsewhere;
+    made->unknown_ids.insert(earlier->unknown_ids.begin(), earlier->unknown_ids.end());
+    if (earlier->messages.has_value()) {
+      restoring.messages.TakeSettled(*earlier->messages);
+      restoring.changed = true;
+    }
+  } else {
+    PutBack(restoring, 0, first);
+    PutDelivered(restoring, before, 0, first);
+  }
   if (restoring.changed) {
     restoring.messages.Settle(settled);
     made->messages = std::move(restoring.messages);

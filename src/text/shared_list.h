@@ -7,10 +7,12 @@
 //
 // A long list is copied and gone over in each of those calls, though only its end is new. Its beginning can be settled:
 // those entries are then one thing that copies share, and what has been made of all of them together is kept with it.
+// When more are settled, what was made of those before is there for what is made of more (TakeOfEarlier).
 //
 // Values of it are not thread safe; entries may be shared by lists of different threads.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <initializer_list>
@@ -59,7 +61,11 @@ class SharedList {
     const auto end = rest_.begin() + static_cast<std::ptrdiff_t>(count - before);
     auto all = std::make_shared<Settled>();
     all->entries.reserve(count);
-    if (settled_ != nullptr) all->entries = settled_->entries;
+    if (settled_ != nullptr) {
+      all->entries = settled_->entries;
+      all->earlier = before;
+      all->made_of_earlier.Copy(settled_->made);
+    }
     all->entries.insert(all->entries.end(), rest_.begin(), end);
     settled_ = std::move(all);
     rest_.erase(rest_.begin(), end);
@@ -72,10 +78,24 @@ class SharedList {
     part.shared_.set = true;
     return part;
   }
-  // Takes what is settled of `other` in the place of its own. REQUIRES: as many are settled in both.
-  void TakeSettled(const SharedList& other) { settled_ = other.settled_; }
+  // Takes what is settled of `other` in the place of as many entries of its own; no others are settled then.
+  // REQUIRES: it has as many.
+  void TakeSettled(const SharedList& other) {
+    if (settled() != other.settled()) {
+      Unsettle();
+      rest_.erase(rest_.begin(), rest_.begin() + static_cast<std::ptrdiff_t>(other.settled()));
+    }
+    settled_ = other.settled_;
+    shared_.set = true;
+  }
   // Whether the same is settled in both.
   bool SharesSettled(const SharedList& other) const { return settled_ == other.settled_; }
+  // Whether what is settled of `other` was settled here before more was, or could have been.
+  bool ContinuesSettled(const SharedList& other) const {
+    if (other.settled() > settled()) return false;
+    return other.settled_ == nullptr ||
+           std::equal(other.settled_->entries.begin(), other.settled_->entries.end(), settled_->entries.begin());
+  }
   // What was kept of the settled entries together; null: nothing. A tag is the address of what stands for it, and has
   // one type.
   template <typename Made>
@@ -86,6 +106,13 @@ class SharedList {
   template <typename Made>
   void KeepOfSettled(const void* tag, std::shared_ptr<const Made> made) const {
     settled_->made.Keep(tag, std::move(made));
+  }
+  // What was kept of the entries that were settled before more were, and how many those are. Given once, to whoever
+  // makes the same of more. Null: nothing.
+  template <typename Made>
+  std::pair<std::shared_ptr<const Made>, size_t> TakeOfEarlier(const void* tag) const {
+    if (settled_ == nullptr) return {};
+    return {std::static_pointer_cast<const Made>(settled_->made_of_earlier.Take(tag)), settled_->earlier};
   }
 
   // To be changed: a copy of its own, if this list was copied or is a copy. What was made of it is forgotten.
@@ -115,6 +142,14 @@ class SharedList {
     }
     entry = std::const_pointer_cast<Entry>(std::move(copy));
     shared_.set = true;  // with the lists that exchange it later
+  }
+
+  // Its entries, each with what has been made of it. Whoever holds them says when they are freed.
+  std::vector<std::shared_ptr<const void>> Parts() const {
+    std::vector<std::shared_ptr<const void>> parts;
+    parts.reserve(size());
+    for (size_t i = 0; i < size(); ++i) parts.push_back(At(i));
+    return parts;
   }
 
   // What `make` makes of an entry. Made once per entry and tag; a tag is the address of what stands for it, and has one
@@ -187,6 +222,23 @@ class SharedList {
       }
       made_.emplace_back(tag, std::move(made));
     }
+    std::shared_ptr<const void> Take(const void* tag) ABSL_LOCKS_EXCLUDED(mu_) {
+      base::MutexLock lock(mu_);
+      const auto known = std::find_if(made_.begin(), made_.end(), [&](const auto& made) { return made.first == tag; });
+      if (known == made_.end()) return nullptr;
+      std::shared_ptr<const void> taken = std::move(known->second);
+      made_.erase(known);
+      return taken;
+    }
+    void Copy(const MadeOf& other) ABSL_LOCKS_EXCLUDED(mu_) {
+      std::vector<std::pair<const void*, std::shared_ptr<const void>>> made;
+      {
+        base::MutexLock lock(other.mu_);
+        made = other.made_;
+      }
+      base::MutexLock lock(mu_);
+      made_ = std::move(made);
+    }
     void Forget() ABSL_LOCKS_EXCLUDED(mu_) {
       base::MutexLock lock(mu_);
       made_.clear();
@@ -206,6 +258,8 @@ class SharedList {
   struct Settled {
     std::vector<std::shared_ptr<Entry>> entries;
     mutable MadeOf made;
+    size_t earlier = 0;              // how many were settled before more were
+    mutable MadeOf made_of_earlier;  // what was made of those
   };
 
   const std::shared_ptr<Entry>& At(size_t i) const {

@@ -206,7 +206,15 @@ std::shared_ptr<const MadeBeginning> MakeBeginning(const MessageList& messages, 
   if (known != nullptr && known->dialect == dialect) return known;
   auto made = std::make_shared<MadeBeginning>();
   made->dialect = dialect;
-  MakeMessages(messages, 0, messages.settled(), dialect, nullptr, made->ids, made->input);
+  auto [earlier, first] = messages.TakeOfEarlier<MadeBeginning>(&kBeginning);
+  if (earlier != nullptr && earlier->dialect == dialect) {
+    made->ids = earlier->ids;
+    made->input = earlier->input;
+    made->runs.TakeOver(earlier->runs);
+  } else {
+    first = 0;
+  }
+  MakeMessages(messages, first, messages.settled(), dialect, nullptr, made->ids, made->input);
   made->input.messages.together = messages.settled();
   made->input.messages.runs = &made->runs;
   messages.KeepOfSettled<MadeBeginning>(&kBeginning, made);

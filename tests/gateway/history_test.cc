@@ -321,7 +321,7 @@ TEST_F(HistoryTest, WhatIsSettledIsRestoredAsWhatIsNot) {
   std::mt19937 random(11);
   const auto chance = [&](int of) { return random() % of == 0; };
   size_t restored_calls = 0, settled_calls = 0;
-  for (int episode = 0; episode < 300; ++episode) {
+  for (int episode = 0; episode < 2000; ++episode) {
     history_ = History();
     struct Branch {
       Conversation conversation;
@@ -347,6 +347,7 @@ TEST_F(HistoryTest, WhatIsSettledIsRestoredAsWhatIsNot) {
         next.echoed = std::move(others);
       }
       if (chance(30)) history_ = History();  // as a session does
+      if (chance(20)) conversation.tools.push_back(base::json::object{{"name", "another"}});
       Conversation fresh;                    // shares nothing
       fresh.tools = conversation.tools;
       for (const Message& message : conversation.messages) fresh.messages.push_back(Message(message));

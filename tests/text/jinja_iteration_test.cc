@@ -32,7 +32,8 @@ struct Growing {
   // From now on, runs over the messages that there are.
   void Settle() {
     together = messages.size();
-    runs = std::make_shared<RunCache>();
+    const auto earlier = std::exchange(runs, std::make_shared<RunCache>());
+    if (earlier != nullptr) runs->TakeOver(*earlier);
   }
   RenderOptions Options(size_t count, bool kept) const {
     RenderOptions options;
@@ -204,6 +205,39 @@ TEST(JinjaIterationTest, LoopsThatLookBackwardsAreTakenOverFromTheSettledOn) {
         GrowSettled("{% set ns = namespace(n=0) %}{% for m in messages %}{% if m.role == 'user' %}"
                     "{% set ns.n = loop.index0 %}{% endif %}{% endfor %}{{ ns.n }}",
                     settled));
+  }
+}
+
+// When more are settled, the run over those before is taken over as a part of theirs.
+TEST(JinjaIterationTest, ARunGoesIntoTheRunOfMore) {
+  for (const std::string& source : {
+           std::string("{% for m in messages %}<{{ m.role }}>{{ m.content }}{{ eos }}{% endfor %}"),
+           std::string("{% for m in messages[1:] %}{{ m.role }}{% if loop.last %}|{% endif %}{% endfor %}"),
+           std::string("{% for m in messages %}{{ m.role }}{{ loop.nextitem.role if loop.nextitem }}{% endfor %}"),
+           std::string("{% set ns = namespace(n=0) %}{% for m in messages %}{{ ns.n }}{% set ns.n = ns.n + 1 %}"
+                       "{% endfor %}{{ ns.n }}"),
+           Looking("{% if m.role == 'system' %}{% set ns.n = loop.revindex0 %}{% endif %}"),
+           Looking("{% set ns.n = m.role ~ (loop.nextitem or m).role %}"),
+       }) {
+    const auto parsed = Template::Parse(source);
+    ASSERT_TRUE(parsed.ok()) << source;
+    Growing growing;
+    std::vector<std::shared_ptr<const RunMemo>> before;
+    for (const char* turn : kTurns) {
+      growing.Add(turn);
+      const size_t count = growing.messages.size();
+      if (count == 3 || count == 5) growing.Settle();
+      EXPECT_TRUE(Check(**parsed, growing, count, source)) << source;
+      for (const auto& run : before) EXPECT_TRUE(run->used.exchange(false) || count != 5) << source;
+      before.clear();
+      if (count != 4) continue;
+      for (uint64_t loop = 1; loop <= kLoops; ++loop) {
+        const auto memo = growing.runs->Find(loop);
+        if (memo.has_value() && *memo != nullptr) before.push_back(*memo);
+      }
+      ASSERT_EQ(before.size(), 1u) << source;
+      before[0]->used = false;
+    }
   }
 }
 

@@ -140,6 +140,51 @@ TEST(SharedList, WhatIsSettledIsOneThingForCopiesThatGoOn) {
   EXPECT_EQ(second[0] + second[1] + second[2] + second[3], "abc!");
 }
 
+TEST(SharedList, WhatWasMadeOfFewerIsThereForWhatIsMadeOfMore) {
+  static constexpr char kAll = 0, kOther = 0;
+  using Taken = std::pair<std::shared_ptr<const std::string>, size_t>;
+  List list = {"a", "b", "c", "d", "e"};
+  EXPECT_EQ(list.TakeOfEarlier<std::string>(&kAll).first, nullptr);
+  list.Settle(2);
+  EXPECT_EQ(list.TakeOfEarlier<std::string>(&kAll).first, nullptr) << "none were settled before";
+  const auto ab = std::make_shared<const std::string>("ab");
+  list.KeepOfSettled<std::string>(&kAll, ab);
+  const List before = list;
+  list.Settle(4);
+  const List copy = list;
+  EXPECT_EQ(copy.TakeOfEarlier<std::string>(&kOther).first, nullptr);
+  EXPECT_EQ(copy.TakeOfEarlier<std::string>(&kAll), Taken(ab, 2));
+  EXPECT_EQ(list.TakeOfEarlier<std::string>(&kAll).first, nullptr) << "it is given once";
+  EXPECT_EQ(before.OfSettled<std::string>(&kAll), ab) << "and stays with what it was made of";
+  EXPECT_EQ(ab.use_count(), 2) << "which alone holds it";
+  list.Settle(5);
+  EXPECT_EQ(list.TakeOfEarlier<std::string>(&kAll).first, nullptr) << "nothing was made of the four";
+
+  EXPECT_TRUE(list.ContinuesSettled(before));
+  EXPECT_TRUE(list.ContinuesSettled(List()));
+  EXPECT_FALSE(before.ContinuesSettled(list));
+  List other = {"a", "b"};
+  other.Settle(2);
+  EXPECT_FALSE(list.ContinuesSettled(other)) << "equal, but not the same";
+}
+
+TEST(SharedList, TakesABeginningForAsManyOfItsOwn) {
+  List list = {"a", "b", "c", "d"}, beginning = {"A", "B"};
+  list.Settle(3);
+  beginning.Settle(2);
+  const List before = list;
+  list.TakeSettled(beginning);
+  EXPECT_EQ(list.settled(), 2u);
+  EXPECT_EQ(list[0] + list[1] + list[2] + list[3], "ABcd");
+  list.Mutable(2) += "!";
+  EXPECT_EQ(before[0] + before[2], "ac");
+  std::vector<std::shared_ptr<const void>> parts = list.Parts();
+  EXPECT_EQ(parts.size(), 4u);
+  const std::string* const last = &list[3];
+  list.clear();
+  EXPECT_EQ(*last, "d") << "who holds its parts holds it";
+}
+
 TEST(SharedList, AChangeOfWhatIsSettledIsTheLists) {
   static constexpr char kAll = 0, kLouder = 0;
   const auto is_louder = [](const std::string& copy) { return copy.ends_with("!"); };

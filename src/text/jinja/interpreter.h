@@ -99,20 +99,22 @@ class Interpreter : public Runtime {
               RunComposer* run);
   // The iterations of a loop that RenderOptions keeps together.
   struct RunState {
-    bool ahead = false;                    // the loop has them, and has not come to them
-    size_t at = 0;                         // items of the loop before theirs
-    size_t first = 0;                      // of the tracked ones
+    static constexpr size_t kNowhere = static_cast<size_t>(-1);
+    size_t at = kNowhere;                  // items of the loop before theirs; kNowhere: it has none, or has come to them
+    size_t first = 0, count = 0;           // of the tracked ones
     bool reversed = false;                 // as RunMemo says
-    std::shared_ptr<const RunMemo> known;  // what is kept of them; null: nothing
+    std::shared_ptr<const RunMemo> known;  // what is kept of them, or of the first of them; null: nothing
+    size_t known_at = kNowhere;            // items of the loop before those of `known`
     std::optional<RunComposer> composer;   // of a run to be kept, which the loop is in
     StrBuilder::Place begin = {};
     size_t passes = 0, generations = 0;  // before
   };
   RunState FindRun(const Stmt& statement, const LoopObject& loop) const;
-  // The loop has come to the run: takes over what is kept, if it holds, or begins to compose it. Whether it was taken
-  // over.
-  bool EnterRun(RunState& run, LoopObject& loop, const ScopePtr& scope);
-  bool RunHolds(const RunState& run, const LoopObject& loop, const ScopePtr& scope);
+  // The loop has come to the run, or to what is kept of it: takes that over, if it holds, and composes what is not
+  // kept as a whole. Returns what was taken over; null: nothing.
+  std::shared_ptr<const RunMemo> EnterRun(const Stmt& statement, RunState& run, LoopObject& loop,
+                                          const ScopePtr& scope);
+  bool RunHolds(const RunMemo& memo, const RunState& run, const LoopObject& loop, const ScopePtr& scope);
   void ReplayRun(const RunMemo& memo, LoopObject& loop, const ScopePtr& scope);
   void KeepRun(const Stmt& statement, RunState& run);
   bool Holds(const IterationMemo& memo, const LoopObject& loop, const Scope* outside);

@@ -64,8 +64,9 @@ Interpreter::Flow Interpreter::Loop(const Stmt& statement, const ScopePtr& scope
   bool completed = false;  // an iteration ran to its end: what `else` asks for in jinja2
   ScopePtr inner;
   while (true) {
-    if (run.ahead && loop->passed() == run.at && EnterRun(run, *loop, scope)) {
-      completed = completed || run.known->completed;
+    if (loop->passed() == run.at || loop->passed() == run.known_at) {
+      const auto taken = EnterRun(statement, run, *loop, scope);
+      completed = completed || (taken != nullptr && taken->completed);
     }
     if (!loop->Advance()) break;
     Renew(inner, scope);
@@ -161,35 +162,50 @@ Interpreter::RunState Interpreter::FindRun(const Stmt& statement, const LoopObje
   }
   const auto known = tracked.runs->Find(statement.loop);
   if (!known.has_value()) return run;
-  run.ahead = true;
   run.at = run.reversed ? items.size() - count : 0;
   run.first = *first;
+  run.count = count;
+  if (*known == nullptr || (*known)->count > count) return run;
   run.known = *known;
+  run.known_at = run.reversed ? items.size() - run.known->count : 0;
   return run;
 }
 
-bool Interpreter::EnterRun(RunState& run, LoopObject& loop, const ScopePtr& scope) {
-  run.ahead = false;
-  if (run.known != nullptr && RunHolds(run, loop, scope)) {
-    ReplayRun(*run.known, loop, scope);
-    return true;
+std::shared_ptr<const RunMemo> Interpreter::EnterRun(const Stmt& statement, RunState& run, LoopObject& loop,
+                                                     const ScopePtr& scope) {
+  std::shared_ptr<const RunMemo> known;
+  if (loop.passed() == run.known_at) {
+    known = std::move(run.known);
+    if (!RunHolds(*known, run, loop, scope)) known.reset();
+    run.known_at = RunState::kNowhere;
   }
-  run.composer.emplace(run.first, options_.tracked.together - run.first, run.reversed);
-  run.begin = root_out_.Here();
-  run.passes = passes_.size();
-  run.generations = generations_.size();
-  return false;
+  const bool whole = known != nullptr && known->count == run.count;
+  if (loop.passed() == run.at) {
+    run.at = RunState::kNowhere;
+    if (!whole) {
+      run.composer.emplace(run.first, run.count, run.reversed);
+      run.begin = root_out_.Here();
+      run.passes = passes_.size();
+      run.generations = generations_.size();
+    }
+  }
+  if (known == nullptr) return nullptr;
+  ReplayRun(*known, loop, scope);
+  if (run.composer.has_value()) {
+    run.composer->Add(*known);
+    if (run.composer->complete()) KeepRun(statement, run);
+  }
+  return known;
 }
 
-bool Interpreter::RunHolds(const RunState& run, const LoopObject& loop, const ScopePtr& scope) {
-  const RunMemo& memo = *run.known;
+bool Interpreter::RunHolds(const RunMemo& memo, const RunState& run, const LoopObject& loop, const ScopePtr& scope) {
   const std::vector<Value>& items = loop.items();
   if (memo.first != run.first || memo.reversed != run.reversed) return false;
   const bool borders = items.size() == memo.count;
   if (memo.borders.has_value() && *memo.borders != borders) return false;
   if (memo.beside.has_value()) {
     if (memo.beside->is_dict() == borders) return false;  // it had an item beside it, or none
-    const Value* const beside = borders ? nullptr : &items[run.reversed ? run.at - 1 : memo.count];
+    const Value* const beside = borders ? nullptr : &items[run.reversed ? run.known_at - 1 : memo.count];
     if (!borders && !(beside->is_dict() && beside->dict() == memo.beside->dict())) return false;
   }
   return Holds(memo, loop, scope.get());

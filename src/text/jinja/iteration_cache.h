@@ -42,6 +42,18 @@ class LoopCache {
     entry->memo = entry->unused < kMaxUnused ? std::move(memo) : nullptr;
   }
 
+  // Begins with what another has kept.
+  void TakeOver(const LoopCache& other) ABSL_LOCKS_EXCLUDED(mu_) {
+    std::vector<Entry> entries;
+    {
+      base::MutexLock lock(other.mu_);
+      entries = other.entries_;
+    }
+    std::erase_if(entries, [](const Entry& entry) { return entry.memo == nullptr; });
+    base::MutexLock lock(mu_);
+    entries_ = std::move(entries);
+  }
+
  private:
   static constexpr int kMaxUnused = 3;    // memos in a row
   static constexpr size_t kMaxLoops = 8;  // of one item

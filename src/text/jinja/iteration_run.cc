@@ -18,14 +18,23 @@ bool IsOfPlace(std::string_view loop_attribute, bool reversed) {
 
 void RunComposer::Add(const IterationMemo& memo) {
   ++memo_->count;
-  const bool at_border = memo_->count == (reversed_ ? 1 : count_);
+  Append(memo, memo_->count == (reversed_ ? 1 : count_));
+  memo_->completed = memo_->completed || !memo.continued;
+}
+
+void RunComposer::Add(const RunMemo& run) {
+  memo_->count += run.count;
+  Append(run, false);
+  memo_->completed = memo_->completed || run.completed;
+}
+
+void RunComposer::Append(const IterationMemo& memo, bool at_border) {
   for (const IterationMemo::Read& read : memo.reads) Read(read, at_border);
   for (const IterationMemo::Write& write : memo.writes) Write(write);
   for (const int slot : memo.namespaces) {
     auto& all = memo_->namespaces;
     if (std::find(all.begin(), all.end(), slot) == all.end()) all.push_back(slot);
   }
-  memo_->completed = memo_->completed || !memo.continued;
 }
 
 void RunComposer::Read(const IterationMemo::Read& read, bool at_border) {

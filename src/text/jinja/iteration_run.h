@@ -6,7 +6,8 @@
 //   {% for message in messages[::-1] %} ... {% endfor %}     writes nothing: one by one, then messages [0, 70) as one
 //
 // A run is made of the memos of its iterations (iteration_memo.h), one after the other. What the first of them finds
-// the same, and each of the others but for what those before it assigned, all of them find the same.
+// the same, and each of the others but for what those before it assigned, all of them find the same. When more messages
+// are settled, the run of those before is a part of the new one, as an iteration is.
 #pragma once
 
 #include <cstddef>
@@ -46,6 +47,8 @@ class RunComposer {
 
   // The next iteration, as it was recorded.
   void Add(const IterationMemo& memo);
+  // The next iterations, which were taken over. REQUIRES: as reversed as this, and not all of it.
+  void Add(const RunMemo& run);
   // The next iteration cannot be kept, so no run can.
   void Refuse() { refused_ = true; }
   bool refused() const { return refused_; }
@@ -55,6 +58,7 @@ class RunComposer {
   std::shared_ptr<RunMemo> Take() { return std::move(memo_); }
 
  private:
+  void Append(const IterationMemo& memo, bool at_border);
   void Read(const IterationMemo::Read& read, bool at_border);
   void Write(const IterationMemo::Write& write);
 
