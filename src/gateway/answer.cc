@@ -1,5 +1,6 @@
 #include "gateway/answer.h"
 
+#include <tuple>
 #include <utility>
 
 #include "base/checksum.h"
@@ -20,14 +21,15 @@ void DropUnread(const text::ChatFormat& format, base::json::object& variables) {
   }
 }
 
-// An agent's next request has most of these messages: what is done with all of them can be done once. What a template
-// makes of the last one often changes when more follow.
-void SettleMessages(GatewayRequest& request) {
+// An agent's next request has most of these messages: what is done with all of them can be done once. The first
+// `again` came before already, and are what will not change: clients mark the last ones of each request (Anthropic's
+// cache_control), and what a template makes of the last one often changes when more follow.
+void SettleMessages(GatewayRequest& request, size_t again) {
   constexpr size_t kFew = 8;  // take less one by one than to be settled
   text::MessageList& messages = request.conversation.messages;
-  if (messages.size() <= kFew + messages.settled() + messages.settled() / 8) return;
-  messages.Settle(messages.size() - 1);
-  request.echoed_ids.Settle(messages.settled());
+  if (again < kFew + messages.settled()) return;
+  messages.Settle(again);
+  request.echoed_ids.Settle(again);
 }
 
 }  // namespace
@@ -75,20 +77,20 @@ void Answer::Prepare() {
 }
 
 // The request as its dialect reads it, from what was read of the caller's last one as far as that is the same.
-absl::StatusOr<std::shared_ptr<const GatewayRequest>> Answer::Read(const Episode* episode) {
+absl::StatusOr<Answer::Reading> Answer::Read(const Episode* episode) {
   const bool keeps = core_.options.max_known_request_bytes > 0;
   const std::string_view list = keeps ? dialect_.growing_list() : "";
-  const auto finished = [&](GatewayRequest parsed) {
+  const auto finished = [&](GatewayRequest parsed, size_t again) {
     parsed.token_events = raw_.token_events;
     DropUnread(*core_.parts.format, parsed.conversation.template_variables);
-    if (!list.empty()) SettleMessages(parsed);
+    SettleMessages(parsed, again);
     return std::make_shared<const GatewayRequest>(std::move(parsed));
   };
   if (list.empty()) {
     INGOT_ASSIGN_OR_RETURN(GatewayRequest parsed, dialect_.Parse(raw_));
-    return finished(std::move(parsed));
+    return Reading{finished(std::move(parsed), 0)};
   }
-  const std::string caller =
+  std::string caller =
       base::ContentKey(absl::StrCat(base::View(dialect_.name()), "\n", ReadHeaders(raw_.headers), "\n", hooks_.caller));
   auto now = std::make_shared<KnownRequest>();
   if (episode != nullptr) now->episode = episode->id();
@@ -96,29 +98,31 @@ absl::StatusOr<std::shared_ptr<const GatewayRequest>> Answer::Read(const Episode
     if (auto change = FindChange(*known, raw_.body)) {
       auto parsed = dialect_.ParseChange(*known->request, change->kept, change->added);
       if (parsed.ok()) {
-        now->request = finished(*std::move(parsed));
+        const size_t again = known->request->elements[change->kept - 1].count;
+        now->request = finished(*std::move(parsed), again);
         now->ends = std::move(change->ends);
       }
     }
   }
   if (now->request == nullptr) {
     INGOT_ASSIGN_OR_RETURN(GatewayRequest parsed, dialect_.Parse(raw_));
-    now->request = finished(std::move(parsed));
+    now->request = finished(std::move(parsed), 0);
     if (auto ends = FindListEnds(raw_.body, list)) now->ends = *std::move(ends);
   } else {
     ++core_.counters.requests_continued;
   }
-  std::shared_ptr<const GatewayRequest> request = now->request;
-  if (!now->ends.empty() && now->ends.size() == request->conversation.messages.size()) {
-    now->body = std::move(raw_.body);
-    core_.known_requests.Keep(caller, std::move(now));
-  }
-  return request;
+  Reading reading{now->request};
+  if (now->ends.empty() || now->ends.size() != now->request->elements.size()) return reading;
+  now->body = std::move(raw_.body);
+  reading.caller = std::move(caller);
+  reading.known = std::move(now);
+  return reading;
 }
 
 absl::Status Answer::Run() {
   INGOT_ASSIGN_OR_RETURN(std::shared_ptr<Episode> episode, hooks_.find());
-  INGOT_ASSIGN_OR_RETURN(std::shared_ptr<const GatewayRequest> request, Read(episode.get()));
+  INGOT_ASSIGN_OR_RETURN(const Reading reading, Read(episode.get()));
+  std::shared_ptr<const GatewayRequest> request = reading.request;
   raw_ = {};
   if (episode == nullptr) {
     INGOT_ASSIGN_OR_RETURN(episode, hooks_.open());
@@ -152,6 +156,8 @@ absl::Status Answer::Run() {
   }
   // From here on each call ends by itself.
   for (size_t i = 0; i < calls.size(); ++i) calls[i]->Start(plans[i / request->n]);
+  // Now that the engine works: what this frees of the caller's last request takes its time.
+  if (reading.known != nullptr) std::ignore = core_.known_requests.Keep(reading.caller, reading.known);
   return absl::OkStatus();
 }
 

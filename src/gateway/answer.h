@@ -71,7 +71,13 @@ class Answer : public std::enable_shared_from_this<Answer> {
 
   // Prepare's steps.
   absl::Status Run();
-  absl::StatusOr<std::shared_ptr<const GatewayRequest>> Read(const Episode* episode);
+  // A request, and how it is to be kept for the caller's next one; null: it is not.
+  struct Reading {
+    std::shared_ptr<const GatewayRequest> request;
+    std::string caller = {};
+    std::shared_ptr<const KnownRequest> known = nullptr;
+  };
+  absl::StatusOr<Reading> Read(const Episode* episode);
   absl::Status MakeCalls(const std::shared_ptr<Episode>& episode);
   absl::StatusOr<std::vector<std::shared_ptr<const PromptPlan>>> PlanPrompts(Episode& episode,
                                                                              const GatewayRequest& request);

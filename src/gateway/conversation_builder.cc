@@ -36,7 +36,23 @@ std::optional<size_t> IndexIn(std::string_view id) {
   return index;
 }
 
+ConversationBuilder::ConversationBuilder(GatewayRequest& request, PartKind last) : request_(request), last_(last) {
+  const text::MessageList& messages = request.conversation.messages;
+  for (turn_ = messages.size(); turn_ > 0 && messages[turn_ - 1].role != "assistant";) --turn_;
+  if (turn_-- == 0) return;  // SIZE_MAX
+  const std::vector<std::string>& ids = request.echoed_ids[turn_];
+  if (!ids.empty()) turn_call_ = CallIdIn(ids.back());
+  for (const GatewayRequest::ItemReference& reference : request.references) {
+    if (reference.message != turn_) continue;
+    if (reference.kind == PartKind::kReasoning) referred_reasoning_ = true;
+    if (reference.kind == PartKind::kContent) referred_content_ = true;
+  }
+}
+
+size_t ConversationBuilder::TakeFirstChanged() { return std::min(std::exchange(first_changed_, SIZE_MAX), size()); }
+
 void ConversationBuilder::Add(text::Message message) {
+  first_changed_ = std::min(first_changed_, size());
   request_.conversation.messages.push_back(std::move(message));
   request_.echoed_ids.push_back({});
   in_turn_ = false;
@@ -68,6 +84,7 @@ text::Message& ConversationBuilder::Turn(PartKind kind, std::string_view id) {
     in_turn_ = false;
   }
   last_ = kind;
+  first_changed_ = std::min(first_changed_, turn_);
   if (!call.empty()) {
     turn_call_ = call;
     request_.echoed_ids.Mutable(turn_).emplace_back(id);

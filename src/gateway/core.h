@@ -13,6 +13,7 @@
 #include "gateway/admission.h"
 #include "gateway/known_requests.h"
 #include "gateway/options.h"
+#include "gateway/reclaimer.h"
 #include "gateway/script.h"
 #include "gateway/worker_pool.h"
 #include "rollout/client.h"
@@ -94,6 +95,7 @@ struct Core {
   Backend follow;                           // of every name that is not in
   std::map<std::string, Backend> backends;  // as they are configured; constant but for context lengths
   KnownRequests known_requests;
+  Reclaimer reclaimer;
   WorkerPool writers;  // finish calls: each waits for the pool's disk, and none for a new request
   WorkerPool workers;  // last: joined before the rest goes
 };

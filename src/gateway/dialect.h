@@ -85,11 +85,12 @@ class Dialect {
   virtual std::string_view name() const = 0;  // "chat.completions", "responses", ...
   virtual std::string_view path() const = 0;  // behind /v1: "/chat/completions", ...
   virtual absl::StatusOr<GatewayRequest> Parse(const RawRequest& raw) const = 0;
-  // The field with the list that grows from request to request, if each of its elements is a message and is read by
-  // itself; empty: there is none.
+  // The field with the list that grows from request to request, of which Parse fills GatewayRequest::elements; empty:
+  // there is none.
   virtual std::string_view growing_list() const { return ""; }
   // What Parse reads of a body that differs from `known`'s in the elements of that list from `kept` on: these are
-  // `added`. REQUIRES: there is such a list, and what Parse reads in headers is the same. Errors need not be Parse's.
+  // `added`. REQUIRES: there is such a list, and what Parse reads in headers is the same. Errors need not be Parse's,
+  // and need not be the body's: where an element is read with those before it, the body may have to be read whole.
   virtual absl::StatusOr<GatewayRequest> ParseChange(const GatewayRequest& known, size_t kept,
                                                      const base::json::array& added) const;
   virtual std::unique_ptr<Renderer> NewRenderer(ReplyHead head,

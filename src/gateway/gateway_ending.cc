@@ -94,7 +94,9 @@ absl::Status Gateway::End(const std::shared_ptr<Episode>& episode, v1::EpisodeSt
 
 void Gateway::Remove(const std::shared_ptr<Episode>& episode, v1::EpisodeState state, const std::string& detail,
                      bool free_key) {
-  core_.known_requests.ForgetEpisode(episode->id());
+  for (const auto& known : core_.known_requests.ForgetEpisode(episode->id())) {
+    if (known->request != nullptr) core_.reclaimer.Free(known->request->conversation.messages.Parts());
+  }
   base::MutexLock lock(mu_);
   by_id_.erase(episode->id());
   by_key_.erase(episode->key_hash());

@@ -139,34 +139,40 @@ std::shared_ptr<const KnownRequest> KnownRequests::Find(const std::string& calle
   const auto found = by_caller_.find(caller);
   if (found == by_caller_.end()) return nullptr;
   recent_.splice(recent_.begin(), recent_, found->second);
-  return found->second->second;
+  return found->second->request;
 }
 
-void KnownRequests::Keep(const std::string& caller, std::shared_ptr<const KnownRequest> request) {
-  Recent forgotten;  // outlives the lock: others need not wait until all of it is freed
+KnownRequests::Forgotten KnownRequests::Keep(const std::string& caller, std::shared_ptr<const KnownRequest> request) {
+  Forgotten forgotten;
   base::MutexLock lock(mu_);
   if (const auto found = by_caller_.find(caller); found != by_caller_.end()) Forget(found->second, forgotten);
   const int64_t bytes = request->bytes();
-  if (bytes > max_bytes_) return;
+  if (bytes > max_bytes_) return forgotten;
   while (bytes_ + bytes > max_bytes_) Forget(std::prev(recent_.end()), forgotten);
-  recent_.emplace_front(caller, std::move(request));
+  recent_.push_front({caller, std::move(request)});
   by_caller_[caller] = recent_.begin();
+  by_episode_[recent_.front().request->episode].push_back(recent_.begin());
   bytes_ += bytes;
+  return forgotten;
 }
 
-void KnownRequests::Forget(Recent::iterator at, Recent& forgotten) {
-  bytes_ -= at->second->bytes();
-  by_caller_.erase(at->first);
-  forgotten.splice(forgotten.end(), recent_, at);
+void KnownRequests::Forget(Recent::iterator at, Forgotten& forgotten) {
+  bytes_ -= at->request->bytes();
+  by_caller_.erase(at->caller);
+  const auto episode = by_episode_.find(at->request->episode);
+  std::erase(episode->second, at);
+  if (episode->second.empty()) by_episode_.erase(episode);
+  forgotten.push_back(std::move(at->request));
+  recent_.erase(at);
 }
 
-void KnownRequests::ForgetEpisode(const std::string& id) {
-  Recent forgotten;
+KnownRequests::Forgotten KnownRequests::ForgetEpisode(const std::string& id) {
+  Forgotten forgotten;
   base::MutexLock lock(mu_);
-  for (auto at = recent_.begin(); at != recent_.end();) {
-    const auto one = at++;
-    if (one->second->episode == id) Forget(one, forgotten);
-  }
+  const auto episode = by_episode_.find(id);
+  if (episode == by_episode_.end()) return forgotten;
+  for (const Recent::iterator at : std::vector(episode->second)) Forget(at, forgotten);
+  return forgotten;
 }
 
 int64_t KnownRequests::bytes() const {

@@ -1,7 +1,8 @@
 // Requests that were read before. An agent sends its whole history with every call, and nearly all of a body is what
 // the body before it was: where a body differs from a known one in nothing but the end of its list of messages, only
 // the messages that differ are parsed and read, and the others are those of the known request, shared with all that has
-// been made of them (text/shared_list.h).
+// been made of them (text/shared_list.h). How many elements a message is of, its dialect knows
+// (GatewayRequest::elements).
 //
 //   known   {"model":"m","messages":[{A},{B}],"tools":[T]}
 //   body    {"model":"m","messages":[{A},{B},{C},{D}],"tools":[T]}       -> the known request, and {C},{D}
@@ -11,12 +12,11 @@
 
 #include <cstdint>
 #include <list>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
+#include <unordered_map>
 #include <vector>
 
 #include "base/json.h"
@@ -54,20 +54,28 @@ class KnownRequests {
   explicit KnownRequests(int64_t max_bytes) : max_bytes_(max_bytes) {}
 
   std::shared_ptr<const KnownRequest> Find(const std::string& caller) ABSL_LOCKS_EXCLUDED(mu_);
+  // What is not kept any more. A long conversation takes a millisecond to be freed: the caller says when.
+  using Forgotten = std::vector<std::shared_ptr<const KnownRequest>>;
   // One that alone is too large is not kept, and the caller's before it is forgotten.
-  void Keep(const std::string& caller, std::shared_ptr<const KnownRequest> request) ABSL_LOCKS_EXCLUDED(mu_);
+  [[nodiscard]] Forgotten Keep(const std::string& caller, std::shared_ptr<const KnownRequest> request)
+      ABSL_LOCKS_EXCLUDED(mu_);
   // The episode has ended: nothing continues its requests.
-  void ForgetEpisode(const std::string& id) ABSL_LOCKS_EXCLUDED(mu_);
+  [[nodiscard]] Forgotten ForgetEpisode(const std::string& id) ABSL_LOCKS_EXCLUDED(mu_);
   int64_t bytes() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  using Recent = std::list<std::pair<std::string, std::shared_ptr<const KnownRequest>>>;  // the newest first
-  void Forget(Recent::iterator at, Recent& forgotten) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  struct Known {
+    std::string caller;
+    std::shared_ptr<const KnownRequest> request;
+  };
+  using Recent = std::list<Known>;  // the newest first
+  void Forget(Recent::iterator at, Forgotten& forgotten) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const int64_t max_bytes_;
   mutable base::Mutex mu_;
   Recent recent_ ABSL_GUARDED_BY(mu_);
-  std::map<std::string, Recent::iterator> by_caller_ ABSL_GUARDED_BY(mu_);
+  std::unordered_map<std::string, Recent::iterator> by_caller_ ABSL_GUARDED_BY(mu_);
+  std::unordered_map<std::string, std::vector<Recent::iterator>> by_episode_ ABSL_GUARDED_BY(mu_);
   int64_t bytes_ ABSL_GUARDED_BY(mu_) = 0;
 };
 

@@ -29,4 +29,19 @@ const Tool* GatewayRequest::FindTool(std::string_view name) const {
   return found == tools.end() ? nullptr : &*found;
 }
 
+std::optional<GatewayRequest> GatewayRequest::Beginning(size_t count) const {
+  if (count == 0 || count > elements.size()) return std::nullopt;
+  const size_t messages = elements[count - 1].count;
+  const auto behind = elements.begin() + static_cast<std::ptrdiff_t>(count);
+  const auto joins = [&](const ListElement& element) { return element.first < messages; };
+  if (std::any_of(behind, elements.end(), joins)) return std::nullopt;
+  GatewayRequest beginning = *this;
+  beginning.elements.resize(count);
+  if (messages == conversation.messages.size()) return beginning;
+  beginning.conversation.messages.resize(messages);
+  beginning.echoed_ids.resize(messages);
+  std::erase_if(beginning.references, [&](const ItemReference& reference) { return reference.message >= messages; });
+  return beginning;
+}
+
 }  // namespace ingot::gateway

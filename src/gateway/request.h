@@ -80,6 +80,13 @@ struct GatewayRequest {
     std::string path;     // of the reference in the request
   };
   std::vector<ItemReference> references;
+  // What was read of each element of the list that grows from request to request (Dialect::growing_list).
+  struct ListElement {
+    uint32_t first = 0;  // the first message that has a part of it; none has: that which comes next
+    uint32_t count = 0;  // messages of the conversation, once it was read
+    char open = 0;       // what its dialect must know to read on behind it
+  };
+  std::vector<ListElement> elements;
   // Chat completions: the id that the last function_call in the conversation was given, which has none of its own.
   std::string function_call_id;
   // Instead of the conversation: prompts that are not rendered, each answered on its own.
@@ -122,6 +129,9 @@ struct GatewayRequest {
   bool tools_enabled() const { return !conversation.tools.empty() && tool_choice.mode != ToolChoice::Mode::kNone; }
   bool wants_tokens() const { return logprobs || return_token_ids || token_events; }
   const Tool* FindTool(std::string_view name) const;
+  // The request as it would have been read with the first `count` elements of its list; nullopt: messages of theirs
+  // have parts of those behind them.
+  std::optional<GatewayRequest> Beginning(size_t count) const;
 };
 
 }  // namespace ingot::gateway

@@ -154,11 +154,12 @@ std::string LastFunctionCall(const text::MessageList& messages) {
 
 // Reads messages behind those that the request has: each element is one.
 absl::Status AddMessages(const base::json::array& messages, GatewayRequest& request) {
-  const size_t first = request.conversation.messages.size();
   ConversationBuilder builder(request);
-  for (size_t i = 0; i < messages.size(); ++i) {
-    const std::string path = absl::StrCat("messages[", first + i, "]");
-    INGOT_RETURN_IF_ERROR(ReadMessage(messages[i], path, request.function_call_id, builder));
+  for (const value& message : messages) {
+    const auto place = static_cast<uint32_t>(builder.size());
+    INGOT_RETURN_IF_ERROR(
+        ReadMessage(message, absl::StrCat("messages[", place, "]"), request.function_call_id, builder));
+    request.elements.push_back({place, place + 1});
   }
   return absl::OkStatus();
 }
@@ -193,17 +194,14 @@ class Chat final : public Dialect {
   absl::StatusOr<GatewayRequest> ParseChange(const GatewayRequest& known, size_t kept,
                                              const base::json::array& added) const override {
     if (kept + added.size() > kMaxListed) return absl::OutOfRangeError("too many messages");
-    GatewayRequest request = known;
-    if (kept < request.conversation.messages.size()) {
-      request.conversation.messages.resize(kept);
-      request.echoed_ids.resize(kept);
-      if (!request.function_call_id.empty()) {
-        request.function_call_id = LastFunctionCall(request.conversation.messages);
-      }
+    std::optional<GatewayRequest> request = known.Beginning(kept);
+    if (!request.has_value()) return absl::UnavailableError("not read message by message");
+    if (kept < known.elements.size() && !request->function_call_id.empty()) {
+      request->function_call_id = LastFunctionCall(request->conversation.messages);
     }
-    INGOT_RETURN_IF_ERROR(AddMessages(added, request));
-    INGOT_RETURN_IF_ERROR(CheckRequest(request));
-    return request;
+    INGOT_RETURN_IF_ERROR(AddMessages(added, *request));
+    INGOT_RETURN_IF_ERROR(CheckRequest(*request));
+    return *std::move(request);
   }
 
   absl::StatusOr<GatewayRequest> Parse(const RawRequest& raw) const override {

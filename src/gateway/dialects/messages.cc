@@ -14,6 +14,7 @@ using base::json::array;
 using base::json::object;
 using base::json::value;
 
+constexpr char kMessages[] = "messages";
 constexpr size_t kMaxMessages = 1 << 20;
 constexpr char kBetweenBlocks[] = "\n";
 
@@ -113,6 +114,8 @@ class UserBlocks {
  public:
   explicit UserBlocks(ConversationBuilder& builder) : builder_(builder) {}
 
+  // Whether there is text of a message that is not added yet.
+  bool pending() const { return any_text_; }
   // What is read from here on is `role`'s.
   void Begin(const std::string& role) {
     Flush();
@@ -199,14 +202,39 @@ absl::Status ReadAssistantBlock(const value& block, const std::string& path, Con
 // The messages of a request. Neighbours of one role are one turn.
 class Turns {
  public:
-  explicit Turns(ConversationBuilder& builder) : builder_(builder), user_(builder) {}
+  explicit Turns(GatewayRequest& request) : request_(request), builder_(request), user_(builder_) {}
 
-  absl::Status Read(const value& json, const std::string& path) {
+  // Those behind the elements that were read. REQUIRES: the first of them is none that GoesOn, and this reads once.
+  absl::Status ReadAll(const array& messages) {
+    for (const value& message : messages) {
+      GatewayRequest::ListElement element{.first = Count()};
+      INGOT_RETURN_IF_ERROR(Read(message, absl::StrCat("messages[", request_.elements.size(), "]"), element));
+      element.count = Count();
+      element.open = role_ == kAssistant || user_.pending() ? role_.front() : '\0';
+      request_.elements.push_back(element);
+    }
+    user_.Flush();
+    return absl::OkStatus();
+  }
+  // Whether it is part of the message with which an element ended that was left `open`.
+  static bool GoesOn(const value& json, char open) {
+    const value* role = base::Find(json, "role");
+    return open != '\0' && role != nullptr && role->is_string() && RoleOf(role->get_string()).starts_with(open);
+  }
+
+ private:
+  static constexpr std::string_view kAssistant = "assistant";
+
+  static std::string RoleOf(std::string_view name) { return std::string(name == "developer" ? "system" : name); }
+  // Messages so far, with that of which only the text is there.
+  uint32_t Count() const { return static_cast<uint32_t>(builder_.size() + (user_.pending() ? 1 : 0)); }
+
+  absl::Status Read(const value& json, const std::string& path, GatewayRequest::ListElement& element) {
     Fields fields(json, path);
     std::string role;
     fields.Read("role", role);
     INGOT_RETURN_IF_ERROR(fields.status());
-    if (role == "developer") role = "system";
+    role = RoleOf(role);
     if (role != "user" && role != "assistant" && role != "system") {
       return BadRequest(path + ".role", absl::StrCat("'", path, ".role' must be \"user\" or \"assistant\""));
     }
@@ -220,26 +248,24 @@ class Turns {
       if (!text.empty() || role != "assistant")
         blocks.as_array().emplace_back(object{{"type", "text"}, {"text", text}});
     }
+    if (role == role_ && (role == kAssistant || user_.pending())) --element.first;
     Begin(role);
     for (size_t i = 0; i < blocks.get_array().size(); ++i) {
       const std::string where = absl::StrCat(path, ".content[", i, "]");
       const value& block = blocks.get_array()[i];
-      INGOT_RETURN_IF_ERROR(role == "assistant" ? ReadAssistantBlock(block, where, builder_)
-                                                : user_.Read(block, where));
+      INGOT_RETURN_IF_ERROR(role == kAssistant ? ReadAssistantBlock(block, where, builder_) : user_.Read(block, where));
     }
     return absl::OkStatus();
   }
-  void End() { user_.Flush(); }
-
- private:
   void Begin(const std::string& role) {
     if (role == role_) return;
     role_ = role;
     user_.Begin(role);
-    if (role == "assistant") builder_.BeginTurn();
+    if (role == kAssistant) builder_.BeginTurn();
   }
 
-  ConversationBuilder& builder_;
+  GatewayRequest& request_;
+  ConversationBuilder builder_;
   UserBlocks user_;
   std::string role_;  // of the last message
 };
@@ -273,43 +299,52 @@ class Messages : public Dialect {
     return NewMessagesRenderer(std::move(head), std::move(request));
   }
 
-  absl::StatusOr<GatewayRequest> Parse(const RawRequest& raw) const override {
-    INGOT_ASSIGN_OR_RETURN(GatewayRequest request, Read(raw));
-    const auto& read = request.conversation.messages;
-    if (read.empty() || read.back().role != "assistant" || !request.raw_prompts.empty()) return request;
-    return BadRequest("messages",
-                      "'messages' ends with an assistant's turn: an answer that the client began is not "
-                      "supported, the last message must be the user's");
+  std::string_view growing_list() const override { return kMessages; }
+
+  absl::StatusOr<GatewayRequest> ParseChange(const GatewayRequest& known, size_t kept,
+                                             const array& added) const override {
+    if (kept + added.size() > kMaxMessages) return absl::OutOfRangeError("too many messages");
+    std::optional<GatewayRequest> request = known.Beginning(kept);
+    if (!request.has_value() || (!added.empty() && Turns::GoesOn(added.front(), request->elements.back().open))) {
+      return absl::UnavailableError("messages that are read together");
+    }
+    INGOT_RETURN_IF_ERROR(Turns(*request).ReadAll(added));
+    return Checked(*std::move(request));
   }
 
-  Error ErrorOf(const absl::Status& status) const override { return AnthropicError(status); }
-
- protected:
-  static absl::StatusOr<GatewayRequest> Read(const RawRequest& raw) {
+  absl::StatusOr<GatewayRequest> Parse(const RawRequest& raw) const override {
     INGOT_ASSIGN_OR_RETURN(const value json, ParseBody(raw.body));
     GatewayRequest request;
     Fields body(json);
     ReadCommon(raw.headers, body, request);
     ReadThinking(body, request);
     const array* tools = body.List("tools", 4096);
-    const array* messages = body.List("messages", kMaxMessages);
+    const array* messages = body.List(kMessages, kMaxMessages);
     INGOT_RETURN_IF_ERROR(body.status());
     for (size_t i = 0; tools != nullptr && i < tools->size(); ++i) {
       INGOT_RETURN_IF_ERROR(ReadTool((*tools)[i], absl::StrCat("tools[", i, "]"), request));
     }
     INGOT_RETURN_IF_ERROR(ReadToolChoice(body, request));
     if ((messages == nullptr || messages->empty()) && request.raw_prompts.empty()) {
-      return BadRequest("messages", "'messages' must have at least one message");
+      return BadRequest(kMessages, "'messages' must have at least one message");
     }
     ConversationBuilder builder(request);
     INGOT_RETURN_IF_ERROR(ReadSystem(body, builder));
-    Turns turns(builder);
-    for (size_t i = 0; messages != nullptr && i < messages->size(); ++i) {
-      INGOT_RETURN_IF_ERROR(turns.Read((*messages)[i], absl::StrCat("messages[", i, "]")));
-    }
-    turns.End();
+    if (messages != nullptr) INGOT_RETURN_IF_ERROR(Turns(request).ReadAll(*messages));
+    return Checked(std::move(request));
+  }
+
+  Error ErrorOf(const absl::Status& status) const override { return AnthropicError(status); }
+
+ protected:
+  // The request that was read, if it can be answered.
+  virtual absl::StatusOr<GatewayRequest> Checked(GatewayRequest request) const {
     INGOT_RETURN_IF_ERROR(CheckRequest(request));
-    return request;
+    const auto& read = request.conversation.messages;
+    if (read.empty() || read.back().role != "assistant" || !request.raw_prompts.empty()) return request;
+    return BadRequest(kMessages,
+                      "'messages' ends with an assistant's turn: an answer that the client began is not "
+                      "supported, the last message must be the user's");
   }
 };
 
@@ -320,8 +355,10 @@ class CountTokens final : public Messages {
   std::unique_ptr<Renderer> NewRenderer(ReplyHead head, std::shared_ptr<const GatewayRequest> request) const override {
     return NewCountRenderer(std::move(head), std::move(request));
   }
-  absl::StatusOr<GatewayRequest> Parse(const RawRequest& raw) const override {
-    INGOT_ASSIGN_OR_RETURN(GatewayRequest request, Read(raw));
+
+ protected:
+  absl::StatusOr<GatewayRequest> Checked(GatewayRequest request) const override {
+    INGOT_RETURN_IF_ERROR(CheckRequest(request));
     request.count_only = true;
     request.stream = false;
     return request;

@@ -19,6 +19,7 @@ using base::json::array;
 using base::json::object;
 using base::json::value;
 
+constexpr char kInput[] = "input";
 constexpr char kBetweenParts[] = "\n";
 constexpr std::string_view kOutput = "_output";  // ends the type of a call's result
 constexpr const char* kStored[] = {"previous_response_id", "conversation", "prompt", "background"};
@@ -82,9 +83,25 @@ absl::Status ReadTool(const value& json, const std::string& path, const std::str
 // The items of `input`, one kind after the other.
 class Items {
  public:
-  explicit Items(GatewayRequest& request) : builder_(request) {}
+  explicit Items(GatewayRequest& request) : request_(request), builder_(request) {}
+  // Goes on behind the elements that were read.
+  Items(GatewayRequest& request, const GatewayRequest::ListElement& last)
+      : request_(request), builder_(request, static_cast<PartKind>(last.open)) {}
 
   void System(std::string text) { AddMessage("system", std::move(text), ""); }
+  void User(std::string text) { AddMessage("user", std::move(text), ""); }
+  absl::Status ReadAll(const array& items) {
+    builder_.TakeFirstChanged();
+    for (const value& item : items) {
+      INGOT_RETURN_IF_ERROR(Read(item, absl::StrCat("input[", request_.elements.size(), "]")));
+      request_.elements.push_back({.first = static_cast<uint32_t>(builder_.TakeFirstChanged()),
+                                   .count = static_cast<uint32_t>(builder_.size()),
+                                   .open = static_cast<char>(builder_.last())});
+    }
+    return absl::OkStatus();
+  }
+
+ private:
   absl::Status Read(const value& item, const std::string& path) {
     if (!item.is_object()) return BadRequest("input", absl::StrCat(path, " must be an object"));
     Fields fields(item, path);
@@ -106,9 +123,6 @@ class Items {
       Reference(fields, path);
     return fields.status();  // other items tell of the vendor's own tools: the model never saw them
   }
-  void User(std::string text) { AddMessage("user", std::move(text), ""); }
-
- private:
   std::string Text(Fields& fields, std::string_view name, std::string_view separator) {
     auto text = ContentText(fields.Get(name), fields.PathOf(name), separator);
     if (!text.ok()) fields.Fail(text.status());
@@ -211,6 +225,7 @@ class Items {
     if (fields.status().ok()) AddMessage("tool", *std::move(text), call_id.empty() ? id : call_id);
   }
 
+  GatewayRequest& request_;
   ConversationBuilder builder_;
 };
 
@@ -220,18 +235,15 @@ absl::Status ReadInput(Fields& body, GatewayRequest& request) {
   body.Read("instructions", instructions);
   INGOT_RETURN_IF_ERROR(body.status());
   if (!instructions.empty()) items.System(std::move(instructions));
-  const value* input = body.Get("input");
+  const value* input = body.Get(kInput);
   if (input == nullptr) return absl::OkStatus();
   if (input->is_string()) {
     items.User(std::string(input->get_string()));
     return absl::OkStatus();
   }
-  const array* list = body.List("input", kMaxListed);
+  const array* list = body.List(kInput, kMaxListed);
   INGOT_RETURN_IF_ERROR(body.status());
-  for (size_t i = 0; i < list->size(); ++i) {
-    INGOT_RETURN_IF_ERROR(items.Read((*list)[i], absl::StrCat("input[", i, "]")));
-  }
-  return absl::OkStatus();
+  return items.ReadAll(*list);
 }
 
 void ReadReasoning(Fields& body, GatewayRequest& request) {
@@ -270,10 +282,22 @@ class Responses final : public Dialect {
     return NewResponsesRenderer(std::move(head), std::move(request));
   }
 
+  std::string_view growing_list() const override { return kInput; }
+
+  absl::StatusOr<GatewayRequest> ParseChange(const GatewayRequest& known, size_t kept,
+                                             const array& added) const override {
+    if (kept + added.size() > kMaxListed) return absl::OutOfRangeError("too many items");
+    std::optional<GatewayRequest> request = known.Beginning(kept);
+    if (!request.has_value()) return absl::UnavailableError("items that are read together");
+    INGOT_RETURN_IF_ERROR(Items(*request, request->elements.back()).ReadAll(added));
+    INGOT_RETURN_IF_ERROR(CheckInput(*request));
+    return *std::move(request);
+  }
+
   absl::StatusOr<GatewayRequest> Parse(const RawRequest& raw) const override {
     INGOT_ASSIGN_OR_RETURN(const value json, ParseBody(raw.body));
     GatewayRequest request;
-    request.prompt_field = "input";
+    request.prompt_field = kInput;
     Fields body(json);
     ReadCommon(raw.headers, body, request);
     for (const char* name : kStored) {
@@ -293,14 +317,19 @@ class Responses final : public Dialect {
     }
     INGOT_RETURN_IF_ERROR(ReadToolChoice(body, request));
     INGOT_RETURN_IF_ERROR(ReadInput(body, request));
-    if (request.conversation.messages.empty() && request.raw_prompts.empty()) {
-      return BadRequest("input", "'input' must be a string or a list of items");
-    }
     for (const char* name : kRepeated) {
       if (const value* field = body.Get(name)) request.repeated[name] = *field;
     }
-    INGOT_RETURN_IF_ERROR(CheckRequest(request));
+    INGOT_RETURN_IF_ERROR(CheckInput(request));
     return request;
+  }
+
+ private:
+  static absl::Status CheckInput(GatewayRequest& request) {
+    if (request.conversation.messages.empty() && request.raw_prompts.empty()) {
+      return BadRequest(kInput, "'input' must be a string or a list of items");
+    }
+    return CheckRequest(request);
   }
 };
 
