@@ -6,6 +6,7 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/timerfd.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -67,11 +68,11 @@ struct LoadClient::Agent {
   int fd = -1;
   Phase phase = Phase::kOpening;
   std::string episode, key;
-  std::string messages;  // as they stand in the body
-  std::string out;
-  size_t sent = 0;
-  bool writing = false;   // epoll tells when more can be written
-  size_t first_wait = 0;  // its first dialogue grows to this size before it waits for its time
+  std::string messages;               // as they stand in the body
+  std::string head;                   // of the request that is being sent
+  std::vector<std::string_view> out;  // what is left of it to be sent: nothing is put together for that
+  bool writing = false;               // epoll tells when more can be written
+  size_t first_wait = 0;              // its first dialogue grows to this size before it waits for its time
   Clock::time_point due;
   bool measured = false;
   bool first_seen = false;
@@ -127,36 +128,48 @@ std::string LoadClient::Text(size_t bytes) {
 
 void LoadClient::Open(Agent& agent) {
   agent.phase = Agent::Phase::kOpening;
-  Post(agent, "/ingot/v1/episodes", R"({"scaffold":"bench"})");
+  Post(agent, "/ingot/v1/episodes", {R"({"scaffold":"bench"})"});
 }
 
 void LoadClient::Ask(Agent& agent, Clock::time_point due) {
   agent.phase = Agent::Phase::kAsking;
   agent.due = due;
   agent.first_seen = false;
-  Post(agent, "/v1/chat/completions",
-       absl::StrCat(R"({"model":"bench","stream":true,"temperature":1,"tools":)", tools_, R"(,"messages":[)",
-                    agent.messages, "]}"));
+  Post(
+      agent, "/v1/chat/completions",
+      {R"({"model":"bench","stream":true,"temperature":1,"tools":)", tools_, R"(,"messages":[)", agent.messages, "]}"});
 }
 
-void LoadClient::Post(Agent& agent, const std::string& target, const std::string& body) {
+void LoadClient::Post(Agent& agent, const std::string& target, const std::vector<std::string_view>& body) {
   agent.reader.Reset();
-  agent.sent = 0;
-  agent.out = absl::StrCat("POST ", target, " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n",
-                           "Authorization: Bearer ", agent.key, "\r\nContent-Length: ", body.size(), "\r\n\r\n", body);
-  result_.bytes_sent += static_cast<int64_t>(agent.out.size());
+  size_t size = 0;
+  for (const std::string_view piece : body) size += piece.size();
+  agent.head = absl::StrCat("POST ", target, " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n",
+                            "Authorization: Bearer ", agent.key, "\r\nContent-Length: ", size, "\r\n\r\n");
+  agent.out = {agent.head};
+  agent.out.insert(agent.out.end(), body.begin(), body.end());
+  result_.bytes_sent += static_cast<int64_t>(agent.head.size() + size);
   Write(agent);
 }
 
 void LoadClient::Write(Agent& agent) {
-  while (agent.sent < agent.out.size()) {
-    const ssize_t sent =
-        send(agent.fd, agent.out.data() + agent.sent, agent.out.size() - agent.sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+  while (!agent.out.empty()) {
+    std::vector<iovec> pieces;
+    for (const std::string_view piece : agent.out) pieces.push_back({const_cast<char*>(piece.data()), piece.size()});
+    msghdr message{};
+    message.msg_iov = pieces.data();
+    message.msg_iovlen = pieces.size();
+    const ssize_t sent = sendmsg(agent.fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent < 0 && errno == EAGAIN) break;
     if (sent <= 0) Die(std::string("the server closed a connection: ") + std::strerror(errno));
-    agent.sent += sent;
+    size_t left = static_cast<size_t>(sent);
+    while (left > 0 && left >= agent.out.front().size()) {
+      left -= agent.out.front().size();
+      agent.out.erase(agent.out.begin());
+    }
+    if (left > 0) agent.out.front().remove_prefix(left);
   }
-  const bool writing = agent.sent < agent.out.size();
+  const bool writing = !agent.out.empty();
   if (writing == agent.writing) return;
   agent.writing = writing;
   epoll_event watch{.events = EPOLLIN, .data = {.ptr = &agent}};
@@ -202,7 +215,7 @@ void LoadClient::Finished(Agent& agent) {
     if (agent.messages.size() + tools_.size() > options_.last_bytes) {
       agent.phase = Agent::Phase::kEnding;
       agent.first_wait = 0;
-      return Post(agent, absl::StrCat("/ingot/v1/episodes/", agent.episode, "/end"), R"({"status":"finished"})");
+      return Post(agent, absl::StrCat("/ingot/v1/episodes/", agent.episode, "/end"), {R"({"status":"finished"})"});
     }
   }
   if (agent.messages.size() + tools_.size() < agent.first_wait) return Ask(agent, Clock::now());

@@ -46,7 +46,8 @@ class LoadClient {
 
   void Open(Agent& agent);
   void Ask(Agent& agent, Clock::time_point due);
-  void Post(Agent& agent, const std::string& target, const std::string& body);
+  // The pieces of the body outlive its sending.
+  void Post(Agent& agent, const std::string& target, const std::vector<std::string_view>& body);
   void Write(Agent& agent);
   void Read(Agent& agent);
   void Finished(Agent& agent);
