@@ -1,6 +1,5 @@
 #include "gateway/answer.h"
 
-#include <tuple>
 #include <utility>
 
 #include "base/checksum.h"
@@ -154,10 +153,10 @@ absl::Status Answer::Run() {
     if (!abort_.ok()) return abort_;
     phase_ = Phase::kRunning;
   }
+  KnownRequests::Forgotten forgotten;  // takes its time to be freed: that of the engine's
+  if (reading.known != nullptr) forgotten = core_.known_requests.Keep(reading.caller, reading.known);
   // From here on each call ends by itself.
   for (size_t i = 0; i < calls.size(); ++i) calls[i]->Start(plans[i / request->n]);
-  // Now that the engine works: what this frees of the caller's last request takes its time.
-  if (reading.known != nullptr) std::ignore = core_.known_requests.Keep(reading.caller, reading.known);
   return absl::OkStatus();
 }
 

@@ -181,6 +181,11 @@ std::string SomeResponsesItem(Random& random) {
        R"({"type":"web_search_call","id":"ws"})", R"({"type":"item_reference","id":"another"})"});
 }
 
+std::string NameOf(std::string dialect) {
+  std::replace(dialect.begin(), dialect.end(), '.', '_');
+  return dialect;
+}
+
 struct GrowingBody {
   const char* dialect;
   std::string (*element)(Random&);
@@ -263,12 +268,7 @@ INSTANTIATE_TEST_SUITE_P(
                                 SomeResponsesItem,
                                 {R"({"model":"m","input":[)", R"({"instructions":"i","input":[)"},
                                 {R"(],"stream":true})", R"(],"tools":[{"type":"function","name":"f"}]})"}}),
-    [](const auto& info) {
-      return [](std::string name) {
-        std::replace(name.begin(), name.end(), '.', '_');
-        return name;
-      }(info.param.dialect);
-    });
+    [](const auto& info) { return NameOf(info.param.dialect); });
 
 TEST(KnownRequests, ForgetsWhatWasNotAskedForTheLongest) {
   const auto of = [](size_t bytes) {
@@ -302,9 +302,18 @@ TEST(KnownRequests, ForgetsWhatWasNotAskedForTheLongest) {
   EXPECT_EQ(none.Find("a"), nullptr);
 }
 
+// How a client of a dialect keeps its history.
+struct Talk {
+  const char* dialect;
+  const char* list;
+  void (*keep)(const World::Outcome& answer, base::json::array& history);
+};
+void PrintTo(const Talk& talk, std::ostream* out) { *out << talk.dialect; }
+class KnownTalks : public testing::TestWithParam<Talk> {};
+
 // Two agents' dialogues, with edits, on a gateway that keeps requests and on one that does not: the engines are asked
 // the same, and the forks are the same.
-TEST(KnownRequests, ChangeNothingButTheTimeItTakes) {
+TEST_P(KnownTalks, ChangeNothingButTheTimeItTakes) {
   const auto run = [](int64_t max_bytes, int64_t* continued) {
     World world([](const auto&) {
       Script script;
@@ -313,18 +322,20 @@ TEST(KnownRequests, ChangeNothingButTheTimeItTakes) {
     });
     world.options.max_known_request_bytes = max_bytes;
     const v1::EpisodeOpenResponse agents[] = {world.Open(), world.Open()};
-    base::json::array histories[] = {{Msg("system", "Work."), Msg("user", "one")}, {Msg("user", "two")}};
+    base::json::array histories[] = {{Msg("user", "one")}, {Msg("user", "two")}};
     std::mt19937 random(3);
     std::string asked;
-    for (int turn = 0; turn < 60; ++turn) {
+    for (int turn = 0; turn < 90; ++turn) {
       const size_t agent = random() % 2;
       base::json::array& history = histories[agent];
-      const auto outcome = world.Chat(agents[agent].api_key(), Body(history));
+      const base::json::object body{{"model", "m"}, {"max_tokens", 50}, {GetParam().list, history}};
+      const auto outcome =
+          world.Ask(GetParam().dialect, agents[agent].api_key(), base::PrintJson(base::json::value(body)));
       EXPECT_TRUE(outcome.status.ok()) << outcome.status;
-      history.push_back(outcome.message());
+      GetParam().keep(outcome, history);
       history.push_back(Msg("user", absl::StrCat("more ", turn)));
-      if (turn % 7 == 3) history[random() % history.size()] = Msg("user", "changed");
-      if (turn % 11 == 5) history.resize(1);
+      if (turn % 17 == 3) history[random() % history.size()] = Msg("user", "changed");
+      if (turn % 31 == 25) history.resize(1);
     }
     for (const auto& request : world.engine->requests()) {
       for (const int32_t id : request.prompt_ids()) absl::StrAppend(&asked, id, " ");
@@ -342,9 +353,29 @@ TEST(KnownRequests, ChangeNothingButTheTimeItTakes) {
   };
   int64_t continued = 0, without = 0;
   EXPECT_EQ(run(1 << 20, &continued), run(0, &without));
-  EXPECT_GT(continued, 40);
+  EXPECT_GT(continued, 60);
   EXPECT_EQ(without, 0);
 }
+
+INSTANTIATE_TEST_SUITE_P(Of, KnownTalks,
+                         testing::Values(Talk{"chat.completions", "messages",
+                                              [](const World::Outcome& answer, base::json::array& history) {
+                                                history.push_back(answer.message());
+                                              }},
+                                         Talk{"messages", "messages",
+                                              [](const World::Outcome& answer, base::json::array& history) {
+                                                history.push_back(
+                                                    base::json::object{{"role", "assistant"},
+                                                                       {"content", answer.events.at(0).at("content")}});
+                                              }},
+                                         Talk{"responses", "input",
+                                              [](const World::Outcome& answer, base::json::array& history) {
+                                                for (const base::json::value& item :
+                                                     answer.events.at(0).at("output").as_array()) {
+                                                  history.push_back(item);
+                                                }
+                                              }}),
+                         [](const auto& info) { return NameOf(info.param.dialect); });
 
 TEST(KnownRequests, AreNotContinuedPastWhatABodyMayHave) {
   World world([](const auto&) { return Script(); });
