@@ -275,14 +275,13 @@ absl::Status Episode::WaitForCalls(std::chrono::nanoseconds timeout) {
   return absl::OkStatus();
 }
 
-void Episode::FinishEnd(bool ok) {
+std::vector<std::shared_ptr<const void>> Episode::FinishEnd(bool ok) {
   base::MutexLock lock(mu_);
   storing_ = false;
-  if (ok) {
-    state_ = State::kEnded;
-    history_ = History();
-  }
   changed_.SignalAll();
+  if (!ok) return {};
+  state_ = State::kEnded;
+  return history_.TakeParts();
 }
 
 std::optional<std::pair<v1::EpisodeState, std::string>> Episode::unfinished_end() const {

@@ -329,6 +329,20 @@ std::vector<const Piece*> History::Path(int call) const {
   return path;
 }
 
+std::vector<std::shared_ptr<const void>> History::TakeParts() {
+  std::vector<std::shared_ptr<const void>> parts;
+  parts.reserve(calls_.size() + 5);
+  for (Entry& entry : calls_) parts.push_back(std::make_shared<const Entry>(std::move(entry)));
+  for (Calls* const calls : {&by_prefix_, &streamed_, &by_message_}) {
+    parts.push_back(std::make_shared<const Calls>(std::move(*calls)));
+  }
+  for (Keys* const keys : {&asked_, &prefixes_no_tools_}) {
+    parts.push_back(std::make_shared<const Keys>(std::move(*keys)));
+  }
+  *this = History();
+  return parts;
+}
+
 const std::vector<int32_t>& History::PathIds(int asked) {
   std::vector<const Piece*> behind;  // what is known, the last first
   int call = asked;

@@ -107,6 +107,9 @@ class History {
   std::optional<text::Conversation> Restored(const text::Conversation& conversation, const ConversationKeys& keys,
                                              const EchoedIds& echoed, int call) const;
 
+  // All that it holds, in parts each of which is soon freed; it is empty then.
+  std::vector<std::shared_ptr<const void>> TakeParts();
+
   // A call: where it comes from, and the pieces of its own, after those of `parent`.
   struct Call {
     std::string call_id;

@@ -314,6 +314,18 @@ TEST_F(HistoryTest, CallsHaveTheIdsThatTheModelWroteBesideThoseOfTheClient) {
   EXPECT_FALSE(history_.Restored(*delivered, again, {}, Find(*delivered).parent).has_value());
 }
 
+TEST_F(HistoryTest, GoesInParts) {
+  Call({{user_}, {}}, called_);
+  Call({{user_, called_, listed_}, {}}, answered_);
+  EXPECT_EQ(Find({{user_, called_, listed_}, {}}).parent, 0);
+  const auto parts = history_.TakeParts();
+  EXPECT_GE(parts.size(), 2u) << "one for each call, and more";
+  EXPECT_EQ(history_.size(), 0);
+  EXPECT_EQ(history_.tokens(), 0);
+  EXPECT_EQ(Find({{user_, called_, listed_}, {}}).parent, -1);
+  EXPECT_EQ(Call({{user_}, {}}, called_), 0) << "it begins anew";
+}
+
 // What clients do in any order: go on from any call, drop reasoning, spell arguments anew, rename calls, answer the
 // same again, send what was never delivered. What is settled of their messages, and what is kept of that, changes
 // nothing.
