@@ -1,5 +1,6 @@
 #include "gateway/answer.h"
 
+#include <optional>
 #include <utility>
 
 #include "base/checksum.h"
@@ -94,24 +95,26 @@ absl::StatusOr<Answer::Reading> Answer::Read(const Episode* episode) {
   auto now = std::make_shared<KnownRequest>();
   if (episode != nullptr) now->episode = episode->id();
   if (const auto known = core_.known_requests.Find(caller); known != nullptr && !HasTooManyValues(raw_.body)) {
-    if (auto change = FindChange(*known, raw_.body)) {
-      auto parsed = dialect_.ParseChange(*known->request, change->kept, change->added);
+    if (auto change = FindChange(*known, raw_.body, list)) {
+      std::optional<RawRequest> rest;
+      if (!change->rest.empty()) rest = RawRequest{.body = std::move(change->rest), .headers = raw_.headers};
+      auto parsed = dialect_.ParseChange(*known->request, change->kept, change->added, rest ? &*rest : nullptr);
       if (parsed.ok()) {
         const size_t again = known->request->elements[change->kept - 1].count;
         now->request = finished(*std::move(parsed), again);
-        now->ends = std::move(change->ends);
+        now->list = std::move(change->list);
       }
     }
   }
   if (now->request == nullptr) {
     INGOT_ASSIGN_OR_RETURN(GatewayRequest parsed, dialect_.Parse(raw_));
     now->request = finished(std::move(parsed), 0);
-    if (auto ends = FindListEnds(raw_.body, list)) now->ends = *std::move(ends);
+    if (auto place = FindList(raw_.body, list)) now->list = *std::move(place);
   } else {
     ++core_.counters.requests_continued;
   }
   Reading reading{now->request};
-  if (now->ends.empty() || now->ends.size() != now->request->elements.size()) return reading;
+  if (now->list.ends.empty() || now->list.ends.size() != now->request->elements.size()) return reading;
   now->body = std::move(raw_.body);
   reading.caller = std::move(caller);
   reading.known = std::move(now);

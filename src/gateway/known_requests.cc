@@ -1,5 +1,6 @@
 #include "gateway/known_requests.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace ingot::gateway {
@@ -87,9 +88,9 @@ int64_t KnownRequest::bytes() const {
   return kForms * static_cast<int64_t>(body.size()) + static_cast<int64_t>(sizeof(GatewayRequest));
 }
 
-std::optional<std::vector<size_t>> FindListEnds(std::string_view body, std::string_view field) {
+std::optional<ListPlace> FindList(std::string_view body, std::string_view field) {
   Scanner scanner(body);
-  std::optional<std::vector<size_t>> ends;
+  std::optional<ListPlace> list;
   if (!scanner.Take('{')) return std::nullopt;
   do {
     const std::optional<std::string_view> key = scanner.String();
@@ -99,27 +100,20 @@ std::optional<std::vector<size_t>> FindListEnds(std::string_view body, std::stri
       scanner.SkipValue();
       continue;
     }
-    if (ends.has_value() || !scanner.Take('[')) return std::nullopt;
-    ends = ElementEnds(scanner);
-    if (ends->empty() || !scanner.Take(']')) return std::nullopt;
+    if (list.has_value() || !scanner.Take('[')) return std::nullopt;
+    list.emplace().begin = scanner.at();
+    list->ends = ElementEnds(scanner);
+    if (list->ends.empty() || !scanner.Take(']')) return std::nullopt;
   } while (scanner.Take(','));
-  return ends;
+  return list;
 }
 
-std::optional<RequestChange> FindChange(const KnownRequest& known, std::string_view body) {
-  const std::string_view before = known.body, tail = before.substr(known.ends.back());
-  RequestChange change;
-  size_t same = 0;
-  for (const size_t end : known.ends) {
-    if (end > body.size() || before.substr(same, end - same) != body.substr(same, end - same)) break;
-    same = end;
-    ++change.kept;
-  }
-  if (change.kept == 0 || body.size() - same < tail.size() || !body.ends_with(tail)) return std::nullopt;
-  change.ends.assign(known.ends.begin(), known.ends.begin() + static_cast<std::ptrdiff_t>(change.kept));
-  const size_t end = body.size() - tail.size();
-  Scanner scanner(body.substr(0, end), same);
-  if (scanner.Peek() == '\0' && scanner.at() == end) return change;
+namespace {
+
+// The elements that stand in body[at, end), behind others. nullopt: that is no list of elements.
+std::optional<base::json::array> ReadElements(std::string_view body, size_t at, size_t end) {
+  Scanner scanner(body.substr(0, end), at);
+  if (scanner.Peek() == '\0' && scanner.at() == end) return base::json::array();
   if (!scanner.Take(',')) return std::nullopt;
   // As deep as it stands in the body. What is no list of elements is no JSON so either.
   const std::string_view text = body.substr(scanner.at(), end - scanner.at());
@@ -127,10 +121,61 @@ std::optional<RequestChange> FindChange(const KnownRequest& known, std::string_v
   if (!parsed.ok() || !parsed->is_object() || parsed->get_object().size() != 1) return std::nullopt;
   base::json::value& list = parsed->get_object().begin()->value();
   if (!list.is_array() || list.get_array().empty()) return std::nullopt;
-  change.added = std::move(list.get_array());
+  return std::move(list.get_array());
+}
+
+// How many elements of a list are those of the other, byte for byte.
+size_t SameElements(std::string_view a, const ListPlace& in_a, std::string_view b, const ListPlace& in_b) {
+  size_t same = 0, at_a = in_a.begin, at_b = in_b.begin;
+  for (; same < std::min(in_a.ends.size(), in_b.ends.size()); ++same) {
+    const size_t end_a = in_a.ends[same], end_b = in_b.ends[same];
+    if (a.substr(at_a, end_a - at_a) != b.substr(at_b, end_b - at_b)) break;
+    at_a = end_a;
+    at_b = end_b;
+  }
+  return same;
+}
+
+// Where nothing but the end of the list differs, which is told without going over all of the body.
+std::optional<RequestChange> FindChangeAtEnd(const KnownRequest& known, std::string_view body) {
+  const std::string_view before = known.body, tail = before.substr(known.list.ends.back());
+  RequestChange change;
+  size_t same = 0;
+  for (const size_t end : known.list.ends) {
+    if (end > body.size() || before.substr(same, end - same) != body.substr(same, end - same)) break;
+    same = end;
+    ++change.kept;
+  }
+  if (change.kept == 0 || body.size() - same < tail.size() || !body.ends_with(tail)) return std::nullopt;
+  const size_t end = body.size() - tail.size();
+  auto added = ReadElements(body, same, end);
+  if (!added.has_value()) return std::nullopt;
+  change.added = *std::move(added);
+  change.list.begin = known.list.begin;
+  change.list.ends.assign(known.list.ends.begin(), known.list.ends.begin() + static_cast<std::ptrdiff_t>(change.kept));
+  if (change.added.empty()) return change;
+  Scanner scanner(body.substr(0, end), same);
+  scanner.Take(',');
   const std::vector<size_t> ends = ElementEnds(scanner);
   if (ends.size() != change.added.size()) return std::nullopt;
-  change.ends.insert(change.ends.end(), ends.begin(), ends.end());
+  change.list.ends.insert(change.list.ends.end(), ends.begin(), ends.end());
+  return change;
+}
+
+}  // namespace
+
+std::optional<RequestChange> FindChange(const KnownRequest& known, std::string_view body, std::string_view field) {
+  if (auto change = FindChangeAtEnd(known, body)) return change;
+  auto list = FindList(body, field);
+  if (!list.has_value()) return std::nullopt;
+  RequestChange change;
+  change.kept = SameElements(known.body, known.list, body, *list);
+  if (change.kept == 0) return std::nullopt;
+  auto added = ReadElements(body, list->ends[change.kept - 1], list->ends.back());
+  if (!added.has_value() || added->size() != list->ends.size() - change.kept) return std::nullopt;
+  change.added = *std::move(added);
+  change.rest = absl::StrCat(base::View(body.substr(0, list->begin)), base::View(body.substr(list->ends.back())));
+  change.list = *std::move(list);
   return change;
 }
 

@@ -2,7 +2,7 @@
 // the body before it was: where a body differs from a known one in nothing but the end of its list of messages, only
 // the messages that differ are parsed and read, and the others are those of the known request, shared with all that has
 // been made of them (text/shared_list.h). How many elements a message is of, its dialect knows
-// (GatewayRequest::elements).
+// (GatewayRequest::elements). Where other fields differ too, these are read anew, without the list.
 //
 //   known   {"model":"m","messages":[{A},{B}],"tools":[T]}
 //   body    {"model":"m","messages":[{A},{B},{C},{D}],"tools":[T]}       -> the known request, and {C},{D}
@@ -25,27 +25,34 @@
 
 namespace ingot::gateway {
 
+// Where a list stands in a body.
+struct ListPlace {
+  size_t begin = 0;               // behind its bracket
+  std::vector<size_t> ends = {};  // per element: where it ends; the first begins with the list, others with a comma
+};
+
 struct KnownRequest {
   std::string episode = {};  // its id; empty: it was opened for this request
   std::string body = {};
-  std::vector<size_t> ends = {};  // per element of its list: where it ends in the body
+  ListPlace list = {};
   std::shared_ptr<const GatewayRequest> request = nullptr;
 
   int64_t bytes() const;  // about what it holds, with what is made of its messages
 };
 
-// Where the elements end of the list under `field` of a body, which is a JSON object. nullopt: there is no such list,
-// it is empty, or the body is written so that which list it is cannot be told by its bytes alone.
-std::optional<std::vector<size_t>> FindListEnds(std::string_view body, std::string_view field);
+// The list under `field` of a body, which is a JSON object. nullopt: there is no such list, it is empty, or the body is
+// written so that which list it is cannot be told by its bytes alone.
+std::optional<ListPlace> FindList(std::string_view body, std::string_view field);
 
 // What of a body is a known one's, and what is not.
 struct RequestChange {
-  size_t kept = 0;           // elements of the list that are as they were, at least one
-  base::json::array added;   // those behind them
-  std::vector<size_t> ends;  // KnownRequest::ends of the body
+  size_t kept = 0;          // elements of the list that are as they were, at least one
+  base::json::array added;  // those behind them
+  ListPlace list;           // in the body
+  std::string rest;         // the body with an empty list, if that differs too; empty: it does not
 };
-// nullopt: it is not told from that one by its last elements alone.
-std::optional<RequestChange> FindChange(const KnownRequest& known, std::string_view body);
+// `field`: of the list in both. nullopt: it begins with another element, or which list it is cannot be told.
+std::optional<RequestChange> FindChange(const KnownRequest& known, std::string_view body, std::string_view field);
 
 // The newest request of each caller, as long as they are not too large together; then the one that was not asked for
 // the longest is forgotten. Thread safe.

@@ -44,4 +44,19 @@ std::optional<GatewayRequest> GatewayRequest::Beginning(size_t count) const {
   return beginning;
 }
 
+bool GatewayRequest::TakeBeginning(const GatewayRequest& other, size_t count) {
+  std::optional<GatewayRequest> beginning = other.Beginning(count);
+  const text::MessageList& own = conversation.messages;
+  if (!beginning.has_value() || own.size() != other.elements.front().first) return false;
+  for (size_t i = 0; i < own.size(); ++i) {
+    const text::Message& theirs = other.conversation.messages[i];
+    if (own[i].role != theirs.role || own[i].content != theirs.content) return false;
+  }
+  conversation.messages = std::move(beginning->conversation.messages);
+  echoed_ids = std::move(beginning->echoed_ids);
+  elements = std::move(beginning->elements);
+  references = std::move(beginning->references);
+  return true;
+}
+
 }  // namespace ingot::gateway

@@ -87,8 +87,6 @@ struct GatewayRequest {
     char open = 0;       // what its dialect must know to read on behind it
   };
   std::vector<ListElement> elements;
-  // Chat completions: the id that the last function_call in the conversation was given, which has none of its own.
-  std::string function_call_id;
   // Instead of the conversation: prompts that are not rendered, each answered on its own.
   struct RawPrompt {
     std::string text;  // encoded, special tokens recognised
@@ -132,6 +130,9 @@ struct GatewayRequest {
   // The request as it would have been read with the first `count` elements of its list; nullopt: messages of theirs
   // have parts of those behind them.
   std::optional<GatewayRequest> Beginning(size_t count) const;
+  // This, which was read without the list, with the messages of those elements of `other`. False: they begin with
+  // others (a system prompt), or are not to be had.
+  bool TakeBeginning(const GatewayRequest& other, size_t count);
 };
 
 }  // namespace ingot::gateway

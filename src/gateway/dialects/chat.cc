@@ -4,6 +4,7 @@
 #include "gateway/api_error.h"
 #include "gateway/conversation_builder.h"
 #include "gateway/dialects/dialects.h"
+#include "gateway/dialects/list_dialect.h"
 #include "gateway/dialects/openai_fields.h"
 #include "gateway/request_fields.h"
 #include "text/python_json.h"
@@ -13,8 +14,6 @@ namespace {
 
 using base::json::object;
 using base::json::value;
-
-constexpr char kMessages[] = "messages";
 
 // "function" and "custom" are laid out alike, each under its own key.
 absl::Status ReadTool(const value& json, const std::string& path, GatewayRequest& request) {
@@ -104,9 +103,19 @@ absl::Status ReadCalls(const value& message, const std::string& path, Conversati
   return absl::OkStatus();
 }
 
-// `old_call`: GatewayRequest::function_call_id so far; what answers it has it too.
-absl::Status ReadMessage(const value& json, const std::string& path, std::string& old_call,
-                         ConversationBuilder& builder) {
+// The id that the last function_call was given, which has none of its own.
+std::string LastFunctionCall(const text::MessageList& messages) {
+  for (size_t i = messages.size(); i-- > 0;) {
+    for (const text::ToolCall& call : messages[i].tool_calls) {
+      if (call.id == absl::StrCat("function_call[", i, "]")) return call.id;
+    }
+  }
+  return "";
+}
+
+// `old_call`: the last function_call's id, which what answers it has too; nullopt: it was not looked for.
+absl::Status ReadMessage(const value& json, const std::string& path, const text::MessageList& before,
+                         std::optional<std::string>& old_call, ConversationBuilder& builder) {
   if (!json.is_object()) return BadRequest("messages", absl::StrCat(path, " must be an object"));
   Fields fields(json, path);
   text::Message message;
@@ -120,7 +129,8 @@ absl::Status ReadMessage(const value& json, const std::string& path, std::string
   if (message.role == "developer") message.role = "system";  // the newer name, and an older one
   if (message.role == "function") {
     message.role = "tool";
-    if (message.tool_call_id.empty()) message.tool_call_id = old_call;
+    if (!old_call.has_value()) old_call = LastFunctionCall(before);
+    if (message.tool_call_id.empty()) message.tool_call_id = *old_call;
   }
   if (message.role == "system" || message.role == "user" || message.role == "tool") {
     builder.Add(std::move(message));
@@ -134,41 +144,13 @@ absl::Status ReadMessage(const value& json, const std::string& path, std::string
   if (!message.content.empty()) builder.AddContent(message.content, "");
   if (fields.Object("function_call") != nullptr) {
     text::ToolCall call;
-    call.id = old_call = absl::StrCat("function_call", path.substr(path.find('[')));
+    call.id = absl::StrCat("function_call", path.substr(path.find('[')));
+    old_call = call.id;
     INGOT_RETURN_IF_ERROR(ReadCall(*fields.Get("function_call"), fields.PathOf("function_call"), false, call));
     builder.AddCall(std::move(call));
   }
   INGOT_RETURN_IF_ERROR(fields.status());
   return ReadCalls(json, path, builder);
-}
-
-// GatewayRequest::function_call_id of messages that were read.
-std::string LastFunctionCall(const text::MessageList& messages) {
-  for (size_t i = messages.size(); i-- > 0;) {
-    for (const text::ToolCall& call : messages[i].tool_calls) {
-      if (call.id == absl::StrCat("function_call[", i, "]")) return call.id;
-    }
-  }
-  return "";
-}
-
-// Reads messages behind those that the request has: each element is one.
-absl::Status AddMessages(const base::json::array& messages, GatewayRequest& request) {
-  ConversationBuilder builder(request);
-  for (const value& message : messages) {
-    const auto place = static_cast<uint32_t>(builder.size());
-    INGOT_RETURN_IF_ERROR(
-        ReadMessage(message, absl::StrCat("messages[", place, "]"), request.function_call_id, builder));
-    request.elements.push_back({place, place + 1});
-  }
-  return absl::OkStatus();
-}
-
-absl::Status ReadMessages(Fields& body, GatewayRequest& request) {
-  const base::json::array* messages = body.List(kMessages, kMaxListed);
-  INGOT_RETURN_IF_ERROR(body.status());
-  if (messages == nullptr) return absl::OkStatus();
-  return AddMessages(*messages, request);
 }
 
 void ReadLogprobs(Fields& body, GatewayRequest& request) {
@@ -181,34 +163,18 @@ void ReadLogprobs(Fields& body, GatewayRequest& request) {
   request.top_logprobs = static_cast<int32_t>(top.value_or(0));
 }
 
-class Chat final : public Dialect {
+class Chat final : public ListDialect {
  public:
+  Chat() : ListDialect("messages", kMaxListed) {}
   std::string_view name() const override { return "chat.completions"; }
   std::string_view path() const override { return "/chat/completions"; }
   std::unique_ptr<Renderer> NewRenderer(ReplyHead head, std::shared_ptr<const GatewayRequest> request) const override {
     return NewChatRenderer(std::move(head), std::move(request));
   }
 
-  std::string_view growing_list() const override { return kMessages; }
-
-  absl::StatusOr<GatewayRequest> ParseChange(const GatewayRequest& known, size_t kept,
-                                             const base::json::array& added) const override {
-    if (kept + added.size() > kMaxListed) return absl::OutOfRangeError("too many messages");
-    std::optional<GatewayRequest> request = known.Beginning(kept);
-    if (!request.has_value()) return absl::UnavailableError("not read message by message");
-    if (kept < known.elements.size() && !request->function_call_id.empty()) {
-      request->function_call_id = LastFunctionCall(request->conversation.messages);
-    }
-    INGOT_RETURN_IF_ERROR(AddMessages(added, *request));
-    INGOT_RETURN_IF_ERROR(CheckRequest(*request));
-    return *std::move(request);
-  }
-
-  absl::StatusOr<GatewayRequest> Parse(const RawRequest& raw) const override {
-    INGOT_ASSIGN_OR_RETURN(const value json, ParseBody(raw.body));
-    GatewayRequest request;
-    Fields body(json);
-    ReadCommon(raw.headers, body, request);
+ private:
+  absl::Status ReadFields(const Headers& headers, Fields& body, GatewayRequest& request) const override {
+    ReadCommon(headers, body, request);
     ReadChoices(body, request);
     ReadLogprobs(body, request);
     ReadFormat(body, "response_format", false, request);
@@ -218,11 +184,23 @@ class Chat final : public Dialect {
     for (size_t i = 0; tools != nullptr && i < tools->size(); ++i) {
       INGOT_RETURN_IF_ERROR(ReadTool((*tools)[i], absl::StrCat("tools[", i, "]"), request));
     }
-    INGOT_RETURN_IF_ERROR(ReadToolChoice(body, request));
-    INGOT_RETURN_IF_ERROR(ReadMessages(body, request));
-    INGOT_RETURN_IF_ERROR(CheckRequest(request));
-    return request;
+    return ReadToolChoice(body, request);
   }
+
+  // Each is a message.
+  absl::Status ReadElements(const base::json::array& elements, GatewayRequest& request) const override {
+    const text::MessageList& messages = request.conversation.messages;
+    std::optional<std::string> old_call;
+    ConversationBuilder builder(request);
+    for (const value& message : elements) {
+      const auto place = static_cast<uint32_t>(builder.size());
+      INGOT_RETURN_IF_ERROR(ReadMessage(message, absl::StrCat("messages[", place, "]"), messages, old_call, builder));
+      request.elements.push_back({place, place + 1});
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Finish(GatewayRequest& request) const override { return CheckRequest(request); }
 };
 
 }  // namespace

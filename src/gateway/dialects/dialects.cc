@@ -5,7 +5,8 @@
 
 namespace ingot::gateway {
 
-absl::StatusOr<GatewayRequest> Dialect::ParseChange(const GatewayRequest&, size_t, const base::json::array&) const {
+absl::StatusOr<GatewayRequest> Dialect::ParseChange(const GatewayRequest&, size_t, const base::json::array&,
+                                                    const RawRequest*) const {
   return absl::InternalError("this dialect has no growing list");
 }
 

@@ -4,6 +4,7 @@
 #include "gateway/api_error.h"
 #include "gateway/conversation_builder.h"
 #include "gateway/dialects/dialects.h"
+#include "gateway/dialects/list_dialect.h"
 #include "gateway/request_fields.h"
 #include "text/python_json.h"
 
@@ -291,60 +292,52 @@ void ReadThinking(Fields& body, GatewayRequest& request) {
   body.Fail(config.status());
 }
 
-class Messages : public Dialect {
+class Messages : public ListDialect {
  public:
+  Messages() : ListDialect(kMessages, kMaxMessages) {}
   std::string_view name() const override { return "messages"; }
   std::string_view path() const override { return "/messages"; }
   std::unique_ptr<Renderer> NewRenderer(ReplyHead head, std::shared_ptr<const GatewayRequest> request) const override {
     return NewMessagesRenderer(std::move(head), std::move(request));
   }
+  Error ErrorOf(const absl::Status& status) const override { return AnthropicError(status); }
 
-  std::string_view growing_list() const override { return kMessages; }
-
-  absl::StatusOr<GatewayRequest> ParseChange(const GatewayRequest& known, size_t kept,
-                                             const array& added) const override {
-    if (kept + added.size() > kMaxMessages) return absl::OutOfRangeError("too many messages");
-    std::optional<GatewayRequest> request = known.Beginning(kept);
-    if (!request.has_value() || (!added.empty() && Turns::GoesOn(added.front(), request->elements.back().open))) {
-      return absl::UnavailableError("messages that are read together");
+ protected:
+  absl::Status Finish(GatewayRequest& request) const override {
+    INGOT_RETURN_IF_ERROR(CheckMessages(request));
+    const auto& read = request.conversation.messages;
+    if (read.empty() || read.back().role != "assistant" || !request.raw_prompts.empty()) return absl::OkStatus();
+    return BadRequest(kMessages,
+                      "'messages' ends with an assistant's turn: an answer that the client began is not "
+                      "supported, the last message must be the user's");
+  }
+  static absl::Status CheckMessages(GatewayRequest& request) {
+    if (request.elements.empty() && request.raw_prompts.empty()) {
+      return BadRequest(kMessages, "'messages' must have at least one message");
     }
-    INGOT_RETURN_IF_ERROR(Turns(*request).ReadAll(added));
-    return Checked(*std::move(request));
+    return CheckRequest(request);
   }
 
-  absl::StatusOr<GatewayRequest> Parse(const RawRequest& raw) const override {
-    INGOT_ASSIGN_OR_RETURN(const value json, ParseBody(raw.body));
-    GatewayRequest request;
-    Fields body(json);
-    ReadCommon(raw.headers, body, request);
+ private:
+  absl::Status ReadFields(const Headers& headers, Fields& body, GatewayRequest& request) const override {
+    ReadCommon(headers, body, request);
     ReadThinking(body, request);
     const array* tools = body.List("tools", 4096);
-    const array* messages = body.List(kMessages, kMaxMessages);
     INGOT_RETURN_IF_ERROR(body.status());
     for (size_t i = 0; tools != nullptr && i < tools->size(); ++i) {
       INGOT_RETURN_IF_ERROR(ReadTool((*tools)[i], absl::StrCat("tools[", i, "]"), request));
     }
     INGOT_RETURN_IF_ERROR(ReadToolChoice(body, request));
-    if ((messages == nullptr || messages->empty()) && request.raw_prompts.empty()) {
-      return BadRequest(kMessages, "'messages' must have at least one message");
-    }
     ConversationBuilder builder(request);
-    INGOT_RETURN_IF_ERROR(ReadSystem(body, builder));
-    if (messages != nullptr) INGOT_RETURN_IF_ERROR(Turns(request).ReadAll(*messages));
-    return Checked(std::move(request));
+    return ReadSystem(body, builder);
   }
 
-  Error ErrorOf(const absl::Status& status) const override { return AnthropicError(status); }
-
- protected:
-  // The request that was read, if it can be answered.
-  virtual absl::StatusOr<GatewayRequest> Checked(GatewayRequest request) const {
-    INGOT_RETURN_IF_ERROR(CheckRequest(request));
-    const auto& read = request.conversation.messages;
-    if (read.empty() || read.back().role != "assistant" || !request.raw_prompts.empty()) return request;
-    return BadRequest(kMessages,
-                      "'messages' ends with an assistant's turn: an answer that the client began is not "
-                      "supported, the last message must be the user's");
+  absl::Status ReadElements(const array& elements, GatewayRequest& request) const override {
+    const char open = request.elements.empty() ? '\0' : request.elements.back().open;
+    if (!elements.empty() && Turns::GoesOn(elements.front(), open)) {
+      return absl::UnavailableError("it goes on with the message before it");
+    }
+    return Turns(request).ReadAll(elements);
   }
 };
 
@@ -356,12 +349,11 @@ class CountTokens final : public Messages {
     return NewCountRenderer(std::move(head), std::move(request));
   }
 
- protected:
-  absl::StatusOr<GatewayRequest> Checked(GatewayRequest request) const override {
-    INGOT_RETURN_IF_ERROR(CheckRequest(request));
+ private:
+  absl::Status Finish(GatewayRequest& request) const override {
     request.count_only = true;
     request.stream = false;
-    return request;
+    return CheckMessages(request);
   }
 };
 

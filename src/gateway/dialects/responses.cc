@@ -8,6 +8,7 @@
 #include "gateway/conversation_builder.h"
 #include "gateway/dialects/client_tools.h"
 #include "gateway/dialects/dialects.h"
+#include "gateway/dialects/list_dialect.h"
 #include "gateway/dialects/openai_fields.h"
 #include "gateway/dialects/responses.h"
 #include "gateway/request_fields.h"
@@ -229,23 +230,6 @@ class Items {
   ConversationBuilder builder_;
 };
 
-absl::Status ReadInput(Fields& body, GatewayRequest& request) {
-  Items items(request);
-  std::string instructions;
-  body.Read("instructions", instructions);
-  INGOT_RETURN_IF_ERROR(body.status());
-  if (!instructions.empty()) items.System(std::move(instructions));
-  const value* input = body.Get(kInput);
-  if (input == nullptr) return absl::OkStatus();
-  if (input->is_string()) {
-    items.User(std::string(input->get_string()));
-    return absl::OkStatus();
-  }
-  const array* list = body.List(kInput, kMaxListed);
-  INGOT_RETURN_IF_ERROR(body.status());
-  return items.ReadAll(*list);
-}
-
 void ReadReasoning(Fields& body, GatewayRequest& request) {
   if (body.Object("reasoning") != nullptr) {
     Fields reasoning(*body.Get("reasoning"), "reasoning");
@@ -274,32 +258,19 @@ void ReadIncluded(Fields& body, GatewayRequest& request) {
   }
 }
 
-class Responses final : public Dialect {
+class Responses final : public ListDialect {
  public:
+  Responses() : ListDialect(kInput, kMaxListed) {}
   std::string_view name() const override { return "responses"; }
   std::string_view path() const override { return "/responses"; }
   std::unique_ptr<Renderer> NewRenderer(ReplyHead head, std::shared_ptr<const GatewayRequest> request) const override {
     return NewResponsesRenderer(std::move(head), std::move(request));
   }
 
-  std::string_view growing_list() const override { return kInput; }
-
-  absl::StatusOr<GatewayRequest> ParseChange(const GatewayRequest& known, size_t kept,
-                                             const array& added) const override {
-    if (kept + added.size() > kMaxListed) return absl::OutOfRangeError("too many items");
-    std::optional<GatewayRequest> request = known.Beginning(kept);
-    if (!request.has_value()) return absl::UnavailableError("items that are read together");
-    INGOT_RETURN_IF_ERROR(Items(*request, request->elements.back()).ReadAll(added));
-    INGOT_RETURN_IF_ERROR(CheckInput(*request));
-    return *std::move(request);
-  }
-
-  absl::StatusOr<GatewayRequest> Parse(const RawRequest& raw) const override {
-    INGOT_ASSIGN_OR_RETURN(const value json, ParseBody(raw.body));
-    GatewayRequest request;
+ private:
+  absl::Status ReadFields(const Headers& headers, Fields& body, GatewayRequest& request) const override {
     request.prompt_field = kInput;
-    Fields body(json);
-    ReadCommon(raw.headers, body, request);
+    ReadCommon(headers, body, request);
     for (const char* name : kStored) {
       const value* stored = body.Get(name);
       if (stored == nullptr || *stored == false) continue;
@@ -311,21 +282,34 @@ class Responses final : public Dialect {
     ReadReasoning(body, request);
     ReadIncluded(body, request);
     const array* tools = body.List("tools", kMaxListed);
+    std::string instructions;
+    body.Read("instructions", instructions);
     INGOT_RETURN_IF_ERROR(body.status());
     for (size_t i = 0; tools != nullptr && i < tools->size(); ++i) {
       INGOT_RETURN_IF_ERROR(ReadTool((*tools)[i], absl::StrCat("tools[", i, "]"), "", request));
     }
     INGOT_RETURN_IF_ERROR(ReadToolChoice(body, request));
-    INGOT_RETURN_IF_ERROR(ReadInput(body, request));
     for (const char* name : kRepeated) {
       if (const value* field = body.Get(name)) request.repeated[name] = *field;
     }
-    INGOT_RETURN_IF_ERROR(CheckInput(request));
-    return request;
+    Items items(request);
+    if (!instructions.empty()) items.System(std::move(instructions));
+    const value* input = body.Get(kInput);
+    if (input != nullptr && input->is_string()) items.User(std::string(input->get_string()));
+    return absl::OkStatus();
   }
 
- private:
-  static absl::Status CheckInput(GatewayRequest& request) {
+  const array* ListIn(Fields& body) const override {
+    const value* input = body.Get(kInput);
+    return input != nullptr && input->is_string() ? nullptr : ListDialect::ListIn(body);
+  }
+
+  absl::Status ReadElements(const array& elements, GatewayRequest& request) const override {
+    if (request.elements.empty()) return Items(request).ReadAll(elements);
+    return Items(request, request.elements.back()).ReadAll(elements);
+  }
+
+  absl::Status Finish(GatewayRequest& request) const override {
     if (request.conversation.messages.empty() && request.raw_prompts.empty()) {
       return BadRequest(kInput, "'input' must be a string or a list of items");
     }
