@@ -31,12 +31,13 @@ std::string Text(beast::string_view view) { return {view.data(), view.size()}; }
 
 // Wakes a connection from any thread. Wakes that come before the connection has looked are one.
 struct HttpConnection::Waker : std::enable_shared_from_this<Waker> {
-  Waker(std::shared_ptr<HttpLoop> of, std::weak_ptr<HttpConnection> whom)
+  Waker(std::weak_ptr<HttpLoop> of, std::weak_ptr<HttpConnection> whom)
       : loop(std::move(of)), connection(std::move(whom)) {}
 
   void Wake() {
-    if (pending.exchange(true)) return;
-    asio::post(loop->get_executor(), [self = shared_from_this()] {
+    const auto running = loop.lock();
+    if (running == nullptr || pending.exchange(true)) return;
+    asio::post(running->get_executor(), [self = shared_from_this()] {
       self->pending.exchange(false);  // before the connection looks
       const auto woken = self->connection.lock();
       if (woken == nullptr) return;
@@ -45,12 +46,14 @@ struct HttpConnection::Waker : std::enable_shared_from_this<Waker> {
     });
   }
 
-  const std::shared_ptr<HttpLoop> loop;  // outlives the post; the connection need not
+  // Neither need be there any more. What is posted to a loop does not hold it: one that comes when the loop runs no
+  // more goes with it.
+  const std::weak_ptr<HttpLoop> loop;
   const std::weak_ptr<HttpConnection> connection;
   std::atomic<bool> pending{false};
 };
 
-HttpConnection::HttpConnection(std::shared_ptr<HttpLoop> loop, LoopSocket socket, const HttpShared& shared)
+HttpConnection::HttpConnection(std::weak_ptr<HttpLoop> loop, LoopSocket socket, const HttpShared& shared)
     : loop_(std::move(loop)),
       shared_(shared),
       options_(shared.options),

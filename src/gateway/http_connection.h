@@ -57,7 +57,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   using Parsed = boost::beast::http::request<boost::beast::http::string_body>;
 
   // `loop` is the socket's. It is kept alive as long as somebody may wake this connection.
-  HttpConnection(std::shared_ptr<HttpLoop> loop, LoopSocket socket, const HttpShared& shared);
+  HttpConnection(std::weak_ptr<HttpLoop> loop, LoopSocket socket, const HttpShared& shared);
 
   // Serves requests until either side is done. Never throws.
   LoopTask<void> Run();
@@ -124,7 +124,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void OnTimer();
   static constexpr auto kForever = Clock::time_point::max();
 
-  const std::shared_ptr<HttpLoop> loop_;
+  const std::weak_ptr<HttpLoop> loop_;
   const HttpShared& shared_;
   const HttpServerOptions& options_;
   LoopSocket socket_;
