@@ -196,7 +196,8 @@ KnownRequests::Forgotten KnownRequests::Keep(const std::string& caller, std::sha
   while (bytes_ + bytes > max_bytes_) Forget(std::prev(recent_.end()), forgotten);
   recent_.push_front({caller, std::move(request)});
   by_caller_[caller] = recent_.begin();
-  by_episode_[recent_.front().request->episode].push_back(recent_.begin());
+  const std::string& episode = recent_.front().request->episode;
+  if (!episode.empty()) by_episode_[episode].push_back(recent_.begin());
   bytes_ += bytes;
   return forgotten;
 }
@@ -204,9 +205,10 @@ KnownRequests::Forgotten KnownRequests::Keep(const std::string& caller, std::sha
 void KnownRequests::Forget(Recent::iterator at, Forgotten& forgotten) {
   bytes_ -= at->request->bytes();
   by_caller_.erase(at->caller);
-  const auto episode = by_episode_.find(at->request->episode);
-  std::erase(episode->second, at);
-  if (episode->second.empty()) by_episode_.erase(episode);
+  if (const auto episode = by_episode_.find(at->request->episode); episode != by_episode_.end()) {
+    std::erase(episode->second, at);
+    if (episode->second.empty()) by_episode_.erase(episode);
+  }
   forgotten.push_back(std::move(at->request));
   recent_.erase(at);
 }
