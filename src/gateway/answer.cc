@@ -77,7 +77,7 @@ void Answer::Prepare() {
 }
 
 // The request as its dialect reads it, from what was read of the caller's last one as far as that is the same.
-absl::StatusOr<Answer::Reading> Answer::Read(const Episode* episode) {
+absl::StatusOr<Answer::Reading> Answer::Read() {
   const bool keeps = core_.options.max_known_request_bytes > 0;
   const std::string_view list = keeps ? dialect_.growing_list() : "";
   const auto finished = [&](GatewayRequest parsed, size_t again) {
@@ -93,7 +93,6 @@ absl::StatusOr<Answer::Reading> Answer::Read(const Episode* episode) {
   std::string caller =
       base::ContentKey(absl::StrCat(base::View(dialect_.name()), "\n", ReadHeaders(raw_.headers), "\n", hooks_.caller));
   auto now = std::make_shared<KnownRequest>();
-  if (episode != nullptr) now->episode = episode->id();
   if (const auto known = core_.known_requests.Find(caller); known != nullptr && !HasTooManyValues(raw_.body)) {
     if (auto change = FindChange(*known, raw_.body, list)) {
       std::optional<RawRequest> rest;
@@ -115,6 +114,7 @@ absl::StatusOr<Answer::Reading> Answer::Read(const Episode* episode) {
   }
   Reading reading{now->request};
   if (now->list.ends.empty() || now->list.ends.size() != now->request->elements.size()) return reading;
+  if (!now->request->raw_prompts.empty()) return reading;  // its messages are not asked for
   now->body = std::move(raw_.body);
   reading.caller = std::move(caller);
   reading.known = std::move(now);
@@ -123,7 +123,7 @@ absl::StatusOr<Answer::Reading> Answer::Read(const Episode* episode) {
 
 absl::Status Answer::Run() {
   INGOT_ASSIGN_OR_RETURN(std::shared_ptr<Episode> episode, hooks_.find());
-  INGOT_ASSIGN_OR_RETURN(const Reading reading, Read(episode.get()));
+  INGOT_ASSIGN_OR_RETURN(const Reading reading, Read());
   std::shared_ptr<const GatewayRequest> request = reading.request;
   raw_ = {};
   if (episode == nullptr) {
@@ -157,7 +157,10 @@ absl::Status Answer::Run() {
     phase_ = Phase::kRunning;
   }
   KnownRequests::Forgotten forgotten;  // takes its time to be freed: that of the engine's
-  if (reading.known != nullptr) forgotten = core_.known_requests.Keep(reading.caller, reading.known);
+  if (reading.known != nullptr) {
+    reading.known->episode = episode->id();
+    forgotten = core_.known_requests.Keep(reading.caller, reading.known);
+  }
   // From here on each call ends by itself.
   for (size_t i = 0; i < calls.size(); ++i) calls[i]->Start(plans[i / request->n]);
   return absl::OkStatus();

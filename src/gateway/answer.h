@@ -75,9 +75,9 @@ class Answer : public std::enable_shared_from_this<Answer> {
   struct Reading {
     std::shared_ptr<const GatewayRequest> request;
     std::string caller = {};
-    std::shared_ptr<const KnownRequest> known = nullptr;
+    std::shared_ptr<KnownRequest> known = nullptr;
   };
-  absl::StatusOr<Reading> Read(const Episode* episode);
+  absl::StatusOr<Reading> Read();
   absl::Status MakeCalls(const std::shared_ptr<Episode>& episode);
   absl::StatusOr<std::vector<std::shared_ptr<const PromptPlan>>> PlanPrompts(Episode& episode,
                                                                              const GatewayRequest& request);

@@ -40,6 +40,7 @@ ConversationBuilder::ConversationBuilder(GatewayRequest& request, PartKind last)
   const text::MessageList& messages = request.conversation.messages;
   for (turn_ = messages.size(); turn_ > 0 && messages[turn_ - 1].role != "assistant";) --turn_;
   if (turn_-- == 0) return;  // SIZE_MAX
+  for (size_t i = turn_ + 1; i < messages.size(); ++i) only_results_ = only_results_ && messages[i].role == "tool";
   const std::vector<std::string>& ids = request.echoed_ids[turn_];
   if (!ids.empty()) turn_call_ = CallIdIn(ids.back());
   for (const GatewayRequest::ItemReference& reference : request.references) {
@@ -53,6 +54,7 @@ size_t ConversationBuilder::TakeFirstChanged() { return std::min(std::exchange(f
 
 void ConversationBuilder::Add(text::Message message) {
   first_changed_ = std::min(first_changed_, size());
+  only_results_ = only_results_ && message.role == "tool";
   request_.conversation.messages.push_back(std::move(message));
   request_.echoed_ids.push_back({});
   in_turn_ = false;
@@ -64,6 +66,9 @@ void ConversationBuilder::BeginTurn() {
   turn_call_.clear();
   last_ = PartKind::kReasoning;
   referred_reasoning_ = referred_content_ = false;
+  only_results_ = true;
+  message_ = nullptr;
+  ids_ = nullptr;
   in_turn_ = true;
 }
 
@@ -75,9 +80,7 @@ text::Message& ConversationBuilder::Turn(PartKind kind, std::string_view id) {
   bool joins = in_turn_;
   if (!joins && turn_ < messages.size()) {
     const bool last = turn_ + 1 == messages.size();
-    bool only_results = true;
-    for (size_t i = turn_ + 1; i < messages.size(); ++i) only_results = only_results && messages[i].role == "tool";
-    joins = (last && !other && (same || kind >= last_)) || (same && kind == PartKind::kCall && only_results);
+    joins = (last && !other && (same || kind >= last_)) || (same && kind == PartKind::kCall && only_results_);
   }
   if (!joins) {
     BeginTurn();
@@ -87,9 +90,11 @@ text::Message& ConversationBuilder::Turn(PartKind kind, std::string_view id) {
   first_changed_ = std::min(first_changed_, turn_);
   if (!call.empty()) {
     turn_call_ = call;
-    request_.echoed_ids.Mutable(turn_).emplace_back(id);
+    if (ids_ == nullptr) ids_ = &request_.echoed_ids.Mutable(turn_);
+    ids_->emplace_back(id);
   }
-  return messages.Mutable(turn_);
+  if (message_ == nullptr) message_ = &messages.Mutable(turn_);
+  return *message_;
 }
 
 void ConversationBuilder::AddReasoning(std::string_view text, std::string_view id) {

@@ -48,6 +48,9 @@ class ConversationBuilder {
   std::string turn_call_;                 // CallIdIn of its parts
   bool referred_reasoning_ = false;       // a reference in it stands for that text
   bool referred_content_ = false;
+  bool only_results_ = true;          // nothing but results of calls stands behind it
+  text::Message* message_ = nullptr;  // it, once it was changed: a list that was copied copies what is to be changed
+  std::vector<std::string>* ids_ = nullptr;  // its echoed_ids, likewise
   size_t first_changed_ = SIZE_MAX;
 };
 

@@ -83,9 +83,11 @@ std::vector<size_t> ElementEnds(Scanner& scanner) {
 
 int64_t KnownRequest::bytes() const {
   // The body, its messages, what a template and the history make of them, and what the template prints of each and of
-  // all.
-  constexpr int64_t kForms = 7;
-  return kForms * static_cast<int64_t>(body.size()) + static_cast<int64_t>(sizeof(GatewayRequest));
+  // all; and what each message takes however short it is.
+  constexpr int64_t kForms = 7, kMessage = 1024;
+  const auto messages = static_cast<int64_t>(request == nullptr ? 0 : request->conversation.messages.size());
+  return kForms * static_cast<int64_t>(body.size()) + kMessage * messages +
+         static_cast<int64_t>(sizeof(GatewayRequest));
 }
 
 std::optional<ListPlace> FindList(std::string_view body, std::string_view field) {
@@ -157,7 +159,8 @@ std::optional<RequestChange> FindChangeAtEnd(const KnownRequest& known, std::str
   Scanner scanner(body.substr(0, end), same);
   scanner.Take(',');
   const std::vector<size_t> ends = ElementEnds(scanner);
-  if (ends.size() != change.added.size()) return std::nullopt;
+  // All of it, and no list that ends and a field that begins.
+  if (ends.size() != change.added.size() || scanner.Peek() != '\0' || scanner.at() != end) return std::nullopt;
   change.list.ends.insert(change.list.ends.end(), ends.begin(), ends.end());
   return change;
 }
@@ -197,7 +200,7 @@ KnownRequests::Forgotten KnownRequests::Keep(const std::string& caller, std::sha
   recent_.push_front({caller, std::move(request)});
   by_caller_[caller] = recent_.begin();
   const std::string& episode = recent_.front().request->episode;
-  if (!episode.empty()) by_episode_[episode].push_back(recent_.begin());
+  if (!episode.empty()) by_episode_[episode].insert(&recent_.front());
   bytes_ += bytes;
   return forgotten;
 }
@@ -206,7 +209,7 @@ void KnownRequests::Forget(Recent::iterator at, Forgotten& forgotten) {
   bytes_ -= at->request->bytes();
   by_caller_.erase(at->caller);
   if (const auto episode = by_episode_.find(at->request->episode); episode != by_episode_.end()) {
-    std::erase(episode->second, at);
+    episode->second.erase(&*at);
     if (episode->second.empty()) by_episode_.erase(episode);
   }
   forgotten.push_back(std::move(at->request));
@@ -216,9 +219,9 @@ void KnownRequests::Forget(Recent::iterator at, Forgotten& forgotten) {
 KnownRequests::Forgotten KnownRequests::ForgetEpisode(const std::string& id) {
   Forgotten forgotten;
   base::MutexLock lock(mu_);
-  const auto episode = by_episode_.find(id);
-  if (episode == by_episode_.end()) return forgotten;
-  for (const Recent::iterator at : std::vector(episode->second)) Forget(at, forgotten);
+  const auto episode = by_episode_.extract(id);
+  if (episode.empty()) return forgotten;
+  for (const Known* const known : episode.mapped()) Forget(by_caller_.at(known->caller), forgotten);
   return forgotten;
 }
 

@@ -17,6 +17,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "base/json.h"
@@ -32,7 +33,7 @@ struct ListPlace {
 };
 
 struct KnownRequest {
-  std::string episode = {};  // its id; empty: it was opened for this request
+  std::string episode = {};  // its id
   std::string body = {};
   ListPlace list = {};
   std::shared_ptr<const GatewayRequest> request = nullptr;
@@ -82,7 +83,7 @@ class KnownRequests {
   mutable base::Mutex mu_;
   Recent recent_ ABSL_GUARDED_BY(mu_);
   std::unordered_map<std::string, Recent::iterator> by_caller_ ABSL_GUARDED_BY(mu_);
-  std::unordered_map<std::string, std::vector<Recent::iterator>> by_episode_ ABSL_GUARDED_BY(mu_);
+  std::unordered_map<std::string, std::unordered_set<const Known*>> by_episode_ ABSL_GUARDED_BY(mu_);
   int64_t bytes_ ABSL_GUARDED_BY(mu_) = 0;
 };
 

@@ -29,33 +29,45 @@ const Tool* GatewayRequest::FindTool(std::string_view name) const {
   return found == tools.end() ? nullptr : &*found;
 }
 
-std::optional<GatewayRequest> GatewayRequest::Beginning(size_t count) const {
+std::optional<size_t> GatewayRequest::MessagesOf(size_t count) const {
   if (count == 0 || count > elements.size()) return std::nullopt;
   const size_t messages = elements[count - 1].count;
   const auto behind = elements.begin() + static_cast<std::ptrdiff_t>(count);
   const auto joins = [&](const ListElement& element) { return element.first < messages; };
   if (std::any_of(behind, elements.end(), joins)) return std::nullopt;
+  return messages;
+}
+
+std::optional<GatewayRequest> GatewayRequest::Beginning(size_t count) const {
+  const std::optional<size_t> messages = MessagesOf(count);
+  if (!messages.has_value()) return std::nullopt;
   GatewayRequest beginning = *this;
   beginning.elements.resize(count);
-  if (messages == conversation.messages.size()) return beginning;
-  beginning.conversation.messages.resize(messages);
-  beginning.echoed_ids.resize(messages);
-  std::erase_if(beginning.references, [&](const ItemReference& reference) { return reference.message >= messages; });
+  if (*messages == conversation.messages.size()) return beginning;
+  beginning.conversation.messages.resize(*messages);
+  beginning.echoed_ids.resize(*messages);
+  std::erase_if(beginning.references, [&](const ItemReference& reference) { return reference.message >= *messages; });
   return beginning;
 }
 
 bool GatewayRequest::TakeBeginning(const GatewayRequest& other, size_t count) {
-  std::optional<GatewayRequest> beginning = other.Beginning(count);
+  const std::optional<size_t> messages = other.MessagesOf(count);
   const text::MessageList& own = conversation.messages;
-  if (!beginning.has_value() || own.size() != other.elements.front().first) return false;
+  if (!messages.has_value() || own.size() != other.elements.front().first) return false;
   for (size_t i = 0; i < own.size(); ++i) {
     const text::Message& theirs = other.conversation.messages[i];
     if (own[i].role != theirs.role || own[i].content != theirs.content) return false;
   }
-  conversation.messages = std::move(beginning->conversation.messages);
-  echoed_ids = std::move(beginning->echoed_ids);
-  elements = std::move(beginning->elements);
-  references = std::move(beginning->references);
+  conversation.messages = other.conversation.messages;
+  conversation.messages.resize(*messages);
+  echoed_ids = other.echoed_ids;
+  echoed_ids.resize(*messages);
+  elements.assign(other.elements.begin(), other.elements.begin() + static_cast<std::ptrdiff_t>(count));
+  references = other.references;
+  std::erase_if(references, [&](const ItemReference& reference) { return reference.message >= *messages; });
+  // Equal ones are theirs, with what was made of them.
+  const text::ToolList &tools = conversation.tools, &their_tools = other.conversation.tools;
+  if (std::equal(tools.begin(), tools.end(), their_tools.begin(), their_tools.end())) conversation.tools = their_tools;
   return true;
 }
 

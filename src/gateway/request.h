@@ -133,6 +133,10 @@ struct GatewayRequest {
   // This, which was read without the list, with the messages of those elements of `other`. False: they begin with
   // others (a system prompt), or are not to be had.
   bool TakeBeginning(const GatewayRequest& other, size_t count);
+
+ private:
+  // Messages of the first `count` elements; nullopt: they have parts of those behind them.
+  std::optional<size_t> MessagesOf(size_t count) const;
 };
 
 }  // namespace ingot::gateway

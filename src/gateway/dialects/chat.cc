@@ -103,18 +103,22 @@ absl::Status ReadCalls(const value& message, const std::string& path, Conversati
   return absl::OkStatus();
 }
 
-// The id that the last function_call was given, which has none of its own.
-std::string LastFunctionCall(const text::MessageList& messages) {
-  for (size_t i = messages.size(); i-- > 0;) {
-    for (const text::ToolCall& call : messages[i].tool_calls) {
-      if (call.id == absl::StrCat("function_call[", i, "]")) return call.id;
-    }
+// The id that a function_call is given, which has none of its own, by its message's place.
+std::string FunctionCallId(size_t message) { return absl::StrCat("function_call[", message, "]"); }
+
+// ListElement::open of a message with a function_call.
+constexpr char kFunctionCall = 1;
+
+// The last function_call's id among the elements that were read; empty: there is none.
+std::string LastFunctionCall(const GatewayRequest& request) {
+  for (size_t i = request.elements.size(); i-- > 0;) {
+    if (request.elements[i].open == kFunctionCall) return FunctionCallId(i);
   }
   return "";
 }
 
 // `old_call`: the last function_call's id, which what answers it has too; nullopt: it was not looked for.
-absl::Status ReadMessage(const value& json, const std::string& path, const text::MessageList& before,
+absl::Status ReadMessage(const value& json, const std::string& path, const GatewayRequest& request,
                          std::optional<std::string>& old_call, ConversationBuilder& builder) {
   if (!json.is_object()) return BadRequest("messages", absl::StrCat(path, " must be an object"));
   Fields fields(json, path);
@@ -129,7 +133,7 @@ absl::Status ReadMessage(const value& json, const std::string& path, const text:
   if (message.role == "developer") message.role = "system";  // the newer name, and an older one
   if (message.role == "function") {
     message.role = "tool";
-    if (!old_call.has_value()) old_call = LastFunctionCall(before);
+    if (!old_call.has_value()) old_call = LastFunctionCall(request);
     if (message.tool_call_id.empty()) message.tool_call_id = *old_call;
   }
   if (message.role == "system" || message.role == "user" || message.role == "tool") {
@@ -144,7 +148,7 @@ absl::Status ReadMessage(const value& json, const std::string& path, const text:
   if (!message.content.empty()) builder.AddContent(message.content, "");
   if (fields.Object("function_call") != nullptr) {
     text::ToolCall call;
-    call.id = absl::StrCat("function_call", path.substr(path.find('[')));
+    call.id = FunctionCallId(request.elements.size());
     old_call = call.id;
     INGOT_RETURN_IF_ERROR(ReadCall(*fields.Get("function_call"), fields.PathOf("function_call"), false, call));
     builder.AddCall(std::move(call));
@@ -189,13 +193,13 @@ class Chat final : public ListDialect {
 
   // Each is a message.
   absl::Status ReadElements(const base::json::array& elements, GatewayRequest& request) const override {
-    const text::MessageList& messages = request.conversation.messages;
     std::optional<std::string> old_call;
     ConversationBuilder builder(request);
     for (const value& message : elements) {
       const auto place = static_cast<uint32_t>(builder.size());
-      INGOT_RETURN_IF_ERROR(ReadMessage(message, absl::StrCat("messages[", place, "]"), messages, old_call, builder));
-      request.elements.push_back({place, place + 1});
+      INGOT_RETURN_IF_ERROR(ReadMessage(message, absl::StrCat("messages[", place, "]"), request, old_call, builder));
+      const bool called = old_call.has_value() && *old_call == FunctionCallId(place);
+      request.elements.push_back({place, place + 1, called ? kFunctionCall : '\0'});
     }
     return absl::OkStatus();
   }

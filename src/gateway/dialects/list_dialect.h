@@ -11,7 +11,7 @@ namespace ingot::gateway {
 
 class ListDialect : public Dialect {
  public:
-  std::string_view growing_list() const final { return list_; }
+  std::string_view growing_list() const override { return list_; }
   absl::StatusOr<GatewayRequest> Parse(const RawRequest& raw) const final;
   absl::StatusOr<GatewayRequest> ParseChange(const GatewayRequest& known, size_t kept, const base::json::array& added,
                                              const RawRequest* rest) const final;
