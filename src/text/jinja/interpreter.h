@@ -100,9 +100,9 @@ class Interpreter : public Runtime {
   // The iterations of a loop that RenderOptions keeps together.
   struct RunState {
     static constexpr size_t kNowhere = static_cast<size_t>(-1);
-    size_t at = kNowhere;                  // items of the loop before theirs; kNowhere: it has none, or has come to them
-    size_t first = 0, count = 0;           // of the tracked ones
-    bool reversed = false;                 // as RunMemo says
+    size_t at = kNowhere;         // items of the loop before theirs; kNowhere: it has none, or has come to them
+    size_t first = 0, count = 0;  // of the tracked ones
+    bool reversed = false;        // as RunMemo says
     std::shared_ptr<const RunMemo> known;  // what is kept of them, or of the first of them; null: nothing
     size_t known_at = kNowhere;            // items of the loop before those of `known`
     std::optional<RunComposer> composer;   // of a run to be kept, which the loop is in
