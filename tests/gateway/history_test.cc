@@ -360,7 +360,7 @@ TEST_F(HistoryTest, WhatIsSettledIsRestoredAsWhatIsNot) {
       }
       if (chance(30)) history_ = History();  // as a session does
       if (chance(20)) conversation.tools.push_back(base::json::object{{"name", "another"}});
-      Conversation fresh;                    // shares nothing
+      Conversation fresh;  // shares nothing
       fresh.tools = conversation.tools;
       for (const Message& message : conversation.messages) fresh.messages.push_back(Message(message));
       EchoedIds fresh_echoed;
