@@ -7,6 +7,15 @@ namespace {
 
 char Lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
+// What is left with the first `elements` of the list, which made so many messages.
+void Cut(GatewayRequest& request, size_t elements, size_t messages) {
+  request.elements.resize(elements);
+  if (messages == request.conversation.messages.size()) return;
+  request.conversation.messages.resize(messages);
+  request.echoed_ids.resize(messages);
+  std::erase_if(request.references, [&](const auto& reference) { return reference.message >= messages; });
+}
+
 }  // namespace
 
 void Headers::Add(std::string_view name, std::string_view text) {
@@ -42,11 +51,7 @@ std::optional<GatewayRequest> GatewayRequest::Beginning(size_t count) const {
   const std::optional<size_t> messages = MessagesOf(count);
   if (!messages.has_value()) return std::nullopt;
   GatewayRequest beginning = *this;
-  beginning.elements.resize(count);
-  if (*messages == conversation.messages.size()) return beginning;
-  beginning.conversation.messages.resize(*messages);
-  beginning.echoed_ids.resize(*messages);
-  std::erase_if(beginning.references, [&](const ItemReference& reference) { return reference.message >= *messages; });
+  Cut(beginning, count, *messages);
   return beginning;
 }
 
@@ -59,12 +64,10 @@ bool GatewayRequest::TakeBeginning(const GatewayRequest& other, size_t count) {
     if (own[i].role != theirs.role || own[i].content != theirs.content) return false;
   }
   conversation.messages = other.conversation.messages;
-  conversation.messages.resize(*messages);
   echoed_ids = other.echoed_ids;
-  echoed_ids.resize(*messages);
-  elements.assign(other.elements.begin(), other.elements.begin() + static_cast<std::ptrdiff_t>(count));
+  elements = other.elements;
   references = other.references;
-  std::erase_if(references, [&](const ItemReference& reference) { return reference.message >= *messages; });
+  Cut(*this, count, *messages);
   // Equal ones are theirs, with what was made of them.
   const text::ToolList &tools = conversation.tools, &their_tools = other.conversation.tools;
   if (std::equal(tools.begin(), tools.end(), their_tools.begin(), their_tools.end())) conversation.tools = their_tools;
