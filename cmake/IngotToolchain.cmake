@@ -70,6 +70,7 @@ if(INGOT_JEMALLOC AND NOT INGOT_SANITIZE)
   # Nothing needs a symbol of it by name, and a linker would leave it out.
   target_link_libraries(ingot_allocator INTERFACE
     "-Wl,--push-state,--no-as-needed,${INGOT_JEMALLOC_LIBRARY},--pop-state")
+  target_sources(ingot_allocator INTERFACE "${PROJECT_SOURCE_DIR}/src/base/allocator_options.cc")
 endif()
 if(INGOT_WITH_GRPC)
   find_package(gRPC REQUIRED)
