@@ -4,15 +4,17 @@
 //   gateway_bench [--rate 1000] [--seconds 4] [--rounds 3] [--minutes 0] [--model DIR] [--folder DIR] [--agents 512]
 //                 [--poisson] [--io-threads 1] [--workers 16] [--chunks 4] [--gap-us 2000] [--no-pool] [--shards 1]
 //                 [--first-bytes 20000] [--last-bytes 140000] [--turn-bytes 1300] [--idle 0]
+//                 [--api chat|messages|responses]
 //
 // Three processes: the client (open loop, one thread), the gateway (HTTP, its workers, a stub engine, a data pool on
-// RocksDB in --folder with its fsyncs) and a minimal server around the same stub engine. Each round loads the direct
-// server, then the gateway, for --seconds at --rate. With --minutes the gateway alone is loaded that long, and its
-// memory printed every 10 s. --model: a folder with tokenizer.json and chat template; otherwise ids are bytes.
+// RocksDB in --folder with its fsyncs) and a minimal server around the same stub engine, which sends what the gateway
+// answered once. Each round loads the direct server, then the gateway, for --seconds at --rate. With --minutes the
+// gateway alone is loaded that long, and its memory printed every 10 s. --model: a folder with tokenizer.json and chat
+// template; otherwise ids are bytes.
 //
 // Latencies count from when a request was due. First byte: of the response, which comes with the first event. Terminal:
 // "[DONE]" and the end of the response, which the gateway sends after the durable append. Not measured: an engine's
-// own work, TLS, gRPC, other dialects than chat completions, a network.
+// own work, TLS, gRPC, a network.
 //
 // With --idle instead of all that, so many streams are opened that stay silent after their first event, and what they
 // take of the gateway is printed.
@@ -32,7 +34,6 @@
 #include <thread>
 #include <vector>
 
-#include "base/json.h"
 #include "base/log.h"
 #include "datapool/store.h"
 #include "gateway/direct_server.h"
@@ -49,7 +50,7 @@ namespace {
 struct Settings {
   double rate = 1000, seconds = 4, minutes = 0;
   int rounds = 3, io_threads = 1, workers = 16, chunks = 4, gap_us = 2000, shards = 1;
-  std::string model, folder;
+  std::string model, folder, api = "chat";
   bool pool = true;
   int idle = 0;
   LoadOptions load;
@@ -91,26 +92,6 @@ Model LoadModel(const std::string& folder) {
       true);
   model.answer.push_back(model.format->end_of_turn_ids().front());
   return model;
-}
-
-// What the direct server sends for the chunks: as much as the gateway does, made beforehand.
-std::vector<std::string> DirectEvents(int chunks) {
-  const auto event = [](const std::string& delta, const char* finish) {
-    return absl::StrCat(R"(data: {"id":"chatcmpl-0123456789abcdef0123456789abcdef","object":"chat.completion.chunk",)",
-                        R"("created":1700000000,"model":"bench","choices":[{"index":0,"delta":{)", delta,
-                        R"(},"logprobs":null,"finish_reason":)", finish, "}]}\n\n");
-  };
-  std::vector<std::string> events(chunks);
-  events[0] = event(R"("role":"assistant","content":"")", "null");
-  const auto quoted = [](const char* text) { return base::PrintJson(base::json::value(text)); };
-  events[0] += event(absl::StrCat(R"("reasoning_content":)", quoted(kReasoning)), "null");
-  events[1] = event(absl::StrCat(R"("content":)", quoted(kContent)), "null");
-  events[chunks - 1] +=
-      event(absl::StrCat(R"("tool_calls":[{"index":0,"id":"call_0123456789abcdef_0","type":)",
-                         R"("function","function":{"name":"read","arguments":)", quoted(kArguments), "}}]"),
-            "null");
-  events[chunks - 1] += event("", R"("tool_calls")") + "data: [DONE]\n\n";
-  return events;
 }
 
 // ---- The servers, each in a process of its own ----------------------------------------------------------------------
@@ -160,9 +141,10 @@ StubEngine::Options EngineOptions(const Settings& settings, const Model& model) 
   return {.answer = model.answer, .chunks = settings.chunks, .gap = gap};
 }
 
-void ServeDirect(const Settings& settings, const Model& model, const std::function<void(int)>& listening) {
+void ServeDirect(const Settings& settings, const Model& model, std::vector<std::string> events,
+                 const std::function<void(int)>& listening) {
   StubEngine engine(EngineOptions(settings, model));
-  DirectServer server(engine, DirectEvents(settings.chunks));
+  DirectServer server(engine, std::move(events));
   listening(server.port());
 }
 
@@ -249,8 +231,12 @@ struct Sum {
   }
 };
 
-void Compare(const Settings& settings, const Server& direct, const Server& gateway, LoadClient& direct_client,
+void Compare(const Settings& settings, const Model& model, const Api& api, const Server& gateway,
              LoadClient& gateway_client, const Appends& appends) {
+  // What the direct server sends is what the gateway does.
+  const std::vector<std::string> events = gateway_client.Record(settings.chunks);
+  const Server direct = Fork([&](const auto& listening) { ServeDirect(settings, model, events, listening); });
+  LoadClient direct_client(direct.port, settings.load, api);
   Sum without, with;
   const uint64_t before = appends.count;
   for (int round = 0; round < settings.rounds; ++round) {
@@ -269,6 +255,7 @@ void Compare(const Settings& settings, const Server& direct, const Server& gatew
   const std::vector<float> durable = appends.Since(before);
   std::printf("durable append               p50 %.3f p99 %.3f ms, %zu appends\n", Quantile(durable, 0.5),
               Quantile(durable, 0.99), durable.size());
+  Stop(direct);
 }
 
 void WatchMemory(const Settings& settings, const Server& gateway, LoadClient& client) {
@@ -349,6 +336,8 @@ Settings ReadArguments(int argc, char** argv) {
       settings.load.turn_bytes = whole;
     else if (name == "--model")
       settings.model = text;
+    else if (name == "--api")
+      settings.api = text;
     else if (name == "--folder")
       settings.folder = text;
     else
@@ -363,19 +352,19 @@ int Run(Settings settings) {
   const bool temporary = settings.folder.empty();
   if (temporary) settings.folder = ::mkdtemp(made.data());
   Appends* appends = Appends::Shared();
-  const Server direct = Fork([&](const auto& listening) { ServeDirect(settings, model, listening); });
+  const auto api = MakeApi(settings.api);
+  if (api == nullptr) Die("--api is chat, messages or responses");
   const Server gateway = Fork([&](const auto& listening) { ServeGateway(settings, model, appends, listening); });
   if (settings.idle > 0) {
     HoldIdleStreams(settings, gateway);
   } else {
-    LoadClient direct_client(direct.port, settings.load), gateway_client(gateway.port, settings.load);
-    if (settings.rounds > 0) Compare(settings, direct, gateway, direct_client, gateway_client, *appends);
+    LoadClient gateway_client(gateway.port, settings.load, *api);
+    if (settings.rounds > 0) Compare(settings, model, *api, gateway, gateway_client, *appends);
     if (settings.minutes > 0) WatchMemory(settings, gateway, gateway_client);
     std::fflush(stdout);
   }
   std::fflush(stdout);
-  Stop(gateway);  // first: it holds a copy of the other's pipe
-  Stop(direct);
+  Stop(gateway);
   if (temporary) std::filesystem::remove_all(settings.folder);
   return 0;
 }

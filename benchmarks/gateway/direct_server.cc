@@ -57,7 +57,7 @@ struct DirectServer::Impl {
     while (true) {
       auto [error, head] = co_await asio::async_read_until(peer->socket, asio::dynamic_buffer(held), "\r\n\r\n", kUse);
       if (error) co_return;
-      const bool completion = held.find("/v1/chat/completions ") < held.find("\r\n");
+      const bool call = held.find("/ingot/") > held.find("\r\n");
       const size_t at = held.find("Content-Length: ");
       const size_t total = head + (at < head ? std::stoul(held.substr(at + 16, 20)) : 0);
       const size_t have = std::min(held.size(), total);
@@ -67,7 +67,7 @@ struct DirectServer::Impl {
       if (body_error) co_return;
       held.clear();
       bool sent = false;
-      if (completion) {
+      if (call) {
         sent = co_await Answer(peer);
       } else {
         sent = co_await Write(*peer, Opened());

@@ -1,5 +1,5 @@
 // The least that serves the stub engine over HTTP: reads a request of known length, does not look into it, and streams
-// the answer's chunks as chat completion events whose text was made beforehand. What the gateway is measured against.
+// for each chunk of the answer events that were recorded beforehand. What the gateway is measured against.
 #pragma once
 
 #include <memory>

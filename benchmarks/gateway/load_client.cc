@@ -48,27 +48,16 @@ double Milliseconds(std::chrono::steady_clock::duration time) {
   return std::chrono::duration<double, std::milli>(time).count();
 }
 
-std::string ToolsJson() {
-  std::string tools;
-  for (const char* name : {"read", "write", "edit", "bash", "grep", "glob", "list", "fetch"}) {
-    absl::StrAppend(&tools, tools.empty() ? "[" : ",", R"({"type":"function","function":{"name":")", name,
-                    R"(","description":"Works on the files of the project. Give a path that is relative to its root; )",
-                    R"(a line counts from 1. What is too long is cut, and the answer says where.","parameters":{)",
-                    R"("type":"object","properties":{"path":{"type":"string","description":"The file."},"line":{)",
-                    R"("type":"integer","description":"Where to begin."},"pattern":{"type":"string"}},)",
-                    R"("required":["path"]}}})");
-  }
-  return tools + "]";
-}
-
 }  // namespace
 
 struct LoadClient::Agent {
+  explicit Agent(const Api& api) : reader(api) {}
+
   enum class Phase { kOpening, kIdle, kAsking, kEnding };
   int fd = -1;
   Phase phase = Phase::kOpening;
   std::string episode, key;
-  std::string messages;               // as they stand in the body
+  std::string dialogue;               // as it stands in the body
   std::string head;                   // of the request that is being sent
   std::vector<std::string_view> out;  // what is left of it to be sent: nothing is put together for that
   bool writing = false;               // epoll tells when more can be written
@@ -79,14 +68,15 @@ struct LoadClient::Agent {
   SseReader reader;
 };
 
-LoadClient::LoadClient(int port, const LoadOptions& options) : options_(options), port_(port), tools_(ToolsJson()) {
+LoadClient::LoadClient(int port, const LoadOptions& options, const Api& api)
+    : options_(options), port_(port), api_(api) {
   epoll_ = epoll_create1(0);
   timer_ = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK);
   epoll_event event{.events = EPOLLIN, .data = {.ptr = nullptr}};
   epoll_ctl(epoll_, EPOLL_CTL_ADD, timer_, &event);
   for (int i = 0; i < 400; ++i) texts_.push_back(Text(options_.turn_bytes));
   for (int i = 0; i < options_.agents; ++i) {
-    auto agent = std::make_unique<Agent>();
+    auto agent = std::make_unique<Agent>(api_);
     agent->fd = Connect(port_);
     epoll_event watch{.events = EPOLLIN, .data = {.ptr = agent.get()}};
     epoll_ctl(epoll_, EPOLL_CTL_ADD, agent->fd, &watch);
@@ -135,9 +125,7 @@ void LoadClient::Ask(Agent& agent, Clock::time_point due) {
   agent.phase = Agent::Phase::kAsking;
   agent.due = due;
   agent.first_seen = false;
-  Post(
-      agent, "/v1/chat/completions",
-      {R"({"model":"bench","stream":true,"temperature":1,"tools":)", tools_, R"(,"messages":[)", agent.messages, "]}"});
+  Post(agent, std::string(api_.target()), {api_.head(), agent.dialogue, api_.tail()});
 }
 
 void LoadClient::Post(Agent& agent, const std::string& target, const std::vector<std::string_view>& body) {
@@ -197,28 +185,25 @@ void LoadClient::Finished(Agent& agent) {
     const auto opened = base::ParseJson(reader.body());
     agent.episode = std::string(opened->at("episode_id").as_string());
     agent.key = std::string(opened->at("api_key").as_string());
-    agent.messages = absl::StrCat(R"({"role":"system","content":")", texts_[0]);
-    while (agent.messages.size() + tools_.size() + options_.turn_bytes < options_.first_bytes) {
-      agent.messages += texts_[agent.messages.size() % texts_.size()];
+    std::string system = texts_[0];
+    while (system.size() + api_.head().size() + options_.turn_bytes < options_.first_bytes) {
+      system += texts_[system.size() % texts_.size()];
     }
-    absl::StrAppend(&agent.messages, R"("},{"role":"user","content":"Task )", random_() % 1000000, ".\"}");
+    agent.dialogue = api_.Opening(system, absl::StrCat("Task ", random_() % 1000000, "."));
   } else if (agent.phase == Agent::Phase::kEnding) {
     agent.key.clear();
     return Open(agent);
   } else {
     if (agent.measured) result_.terminal.push_back(static_cast<float>(Milliseconds(Clock::now() - agent.due)));
-    if (reader.call_id().empty()) Die("an answer without the tool call that was scripted");
-    absl::StrAppend(&agent.messages, R"(,{"role":"assistant","content":)", Quoted(reader.content()),
-                    R"(,"tool_calls":[{"id":")", reader.call_id(), R"(","type":"function","function":{"name":"read",)",
-                    R"("arguments":)", Quoted(reader.arguments()), R"(}}]},{"role":"tool","tool_call_id":")",
-                    reader.call_id(), R"(","content":")", texts_[random_() % texts_.size()], R"("})");
-    if (agent.messages.size() + tools_.size() > options_.last_bytes) {
+    if (reader.answer().call_id.empty()) Die("an answer without the tool call that was scripted");
+    agent.dialogue += api_.Turn(reader.answer(), texts_[random_() % texts_.size()]);
+    if (agent.dialogue.size() + api_.head().size() > options_.last_bytes) {
       agent.phase = Agent::Phase::kEnding;
       agent.first_wait = 0;
       return Post(agent, absl::StrCat("/ingot/v1/episodes/", agent.episode, "/end"), {R"({"status":"finished"})"});
     }
   }
-  if (agent.messages.size() + tools_.size() < agent.first_wait) return Ask(agent, Clock::now());
+  if (agent.dialogue.size() + api_.head().size() < agent.first_wait) return Ask(agent, Clock::now());
   agent.first_wait = 0;
   agent.phase = Agent::Phase::kIdle;
   free_.push_back(&agent);
@@ -274,6 +259,29 @@ LoadResult LoadClient::Run(double rate, double seconds) {
   waiting_.clear();
   while (free_.size() < agents_.size()) Poll(Clock::now() + kPatience);
   return std::move(result_);
+}
+
+std::vector<std::string> LoadClient::Record(int pieces) {
+  Agent& agent = *free_.front();
+  free_.pop_front();
+  agent.phase = Agent::Phase::kAsking;
+  Ask(agent, Clock::now());
+  agent.reader.Keep();
+  while (free_.size() < agents_.size()) Poll(Clock::now() + kPatience);
+  const std::string& stream = agent.reader.stream();
+  std::vector<std::string> parts(static_cast<size_t>(pieces));
+  size_t at = 0;
+  const size_t events = [&] {
+    size_t count = 0;
+    for (size_t end = 0; (end = stream.find("\n\n", end)) != stream.npos; end += 2) ++count;
+    return count;
+  }();
+  for (size_t i = 0; i < events; ++i) {
+    const size_t end = stream.find("\n\n", at) + 2;
+    parts[i * parts.size() / events].append(stream, at, end - at);
+    at = end;
+  }
+  return parts;
 }
 
 IdleStreams::IdleStreams(int port, int count) {

@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "gateway/api.h"
+
 namespace ingot::bench {
 
 struct LoadOptions {
@@ -35,10 +37,12 @@ class LoadClient {
   // Connects, opens the first dialogues and takes as many turns in each as spread their bodies over [first_bytes,
   // last_bytes): what is measured is how it goes on, not how it begins. Ends the program with a message if the server
   // answers anything but what was asked.
-  LoadClient(int port, const LoadOptions& options);
+  LoadClient(int port, const LoadOptions& options, const Api& api);
   ~LoadClient();
 
   LoadResult Run(double rate, double seconds);
+  // One answer's stream of events, in `pieces` parts with about as many events each.
+  std::vector<std::string> Record(int pieces);
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -58,10 +62,10 @@ class LoadClient {
 
   const LoadOptions options_;
   const int port_;
+  const Api& api_;
   int epoll_ = -1;
   int timer_ = -1;
   std::mt19937_64 random_{11};
-  std::string tools_;
   std::vector<std::string> texts_;  // as they stand in JSON
   std::vector<std::unique_ptr<Agent>> agents_;
   std::deque<Agent*> free_;

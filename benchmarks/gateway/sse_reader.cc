@@ -40,6 +40,7 @@ bool SseReader::ReadChunks() {
     const size_t size = std::strtoul(held_.c_str() + at, nullptr, 16);
     if (held_.size() < line + 2 + size + 2) break;
     events_.append(held_, line + 2, size);
+    if (keep_) stream_.append(held_, line + 2, size);
     at = line + 2 + size + 2;
     done_ = size == 0;
   }
@@ -48,26 +49,16 @@ bool SseReader::ReadChunks() {
 }
 
 bool SseReader::ReadEvents() {
+  constexpr std::string_view kData = "data: ";
   size_t at = 0;
   for (size_t end; (end = events_.find("\n\n", at)) != std::string::npos; at = end + 2) {
-    const std::string_view event = std::string_view(events_).substr(at, end - at);
-    if (!event.starts_with("data: ") || event == "data: [DONE]") continue;
-    const auto json = base::ParseJson(event.substr(6));
-    if (!json.ok()) return false;
-    const auto* choices = base::Find(*json, "choices");
-    if (choices == nullptr || !choices->is_array() || choices->get_array().empty()) return false;
-    const auto* delta = base::Find(choices->get_array()[0], "delta");
-    if (delta == nullptr) return false;
-    const auto* text = base::Find(*delta, "content");
-    if (text != nullptr && text->is_string()) content_ += std::string_view(text->get_string());
-    const auto* calls = base::Find(*delta, "tool_calls");
-    if (calls == nullptr || !calls->is_array()) continue;
-    for (const auto& call : calls->get_array()) {
-      if (const auto* id = base::Find(call, "id")) call_id_ = std::string(id->as_string());
-      const auto* function = base::Find(call, "function");
-      const auto* arguments = function == nullptr ? nullptr : base::Find(*function, "arguments");
-      if (arguments != nullptr) arguments_ += std::string_view(arguments->as_string());
+    std::string_view event = std::string_view(events_).substr(at, end - at);
+    if (const size_t name_end = event.find('\n'); event.starts_with("event: ") && name_end != event.npos) {
+      event.remove_prefix(name_end + 1);
     }
+    if (!event.starts_with(kData) || event == "data: [DONE]") continue;
+    const auto json = base::ParseJson(event.substr(kData.size()));
+    if (!json.ok() || !api_->Read(*json, answer_)) return false;
   }
   events_.erase(0, at);
   return true;
