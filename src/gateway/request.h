@@ -62,6 +62,12 @@ struct ToolChoice {
   std::vector<std::string> names;  // as the model knows them: only these may be called; empty: any
 };
 
+// What a reply repeats of its request, and its text: the members as they are printed, without braces.
+struct RepeatedFields {
+  base::json::object json;
+  std::string text;
+};
+
 struct GatewayRequest {
   std::string model;          // as asked; empty: none was
   std::string branch;         // names a sub-agent's thread; empty: the main one
@@ -117,10 +123,11 @@ struct GatewayRequest {
   bool token_events = false;      // RawRequest's
   bool logprobs = false;
   int32_t top_logprobs = 0;
-  bool raw_output = false;      // what is sampled is text as it stands: no calls, no reasoning
-  bool echo_prompt = false;     // completions: the prompt's text comes before the answer's
-  bool count_only = false;      // nothing is sampled: how many tokens the prompt has
-  base::json::object repeated;  // what its dialect repeats in the reply
+  bool raw_output = false;                         // what is sampled is text as it stands: no calls, no reasoning
+  bool echo_prompt = false;                        // completions: the prompt's text comes before the answer's
+  bool count_only = false;                         // nothing is sampled: how many tokens the prompt has
+  bool seals_reasoning = false;                    // responses: reasoning items carry encrypted_content
+  std::shared_ptr<const RepeatedFields> repeated;  // responses: in the reply; shared with the requests that follow
 
   int32_t prompts() const { return raw_prompts.empty() ? 1 : static_cast<int32_t>(raw_prompts.size()); }
   int32_t choices() const { return n * prompts(); }

@@ -208,6 +208,41 @@ TEST(Responses, StreamsItemsThatEndWithTheWholeResponse) {
 )");
 }
 
+// What was asked as it was asked, the vendor's default where nothing was.
+TEST(Responses, RepeatsWhatWasAsked) {
+  struct Case {
+    const char* asked;
+    const char* fields;
+  };
+  for (const Case& test : {
+           Case{"", R"({"instructions":null,"temperature":1.0,"metadata":{},"tools":[],"tool_choice":"auto",
+                        "parallel_tool_calls":true,"reasoning":{"effort":null,"summary":null},"store":false})"},
+           Case{R"(,"instructions":"Be \"brief\".","temperature":0.5,"metadata":{"a":"b"},"store":true,
+                   "parallel_tool_calls":false,"reasoning":{"effort":"low"})",
+                R"({"instructions":"Be \"brief\".","temperature":0.5,"metadata":{"a":"b"},"store":false,"tools":[],
+                    "tool_choice":"auto","parallel_tool_calls":false,"reasoning":{"effort":"low"},"user":null})"},
+       }) {
+    for (const bool stream : {false, true}) {
+      Direct world(Say("3"));
+      const auto outcome = world.Ask(
+          "responses", "key",
+          absl::StrCat(R"({"model":"m","input":"1+2?","stream":)", stream ? "true" : "false", test.asked, "}"));
+      ASSERT_TRUE(outcome.status.ok()) << outcome.status;
+      const value fields = base::ParseJson(test.fields).value();
+      for (const value& event : outcome.events) {
+        const value* response = stream ? base::Find(event, "response") : &event;
+        if (response == nullptr) continue;
+        for (const auto& [name, field] : fields.get_object()) {
+          EXPECT_EQ(response->at(name), field) << name << " of " << test.asked;
+        }
+      }
+      if (!stream) continue;
+      EXPECT_EQ(outcome.events.front().at("response").at("status"), "in_progress");
+      EXPECT_EQ(outcome.events.back().at("response").at("usage").at("output_tokens"), 2);
+    }
+  }
+}
+
 TEST(Responses, CallsToolsAsTheyWereDeclared) {
   const std::string text =
       "<tool_call>\n{\"name\": \"apply_patch\", \"arguments\": {\"input\": \"*** ü\"}}\n</tool_call>\n"

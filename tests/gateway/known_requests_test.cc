@@ -85,7 +85,8 @@ std::string Said(const GatewayRequest& request) {
     absl::StrAppend(&all, reference.message, static_cast<int>(reference.kind), " ", reference.at, " ",
                     reference.call_id, " ", reference.index, reference.path, ";");
   }
-  absl::StrAppend(&all, request.count_only, request.prompt_field, base::PrintJson(request.repeated), "\n");
+  absl::StrAppend(&all, request.count_only, request.prompt_field,
+                  request.repeated == nullptr ? "" : request.repeated->text, request.seals_reasoning, "\n");
   for (const base::json::value& tool : request.conversation.tools) absl::StrAppend(&all, base::PrintJson(tool), "\n");
   for (const Tool& tool : request.tools) absl::StrAppend(&all, tool.name, tool.wire_name, tool.strict, "\n");
   return all;

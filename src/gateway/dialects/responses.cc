@@ -36,7 +36,6 @@ constexpr const char* kRepeated[] = {"instructions",
                                      "user",
                                      "parallel_tool_calls",
                                      "truncation",
-                                     "store",
                                      "prompt_cache_key",
                                      "safety_identifier"};
 
@@ -254,8 +253,18 @@ void ReadIncluded(Fields& body, GatewayRequest& request) {
   for (size_t i = 0; include != nullptr && i < include->size(); ++i) {
     const value& name = (*include)[i];
     if (name == "message.output_text.logprobs") request.logprobs = true;
-    if (name == "reasoning.encrypted_content") request.repeated[kSealsReasoning] = true;
+    if (name == "reasoning.encrypted_content") request.seals_reasoning = true;
   }
+}
+
+std::shared_ptr<const RepeatedFields> ReadRepeated(Fields& body) {
+  auto repeated = std::make_shared<RepeatedFields>();
+  for (const char* name : kRepeated) {
+    if (const value* field = body.Get(name)) repeated->json[name] = *field;
+  }
+  const std::string text = base::PrintJson(repeated->json);
+  repeated->text = text.substr(1, text.size() - 2);
+  return repeated;
 }
 
 class Responses final : public ListDialect {
@@ -289,9 +298,7 @@ class Responses final : public ListDialect {
       INGOT_RETURN_IF_ERROR(ReadTool((*tools)[i], absl::StrCat("tools[", i, "]"), "", request));
     }
     INGOT_RETURN_IF_ERROR(ReadToolChoice(body, request));
-    for (const char* name : kRepeated) {
-      if (const value* field = body.Get(name)) request.repeated[name] = *field;
-    }
+    request.repeated = ReadRepeated(body);
     Items items(request);
     if (!instructions.empty()) items.System(std::move(instructions));
     const value* input = body.Get(kInput);

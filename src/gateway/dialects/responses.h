@@ -5,8 +5,6 @@
 
 namespace ingot::gateway {
 
-// A key of GatewayRequest::repeated: reasoning items carry encrypted_content.
-inline constexpr char kSealsReasoning[] = "ingot.seals_reasoning";
 
 // encrypted_content: whose it is and the reasoning's text, which clients that keep nothing else send back as it is.
 // It is not secret, so it is not encrypted.

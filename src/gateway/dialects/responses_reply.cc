@@ -84,24 +84,35 @@ class ResponsesRenderer final : public Renderer {
  public:
   using Renderer::Renderer;
 
-  std::string Whole() override { return base::PrintJson(Ended(choices()[0])); }
+  std::string Whole() override { return Ended(choices()[0]); }
   std::string Trailer(const absl::Status& status) override {
     if (status.ok()) return "";
     const std::string code = ErrorCodeOf(status);
-    object response = Response("failed");
-    response["error"] = object{{"code", !code.empty()                 ? code
-                                        : HttpStatusOf(status) == 429 ? "rate_limit_exceeded"
-                                                                      : "server_error"},
-                               {"message", std::string(status.message())}};
-    return WireEvent{
-        "response.failed", base::PrintJson(Typed("response.failed", {{"response", std::move(response)}})), {}}
-        .Sse();
+    object error{{"code", !code.empty()                 ? code
+                          : HttpStatusOf(status) == 429 ? "rate_limit_exceeded"
+                                                        : "server_error"},
+                 {"message", std::string(status.message())}};
+    constexpr char kFailed[] = "response.failed";
+    return WireEvent{kFailed, Telling(kFailed, Response("failed", {{"error", std::move(error)}})), {}}.Sse();
   }
 
  private:
   // ---- The response itself ----
 
-  object Response(const char* status) const {
+  // JSON. What it repeats of the request, its instructions and tools among it, was printed when that was read.
+  std::string Response(const char* status, object changed = {}) const {
+    static const object kUnasked{{"instructions", nullptr},
+                                 {"max_output_tokens", nullptr},
+                                 {"metadata", object{}},
+                                 {"reasoning", object{{"effort", nullptr}, {"summary", nullptr}}},
+                                 {"temperature", 1.0},
+                                 {"text", object{{"format", object{{"type", "text"}}}}},
+                                 {"tool_choice", "auto"},
+                                 {"tools", array{}},
+                                 {"top_p", 1.0},
+                                 {"truncation", "disabled"},
+                                 {"parallel_tool_calls", true},
+                                 {"user", nullptr}};
     object json;
     json["id"] = "resp_" + head().id;
     json["object"] = "response";
@@ -110,45 +121,41 @@ class ResponsesRenderer final : public Renderer {
     json["background"] = false;
     json["error"] = nullptr;
     json["incomplete_details"] = nullptr;
-    json["instructions"] = nullptr;
-    json["max_output_tokens"] = nullptr;
-    json["metadata"] = object{};
     json["model"] = head().model;
     json["output"] = array{};
-    json["parallel_tool_calls"] = request().parallel_tool_calls;
     json["previous_response_id"] = nullptr;
-    json["reasoning"] = object{{"effort", nullptr}, {"summary", nullptr}};
     json["service_tier"] = "default";
     json["store"] = false;
-    json["temperature"] = 1.0;
-    json["text"] = object{{"format", object{{"type", "text"}}}};
-    json["tool_choice"] = "auto";
-    json["tools"] = array{};
     json["top_logprobs"] = request().top_logprobs;
-    json["top_p"] = 1.0;
-    json["truncation"] = "disabled";
     json["usage"] = nullptr;
-    json["user"] = nullptr;
-    for (const auto& [name, field] : request().repeated) {
-      if (name != kSealsReasoning) json[name] = field;
+    for (auto& [name, field] : changed) json[name] = std::move(field);
+    const RepeatedFields& repeated = *request().repeated;
+    for (const auto& [name, field] : kUnasked) {
+      if (!repeated.json.contains(name)) json[name] = field;
     }
-    json["store"] = false;
-    return json;
+    std::string text = base::PrintJson(json);
+    if (repeated.text.empty()) return text;
+    text.back() = ',';
+    return absl::StrCat(text, repeated.text, "}");
   }
   // With its output.
-  object Ended(const Choice& choice) const {
+  std::string Ended(const Choice& choice) const {
+    object changed;
     const bool cut = choice.end.finish == v1::FINISH_LENGTH;
-    object json = Response(cut ? "incomplete" : "completed");
-    if (cut) json["incomplete_details"] = object{{"reason", "max_output_tokens"}};
+    if (cut) changed["incomplete_details"] = object{{"reason", "max_output_tokens"}};
     array output;
     for (size_t i = 0; i < choice.parts.size(); ++i) output.emplace_back(Item(choice, i, true));
-    json["output"] = std::move(output);
-    json["usage"] = UsageJson(choice.end.usage, kResponsesUsage);
+    changed["output"] = std::move(output);
+    changed["usage"] = UsageJson(choice.end.usage, kResponsesUsage);
     if (request().return_token_ids) {
-      json["prompt_token_ids"] = IdsJson(choice.begin.prompt_ids);
-      json["token_ids"] = IdsJson(choice.Tokens());
+      changed["prompt_token_ids"] = IdsJson(choice.begin.prompt_ids);
+      changed["token_ids"] = IdsJson(choice.Tokens());
     }
-    return json;
+    return Response(cut ? "incomplete" : "completed", std::move(changed));
+  }
+  // JSON of an event that tells of the response.
+  std::string Telling(const char* type, const std::string& response) {
+    return absl::StrCat(R"({"type":")", type, R"(","sequence_number":)", sequence_++, R"(,"response":)", response, "}");
   }
 
   // ---- Items ----
@@ -169,7 +176,7 @@ class ResponsesRenderer final : public Renderer {
     return tool != nullptr && tool->kind == ToolKind::kCustom;
   }
   bool AsksSummary() const {
-    const value* reasoning = request().repeated.if_contains("reasoning");
+    const value* reasoning = request().repeated->json.if_contains("reasoning");
     const value* summary = reasoning == nullptr ? nullptr : base::Find(*reasoning, "summary");
     return summary != nullptr && summary->is_string();
   }
@@ -200,7 +207,7 @@ class ResponsesRenderer final : public Renderer {
     if (part.kind == PartKind::kContent) item["role"] = "assistant";
     if (part.kind == PartKind::kReasoning) item["summary"] = array{};
     item[words.list_name] = done ? array{TextPart(part, part.text, true)} : array{};
-    if (part.kind == PartKind::kReasoning && request().repeated.contains(kSealsReasoning)) {
+    if (part.kind == PartKind::kReasoning && request().seals_reasoning) {
       item["encrypted_content"] = SealReasoning(done ? part.text : "", ItemId(part, index));
     }
     return item;
@@ -241,8 +248,8 @@ class ResponsesRenderer final : public Renderer {
   }
 
   void OnBegin(const Choice&) override {
-    SendTyped("response.created", {{"response", Response("in_progress")}});
-    SendTyped("response.in_progress", {{"response", Response("in_progress")}});
+    const std::string response = Response("in_progress");
+    for (const char* type : {"response.created", "response.in_progress"}) SendText(type, Telling(type, response));
   }
   void OnPartBegin(const Choice& choice) override {
     const Part& part = choice.parts.back();
@@ -274,7 +281,8 @@ class ResponsesRenderer final : public Renderer {
   }
   void OnEnd(const Choice& choice) override {
     const bool cut = choice.end.finish == v1::FINISH_LENGTH;
-    SendTyped(cut ? "response.incomplete" : "response.completed", {{"response", Ended(choice)}});
+    const char* type = cut ? "response.incomplete" : "response.completed";
+    SendText(type, Telling(type, Ended(choice)));
   }
 
   int64_t sequence_ = 0;
