@@ -5,7 +5,6 @@
 
 namespace ingot::gateway {
 
-
 // encrypted_content: whose it is and the reasoning's text, which clients that keep nothing else send back as it is.
 // It is not secret, so it is not encrypted.
 inline constexpr char kSealed[] = "ingot1.";
