@@ -98,7 +98,6 @@ class Messages : public Api {
       if (const auto signature = TextOf(*delta, "signature"); !signature.empty()) answer.signature = signature;
     } else if (type == "content_block_stop") {
       absl::StrAppend(&answer.items, answer.items.empty() ? "" : ",", Block(answer));
-      if (answer.type == "tool_use") answer.arguments = answer.text;
     }
     return !type.empty();
   }

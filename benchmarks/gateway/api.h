@@ -11,10 +11,10 @@ namespace ingot::bench {
 
 // What an answer's events add up to.
 struct Answer {
-  std::string content, call_id, arguments;
-  std::string items;  // as the next request repeats them in JSON (not used by every API)
-  std::string type;   // of the block that is being read, and
-  std::string text, signature;
+  std::string call_id;
+  std::string content, arguments;     // chat
+  std::string items;                  // messages, responses: as the next request repeats them, in JSON
+  std::string type, text, signature;  // messages: of the block that is being read
 };
 
 // A body is head() + dialogue + tail(), where a dialogue begins with Opening and has each turn appended to it.
