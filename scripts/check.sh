@@ -1,35 +1,64 @@
 #!/usr/bin/env bash
-# `make check`: formatting, clang's thread-safety analysis, ThreadSanitizer over everything without torch and gRPC,
-# AddressSanitizer and UBSan over everything, the slow tests, and clang-tidy, which takes longest. Hours on two cores.
-# Stops at the first failure.
+# scripts/check.sh            every part below, as `make check` runs them: hours on two cores
+# scripts/check.sh PART ...   these parts alone
+#
+#   formatting            clang-format
+#   thread-safety-plain   clang's thread-safety analysis of the sources that need neither torch nor gRPC (minutes)
+#   thread-safety         the same of all sources
+#   tsan-core             ThreadSanitizer over the policy, the pool and the flow of a gateway call (minutes)
+#   tsan                  ThreadSanitizer over all that builds without torch and gRPC
+#   asan                  AddressSanitizer and UBSan over everything
+#   slow                  the tests with label `slow`
+#   tidy                  clang-tidy over the sources that need neither torch nor gRPC
+#
+# Stops at the first failure. Expects build/release where a part reads it (`make build`).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 jobs=${JOBS:-$(nproc)}
 
-step() { printf '\n== %s\n' "$*"; }
+formatting() { git ls-files '*.h' '*.cc' '*.cu' '*.cuh' | xargs -P "$jobs" -n 64 clang-format-19 --dry-run --Werror; }
 
-step "clang-format"
-git ls-files '*.h' '*.cc' '*.cu' '*.cuh' | xargs clang-format-19 --dry-run --Werror
+thread-safety-plain() { python3 scripts/thread_safety.py build/release "$jobs" plain; }
 
-step "thread-safety analysis (clang)"
-cmake --preset thread-safety >/dev/null
-cmake --build --preset thread-safety -- -j"$jobs"
-python3 scripts/thread_safety.py build/release build/thread-safety "$jobs"
+thread-safety() { python3 scripts/thread_safety.py build/release "$jobs" all; }
 
-step "ThreadSanitizer"
-cmake --preset tsan >/dev/null
-cmake --build --preset tsan -- -j"$jobs"
-TSAN_OPTIONS="halt_on_error=1 second_deadlock_stack=1" ctest --test-dir build/tsan --output-on-failure -LE slow
+under_tsan() { TSAN_OPTIONS="halt_on_error=1 second_deadlock_stack=1" ctest --test-dir build/tsan --output-on-failure -LE slow "$@"; }
 
-step "AddressSanitizer and UBSan"
-cmake --preset asan >/dev/null
-cmake --build --preset asan -- -j"$jobs"
-ASAN_OPTIONS=detect_leaks=0 ctest --test-dir build/asan --output-on-failure -L unit -LE slow
+tsan-core() {
+  local tests=(scheduler_policy_test scheduler_test datapool_test gateway_test)
+  cmake --preset tsan >/dev/null
+  cmake --build --preset tsan --target "${tests[@]}" -- -j"$jobs"
+  under_tsan -R "^($(IFS='|'; echo "${tests[*]}"))\$"
+}
 
-step "the slow tests"
-ctest --test-dir build/release --output-on-failure -L slow
+tsan() {
+  cmake --preset tsan >/dev/null
+  cmake --build --preset tsan -- -j"$jobs"
+  under_tsan
+}
 
-step "clang-tidy (what builds without torch and gRPC)"
-python3 scripts/tidy.py build/thread-safety "$jobs"
+asan() {
+  cmake --preset asan >/dev/null
+  cmake --build --preset asan -- -j"$jobs"
+  ASAN_OPTIONS=detect_leaks=0 ctest --test-dir build/asan --output-on-failure -L unit -LE slow
+}
 
-echo "check: all passed"
+slow() { ctest --test-dir build/release --output-on-failure -L slow; }
+
+tidy() {
+  cmake --preset thread-safety >/dev/null
+  cmake --build --preset thread-safety -- -j"$jobs"
+  python3 scripts/tidy.py build/thread-safety "$jobs"
+}
+
+parts=("$@")
+[ $# -gt 0 ] || parts=(formatting thread-safety tsan asan slow tidy)
+for part in "${parts[@]}"; do
+  case "$part" in
+    formatting | thread-safety-plain | thread-safety | tsan-core | tsan | asan | slow | tidy) ;;
+    *) echo "check: unknown part '$part'; the parts are listed at the top of scripts/check.sh" >&2; exit 2 ;;
+  esac
+  printf '\n== %s\n' "$part"
+  "$part"
+done
+echo "check: passed: ${parts[*]}"

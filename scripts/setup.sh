@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# Installs what Ingot needs to build, test and run on Debian 12: system packages by apt, LibTorch by pip into .venv.
+# Installs the packages that Ingot's build, tests and runs need on Debian 12: system packages by apt, LibTorch by pip into .venv.
 #
 #   scripts/setup.sh            what `make build`, `make smoke` and `make test` need
 #   scripts/setup.sh check      that, and what `make check` adds (clang, sanitizer runtimes)
 #   scripts/setup.sh cuda       that, and what `make cuda` and the `cuda` preset add (the CUDA compiler, from PyPI)
+#   scripts/setup.sh services   the servers that some tests start for themselves (PostgreSQL, etcd, Slurm); none is started
+#                               by the installation, and `make test` installs none: a test without its server is skipped
 #
 # Says what it will install before it does, skips what is there, and with no right to install prints the list and stops.
 set -euo pipefail
@@ -25,8 +27,19 @@ case "$profile" in
   # What compiling takes. To run on a card, torch's own CUDA libraries must be installed too: pip install torch==2.11.0.
   cuda) pip_packages+=("nvidia-cuda-nvcc==13.0.*" "nvidia-nvvm==13.0.*" "nvidia-cuda-crt==13.0.*" "nvidia-cuda-cccl==13.0.*"
                        "nvidia-nccl-cu13==2.28.9") ;;
-  *) echo "setup: unknown profile '$profile': base, check or cuda" >&2; exit 2 ;;
+  services) apt_packages+=(postgresql etcd-server etcd-client slurm-wlm bubblewrap) ;;
+  *) echo "setup: unknown profile '$profile': base, check, cuda or services" >&2; exit 2 ;;
 esac
+
+# Debian starts a server when its package is installed, unless policy-rc.d says no (101). The file stays only while apt
+# runs; a policy that the machine has already is left alone.
+keep_services_stopped() {
+  local policy=/usr/sbin/policy-rc.d
+  [ ! -e "$policy" ] || return 0
+  printf '#!/bin/sh\nexit 101\n' | "${as_root[@]}" tee "$policy" >/dev/null
+  "${as_root[@]}" chmod 755 "$policy"
+  trap '"${as_root[@]}" rm -f /usr/sbin/policy-rc.d' EXIT
+}
 
 missing_apt=()
 for package in "${apt_packages[@]}"; do
@@ -34,7 +47,8 @@ for package in "${apt_packages[@]}"; do
   [ "$status" = "install ok installed" ] || missing_apt+=("$package")
 done
 
-stamp=.venv/.ingot-setup-$profile
+stamp=.venv/.ingot-setup  # profiles with the same wheels share it
+[ "$profile" != cuda ] || stamp+=-cuda
 wanted=$(printf '%s\n' "${pip_packages[@]}")
 missing_pip=()
 if [ ! -e "$stamp" ] || [ "$(cat "$stamp")" != "$wanted" ]; then missing_pip=("${pip_packages[@]}"); fi
@@ -51,6 +65,7 @@ if [ ${#missing_apt[@]} -gt 0 ]; then
     echo "  apt-get update && apt-get install -y --no-install-recommends ${missing_apt[*]}" >&2
     exit 1
   fi
+  if [ "$profile" = services ]; then keep_services_stopped; fi
   "${as_root[@]}" apt-get update -qq
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing_apt[@]}" >/dev/null
 fi

@@ -1,34 +1,44 @@
 #!/usr/bin/env python3
-"""clang's thread-safety analysis over the project's sources that its own preset leaves out: those with torch and gRPC.
+"""Clang's thread-safety analysis over the project's sources, parsed with the flags of a build; nothing is compiled.
 
-    thread_safety.py RELEASE_BUILD COVERED_BUILD JOBS [PATH_PART ...]
+    thread_safety.py BUILD JOBS plain|all [PATH_PART ...]
 
-RELEASE_BUILD and COVERED_BUILD hold a compile_commands.json each. Every source of the first that the second has not is
-parsed by clang with the flags of the first; nothing is compiled. With PATH_PARTs, only sources whose path has one.
+BUILD holds a compile_commands.json. `plain` leaves out the sources that need torch or gRPC: they take most of the time.
+With PATH_PARTs, only the sources whose path contains one.
 """
 import concurrent.futures
 import json
 import pathlib
+import re
 import shlex
 import subprocess
 import sys
 
-release, covered, jobs, parts = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4:]
+build, jobs, scope, parts = pathlib.Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4:]
+if scope not in ("plain", "all"):
+    sys.exit(f"thread_safety: '{scope}' is neither plain nor all")
 root = pathlib.Path(__file__).resolve().parent.parent
 
 
-# OpenMP's header, which clang here has none of.
+# OpenMP's header comes from GCC: this clang has none.
 omp = subprocess.run(["c++", "-print-file-name=include"], capture_output=True, text=True, check=True).stdout.strip()
 
 
-def sources(build):
+def sources():
     commands = json.loads((build / "compile_commands.json").read_text())
-    return {c["file"]: c for c in commands
-            if c["file"].endswith(".cc") and pathlib.Path(c["file"]).is_relative_to(root / "src")}
+    found = {c["file"]: c for c in commands
+             if c["file"].endswith(".cc") and pathlib.Path(c["file"]).is_relative_to(root / "src")}
+    if scope == "plain":
+        found = {file: c for file, c in found.items() if "torch_include" not in c["command"] and not needs_grpc(file)}
+    return {file: c for file, c in found.items() if not parts or any(part in file for part in parts)}
+
+
+def needs_grpc(file):
+    return re.search(r"(^|_|/)(service|grpc\w*|\w+_grpc)\.cc$", file) is not None
 
 
 def flags(command):
-    """What says how to read a file: definitions, include paths, the standard. Not gcc's warnings and precompiled headers."""
+    """The definitions, include paths and standard of a command, without GCC's warnings and precompiled headers."""
     words, kept = shlex.split(command["command"]), []
     for i, word in enumerate(words):
         if word.startswith(("-D", "-I", "-std=", "-m", "-f")) and not word.startswith("-fPIC"):
@@ -46,15 +56,14 @@ def analyse(entry):
     return file, done.returncode, done.stdout + done.stderr
 
 
-left = set(sources(covered))
-todo = sorted((file, command) for file, command in sources(release).items() if file not in left)
-if parts:
-    todo = [entry for entry in todo if any(part in entry[0] for part in parts)]
+todo = sorted(sources().items())
+if not todo:
+    sys.exit(f"thread_safety: no source of {scope} in {build}")
 failed = 0
 with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
     for file, status, said in pool.map(analyse, todo):
         if status != 0:
             failed += 1
             print(f"{file}:\n{said}", flush=True)
-print(f"thread safety: {len(todo)} further files, {failed} with findings")
+print(f"thread safety: {len(todo)} files, {failed} with findings")
 sys.exit(1 if failed else 0)

@@ -4,6 +4,7 @@
     words.py ROOT             every folder within the budget? exit 1 names the folders and their sentences
     words.py ROOT --list DIR  every finding below DIR, as path:line: sentence
     words.py ROOT --long DIR  sentences of more than 25 words below DIR: a reading aid, no test
+    words.py --self-test
 
 A finding is a clause that defines a thing without a noun: "what is settled is what ...", "those that have ...", or a
 sentence that begins with What, Those or Of which. The budget is BUDGET findings per 1,000 words of comment, held by each
@@ -107,7 +108,22 @@ def over_budget(root):
     return failed
 
 
+def self_test():
+    def count(text, name="a.h"):
+        return [sentence for _, block in comment_blocks(pathlib.Path(name), text)
+                for sentence in SENTENCE_END.split(block) if CLAUSE.search(sentence) or OPENING.match(sentence)]
+    assert count("// What is settled is\n// what a later request may have.\nint a;") != []
+    assert count("int a;  // of those that have one, the last") != []
+    assert count("// The newest version wins.\n// Nothing else does.") == []
+    assert count('const char* what = "// those that is";') == []
+    assert count("Text.\n\n```\nwhat is this\n```\n", "a.md") == []
+    assert count("# those that stand\n", "a.py") != []
+    print("words: self-test passed")
+
+
 def main():
+    if sys.argv[1] == "--self-test":
+        return self_test()
     root = pathlib.Path(sys.argv[1]).resolve()
     if len(sys.argv) == 2:
         sys.exit(1 if over_budget(root) else 0)
