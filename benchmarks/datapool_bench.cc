@@ -1,7 +1,7 @@
 // Durable writes of the data pool: latency and throughput of AppendCall by number of writers, then what one append and
 // one reward cost by the size of the episode's task.
 //
-//   datapool_bench [folder] [seconds per line]      the folder's disk is what is measured; default: a temporary one
+//   datapool_bench [folder] [seconds per line]      measures the folder's disk; default: a temporary folder
 //
 // Each writer records an agent that grows one conversation: every call continues the one before, brings 200 prompt and
 // 300 sampled tokens, and returns after its fsync. An episode has 20 calls. Bytes are of the messages.
@@ -127,7 +127,7 @@ void Measure(datapool::Client& pool, const char* name, int writers, int round, d
               quantile(0.99), quantile(1));
 }
 
-// What the process has used so far.
+// Resources that the process has used since its start.
 struct Usage {
   double cpu_ms = 0;
   int64_t written_bytes = 0;

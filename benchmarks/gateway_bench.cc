@@ -1,5 +1,5 @@
-// What the gateway adds to a call: agents' dialogues of growing bodies (20 to 140 KB, 80 on average), streamed and
-// recorded durably, against the same engine served directly, in turns within one run.
+// Time and CPU that the gateway adds to a call. Agents hold conversations of growing bodies (20 to 140 KB, 80 KB on
+// average), streamed and recorded durably. A direct server of the same engine is measured in turns, in the same run.
 //
 //   gateway_bench [--rate 1000] [--seconds 4] [--rounds 3] [--minutes 0] [--model DIR] [--folder DIR] [--agents 512]
 //                 [--poisson] [--io-threads 1] [--workers 16] [--chunks 4] [--gap-us 2000] [--no-pool] [--shards 1]
@@ -7,17 +7,17 @@
 //                 [--api chat|messages|responses]
 //
 // Three processes: the client (open loop, one thread), the gateway (HTTP, its workers, a stub engine, a data pool on
-// RocksDB in --folder with its fsyncs) and a minimal server around the same stub engine, which sends what the gateway
-// answered once. Each round loads the direct server, then the gateway, for --seconds at --rate. With --minutes the
+// RocksDB in --folder with its fsyncs) and a direct server around the same stub engine, which replays one recorded
+// answer of the gateway. Each round loads the direct server, then the gateway, for --seconds at --rate. With --minutes the
 // gateway alone is loaded that long, and its memory printed every 10 s. --model: a folder with tokenizer.json and chat
 // template; otherwise ids are bytes.
 //
-// Latencies count from when a request was due. First byte: of the response, which comes with the first event. Terminal:
-// "[DONE]" and the end of the response, which the gateway sends after the durable append. Not measured: an engine's
+// Latency counts from the time at which a request was due. First byte: the response begins with the first event.
+// Terminal: "[DONE]" ends the response; the gateway sends it after the durable append. Not measured: an engine's
 // own work, TLS, gRPC, a network.
 //
-// With --idle instead of all that, so many streams are opened that stay silent after their first event, and what they
-// take of the gateway is printed.
+// With --idle N, N streams stay silent after their first event, and the gateway's memory for them is printed. Nothing
+// else runs then.
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -103,7 +103,7 @@ struct Server {
   int stop = -1;
 };
 
-// `serve` says its port, and calls the function that waits.
+// `serve` reports its port, then calls the function that waits.
 Server Fork(const std::function<void(std::function<void(int)> listening)>& serve) {
   int to_child[2], to_parent[2];
   if (pipe(to_child) != 0 || pipe(to_parent) != 0) Die("no pipe");
@@ -233,7 +233,7 @@ struct Sum {
 
 void Compare(const Settings& settings, const Model& model, const Api& api, const Server& gateway,
              LoadClient& gateway_client, const Appends& appends) {
-  // What the direct server sends is what the gateway does.
+  // The direct server replays an answer of the gateway.
   const std::vector<std::string> events = gateway_client.Record(settings.chunks);
   const Server direct = Fork([&](const auto& listening) { ServeDirect(settings, model, events, listening); });
   LoadClient direct_client(direct.port, settings.load, api);

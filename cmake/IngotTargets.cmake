@@ -12,8 +12,9 @@ else()
                          -Wno-stringop-overflow -Wno-array-bounds -Wno-stringop-overread)
 endif()
 
-# Headers that most files read, precompiled: a third of the time of a build from nothing. Files still include what they use:
-# clang's passes (presets thread-safety and fuzz) build without. Torch's targets have one of their own (IngotTorch.cmake).
+# Precompiled headers save a third of the time of a build from nothing. Each file still includes all that it uses: clang's
+# presets (thread-safety and fuzz) build without them. Torch's targets have a precompiled header of their own
+# (IngotTorch.cmake).
 option(INGOT_PRECOMPILE_HEADERS "Precompile the headers of the standard library and of packages" ON)
 if(INGOT_PRECOMPILE_HEADERS AND NOT INGOT_KERNELS_ONLY)
   set(_std <algorithm> <atomic> <chrono> <condition_variable> <cstdint> <filesystem> <fstream> <functional> <map> <memory>
@@ -50,8 +51,8 @@ function(ingot_use_pch target pch)
 endfunction()
 
 # ingot_library(NAME SRCS a.cc ... DEPS target ... [PRIVATE_DEPS target ...] [TORCH | PLAIN])
-# DEPS are public: what the headers include. TORCH adds LibTorch and its precompiled headers; PLAIN is for what uses no
-# package or has flags of its own, and takes no precompiled headers.
+# DEPS are public: the headers include them. TORCH adds LibTorch and its precompiled headers. PLAIN takes no precompiled
+# headers: it is for a target that uses no package or has flags of its own.
 function(ingot_library name)
   cmake_parse_arguments(arg "TORCH;PLAIN" "" "SRCS;DEPS;PRIVATE_DEPS" ${ARGN})
   add_library(${name} STATIC ${arg_SRCS})

@@ -14,7 +14,7 @@ set(CMAKE_CXX_FLAGS_DEBUG "-O0 -g1")
 
 find_program(INGOT_CCACHE ccache)
 if(INGOT_CCACHE)
-  # What ccache must be told of precompiled headers, or it keeps none of the files that use one.
+  # Without this setting ccache caches no file that uses a precompiled header.
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${INGOT_CCACHE})
 endif()
 find_program(INGOT_MOLD mold)

@@ -7,7 +7,7 @@
 #   scripts/setup.sh services   the servers that some tests start for themselves (PostgreSQL, etcd, Slurm); none is started
 #                               by the installation, and `make test` installs none: a test without its server is skipped
 #
-# Says what it will install before it does, skips what is there, and with no right to install prints the list and stops.
+# Prints the list before it installs, skips packages that are there, and without the right to install stops after the list.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 profile="${1:-base}"
@@ -24,7 +24,7 @@ pip_packages=("torch==${torch_version}" "nvidia-cuda-runtime==13.0.*" "nvidia-cu
 case "$profile" in
   base) ;;
   check) apt_packages+=(clang-19 clang-tidy-19 clang-format-19 libclang-rt-19-dev) ;;
-  # What compiling takes. To run on a card, torch's own CUDA libraries must be installed too: pip install torch==2.11.0.
+  # These wheels compile. A run on a card needs torch's own CUDA libraries too: pip install torch==2.11.0.
   cuda) pip_packages+=("nvidia-cuda-nvcc==13.0.*" "nvidia-nvvm==13.0.*" "nvidia-cuda-crt==13.0.*" "nvidia-cuda-cccl==13.0.*"
                        "nvidia-nccl-cu13==2.28.9") ;;
   services) apt_packages+=(postgresql etcd-server etcd-client slurm-wlm bubblewrap) ;;

@@ -1,4 +1,4 @@
-// The APIs that agents speak: what a dialogue's bodies look like, and what its answers' events say.
+// The APIs that agents speak: the bodies of a conversation and the events of its answers.
 #pragma once
 
 #include <memory>
@@ -9,12 +9,12 @@
 
 namespace ingot::bench {
 
-// What an answer's events add up to.
+// The sum of an answer's events.
 struct Answer {
   std::string call_id;
   std::string content, arguments;     // chat
   std::string items;                  // messages, responses: as the next request repeats them, in JSON
-  std::string type, text, signature;  // messages: of the block that is being read
+  std::string type, text, signature;  // messages: the block under way
 };
 
 // A body is head() + dialogue + tail(), where a dialogue begins with Opening and has each turn appended to it.
@@ -28,7 +28,7 @@ class Api {
   virtual std::string Opening(const std::string& system, const std::string& task) const = 0;
   // The answer, which has one tool call, as a client sends it back, and the call's result.
   virtual std::string Turn(const Answer& answer, const std::string& result) const = 0;
-  // False: this is no event of the API.
+  // Returns false if the event is not one of the API.
   virtual bool Read(const base::json::value& event, Answer& answer) const = 0;
 };
 

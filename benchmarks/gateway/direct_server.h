@@ -1,5 +1,5 @@
-// The least that serves the stub engine over HTTP: reads a request of known length, does not look into it, and streams
-// for each chunk of the answer events that were recorded beforehand. What the gateway is measured against.
+// A minimal HTTP server around the stub engine, the baseline of the gateway's figures. It reads a request of known
+// length, does not look into it, and streams recorded events for each chunk of the answer.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@ namespace ingot::bench {
 
 class DirectServer {
  public:
-  // `events`: what is sent for each chunk of the engine; the last one ends the stream. Listens on 127.0.0.1.
+  // `events`: the bytes sent for each chunk of the engine; the last one ends the stream. Listens on 127.0.0.1.
   DirectServer(rollout::Client& engine, std::vector<std::string> events);
   ~DirectServer();
   int port() const;

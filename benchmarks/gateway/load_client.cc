@@ -59,7 +59,7 @@ struct LoadClient::Agent {
   std::string episode, key;
   std::string dialogue;               // as it stands in the body
   std::string head;                   // of the request that is being sent
-  std::vector<std::string_view> out;  // what is left of it to be sent: nothing is put together for that
+  std::vector<std::string_view> out;  // the bytes still to be sent; pieces are sent without a copy
   bool writing = false;               // epoll tells when more can be written
   size_t first_wait = 0;              // its first dialogue grows to this size before it waits for its time
   Clock::time_point due;

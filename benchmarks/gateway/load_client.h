@@ -1,6 +1,6 @@
-// Agents that hold dialogues with a server: each request repeats the whole history and what came since, and is
-// streamed. One thread, no blocking. Open loop: a request has its time by the rate alone, and latency counts from it,
-// however late a connection was free to send it.
+// Agents that hold conversations with a server. Each request repeats the whole history with one more turn, and its
+// answer is streamed. One thread, no blocking. Open loop: the rate alone sets the time at which a request is due, and
+// latency counts from that time, however late a connection was free to send it.
 #pragma once
 
 #include <chrono>
@@ -34,9 +34,8 @@ struct LoadResult {
 
 class LoadClient {
  public:
-  // Connects, opens the first dialogues and takes as many turns in each as spread their bodies over [first_bytes,
-  // last_bytes): what is measured is how it goes on, not how it begins. Ends the program with a message if the server
-  // answers anything but what was asked.
+  // Connects and opens the first conversations. Each takes turns until bodies are spread over [first_bytes, last_bytes),
+  // so that the measurement sees a steady state. Ends the program with a message on an unexpected answer.
   LoadClient(int port, const LoadOptions& options, const Api& api);
   ~LoadClient();
 

@@ -30,7 +30,7 @@ class SseReader {
 
   const Api* api_;
   std::string held_;
-  std::string events_;  // what is not read yet of them
+  std::string events_;  // bytes not read yet
   std::string stream_;
   bool keep_ = false, head_read_ = false, chunked_ = false, done_ = false;
   int status_ = 0;

@@ -1,5 +1,5 @@
-// A rollout engine that answers every request with the same text in a few chunks, from one thread of its own, as an
-// engine does. What a server around it costs is then all that is measured.
+// A rollout engine that answers every request with the same text in a few chunks, from one thread of its own. Its cost
+// is negligible, so a benchmark measures the server around it.
 #pragma once
 
 #include <chrono>

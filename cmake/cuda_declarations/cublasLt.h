@@ -1,4 +1,4 @@
-// What c10d says of it to be compiled without the library's own header, which is found first where there is one.
+// The declarations with which c10d compiles where the library's own header is missing. That header comes first if it is there.
 #pragma once
 
 typedef struct cublasLtContext* cublasLtHandle_t;

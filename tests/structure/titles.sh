@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Commit titles since the rule exists: at most 72 characters. titles.sh [BASE]; a clone without BASE is not checked.
 set -euo pipefail
-base=${1:-165db6a7}
+base=${1:-165db6ae}
 if ! git rev-parse --quiet --verify "$base^{commit}" >/dev/null 2>&1; then
   echo "titles: no commit $base in this clone, nothing checked"
   exit 0

@@ -1,6 +1,6 @@
-// torch's wheel carries Gloo inside libtorch_cpu.so and c10d's headers over it, but not Gloo's own headers, which those
-// include. This folder declares what they name, as little as that is: types of which c10d keeps pointers, and the two
-// functions of a context that are called (both in libtorch_cpu.so). Nothing here is ever made or copied on our side.
+// torch's wheel carries Gloo inside libtorch_cpu.so and c10d's headers, but not Gloo's own headers, which c10d's include.
+// This folder declares the few names that they use: types that c10d holds by pointer, and two functions of a context,
+// both defined in libtorch_cpu.so. Ingot neither makes nor copies an object of these types.
 #pragma once
 
 #include <chrono>
