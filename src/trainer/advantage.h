@@ -1,5 +1,5 @@
-// What each turn of an episode is credited with, from the rewards of its group, and what each sampled token weighs in
-// the loss. Pure functions; no torch.
+// Credit and weight of the policy loss: from the rewards of a group to an advantage per turn, and from a batch's calls
+// to a weight per sampled token. Pure functions; no torch.
 #pragma once
 
 #include <cstdint>
@@ -9,18 +9,18 @@
 
 namespace ingot::trainer {
 
-// What an episode earned: `outcome` at its end, `turns[t]` at turn t (its calls in order of arrival).
+// The return of an episode, from `outcome` at its end and `turns[t]` at turn t (its calls in order of arrival).
 //
 //   return        R = outcome + sum of turns
-//   outcome       every turn is credited with R
-//   reward_to_go  turn t with outcome + sum of turns[t ..]
 //
+//   outcome       every turn has R
+//   reward_to_go  turn t has outcome + sum of turns[t ..]
 struct EpisodeReturn {
   double value = 0;             // R
   std::vector<double> credits;  // one per turn
 };
 
-// REQUIRES: `credit` is one of the two.
+// REQUIRES: `credit` is "outcome" or "reward_to_go".
 EpisodeReturn Earned(double outcome, const std::vector<double>& turns, const std::string& credit);
 
 struct AdvantageRule {
@@ -30,13 +30,13 @@ struct AdvantageRule {
 };
 
 struct GroupAdvantages {
-  bool equal = false;                      // several samples, all R the same
-  bool filtered = false;                   // carries no signal, and was asked to be left out
+  bool equal = false;                      // several samples, all with the same R
+  bool filtered = false;                   // without any advantage, and the rule filters such groups
   std::vector<std::vector<double>> turns;  // [sample][turn]
 };
 
-// Advantages of a batch, [group][sample], the same shape. A_it = (credit_it - B_i) / D, with the baseline constant in
-// t:
+// Advantages of a batch, [group][sample], the same shape. A_it = (credit_it - B_i) / D; the baseline B_i is the same
+// for every turn t.
 //
 //   baseline       mean:           B_i = mean of the group's R
 //                  leave_one_out:  B_i = mean of the others' R; a group of one has baseline 0
@@ -46,21 +46,21 @@ struct GroupAdvantages {
 //                  group:          D = population standard deviation of the group's R + 1e-6
 //                  batch:          D = that of all R_i - B_i of the batch (about their mean) + 1e-6
 //
-// Where all R that a mean is taken of are the same (tree::SameReturn), B_i is R_i exactly and D is 1: equal outcomes
-// carry no signal. A group all of whose advantages are exactly 0 is filtered if the rule says so, and then counts in no
-// deviation of the batch. REQUIRES: options validated, rewards finite.
+// Equal outcomes carry no signal: if all R under a mean are the same (tree::SameReturn), B_i is R_i exactly and D is 1.
+// A group is filtered if the rule says so and all its advantages are exactly 0. A filtered group counts in no deviation
+// of the batch. REQUIRES: options validated, rewards finite.
 std::vector<GroupAdvantages> Advantages(const std::vector<std::vector<EpisodeReturn>>& groups,
                                         const AdvantageRule& rule);
 
-// Where a call stands in the batch, and how many of its tokens bear loss.
+// A call's episode and group in the batch, and its number of loss tokens.
 struct CallExtent {
   int32_t episode = 0;
   int32_t group = 0;
   int64_t loss_tokens = 0;
 };
 
-// Per call, the weight of each of its loss tokens. But for `constant` the weights sum to 1 over the whole unmerged
-// batch.
+// Per call, the weight of each of its loss tokens. The weights sum to 1 over the whole unmerged batch, except under
+// `constant`.
 //
 //   token     1 / T                  T: loss tokens of the batch
 //   sequence  1 / (E * T_episode)    mean over an episode's tokens, then over the E episodes that have any

@@ -1,5 +1,5 @@
-// Where the trainer's batches come from and where its versions go. The trainer owns these seams; the app supplies the
-// scheduler, the pool and the publisher behind them.
+// BatchSource is the trainer's input: it hands out the batch of each step. The trainer owns this seam; the app supplies
+// the scheduler and the pool behind it.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace ingot::trainer {
 
 struct TrainBatch {
   int64_t step = 0;
-  std::vector<v1::Group> groups;  // exactly groups_per_step, trees whole
+  std::vector<v1::Group> groups;  // exactly groups_per_step, with whole trees
   v1::FeedStats feed;
 };
 

@@ -1,5 +1,5 @@
-// What objectives with a clip share: the surrogate min(r A, clip(r) A), of one ratio per token or per sequence, and
-// what they report of it.
+// The clipped surrogate min(r A, clip(r) A) of PPO (arXiv 1707.06347, eq. 7), for one ratio per token or per sequence,
+// and the metrics of the clip. Shared by the objectives with a clip.
 #pragma once
 
 #include <string>
@@ -10,15 +10,15 @@ namespace ingot::trainer {
 
 struct Surrogate {
   double value = 0;
-  double derivative = 0;  // by log r: r A where the plain branch is the smaller, else 0
+  double derivative = 0;  // by log r: r A on the unclipped branch, else 0
   bool clipped_low = false;
   bool clipped_high = false;
 };
 
 struct ClipRange {
-  double low = 0;   // 1 - eps_clip_low; 0 and below: never acts
+  double low = 0;   // 1 - eps_clip_low; 0 or below: never acts
   double high = 0;  // 1 + eps_clip_high
-  double dual = 0;  // > 1: a negative advantage counts at most so many times; 0: off
+  double dual = 0;  // > 1: bounds the factor of a negative advantage; 0 = off
 
   Surrogate At(double ratio, double advantage) const {
     if (advantage == 0) return {};  // also where the ratio is infinite

@@ -1,4 +1,4 @@
-// What a batch's episodes were like, over all of them and by domain and scaffold. Pure; no torch.
+// Metrics of a batch's episodes, over all of them and by domain and scaffold. Pure; no torch.
 #pragma once
 
 #include <cstdint>
@@ -10,26 +10,30 @@
 
 namespace ingot::trainer {
 
-// Per episode, as means over the batch's finished training episodes:
-//   reward/batch_mean; response_length/{mean,max} sampled tokens that followed the run's weights; num_turns/{mean,max}
-//   calls; async/staleness_{mean,max} over trained tokens, in versions;
-//   agent/truncated_ratio   calls that ended at a length limit, of its calls
-//   agent/repeat_ratio      calls that asked again what an earlier call of it had asked
-//   agent/malformed_ratio   calls in which a tool call was begun and is not what the format says
-//   agent/parallel_branches calls that no other call continues: 1 for an agent that appends to one history
-//   agent/episode_seconds   from opening to end
+// Means over the batch's finished training episodes, of these numbers per episode:
+//
+//   reward/batch_mean            return
+//   response_length/{mean,max}   sampled tokens that followed the run's weights
+//   num_turns/{mean,max}         calls
+//   async/staleness_{mean,max}   age of the trained tokens, in versions
+//   agent/truncated_ratio        share of calls that ended at a length limit
+//   agent/repeat_ratio           share of calls that repeat the request of an earlier call
+//   agent/malformed_ratio        share of calls with a tool call that breaks the output format
+//   agent/parallel_branches      calls that no other call continues: 1 for an agent that appends to one history
+//   agent/episode_seconds        from opening to end
+//
 // and every signal of Episode.signals, over the episodes that have it: under its own name if that begins with agent/,
 // else as signal/NAME.
 //
-// Each again as NAME@domain:D and NAME@scaffold:S where the batch holds more than one domain, or scaffold.
+// If the batch holds more than one domain, each metric is repeated as NAME@domain:D; likewise NAME@scaffold:S.
 class EpisodeMetrics {
  public:
-  // At most so many different signals are reported, the first by name of those that came first.
+  // At most so many different signals are reported: the first to come, by name within one episode.
   static constexpr int64_t kMaxSignals = 256;
 
-  // `sampled`: its tokens that count for response_length.
+  // `sampled`: the episode's tokens for response_length.
   void AddEpisode(const v1::EpisodeTree& tree, int64_t sampled);
-  // A trained token of an episode that was added, `age` versions old.
+  // Adds a trained token, `age` versions old, of an episode that was added.
   void AddToken(const v1::Episode& episode, int64_t age);
 
   double reward_mean() const;
@@ -37,13 +41,13 @@ class EpisodeMetrics {
 
  private:
   using Values = std::map<std::string, MeanMax>;
-  // The batch's, its domain's and its scaffold's.
+  // Visits the values of the batch, of the episode's domain and of its scaffold.
   template <typename Visit>
   void ForEach(const v1::Episode& episode, Visit visit);
 
   Values all_;
   std::map<std::string, Values> by_domain_, by_scaffold_;
-  std::map<std::string, std::string> signals_;  // name of the metric, by that of the signal
+  std::map<std::string, std::string> signals_;  // signal -> name of its metric
 };
 
 }  // namespace ingot::trainer

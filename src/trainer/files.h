@@ -1,4 +1,4 @@
-// Durable small-file helpers of the checkpoint writer.
+// Files of the checkpoint writer: durable writes, whole reads, digests.
 #pragma once
 
 #include <cstdint>

@@ -1,10 +1,11 @@
-// The head of a pass over a packed forest, a chunked fused linear cross-entropy: from the last layer's rows to the
-// log-probs of its loss entries, and back to the gradient by those rows and by the head's weight.
+// The head of a pass over a packed forest: a fused linear cross-entropy in chunks. Forward, it goes from the last
+// layer's rows to the log-probs of their loss entries; backward, to the gradients of those rows and of the head's
+// weight.
 //
-// Logits are computed once per unique (row, temperature), a few rows at a time, in the type of the sums; their gradient
-// is made in their place (kernels/torch/softmax.h). A narrow model's gradient by the logits is written down in the
-// model's type and kept for more rows than the logits are: the weight's gradient is a product over those rows, and
-// costs one pass over the whole weight however few they are.
+// Logits are computed once per unique (row, temperature), a few rows at a time, in the type of the sums. Their gradient
+// is made in their memory (kernels/torch/softmax.h). A narrow model's gradient by the logits is also rounded to the
+// model's type and held for more rows than the logits are. The reason is the weight's gradient: a product over those
+// rows passes once over the whole weight, however few they are.
 //
 // Used by one thread at a time; blocks. Throws c10::Error: callers translate (torch_edge.h).
 #pragma once
@@ -22,24 +23,24 @@
 
 namespace ingot::trainer {
 
-// How many rows of the vocabulary's width are held at once.
+// Numbers of rows, each as wide as the vocabulary, that are held at once.
 struct HeadRows {
   HeadRows(int64_t logits_chunk_elements, int64_t vocab, bool narrow);
 
   int64_t logits;    // in the type of the sums
-  int64_t gradient;  // by the logits, in the model's type; where that is the type of the sums, in the logits' place
+  int64_t gradient;  // by the logits, in the model's type; equal to `logits` where that is the type of the sums
 };
 
 // Per loss entry, in the order of PackedForest::entries.
 struct HeadResult {
   double loss = 0;
   std::vector<double> logprobs;
-  std::vector<double> entropy;  // of the tempered distribution the entry was drawn from
+  std::vector<double> entropy;  // of the tempered distribution that sampled the entry's token
 };
 
 class HeadPass {
  public:
-  // `loss` null: log-probs alone. All must outlive it.
+  // `loss` null: log-probs alone. All arguments must outlive it.
   HeadPass(const model::Transformer& model, const tree::PackedForest& forest, std::span<const tree::CallPath> calls,
            EntryLoss* loss, int64_t logits_chunk_elements);
 
@@ -48,14 +49,15 @@ class HeadPass {
   // Whether an entry reads from the forest's rows [begin, end).
   bool Reads(int32_t begin, int32_t end) const { return PlaceOf(begin) < PlaceOf(end); }
 
-  // What is read from the forest's rows [begin, end), whose output is x [end - begin, hidden]. Returns the gradient by
-  // x and adds to the .grad of the head and the last norm where there is a loss; otherwise an undefined tensor.
+  // Runs the entries of the forest's rows [begin, end), whose output is x [end - begin, hidden]. With a loss, returns
+  // the gradient by x [end - begin, hidden] and adds to the .grad of the head and the last norm; else an undefined
+  // tensor.
   at::Tensor Run(int32_t begin, int32_t end, const at::Tensor& x);
 
   HeadResult& result() { return result_; }
 
  private:
-  // The entries of one chunk of rows, in the order of the rows, and the tokens they read of the chunk's logits.
+  // The entries of one chunk of rows, in the order of the rows, and their tokens in the chunk's logits.
   struct Entries {
     std::vector<tree::LossEntry> entries;
     kernels::PolicyTokens tokens;

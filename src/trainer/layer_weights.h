@@ -1,4 +1,5 @@
-// Weights that are not all here at once: a pass says what it needs next. Without one (null), all are.
+// LayerWeights makes weights available that are not all in memory at once: a pass names the unit that it needs next. A
+// null LayerWeights means that all weights are in memory.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +10,8 @@ class LayerWeights {
  public:
   virtual ~LayerWeights() = default;
 
-  // Blocks until the weights are here; what was needed before may be gone then. What autograd kept of them is good
-  // again once they are needed again. Throws like torch.
+  // Blocks until the unit's weights are here; the unit that was needed before may be dropped then. Tensors that
+  // autograd saved of a dropped weight are valid again when its unit is needed again. Throws like torch.
   virtual void NeedEmbedding() = 0;
   virtual void NeedLayer(int64_t layer) = 0;
   virtual void NeedHead() = 0;  // the last norm and the logits' matrix

@@ -1,19 +1,20 @@
-// The training run as a loop over batches: owns no model and no data, only the order of things.
+// The training run as a loop over batches. It owns no model and no data, only the order of the calls.
 //
 //   [publish the start version]
 //   for step in [trainer.version(), total_steps):
 //     batch = source.Next(step)        journalled by the source before it returns
 //     trainer.TrainStep(batch)         makes version step + 1
 //     sink.Publish(version step + 1)   then the engines follow it
-//     observer.OnStep(report)          also where that failed
+//   observer.OnStep(report)          also if publishing failed
 //     checkpoint step + 1, if due      contains exactly the batches below step + 1
 //
-// A checkpoint comes after the report of the step it ends with, so that none covers a step that nobody heard of, and
-// while rollout goes on with the version it holds. A run that dies before it makes that version again from the journal,
-// bit for bit. Stops at the first error and returns it, annotated with the step; CANCELLED from the source is how a run
-// is stopped. A version that is whole and in no checkpoint is saved before that, due or not: what has been trained is
-// not trained again because something else went wrong. Single-threaded, blocks; the caller's thread is the training
-// thread.
+// The checkpoint of a version comes after the report of the step that made it, and after the version is live. So no
+// checkpoint covers a step without a report, and rollout goes on while it is written. A run that dies before the
+// checkpoint makes that version again from the journal, bit for bit.
+//
+// The loop stops at the first error and returns it, annotated with the step; CANCELLED from the source stops a run. If
+// the trainer then holds a whole version that no checkpoint has, the loop saves it first, due or not: training done is
+// not lost to another error. Single-threaded, blocks; the caller's thread is the training thread.
 #pragma once
 
 #include <cstdint>
@@ -32,49 +33,51 @@
 
 namespace ingot::trainer {
 
-// Where versions go; the app puts a weights::Publisher and the scheduler behind it. Called from the loop's thread.
+// Takes the versions that the loop makes; the app puts a weights::Publisher and the scheduler behind it. Called from
+// the loop's thread.
 class VersionSink {
  public:
   virtual ~VersionSink() = default;
   // Returns when the version is live on every leased engine and the scheduler knows it.
   virtual absl::StatusOr<weights::PublishStats> Publish(std::shared_ptr<const weights::Snapshot> snapshot,
                                                         bool retain) = 0;
-  // The checkpoint is durable: to be journalled.
+  // Called after the checkpoint is durable, to journal it.
   virtual absl::Status OnCheckpoint(const CheckpointInfo& checkpoint) = 0;
 };
 
 class StepObserver {
  public:
   virtual ~StepObserver() = default;
-  // After the step's version is live, or could not be made so. The batch is what was trained. An error stops the run.
+  // Called after the step's version is live, or publishing it failed. `batch` is the batch that was trained. An error
+  // stops the run.
   virtual absl::Status OnStep(const StepReport& report, const TrainBatch& batch) = 0;
 };
 
 struct LoopOptions {
-  std::string checkpoint_root;                     // empty: no checkpoints
+  std::string checkpoint_root;                     // empty = no checkpoints
   std::map<std::string, std::string> extra_files;  // into every checkpoint, by plain file name
   bool publish_start = true;                       // publish the start version before the first batch is asked for
-  std::function<bool(int64_t version)> retain;     // versions the engines hold beside newer ones; null: none
-  // Calls `write` again while its error may pass by itself; `what` names it. Null: it is called once.
+  std::function<bool(int64_t version)> retain;     // versions that engines hold beside newer ones; null = none
+  // Calls `write` again as long as its error may be transient; `what` names the write. Null = `write` is called once.
   std::function<absl::Status(const std::string& what, const std::function<absl::Status()>& write)> persist;
 };
 
 class TrainLoop {
  public:
-  // All must outlive the loop; `observer` may be null, `probe` too.
+  // All references must outlive the loop; `observer` and `probe` may be null.
   TrainLoop(const LoopOptions& options, Trainer& trainer, BatchSource& source, VersionSink& sink,
             StepObserver* observer, ProbeSource probe, const base::Clock& clock = base::Clock::Real());
 
-  // Runs to options().total_steps of the trainer. A run that is complete already only publishes.
+  // Runs to options().total_steps of the trainer. A complete run only publishes its version.
   absl::Status Run();
 
  private:
   absl::Status RunStep(int64_t step);
   absl::StatusOr<weights::PublishStats> PublishCurrent();
-  // Of the version that the step before made: its weights are live by then, and what it reported is written, so that a
-  // checkpoint never covers a step without a report. Its time is the following step's.
+  // Saves the version that the previous step made, if a checkpoint of it is due. It is called at the start of the next
+  // step, when that version is live and reported; its time is counted in the next step.
   absl::Status SaveDueCheckpoint();
-  // Unless the version is saved already.
+  // Saves the trainer's version, unless it is saved already.
   absl::Status SaveCheckpoint();
 
   const LoopOptions options_;
@@ -84,8 +87,8 @@ class TrainLoop {
   StepObserver* const observer_;
   const ProbeSource probe_;
   const base::Clock& clock_;
-  int64_t saved_ = 0;  // version of the newest checkpoint, or the one Run began with
-  bool whole_ = true;  // the trainer holds what its version names: no step failed on its way
+  int64_t saved_ = 0;  // version of the newest checkpoint, or the version that Run began with
+  bool whole_ = true;  // no TrainStep is under way or failed: the trainer holds its version whole
 };
 
 }  // namespace ingot::trainer

@@ -1,4 +1,4 @@
-// What a step reports: numbers under the names of docs/architecture.md, and the accumulators they come from. No torch.
+// Metrics of a step: numbers under the names of docs/metrics.md, and their accumulators. No torch.
 #pragma once
 
 #include <algorithm>
@@ -15,10 +15,10 @@ namespace ingot::trainer {
 using StepMetrics = std::map<std::string, double>;
 
 struct StepReport {
-  int64_t step = 0;     // the batch trained; 0 is the first
-  int64_t version = 0;  // the version it made: step + 1
+  int64_t step = 0;     // the trained batch; 0 is the first
+  int64_t version = 0;  // the new version: step + 1
   StepMetrics metrics;
-  // (trainer version - the version that sampled it, number of trained tokens), by age.
+  // (age, number of trained tokens of that age), by age: trainer version - version that sampled the token.
   std::vector<std::pair<int64_t, int64_t>> staleness_histogram;
 };
 
@@ -42,22 +42,22 @@ struct MeanMax {
   double mean() const { return count == 0 ? 0.0 : sum / static_cast<double>(count); }
 };
 
-// What an objective tallies over the loss entries of a step: reported as means and as maxima, under these names.
+// Tallies of an objective over the loss entries of a step; reported as means and as maxima, under these names.
 struct MetricSums {
   std::map<std::string, MeanMax> means;
   std::map<std::string, MeanMax> maxima;
 };
 
-// How far log-probs under the current weights are from the recorded ones. Recorded tokens are samples of the recorded
-// policy, so k3 = r - 1 - log r with r = exp(logprob - recorded) estimates KL(recorded || current), and is never
-// negative.
+// The gap between log-probs under the current weights and the recorded ones. Recorded tokens are samples of the
+// recorded policy. So k3 = r - 1 - log r with r = exp(logprob - recorded) estimates KL(recorded || current); it is
+// never negative.
 struct LogprobGap {
   MeanMax abs_diff;
   MeanMax k3;
 
   void Add(double logprob, double recorded);
   void Add(const LogprobGap& other);
-  // Writes PREFIX/k3_kl, PREFIX/logprob_abs_diff_mean and PREFIX/logprob_abs_diff_max.
+  // Reports PREFIX/k3_kl, PREFIX/logprob_abs_diff_mean and PREFIX/logprob_abs_diff_max.
   void Report(const std::string& prefix, StepMetrics& metrics) const;
 };
 

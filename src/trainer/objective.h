@@ -1,17 +1,17 @@
-// A loss over sampled tokens: one interface, a file per objective. Plain functions over doubles, no torch: an objective
-// gives the loss and its derivative by every token's log-prob; the passes over the forests carry that derivative back
-// into the weights:
+// A policy loss over sampled tokens: one interface, a file per objective. An objective is plain functions over doubles,
+// without torch. It gives the loss and its derivative by every token's log-prob; the passes over the forest carry that
+// derivative back into the weights:
 //
 //   dL/dweights = sum over entries e of (dL/dlogprob_e) * dlogprob_e/dweights
 //
-// The derivative of an entry is one number, wherever its forest was cut and whatever shares its row. What an objective
-// must know of other tokens (the ratio of a sequence, the margin of a pair) is therefore no reason to keep them in one
-// forward pass: such an objective is asked once, for the whole batch, after a pass without gradients (Scope::kBatch).
+// The derivative of an entry is one number, wherever its forest was cut and whatever entries share its row. So the
+// tokens of a sequence or a pair need not stay in one forward pass. An objective that compares them (the ratio of a
+// sequence, the margin of a pair) is asked once for the whole batch, after a pass without gradients (Scope::kBatch).
 //
 // A SEQUENCE is an episode: all its sampled tokens that bear loss, over all its calls (turns, sub-agents, summaries).
-// Its log-prob is the sum of theirs, the probability of everything the policy chose given what it was answered.
+// Its log-prob is the sum of theirs: the log-probability of all that the policy chose, given all that it was answered.
 //
-// Immutable, thread safe.
+// Objectives are immutable and thread safe.
 #pragma once
 
 #include <cstdint>
@@ -25,49 +25,50 @@
 
 namespace ingot::trainer {
 
-// One sequence is to be preferred to another.
+// A pair of sequences: `chosen` is to be preferred to `rejected`.
 struct Preference {
   int32_t chosen = 0;  // sequences
   int32_t rejected = 0;
 };
 
-// One element per sampled token that bears loss.
+// One element per sampled token that bears loss, unless said otherwise.
 struct LossEntries {
   std::span<const double> logprobs;   // under the current weights
-  std::span<const double> recorded;   // as the engine reported them: the behaviour policy
+  std::span<const double> recorded;   // as the engine reported them: under the behaviour policy
   std::span<const double> reference;  // under the reference weights; empty where the run has none
   std::span<const double> advantages;
-  std::span<const double> weights;     // TokenWeights: of the whole unmerged batch
+  std::span<const double> weights;     // TokenWeights: over the whole unmerged batch
   std::span<const int32_t> sequences;  // in [0, sequence_count)
   int32_t sequence_count = 0;
+  // per pair; empty unless the objective is dpo
   std::span<const Preference> preferences;
 };
 
 class Objective {
  public:
-  // kToken: a sum over tokens; may be asked for any piece of the batch, and the pieces' losses are added.
-  // kBatch: must be asked for all entries of the batch together.
+  // kToken: the loss is a sum over tokens. It may be asked for any piece of the batch; the pieces' losses are added.
+  // kBatch: the loss must be asked for all entries of the batch together.
   enum class Scope { kToken, kBatch };
 
   virtual ~Objective() = default;
   virtual Scope scope() const { return Scope::kToken; }
   virtual bool needs_reference() const { return false; }
 
-  // The loss; its derivative by each log-prob is added to `derivative`, an element per entry. What a definition holds
-  // constant (a stopped gradient) is constant in the derivative.
+  // Returns the loss, and adds its derivative by each log-prob to `derivative`, an element per entry. A factor that the
+  // definition holds constant (a stopped gradient) is constant in the derivative.
   virtual double Loss(const LossEntries& entries, std::span<double> derivative) const = 0;
 
-  // Adds what the step reports of the same entries.
+  // Adds the metrics of the same entries.
   virtual void Tally(const LossEntries& entries, MetricSums& sums) const = 0;
 
-  // One line for the log: what the settings come to, the bounds of the clip first.
+  // One line for the log: the effective settings, the bounds of the clip first.
   virtual std::string Describe() const = 0;
 };
 
-// Below: w_t the weight of a token, A_t its advantage, r_t = exp(logprob_t - recorded_t) its importance ratio; [a]
-// means that a is held constant.
+// In the formulas below w_t is the weight of a token, A_t its advantage, r_t = exp(logprob_t - recorded_t) its
+// importance ratio; [a] means that a is held constant.
 
-// CISPO (MiniMax-M1, arXiv 2506.13585, eq. 4): every token keeps a gradient, also where the ratio is clipped.
+// CISPO (MiniMax-M1, arXiv 2506.13585, eq. 4): every token keeps a gradient, even where its ratio is clipped.
 //
 //   loss = -sum_t w_t * [clip(r_t, 1 - eps_clip_low, 1 + eps_clip_high)] * A_t * logprob_t
 //
@@ -75,21 +76,21 @@ class Objective {
 std::unique_ptr<Objective> MakeCispo(double eps_clip_low, double eps_clip_high);
 
 // The clipped surrogate of PPO (arXiv 1707.06347, eq. 7) without a value function. GRPO (arXiv 2402.03300), Dr. GRPO
-// (arXiv 2503.20783) and DAPO (arXiv 2503.14476) are this loss under other advantages, bounds and aggregations: see
+// (arXiv 2503.20783) and DAPO (arXiv 2503.14476) are this loss with other advantages, bounds and aggregations:
 // presets.h.
 //
 //   loss = -sum_t w_t * min(r_t A_t, clip(r_t, 1 - eps_clip_low, 1 + eps_clip_high) A_t)
 //
-// dual_clip c > 1 (arXiv 1912.09729): where A_t < 0 the minimum is not let below c A_t; 0: off.
+// dual_clip c > 1 (arXiv 1912.09729): where A_t < 0, the minimum is at least c A_t; 0 = off.
 //
-// importance_cap C > 0, truncated importance weights: the ratio is taken against the trainer's own policy before the
-// step, and the gap from that policy to the engine's is made up for by a held weight. With one optimizer step per batch
-// the two policies are one, r_t is 1 where it is differentiated, and the clip never acts:
+// importance_cap C > 0 (truncated importance weights): the ratio is taken to the trainer's own policy before the step.
+// A constant weight makes up for the gap between that policy and the engine's. A batch gets one optimizer step, so the
+// two policies are the same: r_t is 1 where it is differentiated, and the clip never acts.
 //
 //   loss = -sum_t w_t * [min(exp(logprob_t - recorded_t), C)] * r_t A_t,   r_t = exp(logprob_t - [logprob_t])
 //
-// Tallies actor/clipfrac_low and _high (tokens whose gradient the clip took away), ppo/ratio_mean and ppo/ratio_max;
-// with a cap tis/weight_mean and tis/capped_ratio.
+// Tallies actor/clipfrac_low and _high (tokens whose gradient the clip removed), ppo/ratio_mean and ppo/ratio_max; with
+// a cap also tis/weight_mean and tis/capped_ratio.
 struct PpoClipSettings {
   double eps_clip_low = 0.2;
   double eps_clip_high = 0.2;
@@ -98,8 +99,8 @@ struct PpoClipSettings {
 };
 std::unique_ptr<Objective> MakePpoClip(const PpoClipSettings& settings);
 
-// GSPO (arXiv 2507.18071, eq. 5; with an advantage per token its eq. 13): the ratio is the sequence's, its root of as
-// many as it has tokens. REQUIRES equal weights within a sequence.
+// GSPO (arXiv 2507.18071, eq. 5; with an advantage per token its eq. 13): one ratio s per sequence, the geometric mean
+// of its tokens' ratios. REQUIRES equal weights within a sequence.
 //
 //   s = exp(mean over the sequence of logprob_t - recorded_t)
 //   loss = -sum_t w_t * min(s A_t, clip(s, 1 - eps_clip_low, 1 + eps_clip_high) A_t)
@@ -107,8 +108,8 @@ std::unique_ptr<Objective> MakePpoClip(const PpoClipSettings& settings);
 // Tallies actor/clipfrac_low and _high, gspo/ratio_mean and gspo/ratio_max over sequences.
 std::unique_ptr<Objective> MakeGspo(double eps_clip_low, double eps_clip_high);
 
-// Online policy mirror descent (Kimi k1.5, arXiv 2501.12599, eq. 3). The reference is the policy that sampled; W is a
-// sequence's weight, the sum of its tokens'.
+// Online policy mirror descent (Kimi k1.5, arXiv 2501.12599, eq. 3), with the policy that sampled as the reference. W
+// is the weight of a sequence: the sum of its tokens' weights.
 //
 //   d = sum over the sequence of logprob_t - recorded_t
 //   loss = -sum over sequences of W * (sum_t A_t logprob_t - tau / 2 * d^2)
@@ -116,17 +117,17 @@ std::unique_ptr<Objective> MakeGspo(double eps_clip_low, double eps_clip_high);
 // Tallies opmd/log_ratio_mean (of d) and opmd/penalty_mean (of tau / 2 d^2).
 std::unique_ptr<Objective> MakeOpmd(double tau);
 
-// DPO (arXiv 2305.18290, eq. 7), the mean over the preferences of
+// DPO (arXiv 2305.18290, eq. 7): the mean over the preferences of
 //
 //   -log sigmoid(beta * (m_chosen - m_rejected)),   m = sum over the sequence of logprob_t - reference_t
 //
-// Tallies dpo/accuracy (pairs whose margin is above 0; half for one of exactly 0) and dpo/margin_mean.
+// Tallies dpo/accuracy (share of pairs with a margin above 0; a margin of exactly 0 counts half) and dpo/margin_mean.
 std::unique_ptr<Objective> MakeDpo(double beta);
 
-// Cross entropy: loss = -sum_t w_t * logprob_t. Tallies sft/nll, its unweighted mean.
+// Cross entropy, for supervised stages: loss = -sum_t w_t * logprob_t. Tallies sft/nll, the mean of -logprob_t.
 std::unique_ptr<Objective> MakeSft();
 
-// By TrainerOptions::objective. INVALID_ARGUMENT lists the known names.
+// The objective that TrainerOptions::objective names. INVALID_ARGUMENT lists the known names.
 absl::StatusOr<std::unique_ptr<Objective>> MakeObjective(const TrainerOptions& options);
 
 }  // namespace ingot::trainer

@@ -1,16 +1,19 @@
-// One part of a cut forest (tree/cut.h) through the layers, forward and later backward.
+// The run of one part of a cut forest (tree/cut.h) through the layers, forward and later backward.
 //
-//   embedding --> layer 0 --> layer 1 --> ... --> x        forward: keys and values of the exports go to the path
-//                   ^ k, v of the prefix                   backward: their gradients come from it, those of the
-//                                                          prefix go to it
+//   forward    embedding --> layer 0 --> layer 1 --> ... --> x
+//                              ^ prefix k, v    | exports' k, v
+//                              |                v
+//                            path: k, v, grad_k, grad_v of every part
+//                              ^                |
+//                              | prefix grads   v exports' grads
+//   backward   embedding <-- layer 0 <-- layer 1 <-- ... <-- grad
 //
-// The layers are run one at a time, each with an autograd history of its own that ends at its attention: the gradients
-// of keys and values are added up outside of it, in fp32 (fp64), over all parts that saw them. With Keep::kInputs a
-// layer keeps its input alone and is run again for its backward: the same kernels on the same numbers, so that the
-// gradients are the same bit for bit.
+// Layers run one at a time. Each has its own autograd history, which ends at its attention. The gradients of keys and
+// values are added up outside of it, in fp32 (fp64), over all parts that saw them. With Keep::kInputs a layer holds its
+// input alone and runs again for its backward: the same kernels on the same numbers give bit-identical gradients.
 //
-// Under kExact attention's forward pass walks the part's strands (strand_paths.h), so that log-probs are rollout's
-// bits, wherever the forest is cut; the backward pass is the same.
+// Under kExact attention's forward pass walks the part's strands (strand_paths.h). Log-probs are then rollout's bits,
+// wherever the forest is cut. The backward pass is the same.
 //
 // Used by one thread; throws c10::Error.
 #pragma once
@@ -30,8 +33,8 @@
 
 namespace ingot::trainer {
 
-// What a part leaves for later ones, by layer: its exports' keys and values [exports, kv_heads, head_dim], and the
-// gradients that came back for them (undefined: none yet). Empty while nothing is exported.
+// The tensors that a part leaves for later parts, one per layer: keys and values of its exports [exports, kv_heads,
+// head_dim], and the sums of their gradients (undefined = none came back yet). Empty if the part exports nothing.
 struct PathRows {
   std::vector<at::Tensor> k, v, grad_k, grad_v;
 };
@@ -44,18 +47,19 @@ class PartRun {
     kAll,      // every layer's history
   };
 
-  // `path` has an element per part and outlives this, like the rest. REQUIRES: the parts that this one sees have run.
-  // `weights`: null where all are here.
+  // `path` has an element per part; all arguments outlive this. REQUIRES: the parts that this one sees have run.
+  // `weights`: null = all weights are in memory.
   PartRun(const model::Transformer& model, const tree::PackedForest& forest, std::span<const tree::ForestPart> parts,
           size_t index, std::vector<PathRows>& path, kernels::Numerics numerics = kernels::Numerics::kFast,
           LayerWeights* weights = nullptr);
 
-  // The last layer's output [size, hidden], without history. Fills the part's element of the path unless that is there.
+  // Returns the last layer's output [size, hidden], without history. Fills the part's element of the path, unless it is
+  // filled.
   at::Tensor Forward(Keep keep);
 
-  // After Forward with something kept, and after all parts that see this one: `grad` is the gradient by what Forward
-  // gave, apart from what later parts see. Adds to the parameters' .grad and to the path's gradients; nothing is kept
-  // any more.
+  // REQUIRES: Forward with kInputs or kAll came before, and all parts that see this one have run backward. `grad`
+  // [size, hidden] is the gradient by Forward's result, without the share of later parts. Adds to the parameters' .grad
+  // and to the path's gradients. Frees all that Forward held.
   void Backward(at::Tensor grad);
 
  private:
@@ -77,7 +81,8 @@ class PartRun {
   std::vector<Tape> tapes_;
 };
 
-// A layer's run, with history: y by x and `attended`, q, k and v by x.
+// A layer's run with history: from x to q, k and v, and from x and `attended` to y. x and y are [rows, hidden]; q, k, v
+// and attended are [rows, heads, head_dim].
 struct PartRun::Tape {
   at::Tensor x, q, k, v, attended, lse, y;
 };

@@ -1,5 +1,5 @@
-// Published recipes as named sets of trainer settings. A preset is nothing but values: whoever reads the configuration
-// sets the ones that the user did not, and prints them with the rest.
+// Published recipes as named sets of trainer settings. A preset is nothing but values: the reader of the configuration
+// sets those that the user did not set, and prints them with the rest.
 #pragma once
 
 #include <string>
@@ -10,13 +10,13 @@
 
 namespace ingot::trainer {
 
-// Field of TrainerOptions -> value, as the configuration file would say it.
+// Field of TrainerOptions -> value, spelt as in the configuration file.
 using PresetSettings = std::vector<std::pair<std::string, std::string>>;
 
-// "none" first.
+// All known names, "none" first.
 std::vector<std::string> PresetNames();
 
-// "none" sets nothing. INVALID_ARGUMENT lists the known names.
+// The settings of a preset; "none" has none. INVALID_ARGUMENT lists the known names.
 absl::StatusOr<PresetSettings> Preset(const std::string& name);
 
 }  // namespace ingot::trainer

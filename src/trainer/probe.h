@@ -1,4 +1,5 @@
-// Where the trainer gets tokens to measure rollout against training on (law 3 of docs/architecture.md).
+// ProbeSource gives the trainer fresh tokens, with which it measures rollout against training (law 3 of
+// docs/architecture.md).
 #pragma once
 
 #include <cstdint>
@@ -10,14 +11,17 @@
 
 namespace ingot::trainer {
 
-// Asked at the start of every step, at `version`, for at least `tokens` tokens sampled at exactly that version with
-// unmixed KV, in fresh calls that are not in the batch. With numerics fast the trainer scores each call by itself, as
-// the engine ran it, so that mismatch/* measures the numerics of model and kernels; what merging adds by rounding is
-// measured on the batch's own tokens of that version (mismatch/packed_*). With numerics exact the calls are merged as
-// in training, and every mismatch is zero. Runs on a thread of its own beside the gradient's computation, and is waited
-// for before the optimizer moves the weights; may block until an engine has drawn them, and must end by itself. An
-// error, or fewer tokens, makes the probe smaller (mismatch/probe_tokens says how large it was) and is logged; it does
-// not stop the step. Null: the batch's tokens of that version stand in for the probe.
+// Called at the start of every step for calls that were sampled at exactly `version` with unmixed KV and are not in the
+// batch; together they hold at least `tokens` sampled tokens. An error, or fewer tokens, is logged and makes the probe
+// smaller (mismatch/probe_tokens is its size); the step goes on. Null = the batch's tokens of that version stand in for
+// the probe.
+//
+// numerics fast: the trainer scores each call by itself, as the engine ran it, so that mismatch/* measures the numerics
+// of model and kernels. The rounding that merging adds is measured on the batch's own tokens (mismatch/packed_*).
+// numerics exact: the calls are merged as in training, and every mismatch is zero.
+//
+// Runs on a thread of its own beside the computation of the gradient; the trainer waits for it before the optimizer
+// moves the weights. It may block until an engine has sampled the calls, and must end by itself.
 using ProbeSource = std::function<absl::StatusOr<std::vector<tree::CallPath>>(int64_t version, int64_t tokens)>;
 
 }  // namespace ingot::trainer

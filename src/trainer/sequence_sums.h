@@ -1,4 +1,4 @@
-// Per sequence, what sequence-level objectives add up over its tokens.
+// Sums over the tokens of each sequence, for the objectives that compare whole sequences.
 #pragma once
 
 #include <vector>
@@ -13,7 +13,7 @@ struct SequenceSums {
   int64_t tokens = 0;
 };
 
-// `anchor`: what the log-probs are compared with, an element per entry. A sequence without tokens keeps zeros.
+// `anchor`: the log-probs to compare with, an element per entry. A sequence without tokens has zeros.
 inline std::vector<SequenceSums> SumSequences(const LossEntries& entries, std::span<const double> anchor) {
   std::vector<SequenceSums> sums(static_cast<size_t>(entries.sequence_count));
   for (size_t i = 0; i < entries.logprobs.size(); ++i) {

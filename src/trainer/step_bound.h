@@ -1,10 +1,10 @@
-// How fast a training step could be: the bound that every speed-up is printed beside.
+// The bound of a training step: the least time that its operators allow. Every speed-up is printed beside it.
 //
 //   bound = linear work of each merged row once / linear rate + visible pairs / causal attention rate
 //
-// Both rates are what this machine does of the same operators on the model's own shapes, forward and backward,
-// measured when asked. Work that the options repeat to save memory (checkpoint_layers, recompute_prefix) counts, and so
-// do passes that score a batch before its gradient; norms, rotations, activations, softmax and optimizer do not. Throws
+// Both rates are measured on this machine when asked, with the same operators on the model's own shapes, forward and
+// backward. Work that options repeat to save memory (checkpoint_layers, recompute_prefix) counts, and so do the passes
+// that score a batch before its gradient. Norms, rotations, activations, softmax and optimizer do not count. Throws
 // c10::Error.
 #pragma once
 
@@ -20,12 +20,12 @@
 
 namespace ingot::trainer {
 
-// Of one step, forward and backward.
+// Work of one step, forward and backward.
 struct StepWork {
   int64_t rows = 0;           // through the layers
-  int64_t head_rows = 0;      // rows that logits are computed of
+  int64_t head_rows = 0;      // rows with logits
   int64_t visible_pairs = 0;  // unmasked (query, key) pairs, per head and layer
-  // Of those, what is run forward once more.
+  // The share of the above that runs forward a second time:
   int64_t repeated_rows = 0;
   int64_t repeated_head_rows = 0;
   int64_t repeated_pairs = 0;
@@ -39,7 +39,7 @@ struct StepWork {
     repeated_pairs += other.repeated_pairs;
   }
 
-  // The same with `passes` forward over all of it before.
+  // The same work with `passes` forward passes over all of it before.
   StepWork WithScoring(int64_t passes) const {
     StepWork work = *this;
     work.repeated_rows += passes * rows;
@@ -51,10 +51,11 @@ struct StepWork {
 
 StepWork WorkOf(const tree::PackedForest& forest, const PassResult& result, const PassOptions& options);
 
-// The same loss with every call by itself.
+// Work of the same loss if every call ran by itself.
 StepWork UnmergedWork(std::span<const tree::CallPath> calls, std::span<const int32_t> trained, int64_t head_rows);
 
-// Seconds on the wall and of all processors together: where other processes compete for them, the second says more.
+// Wall time, and processor time of all threads together, in seconds. Processor time is the better measure while other
+// processes compete for the processors.
 struct Seconds2 {
   double wall = 0, cpu = 0;
 };
@@ -65,11 +66,12 @@ struct StepRates {
   Seconds2 per_head_flop;  // in the product with the vocabulary
   Seconds2 per_pair;       // in the attention of one layer, all heads
 
-  // The better of both, one by one.
+  // The smaller of both, rate by rate.
   StepRates Best(const StepRates& other) const;
 
-  // Forward and backward of one layer's products over `rows` rows, of the logits of `head_rows`, and of causal
-  // attention over `stream` rows; with the threads of the calling thread. Each at least once before it is timed.
+  // Measures forward and backward: the products of one layer over `rows` rows, the logits of `head_rows` rows, and
+  // causal attention over `stream` rows. Uses the threads of the calling thread. Each runs at least once before it is
+  // timed.
   static StepRates Measure(const model::ModelConfig& config, at::ScalarType dtype, at::Device device, int64_t rows,
                            int64_t head_rows, int64_t stream);
 };
@@ -77,12 +79,12 @@ struct StepRates {
 // Multiplications and additions, forward and backward: 6 per weight and row.
 double LayerFlops(const model::ModelConfig& config, int64_t rows);  // of all layers
 double HeadFlops(const model::ModelConfig& config, int64_t rows);
-// Of one layer's attention for a visible pair: 14 for each element of a head, 4 forward and 10 backward.
+// The same of one layer's attention per visible pair: 14 for each element of a head, 4 forward and 10 backward.
 double PairFlops(const model::ModelConfig& config);
 
 Seconds2 BoundSeconds(const model::ModelConfig& config, const StepWork& work, const StepRates& rates);
 
-// Now, for differences.
+// The clocks' present readings, from which to take differences.
 Seconds2 ClockNow();
 
 }  // namespace ingot::trainer

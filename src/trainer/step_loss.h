@@ -1,12 +1,12 @@
-// The loss of one step over the entries of its whole batch: the objective and the penalties beside it. It stands
-// between the objectives, which know no forests, and the passes, which know no losses.
+// The loss of one step over the entries of its whole batch: the objective, and per token t these penalties.
 //
-//   w_t * kl_coefficient            * (r - 1 - log r)     r = exp(logprob_t - recorded_t):  KL(rollout policy ||
-//   policy) w_t * reference_kl_coefficient  * (q - 1 - log q)     q = exp(reference_t - logprob_t): KL(policy ||
-//   reference)
-//  -w_t * entropy_coefficient       * entropy_t
+//     w_t * kl_coefficient           * (r - 1 - log r)    r = exp(logprob_t - recorded_t)
+//     w_t * reference_kl_coefficient * (q - 1 - log q)    q = exp(reference_t - logprob_t)
+//   - w_t * entropy_coefficient      * entropy_t
 //
-// (the k3 estimates of http://joschu.net/blog/kl-approx.html). No torch. One thread; the batch must outlive it.
+// The first estimates KL(rollout policy || policy), the second KL(policy || reference policy); both are the k3 estimates
+// of http://joschu.net/blog/kl-approx.html. StepLoss stands between the objectives, which know no forests, and the
+// passes, which know no losses. No torch. One thread; the batch must outlive it.
 //
 //   StepLoss loss(objective, coefficients, batch);
 //   if (loss.needs_reference()) for every forest: loss.RecordReference(entries, log-probs of the reference)
@@ -27,13 +27,14 @@
 
 namespace ingot::trainer {
 
-// What a pass asks of a loss.
+// The interface of a pass to its loss.
 class EntryLoss {
  public:
   virtual ~EntryLoss() = default;
-  // True: Evaluate wants entropies and fills `by_entropy`.
+  // True: Evaluate reads `entropy` and fills `by_entropy`.
   virtual bool uses_entropy() const = 0;
-  // The share of these entries in the loss. Writes (does not add) its derivatives. All spans have an element per entry.
+  // Returns the share of these entries in the loss. Writes (does not add) its derivatives by log-prob and entropy. All
+  // spans have an element per entry.
   virtual double Evaluate(std::span<const tree::LossEntry> entries, std::span<const double> logprobs,
                           std::span<const double> entropy, std::span<double> by_logprob,
                           std::span<double> by_entropy) = 0;
@@ -54,22 +55,23 @@ class StepLoss final : public EntryLoss {
 
   void RecordReference(std::span<const tree::LossEntry> entries, std::span<const double> logprobs);
   void RecordCurrent(std::span<const tree::LossEntry> entries, std::span<const double> logprobs);
-  // What was recorded of an entry; 0 where nothing was.
+  // The recorded log-prob of an entry; 0 if none was recorded.
   double RecordedReference(const tree::LossEntry& entry) const;
   double RecordedCurrent(const tree::LossEntry& entry) const;
-  // After all entries were recorded: asks the objective, whose loss Evaluate then adds at its first call. Derivatives
-  // are those at the recorded log-probs. `counts` false: another rank counts that loss and what the objective tallies.
+  // REQUIRES: all entries were recorded. Asks the objective for its loss, which the first call of Evaluate adds, and
+  // its derivatives at the recorded log-probs. `counts` false: another rank counts the loss and the objective's
+  // tallies.
   void Fix(bool counts = true);
 
   bool uses_entropy() const override { return coefficients_.entropy > 0; }
   double Evaluate(std::span<const tree::LossEntry> entries, std::span<const double> logprobs,
                   std::span<const double> entropy, std::span<double> by_logprob, std::span<double> by_entropy) override;
 
-  // Whether an entry bears loss; forests hold those entries alone.
+  // Whether an entry bears loss; forests hold only entries that do.
   static bool Bears(const PreparedBatch& batch, const tree::LossEntry& entry);
 
   const MetricSums& sums() const { return sums_; }
-  // Calls with a log-prob, a loss term or a derivative that is not finite: indices into the batch's, each once.
+  // Calls with a log-prob or a derivative that is not finite: indices into the batch's calls, each once.
   const std::vector<int32_t>& non_finite_calls() const { return non_finite_calls_; }
 
  private:
@@ -83,13 +85,13 @@ class StepLoss final : public EntryLoss {
   const Objective& objective_;
   const LossCoefficients coefficients_;
   const PreparedBatch& batch_;
-  std::vector<size_t> first_;   // per call, where its tokens begin in slots_
-  std::vector<int32_t> slots_;  // per sampled token, its place below; -1: bears no loss
+  std::vector<size_t> first_;   // per call, the place of its first token in slots_
+  std::vector<int32_t> slots_;  // per sampled token, its place in the vectors below; -1 = bears no loss
   // Per token that bears loss, in the order of (call, offset), so that sums do not depend on the forests:
   std::vector<double> recorded_, reference_, advantages_, weights_, current_;
   std::vector<int32_t> sequences_;
-  std::vector<double> fixed_;  // after Fix: the objective's derivative
-  double fixed_loss_ = 0;      // not yet handed out
+  std::vector<double> fixed_;  // the objective's derivative; empty before Fix
+  double fixed_loss_ = 0;      // the objective's loss, until Evaluate has added it
   MetricSums sums_;
   std::vector<int32_t> non_finite_calls_;
 };

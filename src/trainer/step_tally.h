@@ -1,4 +1,4 @@
-// What one training step adds up, over parts and over ranks.
+// StepTally holds the sums of one training step, over parts and over ranks.
 #pragma once
 
 #include <algorithm>
@@ -11,21 +11,21 @@
 namespace ingot::trainer {
 
 struct StepTally {
-  // Plain values, which ranks send one another as they lie in memory.
+  // Plain values: ranks send one another their bytes.
   struct Plain {
     double loss = 0;
     int64_t merged_tokens = 0;    // rows of the batch's merged forest
-    int64_t computed_tokens = 0;  // rows that were computed: more where ranks share a prefix
+    int64_t computed_tokens = 0;  // rows that were computed: more than merged_tokens if ranks share a prefix
     int64_t parts = 0;
     int64_t scorings = 0;     // passes that scored the batch before its gradient
-    double pass_seconds = 0;  // scorings, forward, loss and backward, on the wall; of ranks the longest
-    double busy_seconds = 0;  // without exchanges between ranks; of ranks the sum
+    double pass_seconds = 0;  // wall time of scorings, forward, loss and backward; of ranks the longest
+    double busy_seconds = 0;  // pass_seconds less exchanges between ranks; of ranks the sum
     double longest_busy_seconds = 0;
-    StepWork work, unmerged;  // of pass_seconds
+    StepWork work, unmerged;  // work of pass_seconds, and of the same calls unmerged
     MeanMax entropy;
     LogprobGap offpolicy;  // every trained token
     LogprobGap mismatch;   // the probe's tokens
-    LogprobGap packed;     // the batch's tokens that the engine sampled at this version, scored in merged forests
+    LogprobGap packed;     // the batch's tokens that the engine sampled at this version, in merged forests
 
     void Add(const Plain& other) {
       loss += other.loss;
@@ -46,7 +46,7 @@ struct StepTally {
   };
 
   Plain plain;
-  MetricSums sums;                        // what the objective tallied
+  MetricSums sums;                        // the objective's tallies
   std::vector<int32_t> non_finite_calls;  // indices into the batch's calls
 };
 

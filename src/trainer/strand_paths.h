@@ -1,4 +1,4 @@
-// Where each strand of a packed stream has the keys of its path, as the attention kernels take it.
+// The strands of a packed stream with the places of their paths' keys, in the form of the attention kernels.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,12 @@
 
 namespace ingot::trainer {
 
-// For kernels::PathAttentionForward: attention whose tiles are cut along each path, as rollout's are, so that the rows
-// are bit-equal to rollout's (tree/strands.h).
+// Input of kernels::PathAttentionForward, whose tiles are cut along each path as rollout's are: its rows are bit-equal
+// to rollout's (tree/strands.h).
 class StrandPaths {
  public:
-  // `positions` are the depths of all keys; the first `first_query` of them come before the queries (a prefix computed
-  // earlier).
+  // `positions` are the depths of all keys. The first `first_query` keys come before the queries: a prefix that was
+  // computed earlier.
   StrandPaths(std::span<const int32_t> positions, int32_t first_query);
   StrandPaths(const StrandPaths&) = delete;
   StrandPaths& operator=(const StrandPaths&) = delete;

@@ -1,34 +1,33 @@
-// The memory of large CPU tensors, kept when they are freed and used again.
+// A cache of the memory of large CPU tensors: freed blocks stay in the process for the next tensors.
 //
-// A training step makes and frees tensors of megabytes by the thousand. Where each of them goes back to the system, the
-// system clears every page again before it gives it out: a quarter of a bf16 step's time, once the products take
-// little.
+// A training step makes and frees tensors of megabytes by the thousand. If each block returns to the system, the system
+// clears every page before it hands it out again: a quarter of a bf16 step's time, when products are fast.
 //
-// Tensors never hold more for it than they did at their fullest: whatever is kept is used for the next one, of whatever
-// size. Where no block is large enough, the pages of several are moved behind one another (mremap), which
-// costs a small part of clearing them; new ones come only when none is kept.
+// Live and cached blocks together never exceed the fullest moment of live tensors, because a cached block serves the
+// next tensor of any size. If no block is large enough, mremap moves the pages of several behind one another, at a
+// small part of the cost of clearing them. New pages are mapped only when the cache is empty.
 #pragma once
 
 #include <cstdint>
 
 namespace ingot::trainer {
 
-// From now on, and for the whole process, CPU tensors of 1 MiB and more have such memory. To be called before other
-// threads make tensors; once is enough, more often changes nothing.
+// From now on CPU tensors of 1 MiB and more come from the cache, in the whole process. Call it before other threads
+// make tensors; further calls change nothing.
 void KeepTensorMemory();
 
 struct TensorMemory {
   int64_t live = 0;    // bytes of large tensors
-  int64_t kept = 0;    // bytes that none holds, for those to come
-  int64_t pieces = 0;  // mappings of the system's that both take, at most
+  int64_t kept = 0;    // bytes in the cache
+  int64_t pieces = 0;  // upper bound of the system's mappings for both
 };
 TensorMemory TensorMemoryNow();
 
-// Lets the system take what is kept, should it need it before the next tensors do. After a step: others have their
-// turn.
+// Lets the system take cached pages under memory pressure, until tensors use them again. To be called after a step,
+// when others have their turn.
 void OfferTensorMemory();
 
-// Gives what is kept back to the system.
+// Returns the cache to the system.
 void ReleaseTensorMemory();
 
 }  // namespace ingot::trainer

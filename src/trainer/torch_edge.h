@@ -1,4 +1,4 @@
-// The torch edge: c10::Error and its kin become absl::Status here and go no further.
+// The torch edge: c10::Error and other exceptions of torch become absl::Status here and go no further.
 #pragma once
 
 #include <c10/util/Exception.h>
@@ -11,8 +11,8 @@
 
 namespace ingot::trainer {
 
-// An absl::Status on its way out of code that torch calls back, or that throws like torch: AtTorchEdge gives it back as
-// it was.
+// Carries an absl::Status out of code that torch calls back, or that throws like torch. AtTorchEdge returns that status
+// with its context.
 class StatusError final : public std::exception {
  public:
   explicit StatusError(absl::Status status) : status_(std::move(status)), text_(status_.message()) {}
@@ -24,8 +24,8 @@ class StatusError final : public std::exception {
   std::string text_;
 };
 
-// Runs `body`, which returns an absl::Status or StatusOr. A torch error is INTERNAL (RESOURCE_EXHAUSTED if memory ran
-// out), with `context` in front.
+// Runs `body`, which returns an absl::Status or StatusOr. A torch error becomes INTERNAL, or RESOURCE_EXHAUSTED if
+// memory ran out, with `context` in front.
 template <typename Body>
 auto AtTorchEdge(const std::string& context, Body&& body) -> decltype(body()) {
   try {

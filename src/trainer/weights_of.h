@@ -1,4 +1,4 @@
-// Parameters as the plain bytes that are published and saved, and back.
+// Conversion between parameters and the plain bytes of a published or saved version.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,11 +14,11 @@
 
 namespace ingot::trainer {
 
-// A copy, wherever they are. INVALID_ARGUMENT: a type that versions do not have (fp64).
+// Copies the parameters, from whatever device. INVALID_ARGUMENT: a type that versions do not have (fp64).
 absl::StatusOr<std::shared_ptr<const weights::Snapshot>> SnapshotOf(
     int64_t version, const std::map<std::string, at::Tensor>& parameters);
 
-// The snapshot's tensors, on the CPU and not copied (they keep it): only to be read.
+// The snapshot's tensors, on the CPU, read only. They share its memory and keep it alive.
 model::Parameters ParametersOf(const std::shared_ptr<const weights::Snapshot>& snapshot);
 
 }  // namespace ingot::trainer
