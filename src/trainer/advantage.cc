@@ -23,7 +23,7 @@ double Mean(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
-// 1 / (population standard deviation + eps); 1 where there is no deviation.
+// 1 / (population standard deviation + eps); 1 if the values are the same.
 double InverseStd(const std::vector<double>& values) {
   if (AllSame(values)) return 1;
   const double mean = Mean(values);
@@ -44,8 +44,8 @@ double LeaveOneOut(const std::vector<double>& values, size_t out) {
   return Mean(others);
 }
 
-// B_i of every sample of the group. What a mean is taken of and is the same everywhere is its own mean exactly:
-// rounding must not become a gradient.
+// B_i of every sample of the group. If all values under a mean are the same, each is its own baseline exactly: rounding
+// must not become a gradient.
 std::vector<double> Baselines(const std::vector<double>& values, const std::string& rule,
                               const std::vector<double>& batch) {
   if (rule == "none" || (rule == "leave_one_out" && values.size() == 1)) return std::vector<double>(values.size(), 0.0);
@@ -84,7 +84,7 @@ std::vector<GroupAdvantages> Advantages(const std::vector<std::vector<EpisodeRet
     for (const EpisodeReturn& episode : group) all.push_back(episode.value);
   }
   std::vector<GroupAdvantages> advantages;
-  std::vector<double> centered;  // R_i - B_i of what is not filtered
+  std::vector<double> centered;  // R_i - B_i of the groups that are not filtered
   for (const auto& group : groups) {
     const std::vector<double> values = Values(group);
     const std::vector<double> baselines = Baselines(values, rule.baseline, all);
@@ -108,7 +108,7 @@ std::vector<GroupAdvantages> Advantages(const std::vector<std::vector<EpisodeRet
 
 std::vector<double> TokenWeights(std::span<const CallExtent> calls, const std::string& aggregation, int64_t constant) {
   const bool per_episode = aggregation == "sequence" || aggregation == "constant";
-  // The key of what is averaged first: the batch, an episode or a group.
+  // The unit of the inner average: the whole batch, an episode or a group.
   const auto key = [&](const CallExtent& call) {
     return per_episode ? call.episode : aggregation == "prompt" ? call.group : 0;
   };

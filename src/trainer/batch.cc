@@ -12,7 +12,7 @@
 namespace ingot::trainer {
 namespace {
 
-// Log-probs come from a log-softmax in fp32, whose rounding may leave a certain token a hair above 0.
+// Log-probs come from a log-softmax in fp32, whose rounding may leave a certain token slightly above 0.
 constexpr float kLogprobRounding = 1e-4f;
 
 bool Trainable(const v1::EpisodeTree& tree) {
@@ -24,7 +24,7 @@ bool Flagged(const v1::Call& call) {
   return sampling.penalty_acted() || sampling.bias_acted() || sampling.grammar_acted();
 }
 
-// Oldest version whose tokens bear loss.
+// The oldest version whose tokens bear loss.
 int64_t OldestTrained(const TrainerOptions& options, int64_t version) {
   if (options.train_segments == "current_version") return version;
   return options.train_segments == "max_age" ? version - options.train_segments_max_age : 0;
@@ -33,15 +33,16 @@ int64_t OldestTrained(const TrainerOptions& options, int64_t version) {
 struct Counts {
   int64_t episodes_left_out = 0;
   int64_t episodes_unpaired = 0;  // with loss tokens, but in no pair
-  int64_t groups_equal = 0;       // of the batch; the scheduler drops others before
+  int64_t groups_equal = 0;       // groups of the batch with equal returns; the scheduler drops others before
   int64_t groups_filtered = 0;
   int64_t calls_left_out_weights = 0;
   int64_t calls_left_out_flagged = 0;
-  int64_t calls_empty = 0;  // nothing was sampled for them
+  int64_t calls_empty = 0;  // without sampled tokens
   int64_t tokens_left_out_age = 0;
 };
 
-// Goes through the groups, then knows all rewards, then weighs what is left.
+// Collects the calls of all groups. Finish, once all rewards are known, computes advantages and weights of those that
+// remain.
 class Collector {
  public:
   Collector(const TrainerOptions& options, const TokenLimits& limits, int64_t version, PreparedBatch& out)
@@ -98,7 +99,7 @@ class Collector {
   struct Sample {
     size_t group = 0;
     size_t index = 0;         // in its group
-    int64_t loss_tokens = 0;  // before groups and pairs are looked at
+    int64_t loss_tokens = 0;  // before groups are filtered and pairs made
   };
   struct Pending {
     tree::CallPath call;
@@ -182,7 +183,7 @@ class Collector {
     return pending;
   }
 
-  // Prefers the best to the worst of every group; who is in no pair is left out.
+  // Prefers the best episode of every group to its worst; episodes in no pair are left out.
   void Pair(std::vector<bool>& left_out) {
     std::map<size_t, std::pair<int32_t, int32_t>> best_worst;  // by group
     const auto value = [&](int32_t e) {
@@ -233,8 +234,8 @@ class Collector {
 
   void Report(const v1::FeedStats& feed) {
     StepMetrics& m = out_.metrics;
-    // Over everything that finished while the batch was assembled, dropped groups included: what the policy earns, not
-    // what the filter lets through.
+    // Over all episodes that finished while the batch was assembled, dropped groups included: the reward that the
+    // policy earns, before any filter.
     m["reward/mean"] = feed.reward_episodes() > 0 ? feed.reward_mean() : metrics_.reward_mean();
     const double equal = static_cast<double>(counts_.groups_equal) / static_cast<double>(groups_.size());
     m["reward/frac_zero_std"] = feed.dropped_fraction() + (1 - feed.dropped_fraction()) * equal;
@@ -334,7 +335,7 @@ absl::StatusOr<PreparedBatch> PrepareSft(std::vector<tree::CallPath> calls, cons
     prepared.episodes = std::max(prepared.episodes, call.episode + 1);
     prepared.loss_tokens += tokens;
     prepared.unmerged_tokens += call.size();
-    // Nobody sampled these tokens; merging wants the fields whole.
+    // These tokens were not sampled; merging needs the fields at full length.
     call.logprobs.assign(static_cast<size_t>(tokens), 0.0f);
     call.versions.assign(static_cast<size_t>(tokens), 0);
     call.kv_mixed.assign(static_cast<size_t>(tokens), 0);

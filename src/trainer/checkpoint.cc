@@ -31,7 +31,7 @@ constexpr char kPrefix[] = "step-";
 constexpr char kTemporary[] = ".tmp-";
 constexpr char kReplaced[] = ".old-";
 
-// The number in "step-N", or nothing.
+// The number in "step-N"; nullopt = another name.
 std::optional<int64_t> StepOf(const std::string& name) {
   const std::string prefix = kPrefix;
   if (name.size() < prefix.size() + 8 || name.size() > prefix.size() + 18 || !name.starts_with(prefix)) return {};
@@ -47,7 +47,7 @@ std::string TemporaryFolder(const std::string& root, int64_t step) {
   return absl::StrCat(root, "/", kTemporary, CheckpointName(step));
 }
 
-// Steps that have a folder, newest first.
+// Steps with a folder in `root`, newest first.
 absl::StatusOr<std::vector<int64_t>> ListSteps(const std::string& root) {
   std::vector<int64_t> steps;
   std::error_code error;
@@ -92,11 +92,11 @@ json::value StateJson(const CheckpointContents& contents, size_t shards, json::o
                       {"files", std::move(files)}};
 }
 
-// What is behind the shards: the model folder's rest, the app's files and state.json.
+// Writes the files beside the shards: the rest of the model folder, the app's files and state.json.
 absl::Status WriteInto(const std::string& dir, const CheckpointContents& contents,
                        const std::vector<CheckpointShard>& shards,
                        const std::map<std::string, std::string>& extra_files) {
-  std::map<std::string, FileDigest> digests;  // of the shards: who wrote a file has read it too
+  std::map<std::string, FileDigest> digests;  // of the shards, from their writers
   std::map<std::string, std::string> file_of;
   int64_t bytes = 0;
   for (size_t i = 0; i < shards.size(); ++i) {
@@ -136,7 +136,7 @@ void RemoveStale(const std::string& root, int64_t newest, int64_t keep, int64_t 
   for (const int64_t step : *steps) {
     const bool newest_sound = !sound && step <= last_sound;
     sound = sound || newest_sound;
-    // Newer ones are of a run that was taken back to an earlier checkpoint: not this writer's to judge.
+    // Newer ones belong to a run that went back to an earlier checkpoint: this writer leaves them.
     if (step <= newest && ++seen > keep && !newest_sound) fs::remove_all(root + "/" + CheckpointName(step), ignored);
   }
   std::vector<fs::path> leftovers;
@@ -147,16 +147,16 @@ void RemoveStale(const std::string& root, int64_t newest, int64_t keep, int64_t 
   for (const fs::path& path : leftovers) fs::remove_all(path, ignored);
 }
 
-// Moves a finished temporary folder to its name. A folder of that name (a resumed run comes by the same step again)
-// changes places with it in one step, so that at no moment there is none; plain rename cannot replace a folder that is
-// not empty. What was replaced is then the temporary one, and goes with the stale ones.
+// Renames a finished temporary folder. If a folder of that name exists (a resumed run makes the same step again), the
+// two exchange names in one system call, so that one exists at every moment; plain rename cannot replace a folder that
+// is not empty. The replaced folder then has the temporary name, and RemoveStale removes it.
 absl::Status Install(const std::string& root, const std::string& temporary, const std::string& name) {
   const std::string target = root + "/" + name;
   std::error_code ignored;
   const unsigned flags = fs::exists(target, ignored) ? RENAME_EXCHANGE : RENAME_NOREPLACE;
   if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, target.c_str(), flags) != 0) {
     if (errno != EINVAL) return absl::ErrnoToStatus(errno, absl::StrCat("cannot rename to ", target));
-    // A file system without these flags: two plain renames, between which a crash leaves the older checkpoints only.
+    // A file system without these flags: two plain renames. A crash between them leaves only the older checkpoints.
     const std::string aside = root + "/" + kReplaced + name;
     fs::remove_all(aside, ignored);
     if (flags == RENAME_EXCHANGE && std::rename(target.c_str(), aside.c_str()) != 0) {
@@ -219,7 +219,7 @@ absl::StatusOr<json::value> ReadState(const std::string& path) {
   return *std::move(state);
 }
 
-// 1 in checkpoints that were written before there were shards.
+// The number of shards; 1 in checkpoints from before there were shards.
 absl::StatusOr<int> ShardsOf(const std::string& path, const json::value& state) {
   if (base::Find(state, "optimizer_shards") == nullptr) return 1;
   const auto shards = IntegerField(state, "optimizer_shards");
@@ -232,7 +232,7 @@ absl::Status VerifyFiles(const std::string& path, const json::value& state) {
   const json::value* files = base::Find(state, "files");
   if (files == nullptr || !files->is_object()) return Damaged(path, "state.json lists no files");
   INGOT_ASSIGN_OR_RETURN(const int shards, ShardsOf(path, state));
-  // Whose files the index names LoadModelDir needs; they are among those that are listed.
+  // LoadModelDir finds the weights' files through the index, which state.json lists beside them.
   const bool indexed = files->as_object().contains(model::kWeightsIndex);
   std::vector<std::string> needed = {"config.json", indexed ? model::kWeightsIndex : ShardFile(kWeights, 0, 1)};
   for (int shard = 0; shard < shards; ++shard) needed.push_back(ShardFile(kOptimizer, shard, shards));

@@ -8,7 +8,7 @@
 namespace ingot::trainer {
 namespace {
 
-// Of these the largest value is reported too.
+// Metrics whose largest value is reported too.
 bool HasMax(std::string_view name) {
   return name == "response_length" || name == "num_turns" || name == "async/staleness";
 }
@@ -83,7 +83,7 @@ double EpisodeMetrics::reward_mean() const {
 void EpisodeMetrics::Report(StepMetrics& metrics) const {
   for (const char* always : {"response_length/mean", "response_length/max", "num_turns/mean", "num_turns/max",
                              "async/staleness_mean", "async/staleness_max", "reward/batch_mean"}) {
-    metrics[always] = 0;  // also where there was nothing
+    metrics[always] = 0;  // present even in an empty batch
   }
   Print(all_, "", metrics);
   if (by_domain_.size() > 1) {

@@ -41,11 +41,11 @@ class Pass {
   }
 
  private:
-  // A part that has run forward.
+  // A part after its forward pass.
   struct Waiting {
     size_t index;
     std::unique_ptr<PartRun> run;
-    at::Tensor grad;  // by its output; undefined: its head did not run yet
+    at::Tensor grad;  // by its output; undefined = its head did not run yet
   };
 
   Waiting Start(size_t i) {

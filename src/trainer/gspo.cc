@@ -18,8 +18,8 @@ class Gspo final : public Objective {
     const std::vector<double> ratios = Ratios(e);
     double loss = 0;
     for (size_t i = 0; i < e.logprobs.size(); ++i) {
-      // s moves by s / tokens with each log-prob of its sequence: the mean over the sequence, which the equal weights
-      // are, of these equal parts is one part.
+      // ds/dlogprob = s / tokens for each token of the sequence. With equal weights within a sequence, the sum over its
+      // tokens of w_t * s / tokens is w_t * s: one token's share.
       const Surrogate term = clip_.At(ratios[static_cast<size_t>(e.sequences[i])], e.advantages[i]);
       loss -= e.weights[i] * term.value;
       derivative[i] -= e.weights[i] * term.derivative;
@@ -45,7 +45,7 @@ class Gspo final : public Objective {
   }
 
  private:
-  // NaN for a sequence without tokens.
+  // One ratio per sequence; NaN = a sequence without tokens.
   static std::vector<double> Ratios(const LossEntries& e) {
     std::vector<double> ratios;
     for (const SequenceSums& sum : SumSequences(e, e.recorded)) {

@@ -15,8 +15,8 @@ namespace {
 
 bool Narrow(const at::Tensor& t) { return kernels::AccumulatorType(t) != t.scalar_type(); }
 
-// The weight's gradient, a product over a few rows at a time: several in a narrow type are added up in the type of the
-// sums and rounded once, for in its own a sum of many stops growing.
+// The gradient of the head's weight: a sum of products over a few rows each. Several products of a narrow type are
+// added up in the type of the sums and rounded once, for in the narrow type a long sum stops growing.
 class WeightGradient {
  public:
   WeightGradient(const at::Tensor& weight, bool several) : weight_(weight), wide_(several && Narrow(weight)) {}
@@ -137,8 +137,8 @@ HeadPass::Entries HeadPass::EntriesOf(size_t begin, size_t end) const {
   return chunk;
 }
 
-// Log-probs of rows [begin, end) of the plan, and of the loss of the entries that read from them the gradient by the
-// logits: in `gradient` where it is defined, otherwise in the logits' place and returned.
+// Runs rows [begin, end) of the plan: records the log-probs of their entries and, with a loss, computes the gradient by
+// the logits [end - begin, vocab], into `gradient` if that is defined, else in the logits' memory. Returns it.
 at::Tensor HeadPass::Chunk(const at::Tensor& hidden, size_t begin, size_t end, const at::Tensor& gradient) {
   const std::vector<double> temperatures(temperatures_.begin() + static_cast<std::ptrdiff_t>(begin),
                                          temperatures_.begin() + static_cast<std::ptrdiff_t>(end));

@@ -1,5 +1,5 @@
-// The head of a pass over a packed forest: a fused linear cross-entropy in chunks. Forward, it goes from the last
-// layer's rows to the log-probs of their loss entries; backward, to the gradients of those rows and of the head's
+// The head of a pass over a packed forest: a fused linear cross-entropy in chunks. Forward, it computes the log-probs
+// of the loss entries from the last layer's rows. Backward, it computes the gradients of those rows and of the head's
 // weight.
 //
 // Logits are computed once per unique (row, temperature), a few rows at a time, in the type of the sums. Their gradient

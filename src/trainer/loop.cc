@@ -22,9 +22,9 @@ void ReportFeed(const v1::FeedStats& feed, StepMetrics& metrics) {
   metrics["scheduler/finished_episodes"] = static_cast<double>(feed.finished_episodes());
 }
 
-// Wall time of one step, cut into the shares that are reported; they sum to 1.
+// Wall time of one step in seconds, divided into the shares that are reported; they sum to 1.
 struct StepTimes {
-  double wait = 0;  // for rollout: the batch was not there yet
+  double wait = 0;  // for the batch, that is for rollout
   double train = 0;
   double checkpoint = 0;
   double publish = 0;

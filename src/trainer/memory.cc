@@ -11,8 +11,8 @@
 namespace ingot::trainer {
 namespace {
 
-// Bytes that one model's layers take per row, key or part. Which tensors: model/transformer.cc, the autograd functions
-// of kernels/torch/layers.cc and linear.cc, and AttentionBackward of kernels/attention_backward.cc.
+// Bytes of one model's layers per row, key or part. The tensors are those of model/transformer.cc, of the autograd
+// functions in kernels/torch/layers.cc and linear.cc, and of AttentionBackward in kernels/attention_backward.cc.
 struct Costs {
   Costs(const model::ModelConfig& c, int element_bytes)
       : parameters(c.ParameterCount()),
@@ -28,7 +28,7 @@ struct Costs {
         padded_head((c.head_dim + 15) / 16 * 16),
         vocab(c.vocab_size),
         positions(c.max_position_embeddings) {
-    // The input of a norm is kept beside its result, and a factor per row.
+    // A norm saves its input beside its result, and a factor per row.
     const int64_t raw = c.qk_norm ? 1 : 0;
     input = element * hidden;
     history = input + element * (3 * hidden + (2 + raw) * queries + (2 + raw) * keys + 3 * mlp) +
@@ -41,12 +41,13 @@ struct Costs {
   int64_t Weights() const { return parameters * element + rope; }
   int64_t ExportBytes(int64_t rows) const { return 2 * keys * element * rows; }  // of a layer
   int64_t ExportSums(int64_t rows) const { return 2 * keys * accumulator * rows; }
-  // The activation's backward pass. The result of the down projection's input is freed before it, its gradient there.
+  // The activation's backward pass. The activation's result is freed before it; the gradient by that result is there.
   int64_t Activation(int64_t rows) const { return rows * mlp * 2 * element; }
-  // The down projection's: gradients of its input and of its weight.
+  // The down projection's backward pass: the gradients of its input and of its weight.
   int64_t Down(int64_t rows) const { return (rows + hidden) * mlp * element; }
 
-  // Attention's, over rows that see `prefix` more, beside what is then left of the layer's history.
+  // Attention's backward pass over `rows` rows that see `prefix` more, less the part of the layer's history that is
+  // freed.
   int64_t Attention(int64_t rows, int64_t prefix) const {
     const int64_t all = rows + prefix;
     const int64_t gathered = prefix > 0 ? ExportBytes(all) : 0;
@@ -54,30 +55,29 @@ struct Costs {
     const int64_t gradients = (2 * rows * queries + rows * hidden) * element;  // of result, queries and input
     return gathered + ExportSums(all) + scratch + gradients - Spent(rows);
   }
-  // Back through norms and rotations to the layer's input.
+  // The backward pass through norms and rotations to the layer's input.
   int64_t Rotation(int64_t rows, int64_t prefix) const {
     return ExportSums(rows + prefix) + rows * (2 * queries + 2 * hidden) * element + queries * hidden * element -
            Spent(rows);
   }
-  // Of a history, what the first half of the backward pass frees: the MLP's, and the layer's result.
+  // The part of a history that the first half of the backward pass frees: the MLP's, and the layer's result.
   int64_t Spent(int64_t rows) const { return rows * (element * (3 * mlp + 3 * hidden) + accumulator); }
 
-  // The head's pass over `rows` rows (head_pass.h), `chunk` elements of logits at a time. What it holds all along:
-  // rows, the gradient by the logits (of a wide type: the logits themselves), and the sum of several gradients of its
-  // weight.
+  // The head's pass over `rows` rows (head_pass.h), `chunk` elements of logits at a time. All along it holds the rows,
+  // the gradient by the logits (of a wide type the logits themselves), and the sum of several gradients of its weight.
   int64_t Head(int64_t rows, int64_t chunk) const {
     const HeadRows at_once(chunk, vocab, narrow());
     return 3 * rows * hidden * element + vocab * std::min(at_once.gradient, rows) * element +
            (SumsHead(rows, chunk) ? vocab * hidden * accumulator : 0);
   }
   bool SumsHead(int64_t rows, int64_t chunk) const { return narrow() && HeadRows(chunk, vocab, true).gradient < rows; }
-  // Beside it, before there is a gradient of its weight: the logits.
+  // The logits, which are there beside Head before the gradient of the weight.
   int64_t Logits(int64_t rows, int64_t chunk) const {
     return narrow() ? vocab * std::min(HeadRows(chunk, vocab, true).logits, rows) * accumulator : 0;
   }
   int64_t HeadGradient() const { return vocab * hidden * element; }
 
-  // Gradients while a backward pass has `done` layers behind it; the vocabulary's are there from the first logits on.
+  // Gradients when a backward pass has done `done` layers; the vocabulary's exist from the first logits on.
   int64_t Gradients(int64_t done) const { return element * (vocab * hidden + done * layer_parameters); }
 
   int64_t parameters;
@@ -86,10 +86,10 @@ struct Costs {
   int64_t layer_parameters, rope;
 };
 
-// Goes through the parts in the order in which they are run and notes the fullest moment.
+// Walks through the parts in the order in which they run, and records the fullest moment.
 class Walk {
  public:
-  // `gradients_stay`: from a part to the next, as one rank's do.
+  // `gradients_stay`: from one part to the next, as on one rank.
   Walk(const Costs& costs, const PassOptions& options, std::span<const tree::ForestPart> parts, bool gradients_stay,
        MemoryNeed& most)
       : costs_(costs),
@@ -111,14 +111,14 @@ class Walk {
   }
   bool Again(size_t i) const { return options_.recompute_prefix && parts_[i].seen_later(static_cast<int32_t>(i)); }
 
-  // What `layers` layers of a part's history take, or their inputs; with what is beside them until the backward pass:
-  // its last result (or the gradient by it) and its ids.
+  // A waiting part: the histories of `layers` layers, or their inputs; and, until its backward pass, its last result
+  // (or the gradient by it) and its ids.
   int64_t Kept(size_t i, int64_t layers) const {
     const int64_t rows = parts_[i].size();
     const int64_t of_row = options_.checkpoint_layers ? costs_.input : costs_.history;
     return rows * (layers * of_row + 2 * costs_.input + 2 * static_cast<int64_t>(sizeof(int64_t)));
   }
-  // Keys and values that later parts see, and the gradients they have given, of `layers` layers.
+  // Keys and values of `layers` layers that later parts see, and the gradients that came back for them.
   int64_t Path(size_t i, int64_t layers) const {
     const tree::ForestPart& part = parts_[i];
     const auto exports = static_cast<int64_t>(part.exports.size());
@@ -131,7 +131,7 @@ class Walk {
     for (const size_t i : waiting_) bytes += Waiting(i);
     return bytes;
   }
-  // Of the gradients of keys and values that part i gives to those it sees, those that are not there before.
+  // The sums of gradients of keys and values that part i is the first to give to parts of its prefix.
   int64_t NewSums(size_t i, int64_t layers) const {
     int64_t bytes = 0;
     for (const tree::ForestPart::Source& source : parts_[i].prefix) {
@@ -142,7 +142,7 @@ class Walk {
   }
   int64_t GradientsAfter(int64_t layers_done) const {
     if (!any_finished_ || !gradients_stay_) return costs_.Gradients(layers_done);
-    // Narrow gradients have been added up in fp32, and come again part by part.
+    // Narrow gradients have been added up in fp32, and each part makes new ones beside the sums.
     return costs_.parameters * costs_.accumulator + (costs_.narrow() ? costs_.Gradients(layers_done) : 0);
   }
 
@@ -173,7 +173,7 @@ class Walk {
     waiting_.pop_back();
     if (Again(i)) NoteHead(i);
     const int64_t rows = parts_[i].size(), prefix = parts_[i].prefix_rows;
-    // What is held changes by the same amount with every layer: the first or the last is the fullest.
+    // The held bytes change by the same amount with every layer: the first or the last layer is the fullest.
     for (const int64_t done : {int64_t{0}, costs_.layers - 1}) {
       const int64_t left = costs_.layers - done, sums = NewSums(i, done);
       const int64_t run_again = options_.checkpoint_layers ? rows * (costs_.history - costs_.input) : 0;
@@ -186,7 +186,7 @@ class Walk {
     Note(GradientsAfter(costs_.layers), AllWaiting(), rows * costs_.input,
          costs_.vocab * costs_.hidden * costs_.element);
     any_finished_ = true;
-    if (!gradients_stay_ || costs_.narrow()) head_gradient_ = false;  // added up elsewhere
+    if (!gradients_stay_ || costs_.narrow()) head_gradient_ = false;  // they were added up elsewhere
   }
 
   const Costs& costs_;
@@ -194,14 +194,14 @@ class Walk {
   const std::span<const tree::ForestPart> parts_;
   const bool gradients_stay_;
   std::vector<size_t> waiting_;
-  std::vector<bool> summed_;  // per part: a later one has given gradients of its keys and values
+  std::vector<bool> summed_;  // per part: a later part has given gradients of its keys and values
   bool any_finished_ = false;
   bool head_gradient_ = false;  // the head's weight has a gradient
   int64_t tables_ = 0;
   MemoryNeed& most_;
 };
 
-// As long as the trainer lives.
+// The memory that the trainer holds as long as it lives.
 MemoryNeed Held(const Costs& costs) {
   MemoryNeed need;
   need.weights = costs.Weights();

@@ -9,7 +9,7 @@
 // sequence, the margin of a pair) is asked once for the whole batch, after a pass without gradients (Scope::kBatch).
 //
 // A SEQUENCE is an episode: all its sampled tokens that bear loss, over all its calls (turns, sub-agents, summaries).
-// Its log-prob is the sum of theirs: the log-probability of all that the policy chose, given all that it was answered.
+// Its log-prob is the sum of its tokens' log-probs.
 //
 // Objectives are immutable and thread safe.
 #pragma once

@@ -25,7 +25,8 @@ at::Tensor SumsLike(const at::Tensor& keys) {
 
 }  // namespace
 
-// Takes the layer's queries, keys and values out of its history, and gives the result back as a new start of it.
+// The attention of one layer's run. It cuts the autograd history: q, k and v end the first half, and the attended
+// result starts the second.
 class PartRun::Attention final : public model::AttentionBackend {
  public:
   Attention(PartRun& run, Tape& tape, bool history) : run_(run), tape_(tape), history_(history) {}
@@ -84,7 +85,7 @@ PartRun::PartRun(const model::Transformer& model, const tree::PackedForest& fore
                                {static_cast<int64_t>(part_.visible_end.size())}, at::dtype(at::kInt));
   exports_ = Ints(part_.exports.data(), part_.exports.size(), ids);
   if (numerics == kernels::Numerics::kExact) {
-    std::vector<int32_t> depths(static_cast<size_t>(part_.prefix_rows));  // the path above the part's first row
+    std::vector<int32_t> depths(static_cast<size_t>(part_.prefix_rows));  // of the path above the part's first row
     std::iota(depths.begin(), depths.end(), 0);
     depths.insert(depths.end(), forest.positions.begin() + part_.begin, forest.positions.begin() + part_.end);
     strands_ = std::make_unique<const StrandPaths>(depths, static_cast<int32_t>(part_.prefix_rows));
@@ -186,7 +187,7 @@ void PartRun::Backward(at::Tensor grad) {
     tape.y.reset();
     AttentionBackward(layer, tape);
     grad = tape.x.grad();
-    if (PathRows& self = path_[index_]; !self.k.empty()) {  // whatever saw them is done
+    if (PathRows& self = path_[index_]; !self.k.empty()) {  // all parts that saw them have run backward
       const auto at_layer = static_cast<size_t>(layer);
       for (auto* tensors : {&self.k, &self.v, &self.grad_k, &self.grad_v}) (*tensors)[at_layer].reset();
     }

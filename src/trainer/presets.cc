@@ -11,8 +11,8 @@ struct NamedPreset {
 const std::vector<NamedPreset>& Table() {
   static const std::vector<NamedPreset> table = {
       {"none", {}},
-      // MiniMax Forge: CISPO over the tokens of a group, then over groups; reward-to-go over turns less a baseline that
-      // is constant in the turn, no division by a deviation.
+      // MiniMax Forge: CISPO, averaged over the tokens of a group, then over groups. Reward-to-go over turns, less a
+      // baseline that is the same for all turns; no division by a deviation.
       {"forge",
        {{"objective", "cispo"},
         {"eps_clip_low", "1"},
@@ -21,7 +21,7 @@ const std::vector<NamedPreset>& Table() {
         {"advantage_baseline", "leave_one_out"},
         {"advantage_normalization", "none"},
         {"advantage_credit", "reward_to_go"}}},
-      // arXiv 2402.03300: means per sample, advantages in deviations of their group, k3 to the start policy.
+      // arXiv 2402.03300: means per sample, advantages divided by the group's deviation, k3 to the start policy.
       {"grpo",
        {{"objective", "ppo_clip"},
         {"eps_clip_low", "0.2"},
@@ -31,8 +31,8 @@ const std::vector<NamedPreset>& Table() {
         {"advantage_normalization", "group"},
         {"advantage_credit", "outcome"},
         {"reference_kl_coefficient", "0.04"}}},
-      // arXiv 2503.20783, the form of Composer 2: no length standardisation (a constant divisor instead), no division
-      // by a deviation; the one outcome on every sampled token of every call, summaries included.
+      // arXiv 2503.20783, in the form of Composer 2: a constant divisor instead of the length, no division by a
+      // deviation. The outcome counts on every sampled token of every call, summaries included.
       {"dr_grpo",
        {{"objective", "ppo_clip"},
         {"eps_clip_low", "0.2"},
@@ -42,9 +42,9 @@ const std::vector<NamedPreset>& Table() {
         {"advantage_baseline", "mean"},
         {"advantage_normalization", "none"},
         {"advantage_credit", "outcome"}}},
-      // arXiv 2503.14476: the upper bound decoupled and higher, every token of the batch alike, groups without signal
-      // left out (the scheduler's drop_zero_variance samples others in their place). Without overlong shaping, which is
-      // the reward's.
+      // arXiv 2503.14476: a higher upper bound of the clip, every token of the batch weighs the same, groups without
+      // signal are left out (the scheduler's drop_zero_variance samples others in their place). Overlong shaping is not
+      // here: it belongs to the reward.
       {"dapo",
        {{"objective", "ppo_clip"},
         {"eps_clip_low", "0.2"},
@@ -54,7 +54,7 @@ const std::vector<NamedPreset>& Table() {
         {"advantage_normalization", "group"},
         {"advantage_credit", "outcome"},
         {"filter_zero_variance", "true"}}},
-      // arXiv 2507.18071.
+      // arXiv 2507.18071: one ratio per sequence.
       {"gspo",
        {{"objective", "gspo"},
         {"eps_clip_low", "0.0003"},
@@ -63,7 +63,8 @@ const std::vector<NamedPreset>& Table() {
         {"advantage_baseline", "mean"},
         {"advantage_normalization", "group"},
         {"advantage_credit", "outcome"}}},
-      // arXiv 1707.06347 without a value function; the other samples' mean (RLOO, arXiv 2402.14740) is the baseline.
+      // arXiv 1707.06347 without a value function; the baseline is the mean of the other samples (RLOO, arXiv
+      // 2402.14740).
       {"ppo",
        {{"objective", "ppo_clip"},
         {"eps_clip_low", "0.2"},
@@ -72,7 +73,7 @@ const std::vector<NamedPreset>& Table() {
         {"advantage_baseline", "leave_one_out"},
         {"advantage_normalization", "none"},
         {"advantage_credit", "outcome"}}},
-      // Kimi k1.5, arXiv 2501.12599: every step is an iteration of its own, with a fresh optimizer; segments that an
+      // Kimi k1.5, arXiv 2501.12599: every step is an iteration of its own, with a fresh optimizer. Segments that an
       // earlier policy sampled are context only.
       {"k1.5",
        {{"objective", "opmd"},
@@ -82,7 +83,7 @@ const std::vector<NamedPreset>& Table() {
         {"advantage_credit", "outcome"},
         {"train_segments", "current_version"},
         {"optimizer_reset_every", "1"}}},
-      // arXiv 2305.18290 on a group's best and worst samples.
+      // arXiv 2305.18290 on the best and worst sample of each group.
       {"dpo", {{"objective", "dpo"}, {"loss_aggregation", "sequence"}}},
   };
   return table;

@@ -18,7 +18,7 @@
 namespace ingot::trainer {
 namespace {
 
-// Of the work of forward and backward, the forward's: two of six products, and of attention 4 of 14 per pair.
+// The forward pass's share of the work of forward and backward: 2 of 6 products; of attention 4 of 14 per pair.
 constexpr double kForwardOfLinear = 1.0 / 3, kForwardOfAttention = 4.0 / 14;
 
 struct Product {
@@ -37,7 +37,7 @@ double Flops(const std::vector<Product>& products, int64_t rows) {
   return 6 * weights * static_cast<double>(rows);
 }
 
-// Mean time of a call over enough of them to be told from the clock's grain, after one that is not counted.
+// Mean time of a call, over enough calls for the clock's resolution, after one call that does not count.
 Seconds2 Time(const std::function<void()>& f) {
   constexpr double kLeast = 0.02;
   f();
@@ -52,8 +52,9 @@ Seconds2 Time(const std::function<void()>& f) {
 
 Seconds2 Scaled(const Seconds2& seconds, double factor) { return {seconds.wall * factor, seconds.cpu * factor}; }
 
-// Numbers as a model has them, for on equal ones some machines are faster; of a generator of their own, so that the
-// run's stay what they are. A few of them again and again: drawing a vocabulary's takes longer than its product.
+// Random numbers like a model's, for some machines are faster on equal ones. They come from a generator of their own,
+// so that the run's random numbers stay the same. A few are repeated: drawing a vocabulary's takes longer than its
+// product.
 at::Tensor Operand(at::IntArrayRef sizes, double deviation, const at::TensorOptions& options) {
   constexpr int64_t kDrawn = 65'537;  // no multiple of a row
   at::Generator generator = at::detail::createCPUGenerator(/*seed=*/1);
@@ -67,7 +68,7 @@ at::Tensor Operand(at::IntArrayRef sizes, double deviation, const at::TensorOpti
   return all;
 }
 
-// In turns, as in a layer: one product alone would find its weight in the caches.
+// The products take turns, as in a layer: one product alone would find its weight in the caches.
 Seconds2 TimeProducts(const std::vector<Product>& products, int64_t rows, const at::TensorOptions& options) {
   std::vector<std::function<void()>> calls;
   for (const Product& p : products) {

@@ -4,9 +4,9 @@
 //     w_t * reference_kl_coefficient * (q - 1 - log q)    q = exp(reference_t - logprob_t)
 //   - w_t * entropy_coefficient      * entropy_t
 //
-// The first estimates KL(rollout policy || policy), the second KL(policy || reference policy); both are the k3 estimates
-// of http://joschu.net/blog/kl-approx.html. StepLoss stands between the objectives, which know no forests, and the
-// passes, which know no losses. No torch. One thread; the batch must outlive it.
+// The first estimates KL(rollout policy || policy), the second KL(policy || reference policy); both are the k3
+// estimates of http://joschu.net/blog/kl-approx.html. StepLoss stands between the objectives, which know no forests,
+// and the passes, which know no losses. No torch. One thread; the batch must outlive it.
 //
 //   StepLoss loss(objective, coefficients, batch);
 //   if (loss.needs_reference()) for every forest: loss.RecordReference(entries, log-probs of the reference)

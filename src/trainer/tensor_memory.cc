@@ -17,19 +17,19 @@ namespace ingot::trainer {
 namespace {
 
 constexpr size_t kLeast = size_t{1} << 20;
-constexpr size_t kGrain = size_t{1} << 18;  // of sizes: what is moved is never less
-// Each piece may be a mapping of the system's, which gives a process 65,530. Pieces only ever become smaller: with so
-// many of them it is begun anew.
+constexpr size_t kGrain = size_t{1} << 18;  // unit of sizes, and the least that is moved
+// Each piece may be a mapping of the system, which allows a process 65,530. Pieces only ever become smaller; above this
+// many the cache is emptied.
 constexpr size_t kMostPieces = 4096;
 
-// Addresses [data, data + bytes). The system moves mappings, and a block that was put together of several consists of
-// them for good: `pieces` are their sizes, in order.
+// Addresses [data, data + bytes). A block that was assembled of several mappings consists of them for good: `pieces`
+// are their sizes, in order.
 struct Block {
   char* data = nullptr;
   size_t bytes = 0;
   std::vector<size_t> pieces;
 
-  // Cuts off what is behind `first` bytes.
+  // Shortens this block to `first` bytes and returns the rest.
   Block Split(size_t first) {
     Block rest{data + first, bytes - first, {}};
     size_t end = 0, i = 0;
@@ -45,8 +45,8 @@ struct Block {
   }
 };
 
-// Blocks of its own for large tensors, the system's heap for the others. One deleter for both: ATen also takes memory
-// through raw_allocate, and gives back through it what it had from torch's own allocator before.
+// The allocator: blocks of its own for large tensors, the system's heap for the others. One deleter serves both: ATen
+// also allocates through raw_allocate, and may free with it memory that torch's own allocator gave out before.
 class KeptMemory final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t n) override {
@@ -69,7 +69,7 @@ class KeptMemory final : public c10::Allocator {
     for (const auto& [bytes, block] : kept_) madvise(block.data, bytes, MADV_FREE);
   }
 
-  // Lives as long as the process: tensors may be freed at its very end.
+  // Never destroyed: tensors may be freed at the very end of the process.
   static KeptMemory& Get() {
     static auto* const memory = new KeptMemory;
     return *memory;
@@ -93,7 +93,7 @@ class KeptMemory final : public c10::Allocator {
     return data;
   }
 
-  // False: it is none of these blocks.
+  // False = `data` is none of these blocks.
   bool Keep(void* data) ABSL_LOCKS_EXCLUDED(mu_) {
     base::MutexLock lock(mu_);
     const auto found = in_use_.find(data);
@@ -104,11 +104,11 @@ class KeptMemory final : public c10::Allocator {
     return true;
   }
 
-  // A block of new addresses with the pages of all that is kept, as far as it needs them. What is lacking is new.
+  // Makes a block of new addresses. Cached blocks give their pages, as many as needed; the rest are new pages.
   Block Assemble(size_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     if (pieces_ > kMostPieces) Drop();
     void* data = Map(bytes);
-    if (data == MAP_FAILED) {  // of what is kept the addresses may be lacking
+    if (data == MAP_FAILED) {  // cached blocks may occupy the addresses
       Drop();
       data = Map(bytes);
     }
@@ -122,7 +122,7 @@ class KeptMemory final : public c10::Allocator {
       for (const size_t piece : from.pieces) {
         char* const to = block.data + filled;
         if (mremap(from.data, piece, piece, MREMAP_MAYMOVE | MREMAP_FIXED, to) == MAP_FAILED) {
-          munmap(from.data, piece);  // too many mappings: new pages do as well
+          munmap(from.data, piece);  // too many mappings: new pages serve as well
         }
         block.pieces.push_back(piece);
         from.data += piece;
@@ -147,7 +147,7 @@ class KeptMemory final : public c10::Allocator {
     return rest;
   }
 
-  // Gives back what is kept.
+  // Returns the cache to the system.
   void Drop() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     for (const auto& [bytes, block] : kept_) {
       munmap(block.data, bytes);

@@ -1,4 +1,4 @@
-// Trainer::TrainStep and what belongs to it.
+// Trainer::TrainStep: gradients, probe, update, and the metrics of a step.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
@@ -20,12 +20,12 @@
 namespace ingot::trainer {
 namespace {
 
-constexpr size_t kMostNamed = 5;  // calls that are looked for where a gradient is not finite
+constexpr size_t kMostNamed = 5;  // greatest number of calls that are searched for a gradient that is not finite
 
 double Seconds(std::chrono::nanoseconds time) { return std::chrono::duration<double>(time).count(); }
 
-// Which calls of the probe are scored together. fast: each by itself, as the engine ran it; exact: merged as they would
-// be trained, since merging must not change a bit.
+// The groups of probe calls that are scored together. fast: each call by itself, as the engine ran it. exact: merged as
+// in training, since merging must not change a bit.
 std::vector<std::vector<int32_t>> ProbeLayout(const TrainerOptions& options, const std::vector<tree::CallPath>& calls) {
   if (options.numerics == kernels::Numerics::kExact) return {tree::OrderChainFirst(calls)};
   std::vector<std::vector<int32_t>> alone;
@@ -134,7 +134,7 @@ std::string Trainer::FindFault(const PreparedBatch& batch, const tree::PackedFor
                                const StepTally& tally, double grad_norm) {
   if (std::isfinite(tally.plain.loss) && std::isfinite(grad_norm) && tally.non_finite_calls.empty()) return "";
   std::string tensors = NonFiniteTensors(model_, optimizer_->Gradients());
-  // Each by itself: merged, a number that is not finite reaches rows that may not see it.
+  // Each call by itself: in a merged forest a number that is not finite reaches rows that must not see it.
   std::vector<int32_t> own = forest.call_indices;
   std::sort(own.begin(), own.end());
   const auto suspected = [&](int32_t call) {
@@ -157,7 +157,7 @@ std::string Trainer::Optimize(const PreparedBatch& batch, const tree::PackedFore
   }
   const double rate = LearningRate(options_.optimizer, version_, options_.total_steps);
   snapshot_ = nullptr;
-  if (shards_ != nullptr) shards_->Release();  // what it holds of others' parameters is old now
+  if (shards_ != nullptr) shards_->Release();  // other ranks' parameters are about to change
   if (ResetsOptimizer()) optimizer_->Reset();
   optimizer_->Step(rate, grad_norm);
   SnapshotTogether(version_ + 1);
@@ -256,7 +256,7 @@ absl::StatusOr<StepReport> Trainer::TrainStep(const TrainBatch& batch, const Pro
 }
 
 void Trainer::MeasureRates() {
-  // As many rows as a rate needs, whatever the batch has; a part of the step's own has no more.
+  // Enough rows for a rate, whatever the batch has, and no more than a part of the step may have.
   constexpr int64_t kRows = 1024, kStream = 2048;
   const int64_t rows = std::min(kRows, options_.micro_batch_tokens);
   const at::Tensor& any = parameters().tensors().begin()->second;
@@ -283,7 +283,7 @@ void Trainer::ReportBound(const StepTally& tally, StepMetrics& metrics) {
   };
   const absl::Status measured = AtTorchEdge("the rates of the bound", [&] {
     if (!rates_ || rates_->threads != at::get_num_threads()) MeasureRates();
-    // Faster than the bound: something else had the processors while the rates were measured.
+    // A step faster than its bound: other processes had the processors while the rates were measured.
     if (bound_of(plain.work) > plain.pass_seconds && rates_->times < kMostMeasured) MeasureRates();
     return absl::OkStatus();
   });

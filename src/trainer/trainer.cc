@@ -73,7 +73,7 @@ PassOptions PassesOf(const TrainerOptions& options, LayerWeights* weights) {
   return pass;
 }
 
-// On this rank, which may hold a reference policy.
+// The memory need of this rank, which may hold a reference policy.
 MemoryNeed NeedOf(const TrainerOptions& options, const model::ModelConfig& config, int element_bytes,
                   const PassOptions& pass, std::span<const tree::ForestPart> parts, const Ranks* ranks,
                   bool reference) {
@@ -91,7 +91,7 @@ int64_t BytesOf(const model::Parameters& parameters) {
   return bytes;
 }
 
-// Model, optimizer and one micro-batch. `held`: bytes of the model that are there already.
+// Checks memory for model, optimizer and one micro-batch. `held`: bytes of the model that are allocated already.
 absl::Status CheckRunMemory(const TrainerOptions& options, const model::ModelConfig& config, at::ScalarType given,
                             at::Device device, const Ranks* ranks, bool say, int64_t held = 0) {
   if (!device.is_cpu()) return absl::OkStatus();
@@ -106,7 +106,7 @@ absl::Status CheckRunMemory(const TrainerOptions& options, const model::ModelCon
   return CheckMemory(need, need.total(), available, "the run", pass);
 }
 
-// Of a model that is not there yet. `say`: in the log too.
+// The same for a model that is not loaded yet. `say`: the need is logged.
 absl::Status CheckShape(const TrainerOptions& options, const model::ModelConfig& config, at::Device device,
                         Ranks* ranks, bool say) {
   const std::string& type = config.torch_dtype;
@@ -130,7 +130,7 @@ Trainer::Trainer(const TrainerOptions& options, model::Transformer model, std::u
       shards_(Shards(options, model_, ranks)),
       pass_options_(PassesOf(options, shards_.get())) {
   MakeOptimizer(options.optimizer);
-  base::ReturnFreedMemory();  // what is predicted of a step is then what the process holds
+  base::ReturnFreedMemory();  // so that later peaks of the process are a step's own
 }
 
 std::string Trainer::Describe() const {
@@ -186,7 +186,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Resume(const TrainerOptions& o
   INGOT_ASSIGN_OR_RETURN(std::unique_ptr<Objective> objective, MakeObjective(options));
   return AtTorchEdge("resume", [&]() -> absl::StatusOr<std::unique_ptr<Trainer>> {
     const auto config = model::ModelConfig::FromFile(checkpoint_path + "/config.json");
-    // Where it cannot be read, ReadCheckpoint says why.
+    // If it cannot be read, ReadCheckpoint says why.
     if (config.ok()) INGOT_RETURN_IF_ERROR(CheckShape(options, *config, device, ranks, /*say=*/true));
     INGOT_ASSIGN_OR_RETURN(CheckpointContents contents, ReadCheckpoint(checkpoint_path));
     if (contents.seed != options.seed) {
@@ -202,7 +202,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Resume(const TrainerOptions& o
                                          absl::StrCat("checkpoint ", checkpoint_path)));
     INGOT_RETURN_IF_ERROR(trainer->SetReference(nullptr));
     trainer->version_ = trainer->last_sound_ = contents.step;
-    if (ranks != nullptr && !ranks->leads()) return trainer;  // only rank 0's are published
+    if (ranks != nullptr && !ranks->leads()) return trainer;  // only rank 0's weights are published
     INGOT_ASSIGN_OR_RETURN(const auto snapshot, trainer->TakeSnapshot());
     if (snapshot->checksum() != contents.weights_checksum) {
       return absl::DataLossError(
@@ -256,7 +256,7 @@ absl::Status Trainer::SetReference(const model::Parameters* start) {
   return absl::OkStatus();
 }
 
-// The calling thread's share of the cores; it is the thread's own setting, so every entry point makes it.
+// Sets the calling thread's number of compute threads. The setting is per thread, so every entry point makes it.
 void Trainer::UseThreads() const {
   const int threads = stage_ && stage_->threads > 0 ? stage_->threads : options_.threads;
   if (threads > 0) kernels::UseThreads(threads);
@@ -278,7 +278,7 @@ absl::Status Trainer::CheckStepMemory(const tree::PackedForest& forest, StepMetr
                    forest.size(), " merged tokens in ", parts.size(), " parts)");
   if (options_.memory_limit_mb > 0) return CheckMemory(need, need.total(), LimitBytes(options_), what, pass_options_);
   const auto available = [this] { return base::AvailableMemory(RanksHere(ranks_)); };
-  // What is kept of earlier steps is this one's too: it is told apart only where it matters.
+  // The cache of tensor memory is available to this step too; it is returned to the system only if the numbers need it.
   if (need.step() > available()) ReleaseTensorMemory();
   return CheckMemory(need, need.step(), available(), what, pass_options_);
 }

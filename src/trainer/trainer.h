@@ -1,24 +1,25 @@
-// The trainer: owns the policy's parameters and their optimizer, turns a batch of groups into one step, one new
+// The trainer owns the policy's parameters and their optimizer. It turns a batch of groups into one step and one new
 // version.
 //
 //   groups -> PrepareBatch (checks, advantages, weights) -> one merged forest, cut into parts -> gradients, added up
 //          -> probe -> clipping, AdamW -> version + 1
 //
-// All methods from one thread at a time, which they block; computing uses options.threads threads of it, and the
-// probe's source is asked on another. A failed TrainStep changes nothing: the same batch, or another, can follow.
+// All methods are called from one thread at a time and block it. Computing uses options.threads threads of it; the
+// probe's source runs on another thread. A failed TrainStep changes nothing: the same batch, or another, can follow.
 //
-// A batch that gives no step, because nothing of it bears loss or because loss or gradient are not finite, is SKIPPED:
-// logged with what is at fault (tensor and trajectories), the weights and the optimizer stay, and the version moves on,
-// since the batch is consumed. After options.max_skipped_steps in a row (counted since this object was made) the next
-// one is an error instead. Law 2: the result is that of running each call by itself, whatever merging and the cut into
-// micro-batches do, up to rounding.
+// Law 2: the result is that of running each call by itself, up to rounding, whatever merging and the cut into
+// micro-batches do.
 //
-// With ranks (parallel/ranks.h) the processes of a group each have a Trainer of the same options and weights, and train
-// every batch together: each the calls that are its own, then one step of one optimizer divided over them. Rank 0's is
-// used as if it were alone; the others Follow it until its Dismiss. The result is one rank's up to rounding, and
-// bit-identical for the same number of ranks. Errors of a step are those of any rank, on all of them; RankLost
-// (liveness.h) where one is gone, after which this object can do no more. So it is in the supervised stages before the
-// first step: what is read, observed and decided there is rank 0's, the others are told stage and step.
+// A batch is SKIPPED if nothing of it bears loss, or if loss or gradient are not finite. The faults (tensor and
+// trajectories) are logged; weights and optimizer stay; the version moves on, since the batch is consumed. After
+// options.max_skipped_steps in a row (counted since this object was made) the next one is an error instead.
+//
+// Several ranks (parallel/ranks.h) are processes with a Trainer each, of the same options and weights. They train every
+// batch together: each runs its share of the calls, then one optimizer, divided over them, makes one step. Rank 0's
+// trainer is used as if it were alone; the others Follow it until its Dismiss. The result is one rank's up to rounding,
+// and bit-identical for the same number of ranks. An error of any rank in a step is the error of all. RankLost
+// (liveness.h) means that a rank is gone; this object can do no more then. Supervised stages are run the same way: rank
+// 0 reads, observes and decides, and tells the others stage and step.
 #pragma once
 
 #include <cstdint>
@@ -54,16 +55,16 @@ namespace ingot::trainer {
 
 class Trainer {
  public:
-  // RESOURCE_EXHAUSTED, with the numbers, where a model of this shape, in the type that options or its torch_dtype
-  // name, its optimizer and one micro-batch do not fit into memory (CPU). To be asked before there are weights, which
-  // may be what does not fit. With `ranks` by all together.
+  // RESOURCE_EXHAUSTED, with the numbers: the model of this shape, its optimizer and one micro-batch do not fit into
+  // memory (CPU). The type is that of options.dtype, or the config's torch_dtype. To be asked before the weights are
+  // loaded, which may themselves not fit. With `ranks` all call it together.
   static absl::Status CheckFits(const TrainerOptions& options, const model::ModelConfig& config, at::Device device,
                                 Ranks* ranks = nullptr);
 
-  // At version 0 with a copy of `parameters`, on their device and in the type that options.dtype says; with those
-  // themselves, where the type is theirs, if they are given up.
-  // RESOURCE_EXHAUSTED as CheckFits; nothing is allocated then. INVALID_ARGUMENT: weights that are not finite. With
-  // `ranks` (which outlive this; null: one rank) all create theirs together, and rank 0's parameters are everyone's.
+  // Makes a trainer at version 0 with a copy of `parameters`, on their device and in the type of options.dtype. The
+  // second form takes the parameters over, and copies none whose type stays. RESOURCE_EXHAUSTED as CheckFits, before
+  // anything is allocated; INVALID_ARGUMENT: weights that are not finite. `ranks` outlive this; null = one rank. With
+  // `ranks` all create theirs together, and all get rank 0's parameters.
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(const TrainerOptions& options,
                                                          const model::ModelConfig& config,
                                                          const model::Parameters& parameters,
@@ -75,71 +76,72 @@ class Trainer {
                                                          const base::Clock& clock = base::Clock::Real(),
                                                          Ranks* ranks = nullptr);
 
-  // At the checkpoint's step: what follows is bit-identical to a run that never stopped (same batches, options,
-  // threads, number of ranks and machine); a checkpoint may be resumed on any number of ranks. Errors as
-  // ReadCheckpoint. FAILED_PRECONDITION: a reference policy is needed, and reference_path does not say where the
-  // weights are that the run started from.
+  // Makes a trainer at the checkpoint's step. It goes on bit-identical to a run that never stopped (same batches,
+  // options, threads, number of ranks and machine); a checkpoint may be resumed on any number of ranks. Errors as
+  // ReadCheckpoint. FAILED_PRECONDITION: a reference policy is needed, and reference_path does not name the run's start
+  // weights.
   static absl::StatusOr<std::unique_ptr<Trainer>> Resume(const TrainerOptions& options,
                                                          const std::string& checkpoint_path,
                                                          at::Device device = at::kCPU,
                                                          const base::Clock& clock = base::Clock::Real(),
                                                          Ranks* ranks = nullptr);
 
-  // Optimizer steps taken since the warm start: the version that the parameters are.
+  // Optimizer steps since the supervised stages, skipped ones included: the version of the parameters.
   int64_t version() const { return version_; }
   const TrainerOptions& options() const { return options_; }
-  // The objective with its effective bounds, and what it is fed: a line for the log.
+  // One line for the log: the objective with its effective bounds, and the rules of its advantages.
   std::string Describe() const;
   const model::ModelConfig& config() const { return model_.config(); }
-  // Where ranks divide them by layer, from the first step on only those that this rank owns (IsHere).
+  // Once ranks have divided them by layer, only the tensors that this rank owns have memory (IsHere).
   const model::Parameters& parameters() const { return model_.parameters(); }
 
-  // Supervised warm start, at version 0 only (FAILED_PRECONDITION); the version stays 0, the optimizer of the RL stage
-  // starts afresh, and the reference policy is the one that the stage came to. `calls` from dataset/sft.h: `episode`
-  // tells conversations apart. OK at once without calls. `checkpoints`: a folder of this stage's own, from whose newest
-  // checkpoint it goes on, and where it writes one every checkpoint_every steps and after its last; empty: none.
-  // `threads`: what every rank computes with meanwhile; 0: options.threads.
+  // Runs the supervised warm start; at version 0 only (FAILED_PRECONDITION). The version stays 0. The RL stage starts
+  // with a fresh optimizer, and its reference policy is the stage's result. `calls` from dataset/sft.h: equal `episode`
+  // = same conversation. No calls: OK at once. `checkpoints`: a folder for this stage alone, empty = none. The stage
+  // continues from its newest checkpoint, and writes one every checkpoint_every steps and after its last step.
+  // `threads` of every rank meanwhile; 0 = options.threads.
   //
-  // A step whose loss or gradient is not finite is skipped as TrainStep's are, with the conversations at fault in the
-  // log. A stage whose last steps were skipped so goes through the batch of the last one that was made once more: what
-  // gives no finite gradient of that either is not the data's fault.
+  // A step whose loss or gradient is not finite is skipped as in TrainStep, and the log names the conversations at
+  // fault. If the stage's last steps were skipped, the batch of the last step that was made runs once more. If its
+  // gradient is not finite any more either, the weights are at fault and not the data.
   //
   // INVALID_ARGUMENT as PrepareSft, before anything is trained; RESOURCE_EXHAUSTED as TrainStep; INTERNAL: too many
-  // steps in a row would be skipped, or the weights give no finite gradient in the end; the observer's error. After
-  // each of these the trainer holds the weights of the stage's last step. Errors also StageCheckpoints::Newest's and
-  // ReadCheckpoint's.
+  // steps in a row would be skipped, or the last weights give no finite gradient; the observer's error; errors of
+  // StageCheckpoints::Newest and ReadCheckpoint. After each error the trainer holds the weights of the stage's last
+  // step.
   absl::Status RunSft(const std::vector<tree::CallPath>& calls, const SftObserver& observer,
                       const std::string& checkpoints = "", int threads = 0);
 
-  // INVALID_ARGUMENT, naming the call, if one cannot be trained on: longer than the context, ids that the model does
-  // not know. A stage begins with it; to be asked for every stage of a run before the first begins.
+  // INVALID_ARGUMENT names a call that cannot be trained on: longer than the context, or with an id outside the
+  // vocabulary. Every stage begins with this check; ask it for all stages of a run before the first begins.
   absl::Status CheckExamples(const std::vector<tree::CallPath>& calls) const;
 
-  // The same with pairs from dataset/preferences.h and the options of `dpo`: the calls of episode 2i were preferred to
-  // those of episode 2i + 1. The reference is the policy as the stage finds it.
+  // The same for DPO, with pairs from dataset/preferences.h and the options of `dpo`: the calls of episode 2i were
+  // preferred to the calls of episode 2i + 1. The reference is the policy at the start of the stage.
   absl::Status RunDpo(const std::vector<tree::CallPath>& calls, const SftObserver& observer,
                       const std::string& checkpoints = "", int threads = 0);
 
-  // One optimizer step on batch version(), or a skipped one (trainer/skipped 1). INVALID_ARGUMENT and DATA_LOSS: see
-  // PrepareBatch, or the batch is another step's; RESOURCE_EXHAUSTED: its
-  // forest does not fit into memory, and nothing ran; INTERNAL: torch failed, or too many steps in a row gave no step.
+  // Makes one optimizer step on batch version(), or skips it (trainer/skipped 1). INVALID_ARGUMENT: the batch is
+  // another step's; INVALID_ARGUMENT and DATA_LOSS as PrepareBatch; RESOURCE_EXHAUSTED: the forest does not fit into
+  // memory, and nothing ran; INTERNAL: torch failed, or too many steps in a row would be skipped.
   absl::StatusOr<StepReport> TrainStep(const TrainBatch& batch, const ProbeSource& probe = nullptr);
 
-  // The parameters as they are, for publishing; the same object until they change.
+  // The present parameters, for publishing; the same object until they change.
   absl::StatusOr<std::shared_ptr<const weights::Snapshot>> TakeSnapshot();
 
   // Writes ROOT/step-N with N = version(); see WriteCheckpoint.
   absl::StatusOr<CheckpointInfo> SaveCheckpoint(const std::string& root,
                                                 const std::map<std::string, std::string>& extra_files);
 
-  // Of every rank but 0: takes part in what rank 0's trainer does until its Dismiss. A step or a checkpoint that fails
-  // everywhere is rank 0's to answer. RankLost; INTERNAL if the ranks did not go on together.
+  // Of every rank but 0: takes part in the work of rank 0's trainer until its Dismiss. A step or checkpoint that fails
+  // on all ranks is logged here and answered by rank 0. RankLost; INTERNAL: the ranks did not go on together.
   absl::Status Follow();
 
-  // Of rank 0, when its run ends, well or not: the others' Follow returns. Nothing with one rank, or after RankLost.
+  // Of rank 0, when its run ends, well or not: lets the others' Follow return. Does nothing with one rank or after
+  // RankLost.
   absl::Status Dismiss();
 
-  // AdamW's moments by name, of what this rank owns, shared: for checks.
+  // For tests: AdamW's moments of the parameters that this rank owns, by name, shared.
   std::map<std::string, at::Tensor> optimizer_state() const { return optimizer_->State(); }
 
  private:
@@ -149,23 +151,24 @@ class Trainer {
                                                        model::Parameters parameters, bool copy,
                                                        const base::Clock& clock, Ranks* ranks);
 
-  // What the probe's source will have given; not valid where nothing was asked of it. Its destructor waits.
+  // The calls that the probe's source will return; not valid if it was not asked. Its destructor waits.
   using ProbeFuture = std::future<absl::StatusOr<std::vector<tree::CallPath>>>;
   void UseThreads() const;
-  // What was waited for others' parameters so far.
+  // Seconds spent waiting for other ranks' parameters so far.
   double GatherSeconds() const { return shards_ == nullptr ? 0 : shards_->seconds(); }
   TokenLimits Limits() const;
-  // RESOURCE_EXHAUSTED if the batch's step needs more memory than there is.
+  // RESOURCE_EXHAUSTED: the batch's step needs more memory than there is.
   absl::Status CheckStepMemory(const tree::PackedForest& forest, StepMetrics& metrics) const;
-  // tree/speedup* and perf/*bound*: what the passes took beside what they could have (step_bound.h). Of rank 0, after
-  // a step: its gradients are gone. A failure is logged, and leaves them out.
+  // Reports tree/speedup* and perf/*bound*: the time of the passes beside their bound (step_bound.h). Rank 0 only,
+  // after a step, when its gradients are freed. A failure is logged and leaves the metrics out.
   void ReportBound(const StepTally& tally, StepMetrics& metrics);
   struct KnownRates {
     StepRates best;
-    int threads = 0, times = 0;  // that computed; that they were measured with so many
+    int threads = 0, times = 0;  // compute threads of the measurement; number of measurements with them
   };
   void MeasureRates();
-  // After a step that was made from weights of that number, or was not.
+  // Records that the weights of that version (in a stage: step) gave a finite gradient; ends the count of skipped
+  // steps.
   void NoteSound(int64_t number) {
     skipped_in_a_row_ = not_finite_in_a_row_ = 0;
     last_sound_ = number;
@@ -175,17 +178,17 @@ class Trainer {
                           StepTally& tally);
   ProbeFuture StartProbe(const ProbeSource& probe) const;
   void FinishProbe(ProbeFuture fresh, StepTally& tally) const;
-  // A description of what is not finite; empty: the weights were moved.
+  // Updates the weights. Returns a description of a number that is not finite, and then leaves them; empty = updated.
   std::string Optimize(const PreparedBatch& batch, const tree::PackedForest& forest, StepLoss& loss,
                        const StepTally& tally, StepMetrics& metrics);
-  // What of loss and gradient is not finite, and whose it is; empty: all is.
+  // Describes which tensors and calls have a loss or gradient that is not finite; empty = all are finite.
   std::string FindFault(const PreparedBatch& batch, const tree::PackedForest& forest, StepLoss& loss,
                         const StepTally& tally, double grad_norm);
-  // Before the update that this version is due, or in its place where it is skipped.
+  // Whether the optimizer's state is due to be reset at this version, be its step made or skipped.
   bool ResetsOptimizer() const {
     return options_.optimizer_reset_every > 0 && version_ % options_.optimizer_reset_every == 0;
   }
-  // Of a step (its name) that cannot be made: INTERNAL if too many in a row were skipped, otherwise it counts as one.
+  // Counts the step (by name) as skipped; INTERNAL: too many in a row were skipped before it.
   absl::Status CountSkipped(const std::string& step, const std::string& why);
   absl::StatusOr<StepReport> Skip(PreparedBatch batch, const std::string& why);
   void Report(const PreparedBatch& batch, const StepTally& tally, StepMetrics& metrics) const;
@@ -194,52 +197,54 @@ class Trainer {
   absl::Status SetReference(const model::Parameters* start);
   absl::Status CopyReference(const model::Parameters& from);
   absl::Status LoadOptimizer(const std::string& checkpoint_path, const CheckpointContents& contents);
-  // What checkpoint `step` holds beside weights and the optimizer's state.
+  // The contents of checkpoint `step`, without weights and the optimizer's state.
   absl::StatusOr<CheckpointContents> Contents(int64_t step);
-  // Of the trainer or, with its steps, of the stage that runs.
+  // Saves the trainer or, during a stage, the stage; `step` counts the stage's steps then.
   absl::StatusOr<CheckpointInfo> Save(const std::string& root, int64_t step,
                                       const std::map<std::string, std::string>& extra_files);
 
-  // Supervised stages (trainer_stages.cc). Rank 0 runs one; together are made its beginning, its steps and its end.
+  // Supervised stages (trainer_stages.cc). Rank 0 runs a stage; all ranks make its beginning, its steps and its end
+  // together.
   enum class StageKind : int32_t { kSft, kDpo };
   struct Stage {
     std::string name;  // prefix of its metrics and of its configuration keys
     const SftOptions& options;
     std::unique_ptr<Objective> objective;
-    int32_t episodes;  // of a conversation or pair
+    int32_t episodes;  // per conversation (1) or pair (2)
     int threads;
   };
   absl::Status RunStage(StageKind kind, const std::vector<tree::CallPath>& calls, const SftObserver& observer,
                         const std::string& checkpoints, int threads);
-  // `units`: the calls of each conversation or pair; `taken`: steps that are behind it.
+  // `units`: indices of the calls of each conversation or pair; `taken`: number of steps taken before.
   absl::Status RunStageSteps(const std::vector<tree::CallPath>& calls, const std::vector<std::vector<size_t>>& units,
                              const SftObserver& observer, const StageCheckpoints& kept, int64_t taken);
-  // What a stage comes to whose last steps were skipped; `run` runs one of its steps.
+  // Judges a stage whose last steps were skipped: OK if its weights give a finite gradient. `run` runs one of its
+  // steps.
   absl::Status CheckSound(const std::function<absl::StatusOr<StepMetrics>(int64_t step, double learning_rate)>& run);
   Stage StageOf(StageKind kind, int threads) const;
-  // `checkpoint`: what it goes on from; empty: from the weights as they are.
+  // `checkpoint`: the stage continues from it; empty = begins with the present weights.
   absl::Status BeginStage(StageKind kind, const std::string& checkpoint, int threads);
   absl::Status RestoreStage(const std::string& checkpoint);
   absl::StatusOr<StepMetrics> StageStep(const std::vector<tree::CallPath>& calls, int64_t step, double learning_rate);
   absl::Status EndStage();
 
-  // Among ranks (trainer_ranks.cc); with one rank each does nothing, or what one rank does.
+  // Work of several ranks (trainer_ranks.cc). With one rank each function does nothing, or the work of one rank.
   enum class Order : int32_t { kStep, kSave, kBeginStage, kStageStep, kEndStage, kDismiss };
-  absl::Status Tell(Order order, const std::string& what);  // of rank 0; nothing elsewhere
-  // Takes part in what was told.
+  absl::Status Tell(Order order, const std::string& what);  // of rank 0; does nothing on others
+  // Takes part in the work that rank 0 ordered.
   absl::Status Obey(Order order, std::string_view what);
-  // An error of this rank in what all do together: the others learn of it where they exchange next.
+  // Hands this rank's error in common work to the others, who learn of it at their next exchange.
   absl::Status Shared(const absl::Status& own);
   absl::StatusOr<tree::PackedForest> PackShare(const PreparedBatch& batch) const;
-  // How often every rank ends a slot.
+  // The number of slots that every rank ends in this step.
   int64_t AgreeOnSlots(const tree::PackedForest& forest);
   void ShareScores(const tree::PackedForest& forest, StepLoss& loss);
-  // Whether this rank holds its own parameters alone; makes it so before its first step.
+  // Whether this rank holds only the parameters that it owns. Divide makes it so before the first step.
   bool divided() const { return shards_ != nullptr && shards_->divided(); }
   void Divide();
-  // The reverse, after a stage.
+  // Undoes Divide, after a stage.
   void Unite();
-  // Where no rank has all parameters: rank 0's snapshot of those that a step made.
+  // If parameters are divided: makes rank 0's snapshot of all parameters after a step.
   void SnapshotTogether(int64_t version);
   void MergeTallies(const PreparedBatch& batch, StepTally& tally);
   void ShareFaults(std::string& tensors, std::vector<int32_t>& calls);
@@ -250,19 +255,20 @@ class Trainer {
   const base::Clock& clock_;
   const model::Transformer model_;
   const std::unique_ptr<Objective> objective_;
-  Ranks* const ranks_;                         // null: one rank
-  const std::unique_ptr<LayerShards> shards_;  // null: all parameters are here
+  Ranks* const ranks_;                         // null = one rank
+  const std::unique_ptr<LayerShards> shards_;  // null = every rank holds all parameters
   const PassOptions pass_options_;
-  std::optional<ShardedAdamW> optimizer_;        // never empty but while another one is made
-  std::optional<model::Transformer> reference_;  // the policy that needs_reference() speaks of, or a stage's
-  std::optional<Stage> stage_;                   // that runs; empty: none
+  std::optional<ShardedAdamW> optimizer_;        // empty only while it is replaced
+  std::optional<model::Transformer> reference_;  // of options_.needs_reference(), or of the running stage
+  std::optional<Stage> stage_;                   // the running stage; empty = none
   int64_t version_ = 0;
   int64_t skipped_in_a_row_ = 0;
-  int64_t not_finite_in_a_row_ = 0;  // of those, or behind them, the ones that gave no finite gradient
-  // The last version (of a stage: steps taken) from which a step was made, or the one begun with.
+  int64_t not_finite_in_a_row_ = 0;  // consecutive steps, up to now, without a finite gradient
+  // The newest version (in a stage: step) whose weights are known to give a finite gradient; at first the start
+  // version.
   int64_t last_sound_ = 0;
   std::optional<KnownRates> rates_;
-  // Of the parameters as they are; null: not taken yet (or, divided, another rank's).
+  // Of the present parameters; null = not taken yet (or, if divided, on rank 0 alone).
   std::shared_ptr<const weights::Snapshot> snapshot_;
 };
 

@@ -1,4 +1,5 @@
-// What a Trainer does because there are others: parallel/ranks.h.
+// The part of Trainer for several ranks: orders, shared errors, exchanged tallies, common checkpoints
+// (parallel/ranks.h).
 #include <ATen/ATen.h>
 
 #include <algorithm>
@@ -32,7 +33,7 @@ RowCosts CostsOf(const model::ModelConfig& config) {
           HeadFlops(config, 1)};
 }
 
-// What an objective of whole batches must know of one entry.
+// An entry's log-probs, exchanged for objectives of whole batches.
 struct Score {
   int32_t call, offset;
   double current, reference;
@@ -128,7 +129,7 @@ absl::Status Trainer::Dismiss() {
 
 void Trainer::Divide() {
   if (shards_ == nullptr || divided()) return;
-  if (ranks_->leads()) OrThrow(TakeSnapshot().status());  // of which a skipped step makes the next
+  if (ranks_->leads()) OrThrow(TakeSnapshot().status());  // a skipped step numbers it anew
   shards_->Divide();
 }
 
@@ -140,7 +141,7 @@ void Trainer::Unite() {
 
 void Trainer::SnapshotTogether(int64_t version) {
   if (!divided()) return;
-  optimizer_->ZeroGrad();  // spent, and in the way
+  optimizer_->ZeroGrad();  // its gradients are spent and occupy memory
   OrThrow(ranks_->Agree(absl::OkStatus()));
   OrThrow(ranks_->BreakUnless([&]() -> absl::Status {
     INGOT_ASSIGN_OR_RETURN(const auto parameters, shards_->Gather());
@@ -205,7 +206,7 @@ void Trainer::MergeTallies(const PreparedBatch& batch, StepTally& tally) {
   }
   tally = std::move(all);
   if (!ranks_->leads()) return;
-  // What the batch comes to is said of its one merged forest, whoever computed what of it.
+  // Tokens and pairs are reported of the batch's one merged forest, however ranks divided it.
   absl::StatusOr<tree::PackedForest> whole = PackBatch(batch);
   OrThrow(whole.status());
   tally.plain.merged_tokens = tally.plain.work.rows = static_cast<int64_t>(whole->size());
@@ -229,7 +230,7 @@ void Trainer::ShareFaults(std::string& tensors, std::vector<int32_t>& calls) {
 
 absl::StatusOr<CheckpointInfo> Trainer::SaveTogether(const std::string& root, int64_t step,
                                                      const std::map<std::string, std::string>& extra_files) {
-  if (stage_) {  // whose steps leave no snapshot
+  if (stage_) {  // a stage's steps leave no snapshot
     INGOT_RETURN_IF_ERROR(AtTorchEdge("checkpoint", [&] {
       SnapshotTogether(version_);
       return absl::OkStatus();

@@ -1,4 +1,4 @@
-// The supervised stages of a Trainer: sft.h.
+// The supervised stages of a Trainer (sft.h).
 //
 //   rank 0   begin ─▶ step, observe ─▶ step, observe, save ─▶ ... ─▶ end      reads, counts, observes, decides to stop
 //              │        │                │       │                    │
@@ -33,7 +33,7 @@ Units UnitsOf(const std::vector<tree::CallPath>& calls, int32_t episodes) {
   return units;
 }
 
-// The calls of one step, their episodes counted from 0 within it.
+// The calls of one step, with their episodes numbered from 0.
 std::vector<tree::CallPath> Choose(const std::vector<tree::CallPath>& calls, const Units& units, int32_t episodes,
                                    const std::vector<int64_t>& chosen) {
   std::vector<tree::CallPath> picked;
@@ -75,7 +75,7 @@ absl::Status Trainer::RunStage(StageKind kind, const std::vector<tree::CallPath>
         absl::StrCat("supervised training comes before the first step; this trainer is at version ", version_));
   }
   if (ranks_ != nullptr && !ranks_->leads()) return absl::FailedPreconditionError("rank 0 runs the stages of all");
-  INGOT_RETURN_IF_ERROR(CheckExamples(calls));  // not in the middle of the stage
+  INGOT_RETURN_IF_ERROR(CheckExamples(calls));  // now, not in the middle of the stage
   const Stage stage = StageOf(kind, threads);
   const Units units = UnitsOf(calls, stage.episodes);
   if (SftSteps(stage.options, std::ssize(units)) == 0) return absl::OkStatus();
@@ -119,7 +119,7 @@ absl::Status Trainer::RunStageSteps(const std::vector<tree::CallPath>& calls, co
 absl::Status Trainer::CheckSound(const std::function<absl::StatusOr<StepMetrics>(int64_t, double)>& run) {
   const int64_t skipped = not_finite_in_a_row_;
   if (last_sound_ >= 0) {
-    // An update by nothing: the optimizer's state, which it does change, ends with the stage.
+    // A step at learning rate 0 leaves the weights; it changes the optimizer's state, which ends with the stage.
     skipped_in_a_row_ = 0;
     INGOT_RETURN_IF_ERROR(run(last_sound_, 0).status());
     if (not_finite_in_a_row_ == 0) return absl::OkStatus();

@@ -73,7 +73,7 @@ int64_t SampledTokens(const std::vector<tree::CallPath>& calls) {
   return sampled;
 }
 
-// Advantages of both signs; weights as loss_aggregation token gives them.
+// A batch with advantages of both signs, and the weights of loss_aggregation token.
 PreparedBatch BatchOf(std::vector<tree::CallPath> calls) {
   PreparedBatch batch;
   batch.loss_tokens = SampledTokens(calls);
@@ -123,7 +123,7 @@ class ShapeBench {
     std::map<std::string, at::Tensor> weights;
     const model::Parameters made = model::Parameters::Init(config_, 1, dtype_);
     for (const auto& [name, tensor] : made.tensors()) {
-      weights[name] = tensor.clone().requires_grad_(true);  // Init's own take no history
+      weights[name] = tensor.clone().requires_grad_(true);  // Init's tensors have no history
     }
     return model::Parameters::FromTensors(config_, std::move(weights));
   }
@@ -167,7 +167,7 @@ class ShapeBench {
                                         std::min<int64_t>(deepest, 8192)));
   }
 
-  // What the baselines take decides: the tree takes less.
+  // Chooses the scale by the baselines' time: the tree takes less.
   absl::Status ChooseScale() {
     scale_ = o_.scale > 0 ? o_.scale : 1;
     for (;; scale_ /= 2) {
@@ -193,7 +193,7 @@ class ShapeBench {
         }
         work.head_rows += batch_.loss_tokens;
       }
-      constexpr double kOfBound = 0.7;  // what a step is assumed to reach
+      constexpr double kOfBound = 0.7;  // share of the bound's rate that a step is assumed to reach
       const double seconds = BoundSeconds(config_, work, rates_[0]).wall / kOfBound * (1 + o_.rounds);
       if (seconds <= o_.seconds || scale_ < 1e-3) {
         config_ = ConfigOf(o_, Longest(batch_.calls));
@@ -219,8 +219,8 @@ class ShapeBench {
     return absl::OkStatus();
   }
 
-  // What a step takes of time is not measured in its first run, which alone tells how much it holds: later ones begin
-  // with what earlier ones kept.
+  // Runs the variant's step. The first run is not timed: it alone shows the peak memory, since later runs begin with
+  // cached memory.
   void Step(const model::Transformer& model, Variant& variant) {
     if (variant.seconds.empty()) {
       ReleaseTensorMemory();

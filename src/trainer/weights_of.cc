@@ -17,7 +17,7 @@ std::string DtypeName(at::ScalarType type) {
     case at::kHalf:
       return "F16";
     default:
-      return at::toString(type);  // refused by the snapshot
+      return at::toString(type);  // Snapshot::Copy refuses it
   }
 }
 
@@ -34,7 +34,7 @@ absl::StatusOr<std::shared_ptr<const weights::Snapshot>> SnapshotOf(
     int64_t version, const std::map<std::string, at::Tensor>& parameters) {
   return AtTorchEdge("snapshot", [&]() -> absl::StatusOr<std::shared_ptr<const weights::Snapshot>> {
     const at::NoGradGuard no_history;
-    std::vector<at::Tensor> kept;  // what the views point into
+    std::vector<at::Tensor> kept;  // owners of the views' bytes
     std::vector<weights::TensorView> views;
     for (const auto& [name, tensor] : parameters) {
       kept.push_back(tensor.detach().to(at::kCPU).contiguous());

@@ -8,11 +8,11 @@
 namespace ingot::trainer {
 namespace {
 
-// A call in the order of the trie.
+// A call, placed in the order of the trie.
 struct Placed {
   int32_t call = 0;
   int64_t length = 0;
-  int64_t shared = 0;  // tokens it has in common with the one before it
+  int64_t shared = 0;  // tokens in common with the call before it
   int64_t entries = 0;
 };
 
@@ -24,7 +24,7 @@ std::vector<Placed> InTrieOrder(std::span<const tree::CallPath> calls) {
     ending[trie.Insert(calls[i].sampled, trie.Insert(calls[i].context))].push_back(static_cast<int32_t>(i));
   }
   std::vector<Placed> order;
-  int64_t shared = 0;  // with the call before: how far up the way from its end to here has led
+  int64_t shared = 0;  // with the call before: the least depth on the way from its end to here
   for (const int32_t id : trie.PreOrder()) {
     shared = std::min<int64_t>(shared, trie.node(id).depth);
     const auto found = ending.find(id);
@@ -38,15 +38,15 @@ std::vector<Placed> InTrieOrder(std::span<const tree::CallPath> calls) {
   return order;
 }
 
-// What a call adds to a run in which `shared` of its tokens are there already.
+// The cost that a call adds to a run that already holds its first `shared` tokens.
 double CostOf(const Placed& placed, int64_t shared, const RowCosts& costs) {
   const auto pairs = [](int64_t length) { return static_cast<double>(length) * static_cast<double>(length + 1) / 2; };
   return costs.row * static_cast<double>(placed.length - shared) + costs.pair * (pairs(placed.length) - pairs(shared)) +
          costs.loss_entry * static_cast<double>(placed.entries);
 }
 
-// The number of runs that cost at most `limit` each, filled from the front; a call that alone costs more has its own.
-// `begins`, where given, gets the first call of each.
+// The number of runs, filled from the front, that cost at most `limit` each; a call that costs more has a run to
+// itself. `begins`, unless null, gets the index of each run's first call.
 int RunsWithin(const std::vector<Placed>& order, double limit, const RowCosts& costs, std::vector<size_t>* begins) {
   int runs = 0;
   double held = 0;
@@ -74,7 +74,7 @@ std::vector<int32_t> DivideCalls(std::span<const tree::CallPath> calls, int rank
     most += CostOf(placed, 0, costs);
   }
   if (RunsWithin(order, least, costs, nullptr) <= ranks) most = least;
-  // Halving doubles until they are neighbours would take longer; a millionth of the cost is beyond any estimate.
+  // A millionth of the cost is finer than any estimate of it.
   for (int i = 0; i < 40 && most - least > 1e-6 * most; ++i) {
     const double middle = least + (most - least) / 2;
     (RunsWithin(order, middle, costs, nullptr) <= ranks ? most : least) = middle;

@@ -1,11 +1,11 @@
-// Which rank trains which calls of a batch. Pure; no torch.
+// The division of a batch's calls among ranks. Pure; no torch.
 //
 //   calls in the order of their trie     a b c d | a b c e | a b f | g h i | g h k
 //   three ranks                          \_______________/   \___/   \_____________/
 //
-// Calls stand in the order of their trie, so that those that share a prefix are neighbours; each rank gets a run of
-// them. What a run costs is its merged rows and the pairs of tokens that see one another, so that a prefix which two
-// ranks share counts on both. The greatest cost is the least that runs in this order can have.
+// In the order of their trie, calls that share a prefix are neighbours, and each rank gets a run of neighbours. The
+// cost of a run is its merged rows and the pairs of tokens that see one another; a prefix that two ranks share counts
+// on both. The greatest cost of a rank is the least that runs in this order allow.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +16,15 @@
 
 namespace ingot::trainer {
 
-// Relative costs, forward and backward.
+// Relative costs, forward and backward together.
 struct RowCosts {
-  double row = 1;         // a merged row through the layers
-  double pair = 0;        // a (query, key) pair that is not masked
-  double loss_entry = 0;  // a row of logits
+  double row = 1;         // of a merged row through the layers
+  double pair = 0;        // of a (query, key) pair that is not masked
+  double loss_entry = 0;  // of a row of logits
 };
 
-// Per call its rank, in [0, ranks); -1: it sampled nothing and bears no loss. Rank 0 gets calls if any rank does.
+// The rank of each call, in [0, ranks); -1 = the call sampled nothing and bears no loss. Rank 0 gets calls if any rank
+// does.
 // REQUIRES: ranks >= 1.
 std::vector<int32_t> DivideCalls(std::span<const tree::CallPath> calls, int ranks, const RowCosts& costs);
 

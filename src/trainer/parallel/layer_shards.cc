@@ -15,7 +15,7 @@
 namespace ingot::trainer {
 namespace {
 
-// The tensor stays, and with it whatever points at it; only its memory goes and comes.
+// Frees a parameter's memory. The tensor, and every tensor that shares its storage, stay.
 void Drop(const at::Tensor& parameter) {
   c10::StorageImpl* const storage = parameter.storage().unsafeGetStorageImpl();
   storage->set_data_ptr_noswap(c10::DataPtr(nullptr, parameter.device()));
@@ -23,7 +23,7 @@ void Drop(const at::Tensor& parameter) {
 }
 
 void Allocate(const at::Tensor& parameter) {
-  const c10::DeviceGuard device(parameter.device());  // an allocator gives of the current one
+  const c10::DeviceGuard device(parameter.device());  // an allocator uses the current device
   c10::StorageImpl* const storage = parameter.storage().unsafeGetStorageImpl();
   storage->set_data_ptr_noswap(storage->allocator()->allocate(parameter.nbytes()));
   storage->set_nbytes(parameter.nbytes());

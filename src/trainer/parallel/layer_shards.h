@@ -1,23 +1,23 @@
-// A model's parameters divided over the ranks of a trainer (ZeRO stage 3, arXiv 1910.02054), by layer: each parameter
-// stays with the rank that owns it (sharded_adamw.h), and the others have it while they need its unit.
+// A model's parameters divided over the ranks of a trainer (ZeRO stage 3, arXiv 1910.02054), by layer. Each parameter
+// stays with its owner (sharded_adamw.h); the other ranks hold it only while they need its unit.
 //
 //   units       embedding | layer 0 | ... | layer L-1 | head (last norm and logits)
-//   a rank      needs one unit at a time; with the next one it drops what is not its own
+//   a rank      needs one unit at a time; with the next one it drops the parameters that it does not own
 //
 //   rank 0   ran layer 3 | wants layer 4 |  2 and 4 are  | runs layer 4
 //   rank 1   ran layer 3 | wants layer 2 |   broadcast   | runs layer 2 (of a backward pass)
 //   rank 2   ends a slot |    agrees     |               | agrees: it still waits for the others to end theirs
 //
-// Ranks do not run the same parts: one may be in a part's backward pass while another has none left. So nobody agrees
-// on a sequence. A rank that needs a unit says so to all (Ranks::Want), and every rank that waits for the others with
-// anything else (Ranks::Agree) serves those that still need something. Each unit that was asked for is broadcast by its
-// owners, parameter by parameter; a rank that did not ask for it drops each at once.
+// Ranks do not run the same parts: one may be in a part's backward pass while another has no part left. So there is no
+// common sequence of units. A rank that needs a unit tells all (Ranks::Want). Every rank that waits for the others in
+// any other way (Ranks::Agree) serves the ranks that still need something. The owners broadcast each wanted unit,
+// parameter by parameter; a rank that did not want it drops each parameter at once.
 //
-// The values are those that every rank would hold, so that results are bit-identical to parameters held whole. A
-// dropped parameter keeps its tensor, of which the memory is given back and comes again: what autograd saved of it
-// between a layer's forward and backward pass is not lost. (Writing it again is no change to autograd.)
+// The values are those of parameters held whole, so that results are bit-identical. A dropped parameter keeps its
+// tensor but not its memory. Autograd's saved tensors therefore stay valid between a layer's forward and backward pass;
+// filling the memory again is no change to autograd.
 //
-// One thread, that of Ranks; what is marked "together" is called by all ranks at the same place.
+// One thread, that of Ranks. Functions marked "together" are called by all ranks at the same place.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -36,13 +36,13 @@ namespace ingot::trainer {
 
 class LayerShards final : public LayerWeights {
  public:
-  // Shares the tensors, each of which is dense and has its memory to itself. `ranks` outlives this.
+  // Shares the tensors. REQUIRES: each is dense and has its storage to itself. `ranks` outlives this.
   LayerShards(const model::ModelConfig& config, const std::map<std::string, at::Tensor>& parameters, Ranks& ranks);
   ~LayerShards() override;
   LayerShards(const LayerShards&) = delete;
   LayerShards& operator=(const LayerShards&) = delete;
 
-  // Drops what this rank does not own. Until then all parameters are here, and nothing is asked for.
+  // Drops the parameters that this rank does not own. Before it all parameters are here, and Need does nothing.
   void Divide();
   bool divided() const { return divided_; }
 
@@ -50,16 +50,16 @@ class LayerShards final : public LayerWeights {
   void NeedHead() override { Need(1); }
   void NeedLayer(int64_t layer) override { Need(layer + 2); }
 
-  // Drops the unit that was needed last: before parameters change, or until the next step.
+  // Drops the unit that was needed last. REQUIRED before parameters change; also frees its memory until the next step.
   void Release();
 
-  // Together. All parameters, on rank 0; nothing elsewhere.
+  // Together. Returns all parameters on rank 0, none elsewhere.
   absl::StatusOr<std::map<std::string, at::Tensor>> Gather();
 
-  // Together. All parameters are on all ranks again, until the next Divide.
+  // Together. All ranks hold all parameters again, until the next Divide.
   absl::Status Unite();
 
-  double seconds() const { return seconds_; }  // that Need took until now
+  double seconds() const { return seconds_; }  // that Need has waited so far
 
  private:
   void Need(int64_t unit);
@@ -73,15 +73,15 @@ class LayerShards final : public LayerWeights {
   std::vector<int> owners_;
   std::vector<std::vector<size_t>> units_;
   bool divided_ = false;
-  int64_t here_ = -1;  // the unit that was needed last; -1: none
+  int64_t here_ = -1;  // the unit that was needed last; -1 = none
   double seconds_ = 0;
 };
 
 // The names of each unit's parameters: embedding, head, then the layers. A matrix that embedding and head share is in
-// both.
+// both units.
 std::vector<std::vector<std::string>> WeightUnits(const model::ModelConfig& config);
 
-// Whether a parameter has its memory.
+// Whether a parameter has its memory on this rank.
 bool IsHere(const at::Tensor& parameter);
 
 }  // namespace ingot::trainer

@@ -5,8 +5,8 @@
 
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
-// An exchange has no time limit of its own: how long a rank may work is not known here, and whether it lives is
-// Liveness's to say.
+// An exchange has no time limit of its own: the time that a rank may work is not known here, and Liveness watches
+// whether it lives.
 void ingot_cuda_nccl_group(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
                            ingot::trainer::NcclGroup* group) {
   constexpr std::chrono::hours kNoLimit{24 * 365};

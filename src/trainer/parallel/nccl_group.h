@@ -1,5 +1,6 @@
-// The exchanges between devices, in libingot_cuda.so, which alone links NCCL: what it gives to a program that opened
-// it. C++ types behind a C name: both are of one build (kernels/cuda/probe.h says so).
+// The exchanges between devices: NCCL's process group, from libingot_cuda.so, which alone links NCCL. A program that
+// opened the library looks the function up by its symbol. The C name hides C++ types, so program and library must come
+// from one build (kernels/cuda/probe.h).
 #pragma once
 
 #include <c10/util/intrusive_ptr.h>
@@ -19,6 +20,6 @@ struct NcclGroup {
 
 }  // namespace ingot::trainer
 
-// Fills in `group` for tensors on devices. Connects at the first exchange; throws what c10d does.
+// Fills in `group`, for tensors on devices. Connects at the first exchange; throws c10d's exceptions.
 extern "C" void ingot_cuda_nccl_group(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
                                       ingot::trainer::NcclGroup* group);

@@ -10,7 +10,7 @@
 namespace ingot::trainer {
 namespace {
 
-// Long enough to be none: the clocks that it is added to still hold it.
+// Long enough to be no limit; clocks can still add it.
 constexpr std::chrono::hours kNoLimit{24 * 365};
 
 class Gloo final : public c10d::ProcessGroupGloo {

@@ -1,5 +1,5 @@
-// What ranks exchange tensors over: c10d process groups. Gloo carries those on the CPU, and what ranks tell each other;
-// NCCL (nccl_group.h) those on devices, with the same calls.
+// Process groups of c10d, over which ranks exchange tensors. Gloo carries tensors on the CPU and the ranks' messages;
+// NCCL (nccl_group.h) carries tensors on devices, with the same calls.
 #pragma once
 
 #include <c10/util/intrusive_ptr.h>
@@ -15,21 +15,20 @@
 namespace ingot::trainer {
 
 struct ProcessGroupOptions {
-  std::string host = "127.0.0.1";  // address of this rank that the others reach it at
+  std::string host = "127.0.0.1";  // address of this rank for the others
   int rank = 0;
   int size = 1;
-  std::chrono::milliseconds join_timeout{120000};  // for all connections to stand
+  std::chrono::milliseconds join_timeout{120000};  // for all connections to be made
 };
 
 struct ProcessGroup {
   c10::intrusive_ptr<c10d::Backend> backend;
-  // Closes the connections, so that what waits on them fails here and on the other ranks. Any thread; may be called
-  // again.
+  // Closes the connections: whoever waits on them fails, here and on the other ranks. Any thread; may be called again.
   std::function<void()> abort;
 };
 
 // Meets the other ranks in `store`; blocks until all are connected. UNAVAILABLE: not all came in time. An exchange
-// itself has no time limit: how long a rank may work is not known here, and whether it lives is Liveness's to say.
+// itself has no time limit: the time that a rank may work is not known here, and Liveness watches whether it lives.
 absl::StatusOr<ProcessGroup> MakeGlooGroup(const ProcessGroupOptions& options,
                                            const c10::intrusive_ptr<c10d::Store>& store);
 

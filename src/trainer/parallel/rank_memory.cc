@@ -13,7 +13,7 @@
 namespace ingot::trainer {
 namespace {
 
-// Elements of the unit of which the others own the most.
+// Elements of the largest unit, where the rank's own parameters count as none.
 int64_t LargestUnit(const model::ModelConfig& config, const Ranks& ranks, const std::vector<int>& owners) {
   const std::map<std::string, std::vector<int64_t>> shapes = model::Parameters::Shapes(config);
   int64_t largest = 0;
@@ -59,14 +59,14 @@ MemoryNeed PredictRankMemory(const model::ModelConfig& config, int element_bytes
   const double share = static_cast<double>(owned) / static_cast<double>(std::max<int64_t>(1, all));
   need.optimizer = std::llround(static_cast<double>(need.optimizer) * share);
   const int64_t bucket = std::max(largest, std::min(all, kBucketElements));
-  // Its owner has a bucket from every rank, all of them once more in the piece that Gloo receives them in, its own,
-  // and, of bf16, their sum.
+  // The owner holds a bucket from every rank, all of them once more in Gloo's receiving buffer, its own bucket and, for
+  // bf16, their sum.
   const int64_t gathered =
       bucket * element_bytes * (2 * ranks->size() + 1) + (element_bytes < 4 ? bucket * accumulator : 0);
-  // No pass's fullest moment is less than what a part leaves at its end, its gradients and the parts that wait. The
-  // first one's become sums bucket by bucket; beside later ones the sums are there.
+  // The fullest moment of any pass is at least the end of a part, with its gradients and the waiting parts. The first
+  // part's gradients become sums bucket by bucket; later parts run beside the sums.
   need.gradients += owned * (parts.size() > 1 ? accumulator : accumulator - element_bytes) + gathered;
-  // The update, as one rank's of what it owns, may be fuller.
+  // The update of the owned parameters, as on one rank, may be fuller.
   if (need.step() < 2 * owned * accumulator) {
     need.waiting = need.running = 0;
     need.gradients = need.transient = owned * accumulator;

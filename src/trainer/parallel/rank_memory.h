@@ -1,4 +1,4 @@
-// What one of several ranks of a trainer holds (memory.h).
+// The memory of one of several ranks of a trainer (memory.h).
 #pragma once
 
 #include <span>
@@ -9,14 +9,15 @@
 
 namespace ingot::trainer {
 
-// `parts`, `options`: PredictMemory, which it is without ranks. With ranks the moments, masters and reduced gradients
-// of what it owns (these beside a part from the second one on), and the gradients of a bucket from every rank beside
-// them; not of all parameters. With `by_layer` (layer_shards.h) the weights that it owns, its largest unit and the
-// largest parameter, which passes through on its way to another rank; rank 0 has all again when it takes a snapshot.
+// PredictMemory for one rank; without ranks equal to it. With ranks it counts the moments, masters and reduced
+// gradients of the owned parameters alone, and the gradients of one bucket from every rank. The reduced gradients lie
+// beside every part from the second one on. With `by_layer` (layer_shards.h) the weights are the owned ones, the
+// largest unit, and the largest parameter on its way to another rank; rank 0 holds all weights again when it takes a
+// snapshot.
 MemoryNeed PredictRankMemory(const model::ModelConfig& config, int element_bytes, const PassOptions& options,
                              std::span<const tree::ForestPart> parts, const Ranks* ranks, bool by_layer = false);
 
-// Ranks that share this machine's memory: all of them, since all are started on one machine.
+// Number of ranks that share this machine's memory: all, since all are started on one machine.
 int RanksHere(const Ranks* ranks);
 
 }  // namespace ingot::trainer

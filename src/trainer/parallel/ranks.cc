@@ -20,10 +20,10 @@ using std::chrono::milliseconds;
 
 constexpr char kAgreedPayload[] = "ingot.agreed";
 constexpr char kBeatsKey[] = "ingot/beats_port";
-constexpr milliseconds kSlice{200};                   // how often a wait looks whether all ranks live
-constexpr std::chrono::microseconds kDevicePoll{50};  // and whether a device is done
+constexpr milliseconds kSlice{200};                   // interval at which a wait asks whether all ranks live
+constexpr std::chrono::microseconds kDevicePoll{50};  // interval at which a wait asks whether a device is done
 
-// Exchanges copy, so that the type does not matter to them; gloo does not know all of ours.
+// Exchanges only copy, so bytes do; Gloo does not know all of our types.
 at::Tensor AsBytes(const at::Tensor& tensor) { return tensor.detach().view({-1}).view(at::kByte); }
 
 at::Tensor BytesOf(const std::string& text, int64_t size) {
@@ -43,8 +43,8 @@ absl::Status JoinFailed(const RankOptions& options, const std::string& why) {
                                " ms: ", why));
 }
 
-// Where the ranks leave one another their addresses. Rank 0 listens first, so that a port that is taken is its own
-// error and no one's loss.
+// The store in which ranks leave one another their addresses. Rank 0 listens first, so that a taken port is rank 0's
+// own error and not a lost rank.
 absl::StatusOr<c10::intrusive_ptr<c10d::Store>> MeetingPlace(const RankOptions& options) {
   c10d::TCPStoreOptions store;
   store.port = static_cast<uint16_t>(options.port);
@@ -75,8 +75,8 @@ absl::StatusOr<std::unique_ptr<Liveness>> BeginBeats(const RankOptions& options,
   return Liveness::Connect(beats, std::atoi(std::string(port.begin(), port.end()).c_str()));
 }
 
-// Gloo writes to sockets without MSG_NOSIGNAL: a peer that closed its own would end this process instead of being
-// lost to it. A handler that somebody set stays.
+// Gloo writes to sockets without MSG_NOSIGNAL: a peer that closed its socket would end this process by SIGPIPE. A
+// handler that was set before stays.
 void SurviveClosedSockets() {
   struct sigaction action = {};
   if (sigaction(SIGPIPE, nullptr, &action) == 0 && action.sa_handler == SIG_DFL) signal(SIGPIPE, SIG_IGN);
@@ -110,7 +110,7 @@ absl::StatusOr<std::unique_ptr<Ranks>> Ranks::Join(const RankOptions& options) {
       return absl::IsUnavailable(group.status()) ? RankLost(std::string(group.status().message())) : group.status();
     }
     std::unique_ptr<Ranks> joined(new Ranks(options, *std::move(group), std::move(liveness)));
-    // A rank has its own connections before the others have theirs: none goes on (or leaves) before all have.
+    // One rank may be connected before the others are: the first exchange holds all back until all are.
     INGOT_RETURN_IF_ERROR(joined->JoinDevices(store));
     INGOT_LOG(info, "rank {} of {}: all ranks are connected", options.rank, options.size);
     return joined;
@@ -152,7 +152,7 @@ absl::Status Ranks::Break(const absl::Status& own) {
 
 absl::Status Ranks::Wait(const char* what, c10d::Work& work, bool on_device) {
   while (!work.isCompleted()) {
-    if (on_device) {  // of NCCL a wait with a limit ends what it waits for
+    if (on_device) {  // a wait with a limit would abort NCCL's work
       std::this_thread::sleep_for(kDevicePoll);
     } else {
       try {
@@ -164,13 +164,13 @@ absl::Status Ranks::Wait(const char* what, c10d::Work& work, bool on_device) {
     if (const absl::Status lives = liveness_->status(); !lives.ok()) return Break(base::Annotate(lives, what));
   }
   if (work.exception() == nullptr) {
-    if (on_device) work.synchronize();  // what is computed next comes after it
+    if (on_device) work.synchronize();  // later computation is ordered after it
     return absl::OkStatus();
   }
   try {
     std::rethrow_exception(work.exception());
   } catch (const std::exception& error) {
-    // Connections fail before the watch knows which rank it was.
+    // A connection fails before Liveness knows which rank is lost.
     return Break(RankLost(absl::StrCat(what, ": rank ", rank(), " lost another one: ", error.what())));
   }
 }
@@ -242,7 +242,7 @@ absl::StatusOr<std::string> Ranks::BroadcastBytes(std::string bytes, int root) {
 absl::StatusOr<std::vector<std::string>> Ranks::AllGatherBytes(const std::string& bytes) {
   INGOT_ASSIGN_OR_RETURN(const std::vector<at::Tensor> sizes,
                          AllGather(at::full({1}, static_cast<int64_t>(bytes.size()), at::kLong)));
-  int64_t largest = 1;  // what is gathered has one size
+  int64_t largest = 1;  // gathered tensors have one size
   for (const at::Tensor& size : sizes) largest = std::max(largest, size.item<int64_t>());
   INGOT_ASSIGN_OR_RETURN(const std::vector<at::Tensor> all, AllGather(BytesOf(bytes, largest)));
   std::vector<std::string> texts;
@@ -275,7 +275,7 @@ absl::Status Ranks::Serve(const std::vector<int64_t>& wanted) {
   });
 }
 
-// What each rank wants; the error of the lowest rank that has one.
+// Tells all ranks `own` and `wanted`. Returns every rank's `wanted`, or the error of the lowest rank that has one.
 absl::StatusOr<std::vector<int64_t>> Ranks::Round(const absl::Status& own, int64_t wanted) {
   at::Tensor said = at::empty({2}, at::kLong);
   said.mutable_data_ptr<int64_t>()[0] = static_cast<int64_t>(own.code());

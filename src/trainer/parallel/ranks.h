@@ -1,15 +1,15 @@
-// The ranks of one trainer: processes that train each batch together. They run one agreed sequence of exchanges; rank 0
-// leads (it alone speaks with the scheduler, the engines and the record of the run), the others follow.
+// The ranks of one trainer: processes that train each batch together. They run one agreed sequence of exchanges. Rank 0
+// leads, and alone speaks with the scheduler, the engines and the record of the run; the others follow.
 //
 //   Join      meet at host:port (a c10d store that rank 0 serves), connect: the process group and Liveness
 //   exchanges every rank makes the same ones in the same order; an exchange takes as long as the slowest rank works
-//   Agree     before each exchange of a step: whether anyone failed until here. All then stop at the same place, with
-//             the same error, and can go on with something else
-//   Want      something of the others in between, whatever they do: those that are in Agree serve it, and agree only
-//             when nobody wants anything any more
+//   Agree     before each exchange of a step: did any rank fail so far? Then all stop at the same place with the same
+//             error, and can go on with other work
+//   Want      asks the others for something meanwhile, whatever they do: ranks in Agree serve it, and agree only when
+//             no rank wants anything
 //
-// A rank that is lost ends whatever waits for it with RankLost, and the group with it: all later calls return the same.
-// Tensors are on the CPU (Gloo) or on the ranks' devices (NCCL), one each. One thread at a time, which blocks.
+// When a rank is lost, every wait for it ends with RankLost, and the group is broken: all later calls return the same.
+// Tensors are on the CPU (Gloo) or on the ranks' devices (NCCL), one device a rank. One thread at a time, which blocks.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -32,12 +32,12 @@ struct RankOptions {
   int rank = 0;
   int size = 1;  // in [1, 128]
   std::string host = "127.0.0.1";
-  int port = 0;  // where the ranks meet; rank 0 listens there
-  // Where tensors may be beside the CPU, as torch names it ("cuda:1"), and libingot_cuda.so's function of the symbol
-  // kNcclGroupSymbol; both or neither. A device is one rank's.
+  int port = 0;  // the ranks' meeting place; rank 0 listens there
+  // The rank's device, as torch names it ("cuda:1"), and the function kNcclGroupSymbol of libingot_cuda.so. "cpu" and
+  // null = tensors are on the CPU alone. No two ranks share a device.
   std::string device = "cpu";
   decltype(&ingot_cuda_nccl_group) nccl = nullptr;
-  std::chrono::milliseconds deadline{30000};         // of a rank's silence, after which it is lost
+  std::chrono::milliseconds deadline{30000};         // of silence, after which a rank is lost
   std::chrono::milliseconds join_timeout{120000};    // for all ranks to come
   std::function<void(const absl::Status&)> on_lost;  // LivenessOptions::on_lost
 
@@ -46,31 +46,33 @@ struct RankOptions {
 
 class Ranks {
  public:
-  // INVALID_ARGUMENT: options, or some ranks have devices and some have none; UNAVAILABLE: the port cannot be had, or
-  // not all ranks came in time. From here on the process ignores SIGPIPE, unless it has a handler of its own.
+  // INVALID_ARGUMENT: wrong options, or only some ranks have devices; UNAVAILABLE: the port is taken, or not all ranks
+  // came in time. From here on the process ignores SIGPIPE, unless it has a handler of its own.
   static absl::StatusOr<std::unique_ptr<Ranks>> Join(const RankOptions& options);
-  // Without Leave before it, this rank is lost to the others.
+  // A rank that did not Leave before counts as lost for the others.
   ~Ranks();
 
   int rank() const { return options_.rank; }
   int size() const { return options_.size; }
   bool leads() const { return rank() == 0; }
 
-  // Each returns RankLost, or INTERNAL where the exchange was refused; the group is broken then.
-  // `tensor`, contiguous and of one size and type everywhere, becomes root's.
+  // Exchanges. Each returns RankLost, or INTERNAL if the exchange was refused; the group is broken then.
+  //
+  // `tensor`, contiguous and of one size and type on all ranks, gets root's values.
   absl::Status Broadcast(const at::Tensor& tensor, int root);
-  // On `root` the tensors of all ranks (of one size and type) in the order of ranks, elsewhere nothing.
+  // On `root` returns the tensors of all ranks (of one size and type) in the order of ranks, elsewhere nothing.
   absl::StatusOr<std::vector<at::Tensor>> Gather(const at::Tensor& tensor, int root);
-  // Any bytes: root's, and everyone's in the order of ranks.
+  // Any bytes: root's on every rank, and every rank's in the order of ranks.
   absl::StatusOr<std::string> BroadcastBytes(std::string bytes, int root);
   absl::StatusOr<std::vector<std::string>> AllGatherBytes(const std::string& bytes);
 
-  // OK where `own` is on every rank; otherwise, on every rank, the error of the lowest rank that has one, marked as
-  // agreed (IsAgreed). An error that is agreed already is returned as it is.
+  // OK if `own` is OK on every rank. Otherwise every rank gets the error of the lowest rank that has one, marked as
+  // agreed (IsAgreed). An error that is agreed already is returned at once.
   absl::Status Agree(const absl::Status& own);
 
-  // Asks for `what`, 0 or more. Every rank is then in Agree or Want, and all make the exchanges of what they were given
-  // here, which knows by rank what was wanted (kNothing: by one in Agree). Errors as Agree.
+  // Asks all ranks for `what`, 0 or more. REQUIRES: every other rank is in Agree or Want, or will be. All of them then
+  // call their Server with what each rank wants, by rank (kNothing = a rank in Agree), and it makes the exchanges.
+  // Errors as Agree.
   static constexpr int64_t kNothing = -1;
   absl::Status Want(int64_t what);
   using Server = std::function<absl::Status(const std::vector<int64_t>& wanted)>;
@@ -78,9 +80,9 @@ class Ranks {
 
   static bool IsAgreed(const absl::Status& status);
 
-  // Ends the group where this rank failed between others' exchanges: they get RankLost. Returns `own`.
+  // Ends the group after this rank failed between exchanges of the others: they get RankLost. Returns `own`.
   absl::Status Break(const absl::Status& own);
-  // Runs `body`, several exchanges in a row: a failure on this rank alone, which would leave the others waiting, breaks
+  // Runs `body`, several exchanges in a row. A failure on this rank alone would leave the others waiting, so it breaks
   // the group.
   template <typename Body>
   absl::Status BreakUnless(Body&& body) {
@@ -89,7 +91,7 @@ class Ranks {
   }
   bool broken() const { return !broken_.ok(); }
 
-  // Says goodbye: the others may end or go on without this rank being lost to them. No exchange may follow.
+  // Says goodbye: the others may end or go on, and this rank does not count as lost. No exchange may follow.
   void Leave();
 
  private:
@@ -104,7 +106,7 @@ class Ranks {
 
   const RankOptions options_;
   ProcessGroup group_;
-  NcclGroup device_group_;  // none: its backend is null
+  NcclGroup device_group_;  // without devices its backend is null
   const std::unique_ptr<Liveness> liveness_;
   absl::Status broken_;
   Server server_;

@@ -125,7 +125,7 @@ double ShardedAdamW::GradNorm() {
   for (const double norm : own_.GradNorms()) own.Put(norm);
   OrThrow(ranks_->Agree(absl::OkStatus()));
   const std::vector<std::string> all = OrThrow(ranks_->AllGatherBytes(own.Take()));
-  // In the order of names, like one rank's.
+  // In the order of names, as on one rank.
   std::vector<Reader> readers(all.begin(), all.end());
   std::vector<int> owners(parameters_.size(), 0);
   for (const Bucket& bucket : buckets_) {

@@ -1,17 +1,18 @@
-// AdamW with its state divided over the ranks of a trainer (ZeRO stage 2, arXiv 1910.02054): every rank holds all
-// parameters, and of each parameter one rank, its owner, holds the moments, the fp32 master and the reduced gradient.
+// AdamW with its state divided over the ranks of a trainer (ZeRO stage 2, arXiv 1910.02054). Every rank holds all
+// parameters. Each parameter has an owner: the rank that holds its moments, fp32 master and reduced gradient.
 //
 //   a slot    every rank's gradient of one part --gathered--> owner, which adds them in the order of ranks
 //   a step    owners update, then --broadcast--> everyone's parameters
 //
-// Sums are therefore of a fixed order, and the result is bit-identical for the same number of ranks. A rank with no
-// part left runs empty slots: the same exchanges with zeros. Between two slots no rank holds a gradient of a parameter
-// it does not own. Where the parameters are divided too (stage 3, layer_shards.h), the broadcast is left to it.
+// So sums have a fixed order, and the result is bit-identical for the same number of ranks. A rank without parts left
+// runs empty slots: the same exchanges with zeros. Between two slots no rank holds a gradient of a parameter that it
+// does not own. If parameters are divided too (stage 3, layer_shards.h), there is no broadcast here.
 //
-// Parameters are owned whole, the largest first, each by the rank with the fewest elements; a rank may own none.
+// A parameter is owned whole. In order of size, the largest first, each goes to the rank with the fewest elements; a
+// rank may own none.
 //
-// With one rank (null) it is AdamW and nothing else. One thread at a time; throws c10::Error, and StatusError where an
-// exchange failed: callers translate (torch_edge.h). What is marked "together" is called by all ranks, at the same
+// With one rank (null) it is AdamW and nothing else. One thread at a time. Throws c10::Error, and StatusError if an
+// exchange failed: callers translate (torch_edge.h). Functions marked "together" are called by all ranks at the same
 // place of their sequence.
 #pragma once
 
@@ -27,16 +28,16 @@
 
 namespace ingot::trainer {
 
-// Elements that are gathered at once, at most (a larger parameter goes by itself): the owner holds as many per rank.
+// Greatest number of elements per gather; a larger parameter goes by itself. The owner holds as many per rank.
 inline constexpr int64_t kBucketElements = int64_t{1} << 22;
 
 class ShardedAdamW {
  public:
-  // `ranks` outlives this. `publishes`: a step's parameters are broadcast, or else new at their owners alone.
+  // `ranks` outlives this. `publishes`: Step broadcasts the parameters; false = only their owners have the new ones.
   ShardedAdamW(const OptimizerOptions& options, const std::map<std::string, at::Tensor>& parameters, Ranks* ranks,
                bool publishes = true);
 
-  // Together: the end of a part's backward pass, or of an empty slot.
+  // Together. Ends the backward pass of a part, or an empty slot.
   void EndSlot();
 
   // Together. As AdamW's.
@@ -50,14 +51,14 @@ class ShardedAdamW {
   // The parameters that this rank owns, by name.
   const std::map<std::string, at::Tensor>& Owned() const { return owned_; }
 
-  // Of what this rank owns, as AdamW's.
+  // The state of the owned parameters, as AdamW's.
   std::map<std::string, at::Tensor> State() const { return own_.State(); }
   void SetSteps(int64_t steps) { own_.SetSteps(steps); }
-  // By every parameter's name; undefined: none here, or another rank's.
+  // By the name of every parameter; undefined = none here, or another rank owns it.
   std::map<std::string, at::Tensor> Gradients() const;
 
  private:
-  // Parameters of one owner and type that travel together.
+  // Parameters of one owner and type, exchanged as one tensor.
   struct Bucket {
     int owner = 0;
     int64_t elements = 0;
@@ -78,7 +79,7 @@ class ShardedAdamW {
   AdamW own_;
 };
 
-// The rank that owns each parameter, by sizes in elements.
+// The owner of each parameter, by sizes in elements.
 std::vector<int> OwnersOf(const std::vector<int64_t>& sizes, int ranks);
 
 }  // namespace ingot::trainer

@@ -60,8 +60,8 @@ absl::StatusOr<TrainBatch> DecodeBatch(std::string_view bytes) {
   return batch;
 }
 
-// A context is the number of a path that stands before it (0: the empty one) and the runs behind that, each of which is
-// the next path.
+// A context is the number of an earlier path (0 = the empty path) and the runs of ids behind it. Each run adds a path
+// with the next number.
 void PutCalls(const std::vector<tree::CallPath>& calls, Writer& writer) {
   std::unordered_map<const void*, uint64_t> paths;
   writer.Put(static_cast<uint64_t>(calls.size()));

@@ -1,5 +1,5 @@
-// Bytes that ranks of one binary send one another: plain values as they lie in memory, texts with their length in
-// front, and the trainer's own nouns. No torch. What is read past the end is DATA_LOSS, found by Reader::status.
+// The messages between ranks of one binary: plain values as their bytes in memory, texts with their length in front,
+// and the trainer's batches, calls and sums. No torch. Reading past the end is DATA_LOSS in Reader::status.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@ class Writer {
   std::string bytes_;
 };
 
-// Reads what Writer wrote, in that order; zeros and empty texts after the end.
+// Reads the values that Writer wrote, in that order. After the end it returns zeros and empty texts.
 class Reader {
  public:
   explicit Reader(std::string_view bytes) : rest_(bytes) {}
@@ -71,13 +71,13 @@ class Reader {
 std::string EncodeBatch(const TrainBatch& batch);
 absl::StatusOr<TrainBatch> DecodeBatch(std::string_view bytes);
 
-// Calls of supervised training, of which nothing was recorded: ids, and who they are. Runs that contexts share are
-// written once, and shared again by what is read.
+// Calls of supervised training: ids, episodes and names, without recorded log-probs. Runs of ids that contexts share
+// are written once, and the calls that are read share them again.
 void PutCalls(const std::vector<tree::CallPath>& calls, Writer& writer);
 absl::StatusOr<std::vector<tree::CallPath>> ReadCalls(Reader& reader);
 
 void PutSums(const MetricSums& sums, Writer& writer);
-// Adds to `sums`.
+// Adds the sums that are read to `sums`.
 void AddSums(Reader& reader, MetricSums& sums);
 
 }  // namespace ingot::trainer
