@@ -11,12 +11,12 @@ namespace {
 
 constexpr uint32_t kFirstSurrogate = 0xD800, kLastSurrogate = 0xDFFF;
 
-// How a spelling escapes what cannot stand as it is: the quotation mark, backslashes and control characters.
+// How a spelling escapes its quotation mark, backslashes and control characters.
 struct Escapes {
   std::string_view name;
   char mark;
-  std::string_view letters, means;  // of each short escape
-  std::string_view hex;             // what two digits stand behind
+  std::string_view letters, means;  // the letter of each short escape, and the character that it stands for
+  std::string_view hex;             // the text before the two digits of a hexadecimal escape
 };
 
 const Escapes& EscapesOf(Spelling spelling) {
@@ -53,8 +53,8 @@ void AddTails(Nfa& nfa, int32_t from, int32_t to, int count) {
   nfa.AddByte(from, 0x80, 0xBF, to);
 }
 
-// The encodings from `low` to `high`, both of `length` bytes: those that share the first's lead byte, those that share
-// the last's, and all between.
+// Adds the encodings from `low` to `high`, both of `length` bytes. Three groups: those with the first lead byte, those
+// with the last lead byte, and all between.
 void AddSpan(Nfa& nfa, int32_t from, int32_t to, const uint8_t* low, const uint8_t* high, int length) {
   if (length == 1) {
     nfa.AddByte(from, low[0], high[0], to);
@@ -97,7 +97,7 @@ void AddHexDigit(Nfa& nfa, int32_t from, int32_t to) {
   nfa.AddByte(from, 'A', 'F', to);
 }
 
-// Four hexadecimal digits whose first is in the mask (bit d: digit d) and whose second is in the other.
+// Adds four hexadecimal digits. The masks list the allowed first and second digits (bit d = digit d).
 void AddHex4(Nfa& nfa, int32_t from, int32_t to, uint32_t first, uint32_t second) {
   const auto add = [&](uint32_t mask) {
     const int32_t next = nfa.AddState();
@@ -166,7 +166,8 @@ void AddCharacter(Nfa& nfa, int32_t from, int32_t to, const CodePoints& set, Spe
   if (spelling == Spelling::kRaw) return AddUtf8(nfa, from, to, set);
   const Escapes& escapes = EscapesOf(spelling);
   const CodePoints raw_allowed = RawIn(escapes);
-  uint32_t low_digits[2] = {0, 0};  // last digits of those that have no short escape, by the digit before
+  // By the first hexadecimal digit, the second digits (bit d = digit d) of characters without a short escape.
+  uint32_t low_digits[2] = {0, 0};
   int32_t escape = -1;
   for (const Interval& interval : set) {
     for (const Interval& raw : raw_allowed) {
@@ -225,7 +226,8 @@ absl::StatusOr<Dfa> StringDfa(Spelling spelling, Budget& budget) {
   nfa.AddByte(between, '\\', '\\', escape);
   for (const char c : escapes.letters) nfa.AddByte(escape, static_cast<uint8_t>(c), static_cast<uint8_t>(c), between);
   nfa.AddByte(escape, 'u', 'u', u);
-  constexpr uint32_t kAny = 0xFFFF, kD = 1u << 13, kHigh = 0x0F00, kLow = 0xF000;  // second digits 8-b and c-f
+  // Second digits of D...: 0-7 are no surrogates, kHigh (8-b) begins a surrogate pair, kLow (c-f) ends one.
+  constexpr uint32_t kAny = 0xFFFF, kD = 1u << 13, kHigh = 0x0F00, kLow = 0xF000;
   AddHex4(nfa, u, between, kAny & ~kD, kAny);
   AddHex4(nfa, u, between, kD, 0x00FF);
   if (spelling == Spelling::kJson) {
@@ -240,7 +242,7 @@ absl::StatusOr<Dfa> StringDfa(Spelling spelling, Budget& budget) {
   const int32_t digit = nfa.AddState();
   AddHexDigit(nfa, nfa.AddText(escape, "x"), digit);
   AddHexDigit(nfa, digit, between);
-  // Eight digits, up to 10FFFF.
+  // \U and eight digits, up to 0010FFFF.
   const int32_t zeros = nfa.AddText(escape, "U00"), plane = nfa.AddText(zeros, "0"), behind = nfa.AddState();
   const int32_t basic = nfa.AddText(plane, "0");
   AddHex4(nfa, basic, between, kAny & ~kD, kAny);
@@ -281,7 +283,7 @@ bool DecodeUtf8(std::string_view text, std::vector<uint32_t>* out) {
     uint32_t c = length == 1 ? lead : lead & (0x7F >> length);
     for (int i = 1; i < length; ++i) c = c << 6 | (static_cast<uint8_t>(text[at + i]) & 0x3F);
     if (c > kMaxCodePoint || (c >= kFirstSurrogate && c <= kLastSurrogate)) return false;
-    // Right only if it is the encoding of what it decodes to.
+    // An overlong or malformed sequence decodes to a character with another encoding.
     const Encoded again = Encode(c);
     if (again.length != length) return false;
     for (int i = 0; i < length; ++i) {
@@ -295,8 +297,8 @@ bool DecodeUtf8(std::string_view text, std::vector<uint32_t>* out) {
 
 namespace {
 
-// Where a string in canonical spelling is: before its mark, between characters, behind a backslash, or so many bytes
-// before the end of one.
+// The place within a string in canonical spelling: outside the quotation marks, behind a backslash or between two
+// characters. A positive place is the number of bytes until the character ends.
 constexpr int kOutside = -2, kEscape = -1, kBetween = 0;
 
 int PlaceAfter(int place, uint8_t byte, char mark) {
@@ -313,7 +315,7 @@ int PlaceAfter(int place, uint8_t byte, char mark) {
 CharacterCounts CountCharacters(const Dfa& quoted, Spelling spelling) {
   CharacterCounts counts{std::vector<uint8_t>(quoted.size(), 0), std::vector<uint32_t>(quoted.size(), UINT32_MAX)};
   if (quoted.empty()) return counts;
-  // Each state is reached at one place only: what may follow inside a character differs from what may behind it.
+  // Each state has one place only, because the texts that may follow differ inside and behind a character.
   constexpr int kUnknown = -3;
   const char mark = QuotationMark(spelling);
   std::vector<int> places(quoted.size(), kUnknown);
@@ -332,7 +334,8 @@ CharacterCounts CountCharacters(const Dfa& quoted, Spelling spelling) {
       queue.push_back(to);
     }
   }
-  // Backwards from the ends: a step to between two characters completes one, but for the first mark.
+  // Walks backwards from the ends. A step to a state between two characters completes a character, except the opening
+  // quotation mark.
   std::deque<int32_t> nearest;
   for (int32_t s = 0; s < quoted.size(); ++s) {
     if (!quoted.accepting[s]) continue;

@@ -10,7 +10,7 @@ namespace ingot::grammar {
 
 namespace {
 
-// Classes from the places where a byte must be told apart from the one before it.
+// Numbers the byte classes. cuts[b]: byte b differs from byte b - 1.
 void AssignClasses(const std::array<bool, 257>& cuts, Dfa* dfa) {
   int current = 0;
   for (int byte = 0; byte < 256; ++byte) {
@@ -20,7 +20,7 @@ void AssignClasses(const std::array<bool, 257>& cuts, Dfa* dfa) {
   dfa->class_count = current + 1;
 }
 
-// Drops what cannot reach an accepting state and renumbers; state 0 is the start.
+// Removes states that reach no accepting state and renumbers the rest; state 0 stays the start.
 void Trim(Dfa* dfa) {
   const int32_t states = dfa->size(), width = dfa->class_count;
   std::vector<std::vector<int32_t>> before(states);
@@ -154,7 +154,7 @@ class Determinizer {
   int32_t stamp_ = 0;
 };
 
-// `b` may be left behind where only `a` must accept.
+// The product automaton: the intersection, or the difference. In a difference, a pair may leave `b` (state -1).
 absl::StatusOr<Dfa> Product(const Dfa& a, const Dfa& b, bool difference, Budget& budget) {
   Dfa out;
   if (a.empty()) return out;
@@ -229,13 +229,13 @@ absl::StatusOr<Dfa> Determinize(const Nfa& nfa, int32_t start, int32_t accept, B
   return Determinizer(nfa, accept, budget).Run(start);
 }
 
-// Knuth, Morris and Pratt's automaton.
+// The automaton of Knuth, Morris and Pratt.
 Dfa UntilDfa(std::string_view text) {
   Dfa dfa;
   const auto size = static_cast<int32_t>(text.size());
   std::array<bool, 256> used{};
   for (const char c : text) used[static_cast<uint8_t>(c)] = true;
-  dfa.class_count = 1;  // class 0: bytes that the text does not have
+  dfa.class_count = 1;  // class 0: bytes that are not in `text`
   for (int byte = 0; byte < 256; ++byte) {
     if (used[byte]) dfa.classes[byte] = static_cast<uint8_t>(dfa.class_count++);
   }
@@ -243,7 +243,7 @@ Dfa UntilDfa(std::string_view text) {
   dfa.accepting.assign(size + 1, 0);
   dfa.final.assign(size + 1, 0);
   dfa.accepting[size] = dfa.final[size] = 1;
-  int32_t fallback = 0;  // the state after the text's bytes so far but the first
+  int32_t fallback = 0;  // the state after text[1 .. s)
   for (int32_t s = 0; s < size; ++s) {
     const auto row = dfa.next.begin() + static_cast<ptrdiff_t>(s) * dfa.class_count;
     if (s == 0) {
@@ -284,7 +284,8 @@ absl::StatusOr<Dfa> Difference(const Dfa& a, const Dfa& b, Budget& budget) {
 Dfa Quote(const Dfa& content, char mark_byte) {
   Dfa out;
   if (content.empty()) return out;
-  // A class of its own for the mark; the first state and the last are new, the content's move up by one.
+  // The quotation mark gets a class of its own. The first and the last state are new; the content's states move up by
+  // one.
   out.classes = content.classes;
   const int32_t mark = out.class_count = content.class_count;
   out.classes[static_cast<uint8_t>(mark_byte)] = static_cast<uint8_t>(mark);

@@ -10,18 +10,18 @@
 
 namespace ingot::grammar {
 
-// What compiling one grammar may cost. Shared by all its parts and counted down, so that no input, however made, takes
-// more memory or time than this.
+// The work and memory that compiling one grammar may take. All parts of a compilation share one budget and count it
+// down, so no input, however hostile, takes more.
 struct Budget {
   int64_t nfa_states = 2'000'000;
-  int64_t dfa_cells = 4'000'000;  // states * (byte classes + states of the Nfa in one), 4 bytes each
+  int64_t dfa_cells = 4'000'000;  // per state: byte classes + NFA states in it; 4 bytes each
   int64_t program_states = 200'000;
-  int64_t steps = 40'000'000;  // of any loop whose length the input decides: about half a second
+  int64_t steps = 40'000'000;  // of every loop whose length depends on the input; all of them take about half a second
 
-  // INVALID_ARGUMENT "... is too complex: WHAT" once `counter` is used up.
+  // Subtracts `amount` from `counter`. INVALID_ARGUMENT "the grammar is too complex: `what`" once that is negative.
   static absl::Status Spend(int64_t& counter, int64_t amount, const char* what);
 
-  // While it lives, `budget` is half of what it was: for what may fail and be done another way.
+  // Halves `budget` during its lifetime, so that an attempt that fails leaves enough for another one.
   class Share;
 };
 
@@ -51,13 +51,13 @@ class Budget::Share {
   const Budget kept_;
 };
 
-// Nondeterministic, with epsilon edges and the two assertions of regular expressions.
+// A nondeterministic automaton with epsilon edges and the two assertions of regular expressions.
 class Nfa {
  public:
   enum class Epsilon : uint8_t {
     kAlways,
     kAtStart,  // only before the first byte
-    kAtEnd,    // only if nothing follows
+    kAtEnd,    // only behind the last byte
   };
   struct ByteEdge {
     uint8_t low, high;  // inclusive
@@ -77,7 +77,7 @@ class Nfa {
   void AddEpsilon(int32_t from, int32_t to, Epsilon kind = Epsilon::kAlways) {
     states_[from].epsilons.push_back({kind, to});
   }
-  // The state after `text` from `from`.
+  // Adds a path that takes `text` from `from`; returns its last state.
   int32_t AddText(int32_t from, std::string_view text);
 
   const State& state(int32_t id) const { return states_[id]; }
@@ -87,14 +87,14 @@ class Nfa {
   std::vector<State> states_;
 };
 
-// Deterministic, trimmed: an accepting state can be reached from every state. Starts at 0; empty() if nothing is
-// accepted. Immutable, thread safe.
+// A deterministic automaton, trimmed: every state reaches an accepting one. It starts at state 0; empty() if it accepts
+// nothing. Immutable, thread safe.
 struct Dfa {
-  std::array<uint8_t, 256> classes{};  // bytes that no state tells apart share one
+  std::array<uint8_t, 256> classes{};  // bytes that every state treats alike share a class
   int32_t class_count = 1;
-  std::vector<int32_t> next;       // [state * class_count + class]; -1: none
+  std::vector<int32_t> next;       // [state * class_count + class]; -1 = no edge
   std::vector<uint8_t> accepting;  // [state]
-  std::vector<uint8_t> final;      // [state]: no edges leave it
+  std::vector<uint8_t> final;      // [state]: 1 = no edge leaves it
 
   bool empty() const { return accepting.empty(); }
   int32_t size() const { return static_cast<int32_t>(accepting.size()); }
@@ -104,15 +104,16 @@ struct Dfa {
   bool Accepts(std::string_view text) const;
 };
 
-// The state of `nfa` behind what `dfa` accepts from `from`.
+// Adds `dfa` at `from`; returns the state behind every text that it accepts.
 int32_t AddDfa(Nfa& nfa, int32_t from, const Dfa& dfa);
 absl::StatusOr<Dfa> Determinize(const Nfa& nfa, int32_t start, int32_t accept, Budget& budget);
-// Everything up to and including the first `text`. REQUIRES: it is not empty.
+// Every text that ends with its first occurrence of `text`. REQUIRES: `text` is not empty.
 Dfa UntilDfa(std::string_view text);
-// What both accept; what `a` accepts and `b` does not.
+// Intersect: the texts that both accept. Difference: the texts that only `a` accepts.
 absl::StatusOr<Dfa> Intersect(const Dfa& a, const Dfa& b, Budget& budget);
 absl::StatusOr<Dfa> Difference(const Dfa& a, const Dfa& b, Budget& budget);
-// `content` between two of `mark`. REQUIRES: where it may end it does not take one (but behind a backslash).
+// `content` between two quotation marks `mark`. REQUIRES: no accepting state of `content` has an edge by `mark`, except
+// behind a backslash.
 Dfa Quote(const Dfa& content, char mark = '"');
 
 }  // namespace ingot::grammar

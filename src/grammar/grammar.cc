@@ -37,7 +37,7 @@ void PutParts(std::string& key, const std::vector<Parts>& alternatives) {
   }
 }
 
-// Everything that makes two specifications differ, as a key.
+// A text that is equal for equal specifications only.
 std::string KeyOf(const Spec& spec) {
   std::string key;
   PutSized(key, spec.begins_after);
@@ -79,15 +79,15 @@ absl::Status CheckSizes(const Spec& spec) {
   return absl::OkStatus();
 }
 
-// Alternatives of parts as states and leaves. `where` names their place in faults.
+// Translates alternatives of parts to states and leaves. `where` is their place in faults.
 class PartsCompiler {
  public:
-  // `weakest`: lenient schemas are not tried to be held to.
+  // `weakest`: reduce every lenient schema to its type without trying more.
   PartsCompiler(ProgramBuilder& builder, bool weakest) : builder_(builder), weakest_(weakest) {}
 
   bool any_lenient() const { return any_lenient_; }
 
-  // Everything that leads from `from` to `to` over one of the alternatives.
+  // Adds everything that leads from `from` to `to` over one of the alternatives.
   absl::Status Compile(int32_t from, int32_t to, const std::vector<Parts>& alternatives, const std::string& where) {
     for (size_t a = 0; a < alternatives.size(); ++a) {
       int32_t at = from;
@@ -101,7 +101,7 @@ class PartsCompiler {
   }
 
  private:
-  // The state behind one part.
+  // Adds one part; returns the state behind it.
   absl::StatusOr<int32_t> Add(int32_t from, const Part& part, const std::string& place) {
     if (!part.repeated.empty()) return AddRepeated(from, part, place);
     if (!part.is_schema) return builder_.AddLiteral(from, part.text);
@@ -134,7 +134,7 @@ class PartsCompiler {
     return plain ? absl::OkStatus() : compile(true);
   }
 
-  // A state of its own to come back to, so that the loop does not leak into what stands before.
+  // The loop returns to a state of its own, so that edges of `from` do not become part of it.
   absl::StatusOr<int32_t> AddRepeated(int32_t from, const Part& part, const std::string& place) {
     INGOT_ASSIGN_OR_RETURN(const int32_t begin, builder_.AddState());
     INGOT_ASSIGN_OR_RETURN(const int32_t behind, builder_.AddState());
@@ -154,7 +154,7 @@ class PartsCompiler {
 
 Compiler::Compiler(std::shared_ptr<const Vocabulary> vocabulary, size_t max_kept)
     : vocabulary_(std::move(vocabulary)), max_kept_(max_kept), pool_(std::make_shared<MaskBudget>()) {
-  // A schema of any value has what nearly all have in common.
+  // The schema of any value has the leaves that nearly all schemas use.
   const absl::StatusOr<std::shared_ptr<const Program>> any = Build({{{{true, "true"}}}, ""});
   if (!any.ok()) return;
   common_ = (*any)->leaves;

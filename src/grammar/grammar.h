@@ -1,44 +1,51 @@
-// Constrained sampling: what a text must be, compiled so that at every token the ids that can still lead there are
-// known.
+// Constrained sampling: compiles the grammar of a text, so that the allowed next token ids are known at every position.
 //
-// Exact at the level of bytes: a token is allowed if and only if some whole text of the grammar begins with what was
-// sampled so far and that token, also where tokens split characters, numbers or keys. (With a vocabulary that lacks
-// single bytes an allowed token may still lead where no token goes on; Matcher::Allowed is then empty.)
+// Exact at the level of bytes: a token is allowed if and only if some whole text of the grammar begins with the text so
+// far and that token, even where tokens split characters, numbers or keys. If the vocabulary lacks single bytes, an
+// allowed token may lead to a position that no token continues; Matcher::Allowed is then empty.
 //
-// JSON Schema, as far as supported: type (also a list), enum, const, properties, required, additionalProperties, items,
-// prefixItems, minItems, maxItems, minLength, maxLength, pattern (grammar/regex.h), format (grammar/schema_formats.h),
-// minimum, maximum, exclusiveMinimum, exclusiveMaximum, multipleOf, anyOf, oneOf (as anyOf), allOf (merged), $ref
-// within the schema ("#/..."), recursive or not, true and false. Annotations are passed over: title, description,
-// default, examples, any other format, deprecated, readOnly, writeOnly, contentMediaType, contentEncoding, $schema,
-// $id, $anchor, $comment, $defs, definitions, discriminator and x-*. Any other keyword is INVALID_ARGUMENT naming it
-// and its place, as are values that a keyword cannot have and schemas that nothing satisfies. A schema with
-// "x-lenient": true at its root is held to as far as can be and never refused: such keywords and values are passed over
-// in it, so that texts may be more than it allows. So is, kind by kind, what is too complex or contradicts the rest of
-// its place (multipleOf, a pattern, lengths, bounds, more than 4096 items, ..., in the end all but the schema's type).
+// Supported JSON Schema:
+// - Types and values: type (also a list), enum, const, true and false as schemas.
+// - Objects and arrays: properties, required, additionalProperties, items, prefixItems, minItems, maxItems.
+// - Strings: minLength, maxLength, pattern (grammar/regex.h), format (grammar/schema_formats.h).
+// - Numbers: minimum, maximum, exclusiveMinimum, exclusiveMaximum, multipleOf.
+// - Combinators: anyOf, oneOf (as anyOf), allOf (merged), $ref within the schema ("#/..."), also recursive.
+// Annotations are ignored: title, description, default, examples, any other format, deprecated, readOnly, writeOnly,
+// contentMediaType, contentEncoding, $schema, $id, $anchor, $comment, $defs, definitions, discriminator and x-*.
+// INVALID_ARGUMENT names the place of any other keyword, of a value that a keyword cannot have, and of a schema that
+// nothing satisfies.
 //
-// Which of the valid texts can be sampled:
-// - White space: after { [ , : and before } ] of what is not empty: nothing, one space, or a line feed and up to 32
-//   spaces. None elsewhere.
-// - Properties in the order of the schema, then those that `required` alone names, then additional ones. An object with
-//   `properties` has no additional ones unless additionalProperties says so; likewise `prefixItems` and items. Keys in
-//   canonical spelling (grammar/chars.h); additional ones may repeat.
-// - Strings: every spelling of every character, but no lone surrogates; with a pattern or format, in canonical
-//   spelling. Numbers:
-//   grammar/number.h. Values of enum and const: canonical, numbers as base::PrintJson prints them, keys in their order.
-// - Parameters (grammar/parameters.h) in the order of properties, each required one and any of the others. One whose
-//   value may be any text is held to nothing else, though its schema may also name numbers or null. Those that the
-//   schema does not name, where it allows them, have names of letters, digits, _, - and dots.
-// - Keyword arguments: KEY=VALUE in the order of properties, a comma and white space between; values, and what is in
-//   them, are literals of Python: None, True, False, numbers as in JSON, strings in either quotation mark
-//   (grammar/chars.h), lists and dicts. Names of letters, digits and _, also such as Python reserves;
-//   those that the schema does not name are of ASCII and may repeat, which Python itself would not take.
-// - A schema without type whose keywords speak of certain types means those; an empty one means any value.
-// - At most 64 levels of objects and arrays.
+// A lenient schema has "x-lenient": true at its root. It is never refused. Unsupported keywords and values are ignored
+// in it, so a sampled text may be outside the schema. Keywords that are too complex or contradict others at the same
+// place are dropped kind by kind: multipleOf, pattern, lengths, bounds, more than 4096 items, ..., at last all but the
+// schema's type.
 //
-// What is too complex (INVALID_ARGUMENT that says so), apart from sheer size (grammar/dfa.h): arrays with maxItems or
-// minItems beyond some 30,000; a multipleOf beyond some thousands, zeros at its end apart; minLength beside a
-// pattern, and maxLength beside one where strings are parameters, beyond some hundreds to thousands of characters (as
-// JSON, maxLength is counted and has no such bound); more than 4096 optional properties.
+// The valid texts that can be sampled:
+// - White space: nothing, one space, or a line feed and up to 32 spaces. It stands only after { [ , : and before the }
+//   ] of an object or array that is not empty.
+// - Properties: in the schema's order, then names that only `required` has, then additional ones. An object with
+//   `properties` has additional ones only if additionalProperties says so; likewise `prefixItems` and items. Keys are
+//   in canonical spelling (grammar/chars.h); additional keys may repeat.
+// - Strings: every spelling of every character, except lone surrogates. With a pattern or format: canonical spelling
+//   only.
+// - Numbers: see grammar/number.h.
+// - Values of enum and const: canonical, numbers as base::PrintJson prints them, keys in their order.
+// - Parameters (grammar/parameters.h): in the order of properties, every required one and any of the optional ones. A
+//   parameter whose value may be any text is not restricted, even if its schema also allows numbers or null. Names
+//   beyond the schema's, where it allows them, consist of letters, digits, _, - and dots.
+// - Keyword arguments: KEY=VALUE in the order of properties, separated by a comma and white space. Values are Python
+//   literals throughout: None, True, False, numbers as in JSON, strings in either quotation mark (grammar/chars.h),
+//   lists and dicts. Names consist of letters, digits and _; Python's reserved words are allowed. Names beyond the
+//   schema's are ASCII and may repeat, although Python itself would refuse them.
+// - A schema without type means the types that its keywords apply to; an empty schema means any value.
+// - Objects and arrays nest at most 64 levels.
+//
+// INVALID_ARGUMENT "... is too complex" answers a grammar beyond the sizes in grammar/dfa.h, and:
+// - minItems or maxItems beyond about 30,000;
+// - a multipleOf beyond some thousands, zeros at its end not counted;
+// - minLength beside a pattern, or maxLength beside a pattern in a parameter, beyond some hundreds to thousands of
+//   characters (in JSON, maxLength is counted beside the automaton and has no such limit);
+// - more than 4096 optional properties.
 #pragma once
 
 #include <memory>
@@ -54,49 +61,51 @@
 
 namespace ingot::grammar {
 
-// One of `alternatives`, each its parts one after the other.
+// One part of an alternative: a literal, a schema or a repetition.
 struct Part {
   bool is_schema = false;
-  std::string text;  // the literal, or the JSON Schema
-  // With is_schema, of an object: its properties as parameters, or as keyword arguments of Python.
+  std::string text;  // the literal, or the JSON Schema; in a repetition, the separator
+  // Only with is_schema, of an object: how its properties are written. parameters: one by one between delimiters.
+  // keywords: as Python's keyword arguments. Neither: as JSON.
   std::optional<ParameterSyntax> parameters = {};
   bool keywords = false;
-  // Without is_schema, and if there are any: one of these, and any number of further ones, `text` between each two.
+  // Only without is_schema. Not empty: one or more of these alternatives, with `text` between each two.
   std::vector<std::vector<Part>> repeated = {};
 };
+// A text is one of the alternatives; an alternative is its parts in order.
 struct Spec {
   std::vector<std::vector<Part>> alternatives;
-  std::string begins_after;  // any text up to and including this comes first; empty: nothing does
+  std::string begins_after;  // not empty: free text up to and including its first occurrence comes before
 };
 
 inline constexpr size_t kMaxSchemaBytes = 256 << 10;
 inline constexpr size_t kMaxLiteralBytes = 16 << 10;  // of all literals together
 inline constexpr size_t kMaxTriggerBytes = 256;
 
-// Compiles grammars for one vocabulary and keeps the newest. Thread safe. A compilation takes at most about a second
-// and 150 MB, whatever the grammar (grammar/dfa.h, Budget), and twice that with lenient schemas; usual ones take a
-// millisecond.
+// Compiles grammars for one vocabulary and caches the newest `max_kept` results. Thread safe. A compilation takes at
+// most about a second and 150 MB, whatever the grammar (grammar/dfa.h, Budget), and twice that with lenient schemas.
+// Usual grammars take a millisecond.
 class Compiler {
  public:
-  // Takes a few hundredths of a second for 150,000 tokens: the masks of common leaves are made here.
+  // Takes some 10 ms for 150,000 tokens: it computes the masks of common leaves.
   explicit Compiler(std::shared_ptr<const Vocabulary> vocabulary, size_t max_kept = 64);
 
-  // INVALID_ARGUMENT: the grammar is malformed, asks for what is not supported, is too large, or allows no text. A
-  // part's own fault is a base::Fault that names it: "grammar.alternatives[0].parts[1]".
+  // INVALID_ARGUMENT: the grammar is malformed, unsupported, too large, or allows no text. A fault within a part is a
+  // base::Fault with its place: "grammar.alternatives[0].parts[1]".
   absl::StatusOr<std::shared_ptr<const Program>> Compile(const Spec& spec);
 
   const std::shared_ptr<const Vocabulary>& vocabulary() const { return vocabulary_; }
 
  private:
-  // `weakest`: of lenient schemas only the type.
+  // `weakest`: reduce every lenient schema to its type.
   absl::StatusOr<std::shared_ptr<const Program>> Build(const Spec& spec, bool weakest = false);
 
   const std::shared_ptr<const Vocabulary> vocabulary_;
   const size_t max_kept_;
   LeafPool pool_;
-  std::vector<std::shared_ptr<const Leaf>> common_;  // kept for good, with their masks
+  std::vector<std::shared_ptr<const Leaf>> common_;  // keeps the common leaves and their masks alive
   base::Mutex mu_;
-  // Newest last; refusals too, so that what is too complex is not tried again with every request.
+  // Newest last. Refusals are cached too, so that a grammar that is too complex is not compiled for every request.
   std::vector<std::pair<std::string, absl::StatusOr<std::shared_ptr<const Program>>>> kept_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -66,7 +66,7 @@ void Matcher::Enter(int32_t first_state, int32_t first_parent, Position* out) {
   entered_.clear();
 }
 
-// For every token.
+// Called once for every token.
 void Matcher::Refill() { allowance_ = std::min(kMaxAllowance, allowance_ + kAllowancePerToken); }
 
 void Matcher::Tidy(Position* position) {
@@ -139,7 +139,7 @@ bool Matcher::AcceptAtom(int32_t id) {
   return position_.alive() || given_up_;
 }
 
-// Keeps the frames that the position can still return to.
+// Drops the frames that the position cannot return to.
 void Matcher::DropDeadFrames() {
   const std::vector<Frame> old = std::move(frames_);
   frames_.clear();

@@ -1,14 +1,14 @@
-// Where a text stands in its grammar, and what may follow: one per request.
+// Matcher: the position of one text in its grammar, and the tokens that may follow. One per request.
 //
-// A position is a set of places in leaves, each with the stack of rules to return to. A step by a byte moves every
-// place; ambiguity is more than one place. The mask of a position is computed over the vocabulary's trie: within a leaf
-// by its automaton alone (kept with the leaf, whatever the stack), beyond its end by stepping positions. Masks are kept
-// with the program, so that a position seen before costs a look-up. Where many places may end at many nodes of the
-// trie, what follows them is stepped once for each distinct rest of a token, not once for each token.
+// A position is a set of places in leaves, each with its stack of rules to return to. A byte moves every place; an
+// ambiguous position has several. The mask of a position comes from walking the vocabulary's trie. Within a leaf the
+// walk needs only the leaf's automaton; this part of the mask is cached with the leaf, whatever the stack. Beyond the
+// leaf's end the walk steps positions. Whole masks are cached with the program, so a known position costs one look-up.
+// If many places can end at many nodes of the trie, each distinct rest of a token is stepped once, not once per token.
 //
-// Work is counted in places moved by one byte, some 30 ns each. A text starts with an allowance of kMaxAllowance, which
-// every token refills by kAllowancePerToken and every new mask spends from: one mask takes tens of milliseconds at
-// most, and many one after the other a few each.
+// Work is counted in places moved by one byte, about 30 ns each. A text starts with an allowance of kMaxAllowance.
+// Every token adds kAllowancePerToken; every new mask is paid from it. One mask takes tens of milliseconds at most, and
+// many in a row a few milliseconds each.
 #pragma once
 
 #include <cstdint>
@@ -22,38 +22,38 @@
 
 namespace ingot::grammar {
 
-// Single-threaded; several on different threads may share a program.
+// Single-threaded. Matchers on different threads may share a program.
 class Matcher {
  public:
   explicit Matcher(std::shared_ptr<const Program> program);
 
-  // The tokens that may come next, apart from the end of the turn. Empty where the text is complete and cannot go on,
-  // or where this vocabulary has no token for it. INVALID_ARGUMENT: the grammar is too ambiguous here to tell within
-  // the allowance.
+  // The tokens that may come next, not counting the end of the turn. Empty if the text is complete and cannot continue,
+  // or if this vocabulary has no token for it. INVALID_ARGUMENT: the position is too ambiguous to compute within the
+  // allowance.
   absl::StatusOr<std::shared_ptr<const TokenSet>> Allowed();
 
-  // The text so far is a whole text of the grammar.
+  // Whether the text so far is a whole text of the grammar.
   bool complete() const { return position_.complete; }
 
-  // Goes on by a token. False: it was not allowed; the position is then dead, and nothing is allowed any more.
+  // Advances by one token. False: the token was not allowed; the position is then dead and allows nothing.
   bool Accept(int32_t id);
-  // The same by bytes, as if they were tokens of their own.
+  // Advances by bytes, as if each were a token of its own.
   bool AcceptText(std::string_view text);
 
  private:
   static constexpr int64_t kMaxAllowance = 1'500'000;
-  static constexpr int64_t kAllowancePerToken =
-      150'000;  // more than a walk over the whole trie, which is an eighth each
+  // More than a walk over the whole trie, at an eighth of a unit per node.
+  static constexpr int64_t kAllowancePerToken = 150'000;
 
-  struct Frame {  // what to go on with when a leaf or rule ends
-    int32_t state;
-    int32_t parent;  // the frame of the rule that state is in; -1: the root
-    int32_t depth;   // rules around what was entered
+  struct Frame {     // where to continue when a leaf or rule ends
+    int32_t state;   // the state to continue at
+    int32_t parent;  // the frame of the rule of `state`; -1 = the root rule
+    int32_t depth;   // rules that the entered leaf or rule lies in
   };
   struct Place {
     int32_t leaf, state;
-    uint32_t need, room;  // characters, where the leaf counts them
-    int32_t back;         // frame
+    uint32_t need, room;  // characters, only where the leaf counts them: still required, still allowed
+    int32_t back;         // the frame to return to
     auto operator<=>(const Place&) const = default;
   };
   struct Atom {
@@ -93,7 +93,7 @@ class Matcher {
   void WalkBeyond(const Leaf::Mask& mask, int32_t back, TokenSet::Builder* tokens);
   struct Tail {
     uint8_t byte;
-    uint32_t node;  // that this byte leads to
+    uint32_t node;  // the trie node behind this byte
     auto operator<=>(const Tail&) const = default;
   };
   void WalkTails(size_t depth, size_t first, size_t last, TokenSet::Builder* tokens);
@@ -103,19 +103,19 @@ class Matcher {
   Position position_;
   std::vector<Frame> frames_;
   absl::flat_hash_map<uint64_t, int32_t> frame_index_;  // (state, parent) -> frame
-  std::shared_ptr<const TokenSet> allowed_;             // of position_, once asked for
+  std::shared_ptr<const TokenSet> allowed_;             // of position_; null = not computed yet
 
   // Working memory.
   Position next_;
   absl::flat_hash_set<uint64_t> entered_;
   std::vector<std::pair<int32_t, int32_t>> to_enter_;
-  std::vector<Position> walk_;  // by bytes behind the leaf
+  std::vector<Position> walk_;  // walk_[n]: the position n bytes behind the leaf's end
   std::vector<Tail> tails_;     // a stack of groups
   int64_t allowance_ = kMaxAllowance;
-  bool given_up_ = false;  // the position is not known any more
+  bool given_up_ = false;  // the position was too costly to follow and is unknown
 };
 
-// One place by one byte; `next` may be `place` itself. Here, because masks are made of it.
+// Moves one place by one byte. `next` may be `&place`. Inline, because masks are computed with it.
 inline bool Matcher::Advance(const Place& place, uint8_t byte, Place* next) const {
   const Leaf& leaf = *program_->leaves[place.leaf];
   const int32_t from = place.state, to = leaf.dfa.Next(from, byte);

@@ -7,8 +7,8 @@
 
 namespace ingot::grammar {
 
-// No token has more characters than the longest has bytes: what is beyond that, and `more` that have to come behind any
-// token, looks the same to all of them.
+// Caps a count of characters. No token has more characters than the longest token has bytes, so all larger counts give
+// the same mask. `more`: characters that may have to follow any token.
 uint32_t Matcher::CutOff(uint32_t characters, uint32_t more) const {
   return std::min(characters, static_cast<uint32_t>(vocabulary_.longest()) + 1 + more);
 }
@@ -46,9 +46,9 @@ absl::StatusOr<std::shared_ptr<const TokenSet>> Matcher::Allowed() {
     const std::shared_ptr<const Leaf::Mask> mask = MaskOf(place);
     tokens.Add(mask->tokens);
     WalkBeyond(*mask, place.back, &tokens);
-    if (given_up_ || allowance_ < 0) return refuse();  // what is missing would be missing from every mask here
+    if (given_up_ || allowance_ < 0) return refuse();  // the mask is incomplete: do not cache it
   }
-  // What was entered on the way is of no further use.
+  // Drops the frames that only this computation entered.
   for (size_t i = frames; i < frames_.size(); ++i) {
     frame_index_.erase(static_cast<uint64_t>(static_cast<uint32_t>(frames_[i].state)) << 32 |
                        static_cast<uint32_t>(frames_[i].parent));
@@ -100,7 +100,7 @@ std::shared_ptr<const Leaf::Mask> Matcher::WalkLeaf(const Place& place) {
   return mask;
 }
 
-// Walks once for all counts: with unlimited room, noting what each token would have needed.
+// Walks the trie once for all counts: with unlimited room, recording the counts that each token needs.
 std::shared_ptr<const Leaf::Profile> Matcher::ProfileOf(const Place& place) {
   const Leaf& leaf = *program_->leaves[place.leaf];
   if (auto found = leaf.profiles.Find(place.state)) return found;
@@ -161,7 +161,7 @@ std::shared_ptr<const Leaf::Mask> Matcher::CountedMask(const Place& place) {
   return mask;
 }
 
-// An atomic token may end the free text but not go on behind it.
+// Adds the atomic tokens that stay within the free text or end with it; none extends beyond its end.
 void Matcher::AddAtomsInFreeText(const Place& place, TokenSet::Builder* tokens) const {
   for (const int32_t id : vocabulary_.atoms()) {
     Place here = place;
@@ -178,7 +178,7 @@ void Matcher::WalkBeyond(const Leaf::Mask& mask, int32_t back, TokenSet::Builder
   base.Clear();
   Return(back, &base);
   Tidy(&base);
-  if (base.places.empty()) return;  // only atoms, or nothing, can follow: no bytes
+  if (base.places.empty()) return;  // only atoms, or nothing, can follow: no token continues
   std::array<bool, 256> begins{};
   for (const Place& place : base.places) {
     const Dfa& dfa = program_->leaves[place.leaf]->dfa;
@@ -194,7 +194,8 @@ void Matcher::WalkBeyond(const Leaf::Mask& mask, int32_t back, TokenSet::Builder
   WalkTails(1, 0, tails_.size(), tokens);
 }
 
-// What can be taken of tails_[first, last) at walk_[depth - 1]: by one byte for all that begin with it, and on.
+// Adds the tokens that can go on from walk_[depth - 1] with a tail in tails_[first, last). Tails with equal first bytes
+// are stepped together.
 void Matcher::WalkTails(size_t depth, size_t first, size_t last, TokenSet::Builder* tokens) {
   const std::span<const Vocabulary::Node> nodes = vocabulary_.nodes();
   allowance_ -= static_cast<int64_t>(last - first) / 8;

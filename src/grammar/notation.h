@@ -1,4 +1,4 @@
-// How values are written: as JSON, or as Python's literals.
+// The words and quotation marks in which values are written, as JSON or as Python's literals.
 #pragma once
 
 #include <span>
@@ -9,9 +9,9 @@
 namespace ingot::grammar {
 
 struct Notation {
-  std::string_view name;  // to tell leaves apart
+  std::string_view name;  // part of a leaf's name in the LeafPool
   std::string_view null, yes, no;
-  std::span<const Spelling> strings;  // each a way to write a string
+  std::span<const Spelling> strings;  // every way to write a string
 };
 
 inline constexpr Spelling kJsonStrings[] = {Spelling::kJson};

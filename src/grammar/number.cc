@@ -12,10 +12,10 @@ namespace ingot::grammar {
 
 namespace {
 
-constexpr char kLeastInteger[] = "9223372036854775808", kMostInteger[] = "9223372036854775807";  // in 64 bits
+constexpr char kLeastInteger[] = "9223372036854775808", kMostInteger[] = "9223372036854775807";  // 64 bits
 constexpr size_t kWholeDigits = 18, kIntegerDigits = 19, kFractionDigits = 17;
 
-// A part without sign: magnitudes from `low` to `high`.
+// Half of a range: magnitudes from `low` to `high`, without sign.
 struct Magnitudes {
   bool integer = false;
   Decimal low, high;
@@ -23,8 +23,8 @@ struct Magnitudes {
   bool has_high = false;
 };
 
-// Adds the spellings of `m` from `from` to `to`. A state knows how many digits are taken and whether those equal the
-// bound's so far (tight): only then does the next digit have to be compared.
+// Adds the spellings of `m` from `from` to `to`. A state knows how many digits are taken, and whether they equal the
+// first digits of a bound (tight). Only a tight state compares its next digit.
 class RangeEmitter {
  public:
   RangeEmitter(Nfa& nfa, const Magnitudes& m, int32_t to) : nfa_(nfa), m_(m), to_(to) {}
@@ -54,7 +54,7 @@ class RangeEmitter {
     }
   }
 
-  // The number may end here, or go on behind the point.
+  // The number may end here or continue with a point.
   void EmitEnd(int32_t from, size_t at, bool tight_low, bool tight_high) {
     const bool above = !tight_low || (at >= m_.low.fraction.size() && !m_.low_excluded);
     const bool below = !tight_high || at < m_.high.fraction.size() || !m_.high_excluded;
@@ -131,11 +131,11 @@ void AddUnbounded(Nfa& nfa, int32_t start, int32_t end) {
   AddDigits(nfa, exponent, end, 2);
 }
 
-// A step as a whole number of units of its last decimal place, or of its last digit that is not 0.
+// A step as a whole number of units. The unit is the place value of the step's last digit that is not 0.
 struct Step {
   uint64_t units = 1;
-  size_t places = 0;  // behind the point
-  size_t zeros = 0;   // before it, that `units` lacks
+  size_t places = 0;  // digits behind the point
+  size_t zeros = 0;   // zeros at the end of a whole step, not part of `units`
 
   static Step Of(const Decimal& decimal) {
     Step step{std::stoull(decimal.whole + decimal.fraction), decimal.fraction.size(), 0};
@@ -143,16 +143,16 @@ struct Step {
     return step;
   }
   uint64_t After(uint64_t rest, int digit) const { return (rest * 10 + static_cast<uint64_t>(digit)) % units; }
-  // Whether a number whose digits so far, `taken` of them behind the point, leave `rest` may end there.
+  // Whether a number may end here: its digits so far leave `rest`, and `taken` of them are behind the point.
   bool Divides(uint64_t rest, size_t taken) const {
     for (; taken < places; ++taken) rest = After(rest, 0);
     return rest == 0;
   }
 };
 
-// Signs, digits and points of the multiples of `step`, and of nothing else: a state knows what the digits so far leave
-// and how many of them stand behind the point. Past the step's last place only zeros follow. Where a step ends in
-// zeros so do its multiples, and what stands before those is a multiple of what the step has before its own.
+// Accepts the multiples of `step`, with any sign, digits and point that spell one. A state knows the remainder of the
+// digits so far and how many of them are behind the point. Behind the step's last decimal place only zeros follow. If
+// the step is k * 10^n with n > 0, its multiples are multiples of k followed by n zeros.
 absl::StatusOr<Dfa> MultiplesDfa(const Step& step, Budget& budget) {
   INGOT_RETURN_IF_ERROR(
       Budget::Spend(budget.nfa_states, static_cast<int64_t>(step.units * (step.places + 2)), "multipleOf"));
@@ -162,7 +162,8 @@ absl::StatusOr<Dfa> MultiplesDfa(const Step& step, Budget& budget) {
   nfa.AddEpsilon(start, sign);
   nfa.AddByte(zeros, '0', '0', zeros);
   nfa.AddEpsilon(zeros, end);
-  std::map<std::pair<uint64_t, size_t>, int32_t> states;  // by rest, and 1 + digits behind the point; 0: before it
+  // By remainder and place: 0 = before the point, 1 + n = n digits behind it.
+  std::map<std::pair<uint64_t, size_t>, int32_t> states;
   std::vector<std::pair<uint64_t, size_t>> found;
   const auto state_of = [&](uint64_t rest, size_t place) {
     const auto [it, fresh] = states.try_emplace({rest, place}, -1);
@@ -179,7 +180,7 @@ absl::StatusOr<Dfa> MultiplesDfa(const Step& step, Budget& budget) {
     }
   };
   add_digits(sign, 0, 0);
-  const int32_t whole = nfa.AddState(), point = nfa.AddState();  // behind the zeros
+  const int32_t whole = nfa.AddState(), point = nfa.AddState();  // behind the n zeros
   nfa.AddEpsilon(whole, end);
   nfa.AddByte(whole, '.', '.', point);
   nfa.AddByte(point, '0', '0', zeros);
@@ -199,7 +200,7 @@ absl::StatusOr<Dfa> MultiplesDfa(const Step& step, Budget& budget) {
       continue;
     }
     const size_t taken = place == 0 ? 0 : place - 1;
-    if (place != 1 && step.Divides(rest, taken)) nfa.AddEpsilon(state, end);  // not behind the bare point
+    if (place != 1 && step.Divides(rest, taken)) nfa.AddEpsilon(state, end);  // a number cannot end with the bare point
     if (place == 0) {
       add_digits(state, rest, 0);
       nfa.AddByte(state, '.', '.', state_of(rest, 1));
@@ -281,7 +282,7 @@ int Compare(const Decimal& a, const Decimal& b) {
   } else if (const int whole = a.whole.compare(b.whole); whole != 0) {
     order = whole;
   } else {
-    order = a.fraction.compare(b.fraction);  // without trailing zeros the order of text is that of numbers
+    order = a.fraction.compare(b.fraction);  // fractions without trailing zeros order like text
   }
   return a.negative ? -order : order;
 }
@@ -318,7 +319,7 @@ absl::StatusOr<Dfa> NumberDfa(const NumberRange& range, Budget& budget) {
   if (!r.low.has_value() || Compare(*r.low, zero) < 0) {
     Magnitudes m;
     m.integer = r.integer;
-    m.low_excluded = true;  // no "-0"
+    m.low_excluded = true;  // excludes "-0"
     if (r.high.has_value() && Compare(*r.high, zero) < 0) {
       m.low = Absolute(*r.high);
       m.low_excluded = r.high_excluded;

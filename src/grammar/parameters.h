@@ -1,11 +1,11 @@
-// The properties of an object written one by one, between marks, instead of as JSON:
+// The properties of an object written one by one between delimiters, instead of as JSON:
 //
 //   <parameter=path>                  begin KEY text_key_end
 //   any text, as it is                VALUE
 //   </parameter>                      value_end
-//   <parameter=count>3</parameter>    a value that is no string is JSON, and has json_key_end before it
+//   <parameter=count>3</parameter>    any other value is JSON, behind json_key_end
 //
-// Values that are strings are written as they are, in UTF-8, and never contain `stop`.
+// String values are written as raw UTF-8 and never contain `stop`.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ namespace ingot::grammar {
 struct ParameterSyntax {
   std::string begin;                       // before the key
   std::string text_key_end, json_key_end;  // between the key and its value
-  std::string value_end;                   // behind a value; holds `stop`
+  std::string value_end;                   // behind a value; contains `stop`
   std::string stop;
   auto operator<=>(const ParameterSyntax&) const = default;
 };

@@ -9,7 +9,7 @@ namespace {
 
 constexpr int32_t kNever = INT32_MAX;
 
-// Levels that an edge and what follows it need.
+// The levels of rules that an edge and everything behind it need.
 int32_t NeedOf(const Program& program, const Edge& edge) {
   int32_t call = 0;
   if (edge.kind == Edge::kRule) {
@@ -19,7 +19,7 @@ int32_t NeedOf(const Program& program, const Edge& edge) {
   return std::max(call, program.states[edge.target].need);
 }
 
-// The least fixed point: from "never" down, until nothing changes, each change waking what depends on it.
+// Computes the least fixed point, from "never" downwards. Each change wakes the states that depend on it.
 absl::Status ComputeNeeds(Program* program, Budget& budget) {
   std::vector<State>& states = program->states;
   std::vector<std::vector<int32_t>> dependents(states.size());
@@ -119,7 +119,7 @@ absl::StatusOr<int32_t> ProgramBuilder::AddLiteral(int32_t from, std::string_vie
   return from;
 }
 
-// null: their union takes too many states.
+// null: the union has too many states.
 std::shared_ptr<const Leaf> ProgramBuilder::UnionOf(const std::vector<int32_t>& leaves) {
   const Budget::Share share(budget_);
   int64_t states = 0;
@@ -133,7 +133,7 @@ std::shared_ptr<const Leaf> ProgramBuilder::UnionOf(const std::vector<int32_t>& 
 }
 
 absl::Status ProgramBuilder::UniteLeaves() {
-  constexpr size_t kMany = 8;  // fewer cost less apart: their masks are shared with other grammars
+  constexpr size_t kMany = 8;  // fewer stay apart, because other grammars share their masks
   std::map<std::vector<int32_t>, std::shared_ptr<const Leaf>> unions;
   for (size_t s = 0; s < program_->states.size(); ++s) {
     if (program_->states[s].edges.size() < kMany) continue;
@@ -162,7 +162,8 @@ absl::Status ProgramBuilder::UniteLeaves() {
   return absl::OkStatus();
 }
 
-// What a single way leads to from each state; several ways may still come to more.
+// Checks the leaves that one path of edges reaches from each state. Several paths at once may still reach more places;
+// the Matcher limits those.
 absl::Status ProgramBuilder::CheckPlaces() const {
   const std::vector<State>& states = program_->states;
   size_t places = 0;

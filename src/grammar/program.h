@@ -1,11 +1,11 @@
-// A compiled grammar: a pushdown automaton whose edges take whole leaves (finite automata over bytes), call rules, or
-// take one atomic token.
+// A compiled grammar: a pushdown automaton. An edge takes a whole leaf (a finite automaton over bytes), calls a rule,
+// or takes one atomic token.
 //
 //   program --> rules (the root, and one per JSON object or array) --> states --edges--> leaves, rules, atoms
 //
-// Recursion goes through rules alone, and a rule begins by taking a bracket: how deep rules nest is how deep the JSON
-// does, at most kMaxNesting. Each state knows how many levels it needs to come to an end, so that no state is ever
-// entered that cannot be left.
+// Only rules recurse, and every rule except the root begins with a bracket. So rules nest as deep as the JSON does, at
+// most kMaxNesting levels. Each state knows how many levels it needs to reach the end of its rule. A state that could
+// not be left within the limit is never entered.
 #pragma once
 
 #include <algorithm>
@@ -24,19 +24,19 @@
 
 namespace ingot::grammar {
 
-// Levels of objects and arrays in what is sampled.
+// The deepest nesting of objects and arrays in a sampled text.
 inline constexpr int32_t kMaxNesting = 64;
 inline constexpr uint32_t kNoLimit = UINT32_MAX;
-// Places that a text may stand at, at once.
+// The most places that a position may have.
 inline constexpr size_t kMaxPlaces = 4096;
 
-// Memory that the masks of one engine may take together. Thread safe.
+// The memory that all masks of one engine may take. Thread safe.
 struct MaskBudget {
   const int64_t limit_bytes = int64_t{256} << 20;
   std::atomic<int64_t> used_bytes{0};
 };
 
-// Masks by key, dropped all at once when the budget is used up. Thread safe.
+// Masks by key. When the budget is used up, the cache drops all of its own masks at once. Thread safe.
 template <typename Key, typename Mask>
 class MaskCache {
  public:
@@ -69,23 +69,24 @@ class MaskCache {
   int64_t bytes_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
-// A finite automaton with the masks of its states, shared by all grammars that have it.
+// A finite automaton with the masks of its states, shared by all grammars that use it.
 struct Leaf {
-  // Tokens that stay within the leaf or end with it, and where in the trie it may end with bytes of the token left.
+  // tokens: tokens that stay within the leaf or end with it. exits: trie nodes where the leaf may end inside a token.
   struct Mask {
     TokenSet tokens;
     std::vector<uint32_t> exits;
   };
-  // State, characters still needed and still allowed (each cut off where no token can tell).
+  // (state, characters still required, characters still allowed). The counts are capped where no token can tell the
+  // difference.
   using Key = std::tuple<int32_t, uint32_t, uint32_t>;
 
-  // What the mask of a state is made of where characters are counted, for any number of them.
+  // The mask of a state for any character counts, in a leaf that counts characters.
   struct Profile {
     struct Item {
-      int32_t at;            // token, or node of the trie for an exit
-      uint8_t room, filled;  // characters it begins and completes
+      int32_t at;            // the token; for an exit, the trie node
+      uint8_t room, filled;  // characters that the token begins and completes
     };
-    std::vector<Item> within;  // tokens that end inside the string, by room
+    std::vector<Item> within;  // tokens that end inside the string, by ascending room
     std::vector<Item> whole;   // tokens that end with the string
     std::vector<Item> exits;   // in the order of the trie
   };
@@ -94,11 +95,11 @@ struct Leaf {
       : dfa(std::move(automaton)), masks(budget), profiles(budget) {}
 
   const Dfa dfa;
-  int32_t boundary = -1;   // >= 0: a string; the state between two of its characters, where they are counted
-  bool free_text = false;  // takes atomic tokens too, byte by byte
-  // By state, where a limit of characters is counted beside a pattern's automaton; else empty.
+  int32_t boundary = -1;   // the state between two characters of a string that counts them; -1 = counts none
+  bool free_text = false;  // also takes atomic tokens, byte by byte
+  // By state, if a maximum length is counted beside a pattern's automaton; else empty.
   CharacterCounts counts;
-  uint32_t longest_finish = 0;  // of counts: the most characters that any state still needs
+  uint32_t longest_finish = 0;  // the largest of counts.finish
   mutable MaskCache<Key, Mask> masks;
   mutable MaskCache<int32_t, Profile> profiles;  // by state
 };
@@ -106,9 +107,9 @@ struct Leaf {
 struct Edge {
   enum Kind : uint8_t {
     kEpsilon,
-    kLeaf,  // leaves[arg], with a number of characters where it counts them
-    kRule,  // rule_starts[arg]
-    kAtom,  // the token `arg`
+    kLeaf,  // leaves[arg], with a minimum and maximum of characters if it counts them
+    kRule,  // calls the rule at rule_starts[arg]
+    kAtom,  // takes the token `arg`
   } kind = kEpsilon;
   int32_t arg = 0;
   int32_t target = 0;
@@ -118,11 +119,11 @@ struct Edge {
 
 struct State {
   std::vector<Edge> edges;
-  bool accepting = false;  // its rule may end here
-  int32_t need = 0;        // levels of rules needed at least to come to the end of this one
+  bool accepting = false;  // the rule may end here
+  int32_t need = 0;        // the fewest levels of rules needed to reach the end of this rule
 };
 
-// Immutable but for its masks; thread safe.
+// Immutable except for its masks. Thread safe.
 struct Program {
   Program(std::shared_ptr<const Vocabulary> v, std::shared_ptr<MaskBudget> budget)
       : vocabulary(std::move(v)), masks(std::move(budget)) {}
@@ -134,13 +135,13 @@ struct Program {
   mutable MaskCache<std::vector<uint32_t>, TokenSet> masks;
 };
 
-// Leaves by what they accept, shared between grammars as long as one uses them. Thread safe.
+// Leaves by name. Grammars that are in use share equal leaves. Thread safe.
 class LeafPool {
  public:
   explicit LeafPool(std::shared_ptr<MaskBudget> budget) : budget_(std::move(budget)) {}
 
-  // The leaf of that name, made by `make` (a StatusOr<Dfa>) if there is none. `counted`: it is a string's, whose
-  // characters are counted.
+  // The leaf of this name; `make` (which returns StatusOr<Dfa>) builds it if there is none. The name must determine the
+  // automaton and the other arguments. `counted`: the spelling of a string whose characters are counted.
   template <typename Make>
   absl::StatusOr<std::shared_ptr<const Leaf>> Get(const std::string& name, Make make, int32_t boundary = -1,
                                                   bool free_text = false, std::optional<Spelling> counted = {}) {
@@ -176,39 +177,40 @@ class LeafPool {
   const std::shared_ptr<MaskBudget> budget_;
   base::Mutex mu_;
   std::map<std::string, std::weak_ptr<const Leaf>> leaves_ ABSL_GUARDED_BY(mu_);
-  size_t living_ ABSL_GUARDED_BY(mu_) = 0;  // when it was last gone through
+  size_t living_ ABSL_GUARDED_BY(mu_) = 0;  // after the last removal of expired leaves
 };
 
-// Puts a program together.
+// Builds a program.
 class ProgramBuilder {
  public:
-  // All outlive the builder.
+  // All arguments outlive the builder.
   ProgramBuilder(std::shared_ptr<const Vocabulary> vocabulary, LeafPool& pool, Budget& budget);
 
   absl::StatusOr<int32_t> AddState();
-  // A new rule without edges; its start.
+  // Adds a rule without edges; returns its number.
   absl::StatusOr<int32_t> AddRule();
   int32_t StartOf(int32_t rule) const { return program_->rule_starts[rule]; }
   void SetAccepting(int32_t state) { program_->states[state].accepting = true; }
-  // Once each, however often it is added.
+  // Adds the edge once, however often it is called.
   absl::Status AddEdge(int32_t from, Edge edge);
-  // From `from` to `to`, all that leads from `like` to `like_to`.
+  // Adds a copy of every edge from `like` to `like_to`, leading from `from` to `to`.
   absl::Status CopyEdges(int32_t like, int32_t like_to, int32_t from, int32_t to);
   size_t EdgesOf(int32_t state) const { return program_->states[state].edges.size(); }
-  // An edge over a leaf; none if the leaf accepts nothing. REQUIRES: it does not accept the empty text.
+  // Adds an edge over a leaf; none if the leaf accepts nothing. REQUIRES: the leaf does not accept the empty text.
   absl::Status AddLeaf(int32_t from, int32_t to, const std::shared_ptr<const Leaf>& leaf, uint32_t min_chars = 0,
                        uint32_t max_chars = kNoLimit);
 
-  // The state behind `text` from `from`, with the atomic tokens in it as the tokenizer would find them: leftmost,
-  // longest first.
+  // Adds a path that takes `text`; returns its last state. Atomic tokens in `text` are found as the tokenizer finds
+  // them: leftmost first, then longest.
   absl::StatusOr<int32_t> AddLiteral(int32_t from, std::string_view text);
 
   LeafPool& pool() { return pool_; }
   Budget& budget() { return budget_; }
   const Vocabulary& vocabulary() const { return *program_->vocabulary; }
 
-  // Takes out what leads nowhere, and makes one leaf of many that lead from one state to another, so that a mask walks
-  // over the vocabulary once. INVALID_ARGUMENT if nothing is left, or if more than kMaxPlaces may begin at one state.
+  // Removes edges that cannot reach an end, and unites many leaves between the same two states into one, so that a mask
+  // walks the vocabulary once. INVALID_ARGUMENT if the grammar allows no text, or if more than kMaxPlaces leaves may
+  // begin at one state.
   absl::StatusOr<std::shared_ptr<const Program>> Finish() &&;
 
  private:

@@ -86,7 +86,7 @@ class Parser {
     } else {
       return atom;
     }
-    Take('?');  // lazy: the same strings
+    Take('?');  // a lazy quantifier matches the same strings
     if (Peek() == '*' || Peek() == '+' || Peek() == '?') return Fault("has a quantifier with nothing to repeat");
     if (atom->kind == Node::kStart || atom->kind == Node::kEnd) return Fault("repeats an anchor");
     auto repeat = std::make_unique<Node>();
@@ -177,7 +177,7 @@ class Parser {
         ++at_;
         INGOT_RETURN_IF_ERROR(ClassAtom(&high));
         const auto single = [](const CodePoints& s) { return s.size() == 1 && s[0].low == s[0].high; };
-        if (!single(low) || !single(high)) {  // no range: the hyphen is itself
+        if (!single(low) || !single(high)) {  // no range: the hyphen means itself
           set.insert(set.end(), low.begin(), low.end());
           set.insert(set.end(), high.begin(), high.end());
           set.push_back({'-', '-'});
@@ -305,7 +305,7 @@ class Emitter {
  public:
   Emitter(Nfa& nfa, Budget& budget, Spelling spelling) : nfa_(nfa), budget_(budget), spelling_(spelling) {}
 
-  // The state behind `node` from `from`. What is empty or impossible is still a state.
+  // Adds `node` at `from`; returns the state behind it, also if the node is empty or matches nothing.
   absl::StatusOr<int32_t> Emit(const Node& node, int32_t from) {
     if (nfa_.size() > budget_.nfa_states)
       return Budget::Spend(budget_.nfa_states, nfa_.size(), "a pattern is too long");
@@ -348,7 +348,7 @@ class Emitter {
       INGOT_ASSIGN_OR_RETURN(from, Emit(child, from));
     }
     if (node.max == kNoLimit) {
-      // A state of its own, so that the loop does not leak into what stands before.
+      // The loop has a state of its own, so that edges of `from` do not become part of it.
       const int32_t loop = nfa_.AddState(), behind = nfa_.AddState();
       nfa_.AddEpsilon(from, loop);
       INGOT_ASSIGN_OR_RETURN(const int32_t end, Emit(child, loop));
@@ -383,7 +383,7 @@ absl::Status CheckPattern(std::string_view pattern) { return ParsePattern(patter
 absl::StatusOr<Dfa> PatternDfa(std::string_view pattern, Budget& budget, Spelling spelling) {
   INGOT_ASSIGN_OR_RETURN(const NodePtr root, ParsePattern(pattern));
   Nfa nfa;
-  // Anything before and after, unless an anchor forbids it.
+  // Any text may stand before and behind the match, unless an anchor forbids it.
   const int32_t start = nfa.AddState(), skip = nfa.AddState(), first = nfa.AddState();
   nfa.AddEpsilon(start, skip);
   nfa.AddEpsilon(skip, first);

@@ -10,11 +10,11 @@ namespace ingot::grammar {
 
 namespace {
 
-constexpr uint32_t kMaxHeldItems = 4096;  // that a lenient schema counts
+constexpr uint32_t kMaxHeldItems = 4096;  // a lenient schema ignores a larger maxItems and lowers a larger minItems
 
 std::string Text(json::string_view text) { return {text.data(), text.size()}; }
 
-// The keywords that decide which rule a schema needs, as text.
+// The named keywords of the schema as text, to find an equal rule.
 std::string RuleText(const FlatSchema& schema, std::initializer_list<const char*> keys) {
   json::object part;
   for (const char* key : keys) {
@@ -54,7 +54,7 @@ absl::Status SchemaCompiler::Emit(int32_t from, int32_t to, const json::value& s
   for (const FlatSchema& flat : alternatives) {
     INGOT_RETURN_IF_ERROR(AsFarAsCanBe(flat, [&](const FlatSchema& form) { return EmitFlat(from, to, form, path); }));
   }
-  // None allows anything: their keywords contradict one another.
+  // No alternative allowed anything, because its keywords contradict one another. Weaken them until one does.
   for (size_t i = 0; i < alternatives.size() && builder_.EdgesOf(from) == before; ++i) {
     INGOT_RETURN_IF_ERROR(AsFarAsCanBe(alternatives[i], [&](const FlatSchema& form) {
       INGOT_RETURN_IF_ERROR(EmitFlat(from, to, form, path));
@@ -102,7 +102,7 @@ absl::Status SchemaCompiler::EmitString(int32_t from, int32_t to, const FlatSche
       INGOT_RETURN_IF_ERROR(builder_.AddLeaf(from, to, leaf, rules.min, rules.max));
       continue;
     }
-    // The most characters are counted beside the automaton, which does not grow with them.
+    // A maximum is counted beside the automaton, which would grow with it.
     StringRules unlimited = rules;
     unlimited.max = kNoLimit;
     const auto make = [&]() -> absl::StatusOr<Dfa> {
@@ -191,7 +191,7 @@ absl::Status SchemaCompiler::AddKey(int32_t from, int32_t to, const std::string&
   return absl::OkStatus();
 }
 
-// A key that is none of the known ones, in canonical spelling, so that no other spelling of those slips through.
+// A key other than the known ones. Only canonical spelling, so that no other spelling of a known key is accepted.
 absl::Status SchemaCompiler::AddOtherKeys(int32_t from, int32_t to, const std::vector<Property>& known, Keys keys) {
   if (keys == Keys::kKeywords) return AddOtherKeywords(from, to, known);
   INGOT_ASSIGN_OR_RETURN(const int32_t colon, builder_.AddState());
@@ -237,12 +237,12 @@ absl::StatusOr<std::vector<SchemaCompiler::Property>> SchemaCompiler::Properties
   return out;
 }
 
-// Two rows of states: in the first nothing is written yet, in the second a comma comes before the next key. Both move
-// past a property by writing it or, if it is optional, by leaving it out.
+// Two rows of states: in `first` no member is written yet; in `more` and `next` a comma comes before the next key. Both
+// rows pass a property by writing it, or by skipping it if it is optional.
 //
 //   first[0] -> first[1] -> ... -> first[n] -> none       first[i] -- key i, value i --> more[i + 1]
 //   more[i] -- "," --> next[i];  next[i] -> next[i + 1] -> ...;  next[i] -- key i, value i --> more[i + 1]
-//   more[i] -> some, where all that follow are optional
+//   more[i] -> some, where all properties from i on are optional
 absl::Status SchemaCompiler::EmitMembers(const Pending& object, Keys keys, int32_t begin, int32_t none, int32_t some) {
   static const json::value anything(true);
   const json::value* stated = object.schema.if_contains("additionalProperties");
@@ -309,7 +309,7 @@ absl::Status SchemaCompiler::BuildArray(const Pending& rule) {
     min = std::min(min, kMaxHeldItems);
     if (min > max) max = kNoLimit;
   }
-  // As with properties: what is listed and not said to go on is all there is.
+  // As with properties: a prefix without `items` is the whole list.
   if (prefix != nullptr && items == nullptr) max = std::min(max, static_cast<uint32_t>(named));
   const auto schema_of = [&](size_t i) {
     return i < named ? &prefix->get_array()[i] : items != nullptr ? items : &anything;
@@ -321,9 +321,9 @@ absl::Status SchemaCompiler::BuildArray(const Pending& rule) {
   INGOT_RETURN_IF_ERROR(AddMark(builder_.StartOf(rule.rule), open, "[", false, true));
   INGOT_RETURN_IF_ERROR(builder_.AddEdge(open, {Edge::kEpsilon, 0, item}));
   if (min == 0) INGOT_RETURN_IF_ERROR(AddMark(open, end, "]", false, false));
-  // Item by item as far as places differ; from there on, without a limit, in a loop.
+  // One state per item as long as the items' schemas or the end may differ. Then a loop, if there is no maximum.
   const size_t differ = std::max<size_t>(named, min) + 1;
-  std::pair<int32_t, int32_t> like = {-1, -1};  // the states around an item of `items`
+  std::pair<int32_t, int32_t> like = {-1, -1};  // the states around the first item of `items`
   for (size_t i = 0; i < (max == kNoLimit ? differ : size_t{max}); ++i) {
     const std::string path = absl::StrCat(rule.path, i < named ? absl::StrCat("/prefixItems/", i) : "/items");
     INGOT_ASSIGN_OR_RETURN(const int32_t behind, builder_.AddState());

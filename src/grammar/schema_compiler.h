@@ -1,4 +1,5 @@
-// JSON Schema to states and leaves of a program (see grammar/grammar.h for what is supported and how it is spelled).
+// SchemaCompiler: translates JSON Schema to states and leaves of a program. grammar/grammar.h lists the supported
+// keywords and the spelling of sampled texts.
 #pragma once
 
 #include <array>
@@ -16,19 +17,19 @@
 
 namespace ingot::grammar {
 
-// Compiles one schema document into a program being built.
+// Compiles one schema document into a program under construction.
 class SchemaCompiler {
  public:
-  // All outlive the compiler.
+  // All arguments outlive the compiler.
   SchemaCompiler(ProgramBuilder& builder, const json::value& root, const Notation& notation = kJsonNotation)
       : builder_(builder), root_(root), notation_(notation), flattener_(root, builder.budget()) {}
 
-  // Everything that leads from `from` to `to` over one value of the document's schema.
+  // Adds everything that leads from `from` to `to` over one value of the document's schema.
   absl::Status Compile(int32_t from, int32_t to);
-  // The same for an object whose properties are written as parameters (schema_parameters.cc). INVALID_ARGUMENT as well
-  // for names that cannot be written so.
+  // The same for an object whose properties are written as parameters (schema_parameters.cc). INVALID_ARGUMENT also for
+  // a property name that cannot be written as a parameter.
   absl::Status CompileParameters(int32_t from, int32_t to, const ParameterSyntax& syntax);
-  // The same for keyword arguments, KEY=VALUE with commas between (schema_keywords.cc).
+  // The same for Python's keyword arguments, KEY=VALUE with commas between (schema_keywords.cc).
   absl::Status CompileKeywords(int32_t from, int32_t to);
 
  private:
@@ -42,8 +43,8 @@ class SchemaCompiler {
 
   absl::Status Emit(int32_t from, int32_t to, const json::value& schema, const std::string& path);
   absl::Status EmitFlat(int32_t from, int32_t to, const FlatSchema& schema, const std::string& path);
-  // `emit` (FlatSchema to Status) of `schema`. A lenient document's is tried without one kind of keyword, then without
-  // more and more, until it is done, each time within half of the budget that is left.
+  // Calls `emit` (FlatSchema to Status) with `schema`. If that fails and the document is lenient, drops one kind of
+  // keyword at a time, then more and more, until `emit` succeeds. Each attempt has half of the budget that is left.
   template <typename F>
   absl::Status AsFarAsCanBe(const FlatSchema& schema, const F& emit);
   absl::Status EmitString(int32_t from, int32_t to, const FlatSchema& schema, const std::string& path);
@@ -63,7 +64,7 @@ class SchemaCompiler {
     kQuoted,    // "KEY":
     kKeywords,  // KEY=
   };
-  // Everything from `begin` over an object's members and the commas between: to `none` without any, else to `some`.
+  // Adds an object's members and the commas between them: from `begin` to `none` if there are none, else to `some`.
   absl::Status EmitMembers(const Pending& object, Keys keys, int32_t begin, int32_t none, int32_t some);
   absl::Status AddKey(int32_t from, int32_t to, const std::string& key, Keys keys, const std::string& path);
   absl::Status AddOtherKeys(int32_t from, int32_t to, const std::vector<Property>& known, Keys keys);
@@ -78,20 +79,20 @@ class SchemaCompiler {
                                  const ParameterSyntax& syntax);
   absl::Status EmitText(int32_t from, int32_t to, const std::string& name, const Dfa& content,
                         const ParameterSyntax& syntax);
-  // Names that `pattern` allows, but for the known ones.
+  // The names that match `pattern`, except the known ones.
   absl::StatusOr<LeafPtr> OtherNames(const std::string& pattern, const std::vector<Property>& known);
-  // A leaf of fixed text, with optional white space before and after.
+  // Adds a leaf of fixed text, with optional white space before and after it.
   absl::Status AddMark(int32_t from, int32_t to, std::string_view text, bool space_before, bool space_behind);
 
   ProgramBuilder& builder_;
   const json::value& root_;
   const Notation& notation_;
   SchemaFlattener flattener_;
-  std::map<std::string, int32_t> rules_;  // by kind and schema text
+  std::map<std::string, int32_t> rules_;  // the rule's number, by its kind and schema text
   std::deque<Pending> pending_;
 };
 
-// Keywords that a lenient schema may be held to without, by kind: what is costly or often contradictory first.
+// The kinds of keywords that a lenient schema may drop, in this order: costly or often contradictory ones first.
 inline constexpr std::array<std::array<const char*, 6>, 9> kKinds = {{
     {"multipleOf"},
     {"pattern"},
@@ -103,7 +104,7 @@ inline constexpr std::array<std::array<const char*, 6>, 9> kKinds = {{
     {"type"},
     {"enum"},
 }};
-// Whether there was any.
+// Removes the keywords of that kind; false if there were none.
 bool EraseKind(size_t kind, FlatSchema* schema);
 
 template <typename F>
@@ -128,23 +129,25 @@ absl::Status SchemaCompiler::AsFarAsCanBe(const FlatSchema& schema, const F& emi
 // Scalars and enumerations, in schema_scalars.cc.
 struct StringRules {
   uint32_t min = 0, max = kNoLimit;   // characters
-  std::vector<std::string> patterns;  // all of them hold
+  std::vector<std::string> patterns;  // a string must match all of them
   bool any() const { return patterns.empty() && min == 0 && max == kNoLimit; }
-  std::string Name() const;  // to tell leaves apart
+  std::string Name() const;  // part of a leaf's name in the LeafPool
 };
 absl::StatusOr<StringRules> StringRulesOf(const FlatSchema& schema, const std::string& path);
-// What they allow, without quotation marks.
+// The content of a string that satisfies `rules`, without quotation marks.
 absl::StatusOr<Dfa> ContentDfa(const StringRules& rules, Budget& budget, Spelling spelling, const std::string& path);
 absl::StatusOr<NumberRange> NumberRangeOf(const FlatSchema& schema, bool integer, const std::string& path);
-// The types a schema allows, in the order of kTypes; those that its keywords speak of where it names none.
+// The types that a schema allows, in the order of kTypes. A schema without type allows the types that its keywords
+// apply to.
 inline constexpr std::string_view kTypes[] = {"null", "boolean", "integer", "number", "string", "array", "object"};
 absl::StatusOr<std::vector<std::string>> TypesOf(const FlatSchema& schema, const std::string& path);
-// A whole number of at most 10^9 that is not negative; `missing` where there is none.
+// The value of `key`, a whole number from 0 to 10^9; `missing` if the schema does not have it.
 absl::StatusOr<uint32_t> CountOf(const FlatSchema& schema, const char* key, uint32_t missing, const std::string& path);
-// The values of `enum` that the other keywords allow as well.
+// The values of `enum` that the other keywords allow too.
 absl::StatusOr<std::vector<json::value>> AllowedValues(const FlatSchema& schema, const std::string& path,
                                                        Budget& budget);
-// Every spelling of `value`: canonical scalars, white space where JSON takes it (as AddWhitespace).
+// Adds every spelling of `value`: scalars in canonical spelling, with the white space of AddWhitespace between JSON
+// tokens. Returns the state behind it.
 int32_t AddValue(Nfa& nfa, int32_t from, const json::value& value, const Notation& notation);
 
 }  // namespace ingot::grammar

@@ -14,7 +14,7 @@ namespace {
 constexpr size_t kMaxAlternatives = 512;
 constexpr int kMaxCombinatorDepth = 64;
 
-// Say something to people or to tools, nothing about which texts are valid.
+// Keywords for people or tools; they do not decide which texts are valid.
 constexpr std::array<std::string_view, 16> kAnnotations = {
     "title",   "description",  "default",  "examples", "deprecated",  "readOnly",         "writeOnly",
     "$schema", "$id",          "$comment", "$defs",    "definitions", "contentMediaType", "contentEncoding",
@@ -33,7 +33,7 @@ bool OneOf(const std::array<std::string_view, N>& list, std::string_view key) {
 std::string_view View(const json::string& text) { return {text.data(), text.size()}; }
 std::string_view View(json::string_view text) { return {text.data(), text.size()}; }
 
-// "~1" is '/', "~0" is '~', "%xx" a byte.
+// Decodes one part of a JSON pointer: "~1" is '/', "~0" is '~', "%xx" a byte.
 absl::StatusOr<std::string> PointerToken(std::string_view token, const std::string& path) {
   std::string out;
   const auto hex = [](char c) {
@@ -54,7 +54,7 @@ absl::StatusOr<std::string> PointerToken(std::string_view token, const std::stri
   return out;
 }
 
-// Values in `value`, itself included: what a copy of it costs.
+// The number of values in `value`, itself included: the cost of a copy.
 int64_t SizeOf(const json::value& value) {
   int64_t size = 1;
   if (value.is_array()) {
@@ -74,13 +74,13 @@ const json::value* At(const FlatSchema& schema, std::string_view key) {
   return it == schema.end() ? nullptr : &it->value();
 }
 
-// For choosing the tighter of two bounds.
+// The exact number at a bound, to choose the tighter of two.
 absl::StatusOr<Decimal> NumberAt(const json::value& value, std::string_view key, const std::string& path) {
   if (std::optional<Decimal> number = DecimalOf(value)) return *std::move(number);
   return SchemaFault(path, absl::StrCat(base::View(key), " must be a number"));
 }
 
-// `b`'s keyword into `out`, which has a's.
+// Merges `b`'s type into `out`, which has a's.
 absl::Status MergeTypes(const json::value& b, const std::string& path, FlatSchema* out) {
   const auto list = [](const json::value& v) { return v.is_array() ? v.get_array() : json::array{v}; };
   const json::array mine = list(out->at("type")), theirs = list(b);
@@ -122,7 +122,7 @@ absl::Status MergeLists(std::string_view key, const json::value& b, const std::s
   return absl::OkStatus();
 }
 
-// Properties of both; what only one of them names must also be what the other allows of additional ones.
+// Properties of both. A property that only one schema names must also satisfy the other's additionalProperties.
 absl::Status MergeObjects(const FlatSchema& a, const FlatSchema& b, const std::string& path, FlatSchema* out) {
   const json::value *pa = At(a, "properties"), *pb = At(b, "properties");
   const json::value *more_a = At(a, "additionalProperties"), *more_b = At(b, "additionalProperties");
@@ -225,7 +225,7 @@ absl::StatusOr<FlatSchema> MergeSchemas(const FlatSchema& a, const FlatSchema& b
       INGOT_RETURN_IF_ERROR(MergeLists(key, value, path, &out));
     } else if (key == "pattern" || key == "format" || key == "multipleOf") {
       return SchemaFault(path, absl::StrCat("two different ", base::View(key), "s for one value are not supported"));
-    } else {  // a bound: the tighter one
+    } else {  // a bound: the tighter one wins
       INGOT_ASSIGN_OR_RETURN(const Decimal x, NumberAt(*mine, key, path));
       INGOT_ASSIGN_OR_RETURN(const Decimal y, NumberAt(value, key, path));
       const bool lower = key.starts_with("min") || key == "exclusiveMinimum";
@@ -303,7 +303,7 @@ absl::Status SchemaFlattener::TakeKeyword(std::string_view key, const json::valu
     (*flat)[json::string_view(key.data(), key.size())] = value;
     return absl::OkStatus();
   }
-  if (key == "format") {  // any other one is an annotation
+  if (key == "format") {  // an unknown format is an annotation
     if (value.is_string() && !FormatPattern(View(value.get_string())).empty()) (*flat)["format"] = value;
     return absl::OkStatus();
   }

@@ -1,4 +1,5 @@
-// JSON Schema's combinators worked out: $ref, allOf, anyOf and oneOf become a list of plain alternatives.
+// SchemaFlattener: resolves JSON Schema's combinators. $ref, allOf, anyOf and oneOf become a list of plain
+// alternatives.
 #pragma once
 
 #include <optional>
@@ -14,18 +15,18 @@ namespace ingot::grammar {
 
 namespace json = base::json;
 
-// A schema without combinators: an object whose keywords are all supported. `const` is an `enum` of one.
+// A schema without combinators: an object whose keywords are all supported. `const` has become an `enum` of one value.
 using FlatSchema = json::object;
 
-// Reads one schema document. `root` and `budget` outlive it. Faults are INVALID_ARGUMENT, name the keyword and the
-// place. Of a lenient one, what would be a fault is passed over, but for what is too complex: SchemaCompiler's matter.
+// Reads one schema document. `root` and `budget` outlive it. A fault is INVALID_ARGUMENT with the keyword and its
+// place. A lenient document ignores faults, except that it is too complex; SchemaCompiler handles that.
 class SchemaFlattener {
  public:
   SchemaFlattener(const json::value& root, Budget& budget);
 
-  // The alternatives that `schema` (any part of the document, or merged from parts) allows; none: nothing is allowed.
-  // anyOf and oneOf are the union; allOf, $ref and keywords beside them are merged keyword by keyword. A schema that
-  // comes back to itself without an object or array between allows what its other alternatives do.
+  // The alternatives that `schema` allows; empty = nothing is allowed. `schema` is a part of the document or was merged
+  // from parts. anyOf and oneOf give the union. allOf, $ref and the keywords beside them are merged keyword by keyword.
+  // A schema that refers to itself without an object or array between allows only its other alternatives.
   absl::StatusOr<std::vector<FlatSchema>> Flatten(const json::value& schema, const std::string& path);
 
   bool lenient() const { return lenient_; }
@@ -33,7 +34,7 @@ class SchemaFlattener {
  private:
   using Alternatives = std::vector<FlatSchema>;
   absl::StatusOr<const json::value*> Resolve(const json::value& ref, const std::string& path) const;
-  // Whether a keyword can be held to; only a lenient schema (grammar.h, x-lenient) is asked.
+  // Whether a keyword and its value are supported. Only used for lenient schemas (grammar.h).
   bool Usable(std::string_view key, const json::value& value) const;
   absl::Status TakeKeyword(std::string_view key, const json::value& value, const std::string& path, FlatSchema* flat);
   absl::StatusOr<Alternatives> Union(const json::value& list, const std::string& path);
@@ -42,14 +43,14 @@ class SchemaFlattener {
   const json::value& root_;
   const bool lenient_;
   Budget& budget_;
-  std::set<std::string> in_progress_;  // references being followed
+  std::set<std::string> in_progress_;  // references being resolved
   int depth_ = 0;
 };
 
-// Exactly. nullopt: it is no number.
+// The exact decimal of `value`; nullopt: it is no number.
 std::optional<Decimal> DecimalOf(const json::value& value);
 
-// What both allow, keyword by keyword.
+// The schema of the values that both allow, merged keyword by keyword.
 absl::StatusOr<FlatSchema> MergeSchemas(const FlatSchema& a, const FlatSchema& b, const std::string& path);
 
 absl::Status SchemaFault(const std::string& path, const std::string& what);

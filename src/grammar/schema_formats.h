@@ -1,13 +1,14 @@
-// The `format` of a JSON Schema, as a pattern (grammar/regex.h).
+// The formats of JSON Schema as patterns (grammar/regex.h).
 #pragma once
 
 #include <string_view>
 
 namespace ingot::grammar {
 
-// Strings that are of `format` by its RFC, though not all of them: date, time, date-time (with a time zone, no leap
-// second, at most nine digits behind the point), duration, email (plain ASCII addresses), hostname (up to eight labels
-// of up to 30 characters), ipv4, ipv6 (without an IPv4 tail), uuid. Empty: the format is none of these.
+// A pattern of strings that are of `format` by its RFC; empty if the format is not listed here. A pattern may allow
+// fewer strings than the RFC: date, time, date-time (with a time zone, no leap second, at most nine digits behind the
+// point), duration, email (plain ASCII addresses), hostname (up to eight labels of up to 30 characters), ipv4, ipv6
+// (without an IPv4 tail), uuid.
 std::string_view FormatPattern(std::string_view format);
 
 }  // namespace ingot::grammar

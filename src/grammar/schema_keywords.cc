@@ -1,4 +1,4 @@
-// Objects whose properties are written as keyword arguments of Python: path='a.txt', count=3.
+// SchemaCompiler: objects whose properties are written as Python's keyword arguments: path='a.txt', count=3.
 #include <algorithm>
 
 #include "grammar/chars.h"

@@ -1,4 +1,4 @@
-// Objects whose properties are written one by one, between marks (grammar/parameters.h).
+// SchemaCompiler: objects whose properties are written one by one, between delimiters (grammar/parameters.h).
 #include <algorithm>
 #include <utility>
 
@@ -28,7 +28,7 @@ bool HasAtom(const Vocabulary& vocabulary, std::string_view text) {
   return false;
 }
 
-// Any text without `stop`, as `content` says, and then `end`, which ends with the first `stop`.
+// A text of `content` without `stop`, and then `end`, whose last bytes are the first `stop`.
 absl::StatusOr<Dfa> Ended(const Dfa& content, std::string_view end, std::string_view stop, Budget& budget) {
   Nfa nfa;
   const int32_t start = nfa.AddState();
@@ -47,10 +47,10 @@ bool IsText(const json::value& value) { return value.is_string(); }
 
 }  // namespace
 
-// One parameter, and what its texts are between.
+// One parameter, and the states where its value begins.
 struct SchemaCompiler::Parameter {
-  int32_t text_begin, json_begin;  // behind the key's end
-  const json::value* schema;       // null: any text
+  int32_t text_begin, json_begin;  // behind text_key_end, behind json_key_end
+  const json::value* schema;       // null = any text
   std::string path;
 };
 
@@ -70,10 +70,10 @@ absl::Status SchemaCompiler::CompileParameters(int32_t from, int32_t to, const P
 absl::Status SchemaCompiler::EmitParameters(int32_t from, int32_t to, const FlatSchema& schema,
                                             const ParameterSyntax& syntax) {
   const json::value* stated = schema.if_contains("additionalProperties");
-  const Pending object{-1, true, schema, "#"};  // what the properties point into
+  const Pending object{-1, true, schema, "#"};  // owns the schemas that the properties point to
   INGOT_ASSIGN_OR_RETURN(const std::vector<Property> properties, PropertiesOf(object, stated));
   const bool named_only = stated != nullptr ? stated->is_bool() && !stated->get_bool() : schema.contains("properties");
-  INGOT_ASSIGN_OR_RETURN(int32_t at, builder_.AddState());  // a state of its own: others come back to it
+  INGOT_ASSIGN_OR_RETURN(int32_t at, builder_.AddState());  // additional parameters loop to this state
   INGOT_RETURN_IF_ERROR(builder_.AddEdge(from, {Edge::kEpsilon, 0, at}));
   for (const Property& property : properties) {
     const std::string path = absl::StrCat("#/properties/", property.key);
@@ -104,7 +104,7 @@ absl::Status SchemaCompiler::EmitParameters(int32_t from, int32_t to, const Flat
   return builder_.AddEdge(at, {Edge::kEpsilon, 0, to});
 }
 
-// A value and its end.
+// Adds a value and its end.
 absl::Status SchemaCompiler::EmitParameter(const Parameter& parameter, int32_t to, const ParameterSyntax& syntax) {
   static const json::value anything(true);
   const json::value& schema = parameter.schema == nullptr ? anything : *parameter.schema;
@@ -123,11 +123,12 @@ absl::Status SchemaCompiler::EmitParameter(const Parameter& parameter, int32_t t
   return builder_.AddEdge(end, {Edge::kEpsilon, 0, to});
 }
 
-// One alternative of its schema: texts to `to`, other values to `behind_json`. Whether there are any of those.
+// Adds one alternative of the value's schema: strings lead to `to`, other values to `behind_json`. Returns whether
+// there are other values.
 absl::StatusOr<bool> SchemaCompiler::EmitParameterAs(const Parameter& parameter, int32_t to, int32_t behind_json,
                                                      const FlatSchema& schema, const ParameterSyntax& syntax) {
   INGOT_ASSIGN_OR_RETURN(const bool any_text, EmitTexts(parameter, to, schema, syntax));
-  if (any_text && syntax.text_key_end == syntax.json_key_end) return false;  // JSON is text too
+  if (any_text && syntax.text_key_end == syntax.json_key_end) return false;  // a value as JSON is a text too
   FlatSchema others = schema;
   if (schema.contains("enum")) {
     INGOT_ASSIGN_OR_RETURN(std::vector<json::value> values, AllowedValues(schema, parameter.path, builder_.budget()));
@@ -146,7 +147,7 @@ absl::StatusOr<bool> SchemaCompiler::EmitParameterAs(const Parameter& parameter,
   return true;
 }
 
-// The values that are strings, as text. Whether that is any text.
+// Adds the values that are strings, as raw text. Returns whether any text is allowed.
 absl::StatusOr<bool> SchemaCompiler::EmitTexts(const Parameter& parameter, int32_t to, const FlatSchema& schema,
                                                const ParameterSyntax& syntax) {
   Budget& budget = builder_.budget();
@@ -168,7 +169,8 @@ absl::StatusOr<bool> SchemaCompiler::EmitTexts(const Parameter& parameter, int32
   return rules.any();
 }
 
-// A text and its end: up to the first `stop`, or, where tokens are part of the end, up to those, which no text spells.
+// Adds a text and value_end. The text ends at the first `stop`, or at the atomic tokens of the end, if it has any up to
+// `stop`: no text spells an atomic token.
 absl::Status SchemaCompiler::EmitText(int32_t from, int32_t to, const std::string& name, const Dfa& content,
                                       const ParameterSyntax& syntax) {
   Budget& budget = builder_.budget();

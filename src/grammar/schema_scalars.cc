@@ -1,4 +1,4 @@
-// Scalars, types and enumerations of JSON Schema.
+// SchemaCompiler: scalars, types and enumerations.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -21,12 +21,12 @@ bool HasAny(const FlatSchema& schema, std::initializer_list<std::string_view> ke
   return std::any_of(keys.begin(), keys.end(), [&](std::string_view key) { return At(schema, key) != nullptr; });
 }
 
-// The zeros that a whole step ends in.
+// The number of zeros at the end of a whole step.
 size_t ZerosOf(const Decimal& step) {
   return step.fraction.empty() ? step.whole.size() - 1 - step.whole.find_last_not_of('0') : 0;
 }
 
-// JSON is read in 64 bits: what has more is not known exactly any more.
+// JSON numbers are read in 64 bits; a larger number is no longer exact.
 bool HasHugeNumber(const json::value& value) {
   if (value.is_array()) return std::ranges::any_of(value.get_array(), HasHugeNumber);
   if (value.is_object()) {
@@ -35,7 +35,7 @@ bool HasHugeNumber(const json::value& value) {
   return value.is_double() && std::abs(value.get_double()) >= 0x1p63;
 }
 
-// 1.0 is an integer.
+// Also of a double without fraction: JSON Schema counts 1.0 as an integer.
 std::optional<int64_t> IntegerOf(const json::value& value) {
   if (!value.is_double() || value.get_double() != std::floor(value.get_double()) || HasHugeNumber(value)) return {};
   return static_cast<int64_t>(value.get_double());

@@ -1,4 +1,4 @@
-// The bytes of every token, as a trie laid out for walking: what a mask is computed over.
+// Vocabulary: the bytes of every token as a trie in depth-first order. Masks are computed by walking it.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +16,9 @@ class Vocabulary {
   // Longer tokens are never sampled under a grammar.
   static constexpr size_t kMaxTokenBytes = 250;
 
-  // bytes[id] is the token's text; empty: never sampled under a grammar (unused, or padding of the model's head).
-  // atomic[id]: a token that is written out and means itself, such as <tool_call>: taken whole where a literal spells
-  // it, or in free text, and never as part of anything else. REQUIRES: equal sizes.
+  // bytes[id]: the token's text; empty = never sampled under a grammar (unused, or padding of the model's head).
+  // atomic[id]: the token stands for itself, such as <tool_call>. It is taken whole, where a literal spells it or in
+  // free text, and is never part of anything else. REQUIRES: equal sizes.
   Vocabulary(std::vector<std::string> bytes, std::vector<bool> atomic);
 
   int32_t size() const { return static_cast<int32_t>(bytes_.size()); }
@@ -26,22 +26,22 @@ class Vocabulary {
   bool atomic(int32_t id) const { return atomic_[id]; }
   size_t longest() const { return longest_; }
 
-  // The trie in depth-first order. Node 0 is the root; a node's children follow it, each behind the subtree of the one
-  // before: children of i are i + 1, skip[i + 1], ... while below skip[i].
+  // A node of the trie. Node 0 is the root. The children of node i are i + 1, skip[i + 1], skip[skip[i + 1]], ..., as
+  // long as they are below skip[i].
   struct Node {
     uint32_t skip;         // the first node behind this subtree
-    uint32_t first_token;  // tokens that end here: order[first_token .. first_token of the next node)
+    uint32_t first_token;  // the tokens that end here: order[first_token .. first_token of the next node)
     uint8_t byte;
     uint8_t depth;  // bytes from the root
   };
-  std::span<const Node> nodes() const { return nodes_; }  // and one more behind the last, for first_token
+  std::span<const Node> nodes() const { return nodes_; }  // and a sentinel behind the last, for its first_token
   size_t node_count() const { return nodes_.size() - 1; }
   std::span<const int32_t> TokensAt(uint32_t node) const {
     return std::span(order_).subspan(nodes_[node].first_token, nodes_[node + 1].first_token - nodes_[node].first_token);
   }
 
   std::span<const int32_t> atoms() const { return atoms_; }
-  // The longest atomic token that `text` begins with; -1: none.
+  // The longest atomic token at the beginning of `text`; -1 = none.
   int32_t AtomAt(std::string_view text) const;
 
  private:
@@ -49,27 +49,27 @@ class Vocabulary {
   std::vector<bool> atomic_;
   std::vector<int32_t> atoms_;  // longest first
   std::vector<Node> nodes_;
-  std::vector<int32_t> order_;  // non-atomic tokens by text
+  std::vector<int32_t> order_;  // the other tokens, sorted by text
   size_t longest_ = 0;
 };
 
-// A set of token ids: a list where it is small, else a bit per id.
+// A set of token ids: a sorted list while it is small, else a bitmap.
 class TokenSet {
  public:
   static constexpr size_t kMaxList = 1024;
 
   bool is_list() const { return bits_.empty(); }
-  std::span<const int32_t> list() const { return list_; }   // ascending; where is_list()
-  std::span<const uint64_t> bits() const { return bits_; }  // bit id % 64 of word id / 64; otherwise
+  std::span<const int32_t> list() const { return list_; }   // ascending; empty unless is_list()
+  std::span<const uint64_t> bits() const { return bits_; }  // bit id % 64 of word id / 64; empty if is_list()
   size_t count() const { return count_; }
   bool contains(int32_t id) const;
   size_t memory_bytes() const { return list_.size() * sizeof(int32_t) + bits_.size() * sizeof(uint64_t) + 64; }
 
-  // Collects ids in any order, twice or not.
+  // Collects ids in any order; duplicates are allowed.
   class Builder {
    public:
     explicit Builder(int32_t vocab_size) : vocab_size_(vocab_size) {}
-    // For speed alone: about so many ids will be added.
+    // A hint for speed: about `ids` ids will be added.
     void Expect(size_t ids) {
       if (ids > kMaxList && words_.empty()) Spill();
     }
@@ -85,7 +85,7 @@ class TokenSet {
     void Spill();
 
     const int32_t vocab_size_;
-    std::vector<int32_t> few_;  // until they are more than a list holds
+    std::vector<int32_t> few_;  // until it outgrows kMaxList
     std::vector<uint64_t> words_;
   };
 

@@ -1,5 +1,5 @@
-// Calls that sampling is held to: parameters between marks, repetition, and, for every output format that can be
-// forced, that whatever is sampled is read back as calls with arguments that the tools' schemas allow.
+// Calls in constrained sampling: parameters between delimiters, repetition, and every output format that can be forced.
+// For each format, any sampled text is read back as calls with arguments that the tools' schemas allow.
 #include <map>
 
 #include "base/json.h"
@@ -38,7 +38,7 @@ void ExpectTakes(std::vector<Part> parts, const std::vector<std::string>& yes, c
 
 std::string P(const std::string& key, const std::string& value) { return "<p=" + key + ">\n" + value + "\n</p>\n"; }
 
-TEST(Parameters, InTheOrderOfTheSchemaTheRequiredOnes) {
+TEST(Parameters, FollowTheSchemasOrderWithEveryRequiredOne) {
   ExpectTakes({Parameters(R"({"type":"object","properties":{"a":{"type":"integer"},"b":{"type":"string"},
                               "c":{"type":"boolean"}},"required":["b"]})")},
               {P("b", "x"), P("a", "1") + P("b", ""), P("a", "-7") + P("b", "x") + P("c", "true")},
@@ -46,14 +46,14 @@ TEST(Parameters, InTheOrderOfTheSchemaTheRequiredOnes) {
                P("b", "x") + P("c", "True"), P("b", "x") + "\n", "{\"b\": \"x\"}"});
 }
 
-TEST(Parameters, TextIsAsItIsUpToItsEnd) {
+TEST(Parameters, TextIsRawUpToItsEnd) {
   ExpectTakes(
       {Parameters(R"({"type":"object","properties":{"t":{"type":"string"}},"required":["t"]})")},
       {P("t", "two\nlines\n\n"), P("t", "\"q\" \\ {é \xF0\x9F\x98\x80} <p=t> </p >"), P("t", "\n"), P("t", "</p")},
       {P("t", "x</p>y"), P("t", "x\n</p>\n\n</p>"), P("t", "\xC3"), P("t", "\xED\xA0\x80"), "<p=t>\nx</p>\n"});
 }
 
-TEST(Parameters, StringsAreHeldToTheirSchemas) {
+TEST(Parameters, StringValuesObeyTheirSchemas) {
   const auto one = [](const std::string& schema) {
     return std::vector<Part>{Parameters(R"({"type":"object","properties":{"t":)" + schema + R"(},"required":["t"]})")};
   };
@@ -72,14 +72,14 @@ TEST(Parameters, StringsAreHeldToTheirSchemas) {
   ExpectTakes(one("true"), {P("t", "anything"), P("t", "{\"a\": [1]}"), P("t", "3")}, {P("t", "</p>")});
 }
 
-TEST(Parameters, SomeMarksTellTextFromJson) {
+TEST(Parameters, DelimitersMayTellTextFromJson) {
   ExpectTakes(
       {Parameters(R"({"type":"object","properties":{"a":{"type":["string","integer"]},"b":{"type":"null"}}})", kTyped)},
       {"", "<p a text>12</p>", "<p a json>12</p>", "<p a text></p><p b json>null</p>"},
       {"<p a json>x</p>", "<p b text>null</p>", "<p b json>1</p>"});
 }
 
-TEST(Parameters, OthersWhereTheSchemaAllowsThem) {
+TEST(Parameters, AdditionalOnesAppearOnlyWhereTheSchemaAllowsThem) {
   ExpectTakes({Parameters(R"({"type":"object"})")}, {"", P("x", "1"), P("a.b-c_9", "text") + P("x", "")},
               {P("", "1"), P("a b", "1"), P("<", "1")});
   ExpectTakes({Parameters(R"({"type":"object","properties":{"a":{"type":"integer"}},"additionalProperties":
@@ -93,8 +93,8 @@ TEST(Parameters, OthersWhereTheSchemaAllowsThem) {
               {P("a", "null"), P("b", "null")}, {"", P("a", "null") + P("b", "null"), "[]"});
 }
 
-// Marks that are tokens are taken as tokens, and what they spell may stand in a text.
-TEST(Parameters, MarksMayBeTokens) {
+// Delimiters that are atomic tokens are taken as tokens; a text may contain their spelling.
+TEST(Parameters, DelimitersMayBeAtomicTokens) {
   const ParameterSyntax glm{
       .begin = "<k>", .text_key_end = "</k>\n<v>", .json_key_end = "</k>\n<v>", .value_end = "</v>\n", .stop = "</v>"};
   const auto program =
@@ -133,15 +133,15 @@ TEST(Repetition, OneOrMoreWithTextBetween) {
   some.repeated = {{Literal("a")}, {Literal("b"), {.is_schema = true, .text = R"({"type":"integer"})"}}};
   ExpectTakes({Literal("["), some, Literal("]")}, {"[a]", "[b1]", "[a, b20, a]"},
               {"[]", "[a,b1]", "[a, ]", "[ab1]", "[b]", "a"});
-  Part close = some;  // nothing between
+  Part close = some;  // no separator
   close.text = "";
   ExpectTakes({close, Literal(".")}, {"a.", "aab1b2a."}, {".", "a, a."});
-  Part empty;  // of what may be empty
+  Part empty;  // one alternative is empty
   empty.repeated = {{}, {Literal("x")}};
   ExpectTakes({empty, Literal(".")}, {".", "x.", "xx."}, {"", "y."});
 }
 
-// ---- What is sampled under the calls of a format ----
+// ---- Texts sampled under the calls of a format ----
 
 const char* const kTools = R"([
     {"type":"function","function":{"name":"write_file","parameters":{"type":"object","required":["path"],"properties":{
@@ -169,7 +169,8 @@ std::vector<Part> PartsOf(const text::OutputFormat& format, const text::OutputFo
   return parts;
 }
 
-// Draws tokens until the text is complete and a coin says so, and reads them as they come; nullopt: it grew too long.
+// Samples tokens until the text is complete and a coin ends it, and pushes each into `stream`; nullopt: it grew too
+// long.
 std::optional<text::ParsedOutput> Draw(const std::shared_ptr<const Program>& program, text::OutputStream stream,
                                        uint64_t seed, std::string* text) {
   uint64_t drawn = 0;
@@ -182,7 +183,7 @@ std::optional<text::ParsedOutput> Draw(const std::shared_ptr<const Program>& pro
     if (!allowed.ok()) return std::nullopt;
     std::vector<int32_t> ids;
     for (int32_t id = 0; id < vocabulary.size(); ++id) {
-      // Rather what ends things than another letter.
+      // Prefers longer tokens such as delimiters, so that texts end.
       if ((*allowed)->contains(id)) ids.insert(ids.end(), vocabulary.bytes(id).size() > 1 ? 24 : 1, id);
     }
     done = matcher.complete() && (ids.empty() || random(4) == 0);
@@ -223,7 +224,7 @@ void ExpectAllowed(const text::ToolCall& call, const std::string& text) {
   }
 }
 
-TEST(ForcedCalls, AreReadAsCallsWhateverIsSampled) {
+TEST(ForcedCalls, EverySampledTextIsReadAsCalls) {
   const json::value list = *base::ParseJson(kTools);
   const std::vector<json::value> tools(list.get_array().begin(), list.get_array().end());
   std::map<std::string, int> calls;

@@ -1,5 +1,5 @@
-// Keyword arguments of Python: what is sampled is read back as arguments that the schema allows, and what is made to be
-// valid, in the documented spelling, is taken.
+// Keyword arguments of Python: sampled texts are read back as arguments that the schema allows, and generated valid
+// texts, in the documented spelling, are accepted.
 #include "grammar/random_schemas.h"
 #include "text/output_format.h"
 
@@ -20,7 +20,7 @@ void ExpectTakes(const std::string& schema, const std::vector<std::string>& yes,
   for (const std::string& text : no) EXPECT_FALSE(Takes(*program, text)) << "must not take " << text;
 }
 
-// f(TEXT) as a format with such calls reads it: the arguments; nullopt: no call.
+// The arguments of f(TEXT), as an output format with such calls reads them; nullopt: no call.
 std::optional<json::value> Read(const std::string& text) {
   const auto parsed = (*text::FindOutputFormat("llama_pythonic"))->Parse("[f(" + text + ")]");
   if (parsed.malformed || parsed.tool_calls.size() != 1) return std::nullopt;
@@ -29,7 +29,7 @@ std::optional<json::value> Read(const std::string& text) {
   return *std::move(arguments);
 }
 
-TEST(Keywords, InTheOrderOfTheSchemaTheRequiredOnes) {
+TEST(Keywords, FollowTheSchemasOrderWithEveryRequiredOne) {
   ExpectTakes(R"({"type":"object","properties":{"a":{"type":"integer"},"b":{"type":"string"},"c":{"type":"boolean"}},
                   "required":["b"]})",
               {"b='x'", "a=1, b=\"\"", "a=-7,b='x', c=True", "b='x',\n  c=False"},
@@ -62,7 +62,7 @@ TEST(Keywords, ValuesAreLiteralsOfPython) {
   ExpectTakes(one("true"), {"v={'a': [1, None]}", "v=-1e5", "v=[[]]"}, {"v=", "v={1: 2}", "v=null"});
 }
 
-TEST(Keywords, OthersWhereTheSchemaAllowsThem) {
+TEST(Keywords, AdditionalOnesAppearOnlyWhereTheSchemaAllowsThem) {
   ExpectTakes(R"({"type":"object"})", {"", "x=1", "a_1='x', B=None"}, {"1x=1", "a-b=1", "=1", "a b=1"});
   ExpectTakes(R"({"type":"object","properties":{"a":{"type":"integer"}},"additionalProperties":{"type":"boolean"}})",
               {"a=1, b=True, c=False", "b=True"}, {"b=1", "b=True, a=1", "a=True"});
@@ -71,8 +71,8 @@ TEST(Keywords, OthersWhereTheSchemaAllowsThem) {
               {"a=None", "b=None"}, {"", "a=None, b=None", "[]"});
 }
 
-// Tools have such parameters; what reads the calls back takes them, though Python itself would not.
-TEST(Keywords, WordsThatPythonReservesAreNamesToo) {
+// Tools have such parameters. The output reader accepts them, although Python itself would not.
+TEST(Keywords, PythonsReservedWordsAreNamesToo) {
   for (const std::string name : {"class", "from", "3d"}) {
     ExpectTakes(R"({"type":"object","properties":{")" + name + R"(":{"type":"integer"}}})", {name + "=1"}, {});
     EXPECT_TRUE(Read(name + "=1").has_value()) << name;
@@ -87,7 +87,7 @@ TEST(Keywords, FaultsAreNamed) {
   EXPECT_THAT(fault(R"({"type":"array"})"), HasSubstr("no text at all"));
 }
 
-// An object whose properties have names that keywords can have; what they hold is any schema.
+// A random object schema whose properties have names that keyword arguments can have.
 json::object RandomKeywords(Random& random) {
   json::object document = RandomDocument(random);
   json::object root{{"type", "object"}, {"$defs", document["$defs"]}};
@@ -104,7 +104,7 @@ json::object RandomKeywords(Random& random) {
   return root;
 }
 
-TEST(Keywords, WhatIsSampledIsReadAndValidAndWhatIsValidIsTaken) {
+TEST(Keywords, SampledTextsAreReadAndValidAndValidTextsAreAccepted) {
   int compiled = 0, taken = 0, strings = 0;
   for (uint64_t seed = 0; seed < 250; ++seed) {
     Random random{seed, kPythonNotation};

@@ -1,4 +1,4 @@
-// Masks against their definition: a token is allowed if and only if the grammar can go on behind its bytes.
+// Masks against their definition: a token is allowed if and only if the grammar accepts its bytes here.
 #include <functional>
 #include <set>
 
@@ -13,7 +13,7 @@ struct Random {
   size_t operator()(size_t bound) { return base::DeriveSeed(seed, drawn++) % bound; }
 };
 
-// Pieces as a tokenizer learns them, cut anywhere: inside characters, across quotation marks, through several marks.
+// Pieces as a tokenizer learns them, cut anywhere: inside characters, across quotation marks, through several brackets.
 std::vector<std::string> Pieces(uint64_t seed) {
   const std::string corpus =
       "{\"name\": \"caf\xC3\xA9 \xF0\x9F\x98\x80\", \"age\": 12, \"tags\": [\"a\", \"b\\n\", "
@@ -64,7 +64,7 @@ void ExpectMaskIsExact(Matcher& matcher, const Vocabulary& vocabulary, const std
   EXPECT_EQ((*allowed)->count(), count);
 }
 
-TEST(MaskTest, IsExactlyWhatTheGrammarCanGoOnWith) {
+TEST(MaskTest, HoldsExactlyTheTokensThatTheGrammarAccepts) {
   const auto vocabulary = MakeVocabulary(Pieces(1), {"<call>", "</call>", "<end>"});
   Compiler compiler(vocabulary);
   const std::vector<Spec> specs = Specs();
@@ -92,7 +92,7 @@ TEST(MaskTest, IsExactlyWhatTheGrammarCanGoOnWith) {
   }
 }
 
-// Every three letters, with `end` behind each: enough for a walk over all of them to cost something.
+// Every word of three letters, with `end` behind each; so many that walking all of them costs something.
 std::vector<std::string> Words(const std::string& end = "") {
   std::vector<std::string> words;
   for (int i = 0; i < 26 * 26 * 26; ++i) {
@@ -110,7 +110,7 @@ std::string AnyOf(int count, const std::function<std::string(int)>& schema) {
 
 std::string EndingIn(int i) { return absl::StrCat(R"({"type":"string","pattern":"^[a-z ]{40}x)", i, "$\"}"); }
 
-TEST(MaskTest, ManyLeavesFromOneStateToAnotherCostWhatOneDoes) {
+TEST(MaskTest, ManyLeavesBetweenTwoStatesCostAsMuchAsOne) {
   const auto vocabulary = MakeVocabulary(Words());
   Matcher matcher(*Compiler(vocabulary).Compile(SchemaSpec(AnyOf(400, EndingIn))));
   ASSERT_TRUE(matcher.AcceptText("\""));
@@ -123,7 +123,7 @@ TEST(MaskTest, ManyLeavesFromOneStateToAnotherCostWhatOneDoes) {
   EXPECT_EQ((*matcher.Allowed())->count(), 11u) << "a digit, or the end";
 }
 
-TEST(MaskTest, WhatFollowsManyTokensIsWorkedOutOnce) {
+TEST(MaskTest, ACommonRestOfManyTokensIsSteppedOnce) {
   std::string properties;
   for (int i = 0; i < 1000; ++i) absl::StrAppend(&properties, i > 0 ? "," : "", "\"p", i, R"(":{"type":"string"})");
   const auto vocabulary = MakeVocabulary(Words("\", \"p1"));
@@ -139,8 +139,8 @@ TEST(MaskTest, WhatFollowsManyTokensIsWorkedOutOnce) {
   EXPECT_FALSE((*matcher.Allowed())->contains(256)) << "those are behind it";
 }
 
-// Patterns in objects of their own cannot be united: each is a walk.
-TEST(MaskTest, ARequestWhoseMasksCostTooMuchIsRefused) {
+// Patterns in different objects cannot be united: each one costs a walk.
+TEST(MaskTest, ATextWhoseMasksExceedTheAllowanceIsRefused) {
   const auto vocabulary = MakeVocabulary(Words());
   const auto in_object = [](int i) {
     return absl::StrCat(R"({"type":"object","properties":{"a":)", EndingIn(i), R"(},"required":["a"]})");
@@ -158,8 +158,8 @@ TEST(MaskTest, ARequestWhoseMasksCostTooMuchIsRefused) {
   EXPECT_LE(masks, 3) << "the allowance is of one and a half, and each token adds a sixth";
 }
 
-// Against every string of up to seven letters: a string is taken if the pattern takes it and it is not too long, and a
-// begin lives if one of those begins so.
+// Compares with every string of up to seven letters. A string is accepted if it is short enough and matches the
+// pattern; a prefix is alive if an accepted string begins with it.
 TEST(MaskTest, CharactersCountedBesideAPatternAreCountedExactly) {
   const std::string letters = "ab!";
   std::vector<std::string> texts = {""};
@@ -199,7 +199,7 @@ TEST(MaskTest, IsTheSameFromTheCacheOfAnotherRequest) {
   }
 }
 
-TEST(MaskTest, AWholeTextThatCannotGoOnAllowsNothing) {
+TEST(MaskTest, ACompleteTextThatCannotContinueAllowsNothing) {
   Matcher matcher(*CompileSchema(R"({"type":"object","properties":{}})"));
   ASSERT_TRUE(matcher.AcceptText("{}"));
   EXPECT_TRUE(matcher.complete());
@@ -210,7 +210,7 @@ TEST(MaskTest, AWholeTextThatCannotGoOnAllowsNothing) {
   EXPECT_EQ((*number.Allowed())->count(), 10u);
 }
 
-TEST(MaskTest, AVocabularyThatCannotSpellWhatMustComeGivesAnEmptyMask) {
+TEST(MaskTest, IsEmptyIfTheVocabularyCannotSpellTheNextByte) {
   const std::vector<std::string> bytes = {"a", "b", "\""};
   const auto vocabulary = std::make_shared<const Vocabulary>(bytes, std::vector<bool>(3, false));
   Matcher matcher(*Compiler(vocabulary).Compile(SchemaSpec(R"({"enum":["ab","x"]})")));

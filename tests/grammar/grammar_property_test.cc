@@ -1,5 +1,5 @@
-// Random schemas: what is sampled under one is valid JSON and valid under it, by a validator of its own; what is made
-// to be valid, in the documented spelling, is taken. Mutated schemas never crash, hang or run away.
+// Random schemas: a text sampled under one is valid JSON and valid under it, by an independent validator. Generated
+// valid texts, in the documented spelling, are accepted. Mutated schemas never crash, hang or exhaust memory.
 #include <ctime>
 
 #include "grammar/random_schemas.h"
@@ -7,7 +7,7 @@
 namespace ingot::grammar {
 namespace {
 
-TEST(GrammarPropertyTest, WhatIsSampledIsValidAndWhatIsValidIsTaken) {
+TEST(GrammarPropertyTest, SampledTextsAreValidAndValidTextsAreAccepted) {
   Compiler compiler(
       MakeVocabulary({"\"name\": \"", "\", \"", "ab", "}}", "\xA9\"", "\xC3\xA9", "[[", "]}", "],", "12", "\n  "}), 0);
   int compiled = 0, taken = 0;
@@ -38,7 +38,7 @@ TEST(GrammarPropertyTest, WhatIsSampledIsValidAndWhatIsValidIsTaken) {
   EXPECT_GT(taken, 1500);
 }
 
-// --- schemas from nowhere good ---
+// --- broken and hostile schemas ---
 
 std::string Mutated(std::string text, Random& random) {
   const std::string tokens[] = {"null",
@@ -70,7 +70,7 @@ std::string Mutated(std::string text, Random& random) {
         text[at] = static_cast<char>(random(256));
         break;
       default:
-        // Behind an opening brace, where a keyword may stand.
+        // Behind an opening brace, in the place of a keyword.
         if (const size_t brace = text.find('{', at); brace != std::string::npos)
           text.insert(brace + 1, tokens[6 + random(6)]);
     }
@@ -78,7 +78,7 @@ std::string Mutated(std::string text, Random& random) {
   return text;
 }
 
-TEST(GrammarPropertyTest, MutatedSchemasAreRefusedOrWorkAndNeverRunAway) {
+TEST(GrammarPropertyTest, MutatedSchemasAreRefusedOrCompiled) {
   Compiler compiler(MakeVocabulary({"\": \"", "ab", "}}"}), 0);
   int compiled = 0;
   for (uint64_t seed = 0; seed < 600; ++seed) {
@@ -136,8 +136,8 @@ TEST(GrammarPropertyTest, HostileSchemasEndSoon) {
       for (int i = 0; i < 20 && matcher.Allowed().ok() && matcher.AcceptText("["); ++i) {
       }
     }
-    const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;  // of this process
-    EXPECT_LT(seconds, 60) << schema.substr(0, 200);  // a bound that only running away breaks
+    const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;  // CPU time of this process
+    EXPECT_LT(seconds, 60) << schema.substr(0, 200);  // only unbounded work exceeds this
   }
 }
 

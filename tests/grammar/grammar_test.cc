@@ -1,4 +1,4 @@
-// Which texts a grammar takes, by examples.
+// The texts that a grammar accepts, by examples.
 #include "grammar/grammar.h"
 
 #include <ctime>
@@ -27,7 +27,7 @@ TEST(SchemaTest, Strings) {
               {R"("")", R"("a b")", R"("\"\\\/\b\f\n\r\t")", R"("\u00e9\uD83D\ude00")", "\"\xC3\xA9\xF0\x9F\x98\x80\""},
               {"\"", "\"a", "a", "\"\n\"", R"("\x")", R"("\ud83d")", R"("\ud83da")", R"("\ude00")", "\"\xC3\"",
                "\"\xED\xA0\x80\"", "\"\xC0\x80\"", "\"\xF5\x80\x80\x80\""});
-  // Characters count, not bytes; a surrogate pair is one.
+  // Lengths count characters, not bytes; a surrogate pair is one character.
   ExpectTakes(R"({"type":"string","minLength":2,"maxLength":3})",
               {R"("ab")", R"("abc")", "\"\xC3\xA9\xF0\x9F\x98\x80\"", R"("\u00e9\ud83d\ude00x")", R"("\n\"")"},
               {R"("")", R"("a")", R"("abcd")", R"("\ud83d\ude00")"});
@@ -43,7 +43,7 @@ TEST(SchemaTest, Integers) {
   ExpectTakes(R"({"type":"integer","exclusiveMinimum":0,"exclusiveMaximum":10})", {"1", "9"}, {"0", "10", "-1"});
   ExpectTakes(R"({"type":"integer","minimum":0.5,"maximum":2.5})", {"1", "2"}, {"0", "3"});
   ExpectTakes(R"({"type":"integer","maximum":-5})", {"-5", "-6", "-123"}, {"-4", "0", "5"});
-  // Every integer of a range and none beside it.
+  // Every integer of a range, and none outside it.
   for (const auto& [low, high] : {std::pair{-7, 23}, {95, 1203}, {-1000, -99}, {0, 0}}) {
     const std::string schema = absl::StrCat("{\"type\":\"integer\",\"minimum\":", low, ",\"maximum\":", high, "}");
     const auto program = *CompileSchema(schema);
@@ -60,7 +60,7 @@ TEST(SchemaTest, Numbers) {
               {"-0.1", "1.0001", "1.1", "2", "1e0", "-0"});
   ExpectTakes(R"({"type":"number","exclusiveMinimum":-1.5,"maximum":2.25})", {"-1.49", "-1.4999", "-1", "0", "2.25"},
               {"-1.5", "-1.50", "-1.51", "-2", "2.251", "2.3", "3"});
-  // Against arithmetic, in steps of 0.01, written with two digits and with one where that is the same number.
+  // Compared with arithmetic, in steps of 0.01, with two digits and, where the number is equal, with one.
   const auto program = *CompileSchema(R"({"type":"number","minimum":-3.14,"exclusiveMaximum":12.5})");
   for (int i = -2000; i <= 2000; ++i) {
     if (i == 0) continue;
@@ -70,7 +70,7 @@ TEST(SchemaTest, Numbers) {
   }
 }
 
-TEST(SchemaTest, ALenientOneIsHeldToAsFarAsCanBe) {
+TEST(SchemaTest, ALenientSchemaIgnoresUnsupportedKeywords) {
   const auto lenient = [](const std::string& members) { return "{\"x-lenient\":true," + members + "}"; };
   ExpectTakes(lenient(R"("type":"integer","minimum":3,"nullable":true,"not":{},"exclusiveMinimum":true)"), {"3", "10"},
               {"2", "null", "1.5"});
@@ -83,13 +83,13 @@ TEST(SchemaTest, ALenientOneIsHeldToAsFarAsCanBe) {
   EXPECT_THAT(FaultOf(R"({"x-lenient":"yes","not":{}})"), HasSubstr("'not'"));
 }
 
-// A document whose property "a" has these members, and "b" is an integer.
+// A lenient document: property "a" has these members, "b" is an integer.
 std::string LenientObject(const std::string& a) {
   return R"({"x-lenient":true,"type":"object","properties":{"a":{)" + a +
          R"(},"b":{"type":"integer"}},"required":["a","b"]})";
 }
 
-TEST(SchemaTest, ALenientOneGoesWithoutWhatIsTooComplexOrContradictsItself) {
+TEST(SchemaTest, ALenientSchemaDropsComplexAndContradictoryKeywords) {
   const auto expect = [](const std::string& a, const std::vector<std::string>& yes,
                          const std::vector<std::string>& no) {
     for (const std::string& value : yes)
@@ -112,13 +112,13 @@ TEST(SchemaTest, ALenientOneGoesWithoutWhatIsTooComplexOrContradictsItself) {
   expect("\"anyOf\":[" + alternatives + "]", {"7", "null"}, {});
 }
 
-TEST(SchemaTest, OfALenientOneThatCannotBeHeldToAtAllTheTypeIsLeft) {
+TEST(SchemaTest, AnUnsatisfiableLenientSchemaKeepsItsType) {
   for (const std::string root : {R"("type":"object","properties":{"a":false},"required":["a"])",
                                  R"("type":"object","properties":{"a":{"$ref":"#"}},"required":["a"])"}) {
     ExpectTakes("{\"x-lenient\":true," + root + "}", {"{}", R"({"b":1})"}, {"[]", "1"});
   }
   ExpectTakes(R"({"x-lenient":true,"type":"array","items":{"$ref":"#"},"minItems":1})", {"[1]"}, {"1"});
-  // Beside others, too: one such schema does not cost the request the rest.
+  // One such schema does not weaken the rest of the grammar.
   Compiler compiler(MakeVocabulary());
   const std::string broken = R"({"x-lenient":true,"type":"object","properties":{"a-b":{}},"required":["a-b"]})";
   const auto program =
@@ -137,7 +137,7 @@ double CompileSeconds(Compiler& compiler, const std::string& schema) {
   return static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
 }
 
-TEST(GrammarTest, CombiningSchemasIsBoundedAndARefusalIsRemembered) {
+TEST(GrammarTest, CombiningSchemasIsBoundedAndItsRefusalIsCached) {
   std::string alternatives, properties;
   for (int i = 0; i < 500; ++i) {
     absl::StrAppend(&alternatives, i > 0 ? "," : "",
@@ -159,13 +159,13 @@ TEST(SchemaTest, Multiples) {
   ExpectTakes(R"({"multipleOf":1000})", {"0", "3000", "-1000", "3000.0"}, {"1", "300", "3000.5", "\"a\""});
   ExpectTakes(R"({"enum":[1,1.5,2,"x"],"multipleOf":0.5,"maximum":1.5})", {"1", "1.5"}, {"2"});
   EXPECT_THAT(FaultOf(R"({"type":"integer","multipleOf":99999999})"), HasSubstr("too complex"));
-  // A step's zeros are its multiples'.
+  // A step with zeros at its end: its multiples end with them too.
   ExpectTakes(R"({"type":"integer","multipleOf":86400000})", {"0", "86400000", "-172800000", "864000000"},
               {"-0", "86400", "8640000", "86400001", "00", "432000000000000001"});
   ExpectTakes(R"({"type":"number","multipleOf":1e9})", {"0", "0.0", "7000000000", "7000000000.00"},
               {"700000000", "7000000000.5", "0.", "7000000000."});
   ExpectTakes(R"({"enum":[0,500,1500,2000],"multipleOf":1000})", {"0", "2000"}, {"500", "1500"});
-  // Against arithmetic: every integer, and every number of two digits behind the point.
+  // Compared with arithmetic: every integer, and every number of two digits behind the point.
   for (const int step : {1, 2, 3, 7, 10, 12, 60, 365}) {
     const std::string by = absl::StrCat("\"multipleOf\":", step, ",\"minimum\":-700,\"maximum\":1100}");
     const auto integers = *CompileSchema(absl::StrCat("{\"type\":\"integer\",", by));
@@ -268,7 +268,7 @@ TEST(SchemaTest, ReferencesMayRecur) {
 TEST(SchemaTest, NestingEndsAtTheLimit) {
   const std::string nested = R"({"type":"array","items":{"$ref":"#"}})";
   ExpectTakes(nested, {std::string(64, '[') + std::string(64, ']')}, {std::string(65, '[') + std::string(65, ']')});
-  // Where a member is required on every level, the last level that can hold it is one earlier.
+  // If a member is required on every level, the last level that can hold it is one earlier.
   Matcher matcher(*CompileSchema(R"({"anyOf":[{"type":"null"},{"type":"object","properties":{"n":{"$ref":"#"}},
                                      "required":["n"]}]})"));
   int levels = 0;
@@ -301,14 +301,14 @@ TEST(SchemaTest, FormatsOfStrings) {
               {R"("1:2:3")", R"("1::2::3")", R"("12345::")", R"("1:2:3:4:5:6:7:8:9")", R"(":1:2")", R"("g::")"});
   ExpectTakes(format("uuid"), {R"("123e4567-E89b-12d3-a456-426614174000")"},
               {R"("123e4567e89b12d3a456426614174000")", R"("123e4567-e89b-12d3-a456-42661417400g")"});
-  // With other keywords, without a type, in a choice, and in an enum.
+  // With other keywords, without a type, in an anyOf, and in an enum.
   ExpectTakes(format("date", R"(,"pattern":"^2024","maxLength":10)"), {R"("2024-01-01")"}, {R"("2023-01-01")"});
   ExpectTakes(R"({"format":"ipv4"})", {R"("1.2.3.4")"}, {R"("x")", "1"});
   ExpectTakes(R"({"type":["string","null"],"format":"uuid"})", {"null"}, {R"("x")"});
   ExpectTakes(R"({"allOf":[{"type":"string","format":"date"},{"format":"date"}]})", {R"("2024-01-01")"}, {R"("x")"});
   ExpectTakes(R"({"enum":["2024-01-01","soon",7],"format":"date"})", {R"("2024-01-01")"}, {R"("soon")"});
   EXPECT_THAT(FaultOf(R"({"allOf":[{"format":"date"},{"format":"time"}]})"), HasSubstr("two different formats"));
-  // What is no known format says nothing.
+  // An unknown format is ignored.
   ExpectTakes(format("color"), {R"("any")"}, {"1"});
   ExpectTakes(R"({"type":"integer","format":"int32"})", {"7"}, {R"("7")"});
   ExpectTakes(R"({"type":"string","format":7})", {R"("any")"}, {"1"});
@@ -332,7 +332,7 @@ TEST(SchemaTest, Patterns) {
   ExpectTakes(pattern("^(ab)*$", R"(,"minLength":3,"maxLength":6)"), {R"("abab")", R"("ababab")"},
               {R"("ab")", R"("abababab")"});
   ExpectTakes(pattern("^$"), {R"("")"}, {R"("a")"});
-  // A hyphen beside a class is itself.
+  // A hyphen beside a class means itself.
   ExpectTakes(pattern("^[\\\\w-.]+@([\\\\w-\\\\.]+)$"), {R"("a.b-c@d-e.f")"}, {R"("a@")", R"("a,b@c")"});
   EXPECT_THAT(FaultOf(pattern("^\\\\uD83D\\\\u0041$")), HasSubstr("names no character"));
   EXPECT_THAT(FaultOf(pattern("^(ab)*$", R"(,"minLength":3,"maxLength":3)")), HasSubstr("no text"));
@@ -343,7 +343,7 @@ TEST(SchemaTest, Patterns) {
 }
 
 TEST(SchemaTest, CharactersAreCountedBesideAPattern) {
-  // Those may end behind any character.
+  // Patterns that may end behind any character.
   ExpectTakes(R"({"pattern":"^[a-z]*$","maxLength":3})", {R"("")", R"("abc")"},
               {R"("abcd")", R"("abcdefghijklmnopq")"});
   ExpectTakes(R"({"pattern":"^[a-z]*$","maxLength":0})", {R"("")"}, {R"("a")"});
@@ -352,11 +352,11 @@ TEST(SchemaTest, CharactersAreCountedBesideAPattern) {
   ExpectTakes(word, {R"("a")", "\"" + std::string(4096, 'x') + "\""}, {R"("")", "\"" + std::string(4097, 'x') + "\""});
   ExpectTakes(R"({"format":"email","maxLength":9})", {R"("a@bc.d.ef")", R"("a@b")"}, {R"("a@bc.d.efg")", R"("a@")"});
   EXPECT_EQ(FaultOf(R"({"type":"string","format":"email","maxLength":254})"), "");
-  // Escapes and characters of many bytes are one each, in both notations' spellings.
+  // Escapes and multi-byte characters count as one, in the spellings of both notations.
   ExpectTakes(R"({"type":"string","pattern":"^[^a]*$","minLength":2,"maxLength":3})",
               {R"("\n\"")", R"("\u0001b\\")", "\"\xC3\xA9\xF0\x9F\x98\x80\xE2\x82\xAC\""},
               {R"("\n")", R"("\n\n\n\n")", "\"\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\"", R"("bab")"});
-  // Nothing is begun that cannot end in time.
+  // No character is allowed that could not end in time.
   Matcher matcher(*CompileSchema(R"({"type":"string","pattern":"^(x|abc|abcdef)*!$","maxLength":5})"));
   ASSERT_TRUE(matcher.AcceptText("\""));
   EXPECT_EQ((*matcher.Allowed())->count(), 3u) << "x, a and !";
@@ -387,7 +387,7 @@ TEST(SchemaTest, AnnotationsArePassedOver) {
               {"null"}, {"1"});
 }
 
-TEST(SchemaTest, WhatIsNotSupportedIsNamedWithItsPlace) {
+TEST(SchemaTest, UnsupportedKeywordsAreNamedWithTheirPlace) {
   const auto nested = [](const std::string& member) {
     return "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"array\",\"items\":{" + member + "}}}}";
   };
@@ -424,7 +424,7 @@ TEST(SchemaTest, WhatIsNotSupportedIsNamedWithItsPlace) {
   EXPECT_THAT(FaultOf("3"), HasSubstr("object or a boolean"));
 }
 
-TEST(SchemaTest, WhatNothingSatisfiesIsRefused) {
+TEST(SchemaTest, AnUnsatisfiableSchemaIsRefused) {
   for (const char* schema :
        {"false", R"({"enum":[]})", R"({"type":"integer","minimum":3,"maximum":2})",
         R"({"type":"string","minLength":3,"maxLength":2})",
@@ -510,7 +510,7 @@ TEST(GrammarTest, SizesAreLimited) {
   EXPECT_TRUE(compiler.Compile({{{}}, ""}).ok()) << "the empty text";
 }
 
-TEST(GrammarTest, MoreOptionalPropertiesThanCanBeToldApartAreRefusedAtOnce) {
+TEST(GrammarTest, TooManyOptionalPropertiesAreRefused) {
   const auto optional = [](int count) {
     std::string properties;
     for (int i = 0; i < count; ++i) absl::StrAppend(&properties, i > 0 ? "," : "", "\"p", i, "\":{}");

@@ -1,4 +1,4 @@
-// Random schemas, a validator of its own for what they allow, and texts that they allow, in the spelling that
+// Random schemas, an independent validator for them, and random texts that they allow, in the spelling that
 // grammar/grammar.h documents.
 #pragma once
 
@@ -21,7 +21,7 @@ namespace json = base::json;
 
 struct Random {
   uint64_t seed;
-  const Notation& notation = kJsonNotation;  // of the texts that are made
+  const Notation& notation = kJsonNotation;  // of the generated texts
   uint64_t drawn = 0;
   Spelling spelling() { return notation.strings[(*this)(notation.strings.size())]; }
   size_t operator()(size_t bound) { return base::DeriveSeed(seed, drawn++) % bound; }
@@ -239,7 +239,7 @@ inline std::string SpellScalar(const json::value& schema, const std::string& typ
     const double low = at("minimum", -1000), high = at("maximum", 1000);
     const auto steps = static_cast<int64_t>((high - low) * 8);
     const double value = low + static_cast<double>(random(static_cast<size_t>(steps + 1))) / 8;
-    return base::PrintJson(value == 0 ? json::value(0) : json::value(value));  // bounds forbid "-0.0"
+    return base::PrintJson(value == 0 ? json::value(0) : json::value(value));  // bounds exclude "-0.0"
   }
   if (const auto* pattern = base::Find(schema, "pattern")) {
     for (size_t i = 0; i < 4; ++i) {
@@ -260,7 +260,7 @@ inline std::string SpellScalar(const json::value& schema, const std::string& typ
   return out + mark;
 }
 
-// A member each, with what `key` makes of its name before the value.
+// The members of an object. `key_text` gives a name with everything up to its value.
 template <typename Key>
 std::optional<std::vector<std::string>> SpellMembers(const json::value& schema, const json::value& root, Random& random,
                                                      int depth, const Key& key_text) {
@@ -320,7 +320,7 @@ inline std::optional<std::string> Spell(const json::value& schema, const json::v
   return out + (count > 0 ? Space(random) : "") + "]";
 }
 
-// Random tokens until the text is whole; after a while those that bring the end nearer.
+// Samples random allowed tokens until the text is complete. After a while it prefers tokens that bring the end nearer.
 inline std::string Sample(const std::shared_ptr<const Program>& program, Random& random) {
   const Vocabulary& vocabulary = *program->vocabulary;
   Matcher matcher(program);

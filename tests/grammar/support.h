@@ -1,4 +1,4 @@
-// What the tests of grammars share.
+// Helpers for the tests of grammars.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -13,7 +13,7 @@
 
 namespace ingot::grammar {
 
-// A token per byte, then `pieces`, then atomic tokens.
+// A vocabulary of one token per byte, then `pieces`, then atomic tokens.
 inline std::shared_ptr<const Vocabulary> MakeVocabulary(const std::vector<std::string>& pieces = {},
                                                         const std::vector<std::string>& atoms = {}) {
   std::vector<std::string> bytes;
@@ -37,7 +37,7 @@ inline bool Takes(std::shared_ptr<const Program> program, std::string_view text)
   return matcher.AcceptText(text) && matcher.complete();
 }
 
-// Whether a text is one of the schema's; a schema that does not compile fails the test.
+// Whether `text` satisfies the schema; a schema that does not compile fails the test.
 inline bool Takes(const std::string& schema, std::string_view text) {
   const auto program = CompileSchema(schema);
   EXPECT_EQ(program.status(), absl::OkStatus()) << schema;
