@@ -77,7 +77,7 @@ void AddedTokenMatcher::Add(std::string_view text, const AddedTokenSpec& token, 
   if (token.rstrip) {
     while (end < text.size() && IsSpaceAt(text, end)) end += DecodeAt(text, end).size;
   }
-  if (begin >= end) return;  // white space that the token before took along
+  if (begin >= end) return;  // the token before took this white space
   if (done < begin) parts.push_back({done, begin, nullptr});
   parts.push_back({begin, end, &token});
   done = end;
@@ -103,7 +103,7 @@ std::vector<AddedTokenMatcher::Part> AddedTokenMatcher::Find(std::string_view te
       continue;
     }
     Add(text, *tokens_[token], at, end, done, parts);
-    at = end;  // the next search begins where this match ends, whether it was taken or not
+    at = end;  // the next search begins here even if this match was rejected
   }
   if (done < text.size()) parts.push_back({done, text.size(), nullptr});
   return parts;

@@ -1,4 +1,4 @@
-// A tokenizer without merges: every byte is a token, added tokens are matched leftmost-longest before them.
+// A tokenizer without merges: every byte is a token. Added tokens are matched first: leftmost, then longest.
 #pragma once
 
 #include <array>
@@ -15,10 +15,10 @@ namespace ingot::text {
 struct AddedToken {
   std::string text;
   int32_t id = 0;
-  bool special = true;  // false: kept by Decode even with skip_special
+  bool special = true;  // false: Decode keeps it even with skip_special
 };
 
-// The most an id may be: a guard against files that would make the tables huge.
+// The largest id: a guard against files that would make the tables huge.
 inline constexpr int32_t kMaxTokenId = 1 << 24;
 
 // Immutable, thread safe.
@@ -35,19 +35,19 @@ class AlphabetTokenizer final : public Tokenizer {
   const std::string& fingerprint() const override { return fingerprint_; }
 
  private:
-  // The longest added token that `text` begins with at `at`; nullptr if there is none.
+  // The longest added token at `text[at]`; nullptr if there is none.
   const AddedToken* MatchAt(std::string_view text, size_t at) const;
 
   std::array<int32_t, 256> byte_ids_;
-  std::vector<AddedToken> added_;                        // longest first, so that the first match is the longest
+  std::vector<AddedToken> added_;                        // longest first, so the first match is the longest
   std::array<std::vector<int32_t>, 256> by_first_byte_;  // indices into added_, longest first
   std::unordered_map<int32_t, int32_t> added_by_id_;     // id -> index into added_
-  std::vector<int16_t> byte_by_id_;                      // id -> byte, -1 if the id is no byte
+  std::vector<int16_t> byte_by_id_;                      // id -> byte; -1 = no byte
   int32_t vocab_size_ = 0;
   std::string fingerprint_;
 };
 
-// GPT-2's spelling of each byte as a printable character, in which byte-level vocabularies are written (UTF-8).
+// GPT-2's printable character (UTF-8) for each byte; byte-level vocabularies are written with it.
 const std::array<std::string, 256>& ByteSpelling();
 
 }  // namespace ingot::text

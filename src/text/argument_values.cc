@@ -39,7 +39,7 @@ unsigned NamedType(std::string_view name) {
   return 0;
 }
 
-// "#/$defs/Name" within `root`.
+// Follows a reference such as "#/$defs/Name" within `root`; null if it leads nowhere.
 const json::value* Resolve(const json::value& root, std::string_view reference) {
   if (!reference.starts_with("#")) return nullptr;
   const json::value* at = &root;
@@ -53,7 +53,7 @@ const json::value* Resolve(const json::value& root, std::string_view reference) 
   return at;
 }
 
-// `steps`: of all schemas together; one that refers to itself many times over is not followed to its end.
+// `steps` limits the schemas visited for one parameter, so that one that refers to itself many times ends.
 unsigned TypesOf(const json::value& schema, const json::value& root, int depth, int& steps) {
   if (depth > 8 || --steps < 0) return 0;
   unsigned types = 0;
@@ -80,7 +80,7 @@ unsigned TypesOf(const json::value& schema, const json::value& root, int depth, 
     if (options == nullptr || !options->is_array()) continue;
     for (const json::value& option : options->get_array()) {
       const unsigned more = TypesOf(option, root, depth + 1, steps);
-      if (more == 0 && std::string_view(key) != "allOf") return 0;  // an alternative that admits everything
+      if (more == 0 && std::string_view(key) != "allOf") return 0;  // an alternative that allows everything
       types |= more;
     }
   }

@@ -1,4 +1,4 @@
-// Arguments that a model wrote as text, as JSON.
+// Converts arguments that a model wrote as plain text to JSON.
 #pragma once
 
 #include <map>
@@ -10,7 +10,7 @@
 
 namespace ingot::text {
 
-// Kinds of JSON a schema admits, as bits; 0: the schema says nothing.
+// The kinds of JSON that a schema allows, as bits; 0 = the schema does not say.
 enum TypeBits : unsigned {
   kStringBit = 1,
   kNumberBit = 2,
@@ -20,9 +20,9 @@ enum TypeBits : unsigned {
   kArrayBit = 32,
 };
 
-// What the tools' JSON schemas say of their parameters: `type`, `enum`, `const`, anyOf/oneOf/allOf and `$ref` within
-// the tool's own schema. Knows OpenAI's tools ({"type":"function","function":{"name","parameters"}}), the same without
-// the wrapping, and `input_schema`. Anything else is skipped: tools are checked elsewhere.
+// The types of tools' parameters, from their JSON schemas: `type`, `enum`, `const`, anyOf/oneOf/allOf, and `$ref`
+// within the tool's own schema. Reads OpenAI's tools ({"type":"function","function":{"name","parameters"}}), the same
+// without the wrapping, and `input_schema`. Ignores anything else, because tools are validated elsewhere.
 class ParameterTypes {
  public:
   explicit ParameterTypes(std::span<const base::json::value> tools);
@@ -33,13 +33,15 @@ class ParameterTypes {
 };
 
 // A parameter's value as JSON text:
-//   - a string if only strings are admitted;
-//   - else, if the text is JSON of an admitted kind (null is one wherever strings are not), that text without the white
-//     space around it;
-//   - else, if it is a Python literal of an admitted kind (True, None, {'a': 1}), its JSON;
-//   - else a string.
-// `types` 0 admits everything but a JSON string in its quotes: templates write strings without. The result is valid
-// JSON in UTF-8 whatever the text.
+//
+//   1. a string, if only strings are allowed;
+//   2. else, if the text is JSON of an allowed kind, that text without the white space around it (null counts as
+//      allowed unless strings are);
+//   3. else, if it is a Python literal of an allowed kind (True, None, {'a': 1}), its JSON;
+//   4. else a string.
+//
+// With `types` 0, every kind is allowed except a JSON string in its quotes, because templates write strings without
+// quotes. The result is always valid JSON in UTF-8.
 std::string JsonOfText(std::string_view text, unsigned types);
 
 }  // namespace ingot::text

@@ -10,8 +10,8 @@
 namespace ingot::text {
 namespace {
 
-constexpr size_t kShortPiece = 40;  // symbols up to which a scan for the best pair beats a heap
-constexpr size_t kCutAbove = 24;    // bytes above which a piece of characters is cut at borders no token crosses
+constexpr size_t kShortPiece = 40;  // symbols; up to here a scan for the best pair beats a heap
+constexpr size_t kCutAbove = 24;    // bytes; a longer piece is cut at borders that no token crosses
 
 struct Symbol {
   int32_t id;
@@ -37,7 +37,7 @@ void MergeShort(const MergeTable& merges, std::vector<Symbol>& symbols) {
   symbols.resize(count);
 }
 
-// A heap of (rank, place) over a list linked by place. An entry whose rank is not the pair's any more is stale.
+// Uses a heap of (rank, place) and a list linked by place. A heap entry whose rank is no longer the pair's is stale.
 void MergeLong(const MergeTable& merges, std::vector<Symbol>& symbols) {
   const auto count = static_cast<uint32_t>(symbols.size());
   std::vector<uint32_t> next(count);
@@ -75,14 +75,14 @@ void MergeLong(const MergeTable& merges, std::vector<Symbol>& symbols) {
   std::erase_if(symbols, [](const Symbol& symbol) { return symbol.id < 0; });
 }
 
-// One thread's memory of pieces: a slot per hash, overwritten by what comes later.
+// One thread's cache of pieces for one model. A later piece of equal hash overwrites the slot.
 class PieceCache {
  public:
   static constexpr size_t kSlots = 1 << 15;
   static constexpr size_t kMaxBytes = 28;
   static constexpr size_t kMaxIds = 8;
   struct Slot {
-    uint8_t size = 0;  // 0: empty
+    uint8_t size = 0;  // 0 = empty
     uint8_t count = 0;
     char text[kMaxBytes] = {};
     int32_t ids[kMaxIds] = {};
@@ -95,7 +95,7 @@ class PieceCache {
   std::vector<Slot> slots_;
 };
 
-// The caches of a thread, for the models it used last.
+// This thread's cache for `model`. A thread has four; a fifth model replaces the oldest.
 PieceCache& CacheOf(uint64_t model) {
   struct Entry {
     uint64_t model = 0;
@@ -122,8 +122,8 @@ struct Bpe::Tables {
   MergeTable merges;
   BorderFilter borders;
   bool may_cut = false;
-  std::array<int32_t, 256> byte_ids;  // with `bytes`: of single bytes
-  // Of single characters, in pages of 256; -1 where there is none.
+  std::array<int32_t, 256> byte_ids;  // only with `bytes`: the ids of single bytes; -1 = none
+  // The ids of single characters, in pages of 256; -1 = none.
   std::vector<std::array<int32_t, 256>> character_ids;
   std::array<uint16_t, 0x1100> character_page{};
   uint64_t model = next_model.fetch_add(1, std::memory_order_relaxed);
@@ -156,8 +156,8 @@ void Bpe::Tables::ReadCharacters(const std::vector<std::string>& tokens) {
   }
 }
 
-// Cutting is right if every character becomes symbols of its own: one that is known, or bytes or an `unk` that no merge
-// takes. An unknown character that is left out makes its neighbours meet, and one that fuses crosses the border.
+// Text may be cut only if every character has symbols of its own: a known character, or bytes or `unk` that no merge
+// takes. An unknown character that is dropped would make its neighbours meet, and a fused one would cross the border.
 void Bpe::Tables::ReadBorders(const std::vector<std::string>& tokens) {
   may_cut = !definition.bytes && !definition.ignore_merges;
   if (!may_cut) return;
@@ -172,8 +172,8 @@ void Bpe::Tables::ReadBorders(const std::vector<std::string>& tokens) {
   }
   if (!may_cut) return;
   std::unordered_set<uint64_t> pairs;
-  for (const auto& merge :
-       definition.merges) {  // inside a result only: both parts are results themselves, or characters
+  // Only pairs inside a result matter. Both parts of a merge are results or single characters, so this finds all.
+  for (const auto& merge : definition.merges) {
     const std::string& left = tokens[merge.left];
     const uint32_t a = DecodeAt(left, Before(left, left.size())).value;
     const uint32_t b = DecodeAt(tokens[merge.right], 0).value;
@@ -184,7 +184,7 @@ void Bpe::Tables::ReadBorders(const std::vector<std::string>& tokens) {
 }
 
 void Bpe::Tables::ReadSymbols(std::string_view piece, std::vector<Symbol>& symbols) const {
-  int unknown = 0;  // characters that wait to become `unk`
+  int unknown = 0;  // 1 = an unknown character waits to become `unk`
   const auto add = [&](int32_t id) { symbols.push_back({id, {}}); };
   for (size_t at = 0; at < piece.size();) {
     int32_t id = -1;
@@ -215,7 +215,7 @@ void Bpe::Tables::ReadSymbols(std::string_view piece, std::vector<Symbol>& symbo
   if (unknown > 0) add(definition.unk);
 }
 
-// The end of the beginning of `text` that may be merged on its own.
+// The first border of `text` at which it may be cut; its end if there is none.
 size_t Bpe::Tables::CutAfter(std::string_view text) const {
   CodePoint c = DecodeAt(text, 0);
   for (size_t at = c.size; at < text.size();) {
@@ -296,7 +296,7 @@ void Bpe::EncodePlainly(std::string_view piece, std::vector<int32_t>& ids) const
     MergeShort(tables_->merges, symbols);
   }
   for (const Symbol& symbol : symbols) ids.push_back(symbol.id);
-  if (symbols.capacity() > (1 << 20)) std::vector<Symbol>().swap(symbols);  // a huge piece is rare: give it back
+  if (symbols.capacity() > (1 << 20)) std::vector<Symbol>().swap(symbols);  // frees the memory of a rare, huge piece
 }
 
 }  // namespace ingot::text

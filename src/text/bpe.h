@@ -1,5 +1,5 @@
-// Byte-pair encoding of one piece of text: symbols are merged by rank, the leftmost of equal rank first, until no pair
-// of neighbours has a merge. The cost of a piece grows with n log n at most.
+// Byte-pair encoding of one piece of text. Symbols are merged by rank, the leftmost of equal ranks first, until no two
+// neighbours have a merge. The cost is O(n log n) in the length of the piece.
 #pragma once
 
 #include <array>
@@ -14,23 +14,23 @@
 namespace ingot::text {
 
 struct BpeDefinition {
-  // Token texts by id; empty where there is none. With `bytes`, the bytes a token stands for; otherwise its text.
+  // Token texts by id; empty = no token has that id. With `bytes`, a text is the token's bytes.
   std::vector<std::string> tokens;
   struct Merge {
     int32_t left;
     int32_t right;
     int32_t result;
   };
-  std::vector<Merge> merges;                // by rank; of equal pairs the last counts
-  bool bytes = false;                       // symbols to begin with are single bytes, not characters
-  bool ignore_merges = false;               // a piece that is a token is that token, whatever the merges say
-  bool byte_fallback = false;               // an unknown character is its bytes, as tokens <0x00> to <0xFF>
-  bool fuse_unk = false;                    // unknown characters that follow each other are one `unk`
-  int32_t unk = -1;                         // -1: unknown characters are left out
-  std::array<int32_t, 256> fallback_ids{};  // -1 where there is none
+  std::vector<Merge> merges;                // by rank; if a pair occurs twice, the last one counts
+  bool bytes = false;                       // the first symbols are single bytes; false: characters
+  bool ignore_merges = false;               // a piece that equals a token becomes that token, whatever the merges say
+  bool byte_fallback = false;               // an unknown character becomes its bytes, as tokens <0x00> to <0xFF>
+  bool fuse_unk = false;                    // a run of unknown characters becomes one `unk`
+  int32_t unk = -1;                         // -1 = unknown characters are dropped
+  std::array<int32_t, 256> fallback_ids{};  // the tokens <0x00> to <0xFF>; -1 = there is none
 };
 
-// Immutable and thread safe. Each thread keeps a cache of pieces of its own, of fixed size, for the last few models.
+// Immutable and thread safe. Each thread has a piece cache of fixed size for each of its last four models.
 class Bpe {
  public:
   explicit Bpe(BpeDefinition definition);
@@ -38,10 +38,10 @@ class Bpe {
 
   // Appends the ids of `piece`. REQUIRES: valid UTF-8 unless `bytes`.
   void Encode(std::string_view piece, std::vector<int32_t>& ids) const;
-  // The same without a look at the cache, and without cutting long pieces: for tests.
+  // The same without the cache and without cutting long pieces. For tests.
   void EncodePlainly(std::string_view piece, std::vector<int32_t>& ids) const;
 
-  // Bytes that one thread's cache takes per model.
+  // The size of one thread's cache for one model.
   static size_t CacheBytes();
 
  private:

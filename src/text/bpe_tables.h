@@ -1,4 +1,4 @@
-// The lookup tables of a BPE model. Internal to bpe.cc and its tests.
+// Lookup tables of a BPE model. Internal to bpe.cc and its tests.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ inline uint64_t HashBytes(std::string_view text) {
   return Mix(hash ^ word);
 }
 
-// Text to id. Open addressing; the texts live in one arena.
+// A map from text to id with open addressing. All texts lie in one arena.
 class TextTable {
  public:
   void Reserve(size_t entries, size_t bytes) {
@@ -43,7 +43,7 @@ class TextTable {
     slots_.assign(slots, {});
     arena_.reserve(bytes);
   }
-  // The first id that is given for a text stays.
+  // If the text is known, its first id stays.
   void Insert(std::string_view text, int32_t id) {
     size_t at = HashBytes(text) & (slots_.size() - 1);
     for (; slots_[at].id >= 0; at = (at + 1) & (slots_.size() - 1)) {
@@ -74,7 +74,7 @@ class TextTable {
   size_t longest_ = 0;
 };
 
-// A pair of symbols to the rank of their merge and what it gives.
+// A map from a pair of symbols to the rank and result of their merge.
 class MergeTable {
  public:
   static constexpr uint32_t kNone = UINT32_MAX;
@@ -113,9 +113,9 @@ class MergeTable {
   std::vector<Slot> slots_;
 };
 
-// The pairs of neighbouring characters that some merge result contains. A border between two characters that are not
-// such a pair is one that no token crosses, so a text may be cut there before it is merged. A Bloom filter with one
-// probe: it may know a pair that is none, which costs a cut, never a wrong one.
+// The pairs of neighbouring characters inside merge results. No token crosses a border between two characters that are
+// no such pair, so a text may be cut there before merging. A Bloom filter with one probe: a false positive prevents a
+// possible cut, never allows a wrong one.
 class BorderFilter {
  public:
   void Reserve(size_t pairs) {

@@ -1,9 +1,9 @@
-// Turns as channel messages: rows with channels.
+// The parser of rows with channels: turns of messages with headers (ChannelRow).
 //
 //   kHeader --message--> kBody --one of ends, `start` or `channel`--> kHeader
 //
-// What is no header is a body of content. A body of JSON that is whole where the output ends counts as a whole call:
-// what ends it is a stop token, which is cut off before.
+// Text without a header is a body of content. If the output ends in a call's body and that is complete JSON, the call
+// is complete, because a message normally ends with a stop token and stop tokens are cut off.
 #pragma once
 
 #include "text/output_machine.h"
@@ -21,7 +21,7 @@ class ChannelMachine final : public OutputMachine {
   bool StepHeader();
   bool StepBody();
   void BeginBody(std::string_view header, size_t header_begin);
-  // Body text up to `limit`, of which the last white space may be the format's.
+  // Adds body text up to `limit`, except white space at its end, which may belong to the format.
   void AddBody(size_t limit);
   void EndBody(std::string_view end);
   void AddText(std::string_view inner);
@@ -33,7 +33,7 @@ class ChannelMachine final : public OutputMachine {
   bool in_body_ = false;
   Body body_ = Body::kContent;
   bool body_has_text_ = false;
-  bool raw_ = false;  // a call's text as content: its end belongs to it
+  bool raw_ = false;  // the body is the text of a call as content; its end belongs to it
   size_t scan_ = 0;
 };
 

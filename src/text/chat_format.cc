@@ -11,23 +11,23 @@ namespace {
 
 using base::Find;
 
-// A marker that is one token of the tokenizer.
+// A literal of the format that is one token of the tokenizer.
 struct Marker {
   std::string text;
   int32_t id;
 };
 
-// Collects a prompt. Ordinary text is held until a token or a border ends it, so that a tokenizer that merges sees it
-// in one piece, whether the format or a message wrote it.
+// Collects a prompt. Holds ordinary text back until a token or a border ends it, so that a tokenizer with merges sees
+// it in one piece, whoever wrote it.
 class Assembler {
  public:
   Assembler(const Tokenizer& tokenizer, const std::vector<Marker>& markers)
       : tokenizer_(tokenizer), markers_(markers) {}
 
-  // Text of a message.
+  // Adds text of a message.
   void Plain(std::string_view text) { held_ += text; }
 
-  // Text of the format: its markers become their tokens.
+  // Adds text of the format: its markers become tokens.
   void Literal(std::string_view text) {
     while (!text.empty()) {
       size_t at = std::string_view::npos;
@@ -47,7 +47,7 @@ class Assembler {
     }
   }
 
-  // No id spans this point. Returns how many ids are before it.
+  // Ends the held text, so that no id spans this point. Returns the number of ids before it.
   size_t Border() {
     if (!held_.empty()) {
       const std::vector<int32_t> more = tokenizer_.Encode(held_, false);
@@ -69,7 +69,7 @@ class Assembler {
   std::vector<int32_t> ids_;
 };
 
-// name(parameter, ...) of an OpenAI tool.
+// An OpenAI tool as name(parameter, ...).
 std::string Signature(const base::json::value& tool) {
   const base::json::value* function = Find(tool, "function");
   if (function == nullptr) return "";
@@ -107,7 +107,7 @@ class SpecFormat final : public ChatFormat {
       if (!known && id < tokenizer_->vocab_size()) end_of_turn_ids_.push_back(id);
     }
     fingerprint_ = base::Hex(base::ContentKey(spec_.Definition()));
-    output_ = (*FindOutputFormat(spec_.name))->ForTokenizer(*tokenizer_);  // every spec is a row of the table too
+    output_ = (*FindOutputFormat(spec_.name))->ForTokenizer(*tokenizer_);  // every spec has a row in the table
   }
 
   absl::StatusOr<RenderedPrompt> Render(const Conversation& conversation, bool add_generation_prompt) const override {
@@ -131,8 +131,8 @@ class SpecFormat final : public ChatFormat {
     const MessageList& messages = conversation.messages;
     std::vector<RenderedTurn> turns;
     RenderedPrompt prompt;
-    size_t rendered = 0;  // messages
-    size_t before = 0;    // ids of the turn before, its context included
+    size_t rendered = 0;  // messages rendered so far
+    size_t before = 0;    // end of the turn before, in ids
     for (size_t i = first_message; i < messages.size(); ++i) {
       if (messages[i].role != "assistant") continue;
       size_t shared = before;
@@ -168,14 +168,14 @@ class SpecFormat final : public ChatFormat {
     INGOT_RETURN_IF_ERROR(Check(messages, first_new));
     if (options.earlier == EarlierTurns::kAsTemplate) INGOT_RETURN_IF_ERROR(CheckReasoningStays(messages, first_new));
     Assembler out(*tokenizer_, markers_);
-    // Another stop token does not close the turn in the template's sense: the history would lack its border.
+    // Another stop token is not the template's end of the turn, and the history would lack the border.
     if (turn.empty() || turn.back() != turn_end_id_) out.Literal(spec_.turn_end);
     out.Literal(spec_.after_turn);
     for (size_t i = first_new; i < messages.size(); ++i) {
       RenderMessage(conversation, i, out);
       out.Border();
     }
-    Header("assistant", out);  // all of the generation prompt: it writes nothing of the answer
+    Header("assistant", out);  // the whole generation prompt; it contains nothing of the answer
     return RenderedTail{.ids = out.Take()};
   }
 
@@ -186,12 +186,12 @@ class SpecFormat final : public ChatFormat {
   ReasoningSyntax SyntaxOfReasoning() const override { return {spec_.think_begin, spec_.think_end, spec_.after_think}; }
 
  private:
-  // How many messages may be rendered at once so that the turns from message `i` on are written as they were each for
-  // itself: up to the next user message that drops reasoning.
+  // How many messages one rendering may contain so that all turns from message `i` on have the same text as when
+  // rendered one by one: up to the next user message that drops reasoning.
   static size_t WrittenAlike(const MessageList& messages, size_t i) {
     size_t asked = i;
     while (asked > 0 && messages[asked - 1].role != "user") --asked;
-    bool reasons = false;  // some message since the last user message
+    bool reasons = false;  // some message since the last user message has reasoning
     for (size_t k = asked; k < messages.size(); ++k) {
       if (messages[k].role != "user") {
         reasons = reasons || !messages[k].reasoning.empty();
@@ -202,7 +202,7 @@ class SpecFormat final : public ChatFormat {
     return messages.size();
   }
 
-  // A user message drops the reasoning of the turns before it.
+  // FAILED_PRECONDITION if a user message from `first_new` on drops reasoning of an earlier turn.
   static absl::Status CheckReasoningStays(const MessageList& messages, size_t first_new) {
     const auto is_user = [](const Message& message) { return message.role == "user"; };
     if (std::none_of(messages.begin() + first_new, messages.end(), is_user)) return absl::OkStatus();
@@ -236,7 +236,7 @@ class SpecFormat final : public ChatFormat {
     out.Literal(spec_.after_turn);
   }
 
-  // The first system turn, which also names the tools. Belongs to message 0.
+  // Writes the first system turn, which also names the tools. It belongs to message 0.
   void RenderSystem(const Conversation& conversation, Assembler& out) const {
     const Message& first = conversation.messages[0];
     const bool has_text = first.role == "system";
@@ -255,7 +255,7 @@ class SpecFormat final : public ChatFormat {
     EndTurn(out);
   }
 
-  // Returns the ids that an assistant would have sampled.
+  // Writes message `i`; returns the range of ids that an assistant would have sampled.
   std::pair<size_t, size_t> RenderMessage(const Conversation& conversation, size_t i, Assembler& out) const {
     const MessageList& messages = conversation.messages;
     const Message& message = messages[i];
@@ -305,7 +305,7 @@ class SpecFormat final : public ChatFormat {
     }
   }
 
-  // Results that follow one another share one user turn.
+  // Consecutive results share one user turn.
   void RenderToolResult(const MessageList& messages, size_t i, Assembler& out) const {
     if (i == 0 || messages[i - 1].role != "tool") {
       Header("user", out);

@@ -1,5 +1,5 @@
-// Ids of texts that come again: the system message and tools of every episode, the prompt and the files of a group's
-// samples. Bounded; a text is kept from the second time on, so that what comes once leaves nothing behind.
+// EncodeCache: the ids of texts that recur, such as the system message and tools of every episode, and the prompt and
+// files of a group's samples. Bounded. A text enters the cache on its second use, so that a unique text takes no space.
 #pragma once
 
 #include <array>
@@ -16,10 +16,10 @@
 
 namespace ingot::text {
 
-// Thread safe. The tokenizer must be one and the same in all calls.
+// Thread safe. REQUIRES: every call passes the same tokenizer.
 class EncodeCache {
  public:
-  // Of texts and ids together; texts below 512 bytes are not looked for.
+  // `max_bytes` limits texts and ids together. Texts below 512 bytes are not cached.
   explicit EncodeCache(size_t max_bytes) : max_shard_bytes_(max_bytes / kShards) {}
 
   // Appends tokenizer.Encode(text, allow_special) to `ids`.
@@ -32,15 +32,15 @@ class EncodeCache {
 
   struct Entry {
     std::string text;
-    uint64_t hash;  // of the text and of `allow_special`, which is its last bit
+    uint64_t hash;  // of the text; its last bit is `allow_special`
     std::vector<int32_t> ids;
     size_t bytes() const { return text.size() + ids.size() * sizeof(int32_t) + 128; }
   };
   struct Shard {
     base::Mutex mu;
-    std::list<Entry> entries ABSL_GUARDED_BY(mu);  // the one used last first
+    std::list<Entry> entries ABSL_GUARDED_BY(mu);  // most recently used first
     std::unordered_map<uint64_t, std::list<Entry>::iterator> by_hash ABSL_GUARDED_BY(mu);
-    std::array<uint64_t, kSeen> seen ABSL_GUARDED_BY(mu) = {};  // hashes of texts that came once; newer ones replace
+    std::array<uint64_t, kSeen> seen ABSL_GUARDED_BY(mu) = {};  // hashes of texts seen once; newer ones replace them
     size_t bytes ABSL_GUARDED_BY(mu) = 0;
     int64_t hits ABSL_GUARDED_BY(mu) = 0;
   };

@@ -5,7 +5,7 @@
 namespace ingot::text {
 namespace {
 
-// The words of the Hermes convention as Qwen 2.5 and Qwen 3 were trained on them.
+// The Hermes convention in the exact words that Qwen 2.5 and Qwen 3 were trained on.
 FormatSpec Hermes() {
   FormatSpec spec;
   spec.name = "hermes";
@@ -21,8 +21,8 @@ FormatSpec Hermes() {
   return spec;
 }
 
-// For models of a million parameters with a byte-level tokenizer, where every character of a prompt is a token: the
-// same turns and calls, the tools named in one line and no padding.
+// A short form of the same turns and calls, for models of a million parameters with a byte-level tokenizer, where every
+// character is a token. One line names the tools, and there is no padding.
 FormatSpec Compact() {
   FormatSpec spec;
   spec.name = "compact";

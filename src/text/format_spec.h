@@ -1,6 +1,6 @@
-// A chat format as data: the literal text around messages, tool calls, tool results and reasoning. One row of the table
-// per format; rendering (chat_format.cc) reads it and knows no format by name. Parsing reads the row that RowOf makes
-// of it, as it reads those of formats that only parse.
+// FormatSpec: a chat format as data, the literal text around messages, tool calls, tool results and reasoning.
+// chat_format.cc renders every spec and knows no format by name. RowOf gives the output row that parses the spec's
+// turns.
 //
 //   system:     turn_begin system role_end [content tools_separator] tools_begin tool* tools_end turn_end after_turn
 //   user:       turn_begin user role_end content turn_end after_turn
@@ -34,7 +34,7 @@ struct FormatSpec {
   std::string tools_begin;
   std::string tool_prefix;  // before each tool
   std::string tools_end;
-  bool tools_as_signatures = false;  // name(parameter, ...) only, instead of the whole definition as JSON
+  bool tools_as_signatures = false;  // write name(parameter, ...) only, instead of the whole definition as JSON
 
   std::string think_begin = "<think>";
   std::string think_pad = "\n";
@@ -49,20 +49,20 @@ struct FormatSpec {
   std::string response_begin = "<tool_response>";
   std::string response_pad = "\n";
   std::string response_end = "</tool_response>";
-  std::string response_separator = "\n";  // between results that share one turn
+  std::string response_separator = "\n";  // between results in the same turn
 
-  // Literals that may be single tokens of a tokenizer, wherever the format itself writes them.
+  // Literals that become single tokens where the format itself writes them, if the tokenizer has such tokens.
   std::vector<std::string> Markers() const {
     return {turn_begin, turn_end, think_begin, think_end, call_begin, call_end, response_begin, response_end};
   }
 
-  // Every field, unambiguously: what a fingerprint is taken of.
+  // Every field, unambiguously; the fingerprint is taken of it.
   std::string Definition() const;
 };
 
 std::span<const FormatSpec> BuiltinFormats();
 
-// The row of the output table that reads what the spec renders.
+// The output row that reads the turns that the spec renders.
 OutputRow RowOf(const FormatSpec& spec);
 
 }  // namespace ingot::text

@@ -1,6 +1,6 @@
-// Hand-written matchers of the pre-tokenizing expressions of GPT-2, Llama 3, Qwen, GPT-4o, Kimi and DeepSeek-V3. Each
-// finds what its expression matches at a place, alternative by alternative, where backtracking has at most one place to
-// stop; the comments give the alternative. A test holds each against the general engine.
+// Hand-written matchers for the pre-tokenizing patterns of GPT-2, Llama 3, Qwen, GPT-4o, Kimi and DeepSeek-V3. Each
+// tries the pattern's alternatives in order, as the comments show; in each, backtracking has at most one place to stop.
+// A test compares every matcher with the general engine.
 #include <array>
 #include <vector>
 
@@ -10,7 +10,7 @@
 namespace ingot::text {
 namespace {
 
-// The flags of an ASCII character need no table of pages.
+// The flags of ASCII characters, without the two-stage table.
 struct Ascii {
   std::array<uint8_t, 128> flags;
   Ascii() {
@@ -28,7 +28,7 @@ class Text {
 
   struct Char {
     uint8_t flags = 0;
-    uint32_t size = 0;  // 0: the end of the text
+    uint32_t size = 0;  // 0 = the end of the text
   };
   Char At(size_t at) const {
     if (at >= text_.size()) return {};
@@ -38,12 +38,12 @@ class Text {
     return {unicode_.FlagsOf(c.value), c.size};
   }
 
-  // The end of the run of characters from `at` that have one of `flags` and none of `without`.
+  // The end of the run from `at` of characters with one of `flags` and none of `without`.
   size_t RunOf(size_t at, uint8_t flags, uint8_t without = 0) const {
     for (Char c = At(at); c.size != 0 && (c.flags & flags) && !(c.flags & without); c = At(at)) at += c.size;
     return at;
   }
-  // ... that have none of `flags`.
+  // The end of the run from `at` of characters with none of `flags`.
   size_t RunWithout(size_t at, uint8_t flags) const {
     for (Char c = At(at); c.size != 0 && !(c.flags & flags); c = At(at)) at += c.size;
     return at;
@@ -61,7 +61,7 @@ class Text {
     return at;
   }
 
-  // (?i:'s|'t|'re|'ve|'m|'ll|'d), or without (?i:); `at` itself if it is none. The long s folds to s.
+  // (?i:'s|'t|'re|'ve|'m|'ll|'d), or the same without (?i:); `at` if it does not match. With (?i:), U+017F matches s.
   size_t Contraction(size_t at, bool any_case) const {
     if (Byte(at) != '\'') return at;
     const auto letter = [&](size_t i) {
@@ -78,11 +78,11 @@ class Text {
     return at;
   }
 
-  // \s*[\r\n]+|\s+(?!\S)|\s+ (the first only with `lines`); `at` itself if there is no white space.
+  // \s*[\r\n]+|\s+(?!\S)|\s+ (the first alternative only with `lines`); `at` if there is no white space.
   size_t Spaces(size_t at, bool lines) const {
     size_t end = at;
-    size_t last = at;          // where the last character of the run begins
-    size_t after_newline = 0;  // the run up to its last newline
+    size_t last = at;          // start of the run's last character
+    size_t after_newline = 0;  // end of the run's last newline; 0 = none
     for (Char c = At(end); c.size != 0 && (c.flags & kSpace); c = At(end)) {
       last = end;
       end += c.size;
@@ -103,7 +103,7 @@ class Text {
   const std::array<uint8_t, 128>& ascii_;
 };
 
-// The expressions that match something at every place.
+// A pattern that matches at every place.
 template <typename Matcher>
 class Everywhere final : public SplitPattern {
  public:
@@ -136,7 +136,7 @@ struct Gpt2 {
   }
 };
 
-// Llama 3 (three digits), Qwen 2 and 3 (one), Qwen 3.5 (one; marks belong to words).
+// Llama 3 (three digits), Qwen 2 and 3 (one digit), Qwen 3.5 (one digit; marks belong to words).
 struct Gpt4 {
   int digits;
   uint8_t word_flags;  // kLetter, with or without kMark
@@ -160,15 +160,15 @@ struct Gpt4 {
   }
 };
 
-// GPT-4o; Kimi with `han`, where runs of Han stand alone and do not count as letters of words.
+// GPT-4o. With `han`: Kimi, where runs of Han are pieces of their own and never part of a word.
 struct O200k {
   bool han;
 
   static constexpr uint8_t kNotLower = kUpper | kUncased | kMark;
   static constexpr uint8_t kNotUpper = kLower | kUncased | kMark;
 
-  // [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+, `at` itself if it does not match; then `upper_end` is
-  // the end of the first run. It gives back at most the characters after the last one that may be of either run.
+  // [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+; `at` if it does not match, and `upper_end` is then the
+  // end of the first run. Backtracking stops behind the last character that both runs may contain.
   size_t Lower(const Text& text, size_t at, size_t* upper_end) const {
     const uint8_t without = han ? kHan : 0;
     size_t end = at;
@@ -197,7 +197,7 @@ struct O200k {
       const size_t end = Lower(text, at, &upper);
       if (end != at) return text.Contraction(end, true);
     }
-    // The second alternative, a run of capitals alone: the first would have taken what follows it.
+    // The second alternative can only be a run of capitals: if lower case followed, the first would have matched.
     if (prefix && upper_after_prefix != at + first.size) return text.Contraction(upper_after_prefix, true);
     if (upper > at) return text.Contraction(upper, true);
     if (first.flags & kNumber) return text.NumberRun(at, 3);
@@ -211,7 +211,7 @@ struct O200k {
   }
 };
 
-// \p{N}{1,3} of DeepSeek-V3, searched for.
+// DeepSeek-V3's \p{N}{1,3}, which does not match everywhere.
 class Numbers final : public SplitPattern {
  public:
   bool Find(std::string_view view, size_t from, Regex::Match* match) const override {
@@ -223,7 +223,7 @@ class Numbers final : public SplitPattern {
   }
 };
 
-// [一-龥぀-ゟ゠-ヿ]+ of DeepSeek-V3: U+4E00 to U+9FA5, Hiragana and Katakana.
+// DeepSeek-V3's [一-龥぀-ゟ゠-ヿ]+: U+4E00 to U+9FA5, Hiragana and Katakana.
 class ChineseJapanese final : public SplitPattern {
  public:
   bool Find(std::string_view text, size_t from, Regex::Match* match) const override {
@@ -245,7 +245,7 @@ class ChineseJapanese final : public SplitPattern {
   }
 };
 
-// The third expression of DeepSeek-V3. Digits and controls may match nothing: the gap is for the caller.
+// DeepSeek-V3's third pattern. It does not match at some digits and controls; the caller handles the gap.
 class DeepSeek final : public SplitPattern {
  public:
   bool Find(std::string_view view, size_t from, Regex::Match* match) const override {
@@ -302,7 +302,7 @@ const std::vector<Known>& AllKnown() {
        MakeEverywhere(O200k{true})},
       {R"(\p{N}{1,3})", std::make_shared<Numbers>()},
       {"[一-龥぀-ゟ゠-ヿ]+", std::make_shared<ChineseJapanese>()},
-      // The file has the newlines as themselves, not as \r and \n.
+      // The file has raw newlines instead of \r and \n.
       {"[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| "
        "?[\\p{P}\\p{S}]+[\r\n]*|\\s*[\r\n]+|\\s+(?!\\S)|\\s+",
        std::make_shared<DeepSeek>()},

@@ -7,7 +7,7 @@ namespace {
 
 using jinja::Mark;
 
-// The marks of text[begin, end), from its begin.
+// The marks within text[begin, end), with offsets from `begin`.
 std::vector<Mark> Clipped(std::span<const Mark> marks, size_t begin, size_t end) {
   std::vector<Mark> clipped;
   const auto first = std::partition_point(marks.begin(), marks.end(), [&](const Mark& m) { return m.end <= begin; });
@@ -54,7 +54,7 @@ std::vector<MarkedEncoder::Written> MarkedEncoder::Tokens(std::string_view text,
   size_t at = 0;
   for (size_t i = 0; i < marks.size(); ++i) {
     find(*all_, at, marks[i].begin);
-    // Neighbouring marks are one text from outside.
+    // Adjacent marks are one outside text.
     const size_t begin = marks[i].begin;
     while (i + 1 < marks.size() && marks[i + 1].begin == marks[i].end) ++i;
     find(*harmless_, begin, marks[i].end);
@@ -71,7 +71,7 @@ MarkedEncoder::Encoded MarkedEncoder::Encode(std::string_view text, std::span<co
   size_t at = known == 0 ? 0 : cuts[known - 1];
   const auto piece = [&](size_t end) {
     if (end <= at) return;
-    // The start of a piece is the middle of a text unless a token stands right before it.
+    // A piece starts within a text, unless a token comes right before it.
     const bool after_token =
         !out.ids.empty() && tokenizer_->SpecialId(tokenizer_->TokenBytes(out.ids.back())) == out.ids.back();
     EncodePiece(text.substr(at, end - at), Clipped(marks, at, end), at > 0 && !after_token, out.ids);
@@ -88,7 +88,7 @@ MarkedEncoder::Encoded MarkedEncoder::Encode(std::string_view text, std::span<co
 void MarkedEncoder::EncodePiece(std::string_view text, std::span<const Mark> marks, bool mid_text,
                                 std::vector<int32_t>& ids) const {
   const std::vector<Written> tokens = Tokens(text, marks);
-  // Forged places: what a search of the whole text finds and the careful one does not.
+  // Forged places: a search of the whole text finds a token there, but Tokens() does not.
   std::vector<std::pair<size_t, size_t>> forged;
   size_t next = 0;
   for (const auto& part : all_->Find(text)) {
@@ -98,11 +98,12 @@ void MarkedEncoder::EncodePiece(std::string_view text, std::span<const Mark> mar
     if (!same && !IsSpaceOnly(part.token->content)) forged.emplace_back(part.begin, part.end);
   }
   if (forged.empty()) return Append(text, true, mid_text, ids);
-  // Stretches between tokens that hold a forged place are encoded alone, without tokens; all between them as it is.
+  // A stretch between two tokens that contains a forged place is encoded without added tokens; all other text with
+  // them.
   size_t done = 0;
   for (const auto& [begin, end] : forged) {
     if (begin < done) continue;
-    // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): it is not called where there are no tokens
+    // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): not called if there are no tokens
     const auto after = std::find_if(tokens.begin(), tokens.end(), [&](const Written& t) { return t.end > begin; });
     const size_t from = std::max(done, after == tokens.begin() ? size_t{0} : std::prev(after)->end);
     const size_t to = after == tokens.end() ? text.size() : std::max(after->begin, from);
@@ -116,7 +117,7 @@ void MarkedEncoder::EncodePiece(std::string_view text, std::span<const Mark> mar
 void MarkedEncoder::Append(std::string_view text, bool allow_special, bool mid_text, std::vector<int32_t>& ids) const {
   if (text.empty()) return;
   if (mid_text && start_matters_) {
-    // Behind a newline the text is encoded as in the middle of one; the newline's ids are taken off again.
+    // Encodes the text behind a newline, as within a text, and removes the newline's ids.
     std::vector<int32_t> more;
     cache_.Encode(*tokenizer_, "\n" + std::string(text), allow_special, more);
     if (more.size() >= newline_.size() && std::equal(newline_.begin(), newline_.end(), more.begin())) {

@@ -1,4 +1,4 @@
-// Rendered text to ids, so that only what the template itself wrote becomes one of its tokens.
+// MarkedEncoder: rendered text to ids. Only text that the template itself wrote can become a control token.
 #pragma once
 
 #include <memory>
@@ -15,30 +15,29 @@
 
 namespace ingot::text {
 
-// Control tokens are the special tokens of the tokenizer, and its other added tokens whose text stands in the template
-// (Qwen's <tool_call>). A control token that is spelled, wholly or in part, by text from outside is ordinary text: what
-// stands between the tokens around it is encoded without any, as Tokenizer::Encode does. A text without such a place is
-// encoded as a whole, exactly as Hugging Face encodes it. Thread safe; ids of texts that come again are kept, in at
-// most kCacheBytes.
+// Control tokens are the tokenizer's special tokens, and added tokens whose text is part of the template (Qwen's
+// <tool_call>). A control token that outside text spells, wholly or in part, is ordinary text: the stretch between the
+// tokens around it is encoded without added tokens, as Tokenizer::Encode does. A text without such a place is encoded
+// as a whole, exactly like Hugging Face. Thread safe. Caches the ids of recurring texts, in at most kCacheBytes.
 class MarkedEncoder {
  public:
   MarkedEncoder(std::shared_ptr<const Tokenizer> tokenizer, std::string_view template_source);
 
-  // A token that the template wrote: bytes [begin, end) of the text.
+  // A token that the template wrote, at bytes [begin, end) of the text.
   struct Written {
     size_t begin;
     size_t end;
     int32_t id;
   };
-  // In order. REQUIRES: valid UTF-8; marks ascending and within the text.
+  // All such tokens in order. REQUIRES: `text` is valid UTF-8; `marks` ascend and lie within it.
   std::vector<Written> Tokens(std::string_view text, std::span<const jinja::Mark> marks) const;
 
   struct Encoded {
     std::vector<int32_t> ids;
-    std::vector<size_t> at_cuts;  // ids before each cut
+    std::vector<size_t> at_cuts;  // at_cuts[i]: the number of ids before cuts[i]
   };
-  // No id spans a cut. `begun`: what Encode gave for the text up to the last of its cuts, which are the first ones of
-  // `cuts`; only what stands behind is encoded. REQUIRES: cuts ascend, and are at borders of characters.
+  // Encodes `text`; no id spans a cut. `begun`: the result for a prefix of the text that ends at its last cut; its cuts
+  // are the first of `cuts`, and only the rest is encoded. REQUIRES: cuts ascend and lie between characters.
   Encoded Encode(std::string_view text, std::span<const jinja::Mark> marks, std::span<const size_t> cuts,
                  Encoded begun = {}) const;
 
@@ -48,7 +47,7 @@ class MarkedEncoder {
  private:
   void EncodePiece(std::string_view text, std::span<const jinja::Mark> marks, bool mid_text,
                    std::vector<int32_t>& ids) const;
-  // `allow_special`: nothing in `text` is forged. `mid_text`: ordinary text stands before it.
+  // `allow_special`: `text` has no forged tokens. `mid_text`: ordinary text comes before it.
   void Append(std::string_view text, bool allow_special, bool mid_text, std::vector<int32_t>& ids) const;
 
   static constexpr size_t kCacheBytes = 32 << 20;
@@ -57,9 +56,9 @@ class MarkedEncoder {
   mutable EncodeCache cache_{kCacheBytes};
   std::vector<AddedTokenSpec> added_;
   std::unique_ptr<const AddedTokenMatcher> all_;
-  std::unique_ptr<const AddedTokenMatcher> harmless_;  // those that are no control tokens
-  std::vector<int32_t> newline_;
-  bool start_matters_ = false;  // a text's start is encoded differently from its middle (Llama 2's space)
+  std::unique_ptr<const AddedTokenMatcher> harmless_;  // added tokens that are no control tokens
+  std::vector<int32_t> newline_;                       // the ids of "\n"
+  bool start_matters_ = false;  // the tokenizer encodes a text's start differently from its middle (Llama 2's space)
 };
 
 }  // namespace ingot::text

@@ -1,4 +1,4 @@
-// Rewrites text before it is cut: the normalizer of tokenizer.json.
+// The normalizer of tokenizer.json: rewrites text before it is cut into pieces.
 #pragma once
 
 #include <memory>
@@ -15,17 +15,17 @@ namespace ingot::text {
 class Normalizer {
  public:
   virtual ~Normalizer() = default;
-  // REQUIRES and gives valid UTF-8. `keeps_start` becomes false if the result does not begin with what the text's first
-  // character has become, because something there was dropped or several characters replaced.
+  // Takes and returns valid UTF-8. Sets `keeps_start` to false if the result no longer begins with the replacement of
+  // the text's first character: something there was dropped, or several characters were replaced together.
   virtual std::string Apply(std::string text, bool& keeps_start) const = 0;
 };
 
 struct NormalizerChain {
-  std::vector<std::unique_ptr<const Normalizer>> stages;  // Sequence flattened
-  bool spells_bytes = false;                              // there is a ByteLevel among them
+  std::vector<std::unique_ptr<const Normalizer>> stages;  // in order; a Sequence is flattened
+  bool spells_bytes = false;                              // whether a ByteLevel is among them
 };
 
-// UNIMPLEMENTED names the component, INVALID_ARGUMENT the fault.
+// UNIMPLEMENTED names an unsupported component; INVALID_ARGUMENT names the fault.
 absl::StatusOr<NormalizerChain> ReadNormalizer(const base::json::value* json);
 
 std::string RunNormalizers(const NormalizerChain& chain, std::string text, bool* keeps_start = nullptr);

@@ -29,7 +29,8 @@ std::shared_ptr<const OutputFormat> OutputFormat::ForTokenizer(const Tokenizer& 
   for (std::string& text : PossibleTokens(row_.row)) {
     if (tokenizer.SpecialId(text).has_value()) tokens.push_back(std::move(text));
   }
-  // Marks change no pattern's form: what compiled without compiles with.
+  // A row that compiled without tokens also compiles with them, because token marks do not change a pattern's
+  // structure.
   return std::shared_ptr<const OutputFormat>(new OutputFormat(CompileRow(row_.row, std::move(tokens)).value()));
 }
 

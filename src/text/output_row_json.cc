@@ -9,7 +9,7 @@ namespace json = base::json;
 
 using Texts = std::vector<std::string>;
 
-// Reads the fields of one object, and knows which it has seen.
+// Reads the fields of one object and records their names.
 class Fields {
  public:
   Fields(const json::value& object, std::string place) : object_(object), place_(std::move(place)) {

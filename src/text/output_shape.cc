@@ -1,4 +1,4 @@
-// How calls are written, around arguments that are yet to be sampled.
+// The shape of calls around arguments that are not sampled yet.
 #include "text/output_shape.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace {
 
 using CallPiece = OutputFormat::CallPiece;
 
-// Text, joined to the text before it.
+// Appends text; adjacent text forms one piece.
 void AddText(std::string_view text, std::vector<CallPiece>& pieces) {
   if (text.empty()) return;
   if (pieces.empty() || pieces.back().kind != CallPiece::kText) pieces.push_back({});
@@ -118,7 +118,7 @@ absl::StatusOr<OutputFormat::CallShape> OutputFormat::ShapeOf(std::string_view t
 
 OutputFormat::ParameterShape OutputFormat::ShapeOfParameters() const {
   ParameterShape shape;
-  std::string* text = &shape.begin;  // where text of the pattern goes
+  std::string* text = &shape.begin;  // receives the pattern's text
   for (const Element& element : row_.parameter) {
     if (element.kind == Element::kKey) {
       text = &shape.text_key_end;

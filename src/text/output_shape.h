@@ -1,4 +1,4 @@
-// What writing calls and framing them have in common. Internal to output formats.
+// Helpers shared by the writer of calls and the shapes for constrained sampling. Internal to output formats.
 #pragma once
 
 #include <string_view>
@@ -8,12 +8,12 @@
 
 namespace ingot::text {
 
-// INVALID_ARGUMENT: `call` cannot hold a tool of this name.
+// INVALID_ARGUMENT: the pattern `call` cannot contain a tool of this name.
 absl::Status CheckName(const CompiledRow& row, std::string_view name, const Program& call);
 // UNIMPLEMENTED: the format has no calls.
 absl::Status NoCalls(const CompiledRow& row);
-// The section to write: the first that may stand anywhere the content ends, or the first at all. REQUIRES: there is
-// one.
+// The section to write: the first one, but behind content the first that is not bare, if there is one. REQUIRES: the
+// row has a section.
 const Section& SectionFor(const CompiledRow& row, bool after_content);
 
 }  // namespace ingot::text

@@ -7,7 +7,7 @@ OutputStream::OutputStream(std::shared_ptr<const OutputFormat> format, const Par
       types_(TypesFor(format_->compiled(), options.tools)),
       machine_(MakeMachine(format_->compiled(), options.calls, types_)) {
   if (options.prefill.empty()) return;
-  // The prompt's own text: its delimiters are tokens where the format's are.
+  // The prefill is text of the prompt, so its delimiters count as tokens if they are tokens.
   std::string_view rest = options.prefill;
   while (!rest.empty()) {
     size_t at = rest.size(), length = 0;
@@ -42,7 +42,7 @@ OutputDelta OutputStream::Take() {
   delta.reasoning = parsed.reasoning.substr(reasoning_);
   content_ = parsed.content.size();
   reasoning_ = parsed.reasoning.size();
-  // Only the last call begun can still grow.
+  // Only the last call can still grow.
   for (size_t i = calls_ == 0 ? 0 : calls_ - 1; i < parsed.tool_calls.size(); ++i) {
     const ToolCall& call = parsed.tool_calls[i];
     CallDelta more{.index = i};

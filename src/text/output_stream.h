@@ -1,7 +1,7 @@
-// An output that arrives in pieces, as deltas: reasoning, content, and tool calls with their arguments as they come.
+// OutputStream: an output that arrives in pieces, as deltas of reasoning, content, and tool calls with their arguments.
 //
-// All deltas together are exactly the message of Finish, which is exactly what Parse of the whole output gives with the
-// same options, wherever the stream is cut and whatever comes later: nothing is ever taken back. Not thread safe.
+// All deltas together equal the message after Finish. That equals Parse of the whole output with the same options,
+// wherever the stream is cut. Nothing is ever taken back. Not thread safe.
 //
 //   OutputStream stream(format, {.tools = tools, .prefill = prefill, .calls = CallMode::kStreamed});
 //   for each sampled id:  send(stream.Push(text_of_id, id_is_a_token_written_out));
@@ -17,38 +17,38 @@
 
 namespace ingot::text {
 
-// What one push adds to a call.
+// The part of a call that one push adds.
 struct CallDelta {
-  size_t index = 0;     // among the message's calls
+  size_t index = 0;     // index in the message's calls
   bool begins = false;  // the first delta of this call: id and name are set, and final
   std::string id = {}, name = {};
-  std::string arguments = {};  // to be appended
+  std::string arguments = {};  // appended to the arguments so far
 };
 
 struct OutputDelta {
   std::string content;
   std::string reasoning;
-  std::vector<CallDelta> calls;  // in order; after content and reasoning
+  std::vector<CallDelta> calls;  // in order, behind content and reasoning
   bool empty() const { return content.empty() && reasoning.empty() && calls.empty(); }
 };
 
 class OutputStream {
  public:
-  // Keeps `format`; reads the other options' memory only here.
+  // Keeps `format`; reads the memory of the other options only here.
   OutputStream(std::shared_ptr<const OutputFormat> format, const ParseOptions& options);
 
-  // `is_token`: `text` is the whole text of one special or added token, as opposed to ordinary text that reads the
-  // same. It only matters for formats of OutputFormat::ForTokenizer. Text is best cut at whole characters (Utf8Stream):
-  // what is cut otherwise comes out cut.
+  // `is_token`: `text` is the whole text of one special or added token, and not ordinary text that reads the same. It
+  // only matters for formats of OutputFormat::ForTokenizer. `text` should be cut between characters (Utf8Stream);
+  // otherwise the deltas are cut within characters.
   OutputDelta Push(std::string_view text, bool is_token = false);
-  // No more text comes.
+  // Ends the output.
   OutputDelta Finish();
 
-  // What the deltas so far add up to; after Finish, the message.
+  // The sum of the deltas so far; after Finish, the message.
   const ParsedOutput& message() const { return machine_->parsed(); }
-  // How many of its calls nothing can be added to any more.
+  // The number of its calls that cannot grow any more.
   size_t closed_calls() const { return machine_->closed_calls(); }
-  // How many of the bytes pushed are decided: they are in the deltas so far, or are the format's own.
+  // The number of bytes pushed whose meaning is decided: they are in the deltas so far, or are the format's own.
   size_t settled_bytes() const { return machine_->settled_bytes(); }
 
  private:
@@ -58,11 +58,11 @@ class OutputStream {
   const ParameterTypes types_;
   const std::unique_ptr<OutputMachine> machine_;
   size_t content_ = 0, reasoning_ = 0;  // bytes delivered
-  size_t calls_ = 0;                    // begun
+  size_t calls_ = 0;                    // calls begun
   size_t arguments_ = 0;                // bytes delivered of the last of them
 };
 
-// Whether the id is a token written out in the text (a special or an added one): what Push wants to know.
+// Whether the id is a token written out in the text (special or added): the argument `is_token` of Push.
 bool IsWrittenToken(const Tokenizer& tokenizer, int32_t id, std::string_view text);
 
 }  // namespace ingot::text

@@ -1,12 +1,11 @@
-// The table of output formats. Each row was written from the family's published chat template; the comment shows a
-// call.
+// The table of output formats. Each row follows the family's published chat template; its comment shows a call.
 #include "text/format_spec.h"
 #include "text/output_row.h"
 
 namespace ingot::text {
 namespace {
 
-// Sections of Qwen3-Coder's form, which other families use within their own marks.
+// Qwen3-Coder's form of calls, which other families use within their own delimiters.
 //   <tool_call>\n<function=f>\n<parameter=a>\nx\n</parameter>\n</function>\n</tool_call>
 std::string FunctionTags(const std::string& begin, const std::string& end) {
   return begin + "{~\n}<function={name}>{~\n}{parameters}</function>{~\n}" + end;
@@ -20,7 +19,7 @@ OutputRow Qwen3Coder() {
           .think_begin = "<think>",
           .think_end = "</think>",
           .sections = {{.call = FunctionTags("<tool_call>", "</tool_call>"), .between = "\n", .before = "\n"},
-                       // The opening tag is sometimes left out.
+                       // Models sometimes omit the opening tag.
                        {.call = "<function={name}>{~\n}{parameters}</function>{~\n}{?</tool_call>}",
                         .between = "\n",
                         .before = "\n"}},
@@ -36,7 +35,7 @@ OutputRow SeedOss() {
       .parameter = "<parameter={key}>{value}</parameter>\n"};
 }
 
-// {"name": "f", "parameters": {...}}, alone in the turn; after <|python_tag|> anywhere.
+// {"name": "f", "parameters": {...}}, alone in the turn, or anywhere behind <|python_tag|>.
 OutputRow Llama3Json() {
   const std::string object = "{object}";
   return {.name = "llama3_json",
@@ -46,7 +45,7 @@ OutputRow Llama3Json() {
           .argument_keys = {"parameters", "arguments"}};
 }
 
-// [f(a=1), g()], alone in the turn; Llama 4 may set it in <|python_start|> and <|python_end|>.
+// [f(a=1), g()], alone in the turn; Llama 4 may enclose it in <|python_start|> and <|python_end|>.
 OutputRow LlamaPythonic() {
   const std::string call = "{name}({keywords})";
   return {.name = "llama_pythonic",
@@ -145,7 +144,7 @@ OutputRow Mistral() {
           .id_keys = {"id"}};
 }
 
-// [TOOL_CALLS]f[ARGS]{...}, one mark per call
+// [TOOL_CALLS]f[ARGS]{...}, the delimiters once per call
 OutputRow MistralV11() {
   return {.name = "mistral_v11",
           .aliases = {"magistral"},
@@ -204,7 +203,7 @@ OutputRow Harmony() {
 const std::vector<OutputRow>& BuiltinOutputRows() {
   static const auto* const rows = [] {
     auto* all = new std::vector<OutputRow>;
-    // The chat formats that render too: one definition for both directions.
+    // The chat formats that also render: one definition for both directions.
     for (const FormatSpec& spec : BuiltinFormats()) all->push_back(RowOf(spec));
     (*all)[0].aliases = {"qwen", "qwen2", "qwen3"};
     for (OutputRow row :

@@ -1,4 +1,4 @@
-// The table read the other way: messages to text.
+// The writer: messages to text, by the same rows that the parser reads.
 #include <algorithm>
 #include <optional>
 

@@ -5,7 +5,7 @@
 namespace ingot::text {
 namespace {
 
-// White space as text or as the sign that stands for a space in vocabularies made by SentencePiece (U+2581).
+// Whether `text` is only white space, or SentencePiece's sign for a space (U+2581).
 bool IsWhiteSpaceOnly(std::string_view text) {
   for (size_t at = 0; at < text.size();) {
     const CodePoint c = DecodeAt(text, at);

@@ -1,4 +1,4 @@
-// The tokenizer of a tokenizer.json: added tokens, normalizer, pre-tokenizer, BPE, template and decoder in a row.
+// The tokenizer of a tokenizer.json: added tokens, normalizer, pre-tokenizer, BPE, template and decoder, in this order.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@
 namespace ingot::text {
 
 struct PipelineParts {
-  std::vector<AddedTokenSpec> added;  // distinct texts, which are not empty
+  std::vector<AddedTokenSpec> added;  // their texts are distinct and not empty
   NormalizerChain normalizer;
   PreTokenizerStages pre_tokenizer;
   std::unique_ptr<const Bpe> model;
@@ -44,7 +44,7 @@ class PipelineTokenizer final : public Tokenizer {
   const std::string& fingerprint() const override { return parts_.fingerprint; }
 
  private:
-  // The added tokens that are looked for: in the text as it comes, and in what the normalizer makes of the rest.
+  // Finders of added tokens: `raw` in the text as given, `normalized` in the normalised rest.
   struct Matchers {
     AddedTokenMatcher raw;
     AddedTokenMatcher normalized;
@@ -55,9 +55,9 @@ class PipelineTokenizer final : public Tokenizer {
   const PipelineParts parts_;
   std::map<std::string, const AddedTokenSpec*, std::less<>> by_text_;
   std::map<int32_t, const AddedTokenSpec*> by_id_;
-  std::array<bool, 256> begins_ = {};  // bytes that begin one of these texts: asked of every id that is decoded
-  const Matchers all_;
-  const Matchers white_space_;
+  std::array<bool, 256> begins_ = {};  // first bytes of by_text_'s keys, a quick check for every decoded id
+  const Matchers all_;                 // used where special tokens are allowed
+  const Matchers white_space_;         // used elsewhere: only tokens of white space
 };
 
 }  // namespace ingot::text

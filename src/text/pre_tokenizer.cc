@@ -13,14 +13,14 @@ namespace json = base::json;
 
 enum class Behavior { kRemoved, kIsolated, kMergedWithPrevious, kMergedWithNext, kContiguous };
 
-// A stretch of text that a pattern matches, or one between two matches.
+// A match of a pattern, or the text between two matches.
 struct Span {
   size_t begin;
   size_t end;
   bool is_match;
 };
 
-// Joins the spans of a text, which come in order, as the behaviour says, and hands them on.
+// Joins consecutive spans of a text as the behaviour says, and passes them on. The spans come in order.
 class Joiner {
  public:
   Joiner(Behavior behavior, const Piece& piece, PieceSink& sink) : behavior_(behavior), piece_(piece), sink_(sink) {}
@@ -91,7 +91,7 @@ class Split final : public PreTokenizer {
   const bool invert_;
 };
 
-// Splits at characters: every one that `has` accepts is a match of its own.
+// Splits at characters: every character that `has` accepts is one match.
 class SplitCharacters final : public PreTokenizer {
  public:
   SplitCharacters(std::function<bool(uint32_t)> has, Behavior behavior) : has_(std::move(has)), behavior_(behavior) {}
@@ -254,8 +254,8 @@ absl::Status ReadCharacterSplit(const json::value& component, const std::string&
 
 struct Reader {
   Stages stages;
-  std::vector<size_t> byte_levels;  // their places in `stages`
-  std::vector<std::pair<bool, bool>> byte_options;
+  std::vector<size_t> byte_levels;                  // their indices in `stages`
+  std::vector<std::pair<bool, bool>> byte_options;  // of each: add_prefix_space, use_regex
 
   absl::Status Read(const json::value& component, int depth) {
     const std::string type = TypeOf(component);
@@ -288,7 +288,7 @@ struct Reader {
   }
 };
 
-// Passes pieces on to the stage after, the last ones to the end.
+// Passes pieces to the next stage; pieces of the last stage go to `end`.
 class StageSink final : public PieceSink {
  public:
   StageSink(const PreTokenizerStages& stages, size_t next, PieceSink& end) : stages_(stages), next_(next), end_(end) {}

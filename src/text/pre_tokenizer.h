@@ -1,4 +1,4 @@
-// Cuts normalised text into the pieces that a model encodes each on its own: the pre_tokenizer of tokenizer.json.
+// The pre_tokenizer of tokenizer.json: cuts normalised text into pieces that the model encodes one by one.
 #pragma once
 
 #include <functional>
@@ -13,45 +13,45 @@
 
 namespace ingot::text {
 
-// A part of the text on its way through the stages.
+// A part of the text between two stages.
 struct Piece {
   std::string_view text;
-  // It begins where the whole input begins: what Metaspace's scheme `first` asks. (The reference says so too of later
-  // pieces that were cut out of what normalisation or byte spelling made of the first character.)
+  // The piece begins where the whole input begins; Metaspace's scheme `first` depends on it. (The reference also sets
+  // it for later pieces that come from what the first character was normalised or spelled to.)
   bool starts_text = false;
 };
 
 class PieceSink {
  public:
   virtual ~PieceSink() = default;
-  virtual void Take(const Piece& piece) = 0;  // its text lives for the call
+  virtual void Take(const Piece& piece) = 0;  // piece.text is valid during the call
 };
 
 // Immutable, thread safe.
 class PreTokenizer {
  public:
   virtual ~PreTokenizer() = default;
-  // Gives `sink` the pieces in order; some may be empty. REQUIRES: valid UTF-8.
+  // Passes the pieces to `sink` in order; some may be empty. REQUIRES: valid UTF-8.
   virtual void Run(const Piece& piece, PieceSink& sink) const = 0;
 };
 
 struct PreTokenizerStages {
-  std::vector<std::unique_ptr<const PreTokenizer>> stages;  // Sequence flattened; each runs on the pieces of the last
-  // The last stage is a ByteLevel that leaves bytes as they are: the vocabulary is read as bytes instead.
+  std::vector<std::unique_ptr<const PreTokenizer>> stages;  // in order; a Sequence is flattened
+  // The last stage is a ByteLevel that keeps bytes; the vocabulary is then read as bytes instead of their spelling.
   bool byte_level = false;
 };
 
-// Reads a pre_tokenizer. `byte_level` is only given where `allow_bytes`. UNIMPLEMENTED names the component,
-// INVALID_ARGUMENT the fault.
+// Reads a pre_tokenizer; without `allow_bytes`, the result's byte_level is false. UNIMPLEMENTED names an unsupported
+// component; INVALID_ARGUMENT names the fault.
 absl::StatusOr<PreTokenizerStages> ReadPreTokenizer(const base::json::value* json, bool allow_bytes);
 
-// Runs all stages, leaving empty pieces out.
+// Runs all stages; drops empty pieces.
 void RunStages(const PreTokenizerStages& stages, const Piece& piece, PieceSink& sink);
 
-// Each byte of `text` as GPT-2's printable character for it.
+// `text` with each byte as GPT-2's printable character for it.
 std::string SpellBytes(std::string_view text);
 
-// What follows reads one field of a component; `where` names it in the error.
+// Helpers that read one field of a component; `where` names the component in errors.
 absl::StatusOr<std::shared_ptr<const SplitPattern>> ReadPattern(const base::json::value& component,
                                                                 std::string_view where);
 absl::StatusOr<bool> ReadBool(const base::json::value& component, std::string_view field, bool otherwise,

@@ -8,7 +8,7 @@
 namespace ingot::text {
 void AppendPythonJsonString(std::string_view text, std::string& out) {
   out += '"';
-  size_t copied = 0;  // what stands for itself is copied in runs
+  size_t copied = 0;  // text up to here is in `out`; unescaped text is copied in runs
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
     if (static_cast<uint8_t>(c) >= 0x20 && c != '"' && c != '\\') continue;
@@ -47,7 +47,7 @@ void AppendPythonJsonString(std::string_view text, std::string& out) {
   out += '"';
 }
 
-// The shortest digits that read back equal, positional for exponents in [-4, 16).
+// The shortest digits that read back equal; positional notation for exponents in [-4, 16).
 void AppendPythonFloat(double number, std::string& out) {
   if (!std::isfinite(number)) {
     out += std::isnan(number) ? "NaN" : number > 0 ? "Infinity" : "-Infinity";
@@ -55,7 +55,8 @@ void AppendPythonFloat(double number, std::string& out) {
   }
   char buffer[40];
   const auto end = std::to_chars(buffer, buffer + sizeof(buffer), number, std::chars_format::scientific).ptr;
-  const std::string_view scientific(buffer, end - buffer);  // d[.ddd]e+XX, at least two exponent digits, as Python
+  // d[.ddd]e+XX with at least two exponent digits, like Python.
+  const std::string_view scientific(buffer, end - buffer);
   const size_t e = scientific.find('e');
   int exponent = 0;
   const size_t sign = scientific[e + 1] == '+' ? 1 : 0;
@@ -88,7 +89,7 @@ namespace {
 
 namespace json = base::json;
 
-// Recursion is bounded by the depth base::ParseJson admits.
+// base::ParseJson limits the depth, and so the recursion.
 void Append(const json::value& value, std::string& out) {
   switch (value.kind()) {
     case json::kind::object: {

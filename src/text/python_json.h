@@ -1,5 +1,5 @@
-// JSON text exactly as Python's json.dumps(value, ensure_ascii=False) prints it: what chat templates put tool
-// definitions through, so what models have seen.
+// JSON text exactly as Python's json.dumps(value, ensure_ascii=False) prints it. Chat templates print tool definitions
+// so, and models were trained on it.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ namespace ingot::text {
 
 std::string PythonJson(const base::json::value& value);
 
-// Its parts: a string with its quotes, and repr() of a finite float (json's NaN, Infinity, -Infinity otherwise).
+// Parts of it: a string with its quotes; and a float as repr() prints it, or json's NaN, Infinity, -Infinity.
 void AppendPythonJsonString(std::string_view text, std::string& out);
 void AppendPythonFloat(double number, std::string& out);
 

@@ -10,7 +10,7 @@ namespace {
 
 namespace json = base::json;
 
-constexpr int kMaxDepth = 100;  // of base::ParseJson
+constexpr int kMaxDepth = 100;  // as in base::ParseJson
 constexpr std::string_view kSpace = " \t\r\n";
 
 void AppendCodePoint(uint32_t code, std::string& out) {
@@ -34,7 +34,7 @@ void AppendCodePoint(uint32_t code, std::string& out) {
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 bool IsWord(char c) { return IsDigit(c) || c == '_' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
-// Recursive descent, as deep as kMaxDepth. Every method returns false where the text is not a literal.
+// Recursive descent, at most kMaxDepth deep. Every method returns false if the text is no literal.
 class PythonReader {
  public:
   explicit PythonReader(std::string_view text) : text_(text) {}
@@ -85,7 +85,7 @@ class PythonReader {
     return true;
   }
 
-  // A list or a tuple; (x) is x.
+  // A list or a tuple; (x) is x itself.
   bool Items(char open, char close, std::string& out, int depth) {
     Take(open);
     std::string items;
@@ -178,7 +178,7 @@ class PythonReader {
     return (c == 'r' || c == 'R' || c == 'u' || c == 'U') && (next == '\'' || next == '"');
   }
 
-  // One string, or several that stand together.
+  // One string, or several adjacent ones, which Python joins.
   bool Strings(std::string& out) {
     while (IsString()) {
       const bool raw = Peek() == 'r' || Peek() == 'R';
@@ -218,21 +218,21 @@ class PythonReader {
   bool Escape(std::string& out) {
     const char c = text_[at_++];
     constexpr std::string_view kFrom = "ntrabfv0\\'\"", kTo = {"\n\t\r\a\b\f\v\0\\'\"", 11};
-    if (c == '\n') return true;  // a line that goes on
+    if (c == '\n') return true;  // a continued line
     const size_t simple = kFrom.find(c);
     if (simple != std::string_view::npos) {
       out += kTo[simple];
       return true;
     }
     const int digits = c == 'x' ? 2 : c == 'u' ? 4 : c == 'U' ? 8 : 0;
-    if (digits == 0) {  // unknown: both characters, as Python keeps them
+    if (digits == 0) {  // an unknown escape keeps both characters, like Python
       out += '\\';
       out += c;
       return true;
     }
     uint32_t code = 0;
     if (!Hex(digits, code)) return false;
-    // JSON's habit of writing one character as two surrogates.
+    // JSON may write one character as two surrogates.
     if (code >= 0xD800 && code < 0xDC00 && text_.substr(at_).starts_with("\\u")) {
       at_ += 2;
       uint32_t low = 0;

@@ -1,4 +1,4 @@
-// Values as Python source writes them, to JSON text and back.
+// Converts Python literals to JSON text and back.
 #pragma once
 
 #include <optional>
@@ -9,14 +9,14 @@
 
 namespace ingot::text {
 
-// A Python literal (strings, numbers, True, False, None, lists, tuples, dicts with string keys; JSON's words too) as
-// JSON text, spaced as Python's json.dumps does. nullopt if it is none.
+// A Python literal as JSON text, spaced like Python's json.dumps: strings, numbers, True, False, None, lists, tuples,
+// dicts with string keys, and JSON's own words. nullopt if it is no such literal.
 std::optional<std::string> JsonOfPython(std::string_view text);
 
-// A JSON value as Python's repr writes it.
+// A JSON value as Python's repr prints it.
 std::string PythonOfJson(const base::json::value& value);
 
-// A string as JSON text in quotes; bytes that are not UTF-8 become U+FFFD.
+// A string as quoted JSON text; bytes that are not UTF-8 become U+FFFD.
 std::string JsonString(std::string_view text);
 
 }  // namespace ingot::text

@@ -58,7 +58,8 @@ absl::StatusOr<std::shared_ptr<const Regex>> Regex::Compile(std::string_view pat
                                                    "' is malformed: ", reinterpret_cast<const char*>(message), " (at ",
                                                    where, " of '", translated, "')"));
   }
-  pcre2_jit_compile(code->compiled, PCRE2_JIT_COMPLETE);  // without it, pcre2_match interprets: slower, the same
+  // Without JIT, pcre2_match interprets: slower, with equal results.
+  pcre2_jit_compile(code->compiled, PCRE2_JIT_COMPLETE);
   return std::shared_ptr<const Regex>(new Regex(std::move(code)));
 }
 
@@ -66,7 +67,7 @@ bool Regex::Find(std::string_view text, size_t from, Match* match) const {
   ThreadState& state = State();
   const auto subject = reinterpret_cast<PCRE2_SPTR>(text.data());
   int found = pcre2_match(code_->compiled, subject, text.size(), from, PCRE2_NO_UTF_CHECK, state.data, state.context);
-  if (found < 0 && found != PCRE2_ERROR_NOMATCH) {  // the JIT's stack is small; the interpreter has the heap
+  if (found < 0 && found != PCRE2_ERROR_NOMATCH) {  // the JIT's small stack overflowed; the interpreter uses the heap
     found = pcre2_match(code_->compiled, subject, text.size(), from, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, state.data,
                         state.context);
   }

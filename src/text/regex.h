@@ -1,6 +1,6 @@
-// Regular expressions as tokenizer.json has them: Oniguruma's Ruby syntax over Unicode 16.0, run by PCRE2 with its JIT.
-// The pattern is translated, so that the sets (\s, \w, \p{..}, && in classes), the anchors and the quantifiers mean
-// what they mean to Oniguruma. Immutable, thread safe.
+// A regular expression of tokenizer.json: Oniguruma's Ruby syntax over Unicode 16.0, run by PCRE2 with its JIT. The
+// pattern is translated, so that sets (\s, \w, \p{..}, && in classes), anchors and quantifiers mean the same as in
+// Oniguruma. Immutable, thread safe.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ namespace ingot::text {
 
 class Regex {
  public:
-  // INVALID_ARGUMENT: not a regular expression; UNIMPLEMENTED names the construct that is not supported.
+  // INVALID_ARGUMENT: no regular expression. UNIMPLEMENTED names the unsupported construct.
   static absl::StatusOr<std::shared_ptr<const Regex>> Compile(std::string_view pattern);
   ~Regex();
 
@@ -22,8 +22,8 @@ class Regex {
     size_t begin;
     size_t end;
   };
-  // The first match at or after `from`, looking back and ahead within `text` alone. A match that would exceed PCRE2's
-  // limits (ten million steps from one place) counts as none. REQUIRES: `text` is valid UTF-8.
+  // The first match at or after `from`; looks back and ahead within `text` only. A match beyond PCRE2's limits (ten
+  // million steps from one place) counts as none. REQUIRES: `text` is valid UTF-8.
   bool Find(std::string_view text, size_t from, Match* match) const;
 
  private:
@@ -32,7 +32,7 @@ class Regex {
   const std::unique_ptr<Code> code_;
 };
 
-// The translation alone, for tests: an Oniguruma pattern as PCRE2 (UTF, NEWLINE=LF, MULTILINE) must be given it.
+// Translates an Oniguruma pattern to PCRE2 with the options UTF, NEWLINE=LF and MULTILINE. Public for tests.
 absl::StatusOr<std::string> OnigurumaToPcre2(std::string_view pattern);
 
 }  // namespace ingot::text

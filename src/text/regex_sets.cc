@@ -15,7 +15,7 @@ void AppendRange(uint32_t first, uint32_t last, std::string& out) {
   if (last > first) out += "-" + HexEscape(last);
 }
 
-// The ranges of all code points for which `has` holds, surrogates left out.
+// The ranges of all code points for which `has` holds, without surrogates.
 template <typename Has>
 std::string Ranges(const Has& has) {
   std::string out;
@@ -44,8 +44,8 @@ std::optional<std::string> CategoryItems(std::string_view name) {
     if (match) mask |= 1u << i;
   }
   if (mask == 0) return std::nullopt;
-  // PCRE2's own table may be of another version of Unicode, so what came since is added; where sets have lost members,
-  // the whole set is spelled out.
+  // PCRE2's table may have an older version of Unicode, so newer characters are added. A set that has lost characters
+  // since is spelled out.
   const auto has = [&](Category category) { return (mask >> static_cast<int>(category) & 1) != 0; };
   if (has(Category::kCn) || has(Category::kMn) != has(Category::kMc)) {
     return Ranges([&](uint32_t c) { return has(Unicode().CategoryOf(c)); });
@@ -60,7 +60,7 @@ std::optional<std::string> CategoryItems(std::string_view name) {
 std::optional<std::string> ScriptItems(std::string_view name) {
   if (name == "Han") return Ranges([](uint32_t c) { return (Unicode().FlagsOf(c) & kHan) != 0; });
   static constexpr std::pair<std::string_view, std::string_view> kScripts[] = {
-      // and what came since Unicode 14
+      // each with the characters added since Unicode 14
       {"Hiragana", "\\x{1b132}"},
       {"Katakana", "\\x{1b155}"},
       {"Hangul", ""},

@@ -1,5 +1,4 @@
-// Sets of characters, written as PCRE2 takes them between [ and ], with the members that Unicode 16.0 gives them.
-// Internal to regex_syntax.cc.
+// Sets of characters of Unicode 16.0, in PCRE2's syntax between [ and ]. Internal to regex_syntax.cc.
 #pragma once
 
 #include <optional>
@@ -8,15 +7,15 @@
 
 namespace ingot::text {
 
-// A code point as an escape.
+// A code point as an escape of PCRE2.
 std::string HexEscape(uint32_t c);
-// A general category by its short name (Lu, or L for all letters); none if it is not known.
+// A general category by its short name (Lu, or L for all letters); nullopt if there is no such category.
 std::optional<std::string> CategoryItems(std::string_view name);
-// A script; the few that tokenizers ask for.
+// A script; nullopt for all but the few that tokenizers use.
 std::optional<std::string> ScriptItems(std::string_view name);
-// White_Space.
+// The characters with the property White_Space.
 const std::string& SpaceItems();
-// Oniguruma's \w. By itself, but not within a class, it has the superscript digits and fractions of Latin-1.
+// Oniguruma's \w. Outside a class, it also has the superscript digits and fractions of Latin-1.
 const std::string& WordItems(bool in_class);
 
 }  // namespace ingot::text

@@ -1,4 +1,4 @@
-// Oniguruma's Ruby syntax written as PCRE2: a recursive descent over the pattern that copies what both read alike.
+// Translates Oniguruma's Ruby syntax to PCRE2: a recursive descent that copies everything that both read alike.
 #include <optional>
 #include <vector>
 
@@ -11,10 +11,10 @@ namespace {
 
 constexpr int kMaxDepth = 100;
 
-// A set of characters in the form that goes between [ and ].
+// A set of characters in PCRE2's syntax between [ and ].
 struct Set {
   std::string items;
-  bool negated = false;  // all but `items`
+  bool negated = false;  // the set is every character except `items`
 };
 
 absl::Status Unsupported(std::string_view what) {
@@ -46,7 +46,7 @@ class Translator {
 
   absl::Status Alternatives(int depth) {
     if (depth > kMaxDepth) return Unsupported("nesting deeper than 100");
-    bool first = true;  // an option group (?i) alone is Ruby's to the end of its alternatives only at their start
+    bool first = true;  // in Ruby, a bare (?i) counts to the end of its alternatives only at their start
     while (More() && !Next(")")) {
       if (Take("|")) {
         out_ += '|';
@@ -85,7 +85,7 @@ class Translator {
     if (Next("(?<") || Next("(?'")) return Unsupported("a named group");
     if (!Take("(?")) {
       ++at_;
-      return GroupBody("(?:", depth);  // nothing refers to captures
+      return GroupBody("(?:", depth);  // captures are never read
     }
     std::string options;
     bool on = true;
@@ -97,7 +97,7 @@ class Translator {
       } else if (option == 'i') {
         options += option;
       } else if (option == 'm') {
-        options += 's';  // Ruby's name for it
+        options += 's';  // PCRE2's name for Ruby's m
       } else {
         return Unsupported(absl::StrCat("the option '", std::string(1, option), "' of (?", on ? "" : "-", "...)"));
       }
@@ -134,7 +134,7 @@ class Translator {
         }
         quantifier += in_[at_++];
       }
-      // What quantifies a quantified atom, as the + of {1,3}+ does in Ruby, takes it as a group.
+      // A second quantifier, as the + of {1,3}+ in Ruby, applies to the quantified atom as a group.
       if (quantified_ == atom && quantified_end_ == out_.size()) {
         out_.insert(atom, "(?:");
         out_ += ')';
@@ -146,7 +146,7 @@ class Translator {
     return absl::OkStatus();
   }
 
-  // {n}, {n,}, {,m}, {n,m}; anything else is a literal brace.
+  // Reads {n}, {n,}, {,m} or {n,m}. False: the brace is literal.
   bool TakeInterval(std::string& quantifier) {
     const size_t end = in_.find('}', at_);
     if (end == std::string_view::npos) return false;
@@ -164,7 +164,7 @@ class Translator {
     return true;
   }
 
-  // After a backslash, outside a class.
+  // Translates an escape outside a class, behind the backslash.
   absl::Status Escape() {
     if (!More()) return Malformed("a backslash at the end");
     const char c = in_[at_];
@@ -185,7 +185,7 @@ class Translator {
     return absl::OkStatus();
   }
 
-  // A set or a single character after a backslash.
+  // A set, or a single character, from behind a backslash.
   absl::StatusOr<Set> EscapedSet(bool in_class) {
     if (!More()) return Malformed("a backslash at the end");
     const char c = in_[at_++];
@@ -264,12 +264,12 @@ class Translator {
     return Set{*items, negated};
   }
 
-  // After '['. The class as a pattern that matches one character: [...] where one bracket says it, lookaheads where
-  // classes are nested, intersected or hold a negated set.
+  // Reads a class behind '['; returns a pattern that matches one character. The pattern is a single [...] if possible,
+  // and uses look-aheads for classes that are nested, intersected or contain a negated set.
   absl::StatusOr<std::string> Class(int depth) {
     if (depth > kMaxDepth) return Unsupported("nesting deeper than 100");
     const bool negated = Take("^");
-    std::vector<std::string> terms;  // of &&, all but the last
+    std::vector<std::string> terms;  // the operands of &&, except the last
     std::string items;
     std::vector<std::string> others;  // alternatives to `items`
     bool first = true;
@@ -365,7 +365,7 @@ class Translator {
   const std::string_view in_;
   size_t at_ = 0;
   std::string out_;
-  size_t quantified_ = std::string::npos;  // where the last quantified atom begins and ends in out_
+  size_t quantified_ = std::string::npos;  // begin and end of the last quantified atom in out_
   size_t quantified_end_ = 0;
 };
 

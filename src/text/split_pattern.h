@@ -1,4 +1,4 @@
-// What a Split pre-tokenizer, a Replace or a ByteLevel looks for in a text.
+// SplitPattern: the pattern that a Split or ByteLevel pre-tokenizer, or a Replace, searches for.
 #pragma once
 
 #include <memory>
@@ -15,25 +15,26 @@ namespace ingot::text {
 class SplitPattern {
  public:
   virtual ~SplitPattern() = default;
-  // The first match at or after `from`; false if there is none. REQUIRES: valid UTF-8, `from` at a character's start.
+  // The first match at or after `from`; false if there is none. REQUIRES: valid UTF-8, `from` at a character's first
+  // byte.
   virtual bool Find(std::string_view text, size_t from, Regex::Match* match) const = 0;
 };
 
 std::shared_ptr<const SplitPattern> LiteralPattern(std::string literal);
-// A regular expression; those of well-known tokenizers, recognised by their text, are matched by hand-written code that
-// gives the same matches many times faster. Errors as Regex::Compile.
+// A regular expression. The patterns of well-known tokenizers, recognised by their text, have hand-written matchers
+// with equal matches that are many times faster. Errors as in Regex::Compile.
 absl::StatusOr<std::shared_ptr<const SplitPattern>> RegexPattern(std::string_view pattern);
 // The hand-written matcher of a regular expression; nullptr if there is none.
 std::shared_ptr<const SplitPattern> KnownPattern(std::string_view pattern);
-// The texts that KnownPattern knows, for tests.
+// The patterns that KnownPattern knows. For tests.
 const std::vector<std::string_view>& KnownPatternTexts();
 
-// Of GPT-2, which ByteLevel applies with use_regex.
+// GPT-2's pattern; ByteLevel applies it with use_regex.
 inline constexpr std::string_view kGpt2Pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
-// All matches in order, as Rust's find_iter gives them: an empty one right after another is skipped. An empty text has
-// none.
+// Iterates over all matches in order, like Rust's find_iter: an empty match directly behind another one is skipped. An
+// empty text has no match.
 class MatchIterator {
  public:
   MatchIterator(const SplitPattern& pattern, std::string_view text) : pattern_(pattern), text_(text) {}

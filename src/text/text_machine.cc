@@ -50,7 +50,7 @@ bool TextMachine::MayStandAt(size_t at, std::string_view literal) const {
 bool TextMachine::StepStart() {
   if (!row_.think_begin.empty()) {
     const size_t at = SpaceEnd(0);
-    // An end without a beginning: the prompt began the reasoning, and there was none.
+    // An end without a begin: the prompt began the reasoning, and the model wrote none.
     for (const auto& [literal, next] :
          {std::pair(&row_.think_begin, State::kReasoning), std::pair(&row_.think_end, State::kAfterReasoning)}) {
       if (MayStandAt(at, *literal)) return false;
@@ -70,7 +70,7 @@ bool TextMachine::StepReasoning() {
     if (at_ == in_.size()) return false;
     reasoning_begun_ = true;
   }
-  // [at_, scan_) is new lines, which belong to the format if the reasoning ends after them.
+  // [at_, scan_) is line feeds, which belong to the format if the reasoning ends behind them.
   const size_t end = in_.find(row_.think_end, scan_);
   size_t limit = end;
   if (end == std::string::npos) {
@@ -173,7 +173,7 @@ bool TextMachine::StepContent() {
   return true;
 }
 
-// White space after a call is the format's, unless text follows it.
+// White space behind a call belongs to the format, unless text follows it.
 bool TextMachine::StepSpaceAfterCall() {
   const size_t at = SpaceEnd(at_);
   if (at == in_.size()) {
@@ -239,7 +239,7 @@ bool TextMachine::StepBetween() {
     EndSection();
     return true;
   }
-  out_.malformed = true;  // not closed, or something else where a call should stand
+  out_.malformed = true;  // the section is not closed, or another text stands in the place of a call
   if (at == in_.size()) {
     at_ = hold_ = at;
     return false;
@@ -265,7 +265,7 @@ bool TextMachine::StepBroken() {
     }
     if (partial || !found.empty()) break;
   }
-  // Where white space ends the text so far it may be the format's, but in content.
+  // Outside content, white space at the end of the text so far may belong to the format.
   size_t last = at;
   if (broken_ != Broken::kContent) {
     while (last > scan_ && kWhiteSpace.find(in_[last - 1]) != std::string_view::npos) --last;
@@ -292,7 +292,7 @@ bool TextMachine::StepBroken() {
     at_ = hold_ = at + found.size();
   }
   BeginCall();
-  // A lone call's section ends with it; what follows a call that went out is as after any call.
+  // Without a separator and an end, the section ends with its call. A committed call counts as a call of the section.
   section_has_call_ = section_has_call_ || broken_ != Broken::kContent;
   if (section_->end.empty() && section_->separator.empty()) {
     EndSection();

@@ -1,4 +1,4 @@
-// Arguments that are not JSON: {parameters} and {keywords}.
+// TextMachine: arguments that are not JSON, {parameters} and {keywords}.
 #include <algorithm>
 #include <cctype>
 
@@ -71,7 +71,7 @@ TextMachine::Match TextMachine::RunField(const Element& element) {
   }
 }
 
-// Up to the literal that follows in the parameter's pattern.
+// Reads text up to the next literal of the parameter's pattern.
 TextMachine::Match TextMachine::RunShortText(std::string& out) {
   const std::string& end = row_.parameter[field_ + 1].text;
   const std::string_view window = Rest().substr(0, kMaxName + end.size());
@@ -83,7 +83,7 @@ TextMachine::Match TextMachine::RunShortText(std::string& out) {
   return Match::kDone;
 }
 
-// Whether what stands at `at` may follow a value, so that the value ended before it.
+// Whether the text at `at` may follow a value, so that the value ended before it.
 bool TextMachine::EndsValue(size_t at, bool& partial) const {
   if (final_ && at == in_.size()) return true;
   if (section_->after_parameters.empty()) return true;
@@ -109,7 +109,7 @@ TextMachine::Match TextMachine::RunValue(const Element& element) {
     bool partial = false;
     if (EndsValue(SpaceEnd(scan_), partial)) break;
     if (partial) return Match::kMore;
-    close_ = kNone;  // the value quotes its end
+    close_ = kNone;  // the value contains its end text
   }
   std::string_view value = std::string_view(in_).substr(at_, close_ - at_);
   if (value.starts_with(element.pad_before)) value.remove_prefix(element.pad_before.size());
@@ -178,7 +178,7 @@ TextMachine::Match TextMachine::RunKeywords() {
 }
 
 TextMachine::Match TextMachine::KeywordBegin() {
-  const size_t at = scan_;  // past white space
+  const size_t at = scan_;  // behind the white space
   size_t end = at;
   while (end < in_.size() && end - at <= kMaxName && IsWordByte(in_[end])) ++end;
   if (end == at || end - at > kMaxName) return Match::kFail;

@@ -17,7 +17,7 @@ bool Contains(const std::vector<std::string>& keys, std::string_view key) {
   return std::find(keys.begin(), keys.end(), key) != keys.end();
 }
 
-// The name within an id such as functions.get_weather:0.
+// The name in an id such as functions.get_weather:0.
 std::string NameOfId(std::string_view id, const OutputRow& row) {
   if (!row.id_prefix.empty() && id.starts_with(row.id_prefix)) id.remove_prefix(row.id_prefix.size());
   const size_t index = row.id_index.empty() ? std::string_view::npos : id.rfind(row.id_index);
@@ -147,7 +147,7 @@ TextMachine::Match TextMachine::Run(const Element& element) {
     case Element::kKeywords:
       return RunKeywords();
     default:
-      return Match::kFail;  // CompileRow lets no other in
+      return Match::kFail;  // CompileRow refuses all other kinds
   }
 }
 
@@ -184,7 +184,7 @@ TextMachine::Match TextMachine::RunName(bool is_id) {
   return call().name.empty() ? Match::kFail : Match::kDone;
 }
 
-// `written`: bytes of the last brace in the text, just before at_.
+// `written`: the bytes of the arguments' last brace in the text, directly before at_; 0 = it was added, not written.
 void TextMachine::ArgumentsDone(size_t written) {
   HoldArguments();
   if (held_arguments() == 0) return;
@@ -246,7 +246,7 @@ TextMachine::Match TextMachine::RunObject() {
         break;
       case Part::kKeyOrEnd:
       case Part::kNextKey:
-        if (c == '}' && part_ == Part::kKeyOrEnd) return Match::kFail;  // no call
+        if (c == '}' && part_ == Part::kKeyOrEnd) return Match::kFail;  // {} is no call
         if (c != '"') return Match::kFail;
         json_ = {};
         value_ = at_;
@@ -279,7 +279,7 @@ TextMachine::Match TextMachine::ObjectKeyDone() {
           : Contains(row_.row.argument_keys, key) ? Role::kArguments
           : Contains(row_.row.id_keys, key)       ? Role::kId
                                                   : Role::kOther;
-  // An object that begins otherwise is an answer, which need not wait for its end.
+  // A bare object with another first member is an answer; it need not wait for its end.
   if (bare_ && role_ == Role::kOther && !has_name_ && !has_arguments_ && key != "type") return Match::kFail;
   part_ = Part::kColon;
   return Match::kDone;
@@ -289,7 +289,7 @@ TextMachine::Match TextMachine::ObjectValueBegin() {
   const char c = in_[at_];
   if ((role_ == Role::kName && c != '"') || (role_ == Role::kArguments && c != '{')) return Match::kFail;
   if (committed_ && (role_ == Role::kName || role_ == Role::kArguments)) {
-    out_.malformed = true;  // said again after it went out: the first counts
+    out_.malformed = true;  // a second name or arguments behind a committed call: the first ones count
     repeated_ = true;
   } else if (role_ == Role::kArguments) {
     call().arguments_json.clear();

@@ -16,7 +16,7 @@ namespace json = base::json;
 
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 
-// The bytes that a byte-level token spells; its own text if it has a character that spells none.
+// The bytes that a byte-level token spells. A token with a character that spells no byte stays as it is.
 std::string Unspell(const std::string& token) {
   static const auto* const bytes = [] {
     auto* map = new std::unordered_map<std::string, char>();
@@ -34,7 +34,7 @@ std::string Unspell(const std::string& token) {
   return out;
 }
 
-// The byte of <0xE2>, or -1. As Rust reads it, hexadecimal digits may have a sign.
+// The byte of a token such as <0xE2>; -1 = none. Like Rust's parser, accepts a plus sign before the digits.
 int FallbackByte(std::string_view token) {
   if (token.size() != 6 || token.substr(0, 3) != "<0x" || token[5] != '>') return -1;
   int value = 0;
@@ -90,12 +90,13 @@ absl::StatusOr<StripOptions> ReadStrip(const json::value& component) {
 
 }  // namespace
 
-// The components in order, and what they come to.
+// The steps of the file's decoder, read component by component.
 struct TokenDecoder::Plan {
-  std::vector<std::function<std::string(std::string)>> each;          // of every token's text
-  std::optional<std::function<std::string(std::string)>> each_first;  // last of `each` for a text's first token
+  std::vector<std::function<std::string(std::string)>> each;  // applied to every token's text
+  // Replaces the last of `each` for a text's first token.
+  std::optional<std::function<std::string(std::string)>> each_first;
   bool byte_fallback = false;
-  bool fused = false;  // what follows sees one text
+  bool fused = false;  // the components behind it see the whole text
   std::optional<StripOptions> strip;
 
   absl::Status Read(const json::value& component, int depth) {
@@ -267,7 +268,7 @@ std::string TokenDecoder::DecodeText(std::span<const int32_t> ids, bool skip_spe
   if (!byte_fallback_) return ToUtf8(Decode(ids, skip_special));
   std::string out;
   DecodeState state;
-  std::string run;  // of byte tokens
+  std::string run;  // a run of byte tokens
   const auto end_run = [&] {
     if (IsValidUtf8(run)) {
       Append(run, state, out);

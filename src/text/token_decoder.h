@@ -1,5 +1,5 @@
-// Tokens to bytes: the decoder of tokenizer.json, worked out per token when it is read. What depends on a token's place
-// (the first one's space, runs of byte tokens) is all that remains to be done when decoding.
+// TokenDecoder: token ids to bytes. The decoder of tokenizer.json is applied to every token at load time. Only the
+// steps that depend on a token's place remain at run time: the first token's space, and runs of byte tokens.
 #pragma once
 
 #include <cstdint>
@@ -18,11 +18,11 @@ namespace ingot::text {
 class TokenDecoder {
  public:
   struct Token {
-    std::string text;  // as the vocabulary or the added token has it; empty: there is no such id
-    bool exists = false;
+    std::string text;      // as in the vocabulary or the added token
+    bool exists = false;   // false: no token has this id
     bool special = false;  // dropped by skip_special
   };
-  // `tokens` by id. UNIMPLEMENTED names the component, INVALID_ARGUMENT the fault.
+  // `tokens` is indexed by id. UNIMPLEMENTED names an unsupported component; INVALID_ARGUMENT names the fault.
   static absl::StatusOr<TokenDecoder> Read(const base::json::value* json, std::vector<Token> tokens);
 
   void Next(int32_t id, bool skip_special, DecodeState& state, std::string& out) const;
@@ -31,24 +31,24 @@ class TokenDecoder {
 
  private:
   struct Bytes {
-    uint32_t begin = 0;  // in arena_: what the token is in the middle of a text,
+    uint32_t begin = 0;  // place in arena_ of its bytes within a text
     uint32_t size = 0;
-    uint32_t first_size = 0;  // then what it is as a text's first token, if that differs
+    uint32_t first_size = 0;  // then, if they differ, its bytes as the first token of a text
     bool exists = false;
     bool special = false;
-    bool byte = false;  // of byte fallback
+    bool byte = false;  // a token of byte fallback, such as <0xE2>
     bool first_differs = false;
   };
   struct Plan;
-  // The token, if it is one that is not skipped.
+  // The token; nullptr if it does not exist or is skipped.
   const Bytes* Find(int32_t id, bool skip_special) const;
   void Append(std::string_view text, DecodeState& state, std::string& out) const;
 
   std::vector<Bytes> tokens_;
   std::string arena_;
-  std::string separator_;  // between tokens: a space where the file names no decoder
+  std::string separator_;  // between tokens: a space if the file has no decoder
   bool byte_fallback_ = false;
-  // Of the whole text: up to so many of a character at its start and end are dropped.
+  // The Strip of the whole text: drops up to this many of a character at its start and end.
   char strip_start_char_ = ' ';
   int32_t strip_start_ = 0;
   char strip_stop_char_ = ' ';

@@ -1,4 +1,4 @@
-// Hugging Face's tokenizer.json, read and, for the byte tokenizer, written.
+// Reads Hugging Face's tokenizer.json, and writes it for the byte tokenizer.
 #include <algorithm>
 #include <filesystem>
 #include <set>
@@ -50,7 +50,7 @@ absl::StatusOr<std::vector<AddedTokenSpec>> ReadAddedTokens(const json::value& r
   return added;
 }
 
-// Every token by id, as the decoder takes them: an added token stands over the vocabulary's.
+// Every token by id, for the decoder. An added token replaces the vocabulary's token of equal id.
 absl::StatusOr<std::vector<TokenDecoder::Token>> DecoderTokens(const Vocabulary& vocabulary,
                                                                const std::vector<AddedTokenSpec>& added,
                                                                const NormalizerChain& normalizer) {
@@ -85,7 +85,7 @@ absl::StatusOr<std::vector<TokenDecoder::Token>> DecoderTokens(const Vocabulary&
   return tokens;
 }
 
-// A checksum of all that ids depend on, whatever the file's layout.
+// A checksum of everything that ids depend on, independent of the file's layout.
 std::string FingerprintOf(const json::value& root, const Vocabulary& vocabulary) {
   std::vector<std::pair<int32_t, std::string_view>> tokens;
   for (const auto& [text, id] : vocabulary.ids) tokens.emplace_back(id, text);
@@ -113,7 +113,7 @@ absl::StatusOr<std::shared_ptr<const Tokenizer>> MakePipeline(const json::value&
   PipelineParts parts;
   parts.added = std::move(added);
   INGOT_ASSIGN_OR_RETURN(parts.normalizer, ReadNormalizer(Find(root, "normalizer")));
-  // Bytes that are spelled twice, or that fall back to the bytes of their spelling, need the spelling as text.
+  // If bytes are spelled twice, or fall back to the bytes of their spelling, the spelling is needed as text.
   INGOT_ASSIGN_OR_RETURN(const bool byte_fallback, ReadBool(model, "byte_fallback", false, "model BPE"));
   INGOT_ASSIGN_OR_RETURN(parts.pre_tokenizer, ReadPreTokenizer(Find(root, "pre_tokenizer"),
                                                                !parts.normalizer.spells_bytes && !byte_fallback));

@@ -86,7 +86,7 @@ std::unique_ptr<UnicodeTables> BuildTables() {
   return tables;
 }
 
-// Marks and decompositions that Unicode 9.0 does not know stand for themselves.
+// Whether normalisation ignores `c`, because Unicode 9.0 does not know it as a mark, or as composed or decomposable.
 bool IsInert(uint32_t c) {
   if (c < 0x7FD) return false;
   if (Unicode().CategoryOf(c) == Category::kCn || Contains(kNormalizedSinceUnicode9, c)) return true;
@@ -96,12 +96,13 @@ bool IsInert(uint32_t c) {
   return false;
 }
 
-// Per form and code point: may a text with it differ from its normal form?
+// Per form and code point: whether a text that contains it may differ from its normal form.
 struct QuickCheck {
-  uint8_t suspect[kLimit];  // bit of each form
+  uint8_t suspect[kLimit];  // a bit per form
 };
 
-void MarkCompositions(QuickCheck& table) {  // second characters of pairs that compose: NFC_Quick_Check=Maybe
+// Marks the second characters of pairs that compose: NFC_Quick_Check=Maybe.
+void MarkCompositions(QuickCheck& table) {
   constexpr uint8_t kComposing = 1 << static_cast<int>(NormalForm::kNfc) | 1 << static_cast<int>(NormalForm::kNfkc);
   for (uint32_t c = 0; c < kLimit; ++c) {
     if (c >= 0xAC00 && c < 0xD7A4) continue;
@@ -134,7 +135,7 @@ std::string MapForm(std::string_view text, NormalForm form) {
   const auto size =
       utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()), static_cast<utf8proc_ssize_t>(text.size()),
                    &out, static_cast<utf8proc_option_t>(options));
-  if (size < 0) return std::string(text);  // out of memory or not UTF-8, which the caller excludes
+  if (size < 0) return std::string(text);  // out of memory, or not UTF-8, which the caller excludes
   std::string mapped(reinterpret_cast<const char*>(out), static_cast<size_t>(size));
   std::free(out);
   return mapped;
@@ -186,7 +187,7 @@ bool IsNumeric(uint32_t c) {
 
 bool IsPunctuation(uint32_t c) {
   if (c < 0x80) return Unicode().FlagsOf(c) & kGraphic;
-  if (c == 0x111C9 || c == 0x166D) return true;  // were punctuation then
+  if (c == 0x111C9 || c == 0x166D) return true;  // punctuation in Unicode 8 only
   const Category category = Unicode().CategoryOf(c);
   return category >= Category::kPc && category <= Category::kPo && !Contains(kPunctuationSinceUnicode8, c);
 }
@@ -197,11 +198,11 @@ void AppendLowercase(uint32_t c, std::string& out) {
     return;
   }
   uint32_t lower = static_cast<uint32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c)));
-  if (c == 0x130) {  // the one unconditional mapping to two
+  if (c == 0x130) {  // the only unconditional mapping to two characters
     AppendUtf8('i', out);
     lower = 0x307;
   } else if (c == 0x1C89 || (c >= 0xA7CC && c <= 0xA7DA && c % 2 == 0 && c != 0xA7D0 && c != 0xA7D6 && c != 0xA7D8)) {
-    lower = c + 1;  // here and below: cased letters since Unicode 14
+    lower = c + 1;  // here and below: cased letters added since Unicode 14
   } else if (c == 0xA7CB) {
     lower = 0x264;
   } else if (c == 0xA7DC) {
@@ -232,8 +233,8 @@ std::string Normalize(std::string_view text, NormalForm form) {
   const uint8_t bit = 1 << static_cast<int>(form);
   const QuickCheck& checks = Checks();
   std::string out;
-  size_t done = 0;   // text before it is in `out`
-  size_t start = 0;  // the last place where normalisation may begin afresh: a character that nothing joins backwards
+  size_t done = 0;   // the end of the text that is in `out`
+  size_t start = 0;  // the last place where normalisation can start anew: a character that joins nothing before it
   for (size_t at = 0; at < text.size();) {
     const auto first = static_cast<uint8_t>(text[at]);
     if (first < 0x80) {
@@ -246,7 +247,7 @@ std::string Normalize(std::string_view text, NormalForm form) {
       at += c.size;
       continue;
     }
-    // From the starter before it to the next character that is beyond suspicion and so stands alone to its left.
+    // From that starter to the next character that is not suspect, and so joins nothing before it.
     size_t end = at + c.size;
     while (end < text.size() && static_cast<uint8_t>(text[end]) >= 0x80) {
       const CodePoint next = DecodeAt(text, end);

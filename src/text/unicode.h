@@ -1,6 +1,6 @@
-// Facts about code points, and the normal forms, as Hugging Face's `tokenizers` sees them: properties are those of
-// Unicode 16.0 (the version its regular expressions know), normal forms those of Unicode 9.0 (later characters are
-// inert). Both are pinned here, whatever version the system's library has. Everything is immutable and thread safe.
+// Properties of code points, and normal forms, as in Hugging Face's `tokenizers`. Properties have the values of Unicode
+// 16.0, the version of its regular expressions. Normal forms have those of Unicode 9.0; later characters are inert.
+// Both versions are fixed, whatever the system's library has. Everything is immutable and thread safe.
 #pragma once
 
 #include <cstdint>
@@ -17,30 +17,30 @@ enum class Category : uint8_t {
 // clang-format on
 inline constexpr int kCategories = 30;
 
-// Bits of CharFlags: what the pre-tokenizers of large models tell apart. Several may be set.
+// Bits of UnicodeTables::flags: the distinctions that pre-tokenizers of large models make. Several bits may be set.
 inline constexpr uint8_t kUpper = 1;     // Lu, Lt
 inline constexpr uint8_t kLower = 2;     // Ll
 inline constexpr uint8_t kUncased = 4;   // Lm, Lo
 inline constexpr uint8_t kMark = 8;      // M
 inline constexpr uint8_t kNumber = 16;   // N
 inline constexpr uint8_t kGraphic = 32;  // P, S
-inline constexpr uint8_t kSpace = 64;    // White_Space (U+0085 is, U+FEFF and U+200B are not)
+inline constexpr uint8_t kSpace = 64;    // White_Space (with U+0085, without U+FEFF and U+200B)
 inline constexpr uint8_t kHan = 128;     // Script=Han
 inline constexpr uint8_t kLetter = kUpper | kLower | kUncased;
 
-// Two-stage tables over all code points, built at first use (some milliseconds).
+// Two-stage tables over all code points, built at first use in some milliseconds.
 struct UnicodeTables {
   uint16_t page[0x1100];
-  uint8_t flags[0x1100 * 256];       // pages that are equal are stored once
-  uint8_t categories[0x1100 * 256];  // the same pages
+  uint8_t flags[0x1100 * 256];       // equal pages are stored once
+  uint8_t categories[0x1100 * 256];  // in the same pages
   uint8_t FlagsOf(uint32_t c) const { return flags[page[c >> 8] * 256 + (c & 255)]; }
   Category CategoryOf(uint32_t c) const { return static_cast<Category>(categories[page[c >> 8] * 256 + (c & 255)]); }
 };
 const UnicodeTables& Unicode();
 
 bool IsWordCharacter(uint32_t c);  // \w: letters, marks, decimal digits, connectors, joiners
-bool IsNumeric(uint32_t c);        // N, as Rust's char::is_numeric (Unicode 17)
-bool IsPunctuation(uint32_t c);    // ASCII punctuation and P of Unicode 8, as the Punctuation pre-tokenizer has it
+bool IsNumeric(uint32_t c);        // N, like Rust's char::is_numeric (Unicode 17)
+bool IsPunctuation(uint32_t c);    // ASCII punctuation, and P of Unicode 8, like the Punctuation pre-tokenizer
 void AppendLowercase(uint32_t c, std::string& out);
 
 void AppendUtf8(uint32_t c, std::string& out);
@@ -58,7 +58,7 @@ inline CodePoint DecodeAt(std::string_view text, size_t at) {
   if (first < 0xF0) return {(first & 0x0F) << 12 | (byte(1) & 0x3F) << 6 | (byte(2) & 0x3F), 3};
   return {(first & 0x07) << 18 | (byte(1) & 0x3F) << 12 | (byte(2) & 0x3F) << 6 | (byte(3) & 0x3F), 4};
 }
-// Where the code point that ends before `at` begins. REQUIRES: at > 0, valid UTF-8.
+// The start of the code point that ends before `at`. REQUIRES: at > 0, valid UTF-8.
 inline size_t Before(std::string_view text, size_t at) {
   --at;
   while (at > 0 && (static_cast<uint8_t>(text[at]) & 0xC0) == 0x80) --at;
@@ -68,7 +68,7 @@ inline size_t Before(std::string_view text, size_t at) {
 bool IsValidUtf8(std::string_view text);
 
 enum class NormalForm { kNfc, kNfd, kNfkc, kNfkd };
-// `text` in a normal form. Text that needs no change costs one pass. REQUIRES: valid UTF-8.
+// `text` in a normal form. Unchanged text costs one pass. REQUIRES: valid UTF-8.
 std::string Normalize(std::string_view text, NormalForm form);
 
 }  // namespace ingot::text

@@ -1,4 +1,4 @@
-// Data for unicode.cc, each table a statement about the Unicode Character Database.
+// Tables for unicode.cc: facts of the Unicode Character Database.
 #pragma once
 
 #include "text/unicode.h"
@@ -15,8 +15,8 @@ struct CategoryRange {
   Category category;
 };
 
-// What Unicode 15.0, 15.1 and 16.0 assigned, and the one character (U+1171E) whose category they changed: a library of
-// any version from 14.0 on, with these on top, gives the categories of 16.0 for all that 16.0 knows.
+// The characters that Unicode 15.0, 15.1 and 16.0 added, and U+1171E, whose category they changed. A library of any
+// version from 14.0 on, overridden by this table, gives the categories of 16.0 for all characters of 16.0.
 // clang-format off
 inline constexpr CategoryRange kSinceUnicode14[] = {
     {0x897, 0x897, Category::kMn}, {0xCF3, 0xCF3, Category::kMc}, {0xECE, 0xECE, Category::kMn}, {0x1B4E, 0x1B4F,

@@ -9,8 +9,8 @@ namespace {
 
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 
-// Allowed range of the second byte and number of bytes for a lead byte; length 0: not a lead byte. Excludes overlong
-// forms, surrogates and code points past U+10FFFF (Unicode table 3-7).
+// For a lead byte: the number of bytes and the range of the second byte; length 0 = no lead byte. Excludes overlong
+// forms, surrogates and code points beyond U+10FFFF (Unicode, table 3-7).
 struct Lead {
   int length;
   uint8_t low;
@@ -63,7 +63,7 @@ std::string Utf8Stream::Push(std::string_view bytes) {
       held_ = bytes.substr(at);
       break;
     } else {
-      out += kReplacement;  // one for the whole ill-formed beginning, as Python's decoder and browsers do
+      out += kReplacement;  // one for the whole ill-formed sequence, like Python's decoder and browsers
     }
     at += have;
   }

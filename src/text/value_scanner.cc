@@ -5,9 +5,9 @@
 namespace ingot::text {
 namespace {
 
-constexpr int kMaxDepth = 100;  // of base::ParseJson
+constexpr int kMaxDepth = 100;  // as in base::ParseJson
 
-// What may stand outside strings: white space, punctuation, numbers, and the letters of true, false and null.
+// The bytes that JSON may have outside strings: white space, punctuation, numbers, and the letters of its three words.
 constexpr std::array<bool, 256> kJsonBytes = [] {
   std::array<bool, 256> table{};
   for (const char c : std::string_view(" \t\r\n{}[],:+-.0123456789eEtrufalsn"))
@@ -105,7 +105,7 @@ Scan PythonScanner::Feed(std::string_view text, bool final, size_t& used) {
       return Scan::kDone;
     } else if (c == ')' || c == ']' || c == '}') {
       --depth_;
-    } else if (c == '<' || c == '\xFF') {  // begins no literal: the turn went on without closing the call
+    } else if (c == '<' || c == '\xFF') {  // begins no literal: the turn continued without closing the call
       used += at;
       return Scan::kFailed;
     }

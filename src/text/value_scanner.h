@@ -1,5 +1,5 @@
-// Finds where a value ends in text that arrives in pieces, one look at each byte. Whether the value is well-formed is
-// for a parser to say; these only count brackets outside strings.
+// Scanners that find the end of a value in text that arrives in pieces, looking at each byte once. They only count
+// brackets outside strings; a parser must check whether the value is well-formed.
 #pragma once
 
 #include <cstddef>
@@ -9,14 +9,15 @@ namespace ingot::text {
 
 enum class Scan { kMore, kDone, kFailed };
 
-// One JSON value. kFailed at a byte that no JSON has outside a string, or deeper than base::ParseJson goes.
+// Scans one JSON value. kFailed: a byte that no JSON has outside a string, or nesting deeper than base::ParseJson
+// allows.
 class JsonScanner {
  public:
-  // Adds to `used` how many bytes of `text` belong to the value. An object, array or string is done with its last byte;
-  // any other value before the byte that follows it.
+  // Adds to `used` the number of bytes of `text` that belong to the value. An object, array or string ends with its
+  // last byte; any other value ends before the byte that follows it.
   Scan Feed(std::string_view text, size_t& used) { return Feed(text, "", true, used); }
-  // The same, and fails before `stop` outside a string: for a text that begins as JSON may. Unless `final`, what may be
-  // its beginning is not used but to be fed again, with more behind it.
+  // The same, and fails at a `stop` outside a string, which is a text that begins like JSON. Unless `final`, a possible
+  // beginning of `stop` is not used; feed it again with more text behind it.
   Scan Feed(std::string_view text, std::string_view stop, bool final, size_t& used);
 
  private:
@@ -24,11 +25,11 @@ class JsonScanner {
   bool started_ = false, scalar_ = false, in_string_ = false, escaped_ = false;
 };
 
-// One Python literal, up to a comma or a closing bracket that is not the literal's own (not used). Knows '...', "..."
-// and their triple forms.
+// Scans one Python literal, up to a comma or a closing bracket that is not its own (not used). Knows '...', "..." and
+// their triple forms.
 class PythonScanner {
  public:
-  // `final`: no more text comes after `text`. What `used` does not count is to be fed again, with more behind it.
+  // `final`: no text follows `text`. Unless `final`, feed unused bytes again with more text behind them.
   Scan Feed(std::string_view text, bool final, size_t& used);
 
  private:
