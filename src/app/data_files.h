@@ -1,4 +1,4 @@
-// The files that a configuration names under data and eval.
+// The check of the files that a configuration names under data and eval.
 #pragma once
 
 #include "app/run_config.h"
@@ -6,10 +6,9 @@
 
 namespace ingot::app {
 
-// Reads all of them, whole, and keeps nothing. The error names key, file and line; of a file that is not there, also
-// the folder that its relative path starts from. INVALID_ARGUMENT too for held-out tasks that are more than one
-// evaluation may have. For before a run's folder is made: a run that could not start must not
-// take the name of the next one.
+// Reads every file whole, and discards it. The error names key, file and line; for a missing file with a relative path
+// also the folder that the path starts from. INVALID_ARGUMENT also for more held-out tasks than one evaluation may
+// have. To be called before the run's folder is made: a run that cannot start must not use up its name.
 absl::Status CheckDataFiles(const RunConfig& config);
 
 }  // namespace ingot::app

@@ -15,7 +15,7 @@
 
 namespace ingot::app {
 
-// In the order of their construction; destroyed the other way round.
+// Constructed in this order, destroyed in the reverse order.
 struct EmbeddedRun::Parts {
   std::unique_ptr<datapool::Client> pool;
   std::unique_ptr<scheduler::Scheduler> scheduler;
@@ -25,7 +25,7 @@ struct EmbeddedRun::Parts {
   std::unique_ptr<gateway::Gateway> gateway;
   std::unique_ptr<gateway::HttpServer> http;
   std::unique_ptr<GatewayEpisodes> episodes;
-  std::unique_ptr<agents::Runner> runner;  // null: agents come from elsewhere
+  std::unique_ptr<agents::Runner> runner;  // null = agents come from elsewhere
   std::unique_ptr<Ticker> ticker;
   std::string url;
   std::string device;
@@ -66,7 +66,7 @@ absl::StatusOr<std::unique_ptr<EmbeddedRun>> EmbeddedRun::Start(const RunConfig&
   gateway.tokenizer = model.text.tokenizer;
   gateway.format = model.text.format;
   INGOT_ASSIGN_OR_RETURN(std::string admin_key, gateway::ReadAdminKey(config.gateway));
-  // The agents that a run starts open no episodes: the runner does.
+  // Agents that the run starts open no episodes: their runner does.
   if (admin_key.empty() && !config.agents.recipes.empty()) admin_key = base::RandomHex(24);
   gateway.admin_key = admin_key;
   INGOT_ASSIGN_OR_RETURN(parts->gateway, gateway::Gateway::Create(config.gateway, gateway));

@@ -1,9 +1,9 @@
-// Every role in this process: what `ingot train` and `ingot eval` run. Owns the roles and the order in which they start
-// and stop.
+// All roles in one process, for `ingot train` and `ingot eval`. Owns the roles, and the order in which they start and
+// stop.
 //
 //   pool <- scheduler <- gateway <- agents        trainer -> publisher -> engine
 //
-// Not thread safe; its methods are called by one thread.
+// Not thread safe; one thread calls its methods.
 #pragma once
 
 #include <memory>
@@ -20,18 +20,18 @@ namespace ingot::app {
 
 class EmbeddedRun {
  public:
-  // Opens the pool, recovers the scheduler at checkpoint `resume_step`, starts engine and gateway. Agents wait for
+  // Opens the pool, recovers the scheduler at checkpoint `resume_step`, starts engine and gateway. Agents start with
   // StartAgents. The configuration and the metrics must outlive it.
   static absl::StatusOr<std::unique_ptr<EmbeddedRun>> Start(const RunConfig& config, const RunDir& dir,
                                                             const ModelSetup& model, int64_t resume_step,
                                                             base::Metrics& metrics);
   ~EmbeddedRun();  // Stop()
 
-  // Nothing to do without recipes.
+  // Does nothing without recipes.
   absl::Status StartAgents();
   // Seams for RunTraining; on_first_version starts the agents.
   TrainingSeams Seams();
-  // Agents, gateway, scheduler, engine, pool, in this order.
+  // Stops agents, gateway, scheduler, engine and pool, in this order.
   void Stop();
 
   const std::string& url() const;

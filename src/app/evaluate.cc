@@ -1,4 +1,4 @@
-// `ingot eval`: the held-out tasks of a configuration on one checkpoint, nothing trained.
+// `ingot eval`: evaluates the held-out tasks of a configuration on one checkpoint, and trains nothing.
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
@@ -19,9 +19,9 @@
 namespace ingot::app {
 namespace {
 
-constexpr char kEvaluation[] = "evaluation.json";  // of which checkpoint, and once it is done with what result
+constexpr char kEvaluation[] = "evaluation.json";  // names the checkpoint; holds the result once there is one
 
-// ROOT/NAME-eval/CHECKPOINT, in place of an earlier evaluation of the same checkpoint, and of nothing else.
+// Opens ROOT/NAME-eval/CHECKPOINT. Replaces an earlier evaluation of the same checkpoint, and nothing else.
 absl::StatusOr<RunDir> OpenEvaluation(const RunConfig& config, const std::string& checkpoint) {
   namespace fs = std::filesystem;
   const std::string root = absl::StrCat(config.root, "/", config.name, "-eval");
@@ -57,14 +57,14 @@ absl::StatusOr<int> EvaluateOrError(const std::string& checkpoint, const RunArgs
   INGOT_RETURN_IF_ERROR(CheckDataFiles(config));
   INGOT_ASSIGN_OR_RETURN(const DeviceChoice device, OpenDevice(config.device));
   config.model.path = checkpoint;
-  config.model.chat_format.clear();  // what the checkpoint says
+  config.model.chat_format.clear();  // the checkpoint's own decides
   const std::string effective = loaded.schema.EffectiveYaml();
-  config.scheduler.total_steps = 0;  // nothing but the evaluation; no file may say so, it must load again
+  config.scheduler.total_steps = 0;  // only evaluations; not in config.yaml, which would not load with it
   config.rollout.threads = SplitCores(config).total;
   INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(config.model, device.torch_name));
   INGOT_ASSIGN_OR_RETURN(const std::shared_ptr<const weights::Snapshot> snapshot, LoadSnapshot(checkpoint, 0));
 
-  const std::string path = std::filesystem::canonical(checkpoint);  // it has just been read
+  const std::string path = std::filesystem::canonical(checkpoint);  // it exists: it was read above
   INGOT_ASSIGN_OR_RETURN(const RunDir dir, OpenEvaluation(config, path));
   base::InitLogging("eval", config.log_level, dir.logs() + "/ingot.log");
   base::json::object record{{"checkpoint", path}};

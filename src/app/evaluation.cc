@@ -76,7 +76,7 @@ absl::Status Evaluations::Poll(const Report& report) {
   for (const int64_t version : running) {
     const absl::StatusOr<v1::EvalStatusResponse> result = scheduler_->EvalStatus(version);
     if (!result.ok() || !result->done()) {
-      // One that was not started yet, or that a scheduler which was started again has forgotten.
+      // It was not started yet, or the scheduler restarted and forgot it.
       INGOT_RETURN_IF_ERROR(absl::IsNotFound(result.status()) ? LeaveOutIfRefused(version, Ask(version))
                                                               : Later(result.status()));
       continue;
@@ -95,7 +95,7 @@ absl::Status Evaluations::Resume(int64_t first, std::set<int64_t> reported, cons
   for (const auto& [version, holding] : publisher_->HeldVersions()) {
     if (version == first) continue;  // it is published again
     if (version < first && Due(version) && holding == engines && !reported_.contains(version)) {
-      running_.insert(version);  // Poll finds out whether it is
+      running_.insert(version);  // Poll starts it if it does not run
     } else {
       Release(version);
     }

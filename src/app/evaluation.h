@@ -1,5 +1,5 @@
-// Evaluations of a run: which versions are due, starting them, and collecting what they gave. Called by the training
-// thread between steps; never blocks but in Finish.
+// The evaluations of a run: decides which versions are due, starts them at the scheduler and collects their results.
+// The training thread calls it between steps; only Finish blocks.
 #pragma once
 
 #include <atomic>
@@ -21,34 +21,37 @@ namespace ingot::app {
 
 class Evaluations {
  public:
-  // Reads the held-out tasks; without options.tasks nothing is ever due.
-  // At most `most` run at a time; the last version's is not one of them.
+  // Reads the held-out tasks; without options.tasks no version is ever due. At most `most` evaluations run at a time,
+  // not counting the last version's.
   static absl::StatusOr<Evaluations> Create(const EvalOptions& options, int64_t total_steps, int64_t most,
                                             scheduler::Client& scheduler, weights::Publisher& publisher);
 
-  // Whether the engines are to retain `version` for its evaluation. Nothing comes after the last.
+  // Whether the engines are to retain `version` for its evaluation. The last version stays live without that.
   bool Retains(int64_t version) const {
     return version != total_steps_ && Due(version) && HasRoom() && !reported_.contains(version);
   }
-  // `version` is live: starts its evaluation if it is due and was not reported before. One that too many run beside,
-  // that the engines did not retain or that the scheduler refuses is left out, which the log says.
+  // `version` is live: starts its evaluation if it is due and not reported yet. It is left out, with a line in the log,
+  // if too many others run, if the engines did not retain it, or if the scheduler refuses it.
   absl::Status OnLive(int64_t version, bool retained);
-  // `version` is live and retained by the engines. An evaluation that the scheduler cannot start now, or forgets
-  // because it was started again, is asked for again by Poll.
+  // Starts the evaluation of `version`, which is live and retained by the engines. If the scheduler cannot start it
+  // now, or restarts and forgets it, Poll asks again.
   absl::Status Start(int64_t version);
-  // Versions that stay retained when they have been evaluated.
+  // Versions for which `kept` is true stay retained after their evaluation.
   void Keep(std::function<bool(int64_t version)> kept) { kept_ = std::move(kept); }
-  // The run goes on at `first`, with evaluations of the versions `reported` in its record. Of the versions before it
-  // that were due and are not among them, the evaluations that have ended are reported by the next Poll, and those
-  // whose version all engines still hold go on. The log says which have none. Whatever else the engines hold and nobody
-  // keeps is released. Before the first OnLive.
+  // REQUIRES: called before the first OnLive. The run continues at version `first`, and its record has evaluations of
+  // the versions in `reported`. Earlier versions that were due and are not among them:
+  // - an evaluation that has ended is reported by the next Poll;
+  // - an evaluation whose version every engine still holds goes on;
+  // - the log names the versions without either.
+  //
+  // All other versions that engines hold are released, unless they are kept.
   absl::Status Resume(int64_t first, std::set<int64_t> reported, const Patience& patience);
-  // Looks at the running ones; `report` is called for each that ended, whose version is then released. Until it returns
-  // OK the evaluation is one to be reported. What passes by itself of the scheduler is no error: the next Poll looks
-  // again.
+  // Asks for the running evaluations, and calls `report` for each that ended; when `report` returns OK, its version is
+  // released, otherwise the next Poll reports it again. A transient error of the scheduler is none here: the next Poll
+  // asks again.
   using Report = std::function<absl::Status(int64_t version, const v1::EvalStatusResponse& result)>;
   absl::Status Poll(const Report& report);
-  // Waits until none is running, and tells now and then for what. CANCELLED once the run is stopped.
+  // Waits until no evaluation runs; `tell` gets a line now and then about the wait. CANCELLED once the run is stopped.
   absl::Status Finish(const Report& report, const Patience& patience,
                       const std::function<void(const std::string&)>& tell);
 
@@ -60,10 +63,10 @@ class Evaluations {
   bool HasRoom() const { return std::ssize(running_) < most_; }
 
   absl::Status Ask(int64_t version);
-  // OK in place of the scheduler's refusal, for which the version is left out; whatever else, as it is.
+  // Returns OK if the scheduler refused the version, which is then left out; otherwise `asked`.
   absl::Status LeaveOutIfRefused(int64_t version, const absl::Status& asked);
   void Release(int64_t version);
-  // OK in place of an error that passes by itself.
+  // Returns OK for a transient error, which it logs; otherwise `status`.
   absl::Status Later(const absl::Status& status);
 
   EvalOptions options_;
@@ -74,11 +77,11 @@ class Evaluations {
   std::vector<v1::Task> tasks_;
   std::set<int64_t> running_;
   std::set<int64_t> reported_;
-  absl::Status delay_;  // the last that was told
+  absl::Status delay_;  // the last transient error that was logged
   std::function<bool(int64_t version)> kept_;
 };
 
-// What an evaluation is waited for, for the terminal.
+// A line for the terminal: the progress of the evaluation that is waited for.
 std::string DescribeEvaluation(int64_t version, double seconds, const v1::EvalStatusResponse& so_far);
 
 }  // namespace ingot::app

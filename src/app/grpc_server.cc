@@ -40,7 +40,7 @@ std::shared_ptr<grpc::Channel> Connect(const std::string& address) {
   arguments.SetMaxSendMessageSize(kMaxMessageBytes);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
-  // A peer that is gone without a word is noticed while a call waits for it.
+  // A call notices a peer that is gone without a word.
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveMs);
   return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);

@@ -12,10 +12,10 @@
 
 namespace ingot::app {
 
-// Listens until destroyed; then refuses new calls, gives running ones two seconds and cancels them.
+// Listens until destroyed. The destructor refuses new calls, gives running ones two seconds and then cancels them.
 class GrpcServer {
  public:
-  // `address` is HOST:PORT; port 0 takes a free one. UNAVAILABLE names an address that is in use.
+  // `address` is HOST:PORT; port 0 = a free one. UNAVAILABLE names an address that is in use.
   static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(const std::string& address,
                                                            std::vector<std::unique_ptr<grpc::Service>> services);
   ~GrpcServer();
@@ -28,7 +28,7 @@ class GrpcServer {
   int port_ = 0;
 };
 
-// A channel with the project's message limits and keep-alive; connects lazily and again after failures.
+// A channel with the project's message limits and keep-alive; connects lazily, and again after failures.
 std::shared_ptr<grpc::Channel> Connect(const std::string& address);
 
 }  // namespace ingot::app

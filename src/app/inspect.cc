@@ -1,4 +1,4 @@
-// `ingot inspect`: the trajectories a run recorded, as a list or as one tree.
+// `ingot inspect`: prints the trajectories that a run recorded, as a list or as one tree.
 #include <google/protobuf/util/json_util.h>
 
 #include <algorithm>

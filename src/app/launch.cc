@@ -40,7 +40,8 @@ std::chrono::milliseconds Milliseconds(double seconds) {
   return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1e3));
 }
 
-// In which wave a role is ended: those that drive the run first, then whom they ask, the record of it all last.
+// The wave in which a role is stopped: first the roles that drive the run, then the roles that they call, the pool
+// last.
 int EndsAfter(std::string_view role) {
   if (role == "agents" || role == "trainer") return 0;
   if (role == "gateway") return 1;
@@ -64,11 +65,11 @@ absl::Status CheckPortFree(const std::string& key, const std::string& host, int 
   return absl::UnavailableError(absl::StrCat(key, ": cannot listen on ", host, ":", port, ": ", std::strerror(error)));
 }
 
-// A run without tasks is its trainer alone: supervised training asks nobody.
+// Whether the run has no role but the trainer: supervised training calls no other role.
 bool TrainerAlone(const RunConfig& config) { return config.tasks.empty(); }
 
-// Whether each role can listen where it is to. It would find out by itself, in its own log and several times over, when
-// the run has a folder already.
+// Checks that each role can listen at its port. A role would find out only in its own log, several times over, after
+// the run has its folder.
 absl::Status CheckPortsFree(const RunConfig& config) {
   const ClusterOptions& cluster = config.cluster;
   if (cluster.trainer_ranks > 1) {
@@ -81,21 +82,21 @@ absl::Status CheckPortsFree(const RunConfig& config) {
   for (int i = 0; i < cluster.rollout_engines; ++i) {
     INGOT_RETURN_IF_ERROR(CheckPortFree("cluster.rollout_port", cluster.host, cluster.rollout_port + i));
   }
-  return CheckPortFree("http.port", config.http.host, config.http.port);  // 0 is any free one
+  return CheckPortFree("http.port", config.http.host, config.http.port);  // 0 = any free one
 }
 
-// The processes of a run, as its supervisor is to start them.
+// The specs of a run's processes, for its supervisor.
 class Roles {
  public:
   Roles(const RunConfig& config, const RunDir& dir, std::string binary)
       : config_(config), dir_(dir), binary_(std::move(binary)) {
-    // The agents that a run starts open no episodes: its runner does.
+    // Agents that the run starts open no episodes: their runner does.
     if (StartsAgents()) opening_.push_back(absl::StrCat(kAdminKeyVariable, "=", base::RandomHex(24)));
   }
 
   bool StartsAgents() const { return !TrainerAlone(config_) && !config_.agents.recipes.empty(); }
 
-  // Those that serve the trainer, but the agents.
+  // The roles that serve the trainer, without the agents.
   std::vector<RoleSpec> Services() const {
     std::vector<RoleSpec> roles;
     if (TrainerAlone(config_)) return roles;
@@ -104,13 +105,13 @@ class Roles {
     roles.back().restart_extra = {"--resume"};
     for (int i = 0; i < config_.cluster.rollout_engines; ++i) roles.push_back(Role("rollout", i));
     roles.push_back(Role("gateway", 0));
-    roles.back().inherits_stdout = !StartsAgents();  // it says where agents reach it
+    roles.back().inherits_stdout = !StartsAgents();  // it prints the address for agents
     return roles;
   }
 
   RoleSpec Agents() const { return Role("agents", 0); }
 
-  // `place` names the process, whichever rank of how many it is. REQUIRES: this outlives it.
+  // `place` names the process; `rank` of `ranks` may change when others are lost. REQUIRES: this outlives the spec.
   RoleSpec Trainer(int place, int rank, int ranks) const {
     RoleSpec spec = Role("trainer", place);
     if (config_.cluster.trainer_ranks > 1) {
@@ -134,7 +135,7 @@ class Roles {
   RoleSpec Role(const std::string& name, int index) const {
     RoleSpec spec;
     spec.name = name == "rollout" || index > 0 ? absl::StrCat(name, "-", index) : name;
-    // Not the user's file, which may be another one by the time that a role is started again.
+    // The run's copy: the user's file may have changed by the time that a role is restarted.
     spec.argv = {binary_, name, dir_.path() + "/config.yaml", "--child", absl::StrCat(getpid())};
     if (name == "rollout") {
       spec.argv.push_back("--engine");
@@ -144,7 +145,7 @@ class Roles {
     spec.may_finish = name == "agents" || name == "trainer";
     spec.wave = EndsAfter(name);
     if (name == "agents" || name == "gateway") spec.environment = opening_;
-    // What agents set up elsewhere is given back in that time, and what is trained is saved.
+    // Time to clean up the agents' folders, and to save the trained weights.
     if (name == "agents") spec.stop_grace += Milliseconds(config_.agents.stop_timeout_s);
     if (name == "trainer") spec.stop_grace = Milliseconds(config_.cluster.trainer_stop_s);
     return spec;
@@ -160,7 +161,7 @@ absl::StatusOr<int> LaunchOrError(const RunArgs& args) {
   INGOT_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadRunConfig(args.config, args.overrides));
   const RunConfig& config = *loaded.config;
   INGOT_RETURN_IF_ERROR(CheckDataFiles(config));
-  // Only `cuda` can fail; the roles that compute open it again.
+  // Only `cuda` can fail; the roles that compute open the device again.
   if (config.device == "cuda") INGOT_RETURN_IF_ERROR(OpenDevice(config.device).status());
   INGOT_ASSIGN_OR_RETURN(std::string binary, OwnBinary());
   INGOT_RETURN_IF_ERROR(CheckPortsFree(config));

@@ -22,7 +22,7 @@ void AddRunArgs(CLI::App* command, RunArgs& args) {
       ->allow_extra_args(false);
 }
 
-// `ingot text NAME`, a command per entry of TextCommands.
+// `ingot text NAME`: a command per entry of TextCommands.
 void AddTextCommands(CLI::App& app, ingot::app::TextArgs& args, int& code) {
   auto* text = app.add_subcommand("text", "what this project makes of text: JSON lines in, JSON lines out");
   text->require_subcommand(1);
@@ -49,7 +49,7 @@ void AddTextCommands(CLI::App& app, ingot::app::TextArgs& args, int& code) {
   }
 }
 
-// What stands where a command of `app` should, with the nearest one; empty if nothing does.
+// An error for a word of the command line that is no command, with the nearest command; empty = there is no such word.
 std::string UnknownCommand(const CLI::App& app) {
   const CLI::App* at = &app;
   while (!at->get_subcommands().empty()) at = at->get_subcommands().back();
@@ -66,7 +66,7 @@ std::string UnknownCommand(const CLI::App& app) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // whoever redirects a run into a file watches that file
+  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // line by line: a run redirected into a file can be watched
   CLI::App app("Ingot: asynchronous reinforcement learning for agents");
   app.require_subcommand(1);
   app.set_version_flag("--version", "ingot " INGOT_VERSION);

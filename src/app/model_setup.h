@@ -13,10 +13,11 @@ namespace ingot::app {
 struct ModelSetup {
   TextParts text;
   model::ModelConfig shape;
-  std::string device = "cpu";  // torch's name of where it computes (DeviceChoice::torch_name)
+  std::string device = "cpu";  // torch's name of the device (DeviceChoice::torch_name)
 };
 
-// Of model.path's folder, or of random weights at the configured shape with the tokenizer's vocabulary.
+// The setup of model.path's folder or, without a path, of random weights at the configured shape, with the vocabulary
+// of the byte tokenizer.
 absl::StatusOr<ModelSetup> SetUpModel(const ModelOptions& options, const std::string& device = "cpu");
 
 }  // namespace ingot::app

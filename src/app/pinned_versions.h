@@ -1,5 +1,5 @@
-// The weights of the versions that gateway.models pins, kept in the run's folder from before they are first served: a
-// resumed run has passed them, and engines that are started with it hold nothing.
+// The weights of the versions that gateway.models pins, in the run's folder, from before they are first served. A
+// resumed run has passed those versions, and engines that start with it hold none of them.
 #pragma once
 
 #include <cstdint>
@@ -16,17 +16,17 @@ namespace ingot::app {
 
 class PinnedVersions {
  public:
-  // Both outlive it.
+  // Both must outlive it.
   PinnedVersions(const gateway::GatewayOptions& options, const RunDir& dir) : options_(options), dir_(dir) {}
 
   bool Pins(int64_t version) const { return gateway::PinsVersion(options_, version); }
 
-  // Durable when it returns; nothing to do for a version that no model pins.
+  // Saves a pinned version; durable when it returns. Does nothing for a version that no model pins.
   absl::Status Keep(const model::ModelConfig& shape, const std::shared_ptr<const weights::Snapshot>& snapshot) const;
 
-  // Hands the pinned versions before `version`, at which the run goes on, to the publisher for its engines: those that
-  // were kept, or else a checkpoint's. NOT_FOUND names a model whose version the run has passed and nobody has;
-  // DATA_LOSS: its weights are not those that were served.
+  // Gives the pinned versions before `version`, at which the run continues, to the publisher for its engines: from the
+  // saved weights, or else from a checkpoint. NOT_FOUND names a model whose version is in neither. DATA_LOSS: the
+  // weights are not those that were served.
   absl::Status Restore(int64_t version, weights::Publisher& publisher) const;
 
  private:

@@ -9,7 +9,7 @@
 namespace ingot::app {
 namespace {
 
-// Chunks of all probe requests, gathered by the engine's threads.
+// Chunks of all probe requests, filled by the engine's threads.
 struct Gather {
   base::Mutex mu;
   base::CondVar changed;

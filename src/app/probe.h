@@ -1,5 +1,5 @@
-// The probe of law 3: tokens that the engine samples now, at exactly one version, for the trainer to score at the same
-// version. What the two disagree by is the system's numerical mismatch.
+// The probe of law 3: calls that the engine samples now, at exactly one version, for the trainer to score at the same
+// version. The difference of the log-probs is the system's numerical mismatch.
 #pragma once
 
 #include <chrono>
@@ -12,8 +12,8 @@
 
 namespace ingot::app {
 
-// Samples at least `tokens` tokens at `version`, continuing the contexts of the given calls (at most `tokens` from
-// each). Only calls that ran wholly at `version` with unmixed KV are returned. DEADLINE_EXCEEDED after `timeout`.
+// Samples at least `tokens` tokens at `version`: one call on each of the contexts, with equal shares of the tokens.
+// Returns the calls that ran wholly at `version` with unmixed KV. DEADLINE_EXCEEDED after `timeout`.
 absl::StatusOr<std::vector<tree::CallPath>> SampleProbe(rollout::Client& engine, int64_t version, int64_t tokens,
                                                         const std::vector<std::vector<int32_t>>& contexts,
                                                         float temperature, uint64_t seed,

@@ -17,7 +17,7 @@ void OnSignal(int) {
 
 void OnSupervisorsSignal(int) { StopFlag() = true; }
 
-// Not SIG_IGN, which the programs that the process starts would inherit.
+// In place of SIG_IGN, which child processes would inherit.
 void Nothing(int) {}
 
 }  // namespace
@@ -28,28 +28,28 @@ std::atomic<bool>& StopFlag() {
 }
 
 void HandleSignals(bool supervised) {
-  StopFlag();  // made before a handler can need it
+  StopFlag();  // constructed before a handler can need it
   struct sigaction action = {};
   action.sa_handler = supervised ? OnSupervisorsSignal : OnSignal;
   sigaction(SIGTERM, &action, nullptr);
   if (supervised) action.sa_handler = Nothing;
   sigaction(SIGINT, &action, nullptr);
   signal(SIGPIPE, SIG_IGN);
-  signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of the write, which says which file it is
+  signal(SIGXFSZ, SIG_IGN);  // a file at its size limit is then an error of the write, which names the file
 }
 
 std::string TakeSecret(const char* variable) {
   char* const held = std::getenv(variable);
   if (held == nullptr) return "";
   std::string secret = held;
-  std::memset(held, 0, secret.size());  // /proc/PID/environ shows what the process was started with
+  std::memset(held, 0, secret.size());  // /proc/PID/environ shows the process's first environment
   unsetenv(variable);
   return secret;
 }
 
 void DieWithParent(pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) _exit(1);  // it died before we could ask
+  if (getppid() != parent) _exit(1);  // the parent died before prctl
 }
 
 int Fail(const absl::Status& status) {

@@ -12,9 +12,9 @@
 namespace ingot::app {
 namespace {
 
-// What groups and batches that exist are made for.
+// Keys that the existing groups and batches depend on.
 constexpr std::array<std::string_view, 2> kFixed{"scheduler.group_size", "scheduler.groups_per_step"};
-// Of this start alone.
+// Keys of one start alone.
 constexpr std::array<std::string_view, 4> kOfAStart{"run.name", "run.root", "run.if_exists", "run.log_level"};
 
 template <size_t N>
@@ -28,7 +28,7 @@ absl::Status CheckResumable(const LoadedConfig& loaded, const RunDir& dir) {
   const std::string path = dir.path() + "/config.yaml";
   RunConfig before;
   base::Schema schema = BindSchema(before);
-  if (const absl::Status read = schema.LoadFile(path); !read.ok()) {  // an older version's
+  if (const absl::Status read = schema.LoadFile(path); !read.ok()) {  // written by an older version
     INGOT_LOG(warn, "what has changed since the run was left is not known: {}", read.ToString());
     return absl::OkStatus();
   }

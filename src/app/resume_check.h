@@ -1,4 +1,4 @@
-// Whether a run may go on with another configuration than it was left with.
+// The check that a run may continue with a changed configuration.
 #pragma once
 
 #include "app/run_config.h"
@@ -7,10 +7,9 @@
 
 namespace ingot::app {
 
-// Compares with RUN/config.yaml, which holds the effective configuration of the run's last start: call it before that
-// is written anew. INVALID_ARGUMENT if the run cannot go on: its groups and batches are made, and journalled, for one
-// scheduler.group_size and one scheduler.groups_per_step. Other keys that have changed are named in the log, since a
-// run that goes on with other values is not the one that it would have been.
+// Compares with RUN/config.yaml, the effective configuration of the run's last start; to be called before that file is
+// written anew. INVALID_ARGUMENT: scheduler.group_size or scheduler.groups_per_step changed, for which the run's groups
+// and batches are journalled. The log names other changed keys: the run goes on, but not as it would have.
 absl::Status CheckResumable(const LoadedConfig& loaded, const RunDir& dir);
 
 }  // namespace ingot::app

@@ -1,4 +1,4 @@
-// Where the roles of a launched run find each other.
+// The addresses of a launched run's roles, and clients to them.
 #pragma once
 
 #include <map>
@@ -18,7 +18,7 @@ std::string RolloutAddress(const ClusterOptions& cluster, int engine);
 // One client over all engines (rollout/engine_set.h).
 std::shared_ptr<rollout::Client> ConnectEngines(const ClusterOptions& cluster);
 
-// Clients of the servers that the gateway's external models live at, by model.
+// Clients of the servers of the gateway's external models, by model name.
 std::map<std::string, std::shared_ptr<rollout::Client>> ConnectExternalModels(const gateway::GatewayOptions& options);
 
 }  // namespace ingot::app

@@ -1,5 +1,5 @@
-// The schema's part for each role: keys to the fields of its options. The long ones have files of their own
-// (trainer_schema.cc, gateway_schema.cc, agents_schema.cc).
+// Each role's part of the configuration schema: keys bound to the fields of its options. The long parts have files of
+// their own (trainer_schema.cc, gateway_schema.cc, agents_schema.cc).
 #pragma once
 
 #include "app/run_config.h"

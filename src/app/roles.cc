@@ -1,4 +1,4 @@
-// One role of a run as this process: the same objects as in one process, with gRPC between them.
+// Runs one role of a run as this process: the objects of embedded.cc, with gRPC between them.
 #include <dlfcn.h>
 #include <unistd.h>
 
@@ -44,10 +44,10 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Long enough for a role that crashed to be started again: callers wait and repeat instead of failing the run.
+// Long enough for a crashed role to restart: callers wait and repeat, and the run does not fail.
 constexpr milliseconds kRoleDeadline{30000};
-// The trainer repeats what it asks of the scheduler for as long as the run goes on. Where all roles are told to end at
-// once, it has to notice before its supervisor's patience is over, and to save what it has trained.
+// Shorter, because the trainer repeats its requests for as long as the run goes on. If all roles are stopped at once,
+// it has to notice and save its weights before its supervisor's grace is over.
 constexpr milliseconds kTrainerDeadline{10000};
 
 struct RoleContext {
@@ -57,7 +57,7 @@ struct RoleContext {
   int index;  // of the engine, or rank of the trainer
   base::Metrics& metrics;
   DeviceChoice device;    // of the roles that compute
-  std::string admin_key;  // made by the supervisor: what opens episodes; empty: anybody does
+  std::string admin_key;  // of the supervisor, to open episodes; empty = anybody may
 };
 
 void WaitForStop() {
@@ -68,8 +68,8 @@ void Announce(const std::string& role, const std::string& address) {
   INGOT_LOG(info, "{} listens on {}", role, address);
 }
 
-// A channel gets on with connecting while somebody waits for it, which those do not who are refused and pause before
-// they ask again: left to itself, it finds a role that is being started (again) many seconds late.
+// A channel connects only while a call waits for it. Callers that are refused and pause before they ask again do not
+// wait: they would find a restarted role many seconds late. This ticker waits in their place.
 Ticker KeepConnecting(std::vector<std::shared_ptr<grpc::Channel>> channels) {
   return Ticker(milliseconds(100), [channels = std::move(channels)] {
     for (const std::shared_ptr<grpc::Channel>& channel : channels) {
@@ -93,8 +93,8 @@ absl::Status RunScheduler(const RoleContext& context) {
   const std::unique_ptr<datapool::Client> pool =
       datapool::NewGrpcClient(Connect(DataPoolAddress(context.config.cluster)), kRoleDeadline);
   INGOT_ASSIGN_OR_RETURN(std::vector<v1::Task> tasks, dataset::LoadTasks(context.config.tasks));
-  // Started with the run (fresh or resumed), the trainer says at which checkpoint it goes on by publishing that
-  // version; started again alone, what was live still is.
+  // Started with the run (fresh or resumed): the trainer publishes the version of the checkpoint at which it continues.
+  // Restarted alone: the versions that were live still are.
   std::optional<int64_t> resume_step;
   if (!context.resume) {
     INGOT_ASSIGN_OR_RETURN(const RunDir dir, RunDir::Attach(context.config.root, context.config.name));
@@ -133,8 +133,8 @@ absl::Status RunRollout(const RoleContext& context) {
   return absl::OkStatus();
 }
 
-// With port 0, a gateway that is started again listens where the one before it did if it can: its agents and their
-// clients know that address. RUN/gateway_port holds it.
+// With port 0, a restarted gateway listens at the port that the last one had, if it can: agents and their clients know
+// that address. RUN/gateway_port holds the port.
 absl::StatusOr<std::unique_ptr<gateway::HttpServer>> StartHttp(const RoleContext& context, gateway::Gateway& gateway) {
   INGOT_ASSIGN_OR_RETURN(const RunDir dir, RunDir::Attach(context.config.root, context.config.name));
   constexpr char kPortFile[] = "gateway_port";
@@ -148,7 +148,7 @@ absl::StatusOr<std::unique_ptr<gateway::HttpServer>> StartHttp(const RoleContext
   int before = 0;
   if (configured == 0) std::ifstream(absl::StrCat(dir.path(), "/", kPortFile)) >> before;
   auto http = start(before > 0 && before < 65536 ? before : configured);
-  if (!http.ok() && before != 0) http = start(configured);  // somebody else has it by now
+  if (!http.ok() && before != 0) http = start(configured);  // another process has it by now
   INGOT_RETURN_IF_ERROR(http.status());
   INGOT_RETURN_IF_ERROR(dir.WriteFile(kPortFile, absl::StrCat((*http)->port(), "\n")));
   return http;
@@ -172,7 +172,8 @@ absl::Status RunGateway(const RoleContext& context) {
   parts.admin_key = context.admin_key;
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<gateway::Gateway> gateway,
                          gateway::Gateway::Create(config.gateway, parts));
-  // A gateway that died had episodes open: their agents go on. What it had admitted and not stored is tried again.
+  // The agents of a gateway that died go on with their open episodes. Episodes that it admitted and did not store are
+  // tried again.
   INGOT_RETURN_IF_ERROR(gateway->Recover());
   INGOT_RETURN_IF_ERROR(base::Annotate(scheduler->Reconcile().status(), "telling the scheduler what is still open"));
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<gateway::HttpServer> http, StartHttp(context, *gateway));
@@ -204,7 +205,7 @@ absl::Status RunAgents(const RoleContext& context) {
   return runner->Stop();
 }
 
-// A run without tasks: there are no other roles.
+// Runs a run without tasks, which has no other roles.
 absl::Status RunSupervised(const RoleContext& context, const RunDir& dir, trainer::Ranks* ranks) {
   INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(context.config.model, context.device.torch_name));
   return TrainSupervised(context.loaded, dir, model, ranks, context.resume, context.metrics, StopFlag());
@@ -233,7 +234,7 @@ absl::StatusOr<int> RunTrainerRole(const RoleContext& context, trainer::Ranks* r
     publisher.AddEngine(address, std::move(sink));
   }
   const Ticker connecting = KeepConnecting(std::move(engines));
-  // An engine that was started again is empty, and no step comes before it samples again.
+  // A restarted engine is empty, and the next step may need it to sample: leases are renewed between steps too.
   const Ticker leases(milliseconds(1000), [&publisher] { publisher.CheckLeases(); });
   TrainingSeams seams;
   seams.scheduler = scheduler.get();
@@ -247,8 +248,8 @@ absl::StatusOr<int> RunTrainerRole(const RoleContext& context, trainer::Ranks* r
   return result.goal_met ? 0 : 1;
 }
 
-// Nothing of this process is worth an orderly end: what must last is on disk, and torch's threads may hang on what the
-// others do not answer.
+// Ends the process without an orderly shutdown: all that must last is on disk, and torch's threads may wait forever for
+// the other ranks.
 [[noreturn]] void EndForLostRank(const absl::Status& lost) {
   INGOT_LOG(error, "{}; all ranks start again from the last checkpoint", std::string(lost.message()));
   _exit(kGroupLostExit);
@@ -294,7 +295,7 @@ absl::StatusOr<int> RunRank(const RoleContext& context) {
 
 absl::StatusOr<int> RunTrainer(const RoleContext& context) {
   const RunConfig& config = context.config;
-  if (config.tasks.empty()) {  // found by every rank before it waits for the others
+  if (config.tasks.empty()) {  // checked by every rank before it waits for the others
     INGOT_ASSIGN_OR_RETURN(const RunDir dir, RunDir::Attach(config.root, config.name));
     INGOT_ASSIGN_OR_RETURN(const bool done, SupervisedIsDone(dir));
     if (done) return 0;
@@ -303,7 +304,7 @@ absl::StatusOr<int> RunTrainer(const RoleContext& context) {
 }
 
 absl::StatusOr<int> RunRoleOrError(const std::string& role, const RunArgs& args, int index) {
-  std::string admin_key = TakeSecret(kAdminKeyVariable);  // before there are threads, and agents to read it
+  std::string admin_key = TakeSecret(kAdminKeyVariable);  // before there are threads, and agents that could read it
   INGOT_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadRunConfig(args.config, args.overrides));
   const RunConfig& config = *loaded.config;
   if (role != "trainer") INGOT_RETURN_IF_ERROR(RequireTasks(config));
@@ -311,7 +312,7 @@ absl::StatusOr<int> RunRoleOrError(const std::string& role, const RunArgs& args,
   DeviceChoice device;
   const bool computes = role == "trainer" || role == "rollout";
   if (computes) {
-    // A trainer's rank has a device to itself; engines take those that are left, and then the same again.
+    // Each rank of the trainer has a device to itself; engines take the remaining ones, then start over.
     const int place = role == "trainer" ? index : config.cluster.trainer_ranks + index;
     INGOT_ASSIGN_OR_RETURN(device, OpenDevice(config.device, place));
   }
@@ -337,7 +338,7 @@ absl::StatusOr<int> RunRoleOrError(const std::string& role, const RunArgs& args,
 int RunRole(const std::string& role, const RunArgs& args, int index, bool supervised) {
   HandleSignals(supervised);
   const absl::StatusOr<int> code = RunRoleOrError(role, args, index);
-  // A trainer that got to its end all the same says how that was.
+  // A trainer that reached its end in spite of a signal returns its own exit code.
   const bool ended_by_signal = StopFlag() && (role == "trainer" ? absl::IsCancelled(code.status()) : code.ok());
   if (!code.ok()) {
     const int failed = Fail(code.status());

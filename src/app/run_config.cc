@@ -12,7 +12,7 @@
 namespace ingot::app {
 namespace {
 
-// The key that `data: FILE` stands for, by the file's first line: preference pairs or conversations.
+// The key that `data: FILE` stands for: the file's first line is a preference pair or a conversation.
 absl::StatusOr<std::string> SupervisedKeyOf(const std::string& path) {
   std::string key;
   const absl::Status read = dataset::ReadJsonl(path, {}, [&](int64_t, std::string_view, const base::json::value& line) {
@@ -104,14 +104,14 @@ void BindCluster(base::Schema& schema, ClusterOptions& cluster) {
                "from 0");
 }
 
-// What follows from other keys: set once, so that it cannot differ between roles.
+// Sets the fields that follow from other keys, once, so that they cannot differ between roles.
 void Derive(RunConfig& config) {
   config.trainer.groups_per_step = config.scheduler.groups_per_step;
   config.trainer.group_size = config.scheduler.group_size;
   config.trainer.total_steps = config.scheduler.total_steps;
   config.trainer.seed = config.seed;
   config.trainer.numerics = config.numerics;
-  // Exact numerics are the CPU kernels'.
+  // Only the CPU kernels have exact numerics.
   if (config.numerics == kernels::Numerics::kExact && config.device == "auto") config.device = "cpu";
   config.scheduler.seed = config.seed;
   config.gateway.seed = config.seed;
@@ -135,7 +135,7 @@ absl::Status ValidateModel(const ModelOptions& model) {
   return absl::OkStatus();
 }
 
-// A run of supervised stages alone has one to run.
+// A run of supervised stages alone needs at least one with steps.
 absl::Status CheckStages(const RunConfig& config) {
   const auto none = [](const std::string& data, const trainer::SftOptions& stage) {
     return data.empty() || (stage.epochs == 0 && stage.max_steps == 0);
@@ -207,7 +207,7 @@ absl::Status Validate(const RunConfig& config) {
   return CheckStages(config);
 }
 
-// Sets what the preset says and neither file nor command line does; the effective configuration then shows it.
+// Applies the preset to the keys that neither file nor command line sets; the effective configuration shows the result.
 absl::Status ExpandPreset(base::Schema& schema, const std::string& name) {
   INGOT_ASSIGN_OR_RETURN(const trainer::PresetSettings settings, trainer::Preset(name));
   std::string text;

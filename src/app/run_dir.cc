@@ -18,11 +18,11 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// What config.yaml is called from the moment its run is to be replaced until all of the run is gone.
+// The name of config.yaml while its run is being removed.
 constexpr char kReplaced[] = "replaced.yaml";
 
-// A checkpoint, what a supervised stage keeps, a row of the record, an evaluation (evaluate.cc): the first that a run
-// leaves, and before what agents leave in the pool.
+// Whether a run left anything: a checkpoint, a stage's checkpoint, a row of the record, an evaluation (evaluate.cc).
+// One of these exists before any agent records an episode in the pool.
 bool HasBegun(const std::string& path) {
   std::error_code none;
   const auto holds = [&](const std::string& name) {
@@ -79,7 +79,7 @@ absl::StatusOr<RunDir> RunDir::Open(const std::string& root, const std::string& 
     INGOT_RETURN_IF_ERROR(trainer::SyncDir(path));
     dir.existed_ = false;
   }
-  // Of this process, or of one that died before it was done.
+  // Of this process, or of one that died during the removal.
   if (fs::exists(replaced)) INGOT_RETURN_IF_ERROR(RemoveReplaced(path));
   INGOT_RETURN_IF_ERROR(dir.MakeFolders());
   return dir;

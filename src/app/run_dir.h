@@ -1,5 +1,5 @@
-// The folder of one run: runs/NAME/ with the effective configuration, metrics, checkpoints, the pool and logs. Holding
-// a RunDir holds its lock, so that two processes cannot drive one run. Not thread safe.
+// RunDir is the folder of one run, ROOT/NAME: effective configuration, metrics, checkpoints, pool and logs. It holds
+// the run's lock, so that two processes cannot drive one run. Not thread safe.
 #pragma once
 
 #include <string>
@@ -12,10 +12,11 @@ enum class IfExists { kFail, kReplace, kResume };
 
 class RunDir {
  public:
-  // Creates ROOT/NAME or takes an existing one as `if_exists` says. A run whose first start failed before it had begun
-  // (a port in use, no memory) has left a configuration and logs: it does not exist. A run that is replaced is gone as
-  // a whole: where a process died on the way, the next one to open the folder ends it, whatever its `if_exists`.
-  // ALREADY_EXISTS (kFail) says how to go on; FAILED_PRECONDITION if another process holds the run.
+  // Creates ROOT/NAME, or opens an existing run as `if_exists` says. ALREADY_EXISTS (kFail) says how to go on;
+  // FAILED_PRECONDITION: another process holds the run.
+  //
+  // A folder with a configuration and logs alone does not count as a run: its start failed (a port in use, no memory).
+  // kReplace removes the old run as a whole; if the process dies meanwhile, the next Open completes the removal.
   static absl::StatusOr<RunDir> Open(const std::string& root, const std::string& name, IfExists if_exists);
 
   // For a role whose supervisor holds the run: makes missing folders, takes no lock.
@@ -26,17 +27,17 @@ class RunDir {
   ~RunDir();
 
   const std::string& path() const { return path_; }
-  // It held a run before this process opened it.
+  // Whether the folder held a run before this process opened it.
   bool existed() const { return existed_; }
   std::string checkpoints() const { return path_ + "/checkpoints"; }
-  // Of the supervised stages alone, until a checkpoint of the run holds what they made.
+  // Checkpoints of the supervised stages, until a checkpoint of the run holds their result.
   std::string stages() const { return path_ + "/stages"; }
   absl::Status DropStages() const;
   std::string pool() const { return path_ + "/pool"; }
   std::string logs() const { return path_ + "/logs"; }
   std::string metrics() const { return path_ + "/metrics.jsonl"; }
 
-  // On disk when it returns OK; until then the old content stands.
+  // Writes a file of the run. It is durable on OK; until then the old content stays.
   absl::Status WriteFile(const std::string& name, const std::string& text) const;
 
  private:

@@ -1,4 +1,4 @@
-// `ingot serve`: gateway and engine alone, as one would serve a model.
+// `ingot serve`: gateway and engine alone, to serve a model.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -31,7 +31,7 @@ absl::StatusOr<std::shared_ptr<gateway::ScriptedModel>> LoadScript(const std::st
   return script;
 }
 
-// The model's, as far as the KV cache holds it: what a client may ask for then always fits.
+// The model's context, bounded by the KV cache, so that every request a client may make fits.
 int32_t ContextOf(const model::ModelConfig& shape, const rollout::EngineOptions& options) {
   const int64_t room = options.kv_cache_tokens / options.kv_block_tokens * options.kv_block_tokens;
   return static_cast<int32_t>(std::min(shape.max_position_embeddings, room));
@@ -57,7 +57,7 @@ absl::StatusOr<ServedModel> LoadModel(const std::string& dir, const std::string&
   return model;
 }
 
-// The further models, as groups of engines beside the first one's.
+// Adds the further models, each an engine beside the first one's.
 absl::Status AddModels(const ServeArgs& args, const ServedModel& first, const rollout::EngineOptions& options,
                        const DeviceChoice& device, gateway::GatewayOptions& gateway_options,
                        gateway::GatewayParts& gateway_parts) {

@@ -1,9 +1,8 @@
-// What `ingot serve --record DIR` keeps of every call, so that what the engine was asked can be held against the record
-// id by id:
+// The record of `ingot serve --record DIR`, with which an engine's requests can be compared with the pool id by id:
 //
-//   DIR/pool          the record, as the gateway of a run has it
-//   DIR/engine.jsonl  a line per request as it reached an engine: {"call_id", "prompt_ids"}
-//   DIR/calls.jsonl   written when serving ends, from the pool: a line per call, {"call_id", "episode_id", "sequence",
+//   DIR/pool          the pool, as the gateway of a run records it
+//   DIR/engine.jsonl  a line per request that reached an engine: {"call_id", "prompt_ids"}
+//   DIR/calls.jsonl   a line per call, written from the pool when serving ends: {"call_id", "episode_id", "sequence",
 //                     "parent_call_id", "fork_cause", "finish", "tool_call_malformed", "prompt_ids", "sampled_ids"}
 #pragma once
 
@@ -20,11 +19,11 @@ namespace ingot::app {
 
 class ServedRecord {
  public:
-  // Makes the folder if it is not there; calls that it holds stay.
+  // Opens or makes the folder; calls that it holds stay.
   static absl::StatusOr<std::unique_ptr<ServedRecord>> Open(const std::string& dir);
 
   datapool::Client& pool() { return *pool_; }
-  // `engine`, with its requests noted. This outlives it.
+  // `engine`, with its requests written to engine.jsonl. This must outlive it.
   std::shared_ptr<rollout::Client> Noting(std::shared_ptr<rollout::Client> engine);
   // REQUIRES: no call is under way.
   absl::Status WriteCalls();

@@ -13,7 +13,7 @@ namespace ingot::app {
 // The weights of a Hugging Face model folder, as version `version`. Errors of LoadModelDir.
 absl::StatusOr<std::shared_ptr<const weights::Snapshot>> LoadSnapshot(const std::string& model_dir, int64_t version);
 
-// Writes such a folder, with these very bytes as its weights; complete once it has a config.json.
+// Writes such a folder with exactly these bytes as its weights; it is complete once it has a config.json.
 absl::Status SaveSnapshot(const std::string& model_dir, const model::ModelConfig& shape,
                           const std::shared_ptr<const weights::Snapshot>& snapshot);
 

@@ -1,4 +1,4 @@
-// What a run says of itself at its end: reward curve, staleness, idle shares, and whether the goal was met.
+// The summary of a run at its end: reward curve, staleness, idle shares, and whether the goal was met.
 #pragma once
 
 #include <map>
@@ -12,7 +12,7 @@
 
 namespace ingot::app {
 
-// Gathered step by step.
+// Sums over the run's steps.
 struct RunTally {
   std::vector<double> rewards;           // reward/mean, by step
   std::map<int64_t, int64_t> staleness;  // trained tokens by age in versions
@@ -20,18 +20,19 @@ struct RunTally {
   double rollout_idle_seconds = 0;
   double step_seconds = 0;  // wall time of the steps counted above
   int64_t episodes = 0;
-  std::optional<double> mismatch_max;  // of the steps that measured it
+  std::optional<double> mismatch_max;  // over the steps that measured it
 };
 
 struct GoalVerdict {
   bool met = true;
-  std::string text;  // empty without a goal
+  std::string text;  // empty = no goal
 };
 
-// Mean of the first goal.first_steps rewards below, mean of the last goal.last_steps above. NaN never meets a goal.
+// The goal is met if the mean of the first goal.first_steps rewards is below its bound and the mean of the last
+// goal.last_steps above. NaN never meets a goal.
 GoalVerdict JudgeGoal(const GoalOptions& goal, const std::vector<double>& rewards);
 
-// `since`: the step that this process began with; all but the rewards is of the steps from there on.
+// `since`: the first step of this process. Everything but the rewards covers the steps from there on.
 std::string FormatSummary(const RunTally& tally, double wall_seconds, int64_t since = 0);
 
 // agent/*: from the trees of a batch.

@@ -46,7 +46,7 @@ absl::StatusOr<Examples> ReadPairs(const std::string& path, const text::ChatForm
   return Examples{std::move(calls), pairs.size()};
 }
 
-// What a stage tells while it runs: a fifth of its steps at a time to people, every step to the record.
+// Reports a stage's steps: five lines over the stage for people, every step in the record.
 trainer::SftObserver Observe(const std::string& name, const std::string& shown, int64_t& steps,
                              const StageRecord& record, base::RunLog& log, const std::atomic<bool>& stop) {
   return [&, name, shown](const trainer::SftReport& report) -> absl::Status {
@@ -58,7 +58,7 @@ trainer::SftObserver Observe(const std::string& name, const std::string& shown, 
     }
     base::json::object fields;
     for (const auto& [metric, value] : report.metrics) fields[metric] = value;
-    INGOT_RETURN_IF_ERROR(log.Write(steps++, fields));  // a stop saves the step, so that its record comes first
+    INGOT_RETURN_IF_ERROR(log.Write(steps++, fields));  // recorded before a stop saves the step
     return stop ? absl::CancelledError("the run was stopped") : absl::OkStatus();
   };
 }
@@ -71,7 +71,7 @@ absl::Status TellStart(trainer::Ranks* ranks, const std::string& checkpoint) {
 
 namespace {
 
-// The trainer computes where its parameters are.
+// Moves the parameters to the device: the trainer computes where they are.
 absl::Status Place(model::Parameters& parameters, const std::string& device) {
   return trainer::AtTorchEdge(absl::StrCat("placing the parameters on ", device), [&] {
     for (auto& [name, tensor] : parameters.tensors()) tensor = tensor.to(at::Device(device));
@@ -97,7 +97,7 @@ absl::StatusOr<std::unique_ptr<trainer::Trainer>> NewTrainer(const RunConfig& co
 
 absl::Status RunStages(const RunConfig& config, const ModelSetup& model, trainer::Trainer& trainer,
                        const StageRecord& record, const std::atomic<bool>& stop) {
-  // Both files are read first: a fault of the second should not be found after hours of the first.
+  // Reads both files first: a fault of the second must not be found after hours of the first.
   INGOT_ASSIGN_OR_RETURN(const Examples conversations, ReadConversations(config.sft_data, *model.text.format));
   INGOT_ASSIGN_OR_RETURN(const Examples pairs, ReadPairs(config.dpo_data, *model.text.format));
   INGOT_RETURN_IF_ERROR(base::Annotate(trainer.CheckExamples(conversations.calls), config.sft_data));

@@ -1,5 +1,5 @@
-// Supervised training, before a reinforcement run (its warm start) or instead of one: first cross entropy on data.sft,
-// then DPO on data.dpo.
+// Supervised training: first cross entropy on data.sft, then DPO on data.dpo. It runs before a reinforcement run (the
+// warm start) or instead of one.
 #pragma once
 
 #include <atomic>
@@ -16,33 +16,34 @@
 
 namespace ingot::app {
 
-// Rank 0 says what all ranks start from: a checkpoint, or (empty) NewTrainer's. Nothing with one rank (null).
+// Rank 0 tells the others the start of the trainer: a checkpoint, or empty = NewTrainer. Null (one rank): does nothing.
 absl::Status TellStart(trainer::Ranks* ranks, const std::string& checkpoint);
 
-// At version 0 with the weights that the configuration names. `ranks`: Trainer::Create.
+// A trainer at version 0 with the weights that the configuration names. `ranks`: Trainer::Create.
 absl::StatusOr<std::unique_ptr<trainer::Trainer>> NewTrainer(const RunConfig& config, const ModelSetup& model,
                                                              trainer::Ranks* ranks = nullptr);
 
-// Where the stages are told of.
+// The outputs of the stages.
 struct StageRecord {
-  std::function<void(const std::string& text)> note;  // a line for people
-  std::string folder;                // of the run log: an entry for every optimizer step, counted over both stages
-  std::string checkpoints;           // folder of the stages' own checkpoints, from which they go on
-  bool again = false;                // an earlier start may have left entries; those after its checkpoints are replaced
-  base::Metrics* metrics = nullptr;  // the log's gauges; null: none
+  std::function<void(const std::string& text)> note;  // prints a line for people
+  std::string folder;       // of the run log: an entry per optimizer step, counted over both stages
+  std::string checkpoints;  // folder of the stages' own checkpoints, from which they continue
+  bool again = false;       // true: an earlier start may have left entries; those after its checkpoints are replaced
+  base::Metrics* metrics = nullptr;  // the log's gauges; null = none
 };
 
-// Runs the stages that have data on `trainer`, of ranks on rank 0's. Nothing else computes meanwhile: they take all
-// threads of the budget. CANCELLED once `stop` is set; errors name the data file.
+// Runs on `trainer` the stages that have data; with several ranks `trainer` is rank 0's. Nothing else computes
+// meanwhile, so they take all threads of the budget. CANCELLED once `stop` is set; errors name the data file.
 absl::Status RunStages(const RunConfig& config, const ModelSetup& model, trainer::Trainer& trainer,
                        const StageRecord& record, const std::atomic<bool>& stop);
 
-// Whether the run without tasks in `dir` has come to its end, and nothing is left to do. Errors as LatestCheckpoint.
+// Whether the run in `dir`, one without tasks, is complete. Errors as LatestCheckpoint.
 absl::StatusOr<bool> SupervisedIsDone(const RunDir& dir);
 
-// A run without tasks: the stages, their record in the run's folder, and the result as a checkpoint, which is a Hugging
-// Face model folder. No gateway, no agents. A run that is resumed goes on from its stages' newest checkpoint. Of
-// several ranks this is the first one's part, the others FollowTraining (training.h). REQUIRES: it is not done.
+// Runs a run without tasks: the stages, their record in the run's folder, and the result as a checkpoint, which is a
+// Hugging Face model folder. There is no gateway and no agent. A resumed run continues from its stages' newest
+// checkpoint. With several ranks, rank 0 calls it and the others FollowTraining (training.h). REQUIRES: the run is not
+// complete.
 absl::Status TrainSupervised(const LoadedConfig& loaded, const RunDir& dir, const ModelSetup& model,
                              trainer::Ranks* ranks, bool resume, base::Metrics& metrics, const std::atomic<bool>& stop);
 

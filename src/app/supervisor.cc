@@ -237,7 +237,7 @@ void Supervisor::StopAll() {
 
 void Supervisor::StopWave(int wave) {
   const auto begin = std::chrono::steady_clock::now();
-  // Ends those whose time is up.
+  // Kills roles whose grace is over, and reaps those that ended. Whether any still runs.
   const auto running = [this, wave, begin] {
     bool any = false;
     for (Role& role : roles_) {

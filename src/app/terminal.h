@@ -1,4 +1,4 @@
-// The lines a person watches: one per step, coloured on a terminal, plain elsewhere. Not thread safe.
+// The lines of a run on the terminal: one per step, coloured on a terminal, plain elsewhere. Not thread safe.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,10 @@ class StepLine {
   // `out` is borrowed.
   StepLine(std::FILE* out, std::string run_name, int64_t total_steps);
 
-  // A finished step with its metrics (names of DESIGN section 5), `elapsed_s` since the run's start.
+  // Prints a finished step with its metrics (docs/metrics.md), `elapsed_s` after the run's start.
   void Step(int64_t step, const std::map<std::string, double>& metrics, double elapsed_s);
 
-  // A one-off line that scrolls (a phase began, an evaluation ended).
+  // Prints a line that scrolls, such as the start of a stage or the end of an evaluation.
   void Note(const std::string& text);
 
  private:
@@ -29,19 +29,19 @@ class StepLine {
   int64_t first_step_ = 0;
 };
 
-// What StepLine prints for a step, without escape codes: for plain output and tests. "-" stands for what is not known,
-// as the engine's share of idle time is not when it was started again since the step before.
+// StepLine's text for a step, without escape codes: for plain output and tests. "-" = not known, such as the engine's
+// idle share if it restarted since the step before.
 std::string FormatStep(const std::string& run_name, int64_t step, int64_t total_steps,
                        const std::map<std::string, double>& metrics, double eta_s);
 
-// One metric, as `number` says how fmt writes it ("{:.1f}").
+// One metric in the fmt format `number` ("{:.1f}"), or "-".
 std::string FormatMetric(const std::string& number, const std::map<std::string, double>& metrics,
                          const std::string& name);
 
-// What merging won in a step's passes, what it could have, and the share: "tree 3.1x of 3.9x (79%)".
+// The gain of merging in a step's passes, its bound, and their ratio: "tree 3.1x of 3.9x (79%)".
 std::string FormatSpeedup(const std::map<std::string, double>& metrics);
 
-// A small bar chart of `values` over [0, 1] in unicode blocks, for the summary.
+// A bar chart of `values` over [0, 1] in unicode blocks, for the summary.
 std::string Sparkline(const std::vector<double>& values);
 
 }  // namespace ingot::app

@@ -37,7 +37,7 @@ absl::StatusOr<TextLine> MakeDecode(const TextArgs& args) {
   });
 }
 
-// One line was read: that a fault is in its first says nothing beside its number.
+// Parses one line. Drops " line 1," from the error: the caller names the input's line.
 absl::StatusOr<json::value> ParseLine(std::string_view line) {
   absl::StatusOr<json::value> parsed = base::ParseJson(line);
   if (parsed.ok()) return parsed;

@@ -14,7 +14,8 @@ namespace json = base::json;
 absl::StatusOr<std::shared_ptr<const text::OutputFormat>> Load(const std::string& format) {
   if (!format.ends_with(".json")) {
     INGOT_ASSIGN_OR_RETURN(const text::OutputFormat* found, text::FindOutputFormat(format));
-    return std::shared_ptr<const text::OutputFormat>(found, [](const text::OutputFormat*) {});  // lives on
+    // not owned: it lives as long as the process
+    return std::shared_ptr<const text::OutputFormat>(found, [](const text::OutputFormat*) {});
   }
   INGOT_ASSIGN_OR_RETURN(const std::string content, base::ReadFile(format));
   const auto parsed = base::ParseJson(content);

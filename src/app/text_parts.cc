@@ -13,11 +13,11 @@ namespace {
 
 constexpr char kInfoFile[] = "ingot.json";
 constexpr char kAuto[] = "auto";
-constexpr char kBuiltin[] = "hermes";  // of a folder that says nothing
+constexpr char kBuiltin[] = "hermes";  // for a folder that names none
 constexpr char kTemplate[] = "template";
 constexpr char kTemplatePrefix[] = "template:";
 
-// Every marker of every built-in format: a byte-level model may change its format without changing its vocabulary.
+// Every delimiter of every built-in format: a byte-level model may change its format and keep its vocabulary.
 std::vector<std::string> ByteTokenizerSpecials() {
   std::vector<std::string> specials;
   const auto add = [&specials](const std::string& token) {
@@ -34,17 +34,17 @@ std::string InfoJson(const std::string& chat_format) {
   return base::PrintJson(base::json::object{{"chat_format", chat_format}}) + "\n";
 }
 
-// What a chat template is read from.
+// The files of a chat template.
 constexpr const char* kTemplateFiles[] = {"chat_template.jinja", "tokenizer_config.json", "generation_config.json"};
 
-// "template" or "template:NAME": the folder's own template with the output format NAME.
+// Whether `name` is "template" or "template:NAME": the folder's own template, with the output format NAME.
 bool NamesTemplate(const std::string& name) { return name == kTemplate || name.starts_with(kTemplatePrefix); }
 
-// The ids that an engine stops at for this model.
+// The ids at which an engine stops for this model.
 absl::StatusOr<std::vector<int32_t>> ModelEnds(const std::string& model_dir) {
   const std::string path = model_dir + "/config.json";
   const absl::StatusOr<std::string> config = base::ReadFile(path);
-  if (absl::IsNotFound(config.status())) return std::vector<int32_t>();  // a tokenizer alone
+  if (absl::IsNotFound(config.status())) return std::vector<int32_t>();  // a folder with a tokenizer alone
   INGOT_RETURN_IF_ERROR(config.status());
   auto ends = text::EosIdsIn(*config);
   if (!ends.ok()) return base::Annotate(ends.status(), path);

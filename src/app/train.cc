@@ -47,7 +47,7 @@ absl::StatusOr<int> TrainOrError(const RunArgs& args) {
     return 0;
   }
   INGOT_ASSIGN_OR_RETURN(const int64_t resume_step, ResumeStep(dir, resume));
-  // Before the engine's cache is made, which may take all that there is.
+  // Before the engine's cache is made, which may take all memory that there is.
   INGOT_RETURN_IF_ERROR(trainer::Trainer::CheckFits(config.trainer, model.shape, at::Device(model.device)));
   INGOT_ASSIGN_OR_RETURN(std::unique_ptr<EmbeddedRun> run,
                          EmbeddedRun::Start(config, dir, model, resume_step, metrics));

@@ -30,7 +30,7 @@ void BindObjective(base::Schema& schema, trainer::TrainerOptions& o) {
   schema.Field("trainer.dpo_beta", &o.dpo_beta, "dpo: factor of a pair's margin");
 }
 
-// How turns are credited, tokens weighed, and what bears loss at all.
+// Credit of turns, weights of tokens, and which tokens bear loss.
 void BindCredit(base::Schema& schema, trainer::TrainerOptions& o) {
   schema.Choice("trainer.loss_aggregation", &o.loss_aggregation, {"token", "sequence", "prompt", "constant"},
                 "normaliser of the loss: over the batch's tokens, per episode, per group, or a constant per episode");

@@ -28,8 +28,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// The probe is sampled while the step runs, on an engine that may have long prompts before it. One that is gone answers
-// with an error; this is for one that does not answer at all.
+// For an engine that does not answer at all; one that is gone answers with an error. It is long because the probe is
+// sampled during the step, on an engine that may have long prompts before it.
 constexpr milliseconds kProbeTimeout{300'000};
 constexpr int kProbeContexts = 16;
 constexpr std::chrono::seconds kTellOfWait{20};
@@ -38,12 +38,12 @@ double SecondsSince(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// The scheduler's batches with the pool's trees. Remembers a few contexts of the last batch for the probe.
+// The scheduler's batches with the pool's trees. Remembers some contexts of the last batch for the probe.
 class PoolBatchSource final : public trainer::BatchSource {
  public:
   PoolBatchSource(const TrainingSeams& seams, const Patience& patience, StepLine& line)
       : seams_(seams), patience_(patience), line_(line) {
-    // What a resumed run saw before is not what its first batch waits for.
+    // Counts from here: a resumed run's first batch does not wait for groups that ended before.
     if (const auto status = seams.scheduler->Status(); status.ok()) feed_ = status->stats();
   }
 
@@ -85,7 +85,7 @@ class PoolBatchSource final : public trainer::BatchSource {
     for (const v1::Group& group : groups) {
       for (const v1::EpisodeTree& tree : group.episodes()) {
         const absl::StatusOr<std::vector<tree::CallPath>> calls = tree::CallPathsOf(tree, 0, 0);
-        if (!calls.ok() || calls->empty()) continue;  // the trainer reports what is wrong with it
+        if (!calls.ok() || calls->empty()) continue;  // the trainer reports its fault
         const tree::CallPath& call = calls->back();
         contexts_.push_back(call.context.Tokens());
         temperature_ = call.temperature;
@@ -97,15 +97,15 @@ class PoolBatchSource final : public trainer::BatchSource {
   const TrainingSeams& seams_;
   const Patience& patience_;
   StepLine& line_;
-  v1::FeedStats feed_;  // of the last batch, or of the start
+  v1::FeedStats feed_;  // of the last batch, or at the start
   std::vector<std::vector<int32_t>> contexts_;
   float temperature_ = 1;
 };
 
-// Publishes versions, tells the scheduler, and starts evaluations of those that are due.
+// Publishes versions, marks them live at the scheduler, and starts evaluations that are due.
 class RunVersions final : public trainer::VersionSink {
  public:
-  // All outlive it.
+  // All arguments must outlive it.
   RunVersions(const TrainingSeams& seams, Evaluations& evaluations, const PinnedVersions& pinned,
               const model::ModelConfig& shape, const Patience& patience)
       : seams_(seams), evaluations_(evaluations), pinned_(pinned), shape_(shape), patience_(patience) {}
@@ -170,12 +170,11 @@ class RunRecorder final : public trainer::StepObserver {
     fields["async/staleness_histogram"] = std::move(histogram);
     INGOT_RETURN_IF_ERROR(Write(report.step, fields));
     line_.Step(report.step, metrics, SecondsSince(start_));
-    // The next start reports those that have ended, where this one is about to end.
+    // A stopped run leaves ended evaluations to its next start, which reports them.
     return patience_.stopped() ? absl::OkStatus() : evaluations_.Poll(OnEvaluation());
   }
 
-  // An evaluation's row is its version's, whenever it ended: its step is the one that this version's own row would
-  // have.
+  // Writes an evaluation's row. Its step is the evaluated version, whenever the evaluation ended.
   Evaluations::Report OnEvaluation() {
     return [this](int64_t version, const v1::EvalStatusResponse& result) {
       base::json::object fields;
@@ -249,14 +248,14 @@ class RunRecorder final : public trainer::StepObserver {
   double last_step_at_ = -1;
 };
 
-// A later checkpoint does not hold the weights that the run started from: where they are the reference policy, the
-// run's folder does.
+// Whether the run's folder must hold the reference policy: it is the run's start weights, which later checkpoints lack.
 bool KeepsReference(const RunConfig& config) {
   return config.trainer.needs_reference() && config.trainer.reference_path.empty();
 }
 std::string ReferencePath(const RunDir& dir) { return dir.path() + "/reference"; }
 
-// Its record is RUN/warm_start's, so that the steps of RUN's own are those of RL alone.
+// The supervised stages before a reinforcement run. Their record is RUN/warm_start, so that RUN's own steps are RL
+// alone.
 absl::Status WarmStart(const RunConfig& config, const RunDir& dir, const ModelSetup& model, trainer::Trainer& trainer,
                        bool again, StepLine& line, const std::atomic<bool>& stop) {
   StageRecord record;
@@ -303,7 +302,7 @@ absl::StatusOr<std::unique_ptr<trainer::Trainer>> StartOrResume(const RunConfig&
   return trainer;
 }
 
-// A run that goes on from a checkpoint goes on with the checkpoint's model, which must be the one that it names.
+// The checkpoint of a resumed run must have the model that the configuration names.
 absl::Status CheckSameModel(const model::ModelConfig& configured, const trainer::Trainer& trainer, const RunDir& dir) {
   absl::Status same = model::Parameters::CheckSameShapes(configured, trainer.config());
   if (same.ok()) return same;
@@ -313,10 +312,10 @@ absl::Status CheckSameModel(const model::ModelConfig& configured, const trainer:
                    "; set model as it was when the run started, or start another run under another run.name"));
 }
 
-// What the record that the run goes on with says.
+// Results in the record that the run continues.
 struct EarlierRows {
   std::vector<double> rewards;  // reward/mean of the steps
-  std::set<int64_t> evaluated;  // versions
+  std::set<int64_t> evaluated;  // versions with an evaluation
 };
 
 EarlierRows ReadEarlierRows(const std::string& path) {
@@ -361,7 +360,7 @@ absl::StatusOr<TrainingResult> RunTraining(const LoadedConfig& loaded, const Run
   base::RunLogOptions log_options;
   log_options.directory = dir.path();
   log_options.resume_step = resume ? first_step : -1;
-  // The last evaluation of a run that is made longer stays; that of one which has no step left is done again.
+  // The last evaluation of a run that was made longer stays; a run without a step left repeats it.
   log_options.keep_version = first_step < config.trainer.total_steps ? first_step : first_step - 1;
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<base::RunLog> log,
                          base::RunLog::Open(log_options, &metrics, base::Clock::Real()));
@@ -377,7 +376,7 @@ absl::StatusOr<TrainingResult> RunTraining(const LoadedConfig& loaded, const Run
   const Patience patience{.stop = &stop};
   RunVersions versions(seams, evaluations, pinned, trainer->config(), patience);
   if (first_step == 0) {
-    // What a crash before the first due checkpoint resumes from, so that no warm start is repeated.
+    // A crash before the first due checkpoint resumes from this one, so that no warm start is repeated.
     trainer::CheckpointInfo checkpoint;
     INGOT_RETURN_IF_ERROR(Persist(patience, "writing checkpoint 0", [&]() -> absl::Status {
       INGOT_ASSIGN_OR_RETURN(checkpoint, trainer->SaveCheckpoint(dir.checkpoints(), model.text.files));

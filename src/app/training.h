@@ -1,5 +1,5 @@
-// The trainer's role, whatever stands behind the seams: warm start or resume, the training loop, evaluation on pinned
-// versions, the run's record, and whether its goal was met.
+// The trainer's role, whatever stands behind the seams: warm start or resume, the training loop, evaluations of
+// retained versions, the run's record, and its goal.
 #pragma once
 
 #include <atomic>
@@ -24,9 +24,9 @@ struct TrainingSeams {
   scheduler::Client* scheduler = nullptr;
   datapool::Client* pool = nullptr;
   rollout::Client* engine = nullptr;        // samples the probe, reports idle time
-  weights::Publisher* publisher = nullptr;  // its engines are added by the caller
-  std::string device = "cpu";               // torch's name of where the trainer computes
-  trainer::Ranks* ranks = nullptr;          // this is rank 0 of them; null: the only one
+  weights::Publisher* publisher = nullptr;  // the caller adds its engines
+  std::string device = "cpu";               // torch's name of the trainer's device
+  trainer::Ranks* ranks = nullptr;          // this process is rank 0 of them; null = one rank
   // Called once, when the start version is live: agents may begin. May be null.
   std::function<absl::Status()> on_first_version;
 };
@@ -34,19 +34,19 @@ struct TrainingSeams {
 struct TrainingResult {
   std::vector<double> rewards;  // reward/mean by step, resumed steps included
   bool goal_met = true;         // true without a goal
-  std::string goal_text;        // what was promised and what came, one line; empty without a goal
+  std::string goal_text;        // one line with the goal and the result; empty = no goal
 };
 
-// Blocks until total_steps are trained (and the last evaluation is done). CANCELLED once `stop` is set.
+// Blocks until total_steps are trained and the last evaluation is done. CANCELLED once `stop` is set.
 absl::StatusOr<TrainingResult> RunTraining(const LoadedConfig& loaded, const RunDir& dir, const TrainingSeams& seams,
                                            bool resume, base::Metrics& metrics, const std::atomic<bool>& stop);
 
-// What a rank other than 0 does meanwhile: takes part in rank 0's steps and checkpoints, those of supervised stages
-// (before a reinforcement run, or alone) included. Blocks until rank 0's training is done.
+// The part of a rank other than 0: takes part in rank 0's steps and checkpoints, also in those of supervised stages.
+// Blocks until rank 0's training is done.
 absl::Status FollowTraining(const RunConfig& config, const RunDir& dir, const std::string& device,
                             trainer::Ranks& ranks);
 
-// The checkpoint that a run in `dir` continues from; 0 for a new run or one without a checkpoint.
+// The checkpoint step from which a run in `dir` continues; 0 = a new run, or one without a checkpoint.
 absl::StatusOr<int64_t> ResumeStep(const RunDir& dir, bool resume);
 
 }  // namespace ingot::app
