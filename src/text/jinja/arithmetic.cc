@@ -1,5 +1,5 @@
-// The operators + - * / // % ** on numbers, strings and lists, as Python has them. Integers are 64 bits wide; what
-// would need more is an error, not a wrong number.
+// The operators + - * / // % ** on numbers, strings and lists, like in Python. Integers have 64 bits; a result that
+// needs more is an error.
 #include <cmath>
 
 #include "text/jinja/budget.h"
@@ -74,7 +74,7 @@ Value Integers(char op, int64_t a, int64_t b) {
     default:
       break;
   }
-  if (b == -1) {  // the one quotient that overflows, and the remainder that traps with it
+  if (b == -1) {  // the quotient that overflows, and its remainder, which would trap
     if (op == '%') return Value(int64_t{0});
     if (__builtin_sub_overflow(int64_t{0}, a, &result)) FailWide();
     return Value(result);

@@ -1,5 +1,5 @@
-// What one rendering may cost. The interpreter sets a Budget for its thread; everything that makes text or goes over
-// values charges it, so that no template, however it is written, runs for long or fills memory.
+// Budget: the steps and bytes that one rendering may take. It applies to its thread while it lives. All code that makes
+// text or walks over values charges it, so that no template runs for long or fills memory.
 #pragma once
 
 #include <cstddef>
@@ -21,12 +21,12 @@ class Budget {
   Budget* const outer_;
 };
 
-// One step is about one node evaluated or one item gone over. Throws TemplateError when the budget is spent; free
+// One step is about one evaluated node or one visited item. Throws TemplateError when the budget is spent. Does nothing
 // outside of a rendering.
 void ChargeSteps(uint64_t count);
-// Bytes of text or values made, whether or not they are kept.
+// Charges bytes of text or values that were made, whether or not they are kept.
 void ChargeBytes(uint64_t count);
-// A pass over a text of `bytes`, which makes nothing.
+// Charges for reading a text of `bytes` without making anything.
 inline void ChargeScan(size_t bytes) { ChargeSteps(1 + bytes / 64); }
 
 }  // namespace ingot::text::jinja

@@ -38,7 +38,7 @@ void AppendTitle(char32_t c, std::string& out) {
   }
 }
 
-// Unicode's Case_Ignorable, as far as its general categories and punctuation say.
+// Unicode's Case_Ignorable, as far as general categories and punctuation tell.
 bool IsCaseIgnorable(char32_t c) {
   switch (Category(c)) {
     case UTF8PROC_CATEGORY_MN:
@@ -52,7 +52,7 @@ bool IsCaseIgnorable(char32_t c) {
   }
 }
 
-// A sigma ends a word if a cased letter stands before it and none after, looking past what case ignores.
+// A sigma is final if a cased letter comes before it and none behind it, ignoring case-ignorable characters.
 bool IsFinalSigma(std::string_view text, size_t begin, size_t end) {
   bool before = false;
   for (size_t at = begin; at > 0;) {
@@ -99,7 +99,7 @@ bool IsUtf8(std::string_view text) {
 }
 
 size_t CountChars(std::string_view text) {
-  // Eight bytes at a time, counted in eight lanes: every string that a template makes passes through here.
+  // Counts eight bytes at a time in eight lanes, because every string of a template passes through here.
   constexpr uint64_t kOnes = 0x0101010101010101;
   constexpr size_t kLane = 255;
   size_t continuations = 0, at = 0;

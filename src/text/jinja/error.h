@@ -1,5 +1,5 @@
-// How this folder fails inside: an exception that never leaves it. Template::Parse and Template::Render turn it into an
-// absl::Status; an interpreter of a language with exceptions is a third of the size with them.
+// TemplateError: the exception of this folder, which never leaves it. Template::Parse and Template::Render convert it
+// to an absl::Status. With exceptions, an interpreter of a language with exceptions takes a third of the code.
 #pragma once
 
 #include <string>
@@ -9,14 +9,14 @@ namespace ingot::text::jinja {
 
 struct TemplateError {
   enum class Kind {
-    kSyntax,   // the template is not Jinja, or uses what chat templates may not
-    kRuntime,  // what Python's jinja2 raises while rendering
-    kRaised,   // raise_exception of the template itself
+    kSyntax,   // the template is no Jinja, or uses a construct that chat templates may not use
+    kRuntime,  // an error that Python's jinja2 raises while rendering
+    kRaised,   // raise_exception called by the template
     kLimit,    // more steps, bytes or depth than Limits allows
   };
   Kind kind;
   std::string message;
-  int line = 0;  // 1-based; 0: not known yet, the interpreter fills it in on the way out
+  int line = 0;  // 1-based; 0 = not known yet, the interpreter fills it in
 };
 
 [[noreturn]] inline void Fail(std::string message, int line = 0) {

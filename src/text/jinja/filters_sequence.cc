@@ -11,7 +11,7 @@
 namespace ingot::text::jinja {
 namespace {
 
-// Looks up "a.b.0" in an item, as jinja's attribute arguments do.
+// Looks up a path such as "a.b.0" in an item, like jinja's attribute arguments.
 class AttributeGetter {
  public:
   AttributeGetter(const Value& path, std::optional<Value> missing) : missing_(std::move(missing)) {
@@ -49,7 +49,7 @@ Value IgnoreCase(Value value, bool case_sensitive) {
   return Value(Derived(Lower(value.str()->bytes), *value.str()));
 }
 
-// Stable, by `<` of the keys.
+// Sorts stably by `<` of the keys.
 std::vector<Value> SortedBy(const std::vector<Value>& items, const std::vector<Value>& keys, bool reverse) {
   std::vector<size_t> order(items.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
@@ -263,7 +263,7 @@ Value GroupBy(Runtime&, const Value& value, const Args& args) {
   return MakeList(std::move(groups));
 }
 
-// The named arguments that `map` and its like hand on.
+// The arguments that `map` and similar filters pass on.
 Args Rest(const Args& args, size_t from) {
   Args rest;
   rest.positional.assign(args.positional.begin() + static_cast<std::ptrdiff_t>(from), args.positional.end());

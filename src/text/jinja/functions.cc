@@ -1,4 +1,4 @@
-// The globals of a chat template, and the objects they make.
+// The globals of a chat template, and the objects that they make.
 #include <ctime>
 
 #include "text/jinja/budget.h"
@@ -9,7 +9,7 @@
 namespace ingot::text::jinja {
 namespace {
 
-constexpr int64_t kMaxRange = 100000;  // the sandbox's
+constexpr int64_t kMaxRange = 100000;  // the limit of jinja2's sandbox
 
 class Builtin final : public Object {
  public:
@@ -49,7 +49,7 @@ class CyclerMethod final : public Object {
   CyclerMethod(std::shared_ptr<CyclerState> state, bool reset) : state_(std::move(state)), reset_(reset) {}
   const char* type_name() const override { return "method"; }
   bool callable() const override { return true; }
-  int depth() const override { return kMaxDepth; }  // nothing needs to hold one
+  int depth() const override { return kMaxDepth; }  // no value needs to contain one
   Value Call(Runtime&, const Args&) override {
     if (reset_) {
       state_->position = 0;
@@ -112,7 +112,7 @@ Value RangeFunction(Runtime&, const Args& args) {
   return Value(std::make_shared<const Seq>(Seq{Seq::Kind::kRange, std::move(items), 1, false, {begin, end, step}}));
 }
 
-// dict(mapping or pairs, **named), one pair after another.
+// Calls `set` with each pair of dict(mapping or pairs, **named).
 template <typename Set>
 void EachPair(const Args& args, const char* function, const Set& set) {
   if (args.positional.size() > 1) Fail(absl::StrCat("TypeError: ", function, " expected at most 1 argument"));
@@ -185,7 +185,7 @@ std::string Namespace::Repr() const {
     if (i > 0) out.Append(", ");
     ReprTo(Value::Text(attributes_[i].first), out);
     out.Append(": ");
-    // A namespace may hold itself, directly or in a list: what holds others is not gone into.
+    // A namespace may contain itself, directly or in a list, so containers are not printed.
     const Value& value = attributes_[i].second;
     if (value.is_object() || value.is_seq() || value.is_dict()) {
       out.Append("...");

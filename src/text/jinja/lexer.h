@@ -1,4 +1,4 @@
-// Jinja source to tokens, with trim_blocks and lstrip_blocks on, as chat templates are compiled.
+// Splits Jinja source into tokens, with trim_blocks and lstrip_blocks on, as for chat templates.
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@ struct Token {
     kBlockEnd,
     kName,
     kString,   // text: unescaped
-    kInteger,  // text: digits without underscores, prefix kept
+    kInteger,  // text: digits without underscores, with their prefix
     kFloat,
     kOperator,
     kEnd,
@@ -26,7 +26,7 @@ struct Token {
   int line;
 };
 
-// The tokens, closed by kEnd. Throws TemplateError{kSyntax}.
+// All tokens, ending with kEnd. Throws TemplateError{kSyntax}.
 std::vector<Token> Tokenize(std::string_view source);
 
 }  // namespace ingot::text::jinja

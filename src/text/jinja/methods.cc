@@ -24,7 +24,7 @@ class Bound final : public Object {
   Value Call(Runtime& runtime, const Args& args) override { return method_(runtime, self_, args); }
 
  private:
-  const std::string_view name_;  // of a table
+  const std::string_view name_;  // points into a static table
   const Value self_;
   const Method method_;
 };
@@ -118,7 +118,7 @@ constexpr auto kTuple = std::to_array<Entry>({{"index", SeqIndex}, {"count", Seq
 constexpr auto kFloat = std::to_array<Entry>({{"is_integer", FloatIsInteger}});
 constexpr auto kText = std::to_array<Entry>({{"format", Format}, {"format_map", FormatMap}});
 
-// What would change a value in place, which the immutable sandbox answers with an undefined that says so.
+// Methods that change a value in place. The immutable sandbox gives an undefined for them, whose error says so.
 constexpr auto kDictMutators = std::to_array<std::string_view>({"clear", "pop", "popitem", "setdefault", "update"});
 constexpr auto kListMutators =
     std::to_array<std::string_view>({"append", "clear", "pop", "reverse", "insert", "sort", "extend", "remove"});

@@ -6,10 +6,10 @@
 namespace ingot::text::jinja {
 
 using StrMethod = Value (*)(const StrPtr& self, const Args& args);
-// nullptr: str has none of that name. `format` is not among them: see BraceFormat.
+// nullptr: str has no such method. `format` is not included; see BraceFormat.
 StrMethod FindStrMethod(std::string_view name);
 
-// Whether dicts have a method of that name, or an attribute that is not to be had.
+// Whether dicts have a method of that name, or an attribute that the sandbox forbids.
 bool IsDictAttribute(std::string_view name);
 
 // str.isupper / str.islower.

@@ -1,4 +1,4 @@
-// Arguments of a built-in function, bound to its parameters as Python binds them.
+// Params: the arguments of a built-in function, bound to its parameters like in Python.
 #pragma once
 
 #include <initializer_list>
@@ -10,7 +10,7 @@ namespace ingot::text::jinja {
 
 class Params {
  public:
-  // The first `required` of `names` must be given. Fails on too many, unknown or doubled ones.
+  // The first `required` of `names` must be given. Fails on too many, unknown or duplicate arguments.
   Params(std::string_view function, const Args& args, std::initializer_list<const char*> names, size_t required = 0);
 
   bool has(size_t i) const { return values_[i].has_value(); }
@@ -29,9 +29,9 @@ class Params {
   std::vector<std::optional<Value>> values_;
 };
 
-// Where `part` is in text[from, to); npos if nowhere. Linear in both, whatever they hold.
+// Byte offset of `part` in `text`, searching from `from`; npos if there is none. Linear in both texts.
 size_t FindText(std::string_view text, std::string_view part, size_t from = 0);
-// str.replace and str.splitlines; -1: all.
+// ReplaceText: str.replace; `count` -1 = all. LineRanges: str.splitlines.
 StrPtr ReplaceText(const StrPtr& text, const Str& old_part, const Str& new_part, int64_t count);
 std::vector<Range> LineRanges(std::string_view text, bool keep_ends);
 StrPtr JoinTexts(const Str& separator, const std::vector<StrPtr>& parts, bool markup);

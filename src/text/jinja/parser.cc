@@ -8,8 +8,8 @@ namespace {
 
 using Kind = Stmt::Kind;
 
-// Filters and tests that do not exist are found when the template is read, except in the branches of a condition,
-// where jinja2 too waits until they are reached.
+// Reports unknown filters and tests when the template is parsed. Exception: in the branches of a condition, they only
+// fail when they are evaluated, like in jinja2.
 class NameCheck {
  public:
   void Check(const Block& block, bool soft) {
@@ -70,7 +70,8 @@ class Parser : public ExpressionParser {
     return statement;
   }
 
-  // Statements up to one of the names in `ends`, which stays the current token; to the end of the template if empty.
+  // Parses statements up to one of the names in `ends`, which stays the current token. Empty `ends`: up to the
+  // template's end.
   Block Body(std::initializer_list<const char*> ends) {
     const Nested nested(this);
     Block body;
@@ -102,7 +103,7 @@ class Parser : public ExpressionParser {
     body.back()->exprs.push_back(std::move(expr));
   }
 
-  // From behind the tag's head to its end tag, which is eaten.
+  // Parses from behind the tag's head through its end tag.
   Block BodyUntil(const char* end) {
     EndOfHead();
     Block body = Body({end});
@@ -226,7 +227,7 @@ class Parser : public ExpressionParser {
     ExpectOp(")");
   }
 
-  // A body that is called: loops around it do not reach into it.
+  // Parses the body of a macro or call block. Loops around it do not extend into it.
   void CallableBody(Stmt& statement, const char* end) {
     const size_t loaded = loaded_.size();
     const int loops = std::exchange(loops_, 0);

@@ -1,4 +1,4 @@
-// Recursive descent over the tokens, in jinja2's grammar. Used by ParseTemplate alone.
+// The parser: recursive descent over the tokens, in jinja2's grammar. Only ParseTemplate uses it.
 #pragma once
 
 #include <map>
@@ -31,7 +31,7 @@ class ParserBase {
   std::string Described() const;
   int Slot(const std::string& name);
 
-  // Bounds the parser's own recursion.
+  // Limits the recursion of the parser.
   class Nested {
    public:
     explicit Nested(ParserBase* parser);
@@ -42,7 +42,7 @@ class ParserBase {
   };
 
   std::vector<std::string> names_;
-  std::vector<std::string> loaded_;  // names read so far, in order: who uses `caller`
+  std::vector<std::string> loaded_;  // names read so far, in order; tells whether a macro uses `caller`
 
  private:
   const std::vector<Token> tokens_;
@@ -57,15 +57,15 @@ class ExpressionParser : public ParserBase {
 
  protected:
   ExprPtr Expression(bool with_condition = true);
-  // One expression, or several with commas between them as a tuple. `end` is a name that ends it.
+  // One expression, or several with commas between them as a tuple. `end`: a name that ends it.
   ExprPtr TupleExpression(bool with_condition, std::string_view end = "", bool parenthesised = false);
-  // What can be assigned to.
+  // The target of an assignment.
   ExprPtr Target(bool with_namespace, std::string_view end = "");
   ExprPtr NameTarget();
   ExprPtr Filters(ExprPtr node, bool inline_first);
   void CallArgumentsInto(CallArguments& arguments);
   static ExprPtr Make(Expr::Kind kind, int line, ExprPtr a = nullptr, ExprPtr b = nullptr, ExprPtr c = nullptr);
-  // Deepens `node` by its children; fails where it gets deeper than recursion may.
+  // Sets the depth of `node` from its children; fails if it exceeds the limit of recursion.
   ExprPtr Sealed(ExprPtr node) const;
 
  private:

@@ -8,7 +8,7 @@
 namespace ingot::text::jinja {
 namespace {
 
-constexpr int kMaxExprDepth = 400;  // of the tree: `a + b + c ...` is as deep as it is long
+constexpr int kMaxExprDepth = 400;  // depth of the tree; `a + b + c ...` is as deep as it is long
 
 Value IntegerConstant(const std::string& text, int line) {
   int base = 10;

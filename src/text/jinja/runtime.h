@@ -1,4 +1,4 @@
-// What functions, filters and tests see of a rendering.
+// Runtime: the state of a rendering that functions, filters and tests use.
 #pragma once
 
 #include <ctime>
@@ -9,13 +9,13 @@
 
 namespace ingot::text::jinja {
 
-// A namespace(): the one thing a template can change.
+// A namespace(): the only object that a template can change.
 class Namespace final : public Object {
  public:
   const char* type_name() const override { return "Namespace"; }
   std::string Repr() const override;
   std::optional<Value> Attribute(std::string_view name) const override;
-  // Fails on names that begin with an underscore, as Hugging Face's does.
+  // Fails on names that begin with an underscore, like Hugging Face.
   void Set(std::string_view name, Value value);
   void Clear() { attributes_.clear(); }
 
@@ -31,7 +31,7 @@ class Runtime {
   Runtime& operator=(const Runtime&) = delete;
 
   const std::timespec& now() const { return now_; }
-  // A namespace may come to hold itself: the runtime empties all it made when it ends.
+  // A namespace may contain itself; the runtime's destructor empties all namespaces that it made.
   std::shared_ptr<Namespace> MakeNamespace();
 
  private:

@@ -1,4 +1,4 @@
-// The code points whose upper case is more than one code point.
+// SpecialCases: the code points whose upper case has more than one code point.
 #pragma once
 
 #include <span>

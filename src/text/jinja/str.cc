@@ -65,7 +65,7 @@ void StrBuilder::Append(const Str& text, size_t begin, size_t end) {
     chars_ += end - begin == text.bytes.size() ? text.chars : CountChars(text.view().substr(begin, end - begin));
   }
   if (text.marks.empty()) return;
-  if (end - begin == text.bytes.size()) {  // only the first may join one that is there
+  if (end - begin == text.bytes.size()) {  // only the first mark may merge with an earlier one
     const auto moved = [at](const Mark& mark) { return Mark{at + mark.begin, at + mark.end, mark.source}; };
     AddMark(moved(text.marks.front()));
     const size_t before = marks_.size();

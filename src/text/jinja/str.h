@@ -1,13 +1,13 @@
-// Strings that remember which of their bytes came from outside.
+// Str: a string that knows which of its bytes came from outside the template.
 //
 //   '<|im_start|>' ~ message.content ~ '<|im_end|>'
 //    no mark          Mark{12, 12 + n, source}    no mark
 //
-// The template's own text carries no mark; text of a conversation carries one with the number its owner gave it (say,
-// the index of its message). Operations keep marks byte for byte where they copy (concatenation, slices, strip, split,
-// join, replace, printing, JSON); where they compute new bytes (case, escapes) all of the result is marked if any of
-// the input was. So the text that a template renders is cut exactly into what the template wrote and what it was given,
-// and nothing given can pass for the template's, whatever it contains.
+// The template's own text has no mark. Text of a conversation has one, with the number that its owner chose, such as
+// the index of its message. Operations that copy bytes keep marks byte for byte: concatenation, slices, strip, split,
+// join, replace, printing, JSON. Operations that compute new bytes (case, escapes) mark the whole result if any input
+// byte was marked. So the rendered text is divided exactly into the template's text and outside text, and outside text
+// can never pass for the template's.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@
 
 namespace ingot::text::jinja {
 
-// Bytes [begin, end) came from outside.
+// Bytes [begin, end) came from outside; `source` is the number that their owner chose.
 struct Mark {
   size_t begin;
   size_t end;
@@ -28,20 +28,20 @@ struct Mark {
   bool operator==(const Mark&) const = default;
 };
 
-// Immutable after construction. Valid UTF-8 as long as what it is built from is.
+// Immutable after construction. Valid UTF-8 if its parts are.
 struct Str {
   explicit Str(std::string text, std::vector<Mark> from_outside = {}, bool is_markup = false);
 
   std::string bytes;
-  std::vector<Mark> marks;  // ascending, not empty, neighbours of one source merged
+  std::vector<Mark> marks;  // ascending, not empty; adjacent marks of one source are merged
   size_t chars;             // code points
-  bool markup;              // markupsafe.Markup: what `safe` and `escape` return
+  bool markup;              // markupsafe.Markup, the result of `safe` and `escape`
 
   bool ascii() const { return chars == bytes.size(); }
   std::string_view view() const { return bytes; }
 
  private:
-  friend class StrBuilder;  // which has counted `chars` as it went
+  friend class StrBuilder;  // it has counted `chars` already
   Str(std::string text, std::vector<Mark> from_outside, size_t chars, bool is_markup);
 };
 using StrPtr = std::shared_ptr<const Str>;
@@ -58,7 +58,7 @@ class StrBuilder {
   void AppendChars(size_t count, char c);
   void Append(const Str& text) { Append(text, 0, text.bytes.size()); }
   void Append(const Str& text, size_t begin, size_t end);
-  // `text` stands for all of `origin` in another spelling: marked whole if `origin` has a mark.
+  // Appends `text`, another spelling of all of `origin`; it is marked as a whole if `origin` has a mark.
   void AppendDerived(std::string_view text, const Str& origin);
   size_t size() const { return bytes_.size(); }
 
@@ -81,11 +81,11 @@ class StrBuilder {
 
   std::string bytes_;
   std::vector<Mark> marks_;
-  size_t chars_ = 0;  // of bytes_: a long text is copied from string to string, and counted once
+  size_t chars_ = 0;  // of bytes_, counted once while appending
 };
 
 StrPtr Substring(const StrPtr& text, size_t begin, size_t end);
-// New bytes computed from `origin` as a whole.
+// A string of new bytes, computed from all of `origin`.
 StrPtr Derived(std::string bytes, const Str& origin);
 StrPtr Derived(std::string bytes, const Str& origin, bool markup);
 

@@ -1,4 +1,4 @@
-// Methods of str.
+// The methods of str.
 #include <algorithm>
 #include <array>
 
@@ -12,7 +12,7 @@ namespace {
 
 Value Integer(size_t n) { return Value(static_cast<int64_t>(n)); }
 
-// Bytes [begin, end) that start, end arguments cut out of `text`, in code points and clamped as slices are.
+// The bytes of `text` between the arguments start and end, which count code points and are clamped like slices.
 Range Window(const Str& text, const Params& params, size_t first) {
   const auto size = static_cast<int64_t>(text.chars);
   const auto clamp = [&](int64_t at) { return std::clamp<int64_t>(at < 0 ? at + size : at, 0, size); };
@@ -108,7 +108,7 @@ Value Pieces(const StrPtr& self, const std::vector<Range>& ranges) {
   return MakeList(std::move(items));
 }
 
-// Runs of white space separate; from the right if `right`.
+// Splits at runs of white space; from the right if `right`.
 std::vector<Range> SplitAtSpace(std::string_view text, int64_t most, bool right) {
   std::vector<Range> words;
   Range rest = StripRange(text, true, true, nullptr);
@@ -218,7 +218,7 @@ Value Remove(const StrPtr& self, const Args& args) {
   return Value(Substring(self, 0, self->bytes.ends_with(part) ? size - part.size() : size));
 }
 
-// center, ljust, rjust; str.center puts the odd space left or right by Python's own rule.
+// center, ljust, rjust. str.center puts an odd space on the left or right by Python's rule.
 template <char kAlign>
 Value Justify(const StrPtr& self, const Args& args) {
   const Params params("center", args, {"width", "fillchar"}, 1);
@@ -265,7 +265,7 @@ std::string SwapCase(std::string_view text) {
   return out;
 }
 
-std::string CaseFold(std::string_view text) {  // simple folding: what lower() misses are a few ligatures
+std::string CaseFold(std::string_view text) {  // simple folding: differs from lower() in a few ligatures only
   std::string out = Lower(text);
   for (size_t at = 0; (at = out.find("\u00DF", at)) != std::string::npos;) out.replace(at, 2, "ss");
   return out;

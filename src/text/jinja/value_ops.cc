@@ -1,4 +1,4 @@
-// Truth, equality, order, membership, subscripts: what Python's data model says of the values.
+// Python's data model: truth, equality, order, membership and subscripts of values.
 #include <algorithm>
 #include <cmath>
 
@@ -20,7 +20,7 @@ Value CharAt(const StrPtr& text, size_t index) {
 
 int CompareNumbers(const Value& a, const Value& b) {
   if (a.is_integral() && b.is_integral()) return a.integer() < b.integer() ? -1 : a.integer() > b.integer();
-  // long double holds every int64 and every double exactly.
+  // A long double holds every int64 and every double exactly.
   const auto wide = [](const Value& v) {
     return v.is_float() ? static_cast<long double>(v.number()) : static_cast<long double>(v.integer());
   };
@@ -53,7 +53,7 @@ Value NoElement(const Value& object, const Value& key) {
   return Value::UndefinedWith(absl::StrCat(Described(object), " has no element ", ReprText(key)));
 }
 
-// What `object` has under `name` as a Python attribute; nullopt: an AttributeError.
+// The Python attribute `name` of `object`; nullopt: an AttributeError.
 std::optional<Value> PythonAttribute(const Value& object, std::string_view name) {
   if (object.is_undefined()) FailUndefined(object);
   if (object.is_object()) {
@@ -65,10 +65,10 @@ std::optional<Value> PythonAttribute(const Value& object, std::string_view name)
 }
 
 struct Bounds {
-  int64_t first, last, stride;  // first, first + stride, ... before last
+  int64_t first, last, stride;  // first, first + stride, ... up to, not including, last
 };
 
-// Python's clamping of slice bounds.
+// Clamps slice bounds like Python.
 Bounds SliceBounds(size_t size, const Value& begin, const Value& end, const Value& step) {
   const auto index = [](const Value& value, int64_t missing) {
     if (value.is_none()) return missing;
@@ -196,7 +196,7 @@ int Compare(const Value& a, const Value& b, const char* op) {
   if (a.is_number() && b.is_number()) return CompareNumbers(a, b);
   if (a.is_str() && b.is_str()) {
     ChargeScan(std::min(a.str()->bytes.size(), b.str()->bytes.size()));
-    const int order = a.str()->bytes.compare(b.str()->bytes);  // code points sort as their UTF-8
+    const int order = a.str()->bytes.compare(b.str()->bytes);  // code points sort like their UTF-8
     return order < 0 ? -1 : order > 0;
   }
   if (a.is_seq() && b.is_seq()) {
@@ -259,7 +259,7 @@ std::vector<Value> Items(const Value& value) {
     for (size_t at = 0; at < text->bytes.size();) {
       const size_t begin = at;
       NextChar(text->bytes, at);
-      StrBuilder one;  // plain, even of markup
+      StrBuilder one;  // plain text, even from markup
       one.Append(*text, begin, at);
       items.push_back(Value(one.Take()));
     }
@@ -332,7 +332,7 @@ Value Slice(const Value& object, const Value& begin, const Value& end, const Val
   }
   const Seq::Kind kind = object.seq()->is_tuple() ? Seq::Kind::kTuple : object.seq()->kind;
   if (items.size() < all.size()) return MakeSeq(kind, std::move(items));
-  return MakeSeq(kind, std::move(items), object.seq()->depth - 1);  // all of them
+  return MakeSeq(kind, std::move(items), object.seq()->depth - 1);  // all items: as deep as the whole
 }
 
 }  // namespace ingot::text::jinja
