@@ -13,7 +13,7 @@ namespace {
 
 std::string FromPython(std::string_view text) { return JsonOfPython(text).value_or("none"); }
 
-// json.dumps(ast.literal_eval(text), ensure_ascii=False) of Python 3.11, where Python's numbers are written alike.
+// Expected: json.dumps(ast.literal_eval(text), ensure_ascii=False) of Python 3.11, where it writes numbers alike.
 TEST(PythonLiterals, BecomeJson) {
   EXPECT_EQ(FromPython("'a'"), "\"a\"");
   EXPECT_EQ(FromPython(R"('it\'s "q"\n\t\\ \x41\u00e9\U0001F600 \d')"), R"("it's \"q\"\n\t\\ Aé😀 \\d")");
@@ -32,8 +32,8 @@ TEST(PythonLiterals, BecomeJson) {
   EXPECT_EQ(FromPython(std::string(5000, '[')), "none");
 }
 
-// A schema that refers to itself a thousand times at every level is not followed a thousand times a thousand times ...
-TEST(ParameterTypes, SchemasThatFoldIntoThemselvesTakeNoTime) {
+// The schema refers to itself a thousand times at every level.
+TEST(ParameterTypes, SelfReferencingSchemasTakeBoundedTime) {
   base::json::array itself;
   for (int i = 0; i < 1000; ++i) itself.push_back(base::json::object{{"$ref", "#/properties/a"}});
   base::json::object properties{{"a", base::json::object{{"allOf", itself}}},
@@ -55,7 +55,7 @@ base::json::value RandomValue(std::mt19937& random, int depth) {
     case 2:
       return static_cast<int64_t>(random()) - 2000000000;
     case 3:
-      return static_cast<double>(random() % 100000) / 4;  // few digits: Boost 1.81 misreads the last of many
+      return static_cast<double>(random() % 100000) / 4;  // few digits: Boost 1.81 misreads the last one of many
     case 4:
       return base::json::string(texts[random() % std::size(texts)]);
     case 5: {
@@ -72,13 +72,13 @@ base::json::value RandomValue(std::mt19937& random, int depth) {
   }
 }
 
-TEST(PythonLiterals, UndoWhatIsWritten) {
+TEST(PythonLiterals, ReadBackWrittenValues) {
   std::mt19937 random(2);
   for (int trial = 0; trial < 3000; ++trial) {
     const base::json::value value = RandomValue(random, 0);
     const std::string python = PythonOfJson(value);
     EXPECT_EQ(base::PrintJson(*base::ParseJson(FromPython(python))), base::PrintJson(value)) << python;
-    // The scanner finds its end, wherever the text is cut.
+    // PythonScanner finds the literal's end, wherever the text is cut.
     const std::string text = python + ", next";
     PythonScanner scanner;
     size_t used = 0;
@@ -138,7 +138,7 @@ TEST(ParameterTypes, ComeFromTheSchema) {
   EXPECT_EQ(types.Of("h", "x"), 0u);
 }
 
-TEST(JsonOfText, IsJsonWhateverTheText) {
+TEST(JsonOfText, IsAlwaysJson) {
   std::mt19937 random(4);
   for (int trial = 0; trial < 5000; ++trial) {
     std::string text(random() % 12, '\0');

@@ -13,7 +13,7 @@
 namespace ingot::text {
 namespace {
 
-// Merges drawn at random over an alphabet, as training would find them: each joins two tokens that are there.
+// Random merges over an alphabet, as training would find them: each joins two existing tokens.
 BpeDefinition RandomDefinition(std::mt19937& rng, const std::vector<std::string>& alphabet, int merges, bool bytes) {
   BpeDefinition definition;
   definition.bytes = bytes;
@@ -39,11 +39,11 @@ void AddFallback(BpeDefinition& definition) {
   definition.byte_fallback = true;
   for (int byte = 0; byte < 256; ++byte) {
     definition.fallback_ids[byte] = static_cast<int32_t>(definition.tokens.size());
-    definition.tokens.push_back("<0x" + std::to_string(byte) + ">");  // longer than a character: no text gives it
+    definition.tokens.push_back("<0x" + std::to_string(byte) + ">");  // longer than a character, so no text gives it
   }
 }
 
-// By definition: again and again, the pair of least rank, the leftmost of these.
+// The definition of BPE: merges the pair of least rank, the leftmost of equals, until there is none.
 std::vector<int32_t> Reference(const BpeDefinition& definition, const std::vector<int32_t>& symbols) {
   std::map<std::pair<int32_t, int32_t>, std::pair<size_t, int32_t>> ranks;
   for (size_t rank = 0; rank < definition.merges.size(); ++rank) {
@@ -106,18 +106,18 @@ TEST(BpeTest, MergesAsTheDefinitionSays) {
       std::vector<int32_t> plain;
       bpe.EncodePlainly(text, plain);
       ASSERT_EQ(plain, expected) << text;
-      ASSERT_EQ(Encoded(bpe, text), expected) << text;  // cut at borders, pieces cached
+      ASSERT_EQ(Encoded(bpe, text), expected) << text;  // cut at borders; pieces enter the cache
       ASSERT_EQ(Encoded(bpe, text), expected) << text;  // from the cache
     }
   }
 }
 
-TEST(BpeTest, UnknownCharactersFuseOrStandAloneOrAreLeftOut) {
+TEST(BpeTest, UnknownCharactersFuseOrStandAloneOrAreDropped) {
   BpeDefinition definition;
   definition.tokens = {"<unk>", "a", "b", "ab"};
   definition.merges = {{1, 2, 3}};
   definition.fallback_ids.fill(-1);
-  EXPECT_EQ(Encoded(Bpe(definition), "axyb"), (std::vector<int32_t>{3}));  // what is left meets
+  EXPECT_EQ(Encoded(Bpe(definition), "axyb"), (std::vector<int32_t>{3}));  // the neighbours of dropped characters meet
   definition.unk = 0;
   EXPECT_EQ(Encoded(Bpe(definition), "axyb"), (std::vector<int32_t>{1, 0, 0, 2}));
   definition.fuse_unk = true;
@@ -126,7 +126,7 @@ TEST(BpeTest, UnknownCharactersFuseOrStandAloneOrAreLeftOut) {
   EXPECT_EQ(Encoded(Bpe(definition), long_text), (std::vector<int32_t>{0, 3, 0}));
 }
 
-TEST(BpeTest, IgnoringMergesTakesAWholePieceOnly) {
+TEST(BpeTest, IgnoreMergesMatchesWholePiecesOnly) {
   BpeDefinition definition;
   definition.tokens = {"a", "b", "c", "abc", "ab"};
   definition.merges = {{0, 1, 4}};
@@ -137,7 +137,7 @@ TEST(BpeTest, IgnoringMergesTakesAWholePieceOnly) {
   EXPECT_EQ(Encoded(Bpe(definition), "abcabc"), (std::vector<int32_t>{4, 2, 4, 2}));
 }
 
-TEST(BpeTest, AMegabyteWithoutABorderIsNoWorseThanManyPieces) {  // a quadratic merge would take hours
+TEST(BpeTest, AMegabyteInOnePieceIsMergedInTime) {  // a quadratic merge would take hours
   std::mt19937 rng(4);
   const Bpe bpe(RandomDefinition(rng, {"a", "b"}, 200, true));
   std::string text(1 << 20, 'a');
@@ -160,7 +160,7 @@ TEST(BpeTest, ThreadsAndModelsDoNotMixUpTheirCaches) {
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&] {
       for (int round = 0; round < 2; ++round) {
-        for (const auto& model : models) {  // more than a thread has caches for
+        for (const auto& model : models) {  // more models than a thread has caches
           for (const std::string& text : texts) {
             std::vector<int32_t> plain;
             model->EncodePlainly(text, plain);

@@ -35,8 +35,8 @@ constexpr char kWithTools[] = R"({"tools": [
       {"id": "2", "type": "function", "function": {"name": "stop", "arguments": {}}}]},
     {"role": "tool", "tool_call_id": "1", "content": "7"}, {"role": "tool", "tool_call_id": "2", "content": "ok"}]})";
 
-// What Qwen 3's template gives for the same conversation.
-TEST(HermesTest, RendersToolsCallsAndResultsAsQwensTemplate) {
+// The text of Qwen 3's template for the same conversation.
+TEST(HermesTest, RendersToolsCallsAndResultsLikeQwensTemplate) {
   EXPECT_EQ(
       Text("hermes", kWithTools, true),
       "<|im_start|>system\nBe brief.\n\n# Tools\n\nYou may call one or more functions to assist with the user query."
@@ -180,7 +180,7 @@ Message RandomMessage(std::mt19937& rng, bool may_be_tool) {
   return message;
 }
 
-// The law of splicing: prompt + what was sampled + tail are the ids of the whole conversation.
+// The law of splicing: prompt + sampled ids + tail are the ids of the whole conversation.
 TEST(ChatFormatTest, TailContinuesASampledTurnExactly) {
   std::mt19937 rng(4);
   for (int trial = 0; trial < 600; ++trial) {
@@ -202,7 +202,7 @@ TEST(ChatFormatTest, TailContinuesASampledTurnExactly) {
         const auto prompt = *format->Render(before, true);
         ASSERT_EQ(prompt.ids, std::vector<int32_t>(whole.ids.begin(), whole.ids.begin() + first));
       }
-      // Sampled whole, and cut before its end-of-turn id.
+      // A turn with its end-of-turn id, and one cut before it.
       for (const size_t cut : {0, 1}) {
         const std::vector<int32_t> turn(whole.ids.begin() + first, whole.ids.begin() + last - cut);
         const auto tail = format->RenderTail(conversation, i + 1, turn)->ids;

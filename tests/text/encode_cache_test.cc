@@ -8,9 +8,9 @@
 namespace ingot::text {
 namespace {
 
-TEST(EncodeCache, GivesTheTokenizersIdsWhateverItKeeps) {
+TEST(EncodeCache, AlwaysGivesTheTokenizersIds) {
   const auto tokenizer = MakeByteTokenizer({"<|end|>"});
-  EncodeCache cache(64 << 10);  // some texts fit, not all
+  EncodeCache cache(64 << 10);  // has room for some of the texts
   std::vector<std::string> texts = {"", "short<|end|>"};
   for (int i = 0; i < 30; ++i) texts.push_back(std::string(500 + 37 * i, static_cast<char>('a' + i % 7)) + "<|end|>");
   std::vector<std::thread> threads;
@@ -32,14 +32,14 @@ TEST(EncodeCache, GivesTheTokenizersIdsWhateverItKeeps) {
   EXPECT_GT(cache.hits(), 1000);
 }
 
-TEST(EncodeCache, KeepsWhatComesAgainAndNothingElse) {
+TEST(EncodeCache, KeepsOnlyTextsThatRecur) {
   const auto tokenizer = MakeByteTokenizer({});
   EncodeCache cache(1 << 20);
   const std::string system(2000, 's');
   std::vector<int32_t> ids;
   for (int i = 0; i < 4; ++i) cache.Encode(*tokenizer, system, true, ids);
-  EXPECT_EQ(cache.hits(), 2);  // seen, kept, found, found
-  // Ten times the bound of texts that come once do not push it out.
+  EXPECT_EQ(cache.hits(), 2);  // seen, cached, hit, hit
+  // Unique texts of ten times the cache's size do not evict it.
   for (int i = 0; i < 1000; ++i) cache.Encode(*tokenizer, std::to_string(i) + std::string(10000, 'x'), true, ids);
   cache.Encode(*tokenizer, system, true, ids);
   EXPECT_EQ(cache.hits(), 3);

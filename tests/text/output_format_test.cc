@@ -1,4 +1,4 @@
-// Outputs as the families' models write them (their chat templates say how), to messages.
+// Outputs as each family's models write them, by their chat templates, parsed to messages.
 #include "text/output_format.h"
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ ParsedOutput Parse(const std::string& format, std::string_view output, CallMode 
   return (*FindOutputFormat(format))->Parse(output, {.tools = *tools, .prefill = prefill, .calls = calls});
 }
 
-// name(arguments) of all calls, and the content around them.
+// name(arguments) of all calls, without the content around them.
 std::string Calls(const ParsedOutput& parsed) {
   std::string out = parsed.malformed ? "MALFORMED " : "";
   for (const ToolCall& call : parsed.tool_calls) {
@@ -74,7 +74,7 @@ TEST(OutputFormats, Qwen3Coder) {
   EXPECT_EQ(parsed.content, "I'll check.");
   EXPECT_EQ(Calls(parsed),
             R"(get_weather({"city": "São Paulo", "days": 3, "hourly": true, "tags": ["a", 1]})ping({}))");
-  // The opening tag left out; several lines, whose own indentation and white space stay.
+  // Without the opening tag; a value of several lines keeps its indentation and white space.
   EXPECT_EQ(Calls(Parse("qwen3_coder",
                         "<function=write_file>\n<parameter=path>\na.py\n</parameter>\n<parameter=text>\n  def f():\n"
                         "    return \"</parameter>\"\n\n</parameter>\n</function>\n</tool_call>")),
@@ -92,12 +92,12 @@ TEST(OutputFormats, ParametersAreTypedByTheToolsSchema) {
   EXPECT_EQ(value("city", ""), R"(get_weather({"city": ""}))");
   EXPECT_EQ(value("days", " 42 "), R"(get_weather({"days": 42}))");
   EXPECT_EQ(value("days", "None"), R"(get_weather({"days": null}))");
-  EXPECT_EQ(value("days", "soon"), R"(get_weather({"days": "soon"}))");  // for the tool to refuse
+  EXPECT_EQ(value("days", "soon"), R"(get_weather({"days": "soon"}))");  // the tool must refuse it
   EXPECT_EQ(value("hourly", "False"), R"(get_weather({"hourly": false}))");
   EXPECT_EQ(value("unit", "C"), R"(get_weather({"unit": "C"}))");
   EXPECT_EQ(value("unit", "1"), R"(get_weather({"unit": "1"}))");
   EXPECT_EQ(value("place", "{'lat': 1.5}"), R"(get_weather({"place": {"lat": 1.5}}))");
-  EXPECT_EQ(value("place", "{\"lat\":1.50}"), R"(get_weather({"place": {"lat":1.50}}))");  // JSON as written
+  EXPECT_EQ(value("place", "{\"lat\":1.50}"), R"(get_weather({"place": {"lat":1.50}}))");  // JSON stays as written
   EXPECT_EQ(value("note", "null"), R"(get_weather({"note": null}))");
   EXPECT_EQ(value("note", "7"), R"(get_weather({"note": "7"}))");
   EXPECT_EQ(value("limit", "1e3"), R"(get_weather({"limit": 1e3}))");
@@ -114,7 +114,7 @@ TEST(OutputFormats, Llama3Json) {
       Parse("llama3_json", R"({"name": "ping", "parameters": {}}; {"name": "ping", "parameters": {"a": 1}} done)");
   EXPECT_EQ(Calls(two), R"(ping({})ping({"a": 1}))");
   EXPECT_EQ(two.content, " done");
-  // JSON that is an answer, or code, is content.
+  // JSON that is an answer, and code, are content.
   for (const char* text : {R"({"answer": 3})", R"({"name": "Ada"})", "{", "{}", "  {\"a\"", "[1, 2]"}) {
     const auto parsed = Parse("llama3_json", text);
     EXPECT_EQ(parsed.content, text);
@@ -203,7 +203,7 @@ TEST(OutputFormats, Mistral) {
   EXPECT_EQ(Calls(Parse("mistral_v11", R"([THINK]so[/THINK]Go[TOOL_CALLS]ping{"a": 1}[TOOL_CALLS]ping[ARGS]{})")),
             R"(ping({"a": 1})ping({}))");
   EXPECT_EQ(Calls(Parse("mistral_v11", R"([TOOL_CALLS]ping[CALL_ID]x1y2[ARGS]{})")), "x1y2=ping({})");
-  // A call that is not closed does not swallow the next one's mark, which begins as a list does.
+  // A call that is not closed ends at the next call's delimiter, which begins like a JSON list.
   const auto two = Parse("mistral_v11", R"([TOOL_CALLS]ping{"a": [TOOL_CALLS]ping{"b": "[TOOL_CALLS]"})");
   EXPECT_EQ(Calls(two), R"(MALFORMED ping({"b": "[TOOL_CALLS]"}))");
   EXPECT_EQ(two.content, R"([TOOL_CALLS]ping{"a": )");
@@ -232,7 +232,7 @@ TEST(OutputFormats, Harmony) {
   EXPECT_EQ(parsed.reasoning, "Need the weather.");
   EXPECT_EQ(parsed.content, "Checking.");
   EXPECT_EQ(Calls(parsed), R"(get_weather({"city":"Paris"}))");
-  // The stop token cut off; the recipient in the role's part; a built-in tool's name as it stands.
+  // Without the stop token; with the recipient in the role's part; a built-in tool's name is not changed.
   EXPECT_EQ(Calls(Parse("harmony", "<|start|>assistant to=functions.ping<|channel|>commentary json<|message|>{}")),
             "ping({})");
   EXPECT_EQ(Calls(Parse("harmony", " to=browser.search<|channel|>analysis<|message|>{\"q\":1}<|call|>")),
@@ -254,7 +254,7 @@ TEST(OutputFormats, Harmony) {
   EXPECT_EQ(Parse("harmony", code, CallMode::kText).content, code);
 }
 
-// ---- What is malformed --------------------------------------------------------------------------------------------
+// ---- Malformed output -----------------------------------------------------------------------------------------------
 
 struct Bad {
   const char* format;
@@ -295,7 +295,7 @@ TEST(MalformedCalls, StayInTheContentAsTheModelWroteThem) {
   }
 }
 
-TEST(MalformedCalls, ThatAreCutOffStayInTheContent) {
+TEST(MalformedCalls, TruncatedOnesStayInTheContent) {
   const Bad whole[] = {
       {"hermes", "<tool_call>\n{\"name\": \"ping\", \"arguments\": {\"a\": \"b\"}}\n</tool_call>"},
       {"qwen3_coder", "<tool_call>\n<function=ping>\n<parameter=a>\n1\n</parameter>\n</function>\n</tool_call>"},
@@ -313,12 +313,12 @@ TEST(MalformedCalls, ThatAreCutOffStayInTheContent) {
   }
 }
 
-TEST(MalformedCalls, ThatStreamedStayCalls) {
+TEST(MalformedCalls, StreamedOnesStayCalls) {
   const auto streamed = [](const char* format, const std::string& text) {
     const auto parsed = Parse(format, text, CallMode::kStreamed);
     return Calls(parsed) + "|" + parsed.content;
   };
-  // Arguments as written, up to where the call would have ended; nothing is lost.
+  // The arguments stay as written, up to the text that ends the call; no text is lost.
   EXPECT_EQ(streamed("hermes", "<tool_call>\n{\"name\": \"ping\", \"arguments\": {\"a\": 'x'}}\n</tool_call> ok"),
             "MALFORMED ping({\"a\": 'x'}})| ok");
   EXPECT_EQ(streamed("hermes", "<tool_call>\n{\"name\": \"ping\", \"arguments\": {\"a\": 1, }}\n</tool_call>"),
@@ -337,7 +337,8 @@ TEST(MalformedCalls, ThatStreamedStayCalls) {
                      "<tool_call>\n<function=ping>\n<parameter=a>\n1\n</parameter>\n</tool_call>\n"
                      "<tool_call>\n<function=ping>\n</function>\n</tool_call>"),
             "MALFORMED ping({\"a\": 1)ping({})|");
-  // Arguments of a call that is not closed as the format says lose their last brace: it must not pass for a sound one.
+  // A call that is not closed as the format says loses the last brace of its arguments, so that nobody takes it for
+  // whole.
   EXPECT_EQ(streamed("hermes", "<tool_call>{\"name\": \"ping\", \"arguments\": {\"a\": 1}</tool_call>"),
             "MALFORMED ping({\"a\": 1)|");
   EXPECT_EQ(streamed("hermes", "<tool_call>{\"name\": \"ping\", \"arguments\": {\"a\": 1}}"),
@@ -346,12 +347,12 @@ TEST(MalformedCalls, ThatStreamedStayCalls) {
             "MALFORMED ping({\"a\": 1)|");
   EXPECT_EQ(streamed("hermes", "<tool_call>{\"name\": \"ping\", \"arguments\": {\"a\": 1}}</tool_call>"),
             "ping({\"a\": 1})|");
-  // One that breaks before its arguments begin is as in kWhole.
+  // A call that breaks before its arguments is treated as in kWhole.
   EXPECT_EQ(streamed("hermes", "<tool_call>{\"name\": 3}</tool_call>"),
             "MALFORMED |<tool_call>{\"name\": 3}</tool_call>");
 }
 
-TEST(MalformedCalls, AGoodOneAfterABadOneCounts) {
+TEST(MalformedCalls, AWellFormedCallAfterOneCounts) {
   const auto parsed = Parse("kimi_k2",
                             "<|tool_calls_section_begin|><|tool_call_begin|>functions.ping:0<|tool_call_end|>"
                             "<|tool_call_begin|>functions.ping:1<|tool_call_argument_begin|>{}<|tool_call_end|>"
@@ -360,7 +361,7 @@ TEST(MalformedCalls, AGoodOneAfterABadOneCounts) {
   EXPECT_EQ(parsed.content, "<|tool_calls_section_begin|><|tool_call_begin|>functions.ping:0<|tool_call_end|>");
 }
 
-// ---- Where the turn begins ----------------------------------------------------------------------------------------
+// ---- Prefill --------------------------------------------------------------------------------------------------------
 
 TEST(Prefill, IsTakenFromTheGenerationPrompt) {
   const auto prefill = [](const char* format, std::string_view prompt) {
@@ -374,19 +375,19 @@ TEST(Prefill, IsTakenFromTheGenerationPrompt) {
   EXPECT_EQ(prefill("harmony", "<|start|>assistant<|channel|>analysis<|message|>"), "<|channel|>analysis<|message|>");
 }
 
-TEST(Prefill, DecidesWhereTheOutputBegins) {
+TEST(Prefill, DecidesTheStartOfTheParser) {
   EXPECT_EQ(Parse("hermes", "hm\n</think>\n\nHi", CallMode::kWhole, "<think>\n").reasoning, "hm");
   EXPECT_EQ(Parse("hermes", "hm\n</think>\n\nHi", CallMode::kWhole, "<think>\n").content, "Hi");
   EXPECT_EQ(Parse("hermes", "cut off", CallMode::kWhole, "<think>\n").reasoning, "cut off");
-  // No reasoning is left to come: what looks like it is text.
+  // The prompt has closed the reasoning, so a later delimiter is text.
   EXPECT_EQ(Parse("hermes", "<think>Hi", CallMode::kWhole, "<think>\n\n</think>\n\n").content, "<think>Hi");
   EXPECT_EQ(Parse("deepseek_v31", "Hi", CallMode::kWhole, "</think>").content, "Hi");
-  // A forced call: its name was in the prompt.
+  // A forced call: the prompt contains its name.
   const auto frame = (*FindOutputFormat("hermes"))->FrameOf("ping").value();
   EXPECT_EQ(Calls(Parse("hermes", "{\"a\": 1}" + frame.after, CallMode::kStreamed, frame.before)), "ping({\"a\": 1})");
 }
 
-TEST(CallModes, TextTakesCallsForText) {
+TEST(CallModes, InModeTextACallIsContent) {
   const std::string text = "<think>a</think>b <tool_call>\n{\"name\": \"ping\", \"arguments\": {}}\n</tool_call>\n";
   const auto parsed = Parse("hermes", text, CallMode::kText);
   EXPECT_EQ(parsed.reasoning, "a");

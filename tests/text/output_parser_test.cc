@@ -34,7 +34,7 @@ TEST(ParseTest, ACallMayQuoteItsOwnDelimiter) {
   EXPECT_EQ(parsed.tool_calls[0].arguments_json, R"({"s": "</tool_call><tool_call>\""})");
 }
 
-TEST(ParseTest, WhatIsNoCallStaysInTheContent) {
+TEST(ParseTest, TextThatIsNoCallStaysInTheContent) {
   for (const std::string& bad : {
            std::string("<tool_call>"),
            std::string("<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n"),             // not closed
@@ -54,7 +54,7 @@ TEST(ParseTest, WhatIsNoCallStaysInTheContent) {
   }
 }
 
-TEST(ParseTest, AGoodCallAfterABadOneCounts) {
+TEST(ParseTest, AWellFormedCallAfterAMalformedOneCounts) {
   const auto parsed = Format("hermes")->Parse(
       "<tool_call>oops</tool_call>\n<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call> done");
   EXPECT_TRUE(parsed.malformed);
@@ -69,15 +69,15 @@ TEST(ParseTest, DuplicateKeysKeepTheLastAsJsonDoes) {
   EXPECT_EQ(parsed.tool_calls[0].arguments_json, R"({"a": 2})");
 }
 
-TEST(ParseTest, ReasoningThatWasCutOffIsAllReasoning) {
+TEST(ParseTest, TruncatedReasoningIsReasoning) {
   const auto parsed = Format("hermes")->Parse("<think>\nI wonder <tool_call>");
   EXPECT_EQ(parsed.reasoning, "I wonder <tool_call>");
   EXPECT_EQ(parsed.content, "");
   EXPECT_FALSE(parsed.malformed);
 }
 
-// What a message renders to parses back to the message, in both formats.
-TEST(ParseTest, UndoesRendering) {
+// Rendering a message and parsing the text gives the message, in both formats.
+TEST(ParseTest, ReversesRendering) {
   std::mt19937 rng(5);
   const auto tokenizer = MakeByteTokenizer({"<|im_start|>", "<|im_end|>"});
   for (int trial = 0; trial < 400; ++trial) {
@@ -109,14 +109,14 @@ TEST(ParseTest, UndoesRendering) {
   }
 }
 
-TEST(StreamTest, HoldsBackWhatCouldBeginACall) {
+TEST(StreamTest, HoldsBackAPossibleBeginningOfACall) {
   const auto streamed = [](const std::string& name, const std::string& text) {
     OutputStream stream(OutputFormat::Make(Format(name)->row()).value(), {});
     return stream.Push(text).content;
   };
   EXPECT_EQ(streamed("hermes", "Hello"), "Hello");
-  EXPECT_EQ(streamed("hermes", "Hello\n"), "Hello");      // the newline would be the call's
-  EXPECT_EQ(streamed("hermes", "Hello\n\n"), "Hello\n");  // the last one only
+  EXPECT_EQ(streamed("hermes", "Hello\n"), "Hello");      // the line feed may belong to a call
+  EXPECT_EQ(streamed("hermes", "Hello\n\n"), "Hello\n");  // only the last one may
   EXPECT_EQ(streamed("hermes", "Hello<tool_c"), "Hello");
   EXPECT_EQ(streamed("hermes", "Hello\n<"), "Hello");
   EXPECT_EQ(streamed("hermes", "Hello\n<x"), "Hello\n<x");
@@ -158,7 +158,7 @@ TEST(ParseTest, HostileOutputsTakeLinearTime) {
 
 TEST(PythonJsonTest, PrintsAsPython) {
   const auto round = [](const std::string& text) { return PythonJson(*base::ParseJson(text)); };
-  // json.dumps(json.loads(text), ensure_ascii=False) of Python 3.11.
+  // Expected: json.dumps(json.loads(text), ensure_ascii=False) of Python 3.11.
   EXPECT_EQ(round(R"({"a":[1,2.0,-0.5],"b":{},"c":[]})"), R"({"a": [1, 2.0, -0.5], "b": {}, "c": []})");
   EXPECT_EQ(round("[1e5,1e15,1e16,1.5e300,1e-4,1e-5,0.00012,123456.789,-0.0]"),
             "[100000.0, 1000000000000000.0, 1e+16, 1.5e+300, 0.0001, 1e-05, 0.00012, 123456.789, -0.0]");

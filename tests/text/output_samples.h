@@ -1,4 +1,4 @@
-// Outputs for tests: of every format of the table, good, mutilated and rubble.
+// Random outputs of every format of the table: well-formed, damaged, and rubble.
 #pragma once
 
 #include <memory>
@@ -27,7 +27,7 @@ inline std::vector<std::shared_ptr<const OutputFormat>> All() {
   return all;
 }
 
-// Literal texts of the format, and beginnings of them.
+// Literal texts of the format, and halves of them.
 inline std::vector<std::string> Pieces(const OutputRow& row) {
   std::vector<std::string> pieces = {"text",
                                      " ",
@@ -89,7 +89,7 @@ class Outputs {
  public:
   Outputs(const OutputFormat& format, unsigned seed) : format_(format), pieces_(Pieces(format.row())), random_(seed) {}
 
-  // A good output, a mutilated one, or rubble.
+  // A well-formed output, a damaged one, or rubble.
   std::string Next() {
     std::string output;
     const int kind = random_() % 4;

@@ -1,4 +1,4 @@
-// Properties of streaming, for every format of the table: cutting changes nothing, nothing is taken back, delimiters
+// Properties of streaming, for every format of the table: cuts change nothing, nothing is taken back, and delimiters
 // cannot be forged.
 #include "text/output_stream.h"
 
@@ -9,7 +9,7 @@
 namespace ingot::text {
 namespace {
 
-// What deltas add up to. Fails the test when a delta contradicts those before it.
+// The sum of deltas. Fails the test if a delta contradicts earlier ones.
 struct Sum {
   std::string content, reasoning;
   std::vector<ToolCall> calls;
@@ -37,7 +37,7 @@ void ExpectEqual(const Sum& sum, const ParsedOutput& whole, const std::string& o
   }
 }
 
-TEST(OutputStreams, CutAnywhereGiveWhatTheWholeGives) {
+TEST(OutputStreams, GiveTheWholeMessageWhereverTheyAreCut) {
   int calls = 0, partial = 0, malformed = 0;
   for (const auto& format : All()) {
     const int calls_before = calls, malformed_before = malformed;
@@ -74,21 +74,21 @@ TEST(OutputStreams, CutAnywhereGiveWhatTheWholeGives) {
     EXPECT_GT(calls - calls_before, 200) << format->name();
     EXPECT_GT(malformed - malformed_before, 50) << format->name();
   }
-  // The generator makes what it is for.
+  // The generator covers all kinds.
   EXPECT_GT(calls, 5000);
   EXPECT_GT(partial, 5000);
   EXPECT_GT(malformed, 2000);
 }
 
-// What a generation prompt may have written of a turn of the format.
+// A prefill that a generation prompt of the format may contain.
 std::string PrefillFor(const OutputRow& row) {
   if (!row.think_begin.empty()) return row.think_begin + "\n";
   return row.channels.used() ? row.channels.channel + row.channels.reasoning[0] + row.channels.message : "";
 }
 
-// Every beginning of an output is one that was cut off: whatever ends it, byte by byte or in pieces of any size gives
-// what the whole of it gives, for every row of the table, behind a prefill or not.
-TEST(OutputStreams, EveryBeginningIsReadTheSameHoweverItComes) {
+// Every prefix of an output is a truncated output. For every row, with a prefill or without, it parses equally at once,
+// byte by byte and in pieces of any size.
+TEST(OutputStreams, TruncatedOutputsParseEquallyHoweverTheyAreCut) {
   for (const auto& format : All()) {
     Outputs outputs(*format, 8);
     int calls = 0, broken = 0, behind_prefill = 0;
@@ -122,8 +122,8 @@ TEST(OutputStreams, EveryBeginningIsReadTheSameHoweverItComes) {
   }
 }
 
-// Whole calls are right ones: JSON objects. And where calls stream, those that are whole are the same.
-TEST(OutputStreams, WholeCallsAreRightAndTheSameInBothModes) {
+// In kWhole, every call has a JSON object as arguments. Calls that are complete in kStreamed are the same calls.
+TEST(OutputStreams, CompleteCallsAreValidAndEqualInBothModes) {
   for (const auto& format : All()) {
     Outputs outputs(*format, 4);
     for (int trial = 0; trial < 500; ++trial) {
@@ -162,7 +162,7 @@ TEST(OutputStreams, SendArgumentsAsTheyCome) {
   EXPECT_TRUE(stream.Push("\n").empty());
   EXPECT_TRUE(stream.Finish().empty());
 
-  // A parameter at a time, once it is certain that it ended.
+  // The stream sends a parameter as soon as its end is certain.
   OutputStream xml(Shared("minimax_m2"), {.tools = Tools(), .calls = CallMode::kStreamed});
   delta = xml.Push("<minimax:tool_call>\n<invoke name=\"write_file\">");
   EXPECT_TRUE(delta.empty());
@@ -177,7 +177,7 @@ TEST(OutputStreams, SendArgumentsAsTheyCome) {
   EXPECT_EQ(delta.calls[0].arguments, ", \"count\": 12}");
 }
 
-// ---- Tokens -------------------------------------------------------------------------------------------------------
+// ---- Delimiters that are tokens -------------------------------------------------------------------------------------
 
 TEST(TokenDelimiters, CannotBeForgedByOrdinaryText) {
   const auto tokenizer = MakeByteTokenizer({"<tool_call>", "</tool_call>", "<think>", "</think>", "<|im_end|>"});
@@ -198,7 +198,7 @@ TEST(TokenDelimiters, CannotBeForgedByOrdinaryText) {
   EXPECT_EQ(run(false).tool_calls.size(), 0u);
   EXPECT_EQ(run(false).content, "Hi <tool_call>" + body + "</tool_call>");
   EXPECT_FALSE(run(false).malformed);
-  // A forged end inside a real call is no end; a byte that reads like the mark of a token is a byte.
+  // A forged end does not end a real call; a byte that equals the token mark is an ordinary byte.
   OutputStream stream(format, {.calls = CallMode::kStreamed});
   stream.Push("\xFF\x01<tool_call>\xFF");
   stream.Push("<tool_call>", true);
@@ -211,7 +211,7 @@ TEST(TokenDelimiters, CannotBeForgedByOrdinaryText) {
   EXPECT_TRUE(stream.message().malformed);
 }
 
-TEST(TokenDelimiters, AreThoseTheTokenizerHas) {
+TEST(TokenDelimiters, AreTheOnesThatTheTokenizerHas) {
   const auto tokens = [](const char* name, const std::vector<std::string>& specials) {
     return Shared(name)->ForTokenizer(*MakeByteTokenizer(specials))->tokens().size();
   };
@@ -228,8 +228,8 @@ TEST(TokenDelimiters, AreThoseTheTokenizerHas) {
   EXPECT_EQ(tokens("hermes", {}), 0u);
 }
 
-// Where every delimiter comes as a token, the stream says what the text alone says.
-TEST(TokenDelimiters, GiveWhatTheTextGives) {
+// If every delimiter arrives as a token, the stream gives the same message as plain text.
+TEST(TokenDelimiters, GiveTheSameMessageAsPlainText) {
   for (const auto& format : All()) {
     const auto tokenizer = MakeByteTokenizer(PossibleTokens(format->row()));
     const auto marked = format->ForTokenizer(*tokenizer);

@@ -8,7 +8,7 @@
 namespace ingot::text {
 namespace {
 
-// name(arguments) of all calls, and the content around them.
+// name(arguments) of all calls, without the content around them.
 std::string Calls(const ParsedOutput& parsed) {
   std::string out = parsed.malformed ? "MALFORMED " : "";
   for (const ToolCall& call : parsed.tool_calls) {
@@ -19,7 +19,7 @@ std::string Calls(const ParsedOutput& parsed) {
 
 // ---- Writing ------------------------------------------------------------------------------------------------------
 
-TEST(Writing, IsAsTheTemplatesWrite) {
+TEST(Writing, FollowsTheTemplates) {
   const auto write = [](const char* format, const std::string& content, const std::vector<ToolCall>& calls) {
     return (*FindOutputFormat(format))->WriteCalls(content, calls).value();
   };
@@ -108,7 +108,7 @@ TEST(Writing, ParsesBack) {
 
 // ---- Rows ---------------------------------------------------------------------------------------------------------
 
-TEST(OutputRows, ComeFromJsonToo) {
+TEST(OutputRows, CanBeReadFromJson) {
   const auto row = OutputRowFromJson(*base::ParseJson(
       R"x({"name": "mine", "think_begin": "((", "think_end": "))",
            "sections": [{"begin": "CALLS:{~}", "call": "{name} with {json}", "between": " and ", "end": "{~}END"}]})x"));
@@ -120,7 +120,7 @@ TEST(OutputRows, ComeFromJsonToo) {
   EXPECT_EQ(Calls(parsed), "f({\"a\": 1})g({})");
 }
 
-TEST(OutputRows, ThatAreWrongAreNamed) {
+TEST(OutputRows, NameTheirFaults) {
   const auto error = [](const char* json) {
     const auto row = OutputRowFromJson(*base::ParseJson(json));
     if (!row.ok()) return std::string(row.status().message());

@@ -1,5 +1,5 @@
-// The tokenizer of a tokenizer.json, against ids and texts that Hugging Face's `tokenizers` gave
-// (testdata/tokenizers.json, written by peer/compare_components.py --golden), and what that comparison cannot see.
+// The tokenizer of a tokenizer.json, compared with ids and texts of Hugging Face's `tokenizers`
+// (testdata/tokenizers.json, written by peer/compare_components.py --golden); and cases that this cannot compare.
 #include "text/pipeline_tokenizer.h"
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ const json::value& Golden() {
 
 const json::array& Cases() { return Golden().at("cases").as_array(); }
 
-// The case's tokenizer.json with its model's vocabulary and merges put in.
+// The tokenizer.json of a case, with its model's vocabulary and merges filled in.
 json::object FileOf(const json::value& test) {
   json::object root = test.at("tokenizer").as_object();
   const json::object& model = Golden().at("models").as_array()[test.at("model").to_number<size_t>()].as_object();
@@ -60,7 +60,7 @@ std::string Streamed(const std::shared_ptr<const Tokenizer>& tokenizer, const st
   return text + stream.Flush();
 }
 
-TEST(PipelineTokenizerTest, GivesTheIdsThatTheReferenceGives) {
+TEST(PipelineTokenizerTest, EncodesLikeTheReference) {
   ASSERT_GE(Cases().size(), 30u);
   for (const json::value& test : Cases()) {
     const auto tokenizer = Load(FileOf(test));
@@ -75,7 +75,7 @@ TEST(PipelineTokenizerTest, GivesTheIdsThatTheReferenceGives) {
   }
 }
 
-TEST(PipelineTokenizerTest, DecodesToTheTextThatTheReferenceGives) {
+TEST(PipelineTokenizerTest, DecodesLikeTheReference) {
   for (const json::value& test : Cases()) {
     const auto tokenizer = Load(FileOf(test));
     ASSERT_NE(tokenizer, nullptr);
@@ -88,7 +88,7 @@ TEST(PipelineTokenizerTest, DecodesToTheTextThatTheReferenceGives) {
   }
 }
 
-TEST(PipelineTokenizerTest, AStreamGivesWhatTheWholeGives) {
+TEST(PipelineTokenizerTest, AStreamDecodesLikeTheWhole) {
   std::mt19937 rng(1);
   for (const json::value& test : Cases()) {
     const auto tokenizer = Load(FileOf(test));
@@ -103,7 +103,7 @@ TEST(PipelineTokenizerTest, AStreamGivesWhatTheWholeGives) {
   }
 }
 
-TEST(PipelineTokenizerTest, BytesThatAreNoUtf8AreReadAsReplacementCharacters) {
+TEST(PipelineTokenizerTest, InvalidUtf8IsReadAsReplacementCharacters) {
   std::mt19937 rng(2);
   for (const json::value& test : Cases()) {
     const auto tokenizer = Load(FileOf(test));
@@ -161,7 +161,7 @@ TEST(PipelineTokenizerTest, ContentCannotForgeATokenButKeepsItsWhiteSpace) {
   EXPECT_EQ(tokenizer->Decode(std::vector<int32_t>{257, 258, 256, -1, 1000}, true), "<tag>ab");
 }
 
-TEST(PipelineTokenizerTest, TheFingerprintChangesWithWhateverChangesIds) {
+TEST(PipelineTokenizerTest, TheFingerprintChangesWhenIdsChange) {
   const std::string before = Load(SmallFile())->fingerprint();
   EXPECT_EQ(Load(SmallFile())->fingerprint(), before);
   const std::vector<std::function<void(json::object&)>> edits = {
@@ -202,7 +202,7 @@ TEST(PipelineTokenizerTest, FilesThatContradictThemselvesAreRefused) {
   }
 }
 
-// Llama 2's decoder: a space at a text's start is dropped, byte tokens make characters.
+// Llama 2's decoder: drops a space at a text's start; byte tokens form characters.
 json::object Llama2File() {
   json::object root = SmallFile();
   root["added_tokens"] = json::array{};
@@ -250,7 +250,7 @@ TEST(PipelineTokenizerTest, ByteTokensStreamAsWholeCharacters) {
   EXPECT_EQ(stream.Push(2),
             "\xEF\xBF\xBD"
             "b");
-  // As a whole text, each byte of a run that is not UTF-8 is replaced, the good ones too: so the reference does it.
+  // In a whole text, the reference replaces each byte of a run that is not valid UTF-8, valid characters included.
   const std::vector<int32_t> run = {5 + 0xE2, 5 + 0x82, 5 + 0xAC, 5 + 0xE2, 2};
   EXPECT_EQ(tokenizer->DecodeText(run, false),
             "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"

@@ -1,4 +1,4 @@
-// A sampled turn read as the gateway reads it.
+// Parses a sampled turn like the gateway.
 #pragma once
 
 #include <span>

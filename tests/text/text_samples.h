@@ -1,4 +1,4 @@
-// Random strings for tests of tokenizers: scripts, marks, white space, controls, contractions, some of it not UTF-8.
+// Random strings for tests of tokenizers: scripts, marks, white space, controls and contractions.
 #pragma once
 
 #include <random>
@@ -9,7 +9,7 @@
 
 namespace ingot::text {
 
-// REQUIRES nothing and gives valid UTF-8.
+// A random string of valid UTF-8.
 inline std::string RandomText(std::mt19937& rng, int parts) {
   static const std::vector<std::string> kParts = {"a",
                                                   "Z",

@@ -19,7 +19,7 @@ std::string RandomBytes(std::mt19937& rng, size_t most) {
   return bytes;
 }
 
-// A file of random parts of a good one: keys dropped, values swapped, bytes flipped.
+// Damages a file at random: drops keys, swaps values, flips bytes.
 std::string Damaged(std::mt19937& rng, std::string text) {
   for (int i = 0; i < 3 && !text.empty(); ++i) {
     const size_t at = rng() % text.size();
@@ -59,7 +59,7 @@ TEST(ByteTokenizerTest, SpecialTokensInContentStayText) {
 
 TEST(ByteTokenizerTest, SpecialTokensMatchLeftmostThenLongest) {
   const auto tokenizer = MakeByteTokenizer({"<a", "<a>", "a>b>", "<a>b"});
-  // At 0 "<a", "<a>" and "<a>b" match: the longest wins, though "a>b>" would be longer one to the right.
+  // At 0 "<a", "<a>" and "<a>b" match, and the longest wins, although "a>b>" at 1 would be longer.
   EXPECT_EQ(tokenizer->Encode("<a>b>", true), (std::vector<int32_t>{259, '>'}));
   EXPECT_EQ(tokenizer->Encode("<a>", true), (std::vector<int32_t>{257}));
   EXPECT_EQ(tokenizer->Encode("<ab", true), (std::vector<int32_t>{256, 'b'}));
@@ -107,13 +107,13 @@ TEST(TokenizerJsonTest, IdsMayComeInAnyOrder) {
   ASSERT_TRUE(loaded.ok()) << loaded.status();
   EXPECT_EQ((*loaded)->Encode("ab<|im_start|>", true), (std::vector<int32_t>{98, 97, 1000}));
   EXPECT_EQ((*loaded)->vocab_size(), 1001);
-  // An added token that is not special is a token, and text to skip_special.
+  // An added token that is not special has an id, and skip_special keeps its text.
   EXPECT_EQ((*loaded)->SpecialId("<|im_end|>"), 257);
   EXPECT_FALSE((*loaded)->IsSpecial(257));
   EXPECT_EQ((*loaded)->Decode(std::vector<int32_t>{1000, 257}, true), "<|im_end|>");
 }
 
-TEST(TokenizerJsonTest, WhatIsNotSupportedIsNamed) {
+TEST(TokenizerJsonTest, UnsupportedComponentsAreNamed) {
   using Edit = std::function<void(json::object&)>;
   const std::vector<std::pair<Edit, std::string>> cases = {
       {[](auto& root) { root["normalizer"] = {{"type", "Precompiled"}}; }, "normalizer Precompiled"},
@@ -186,7 +186,7 @@ TEST(Utf8StreamTest, CharactersComeWholeAndBadBytesBecomeReplacements) {
   EXPECT_EQ(stream.Push("a\xE2\x82"), "a");
   EXPECT_EQ(stream.Push("\xAC"), "\xE2\x82\xAC");
   EXPECT_EQ(stream.Push("\xF0\x9F"), "");
-  EXPECT_EQ(stream.Push("x"), "\xEF\xBF\xBDx");  // one for the two bytes that cannot be completed
+  EXPECT_EQ(stream.Push("x"), "\xEF\xBF\xBDx");  // one for both bytes, which cannot be completed
   EXPECT_EQ(stream.Push("\xC3"), "");
   EXPECT_EQ(stream.Flush(), "\xEF\xBF\xBD");
   EXPECT_EQ(stream.Flush(), "");
@@ -194,17 +194,17 @@ TEST(Utf8StreamTest, CharactersComeWholeAndBadBytesBecomeReplacements) {
 
 TEST(Utf8StreamTest, ReplacesAsPythonsDecoderDoes) {
   const std::string r = "\xEF\xBF\xBD";
-  // bytes.decode('utf-8', 'replace') in Python 3.11.
+  // Expected: bytes.decode('utf-8', 'replace') of Python 3.11.
   EXPECT_EQ(ToUtf8("\x80"), r);
   EXPECT_EQ(ToUtf8("\xC0\x80"), r + r);                  // overlong
   EXPECT_EQ(ToUtf8("\xE0\x80\x80"), r + r + r);          // overlong
   EXPECT_EQ(ToUtf8("\xED\xA0\x80"), r + r + r);          // surrogate
-  EXPECT_EQ(ToUtf8("\xF4\x90\x80\x80"), r + r + r + r);  // past U+10FFFF
-  EXPECT_EQ(ToUtf8("\xF0\x9F\x98"), r);                  // cut
+  EXPECT_EQ(ToUtf8("\xF4\x90\x80\x80"), r + r + r + r);  // beyond U+10FFFF
+  EXPECT_EQ(ToUtf8("\xF0\x9F\x98"), r);                  // truncated
   EXPECT_EQ(ToUtf8("\xF4\x8F\xBF\xBF"), "\xF4\x8F\xBF\xBF");
 }
 
-TEST(Utf8StreamTest, PiecesGiveWhatTheWholeGives) {
+TEST(Utf8StreamTest, PiecesGiveTheSameTextAsTheWhole) {
   std::mt19937 rng(3);
   for (int i = 0; i < 2000; ++i) {
     std::string bytes;
@@ -221,7 +221,7 @@ TEST(Utf8StreamTest, PiecesGiveWhatTheWholeGives) {
     }
     pieces += stream.Flush();
     EXPECT_EQ(pieces, ToUtf8(bytes));
-    EXPECT_EQ(ToUtf8(pieces), pieces);  // is valid
+    EXPECT_EQ(ToUtf8(pieces), pieces);  // valid UTF-8
   }
 }
 

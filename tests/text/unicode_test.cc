@@ -26,18 +26,18 @@ TEST(NormalizeTest, ComposesAndDecomposes) {
   EXPECT_EQ(Normalize(Utf8({0x212B}), NormalForm::kNfc), "Å");                  // a singleton
   EXPECT_EQ(Normalize(Utf8({0x958}), NormalForm::kNfc), Utf8({0x915, 0x93C}));  // excluded from composition
   EXPECT_EQ(Normalize(Utf8({'a', 0x323, 0x302}), NormalForm::kNfc), Utf8({0x1EAD}));
-  EXPECT_EQ(Normalize(Utf8({'a', 0x302, 0x323}), NormalForm::kNfc), Utf8({0x1EAD}));  // sorted first
+  EXPECT_EQ(Normalize(Utf8({'a', 0x302, 0x323}), NormalForm::kNfc), Utf8({0x1EAD}));  // sorted by class first
   EXPECT_EQ(Normalize("", NormalForm::kNfc), "");
 }
 
-TEST(NormalizeTest, WhatCameAfterUnicode9IsInert) {
+TEST(NormalizeTest, CharactersAfterUnicode9AreInert) {
   const std::string marks = Utf8({'a', 0x8CA, 0x323});  // U+08CA (Unicode 14) has class 230, U+0323 has 220
   EXPECT_EQ(Normalize(marks, NormalForm::kNfc), marks);
   EXPECT_EQ(Normalize(Utf8({0x11935, 0x11930}), NormalForm::kNfc), Utf8({0x11935, 0x11930}));  // composes since 13
   EXPECT_EQ(Normalize(Utf8({0x32FF}), NormalForm::kNfkc), Utf8({0x32FF}));                     // decomposes since 12.1
 }
 
-TEST(NormalizeTest, TextIsNormalisedInPiecesAsAWhole) {
+TEST(NormalizeTest, NormalisingInPiecesEqualsTheWhole) {
   std::mt19937 rng(1);
   for (int i = 0; i < 3000; ++i) {
     const std::string text = RandomText(rng, 10);
@@ -51,7 +51,7 @@ TEST(NormalizeTest, TextIsNormalisedInPiecesAsAWhole) {
   }
 }
 
-TEST(UnicodeTest, PropertiesAreThoseOfUnicode16) {
+TEST(UnicodeTest, PropertiesHaveTheValuesOfUnicode16) {
   EXPECT_EQ(Unicode().CategoryOf('a'), Category::kLl);
   EXPECT_EQ(Unicode().CategoryOf(0x10D50), Category::kLu);
   EXPECT_EQ(Unicode().CategoryOf(0x1171E), Category::kMc);
@@ -61,7 +61,7 @@ TEST(UnicodeTest, PropertiesAreThoseOfUnicode16) {
   EXPECT_EQ(Unicode().FlagsOf(0xFEFF), 0);
   EXPECT_TRUE(IsWordCharacter(0x200D));
   EXPECT_TRUE(IsNumeric(0xBD));
-  EXPECT_FALSE(IsPunctuation(0x2E4F));  // since Unicode 12
+  EXPECT_FALSE(IsPunctuation(0x2E4F));  // punctuation since Unicode 12
   EXPECT_TRUE(IsPunctuation('$'));
 }
 
@@ -71,7 +71,7 @@ TEST(UnicodeTest, LowercaseIsPerCharacter) {
   EXPECT_EQ(lower, "a" + Utf8({'i', 0x307, 0x3C3, 0x10D70, 0x264, 0xDF}));
 }
 
-TEST(UnicodeTest, ValidityIsWhatToUtf8LeavesAlone) {
+TEST(UnicodeTest, ToUtf8LeavesValidTextAlone) {
   std::mt19937 rng(2);
   int valid = 0;
   for (int i = 0; i < 20000; ++i) {
