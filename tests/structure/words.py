@@ -41,6 +41,8 @@ def comment_blocks(path, text):
                 close()
                 continue
             comment = None if fenced or not line.strip() else line.strip()
+            if comment and re.match(r"\||[-*] |\d+\. |#", comment):
+                close()  # a row, an item, a heading
         elif path.suffix in (".py", ".sh", ".cmake", ".txt", ".yaml") or path.name in ("Makefile", "run"):
             found = re.match(r"\s*#(?!!)\s?(.*)", line)
             comment = found.group(1) if found else None
@@ -135,7 +137,7 @@ def main():
         else:
             for line, block in comment_blocks(path, path.read_text(errors="replace")):
                 for sentence in SENTENCE_END.split(block):
-                    if len(sentence.split()) > 25:
+                    if len(sentence.split()) > 25 and not sentence.startswith("|"):
                         print(f"{path.relative_to(root)}:{line}: ({len(sentence.split())}) {sentence}")
 
 
