@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "base/fault.h"
 #include "base/json.h"
 #include "grammar/chars.h"
@@ -182,8 +183,18 @@ absl::StatusOr<std::shared_ptr<const Program>> Compiler::Compile(const Spec& spe
   return program;
 }
 
+Compiler::Stats Compiler::stats() const {
+  base::MutexLock lock(mu_);
+  return stats_;
+}
+
 absl::StatusOr<std::shared_ptr<const Program>> Compiler::Build(const Spec& spec, bool weakest) {
   Budget budget;
+  const absl::Cleanup count = [this, &budget] {
+    base::MutexLock lock(mu_);
+    ++stats_.compilations;
+    stats_.steps += Budget().steps - budget.steps;
+  };
   ProgramBuilder builder(vocabulary_, pool_, budget);
   INGOT_ASSIGN_OR_RETURN(const int32_t root, builder.AddRule());
   int32_t start = builder.StartOf(root);

@@ -96,6 +96,13 @@ class Compiler {
 
   const std::shared_ptr<const Vocabulary>& vocabulary() const { return vocabulary_; }
 
+  // The work of all compilations so far, the common leaves' included.
+  struct Stats {
+    int64_t compilations = 0;  // a lenient specification may take two
+    int64_t steps = 0;         // of Budget::steps
+  };
+  Stats stats() const;
+
  private:
   // `weakest`: reduce every lenient schema to its type.
   absl::StatusOr<std::shared_ptr<const Program>> Build(const Spec& spec, bool weakest = false);
@@ -104,7 +111,8 @@ class Compiler {
   const size_t max_kept_;
   LeafPool pool_;
   std::vector<std::shared_ptr<const Leaf>> common_;  // keeps the common leaves and their masks alive
-  base::Mutex mu_;
+  mutable base::Mutex mu_;
+  Stats stats_ ABSL_GUARDED_BY(mu_);
   // Newest last. Refusals are cached too, so that a grammar that is too complex is not compiled for every request.
   std::vector<std::pair<std::string, absl::StatusOr<std::shared_ptr<const Program>>>> kept_ ABSL_GUARDED_BY(mu_);
 };
