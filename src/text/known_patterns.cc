@@ -319,13 +319,4 @@ std::shared_ptr<const SplitPattern> KnownPattern(std::string_view pattern) {
   return nullptr;
 }
 
-const std::vector<std::string_view>& KnownPatternTexts() {
-  static const auto* const texts = [] {
-    auto* list = new std::vector<std::string_view>();
-    for (const Known& known : AllKnown()) list->push_back(known.text);
-    return list;
-  }();
-  return *texts;
-}
-
 }  // namespace ingot::text

@@ -4,7 +4,6 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "base/status.h"
 #include "text/regex.h"
@@ -26,8 +25,6 @@ std::shared_ptr<const SplitPattern> LiteralPattern(std::string literal);
 absl::StatusOr<std::shared_ptr<const SplitPattern>> RegexPattern(std::string_view pattern);
 // The hand-written matcher of a regular expression; nullptr if there is none.
 std::shared_ptr<const SplitPattern> KnownPattern(std::string_view pattern);
-// The patterns that KnownPattern knows. For tests.
-const std::vector<std::string_view>& KnownPatternTexts();
 
 // GPT-2's pattern; ByteLevel applies it with use_regex.
 inline constexpr std::string_view kGpt2Pattern =
