@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Holds every component of tokenizer.json that Ingot knows against Hugging Face's `tokenizers`: small random pipelines.
+"""Compares every component of tokenizer.json that Ingot knows with Hugging Face's `tokenizers`, by small random pipelines.
 
     compare_components.py TOOL [--pipelines 300] [--strings 300] [--seed 1]
     compare_components.py --golden tests/text/testdata/tokenizers.json
 
-The second form writes the cases of the unit test, with what `tokenizers` makes of them. Needs `pip install tokenizers`.
+The second form writes the cases of the unit test, with the results of `tokenizers`. Needs `pip install tokenizers`.
 """
 import argparse
 import json

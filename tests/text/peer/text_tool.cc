@@ -1,4 +1,4 @@
-// `ingot text` alone, without the rest of the binary, so that comparisons with other implementations build in seconds:
+// `ingot text` as a program of its own, which builds in seconds, for comparisons with other implementations:
 //
 //   text_tool NAME DIR [--special] [--skip-special] [--like-transformers]
 #include <cstring>

