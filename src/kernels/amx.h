@@ -1,15 +1,16 @@
-// The tile registers of AMX. A tile is up to 16 rows of up to 64 bytes; Multiply takes C [m][n] fp32, A [m][k] and
-// B [k][n] of bf16 pairs. Within one instruction the first and the second numbers of the k pairs are summed in two
-// chains of fused fp32 operations from zero, then the two sums to each other, then that to C; denormals count as zero
-// (Intel SDM, TDPBF16PS). So a sum depends on where its index is cut into steps of 16 words, on nothing else: A and B
-// may change places.
+// The tile registers of AMX. A tile is up to 16 rows of up to 64 bytes. Multiply takes C [m][n] fp32, and A [m][k] and
+// B [k][n] of bf16 pairs.
 //
-// Which rows and bytes a tile has is a state of the thread that every other user of the tiles (oneDNN) sets for itself
-// before it computes: Enter before the first function here, Leave after the last, and in between nothing else that uses
-// tiles. Nothing here may be called before the check of instruction_set.cc.
+// One instruction sums the first numbers of the k pairs, and the second numbers, in two chains of fused fp32 operations
+// from zero. It adds the two sums, and then the result to C. Denormals count as zero (Intel SDM, TDPBF16PS). So a sum
+// depends only on the cuts of its index into steps of 16 words, and A and B may change places.
 //
-// By hand and not by <immintrin.h>: its macros take the number of a tile as a token alone, and GCC 12's do not say that
-// a load reads memory, which may then be written behind it.
+// The rows and bytes of each tile are a state of the thread. Every other user of tiles (oneDNN) sets it before it
+// computes. Call Enter before the first function here and Leave after the last; use no tiles otherwise in between.
+// Nothing here may be called before the check of instruction_set.cc.
+//
+// Inline assembly, not <immintrin.h>: its macros take a tile's number as a token alone. GCC 12's also do not say that a
+// load reads memory, so a store that must come before it may be moved behind it.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +29,7 @@ struct alignas(64) TileConfig {
 };
 static_assert(sizeof(TileConfig) == 64);
 
-// Tiles 0 to 3 are C, 4 and 5 A, 6 and 7 B. All of 16 rows of 64 bytes, but for C and A of the last rows of a product.
+// Tiles 0 to 3 are C, 4 and 5 A, 6 and 7 B. All have 16 rows of 64 bytes, except C and A of the last rows of a product.
 constexpr TileConfig ConfigOf(int64_t rows) {
   TileConfig config;
   for (int t = 0; t < 8; ++t) {
@@ -55,7 +56,7 @@ inline void LoadTile(const T* from, int64_t stride) {
   const int64_t bytes = stride * static_cast<int64_t>(sizeof(T));
   asm volatile("tileloadd (%0,%1,1), %%tmm%c2" ::"r"(from), "r"(bytes), "n"(kTile) : "memory");
 }
-// One that is not wanted again soon: leaves what is in the first-level cache there.
+// For a tile that is not needed again soon: keeps the contents of the first-level cache.
 template <int kTile, typename T>
 inline void StreamTile(const T* from, int64_t stride) {
   const int64_t bytes = stride * static_cast<int64_t>(sizeof(T));

@@ -1,4 +1,4 @@
-// The inner loops of attention for avx2: compiled with its flags, so nothing here may be called before the check of
+// The inner loops of attention for avx2. Compiled with its flags, so nothing here may be called before the check of
 // instruction_set.cc.
 #define INGOT_ISA avx2
 #define INGOT_ISA_NAME "avx2"

@@ -1,4 +1,4 @@
-// The inner loops of attention for avx512: compiled with its flags, so nothing here may be called before the check of
+// The inner loops of attention for avx512. Compiled with its flags, so nothing here may be called before the check of
 // instruction_set.cc.
 #define INGOT_ISA avx512
 #define INGOT_ISA_NAME "avx512"

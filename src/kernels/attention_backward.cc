@@ -30,7 +30,7 @@ using tiles::QueryRange;
 using tiles::Scratch;
 using tiles::TileIndex;
 
-// The items of every phase, the longest first.
+// The items of every phase, longest first.
 template <typename T>
 std::vector<std::vector<Item>> MakePhases(const Problem<T>& p, const TileIndex& index) {
   const Stripes& s = p.stripes;
@@ -58,7 +58,7 @@ std::vector<std::vector<Item>> MakePhases(const Problem<T>& p, const TileIndex& 
   return plan;
 }
 
-// From the sums to the caller's arrays.
+// Writes the sums to the caller's arrays.
 template <typename T>
 void StoreGradQ(const Problem<T>& p, const inner::AttentionKernels<T>& inner, int64_t query) {
   const int64_t depth = p.shape.head_dim;
@@ -110,7 +110,7 @@ void StoreGradKeys(const Problem<T>& p, const inner::AttentionKernels<T>& inner,
   }
 }
 
-// A sink has probability e^(sink - lse) and no value: its score's gradient is that times -delta.
+// A sink has probability e^(sink - lse) and no value. The gradient of its score is the probability times -delta.
 template <typename T>
 void GradSink(const AttentionShape& shape, const AttentionBackwardArgs<T>& args, const Accumulator<T>* delta,
               int64_t head) {
@@ -133,7 +133,7 @@ void AttentionBackward(const AttentionShape& shape, const AttentionBackwardArgs<
   const int64_t rows = args.rows, keys = args.keys, entries = rows * shape.heads, depth = shape.head_dim;
   const int64_t group = shape.heads / shape.kv_heads, width = tiles::RoundUp(depth, inner::kAlign);
   const bool blocks = inner.backward_blocks != nullptr;
-  // Of queries that are not cut: whole blocks.
+  // Stripes end at whole blocks of queries.
   const int64_t block_rows = blocks ? inner.backward_blocks->rows : 1;
   const int64_t per_block = blocks ? block_rows / std::gcd(block_rows, group) : tiles::QueriesPerBlock(group);
   const int64_t all_rows = tiles::RoundUp(rows * group, block_rows),
@@ -163,7 +163,7 @@ void AttentionBackward(const AttentionShape& shape, const AttentionBackwardArgs<
     return [&](int64_t row) {
       for (int64_t e = row * shape.heads; e < (row + 1) * shape.heads; ++e) {
         delta.get()[e] = inner.row_dot(args.grad_out + e * depth, args.out + e * depth, depth);
-        // +infinity: a query that saw nothing has probabilities 2^(anything - infinity).
+        // +infinity: a query that saw nothing has probabilities 2^(score - infinity) = 0.
         lse2.get()[e] = args.lse[e] == -std::numeric_limits<Acc>::infinity() ? std::numeric_limits<Acc>::infinity()
                                                                              : static_cast<Acc>(args.lse[e] / kLn2);
       }

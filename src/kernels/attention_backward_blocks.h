@@ -1,4 +1,4 @@
-// Items of attention's backward pass where a machine takes the five products of a key tile as one
+// Runs items of attention's backward pass on machines that take the five products of a key tile as one
 // (inner::AttentionKernels::backward_blocks).
 #pragma once
 
@@ -64,7 +64,7 @@ class BlockWorker {
     std::vector<int32_t> queries, positions;
   };
 
-  // Rows of the kv head: queries x heads of its group. Every gradient gets its terms in ascending order.
+  // Runs rows of the kv head, queries x heads of its group. Every gradient gets its terms in ascending order.
   void RunRows(const Item& item, int64_t first_row, int64_t last_row) {
     const int64_t count = CeilDiv(last_row - first_row, blocks_.rows);
     for (int64_t b = 0; b < count; ++b) {
@@ -151,7 +151,7 @@ class BlockWorker {
   const inner::AttentionKernels<T>& inner_;
   const inner::BlockBackward<T>& blocks_;
   const TileIndex& index_;
-  const int64_t words_, block_words_;  // the second of a packed block
+  const int64_t words_, block_words_;  // block_words_: of a packed block
   Scratch<Acc> keys_, values_, key_pairs_, packed_;
   std::vector<Rows> rows_;
   std::vector<inner::BlockPair<Acc>> pairs_;

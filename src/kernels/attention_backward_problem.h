@@ -1,5 +1,5 @@
-// One backward pass of CPU attention: how it is cut into items that threads may take, and where their sums lie.
-// Internal to attention_backward.cc and the two ways to run an item.
+// One backward pass of CPU attention: its cut into items that threads may take, and the place of their sums. Internal
+// to attention_backward.cc and the two ways to run an item.
 #pragma once
 
 #include <algorithm>
@@ -13,11 +13,11 @@ namespace ingot::kernels::backward {
 
 using tiles::CeilDiv;
 
-// Keys and queries are cut into stripes. Phase p takes key stripe k together with query stripe (k + p) mod n, so that
-// no two items of a phase add to the same gradient, and every gradient gets its terms in the order of the phases: no
-// copies to sum up, and no dependence on threads. The cut depends on the shape alone.
+// Keys and queries are cut into stripes. Phase p pairs key stripe k with query stripe (k + p) mod n. So no two items of
+// a phase add to the same gradient, and every gradient gets its terms in the order of the phases. No copies need
+// summing, and no result depends on threads. The cut depends on the shape alone.
 struct Stripes {
-  int64_t keys, queries;  // per stripe: key tiles and query blocks are not cut
+  int64_t keys, queries;  // per stripe; a cut divides neither a key tile nor a query block
   int64_t key_stripes, query_stripes;
   int64_t Phases() const { return std::max(key_stripes, query_stripes); }
 };
@@ -46,16 +46,16 @@ struct Problem {
   int64_t group, width, queries_per_block;
   Stripes stripes;
   const Acc *lse2, *delta;  // [rows, heads] log-sum-exp in base 2, sum of grad_out * out
-  // [kv_heads, rows * group, width], [kv_heads, keys, width] twice. Where inner.backward_blocks is, rows and keys are
-  // rounded up to whole blocks and tiles, each of which has a form of its own.
+  // [kv_heads, rows * group, width], and twice [kv_heads, keys, width]. With inner.backward_blocks, rows and keys are
+  // rounded up to whole blocks and tiles, each in the machine's own form.
   Acc *grad_q, *grad_k, *grad_v;
-  int64_t all_rows, all_keys;  // that lie there for a kv head
+  int64_t all_rows, all_keys;  // allocated per kv head
 
   Acc* GradQ(int64_t kv_head, int64_t query) const { return grad_q + (kv_head * all_rows + query * group) * width; }
   Acc* GradK(int64_t kv_head, int64_t key) const { return grad_k + (kv_head * all_keys + key) * width; }
   Acc* GradV(int64_t kv_head, int64_t key) const { return grad_v + (kv_head * all_keys + key) * width; }
 
-  // Where keys [first, first + count) and their values lie.
+  // Fills in the addresses of keys [first, first + count) and of their values.
   void KeyRows(int64_t kv_head, int64_t first, int64_t count, const T** keys, const T** values) const {
     const int64_t stride = shape.kv_heads * shape.head_dim, at = first * stride + kv_head * shape.head_dim;
     for (int64_t j = 0; j < count; ++j) {

@@ -1,4 +1,4 @@
-// Items of attention's backward pass by five products a key tile, each with its result in memory.
+// Runs items of attention's backward pass as five products per key tile, each with its result in memory.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@ using tiles::Scratch;
 using tiles::TileIndex;
 using tiles::Visibility;
 
-// The queries of a block in the two forms that the products need.
+// The queries of one block in the two forms that the products need.
 template <typename Acc>
 struct PackedQueries {
   explicit PackedQueries(int64_t rows, int64_t words, int64_t pairs, int64_t width)
@@ -30,7 +30,7 @@ struct PackedQueries {
         lse2(rows),
         delta(rows) {}
   Scratch<Acc> q, grad_out, q_pairs, grad_out_pairs, lse2, delta;
-  int64_t kv_head = -1, first = -1;  // what lies here
+  int64_t kv_head = -1, first = -1;  // of the block held; -1 = none
 };
 
 template <typename T>
@@ -67,13 +67,13 @@ class RowWorker {
   }
 
  private:
-  // As many queries as are kept packed, so that each is packed once. Every gradient still gets its terms in ascending
+  // Takes as many queries as stay packed, so that each is packed once. Every gradient still gets its terms in ascending
   // order.
   void RunQueries(const Item& item, int64_t first_query, int64_t last_query) {
     const int64_t last_key = std::min(p_.args.keys, item.first_key + p_.stripes.keys);
     for (int64_t k0 = item.first_key; k0 < last_key; k0 += kKeyTile) {
       const int64_t tile = k0 / kKeyTile, cols = std::min(kKeyTile, p_.args.keys - k0);
-      // Queries from the tile's first key on, until the last key's end.
+      // Queries from the tile's first key to the last query that may see the tile.
       const int64_t from = std::max(first_query, (k0 - p_.args.q_offset) / p_.queries_per_block * p_.queries_per_block);
       const int64_t to = std::min(last_query, index_.LastQuery(tile) - p_.args.q_offset);
       bool packed = false;
@@ -89,7 +89,7 @@ class RowWorker {
     }
   }
 
-  static constexpr int64_t kPackedBlocks = 8;  // as many as the second-level cache has room for beside the rest
+  static constexpr int64_t kPackedBlocks = 8;  // as many as fit the second-level cache beside the rest
 
   void PackKeys(int64_t kv_head, int64_t k0, int64_t cols) {
     const int64_t depth = p_.shape.head_dim;
@@ -151,7 +151,7 @@ class RowWorker {
                  .ldb = p_.width});
   }
 
-  // s = a b. All columns: those past the last key are zero, and must not meet a zero probability as not-a-number.
+  // s = a b over all columns: columns past the last key are zero, and must not meet a zero probability as not-a-number.
   void Scores(Acc* s, const Acc* a, const Acc* b, int64_t rows) {
     inner_.gemm({.c = s,
                  .ldc = kKeyTile,

@@ -20,7 +20,7 @@ using tiles::Scratch;
 using tiles::TileIndex;
 using tiles::Visibility;
 
-// A run of queries of one sequence under one or all kv heads: packs each key tile once for all of them.
+// A run of queries of one sequence under one or all kv heads. Each key tile is packed once for all of them.
 struct Item {
   int32_t sequence;
   int32_t first_head, last_head;  // kv heads [first, last)
@@ -34,7 +34,7 @@ struct Plan {
   double tiles = 0;
 };
 
-// One thread's state: computes items one after the other.
+// One thread's state. Computes items one after the other.
 template <typename T>
 class ForwardWorker {
   using Acc = Accumulator<T>;
@@ -101,7 +101,7 @@ class ForwardWorker {
     return {tile * kKeyTile, std::min({kKeyTile, seq.key_count - tile * kKeyTile, last_query - tile * kKeyTile})};
   }
 
-  // The packed key tile against the rows of a query block, which start at `at` of the scratch.
+  // One packed key tile against the rows of a query block. The rows start at `at` of the scratch.
   void Block(const AttentionSequence& seq, const QueryRange& block, Keys keys, Visibility visibility, int64_t at) {
     const int64_t rows = (block.last - block.first) * group_;
     inner_.gemm({.c = s_.get(),
@@ -131,12 +131,12 @@ class ForwardWorker {
                  .ldb = width_});
   }
 
-  // RunBlocks packs so many key tiles before it takes one block after the other to them: the block stays in the
+  // RunBlocks packs so many key tiles, then applies one block after the other to them. The block stays in the
   // first-level cache, the tiles in the second.
   static constexpr int64_t kMostPacked = 4;
   int64_t PackedTiles() const { return inner_.blocks == nullptr ? 1 : kMostPacked; }
 
-  // The item, of one kv head, where a machine takes both steps of a tile as one.
+  // Computes an item of one kv head on a machine that takes both steps of a tile as one.
   void RunBlocks(const AttentionSequence& seq, const TileIndex& index, const Item& item) {
     const inner::BlockForward<T>& inner = *inner_.blocks;
     const int64_t rows = item.count * group_, q0 = seq.q_offset + item.first, head = item.first_head;
@@ -225,7 +225,7 @@ class ForwardWorker {
     }
   }
 
-  // The key tile as it lies in memory against all rows of the item under one head.
+  // The key tile, unpacked, against all rows of the item under one head.
   void Few(const AttentionSequence& seq, const Item& item, int64_t head, const QueryRange& queries, Keys keys,
            Keys next, Visibility visibility) {
     const int64_t heads = item.last_head - item.first_head, turn = head - item.first_head;
@@ -235,7 +235,7 @@ class ForwardWorker {
       k[j] = key;
       v[j] = value;
     });
-    // Its share of the next tile: some keys under all heads, which lie side by side.
+    // This head's share of the next tile's prefetches: some keys under all heads, which lie side by side.
     const int64_t share = CeilDiv(next.count, heads), first = std::min(next.count, turn * share);
     int64_t asked = 0;
     const int64_t count = std::min(share, next.count - first);
@@ -261,7 +261,7 @@ class ForwardWorker {
                    rescale_.get());
   }
 
-  // Queries into scratch, the heads of a query one after the other, and the softmax of nothing but the sink.
+  // Writes queries into scratch, the heads of a query one after the other, and the softmax of the sink alone.
   void Begin(const AttentionSequence& seq, const Item& item, int64_t head, int64_t at) {
     constexpr Acc kMinusInfinity = -std::numeric_limits<Acc>::infinity();
     std::memset(lanes_.get() + at * inner::kLanes, 0, item.count * group_ * inner::kLanes * sizeof(Acc));
@@ -329,8 +329,8 @@ class ForwardWorker {
   std::vector<T*> out_rows_;
 };
 
-// Query blocks of an item. More share the packing of a key tile, fewer leave more items to share out. Does not change
-// a result. Where a tile takes both steps as one (BlockForward), its packing is dear beside them: half a block's time.
+// Query blocks per item. More blocks share the packing of a key tile; fewer leave more items for the threads. It does
+// not change a result. With BlockForward, packing a key tile takes half as long as a block's two steps.
 int64_t BlocksPerItem(std::span<const AttentionSequence> sequences, int64_t kv_heads, int64_t queries_per_block,
                       bool one_step) {
   const int64_t most = one_step ? 16 : 4, enough_items = one_step ? 32 : 128;
@@ -342,8 +342,8 @@ int64_t BlocksPerItem(std::span<const AttentionSequence> sequences, int64_t kv_h
   return 1;
 }
 
-// The longest first, so that no thread is left with a long one at the end. Where few rows meet a key, one item takes
-// all heads, which lie side by side in memory, unless too few sequences would be left to share out.
+// Longest items first, so that no thread is left with a long one at the end. Where few rows meet a key, one item takes
+// all heads, which lie side by side in memory, unless the sequences are too few to keep all threads busy.
 Plan MakePlan(const AttentionShape& shape, std::span<const AttentionSequence> sequences,
               std::span<const TileIndex> indexes, bool one_step) {
   constexpr size_t kManySequences = 8;

@@ -1,4 +1,4 @@
-// What the forward and the backward pass of CPU attention share: where keys lie, and what a tile of queries may see.
+// Helpers of the forward and the backward pass of CPU attention: the place of keys, and the mask of a tile of queries.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace ingot::kernels::tiles {
 
 static_assert(kKeyTile == inner::kKeys);
 
-// Rows (queries x heads of a group) that meet a key tile at once, if the group allows: their scores stay in the
+// Rows (queries x heads of a group) that meet a key tile at once, if the group allows it. Their scores stay in the
 // first-level cache.
 inline constexpr int64_t kRowsPerBlock = 64;
 
@@ -21,15 +21,15 @@ inline constexpr double kLn2 = 0.69314718055994530942;
 inline int64_t QueriesPerBlock(int64_t group) { return std::max<int64_t>(1, kRowsPerBlock / group); }
 inline int64_t RoundUp(int64_t a, int64_t b) { return (a + b - 1) / b * b; }
 
-// The run that holds key k0.
+// The run that holds key k0; null = the sequence has no runs.
 inline const KeyRun* RunOf(const AttentionSequence& s, int64_t k0) {
   if (s.key_runs == nullptr) return nullptr;
   const KeyRun* end = s.key_runs + s.key_run_count;
   return std::upper_bound(s.key_runs, end, k0, [](int64_t key, const KeyRun& run) { return key < run.key; }) - 1;
 }
 
-// f(j, key, value) for keys [k0, k0 + cols) of a sequence under one kv head; j counts from 0. Runs of a page at a time:
-// a division per key would cost more than the key does in decode.
+// Calls f(j, key, value) for keys [k0, k0 + cols) of a sequence under one kv head; j counts from 0. Walks runs of one
+// page at a time: a division per key would cost more than the key does in decode.
 template <typename T, typename F>
 void ForKeys(const AttentionForwardArgs<T>& args, const AttentionShape& shape, const AttentionSequence& s, int64_t head,
              int64_t k0, int64_t cols, const F& f) {
@@ -56,15 +56,15 @@ void ForKeys(const AttentionForwardArgs<T>& args, const AttentionShape& shape, c
   }
 }
 
-// The scale of scores in base 2. A scale of 0 would make not-a-number of the infinity of a hidden score; the smallest
-// other one gives the same probabilities.
+// The scale of scores in base 2. A scale of 0 times a hidden score's infinity would be not-a-number. The smallest
+// positive scale gives the same probabilities.
 template <typename Acc>
 Acc BinaryScale(const AttentionShape& shape) {
   const Acc scale = static_cast<Acc>(shape.scale / kLn2);
   return scale == Acc(0) ? std::numeric_limits<Acc>::min() : scale;
 }
 
-// Queries from packed index first_query on against keys [k0, k0 + cols).
+// The mask of queries from packed index first_query on against keys [k0, k0 + cols).
 inline inner::TileMask MaskOf(const AttentionSequence& s, const AttentionShape& shape, int64_t group,
                               int64_t first_query, int64_t k0, int64_t cols) {
   const bool positions = shape.window > 0 && s.positions != nullptr;

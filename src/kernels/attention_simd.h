@@ -1,9 +1,14 @@
-// How the numbers of attention become words and vectors, on top of simd.h (whose rules hold here too: included once per
-// instruction set, nothing inline that the linker could merge with another set's).
+// Conversions between the numbers of attention and words and vectors, on top of simd.h. The rules of simd.h hold here
+// too: it is included once per instruction set, and has no inline function that the linker could merge with another
+// set's.
 //
-// A policy has: T as in memory, Acc of the sums, kPack numbers per word, kStep words of a sum taken at once; Words(p)
-// loads a vector of words, WordsN(p, n) its first n numbers and zeros; Madd(a, b, c) = c + the word products of a and
-// b; Narrow* turn sums into words.
+// A policy has:
+//   T, Acc          the type in memory and the type of the sums
+//   kPack, kStep    numbers per word, words of a sum taken at once
+//   Words(p)        loads a vector of words
+//   WordsN(p, n)    loads its first n numbers, and zeros
+//   Madd(a, b, c)   c + the products of the words of a and b
+//   Narrow*         turn sums into words
 #pragma once
 
 #include "kernels/attention_inner.h"
@@ -11,7 +16,7 @@
 
 namespace ingot::kernels::INGOT_ISA {
 
-// fp32 and fp64: a word is a number.
+// fp32 and fp64. A word is a number.
 template <typename Number>
 struct Plain {
   using T = Number;
@@ -24,7 +29,7 @@ struct Plain {
   static void PutN(T* p, V<Acc> x, int64_t n) { Vec<T>::StoreN(p, x, n); }
 };
 
-// bf16 where the machine has no arithmetic for it: widened when packed, then fp32 throughout.
+// bf16 on a machine without arithmetic for it. Widened when packed, fp32 from there on.
 struct Widened {
   using T = BFloat16;
   using Acc = float;
@@ -58,7 +63,7 @@ struct Widened {
   }
   static V<Acc> Words(const T* p) { return WordsN(p, X::kWidth); }
 #endif
-  // To the nearest, ties to even; not-a-number stays so.
+  // Rounds to the nearest, ties to even. Not-a-number stays not-a-number.
   static T Narrow(float x) {
     uint32_t bits;
     __builtin_memcpy(&bits, &x, sizeof(bits));
@@ -92,7 +97,7 @@ struct Paired {
   static V<Acc> NarrowRows(V<Acc> x, V<Acc> y) {
     return Interleave(reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(y, x)));
   }
-  // Sixteen numbers and sixteen of the row below, one after the other, into words.
+  // Makes words of sixteen numbers and the sixteen numbers of the row below, given one after the other.
   static V<Acc> Interleave(__m512i halves) {
     const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6,
                                            21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
@@ -171,14 +176,14 @@ struct Square<float> {
 };
 #endif
 
-// 2^x to about one unit in the last place, exactly 1 at 0, exactly 0 where x is below kLowest (and so for -infinity).
-// Not-a-number stays so: Max returns its second argument if either is not a number.
+// 2^x to about one unit in the last place. Exactly 1 at 0; exactly 0 where x is below kLowest, and so for -infinity.
+// Not-a-number stays not-a-number: Max returns its second argument if either is not a number.
 template <typename T>
 struct Exp2Constants;
 template <>
 struct Exp2Constants<float> {
   static constexpr float kLowest = -126, kHighest = 127;
-  // Least maximal relative error (2e-9) on [-1/2, 1/2] with value 1 at 0.
+  // The polynomial of least maximal relative error (2e-9) on [-1/2, 1/2] with value 1 at 0.
   static constexpr float kTerms[] = {1.0f,           0x1.62e430p-1f,  0x1.ebfbdcp-3f, 0x1.c6aee8p-5f,
                                      0x1.3b2d4cp-7f, 0x1.5f3e52p-10f, 0x1.41fbbcp-13f};
   static constexpr int kDegree = 6;
@@ -210,7 +215,7 @@ V<T> Exp2(V<T> x) {
 }
 
 #if defined(__AVX512F__)
-// The instructions bring what the general form does by hand: reduce gives 0 for -infinity, scalef 0 far below.
+// Instructions replace steps of the general form: reduce gives 0 for -infinity, scalef gives 0 far below.
 template <>
 inline V<float> Exp2<float>(V<float> x) {
   using C = Exp2Constants<float>;

@@ -1,11 +1,11 @@
-// bfloat16 as raw bits, and the type that a kernel's sums are held in. Layout of c10::BFloat16.
+// bfloat16 as raw bits in the layout of c10::BFloat16, and the type of a kernel's sums.
 #pragma once
 
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
 
-// Code that a CUDA compiler also makes for the device.
+// Marks code that a CUDA compiler also compiles for the device.
 #ifdef __CUDACC__
 #define INGOT_HOST_DEVICE __host__ __device__
 #else
@@ -30,7 +30,7 @@ INGOT_HOST_DEVICE inline float ToFloat(BFloat16 x) {
   return value;
 }
 
-// To the nearest, ties to even; not-a-number stays so.
+// Rounds to the nearest, ties to even. Not-a-number stays not-a-number.
 INGOT_HOST_DEVICE inline BFloat16 ToBFloat16(float value) {
   uint32_t bits;
   std::memcpy(&bits, &value, sizeof(bits));

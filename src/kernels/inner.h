@@ -1,8 +1,8 @@
-// The inner loops of the CPU kernels but attention (attention_inner.h), compiled once per instruction set (inner_*.cc)
-// and chosen at run time.
+// The inner loops of the CPU kernels other than attention (attention_inner.h). They are compiled once per instruction
+// set (inner_*.cc) and chosen at run time.
 //
-// They work on tiles that lie in a thread's scratch; what calls them (linear.cc, layers.cc) is compiled for the
-// baseline. Each result element is one fixed chain of operations whatever the number of rows in the call.
+// They work on tiles in a thread's scratch; their callers (linear.cc, layers.cc) are compiled for the baseline. Each
+// element of a result is one fixed chain of operations, whatever the number of rows in the call.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace ingot::kernels::inner {
 
 inline constexpr int64_t kAlignCols = 32;  // a row of dot's result has room for a multiple of it
 
-// What the log-probs of a row of logits are made with (softmax.h).
+// The numbers of a row of logits from which its log-probs follow (softmax.h).
 template <typename T>
 struct PolicyRow {
   T temperature, top, log_sum;
@@ -23,26 +23,26 @@ template <typename T>
 struct Kernels {
   const char* name;
 
-  // Rows and columns of a call to dot from which on more bring nothing; multiples of kAlignCols.
+  // Larger calls to dot than so many rows and columns are no faster. Multiples of kAlignCols.
   int64_t rows, cols;
   // s[r * lds + j] = (accumulate ? s : 0) + dot(a + r * lda, b[j], depth). Writes columns up to cols rounded up to
-  // kAlignCols at most; those past `cols` hold garbage.
+  // kAlignCols at most; the columns past `cols` hold garbage.
   void (*dot)(const T* a, int64_t lda, int64_t rows, const T* const* b, int64_t cols, int64_t depth, T* s, int64_t lds,
               bool accumulate);
 
   // out = x / sqrt(mean(x^2) + eps) * weight; returns 1 / sqrt(...).
   T (*rms_norm)(T* out, const T* x, const T* weight, T eps, int64_t n);
-  // grad_x is written, grad_weight added to; `inverse` is what rms_norm returned.
+  // Writes grad_x and adds to grad_weight. `inverse` is the result of rms_norm.
   void (*rms_norm_backward)(T* grad_x, T* grad_weight, const T* grad, const T* x, const T* weight, T inverse,
                             int64_t n);
-  // Half-rotation of one head: (x1, x2) -> (x1 c - x2 s, x2 c + x1 s), n = head_dim / 2; out may be x. sign -1 is the
-  // inverse.
+  // Half-rotation of one head: (x1, x2) -> (x1 c - x2 s, x2 c + x1 s), n = head_dim / 2. out may be x. sign -1 inverts
+  // it.
   void (*rotate)(T* out, const T* x, const T* cos, const T* sin, T sign, int64_t n);
   // out = silu(gate) * up
   void (*swiglu)(T* out, const T* gate, const T* up, int64_t n);
   void (*swiglu_backward)(T* grad_gate, T* grad_up, const T* grad, const T* gate, const T* up, int64_t n);
 
-  // softmax.h, over a row or a part of one. top = max z, d = (z - top) / temperature.
+  // softmax.h, over a row or a part of one, with top = max z and d = (z - top) / temperature.
   // The sums of exp(d) and of d exp(d).
   void (*softmax_sums)(const T* z, T temperature, int64_t n, T* top, T* sum, T* weighted);
   // out = log p = d - log_sum; out may be z.
@@ -51,8 +51,8 @@ struct Kernels {
   void (*policy_backward)(T* out, const T* z, const PolicyRow<T>& row, T of_p, T of_plogp, int64_t n);
 };
 
-// bf16: sums and functions in fp32, rounded where they are stored. Its gradients are fp32's, of what `widen` gives
-// (layers.cc).
+// bf16: sums and functions are fp32, rounded where they are stored. Its gradients are fp32's, of the numbers that
+// `widen` gives (layers.cc).
 template <>
 struct Kernels<BFloat16> {
   const char* name;
@@ -67,7 +67,7 @@ struct Kernels<BFloat16> {
   void (*widen)(float* out, const BFloat16* x, int64_t n);
 };
 
-// Null where the compiler could not build it or the machine cannot run it. Amx and Avx512Bf16 know bf16 alone.
+// Null = the compiler could not build it or the machine cannot run it. Amx and Avx512Bf16 know bf16 alone.
 template <typename T>
 const Kernels<T>* Amx();
 template <typename T>
@@ -79,10 +79,10 @@ const Kernels<T>* Avx2();
 template <typename T>
 const Kernels<T>* Portable();
 
-// Whether this process may use tile registers, without which the tables of amx must not be called.
+// Whether this process may use tile registers. If not, the tables of amx must not be called.
 bool MayUseTiles();
 
-// What is in force (attention.h: InstructionSet).
+// The table of the instruction set in force (attention.h: InstructionSet).
 template <typename T>
 const Kernels<T>& Get();
 

@@ -1,6 +1,6 @@
-// The inner loops of bf16 for AMX: compiled with its flags, so nothing here may be called before the check of
-// instruction_set.cc. The dot products are those of tiles (amx.h), for few rows, as decoding
-// has them: many are multiplied by product.cc. The rest is avx512bf16's.
+// The inner loops of bf16 for AMX. Compiled with its flags, so nothing here may be called before the check of
+// instruction_set.cc. Tiles (amx.h) compute dot products of few rows, as in decode; product.cc multiplies many rows.
+// The rest is avx512bf16's.
 #define INGOT_ISA amx
 #define INGOT_ISA_NAME "amx"
 #include "kernels/inner.h"
@@ -14,12 +14,12 @@ namespace ingot::kernels::amx {
 
 constexpr int64_t kNumbers = 2 * kTileWords;         // of a sum's index per instruction
 constexpr int64_t kSquare = kTileRows * kTileWords;  // words of a tile
-constexpr int64_t kSteps = 32;                       // instructions of a sum for which the rows are packed at once
-constexpr int64_t kAhead = 4;                        // instructions whose columns are put together at once
+constexpr int64_t kSteps = 32;                       // instructions of a sum for which rows are packed together
+constexpr int64_t kAhead = 4;                        // instructions whose columns are prepared together
 // A block of the result.
 constexpr int64_t kRows = 32, kCols = 256;
 
-// Numbers [d, d + 32) of row r < count, of which n are there, into row r of a square; the rest is zero.
+// Loads numbers [d, d + 32) of rows r < count into the rows of a square. n numbers exist; the rest is zero.
 inline void LoadSquare(const BFloat16* const* rows, int64_t count, int64_t d, int64_t n, __m512* square) {
   if (count == kTileRows && n >= kNumbers) {
 #pragma GCC unroll 16
@@ -35,7 +35,7 @@ inline void StoreSquare(float* to, const __m512* square) {
   for (int i = 0; i < kTileRows; ++i) _mm512_store_ps(to + i * kTileWords, square[i]);
 }
 
-// B of up to 16 rows: tile s holds numbers [d + 32 s, d + 32 (s + 1)) of each, turned.
+// B of up to 16 rows: tile s holds the numbers [d + 32 s, d + 32 (s + 1)) of each, turned.
 inline void PackTurned(const BFloat16* const* rows, int64_t count, int64_t d, int64_t depth, float* to) {
   for (; d < depth; d += kNumbers, to += kSquare) {
     __m512 square[kTileRows];
@@ -45,8 +45,8 @@ inline void PackTurned(const BFloat16* const* rows, int64_t count, int64_t d, in
   }
 }
 
-// Up to 16 rows: A is 16 columns as they lie, B the rows, packed; the result is turned back. So weights that come from
-// memory are not packed. The columns that come next are asked for meanwhile.
+// Up to 16 rows: A is 16 columns as they lie, B the packed rows, and the result is turned back. So weights that come
+// from memory are not packed. The following columns are prefetched meanwhile.
 void DotFewRows(const BFloat16* a, int64_t lda, int64_t rows, const BFloat16* const* b, int64_t cols, int64_t depth,
                 float* s, int64_t lds, bool add) {
   alignas(64) float packed[kSteps * kSquare], staged[kAhead * kSquare];

@@ -1,4 +1,4 @@
-// The inner loops for avx2: compiled with its flags, so nothing here may be called before the check below.
+// The inner loops for avx2. Compiled with its flags, so nothing here may be called before the check below.
 #define INGOT_ISA avx2
 #define INGOT_ISA_NAME "avx2"
 #include "kernels/inner.h"

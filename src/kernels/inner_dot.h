@@ -1,4 +1,4 @@
-// Rows against columns as dot products, generic over a policy of attention_simd.h (whose rules hold here too).
+// Dot products of rows with columns, generic over a policy of attention_simd.h, whose rules hold here too.
 #pragma once
 
 #include "kernels/attention_simd.h"
@@ -60,7 +60,7 @@ template <typename P>
 void Dot(const typename P::T* a, int64_t lda, int64_t rows, const typename P::T* const* b, int64_t cols, int64_t depth,
          typename P::Acc* s, int64_t lds, bool add) {
   constexpr int kBlock = Vec<typename P::Acc>::kDotRows;
-  // Row blocks outside: a block of a stays in the first-level cache while b streams past it.
+  // Row blocks are the outer loop: a block of a stays in the first-level cache while b streams past it.
   for (int64_t r = 0; r < rows; r += kBlock) {
     const int64_t n = rows - r < kBlock ? rows - r : kBlock;
     int64_t j = 0;

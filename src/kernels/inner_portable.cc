@@ -1,7 +1,7 @@
-// The inner loops for the baseline of the target, and the choice between the instruction sets.
+// The inner loops for the target's baseline, and the choice between the instruction sets.
 #define INGOT_ISA portable
 #define INGOT_ISA_NAME "portable"
-// The baseline must stay the baseline whatever flags the whole build gets.
+// The baseline stays the baseline whatever flags the build has.
 #include "kernels/inner_impl.inc"
 #define INGOT_HALF Widened
 #include "kernels/inner_half_impl.inc"

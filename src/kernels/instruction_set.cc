@@ -1,4 +1,4 @@
-// Which of the compiled inner loops this machine runs. Compiled for the baseline.
+// Chooses among the compiled inner loops the set that this machine runs. Compiled for the baseline.
 #include <atomic>
 #include <cstring>
 #if defined(__x86_64__) && defined(__linux__)
@@ -51,9 +51,10 @@ const char* LimitInstructionSet(const char* name) {
 
 namespace inner {
 
-// Whether there are tile registers, and the kernel lets this process have them: their state makes a thread's saved
-// context and its signal frames 8 KiB larger, so Linux wants to be asked (Documentation/arch/x86/xstate.rst). For all
-// threads, those of later included; once more does no harm. Refused where a thread's signal stack is too small.
+// Whether the machine has tile registers and the kernel allows this process to use them. Their state makes a thread's
+// saved context and its signal frames 8 KiB larger, so Linux requires a request (Documentation/arch/x86/xstate.rst).
+// The request covers all threads, later ones too, and may be repeated. It is refused where a thread's signal stack is
+// too small.
 bool MayUseTiles() {
 #if defined(__x86_64__) && defined(__linux__)
   constexpr unsigned kBf16 = 1u << 22, kTile = 1u << 24;  // of leaf 7, edx

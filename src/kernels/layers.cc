@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kRowsPerBlock = 32;  // sums over rows are built per block, then added up in order
 
-// body(first, last) over blocks of rows; `bytes_per_row` tells whether threads pay.
+// Calls body(first, last) over blocks of rows. `bytes_per_row` decides whether threads pay.
 template <typename F>
 void ForRowBlocks(const ParallelFor& parallel, int64_t rows, int64_t values_per_row, const F& body) {
   const int64_t blocks = tiles::CeilDiv(rows, kRowsPerBlock);
@@ -22,8 +22,8 @@ void ForRowBlocks(const ParallelFor& parallel, int64_t rows, int64_t values_per_
   });
 }
 
-// Up to n numbers of a gradient's inputs and results in the type of its sums. bf16 lies in scratch meanwhile, small
-// enough for a core's cache; other types lie where they are.
+// Up to n numbers of a gradient's inputs and results in the type of its sums. bf16 is held in scratch, small enough for
+// a core's cache; other types stay where they lie.
 template <typename T>
 class WideRow {
  public:
@@ -38,7 +38,7 @@ class WideRow {
       return from;
     }
   }
-  // Where the result for `to` is to be written before Store.
+  // The place for the result of `to`, before Store.
   Acc* For(T* to) {
     if constexpr (kNarrow)
       return scratch_.data();
@@ -54,7 +54,7 @@ class WideRow {
   std::vector<Acc> scratch_;
 };
 
-// out = a + b; out may be one of them.
+// out = a + b; out may be a or b.
 template <typename T>
 void Add(const T* a, const T* b, T* out, int64_t n) {
   for (int64_t i = 0; i < n; ++i) out[i] = a[i] + b[i];

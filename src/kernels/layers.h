@@ -1,9 +1,8 @@
-// What a transformer layer is made of beside attention, on the CPU: linear, RMSNorm, RoPE, SwiGLU. Raw pointers, fp32,
-// fp64 or bf16, no torch. bf16 is summed in fp32 and rounded where it is stored; its gradients are those of fp32,
-// rounded.
+// The parts of a transformer layer other than attention, on the CPU: linear, RMSNorm, RoPE, SwiGLU. Raw pointers, fp32,
+// fp64 or bf16, no torch. bf16 is summed in fp32 and rounded where it is stored; its gradients are fp32's, rounded.
 //
-// Invariant (tests hold it bit for bit): a row of the result depends on that row of the input alone, not on how many
-// rows there are nor on the threads. So a token gets equal numbers in a decode step of one and in a training batch of
+// Invariant (tests hold it bit for bit): a row of the result depends on that row of the input alone, not on the number
+// of rows or the threads. So a token gets equal numbers in a decode step of one row and in a training batch of
 // thousands. (A BLAS promises no such thing: it chooses its kernel by the shape.)
 //
 // All matrices are dense and row-major. Blocks until done; thread safe.
@@ -26,39 +25,39 @@ struct LinearArgs {
   int64_t rows = 0;
   int64_t in = 0;
   int64_t out = 0;
-  int64_t x_row_stride = 0;        // 0: dense
-  Accumulator<T>* wide = nullptr;  // bf16: the result unrounded, instead of y; null: not wanted
+  int64_t x_row_stride = 0;        // 0 = dense
+  Accumulator<T>* wide = nullptr;  // bf16: the result without rounding, instead of y; null = not wanted
 };
 template <typename T>
 void Linear(const LinearArgs<T>& args, const ParallelFor& parallel);
 
-// RMSNorm over rows of n: y = s / sqrt(mean(s^2) + eps) * weight, where s is x or, with `plus`, x + plus (the residual
-// sum that a layer's part starts with, rounded to T).
+// RMSNorm over rows of n: y = s / sqrt(mean(s^2) + eps) * weight. s is x or, with `plus`, x + plus: the residual sum at
+// the beginning of a layer's part, rounded to T.
 template <typename T>
 struct RmsNormArgs {
   const T* x = nullptr;
-  const T* plus = nullptr;  // [rows, n]; null: none
-  T* sum = nullptr;         // takes x + plus; needed with it
+  const T* plus = nullptr;  // [rows, n]; null = none
+  T* sum = nullptr;         // receives x + plus; required with it
   const T* weight = nullptr;
   Accumulator<T> eps = 0;
   int64_t rows = 0;
   int64_t n = 0;
 };
-// inverse [rows] (or null) takes 1 / sqrt(...) for the backward pass.
+// inverse [rows] receives 1 / sqrt(...) for the backward pass; null = not wanted.
 template <typename T>
 void RmsNorm(const RmsNormArgs<T>& args, T* y, Accumulator<T>* inverse, const ParallelFor& parallel);
-// Gradients by s, which args.x is here, and by the weight; both are overwritten. by_sum: the gradient that reaches s
-// past the norm, null if none does.
+// Overwrites grad_x, the gradient by s, and grad_weight. Here args.x is s. by_sum is the gradient that reaches s past
+// the norm; null = none does.
 template <typename T>
 void RmsNormBackward(const RmsNormArgs<T>& args, const T* grad, const T* by_sum, const Accumulator<T>* inverse,
                      T* grad_x, T* grad_weight, const ParallelFor& parallel);
 
 // RoPE (half-rotation) of x [rows, heads, head_dim], after an RMSNorm over head_dim if `weight` is given. Row r of x is
-// at x + r * x_row_stride; cos and sin are tables [positions, head_dim / 2], row positions[r] of which is used.
+// at x + r * x_row_stride and uses row positions[r] of the tables cos and sin [positions, head_dim / 2].
 template <typename T>
 struct RotateArgs {
   const T* x = nullptr;
-  const T* weight = nullptr;  // [head_dim]; null: no norm
+  const T* weight = nullptr;  // [head_dim]; null = no norm
   Accumulator<T> eps = 0;
   const T* cos = nullptr;
   const T* sin = nullptr;
@@ -66,9 +65,9 @@ struct RotateArgs {
   int64_t rows = 0;
   int64_t heads = 0;
   int64_t head_dim = 0;      // even
-  int64_t x_row_stride = 0;  // 0: dense
+  int64_t x_row_stride = 0;  // 0 = dense
 };
-// y dense; inverse [rows, heads] (null without a norm or if not wanted).
+// y is dense. inverse [rows, heads]; null = no norm, or not wanted.
 template <typename T>
 void NormRotate(const RotateArgs<T>& args, T* y, Accumulator<T>* inverse, const ParallelFor& parallel);
 // Overwrites grad_x (dense) and, with a norm, grad_weight.

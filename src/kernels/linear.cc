@@ -13,14 +13,15 @@ namespace {
 
 using tiles::CeilDiv;
 
-constexpr int64_t kLeastCols = 64;  // of an item
+constexpr int64_t kLeastCols = 64;  // per item
 static_assert(kLeastCols % inner::kAlignCols == 0);
 // A sum over `in` is cut at fixed places, so that the panel of weights stays in the second-level cache. The cuts are
-// part of the numerics: the same for every number of rows.
+// part of the numerics: they are the same for every number of rows.
 template <typename T>
 constexpr int64_t kDepth = std::is_same_v<T, BFloat16> ? 1024 : 512;
 
-// Of the result, for an item. Large ones read less, small ones leave more to share out; does not change a result.
+// The block of the result that an item computes. Large blocks read less; small ones leave more items for the threads.
+// It does not change a result.
 struct Block {
   int64_t rows, cols;
 };
@@ -92,7 +93,7 @@ void Linear(const LinearArgs<T>& args, const ParallelFor& parallel) {
   if (a.x_row_stride == 0) a.x_row_stride = a.in;
   if (a.rows == 0 || a.out == 0) return;
   if constexpr (std::is_same_v<T, BFloat16>) {
-    // The same numbers (amx.h); of few rows it would be the weights that are put together, for nearly nothing.
+    // Gives the same numbers (amx.h). Few rows would not pay for the packing of the weights.
     constexpr int64_t kFewRows = 16;
     if (a.rows > kFewRows && a.in > 0 && HasTileProduct()) {
       const ProductTerm term = {.a = {a.x, a.x_row_stride}, .b = {a.weight, a.in}, .depth = a.in};
@@ -108,7 +109,7 @@ void Linear(const LinearArgs<T>& args, const ParallelFor& parallel) {
   const Block block = ChooseBlock(a);
   const int64_t row_blocks = CeilDiv(a.rows, block.rows), col_blocks = CeilDiv(a.out, block.cols);
   const double flops = 2.0 * static_cast<double>(a.rows) * static_cast<double>(a.in) * static_cast<double>(a.out);
-  // Neighbouring items share the panel of weights.
+  // Neighbouring items share a panel of weights.
   tiles::ShareOut(parallel, row_blocks * col_blocks, flops, [&] {
     return [&, worker = LinearWorker<T>(a, block)](int64_t item) mutable {
       worker.Run(item % row_blocks * block.rows, item / row_blocks * block.cols);

@@ -1,12 +1,13 @@
-// How closely the trainer's log-probs equal those that rollout recorded. A plain value: configuration and options
-// include this header.
+// Numerics says how closely the trainer's log-probs equal the log-probs that rollout recorded. A plain value:
+// configuration and options include this header.
 #pragma once
 
 namespace ingot::kernels {
 
-// kFast: to rounding (fp32: 1e-5); the trainer cuts attention's tiles from the packed stream. kExact: to the bit, with
-// trees, radix cache, prompts in pieces and any batch, in fp32 and bf16, on the CPU; it cuts them along each path.
-// Rollout is the same in both: what it records never depends on the batch, the cache or the threads.
+// kFast: equal up to rounding (fp32: 1e-5). The trainer cuts attention's tiles from the packed stream. kExact: equal to
+// the bit, with trees, radix cache, prompts in pieces and any batch, in fp32 and bf16, on the CPU. The trainer cuts
+// attention's tiles along each path. Rollout computes alike in both: its log-probs never depend on the batch, the cache
+// or the threads.
 enum class Numerics { kFast, kExact };
 
 }  // namespace ingot::kernels

@@ -14,12 +14,12 @@ namespace {
 using inner::kPanel;
 using tiles::CeilDiv;
 
-// Of b: columns and depth that lie packed in the second-level cache, 1 MiB, and the depth of which a panel of a does in
-// the first-level one while b streams past it. Of a as many rows as there are, for each block packs b once more; but
-// where the depth is cut, the sums of all its rows wait in memory.
+// kCols and kDepth: columns and depth of b that lie packed in the second-level cache (1 MiB). kPassDepth: the depth of
+// a panel of a that stays in the first-level cache while b streams past it. kRows: rows of a per block; each block
+// packs b once more. kRowsOfCutDepth: the same where the depth is cut, since the sums of all rows then wait in memory.
 constexpr int64_t kCols = 512, kDepth = 1024, kPassDepth = 512, kRows = 4096, kRowsOfCutDepth = 1024;
-// Of a product, per core of the machine: large blocks pack less, small ones leave more to share out. No result depends
-// on it.
+// Items of a product per core of the machine. Large blocks pack less; small ones leave more items for the threads. No
+// result depends on it.
 constexpr int64_t kItemsPerCore = 4;
 
 struct Block {
@@ -41,7 +41,7 @@ Block ChooseBlock(const ProductArgs& p) {
 
 int64_t Padded(int64_t depth) { return CeilDiv(depth, inner::kStepNumbers) * inner::kStepNumbers; }
 
-// The side from there on.
+// The side from row `outer` and depth `depth` on.
 ProductSide Rows(const ProductSide& side, int64_t outer, int64_t depth) {
   return {side.data + (side.across ? depth * side.stride + outer : outer * side.stride + depth), side.stride,
           side.across};
@@ -76,7 +76,7 @@ class Worker {
     int64_t row, col, rows, cols;
   };
 
-  // Rows of a that are packed at once, for what of them lies together.
+  // Rows of a that are packed at once, because their numbers lie together.
   static int64_t GroupOf(bool across) { return across ? 4 * kPanel : kPanel; }
 
   static int64_t LongestDepth(const ProductArgs& p) {
@@ -85,8 +85,8 @@ class Worker {
     return longest;
   }
 
-  // One pass over the block's rows: a term's numbers that lie packed at once, added to what is there, and stored after
-  // the last.
+  // One pass over the block's rows. It takes the packed numbers of a term, adds them to the sums so far, and stores the
+  // result after the last.
   void Multiply(const ProductTerm& part, const Place& place, bool add, bool last) {
     const int64_t n = part.depth, group_rows = GroupOf(part.a.across);
     for (int64_t k = 0; k < n; k += kPassDepth) {
@@ -112,7 +112,7 @@ class Worker {
     }
   }
 
-  // Of a what will be packed after this. Across there are too many places to be worth it.
+  // The part of a that will be packed next. With `across` there are too many places to be worth it.
   static inner::Ahead Next(const ProductTerm& part, int64_t row, int64_t end) {
     constexpr int64_t kLineNumbers = 32;
     if (row >= end || part.a.across) return {};
@@ -141,7 +141,7 @@ class Worker {
   const ProductArgs& p_;
   const Block block_;
   const inner::TileKernels& tiles_;
-  const bool cut_;  // sums of all of a block's rows wait in c_
+  const bool cut_;  // the sums of all of a block's rows wait in c_
   tiles::Scratch<BFloat16> a_, b_;
   tiles::Scratch<float> c_;
 };

@@ -1,4 +1,4 @@
-// Products through tile registers: compiled with their flags, so nothing here may be called before the check of
+// Products through tile registers. Compiled with their flags, so nothing here may be called before the check of
 // instruction_set.cc.
 #define INGOT_ISA amx_product
 #include "kernels/inner_product.h"
@@ -15,7 +15,7 @@ constexpr int64_t kTile = kTileRows * 2 * kTileWords;  // numbers
 using inner::kPanel;
 using inner::kStepNumbers;
 
-// Rows of up to 32 numbers.
+// Loads rows of up to 32 numbers.
 inline void LoadRows(const BFloat16* from, int64_t stride, int64_t rows, int64_t n, __m512* words) {
   if (rows == kTileRows && n == kStepNumbers) {
 #pragma GCC unroll 16
@@ -26,8 +26,8 @@ inline void LoadRows(const BFloat16* from, int64_t stride, int64_t rows, int64_t
     words[i] = i < rows ? Paired::WordsN(from + i * stride, n) : _mm512_setzero_ps();
   }
 }
-// Numbers k and k + 1 of up to 32 rows side by side, for 16 pairs: of the first 16 rows and of the others. Number k of
-// all rows lies at from + k * stride.
+// Loads 16 pairs of the numbers k and k + 1 of up to 32 rows side by side: `first` of the first 16 rows, `second` of
+// the others. Number k of all rows lies at from + k * stride.
 inline void LoadPairs(const BFloat16* from, int64_t stride, int64_t rows, int64_t n, __m512* first, __m512* second) {
   const auto mask = static_cast<__mmask32>((uint64_t{1} << rows) - 1u);
   const __m512i low = _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8, 39, 7, 38, 6, 37,
@@ -54,7 +54,7 @@ inline void StoreWords(BFloat16* to, const __m512* words) {
   for (int i = 0; i < kTileRows; ++i) _mm512_store_si512(to + i * 2 * kTileWords, _mm512_castps_si512(words[i]));
 }
 
-// One step of a panel. kTurned: whether a tile's rows, as they were loaded, become its columns.
+// Packs one step of a panel. kTurned: the rows of a tile, as loaded, become its columns.
 template <bool kAcross, bool kTurned>
 void PackStep(const BFloat16* from, int64_t stride, int64_t rows, int64_t n, BFloat16* to) {
   __m512 words[2][kTileRows];
@@ -71,7 +71,7 @@ void PackStep(const BFloat16* from, int64_t stride, int64_t rows, int64_t n, BFl
   }
 }
 
-// What lies one after the other in memory is read together: across, a step of all panels, otherwise all of a panel.
+// Reads memory in its order: with `across` a step of all panels at a time, otherwise all of a panel.
 template <bool kAcross, bool kTurned>
 void Pack(const BFloat16* from, int64_t stride, int64_t rows, int64_t depth, BFloat16* to) {
   const int64_t steps = (depth + kStepNumbers - 1) / kStepNumbers;

@@ -9,7 +9,7 @@ namespace ingot::kernels::tiles {
 namespace {
 
 constexpr size_t kLine = 64;
-// What a thread keeps: blocks of at most kLargest bytes, kMost bytes in all. A sanitizer sees each block on its own.
+// A thread keeps blocks of at most kLargest bytes, kMost bytes in all. A sanitizer sees each block on its own.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr size_t kLargest = 0;
 #else
@@ -28,7 +28,7 @@ struct Kept {
   }
   std::vector<Block> blocks;
   size_t bytes = 0;
-  inline static thread_local bool gone = false;  // the thread ends: nothing more is kept
+  inline static thread_local bool gone = false;  // the thread ends: it keeps no more blocks
 };
 thread_local Kept kept;
 
@@ -37,8 +37,8 @@ thread_local Kept kept;
 ScratchBlock TakeScratch(size_t bytes) {
   bytes = std::max(kLine, (bytes + kLine - 1) / kLine * kLine);
   if (!Kept::gone) {
-    kept.blocks.reserve(kMostBlocks);  // what is given back must not fail
-    // The smallest that holds it, unless it is far larger.
+    kept.blocks.reserve(kMostBlocks);  // giving back must not fail
+    // The smallest block that is large enough, unless it is far larger.
     auto best = kept.blocks.end();
     for (auto it = kept.blocks.begin(); it != kept.blocks.end(); ++it) {
       if (it->bytes >= bytes && it->bytes <= 2 * bytes && (best == kept.blocks.end() || it->bytes < best->bytes)) {

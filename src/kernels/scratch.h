@@ -1,5 +1,6 @@
-// Memory that a kernel computes in, uninitialised, from a cache line on. What a thread gave back it gets again: a block
-// of a megabyte would otherwise be mapped and its pages cleared at each call, which costs more than a small product.
+// Scratch is uninitialised memory for a kernel's computation, aligned to a cache line. A thread gets back the blocks
+// that it returned. Otherwise each call would map a block of a megabyte anew and clear its pages, which costs more than
+// a small product.
 #pragma once
 
 #include <cstddef>
@@ -11,14 +12,14 @@ namespace ingot::kernels::tiles {
 
 struct GiveScratchBack {
   size_t bytes = 0;
-  void operator()(std::byte* block) const;  // to the thread that calls it
+  void operator()(std::byte* block) const;  // to the calling thread
 };
 using ScratchBlock = std::unique_ptr<std::byte, GiveScratchBack>;
 
-// Throws std::bad_alloc.
+// A block of at least `bytes` bytes. Throws std::bad_alloc.
 ScratchBlock TakeScratch(size_t bytes);
 
-// `count` numbers.
+// Room for `count` numbers.
 template <typename T>
 class Scratch {
   static_assert(std::is_trivially_copyable_v<T>);

@@ -1,8 +1,8 @@
-// Vectors for the inner loops. Included once per instruction set by inner_*.cc, inside its own namespace INGOT_ISA: an
-// inline function of one set must never be merged by the linker with that of another, which is also why nothing of the
-// standard library but <cstdint> and macros is used here.
+// Vectors for the inner loops. inner_*.cc include this header once per instruction set, each with its own namespace
+// INGOT_ISA: the linker must never merge an inline function of one set with that of another. For the same reason this
+// header uses nothing of the standard library but <cstdint> and macros.
 //
-// Vec<T>::Type is a GCC vector with the usual operators; the rest is what those do not give.
+// Vec<T>::Type is a GCC vector with the usual operators; Vec adds the other operations.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@ struct Vec<float> {
   }
   static float Sum(Type x) { return _mm512_reduce_add_ps(x); }
   static float Top(Type x) { return _mm512_reduce_max_ps(x); }
-  // The four lane sums, in lanes of one __m128.
+  // Adds up the lanes of each of the four vectors; the four sums lie in the lanes of one __m128.
   static void Sum4(Type a, Type b, Type c, Type d, float* out, bool add) {
     Type t = _mm512_unpacklo_ps(a, b) + _mm512_unpackhi_ps(a, b);
     Type u = _mm512_unpacklo_ps(c, d) + _mm512_unpackhi_ps(c, d);
@@ -160,7 +160,7 @@ struct Vec<double> {
 
 #else
 
-// Two or four lanes of whatever 16-byte vectors the compiler has (SSE2, NEON, or none).
+// Two or four lanes of the compiler's 16-byte vectors (SSE2, NEON, or emulated ones).
 template <typename T, typename I, int kMantissaBits, I kBias>
 struct Portable16 {
   typedef T Type __attribute__((vector_size(16)));
@@ -231,8 +231,8 @@ struct ExpConstants<double> {
   static constexpr int kDegree = 13;
 };
 
-// exp to about one unit in the last place; exactly 0 below kLowest (and so for -infinity), exactly 1 at 0. Not-a-number
-// stays so: Max returns its second argument if either is not a number.
+// exp to about one unit in the last place. Exactly 0 below kLowest, and so for -infinity; exactly 1 at 0. Not-a-number
+// stays not-a-number: Max returns its second argument if either is not a number.
 template <typename T>
 V<T> Exp(V<T> x) {
   using C = ExpConstants<T>;

@@ -11,9 +11,9 @@
 namespace ingot::kernels {
 namespace {
 
-constexpr int64_t kBlock = 4096;  // of a row: numbers that stay in the first-level cache
+constexpr int64_t kBlock = 4096;  // numbers of a row that stay in the first-level cache
 
-// body(row) for all rows, a few to a thread at a time where they are short. A number costs about an exp.
+// Calls body(row) for all rows; a thread takes several short rows at a time. A number costs about one exp.
 template <typename F>
 void ForRows(int64_t rows, int64_t vocab, const ParallelFor& parallel, const F& body) {
   const int64_t at_once = std::max<int64_t>(1, 4 * kBlock / vocab);

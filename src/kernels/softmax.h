@@ -1,16 +1,19 @@
-// The policy of a row of logits, on the CPU: log-softmax at a temperature, its entropy and the gradient by the logits.
+// The policy of a row of logits, on the CPU: log-softmax at a temperature, its entropy, and the gradient by the logits.
 // Raw pointers, fp32 or fp64, no torch.
 //
-// With d = (z - top) / t of a row's logits z,   log p_i = d_i - log_sum.   At low temperatures z / t is large, and the
-// differences of such numbers are coarse; those of the logits are not. Nothing as wide as the vocabulary is kept
-// between the two passes of a training step but the logits: exp is taken again, which costs less than to write it to
-// memory and to read it.
+// With d = (z - top) / t of a row's logits z,
 //
-// Invariant (tests hold it bit for bit): a row's numbers depend on that row alone, not on how many there are nor on the
-// threads, and log p is the same whether it is taken of the whole row (rollout) or of one token (the trainer).
+//   log p_i = d_i - log_sum.
 //
-// Matrices are dense and row-major. A number that is not finite makes its row's entropy not a number and, unless it is
-// -infinity, its log-probs. Blocks until done; thread safe.
+// At low temperatures z / t is large, and differences of such numbers are coarse; differences of logits are not.
+// Between the two passes of a training step the logits are the only array as wide as the vocabulary. exp is computed
+// twice, which costs less than a write to memory and a read.
+//
+// Invariant (tests hold it bit for bit): a row's numbers depend on that row alone, not on the number of rows or the
+// threads. log p is the same whether it is taken of the whole row (rollout) or of one token (the trainer).
+//
+// Matrices are dense and row-major. A number that is not finite makes its row's entropy not-a-number. Unless it is
+// -infinity, it also makes the row's log-probs not-a-number. Blocks until done; thread safe.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +29,7 @@ struct PolicyRows {
   int64_t rows = 0;
   int64_t vocab = 0;
   const T* temperature = nullptr;  // [rows]
-  // [rows] each; SumPolicy writes them, the others read what they need of it.
+  // [rows] each. SumPolicy writes them; the other functions read them.
   T* top = nullptr;      // the largest z
   T* log_sum = nullptr;  // log sum_i exp(d_i)
   T* entropy = nullptr;  // -sum_i p_i log p_i
@@ -35,21 +38,21 @@ struct PolicyRows {
 template <typename T>
 void SumPolicy(const PolicyRows<T>& policy, const ParallelFor& parallel);
 
-// out [rows, vocab] = log p; may be the logits' place.
+// out [rows, vocab] = log p. out may be the logits' memory.
 template <typename T>
 void LogPolicy(const PolicyRows<T>& policy, T* out, const ParallelFor& parallel);
 
-// p_i (of_p + of_plogp log p_i) of each row, and to single tokens something added.
+// The gradient by a row's logits: p_i (of_p + of_plogp log p_i), plus an addend for single tokens.
 template <typename T>
 struct PolicyGradient {
   const T* of_p = nullptr;      // [rows]
-  const T* of_plogp = nullptr;  // [rows]; null: zero
-  // Row r's are those at [first[r], first[r + 1]), added in that order.
+  const T* of_plogp = nullptr;  // [rows]; null = zero
+  // Row r has the tokens and addends at [first[r], first[r + 1]), added in that order.
   const int64_t* first = nullptr;  // [rows + 1]
   const int64_t* token = nullptr;  // in [0, vocab)
   const T* addend = nullptr;
 };
-// out [rows, vocab], each number rounded once where it is narrower than T; of type T it may be the logits' place.
+// out [rows, vocab]. A type narrower than T is rounded once; of type T, out may be the logits' memory.
 template <typename T, typename Out>
 void PolicyBackward(const PolicyRows<T>& policy, const PolicyGradient<T>& gradient, Out* out,
                     const ParallelFor& parallel);

@@ -1,4 +1,4 @@
-// Which key tiles a range of queries must look at, found in time proportional to their number.
+// TileIndex finds the key tiles that a range of queries must look at, in time proportional to their number.
 #pragma once
 
 #include <cstddef>
@@ -10,27 +10,27 @@ namespace ingot::kernels::tiles {
 
 enum class Visibility { kNone, kSome, kAll };
 
-// Queries [first, last) of a sequence, by packed index, and the least and greatest of their positions (read only with a
-// window).
+// Queries [first, last) of a sequence, by packed index, with the least and greatest of their positions. The positions
+// are read only with a window.
 struct QueryRange {
   int64_t first, last;
   int64_t low_position, high_position;
 };
 
-// Bounds of visible_end and of the positions per tile of kKeyTile keys, and above them levels of kFan tiles each, so
-// that a long run of hidden tiles is passed in few steps. Immutable. Keeps the pointers.
+// Holds the bounds of visible_end and of the positions per tile of kKeyTile keys, and above them levels of kFan tiles
+// each. So few steps pass a long run of hidden tiles. Immutable. Keeps the pointers.
 class TileIndex {
  public:
-  // visible_end and positions are [keys] or null (plain causal; the packed index); window 0: none.
+  // visible_end and positions are [keys] or null (plain causal; the packed index). window 0 = none.
   TileIndex(const int32_t* visible_end, const int32_t* positions, int64_t window, int64_t keys);
 
   QueryRange Queries(int64_t first, int64_t last) const;
 
-  // The first tile in [tile, end) that some query of the range may see; `end` if there is none. Never passes over a
-  // visible one.
+  // The first tile in [tile, end) that some query of the range may see; `end` = there is none. Never skips a visible
+  // tile.
   int64_t Next(int64_t tile, int64_t end, const QueryRange& queries) const;
 
-  // Tiles at or past it hold only keys that come after the queries.
+  // Tiles from this one on hold only keys that come after the queries.
   int64_t End(const QueryRange& queries) const;
 
   // No query from this packed index on sees a key of the tile.
@@ -40,7 +40,7 @@ class TileIndex {
 
   Visibility Of(const QueryRange& queries, int64_t tile) const;
 
-  // How many tiles Next would name in [begin, end).
+  // The number of tiles that Next would return in [begin, end).
   int64_t Count(int64_t begin, int64_t end, const QueryRange& queries) const;
 
   // Whether some query of the range may see a key of tiles [begin, end).
@@ -59,7 +59,7 @@ class TileIndex {
 
   const int32_t* positions_;
   const int64_t window_, keys_;
-  std::vector<std::vector<Bounds>> levels_;  // [0] by tile, [l] by kFan^l tiles; empty: plain causal
+  std::vector<std::vector<Bounds>> levels_;  // [0] by tile, [l] by kFan^l tiles; empty = plain causal
 };
 
 }  // namespace ingot::kernels::tiles

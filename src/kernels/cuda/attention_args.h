@@ -1,4 +1,4 @@
-// What the CUDA attention kernels are given: plain values and device pointers. Shapes and meanings are those of
+// The arguments of the CUDA attention kernels: plain values and device pointers. Their shapes and meanings are those of
 // kernels/attention.h.
 #pragma once
 
@@ -12,7 +12,7 @@ namespace ingot::kernels::cuda {
 struct Shape {
   int64_t heads, kv_heads, head_dim, group;  // group = heads / kv_heads
   int64_t window;
-  int64_t page_size;  // 0: contiguous keys
+  int64_t page_size;  // 0 = contiguous keys
   int64_t q_row_stride, k_row_stride, v_row_stride;
   double scale;
 };
@@ -28,7 +28,7 @@ struct ForwardArgs {
   Acc* lse;          // [rows, heads] or null
 };
 
-// One sequence of contiguous keys, all arrays dense.
+// One sequence of contiguous keys. All arrays are dense.
 template <typename T>
 struct BackwardArgs {
   using Acc = Accumulator<T>;

@@ -1,12 +1,12 @@
-// Gradients of tree attention on CUDA. Four kernels in this order, none with atomic operations:
+// Gradients of tree attention on CUDA: four kernels in this order, without atomic operations.
 //
 //   DeltaKernel     per (row, head): the dot product of the output and its gradient
 //   GradQKernel     per block of rows, over the tiles it sees:      ds = p (dp - delta), grad_q = scale * ds k
 //   GradKeysKernel  per tile of keys, over the blocks that see it:  grad_v = p^T grad_out, grad_k = scale * ds^T q
 //   GradSinksKernel per head: a sink has probability e^(sink - lse) and no value
 //
-// Probabilities are recomputed from the log-sum-exp, twice. Heads of a group are rows of one block, and the sum over
-// them is part of the sum over rows.
+// Two kernels recompute the probabilities from the log-sum-exp. Heads of a group are rows of one block, and the sum
+// over rows includes the sum over heads.
 #pragma once
 
 #include "kernels/cuda/attention_tile.cuh"
@@ -35,7 +35,7 @@ __device__ void ScoreGradients(Acc (&p)[kPiece][kPiece], Acc (&ds)[kPiece][kPiec
   DotTile(ds, m, a.grad_out, m.row_at, a.v, m.value_at, a.shape.head_dim);
   const Acc scale = static_cast<Acc>(a.shape.scale * kLog2E);
   for (int i = 0; i < kPiece; ++i) {
-    // A row that is not there, or saw nothing, has no part in any gradient.
+    // A row that does not exist, or that saw nothing, adds to no gradient.
     if (!rows.valid[i] || a.lse[rows.entry[i]] == Acc(-INFINITY)) {
       for (int j = 0; j < kPiece; ++j) p[i][j] = ds[i][j] = Acc(0);
       continue;
@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(kThreads) GradKeysKernel(const BackwardArgs<T>
       Acc p[kPiece][kPiece], ds[kPiece][kPiece];
       const RowPlace rows = PlaceRows(m, a.shape, a.plan, a.plan.blocks[b], kv_head);
       ScoreGradients(p, ds, m, a, rows, keys.tile);
-      // Transposed: the sums go over rows.
+      // Transposed, since the sums go over rows.
       for (int i = 0; i < kPiece; ++i) {
         for (int j = 0; j < kPiece; ++j) m.weight[x + j * kLanes][y * kPiece + i] = p[i][j];
       }
@@ -117,7 +117,7 @@ __global__ void __launch_bounds__(kThreads) GradKeysKernel(const BackwardArgs<T>
   }
 }
 
-// One block per head; threads add strided rows in fp64, then their sums in a tree.
+// One block per head. Threads add strided rows in fp64, then their sums in a tree.
 template <typename T>
 __global__ void __launch_bounds__(kThreads) GradSinksKernel(const BackwardArgs<T> a) {
   __shared__ double part[kThreads];

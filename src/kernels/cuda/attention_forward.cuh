@@ -1,20 +1,20 @@
 // Tree attention forward on CUDA: an online softmax over tiles of keys.
 //
 // Grid: x block of rows (plan.blocks), y kv head, z kOutDims columns of the output. A row adds its tiles in ascending
-// order, and a hidden key adds exactly nothing, so that a row's bits depend on its own keys alone, as on the CPU.
+// order, and a hidden key adds exactly nothing. So a row's bits depend on its own keys alone, as on the CPU.
 #pragma once
 
 #include "kernels/cuda/attention_tile.cuh"
 
 namespace ingot::kernels::cuda {
 
-// A row's softmax so far: greatest score (base 2) and sum of 2^(score - greatest).
+// A row's softmax so far: the greatest score (base 2) and the sum of 2^(score - greatest).
 template <typename Acc>
 struct SoftmaxState {
   Acc top[kPiece], sum[kPiece];
 };
 
-// Of nothing but the sink.
+// The state of the sink alone.
 template <typename T, typename Acc>
 __device__ SoftmaxState<Acc> BeginSoftmax(const ForwardArgs<T>& a, const RowPlace& rows) {
   SoftmaxState<Acc> state;
@@ -28,8 +28,8 @@ __device__ SoftmaxState<Acc> BeginSoftmax(const ForwardArgs<T>& a, const RowPlac
   return state;
 }
 
-// Takes a tile's dot products into the softmax. Leaves the probabilities, relative to the new greatest score, in
-// m.weight, and returns in `rescale` what earlier sums must be multiplied by.
+// Adds a tile's dot products to the softmax. Leaves the probabilities, relative to the new greatest score, in m.weight.
+// Returns in `rescale` the factor for earlier sums.
 template <typename Acc>
 __device__ void AddToSoftmax(SoftmaxState<Acc>& state, Acc (&rescale)[kPiece], TileMemory<Acc>& m, const Shape& s,
                              const RowPlace& rows, int64_t tile, const Acc (&dot)[kPiece][kPiece]) {
@@ -42,8 +42,8 @@ __device__ void AddToSoftmax(SoftmaxState<Acc>& state, Acc (&rescale)[kPiece], T
       top = Greater(top, score[j]);
     }
     top = RowMax(top);
-    // A row that has seen nothing yet keeps its zeros: -infinity - -infinity is not a number. One that is in a score
-    // must come out, though the maximum passes it over.
+    // A row that has seen nothing yet keeps its zeros: -infinity - -infinity is not a number. A score that is not a
+    // number must come out, though the maximum passes it over.
     rescale[i] = top == Acc(-INFINITY) ? Acc(1) : Exp2(state.top[i] - top);
     Acc sum = 0;
     for (int j = 0; j < kPiece; ++j) {

@@ -1,4 +1,5 @@
-// Launches the CUDA attention kernels. Asynchronous: the caller keeps all memory until the stream has passed.
+// Launches the CUDA attention kernels. Asynchronous: the caller keeps all memory until the stream has passed the
+// launch.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -7,8 +8,8 @@
 
 namespace ingot::kernels::cuda {
 
-// Defined for BFloat16, float and double. `blocks` and `key_blocks` are the numbers of the plan's; what is 0 is not
-// launched. cudaErrorInvalidConfiguration: more than 65535 kv heads or more than 8M columns of a head.
+// Defined for BFloat16, float and double. `blocks` and `key_blocks` are the plan's counts; 0 = that kernel is not
+// launched. cudaErrorInvalidConfiguration: more than 65535 kv heads, or a head of more than 8M columns.
 template <typename T>
 cudaError_t LaunchForward(const ForwardArgs<T>& args, int64_t blocks, cudaStream_t stream);
 template <typename T>

@@ -47,7 +47,7 @@ void AttentionPlan::AddSequence(const AttentionShape& shape, const AttentionSequ
   }
 }
 
-// The blocks that look at each tile. They are visited in ascending order, so each tile's runs come out ascending.
+// Finds the blocks that look at each tile. It visits them in ascending order, so each tile's runs are ascending.
 void AttentionPlan::OrderByTile(int64_t tiles) {
   std::vector<std::vector<Run>> of_tile(static_cast<size_t>(tiles));
   for (size_t b = 0; b < blocks_.size(); ++b) {
@@ -70,7 +70,7 @@ void AttentionPlan::OrderByTile(int64_t tiles) {
   }
 }
 
-// f(data, bytes) for each part, in the order of the packed form.
+// Calls f(data, bytes) for each part, in the order of the packed form.
 template <typename F>
 void AttentionPlan::ForParts(const F& f) const {
   const auto part = [&](const auto& v) { f(v.data(), v.size() * sizeof(v[0])); };

@@ -1,12 +1,12 @@
-// What a launch of the CUDA attention kernels works through, planned on the host with the CPU kernels' TileIndex: which
-// tiles of keys each block of rows must look at. Plain C++, no CUDA: built and tested everywhere.
+// AttentionPlan is the work list of a launch of the CUDA attention kernels: the key tiles that each block of rows must
+// look at. The host makes it with the CPU kernels' TileIndex. Plain C++ without CUDA: built and tested everywhere.
 //
 //   row     (query, head of a group): row r of a sequence is query r / group, head r % group, under each kv head
 //   block   kTileRows consecutive rows of one sequence
 //   tile    kKeyTile consecutive keys of one sequence, from a multiple of kKeyTile on
 //
-// A block lists the tiles that some query of it may see as ascending runs, so that the plan of a causal stream is one
-// run per block, and a tree's grows with its branches; it never exceeds the number of visible pairs (block, tile).
+// A block lists the tiles that some query of it may see as ascending runs. So the plan of a causal stream has one run
+// per block, and a tree's grows with its branches. It never exceeds the number of visible pairs (block, tile).
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ inline constexpr int kTileRows = 64;
 inline constexpr int kTileKeys = 64;
 static_assert(kTileKeys == kKeyTile);
 
-// [first, last) of tiles, or of blocks.
+// A range [first, last) of tiles, or of blocks.
 struct Run {
   int32_t first, last;
 };
@@ -31,13 +31,13 @@ struct RowBlock {
   int32_t sequence;
   int32_t first_run, last_run;  // in the plan's runs of tiles
   int32_t rows;                 // 1 to kTileRows
-  int64_t first_row;            // of the sequence's rows
+  int64_t first_row;            // among the sequence's rows
 };
 
 // An AttentionSequence whose arrays lie in the plan's integers.
 struct PlannedSequence {
   int64_t q_begin, q_offset, key_begin, key_count;
-  int64_t block_table, visible_end, positions;  // where they start in the integers; -1: none
+  int64_t block_table, visible_end, positions;  // index of their first integer; -1 = none
 };
 
 struct KeyBlock {
@@ -45,7 +45,7 @@ struct KeyBlock {
   int32_t first_run, last_run;  // in the plan's runs of blocks
 };
 
-// Pointers into the packed plan, wherever it was copied to.
+// Pointers into a copy of the packed plan.
 struct PlanView {
   const PlannedSequence* sequences;
   const RowBlock* blocks;
@@ -57,8 +57,8 @@ struct PlanView {
 
 class AttentionPlan {
  public:
-  // `backward` adds what the gradients of keys and values need, the same pairs ordered by tile; one sequence then.
-  // positions are kept only with a window, as nothing else reads them. REQUIRES: AttentionForward's.
+  // `backward` adds the same pairs ordered by tile, for the gradients of keys and values; it requires one sequence.
+  // positions are kept only with a window, since nothing else reads them. REQUIRES: as for AttentionForward.
   AttentionPlan(const AttentionShape& shape, std::span<const AttentionSequence> sequences, int64_t page_size,
                 bool backward);
 
@@ -68,8 +68,8 @@ class AttentionPlan {
   const std::vector<KeyBlock>& key_blocks() const { return key_blocks_; }  // one per tile, with a backward pass
   const std::vector<Run>& block_runs() const { return block_runs_; }
 
-  // One piece of memory for one copy to the device. Pack writes packed_bytes() bytes; View says where its parts are
-  // once those bytes lie at `base`, which must be aligned to 16.
+  // The packed form is one piece of memory, for one copy to the device. Pack writes packed_bytes() bytes. View points
+  // to the parts of a copy at `base`, which must be aligned to 16.
   size_t packed_bytes() const;
   void Pack(std::byte* to) const;
   PlanView View(const std::byte* base) const;

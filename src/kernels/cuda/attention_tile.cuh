@@ -1,11 +1,11 @@
-// The pieces of a block's work on one tile, shared by the kernels of attention_forward.cuh and attention_backward.cuh.
+// The steps of a block's work on one tile, shared by the kernels of attention_forward.cuh and attention_backward.cuh.
 //
 // A block is kThreads threads over a tile of kTileRows x kTileKeys. Thread (y, x) = (id / 16, id % 16) holds a 4 x 4
 // piece: rows 4y..4y+3, columns x, x+16, x+32, x+48. Its share of an output of kOutDims columns is the same rows and
-// columns x, x+16, ...: what belongs to a row (maximum, sum, log-sum-exp) stays in the 16 threads of a half-warp.
+// the columns x, x+16, ... So the maximum, sum and log-sum-exp of a row stay in the 16 threads of a half-warp.
 //
-// Everything is computed in the accumulator's type, fp32 or fp64, with no atomic operation: each output is written by
-// one thread, and its terms are added in an order that depends on packed indices alone.
+// All arithmetic is in the accumulator's type, fp32 or fp64, without atomic operations. One thread writes each output,
+// and adds its terms in an order that depends on packed indices alone.
 #pragma once
 
 #include <math.h>
@@ -35,7 +35,7 @@ __device__ __forceinline__ double Exp2(double x) { return exp2(x); }
 __device__ __forceinline__ float Greater(float a, float b) { return fmaxf(a, b); }
 __device__ __forceinline__ double Greater(double a, double b) { return fmax(a, b); }
 
-// Over the 16 threads of a row; all get the same bits, as each step adds the same two numbers on both sides.
+// Reduces over the 16 threads of a row. All get the same bits, as each step adds the same two numbers on both sides.
 template <typename Acc>
 __device__ __forceinline__ Acc RowMax(Acc x) {
   for (int step = 1; step < kLanes; step *= 2) x = Greater(x, __shfl_xor_sync(0xffffffffu, x, step));
@@ -55,21 +55,21 @@ struct TileMemory {
   Acc left[kTileRows][kDepth + 1], right[kTileKeys][kDepth + 1];
   Acc stretch[kStretch][kOutDims];
   Acc weight[kTileRows][kTileKeys + 1];
-  int64_t row_at[kTileRows];  // where the row's queries start in q; -1: no such row
+  int64_t row_at[kTileRows];  // where the row's queries start in q; -1 = no such row
   int64_t key_at[kTileKeys], value_at[kTileKeys];
   int32_t key_end[kTileKeys], key_position[kTileKeys];
 };
 static_assert(sizeof(TileMemory<float>) <= 48 * 1024 && sizeof(TileMemory<double>) <= 48 * 1024);
 
-// Of a thread's four rows.
+// The places of a thread's four rows.
 struct RowPlace {
   bool valid[kPiece];
   int64_t query[kPiece];     // packed index
   int64_t position[kPiece];  // depth
-  int64_t entry[kPiece];     // (row of q) * heads + head: where out and lse have it
+  int64_t entry[kPiece];     // (row of q) * heads + head: the index of its out and lse
 };
 
-// Where the block's rows lie in a dense array: `at` (shared) gets element offsets with `stride` between queries.
+// Finds the block's rows in a dense array. `at` (shared) gets element offsets, with `stride` between queries.
 template <typename Acc>
 __device__ RowPlace PlaceRows(TileMemory<Acc>& m, const Shape& s, const PlanView& plan, const RowBlock& block,
                               int64_t kv_head) {
@@ -94,7 +94,7 @@ __device__ RowPlace PlaceRows(TileMemory<Acc>& m, const Shape& s, const PlanView
   return place;
 }
 
-// Where the tile's keys lie, and who sees them. Keys past the last are seen by none and read as zeros.
+// Finds the tile's keys, and the queries that see them. Keys past the last are seen by none and read as zeros.
 template <typename Acc>
 __device__ void PlaceKeys(TileMemory<Acc>& m, const Shape& s, const PlanView& plan, const PlannedSequence& q,
                           int64_t tile, int64_t kv_head) {
@@ -184,7 +184,7 @@ __device__ void AddProduct(Acc (&sum)[kPiece][kOutPiece], TileMemory<Acc>& m, co
   }
 }
 
-// f(j, d) for the output columns of the thread that exist.
+// Calls f(j, d) for the thread's output columns that exist.
 template <typename F>
 __device__ __forceinline__ void ForColumns(int64_t d0, int64_t head_dim, const F& f) {
   for (int j = 0; j < kOutPiece; ++j) {

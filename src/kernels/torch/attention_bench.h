@@ -1,6 +1,6 @@
-// Tree attention and the bf16 linear layer against the clock: the operators on named shapes beside torch's best matrix
-// product and torch's own attention and linear layer, interleaved in one run, so that what else the machine does hits
-// all of them alike.
+// A benchmark of tree attention and the bf16 linear layer. It times the operators on named shapes beside torch's best
+// matrix product and torch's own attention and linear layer. All run interleaved, so that other load on the machine
+// hits them alike.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,18 @@ namespace ingot::kernels {
 struct AttentionBenchOptions {
   int64_t heads = 4, kv_heads = 2, head_dim = 128;
   int repeat = 5;                   // rounds; every figure is their median
-  std::vector<std::string> shapes;  // of AttentionBenchShapes(); empty: all
-  std::vector<std::string> dtypes;  // "bf16", "fp32"; empty: both
-  std::string instruction_set;      // to lower the kernels to for the rest of the process; empty: the machine's own
+  std::vector<std::string> shapes;  // of AttentionBenchShapes(); empty = all
+  std::vector<std::string> dtypes;  // "bf16", "fp32"; empty = both
+  std::string instruction_set;      // lowers the kernels to it for the rest of the process; empty = the machine's own
 };
 
-// causal-8k, causal-16k, group-8 (8 answers of 512 below a prompt of 4K), group-16 (16 of 1K below 1K), dialogue-20 (20
-// turns of which each drops the thinking of those before), decode-16x2k (16 sequences, one query each, 2K paged keys),
-// linear-1, linear-16 and linear-2048 (as many rows through a layer of 4K by 4K).
+// The names of the shapes:
+//   causal-8k, causal-16k            one causal stream
+//   group-8                          8 answers of 512 below a prompt of 4K
+//   group-16                         16 answers of 1K below a prompt of 1K
+//   dialogue-20                      20 turns, each without the thinking of the turns before
+//   decode-16x2k                     16 sequences, one query each, 2K paged keys
+//   linear-1, linear-16, linear-2048 so many rows through a layer of 4K by 4K
 std::vector<std::string> AttentionBenchShapes();
 
 // Calls emit with one JSON object per figure:
@@ -30,7 +34,7 @@ std::vector<std::string> AttentionBenchShapes();
 //    "of_gemm" (rate over the best of torch's matrix products of the same dtype and run), "of_gemm_cpu" (the same by
 //    processor time, which other processes disturb less), "tiles" (unmasked tiles of 64 keys and 64 query
 //    rows),"us_per_tile"}
-// gflops counts visible pairs only: 4 * head_dim per pair and head forward, 10 backward. Rates are of
+// gflops counts visible pairs only: 4 * head_dim per pair and head forward, 10 * head_dim backward. Rates are those of
 // at::get_num_threads() threads. Throws c10::Error on an unknown shape or dtype, or a set that is not below the
 // machine's.
 void RunAttentionBench(const AttentionBenchOptions& options, const std::function<void(const std::string&)>& emit);

@@ -1,31 +1,31 @@
-// The pieces of a transformer layer between its products as torch functions with autograd.
+// The parts of a transformer layer between its products, as torch functions with autograd.
 //
-// fp32, fp64 and bf16 on the CPU run kernels/layers.h: there a row of the result depends on its row of the input alone.
+// fp32, fp64 and bf16 on the CPU run kernels/layers.h, where a row of the result depends on its row of the input alone.
 // Gradients of bf16 are computed in fp32 and rounded. Other dtypes and devices run the same formulas through ATen
-// operators. With nothing to differentiate they cost one call and allocate nothing but the result. Throw c10::Error on
-// tensors that do not fit. The matrix products are in linear.h.
+// operators. Without a need for gradients they cost one call and allocate only the result. Throw c10::Error on tensors
+// that do not fit. The matrix products are in linear.h.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 namespace ingot::kernels {
 
-// Adds the gradient of an embedding's result, grad [rows, n] of the tokens ids (int64 [rows]), to the .grad of its
-// weight [vocab, n]. On the CPU a token's is summed over its occurrences and what is there in fp32 of bf16, for
-// thousands added up in bf16 stop growing after a few hundred; of a .grad that is there, the rows that occur alone are
-// read and written. Elsewhere ATen sums.
+// Adds the gradient of an embedding's result, grad [rows, n] for the tokens ids (int64 [rows]), to the .grad of its
+// weight [vocab, n]. On the CPU, bf16 gradients of one token and its earlier .grad are summed in fp32: a sum of
+// thousands in bf16 stops growing after a few hundred. Only the rows of an existing .grad whose tokens occur are read
+// and written. On other devices ATen sums.
 void AddEmbeddingGradient(const at::Tensor& ids, const at::Tensor& grad, const at::Tensor& weight);
 
-// Over the last dimension; x [rows, n], weight [n].
+// RMSNorm over the last dimension; x [rows, n], weight [n].
 at::Tensor RmsNormOp(const at::Tensor& x, const at::Tensor& weight, double eps);
 
-// Where a layer's part begins: the residual sum and its RMSNorm.
+// The beginning of a layer's part: the residual sum and its RMSNorm.
 struct Residual {
-  at::Tensor sum;     // x + plus, or x if that is undefined
+  at::Tensor sum;     // x + plus, or x if plus is undefined
   at::Tensor normed;  // RmsNormOp(sum, ...)
 };
-// x, plus [rows, n], weight [n]. The gradients that reach the sum past the norm and through it are added before they
-// are rounded.
+// x, plus [rows, n], weight [n]. Two gradients reach the sum, past the norm and through it. They are added before
+// rounding.
 Residual ResidualNormOp(const at::Tensor& x, const at::Tensor& plus, const at::Tensor& weight, double eps);
 
 // x [rows, heads, head_dim] -> RMSNorm over head_dim if `weight` [head_dim] is defined, then RoPE by rows `positions`

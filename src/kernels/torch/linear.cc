@@ -25,7 +25,7 @@ bool OfTiles(const at::Tensor& a) {
   return a.is_cpu() && a.scalar_type() == at::kBFloat16 && a.numel() > 0 && HasTileProduct();
 }
 
-// A matrix [outer, depth] that is dense in one of the two; what holds its numbers is kept in `held`.
+// A matrix [outer, depth] that is dense in one of the two dimensions. `held` keeps the tensor that owns its numbers.
 ProductSide SideOf(const at::Tensor& matrix, std::vector<at::Tensor>& held) {
   const at::Tensor& dense =
       held.emplace_back(matrix.stride(0) == 1 || matrix.stride(1) == 1 ? matrix : matrix.contiguous());
@@ -33,7 +33,7 @@ ProductSide SideOf(const at::Tensor& matrix, std::vector<at::Tensor>& held) {
   return {Read<BFloat16>(dense), dense.stride(across ? 1 : 0), across};
 }
 
-// Into one of c and wide.
+// Writes the product into c or wide.
 void RunTileProduct(at::TensorList a, at::TensorList b, BFloat16* c, float* wide, bool add) {
   std::vector<at::Tensor> held;
   std::vector<ProductTerm> terms;
@@ -51,7 +51,7 @@ void CheckProduct(const at::Tensor& a, const at::Tensor& b) {
 
 // ---- layers
 
-// wide: in the type of the sums.
+// wide = the result has the type of the sums.
 at::Tensor LinearForward(const at::Tensor& x_in, const at::Tensor& weight_in, const at::Tensor& bias, bool wide) {
   const at::Tensor x = x_in.contiguous(), weight = weight_in.contiguous();
   const at::ScalarType type = wide ? AccumulatorType(x) : x.scalar_type();
@@ -73,7 +73,8 @@ at::Tensor BiasOf(at::TensorList biases, size_t i) { return biases.empty() ? at:
 
 class LinearsFunction : public Function<LinearsFunction> {
  public:
-  // parameters: the weights, then the biases that are defined; bias_of[i]: where that of layer i is, -1 without one.
+  // parameters: the weights, then the biases that are defined. bias_of[i]: the index of layer i's bias; -1 = it has
+  // none.
   static variable_list forward(AutogradContext* context, const at::Tensor& x, at::TensorList parameters,
                                const std::vector<int64_t>& bias_of, bool wide) {
     const at::NoGradGuard no_grad;
@@ -94,7 +95,7 @@ class LinearsFunction : public Function<LinearsFunction> {
     const at::Tensor& x = saved[0];
     const auto parameters = bias_of.size() + static_cast<size_t>(std::count_if(bias_of.begin(), bias_of.end(),
                                                                                [](int64_t at) { return at >= 0; }));
-    variable_list out(1 + parameters + 2), by_results, weights;  // of what is no tensor: nothing
+    variable_list out(1 + parameters + 2), by_results, weights;  // undefined where an argument is no tensor
     for (size_t i = 0; i < grads.size(); ++i) {
       if (!grads[i].defined()) continue;
       const at::Tensor& grad = by_results.emplace_back(grads[i].to(x.scalar_type()));

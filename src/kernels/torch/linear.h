@@ -1,8 +1,8 @@
 // Linear layers as torch functions with autograd, and the products of their gradients.
 //
-// On the CPU in fp32, fp64 and bf16 the layers run kernels/layers.h: there a row of the result depends on its row of
-// the input alone. The products of gradients are ATen's, but of bf16 where there are tile registers (product.h). Other
-// dtypes and devices run through ATen operators. Throw c10::Error on tensors that do not fit.
+// On the CPU in fp32, fp64 and bf16 the layers run kernels/layers.h, where a row of the result depends on its row of
+// the input alone. ATen computes the products of gradients, except bf16 where there are tile registers (product.h).
+// Other dtypes and devices run through ATen operators. Throw c10::Error on tensors that do not fit.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,19 +15,20 @@ namespace ingot::kernels {
 at::Tensor LinearOp(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
 
 // Layers of one input: weights[i] [out_i, in] and, if `biases` is not empty, biases[i] [out_i] or undefined -> [rows,
-// out_i] each. Each is what LinearOp gives; the gradient by x is one product over all that came back, rounded once.
+// out_i] each. Each result equals LinearOp's. The gradient by x is one product over all gradients of results, rounded
+// once.
 std::vector<at::Tensor> LinearsOp(const at::Tensor& x, at::TensorList weights, at::TensorList biases = {});
 
-// LinearOp in the type of the sums: fp32 from bf16 (on other devices what ATen gives, widened). For logits, whose
-// rounding to bf16 would be the largest error of a log-prob.
+// LinearOp in the type of the sums: fp32 from bf16 (on other devices ATen's result, widened). For logits: rounding to
+// bf16 would be the largest error of a log-prob.
 at::Tensor WideLinearOp(const at::Tensor& x, const at::Tensor& weight);
 
-// The products of gradients: a b of matrices [m, k] and [k, n] without history, each of which may be a transposed one;
+// The product a b of matrices [m, k] and [k, n] without history, for gradients. Each may be a transposed one. Written
 // into `out`, dense and of their type, if it is defined.
 at::Tensor Product(const at::Tensor& a, const at::Tensor& b, at::Tensor out = {});
-// The same of a[0] b[0] + a[1] b[1] + ..., of one shape and type each, rounded once where there are tile registers.
+// a[0] b[0] + a[1] b[1] + ..., of one shape and type each. Rounded once where there are tile registers.
 at::Tensor SumOfProducts(at::TensorList a, at::TensorList b, at::Tensor out = {});
-// sum += a b, in the type of the sums; an undefined sum becomes it.
+// sum += a b, in the type of the sums. An undefined sum is created.
 void AddProduct(at::Tensor& sum, const at::Tensor& a, const at::Tensor& b);
 
 }  // namespace ingot::kernels

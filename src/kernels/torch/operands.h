@@ -1,4 +1,4 @@
-// What the layers' torch functions ask of their tensors.
+// Checks and conversions of the tensors of the layers' torch functions.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,7 +8,7 @@
 
 namespace ingot::kernels {
 
-// Whether the raw kernels take it.
+// Whether the raw kernels take the tensor.
 inline bool Native(const at::Tensor& t) {
   const at::ScalarType type = t.scalar_type();
   return t.device().is_cpu() && (type == at::kFloat || type == at::kDouble || type == at::kBFloat16);
@@ -19,7 +19,7 @@ bool NeedsGrad(const Tensors&... tensors) {
   return at::GradMode::is_enabled() && ((tensors.defined() && tensors.requires_grad()) || ...);
 }
 
-// Autograd takes no undefined tensors as arguments.
+// For autograd, which takes no undefined tensors as arguments.
 inline std::optional<at::Tensor> Optional(const at::Tensor& t) {
   return t.defined() ? std::optional<at::Tensor>(t) : std::nullopt;
 }

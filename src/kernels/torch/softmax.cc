@@ -23,7 +23,7 @@ std::vector<double> Download(const at::Tensor& tensor) {
   return {host.const_data_ptr<double>(), host.const_data_ptr<double>() + host.numel()};
 }
 
-// f of a zero of the logits' type.
+// Calls f with a zero of the logits' type.
 template <typename F>
 void ByLogits(const at::Tensor& logits, const F& f) {
   if (logits.scalar_type() == at::kDouble) return f(double{});

@@ -1,5 +1,5 @@
-// Compiled with OpenMP and without the precompiled headers: ATen's parallel_for is a header that runs on the calling
-// thread alone where the compiler was not told of OpenMP.
+// Compiled with OpenMP and without the precompiled headers. ATen's parallel_for is a header: without OpenMP's flag it
+// runs on the calling thread alone.
 #include <ATen/Parallel.h>
 
 #include "kernels/torch/threads.h"
@@ -15,8 +15,8 @@ ParallelFor TorchParallelFor() {
 }
 
 void UseThreads(int threads) {
-  // At its first use on a thread each of ATen's two halves, the headers compiled here and the library, takes over what
-  // any thread set last: that comes first.
+  // ATen has two halves: the headers compiled here, and the library. At its first use on a thread each takes over the
+  // number that any thread set last. So that first use must come before ours.
   at::internal::lazy_init_num_threads();
   if (at::get_num_threads() != threads) at::set_num_threads(threads);
 }

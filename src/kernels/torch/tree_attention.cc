@@ -59,7 +59,7 @@ void CheckNumbers(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
 
 namespace {
 
-// The runs of sequence i against the `keys` rows they name.
+// Checks the runs of sequence i against the `keys` rows of k and v.
 void CheckRuns(const AttentionSequence& s, size_t i, int64_t keys) {
   TORCH_CHECK(s.key_run_count > 0 && s.key_runs[0].key == 0, "tree attention: the runs of sequence ", i,
               " do not begin at its key 0");
@@ -72,7 +72,7 @@ void CheckRuns(const AttentionSequence& s, size_t i, int64_t keys) {
   }
 }
 
-// `sequences` against the memory they name. pages 0: no pages; keys and rows are what k and q have.
+// Checks `sequences` against the memory that they name. pages 0 = no pages; keys and rows are the sizes of k and q.
 void CheckSequences(std::span<const AttentionSequence> sequences, int64_t rows, int64_t keys, int64_t page_size,
                     int64_t pages) {
   for (size_t i = 0; i < sequences.size(); ++i) {
@@ -102,7 +102,7 @@ void CheckSequences(std::span<const AttentionSequence> sequences, int64_t rows, 
   }
 }
 
-// No query is of two sequences: which of their results it had would be left to chance.
+// No query may belong to two sequences: chance would decide between their results.
 void CheckDisjoint(std::span<const AttentionSequence> sequences) {
   std::vector<std::pair<int64_t, int64_t>> rows;
   for (const AttentionSequence& s : sequences) {
@@ -123,7 +123,7 @@ class PerSequence {
     TORCH_CHECK((t_.dim() == 1 && sequences == 1) || (t_.dim() == 2 && t_.size(0) == sequences),
                 "tree attention: ", name, " must be [", sequences, ", n] (or [n] for one sequence), got ", t_.sizes());
   }
-  // Row i, which must hold `count` entries.
+  // Row i, which must have `count` entries.
   const int32_t* Row(int64_t i, int64_t count) const {
     if (!t_.defined()) return nullptr;
     const int64_t width = t_.size(-1);
@@ -204,7 +204,7 @@ void CheckGradient(const at::Tensor& grad, const at::Tensor& out, const at::Tens
 
 namespace {
 
-// out and lse (undefined: not wanted) for queries whose rows are q.stride(0) apart.
+// Computes out and lse (undefined = not wanted) for queries whose rows are q.stride(0) apart.
 void Forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
              std::span<const AttentionSequence> sequences, double scale, int64_t window, const at::Tensor& sinks,
              const at::Tensor& out, const at::Tensor& lse) {
@@ -242,7 +242,7 @@ std::tuple<at::Tensor, at::Tensor> TreeAttentionForwardCpu(
 
 namespace {
 
-// Gradients of q, k, v and the sinks; the two of keys may be undefined, then they are added to the sums.
+// Gradients of q, k, v and the sinks. k and v may be undefined: their gradients were then added to sums.
 struct Gradients {
   at::Tensor q, k, v, sinks, k_sum, v_sum;
 };
@@ -298,7 +298,7 @@ std::tuple<at::Tensor, at::Tensor> PathAttentionForward(const at::Tensor& q_in, 
 
 namespace {
 
-// With sums given, those of keys and values go there, and `k` and `v` of the result are undefined.
+// With sums given, the gradients of keys and values go there, and `k` and `v` of the result are undefined.
 Gradients BackwardCpu(const at::Tensor& grad_in, const at::Tensor& q_in, const at::Tensor& k_in, const at::Tensor& v_in,
                       const at::Tensor& out_in, const at::Tensor& lse_in, double scale,
                       const OptionalTensor& visible_end, std::optional<int64_t> q_offset,
@@ -365,8 +365,8 @@ at::Tensor TreeAttentionBackwardSumCpu(const at::Tensor& grad, const at::Tensor&
 
 namespace {
 
-// The rows `of` each sequence, padded to the longest, as a host tensor; undefined if no sequence has one. A sequence
-// without gets `fill`.
+// A host tensor of the rows `of` each sequence, padded to the longest. Undefined if no sequence has one. A sequence
+// without a row gets `fill`.
 template <typename Of>
 OptionalTensor Rows(std::span<const AttentionSequence> sequences, const std::vector<int64_t>& lengths, Of of,
                     const std::function<int32_t(int64_t)>& fill) {
@@ -382,7 +382,7 @@ OptionalTensor Rows(std::span<const AttentionSequence> sequences, const std::vec
   return rows;
 }
 
-// A device's own kernel is behind the operator, which takes the host's arrays as tensors.
+// Other devices have their kernel behind the operator, which takes the host's arrays as tensors.
 void PagedOnDevice(const at::Tensor& q, const at::Tensor& k_pages, const at::Tensor& v_pages,
                    std::span<const AttentionSequence> sequences, double scale, const at::Tensor& out,
                    const at::Tensor& sinks, int64_t window) {

@@ -6,14 +6,14 @@
 //   tree_attention_forward(the same) -> (out, lse)                                        plain, no autograd
 //   tree_attention_backward(grad, q, k, v, out, lse, scale, *, the same) -> (grad_q, grad_k, grad_v, grad_sinks)
 //
-// tree_attention has a kernel for autograd and otherwise calls tree_attention_forward, so that a device brings kernels
-// for the last two only (CPU and Meta are built in, CUDA comes with libingot_cuda.so). Without one they throw
-// c10::Error; nothing falls back silently. libingot_ops.so brings them to Python: torch.ops.load_library.
+// tree_attention has a kernel for autograd and otherwise calls tree_attention_forward. So a device brings kernels for
+// the last two only: CPU and Meta are built in, libingot_cuda.so brings CUDA's. Without one they throw c10::Error;
+// nothing falls back silently. libingot_ops.so brings them to Python: torch.ops.load_library.
 //
-// q [rows, heads, head_dim]; k and v [keys, kv_heads, head_dim], or, with a block table, pages [num_pages, page_size,
+// q [rows, heads, head_dim]; k and v [keys, kv_heads, head_dim] or, with a block table, pages [num_pages, page_size,
 // kv_heads, head_dim]; kv_heads divides heads. fp32, fp64, and bf16 with sums in fp32; fp16 is widened to fp32. out has
-// q's shape and dtype; lse [rows, heads] is fp32 (fp64). What the arguments mean is said in kernels/attention.h. The
-// arrays of integers are on the CPU; on CUDA they may be on the device, which costs a copy back and a wait.
+// q's shape and dtype; lse [rows, heads] is fp32 (fp64). kernels/attention.h defines the arguments. Arrays of integers
+// are on the CPU. On CUDA they may be on the device, which costs a copy back and a wait.
 //
 // Threads: at::get_num_threads() of the calling thread. All functions check their tensors and throw c10::Error.
 #pragma once
@@ -30,15 +30,16 @@ namespace ingot::kernels {
 
 struct TreeAttentionOptions {
   double scale = 1.0;
-  at::Tensor visible_end;           // int32 [keys], or [sequences, at least the most keys]; undefined: plain causal
-  std::optional<int64_t> q_offset;  // packed index of the first query; by default the queries are the last keys
-  at::Tensor positions;             // int32, as visible_end: depth; undefined: the packed index
-  at::Tensor block_table;           // int32 [sequences, pages]; undefined: contiguous keys
-  // int64 [sequences, 5]: q_begin, q_count, q_offset, key_count, key_begin of each (AttentionSequence); q_offset above
-  // is then not given. Undefined: one sequence of all queries and keys (with a block table, of q_offset + rows keys).
+  at::Tensor visible_end;           // int32 [keys], or [sequences, at least the most keys]; undefined = plain causal
+  std::optional<int64_t> q_offset;  // packed index of the first query; nullopt = the queries are the last keys
+  at::Tensor positions;             // int32, shaped as visible_end: depth; undefined = the packed index
+  at::Tensor block_table;           // int32 [sequences, pages]; undefined = contiguous keys
+  // int64 [sequences, 5]: q_begin, q_count, q_offset, key_count, key_begin of each (AttentionSequence); the field
+  // q_offset is then not given. Undefined = one sequence of all queries and keys (with a block table, of q_offset +
+  // rows keys).
   at::Tensor sequences;
-  at::Tensor sinks;    // [heads], floating point; undefined: none
-  int64_t window = 0;  // 0: none
+  at::Tensor sinks;    // [heads], floating point; undefined = none
+  int64_t window = 0;  // 0 = none
 };
 
 // With autograd.
@@ -49,32 +50,32 @@ at::Tensor TreeAttention(const at::Tensor& q, const at::Tensor& k, const at::Ten
 at::Tensor TreeAttention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& visible_end,
                          double scale);
 
-// The same without autograd, with the log-sum-exp [N, heads].
+// Without autograd, and with the log-sum-exp [N, heads].
 std::tuple<at::Tensor, at::Tensor> TreeAttentionForward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                                         const TreeAttentionOptions& options);
 std::tuple<at::Tensor, at::Tensor> TreeAttentionForward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                                         const at::Tensor& visible_end, double scale);
 
-// Backward of a stream that is computed in pieces, without autograd: q are the last keys, and the gradients of k and v
-// are added to k_sum and v_sum [keys, kv_heads, head_dim], fp32 (fp64), so that keys which several pieces see collect
-// theirs without rounding. Returns the gradient of q. options.scale and options.visible_end count, the rest must be
-// unset. On a device without a kernel of its own for it, each piece's share is rounded to k's type before it is added.
+// The backward pass of a stream that is computed in pieces, without autograd. q are the last keys. The gradients of k
+// and v are added to k_sum and v_sum [keys, kv_heads, head_dim], fp32 (fp64): keys that several pieces see collect
+// their gradients without rounding. Returns the gradient of q. options.scale and options.visible_end count; the rest
+// must be unset. On a device without its own kernel, each piece's share is rounded to k's type before it is added.
 at::Tensor TreeAttentionBackward(const at::Tensor& grad, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                  const at::Tensor& out, const at::Tensor& lse, const TreeAttentionOptions& options,
                                  const at::Tensor& k_sum, const at::Tensor& v_sum);
 
-// One packed stream again, in the order of summation that each row has in a sequence of its own (law 3: so bit-equal to
-// rollout's), without autograd: out and the log-sum-exp. `paths` are pieces of root-to-leaf paths that hold every query
-// once, in order, their keys named by key_runs; packed index is then the depth. CPU. Takes paths only for the time of
-// the call. Its gradient is that of the packed stream (TreeAttentionBackward), which sums in the stream's own order.
+// One packed stream, each row summed in the order of a sequence of its own, and so bit-equal to rollout's (law 3).
+// Without autograd; returns out and the log-sum-exp. `paths` are pieces of root-to-leaf paths that hold every query
+// once, in order; key_runs names their keys, and the packed index is the depth. CPU only. Keeps `paths` for the time of
+// the call. The gradient is that of the packed stream (TreeAttentionBackward), which sums in the stream's own order.
 std::tuple<at::Tensor, at::Tensor> PathAttentionForward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                                         std::span<const AttentionSequence> paths, double scale,
                                                         const at::Tensor& sinks = {}, int64_t window = 0);
 
-// Rollout's form, no autograd and no tensors of integers. q and out [rows, heads, head_dim] (the last two dimensions
-// dense), k_pages and v_pages [num_pages, page_size, kv_heads, head_dim] contiguous, all of one dtype: fp32, fp64 or
-// bf16, on the CPU or on a device whose library is loaded. Block tables, visible_end and positions are host memory.
-// Checks that rows and block-table entries are in range.
+// Rollout's form, without autograd and without tensors of integers. q and out [rows, heads, head_dim] (the last two
+// dimensions dense), k_pages and v_pages [num_pages, page_size, kv_heads, head_dim] contiguous. All have one dtype,
+// fp32, fp64 or bf16, on the CPU or on a device whose library is loaded. Block tables, visible_end and positions are
+// host memory. Checks that rows and block-table entries are in range.
 void PagedTreeAttention(const at::Tensor& q, const at::Tensor& k_pages, const at::Tensor& v_pages,
                         std::span<const AttentionSequence> sequences, double scale, const at::Tensor& out,
                         const at::Tensor& sinks = {}, int64_t window = 0);

@@ -1,7 +1,7 @@
-// The backward pass over pages or several sequences, for a device that has one over a stream: each sequence's keys are
-// gathered, differentiated as a stream of their own, and their gradients added to the rows they came from, one sequence
-// after the other. A sequence's share is in the keys' type, the sum of several in fp32 (fp64). Rollout's form is
-// thereby differentiable like the trainer's; it is the trainer's that is made for speed. Throws c10::Error.
+// The backward pass over pages or several sequences, for a device that has one over a single stream. Each sequence's
+// keys are gathered and differentiated as a stream of their own. Their gradients are added to their original rows, one
+// sequence after the other. A sequence's share has the keys' type; the sum of several is fp32 (fp64). So rollout's form
+// is differentiable too, though only the trainer's form is fast. Throws c10::Error.
 #pragma once
 
 #include <functional>
@@ -11,8 +11,8 @@
 
 namespace ingot::kernels {
 
-// `stream` is called without block_table and sequences, on the arguments' device. Arrays of integers are on the CPU.
-// A query of no sequence has a gradient of zero.
+// `stream` is called without block_table and sequences, on the arguments' device. Arrays of integers are on the CPU. A
+// query that belongs to no sequence has a gradient of zero.
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> BackwardOfBatch(
     const std::function<TreeAttentionBackwardSignature>& stream, const at::Tensor& grad, const at::Tensor& q,
     const at::Tensor& k, const at::Tensor& v, const at::Tensor& out, const at::Tensor& lse, double scale,

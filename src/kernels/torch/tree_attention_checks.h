@@ -1,4 +1,4 @@
-// The operators' checks of their arguments, for the kernels of every device. All throw c10::Error.
+// The checks of the operators' arguments, for the kernels of every device. All throw c10::Error.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,7 +12,7 @@
 
 namespace ingot::kernels {
 
-// Shapes, dtypes and devices of q, k, v and sinks (undefined: none), scale and window.
+// Checks shapes, dtypes and devices of q, k, v and sinks (undefined = none), the scale and the window.
 void CheckNumbers(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale, int64_t window,
                   const at::Tensor& sinks);
 
@@ -22,20 +22,22 @@ struct Batch {
   std::vector<AttentionSequence> sequences;
 };
 
-// The sequences that the operators' arguments describe, checked against the memory they name. Arrays of integers are on
-// the CPU.
+// The sequences that the operators' arguments describe, checked against the memory that they name. Arrays of integers
+// are on the CPU.
 Batch MakeBatch(const at::Tensor& q, const at::Tensor& k, const OptionalTensor& visible_end,
                 std::optional<int64_t> q_offset, const OptionalTensor& positions, const OptionalTensor& block_table,
                 const OptionalTensor& sequences);
 
-// What the kernels compute in: dense, fp16 widened to fp32; sinks in the type of sums (undefined: none).
+// The tensor in the form that the kernels compute in: dense, fp16 widened to fp32, sinks in the type of sums (undefined
+// = none).
 at::Tensor Computable(const at::Tensor& t);
 at::Tensor ComputableSinks(const OptionalTensor& sinks, const at::Tensor& q);
 
-// A forward pass's out and lse, to be written. `every_row` false: some rows may be of no sequence, and stay 0 and -inf.
+// Tensors for out and lse of a forward pass. every_row false = some rows may belong to no sequence, and stay 0 and
+// -inf.
 std::tuple<at::Tensor, at::Tensor> MakeResults(const at::Tensor& q, bool every_row);
 
-// grad, out and lse of a backward pass against q, all computable.
+// Checks grad, out and lse of a backward pass against q. All are computable.
 void CheckGradient(const at::Tensor& grad, const at::Tensor& out, const at::Tensor& lse, const at::Tensor& q);
 
 }  // namespace ingot::kernels

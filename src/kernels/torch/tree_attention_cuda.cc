@@ -1,5 +1,5 @@
-// The CUDA kernels of the operators: the checks of every device, then a plan on the host, one copy of it to the device
-// and kernels/cuda. Built into libingot_cuda.so only; being loaded registers them.
+// The CUDA kernels of the operators. They run the checks of every device, plan on the host, copy the plan once to the
+// device, and run kernels/cuda. Built into libingot_cuda.so only, which registers them when it is loaded.
 #include <ATen/ATen.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
@@ -22,8 +22,8 @@ OptionalTensor OnHost(const OptionalTensor& t) {
   return t.has_value() && t->defined() ? OptionalTensor(t->to(at::kCPU)) : std::nullopt;
 }
 
-// A plan and its copy on the device of `like`. The copy is queued on the current stream, behind which the kernels come,
-// and the memory goes back to an allocator that knows the stream.
+// A plan and its copy on the device of `like`. The copy is queued on the current stream, before the kernels. The memory
+// returns to an allocator that knows the stream.
 struct DevicePlan {
   cuda::AttentionPlan plan;
   at::Tensor memory;

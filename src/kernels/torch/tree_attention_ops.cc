@@ -1,4 +1,4 @@
-// The operators' schema, their autograd and their shapes; the same for every device.
+// The operators' schema, autograd and shapes, equal for every device.
 #include "kernels/torch/tree_attention_ops.h"
 
 #include <ATen/ATen.h>
@@ -29,7 +29,7 @@ const c10::OperatorHandle& BackwardOperator() {
   return op;
 }
 
-// The dispatcher's own message names dozens of keys; this one says what is missing.
+// The dispatcher's own message names dozens of keys; this one names the missing library.
 void CheckDevice(const at::Tensor& q) {
   TORCH_CHECK(
       ForwardOperator().hasKernelForDispatchKey(c10::computeDispatchKey(q.scalar_type(), q.layout(), q.device())),
@@ -46,8 +46,8 @@ std::tuple<at::Tensor, at::Tensor> CallForward(const at::Tensor& q, const at::Te
                                                                        block_table, sequences, sinks, window);
 }
 
-// Passes results on as what `inputs` gave, and fails where somebody asks for their gradient: autograd would take what
-// it has no formula for as constant.
+// Marks results as functions of `inputs`, and fails where a caller asks for their gradient. Autograd would otherwise
+// treat results without a formula as constant.
 class NoGradient : public torch::autograd::Function<NoGradient> {
  public:
   static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context, at::TensorList results,
@@ -85,7 +85,7 @@ class TreeAttentionFunction : public torch::autograd::Function<TreeAttentionFunc
                                                  torch::autograd::variable_list grads) {
     const auto saved = context->get_saved_variables();
     torch::autograd::variable_list once = Differentiate(*context, grads[0], saved);
-    if (at::GradMode::is_enabled()) {  // create_graph
+    if (at::GradMode::is_enabled()) {  // create_graph asks for it
       once = NoGradient::apply(once, at::TensorList({grads[0], saved[0], saved[1], saved[2]}),
                                "tree attention is differentiable once: it has no second derivative");
     }
@@ -96,7 +96,7 @@ class TreeAttentionFunction : public torch::autograd::Function<TreeAttentionFunc
   }
 
  private:
-  // Gradients of q, k, v and the sinks.
+  // Returns the gradients of q, k, v and the sinks.
   static torch::autograd::variable_list Differentiate(torch::autograd::AutogradContext& context, const at::Tensor& grad,
                                                       const torch::autograd::variable_list& saved) {
     at::AutoDispatchBelowADInplaceOrView guard;

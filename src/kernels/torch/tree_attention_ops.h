@@ -1,4 +1,4 @@
-// What the operator's schema and its kernels share.
+// Declarations shared by the operator's schema and its kernels.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -26,12 +26,13 @@ using TreeAttentionBackwardSignature = std::tuple<at::Tensor, at::Tensor, at::Te
     const OptionalTensor& positions, const OptionalTensor& block_table, const OptionalTensor& sequences,
     const OptionalTensor& sinks, int64_t window);
 
-// The kernels for the CPU. Registered beside the schema: a linker drops an object of a static library that nothing
-// names.
+// The kernels for the CPU. They are registered beside the schema: a linker drops an object of a static library that
+// nothing names.
 TreeAttentionForwardSignature TreeAttentionForwardCpu;
 TreeAttentionBackwardSignature TreeAttentionBackwardCpu;
 
-// The gradient of q; those of k and v are added to k_sum and v_sum [keys, kv_heads, head_dim], fp32 (fp64), unrounded.
+// Returns the gradient of q. The gradients of k and v are added to k_sum and v_sum [keys, kv_heads, head_dim], fp32
+// (fp64), without rounding.
 at::Tensor TreeAttentionBackwardSumCpu(const at::Tensor& grad, const at::Tensor& q, const at::Tensor& k,
                                        const at::Tensor& v, const at::Tensor& out, const at::Tensor& lse, double scale,
                                        const OptionalTensor& visible_end, std::optional<int64_t> q_offset,

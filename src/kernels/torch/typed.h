@@ -1,4 +1,4 @@
-// Between tensors and the raw kernels' types.
+// Conversions between tensors and the raw kernels' types.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,7 +9,8 @@
 
 namespace ingot::kernels {
 
-// f of a zero of the kernels' type for the tensor's numbers. Throws c10::Error for a type that they do not compute in.
+// Calls f with a zero of the kernels' type for the tensor's numbers. Throws c10::Error for a type that the kernels do
+// not compute in.
 template <typename F>
 auto ByType(const at::Tensor& t, F&& f) {
   if (t.scalar_type() == at::kBFloat16) return f(BFloat16{});
@@ -19,7 +20,7 @@ auto ByType(const at::Tensor& t, F&& f) {
   return f(float{});
 }
 
-// What sums are held in.
+// The type of sums over the tensor's numbers.
 inline at::ScalarType AccumulatorType(const at::Tensor& t) {
   return t.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
 }
