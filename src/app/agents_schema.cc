@@ -15,7 +15,7 @@ void BindVerifier(base::Schema& schema, reward::VerifierOptions& o) {
   schema.Field("verifier.ignore_case", &o.ignore_case, "exact: A-Z and a-z are the same");
   schema.Field("verifier.tolerance", &o.tolerance, "numeric: absolute");
   schema.Field("verifier.relative_tolerance", &o.relative_tolerance, "numeric: relative to the expected value");
-  schema.Field("verifier.pattern", &o.pattern, "regex: the whole answer must match it");
+  schema.Field("verifier.pattern", &o.pattern, "regex: the whole answer must match it; RE2's syntax");
   schema.Field("verifier.field", &o.field, "json_field: dotted path; empty: the whole answer");
   schema.Field("verifier.command", &o.command, "command: argv, templates; gets the answer on stdin");
   schema.Choice("verifier.reward_from", &o.reward_from, {"exit_code", "json"}, "command: where the reward stands");

@@ -1,14 +1,16 @@
 #include "reward/verifier.h"
 
+#include <re2/re2.h>
+
 #include <algorithm>
-#include <charconv>
 #include <cmath>
-#include <regex>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "base/json.h"
+#include "reward/number.h"
 #include "sandbox/template.h"
+#include "text/unicode.h"
 #include "tree/signal_bounds.h"
 
 namespace ingot::reward {
@@ -39,47 +41,14 @@ Verdict Judged(bool right, const std::string& detail) {
   return {.reward = right ? 1.0 : 0.0, .signals = {}, .detail = detail};
 }
 
-struct Number {
-  double value = 0;
-  std::string integer;  // its digits, without zeros before them; empty: it is not written as an integer
-};
-
-// The digits of an integer.
-std::string IntegerIn(std::string_view text) {
-  const bool negative = text.starts_with('-');
-  std::string_view digits = text.substr(negative ? 1 : 0);
-  if (digits.empty() || digits.find_first_not_of("0123456789") != std::string_view::npos) return "";
-  digits.remove_prefix(std::min(digits.find_first_not_of('0'), digits.size() - 1));
-  return (negative && digits != "0" ? "-" : "") + std::string(digits);
-}
-
-std::optional<Number> ParseNumber(std::string_view text) {
-  const std::string kept = Trimmed(std::string(text));
-  std::string_view trimmed = kept;
-  if (trimmed.starts_with('+') && trimmed.size() > 1 && trimmed[1] != '-') trimmed.remove_prefix(1);
-  Number number;
-  number.integer = IntegerIn(trimmed);
-  const char* const end = trimmed.data() + trimmed.size();
-  const auto parsed = std::from_chars(trimmed.data(), end, number.value);
-  const bool far = parsed.ec == std::errc::result_out_of_range && !number.integer.empty();
-  if (far) number.value = trimmed.front() == '-' ? -HUGE_VAL : HUGE_VAL;
-  if (trimmed.empty() || parsed.ptr != end) return std::nullopt;
-  if (!far && (parsed.ec != std::errc() || !std::isfinite(number.value))) return std::nullopt;
-  return number;
+Tolerance ToleranceOf(const VerifierOptions& options) {
+  return {.absolute = options.tolerance, .relative = options.relative_tolerance};
 }
 
 std::optional<double> AsNumber(const value& json) {
   if (!json.is_number()) return std::nullopt;
   const double number = json.to_number<double>();
   return std::isfinite(number) ? std::optional(number) : std::nullopt;
-}
-
-bool Near(const Number& answer, const Number& expected, const VerifierOptions& options) {
-  if (!answer.integer.empty() && answer.integer == expected.integer) return true;
-  const bool exact = options.tolerance == 0 && options.relative_tolerance == 0;
-  if (exact && !answer.integer.empty() && !expected.integer.empty()) return false;
-  return std::abs(answer.value - expected.value) <=
-         options.tolerance + options.relative_tolerance * std::abs(expected.value);
 }
 
 // A number, or {"reward": number, "signals": {name: number}}.
@@ -173,7 +142,7 @@ class NumericVerifier final : public ExpectedVerifier {
     }
     const std::optional<Number> said = ParseNumber(answer);
     if (!said.has_value()) return Malformed(absl::StrCat("the answer ", Quoted(answer), " is no number"));
-    return Judged(Near(*said, *right, options_),
+    return Judged(IsNear(*said, *right, ToleranceOf(options_)),
                   absl::StrCat("answered ", Quoted(Trimmed(answer)), ", expected ", Quoted(Trimmed(expected))));
   }
 };
@@ -197,7 +166,7 @@ class JsonFieldVerifier final : public ExpectedVerifier {
   bool Equal(const JsonText& said, const JsonText& right) const {
     if (said.is_number() && right.is_number()) {
       const std::optional<Number> a = ParseNumber(said.text()), b = ParseNumber(right.text());
-      return a.has_value() && b.has_value() && Near(*a, *b, options_);
+      return a.has_value() && b.has_value() && IsNear(*a, *b, ToleranceOf(options_));
     }
     if (said.is_array() && right.is_array()) {
       const std::vector<JsonText> a = said.items(), b = right.items();
@@ -215,44 +184,43 @@ class JsonFieldVerifier final : public ExpectedVerifier {
   }
 };
 
-// `__polynomial` is libstdc++'s breadth-first matcher: no backtracking, so no pattern takes exponential time and no
-// long answer exhausts the stack. It knows no back-references.
-absl::StatusOr<std::regex> Compile(const std::string& pattern) {
+// RE2 matches in time linear in the answer, whatever the pattern: it never backtracks. Its characters are those of
+// UTF-8.
+absl::StatusOr<std::unique_ptr<const RE2>> Compile(const std::string& pattern) {
   if (pattern.size() > kLongestPattern) {
     return absl::InvalidArgumentError(absl::StrCat("verifier.pattern is longer than ", kLongestPattern, " bytes"));
   }
-  try {
-    return std::regex(pattern, std::regex::ECMAScript | std::regex_constants::__polynomial);
-  } catch (const std::regex_error& error) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("verifier.pattern ", Quoted(pattern), " does not compile: ", error.what()));
-  }
+  RE2::Options options;
+  options.set_log_errors(false);
+  auto regex = std::make_unique<const RE2>(pattern, options);
+  if (regex->ok()) return regex;
+  return absl::InvalidArgumentError(
+      absl::StrCat("verifier.pattern ", Quoted(pattern), " does not compile: ", regex->error(),
+                   "; write it in RE2's syntax, which has no back-references and no lookaround"));
 }
 
 class RegexVerifier final : public AnswerVerifier {
  public:
-  RegexVerifier(VerifierOptions options, Template pattern, std::optional<std::regex> fixed)
+  RegexVerifier(VerifierOptions options, Template pattern, std::unique_ptr<const RE2> fixed)
       : AnswerVerifier(std::move(options)), pattern_(std::move(pattern)), fixed_(std::move(fixed)) {}
 
  private:
   absl::StatusOr<Verdict> Judge(const std::string& answer, const VerifierInput& input) const override {
-    if (fixed_.has_value()) return Match(answer, *fixed_);
+    if (fixed_ != nullptr) return Match(answer, *fixed_);
     const auto pattern = pattern_.Render(VariablesOf(input));
     if (!pattern.ok()) return base::Annotate(pattern.status(), "verifier.pattern");
-    INGOT_ASSIGN_OR_RETURN(const std::regex regex, Compile(*pattern));
-    return Match(answer, regex);
+    INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<const RE2> regex, Compile(*pattern));
+    return Match(answer, *regex);
   }
-  static absl::StatusOr<Verdict> Match(const std::string& answer, const std::regex& regex) {
+  static Verdict Match(const std::string& answer, const RE2& regex) {
     const std::string said = Trimmed(answer);
-    try {
-      const bool matches = std::regex_match(said, regex);
-      return Judged(matches, absl::StrCat("answered ", Quoted(said), matches ? ", which matches" : ", no match"));
-    } catch (const std::regex_error& error) {
-      return absl::InvalidArgumentError(absl::StrCat("verifier.pattern cannot be matched: ", error.what()));
-    }
+    // RE2 would let '.' match some bytes that are no UTF-8.
+    if (!text::IsValidUtf8(said)) return Judged(false, absl::StrCat("answered ", Quoted(said), ", which is not UTF-8"));
+    const bool matches = RE2::FullMatch(said, regex);
+    return Judged(matches, absl::StrCat("answered ", Quoted(said), matches ? ", which matches" : ", no match"));
   }
   const Template pattern_;
-  const std::optional<std::regex> fixed_;  // a pattern without variables is compiled once
+  const std::unique_ptr<const RE2> fixed_;  // null = the pattern has variables, and is compiled for each answer
 };
 
 class ReportedVerifier final : public AnswerVerifier {
@@ -333,8 +301,10 @@ class PostedVerifier final : public Verifier {
 };
 
 absl::Status CheckNumbers(const VerifierOptions& options) {
-  if (!(options.tolerance >= 0) || !(options.relative_tolerance >= 0)) {
-    return absl::InvalidArgumentError("verifier.tolerance and verifier.relative_tolerance must be 0 or more");
+  const auto is_tolerance = [](double value) { return value >= 0 && std::isfinite(value); };
+  if (!is_tolerance(options.tolerance) || !is_tolerance(options.relative_tolerance)) {
+    return absl::InvalidArgumentError(
+        "verifier.tolerance and verifier.relative_tolerance must be finite and 0 or more");
   }
   if (!(options.timeout_s > 0 && options.timeout_s <= 1e6)) {
     return absl::InvalidArgumentError("verifier.timeout_s must be above 0 (and at most 1e6)");
@@ -349,8 +319,8 @@ absl::StatusOr<std::unique_ptr<const Verifier>> MakeRegex(const VerifierOptions&
   if (options.pattern.empty()) return absl::InvalidArgumentError("verifier.pattern is empty; kind regex needs one");
   auto pattern = Template::Parse(options.pattern, VerifierVariables());
   if (!pattern.ok()) return base::Annotate(pattern.status(), "verifier.pattern");
-  std::optional<std::regex> fixed;
-  if (const auto text = pattern->Render({}); text.ok()) {  // no variables in it
+  std::unique_ptr<const RE2> fixed;
+  if (const auto text = pattern->Render({}); text.ok()) {  // it has no variables
     INGOT_ASSIGN_OR_RETURN(fixed, Compile(*text));
   }
   return std::make_unique<RegexVerifier>(options, std::move(*pattern), std::move(fixed));

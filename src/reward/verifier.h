@@ -1,10 +1,11 @@
-// Scores what an agent answered. One Verifier per recipe, made once; Verify is const and thread safe, and blocks only
-// for kind "command" (at most its time limit).
+// A Verifier compares the answer of an agent with its task and gives a verdict: a reward and signals. A recipe has one,
+// made at start. Verify is const and thread safe. It blocks for kind "command" alone, at most for its time limit.
 //
-// Two kinds of trouble are kept apart. An answer that is missing, malformed or too long is the agent's: reward 0, with
-// the reason in `detail` and the signal `answer_malformed`. A task without the expected field, an expected value of the
-// wrong kind, a pattern that does not compile, a command that cannot run or does not say what it should: that is the
-// verifier's, and an error, never a 0 that would be trained on.
+// Two kinds of fault are kept apart:
+//   the agent's     The answer is missing, malformed or too long. The verdict is reward 0, with the reason in `detail`
+//                   and the signal `answer_malformed`.
+//   the verifier's  The task lacks the expected field, or its value has the wrong kind; a pattern does not compile; a
+//                   command cannot run or breaks its contract. Verify returns an error, never a 0 to train on.
 #pragma once
 
 #include <cstdint>
@@ -20,57 +21,60 @@
 
 namespace ingot::reward {
 
-// "Template" below: text with ${task}, ${task.FIELD}, ${workdir}, ${home}, ${episode_id} (sandbox/template.h).
+// A template is text with ${task}, ${task.FIELD}, ${workdir}, ${home} or ${episode_id} in it (sandbox/template.h).
 struct VerifierOptions {
-  // exact           the answer is `expected`, apart from white space around it
-  // numeric         the answer is a number within the tolerances of `expected`
-  // regex           the whole answer matches `pattern`
-  // json_field      the answer is JSON whose `field` equals `expected`: lists in order, objects by their fields
-  // command         `command` decides, with the answer on its stdin, run in the agent's work folder after the agent.
-  //                 Its HOME and TMPDIR are its own: what the agent left in its ${home} decides nothing unless asked
-  // agent_reported  the answer is the reward: a number, or {"reward": number, "signals": {name: number}}, with at most
-  //                 as many signals and as long names as tree/signal_bounds.h says
-  // agent_posted    nothing to verify: the agent itself posts its reward. None posted: as a missing answer
+  // exact           The answer is `expected`, apart from white space around it.
+  // numeric         The answer is a number within the tolerances of `expected`.
+  // regex           The whole answer matches `pattern`.
+  // json_field      The answer is JSON whose `field` equals `expected`: lists in order, objects by their fields.
+  // command         `command` decides. It runs after the agent in the agent's work folder, with the answer on its stdin.
+  //                 Its HOME and TMPDIR are its own, so files that the agent left in ${home} do not decide by accident.
+  // agent_reported  The answer is the reward: a number, or {"reward": number, "signals": {name: number}}.
+  //                 tree/signal_bounds.h limits the number of signals and the length of their names.
+  // agent_posted    The agent posts its reward itself, and there is nothing to verify. An agent that posts none has no
+  //                 answer.
   std::string kind = "exact";
   // exact, numeric, json_field: template of the right answer.
   std::string expected = "${task.answer}";
-  // exact: letters A-Z and a-z are the same.
+  // exact: true = letters A-Z and a-z are equal.
   bool ignore_case = false;
-  // numeric, and numbers anywhere in json_field: |answer - expected| <= tolerance + relative_tolerance * |expected|, as
-  // doubles. With both 0, two integers are compared digit by digit, however many they have.
+  // numeric, and numbers at any depth of json_field: |answer - expected| <= tolerance + relative_tolerance * |expected|.
+  // Numbers that doubles do not hold, such as long integers, are compared exactly (reward/number.h). Finite, >= 0.
   double tolerance = 0;
   double relative_tolerance = 0;
-  // regex: ECMAScript without back-references; a template (values are inserted as they are, not quoted). Matched in
-  // time polynomial in the answer's length, whatever the pattern.
+  // regex: a pattern in RE2's syntax, which has no back-references and no lookaround. It matches the answer's characters
+  // as UTF-8, in time linear in the answer; bytes that are not UTF-8 match nothing. A template: values are inserted as
+  // they are, without quoting.
   std::string pattern;
-  // json_field: dotted path, "result.items.0"; empty: the whole answer.
+  // json_field: dotted path, "result.items.0". Empty = the whole answer.
   std::string field;
   // command: argv, each a template.
   std::vector<std::string> command;
-  // command: "exit_code": 0 is reward 1, 1 is reward 0, anything else an error. "json": it exits with 0, and its last
-  // line of output is like that of agent_reported.
+  // command: "exit_code" = 0 is reward 1, 1 is reward 0, any other code is an error. "json" = the command exits with 0,
+  // and its last line of output has the form of agent_reported.
   std::string reward_from = "exit_code";
   // command: seconds, > 0.
   double timeout_s = 60;
-  // command: true: running past `timeout_s` is reward 0 (the agent's work may be what hangs); false: an error.
+  // command: true = running past `timeout_s` is reward 0, since the agent's work may hang; false = an error.
   bool timeout_is_zero = false;
-  // Longer answers are malformed. > 0, at most 16 MiB.
+  // A longer answer is malformed. > 0, at most 16 MiB.
   int64_t max_answer_bytes = 65536;
 
+  // INVALID_ARGUMENT names the option, its value and its allowed values.
   absl::Status Validate() const;
 };
 
 struct VerifierInput {
   std::string_view task = "{}";       // the task's payload, a JSON object; not owned
-  std::optional<std::string> answer;  // nothing: there is none, for the reason in `no_answer_reason`
+  std::optional<std::string> answer;  // nullopt = there is none, for `no_answer_reason`
   std::string no_answer_reason;
   std::string workdir;
   std::string home;      // the agent's
-  std::string own_home;  // HOME and TMPDIR of a command: empty folders that the agent has not been in
-  std::string own_tmp;
+  std::string own_home;  // HOME of a command: an empty folder that no agent has used
+  std::string own_tmp;   // TMPDIR of a command: another one
   std::string episode_id;
-  std::string cwd;                                // the folder ingot was started in
-  const sandbox::Cancellation* cancel = nullptr;  // ends a running command
+  std::string cwd;                                // the folder in which ingot was started
+  const sandbox::Cancellation* cancel = nullptr;  // ends a running command; null = nothing ends it early
 };
 
 struct Verdict {
@@ -87,11 +91,11 @@ class Verifier {
   static absl::StatusOr<std::unique_ptr<const Verifier>> Make(const VerifierOptions& options);
 
   virtual absl::StatusOr<Verdict> Verify(const VerifierInput& input) const = 0;
-  // False for agent_posted: then there is no verdict to post.
+  // False for agent_posted: there is no verdict to post.
   virtual bool decides() const { return true; }
 };
 
-// The names that `expected`, `pattern` and `command` may use, for Template::Parse.
+// The variables of `expected`, `pattern` and `command`, for Template::Parse.
 const std::vector<std::string>& VerifierVariables();
 
 }  // namespace ingot::reward

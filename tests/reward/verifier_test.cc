@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cmath>
 #include <random>
 
 namespace ingot::reward {
@@ -91,6 +92,17 @@ TEST(VerifierTest, IntegersAreComparedDigitByDigit) {
   EXPECT_TRUE(IsOne(Score(field, "[9007199254740993]", R"({"answer": [9007199254740993]})")));
 }
 
+TEST(VerifierTest, NumbersThatNoDoubleHoldsHaveTolerancesToo) {
+  const std::string task = R"({"answer": 1)" + std::string(319, '0') + "7}";  // 10^320 + 7
+  for (const char* kind : {"numeric", "json_field"}) {
+    VerifierOptions options = Kind(kind);
+    options.relative_tolerance = 1e-6;
+    EXPECT_TRUE(IsZero(Score(options, "5", task))) << kind;
+    EXPECT_TRUE(IsOne(Score(options, "1" + std::string(320, '0'), task))) << kind;
+    EXPECT_TRUE(IsZero(Score(options, "1" + std::string(321, '0'), task))) << kind;
+  }
+}
+
 TEST(VerifierTest, JsonComparesNumbersWithinItsToleranceAtAnyDepth) {
   VerifierOptions options = Kind("json_field");
   const std::string task = R"({"answer": {"l": [1.0, {"x": 2}], "s": "a\u00e9", "n": null}})";
@@ -163,6 +175,48 @@ TEST(VerifierTest, BadPatternsAreFoundWhenTheVerifierIsMade) {
   options.pattern = "${task.answer}";
   ASSERT_TRUE(options.Validate().ok());
   EXPECT_FALSE(Score(options, "x", R"({"answer":"("})").ok());  // known only with the task: an error, not a 0
+}
+
+TEST(VerifierTest, RegexMatchesCharactersNotBytes) {
+  const auto matches = [](const std::string& pattern, const std::string& answer) {
+    VerifierOptions options = Kind("regex");
+    options.pattern = pattern;
+    const auto verdict = Score(options, answer);
+    EXPECT_TRUE(verdict.ok()) << verdict.status();
+    return IsOne(verdict);
+  };
+  EXPECT_TRUE(matches("[äöü]", "ä"));
+  EXPECT_FALSE(matches("[äöü]", "äö"));
+  EXPECT_TRUE(matches("[а-я]+", "привет"));
+  EXPECT_TRUE(matches("^.$", "é"));
+  EXPECT_FALSE(matches("^.{2}$", "é"));
+  EXPECT_TRUE(matches("^.{2}$", "é漢"));
+  EXPECT_TRUE(matches("\\p{Greek}{3}", "αβγ"));
+  EXPECT_TRUE(matches("😀+", "😀😀"));
+  EXPECT_FALSE(matches(".", "a\nb"));
+}
+
+TEST(VerifierTest, NoRegexMatchesBytesThatAreNotUtf8) {
+  // A lone byte, a cut character, an overlong form, half a surrogate pair, a code point beyond the last.
+  for (const std::string& answer : std::vector<std::string>{"\xff", "a\xc3", "\xe0\x80\x80", "\xed\xa0\x80",
+                                                            "\xf4\x90\x80\x80", std::string("\0\xc0", 2)}) {
+    for (const char* pattern : {"(?s).*", "[^x]*", "\\C*", ".", "(.|\\n)+"}) {
+      VerifierOptions options = Kind("regex");
+      options.pattern = pattern;
+      EXPECT_TRUE(IsZero(Score(options, answer))) << pattern;
+    }
+  }
+}
+
+TEST(VerifierTest, AnErrorNamesThePatternThatDoesNotCompile) {
+  // Back-reference, lookahead, a program that is too large, bytes that are not UTF-8.
+  for (const std::string pattern : {"(a)\\1", "a(?=b)", "((a{100}){100}){100}", "\xff"}) {
+    VerifierOptions options = Kind("regex");
+    options.pattern = pattern;
+    const absl::Status status = options.Validate();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << pattern;
+    EXPECT_THAT(status.message(), HasSubstr("verifier.pattern '" + pattern + "'"));
+  }
 }
 
 TEST(VerifierTest, JsonFieldComparesValues) {
@@ -276,6 +330,8 @@ TEST(VerifierTest, OptionsAreCheckedWithTheNameOfTheKnob) {
   VerifierOptions options = Kind("numeric");
   options.tolerance = -1;
   EXPECT_THAT(message(options), HasSubstr("tolerance"));
+  options.tolerance = HUGE_VAL;
+  EXPECT_THAT(message(options), HasSubstr("finite"));
   options = Kind("exact");
   options.expected = "${task_answer}";
   EXPECT_THAT(message(options), HasSubstr("${task_answer}"));

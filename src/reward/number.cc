@@ -1,0 +1,118 @@
+#include "reward/number.h"
+
+#include <algorithm>
+#include <boost/multiprecision/cpp_int.hpp>
+#include <charconv>
+#include <cmath>
+
+namespace ingot::reward {
+namespace {
+
+using Integer = boost::multiprecision::cpp_int;
+
+// Every integer up to it is a double.
+constexpr double kLargestExactInteger = 9007199254740992.0;  // 2^53
+// Decimal digits that tell any two doubles apart.
+constexpr size_t kDoubleDigits = 17;
+
+std::string_view Trimmed(std::string_view text) {
+  constexpr std::string_view kSpace = " \t\n\v\f\r";
+  const size_t first = text.find_first_not_of(kSpace);
+  return first == std::string_view::npos ? "" : text.substr(first, text.find_last_not_of(kSpace) - first + 1);
+}
+
+// Reads the digits and the exponent of `text`, which std::from_chars has read as a finite number.
+void ReadDecimal(std::string_view text, Number* number) {
+  number->negative = text.starts_with('-');
+  if (number->negative) text.remove_prefix(1);
+  const size_t e = text.find_first_of("eE");
+  const size_t point = text.find('.');
+  number->digits = std::string(text.substr(0, e));
+  if (point != std::string_view::npos) {
+    number->exponent = -static_cast<int64_t>(number->digits.size() - point - 1);
+    number->digits.erase(point, 1);
+  }
+  number->digits.erase(0, number->digits.find_first_not_of('0'));  // all of zero
+  if (number->digits.empty()) {
+    *number = {.negative = number->negative};
+    return;
+  }
+  const size_t length = number->digits.find_last_not_of('0') + 1;
+  number->exponent += static_cast<int64_t>(number->digits.size() - length);
+  number->digits.resize(length);
+  if (e == std::string_view::npos) return;
+  std::string_view written = text.substr(e + 1);
+  if (written.starts_with('+')) written.remove_prefix(1);
+  int64_t shift = 0;  // one that does not fit stays 0; its number is out of the doubles' range, and refused
+  std::from_chars(written.data(), written.data() + written.size(), shift);
+  number->exponent += shift;
+}
+
+// log10 of the number, rounded down.
+int64_t Magnitude(const Number& number) { return number.exponent + static_cast<int64_t>(number.digits.size()) - 1; }
+
+// The integer number * 10^-exponent. REQUIRES: exponent <= number.exponent.
+Integer Scaled(const Number& number, int64_t exponent) {
+  const auto shift = static_cast<unsigned>(number.exponent - exponent);
+  const Integer magnitude = Integer(number.digits) * boost::multiprecision::pow(Integer(10), shift);
+  return number.negative ? Integer(-magnitude) : magnitude;
+}
+
+// The shortest decimal that reads back as `value`.
+Number DecimalOf(double value) {
+  char text[32];
+  const auto end = std::to_chars(std::begin(text), std::end(text), value).ptr;
+  return *ParseNumber(std::string_view(text, end));
+}
+
+// |a| * |b|, as digits and an exponent.
+Number ProductOfSizes(const Number& a, const Number& b) {
+  Number product;
+  product.digits = Integer(Integer(a.digits) * Integer(b.digits)).str();
+  product.exponent = a.exponent + b.exponent;
+  return product;
+}
+
+bool IsNearExactly(const Number& answer, const Number& expected, const Tolerance& tolerance) {
+  const Number absolute = DecimalOf(tolerance.absolute);
+  const Number relative = ProductOfSizes(DecimalOf(tolerance.relative), expected);
+  const int64_t unit = std::min({answer.exponent, expected.exponent, absolute.exponent, relative.exponent});
+  const Integer distance = boost::multiprecision::abs(Integer(Scaled(answer, unit) - Scaled(expected, unit)));
+  return distance <= Scaled(absolute, unit) + Scaled(relative, unit);
+}
+
+}  // namespace
+
+std::optional<Number> ParseNumber(std::string_view text) {
+  text = Trimmed(text);
+  if (text.empty() || text.size() > kLongestNumber) return std::nullopt;
+  if (text.starts_with('+') && text.size() > 1 && text[1] != '-') text.remove_prefix(1);
+  Number number;
+  double value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [read, fault] = std::from_chars(text.data(), end, value);
+  if (read != end || fault == std::errc::invalid_argument || !std::isfinite(value)) return std::nullopt;
+  const bool has_exponent = text.find_first_of("eE") != std::string_view::npos;
+  const bool in_range = fault == std::errc();
+  if (!in_range && has_exponent) return std::nullopt;
+  ReadDecimal(text, &number);
+  // from_chars counts exponents of more than five digits as smaller ones.
+  const bool is_zero = number.digits == "0";
+  if (has_exponent && !is_zero && std::abs(Magnitude(number)) > 400) return std::nullopt;
+  number.value = in_range ? value : 0;
+  const bool is_integer = !has_exponent && text.find('.') == std::string_view::npos;
+  const bool is_small = std::abs(value) < kLargestExactInteger;
+  const bool is_printed_double = !is_integer && number.digits.size() <= kDoubleDigits;
+  number.is_double = is_zero || (in_range && std::isnormal(value) && (is_small || is_printed_double));
+  return number;
+}
+
+bool IsNear(const Number& answer, const Number& expected, const Tolerance& tolerance) {
+  if (answer.is_double && expected.is_double) {
+    return std::abs(answer.value - expected.value) <=
+           tolerance.absolute + tolerance.relative * std::abs(expected.value);
+  }
+  return IsNearExactly(answer, expected, tolerance);
+}
+
+}  // namespace ingot::reward
