@@ -6,7 +6,7 @@
 namespace ingot::app {
 
 absl::StatusOr<std::shared_ptr<const weights::Snapshot>> LoadSnapshot(const std::string& model_dir, int64_t version) {
-  INGOT_ASSIGN_OR_RETURN(const model::LoadedModel loaded, model::LoadModelDir(model_dir));
+  INGOT_ASSIGN_OR_RETURN(const model::ModelFolder loaded, model::LoadModelDir(model_dir));
   return trainer::SnapshotOf(version, loaded.parameters.tensors());
 }
 

@@ -89,7 +89,7 @@ absl::StatusOr<std::unique_ptr<trainer::Trainer>> NewTrainer(const RunConfig& co
     INGOT_RETURN_IF_ERROR(Place(parameters, model.device));
     return trainer::Trainer::Create(config.trainer, model.shape, std::move(parameters), base::Clock::Real(), ranks);
   }
-  INGOT_ASSIGN_OR_RETURN(model::LoadedModel loaded, model::LoadModelDir(config.model.path));
+  INGOT_ASSIGN_OR_RETURN(model::ModelFolder loaded, model::LoadModelDir(config.model.path));
   INGOT_RETURN_IF_ERROR(Place(loaded.parameters, model.device));
   return trainer::Trainer::Create(config.trainer, loaded.config, std::move(loaded.parameters), base::Clock::Real(),
                                   ranks);

@@ -149,8 +149,8 @@ const at::Tensor& Parameters::at(const std::string& name) const {
   return found->second;
 }
 
-absl::StatusOr<LoadedModel> LoadModelDir(const std::string& dir) {
-  LoadedModel model;
+absl::StatusOr<ModelFolder> LoadModelDir(const std::string& dir) {
+  ModelFolder model;
   INGOT_ASSIGN_OR_RETURN(model.config, ModelConfig::FromFile(dir + "/config.json"));
   std::string path = dir + "/model.safetensors";
   if (!Exists(path) && Exists(path + ".index.json")) path += ".index.json";

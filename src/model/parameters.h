@@ -51,11 +51,11 @@ absl::Status SaveSafetensors(const std::string& path, const std::map<std::string
                              const std::map<std::string, std::string>& metadata);
 
 // A model folder as Hugging Face lays it out: config.json and model.safetensors (or shards).
-struct LoadedModel {
+struct ModelFolder {
   ModelConfig config;
   Parameters parameters;
 };
-absl::StatusOr<LoadedModel> LoadModelDir(const std::string& dir);
+absl::StatusOr<ModelFolder> LoadModelDir(const std::string& dir);
 absl::Status SaveModelDir(const std::string& dir, const ModelConfig& config, const Parameters& parameters);
 
 // Such a folder by several writers: each saves a ShardFile of "model", then one the index of what is in which file

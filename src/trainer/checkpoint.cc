@@ -362,7 +362,7 @@ absl::StatusOr<CheckpointContents> ReadCheckpoint(const std::string& path) {
   contents.weights_checksum = info.weights_checksum;
   INGOT_ASSIGN_OR_RETURN(contents.seed, UnsignedField(state, "seed"));
   INGOT_ASSIGN_OR_RETURN(contents.optimizer_steps, IntegerField(state, "optimizer_steps"));
-  INGOT_ASSIGN_OR_RETURN(model::LoadedModel loaded, model::LoadModelDir(path));
+  INGOT_ASSIGN_OR_RETURN(model::ModelFolder loaded, model::LoadModelDir(path));
   contents.config = std::move(loaded.config);
   contents.parameters = std::move(loaded.parameters);
   INGOT_ASSIGN_OR_RETURN(contents.optimizer_shards, ShardsOf(path, state));

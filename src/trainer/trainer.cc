@@ -240,7 +240,7 @@ absl::Status Trainer::SetReference(const model::Parameters* start) {
     return CopyReference(*start);
   }
   const std::string context = absl::StrCat("reference policy ", options_.reference_path);
-  absl::StatusOr<model::LoadedModel> loaded = model::LoadModelDir(options_.reference_path);
+  absl::StatusOr<model::ModelFolder> loaded = model::LoadModelDir(options_.reference_path);
   if (!loaded.ok()) return base::Annotate(loaded.status(), context);
   if (loaded->config.vocab_size != config().vocab_size ||
       loaded->config.max_position_embeddings < config().max_position_embeddings) {
