@@ -141,9 +141,9 @@ void RestrictRows(grammar::Compiler& compiler) {
   for (int32_t i = 0; i < kTokens; ++i) row[i] = static_cast<float>(8 * base::UniformAt(7, i));
   rollout::Normalize(row).IgnoreError();
   rollout::ShapingScratch scratch;
-  rollout::PolicySampler sampler;
-  v1::GenerateRequest request;
-  request.mutable_sampling()->set_temperature(1);
+  rollout::Sampler sampler;
+  rollout::DrawOptions options;
+  options.temperature = 1;
   constexpr int kRounds = 50;
   const auto report = [&](const char* name, rollout::Constraint* constraint) {
     double restrict_us = 0, draw_us = 0;
@@ -153,7 +153,7 @@ void RestrictRows(grammar::Compiler& compiler) {
       if (constraint != nullptr) shaped = *constraint->Restrict(row, scratch);
       restrict_us += MicrosSince(start);
       const auto middle = steady_clock::now();
-      if (sampler.Sample({shaped.logprobs, &request, i, shaped.mass}) < 0) std::exit(1);
+      if (sampler.Draw(shaped.logprobs, options, i, shaped.mass) < 0) std::exit(1);
       draw_us += MicrosSince(middle);
     }
     std::printf("%-12s restrict %8.1f us, draw %8.1f us\n", name, restrict_us / kRounds, draw_us / kRounds);

@@ -55,13 +55,13 @@ class TimedRunner final : public rollout::ModelRunner {
   int64_t context_length() const override { return runner_->context_length(); }
   const std::vector<int32_t>& eos_ids() const override { return runner_->eos_ids(); }
   int64_t max_weight_bytes() const override { return runner_->max_weight_bytes(); }
-  absl::StatusOr<std::shared_ptr<const rollout::LoadedModel>> Load(
+  absl::StatusOr<std::shared_ptr<const rollout::RunnableModel>> Load(
       std::shared_ptr<const weights::Snapshot> snapshot) override {
     return runner_->Load(std::move(snapshot));
   }
   void BindThread() override { runner_->BindThread(); }
   std::span<const float> LogNormalizers() const override { return runner_->LogNormalizers(); }
-  absl::StatusOr<std::span<const float>> Forward(const rollout::LoadedModel& model,
+  absl::StatusOr<std::span<const float>> Forward(const rollout::RunnableModel& model,
                                                  const rollout::ForwardBatch& batch) override {
     const auto start = steady_clock::now();
     auto rows = runner_->Forward(model, batch);

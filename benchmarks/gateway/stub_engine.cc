@@ -35,7 +35,7 @@ StubEngine::~StubEngine() {
   thread_.join();
 }
 
-std::unique_ptr<rollout::Client::Request> StubEngine::Generate(const v1::GenerateRequest&, OnChunk on_chunk) {
+std::unique_ptr<rollout::Client::Request> StubEngine::Generate(v1::GenerateRequest, OnChunk on_chunk) {
   base::MutexLock lock(mu_);
   auto state = std::make_shared<State>(requests_++, std::move(on_chunk));
   due_.emplace(Clock::now(), Due{state, 0});

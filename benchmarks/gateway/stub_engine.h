@@ -25,7 +25,7 @@ class StubEngine final : public rollout::Client {
   explicit StubEngine(Options options);
   ~StubEngine() override;
 
-  std::unique_ptr<Request> Generate(const v1::GenerateRequest& request, OnChunk on_chunk) override;
+  std::unique_ptr<Request> Generate(v1::GenerateRequest request, OnChunk on_chunk) override;
   absl::StatusOr<v1::EngineStatusResponse> Status() override;
 
  private:

@@ -59,7 +59,7 @@ absl::StatusOr<std::vector<tree::CallPath>> SampleProbe(rollout::Client& engine,
     request.mutable_sampling()->set_seed(base::DeriveSeed(seed, i));
     request.mutable_sampling()->set_max_new_tokens(per_context);
     request.mutable_sampling()->set_ignore_eos(true);
-    requests.push_back(engine.Generate(request, [gather, i](absl::StatusOr<v1::GenerateChunk> chunk) {
+    requests.push_back(engine.Generate(std::move(request), [gather, i](absl::StatusOr<v1::GenerateChunk> chunk) {
       base::MutexLock lock(gather->mu);
       bool done = !chunk.ok();
       if (chunk.ok()) {

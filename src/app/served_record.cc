@@ -57,9 +57,9 @@ class ServedRecord::NotingEngine final : public rollout::Client {
   NotingEngine(std::shared_ptr<rollout::Client> engine, ServedRecord& record)
       : engine_(std::move(engine)), record_(record) {}
 
-  std::unique_ptr<Request> Generate(const v1::GenerateRequest& request, OnChunk on_chunk) override {
+  std::unique_ptr<Request> Generate(v1::GenerateRequest request, OnChunk on_chunk) override {
     record_.Note(request);
-    return engine_->Generate(request, std::move(on_chunk));
+    return engine_->Generate(std::move(request), std::move(on_chunk));
   }
   absl::StatusOr<v1::EngineStatusResponse> Status() override { return engine_->Status(); }
 

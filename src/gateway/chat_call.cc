@@ -47,9 +47,10 @@ void ChatCall::Start(std::shared_ptr<const PromptPlan> plan) {
   }
   if (!aborted.ok()) return Done(std::move(aborted));
   // The callback does not own the call: the call owns the handle, which owns the callback.
-  auto handle = backend().engine->Generate(request, [weak = weak_from_this()](absl::StatusOr<v1::GenerateChunk> chunk) {
-    if (auto self = weak.lock()) self->OnChunk(std::move(chunk));
-  });
+  auto handle = backend().engine->Generate(std::move(request),
+                                           [weak = weak_from_this()](absl::StatusOr<v1::GenerateChunk> chunk) {
+                                             if (auto self = weak.lock()) self->OnChunk(std::move(chunk));
+                                           });
   base::MutexLock lock(mu_);
   if (phase_ == Phase::kGenerating) handle_ = std::move(handle);
   // Otherwise it ended meanwhile, and the handle goes here.

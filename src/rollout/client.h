@@ -1,5 +1,5 @@
-// What a caller of the rollout engine sees, in process or over gRPC. Lower floor's interface: the gateway includes this
-// header and nothing else of the folder.
+// Client is the interface between a caller and a rollout engine, in this process or behind gRPC. The gateway includes
+// this header and no other of the folder.
 #pragma once
 
 #include <functional>
@@ -14,23 +14,28 @@ class Client {
  public:
   virtual ~Client() = default;
 
-  // Aborts its request when destroyed (if still running); what the request holds is freed by the next step. After the
-  // destructor returned no chunk is delivered: it waits for an OnChunk of this request that another thread is in, and
-  // for nothing else. So do not destroy it while holding a lock that its OnChunk takes. Destroyed from inside its own
-  // OnChunk it does not wait.
+  // The handle of one running request. Its destructor aborts the request; the engine's next step frees the memory.
+  //
+  // No chunk is delivered after the destructor returned. The destructor waits for an OnChunk of this request that
+  // another thread runs, and for nothing else. So do not destroy a handle under a lock that its OnChunk takes.
+  // Destroyed inside its own OnChunk, a handle does not wait.
   class Request {
    public:
     virtual ~Request() = default;
   };
 
-  // Called in order, never concurrently for one request, from a thread of the client; must not block. The last call
-  // carries a chunk with `finish` set, or the error that ended the request.
+  // Receives the chunks of one request, in order, one call at a time, on a thread of the client. Must not block. The
+  // last call carries a chunk with `finish` set, or the error that ended the request.
   using OnChunk = std::function<void(absl::StatusOr<v1::GenerateChunk>)>;
 
-  // Starts a request and returns at once; every fault arrives through `on_chunk`, possibly before Generate returns:
-  // INVALID_ARGUMENT (ids outside the vocabulary, bad parameters: base::Fault), RESOURCE_EXHAUSTED (queue full),
-  // NOT_FOUND (pinned version not held), UNAVAILABLE (engine gone, shutting down or behind min_version). Thread safe.
-  virtual std::unique_ptr<Request> Generate(const v1::GenerateRequest& request, OnChunk on_chunk) = 0;
+  // Starts a request and returns at once. Thread safe. Every error arrives through `on_chunk`, possibly before Generate
+  // returns:
+  //   INVALID_ARGUMENT    ids outside the vocabulary, bad parameters (a base::Fault names the parameter)
+  //   RESOURCE_EXHAUSTED  the queue is full
+  //   NOT_FOUND           the engine does not hold the pinned version
+  //   UNAVAILABLE         the engine is gone, shuts down or is older than min_version
+  // Move a request with a long prompt: a client keeps no copy of one that an engine has begun to answer.
+  virtual std::unique_ptr<Request> Generate(v1::GenerateRequest request, OnChunk on_chunk) = 0;
 
   // Thread safe.
   virtual absl::StatusOr<v1::EngineStatusResponse> Status() = 0;

@@ -80,11 +80,10 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& opti
     return absl::InvalidArgumentError(absl::StrCat("rollout.context_length is ", options.context_length,
                                                    "; the model was made for ", parts.runner->context_length()));
   }
-  if (parts.sampler == nullptr) parts.sampler = std::make_unique<PolicySampler>();
   std::unique_ptr<Engine> engine(new Engine(options, std::move(parts)));
   if (initial != nullptr) {
     base::MutexLock update_lock(engine->update_mu_);
-    INGOT_ASSIGN_OR_RETURN(Held first, engine->LoadVersion(std::move(initial)));
+    INGOT_ASSIGN_OR_RETURN(LoadedVersion first, engine->LoadVersion(std::move(initial)));
     engine->core_.SetNewest(first.version);
     base::MutexLock lock(engine->mu_);
     engine->newest_ = std::move(first);
@@ -101,12 +100,11 @@ Engine::Engine(const EngineOptions& options, Parts parts)
     : options_(Resolve(options, *parts.runner)),
       runner_(std::move(parts.runner)),
       codec_{.max_bytes = runner_->max_weight_bytes()},
-      sampler_(std::move(parts.sampler)),
       tokenizer_(std::move(parts.tokenizer)),
       clock_(*parts.clock),
       started_(clock_.Now()),
       wake_(std::make_shared<Wake>()),
-      core_(options_, runner_.get(), sampler_.get(), &clock_) {}
+      core_(options_, runner_.get(), &clock_) {}
 
 Engine::~Engine() { Shutdown(); }
 
@@ -122,7 +120,7 @@ void Engine::Shutdown() {
 
 // --- requests ---
 
-std::unique_ptr<Client::Request> Engine::Generate(const v1::GenerateRequest& request, OnChunk on_chunk) {
+std::unique_ptr<Client::Request> Engine::Generate(v1::GenerateRequest request, OnChunk on_chunk) {
   auto gate = std::make_shared<ChunkGate>(std::move(on_chunk));
   auto handle = std::make_unique<Handle>(gate, wake_);
   absl::StatusOr<std::unique_ptr<Sequence>> sequence = MakeSequence(request);
@@ -202,7 +200,12 @@ absl::StatusOr<std::unique_ptr<Sequence>> Engine::MakeSequence(const v1::Generat
         absl::StrCat("pinned_version is ", request.pinned_version(), "; it must be -1 (follow) or a version"));
   }
   auto sequence = std::make_unique<Sequence>();
-  sequence->request = request;
+  sequence->request_id = request.request_id();
+  sequence->draw = DrawOptions::From(request.sampling());
+  sequence->forced_ids.assign(request.forced_ids().begin(), request.forced_ids().end());
+  sequence->top_logprobs = request.top_logprobs();
+  sequence->min_version = request.min_version();
+  sequence->pinned_version = request.pinned_version();
   sequence->tokens.assign(request.prompt_ids().begin(), request.prompt_ids().end());
   sequence->prompt_size = sequence->tokens.size();
   sequence->limit = std::min<size_t>(sequence->prompt_size + request.sampling().max_new_tokens(),
@@ -217,11 +220,11 @@ absl::StatusOr<std::unique_ptr<Sequence>> Engine::MakeSequence(const v1::Generat
         tokenizer_, std::vector<std::string>(request.sampling().stop().begin(), request.sampling().stop().end()),
         sequence->tokens.back());
   }
-  if (request.forced_ids_size() == 0 && LogitShaper::Wanted(request.sampling())) {
+  if (request.forced_ids_size() == 0 && LogitShaper::IsRequested(request.sampling())) {
     sequence->shaper.emplace(request.sampling(), sequence->tokens);
   }
   if (request.forced_ids_size() == 0 && request.sampling().has_grammar()) {
-    INGOT_RETURN_IF_ERROR(AddConstraint(sequence.get()));
+    INGOT_RETURN_IF_ERROR(AddConstraint(request.sampling().grammar(), sequence.get()));
   }
   sequence->deadline = options_.request_deadline_ms == 0
                            ? nanoseconds::max()
@@ -231,7 +234,7 @@ absl::StatusOr<std::unique_ptr<Sequence>> Engine::MakeSequence(const v1::Generat
   return sequence;
 }
 
-absl::Status Engine::AddConstraint(Sequence* sequence) {
+absl::Status Engine::AddConstraint(const v1::Grammar& grammar, Sequence* sequence) {
   if (tokenizer_ == nullptr) {
     return absl::InvalidArgumentError("sampling.grammar needs a tokenizer, and this engine was started without one");
   }
@@ -252,7 +255,7 @@ absl::Status Engine::AddConstraint(Sequence* sequence) {
     }
     grammars = grammars_.get();  // for good; it has locks of its own
   }
-  INGOT_ASSIGN_OR_RETURN(const grammar::Spec spec, SpecOf(sequence->request.sampling().grammar()));
+  INGOT_ASSIGN_OR_RETURN(const grammar::Spec spec, SpecOf(grammar));
   auto program = grammars->Compile(spec);
   if (absl::IsInvalidArgument(program.status()) && !base::FaultOf(program.status()).has_value()) {
     return base::FaultError({"sampling.grammar", std::string(program.status().message())});
@@ -271,7 +274,7 @@ absl::Status Engine::Enqueue(std::unique_ptr<Sequence> sequence) {
                                                      " requests, as many as rollout.max_running and max_waiting allow; "
                                                      "try again later, or elsewhere"));
   }
-  if (const int64_t pinned = sequence->request.pinned_version(); pinned >= 0) {
+  if (const int64_t pinned = sequence->pinned_version; pinned >= 0) {
     if (const auto found = retained_.find(pinned); found != retained_.end()) {
       sequence->pinned = found->second.version;
     } else if (newest_.version != nullptr && newest_.version->version == pinned) {
@@ -330,10 +333,10 @@ std::vector<weights::HeldVersion> Engine::AllHeld() const {
   return all;
 }
 
-Engine::Held Engine::ReplaceRetained(bool retain) {
+Engine::LoadedVersion Engine::ReplaceRetained(bool retain) {
   const int64_t version = newest_.version->version;
   if (retain) return std::exchange(retained_[version], newest_);
-  Held other;
+  LoadedVersion other;
   if (const auto found = retained_.find(version);
       found != retained_.end() && found->second.version->checksum != newest_.version->checksum) {
     other = std::move(found->second);
@@ -352,13 +355,13 @@ bool Engine::HasRoom(int64_t version) {
   return retained_.contains(version) || static_cast<int64_t>(retained_.size()) < options_.max_retained_versions;
 }
 
-absl::StatusOr<Engine::Held> Engine::LoadVersion(std::shared_ptr<const weights::Snapshot> snapshot) {
+absl::StatusOr<Engine::LoadedVersion> Engine::LoadVersion(std::shared_ptr<const weights::Snapshot> snapshot) {
   auto version = std::make_shared<WeightVersion>();
   version->version = snapshot->version();
   version->checksum = snapshot->checksum();
   version->salt = next_salt_++;
   INGOT_ASSIGN_OR_RETURN(version->model, runner_->Load(snapshot));
-  return Held{std::move(version), std::move(snapshot)};
+  return LoadedVersion{std::move(version), std::move(snapshot)};
 }
 
 absl::StatusOr<v1::UpdateWeightsResponse> Engine::Update(const weights::EncodedDelta& delta,
@@ -371,7 +374,7 @@ absl::StatusOr<v1::UpdateWeightsResponse> Engine::Update(const weights::EncodedD
   v1::UpdateWeightsResponse response;
   response.set_version(target.version());
   std::shared_ptr<const weights::Snapshot> base;
-  Held replaced;
+  LoadedVersion replaced;
   if (delta.header.beside()) {
     if (!room) {
       return absl::ResourceExhaustedError(
@@ -392,7 +395,7 @@ absl::StatusOr<v1::UpdateWeightsResponse> Engine::Update(const weights::EncodedD
     }
   }
   INGOT_ASSIGN_OR_RETURN(std::shared_ptr<const weights::Snapshot> snapshot, weights::Apply(base, delta, codec_));
-  INGOT_ASSIGN_OR_RETURN(Held next, LoadVersion(std::move(snapshot)));
+  INGOT_ASSIGN_OR_RETURN(LoadedVersion next, LoadVersion(std::move(snapshot)));
   response.set_apply_ms(MillisSince(start));
   if (cancelled()) return GivenUp(target);
   INGOT_ASSIGN_OR_RETURN(const double pause_ms, SwapIn(std::move(next), retain));
@@ -410,7 +413,7 @@ absl::Status Engine::HoldBeside(const weights::EncodedDelta& delta, const std::f
     if (found != retained_.end() && found->second.version->checksum == target.checksum()) return absl::OkStatus();
   }
   INGOT_ASSIGN_OR_RETURN(std::shared_ptr<const weights::Snapshot> snapshot, weights::Apply(nullptr, delta, codec_));
-  INGOT_ASSIGN_OR_RETURN(Held held, LoadVersion(std::move(snapshot)));
+  INGOT_ASSIGN_OR_RETURN(LoadedVersion held, LoadVersion(std::move(snapshot)));
   if (cancelled()) return GivenUp(target);
   {
     base::MutexLock lock(mu_);
@@ -421,7 +424,7 @@ absl::Status Engine::HoldBeside(const weights::EncodedDelta& delta, const std::f
   return absl::OkStatus();
 }
 
-absl::StatusOr<double> Engine::SwapIn(Held next, bool retain) {
+absl::StatusOr<double> Engine::SwapIn(LoadedVersion next, bool retain) {
   Swap swap;
   swap.next = std::move(next);
   swap.retain = retain;
@@ -445,7 +448,7 @@ absl::StatusOr<double> Engine::SwapIn(Held next, bool retain) {
 }
 
 absl::Status Engine::Release(int64_t version) {
-  Held freed;
+  LoadedVersion freed;
   {
     base::MutexLock lock(mu_);
     if (stopping_) return absl::UnavailableError("the rollout engine is shutting down");
@@ -454,7 +457,7 @@ absl::Status Engine::Release(int64_t version) {
       retained_.erase(found);
     }
   }
-  freed = Held();
+  freed = LoadedVersion();
   wake_->Signal();  // its cached blocks go with the next step
   return absl::OkStatus();
 }

@@ -40,7 +40,6 @@ class Engine final : public Client, public weights::Sink {
   // What an engine is given. `runner` is required.
   struct Parts {
     std::unique_ptr<ModelRunner> runner;
-    std::unique_ptr<Sampler> sampler;                  // null: PolicySampler
     std::shared_ptr<const text::Tokenizer> tokenizer;  // null: stop strings and grammars are refused
     const base::Clock* clock = &base::Clock::Real();   // outlives the engine
   };
@@ -54,7 +53,7 @@ class Engine final : public Client, public weights::Sink {
   // Ends every request with UNAVAILABLE and stops the step thread; later calls are UNAVAILABLE. Not from an OnChunk.
   void Shutdown();
 
-  std::unique_ptr<Request> Generate(const v1::GenerateRequest& request, OnChunk on_chunk) override;
+  std::unique_ptr<Request> Generate(v1::GenerateRequest request, OnChunk on_chunk) override;
   absl::StatusOr<v1::EngineStatusResponse> Status() override;
 
   // As weights::Sink says, and INVALID_ARGUMENT for more bytes than the model has; updates are applied one at a time. A
@@ -80,14 +79,14 @@ class Engine final : public Client, public weights::Sink {
 
  private:
   class Handle;
-  struct Wake;  // what a Request handle needs of the engine; outlives it
-  struct Held {
+  struct Wake;            // what a Request handle needs of the engine; outlives it
+  struct LoadedVersion {  // both are null before the first
     std::shared_ptr<const WeightVersion> version;
     std::shared_ptr<const weights::Snapshot> snapshot;
   };
   struct Swap {
-    Held next;
-    Held previous, replaced;  // freed by the sender's thread, not between two steps
+    LoadedVersion next;
+    LoadedVersion previous, replaced;  // freed by the sender's thread, not between two steps
     bool retain = false;
     bool done = false;
     double pause_ms = 0;
@@ -97,19 +96,19 @@ class Engine final : public Client, public weights::Sink {
   absl::StatusOr<std::unique_ptr<Sequence>> MakeSequence(const v1::GenerateRequest& request);
   absl::Status CheckStops(const v1::SamplingParams& sampling) const;
   absl::Status CheckSize(const v1::GenerateRequest& request) const;
-  absl::Status AddConstraint(Sequence* sequence);
+  absl::Status AddConstraint(const v1::Grammar& grammar, Sequence* sequence);
   absl::Status Enqueue(std::unique_ptr<Sequence> sequence);
   bool HasRoom(int64_t version);  // to retain it
   // What a pinned request would get, of every version.
   std::vector<weights::HeldVersion> AllHeld() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The newest is what was told last of its number: what is retained under it is this, or given back.
-  Held ReplaceRetained(bool retain) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  LoadedVersion ReplaceRetained(bool retain) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status HoldBeside(const weights::EncodedDelta& delta, const std::function<bool()>& cancelled)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
-  absl::StatusOr<Held> LoadVersion(std::shared_ptr<const weights::Snapshot> snapshot)
+  absl::StatusOr<LoadedVersion> LoadVersion(std::shared_ptr<const weights::Snapshot> snapshot)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
   // Pause in milliseconds.
-  absl::StatusOr<double> SwapIn(Held next, bool retain) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
+  absl::StatusOr<double> SwapIn(LoadedVersion next, bool retain) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
   void Run();
   bool TakeInbox();
   void Settle(const std::vector<Emission>& emissions, std::chrono::nanoseconds busy);
@@ -119,7 +118,6 @@ class Engine final : public Client, public weights::Sink {
   const EngineOptions options_;
   const std::unique_ptr<ModelRunner> runner_;
   const weights::CodecOptions codec_;
-  const std::unique_ptr<Sampler> sampler_;
   const std::shared_ptr<const text::Tokenizer> tokenizer_;
   const base::Clock& clock_;
   const std::chrono::nanoseconds started_;
@@ -135,8 +133,9 @@ class Engine final : public Client, public weights::Sink {
   base::CondVar swapped_;
   std::deque<std::unique_ptr<Sequence>> inbox_ ABSL_GUARDED_BY(mu_);
   Swap* swap_ ABSL_GUARDED_BY(mu_) = nullptr;  // posted by SwapIn, owned by it
-  Held newest_ ABSL_GUARDED_BY(mu_);
-  std::map<int64_t, Held> retained_ ABSL_GUARDED_BY(mu_);  // one of newest_'s number and other weights is later than it
+  LoadedVersion newest_ ABSL_GUARDED_BY(mu_);
+  // An entry with newest_'s number and other weights was sent later than newest_.
+  std::map<int64_t, LoadedVersion> retained_ ABSL_GUARDED_BY(mu_);
   int64_t next_order_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t outstanding_ ABSL_GUARDED_BY(mu_) = 0;  // accepted and not ended
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;

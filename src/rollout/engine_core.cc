@@ -11,17 +11,16 @@ namespace ingot::rollout {
 using std::chrono::nanoseconds;
 
 absl::Status CheckMinVersion(const Sequence& sequence, const WeightVersion* newest) {
-  const int64_t least = sequence.request.min_version();
+  const int64_t least = sequence.min_version;
   if (sequence.pinned != nullptr || newest == nullptr || newest->version >= least) return absl::OkStatus();
   return absl::UnavailableError(absl::StrCat("this engine is at version ", newest->version,
                                              " and the request may be sampled by version ", least,
                                              " or a later one: try again later, or elsewhere"));
 }
 
-EngineCore::EngineCore(const EngineOptions& options, ModelRunner* runner, Sampler* sampler, const base::Clock* clock)
+EngineCore::EngineCore(const EngineOptions& options, ModelRunner* runner, const base::Clock* clock)
     : options_(options),
       runner_(*runner),
-      sampler_(*sampler),
       clock_(*clock),
       blocks_(static_cast<int32_t>(options.kv_cache_tokens / options.kv_block_tokens), options.kv_block_tokens) {}
 
@@ -89,16 +88,16 @@ bool EngineCore::ReapOne(Sequence& sequence, nanoseconds now, bool is_waiting, s
   sequence.LetGoOfKv();
   Emission emission{std::move(sequence.gate), v1::GenerateChunk(), true};
   if (!late && !current.ok()) {
-    emission.chunk = base::Annotate(current, absl::StrCat("request ", sequence.request.request_id()));
+    emission.chunk = base::Annotate(current, absl::StrCat("request ", sequence.request_id));
   } else if (sequence.sampled() > 0) {
     FillLast(sequence, v1::FINISH_ABORTED, &*emission.chunk);
   } else {
     const char* cause = !is_waiting                      ? "its prompt was being computed"
                         : VersionOf(sequence) == nullptr ? "it waited for the first weights of this engine"
                                                          : "it waited for a place in the batch";
-    emission.chunk = absl::DeadlineExceededError(absl::StrCat(
-        "request ", sequence.request.request_id(), ": rollout.request_deadline_ms (", options_.request_deadline_ms,
-        ") passed while ", cause, "; lower the load, or raise the deadline or the engine's limits"));
+    emission.chunk = absl::DeadlineExceededError(
+        absl::StrCat("request ", sequence.request_id, ": rollout.request_deadline_ms (", options_.request_deadline_ms,
+                     ") passed while ", cause, "; lower the load, or raise the deadline or the engine's limits"));
   }
   out->push_back(std::move(emission));
   return true;
@@ -256,7 +255,7 @@ void EngineCore::AppendRows(Sequence& sequence, const WeightVersion& version) {
   batch_sequences_.push_back(&sequence);
   if (static_cast<size_t>(attention.key_count) == sequence.tokens.size()) {
     batch_.sampled_rows.push_back(static_cast<int64_t>(batch_.token_ids.size()) - 1);
-    const float temperature = sequence.request.sampling().temperature();
+    const float temperature = sequence.draw.temperature;
     batch_.temperatures.push_back(temperature == 0 ? 1.0f : temperature);
     batch_.want_normalizers |= sequence.shaper.has_value() && sequence.shaper->needs_normalizer();
     batch_sampled_.push_back(&sequence);

@@ -1,5 +1,5 @@
 // Continuous batching: which tokens of which requests the next forward pass computes, over a paged KV cache with shared
-// prefixes. Owns the requests and the blocks; the model, the sampler and the clock are given.
+// prefixes. Owns the requests and the blocks; the model and the clock are given.
 //
 // A step: drop cancelled and late requests and those that the newest version is too old for; admit waiting ones (oldest
 // first, as far as places and blocks go); give every decoding request its one row, then prompts as large a piece as
@@ -49,7 +49,7 @@ struct CoreStats {
 class EngineCore {
  public:
   // `options` are valid, with context_length resolved. Everything given must outlive the core.
-  EngineCore(const EngineOptions& options, ModelRunner* runner, Sampler* sampler, const base::Clock* clock);
+  EngineCore(const EngineOptions& options, ModelRunner* runner, const base::Clock* clock);
 
   // Takes a validated request, at the end of the queue.
   void Add(std::unique_ptr<Sequence> sequence);
@@ -100,9 +100,9 @@ class EngineCore {
 
   const EngineOptions options_;
   ModelRunner& runner_;
-  Sampler& sampler_;
   const base::Clock& clock_;
 
+  Sampler sampler_;
   KvBlocks blocks_;
   std::deque<SequencePtr> waiting_;   // by order
   std::vector<SequencePtr> running_;  // by order

@@ -15,8 +15,7 @@ absl::StatusOr<int32_t> EngineCore::NextId(Sequence& sequence, const WeightVersi
         absl::StrCat("the weights of version ", version.version,
                      " give no distribution (NaN log-probs): they have diverged, or the checkpoint is broken"));
   }
-  const v1::GenerateRequest& request = sequence.request;
-  if (request.forced_ids_size() > 0) return request.forced_ids(static_cast<int>(sequence.sampled()));
+  if (!sequence.forced_ids.empty()) return sequence.forced_ids[sequence.sampled()];
   ShapedRow drawn_from{row, {}, 1};
   if (sequence.shaper.has_value()) {
     scratch_.row.assign(row.begin(), row.end());
@@ -28,10 +27,7 @@ absl::StatusOr<int32_t> EngineCore::NextId(Sequence& sequence, const WeightVersi
   } else if (sequence.shaper.has_value()) {
     INGOT_ASSIGN_OR_RETURN(drawn_from, Normalize(scratch_.row));
   }
-  const int32_t drawn = sampler_.Sample({drawn_from.logprobs, &request, sequence.sampled(), drawn_from.mass});
-  if (drawn < 0 || static_cast<size_t>(drawn) >= drawn_from.logprobs.size()) {
-    return absl::InternalError(absl::StrCat("the sampler returned token ", drawn, ", outside the vocabulary"));
-  }
+  const int32_t drawn = sampler_.Draw(drawn_from.logprobs, sequence.draw, sequence.sampled(), drawn_from.mass);
   const int32_t id = drawn_from.ids.empty() ? drawn : drawn_from.ids[drawn];
   if (sequence.constraint.has_value()) INGOT_RETURN_IF_ERROR(sequence.constraint->Accept(id));
   return id;
@@ -46,7 +42,7 @@ bool EngineCore::SampleOne(Sequence& sequence, const WeightVersion& version, std
     return true;
   }
   const int32_t id = *next;
-  if (sequence.shaper.has_value()) sequence.shaper->Sampled(id);
+  if (sequence.shaper.has_value()) sequence.shaper->RecordSampled(id);
   Emission emission{sequence.gate, v1::GenerateChunk(), false};
   sequence.tokens.push_back(id);
   ++stats_.sampled_tokens;
@@ -61,9 +57,7 @@ bool EngineCore::SampleOne(Sequence& sequence, const WeightVersion& version, std
   run.set_version(version.version);
   run.set_count(1);
   run.set_kv_mixed(sequence.kv_mixed);
-  if (sequence.request.top_logprobs() > 0) {
-    *chunk.add_top_logprobs() = TopOf(row, sequence.request.top_logprobs());
-  }
+  if (sequence.top_logprobs > 0) *chunk.add_top_logprobs() = TopOf(row, sequence.top_logprobs);
   const v1::FinishReason finish = FinishOf(sequence, id, &chunk);
   if (finish != v1::FINISH_UNSPECIFIED) {
     FillLast(sequence, finish, &chunk);
@@ -84,7 +78,7 @@ v1::FinishReason EngineCore::FinishOf(Sequence& sequence, int32_t id, v1::Genera
       return v1::FINISH_STOP;
     }
   }
-  const int64_t forced = sequence.request.forced_ids_size();
+  const auto forced = static_cast<int64_t>(sequence.forced_ids.size());
   if (forced > 0 && sequence.sampled() >= forced) return v1::FINISH_STOP;
   return sequence.tokens.size() >= sequence.limit ? v1::FINISH_LENGTH : v1::FINISH_UNSPECIFIED;
 }

@@ -102,8 +102,12 @@ class EngineSet::State {
 // One request, on one engine after the other until one takes it.
 class EngineSet::Call final : public std::enable_shared_from_this<Call> {
  public:
-  Call(const EngineSet& set, const v1::GenerateRequest& request, OnChunk on_chunk)
-      : set_(set), state_(set.state_), request_(request), gate_(std::move(on_chunk)), tried_(set.engines_.size()) {}
+  Call(const EngineSet& set, v1::GenerateRequest request, OnChunk on_chunk)
+      : set_(set),
+        state_(set.state_),
+        request_(std::move(request)),
+        gate_(std::move(on_chunk)),
+        tried_(set.engines_.size()) {}
 
   void Try() {
     std::vector<bool> tried;
@@ -170,7 +174,10 @@ class EngineSet::Call final : public std::enable_shared_from_this<Call> {
         over = std::move(current_);
       }
     }
-    if (first) state_->OnAnswer(engine);  // not at every chunk: the state is shared by all requests
+    if (first) {
+      request_ = v1::GenerateRequest();  // Try runs no more, and a long prompt takes memory
+      state_->OnAnswer(engine);          // not at every chunk: the state is shared by all requests
+    }
     again ? Try() : gate_.Deliver(std::move(chunk));
   }
 
@@ -181,7 +188,7 @@ class EngineSet::Call final : public std::enable_shared_from_this<Call> {
 
   const EngineSet& set_;  // only between State's Take and Started
   const std::shared_ptr<State> state_;
-  const v1::GenerateRequest request_;
+  v1::GenerateRequest request_;  // Try reads it; empty once an engine answered
   ChunkGate gate_;
   base::Mutex mu_;
   std::vector<bool> tried_ ABSL_GUARDED_BY(mu_);
@@ -206,8 +213,8 @@ EngineSet::EngineSet(std::vector<std::shared_ptr<Client>> engines, const base::C
 
 EngineSet::~EngineSet() { state_->Close(); }
 
-std::unique_ptr<Client::Request> EngineSet::Generate(const v1::GenerateRequest& request, OnChunk on_chunk) {
-  auto call = std::make_shared<Call>(*this, request, std::move(on_chunk));
+std::unique_ptr<Client::Request> EngineSet::Generate(v1::GenerateRequest request, OnChunk on_chunk) {
+  auto call = std::make_shared<Call>(*this, std::move(request), std::move(on_chunk));
   auto handle = std::make_unique<Handle>(call);
   call->Try();
   return handle;

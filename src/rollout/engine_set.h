@@ -21,7 +21,7 @@ class EngineSet final : public Client {
 
   // UNAVAILABLE (gone, or behind min_version), RESOURCE_EXHAUSTED and NOT_FOUND (pinned version) reach the caller only
   // once every engine has refused; of several refusals it is the last.
-  std::unique_ptr<Request> Generate(const v1::GenerateRequest& request, OnChunk on_chunk) override;
+  std::unique_ptr<Request> Generate(v1::GenerateRequest request, OnChunk on_chunk) override;
 
   // Adds up the counters of the engines that answer; the version is the oldest that any of them is at. An error: that
   // of the last engine, as none answered.

@@ -71,9 +71,9 @@ class LiveStreams {
 class GenerateStream final : public grpc::ClientReadReactor<v1::GenerateChunk> {
  public:
   // The stream owns itself from here on; the handle shares `context` to cancel it.
-  static void Start(v1::Rollout::Stub& stub, LiveStreams& live, const v1::GenerateRequest& request,
+  static void Start(v1::Rollout::Stub& stub, LiveStreams& live, v1::GenerateRequest request,
                     std::shared_ptr<grpc::ClientContext> context, std::shared_ptr<ChunkGate> gate) {
-    auto* stream = new GenerateStream(live, request, std::move(context), std::move(gate));
+    auto* stream = new GenerateStream(live, std::move(request), std::move(context), std::move(gate));
     const std::optional<int64_t> id = live.Add(stream->context_);
     if (!id.has_value()) {
       stream->gate_->Deliver(absl::UnavailableError("the rollout client is shutting down"));
@@ -87,12 +87,13 @@ class GenerateStream final : public grpc::ClientReadReactor<v1::GenerateChunk> {
   }
 
  private:
-  GenerateStream(LiveStreams& live, const v1::GenerateRequest& request, std::shared_ptr<grpc::ClientContext> context,
+  GenerateStream(LiveStreams& live, v1::GenerateRequest request, std::shared_ptr<grpc::ClientContext> context,
                  std::shared_ptr<ChunkGate> gate)
-      : live_(live), request_(request), context_(std::move(context)), gate_(std::move(gate)) {}
+      : live_(live), request_(std::move(request)), context_(std::move(context)), gate_(std::move(gate)) {}
 
   void OnReadDone(bool ok) override {
     if (!ok) return;
+    request_ = v1::GenerateRequest();  // the engine has read it: only the stream's chunks take memory from here on
     finished_ = chunk_.finish() != v1::FINISH_UNSPECIFIED;
     gate_->Deliver(std::move(chunk_));
     chunk_ = v1::GenerateChunk();
@@ -116,7 +117,7 @@ class GenerateStream final : public grpc::ClientReadReactor<v1::GenerateChunk> {
   }
 
   LiveStreams& live_;
-  const v1::GenerateRequest request_;
+  v1::GenerateRequest request_;  // gRPC reads it; empty after the first chunk
   const std::shared_ptr<grpc::ClientContext> context_;
   const std::shared_ptr<ChunkGate> gate_;
   int64_t id_ = -1;
@@ -144,10 +145,10 @@ class GrpcClient final : public Client {
       : options_(options), stub_(v1::Rollout::NewStub(std::move(channel))) {}
   ~GrpcClient() override { live_.CancelAllAndWait(); }
 
-  std::unique_ptr<Request> Generate(const v1::GenerateRequest& request, OnChunk on_chunk) override {
+  std::unique_ptr<Request> Generate(v1::GenerateRequest request, OnChunk on_chunk) override {
     auto context = std::make_shared<grpc::ClientContext>();
     auto gate = std::make_shared<ChunkGate>(std::move(on_chunk));
-    GenerateStream::Start(*stub_, live_, request, context, gate);
+    GenerateStream::Start(*stub_, live_, std::move(request), context, gate);
     return std::make_unique<Handle>(std::move(context), std::move(gate));
   }
 

@@ -46,7 +46,7 @@ absl::Status ValidateShaping(const v1::SamplingParams& params, int64_t vocab_siz
   return absl::OkStatus();
 }
 
-bool LogitShaper::Wanted(const v1::SamplingParams& params) {
+bool LogitShaper::IsRequested(const v1::SamplingParams& params) {
   return params.frequency_penalty() != 0 || params.presence_penalty() != 0 || RepetitionOf(params) != 1 ||
          params.logit_bias_size() > 0;
 }
@@ -62,7 +62,7 @@ LogitShaper::LogitShaper(const v1::SamplingParams& params, std::span<const int32
   if (repetition_ != 1) repeated_.insert(prompt_ids.begin(), prompt_ids.end());
 }
 
-void LogitShaper::Sampled(int32_t id) {
+void LogitShaper::RecordSampled(int32_t id) {
   if (frequency_ != 0 || presence_ != 0) ++sampled_[id];
   if (repetition_ != 1) repeated_.insert(id);
 }

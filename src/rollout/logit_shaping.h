@@ -38,7 +38,7 @@ struct ShapingScratch {
 class LogitShaper {
  public:
   // True if `params` ask for anything here.
-  static bool Wanted(const v1::SamplingParams& params);
+  static bool IsRequested(const v1::SamplingParams& params);
 
   // `prompt_ids` are those the repetition penalty covers from the start.
   LogitShaper(const v1::SamplingParams& params, std::span<const int32_t> prompt_ids);
@@ -47,7 +47,7 @@ class LogitShaper {
   bool needs_normalizer() const { return repetition_ != 1; }
 
   // Takes note of a sampled id.
-  void Sampled(int32_t id);
+  void RecordSampled(int32_t id);
 
   // Changes `row` (log_softmax(logits / T) on entry) in place; the result is not normalised. `log_normalizer` is
   // logsumexp(logits / T), read where needs_normalizer().

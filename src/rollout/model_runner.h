@@ -13,10 +13,10 @@
 
 namespace ingot::rollout {
 
-// Loaded weights, ready to run. Immutable.
-class LoadedModel {
+// The weights of one version in the form that its ModelRunner runs. Immutable.
+class RunnableModel {
  public:
-  virtual ~LoadedModel() = default;
+  virtual ~RunnableModel() = default;
 };
 
 // One forward pass over the rows of several sequences, all under one version. The key/value of row i goes to slot
@@ -55,14 +55,14 @@ class ModelRunner {
 
   // Builds a model over a snapshot and keeps the snapshot alive as long. INVALID_ARGUMENT if it is not a snapshot of
   // this model. Thread safe; beside a running Forward.
-  virtual absl::StatusOr<std::shared_ptr<const LoadedModel>> Load(
+  virtual absl::StatusOr<std::shared_ptr<const RunnableModel>> Load(
       std::shared_ptr<const weights::Snapshot> snapshot) = 0;
 
   // Called once, on the thread that will call Forward.
   virtual void BindThread() {}
 
   // log_softmax(logits / temperature), [sampled rows, vocab_size], valid until the next call. Writes the KV cache.
-  virtual absl::StatusOr<std::span<const float>> Forward(const LoadedModel& model, const ForwardBatch& batch) = 0;
+  virtual absl::StatusOr<std::span<const float>> Forward(const RunnableModel& model, const ForwardBatch& batch) = 0;
 
   // logsumexp(logits / temperature) of each row of the last Forward: what was subtracted to make it a log_softmax.
   // REQUIRES: that batch wanted them.

@@ -19,8 +19,8 @@ int32_t Greedy(std::span<const float> logprobs) {
   return static_cast<int32_t>(std::max_element(logprobs.begin(), logprobs.end()) - logprobs.begin());
 }
 
-// The row's sum is known up to rounding: walk it once, and give what rounding leaves over to the last possible token.
-int32_t SampleWhole(std::span<const float> logprobs, double uniform) {
+// The sum of the row is known up to rounding. One walk suffices: the last possible token takes the rounding error.
+int32_t DrawWhole(std::span<const float> logprobs, double uniform) {
   double sum = 0;
   int32_t last = 0;
   for (size_t id = 0; id < logprobs.size(); ++id) {
@@ -54,33 +54,39 @@ absl::Status ValidateSampling(const v1::SamplingParams& params) {
   return absl::OkStatus();
 }
 
-int32_t PolicySampler::Sample(const Draw& draw) {
-  const v1::SamplingParams& params = draw.request->sampling();
-  if (params.temperature() == 0) return Greedy(draw.logprobs);
-  const double uniform = base::UniformAt(params.seed(), static_cast<uint64_t>(draw.index));
-  const bool whole = (params.top_p() == 0 || params.top_p() >= 1) && params.min_p() == 0 &&
-                     (params.top_k() == 0 || params.top_k() >= static_cast<int64_t>(draw.logprobs.size()));
-  if (whole) return SampleWhole(draw.logprobs, uniform * draw.mass);
-  return SampleTruncated(draw.logprobs, params, uniform);
+DrawOptions DrawOptions::From(const v1::SamplingParams& params) {
+  return {.temperature = params.temperature(),
+          .top_k = params.top_k(),
+          .top_p = params.top_p(),
+          .min_p = params.min_p(),
+          .seed = params.seed()};
 }
 
-int32_t PolicySampler::SampleTruncated(std::span<const float> logprobs, const v1::SamplingParams& params,
-                                       double uniform) {
+int32_t Sampler::Draw(std::span<const float> logprobs, const DrawOptions& options, int64_t index, double mass) {
+  if (options.temperature == 0) return Greedy(logprobs);
+  const double uniform = base::UniformAt(options.seed, static_cast<uint64_t>(index));
+  const bool whole = (options.top_p == 0 || options.top_p >= 1) && options.min_p == 0 &&
+                     (options.top_k == 0 || options.top_k >= static_cast<int64_t>(logprobs.size()));
+  if (whole) return DrawWhole(logprobs, uniform * mass);
+  return DrawTruncated(logprobs, options, uniform);
+}
+
+int32_t Sampler::DrawTruncated(std::span<const float> logprobs, const DrawOptions& options, double uniform) {
   const MoreLikely more_likely{logprobs};
   order_.resize(logprobs.size());
   std::iota(order_.begin(), order_.end(), 0);
-  if (params.top_k() > 0 && params.top_k() < static_cast<int64_t>(order_.size())) {
-    std::nth_element(order_.begin(), order_.begin() + params.top_k(), order_.end(), more_likely);
-    order_.resize(params.top_k());
+  if (options.top_k > 0 && options.top_k < static_cast<int64_t>(order_.size())) {
+    std::nth_element(order_.begin(), order_.begin() + options.top_k, order_.end(), more_likely);
+    order_.resize(options.top_k);
   }
-  const bool nucleus = params.top_p() > 0 && params.top_p() < 1;
+  const bool nucleus = options.top_p > 0 && options.top_p < 1;
   double needed = 0;
   if (nucleus) {
     for (const int32_t id : order_) needed += std::exp(static_cast<double>(logprobs[id]));
-    needed *= params.top_p();
+    needed *= options.top_p;
   }
-  // Both cuts are prefixes of the order by likelihood: take tokens off a heap until one of them ends it, instead of
-  // sorting the vocabulary.
+  // Both cuts are prefixes of the order by likelihood. Tokens are taken off a heap until a cut ends the loop, which
+  // avoids a sort of the vocabulary.
   const auto heap_order = [&](int32_t a, int32_t b) { return more_likely(b, a); };
   std::make_heap(order_.begin(), order_.end(), heap_order);
   weights_.clear();
@@ -91,7 +97,7 @@ int32_t PolicySampler::SampleTruncated(std::span<const float> logprobs, const v1
     std::pop_heap(order_.begin(), order_.begin() + left, heap_order);
     const int32_t id = order_[left - 1];
     const double weight = std::exp(static_cast<double>(logprobs[id]));
-    if (!kept_.empty() && (!(weight > 0) || weight < params.min_p() * weights_[0])) break;
+    if (!kept_.empty() && (!(weight > 0) || weight < options.min_p * weights_[0])) break;
     kept_.push_back(id);
     weights_.push_back(weight);
     total += weight;

@@ -1,9 +1,11 @@
-// Drawing one token from a policy row. The row holds log_softmax(logits / T) over the vocabulary (T = 1 where the
-// request's temperature is 0); truncation changes what may be drawn, never the recorded log-prob.
+// Sampler draws one token from a row of log-probs. The row holds log_softmax(logits / T) over the vocabulary, with T = 1
+// for a temperature of 0. Truncation changes which tokens may be drawn. It never changes the recorded log-prob.
 //
-// Truncation, in this order: top_k keeps the k most likely; top_p keeps the fewest of those, most likely first, whose
-// share of their total reaches p (the one that crosses p included); min_p keeps those with at least min_p times the
-// largest probability. Among equals the smaller id counts as more likely.
+// Truncation has three steps, in this order:
+//   top_k  keeps the k most likely tokens.
+//   top_p  keeps the most likely of these until their share of the sum reaches p; the token that crosses p stays.
+//   min_p  keeps tokens with at least min_p times the largest probability.
+// Of two tokens with equal probability the smaller id counts as more likely.
 #pragma once
 
 #include <cstdint>
@@ -15,37 +17,37 @@
 
 namespace ingot::rollout {
 
-// INVALID_ARGUMENT names the field and what it may be.
+// INVALID_ARGUMENT names the field and its allowed values.
 absl::Status ValidateSampling(const v1::SamplingParams& params);
 
-// Chooses tokens. Called by the step thread alone; an implementation may keep state and scratch memory.
-class Sampler {
- public:
-  virtual ~Sampler() = default;
+// The parameters of one request's draws, as v1::SamplingParams defines them.
+struct DrawOptions {
+  float temperature = 0;  // 0 = greedy
+  int32_t top_k = 0;      // 0 = no limit
+  float top_p = 0;        // 0 = no limit
+  float min_p = 0;        // 0 = no limit
+  uint64_t seed = 0;
 
-  struct Draw {
-    std::span<const float> logprobs;  // [vocabulary, or what of it may be drawn]
-    const v1::GenerateRequest* request = nullptr;
-    int64_t index = 0;  // of the token to sample in its request, from 0
-    double mass = 1;    // what the probabilities sum to
-  };
-  virtual int32_t Sample(const Draw& draw) = 0;
+  static DrawOptions From(const v1::SamplingParams& params);
 };
 
-// The policy's own sampler: greedy at temperature 0, else by inversion with one uniform number that is a function of
-// (request's seed, index) alone. What else is in the batch changes nothing.
-class PolicySampler final : public Sampler {
+// Greedy at temperature 0. Otherwise it inverts the distribution at one uniform number, a function of (seed, index)
+// alone: the rest of the batch does not influence a draw. Single-threaded; keeps scratch memory.
+class Sampler {
  public:
-  int32_t Sample(const Draw& draw) override;
+  // An index into `logprobs`, which is not empty. `index` counts the request's sampled tokens from 0. `mass` is the sum
+  // of the row's probabilities.
+  int32_t Draw(std::span<const float> logprobs, const DrawOptions& options, int64_t index, double mass = 1);
 
  private:
-  int32_t SampleTruncated(std::span<const float> logprobs, const v1::SamplingParams& params, double uniform);
+  int32_t DrawTruncated(std::span<const float> logprobs, const DrawOptions& options, double uniform);
 
-  std::vector<int32_t> order_, kept_;  // scratch
+  // Scratch.
+  std::vector<int32_t> order_, kept_;
   std::vector<double> weights_;
 };
 
-// The `count` most likely tokens, most likely first, with their log-probs.
+// The `count` most likely tokens with their log-probs, most likely first.
 v1::TopLogprobs TopOf(std::span<const float> logprobs, int32_t count);
 
 }  // namespace ingot::rollout

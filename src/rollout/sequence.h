@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "proto/rollout.pb.h"
@@ -17,6 +18,7 @@
 #include "rollout/kv_blocks.h"
 #include "rollout/logit_shaping.h"
 #include "rollout/model_runner.h"
+#include "rollout/sampling.h"
 #include "rollout/stop_matcher.h"
 
 namespace ingot::rollout {
@@ -26,13 +28,18 @@ struct WeightVersion : std::enable_shared_from_this<WeightVersion> {
   int64_t version = -1;
   uint64_t checksum = 0;
   uint64_t salt = 0;  // > 0, unique per load in this process: names its KV, also when a version number comes again
-  std::shared_ptr<const LoadedModel> model;
+  std::shared_ptr<const RunnableModel> model;
 };
 
 struct Sequence {
-  // Constant after Add.
-  v1::GenerateRequest request;
-  std::shared_ptr<const WeightVersion> pinned;  // null: follows the newest
+  // Constant after Add. The request's proto is not kept: its prompt is in `tokens`.
+  std::string request_id;
+  DrawOptions draw;
+  std::vector<int32_t> forced_ids;              // taken instead of draws; empty = the sampler draws
+  int32_t top_logprobs = 0;                     // alternatives reported per token
+  int64_t min_version = 0;                      // the oldest version that may sample it, unless it is pinned
+  int64_t pinned_version = -1;                  // -1 = follows the newest version
+  std::shared_ptr<const WeightVersion> pinned;  // of pinned_version; null = follows the newest version
   std::shared_ptr<ChunkGate> gate;
   std::optional<StopMatcher> stops;
   std::optional<LogitShaper> shaper;     // penalties and biases, if it asks for any

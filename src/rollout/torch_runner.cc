@@ -39,8 +39,8 @@ absl::StatusOr<at::ScalarType> ScalarTypeOf(const weights::TensorView& tensor) {
       absl::StrCat("tensor ", tensor.name, " has dtype ", tensor.dtype, "; the engine takes F32, BF16 and F16"));
 }
 
-struct LoadedTransformer final : LoadedModel {
-  LoadedTransformer(std::shared_ptr<const weights::Snapshot> bytes, model::Transformer model)
+struct RunnableTransformer final : RunnableModel {
+  RunnableTransformer(std::shared_ptr<const weights::Snapshot> bytes, model::Transformer model)
       : snapshot(std::move(bytes)), transformer(std::move(model)) {}
   const std::shared_ptr<const weights::Snapshot> snapshot;  // owns what the parameters point to; destroyed last
   const model::Transformer transformer;
@@ -149,7 +149,8 @@ class TorchRunner final : public ModelRunner {
   }
   void BindThread() override { kernels::UseThreads(threads_); }
 
-  absl::StatusOr<std::shared_ptr<const LoadedModel>> Load(std::shared_ptr<const weights::Snapshot> snapshot) override {
+  absl::StatusOr<std::shared_ptr<const RunnableModel>> Load(
+      std::shared_ptr<const weights::Snapshot> snapshot) override {
     try {
       std::map<std::string, at::Tensor> tensors;
       for (size_t i = 0; i < snapshot->size(); ++i) {
@@ -163,16 +164,16 @@ class TorchRunner final : public ModelRunner {
       INGOT_ASSIGN_OR_RETURN(model::Transformer transformer,
                              model::Transformer::Create(config_, std::move(parameters), rope_));
       rope_ = transformer.rope();
-      return std::make_shared<const LoadedTransformer>(std::move(snapshot), std::move(transformer));
+      return std::make_shared<const RunnableTransformer>(std::move(snapshot), std::move(transformer));
     } catch (const std::exception& error) {
       return FromException(error, "loading weights into the rollout engine");
     }
   }
 
-  absl::StatusOr<std::span<const float>> Forward(const LoadedModel& model, const ForwardBatch& batch) override {
+  absl::StatusOr<std::span<const float>> Forward(const RunnableModel& model, const ForwardBatch& batch) override {
     try {
       const c10::InferenceMode no_autograd;
-      const model::Transformer& transformer = static_cast<const LoadedTransformer&>(model).transformer;
+      const model::Transformer& transformer = static_cast<const RunnableTransformer&>(model).transformer;
       cache_.Begin(batch);
       const at::Tensor hidden =
           transformer.Hidden(View(batch.token_ids).to(device_), View(batch.positions).to(device_), cache_);

@@ -47,12 +47,12 @@ class ScriptedEngine final : public rollout::Client {
     for (std::thread& thread : threads_) thread.join();
   }
 
-  std::unique_ptr<Request> Generate(const v1::GenerateRequest& request, OnChunk on_chunk) override {
+  std::unique_ptr<Request> Generate(v1::GenerateRequest request, OnChunk on_chunk) override {
     auto state = std::make_shared<State>(std::move(on_chunk));
     Script script = author_(request);
     {
       base::MutexLock lock(mu_);
-      requests_.push_back(request);
+      requests_.push_back(std::move(request));
       changed_.SignalAll();
     }
     if (inline_chunks) {

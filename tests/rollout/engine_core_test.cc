@@ -43,7 +43,7 @@ class World {
   explicit World(const EngineOptions& options)
       : runner(kVocab, options.context_length, options.kv_cache_tokens, options.kv_block_tokens),
         options(options),
-        core(options, &runner, &sampler, &clock) {}
+        core(options, &runner, &clock) {}
 
   std::shared_ptr<const WeightVersion> Version(int64_t number, uint64_t weights) {
     auto version = std::make_shared<WeightVersion>();
@@ -59,11 +59,9 @@ class World {
     const int id = static_cast<int>(results.size());
     results.emplace_back();
     auto sequence = std::make_unique<Sequence>();
-    sequence->request.set_min_version(min_version);
-    v1::SamplingParams& sampling = *sequence->request.mutable_sampling();
-    sampling.set_temperature(temperature);
-    sampling.set_seed(900 + id);
-    sampling.set_max_new_tokens(max_new);
+    sequence->min_version = min_version;
+    sequence->draw.temperature = temperature;
+    sequence->draw.seed = 900 + id;
     sequence->pinned = std::move(pinned);
     sequence->tokens = prompt;
     sequence->prompt_size = prompt.size();
@@ -109,17 +107,17 @@ class World {
   void ExpectEqualsReference(int id, const std::function<uint64_t(size_t)>& weights_of,
                              const std::function<uint64_t(size_t)>& sampled_under, float temperature = 1) {
     std::vector<int32_t> tokens = prompts[id];
-    PolicySampler reference;
-    v1::GenerateRequest request;
-    request.mutable_sampling()->set_temperature(temperature);
-    request.mutable_sampling()->set_seed(900 + id);
+    Sampler reference;
+    DrawOptions options;
+    options.temperature = temperature;
+    options.seed = 900 + id;
     for (size_t n = 0; n < results[id].ids.size(); ++n) {
       std::vector<uint64_t> entries;
       for (size_t i = 0; i < tokens.size(); ++i) {
         entries.push_back(FakeRunner::Entry(weights_of(i), tokens[i], static_cast<int64_t>(i)));
       }
       const auto row = FakeRunner::Row(entries, sampled_under(n), kVocab, temperature == 0 ? 1 : temperature);
-      const int32_t expected = reference.Sample({row, &request, static_cast<int64_t>(n), 1});
+      const int32_t expected = reference.Draw(row, options, static_cast<int64_t>(n));
       ASSERT_EQ(results[id].ids[n], expected) << "request " << id << " token " << n;
       ASSERT_EQ(results[id].logprobs[n], row[expected]);
       tokens.push_back(expected);
@@ -131,7 +129,6 @@ class World {
   }
 
   FakeRunner runner;
-  PolicySampler sampler;
   base::ManualClock clock;
   nanoseconds deadline = nanoseconds::max();
   const EngineOptions options;

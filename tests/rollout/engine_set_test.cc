@@ -24,7 +24,7 @@ v1::GenerateChunk Last() {
 // Holds what it is asked, or refuses at once.
 class FakeEngine final : public Client {
  public:
-  std::unique_ptr<Request> Generate(const v1::GenerateRequest&, OnChunk on_chunk) override {
+  std::unique_ptr<Request> Generate(v1::GenerateRequest, OnChunk on_chunk) override {
     auto gate = std::make_shared<ChunkGate>(std::move(on_chunk));
     auto handle = std::make_unique<Handle>(gate, open);
     absl::Status why;

@@ -25,7 +25,7 @@ inline std::shared_ptr<const weights::Snapshot> FakeSnapshot(int64_t version, ui
   return *weights::Snapshot::Copy(version, {{"w", "F32", {2}, bytes}});
 }
 
-struct FakeLoaded final : LoadedModel {
+struct FakeRunnableModel final : RunnableModel {
   uint64_t weights = 0;
   std::shared_ptr<const weights::Snapshot> snapshot;
 };
@@ -40,8 +40,9 @@ class FakeRunner final : public ModelRunner {
   const std::vector<int32_t>& eos_ids() const override { return eos; }
   int64_t max_weight_bytes() const override { return sizeof(uint64_t); }
 
-  absl::StatusOr<std::shared_ptr<const LoadedModel>> Load(std::shared_ptr<const weights::Snapshot> snapshot) override {
-    auto loaded = std::make_shared<FakeLoaded>();
+  absl::StatusOr<std::shared_ptr<const RunnableModel>> Load(
+      std::shared_ptr<const weights::Snapshot> snapshot) override {
+    auto loaded = std::make_shared<FakeRunnableModel>();
     std::memcpy(&loaded->weights, snapshot->bytes(0).data(), sizeof(loaded->weights));
     loaded->snapshot = std::move(snapshot);
     if (after_load) after_load();
@@ -68,10 +69,10 @@ class FakeRunner final : public ModelRunner {
     return row;
   }
 
-  absl::StatusOr<std::span<const float>> Forward(const LoadedModel& model, const ForwardBatch& batch) override {
+  absl::StatusOr<std::span<const float>> Forward(const RunnableModel& model, const ForwardBatch& batch) override {
     if (before_forward) before_forward(batch);
     if (!fail.ok()) return fail;
-    const uint64_t weights = static_cast<const FakeLoaded&>(model).weights;
+    const uint64_t weights = static_cast<const FakeRunnableModel&>(model).weights;
     // All rows are written before any is read, as on a device.
     for (size_t i = 0; i < batch.slots.size(); ++i) {
       kv_[batch.slots[i]] = Entry(weights, static_cast<int32_t>(batch.token_ids[i]), batch.positions[i]);

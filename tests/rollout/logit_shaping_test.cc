@@ -45,7 +45,7 @@ TEST(LogitShapingTest, FrequencyCountsAndPresenceDoesNot) {
   shaper.Shape(0, row.entries);
   ExpectIsRowOf(row.entries, {1, 2, 3, 4});
   EXPECT_FALSE(shaper.penalty_acted()) << "nothing was sampled yet, and the prompt does not count";
-  for (const int32_t id : {2, 0, 2}) shaper.Sampled(id);
+  for (const int32_t id : {2, 0, 2}) shaper.RecordSampled(id);
   row = Row({1, 2, 3, 4});
   shaper.Shape(0, row.entries);
   ExpectIsRowOf(row.entries, {1 - 0.5f - 0.25f, 2, 3 - 2 * 0.5f - 0.25f, 4});
@@ -59,7 +59,7 @@ TEST(LogitShapingTest, PenaltiesAndBiasAreInLogitsBeforeTheTemperature) {
   params.set_frequency_penalty(1);
   (*params.mutable_logit_bias())[1] = 2;
   LogitShaper shaper(params, {});
-  shaper.Sampled(0);
+  shaper.RecordSampled(0);
   Row row({1, -2, 0.5f}, 0.5f);
   shaper.Shape(0, row.entries);
   ExpectIsRowOf(row.entries, {1 - 1, -2 + 2, 0.5f}, 0.5f);
@@ -72,9 +72,9 @@ TEST(LogitShapingTest, RepetitionDividesPositiveAndMultipliesNegativeLogitsOnceE
     params.set_repetition_penalty(1.5f);
     LogitShaper shaper(params, std::vector<int32_t>{0, 0, 1});
     ASSERT_TRUE(shaper.needs_normalizer());
-    shaper.Sampled(2);
-    shaper.Sampled(2);
-    shaper.Sampled(0);
+    shaper.RecordSampled(2);
+    shaper.RecordSampled(2);
+    shaper.RecordSampled(0);
     Row row({3, -2, 0.6f, 4, -1}, temperature);
     shaper.Shape(row.normalizer, row.entries);
     ExpectIsRowOf(row.entries, {3 / 1.5f, -2 * 1.5f, 0.6f / 1.5f, 4, -1}, temperature);
@@ -88,7 +88,7 @@ TEST(LogitShapingTest, RepetitionComesBeforeFrequencyAndBias) {
   params.set_frequency_penalty(0.5f);
   (*params.mutable_logit_bias())[0] = -3;
   LogitShaper shaper(params, {});
-  shaper.Sampled(0);
+  shaper.RecordSampled(0);
   Row row({1, 2});
   shaper.Shape(row.normalizer, row.entries);
   ExpectIsRowOf(row.entries, {1 / 2.0f - 0.5f - 3, 2});

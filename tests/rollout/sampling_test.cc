@@ -27,15 +27,15 @@ std::vector<float> RandomRow(size_t vocab, uint64_t seed) {
   return LogSoftmax(logits);
 }
 
-v1::GenerateRequest Request(float temperature, int top_k = 0, float top_p = 0, float min_p = 0, uint64_t seed = 1) {
-  v1::GenerateRequest request;
-  request.mutable_sampling()->set_temperature(temperature);
-  request.mutable_sampling()->set_top_k(top_k);
-  request.mutable_sampling()->set_top_p(top_p);
-  request.mutable_sampling()->set_min_p(min_p);
-  request.mutable_sampling()->set_seed(seed);
-  request.mutable_sampling()->set_max_new_tokens(1);
-  return request;
+v1::SamplingParams Params(float temperature, int top_k = 0, float top_p = 0, float min_p = 0, uint64_t seed = 1) {
+  v1::SamplingParams params;
+  params.set_temperature(temperature);
+  params.set_top_k(top_k);
+  params.set_top_p(top_p);
+  params.set_min_p(min_p);
+  params.set_seed(seed);
+  params.set_max_new_tokens(1);
+  return params;
 }
 
 // The truncated distribution by the definition, by sorting: the reference.
@@ -62,12 +62,13 @@ std::vector<double> Truncated(const std::vector<float>& row, const v1::SamplingP
 }
 
 // Pearson's statistic over the possible tokens; fails on a draw of an impossible one.
-void ExpectDrawsFollow(const std::vector<float>& row, const v1::GenerateRequest& request) {
+void ExpectDrawsFollow(const std::vector<float>& row, const v1::SamplingParams& params) {
   constexpr int kDraws = 40000;
-  const std::vector<double> expected = Truncated(row, request.sampling());
+  const std::vector<double> expected = Truncated(row, params);
   std::vector<int> counts(row.size(), 0);
-  PolicySampler sampler;
-  for (int n = 0; n < kDraws; ++n) ++counts[sampler.Sample({row, &request, n, 1})];
+  const DrawOptions options = DrawOptions::From(params);
+  Sampler sampler;
+  for (int n = 0; n < kDraws; ++n) ++counts[sampler.Draw(row, options, n)];
   double chi2 = 0;
   int possible = 0;
   for (size_t id = 0; id < row.size(); ++id) {
@@ -84,42 +85,43 @@ void ExpectDrawsFollow(const std::vector<float>& row, const v1::GenerateRequest&
   EXPECT_LE(chi2, df + 6 * std::sqrt(2 * df) + 1e-9) << possible << " possible tokens";
 }
 
-TEST(SamplingTest, DrawsFollowTheSoftmax) { ExpectDrawsFollow(RandomRow(40, 3), Request(1)); }
-TEST(SamplingTest, DrawsFollowTopK) { ExpectDrawsFollow(RandomRow(40, 4), Request(1, 7)); }
-TEST(SamplingTest, DrawsFollowTopP) { ExpectDrawsFollow(RandomRow(40, 5), Request(1, 0, 0.7f)); }
-TEST(SamplingTest, DrawsFollowMinP) { ExpectDrawsFollow(RandomRow(40, 6), Request(1, 0, 0, 0.2f)); }
+TEST(SamplingTest, DrawsFollowTheSoftmax) { ExpectDrawsFollow(RandomRow(40, 3), Params(1)); }
+TEST(SamplingTest, DrawsFollowTopK) { ExpectDrawsFollow(RandomRow(40, 4), Params(1, 7)); }
+TEST(SamplingTest, DrawsFollowTopP) { ExpectDrawsFollow(RandomRow(40, 5), Params(1, 0, 0.7f)); }
+TEST(SamplingTest, DrawsFollowMinP) { ExpectDrawsFollow(RandomRow(40, 6), Params(1, 0, 0, 0.2f)); }
 TEST(SamplingTest, DrawsFollowAllCutsTogether) {
-  ExpectDrawsFollow(RandomRow(40, 7), Request(1, 20, 0.9f, 0.05f));
-  ExpectDrawsFollow(RandomRow(40, 8), Request(1, 3, 0.99f, 0.3f));
+  ExpectDrawsFollow(RandomRow(40, 7), Params(1, 20, 0.9f, 0.05f));
+  ExpectDrawsFollow(RandomRow(40, 8), Params(1, 3, 0.99f, 0.3f));
 }
 
 TEST(SamplingTest, ANucleusAlwaysHoldsTheMostLikely) {
   const std::vector<float> row = LogSoftmax({0, 9, 1});
-  const v1::GenerateRequest request = Request(1, 0, 1e-6f);
-  PolicySampler sampler;
-  for (int n = 0; n < 100; ++n) EXPECT_EQ(sampler.Sample({row, &request, n, 1}), 1);
+  const DrawOptions options = DrawOptions::From(Params(1, 0, 1e-6f));
+  Sampler sampler;
+  for (int n = 0; n < 100; ++n) EXPECT_EQ(sampler.Draw(row, options, n), 1);
 }
 
 TEST(SamplingTest, GreedyAndTopOneTakeTheSmallestIdAmongEquals) {
   const std::vector<float> row = LogSoftmax({1, 3, 3, 0});
-  PolicySampler sampler;
-  const v1::GenerateRequest greedy = Request(0), top_one = Request(1, 1);
+  Sampler sampler;
+  const DrawOptions greedy = DrawOptions::From(Params(0)), top_one = DrawOptions::From(Params(1, 1));
   for (int n = 0; n < 50; ++n) {
-    EXPECT_EQ(sampler.Sample({row, &greedy, n, 1}), 1);
-    EXPECT_EQ(sampler.Sample({row, &top_one, n, 1}), 1);
+    EXPECT_EQ(sampler.Draw(row, greedy, n), 1);
+    EXPECT_EQ(sampler.Draw(row, top_one, n), 1);
   }
 }
 
 TEST(SamplingTest, ADrawDependsOnSeedAndIndexAlone) {
   const std::vector<float> row = RandomRow(50, 9);
-  const v1::GenerateRequest request = Request(1, 0, 0, 0, 77), other = Request(1, 0, 0, 0, 78);
-  PolicySampler a, b;
+  const DrawOptions options = DrawOptions::From(Params(1, 0, 0, 0, 77));
+  const DrawOptions other = DrawOptions::From(Params(1, 0, 0, 0, 78));
+  Sampler a, b;
   std::vector<int32_t> first, second, third;
-  for (int n = 0; n < 64; ++n) first.push_back(a.Sample({row, &request, n, 1}));
+  for (int n = 0; n < 64; ++n) first.push_back(a.Draw(row, options, n));
   for (int n = 63; n >= 0; --n) {
-    a.Sample({row, &other, n, 1});
-    second.push_back(b.Sample({row, &request, n, 1}));
-    third.push_back(b.Sample({row, &other, n, 1}));
+    a.Draw(row, other, n);
+    second.push_back(b.Draw(row, options, n));
+    third.push_back(b.Draw(row, other, n));
   }
   std::reverse(second.begin(), second.end());
   EXPECT_EQ(first, second);
@@ -129,20 +131,20 @@ TEST(SamplingTest, ADrawDependsOnSeedAndIndexAlone) {
 TEST(SamplingTest, ImpossibleTokensAreNeverDrawn) {
   const float never = -std::numeric_limits<float>::infinity();
   const std::vector<float> row = {never, std::log(0.5f), never, std::log(0.5f), never};
-  PolicySampler sampler;
-  const v1::GenerateRequest request = Request(1);
+  Sampler sampler;
+  const DrawOptions options = DrawOptions::From(Params(1));
   std::set<int32_t> drawn;
-  for (int n = 0; n < 200; ++n) drawn.insert(sampler.Sample({row, &request, n, 1}));
+  for (int n = 0; n < 200; ++n) drawn.insert(sampler.Draw(row, options, n));
   EXPECT_EQ(drawn, (std::set<int32_t>{1, 3}));
 }
 
 TEST(SamplingTest, ARowThatSumsToLessIsDrawnFromInItsShares) {
   const float never = -std::numeric_limits<float>::infinity();
   const std::vector<float> row = {std::log(0.1f), never, std::log(0.3f), never};
-  PolicySampler sampler;
-  const v1::GenerateRequest request = Request(1);
+  Sampler sampler;
+  const DrawOptions options = DrawOptions::From(Params(1));
   int counts[4] = {};
-  for (int n = 0; n < 40000; ++n) ++counts[sampler.Sample({row, &request, n, 0.4})];
+  for (int n = 0; n < 40000; ++n) ++counts[sampler.Draw(row, options, n, 0.4)];
   EXPECT_EQ(counts[1] + counts[3], 0);
   EXPECT_NEAR(counts[0], 10000, 6 * std::sqrt(40000 * 0.25 * 0.75));
 }
@@ -159,20 +161,18 @@ TEST(SamplingTest, TopLogprobsAreTheMostLikelyFirst) {
 }
 
 TEST(SamplingTest, BadParametersAreRefusedByName) {
-  const auto fault = [](const v1::GenerateRequest& request) {
-    return std::string(ValidateSampling(request.sampling()).message());
-  };
+  const auto fault = [](const v1::SamplingParams& params) { return std::string(ValidateSampling(params).message()); };
   const float nan = std::numeric_limits<float>::quiet_NaN();
-  EXPECT_NE(fault(Request(-1)).find("temperature"), std::string::npos);
-  EXPECT_NE(fault(Request(nan)).find("temperature"), std::string::npos);
-  EXPECT_NE(fault(Request(1e-5f)).find("temperature"), std::string::npos);
-  EXPECT_NE(fault(Request(1, -1)).find("top_k"), std::string::npos);
-  EXPECT_NE(fault(Request(1, 0, 1.5f)).find("top_p"), std::string::npos);
-  EXPECT_NE(fault(Request(1, 0, 0, nan)).find("min_p"), std::string::npos);
-  v1::GenerateRequest none = Request(1);
-  none.mutable_sampling()->set_max_new_tokens(0);
+  EXPECT_NE(fault(Params(-1)).find("temperature"), std::string::npos);
+  EXPECT_NE(fault(Params(nan)).find("temperature"), std::string::npos);
+  EXPECT_NE(fault(Params(1e-5f)).find("temperature"), std::string::npos);
+  EXPECT_NE(fault(Params(1, -1)).find("top_k"), std::string::npos);
+  EXPECT_NE(fault(Params(1, 0, 1.5f)).find("top_p"), std::string::npos);
+  EXPECT_NE(fault(Params(1, 0, 0, nan)).find("min_p"), std::string::npos);
+  v1::SamplingParams none = Params(1);
+  none.set_max_new_tokens(0);
   EXPECT_NE(fault(none).find("max_new_tokens"), std::string::npos);
-  EXPECT_EQ(fault(Request(1, 5, 0.5f, 0.1f)), "");
+  EXPECT_EQ(fault(Params(1, 5, 0.5f, 0.1f)), "");
 }
 
 }  // namespace
