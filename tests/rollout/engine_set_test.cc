@@ -24,13 +24,14 @@ v1::GenerateChunk Last() {
 // Holds what it is asked, or refuses at once.
 class FakeEngine final : public Client {
  public:
-  std::unique_ptr<Request> Generate(v1::GenerateRequest, OnChunk on_chunk) override {
+  std::unique_ptr<Request> Generate(v1::GenerateRequest request, OnChunk on_chunk) override {
     auto gate = std::make_shared<ChunkGate>(std::move(on_chunk));
     auto handle = std::make_unique<Handle>(gate, open);
     absl::Status why;
     {
       base::MutexLock lock(mu_);
       ++asked;
+      prompts.emplace_back(request.prompt_ids().begin(), request.prompt_ids().end());
       why = refusal;
       if (why.ok()) held_.push_back(gate);
     }
@@ -57,7 +58,8 @@ class FakeEngine final : public Client {
   absl::Status refusal;
   int64_t version = 5;
   int asked = 0;
-  std::atomic<int> open{0};  // handles that somebody holds
+  std::vector<std::vector<int32_t>> prompts;  // of the requests, in order
+  std::atomic<int> open{0};                   // handles that somebody holds
 
  private:
   struct Handle final : Request {
@@ -120,6 +122,16 @@ TEST_F(EngineSetTest, WhatOneEngineRefusesTheOtherTakes) {
     }
     EXPECT_EQ(a_->open, 0) << "what was refused holds nothing";
   }
+}
+
+TEST_F(EngineSetTest, EveryEngineThatIsAskedGetsTheWholeRequest) {
+  a_->refusal = b_->refusal = absl::UnavailableError("gone");
+  v1::GenerateRequest ask;
+  for (const int32_t id : {3, 1, 2}) ask.add_prompt_ids(id);
+  const auto request = set_->Generate(std::move(ask), [](const absl::StatusOr<v1::GenerateChunk>&) {});
+  const std::vector<std::vector<int32_t>> expected = {{3, 1, 2}};
+  EXPECT_EQ(a_->prompts, expected);
+  EXPECT_EQ(b_->prompts, expected);
 }
 
 TEST_F(EngineSetTest, OtherFaultsAreTheRequestsOwn) {
