@@ -13,7 +13,7 @@ absl::Status InRange(const char* name, T value, T low, T high) {
 
 absl::Status SchedulerOptions::Validate() const {
   INGOT_RETURN_IF_ERROR(window().Validate());
-  INGOT_RETURN_IF_ERROR(InRange<int64_t>("group_size", group_size, 1, 1 << 16));
+  INGOT_RETURN_IF_ERROR(InRange<int64_t>("group_size", group_size, 1, kMaxGroupSize));
   INGOT_RETURN_IF_ERROR(InRange<int64_t>("total_steps", total_steps, 0, int64_t{1} << 40));
   INGOT_RETURN_IF_ERROR(InRange<double>("group_deadline_seconds", group_deadline_seconds, 1e-3, 1e8));
   INGOT_RETURN_IF_ERROR(InRange<double>("give_up_seconds", give_up_seconds, 0, 1e8));

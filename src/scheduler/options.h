@@ -9,6 +9,7 @@
 namespace ingot::scheduler {
 
 struct SchedulerOptions {
+  static constexpr int32_t kMaxGroupSize = 1 << 16;
   int32_t group_size = 8;        // samples per task, >= 1
   int64_t groups_per_step = 16;  // P: groups that one optimizer step trains, >= 1
   int64_t max_staleness = 1;     // S in policy versions, >= 0; 0 is on-policy

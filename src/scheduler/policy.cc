@@ -27,16 +27,12 @@ absl::Status WindowOptions::Validate() const {
 WindowedFifo::WindowedFifo(const WindowOptions& options)
     : budget_(options.Budget()), window_(options.Window()), groups_per_step_(options.groups_per_step) {}
 
-absl::StatusOr<int64_t> WindowedFifo::Admit() {
-  if (!CanAdmit()) {
-    return absl::ResourceExhaustedError(absl::StrCat("all ", budget_, " groups of the window are in use"));
-  }
-  const int64_t group = next_group();
-  INGOT_RETURN_IF_ERROR(RestoreAdmitted(group));
-  return group;
+std::optional<std::vector<int64_t>> WindowedFifo::ReadyBatch() const {
+  if (pending() < groups_per_step_) return std::nullopt;
+  return std::vector<int64_t>(pending_.begin(), std::next(pending_.begin(), groups_per_step_));
 }
 
-absl::Status WindowedFifo::RestoreAdmitted(int64_t group) {
+absl::Status WindowedFifo::AdmitGroup(int64_t group) {
   if (group != next_group()) {
     return absl::FailedPreconditionError(
         absl::StrCat("group ", group, " was admitted out of order: ", next_group(), " is next"));
@@ -47,18 +43,17 @@ absl::Status WindowedFifo::RestoreAdmitted(int64_t group) {
   return absl::OkStatus();
 }
 
-absl::Status WindowedFifo::CheckOpen(int64_t group, const char* what) const {
+absl::Status WindowedFifo::CheckOpen(int64_t group, const char* transition) const {
   if (group < 0 || group >= next_group()) {
-    return absl::NotFoundError(absl::StrCat("group ", group, " cannot ", what, ": it was never admitted"));
+    return absl::NotFoundError(absl::StrCat("group ", group, " cannot ", transition, ": it was never admitted"));
   }
   if (group < head_ || states_[static_cast<size_t>(group - head_)] != State::kOpen) {
-    return absl::FailedPreconditionError(absl::StrCat("group ", group, " cannot ", what, ": it is not open"));
+    return absl::FailedPreconditionError(absl::StrCat("group ", group, " cannot ", transition, ": it is not open"));
   }
   return absl::OkStatus();
 }
 
-absl::Status WindowedFifo::Finish(int64_t group, bool zero_variance) {
-  if (zero_variance) return Fail(group);
+absl::Status WindowedFifo::FinishGroup(int64_t group) {
   INGOT_RETURN_IF_ERROR(CheckOpen(group, "finish"));
   --open_;
   if (group < head_ + window_) {
@@ -72,7 +67,7 @@ absl::Status WindowedFifo::Finish(int64_t group, bool zero_variance) {
   return absl::OkStatus();
 }
 
-absl::Status WindowedFifo::Fail(int64_t group) {
+absl::Status WindowedFifo::CloseGroup(int64_t group) {
   INGOT_RETURN_IF_ERROR(CheckOpen(group, "close"));
   --open_;
   at(group) = State::kTerminal;
@@ -97,38 +92,37 @@ void WindowedFifo::Slide() {
   }
 }
 
-std::optional<std::vector<int64_t>> WindowedFifo::ReadyBatch() const {
-  if (pending() < groups_per_step_) return std::nullopt;
-  return std::vector<int64_t>(pending_.begin(), std::next(pending_.begin(), groups_per_step_));
-}
-
-absl::StatusOr<int64_t> WindowedFifo::TakeBatch(std::span<const int64_t> groups) {
-  if (static_cast<int64_t>(groups.size()) != groups_per_step_ || pending() < groups_per_step_ ||
-      !std::equal(groups.begin(), groups.end(), pending_.begin())) {
-    return absl::FailedPreconditionError("these groups are not the ready batch");
-  }
-  pending_.erase(pending_.begin(), std::next(pending_.begin(), groups_per_step_));
-  batch_sizes_.push_back(static_cast<int32_t>(groups_per_step_));
-  unreleased_batched_ += groups_per_step_;
-  return next_step() - 1;
-}
-
-absl::Status WindowedFifo::RestoreBatch(int64_t step, std::span<const int64_t> groups) {
+absl::Status WindowedFifo::CheckBatch(int64_t step, std::span<const int64_t> groups) const {
   if (step != next_step()) {
     return absl::FailedPreconditionError(
         absl::StrCat("batch ", step, " stands where batch ", next_step(), " should stand"));
   }
-  std::set<int64_t> seen;
-  for (const int64_t group : groups) {
-    const bool held =
-        group >= head_ && group < next_group() && states_[static_cast<size_t>(group - head_)] != State::kTerminal;
-    if (!seen.insert(group).second || !(held || pending_.contains(group))) {
+  auto taken = pending_.begin();
+  for (size_t i = 0; i < groups.size(); ++i) {
+    const int64_t group = groups[i];
+    if (i > 0 && group <= groups[i - 1]) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("batch ", step, " names group ", group, " behind group ", groups[i - 1], ": ids must ascend"));
+    }
+    while (taken != pending_.end() && *taken < group) ++taken;
+    if (taken != pending_.end() && *taken == group) continue;
+    if (group < head_ || group >= next_group() || states_[static_cast<size_t>(group - head_)] == State::kTerminal) {
       return absl::FailedPreconditionError(absl::StrCat("batch ", step, " names group ", group,
                                                         ", which was never admitted, is closed, or is in a batch"));
     }
   }
+  return absl::OkStatus();
+}
+
+absl::Status WindowedFifo::TakeBatch(int64_t step, std::span<const int64_t> groups) {
+  INGOT_RETURN_IF_ERROR(CheckBatch(step, groups));
+  auto taken = pending_.begin();
   for (const int64_t group : groups) {
-    if (pending_.erase(group) > 0) continue;
+    while (taken != pending_.end() && *taken < group) ++taken;
+    if (taken != pending_.end() && *taken == group) {
+      taken = pending_.erase(taken);
+      continue;
+    }
     --(at(group) == State::kOpen ? open_ : outside_);
     at(group) = State::kTerminal;
   }
@@ -138,21 +132,16 @@ absl::Status WindowedFifo::RestoreBatch(int64_t step, std::span<const int64_t> g
   return absl::OkStatus();
 }
 
-absl::Status WindowedFifo::OnVersionLive(int64_t version) {
+absl::Status WindowedFifo::SetLiveVersion(int64_t version) {
+  if (version < 0) {
+    return absl::OutOfRangeError(absl::StrCat("version ", version, " cannot be live: versions count from 0"));
+  }
   if (version > next_step()) {
     return absl::OutOfRangeError(
         absl::StrCat("version ", version, " cannot be live: batch ", version - 1, " was not made yet"));
   }
-  for (; live_version_ < version; ++live_version_) unreleased_batched_ -= batch_sizes_[live_version_];
-  return absl::OkStatus();
-}
-
-absl::Status WindowedFifo::Rewind(int64_t version) {
-  if (version < 0 || version > live_version_) {
-    return absl::OutOfRangeError(
-        absl::StrCat("cannot go back to version ", version, ": version ", live_version_, " is live"));
-  }
-  while (live_version_ > version) unreleased_batched_ += batch_sizes_[--live_version_];
+  while (live_version_ < version) unreleased_batched_ -= batch_sizes_[static_cast<size_t>(live_version_++)];
+  while (live_version_ > version) unreleased_batched_ += batch_sizes_[static_cast<size_t>(--live_version_)];
   return absl::OkStatus();
 }
 

@@ -75,7 +75,7 @@ absl::Status Scheduler::GoBackTo(std::optional<int64_t> resume_step, bool live_w
                                                       " contains batches that this journal does not hold (it holds ",
                                                       policy_.next_step(), "): the pool belongs to another run"));
   }
-  if (*resume_step < policy_.live_version()) INGOT_RETURN_IF_ERROR(policy_.Rewind(*resume_step));
+  if (*resume_step < policy_.live_version()) INGOT_RETURN_IF_ERROR(policy_.SetLiveVersion(*resume_step));
   evals_.ForgetAfter(*resume_step);
   live_known_ = false;
   return absl::OkStatus();

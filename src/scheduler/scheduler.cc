@@ -50,8 +50,7 @@ absl::Status Scheduler::Apply(const v1::JournalRecord& record) {
     case v1::JournalRecord::kLive:
       return ApplyLive(record.live());
     case v1::JournalRecord::kCheckpoint:
-      ApplyCheckpoint(record.checkpoint());
-      return absl::OkStatus();
+      return ApplyCheckpoint(record.checkpoint());
     case v1::JournalRecord::kEval:
       evals_.Record(record.eval());
       TimeGroups();
@@ -63,7 +62,11 @@ absl::Status Scheduler::Apply(const v1::JournalRecord& record) {
 }
 
 absl::Status Scheduler::ApplyAdmitted(const v1::GroupAdmitted& admitted) {
-  INGOT_RETURN_IF_ERROR(policy_.RestoreAdmitted(admitted.group_id()));
+  if (admitted.group_size() > SchedulerOptions::kMaxGroupSize) {
+    return absl::FailedPreconditionError(absl::StrCat("group ", admitted.group_id(), " has ", admitted.group_size(),
+                                                      " samples, more than ", SchedulerOptions::kMaxGroupSize));
+  }
+  INGOT_RETURN_IF_ERROR(policy_.AdmitGroup(admitted.group_id()));
   groups_.Add(admitted);
   if (!admitted.name().empty()) named_[admitted.name()] = admitted.group_id();
   metrics_.Group("admitted");
@@ -71,7 +74,7 @@ absl::Status Scheduler::ApplyAdmitted(const v1::GroupAdmitted& admitted) {
 }
 
 absl::Status Scheduler::ApplyClosed(const v1::GroupClosed& closed) {
-  INGOT_RETURN_IF_ERROR(policy_.Fail(closed.group_id()));
+  INGOT_RETURN_IF_ERROR(policy_.CloseGroup(closed.group_id()));
   if (closed.outcome() == v1::GROUP_DROPPED) {
     failed_in_a_row_ = 0;
     const RewardSum rewards = groups_.Rewards(closed.group_id());
@@ -93,7 +96,7 @@ absl::Status Scheduler::ApplyClosed(const v1::GroupClosed& closed) {
 absl::Status Scheduler::ApplyBatch(const v1::JournalRecord& record) {
   const v1::Batch& batch = record.batch();
   INGOT_RETURN_IF_ERROR(
-      policy_.RestoreBatch(batch.step(), std::vector<int64_t>(batch.group_ids().begin(), batch.group_ids().end())));
+      policy_.TakeBatch(batch.step(), {batch.group_ids().data(), static_cast<size_t>(batch.group_ids_size())}));
   Step& step = steps_.back();
   step.journal_index = record.index();
   step.groups = batch.group_ids_size();
@@ -109,24 +112,29 @@ absl::Status Scheduler::ApplyBatch(const v1::JournalRecord& record) {
 }
 
 absl::Status Scheduler::ApplyLive(const v1::VersionLive& live) {
-  if (live.version() < policy_.live_version()) {
-    INGOT_RETURN_IF_ERROR(policy_.Rewind(live.version()));
-    evals_.ForgetAfter(live.version());
-  } else {
-    INGOT_RETURN_IF_ERROR(policy_.OnVersionLive(live.version()));
-  }
+  const bool goes_back = live.version() < policy_.live_version();
+  INGOT_RETURN_IF_ERROR(policy_.SetLiveVersion(live.version()));
+  if (goes_back) evals_.ForgetAfter(live.version());
   TimeGroups();
   for (const v1::EpisodeRef& ref : live.fenced()) groups_.Fence(ref);
   live_known_ = true;
   return absl::OkStatus();
 }
 
-void Scheduler::ApplyCheckpoint(const v1::CheckpointSaved& checkpoint) {
+absl::Status Scheduler::CheckCheckpoint(int64_t step) const {
+  if (step >= 0 && step <= policy_.next_step()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "checkpoint ", step, " contains batches that were never fed: ", policy_.next_step(), " are journalled"));
+}
+
+absl::Status Scheduler::ApplyCheckpoint(const v1::CheckpointSaved& checkpoint) {
+  INGOT_RETURN_IF_ERROR(CheckCheckpoint(checkpoint.step()));
   checkpoint_ = checkpoint;
   // Later ones are of steps that will be taken again.
   kept_checkpoints_.erase(kept_checkpoints_.lower_bound(checkpoint.step()), kept_checkpoints_.end());
   kept_checkpoints_.insert(checkpoint.step());
   if (std::ssize(kept_checkpoints_) > options_.keep_checkpoints) kept_checkpoints_.erase(kept_checkpoints_.begin());
+  return absl::OkStatus();
 }
 
 void Scheduler::TimeGroups() { groups_.Advance(clock_.Now(), policy_.live_version(), evals_.active()); }
@@ -160,7 +168,7 @@ absl::Status Scheduler::SettleGroup(const SettledGroup& settled) {
   const bool drop = options_.drop_zero_variance && settled.zero_variance &&
                     (options_.max_drops_per_batch == 0 || steps_.back().dropped < options_.max_drops_per_batch);
   if (settled.failure.empty() && !drop) {
-    INGOT_RETURN_IF_ERROR(policy_.Finish(settled.group_id, false));
+    INGOT_RETURN_IF_ERROR(policy_.FinishGroup(settled.group_id));
     groups_.MarkFinished(settled.group_id);
     failed_in_a_row_ = 0;
     return absl::OkStatus();
@@ -398,10 +406,7 @@ absl::Status Scheduler::MarkVersionLive(int64_t version) {
 absl::Status Scheduler::MarkCheckpoint(const v1::CheckpointRequest& request) {
   base::MutexLock lock(mu_);
   INGOT_RETURN_IF_ERROR(Prepare());
-  if (request.step() < 0 || request.step() > policy_.next_step()) {
-    return absl::FailedPreconditionError(absl::StrCat("checkpoint ", request.step(), " contains batches that were ",
-                                                      "never fed: ", policy_.next_step(), " are journalled"));
-  }
+  INGOT_RETURN_IF_ERROR(CheckCheckpoint(request.step()));
   if (checkpoint_.has_value() && checkpoint_->step() == request.step() &&
       checkpoint_->weights_checksum() == request.weights_checksum()) {
     return absl::OkStatus();

@@ -113,6 +113,8 @@ class Scheduler final : public Client {
   absl::Status ApplyClosed(const v1::GroupClosed& closed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status ApplyBatch(const v1::JournalRecord& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status ApplyLive(const v1::VersionLive& live) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status CheckCheckpoint(int64_t step) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status ApplyCheckpoint(const v1::CheckpointSaved& checkpoint) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   // Journals the record, then applies it.
   absl::Status Write(v1::JournalRecord record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -124,7 +126,6 @@ class Scheduler final : public Client {
   absl::Status SettleAll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status SettleGroup(const SettledGroup& settled) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  void ApplyCheckpoint(const v1::CheckpointSaved& checkpoint) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Where the journal's records of batches end whose trees are kept no longer.
   int64_t TrimEnd() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status Trim();

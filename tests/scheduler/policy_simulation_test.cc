@@ -29,7 +29,8 @@ void Simulate(const WindowOptions& options, int64_t steps, uint64_t seed) {
   const auto started = std::chrono::steady_clock::now();
   while (fifo.next_step() < steps) {
     while (fifo.CanAdmit()) {
-      open.push_back(*fifo.Admit());
+      open.push_back(fifo.next_group());
+      ASSERT_TRUE(fifo.AdmitGroup(open.back()).ok());
       taken.emplace_back(live, false);
     }
     ASSERT_LE(fifo.admitted_unreleased(), fifo.budget());
@@ -38,12 +39,12 @@ void Simulate(const WindowOptions& options, int64_t steps, uint64_t seed) {
       const int64_t group = open.back();
       open.pop_back();
       const double outcome = draw();
-      const absl::Status status = outcome < 0.02 ? fifo.Fail(group) : fifo.Finish(group, outcome < 0.1);
+      const absl::Status status = outcome < 0.1 ? fifo.CloseGroup(group) : fifo.FinishGroup(group);
       ASSERT_TRUE(status.ok()) << status;
       if (outcome < 0.1) taken[group - first].second = true;
     }
     while (const auto batch = fifo.ReadyBatch()) {
-      ASSERT_TRUE(fifo.TakeBatch(*batch).ok());
+      ASSERT_TRUE(fifo.TakeBatch(fifo.next_step(), *batch).ok());
       for (const int64_t group : *batch) {
         while (!taken.empty() && taken.front().second) {
           taken.pop_front();
@@ -58,7 +59,7 @@ void Simulate(const WindowOptions& options, int64_t steps, uint64_t seed) {
     }
     // Weights come late, and without fail once nothing else can move.
     if (live < fifo.next_step() && (open.empty() || draw() < 0.3)) {
-      ASSERT_TRUE(fifo.OnVersionLive(++live).ok());
+      ASSERT_TRUE(fifo.SetLiveVersion(++live).ok());
     }
   }
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();

@@ -36,18 +36,31 @@ WindowedFifo MakeFifo(int64_t p, int64_t s, double fraction) {
   return WindowedFifo({.groups_per_step = p, .max_staleness = s, .window_fraction = fraction});
 }
 
+// Decides and applies, as the scheduler does.
+int64_t Admit(WindowedFifo& fifo) {
+  EXPECT_TRUE(fifo.CanAdmit());
+  const int64_t group = fifo.next_group();
+  EXPECT_TRUE(fifo.AdmitGroup(group).ok());
+  return group;
+}
+void TakeReadyBatch(WindowedFifo& fifo) {
+  const auto groups = fifo.ReadyBatch();
+  ASSERT_TRUE(groups.has_value());
+  ASSERT_TRUE(fifo.TakeBatch(fifo.next_step(), *groups).ok());
+}
+
 TEST(WindowedFifoTest, TakesInsideTheWindowInAnyOrderAndNothingBeyondIt) {
   WindowedFifo fifo = MakeFifo(2, 3, 0.5);  // B = 8, W = 4
-  for (int64_t g = 0; g < 8; ++g) EXPECT_EQ(*fifo.Admit(), g);
-  EXPECT_EQ(fifo.Admit().status().code(), absl::StatusCode::kResourceExhausted);
+  for (int64_t g = 0; g < 8; ++g) EXPECT_EQ(Admit(fifo), g);
+  EXPECT_FALSE(fifo.CanAdmit());
 
-  ASSERT_TRUE(fifo.Finish(4, false).ok());  // head 0, window [0, 4): waits
-  ASSERT_TRUE(fifo.Finish(3, false).ok());  // inside: taken
+  ASSERT_TRUE(fifo.FinishGroup(4).ok());  // head 0, window [0, 4): waits
+  ASSERT_TRUE(fifo.FinishGroup(3).ok());  // inside: taken
   EXPECT_EQ(fifo.pending(), 1);
   EXPECT_EQ(fifo.finished_outside_window(), 1);
   EXPECT_FALSE(fifo.ReadyBatch().has_value());
 
-  ASSERT_TRUE(fifo.Finish(0, false).ok());  // head 1, window [1, 5) reaches group 4
+  ASSERT_TRUE(fifo.FinishGroup(0).ok());  // head 1, window [1, 5) reaches group 4
   EXPECT_EQ(fifo.head(), 1);
   EXPECT_EQ(fifo.pending(), 3);
   EXPECT_EQ(*fifo.ReadyBatch(), (std::vector<int64_t>{0, 3}));
@@ -55,58 +68,90 @@ TEST(WindowedFifoTest, TakesInsideTheWindowInAnyOrderAndNothingBeyondIt) {
 
 TEST(WindowedFifoTest, ASlotIsReleasedOnlyWhenTheVersionItsStepMadeIsLive) {
   WindowedFifo fifo = MakeFifo(1, 1, 1);  // B = 2
-  ASSERT_TRUE(fifo.Admit().ok() && fifo.Admit().ok());
-  ASSERT_TRUE(fifo.Finish(0, false).ok());
+  for (int64_t g = 0; g < 2; ++g) Admit(fifo);
+  ASSERT_TRUE(fifo.FinishGroup(0).ok());
   EXPECT_FALSE(fifo.CanAdmit());
-  ASSERT_TRUE(fifo.TakeBatch(*fifo.ReadyBatch()).ok());
+  TakeReadyBatch(fifo);
   EXPECT_FALSE(fifo.CanAdmit());  // fed, not yet live
-  EXPECT_EQ(fifo.OnVersionLive(2).code(), absl::StatusCode::kOutOfRange);
-  ASSERT_TRUE(fifo.OnVersionLive(1).ok());
+  EXPECT_EQ(fifo.SetLiveVersion(2).code(), absl::StatusCode::kOutOfRange);
+  ASSERT_TRUE(fifo.SetLiveVersion(1).ok());
   EXPECT_TRUE(fifo.CanAdmit());
-  ASSERT_TRUE(fifo.OnVersionLive(1).ok());  // told twice: nothing
+  ASSERT_TRUE(fifo.SetLiveVersion(1).ok());  // told twice: nothing
   EXPECT_EQ(fifo.admitted_unreleased(), 1);
 }
 
 TEST(WindowedFifoTest, DroppedAndFailedGroupsReleaseAtOnce) {
   WindowedFifo fifo = MakeFifo(1, 1, 1);
-  ASSERT_TRUE(fifo.Admit().ok() && fifo.Admit().ok());
-  ASSERT_TRUE(fifo.Finish(0, true).ok());
+  for (int64_t g = 0; g < 2; ++g) Admit(fifo);
+  ASSERT_TRUE(fifo.CloseGroup(0).ok());
   EXPECT_TRUE(fifo.CanAdmit());
-  ASSERT_TRUE(fifo.Fail(1).ok());
+  ASSERT_TRUE(fifo.CloseGroup(1).ok());
   EXPECT_EQ(fifo.admitted_unreleased(), 0);
   EXPECT_EQ(fifo.head(), 2);
 }
 
-TEST(WindowedFifoTest, IllegalTransitionsAreRefusedAndChangeNothing) {
+TEST(WindowedFifoTest, ATransitionWithoutItsPreconditionIsAnErrorAndChangesNothing) {
   WindowedFifo fifo = MakeFifo(1, 1, 1);
-  ASSERT_TRUE(fifo.Admit().ok() && fifo.Admit().ok());
-  ASSERT_TRUE(fifo.Finish(1, false).ok());
+  for (int64_t g = 0; g < 2; ++g) Admit(fifo);
+  ASSERT_TRUE(fifo.FinishGroup(1).ok());
   const WindowedFifo before = fifo;
-  EXPECT_EQ(fifo.Finish(7, false).code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(fifo.Finish(-1, false).code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(fifo.Finish(1, false).code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(fifo.Fail(1).code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_FALSE(fifo.RestoreAdmitted(5).ok());
-  EXPECT_FALSE(fifo.RestoreBatch(1, std::vector<int64_t>{0}).ok());
-  EXPECT_FALSE(fifo.RestoreBatch(0, std::vector<int64_t>{0, 0}).ok());
-  EXPECT_FALSE(fifo.RestoreBatch(0, std::vector<int64_t>{9}).ok());
-  EXPECT_FALSE(fifo.TakeBatch(std::vector<int64_t>{0}).ok());
-  EXPECT_FALSE(fifo.Rewind(1).ok());
+  EXPECT_EQ(fifo.FinishGroup(7).code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(fifo.FinishGroup(-1).code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(fifo.FinishGroup(1).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(fifo.CloseGroup(1).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_FALSE(fifo.AdmitGroup(5).ok());
+  EXPECT_FALSE(fifo.TakeBatch(1, std::vector<int64_t>{0}).ok());     // batch 0 is next
+  EXPECT_FALSE(fifo.TakeBatch(0, std::vector<int64_t>{0, 0}).ok());  // group 0 twice
+  EXPECT_FALSE(fifo.TakeBatch(0, std::vector<int64_t>{1, 0}).ok());  // not ascending
+  EXPECT_FALSE(fifo.TakeBatch(0, std::vector<int64_t>{9}).ok());     // never admitted
+  EXPECT_FALSE(fifo.TakeBatch(0, std::vector<int64_t>{0, 9}).ok());
+  EXPECT_EQ(*fifo.ReadyBatch(), std::vector<int64_t>{1});  // group 0 is not ready
+  EXPECT_FALSE(fifo.SetLiveVersion(1).ok());
+  EXPECT_FALSE(fifo.SetLiveVersion(-1).ok());
   EXPECT_TRUE(fifo == before);
 }
 
-TEST(WindowedFifoTest, RewindHoldsTheSlotsOfWhatIsTrainedAgain) {
+TEST(WindowedFifoTest, AGroupIsInOneBatchAndNeverOpensAgain) {
+  WindowedFifo fifo = MakeFifo(1, 2, 1);  // B = 3
+  for (int64_t g = 0; g < 3; ++g) Admit(fifo);
+  ASSERT_TRUE(fifo.FinishGroup(1).ok());
+  TakeReadyBatch(fifo);
+  ASSERT_TRUE(fifo.CloseGroup(2).ok());
+  const WindowedFifo before = fifo;
+  for (const int64_t group : {1, 2}) {
+    EXPECT_EQ(fifo.TakeBatch(1, std::vector<int64_t>{group}).code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_EQ(fifo.FinishGroup(group).code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_EQ(fifo.CloseGroup(group).code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_EQ(fifo.AdmitGroup(group).code(), absl::StatusCode::kFailedPrecondition);
+  }
+  EXPECT_TRUE(fifo == before);
+}
+
+// A replay knows only later, from the pool, that the groups of a batch had finished; and P may have changed since.
+TEST(WindowedFifoTest, AReplayedBatchMayNameOpenGroupsAndHaveAnotherSize) {
+  WindowedFifo fifo = MakeFifo(1, 1, 1);  // B = 2
+  for (int64_t g = 0; g < 3; ++g) ASSERT_TRUE(fifo.AdmitGroup(g).ok());
+  ASSERT_TRUE(fifo.TakeBatch(0, std::vector<int64_t>{0, 2}).ok());
+  EXPECT_EQ(fifo.head(), 1);
+  EXPECT_EQ(fifo.open(), 1);
+  EXPECT_EQ(fifo.admitted_unreleased(), 3);
+  EXPECT_FALSE(fifo.CanAdmit());
+  ASSERT_TRUE(fifo.SetLiveVersion(1).ok());
+  EXPECT_EQ(fifo.admitted_unreleased(), 1);
+}
+
+TEST(WindowedFifoTest, ALowerLiveVersionHoldsTheSlotsOfBatchesThatAreTrainedAgain) {
   WindowedFifo fifo = MakeFifo(1, 1, 1);
   for (int64_t step = 0; step < 3; ++step) {
-    ASSERT_TRUE(fifo.Admit().ok());
-    ASSERT_TRUE(fifo.Finish(step, false).ok());
-    ASSERT_TRUE(fifo.TakeBatch(*fifo.ReadyBatch()).ok());
-    ASSERT_TRUE(fifo.OnVersionLive(step + 1).ok());
+    Admit(fifo);
+    ASSERT_TRUE(fifo.FinishGroup(step).ok());
+    TakeReadyBatch(fifo);
+    ASSERT_TRUE(fifo.SetLiveVersion(step + 1).ok());
   }
-  ASSERT_TRUE(fifo.Rewind(0).ok());
+  ASSERT_TRUE(fifo.SetLiveVersion(0).ok());
   EXPECT_EQ(fifo.admitted_unreleased(), 3);  // above B = 2: nothing is admitted
   EXPECT_FALSE(fifo.CanAdmit());
-  ASSERT_TRUE(fifo.OnVersionLive(2).ok());
+  ASSERT_TRUE(fifo.SetLiveVersion(2).ok());
   EXPECT_TRUE(fifo.CanAdmit());
 }
 
@@ -143,11 +188,11 @@ INSTANTIATE_TEST_SUITE_P(Shapes, PolicyPropertyTest,
 TEST(WindowedFifoTest, AStuckHeadHoldsTheWindowUntilItFails) {
   WindowedFifo fifo = MakeFifo(64, 127, 0.5);
   std::set<int64_t> taken;
-  for (int64_t g = 0; g < 8192; ++g) ASSERT_TRUE(fifo.Admit().ok());
-  for (int64_t g = 8191; g >= 1; --g) ASSERT_TRUE(fifo.Finish(g, false).ok());
+  for (int64_t g = 0; g < 8192; ++g) Admit(fifo);
+  for (int64_t g = 8191; g >= 1; --g) ASSERT_TRUE(fifo.FinishGroup(g).ok());
   EXPECT_EQ(fifo.pending(), 4095);  // [1, 4096)
   EXPECT_EQ(fifo.finished_outside_window(), 4096);
-  ASSERT_TRUE(fifo.Fail(0).ok());
+  ASSERT_TRUE(fifo.CloseGroup(0).ok());
   EXPECT_EQ(fifo.pending(), 8191);
   EXPECT_EQ(fifo.head(), 8192);
 }
@@ -156,18 +201,18 @@ TEST(WindowedFifoTest, GreatestAgeIsReachedAndNotOnlyBounded) {
   // S = 0, W = B = P = 2 would allow ceil(1/2) = 1 by the formula; the slots allow none. With S = 1, P = 1, W = 2 the
   // bound 1 + 1 = 2 is met: group 1 (version 0) waits while 0 and 2 are trained.
   WindowedFifo fifo = MakeFifo(1, 1, 1);
-  ASSERT_TRUE(fifo.Admit().ok() && fifo.Admit().ok());  // 0 and 1 at version 0
-  ASSERT_TRUE(fifo.Finish(0, false).ok());
-  ASSERT_TRUE(fifo.TakeBatch(*fifo.ReadyBatch()).ok());  // step 0
-  ASSERT_TRUE(fifo.OnVersionLive(1).ok());
-  ASSERT_EQ(*fifo.Admit(), 2);
-  ASSERT_TRUE(fifo.Finish(2, false).ok());               // [1, 3): taken before group 1
-  ASSERT_TRUE(fifo.TakeBatch(*fifo.ReadyBatch()).ok());  // step 1
-  ASSERT_TRUE(fifo.OnVersionLive(2).ok());
-  ASSERT_EQ(*fifo.Admit(), 3);
-  ASSERT_TRUE(fifo.Finish(3, false).ok());  // outside [1, 3): waits
+  for (int64_t g = 0; g < 2; ++g) Admit(fifo);  // both at version 0
+  ASSERT_TRUE(fifo.FinishGroup(0).ok());
+  TakeReadyBatch(fifo);  // step 0
+  ASSERT_TRUE(fifo.SetLiveVersion(1).ok());
+  ASSERT_EQ(Admit(fifo), 2);
+  ASSERT_TRUE(fifo.FinishGroup(2).ok());  // [1, 3): taken before group 1
+  TakeReadyBatch(fifo);                   // step 1
+  ASSERT_TRUE(fifo.SetLiveVersion(2).ok());
+  ASSERT_EQ(Admit(fifo), 3);
+  ASSERT_TRUE(fifo.FinishGroup(3).ok());  // outside [1, 3): waits
   EXPECT_FALSE(fifo.ReadyBatch().has_value());
-  ASSERT_TRUE(fifo.Finish(1, false).ok());
+  ASSERT_TRUE(fifo.FinishGroup(1).ok());
   EXPECT_EQ(fifo.ReadyBatch()->front(), 1);  // step 2: age 2 - 0 = 2
 }
 

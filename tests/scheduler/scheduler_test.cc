@@ -728,6 +728,38 @@ TEST_F(SchedulerTest, AJournalThatContradictsItselfIsRefused) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("journal record 1"));
 }
 
+// Every record that contradicts those before it, behind two admissions and the batch of group 0.
+TEST_F(SchedulerTest, EveryCorruptRecordIsANamedError) {
+  const auto batch = [](int64_t step, const std::vector<int64_t>& groups) {
+    v1::JournalRecord record;
+    record.mutable_batch()->set_step(step);
+    record.mutable_batch()->mutable_group_ids()->Add(groups.begin(), groups.end());
+    return record;
+  };
+  std::vector<v1::JournalRecord> corrupt{v1::JournalRecord(), batch(0, {1}), batch(2, {1}), batch(1, {0}),
+                                         batch(1, {1, 1}),    batch(1, {7}), batch(1, {-1})};
+  const auto next = [&]() -> v1::JournalRecord& { return corrupt.emplace_back(); };
+  next().mutable_admitted()->set_group_id(1);
+  next().mutable_admitted()->set_group_id(3);
+  next().mutable_admitted()->set_group_id(2);
+  corrupt.back().mutable_admitted()->set_group_size(1 << 30);
+  for (const int64_t group : {-1, 0, 2}) next().mutable_closed()->set_group_id(group);
+  for (const int64_t version : {-1, 2}) next().mutable_live()->set_version(version);
+  for (const int64_t step : {-1, 2}) next().mutable_checkpoint()->set_step(step);
+  for (const v1::JournalRecord& record : corrupt) {
+    SCOPED_TRACE(record.ShortDebugString());
+    FakePool pool;
+    v1::AppendJournalRequest request;
+    for (const int64_t group : {0, 1}) request.add_records()->mutable_admitted()->set_group_id(group);
+    *request.add_records() = batch(0, {0});
+    *request.add_records() = record;
+    ASSERT_TRUE(pool.AppendJournal(request).ok());
+    const absl::Status status = Scheduler::Recover(options_, MakeTasks(1), pool, clock_, 0).status();
+    EXPECT_EQ(status.code(), StatusCode::kDataLoss);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("journal record 3: "));
+  }
+}
+
 TEST(SchedulerOptionsTest, ErrorsNameTheFieldAndItsRange) {
   const absl::Status status = SchedulerOptions{.max_attempts = 0}.Validate();
   EXPECT_THAT(std::string(status.message()), HasSubstr("max_attempts is 0: 1 to"));
