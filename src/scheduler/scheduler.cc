@@ -296,60 +296,73 @@ absl::Status Scheduler::EpisodeEnded(const v1::EpisodeEndedRequest& request) {
 
 absl::StatusOr<v1::NextBatchResponse> Scheduler::NextBatch(const v1::NextBatchRequest& request) {
   const int64_t step = request.step();
-  const auto give_up = std::chrono::steady_clock::now() +
-                       std::chrono::milliseconds(std::clamp<int64_t>(request.wait_ms(), 0, kLongestWaitMs));
+  const std::chrono::milliseconds wait(std::clamp<int64_t>(request.wait_ms(), 0, kLongestWaitMs));
   v1::NextBatchResponse response;
-  v1::ReadJournalRequest place;
+  int64_t journal_index = -1;
   {
     base::MutexLock lock(mu_);
-    while (true) {
-      INGOT_RETURN_IF_ERROR(Prepare());
-      if (step < 0 || step >= options_.total_steps) {
-        return absl::OutOfRangeError(absl::StrCat("batch ", step, ": the run has ", options_.total_steps, " steps"));
-      }
-      if (step > policy_.next_step()) {
-        return absl::FailedPreconditionError(
-            absl::StrCat("batch ", step, " was asked for before batch ", policy_.next_step()));
-      }
-      if (step < policy_.next_step()) break;
-      if (const auto groups = policy_.ReadyBatch()) {
-        INGOT_RETURN_IF_ERROR(WriteBatch(*groups));
-        break;
-      }
-      INGOT_RETURN_IF_ERROR(CheckFailures());
-      const auto left = give_up - std::chrono::steady_clock::now();
-      if (left.count() <= 0) return absl::DeadlineExceededError(WhyNoBatch());
-      changed_.WaitFor(mu_, std::min<std::chrono::nanoseconds>(left, kSweepEvery));
-    }
-    if (live_known_ && step < policy_.live_version()) {  // the trainer alone went back, and published `step` before
-      v1::JournalRecord record;
-      record.mutable_live()->set_version(step);
-      const std::vector<v1::EpisodeRef> fenced = groups_.Running(step + 1);
-      record.mutable_live()->mutable_fenced()->Assign(fenced.begin(), fenced.end());
-      INGOT_LOG(info, "the trainer goes back from version {} to {}; {} running episodes of later versions are fenced",
-                policy_.live_version(), step, fenced.size());
-      INGOT_RETURN_IF_ERROR(Write(std::move(record)));
-    }
+    INGOT_ASSIGN_OR_RETURN(std::optional<v1::Batch> made, AwaitBatch(step, clock_.Now() + wait));
+    if (live_known_ && step < policy_.live_version()) INGOT_RETURN_IF_ERROR(GoBackLive(step));
     last_batch_fed_ = step + 1 == options_.total_steps;
     *response.mutable_stats() = Stats(steps_[static_cast<size_t>(step)]);
-    place.set_from_index(steps_[static_cast<size_t>(step)].journal_index);
-    place.set_limit(1);
+    if (made.has_value()) {
+      *response.mutable_batch() = *std::move(made);
+      return response;
+    }
+    journal_index = steps_[static_cast<size_t>(step)].journal_index;
   }
-  INGOT_ASSIGN_OR_RETURN(const v1::ReadJournalResponse read, pool_.ReadJournal(place));
-  if (read.records().empty() || !read.records(0).has_batch() || read.records(0).batch().step() != step) {
-    return absl::DataLossError(absl::StrCat("the journal no longer holds batch ", step, " at ", place.from_index()));
-  }
-  *response.mutable_batch() = read.records(0).batch();
+  INGOT_ASSIGN_OR_RETURN(*response.mutable_batch(), ReadBatch(step, journal_index));
   return response;
 }
 
-absl::Status Scheduler::WriteBatch(const std::vector<int64_t>& groups) {
+absl::StatusOr<std::optional<v1::Batch>> Scheduler::AwaitBatch(int64_t step, std::chrono::nanoseconds deadline) {
+  while (true) {
+    INGOT_RETURN_IF_ERROR(Prepare());
+    if (step < 0 || step >= options_.total_steps) {
+      return absl::OutOfRangeError(absl::StrCat("batch ", step, ": the run has ", options_.total_steps, " steps"));
+    }
+    if (step > policy_.next_step()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("batch ", step, " was asked for before batch ", policy_.next_step()));
+    }
+    if (step < policy_.next_step()) return std::nullopt;
+    if (const auto groups = policy_.ReadyBatch()) return WriteBatch(*groups);
+    INGOT_RETURN_IF_ERROR(CheckFailures());
+    const std::chrono::nanoseconds left = deadline - clock_.Now();
+    if (left.count() <= 0) return absl::DeadlineExceededError(WhyNoBatch());
+    changed_.WaitFor(mu_, std::min<std::chrono::nanoseconds>(left, kSweepEvery));
+  }
+}
+
+absl::Status Scheduler::GoBackLive(int64_t version) {
+  v1::JournalRecord record;
+  record.mutable_live()->set_version(version);
+  const std::vector<v1::EpisodeRef> fenced = groups_.Running(version + 1);
+  record.mutable_live()->mutable_fenced()->Assign(fenced.begin(), fenced.end());
+  INGOT_LOG(info, "the trainer goes back from version {} to {}; {} running episodes of later versions are fenced",
+            policy_.live_version(), version, fenced.size());
+  return Write(std::move(record));
+}
+
+absl::StatusOr<v1::Batch> Scheduler::ReadBatch(int64_t step, int64_t journal_index) {
+  v1::ReadJournalRequest place;
+  place.set_from_index(journal_index);
+  place.set_limit(1);
+  INGOT_ASSIGN_OR_RETURN(v1::ReadJournalResponse read, pool_.ReadJournal(place));
+  if (read.records().empty() || !read.records(0).has_batch() || read.records(0).batch().step() != step) {
+    return absl::DataLossError(absl::StrCat("the journal no longer holds batch ", step, " at ", journal_index));
+  }
+  return std::move(*read.mutable_records(0)->mutable_batch());
+}
+
+absl::StatusOr<v1::Batch> Scheduler::WriteBatch(const std::vector<int64_t>& groups) {
   v1::JournalRecord record;
   record.mutable_batch()->set_step(policy_.next_step());
   record.mutable_batch()->mutable_group_ids()->Add(groups.begin(), groups.end());
+  v1::Batch batch = record.batch();
   INGOT_RETURN_IF_ERROR(Write(std::move(record)));
   Changed();
-  return absl::OkStatus();
+  return batch;
 }
 
 absl::Status Scheduler::CheckFailures() const {

@@ -135,7 +135,14 @@ class Scheduler final : public Client {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status Refuse(const std::string& cause, const std::string& text) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool AllBatchesFed() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return policy_.next_step() >= options_.total_steps; }
-  absl::Status WriteBatch(const std::vector<int64_t>& groups) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Waits until batch `step` is journalled. The batch if this call made it; nullopt = an earlier one did.
+  absl::StatusOr<std::optional<v1::Batch>> AwaitBatch(int64_t step, std::chrono::nanoseconds deadline)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::StatusOr<v1::Batch> WriteBatch(const std::vector<int64_t>& groups) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The batch that the journal holds at this index; blocks for one rpc, without the lock.
+  absl::StatusOr<v1::Batch> ReadBatch(int64_t step, int64_t journal_index) ABSL_LOCKS_EXCLUDED(mu_);
+  // Journals that the run went back to `version`, and fences the running episodes of later ones.
+  absl::Status GoBackLive(int64_t version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::string WhyNoBatch() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Not OK once the run has only failed for too long.
   absl::Status CheckFailures() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
