@@ -9,8 +9,10 @@
 // A larger attempt fences the smaller: what ends under an older number changes nothing.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <vector>
 
 #include "base/status.h"
 #include "proto/scheduler.pb.h"
@@ -21,9 +23,10 @@ namespace ingot::scheduler {
 struct Sample {
   enum State : uint8_t { kWaiting, kRunning, kDone, kGivenUp };
   State state = kWaiting;
-  int32_t attempt = 0;   // the one that waits, runs, or was the last
-  int32_t failures = 0;  // attempts that failed
-  double reward = 0;     // kDone only; its return
+  int32_t attempt = 0;          // the one that waits, runs, or was the last
+  int32_t failures = 0;         // attempts that failed
+  double reward = 0;            // kDone only; its return
+  std::vector<int32_t> fenced;  // attempts that Fence took, ascending: their ends count for nothing
 
   bool terminal() const { return state == kDone || state == kGivenUp; }
 
@@ -44,9 +47,10 @@ struct Sample {
   }
 
   // That attempt is not to be trained, however it ends. False: it is over already.
-  bool Fence(int32_t fenced) {
-    if (terminal() || fenced < attempt) return false;
-    attempt = fenced + 1;
+  bool Fence(int32_t running) {
+    if (terminal() || running < attempt) return false;
+    fenced.push_back(running);
+    attempt = running + 1;
     state = kWaiting;
     return true;
   }
@@ -80,16 +84,21 @@ struct Sample {
     return absl::OkStatus();
   }
 
-  // The pool's record of an attempt, in ascending order of attempts, after a restart. One that is still open is lost
-  // with the process that ran it; those that were fenced, and what failed before them, are passed over.
+  // Takes the pool's record of one attempt after a restart; attempts ascend. An attempt that is still open is lost with
+  // the process that ran it. An attempt below a fence counts only if it failed before.
   void Restore(const v1::Episode& episode, int32_t max_attempts) {
-    if (episode.ref().attempt() < attempt) return;
+    const bool finished = episode.state() == v1::EPISODE_FINISHED && std::isfinite(tree::ReturnOf(episode));
+    const bool failed = !finished && (episode.state() == v1::EPISODE_FAILED || episode.state() == v1::EPISODE_FINISHED);
+    if (episode.ref().attempt() < attempt) {
+      if (failed && !std::binary_search(fenced.begin(), fenced.end(), episode.ref().attempt())) ++failures;
+      return;
+    }
     attempt = episode.ref().attempt();
     state = kWaiting;
-    if (episode.state() == v1::EPISODE_FINISHED && std::isfinite(tree::ReturnOf(episode))) {
+    if (finished) {
       state = kDone;
       reward = tree::ReturnOf(episode);
-    } else if (episode.state() == v1::EPISODE_FAILED || episode.state() == v1::EPISODE_FINISHED) {
+    } else if (failed) {
       Fail(max_attempts);
     } else {
       ++attempt;

@@ -145,11 +145,12 @@ absl::Status TrainGroups::Ended(const v1::EpisodeEndedRequest& request) {
   }
   if (!group.failure.empty() || to_settle_.contains(group_id)) return absl::OkStatus();
   Sample& sample = group.samples[static_cast<size_t>(index)];
-  const Sample before = sample;
+  const Sample::State state = sample.state;
+  const int32_t attempt = sample.attempt;
   INGOT_RETURN_IF_ERROR(sample.End(request, options_.max_attempts));
   // Told again: the group may be settled and finished by now, and must not be settled once more.
-  if (sample.state == before.state && sample.attempt == before.attempt) return absl::OkStatus();
-  if (before.state == Sample::kRunning && sample.state != before.state) --running_;
+  if (sample.state == state && sample.attempt == attempt) return absl::OkStatus();
+  if (state == Sample::kRunning && sample.state != state) --running_;
   if (sample.state == Sample::kGivenUp) group.failure = GivenUp(sample, request.detail());
   Update(group_id, group);
   return absl::OkStatus();

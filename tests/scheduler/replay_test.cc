@@ -71,10 +71,9 @@ class ReplayedRun {
         ASSERT_NO_FATAL_FAILURE(End());
       } else if (kind < 0.9) {
         ASSERT_NO_FATAL_FAILURE(Train());
-      } else if (kind < 0.99 || options_.max_attempts > 1) {
+      } else if (kind < 0.99) {
         if (live_ < version_) Live(live_ + 1);
       } else {
-        // Only here: a replay does not count what failed before an attempt that a trainer's return fenced.
         ASSERT_NO_FATAL_FAILURE(TrainerGoesBack());
       }
       ASSERT_NO_FATAL_FAILURE(Compare());
