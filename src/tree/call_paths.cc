@@ -16,7 +16,8 @@ absl::StatusOr<const v1::Segment*> FindSegment(const v1::EpisodeTree& tree, cons
   return &found->second;
 }
 
-// Appends what was sampled; the segment's log-probs and versions must cover its ids.
+// Appends a sampled segment to the call. DATA_LOSS: it is no sampled one, or its log-probs or versions do not cover its
+// ids.
 absl::Status AppendSampled(const v1::Segment& segment, CallPath& call) {
   const int ids = segment.token_ids_size();
   if (segment.source() != v1::SOURCE_SAMPLED) return absl::DataLossError("it is not a sampled one");
@@ -71,7 +72,7 @@ class Paths {
     return known_[&call] = context;
   }
 
-  // A call that stands before one that it continues.
+  // The context of a call that comes before its parent call in the episode's list.
   absl::StatusOr<TokenPath> OfChain(const v1::Call& call) {
     INGOT_ASSIGN_OR_RETURN(std::vector<const v1::Call*> chain, contexts_.ChainOf(call));
     for (; chain.size() > 1; chain.pop_back()) INGOT_RETURN_IF_ERROR(ContextOf(*chain.back()).status());
@@ -89,7 +90,7 @@ class Paths {
   const v1::EpisodeTree& tree_;
   const Contexts contexts_;
   std::map<const v1::Call*, TokenPath> known_;
-  std::map<std::pair<const void*, const v1::Segment*>, TokenPath> further_;  // by TokenPath::key of what stands before
+  std::map<std::pair<const void*, const v1::Segment*>, TokenPath> further_;  // by (key of the path before, segment)
 };
 
 }  // namespace

@@ -5,7 +5,7 @@
 namespace ingot::tree {
 namespace {
 
-// A row that is still visible behind the last cut.
+// A row that a part behind the last cut may see.
 struct OpenRow {
   int32_t visible_end;
   int32_t part;
@@ -13,7 +13,7 @@ struct OpenRow {
 
 // The last allowed end of a part that begins at `begin`, at most `limit`.
 int32_t ChooseEnd(const PackedForest& forest, const std::vector<OpenRow>& open, int32_t begin, int32_t limit) {
-  std::vector<int32_t> ends;  // of the part's rows that are visible at `end`, which nest
+  std::vector<int32_t> ends;  // visible_end of the part's rows that are visible at `end`; they nest
   int32_t chosen = begin + 1;
   for (int32_t end = begin + 1; end <= limit; ++end) {
     ends.push_back(forest.visible_end[static_cast<size_t>(end) - 1]);
@@ -51,9 +51,9 @@ ForestPart MakePart(const PackedForest& forest, const std::vector<OpenRow>& open
 std::vector<ForestPart> CutForest(const PackedForest& forest, int64_t max_tokens) {
   const auto rows = static_cast<int32_t>(forest.size());
   std::vector<ForestPart> parts;
-  std::vector<bool> read(forest.size(), false);  // by a loss entry
+  std::vector<bool> read(forest.size(), false);  // by row: a loss entry reads it
   for (const LossEntry& entry : forest.entries) read[static_cast<size_t>(entry.row)] = true;
-  std::vector<OpenRow> open;  // the path to the next row; ends do not rise
+  std::vector<OpenRow> open;  // the path to the next row; visible_end does not rise along it
   for (int32_t begin = 0; begin < rows;) {
     while (!open.empty() && open.back().visible_end <= begin) open.pop_back();
     const auto limit = static_cast<int32_t>(std::min<int64_t>(rows, begin + std::max<int64_t>(1, max_tokens)));

@@ -24,7 +24,7 @@ std::vector<std::vector<int32_t>> ChainedCalls(std::span<const CallPath> calls) 
     ending[trie.Insert(path.sampled, trie.Insert(path.context))].push_back(call);
   }
   std::vector<std::vector<int32_t>> documents;
-  std::vector<int32_t> pending;  // calls on the way down to the next leaf
+  std::vector<int32_t> pending;  // calls that end on the path to the next leaf
   for (const int32_t id : trie.PreOrder()) {
     if (const auto found = ending.find(id); found != ending.end()) {
       pending.insert(pending.end(), found->second.begin(), found->second.end());

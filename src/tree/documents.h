@@ -1,5 +1,5 @@
-// Packing without a tree, the two ways others train: what tree training is measured against. Both give a forest of
-// plain causal sequences side by side, with the same loss entries as the merged one.
+// Packing without a tree, as other trainers do it: the baseline of tree training. Both ways give a forest of plain
+// causal sequences side by side, with the same loss entries as the merged forest.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,16 @@
 
 namespace ingot::tree {
 
-// One sample per request: every call that sampled something by itself. Indices into `calls`.
+// One document per call that sampled a token. Indices into `calls`.
 std::vector<std::vector<int32_t>> SeparateCalls(std::span<const CallPath> calls);
 
-// Chain-merged: a call that another one continues token for token is trained within it, once. A sequence per leaf of
-// the merged trie; where the trie forks, what stands before the fork is repeated. The longest call of a sequence holds
-// the others.
+// Chain-merged: one document per leaf of the merged trie. A call that another call continues token for token is in that
+// call's document, once. At a fork, each branch's document repeats the tokens before the fork. The longest call of a
+// document holds the others.
 std::vector<std::vector<int32_t>> ChainedCalls(std::span<const CallPath> calls);
 
-// Every document packed by PackForest, one behind the other; none sees another. Errors as PackForest.
+// Packs each document by PackForest, one behind the other; no document sees another. INVALID_ARGUMENT: as of
+// PackForest, or more tokens than int32 can index.
 absl::StatusOr<PackedForest> PackDocuments(std::span<const CallPath> calls,
                                            std::span<const std::vector<int32_t>> documents);
 

@@ -1,4 +1,4 @@
-// What an episode earned in all, and whether episodes earned the same. Pure.
+// The return of an episode, and the comparison of returns. Pure.
 #pragma once
 
 #include <algorithm>
@@ -6,7 +6,7 @@
 
 namespace ingot::tree {
 
-// `record`: v1::Episode, or what ends one: its own reward, and those of its calls.
+// The return: the episode's own reward plus the rewards of its calls. `record`: a v1::Episode or v1::EndEpisodeRequest.
 template <typename Record>
 double ReturnOf(const Record& record) {
   double sum = record.reward();
@@ -14,8 +14,7 @@ double ReturnOf(const Record& record) {
   return sum;
 }
 
-// Whether returns from `low` to `high` are the same one: sums of the same rewards differ by the order they are added
-// in.
+// True if returns between `low` and `high` count as equal: sums of the same rewards differ by their order of addition.
 inline bool SameReturn(double low, double high) {
   return high - low <= 1e-9 * std::max({1.0, std::abs(low), std::abs(high)});
 }

@@ -28,7 +28,7 @@ absl::Status CheckCall(const CallPath& call) {
   return absl::OkStatus();
 }
 
-// `indices` in increasing order, checked.
+// `indices` in ascending order. INVALID_ARGUMENT: an index out of range or given twice.
 absl::StatusOr<std::vector<int32_t>> CheckCalls(std::span<const CallPath> calls, std::span<const int32_t> indices) {
   std::vector<int32_t> sorted(indices.begin(), indices.end());
   std::sort(sorted.begin(), sorted.end());
@@ -54,8 +54,8 @@ std::vector<int32_t> LayOut(const Trie& trie, PackedForest& forest) {
     forest.token_ids.insert(forest.token_ids.end(), node.tokens.begin(), node.tokens.end());
     for (int32_t depth = node.depth; depth < node.end_depth(); ++depth) forest.positions.push_back(depth);
   }
-  // A run's tokens all end where its last descendant does. Children come after their parents in pre-order, so that
-  // backwards each node's end is known before its parent's is raised to it.
+  // All tokens of a run are visible up to the end of its last descendant. In reverse pre-order a node's end is known
+  // before its parent's end is raised to it.
   std::vector<int32_t> ends(trie.size(), 0);
   for (auto id = order.rbegin(); id != order.rend(); ++id) {
     const Trie::Node& node = trie.node(*id);
@@ -73,7 +73,7 @@ std::vector<int32_t> LayOut(const Trie& trie, PackedForest& forest) {
   return starts;
 }
 
-// The entries of one call, whose path ends with node `leaf`. Walks up over what was sampled and no further.
+// The entries of one call, whose path ends with node `leaf`. Walks up over the sampled tokens alone.
 void AppendEntries(const Trie& trie, const std::vector<int32_t>& starts, int32_t leaf, const CallPath& call,
                    int32_t index, std::vector<LossEntry>& entries) {
   const auto length = static_cast<int32_t>(call.size());

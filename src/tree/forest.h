@@ -1,4 +1,4 @@
-// Merged prefix tries of calls, packed for training (DESIGN: the token tree, layout and equivalence).
+// Merged prefix tries of calls, packed for training (docs/architecture.md, "The token tree").
 //
 //   calls of a micro-batch          trie on token ids             packed stream, DFS pre-order
 //   a b c | d e                     a b c -+- d e                 index        0 1 2 3 4 5 6
@@ -6,8 +6,9 @@
 //   a g                             a -- g                        visible_end  7 6 6 6 5 6 7
 //                                                                 position     0 1 2 3 4 4 1
 //
-// Query i sees key j exactly when j <= i < visible_end[j]. Position ids are depth. Merging is on token ids alone: each
-// call keeps its own labels (log-prob, temperature, version), so equal samples stay two entries of the loss.
+// Query i sees key j exactly when j <= i < visible_end[j]. The position id of a token is its depth. Calls are merged by
+// token ids alone. Each call keeps its own labels (log-prob, temperature, version): two equal samples are two entries
+// of the loss.
 #pragma once
 
 #include <cstdint>
@@ -21,13 +22,13 @@
 
 namespace ingot::tree {
 
-// A call as its path through the tree: what it saw, then what it sampled. Copies share the context.
+// A call as its path through the tree: the ids of its prompt, then its sampled ids. Copies share the context.
 struct CallPath {
   std::string call_id;
-  int32_t episode = 0;  // caller's index of the episode within the batch
-  int32_t group = 0;    // caller's index of the group within the batch
+  int32_t episode = 0;  // index within the batch, given by the caller
+  int32_t group = 0;    // index within the batch, given by the caller
   float temperature = 1.0f;
-  TokenPath context;             // bears no loss
+  TokenPath context;             // the whole prompt; bears no loss
   std::vector<int32_t> sampled;  // ids
   // One per sampled id:
   std::vector<float> logprobs;
@@ -35,38 +36,37 @@ struct CallPath {
   std::vector<uint8_t> kv_mixed;
 
   int64_t size() const { return context.size() + std::ssize(sampled); }
-  // All ids in one piece, context first: a copy.
+  // A copy of all ids, context first.
   std::vector<int32_t> Tokens() const;
 };
 
-// The calls of an episode, in the tree's order. Contexts that begin with the same segments share them: time and memory
-// are linear in the tree's tokens and the segments that its calls name. DATA_LOSS names the call and the segment that
-// is missing or whose fields do not cover its ids.
+// The calls of an episode, in the tree's order. Contexts that begin with the same segments share them. Linear, in time
+// and memory, in the tree's tokens and in the segments that its calls name. DATA_LOSS names the call, and the segment
+// that is missing or whose log-probs or versions do not cover its ids.
 absl::StatusOr<std::vector<CallPath>> CallPathsOf(const v1::EpisodeTree& tree, int32_t episode, int32_t group);
 
-// A sampled token of one call: where its log-prob is read from in the packed stream.
+// A sampled token of one call, and the row of the packed stream that predicts it.
 struct LossEntry {
-  int32_t row;     // packed index whose logits predict the token: the token's parent
-  int32_t token;   // label
-  int32_t call;    // index into the calls that were packed
-  int32_t offset;  // which of the call's sampled tokens
+  int32_t row;     // packed index of the token's parent, whose logits predict it
+  int32_t token;   // the label
+  int32_t call;    // index into the caller's list of calls
+  int32_t offset;  // index into CallPath::sampled
 };
 
 struct PackedForest {
   std::vector<int32_t> token_ids;
   std::vector<int32_t> positions;  // depth
   std::vector<int32_t> visible_end;
-  std::vector<LossEntry> entries;  // ordered by (call, offset)
-  std::vector<int32_t>
-      call_indices;             // which of the caller's calls are in here; entries' `call` indexes the caller's list
-  int64_t unmerged_tokens = 0;  // what the calls hold together, before merging
-  int64_t visible_pairs = 0;    // unmasked (query, key) pairs
+  std::vector<LossEntry> entries;     // ordered by (call, offset)
+  std::vector<int32_t> call_indices;  // the packed calls: indices into the caller's list
+  int64_t unmerged_tokens = 0;        // of all calls together, before merging
+  int64_t visible_pairs = 0;          // unmasked (query, key) pairs
   size_t size() const { return token_ids.size(); }
 };
 
-// Merges the calls (indices into `calls`) into tries and packs them. A call whose context is empty is INVALID_ARGUMENT:
-// its first token has no row to be predicted from; so is more than int32 can count, merged. Children stand in order of
-// first appearance in `indices`. Linear in the tokens that the calls' contexts do not share, and the runs that they do.
+// Merges the calls into tries and packs them. `indices`: into `calls`; children stand in order of first appearance in
+// it. Linear in the tokens that the calls' contexts do not share, and in the runs that they share. INVALID_ARGUMENT: a
+// call has an empty context, so that no row predicts its first token, or the merged tokens exceed int32.
 absl::StatusOr<PackedForest> PackForest(std::span<const CallPath> calls, std::span<const int32_t> indices);
 
 }  // namespace ingot::tree

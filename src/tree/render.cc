@@ -17,7 +17,7 @@ std::string Fixed(double value, const char* format) {
   return buffer;
 }
 
-// Sets what a call says of a run that it sampled; `depth` is the run's.
+// Fills the sampled fields of a run at `depth` from a call that sampled it.
 void DescribeSampled(const CallPath& call, int32_t depth, TreeNode& node) {
   const size_t begin = static_cast<size_t>(depth - call.context.size());
   double sum = 0;
@@ -47,7 +47,7 @@ std::string FinishName(v1::FinishReason finish) {
   }
 }
 
-// Length of the UTF-8 character that `text` begins with; 0: it begins with none (RFC 3629).
+// Length of the UTF-8 character at the beginning of `text`; 0 = it begins with no character (RFC 3629).
 size_t CharacterLength(std::string_view text) {
   const auto byte = [&](size_t i) { return i < text.size() ? static_cast<uint8_t>(text[i]) : uint8_t{0}; };
   const uint8_t first = byte(0), second = byte(1);
@@ -62,8 +62,7 @@ size_t CharacterLength(std::string_view text) {
   return overlong || no_scalar ? 0 : length;
 }
 
-// Bytes that a terminal would act on or that are no character, and all that are no ASCII if asked for, are written as
-// escapes.
+// Escapes control characters, bytes that are no UTF-8 character and, with `ascii`, every byte above 127.
 std::string Escape(std::string_view text, bool ascii) {
   std::string out;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -179,7 +178,7 @@ absl::StatusOr<std::vector<TreeNode>> DescribeTree(const v1::EpisodeTree& tree) 
     contexts.push_back(trie.Insert(call.context));
     leaves.push_back(trie.Insert(call.sampled, contexts.back()));
   }
-  std::vector<bool> border(trie.size(), false);  // where sampling began or a call ended
+  std::vector<bool> border(trie.size(), false);  // a prompt or a call ends there
   border[0] = true;
   for (const int32_t id : contexts) border[id] = true;
   for (const int32_t id : leaves) border[id] = true;
@@ -219,8 +218,8 @@ absl::StatusOr<std::string> RenderTree(const v1::EpisodeTree& tree, const Decode
 
   int32_t roots = 0;
   for (const TreeNode& node : nodes) roots += node.parent < 0 ? 1 : 0;
-  // Per node: the prefix its children's lines begin with, and how many of its children have been printed. A node's
-  // prefix is dropped once nothing below it is left to print, so that memory follows the open path.
+  // Per node: the prefix of its children's lines, and the number of children to print. A node's prefix is dropped once
+  // no descendant is left to print: memory follows the open path.
   struct Open {
     int32_t node;
     std::string prefix;
@@ -243,7 +242,7 @@ absl::StatusOr<std::string> RenderTree(const v1::EpisodeTree& tree, const Decode
       ++indent;
     }
     absl::StrAppend(&out, line, Line(tree, nodes[i], decode, options), "\n");
-    // Nothing is open any more above a parent whose children are all begun, but its prefix lives on in this copy.
+    // All children of the parent have begun, so its entry is dropped; `prefix` is a copy.
     if (parent.left == 0 && parent.node >= 0) open.pop_back();
     open.push_back({static_cast<int32_t>(i), std::move(prefix), nodes[i].children, indent});
   }

@@ -25,9 +25,9 @@ std::string StateName(v1::EpisodeState state);
 
 using DecodeFn = std::function<std::string(std::span<const int32_t>)>;
 
-// A run of tokens of the merged tree, from a fork or a call's border to the next.
+// A run of tokens of the merged tree, between two of its forks or ends of calls and prompts.
 struct TreeNode {
-  int32_t parent = -1;  // index into the list; -1: begins at the root
+  int32_t parent = -1;  // index into the list; -1 = the run begins at the root
   int32_t children = 0;
   int32_t depth = 0;  // tokens before it
   std::vector<int32_t> tokens;
@@ -36,18 +36,18 @@ struct TreeNode {
   double mean_logprob = 0;
   int64_t first_version = 0;
   int64_t last_version = 0;
-  bool kv_mixed = false;             // any of its tokens
+  bool kv_mixed = false;             // of any of its tokens
   std::vector<int32_t> sampled_by;   // indices into the tree's calls
-  std::vector<int32_t> calls_ended;  // indices into the tree's calls whose last token is this run's
+  std::vector<int32_t> calls_ended;  // indices of the calls whose last token is the run's last
 };
 
-// Parents before children, a node's descendants next to it. DATA_LOSS as CallPathsOf.
+// The runs of the tree in pre-order. DATA_LOSS: as of CallPathsOf.
 absl::StatusOr<std::vector<TreeNode>> DescribeTree(const v1::EpisodeTree& tree);
 
 struct RenderOptions {
-  int32_t max_text_bytes = 160;  // of a run's text; the middle of a longer one is left out; 0: no text
-  int32_t max_indent = 24;       // forks within forks beyond this stand at the same column
-  bool ascii = false;            // |- and `- instead of box-drawing characters
+  int32_t max_text_bytes = 160;  // of a run's text; a longer text loses its middle; 0 = no text
+  int32_t max_indent = 24;       // nested forks that are indented; deeper ones share one column
+  bool ascii = false;            // |- and `- instead of box-drawing characters; text escaped to ASCII
 };
 
 // A heading, the episode's signals, then the tree. `decode` turns ids into text; its bytes are escaped.

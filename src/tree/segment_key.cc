@@ -13,7 +13,7 @@ void AppendLittleEndian(Unsigned value, std::string& out) {
   for (size_t byte = 0; byte < sizeof(Unsigned); ++byte) out += static_cast<char>((value >> (8 * byte)) & 0xFF);
 }
 
-// What AppendLittleEndian does to each value; whole arrays as they lie where they lie that way.
+// AppendLittleEndian of each value; on a little-endian machine the whole array at once.
 template <typename Value>
 void AppendAll(const google::protobuf::RepeatedField<Value>& values, std::string& out) {
   static_assert(sizeof(Value) == sizeof(uint32_t));

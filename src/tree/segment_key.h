@@ -1,4 +1,4 @@
-// Content keys of segments, and building a call's path from them.
+// Content keys of segments.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace ingot::tree {
 
-// 16 bytes. Equal content gives equal keys on every machine: computed over source, ids, log-prob bits and versions in
-// little-endian, not over protobuf's encoding.
+// The content key of a segment, 16 bytes. Equal content gives equal keys on every machine: the hash covers source, ids,
+// log-prob bits and versions in little-endian, not protobuf's encoding.
 std::string SegmentKey(const v1::Segment& segment);
 
 }  // namespace ingot::tree

@@ -53,7 +53,7 @@ void Add(Tokens& to, const Tokens& more) { to.insert(to.end(), more.begin(), mor
 
 void Dialogue(Maker& make, int64_t turns, const std::string& kind) {
   const Tokens prompt = make.Text(4096);
-  std::vector<Tokens> history;  // what later turns see of each turn
+  std::vector<Tokens> history;  // the tokens that later turns see, by turn
   for (int64_t turn = 0; turn < turns; ++turn) {
     if (kind == "summary" && turn > 0 && turn % kTurnsPerSummary == 0) history = {make.Text(512)};
     if (kind == "window" && history.size() > kTurnsInWindow) history.erase(history.begin());
@@ -84,7 +84,7 @@ void Group(Maker& make, int64_t samples, int64_t prompt_k) {
   for (int32_t s = 0; s < samples; ++s) make.Call(prompt, make.Text(1024), s);
 }
 
-// "8" or "8k" as a number in [1, most]; 0 if it is none.
+// "8" or "8k" as a number in [1, most]; 0 = not such a number.
 int64_t Number(std::string_view text, int64_t most) {
   int64_t value = 0;
   return absl::SimpleAtoi(base::View(text), &value) && value >= 1 && value <= most ? value : 0;

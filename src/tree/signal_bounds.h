@@ -1,5 +1,4 @@
-// How many signals an episode has at most, and how long their names are: what the gateway takes, and what a report may
-// hold so that it is taken.
+// Bounds of an episode's signals. The gateway refuses more; a report that keeps within them is accepted.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +7,7 @@ namespace ingot::tree {
 
 inline constexpr size_t kMaxSignals = 256;
 inline constexpr size_t kMaxSignalName = 256;  // bytes, at least one
-// Of one report; the rest is for what the runner measures itself.
+// Signals of one report; the others are left to the runner's own measurements.
 inline constexpr size_t kMaxReportedSignals = kMaxSignals - 32;
 
 }  // namespace ingot::tree

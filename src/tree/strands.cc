@@ -6,12 +6,13 @@ namespace ingot::tree {
 
 StrandPlan PlanStrands(std::span<const int32_t> positions, int32_t first_query) {
   StrandPlan plan;
-  std::vector<PathRun> path;  // of the strand at hand: runs of its ancestors, then its own
+  std::vector<PathRun> path;  // of the current strand: runs of its ancestors, then its own
   const auto rows = static_cast<int32_t>(positions.size());
   for (int32_t row = 0, end; row < rows; row = end) {
     const int32_t depth = positions[row];
     for (end = row + 1; end < rows && positions[end] == positions[end - 1] + 1;) ++end;
-    // What hangs below the fork is no part of this path. An ancestor that goes on past it ends where this run begins.
+    // Runs below the fork are no part of this path. An ancestor's run that goes on past the fork ends where this one
+    // begins.
     while (!path.empty() && path.back().depth >= depth) path.pop_back();
     path.push_back({depth, row});
     const int32_t first = std::max(row, first_query);

@@ -15,9 +15,9 @@ TokenPath::Run::Run(std::shared_ptr<const Run> run, std::vector<int32_t> ids)
   greatest = std::max(greatest, before->greatest);
 }
 
-// A path may have more runs than a stack has room for frames: those that end with this one are released in turn.
+// Releases the runs before this one in a loop: a path may have more runs than the stack has room for frames.
 TokenPath::Run::~Run() {
-  thread_local std::vector<std::shared_ptr<const Run>>* releasing = nullptr;  // by a destructor further up the stack
+  thread_local std::vector<std::shared_ptr<const Run>>* releasing = nullptr;  // of a destructor further up the stack
   if (before == nullptr) return;
   if (releasing != nullptr) {
     releasing->push_back(std::move(before));
@@ -41,7 +41,7 @@ TokenPath TokenPath::Then(std::vector<int32_t> tokens) const {
 
 TokenPath TokenPath::First(int64_t count) const {
   TokenPath path = *this;
-  std::span<const int32_t> next;  // the run that the path goes on with
+  std::span<const int32_t> next;  // the run behind `path`
   while (path.size() > count) {
     next = path.last_->tokens;
     path.last_ = path.last_->before;

@@ -1,13 +1,12 @@
-// A sequence of token ids that shares its beginning with others.
+// TokenPath: a sequence of token ids that shares its prefix with other sequences.
 //
 //   [system, task]---[sampled 0]---[tool result]---[sampled 1]---...      one run per edge of the episode's tree
 //         `----------[sampled 0']
 //
-// What a call saw is the path down to it. Calls that continue one another hold the same runs, so that an episode of n
-// turns takes the tokens it has, not their square. Where runs begin and end means nothing: paths are compared by
-// tokens.
+// The context of a call is such a path. Calls that continue one another share their runs: the memory of an episode of n
+// turns is linear in its tokens, not quadratic. The borders of runs mean nothing: paths are compared by tokens.
 //
-// Immutable value; copies share. As safe between threads as a shared_ptr to const.
+// Immutable value; copies share their runs. Between threads as safe as a shared_ptr to const.
 #pragma once
 
 #include <cstdint>
@@ -23,11 +22,11 @@ class TokenPath {
   TokenPath() = default;  // no tokens
   explicit TokenPath(std::vector<int32_t> tokens) : TokenPath(TokenPath().Then(std::move(tokens))) {}
 
-  // This path, and the tokens behind it.
+  // This path with the tokens appended.
   TokenPath Then(std::vector<int32_t> tokens) const;
 
-  // The first `count` of its tokens: the runs that lie within them, and a copy of what it has of the next. Takes the
-  // time of the runs behind. REQUIRES: 0 <= count <= size().
+  // The first `count` tokens. Shares the runs that lie within them and copies the beginning of the next one. Linear in
+  // the runs behind. REQUIRES: 0 <= count <= size().
   TokenPath First(int64_t count) const;
 
   int64_t size() const { return last_ == nullptr ? 0 : last_->end; }
@@ -35,15 +34,15 @@ class TokenPath {
   // The least and the greatest id. REQUIRES: not empty.
   std::pair<int32_t, int32_t> extremes() const { return {last_->least, last_->greatest}; }
 
-  // From the first token on; none is empty. Valid as long as the path or one that goes on from it.
+  // The runs from the first token on; none is empty. Valid as long as this path, or a path that continues it, lives.
   std::vector<std::span<const int32_t>> Runs() const;
-  // All tokens in one piece: a copy.
+  // A copy of all tokens.
   std::vector<int32_t> Tokens() const;
 
-  // Equal for copies of one path, and for no others that are alive; null for an empty one.
+  // The identity of the path: equal for its copies, different from every other living path; null = an empty path.
   const void* key() const { return last_.get(); }
-  // Calls `visit(key, run)` for the runs from the last one back, until it returns false. `key` is that of the path that
-  // ends with the run.
+  // Calls `visit(key, run)` for the runs from the last one back, until it returns false. `key`: of the path that ends
+  // with the run.
   template <typename Visit>
   void VisitBack(const Visit& visit) const {
     for (const Run* run = last_.get(); run != nullptr; run = run->before.get()) {
@@ -60,8 +59,8 @@ class TokenPath {
 
     std::shared_ptr<const Run> before;
     const std::vector<int32_t> tokens;  // at least one
-    int64_t end;                        // tokens up to here, these included
-    int32_t least, greatest;            // of them
+    int64_t end;                        // number of tokens from the root to this run's end
+    int32_t least, greatest;            // of the ids from the root to this run's end
   };
   std::shared_ptr<const Run> last_;
 };

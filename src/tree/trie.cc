@@ -21,7 +21,7 @@ int32_t Trie::Insert(std::span<const int32_t> tokens, int32_t at) {
 
 int32_t Trie::Insert(const TokenPath& path) {
   int32_t at = 0;
-  std::vector<std::pair<const void*, std::span<const int32_t>>> further;  // behind what is known, the last first
+  std::vector<std::pair<const void*, std::span<const int32_t>>> further;  // runs behind the known ones, last first
   path.VisitBack([&](const void* key, std::span<const int32_t> run) {
     if (const auto known = path_ends_.find(key); known != path_ends_.end()) {
       at = known->second;
