@@ -3,7 +3,7 @@
 //   {"messages": [{"role": "user", "content": ...}, {"role": "assistant", ...}], "tools": [...],
 //    "chat_template_kwargs": {"enable_thinking": false, ...}}
 //
-// An assistant's message may have a "weight": 0 is context that is not learnt, 1 (the default) is learnt.
+// An assistant's message may have a "weight": 0 = context, not learnt; 1 (the default) = learnt.
 #pragma once
 
 #include <string>
@@ -20,12 +20,12 @@ struct SftConversation {
   std::string place = {};  // "FILE:LINE", for errors
 };
 
-// False: a message that is no assistant's, or has the weight 0.
+// True for an assistant's message whose weight is not 0.
 bool IsLearnt(const text::Message& message);
-// INVALID_ARGUMENT names the message whose weight is neither 0 nor 1.
+// INVALID_ARGUMENT: the weight of the named message is neither 0 nor 1.
 absl::Status CheckWeights(const text::Conversation& conversation);
 
-// INVALID_ARGUMENT naming file and line for a line that is no conversation, or a file without one.
+// Reads a conversation file. INVALID_ARGUMENT names file and line: a line is no conversation, or the file has none.
 absl::StatusOr<std::vector<SftConversation>> LoadConversations(const std::string& path,
                                                                const JsonlOptions& options = {});
 

@@ -17,7 +17,7 @@ class LineReader {
   LineReader(const std::string& path, const JsonlOptions& options, const LineFn& line)
       : path_(path), options_(options), line_(line) {}
 
-  // A piece of the file.
+  // Takes the next bytes of the file.
   absl::Status Push(std::string_view bytes) {
     while (!bytes.empty()) {
       const size_t end = bytes.find('\n');

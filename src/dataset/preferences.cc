@@ -75,7 +75,7 @@ absl::StatusOr<std::vector<tree::CallPath>> MakePreferenceExamples(std::span<con
 }
 
 int64_t CountAlike(std::span<const tree::CallPath> examples) {
-  // Of each pair, what its sides train: the sampled tokens of each call behind its context.
+  // The trained tokens of each pair's sides: the sampled tokens of every call, behind its context.
   std::map<int32_t, std::array<std::vector<std::vector<int32_t>>, 2>> pairs;
   for (const tree::CallPath& call : examples) {
     std::vector<std::vector<int32_t>>& side = pairs[call.group][static_cast<size_t>(call.episode % 2)];

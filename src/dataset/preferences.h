@@ -1,8 +1,8 @@
-// Preference files for DPO: JSONL, a conversation's beginning and two ways on per line.
+// Preference files for DPO: JSONL, one prompt with two continuations per line.
 //
 //   {"prompt": [{"role": "user", ...}], "chosen": [{"role": "assistant", ...}], "rejected": [...], "tools": [...]}
 //
-// `chosen` and `rejected` may be a single message instead of a list, `prompt` may be called `messages`. Tools and
+// `chosen` and `rejected` may be a single message instead of a list. `prompt` may be called `messages`. Tools and
 // chat_template_kwargs are as in conversation files (conversations.h).
 #pragma once
 
@@ -20,22 +20,21 @@
 namespace ingot::dataset {
 
 struct PreferencePair {
-  SftConversation chosen;  // the prompt's messages, then its own
-  SftConversation rejected;
+  SftConversation chosen;    // the messages of prompt and `chosen`
+  SftConversation rejected;  // the messages of prompt and `rejected`
   size_t prompt_messages = 0;
 };
 
-// INVALID_ARGUMENT naming file and line for a line that is no pair, or a file without one.
+// Reads a preference file. INVALID_ARGUMENT names file and line: a line is no pair, or the file has none.
 absl::StatusOr<std::vector<PreferencePair>> LoadPreferences(const std::string& path, const JsonlOptions& options = {});
 
-// Examples as MakeSftExamples makes them, of the assistant messages after the prompt alone: pair i is episode 2i, what
-// was chosen, and episode 2i + 1, what was rejected, both of group i. INVALID_ARGUMENT names the pair's
-// place and which way it is.
+// Training examples (sft.h) of the assistant messages behind the prompt. The chosen side of pair i is episode 2i, the
+// rejected side episode 2i + 1; both are of group i. INVALID_ARGUMENT names the pair's place and the side.
 absl::StatusOr<std::vector<tree::CallPath>> MakePreferenceExamples(std::span<const PreferencePair> pairs,
                                                                    const text::ChatFormat& format,
                                                                    const SftOptions& options = {});
 
-// Of such examples, the pairs whose sides are the same tokens: nothing can be learnt from them.
+// The number of pairs whose sides train the same tokens: they teach nothing. `examples`: of MakePreferenceExamples.
 int64_t CountAlike(std::span<const tree::CallPath> examples);
 
 }  // namespace ingot::dataset

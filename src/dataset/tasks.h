@@ -1,4 +1,4 @@
-// Task files: JSONL, one task per line. A line is any JSON object; two of its fields mean something here.
+// Task files: JSONL, one task per line. A line is any JSON object; this reader looks at two of its fields.
 //
 //   {"task_id": "sum-17", "domain": "arithmetic", "question": ..., "answer": ...}
 #pragma once
@@ -12,9 +12,9 @@
 
 namespace ingot::dataset {
 
-// The tasks in the file's order, each with its line as payload. task_id is a string or an integer, by default the
-// content key of the line; domain is a string, by default empty. INVALID_ARGUMENT naming file and line for an id that
-// is there twice (equal lines without ids included) or a file without a task.
+// The tasks in the file's order, each with its line as payload. task_id: a string or an integer; absent = the content
+// key of the line. domain: a string; absent = empty. INVALID_ARGUMENT names file and line: two tasks have one id (equal
+// lines without ids do), or the file has no task.
 absl::StatusOr<std::vector<v1::Task>> LoadTasks(const std::string& path, const JsonlOptions& options = {});
 
 }  // namespace ingot::dataset
