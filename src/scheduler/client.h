@@ -1,5 +1,5 @@
-// What a caller of the scheduler sees, in process or over gRPC; proto/scheduler.proto says what each call means. Thread
-// safe; NextBatch blocks up to its wait_ms, the others for at most one journal write.
+// The scheduler's interface, in process or over gRPC; proto/scheduler.proto documents each call. Thread safe. NextBatch
+// blocks up to its wait_ms, every other call for its journal writes.
 #pragma once
 
 #include "base/status.h"

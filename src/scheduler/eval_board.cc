@@ -78,7 +78,7 @@ std::optional<v1::Ticket> EvalBoard::NextTicket(std::chrono::nanoseconds now) {
   return std::nullopt;
 }
 
-absl::Status EvalBoard::Ended(const v1::EpisodeEndedRequest& request) {
+absl::Status EvalBoard::EndEpisode(const v1::EpisodeEndedRequest& request) {
   const int64_t group = request.ref().group_id();
   const int64_t version = group / kGroupsPerVersion;
   const auto it = runs_.find(version);
@@ -113,7 +113,7 @@ void EvalBoard::Update(Run& run, int32_t index, Sample::State before) {
   if (before == Sample::kRunning) {
     --running_;
     deadlines_.erase({run.deadlines[static_cast<size_t>(index)], run.request.version(), index});
-  } else {  // it had not been handed out by this process: no longer to be
+  } else {  // an attempt of an earlier process ended: the sample waits no longer
     std::erase(run.waiting, index);
   }
   if (sample.state == Sample::kWaiting) run.waiting.push_back(index);
@@ -143,7 +143,7 @@ v1::EvalStatusResponse EvalBoard::Summary(const Run& run) {
   return summary;
 }
 
-std::optional<v1::EvalDone> EvalBoard::NextToRecord() const {
+std::optional<v1::EvalDone> EvalBoard::NextResult() const {
   for (const auto& [version, run] : runs_) {
     if (run.finished + run.failed < std::ssize(run.samples)) continue;
     v1::EvalDone done;
@@ -155,13 +155,13 @@ std::optional<v1::EvalDone> EvalBoard::NextToRecord() const {
   return std::nullopt;
 }
 
-void EvalBoard::Record(const v1::EvalDone& done) {
+void EvalBoard::RecordResult(const v1::EvalDone& done) {
   v1::EvalStatusResponse& result = results_[done.version()];
   const auto it = runs_.find(done.version());
   if (it != runs_.end()) {
     result = Summary(it->second);
     Drop(it);
-  } else {  // read from a journal, which does not tell failed ones
+  } else {  // replayed: the journal does not count failed samples
     result.set_finished(done.episodes());
     result.set_total(done.episodes());
     result.set_reward_mean(done.reward_mean());

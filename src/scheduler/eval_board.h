@@ -1,8 +1,9 @@
-// The evaluations that run: held-out tasks, avg_n samples each, on a pinned version. One group per task; group ids are
-// version * 2^20 + task, so that they are unique per version, whatever was restarted in between. A failed episode is
-// tried again, max_attempts in all, and then counts as reward 0.
+// The evaluations that run: held-out tasks, avg_n samples each, on a pinned version.
 //
-// Not thread safe. Knows no journal: NextToRecord hands out what is done, Record takes it as written.
+// One group per task, with the id version * 2^20 + task: ids are unique per version, also through restarts. A failed
+// attempt is tried again, max_attempts in all; then the sample counts as reward 0.
+//
+// Knows no journal: NextResult gives a result to write, RecordResult takes it as written. Not thread safe.
 #pragma once
 
 #include <chrono>
@@ -25,33 +26,38 @@ namespace ingot::scheduler {
 class EvalBoard {
  public:
   static constexpr int64_t kGroupsPerVersion = int64_t{1} << 20;
-  // The largest attempt that the pool holds of (group, sample).
+  // The largest attempt in the pool, by (group, sample).
   using Attempts = std::map<std::pair<int64_t, int32_t>, int32_t>;
 
   explicit EvalBoard(const SchedulerOptions& options) : options_(options) {}
 
   // INVALID_ARGUMENT: no tasks, too many, avg_n < 1, a negative version.
   absl::Status Validate(const v1::StartEvalRequest& request) const;
+  // The groups of the evaluation.
   static v1::StartEvalResponse Groups(const v1::StartEvalRequest& request);
 
-  // Idempotent: the same request for a version that runs or is done changes nothing. ALREADY_EXISTS: another request
-  // for that version; RESOURCE_EXHAUSTED: max_active_evals run. REQUIRES: Validate(request) is OK.
+  // Starts an evaluation; its samples begin above the attempts in `used`. Idempotent: a repetition changes nothing
+  // while the evaluation runs, and any request for a version that is done. ALREADY_EXISTS: another request of this
+  // version runs. RESOURCE_EXHAUSTED: max_active_evals run. REQUIRES: Validate(request) is OK.
   absl::Status Start(const v1::StartEvalRequest& request, const Attempts& used);
 
-  // An episode of the oldest evaluation that has one waiting.
+  // A waiting sample of the lowest version that has one; nullopt = none waits.
   std::optional<v1::Ticket> NextTicket(std::chrono::nanoseconds now);
-  // Late ends, and ends of evaluations that are forgotten, are OK.
-  absl::Status Ended(const v1::EpisodeEndedRequest& request);
+  // An episode ended. A late end, or one of a forgotten evaluation, changes nothing and is OK. INVALID_ARGUMENT: no
+  // such sample or attempt, or no end.
+  absl::Status EndEpisode(const v1::EpisodeEndedRequest& request);
   std::vector<v1::EpisodeRef> Running() const;
-  // Episodes that ran past their deadline count as failed attempts.
+  // Fails the attempts whose deadline has passed.
   void Expire(std::chrono::nanoseconds now);
 
-  std::optional<v1::EvalDone> NextToRecord() const;
-  void Record(const v1::EvalDone& done);
+  // The result of an evaluation whose samples are all over; the same one until RecordResult.
+  std::optional<v1::EvalDone> NextResult() const;
+  // The result is journalled: live, or read from the journal.
+  void RecordResult(const v1::EvalDone& done);
 
-  // NOT_FOUND: never started, or forgotten.
+  // NOT_FOUND: the evaluation was never started, or is forgotten.
   absl::StatusOr<v1::EvalStatusResponse> Status(int64_t version) const;
-  // The run went back to `version`: later ones will be made, and evaluated, again.
+  // The run went back to `version`: forgets the evaluations of later versions, which will be made anew.
   void ForgetAfter(int64_t version);
 
   bool active() const { return !runs_.empty(); }
@@ -59,16 +65,17 @@ class EvalBoard {
   int64_t running() const { return running_; }
 
  private:
+  // An evaluation that is not done.
   struct Run {
     v1::StartEvalRequest request;
-    std::vector<Sample> samples;  // task * avg_n + n
-    std::deque<int32_t> waiting;
-    std::vector<std::chrono::nanoseconds> deadlines;  // of the running attempt
-    int32_t finished = 0;
-    int32_t failed = 0;
-    double reward_sum = 0;
+    std::vector<Sample> samples;                      // [task * avg_n + n]
+    std::deque<int32_t> waiting;                      // indices into samples, in the order of hand-out
+    std::vector<std::chrono::nanoseconds> deadlines;  // by sample, of its running attempt
+    int32_t finished = 0;                             // samples
+    int32_t failed = 0;                               // samples given up
+    double reward_sum = 0;                            // of finished samples
   };
-  // Counts a sample that changed from `before`.
+  // Counts a sample whose state was `before`.
   void Update(Run& run, int32_t sample, Sample::State before);
   void Drop(std::map<int64_t, Run>::iterator it);
   static v1::EvalStatusResponse Summary(const Run& run);

@@ -17,7 +17,7 @@ class GrpcClient final : public Client {
       : stub_(v1::Scheduler::NewStub(std::move(channel))), deadline_(deadline) {}
 
   absl::StatusOr<v1::Ticket> Admit(const v1::AdmitRequest& request) override {
-    // Not repeated: an Admit whose answer was lost leaves a sample running until its group's deadline.
+    // Not repeated: an Admit whose answer was lost leaves its sample running until its group's deadline.
     auto response =
         v1::CallUnary(*stub_, &v1::Scheduler::Stub::Admit, request, {.timeout = deadline_, .repeat = false});
     if (!response.ok()) return response.status();

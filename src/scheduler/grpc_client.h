@@ -1,4 +1,4 @@
-// A Client that speaks to a scheduler in another process.
+// A Client of a scheduler in another process.
 #pragma once
 
 #include <chrono>
@@ -12,9 +12,9 @@ class Channel;
 
 namespace ingot::scheduler {
 
-// `deadline` bounds every call; NextBatch has its wait_ms on top. Within it a scheduler that cannot be reached is
-// waited for, and a call that lost its connection is repeated, which is safe for all but Admit: there UNAVAILABLE is
-// returned, and a sample may run until its group's deadline. Status never waits.
+// `deadline` bounds every call; NextBatch has its wait_ms on top. Until then a call waits for a scheduler that cannot
+// be reached, and is repeated after a lost connection. Admit is not repeated: it returns UNAVAILABLE, and the lost
+// ticket's sample may count as running until its group's deadline. Status neither waits nor is repeated.
 std::unique_ptr<Client> NewGrpcClient(std::shared_ptr<grpc::Channel> channel, std::chrono::milliseconds deadline);
 
 }  // namespace ingot::scheduler

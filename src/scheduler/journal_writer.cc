@@ -16,8 +16,8 @@ absl::Status JournalWriter::Foreign() {
 absl::StatusOr<v1::JournalRecord> JournalWriter::Append(v1::JournalRecord record) {
   if (foreign_) return Foreign();
   if (in_doubt_.has_value()) return absl::InternalError("the last journal record is still in doubt");
-  // The pool takes an append with equal content for an earlier one told again. Repeating this one must be that; saying
-  // the same at another place of the journal must not.
+  // The pool takes an append with equal content for a repetition. The nonce makes a repetition of this record equal,
+  // and a record of the same content at another index different.
   record.set_nonce(base::DeriveSeed(writer_, static_cast<uint64_t>(next_index_)));
   in_doubt_ = std::move(record);
   return Send();

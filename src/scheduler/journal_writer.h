@@ -1,7 +1,8 @@
-// The scheduler's hand on the journal, of which it is the only writer. Its one duty beyond AppendJournal: an append
-// that answered with an error may have been written all the same, or may be written yet (it still waits for the pool's
-// disk). So before anything else is written, Resolve sends the very same record again, for the same place: the pool
-// recognises it, or writes it now. No record stands in the journal without its effect, or twice.
+// The only writer of the pool's journal.
+//
+// An append that fails may have been written all the same, or may be written yet: it may still wait for the pool's
+// disk. Its record is IN DOUBT. Before anything else is written, Resolve sends the same record again, to the same
+// index. The pool recognises the record or writes it now. So no record is in the journal without its effect, or twice.
 //
 // Not thread safe. Every call blocks for one rpc.
 #pragma once
@@ -17,22 +18,24 @@ namespace ingot::scheduler {
 
 class JournalWriter {
  public:
-  // `writer` tells this writer's records from those of any other, earlier ones included.
+  // `writer`: a number that no other writer of this journal has or had.
   JournalWriter(datapool::Client& pool, uint64_t writer) : pool_(pool), writer_(writer) {}
-  // Where the journal ends, once read; before the first Append.
+  // The end of the journal as read at the start. Called once, before the first Append.
   void StartAt(int64_t next_index) { next_index_ = next_index; }
 
-  // Durable when it returns: the record with its index. INVALID_ARGUMENT: the pool will never take it, and nothing is
-  // written. On any other error the record is in doubt, until Resolve.
-  // REQUIRES: Resolve() was OK since the last error. ABORTED, from then on always: somebody else writes this journal.
+  // Appends the record and returns it with its index, durable. INVALID_ARGUMENT: the pool never takes such a record,
+  // and nothing is written. ABORTED, from then on always: another process writes this journal. After any other error
+  // the record is in doubt until Resolve. REQUIRES: Resolve() was OK since the last error.
   absl::StatusOr<v1::JournalRecord> Append(v1::JournalRecord record);
 
-  // The record in doubt, once it is written: its effect is now due. Nothing if there is none. Fails as Append does.
+  // Writes the record in doubt and returns it: the caller now owes its effect. nullopt = no record is in doubt. Errors
+  // as of Append.
   absl::StatusOr<std::optional<v1::JournalRecord>> Resolve();
 
  private:
-  // Writes the record in doubt.
+  // Sends the record in doubt to its place.
   absl::StatusOr<v1::JournalRecord> Send();
+  // ABORTED, now and always.
   absl::Status Foreign();
 
   datapool::Client& pool_;

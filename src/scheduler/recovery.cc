@@ -1,4 +1,4 @@
-// How a scheduler comes back: the journal tells what was consumed, the pool's episodes what was finished.
+// Recovery of a scheduler: the journal tells which groups are consumed, the pool's episodes which samples are done.
 #include <algorithm>
 #include <map>
 #include <tuple>
@@ -22,8 +22,8 @@ absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Recover(const SchedulerOpt
   std::unique_ptr<Scheduler> scheduler(new Scheduler(options, std::move(tasks), pool, clock, metrics));
   base::MutexLock lock(scheduler->mu_);
   INGOT_RETURN_IF_ERROR(base::Annotate(scheduler->ReadJournal(resume_step), "recovering the scheduler"));
-  INGOT_RETURN_IF_ERROR(scheduler->SettleAll());
-  scheduler->Changed();
+  INGOT_RETURN_IF_ERROR(scheduler->DecideOutcomes());
+  scheduler->NotifyChange();
   return scheduler;
 }
 
@@ -49,15 +49,14 @@ absl::Status Scheduler::ReadJournal(std::optional<int64_t> resume_step) {
         for (const int64_t group : record.batch().group_ids()) step_of_group[group] = step;
       } else if (record.has_checkpoint() &&
                  record.checkpoint().step() <= resume_step.value_or(record.checkpoint().step())) {
-        // Nothing below a checkpoint is replayed again; the last batch before it is still what Status shows.
+        // No batch below a checkpoint is replayed again; Status still shows the last batch before it.
         std::erase_if(step_of_group, [&](const auto& entry) { return entry.second < record.checkpoint().step() - 1; });
       }
     }
     if (page.records().empty()) break;
   }
   journal_.StartAt(end);
-  const bool live_was_told = live_known_;
-  INGOT_RETURN_IF_ERROR(GoBackTo(resume_step, live_was_told));
+  if (resume_step.has_value()) INGOT_RETURN_IF_ERROR(ResumeAt(*resume_step));
   if (end > 0) {
     INGOT_LOG(info, "journal: {} records, {} groups admitted, {} batches, version {} live", end, policy_.next_group(),
               policy_.next_step(), policy_.live_version());
@@ -65,18 +64,14 @@ absl::Status Scheduler::ReadJournal(std::optional<int64_t> resume_step) {
   return ReadEpisodes(step_of_group);
 }
 
-absl::Status Scheduler::GoBackTo(std::optional<int64_t> resume_step, bool live_was_told) {
-  if (!resume_step.has_value()) {
-    live_known_ = live_was_told;
-    return absl::OkStatus();
-  }
-  if (*resume_step < 0 || *resume_step > policy_.next_step()) {
-    return absl::FailedPreconditionError(absl::StrCat("checkpoint ", *resume_step,
+absl::Status Scheduler::ResumeAt(int64_t checkpoint) {
+  if (checkpoint < 0 || checkpoint > policy_.next_step()) {
+    return absl::FailedPreconditionError(absl::StrCat("checkpoint ", checkpoint,
                                                       " contains batches that this journal does not hold (it holds ",
                                                       policy_.next_step(), "): the pool belongs to another run"));
   }
-  if (*resume_step < policy_.live_version()) INGOT_RETURN_IF_ERROR(policy_.SetLiveVersion(*resume_step));
-  evals_.ForgetAfter(*resume_step);
+  if (checkpoint < policy_.live_version()) INGOT_RETURN_IF_ERROR(policy_.SetLiveVersion(checkpoint));
+  evals_.ForgetAfter(checkpoint);
   live_known_ = false;
   return absl::OkStatus();
 }
@@ -86,7 +81,8 @@ absl::Status Scheduler::ReadEpisodes(const StepOfGroup& step_of_group) {
   if (!step_of_group.empty()) first = std::min(first, step_of_group.begin()->first);
   if (first >= policy_.next_group()) return absl::OkStatus();
   EpisodePages pages(pool_, v1::PURPOSE_TRAIN, first, policy_.next_group() - 1);
-  v1::Episode last;  // of a consumed group: counted once it is known to be its sample's largest attempt
+  // The last one seen of a consumed group; the next episode shows whether it was its sample's largest attempt.
+  v1::Episode last;
   while (!pages.done()) {
     INGOT_ASSIGN_OR_RETURN(const v1::ListEpisodesResponse page, pages.Next());
     for (const v1::Episode& episode : page.episodes()) {
@@ -136,8 +132,8 @@ absl::StatusOr<v1::ReconcileResponse> Scheduler::Reconcile() {
     INGOT_LOG(info, "a gateway has started: {} episodes run on, {} had ended, {} are lost and will be tried again",
               found.running(), found.ended(), found.lost());
   }
-  INGOT_RETURN_IF_ERROR(SettleAll());
-  Changed();
+  INGOT_RETURN_IF_ERROR(DecideOutcomes());
+  NotifyChange();
   return found;
 }
 
@@ -172,7 +168,7 @@ absl::Status Scheduler::Reconcile(v1::EpisodePurpose purpose, const std::vector<
       ended.set_detail(it->second.detail());
       found.set_ended(found.ended() + 1);
     }
-    INGOT_RETURN_IF_ERROR(purpose == v1::PURPOSE_EVAL ? evals_.Ended(ended) : groups_.Ended(ended));
+    INGOT_RETURN_IF_ERROR(purpose == v1::PURPOSE_EVAL ? evals_.EndEpisode(ended) : groups_.EndEpisode(ended));
   }
   return absl::OkStatus();
 }

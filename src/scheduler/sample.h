@@ -1,12 +1,12 @@
 // One sample of a group and its attempts.
 //
-//             Hand out               FINISHED
+//             handed out             FINISHED
 //   kWaiting ----------> kRunning ----------> kDone
-//      ^                    | FAILED, attempt + 1
-//      +--------------------+-----------------> kGivenUp   (max_attempts failed)
-//      +--------------------'   lost, or fenced by a run that goes back; attempt + 1
+//      ^                    |
+//      +--------------------+ FAILED: attempt + 1, or kGivenUp once max_attempts have failed
+//      +--------------------' lost, or fenced by a run that goes back: attempt + 1
 //
-// A larger attempt fences the smaller: what ends under an older number changes nothing.
+// A larger attempt fences the smaller ones: the late end of an older attempt changes nothing.
 #pragma once
 
 #include <algorithm>
@@ -23,14 +23,14 @@ namespace ingot::scheduler {
 struct Sample {
   enum State : uint8_t { kWaiting, kRunning, kDone, kGivenUp };
   State state = kWaiting;
-  int32_t attempt = 0;          // the one that waits, runs, or was the last
+  int32_t attempt = 0;          // the attempt that waits, runs, or was the last
   int32_t failures = 0;         // attempts that failed
   double reward = 0;            // kDone only; its return
-  std::vector<int32_t> fenced;  // attempts that Fence took, ascending: their ends count for nothing
+  std::vector<int32_t> fenced;  // attempts that Fence ended, ascending: their own ends count for nothing
 
   bool terminal() const { return state == kDone || state == kGivenUp; }
 
-  // Its current attempt, as sample `index` of a group.
+  // The current attempt, as sample `index` of a group.
   v1::EpisodeRef Ref(int64_t group_id, int64_t index) const {
     v1::EpisodeRef ref;
     ref.set_group_id(group_id);
@@ -39,14 +39,15 @@ struct Sample {
     return ref;
   }
 
-  // The current attempt failed.
+  // The current attempt failed: the sample waits as the next attempt, or is given up.
   void Fail(int32_t max_attempts) {
     ++failures;
     state = failures >= max_attempts ? kGivenUp : kWaiting;
     if (state == kWaiting) ++attempt;
   }
 
-  // That attempt is not to be trained, however it ends. False: it is over already.
+  // Fences a running attempt: its end counts for nothing, and the sample waits as the next attempt. False = the attempt
+  // is over already.
   bool Fence(int32_t running) {
     if (terminal() || running < attempt) return false;
     fenced.push_back(running);
@@ -55,8 +56,9 @@ struct Sample {
     return true;
   }
 
-  // An episode of this sample ended. INVALID_ARGUMENT: an attempt that was never handed out, or no end at all. A
-  // reward that is no number is a failed attempt: it must not reach the trainer.
+  // An episode of this sample ended. A late end, of an older attempt, changes nothing. INVALID_ARGUMENT: the attempt
+  // was never handed out, or the state is no end. A reward that is not finite is a failed attempt: it must not reach
+  // the trainer.
   absl::Status End(const v1::EpisodeEndedRequest& request, int32_t max_attempts) {
     const int32_t ended = request.ref().attempt();
     if (ended > attempt) {
@@ -73,7 +75,7 @@ struct Sample {
         return absl::OkStatus();
       case v1::EPISODE_FAILED:
         break;
-      case v1::EPISODE_FENCED:  // lost, by no fault of its own
+      case v1::EPISODE_FENCED:  // lost, by no fault of the agent: not counted
         state = kWaiting;
         ++attempt;
         return absl::OkStatus();

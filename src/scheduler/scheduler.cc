@@ -9,7 +9,7 @@
 namespace ingot::scheduler {
 namespace {
 
-// How often a waiting NextBatch looks at deadlines by itself.
+// How often a waiting NextBatch looks at the clock and at deadlines, in real time.
 constexpr std::chrono::milliseconds kSweepEvery(250);
 constexpr int64_t kLongestWaitMs = 3'600'000;
 // Journal records whose trees one Tick deletes: a batch or two of a large run.
@@ -52,8 +52,8 @@ absl::Status Scheduler::Apply(const v1::JournalRecord& record) {
     case v1::JournalRecord::kCheckpoint:
       return ApplyCheckpoint(record.checkpoint());
     case v1::JournalRecord::kEval:
-      evals_.Record(record.eval());
-      TimeGroups();
+      evals_.RecordResult(record.eval());
+      AdvanceGroups();
       return absl::OkStatus();
     case v1::JournalRecord::RECORD_NOT_SET:
       break;
@@ -69,7 +69,7 @@ absl::Status Scheduler::ApplyAdmitted(const v1::GroupAdmitted& admitted) {
   INGOT_RETURN_IF_ERROR(policy_.AdmitGroup(admitted.group_id()));
   groups_.Add(admitted);
   if (!admitted.name().empty()) named_[admitted.name()] = admitted.group_id();
-  metrics_.Group("admitted");
+  metrics_.CountGroup("admitted");
   return absl::OkStatus();
 }
 
@@ -82,12 +82,12 @@ absl::Status Scheduler::ApplyClosed(const v1::GroupClosed& closed) {
     steps_.back().rewards.episodes += rewards.episodes;
     ++steps_.back().dropped;
     ++dropped_;
-    metrics_.Group("dropped");
+    metrics_.CountGroup("dropped");
   } else {
     ++failed_;
     if (failed_in_a_row_++ == 0) failing_since_ = clock_.Now();
     last_failure_ = absl::StrCat("group ", closed.group_id(), ": ", closed.reason());
-    metrics_.Group("failed");
+    metrics_.CountGroup("failed");
   }
   groups_.Remove(closed.group_id());
   return absl::OkStatus();
@@ -107,7 +107,7 @@ absl::Status Scheduler::ApplyBatch(const v1::JournalRecord& record) {
     groups_.Remove(group);
   }
   steps_.emplace_back();
-  metrics_.Batch(batch.group_ids_size());
+  metrics_.CountBatch(batch.group_ids_size());
   return absl::OkStatus();
 }
 
@@ -115,7 +115,7 @@ absl::Status Scheduler::ApplyLive(const v1::VersionLive& live) {
   const bool goes_back = live.version() < policy_.live_version();
   INGOT_RETURN_IF_ERROR(policy_.SetLiveVersion(live.version()));
   if (goes_back) evals_.ForgetAfter(live.version());
-  TimeGroups();
+  AdvanceGroups();
   for (const v1::EpisodeRef& ref : live.fenced()) groups_.Fence(ref);
   live_known_ = true;
   return absl::OkStatus();
@@ -130,66 +130,66 @@ absl::Status Scheduler::CheckCheckpoint(int64_t step) const {
 absl::Status Scheduler::ApplyCheckpoint(const v1::CheckpointSaved& checkpoint) {
   INGOT_RETURN_IF_ERROR(CheckCheckpoint(checkpoint.step()));
   checkpoint_ = checkpoint;
-  // Later ones are of steps that will be taken again.
+  // A later checkpoint belongs to steps that will be taken again.
   kept_checkpoints_.erase(kept_checkpoints_.lower_bound(checkpoint.step()), kept_checkpoints_.end());
   kept_checkpoints_.insert(checkpoint.step());
   if (std::ssize(kept_checkpoints_) > options_.keep_checkpoints) kept_checkpoints_.erase(kept_checkpoints_.begin());
   return absl::OkStatus();
 }
 
-void Scheduler::TimeGroups() { groups_.Advance(clock_.Now(), policy_.live_version(), evals_.active()); }
+void Scheduler::AdvanceGroups() { groups_.Advance(clock_.Now(), policy_.live_version(), evals_.active()); }
 
 absl::Status Scheduler::Prepare() {
   if (shut_down_) return absl::CancelledError("the scheduler is shut down");
   INGOT_ASSIGN_OR_RETURN(const auto found, journal_.Resolve());
   if (found.has_value()) INGOT_RETURN_IF_ERROR(Apply(*found));
-  TimeGroups();
+  AdvanceGroups();
   evals_.Expire(clock_.Now());
-  return SettleAll();
+  return DecideOutcomes();
 }
 
-absl::Status Scheduler::SettleAll() {
+absl::Status Scheduler::DecideOutcomes() {
   bool changed = false;
-  while (const auto settled = groups_.NextToSettle()) {
-    INGOT_RETURN_IF_ERROR(SettleGroup(*settled));
+  while (const auto ended = groups_.OldestEnded()) {
+    INGOT_RETURN_IF_ERROR(DecideOutcome(*ended));
     changed = true;
   }
-  while (const auto done = evals_.NextToRecord()) {
+  while (const auto done = evals_.NextResult()) {
     v1::JournalRecord record;
     *record.mutable_eval() = *done;
     INGOT_RETURN_IF_ERROR(Write(std::move(record)));
     changed = true;
   }
-  if (changed) Changed();
+  if (changed) NotifyChange();
   return absl::OkStatus();
 }
 
-absl::Status Scheduler::SettleGroup(const SettledGroup& settled) {
-  const bool drop = options_.drop_zero_variance && settled.zero_variance &&
+absl::Status Scheduler::DecideOutcome(const EndedGroup& ended) {
+  const bool drop = options_.drop_zero_variance && ended.zero_variance &&
                     (options_.max_drops_per_batch == 0 || steps_.back().dropped < options_.max_drops_per_batch);
-  if (settled.failure.empty() && !drop) {
-    INGOT_RETURN_IF_ERROR(policy_.FinishGroup(settled.group_id));
-    groups_.MarkFinished(settled.group_id);
+  if (ended.failure.empty() && !drop) {
+    INGOT_RETURN_IF_ERROR(policy_.FinishGroup(ended.group_id));
+    groups_.MarkFinished(ended.group_id);
     failed_in_a_row_ = 0;
     return absl::OkStatus();
   }
   v1::JournalRecord record;
-  record.mutable_closed()->set_group_id(settled.group_id);
-  record.mutable_closed()->set_outcome(settled.failure.empty() ? v1::GROUP_DROPPED : v1::GROUP_FAILED);
-  record.mutable_closed()->set_reason(settled.failure.empty() ? "all rewards are equal" : settled.failure);
-  if (!settled.failure.empty()) INGOT_LOG(warn, "group {} failed: {}", settled.group_id, settled.failure);
+  record.mutable_closed()->set_group_id(ended.group_id);
+  record.mutable_closed()->set_outcome(ended.failure.empty() ? v1::GROUP_DROPPED : v1::GROUP_FAILED);
+  record.mutable_closed()->set_reason(ended.failure.empty() ? "all rewards are equal" : ended.failure);
+  if (!ended.failure.empty()) INGOT_LOG(warn, "group {} failed: {}", ended.group_id, ended.failure);
   return Write(std::move(record));
 }
 
-void Scheduler::Changed() {
-  metrics_.Window(Stats(steps_.back()), policy_.pending(), live_known_ ? policy_.live_version() : -1);
+void Scheduler::NotifyChange() {
+  metrics_.SetWindow(Stats(steps_.back()), policy_.pending(), live_known_ ? policy_.live_version() : -1);
   changed_.SignalAll();
 }
 
 // ---- Admission -----------------------------------------------------------------------------------------------------
 
 absl::Status Scheduler::Refuse(const std::string& cause, const std::string& text) {
-  metrics_.Refused(cause);
+  metrics_.CountRefusal(cause);
   return base::WithRetryAfter(absl::ResourceExhaustedError(text), options_.retry_after_ms);
 }
 
@@ -209,11 +209,10 @@ absl::StatusOr<v1::Ticket> Scheduler::Admit(const v1::AdmitRequest& request) {
     if (auto ticket = evals_.NextTicket(clock_.Now())) return *std::move(ticket);
   }
   absl::StatusOr<v1::Ticket> ticket = AdmitTraining(request);
-  if (ticket.ok()) Changed();
+  if (ticket.ok()) NotifyChange();
   return ticket;
 }
 
-// A sample of the group that the request names; nullopt: it is new.
 absl::StatusOr<std::optional<v1::Ticket>> Scheduler::AdmitNamed(const v1::AdmitRequest& request) {
   const auto known = named_.find(request.group());
   if (known == named_.end()) return std::nullopt;
@@ -233,7 +232,7 @@ absl::StatusOr<std::optional<v1::Ticket>> Scheduler::AdmitNamed(const v1::AdmitR
 
 absl::StatusOr<v1::Ticket> Scheduler::AdmitTraining(const v1::AdmitRequest& request) {
   if (AllBatchesFed()) {
-    // A resumed trainer may still be on its way to the last batch, and evaluate versions meanwhile.
+    // A resumed trainer may still be on its way to the last batch and evaluate versions meanwhile.
     const bool fed = last_batch_fed_ || (live_known_ && policy_.live_version() >= options_.total_steps);
     if (!fed) return Refuse("last_batches", "all batches are journalled; the trainer is not yet at the last");
     const bool eval_to_come = options_.final_eval && !evals_.done(options_.total_steps);
@@ -250,7 +249,7 @@ absl::StatusOr<v1::Ticket> Scheduler::AdmitTraining(const v1::AdmitRequest& requ
   } else if (auto ticket = groups_.NextTicket()) {
     return *std::move(ticket);
   }
-  // Groups beyond what the last batches need would only be thrown away.
+  // The last batches need no more groups than this; further ones would never be trained.
   const int64_t needed = (options_.total_steps - policy_.next_step()) * options_.groups_per_step;
   if (policy_.unbatched() >= needed) {
     return Refuse("last_batches", "all groups that the last batches need are running or done");
@@ -279,17 +278,17 @@ absl::Status Scheduler::EpisodeEnded(const v1::EpisodeEndedRequest& request) {
       if (request.ref().group_id() < 0 || request.ref().group_id() >= policy_.next_group()) {
         return absl::InvalidArgumentError(absl::StrCat("group ", request.ref().group_id(), " was never admitted"));
       }
-      INGOT_RETURN_IF_ERROR(groups_.Ended(request));
+      INGOT_RETURN_IF_ERROR(groups_.EndEpisode(request));
       break;
     case v1::PURPOSE_EVAL:
-      INGOT_RETURN_IF_ERROR(evals_.Ended(request));
+      INGOT_RETURN_IF_ERROR(evals_.EndEpisode(request));
       break;
     default:
       return absl::InvalidArgumentError("only training and evaluation episodes are the scheduler's");
   }
-  metrics_.Episode(request.state());
+  metrics_.CountEpisode(request.state());
   if (request.state() == v1::EPISODE_FINISHED) ++finished_episodes_;
-  return SettleAll();
+  return DecideOutcomes();
 }
 
 // ---- The feed ------------------------------------------------------------------------------------------------------
@@ -302,7 +301,7 @@ absl::StatusOr<v1::NextBatchResponse> Scheduler::NextBatch(const v1::NextBatchRe
   {
     base::MutexLock lock(mu_);
     INGOT_ASSIGN_OR_RETURN(std::optional<v1::Batch> made, AwaitBatch(step, clock_.Now() + wait));
-    if (live_known_ && step < policy_.live_version()) INGOT_RETURN_IF_ERROR(GoBackLive(step));
+    if (live_known_ && step < policy_.live_version()) INGOT_RETURN_IF_ERROR(GoBackTo(step));
     last_batch_fed_ = step + 1 == options_.total_steps;
     *response.mutable_stats() = Stats(steps_[static_cast<size_t>(step)]);
     if (made.has_value()) {
@@ -334,7 +333,7 @@ absl::StatusOr<std::optional<v1::Batch>> Scheduler::AwaitBatch(int64_t step, std
   }
 }
 
-absl::Status Scheduler::GoBackLive(int64_t version) {
+absl::Status Scheduler::GoBackTo(int64_t version) {
   v1::JournalRecord record;
   record.mutable_live()->set_version(version);
   const std::vector<v1::EpisodeRef> fenced = groups_.Running(version + 1);
@@ -361,7 +360,7 @@ absl::StatusOr<v1::Batch> Scheduler::WriteBatch(const std::vector<int64_t>& grou
   record.mutable_batch()->mutable_group_ids()->Add(groups.begin(), groups.end());
   v1::Batch batch = record.batch();
   INGOT_RETURN_IF_ERROR(Write(std::move(record)));
-  Changed();
+  NotifyChange();
   return batch;
 }
 
@@ -408,11 +407,11 @@ absl::Status Scheduler::MarkVersionLive(int64_t version) {
     return absl::OutOfRangeError(
         absl::StrCat("version ", version, " cannot be live: the last batch makes version ", policy_.next_step()));
   }
-  if (live_known_ && version <= policy_.live_version()) return absl::OkStatus();  // told late, or twice
+  if (live_known_ && version <= policy_.live_version()) return absl::OkStatus();  // reported late or twice
   v1::JournalRecord record;
   record.mutable_live()->set_version(version);
   INGOT_RETURN_IF_ERROR(Write(std::move(record)));
-  Changed();
+  NotifyChange();
   return absl::OkStatus();
 }
 
@@ -442,7 +441,7 @@ absl::StatusOr<v1::StartEvalResponse> Scheduler::StartEval(const v1::StartEvalRe
   INGOT_ASSIGN_OR_RETURN(const auto used, UsedEvalAttempts(groups.first_group(), groups.last_group()));
   base::MutexLock lock(mu_);
   INGOT_RETURN_IF_ERROR(evals_.Start(request, used));
-  TimeGroups();
+  AdvanceGroups();
   return groups;
 }
 
@@ -476,7 +475,7 @@ int64_t Scheduler::TrimEnd() const {
 }
 
 absl::Status Scheduler::Trim() {
-  // After a restart, what was deleted before is walked through at once.
+  // After a restart, one call walks over all records whose trees are deleted already.
   for (int64_t deleted = 0; deleted == 0;) {
     v1::ReadJournalRequest read;
     {

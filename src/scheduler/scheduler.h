@@ -1,27 +1,33 @@
-// Admission of episodes and the feed of batches: the windowed FIFO (policy.h) under one lock, with a journal.
+// The scheduler: admits episodes and feeds batches to the trainer. It puts the windowed FIFO (policy.h) behind one lock
+// and a journal.
 //
-//   Admit --> ticket (group, sample, attempt)         policy_   which groups may be trained, slots
-//   EpisodeEnded --> sample done / tried again        groups_   samples of admitted groups
-//                --> group complete, dropped, failed  evals_    evaluations
-//   NextBatch <-- P groups, journalled                steps_    where in the journal each batch is, and what it saw
+//   calls                                             members
+//   Admit --> ticket (group, sample, attempt)         policy_   which groups may be admitted and trained
+//   EpisodeEnded --> sample done, or tried again      groups_   the samples of admitted groups
+//                --> group finished, dropped, failed  evals_    evaluations
+//   NextBatch <-- P groups, journalled                steps_    each batch's place in the journal, and its rewards
 //   MarkVersionLive --> slots released                journal_  the only writer of the pool's journal
 //
-// Every change of what is consumed is a journal record first (GroupAdmitted, GroupClosed, Batch, VersionLive,
-// CheckpointSaved, EvalDone), durable before its effect; the effect is applied by the same code that replays the
-// journal at the next start (Apply). What is not journalled is read from the pool's episodes: a sample whose largest
-// attempt is FINISHED there is done, whether or not its end was ever reported here. If a write fails, the call fails
-// and nothing has changed yet; the next call first sends the same record again, since it may have been written, or be
-// written yet, all the same.
+// Journal. Every event that the next start cannot read from the pool's episodes is a journal record: GroupAdmitted,
+// GroupClosed, Batch, VersionLive, CheckpointSaved, EvalDone. A record is durable before its effect. `Apply` gives it
+// its effect, live and in the replay at the next start. A record that contradicts those before it is an error.
 //
-// Resume. A run that goes back to checkpoint c replays batches c, c+1, ... from the journal: versions above c are not
-// live any more and the groups of those batches hold their slots until they are. Going back is recognised by
-// `resume_step`, or, when the trainer alone restarted, by its asking for a batch below the live version. Samples of a
-// group that was admitted under a version not yet made again wait for it: their tokens must not be older than the
-// window's bound. Those that run just then are fenced, and tried again.
+// The pool's episodes tell which samples are done: those whose largest attempt is FINISHED there, reported or not. So a
+// replayed scheduler decides as the old one did. One exception: a group of equal rewards that was finished because of
+// max_drops_per_batch, and was in no batch yet, may be dropped after a restart.
 //
-// Threads: thread safe. Calls block for the pool (one journal write, more when groups close), under the lock:
-// admissions are as fast as the journal. NextBatch waits for a full batch without it. Failure: RESOURCE_EXHAUSTED
-// carries base::RetryAfterMs; CANCELLED after Shutdown; ABORTED once somebody else wrote the journal.
+// A write that fails changes nothing, and its call fails. The record is then in doubt: it may be in the journal, or may
+// still get there. The next call sends it again before anything else (journal_writer.h).
+//
+// Resume. A run that goes back to checkpoint c replays the batches c, c + 1, ... from the journal. Versions above c are
+// not live any more, and the groups of those batches hold their slots until they are. The scheduler learns of it from
+// `resume_step`, or, when the trainer alone restarted, from a request for a batch below the live version. Samples of
+// groups that were admitted under a later version wait until that version is live again, since their tokens would be
+// too old. Attempts of such samples that run at that moment are fenced and tried again.
+//
+// Threads: thread safe. Calls block under the lock for the pool: for one journal write, and one more for each group
+// that closes. NextBatch waits for a full batch without the lock. Errors: RESOURCE_EXHAUSTED carries
+// base::RetryAfterMs; CANCELLED after Shutdown; ABORTED once another process wrote the journal.
 #pragma once
 
 #include <chrono>
@@ -52,14 +58,16 @@ namespace ingot::scheduler {
 
 class Scheduler final : public Client {
  public:
-  // Reads the journal and the episodes that matter from `pool`; on an empty pool this starts a new run. `tasks`: at
-  // least one, unless total_steps is 0.
+  // Replays the journal of `pool` and reads the episodes of its open groups; an empty pool starts a new run. `tasks`:
+  // at least one, unless total_steps is 0. `pool`, `clock` and `metrics` (null = no metrics) must outlive the
+  // scheduler.
   //
-  // `resume_step`: the checkpoint the whole run starts from (0 for a new run). No version is live until MarkVersionLive
-  // says so, and nothing is admitted before. FAILED_PRECONDITION if the journal does not hold the batches below it.
-  // nullopt: the scheduler alone restarted, and the journal's last live version still is.
+  // `resume_step`: the checkpoint from which the whole run starts; 0 = a new run. No version is live, and nothing is
+  // admitted, before the first MarkVersionLive. nullopt = the scheduler alone restarted: the last live version of the
+  // journal is live.
   //
-  // DATA_LOSS: the journal contradicts itself. `pool`, `clock` and `metrics` (may be null) must outlive the scheduler.
+  // Errors: DATA_LOSS names the journal record that contradicts those before it. FAILED_PRECONDITION: the journal lacks
+  // batches below `resume_step`.
   static absl::StatusOr<std::unique_ptr<Scheduler>> Recover(const SchedulerOptions& options,
                                                             std::vector<v1::Task> tasks, datapool::Client& pool,
                                                             const base::Clock& clock,
@@ -76,23 +84,22 @@ class Scheduler final : public Client {
   absl::StatusOr<v1::EvalStatusResponse> EvalStatus(int64_t version) override;
   absl::StatusOr<v1::SchedulerStatusResponse> Status() override;
 
-  // Fails groups and episodes whose deadline has passed. Every call does so too; the app calls this now and then (once
-  // a second, from one thread) for the time in which nobody calls. And deletes trees that are kept no longer
-  // (keep_steps), some at a time, while other calls go on.
+  // Fails groups and episodes whose deadline has passed, as every other call does, and deletes the trees of old steps
+  // (keep_steps), some at a time, while other calls go on. The app calls it once a second, from one thread.
   absl::Status Tick();
 
-  // Unblocks NextBatch, and refuses every later call, with CANCELLED.
+  // Ends a waiting NextBatch and every later call with CANCELLED.
   void Shutdown();
 
  private:
-  // What was seen while a batch was assembled: its own groups, and those dropped since the batch before.
+  // Counts of one batch: of its own groups and of the groups dropped since the batch before.
   struct Step {
-    int64_t journal_index = -1;  // of its Batch record; -1: not made yet (the last Step only)
-    RewardSum rewards;
-    int64_t dropped = 0;
-    int64_t groups = 0;
+    int64_t journal_index = -1;  // of its Batch record; -1 = the batch is not made yet (the last Step only)
+    RewardSum rewards;           // of its groups and of the dropped ones
+    int64_t dropped = 0;         // groups
+    int64_t groups = 0;          // in the batch
   };
-  // Which step a consumed group belongs to, for the batches that may be replayed; kept only while recovering.
+  // The step of each consumed group of the batches that may be replayed; exists only during Recover.
   using StepOfGroup = std::map<int64_t, int64_t>;
 
   Scheduler(const SchedulerOptions& options, std::vector<v1::Task> tasks, datapool::Client& pool,
@@ -104,10 +111,11 @@ class Scheduler final : public Client {
                          v1::ReconcileResponse& found) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status ReadEpisodes(const StepOfGroup& step_of_group) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void CountReward(const v1::Episode& episode, const StepOfGroup& step_of_group) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::Status GoBackTo(std::optional<int64_t> resume_step, bool live_was_told) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status ResumeAt(int64_t checkpoint) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<EvalBoard::Attempts> UsedEvalAttempts(int64_t first_group, int64_t last_group);
 
-  // Applies what the journal says, live and at recovery.
+  // The effect of a journal record, live and replayed. FAILED_PRECONDITION, NOT_FOUND or OUT_OF_RANGE: the record
+  // contradicts those before it.
   absl::Status Apply(const v1::JournalRecord& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status ApplyAdmitted(const v1::GroupAdmitted& admitted) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status ApplyClosed(const v1::GroupClosed& closed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -118,19 +126,20 @@ class Scheduler final : public Client {
 
   // Journals the record, then applies it.
   absl::Status Write(v1::JournalRecord record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // What every call does first: settle a journal record in doubt, deadlines, groups that are due.
+  // The first act of every call: resolves a record in doubt, passes deadlines and decides the outcome of ended groups.
   absl::Status Prepare() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Tells the groups what their time depends on.
-  void TimeGroups() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Moves on what is complete or failed.
-  absl::Status SettleAll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::Status SettleGroup(const SettledGroup& settled) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Brings the clock, the live version and the running evaluations to groups_.
+  void AdvanceGroups() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Decides and journals the outcome of every ended group, and the result of every evaluation that is done.
+  absl::Status DecideOutcomes() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status DecideOutcome(const EndedGroup& ended) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  // Where the journal's records of batches end whose trees are kept no longer.
+  // The end of the journal records whose groups' trees may be deleted.
   int64_t TrimEnd() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status Trim();
 
   absl::StatusOr<v1::Ticket> AdmitTraining(const v1::AdmitRequest& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // A sample of the group that the request names; nullopt = no group has that name yet.
   absl::StatusOr<std::optional<v1::Ticket>> AdmitNamed(const v1::AdmitRequest& request)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status Refuse(const std::string& cause, const std::string& text) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -142,12 +151,13 @@ class Scheduler final : public Client {
   // The batch that the journal holds at this index; blocks for one rpc, without the lock.
   absl::StatusOr<v1::Batch> ReadBatch(int64_t step, int64_t journal_index) ABSL_LOCKS_EXCLUDED(mu_);
   // Journals that the run went back to `version`, and fences the running episodes of later ones.
-  absl::Status GoBackLive(int64_t version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status GoBackTo(int64_t version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::string WhyNoBatch() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Not OK once the run has only failed for too long.
+  // FAILED_PRECONDITION once nothing but failed groups ended for give_up_seconds.
   absl::Status CheckFailures() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   v1::FeedStats Stats(const Step& step) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Changed() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Sets the gauges and wakes NextBatch.
+  void NotifyChange() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const SchedulerOptions options_;
   datapool::Client& pool_;
@@ -155,28 +165,29 @@ class Scheduler final : public Client {
   const bool has_tasks_;
 
   base::Mutex mu_;
-  base::CondVar changed_;  // a group was settled, or Shutdown
+  base::CondVar changed_;  // signalled by NotifyChange and Shutdown
   TaskSampler sampler_ ABSL_GUARDED_BY(mu_);
   WindowedFifo policy_ ABSL_GUARDED_BY(mu_);
   TrainGroups groups_ ABSL_GUARDED_BY(mu_);
-  std::map<std::string, int64_t> named_ ABSL_GUARDED_BY(mu_);  // groups that their openers named, since the run's start
+  std::map<std::string, int64_t> named_ ABSL_GUARDED_BY(mu_);  // group ids by AdmitRequest.group, since the run's start
   EvalBoard evals_ ABSL_GUARDED_BY(mu_);
   JournalWriter journal_ ABSL_GUARDED_BY(mu_);
   SchedulerMetrics metrics_ ABSL_GUARDED_BY(mu_);
-  std::vector<Step> steps_ ABSL_GUARDED_BY(mu_);  // by step; the last is being assembled
-  bool live_known_ ABSL_GUARDED_BY(mu_) =
-      false;                                  // engines hold policy_.live_version(); false: not told since the start
+  std::vector<Step> steps_ ABSL_GUARDED_BY(mu_);  // by step; the last one's batch is not made yet
+  // Engines hold policy_.live_version(); false = no MarkVersionLive since the run resumed.
+  bool live_known_ ABSL_GUARDED_BY(mu_) = false;
   bool last_batch_fed_ ABSL_GUARDED_BY(mu_);  // to the trainer, since this process's start
   bool shut_down_ ABSL_GUARDED_BY(mu_) = false;
-  std::optional<v1::CheckpointSaved> checkpoint_ ABSL_GUARDED_BY(mu_);
-  std::set<int64_t> kept_checkpoints_ ABSL_GUARDED_BY(mu_);  // steps of those that the trainer has not removed
-  int64_t trimmed_ ABSL_GUARDED_BY(mu_) = 0;                 // journal records below it: their trees were deleted
-  int64_t dropped_ ABSL_GUARDED_BY(mu_) = 0;                 // since the run's start
-  int64_t failed_ ABSL_GUARDED_BY(mu_) = 0;                  // since the run's start
-  int64_t finished_episodes_ ABSL_GUARDED_BY(mu_) = 0;       // since this process's start
-  std::string last_failure_ ABSL_GUARDED_BY(mu_);
-  int64_t failed_in_a_row_ ABSL_GUARDED_BY(mu_) = 0;             // with no group that finished among them
-  std::chrono::nanoseconds failing_since_ ABSL_GUARDED_BY(mu_);  // where that is not 0
+  std::optional<v1::CheckpointSaved> checkpoint_ ABSL_GUARDED_BY(mu_);  // the newest
+  std::set<int64_t> kept_checkpoints_
+      ABSL_GUARDED_BY(mu_);                             // steps of the checkpoints that the trainer has not removed
+  int64_t trimmed_ ABSL_GUARDED_BY(mu_) = 0;            // the trees of journal records below it are deleted
+  int64_t dropped_ ABSL_GUARDED_BY(mu_) = 0;            // groups, since the run's start
+  int64_t failed_ ABSL_GUARDED_BY(mu_) = 0;             // groups, since the run's start
+  int64_t finished_episodes_ ABSL_GUARDED_BY(mu_) = 0;  // since this process's start
+  std::string last_failure_ ABSL_GUARDED_BY(mu_);       // empty = no group has failed
+  int64_t failed_in_a_row_ ABSL_GUARDED_BY(mu_) = 0;    // groups, since one finished or was dropped
+  std::chrono::nanoseconds failing_since_ ABSL_GUARDED_BY(mu_);  // of the first of them
 };
 
 }  // namespace ingot::scheduler

@@ -1,4 +1,4 @@
-// What the scheduler exports to Prometheus. All calls do nothing without a Metrics.
+// The scheduler's gauges and counters for Prometheus. Without a Metrics (null) every call does nothing.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ class SchedulerMetrics {
  public:
   explicit SchedulerMetrics(base::Metrics* metrics) : metrics_(metrics) {}
 
-  void Window(const v1::FeedStats& stats, int64_t pending, int64_t live_version) {
+  void SetWindow(const v1::FeedStats& stats, int64_t pending, int64_t live_version) {
     Set("ingot_scheduler_groups_unreleased", "Groups admitted and not released", stats.admitted_unreleased());
     Set("ingot_scheduler_groups_budget", "B: bound of groups admitted and not released", stats.budget());
     Set("ingot_scheduler_groups_pending", "Groups taken, waiting for their batch", pending);
@@ -22,14 +22,17 @@ class SchedulerMetrics {
     Set("ingot_scheduler_episodes_running", "Episodes handed out and not ended", stats.running_episodes());
     Set("ingot_scheduler_live_version", "Newest version live on every engine", live_version);
   }
-  void Group(const std::string& event) {  // admitted, dropped, failed, trained
+  // `event`: admitted, dropped or failed.
+  void CountGroup(const std::string& event) {
     Count("ingot_scheduler_groups_total", "Groups by event", "event", event, 1);
   }
-  void Batch(int64_t groups) { Count("ingot_scheduler_groups_total", "Groups by event", "event", "trained", groups); }
-  void Refused(const std::string& cause) {
+  void CountBatch(int64_t groups) {
+    Count("ingot_scheduler_groups_total", "Groups by event", "event", "trained", groups);
+  }
+  void CountRefusal(const std::string& cause) {
     Count("ingot_scheduler_refused_total", "Admissions refused, by cause", "cause", cause, 1);
   }
-  void Episode(v1::EpisodeState state) {
+  void CountEpisode(v1::EpisodeState state) {
     Count("ingot_scheduler_episodes_total", "Episodes ended, by state", "state", v1::EpisodeState_Name(state), 1);
   }
 

@@ -1,5 +1,5 @@
-// The scheduler over gRPC: forwards every rpc to a Client. A waiting NextBatch holds one server thread, looks for
-// cancellation several times a second, and ends when its caller goes away.
+// The scheduler's gRPC service: forwards every rpc to a Client. A waiting NextBatch holds one server thread. It looks
+// for cancellation several times a second and ends when its caller goes away.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
-// Which task a group gets: shuffled passes over the task list. The answer depends on the group's id and the seed alone,
-// so that nothing has to be stored to resume. Not thread safe (keeps the current pass's order).
+// The task of each group: shuffled passes over the task list. The answer depends on the group's id and the seed alone,
+// so that a resume needs no stored state. Not thread safe: it caches one pass's order.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,10 @@ namespace ingot::scheduler {
 
 class TaskSampler {
  public:
-  // REQUIRES: before At is called, that `tasks` is not empty.
+  // `tasks` may be empty if At is never called.
   TaskSampler(std::vector<v1::Task> tasks, uint64_t seed);
 
-  // Each pass of tasks.size() consecutive groups holds every task once.
+  // The task of a group. Each pass of tasks.size() consecutive groups holds every task once.
   const v1::Task& At(int64_t group);
 
  private:
@@ -22,8 +22,8 @@ class TaskSampler {
 
   const std::vector<v1::Task> tasks_;
   const uint64_t seed_;
-  int64_t pass_ = -1;
-  std::vector<int32_t> order_;
+  int64_t pass_ = -1;           // of order_; -1 = none yet
+  std::vector<int32_t> order_;  // of the tasks in this pass
 };
 
 }  // namespace ingot::scheduler

@@ -30,15 +30,14 @@ void TrainGroups::Add(const v1::GroupAdmitted& admitted) {
 void TrainGroups::Remove(int64_t group_id) {
   const auto it = groups_.find(group_id);
   if (it == groups_.end()) return;
-  Settle(group_id, it->second);
-  to_settle_.erase(group_id);
+  MarkEnded(group_id, it->second);
+  ended_.erase(group_id);
   groups_.erase(it);
 }
 
-void TrainGroups::MarkFinished(int64_t group_id) { to_settle_.erase(group_id); }
+void TrainGroups::MarkFinished(int64_t group_id) { ended_.erase(group_id); }
 
-// Out of every index but to_settle_; what still runs is on its own.
-void TrainGroups::Settle(int64_t group_id, Group& group) {
+void TrainGroups::MarkEnded(int64_t group_id, Group& group) {
   for (Sample& sample : group.samples) {
     if (sample.state != Sample::kRunning) continue;
     sample.state = Sample::kGivenUp;
@@ -47,20 +46,20 @@ void TrainGroups::Settle(int64_t group_id, Group& group) {
   waiting_.erase(group_id);
   SetDeadline(group_id, group, std::nullopt);
   group.left.reset();
-  to_settle_.insert(group_id);
+  ended_.insert(group_id);
 }
 
 void TrainGroups::Update(int64_t group_id, Group& group) {
   const bool all_done =
       std::all_of(group.samples.begin(), group.samples.end(), [](const Sample& s) { return s.state == Sample::kDone; });
   if (all_done || !group.failure.empty()) {
-    Settle(group_id, group);
+    MarkEnded(group_id, group);
   } else if (HasWaiting(group.samples)) {
     waiting_.insert(group_id);
   } else {
     waiting_.erase(group_id);
   }
-  Time(group_id, group);
+  UpdateTime(group_id, group);
 }
 
 bool TrainGroups::MayRun(const Group& group) const {
@@ -75,7 +74,7 @@ void TrainGroups::SetDeadline(int64_t group_id, Group& group, std::optional<std:
   if (deadline.has_value()) deadlines_.insert({*deadline, group_id});
 }
 
-void TrainGroups::Time(int64_t group_id, Group& group) {
+void TrainGroups::UpdateTime(int64_t group_id, Group& group) {
   const bool may_run = MayRun(group);
   if (may_run && group.left.has_value()) {
     SetDeadline(group_id, group, now_ + *group.left);
@@ -98,7 +97,7 @@ void TrainGroups::Advance(std::chrono::nanoseconds now, int64_t live_version, bo
       SetDeadline(group_id, group, std::nullopt);
       group.left.reset();
     }
-    Time(group_id, group);
+    UpdateTime(group_id, group);
   }
 }
 
@@ -133,7 +132,7 @@ std::optional<v1::Ticket> TrainGroups::TicketOf(int64_t group_id) {
   return ticket;
 }
 
-absl::Status TrainGroups::Ended(const v1::EpisodeEndedRequest& request) {
+absl::Status TrainGroups::EndEpisode(const v1::EpisodeEndedRequest& request) {
   const int64_t group_id = request.ref().group_id();
   const auto it = groups_.find(group_id);
   if (it == groups_.end()) return absl::OkStatus();
@@ -143,12 +142,12 @@ absl::Status TrainGroups::Ended(const v1::EpisodeEndedRequest& request) {
     return absl::InvalidArgumentError(
         absl::StrCat("group ", group_id, " has ", group.samples.size(), " samples: no sample ", index));
   }
-  if (!group.failure.empty() || to_settle_.contains(group_id)) return absl::OkStatus();
+  if (!group.failure.empty() || ended_.contains(group_id)) return absl::OkStatus();
   Sample& sample = group.samples[static_cast<size_t>(index)];
   const Sample::State state = sample.state;
   const int32_t attempt = sample.attempt;
   INGOT_RETURN_IF_ERROR(sample.End(request, options_.max_attempts));
-  // Told again: the group may be settled and finished by now, and must not be settled once more.
+  // A repeated report: the group may be finished by now, and must not end once more.
   if (sample.state == state && sample.attempt == attempt) return absl::OkStatus();
   if (state == Sample::kRunning && sample.state != state) --running_;
   if (sample.state == Sample::kGivenUp) group.failure = GivenUp(sample, request.detail());
@@ -186,7 +185,7 @@ void TrainGroups::Expire() {
                                     [](const Sample& s) { return s.state == Sample::kDone; });
     group.failure = absl::StrCat("deadline of ", options_.group_deadline_seconds, " s passed with ", done, " of ",
                                  group.samples.size(), " samples done");
-    Settle(group_id, group);
+    MarkEnded(group_id, group);
   }
 }
 
@@ -207,15 +206,15 @@ void TrainGroups::FinishRestore() {
   }
 }
 
-std::optional<SettledGroup> TrainGroups::NextToSettle() const {
-  if (to_settle_.empty()) return std::nullopt;
-  const int64_t group_id = *to_settle_.begin();
+std::optional<EndedGroup> TrainGroups::OldestEnded() const {
+  if (ended_.empty()) return std::nullopt;
+  const int64_t group_id = *ended_.begin();
   const Group& group = groups_.at(group_id);
-  SettledGroup settled{.group_id = group_id, .failure = group.failure};
+  EndedGroup ended{.group_id = group_id, .failure = group.failure};
   const auto [low, high] = std::minmax_element(group.samples.begin(), group.samples.end(),
                                                [](const Sample& a, const Sample& b) { return a.reward < b.reward; });
-  settled.zero_variance = group.samples.size() > 1 && tree::SameReturn(low->reward, high->reward);
-  return settled;
+  ended.zero_variance = group.samples.size() > 1 && tree::SameReturn(low->reward, high->reward);
+  return ended;
 }
 
 RewardSum TrainGroups::Rewards(int64_t group_id) const {

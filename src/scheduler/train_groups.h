@@ -1,12 +1,15 @@
-// The groups that are admitted and not in a batch: which samples wait for an agent, run, or are done. Knows nothing of
-// windows or journals; Scheduler moves a group on when it is settled here.
+// The samples of the groups that are admitted and in no batch: each waits for an agent, runs, or is done. Knows neither
+// window nor journal.
 //
-//   Add --> samples handed out, ended, retried --> settled: complete or failed --> MarkFinished --> Remove (batched)
-//                                                               `--> Remove (dropped, failed)
+//   Add --> samples: handed out, ended, tried again --> the group ends: all samples are done, or it failed
 //
-// A group's time, group_deadline_seconds from its first ticket on, runs while one of its samples does and while one may
-// be handed out. It stands still while evaluations go first (they take all openings that name no group), and begins
-// anew with the next ticket once the run has gone back behind the version that the group was admitted under.
+//   ended --> Scheduler decides the outcome --+--> finished: MarkFinished --> in a batch: Remove
+//                                             `--> dropped or failed: Remove
+//
+// A group's time is group_deadline_seconds from its first ticket on; past it the group fails. The time runs while one
+// of the group's samples runs or may be handed out. It stands still while evaluations go first: they take every opening
+// that names no group. It begins anew with the next ticket if the run goes back below the version under which the group
+// was admitted.
 //
 // Not thread safe. O(log n) per call in the number of groups, plus the group's size; O(n) where Advance brings a
 // change.
@@ -28,15 +31,16 @@
 
 namespace ingot::scheduler {
 
+// Rewards of some episodes.
 struct RewardSum {
   double sum = 0;
   int64_t episodes = 0;
 };
 
-// A group that is about to leave `open`.
-struct SettledGroup {
+// A group that has ended and has no outcome yet.
+struct EndedGroup {
   int64_t group_id = 0;
-  std::string failure;         // why it failed; empty: all its samples are done
+  std::string failure;         // why it failed; empty = all its samples are done
   bool zero_variance = false;  // more than one sample, all rewards equal (to 1e-9)
 };
 
@@ -45,35 +49,37 @@ class TrainGroups {
   explicit TrainGroups(const SchedulerOptions& options) : options_(options) {}
 
   void Add(const v1::GroupAdmitted& admitted);
-  // Forgets the group; its running episodes count no longer. Unknown ids are fine.
+  // Forgets the group: its running episodes count no longer. An unknown id changes nothing.
   void Remove(int64_t group_id);
-  // The settled group was not dropped: kept for its rewards until Remove.
+  // The outcome of an ended group is "finished": its rewards stay until Remove.
   void MarkFinished(int64_t group_id);
 
-  // It is `now`, that version is live, and evaluations go first or do not. To be told before what follows is asked, and
-  // when it changes. Fails every group whose time is over.
+  // Sets the time, the live version and whether evaluations run, which go first. Fails every group whose time is over.
+  // The caller advances before any other call, and again when one of the three changes.
   void Advance(std::chrono::nanoseconds now, int64_t live_version, bool evaluating);
 
-  // A sample of the oldest group without a name that has one waiting. Groups admitted under a version above the live
-  // one are passed over: after a resume they wait until the run has come back to it, or their tokens would be older
-  // than the bound.
+  // A waiting sample of the oldest unnamed group that has one; nullopt = none waits. Passes over groups that were
+  // admitted under a version above the live one. After a resume such a group waits for its version, or its tokens would
+  // be older than the window's bound.
   std::optional<v1::Ticket> NextTicket();
-  // A sample of that group, with the same condition; nullopt: none waits.
+  // A waiting sample of this group, under the same condition on its version; nullopt = none waits.
   std::optional<v1::Ticket> TicketOf(int64_t group_id);
 
-  // OK if the group or attempt is over: a late end changes nothing. REQUIRES: the group was admitted once.
-  absl::Status Ended(const v1::EpisodeEndedRequest& request);
-  // Those of groups that were admitted under `admitted_from` or later.
+  // An episode ended. A late end, of a group or attempt that is over, changes nothing and is OK. INVALID_ARGUMENT: no
+  // such sample or attempt, or no end. REQUIRES: the group was admitted once.
+  absl::Status EndEpisode(const v1::EpisodeEndedRequest& request);
+  // The running attempts of groups that were admitted under version `admitted_from` or a later one.
   std::vector<v1::EpisodeRef> Running(int64_t admitted_from = 0) const;
-  // The attempt is not to be trained, however it ends: its sample waits again. Nothing if it is over, or its group is
-  // gone.
+  // Fences the attempt: its end counts for nothing, and its sample waits again. Changes nothing if the attempt is over
+  // or its group is gone.
   void Fence(const v1::EpisodeRef& ref);
-  // After a restart: Restore for all that the pool holds of these groups, attempts ascending, then FinishRestore.
+  // After a restart: Restore takes every episode that the pool holds of these groups, attempts ascending; FinishRestore
+  // ends it.
   void Restore(const v1::Episode& episode);
   void FinishRestore();
 
-  // The oldest group to settle; stays the answer until MarkFinished or Remove.
-  std::optional<SettledGroup> NextToSettle() const;
+  // The oldest ended group without an outcome; the same one until MarkFinished or Remove.
+  std::optional<EndedGroup> OldestEnded() const;
 
   // REQUIRES: contains(group_id).
   const v1::Task& task(int64_t group_id) const { return groups_.at(group_id).task; }
@@ -83,22 +89,25 @@ class TrainGroups {
 
  private:
   struct Group {
-    std::string name;  // empty: anybody may run its samples
+    std::string name;  // AdmitRequest.group; empty = any agent may run its samples
     v1::Task task;
     int64_t admitted_version = 0;
     std::vector<Sample> samples;
-    // Of its time: when it is over while it runs, and what is left while it stands still. Neither: nothing was handed
-    // out since it began.
+    // The group's time: it ends at `deadline` while it runs; `left` remains while it stands still. Both nullopt = no
+    // ticket was handed out since the time began.
     std::optional<std::chrono::nanoseconds> deadline, left;
-    std::string failure;
+    std::string failure;  // empty = it has not failed
   };
   // Brings the indices in line with the group's samples.
   void Update(int64_t group_id, Group& group);
-  void Settle(int64_t group_id, Group& group);
+  // Takes an ended group out of every index but ended_. Its running attempts count no longer.
+  void MarkEnded(int64_t group_id, Group& group);
+  // True if a sample runs or could be handed out.
   bool MayRun(const Group& group) const;
   void SetDeadline(int64_t group_id, Group& group, std::optional<std::chrono::nanoseconds> deadline);
-  // Stops its time, or lets it run on.
-  void Time(int64_t group_id, Group& group);
+  // Stops or starts the group's time, as MayRun says.
+  void UpdateTime(int64_t group_id, Group& group);
+  // Fails the groups whose deadline has passed.
   void Expire();
 
   const SchedulerOptions options_;
@@ -106,10 +115,10 @@ class TrainGroups {
   int64_t live_version_ = 0;
   bool evaluating_ = false;
   std::map<int64_t, Group> groups_;
-  std::set<int64_t> waiting_;  // unsettled groups with a waiting sample
+  std::set<int64_t> waiting_;  // groups that have not ended and have a waiting sample
   std::set<std::pair<std::chrono::nanoseconds, int64_t>> deadlines_;
-  std::set<int64_t> to_settle_;
-  int64_t running_ = 0;
+  std::set<int64_t> ended_;  // groups without an outcome
+  int64_t running_ = 0;      // attempts
 };
 
 }  // namespace ingot::scheduler

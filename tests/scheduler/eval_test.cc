@@ -1,4 +1,4 @@
-// Evaluations: tickets first, on a pinned version, never in a batch, once per version.
+// Evaluations: their tickets come first and pin a version; no batch holds them; each version has one.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -136,11 +136,12 @@ TEST_F(EvalTest, ARestartRunsAnUnfinishedEvaluationAgainUnderNewAttempts) {
     EXPECT_EQ(ticket.ref().attempt(), 1);
     End(ticket, v1::EPISODE_FINISHED, 0);
   }
-  ASSERT_TRUE(scheduler_->EpisodeEnded(EndOf(lost, v1::EPISODE_FINISHED, 1)).ok());  // late, from before: nothing
+  ASSERT_TRUE(
+      scheduler_->EpisodeEnded(EndOf(lost, v1::EPISODE_FINISHED, 1)).ok());  // late: an attempt of before the restart
   EXPECT_DOUBLE_EQ(scheduler_->EvalStatus(0)->reward_mean(), 0);
 }
 
-TEST_F(EvalTest, ResultsSurviveARestartUnlessTheRunGoesBackBehindThem) {
+TEST_F(EvalTest, ResultsSurviveARestartUnlessTheRunGoesBackBelowTheirVersion) {
   ASSERT_TRUE(scheduler_->StartEval(Eval(0, 1, 1)).ok());
   End(MustAdmit(), v1::EPISODE_FINISHED, 1);
   RunBatch(0);

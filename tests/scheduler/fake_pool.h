@@ -1,4 +1,4 @@
-// A data pool in memory, with the faults a real one may have. Thread safe.
+// A data pool in memory with the faults of a real one. Thread safe.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 
 namespace ingot::scheduler {
 
-// What survives a crash.
+// The content that survives a crash.
 struct PoolState {
   std::vector<v1::JournalRecord> journal;
   std::map<std::tuple<int, int64_t, int32_t, int32_t>, v1::Episode> episodes;  // (purpose, group, sample, attempt)
@@ -37,27 +37,27 @@ class FakePool final : public datapool::Client {
     }
   }
 
-  // Called, without the lock, after every change.
+  // Called after every change, without the lock.
   std::function<void()> on_change;
 
-  // kLate: no answer, and the append stays under way until WriteLate.
+  // kLate: the append has no answer and is not written before WriteLate.
   enum class Fault { kNone, kLost, kWrittenButAnswerLost, kLate, kRefused };
-  // The next append fails so.
+  // The next append has this fault.
   void FailNextAppend(Fault fault) {
     base::MutexLock lock(mu_);
     fault_ = fault;
   }
-  // Every append fails, unwritten, while set.
+  // While set, every append fails and is not written.
   void FailAppends(bool fail) {
     base::MutexLock lock(mu_);
     fail_appends_ = fail;
   }
-  // What becomes of the append that is late.
+  // Writes the late append.
   absl::StatusOr<int64_t> WriteLate() {
     base::MutexLock lock(mu_);
     return Write(late_);
   }
-  // At most so many entries per answer, whatever is asked for.
+  // At most so many entries per answer, whatever limit the request has.
   void set_page(int32_t page) { page_ = page; }
 
   PoolState state() const {
@@ -175,7 +175,7 @@ class FakePool final : public datapool::Client {
   }
   absl::StatusOr<int64_t> Write(const v1::AppendJournalRequest& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     const int64_t first = std::ssize(state_.journal);
-    // An append that is equal to an earlier one is that one, told again.
+    // An append that is equal to an earlier one is its repetition.
     if (const auto earlier = appends_.find(ContentOf(request)); earlier != appends_.end()) return earlier->second;
     if (request.has_expected_index() && request.expected_index() != first) return absl::AbortedError("another place");
     appends_.emplace(ContentOf(request), first);

@@ -1,4 +1,4 @@
-// The scheduler over gRPC: the client and the service together are the scheduler they stand for.
+// The scheduler over gRPC: client and service together answer as the scheduler behind them.
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
@@ -69,7 +69,7 @@ TEST_F(SchedulerGrpcTest, AWholeStep) {
   EXPECT_EQ(client_->Status()->next_step(), 1);
 }
 
-TEST_F(SchedulerGrpcTest, AWaitThatEndsIsADeadlineOfTheSchedulerNotOfTheCall) {
+TEST_F(SchedulerGrpcTest, AnExpiredWaitIsTheSchedulersDeadlineNotTheCalls) {
   const absl::Status status = client_->NextBatch(Batch(0, 5)).status();
   EXPECT_TRUE(absl::IsDeadlineExceeded(status));
   EXPECT_NE(std::string(status.message()).find("0 of 1 groups"), std::string::npos) << status;
@@ -87,7 +87,7 @@ TEST_F(SchedulerGrpcTest, AWaitingNextBatchCanBeCancelled) {
   const grpc::Status status = stub->NextBatch(&context, Batch(0, 3'600'000), &response);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::CANCELLED);
   canceller.join();
-  server_->Shutdown();  // returns once the handler has: it noticed
+  server_->Shutdown();  // returns once the handler has noticed and returned
 }
 
 }  // namespace

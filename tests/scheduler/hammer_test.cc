@@ -1,4 +1,5 @@
-// Many agents, a trainer and a dashboard at once: for the thread sanitizer, and for what must hold in spite of them.
+// Many agents, a trainer and a dashboard at once, for the thread sanitizer: no group is trained twice, B is never
+// passed.
 #include <gtest/gtest.h>
 
 #include <atomic>

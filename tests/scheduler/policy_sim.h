@@ -32,7 +32,7 @@ class NaiveWindow {
   void Finish(int64_t group) { states_[group] = kFinished; }
   void Close(int64_t group) { states_[group] = kClosed; }
 
-  // Takes one group after the other into a batch, and checks each against the window of that moment.
+  // Takes one group after the other into a batch and checks each against the window of that moment.
   void TakeBatch(const std::vector<int64_t>& groups) {
     ASSERT_EQ(groups.size(), options_.groups_per_step);
     for (const int64_t group : groups) {
@@ -55,7 +55,7 @@ class NaiveWindow {
     for (int64_t g = head_; g < std::ssize(states_); ++g) count += states_[g] == kOpen || states_[g] == kFinished;
     return count;
   }
-  // Finished groups that the window lets be taken, to the end.
+  // The finished groups that the window takes, one after the other, until it reaches no more.
   std::set<int64_t> Takeable() const {
     std::vector<State> states = states_;
     std::set<int64_t> takeable;
@@ -72,8 +72,7 @@ class NaiveWindow {
     }
     return takeable;
   }
-  // The head once every finished group that the window lets be taken is taken: the policy takes a group as soon as it
-  // may, the model only with its batch.
+  // The head once all of Takeable() are taken. The policy takes a group at once, the model only with its batch.
   int64_t HeadAfterTaking() {
     const std::set<int64_t> takeable = Takeable();
     int64_t head = Head();
@@ -117,11 +116,11 @@ class PolicySim {
 
   // Random events until `steps` batches are made. Fails (fatally) if the law is broken or nothing can move.
   void Run(int64_t steps) {
-    // How this seed's world behaves: drops, failures, late weights, a few very slow groups.
+    // This seed's world: drops, failures, late weights, a few very slow groups, returns to older versions.
     const double drop = Draw() < 0.5 ? 0.0 : 0.3 * Draw();
     const double fail = Draw() < 0.5 ? 0.0 : 0.1 * Draw();
     const double lateness = Draw() < 0.3 ? 0.95 : Draw() * 0.5;
-    const double old_first = Draw();  // how much the oldest are favoured: 0 is a random completion order
+    const double old_first = Draw();  // how much the oldest are favoured; 0 = random order
     const double back = Draw() < 0.5 ? 0.0 : 0.05;
     for (int64_t events = 0; fifo_.next_step() < steps; ++events) {
       ASSERT_LT(events, 400 * steps * options_.groups_per_step + 100'000) << "the run does not move";
@@ -146,7 +145,7 @@ class PolicySim {
       }
     }
     ASSERT_NO_FATAL_FAILURE(Check());
-    // Every group of at most one batch.
+    // A group is in at most one batch.
     std::set<int64_t> seen;
     for (const auto& batch : naive_.batches()) {
       for (const int64_t group : batch) ASSERT_TRUE(seen.insert(group).second) << group;
@@ -184,7 +183,7 @@ class PolicySim {
     journal_.push_back({JournalEvent::kClosed, group, {}});
   }
 
-  // The trainer holds at most one batch whose version is not live beyond S; here it is as greedy as the slots allow.
+  // The trainer takes every batch that is ready: it is as greedy as the slots allow.
   void Feed() {
     const auto batch = fifo_.ReadyBatch();
     if (!batch.has_value()) return;

@@ -1,6 +1,6 @@
-// A million optimizer steps of the policy alone, in random completion order with drops, failures and late weights; what
-// is checked per group is O(1): inside the window of that moment, in at most one batch, within the age bound. Prints
-// steps per second.
+// A million optimizer steps of the policy alone: groups end in random order, some are closed, weights come late. The
+// checks per group are O(1): it lies inside the window of that moment, is in one batch at most and within the age
+// bound. Prints steps per second.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 namespace ingot::scheduler {
 namespace {
 
-// Groups run in as many places as there are slots; a random one ends next.
+// Every slot holds a running group; a random one ends next.
 void Simulate(const WindowOptions& options, int64_t steps, uint64_t seed) {
   WindowedFifo fifo(options);
   std::vector<int64_t> open;
@@ -57,7 +57,7 @@ void Simulate(const WindowOptions& options, int64_t steps, uint64_t seed) {
         greatest_age = std::max(greatest_age, fifo.next_step() - 1 - taken[group - first].first);
       }
     }
-    // Weights come late, and without fail once nothing else can move.
+    // Weights come late, but at once when nothing else can move.
     if (live < fifo.next_step() && (open.empty() || draw() < 0.3)) {
       ASSERT_TRUE(fifo.SetLiveVersion(++live).ok());
     }

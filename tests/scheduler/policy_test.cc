@@ -1,5 +1,4 @@
-// The windowed FIFO against a naive reference that knows only law 4's text, over random completion orders, failures,
-// drops, late weights and restarts.
+// The windowed FIFO: each transition and decision, then random runs against the naive model of policy_sim.h.
 #include "scheduler/policy.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +24,7 @@ TEST(WindowOptionsTest, BudgetAndWindowFollowTheLaw) {
   EXPECT_EQ((WindowOptions{.groups_per_step = 64, .max_staleness = 127, .window_fraction = 0.5}).Window(), 4096);
 }
 
-TEST(WindowOptionsTest, RefusesWhatMakesNoWindow) {
+TEST(WindowOptionsTest, RefusesOptionsThatMakeNoWindow) {
   EXPECT_FALSE((WindowOptions{.groups_per_step = 0}).Validate().ok());
   EXPECT_FALSE((WindowOptions{.max_staleness = -1}).Validate().ok());
   EXPECT_FALSE((WindowOptions{.window_fraction = 0}).Validate().ok());
@@ -76,7 +75,7 @@ TEST(WindowedFifoTest, ASlotIsReleasedOnlyWhenTheVersionItsStepMadeIsLive) {
   EXPECT_EQ(fifo.SetLiveVersion(2).code(), absl::StatusCode::kOutOfRange);
   ASSERT_TRUE(fifo.SetLiveVersion(1).ok());
   EXPECT_TRUE(fifo.CanAdmit());
-  ASSERT_TRUE(fifo.SetLiveVersion(1).ok());  // told twice: nothing
+  ASSERT_TRUE(fifo.SetLiveVersion(1).ok());  // a repetition changes nothing
   EXPECT_EQ(fifo.admitted_unreleased(), 1);
 }
 
@@ -127,7 +126,7 @@ TEST(WindowedFifoTest, AGroupIsInOneBatchAndNeverOpensAgain) {
   EXPECT_TRUE(fifo == before);
 }
 
-// A replay knows only later, from the pool, that the groups of a batch had finished; and P may have changed since.
+// A replay learns only later, from the pool, that the groups of a batch had finished. P may have changed since.
 TEST(WindowedFifoTest, AReplayedBatchMayNameOpenGroupsAndHaveAnotherSize) {
   WindowedFifo fifo = MakeFifo(1, 1, 1);  // B = 2
   for (int64_t g = 0; g < 3; ++g) ASSERT_TRUE(fifo.AdmitGroup(g).ok());
@@ -163,7 +162,7 @@ struct Shape {
 
 class PolicyPropertyTest : public ::testing::TestWithParam<Shape> {};
 
-TEST_P(PolicyPropertyTest, KeepsTheLawWhateverFinishesWhen) {
+TEST_P(PolicyPropertyTest, HoldsTheLawInAnyOrderOfCompletion) {
   const Shape& shape = GetParam();
   const WindowOptions options{.groups_per_step = shape.p, .max_staleness = shape.s, .window_fraction = shape.fraction};
   for (uint64_t seed = 0; seed < 6; ++seed) {
@@ -184,7 +183,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, PolicyPropertyTest,
                                            Shape{4, 1, 0.5, 200}, Shape{4, 3, 0.01, 200}, Shape{16, 3, 1, 60},
                                            Shape{64, 127, 0.5, 260}));  // n = 8192, w = 4096
 
-// With group 0 stuck, the window goes no further than W behind it, and its deadline sets everything free.
+// While group 0 is open, the window reaches W groups and no further; its failure releases all others.
 TEST(WindowedFifoTest, AStuckHeadHoldsTheWindowUntilItFails) {
   WindowedFifo fifo = MakeFifo(64, 127, 0.5);
   std::set<int64_t> taken;
@@ -197,7 +196,7 @@ TEST(WindowedFifoTest, AStuckHeadHoldsTheWindowUntilItFails) {
   EXPECT_EQ(fifo.head(), 8192);
 }
 
-TEST(WindowedFifoTest, GreatestAgeIsReachedAndNotOnlyBounded) {
+TEST(WindowedFifoTest, TheGreatestAgeOfTheLawIsReached) {
   // S = 0, W = B = P = 2 would allow ceil(1/2) = 1 by the formula; the slots allow none. With S = 1, P = 1, W = 2 the
   // bound 1 + 1 = 2 is met: group 1 (version 0) waits while 0 and 2 are trained.
   WindowedFifo fifo = MakeFifo(1, 1, 1);

@@ -1,5 +1,5 @@
-// The scheduler on the pool that runs use, through restarts of both: what the fake pool of the other tests takes for
-// granted about the journal and the episodes is true of it.
+// The scheduler on the real pool, through restarts of both: the real journal and episodes behave as those of the fake
+// pool in the other tests.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
@@ -27,7 +27,7 @@ class SchedulerOnPoolTest : public ::testing::Test {
     std::filesystem::remove_all(folder_);
   }
 
-  // Both processes die, and come back at this checkpoint.
+  // Both processes die and start again from this checkpoint.
   void Restart(int64_t resume_step) {
     scheduler_.reset();
     pool_.reset();

@@ -1,4 +1,4 @@
-// Crashes: a run of the scheduler in a random world is cut at every change of the pool, recovered, and run to its end.
+// Crashes: a run of the scheduler in a random world is cut at each change of the pool, recovered and run to its end.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ using Place = std::tuple<int64_t, int32_t, int32_t>;  // group, sample, attempt
 
 Place PlaceOf(const v1::EpisodeRef& ref) { return {ref.group_id(), ref.sample_index(), ref.attempt()}; }
 
-// What outlives a crash, in the pool and in the observer's notebook.
+// An observer's notes, which outlive crashes as the pool does.
 struct Notebook {
   std::map<int64_t, std::vector<int64_t>> batches;  // by step, as first answered
   std::map<int64_t, std::string> batch_stats;       // rewards of the step, as first answered
@@ -52,7 +52,7 @@ int64_t LastCheckpoint(const PoolState& state) {
   return step;
 }
 
-// One life of the processes: agents, trainer and engines around a scheduler, until the run ends.
+// One life of all processes: agents, trainer and engines around a scheduler, until the run ends.
 class World {
  public:
   World(FakePool& pool, Notebook& notebook, uint64_t seed, std::optional<int64_t> resume_step)
@@ -69,7 +69,7 @@ class World {
     }
   }
 
-  // After every event, and before every batch, holds the live scheduler against one recovered from a copy of the pool.
+  // Compares the live scheduler after every event with one recovered from a copy of the pool, its next batch included.
   void CompareWithRecovered() { compare_ = true; }
 
   void RunToTheEnd() {
@@ -186,7 +186,7 @@ class World {
         ASSERT_EQ(episode.state(), v1::EPISODE_FINISHED) << "group " << group << " is not finished";
         rewards.insert(episode.reward());
         ASSERT_LE(version_ - episode.admitted_version(), bound);
-        // Not only the group: what its tokens were sampled with, too.
+        // The bound holds for the version that sampled the tokens, too.
         ASSERT_LE(version_ - notebook_.engine_version.at(PlaceOf(episode.ref())), bound) << "group " << group;
       }
       ASSERT_EQ(rewards.size(), 2u) << "group " << group << " has no variance";
@@ -248,7 +248,7 @@ TEST(RecoveryTest, ACrashAtAnyMomentResumesFromTheCheckpointWithTheSameBatches) 
       FakePool pool(moments[i].state);
       pool.set_page(7);
       Notebook notebook = moments[i].notebook;
-      // Batches that were journalled count as answered: the answer may have been lost in the crash.
+      // A journalled batch counts as answered: the crash may have lost the answer.
       for (const auto& record : moments[i].state.journal) {
         if (record.has_batch()) {
           notebook.batches.emplace(record.batch().step(), std::vector<int64_t>(record.batch().group_ids().begin(),
@@ -283,7 +283,7 @@ TEST(RecoveryTest, ManyCrashesInARow) {
       ASSERT_LT(life, 50);
       FakePool pool(state);
       World world(pool, notebook, seed * 100 + static_cast<uint64_t>(life), LastCheckpoint(state));
-      // Dies after a random number of changes; what happens after is not seen by anyone.
+      // Dies after a random number of changes; nobody sees later ones.
       int64_t left = 5 + static_cast<int64_t>(base::UniformAt(seed, static_cast<uint64_t>(life)) * (20 + 30 * life));
       Notebook survived;
       bool died = false;
@@ -304,7 +304,7 @@ TEST(RecoveryTest, ManyCrashesInARow) {
   }
 }
 
-// The recovered window is the live one at every moment: same head, slots and drops, and the same next batch.
+// At every moment the recovered state equals the live one: head, slots, drops and the next batch.
 TEST(RecoveryTest, TheRecoveredStateEqualsTheLiveOne) {
   for (uint64_t seed = 30; seed < 34; ++seed) {
     FakePool pool;
@@ -315,9 +315,9 @@ TEST(RecoveryTest, TheRecoveredStateEqualsTheLiveOne) {
   }
 }
 
-// After a resume from version 0, a group admitted under version 1 must not run on version 0: by the time it is trained,
-// tokens of version 0 could be older than the bound.
-TEST(RecoveryTest, GroupsOfVersionsThatAreMadeAgainWaitForThem) {
+// After a resume from version 0, a group admitted under version 1 must not run on version 0: its tokens could be older
+// than the bound when the group is trained.
+TEST(RecoveryTest, AGroupOfAVersionThatIsMadeAgainWaitsForIt) {
   SchedulerOptions options = MakeOptions();
   options.groups_per_step = 1;
   options.window_fraction = 1;
@@ -349,8 +349,8 @@ TEST(RecoveryTest, GroupsOfVersionsThatAreMadeAgainWaitForThem) {
   EXPECT_EQ(again->ref().attempt(), 1);
 }
 
-// The trainer alone died: it publishes its checkpoint and asks for the batch it needs.
-TEST(RecoveryTest, ATrainerThatComesBackAloneIsRecognisedByTheBatchItAsksFor) {
+// The trainer alone restarted: it publishes its checkpoint and asks for the batch behind it.
+TEST(RecoveryTest, ATrainerThatRestartsAloneIsRecognisedByItsNextBatch) {
   SchedulerOptions options = MakeOptions();
   options.groups_per_step = 1;
   options.window_fraction = 1;
@@ -375,14 +375,14 @@ TEST(RecoveryTest, ATrainerThatComesBackAloneIsRecognisedByTheBatchItAsksFor) {
   ASSERT_TRUE(scheduler->MarkVersionLive(2).ok());
   EXPECT_EQ(scheduler->Status()->stats().admitted_unreleased(), 1);
   EXPECT_EQ(GroupsOf(*scheduler->NextBatch(Batch(2))), batches[2]);
-  // A scheduler that restarts now agrees.
+  // A scheduler that restarts now gives the same answer.
   scheduler = MustRecover(options, pool, clock, std::nullopt);
   EXPECT_EQ(scheduler->Status()->stats().admitted_unreleased(), 1);
 }
 
-// An episode that runs when the trainer goes back goes on under weights that are older than its group may be trained
-// with. Only those of groups that were admitted under a version which is still live stay.
-TEST(RecoveryTest, EpisodesOfVersionsThatAreMadeAgainAreTriedAgain) {
+// An episode that runs while the trainer goes back continues on older weights, too old for a group of a later version.
+// Only episodes of groups that were admitted under a version that is still live stay.
+TEST(RecoveryTest, AnEpisodeOfAVersionThatIsMadeAgainIsTriedAgain) {
   for (const bool restarted : {false, true}) {
     SchedulerOptions options = MakeOptions();
     options.groups_per_step = 1;
@@ -427,8 +427,7 @@ TEST(RecoveryTest, EpisodesOfVersionsThatAreMadeAgainAreTriedAgain) {
   }
 }
 
-// While the trainer makes the versions again, groups that were admitted under later ones may not run: that takes none
-// of their time.
+// While the trainer makes versions again, groups that were admitted under later ones wait, and their time stands still.
 TEST(RecoveryTest, AGroupHasAllItsTimeOnceItsVersionIsMadeAgain) {
   SchedulerOptions options = MakeOptions();
   options.groups_per_step = 1;
@@ -468,8 +467,8 @@ TEST(RecoveryTest, AGroupHasAllItsTimeOnceItsVersionIsMadeAgain) {
   EXPECT_EQ(scheduler->Status()->stats().failed(), 0);
 }
 
-// The same facts come true again: versions live once more, the same checkpoint saved. Each is a record of its own.
-TEST(RecoveryTest, WhatIsSaidAgainAfterAResumeIsWrittenAgain) {
+// After a resume the same versions are live again and the same checkpoint is saved again. Each is a record of its own.
+TEST(RecoveryTest, AnEventThatRecursAfterAResumeIsANewRecord) {
   SchedulerOptions options = MakeOptions();
   options.groups_per_step = 1;
   options.total_steps = 1;

@@ -25,7 +25,7 @@ constexpr int64_t kEventsTogether = 60;  // that the crashed and the replayed sc
 // Thousands of replays would otherwise each log a line.
 const bool kQuiet = (spdlog::set_level(spdlog::level::err), true);
 
-// A scheduler and its pool.
+// One scheduler and its pool.
 struct Side {
   std::unique_ptr<FakePool> pool;
   std::unique_ptr<Scheduler> scheduler;
@@ -106,7 +106,7 @@ class ReplayedRun {
             .max_attempts = static_cast<int32_t>(1 + Draw(3))};
   }
 
-  // Gives every side the event; all answers must be equal. Returns the oldest side's.
+  // Gives the event to every side; all answers must be equal. Returns the older side's.
   template <typename Event>
   auto Tell(Event event) {
     auto answer = event(*sides_.front().scheduler);
@@ -193,7 +193,7 @@ class ReplayedRun {
     ASSERT_NO_FATAL_FAILURE(Train());
   }
 
-  // Tells the naive model the records that the journal got. Fenced attempts are tried again.
+  // Brings the journal's new records to the naive model.
   void ReadJournal() {
     v1::ReadJournalRequest request;
     request.set_from_index(journal_end_);
@@ -235,8 +235,8 @@ class ReplayedRun {
     ASSERT_EQ(replayed.finished(), status.finished());
   }
 
-  // The scheduler dies with every episode that runs; half of the time the trainer and the engines die, too, and the
-  // whole run resumes from its checkpoint. The crashed scheduler learns the same by calls.
+  // The scheduler dies with every running episode. In half of the crashes the trainer and the engines die, too, and the
+  // whole run resumes from its checkpoint. The crashed scheduler learns of the same losses by calls.
   void Crash() {
     ++crashes_;
     const bool all = Draw() < 0.5;

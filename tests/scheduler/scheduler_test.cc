@@ -97,7 +97,7 @@ v1::AdmitRequest Named(const std::string& group, const std::string& task) {
   return request;
 }
 
-TEST_F(SchedulerTest, AGroupThatItsOpenerNamesHasItsTaskAndItsSamplesAlone) {
+TEST_F(SchedulerTest, ANamedGroupHasItsOwnTaskAndGivesItsSamplesToNobodyElse) {
   Start();
   const auto admit = [&](const std::string& group, const std::string& task) {
     auto ticket = scheduler_->Admit(Named(group, task));
@@ -108,7 +108,7 @@ TEST_F(SchedulerTest, AGroupThatItsOpenerNamesHasItsTaskAndItsSamplesAlone) {
   ASSERT_TRUE(first.ok()) << first.status();
   EXPECT_EQ(first->task().task_id(), "mine");
   EXPECT_EQ(first->ref().group_id(), 0);
-  // Nobody else runs its second sample.
+  // Another agent does not get its second sample.
   const v1::Ticket other = MustAdmit();
   EXPECT_EQ(other.ref().group_id(), 1);
   EXPECT_NE(other.task().task_id(), "mine");
@@ -119,7 +119,7 @@ TEST_F(SchedulerTest, AGroupThatItsOpenerNamesHasItsTaskAndItsSamplesAlone) {
   EXPECT_EQ(second->ref().sample_index(), 1);
   EXPECT_EQ(admit("g", "mine").status().code(), StatusCode::kFailedPrecondition);
   EXPECT_EQ(admit("h", "mine").status().code(), StatusCode::kResourceExhausted) << "the window is full";
-  // A failed sample goes back to those who know the name.
+  // A failed sample goes to a request with the group's name again.
   End(*second, v1::EPISODE_FAILED);
   const auto again = admit("g", "mine");
   ASSERT_TRUE(again.ok());
@@ -130,7 +130,7 @@ TEST_F(SchedulerTest, AGroupThatItsOpenerNamesHasItsTaskAndItsSamplesAlone) {
   EXPECT_EQ(admit("g", "mine").status().code(), StatusCode::kFailedPrecondition) << "it was trained";
 }
 
-TEST_F(SchedulerTest, ANameAndATaskBelongTogether) {
+TEST_F(SchedulerTest, ANameWithoutATaskOrATaskWithoutANameIsRefused) {
   Start();
   v1::AdmitRequest request = Named("g", "t");
   request.clear_task();
@@ -155,7 +155,7 @@ TEST_F(SchedulerTest, ANamedGroupOutlivesTheScheduler) {
   EXPECT_EQ(second->ref().sample_index(), 1);
 }
 
-TEST_F(SchedulerTest, AFullWindowAnswersLaterAndSaysWhen) {
+TEST_F(SchedulerTest, AFullWindowIsResourceExhaustedWithARetryTime) {
   Start();
   for (int i = 0; i < 4; ++i) MustAdmit();
   const absl::Status full = scheduler_->Admit({}).status();
@@ -181,14 +181,14 @@ TEST_F(SchedulerTest, AGroupIsJournalledBeforeItsFirstTicket) {
   EXPECT_EQ(journal[1].admitted().group_size(), 2);
 }
 
-TEST_F(SchedulerTest, AGatewayThatStartsAgainSettlesWhatItsPredecessorLeft) {
+TEST_F(SchedulerTest, ReconcileEndsOrRetriesTheEpisodesOfADeadGateway) {
   Start();
   const v1::Ticket open = MustAdmit();
   const v1::Ticket untold = MustAdmit();
-  pool_.End(EndOf(untold, v1::EPISODE_FINISHED, 1));  // and the gateway died before it said so
+  pool_.End(EndOf(untold, v1::EPISODE_FINISHED, 1));  // and the gateway died before it reported the end
   const v1::Ticket failed = MustAdmit();
   pool_.End(EndOf(failed, v1::EPISODE_FAILED));
-  const auto lost = scheduler_->Admit({});  // and it died before it stored it
+  const auto lost = scheduler_->Admit({});  // and it died before it stored the episode
   ASSERT_TRUE(lost.ok());
   EXPECT_EQ(AdmitCode(), StatusCode::kResourceExhausted);
   for (int again = 0; again < 2; ++again) {
@@ -199,7 +199,7 @@ TEST_F(SchedulerTest, AGatewayThatStartsAgainSettlesWhatItsPredecessorLeft) {
     EXPECT_EQ(found->lost(), again == 0 ? 1 : 0);
   }
   EXPECT_EQ(Stats().running_episodes(), 1);
-  // Both come back, the lost one without having failed.
+  // Both samples wait again; the lost one has not failed.
   std::vector<std::pair<int32_t, int32_t>> samples;
   for (int i = 0; i < 2; ++i) {
     const v1::Ticket ticket = MustAdmit();
@@ -279,7 +279,7 @@ TEST_F(SchedulerTest, AnOlderAttemptIsFenced) {
   EXPECT_EQ(scheduler_->NextBatch(Batch(0))->stats().reward_mean(), 0.5);
 }
 
-TEST_F(SchedulerTest, EndsThatNobodyWasGivenAreRefused) {
+TEST_F(SchedulerTest, AnEndOfAnAttemptThatWasNotHandedOutIsRefused) {
   Start();
   v1::Ticket ticket = MustAdmit();
   ticket.mutable_ref()->set_attempt(1);
@@ -294,7 +294,7 @@ TEST_F(SchedulerTest, EndsThatNobodyWasGivenAreRefused) {
   EXPECT_EQ(scheduler_->EpisodeEnded(EndOf(ticket, v1::EPISODE_FINISHED)).code(), StatusCode::kInvalidArgument);
 }
 
-TEST_F(SchedulerTest, ToldTwiceCountsOnce) {
+TEST_F(SchedulerTest, AnEndReportedTwiceCountsOnce) {
   Start();
   const v1::Ticket ticket = MustAdmit();
   End(ticket, v1::EPISODE_FAILED);
@@ -343,7 +343,7 @@ TEST_F(SchedulerTest, ARunInWhichAllGroupsFailIsGivenUp) {
   EXPECT_THAT(std::string(given_up.message()), HasSubstr("all of 3 groups have failed"));
   EXPECT_THAT(std::string(given_up.message()), HasSubstr("the last failure: group 5: "));
   RunGroup({0, 1});
-  EXPECT_TRUE(asked(1).ok()) << "what could be trained after all is";
+  EXPECT_TRUE(asked(1).ok()) << "a full batch is trained all the same";
 }
 
 TEST_F(SchedulerTest, WithoutABoundARunIsNotGivenUp) {
@@ -379,7 +379,7 @@ TEST_F(SchedulerTest, AGroupPastItsDeadlineFails) {
   EXPECT_EQ(Closed()[0].outcome(), v1::GROUP_FAILED);
   EXPECT_THAT(Closed()[0].reason(), HasSubstr("deadline"));
   EXPECT_EQ(Stats().running_episodes(), 0);
-  End(ticket, v1::EPISODE_FINISHED, 1);  // late: fine, and nothing
+  End(ticket, v1::EPISODE_FINISHED, 1);  // late: OK, and changes nothing
   EXPECT_EQ(Stats().admitted_unreleased(), 0);
 }
 
@@ -399,7 +399,7 @@ TEST_F(SchedulerTest, AGroupsTimeStandsStillWhileEvaluationsGoFirst) {
     clock_.Advance(seconds(50));
     End(held_out, v1::EPISODE_FINISHED, 1);
   }
-  ASSERT_EQ(Closed().size(), 1u) << "what runs has its time all the same";
+  ASSERT_EQ(Closed().size(), 1u) << "the time of a running group goes on";
   EXPECT_EQ(Closed()[0].group_id(), runs.ref().group_id());
   const v1::Ticket again = MustAdmit();
   EXPECT_EQ(again.ref().group_id(), other.ref().group_id());
@@ -412,7 +412,7 @@ TEST_F(SchedulerTest, AGroupsTimeStandsStillWhileEvaluationsGoFirst) {
   EXPECT_EQ(Closed().size(), 2u);
 }
 
-TEST_F(SchedulerTest, AGroupThatItsOpenerNamesHasItsTimeAlsoWhileEvaluationsGoFirst) {
+TEST_F(SchedulerTest, ANamedGroupsTimeRunsAlsoWhileEvaluationsGoFirst) {
   Start();
   v1::AdmitRequest named;
   named.set_group("mine");
@@ -470,7 +470,7 @@ TEST_F(SchedulerTest, AGroupOfOneIsNeverDropped) {
   EXPECT_TRUE(scheduler_->NextBatch(Batch(0)).ok());
 }
 
-TEST_F(SchedulerTest, DropsEndWhereToldTo) {
+TEST_F(SchedulerTest, MaxDropsPerBatchBoundsTheDrops) {
   options_.max_drops_per_batch = 2;
   Start();
   RunGroup({1, 1});
@@ -498,13 +498,13 @@ TEST_F(SchedulerTest, ABatchIsJournalledAndAnsweredAgainWithTheSameStats) {
   EXPECT_EQ(pool_.state().journal.size(), size);
 }
 
-TEST_F(SchedulerTest, BatchesAreAskedForInOrder) {
+TEST_F(SchedulerTest, ABatchBeforeItsTurnIsRefused) {
   Start();
   EXPECT_EQ(scheduler_->NextBatch(Batch(1)).status().code(), StatusCode::kFailedPrecondition);
   EXPECT_EQ(scheduler_->NextBatch(Batch(-1)).status().code(), StatusCode::kOutOfRange);
 }
 
-TEST_F(SchedulerTest, AWaitThatEndsSaysWhatItWaitedFor) {
+TEST_F(SchedulerTest, AnExpiredWaitNamesTheMissingGroups) {
   Start();
   MustAdmit();
   const absl::Status status = scheduler_->NextBatch(Batch(0)).status();
@@ -541,7 +541,7 @@ TEST_F(SchedulerTest, SlotsOfABatchAreReleasedWhenItsVersionIsLive) {
   EXPECT_EQ(AdmitCode(), StatusCode::kResourceExhausted);
   EXPECT_EQ(scheduler_->MarkVersionLive(2).code(), StatusCode::kOutOfRange);
   ASSERT_TRUE(scheduler_->MarkVersionLive(1).ok());
-  ASSERT_TRUE(scheduler_->MarkVersionLive(0).ok());  // late news: nothing
+  ASSERT_TRUE(scheduler_->MarkVersionLive(0).ok());  // reported late: changes nothing
   const v1::Ticket ticket = MustAdmit();
   EXPECT_EQ(ticket.ref().group_id(), 2);
   EXPECT_EQ(ticket.admitted_version(), 1);
@@ -560,8 +560,8 @@ TEST_F(SchedulerTest, ACheckpointIsJournalledOnceAndHoldsOnlyFedBatches) {
   EXPECT_EQ(pool_.state().journal.size(), size);
 }
 
-// Batch s trains group s here, but for one group that is dropped.
-TEST_F(SchedulerTest, TreesThatNoKeptCheckpointCanReplayAreDeletedAfterTheStepsToKeep) {
+// Batch 0 trains group 0; group 1 is dropped; batch s trains group s + 1 from there on.
+TEST_F(SchedulerTest, TreesOlderThanKeepStepsAreDeletedUnlessAKeptCheckpointReplaysThem) {
   options_.keep_steps = 3;
   Start();
   const auto groups = [&] {
@@ -600,7 +600,7 @@ TEST_F(SchedulerTest, TreesThatNoKeptCheckpointCanReplayAreDeletedAfterTheStepsT
   EXPECT_THAT(groups(), ElementsAre(6, 7, 8, 9));
 }
 
-TEST_F(SchedulerTest, AllTreesStayUnlessToldOtherwise) {
+TEST_F(SchedulerTest, WithoutKeepStepsAllTreesStay) {
   Start();
   for (int64_t step = 0; step < 5; ++step) {
     RunGroup({0, 1});
@@ -668,8 +668,8 @@ TEST_F(SchedulerTest, NothingIsWrittenWhileARecordIsInDoubt) {
   EXPECT_EQ(MustAdmit().ref().group_id(), 0);
 }
 
-// The pool's disk stalls: the scheduler gives up on an append that the pool writes in the end.
-TEST_F(SchedulerTest, AWriteThatLandsLateStandsInTheJournalOnce) {
+// The pool's disk stalls: the append fails for the scheduler, and the pool writes it later.
+TEST_F(SchedulerTest, AWriteThatLandsLateIsInTheJournalOnce) {
   for (const bool before_the_next_call : {true, false}) {
     Start();
     const int64_t step = scheduler_->Status()->next_step();
@@ -708,7 +708,7 @@ TEST_F(SchedulerTest, ASecondWriterOfTheJournalStopsTheScheduler) {
 
 // ---- Start
 
-TEST_F(SchedulerTest, RefusesToStartOnNonsense) {
+TEST_F(SchedulerTest, RefusesToStartWithBadOptionsTasksOrCheckpoint) {
   SchedulerOptions bad = options_;
   bad.group_size = 0;
   EXPECT_EQ(Scheduler::Recover(bad, MakeTasks(1), pool_, clock_, 0).status().code(), StatusCode::kInvalidArgument);
@@ -728,7 +728,7 @@ TEST_F(SchedulerTest, AJournalThatContradictsItselfIsRefused) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("journal record 1"));
 }
 
-// Every record that contradicts those before it, behind two admissions and the batch of group 0.
+// Each record contradicts the journal before it: two admissions and the batch of group 0.
 TEST_F(SchedulerTest, EveryCorruptRecordIsANamedError) {
   const auto batch = [](int64_t step, const std::vector<int64_t>& groups) {
     v1::JournalRecord record;
@@ -769,7 +769,7 @@ TEST(SchedulerOptionsTest, ErrorsNameTheFieldAndItsRange) {
 
 // ---- Tasks
 
-TEST(TaskSamplerTest, EveryPassHoldsEveryTaskOnceInAnOrderOfItsOwn) {
+TEST(TaskSamplerTest, EveryPassHoldsEveryTaskOnceInItsOwnOrder) {
   TaskSampler sampler(MakeTasks(20), 7);
   std::vector<std::vector<std::string>> passes(3);
   for (int64_t group = 0; group < 60; ++group)
@@ -791,7 +791,7 @@ TEST(TaskSamplerTest, TheTaskDependsOnSeedAndGroupAlone) {
   EXPECT_TRUE(differs);
 }
 
-TEST_F(SchedulerTest, AnEndThatIsToldAgainAfterItsGroupFinishedChangesNothing) {
+TEST_F(SchedulerTest, AnEndReportedAgainAfterItsGroupFinishedChangesNothing) {
   Start();
   const v1::Ticket a = MustAdmit(), b = MustAdmit();
   End(a, v1::EPISODE_FINISHED, 0);
