@@ -1,4 +1,4 @@
-// One unary rpc as a client of this project makes it: it outlives a server that is being started again.
+// A client's unary rpc that outlives a restart of its server.
 #pragma once
 
 #include <grpcpp/client_context.h>
@@ -14,17 +14,17 @@ namespace ingot::v1 {
 
 struct CallPolicy {
   std::chrono::milliseconds timeout{30000};  // of the call, its repetitions included
-  bool wait = true;                          // for a server that cannot be reached; false: UNAVAILABLE at once
-  bool repeat = true;                        // with growing pauses on UNAVAILABLE; only calls that may be repeated
+  bool wait = true;                          // waits for a server that cannot be reached; false = UNAVAILABLE at once
+  bool repeat = true;  // repeats on UNAVAILABLE, with growing pauses; false = for calls that must not be repeated
 };
 
-// Blocks. DEADLINE_EXCEEDED or the last UNAVAILABLE once the timeout has passed.
+// Makes one unary call and blocks for its answer. DEADLINE_EXCEEDED or the last UNAVAILABLE: the timeout has passed.
 template <typename Stub, typename Request, typename Response>
 absl::StatusOr<Response> CallUnary(Stub& stub,
                                    grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
                                    const Request& request, const CallPolicy& policy) {
   using std::chrono::milliseconds;
-  // The loop's own time is monotonic; gRPC takes a deadline by the wall clock, made anew for each try.
+  // The loop's own deadline is monotonic. gRPC's deadline is by the wall clock and set anew for each try.
   const auto end = std::chrono::steady_clock::now() + policy.timeout;
   for (milliseconds pause(10);; pause = std::min(2 * pause, milliseconds(1000))) {
     grpc::ClientContext context;

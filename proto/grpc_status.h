@@ -1,6 +1,7 @@
-// absl::Status over gRPC and back: codes map one to one, but that what is too large for a message, which gRPC counts
-// among what passes by itself, is OUT_OF_RANGE; the message and the payloads are kept. Payloads travel in the status
-// details as lines "name=value", which suffices for the short texts that this project attaches.
+// Translates absl::Status to grpc::Status and back; message and payloads are kept. Codes map one to one, with one
+// exception: a message that is too large is OUT_OF_RANGE. gRPC itself says RESOURCE_EXHAUSTED, which callers would
+// repeat. Payloads travel in the status details as lines "name=value"; a payload that contains a line break is left
+// out.
 #pragma once
 
 #include <grpcpp/support/status.h>
@@ -24,7 +25,7 @@ inline grpc::Status ToGrpc(const absl::Status& status) {
 
 inline absl::Status FromGrpc(const grpc::Status& status) {
   absl::StatusCode code = static_cast<absl::StatusCode>(status.error_code());
-  // gRPC's own words, of either side: "Sent message larger than max (289316708 vs. 268435456)".
+  // gRPC's own text, of client or server: "Sent message larger than max (289316708 vs. 268435456)".
   const bool too_large = status.error_message().find("message larger than max") != std::string::npos;
   if (code == absl::StatusCode::kResourceExhausted && too_large) code = absl::StatusCode::kOutOfRange;
   absl::Status converted(code, status.error_message());
