@@ -17,7 +17,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// A file that goes with the test.
+// A temporary file, removed at the end of the test.
 class TempFile {
  public:
   explicit TempFile(const std::string& text) {
@@ -113,7 +113,7 @@ TEST(TasksTest, ErrorsNameTheLine) {
   EXPECT_THAT(TaskError(" \n\n"), HasSubstr("no task"));
 }
 
-TEST(ConversationsTest, AreReadOrNamed) {
+TEST(ConversationsTest, AConversationIsReadOrItsLineIsNamed) {
   const TempFile file(
       "{\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}, {\"role\": \"assistant\", \"content\": \"yo\"}]}\n"
       "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}], \"tools\": [{\"type\": \"function\", \"function\": "

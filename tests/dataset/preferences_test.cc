@@ -12,7 +12,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// What LoadPreferences makes of a file's text.
+// LoadPreferences of a file with this text.
 absl::StatusOr<std::vector<PreferencePair>> Load(const std::string& text) {
   const std::string path = absl::StrCat(testing::TempDir(), "/preferences_", ::getpid(), ".jsonl");
   std::ofstream(path) << text;
@@ -31,7 +31,7 @@ std::string OneLine(std::string text) {
   return text + "\n";
 }
 
-TEST(Preferences, OnlyWhatFollowsThePromptIsCompared) {
+TEST(Preferences, OnlyMessagesBehindThePromptAreExamples) {
   const auto tokenizer = text::MakeByteTokenizer({"<|im_start|>", "<|im_end|>"});
   const auto format = *text::MakeChatFormat("compact", tokenizer);
   const auto pairs = Load(OneLine(kPair) + OneLine(kPair));
@@ -49,7 +49,7 @@ TEST(Preferences, OnlyWhatFollowsThePromptIsCompared) {
   EXPECT_THAT((*examples)[3].call_id, testing::EndsWith(".jsonl:2, rejected, message 3"));
 }
 
-TEST(Preferences, SidesThatTrainTheSameAreCounted) {
+TEST(Preferences, PairsWithEqualSidesAreCounted) {
   const auto line = [](const std::string& chosen, const std::string& rejected) {
     return R"({"prompt":[{"role":"user","content":"q"}],"chosen":)" + chosen + R"(,"rejected":)" + rejected + "}\n";
   };
@@ -63,7 +63,7 @@ TEST(Preferences, SidesThatTrainTheSameAreCounted) {
   EXPECT_EQ(CountAlike(*examples), 2);
 }
 
-TEST(Preferences, CarryWhatTheTemplateReads) {
+TEST(Preferences, BothSidesHaveToolsAndTemplateVariables) {
   const auto pairs = Load(
       R"({"prompt": {"role": "user", "content": "a"}, "chosen": {"role": "assistant", "content": "b"}, "rejected": {"role": "assistant", "content": "c"}, "tools": [{"type": "function", "function": {"name": "f"}}], "chat_template_kwargs": {"enable_thinking": false}})"
       "\n");

@@ -42,7 +42,7 @@ TEST(SftTest, EachAssistantTurnIsLearntOnceInItsContext) {
   EXPECT_EQ((*examples)[2].group, 1);
   EXPECT_EQ((*examples)[1].call_id, "c.jsonl:1, message 3");
 
-  // They pack as recorded calls do: the turns of a conversation are one chain, equal beginnings are shared.
+  // They pack as recorded calls do: the turns of a conversation are one chain, and equal prefixes are shared.
   std::vector<int32_t> all(examples->size());
   std::iota(all.begin(), all.end(), 0);
   const auto forest = tree::PackForest(*examples, all);
@@ -79,7 +79,7 @@ TEST(SftTest, AMessageOfWeight0IsContextAlone) {
   EXPECT_EQ(tokenizer->Decode(examples[1].sampled, false), "last<|im_end|>");
 }
 
-// Tokens that the contexts hold in memory, each run once.
+// The tokens of the contexts in memory; a shared run counts once.
 int64_t Held(const std::vector<tree::CallPath>& examples) {
   std::set<const void*> seen;
   int64_t held = 0;
@@ -104,7 +104,7 @@ TEST(SftTest, TurnsOfOneConversationHoldItsTokensOnce) {
   const std::vector<SftConversation> conversations = {FromJson("{\"messages\": [" + messages + "]}")};
   const auto examples = *MakeSftExamples(conversations, *format);
   ASSERT_EQ(examples.size(), 201u);
-  // With the thoughts, for the turns that had them before them, and without, for the last one.
+  // With the thoughts for the turns that saw them, and without them for the last turn.
   EXPECT_LT(Held(examples), examples[199].size() + examples[200].size() + 1);
 }
 

@@ -14,7 +14,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-TEST(CallPathsTest, PathsComeWithTheAnnotationsOfWhatTheCallSampled) {
+TEST(CallPathsTest, APathHasTheLogProbsAndVersionsOfItsSampledIds) {
   v1::EpisodeTree tree;
   v1::Segment chunk = Sampled({4, 5, 6}, 7, -0.25f);
   chunk.mutable_versions(0)->set_count(1);
@@ -43,7 +43,7 @@ TEST(CallPathsTest, PathsComeWithTheAnnotationsOfWhatTheCallSampled) {
   EXPECT_THAT(second.logprobs, ElementsAre(-0.5f));
 }
 
-TEST(CallPathsTest, ContextsThatBeginAlikeShareTheirBeginning) {
+TEST(CallPathsTest, ContextsWithEqualPrefixesShareThem) {
   v1::EpisodeTree tree;
   const v1::Segment system = Prompt({1, 2}), answer = Sampled({3}, 0), other = Sampled({4}, 0);
   AddCall(tree, {system}, {answer});
@@ -58,8 +58,8 @@ TEST(CallPathsTest, ContextsThatBeginAlikeShareTheirBeginning) {
   EXPECT_THAT(calls[3].Tokens(), ElementsAre(7, 1, 2, 6));
 }
 
-// A random episode in both forms of its calls: each names all of its prompt, or what is new behind another call.
-TEST(CallPathsTest, CallsThatContinueOthersAreThoseThatNameTheirWholePrompts) {
+// A random episode in both forms: each call names its whole prompt, or only its new segments behind a parent call.
+TEST(CallPathsTest, BothFormsOfARecordGiveEqualPaths) {
   std::mt19937 rng(7);
   for (int round = 0; round < 50; ++round) {
     v1::EpisodeTree whole;
@@ -100,7 +100,7 @@ TEST(CallPathsTest, CallsThatContinueOthersAreThoseThatNameTheirWholePrompts) {
   }
 }
 
-TEST(CallPathsTest, WhatIsContinuedMustBeThere) {
+TEST(CallPathsTest, AMissingParentCallIsAnError) {
   const auto refused = [](const std::function<void(v1::Call&)>& damage, const std::string& why) {
     v1::EpisodeTree tree;
     AddCall(tree, {Prompt({1})}, {Sampled({2}, 0)});

@@ -1,4 +1,4 @@
-// Cutting a packed forest: the parts together are the forest, and each carries what its rows see.
+// Cutting a packed forest: the parts together are the forest, and each part has all keys that its rows see.
 #include "tree/cut.h"
 
 #include <gtest/gtest.h>
@@ -59,7 +59,7 @@ TEST(CutForest, WorkedByHand) {
   EXPECT_EQ(order, "+0+1-1+2-2-0");
 }
 
-TEST(CutForest, EveryPartSeesWhatItsRowsSawInTheWhole) {
+TEST(CutForest, ARowSeesTheSameKeysInItsPartAsInTheForest) {
   std::mt19937 rng(7);
   for (int round = 0; round < 300; ++round) {
     const auto calls = RandomCalls(rng, 1 + rng() % 12, 1 + static_cast<int>(rng() % 3), 1 + rng() % 12);
@@ -106,7 +106,7 @@ TEST(CutForest, EveryPartSeesWhatItsRowsSawInTheWhole) {
 }
 
 TEST(CutForest, ABranchThatFitsIsNotCutApart) {
-  // 10 trees of 6 tokens under a budget of 8: a cut at 8 would keep every tree waiting for the next.
+  // 10 trees of 6 tokens under a budget of 8: cuts at multiples of 8 would make trees wait for the next part.
   std::vector<CallPath> calls;
   for (int32_t i = 0; i < 10; ++i) calls.push_back(MakeCall({i}, {1, 2, 3, 4, 5}));
   const auto parts = CutForest(Pack(calls), 8);
@@ -115,7 +115,7 @@ TEST(CutForest, ABranchThatFitsIsNotCutApart) {
   EXPECT_TRUE(CutForest(PackedForest{}, 8).empty());
 }
 
-TEST(OrderChainFirst, PutsTheDeepestPathFirstAndLeavesOutWhatBearsNoLoss) {
+TEST(OrderChainFirst, PutsTheDeepestPathFirstAndLeavesOutCallsWithoutLoss) {
   const std::vector<CallPath> calls = {MakeCall({1, 2}, {3}), MakeCall({1, 2, 3, 4}, {}), MakeCall({1, 2}, {5, 6}),
                                        MakeCall({1, 2}, {3})};
   EXPECT_EQ(OrderChainFirst(calls), (std::vector<int32_t>{2, 0, 3}));
@@ -134,7 +134,7 @@ TEST(Documents, SeparateCallsShareNothing) {
   EXPECT_EQ(forest->unmerged_tokens, 8);
 }
 
-// One chain of two turns, and a branch that repeats what stands before its fork.
+// One chain of two turns, and a branch that repeats the tokens before its fork.
 TEST(Documents, ChainsRepeatOnlyAtForks) {
   const std::vector<CallPath> calls = {MakeCall({1, 2}, {3}), MakeCall({1, 2, 3, 4}, {5}), MakeCall({1, 2}, {6})};
   const auto forest = PackDocuments(calls, ChainedCalls(calls));

@@ -41,7 +41,7 @@ TEST(PackForestTest, TheDrawingInTheHeader) {
   }
 }
 
-// What query `row` sees, in packed order.
+// The keys that query `row` sees, in packed order.
 std::vector<int32_t> Visible(const PackedForest& forest, int32_t row) {
   std::vector<int32_t> keys;
   for (int32_t j = 0; j <= row; ++j) {
@@ -50,8 +50,8 @@ std::vector<int32_t> Visible(const PackedForest& forest, int32_t row) {
   return keys;
 }
 
-// The definition, checked with nothing but the mask: each entry's row sees exactly the tokens before its label, in
-// order, and nothing is packed twice.
+// The definition, checked by the mask alone: each entry's row sees exactly the tokens before its label, in order, and
+// no path is packed twice.
 void CheckForest(const std::vector<CallPath>& calls, const std::vector<int32_t>& indices) {
   const auto packed = PackForest(calls, indices);
   ASSERT_TRUE(packed.ok()) << packed.status();
@@ -156,7 +156,7 @@ TEST(PackForestTest, FaultsNameTheCall) {
   EXPECT_EQ(PackForest(calls, {})->size(), 0u);
 }
 
-// A comb: every call forks one token deeper than the one before, so that the tree is as deep as it has calls.
+// A comb: every call forks one token deeper than the call before, so that the tree is as deep as it has calls.
 TEST(PackForestTest, DeepTreesNeedNoStack) {
   std::vector<CallPath> calls;
   std::vector<int32_t> spine;
@@ -168,8 +168,8 @@ TEST(PackForestTest, DeepTreesNeedNoStack) {
   EXPECT_EQ(forest.size(), 6000u);
 }
 
-// Each call names all that was before it: more than 2^31 tokens together, and half a million of them different.
-TEST(PackForestTest, ALongDialogueCostsItsTokensNotTheirSquare) {
+// Each call's prompt holds all earlier turns: more than 2^31 tokens in all, of which half a million differ.
+TEST(PackForestTest, ALongDialogueIsLinearInItsTokens) {
   std::vector<CallPath> calls;
   TokenPath history({1});
   int64_t unmerged = 0;
@@ -190,8 +190,8 @@ TEST(PackForestTest, ALongDialogueCostsItsTokensNotTheirSquare) {
   EXPECT_LT(seconds, 1.0 * kSlowdown);
 }
 
-// Runs that begin and end elsewhere, inserted in any order, give the trie that whole sequences give.
-TEST(PackForestTest, WhereRunsBeginAndEndMeansNothing) {
+// Runs with any borders, inserted in any order, give the trie of the whole sequences.
+TEST(PackForestTest, TheBordersOfRunsMeanNothing) {
   std::mt19937 rng(3);
   for (int trial = 0; trial < 300; ++trial) {
     const std::vector<CallPath> whole = RandomCalls(rng, 1 + rng() % 8, 2, 1 + rng() % 9);

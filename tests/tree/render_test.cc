@@ -43,7 +43,7 @@ TEST(RenderTreeTest, ChainsStayInTheirColumnAndForksAreIndented) {
   EXPECT_THAT(*RenderTree(Forked(), Letters), HasSubstr("└─ prompt"));
 }
 
-TEST(RenderTreeTest, AnOpenEpisodeShowsWhatWasPostedSoFar) {
+TEST(RenderTreeTest, AnOpenEpisodeShowsThePostedSignals) {
   v1::EpisodeTree tree = Forked();
   tree.mutable_episode()->set_state(v1::EPISODE_OPEN);
   EXPECT_THAT(*RenderTree(tree, Letters), HasSubstr("  open  reward 0.5\n"));
@@ -51,10 +51,10 @@ TEST(RenderTreeTest, AnOpenEpisodeShowsWhatWasPostedSoFar) {
   EXPECT_THAT(*RenderTree(tree, Letters), HasSubstr("  open\n"));
 }
 
-TEST(RenderTreeTest, BytesThatAreNoCharacterAreEscaped) {
+TEST(RenderTreeTest, InvalidUtf8IsEscaped) {
   v1::EpisodeTree tree;
   std::vector<int32_t> bytes;
-  // e acute; a lone continuation; overlong; a surrogate; beyond Unicode; a beginning cut off.
+  // e acute; a lone continuation byte; overlong; a surrogate; beyond Unicode; a truncated character.
   for (const char c : std::string("\xC3\xA9|\xA9|\xC0\xAF|\xED\xA0\x80|\xF4\x90\x80\x80|\xE2\x82")) {
     bytes.push_back(static_cast<uint8_t>(c));
   }
@@ -83,7 +83,7 @@ TEST(RenderTreeTest, DeepTreesNeedNoStackAndBoundedIndent) {
   EXPECT_LT(text->size(), 4000u * 250);
 }
 
-TEST(RenderTreeTest, EmptyTreesAndDamagedOnes) {
+TEST(RenderTreeTest, AnEmptyTreeIsRenderedADamagedOneIsAnError) {
   v1::EpisodeTree tree;
   EXPECT_TRUE(RenderTree(tree, Letters).ok());
   AddCall(tree, {}, {Sampled({'x'}, 1)});

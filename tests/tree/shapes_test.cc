@@ -41,8 +41,8 @@ TEST(Workloads, GroupsShareTheSystemPrompt) {
 }
 
 TEST(Workloads, DroppedThinkingForksAtEveryTurn) {
-  // Turn t sees the prompt and, of t - 1 turns, 768 tokens each; its own 1024 are a branch but for the question. The
-  // last turn's branch is the end of the trunk.
+  // Turn t sees the prompt and 768 tokens of each earlier turn. Of its own 1024 tokens all but the question are a
+  // branch. The last turn's branch is the end of the trunk.
   EXPECT_EQ(SizesOf("thinking-3").tree, 4096 + 3 * 1024 + 2 * 256);
 }
 

@@ -9,7 +9,7 @@
 namespace ingot::tree {
 namespace {
 
-// Packed row of every key of a strand's path, by depth.
+// The packed rows of the keys of a strand's path, by depth.
 std::vector<int32_t> PathOf(const StrandPlan& plan, const Strand& strand) {
   std::vector<int32_t> rows;
   for (int32_t r = 0; r < strand.runs; ++r) {
@@ -51,7 +51,7 @@ TEST(StrandsTest, TheDrawingInTheHeader) {
   EXPECT_EQ(plan.runs.size(), 5u);
 }
 
-TEST(StrandsTest, NothingGivesNothing) {
+TEST(StrandsTest, AnEmptyForestHasNoStrands) {
   EXPECT_TRUE(PlanStrands({}).strands.empty());
   EXPECT_TRUE(PlanStrands(std::vector<int32_t>{0, 1, 0}, 3).strands.empty()) << "keys alone";
 }
@@ -71,7 +71,7 @@ TEST(StrandsTest, AChainOfTurnsIsOneStrandHoweverManyCallsItHas) {
   EXPECT_EQ(plan.runs.size(), 1u);
 }
 
-TEST(StrandsTest, PathsAreWhatTheMaskShowsOnRandomForestsCutAnywhere) {
+TEST(StrandsTest, PathsEqualTheMaskOnRandomForestsCutAnywhere) {
   uint64_t draws = 0;
   const auto below = [&](int64_t bound) { return static_cast<int32_t>(base::DeriveSeed(1, ++draws) % bound); };
   for (int round = 0; round < 200; ++round) {

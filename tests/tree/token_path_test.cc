@@ -11,7 +11,7 @@ namespace {
 using testing::ElementsAre;
 using testing::Pair;
 
-TEST(TokenPathTest, PathsThatGoOnFromOneShareItsRuns) {
+TEST(TokenPathTest, PathsThatContinueAPathShareItsRuns) {
   const TokenPath prompt({5, 1, 9});
   const TokenPath left = prompt.Then({2}).Then({}).Then({3, 4}), right = prompt.Then({7});
   EXPECT_THAT(left.Tokens(), ElementsAre(5, 1, 9, 2, 3, 4));
@@ -25,7 +25,7 @@ TEST(TokenPathTest, PathsThatGoOnFromOneShareItsRuns) {
   EXPECT_NE(prompt.Then({2}).key(), left.key());
 }
 
-TEST(TokenPathTest, ABeginningSharesTheRunsThatLieWithinIt) {
+TEST(TokenPathTest, APrefixSharesTheRunsThatLieWithinIt) {
   const TokenPath path = TokenPath({5, 1, 9}).Then({2}).Then({3, 4, 8});
   EXPECT_EQ(path.First(7).key(), path.key());
   EXPECT_THAT(path.First(6).Tokens(), ElementsAre(5, 1, 9, 2, 3, 4));
@@ -37,7 +37,7 @@ TEST(TokenPathTest, ABeginningSharesTheRunsThatLieWithinIt) {
   EXPECT_TRUE(TokenPath().First(0).empty());
 }
 
-TEST(TokenPathTest, NothingIsAPathToo) {
+TEST(TokenPathTest, TheEmptyPath) {
   EXPECT_TRUE(TokenPath().empty());
   EXPECT_TRUE(TokenPath(std::vector<int32_t>()).empty());
   EXPECT_EQ(TokenPath().size(), 0);
@@ -45,7 +45,7 @@ TEST(TokenPathTest, NothingIsAPathToo) {
   EXPECT_EQ(TokenPath().key(), nullptr);
 }
 
-TEST(TokenPathTest, VisitingStopsWhereItIsToldTo) {
+TEST(TokenPathTest, AVisitStopsWhenItsFunctionReturnsFalse) {
   const TokenPath first({1}), path = first.Then({2}).Then({3});
   std::vector<int32_t> seen;
   path.VisitBack([&](const void* key, std::span<const int32_t> run) {
