@@ -1,5 +1,5 @@
-// Hands the chunks of one request to its OnChunk until the request's handle closes the gate. Shared by the in-process
-// engine and the gRPC client. Thread safe.
+// A ChunkGate hands the chunks of one request to its OnChunk until the request's handle closes the gate. The in-process
+// engine, the gRPC client and EngineSet use it. Thread safe.
 #pragma once
 
 #include <atomic>
@@ -15,7 +15,7 @@ class ChunkGate {
  public:
   explicit ChunkGate(Client::OnChunk on_chunk) : on_chunk_(std::move(on_chunk)) {}
 
-  // Calls OnChunk unless the gate is closed. By one thread at a time.
+  // Calls OnChunk unless the gate is closed. One thread at a time may call it.
   void Deliver(absl::StatusOr<v1::GenerateChunk> chunk) {
     {
       base::MutexLock lock(mu_);
@@ -29,7 +29,7 @@ class ChunkGate {
     idle_.SignalAll();
   }
 
-  // After it returned no OnChunk runs or starts. Waits for one in progress on another thread, for nothing else; called
+  // After it returned, no OnChunk runs or starts. Waits for one that another thread runs, and for nothing else. Called
   // from inside OnChunk it returns at once.
   void Close() {
     base::MutexLock lock(mu_);
@@ -41,7 +41,7 @@ class ChunkGate {
 
  private:
   const Client::OnChunk on_chunk_;
-  std::atomic<bool> closed_{false};  // written under mu_; read without it where a late answer does no harm
+  std::atomic<bool> closed_{false};  // written under mu_; read without it where a late answer is harmless
   base::Mutex mu_;
   base::CondVar idle_;
   bool delivering_ ABSL_GUARDED_BY(mu_) = false;

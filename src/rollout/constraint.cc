@@ -15,10 +15,10 @@ namespace {
 
 constexpr float kNever = -std::numeric_limits<float>::infinity();
 
-// Below this, what is left of 1 by subtraction is mostly rounding.
+// With less probability left, a subtraction from 1 leaves mostly rounding error.
 constexpr double kLeastLeft = 0.05;
 
-// Excludes the ids that `allowed` (a bit per id) does not have. Returns the probability they had.
+// Excludes the ids that `allowed` (a bit per id) lacks. Returns their probability.
 double MaskRow(std::span<const uint64_t> allowed, std::span<float> row) {
   double excluded = 0;
   for (size_t word = 0; word < allowed.size(); ++word) {
@@ -94,7 +94,7 @@ absl::StatusOr<Alternatives> AlternativesOf(const google::protobuf::RepeatedPtrF
 std::shared_ptr<const grammar::Vocabulary> VocabularyOf(const text::Tokenizer& tokenizer, int64_t vocab_size) {
   std::vector<std::string> bytes(vocab_size);
   std::vector<bool> atomic(vocab_size, false);
-  // Behind another token: some tokenizers drop a leading space from the first one they are given.
+  // Tokens are decoded behind another token: some tokenizers drop a leading space of the first token.
   const std::vector<int32_t> anchor_ids = tokenizer.Encode("a", /*allow_special=*/false);
   const int32_t anchor = anchor_ids.empty() ? -1 : anchor_ids.back();
   const std::string before = anchor < 0 ? "" : tokenizer.Decode(std::array{anchor}, /*skip_special=*/false);
@@ -107,7 +107,7 @@ std::shared_ptr<const grammar::Vocabulary> VocabularyOf(const text::Tokenizer& t
     } else {
       bytes[id] = tokenizer.Decode(std::span(pair).last(1), false);
     }
-    // Added tokens of white space alone (runs of it) are ordinary text.
+    // Added tokens of white space alone are ordinary text.
     const bool blank = bytes[id].find_first_not_of(" \t\r\n") == std::string::npos;
     atomic[id] = tokenizer.IsSpecial(id) || (!blank && tokenizer.SpecialId(bytes[id]) == id);
   }
@@ -146,7 +146,7 @@ absl::StatusOr<ShapedRow> Constraint::Restrict(std::span<const float> row, Shapi
     }
     return RestrictTo(row, ids_, scratch);
   }
-  const bool is_policy = row.data() != scratch.row.data();  // sums to 1
+  const bool is_policy = row.data() != scratch.row.data();  // a policy's row sums to 1
   if (is_policy) scratch.row.assign(row.begin(), row.end());
   ends_.clear();
   for (const int32_t id : end_ids_) ends_.push_back(scratch.row[id]);

@@ -1,4 +1,5 @@
-// A request's grammar on its way through sampling: which ids may be drawn, and where the text stands.
+// Constraint applies a request's grammar during sampling: it knows which ids may be drawn, and the position in the
+// text.
 #pragma once
 
 #include <cstdint>
@@ -13,34 +14,34 @@
 
 namespace ingot::rollout {
 
-// Every token's bytes, for masks; ids from the tokenizer's end up to `vocab_size` (padding of the model's head) have
-// none. Takes a tenth of a second for 150,000 tokens.
+// The bytes of every token, for masks. Ids from the tokenizer's end up to `vocab_size` (padding of the model's head)
+// have none. Takes a tenth of a second for 150,000 tokens.
 std::shared_ptr<const grammar::Vocabulary> VocabularyOf(const text::Tokenizer& tokenizer, int64_t vocab_size);
 
-// INVALID_ARGUMENT: a part says neither literal nor json_schema.
+// INVALID_ARGUMENT: a part has no content, repeats nothing, or repeats too many levels deep.
 absl::StatusOr<grammar::Spec> SpecOf(const v1::Grammar& grammar);
 
 // Single-threaded; belongs to one request.
 class Constraint {
  public:
-  // `end_ids` end the turn: allowed when the text is complete, and then alone if it cannot go on.
+  // `end_ids` end the turn. They are allowed when the text is complete, and then alone if it cannot continue.
   Constraint(std::shared_ptr<const grammar::Program> program, std::vector<int32_t> end_ids);
 
-  // What is left of `row` (log-probs up to a constant), normalised. FAILED_PRECONDITION: no token is left.
+  // The allowed part of `row` (log-probs up to a constant), normalised. FAILED_PRECONDITION: no token is left.
   // INVALID_ARGUMENT: the grammar is too ambiguous (grammar/matcher.h). The result points into `row`, `scratch` and
   // this object; `row` may be scratch.row.
   absl::StatusOr<ShapedRow> Restrict(std::span<const float> row, ShapingScratch& scratch);
 
-  // Goes on by a drawn id. INTERNAL if it was not allowed.
+  // Advances by a drawn id. INTERNAL: the id was not allowed.
   absl::Status Accept(int32_t id);
 
-  // Whether an id was ever excluded.
+  // Whether it ever excluded an id.
   bool acted() const { return acted_; }
 
  private:
   grammar::Matcher matcher_;
   const std::vector<int32_t> end_ids_;  // ascending, distinct
-  std::vector<int32_t> ids_;            // allowed ones, where they are few
+  std::vector<int32_t> ids_;            // scratch: the allowed ids, where they are few
   std::vector<float> ends_;
   bool acted_ = false;
 };

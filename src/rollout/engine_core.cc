@@ -45,7 +45,8 @@ void EngineCore::Step(std::vector<Emission>* out) {
   DropUnusedSalts();
   Admit();
   Plan();
-  // One pass per version present. Few versions, so quadratic is fine; the order is that of the oldest request of each.
+  // One pass per version present, in the order of each version's oldest request. There are few versions, so quadratic
+  // time is fine.
   std::vector<const WeightVersion*> versions;
   for (const SequencePtr& sequence : running_) {
     const WeightVersion* version = VersionOf(*sequence);
@@ -69,7 +70,7 @@ const WeightVersion* EngineCore::VersionOf(const Sequence& sequence) const {
   return sequence.pinned != nullptr ? sequence.pinned.get() : newest_.get();
 }
 
-// --- what leaves ---
+// --- cancelled and late requests ---
 
 void EngineCore::Reap(std::vector<Emission>* out) {
   const nanoseconds now = clock_.Now();
@@ -111,7 +112,7 @@ void EngineCore::DropUnusedSalts() {
   });
 }
 
-// --- what comes in ---
+// --- admission ---
 
 void EngineCore::Admit() {
   size_t passed_over = 0;
@@ -119,11 +120,12 @@ void EngineCore::Admit() {
        it != waiting_.end() && running_.size() < static_cast<size_t>(options_.max_running);) {
     Sequence& sequence = **it;
     const WeightVersion* version = VersionOf(sequence);
-    if (version == nullptr) {  // follows, and there is nothing to follow yet
+    if (version == nullptr) {  // it follows the newest version, and there is none yet
       ++it;
       continue;
     }
-    // Blocks of an earlier version that a sibling computes are of no use: twins are sought under this version alone.
+    // Blocks that a sibling computes under an earlier version are useless: siblings are sought under this version
+    // alone.
     const size_t matchable = options_.prefix_cache ? sequence.tokens.size() - 1 : 0;
     const size_t matched =
         static_cast<size_t>(blocks_.CountMatch(version->salt, std::span(sequence.tokens).first(matchable))) *
@@ -134,7 +136,7 @@ void EngineCore::Admit() {
       continue;
     }
     if (!TryAdmit(sequence)) break;
-    // Preempted requests are older than others that run by now: keep the order.
+    // A preempted request is older than some that run by now: keep the order.
     const auto place = std::upper_bound(running_.begin(), running_.end(), sequence.order,
                                         [](int64_t order, const SequencePtr& s) { return order < s->order; });
     running_.insert(place, std::move(*it));
@@ -144,7 +146,7 @@ void EngineCore::Admit() {
 
 bool EngineCore::TryAdmit(Sequence& sequence) {
   const WeightVersion& version = *VersionOf(sequence);
-  // The last token is always computed: its row is what is sampled from.
+  // The last token is always computed: its row gives the next token's distribution.
   if (options_.prefix_cache) {
     sequence.blocks = blocks_.Match(version.salt, std::span(sequence.tokens).first(sequence.tokens.size() - 1));
   }
@@ -152,8 +154,8 @@ bool EngineCore::TryAdmit(Sequence& sequence) {
   sequence.computed = sequence.published * blocks_.block_tokens();
   sequence.kv_salt = sequence.computed > 0 ? version.salt : 0;
   const size_t cached = sequence.computed;
-  // Room for the others to grow by a block each, or the newcomer would soon be preempted and computed again. Asked
-  // before it takes any: that evicts what is cached.
+  // Leave room for each running request to grow by a block; otherwise the newcomer would soon be preempted and computed
+  // again. Check it before any allocation, which evicts cached blocks.
   const size_t needed = MissingBlocks(sequence, sequence.tokens.size()) + running_.size();
   if (static_cast<size_t>(blocks_.available()) < needed || !EnsureBlocks(sequence, sequence.tokens.size())) {
     sequence.LetGoOfKv();
@@ -182,7 +184,7 @@ bool EngineCore::AwaitsTwin(const Sequence& sequence, uint64_t salt, size_t matc
   return false;
 }
 
-// --- what runs ---
+// --- planning and forward passes ---
 
 void EngineCore::Plan() {
   size_t budget = static_cast<size_t>(options_.max_batch_tokens);
@@ -199,7 +201,7 @@ void EngineCore::Plan() {
         Preempt(running_.size() - 1);
         fits = EnsureBlocks(sequence, sequence.computed + rows);
       }
-      if (!fits) {  // it is the youngest itself
+      if (!fits) {  // the request is the youngest itself
         Preempt(i);
         break;
       }

@@ -1,14 +1,17 @@
-// Continuous batching: which tokens of which requests the next forward pass computes, over a paged KV cache with shared
-// prefixes. Owns the requests and the blocks; the model and the clock are given.
+// EngineCore does continuous batching over a paged KV cache with shared prefixes: it decides which tokens of which
+// requests the next forward pass computes. It owns the requests and the blocks. The model and the clock are given.
 //
-// A step: drop cancelled and late requests and those that the newest version is too old for; admit waiting ones (oldest
-// first, as far as places and blocks go); give every decoding request its one row, then prompts as large a piece as
-// max_batch_tokens leaves; run one forward pass per weight version present; sample. When blocks run out, the youngest
-// request is preempted: it lets go of its blocks and is computed again later (what it sampled stays). The oldest can
-// always run, so that every request ends.
+// A step
+//   1. drops cancelled and late requests, and requests that the newest version is too old for,
+//   2. admits waiting requests, oldest first, while there are places and blocks,
+//   3. plans one row for every decoding request, then as much of each prompt as max_batch_tokens leaves room for,
+//   4. runs one forward pass per weight version present, and samples.
 //
-// A waiting request whose prompt begins like one whose prompt is being computed waits for those blocks instead of
-// computing them again: the samples of a group cost one prompt.
+// When blocks run out, the youngest request is preempted: it releases its blocks and is computed again later, and keeps
+// its sampled tokens. The oldest request can always run, so every request ends.
+//
+// A waiting request may share the beginning of its prompt with a request whose prompt is being computed. It waits for
+// those blocks instead of computing them again: the samples of a group cost one prompt.
 //
 // Single-threaded: one step thread calls everything. Knows no torch.
 #pragma once
@@ -27,20 +30,21 @@
 
 namespace ingot::rollout {
 
-// What a request is to be told. The engine delivers it after the step, in order.
+// A message for a request. The engine delivers it after the step, in order.
 struct Emission {
   std::shared_ptr<ChunkGate> gate;
   absl::StatusOr<v1::GenerateChunk> chunk;
   bool last = false;
 };
 
-// UNAVAILABLE if `sequence` follows the newest version and that is older than its min_version. OK while there is none.
+// UNAVAILABLE if `sequence` follows the newest version and that version is older than its min_version. OK while there
+// is no version yet.
 absl::Status CheckMinVersion(const Sequence& sequence, const WeightVersion* newest);
 
 struct CoreStats {
   int64_t sampled_tokens = 0;
   int64_t prompt_tokens = 0;         // of admitted requests, counted once each
-  int64_t cached_prompt_tokens = 0;  // of those, found in the cache
+  int64_t cached_prompt_tokens = 0;  // the part of them that was found in the cache
   int64_t preemptions = 0;
   int64_t forward_rows = 0;
   int64_t forward_passes = 0;
@@ -48,25 +52,25 @@ struct CoreStats {
 
 class EngineCore {
  public:
-  // `options` are valid, with context_length resolved. Everything given must outlive the core.
+  // `options` are valid, with context_length resolved. `runner` and `clock` must outlive the core.
   EngineCore(const EngineOptions& options, ModelRunner* runner, const base::Clock* clock);
 
-  // Takes a validated request, at the end of the queue.
+  // Appends a validated request to the queue.
   void Add(std::unique_ptr<Sequence> sequence);
 
-  // From the next step on, requests that are not pinned run on `version`. Those in flight continue on the KV they have;
-  // one whose min_version is later ends with UNAVAILABLE, also after chunks, as it would if the engine had died.
+  // From the next step on, requests that are not pinned run on `version`. Requests in flight continue on the KV they
+  // have. A request with a later min_version ends with UNAVAILABLE, even after chunks, as if the engine had died.
   void SetNewest(std::shared_ptr<const WeightVersion> version);
 
-  // Advances everything that can advance by one forward pass; appends what is to be delivered.
+  // Advances every request that it can by one forward pass, and appends the messages to `out`.
   void Step(std::vector<Emission>* out);
 
   // Ends every request with `status`.
   void FailAll(const absl::Status& status, std::vector<Emission>* out);
 
-  // False while every request (if any) waits for a first version.
+  // False = there is no request, or every request waits for a first version.
   bool CanStep() const;
-  // When the next request is late; max() if none can be.
+  // The time at which the next request becomes late; max() = no request has a deadline.
   std::chrono::nanoseconds next_deadline() const { return next_deadline_; }
 
   int32_t running() const { return static_cast<int32_t>(running_.size()); }
@@ -107,11 +111,11 @@ class EngineCore {
   std::deque<SequencePtr> waiting_;   // by order
   std::vector<SequencePtr> running_;  // by order
   std::shared_ptr<const WeightVersion> newest_;
-  std::vector<std::pair<uint64_t, std::weak_ptr<const WeightVersion>>> salts_;  // that may name blocks
+  std::vector<std::pair<uint64_t, std::weak_ptr<const WeightVersion>>> salts_;  // of blocks that may be named
   std::chrono::nanoseconds next_deadline_ = std::chrono::nanoseconds::max();
   CoreStats stats_;
 
-  // Of the forward pass being prepared.
+  // State of the forward pass being prepared.
   ForwardBatch batch_;
   std::vector<Sequence*> batch_sequences_;
   std::vector<Sequence*> batch_sampled_;

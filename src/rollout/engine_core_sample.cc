@@ -1,4 +1,4 @@
-// EngineCore: what follows a forward pass for one request.
+// EngineCore's part behind a forward pass: sampling, stops and chunks of one request.
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -33,7 +33,7 @@ absl::StatusOr<int32_t> EngineCore::NextId(Sequence& sequence, const WeightVersi
   return id;
 }
 
-// True if the request ended.
+// Returns true if the request ended.
 bool EngineCore::SampleOne(Sequence& sequence, const WeightVersion& version, std::span<const float> row,
                            float log_normalizer, std::vector<Emission>* out) {
   const absl::StatusOr<int32_t> next = NextId(sequence, version, row, log_normalizer);

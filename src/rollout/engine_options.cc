@@ -24,7 +24,7 @@ absl::Status EngineOptions::Validate() const {
   }
   INGOT_RETURN_IF_ERROR(AtLeast("max_running", max_running, 1));
   INGOT_RETURN_IF_ERROR(AtLeast("max_waiting", max_waiting, 0));
-  // Every running request decodes one token per step: none may be left out, or its speed depends on its place.
+  // Every running request decodes one token per step. If a step left one out, its speed would depend on its place.
   INGOT_RETURN_IF_ERROR(AtLeast("max_batch_tokens", max_batch_tokens, max_running));
   INGOT_RETURN_IF_ERROR(AtLeast("threads", threads, 1));
   INGOT_RETURN_IF_ERROR(AtLeast("context_length", context_length, 0));

@@ -1,4 +1,5 @@
-// The knobs of one rollout engine. Plain values: no torch, no gRPC, so that the configuration schema can bind them.
+// EngineOptions are the settings of one rollout engine. Plain values without torch or gRPC, so that the configuration
+// schema can bind them.
 #pragma once
 
 #include <cstdint>
@@ -8,22 +9,22 @@
 namespace ingot::rollout {
 
 struct EngineOptions {
-  int32_t kv_block_tokens = 16;       // tokens per KV block, the grain of allocation and of prefix sharing; 1 to 1024
-  int64_t kv_cache_tokens = 65536;    // size of the KV cache, rounded down to whole blocks; at least one block
-  int32_t max_running = 64;           // requests in one batch; > 0
-  int32_t max_waiting = 1024;         // requests beyond those; one more is RESOURCE_EXHAUSTED. 0: none wait
-  int32_t max_batch_tokens = 1024;    // tokens in one forward pass (decode rows + prompt chunks); >= max_running
-  int32_t threads = 1;                // compute threads of a forward pass; > 0
-  int32_t context_length = 0;         // prompt + sampled tokens of a request; 0: what the model was made for
-  bool prefix_cache = true;           // share the KV of equal prefixes; false: every prompt is computed whole
-  int32_t max_retained_versions = 4;  // weight versions kept beside the newest; one more is not retained; >= 0
-  int64_t request_deadline_ms = 600000;          // from arrival to the last token; then ABORTED. 0: no deadline
-  int64_t update_deadline_ms = 30000;            // for a verified update to be swapped in; > 0
+  int32_t kv_block_tokens = 16;          // tokens per KV block, the unit of allocation and of prefix sharing; 1 to 1024
+  int64_t kv_cache_tokens = 65536;       // size of the KV cache, rounded down to whole blocks; at least one block
+  int32_t max_running = 64;              // requests in one batch; > 0
+  int32_t max_waiting = 1024;            // requests beyond max_running; one more is RESOURCE_EXHAUSTED. 0 = none waits
+  int32_t max_batch_tokens = 1024;       // tokens in one forward pass (decode rows + prompt chunks); >= max_running
+  int32_t threads = 1;                   // compute threads of a forward pass; > 0
+  int32_t context_length = 0;            // prompt + sampled tokens of a request; 0 = the model's own
+  bool prefix_cache = true;              // true = equal prefixes share their KV; false = every prompt is computed whole
+  int32_t max_retained_versions = 4;     // weight versions kept beside the newest; one more is not retained; >= 0
+  int64_t request_deadline_ms = 600000;  // from arrival to the last token; then ABORTED. 0 = no deadline
+  int64_t update_deadline_ms = 30000;    // for a verified update to be swapped in; > 0
   int64_t max_update_bytes = int64_t{64} << 30;  // payload of one weight update over gRPC; > 0
-  int32_t max_stop_strings = 16;                 // per request; 0: stop strings are refused
+  int32_t max_stop_strings = 16;                 // per request; 0 = stop strings are refused
   int32_t max_stop_bytes = 256;                  // length of one stop string; > 0
 
-  // INVALID_ARGUMENT names the field, its value and what it may be.
+  // INVALID_ARGUMENT names the field, its value and its allowed values.
   absl::Status Validate() const;
 };
 

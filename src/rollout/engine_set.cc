@@ -23,19 +23,20 @@ bool MayGoElsewhere(const absl::Status& status) {
 
 }  // namespace
 
-// What the set and its requests share. A request may outlive the set, and its last owner may be a thread of an engine's
-// client: so no request owns an engine.
+// The state shared by the set and its requests. A request may outlive the set, and its last owner may be a thread of an
+// engine's client; so no request owns an engine.
 class EngineSet::State {
  public:
   State(size_t engines, const base::Clock& clock) : clock_(clock), loads_(engines) {}
 
-  // The best of the engines that `tried` does not name, now counted as having one more in flight and as being started
-  // on; nullopt: there is none, or the set is gone. Give back with Started and Ended: the set stays until Started.
+  // Chooses the best engine that `tried` does not name. Counts one more request in flight on it, and one more start
+  // under way. nullopt = no engine is left, or the set is gone. Started and Ended undo the counts; the set stays alive
+  // until Started.
   std::optional<size_t> Take(const std::vector<bool>& tried) {
     base::MutexLock lock(mu_);
     if (closed_) return std::nullopt;
     const nanoseconds now = clock_.Now();
-    // Starting at a different engine each time spreads equal loads.
+    // A different first engine each time spreads equal loads.
     const size_t start = next_++ % loads_.size();
     std::optional<size_t> best;
     for (size_t i = 0; i < loads_.size(); ++i) {
@@ -64,14 +65,14 @@ class EngineSet::State {
     base::MutexLock lock(mu_);
     Load& load = loads_[engine];
     const nanoseconds now = clock_.Now();
-    if (load.aside_until > now) return;  // others found it so at the same time
+    if (load.aside_until > now) return;  // another request found the same at the same time
     load.pause = load.pause == nanoseconds(0) ? kFirstPause : std::min(2 * load.pause, kLongestPause);
     load.aside_until = now + load.pause;
     INGOT_LOG(warn, "rollout engine {} takes no requests and is passed over for {} s: {}", engine,
               load.pause / std::chrono::seconds(1), std::string(why.message()));
   }
 
-  // No request is started on an engine once this returned.
+  // After it returned, no request is started on an engine.
   void Close() {
     base::MutexLock lock(mu_);
     closed_ = true;
@@ -82,7 +83,7 @@ class EngineSet::State {
   struct Load {
     int in_flight = 0;
     nanoseconds aside_until{0};
-    nanoseconds pause{0};  // the last one; 0: it answered since
+    nanoseconds pause{0};  // the last pause; 0 = it answered since
   };
 
   bool Better(size_t a, size_t b, nanoseconds now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
@@ -99,7 +100,7 @@ class EngineSet::State {
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
 };
 
-// One request, on one engine after the other until one takes it.
+// One request. It asks one engine after the other until one takes it.
 class EngineSet::Call final : public std::enable_shared_from_this<Call> {
  public:
   Call(const EngineSet& set, v1::GenerateRequest request, OnChunk on_chunk)
@@ -136,7 +137,7 @@ class EngineSet::Call final : public std::enable_shared_from_this<Call> {
       if (!stopped_ && number == attempts_) attempt.swap(current_);
     }
     state_->Started();
-    // An attempt that is over, or that nobody waits for, ends here, outside the lock.
+    // An attempt that ended, or that has no caller any more, is destroyed here, outside the lock.
   }
 
   void Stop() {
@@ -161,7 +162,7 @@ class EngineSet::Call final : public std::enable_shared_from_this<Call> {
 
   void OnChunk(size_t engine, int number, absl::StatusOr<v1::GenerateChunk> chunk) {
     if (absl::IsUnavailable(chunk.status())) state_->OnUnavailable(engine, chunk.status());
-    std::unique_ptr<Attempt> over;  // destroyed inside its own OnChunk: that waits for nothing
+    std::unique_ptr<Attempt> over;  // destroyed inside its own OnChunk, it does not wait
     bool again = false, first = false;
     {
       base::MutexLock lock(mu_);
@@ -176,7 +177,7 @@ class EngineSet::Call final : public std::enable_shared_from_this<Call> {
     }
     if (first) {
       request_ = v1::GenerateRequest();  // Try runs no more, and a long prompt takes memory
-      state_->OnAnswer(engine);          // not at every chunk: the state is shared by all requests
+      state_->OnAnswer(engine);          // not at every chunk: all requests share the state
     }
     again ? Try() : gate_.Deliver(std::move(chunk));
   }
@@ -186,15 +187,15 @@ class EngineSet::Call final : public std::enable_shared_from_this<Call> {
     return refusal_.ok() ? absl::UnavailableError("the rollout client is shutting down") : refusal_;
   }
 
-  const EngineSet& set_;  // only between State's Take and Started
+  const EngineSet& set_;  // valid only between State's Take and Started
   const std::shared_ptr<State> state_;
   v1::GenerateRequest request_;  // Try reads it; empty once an engine answered
   ChunkGate gate_;
   base::Mutex mu_;
   std::vector<bool> tried_ ABSL_GUARDED_BY(mu_);
   int attempts_ ABSL_GUARDED_BY(mu_) = 0;
-  bool begun_ ABSL_GUARDED_BY(mu_) = false;    // a chunk came: what was sampled stays with its engine
-  bool stopped_ ABSL_GUARDED_BY(mu_) = false;  // the caller let go
+  bool begun_ ABSL_GUARDED_BY(mu_) = false;    // a chunk came: the request stays with its engine
+  bool stopped_ ABSL_GUARDED_BY(mu_) = false;  // the caller destroyed its handle
   absl::Status refusal_ ABSL_GUARDED_BY(mu_);
   std::unique_ptr<Attempt> current_ ABSL_GUARDED_BY(mu_);
 };

@@ -1,7 +1,7 @@
-// Several engines behind one client. A request goes to the engine with the fewest in flight from here; one that an
-// engine refuses before its first chunk, for a cause that another engine may not have, goes to the next. An engine that
-// is gone is put aside for a while: it refuses at once, would therefore always have the fewest in flight, and would
-// draw every request.
+// EngineSet is one client over several engines. A request goes to the engine with the fewest requests in flight from
+// here. If an engine refuses it before its first chunk, for a cause that another engine may not have, the request moves
+// to the next engine. An engine that is gone is passed over for a while. It refuses at once, so it would always have
+// the fewest in flight and draw every request.
 #pragma once
 
 #include <memory>
@@ -14,17 +14,17 @@ namespace ingot::rollout {
 
 class EngineSet final : public Client {
  public:
-  // At least one engine. `clock` outlives the set.
+  // `engines` has at least one engine. `clock` outlives the set.
   EngineSet(std::vector<std::shared_ptr<Client>> engines, const base::Clock& clock);
-  // Requests still running end with what their engine's own end gives them; none moves any more.
+  // Running requests end as their engine ends them; no request moves any more.
   ~EngineSet() override;
 
-  // UNAVAILABLE (gone, or behind min_version), RESOURCE_EXHAUSTED and NOT_FOUND (pinned version) reach the caller only
-  // once every engine has refused; of several refusals it is the last.
+  // UNAVAILABLE (gone, or older than min_version), RESOURCE_EXHAUSTED and NOT_FOUND (pinned version) reach the caller
+  // only after every engine refused. The caller gets the last refusal.
   std::unique_ptr<Request> Generate(v1::GenerateRequest request, OnChunk on_chunk) override;
 
-  // Adds up the counters of the engines that answer; the version is the oldest that any of them is at. An error: that
-  // of the last engine, as none answered.
+  // Adds up the counters of the engines that answer. The version is the oldest of theirs. If none answers: the error of
+  // the last engine.
   absl::StatusOr<v1::EngineStatusResponse> Status() override;
 
  private:

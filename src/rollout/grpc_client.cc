@@ -17,19 +17,19 @@ namespace ingot::rollout {
 
 namespace {
 
-// The rpcs that gRPC is not done with. A channel that is let go of last by one of gRPC's own callback threads makes
-// that thread wait for itself: so the client, which owns the channel, outlives every rpc and every rpc's context.
-// Contexts are cancelled and destroyed outside the lock: either may run another rpc's OnDone on the spot.
+// The rpcs that gRPC has not finished. If one of gRPC's own callback threads drops the last reference to a channel,
+// that thread waits for itself. So the client owns the channel and outlives every rpc and its context. Contexts are
+// cancelled and destroyed outside the lock: either may run another rpc's OnDone at once.
 class LiveStreams {
  public:
-  // An id for Forget and Remove; nullopt once closed.
+  // An id for Forget and Remove; nullopt = closed.
   std::optional<int64_t> Add(std::shared_ptr<grpc::ClientContext> context) {
     base::MutexLock lock(mu_);
     if (closed_) return std::nullopt;
     contexts_.emplace(next_, std::move(context));
     return next_++;
   }
-  // Lets go of the context; the stream stays counted until Remove.
+  // Drops the context; the stream stays counted until Remove.
   void Forget(int64_t id) {
     std::shared_ptr<grpc::ClientContext> context;
     base::MutexLock lock(mu_);
@@ -67,10 +67,10 @@ class LiveStreams {
   std::map<int64_t, std::shared_ptr<grpc::ClientContext>> contexts_ ABSL_GUARDED_BY(mu_);
 };
 
-// One Generate rpc. Lives until gRPC is done with it, which may be after its handle is gone.
+// One Generate rpc. It lives until gRPC has finished with it, possibly longer than its handle.
 class GenerateStream final : public grpc::ClientReadReactor<v1::GenerateChunk> {
  public:
-  // The stream owns itself from here on; the handle shares `context` to cancel it.
+  // From here on the stream owns itself. The handle shares `context` in order to cancel it.
   static void Start(v1::Rollout::Stub& stub, LiveStreams& live, v1::GenerateRequest request,
                     std::shared_ptr<grpc::ClientContext> context, std::shared_ptr<ChunkGate> gate) {
     auto* stream = new GenerateStream(live, std::move(request), std::move(context), std::move(gate));
@@ -93,7 +93,7 @@ class GenerateStream final : public grpc::ClientReadReactor<v1::GenerateChunk> {
 
   void OnReadDone(bool ok) override {
     if (!ok) return;
-    request_ = v1::GenerateRequest();  // the engine has read it: only the stream's chunks take memory from here on
+    request_ = v1::GenerateRequest();  // the engine has read it, and it may be large
     finished_ = chunk_.finish() != v1::FINISH_UNSPECIFIED;
     gate_->Deliver(std::move(chunk_));
     chunk_ = v1::GenerateChunk();
@@ -111,7 +111,7 @@ class GenerateStream final : public grpc::ClientReadReactor<v1::GenerateChunk> {
 
   absl::Status ErrorOf(const grpc::Status& status) {
     if (live_.closed()) return absl::UnavailableError("the rollout client is shutting down");
-    // A stream that ends in good order without a last chunk was cut by something between us and the engine.
+    // A stream that ends without error and without a last chunk was cut between us and the engine.
     if (status.ok()) return absl::UnavailableError("the rollout engine's stream ended without a finish reason");
     return v1::FromGrpc(status);
   }

@@ -16,8 +16,9 @@ struct GrpcClientOptions {
   absl::Status Validate() const;
 };
 
-// Thread safe. OnChunk runs on gRPC's threads. A request whose engine dies ends with UNAVAILABLE. Destroying the client
-// ends its requests with UNAVAILABLE and waits until gRPC is done with them; not from an OnChunk.
+// Thread safe. OnChunk runs on gRPC's threads. A request whose engine dies ends with UNAVAILABLE. The client's
+// destructor ends its requests with UNAVAILABLE and waits until gRPC has finished with them; do not call it from an
+// OnChunk.
 std::shared_ptr<Client> NewGrpcClient(std::shared_ptr<grpc::Channel> channel, GrpcClientOptions options = {});
 
 }  // namespace ingot::rollout

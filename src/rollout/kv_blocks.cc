@@ -106,7 +106,7 @@ void KvBlocks::Unname(int32_t id) {
 }
 
 bool KvBlocks::Evict() {
-  // The oldest is a leaf, since a prefix is let go from its end; stepping over others keeps invariant 1 if not.
+  // The oldest block is a leaf, since a prefix is released from its end. The loop keeps invariant 1 where it is not.
   int32_t id = oldest_;
   while (id >= 0 && blocks_[id].children > 0) id = blocks_[id].newer;
   if (id < 0) return false;

@@ -1,14 +1,15 @@
-// Who holds which block of the KV cache. Knows block ids, not the memory behind them. A block is free, held by one or
-// more requests, or cached: kept after its last holder left because a later prompt may begin with the same tokens.
+// KvBlocks tracks the holders of each block of the KV cache. It knows block ids, not the memory behind them. A block is
+// free, held by one or more requests, or cached. A cached block is kept after its last holder left, because a later
+// prompt may begin with the same tokens.
 //
 //   salt 7 -- [t0..t15] -- [t16..t31] -- [t32..t47]      a cached block is named by its salt, the block before it,
 //                      \-- [t16'..t31']                  and its own tokens: a radix tree with one block per edge
 //
 // Invariants
-//   1. A named (published) block's parent is named too, and lives at least as long: whoever holds a block holds all
-//      blocks before it, so that only leaves of the tree are ever evicted.
-//   2. A block nobody holds is either free or named. Allocate takes free blocks first, then the named block that was
-//      let go longest ago.
+//   1. The parent of a named (published) block is named too, and lives at least as long. The holder of a block holds
+//      all blocks before it, so only leaves of the tree are evicted.
+//   2. A block without a holder is either free or named. Allocate takes free blocks first, then the named block that
+//      was released longest ago.
 //   3. Blocks under different salts are never shared. The salt names one loaded set of weights.
 //
 // Single-threaded: the engine's step thread owns it. Must outlive its Refs.
@@ -31,7 +32,7 @@ class KvBlocks {
   KvBlocks(const KvBlocks&) = delete;
   KvBlocks& operator=(const KvBlocks&) = delete;
 
-  // Holds one block; lets it go when destroyed. Let go of a prefix from its end (ReleaseAll), so that eviction finds
+  // Holds one block and releases it when destroyed. Release a prefix from its end (ReleaseAll), so that eviction finds
   // leaves first.
   class Ref {
    public:
@@ -55,20 +56,20 @@ class KvBlocks {
     int32_t id_ = -1;
   };
 
-  // A private block; nullopt if every block is held.
+  // A private block; nullopt = every block is held.
   std::optional<Ref> Allocate();
 
-  // Holds the named blocks that `tokens` begin with under `salt`, longest first match from the root.
+  // Holds the longest run of named blocks under `salt`, from the root, that `tokens` begin with.
   std::vector<Ref> Match(uint64_t salt, std::span<const int32_t> tokens);
-  // How many blocks Match would return.
+  // The number of blocks that Match would return.
   int32_t CountMatch(uint64_t salt, std::span<const int32_t> tokens) const;
 
-  // Names a full block, so that others may share it. `parent` is the block before it (null for the first), `tokens`
-  // its own block_tokens tokens. Where the same content is named already, *block becomes that block and the duplicate
-  // is let go. False, with nothing changed, if the parent is not named under `salt` (its salt was dropped).
+  // Names a full block, so that others may share it. `parent` is the block before it (null = it is the first), `tokens`
+  // its own block_tokens tokens. If equal content is named already, *block becomes that block and the duplicate is
+  // released. False, with nothing changed, if the parent is not named under `salt` (its salt was dropped).
   bool Publish(uint64_t salt, const Ref* parent, std::span<const int32_t> tokens, Ref* block);
 
-  // Forgets everything under `salt`: blocks nobody holds become free, held ones private.
+  // Forgets every name under `salt`: blocks without a holder become free, held ones private.
   void Drop(uint64_t salt);
 
   static void ReleaseAll(std::vector<Ref>& blocks) {
@@ -82,7 +83,7 @@ class KvBlocks {
   int32_t cached() const { return evictable_count_; }    // named and not held
   bool IsNamed(int32_t id) const { return blocks_[id].named; }
 
-  // Empty if the invariants hold, else what is broken. O(blocks); for tests.
+  // Empty = the invariants hold; otherwise a description of the broken one. O(blocks); for tests.
   std::string CheckInvariants() const;
 
  private:

@@ -1,9 +1,12 @@
-// What stands between the policy's row and the draw: penalties, bias, and the grammar's mask. They change what is
-// drawn, never the recorded log-prob, which is the row's own.
+// LogitShaper changes the row that a token is drawn from: penalties and bias. It never changes the recorded log-prob,
+// which the policy's row gives.
 //
-// On raw logits, in this order: repetition_penalty divides a positive and multiplies a negative logit of every id in
-// prompt or call; frequency_penalty times the id's count in the call and presence_penalty, if it is there at all, are
-// subtracted; logit_bias is added (-100: never). Then temperature, then the mask, then truncation (rollout/sampling.h).
+// On raw logits, in this order:
+//   repetition_penalty  divides a positive logit and multiplies a negative one, of every id in the prompt or the call
+//   frequency_penalty   is subtracted once per occurrence of the id in the call
+//   presence_penalty    is subtracted if the id occurs in the call
+//   logit_bias          is added; -100 = never
+// Then follow temperature, the grammar's mask, and truncation (rollout/sampling.h).
 #pragma once
 
 #include <cstdint>
@@ -18,38 +21,38 @@
 
 namespace ingot::rollout {
 
-// INVALID_ARGUMENT names the field, the value and what it may be: frequency and presence penalty -2 to 2, repetition
-// penalty 0 (off) or 0.01 to 100, bias -100 to 100 on ids below `vocab_size`.
+// INVALID_ARGUMENT names the field, its value and its allowed values: frequency and presence penalty -2 to 2,
+// repetition penalty 0 (off) or 0.01 to 100, bias -100 to 100 on ids below `vocab_size`.
 absl::Status ValidateShaping(const v1::SamplingParams& params, int64_t vocab_size);
 
-// What to draw from.
+// The distribution from which a token is drawn.
 struct ShapedRow {
-  std::span<const float> logprobs;  // -inf: never
-  std::span<const int32_t> ids;     // of the entries; empty: entry i is id i
-  double mass = 1;                  // what the probabilities sum to
+  std::span<const float> logprobs;  // -inf = never drawn
+  std::span<const int32_t> ids;     // of the entries; empty = entry i is id i
+  double mass = 1;                  // the sum of the probabilities
 };
 
-// Working memory, shared by all requests of one step thread.
+// Working memory that all requests of one step thread share.
 struct ShapingScratch {
   std::vector<float> row, compact;
 };
 
-// The penalties and biases of one request and what they need to remember. Single-threaded.
+// The penalties and biases of one request, with the ids they count. Single-threaded.
 class LogitShaper {
  public:
-  // True if `params` ask for anything here.
+  // True if `params` ask for a penalty or a bias.
   static bool IsRequested(const v1::SamplingParams& params);
 
-  // `prompt_ids` are those the repetition penalty covers from the start.
+  // The repetition penalty covers `prompt_ids` from the start.
   LogitShaper(const v1::SamplingParams& params, std::span<const int32_t> prompt_ids);
 
-  // True if Shape needs to know the scale of the logits.
+  // True if Shape needs the scale of the logits.
   bool needs_normalizer() const { return repetition_ != 1; }
 
-  // Takes note of a sampled id.
+  // Counts a sampled id.
   void RecordSampled(int32_t id);
 
-  // Changes `row` (log_softmax(logits / T) on entry) in place; the result is not normalised. `log_normalizer` is
+  // Changes `row` in place: log_softmax(logits / T) becomes a row that is not normalised. `log_normalizer` is
   // logsumexp(logits / T), read where needs_normalizer().
   void Shape(float log_normalizer, std::span<float> row);
 
@@ -60,15 +63,15 @@ class LogitShaper {
  private:
   const float inverse_temperature_;
   const float repetition_, frequency_, presence_;
-  std::vector<std::pair<int32_t, float>> bias_;   // added to a row's entry
+  std::vector<std::pair<int32_t, float>> bias_;   // added to the row's entry of the id
   std::unordered_map<int32_t, int32_t> sampled_;  // id -> times, for frequency and presence
-  std::unordered_set<int32_t> repeated_;          // in prompt or call, for repetition
+  std::unordered_set<int32_t> repeated_;          // ids of prompt and call, for repetition
   bool penalty_acted_ = false, bias_acted_ = false;
 };
 
-// `row` as a distribution; in place. FAILED_PRECONDITION: no id has a positive probability.
+// Normalises `row` in place. FAILED_PRECONDITION: no id has a positive probability.
 absl::StatusOr<ShapedRow> Normalize(std::span<float> row);
-// The same of these ids alone. The result points into `ids` and `scratch`.
+// The distribution over `ids` alone. The result points into `ids` and `scratch`.
 absl::StatusOr<ShapedRow> RestrictTo(std::span<const float> row, std::span<const int32_t> ids, ShapingScratch& scratch);
 
 }  // namespace ingot::rollout

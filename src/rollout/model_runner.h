@@ -1,5 +1,5 @@
-// The seam between the engine's scheduling and the model that runs a step. Knows no torch: scheduling is tested
-// with a model of plain code.
+// ModelRunner is the interface between the engine's scheduling and the model that runs a step. Knows no torch: tests of
+// the scheduling run on a model of plain code.
 #pragma once
 
 #include <cstdint>
@@ -19,17 +19,17 @@ class RunnableModel {
   virtual ~RunnableModel() = default;
 };
 
-// One forward pass over the rows of several sequences, all under one version. The key/value of row i goes to slot
-// slots[i] = block * block_tokens + offset before anything attends; sequence s then attends through its block table.
+// One forward pass over the rows of several sequences, all under one version. It first writes the key and value of row
+// i to slot slots[i] = block * block_tokens + offset. Sequence s then attends through its block table.
 struct ForwardBatch {
   std::vector<int64_t> token_ids;                     // [rows]
   std::vector<int64_t> positions;                     // [rows]
   std::vector<int64_t> slots;                         // [rows]
   std::vector<kernels::AttentionSequence> sequences;  // block_table points into block_tables
   std::vector<int32_t> block_tables;
-  std::vector<int64_t> sampled_rows;  // the rows whose next-token distribution is wanted, ascending
+  std::vector<int64_t> sampled_rows;  // rows that need a next-token distribution, ascending
   std::vector<float> temperatures;    // > 0, one per sampled row
-  bool want_normalizers = false;      // LogNormalizers will be asked for
+  bool want_normalizers = false;      // true = LogNormalizers will be called
 
   void Clear() {
     token_ids.clear();
@@ -50,11 +50,11 @@ class ModelRunner {
   virtual int64_t vocab_size() const = 0;
   virtual int64_t context_length() const = 0;
   virtual const std::vector<int32_t>& eos_ids() const = 0;
-  // The most that a snapshot of this model has: its parameters, and a tied head a second time, in the widest type.
+  // The size limit of this model's snapshots: its parameters, and a tied head a second time, in the widest type.
   virtual int64_t max_weight_bytes() const = 0;
 
-  // Builds a model over a snapshot and keeps the snapshot alive as long. INVALID_ARGUMENT if it is not a snapshot of
-  // this model. Thread safe; beside a running Forward.
+  // Builds a model over a snapshot, and keeps the snapshot alive as long as the model. INVALID_ARGUMENT: it is no
+  // snapshot of this model. Thread safe; may run beside Forward.
   virtual absl::StatusOr<std::shared_ptr<const RunnableModel>> Load(
       std::shared_ptr<const weights::Snapshot> snapshot) = 0;
 
@@ -64,8 +64,8 @@ class ModelRunner {
   // log_softmax(logits / temperature), [sampled rows, vocab_size], valid until the next call. Writes the KV cache.
   virtual absl::StatusOr<std::span<const float>> Forward(const RunnableModel& model, const ForwardBatch& batch) = 0;
 
-  // logsumexp(logits / temperature) of each row of the last Forward: what was subtracted to make it a log_softmax.
-  // REQUIRES: that batch wanted them.
+  // logsumexp(logits / temperature) of each row of the last Forward: the number that log_softmax subtracted. REQUIRES:
+  // the batch had want_normalizers.
   virtual std::span<const float> LogNormalizers() const = 0;
 };
 

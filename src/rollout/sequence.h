@@ -1,8 +1,8 @@
-// A request inside the engine. Plain state, owned and changed by EngineCore.
+// A Sequence is one request inside the engine. Plain state, owned and changed by EngineCore.
 //
 //   waiting --admitted--> running --finished, cancelled, failed--> gone
 //      ^                     |
-//      +-----preempted-------+   (blocks let go; computed again when admitted again)
+//      +-----preempted-------+   (blocks released; computed again when admitted again)
 #pragma once
 
 #include <chrono>
@@ -23,11 +23,11 @@
 
 namespace ingot::rollout {
 
-// One loaded version. Alive while the engine holds it or a pinned request runs on it.
+// One version of the weights, loaded. It lives while the engine holds it or a pinned request runs on it.
 struct WeightVersion : std::enable_shared_from_this<WeightVersion> {
   int64_t version = -1;
   uint64_t checksum = 0;
-  uint64_t salt = 0;  // > 0, unique per load in this process: names its KV, also when a version number comes again
+  uint64_t salt = 0;  // > 0, unique per load in this process: names its KV, even if a version number comes again
   std::shared_ptr<const RunnableModel> model;
 };
 
@@ -45,23 +45,23 @@ struct Sequence {
   std::optional<LogitShaper> shaper;     // penalties and biases, if it asks for any
   std::optional<Constraint> constraint;  // its grammar, if it has one
   std::vector<int32_t> stop_ids;         // eos ids (unless ignored) and the request's own
-  std::chrono::nanoseconds deadline{0};  // on the engine's clock; max(): none
+  std::chrono::nanoseconds deadline{0};  // on the engine's clock; max() = no deadline
   size_t prompt_size = 0;
-  size_t limit = 0;   // tokens.size() at which it ends with LENGTH
-  int64_t order = 0;  // of arrival: older ones go first and are preempted last
+  size_t limit = 0;   // tokens.size() at which it ends with FINISH_LENGTH
+  int64_t order = 0;  // of arrival: older requests run first and are preempted last
 
   // Progress.
   std::vector<int32_t> tokens;  // prompt and sampled
   int64_t sampled() const { return static_cast<int64_t>(tokens.size() - prompt_size); }
   v1::CallTimes times;
-  int32_t cached_tokens = -1;  // -1: never admitted
+  int32_t cached_tokens = -1;  // -1 = never admitted
 
   // KV, empty while waiting.
   std::vector<KvBlocks::Ref> blocks;
   size_t computed = 0;    // tokens whose KV is in `blocks`
-  size_t published = 0;   // leading blocks that are named
-  uint64_t kv_salt = 0;   // the version that computed the KV last; 0: there is none yet
-  bool kv_mixed = false;  // ... but not all of it
+  size_t published = 0;   // leading blocks that are named in the cache
+  uint64_t kv_salt = 0;   // of the version that computed KV last; 0 = no KV yet
+  bool kv_mixed = false;  // true = earlier versions computed a part of the KV
   size_t planned = 0;     // rows in the step being planned
 
   void LetGoOfKv() {

@@ -14,7 +14,7 @@ namespace ingot::rollout {
 
 namespace {
 
-// Appends `from` to `to`: what was sampled while an earlier write was under way goes out as one message.
+// Appends `from` to `to`: tokens sampled during a write go out as one message.
 void Merge(v1::GenerateChunk&& from, v1::GenerateChunk* to) {
   to->mutable_token_ids()->MergeFrom(from.token_ids());
   to->mutable_logprobs()->MergeFrom(from.logprobs());
@@ -29,14 +29,14 @@ void Merge(v1::GenerateChunk&& from, v1::GenerateChunk* to) {
   to->set_grammar_acted(from.grammar_acted());
 }
 
-// One Generate rpc. Holds at most one message under way and one that gathers. gRPC's calls are made outside the lock
-// (they may run a reaction of this object on the same thread) and are the last thing a function does (OnDone may delete
-// the object).
+// One Generate rpc. Holds at most one message under way and one that gathers. gRPC's functions are called outside the
+// lock, because they may run a reaction of this object on the same thread. They are a function's last action, because
+// OnDone may delete the object.
 class GenerateCall final : public grpc::ServerWriteReactor<v1::GenerateChunk> {
  public:
   GenerateCall(Engine& engine, const v1::GenerateRequest& request) {
-    // Chunks may come at once; gRPC keeps what is started until the method handler returned this object, and runs no
-    // reaction before.
+    // Chunks may come at once. gRPC holds back operations and reactions until the method handler has returned this
+    // object.
     auto handle =
         engine.Generate(request, [this](absl::StatusOr<v1::GenerateChunk> chunk) { OnChunk(std::move(chunk)); });
     base::MutexLock lock(mu_);
@@ -81,13 +81,13 @@ class GenerateCall final : public grpc::ServerWriteReactor<v1::GenerateChunk> {
       gathering_.reset();
       end_ = absl::CancelledError("the client went away");
     }
-    handle.reset();  // outside the lock: waits for an OnChunk that is under way
+    handle.reset();  // outside the lock: waits for an OnChunk in progress
     Advance();
   }
 
   void OnDone() override { delete this; }
 
-  // Starts what can be started: the next message, or the end.
+  // Starts the next operation that can start: a message, or the end.
   void Advance() {
     enum { kNothing, kWrite, kFinish } next = kNothing;
     grpc::Status status;

@@ -12,7 +12,7 @@ StopMatcher::StopMatcher(std::shared_ptr<const text::Tokenizer> tokenizer, std::
 }
 
 std::string StopMatcher::NewText(int32_t id) const {
-  // Decoded together with its predecessor: some tokenizers drop a leading space from the first token they are given.
+  // The token is decoded behind its predecessor: some tokenizers drop a leading space of the first token.
   const std::array<int32_t, 2> pair = {previous_, id};
   const std::string before = tokenizer_->Decode(std::span(pair).first(1), /*skip_special=*/false);
   std::string both = tokenizer_->Decode(pair, /*skip_special=*/false);

@@ -1,6 +1,6 @@
-// Finds the first stop string in the text of a request as it is sampled, token by token, also where it spans several
-// tokens. Matching is on bytes, so that a token that ends inside a UTF-8 character is no special case. Special tokens
-// count with their text. Single-threaded; holds the last bytes only, never the whole text.
+// StopMatcher finds the first stop string in a request's text, token by token, even across tokens. It matches bytes, so
+// a token that ends inside a UTF-8 character needs no special case. Special tokens count with their text.
+// Single-threaded. Holds only the last bytes of the text.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,11 @@ namespace ingot::rollout {
 class StopMatcher {
  public:
   // `last_prompt_id` is context for decoding the first sampled token; its text is not matched. REQUIRES: no stop string
-  // is empty; `tokenizer` is not null unless there are none.
+  // is empty; `tokenizer` is not null unless there are no stop strings.
   StopMatcher(std::shared_ptr<const text::Tokenizer> tokenizer, std::vector<std::string> stops, int32_t last_prompt_id);
 
-  // The index of the stop string that the text up to and including this token completes, or -1. If the token completes
-  // several, the one that ends first, then the longest.
+  // The index of the stop string that the text up to and including this token completes; -1 = none. If the token
+  // completes several, the one that ends first, then the longest.
   int Push(int32_t id);
 
   const std::string& stop(int index) const { return stops_[index]; }

@@ -24,7 +24,7 @@ namespace ingot::rollout {
 
 namespace {
 
-// c10::Error's own text ends in a stack trace; the first line says what happened.
+// c10::Error's own text ends in a stack trace; its first line is the message.
 absl::Status FromException(const std::exception& error, const char* where) {
   const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
   const std::string what = torch_error != nullptr ? torch_error->what_without_backtrace() : error.what();
@@ -42,7 +42,7 @@ absl::StatusOr<at::ScalarType> ScalarTypeOf(const weights::TensorView& tensor) {
 struct RunnableTransformer final : RunnableModel {
   RunnableTransformer(std::shared_ptr<const weights::Snapshot> bytes, model::Transformer model)
       : snapshot(std::move(bytes)), transformer(std::move(model)) {}
-  const std::shared_ptr<const weights::Snapshot> snapshot;  // owns what the parameters point to; destroyed last
+  const std::shared_ptr<const weights::Snapshot> snapshot;  // owns the parameters' memory; destroyed last
   const model::Transformer transformer;
 };
 
@@ -54,13 +54,13 @@ int64_t HeadDim(const model::ModelConfig& config) {
   return config.head_dim > 0 ? config.head_dim : config.hidden_size / config.num_attention_heads;
 }
 
-// What the configuration promises of the weights, which come later.
+// The type that the configuration promises for the weights, which come later.
 at::ScalarType CacheType(const model::ModelConfig& config) {
   return config.torch_dtype == "bfloat16" ? at::kBFloat16 : at::kFloat;
 }
 
-// Key and value pages of every layer, and the batch that the layers attend for. Attention runs on what the model
-// computes in, as the trainer's does: bf16 on bf16 pages, all else on fp32.
+// Key and value pages of every layer, and the batch that the layers attend for. Attention computes in the model's type,
+// as the trainer's does: bf16 on bf16 pages, all else on fp32.
 class PagedCache final : public model::AttentionBackend {
  public:
   PagedCache(const model::ModelConfig& config, int64_t head_dim, int64_t blocks, int64_t block_tokens,
@@ -90,7 +90,7 @@ class PagedCache final : public model::AttentionBackend {
   }
 
  private:
-  // Row i of `rows` goes to slot i.
+  // Writes row i of `rows` to slot i.
   void Write(const at::Tensor& rows, at::Tensor& pages) const {
     if (!pages.is_cpu()) {
       pages.flatten(0, 1).index_copy_(0, slots_, rows);
@@ -108,7 +108,7 @@ class PagedCache final : public model::AttentionBackend {
   }
 
   void Allocate(at::IntArrayRef sizes, const at::TensorOptions& options) {
-    // Zeros: attention may read what lies behind a sequence's last key in its page, and multiply it by zero.
+    // Zeros: attention may read entries behind a sequence's last key in its page, and multiplies them by zero.
     for (std::vector<at::Tensor>* pages : {&k_, &v_}) {
       for (at::Tensor& layer : *pages) {
         layer = at::Tensor();
@@ -117,7 +117,7 @@ class PagedCache final : public model::AttentionBackend {
     }
   }
 
-  // The configuration's dtype was a guess; the first weights tell.
+  // The configuration's dtype was a guess; the first weights decide.
   void Settle(at::ScalarType dtype) {
     used_ = true;
     if (k_[0].scalar_type() != dtype) Allocate(k_[0].sizes().vec(), k_[0].options().dtype(dtype));
@@ -126,7 +126,7 @@ class PagedCache final : public model::AttentionBackend {
   const double scale_;
   std::vector<at::Tensor> k_, v_;
   const ForwardBatch* batch_ = nullptr;
-  at::Tensor slots_;  // on the device, where that is not the CPU
+  at::Tensor slots_;  // on the device; unused on the CPU
   bool used_ = false;
 };
 
@@ -160,7 +160,7 @@ class TorchRunner final : public ModelRunner {
         tensors[view.name] = at::from_blob(bytes, view.shape, at::TensorOptions().dtype(dtype)).to(device_);
       }
       INGOT_ASSIGN_OR_RETURN(model::Parameters parameters, model::Parameters::FromTensors(config_, std::move(tensors)));
-      base::MutexLock lock(mu_);  // tables of a long context take a second: once
+      base::MutexLock lock(mu_);  // tables of a long context take a second: made once
       INGOT_ASSIGN_OR_RETURN(model::Transformer transformer,
                              model::Transformer::Create(config_, std::move(parameters), rope_));
       rope_ = transformer.rope();
@@ -207,9 +207,9 @@ class TorchRunner final : public ModelRunner {
   std::shared_ptr<const model::RopeTables> rope_ ABSL_GUARDED_BY(mu_);  // shared by all versions
 };
 
-// The cache is made at once: one that does not fit would take the machine's memory before anyone is told.
+// The cache is allocated at once. One that does not fit would use up the machine's memory before any error.
 absl::Status CheckCacheFits(const model::ModelConfig& config, const EngineOptions& options, at::Device device) {
-  if (!device.is_cpu()) return absl::OkStatus();  // there the allocation fails
+  if (!device.is_cpu()) return absl::OkStatus();  // the device's allocation fails by itself
   const double of_token =
       2.0 * static_cast<double>(config.num_hidden_layers * config.num_key_value_heads) *
       static_cast<double>(HeadDim(config) * static_cast<int64_t>(c10::elementSize(CacheType(config))));

@@ -1,6 +1,6 @@
 // The ModelRunner of real models: a model::Transformer over the bytes of a Snapshot (not copied on the CPU), a paged KV
-// cache per layer, tree attention through block tables. Load is thread safe; Forward belongs to the step thread. No
-// c10::Error leaves it: what torch throws comes back as a status.
+// cache per layer, and tree attention through block tables. Load is thread safe; Forward belongs to the step thread.
+// torch's exceptions come back as statuses: no c10::Error leaves it.
 #pragma once
 
 #include <memory>
@@ -13,9 +13,10 @@
 namespace ingot::rollout {
 
 // `device` is torch's name, "cpu" or "cuda:0". Allocates the KV cache: layers * 2 * kv_cache_tokens * kv_heads *
-// head_dim * 4 bytes (2 of bf16; what computes in fp16 attends in fp32). INVALID_ARGUMENT: the configuration is not a
-// model; UNAVAILABLE: no such device, or not enough memory on it; RESOURCE_EXHAUSTED, with the numbers: more than this
-// machine's memory that is free (CPU).
+// head_dim * 4 bytes (2 for bf16; fp16 models attend in fp32).
+//   INVALID_ARGUMENT    the configuration is no model
+//   UNAVAILABLE         the device does not exist, or has too little memory
+//   RESOURCE_EXHAUSTED  the cache needs more than this machine's free memory (CPU); names both numbers
 absl::StatusOr<std::unique_ptr<ModelRunner>> NewTorchRunner(const model::ModelConfig& config,
                                                             const EngineOptions& options, const std::string& device);
 
