@@ -61,7 +61,7 @@ void EngineCore::Step(std::vector<Emission>* out) {
 void EngineCore::FailAll(const absl::Status& status, std::vector<Emission>* out) {
   for (const SequencePtr& sequence : running_) out->push_back({std::move(sequence->gate), status, true});
   for (const SequencePtr& sequence : waiting_) out->push_back({std::move(sequence->gate), status, true});
-  for (const SequencePtr& sequence : running_) sequence->LetGoOfKv();
+  for (const SequencePtr& sequence : running_) sequence->ReleaseKv();
   running_.clear();
   waiting_.clear();
 }
@@ -86,7 +86,7 @@ bool EngineCore::ReapOne(Sequence& sequence, nanoseconds now, bool is_waiting, s
     next_deadline_ = std::min(next_deadline_, sequence.deadline);
     return false;
   }
-  sequence.LetGoOfKv();
+  sequence.ReleaseKv();
   Emission emission{std::move(sequence.gate), v1::GenerateChunk(), true};
   if (!late && !current.ok()) {
     emission.chunk = base::Annotate(current, absl::StrCat("request ", sequence.request_id));
@@ -130,7 +130,7 @@ void EngineCore::Admit() {
     const size_t matched =
         static_cast<size_t>(blocks_.CountMatch(version->salt, std::span(sequence.tokens).first(matchable))) *
         blocks_.block_tokens();
-    if (AwaitsTwin(sequence, version->salt, matched)) {
+    if (AwaitsSibling(sequence, version->salt, matched)) {
       if (++passed_over >= static_cast<size_t>(options_.max_running)) break;
       ++it;
       continue;
@@ -158,7 +158,7 @@ bool EngineCore::TryAdmit(Sequence& sequence) {
   // again. Check it before any allocation, which evicts cached blocks.
   const size_t needed = MissingBlocks(sequence, sequence.tokens.size()) + running_.size();
   if (static_cast<size_t>(blocks_.available()) < needed || !EnsureBlocks(sequence, sequence.tokens.size())) {
-    sequence.LetGoOfKv();
+    sequence.ReleaseKv();
     return false;
   }
   if (sequence.cached_tokens < 0) {
@@ -169,7 +169,7 @@ bool EngineCore::TryAdmit(Sequence& sequence) {
   return true;
 }
 
-bool EngineCore::AwaitsTwin(const Sequence& sequence, uint64_t salt, size_t matched_tokens) const {
+bool EngineCore::AwaitsSibling(const Sequence& sequence, uint64_t salt, size_t matched_tokens) const {
   if (!options_.prefix_cache) return false;
   for (const SequencePtr& other : running_) {
     const size_t whole = other->prompt_size - other->prompt_size % blocks_.block_tokens();
@@ -230,7 +230,7 @@ bool EngineCore::EnsureBlocks(Sequence& sequence, size_t tokens) {
 void EngineCore::Preempt(size_t running_index) {
   SequencePtr victim = std::move(running_[running_index]);
   running_.erase(running_.begin() + static_cast<ptrdiff_t>(running_index));
-  victim->LetGoOfKv();
+  victim->ReleaseKv();
   ++stats_.preemptions;
   const auto place = std::upper_bound(waiting_.begin(), waiting_.end(), victim->order,
                                       [](int64_t order, const SequencePtr& s) { return order < s->order; });
@@ -283,7 +283,7 @@ void EngineCore::RunVersion(const WeightVersion& version, std::vector<Emission>*
     INGOT_LOG(error, "rollout: a forward pass of {} requests failed: {}", batch_sequences_.size(),
               std::string(rows.status().message()));
     for (Sequence* sequence : batch_sequences_) {
-      sequence->LetGoOfKv();
+      sequence->ReleaseKv();
       out->push_back(
           {std::move(sequence->gate), base::Annotate(rows.status(), "the engine's forward pass failed"), true});
     }
@@ -302,7 +302,7 @@ void EngineCore::RunVersion(const WeightVersion& version, std::vector<Emission>*
   for (size_t m = 0; m < batch_sampled_.size(); ++m) {
     const float normalizer = normalizers.empty() ? 0 : normalizers[m];
     if (SampleOne(*batch_sampled_[m], version, rows->subspan(m * width, width), normalizer, out)) {
-      batch_sampled_[m]->LetGoOfKv();
+      batch_sampled_[m]->ReleaseKv();
     }
   }
 }

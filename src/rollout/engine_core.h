@@ -86,7 +86,7 @@ class EngineCore {
   void DropUnusedSalts();
   void Admit();
   bool TryAdmit(Sequence& sequence);
-  bool AwaitsTwin(const Sequence& sequence, uint64_t salt, size_t matched_tokens) const;
+  bool AwaitsSibling(const Sequence& sequence, uint64_t salt, size_t matched_tokens) const;
   void Plan();
   size_t MissingBlocks(const Sequence& sequence, size_t tokens) const;
   bool EnsureBlocks(Sequence& sequence, size_t tokens);

@@ -64,7 +64,7 @@ struct Sequence {
   bool kv_mixed = false;  // true = earlier versions computed a part of the KV
   size_t planned = 0;     // rows in the step being planned
 
-  void LetGoOfKv() {
+  void ReleaseKv() {
     KvBlocks::ReleaseAll(blocks);
     computed = published = planned = 0;
     kv_salt = 0;

@@ -78,7 +78,7 @@ class PagedCache final : public model::AttentionBackend {
 
   at::Tensor Attend(int64_t layer, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) override {
     const at::ScalarType dtype = q.scalar_type();
-    if (!used_) Settle(dtype == at::kBFloat16 ? at::kBFloat16 : at::kFloat);
+    if (!used_) FixType(dtype == at::kBFloat16 ? at::kBFloat16 : at::kFloat);
     const at::ScalarType stored = k_[layer].scalar_type();
     Write(k.to(stored), k_[layer]);
     Write(v.to(stored), v_[layer]);
@@ -118,7 +118,7 @@ class PagedCache final : public model::AttentionBackend {
   }
 
   // The configuration's dtype was a guess; the first weights decide.
-  void Settle(at::ScalarType dtype) {
+  void FixType(at::ScalarType dtype) {
     used_ = true;
     if (k_[0].scalar_type() != dtype) Allocate(k_[0].sizes().vec(), k_[0].options().dtype(dtype));
   }
