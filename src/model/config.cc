@@ -16,8 +16,8 @@ using base::json::value;
 struct Family {
   std::string_view model_type;
   std::string_view architecture;
-  int64_t default_head_dim;  // 0: hidden_size / num_attention_heads
-  bool qkv_bias;             // always, whatever the file says
+  int64_t default_head_dim;  // 0 = hidden_size / num_attention_heads
+  bool qkv_bias;             // always on, whatever the file says
   bool reads_attention_bias;
   bool qk_norm;
 };
@@ -55,7 +55,7 @@ std::optional<double> AsDouble(const value& v) {
   return std::nullopt;
 }
 
-// Reads `key` into `out`; absent or null keeps what is there, unless it is required.
+// Reads `key` into `out`. If it is absent or null, `out` is unchanged, or it is an error if `required`.
 absl::Status ReadInt(const value& json, std::string_view key, bool required, int64_t* out) {
   const value* v = Find(json, key);
   if (IsNull(v)) return required ? Bad(key, "is missing") : absl::OkStatus();
@@ -104,7 +104,7 @@ constexpr std::array<std::string_view, 14> kRopeKeys = {"rope_type",        "typ
                                                         "attention_factor", "mscale",
                                                         "mscale_all_dim",   "truncate"};
 
-// What `key` of the file holds.
+// Reads the object under `key` of the file.
 absl::Status ReadRopeScaling(const char* key, const value& rope, ModelConfig* config) {
   if (!rope.is_object()) return Bad(key, "must be an object or null");
   for (const auto& field : rope.get_object()) {
@@ -141,7 +141,7 @@ absl::Status ReadRopeScaling(const char* key, const value& rope, ModelConfig* co
   return absl::OkStatus();
 }
 
-// Older files have rope_theta at the top and rope_scaling, newer ones rope_parameters with both.
+// Older files have rope_theta at the top level and rope_scaling. Newer ones have both in rope_parameters.
 absl::Status ReadRope(const value& json, ModelConfig* config) {
   INGOT_RETURN_IF_ERROR(ReadDouble(json, "rope_theta", &config->rope_theta));
   std::optional<RopeScaling> other;
@@ -200,10 +200,10 @@ base::json::object RopeToJson(const ModelConfig& config) {
   return o;
 }
 
-// What transformers takes where a file says nothing.
+// The defaults of `transformers`.
 constexpr int64_t kDefaultWindow = 4096, kDefaultWindowLayers = 28;
 
-// A window that some layer sees less through than the whole context is not built.
+// Refuses a window through which some layer sees less than the whole context.
 absl::Status CheckNoSlidingWindow(const value& json, const ModelConfig& config) {
   const bool qwen = config.model_type == "qwen2" || config.model_type == "qwen3";
   bool used = config.model_type == "mistral";
@@ -233,7 +233,7 @@ absl::Status CheckNoSlidingWindow(const value& json, const ModelConfig& config) 
   return absl::OkStatus();
 }
 
-// What would change the computation and is not built.
+// Refuses keys that would change the computation and are not implemented.
 absl::Status CheckSupported(const value& json, const Family& family) {
   std::string activation = "silu";
   INGOT_RETURN_IF_ERROR(ReadString(json, "hidden_act", &activation));
@@ -358,7 +358,7 @@ value ModelConfig::ToJson() const {
   o["rms_norm_eps"] = rms_norm_eps;
   o["rope_theta"] = rope_theta;
   o["rope_parameters"] = RopeToJson(*this);
-  if (rope_scaling.type != "default") o["rope_scaling"] = RopeToJson(*this);  // what transformers 4 reads
+  if (rope_scaling.type != "default") o["rope_scaling"] = RopeToJson(*this);  // the form that transformers 4 reads
   o["tie_word_embeddings"] = tie_word_embeddings;
   if (family != nullptr && family->reads_attention_bias) o["attention_bias"] = attention_bias;
   if (model_type == "llama") o["mlp_bias"] = false;
@@ -410,7 +410,7 @@ absl::Status ModelConfig::Validate() const {
   if (torch_dtype != "float32" && torch_dtype != "float64" && torch_dtype != "bfloat16" && torch_dtype != "float16") {
     return Bad("torch_dtype", absl::StrCat("is '", torch_dtype, "'; supported: float32, float64, bfloat16, float16"));
   }
-  // What the family's own definition cannot express would be lost on export.
+  // An export would lose a value that the family's own definition cannot express.
   const bool bias = family->reads_attention_bias ? attention_bias == attention_out_bias
                                                  : attention_bias == family->qkv_bias && !attention_out_bias;
   if (!bias) return Bad("attention_bias", absl::StrCat("does not fit model_type ", model_type));

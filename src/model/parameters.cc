@@ -22,7 +22,7 @@ bool EndsWith(std::string_view text, std::string_view end) {
   return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
 }
 
-// Draw n of stream `seed`, Box-Muller: a pure function of both.
+// Draw n of stream `seed`, by Box-Muller: a pure function of both.
 double NormalAt(uint64_t seed, uint64_t n) {
   const double u = 1.0 - base::UniformAt(seed, 2 * (n / 2)), angle = base::UniformAt(seed, 2 * (n / 2) + 1) * 2 * M_PI;
   return std::sqrt(-2 * std::log(u)) * (n % 2 == 0 ? std::cos(angle) : std::sin(angle));
@@ -137,7 +137,7 @@ absl::StatusOr<Parameters> Parameters::FromTensors(const ModelConfig& config,
     tensors.erase(found);
   }
   for (const auto& [name, tensor] : tensors) {
-    if (EndsWith(name, "rotary_emb.inv_freq")) continue;  // a constant that old Llama checkpoints carry
+    if (EndsWith(name, "rotary_emb.inv_freq")) continue;  // a constant in old Llama checkpoints
     return absl::InvalidArgumentError(absl::StrCat("tensor '", name, "' is unknown to this configuration"));
   }
   return parameters;

@@ -9,8 +9,8 @@
 namespace ingot::model {
 namespace {
 
-// Long waves, which never turned round within the context that the model was trained on, are stretched whole, short
-// ones not at all, those between in part (Llama 3.1).
+// Stretches waves by their length (Llama 3.1). Waves too long to turn once within the original context are stretched in
+// full, short waves not at all, and waves in between in part.
 void StretchLongWaves(const RopeScaling& scaling, std::vector<float>& inverse) {
   const auto factor = static_cast<float>(scaling.factor), context = static_cast<float>(scaling.original_positions);
   const auto low = static_cast<float>(scaling.low_freq_factor), high = static_cast<float>(scaling.high_freq_factor);
@@ -27,8 +27,8 @@ void StretchLongWaves(const RopeScaling& scaling, std::vector<float>& inverse) {
   }
 }
 
-// Between the pairs that turn `beta_fast` and `beta_slow` times within the original context the stretch sets in (YaRN,
-// arXiv 2309.00071, section 3.2).
+// The stretch grows between two pairs: the one that turns `beta_fast` times within the original context, and the one
+// that turns `beta_slow` times (YaRN, arXiv 2309.00071, section 3.2).
 void StretchByParts(const ModelConfig& config, std::vector<float>& inverse) {
   const RopeScaling& scaling = config.rope_scaling;
   const auto dims = static_cast<double>(config.head_dim);
@@ -53,7 +53,7 @@ void StretchByParts(const ModelConfig& config, std::vector<float>& inverse) {
   }
 }
 
-// What YaRN makes attention sharper by, where the file does not say (section 3.4).
+// YaRN's factor that makes attention sharper. The file may state it; the default is section 3.4's.
 double YarnScale(const RopeScaling& scaling) {
   const auto of = [&](double mscale) {
     return scaling.factor <= 1 ? 1.0 : 0.1 * mscale * std::log(scaling.factor) + 1.0;

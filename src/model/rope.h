@@ -1,5 +1,5 @@
-// Rotary position embeddings (RoFormer, arXiv 2104.09864), and how a checkpoint stretches them to a longer context, as
-// `transformers` reads its `rope_parameters` (before version 5: `rope_scaling`).
+// Rotary position embeddings (RoFormer, arXiv 2104.09864), with the stretch to a longer context that a checkpoint asks
+// for. It is read as `transformers` reads `rope_parameters` (before version 5: `rope_scaling`).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,11 +12,11 @@
 
 namespace ingot::model {
 
-// Of dimension pair i of a head, in fp32 as there: at far positions a wider product would give other angles than the
-// ones a checkpoint was trained with.
+// Entry i is for dimension pair i of a head. fp32, as in `transformers`: at far positions a wider product would give
+// other angles than in the checkpoint's training.
 struct RopeFrequencies {
   std::vector<float> inverse;  // [head_dim / 2], radians per position
-  float scale = 1;             // of every cosine and sine
+  float scale = 1;             // factor of every cosine and sine
 };
 RopeFrequencies FrequenciesOf(const ModelConfig& config);
 
@@ -27,7 +27,7 @@ class RopeTables {
 
   const at::Tensor& cos() const { return cos_; }  // [max_position_embeddings, head_dim / 2]
   const at::Tensor& sin() const { return sin_; }
-  // Whether these are the tables of a model of that configuration, type and device.
+  // Whether a model of that configuration, type and device has equal tables.
   bool Fit(const ModelConfig& config, const at::TensorOptions& options) const;
 
  private:

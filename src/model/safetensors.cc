@@ -124,7 +124,7 @@ absl::StatusOr<Entry> ParseEntry(const std::string& path, std::string_view name,
   for (const auto& size : shape->get_array()) {
     const auto n = AsUnsigned(size);
     if (!n.has_value()) return bad("has a size that is no whole number");
-    // A zero makes the product zero, but torch multiplies the other sizes for the strides.
+    // A size of zero makes the product zero, but torch still multiplies the other sizes for the strides.
     if (__builtin_mul_overflow(extent, std::max<uint64_t>(*n, 1), &extent) || extent > (uint64_t{1} << 62)) {
       return bad("has a shape whose size overflows");
     }
@@ -172,7 +172,7 @@ absl::StatusOr<std::vector<Entry>> ParseHeader(const std::string& path, std::str
   return entries;
 }
 
-// Calls `visit(entry, read)` for every tensor of the file, until it returns an error; read(to) reads its bytes.
+// Calls `visit(entry, read)` for every tensor of the file until it returns an error. read(to) reads the tensor's bytes.
 template <typename Visit>
 absl::Status VisitFile(const std::string& path, const Visit& visit) {
   const File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
@@ -258,7 +258,7 @@ absl::StatusOr<std::map<std::string, at::Tensor>> LoadShards(const std::string& 
     if (!field.value().is_string())
       return absl::InvalidArgumentError(path + ": weight_map holds something else than file names");
     const std::string file(field.value().get_string());
-    // A shard lies beside its index: a name that leads elsewhere is not followed.
+    // A shard lies beside its index: a name that leads elsewhere is refused.
     if (file.empty() || file.find('/') != std::string::npos || file.find('\0') != std::string::npos) {
       return absl::InvalidArgumentError(absl::StrCat(path, ": '", file, "' is no plain file name"));
     }
@@ -279,7 +279,7 @@ absl::StatusOr<std::map<std::string, at::Tensor>> LoadShards(const std::string& 
   return all;
 }
 
-// Renames `from` to `to` so that after a crash the old file or the whole new one is there.
+// Renames `from` to `to`. After a crash, `to` is the old file or the whole new one.
 absl::Status Publish(const File& file, const std::string& from, const std::string& to) {
   if (::fsync(file.get()) != 0) return System(from, "fsync");
   if (::rename(from.c_str(), to.c_str()) != 0) return System(to, "renaming into place");
@@ -290,7 +290,7 @@ absl::Status Publish(const File& file, const std::string& from, const std::strin
   return absl::OkStatus();
 }
 
-// write(file, temporary name) fills the file, which then takes the place of `path`.
+// write(file, temporary name) fills the file, which then replaces `path`.
 template <typename Write>
 absl::Status Replace(const std::string& path, const Write& write) {
   const std::string temporary = absl::StrCat(path, ".", ::getpid(), ".tmp");
@@ -343,7 +343,7 @@ absl::StatusOr<std::map<std::string, at::Tensor>> LoadSafetensors(const std::str
     const bool shards =
         path.size() > kIndex.size() && path.compare(path.size() - kIndex.size(), kIndex.size(), kIndex) == 0;
     return shards ? LoadShards(path) : LoadFile(path);
-  } catch (const std::exception& error) {  // out of memory, in torch's words or the library's
+  } catch (const std::exception& error) {  // out of memory, as torch or the library words it
     return absl::ResourceExhaustedError(absl::StrCat(path, ": ", error.what()));
   }
 }
@@ -396,7 +396,7 @@ absl::Status SaveWeightsIndex(const std::string& dir, const std::map<std::string
 absl::Status SaveModelDir(const std::string& dir, const ModelConfig& config, const Parameters& parameters) {
   INGOT_RETURN_IF_ERROR(config.Validate());
   if (::mkdir(dir.c_str(), 0755) != 0 && errno != EEXIST) return System(dir, "creating the folder");
-  // Weights first: a folder with a config.json is complete.
+  // The weights first: config.json makes the folder complete.
   INGOT_RETURN_IF_ERROR(
       SaveSafetensors(dir + "/" + ShardFile("model", 0, 1), parameters.tensors(), {{"format", "pt"}}));
   return SaveModelConfig(dir, config);

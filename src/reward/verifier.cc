@@ -26,7 +26,7 @@ constexpr int64_t kVerifierOutputBytes = 1 << 20;
 
 std::string Trimmed(const std::string& text) { return std::string(absl::StripAsciiWhitespace(text)); }
 
-// For details: one line, short.
+// A short line of `text` for details.
 std::string Quoted(const std::string& text) {
   std::string shown;
   for (const char c : text.substr(0, 80)) shown += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
@@ -87,7 +87,7 @@ sandbox::Variables VariablesOf(const VerifierInput& input) {
       .json = {{"task", JsonText(input.task)}}};
 }
 
-// What all kinds but the last share: the answer is there and not too long.
+// The base of all kinds but agent_posted: it checks that there is an answer and that it is not too long.
 class AnswerVerifier : public Verifier {
  public:
   explicit AnswerVerifier(VerifierOptions options) : options_(std::move(options)) {}
@@ -105,7 +105,7 @@ class AnswerVerifier : public Verifier {
   const VerifierOptions options_;
 };
 
-// exact, numeric, json_field: against one expected text.
+// The base of exact, numeric and json_field, which compare the answer with one expected text.
 class ExpectedVerifier : public AnswerVerifier {
  public:
   ExpectedVerifier(VerifierOptions options, Template expected)
