@@ -65,7 +65,8 @@ absl::Status SaveModelDir(const std::string& dir, const ModelConfig& config, con
 // Several writers make such a folder in three steps. Each saves a ShardFile of "model". One saves the index, which maps
 // tensors to files and gives the bytes of all tensors. Last it saves config.json, which completes the folder.
 inline constexpr char kWeightsIndex[] = "model.safetensors.index.json";
-std::string ShardFile(const char* of, int shard, int shards);  // "OF-00001-of-00002.safetensors"; of 1: "OF.safetensors"
+// "OF-00001-of-00002.safetensors"; for one shard "OF.safetensors".
+std::string ShardFile(const char* of, int shard, int shards);
 absl::Status SaveWeightsIndex(const std::string& dir, const std::map<std::string, std::string>& files, int64_t bytes);
 absl::Status SaveModelConfig(const std::string& dir, const ModelConfig& config);
 

@@ -27,7 +27,7 @@ struct VerifierOptions {
   // numeric         The answer is a number within the tolerances of `expected`.
   // regex           The whole answer matches `pattern`.
   // json_field      The answer is JSON whose `field` equals `expected`: lists in order, objects by their fields.
-  // command         `command` decides. It runs after the agent in the agent's work folder, with the answer on its stdin.
+  // command         `command` decides. It runs after the agent, in the agent's work folder, the answer on its stdin.
   //                 Its HOME and TMPDIR are its own, so files that the agent left in ${home} do not decide by accident.
   // agent_reported  The answer is the reward: a number, or {"reward": number, "signals": {name: number}}.
   //                 tree/signal_bounds.h limits the number of signals and the length of their names.
@@ -38,11 +38,12 @@ struct VerifierOptions {
   std::string expected = "${task.answer}";
   // exact: true = letters A-Z and a-z are equal.
   bool ignore_case = false;
-  // numeric, and numbers at any depth of json_field: |answer - expected| <= tolerance + relative_tolerance * |expected|.
+  // numeric, and numbers at any depth of json_field:
+  //   |answer - expected| <= tolerance + relative_tolerance * |expected|
   // Numbers that doubles do not hold, such as long integers, are compared exactly (reward/number.h). Finite, >= 0.
   double tolerance = 0;
   double relative_tolerance = 0;
-  // regex: a pattern in RE2's syntax, which has no back-references and no lookaround. It matches the answer's characters
+  // regex: a pattern in RE2's syntax, without back-references and lookaround. It matches the answer's characters
   // as UTF-8, in time linear in the answer; bytes that are not UTF-8 match nothing. A template: values are inserted as
   // they are, without quoting.
   std::string pattern;

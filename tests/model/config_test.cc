@@ -16,7 +16,7 @@ base::json::value Llama() {
     "max_position_embeddings": 128, "rope_theta": 5e5, "eos_token_id": [7, 8], "bos_token_id": 1})");
 }
 
-TEST(ModelConfig, ReadsWhatTheFileSaysAndFillsInTheFamilysDefaults) {
+TEST(ModelConfig, ReadsTheFileAndFillsInTheFamilysDefaults) {
   const auto c = ModelConfig::FromJson(Llama());
   ASSERT_TRUE(c.ok()) << c.status();
   EXPECT_EQ(c->num_key_value_heads, 4);
@@ -27,7 +27,7 @@ TEST(ModelConfig, ReadsWhatTheFileSaysAndFillsInTheFamilysDefaults) {
   EXPECT_FALSE(c->attention_bias || c->qk_norm || c->tie_word_embeddings);
 }
 
-TEST(ModelConfig, WhatItWritesItReadsBackEqual) {
+TEST(ModelConfig, ReadsItsOwnOutputBackEqual) {
   for (const char* type : {"qwen3", "qwen2", "llama", "mistral"}) {
     ModelConfig c = testing::SmallConfig(type);
     c.rope_theta = 12345.5;
@@ -42,7 +42,7 @@ TEST(ModelConfig, WhatItWritesItReadsBackEqual) {
   }
 }
 
-TEST(ModelConfig, RefusesByNameWhatItDoesNotSupport) {
+TEST(ModelConfig, RefusesUnsupportedKeysByName) {
   const std::pair<const char*, const char*> cases[] = {
       {"hidden_act", R"("gelu")"},
       {"rope_scaling", R"({"rope_type": "dynamic", "factor": 4.0})"},

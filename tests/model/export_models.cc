@@ -1,5 +1,5 @@
-// model_export DIR: writes one random model per family with SaveModelDir, and beside each logits.json with token ids
-// and our logits. check_export.py then holds them against `transformers` (make test-torch).
+// model_export DIR: writes one random model per family with SaveModelDir, and a logits.json with token ids and our
+// logits beside each. check_export.py compares them with `transformers` (make test-torch).
 #include <cstdio>
 #include <fstream>
 

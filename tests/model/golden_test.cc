@@ -1,4 +1,4 @@
-// Models that `transformers` wrote (make_goldens.py) give its logits.
+// Models written by `transformers` (make_goldens.py) give its logits.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// The transformer once more, in plain ATen with a dense mask: the independent reference of the model's tests. Also the
-// attention backends the tests plug in.
+// The transformer in plain ATen with a dense mask: the independent reference of the model's tests. Also the attention
+// backends that the tests use.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -33,7 +33,7 @@ inline ModelConfig SmallConfig(const std::string& type, int64_t layers = 2) {
   return c;
 }
 
-// Initial parameters with everything random, biases and norms too, so that a dropped one shows.
+// Initial parameters with every tensor random, biases and norms too, so that a missing one is visible.
 inline Parameters RandomParameters(const ModelConfig& config, uint64_t seed, at::ScalarType dtype) {
   Parameters p = Parameters::Init(config, seed, at::kDouble);
   uint64_t n = 0;
@@ -73,7 +73,7 @@ inline at::Tensor PlainLogits(const ModelConfig& c, const Parameters& p, const a
   };
   const at::Tensor embedding = p.at("model.embed_tokens.weight");
   const auto options = embedding.options().requires_grad(false);
-  // The fp32 angles are the definition (transformer.cc); that they are Hugging Face's is what the goldens check.
+  // The fp32 angles are the definition (transformer.cc). The goldens check that they equal Hugging Face's.
   at::Tensor cos = at::empty({ids.size(0), 1, c.head_dim / 2}, at::kFloat), sin = at::empty_like(cos);
   for (int64_t i = 0; i < cos.numel(); ++i) {
     const float exponent = static_cast<float>(i % (c.head_dim / 2) * 2) / static_cast<float>(c.head_dim);

@@ -53,7 +53,7 @@ std::map<std::string, at::Tensor> Samples() {
           {"transposed", at::randn({3, 2}).t()}};
 }
 
-TEST_F(Safetensors, WhatIsSavedIsLoadedBitForBit) {
+TEST_F(Safetensors, SavedTensorsAreLoadedBitForBit) {
   const auto samples = Samples();
   ASSERT_TRUE(SaveSafetensors(path_, samples, {{"format", "pt"}}).ok());
   const auto loaded = LoadSafetensors(path_);
@@ -67,11 +67,11 @@ TEST_F(Safetensors, WhatIsSavedIsLoadedBitForBit) {
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(dir_), {}), 1) << "a temporary file was left";
 }
 
-TEST_F(Safetensors, AreReadIntoTensorsThatAreThere) {
+TEST_F(Safetensors, AreReadIntoExistingTensors) {
   const auto samples = Samples();
   ASSERT_TRUE(SaveSafetensors(path_, samples, {}).ok());
   const at::Tensor whole = at::zeros({2, 3, 5});
-  // One in the middle of another, one of another type, one that is not contiguous, one that the file lacks.
+  // One tensor inside another, one of another type, one that is not contiguous, one that the file lacks.
   std::map<std::string, at::Tensor> into = {{"a", whole[1]},
                                             {"b.weight", at::zeros({7}, at::kDouble)},
                                             {"transposed", at::zeros({3, 2}).t()},
@@ -139,7 +139,8 @@ TEST_F(Safetensors, RefusesMalformedFilesByName) {
   EXPECT_FALSE(SaveSafetensors(dir_ + "/no/such/folder", {}, {}).ok());
 }
 
-// Every prefix of a file, and random bytes and digits changed in its header: an error or a load, never a crash.
+// Every prefix of a file, and random changes of its header's bytes and digits. Each gives an error or a load, never a
+// crash.
 TEST_F(Safetensors, SurvivesTruncatedAndMutatedFiles) {
   ASSERT_TRUE(SaveSafetensors(path_, Samples(), {{"format", "pt"}}).ok());
   const std::string good = ReadRaw();

@@ -17,7 +17,7 @@ using testing::RandomParameters;
 using testing::RelativeError;
 using testing::SmallConfig;
 
-// These tensors are small; on a busy machine the threads of a pool wait for each other far longer than they work.
+// These tensors are small: on a busy machine the threads of a pool would wait for each other far longer than they work.
 [[maybe_unused]] const bool kOneThread = (at::set_num_threads(1), true);
 
 at::Tensor Arange(int64_t n) { return at::arange(n, at::kLong); }
@@ -67,14 +67,14 @@ TEST_P(Families, LogitsAndAllGradientsEqualPlainAtenWithADenseMask) {
     (at::log_softmax(want, -1) * mix).sum().backward();
     for (const auto& [name, t] : ours.tensors()) {
       ASSERT_TRUE(t.grad().defined()) << name;
-      // A bias of the keys shifts all scores of a query alike: its gradient is zero but for rounding.
+      // A bias of the keys shifts all scores of a query alike. Its gradient is zero up to rounding.
       if (name.find("k_proj.bias") != std::string::npos) continue;
       EXPECT_LT(RelativeError(t.grad(), plain.at(name).grad()), tolerance) << name;
     }
   }
 }
 
-// Law 3: what the engine computes row by row and what the trainer computes packed are the same bits.
+// Law 3: rollout's rows, computed one by one, and the trainer's packed rows have the same bits.
 TEST(Transformer, PagedDecodeEqualsThePackedPassWithGradientsBitForBit) {
   ModelConfig config = SmallConfig("qwen3");
   config.hidden_size = 72;
@@ -165,7 +165,7 @@ TEST(Transformer, Bf16RunsAndIsNearFp32) {
   EXPECT_LT(RelativeError(y, x), 0.05);
 }
 
-TEST(Transformer, GradientsInBf16AreNearThoseInFp32) {
+TEST(Transformer, GradientsInBf16AreNearFp32s) {
   const ModelConfig config = SmallConfig("qwen3");
   Parameters half = RandomParameters(config, 2, at::kBFloat16), full = half;
   for (auto& [name, t] : full.tensors()) t = t.to(at::kFloat).requires_grad_(true);
@@ -182,7 +182,7 @@ TEST(Transformer, GradientsInBf16AreNearThoseInFp32) {
   }
 }
 
-TEST(Transformer, RefusesWhatDoesNotFit) {
+TEST(Transformer, RefusesInputsThatDoNotFit) {
   const ModelConfig config = SmallConfig("llama");
   Parameters parameters = Parameters::Init(config, 1, at::kFloat);
   parameters.tensors()["model.norm.weight"] = at::ones({3});

@@ -33,7 +33,7 @@ VerifierOptions Kind(const std::string& kind) {
   return options;
 }
 
-// Reward 0 because the answer is no answer at all.
+// Reward 0 because the answer is malformed or missing.
 bool IsMalformed(const absl::StatusOr<Verdict>& verdict) {
   return verdict.ok() && verdict->reward == 0 && verdict->signals.contains("answer_malformed") &&
          !verdict->detail.empty();
@@ -55,7 +55,7 @@ TEST(VerifierTest, ExactIgnoresSpaceAroundTheAnswerOnly) {
   EXPECT_TRUE(IsOne(Score(options, "PARIS", R"({"answer":"Paris"})")));
 }
 
-TEST(VerifierTest, NumericKeepsItsTolerance) {
+TEST(VerifierTest, NumericAppliesItsTolerances) {
   VerifierOptions options = Kind("numeric");
   EXPECT_TRUE(IsOne(Score(options, "42.000")));
   EXPECT_TRUE(IsOne(Score(options, "+4.2e1")));
@@ -165,7 +165,7 @@ TEST(VerifierTest, NoPatternTakesExponentialTimeOrTheStack) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
 }
 
-TEST(VerifierTest, BadPatternsAreFoundWhenTheVerifierIsMade) {
+TEST(VerifierTest, BadPatternsAreRefusedWhenTheVerifierIsMade) {
   for (const std::string pattern : {"", "(", "[a", "(a)\\1", "${task.answer", "${nope}"}) {
     VerifierOptions options = Kind("regex");
     options.pattern = pattern;
@@ -276,7 +276,7 @@ TEST(VerifierTest, SignalsThatTheGatewayWouldRefuseAreAMalformedReport) {
   EXPECT_TRUE(IsOne(Score(options, with(1, std::string(255, 'n')))));
   EXPECT_TRUE(IsMalformed(Score(options, with(1, std::string(256, 'n')))));
   EXPECT_TRUE(IsMalformed(Score(options, R"({"reward":1,"signals":{"":1}})")));
-  // Of a command it is the verifier's own fault.
+  // In a command's report it is the verifier's fault.
   EXPECT_FALSE(Score(ShellVerifier(R"(echo '{"reward":1,"signals":{"":1}}')", "json"), "x").ok());
 }
 
@@ -324,7 +324,7 @@ TEST(VerifierTest, AHangingCommandIsAnErrorUnlessConfiguredAsZero) {
   EXPECT_TRUE(IsZero(Score(options, "x")));
 }
 
-TEST(VerifierTest, OptionsAreCheckedWithTheNameOfTheKnob) {
+TEST(VerifierTest, OptionErrorsNameTheOption) {
   const auto message = [](const VerifierOptions& options) { return std::string(options.Validate().message()); };
   EXPECT_THAT(message(Kind("exakt")), HasSubstr("exact, numeric"));
   VerifierOptions options = Kind("numeric");
@@ -347,8 +347,8 @@ TEST(VerifierTest, OptionsAreCheckedWithTheNameOfTheKnob) {
   EXPECT_THAT(message(options), HasSubstr("max_answer_bytes"));
 }
 
-// Whatever bytes an agent prints: no crash, no error, a reward in {0, 1} (or what it reports).
-TEST(VerifierTest, RandomAnswersNeverBreakIt) {
+// Random bytes as an answer: no crash, no error, a reward in {0, 1} or the reported one.
+TEST(VerifierTest, RandomAnswersNeverCrashIt) {
   std::mt19937 random(7);
   const std::string alphabet = "{}[]\":,0123456789.eE+-truefalsn \\\n\xff\x00u";
   VerifierOptions field = Kind("json_field");

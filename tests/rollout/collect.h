@@ -1,5 +1,5 @@
-// What the tests of engines share: one request's chunks, and a turnstile for forward passes. No sleeps: everything
-// waits for what it needs, with a limit that only a broken engine reaches.
+// Helpers for tests of engines: Collect gathers one request's chunks, StepGate is a turnstile for forward passes.
+// Nothing sleeps. Every wait is for an event, with a limit that only a broken engine reaches.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ class Collect {
     return [this](absl::StatusOr<v1::GenerateChunk> chunk) { Take(std::move(chunk)); };
   }
 
-  // Until the request ended: its error, or OK.
+  // Waits until the request ended. Returns its error, or OK.
   absl::Status Wait() {
     base::MutexLock lock(mu_);
     while (!ended_) {
@@ -42,7 +42,7 @@ class Collect {
     ended_ = true;
     changed_.SignalAll();
   }
-  // From here on a chunk is a fault. Destroy the Collect soon after: a sanitizer then sees a late one too.
+  // From here on a chunk is a fault. Destroy the Collect soon after, so that a sanitizer sees a late chunk too.
   void ExpectNothingMore() {
     base::MutexLock lock(mu_);
     closed_ = true;
@@ -81,7 +81,7 @@ class Collect {
   bool closed_ = false;
 };
 
-// Open at first. Closed, it lets a counted number of passes through and holds the rest.
+// Open at first. Closed, it lets a counted number of passes through and holds the others.
 class StepGate {
  public:
   void Pass() {

@@ -37,7 +37,7 @@ EngineOptions Options(int32_t blocks = 64, int32_t batch_tokens = 64) {
   return options;
 }
 
-// A core with its model; what it emits is collected per request.
+// A core with its model. It collects the emissions of each request.
 class World {
  public:
   explicit World(const EngineOptions& options)
@@ -102,8 +102,9 @@ class World {
     }
   }
 
-  // The request alone, without cache, chunks or paging: from the KV entries by definition. `weights_of(i)` gives the
-  // weights that computed the entry of token i, `sampled_under(n)` those that sampled token n.
+  // Compares the request with a reference that has no cache, chunks or paging and computes KV entries by definition.
+  // `weights_of(i)` gives the weights that computed the entry of token i; `sampled_under(n)` gives the weights that
+  // sampled token n.
   void ExpectEqualsReference(int id, const std::function<uint64_t(size_t)>& weights_of,
                              const std::function<uint64_t(size_t)>& sampled_under, float temperature = 1) {
     std::vector<int32_t> tokens = prompts[id];
@@ -146,7 +147,7 @@ std::vector<int32_t> Prompt(uint64_t seed, size_t length) {
   return prompt;
 }
 
-TEST(EngineCoreTest, ChunkedPrefillDecodeAndCacheHitsChangeNothing) {
+TEST(EngineCoreTest, ChunkedPrefillDecodeAndCacheHitsChangeNoToken) {
   World world(Options(64, /*batch_tokens=*/9));
   world.SetVersion(1);
   std::vector<int> ids;
@@ -206,7 +207,7 @@ TEST(EngineCoreTest, ASecondTurnFindsTheFirstTurnsTokensInTheCache) {
   world.ExpectEqualsReference(id, 1);
 }
 
-TEST(EngineCoreTest, ASamePromptIsComputedOnceForAGroupThatArrivesTogether) {
+TEST(EngineCoreTest, APromptIsComputedOnceForAGroupThatArrivesTogether) {
   World world(Options(64, 16));
   world.SetVersion(1);
   for (int i = 0; i < 8; ++i) world.Add(Prompt(1, 41), 1);
@@ -311,7 +312,7 @@ TEST(EngineCoreTest, RequestsWaitForTheFirstVersion) {
   world.ExpectEqualsReference(id, 4);
 }
 
-TEST(EngineCoreTest, WhatWaitedForTheFirstWeightsIsNotSampledByThoseItMayNotBe) {
+TEST(EngineCoreTest, FirstWeightsOlderThanMinVersionEndAWaitingRequest) {
   World world(Options());
   const int late = world.Add(Prompt(1, 9), 3, 1, nullptr, /*min_version=*/7);
   const int early = world.Add(Prompt(1, 9), 3, 1, nullptr, /*min_version=*/6);
@@ -324,7 +325,7 @@ TEST(EngineCoreTest, WhatWaitedForTheFirstWeightsIsNotSampledByThoseItMayNotBe) 
   world.ExpectEqualsReference(early, 6);
 }
 
-TEST(EngineCoreTest, WhenAnOlderVersionComesItSamplesNoneThatItMayNot) {
+TEST(EngineCoreTest, AnOlderVersionEndsRequestsWithALaterMinVersion) {
   World world(Options());
   world.SetVersion(7);
   const int following = world.Add(Prompt(1, 9), 8, 1, nullptr, /*min_version=*/7);
@@ -365,7 +366,7 @@ TEST(EngineCoreTest, ARequestThatMustWaitEvictsNothing) {
   EXPECT_EQ(world.core.blocks().cached(), 4);
   const int grows = world.Add(Prompt(2, 5), 4);
   world.Step();
-  // Two blocks are held: ten are left, of which four are cached. It needs all ten, and none would be left to grow into.
+  // Two blocks are held. Ten are left, four of them cached. It needs all ten, and would have no block to grow into.
   const int waits = world.Add(Prompt(3, 40), 2);
   world.Step();
   EXPECT_EQ(world.core.waiting(), 1);
@@ -386,7 +387,7 @@ TEST(EngineCoreTest, ARequestThatFillsTheWholeCacheRunsAlone) {
   EXPECT_EQ(world.results[whole].ids.size(), 11u);
 }
 
-TEST(EngineCoreTest, AClosedRequestLeavesAtTheNextStepAndHearsNothing) {
+TEST(EngineCoreTest, AClosedRequestLeavesAtTheNextStepWithoutAChunk) {
   World world(Options());
   world.SetVersion(1);
   const int gone = world.Add(Prompt(1, 9), 50);
@@ -402,7 +403,7 @@ TEST(EngineCoreTest, AClosedRequestLeavesAtTheNextStepAndHearsNothing) {
   EXPECT_EQ(world.core.blocks().held(), 0);
 }
 
-TEST(EngineCoreTest, ALateRequestIsAbortedOrToldWhatItWaitedFor) {
+TEST(EngineCoreTest, ALateRequestIsAbortedOrItsErrorNamesTheCauseOfTheWait) {
   World world(Options());
   world.deadline = world.clock.Now() + milliseconds(10);
   const int first = world.Add(Prompt(1, 9), 50);
@@ -465,8 +466,8 @@ TEST(EngineOptionsTest, FaultsNameTheField) {
   EXPECT_THAT(fault([](EngineOptions& o) { o.max_update_bytes = 0; }), testing::HasSubstr("max_update_bytes is 0"));
 }
 
-// Many requests, cancels and swaps, in little memory. Whoever never met a swap or was preempted out of it equals the
-// reference; every recorded run of versions is explained; all blocks come back.
+// Many requests, cancels and swaps, in little memory. A request that never met a swap, or was preempted out of it,
+// equals the reference. Every recorded run of versions is explained, and all blocks come back.
 TEST(EngineCoreTest, RandomLoadWithCancelsAndSwapsKeepsEveryLaw) {
   for (uint64_t seed = 0; seed < 12; ++seed) {
     uint64_t draws = 0;
@@ -493,7 +494,7 @@ TEST(EngineCoreTest, RandomLoadWithCancelsAndSwapsKeepsEveryLaw) {
       world.Step();
     }
     world.Drain();
-    world.Step();  // reaps what was cancelled last
+    world.Step();  // reaps the last cancelled request
     EXPECT_EQ(world.core.blocks().held(), 0);
     EXPECT_EQ(world.core.waiting(), 0);
     for (size_t id = 0; id < world.results.size(); ++id) {

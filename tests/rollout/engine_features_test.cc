@@ -1,4 +1,4 @@
-// What a request may ask of the engine beyond drawing from the policy: scripts, penalties, biases.
+// Requests that ask for more than draws from the policy: scripts, penalties, biases.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -55,7 +55,7 @@ TEST(ForcedIdsTest, AreTakenInOrderWithThePolicysLogprobsAndEndAsStop) {
   ExpectLogprobsAreThePolicys(ask, result, 1001);
 }
 
-TEST(ForcedIdsTest, EndAtTheLimitsAndAtStopsAsDrawnOnesDo) {
+TEST(ForcedIdsTest, EndAtLimitsAndStopsLikeDrawnIds) {
   Rig rig(Options(), FakeSnapshot(1, 1), /*eos=*/{9});
   const auto run = [&](const v1::GenerateRequest& ask) {
     auto result = std::make_unique<Collect>();
@@ -88,8 +88,8 @@ TEST(ForcedIdsTest, UnknownIdsAreRefused) {
   }
 }
 
-// Scripts of many lengths among drawn requests, in batches too small for all and with a cache too small for all.
-TEST(ForcedIdsTest, ManyTogetherWithDrawnOnesAndPreemptionsStayExact) {
+// Scripts of many lengths among drawn requests. Neither the batch nor the cache has room for all.
+TEST(ForcedIdsTest, StayExactAmongDrawnRequestsAndPreemptions) {
   EngineOptions options = Options();
   options.kv_cache_tokens = 120;
   Rig rig(options, FakeSnapshot(1, 1001));
@@ -129,7 +129,7 @@ TEST(ForcedIdsTest, ContinueAcrossASwapOfWeights) {
   for (const v1::VersionRun& run : result.versions) EXPECT_EQ(run.kv_mixed(), run.version() == 2);
 }
 
-TEST(ShapedRequestTest, LogprobsAndAlternativesAreThePolicysWhateverIsDrawn) {
+TEST(ShapedRequestTest, LogprobsAndAlternativesAreThePolicys) {
   Rig rig(Options(), FakeSnapshot(1, 1001));
   v1::GenerateRequest ask = Ask({1, 2, 3}, 40);
   ask.mutable_sampling()->set_frequency_penalty(1.5f);
@@ -145,7 +145,7 @@ TEST(ShapedRequestTest, LogprobsAndAlternativesAreThePolicysWhateverIsDrawn) {
   EXPECT_FALSE(result.last.grammar_acted());
 }
 
-// Greedy, so that each token is the largest shaped logit: computed here from the raw logits.
+// Greedy: each token is the largest shaped logit, computed here from the raw logits.
 TEST(ShapedRequestTest, DrawsFromThePenalisedLogits) {
   Rig rig(Options(), FakeSnapshot(1, 1001));
   v1::GenerateRequest ask = Ask({1, 2, 3}, 40);

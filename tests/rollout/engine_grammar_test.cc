@@ -1,4 +1,4 @@
-// Grammars through the engine: on the model of plain code, with a byte vocabulary.
+// Grammars in the engine, on the model of plain code with a byte vocabulary.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -122,7 +122,7 @@ TEST(EngineGrammarTest, TextsAreWholeAndEndWithTheTurn) {
   }
 }
 
-TEST(EngineGrammarTest, GreedyToo) {
+TEST(EngineGrammarTest, GreedyTextsAreWholeToo) {
   GrammarRig rig;
   v1::GenerateRequest ask = AskSchema(R"({"type":"object","properties":{"a":{"type":"integer"}},"required":["a"]})", 3);
   ask.mutable_sampling()->set_temperature(0);
@@ -130,7 +130,7 @@ TEST(EngineGrammarTest, GreedyToo) {
   EXPECT_TRUE(std::regex_match(TextOf(*result), std::regex("\\{\\s*\"a\":\\s*-?\\d+\\s*\\}"))) << TextOf(*result);
 }
 
-// The recorded log-prob is the policy's over the whole vocabulary, not that of the masked draw.
+// The recorded log-prob is the policy's over the whole vocabulary, not the masked draw's.
 TEST(EngineGrammarTest, LogprobsAreThePolicys) {
   GrammarRig rig;
   v1::GenerateRequest ask = AskSchema(kSchema, 5);
@@ -204,7 +204,7 @@ TEST(EngineGrammarTest, IdsOutsideTheTokenizerAreNeverDrawn) {
   for (const int32_t id : result->ids) EXPECT_LE(id, kEnd);
 }
 
-TEST(EngineGrammarTest, LimitsStillEndIt) {
+TEST(EngineGrammarTest, LimitsEndAConstrainedRequest) {
   GrammarRig rig;
   const auto result = Answer(rig, AskSchema(R"({"type":"string","minLength":500})", 2, 20));
   EXPECT_EQ(result->last.finish(), v1::FINISH_LENGTH);
@@ -224,7 +224,7 @@ TEST(EngineGrammarTest, AStopIdThatIsAnOrdinaryTokenEndsOnlyWholeTexts) {
   EXPECT_TRUE(base::ParseJson(text).ok()) << text;
 }
 
-TEST(EngineGrammarTest, WhatTheVocabularyCannotSpellIsAnErrorOfThatRequestAlone) {
+TEST(EngineGrammarTest, AGrammarThatTheVocabularyCannotSpellFailsItsRequestAlone) {
   GrammarRig rig(8000, std::make_shared<PieceTokenizer>(std::vector<std::string>{"a", "b", "\""}));
   Collect stuck, free;
   auto first = rig.engine->Generate(AskSchema(R"({"const":"ax"})", 1), stuck.OnChunk());
@@ -236,7 +236,7 @@ TEST(EngineGrammarTest, WhatTheVocabularyCannotSpellIsAnErrorOfThatRequestAlone)
 
 TEST(EngineGrammarTest, FaultsAreNamedBeforeTheRequestIsQueued) {
   GrammarRig rig;
-  std::string at;  // what the fault is about
+  std::string at;  // the fault's subject
   const auto fault = [&](const v1::GenerateRequest& ask) {
     const absl::Status status = FaultOf(rig, ask);
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
@@ -258,7 +258,7 @@ TEST(EngineGrammarTest, FaultsAreNamedBeforeTheRequestIsQueued) {
   EXPECT_THAT(fault(ask), HasSubstr("ends the turn"));
 }
 
-TEST(EngineGrammarTest, ForcedIdsTakeNoNoticeOfIt) {
+TEST(EngineGrammarTest, ForcedIdsIgnoreTheGrammar) {
   GrammarRig rig;
   v1::GenerateRequest ask = AskSchema("true", 1);
   for (const char c : std::string("not json")) ask.add_forced_ids(c);

@@ -1,4 +1,4 @@
-// Several engines as one client: which engine a request goes to, and where it goes when that one refuses.
+// Several engines as one client: the choice of a request's engine, and of the next one after a refusal.
 #include "rollout/engine_set.h"
 
 #include <gmock/gmock.h>
@@ -21,7 +21,7 @@ v1::GenerateChunk Last() {
   return chunk;
 }
 
-// Holds what it is asked, or refuses at once.
+// An engine that holds its requests, or refuses them at once.
 class FakeEngine final : public Client {
  public:
   std::unique_ptr<Request> Generate(v1::GenerateRequest request, OnChunk on_chunk) override {
@@ -59,7 +59,7 @@ class FakeEngine final : public Client {
   int64_t version = 5;
   int asked = 0;
   std::vector<std::vector<int32_t>> prompts;  // of the requests, in order
-  std::atomic<int> open{0};                   // handles that somebody holds
+  std::atomic<int> open{0};                   // live handles
 
  private:
   struct Handle final : Request {
@@ -77,7 +77,7 @@ class FakeEngine final : public Client {
 
 class EngineSetTest : public testing::Test {
  protected:
-  // What a request heard.
+  // The chunks and the error that a request received.
   struct Heard {
     int chunks = 0;
     absl::Status error;
@@ -108,7 +108,7 @@ TEST_F(EngineSetTest, RequestsGoWhereTheFewestAreInFlight) {
   EXPECT_EQ(a_->open + b_->open, 0);
 }
 
-TEST_F(EngineSetTest, WhatOneEngineRefusesTheOtherTakes) {
+TEST_F(EngineSetTest, ARequestThatOneEngineRefusesGoesToTheOther) {
   for (const absl::Status& why : {absl::UnavailableError("gone"), absl::ResourceExhaustedError("full"),
                                   absl::NotFoundError("version 3 is not held")}) {
     a_->refusal = why;
@@ -120,7 +120,7 @@ TEST_F(EngineSetTest, WhatOneEngineRefusesTheOtherTakes) {
       EXPECT_EQ(one.chunks, 1) << why;
       EXPECT_TRUE(one.error.ok()) << one.error;
     }
-    EXPECT_EQ(a_->open, 0) << "what was refused holds nothing";
+    EXPECT_EQ(a_->open, 0) << "a refused request holds nothing";
   }
 }
 
@@ -142,7 +142,7 @@ TEST_F(EngineSetTest, OtherFaultsAreTheRequestsOwn) {
   EXPECT_EQ(asked(), 1);
 }
 
-TEST_F(EngineSetTest, TheLastRefusalIsToldOnceAllHaveRefused) {
+TEST_F(EngineSetTest, TheCallerGetsTheLastRefusalAfterAllHaveRefused) {
   a_->refusal = b_->refusal = absl::UnavailableError("gone");
   Heard heard;
   const auto request = Ask(heard);
@@ -151,7 +151,7 @@ TEST_F(EngineSetTest, TheLastRefusalIsToldOnceAllHaveRefused) {
   EXPECT_EQ(asked(), 2);
 }
 
-// It refuses at once, so that it has the fewest in flight.
+// An engine that is gone refuses at once, and so has the fewest in flight.
 TEST_F(EngineSetTest, AnEngineThatIsGoneIsPassedOverForAWhile) {
   a_->refusal = absl::UnavailableError("gone");
   Heard heard[40];
@@ -166,7 +166,7 @@ TEST_F(EngineSetTest, AnEngineThatIsGoneIsPassedOverForAWhile) {
   clock_.Advance(seconds(1));
   for (int i = 20; i < 30; ++i) requests.push_back(Ask(heard[i]));
   EXPECT_EQ(a_->asked, 2);
-  // It is back: with nothing in flight it gets all that come.
+  // It is back. With nothing in flight it gets every new request.
   clock_.Advance(seconds(1));
   a_->refusal = absl::OkStatus();
   for (int i = 30; i < 40; ++i) requests.push_back(Ask(heard[i]));
@@ -196,7 +196,7 @@ TEST_F(EngineSetTest, ARequestThatWaitedForAnEngineThatDiesMovesOn) {
   EXPECT_TRUE(heard.error.ok());
 }
 
-TEST_F(EngineSetTest, ARequestThatWasLetGoHearsNothingAndMovesNowhere) {
+TEST_F(EngineSetTest, ADestroyedRequestHearsNothingAndDoesNotMove) {
   Heard heard;
   Ask(heard).reset();
   a_->Deliver(absl::UnavailableError("died"));
@@ -207,7 +207,7 @@ TEST_F(EngineSetTest, ARequestThatWasLetGoHearsNothingAndMovesNowhere) {
   EXPECT_EQ(a_->open + b_->open, 0);
 }
 
-TEST_F(EngineSetTest, ARequestMayOutliveTheSetAndMovesNoMore) {
+TEST_F(EngineSetTest, ARequestMayOutliveTheSetAndThenDoesNotMove) {
   Heard heard;
   const auto request = Ask(heard);
   set_.reset();
@@ -217,7 +217,7 @@ TEST_F(EngineSetTest, ARequestMayOutliveTheSetAndMovesNoMore) {
   EXPECT_EQ(asked(), 1);
 }
 
-TEST_F(EngineSetTest, StatusIsOfTheEnginesThatAnswer) {
+TEST_F(EngineSetTest, StatusAddsUpTheEnginesThatAnswer) {
   b_->version = 4;
   EXPECT_EQ(set_->Status()->version(), 4);
   EXPECT_EQ(set_->Status()->running(), 2);
@@ -228,8 +228,8 @@ TEST_F(EngineSetTest, StatusIsOfTheEnginesThatAnswer) {
   EXPECT_TRUE(absl::IsUnavailable(set_->Status().status()));
 }
 
-// For the sanitizers: requests are let go of while their engines refuse, die and answer.
-TEST_F(EngineSetTest, RequestsMoveWhileTheyAreLetGoOf) {
+// For the sanitizers: handles are destroyed while engines refuse, die and answer.
+TEST_F(EngineSetTest, RequestsMoveWhileTheirHandlesAreDestroyed) {
   std::atomic<bool> stop{false};
   std::thread deaths([&] {
     while (!stop) {

@@ -149,7 +149,7 @@ TEST(EngineTest, ManyAtOnceEqualEachAlone) {
   }
 }
 
-TEST(EngineTest, OneMoreThanTheLimitsAllowIsRefusedNotQueued) {
+TEST(EngineTest, ARequestBeyondTheLimitsIsRefusedNotQueued) {
   EngineOptions options = Options();
   options.max_running = 2;
   options.max_waiting = 1;
@@ -236,8 +236,8 @@ TEST(EngineTest, ASwapReachesRequestsInFlightAndLeavesPinnedOnesAlone) {
   options.context_length = 5000;
   options.kv_cache_tokens = 8000;
   Rig rig(options, FakeSnapshot(1, 1001));
-  // Ten steps, then none until the update is loaded; the following request is long enough to be running when it is
-  // swapped in a moment later.
+  // Ten steps run, then none until the update is loaded. The following request is long enough to be running at the
+  // swap, a moment later.
   rig.gate.Let(10);
   rig.runner->after_load = [&] { rig.gate.Open(); };
   Collect following, pinned;
@@ -285,8 +285,9 @@ TEST(EngineTest, VersionsAreHeldUntilReleasedAndNoLonger) {
   EXPECT_THAT(rig.engine->Status()->held_versions(), testing::UnorderedElementsAre(6));
 }
 
-// What an engine that was started again is given of what it was to keep: never served to those that follow.
-TEST(EngineTest, AVersionHeldBesideServesThoseThatArePinnedToIt) {
+// An engine that was started again gets a version that it must hold. It never serves it to requests that follow the
+// newest.
+TEST(EngineTest, AVersionHeldBesideServesRequestsPinnedToIt) {
   EngineOptions options = Options();
   options.max_retained_versions = 1;
   Rig rig(options);
@@ -307,11 +308,11 @@ TEST(EngineTest, AVersionHeldBesideServesThoseThatArePinnedToIt) {
   EXPECT_EQ(following.versions.front().version(), 5);
   EXPECT_THAT(rig.engine->Status()->held_versions(), testing::UnorderedElementsAre(1, 5));
   EXPECT_EQ(rig.engine->Update(beside(2)).status().code(), absl::StatusCode::kResourceExhausted);
-  // The same number made anew takes its place.
+  // A new version of the same number replaces it.
   const auto anew = FakeSnapshot(1, 7);
   ASSERT_EQ(rig.engine->Update(*weights::EncodeBeside(*anew)).status(), absl::OkStatus());
   EXPECT_EQ(rig.engine->HeldVersions()->front(), (weights::HeldVersion{1, anew->checksum()}));
-  // A release frees it; and one to be held beside is a full copy.
+  // A release frees it. A version to be held beside is a full copy.
   ASSERT_EQ(rig.engine->Release(1), absl::OkStatus());
   weights::EncodedDelta delta = *weights::Encode(rig.engine->newest().get(), *FakeSnapshot(6, 1006), true);
   delta.header.set_beside(true);
@@ -320,8 +321,8 @@ TEST(EngineTest, AVersionHeldBesideServesThoseThatArePinnedToIt) {
   EXPECT_EQ(*rig.engine->LiveVersion(), 5);
 }
 
-// An engine that outlived its run serves the old one's version of a number while it is given the new one's.
-TEST(EngineTest, OfOneNumberThoseThatArePinnedGetWhatTheEngineWasToldLast) {
+// An engine that outlived its run serves the old run's version of a number until the new run sends its own.
+TEST(EngineTest, PinnedRequestsGetTheLatestUpdateOfAVersionNumber) {
   Rig rig(Options(), FakeSnapshot(1, 1001));
   const auto expect_pinned_to = [&rig](const std::shared_ptr<const weights::Snapshot>& snapshot) {
     Rig fresh(Options(), snapshot);
@@ -341,17 +342,17 @@ TEST(EngineTest, OfOneNumberThoseThatArePinnedGetWhatTheEngineWasToldLast) {
   expect_pinned_to(live);
   ASSERT_EQ(rig.engine->Update(*weights::EncodeBeside(*beside)).status(), absl::OkStatus());
   ASSERT_EQ(rig.engine->Update(*weights::Encode(nullptr, *live, /*retain=*/false)).status(), absl::OkStatus());
-  expect_pinned_to(live);  // though it was live already
+  expect_pinned_to(live);  // although it was live already
 }
 
-TEST(EngineTest, AnUpdateThatItsSenderGaveUpChangesNothing) {
+TEST(EngineTest, ACancelledUpdateChangesNothing) {
   Rig rig(Options(), FakeSnapshot(4, 1004));
   int loads = 0;
   rig.runner->after_load = [&] { ++loads; };
   const weights::EncodedDelta update = *weights::Encode(nullptr, *FakeSnapshot(5, 1005), /*retain=*/true);
   const weights::EncodedDelta beside = *weights::EncodeBeside(*FakeSnapshot(3, 1003));
   for (const weights::EncodedDelta* delta : {&update, &beside}) {
-    // Before its turn, and while it is loaded.
+    // Before its turn, and during the load.
     EXPECT_EQ(rig.engine->Update(*delta, [] { return true; }).status().code(), absl::StatusCode::kCancelled);
     EXPECT_EQ(loads, 0);
     EXPECT_EQ(rig.engine->Update(*delta, [&] { return loads > 0; }).status().code(), absl::StatusCode::kCancelled);
@@ -362,7 +363,7 @@ TEST(EngineTest, AnUpdateThatItsSenderGaveUpChangesNothing) {
   EXPECT_EQ(*rig.engine->LiveVersion(), 5);
 }
 
-TEST(EngineTest, ARequestThatAnOlderVersionMayNotSampleIsRefused) {
+TEST(EngineTest, ARequestWithAMinVersionAfterTheNewestIsRefused) {
   Rig rig(Options(), FakeSnapshot(4, 4));
   v1::GenerateRequest request = Ask({1}, 5);
   request.set_min_version(5);
@@ -379,8 +380,8 @@ TEST(EngineTest, ARequestThatAnOlderVersionMayNotSampleIsRefused) {
   EXPECT_EQ(taken.Wait(), absl::OkStatus());
 }
 
-// An engine that was started again is given an older version than the one the request was admitted at.
-TEST(EngineTest, ARequestThatWaitedForWeightsThatMayNotSampleItIsRefused) {
+// An engine that was started again gets an older version than the one at the request's admission.
+TEST(EngineTest, FirstWeightsOlderThanMinVersionRefuseAWaitingRequest) {
   Rig rig;
   v1::GenerateRequest request = Ask({1}, 5);
   request.set_min_version(7);

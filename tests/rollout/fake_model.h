@@ -1,6 +1,6 @@
 // A model of plain code for tests of the engine's scheduling. Its next-token distribution is a hash of every KV entry
-// the row attends to, each tagged with the token, its position and the weights that computed it: a wrong slot, block
-// table, order, version or a stale block changes the whole row.
+// that the row attends to. An entry depends on the token, its position and the weights that computed it. So a wrong
+// slot, block table, order or version, or a stale block, changes the whole row.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// A tokenizer over a list of pieces: id i is pieces[i]. As some real ones do, it drops the leading space of what it
-// decodes, if told so.
+// A tokenizer over a list of pieces: id i is pieces[i]. Optionally it drops the leading space of a decoded text, as
+// some real tokenizers do.
 #pragma once
 
 #include <string>

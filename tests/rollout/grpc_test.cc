@@ -105,7 +105,7 @@ TEST(RolloutGrpcTest, DestroyingARequestCancelsItInTheEngine) {
     request.reset();
     result.ExpectNothingMore();
   }
-  // The engine would sample 98,000 tokens if a cancel were lost; it frees every block long before.
+  // If the cancel were lost, the engine would sample 98,000 tokens. It frees every block long before.
   while (remote.engine->Status()->running() + remote.engine->Status()->waiting() > 0) std::this_thread::yield();
   EXPECT_EQ(remote.engine->Status()->kv_blocks_used(), 0);
   EXPECT_LT(remote.engine->Status()->sampled_tokens(), 20 * 4900);
@@ -151,12 +151,12 @@ TEST(RolloutGrpcTest, WeightsArriveOverTheChannelAndHealAfterAWrongBase) {
   EXPECT_EQ(result.versions.front().version(), 3);
 }
 
-TEST(RolloutGrpcTest, AnUpdateThatItsSenderGaveUpIsNeverApplied) {
+TEST(RolloutGrpcTest, ACancelledUpdateIsNeverApplied) {
   Remote remote;
   remote.gate.Let(3);
   Collect result;
   auto request = remote.client->Generate(Ask({1, 2}, 4900), result.OnChunk());
-  result.WaitForTokens(3);  // the step after that does not end
+  result.WaitForTokens(3);  // the next step does not end
   const auto patient = *weights::NewGrpcSink(remote.channel);
   const auto hasty = *weights::NewGrpcSink(remote.channel, {.deadline = std::chrono::milliseconds(200)});
   const uint64_t loaded = remote.loads;
@@ -166,12 +166,12 @@ TEST(RolloutGrpcTest, AnUpdateThatItsSenderGaveUpIsNeverApplied) {
   while (remote.loads == loaded) std::this_thread::yield();  // it has its turn, and waits for the step
   EXPECT_EQ(hasty->Update(*weights::Encode(nullptr, *FakeSnapshot(5, 1005), false)).status().code(),
             absl::StatusCode::kDeadlineExceeded);
-  // Asked over the same connection, after it: the server has heard that the sender is gone.
+  // A call on the same connection, after the cancel: when it returns, the server knows that the sender is gone.
   EXPECT_EQ(remote.client->Status()->version(), 1);
   request.reset();
   remote.gate.Open();
   newer.join();
-  remote.server->Shutdown();  // once it has ended what it was asked
+  remote.server->Shutdown();  // after it has ended its calls
   EXPECT_EQ(*remote.engine->LiveVersion(), 6);
 }
 
@@ -183,8 +183,8 @@ TEST(RolloutGrpcTest, AnUpdateBeyondTheLimitIsRefused) {
   EXPECT_EQ(remote.engine->Status()->version(), 1);
 }
 
-// A few kilobytes that say to be megabytes: refused before anything is made of them.
-TEST(RolloutGrpcTest, AnUpdateToMoreThanTheModelIsRefused) {
+// A few kilobytes that claim to be megabytes: refused before anything is allocated for them.
+TEST(RolloutGrpcTest, AnUpdateLargerThanTheModelIsRefused) {
   Remote remote;
   const std::vector<std::byte> zeros(16 << 20);
   const auto large = *weights::Snapshot::Copy(2, {{"w", "F32", {4 << 20}, zeros}});
@@ -200,7 +200,7 @@ TEST(RolloutGrpcTest, AnUpdateToMoreThanTheModelIsRefused) {
   EXPECT_THAT(remote.engine->Status()->held_versions(), testing::ElementsAre(1));
 }
 
-TEST(RolloutGrpcTest, AServerOfFixedWeightsSamplesAndTakesNoOthers) {
+TEST(RolloutGrpcTest, AServerOfFixedWeightsSamplesAndRefusesUpdates) {
   Remote remote(1 << 20, /*takes_weights=*/false);
   const auto sink = *weights::NewGrpcSink(remote.channel);
   EXPECT_EQ(sink->Update(*weights::Encode(nullptr, *FakeSnapshot(2, 2), false)).status().code(),
@@ -219,7 +219,7 @@ TEST(RolloutGrpcTest, DestroyingTheClientEndsItsRequests) {
   auto request = remote.client->Generate(Ask({1, 2}, 4900), result.OnChunk());
   result.WaitForTokens(1);
   auto other = remote.client->Generate(Ask({1, 2}, 4900), dropped.OnChunk());
-  other.reset();  // its rpc may still be under way when the client goes
+  other.reset();  // its rpc may still run when the client is destroyed
   remote.channel.reset();
   remote.client.reset();
   EXPECT_EQ(result.Wait().code(), absl::StatusCode::kUnavailable);

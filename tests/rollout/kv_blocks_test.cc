@@ -19,7 +19,7 @@ std::vector<int32_t> Tokens(int32_t first, int32_t count) {
   return tokens;
 }
 
-// Holds and names one block per `block_tokens` of `tokens`, as a request that computed them.
+// Holds and names one block per `block_tokens` of `tokens`, like a request that computed them.
 std::vector<Ref> Compute(KvBlocks& blocks, uint64_t salt, const std::vector<int32_t>& tokens) {
   std::vector<Ref> held = blocks.Match(salt, tokens);
   const size_t width = blocks.block_tokens();
@@ -77,7 +77,7 @@ TEST(KvBlocksTest, SaltsDoNotShare) {
   EXPECT_FALSE(blocks.IsNamed(mine.id()));
 }
 
-TEST(KvBlocksTest, ADuplicateIsLetGoOfInFavourOfTheNamedBlock) {
+TEST(KvBlocksTest, TheNamedBlockReplacesADuplicate) {
   KvBlocks blocks(8, 4);
   std::vector<Ref> first = Compute(blocks, 1, Tokens(0, 4));
   Ref second = *blocks.Allocate();
@@ -99,7 +99,7 @@ TEST(KvBlocksTest, EvictsTheLeastRecentlyUsedLeafFirst) {
   EXPECT_EQ(blocks.CheckInvariants(), "");
 }
 
-TEST(KvBlocksTest, DroppingASaltFreesWhatNobodyHoldsAndMakesTheRestPrivate) {
+TEST(KvBlocksTest, DroppingASaltFreesBlocksWithoutAHolderAndMakesTheRestPrivate) {
   KvBlocks blocks(4, 4);
   std::vector<Ref> held = Compute(blocks, 1, Tokens(0, 4));
   std::vector<Ref> left = Compute(blocks, 1, Tokens(0, 8));
@@ -114,8 +114,8 @@ TEST(KvBlocksTest, DroppingASaltFreesWhatNobodyHoldsAndMakesTheRestPrivate) {
   EXPECT_EQ(blocks.CheckInvariants(), "");
 }
 
-// Random requests that match, grow, publish and end, salts that are dropped: compared with a map of what each block
-// was last written with. No block is ever given to two contents while somebody relies on it.
+// Random requests match, grow, publish and end, and salts are dropped. A map knows the last content of each block. No
+// block is given to a second content while a request relies on it.
 TEST(KvBlocksTest, RandomUseNeverLosesOrMixesABlock) {
   for (uint64_t seed = 0; seed < 30; ++seed) {
     uint64_t draws = 0;

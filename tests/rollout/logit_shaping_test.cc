@@ -26,7 +26,7 @@ struct Row {
   float normalizer = 0;
 };
 
-// The row that `logits` would have given, to 1e-5 after both are normalised.
+// The row of `logits`, to 1e-5 after both are normalised.
 void ExpectIsRowOf(std::vector<float> shaped, const std::vector<float>& logits, float temperature = 1) {
   const ShapedRow actual = *Normalize(shaped);
   const Row expected(logits, temperature);
@@ -94,7 +94,7 @@ TEST(LogitShapingTest, RepetitionComesBeforeFrequencyAndBias) {
   ExpectIsRowOf(row.entries, {1 / 2.0f - 0.5f - 3, 2});
 }
 
-TEST(LogitShapingTest, ABiasOfMinusHundredIsNeverAndOfPlusHundredAlways) {
+TEST(LogitShapingTest, ABiasOfMinusHundredExcludesAndOfPlusHundredForces) {
   v1::SamplingParams params;
   params.set_temperature(0);  // greedy: the row is at temperature 1
   (*params.mutable_logit_bias())[0] = -100;
@@ -108,7 +108,7 @@ TEST(LogitShapingTest, ABiasOfMinusHundredIsNeverAndOfPlusHundredAlways) {
   EXPECT_TRUE(shaper.bias_acted());
 }
 
-TEST(LogitShapingTest, WhatIsAllowedIsNormalisedAmongItself) {
+TEST(LogitShapingTest, AllowedIdsAreNormalisedAmongThemselves) {
   Row row({1, 5, 2, 3});
   ShapingScratch scratch;
   const std::vector<int32_t> allowed = {0, 3};
@@ -119,7 +119,7 @@ TEST(LogitShapingTest, WhatIsAllowedIsNormalisedAmongItself) {
   EXPECT_NEAR(shaped.logprobs[1] - shaped.logprobs[0], 2, 1e-5);
 }
 
-TEST(LogitShapingTest, NothingLeftIsAnErrorNotADraw) {
+TEST(LogitShapingTest, NoAllowedIdIsAnErrorNotADraw) {
   ShapingScratch scratch;
   const std::vector<int32_t> none;
   Row row({1, 2});
@@ -142,7 +142,7 @@ TEST(LogitShapingTest, BadParametersAreRefusedByName) {
   EXPECT_THAT(fault([](v1::SamplingParams& p) { p.set_repetition_penalty(-1); }), HasSubstr("repetition_penalty"));
   EXPECT_THAT(fault([](v1::SamplingParams& p) { (*p.mutable_logit_bias())[10] = 1; }), HasSubstr("id 10"));
   EXPECT_THAT(fault([](v1::SamplingParams& p) { (*p.mutable_logit_bias())[-1] = 1; }), HasSubstr("id -1"));
-  v1::SamplingParams outside;  // for who must say it in a client's words
+  v1::SamplingParams outside;  // a base::Fault, which callers repeat in a client's words
   (*outside.mutable_logit_bias())[10] = 1;
   const auto about = base::FaultOf(ValidateShaping(outside, 10));
   ASSERT_TRUE(about.has_value());

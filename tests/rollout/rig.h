@@ -1,4 +1,4 @@
-// An engine with its threads on the model of plain code (fake_model.h), 24 ids that decode to 'a' to 'x'.
+// An engine with its threads on the model of plain code (fake_model.h). Its 24 ids decode to 'a' to 'x'.
 #pragma once
 
 #include <memory>
@@ -45,7 +45,7 @@ struct Rig {
     return engine->Update(*weights::Encode(engine->newest().get(), *FakeSnapshot(version, 1000 + version), retain));
   }
 
-  StepGate gate;  // lets forward passes through; tests close it to hold the step thread at a known place
+  StepGate gate;  // lets forward passes through; tests close it to stop the step thread at a known place
   FakeRunner* runner = nullptr;
   std::unique_ptr<Engine> engine;
 };

@@ -38,7 +38,7 @@ v1::SamplingParams Params(float temperature, int top_k = 0, float top_p = 0, flo
   return params;
 }
 
-// The truncated distribution by the definition, by sorting: the reference.
+// The truncated distribution by definition, from a sorted row: the reference.
 std::vector<double> Truncated(const std::vector<float>& row, const v1::SamplingParams& params) {
   std::vector<int> order(row.size());
   std::iota(order.begin(), order.end(), 0);
@@ -61,7 +61,7 @@ std::vector<double> Truncated(const std::vector<float>& row, const v1::SamplingP
   return distribution;
 }
 
-// Pearson's statistic over the possible tokens; fails on a draw of an impossible one.
+// Pearson's statistic over the possible tokens. A draw of an impossible token is a failure.
 void ExpectDrawsFollow(const std::vector<float>& row, const v1::SamplingParams& params) {
   constexpr int kDraws = 40000;
   const std::vector<double> expected = Truncated(row, params);
@@ -80,7 +80,7 @@ void ExpectDrawsFollow(const std::vector<float>& row, const v1::SamplingParams& 
     const double mean = expected[id] * kDraws;
     chi2 += (counts[id] - mean) * (counts[id] - mean) / mean;
   }
-  // Mean df, variance 2 df: six standard deviations.
+  // Mean df, variance 2 df. The bound is six standard deviations.
   const double df = possible - 1;
   EXPECT_LE(chi2, df + 6 * std::sqrt(2 * df) + 1e-9) << possible << " possible tokens";
 }
@@ -138,7 +138,7 @@ TEST(SamplingTest, ImpossibleTokensAreNeverDrawn) {
   EXPECT_EQ(drawn, (std::set<int32_t>{1, 3}));
 }
 
-TEST(SamplingTest, ARowThatSumsToLessIsDrawnFromInItsShares) {
+TEST(SamplingTest, ARowWithASmallerSumIsDrawnFromInItsShares) {
   const float never = -std::numeric_limits<float>::infinity();
   const std::vector<float> row = {std::log(0.1f), never, std::log(0.3f), never};
   Sampler sampler;

@@ -31,20 +31,20 @@ TEST(StopMatcherTest, FindsAStopStringAcrossTokenBorders) {
 
 TEST(StopMatcherTest, DoesNotMatchThePromptsText) { EXPECT_EQ(FirstMatch({"EN", "D"}, {"END"}, {1}), Match(-1, "")); }
 
-TEST(StopMatcherTest, OfSeveralTheOneThatEndsFirstThenTheLongest) {
+TEST(StopMatcherTest, ReturnsTheStringThatEndsFirstThenTheLongest) {
   EXPECT_EQ(FirstMatch({"", "abcd"}, {"cd", "b"}, {1}), Match(0, "b"));
   EXPECT_EQ(FirstMatch({"", "abcd"}, {"cd", "bcd"}, {1}), Match(0, "bcd"));
 }
 
-TEST(StopMatcherTest, MatchesBytesInsideACharacterThatIsNotWholeYet) {
+TEST(StopMatcherTest, MatchesBytesOfAnIncompleteCharacter) {
   EXPECT_EQ(FirstMatch({"", "\xe2", "\x82", "\xac!"}, {"\xe2\x82\xac"}, {1, 2, 3}), Match(2, "\xe2\x82\xac"));
 }
 
-TEST(StopMatcherTest, ALeadingSpaceIsSeenAlsoWhereTheTokenizerDropsIt) {
+TEST(StopMatcherTest, FindsALeadingSpaceThatTheTokenizerDrops) {
   EXPECT_EQ(FirstMatch({"x", "a", " end"}, {" end"}, {1, 2}, /*strips=*/true), Match(1, " end"));
 }
 
-// Against searching the whole text after every token.
+// Compares it with a search of the whole text after every token.
 TEST(StopMatcherTest, AgreesWithSearchingTheWholeText) {
   const std::vector<std::string> pieces = {"a", "b", "ab", "ba", "aab", ""};
   for (uint64_t seed = 0; seed < 500; ++seed) {

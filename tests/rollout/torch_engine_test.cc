@@ -32,7 +32,7 @@ model::ModelConfig Config() {
   return config;
 }
 
-// Scaled up, so that the distributions are peaked and a wrong key or position shows.
+// Scaled up, so that the distributions are peaked and a wrong key or position is visible.
 model::Parameters Weights(uint64_t seed, at::ScalarType dtype = at::kFloat, double scale = 8) {
   model::Parameters parameters = model::Parameters::Init(Config(), seed, dtype);
   for (auto& [name, tensor] : parameters.tensors()) {
@@ -56,7 +56,7 @@ std::shared_ptr<const weights::Snapshot> Snapshot(int64_t version, uint64_t seed
   return Snapshot(version, Weights(seed));
 }
 
-// Softmax attention by its definition, in fp64.
+// Softmax attention by definition, in fp64.
 class DenseAttention final : public model::AttentionBackend {
  public:
   at::Tensor Attend(int64_t, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) override {
@@ -69,7 +69,7 @@ class DenseAttention final : public model::AttentionBackend {
   }
 };
 
-// What the trainer runs.
+// The trainer's attention.
 class PackedAttention final : public model::AttentionBackend {
  public:
   at::Tensor Attend(int64_t, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) override {
@@ -145,7 +145,7 @@ TEST(TorchEngineTest, GreedyEqualsRecomputingTheWholeSequenceForEveryToken) {
   }
 }
 
-// The configuration says float32: the pages follow the weights.
+// The configuration says float32; the pages take the type of the weights.
 TEST(TorchEngineTest, Bf16WeightsAttendInBf16AsTheTrainerDoesToTheBit) {
   const auto weights = [] { return Weights(7, at::kBFloat16, 2); };
   const auto engine = MakeEngine(Options(16), Snapshot(1, weights()));
@@ -163,8 +163,8 @@ TEST(TorchEngineTest, Bf16WeightsAttendInBf16AsTheTrainerDoesToTheBit) {
 }
 
 // One set of requests under several schedules: alone, all at once, prompts cut small, prefixes found in the cache.
-// Tokens and log-probs must be the same to the bit, and equal a forward pass over the whole sequence: to 1e-5 with
-// attention by definition, to the bit with what the trainer runs.
+// Tokens and log-probs must be the same to the bit. They must equal a forward pass over the whole sequence: to 1e-5
+// with attention by definition, to the bit with the trainer's attention.
 TEST(TorchEngineTest, NoScheduleChangesATokenOrALogprob) {
   std::vector<v1::GenerateRequest> asks;
   for (int i = 0; i < 14; ++i) {
@@ -229,7 +229,7 @@ TEST(TorchEngineTest, ASwapMixesFollowersAndLeavesPinnedRequestsAloneToTheBit) {
   ASSERT_EQ(following.Wait(), absl::OkStatus());
   EXPECT_EQ(pinned.ids, expected.ids);
   EXPECT_EQ(pinned.logprobs, expected.logprobs);
-  // Wherever the swap fell: mixed from there on, and unmixed before.
+  // Wherever the swap fell: unmixed before it, mixed from there on.
   for (const v1::VersionRun& run : following.versions) EXPECT_EQ(run.kv_mixed(), run.version() == 2);
 
   // A request that starts now is the new version's alone.
@@ -259,7 +259,7 @@ TEST(TorchEngineTest, WeightsOfAnotherModelAreRefusedAndTheEngineGoesOn) {
 }
 
 // Some checkpoints store a tied head a second time.
-TEST(TorchEngineTest, ATiedHeadThatIsSentASecondTimeIsTaken) {
+TEST(TorchEngineTest, ATiedHeadThatIsSentASecondTimeIsAccepted) {
   model::ModelConfig config = Config();
   config.tie_word_embeddings = true;
   std::map<std::string, at::Tensor> tensors = model::Parameters::Init(config, 7, at::kFloat).tensors();
@@ -281,7 +281,7 @@ TEST(TorchEngineTest, AnUnknownDeviceIsAnErrorNotACrash) {
   EXPECT_FALSE(NewTorchRunner(Config(), Options(), "no such").ok());
 }
 
-// Zeros are written: whoever tried would not come back.
+// The pages are filled with zeros: an allocation that is too large would not return.
 TEST(TorchEngineTest, ACacheThatCannotFitIsRefusedWithTheNumbers) {
   EngineOptions options = Options();
   options.kv_cache_tokens = (int64_t{1} << 31) - 1;
