@@ -6,7 +6,7 @@
 namespace ingot::kernels {
 namespace {
 
-TEST(AttentionBench, RefusesWhatItDoesNotKnowAndNamesWhatThereIs) {
+TEST(AttentionBench, RefusesUnknownNamesAndListsTheKnownOnes) {
   AttentionBenchOptions options;
   options.shapes = {"causal-9k"};
   try {

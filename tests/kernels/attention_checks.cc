@@ -20,7 +20,7 @@ inline constexpr at::ScalarType kType<BFloat16> = at::kBFloat16;
 struct Limits {
   double out, grad;
 };
-// Why these: kTolerance of attention_stream.h. lse is not rounded to bf16.
+// For the reasons see kTolerance of attention_stream.h. lse is not rounded to bf16.
 template <typename T>
 constexpr Limits kLimits{1e-13, 1e-12};
 template <>
@@ -45,7 +45,7 @@ double ErrorOf(const at::Tensor& got, const std::vector<double>& want) {
 
 double Differs(const at::Tensor& a, const at::Tensor& b) { return at::equal(a, b) ? 0 : 1; }
 
-// A packed stream on the device, and what its operator must give.
+// A packed stream on the device, and the expected results of its operator.
 template <typename T>
 struct Case {
   AttentionShape shape;
@@ -126,7 +126,7 @@ void CheckGradients(at::Device device, const Report& report) {
     report({name + "integers on the device",
             Differs(std::get<0>(TreeAttentionForward(x.q_in, x.k_in, x.v_in, x.options)), out), 0});
     if (device.is_cpu()) continue;
-    // The CPU's own kernels, as a second opinion.
+    // The CPU's own kernels as a second reference.
     Case<T> cpu = x;
     for (at::Tensor* t : {&cpu.q_in, &cpu.k_in, &cpu.v_in, &cpu.sinks_in}) {
       if (t->defined()) *t = t->detach().to(at::kCPU);
@@ -143,7 +143,7 @@ void CheckGradients(at::Device device, const Report& report) {
   }
 }
 
-// A ragged batch over pages (decodes, chunks of prompts, trees), each part equal to its own sequence to the bit.
+// A ragged batch over pages (decodes, chunks of prompts, trees). Each part equals its own sequence to the bit.
 template <typename T>
 void CheckPages(at::Device device, const Report& report) {
   std::mt19937_64 rng(2);
@@ -158,7 +158,7 @@ void CheckPages(at::Device device, const Report& report) {
     for (size_t p = 0; p < free.size(); ++p) free[p] = static_cast<int32_t>(p);
     std::shuffle(free.begin(), free.end(), rng);
     const auto options = at::dtype(kType<T>).device(device);
-    // What no sequence owns is not-a-number: reading it would show.
+    // Rows that no sequence owns are not-a-number, so that reading one would show.
     const at::Tensor k_pages = at::full({kKeys / page_size, page_size, 2, 64}, NAN, options), v_pages = k_pages.clone();
     std::vector<Case<T>> streams;
     std::vector<std::vector<int32_t>> tables(std::size(parts));
@@ -191,7 +191,7 @@ void CheckPages(at::Device device, const Report& report) {
           std::get<0>(TreeAttentionForward(s.q_in, s.k_in, s.v_in, alone)).slice(0, parts[i].offset, length));
       q.push_back(s.q_in.detach().slice(0, parts[i].offset, length));
     }
-    // Random forests have more than one root; a part that is no tree is one sequence.
+    // Random forests have more than one root. A part that is no tree is one sequence.
     const at::Tensor queries = at::cat(q), out = at::full_like(queries, NAN);
     PagedTreeAttention(queries, k_pages, v_pages, sequences, shape.scale, out);
     report(

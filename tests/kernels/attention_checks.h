@@ -1,6 +1,6 @@
-// ingot::tree_attention on any device against gathered paths in fp64 and against itself, without a test framework: on a
-// machine with a card there is none. cuda_attention_test.cc and gpu_check.cc print what comes out. Run on the CPU, the
-// same checks test themselves.
+// Checks of ingot::tree_attention on any device, against gathered paths in fp64 and against itself. They need no test
+// framework, since a machine with a card has none. cuda_attention_test.cc and gpu_check.cc print the results. On the
+// CPU the checks test themselves.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,12 +12,12 @@ namespace ingot::kernels::testing {
 
 struct CheckResult {
   std::string name;
-  double error = 0;      // norm of the difference over norm; 1 where equality to the bit was asked for and is not there
-  double tolerance = 0;  // 0: equality to the bit
+  double error = 0;      // norm of the difference over norm; 1 = equality to the bit was required and failed
+  double tolerance = 0;  // 0 = equality to the bit
   bool ok() const { return error <= tolerance; }
 };
 
-// Calls `report` for every check as soon as it is done. Throws c10::Error if the operator does.
+// Calls `report` for every check when it is done. Throws c10::Error if the operator does.
 void CheckTreeAttention(at::Device device, const std::function<void(const CheckResult&)>& report);
 
 }  // namespace ingot::kernels::testing

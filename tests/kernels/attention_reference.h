@@ -13,7 +13,7 @@
 
 namespace ingot::kernels::testing {
 
-// visible_end of a random forest of `size` packed tokens: each token hangs under the previous one, or under a random
+// visible_end of a random forest of `size` packed tokens. Each token is a child of the previous one or of a random
 // ancestor of it, or starts a tree.
 inline std::vector<int32_t> RandomForest(std::mt19937_64& rng, int64_t size, double branch, double root) {
   std::vector<int32_t> end(size, static_cast<int32_t>(size));
@@ -32,7 +32,7 @@ inline std::vector<int32_t> RandomForest(std::mt19937_64& rng, int64_t size, dou
   return end;
 }
 
-// Depth of every token: how many tokens before it are visible to it.
+// The depth of every token: the number of earlier tokens that it sees.
 inline std::vector<int32_t> Depths(const std::vector<int32_t>& visible_end) {
   std::vector<int32_t> depth(visible_end.size());
   std::vector<size_t> path;
@@ -68,7 +68,7 @@ struct ReferenceResult {
   std::vector<double> out, lse, grad_q, grad_k, grad_v, grad_sinks;
 };
 
-// What the reference reads. Queries are the packed indices [q_offset, visible_end.size()).
+// The reference's inputs. Queries are the packed indices [q_offset, visible_end.size()).
 template <typename T>
 struct ReferenceArgs {
   AttentionShape shape;
@@ -78,8 +78,8 @@ struct ReferenceArgs {
   const std::vector<T>&q, &k, &v, &grad_out;
 };
 
-// Every query alone over its own root path, gathered: no mask and no packed layout. A window is the end of the path,
-// and so needs no positions.
+// Computes every query alone over its own gathered root path, without a mask or a packed layout. A window is the end of
+// the path, and so needs no positions.
 template <typename T>
 ReferenceResult GatheredPaths(const ReferenceArgs<T>& a) {
   const int64_t heads = a.shape.heads, kv_heads = a.shape.kv_heads, depth = a.shape.head_dim;
@@ -131,8 +131,8 @@ ReferenceResult GatheredPaths(const ReferenceArgs<T>& a) {
   return r;
 }
 
-// |a - b| / |b| as vectors; where b vanishes (a row of one key has no gradient) against a tenth of the data's size,
-// whose entries are of order 1.
+// The distance |a - b| / |b| of two vectors. Where b vanishes (a row of one key has no gradient) it is relative to a
+// tenth of the data's size, whose entries are of order 1.
 template <typename T>
 double RelativeError(const std::vector<T>& a, const std::vector<double>& b) {
   double difference = 0, norm = 0.01 * static_cast<double>(b.size());
@@ -145,7 +145,7 @@ double RelativeError(const std::vector<T>& a, const std::vector<double>& b) {
   return std::sqrt(difference / std::max(norm, 1e-30));
 }
 
-// Runs chunks of one on real threads.
+// A ParallelFor that runs chunks of one item on real threads.
 ParallelFor Threads(int count);
 
 }  // namespace ingot::kernels::testing

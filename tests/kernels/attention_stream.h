@@ -1,4 +1,4 @@
-// A packed stream with everything attention may be given, and its forward and backward pass.
+// A packed stream with every optional input of attention, and its forward and backward pass.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -80,17 +80,17 @@ Result<T> Compute(const Stream<T>& s, const ParallelFor& parallel) {
   return r;
 }
 
-// How far a result may be from fp64, by norm over norm.
+// The allowed distance of a result from fp64, norm over norm.
 struct Tolerance {
   double out, lse, grad;
 };
 template <typename T>
 constexpr Tolerance kTolerance{1e-13, 1e-13, 1e-12};
-// Sums of up to 10^3 terms, each rounded to 2^-24; a gradient is a difference of larger terms.
+// Sums of up to 10^3 terms, each rounded to 2^-24. A gradient is a difference of larger terms.
 template <>
 inline constexpr Tolerance kTolerance<float>{3e-6, 3e-6, 1e-5};
-// Probabilities, their gradients and the results are rounded to 2^-9; scores and sums are not. delta is formed from the
-// rounded output.
+// Probabilities, their gradients and the results are rounded to 2^-9; scores and sums are not. delta is computed from
+// the rounded output.
 template <>
 inline constexpr Tolerance kTolerance<BFloat16>{4e-3, 3e-6, 1.2e-2};
 

@@ -30,15 +30,15 @@ ParallelFor Threads(int count) {
 
 namespace {
 
-// ctest runs this program once per instruction set: a machine has only one of them by itself.
+// ctest runs this program once per instruction set; a machine alone would run only its own.
 [[maybe_unused]] const bool kLimited = [] {
   const char* set = std::getenv("INGOT_TEST_INSTRUCTION_SET");
   if (set != nullptr) LimitInstructionSet(set);
   return set != nullptr;
 }();
 
-// Every one of them below this machine's own, and no other.
-TEST(InstructionSet, IsTheOneAskedForIfTheMachineHasIt) {
+// Every set below this machine's own, and no other.
+TEST(InstructionSet, IsTheRequestedOneIfTheMachineHasIt) {
   const std::vector<std::string> sets = {"portable", "avx2", "avx512", "avx512bf16", "amx"};
   const auto rank = [&](const std::string& name) { return std::find(sets.begin(), sets.end(), name) - sets.begin(); };
   const std::string now = InstructionSet();
@@ -84,7 +84,7 @@ TYPED_TEST(TreeAttentionOf, EqualsGatheredPathsOnRandomForests) {
   }
 }
 
-// Gradient stripes, several key tiles and query blocks to each.
+// Gradient stripes with several key tiles and query blocks each.
 TYPED_TEST(TreeAttentionOf, EqualsGatheredPathsOnLongStreams) {
   std::mt19937_64 rng(3);
   Stream<TypeParam> s(rng, {2, 1, 8, 0.35}, 1500, 0.01, 0.002);
@@ -104,14 +104,14 @@ TYPED_TEST(TreeAttentionOf, DoesNotDependOnThreads) {
   EXPECT_TRUE(serial == Compute(s, Threads(5)));
 }
 
-TYPED_TEST(TreeAttentionOf, AScaleOfZeroIsTheMeanOfWhatIsVisible) {
+TYPED_TEST(TreeAttentionOf, AScaleOfZeroGivesTheMeanOfVisibleValues) {
   std::mt19937_64 rng(13);
   const Stream<TypeParam> s(rng, {2, 1, 16, 0.0}, 70, 0.1, 0);
   ExpectClose(s, Compute(s, Serial));
 }
 
-// A window on a stream without positions counts packed indices; one with them, depths.
-TYPED_TEST(TreeAttentionOf, WindowWithoutPositionsIsThatOfOneSequence) {
+// A window counts packed indices on a stream without positions, and depths on a stream with them.
+TYPED_TEST(TreeAttentionOf, AWindowWithoutPositionsCountsPackedIndices) {
   std::mt19937_64 rng(11);
   Stream<TypeParam> s(rng, {2, 1, 16, 0.25}, 400, 0, 0);
   s.shape.window = 100;
@@ -123,7 +123,7 @@ TYPED_TEST(TreeAttentionOf, WindowWithoutPositionsIsThatOfOneSequence) {
   ExpectClose(s, with);
 }
 
-// However far it reaches: further than any index is as far as everything.
+// A window wider than any index is no window.
 TYPED_TEST(TreeAttentionOf, AWindowMayBeWiderThanAnyIndex) {
   std::mt19937_64 rng(18);
   Stream<TypeParam> s(rng, {2, 1, 16, 0.25}, 200, 0.05, 0);
@@ -134,8 +134,8 @@ TYPED_TEST(TreeAttentionOf, AWindowMayBeWiderThanAnyIndex) {
   }
 }
 
-// Rows that see no key, not even their own, among rows that see some: few, in blocks and in blocks that are not full;
-// with scores so low that 2^-score overflows.
+// Rows that see no key, not even their own, among rows that see some: few rows, full blocks and part blocks. Scores are
+// so low that 2^-score overflows.
 TYPED_TEST(TreeAttentionOf, RowsThatSeeNothingAmongOthers) {
   using T = TypeParam;
   std::mt19937_64 rng(19);
@@ -162,9 +162,9 @@ TYPED_TEST(TreeAttentionOf, RowsThatSeeNothingAmongOthers) {
   }
 }
 
-// Scores whose maximum rises by many powers of two from one key tile to the next, so that what has been summed is
-// multiplied again and again: as few rows, as part of a block and as whole blocks.
-TYPED_TEST(TreeAttentionOf, MaximaThatRiseFromTileToTile) {
+// The maximum of the scores rises by many powers of two from one key tile to the next, so that the sums are rescaled
+// again and again. As few rows, as part of a block and as whole blocks.
+TYPED_TEST(TreeAttentionOf, RescalesWhereMaximaRiseFromTileToTile) {
   using T = TypeParam;
   std::mt19937_64 rng(17);
   for (const double scale : {0.25, -0.25}) {
@@ -216,7 +216,7 @@ TEST(TreeAttention, IsPlainCausalWithoutVisibleEnd) {
   EXPECT_TRUE(with == Compute(s, Serial));
 }
 
-// A batch of decodes, prefills of chunks and whole sequences over pages, each equal to the whole sequence alone.
+// A batch over pages of decodes, prefills of chunks and whole sequences. Each equals the whole sequence alone.
 TYPED_TEST(TreeAttentionOf, RaggedPagedBatchEqualsEachSequenceAloneBitForBit) {
   using T = TypeParam;
   const T nan = testing::Narrow<T>(NAN);
@@ -233,7 +233,7 @@ TYPED_TEST(TreeAttentionOf, RaggedPagedBatchEqualsEachSequenceAloneBitForBit) {
     std::vector<int32_t> free(pages);
     for (int64_t p = 0; p < pages; ++p) free[p] = static_cast<int32_t>(p);
     std::shuffle(free.begin(), free.end(), rng);
-    // What no sequence owns is not-a-number: reading it would show.
+    // Rows that no sequence owns are not-a-number, so that reading one would show.
     std::vector<T> k_pages(pages * page_size * kv_width, nan), v_pages = k_pages;
 
     struct Part {
@@ -293,7 +293,7 @@ TYPED_TEST(TreeAttentionOf, RaggedPagedBatchEqualsEachSequenceAloneBitForBit) {
     AttentionForward<T>(shape, sequences, args, Threads(2));
     EXPECT_TRUE(out == expected);
     EXPECT_TRUE(lse == expected_lse);
-    // The other order of the batch.
+    // The batch in reverse order.
     std::fill(out.begin(), out.end(), nan);
     std::reverse(sequences.begin(), sequences.end());
     AttentionForward<T>(shape, sequences, args, Serial);
@@ -301,8 +301,8 @@ TYPED_TEST(TreeAttentionOf, RaggedPagedBatchEqualsEachSequenceAloneBitForBit) {
   }
 }
 
-// The promise behind the tile-aligned layout: siblings that begin on a tile border see their path's tiles in the same
-// order as in their own sequence.
+// The promise of the tile-aligned layout: siblings that begin on a tile border see their path's tiles in the order of
+// their own sequence.
 TYPED_TEST(TreeAttentionOf, TileAlignedSiblingEqualsItsOwnSequenceBitForBit) {
   using T = TypeParam;
   for (int64_t window : {0, 90}) {
@@ -330,8 +330,8 @@ TYPED_TEST(TreeAttentionOf, TileAlignedSiblingEqualsItsOwnSequenceBitForBit) {
   }
 }
 
-// The exact layout: every branch of a packed tree as a sequence over its path, whose keys lie in runs of the stream,
-// against the same keys copied together. Branches of one and of many rows, forks anywhere in a tile.
+// The exact layout: every branch of a packed tree is a sequence over its path, whose keys lie in runs of the stream. It
+// must equal the same keys copied together. Branches have one or many rows, and forks lie anywhere in a tile.
 TYPED_TEST(TreeAttentionOf, PathsOverRunsEqualTheirOwnSequencesBitForBit) {
   using T = TypeParam;
   for (const int64_t window : {0, 90}) {
@@ -446,7 +446,7 @@ TEST(TreeAttention, QueryThatSeesNothingGetsZerosAndNoGradient) {
   EXPECT_TRUE(std::all_of(r.grad_q.begin() + 5 * 32, r.grad_q.end(), [](float x) { return x == 0; }));
   EXPECT_EQ(r.lse[5 * 2], -INFINITY);
   ExpectClose(s, r);
-  // A sink makes no difference to zeros, but it is what such a row has seen.
+  // A sink does not change the zeros, but such a row has seen the sink.
   s.sinks = {0.5f, -1};
   const Result<float> sunk = Compute(s, Serial);
   EXPECT_EQ(sunk.out[5 * 32], 0);

@@ -1,4 +1,4 @@
-// The operator's CUDA kernels, where there is a card and libingot_cuda.so; and the checks themselves, on the CPU.
+// The operator's CUDA kernels, where there is a card and libingot_cuda.so. On the CPU, a test of the checks themselves.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ void ExpectAll(at::Device device) {
   EXPECT_GT(count, 100);
 }
 
-// Why there is nothing to test, or empty.
+// The reason to skip; empty = none.
 std::string OpenCuda() {
   const char* path = std::getenv("INGOT_CUDA_LIBRARY");
   if (path == nullptr) return "INGOT_CUDA_LIBRARY names no libingot_cuda.so";

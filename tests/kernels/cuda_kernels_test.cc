@@ -1,4 +1,5 @@
-// The CUDA attention kernels, emulated, against gathered paths in fp64. Not run on a card: see cuda_attention_test.cc.
+// The CUDA attention kernels, emulated, against gathered paths in fp64. They do not run on a card: see
+// cuda_attention_test.cc.
 #include "kernels/emulated_attention.h"
 
 namespace ingot::kernels {
@@ -58,7 +59,7 @@ class CudaKernelsOf : public ::testing::Test {};
 using Numbers = ::testing::Types<double, float, BFloat16>;
 TYPED_TEST_SUITE(CudaKernelsOf, Numbers);
 
-// Grouped heads of every kind, widths that fill no chunk, more than one block of output columns, a negative scale.
+// Grouped heads of every kind, widths that do not fill a chunk, several blocks of output columns, a negative scale.
 TYPED_TEST(CudaKernelsOf, EqualGatheredPathsOnRandomForests) {
   std::mt19937_64 rng(1);
   const AttentionShape shapes[] = {
@@ -85,7 +86,7 @@ TYPED_TEST(CudaKernelsOf, DoNotDependOnTheOrderOfThreads) {
   s.shape.window = 60;
   const Result<TypeParam> straight = Emulate(s);
   for (const uint64_t seed : {1, 2}) {
-    Emulate(Stream<TypeParam>(rng, {2, 2, 40, 0.2}, 65, 0, 0));  // other leftovers in shared memory
+    Emulate(Stream<TypeParam>(rng, {2, 2, 40, 0.2}, 65, 0, 0));  // fills shared memory with other remains
     EXPECT_TRUE(straight == Emulate(s, seed)) << seed;
   }
 }
@@ -107,7 +108,7 @@ TYPED_TEST(CudaKernelsOf, TakeTheMeanAtAScaleOfZero) {
   ExpectClose(s, Emulate(s));
 }
 
-// Decodes, chunks of a prompt and trees in one batch over pages, each equal to its own sequence to the bit.
+// Decodes, chunks of a prompt and trees in one batch over pages. Each equals its own sequence to the bit.
 TYPED_TEST(CudaKernelsOf, GiveAPagedBatchTheBitsOfEachSequenceAlone) {
   using T = TypeParam;
   const T nan = testing::Narrow<T>(NAN);
@@ -125,7 +126,7 @@ TYPED_TEST(CudaKernelsOf, GiveAPagedBatchTheBitsOfEachSequenceAlone) {
     std::vector<int32_t> free(kKeys / page_size);
     for (size_t p = 0; p < free.size(); ++p) free[p] = static_cast<int32_t>(p);
     std::shuffle(free.begin(), free.end(), rng);
-    // What no sequence owns is not-a-number: reading it would show.
+    // Rows that no sequence owns are not-a-number, so that reading one would show.
     std::vector<T> k_pages(kKeys * kv_width, nan), v_pages = k_pages, q, expected;
     std::vector<Accumulator<T>> expected_lse;
     std::vector<Stream<T>> streams;
@@ -200,7 +201,7 @@ TEST(CudaKernels, ReadRowsThatAreApart) {
   EXPECT_EQ(out, dense.out);
 }
 
-// Queries that come after a prefix of keys: the gradients of the prefix are those of its part in the whole.
+// Queries behind a prefix of keys. The prefix's gradients equal its share of the whole's.
 TEST(CudaKernels, GradientsOfQueriesBehindAPrefix) {
   std::mt19937_64 rng(7);
   const int64_t prefix = 70, rows = 100, branch = rows - prefix;
@@ -251,7 +252,7 @@ TEST(CudaKernels, NotANumberInAQueryComesOutOfItAlone) {
   EXPECT_FALSE(std::isnan(r.out[41 * 32]));
 }
 
-// The emulation itself: what a kernel without its barrier would do.
+// A test of the emulation: a kernel without its barrier.
 void Reverse(int* values) {
   __shared__ int shared[64];
   const int i = static_cast<int>(threadIdx.x);
@@ -316,7 +317,7 @@ TEST(AttentionPlan, NamesEveryVisibleTileAndTheSamePairsByTile) {
   }
 }
 
-// Sixteen branches below a prompt: the plan grows with what is visible, not with the square of the stream.
+// Sixteen branches below a prompt: the plan grows with the visible pairs, not with the square of the stream.
 TEST(AttentionPlan, IsARunPerBlockAndBranch) {
   const int64_t prompt = 1024, branch = 256, branches = 16, rows = prompt + branches * branch;
   std::vector<int32_t> ends(rows, static_cast<int32_t>(rows));

@@ -9,14 +9,14 @@ namespace {
 
 constexpr int64_t kTokens = 9, kWidth = 5;
 
-// What ATen gives in fp64 of the same numbers, with what was there before.
+// ATen's result in fp64 for the same numbers and the same earlier gradient.
 at::Tensor Want(const at::Tensor& ids, const at::Tensor& grad, const at::Tensor& before) {
   at::Tensor sums = at::zeros({kTokens, kWidth}, at::kDouble);
   if (before.defined()) sums.copy_(before);
   return sums.index_add_(0, ids, grad.to(at::kDouble));
 }
 
-TEST(EmbeddingGradient, IsTheSumOverOccurrencesAddedToWhatIsThere) {
+TEST(EmbeddingGradient, IsTheSumOverOccurrencesAddedToTheEarlierGradient) {
   at::manual_seed(1);
   const at::Tensor ids = at::tensor({3, 0, 3, 8, 3}, at::kLong);
   for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kBFloat16}) {

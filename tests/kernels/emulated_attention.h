@@ -2,7 +2,7 @@
 #pragma once
 
 #include "kernels/emulated_cuda.h"
-// The kernels come after the words they are written in.
+// The kernels come after the declarations of the language they are written in.
 #include "kernels/attention_stream.h"
 #include "kernels/cuda/attention_backward.cuh"
 #include "kernels/cuda/attention_forward.cuh"
@@ -14,7 +14,7 @@ inline emulated_cuda::Index Grid(size_t blocks, const cuda::Shape& s) {
           static_cast<unsigned>((s.head_dim + cuda::kOutDims - 1) / cuda::kOutDims)};
 }
 
-// The plan as it lies on a device, and the shape as the kernels take it.
+// The plan as it lies on a device, and the shape in the kernels' form.
 struct EmulatedCall {
   cuda::AttentionPlan plan;
   std::vector<uint64_t> memory;  // aligned

@@ -1,9 +1,9 @@
-// Runs CUDA kernels on the CPU, one block at a time, so that their arithmetic, their barriers and their use of shared
-// memory are tested without a card. It is not the card: no memory model, no speed, the C library's exp2.
+// Runs CUDA kernels on the CPU, one block at a time. So their arithmetic, their barriers and their use of shared memory
+// are tested without a card. It lacks the card's memory model and speed, and has the C library's exp2.
 //
-// A thread of a block is a fiber that runs until its next barrier. The order in which fibers run between two barriers
-// is shuffled by a seed: a kernel that lacks a barrier gives other results under another seed. A block whose threads do
-// not all meet at a barrier is reported, as is a warp's. Include this before the kernels. Not thread safe.
+// A thread of a block is a fiber that runs until its next barrier. A seed shuffles the order in which fibers run
+// between two barriers: a kernel that lacks a barrier gives other results under another seed. A block or a warp whose
+// threads do not all meet at a barrier is reported. Include this before the kernels. Not thread safe.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ class Block {
   enum class Wait { kRunning, kWarp, kBlock, kDone };
   static constexpr int kWarp = 32;
 
-  // kernel() for every thread of the block.
+  // Runs kernel() for every thread of the block.
   void Run(int threads, uint64_t seed, const std::function<void()>& kernel);
 
   void Barrier(Wait wait) {
@@ -90,13 +90,13 @@ inline void Block::Resume(int fiber) {
   thread_index.x = static_cast<unsigned>(fiber);
   Fiber& f = fibers_[fiber];
   f.wait = Wait::kRunning;
-  if (_setjmp(scheduler_) != 0) return;  // the fiber waits or is done
+  if (_setjmp(scheduler_) != 0) return;  // the fiber waits or has ended
   if (f.started) _longjmp(f.at, 1);
   f.started = true;
   swapcontext(&back_, &f.start);
 }
 
-// If all of [first, last) wait for the same, lets them go on.
+// If all of [first, last) wait for the same barrier, lets them continue.
 inline bool Block::Release(int first, int last, Wait wait) {
   for (int i = first; i < last; ++i) {
     if (fibers_[i].wait != wait) return false;
@@ -143,7 +143,7 @@ inline void Block::Run(int threads, uint64_t seed, const std::function<void()>& 
   }
 }
 
-// kernel(args) over a grid, blocks in ascending order.
+// Runs kernel(args) over a grid, blocks in ascending order.
 template <typename Args>
 void Launch(void (*kernel)(Args), Index grid, int threads, uint64_t seed, const Args& args) {
   for (unsigned z = 0; z < grid.z; ++z) {

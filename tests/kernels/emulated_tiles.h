@@ -1,5 +1,5 @@
-// The inner loops of products through tile registers in plain C++, for machines that have none: they hold what cuts a
-// product into blocks, terms and passes (product.cc) to its sums there too.
+// The inner loops of products through tile registers in plain C++. On machines without tile registers they check the
+// cut of a product into blocks, terms and passes (product.cc).
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace ingot::kernels::emulated {
 using inner::kPanel;
 using inner::kStepNumbers;
 
-// Per panel and step 32 rows of 32 numbers, zero where there are none.
+// 32 rows of 32 numbers per panel and step; missing numbers are zero.
 inline void Pack(const BFloat16* from, int64_t stride, bool across, int64_t rows, int64_t depth, BFloat16* to) {
   const int64_t padded = (depth + kStepNumbers - 1) / kStepNumbers * kStepNumbers;
   for (int64_t row = 0; row < (rows + kPanel - 1) / kPanel * kPanel; ++row) {
@@ -37,7 +37,7 @@ inline void Multiply(const BFloat16* a, const BFloat16* b, int64_t panels, int64
       c[i * ldc + j] = sum;
     }
   }
-  ahead.rows = 0;  // asking for memory changes no number
+  ahead.rows = 0;  // prefetching changes no number
 }
 
 inline void Add(float* to, const float* x, int64_t n) {

@@ -1,5 +1,6 @@
 // gpu_check LIBINGOT_CUDA [--no-bench]: on a machine with a card, prints JSON lines: the device, every check of
-// attention_checks.h, then times. Exit code 0 if all checks hold. Its own program, as such a machine has no GoogleTest.
+// attention_checks.h, then times. Exit code 0 = all checks hold. A program of its own, since such a machine has no
+// GoogleTest.
 #include <ATen/ATen.h>
 #include <dlfcn.h>
 
@@ -20,7 +21,7 @@ using Clock = std::chrono::steady_clock;
 
 void Wait(const at::Tensor& t) { (void)t.flatten().slice(0, 0, 1).to(at::kCPU); }
 
-// The least of five, in milliseconds; f returns a tensor that is ready when the work is done.
+// The least time of five, in milliseconds. f returns a tensor that is ready when the work is done.
 template <typename F>
 double Milliseconds(const F& f) {
   Wait(f());
@@ -33,7 +34,7 @@ double Milliseconds(const F& f) {
   return least;
 }
 
-// A prompt and branches below it; one branch: plain causal.
+// A prompt and branches below it. One branch = plain causal.
 std::vector<int32_t> Ends(int64_t prompt, int64_t branches, int64_t branch) {
   std::vector<int32_t> ends(prompt, static_cast<int32_t>(prompt + branches * branch));
   for (int64_t b = 0; b < branches; ++b)

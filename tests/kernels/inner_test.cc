@@ -1,5 +1,4 @@
-// The inner loops by themselves, under every instruction set this machine runs: the smaller ones are what other
-// machines get.
+// The inner loops alone, under every instruction set that this machine runs. Other machines use the smaller sets.
 #include "kernels/inner.h"
 
 #include <gtest/gtest.h>
@@ -31,7 +30,7 @@ std::vector<const inner::AttentionKernels<T>*> AttentionSets() {
   return sets;
 }
 
-// Dot products of 7 rows with 9 columns, packed and as they lie, for every width and its remainders.
+// Dot products of 7 rows with 9 columns, packed and unpacked, for every width and its remainders.
 template <typename T>
 void CheckScores(double tolerance) {
   using Acc = Accumulator<T>;
@@ -74,7 +73,7 @@ std::vector<const T*> RowsOf(const std::vector<T>& values, int64_t width) {
   return rows;
 }
 
-// c = c * factor + p v: packed and with few rows as the values lie; one row alone as among others.
+// c = c * factor + p v: packed, and with few rows and unpacked values. A row alone equals the row among others.
 template <typename T>
 void CheckOutput(double tolerance) {
   using Acc = Accumulator<T>;
@@ -133,8 +132,8 @@ TEST(InnerKernels, OutputIsTheSumOverKeysHoweverManyRows) {
   CheckOutput<BFloat16>(1.2e-7);
 }
 
-// Sums, products and numbers that are denormal, or would be: the paths agree even on what becomes of those.
-TEST(InnerKernels, FewRowsTreatDenormalsAsManyDo) {
+// Sums, products and numbers that are denormal, or would be: few rows and many rows give the same bits for them too.
+TEST(InnerKernels, FewRowsTreatDenormalsLikeManyRows) {
   std::mt19937_64 rng(13);
   for (const auto* set : AttentionSets<BFloat16>()) {
     SCOPED_TRACE(set->name);
@@ -170,8 +169,8 @@ TEST(InnerKernels, FewRowsTreatDenormalsAsManyDo) {
   }
 }
 
-// The gradients of keys and values: c += a^T b over query rows, any number of them. What lies in a beyond the rows is
-// not looked at.
+// The gradients of keys and values: c += a^T b over any number of query rows. Entries of a beyond the rows have no
+// effect.
 template <typename T>
 void CheckSumOverRows(double tolerance) {
   using Acc = Accumulator<T>;
@@ -208,7 +207,7 @@ TEST(InnerKernels, GradientsOfKeysAreSumsOverQueryRows) {
   CheckSumOverRows<BFloat16>(1.2e-7);
 }
 
-// Base 2: words of 2^(x - max), which for bf16 are rounded to it.
+// Base 2: words of 2^(x - max), rounded to bf16 for bf16.
 template <typename T>
 void CheckSoftmax(double tolerance) {
   using Acc = Accumulator<T>;
@@ -227,7 +226,7 @@ void CheckSoftmax(double tolerance) {
       for (int j = 0; j < 50; ++j) EXPECT_NEAR(s[j] / std::exp2(static_cast<Acc>(j * -0.7) * 2.0), 1, tolerance * 4);
       EXPECT_EQ(s[60], 0);
     }
-    // A greater maximum later scales down what came before; a hidden tile changes nothing.
+    // A greater maximum scales down the earlier sums; a hidden tile changes nothing.
     std::fill(s.begin(), s.end(), Acc(-INFINITY));
     s[3] = 5;
     set->softmax(s.data(), 1, 2, max.data(), lanes.data(), rescale.data());
@@ -240,7 +239,7 @@ void CheckSoftmax(double tolerance) {
     EXPECT_EQ(rescale[0], 1);
   }
 }
-TEST(InnerKernels, SoftmaxOverTilesIsThatOverTheWhole) {
+TEST(InnerKernels, SoftmaxOverTilesEqualsTheSoftmaxOfTheRow) {
   CheckSoftmax<double>(2.3e-16);
   CheckSoftmax<float>(1.2e-7);
   CheckSoftmax<BFloat16>(1.2e-7);
@@ -264,7 +263,7 @@ TEST(InnerKernels, Bf16IsRoundedToTheNearestEvenEverywhere) {
   EXPECT_EQ(ToBFloat16(1.01171875f).bits, 0x3f82);  // half way, to the even one above
 }
 
-// bf16 in every set: few and many rows, sums that go on from what is there.
+// bf16 in every set: few and many rows, and sums that continue earlier ones.
 TEST(InnerKernels, HalfDotProductsAreSumsHoweverManyRows) {
   std::mt19937_64 rng(14);
   std::vector<const inner::Kernels<BFloat16>*> sets = {inner::Portable<BFloat16>()};

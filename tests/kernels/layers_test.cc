@@ -109,12 +109,12 @@ TEST(RmsNorm, EqualsItsFormulaAndItsGradientTheDifferences) {
   EXPECT_LT(RelativeError(grad_x, Gradient(x, mix, [&](const auto& at) { return formula(at, w); })), 1e-8);
   EXPECT_LT(RelativeError(grad_w, Gradient(w, mix, [&](const auto& at) { return formula(x, at); })), 1e-8);
 
-  // A gradient that reaches the sum past the norm comes on top.
+  // A gradient that reaches the sum past the norm is added.
   std::vector<double> past(grad_x);
   RmsNormBackward<double>(args, mix.data(), y.data(), inverse.data(), past.data(), grad_w.data(), Threads(2));
   for (size_t i = 0; i < past.size(); ++i) ASSERT_EQ(past[i], y[i] + grad_x[i]) << i;
 
-  // Of a sum: as if it had been there.
+  // With `plus`: as if x had been the sum.
   std::vector<double> half(x), sum(x.size()), of_sum(x.size()), inverse_of_sum(rows);
   for (double& number : half) number /= 2;
   RmsNorm<double>(
@@ -195,7 +195,7 @@ TEST(SwiGlu, EqualsItsFormulaAndItsGradientTheDifferences) {
   EXPECT_TRUE(std::isnan(out[4]));
 }
 
-// --- bf16: the same formulas, with one rounding to 2^-9 where a result is stored.
+// --- bf16: the same formulas, with one rounding to 2^-9 where a result is stored
 
 std::vector<double> WideOf(const std::vector<BFloat16>& values) {
   std::vector<double> wide;
@@ -257,7 +257,7 @@ TEST(HalfLinear, ARowDoesNotDependOnTheOthersNorOnThreads) {
   }
 }
 
-TEST(HalfLayers, EqualThoseOfFp64WithinTheirRounding) {
+TEST(HalfLayers, EqualFp64WithinTheirRounding) {
   std::mt19937_64 rng(8);
   const int64_t rows = 9, heads = 3, dim = 22, half = dim / 2, n = heads * dim;
   const auto x = RandomVector<BFloat16>(rng, rows * n), other = RandomVector<BFloat16>(rng, rows * n),
@@ -275,7 +275,7 @@ TEST(HalfLayers, EqualThoseOfFp64WithinTheirRounding) {
   EXPECT_LT(RelativeError(y, want), 4e-3);  // two roundings
   for (int64_t r = 0; r < rows; ++r) EXPECT_NEAR(inverse[r], want_inverse[r], 1e-5);
 
-  // Of a sum: it is rounded, and the norm is of what it was rounded to.
+  // With `plus`: the sum is rounded, and the norm is taken of the rounded sum.
   std::vector<BFloat16> sum(rows * n), normed(rows * n), again(rows * n);
   RmsNorm<BFloat16>(
       {.x = x.data(), .plus = other.data(), .sum = sum.data(), .weight = w.data(), .eps = 1e-3f, .rows = rows, .n = n},
@@ -317,7 +317,7 @@ std::vector<BFloat16> Rounded(const std::vector<float>& x) {
 }
 
 // More rows than are summed at once, and sizes that are no multiple of a vector.
-TEST(HalfLayers, GradientsAreThoseOfFp32RoundedOnce) {
+TEST(HalfLayers, GradientsAreFp32sRoundedOnce) {
   std::mt19937_64 rng(9);
   const int64_t rows = 71, heads = 3, dim = 22, half = dim / 2, n = heads * dim;
   const auto x = RandomVector<BFloat16>(rng, rows * n), other = RandomVector<BFloat16>(rng, rows * n),

@@ -25,7 +25,7 @@ struct Case {
   at::ScalarType type;
   double tolerance;
 };
-// bf16: a result's rounding, and for gradients one more of what came back.
+// bf16: the rounding of a result, and for gradients also the rounding of the incoming gradients.
 const std::vector<Case> kCases = {{at::kDouble, 1e-13}, {at::kFloat, 4e-6}, {at::kBFloat16, 1.0 / 100}};
 
 TEST(Linears, AreTheLayersAndTheirGradients) {
@@ -56,7 +56,7 @@ TEST(Linears, AreTheLayersAndTheirGradients) {
   }
 }
 
-TEST(Linears, LeaveOutWhatIsNotUsed) {
+TEST(Linears, IgnoreResultsThatTheLossDoesNotUse) {
   at::manual_seed(4);
   const at::Tensor x = Leaf({kRows, kIn}, at::kFloat), used = Leaf({20, kIn}, at::kFloat),
                    unused = Leaf({30, kIn}, at::kFloat);
@@ -93,8 +93,8 @@ TEST(ResidualNorm, IsTheSumAndItsNormAndTheirGradients) {
   }
 }
 
-// What only one of the two is read of.
-TEST(ResidualNorm, TakesTheGradientsThatThereAre) {
+// A loss that reads only one of the two results.
+TEST(ResidualNorm, TakesTheGradientOfOneResultAlone) {
   at::manual_seed(6);
   const at::Tensor x = Leaf({kRows, kIn}, at::kFloat), plus = Leaf({kRows, kIn}, at::kFloat),
                    weight = Leaf({kIn}, at::kFloat);
@@ -110,7 +110,7 @@ TEST(ResidualNorm, TakesTheGradientsThatThereAre) {
   EXPECT_TRUE(at::equal(alone.grad(), same.grad()));
 }
 
-TEST(ResidualNorm, RefusesWhatDoesNotFit) {
+TEST(ResidualNorm, RefusesTensorsThatDoNotFit) {
   const at::Tensor x = at::randn({4, 6}), weight = at::randn({6});
   EXPECT_THROW(ResidualNormOp(x, at::randn({4, 5}), weight, 1e-5), c10::Error);
   EXPECT_THROW(ResidualNormOp(x, at::randn({4, 6}, at::kDouble), weight, 1e-5), c10::Error);

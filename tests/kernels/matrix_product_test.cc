@@ -10,7 +10,7 @@ double Distance(const at::Tensor& got, const at::Tensor& want) {
   return ((got.to(at::kDouble) - want).abs().max() / want.abs().max()).item<double>();
 }
 
-// Dense, transposed, a part of a larger one, and neither dense in rows nor in columns.
+// Dense, transposed, a part of a larger matrix, and dense neither in rows nor in columns.
 std::vector<at::Tensor> Forms(const at::Tensor& dense) {
   const at::Tensor wide = at::zeros({dense.size(0), 2 * dense.size(1)}, dense.options());
   wide.slice(1, 0, dense.size(1)).copy_(dense);
@@ -19,8 +19,8 @@ std::vector<at::Tensor> Forms(const at::Tensor& dense) {
   return {dense, dense.t().contiguous().t(), wide.slice(1, 0, dense.size(1)), apart.slice(1, 0, 2 * dense.size(1), 2)};
 }
 
-TEST(Product, IsAtensWhateverLiesHow) {
-  // fp64 as it is; fp32 and bf16 by the rounding of their sums and, of bf16, of the result.
+TEST(Product, EqualsAtensForEveryLayout) {
+  // fp64 exactly; fp32 and bf16 up to the rounding of their sums, and bf16 also of the result.
   for (const auto& [type, tolerance] :
        {std::pair(at::kDouble, 1e-14), {at::kFloat, 2e-6}, {at::kBFloat16, 1.0 / 256}}) {
     const at::Tensor a = at::randn({70, 45}).to(type), b = at::randn({45, 33}).to(type);
@@ -63,7 +63,7 @@ TEST(Product, OfSeveralTermsIsTheirSum) {
   }
 }
 
-TEST(Product, RefusesWhatDoesNotFit) {
+TEST(Product, RefusesMatricesThatDoNotFit) {
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
     const at::Tensor a = at::randn({40, 50}).to(type), b = at::randn({50, 60}).to(type);
     EXPECT_THROW(Product(a, a), c10::Error);

@@ -21,7 +21,7 @@ TEST(Policy, EqualRowsGiveEqualBitsWhateverTheBatch) {
                 (std::vector<double>{want[0][5].item<float>(), want[0][6].item<float>()}));
     }
     const at::Tensor want = at::log_softmax(logits.to(at::kDouble) / temperature.unsqueeze(1), -1);
-    // A few units in the last place of the largest.
+    // A few units in the last place of the largest number.
     EXPECT_LT((all - want).abs().max().item<double>(), 4e-7 * want.abs().max().item<double>());
     EXPECT_LT((policy.LogNormalizers() - (logits.to(at::kDouble) / temperature.unsqueeze(1)).logsumexp(1))
                   .abs()
@@ -60,7 +60,7 @@ TEST(Policy, GradientIsAutograds) {
   }
 }
 
-TEST(Policy, RefusesWhatDoesNotFit) {
+TEST(Policy, RefusesTensorsThatDoNotFit) {
   const at::Tensor logits = at::randn({3, 10}), one = at::ones({});
   EXPECT_THROW(Policy(at::randn({10}), one), c10::Error);
   EXPECT_THROW(Policy(logits, at::ones({2})), c10::Error);

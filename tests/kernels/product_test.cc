@@ -27,7 +27,7 @@ struct Matrix {
   ProductSide side;
 };
 
-// By this machine's tile registers, and by what stands in for them where there are none.
+// With this machine's tile registers, and with the emulated ones on machines without them.
 class TileProductTest : public ::testing::TestWithParam<bool> {
  protected:
   void SetUp() override {
@@ -42,7 +42,7 @@ class TileProductTest : public ::testing::TestWithParam<bool> {
 INSTANTIATE_TEST_SUITE_P(Products, TileProductTest, ::testing::Bool(),
                          [](const auto& test) { return test.param ? "Emulated" : "Tiles"; });
 
-// Sizes around a tile, a panel and the blocks, and each side along its depth and across it.
+// Sizes around a tile, a panel and the blocks; each side along its depth and across it.
 TEST_P(TileProductTest, IsTheSums) {
   std::mt19937_64 rng(1);
   struct Size {
@@ -78,7 +78,7 @@ TEST_P(TileProductTest, IsTheSums) {
       TileProduct(plus, Threads(3));
       EXPECT_EQ(wide.back(), 77) << "wrote past the end";
       EXPECT_EQ(ToFloat(narrow.back()), 77) << "wrote past the end";
-      // Products of bf16 are exact in fp32: what is left is the rounding of the sums.
+      // Products of bf16 are exact in fp32: only the rounding of the sums remains.
       const double tolerance = 1e-6 * std::sqrt(static_cast<double>(size.depth)) * 4;
       for (int64_t i = 0; i < size.m; i += size.m > 200 ? 97 : 1) {
         for (int64_t j = 0; j < size.n; ++j) {
@@ -94,7 +94,7 @@ TEST_P(TileProductTest, IsTheSums) {
   }
 }
 
-// However the matrices lie, how many rows and columns there are, and on how many threads.
+// Whatever the layout of the matrices, the number of rows and columns, and the threads.
 TEST_P(TileProductTest, AnElementIsOneChainOfOperations) {
   std::mt19937_64 rng(2);
   constexpr int64_t kM = 150, kN = 600, kDepth = 1300;
@@ -118,7 +118,7 @@ TEST_P(TileProductTest, AnElementIsOneChainOfOperations) {
     TileProduct(args, Threads(3));
     EXPECT_EQ(got, want) << lies;
   }
-  // In two terms, cut where a step ends, and with the second one lying across.
+  // In two terms, cut at the end of a step, the second one across.
   const ProductTerm terms[2] = {{{a.data(), kDepth}, {b.data(), kDepth}, 96},
                                 {{a_across.data() + 96 * kM, kM, true}, {b.data() + 96, kDepth}, kDepth - 96}};
   args.terms = terms;
@@ -126,7 +126,7 @@ TEST_P(TileProductTest, AnElementIsOneChainOfOperations) {
   TileProduct(args, Threads(3));
   EXPECT_EQ(got, want);
   if (emulated()) return;
-  // A linear layer's few rows, which take another way, and a part of many.
+  // A linear layer's few rows, which take another path, and the same rows among many.
   for (const int64_t rows : {1, 2, 16, 17, 40, 150}) {
     std::vector<float> some(rows * kN);
     LinearArgs<BFloat16> linear{a.data(), b.data(), nullptr, nullptr, rows, kDepth, kN, 0, some.data()};

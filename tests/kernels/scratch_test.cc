@@ -9,7 +9,7 @@
 namespace ingot::kernels::tiles {
 namespace {
 
-TEST(Scratch, IsAlignedAndHoldsWhatWasAsked) {
+TEST(Scratch, IsAlignedAndHasTheRequestedSize) {
   for (const int64_t count : {0, 1, 63, 64, 65, 100000, 3000000}) {
     const Scratch<float> scratch(count);
     EXPECT_EQ(reinterpret_cast<uintptr_t>(scratch.get()) % 64, 0u);
@@ -31,16 +31,16 @@ TEST(Scratch, BlocksInUseAreApart) {
   }
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // there nothing is kept
-TEST(Scratch, AThreadGetsAgainWhatItGaveBack) {
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // sanitizers' builds keep no blocks
+TEST(Scratch, AThreadReusesItsReturnedBlocks) {
   const void* first = Scratch<char>(1 << 20).get();
   EXPECT_EQ(Scratch<char>(1 << 20).get(), first);
   EXPECT_EQ(Scratch<char>((1 << 20) - 5000).get(), first);
   EXPECT_NE(Scratch<char>(1 << 10).get(), first) << "a block far too large";
 }
 
-// However many blocks of whatever sizes come and go, what stays is bounded.
-TEST(Scratch, WhatIsKeptIsBounded) {
+// The kept memory is bounded, whatever blocks come and go.
+TEST(Scratch, KeptMemoryIsBounded) {
   const auto in_use = [] {
     const struct mallinfo2 info = mallinfo2();
     return static_cast<int64_t>(info.uordblks + info.hblkhd);

@@ -23,11 +23,11 @@ struct Rows {
     args = {logits.data(), rows, vocab, temperature.data(), top.data(), log_sum.data(), entropy.data()};
   }
 
-  // log p of row r in fp64, by the definition.
+  // log p of row r in fp64, by definition.
   std::vector<double> LogPolicyOf(int64_t r) const {
     std::vector<double> y(args.vocab);
     double top = -std::numeric_limits<double>::infinity();
-    long double sum = 0;  // so that its own error is none of fp64's
+    long double sum = 0;  // so that the reference is more exact than fp64
     for (int64_t i = 0; i < args.vocab; ++i) {
       y[i] = static_cast<double>(logits[r * args.vocab + i]) / temperature[r];
       top = std::max(top, y[i]);
@@ -41,7 +41,7 @@ struct Rows {
   PolicyRows<T> args;
 };
 
-// Widths around a vector's, several vectors' and a block's.
+// Widths around one vector's, several vectors' and a block's.
 constexpr int64_t kVocabs[] = {1, 2, 7, 15, 16, 63, 64, 65, 260, 4095, 4096, 4097, 9001};
 
 template <typename T>
@@ -58,7 +58,7 @@ void LogPolicyIsTheDefinition(double tolerance) {
       const std::vector<double> want = rows.LogPolicyOf(r);
       long double entropy = 0;
       for (int64_t i = 0; i < vocab; ++i) {
-        // Rounding of y and of a few subtractions: units in the last place of the largest number on the way.
+        // Rounding of y and of a few subtractions: units in the last place of the largest intermediate number.
         ASSERT_NEAR(out[r * vocab + i], want[i], tolerance * (30 + std::abs(want[i]))) << r << " " << i;
         entropy -= std::exp(static_cast<long double>(want[i])) * want[i];
       }
@@ -85,7 +85,7 @@ TEST(LogPolicy, OfATokenHasTheBitsOfTheWholeRows) {
   }
 }
 
-// Two tokens a hair apart, far from zero and at a low temperature: z / t alone would be off by 2^-11 there.
+// Two tokens with almost equal logits, far from zero and at a low temperature: z / t alone would be off by 2^-11.
 TEST(LogPolicy, IsExactNearTheTopAtLowTemperatures) {
   std::vector<float> z = {300, 300 - 0x1p-11f, 250}, temperature = {1e-3f}, out(3);
   float top, log_sum, entropy;
@@ -98,7 +98,7 @@ TEST(LogPolicy, IsExactNearTheTopAtLowTemperatures) {
   EXPECT_NEAR(out[2], -50 / static_cast<double>(temperature[0]) - sum, 0.01);
 }
 
-TEST(LogPolicy, ARowDoesNotDependOnTheOthersNorOnThreadsAndMayLieInItsPlace) {
+TEST(LogPolicy, ARowDependsOnItselfAloneAndMayOverwriteItsLogits) {
   std::mt19937_64 rng(3);
   constexpr int64_t kRows = 41, kVocab = 1003;
   Rows<float> rows(rng, kRows, kVocab);
@@ -116,7 +116,7 @@ TEST(LogPolicy, ARowDoesNotDependOnTheOthersNorOnThreadsAndMayLieInItsPlace) {
   }
 }
 
-TEST(LogPolicy, SaysOfRowsThatAreNotFiniteThatTheyAreNot) {
+TEST(LogPolicy, RowsThatAreNotFiniteGiveNotANumber) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   std::mt19937_64 rng(4);
   for (const int64_t at : {0, 1, 17, 63, 64, 99}) {
@@ -130,7 +130,7 @@ TEST(LogPolicy, SaysOfRowsThatAreNotFiniteThatTheyAreNot) {
       EXPECT_TRUE(std::isfinite(rows.entropy[0]) && std::isfinite(rows.entropy[2]));
     }
   }
-  Rows<float> rows(rng, 1, 100);  // what no token can be stays so
+  Rows<float> rows(rng, 1, 100);  // a token of -infinity stays impossible
   rows.logits[40] = -kInfinity;
   SumPolicy(rows.args, Serial);
   LogPolicy(rows.args, rows.logits.data(), Serial);
@@ -147,7 +147,7 @@ void GradientIsTheFormula(double tolerance) {
       Rows<T> rows(rng, 5, vocab);
       SumPolicy(rows.args, Serial);
       const auto of_p = RandomVector<T>(rng, 5), of_plogp = RandomVector<T>(rng, 5), addend = RandomVector<T>(rng, 6);
-      // Of row 1 none, of row 2 one token twice and the last.
+      // Row 1 has no token; row 2 has one token twice, and the last one.
       const std::vector<int64_t> first = {0, 1, 1, 4, 5, 6};
       const std::vector<int64_t> token = {vocab / 2, vocab / 3, vocab - 1, vocab / 3, 0, vocab - 1};
       const PolicyGradient<T> gradient{of_p.data(), entropy ? of_plogp.data() : nullptr, first.data(), token.data(),
@@ -159,7 +159,7 @@ void GradientIsTheFormula(double tolerance) {
         for (int64_t i = 0; i < vocab; ++i) {
           double want = std::exp(logp[i]) * (of_p[r] + (entropy ? of_plogp[r] * logp[i] : 0));
           for (int64_t k = first[r]; k < first[r + 1]; ++k) want += token[k] == i ? static_cast<double>(addend[k]) : 0;
-          // exp turns the error of log p, some units of its size, into one of p.
+          // exp turns the error of log p, some units of its size, into an error of p.
           ASSERT_NEAR(Wide(out[r * vocab + i]), want, tolerance * (1 + std::abs(want))) << r << " " << i;
         }
       }

@@ -10,8 +10,8 @@ namespace {
 using testing::Depths;
 using testing::RandomForest;
 
-// Every answer against every query and key of the tile, one by one.
-TEST(TileIndex, NamesExactlyTheTilesItsBoundsLeaveAndNeverHidesAVisibleKey) {
+// Compares every answer with every query and key of the tile, one by one.
+TEST(TileIndex, NamesTheTilesThatItsBoundsAllowAndHidesNoVisibleKey) {
   std::mt19937_64 rng(1);
   for (int round = 0; round < 60; ++round) {
     const int64_t keys = 1 + static_cast<int64_t>(rng() % 3000);
@@ -50,7 +50,7 @@ TEST(TileIndex, NamesExactlyTheTilesItsBoundsLeaveAndNeverHidesAVisibleKey) {
   }
 }
 
-// 65,536 tiles in four levels, all but the last hidden: a search that looked at each would take as many steps.
+// 65,536 tiles in four levels, all but the last hidden. A search that looked at each would take as many steps.
 TEST(TileIndex, PassesLongHiddenRunsAsOne) {
   const int64_t keys = 65536 * kKeyTile;
   std::vector<int32_t> ends(keys);

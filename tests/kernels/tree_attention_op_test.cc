@@ -56,7 +56,7 @@ TEST(TreeAttentionOp, TakesSlicesAndHalfPrecision) {
   EXPECT_LT((half.to(at::kFloat) - want).abs().max().item<double>(), 0.05);
 }
 
-// Tile registers have a configuration per thread, and torch's bf16 products set their own on the same threads.
+// A thread configures its tile registers, and torch's bf16 products set their own configuration on the same threads.
 TEST(TreeAttentionOp, AndTorchsProductsDoNotDisturbEachOther) {
   const at::Tensor q = at::randn({200, 4, 64}).to(at::kBFloat16), k = at::randn({200, 2, 64}).to(at::kBFloat16),
                    a = at::randn({300, 300}).to(at::kBFloat16), x = at::randn({77, 300}).to(at::kBFloat16);
@@ -79,8 +79,8 @@ std::string ErrorOf(const std::function<void()>& f) {
   return "";
 }
 
-// Autograd would take what has no formula as constant: a gradient of zero, or none.
-TEST(TreeAttentionOp, FailsWhereItIsAskedForAGradientThatItDoesNotHave) {
+// Without a formula autograd would treat a result as constant, with a zero gradient or none.
+TEST(TreeAttentionOp, FailsOnAGradientWithoutAFormula) {
   const at::Tensor q = at::randn({6, 2, 8}, at::kDouble).requires_grad_(true), k = at::randn({6, 1, 8}, at::kDouble),
                    v = at::randn({6, 1, 8}, at::kDouble);
   const auto first = [&] {
@@ -124,7 +124,7 @@ TEST(TreeAttentionOp, NamesADeviceWithoutAKernelInsteadOfFallingBack) {
             std::string::npos);
 }
 
-// Chunks wait for each other: on one thread they would wait for ever.
+// The chunks wait for each other: on one thread they would wait for ever.
 TEST(TorchParallelFor, RunsOnAsManyThreadsAsTorchHas) {
   const int before = at::get_num_threads();
   at::set_num_threads(2);
@@ -140,8 +140,8 @@ TEST(TorchParallelFor, RunsOnAsManyThreadsAsTorchHas) {
   at::set_num_threads(before);
 }
 
-// ATen would let a thread's first kernel take over what another thread asked for itself meanwhile.
-TEST(UseThreads, HoldsForItsOwnThreadWhateverOthersSet) {
+// ATen would let a thread's first kernel use the number that another thread set meanwhile.
+TEST(UseThreads, HoldsForItsThreadWhateverOthersSet) {
   const int before = at::get_num_threads();
   int during = 0, after = 0;
   std::thread([&] {
@@ -203,7 +203,7 @@ TEST(TreeAttentionOp, RunsARaggedBatchOverPages) {
   options.scale = 0.3;
   options.window = 12;
   options.block_table = at::tensor({3, 1, 0, 4, 2, 2}, at::kInt).view({2, 3});
-  // 10 queries at the end of 20 keys; 4 of 4 on page 4. Row 14 belongs to nobody.
+  // 10 queries at the end of 20 keys, and 4 of 4 on page 4. Row 14 belongs to no sequence.
   options.sequences = at::tensor({0, 10, 10, 20, 0, 10, 4, 0, 4, 0}, at::kLong).view({2, 5});
   const auto pages = [](const at::Tensor& t) { return t.view({5, 8, 2, 8}); };
   const at::Tensor out = TreeAttention(q, pages(k), pages(v), options);
@@ -230,7 +230,7 @@ TEST(TreeAttentionOp, DifferentiatesARaggedBatchOverPages) {
     int64_t q_begin, q_count, q_offset, keys;
     std::vector<int64_t> pages;
   };
-  // The second shares its first page with the first; row 21 is of none.
+  // The second shares its first page with the first. Row 21 belongs to no sequence.
   const std::vector<Sequence> all = {{0, 10, 10, 20, {3, 1, 0}}, {10, 8, 7, 15, {3, 4, 0}}, {18, 3, 0, 5, {2, 0, 0}}};
   const at::Tensor ends = at::zeros({3, 20}, at::kInt), depths = at::zeros({3, 20}, at::kInt);
   TreeAttentionOptions options;
@@ -337,7 +337,7 @@ TEST(TreeAttentionOp, RefusesArraysThatDoNotFit) {
   EXPECT_EQ(error(k, [&](auto& o) { o.sequences = ints({0, 4, 1, 5, 5}, at::kLong).view({1, 5}); }), "");
 }
 
-// A path of 5 keys with a child at depth 2: rows 0-4 and 5-6, of which 0 and 1 are keys alone.
+// A path of 5 keys with a child at depth 2: rows 0-4 and 5-6. Rows 0 and 1 are keys alone.
 std::vector<AttentionSequence> ForkedPaths(const std::vector<KeyRun>& whole, const std::vector<KeyRun>& child) {
   std::vector<AttentionSequence> paths(2);
   paths[0].q_count = 3, paths[0].q_offset = 2, paths[0].key_count = 5;
