@@ -22,7 +22,6 @@ Scheduler::Scheduler(const SchedulerOptions& options, std::vector<v1::Task> task
     : options_(options),
       pool_(pool),
       clock_(clock),
-      has_tasks_(!tasks.empty()),
       sampler_(std::move(tasks), options.seed),
       policy_(options.window()),
       groups_(options),

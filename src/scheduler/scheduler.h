@@ -37,7 +37,6 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/clock.h"
@@ -162,7 +161,6 @@ class Scheduler final : public Client {
   const SchedulerOptions options_;
   datapool::Client& pool_;
   const base::Clock& clock_;
-  const bool has_tasks_;
 
   base::Mutex mu_;
   base::CondVar changed_;  // signalled by NotifyChange and Shutdown
@@ -179,14 +177,13 @@ class Scheduler final : public Client {
   bool last_batch_fed_ ABSL_GUARDED_BY(mu_);  // to the trainer, since this process's start
   bool shut_down_ ABSL_GUARDED_BY(mu_) = false;
   std::optional<v1::CheckpointSaved> checkpoint_ ABSL_GUARDED_BY(mu_);  // the newest
-  std::set<int64_t> kept_checkpoints_
-      ABSL_GUARDED_BY(mu_);                             // steps of the checkpoints that the trainer has not removed
-  int64_t trimmed_ ABSL_GUARDED_BY(mu_) = 0;            // the trees of journal records below it are deleted
-  int64_t dropped_ ABSL_GUARDED_BY(mu_) = 0;            // groups, since the run's start
-  int64_t failed_ ABSL_GUARDED_BY(mu_) = 0;             // groups, since the run's start
-  int64_t finished_episodes_ ABSL_GUARDED_BY(mu_) = 0;  // since this process's start
-  std::string last_failure_ ABSL_GUARDED_BY(mu_);       // empty = no group has failed
-  int64_t failed_in_a_row_ ABSL_GUARDED_BY(mu_) = 0;    // groups, since one finished or was dropped
+  std::set<int64_t> kept_checkpoints_ ABSL_GUARDED_BY(mu_);             // steps that the trainer has not removed
+  int64_t trimmed_ ABSL_GUARDED_BY(mu_) = 0;                     // the trees of journal records below it are deleted
+  int64_t dropped_ ABSL_GUARDED_BY(mu_) = 0;                     // groups, since the run's start
+  int64_t failed_ ABSL_GUARDED_BY(mu_) = 0;                      // groups, since the run's start
+  int64_t finished_episodes_ ABSL_GUARDED_BY(mu_) = 0;           // since this process's start
+  std::string last_failure_ ABSL_GUARDED_BY(mu_);                // empty = no group has failed
+  int64_t failed_in_a_row_ ABSL_GUARDED_BY(mu_) = 0;             // groups, since one finished or was dropped
   std::chrono::nanoseconds failing_since_ ABSL_GUARDED_BY(mu_);  // of the first of them
 };
 

@@ -1,6 +1,6 @@
 // A run of the policy in a random world, held at every event against a naive model of its law. The model has plain maps
 // and recomputes everything from scratch. The run crashes again and again: it goes on with a policy that was replayed
-// from its journal. policy_test.cc and replay_test.cc use both.
+// from its journal. replay_test.cc holds a whole scheduler against the same model.
 #pragma once
 
 #include <gtest/gtest.h>
