@@ -343,7 +343,7 @@ int64_t BlocksPerItem(std::span<const AttentionSequence> sequences, int64_t kv_h
 }
 
 // Longest items first, so that no thread is left with a long one at the end. Where few rows meet a key, one item takes
-// all heads, which lie side by side in memory, unless the sequences are too few to keep all threads busy.
+// all heads, which lie side by side in memory. With few sequences each head is an item, to keep all threads busy.
 Plan MakePlan(const AttentionShape& shape, std::span<const AttentionSequence> sequences,
               std::span<const TileIndex> indexes, bool one_step) {
   constexpr size_t kManySequences = 8;

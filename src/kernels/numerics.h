@@ -4,10 +4,10 @@
 
 namespace ingot::kernels {
 
-// kFast: equal up to rounding (fp32: 1e-5). The trainer cuts attention's tiles from the packed stream. kExact: equal to
-// the bit, with trees, radix cache, prompts in pieces and any batch, in fp32 and bf16, on the CPU. The trainer cuts
-// attention's tiles along each path. Rollout computes alike in both: its log-probs never depend on the batch, the cache
-// or the threads.
+// kFast   Equal up to rounding (fp32: 1e-5). The trainer cuts attention's tiles from the packed stream.
+// kExact  Equal to the bit, on the CPU in fp32 and bf16, with trees, radix cache, prompts in pieces and any batch. The
+//         trainer cuts attention's tiles along each path.
+// Rollout computes alike in both: its log-probs never depend on the batch, the cache or the threads.
 enum class Numerics { kFast, kExact };
 
 }  // namespace ingot::kernels

@@ -14,9 +14,10 @@ namespace {
 using inner::kPanel;
 using tiles::CeilDiv;
 
-// kCols and kDepth: columns and depth of b that lie packed in the second-level cache (1 MiB). kPassDepth: the depth of
-// a panel of a that stays in the first-level cache while b streams past it. kRows: rows of a per block; each block
-// packs b once more. kRowsOfCutDepth: the same where the depth is cut, since the sums of all rows then wait in memory.
+// kCols, kDepth    Columns and depth of b that lie packed in the second-level cache (1 MiB).
+// kPassDepth       The depth of a panel of a that stays in the first-level cache while b streams past it.
+// kRows            Rows of a per block. Each block packs b once more.
+// kRowsOfCutDepth  The same where the depth is cut: the sums of all rows then wait in memory.
 constexpr int64_t kCols = 512, kDepth = 1024, kPassDepth = 512, kRows = 4096, kRowsOfCutDepth = 1024;
 // Items of a product per core of the machine. Large blocks pack less; small ones leave more items for the threads. No
 // result depends on it.
