@@ -34,11 +34,11 @@ void Merge(v1::GenerateChunk&& from, v1::GenerateChunk* to) {
 // OnDone may delete the object.
 class GenerateCall final : public grpc::ServerWriteReactor<v1::GenerateChunk> {
  public:
-  GenerateCall(Engine& engine, const v1::GenerateRequest& request) {
+  GenerateCall(Engine& engine, v1::GenerateRequest request) {
     // Chunks may come at once. gRPC holds back operations and reactions until the method handler has returned this
     // object.
-    auto handle =
-        engine.Generate(request, [this](absl::StatusOr<v1::GenerateChunk> chunk) { OnChunk(std::move(chunk)); });
+    auto handle = engine.Generate(std::move(request),
+                                  [this](absl::StatusOr<v1::GenerateChunk> chunk) { OnChunk(std::move(chunk)); });
     base::MutexLock lock(mu_);
     handle_ = std::move(handle);
   }
@@ -127,7 +127,8 @@ class RolloutService final : public BaseService {
 
   grpc::ServerWriteReactor<v1::GenerateChunk>* Generate(grpc::CallbackServerContext*,
                                                         const v1::GenerateRequest* request) override {
-    return new GenerateCall(engine_, *request);
+    // gRPC does not read the request any more, but keeps it as long as the rpc. A long prompt must not stay.
+    return new GenerateCall(engine_, std::move(*const_cast<v1::GenerateRequest*>(request)));
   }
 
   grpc::ServerUnaryReactor* Status(grpc::CallbackServerContext* context, const v1::EngineStatusRequest*,
