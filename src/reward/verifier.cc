@@ -184,11 +184,11 @@ class JsonFieldVerifier final : public ExpectedVerifier {
   }
 };
 
-// RE2 matches in time linear in the answer, whatever the pattern: it never backtracks. Its characters are those of
-// UTF-8.
+// RE2 reads UTF-8. It matches in time linear in the answer, whatever the pattern: it never backtracks.
 absl::StatusOr<std::unique_ptr<const RE2>> Compile(const std::string& pattern) {
   if (pattern.size() > kLongestPattern) {
-    return absl::InvalidArgumentError(absl::StrCat("verifier.pattern is longer than ", kLongestPattern, " bytes"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("verifier.pattern ", Quoted(pattern), " is longer than ", kLongestPattern, " bytes"));
   }
   RE2::Options options;
   options.set_log_errors(false);

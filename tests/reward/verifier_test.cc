@@ -217,6 +217,9 @@ TEST(VerifierTest, AnErrorNamesThePatternThatDoesNotCompile) {
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << pattern;
     EXPECT_THAT(status.message(), HasSubstr("verifier.pattern '" + pattern + "'"));
   }
+  VerifierOptions options = Kind("regex");
+  options.pattern = std::string(4097, 'a');
+  EXPECT_THAT(options.Validate().message(), HasSubstr("verifier.pattern 'aaa"));
 }
 
 TEST(VerifierTest, JsonFieldComparesValues) {
