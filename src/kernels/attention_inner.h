@@ -37,8 +37,8 @@ inline constexpr int64_t kAlign = 16;  // widths of B are multiples of it
 //   c[r * ldc + n] = (add ? c[r * ldc + n] * (row_scale ? row_scale[r] : 1) : 0)
 //                  + sum over k < depth of a[r * row_step + k * k_step] * b[k * ldb + n]
 //
-// b is read up to a whole step of k; it is zero beyond depth. a is read as far: with k_step 1 it is finite there. With
-// row_step 1 it can be read for rows up to a multiple of kAlign, and its entries beyond depth have no effect.
+// b is read up to a whole step of k, and is zero beyond depth. With k_step 1, a is read as far, and is finite there.
+// With row_step 1, a is not read beyond depth, but can be read for rows up to a multiple of kAlign.
 template <typename Acc>
 struct Gemm {
   Acc* c;
