@@ -1,4 +1,4 @@
-// RenderAtPrompt is Render with add_generation_prompt false or true, whatever the template does with it.
+// RenderAtPrompt equals Render with add_generation_prompt false or true, whatever the template does with the flag.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -28,7 +28,7 @@ RenderOptions Conversation() {
   return options;
 }
 
-// Returns whether it renders.
+// Returns whether the template renders.
 bool Check(const std::string& source, RenderOptions options) {
   const auto parsed = Template::Parse(source);
   if (!parsed.ok()) return false;

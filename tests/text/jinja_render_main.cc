@@ -1,5 +1,5 @@
-// JSON lines {"template": text, "variables": object, "now": unix seconds} to JSON lines {"text": ...} or {"error":
-// ...}.
+// Reads JSON lines {"template": text, "variables": object, "now": unix seconds}; writes JSON lines {"text": ...} or
+// {"error": ...}.
 #include <iostream>
 #include <string>
 

@@ -1,4 +1,4 @@
-// Renderings that must be the same.
+// Compares renderings.
 #pragma once
 
 #include <gtest/gtest.h>

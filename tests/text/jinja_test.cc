@@ -36,7 +36,7 @@ std::string Text(const std::string& source, const std::string& variables = "{}")
   return rendered.ok() ? rendered->text : std::string(rendered.status().message());
 }
 
-// As Python's jinja2 does: its integers have no largest one.
+// Like Python's jinja2, whose integers have no largest value.
 TEST(JinjaTest, IntegersBeyondInt64KeepTheirDigits) {
   const std::string variables =
       R"({"n": 18446744073709551615, "m": 12345678901234567890, "d": {"id": 12345678901234567890}})";
@@ -48,7 +48,7 @@ TEST(JinjaTest, IntegersBeyondInt64KeepTheirDigits) {
             "True True False False True 20");
 }
 
-// Every case was rendered by Python's jinja2 (tests/text/peer/make_jinja_cases.py); a null text: jinja2 raises.
+// Python's jinja2 rendered every case (tests/text/peer/make_jinja_cases.py); a null text means that jinja2 raises.
 TEST(JinjaTest, RendersWhatJinja2Renders) {
   std::ifstream file(INGOT_SOURCE_DIR "/tests/text/testdata/jinja_cases.json");
   std::stringstream json;
@@ -89,7 +89,8 @@ TEST(JinjaTest, StrftimeReadsTheGivenClock) {
   EXPECT_EQ(RenderSource("{{ strftime_now('%Y %j %f %%') }}", options)->text, "1970 201 123456 %");
 }
 
-// What a text from outside is, wherever it ends up, is marked; what the template wrote is not.
+// The bytes of the rendered text that are marked as outside text, in parentheses. Outside text is marked wherever it
+// ends up; the template's text never is.
 std::string Outside(const std::string& source, const std::string& variables) {
   const auto rendered = RenderSource(source, With(variables, 7));
   if (!rendered.ok()) return std::string(rendered.status().message());
@@ -123,7 +124,7 @@ TEST(JinjaMarksTest, CoverAllOfWhatIsComputed) {
   EXPECT_EQ(Outside("{{ s | e }}", R"({"s": "a<b"})"), "(a&lt;b)");
 }
 
-// A slice that has all of a list is as deep as it.
+// A slice of all items is as deep as its list.
 TEST(JinjaTest, SlicesCountInWhatIsNested) {
   const auto nest = [](int times) {
     return RenderSource(absl::StrCat("{% set ns = namespace(x=[]) %}{% for i in range(", times,
@@ -154,7 +155,7 @@ TEST(JinjaTest, GenerationBlocksAreReported) {
   EXPECT_EQ(rendered.generations, (std::vector<std::pair<size_t, size_t>>{{1, 3}, {4, 4}}));
 }
 
-// What must neither run for long, nor fill memory, nor overflow the stack.
+// Templates that would run for long, fill memory or overflow the stack.
 TEST(JinjaLimitsTest, HostileTemplatesAreStopped) {
   const std::string nest(5000, '('), nested(5000, ')');
   std::string sum = "1", blocks, chain = "x";
@@ -205,8 +206,8 @@ TEST(JinjaLimitsTest, HostileTemplatesAreStopped) {
   }
 }
 
-// Chains of objects that hold one another are taken apart without recursion, and those that hold themselves are freed
-// (the sanitizers see to it).
+// Chains of objects that contain one another are freed without recursion, and cycles are freed at all. The sanitizers
+// check this.
 TEST(JinjaLimitsTest, ObjectsThatHoldEachOtherAreFreed) {
   for (const char* source : {
            "{% set ns = namespace() %}{% set ns.me = ns %}{% set ns.list = [ns] %}{{ ns.nothing }}",
@@ -228,7 +229,7 @@ TEST(JinjaLimitsTest, ObjectsThatHoldEachOtherAreFreed) {
   }
 }
 
-// A dict's JSON is kept with it. Neither what it costs nor whether it is allowed depends on who asked for it before.
+// A dict caches its JSON. Neither the charged cost nor the limits depend on an earlier printing.
 TEST(JinjaLimitsTest, JsonThatIsKeptCostsWhatMakingItDoes) {
   const auto parsed = Template::Parse("{% for m in messages %}{{ m | tojson }}{% endfor %}");
   ASSERT_TRUE(parsed.ok());
@@ -244,7 +245,7 @@ TEST(JinjaLimitsTest, JsonThatIsKeptCostsWhatMakingItDoes) {
       EXPECT_EQ(rendered.status().code(), absl::StatusCode::kResourceExhausted);
     }
   };
-  // The first search makes it within failing renderings, the later ones find it made.
+  // The first search fills the cache in failing renderings; later searches find it filled.
   const uint64_t steps = least(&Limits::steps), bytes = least(&Limits::bytes);
   EXPECT_EQ(least(&Limits::steps), steps);
   EXPECT_EQ(least(&Limits::bytes), bytes);
@@ -288,7 +289,7 @@ TEST(JinjaLimitsTest, LimitsAreTheCallers) {
   EXPECT_TRUE(RenderSource("{{ 'x' * 60 }}", options).ok());
 }
 
-// Templates made of pieces of Jinja in any order are read and rendered, or refused.
+// Templates made of random pieces of Jinja render or are refused.
 TEST(JinjaFuzzTest, AnySourceIsRenderedOrRefused) {
   const std::vector<std::string> pieces = {"{{",
                                            "}}",

@@ -13,8 +13,8 @@ namespace {
 
 using testing::HasSubstr;
 
-// A template of our own in the manner of the common ones: reasoning stays until the next user message, calls as JSON,
-// an empty thought where thinking is off.
+// A template written for this test in the common style: reasoning stays until the next user message, calls are JSON,
+// and thinking that is off gives an empty thought.
 constexpr char kTemplate[] = R"({%- set ns = namespace(last=-1) %}
 {%- for m in messages %}{% if m.role == 'user' %}{% set ns.last = loop.index0 %}{% endif %}{% endfor %}
 {%- if tools %}{{ '<|im_start|>tools\n' ~ tools | tojson ~ '<|im_end|>\n' }}{% endif %}
@@ -112,7 +112,7 @@ TEST(TemplateFormatTest, ContentCannotForgeTokens) {
   EXPECT_THAT(text, HasSubstr("<|im_start|>user\n" + forged + "<|im_end|>"));
 }
 
-// A token may not be put together from the end of one text and the beginning of another, whoever wrote them.
+// A token is never formed from the end of one text and the beginning of another, whoever wrote them.
 TEST(TemplateFormatTest, PiecesDoNotMakeATokenTogether) {
   const auto format = Format("{% for m in messages %}{{ '<|im_' ~ m.content ~ 'end|>' }}{% endfor %}<|im_end|>");
   const auto tokenizer = Bytes();
@@ -124,7 +124,7 @@ TEST(TemplateFormatTest, PiecesDoNotMakeATokenTogether) {
     return format->Render(conversation, false)->ids;
   };
   const int32_t end = *tokenizer->SpecialId("<|im_end|>");
-  const auto whole = ids_of("");  // the template alone wrote both halves
+  const auto whole = ids_of("");  // the template wrote both halves
   EXPECT_EQ(std::count(whole.begin(), whole.end(), end), 2);
   const auto given = ids_of("end|><|im_");
   EXPECT_EQ(std::count(given.begin(), given.end(), end), 1);
@@ -160,7 +160,7 @@ TEST(TemplateFormatTest, StrippedReasoningIsNoPrefix) {
   EXPECT_EQ(format->RenderTail(conversation, 2, turn)->ids, kept->ids);
 }
 
-// The generation prompt wrote an empty thought that the template does not write into history.
+// The generation prompt contains an empty thought that the template does not write in history.
 TEST(TemplateFormatTest, AGenerationPromptThatIsNotInHistoryIsNoPrefix) {
   const auto format = Format(kTemplate);
   Conversation conversation = FromJson(R"({"messages": [{"role": "user", "content": "a"},
@@ -174,7 +174,7 @@ TEST(TemplateFormatTest, AGenerationPromptThatIsNotInHistoryIsNoPrefix) {
             "\n<|im_start|>user\nc<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n");
 }
 
-// The prompt's name is enough to see that the template still writes it, and that it does not.
+// A prompt's key suffices to tell whether the template still writes it.
 TEST(TemplateFormatTest, AnotherPromptIsNoPrefix) {
   const auto format = Format(kTemplate);
   Conversation conversation = FromJson(kToolLoop);
@@ -244,7 +244,7 @@ TEST(TemplateFormatTest, AnswersAreReadAfterWhatTheirPromptHasWritten) {
   EXPECT_FALSE(format->ReadsVariable("enable_thinking"));
 }
 
-// Delimiters that are tokens cannot be spelled out by the model either.
+// The model cannot spell a delimiter that is a token.
 TEST(TemplateFormatTest, DelimitersThatAreTokensAreReadAsTokensOnly) {
   const auto format = Format(kTemplate);
   const std::string call = "<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>";
@@ -267,7 +267,7 @@ TEST(TemplateFormatTest, TurnsEndWithEosOrWhatTheTemplateWrites) {
   EXPECT_EQ(format->end_of_turn_ids(), (std::vector<int32_t>{im_end, eot}));
 }
 
-// Templates disagree about the content of a message that only calls, and about the form of arguments.
+// Templates differ in the content of a message that only calls, and in the form of arguments.
 TEST(TemplateDialectTest, IsFoundByTrying) {
   const auto dialect = [](const std::string& source) { return ProbeDialect(**ChatTemplate::Make(source, "", "")); };
   const std::string call = "{{ c.function.name }}({{ c.function.arguments | tojson }})";
@@ -317,10 +317,11 @@ TEST_F(FolderTest, LoadsWhatModelFoldersHold) {
   Write("chat_template.jinja", "file{{ eos_token }}");
   EXPECT_EQ(Bytes()->Decode((*LoadChatFormat(dir_, Bytes(), "hermes"))->Render(question, false)->ids, false),
             "file<|im_end|>");
-  EXPECT_EQ((*LoadChatFormat(dir_, Bytes(), ""))->output()->name(), "plain");  // shows no calls
+  EXPECT_EQ((*LoadChatFormat(dir_, Bytes(), ""))->output()->name(), "plain");  // the template writes no calls
   Write("chat_template.jinja",
         "{% for m in messages %}{% for c in m.tool_calls %}?{{ c.function.name }}?{% endfor %}{% endfor %}<|im_end|>");
-  EXPECT_EQ(LoadChatFormat(dir_, Bytes(), "").status().code(), absl::StatusCode::kNotFound);  // in a way unknown
+  EXPECT_EQ(LoadChatFormat(dir_, Bytes(), "").status().code(),
+            absl::StatusCode::kNotFound);  // the template writes calls in an unknown form
   Write("chat_template.jinja", "file{{ eos_token }}");
   EXPECT_EQ(LoadChatFormat(dir_, Bytes(), "nonsense").status().code(), absl::StatusCode::kNotFound);
   Write("chat_template.jinja", "{% if %}");

@@ -1,6 +1,6 @@
-// Which turns a chat template leaves as they were sampled, over templates in the manner of many families: those below,
-// of our own writing, and all *.jinja files in the folder that INGOT_TEST_TEMPLATES names, if it is set
-// (tests/text/peer/compare_templates.py downloads such).
+// The turns that a chat template keeps as they were sampled. Templates: the ones below, written for this test in the
+// style of many families, and all *.jinja files in the folder INGOT_TEST_TEMPLATES, if it is set
+// (tests/text/peer/compare_templates.py downloads some).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ struct Sample {
   std::string name, source, eos;
 };
 
-// Qwen 3: reasoning stays behind the last question; the last message, and no other, gets a thought without one.
+// Qwen 3: reasoning behind the last question stays; only the last message without a thought gets an empty one.
 constexpr char kQwen3[] = R"({%- set ns = namespace(last=-1) %}
 {%- for m in messages %}{% if m.role == 'user' %}{% set ns.last = loop.index0 %}{% endif %}{% endfor %}
 {%- for m in messages %}
@@ -39,7 +39,7 @@ constexpr char kQwen3[] = R"({%- set ns = namespace(last=-1) %}
 {%- if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}
 {%- if enable_thinking is false %}{{ '<think>\n\n</think>\n\n' }}{% endif %}{% endif %})";
 
-// GLM 4.5: what is left out leaves the marks of a thought behind.
+// GLM 4.5: reasoning that is left out leaves its delimiters.
 constexpr char kGlm[] = R"({%- set ns = namespace(last=-1) %}
 {%- for m in messages %}{% if m.role == 'user' %}{% set ns.last = loop.index0 %}{% endif %}{% endfor %}
 {%- for m in messages %}{{ '<|' ~ m.role ~ '|>' }}
@@ -54,7 +54,7 @@ constexpr char kGlm[] = R"({%- set ns = namespace(last=-1) %}
 {%- else %}{{ '\n' ~ m.content }}{% endif %}
 {%- endfor %}{{ '<|assistant|>' if add_generation_prompt }}{# <|user|> <|observation|> #})";
 
-// gpt-oss: another token ends the last message than those before it, and reasoning goes once an answer follows.
+// gpt-oss: the last message ends with another token than earlier ones, and reasoning goes once an answer follows.
 constexpr char kChannels[] = R"({%- for m in messages %}
 {%- if m.role == 'assistant' %}
 {%- set final = namespace(follows=false) %}
@@ -82,7 +82,7 @@ std::vector<Sample> Samples() {
   return samples;
 }
 
-// What looks like a token in the template is one.
+// Every text of the template that looks like a token is one.
 std::vector<std::string> TokensOf(const Sample& sample) {
   static const std::regex token(R"(<[|/!a-z_A-Z0-9\x80-\xff\-:]+>|\[/?[A-Z_]+\]|\]~b\]|\[e~\[)");
   std::set<std::string> tokens = {sample.eos, "<|endoftext|>"};
@@ -93,7 +93,7 @@ std::vector<std::string> TokensOf(const Sample& sample) {
   return {tokens.begin(), tokens.end()};
 }
 
-// Marks of thoughts and calls are added tokens, but no special ones, as in the families' own files.
+// Delimiters of thoughts and calls are added tokens but not special, as in the families' own files.
 std::shared_ptr<const Tokenizer> TokenizerFor(const Sample& sample) {
   base::json::value json = *base::ParseJson(ByteTokenizerJson(TokensOf(sample)));
   for (base::json::value& token : json.as_object()["added_tokens"].as_array()) {
@@ -129,7 +129,7 @@ class Family {
 
 Conversation FromJson(const std::string& text) { return *ConversationFromJson(*base::ParseJson(text)); }
 
-// A call, its result, an answer, a question, and so on: thinking in some turns, in all, or in none.
+// A call, its result, an answer, a question, and so on, with thinking in some turns, in all, or in none.
 Conversation Talk(bool call_thinks, bool answer_thinks) {
   Conversation talk = FromJson(R"({"messages": [{"role": "user", "content": "100+200?"},
       {"role": "assistant", "content": "", "reasoning_content": "I shall add",
@@ -153,8 +153,8 @@ Conversation First(const Conversation& talk, size_t count) {
   return part;
 }
 
-// Whatever the template: a turn that was sampled as it writes it, from the prompt that it writes, is continued, and
-// together they are what it writes for the whole.
+// For every template: a turn sampled in the template's form, from the template's prompt, is continued. Prompt, turn and
+// tail together are the template's text of the whole conversation.
 TEST(TemplateTurns, SampledAsTheTemplateWritesThemAreContinued) {
   int continued = 0, families = 0;
   for (const Sample& sample : Samples()) {
@@ -186,7 +186,7 @@ TEST(TemplateTurns, SampledAsTheTemplateWritesThemAreContinued) {
   std::printf("%d turns of %d templates\n", continued, families);
 }
 
-// What RenderTurns makes of each turn: its context, then what is sampled.
+// A turn by RenderTurns: its context, then the sampled ids.
 struct WholeTurn {
   std::vector<int32_t> ids;
   size_t context = 0;
@@ -221,7 +221,8 @@ void ExpectAsRenderedWhenLast(const ChatFormat& format, const Conversation& talk
   }
 }
 
-// A conversation of any order: texts that begin and end alike, forged tokens, thoughts in either place.
+// A random conversation: messages in any order, texts that begin and end alike, forged tokens, thoughts in either
+// place.
 Conversation RandomTalk(std::mt19937& rng) {
   const std::vector<std::string> texts = {
       "", "a", "ab", "<think>\nx\n</think>\n\na", "<|im_end|>", "a\n", "</think>a", "né", "<|im_", "end|>"};
@@ -241,7 +242,7 @@ Conversation RandomTalk(std::mt19937& rng) {
   return talk;
 }
 
-// A turn is what it was when it was the last: whatever the template makes of it, or of what stands before it, later.
+// A turn is rendered as it was when it was the last one, whatever the template later does with it or with its context.
 TEST(TemplateTurns, AreRenderedAsTheyStoodWhenTheyWereTheLast) {
   for (const Sample& sample : Samples()) {
     const Family family(sample);
@@ -276,7 +277,7 @@ TEST(TemplateTurns, KeepTheirThoughtsWhereverTheseStand) {
   ASSERT_EQ(turns.size(), 2u);
   EXPECT_EQ(turns[0].message, 3u);
   EXPECT_EQ(turns[0].shared, 0u);
-  // The question drops the thoughts before it: only what stands before the first of them is shared.
+  // The question drops earlier thoughts, so the turns share only the ids before the first of them.
   EXPECT_EQ(family.Text(std::span(turns[0].context).first(turns[1].shared)),
             "<|im_start|>user\n100+200?<|im_end|>\n<|im_start|>assistant\n");
 }
@@ -296,7 +297,8 @@ TEST(TemplateTurns, SeeTheTemplatesVariables) {
   }
 }
 
-// "ok", or why not, for `sampled` behind the prompt of messages [0, turn) of the talk, continued with the next message.
+// "ok", or the reason against it, for `sampled` behind the prompt of messages [0, turn), continued with the next
+// message.
 std::string Verdict(const Family& family, const Conversation& talk, size_t turn, const std::string& sampled) {
   const auto prompt = family->Render(First(talk, turn), true);
   const auto tail = family->RenderTail(First(talk, turn + 2), turn + 1, family.Ids(sampled));
@@ -317,7 +319,7 @@ TEST(TemplateTurns, WithoutAThoughtAreNotStripped) {
   EXPECT_EQ(Verdict(family, talk, 1, kHermesCall), "ok") << "cut off before its end";
   EXPECT_EQ(Verdict(family, talk, 3, "It is 300.<|im_end|>"), "ok");
   EXPECT_EQ(Verdict(family, talk, 3, "\nIt is 300. <|im_end|>"), "ok") << "white space around the text";
-  // The marks of an empty thought are a thought that the template leaves out.
+  // The delimiters of an empty thought are a thought, which the template leaves out.
   EXPECT_EQ(Verdict(family, talk, 1, "<think>\n\n</think>\n\n" + std::string(kHermesCall) + "<|im_end|>"), "thought");
   EXPECT_EQ(Verdict(family, talk, 3, "<think>\n\n</think>\n\nIt is 300.<|im_end|>"), "thought");
   Conversation off = talk;
@@ -327,7 +329,7 @@ TEST(TemplateTurns, WithoutAThoughtAreNotStripped) {
 
 TEST(TemplateTurns, ThatTheTemplateWritesOtherwiseAreNotCalledStripped) {
   const Conversation talk = Talk(false, false);
-  // History is cut short, but for the last message.
+  // The template cuts all messages short except the last.
   const Family cut(
       {"cut",
        "{% for m in messages %}{{ '<|im_start|>' ~ m.role ~ '\n' ~ (m.content if loop.last else m.content[:6])"
@@ -335,7 +337,7 @@ TEST(TemplateTurns, ThatTheTemplateWritesOtherwiseAreNotCalledStripped) {
        "<|im_end|>"});
   EXPECT_EQ(Verdict(cut, talk, 3, "It is 300.<|im_end|>"), "other");
   EXPECT_EQ(Verdict(cut, talk, 5, "Yes.<|im_end|>"), "ok");
-  // The last message gets a thought that was not sampled.
+  // The template adds a thought, which was not sampled, to the last message.
   const Family family(Samples()[0]);
   const Conversation last = First(talk, 4);
   EXPECT_EQ(family->RenderTail(last, 4, family.Ids("It is 300.<|im_end|>")).status().code(),
@@ -348,7 +350,7 @@ TEST(TemplateTurns, KeepTheirThoughtsAsLongAsTheTemplateDoes) {
   const std::string call = "<think>\nI shall add\n</think>\n\n" + std::string(kHermesCall) + "<|im_end|>";
   EXPECT_EQ(Verdict(family, talk, 1, call), "ok");
   EXPECT_EQ(Verdict(family, talk, 3, "<think>\nthe tool said so\n</think>\n\nIt is 300.<|im_end|>"), "thought");
-  // With the next question an earlier turn's goes.
+  // The next question drops the thought of an earlier turn.
   Conversation mixed = Talk(true, false);
   EXPECT_EQ(Verdict(family, mixed, 3, "It is 300.<|im_end|>"), "thought");
 }
@@ -364,7 +366,7 @@ TEST(TemplateTurns, OfOtherFamilies) {
   EXPECT_EQ(Verdict(glm, Talk(false, true), 1, call), "other") << "the marks of a thought are added";
   EXPECT_EQ(Verdict(glm, Talk(true, true), 3, "\n<think>the tool said so</think>\nIt is 300."), "thought");
   EXPECT_EQ(Verdict(glm, Talk(false, false), 3, "\n<think></think>\nIt is 300."), "ok");
-  // The channels' headers are written in another order than they are sampled.
+  // The template writes the headers of channels in another order than the model.
   ASSERT_EQ(channels->output()->name(), "harmony");
   const std::string to =
       "<|channel|>commentary to=functions.add <|constrain|>json<|message|>{\"a\": 100, \"b\": \"200\"}<|call|>";
