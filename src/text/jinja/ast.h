@@ -1,4 +1,4 @@
-// A parsed template. Immutable; shared by all renderings.
+// Ast: a parsed template. Immutable; all renderings share it.
 #pragma once
 
 #include <cstdint>
@@ -30,9 +30,9 @@ struct Expr {
     kName,       // slot, text
     kAttribute,  // items[0].text; as a target of an assignment: namespace attribute, slot
     kItem,       // items[0][items[1]]
-    kSlice,      // items[0][items[1]:items[2]:items[3]], absent ones null
+    kSlice,      // items[0][items[1]:items[2]:items[3]]; an absent one is null
     kCall,       // items[0](arguments)
-    kFilter,     // items[0] | text(arguments); items[0] null: of a filter block
+    kFilter,     // items[0] | text(arguments); in a filter block, items[0] is null
     kTest,       // items[0] is text(arguments)
     kList,
     kTuple,
@@ -45,7 +45,7 @@ struct Expr {
     kBinary,     // items[0] op items[1]
     kConcat,     // items ~
     kCompare,    // items[0] ops[0] items[1] ops[1] items[2] ...
-    kCondition,  // items[0] if items[1] else items[2] (null: undefined)
+    kCondition,  // items[0] if items[1] else items[2]; without items[2]: undefined
   };
   Kind kind;
   int line;
@@ -53,8 +53,8 @@ struct Expr {
   Value constant;
   int slot = -1;
   std::string text;
-  bool may_be_key = false;       // kAttribute: of a dict that has such a key it is the key's value
-  char op = 0;                   // of Arithmetic
+  bool may_be_key = false;       // kAttribute: dicts have no attribute of this name, so it is a dict's key
+  char op = 0;                   // argument of Arithmetic
   std::vector<std::string> ops;  // < <= > >= == != in notin
   std::vector<ExprPtr> items;
   CallArguments arguments;
@@ -62,10 +62,10 @@ struct Expr {
   Test test = nullptr;
 };
 
-// Parameters of a macro or of a call block's body.
+// The parameters of a macro or of a call block's body.
 struct Signature {
   std::vector<std::pair<std::string, int>> names;  // with their slots
-  std::vector<ExprPtr> defaults;                   // of the last names
+  std::vector<ExprPtr> defaults;                   // defaults of the last names
   bool uses_caller = false, uses_varargs = false, uses_kwargs = false;
 };
 
@@ -73,14 +73,14 @@ struct Stmt {
   enum class Kind {
     kOutput,       // exprs
     kSet,          // target = exprs[0]
-    kSetBlock,     // target = body | exprs[0] (may be absent)
+    kSetBlock,     // target = body | exprs[0]; null exprs[0]: no filter
     kIf,           // branches, else_body
-    kFor,          // for target in exprs[0] if exprs[1] (null: all): body else else_body
+    kFor,          // for target in exprs[0] if exprs[1] (null: all items): body else else_body
     kMacro,        // text, slot, signature, body
     kCallBlock,    // exprs[0] is the call, signature, body
     kFilterBlock,  // exprs[0] is the filter, body
     kWith,         // targets = exprs, body
-    kGeneration,   // body: what the assistant says
+    kGeneration,   // body: text of the assistant
     kBreak,
     kContinue,
   };
@@ -106,7 +106,7 @@ struct Ast {
   int loop_slot, caller_slot, varargs_slot, kwargs_slot;
 };
 
-// Throws TemplateError{kSyntax}.
+// Parses a template. Throws TemplateError{kSyntax}.
 Ast ParseTemplate(std::string_view source);
 
 }  // namespace ingot::text::jinja

@@ -1,4 +1,4 @@
-// Expressions.
+// Interpreter: expressions.
 #include "text/jinja/budget.h"
 #include "text/jinja/interpreter.h"
 

@@ -1,4 +1,4 @@
-// str(), repr() and json.dumps.
+// Printing: str(), repr() and json.dumps.
 #include <algorithm>
 #include <cmath>
 
@@ -74,7 +74,7 @@ void ReprSeq(const Seq& seq, StrBuilder& out) {
   }
 }
 
-// json.dumps with ensure_ascii.
+// A JSON string as json.dumps prints it with ensure_ascii.
 std::string AsciiJsonString(std::string_view text) {
   std::string plain;
   AppendPythonJsonString(text, plain);

@@ -62,10 +62,10 @@ class StrBuilder {
   void AppendDerived(std::string_view text, const Str& origin);
   size_t size() const { return bytes_.size(); }
 
-  // A point to go back to.
+  // A position to cut the string back to.
   struct Place {
     size_t bytes, marks, chars;
-    size_t last_mark_end;  // which may grow with what is appended
+    size_t last_mark_end;  // the last mark may grow with later appends
   };
   Place Here() const { return {bytes_.size(), marks_.size(), chars_, marks_.empty() ? 0 : marks_.back().end}; }
   void CutTo(const Place& place);

@@ -7,7 +7,7 @@
 namespace ingot::text::jinja {
 namespace {
 
-constexpr size_t kIndexFrom = 16;  // a dict with fewer keys is searched one by one
+constexpr size_t kIndexFrom = 16;  // a dict with fewer keys has no index
 
 void RequireHashable(const Value& key) {
   ChargeSteps(1);
