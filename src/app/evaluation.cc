@@ -45,15 +45,15 @@ absl::Status Evaluations::OnLive(int64_t version, bool retained) {
 
 absl::Status Evaluations::Start(int64_t version) {
   running_.insert(version);
-  return Ask(version);
+  return RequestStart(version);
 }
 
-absl::Status Evaluations::Ask(int64_t version) {
+absl::Status Evaluations::RequestStart(int64_t version) {
   v1::StartEvalRequest request;
   request.set_version(version);
   request.set_avg_n(options_.avg_n);
   request.mutable_tasks()->Add(tasks_.begin(), tasks_.end());
-  return base::Annotate(Later(scheduler_->StartEval(request).status()), "starting an evaluation");
+  return base::Annotate(DropTransient(scheduler_->StartEval(request).status()), "starting an evaluation");
 }
 
 absl::Status Evaluations::LeaveOutIfRefused(int64_t version, const absl::Status& asked) {
@@ -64,8 +64,8 @@ absl::Status Evaluations::LeaveOutIfRefused(int64_t version, const absl::Status&
   return absl::OkStatus();
 }
 
-absl::Status Evaluations::Later(const absl::Status& status) {
-  if (!PassesByItself(status)) return status;
+absl::Status Evaluations::DropTransient(const absl::Status& status) {
+  if (!IsTransient(status)) return status;
   if (status != delay_) INGOT_LOG(warn, "evaluations are asked for again: {}", status.ToString());
   delay_ = status;
   return absl::OkStatus();
@@ -77,8 +77,8 @@ absl::Status Evaluations::Poll(const Report& report) {
     const absl::StatusOr<v1::EvalStatusResponse> result = scheduler_->EvalStatus(version);
     if (!result.ok() || !result->done()) {
       // It was not started yet, or the scheduler restarted and forgot it.
-      INGOT_RETURN_IF_ERROR(absl::IsNotFound(result.status()) ? LeaveOutIfRefused(version, Ask(version))
-                                                              : Later(result.status()));
+      INGOT_RETURN_IF_ERROR(absl::IsNotFound(result.status()) ? LeaveOutIfRefused(version, RequestStart(version))
+                                                              : DropTransient(result.status()));
       continue;
     }
     INGOT_RETURN_IF_ERROR(report(version, *result));
@@ -123,7 +123,7 @@ absl::Status Evaluations::Resume(int64_t first, std::set<int64_t> reported, cons
 }
 
 void Evaluations::Release(int64_t version) {
-  if (kept_ != nullptr && kept_(version)) return;
+  if (retains_afterwards_ != nullptr && retains_afterwards_(version)) return;
   if (const absl::Status released = publisher_->Release(version); !released.ok()) {
     INGOT_LOG(warn, "version {} is not released by every engine yet: {}", version, released.ToString());
   }

@@ -37,7 +37,7 @@ class Evaluations {
   // now, or restarts and forgets it, Poll asks again.
   absl::Status Start(int64_t version);
   // Versions for which `kept` is true stay retained after their evaluation.
-  void Keep(std::function<bool(int64_t version)> kept) { kept_ = std::move(kept); }
+  void RetainAfterwards(std::function<bool(int64_t version)> retains) { retains_afterwards_ = std::move(retains); }
   // REQUIRES: called before the first OnLive. The run continues at version `first`, and its record has evaluations of
   // the versions in `reported`. Earlier versions that were due and are not among them:
   // - an evaluation that has ended is reported by the next Poll;
@@ -62,12 +62,12 @@ class Evaluations {
   bool Due(int64_t version) const;
   bool HasRoom() const { return std::ssize(running_) < most_; }
 
-  absl::Status Ask(int64_t version);
+  absl::Status RequestStart(int64_t version);
   // Returns OK if the scheduler refused the version, which is then left out; otherwise `asked`.
   absl::Status LeaveOutIfRefused(int64_t version, const absl::Status& asked);
   void Release(int64_t version);
   // Returns OK for a transient error, which it logs; otherwise `status`.
-  absl::Status Later(const absl::Status& status);
+  absl::Status DropTransient(const absl::Status& status);
 
   EvalOptions options_;
   int64_t total_steps_;
@@ -78,7 +78,7 @@ class Evaluations {
   std::set<int64_t> running_;
   std::set<int64_t> reported_;
   absl::Status delay_;  // the last transient error that was logged
-  std::function<bool(int64_t version)> kept_;
+  std::function<bool(int64_t version)> retains_afterwards_;
 };
 
 // A line for the terminal: the progress of the evaluation that is waited for.

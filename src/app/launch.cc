@@ -42,7 +42,7 @@ std::chrono::milliseconds Milliseconds(double seconds) {
 
 // The wave in which a role is stopped: first the roles that drive the run, then the roles that they call, the pool
 // last.
-int EndsAfter(std::string_view role) {
+int StopWaveOf(std::string_view role) {
   if (role == "agents" || role == "trainer") return 0;
   if (role == "gateway") return 1;
   return role == "datapool" ? 3 : 2;
@@ -91,7 +91,7 @@ class Roles {
   Roles(const RunConfig& config, const RunDir& dir, std::string binary)
       : config_(config), dir_(dir), binary_(std::move(binary)) {
     // Agents that the run starts open no episodes: their runner does.
-    if (StartsAgents()) opening_.push_back(absl::StrCat(kAdminKeyVariable, "=", base::RandomHex(24)));
+    if (StartsAgents()) opening_environment_.push_back(absl::StrCat(kAdminKeyVariable, "=", base::RandomHex(24)));
   }
 
   bool StartsAgents() const { return !TrainerAlone(config_) && !config_.agents.recipes.empty(); }
@@ -143,8 +143,8 @@ class Roles {
     }
     spec.log_path = absl::StrCat(dir_.logs(), "/", spec.name, ".log");
     spec.may_finish = name == "agents" || name == "trainer";
-    spec.wave = EndsAfter(name);
-    if (name == "agents" || name == "gateway") spec.environment = opening_;
+    spec.wave = StopWaveOf(name);
+    if (name == "agents" || name == "gateway") spec.environment = opening_environment_;
     // Time to clean up the agents' folders, and to save the trained weights.
     if (name == "agents") spec.stop_grace += Milliseconds(config_.agents.stop_timeout_s);
     if (name == "trainer") spec.stop_grace = Milliseconds(config_.cluster.trainer_stop_s);
@@ -154,7 +154,7 @@ class Roles {
   const RunConfig& config_;
   const RunDir& dir_;
   const std::string binary_;
-  std::vector<std::string> opening_;
+  std::vector<std::string> opening_environment_;
 };
 
 absl::StatusOr<int> LaunchOrError(const RunArgs& args) {

@@ -8,7 +8,7 @@
 
 namespace ingot::app {
 
-bool PassesByItself(const absl::Status& status) {
+bool IsTransient(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) || absl::IsResourceExhausted(status) ||
          absl::IsCancelled(status);
 }
@@ -18,7 +18,7 @@ absl::Status Persist(const Patience& patience, std::string_view what, const std:
   while (true) {
     const absl::Status status = attempt();
     const std::chrono::nanoseconds now = patience.clock->Now();
-    if (!PassesByItself(status)) {
+    if (!IsTransient(status)) {
       if (status.ok() && failing_since.has_value()) {
         INGOT_LOG(info, "{}: it went on after {:.0f} s", what,
                   std::chrono::duration<double>(now - *failing_since).count());

@@ -19,7 +19,7 @@ namespace ingot::app {
 
 // Whether the same call may succeed later: UNAVAILABLE, DEADLINE_EXCEEDED or RESOURCE_EXHAUSTED. Also CANCELLED, which
 // a role answers while it is itself being stopped; this process learns of its own stop by the stop flag.
-bool PassesByItself(const absl::Status& status);
+bool IsTransient(const absl::Status& status);
 
 struct Patience {
   const std::atomic<bool>* stop;          // ends every wait; REQUIRES: not null

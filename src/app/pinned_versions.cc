@@ -20,7 +20,7 @@ std::string PinnedVersions::Folder(int64_t version) const { return dir_.path() +
 
 std::string PinnedVersions::ChecksumFile(int64_t version) const { return Folder(version) + ".checksum"; }
 
-absl::Status PinnedVersions::Keep(const model::ModelConfig& shape,
+absl::Status PinnedVersions::Save(const model::ModelConfig& shape,
                                   const std::shared_ptr<const weights::Snapshot>& snapshot) const {
   if (!Pins(snapshot->version())) return absl::OkStatus();
   const std::string root = dir_.path() + "/pinned";

@@ -22,7 +22,7 @@ class PinnedVersions {
   bool Pins(int64_t version) const { return gateway::PinsVersion(options_, version); }
 
   // Saves a pinned version; durable when it returns. Does nothing for a version that no model pins.
-  absl::Status Keep(const model::ModelConfig& shape, const std::shared_ptr<const weights::Snapshot>& snapshot) const;
+  absl::Status Save(const model::ModelConfig& shape, const std::shared_ptr<const weights::Snapshot>& snapshot) const;
 
   // Gives the pinned versions before `version`, at which the run continues, to the publisher for its engines: from the
   // saved weights, or else from a checkpoint. NOT_FOUND names a model whose version is in neither. DATA_LOSS: the

@@ -119,8 +119,8 @@ absl::StatusOr<int> ServeOrError(const ServeArgs& args) {
   if (!args.record.empty()) {
     INGOT_ASSIGN_OR_RETURN(record, ServedRecord::Open(args.record));
     gateway_parts.pool = &record->pool();
-    gateway_parts.engine = record->Noting(gateway_parts.engine);
-    for (auto& [name, engine] : gateway_parts.external) engine = record->Noting(engine);
+    gateway_parts.engine = record->RecordRequests(gateway_parts.engine);
+    for (auto& [name, engine] : gateway_parts.external) engine = record->RecordRequests(engine);
   }
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<gateway::Gateway> gateway,
                          gateway::Gateway::Create(gateway_options, gateway_parts));

@@ -52,9 +52,9 @@ absl::StatusOr<json::object> CallJson(const v1::EpisodeTree& tree, const tree::C
 
 }  // namespace
 
-class ServedRecord::NotingEngine final : public rollout::Client {
+class ServedRecord::RecordingEngine final : public rollout::Client {
  public:
-  NotingEngine(std::shared_ptr<rollout::Client> engine, ServedRecord& record)
+  RecordingEngine(std::shared_ptr<rollout::Client> engine, ServedRecord& record)
       : engine_(std::move(engine)), record_(record) {}
 
   std::unique_ptr<Request> Generate(v1::GenerateRequest request, OnChunk on_chunk) override {
@@ -82,8 +82,8 @@ absl::StatusOr<std::unique_ptr<ServedRecord>> ServedRecord::Open(const std::stri
   return record;
 }
 
-std::shared_ptr<rollout::Client> ServedRecord::Noting(std::shared_ptr<rollout::Client> engine) {
-  return std::make_shared<NotingEngine>(std::move(engine), *this);
+std::shared_ptr<rollout::Client> ServedRecord::RecordRequests(std::shared_ptr<rollout::Client> engine) {
+  return std::make_shared<RecordingEngine>(std::move(engine), *this);
 }
 
 void ServedRecord::Note(const v1::GenerateRequest& request) {

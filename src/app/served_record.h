@@ -24,12 +24,12 @@ class ServedRecord {
 
   datapool::Client& pool() { return *pool_; }
   // `engine`, with its requests written to engine.jsonl. This must outlive it.
-  std::shared_ptr<rollout::Client> Noting(std::shared_ptr<rollout::Client> engine);
+  std::shared_ptr<rollout::Client> RecordRequests(std::shared_ptr<rollout::Client> engine);
   // REQUIRES: no call is under way.
   absl::Status WriteCalls();
 
  private:
-  class NotingEngine;
+  class RecordingEngine;
   explicit ServedRecord(std::string dir) : dir_(std::move(dir)) {}
   void Note(const v1::GenerateRequest& request);
 

@@ -65,7 +65,7 @@ trainer::SftObserver Observe(const std::string& name, const std::string& shown, 
 
 }  // namespace
 
-absl::Status TellStart(trainer::Ranks* ranks, const std::string& checkpoint) {
+absl::Status BroadcastStart(trainer::Ranks* ranks, const std::string& checkpoint) {
   return ranks == nullptr ? absl::OkStatus() : ranks->BroadcastBytes(checkpoint, 0).status();
 }
 
@@ -146,7 +146,7 @@ absl::Status TrainSupervised(const LoadedConfig& loaded, const RunDir& dir, cons
                              const std::atomic<bool>& stop) {
   const RunConfig& config = *loaded.config;
   StepLine line(stdout, config.name, 0);
-  INGOT_RETURN_IF_ERROR(TellStart(ranks, ""));
+  INGOT_RETURN_IF_ERROR(BroadcastStart(ranks, ""));
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<trainer::Trainer> trainer, NewTrainer(config, model, ranks));
   StageRecord record;
   record.note = [&line](const std::string& text) { line.Note(text); };

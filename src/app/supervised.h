@@ -17,7 +17,7 @@
 namespace ingot::app {
 
 // Rank 0 tells the others the start of the trainer: a checkpoint, or empty = NewTrainer. Null (one rank): does nothing.
-absl::Status TellStart(trainer::Ranks* ranks, const std::string& checkpoint);
+absl::Status BroadcastStart(trainer::Ranks* ranks, const std::string& checkpoint);
 
 // A trainer at version 0 with the weights that the configuration names. `ranks`: Trainer::Create.
 absl::StatusOr<std::unique_ptr<trainer::Trainer>> NewTrainer(const RunConfig& config, const ModelSetup& model,

@@ -113,7 +113,7 @@ class RunVersions final : public trainer::VersionSink {
   absl::StatusOr<weights::PublishStats> Publish(std::shared_ptr<const weights::Snapshot> snapshot,
                                                 bool retain) override {
     const int64_t version = snapshot->version();
-    INGOT_RETURN_IF_ERROR(pinned_.Keep(shape_, snapshot));
+    INGOT_RETURN_IF_ERROR(pinned_.Save(shape_, snapshot));
     INGOT_ASSIGN_OR_RETURN(weights::PublishStats stats,
                            PublishUntilLive(*seams_.publisher, std::move(snapshot), retain, patience_));
     INGOT_RETURN_IF_ERROR(Persist(patience_, absl::StrCat("telling the scheduler that version ", version, " is live"),
@@ -283,13 +283,13 @@ absl::StatusOr<std::unique_ptr<trainer::Trainer>> StartOrResume(const RunConfig&
     if (latest.ok()) {
       for (const std::string& why : latest->rejected) INGOT_LOG(warn, "checkpoint passed over: {}", why);
       line.Note(fmt::format("resuming from {}", latest->path));
-      INGOT_RETURN_IF_ERROR(TellStart(ranks, latest->path));
+      INGOT_RETURN_IF_ERROR(BroadcastStart(ranks, latest->path));
       return FromCheckpoint(config, dir, latest->path, model.device, ranks);
     }
     if (latest.status().code() != absl::StatusCode::kNotFound) return latest.status();
     line.Note("no checkpoint yet: starting from the beginning");
   }
-  INGOT_RETURN_IF_ERROR(TellStart(ranks, ""));
+  INGOT_RETURN_IF_ERROR(BroadcastStart(ranks, ""));
   INGOT_ASSIGN_OR_RETURN(std::unique_ptr<trainer::Trainer> trainer, NewTrainer(config, model, ranks));
   if (!config.sft_data.empty() || !config.dpo_data.empty()) {
     INGOT_RETURN_IF_ERROR(WarmStart(config, dir, model, *trainer, resume, line, stop));
@@ -390,7 +390,7 @@ absl::StatusOr<TrainingResult> RunTraining(const LoadedConfig& loaded, const Run
   trainer::LoopOptions loop_options;
   loop_options.checkpoint_root = dir.checkpoints();
   loop_options.extra_files = model.text.files;
-  evaluations.Keep([&pinned](int64_t version) { return pinned.Pins(version); });
+  evaluations.RetainAfterwards([&pinned](int64_t version) { return pinned.Pins(version); });
   INGOT_RETURN_IF_ERROR(evaluations.Resume(first_step, earlier.evaluated, patience));
   INGOT_RETURN_IF_ERROR(evaluations.Poll(recorder.OnEvaluation()));
   loop_options.persist = [&patience](const std::string& what, const std::function<absl::Status()>& write) {

@@ -70,7 +70,7 @@ void Scale(GroupAdvantages& group, double scale) {
 
 }  // namespace
 
-EpisodeReturn Earned(double outcome, const std::vector<double>& turns, const std::string& credit) {
+EpisodeReturn CreditTurns(double outcome, const std::vector<double>& turns, const std::string& credit) {
   EpisodeReturn earned{outcome, std::vector<double>(turns.size())};
   for (size_t t = turns.size(); t-- > 0;) earned.credits[t] = earned.value += turns[t];
   if (credit == "outcome") earned.credits.assign(turns.size(), earned.value);

@@ -21,7 +21,7 @@ struct EpisodeReturn {
 };
 
 // REQUIRES: `credit` is "outcome" or "reward_to_go".
-EpisodeReturn Earned(double outcome, const std::vector<double>& turns, const std::string& credit);
+EpisodeReturn CreditTurns(double outcome, const std::vector<double>& turns, const std::string& credit);
 
 struct AdvantageRule {
   std::string baseline = "mean";

@@ -82,12 +82,12 @@ class Collector {
       counts_.groups_filtered += group.filtered ? 1 : 0;
     }
     if (options_.objective == "dpo") Pair(left_out);
-    for (Pending& pending : pending_) {
+    for (PendingCall& pending : pending_) {
       const size_t episode = static_cast<size_t>(pending.call.episode);
       if (left_out[episode]) continue;
       const Sample& sample = episodes_[episode];
       out_.advantages.push_back(advantages[sample.group].turns[sample.index][pending.turn]);
-      Take(std::move(pending));
+      AddCall(std::move(pending));
     }
     out_.episodes = static_cast<int32_t>(episodes_.size());
     out_.weights = TokenWeights(extents_, options_.loss_aggregation, options_.loss_constant_tokens);
@@ -101,7 +101,7 @@ class Collector {
     size_t index = 0;         // in its group
     int64_t loss_tokens = 0;  // before groups are filtered and pairs made
   };
-  struct Pending {
+  struct PendingCall {
     tree::CallPath call;
     std::vector<uint8_t> bears_loss;
     size_t turn = 0;
@@ -126,7 +126,7 @@ class Collector {
       return absl::InvalidArgumentError(absl::StrCat("call_rewards names ", episode.call_rewards().size(),
                                                      " calls, of which the episode holds ", found));
     }
-    return Earned(episode.reward(), turns, options_.advantage_credit);
+    return CreditTurns(episode.reward(), turns, options_.advantage_credit);
   }
 
   absl::Status AddEpisode(const v1::EpisodeTree& tree, int32_t group) {
@@ -152,7 +152,7 @@ class Collector {
         continue;
       }
       INGOT_RETURN_IF_ERROR(CheckCall(calls[turn], limits_, /*recorded=*/true));
-      INGOT_ASSIGN_OR_RETURN(Pending pending, MaskByAge(std::move(calls[turn])));
+      INGOT_ASSIGN_OR_RETURN(PendingCall pending, MaskByAge(std::move(calls[turn])));
       pending.turn = turn;
       sample.loss_tokens += pending.loss_tokens;
       if (pending.loss_tokens > 0) pending_.push_back(std::move(pending));
@@ -164,8 +164,8 @@ class Collector {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<Pending> MaskByAge(tree::CallPath call) {
-    Pending pending;
+  absl::StatusOr<PendingCall> MaskByAge(tree::CallPath call) {
+    PendingCall pending;
     pending.loss_tokens = static_cast<int64_t>(call.versions.size());
     for (size_t i = 0; i < call.versions.size(); ++i) {
       if (call.versions[i] > version_) {
@@ -209,7 +209,7 @@ class Collector {
     }
   }
 
-  void Take(Pending pending) {
+  void AddCall(PendingCall pending) {
     const tree::CallPath& call = pending.call;
     for (size_t i = 0; i < call.versions.size(); ++i) {
       if (!pending.bears_loss.empty() && pending.bears_loss[i] == 0) continue;
@@ -264,7 +264,7 @@ class Collector {
   Counts counts_;
   std::vector<std::vector<EpisodeReturn>> groups_;
   std::vector<Sample> episodes_;
-  std::vector<Pending> pending_;
+  std::vector<PendingCall> pending_;
   std::vector<CallExtent> extents_;          // of out_.calls
   std::vector<const v1::Episode*> records_;  // of episodes_, in the batch
   EpisodeMetrics metrics_;

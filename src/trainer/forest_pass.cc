@@ -29,7 +29,7 @@ class Pass {
     result_.parts = static_cast<int64_t>(parts_.size());
     result_.head_rows = head_.rows();
     path_.resize(parts_.size());
-    std::vector<Waiting> waiting;
+    std::vector<WaitingPart> waiting;
     tree::RunParts(
         parts_, [&](size_t i) { waiting.push_back(Start(i)); },
         [&](size_t) {
@@ -42,37 +42,39 @@ class Pass {
 
  private:
   // A part after its forward pass.
-  struct Waiting {
+  struct WaitingPart {
     size_t index;
     std::unique_ptr<PartRun> run;
     at::Tensor grad;  // by its output; undefined = its head did not run yet
   };
 
-  Waiting Start(size_t i) {
-    Waiting part{
+  WaitingPart Start(size_t i) {
+    WaitingPart part{
         i, std::make_unique<PartRun>(model_, forest_, parts_, i, path_, options_.numerics, options_.weights), {}};
     if (loss_ == nullptr) {
-      Head(parts_[i], part.run->Forward(PartRun::Keep::kNothing));
+      Head(parts_[i], part.run->Forward(PartRun::History::kNone));
     } else if (options_.recompute_prefix && parts_[i].seen_later(static_cast<int32_t>(i))) {
-      part.run->Forward(PartRun::Keep::kNothing);
+      part.run->Forward(PartRun::History::kNone);
       result_.repeated_rows += parts_[i].size();
       result_.repeated_pairs += parts_[i].visible_pairs;
     } else {
-      part.grad = Head(parts_[i], part.run->Forward(Kept()));
+      part.grad = Head(parts_[i], part.run->Forward(HistoryToHold()));
     }
     return part;
   }
 
-  void Finish(Waiting& part) {
+  void Finish(WaitingPart& part) {
     if (loss_ != nullptr) {
-      if (!part.grad.defined()) part.grad = Head(parts_[part.index], part.run->Forward(Kept()));
+      if (!part.grad.defined()) part.grad = Head(parts_[part.index], part.run->Forward(HistoryToHold()));
       part.run->Backward(std::move(part.grad));
       if (options_.part_done) options_.part_done();
     }
     path_[part.index] = {};
   }
 
-  PartRun::Keep Kept() const { return options_.checkpoint_layers ? PartRun::Keep::kInputs : PartRun::Keep::kAll; }
+  PartRun::History HistoryToHold() const {
+    return options_.checkpoint_layers ? PartRun::History::kInputs : PartRun::History::kAll;
+  }
 
   at::Tensor Head(const tree::ForestPart& part, const at::Tensor& x) {
     if (options_.weights != nullptr && head_.Reads(part.begin, part.end)) options_.weights->NeedHead();

@@ -113,7 +113,7 @@ class Walk {
 
   // A waiting part: the histories of `layers` layers, or their inputs; and, until its backward pass, its last result
   // (or the gradient by it) and its ids.
-  int64_t Kept(size_t i, int64_t layers) const {
+  int64_t HistoryBytes(size_t i, int64_t layers) const {
     const int64_t rows = parts_[i].size();
     const int64_t of_row = options_.checkpoint_layers ? costs_.input : costs_.history;
     return rows * (layers * of_row + 2 * costs_.input + 2 * static_cast<int64_t>(sizeof(int64_t)));
@@ -125,7 +125,7 @@ class Walk {
     const bool in_history = !Again(i) && !options_.checkpoint_layers && exports == part.size();
     return layers * ((in_history ? 0 : costs_.ExportBytes(exports)) + (summed_[i] ? costs_.ExportSums(exports) : 0));
   }
-  int64_t Waiting(size_t i) const { return Path(i, costs_.layers) + (Again(i) ? 0 : Kept(i, costs_.layers)); }
+  int64_t Waiting(size_t i) const { return Path(i, costs_.layers) + (Again(i) ? 0 : HistoryBytes(i, costs_.layers)); }
   int64_t AllWaiting() const {
     int64_t bytes = tables_;
     for (const size_t i : waiting_) bytes += Waiting(i);
@@ -156,7 +156,7 @@ class Walk {
 
   void NoteHead(size_t i) {
     const int64_t rows = parts_[i].loss_rows, chunk = options_.logits_chunk_elements;
-    const int64_t kept = Kept(i, costs_.layers) + Path(i, costs_.layers), held = costs_.Head(rows, chunk);
+    const int64_t kept = HistoryBytes(i, costs_.layers) + Path(i, costs_.layers), held = costs_.Head(rows, chunk);
     const int64_t one = costs_.HeadGradient(), others = GradientsAfter(0) - one;
     Note(others + (head_gradient_ ? one : 0), AllWaiting(), kept, held + costs_.Logits(rows, chunk));
     const bool two = head_gradient_ && costs_.SumsHead(rows, chunk);
@@ -177,7 +177,7 @@ class Walk {
     for (const int64_t done : {int64_t{0}, costs_.layers - 1}) {
       const int64_t left = costs_.layers - done, sums = NewSums(i, done);
       const int64_t run_again = options_.checkpoint_layers ? rows * (costs_.history - costs_.input) : 0;
-      const int64_t running = Kept(i, left) + Path(i, left) + run_again;
+      const int64_t running = HistoryBytes(i, left) + Path(i, left) + run_again;
       const int64_t wide = std::max({costs_.Activation(rows), costs_.Down(rows), costs_.Attention(rows, prefix),
                                      costs_.Rotation(rows, prefix) + NewSums(i, 1)});
       Note(GradientsAfter(done + 1), AllWaiting() + sums, running, wide);
@@ -202,7 +202,7 @@ class Walk {
 };
 
 // The memory that the trainer holds as long as it lives.
-MemoryNeed Held(const Costs& costs) {
+MemoryNeed PermanentNeed(const Costs& costs) {
   MemoryNeed need;
   need.weights = costs.Weights();
   need.optimizer = costs.parameters * costs.accumulator * (costs.narrow() ? 3 : 2);  // moments, and masters
@@ -227,7 +227,7 @@ int64_t WeightBytes(const model::ModelConfig& config, int element_bytes) {
 MemoryNeed PredictMemory(const model::ModelConfig& config, int element_bytes, const PassOptions& options,
                          std::span<const tree::ForestPart> parts) {
   const Costs costs(config, element_bytes);
-  MemoryNeed need = Held(costs);
+  MemoryNeed need = PermanentNeed(costs);
   // The update: gradients in the type of the sums, and the root of the second moment.
   need.gradients = need.transient = costs.parameters * costs.accumulator;
   Walk(costs, options, parts, /*gradients_stay=*/true, need).Run();
@@ -237,7 +237,7 @@ MemoryNeed PredictMemory(const model::ModelConfig& config, int element_bytes, co
 MemoryNeed PredictPasses(const model::ModelConfig& config, int element_bytes, const PassOptions& options,
                          std::span<const tree::ForestPart> parts, bool gradients_stay) {
   const Costs costs(config, element_bytes);
-  MemoryNeed need = Held(costs);
+  MemoryNeed need = PermanentNeed(costs);
   Walk(costs, options, parts, gradients_stay, need).Run();
   return need;
 }

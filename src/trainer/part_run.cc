@@ -119,17 +119,17 @@ PartRun::Tape PartRun::RunLayer(int64_t layer, const at::Tensor& x, bool history
   return tape;
 }
 
-at::Tensor PartRun::Forward(Keep keep) {
+at::Tensor PartRun::Forward(History history) {
   inputs_.clear();
   tapes_.clear();
   if (weights_ != nullptr) weights_->NeedEmbedding();
   at::Tensor x = model_.Embed(tokens_).detach();
   for (int64_t layer = 0; layer < model_.config().num_hidden_layers; ++layer) {
-    if (keep == Keep::kInputs) inputs_.push_back(x);
+    if (history == History::kInputs) inputs_.push_back(x);
     if (weights_ != nullptr) weights_->NeedLayer(layer);
-    Tape tape = RunLayer(layer, x, keep == Keep::kAll);
+    Tape tape = RunLayer(layer, x, history == History::kAll);
     x = tape.y.detach();
-    if (keep == Keep::kAll) tapes_.push_back(std::move(tape));
+    if (history == History::kAll) tapes_.push_back(std::move(tape));
   }
   return x;
 }

@@ -9,7 +9,7 @@
 //   backward   embedding <-- layer 0 <-- layer 1 <-- ... <-- grad
 //
 // Layers run one at a time. Each has its own autograd history, which ends at its attention. The gradients of keys and
-// values are added up outside of it, in fp32 (fp64), over all parts that saw them. With Keep::kInputs a layer holds its
+// values are added up outside of it, in fp32 (fp64), over all parts that saw them. With History::kInputs a layer holds its
 // input alone and runs again for its backward: the same kernels on the same numbers give bit-identical gradients.
 //
 // Under kExact attention's forward pass walks the part's strands (strand_paths.h). Log-probs are then rollout's bits,
@@ -41,10 +41,10 @@ struct PathRows {
 
 class PartRun {
  public:
-  enum class Keep {
-    kNothing,  // no backward follows
-    kInputs,   // every layer's input
-    kAll,      // every layer's history
+  enum class History {
+    kNone,    // no backward follows
+    kInputs,  // every layer's input
+    kAll,     // every layer's history
   };
 
   // `path` has an element per part; all arguments outlive this. REQUIRES: the parts that this one sees have run.
@@ -55,7 +55,7 @@ class PartRun {
 
   // Returns the last layer's output [size, hidden], without history. Fills the part's element of the path, unless it is
   // filled.
-  at::Tensor Forward(Keep keep);
+  at::Tensor Forward(History history);
 
   // REQUIRES: Forward with kInputs or kAll came before, and all parts that see this one have run backward. `grad`
   // [size, hidden] is the gradient by Forward's result, without the share of later parts. Adds to the parameters' .grad

@@ -38,19 +38,21 @@ double Flops(const std::vector<Product>& products, int64_t rows) {
 }
 
 // Mean time of a call, over enough calls for the clock's resolution, after one call that does not count.
-Seconds2 Time(const std::function<void()>& f) {
+ProcessSeconds Time(const std::function<void()>& f) {
   constexpr double kLeast = 0.02;
   f();
-  const Seconds2 start = ClockNow();
+  const ProcessSeconds start = ClockNow();
   for (int calls = 1;; ++calls) {
     f();
-    const Seconds2 now = ClockNow();
+    const ProcessSeconds now = ClockNow();
     if (now.wall - start.wall < kLeast && calls < 1000) continue;
     return {(now.wall - start.wall) / calls, (now.cpu - start.cpu) / calls};
   }
 }
 
-Seconds2 Scaled(const Seconds2& seconds, double factor) { return {seconds.wall * factor, seconds.cpu * factor}; }
+ProcessSeconds Scaled(const ProcessSeconds& seconds, double factor) {
+  return {seconds.wall * factor, seconds.cpu * factor};
+}
 
 // Random numbers like a model's, for some machines are faster on equal ones. They come from a generator of their own,
 // so that the run's random numbers stay the same. A few are repeated: drawing a vocabulary's takes longer than its
@@ -69,7 +71,7 @@ at::Tensor Operand(at::IntArrayRef sizes, double deviation, const at::TensorOpti
 }
 
 // The products take turns, as in a layer: one product alone would find its weight in the caches.
-Seconds2 TimeProducts(const std::vector<Product>& products, int64_t rows, const at::TensorOptions& options) {
+ProcessSeconds TimeProducts(const std::vector<Product>& products, int64_t rows, const at::TensorOptions& options) {
   std::vector<std::function<void()>> calls;
   for (const Product& p : products) {
     const at::Tensor x = Operand({rows, p.in}, 1, options).requires_grad_(true);
@@ -86,7 +88,7 @@ Seconds2 TimeProducts(const std::vector<Product>& products, int64_t rows, const 
   });
 }
 
-Seconds2 TimeAttention(const model::ModelConfig& c, int64_t rows, const at::TensorOptions& options) {
+ProcessSeconds TimeAttention(const model::ModelConfig& c, int64_t rows, const at::TensorOptions& options) {
   const at::Tensor q = Operand({rows, c.num_attention_heads, c.head_dim}, 1, options).requires_grad_(true);
   const at::Tensor k = Operand({rows, c.num_key_value_heads, c.head_dim}, 1, options).requires_grad_(true);
   const at::Tensor v = Operand(k.sizes(), 1, options).requires_grad_(true), grad = Operand(q.sizes(), 0.1, options);
@@ -130,7 +132,7 @@ double HeadFlops(const model::ModelConfig& config, int64_t rows) {
 
 StepRates StepRates::Best(const StepRates& other) const {
   StepRates best;
-  for (Seconds2 StepRates::* rate : {&StepRates::per_flop, &StepRates::per_head_flop, &StepRates::per_pair}) {
+  for (ProcessSeconds StepRates::* rate : {&StepRates::per_flop, &StepRates::per_head_flop, &StepRates::per_pair}) {
     best.*rate = {std::min((this->*rate).wall, (other.*rate).wall), std::min((this->*rate).cpu, (other.*rate).cpu)};
   }
   return best;
@@ -156,19 +158,19 @@ StepRates StepRates::Measure(const model::ModelConfig& config, at::ScalarType dt
   return rates;
 }
 
-Seconds2 BoundSeconds(const model::ModelConfig& config, const StepWork& work, const StepRates& rates) {
+ProcessSeconds BoundSeconds(const model::ModelConfig& config, const StepWork& work, const StepRates& rates) {
   const double layers = LayerFlops(config, work.rows) + kForwardOfLinear * LayerFlops(config, work.repeated_rows);
   const double head = HeadFlops(config, work.head_rows) + kForwardOfLinear * HeadFlops(config, work.repeated_head_rows);
   const double pairs =
       static_cast<double>(config.num_hidden_layers) *
       (static_cast<double>(work.visible_pairs) + kForwardOfAttention * static_cast<double>(work.repeated_pairs));
-  const auto sum = [&](double Seconds2::* of) {
+  const auto sum = [&](double ProcessSeconds::* of) {
     return layers * rates.per_flop.*of + head * rates.per_head_flop.*of + pairs * rates.per_pair.*of;
   };
-  return {sum(&Seconds2::wall), sum(&Seconds2::cpu)};
+  return {sum(&ProcessSeconds::wall), sum(&ProcessSeconds::cpu)};
 }
 
-Seconds2 ClockNow() {
+ProcessSeconds ClockNow() {
   timespec cpu{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
   return {std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(),

@@ -56,15 +56,15 @@ StepWork UnmergedWork(std::span<const tree::CallPath> calls, std::span<const int
 
 // Wall time, and processor time of all threads together, in seconds. Processor time is the better measure while other
 // processes compete for the processors.
-struct Seconds2 {
+struct ProcessSeconds {
   double wall = 0, cpu = 0;
 };
 
 // Seconds per unit of work, forward and backward.
 struct StepRates {
-  Seconds2 per_flop;       // in the layers' products
-  Seconds2 per_head_flop;  // in the product with the vocabulary
-  Seconds2 per_pair;       // in the attention of one layer, all heads
+  ProcessSeconds per_flop;       // in the layers' products
+  ProcessSeconds per_head_flop;  // in the product with the vocabulary
+  ProcessSeconds per_pair;       // in the attention of one layer, all heads
 
   // The smaller of both, rate by rate.
   StepRates Best(const StepRates& other) const;
@@ -82,9 +82,9 @@ double HeadFlops(const model::ModelConfig& config, int64_t rows);
 // The same of one layer's attention per visible pair: 14 for each element of a head, 4 forward and 10 backward.
 double PairFlops(const model::ModelConfig& config);
 
-Seconds2 BoundSeconds(const model::ModelConfig& config, const StepWork& work, const StepRates& rates);
+ProcessSeconds BoundSeconds(const model::ModelConfig& config, const StepWork& work, const StepRates& rates);
 
 // The clocks' present readings, from which to take differences.
-Seconds2 ClockNow();
+ProcessSeconds ClockNow();
 
 }  // namespace ingot::trainer

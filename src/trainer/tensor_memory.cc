@@ -47,7 +47,7 @@ struct Block {
 
 // The allocator: blocks of its own for large tensors, the system's heap for the others. One deleter serves both: ATen
 // also allocates through raw_allocate, and may free with it memory that torch's own allocator gave out before.
-class KeptMemory final : public c10::Allocator {
+class TensorCache final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t n) override {
     void* const data = n < kLeast ? c10::alloc_cpu(n) : Take((n + kGrain - 1) / kGrain * kGrain);
@@ -58,7 +58,7 @@ class KeptMemory final : public c10::Allocator {
 
   TensorMemory Now() {
     base::MutexLock lock(mu_);
-    return {static_cast<int64_t>(live_), static_cast<int64_t>(kept_bytes_), static_cast<int64_t>(pieces_)};
+    return {static_cast<int64_t>(live_), static_cast<int64_t>(cached_bytes_), static_cast<int64_t>(pieces_)};
   }
   void Release() {
     base::MutexLock lock(mu_);
@@ -66,12 +66,12 @@ class KeptMemory final : public c10::Allocator {
   }
   void Offer() {
     base::MutexLock lock(mu_);
-    for (const auto& [bytes, block] : kept_) madvise(block.data, bytes, MADV_FREE);
+    for (const auto& [bytes, block] : cached_) madvise(block.data, bytes, MADV_FREE);
   }
 
   // Never destroyed: tensors may be freed at the very end of the process.
-  static KeptMemory& Get() {
-    static auto* const memory = new KeptMemory;
+  static TensorCache& Get() {
+    static auto* const memory = new TensorCache;
     return *memory;
   }
 
@@ -79,14 +79,14 @@ class KeptMemory final : public c10::Allocator {
   static void Free(void* data) {
     constexpr uintptr_t kPage = 4096;
     const bool may_be_large = reinterpret_cast<uintptr_t>(data) % kPage == 0;
-    if (!may_be_large || !Get().Keep(data)) c10::free_cpu(data);
+    if (!may_be_large || !Get().Recycle(data)) c10::free_cpu(data);
   }
 
   void* Take(size_t bytes) ABSL_LOCKS_EXCLUDED(mu_) {
     base::MutexLock lock(mu_);
-    const auto fits = kept_.lower_bound(bytes);
-    Block block = fits != kept_.end() ? TakeKept(fits) : Assemble(bytes);
-    if (block.bytes > bytes) Keep(Split(block, bytes));
+    const auto fits = cached_.lower_bound(bytes);
+    Block block = fits != cached_.end() ? TakeCached(fits) : Assemble(bytes);
+    if (block.bytes > bytes) Cache(Split(block, bytes));
     live_ += bytes;
     void* const data = block.data;
     in_use_.emplace(data, std::move(block));
@@ -94,12 +94,12 @@ class KeptMemory final : public c10::Allocator {
   }
 
   // False = `data` is none of these blocks.
-  bool Keep(void* data) ABSL_LOCKS_EXCLUDED(mu_) {
+  bool Recycle(void* data) ABSL_LOCKS_EXCLUDED(mu_) {
     base::MutexLock lock(mu_);
     const auto found = in_use_.find(data);
     if (found == in_use_.end()) return false;
     live_ -= found->second.bytes;
-    Keep(std::move(found->second));
+    Cache(std::move(found->second));
     in_use_.erase(found);
     return true;
   }
@@ -116,9 +116,9 @@ class KeptMemory final : public c10::Allocator {
                      live_, " bytes of others");
     Block block{static_cast<char*>(data), bytes, {}};
     size_t filled = 0;
-    while (filled < bytes && !kept_.empty()) {
-      Block from = TakeKept(std::prev(kept_.end()));
-      if (from.bytes > bytes - filled) Keep(Split(from, bytes - filled));
+    while (filled < bytes && !cached_.empty()) {
+      Block from = TakeCached(std::prev(cached_.end()));
+      if (from.bytes > bytes - filled) Cache(Split(from, bytes - filled));
       for (const size_t piece : from.pieces) {
         char* const to = block.data + filled;
         if (mremap(from.data, piece, piece, MREMAP_MAYMOVE | MREMAP_FIXED, to) == MAP_FAILED) {
@@ -149,30 +149,30 @@ class KeptMemory final : public c10::Allocator {
 
   // Returns the cache to the system.
   void Drop() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    for (const auto& [bytes, block] : kept_) {
+    for (const auto& [bytes, block] : cached_) {
       munmap(block.data, bytes);
       pieces_ -= block.pieces.size();
     }
-    kept_.clear();
-    kept_bytes_ = 0;
+    cached_.clear();
+    cached_bytes_ = 0;
   }
 
-  void Keep(Block block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    kept_bytes_ += block.bytes;
+  void Cache(Block block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    cached_bytes_ += block.bytes;
     const size_t bytes = block.bytes;
-    kept_.emplace(bytes, std::move(block));
+    cached_.emplace(bytes, std::move(block));
   }
-  Block TakeKept(std::multimap<size_t, Block>::iterator at) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+  Block TakeCached(std::multimap<size_t, Block>::iterator at) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     Block block = std::move(at->second);
-    kept_bytes_ -= block.bytes;
-    kept_.erase(at);
+    cached_bytes_ -= block.bytes;
+    cached_.erase(at);
     return block;
   }
 
   base::Mutex mu_;
   std::unordered_map<void*, Block> in_use_ ABSL_GUARDED_BY(mu_);
-  std::multimap<size_t, Block> kept_ ABSL_GUARDED_BY(mu_);  // by size
-  size_t live_ ABSL_GUARDED_BY(mu_) = 0, kept_bytes_ ABSL_GUARDED_BY(mu_) = 0;
+  std::multimap<size_t, Block> cached_ ABSL_GUARDED_BY(mu_);  // by size
+  size_t live_ ABSL_GUARDED_BY(mu_) = 0, cached_bytes_ ABSL_GUARDED_BY(mu_) = 0;
   size_t pieces_ ABSL_GUARDED_BY(mu_) = 0;  // of all blocks
 };
 
@@ -180,16 +180,16 @@ class KeptMemory final : public c10::Allocator {
 
 void KeepTensorMemory() {
   static const bool once = [] {
-    c10::SetCPUAllocator(&KeptMemory::Get(), /*priority=*/1);
+    c10::SetCPUAllocator(&TensorCache::Get(), /*priority=*/1);
     return true;
   }();
   static_cast<void>(once);
 }
 
-TensorMemory TensorMemoryNow() { return KeptMemory::Get().Now(); }
+TensorMemory TensorMemoryNow() { return TensorCache::Get().Now(); }
 
-void OfferTensorMemory() { KeptMemory::Get().Offer(); }
+void OfferTensorMemory() { TensorCache::Get().Offer(); }
 
-void ReleaseTensorMemory() { KeptMemory::Get().Release(); }
+void ReleaseTensorMemory() { TensorCache::Get().Release(); }
 
 }  // namespace ingot::trainer

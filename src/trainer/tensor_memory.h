@@ -18,7 +18,7 @@ void KeepTensorMemory();
 
 struct TensorMemory {
   int64_t live = 0;    // bytes of large tensors
-  int64_t kept = 0;    // bytes in the cache
+  int64_t cached = 0;  // bytes in the cache
   int64_t pieces = 0;  // upper bound of the system's mappings for both
 };
 TensorMemory TensorMemoryNow();

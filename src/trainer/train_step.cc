@@ -41,7 +41,7 @@ bool OnPolicy(const tree::CallPath& call, size_t offset, int64_t version) {
 
 void Trainer::AccumulateBatch(const PreparedBatch& batch, const tree::PackedForest& forest, StepLoss& loss,
                               StepTally& tally) {
-  const Seconds2 start = ClockNow();
+  const ProcessSeconds start = ClockNow();
   const double gathered = GatherSeconds();
   StepTally::Plain& plain = tally.plain;
   plain.scorings = ScoreBefore(model_, reference_ ? &*reference_ : nullptr, forest, batch.calls, loss, pass_options_);
@@ -63,14 +63,14 @@ void Trainer::AccumulateGradient(const PreparedBatch& batch, const tree::PackedF
   int64_t slots = 0;
   double exchanging = 0;
   const auto end_slot = [&] {
-    const Seconds2 ended = ClockNow();
+    const ProcessSeconds ended = ClockNow();
     optimizer_->EndSlot();
     exchanging += ClockNow().wall - ended.wall;
     ++slots;
   };
   options.part_done = end_slot;
   const int64_t agreed_slots = AgreeOnSlots(forest);
-  const Seconds2 start = ClockNow();
+  const ProcessSeconds start = ClockNow();
   const double gathered = GatherSeconds();
   const PassResult result = AccumulateGradients(model_, forest, batch.calls, loss, options);
   while (slots < agreed_slots) end_slot();
@@ -201,22 +201,22 @@ absl::StatusOr<StepReport> Trainer::TrainStep(const TrainBatch& batch, const Pro
   if (batch.step != version_) {
     const absl::Status disorder = absl::InvalidArgumentError(
         absl::StrCat("batch ", batch.step, " cannot be trained at version ", version_, ": batches come in order"));
-    return follows ? Shared(disorder) : disorder;
+    return follows ? ShareError(disorder) : disorder;
   }
   absl::StatusOr<PreparedBatch> prepared = PrepareBatch(batch, options_, Limits(), version_);
-  if (!prepared.ok()) return follows ? Shared(prepared.status()) : prepared.status();
-  if (ranks_ != nullptr && !follows) INGOT_RETURN_IF_ERROR(Tell(Order::kStep, EncodeBatch(batch)));
+  if (!prepared.ok()) return follows ? ShareError(prepared.status()) : prepared.status();
+  if (ranks_ != nullptr && !follows) INGOT_RETURN_IF_ERROR(SendOrder(Order::kStep, EncodeBatch(batch)));
   if (prepared->loss_tokens == 0) {
     const std::string why = prepared->empty_reason;
     return Skip(*std::move(prepared), why);
   }
   const absl::StatusOr<tree::PackedForest> forest = PackShare(*prepared);
-  INGOT_RETURN_IF_ERROR(Shared(forest.status()));
+  INGOT_RETURN_IF_ERROR(ShareError(forest.status()));
   const auto packed = clock_.Now();
 
   StepTally tally;
   StepMetrics& metrics = prepared->metrics;
-  INGOT_RETURN_IF_ERROR(Shared(CheckStepMemory(*forest, metrics)));
+  INGOT_RETURN_IF_ERROR(ShareError(CheckStepMemory(*forest, metrics)));
   StepLoss loss(*objective_, {options_.kl_coefficient, options_.reference_kl_coefficient, options_.entropy_coefficient},
                 *prepared);
   std::string fault;
@@ -234,7 +234,7 @@ absl::StatusOr<StepReport> Trainer::TrainStep(const TrainBatch& batch, const Pro
   optimizer_->ZeroGrad();
   if (shards_ != nullptr) shards_->Release();
   OfferTensorMemory();
-  INGOT_RETURN_IF_ERROR(Shared(status));
+  INGOT_RETURN_IF_ERROR(ShareError(status));
   // Without a probe the batch's own tokens stand in for it.
   if (probe == nullptr || options_.probe_tokens == 0) tally.plain.mismatch = tally.plain.packed;
   if (fault.empty()) {

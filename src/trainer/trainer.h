@@ -230,11 +230,11 @@ class Trainer {
 
   // Work of several ranks (trainer_ranks.cc). With one rank each function does nothing, or the work of one rank.
   enum class Order : int32_t { kStep, kSave, kBeginStage, kStageStep, kEndStage, kDismiss };
-  absl::Status Tell(Order order, const std::string& what);  // of rank 0; does nothing on others
+  absl::Status SendOrder(Order order, const std::string& what);  // of rank 0; does nothing on others
   // Takes part in the work that rank 0 ordered.
-  absl::Status Obey(Order order, std::string_view what);
+  absl::Status ExecuteOrder(Order order, std::string_view what);
   // Hands this rank's error in common work to the others, who learn of it at their next exchange.
-  absl::Status Shared(const absl::Status& own);
+  absl::Status ShareError(const absl::Status& own);
   absl::StatusOr<tree::PackedForest> PackShare(const PreparedBatch& batch) const;
   // The number of slots that every rank ends in this step.
   int64_t AgreeOnSlots(const tree::PackedForest& forest);

@@ -63,14 +63,14 @@ absl::StatusOr<CheckpointShard> DecodeShard(std::string_view bytes) {
 
 }  // namespace
 
-absl::Status Trainer::Tell(Order order, const std::string& what) {
+absl::Status Trainer::SendOrder(Order order, const std::string& what) {
   if (ranks_ == nullptr || !ranks_->leads()) return absl::OkStatus();
   Writer message;
   message.Put(order).PutText(what);
   return ranks_->BroadcastBytes(message.Take(), 0).status();
 }
 
-absl::Status Trainer::Shared(const absl::Status& own) {
+absl::Status Trainer::ShareError(const absl::Status& own) {
   if (ranks_ == nullptr || own.ok() || ranks_->broken()) return own;
   return ranks_->Agree(own);
 }
@@ -86,13 +86,13 @@ absl::Status Trainer::Follow() {
       ranks_->Leave();
       return absl::OkStatus();
     }
-    const absl::Status done = Obey(order, what);
+    const absl::Status done = ExecuteOrder(order, what);
     if (ranks_->broken()) return done;
     if (!done.ok()) INGOT_LOG(warn, "as on every rank: {}", std::string(done.message()));
   }
 }
 
-absl::Status Trainer::Obey(Order order, std::string_view what) {
+absl::Status Trainer::ExecuteOrder(Order order, std::string_view what) {
   Reader reader(what);
   switch (order) {
     case Order::kSave: {
@@ -108,7 +108,7 @@ absl::Status Trainer::Obey(Order order, std::string_view what) {
       const auto step = reader.Get<int64_t>();
       const auto rate = reader.Get<double>();
       const absl::StatusOr<std::vector<tree::CallPath>> calls = ReadCalls(reader);
-      return calls.ok() ? StageStep(*calls, step, rate).status() : Shared(calls.status());
+      return calls.ok() ? StageStep(*calls, step, rate).status() : ShareError(calls.status());
     }
     case Order::kEndStage:
       return EndStage();
@@ -117,12 +117,12 @@ absl::Status Trainer::Obey(Order order, std::string_view what) {
       break;
   }
   const absl::StatusOr<TrainBatch> batch = DecodeBatch(what);
-  return batch.ok() ? TrainStep(*batch).status() : Shared(batch.status());
+  return batch.ok() ? TrainStep(*batch).status() : ShareError(batch.status());
 }
 
 absl::Status Trainer::Dismiss() {
   if (ranks_ == nullptr || ranks_->broken()) return absl::OkStatus();
-  const absl::Status told = Tell(Order::kDismiss, "");
+  const absl::Status told = SendOrder(Order::kDismiss, "");
   ranks_->Leave();
   return told;
 }

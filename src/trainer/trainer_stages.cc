@@ -135,7 +135,7 @@ absl::Status Trainer::CheckSound(const std::function<absl::StatusOr<StepMetrics>
 absl::Status Trainer::BeginStage(StageKind kind, const std::string& checkpoint, int threads) {
   Writer order;
   order.Put(kind).Put(threads).PutText(checkpoint);
-  INGOT_RETURN_IF_ERROR(Tell(Order::kBeginStage, order.Take()));
+  INGOT_RETURN_IF_ERROR(SendOrder(Order::kBeginStage, order.Take()));
   stage_.emplace(StageOf(kind, threads));
   INGOT_LOG(info, "stage {}: {}", stage_->name, stage_->objective->Describe());
   NoteSound(-1);
@@ -167,16 +167,16 @@ absl::StatusOr<StepMetrics> Trainer::StageStep(const std::vector<tree::CallPath>
   const bool follows = ranks_ != nullptr && !ranks_->leads();
   const absl::StatusOr<PreparedBatch> batch =
       stage_->episodes == 2 ? PreparePairs(calls, Limits()) : PrepareSft(calls, Limits());
-  if (!batch.ok()) return follows ? Shared(batch.status()) : batch.status();
+  if (!batch.ok()) return follows ? ShareError(batch.status()) : batch.status();
   if (ranks_ != nullptr && !follows) {
     Writer order;
     PutCalls(calls, order.Put(step).Put(learning_rate));
-    INGOT_RETURN_IF_ERROR(Tell(Order::kStageStep, order.Take()));
+    INGOT_RETURN_IF_ERROR(SendOrder(Order::kStageStep, order.Take()));
   }
   const absl::StatusOr<tree::PackedForest> forest = PackShare(*batch);
-  INGOT_RETURN_IF_ERROR(Shared(forest.status()));
+  INGOT_RETURN_IF_ERROR(ShareError(forest.status()));
   StepMetrics metrics;
-  INGOT_RETURN_IF_ERROR(Shared(CheckStepMemory(*forest, metrics)));
+  INGOT_RETURN_IF_ERROR(ShareError(CheckStepMemory(*forest, metrics)));
   StepLoss loss(*stage_->objective, {}, *batch);
   StepTally tally;
   double grad_norm = 0;
@@ -194,7 +194,7 @@ absl::StatusOr<StepMetrics> Trainer::StageStep(const std::vector<tree::CallPath>
   });
   optimizer_->ZeroGrad();
   if (shards_ != nullptr) shards_->Release();
-  INGOT_RETURN_IF_ERROR(Shared(status));
+  INGOT_RETURN_IF_ERROR(ShareError(status));
   if (!fault.empty()) {
     ++not_finite_in_a_row_;
     INGOT_RETURN_IF_ERROR(CountSkipped(absl::StrCat(stage_->name, " step ", step),
@@ -218,7 +218,7 @@ absl::StatusOr<StepMetrics> Trainer::StageStep(const std::vector<tree::CallPath>
 }
 
 absl::Status Trainer::EndStage() {
-  INGOT_RETURN_IF_ERROR(Tell(Order::kEndStage, ""));
+  INGOT_RETURN_IF_ERROR(SendOrder(Order::kEndStage, ""));
   stage_.reset();
   NoteSound(version_);
   snapshot_ = nullptr;

@@ -29,9 +29,9 @@ double Median(std::vector<double> values) {
 }
 
 // Medians of both clocks, each by itself.
-Seconds2 Median(const std::vector<Seconds2>& values) {
+ProcessSeconds Median(const std::vector<ProcessSeconds>& values) {
   std::vector<double> wall, cpu;
-  for (const Seconds2& value : values) {
+  for (const ProcessSeconds& value : values) {
     wall.push_back(value.wall);
     cpu.push_back(value.cpu);
   }
@@ -41,7 +41,7 @@ Seconds2 Median(const std::vector<Seconds2>& values) {
 struct Variant {
   std::string name;
   tree::PackedForest forest;
-  std::vector<Seconds2> seconds;
+  std::vector<ProcessSeconds> seconds;
   int64_t peak_bytes = 0;
   PassResult result;
 };
@@ -232,12 +232,12 @@ class ShapeBench {
     variant.seconds.push_back(Run(model, variant));
   }
 
-  Seconds2 Run(const model::Transformer& model, Variant& variant) {
+  ProcessSeconds Run(const model::Transformer& model, Variant& variant) {
     const auto objective = MakeCispo(1.0, 4.0);
     StepLoss loss(*objective, {}, batch_);
-    const Seconds2 start = ClockNow();
+    const ProcessSeconds start = ClockNow();
     variant.result = AccumulateGradients(model, variant.forest, batch_.calls, loss, pass_);
-    const Seconds2 end = ClockNow();
+    const ProcessSeconds end = ClockNow();
     for (const auto& [name, tensor] : model.parameters().tensors()) at::Tensor(tensor).mutable_grad().reset();
     return {end.wall - start.wall, end.cpu - start.cpu};
   }
@@ -255,8 +255,8 @@ class ShapeBench {
 
   StepRates MedianRates() const {
     StepRates rates;
-    for (Seconds2 StepRates::* of : {&StepRates::per_flop, &StepRates::per_head_flop, &StepRates::per_pair}) {
-      std::vector<Seconds2> values;
+    for (ProcessSeconds StepRates::* of : {&StepRates::per_flop, &StepRates::per_head_flop, &StepRates::per_pair}) {
+      std::vector<ProcessSeconds> values;
       for (const StepRates& round : rates_) values.push_back(round.*of);
       rates.*of = Median(values);
     }
@@ -268,13 +268,13 @@ class ShapeBench {
     emit(Common("rates") + absl::StrFormat(R"("linear_gflops":%.1f,"head_gflops":%.1f,"attention_gflops":%.1f})",
                                            1e-9 / rates.per_flop.wall, 1e-9 / rates.per_head_flop.wall,
                                            1e-9 * PairFlops(config_) / rates.per_pair.wall));
-    std::vector<Seconds2> bounds, seconds;
+    std::vector<ProcessSeconds> bounds, seconds;
     for (const Variant& v : variants_) {
       bounds.push_back(BoundSeconds(config_, WorkOf(v.forest, v.result, pass_), rates));
       seconds.push_back(Median(v.seconds));
-      const Seconds2 &bound = bounds.back(), &step = seconds.back();
+      const ProcessSeconds &bound = bounds.back(), &step = seconds.back();
       std::vector<double> wall;
-      for (const Seconds2& round : v.seconds) wall.push_back(round.wall);
+      for (const ProcessSeconds& round : v.seconds) wall.push_back(round.wall);
       const auto parts = tree::CutForest(v.forest, pass_.part_tokens);
       const MemoryNeed need = NeedOf(v);
       emit(Common("step") +

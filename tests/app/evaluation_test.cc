@@ -178,7 +178,7 @@ TEST_F(EvaluationsTest, AResumedRunGoesOnWithThoseThatTheEnginesHoldAndFreesTheR
   const auto other = std::make_shared<HoldingEngine>(std::set<int64_t>{3, 10, 30, 50, 60});
   publisher.AddEngine("one", one);
   publisher.AddEngine("other", other);
-  evaluations->Keep([](int64_t version) { return version == 3; });
+  evaluations->RetainAfterwards([](int64_t version) { return version == 3; });
   scheduler.running = {10, 20};
   scheduler.done = {30};
   ASSERT_TRUE(evaluations->Resume(/*first=*/50, {}, patience).ok());

@@ -102,16 +102,16 @@ TEST(Advantages, EqualRewardsGiveExactlyZero) {
 }
 
 TEST(Advantages, CreditIsTheReturnOrWhatIsStillToCome) {
-  EXPECT_THAT(Earned(1.0, {0.5, 0.0, -2.0}, "outcome").credits, ElementsAre(-0.5, -0.5, -0.5));
-  EXPECT_THAT(Earned(1.0, {0.5, 0.0, -2.0}, "reward_to_go").credits, ElementsAre(-0.5, -1.0, -1.0));
-  EXPECT_THAT(Earned(1.0, {}, "outcome").credits, ElementsAre());
-  EXPECT_EQ(Earned(1.0, {0.5, 0.0, -2.0}, "reward_to_go").value, -0.5);
+  EXPECT_THAT(CreditTurns(1.0, {0.5, 0.0, -2.0}, "outcome").credits, ElementsAre(-0.5, -0.5, -0.5));
+  EXPECT_THAT(CreditTurns(1.0, {0.5, 0.0, -2.0}, "reward_to_go").credits, ElementsAre(-0.5, -1.0, -1.0));
+  EXPECT_THAT(CreditTurns(1.0, {}, "outcome").credits, ElementsAre());
+  EXPECT_EQ(CreditTurns(1.0, {0.5, 0.0, -2.0}, "reward_to_go").value, -0.5);
 }
 
 TEST(Advantages, TheSameRewardsInAnotherOrderAreTheSameReturn) {
   // 0.1 + 0.2 + 0.3 is 0.6 or 0.6000000000000001, as they are added.
   for (const char* credit : {"outcome", "reward_to_go"}) {
-    const EpisodeReturn up = Earned(0, {0.1, 0.2, 0.3}, credit), down = Earned(0, {0.3, 0.2, 0.1}, credit);
+    const EpisodeReturn up = CreditTurns(0, {0.1, 0.2, 0.3}, credit), down = CreditTurns(0, {0.3, 0.2, 0.1}, credit);
     ASSERT_NE(up.value, down.value);
     for (const char* baseline : {"mean", "leave_one_out", "batch"}) {
       for (const char* normalization : {"none", "batch"}) {
@@ -132,9 +132,9 @@ TEST(Advantages, RewardToGoHasABaselineConstantInTheTurn) {
   // Second: outcome 0, one turn that earned -0.5: to go -0.5. Third: outcome 0.5 and nothing else, three turns.
   // Baselines, the others' mean return: (-0.5 + 0.5) / 2 = 0; (1.75 + 0.5) / 2 = 1.125; (1.75 - 0.5) / 2 = 0.625.
   std::vector<EpisodeReturn> group;
-  group.push_back(Earned(1, {0.5, 0.25}, "reward_to_go"));
-  group.push_back(Earned(0, {-0.5}, "reward_to_go"));
-  group.push_back(Earned(0.5, {0, 0, 0}, "reward_to_go"));
+  group.push_back(CreditTurns(1, {0.5, 0.25}, "reward_to_go"));
+  group.push_back(CreditTurns(0, {-0.5}, "reward_to_go"));
+  group.push_back(CreditTurns(0.5, {0, 0, 0}, "reward_to_go"));
   const auto a = Advantages({group}, {"leave_one_out", "none"})[0].turns;
   EXPECT_THAT(a[0], ElementsAre(1.75, 1.25));
   EXPECT_THAT(a[1], ElementsAre(-1.625));

@@ -37,17 +37,17 @@ TEST_F(TensorMemoryTest, SeveralFreedBlocksMakeALargeOne) {
   [[maybe_unused]] const int64_t resident = base::ResidentMemory();
   parts.clear();
   EXPECT_EQ(TensorMemoryNow().live, 0);
-  EXPECT_EQ(TensorMemoryNow().kept, 32 * kMega);
+  EXPECT_EQ(TensorMemoryNow().cached, 32 * kMega);
   const at::Tensor whole = Filled(30 * kMega, 2);
   EXPECT_TRUE(IsFilled(whole, 2));
-  EXPECT_EQ(TensorMemoryNow().kept, 2 * kMega);
+  EXPECT_EQ(TensorMemoryNow().cached, 2 * kMega);
   EXPECT_LT(base::ResidentMemory(), resident + kMega) << "pages were moved, none is new";
 }
 
 TEST_F(TensorMemoryTest, APartOfABlockServesASmallTensor) {
   Filled(64 * kMega, 1);
   const at::Tensor a = Filled(20 * kMega, 2), b = Filled(20 * kMega, 3), c = Filled(20 * kMega, 4);
-  EXPECT_EQ(TensorMemoryNow().kept, 4 * kMega);
+  EXPECT_EQ(TensorMemoryNow().cached, 4 * kMega);
   EXPECT_TRUE(IsFilled(a, 2) && IsFilled(b, 3) && IsFilled(c, 4));
 }
 
@@ -58,7 +58,7 @@ TEST_F(TensorMemoryTest, ReleaseGivesBackWhatNoTensorHolds) {
   EXPECT_GT(base::ResidentMemory(), before + 60 * kMega);
   ReleaseTensorMemory();
   EXPECT_LT(base::ResidentMemory(), before + 4 * kMega);
-  EXPECT_EQ(TensorMemoryNow().kept, 0);
+  EXPECT_EQ(TensorMemoryNow().cached, 0);
   EXPECT_TRUE(IsFilled(held, 5));
 }
 
@@ -86,7 +86,7 @@ TEST_F(TensorMemoryTest, WhatIsOfferedServesAsBefore) {
   OfferTensorMemory();
   const at::Tensor again = Filled(32 * kMega, 2);
   EXPECT_TRUE(IsFilled(again, 2));
-  EXPECT_EQ(TensorMemoryNow().kept, 0);
+  EXPECT_EQ(TensorMemoryNow().cached, 0);
 }
 
 TEST_F(TensorMemoryTest, TakesBackWhatCameFromTheAllocatorBefore) {
@@ -127,10 +127,10 @@ TEST_F(TensorMemoryTest, TensorsKeepWhatIsTheirsAndThereIsNeverMoreThanWasInUse)
   for (std::thread& thread : threads) thread.join();
   const TensorMemory memory = TensorMemoryNow();
   EXPECT_EQ(memory.live, 0);
-  EXPECT_LE(memory.kept, kThreads * (kMost + kMost / 4));            // sizes are rounded up
+  EXPECT_LE(memory.cached, kThreads * (kMost + kMost / 4));          // sizes are rounded up
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // whose shadows of what was held stay resident
   base::ResetPeakMemory();                                           // gives back what small tensors left on the heap
-  EXPECT_LT(base::ResidentMemory() - resident, memory.kept + 24 * kMega);
+  EXPECT_LT(base::ResidentMemory() - resident, memory.cached + 24 * kMega);
 #endif
 }
 

@@ -8,22 +8,22 @@
 namespace ingot::trainer {
 namespace {
 
-// A call, placed in the order of the trie.
-struct Placed {
+// The place of a call in the order of the trie.
+struct CallPlace {
   int32_t call = 0;
   int64_t length = 0;
   int64_t shared = 0;  // tokens in common with the call before it
   int64_t entries = 0;
 };
 
-std::vector<Placed> InTrieOrder(std::span<const tree::CallPath> calls) {
+std::vector<CallPlace> InTrieOrder(std::span<const tree::CallPath> calls) {
   tree::Trie trie;
   std::unordered_map<int32_t, std::vector<int32_t>> ending;  // node -> calls that end there
   for (size_t i = 0; i < calls.size(); ++i) {
     if (calls[i].sampled.empty()) continue;
     ending[trie.Insert(calls[i].sampled, trie.Insert(calls[i].context))].push_back(static_cast<int32_t>(i));
   }
-  std::vector<Placed> order;
+  std::vector<CallPlace> order;
   int64_t shared = 0;  // with the call before: the least depth on the way from its end to here
   for (const int32_t id : trie.PreOrder()) {
     shared = std::min<int64_t>(shared, trie.node(id).depth);
@@ -39,15 +39,15 @@ std::vector<Placed> InTrieOrder(std::span<const tree::CallPath> calls) {
 }
 
 // The cost that a call adds to a run that already holds its first `shared` tokens.
-double CostOf(const Placed& placed, int64_t shared, const RowCosts& costs) {
+double CostOf(const CallPlace& place, int64_t shared, const RowCosts& costs) {
   const auto pairs = [](int64_t length) { return static_cast<double>(length) * static_cast<double>(length + 1) / 2; };
-  return costs.row * static_cast<double>(placed.length - shared) + costs.pair * (pairs(placed.length) - pairs(shared)) +
-         costs.loss_entry * static_cast<double>(placed.entries);
+  return costs.row * static_cast<double>(place.length - shared) + costs.pair * (pairs(place.length) - pairs(shared)) +
+         costs.loss_entry * static_cast<double>(place.entries);
 }
 
 // The number of runs, filled from the front, that cost at most `limit` each; a call that costs more has a run to
 // itself. `begins`, unless null, gets the index of each run's first call.
-int RunsWithin(const std::vector<Placed>& order, double limit, const RowCosts& costs, std::vector<size_t>* begins) {
+int RunsWithin(const std::vector<CallPlace>& order, double limit, const RowCosts& costs, std::vector<size_t>* begins) {
   int runs = 0;
   double held = 0;
   for (size_t i = 0; i < order.size(); ++i) {
@@ -67,11 +67,11 @@ int RunsWithin(const std::vector<Placed>& order, double limit, const RowCosts& c
 
 std::vector<int32_t> DivideCalls(std::span<const tree::CallPath> calls, int ranks, const RowCosts& costs) {
   std::vector<int32_t> rank_of(calls.size(), -1);
-  const std::vector<Placed> order = InTrieOrder(calls);
+  const std::vector<CallPlace> order = InTrieOrder(calls);
   double least = 0, most = 0;  // no run costs less than its dearest call, nor more than all calls apart
-  for (const Placed& placed : order) {
-    least = std::max(least, CostOf(placed, 0, costs));
-    most += CostOf(placed, 0, costs);
+  for (const CallPlace& place : order) {
+    least = std::max(least, CostOf(place, 0, costs));
+    most += CostOf(place, 0, costs);
   }
   if (RunsWithin(order, least, costs, nullptr) <= ranks) most = least;
   // A millionth of the cost is finer than any estimate of it.
