@@ -123,7 +123,7 @@ void Derive(RunConfig& config) {
   config.datapool.path = config.root + "/" + config.name + "/pool";
 }
 
-absl::Status ValidateModel(const ModelOptions& model) {
+absl::Status CheckModel(const ModelOptions& model) {
   if (model.hidden_size < 1 || model.intermediate_size < 1 || model.layers < 1 || model.heads < 1 ||
       model.kv_heads < 1 || model.head_dim < 2 || model.context_length < 1) {
     return absl::InvalidArgumentError("model: every size must be at least 1 (model.head_dim 2)");
@@ -149,8 +149,8 @@ absl::Status CheckStages(const RunConfig& config) {
       "data.tasks names no file of training tasks");
 }
 
-absl::Status Validate(const RunConfig& config) {
-  INGOT_RETURN_IF_ERROR(ValidateModel(config.model));
+absl::Status CheckRoles(const RunConfig& config) {
+  INGOT_RETURN_IF_ERROR(CheckModel(config.model));
   INGOT_RETURN_IF_ERROR(base::Annotate(config.rollout.Validate(), "rollout"));
   INGOT_RETURN_IF_ERROR(base::Annotate(config.gateway.Validate(), "gateway"));
   INGOT_RETURN_IF_ERROR(base::Annotate(config.http.Validate(), "http"));
@@ -158,19 +158,28 @@ absl::Status Validate(const RunConfig& config) {
   INGOT_RETURN_IF_ERROR(base::Annotate(config.scheduler.Validate(), "scheduler"));
   INGOT_RETURN_IF_ERROR(base::Annotate(config.trainer.Validate(), "trainer"));
   INGOT_RETURN_IF_ERROR(base::Annotate(config.weights.Options().Validate(), "weights"));
-  if (!config.tasks.empty()) INGOT_RETURN_IF_ERROR(base::Annotate(config.agents.Validate(), "agents"));
+  return config.tasks.empty() ? absl::OkStatus() : base::Annotate(config.agents.Validate(), "agents");
+}
+
+absl::Status CheckEvaluation(const RunConfig& config) {
   if (config.eval.avg_n < 1) return absl::InvalidArgumentError("eval.avg_n must be at least 1");
   if (config.eval.every_versions < 0) {
     return absl::InvalidArgumentError("eval.every_versions must be 0 (only the last version) or more");
-  }
-  if (config.goal.first_steps < 0 || config.goal.last_steps < 0) {
-    return absl::InvalidArgumentError("goal.first_steps and goal.last_steps must be 0 (no goal) or more");
   }
   if (!config.eval.tasks.empty() && config.eval.every_versions > 0 && MostEvaluations(config) < 1) {
     return absl::InvalidArgumentError(absl::StrCat(
         "eval.every_versions: no version can be evaluated, as an engine retains ", "rollout.max_retained_versions (",
         config.rollout.max_retained_versions, ") beside the newest, and models are pinned to as many; raise it"));
   }
+  return absl::OkStatus();
+}
+
+absl::Status CheckGoal(const GoalOptions& goal) {
+  if (goal.first_steps >= 0 && goal.last_steps >= 0) return absl::OkStatus();
+  return absl::InvalidArgumentError("goal.first_steps and goal.last_steps must be 0 (no goal) or more");
+}
+
+absl::Status CheckCompute(const RunConfig& config) {
   if (config.total_threads < 0 || config.rollout_threads < 0) {
     return absl::InvalidArgumentError("compute.threads and compute.rollout_threads must be 0 or more");
   }
@@ -183,27 +192,39 @@ absl::Status Validate(const RunConfig& config) {
     return absl::InvalidArgumentError(
         "numerics: exact is kept by the CPU kernels alone: use numerics=fast with device=cuda, or device=cpu");
   }
-  if (config.cluster.rollout_engines < 1) {
-    return absl::InvalidArgumentError("cluster.rollout_engines must be at least 1");
-  }
-  if (config.cluster.trainer_ranks < 1 || config.cluster.trainer_ranks > 128) {
+  return absl::OkStatus();
+}
+
+absl::Status CheckCluster(const ClusterOptions& cluster) {
+  if (cluster.rollout_engines < 1) return absl::InvalidArgumentError("cluster.rollout_engines must be at least 1");
+  if (cluster.trainer_ranks < 1 || cluster.trainer_ranks > 128) {
     return absl::InvalidArgumentError("cluster.trainer_ranks must be in [1, 128]");
   }
-  if (config.cluster.min_trainer_ranks < 1 || config.cluster.min_trainer_ranks > config.cluster.trainer_ranks) {
-    return absl::InvalidArgumentError(absl::StrCat("cluster.min_trainer_ranks must be in [1, ",
-                                                   config.cluster.trainer_ranks, "], cluster.trainer_ranks"));
+  if (cluster.min_trainer_ranks < 1 || cluster.min_trainer_ranks > cluster.trainer_ranks) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("cluster.min_trainer_ranks must be in [1, ", cluster.trainer_ranks, "], cluster.trainer_ranks"));
   }
-  if (!(config.cluster.trainer_stop_s > 0) || config.cluster.trainer_stop_s > 86400) {
+  if (!(cluster.trainer_stop_s > 0) || cluster.trainer_stop_s > 86400) {
     return absl::InvalidArgumentError("cluster.trainer_stop_s must be above 0 and at most 86400");
   }
-  if (config.cluster.rank_deadline_s < 1) {
-    return absl::InvalidArgumentError("cluster.rank_deadline_s must be at least 1");
-  }
-  if (config.tasks.empty() && config.sft_data.empty() && config.dpo_data.empty()) {
-    return absl::InvalidArgumentError(
-        "there is nothing to train on: data.tasks names no file of training tasks, and neither data.sft nor data.dpo "
-        "one for supervised training");
-  }
+  if (cluster.rank_deadline_s < 1) return absl::InvalidArgumentError("cluster.rank_deadline_s must be at least 1");
+  return absl::OkStatus();
+}
+
+absl::Status CheckData(const RunConfig& config) {
+  if (!config.tasks.empty() || !config.sft_data.empty() || !config.dpo_data.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "there is nothing to train on: data.tasks names no file of training tasks, and neither data.sft nor data.dpo "
+      "one for supervised training");
+}
+
+absl::Status Validate(const RunConfig& config) {
+  INGOT_RETURN_IF_ERROR(CheckRoles(config));
+  INGOT_RETURN_IF_ERROR(CheckEvaluation(config));
+  INGOT_RETURN_IF_ERROR(CheckGoal(config.goal));
+  INGOT_RETURN_IF_ERROR(CheckCompute(config));
+  INGOT_RETURN_IF_ERROR(CheckCluster(config.cluster));
+  INGOT_RETURN_IF_ERROR(CheckData(config));
   return CheckStages(config);
 }
 
