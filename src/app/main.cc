@@ -1,8 +1,10 @@
-// The command line of Ingot.
+// The command line of Ingot: a table of commands, each with its arguments, and their dispatch.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <functional>
 #include <iostream>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -16,51 +18,268 @@ namespace {
 
 using ingot::app::RunArgs;
 
-void AddRunArgs(CLI::App* command, RunArgs& args) {
-  command->add_option("config", args.config, "the run's YAML file")->required();
-  command->add_option("--set", args.overrides, "override one key: --set trainer.learning_rate=1e-3 (repeatable)")
+using Run = std::function<int()>;  // runs a command with its arguments; returns the exit code
+
+struct Command {
+  std::string name;
+  std::string summary;
+  // Adds the command's arguments to the parser; the result runs the command once they are parsed. Null = a group.
+  Run (*declare)(CLI::App& parser) = nullptr;
+  std::vector<Command> group = {};  // the commands of a group
+};
+
+void AddRunArgs(CLI::App& parser, RunArgs& args) {
+  parser.add_option("config", args.config, "the run's YAML file")->required();
+  parser.add_option("--set", args.overrides, "override one key: --set trainer.learning_rate=1e-3 (repeatable)")
       ->allow_extra_args(false);
 }
 
-// `ingot text NAME`: a command per entry of TextCommands.
-void AddTextCommands(CLI::App& app, ingot::app::TextArgs& args, int& code) {
-  auto* text = app.add_subcommand("text", "what this project makes of text: JSON lines in, JSON lines out");
-  text->require_subcommand(1);
-  for (const ingot::app::TextCommand& entry : ingot::app::TextCommands()) {
-    auto* command = text->add_subcommand(std::string(entry.name), std::string(entry.help));
-    for (const std::string_view option : entry.options) {
-      if (option == "tokenizer") {
-        command->add_option("--tokenizer", args.tokenizer_dir, "a folder with tokenizer.json")->required();
-      } else if (option == "special") {
-        command->add_flag("--special", args.special, "add what the tokenizer's template puts around a text");
-      } else if (option == "skip-special") {
-        command->add_flag("--skip-special", args.skip_special, "leave special tokens out");
-      } else if (option == "like-transformers") {
-        command->add_flag("--like-transformers", args.like_transformers,
-                          "prepare messages as newer versions of transformers do: without null fields");
-      } else {
-        command->add_option("--format", args.format, "name of an output format, or a .json file of one")->required();
-      }
+void AddThreads(CLI::App& parser, int& threads, const std::string& meaning) {
+  parser.add_option("--threads", threads, meaning)->check(CLI::Range(0, 4096))->capture_default_str();
+}
+
+template <int (*RunWith)(const RunArgs&)>
+Run DeclareRun(CLI::App& parser) {
+  const auto args = std::make_shared<RunArgs>();
+  AddRunArgs(parser, *args);
+  return [args] { return RunWith(*args); };
+}
+
+template <int (*RunWith)(const RunArgs&)>
+Run DeclareResumable(CLI::App& parser) {
+  const auto args = std::make_shared<RunArgs>();
+  AddRunArgs(parser, *args);
+  parser.add_flag("--resume", args->resume, "continue the run from its last checkpoint and journal");
+  return [args] { return RunWith(*args); };
+}
+
+Run DeclareRole(CLI::App& parser) {
+  struct Args {
+    RunArgs run;
+    int index = 0;
+    pid_t parent = 0;
+  };
+  const auto args = std::make_shared<Args>();
+  const std::string role = parser.get_name();
+  AddRunArgs(parser, args->run);
+  parser.add_flag("--resume", args->run.resume, "continue the run");
+  parser.add_option("--engine", args->index, "which rollout engine this is, from 0");
+  if (role == "trainer") parser.add_option("--rank", args->index, "which of the trainer's ranks, from 0");
+  parser.add_option("--child", args->parent, "end when process PARENT, which started this one, ends")
+      ->type_name("PARENT");
+  return [args, role] {
+    if (args->parent != 0) ingot::app::DieWithParent(args->parent);
+    return ingot::app::RunRole(role, args->run, args->index, args->parent != 0);
+  };
+}
+
+Run DeclareText(CLI::App& parser) {
+  const auto args = std::make_shared<ingot::app::TextArgs>();
+  const std::string name = parser.get_name();
+  const auto& commands = ingot::app::TextCommands();
+  const auto entry =
+      std::find_if(commands.begin(), commands.end(), [&](const auto& known) { return known.name == name; });
+  for (const std::string_view option : entry->options) {
+    if (option == "tokenizer") {
+      parser.add_option("--tokenizer", args->tokenizer_dir, "a folder with tokenizer.json")->required();
+    } else if (option == "special") {
+      parser.add_flag("--special", args->special, "add what the tokenizer's template puts around a text");
+    } else if (option == "skip-special") {
+      parser.add_flag("--skip-special", args->skip_special, "leave special tokens out");
+    } else if (option == "like-transformers") {
+      parser.add_flag("--like-transformers", args->like_transformers,
+                      "prepare messages as newer versions of transformers do: without null fields");
+    } else {
+      parser.add_option("--format", args->format, "name of an output format, or a .json file of one")->required();
     }
-    command->callback([&args, &code, name = entry.name] {
-      std::ios::sync_with_stdio(false);
-      code = ingot::app::RunTextCommand(name, args, std::cin, std::cout, std::cerr);
-    });
+  }
+  return [args, name] {
+    std::ios::sync_with_stdio(false);
+    return ingot::app::RunTextCommand(name, *args, std::cin, std::cout, std::cerr);
+  };
+}
+
+Run DeclareEval(CLI::App& parser) {
+  struct Args {
+    std::string checkpoint;
+    RunArgs run;
+  };
+  const auto args = std::make_shared<Args>();
+  parser.add_option("checkpoint", args->checkpoint, "a checkpoint or model folder")->required();
+  AddRunArgs(parser, args->run);
+  return [args] { return ingot::app::Evaluate(args->checkpoint, args->run); };
+}
+
+Run DeclareServe(CLI::App& parser) {
+  const auto args = std::make_shared<ingot::app::ServeArgs>();
+  parser.add_option("model_dir", args->model_dir, "Hugging Face model folder or checkpoint")->required();
+  parser.add_option("--host", args->host, "address to listen on")->capture_default_str();
+  parser.add_option("--port", args->port, "port; 0 takes a free one")->capture_default_str();
+  parser.add_option("--tls-certificate", args->tls_certificate, "PEM file: HTTPS with this certificate");
+  parser.add_option("--tls-key", args->tls_key, "PEM file of the certificate's private key");
+  parser.add_flag("--allow-plaintext", args->allow_plaintext,
+                  "another address than loopback may be listened on without TLS");
+  parser.add_option("--model", args->model_name, "name that clients use; default: the folder's");
+  parser
+      .add_option("--also", args->also,
+                  "NAME=DIR: a further model, with the same tokenizer, under this name (repeatable)")
+      ->allow_extra_args(false);
+  parser
+      .add_option("--rollout-port", args->rollout_port,
+                  "also serve token ids over gRPC here: an `external` model of another run's gateway.models")
+      ->check(CLI::Range(0, 65535));
+  parser.add_option("--chat-format", args->chat_format, "chat format; default: what the folder says");
+  parser.add_option("--script", args->script, "a scripted model: JSON lines that say what each call samples");
+  parser.add_option("--record", args->record, "folder that keeps every call, and what the engine was asked");
+  parser
+      .add_option("--max-tokens", args->max_tokens,
+                  "tokens of an answer, at most; 0: as many as the context has room for")
+      ->check(CLI::Range(0, 1 << 30))
+      ->capture_default_str();
+  parser
+      .add_option("--kv-cache-tokens", args->kv_cache_tokens,
+                  "size of the KV cache; a request and its answer have to fit into it")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  AddThreads(parser, args->threads, "compute threads; 0: all cores");
+  parser.add_option("--device", args->device, "auto, cpu or cuda; auto: CUDA if there is a device")
+      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
+      ->capture_default_str();
+  return [args] { return ingot::app::Serve(*args); };
+}
+
+Run DeclareInspect(CLI::App& parser) {
+  const auto args = std::make_shared<ingot::app::InspectArgs>();
+  parser.add_option("run_dir", args->run_dir, "runs/NAME")->required();
+  parser.add_option("episode", args->episode, "an episode id, or GROUP/SAMPLE; without it, a list");
+  parser.add_option("--limit", args->limit, "episodes to list of training and of evaluation each; 0: all")
+      ->capture_default_str();
+  parser.add_flag("--json", args->json, "the stored record as JSON");
+  parser.add_flag("--journal", args->journal, "the run's journal, one JSON record per line");
+  return [args] { return ingot::app::Inspect(*args); };
+}
+
+Run DeclareBenchAttention(CLI::App& parser) {
+  const auto args = std::make_shared<ingot::app::BenchArgs>();
+  parser.add_option("--shape", args->shapes, "a named shape (repeatable); default: all")->allow_extra_args(false);
+  parser.add_option("--dtype", args->dtypes, "bf16 or fp32 (repeatable); default: both")->allow_extra_args(false);
+  AddThreads(parser, args->threads, "compute threads; 0: torch's default");
+  parser.add_option("--instruction-set", args->instruction_set,
+                    "amx, avx512bf16, avx512, avx2 or portable in place of the machine's own");
+  parser.add_option("--repeat", args->repeat, "rounds; every figure is their median")->capture_default_str();
+  return [args] { return ingot::app::BenchAttention(*args, std::cout, std::cerr); };
+}
+
+Run DeclareBenchTree(CLI::App& parser) {
+  struct Args {
+    ingot::trainer::TreeBenchOptions options;
+    int threads = 0;
+  };
+  const auto args = std::make_shared<Args>();
+  ingot::trainer::TreeBenchOptions& options = args->options;
+  parser.add_option("--shape", options.shapes, "a named shape (repeatable); default: all")->allow_extra_args(false);
+  parser.add_option("--scale", options.scale, "of the shape's lengths; 0: what fits --seconds")->capture_default_str();
+  parser.add_option("--seconds", options.seconds, "for a shape whose scale is not given")->capture_default_str();
+  parser.add_option("--repeat", options.rounds, "rounds; every figure is their median")->capture_default_str();
+  parser.add_option("--dtype", options.dtype, "of the model: fp32 or bf16")->capture_default_str();
+  parser.add_option("--hidden", options.hidden, "the model's hidden size")->capture_default_str();
+  parser.add_option("--intermediate", options.intermediate, "of its MLP")->capture_default_str();
+  parser.add_option("--layers", options.layers, "layers")->capture_default_str();
+  parser.add_option("--heads", options.heads, "attention heads")->capture_default_str();
+  parser.add_option("--kv-heads", options.kv_heads, "key and value heads")->capture_default_str();
+  parser.add_option("--head-dim", options.head_dim, "of a head")->capture_default_str();
+  parser.add_option("--vocab", options.vocab, "vocabulary")->capture_default_str();
+  parser.add_option("--micro-batch-tokens", options.micro_batch_tokens, "rows of a part, at most")
+      ->capture_default_str();
+  parser.add_flag("--checkpoint-layers", options.checkpoint_layers, "keep layer inputs alone");
+  parser.add_flag("--recompute-prefix", options.recompute_prefix, "run what later parts see twice");
+  parser.add_flag("!--no-baselines", options.baselines, "the tree alone");
+  AddThreads(parser, args->threads, "compute threads; 0: torch's default");
+  return [args] { return ingot::app::BenchTree(args->options, args->threads, std::cout, std::cerr); };
+}
+
+Run DeclareExplain(CLI::App& parser) {
+  const auto key = std::make_shared<std::string>();
+  parser.add_option("key", *key, "a key or section");
+  return [key] { return ingot::app::ConfigExplain(*key); };
+}
+
+std::vector<Command> TextGroup() {
+  std::vector<Command> group;
+  for (const ingot::app::TextCommand& entry : ingot::app::TextCommands()) {
+    group.push_back({std::string(entry.name), std::string(entry.help), DeclareText});
+  }
+  return group;
+}
+
+// Every command, in the order of the help.
+std::vector<Command> Commands() {
+  using namespace ingot::app;  // NOLINT(google-build-using-namespace)
+  return {
+      {"train", "run everything in this process: data pool, scheduler, engine, gateway, agents, trainer",
+       DeclareResumable<Train>},
+      {"launch", "run every role as its own supervised process on this machine", DeclareResumable<Launch>},
+      {"datapool", "run the datapool role of a run as this process", DeclareRole},
+      {"scheduler", "run the scheduler role of a run as this process", DeclareRole},
+      {"rollout", "run the rollout role of a run as this process", DeclareRole},
+      {"gateway", "run the gateway role of a run as this process", DeclareRole},
+      {"trainer", "run the trainer role of a run as this process", DeclareRole},
+      {"agents", "run the agents role of a run as this process", DeclareRole},
+      {"status", "ask the roles of a launched run how they are", DeclareRun<ShowStatus>},
+      {"text", "what this project makes of text: JSON lines in, JSON lines out", nullptr, TextGroup()},
+      {"eval", "run a configuration's held-out tasks on a checkpoint", DeclareEval},
+      {"serve", "serve a model folder over the gateway's API", DeclareServe},
+      {"inspect", "print a run's trajectories as trees", DeclareInspect},
+      {"bench",
+       "measure this machine, one JSON object per figure",
+       nullptr,
+       {{"attention", "tree attention beside torch's matrix product and attention", DeclareBenchAttention},
+        {"tree", "the whole training step on trees, without them, and its bound", DeclareBenchTree}}},
+      {"config",
+       "check a configuration or explain its keys",
+       nullptr,
+       {{"check", "load a run's YAML, print the effective configuration or the error", DeclareRun<ConfigCheck>},
+        {"explain", "every key with its type, default and meaning", DeclareExplain}}},
+  };
+}
+
+// Adds `commands` to the parser; the one that the command line names sets `code`.
+void AddCommands(CLI::App& parser, const std::vector<Command>& commands, int& code) {
+  parser.require_subcommand(1);
+  for (const Command& command : commands) {
+    CLI::App* const own = parser.add_subcommand(command.name, command.summary);
+    if (command.declare == nullptr) {
+      AddCommands(*own, command.group, code);
+    } else {
+      own->callback([run = command.declare(*own), &code] { code = run(); });
+    }
   }
 }
 
-// An error for a word of the command line that is no command, with the nearest command; empty = there is no such word.
-std::string UnknownCommand(const CLI::App& app) {
-  const CLI::App* at = &app;
-  while (!at->get_subcommands().empty()) at = at->get_subcommands().back();
-  const std::vector<std::string> words = at->remaining();
-  const std::vector<const CLI::App*> commands = at->get_subcommands([](const CLI::App*) { return true; });
-  const auto word = std::find_if(words.begin(), words.end(), [](const std::string& w) { return w[0] != '-'; });
-  if (word == words.end() || commands.empty()) return "";
-  const auto distance = [&](const CLI::App* command) { return ingot::base::EditDistance(*word, command->get_name()); };
-  const CLI::App* nearest = *std::min_element(commands.begin(), commands.end(),
-                                              [&](const auto* a, const auto* b) { return distance(a) < distance(b); });
-  return "unknown command '" + *word + "'; the nearest is '" + nearest->get_name() + "'";
+// "unknown KIND 'WORD'; the nearest is 'NAME'". REQUIRES: names are not empty.
+std::string Unknown(const std::string& kind, const std::string& word, const std::vector<std::string>& names) {
+  const auto nearest = std::min_element(names.begin(), names.end(), [&](const std::string& a, const std::string& b) {
+    return ingot::base::EditDistance(word, a) < ingot::base::EditDistance(word, b);
+  });
+  return "unknown " + kind + " '" + word + "'; the nearest is '" + *nearest + "'";
+}
+
+// An error that names the first unknown option or command, with the nearest known one; empty = neither is unknown.
+std::string DescribeUnknown(const CLI::App& app) {
+  const CLI::App* parser = &app;
+  while (!parser->get_subcommands().empty()) parser = parser->get_subcommands().back();
+  std::vector<std::string> commands, options;
+  for (const CLI::App* command : parser->get_subcommands([](const CLI::App*) { return true; })) {
+    commands.push_back(command->get_name());
+  }
+  for (const CLI::Option* option : parser->get_options()) {
+    for (const std::string& name : option->get_lnames()) options.push_back("--" + name);
+  }
+  for (const std::string& word : parser->remaining()) {
+    if (word.starts_with("--")) return Unknown("option", word.substr(0, word.find('=')), options);
+    if (!word.starts_with("-") && !commands.empty()) return Unknown("command", word, commands);
+  }
+  return "";
 }
 
 }  // namespace
@@ -68,156 +287,13 @@ std::string UnknownCommand(const CLI::App& app) {
 int main(int argc, char** argv) {
   std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // line by line: a run redirected into a file can be watched
   CLI::App app("Ingot: asynchronous reinforcement learning for agents");
-  app.require_subcommand(1);
   app.set_version_flag("--version", "ingot " INGOT_VERSION);
   int code = 0;
-  RunArgs run;
-
-  auto* train = app.add_subcommand("train",
-                                   "run everything in this process: data pool, scheduler, engine, gateway, "
-                                   "agents, trainer");
-  AddRunArgs(train, run);
-  train->add_flag("--resume", run.resume, "continue the run from its last checkpoint and journal");
-  train->callback([&] { code = ingot::app::Train(run); });
-
-  auto* launch = app.add_subcommand("launch", "run every role as its own supervised process on this machine");
-  AddRunArgs(launch, run);
-  launch->add_flag("--resume", run.resume, "continue the run from its last checkpoint and journal");
-  launch->callback([&] { code = ingot::app::Launch(run); });
-
-  int index = 0;
-  pid_t parent = 0;
-  for (const char* role : {"datapool", "scheduler", "rollout", "gateway", "trainer", "agents"}) {
-    auto* command = app.add_subcommand(role, std::string("run the ") + role + " role of a run as this process");
-    AddRunArgs(command, run);
-    command->add_flag("--resume", run.resume, "continue the run");
-    command->add_option("--engine", index, "which rollout engine this is, from 0");
-    if (std::string(role) == "trainer") command->add_option("--rank", index, "which of the trainer's ranks, from 0");
-    command->add_option("--child", parent, "end when process PARENT, which started this one, ends")
-        ->type_name("PARENT");
-    command->callback([&, role] {
-      if (parent != 0) ingot::app::DieWithParent(parent);
-      code = ingot::app::RunRole(role, run, index, parent != 0);
-    });
-  }
-
-  auto* status = app.add_subcommand("status", "ask the roles of a launched run how they are");
-  AddRunArgs(status, run);
-  status->callback([&] { code = ingot::app::ShowStatus(run); });
-
-  ingot::app::TextArgs text_args;
-  AddTextCommands(app, text_args, code);
-
-  std::string checkpoint;
-  auto* eval = app.add_subcommand("eval", "run a configuration's held-out tasks on a checkpoint");
-  eval->add_option("checkpoint", checkpoint, "a checkpoint or model folder")->required();
-  AddRunArgs(eval, run);
-  eval->callback([&] { code = ingot::app::Evaluate(checkpoint, run); });
-
-  ingot::app::ServeArgs serve_args;
-  auto* serve = app.add_subcommand("serve", "serve a model folder over the gateway's API");
-  serve->add_option("model_dir", serve_args.model_dir, "Hugging Face model folder or checkpoint")->required();
-  serve->add_option("--host", serve_args.host, "address to listen on")->capture_default_str();
-  serve->add_option("--port", serve_args.port, "port; 0 takes a free one")->capture_default_str();
-  serve->add_option("--tls-certificate", serve_args.tls_certificate, "PEM file: HTTPS with this certificate");
-  serve->add_option("--tls-key", serve_args.tls_key, "PEM file of the certificate's private key");
-  serve->add_flag("--allow-plaintext", serve_args.allow_plaintext,
-                  "another address than loopback may be listened on without TLS");
-  serve->add_option("--model", serve_args.model_name, "name that clients use; default: the folder's");
-  serve
-      ->add_option("--also", serve_args.also,
-                   "NAME=DIR: a further model, with the same tokenizer, under this name (repeatable)")
-      ->allow_extra_args(false);
-  serve
-      ->add_option("--rollout-port", serve_args.rollout_port,
-                   "also serve token ids over gRPC here: an `external` model of another run's gateway.models")
-      ->check(CLI::Range(0, 65535));
-  serve->add_option("--chat-format", serve_args.chat_format, "chat format; default: what the folder says");
-  serve->add_option("--script", serve_args.script, "a scripted model: JSON lines that say what each call samples");
-  serve->add_option("--record", serve_args.record, "folder that keeps every call, and what the engine was asked");
-  serve
-      ->add_option("--max-tokens", serve_args.max_tokens,
-                   "tokens of an answer, at most; 0: as many as the context has room for")
-      ->check(CLI::Range(0, 1 << 30))
-      ->capture_default_str();
-  serve
-      ->add_option("--kv-cache-tokens", serve_args.kv_cache_tokens,
-                   "size of the KV cache; a request and its answer have to fit into it")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  serve->add_option("--threads", serve_args.threads, "compute threads; 0: all cores")
-      ->check(CLI::Range(0, 4096))
-      ->capture_default_str();
-  serve->add_option("--device", serve_args.device, "auto, cpu or cuda; auto: CUDA if there is a device")
-      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
-      ->capture_default_str();
-  serve->callback([&] { code = ingot::app::Serve(serve_args); });
-
-  ingot::app::InspectArgs inspect_args;
-  auto* inspect = app.add_subcommand("inspect", "print a run's trajectories as trees");
-  inspect->add_option("run_dir", inspect_args.run_dir, "runs/NAME")->required();
-  inspect->add_option("episode", inspect_args.episode, "an episode id, or GROUP/SAMPLE; without it, a list");
-  inspect->add_option("--limit", inspect_args.limit, "episodes to list of training and of evaluation each; 0: all")
-      ->capture_default_str();
-  inspect->add_flag("--json", inspect_args.json, "the stored record as JSON");
-  inspect->add_flag("--journal", inspect_args.journal, "the run's journal, one JSON record per line");
-  inspect->callback([&] { code = ingot::app::Inspect(inspect_args); });
-
-  auto* bench = app.add_subcommand("bench", "measure this machine, one JSON object per figure");
-  bench->require_subcommand(1);
-  ingot::app::BenchArgs bench_args;
-  auto* attention = bench->add_subcommand("attention", "tree attention beside torch's matrix product and attention");
-  attention->add_option("--shape", bench_args.shapes, "a named shape (repeatable); default: all")
-      ->allow_extra_args(false);
-  attention->add_option("--dtype", bench_args.dtypes, "bf16 or fp32 (repeatable); default: both")
-      ->allow_extra_args(false);
-  attention->add_option("--threads", bench_args.threads, "compute threads; 0: torch's default")
-      ->check(CLI::Range(0, 4096))
-      ->capture_default_str();
-  attention->add_option("--instruction-set", bench_args.instruction_set,
-                        "amx, avx512bf16, avx512, avx2 or portable in place of the machine's own");
-  attention->add_option("--repeat", bench_args.repeat, "rounds; every figure is their median")->capture_default_str();
-  attention->callback([&] { code = ingot::app::BenchAttention(bench_args, std::cout, std::cerr); });
-
-  ingot::trainer::TreeBenchOptions tree_bench;
-  auto* tree = bench->add_subcommand("tree", "the whole training step on trees, without them, and its bound");
-  tree->add_option("--shape", tree_bench.shapes, "a named shape (repeatable); default: all")->allow_extra_args(false);
-  tree->add_option("--scale", tree_bench.scale, "of the shape's lengths; 0: what fits --seconds")
-      ->capture_default_str();
-  tree->add_option("--seconds", tree_bench.seconds, "for a shape whose scale is not given")->capture_default_str();
-  tree->add_option("--repeat", tree_bench.rounds, "rounds; every figure is their median")->capture_default_str();
-  tree->add_option("--dtype", tree_bench.dtype, "of the model: fp32 or bf16")->capture_default_str();
-  tree->add_option("--hidden", tree_bench.hidden, "the model's hidden size")->capture_default_str();
-  tree->add_option("--intermediate", tree_bench.intermediate, "of its MLP")->capture_default_str();
-  tree->add_option("--layers", tree_bench.layers, "layers")->capture_default_str();
-  tree->add_option("--heads", tree_bench.heads, "attention heads")->capture_default_str();
-  tree->add_option("--kv-heads", tree_bench.kv_heads, "key and value heads")->capture_default_str();
-  tree->add_option("--head-dim", tree_bench.head_dim, "of a head")->capture_default_str();
-  tree->add_option("--vocab", tree_bench.vocab, "vocabulary")->capture_default_str();
-  tree->add_option("--micro-batch-tokens", tree_bench.micro_batch_tokens, "rows of a part, at most")
-      ->capture_default_str();
-  tree->add_flag("--checkpoint-layers", tree_bench.checkpoint_layers, "keep layer inputs alone");
-  tree->add_flag("--recompute-prefix", tree_bench.recompute_prefix, "run what later parts see twice");
-  tree->add_flag("!--no-baselines", tree_bench.baselines, "the tree alone");
-  tree->add_option("--threads", bench_args.threads, "compute threads; 0: torch's default")
-      ->check(CLI::Range(0, 4096))
-      ->capture_default_str();
-  tree->callback([&] { code = ingot::app::BenchTree(tree_bench, bench_args.threads, std::cout, std::cerr); });
-
-  auto* config = app.add_subcommand("config", "check a configuration or explain its keys");
-  config->require_subcommand(1);
-  auto* check = config->add_subcommand("check", "load a run's YAML, print the effective configuration or the error");
-  AddRunArgs(check, run);
-  check->callback([&] { code = ingot::app::ConfigCheck(run); });
-  std::string key;
-  auto* explain = config->add_subcommand("explain", "every key with its type, default and meaning");
-  explain->add_option("key", key, "a key or section");
-  explain->callback([&] { code = ingot::app::ConfigExplain(key); });
-
+  AddCommands(app, Commands(), code);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    const std::string unknown = error.get_exit_code() == 0 ? "" : UnknownCommand(app);
+    const std::string unknown = error.get_exit_code() == 0 ? "" : DescribeUnknown(app);
     if (!unknown.empty()) {
       std::cerr << "ingot: " << unknown << "\n";
       return 2;
