@@ -27,14 +27,14 @@ absl::StatusOr<LoadedConfig> Load(const std::string& text, const std::vector<std
   return loaded;
 }
 
-TEST(Presets, EveryOneLoads) {
+TEST(Presets, AllLoad) {
   for (const std::string& name : trainer::PresetNames()) {
     const auto loaded = Load(kAgents, {"trainer.preset=" + name});
     EXPECT_TRUE(loaded.ok()) << name << ": " << loaded.status();
   }
 }
 
-TEST(Presets, BecomeSettingsThatAreShown) {
+TEST(Presets, AppearInTheEffectiveConfiguration) {
   const auto loaded = Load(kAgents, {"trainer.preset=forge"});
   ASSERT_TRUE(loaded.ok()) << loaded.status();
   const trainer::TrainerOptions& options = loaded->config->trainer;
@@ -44,13 +44,13 @@ TEST(Presets, BecomeSettingsThatAreShown) {
   const std::string yaml = loaded->schema.EffectiveYaml();
   EXPECT_THAT(yaml, HasSubstr("advantage_credit: reward_to_go"));
   EXPECT_THAT(loaded->schema.Origin("trainer.advantage_credit"), HasSubstr("preset forge"));
-  // What is shown means the same when it is loaded again.
+  // The printed configuration means the same when it is loaded again.
   const auto again = Load(yaml);
   ASSERT_TRUE(again.ok()) << again.status();
   EXPECT_EQ(again->schema.EffectiveYaml(), yaml);
 }
 
-TEST(Presets, GiveWayToWhatIsSaid) {
+TEST(Presets, LeaveExplicitSettings) {
   const auto loaded = Load(absl::StrCat(kAgents, "trainer:\n  preset: dapo\n  eps_clip_high: 0.3\n"),
                            {"trainer.loss_aggregation=prompt"});
   ASSERT_TRUE(loaded.ok()) << loaded.status();
@@ -60,13 +60,13 @@ TEST(Presets, GiveWayToWhatIsSaid) {
   EXPECT_TRUE(loaded->config->trainer.filter_zero_variance);
 }
 
-TEST(Presets, ContradictionsAreFoundAfterThem) {
+TEST(Presets, ContradictionsAreFoundAfterExpansion) {
   const auto loaded = Load(kAgents, {"trainer.preset=gspo", "trainer.loss_aggregation=token"});
   EXPECT_THAT(std::string(loaded.status().message()), HasSubstr("one term per sequence"));
   EXPECT_THAT(std::string(Load(kAgents, {"trainer.preset=gpso"}).status().message()), HasSubstr("gspo"));
 }
 
-TEST(RunConfig, TheSchedulerKnowsWhichTreesStay) {
+TEST(RunConfig, TheSchedulerGetsKeepSteps) {
   const auto all = Load(kAgents), some = Load(kAgents, {"datapool.keep_steps=50", "trainer.keep_checkpoints=3"});
   ASSERT_TRUE(all.ok()) << all.status();
   ASSERT_TRUE(some.ok()) << some.status();
@@ -88,7 +88,7 @@ TEST(RunConfig, NumericsIsOneKeyForTheWholeRun) {
   EXPECT_FALSE(Load(kAgents, {"numerics=close"}).ok());
 }
 
-TEST(RunConfig, CountsThatMeanNothingAreRefused) {
+TEST(RunConfig, CountsOutOfRangeAreRefused) {
   for (const auto& [setting, words] : std::initializer_list<std::pair<const char*, const char*>>{
            {"goal.first_steps=-1", "goal.first_steps"},
            {"goal.last_steps=-1", "goal.last_steps"},
@@ -100,7 +100,7 @@ TEST(RunConfig, CountsThatMeanNothingAreRefused) {
   }
 }
 
-TEST(RunConfig, WhatCannotDoWhatItSaysIsDoubted) {
+TEST(RunConfig, DoubtsNameSettingsWithoutEffect) {
   const auto doubts = [](const std::string& text, const std::vector<std::string>& overrides) {
     const auto loaded = Load(text, overrides);
     EXPECT_TRUE(loaded.ok()) << loaded.status();
@@ -119,7 +119,7 @@ TEST(RunConfig, WhatCannotDoWhatItSaysIsDoubted) {
               ElementsAre(HasSubstr("eval.tasks"), HasSubstr("goal")));
 }
 
-TEST(RunConfig, ARunNeedsNoMoreRanksThanItHas) {
+TEST(RunConfig, MinTrainerRanksIsAtMostTrainerRanks) {
   EXPECT_TRUE(Load(kAgents, {"cluster.trainer_ranks=3", "cluster.min_trainer_ranks=3"}).ok());
   for (const char* least : {"cluster.min_trainer_ranks=0", "cluster.min_trainer_ranks=4"}) {
     const auto loaded = Load(kAgents, {"cluster.trainer_ranks=3", least});
@@ -146,7 +146,7 @@ TEST(RunConfig, SupervisedRunsNeedNoTasks) {
   EXPECT_TRUE(RequireTasks(*Load(kAgents)->config).ok());
 }
 
-TEST(RunConfig, SupervisedRunsHaveAStageToRun) {
+TEST(RunConfig, SupervisedRunsNeedAStageWithSteps) {
   const std::string data = "data:\n  sft: x.jsonl\n";
   EXPECT_THAT(std::string(Load(data, {"sft.epochs=0"}).status().message()), HasSubstr("nothing to train"));
   EXPECT_TRUE(Load(data, {"sft.epochs=0", "sft.max_steps=1"}).ok());
@@ -154,7 +154,7 @@ TEST(RunConfig, SupervisedRunsHaveAStageToRun) {
   EXPECT_TRUE(Load(kAgents, {"data.sft=x.jsonl", "sft.epochs=0"}).ok());
 }
 
-TEST(Evaluations, AreAsManyAsTheSchedulerTakesAndTheEnginesHold) {
+TEST(MostEvaluations, IsBoundedBySchedulerAndEngines) {
   const std::string pins =
       "gateway:\n  models:\n    - {name: a, weights: pinned, version: 3}\n    - {name: b, weights: pinned, version: "
       "3}\n";

@@ -31,14 +31,14 @@ class DataFiles : public ::testing::Test {
   std::string folder_;
 };
 
-TEST_F(DataFiles, ThatCanBeReadPass) {
+TEST_F(DataFiles, GoodFilesPass) {
   RunConfig config;
   EXPECT_TRUE(CheckDataFiles(config).ok());
   config.tasks = config.eval.tasks = File("tasks.jsonl", "{\"task_id\": \"a\"}\n");
   EXPECT_TRUE(CheckDataFiles(config).ok()) << CheckDataFiles(config);
 }
 
-TEST_F(DataFiles, EachIsReadAndNamedWithItsKey) {
+TEST_F(DataFiles, ErrorsNameKeyAndFile) {
   const std::string bad = File("bad.jsonl", "{\"task_id\": \"a\", \"messages\": 3}\n{\n");
   for (const auto& [key, field] : std::initializer_list<std::pair<std::string, std::string RunConfig::*>>{
            {"data.tasks", &RunConfig::tasks}, {"data.sft", &RunConfig::sft_data}, {"data.dpo", &RunConfig::dpo_data}}) {
@@ -51,7 +51,7 @@ TEST_F(DataFiles, EachIsReadAndNamedWithItsKey) {
   EXPECT_THAT(Error(config), HasSubstr("eval.tasks: " + bad + ":2"));
 }
 
-TEST_F(DataFiles, AFileInThePlaceOfDataIsSupervisedByWhatItsFirstLineIs) {
+TEST_F(DataFiles, FirstLineDecidesTheKeyOfAFileGivenAsData) {
   const std::string conversations = File("c.jsonl", "\n{\"messages\": [{\"role\": \"user\", \"content\": \"q\"}]}\n");
   const std::string pairs = File("p.jsonl", "{\"prompt\": [], \"chosen\": [], \"rejected\": []}\n");
   const auto loaded = [&](const std::string& data) {
@@ -68,7 +68,7 @@ TEST_F(DataFiles, AFileInThePlaceOfDataIsSupervisedByWhatItsFirstLineIs) {
   }
 }
 
-TEST_F(DataFiles, AFileGivenOnTheCommandLineStandsInThePlaceOfTheConfigurations) {
+TEST_F(DataFiles, CommandLineFileReplacesTheConfiguredOne) {
   const std::string conversations = File("c.jsonl", "{\"messages\": []}\n");
   const std::string pairs = File("p.jsonl", "{\"prompt\": [], \"chosen\": [], \"rejected\": []}\n");
   const std::string run = File("run.yaml", "run: {name: x}\ndata: " + conversations + "\n");
@@ -80,7 +80,7 @@ TEST_F(DataFiles, AFileGivenOnTheCommandLineStandsInThePlaceOfTheConfigurations)
   ASSERT_TRUE(both.ok()) << both.status();
   EXPECT_EQ(both->config->sft_data, conversations);
   EXPECT_EQ(both->config->dpo_data, pairs);
-  // What was said of a stage by its own name stays.
+  // A file set by its stage's own key stays.
   const std::string others = File("o.jsonl", "{\"messages\": []}\n");
   const auto named = LoadRunConfig(run, {"data.sft=" + others, "data=" + pairs});
   ASSERT_TRUE(named.ok()) << named.status();
@@ -88,7 +88,7 @@ TEST_F(DataFiles, AFileGivenOnTheCommandLineStandsInThePlaceOfTheConfigurations)
   EXPECT_EQ(named->config->dpo_data, pairs);
 }
 
-TEST_F(DataFiles, NoMoreTasksAreHeldOutThanAnEvaluationMayHave) {
+TEST_F(DataFiles, TooManyHeldOutTasksAreRefused) {
   RunConfig config;
   config.eval.tasks = File("held_out.jsonl", "{\"task_id\": \"a\"}\n{\"task_id\": \"b\"}\n");
   config.eval.avg_n = 5;
@@ -99,7 +99,7 @@ TEST_F(DataFiles, NoMoreTasksAreHeldOutThanAnEvaluationMayHave) {
                                    HasSubstr("scheduler.max_eval_episodes=9")));
 }
 
-TEST_F(DataFiles, OneThatIsNotThereIsNamedWithTheFolderOfItsPath) {
+TEST_F(DataFiles, MissingFileIsNamedWithItsFolder) {
   RunConfig config;
   config.tasks = "nowhere.jsonl";
   EXPECT_THAT(Error(config), AllOf(HasSubstr("data.tasks: nowhere.jsonl does not exist"),

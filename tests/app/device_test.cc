@@ -27,7 +27,7 @@ DeviceProbe Good() {
 std::string Judged(const DeviceProbe& probe) { return JudgeProbe(probe).ToString(); }
 bool Has(const std::string& text, const std::string& word) { return text.find(word) != std::string::npos; }
 
-TEST(JudgeProbe, NamesWhatIsWrong) {
+TEST(JudgeProbe, NamesTheFault) {
   EXPECT_TRUE(JudgeProbe(Good()).ok());
   DeviceProbe p = Good();
   p.driver_version = 0;
@@ -53,14 +53,14 @@ TEST(JudgeProbe, NamesWhatIsWrong) {
   EXPECT_TRUE(Has(Judged(p), "torch can use none")) << Judged(p);
 }
 
-// An older driver is no fault where CUDA starts all the same: minor versions are compatible.
+// An older driver is no fault if CUDA starts: minor versions are compatible.
 TEST(JudgeProbe, TakesADriverThatWorks) {
   DeviceProbe p = Good();
   p.runtime_version = 13020;
   EXPECT_TRUE(JudgeProbe(p).ok());
 }
 
-// fake_cuda.cc is a library of the test's own that answers with INGOT_FAKE_PROBE.
+// fake_cuda.cc is this test's own library; it answers with INGOT_FAKE_PROBE.
 TEST(OpenDevice, TakesTheCardOfTheNamedLibrary) {
   ::setenv("INGOT_FAKE_PROBE", "good", 1);
   const auto choice = OpenDevice("auto", INGOT_FAKE_CUDA);
@@ -103,13 +103,13 @@ TEST(OpenDevice, RefusesALibraryOfAnotherBuild) {
 }
 
 TEST(OpenDevice, SaysThatThereIsNoLibrary) {
-  const absl::Status none = OpenDevice("cuda", "").status();  // nothing beside this test
+  const absl::Status none = OpenDevice("cuda", "").status();  // there is no library beside this test
   EXPECT_EQ(none.code(), absl::StatusCode::kUnimplemented);
   EXPECT_TRUE(Has(none.ToString(), "only the CPU kernels")) << none;
   EXPECT_TRUE(Has(none.ToString(), "INGOT_CUDA_LIBRARY")) << none;
   const absl::Status gone = OpenDevice("cuda", "/nowhere/libingot_cuda.so").status();
   EXPECT_TRUE(Has(gone.ToString(), "/nowhere/libingot_cuda.so")) << gone;
-  // A file that is no library, and a library that is not ours.
+  // A file that is no library, and a library of another program.
   EXPECT_TRUE(Has(OpenDevice("cuda", "/proc/self/cmdline").status().ToString(), "cannot open")) << none;
   EXPECT_TRUE(OpenDevice("auto", "/nowhere/libingot_cuda.so")->fell_back);
 }

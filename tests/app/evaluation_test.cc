@@ -1,4 +1,4 @@
-// Which versions are evaluated, and what becomes of an evaluation while others come and go.
+// Which versions are evaluated, and how evaluations survive restarts of scheduler and trainer.
 #include "app/evaluation.h"
 
 #include <gmock/gmock.h>
@@ -21,7 +21,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// A scheduler that forgets what runs when it is started again.
+// A scheduler that forgets its running evaluations when it is restarted.
 class FakeScheduler final : public UnusedScheduler {
  public:
   absl::StatusOr<v1::StartEvalResponse> StartEval(const v1::StartEvalRequest& request) override {
@@ -45,13 +45,13 @@ class FakeScheduler final : public UnusedScheduler {
   }
 
   absl::Status trouble;
-  absl::Status refusal;  // of what is to be started
+  absl::Status refusal;  // the answer to StartEval
   int most = 4;
   std::vector<int64_t> starts;
   std::set<int64_t> running, done;
 };
 
-// An engine that a trainer before this one had retain versions.
+// An engine that retains versions of an earlier trainer.
 class HoldingEngine final : public weights::Sink {
  public:
   explicit HoldingEngine(std::set<int64_t> held) : held_(std::move(held)) {}
@@ -111,7 +111,7 @@ class EvaluationsTest : public ::testing::Test {
                     }};
 };
 
-TEST_F(EvaluationsTest, IsStartedAgainByASchedulerThatForgotIt) {
+TEST_F(EvaluationsTest, RestartsAfterTheSchedulerForgotIt) {
   ASSERT_TRUE(evaluations->Start(10).ok());
   scheduler.running.clear();
   ASSERT_TRUE(Poll().ok());
@@ -123,7 +123,7 @@ TEST_F(EvaluationsTest, IsStartedAgainByASchedulerThatForgotIt) {
   EXPECT_THAT(reported, ElementsAre(10));
 }
 
-TEST_F(EvaluationsTest, IsAskedForAgainWhileTheSchedulerIsAwayOrBusy) {
+TEST_F(EvaluationsTest, IsRequestedAgainWhileTheSchedulerIsAwayOrBusy) {
   for (const absl::Status& trouble :
        {absl::UnavailableError("away"), absl::DeadlineExceededError("slow"), absl::ResourceExhaustedError("full")}) {
     reported.clear();
@@ -140,7 +140,7 @@ TEST_F(EvaluationsTest, IsAskedForAgainWhileTheSchedulerIsAwayOrBusy) {
   }
 }
 
-TEST_F(EvaluationsTest, WaitsUntilFewerRunThanTheSchedulerTakes) {
+TEST_F(EvaluationsTest, WaitsForRoomAtTheScheduler) {
   scheduler.most = 1;
   ASSERT_TRUE(evaluations->Start(10).ok());
   ASSERT_TRUE(evaluations->Start(20).ok());
@@ -162,7 +162,7 @@ TEST_F(EvaluationsTest, IsLeftOutWhereTooManyRun) {
   EXPECT_TRUE(evaluations->Retains(40));
   ASSERT_TRUE(evaluations->OnLive(40, true).ok());
   EXPECT_THAT(scheduler.starts, ElementsAre(10, 20, 40));
-  // The last version's is never left out, and nothing replaces what the engines serve by then.
+  // The last version's evaluation is never left out, and the engines serve that version to the end.
   EXPECT_FALSE(evaluations->Retains(100));
   ASSERT_TRUE(evaluations->OnLive(100, false).ok());
   EXPECT_THAT(scheduler.starts, ElementsAre(10, 20, 40, 100));
@@ -173,7 +173,7 @@ TEST_F(EvaluationsTest, IsLeftOutWhereAnEngineDoesNotRetainTheVersion) {
   EXPECT_TRUE(scheduler.starts.empty());
 }
 
-TEST_F(EvaluationsTest, AResumedRunGoesOnWithThoseThatTheEnginesHoldAndFreesTheRest) {
+TEST_F(EvaluationsTest, AResumedRunContinuesHeldVersionsAndReleasesTheRest) {
   const auto one = std::make_shared<HoldingEngine>(std::set<int64_t>{3, 10, 20, 30, 50, 60});
   const auto other = std::make_shared<HoldingEngine>(std::set<int64_t>{3, 10, 30, 50, 60});
   publisher.AddEngine("one", one);
@@ -188,13 +188,13 @@ TEST_F(EvaluationsTest, AResumedRunGoesOnWithThoseThatTheEnginesHoldAndFreesTheR
   ASSERT_TRUE(Poll().ok());
   EXPECT_THAT(reported, ElementsAre(30, 10));
   EXPECT_TRUE(scheduler.starts.empty());
-  // A model is pinned to 3, and 50 is published again. 20 is held by one alone, and 60 comes to be made again.
+  // 3 is pinned by a model, 50 is published again, 20 is held by one engine alone, and 60 will be made again.
   while (one->held() != std::set<int64_t>{3, 50}) std::this_thread::yield();
   while (other->held() != std::set<int64_t>{3, 50}) std::this_thread::yield();
 }
 
-TEST_F(EvaluationsTest, AResumedRunReportsWhatHasEndedAndItsRecordLacks) {
-  // 10 and 50 are in the record; 30 and 40 ended when nobody wrote it down, 20 never did and no engine holds it.
+TEST_F(EvaluationsTest, AResumedRunReportsEndedEvaluationsMissingInItsRecord) {
+  // 10 and 50 are in the record; 30 and 40 ended without a record; 20 did not end, and no engine holds it.
   scheduler.done = {10, 30, 40, 50};
   ASSERT_TRUE(evaluations->Resume(/*first=*/50, {10, 50}, patience).ok());
   EXPECT_FALSE(evaluations->Retains(50));
@@ -217,7 +217,7 @@ TEST_F(EvaluationsTest, AResumedRunAsksUntilTheSchedulerAnswers) {
   EXPECT_THAT(reported, ElementsAre(0, 10));
 }
 
-TEST_F(EvaluationsTest, OneWhoseReportFailsIsReportedLater) {
+TEST_F(EvaluationsTest, AFailedReportIsRepeated) {
   ASSERT_TRUE(evaluations->Start(10).ok());
   scheduler.Finish(10);
   const auto fails = [](int64_t, const v1::EvalStatusResponse&) { return absl::CancelledError("stopped"); };
@@ -226,12 +226,12 @@ TEST_F(EvaluationsTest, OneWhoseReportFailsIsReportedLater) {
   EXPECT_THAT(reported, ElementsAre(10));
 }
 
-TEST_F(EvaluationsTest, OneThatTheSchedulerRefusesIsLeftOut) {
+TEST_F(EvaluationsTest, ARefusedVersionIsLeftOut) {
   for (const absl::Status& refusal :
        {absl::InvalidArgumentError("above max_eval_episodes"), absl::AlreadyExistsError("another one runs")}) {
     scheduler.trouble = refusal;
     ASSERT_TRUE(evaluations->OnLive(10, /*retained=*/true).ok());
-    // Nobody waits for it, also where the refusal comes after a delay.
+    // It is not waited for, even if the refusal comes after a delay.
     scheduler.trouble = absl::UnavailableError("away");
     ASSERT_TRUE(evaluations->OnLive(20, /*retained=*/true).ok());
     scheduler.trouble = absl::OkStatus();
@@ -242,7 +242,7 @@ TEST_F(EvaluationsTest, OneThatTheSchedulerRefusesIsLeftOut) {
   EXPECT_TRUE(reported.empty());
 }
 
-TEST_F(EvaluationsTest, TheLastWaitSaysForWhat) {
+TEST_F(EvaluationsTest, FinishDescribesItsWait) {
   ASSERT_TRUE(evaluations->Start(100).ok());
   int slept = 0;
   on_sleep = [&] {
@@ -262,7 +262,7 @@ TEST_F(EvaluationsTest, TheLastWaitSaysForWhat) {
             "waiting for the evaluation of version 7 since 20 s: 12 of 64 episodes are done, 2 of them failed");
 }
 
-TEST_F(EvaluationsTest, WhatDoesNotPassByItselfIsAnError) {
+TEST_F(EvaluationsTest, APermanentErrorIsReturned) {
   scheduler.trouble = absl::AbortedError("another scheduler writes the journal");
   EXPECT_EQ(evaluations->Start(10).code(), absl::StatusCode::kAborted);
   EXPECT_EQ(Poll().code(), absl::StatusCode::kAborted);

@@ -1,4 +1,4 @@
-// A device library without a device, for device_test.cc: it answers as INGOT_FAKE_PROBE says.
+// A device library without a device, for device_test.cc: it answers with INGOT_FAKE_PROBE.
 #include <cstdlib>
 #include <cstring>
 

@@ -29,19 +29,19 @@ def ask(model, messages, missing=False):
 
 
 status, reply = post("/ingot/v1/episodes", {"scaffold": "an episode of its own, to reward as it likes"})
-if status != 403:  # its key is an episode's
+if status != 403:  # its key is the key of one episode
     raise SystemExit(f"an agent opened an episode: {status} {reply}")
 question = [{"role": "user", "content": "which?"}]
 policy = ask("policy", question)
 judge = ask("judge", question)
 ask("start", question)
 ask("later", question, missing=True)
-# Goes on from what the other server sampled: the policy's own tokens are trained, those are context.
+# Continues from the other server's answer: it is context, and the policy's own tokens are trained.
 ask("any other name", [*question, judge, {"role": "user", "content": "why?"}])
 draw = zlib.crc32(episode.encode())
 rewards = "/ingot/v1/episodes/" + episode + "/reward"
 for body in ({"reward": draw % 2}, {"turn": 0, "reward": (draw >> 1) % 4 / 4}, {"turn": 1, "reward": 0.5}):
-    for _ in range(2):  # told twice, it counts once
+    for _ in range(2):  # posted twice, it counts once
         status, reply = post(rewards, body)
         if status != 200:
             raise SystemExit(f"reward: {status} {reply}")

@@ -1,4 +1,4 @@
-// What the training thread does while others are away.
+// How the training thread waits for other roles that are away.
 #include "app/persist.h"
 
 #include <gmock/gmock.h>
@@ -17,7 +17,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using namespace std::chrono_literals;
 
-// An engine that is away until told.
+// An engine that is unreachable until it is set.
 class FakeEngine final : public weights::Sink {
  public:
   absl::StatusOr<v1::UpdateWeightsResponse> Update(const weights::EncodedDelta& delta) override {
@@ -90,7 +90,7 @@ std::shared_ptr<const weights::Snapshot> Version(int64_t version) {
 
 class PersistTest : public ::testing::Test {
  protected:
-  // What happens while it sleeps: time goes by, and `on_sleep` is told for how many times so far.
+  // Each sleep moves the clock and calls `on_sleep` with the number of sleeps so far.
   std::function<void(int)> on_sleep = [](int) {};
   int sleeps = 0;
   std::atomic<bool> stop{false};
@@ -101,8 +101,8 @@ class PersistTest : public ::testing::Test {
                     }};
 };
 
-TEST_F(PersistTest, TriesAgainWhatPassesByItself) {
-  // Also what a peer answers that is being ended and will be started again.
+TEST_F(PersistTest, RepeatsOnTransientErrors) {
+  // CANCELLED too: a peer that is being stopped answers it, and is then restarted.
   for (const absl::StatusCode code : {absl::StatusCode::kUnavailable, absl::StatusCode::kDeadlineExceeded,
                                       absl::StatusCode::kResourceExhausted, absl::StatusCode::kCancelled}) {
     int attempts = 0;
@@ -113,7 +113,7 @@ TEST_F(PersistTest, TriesAgainWhatPassesByItself) {
   }
 }
 
-TEST_F(PersistTest, GivesUpAtOnceOnWhatDoesNot) {
+TEST_F(PersistTest, ReturnsPermanentErrorsAtOnce) {
   int attempts = 0;
   const absl::Status status = Persist(patience, "a call", [&] {
     ++attempts;
@@ -123,7 +123,7 @@ TEST_F(PersistTest, GivesUpAtOnceOnWhatDoesNot) {
   EXPECT_EQ(attempts, 1);
 }
 
-TEST_F(PersistTest, EndsWithTheRun) {
+TEST_F(PersistTest, StopsWithTheRun) {
   on_sleep = [this](int slept) { stop = slept == 5; };
   const absl::Status status = Persist(patience, "a call", [] { return absl::UnavailableError("gone"); });
   EXPECT_EQ(status.code(), absl::StatusCode::kCancelled);
@@ -140,7 +140,7 @@ TEST_F(PersistTest, TriesOnceInARunThatIsStopped) {
   EXPECT_EQ(sleeps, 0);
 }
 
-TEST_F(PersistTest, ASchedulerThatIsEndedIsWaitedForAndTheOwnStopIsNot) {
+TEST_F(PersistTest, AStoppingSchedulerIsWaitedForUntilTheOwnStop) {
   FakeScheduler scheduler;
   scheduler.answers.assign(3, absl::CancelledError("the scheduler is shut down"));
   EXPECT_TRUE(WaitForBatch(scheduler, 7, patience).ok());
@@ -199,8 +199,8 @@ TEST_F(PersistTest, ABatchIsWaitedForWhileThePoolsDiskIsFullOrThePoolIsAway) {
   ASSERT_TRUE(batch.ok()) << batch.status();
   EXPECT_EQ(batch->batch().step(), 7);
   EXPECT_EQ(scheduler.asked, 107u);
-  EXPECT_EQ(waited, 4);    // each time that a part of the step had no batch
-  EXPECT_EQ(sleeps, 102);  // not for a batch that is not there yet, which the scheduler itself waits for
+  EXPECT_EQ(waited, 4);    // once per part of the wait without a batch
+  EXPECT_EQ(sleeps, 102);  // none while the scheduler itself waits for the batch
 }
 
 TEST_F(PersistTest, ALongWaitIsExplained) {
@@ -216,7 +216,7 @@ TEST_F(PersistTest, ALongWaitIsExplained) {
   EXPECT_THAT(DescribeWait(7, 20, last, now), HasSubstr("2 groups failed"));
 }
 
-TEST_F(PersistTest, ABatchIsNotWaitedForBeyondTheRun) {
+TEST_F(PersistTest, WaitingForABatchEndsWithTheRun) {
   FakeScheduler scheduler;
   scheduler.answers.assign(100, absl::DeadlineExceededError("batch 7 has 1 of 2 groups"));
   scheduler.on_ask = [&] { stop = scheduler.asked == 10; };
@@ -224,7 +224,7 @@ TEST_F(PersistTest, ABatchIsNotWaitedForBeyondTheRun) {
   EXPECT_EQ(scheduler.asked, 11u);
 }
 
-TEST_F(PersistTest, ABatchThatCannotBeEndsTheRun) {
+TEST_F(PersistTest, AnImpossibleBatchEndsTheRun) {
   FakeScheduler scheduler;
   scheduler.answers = {absl::AbortedError("another scheduler writes the journal")};
   EXPECT_EQ(WaitForBatch(scheduler, 7, patience).status().code(), absl::StatusCode::kAborted);

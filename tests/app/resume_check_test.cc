@@ -38,7 +38,7 @@ class ResumeCheck : public ::testing::Test {
   std::string root_;
 };
 
-TEST_F(ResumeCheck, ARunGoesOnWithGroupsAndBatchesOfTheSizeThatItHas) {
+TEST_F(ResumeCheck, ChangedGroupOrBatchSizesAreRefused) {
   ASSERT_TRUE(Dir().WriteFile("config.yaml", Load({}).schema.EffectiveYaml()).ok());
   EXPECT_EQ(Check({}), "");
   EXPECT_EQ(Check({"scheduler.total_steps=77", "trainer.learning_rate=1e-3", "run.seed=9"}), "");
@@ -47,7 +47,7 @@ TEST_F(ResumeCheck, ARunGoesOnWithGroupsAndBatchesOfTheSizeThatItHas) {
   EXPECT_THAT(Check({"scheduler.groups_per_step=3"}), HasSubstr("scheduler.groups_per_step is 3"));
 }
 
-TEST_F(ResumeCheck, WhatHasChangedIsNamed) {
+TEST_F(ResumeCheck, TheLogNamesChangedKeys) {
   ASSERT_TRUE(Dir().WriteFile("config.yaml", Load({}).schema.EffectiveYaml()).ok());
   ::testing::internal::CaptureStdout();
   Check({"scheduler.total_steps=77", "run.log_level=debug"});
@@ -55,7 +55,7 @@ TEST_F(ResumeCheck, WhatHasChangedIsNamed) {
   EXPECT_THAT(said, HasSubstr("changed since the run was left: scheduler.total_steps (100 -> 77)"));
 }
 
-TEST_F(ResumeCheck, AnotherVersionsConfigurationDoesNotHoldARunUp) {
+TEST_F(ResumeCheck, AnUnreadableOldConfigurationIsAccepted) {
   ASSERT_TRUE(Dir().WriteFile("config.yaml", "scheduler: {a_key_of_old: 3}\n").ok());
   EXPECT_EQ(Check({"scheduler.group_size=8"}), "");
 }

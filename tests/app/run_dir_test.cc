@@ -38,7 +38,7 @@ class RunDirTest : public ::testing::Test {
       }
     }
   }
-  // Files of the run, but for its lock.
+  // Files of the run, without its lock.
   int Files() const {
     int files = 0;
     std::error_code gone;
@@ -52,7 +52,7 @@ class RunDirTest : public ::testing::Test {
   std::string root_;
 };
 
-TEST_F(RunDirTest, ARunIsRefusedGoneOnWithOrReplaced) {
+TEST_F(RunDirTest, IfExistsFailsResumesOrReplaces) {
   MakeRun();
   const int files = Files();
   EXPECT_EQ(RunDir::Open(root_, "run", IfExists::kFail).status().code(), absl::StatusCode::kAlreadyExists);
@@ -87,8 +87,8 @@ TEST_F(RunDirTest, AFolderThatHoldsNoRunIsNotEmptied) {
   EXPECT_TRUE(fs::exists(Path("notes.txt")));
 }
 
-// Killed at any moment of it, a replacement leaves the whole run or, to whoever opens the folder next, none of it.
-TEST_F(RunDirTest, AReplacementThatIsKilledIsEndedByTheNextStart) {
+// A replacement that is killed at any moment leaves the whole run or, to the next start, nothing of it.
+TEST_F(RunDirTest, TheNextStartCompletesAKilledReplacement) {
   int interrupted = 0;
   for (const IfExists next : {IfExists::kFail, IfExists::kReplace, IfExists::kResume}) {
     for (int left = 2 * kFiles; left > 0; left -= 75) {

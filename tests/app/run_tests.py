@@ -2,7 +2,7 @@
 """Runs the ingot binary as a user would: run_tests.py BINARY SOURCE_DIR CASE [--kills N] [--seed S].
 
 Cases: bad_input, supervised, serve, model_groups, visitors, kill, launch, launch_stop, stop, evaluate, ranks,
-ranks_lost, launch_kill, bench, smoke, seeds. Exits with 0 if what the case states holds.
+ranks_lost, launch_kill, bench, smoke, seeds. Exits with 0 if every check of the case holds.
 """
 import argparse
 import base64
@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 
-# A short run: little warm start, few and small steps, whatever reward comes of it.
+# A short run: little warm start, few and small steps, any reward.
 SHORT = {
     "sft.max_steps": 30, "scheduler.total_steps": 8, "scheduler.groups_per_step": 2, "scheduler.group_size": 4,
     "scheduler.max_drops_per_batch": 2, "trainer.checkpoint_every": 2, "goal.first_steps": 0, "goal.last_steps": 0,
@@ -32,6 +32,11 @@ class Ingot:
     def __init__(self, binary, source, folder):
         self.binary, self.source, self.folder = binary, source, folder
         self.config = "configs/smoke.yaml"
+
+    def rows(self, name):
+        """Number of rows that the run has recorded so far."""
+        path = pathlib.Path(f"{self.folder}/{name}/metrics.jsonl")
+        return path.read_text(encoding="utf-8").count("\n") if path.exists() else 0
 
     def argv(self, command, settings, extra=()):
         argv = [self.binary, command, self.config, *extra, "--set", f"run.root={self.folder}"]
@@ -59,7 +64,7 @@ class Ingot:
             return [json.loads(line) for line in file]
 
     def steps_trained(self, name):
-        """What each step recorded so far computed, by step; the last line may be cut off by a kill."""
+        """(time, numbers) of each step recorded so far, by step; a kill may have cut off the last line."""
         path = pathlib.Path(f"{self.folder}/{name}/metrics.jsonl")
         steps = {}
         for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
@@ -81,8 +86,17 @@ def check(condition, message):
         sys.exit(1)
 
 
+def wait_until(condition, what, process=None, seconds=240):
+    """Returns once `condition` holds. Fails after `seconds`, or when `process` ends before."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        check(process is None or process.poll() is None, f"the process ended before {what}")
+        check(time.monotonic() < deadline, f"no {what} within {seconds} s")
+        time.sleep(0.02)
+
+
 def check_run(ingot, name, steps):
-    """What must hold of a finished run, however often it was killed."""
+    """Checks the laws of a finished run, however often it was killed; returns its rows."""
     rows = [row for row in ingot.metrics(name) if "reward/mean" in row]
     check([row["step"] for row in rows] == list(range(steps)), f"steps in metrics.jsonl: {[r['step'] for r in rows]}")
     batches, closed, checkpoints = {}, set(), set()
@@ -127,7 +141,7 @@ def case_seeds(ingot, options):
 
 
 def compare_steps(before, now):
-    """Updates `before` with `now`; returns how many steps were taken once more in between."""
+    """Updates `before` with `now`; returns the number of steps that were taken again in between."""
     again = 0
     for step in before.keys() & now.keys():
         check(before[step][1] == now[step][1], f"step {step} gave {before[step]}, and after a kill {now[step]}")
@@ -137,7 +151,7 @@ def compare_steps(before, now):
 
 
 def case_kill(ingot, options):
-    """kill -9 at random moments, then --resume, until it has happened often enough; then it must finish."""
+    """kill -9 at random moments, each followed by --resume; after --kills of them the run must finish."""
     rng = random.Random(options.seed)
     steps = 40
     settings = dict(SHORT, **{"run.name": "kill", "scheduler.total_steps": steps})
@@ -150,9 +164,12 @@ def case_kill(ingot, options):
     while kills < options.kills:
         process = ingot.start("train", settings, extra)
         wait = (rng.uniform(0.08, 0.5) if extra else rng.uniform(0.3, 0.95)) * whole
-        time.sleep(wait)
+        try:
+            process.wait(timeout=wait)
+        except subprocess.TimeoutExpired:
+            pass
         if process.poll() is not None and process.returncode == 0:
-            # It got to its end before the kill: begin again, what was checked so far stands.
+            # It finished before the kill: begin again; earlier checks stand.
             process.stdout.close()
             check_run(ingot, "kill", steps)
             shutil.rmtree(f"{ingot.folder}/kill")
@@ -165,8 +182,8 @@ def case_kill(ingot, options):
         process.stdout.close()
         kills += 1
         extra = ("--resume",)
-        # Batches that were journalled before the kill stay what they were, and a step that is taken again from a
-        # checkpoint gives what it gave the first time, to the bit: the checkpoint holds exactly the batches below it.
+        # Batches that were journalled before the kill do not change. A step that is taken again from a checkpoint has
+        # the same result, to the bit: the checkpoint holds exactly the batches below it.
         if os.path.exists(f"{ingot.folder}/kill/pool") and os.path.exists(f"{ingot.folder}/kill/config.yaml"):
             now = {int(r["batch"].get("step", 0)): r["batch"]["groupIds"] for r in ingot.journal("kill") if "batch" in r}
             for step, groups in batches.items():
@@ -200,12 +217,9 @@ def launch_settings(name, **more):
             "cluster.gateway_port": ports[2], "cluster.rollout_port": ports[3], **more}
 
 
-def wait_for_rows(ingot, name, rows):
-    """Until the run has recorded so many steps."""
-    metrics = pathlib.Path(f"{ingot.folder}/{name}/metrics.jsonl")
-    deadline = time.time() + 60
-    while time.time() < deadline and (not metrics.exists() or metrics.read_text().count("\n") < rows):
-        time.sleep(0.1)
+def wait_for_rows(ingot, process, name, rows):
+    """Returns once the run, driven by `process`, has recorded so many rows."""
+    wait_until(lambda: ingot.rows(name) >= rows, f"row {rows} of {name}", process)
 
 
 def role_process(launch, role):
@@ -217,7 +231,7 @@ def role_process(launch, role):
 
 
 def finish_launched(ingot, launch, name, steps):
-    """What a launched run printed, and its rows; it must come to its end."""
+    """Waits for the end of a launched run, which must succeed; returns its output and its rows."""
     try:
         output, _ = launch.communicate(timeout=300)
     except subprocess.TimeoutExpired:
@@ -231,23 +245,23 @@ def finish_launched(ingot, launch, name, steps):
 
 
 def case_launch(ingot, options):
-    """A role that is started again goes on with the run's configuration, whatever became of the file it came from; one
-    that was asked to end, which the run did not, is started again too."""
+    """A restarted role uses the run's own configuration, even if the file that it came from has changed. A role that
+    got SIGTERM from outside, while the run goes on, is restarted too."""
     config = pathlib.Path(ingot.folder) / "launched.yaml"
     config.write_text((pathlib.Path(ingot.source) / ingot.config).read_text())
     ingot.config = str(config)
     launch = ingot.start("launch", launch_settings("launched", **{"scheduler.group_deadline_s": 600}))
-    wait_for_rows(ingot, "launched", 2)
+    wait_for_rows(ingot, launch, "launched", 2)
     port = int((pathlib.Path(ingot.folder) / "launched/gateway_port").read_text())
     agents = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     agents.request("POST", "/ingot/v1/episodes", json.dumps({"scaffold": "an agent's own"}))
     answer = agents.getresponse()
     check(answer.status == 401, f"an agent opened an episode of its own: {answer.status} {answer.read()}")
     environment = pathlib.Path(f"/proc/{role_process(launch, 'gateway')}/environ").read_bytes()
-    check(b"INGOT_ADMIN_KEY" in environment and b"INGOT_ADMIN_KEY=\0" in environment, "the key is there to be read")
+    check(b"INGOT_ADMIN_KEY" in environment and b"INGOT_ADMIN_KEY=\0" in environment, "the role's environment shows the key")
     config.write_text("run: {name: the next experiment}\n")
     os.kill(role_process(launch, "scheduler"), signal.SIGKILL)
-    wait_for_rows(ingot, "launched", 4)
+    wait_for_rows(ingot, launch, "launched", 4)
     for role in ("gateway", "trainer"):
         os.kill(role_process(launch, role), signal.SIGTERM)
     output, _ = finish_launched(ingot, launch, "launched", SHORT["scheduler.total_steps"])
@@ -256,8 +270,9 @@ def case_launch(ingot, options):
         check(f"{role} started again (1 of" in output, f"{role} was not started again: {output}")
 
 
-def write_asking_config(ingot, cleanup=()):
-    """A configuration whose agents ask once, and answer 0 or 1 as it happens. Each adds a line to FOLDER/begun."""
+def write_asking_config(ingot, cleanup=(), agent_seconds=0.3):
+    """A configuration whose agents make one call, wait `agent_seconds`, and answer 0 or 1 by chance. Each adds a line
+    to FOLDER/begun."""
     folder = pathlib.Path(ingot.folder)
     agent = folder / "agent.py"
     agent.write_text(f"""import http.client, json, os, time, urllib.parse
@@ -269,7 +284,7 @@ connection.request("POST", url.path + "/chat/completions", json.dumps({{
     "model": "policy", "max_tokens": 4, "messages": [{{"role": "user", "content": "which?"}}]}}), {{
     "Authorization": "Bearer " + os.environ["OPENAI_API_KEY"], "Content-Type": "application/json"}})
 answer = connection.getresponse().read()
-time.sleep(0.3)
+time.sleep({agent_seconds})
 print(len(answer) % 2)
 """)
     settings = {**GROUPS, "agents": {"concurrency": 4, "recipes": [
@@ -281,8 +296,8 @@ print(len(answer) % 2)
 
 
 def case_evaluate(ingot, options):
-    """A checkpoint's evaluation has a folder of its own, with its result, and takes the place of nothing else."""
-    folder = write_asking_config(ingot)
+    """A checkpoint's evaluation has a folder of its own, with its result, and replaces nothing else."""
+    folder = write_asking_config(ingot, agent_seconds=0)
     (folder / "eval.jsonl").write_text("{\"task_id\": \"a\"}\n{\"task_id\": \"b\"}\n")
     train = {"run.name": "t", "scheduler.total_steps": 2, "scheduler.drop_zero_variance": "false"}
     code, output = ingot.run("train", {**train, "trainer.checkpoint_every": 1, "trainer.keep_checkpoints": 5})
@@ -295,7 +310,7 @@ def case_evaluate(ingot, options):
         return done.returncode, done.stdout + done.stderr
 
     for step in (1, 2, 1):
-        code, output = evaluate(step, **{"trainer.memory_limit_mb": 1})  # nothing is trained, or room for it asked for
+        code, output = evaluate(step, **{"trainer.memory_limit_mb": 1})  # an evaluation needs no memory for training
         check(code == 0 and "avg@3, 6 episodes" in output, f"{code}: {output}")
     for step in (1, 2):
         result = json.loads((folder / f"t-eval/step-{step:08d}/evaluation.json").read_text())
@@ -315,8 +330,8 @@ def case_evaluate(ingot, options):
 
 
 def case_stop(ingot, options):
-    """Ctrl-C saves what was trained, though no checkpoint was due, and the run goes on from there as it was; what every
-    version's evaluation gave is in the record once, whatever it was stopped or killed in."""
+    """Ctrl-C saves the trained weights, though no checkpoint was due, and the run continues from there unchanged. The
+    record has every version's evaluation once, wherever the run was stopped or killed."""
     folder = write_asking_config(ingot)
     (folder / "eval.jsonl").write_text("{\"task_id\": \"a\"}\n{\"task_id\": \"b\"}\n")
     settings = {"run.name": "s", "scheduler.total_steps": 12, "scheduler.drop_zero_variance": "false",
@@ -325,7 +340,7 @@ def case_stop(ingot, options):
 
     def end_after(rows, end, extra=()):
         process = ingot.start("train", settings, extra)
-        wait_for_rows(ingot, "s", rows)
+        wait_for_rows(ingot, process, "s", rows)
         process.send_signal(end)
         return process.communicate(timeout=60)[0], process.returncode
 
@@ -337,7 +352,7 @@ def case_stop(ingot, options):
     kept = (folder / "s/config.yaml").read_text()
     code, output = ingot.run("train", {**settings, "scheduler.group_size": 2}, ["--resume"])
     check(code == 2 and "scheduler.group_size is 2" in output, f"another group size: {code} {output}")
-    check((folder / "s/config.yaml").read_text() == kept, "the configuration is no more what the run was left with")
+    check((folder / "s/config.yaml").read_text() == kept, "a refused resume changed the run's configuration")
     output, code = end_after(len(ingot.metrics("s")) + 4, signal.SIGKILL, ["--resume"])
     check(code == -signal.SIGKILL, f"exit code {code}: {output}")
     code, output = ingot.run("train", {**settings, "trainer.learning_rate": 1e-3}, ["--resume"])
@@ -351,8 +366,8 @@ def case_stop(ingot, options):
 
 
 def case_launch_stop(ingot, options):
-    """Ctrl-C ends the roles of a launched run in order: what agents set up elsewhere is given back, and what was
-    trained is saved though no checkpoint was due."""
+    """Ctrl-C stops the roles of a launched run in order: agents run their clean-up, and the trained weights are saved
+    though no checkpoint was due."""
     clean = pathlib.Path(ingot.folder) / "clean"
     folder = write_asking_config(ingot, [{"command": ["/bin/sh", "-c", f"echo clean >> {clean}"]}])
     own = {key: value for key, value in launch_settings("stopped").items() if key.startswith(("run.", "cluster."))}
@@ -360,8 +375,8 @@ def case_launch_stop(ingot, options):
                                  "trainer.checkpoint_every": 0})
     launch = subprocess.Popen(argv, cwd=ingot.source, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                               start_new_session=True)
-    wait_for_rows(ingot, "stopped", 2)
-    os.killpg(launch.pid, signal.SIGINT)  # as a terminal does: every process of the command has it
+    wait_for_rows(ingot, launch, "stopped", 2)
+    os.killpg(launch.pid, signal.SIGINT)  # to every process of the command, as a terminal does
     output, _ = launch.communicate(timeout=60)
     check(launch.returncode == 130 and "stopping all roles" in output, f"exit code {launch.returncode}: {output}")
     begun, clean = ((folder / name).read_text().count("\n") for name in ("begun", "clean"))
@@ -393,19 +408,14 @@ def rank_process(launch, rank):
 
 
 def case_ranks(ingot, options):
-    """Two ranks train a launched run; either may be killed or stopped, and all go on from the last checkpoint."""
+    """Two ranks train a launched run. If either is killed or stopped, both continue from the last checkpoint."""
     for rank, sent in ((None, None), (1, signal.SIGKILL), (0, signal.SIGKILL), (1, signal.SIGSTOP)):
         name = "ranks" if sent is None else f"rank-{rank}-{sent.name}"
         settings = ranks_settings(name, **({"scheduler.total_steps": 8} if sent is None else {}))
         steps = settings["scheduler.total_steps"]
         launch = ingot.start("launch", settings)
         if sent is not None:
-            metrics = pathlib.Path(f"{ingot.folder}/{name}/metrics.jsonl")
-            deadline = time.time() + 240
-            while time.time() < deadline and (not metrics.exists() or metrics.read_text().count("\n") < 4):
-                time.sleep(0.1)
-            trained = ingot.steps_trained(name)
-            check(len(trained) > 3, f"{name}: no steps to speak of within 240 s: {trained}")
+            trained = wait_for_steps(ingot, launch, name, 4)
             os.kill(rank_process(launch, rank), sent)
         output, rows = finish_launched(ingot, launch, name, steps)
         check(all(row["trainer/ranks"] == 2 for row in rows if not row["trainer/skipped"]), "a step was one rank's")
@@ -420,24 +430,20 @@ def case_ranks(ingot, options):
     settings = dict(SHORT, **{"run.name": "one", "cluster.trainer_ranks": 2})
     code, output = ingot.run("train", settings, timeout=60)
     check(code == 2 and "cluster.trainer_ranks" in output and "ingot launch" in output, output)
-    # What only one rank does wrong ends the run, and is not tried again.
+    # An error of a rank's own ends the run, without a restart.
     code, output = ingot.run("launch", ranks_settings("wrong", **{"trainer.memory_limit_mb": 1}), timeout=120)
     check(code in (1, 2) and "started again" not in output, output)
 
 
 def wait_for_steps(ingot, launch, name, steps):
-    """Until the run's record holds as many steps; returns them."""
-    deadline = time.time() + 240
-    while time.time() < deadline and launch.poll() is None and len(ingot.steps_trained(name)) < steps:
-        time.sleep(0.1)
-    trained = ingot.steps_trained(name)
-    check(len(trained) >= steps, f"{name}: {len(trained)} steps within 240 s, {steps} were waited for")
-    return trained
+    """Waits until the run's record holds as many trained steps; returns them."""
+    wait_until(lambda: len(ingot.steps_trained(name)) >= steps, f"step {steps} of {name}", launch)
+    return ingot.steps_trained(name)
 
 
 def case_ranks_lost(ingot, options):
-    """Of three ranks, which hold their own layers' parameters alone, two die for good, the leader too: the run goes on
-    on two, then on one, and finishes."""
+    """Of three ranks that divide the parameters by layer, two die for good, the leader among them. The run goes on
+    with two ranks, then with one, and finishes."""
     steps = 16
     settings = ranks_settings("lost", **{
         "cluster.trainer_ranks": 3, "cluster.max_restarts": 0, "scheduler.total_steps": steps,
@@ -457,9 +463,9 @@ def case_ranks_lost(ingot, options):
     check("gave up trainer-1 after 0 restarts; trainer goes on without, on 2" in output, output)
     check("gave up trainer after 0 restarts; trainer goes on without, on 1" in output, output)
     rows = [row for row in check_run(ingot, "lost", steps) if not row["trainer/skipped"]]
-    ranks = [row.get("trainer/ranks", 1) for row in rows]  # one rank has no others to name
+    ranks = [row.get("trainer/ranks", 1) for row in rows]  # one rank alone reports no number
     check(ranks == sorted(ranks, reverse=True) and set(ranks) == {3, 2, 1}, f"ranks of the steps: {ranks}")
-    # A step taken again is equal up to rounding: what is added up is the same, in another order.
+    # A step taken again is equal up to rounding: the same terms are added up in another order.
     after, again = ingot.steps_trained("lost"), 0
     for trained in before:
         for step in trained.keys() & after.keys():
@@ -472,11 +478,11 @@ def case_ranks_lost(ingot, options):
 
 
 def case_launch_kill(ingot, options):
-    """kill -9 of each role of a launched run in turn: it is started again, and the run finishes."""
+    """kill -9 of each role of a launched run in turn: the role is restarted, and the run finishes."""
     for role in options.roles.split(","):
         settings = launch_settings(role, **{"scheduler.total_steps": 24, "scheduler.group_deadline_s": 600})
         launch = ingot.start("launch", settings)
-        wait_for_rows(ingot, role, 4)
+        wait_for_rows(ingot, launch, role, 4)
         os.kill(role_process(launch, role), signal.SIGKILL)
         output, _ = finish_launched(ingot, launch, role, 24)
         check(f"{role}" in output and "started again (1 of" in output, f"{role} was not started again: {output}")
@@ -510,7 +516,7 @@ def case_serve(ingot, options):
         answer = json.loads(text)
         check(answer["usage"]["completion_tokens"] >= 1, text)
         only_ended = answer["usage"]["completion_tokens"] == 1 and answer["choices"][0]["finish_reason"] == "stop"
-        check(answer["choices"][0]["logprobs"]["content"] or only_ended, text)  # what ends a turn is no content
+        check(answer["choices"][0]["logprobs"]["content"] or only_ended, text)  # an end-of-turn token is no content
         status, text = ask("POST", "/v1/chat/completions", json.dumps(dict(body, model="second")))
         check(status == 200 and json.loads(text)["model"] == "second", text)
         status, text = ask("POST", "/v1/chat/completions", json.dumps(dict(body, stream=True)))
@@ -544,7 +550,8 @@ GROUPS = {
 
 
 def visit(url):
-    """An agent from elsewhere: episode by episode, one call each and every other one rewarded, until nobody answers."""
+    """An agent from elsewhere: runs one episode after the other, with one call each and a reward for every second one,
+    until the gateway is gone. Returns the number of episodes."""
     address = url.split("//")[1]
 
     def post(path, body, key=""):
@@ -574,7 +581,8 @@ def visit(url):
 
 
 def run_visited(ingot, command, settings, extra=()):
-    """What a run without recipes prints; an agent from elsewhere comes once it has said, also into a pipe, to where."""
+    """Runs a run without recipes, with an agent from elsewhere, which starts once the run has printed its address (into
+    a pipe). Returns the run's output."""
     run = ingot.start(command, settings, extra)
     said = []
     while not said or "agents.recipes is empty" not in said[-1]:
@@ -587,7 +595,7 @@ def run_visited(ingot, command, settings, extra=()):
 
 
 def case_visitors(ingot, options):
-    """A run without recipes trains on agents that come from elsewhere; what it says and records of itself, resumed."""
+    """A run without recipes trains on agents that come from elsewhere; its output and its record, also when resumed."""
     folder = pathlib.Path(ingot.folder)
     talk = [{"role": "user", "content": "which?"}, {"role": "assistant", "content": "this"}]
     (folder / "sft.jsonl").write_text(json.dumps({"messages": talk}) + "\n")
@@ -621,11 +629,11 @@ def case_visitors(ingot, options):
 
 
 def check_groups(ingot, name, steps):
-    """Against the pool: only calls that follow training were trained, and each model sampled where it should have."""
+    """Compares with the pool: only calls that follow training were trained, and each model sampled on its weights."""
     batches = {int(record["batch"].get("step", 0)): record["batch"]["groupIds"]
                for record in ingot.journal(name) if "batch" in record}
     rows = {row["step"]: row for row in ingot.metrics(name) if "batch/loss_tokens" in row}
-    logprobs, calls_of = {}, {}  # of the first token, by model, context and token; steps by model
+    logprobs, calls_of = {}, {}  # log-probs of the first token, by model, context and token; steps by model
     for step in range(steps):
         trained = {"batch/calls": 0, "batch/loss_tokens": 0, "batch/calls_left_out_weights": 0}
         for episode in (f"{group}/{sample}" for group in batches[step] for sample in range(4)):
@@ -657,7 +665,7 @@ def check_groups(ingot, name, steps):
 
 
 def case_model_groups(ingot, options):
-    """Calls on followed, pinned and external weights over real engines, and what is trained of them, across a kill."""
+    """Calls on followed, pinned and external weights over real engines, and the training on them, across a kill."""
     config = pathlib.Path(ingot.folder) / "groups.yaml"
     config.write_text(json.dumps(GROUPS))  # YAML is a superset
     ingot.config = str(config)
@@ -675,12 +683,10 @@ def case_model_groups(ingot, options):
                                        {"name": "later", "weights": "pinned", "version": 3}]
         config.write_text(json.dumps(GROUPS))
         first = ingot.start("train", {})
-        deadline = time.time() + 120
-        while len(ingot.steps_trained("groups")) < 5 and first.poll() is None and time.time() < deadline:
-            time.sleep(0.02)
+        wait_for_steps(ingot, first, "groups", 5)
         first.send_signal(signal.SIGKILL)
         output = first.communicate()[0]
-        check(4 < len(ingot.steps_trained("groups")) < 8, f"it was to be killed in its course: {output}")
+        check(4 < len(ingot.steps_trained("groups")) < 8, f"the kill missed the middle of the run: {output}")
         code, output = ingot.run("train", {}, ["--resume"])
         check(code == 0, output)
         check_run(ingot, "groups", 8)
@@ -691,7 +697,7 @@ def case_model_groups(ingot, options):
         kinds = {model: max((len(seen) for key, seen in logprobs.items() if key[0] == model), default=0)
                  for model in ("judge", "start", "later", "policy")}
         check(kinds["judge"] == kinds["start"] == kinds["later"] == 1 and kinds["policy"] > 1, f"log-probs: {kinds}")
-        # A version that the run has passed and nobody kept.
+        # A version that the run has passed and did not save.
         GROUPS["gateway"]["models"][2]["version"] = 5
         config.write_text(json.dumps(GROUPS))
         code, output = ingot.run("train", {"scheduler.total_steps": 9}, ["--resume"])
@@ -702,7 +708,7 @@ def case_model_groups(ingot, options):
 
 
 def case_supervised(ingot, options):
-    """SFT, then DPO, from files alone: no gateway; the result is a model folder that trains and serves on."""
+    """SFT, then DPO, from files alone, without a gateway; the result is a model folder to train on and to serve."""
     folder = pathlib.Path(ingot.folder)
     pairs = folder / "pairs.jsonl"
     with pairs.open("w") as file:
@@ -725,12 +731,9 @@ def case_supervised(ingot, options):
     code, output = ingot.run("train", settings, ["--resume"])
     check(code == 0 and "nothing left to do" in output, output)
     stopped = dict(settings, **{"run.name": "stopped", "sft.checkpoint_every": 4, "dpo.checkpoint_every": 4})
-    record = folder / "stopped" / "metrics.jsonl"
     for rows, end, extra in ((6, signal.SIGINT, ()), (17, signal.SIGKILL, ("--resume",))):
         process = ingot.start("train", stopped, extra)
-        while process.poll() is None and (not record.exists() or record.read_text().count("\n") < rows):
-            time.sleep(0.01)
-        check(process.poll() is None, "the stages ended before they could be stopped")
+        wait_for_rows(ingot, process, "stopped", rows)
         process.send_signal(end)
         process.communicate()
     code, output = ingot.run("train", stopped, ["--resume"])
@@ -744,13 +747,13 @@ def case_supervised(ingot, options):
     pairs.write_text("{\"prompt\": 3}\n")
     code, output = ingot.run("train", dict(settings, **{"run.name": "bad", "sft.max_steps": 0, "sft.epochs": 0}))
     check(code in (1, 2) and "pairs.jsonl:1" in output, output)
-    # A fault of the second file is found before the first stage begins, also one that only the model's context shows.
+    # A fault of the second file is found before the first stage begins, even if only the model's context shows it.
     long_answer = {"role": "assistant", "content": "word " * 4000}
     pairs.write_text(good_pairs.read_text() + json.dumps({"prompt": [{"role": "user", "content": "q"}],
                                                           "chosen": long_answer, "rejected": long_answer}) + "\n")
     code, output = ingot.run("train", dict(settings, **{"run.name": "long"}))
     check(code != 0 and "pairs.jsonl" in output and "context length" in output, output)
-    check(not ingot.steps_trained("long"), "steps were made of a run whose second file is at fault")
+    check(not ingot.steps_trained("long"), "a run with a bad second file made steps")
     check_supervised_ranks(ingot, dict(settings, **{"data.dpo": good_pairs, "sft.checkpoint_every": 4,
                                                     "dpo.checkpoint_every": 4}))
     code, output = ingot.run("gateway", settings, timeout=60)
@@ -758,8 +761,8 @@ def case_supervised(ingot, options):
 
 
 def check_supervised_ranks(ingot, settings):
-    """The run called `files` over two ranks: `ingot launch` starts the trainer's processes and no others. Killed, ended
-    and resumed, they come to the bits of ranks that nothing befell."""
+    """The run `files` on two ranks: `ingot launch` starts the trainer's processes and no others. Ranks that are killed,
+    stopped and resumed end with the same bits as undisturbed ones."""
     folder = pathlib.Path(ingot.folder)
 
     def of(name):
@@ -771,17 +774,14 @@ def check_supervised_ranks(ingot, settings):
     check([row["step"] for row in rows] == list(range(30)), f"{len(rows)} rows")
     check(all(row["trainer/ranks"] == 2 for row in rows), "a supervised step was one rank's")
     for row, alone in zip(rows, ingot.metrics("files")):
-        for name in alone.keys() & {"sft/loss", "dpo/loss"}:  # of rounding in fp32, thirty steps make no more
+        for name in alone.keys() & {"sft/loss", "dpo/loss"}:  # bound of fp32 rounding over thirty steps
             check(abs(row[name] - alone[name]) <= 1e-3 * max(1, abs(alone[name])), f"{row} on ranks, {alone} alone")
     code, output = ingot.run("launch", of("file-ranks"), ["--resume"])
     check(code == 0 and "nothing left to do" in output, output)
-    record = folder / "rank-files" / "metrics.jsonl"
     launch = ingot.start("launch", of("rank-files"))
     for rows, end in ((6, lambda: os.kill(rank_process(launch, 1), signal.SIGKILL)),
                       (17, lambda: launch.send_signal(signal.SIGINT))):
-        while launch.poll() is None and (not record.exists() or record.read_text().count("\n") < rows):
-            time.sleep(0.01)
-        check(launch.poll() is None, "the stages ended before they could be stopped")
+        wait_for_rows(ingot, launch, "rank-files", rows)
         end()
     output = launch.communicate(timeout=120)[0]
     check("they are started again together" in output and "going on after" in output, output)
@@ -797,7 +797,7 @@ def check_supervised_ranks(ingot, settings):
 
 
 def case_bench(ingot, options):
-    """Figures of named shapes, one JSON object each, which agree with one another."""
+    """Figures of named shapes, one JSON object each, that agree with one another."""
     small = ["--repeat", "1", "--hidden", "32", "--intermediate", "64", "--heads", "2", "--kv-heads", "1",
              "--head-dim", "16", "--vocab", "64"]
 
@@ -840,7 +840,7 @@ def case_bench(ingot, options):
 
 
 def case_bad_input(ingot, options):
-    """One clear error that names the cause, exit code 2, nothing begun."""
+    """Bad input gives one clear error that names the cause, exit code 2, and no run."""
     folder = pathlib.Path(ingot.folder)
 
     def expect(settings, *words, command="train", config="configs/smoke.yaml", codes=(2,)):
@@ -851,7 +851,9 @@ def case_bad_input(ingot, options):
         for word in words:
             check(word in output, f"'{word}' is missing in: {output}")
 
-    for words, named in ((["tain", "run.yaml"], ("'tain'", "'train'")), (["config", "chek"], ("'chek'", "'check'"))):
+    for words, named in ((["tain", "run.yaml"], ("'tain'", "'train'")), (["config", "chek"], ("'chek'", "'check'")),
+                         (["train", "--resum", "run.yaml"], ("'--resum'", "'--resume'")),
+                         (["serve", "folder", "--prot=1"], ("'--prot'", "'--port'"))):
         done = subprocess.run([ingot.binary, *words], capture_output=True, text=True, timeout=60)
         check(done.returncode == 2 and all(name in done.stderr for name in named), f"{words}: {done}")
         check(len(done.stderr.strip().splitlines()) == 1, f"not one line: {done.stderr}")
@@ -859,7 +861,7 @@ def case_bad_input(ingot, options):
     check(done.returncode == 0 and done.stdout.startswith("ingot "), f"--version: {done}")
 
     def expect_name_free(settings, *words):
-        """Neither command takes the run's name for a run that could not start."""
+        """A run that cannot start leaves its name free, with either command."""
         for command in ("train", "launch"):
             expect({"run.name": "unborn", "run.if_exists": "fail", **settings}, *words, command=command)
         check(not (folder / "unborn").exists(), "a run that could not start has left a folder")
@@ -892,7 +894,7 @@ def case_bad_input(ingot, options):
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        for _ in range(2):  # a start that failed does not hold the name
+        for _ in range(2):  # a failed start leaves the name free
             expect({"http.port": port, "run.name": "bad", "run.if_exists": "fail"}, str(port), codes=(1,))
         for key in ("cluster.datapool_port", "cluster.rollout_port", "http.port"):
             expect({**launch_settings("unborn"), key: port}, key, str(port), command="launch", codes=(1,))
@@ -902,8 +904,8 @@ def case_bad_input(ingot, options):
     (model / "config.json").write_text("{\"model_type\": \"qwen3\"}")
     expect({"model.path": model, "run.name": "bad", "http.port": 0}, "model", codes=(1, 2))
 
-    # A model that no machine holds is refused with the numbers before it or the engine's cache is made. Were it made,
-    # the limit would end it.
+    # A model that no machine can hold is refused, with the numbers, before it or the engine's cache is allocated. The
+    # limit would end a process that allocated it.
     ingot.config = "configs/smoke.yaml"
     argv = ingot.argv("train", {"run.name": "large", "http.port": 0, "model.hidden_size": 8192, "model.layers": 800,
                                 "model.intermediate_size": 28672, "rollout.kv_cache_tokens": 1 << 30})

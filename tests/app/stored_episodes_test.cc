@@ -30,7 +30,7 @@ class StoredEpisodesTest : public ::testing::Test {
   std::unique_ptr<datapool::Client> pool_;
 };
 
-TEST_F(StoredEpisodesTest, VisitsAsManyAsAreWantedHoweverLargeTheyAre) {
+TEST_F(StoredEpisodesTest, VisitsUpToTheLimitWhateverTheirSize) {
   constexpr int kAll = kSamples + 2;
   for (const int limit : {0, 1, 36, kAll - 1, kAll, 1000}) {
     std::vector<std::string> ids;

@@ -14,7 +14,7 @@ using ::testing::ElementsAre;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
-// Roles are shell commands; $AGAIN is "again" in a process that was started again.
+// Roles are shell commands; $AGAIN is "again" in a restarted process.
 class Supervised : public ::testing::Test {
  protected:
   RoleSpec Role(const std::string& name, const std::string& command, const std::string& group = "") const {
@@ -28,7 +28,7 @@ class Supervised : public ::testing::Test {
     spec.may_finish = name == "follower" || name == "stopped";
     return spec;
   }
-  // Of a group that goes on without a member; $INDEX of $SIZE.
+  // The commands of a group that goes on without a member; $INDEX of $SIZE.
   RoleSpec Member(const std::string& name, const std::string& command, int index, int size = 3) const {
     RoleSpec spec = Role(name, absl::StrCat("INDEX=", index, "; SIZE=", size, "; ", command), "ranks");
     spec.decides = index == 0;
@@ -57,10 +57,10 @@ class Supervised : public ::testing::Test {
   milliseconds forget_after_ = std::chrono::hours(1);
 };
 
-// A process that waits to be ended; `exec`, so that the signal meets what waits.
+// A process that waits to be stopped; `exec`, so that the signal reaches the process that waits.
 constexpr char kWaits[] = "exec tail -f /dev/null";
 
-TEST_F(Supervised, EachRoleHasItsOwnTimeToEnd) {
+TEST_F(Supervised, StopGraceIsPerRole) {
   RoleSpec saves = Role("saves", "trap 'sleep 0.5; echo saved > " + folder_ + "/saved; exit 0' TERM; touch " + folder_ +
                                      "/up1; while :; do sleep 0.02; done");
   RoleSpec hangs = Role("hangs", "trap '' TERM; touch " + folder_ + "/up2; while :; do sleep 0.02; done");
@@ -73,7 +73,7 @@ TEST_F(Supervised, EachRoleHasItsOwnTimeToEnd) {
   EXPECT_TRUE(std::ifstream(folder_ + "/saved").good());
 }
 
-TEST_F(Supervised, ARoleHasItsOwnVariablesBesideThoseOfThisProcessAlsoStartedAgain) {
+TEST_F(Supervised, ARestartedRoleKeepsItsEnvironment) {
   RoleSpec told =
       Role("leader", "[ \"$SAID\" = 'to it' ] && [ -n \"$PATH\" ] || exit 4; [ -n \"$AGAIN\" ] || kill -9 $$");
   told.environment = {"SAID=to it"};
@@ -98,7 +98,7 @@ TEST_F(Supervised, TheLastLineSaysWhyTheRunEnded) {
       said_, EndsWith("\nthe run ended: other was killed by signal 9" + log + "other.log; gave up after 0 restarts\n"));
 }
 
-TEST_F(Supervised, ARoleThatCrashesIsStartedAgainAlone) {
+TEST_F(Supervised, ACrashedRoleIsRestartedAlone) {
   const std::string seen = folder_ + "/seen";
   const auto code = Run({Role("leader", "until test -e " + seen + "; do :; done"),
                          Role("other", "test -n \"$AGAIN\" && touch " + seen + " && " + kWaits + "; kill -9 $$")});
@@ -108,8 +108,8 @@ TEST_F(Supervised, ARoleThatCrashesIsStartedAgainAlone) {
   EXPECT_THAT(said_, Not(HasSubstr("leader started again")));
 }
 
-TEST_F(Supervised, ARoleThatSomebodyElseEndedIsStartedAgain) {
-  // 143: it ended in order. Also the one that decides, whose other exits are the run's.
+TEST_F(Supervised, ARoleEndedByAForeignSignalIsRestarted) {
+  // 143: it ended in order. This holds for the deciding role too, whose other exit codes are the run's.
   const std::string seen = folder_ + "/seen";
   const std::string again = "test -n \"$AGAIN\" || exit 143; ";
   const auto code = Run({Role("leader", again + "until test -e " + seen + "; do :; done; exit 3"),
@@ -122,7 +122,7 @@ TEST_F(Supervised, ARoleThatSomebodyElseEndedIsStartedAgain) {
   }
 }
 
-TEST_F(Supervised, OnlyARoleThatMayFinishIsDoneWhenItExitsWith0) {
+TEST_F(Supervised, ExitCode0CompletesOnlyARoleThatMayFinish) {
   const std::string seen = folder_ + "/seen";
   const auto code =
       Run({Role("leader", "until test -e " + seen + "; do :; done"),
@@ -133,14 +133,14 @@ TEST_F(Supervised, OnlyARoleThatMayFinishIsDoneWhenItExitsWith0) {
   EXPECT_THAT(said_, HasSubstr("follower is done"));
 }
 
-TEST_F(Supervised, ARankThatSomebodyElseEndedStartsItsGroupAgainAndCountsForItself) {
+TEST_F(Supervised, AForeignSignalRestartsTheGroupAndCountsForItsMember) {
   const auto code = Run({Member("a", "test $SIZE = 1 && exit 5; exit 75", 0, 2), Member("b", "exit 143", 1, 2)}, 1);
   ASSERT_TRUE(code.ok()) << code.status();
   EXPECT_EQ(*code, 5);
   EXPECT_THAT(said_, HasSubstr("gave up b after 1 restarts"));
 }
 
-TEST_F(Supervised, RolesEndAfterThoseThatNeedThem) {
+TEST_F(Supervised, RolesStopAfterTheRolesThatNeedThem) {
   const std::string order = folder_ + "/order", up = folder_ + "/up";
   const auto server = [&](const std::string& name, int wave, const std::string& last) {
     RoleSpec spec = Role(name, "trap '" + last + "echo " + name + " >> " + order + "; exit 0' TERM; echo >> " + up +
@@ -159,7 +159,7 @@ TEST_F(Supervised, RolesEndAfterThoseThatNeedThem) {
   EXPECT_THAT(ended, ElementsAre("another agent", "one agent", "gateway", "pool"));
 }
 
-TEST_F(Supervised, CrashesOfLongAgoAreForgotten) {
+TEST_F(Supervised, OldCrashesDoNotCount) {
   forget_after_ = milliseconds(1);
   const std::string count = folder_ + "/count";
   const auto code =
@@ -170,8 +170,8 @@ TEST_F(Supervised, CrashesOfLongAgoAreForgotten) {
   EXPECT_EQ(*code, 0);
 }
 
-TEST_F(Supervised, AGroupIsStartedAgainWhenOneOfItCrashes) {
-  // The leader sees that it is alone; the third stands still and is killed.
+TEST_F(Supervised, ACrashRestartsTheWholeGroup) {
+  // The leader exits because it saw the crash; the third member hangs and is killed.
   const auto code = Run({Role("leader", "test -n \"$AGAIN\" && exit 0; exit 75", "ranks"),
                          Role("follower", std::string("test -n \"$AGAIN\" && ") + kWaits + "; kill -9 $$", "ranks"),
                          Role("stopped", std::string("test -n \"$AGAIN\" && exit 0; ") + kWaits, "ranks")});
@@ -184,8 +184,8 @@ TEST_F(Supervised, AGroupIsStartedAgainWhenOneOfItCrashes) {
   EXPECT_THAT(said_, HasSubstr("follower started again\n"));
 }
 
-TEST_F(Supervised, AnErrorOfAFollowersOwnEndsTheRunAtOnce) {
-  // Whoever is seen first.
+TEST_F(Supervised, AFollowersOwnErrorEndsTheRunAtOnce) {
+  // Whichever end the supervisor sees first.
   for (const char* follower : {"exit 2", "i=0; while test $i -lt 50000; do i=$((i+1)); done; exit 2"}) {
     said_.clear();
     const auto code = Run({Role("leader", "exit 75", "ranks"), Role("follower", follower, "ranks")});
@@ -222,7 +222,7 @@ TEST_F(Supervised, AnotherMemberDecidesOnceTheFirstIsLost) {
   EXPECT_EQ(*code, 5);
 }
 
-TEST_F(Supervised, AMemberThatStandsStillIsTheLostOne) {
+TEST_F(Supervised, AHangingMemberIsTheLostOne) {
   const auto code = Run({Member("a", "test $SIZE = 1 && exit 0; exit 75", 0, 2), Member("b", kWaits, 1, 2)}, 0);
   ASSERT_TRUE(code.ok()) << code.status();
   EXPECT_EQ(*code, 0);
@@ -230,8 +230,8 @@ TEST_F(Supervised, AMemberThatStandsStillIsTheLostOne) {
   EXPECT_THAT(said_, HasSubstr("gave up b after 0 restarts"));
 }
 
-TEST_F(Supervised, ADeathIsNotCountedForThoseItLeavesAlone) {
-  // Each dies once, and either may once: none is lost.
+TEST_F(Supervised, ADeathCountsForTheDeadMemberAlone) {
+  // Each dies once, and each may die once: none is lost.
   const std::string dies = "mkdir " + folder_ + "/$INDEX 2>/dev/null && kill -9 $$; ";
   const auto code = Run({Member("a", "test -e " + folder_ + "/1 || exit 75; " + dies + "exit 0", 0, 2),
                          Member("b", dies + "exit 75", 1, 2)},
@@ -240,13 +240,13 @@ TEST_F(Supervised, ADeathIsNotCountedForThoseItLeavesAlone) {
   EXPECT_EQ(*code, 0);
 }
 
-TEST_F(Supervised, AGroupDoesNotGoOnWithFewerThanItsLeast) {
+TEST_F(Supervised, AGroupBelowMinMembersFails) {
   const auto code = Run({Member("a", "exit 75", 0, 2), Member("b", "kill -9 $$", 1, 2)}, 1, 2);
   ASSERT_FALSE(code.ok());
   EXPECT_THAT(std::string(code.status().message()), HasSubstr("1 of ranks would be left, too few to go on"));
 }
 
-TEST_F(Supervised, AGroupThatEndsWithNobodyToBlameCountsForAll) {
+TEST_F(Supervised, AGroupEndWithoutADeathCountsForAllMembers) {
   const auto code = Run({Member("a", "exit 75", 0, 2), Member("b", "exit 75", 1, 2)}, 1);
   ASSERT_FALSE(code.ok());
   EXPECT_THAT(std::string(code.status().message()), HasSubstr("gave up after 1 restarts: 0 of ranks would be left"));

@@ -11,7 +11,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-TEST(StepLine, SaysWhatIsKnown) {
+TEST(StepLine, PrintsKnownMetrics) {
   const std::string line = FormatStep("run", 1, 4,
                                       {{"reward/mean", 0.25},
                                        {"tree/speedup", 3.08},
@@ -26,7 +26,7 @@ TEST(StepLine, SaysWhatIsKnown) {
   EXPECT_THAT(line, HasSubstr("idle train 50% roll 12%  mismatch 0.0e+00  eta 1m01s"));
 }
 
-TEST(StepLine, WhatIsNotKnownIsADash) {
+TEST(StepLine, PrintsADashForUnknownMetrics) {
   const std::string line = FormatStep("run", 0, 4, {{"reward/mean", std::nan("")}}, std::nan(""));
   EXPECT_THAT(line, HasSubstr("reward - "));
   EXPECT_THAT(line, HasSubstr("tree - of - (-)  idle train - roll -  mismatch -  eta -"));

@@ -46,7 +46,7 @@ TEST_F(TextCommandTest, EncodesAndDecodesLineByLine) {
   EXPECT_EQ(out_, "\"a\"\n");
 }
 
-TEST_F(TextCommandTest, ABadLineIsReportedWithItsNumberAndTheRestIsDone) {
+TEST_F(TextCommandTest, ABadLineIsReportedWithItsNumberAndTheRestIsProcessed) {
   EXPECT_EQ(Run("encode", "\"a\"\n\n[1]\n{\n\"b\"\n"), 1);
   EXPECT_THAT(out_, testing::MatchesRegex("\\[97\\]\n\\{\"error\":\"[^\n]*string[^\n]*\",\"line\":3\\}\n"
                                           "\\{\"error\":\"[^\n]*\",\"line\":4\\}\n\\[98\\]\n"));
@@ -55,8 +55,8 @@ TEST_F(TextCommandTest, ABadLineIsReportedWithItsNumberAndTheRestIsDone) {
   EXPECT_THAT(out_, testing::EndsWith("\"line\":6}\n\"b\"\n"));
 }
 
-// One line out for every line in, whatever it is; what is wrong is named.
-TEST_F(TextCommandTest, WhateverALineHoldsItIsAnsweredByOne) {
+// One line out for every line in; a fault of the line is named in it.
+TEST_F(TextCommandTest, EveryInputLineGivesOneOutputLine) {
   const std::vector<std::string> lines = {"nul",
                                           "{",
                                           "[1",
@@ -98,7 +98,7 @@ TEST_F(TextCommandTest, WhateverALineHoldsItIsAnsweredByOne) {
   EXPECT_EQ(out_, "{\"error\":\"malformed JSON at column 2: incomplete JSON\",\"line\":1}\n");
 }
 
-TEST_F(TextCommandTest, WhatCannotBeRunSaysWhy) {
+TEST_F(TextCommandTest, AFailedStartSaysWhy) {
   EXPECT_EQ(Run("embed", ""), 2);
   EXPECT_THAT(errors_, testing::HasSubstr("embed"));
   args_.tokenizer_dir += "/nowhere";

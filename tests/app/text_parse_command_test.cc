@@ -11,7 +11,7 @@
 namespace ingot::app {
 namespace {
 
-// The result printed, or the error.
+// The printed result, or the error.
 std::string Parsed(const std::string& format, const std::string& line) {
   const auto parse = MakeTextParse(format);
   if (!parse.ok()) return std::string(parse.status().message());
@@ -53,7 +53,7 @@ TEST(TextParse, TakesToolsPrefillAndMode) {
             R"("function":{"name":"f","arguments":"{\"a"}}],"malformed":true})");
 }
 
-TEST(TextParse, SaysWhatIsWrong) {
+TEST(TextParse, ErrorsNameTheFault) {
   EXPECT_NE(Parsed("hermess", "1").find("known: hermes"), std::string::npos);
   EXPECT_NE(Parsed("/nowhere/row.json", "1").find("cannot read"), std::string::npos);
   const std::string folder = testing::TempDir() + "/folder.json";
@@ -67,8 +67,8 @@ TEST(TextParse, SaysWhatIsWrong) {
   EXPECT_NE(Parsed("hermes", "{\"text\": \"\", \"calls\": \"x\"}").find("\"whole\""), std::string::npos);
 }
 
-// Tools that are none say nothing of types, and break nothing.
-TEST(TextParse, OddToolsAreNoTools) {
+// Malformed tools give no types, and break nothing.
+TEST(TextParse, MalformedToolsAreIgnored) {
   for (const char* tools :
        {"[1, null, []]", "[{\"function\": 3}]", "[{\"function\": {\"name\": 1}}]", "null",
         R"([{"function": {"name": "f", "parameters": {"properties": {"a": {"$ref": "#/properties/a"}}}}}])",

@@ -42,14 +42,14 @@ class TextPartsTest : public testing::Test {
   const std::filesystem::path dir_;
 };
 
-TEST_F(TextPartsTest, RandomWeightsSpeakHermesUnlessTold) {
+TEST_F(TextPartsTest, RandomWeightsUseHermesByDefault) {
   EXPECT_EQ(MakeTextParts("auto")->format->fingerprint(), MakeTextParts("hermes")->format->fingerprint());
   EXPECT_NE(MakeTextParts("auto")->format->fingerprint(), MakeTextParts("compact")->format->fingerprint());
   EXPECT_EQ(MakeTextParts("auto")->files.at("ingot.json"), "{\"chat_format\":\"hermes\"}\n");
   EXPECT_EQ(MakeTextParts("template").status().code(), absl::StatusCode::kNotFound);
 }
 
-TEST_F(TextPartsTest, AFolderSaysWhichFormatIsItsOwn) {
+TEST_F(TextPartsTest, IngotJsonThenTemplateThenHermesDecideTheFormat) {
   const std::string hermes = MakeTextParts("hermes")->format->fingerprint();
   const std::string compact = MakeTextParts("compact")->format->fingerprint();
   EXPECT_EQ(Fingerprint("auto"), hermes);  // by its ingot.json
@@ -57,20 +57,20 @@ TEST_F(TextPartsTest, AFolderSaysWhichFormatIsItsOwn) {
   EXPECT_EQ(Fingerprint("auto"), compact);
   EXPECT_EQ(Fingerprint(""), compact);
   WriteTemplate();
-  EXPECT_EQ(Fingerprint("auto"), compact);  // what it was trained with wins over what it also has
+  EXPECT_EQ(Fingerprint("auto"), compact);  // ingot.json, the format of its training, wins over its template
   std::filesystem::remove(dir_ / "ingot.json");
   const std::string own = Fingerprint("auto");
   EXPECT_NE(own, hermes);
   EXPECT_EQ(own, Fingerprint("template"));
-  EXPECT_EQ(own, Fingerprint("template:hermes"));  // found by the calls that it writes
+  EXPECT_EQ(own, Fingerprint("template:hermes"));  // recognised by the calls that the template writes
   EXPECT_NE(own, Fingerprint("template:qwen3_coder"));
-  EXPECT_EQ(Fingerprint("hermes"), hermes);  // named: wins
+  EXPECT_EQ(Fingerprint("hermes"), hermes);  // an explicit name wins
   std::filesystem::remove(dir_ / "chat_template.jinja");
-  EXPECT_EQ(Fingerprint("auto"), hermes);  // neither
+  EXPECT_EQ(Fingerprint("auto"), hermes);  // no template and no ingot.json
 }
 
-// A checkpoint of a model with its own template carries it on.
-TEST_F(TextPartsTest, ItsFilesGiveTheSameFormatElsewhere) {
+// A checkpoint of a model with its own template carries the template on.
+TEST_F(TextPartsTest, CopiedFilesGiveTheSameFormat) {
   std::filesystem::remove(dir_ / "ingot.json");
   WriteTemplate();
   const auto parts = LoadTextParts(dir_, "auto");
@@ -82,8 +82,8 @@ TEST_F(TextPartsTest, ItsFilesGiveTheSameFormatElsewhere) {
   EXPECT_EQ(Fingerprint("auto"), parts->format->fingerprint());
 }
 
-// An engine stops at every id that config.json names; what it stopped at is no text, whatever the format.
-TEST_F(TextPartsTest, TurnsEndWithWhatTheModelEndsThemWith) {
+// An engine stops at every id that config.json names; the id is no text, whatever the format.
+TEST_F(TextPartsTest, TurnsEndWithTheModelsOwnIds) {
   const int32_t im_end = *MakeTextParts("hermes")->tokenizer->SpecialId("<|im_end|>");
   Write("config.json", "{\"eos_token_id\": [" + std::to_string(im_end) + ", 65, 66]}");
   const auto ends = [&](const std::string& chat_format) {
@@ -105,7 +105,7 @@ TEST_F(TextPartsTest, TurnsEndWithWhatTheModelEndsThemWith) {
   }
 }
 
-TEST_F(TextPartsTest, AFolderWhereAFileIsReadIsNamed) {
+TEST_F(TextPartsTest, AFolderInPlaceOfAFileIsNamed) {
   for (const char* file : {"ingot.json", "chat_template.jinja", "config.json"}) {
     std::filesystem::remove(dir_ / file);
     std::filesystem::create_directory(dir_ / file);

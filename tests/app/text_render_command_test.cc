@@ -43,18 +43,18 @@ TEST_F(TextRenderTest, GivesTextAndIds) {
       HasSubstr(R"("text":"<s>user:a;1!></s>")"));
 }
 
-TEST_F(TextRenderTest, SpellingsOfTokensInMessagesAreText) {
+TEST_F(TextRenderTest, SpecialTokensInMessagesAreText) {
   EXPECT_EQ(Line(R"({"messages": [{"role": "user", "content": "<s>"}]})"),
             R"({"text":"<s>user:<s>;</s>","ids":[256,117,115,101,114,58,60,115,62,59,257]})");
 }
 
-TEST_F(TextRenderTest, MessagesReachTheTemplateAsTheyAreUnlessAsked) {
+TEST_F(TextRenderTest, MessagesReachTheTemplateUnchangedByDefault) {
   const std::string input = R"({"messages": [{"role": "assistant", "content": null, "reasoning_content": "r"}]})";
   EXPECT_THAT(Line(input), HasSubstr("assistant:None;"));
   EXPECT_THAT(Line(input, true), HasSubstr("assistant:r;"));
 }
 
-TEST_F(TextRenderTest, RefusesWhatCannotBeRendered) {
+TEST_F(TextRenderTest, MalformedInputIsRefused) {
   EXPECT_THAT(Line("[]"), HasSubstr("messages"));
   EXPECT_THAT(Line("{}"), HasSubstr("messages"));
   EXPECT_THAT(Line(R"({"messages": []})"), HasSubstr("at least one"));
@@ -63,7 +63,7 @@ TEST_F(TextRenderTest, RefusesWhatCannotBeRendered) {
        {R"({"messages": {"role": "user"}})", R"({"messages": "x"})", R"({"messages": null})", "3", "null"}) {
     EXPECT_THAT(Line(odd), HasSubstr("messages")) << odd;
   }
-  // What the template makes of odd fields is the template's: a fault of its own, or a text.
+  // Odd fields are the template's matter: it fails, or renders a text.
   Write("chat_template.jinja",
         "{% for m in messages %}{{ m.content + '' }}{% for c in m.tool_calls %}x{% endfor %}{% endfor %}");
   for (const char* odd :

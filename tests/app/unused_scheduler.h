@@ -1,4 +1,4 @@
-// A scheduler that is asked nothing: what a test's own one starts from.
+// A scheduler client for tests to derive from: every method is unimplemented.
 #pragma once
 
 #include "scheduler/client.h"

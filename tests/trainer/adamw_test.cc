@@ -56,8 +56,8 @@ TEST(AdamW, FollowsItsFormula) {
 }
 
 TEST(AdamW, GivesTheNumbersOfExactArithmetic) {
-  // The first step moves by the rate itself, since m' / sqrt(v') is the gradient's sign; the other numbers are of the
-  // formula in 40-digit decimals.
+  // The first step moves by the rate itself, since m' / sqrt(v') is the gradient's sign. The expected numbers are the
+  // formula's, computed with 40 decimal digits.
   auto parameters = OneMatrix(at::kDouble);
   AdamW optimizer(Options(), parameters);
   SetGradients(parameters, 1);
@@ -102,7 +102,7 @@ TEST(AdamW, KeepsAMasterCopyOfNarrowParameters) {
   OptimizerOptions options = Options();
   options.weight_decay = 0;
   AdamW optimizer(options, parameters);
-  // Each step is far below bf16's resolution at 1; their sum is not.
+  // Each step is far below bf16's resolution at 1; the sum of the steps is not.
   for (int i = 0; i < 20; ++i) {
     parameters.at("w").mutable_grad() = at::ones({2, 2}, at::kBFloat16);
     optimizer.Step(0.001, 2.0);

@@ -1,6 +1,5 @@
-// What a run is told, and what it keeps, when what it reads or writes is not as it should be: a disk that fills up
-// during a save, checkpoints of another shape, calls beyond the context, gradients that are not finite. Against the
-// trainer and its loop, the way a run uses them.
+// Faults of a run's inputs and outputs, through the trainer and its loop as a run uses them: a disk that fills up
+// during a save, checkpoints of another shape, calls beyond the context, gradients that are not finite.
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -42,7 +41,7 @@ std::unique_ptr<Trainer> Fresh(const TrainerOptions& options = Options()) {
 
 std::string MessageOf(const absl::Status& status) { return std::string(status.message()); }
 
-// A source of random batches and a sink that keeps nothing; `spoil` changes a batch before it is trained.
+// A source of random batches and a sink that stores nothing; `spoil` changes a batch before it is trained.
 class ShortRun final : public BatchSource, public VersionSink, public StepObserver {
  public:
   explicit ShortRun(const std::string& root, std::function<void(TrainBatch&)> spoil = nullptr)
@@ -81,7 +80,7 @@ bool HasLeftovers(const std::string& root) {
   return false;
 }
 
-// A file system of its own for one thread of this process, of so many bytes.
+// A file system of `bytes` bytes, for one thread of this process alone.
 class SmallDisk {
  public:
   explicit SmallDisk(int64_t bytes) {
@@ -107,8 +106,8 @@ int64_t BytesOf(const std::string& dir) {
   return bytes;
 }
 
-// The disk takes two checkpoints and part of a third. The run ends with an error that says so, and goes on from the
-// second as if nothing had been when there is room.
+// The disk takes two checkpoints and part of a third. The run ends with an error that says so. When there is room, it
+// continues from the second checkpoint as if nothing had happened.
 TEST(FullDisk, EndsTheRunWithItsLastCheckpointsIntact) {
   TempDir roomy;
   auto whole = Fresh();
@@ -133,8 +132,8 @@ TEST(FullDisk, EndsTheRunWithItsLastCheckpointsIntact) {
   EXPECT_EQ((*(*resumed)->TakeSnapshot())->checksum(), (*whole->TakeSnapshot())->checksum());
 }
 
-// Every file of a checkpoint in turn is the one that cannot be finished: a limit on the size of files fails in the same
-// calls as a full disk, and any user may set one.
+// Each file of a checkpoint in turn cannot be finished. A limit on file sizes fails in the same calls as a full disk,
+// and any user may set such a limit.
 TEST(FullDisk, NoFileOfACheckpointMayBeCutShort) {
   TempDir dir;
   auto trainer = Fresh();
@@ -162,7 +161,7 @@ TEST(FullDisk, NoFileOfACheckpointMayBeCutShort) {
   EXPECT_TRUE(trainer->SaveCheckpoint(dir.path(), {}).ok());
 }
 
-// Sound files whose tensors are another model's: the digests agree, and the shapes are looked at all the same.
+// Intact files with the tensors of another model: the digests agree, and the shapes are checked all the same.
 TEST(MismatchedCheckpoint, NamesTheTensor) {
   TempDir dir;
   const auto fresh = Fresh();
@@ -236,15 +235,15 @@ TEST(EmptyBatch, WithoutGroupsIsAnErrorAndWithoutLossASkippedStep) {
   });
   ASSERT_TRUE(failed.Go(*trainer).ok());
   EXPECT_EQ(failed.skipped, 1);
-  ASSERT_EQ(failed.published.size(), 5u);  // the start and every step, skipped or not
+  ASSERT_EQ(failed.published.size(), 5u);  // the start version and one per step, skipped or not
   EXPECT_NE(failed.published[0]->checksum(), failed.published[1]->checksum());
   EXPECT_EQ(failed.published[1]->checksum(), failed.published[2]->checksum());
   EXPECT_NE(failed.published[2]->checksum(), failed.published[3]->checksum());
   EXPECT_EQ(LatestCheckpoint(dir.path())->step, 4);
 }
 
-// A batch whose loss overflows costs its step and no more; one too many in a row ends the run, whose last checkpoint is
-// of finite weights.
+// A batch whose loss overflows loses its step and nothing else. One too many in a row ends the run, whose last
+// checkpoint has finite weights.
 TEST(NotFinite, AStepIsSkippedAndARowOfThemEndsTheRun) {
   TrainerOptions options = Options();
   options.advantage_baseline = "none";

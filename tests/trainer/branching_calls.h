@@ -1,5 +1,5 @@
-// Conversations that a real engine sampled, as the trainer gets them: branching at every offset of a key tile, found in
-// the radix cache, prompts computed in pieces, requests of any length side by side in a batch.
+// Conversations that a real engine sampled, in the trainer's form: branches at every offset of a key tile, hits of the
+// radix cache, prompts computed in pieces, requests of any length side by side in a batch.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -37,12 +37,12 @@ inline std::unique_ptr<rollout::Engine> EngineOver(const model::ModelConfig& con
   return *rollout::Engine::Create(options, std::move(parts), SnapshotOf(parameters, 0));
 }
 
-// Rounds of requests that a fixed seed draws.
+// Rounds of requests, drawn from a fixed seed.
 class Brancher {
  public:
   Brancher(rollout::Engine& engine, int64_t vocab, uint64_t seed) : engine_(engine), vocab_(vocab), seed_(seed) {}
 
-  // Asks all contexts at once, each for 4 to `most_new` tokens.
+  // Runs all contexts at once, each for 4 to `most_new` tokens.
   void Round(const std::vector<std::vector<int32_t>>& contexts, int64_t most_new) {
     std::deque<rollout::Collect> results(contexts.size());
     std::vector<std::unique_ptr<rollout::Client::Request>> requests;
@@ -96,8 +96,8 @@ inline std::vector<int32_t> Joined(std::vector<int32_t> a, const std::vector<int
   return a;
 }
 
-// A prompt that forks once at every offset of a tile; each fork goes on for a turn, then is rewritten from somewhere
-// within what was sampled. Two prompts, so that the forest has two roots. About 64 * `rounds` * most_new / 2 tokens.
+// A prompt that forks once at every offset of a tile. Each fork goes on for a turn, and is then rewritten from some
+// place within its sampled ids. Two prompts give the forest two roots. About 64 * `rounds` * most_new / 2 tokens.
 inline void SampleBranches(Brancher& b, int64_t most_new, int rounds = 3) {
   const auto spine = b.Tokens(70 + kernels::kKeyTile), other = b.Tokens(37);
   std::vector<std::vector<int32_t>> contexts;
@@ -119,12 +119,12 @@ inline void SampleBranches(Brancher& b, int64_t most_new, int rounds = 3) {
   }
 }
 
-// A model whose distributions are peaked, so that a difference anywhere shows.
+// A model with peaked distributions, so that a difference anywhere shows.
 inline model::ModelConfig BranchingConfig(at::ScalarType dtype, int64_t vocab = 211) {
   model::ModelConfig config;
   config.vocab_size = vocab;
   config.hidden_size = 96;
-  // bf16: sums long enough that a library would cut them otherwise for few rows than for many.
+  // bf16: the sums are so long that a library would cut them differently for few rows than for many.
   config.intermediate_size = dtype == at::kBFloat16 ? 1600 : 160;
   config.num_hidden_layers = 2;
   config.num_attention_heads = 4;

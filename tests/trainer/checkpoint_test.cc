@@ -79,7 +79,7 @@ void ResumeInTheMiddle(int threads, int64_t middle, int64_t end) {
   const auto saved = first->SaveCheckpoint(dir.path(), {{"tokenizer.json", "{}"}});
   ASSERT_TRUE(saved.ok()) << saved.status();
   EXPECT_EQ(saved->step, middle);
-  Train(*first, end);  // saving does not disturb the run that saves
+  Train(*first, end);  // saving does not change the run that saves
   ExpectSameBits(*whole, *first);
 
   auto second = Trainer::Resume(Options(threads), saved->path);
@@ -167,7 +167,7 @@ TEST(Checkpoint, DamageIsFoundAndThePreviousOneUsed) {
   }
 }
 
-TEST(Checkpoint, WithoutAnIntactOneSaysSo) {
+TEST(Checkpoint, AFolderWithoutAnIntactOneIsAnError) {
   TempDir dir;
   EXPECT_EQ(LatestCheckpoint(dir.path()).status().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(LatestCheckpoint(dir.path() + "/absent").status().code(), absl::StatusCode::kNotFound);

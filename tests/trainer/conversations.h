@@ -1,4 +1,4 @@
-// What supervised stages are tested on.
+// Conversations and pairs for tests of the supervised stages.
 #pragma once
 
 #include <vector>

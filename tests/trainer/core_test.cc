@@ -21,7 +21,7 @@ using ::testing::HasSubstr;
 
 constexpr double kTiny = 1e-12;
 
-// Episodes of one turn each; their advantages.
+// The advantages of episodes of one turn each.
 std::vector<std::vector<double>> OneTurn(const std::vector<std::vector<double>>& rewards, const AdvantageRule& rule) {
   std::vector<std::vector<EpisodeReturn>> groups;
   for (const auto& group : rewards) {
@@ -49,19 +49,19 @@ TEST(Advantages, LeaveOneOutComparesWithTheOthers) {
                                 DoubleNear(5.0 / 3, kTiny)));
 }
 
-TEST(Advantages, AGroupOfOneHasNoBaselineLeftOut) {
+TEST(Advantages, LeaveOneOutOfAGroupOfOneHasBaselineZero) {
   EXPECT_THAT(OneTurn({{0.7}}, {"leave_one_out", "none"})[0], ElementsAre(0.7));
   EXPECT_THAT(OneTurn({{0.7}}, {"mean", "none"})[0], ElementsAre(0.0));
 }
 
-TEST(Advantages, TheBatchsMeanComparesGroupsToo) {
+TEST(Advantages, TheBatchBaselineComparesGroups) {
   // (1 + 0 + 4 + 3) / 4 = 2
   const auto a = OneTurn({{1, 0}, {4, 3}}, {"batch", "none"});
   EXPECT_THAT(a[0], ElementsAre(-1, -2));
   EXPECT_THAT(a[1], ElementsAre(2, 1));
 }
 
-TEST(Advantages, WithoutBaselineTheRewardItself) {
+TEST(Advantages, WithoutBaselineAreTheRewards) {
   EXPECT_THAT(OneTurn({{0.5, 0.5}}, {"none", "none"})[0], ElementsAre(0.5, 0.5));
 }
 
@@ -101,7 +101,7 @@ TEST(Advantages, EqualRewardsGiveExactlyZero) {
   }
 }
 
-TEST(Advantages, CreditIsTheReturnOrWhatIsStillToCome) {
+TEST(Advantages, CreditIsTheReturnOrTheRewardToGo) {
   EXPECT_THAT(CreditTurns(1.0, {0.5, 0.0, -2.0}, "outcome").credits, ElementsAre(-0.5, -0.5, -0.5));
   EXPECT_THAT(CreditTurns(1.0, {0.5, 0.0, -2.0}, "reward_to_go").credits, ElementsAre(-0.5, -1.0, -1.0));
   EXPECT_THAT(CreditTurns(1.0, {}, "outcome").credits, ElementsAre());
@@ -120,7 +120,7 @@ TEST(Advantages, TheSameRewardsInAnotherOrderAreTheSameReturn) {
         EXPECT_EQ(group.filtered, std::string(credit) == "outcome");
         for (const auto& turns : group.turns) {
           EXPECT_EQ(turns[0], 0) << baseline << normalization << credit;
-          EXPECT_LE(std::abs(turns[2]), 0.5 + kTiny);  // what was earned before, not a million times it
+          EXPECT_LE(std::abs(turns[2]), 0.5 + kTiny);  // the rewards of earlier turns, not a million times them
         }
       }
     }
@@ -283,7 +283,7 @@ TEST(PrepareBatch, GivesEveryCallItsEpisodesAdvantage) {
   EXPECT_EQ(prepared->metrics.at("num_turns/max"), 2);
 }
 
-TEST(PrepareBatch, RewardMeanIsTheFeedsWhereItHasOne) {
+TEST(PrepareBatch, RewardMeanIsTheFeedsIfItHasOne) {
   TrainBatch batch = OneGroup({MakeEpisode("a", 1.0, {Turn({1}, {3})}), MakeEpisode("b", 0.0, {Turn({1}, {4})})});
   EXPECT_EQ(PrepareBatch(batch, {}, 10, 0)->metrics.at("reward/mean"), 0.5);
   batch.feed.set_reward_mean(0.9);
@@ -298,7 +298,7 @@ TEST(PrepareBatch, CountsGroupsOfEqualRewardsThatAreTrained) {
   batch.groups.push_back(
       MakeGroup(8, {MakeEpisode("c", 1.0, {Turn({1}, {3})}), MakeEpisode("d", 0.0, {Turn({1}, {4})})}));
   EXPECT_EQ(PrepareBatch(batch, {}, 10, 0)->metrics.at("reward/frac_zero_std"), 0.5);
-  batch.feed.set_dropped_fraction(0.5);  // two more, which the scheduler dropped
+  batch.feed.set_dropped_fraction(0.5);  // as many groups again, which the scheduler dropped
   EXPECT_EQ(PrepareBatch(batch, {}, 10, 0)->metrics.at("reward/frac_zero_std"), 0.75);
 }
 
@@ -308,7 +308,7 @@ TEST(PrepareBatch, RewardsOfCallsCountInTheBatchsMean) {
   EXPECT_EQ(PrepareBatch(OneGroup({tree}), {}, 10, 0)->metrics.at("reward/batch_mean"), 3.0);
 }
 
-TEST(PrepareBatch, AResponseIsAsLongAsWhatWasSampledWhetherItIsTrainedOrNot) {
+TEST(PrepareBatch, ResponseLengthCountsAllSampledTokens) {
   v1::EpisodeTree tree = MakeEpisode("a", 1.0, {Turn({1}, {3}), Turn({1, 3}, {4, 5})});
   tree.mutable_calls(1)->mutable_sampling()->set_grammar_acted(true);
   EXPECT_EQ(PrepareBatch(OneGroup({tree}), {}, 10, 0)->metrics.at("response_length/mean"), 3);
@@ -324,7 +324,7 @@ TEST(PrepareBatch, MeasuresStalenessPerTrainedToken) {
   EXPECT_THAT(prepared->staleness_histogram, ElementsAre(std::pair(0, 1), std::pair(2, 2)));
 }
 
-TEST(PrepareBatch, LeavesOutAndCountsWhatIsNotTheRunsPolicy) {
+TEST(PrepareBatch, LeavesOutAndCountsCallsOfOtherPolicies) {
   v1::EpisodeTree a = MakeEpisode("a", 1.0, {Turn({1}, {3}), Turn({1, 3}, {4}), Turn({1, 3, 4}, {5})});
   a.mutable_calls(1)->set_weights(v1::WEIGHTS_EXTERNAL);
   a.mutable_calls(2)->mutable_sampling()->set_grammar_acted(true);
@@ -343,7 +343,7 @@ TEST(PrepareBatch, LeavesOutAndCountsWhatIsNotTheRunsPolicy) {
   EXPECT_EQ(prepared->metrics.at("batch/episodes_left_out"), 2);
 }
 
-TEST(PrepareBatch, ReportsRewardsByDomainWhereThereAreSeveral) {
+TEST(PrepareBatch, ReportsRewardsByDomainIfThereAreSeveral) {
   v1::EpisodeTree a = MakeEpisode("a", 1.0, {Turn({1}, {3})});
   a.mutable_episode()->mutable_task()->set_domain("math");
   const auto prepared = PrepareBatch(OneGroup({a, MakeEpisode("b", 0.0, {Turn({1}, {6})})}), {}, 10, 0);
@@ -352,7 +352,7 @@ TEST(PrepareBatch, ReportsRewardsByDomainWhereThereAreSeveral) {
   EXPECT_FALSE(prepared->metrics.contains("reward/batch_mean@scaffold:default"));
 }
 
-TEST(PrepareBatch, ReportsWhatEpisodesWereLikeByDomainAndScaffold) {
+TEST(PrepareBatch, ReportsEpisodeMetricsByDomainAndScaffold) {
   v1::EpisodeTree a = MakeEpisode("a", 1.0, {Turn({1}, {3}), Turn({1, 3}, {4, 5}), Turn({1}, {7})});
   v1::Episode& one = *a.mutable_episode();
   one.mutable_task()->set_domain("math");
@@ -379,7 +379,7 @@ TEST(PrepareBatch, ReportsWhatEpisodesWereLikeByDomainAndScaffold) {
   EXPECT_DOUBLE_EQ(m.at("agent/repeat_ratio@domain:math"), 1.0 / 3);
   EXPECT_DOUBLE_EQ(m.at("agent/malformed_ratio"), 1.0 / 6);
   EXPECT_EQ(m.at("agent/parallel_branches@domain:math"), 2);
-  EXPECT_EQ(m.at("agent/episode_seconds"), 2.5);  // of the one whose times are known
+  EXPECT_EQ(m.at("agent/episode_seconds"), 2.5);  // of the one episode with known times
   EXPECT_EQ(m.at("agent/tool_error_rate"), 0.25);
   EXPECT_EQ(m.at("signal/lint"), 4);
   EXPECT_FALSE(m.contains("signal/lint@scaffold:opencode"));
@@ -428,11 +428,11 @@ TEST(PrepareBatch, ErrorsNameTheCall) {
   EXPECT_THAT(empty->empty_reason, HasSubstr("no token of the batch bears loss"));
 }
 
-TEST(PrepareBatch, CreditsATurnWithWhatFollows) {
+TEST(PrepareBatch, RewardToGoCreditsATurnWithLaterRewards) {
   v1::EpisodeTree a = MakeEpisode("a", 1.0, {Turn({1}, {3}), Turn({1, 3}, {4}), Turn({1, 3, 4}, {5})});
   (*a.mutable_episode()->mutable_call_rewards())["a/0"] = 2;
   (*a.mutable_episode()->mutable_call_rewards())["a/1"] = -1;
-  a.mutable_calls(1)->mutable_sampling()->set_bias_acted(true);  // not trained on, but its reward stands
+  a.mutable_calls(1)->mutable_sampling()->set_bias_acted(true);  // not trained, but its reward counts
   const TrainBatch batch = OneGroup({a, MakeEpisode("b", 0.0, {Turn({1}, {6})})});
   // Returns 2 and 0, mean 1. To go: 2, 0, 1.
   TrainerOptions options;
@@ -443,7 +443,7 @@ TEST(PrepareBatch, CreditsATurnWithWhatFollows) {
   EXPECT_THAT(PrepareBatch(batch, options, 10, 0)->advantages, ElementsAre(2, 1, -2));
 }
 
-// One final reward on every sampled token of every call of the chain, the summary's included.
+// The one final reward is on every sampled token of every call of the chain, the summary's included.
 TEST(PrepareBatch, TheOutcomeIsOnEveryGenerationOfAChain) {
   const std::vector<int32_t> summary = {7, 8};
   const TrainBatch batch =
@@ -515,7 +515,7 @@ TEST(PrepareBatch, DpoPrefersTheBestToTheWorstOfAGroup) {
   const auto prepared = PrepareBatch(batch, options, 10, 0);
   ASSERT_TRUE(prepared.ok()) << prepared.status();
   ASSERT_EQ(prepared->preferences.size(), 1u);
-  EXPECT_EQ(prepared->preferences[0].chosen, 2);  // the first of the best that sampled anything
+  EXPECT_EQ(prepared->preferences[0].chosen, 2);  // the first of the best that have sampled tokens
   EXPECT_EQ(prepared->preferences[0].rejected, 1);
   EXPECT_EQ(prepared->calls.size(), 3u);  // two of b, one of c
   EXPECT_EQ(prepared->metrics.at("batch/episodes_unpaired"), 4);
@@ -524,7 +524,7 @@ TEST(PrepareBatch, DpoPrefersTheBestToTheWorstOfAGroup) {
   EXPECT_THAT(PrepareBatch(equal, options, 10, 0)->empty_reason, HasSubstr("2 episodes without a pair"));
 }
 
-TEST(PrepareBatch, HoldsTheBatchToItsShape) {
+TEST(PrepareBatch, RefusesWrongNumbersOfGroupsAndSamples) {
   const TrainBatch batch = OneGroup({MakeEpisode("a", 1.0, {Turn({1}, {3})}), MakeEpisode("b", 0.0, {Turn({1}, {4})})});
   TrainerOptions options;
   options.groups_per_step = 1;

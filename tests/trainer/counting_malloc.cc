@@ -47,7 +47,7 @@ void Uncount(void* block) {
 }  // namespace ingot::testing
 
 #if INGOT_COUNTS
-// glibc's own, under the names that it exports for this.
+// glibc's own functions, under the names that it exports for this purpose.
 extern "C" {
 void* __libc_malloc(size_t bytes);
 void* __libc_calloc(size_t count, size_t bytes);
@@ -60,7 +60,7 @@ void* calloc(size_t count, size_t bytes) { return ingot::testing::Counted(__libc
 void* realloc(void* block, size_t bytes) {
   ingot::testing::Uncount(block);
   void* moved = __libc_realloc(block, bytes);
-  ingot::testing::Counted(moved != nullptr || bytes == 0 ? moved : block);  // it stays where there is no more
+  ingot::testing::Counted(moved != nullptr || bytes == 0 ? moved : block);  // if there is no memory, the block stays
   return moved;
 }
 void* memalign(size_t alignment, size_t bytes) { return ingot::testing::Counted(__libc_memalign(alignment, bytes)); }

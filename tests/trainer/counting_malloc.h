@@ -1,5 +1,5 @@
-// What a test program has in use of its heap, to the byte: linking counting_malloc.cc replaces malloc and its kin by
-// themselves, counted. Torch's tensors, new and std::vector all come from there.
+// Counts the bytes of the heap that a test program has in use. Linking counting_malloc.cc replaces malloc and its kin
+// by counting versions; torch's tensors, new and std::vector all use them.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,6 @@ namespace ingot::testing {
 int64_t LiveBytes();
 int64_t PeakLiveBytes();  // since ResetPeakLive
 void ResetPeakLive();
-bool CountsMalloc();  // false under sanitizers, which bring a malloc of their own
+bool CountsMalloc();  // false under sanitizers, which have a malloc of their own
 
 }  // namespace ingot::testing

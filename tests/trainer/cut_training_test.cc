@@ -1,4 +1,4 @@
-// Training a forest part by part is training it whole (law 2), and running layers again changes no bit.
+// Training a forest part by part equals training it whole (law 2), and running layers again changes no bit.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ TrainerOptions Options() {
   return options;
 }
 
-// A batch whose paths are long enough that one crosses several parts.
+// A batch with paths so long that one crosses several parts.
 PreparedBatch Prepared(uint64_t seed, int64_t vocab) {
   TrainBatch batch = RandomBatch(seed, vocab, 2, 3, 4);
   Draws draws(seed + 77);
@@ -45,7 +45,7 @@ PreparedBatch Prepared(uint64_t seed, int64_t vocab) {
       call.sampled = draws.Tokens(1 + draws.Below(5), vocab);
       Annotate(call, draws, 2);
       calls.push_back(call);
-      // Half of the turns drop the beginning of what was sampled, which leaves it a leaf.
+      // Half of the turns drop the beginning of the sampled ids from the context, which makes them a leaf.
       const size_t from = draws.Below(2) == 0 ? 0 : call.sampled.size() / 2;
       history = Join(history, {call.sampled.begin() + static_cast<std::ptrdiff_t>(from), call.sampled.end()});
       history = Join(history, draws.Tokens(draws.Below(4), vocab));
@@ -60,7 +60,7 @@ PreparedBatch Prepared(uint64_t seed, int64_t vocab) {
 
 Trained Train(const model::Transformer& model, const PreparedBatch& batch, const tree::PackedForest& forest,
               const PassOptions& pass) {
-  at::set_num_threads(1);  // nothing here is large enough to share
+  at::set_num_threads(1);  // nothing here is large enough to divide
   const TrainerOptions options = Options();
   const auto objective = *MakeObjective(options);
   StepLoss loss(*objective, {0.1, 0, options.entropy_coefficient}, batch);
@@ -141,7 +141,7 @@ TEST_P(CutTraining, WithoutATreeIsTheSameLoss) {
   }
 }
 
-// The same numbers through the same kernels in the same order.
+// The same numbers go through the same kernels in the same order.
 TEST_P(CutTraining, RunningLayersAndPartsAgainChangesNoBit) {
   for (uint64_t seed = 31; seed < 34; ++seed) {
     const PreparedBatch batch = Prepared(seed, config_.vocab_size);
@@ -161,7 +161,7 @@ TEST_P(CutTraining, RunningLayersAndPartsAgainChangesNoBit) {
       const Trained again = Train(model_, batch, forest, pass);
       EXPECT_EQ(again.result.logprobs, kept.result.logprobs);
       for (const auto& [name, gradient] : kept.gradients) {
-        // The heads of the parts run in another order, and so are the shares of what the head reads added up.
+        // The parts' heads run in another order, so their gradients are added up in another order.
         if (name == "model.embed_tokens.weight" || name == "model.norm.weight") continue;
         EXPECT_TRUE(at::equal(again.gradients.at(name), gradient)) << name;
       }
@@ -173,7 +173,7 @@ TEST_P(CutTraining, RunningLayersAndPartsAgainChangesNoBit) {
 INSTANTIATE_TEST_SUITE_P(Types, CutTraining, ::testing::Values(at::kDouble, at::kFloat),
                          [](const auto& info) { return info.param == at::kDouble ? "fp64" : "fp32"; });
 
-// One step through the trainer itself: weights after it, whatever the cut and whatever is kept.
+// One step through the trainer itself: the weights after it agree, whatever the cut and the options for memory.
 TEST(CutTrainStep, MovesTheWeightsAlike) {
   const model::ModelConfig config = TinyConfig();
   const model::Parameters parameters = TinyParameters(config, 3, at::kDouble);
@@ -182,7 +182,7 @@ TEST(CutTrainStep, MovesTheWeightsAlike) {
     options.micro_batch_tokens = micro_batch_tokens;
     options.checkpoint_layers = options.recompute_prefix = again;
     options.threads = 1;
-    options.optimizer.eps = 1e-3;  // a first step that depends on the gradient's size, not its sign alone
+    options.optimizer.eps = 1e-3;  // the first step then depends on the gradient's size, not its sign alone
     auto trainer = *Trainer::Create(options, config, parameters);
     const auto report = trainer->TrainStep(RandomBatch(8, config.vocab_size, 0));
     EXPECT_TRUE(report.ok()) << report.status();

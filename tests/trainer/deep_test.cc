@@ -28,7 +28,7 @@ model::ModelConfig Config() {
   return config;
 }
 
-// Turns that continue each other, half of what each adds sampled; and a second, short episode to compare with.
+// Turns that continue one another, half of each turn's ids sampled; and a second, short episode to compare with.
 TrainBatch Batch() {
   Draws draws(1);
   const std::vector<int32_t> path = draws.Tokens(kDepth, Config().vocab_size);
@@ -58,7 +58,7 @@ TEST(DeepEpisode, OfTwoHundredThousandTokensTrainsWithinItsPrintedBound) {
   const auto parameters = model::Parameters::Init(config, 1, at::kFloat);
   const TrainBatch batch = Batch();
 
-  // All histories at once are more than the limit, which is said before anything runs.
+  // All histories at once need more than the limit; the error comes before anything runs.
   const auto whole = Trainer::Create(options, config, parameters);
   ASSERT_TRUE(whole.ok()) << whole.status();
   const auto refused = (*whole)->TrainStep(batch);
@@ -81,7 +81,8 @@ TEST(DeepEpisode, OfTwoHundredThousandTokensTrainsWithinItsPrintedBound) {
             << options.memory_limit_mb << " MiB, " << report->metrics.at("perf/train_seconds") << " s\n";
   EXPECT_LE(predicted, static_cast<double>(options.memory_limit_mb << 20));
   EXPECT_LE(held, static_cast<double>(options.memory_limit_mb << 20));
-  // A first step, of tensors narrower than 1 MB: what libraries keep, the batch itself and the heap's holes are in it.
+  // A first step with tensors narrower than 1 MB: it includes memory of libraries, the batch itself and holes of the
+  // heap.
   EXPECT_NEAR(predicted / held, 1.0, 0.3);
   EXPECT_LE(held, bound);
 }

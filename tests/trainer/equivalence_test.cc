@@ -32,7 +32,7 @@ struct Case {
   double eps_clip_low = 0.5;
   double kl_coefficient = 0;
   double entropy_coefficient = 0;
-  std::function<void(TrainerOptions&)> settings = nullptr;  // what else is set
+  std::function<void(TrainerOptions&)> settings = nullptr;  // further options
 };
 
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
@@ -52,7 +52,7 @@ TrainerOptions OptionsOf(const Case& c) {
   return options;
 }
 
-// Calls earned something too, so that the turns of an episode differ where the credit says so.
+// Calls have rewards too, so that the turns of an episode differ under reward_to_go.
 TrainBatch RewardedBatch(uint64_t seed, int64_t vocab, int64_t version) {
   TrainBatch batch = RandomBatch(seed, vocab, version);
   Draws draws(seed + 1000);
@@ -67,7 +67,7 @@ TrainBatch RewardedBatch(uint64_t seed, int64_t vocab, int64_t version) {
   return batch;
 }
 
-// Another policy than the one that is trained.
+// A policy other than the trained one.
 model::Transformer ReferencePolicy(const model::ModelConfig& config, at::ScalarType dtype) {
   return *model::Transformer::Create(config, TinyParameters(config, 4, dtype));
 }
@@ -76,7 +76,7 @@ class TreeTraining : public ::testing::TestWithParam<Case> {
  protected:
   double tolerance() const { return GetParam().dtype == at::kDouble ? 1e-10 : 1e-5; }
 
-  // Every metric of the step against the reference's, through TrainStep itself.
+  // Compares every metric of the step with the reference's, through TrainStep itself.
   void ExpectTrainerReports(const ReferenceResult& reference, const model::ModelConfig& config,
                             const model::Parameters& parameters, const TrainBatch& batch, double grad_norm) {
     TrainerOptions options = OptionsOf(GetParam());
@@ -86,8 +86,8 @@ class TreeTraining : public ::testing::TestWithParam<Case> {
       const model::Parameters other = TinyParameters(config, 4, GetParam().dtype);
       ASSERT_TRUE(model::SaveModelDir(folder.path(), config, other).ok());
     }
-    options.max_skipped_steps = 100;           // the batches that bring the version forward may have nothing current
-    options.optimizer.learning_rate = 1e-300;  // steps that bring the version forward and leave the weights alone
+    options.max_skipped_steps = 100;           // batches before the last may have no current token
+    options.optimizer.learning_rate = 1e-300;  // so that earlier steps raise the version and leave the weights
     auto trainer = Trainer::Create(options, config, parameters);
     ASSERT_TRUE(trainer.ok()) << trainer.status();
     for (int64_t version = 0; version < kVersion; ++version) {
@@ -110,7 +110,7 @@ class TreeTraining : public ::testing::TestWithParam<Case> {
   }
 };
 
-// Loss and gradients of the merged batch, added up over the parts it is cut into.
+// Loss and gradients of the merged batch, added up over its parts.
 double TreeGradients(const model::Transformer& model, const PreparedBatch& batch, const TrainerOptions& options) {
   const auto objective = *MakeObjective(options);
   const PassOptions pass = PassOptionsOf(options);
@@ -162,7 +162,7 @@ TEST_P(TreeTraining, EqualsTrainingEachCallAlone) {
   ExpectTrainerReports(reference, config, parameters, batch, std::sqrt(squares));
 }
 
-// Off: the loss must be the plain one to the bit, whatever code stands beside it.
+// With coefficients 0 the loss is the plain one to the bit.
 TEST(TreePass, CoefficientsAtZeroChangeNothing) {
   const model::ModelConfig config = TinyConfig();
   const model::Transformer model = TrainableModel(config, TinyParameters(config, 3, at::kFloat));
@@ -181,8 +181,8 @@ TEST(TreePass, CoefficientsAtZeroChangeNothing) {
   for (const auto& [name, gradient] : TakeGradients(model)) EXPECT_TRUE(at::equal(gradient, gradients.at(name)));
 }
 
-// The loss's own derivative, without autograd: with the clipped ratios held where they are, the loss is linear in the
-// log-probs, which ScoreForest gives.
+// The loss's own derivative, without autograd. With the clipped ratios held at their values, the loss is linear in the
+// log-probs, which ScoreForest returns.
 TEST(TreePass, GradientsAreTheFiniteDifferences) {
   const model::ModelConfig config = TinyConfig();
   const model::Transformer model = TrainableModel(config, TinyParameters(config, 9, at::kDouble));
@@ -302,7 +302,7 @@ std::vector<Case> Cases() {
     Case unclipped{type + "_defaults", "prompt", dtype, 56};
     unclipped.eps_clip_low = 1.0;
     cases.push_back(unclipped);
-    // Tiles cut along each path (numerics: exact): the same gradient, in the stream's own order.
+    // Tiles cut along each path (numerics exact): the same gradient, in the stream's own order.
     for (const bool cut : {false, true}) {
       Case exact{absl::StrCat(type, "_exact", cut ? "_cut" : ""), "token", dtype, 91};
       exact.settings = [](auto& o) { o.numerics = kernels::Numerics::kExact, o.entropy_coefficient = 0.1; };

@@ -1,4 +1,4 @@
-// numerics: exact. The trainer's log-probs of merged trees are the bits that the engine recorded.
+// numerics exact: the trainer's log-probs of merged trees are the bits that the engine recorded.
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ struct Case {
   std::string name;
   at::ScalarType dtype;
   int32_t block_tokens;      // of the paged cache
-  int32_t max_batch_tokens;  // prompts are cut to what is left of it
+  int32_t max_batch_tokens;  // prompts are cut to the room that it leaves
   bool prefix_cache = true;
 };
 
@@ -64,7 +64,7 @@ TEST_P(ExactLogprobs, OfMergedTreesAreTheEnginesToTheBit) {
   const auto model = *model::Transformer::Create(config, parameters);
   PassOptions pass;
   const Gap fast = Compare(model, brancher.calls, pass);
-  // How many depends on the machine: bf16 without AVX512 rounds sums less often.
+  // The number depends on the machine: bf16 without AVX512 rounds sums less often.
   EXPECT_GT(fast.unequal, fast.tokens / 100) << "forks no longer change a bit: this test shows nothing";
   EXPECT_LT(fast.max, GetParam().dtype == at::kFloat ? 1e-5 : 0.5);
 
@@ -98,8 +98,8 @@ class Mix final : public EntryLoss {
   bool uses_entropy() const override { return false; }
 };
 
-// Law 2 where the layouts differ: trees deeper than a key tile that fork inside of one, against each call by itself
-// under a dense mask.
+// Law 2 where the layouts differ: trees deeper than a key tile that fork inside of one, compared with each call by
+// itself under a dense mask.
 TEST(ExactLayout, GradientsEqualTrainingEachCallAlone) {
   for (const at::ScalarType dtype : {at::kDouble, at::kFloat}) {
     model::ModelConfig config = TinyConfig();
@@ -142,7 +142,7 @@ TEST(ExactLayout, GradientsEqualTrainingEachCallAlone) {
   }
 }
 
-// What a run reports: the probe's calls share a prompt, and are scored merged.
+// The metrics of a run: the probe's calls share a prompt, and are scored merged.
 TEST(ExactProbe, MismatchOfMergedCallsIsZero) {
   const model::ModelConfig config = BranchingConfig(at::kFloat, 37);
   const model::Parameters parameters = BranchingParameters(config, at::kFloat);

@@ -1,4 +1,4 @@
-// The order of a run, with a source, a sink and an observer that write down what happens to them.
+// The order of a run, with a source, a sink and an observer that record their calls.
 #include "trainer/loop.h"
 
 #include <gmock/gmock.h>
@@ -119,7 +119,7 @@ TEST(TrainLoop, ARunThatIsCompleteOnlyPublishes) {
   EXPECT_THAT(run.recorder.events, ElementsAre("publish 3"));
 }
 
-TEST(TrainLoop, RetainsTheVersionsItIsToldTo) {
+TEST(TrainLoop, RetainsTheChosenVersions) {
   Scenario run(0);
   run.loop_options.publish_start = false;
   run.loop_options.checkpoint_root.clear();
@@ -154,11 +154,11 @@ TEST(TrainLoop, ErrorsNameTheStep) {
   EXPECT_THAT(std::string(status.message()), ::testing::StartsWith("step 2: no engine"));
 }
 
-TEST(TrainLoop, SavesWhatItHasTrainedBeforeItEndsWithAnError) {
+TEST(TrainLoop, SavesTheTrainedVersionBeforeItEndsWithAnError) {
   Scenario run(/*checkpoint_every=*/0);
   run.recorder.fail_publish_at = 2;
   EXPECT_EQ(run.Go().code(), absl::StatusCode::kUnavailable);
-  // Its step is reported, without what publishing would have said.
+  // The step is reported, without the metrics of publishing.
   EXPECT_THAT(run.recorder.events,
               ElementsAre("publish 0", "batch 0", "publish 1", "step 0", "batch 1", "step 1", "checkpoint 2"));
   EXPECT_EQ(run.recorder.reports[1].metrics.count("perf/update_weights_density"), 0u);
@@ -178,20 +178,20 @@ TEST(TrainLoop, ARunThatIsStoppedSavesItsNewestVersion) {
   ASSERT_TRUE(latest.ok()) << latest.status();
   EXPECT_EQ(latest->step, 2);
 
-  Scenario at_once(0);  // nothing is new
+  Scenario at_once(0);  // no new version
   at_once.recorder.stop_at = 0;
   EXPECT_EQ(at_once.Go().code(), absl::StatusCode::kCancelled);
   EXPECT_THAT(at_once.recorder.events, ElementsAre("publish 0"));
 }
 
-TEST(TrainLoop, AStepThatFailsOnItsWayIsNotSaved) {
+TEST(TrainLoop, AFailedStepIsNotSaved) {
   Scenario run(0);
   run.recorder.break_batch_at = 2;
   EXPECT_FALSE(run.Go().ok());
   EXPECT_EQ(run.recorder.events.back(), "batch 2");
 }
 
-TEST(TrainLoop, ACheckpointIsTriedAgainAsItsCallerSays) {
+TEST(TrainLoop, PersistRepeatsAFailedCheckpoint) {
   Scenario run(0);
   const std::string root = run.loop_options.checkpoint_root = run.dir.path() + "/full";
   std::ofstream(root) << "a file, for now";

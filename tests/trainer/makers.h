@@ -1,4 +1,4 @@
-// Small makers for the trainer's tests: episodes out of token lists, and random forests with real branches.
+// Makers for the trainer's tests: episodes from token lists, and random forests with real branches.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ struct CallSpec {
   std::vector<int32_t> context;
   std::vector<int32_t> sampled;
   std::vector<float> logprobs;    // one per sampled token
-  std::vector<int64_t> versions;  // empty: 0
-  std::vector<bool> kv_mixed;     // empty: false
+  std::vector<int64_t> versions;  // empty = all 0
+  std::vector<bool> kv_mixed;     // empty = all false
   float temperature = 1.0f;
 };
 
@@ -35,7 +35,7 @@ inline void AddCall(v1::EpisodeTree& tree, const CallSpec& spec) {
   call.set_sequence(tree.calls_size() - 1);
   call.mutable_sampling()->set_temperature(spec.temperature);
   call.set_finish(v1::FINISH_STOP);
-  // Segment borders carry no meaning: cut the context in two.
+  // Segment borders have no meaning: the context is cut in two.
   const size_t half = spec.context.size() / 2;
   for (const auto& [begin, end] : {std::pair(size_t{0}, half), std::pair(half, spec.context.size())}) {
     if (begin == end) continue;
@@ -88,7 +88,7 @@ inline v1::Group MakeGroup(int64_t id, std::vector<v1::EpisodeTree> episodes) {
   return group;
 }
 
-// Draws for random forests; every test names its seed.
+// Random draws for forests; every test names its seed.
 class Draws {
  public:
   explicit Draws(uint64_t seed) : seed_(seed) {}
@@ -105,7 +105,7 @@ class Draws {
   uint64_t count_ = 0;
 };
 
-// Recorded values that differ from call to call even where the tokens are shared.
+// Recorded values differ from call to call, even where the tokens are shared.
 inline void Annotate(CallSpec& call, Draws& draws, int64_t version) {
   call.temperature = static_cast<float>(0.5 + 0.25 * static_cast<double>(draws.Below(4)));
   call.logprobs.clear();
@@ -123,8 +123,8 @@ inline std::vector<int32_t> Join(std::vector<int32_t> a, const std::vector<int32
   return a;
 }
 
-// Groups over one system prompt: turns that continue, contexts that are rewritten, sub-agents, and in every group an
-// episode that is sampled twice token for token.
+// Groups over one system prompt: turns that continue, contexts that are rewritten, sub-agents; and in every group one
+// episode that is sampled twice with equal tokens.
 inline TrainBatch RandomBatch(uint64_t seed, int64_t vocab, int64_t version, int groups = 3, int samples = 4) {
   Draws draws(seed);
   const std::vector<int32_t> system = draws.Tokens(3 + draws.Below(6), vocab);
@@ -137,7 +137,7 @@ inline TrainBatch RandomBatch(uint64_t seed, int64_t vocab, int64_t version, int
     for (int s = 0; s < samples; ++s) {
       std::vector<CallSpec> calls;
       if (s + 1 == samples && !last.empty()) {
-        calls = last;  // equal samples stay two
+        calls = last;  // equal samples stay two episodes
       } else {
         std::vector<int32_t> history = prompt;
         const int64_t turns = 1 + draws.Below(3);

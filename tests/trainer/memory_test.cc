@@ -1,4 +1,4 @@
-// What is predicted of a step's memory against what the process then held, and what is refused.
+// The predicted memory of a step compared with the measured one, and the refusal of steps that do not fit.
 #include "trainer/memory.h"
 
 #include <ATen/ATen.h>
@@ -43,7 +43,7 @@ const model::ModelConfig kWide = Config({256, 768, 2, 4, 2, 64, 4000}, true);
 const model::ModelConfig kDeep = Config({64, 192, 16, 4, 1, 32, 500}, true);
 const model::ModelConfig kPlain = Config({128, 384, 4, 4, 4, 32, 1000}, false);
 const model::ModelConfig kSlim = Config({128, 384, 4, 4, 2, 32, 1000}, true);
-const model::ModelConfig kWords = Config({128, 256, 1, 2, 1, 64, 20000}, true);  // the vocabulary is most of it
+const model::ModelConfig kWords = Config({128, 256, 1, 2, 1, 64, 20000}, true);  // most weights are the vocabulary's
 
 struct Case {
   const char* model;
@@ -72,7 +72,7 @@ PreparedBatch Batch(const std::string& shape, double scale, int64_t vocab) {
   return batch;
 }
 
-// A step as the trainer makes it, of gradients and update.
+// A step like the trainer's: gradients and update.
 class Step {
  public:
   explicit Step(const Case& c)
@@ -118,7 +118,7 @@ TEST_P(PredictedMemory, IsNearWhatIsInUse) {
   Step step(GetParam());
   const MemoryNeed need = step.Predicted();
   const auto predicted = static_cast<double>(need.step());
-  step.Run();  // what libraries keep for themselves is there from now on
+  step.Run();  // from now on libraries hold their own memory
   const bool resident_known = base::ResetPeakMemory();
   testing::ResetPeakLive();
   const int64_t live = testing::LiveBytes(), resident = base::ResidentMemory();
@@ -129,19 +129,20 @@ TEST_P(PredictedMemory, IsNearWhatIsInUse) {
             << need.Describe() << absl::StrFormat("; in use %.4g GB, held %.4g GB\n", in_use * 1e-9, held * 1e-9);
   if (testing::CountsMalloc()) {
     EXPECT_GT(in_use, 15e6) << "too little to tell from the rest of the program";
-    // 0.90 to 1.07 where measured; matrix products of other machines may take scratch of their own.
+    // 0.90 to 1.07 on the measured machines; matrix products of other machines may need scratch of their own.
     EXPECT_NEAR(predicted / in_use, 1.0, 0.25);
   }
-  // Smaller blocks share a heap whose holes are not in use and yet held (process_memory.h), as some of these steps'
-  // are.
+  // Smaller blocks share a heap, whose holes are held and not in use (process_memory.h); some of these steps have such
+  // blocks.
   const int64_t rows = std::min<int64_t>(GetParam().part_tokens, step.rows());
   if (resident_known && rows * GetParam().config.hidden_size * c10::elementSize(GetParam().dtype) >= 1 << 20) {
     EXPECT_NEAR(predicted / held, 1.0, 0.35);
   }
 }
 
-// Large: up to half a minute each, and of the slow tests. Wide and deep models; whole, in few parts and in many; what
-// is kept and what is run again. In bf16 fewer rows: without AVX512 its matrix products take eight times as long.
+// Large: up to half a minute each, and slow tests. Wide and deep models; uncut, in few parts and in many; with and
+// without the options that run parts or layers again. In bf16 with fewer rows: without AVX512 its matrix products take
+// eight times as long.
 INSTANTIATE_TEST_SUITE_P(
     Shapes, PredictedMemory,
     ::testing::Values(Case{"Large", kWide, "group-8-4k", 0.25, 100000, false, false},
@@ -173,7 +174,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"Words", kWords, "dialogue-4", 0.0625, 256, false, false, at::kBFloat16}),
     [](const auto& info) { return NameOf(info.param, info.index); });
 
-TEST(PredictMemory, GrowsWithWhatIsKept) {
+TEST(PredictMemory, GrowsWithHeldHistories) {
   const model::ModelConfig config = kPlain;
   const PreparedBatch batch = Batch("dialogue-8", 0.5, config.vocab_size);
   const tree::PackedForest forest = *PackBatch(batch);
@@ -208,8 +209,7 @@ TEST(MemoryLimit, RefusesARunThatCannotFitWithTheNumbers) {
   EXPECT_TRUE(Trainer::Create(options, config, TinyParameters(config, 1, at::kFloat)).ok());
 }
 
-// The run's one micro-batch fits; a step whose path keeps many of them does not, and changes nothing.
-// A model of petabytes has no weights yet, and must not be given any.
+// A model of petabytes has no weights yet, and must not get any.
 TEST(MemoryLimit, RefusesAShapeBeforeThereAreWeights) {
   model::ModelConfig config = kWide;
   config.hidden_size = config.intermediate_size = 1 << 20;
@@ -220,6 +220,7 @@ TEST(MemoryLimit, RefusesAShapeBeforeThereAreWeights) {
   EXPECT_TRUE(Trainer::CheckFits({}, kWide, at::kCPU).ok());
 }
 
+// The run's one micro-batch fits. A step whose path holds many of them does not, and changes nothing.
 TEST(MemoryLimit, RefusesAStepThatCannotFitBeforeItRuns) {
   TrainerOptions options;
   options.memory_limit_mb = 1;

@@ -1,14 +1,16 @@
-// Where rollout's log-probs and the trainer's differ, stage by stage.
+// Measures the differences between rollout's log-probs and the trainer's, stage by stage.
 //
 //   cmake --preset release
 //   ninja -C build/release numerics_bench
 //   build/release/tests/trainer/numerics_bench [threads=1]
 //
-// A real engine samples some five thousand tokens of branching conversations (branching_calls.h: forks at every offset
-// of a key tile, radix cache, prompts in pieces of 48 rows, batches of any composition); the trainer scores them, each
-// call alone and merged. Prints one JSON object per line: the histogram of |difference| of log-probs, and for each
-// stage of a layer the share of rows that are not bit-equal when they come in batches of 1, 7 and 64 instead of all at
-// once (for attention: merged instead of in their own sequence).
+// A real engine samples about five thousand tokens of branching conversations (branching_calls.h: forks at every offset
+// of a key tile, radix cache, prompts in pieces of 48 rows, batches of any composition). The trainer scores each call
+// alone and merged.
+//
+// Prints one JSON object per line: the histogram of |difference| of log-probs; and for each stage of a layer the share
+// of rows that are not bit-equal in batches of 1, 7 and 64 instead of all at once (for attention: merged instead of in
+// their own sequence).
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
@@ -102,8 +104,8 @@ void PrintStage(at::ScalarType dtype, const char* name, const at::Tensor& input,
   }
 }
 
-// A path of 100 tokens with a leaf at every offset of a tile: its rows in the merged stream against those of its own
-// sequence.
+// A path of 100 tokens with a leaf at every offset of a tile: compares its rows in the merged stream with those in its
+// own sequence.
 void PrintForks(at::ScalarType dtype) {
   constexpr int64_t kSpine = 100, kLeaf = 20, kHeads = 4, kDim = 32;
   int64_t differ = 0, rows = 0;

@@ -1,15 +1,18 @@
-// What `numerics: exact` costs in a training pass: forward, loss and backward over merged trees, against `fast`.
+// The cost of `numerics: exact` in a training pass (forward, loss and backward over merged trees), compared with
+// `fast`.
 //
 //   cmake --preset release
 //   ninja -C build/release numerics_cost_bench
 //   build/release/tests/trainer/numerics_cost_bench [threads=1] [rounds=5]
 //
-// A model of 3.0M parameters (hidden 256, 3 layers, 8 heads over 4, vocabulary 2048). Shapes: `group`, a prompt of 1K
-// and 8 samples of 256; `dialogue`, 16 turns of 100 tokens below a prompt of 512 whose thinking (60 of them) is dropped
-// from the next turn's context; `short`, 96 episodes of two calls below prompts of 140, samples of 20 to 25. Prints one
-// JSON object per shape and dtype: the least CPU seconds of interleaved rounds, whole pass and forward pass alone.
-// Rollout has no such switch: what it costs to be independent of the batch is in what benchmarks/rollout_bench
-// measures.
+// A model of 3.0M parameters: hidden 256, 3 layers, 8 heads over 4, vocabulary 2048. Shapes:
+// - `group`: a prompt of 1K and 8 samples of 256;
+// - `dialogue`: 16 turns of 100 tokens below a prompt of 512; 60 of them are thinking, dropped from the next turn's
+//   context;
+// - `short`: 96 episodes of two calls below prompts of 140, samples of 20 to 25.
+//
+// Prints one JSON object per shape and dtype: the least CPU seconds of interleaved rounds, of the whole pass and of the
+// forward pass alone. Rollout has no such switch; benchmarks/rollout_bench includes its cost of batch independence.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 

@@ -15,7 +15,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Owns what LossEntries looks at.
+// Owns the vectors that LossEntries refers to.
 struct Data {
   std::vector<double> logprobs, recorded, reference, advantages, weights;
   std::vector<int32_t> sequences;
@@ -115,8 +115,8 @@ TEST(PpoClip, TakesTheSmallerOfPlainAndClipped) {
   EXPECT_NEAR(sums.maxima["ppo/ratio_max"].max, 8, 1e-12);
 }
 
-TEST(PpoClip, WhereTheClipWouldHelpTheLossThePlainRatioStands) {
-  // Advantages turned around: -1, 2, -0.5, -1.
+TEST(PpoClip, APlainRatioStandsIfTheClipWouldLowerTheLoss) {
+  // Advantages with the opposite sign: -1, 2, -0.5, -1.
   //   min(-1, -1); min(0.5, 0.8 * 2) = 0.5; min(-4, -0.6) = -4; min(-2, -1.2) = -2
   // loss = -(0.1 * -1 + 0.2 * 0.5 + 0.3 * -4 + 0.4 * -2) = 2; the gradient is that of the plain ratio everywhere.
   Data data = Example();
@@ -271,8 +271,8 @@ Data RandomData(uint64_t seed) {
   return data;
 }
 
-// For what is differentiated whole. CISPO and importance weights hold a part of the loss; their derivative is compared
-// with the held form below.
+// For objectives that are differentiated whole. CISPO and importance weights hold a part of the loss constant; the test
+// below covers their derivative.
 TEST(Objectives, DerivativesAreTheFiniteDifferences) {
   const std::vector<std::pair<std::string, std::unique_ptr<Objective>>> objectives = [] {
     std::vector<std::pair<std::string, std::unique_ptr<Objective>>> all;
@@ -302,8 +302,8 @@ TEST(Objectives, DerivativesAreTheFiniteDifferences) {
   }
 }
 
-// Linear in the log-prob once the held part is taken out: derivative * logprob adds up to the loss.
-TEST(Objectives, WhatIsHeldIsNotDifferentiated) {
+// The loss is linear in the log-prob once the held part is a constant: derivative * logprob adds up to the loss.
+TEST(Objectives, HeldFactorsAreNotDifferentiated) {
   for (uint64_t seed = 1; seed <= 5; ++seed) {
     const Data data = RandomData(seed);
     const Result cispo = Ask(*MakeCispo(0.3, 0.3), data);
@@ -318,7 +318,7 @@ TEST(Objectives, WhatIsHeldIsNotDifferentiated) {
   }
 }
 
-// Token objectives may be asked piecewise: that is what the cut into micro-batches does.
+// Token objectives may be asked piece by piece, as the cut into micro-batches does.
 TEST(Objectives, PiecesAddUpToTheWhole) {
   const Data data = RandomData(9);
   for (const auto& objective : {MakeCispo(0.3, 0.3), MakePpoClip({0.2, 0.2, 1.5}), MakePpoClip({0.2, 0.2, 0, 1.5})}) {

@@ -1,6 +1,6 @@
-// Every preset against its paper's formula, written down a second time as the paper has it: from rewards to one number,
-// by loops over groups, samples, turns and tokens, and differentiated by finite differences. Nothing of the trainer's
-// own advantages, weights or objectives is used on that side.
+// Every preset compared with its paper's formula, which is written down here a second time as in the paper. It goes
+// from rewards to one number, by loops over groups, samples, turns and tokens, and is differentiated by finite
+// differences. It uses none of the trainer's advantages, weights or objectives.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -55,7 +55,7 @@ double MeanOfOthers(const Group& group, size_t i) {
          static_cast<double>(group.size() - 1);
 }
 
-// Sum over a sample's log-probs less those of `than`.
+// Sum over a sample's log-probs less that of `than`.
 double LogRatio(const Sample& s, double Token::* than) {
   double sum = 0;
   for (const Turn& turn : s.turns) {
@@ -68,7 +68,7 @@ double Clipped(double ratio, double low, double high, double advantage) {
   return std::min(ratio * advantage, std::clamp(ratio, 1 - low, 1 + high) * advantage);
 }
 
-// What a paper maximises is returned with the other sign. `held` is the same batch, whose numbers are not
+// A quantity that a paper maximises is returned with the opposite sign. `held` is the same batch; its numbers are not
 // differentiated.
 using Formula = std::function<double(const Groups& x, const Groups& held)>;
 
@@ -106,7 +106,7 @@ double DrGrpo(const Groups& x, const Groups&) {
   return -objective / static_cast<double>(x.size());
 }
 
-// arXiv 2503.14476, eq. 8 to 11, tokens averaged over all of the batch that dynamic sampling leaves.
+// arXiv 2503.14476, eq. 8 to 11: the mean over all tokens of the groups that dynamic sampling leaves.
 double Dapo(const Groups& x, const Groups&) {
   double objective = 0, tokens = 0;
   for (const Group& group : x) {
@@ -135,8 +135,8 @@ double Gspo(const Groups& x, const Groups&) {
   return -objective / static_cast<double>(x.size());
 }
 
-// arXiv 1707.06347, eq. 7, the mean over time steps; the advantage is arXiv 2402.14740's, the return less that of the
-// other samples.
+// arXiv 1707.06347, eq. 7, the mean over time steps. The advantage is that of arXiv 2402.14740: the return less the
+// mean return of the other samples.
 double Ppo(const Groups& x, const Groups&) {
   double objective = 0, tokens = 0;
   for (const Group& group : x) {
@@ -152,7 +152,7 @@ double Ppo(const Groups& x, const Groups&) {
   return -objective / tokens;
 }
 
-// arXiv 2501.12599, eq. 3, whose gradient is that of this sum; tau 1.
+// arXiv 2501.12599, eq. 3: its gradient is that of this sum; tau 1.
 double K15(const Groups& x, const Groups&) {
   double objective = 0;
   for (const Group& group : x) {
@@ -169,8 +169,8 @@ double K15(const Groups& x, const Groups&) {
   return -objective / static_cast<double>(x.size());
 }
 
-// CISPO, arXiv 2506.13585, eq. 4, over the tokens of a group; the advantage of turn t is what was earned from it on
-// less a baseline that does not depend on t, the mean return of the others.
+// CISPO, arXiv 2506.13585, eq. 4, over the tokens of a group. The advantage of turn t is the reward from t on less a
+// baseline that does not depend on t: the mean return of the others.
 double Forge(const Groups& x, const Groups& held) {
   double objective = 0;
   for (size_t g = 0; g < x.size(); ++g) {
@@ -208,7 +208,7 @@ double Dpo(const Groups& x, const Groups&) {
   return loss / pairs;
 }
 
-// Four groups of four, of which one earned the same throughout.
+// Four groups of four; all samples of one group have the same reward.
 Groups RandomGroups(uint64_t seed) {
   Draws draws(seed);
   Groups groups(4);
@@ -231,7 +231,7 @@ Groups RandomGroups(uint64_t seed) {
   return groups;
 }
 
-// The same as the trainer gets it. Every token and context is one id: at this level they do not matter.
+// The same batch in the trainer's form. Every token and context is one id: here they do not matter.
 TrainBatch BatchOf(const Groups& groups) {
   TrainBatch batch;
   for (size_t g = 0; g < groups.size(); ++g) {
@@ -274,7 +274,7 @@ std::map<std::string, const Turn*> TurnsOf(const Groups& groups) {
 
 struct Result {
   double loss = 0;
-  std::map<std::pair<std::string, size_t>, double> derivative;  // by call and token; absent: 0
+  std::map<std::pair<std::string, size_t>, double> derivative;  // by call and token; absent = 0
 };
 
 Result TrainersOwn(const std::string& preset, const Groups& groups) {

@@ -1,5 +1,5 @@
-// The yardstick: every call by itself, causal attention as a dense matrix, losses and metrics straight from their
-// definitions. Shares nothing with the trainer but the model's layers.
+// The reference for law 2: every call by itself, causal attention as a dense matrix, losses and metrics straight from
+// their definitions. Shares only the model's layers with the trainer.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -37,7 +37,7 @@ struct ReferenceResult {
   StepMetrics metrics;
 };
 
-// One call's share of the loss: what the model says of its loss tokens, each call run by itself.
+// One call's share of the loss: the model's numbers of its loss tokens, with the call run by itself.
 struct ScoredCall {
   const tree::CallPath* call = nullptr;
   double advantage = 0;
@@ -192,7 +192,7 @@ inline double Sum(const std::vector<double>& values) {
   return sum;
 }
 
-// What the step reports of every token, one by one.
+// The step's metrics, token by token.
 inline StepMetrics ReferenceMetrics(const std::vector<ScoredCall>& calls, const TrainerOptions& options,
                                     int64_t version) {
   std::vector<double> entropy, ratios, low, high, k3, diffs, ages, probe_k3, probe_diffs;
@@ -239,7 +239,7 @@ inline StepMetrics ReferenceMetrics(const std::vector<ScoredCall>& calls, const 
   return metrics;
 }
 
-// Adds gradients to the model's .grad. `advantages` per call; `reference` may be null where none is needed.
+// Adds gradients to the model's .grad. `advantages` per call; `reference` may be null if the loss needs none.
 inline ReferenceResult PerCallReference(const model::Transformer& model, const std::vector<tree::CallPath>& calls,
                                         const std::vector<double>& advantages, const TrainerOptions& options,
                                         int64_t version, const model::Transformer* reference = nullptr,

@@ -11,7 +11,7 @@
 
 namespace ingot::trainer {
 
-// What the configuration's schema does with a preset, for the fields that presets name.
+// Applies a preset as the configuration's schema does, for the fields that presets name.
 inline TrainerOptions OptionsOf(const std::string& preset) {
   TrainerOptions o;
   const std::map<std::string, std::string*> words = {{"objective", &o.objective},

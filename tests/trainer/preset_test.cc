@@ -44,7 +44,7 @@ TrainBatch Batch() {
   return batch;
 }
 
-// Derivative by every token's log-prob, all log-probs being -1, those of the reference `reference`.
+// The derivative by every token's log-prob. All log-probs are -1; the reference's are `reference`.
 std::vector<double> Derivatives(const TrainerOptions& options, double reference = -1) {
   const auto batch = PrepareBatch(Batch(), options, 10, 0);
   EXPECT_TRUE(batch.ok()) << batch.status();

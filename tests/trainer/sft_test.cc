@@ -36,7 +36,7 @@ std::unique_ptr<Trainer> Fresh(const TrainerOptions& options, at::ScalarType dty
   return *Trainer::Create(options, config, model::Parameters::Init(config, 2, dtype));
 }
 
-TEST(SftBatch, EveryEpochIsAnotherShuffleOfAll) {
+TEST(SftBatch, EveryEpochIsANewShuffle) {
   SftOptions options;
   options.batch_size = 4;
   options.epochs = 2;
@@ -53,7 +53,7 @@ TEST(SftBatch, EveryEpochIsAnotherShuffleOfAll) {
   EXPECT_NE(SftBatch(options, 10, 8, 0), SftBatch(options, 10, 9, 0));
 }
 
-TEST(SftBatch, StepsAreWhatMaxStepsSaysOrWhatTheEpochsTake) {
+TEST(SftBatch, MaxStepsOrElseEpochsDecideTheSteps) {
   SftOptions options;
   options.batch_size = 4;
   options.epochs = 2;
@@ -144,7 +144,7 @@ TEST(Sft, BadConversationsAreRefusedBeforeTheFirstStep) {
   EXPECT_EQ((*trainer->TakeSnapshot())->checksum(), before);
 }
 
-// The trainer's weights are damaged after its first step and whole again after its third.
+// The trainer's weights are damaged after its first step and restored after its third.
 TEST(Sft, AStepThatIsNotFiniteIsSkippedAndChangesNothing) {
   for (const int64_t allowed : {2, 1}) {
     TrainerOptions options = Options();
@@ -192,7 +192,7 @@ TEST(Sft, AStepThatIsNotFiniteIsSkippedAndChangesNothing) {
   }
 }
 
-// Where no step follows that could show it, the batch of the last step that was made does.
+// No step follows that could show the damage; the batch of the last step that was made shows it.
 TEST(Sft, AStageThatEndsOnStepsOfBrokenWeightsFailsAndKeepsNone) {
   auto trainer = Fresh(Options());
   const at::NoGradGuard no_history;
@@ -213,7 +213,7 @@ TEST(Sft, AStageThatEndsOnStepsOfBrokenWeightsFailsAndKeepsNone) {
   EXPECT_TRUE(absl::IsNotFound(LatestCheckpoint(folder.path()).status())) << "weights that are broken were kept";
 }
 
-// One conversation, which is in the last batch, has a token whose embedding is not finite.
+// One conversation, in the last batch, has a token whose embedding is not finite.
 TEST(Sft, AStageThatEndsOnAStepOfBadDataKeepsItsWeights) {
   TrainerOptions options = Options();
   auto config = TinyConfig();
@@ -241,7 +241,7 @@ TEST(Sft, AStageThatEndsOnAStepOfBadDataKeepsItsWeights) {
   EXPECT_TRUE(trainer->parameters().at("lm_head.weight").isfinite().all().item<bool>());
 }
 
-// What shows that weights are broken comes after they were saved, and saves of broken weights go on.
+// The weights break before they are saved, and are found broken only after that; further saves of them follow.
 TEST(Sft, TheLastSoundCheckpointOutlivesThoseOfSkippedSteps) {
   TrainerOptions options = Options();
   options.sft.epochs = 10;
@@ -313,7 +313,7 @@ TEST(Dpo, LearnsToPreferAndStartsAtLogTwo) {
   });
   ASSERT_TRUE(status.ok()) << status;
   ASSERT_EQ(steps.size(), 40u);
-  EXPECT_NEAR(steps[0].at("dpo/loss"), std::log(2.0), 1e-6);  // the policy is its own reference still
+  EXPECT_NEAR(steps[0].at("dpo/loss"), std::log(2.0), 1e-6);  // the policy is still its own reference
   EXPECT_EQ(steps[0].at("dpo/accuracy"), 0.5);
   EXPECT_EQ(steps.back().at("dpo/accuracy"), 1);
   EXPECT_LT(steps.back().at("dpo/loss"), 0.3);
@@ -350,8 +350,8 @@ TEST(Dpo, AHalfPairIsRefused) {
   EXPECT_THAT(std::string(status.message()), ::testing::AllOf(HasSubstr("pair 2 chosen"), HasSubstr("other side")));
 }
 
-// Both stages on a fresh trainer of bf16 weights, in `folder`'s sub-folders. `stop_after`: observed steps, after which
-// the process "dies"; < 0: never.
+// Runs both stages on a fresh trainer of bf16 weights, in sub-folders of `folder`. `stop_after`: number of observed
+// steps after which the process "dies"; < 0 = never.
 struct StagesRun {
   std::unique_ptr<Trainer> trainer;
   std::vector<int64_t> observed;  // steps of both stages
@@ -392,13 +392,13 @@ TEST(StageCheckpoints, AStoppedStageGoesOnToTheSameBits) {
     EXPECT_EQ(first.status.ok(), stop == all);
     const StagesRun second = RunBothStages(folder.path(), -1);
     ASSERT_TRUE(second.status.ok()) << second.status;
-    // The step whose observer stopped the stage was taken, and is not taken again.
+    // The step whose observer stopped the stage was made, and is not made again.
     EXPECT_EQ(std::ssize(first.observed) + std::ssize(second.observed), stop == all ? all : all - 1) << stop;
     ExpectSameWeights(*whole.trainer, *second.trainer);
   }
 }
 
-TEST(StageCheckpoints, ADamagedOneIsPassedOver) {
+TEST(StageCheckpoints, ADamagedCheckpointIsPassedOver) {
   const TempDir whole_folder, folder;
   const StagesRun whole = RunBothStages(whole_folder.path(), -1);
   ASSERT_FALSE(RunBothStages(folder.path(), 4).status.ok());  // saved after 2, 4 and 5 steps

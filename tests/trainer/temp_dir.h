@@ -8,7 +8,7 @@
 
 namespace ingot::trainer {
 
-// A folder of the test's own, removed with it.
+// A folder for one test, removed with the object.
 class TempDir {
  public:
   TempDir() {

@@ -51,7 +51,7 @@ TEST_F(TensorMemoryTest, APartOfABlockServesASmallTensor) {
   EXPECT_TRUE(IsFilled(a, 2) && IsFilled(b, 3) && IsFilled(c, 4));
 }
 
-TEST_F(TensorMemoryTest, ReleaseGivesBackWhatNoTensorHolds) {
+TEST_F(TensorMemoryTest, ReleaseReturnsTheCache) {
   const at::Tensor held = Filled(8 * kMega, 5);
   const int64_t before = base::ResidentMemory();
   Filled(64 * kMega, 1);
@@ -62,9 +62,9 @@ TEST_F(TensorMemoryTest, ReleaseGivesBackWhatNoTensorHolds) {
   EXPECT_TRUE(IsFilled(held, 5));
 }
 
-// Blocks of sizes that fit no earlier one are cut and put together over and over. Each piece is a mapping, of which a
-// process may have 65,530, also for its threads' stacks.
-TEST_F(TensorMemoryTest, PiecesDoNotBecomeMoreWithoutEnd) {
+// Blocks of sizes that fit no earlier one are cut and assembled over and over. Each piece is a mapping; a process may
+// have 65,530, also for its threads' stacks.
+TEST_F(TensorMemoryTest, TheNumberOfPiecesIsBounded) {
   std::mt19937 random(1);
   std::vector<at::Tensor> held;
   int64_t bytes = 0;
@@ -75,13 +75,13 @@ TEST_F(TensorMemoryTest, PiecesDoNotBecomeMoreWithoutEnd) {
       bytes -= held[at].numel();
       held.erase(held.begin() + static_cast<std::ptrdiff_t>(at));
     }
-    held.push_back(at::empty({size}, at::kByte));  // never touched: no page is there
+    held.push_back(at::empty({size}, at::kByte));  // never touched: it has no pages
     bytes += size;
     ASSERT_LT(TensorMemoryNow().pieces, 12000) << i;
   }
 }
 
-TEST_F(TensorMemoryTest, WhatIsOfferedServesAsBefore) {
+TEST_F(TensorMemoryTest, OfferedMemoryServesAsBefore) {
   Filled(32 * kMega, 1);
   OfferTensorMemory();
   const at::Tensor again = Filled(32 * kMega, 2);
@@ -89,7 +89,7 @@ TEST_F(TensorMemoryTest, WhatIsOfferedServesAsBefore) {
   EXPECT_EQ(TensorMemoryNow().cached, 0);
 }
 
-TEST_F(TensorMemoryTest, TakesBackWhatCameFromTheAllocatorBefore) {
+TEST_F(TensorMemoryTest, FreesMemoryOfTheEarlierAllocator) {
   c10::Allocator* const now = c10::GetCPUAllocator();
   now->raw_deallocate(c10::GetDefaultCPUAllocator()->raw_allocate(4 * kMega));
   void* const data = now->raw_allocate(4 * kMega);
@@ -98,9 +98,9 @@ TEST_F(TensorMemoryTest, TakesBackWhatCameFromTheAllocatorBefore) {
   EXPECT_EQ(TensorMemoryNow().live, 0);
 }
 
-// Tensors of any size come and go on several threads: none is ever in another's place, and there is never more than was
-// held at once.
-TEST_F(TensorMemoryTest, TensorsKeepWhatIsTheirsAndThereIsNeverMoreThanWasInUse) {
+// Tensors of any size come and go on several threads. No two overlap, and memory never exceeds the greatest amount in
+// use.
+TEST_F(TensorMemoryTest, TensorsNeverOverlapAndMemoryStaysBounded) {
   constexpr int kThreads = 3;
   constexpr int64_t kMost = 48 * kMega;  // of a thread
   [[maybe_unused]] const int64_t resident = base::ResidentMemory();

@@ -1,4 +1,4 @@
-// A model small enough for exact comparisons, with every switch on.
+// A model small enough for exact comparisons, with every option on.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -26,7 +26,7 @@ inline model::ModelConfig TinyConfig(int64_t vocab = 37) {
   return config;
 }
 
-// Weights large enough that attention is not uniform and ratios reach the clip.
+// Weights so large that attention is not uniform and ratios reach the clip.
 inline model::Parameters TinyParameters(const model::ModelConfig& config, uint64_t seed, at::ScalarType dtype) {
   model::Parameters parameters = model::Parameters::Init(config, seed, dtype);
   for (auto& [name, tensor] : parameters.tensors()) {

@@ -1,4 +1,4 @@
-// How long an optimizer step takes at the size of the smoke run, and where the time goes.
+// The time of an optimizer step at the size of the smoke run, and its parts.
 //
 //   cmake --preset release
 //   ninja -C build/release train_step_bench
@@ -65,8 +65,7 @@ TrainBatch Workload(int64_t step, int groups, int samples) {
   return batch;
 }
 
-// CPU time of the process: on a machine that others use too, wall time says little. With several threads it is their
-// sum.
+// Processor time of the process, summed over threads: on a shared machine wall time says little.
 double Now() {
   timespec now{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);

@@ -75,7 +75,7 @@ CallSpec Sample(const std::vector<int32_t>& context, const std::vector<double>& 
   return {context, {id}, {static_cast<float>(policy[static_cast<size_t>(id)])}, {version}, {}, 1.0f};
 }
 
-// One token is rewarded; every published recipe must come to prefer it.
+// One token is rewarded; every published recipe must learn to prefer it.
 class Recipe : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(Recipe, RaisesTheProbabilityOfTheRewardedToken) {
@@ -84,7 +84,7 @@ TEST_P(Recipe, RaisesTheProbabilityOfTheRewardedToken) {
   TrainerOptions options = OptionsOf(GetParam());
   options.optimizer = FastOptions().optimizer;
   options.threads = 1;
-  options.max_skipped_steps = 100;  // all samples of a batch may be alike
+  options.max_skipped_steps = 100;  // all samples of a batch may be equal
   auto trainer = MakeTrainer(options, /*vocab=*/8);
   Draws draws(17);
   const double before = std::exp(Policy(*trainer, context)[kRewarded]);
@@ -104,7 +104,7 @@ TEST_P(Recipe, RaisesTheProbabilityOfTheRewardedToken) {
     ASSERT_TRUE(report.ok()) << report.status();
     EXPECT_EQ(report->version, step + 1);
     if (report->metrics.at("trainer/skipped") == 1) continue;
-    // Sampled by this very policy: the ratio is 1 and the probe agrees.
+    // Sampled by this very policy: the ratio is 1, and the probe agrees.
     if (options.objective == "cispo") {
       EXPECT_NEAR(report->metrics.at("cispo/ratio_mean"), 1.0, 1e-5);
     }
@@ -145,13 +145,13 @@ TEST(Trainer, ABadTreeNamesItsCallAndTrainsNothing) {
   EXPECT_FALSE(SameBits(before, CopyOf(*trainer)));
 }
 
-// The trainer's weights, as a fault in the machine might leave them.
+// Damages the trainer's weights, as a fault of the machine might.
 void Damage(Trainer& trainer, const std::string& name, float value) {
   const at::NoGradGuard no_history;
   at::Tensor(trainer.parameters().at(name)).view(-1)[0].fill_(value);
 }
 
-TEST(Trainer, IsNotMadeOfWeightsThatAreNotFinite) {
+TEST(Trainer, WeightsThatAreNotFiniteAreRefused) {
   model::Parameters parameters = model::Parameters::Init(TinyConfig(), 1, at::kFloat);
   parameters.at("model.norm.weight")[3].fill_(std::numeric_limits<float>::quiet_NaN());
   const auto trainer = Trainer::Create(FastOptions(), TinyConfig(), parameters);
@@ -174,7 +174,7 @@ TEST(Trainer, AStepThatIsNotFiniteIsSkippedAndChangesNothing) {
     for (const auto& [name, value] : report->metrics) EXPECT_TRUE(std::isfinite(value)) << name;
     EXPECT_EQ((*trainer->TakeSnapshot())->version(), step + 1);
   }
-  // One more than two in a row stops the run, and says what is at fault.
+  // One more than two in a row stops the run, and the error names the fault.
   const auto report = trainer->TrainStep(RandomBatch(1, 37, 2));
   ASSERT_FALSE(report.ok());
   EXPECT_EQ(report.status().code(), absl::StatusCode::kInternal);
@@ -185,13 +185,13 @@ TEST(Trainer, AStepThatIsNotFiniteIsSkippedAndChangesNothing) {
   EXPECT_TRUE(SameBits(before, CopyOf(*trainer)));
   EXPECT_EQ(trainer->optimizer_state().at("exp_avg.model.norm.weight").abs().sum().item<float>(), 0);
 
-  // A step that is made ends the row.
+  // A step that is made ends the row of skipped ones.
   Damage(*trainer, "model.norm.weight", whole);
   ASSERT_TRUE(trainer->TrainStep(RandomBatch(1, 37, 2)).ok());
   EXPECT_FALSE(SameBits(before, CopyOf(*trainer)));
 }
 
-// Version 2 is broken, which its step shows only after it was saved: version 1 is the last that a step was made from.
+// Version 2 is broken, and only its step, after it was saved, shows that: version 1 is the last sound one.
 TEST(Trainer, TheLastSoundCheckpointOutlivesThoseOfSkippedSteps) {
   TrainerOptions options = FastOptions();
   options.max_skipped_steps = 5;
@@ -215,7 +215,7 @@ TEST(Trainer, TheLastSoundCheckpointOutlivesThoseOfSkippedSteps) {
     }
   }
   EXPECT_THAT(kept(), ::testing::ElementsAre("step-00000001", "step-00000004", "step-00000005"));
-  // From there it goes on, and the next save keeps two again.
+  // The run continues from there, and the next save keeps two checkpoints again.
   auto resumed = Trainer::Resume(options, folder.path() + "/step-00000001");
   ASSERT_TRUE(resumed.ok()) << resumed.status();
   for (int64_t step = 1; step < 6; ++step) ASSERT_TRUE((*resumed)->TrainStep(RandomBatch(1, 37, step)).ok());
@@ -230,7 +230,7 @@ TEST(Trainer, NamesTheTrajectoryWhoseGradientIsNotFinite) {
   options.advantage_baseline = "none";
   auto trainer = MakeTrainer(options);
   TrainBatch batch = RandomBatch(1, 37, 0);
-  // A sample so unlikely to the engine that its ratio overflows, and a reward that no clip bounds.
+  // A sample so unlikely to the engine that its ratio overflows, with a reward that no clip bounds.
   v1::EpisodeTree& tree = *batch.groups[1].mutable_episodes(2);
   tree.mutable_episode()->set_reward(-1);
   for (auto& [key, segment] : *tree.mutable_segments()) {
@@ -244,7 +244,8 @@ TEST(Trainer, NamesTheTrajectoryWhoseGradientIsNotFinite) {
   EXPECT_EQ(trainer->version(), 0);
 }
 
-// Everything is finite in the loss's doubles and overflows in the model's type: found by running the calls one by one.
+// Everything is finite in the loss's doubles and overflows in the model's type: running calls one by one finds the
+// call.
 TEST(Trainer, NamesTheTrajectoryWhoseGradientOverflows) {
   TrainerOptions options = FastOptions();
   options.max_skipped_steps = 0;
@@ -280,14 +281,14 @@ TEST(Trainer, ABatchWithoutLossIsSkipped) {
   EXPECT_THAT(std::string(trainer->TrainStep(equal).status().message()), HasSubstr("no token of the batch bears loss"));
 }
 
-TEST(Trainer, TheOptimizerStartsAfreshWhereAskedTo) {
+TEST(Trainer, OptimizerResetEveryStartsTheOptimizerAfresh) {
   TrainerOptions options = FastOptions();
   options.optimizer_reset_every = 2;
   auto trainer = MakeTrainer(options);
   const auto moment = [&] { return trainer->optimizer_state().at("exp_avg.model.norm.weight").clone(); };
   ASSERT_TRUE(trainer->TrainStep(RandomBatch(1, 37, 0)).ok());
   ASSERT_TRUE(trainer->TrainStep(RandomBatch(2, 37, 1)).ok());
-  // The third step is the first of an iteration: what it leaves is what a new trainer at its weights would have.
+  // The third step is the first of an iteration: its result is that of a new trainer with the same weights.
   const auto parameters = CopyOf(*trainer);
   ASSERT_TRUE(trainer->TrainStep(RandomBatch(3, 37, 2)).ok());
   auto fresh =
@@ -327,7 +328,7 @@ TEST(Trainer, ASkippedStepTakesTheResetThatWasDue) {
   EXPECT_FALSE(moved());
 }
 
-TEST(Trainer, HalfPrecisionIsNotTrainedIn) {
+TEST(Trainer, Fp16WeightsAreRefused) {
   const model::ModelConfig config = TinyConfig(37);
   const auto half = model::Parameters::Init(config, 1, at::kHalf);
   const auto refused = Trainer::Create(FastOptions(), config, half);
@@ -353,8 +354,8 @@ TEST(Trainer, TheCopiesOfTheWeightsCountInTheMemoryOfARun) {
   EXPECT_GE(predicted(0.1) - predicted(0), static_cast<double>(bytes));
 }
 
-// Thousands of like gradients of one token, in as many pieces of the logits as there are rows: bf16's sums of them
-// would be half of what they are.
+// Thousands of equal gradients of one token, one per row, in as many pieces of the logits: sums in bf16 would be half
+// of the true ones.
 TEST(Trainer, GradientsOfBf16AreSummedInFp32WithinAPartToo) {
   std::vector<tree::CallPath> calls;
   for (int i = 0; i < 20; ++i) {
@@ -387,17 +388,17 @@ TEST(Trainer, GradientsOfBf16AreSummedInFp32WithinAPartToo) {
   EXPECT_NEAR(norm("bf16"), exact, 0.01 * exact);  // bf16 has 8 bits: 0.4 % a rounding
 }
 
-TEST(Trainer, TheReferenceIsWhereTheRunStarted) {
+TEST(Trainer, TheReferenceIsTheRunsStartPolicy) {
   TrainerOptions options = FastOptions();
   options.reference_kl_coefficient = 0.5;
   auto trainer = MakeTrainer(options);
   const auto first = trainer->TrainStep(RandomBatch(1, 37, 0));
   ASSERT_TRUE(first.ok()) << first.status();
-  EXPECT_EQ(first->metrics.at("actor/reference_kl"), 0);  // one policy still
+  EXPECT_EQ(first->metrics.at("actor/reference_kl"), 0);  // policy and reference are still the same
   const auto second = trainer->TrainStep(RandomBatch(2, 37, 1));
   EXPECT_GT(second->metrics.at("actor/reference_kl"), 0);
 
-  // A checkpoint does not hold it: a resumed run must be told.
+  // A checkpoint does not hold the reference: a resumed run must be told its path.
   TempDir folder;
   const auto checkpoint = trainer->SaveCheckpoint(folder.path(), {});
   ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
@@ -433,7 +434,7 @@ TEST(Trainer, InvalidOptionsAreRefused) {
   EXPECT_EQ(trainer.status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-// Calls sampled by the trainer's policy, log-probs recorded as an engine would.
+// Calls sampled by the trainer's policy, with log-probs recorded as an engine would.
 std::vector<tree::CallPath> ProbeCalls(const Trainer& trainer, int64_t version, int64_t tokens) {
   std::vector<tree::CallPath> calls(1);
   Draws draws(5);
@@ -450,11 +451,11 @@ std::vector<tree::CallPath> ProbeCalls(const Trainer& trainer, int64_t version, 
   return calls;
 }
 
-TEST(Trainer, TopsTheProbeUpToItsSize) {
+TEST(Trainer, TheProbeCountsUnmixedTokensOfItsVersion) {
   TrainerOptions options = FastOptions();
   options.probe_tokens = 40;
   auto trainer = MakeTrainer(options);
-  // Nothing of the batch was sampled at version 1, its step.
+  // No token of the batch was sampled at version 1, the version of its step.
   ASSERT_TRUE(trainer->TrainStep(RandomBatch(1, 37, 0)).ok());
   TrainBatch batch = RandomBatch(2, 37, 0);
   batch.step = 1;
@@ -463,8 +464,8 @@ TEST(Trainer, TopsTheProbeUpToItsSize) {
     asked = tokens;
     at_version = version;
     auto calls = ProbeCalls(*trainer, version, tokens + 10);
-    calls[0].kv_mixed[0] = 1;            // not of the probe
-    calls[0].versions[1] = version - 1;  // nor this
+    calls[0].kv_mixed[0] = 1;            // mixed KV: not of the probe
+    calls[0].versions[1] = version - 1;  // older version: not of the probe either
     calls[0].logprobs[0] = calls[0].logprobs[1] = -50;
     return calls;
   });
@@ -486,7 +487,7 @@ TEST(Trainer, ProbeCallsBearNoLoss) {
   EXPECT_TRUE(SameBits(CopyOf(*with), CopyOf(*without)));
 }
 
-TEST(Trainer, WhatWasNotMeasuredIsNotReported) {
+TEST(Trainer, UnmeasuredMetricsAreNotReported) {
   auto trainer = MakeTrainer(FastOptions());
   const auto nothing = [](int64_t, int64_t) -> absl::StatusOr<std::vector<tree::CallPath>> {
     return absl::UnavailableError("the engine is gone");
@@ -514,7 +515,7 @@ TEST(Trainer, SnapshotsAreTheParametersBytes) {
   const auto first = trainer->TakeSnapshot();
   ASSERT_TRUE(first.ok()) << first.status();
   EXPECT_EQ((*first)->version(), 0);
-  EXPECT_EQ(*trainer->TakeSnapshot(), *first);  // one copy per version
+  EXPECT_EQ(*trainer->TakeSnapshot(), *first);  // one object per version
   ASSERT_TRUE(trainer->TrainStep(RandomBatch(1, 37, 0)).ok());
   const auto second = trainer->TakeSnapshot();
   ASSERT_TRUE(second.ok());

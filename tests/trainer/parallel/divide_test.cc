@@ -34,7 +34,8 @@ int64_t MergedRows(const std::vector<tree::CallPath>& calls, const std::vector<i
   return static_cast<int64_t>(prefixes.size());
 }
 
-// What ends at `depth`, then the others by their next token, in order of its first appearance.
+// Orders calls by their ids: a call that ends at `depth` first, then by the next token, in order of its first
+// appearance.
 std::vector<size_t> InTrieOrder(const std::vector<tree::CallPath>& calls, const std::vector<size_t>& members,
                                 size_t depth) {
   std::vector<size_t> order;
@@ -56,7 +57,7 @@ std::vector<size_t> InTrieOrder(const std::vector<tree::CallPath>& calls, const 
   return order;
 }
 
-TEST(DivideCalls, KeepsWhatSharesAPrefixTogether) {
+TEST(DivideCalls, KeepsSharedPrefixesTogether) {
   // Two tries of 4 and 3 rows, their calls mixed.
   const std::vector<tree::CallPath> calls = {Call({1, 2, 3}), Call({7, 8, 9}), Call({1, 2, 4}), Call({7, 8, 9})};
   EXPECT_THAT(DivideCalls(calls, 2, {}), ElementsAre(0, 1, 0, 1));
@@ -67,7 +68,7 @@ TEST(DivideCalls, SplitsAPrefixWhereThatIsCheaper) {
   // One row shared, 3 rows each: 4 on either side, instead of 7 and 0.
   const std::vector<tree::CallPath> calls = {Call({1, 2, 3, 4}), Call({1, 5, 6, 7})};
   EXPECT_THAT(DivideCalls(calls, 2, {}), ElementsAre(0, 1));
-  // All but one row shared: 5 rows together, 4 apart; still the cheaper of the two.
+  // All but one row shared: 5 rows together, 4 apart. Together is still cheaper.
   EXPECT_THAT(DivideCalls(std::vector{Call({1, 2, 3, 4}), Call({1, 2, 3, 5})}, 2, {}), ElementsAre(0, 1));
 }
 
@@ -87,8 +88,8 @@ TEST(DivideCalls, CountsPairsAndLossEntries) {
   EXPECT_THAT(DivideCalls(calls, 3, {0, 1, 0}), ElementsAre(0, 1, 1));
 }
 
-// Against every way of cutting the same order into runs.
-TEST(DivideCalls, NoOtherRunsOfTheOrderHaveASmallerGreatestCost) {
+// Compared with every way of cutting the same order into runs.
+TEST(DivideCalls, TheGreatestCostIsTheLeastPossible) {
   Draws draws(7);
   for (int round = 0; round < 300; ++round) {
     std::vector<tree::CallPath> calls;
@@ -118,7 +119,7 @@ TEST(DivideCalls, NoOtherRunsOfTheOrderHaveASmallerGreatestCost) {
   }
 }
 
-TEST(Wire, ABatchArrivesAsItWasSent) {
+TEST(Wire, ABatchSurvivesTheRoundTrip) {
   TrainBatch batch = RandomBatch(3, 37, 5);
   batch.feed.set_head(17);
   const auto received = DecodeBatch(EncodeBatch(batch));
@@ -126,19 +127,19 @@ TEST(Wire, ABatchArrivesAsItWasSent) {
   EXPECT_EQ(received->step, 5);
   EXPECT_EQ(received->feed.head(), 17);
   ASSERT_EQ(received->groups.size(), batch.groups.size());
-  for (size_t g = 0; g < batch.groups.size(); ++g) {  // as text, in which the entries of a map are sorted
+  for (size_t g = 0; g < batch.groups.size(); ++g) {  // as text, where the entries of a map are sorted
     EXPECT_EQ(received->groups[g].DebugString(), batch.groups[g].DebugString());
   }
 }
 
-TEST(Wire, WhatEndsTooEarlyIsAnError) {
+TEST(Wire, ATruncatedBatchIsAnError) {
   const std::string whole = EncodeBatch(RandomBatch(3, 37, 5, 1, 2));
   for (size_t size = 0; size < whole.size(); size += 7) {
     EXPECT_FALSE(DecodeBatch(std::string_view(whole).substr(0, size)).ok()) << size;
   }
 }
 
-// A call of supervised training: what was recorded of it is not sent.
+// A call of supervised training, without the recorded fields, which are not sent.
 std::vector<tree::CallPath> SentAndRead(const std::vector<tree::CallPath>& calls) {
   Writer writer;
   PutCalls(calls, writer);
@@ -150,7 +151,7 @@ std::vector<tree::CallPath> SentAndRead(const std::vector<tree::CallPath>& calls
   return *received;
 }
 
-// Turns of one conversation, and one that goes on from the first again.
+// Turns of one conversation, and one that continues from the first again.
 std::vector<tree::CallPath> Turns(int count) {
   Draws draws(3);
   std::vector<tree::CallPath> calls;
@@ -169,7 +170,7 @@ std::vector<tree::CallPath> Turns(int count) {
   return calls;
 }
 
-TEST(Wire, CallsArriveAsTheyWereSentAndShareTheirContexts) {
+TEST(Wire, CallsSurviveTheRoundTripAndShareTheirContexts) {
   const std::vector<tree::CallPath> calls = Turns(4), received = SentAndRead(calls);
   ASSERT_EQ(received.size(), calls.size());
   for (size_t i = 0; i < calls.size(); ++i) {
@@ -188,10 +189,10 @@ TEST(Wire, CallsArriveAsTheyWereSentAndShareTheirContexts) {
     PutCalls(Turns(turns), writer);
     return writer.Take().size();
   };
-  EXPECT_EQ(size(300) - size(200), size(200) - size(100));  // not with the square of the turns
+  EXPECT_EQ(size(300) - size(200), size(200) - size(100));  // linear in the turns, not quadratic
 }
 
-TEST(Wire, CallsThatEndTooEarlyAreAnError) {
+TEST(Wire, TruncatedCallsAreAnError) {
   Writer writer;
   PutCalls(Turns(3), writer);
   const std::string whole = writer.Take();

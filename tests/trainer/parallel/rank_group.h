@@ -17,10 +17,10 @@
 
 namespace ingot::trainer {
 
-// c10d keeps one record of collectives in a process and adds groups to it without a lock, since a process has one rank.
+// c10d keeps one record of collectives per process and adds groups to it without a lock, since a process has one rank.
 inline const bool kFlightRecorderOff = setenv("TORCH_FR_BUFFER_SIZE", "0", 1) == 0;
 
-// A port that nothing listens at.
+// A port on which no process listens.
 inline int FreePort() {
   const int fd = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};

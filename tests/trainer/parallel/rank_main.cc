@@ -2,11 +2,11 @@
 //
 //   rank_main RANK SIZE PORT DEADLINE_MS STEPS FOLDER [SHARDING LAYERS [DTYPE]]
 //
-// Goes on from FOLDER's newest checkpoint, if it has one. Rank 0 prints a line per step and writes its last checkpoint
-// to FOLDER. Exits with 0 when all steps are trained, 75 when another rank was lost, 1 on any other error. With
-// trainer.sharding given the model has so many layers of 17 MB (in fp32), and every rank prints what it has held at
-// most when it had started and until its end, each beside what it needs: "rank R started BYTES of BYTES held BYTES of
-// BYTES".
+// Continues from FOLDER's newest checkpoint, if it has one. Rank 0 prints a line per step and writes its last
+// checkpoint to FOLDER. Exits with 0 when all steps are trained, 75 when another rank was lost, 1 on any other error.
+//
+// With LAYERS the model has so many layers of 17 MB (in fp32). Every rank then prints its peak of memory, after the
+// start and at the end, each beside the predicted need: "rank R started BYTES of BYTES held BYTES of BYTES".
 #include <unistd.h>
 
 #include <cstdio>
@@ -55,7 +55,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> StartOrResume(const TrainerOptions& opt
 
 absl::Status RunRank(const RankOptions& rank_options, int64_t steps, const std::string& folder, const char* sharding,
                      int64_t layers, const char* dtype) {
-  // Outlives this function, as a lost group may not end in order.
+  // Never destroyed: a lost group may not shut down in order.
   INGOT_ASSIGN_OR_RETURN(auto ranks, Ranks::Join(rank_options));
   Ranks* const group = ranks.release();
   TrainerOptions options;
@@ -78,7 +78,7 @@ absl::Status RunRank(const RankOptions& rank_options, int64_t steps, const std::
   const int64_t weights = WeightBytes(config, bytes);
   MemoryNeed need = PredictRankMemory(config, bytes, PassOptionsOf(options), std::span(&part, 1), group,
                                       options.sharding == "layers");
-  if (group->leads()) need.copies = weights;  // the last version, to be published
+  if (group->leads()) need.copies = weights;  // the last version, for publishing
   const auto say = [](int64_t bytes) { return static_cast<long long>(bytes); };
   const int64_t to_start = weights + need.optimizer + need.copies;
   std::printf("rank %d started %lld of %lld held %lld of %lld\n", group->rank(), say(started), say(to_start),

@@ -1,4 +1,4 @@
-// Ranks as processes: what they train, and that the death of one is noticed by the rest.
+// Ranks as processes: they train like threads, and notice the death of one of them.
 #include <ATen/ATen.h>
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -26,7 +26,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The processes of one group, ended with it.
+// The processes of one group, killed with the object.
 class RankProcesses {
  public:
   RankProcesses(int size, int deadline_ms, int64_t steps, const std::string& folder, const char* sharding = nullptr) {
@@ -65,7 +65,7 @@ class RankProcesses {
     std::fclose(lines_);
   }
 
-  // Blocks until rank 0 has trained `step`; false: it ended before.
+  // Blocks until rank 0 has trained `step`; false = it ended before.
   bool Reaches(int64_t step) {
     char line[64];
     const std::string wanted = absl::StrCat("step ", step, "\n");
@@ -79,7 +79,7 @@ class RankProcesses {
     long long bytes = 0, predicted = 0;
     long long started = 0, to_start = 0;
   };
-  // Blocks until all have ended; by rank what they held, where they say so.
+  // Blocks until all have ended. Returns the memory that each rank printed, by rank.
   std::map<int, Held> HeldAtTheEnd() {
     std::map<int, Held> all;
     char line[128];
@@ -96,7 +96,7 @@ class RankProcesses {
 
   void Signal(int rank, int signal) { kill(pids_[static_cast<size_t>(rank)], signal); }
 
-  // Blocks until the process ends; its exit code, or minus the signal.
+  // Blocks until the process ends; returns its exit code, or minus the signal.
   int ExitOf(int rank) {
     int status = 0;
     pid_t& pid = pids_[static_cast<size_t>(rank)];
@@ -110,13 +110,13 @@ class RankProcesses {
   FILE* lines_ = nullptr;
 };
 
-TEST(RankProcesses, TrainWhatThreadsOfOneProcessTrain) {
+TEST(RankProcesses, TrainLikeThreadsOfOneProcess) {
   constexpr int64_t kSteps = 3;
   TempDir folder, other;
   RankProcesses processes(3, 30000, kSteps, folder.path());
   EXPECT_TRUE(processes.Reaches(kSteps - 1));
   for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(processes.ExitOf(rank), 0) << rank;
-  // The same in one process, with the options of rank_main.cc.
+  // The same training in one process, with the options of rank_main.cc.
   OnRanks(3, [&](Ranks& ranks) {
     TrainerOptions options;
     options.threads = 1;
@@ -141,8 +141,8 @@ TEST(RankProcesses, TrainWhatThreadsOfOneProcessTrain) {
   });
 }
 
-// A model of 100 MB on two ranks. What a rank holds of the other's parameters is the difference.
-TEST(RankProcesses, HoldLessWhereParametersAreDividedByLayer) {
+// A model of 100 MB on two ranks. The other rank's parameters make the difference.
+TEST(RankProcesses, HoldLessIfParametersAreDividedByLayer) {
   TempDir folder, other;
   RankProcesses whole_ranks(2, 60000, 2, folder.path(), "optimizer");
   std::map<int, RankProcesses::Held> whole = whole_ranks.HeldAtTheEnd();
@@ -155,9 +155,9 @@ TEST(RankProcesses, HoldLessWhereParametersAreDividedByLayer) {
     const long long after = divided[rank].bytes, predicted_after = divided[rank].predicted;
     std::printf("rank %d held %lld MB (predicted %lld), by layer %lld MB (predicted %lld)\n", rank, before >> 20,
                 predicted_before >> 20, after >> 20, predicted_after >> 20);
-    if (rank == 0) continue;      // holds the last version too, to be published
-    if (kSlowdown > 1) continue;  // a sanitizer keeps memory of its own
-    // The prediction has room; it leaves out nothing.
+    if (rank == 0) continue;      // holds the last version too, for publishing
+    if (kSlowdown > 1) continue;  // a sanitizer needs memory of its own
+    // The prediction may be too large, never too small.
     for (const RankProcesses::Held& held : {whole[rank], divided[rank]}) {
       EXPECT_LE(static_cast<double>(held.bytes), 1.05 * static_cast<double>(held.predicted));
       EXPECT_GE(static_cast<double>(held.bytes), 0.6 * static_cast<double>(held.predicted));
@@ -166,7 +166,7 @@ TEST(RankProcesses, HoldLessWhereParametersAreDividedByLayer) {
   }
 }
 
-// Neither what is given to a trainer nor what is read from a checkpoint is held twice.
+// A trainer holds its parameters once, whether it was given them or read them from a checkpoint.
 TEST(RankProcesses, HoldWeightsAndMomentsOnceWhenTheyStart) {
   if (kSlowdown > 1) GTEST_SKIP() << "a sanitizer keeps memory of its own";
   for (const char* sharding : {"optimizer", "layers"}) {
@@ -185,7 +185,7 @@ TEST(RankProcesses, HoldWeightsAndMomentsOnceWhenTheyStart) {
 }
 
 // kill -9 is noticed at once, whatever the deadline.
-TEST(RankProcesses, NoticeOneThatIsKilled) {
+TEST(RankProcesses, NoticeAKilledRank) {
   for (const auto& [size, victim] : {std::pair(3, 2), std::pair(2, 0)}) {
     TempDir folder;
     RankProcesses processes(size, /*deadline_ms=*/600000, /*steps=*/1000000, folder.path());
@@ -195,8 +195,8 @@ TEST(RankProcesses, NoticeOneThatIsKilled) {
   }
 }
 
-// One that stands still without ending is noticed by its silence.
-TEST(RankProcesses, NoticeOneThatIsStopped) {
+// A process that stops without ending is noticed by its silence.
+TEST(RankProcesses, NoticeAStoppedRank) {
   for (const int victim : {0, 1}) {
     TempDir folder;
     RankProcesses processes(2, /*deadline_ms=*/1000, /*steps=*/1000000, folder.path());

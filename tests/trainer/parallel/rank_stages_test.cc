@@ -1,5 +1,5 @@
-// The supervised stages on several ranks against one: the same up to rounding, determinism to the bit, and what ends
-// them.
+// The supervised stages on several ranks compared with one rank: equal up to rounding, deterministic to the bit, and
+// ended by the same errors.
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// Six steps of each stage; the batches of 4 and 2, of calls that are several parts.
+// Six steps of each stage; batches of 4 and 2, whose calls are several parts.
 TrainerOptions Stages() {
   TrainerOptions options = Plain();
   options.seed = 4;
@@ -48,8 +48,8 @@ struct StagesRun {
   absl::Status status;
 };
 
-// Both stages on `size` ranks, with checkpoints in `folder`'s sub-folders (empty: none), and `then` on rank 0.
-// `stop_after`: observed steps, after which the run is stopped; < 0: never.
+// Runs both stages on `size` ranks, with checkpoints in sub-folders of `folder` (empty = none), then `then` on rank 0.
+// `stop_after`: number of observed steps after which the run is stopped; < 0 = never.
 StagesRun RunStages(int size, const TrainerOptions& options, const std::string& folder = "", int64_t stop_after = -1,
                     at::ScalarType dtype = at::kFloat, const std::function<void(Trainer&, Result&)>& then = nullptr) {
   StagesRun run;
@@ -82,13 +82,13 @@ void ExpectSameReports(const StagesRun& actual, const StagesRun& expected, doubl
   }
 }
 
-// In fp64, where what rounding does to twelve steps stays far below any mistake: a call that is left out or counted
-// twice changes the first step's loss by a part in a hundred.
-TEST(RankStages, TrainWhatOneRankTrains) {
+// In fp64 the rounding of twelve steps stays far below any mistake: a call left out or counted twice changes the first
+// step's loss by one in a hundred.
+TEST(RankStages, TrainLikeOneRank) {
   const StagesRun one = RunStages(1, Stages(), "", -1, at::kDouble);
   ASSERT_TRUE(one.status.ok()) << one.status;
   ASSERT_EQ(std::ssize(one.reports), kAllSteps);
-  for (const int size : {2, 3, 5}) {  // an epoch's second batch of conversations is four calls: one rank is left over
+  for (const int size : {2, 3, 5}) {  // an epoch's second batch of conversations has four calls: one rank has no work
     SCOPED_TRACE(size);
     const StagesRun many = RunStages(size, Stages(), "", -1, at::kDouble);
     ASSERT_TRUE(many.status.ok()) << many.status;
@@ -98,7 +98,7 @@ TEST(RankStages, TrainWhatOneRankTrains) {
   }
 }
 
-// One step: sums of fp32 in another order.
+// One step: fp32 sums in another order.
 TEST(RankStages, LossAndGradientOfFp32AreOneRanksToRounding) {
   TrainerOptions options = Stages();
   options.sft.max_steps = options.dpo.max_steps = 1;
@@ -116,9 +116,9 @@ TEST(RankStages, TheSameNumberOfRanksGivesTheSameBits) {
   }
 }
 
-// What the stages leave is a trainer as any other: all parameters on every rank, an optimizer that starts afresh, and
-// what they came to as the reference.
-TEST(RankStages, TheRunGoesOnFromThem) {
+// The stages leave an ordinary trainer: all parameters on every rank, a fresh optimizer, and their result as the
+// reference.
+TEST(RankStages, TheRunContinuesFromTheirResult) {
   TrainerOptions options = Stages();
   options.reference_kl_coefficient = 0.05;
   const auto then = [](Trainer& trainer, Result& result) {
@@ -135,12 +135,12 @@ TEST(RankStages, TheRunGoesOnFromThem) {
     EXPECT_EQ(trainer.RunSft(Conversations(6, 37), nullptr).code(), absl::StatusCode::kFailedPrecondition);
   };
   const StagesRun one = RunStages(1, options, "", -1, at::kFloat, then);
-  EXPECT_EQ(one.result.reports[0].metrics.at("actor/reference_kl"), 0);  // one policy still
+  EXPECT_EQ(one.result.reports[0].metrics.at("actor/reference_kl"), 0);  // policy and reference are still the same
   for (const TrainerOptions& of_many : {options, ByLayer(options)}) {
     const StagesRun many = RunStages(2, of_many, "", -1, at::kFloat, then);
     ASSERT_EQ(many.result.reports.size(), 2u);
     EXPECT_EQ(many.result.reports[0].metrics.at("actor/reference_kl"), 0);
-    // Twelve steps of a learning rate of 0.01 make of rounding what they do of any small change.
+    // Twelve steps at a learning rate of 0.01 amplify rounding, as they do any small change.
     EXPECT_NEAR(many.result.reports[1].metrics.at("actor/loss"), one.result.reports[1].metrics.at("actor/loss"), 1e-3);
   }
 }
@@ -150,7 +150,7 @@ class RankStageCheckpoints : public ::testing::TestWithParam<std::string> {
   TrainerOptions Options() const {
     TrainerOptions options = Stages();
     options.sharding = GetParam();
-    options.dtype = "bf16";  // which has masters to keep
+    options.dtype = "bf16";  // it has masters to store
     return options;
   }
 };
@@ -160,7 +160,7 @@ TEST_P(RankStageCheckpoints, AStoppedStageGoesOnToTheSameBits) {
   const StagesRun whole = RunStages(2, Options(), whole_folder.path());
   ASSERT_TRUE(whole.status.ok()) << whole.status;
   EXPECT_TRUE(std::filesystem::exists(whole_folder.path() + "/dpo/step-00000006/optimizer-00002-of-00002.safetensors"));
-  ExpectSameBits(RunStages(2, Options()).result, whole.result);  // keeping checkpoints changes nothing
+  ExpectSameBits(RunStages(2, Options()).result, whole.result);  // writing checkpoints changes nothing
   for (const int64_t stop : {0, 3, 6, 8, 11}) {
     SCOPED_TRACE(stop);
     const TempDir folder;
@@ -169,7 +169,7 @@ TEST_P(RankStageCheckpoints, AStoppedStageGoesOnToTheSameBits) {
     EXPECT_EQ(std::ssize(first.reports), stop);
     const StagesRun second = RunStages(2, Options(), folder.path());
     ASSERT_TRUE(second.status.ok()) << second.status;
-    EXPECT_EQ(std::ssize(second.reports), kAllSteps - stop - 1);  // the step that was stopped after is not taken again
+    EXPECT_EQ(std::ssize(second.reports), kAllSteps - stop - 1);  // the step before the stop is not made again
     ExpectSameBits(second.result, whole.result);
   }
 }
@@ -206,12 +206,12 @@ size_t Occurrences(const std::string& text, const std::string& what) {
   return count;
 }
 
-TEST(RankStages, WhatIsNotFiniteIsSkippedEndsThemInTheEndAndIsNamedOnce) {
+TEST(RankStages, NonFiniteStepsAreSkippedNamedOnceAndEndTheStage) {
   for (const int size : {1, 2, 3, -3}) {  // below 0: divided by layer
     SCOPED_TRACE(size);
     TrainerOptions options = Stages();
     options.sharding = size < 0 ? "layers" : "optimizer";
-    options.sft.optimizer.learning_rate = 1e30;  // the second step's logits overflow, and those of all that follow
+    options.sft.optimizer.learning_rate = 1e30;  // from the second step on the logits overflow
     options.max_skipped_steps = 2;
     const StagesRun run = RunStages(std::abs(size), options);
     EXPECT_EQ(run.status.code(), absl::StatusCode::kInternal);
@@ -221,12 +221,12 @@ TEST(RankStages, WhatIsNotFiniteIsSkippedEndsThemInTheEndAndIsNamedOnce) {
     EXPECT_THAT(text, AllOf(HasSubstr("sft step 3 cannot be made, after 2 skipped"),
                             HasSubstr("for calls conversation"), HasSubstr("lower sft.learning_rate")));
     EXPECT_EQ(Occurrences(text, "not finite for"), 1u) << text;
-    EXPECT_THAT(text, ::testing::Not(HasSubstr("rank ")));  // it is every rank's
+    EXPECT_THAT(text, ::testing::Not(HasSubstr("rank ")));  // it is an error of every rank
   }
 }
 
-// The last thing that a stage does is to make the reference anew: here from a folder that one rank has no more.
-TEST(RankStages, AnErrorOfOneRankEndsThemOnAll) {
+// A stage ends by making the reference anew: here from a folder that one rank no longer has.
+TEST(RankStages, AnErrorOfOneRankEndsTheStageOnAll) {
   const TempDir folder;
   const auto config = TinyConfig();
   const Make make = [&](Ranks* ranks) {
@@ -245,7 +245,7 @@ TEST(RankStages, AnErrorOfOneRankEndsThemOnAll) {
   });
 }
 
-// A conversation of many parts, all of which wait for its last: more than one of them needs.
+// A conversation of many parts, all of which wait for its last: together they need more than one of them.
 TEST(RankStages, AStepThatDoesNotFitIsRefusedBeforeItRuns) {
   auto config = TinyConfig();
   config.max_position_embeddings = 2048;

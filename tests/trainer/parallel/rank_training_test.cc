@@ -1,4 +1,4 @@
-// Training on several ranks against training on one: law 2 once more, and determinism to the bit.
+// Training on several ranks compared with one rank: law 2 once more, and determinism to the bit.
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ using Batches = std::function<TrainBatch(int64_t step)>;
 
 TrainBatch BatchOf(int64_t step) { return RandomBatch(static_cast<uint64_t>(100 + step), 37, step); }
 
-// Steps `trainer.version()` to `until`.
+// Steps from `trainer.version()` to `until`.
 void Train(Trainer& trainer, int64_t until, const Batches& batches, std::vector<StepReport>& reports) {
   while (trainer.version() < until) {
     const auto report = trainer.TrainStep(batches(trainer.version()));
@@ -60,7 +60,7 @@ void ExpectSameMetrics(const StepReport& actual, const StepReport& expected, dou
 
 class RanksTrain : public ::testing::TestWithParam<std::string> {};
 
-TEST_P(RanksTrain, WhatOneRankTrains) {
+TEST_P(RanksTrain, LikeOneRank) {
   TrainerOptions options = OptionsOf(GetParam());
   options.optimizer = Plain().optimizer;
   options.total_steps = 8;
@@ -103,7 +103,7 @@ TEST(RankTraining, GradientsOfFp32AreOneRanksToRounding) {
   }
 }
 
-TEST(RankTraining, Bf16HasItsMastersAtTheirOwners) {
+TEST(RankTraining, OwnersHoldTheMastersOfBf16) {
   TrainerOptions options = Plain();
   options.dtype = "bf16";
   const Result one = RunSteps(1, Fresh(options)), many = RunSteps(2, Fresh(options));
@@ -138,12 +138,12 @@ TEST(RankTraining, RanksWithoutWorkTakePart) {
   EXPECT_EQ(many.reports[0].metrics.at("tree/computed_tokens"), many.reports[0].metrics.at("tree/merged_tokens"));
 }
 
-TEST(RankTraining, WhatIsSkippedIsSkippedEverywhere) {
+TEST(RankTraining, ASkippedStepIsSkippedOnAllRanks) {
   TrainerOptions options = Plain();
   options.train_segments = "current_version";
   const Batches batches = [](int64_t step) {
     TrainBatch batch = BatchOf(step);
-    if (step == 1) batch = RandomBatch(5, 37, 0), batch.step = 1;  // nothing of version 1
+    if (step == 1) batch = RandomBatch(5, 37, 0), batch.step = 1;  // no token of version 1
     return batch;
   };
   const Result one = RunSteps(1, Fresh(options), 3, batches), many = RunSteps(2, Fresh(options), 3, batches);
@@ -152,7 +152,7 @@ TEST(RankTraining, WhatIsSkippedIsSkippedEverywhere) {
   ExpectSameMetrics(many.reports[1], one.reports[1], 1e-5);
 }
 
-TEST(RankTraining, WhatIsNotFiniteIsNamedAsByOneRank) {
+TEST(RankTraining, NonFiniteCallsAreNamedAsOnOneRank) {
   TrainerOptions options = Plain();
   options.max_skipped_steps = 0;
   options.objective = "ppo_clip";
@@ -176,17 +176,17 @@ TEST(RankTraining, WhatIsNotFiniteIsNamedAsByOneRank) {
   }
 }
 
-TEST(RankTraining, AnErrorOfARankIsThatOfTheStepAndTheNextCanFollow) {
+TEST(RankTraining, AnErrorOfOneRankFailsTheStepAndTheNextCanFollow) {
   TrainerOptions options = Plain();
   const Make make = [&](Ranks* ranks) {
     TrainerOptions own = options;
-    if (ranks->rank() == 1) own.group_size = 5;  // which no group has: it alone refuses
+    if (ranks->rank() == 1) own.group_size = 5;  // no group has that many: this rank alone refuses
     return Fresh(own)(ranks);
   };
   Together(2, make, [&](Trainer& trainer, Result&) {
     TrainBatch wrong = BatchOf(0);
     wrong.step = 3;
-    EXPECT_EQ(trainer.TrainStep(wrong).status().code(), absl::StatusCode::kInvalidArgument);  // rank 0's own
+    EXPECT_EQ(trainer.TrainStep(wrong).status().code(), absl::StatusCode::kInvalidArgument);  // rank 0's own error
     for (int i = 0; i < 2; ++i) {
       const absl::Status status = trainer.TrainStep(BatchOf(0)).status();
       EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
@@ -206,7 +206,7 @@ struct Named {
   TrainerOptions options;
 };
 
-// Every path that a pass can take through the layers.
+// Every path of a pass through the layers.
 std::vector<Named> WaysThroughTheLayers() {
   std::vector<Named> ways = {{"Plain", Plain()}};
   const auto add = [&](const std::string& name, const auto& change) {
@@ -220,7 +220,7 @@ std::vector<Named> WaysThroughTheLayers() {
   add("Bf16", [](TrainerOptions& o) { o.dtype = "bf16"; });
   add("Exact", [](TrainerOptions& o) { o.numerics = kernels::Numerics::kExact; });
   add("Reference", [](TrainerOptions& o) { o.reference_kl_coefficient = 0.05, o.entropy_coefficient = 0.01; });
-  for (const std::string preset : {"gspo", "dpo"}) {  // which score the batch before they train it
+  for (const std::string preset : {"gspo", "dpo"}) {  // they score the batch before they train it
     ways.push_back({preset == "dpo" ? "Dpo" : "Gspo", OptionsOf(preset)});
     TrainerOptions& options = ways.back().options;
     options.optimizer = Plain().optimizer;
@@ -253,7 +253,7 @@ int64_t BytesHere(const Trainer& trainer) {
   return bytes;
 }
 
-// Untied, so that the head is a unit of its own; ranks that own all of a unit, or have no work, ask for nothing.
+// Untied, so that the head is a unit of its own. Ranks that own a whole unit, or have no work, ask for nothing.
 TEST(DividedParameters, AreHeldOnceBetweenSteps) {
   auto config = TinyConfig();
   config.tie_word_embeddings = false;
@@ -314,7 +314,7 @@ TEST(DividedParameters, OfASkippedStepAreTheNextVersion) {
   Together(2, Fresh(options), [&](Trainer& trainer, Result& result) {
     Train(trainer, 1, BatchOf, result.reports);
     const uint64_t checksum = (*trainer.TakeSnapshot())->checksum();
-    TrainBatch old = RandomBatch(5, 37, 0);  // nothing of version 1
+    TrainBatch old = RandomBatch(5, 37, 0);  // no token of version 1
     old.step = 1;
     ASSERT_TRUE(trainer.TrainStep(old).ok());
     const auto snapshot = trainer.TakeSnapshot();
@@ -325,11 +325,11 @@ TEST(DividedParameters, OfASkippedStepAreTheNextVersion) {
   });
 }
 
-// A rank that fails by itself, before it would ask for a layer that the others ask for: all learn of it there.
-TEST(DividedParameters, AnErrorOfARankIsThatOfTheStepAndTheNextCanFollow) {
+// A rank fails by itself before it would ask for a layer that the others ask for: they all learn of it there.
+TEST(DividedParameters, AnErrorOfOneRankFailsTheStepAndTheNextCanFollow) {
   const Make make = [&](Ranks* ranks) {
     TrainerOptions own = ByLayer();
-    if (ranks->rank() == 1) own.group_size = 5;  // which no group has
+    if (ranks->rank() == 1) own.group_size = 5;  // no group has that many
     return Fresh(own)(ranks);
   };
   Together(3, make, [&](Trainer& trainer, Result&) {
@@ -369,7 +369,7 @@ class RankCheckpoint : public ::testing::Test {
   TempDir folder_;
 };
 
-TEST_F(RankCheckpoint, ResumedOnAsManyRanksIsTheSameToTheBit) {
+TEST_F(RankCheckpoint, ResumedOnAsManyRanksGivesTheSameBits) {
   const Result whole = Whole(2);
   EXPECT_THAT(Files(2),
               ElementsAre("config.json", "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors",
@@ -381,7 +381,7 @@ TEST_F(RankCheckpoint, ResumedOnAsManyRanksIsTheSameToTheBit) {
   EXPECT_EQ(resumed.reports[1].metrics.at("actor/loss"), whole.reports[3].metrics.at("actor/loss"));
 }
 
-TEST_F(RankCheckpoint, IsTheSameOfDividedParameters) {
+TEST_F(RankCheckpoint, ResumedWithDividedParametersGivesTheSameBits) {
   const Result whole = Whole(2, ByLayer());
   for (const TrainerOptions& options : {Plain(), ByLayer()}) {
     const Result resumed = RunSteps(2, Resumed(2, options), 4);
@@ -406,7 +406,7 @@ TEST_F(RankCheckpoint, OfOneRankMayBeResumedOnMany) {
   ExpectClose(resumed.parameters, whole.parameters, 1e-3);
 }
 
-TEST_F(RankCheckpoint, LacksNoShard) {
+TEST_F(RankCheckpoint, AMissingShardIsAnError) {
   const std::string path = folder_.path() + "/" + CheckpointName(2);
   for (const std::string file :
        {"optimizer-00002-of-00002.safetensors", "model-00001-of-00002.safetensors", "model.safetensors.index.json"}) {
@@ -419,7 +419,7 @@ TEST_F(RankCheckpoint, LacksNoShard) {
   }
 }
 
-// Every rank has written what it owns, and nothing else; together it is the model that all of them train.
+// Every rank has written the parameters that it owns, and no others; together they are the model that all ranks train.
 TEST_F(RankCheckpoint, IsAModelFolderInShards) {
   const Result whole = Whole(3, ByLayer());
   const std::string path = folder_.path() + "/" + CheckpointName(2);
@@ -439,7 +439,7 @@ TEST_F(RankCheckpoint, IsAModelFolderInShards) {
   EXPECT_EQ((*(*trainer)->TakeSnapshot())->checksum(), ReadCheckpoint(path)->weights_checksum);
 }
 
-TEST_F(RankCheckpoint, ThatCannotBeWrittenLeavesTheEarlierOne) {
+TEST_F(RankCheckpoint, AFailedWriteLeavesTheEarlierOne) {
   Together(2, Fresh(Plain()), [&](Trainer& trainer, Result& result) {
     ASSERT_TRUE(trainer.SaveCheckpoint(folder_.path(), {}).ok());
     Train(trainer, 1, BatchOf, result.reports);

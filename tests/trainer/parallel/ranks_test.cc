@@ -59,14 +59,14 @@ TEST(Ranks, AgreeOnTheErrorOfTheLowestAndGoOn) {
     EXPECT_EQ(agreed.message(), "rank 1: no room on 1");
     EXPECT_TRUE(Ranks::IsAgreed(agreed));
     EXPECT_FALSE(ranks.broken());
-    EXPECT_EQ(ranks.Agree(agreed), agreed);  // known to all: nothing is exchanged
+    EXPECT_EQ(ranks.Agree(agreed), agreed);  // an agreed error: nothing is exchanged
     EXPECT_TRUE(ranks.Agree(absl::OkStatus()).ok());
     ranks.Leave();
   });
 }
 
-// Rank 1 wants three things, one after the other, while the others agree; what rank 2 then wants meets an error.
-TEST(Ranks, OneThatWantsSomethingIsServedByThoseThatAgree) {
+// Rank 1 wants three things, one after the other, while the others agree. Rank 2's request then meets an error.
+TEST(Ranks, AgreeingRanksServeARankThatWants) {
   OnRanks(3, [](Ranks& ranks) {
     std::vector<std::vector<int64_t>> served;
     ranks.ServeWith([&](const std::vector<int64_t>& wanted) {
@@ -89,7 +89,7 @@ TEST(Ranks, OneThatWantsSomethingIsServedByThoseThatAgree) {
   });
 }
 
-TEST(Ranks, OneThatEndsIsLostToThoseThatWaitForIt) {
+TEST(Ranks, WaitersLoseARankThatEnds) {
   OnRanks(3, [](Ranks& ranks) {
     if (ranks.rank() == 2) return;  // without a goodbye
     const absl::Status status = ranks.Agree(absl::OkStatus());
@@ -99,7 +99,7 @@ TEST(Ranks, OneThatEndsIsLostToThoseThatWaitForIt) {
   });
 }
 
-TEST(Ranks, OneThatBreaksTheGroupIsLostToTheOthers) {
+TEST(Ranks, ARankThatBreaksTheGroupIsLostToTheOthers) {
   OnRanks(2, [](Ranks& ranks) {
     if (ranks.rank() == 1) {
       const absl::Status own = absl::InternalError("in the middle of it");
@@ -111,8 +111,8 @@ TEST(Ranks, OneThatBreaksTheGroupIsLostToTheOthers) {
   });
 }
 
-// Liveness is apart from progress.
-TEST(Ranks, OneThatWorksForLongerThanTheDeadlineIsNotLost) {
+// Liveness does not depend on progress.
+TEST(Ranks, ARankThatWorksLongerThanTheDeadlineIsNotLost) {
   constexpr milliseconds kDeadline{1500};
   OnRanks(
       2,
@@ -126,7 +126,7 @@ TEST(Ranks, OneThatWorksForLongerThanTheDeadlineIsNotLost) {
       [&](RankOptions& options) { options.deadline = kDeadline; });
 }
 
-TEST(Ranks, RefusesWhatCannotBe) {
+TEST(Ranks, InvalidOptionsAreRefused) {
   EXPECT_THAT(std::string(Ranks::Join(RankOf(2, 2, 1)).status().message()), HasSubstr("rank 2 is not one of 2"));
   RankOptions device = RankOf(0, 2, 1);
   device.device = "cuda:0";
@@ -140,7 +140,7 @@ TEST(Ranks, RefusesWhatCannotBe) {
 
 void NoDevices(const c10::intrusive_ptr<c10d::Store>&, int, int, NcclGroup*) { ADD_FAILURE() << "was asked"; }
 
-TEST(Ranks, HaveAllADeviceOrNone) {
+TEST(Ranks, MixedDevicesAreRefused) {
   const int port = FreePort();
   std::vector<absl::Status> joined(2);
   std::vector<std::thread> ranks;
@@ -175,7 +175,7 @@ TEST(Ranks, APortThatIsTakenIsAnErrorOfRankZero) {
   EXPECT_FALSE(IsRankLost(status));
 }
 
-// A peer of which only the socket is left, as when its process is stopped.
+// A peer with nothing left but its socket, as if its process were stopped.
 TEST(Liveness, SilenceLongerThanTheDeadlineIsALoss) {
   std::mutex mu;
   std::condition_variable told;
@@ -217,7 +217,7 @@ TEST(Liveness, AGoodbyeIsNoLoss) {
   ASSERT_TRUE(leader->Accept().ok());
   follower->Leave();
   follower.reset();
-  leader->Leave();  // reads what came first
+  leader->Leave();  // reads the messages that came before
   EXPECT_TRUE(leader->status().ok());
 }
 
@@ -238,7 +238,7 @@ TEST(ShardedAdamW, ARankThatOwnsNothingTakesPart) {
   options.grad_clip_norm = 0;
   const auto alone = make();
   AdamW plain(options, alone);
-  const at::Tensor own_grad = at::full({2, 2}, 3.0);  // what the three ranks' gradients below come to
+  const at::Tensor own_grad = at::full({2, 2}, 3.0);  // the sum of the three ranks' gradients below
   at::Tensor(alone.at("w")).mutable_grad() = own_grad;
   plain.Step(0.1, plain.GradNorm());
   OnRanks(3, [&](Ranks& ranks) {
@@ -271,9 +271,9 @@ TEST(RankMemory, SharesOfTheOptimizerAddUp) {
   OnRanks(3, [&](Ranks& ranks) {
     const MemoryNeed need = PredictRankMemory(config, 4, {}, std::span(&part, 1), &ranks);
     EXPECT_EQ(need.weights, whole.weights);
-    EXPECT_GT(need.gradients, whole.gradients);  // the bucket that is gathered
-    // Where the update is one rank's fullest moment, each of three has a third of it; and the sums of a third stand
-    // beside a second part.
+    EXPECT_GT(need.gradients, whole.gradients);  // the gathered bucket
+    // The update, one rank's fullest moment, needs a third on each of three ranks; and the sums of a third lie beside a
+    // second part.
     const MemoryNeed once = PredictRankMemory(large, 4, {}, std::span(parts).first(1), &ranks);
     const MemoryNeed twice = PredictRankMemory(large, 4, {}, parts, &ranks);
     EXPECT_LT(once.step(), PredictMemory(large, 4, {}, parts).step());

@@ -1,4 +1,4 @@
-// One trainer of several ranks, used as a test uses one: what it was left with, and comparisons.
+// Runs one trainer of several ranks as a test uses a trainer of one, and compares the results.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -33,7 +33,7 @@ struct Result {
   std::map<std::string, at::Tensor> parameters, optimizer;  // the optimizer's of all ranks
 };
 
-// What is left of a trainer.
+// The end state of a trainer.
 inline void Keep(const Trainer& trainer, Result& result) {
   for (const auto& [name, tensor] : trainer.parameters().tensors()) {
     if (!IsHere(tensor)) continue;  // divided by layer
@@ -50,13 +50,13 @@ using Make = std::function<absl::StatusOr<std::unique_ptr<Trainer>>(Ranks*)>;
 inline Make Fresh(const TrainerOptions& options, at::ScalarType dtype = at::kFloat) {
   return [options, dtype](Ranks* ranks) {
     const auto config = TinyConfig();
-    // Rank 0's weights are everyone's.
+    // All ranks have rank 0's weights.
     const uint64_t seed = ranks == nullptr || ranks->leads() ? 2 : 77;
     return Trainer::Create(options, config, TinyParameters(config, seed, dtype), base::Clock::Real(), ranks);
   };
 }
 
-// Rank 0 runs `lead`, the others follow; one rank (size 1) has no group at all.
+// Rank 0 runs `lead`, the others follow; with one rank (size 1) there is no group.
 inline Result Together(int size, const Make& make, const std::function<void(Trainer&, Result&)>& lead) {
   Result result;
   std::mutex mu;
@@ -99,7 +99,7 @@ inline void ExpectClose(const std::map<std::string, at::Tensor>& actual,
   }
 }
 
-// Times, and what the number of ranks says of itself.
+// Metrics that differ: times, and those of the number of ranks.
 inline bool OfTheRun(const std::string& metric) {
   return metric.starts_with("perf/") || metric.starts_with("tree/speedup") || metric == "tree/parts" ||
          metric == "trainer/ranks" || metric == "trainer/rank_balance" || metric == "tree/computed_tokens";
