@@ -10,7 +10,7 @@ void BindStep(base::Schema& schema, agents::StepOptions& o) { schema.Field("comm
 void BindVerifier(base::Schema& schema, reward::VerifierOptions& o) {
   schema.Choice("verifier.kind", &o.kind,
                 {"exact", "numeric", "regex", "json_field", "command", "agent_reported", "agent_posted"},
-                "how the outcome is scored");
+                "rule that turns the outcome into a reward");
   schema.Field("verifier.expected", &o.expected, "exact, numeric, json_field: template of the right answer");
   schema.Field("verifier.ignore_case", &o.ignore_case, "exact: A-Z and a-z are the same");
   schema.Field("verifier.tolerance", &o.tolerance, "numeric: absolute");
@@ -18,7 +18,7 @@ void BindVerifier(base::Schema& schema, reward::VerifierOptions& o) {
   schema.Field("verifier.pattern", &o.pattern, "regex: the whole answer must match it; RE2's syntax");
   schema.Field("verifier.field", &o.field, "json_field: dotted path; empty: the whole answer");
   schema.Field("verifier.command", &o.command, "command: argv, templates; gets the answer on stdin");
-  schema.Choice("verifier.reward_from", &o.reward_from, {"exit_code", "json"}, "command: where the reward stands");
+  schema.Choice("verifier.reward_from", &o.reward_from, {"exit_code", "json"}, "command: source of the reward");
   schema.Field("verifier.timeout_s", &o.timeout_s, "command: seconds");
   schema.Field("verifier.timeout_is_zero", &o.timeout_is_zero, "command: running too long is reward 0, not an error");
   schema.Field("verifier.max_answer_bytes", &o.max_answer_bytes, "longer answers are malformed: reward 0");
@@ -42,19 +42,19 @@ void BindRecipe(base::Schema& schema, agents::RecipeOptions& o) {
   schema.Field("max_output_bytes", &o.max_output_bytes,
                "stdout and stderr together; an agent that writes more is killed");
   schema.Field("memory_limit_bytes", &o.memory_limit_bytes, "address space of each process; 0: no limit");
-  schema.Field("max_open_files", &o.max_open_files, "descriptors of each process; 0: no limit");
+  schema.Field("max_open_files", &o.max_open_files, "file descriptors of each process; 0: no limit");
   schema.Field("cpu_limit_s", &o.cpu_limit_s, "CPU seconds of each process; 0: no limit");
   schema.Field("max_file_bytes", &o.max_file_bytes, "size of any file it writes; 0: no limit");
   schema.Field("max_concurrent", &o.max_concurrent, "episodes of this recipe at a time; 0: agents.concurrency");
   schema.Choice("answer_from", &o.answer_from, {"stdout", "file"},
-                "where the answer stands: last line printed, or a file");
+                "source of the answer: the last line printed, or a file");
   schema.Field("answer_file", &o.answer_file, "answer_from file: path in ${workdir}");
   for (const auto& [name, field, what] :
        {std::tuple("on_crash", &o.on_crash, "an agent that exits with another code than 0"),
         std::tuple("on_timeout", &o.on_timeout, "an agent that runs past timeout_s"),
         std::tuple("on_flood", &o.on_flood, "an agent that writes more than max_output_bytes")}) {
     schema.Choice(name, field, {"fail", "zero", "verify"},
-                  absl::StrCat(what, ": a new attempt, reward 0, or scored all the same"));
+                  absl::StrCat(what, ": a new attempt, reward 0, or the verifier's reward"));
   }
   schema.Field("keep_failed", &o.keep_failed, "keep the folder of a failed episode");
   BindVerifier(schema, o.verifier);
@@ -67,12 +67,13 @@ void BindAgents(base::Schema& schema, agents::RunnerOptions& o) {
   schema.Field("agents.work_root", &o.work_root, "folder of the episodes' private folders, on a local disk");
   schema.Field("agents.backoff_initial_s", &o.backoff_initial_s, "wait after a refused admission that names no time");
   schema.Field("agents.backoff_max_s", &o.backoff_max_s, "longest of these waits");
-  schema.Field("agents.report_retry_s", &o.report_retry_s, "how long an unreachable gateway is asked to take a reward");
+  schema.Field("agents.report_retry_s", &o.report_retry_s,
+               "seconds for which a reward is sent again to an unreachable gateway");
   schema.Field("agents.stop_timeout_s", &o.stop_timeout_s, "seconds that stopping waits for the running agents");
   schema.Field("agents.keep_failed_max", &o.keep_failed_max, "folders of failed episodes kept");
   schema.List<agents::RecipeOptions>(
       "agents.recipes", &o.recipes, BindRecipe,
-      "the kinds of agents; empty: the run starts none, and they come to its gateway from elsewhere");
+      "the kinds of agents; empty: the run starts none, and agents from elsewhere use its gateway");
 }
 
 }  // namespace ingot::app

@@ -4,9 +4,10 @@ namespace ingot::app {
 namespace {
 
 void BindServedModel(base::Schema& schema, gateway::ModelOptions& o) {
-  schema.Field("name", &o.name, "what clients ask for");
-  schema.Choice("weights", &o.weights, {"follow", "pinned", "external"},
-                "those of training; those of one version, which the engines retain; those of a server elsewhere");
+  schema.Field("name", &o.name, "name in the requests of clients");
+  schema.Choice(
+      "weights", &o.weights, {"follow", "pinned", "external"},
+      "follow: those of training; pinned: one version's, which the engines retain; external: another server's");
   schema.Field("version", &o.version, "pinned: the version");
   schema.Field("address", &o.address, "external: host:port of a rollout role with this run's tokenizer");
 }
@@ -14,17 +15,17 @@ void BindServedModel(base::Schema& schema, gateway::ModelOptions& o) {
 }  // namespace
 
 void BindGateway(base::Schema& schema, gateway::GatewayOptions& o, gateway::HttpServerOptions& http) {
-  schema.Field("gateway.model_name", &o.model_name, "what /v1/models lists first; it follows training");
+  schema.Field("gateway.model_name", &o.model_name, "first model of /v1/models; follows training");
   schema.List<gateway::ModelOptions>("gateway.models", &o.models, BindServedModel,
                                      "further models by name; calls on weights that do not follow are not trained on");
   for (auto* pin : {&o.train_sampling, &o.eval_sampling}) {
     const std::string prefix = pin == &o.train_sampling ? "gateway.train_sampling." : "gateway.eval_sampling.";
-    schema.Field(prefix + "temperature", &pin->temperature, "pinned whatever the client asks; training: > 0");
+    schema.Field(prefix + "temperature", &pin->temperature, "replaces the client's value; training: > 0");
     schema.Field(prefix + "top_p", &pin->top_p, "in (0, 1]; 1: off");
     schema.Field(prefix + "top_k", &pin->top_k, "0: off");
     schema.Field(prefix + "min_p", &pin->min_p, "in [0, 1); 0: off");
   }
-  schema.Field("gateway.max_new_tokens", &o.max_new_tokens, "tokens sampled per call, at most");
+  schema.Field("gateway.max_new_tokens", &o.max_new_tokens, "greatest number of tokens sampled per call");
   schema.Field("gateway.default_max_tokens", &o.default_max_tokens,
                "tokens for a call whose client names no limit; 0: gateway.max_new_tokens");
   schema.Field("gateway.max_active_calls", &o.max_active_calls, "calls in flight; beyond: 429");
@@ -56,17 +57,18 @@ void BindGateway(base::Schema& schema, gateway::GatewayOptions& o, gateway::Http
   schema.Field("gateway.max_known_request_bytes", &o.max_known_request_bytes,
                "of earlier requests, kept so that later ones are read only as far as they differ; 0: none");
   schema.Field("gateway.max_queued_work", &o.max_queued_work, "requests waiting for a worker; beyond: 503");
-  schema.Field("gateway.public_url", &o.public_url, "what agents are told; empty: the address listened on");
+  schema.Field("gateway.public_url", &o.public_url, "address given to agents; empty: the one listened on");
   schema.Field("http.host", &http.host, "address to listen on");
   schema.Field("http.port", &http.port, "0: a free one");
   schema.Field("http.io_threads", &http.io_threads, "threads for sockets");
   schema.Field("http.max_connections", &http.max_connections, "beyond: 503");
   schema.Field("http.max_body_bytes", &http.max_body_bytes, "beyond: 413");
   schema.Field("http.max_buffered_bytes", &http.max_buffered_bytes, "bodies of all requests in flight; beyond: 503");
-  schema.Field("gateway.tls.certificate", &http.tls_certificate, "PEM file, with those that signed it; empty: no TLS");
+  schema.Field("gateway.tls.certificate", &http.tls_certificate,
+               "PEM file, with the certificates that signed it; empty: no TLS");
   schema.Field("gateway.tls.key", &http.tls_key, "PEM file of the certificate's private key");
   schema.Field("gateway.tls.allow_plaintext", &http.allow_plaintext,
-               "http.host may be an address that other machines reach, without TLS: for private networks");
+               "allows an http.host that other machines reach without TLS: for private networks");
   schema.Field("http.max_header_bytes", &http.max_header_bytes, "beyond: 431");
   schema.Field("http.idle_timeout_s", &http.idle_timeout_s, "seconds of silence between requests");
   schema.Field("http.request_timeout_s", &http.request_timeout_s, "seconds from a request's first byte to its last");

@@ -12,16 +12,16 @@ void BindScheduler(base::Schema& schema, scheduler::SchedulerOptions& o) {
   schema.Field("scheduler.drop_zero_variance", &o.drop_zero_variance,
                "drop groups whose rewards are all equal, and admit others in their place");
   schema.Field("scheduler.max_drops_per_batch", &o.max_drops_per_batch,
-               "after so many drops since the last batch, equal groups are trained all the same; 0: no limit");
+               "drops since the last batch after which groups of equal rewards are trained all the same; 0: no limit");
   schema.Field("scheduler.group_deadline_s", &o.group_deadline_seconds,
                "seconds that a group may take in which its samples run or may be handed out; past it the group fails");
   schema.Field("scheduler.max_attempts", &o.max_attempts, "failed attempts of one sample before its group fails");
   schema.Field("scheduler.give_up_s", &o.give_up_seconds,
-               "seconds of nothing but failed groups, as many as may be in use and more, after which the run ends with "
-               "the last one's reason; 0: never");
+               "seconds with failed groups alone (at least as many as may be open) after which the run ends with the "
+               "last one's reason; 0: never");
   schema.Field("scheduler.max_concurrent_episodes", &o.max_concurrent_episodes,
                "episodes running at a time, evaluation included; 0: no bound of its own");
-  schema.Field("scheduler.retry_after_ms", &o.retry_after_ms, "hint given with 429");
+  schema.Field("scheduler.retry_after_ms", &o.retry_after_ms, "wait that a 429 answer asks for");
   schema.Field("scheduler.max_active_evals", &o.max_active_evals, "evaluations running at a time");
   schema.Field("scheduler.max_eval_episodes", &o.max_eval_episodes, "tasks times avg_n of one evaluation");
 }
@@ -33,12 +33,15 @@ void BindRollout(base::Schema& schema, rollout::EngineOptions& o) {
   schema.Field("rollout.max_waiting", &o.max_waiting, "requests beyond those; one more is refused");
   schema.Field("rollout.max_batch_tokens", &o.max_batch_tokens,
                "tokens in one forward pass (decode and prompt chunks)");
-  schema.Field("rollout.context_length", &o.context_length, "tokens of a request; 0: what the model was made for");
+  schema.Field("rollout.context_length", &o.context_length,
+               "greatest number of tokens of a request; 0: the model's own");
   schema.Field("rollout.prefix_cache", &o.prefix_cache, "share the KV of equal prefixes");
   schema.Field("rollout.max_retained_versions", &o.max_retained_versions, "versions held beside the newest");
-  schema.Field("rollout.request_deadline_ms", &o.request_deadline_ms, "from arrival to the last token; 0: none");
+  schema.Field("rollout.request_deadline_ms", &o.request_deadline_ms,
+               "milliseconds from arrival to the last token; 0: none");
   schema.Field("rollout.max_update_bytes", &o.max_update_bytes, "payload of one weight update over gRPC");
-  schema.Field("rollout.update_deadline_ms", &o.update_deadline_ms, "for a verified update to be swapped in");
+  schema.Field("rollout.update_deadline_ms", &o.update_deadline_ms,
+               "milliseconds for a verified update to be swapped in");
   schema.Field("rollout.max_stop_strings", &o.max_stop_strings, "per request");
   schema.Field("rollout.max_stop_bytes", &o.max_stop_bytes, "length of one stop string");
 }
@@ -56,7 +59,7 @@ void BindDataPool(base::Schema& schema, datapool::StoreOptions& o) {
 
 void BindWeights(base::Schema& schema, WeightsConfig& o) {
   schema.Field("weights.deadline_ms", &o.deadline_ms,
-               "for one engine to confirm a version; past it the engine loses its lease");
+               "milliseconds for one engine to confirm a version; after them it loses its lease");
   schema.Field("weights.zstd_level", &o.zstd_level, "of the delta codec: -7 (fastest) to 19");
 }
 

@@ -27,19 +27,19 @@ void BindRun(base::Schema& schema, RunConfig& config) {
   schema.Field("run.name", &config.name, "names the run; its folder is run.root/run.name");
   schema.Field("run.root", &config.root, "folder that holds the runs");
   schema.Choice("run.if_exists", &config.if_exists, {"fail", "replace", "resume"},
-                "what to do when the run's folder holds a run already");
+                "answer to a run of this name: refuse, replace it, or resume it");
   schema.Field("run.seed", &config.seed, "root of every random stream: weights, task order, sampling, shuffling");
   schema.Choice("run.log_level", &config.log_level, {"trace", "debug", "info", "warn", "error"},
-                "what goes to the log file; warnings also go to the terminal");
+                "least level in the log file; warnings also go to the terminal");
   schema.Choice("device", &config.device, {"auto", "cpu", "cuda"}, "where to compute; auto: CUDA if there is a device");
   schema.Choice(
       "numerics", &config.numerics, {"fast", "exact"},
-      "how closely the trainer's log-probs equal rollout's: fast, to rounding (fp32: 1e-5); exact, to the bit, "
+      "agreement of the trainer's log-probs with rollout's: fast, to rounding (fp32: 1e-5); exact, to the bit, "
       "in merged trees too, on the CPU, fp32 and bf16");
   schema.Field("compute.threads", &config.total_threads,
                "compute threads of rollout and trainer together; 0: all cores");
   schema.Field("compute.rollout_threads", &config.rollout_threads,
-               "of those, the engine's when both run in one process; 0: half, rounded up");
+               "the engine's share of them when both run in one process; 0: half, rounded up");
   schema.Shorthand("data", SupervisedKeyOf);
   schema.Field("data.tasks", &config.tasks,
                "JSONL of training tasks, one object per line; empty: supervised training alone, without agents");
@@ -72,9 +72,9 @@ void BindEval(base::Schema& schema, RunConfig& config) {
   schema.Field("eval.every_versions", &config.eval.every_versions,
                "evaluate versions that are multiples of this, on pinned weights; 0: only the last");
   schema.Field("eval.avg_n", &config.eval.avg_n, "samples per held-out task; their mean is reported");
-  schema.Field("goal.first_steps", &config.goal.first_steps, "steps at the start that the goal speaks of; 0: none");
+  schema.Field("goal.first_steps", &config.goal.first_steps, "number of first steps in the goal; 0: none");
   schema.Field("goal.first_reward_below", &config.goal.first_reward_below, "their mean reward must be below this");
-  schema.Field("goal.last_steps", &config.goal.last_steps, "steps at the end that the goal speaks of; 0: none");
+  schema.Field("goal.last_steps", &config.goal.last_steps, "number of last steps in the goal; 0: none");
   schema.Field("goal.last_reward_above", &config.goal.last_reward_above,
                "their mean reward must be above this, or the command exits with 1");
 }
@@ -88,20 +88,22 @@ void BindCluster(base::Schema& schema, ClusterOptions& cluster) {
   schema.Field("cluster.rollout_engines", &cluster.rollout_engines, "rollout engines, each a process");
   schema.Field("cluster.trainer_ranks", &cluster.trainer_ranks,
                "processes of `ingot launch` that train each batch together, data parallel; 1: one trainer");
-  schema.Field("cluster.min_trainer_ranks", &cluster.min_trainer_ranks,
-               "a rank that has died max_restarts times and dies again is lost, and the run goes on from the last "
-               "checkpoint on the ranks that remain, down to so many; as trainer_ranks: it fails instead");
-  schema.Field("cluster.trainer_port", &cluster.trainer_port, "where the trainer's ranks meet, with more than one");
+  schema.Field(
+      "cluster.min_trainer_ranks", &cluster.min_trainer_ranks,
+      "least number of ranks: a rank that dies more than max_restarts times is lost, and the run goes on from the "
+      "last checkpoint without it; equal to trainer_ranks: the run fails instead");
+  schema.Field("cluster.trainer_port", &cluster.trainer_port,
+               "port where the trainer's ranks meet, if there are several");
   schema.Field("cluster.rank_deadline_s", &cluster.rank_deadline_s,
                "seconds without a sign of life (not: without progress) after which a rank of the trainer counts as "
                "dead, and all are started again from the last checkpoint");
   schema.Field("cluster.metrics_port", &cluster.metrics_port,
                "Prometheus port of the first role (the others follow); 0: only the gateway's /metrics");
   schema.Field("cluster.trainer_stop_s", &cluster.trainer_stop_s,
-               "seconds that the trainer of a stopped run has to end its step and save what it trained");
-  schema.Field("cluster.max_restarts", &cluster.max_restarts,
-               "times a crashed role (or rank of the trainer) is started again; one that ran for an hour since counts "
-               "from 0");
+               "seconds for the trainer of a stopped run to end its step and save its weights");
+  schema.Field(
+      "cluster.max_restarts", &cluster.max_restarts,
+      "restarts of a crashed role (or rank of the trainer); after an hour of running, earlier ones do not count");
 }
 
 // Sets the fields that follow from other keys, once, so that they cannot differ between roles.
@@ -249,8 +251,9 @@ base::Schema BindSchema(RunConfig& config) {
   BindRollout(schema, config.rollout);
   BindGateway(schema, config.gateway, config.http);
   BindDataPool(schema, config.datapool);
-  schema.Field("datapool.keep_steps", &config.scheduler.keep_steps,
-               "newest trained steps whose trees stay, beside what a kept checkpoint may replay; 0: all stay");
+  schema.Field(
+      "datapool.keep_steps", &config.scheduler.keep_steps,
+      "number of newest trained steps whose trees stay, beside those that a checkpoint may replay; 0: all stay");
   BindWeights(schema, config.weights);
   BindAgents(schema, config.agents);
   BindEval(schema, config);
