@@ -97,6 +97,7 @@ void AdamW::Step(double learning_rate, double grad_norm) {
   if (options_.grad_clip_norm > 0 && grad_norm > options_.grad_clip_norm) {
     at::_foreach_mul_(gradients, options_.grad_clip_norm / grad_norm);
   }
+  // The formulas of adamw.h, over all parameters at once: m, v, the denominator sqrt(v') + eps, then p.
   at::_foreach_mul_(exp_avg_, options_.beta1);
   at::_foreach_add_(exp_avg_, gradients, 1.0 - options_.beta1);
   at::_foreach_mul_(exp_avg_sq_, options_.beta2);

@@ -9,6 +9,7 @@ namespace {
 // log(1 + e^x), without overflow.
 double Softplus(double x) { return x > 0 ? x + std::log1p(std::exp(-x)) : std::log1p(std::exp(x)); }
 
+// DPO, arXiv 2305.18290, eq. 7, over pairs of sequences.
 class Dpo final : public Objective {
  public:
   explicit Dpo(double beta) : beta_(beta) {}

@@ -8,6 +8,7 @@
 namespace ingot::trainer {
 namespace {
 
+// GSPO, arXiv 2507.18071, eq. 5: the clipped surrogate of one ratio per sequence.
 class Gspo final : public Objective {
  public:
   Gspo(double eps_clip_low, double eps_clip_high) : clip_{1.0 - eps_clip_low, 1.0 + eps_clip_high, 0} {}

@@ -4,6 +4,7 @@
 namespace ingot::trainer {
 namespace {
 
+// Online policy mirror descent, arXiv 2501.12599, eq. 3. A sequence's log_ratio is d in objective.h.
 class Opmd final : public Objective {
  public:
   explicit Opmd(double tau) : tau_(tau) {}

@@ -76,9 +76,11 @@ class PartRun {
   const double scale_;
   LayerWeights* const weights_;
   std::unique_ptr<const StrandPaths> strands_;  // kExact only
-  at::Tensor tokens_, positions_, visible_end_, exports_;
-  std::vector<at::Tensor> inputs_;
-  std::vector<Tape> tapes_;
+  at::Tensor tokens_, positions_;               // [size]
+  at::Tensor visible_end_;                      // [prefix + size], on the CPU
+  at::Tensor exports_;                          // [exports], rows of this part
+  std::vector<at::Tensor> inputs_;              // kInputs: per layer [size, hidden]
+  std::vector<Tape> tapes_;                     // kAll: per layer
 };
 
 // A layer's run with history: from x to q, k and v, and from x and `attended` to y. x and y are [rows, hidden]; q, k, v

@@ -3,6 +3,7 @@
 namespace ingot::trainer {
 namespace {
 
+// Weighted cross entropy of the target tokens.
 class Sft final : public Objective {
  public:
   double Loss(const LossEntries& e, std::span<double> derivative) const override {
