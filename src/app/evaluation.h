@@ -30,27 +30,33 @@ class Evaluations {
   bool Retains(int64_t version) const {
     return version != total_steps_ && Due(version) && HasRoom() && !reported_.contains(version);
   }
+
   // `version` is live: starts its evaluation if it is due and not reported yet. It is left out, with a line in the log,
   // if too many others run, if the engines did not retain it, or if the scheduler refuses it.
   absl::Status OnLive(int64_t version, bool retained);
+
   // Starts the evaluation of `version`, which is live and retained by the engines. If the scheduler cannot start it
   // now, or restarts and forgets it, Poll asks again.
   absl::Status Start(int64_t version);
-  // Versions for which `kept` is true stay retained after their evaluation.
+
+  // Versions for which `retains` is true stay retained after their evaluation.
   void RetainAfterwards(std::function<bool(int64_t version)> retains) { retains_afterwards_ = std::move(retains); }
+
   // REQUIRES: called before the first OnLive. The run continues at version `first`, and its record has evaluations of
   // the versions in `reported`. Earlier versions that were due and are not among them:
   // - an evaluation that has ended is reported by the next Poll;
   // - an evaluation whose version every engine still holds goes on;
   // - the log names the versions without either.
   //
-  // All other versions that engines hold are released, unless they are kept.
+  // All other versions that engines hold are released, unless RetainAfterwards names them.
   absl::Status Resume(int64_t first, std::set<int64_t> reported, const Patience& patience);
+
   // Asks for the running evaluations, and calls `report` for each that ended; when `report` returns OK, its version is
   // released, otherwise the next Poll reports it again. A transient error of the scheduler is none here: the next Poll
   // asks again.
   using Report = std::function<absl::Status(int64_t version, const v1::EvalStatusResponse& result)>;
   absl::Status Poll(const Report& report);
+
   // Waits until no evaluation runs; `tell` gets a line now and then about the wait. CANCELLED once the run is stopped.
   absl::Status Finish(const Report& report, const Patience& patience,
                       const std::function<void(const std::string&)>& tell);

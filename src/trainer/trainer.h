@@ -116,7 +116,7 @@ class Trainer {
   // vocabulary. Every stage begins with this check; ask it for all stages of a run before the first begins.
   absl::Status CheckExamples(const std::vector<tree::CallPath>& calls) const;
 
-  // The same for DPO, with pairs from dataset/preferences.h and the options of `dpo`: the calls of episode 2i were
+  // As RunSft, for DPO, with the options of `dpo` and pairs from dataset/preferences.h: the calls of episode 2i were
   // preferred to the calls of episode 2i + 1. The reference is the policy at the start of the stage.
   absl::Status RunDpo(const std::vector<tree::CallPath>& calls, const SftObserver& observer,
                       const std::string& checkpoints = "", int threads = 0);
