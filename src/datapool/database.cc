@@ -9,6 +9,7 @@
 #include <cstdarg>
 #include <cstdio>
 #include <filesystem>
+#include <set>
 #include <utility>
 
 #include "base/log.h"
@@ -16,10 +17,7 @@
 namespace ingot::datapool {
 namespace {
 
-constexpr char kSchema[] = "ingot datapool 3";
-// What is read as well, and raised by the first write, so that nothing older misreads what is written from then on:
-// in 1, calls name all of their contexts; in 1 and 2, an episode is one record (datapool/episode_record.h).
-constexpr const char* kOlderSchemas[] = {"ingot datapool 1", "ingot datapool 2"};
+constexpr char kSchema[] = "ingot datapool 4";
 constexpr const char* kFamilyNames[kFamilies] = {"default",  "episodes", "order", "calls",   "call_ids",
                                                  "segments", "refs",     "uses",  "journal", "appends"};
 
@@ -198,19 +196,35 @@ std::shared_lock<std::shared_mutex> Database::Enter() const {
   return std::shared_lock<std::shared_mutex>(mu_);
 }
 
+absl::Status Database::CheckTables(const rocksdb::Options& rocks) const {
+  std::vector<std::string> present;
+  if (!rocksdb::DB::ListColumnFamilies(rocks, options_.path, &present).ok()) return absl::OkStatus();  // no files yet
+  const std::set<std::string> known(std::begin(kFamilyNames), std::end(kFamilyNames));
+  std::erase_if(present, [&](const std::string& name) { return known.contains(name); });
+  if (present.empty()) return absl::OkStatus();
+  std::vector<rocksdb::ColumnFamilyHandle*> handles;
+  rocksdb::DB* db = nullptr;
+  std::string schema;
+  if (rocksdb::DB::OpenForReadOnly(rocks, options_.path, {{kFamilyNames[kMeta], rocks}}, &handles, &db).ok()) {
+    if (!db->Get(rocksdb::ReadOptions(), handles[0], "schema", &schema).ok()) schema.clear();
+    db->DestroyColumnFamilyHandle(handles[0]);
+    delete db;
+  }
+  if (!schema.empty() && schema != kSchema) return AnotherSchema(schema);
+  return absl::FailedPreconditionError(
+      absl::StrCat("the pool at ", options_.path, " has a table '", present[0], "' that schema '", kSchema,
+                   "' does not know: open it with the version of ingot that made it, or choose another path"));
+}
+
+absl::Status Database::AnotherSchema(const std::string& schema) const {
+  return absl::FailedPreconditionError(absl::StrCat(
+      "the pool at ", options_.path, " was made with schema '", schema, "', this version of ingot has '", kSchema,
+      "' and reads no other: open it with the version of ingot that made it, or choose another path"));
+}
+
 absl::Status Database::OpenFiles(bool read_only) {
   const rocksdb::Options rocks = DatabaseOptions(options_, env_);
-  // Families this code does not know are another schema's: without them RocksDB refuses to open, with a worse text.
-  std::vector<std::string> present;
-  if (rocksdb::DB::ListColumnFamilies(rocks, options_.path, &present).ok()) {
-    for (const std::string& name : present) {
-      if (std::find(std::begin(kFamilyNames), std::end(kFamilyNames), name) == std::end(kFamilyNames)) {
-        return absl::FailedPreconditionError(
-            absl::StrCat("the pool at ", options_.path, " has a table '", name, "' that schema '", kSchema,
-                         "' does not know: open it with the version of ingot that made it, or choose another path"));
-      }
-    }
-  }
+  INGOT_RETURN_IF_ERROR(CheckTables(rocks));
   std::vector<rocksdb::ColumnFamilyDescriptor> descriptors;
   for (const char* name : kFamilyNames) descriptors.emplace_back(name, rocks);
   std::vector<rocksdb::ColumnFamilyHandle*> handles;
@@ -253,20 +267,13 @@ absl::Status Database::CheckSchema(const std::string& layout) {
       return stored.status();
     }
     if (!schema.empty()) {
-      const bool older =
-          std::find(std::begin(kOlderSchemas), std::end(kOlderSchemas), schema) != std::end(kOlderSchemas);
-      if (schema != kSchema && !older) {
-        return absl::FailedPreconditionError(absl::StrCat(
-            "the pool at ", options_.path, " was made with schema '", schema, "', this version of ingot has '", kSchema,
-            "': open it with the version that made it, or choose another path"));
-      }
+      if (schema != kSchema) return AnotherSchema(schema);
       INGOT_ASSIGN_OR_RETURN(const std::string stored_layout, reader.Get(kMeta, "layout"));
       if (stored_layout != layout) {
         return absl::FailedPreconditionError(absl::StrCat("the pool at ", options_.path, " was made as ", stored_layout,
                                                           ", not as ", layout,
                                                           ": set the number of shards it was made with"));
       }
-      raise_schema_ = older;
       return absl::OkStatus();
     }
     bool empty = true;
@@ -284,7 +291,6 @@ absl::Status Database::CheckSchema(const std::string& layout) {
 
 absl::Status Database::Write(Batch& batch) {
   if (failed_ || read_only_) return error_;
-  if (raise_schema_) batch.Put(kMeta, "schema", kSchema);
   rocksdb::WriteOptions options;
   options.sync = options_.sync;
   const rocksdb::Status status = db_->Write(options, batch.batch_.GetWriteBatch());
@@ -292,7 +298,6 @@ absl::Status Database::Write(Batch& batch) {
     Fail(Translate(status));
     return error_;
   }
-  raise_schema_ = false;
   return absl::OkStatus();
 }
 

@@ -92,7 +92,10 @@ class Database {
   Database(const StoreOptions& options, const base::Clock& clock, rocksdb::Env* env);
   absl::Status OpenFiles(bool read_only);
   void CloseFiles();
+  // FAILED_PRECONDITION: the files have tables that this schema does not know. Names the schema that they were made with.
+  absl::Status CheckTables(const rocksdb::Options& rocks) const;
   absl::Status CheckSchema(const std::string& layout);
+  absl::Status AnotherSchema(const std::string& schema) const;
   // From now on `error` stands, and Recover is due.
   void Fail(const absl::Status& error);
   // Keeps db_ as it is.
@@ -108,8 +111,7 @@ class Database {
   std::array<rocksdb::ColumnFamilyHandle*, kFamilies> families_{};
   std::atomic<bool> failed_{false};
   bool read_only_ = false;
-  bool raise_schema_ = false;  // by the next write: what is stored says an older one
-  absl::Status error_;         // that stands while failed_
+  absl::Status error_;  // that stands while failed_
   std::chrono::nanoseconds next_attempt_{0};
 };
 

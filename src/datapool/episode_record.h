@@ -1,12 +1,11 @@
-// An episode in the store, as two records: what it was opened with, whose task may be large, is written once, and what
-// changes has a record of its own. So rewards and ends write, and appends read, the same whatever the task's size.
+// The two records of an episode in the store. A task may be large, so the opening is written once and read rarely;
+// appends, rewards and ends read and write the small progress alone.
 //
-//   opening    the Episode as it was opened, without what changes; written by a schema before 3: all of it, then
-//   progress   Episode with id, ref, state, reward, signals, call_rewards, detail and ended_unix_ns alone. An episode
-//              of a schema before 3 has none until something changes.
+//   opening    Episode as it was opened, without the fields that only progress has
+//   progress   Episode with id, ref and purpose, and the fields that change: state, reward, signals, call_rewards,
+//              detail, ended_unix_ns
 //
-// `Source` is a Database::Reader or Batch. Errors: NOT_FOUND names an episode that is not there, DATA_LOSS one that is
-// damaged.
+// `Source` is a Database::Reader or Batch. Errors: NOT_FOUND names an absent episode, DATA_LOSS a damaged one.
 #pragma once
 
 #include <string>
@@ -33,6 +32,7 @@ inline v1::Episode ProgressOf(const v1::Episode& episode) {
   v1::Episode progress;
   progress.set_episode_id(episode.episode_id());
   *progress.mutable_ref() = episode.ref();
+  progress.set_purpose(episode.purpose());
   progress.set_state(episode.state());
   if (episode.has_reward()) progress.set_reward(episode.reward());
   *progress.mutable_signals() = episode.signals();
@@ -52,32 +52,32 @@ inline void ClearProgress(v1::Episode& episode) {
   episode.clear_ended_unix_ns();
 }
 
+inline absl::Status NoSuchEpisode(const std::string& episode_id) {
+  return absl::NotFoundError("episode '" + episode_id + "' is not in the pool: it was never opened, or trimmed");
+}
+
 template <typename Source>
-absl::StatusOr<v1::Episode> LoadOpening(Source& source, const std::string& episode_id) {
-  const absl::StatusOr<std::string> stored = source.Get(kEpisodes, episode_id);
-  if (absl::IsNotFound(stored.status())) {
-    return absl::NotFoundError("episode '" + episode_id + "' is not in the pool: it was never opened, or trimmed");
-  }
+absl::StatusOr<v1::Episode> LoadEpisodeRecord(Source& source, const std::string& key, const std::string& episode_id) {
+  const absl::StatusOr<std::string> stored = source.Get(kEpisodes, key);
+  if (absl::IsNotFound(stored.status())) return NoSuchEpisode(episode_id);
   INGOT_RETURN_IF_ERROR(stored.status());
   return ParseRecord<v1::Episode>(*stored, "episode '" + episode_id + "'");
 }
 
 template <typename Source>
+absl::StatusOr<v1::Episode> LoadOpening(Source& source, const std::string& episode_id) {
+  return LoadEpisodeRecord(source, episode_id, episode_id);
+}
+
+template <typename Source>
 absl::StatusOr<v1::Episode> LoadProgress(Source& source, const std::string& episode_id) {
-  const std::string what = "episode '" + episode_id + "'";
-  const absl::StatusOr<std::string> stored = source.Get(kEpisodes, ProgressKey(episode_id));
-  if (stored.ok()) return ParseRecord<v1::Episode>(*stored, what);
-  if (!absl::IsNotFound(stored.status())) return stored.status();
-  INGOT_ASSIGN_OR_RETURN(const v1::Episode whole, LoadOpening(source, episode_id));
-  if (whole.state() == v1::EPISODE_UNSPECIFIED) return absl::DataLossError(what + " has lost its state in the pool");
-  return ProgressOf(whole);
+  return LoadEpisodeRecord(source, ProgressKey(episode_id), episode_id);
 }
 
 template <typename Source>
 absl::StatusOr<v1::Episode> LoadEpisode(Source& source, const std::string& episode_id) {
   INGOT_ASSIGN_OR_RETURN(const v1::Episode progress, LoadProgress(source, episode_id));
   INGOT_ASSIGN_OR_RETURN(v1::Episode episode, LoadOpening(source, episode_id));
-  ClearProgress(episode);
   episode.MergeFrom(progress);
   return episode;
 }

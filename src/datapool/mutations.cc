@@ -165,12 +165,6 @@ absl::StatusOr<CallTail> LoadTail(Database::Batch& batch, const std::string& epi
     return SegmentInfo::Decode(use).tokens;
   };
   tail.context_tokens = call.context_tokens();
-  if (tail.context_tokens == 0) {  // an older record: it names all of its prompt
-    for (const std::string& named : call.context_keys()) {
-      INGOT_ASSIGN_OR_RETURN(const int64_t tokens, tokens_of(named));
-      tail.context_tokens += tokens;
-    }
-  }
   for (const std::string& named : call.sampled_keys()) {
     INGOT_ASSIGN_OR_RETURN(const int64_t tokens, tokens_of(named));
     tail.sampled_tokens.push_back(tokens);
@@ -334,7 +328,7 @@ absl::Status StageAppendCall(Database::Batch& batch, v1::PoolStatusResponse& cou
     INGOT_RETURN_IF_ERROR(UseSegment(batch, counters, prepared, key, true, named));
   }
   if (!named.missing.empty()) return MissingSegments(call, named.missing);
-  if (call.context_tokens() != 0 && call.context_tokens() != named.context_tokens) {
+  if (call.context_tokens() != named.context_tokens) {
     return absl::InvalidArgumentError(absl::StrCat("context_tokens is ", call.context_tokens(),
                                                    ", and the prompt of call '", call.call_id(), "' has ",
                                                    named.context_tokens));
@@ -345,8 +339,7 @@ absl::Status StageAppendCall(Database::Batch& batch, v1::PoolStatusResponse& cou
   const auto& sampled = named.sampled_tokens;
   counters.set_recorded_tokens(
       std::accumulate(sampled.begin(), sampled.end(), counters.recorded_tokens() + named.context_tokens));
-  // A record without the number is of an older writer, and says by its keys alone how long its prompt is.
-  if (call.context_tokens() != 0) tail = {call.episode_id(), named.context_tokens, std::move(named.sampled_tokens)};
+  tail = {call.episode_id(), named.context_tokens, std::move(named.sampled_tokens)};
   return absl::OkStatus();
 }
 
@@ -400,9 +393,6 @@ absl::Status StageDeleteEpisode(Database::Batch& batch, v1::PoolStatusResponse& 
   for (const auto& [key, bytes] : calls) {
     INGOT_ASSIGN_OR_RETURN(const v1::Call call, ParseRecord<v1::Call>(bytes, "a call of episode '" + episode_id + "'"));
     int64_t tokens = call.context_tokens();
-    if (tokens == 0) {
-      for (const std::string& named : call.context_keys()) tokens += used[named].tokens;
-    }
     for (const std::string& named : call.sampled_keys()) tokens += used[named].tokens;
     batch.Delete(kCalls, key);
     batch.Delete(kCallIds, call.call_id());

@@ -44,11 +44,12 @@ struct StoreOptions {
   absl::Status Validate() const;
 };
 
-// Opens or makes the pool. One of an older schema is read as it is; what is first written to a shard raises it, so that
-// what is older refuses it from then on. One on a full disk opens as after a failed write, for reading.
-// FAILED_PRECONDITION: made by a newer version of the schema or with another number of shards, or no pool at all;
-// UNAVAILABLE: another process has it open; DATA_LOSS: its files are damaged; RESOURCE_EXHAUSTED: the disk is full, and
-// there is no pool to read.
+// Opens the pool at `options.path`, or makes one. On a full disk an existing pool opens for reading, as after a failed
+// write. Errors:
+//   FAILED_PRECONDITION  made with another schema or another number of shards, or not a pool
+//   UNAVAILABLE          another process has it open
+//   DATA_LOSS            its files are damaged
+//   RESOURCE_EXHAUSTED   the disk is full, and there is no pool to read
 // REQUIRES: `clock` outlives the pool.
 absl::StatusOr<std::unique_ptr<Client>> OpenPool(const StoreOptions& options,
                                                  const base::Clock& clock = base::Clock::Real());

@@ -59,11 +59,10 @@ absl::Status ValidateCall(const v1::Call& call) {
     if (call.continued_segments() < 0)
       return Invalid(absl::StrCat("continued_segments is ", call.continued_segments()));
     if (call.parent_call_id().empty()) return Invalid("continued_segments without parent_call_id");
-    if (call.context_tokens() <= 0) return Invalid(absl::StrCat("context_tokens is ", call.context_tokens()));
   } else if (call.context_keys().empty()) {
     return Invalid("context_keys is empty: a call continues at least one prompt id");
   }
-  if (call.context_tokens() < 0) return Invalid(absl::StrCat("context_tokens is ", call.context_tokens()));
+  if (call.context_tokens() <= 0) return Invalid(absl::StrCat("context_tokens is ", call.context_tokens()));
   INGOT_RETURN_IF_ERROR(ValidateKeys("context_keys", call.context_keys()));
   INGOT_RETURN_IF_ERROR(ValidateKeys("sampled_keys", call.sampled_keys()));
   if (call.delivered_tokens() < 0) return Invalid(absl::StrCat("delivered_tokens is ", call.delivered_tokens()));

@@ -56,8 +56,7 @@ int64_t IdsIn(const v1::EpisodeTree& tree, const Keys& keys) {
 }
 
 int64_t TokensOf(const v1::EpisodeTree& tree, const v1::Call& call) {
-  const bool said = call.context_tokens() > 0;
-  return (said ? call.context_tokens() : IdsIn(tree, call.context_keys())) + IdsIn(tree, call.sampled_keys());
+  return call.context_tokens() + IdsIn(tree, call.sampled_keys());
 }
 
 // What later requests can continue. A call whose parent cannot be continued itself stands for its whole path.

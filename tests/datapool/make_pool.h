@@ -91,6 +91,7 @@ inline v1::AppendCallRequest Append(const std::string& episode, int sequence, co
   call.set_finish(v1::FINISH_STOP);
   for (const v1::Segment& segment : context) {
     call.add_context_keys(tree::SegmentKey(segment));
+    call.set_context_tokens(call.context_tokens() + segment.token_ids_size());
     *request.add_segments() = segment;
   }
   for (const v1::Segment& segment : sampled) {

@@ -92,7 +92,7 @@ class Model {
       if (!sent.contains(key) && !Stored(episode.opened, key)) return absl::StatusCode::kFailedPrecondition;
     }
     for (const auto& segment : request.segments()) segments[tree::SegmentKey(segment)] = segment;
-    if (call.context_tokens() > 0 && call.context_tokens() != PromptTokens(episode, call)) {
+    if (call.context_tokens() != PromptTokens(episode, call)) {
       return absl::StatusCode::kInvalidArgument;
     }
     episode.calls[call.sequence()] = call;

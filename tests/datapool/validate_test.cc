@@ -55,8 +55,9 @@ TEST(Validate, CallsAreWhole) {
       [](auto& r) { r.mutable_call()->add_sampled_keys(""); },
       [](auto& r) { r.mutable_call()->set_delivered_tokens(-1); },
       [](auto& r) { r.mutable_call()->set_context_tokens(-1); },
-      [](auto& r) { r.mutable_call()->set_context_tokens(1), r.mutable_call()->set_continued_segments(0); },
-      [](auto& r) { r.mutable_call()->set_parent_call_id("p"), r.mutable_call()->set_continued_segments(0); },
+      [](auto& r) { r.mutable_call()->clear_context_tokens(); },
+      [](auto& r) { r.mutable_call()->set_continued_segments(0); },
+      [](auto& r) { r.mutable_call()->set_parent_call_id("p"), r.mutable_call()->set_continued_segments(-1); },
       [](auto& r) { r.mutable_call()->mutable_sampling()->set_temperature(std::nanf("")); },
       [](auto& r) { r.mutable_segments(1)->clear_logprobs(); },
   };
