@@ -1,5 +1,5 @@
-// Durable writes of the data pool: latency and throughput of AppendCall by number of writers, then what one append and
-// one reward cost by the size of the episode's task.
+// Durable writes of the data pool: latency and throughput of AppendCall by number of writers; then the cost of one
+// append and of one reward by the size of the episode's task; then the bytes on disk of groups with one system prompt.
 //
 //   datapool_bench [folder] [seconds per line]      measures the folder's disk; default: a temporary folder
 //
@@ -9,6 +9,9 @@
 // By task: one writer; CPU is that of all threads, RocksDB's included, while calls are made that were put together
 // before; "written" is what the process handed to write(2) meanwhile: logs, tables, compaction. Episodes are opened
 // before the clock starts. A reward is one signal that changes.
+//
+// By system prompt: 50 groups of 8 episodes, of 1 or 20 calls each. The first prompt of every episode begins with the
+// same system prompt, a segment of its own. Bytes are of all files, after the pool was closed and opened again.
 //
 // Not measured: reads, trimming, gRPC.
 #include <sys/resource.h>
@@ -36,9 +39,8 @@ constexpr int kCallsPerEpisode = 20;
 constexpr int kPromptTokens = 200;
 constexpr int kSampledTokens = 300;
 
-v1::Segment RandomSegment(std::mt19937_64& rng, bool sampled) {
+v1::Segment RandomSegment(std::mt19937_64& rng, bool sampled, int tokens) {
   v1::Segment segment;
-  const int tokens = sampled ? kSampledTokens : kPromptTokens;
   segment.set_source(sampled ? v1::SOURCE_SAMPLED : v1::SOURCE_PROMPT);
   for (int i = 0; i < tokens; ++i) segment.add_token_ids(static_cast<int32_t>(rng() % 150000));
   if (!sampled) return segment;
@@ -71,8 +73,8 @@ v1::AppendCallRequest NextCall(std::mt19937_64& rng, const std::string& id, int 
   request.mutable_call()->set_call_id(id + "/" + std::to_string(call));
   request.mutable_call()->set_episode_id(id);
   request.mutable_call()->set_sequence(call);
-  *request.add_segments() = RandomSegment(rng, false);
-  *request.add_segments() = RandomSegment(rng, true);
+  *request.add_segments() = RandomSegment(rng, false, kPromptTokens);
+  *request.add_segments() = RandomSegment(rng, true, kSampledTokens);
   if (call > 0) {
     request.mutable_call()->set_parent_call_id(id + "/" + std::to_string(call - 1));
     request.mutable_call()->set_continued_segments(1);
@@ -188,6 +190,55 @@ void MeasureByTask(datapool::Client& pool, size_t task_bytes, int round) {
   PrintEach("reward", task_bytes, kRewards, rewards);
 }
 
+datapool::StoreOptions WithoutSync(const std::string& path) {
+  datapool::StoreOptions options;
+  options.path = path;
+  options.sync = false;
+  return options;
+}
+
+// Puts `system` in front of the prompt of an episode's first call.
+void AddSystemPrompt(const v1::Segment& system, v1::AppendCallRequest& first) {
+  v1::Call& call = *first.mutable_call();
+  const std::string task_key = call.context_keys(0);
+  call.set_context_keys(0, tree::SegmentKey(system));
+  call.add_context_keys(task_key);
+  call.set_context_tokens(call.context_tokens() + system.token_ids_size());
+  *first.add_segments() = system;
+}
+
+void MeasureBySystemPrompt(const std::string& path, int system_tokens, int calls) {
+  constexpr int kGroups = 50;
+  constexpr int kGroupSize = 8;
+  std::mt19937_64 rng(1);
+  const v1::Segment system = RandomSegment(rng, false, system_tokens);
+  {
+    auto pool = datapool::OpenPool(WithoutSync(path));
+    if (!pool.ok()) Fail(pool.status());
+    for (int i = 0; i < kGroups * kGroupSize; ++i) {
+      const std::string id = std::to_string(i);
+      v1::OpenEpisodeRequest open = Opening(id, i / kGroupSize, 0);
+      open.mutable_episode()->mutable_ref()->set_sample_index(i % kGroupSize);
+      if (const auto status = (*pool)->OpenEpisode(open); !status.ok()) Fail(status);
+      int64_t tokens = 0;
+      for (int call = 0; call < calls; ++call) {
+        v1::AppendCallRequest request = NextCall(rng, id, call, tokens);
+        if (call == 0 && system_tokens > 0) {
+          AddSystemPrompt(system, request);
+          tokens += system_tokens;
+        }
+        if (const auto status = (*pool)->AppendCall(request); !status.ok()) Fail(status);
+      }
+    }
+  }
+  auto pool = datapool::OpenPool(WithoutSync(path));
+  if (!pool.ok()) Fail(pool.status());
+  const v1::PoolStatusResponse status = (*pool)->Status().value();
+  std::printf("system prompt %6d tokens  %2d calls an episode  %9lld tokens stored  %8.2f MB on disk\n", system_tokens,
+              calls, static_cast<long long>(status.segment_tokens()),
+              static_cast<double>(status.bytes_on_disk()) / 1e6);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -213,6 +264,11 @@ int main(int argc, char** argv) {
   int round = 0;
   for (const size_t task_bytes : {0, 100'000, 1'000'000}) MeasureByTask(**pool, task_bytes, round++);
   pool->reset();
+  for (const int calls : {1, 20}) {
+    for (const int tokens : {0, 2'000, 20'000}) {
+      MeasureBySystemPrompt(folder + "/system-" + std::to_string(tokens) + "-" + std::to_string(calls), tokens, calls);
+    }
+  }
   if (folder == made) std::filesystem::remove_all(folder);
   return 0;
 }

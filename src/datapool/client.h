@@ -1,6 +1,6 @@
-// What a caller of the data pool sees, in process or over gRPC. proto/datapool.proto says what each call means, how it
-// fails and that mutations are durable before they return. Calls block (a mutation for one fsync, shared with its
-// neighbours). Thread safe.
+// The interface of the data pool, in process or over gRPC. proto/datapool.proto says what each method means and how it
+// fails. A mutation is durable when it returns OK. Methods block; a mutation blocks for one fsync, which it shares with
+// concurrent ones. Thread safe.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace ingot::datapool {
 
-// Payload of AppendCall's FAILED_PRECONDITION when segments are missing: their content keys in hexadecimal, separated
-// by commas. Sending the call again with these segments succeeds.
+// The payload of AppendCall's FAILED_PRECONDITION when segments are missing. It holds their content keys in hexadecimal,
+// separated by commas. The call can be sent again with these segments.
 inline constexpr char kMissingSegments[] = "ingot.missing_segments";
 
 class Client {
@@ -24,18 +24,23 @@ class Client {
   virtual absl::StatusOr<v1::EpisodeTree> GetEpisode(const v1::GetEpisodeRequest& request) = 0;
   virtual absl::StatusOr<v1::Group> GetGroup(const v1::GetGroupRequest& request) = 0;
   virtual absl::StatusOr<v1::ListEpisodesResponse> ListEpisodes(const v1::ListEpisodesRequest& request) = 0;
-  // The index of the first record written.
+  // Returns the index of the request's first record.
   virtual absl::StatusOr<int64_t> AppendJournal(const v1::AppendJournalRequest& request) = 0;
   virtual absl::StatusOr<v1::ReadJournalResponse> ReadJournal(const v1::ReadJournalRequest& request) = 0;
   virtual absl::StatusOr<v1::TrimResponse> Trim(const v1::TrimRequest& request) = 0;
   virtual absl::StatusOr<v1::PoolStatusResponse> Status() = 0;
 };
 
-// Reads every attempt of groups [first, last] (last < 0: no bound), ordered by (group, sample, attempt), a page at a
-// time: while (!pages.done()) { pages.Next() ... }. A page may be empty, or end inside a group. Not thread safe.
+// Every attempt of the groups [first_group, last_group] (last_group < 0: no bound), ordered by (group, sample, attempt),
+// a page at a time. A page may be empty, or end inside a group. Not thread safe.
+//
+//   for (EpisodePages pages(pool, v1::PURPOSE_TRAIN, 0, -1); !pages.done();) {
+//     INGOT_ASSIGN_OR_RETURN(const v1::ListEpisodesResponse page, pages.Next());
+//     ...
+//   }
 class EpisodePages {
  public:
-  // `pool` must outlive it.
+  // REQUIRES: `pool` outlives the pages.
   EpisodePages(Client& pool, v1::EpisodePurpose purpose, int64_t first_group, int64_t last_group,
                bool only_open = false);
   bool done() const { return done_; }

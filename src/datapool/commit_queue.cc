@@ -5,13 +5,13 @@
 namespace ingot::datapool {
 namespace {
 
-constexpr size_t kMaxBatchBytes = 16 << 20;  // enough for one fsync; bounds the memory of a batch
+constexpr size_t kMaxBatchBytes = 16 << 20;  // bounds the memory of a batch; one fsync of so much is efficient
 constexpr int64_t kWaitMs = 100;
 
 }  // namespace
 
-absl::Status CommitQueue::Run(const Stage& stage) {
-  Waiter waiter{.stage = &stage, .status = {}, .done = false, .wake = {}};
+absl::Status CommitQueue::Run(const Mutation& mutation) {
+  Waiter waiter{.mutation = &mutation, .status = {}, .done = false, .wake = {}};
   base::MutexLock lock(mu_);
   if (queue_.size() >= max_waiting_) {
     return base::WithRetryAfter(absl::ResourceExhaustedError(absl::StrCat(
@@ -24,9 +24,9 @@ absl::Status CommitQueue::Run(const Stage& stage) {
 
   const std::deque<Waiter*> group = queue_;
   mu_.Unlock();
-  const size_t settled = Commit(group);
+  const size_t committed = Commit(group);
   mu_.Lock();
-  for (size_t i = 0; i < settled; ++i) {
+  for (size_t i = 0; i < committed; ++i) {
     queue_.front()->done = true;
     queue_.front()->wake.Signal();
     queue_.pop_front();
@@ -39,7 +39,7 @@ size_t CommitQueue::Commit(const std::deque<Waiter*>& waiters) {
   absl::Status ready;
   if (database_.failed()) {
     ready = database_.Recover();
-    loaded_ = false;  // a write that failed half way may have survived after all
+    loaded_ = false;  // the files may hold the write that failed
   }
   if (ready.ok() && !loaded_) ready = LoadCounters();
   if (!ready.ok()) {
@@ -48,29 +48,29 @@ size_t CommitQueue::Commit(const std::deque<Waiter*>& waiters) {
   }
   Database::Batch batch = database_.NewBatch();
   v1::PoolStatusResponse counters = counters_;
-  size_t settled = 0;
-  while (settled < waiters.size() && (settled == 0 || batch.bytes() < kMaxBatchBytes)) {
-    Waiter& waiter = *waiters[settled++];
+  size_t committed = 0;
+  while (committed < waiters.size() && (committed == 0 || batch.bytes() < kMaxBatchBytes)) {
+    Waiter& waiter = *waiters[committed++];
     const v1::PoolStatusResponse before = counters;
-    batch.Mark();
-    waiter.status = (*waiter.stage)(batch, counters);
+    batch.SetSavePoint();
+    waiter.status = (*waiter.mutation)(batch, counters);
     if (waiter.status.ok()) {
-      batch.Keep();
+      batch.ReleaseSavePoint();
     } else {
       counters = before;
-      if (const absl::Status status = batch.Rollback(); !status.ok()) waiter.status = status;
+      if (const absl::Status status = batch.RollbackToSavePoint(); !status.ok()) waiter.status = status;
     }
   }
-  if (batch.empty()) return settled;
+  if (batch.empty()) return committed;
   batch.Put(kMeta, "counters", counters.SerializeAsString());
   if (const absl::Status written = database_.Write(batch); written.ok()) {
     counters_ = counters;
   } else {
-    for (size_t i = 0; i < settled; ++i) {
+    for (size_t i = 0; i < committed; ++i) {
       if (waiters[i]->status.ok()) waiters[i]->status = written;
     }
   }
-  return settled;
+  return committed;
 }
 
 absl::Status CommitQueue::LoadCounters() {

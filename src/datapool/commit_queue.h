@@ -1,8 +1,8 @@
-// Group commit: mutations of many threads, staged one after the other into one batch, written with one fsync. The
-// thread at the head of the queue commits for all that wait with it; the others sleep.
+// A queue of mutations from many threads, written together (group commit). The thread at the head of the queue applies
+// all waiting mutations to one batch, one after the other, and writes the batch with one fsync. The others sleep.
 //
-// Serial by construction: a stage sees everything staged before it, and nobody else writes. Thread safe. Run blocks for
-// the fsync before its own and its own.
+// Mutations are serial: each sees the ones before it, and nothing else writes the database. Thread safe. Run blocks for
+// at most two fsyncs: the one in progress and its own.
 #pragma once
 
 #include <cstddef>
@@ -18,23 +18,24 @@ namespace ingot::datapool {
 
 class CommitQueue {
  public:
-  // What a mutation does: reads and changes `batch` and the counters. An error undoes all its changes.
-  using Stage = std::function<absl::Status(Database::Batch& batch, v1::PoolStatusResponse& counters)>;
+  // Reads and changes the batch and the counters. An error undoes all its changes.
+  using Mutation = std::function<absl::Status(Database::Batch& batch, v1::PoolStatusResponse& counters)>;
 
   CommitQueue(Database& database, size_t max_waiting) : database_(database), max_waiting_(max_waiting) {}
 
-  // The stage's status, once durable if OK. RESOURCE_EXHAUSTED, with a time to wait, if too many wait already.
-  absl::Status Run(const Stage& stage);
+  // Returns the mutation's status; if OK, its changes are durable. RESOURCE_EXHAUSTED, with a time to wait, if
+  // `max_waiting` mutations wait already.
+  absl::Status Run(const Mutation& mutation);
 
  private:
   struct Waiter {
-    const Stage* stage;
+    const Mutation* mutation;
     absl::Status status;
     bool done = false;
     base::CondVar wake;
   };
 
-  // How many of `waiters` it settled, from the first; at least one.
+  // Commits the first waiters, at least one, sets their status and returns their number.
   size_t Commit(const std::deque<Waiter*>& waiters);
   absl::Status LoadCounters();
 
@@ -42,9 +43,9 @@ class CommitQueue {
   const size_t max_waiting_;
   base::Mutex mu_;
   std::deque<Waiter*> queue_ ABSL_GUARDED_BY(mu_);
-  // Only the thread at the head of the queue.
-  bool loaded_ = false;
-  v1::PoolStatusResponse counters_;  // as committed
+  // Used by the thread at the head of the queue alone.
+  bool loaded_ = false;              // counters_ equals the stored counters
+  v1::PoolStatusResponse counters_;  // after the last commit
 };
 
 }  // namespace ingot::datapool

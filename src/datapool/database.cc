@@ -18,13 +18,13 @@ namespace ingot::datapool {
 namespace {
 
 constexpr char kSchema[] = "ingot datapool 4";
-constexpr const char* kFamilyNames[kFamilies] = {"default",  "episodes", "order", "calls",   "call_ids",
-                                                 "segments", "refs",     "uses",  "journal", "appends"};
+constexpr const char* kFamilyNames[kFamilies] = {"default",  "episodes",      "order",   "calls",  "call_ids",
+                                                 "segments", "segment_infos", "journal", "appends"};
 
 rocksdb::Slice AsSlice(std::string_view text) { return {text.data(), text.size()}; }
 
-// What RocksDB says of itself, with the rest of the program's log. It has no file for it: one that cannot be written
-// ends the process, and a full disk is nothing to die of.
+// Sends RocksDB's log messages to the program's log. RocksDB's own log file would end the process where it cannot be
+// written, as on a full disk.
 class RocksLogger final : public rocksdb::Logger {
  public:
   explicit RocksLogger(std::string path) : Logger(rocksdb::InfoLogLevel::WARN_LEVEL), path_(std::move(path)) {}
@@ -52,17 +52,17 @@ rocksdb::Options DatabaseOptions(const StoreOptions& options, rocksdb::Env* env)
   rocks.create_if_missing = true;
   rocks.create_missing_column_families = true;
   rocks.paranoid_checks = true;
-  // A record cut short at the end of a log is a write that was never acknowledged; anything else is damage, and said.
+  // A cut record at the end of a log was never acknowledged. Any other damage is an error.
   rocks.wal_recovery_mode = rocksdb::WALRecoveryMode::kTolerateCorruptedTailRecords;
-  // One family's log must not keep the logs of all alive for ever.
+  // A family that is rarely written would otherwise keep the logs of all families.
   rocks.max_total_wal_size = 4 * options.write_buffer_bytes;
   rocks.db_write_buffer_size = options.write_buffer_bytes;
   rocks.write_buffer_size = options.write_buffer_bytes / 2;
   rocks.max_background_jobs = 2;
-  // Unbounded, every table file of a long run is open at once, beyond what a process may open.
+  // Without a bound every table file of a long run is open at once, more than a process may open.
   rocks.max_open_files = std::max(32, 512 / options.shards);
-  rocks.max_file_opening_threads = 1;  // more would start threads at every opening, for a few files
-  rocks.max_bgerror_resume_count = 0;  // Recover decides when
+  rocks.max_file_opening_threads = 1;  // a pool has too few files to start threads for them
+  rocks.max_bgerror_resume_count = 0;  // Recover decides when to try again
   rocks.stats_dump_period_sec = 0;
   rocks.stats_persist_period_sec = 0;
   rocks.info_log = std::make_shared<RocksLogger>(options.path);
@@ -70,7 +70,7 @@ rocksdb::Options DatabaseOptions(const StoreOptions& options, rocksdb::Env* env)
   rocksdb::BlockBasedTableOptions table;
   table.block_cache = rocksdb::NewLRUCache(options.cache_bytes / options.shards);
   table.filter_policy.reset(rocksdb::NewBloomFilterPolicy(10));
-  // Within the cache's bound: kept beside it they grow with what is stored, by tens of megabytes a gigabyte.
+  // Indexes and filters count against the cache's bound. Outside it they take tens of megabytes per stored gigabyte.
   table.cache_index_and_filter_blocks = true;
   table.cache_index_and_filter_blocks_with_high_priority = true;
   table.pin_l0_filter_and_index_blocks_in_cache = true;
@@ -167,7 +167,7 @@ absl::Status Database::Batch::Scan(Family family, const std::string& prefix,
   return ScanWith(*it, prefix, prefix, visit, [this](const auto& status) { return database_->Translate(status); });
 }
 
-absl::Status Database::Batch::Rollback() { return database_->Translate(batch_.RollbackToSavePoint()); }
+absl::Status Database::Batch::RollbackToSavePoint() { return database_->Translate(batch_.RollbackToSavePoint()); }
 
 Database::Database(const StoreOptions& options, const base::Clock& clock, rocksdb::Env* env)
     : options_(options), clock_(clock), env_(env) {}
@@ -183,7 +183,7 @@ absl::StatusOr<std::unique_ptr<Database>> Database::Open(const StoreOptions& opt
   }
   std::unique_ptr<Database> database(new Database(options, clock, env));
   if (absl::Status opened = database->OpenFiles(false); !opened.ok()) {
-    // Opening writes files of its own. As after a failed write: what is there is read, and Recover tries again.
+    // Opening for writing needs free space. The pool opens for reading, as after a failed write.
     if (!absl::IsResourceExhausted(opened) || !database->OpenFiles(true).ok()) return opened;
     database->Fail(opened);
   }
@@ -314,12 +314,11 @@ absl::Status Database::Recover() {
   next_attempt_ = clock_.Now() + base::FromSeconds(options_.retry_after_error_s);
   base::MutexLock entry(entry_);
   std::unique_lock<std::shared_mutex> lock(mu_);
-  // Not DB::Resume: it may go on with the log whose write failed, and RocksDB aborts the process at the next write to
-  // it.
+  // Not DB::Resume: it may continue the log whose write failed, and RocksDB aborts the process at the next write to it.
   CloseFiles();
   if (absl::Status status = OpenFiles(false); !status.ok()) {
     error_ = status;
-    // Still readable, with what is durable.
+    // The durable records stay readable.
     if (absl::Status fallback = OpenFiles(true); !fallback.ok())
       INGOT_LOG(error, "{}", std::string(fallback.message()));
     return error_;

@@ -1,8 +1,8 @@
-// RocksDB behind the few operations the store needs, with its errors told in the project's terms and its failures
-// survived: after a failed write the database is closed and opened again, read-only as long as that does not succeed.
+// RocksDB behind the few operations that the store needs, with its errors translated to absl::Status. After a failed
+// write Recover closes the files and opens them again, for reading alone as long as they cannot be written.
 //
-// Thread safe. Readers hold a Reader for as long as they read; reopening waits for those that there are, and new ones
-// wait for it: however many keep reading, it has its turn. A thread holds one Reader or Batch at a time.
+// Thread safe. A Reader or Batch holds the files open. Recover waits for the present ones to end, and new ones wait for
+// Recover, so that a stream of readers cannot keep it waiting. A thread holds one Reader or Batch at a time.
 #pragma once
 
 #include <rocksdb/db.h>
@@ -26,17 +26,17 @@ namespace ingot::datapool {
 
 class Database {
  public:
-  // A consistent view of everything.
+  // A snapshot: it sees the writes before it was made, and no later ones.
   class Reader {
    public:
     Reader(Reader&&) = default;
     ~Reader();
     // NOT_FOUND without a text if the key is not there.
     absl::StatusOr<std::string> Get(Family family, const std::string& key) const;
-    // Visits the keys from `from` on that start with `prefix` (empty: all), in order, until `visit` returns false.
+    // Visits the keys >= `from` that start with `prefix` (empty = all keys), in order, until `visit` returns false.
     absl::Status Scan(Family family, const std::string& prefix, const std::string& from,
                       const std::function<bool(std::string_view key, std::string_view value)>& visit) const;
-    // Bytes of all files.
+    // The size of all files.
     int64_t BytesOnDisk() const;
 
    private:
@@ -47,7 +47,7 @@ class Database {
     const rocksdb::Snapshot* snapshot_ = nullptr;
   };
 
-  // Changes that see each other and are written together or not at all.
+  // Changes that are written together or not at all. Reads of a batch see its changes over the present state.
   class Batch {
    public:
     // NOT_FOUND without a text if the key is not there.
@@ -57,10 +57,10 @@ class Database {
     void Delete(Family family, const std::string& key);
     absl::Status Scan(Family family, const std::string& prefix,
                       const std::function<bool(std::string_view key, std::string_view value)>& visit);
-    // Nested marks: Rollback forgets what came since the last Mark, Keep forgets the mark.
-    void Mark() { batch_.SetSavePoint(); }
-    absl::Status Rollback();
-    void Keep() { batch_.PopSavePoint(); }
+    // Save points nest. A rollback undoes the changes since the last one and removes it; a release only removes it.
+    void SetSavePoint() { batch_.SetSavePoint(); }
+    absl::Status RollbackToSavePoint();
+    void ReleaseSavePoint() { batch_.PopSavePoint(); }
     bool empty() { return batch_.GetWriteBatch()->Count() == 0; }
     size_t bytes() { return batch_.GetWriteBatch()->GetDataSize(); }
 
@@ -79,13 +79,13 @@ class Database {
   Reader Read() const { return Reader(*this); }
   Batch NewBatch() const { return Batch(*this); }
 
-  // Durable when it returns OK. Otherwise nothing is visible, and Recover is due.
+  // OK: the batch is durable. Otherwise none of it is visible, and Recover must be called before the next write.
   absl::Status Write(Batch& batch);
 
   // True after a failed write.
   bool failed() const { return failed_; }
-  // Tries to write again; the error that stands otherwise, at once if the last attempt is too recent. Not to be called
-  // with a Reader or Batch in hand; by one thread at a time.
+  // Opens the files for writing again. Returns the last error at once if the last attempt is less than
+  // `retry_after_error_s` old. REQUIRES: the thread holds no Reader or Batch, and no other thread is in Recover.
   absl::Status Recover();
 
  private:
@@ -96,22 +96,22 @@ class Database {
   absl::Status CheckTables(const rocksdb::Options& rocks) const;
   absl::Status CheckSchema(const std::string& layout);
   absl::Status AnotherSchema(const std::string& schema) const;
-  // From now on `error` stands, and Recover is due.
+  // Makes writes return `error` until Recover succeeds.
   void Fail(const absl::Status& error);
-  // Keeps db_ as it is.
+  // A lock under which db_ is not replaced.
   std::shared_lock<std::shared_mutex> Enter() const;
   absl::Status Translate(const rocksdb::Status& status) const;
 
   const StoreOptions options_;
   const base::Clock& clock_;
   rocksdb::Env* const env_;
-  mutable base::Mutex entry_;     // taken before mu_, by readers for a moment: whoever waits for mu_ holds them up
+  mutable base::Mutex entry_;     // taken before mu_: a waiting Recover holds it, so that new readers wait behind it
   mutable std::shared_mutex mu_;  // exclusive: db_ is replaced
   std::unique_ptr<rocksdb::DB> db_;
   std::array<rocksdb::ColumnFamilyHandle*, kFamilies> families_{};
   std::atomic<bool> failed_{false};
   bool read_only_ = false;
-  absl::Status error_;  // that stands while failed_
+  absl::Status error_;  // answers writes while failed_
   std::chrono::nanoseconds next_attempt_{0};
 };
 

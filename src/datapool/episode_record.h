@@ -9,23 +9,17 @@
 #pragma once
 
 #include <string>
-#include <string_view>
-#include <utility>
 
 #include "base/status.h"
 #include "datapool/keys.h"
+#include "datapool/serialize.h"
 #include "proto/tree.pb.h"
 
 namespace ingot::datapool {
 
-// DATA_LOSS names `what`.
-template <typename Message>
-absl::StatusOr<Message> ParseRecord(std::string_view bytes, const std::string& what) {
-  Message message;
-  if (!message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
-    return absl::DataLossError(what + " is damaged in the pool");
-  }
-  return message;
+inline std::string Describe(const v1::Episode& episode) {
+  return absl::StrCat("episode '", episode.episode_id(), "' (group ", episode.ref().group_id(), ", sample ",
+                      episode.ref().sample_index(), ", attempt ", episode.ref().attempt(), ")");
 }
 
 inline v1::Episode ProgressOf(const v1::Episode& episode) {
@@ -42,7 +36,7 @@ inline v1::Episode ProgressOf(const v1::Episode& episode) {
   return progress;
 }
 
-// Leaves what an opening has.
+// Leaves the fields of an opening.
 inline void ClearProgress(v1::Episode& episode) {
   episode.clear_state();
   episode.clear_reward();

@@ -1,6 +1,6 @@
-// A data pool behind a gRPC channel. Every call of the pool may be repeated, so UNAVAILABLE is tried again, with
-// growing pauses, until the deadline; then the last error stands. A pool that cannot be reached is waited for as long.
-// Thread safe. Trees can be large: the channel needs a maximum message size to match.
+// A client of a data pool behind a gRPC channel. Every method may be repeated, so the client retries UNAVAILABLE with
+// growing pauses until the deadline, also while the pool cannot be reached. Then it returns the last error. Trees can be
+// large: the channel's maximum message size must allow them. Thread safe.
 #pragma once
 
 #include <grpcpp/channel.h>
@@ -12,7 +12,7 @@
 
 namespace ingot::datapool {
 
-// `deadline` of one call, its repetitions included; > 0.
+// `deadline`: of one method with its retries; > 0.
 std::unique_ptr<Client> NewGrpcClient(std::shared_ptr<grpc::Channel> channel, std::chrono::milliseconds deadline);
 
 }  // namespace ingot::datapool

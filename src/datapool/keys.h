@@ -1,18 +1,20 @@
-// Keys of the store. Numbers are big-endian, so that RocksDB's order is theirs; an episode's id ends with a zero byte,
-// which ids may not contain, so that no episode's keys are another's prefix.
+// Keys of the store. Numbers are big-endian, so RocksDB sorts keys by number. Ids contain no zero byte and end with one
+// in a key, so no episode's keys begin with another episode's.
 //
-//   family     key                                    value
-//   meta       "schema", "layout", "counters"         text, text, PoolStatusResponse
-//   episodes   episode                                Episode as it was opened (datapool/episode_record.h)
-//   episodes   0 episode                              Episode, what changes of it
-//   order      purpose group sample attempt episode   -            (who is where; ListEpisodes' order)
-//   calls      episode sequence                       Call
-//   call_ids   call id                                key in `calls`
-//   segments   content key                            Segment
-//   refs       content key                            number of episodes that use it, SegmentInfo
-//   uses       episode content-key                    SegmentInfo
-//   journal    index                                  JournalRecord
-//   appends    content key of a journal request       index of its first record
+//   family          key                                    value
+//   meta            "schema", "layout", "counters"         text, text, PoolStatusResponse
+//   episodes        episode                                Episode: its opening (datapool/episode_record.h)
+//   episodes        0 episode                              Episode: its progress
+//   order           purpose group sample attempt episode   -    (the order of ListEpisodes)
+//   calls           episode sequence                       Call
+//   call_ids        call id                                key in `calls`
+//   segments        group content-key                      Segment
+//   segment_infos   group content-key                      SegmentInfo
+//   journal         index                                  JournalRecord
+//   appends         content key of a journal request       index of its first record
+//
+// Segments belong to a group. No record tells of two groups, so every group can be read and deleted by itself. An
+// episode that serves is a group of its own.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +25,7 @@
 
 namespace ingot::datapool {
 
-enum Family { kMeta, kEpisodes, kOrder, kCalls, kCallIds, kSegments, kRefs, kUses, kJournal, kAppends, kFamilies };
+enum Family { kMeta, kEpisodes, kOrder, kCalls, kCallIds, kSegments, kSegmentInfos, kJournal, kAppends, kFamilies };
 
 inline constexpr size_t kContentKeyBytes = 16;
 
@@ -41,7 +43,7 @@ inline uint64_t FromBigEndian(std::string_view text) {
 
 inline std::string EpisodePrefix(const std::string& episode_id) { return episode_id + '\0'; }
 
-// Apart from the openings, so that no large one is read with it.
+// Progress records lie apart from openings, so that a block of progress holds no large task.
 inline std::string ProgressKey(const std::string& episode_id) { return '\0' + episode_id; }
 
 inline std::string CallKey(const std::string& episode_id, int32_t sequence) {
@@ -60,7 +62,15 @@ inline std::string OrderKey(const v1::Episode& episode) {
 inline constexpr size_t kSamplePrefixBytes = 1 + 8 + 4;
 inline constexpr size_t kOrderFixedBytes = kSamplePrefixBytes + 4;
 
-// What a use of a segment needs to know about it without reading it.
+// The first part of the keys of all segments that the episode can name.
+inline std::string SegmentPrefix(const v1::Episode& episode) {
+  if (episode.purpose() == v1::PURPOSE_SERVE) {
+    return BigEndian(episode.purpose(), 1) + EpisodePrefix(episode.episode_id());
+  }
+  return GroupPrefix(episode.purpose(), episode.ref().group_id());
+}
+
+// The facts of a segment that appends and trims need. They are stored apart, so that neither reads the segment.
 struct SegmentInfo {
   int64_t tokens = 0;
   bool sampled = false;

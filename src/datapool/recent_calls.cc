@@ -17,7 +17,7 @@ std::optional<CallTail> RecentCalls::Find(const std::string& call_id) const {
   return std::nullopt;
 }
 
-void RecentCalls::Keep(uint64_t generation, const std::string& call_id, CallTail tail) {
+void RecentCalls::Add(uint64_t generation, const std::string& call_id, CallTail tail) {
   Calls forgotten;  // outlives the lock
   base::MutexLock lock(mu_);
   if (generation != generation_) return;

@@ -1,9 +1,9 @@
-// What the calls that were appended last look like to those that continue them, so that an append need not look for
-// its parent in the database. Bounded; thread safe.
+// A bounded cache of the calls that were appended last, so that an append finds its parent call without the database.
+// Thread safe.
 //
-// It says nothing that the database does not: a call is entered once its append is durable, and whoever deletes calls
-// forgets all of them first. An append notes the generation before its turn in the commit queue, and enters its call
-// under it: what was appended before a deletion is not entered after it.
+// The cache agrees with the database. A call is added once its append is durable, and a deletion of calls first forgets
+// all entries. A deletion may run between an append and its Add. So the append reads the generation before its turn in
+// the commit queue, and Add ignores a call of an older generation.
 #pragma once
 
 #include <cstdint>
@@ -16,23 +16,23 @@
 
 namespace ingot::datapool {
 
-// A call, as far as a call that continues it must know.
+// The facts of a call that an append of a continuing call needs.
 struct CallTail {
   std::string episode_id;
-  int64_t context_tokens = 0;           // of its whole prompt
-  std::vector<int64_t> sampled_tokens;  // of each segment that it sampled
+  int64_t context_tokens = 0;           // of the whole prompt
+  std::vector<int64_t> sampled_tokens;  // of each sampled segment
 };
 
 class RecentCalls {
  public:
-  // Of `max_calls` (> 0) calls at most half are kept for sure: the older half is forgotten as a whole.
+  // Holds at most `max_calls` (> 0) calls, and at least the newer half of them: a full half replaces the older one.
   explicit RecentCalls(size_t max_calls) : max_half_((max_calls + 1) / 2) {}
 
   uint64_t generation() const ABSL_LOCKS_EXCLUDED(mu_);
-  // nullopt: it is not known here.
+  // nullopt = not in the cache.
   std::optional<CallTail> Find(const std::string& call_id) const ABSL_LOCKS_EXCLUDED(mu_);
-  // Does nothing if all were forgotten since `generation`.
-  void Keep(uint64_t generation, const std::string& call_id, CallTail tail) ABSL_LOCKS_EXCLUDED(mu_);
+  // Does nothing if ForgetAll was called since `generation` was read.
+  void Add(uint64_t generation, const std::string& call_id, CallTail tail) ABSL_LOCKS_EXCLUDED(mu_);
   void ForgetAll() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:

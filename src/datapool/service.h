@@ -1,4 +1,4 @@
-// The data pool behind gRPC. Calls block a server thread for as long as the pool does.
+// The gRPC service of a data pool. A method holds its server thread until the pool has answered.
 #pragma once
 
 #include <grpcpp/impl/codegen/service_type.h>

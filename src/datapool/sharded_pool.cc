@@ -22,7 +22,7 @@ class ShardPages {
  public:
   ShardPages(Client& shard, v1::ListEpisodesRequest request) : shard_(&shard), request_(std::move(request)) {}
 
-  // The first page, or the one behind this. REQUIRES: no episode is left of this.
+  // Loads the next page. REQUIRES: !HasEpisode().
   absl::Status Load() {
     INGOT_ASSIGN_OR_RETURN(page_, shard_->ListEpisodes(request_));
     request_.set_after(page_.next());
@@ -32,7 +32,7 @@ class ShardPages {
   bool HasEpisode() const { return taken_ < page_.episodes_size(); }
   v1::Episode Take() { return std::move(*page_.mutable_episodes(taken_++)); }
   bool AtEnd() const { return !HasEpisode() && !page_.more(); }
-  // The key of the next episode, or, if none is at hand, that up to which there is none.
+  // The key of the next episode; at the end of a page, the page's upper bound.
   std::string Place() const { return HasEpisode() ? OrderKey(page_.episodes(taken_)) : page_.next(); }
 
  private:
@@ -72,7 +72,7 @@ Client& ShardedPool::ShardFor(const v1::Episode& episode) {
 
 void ShardedPool::Remember(const std::string& episode_id, Client* shard) {
   base::MutexLock lock(mu_);
-  // Any will do: a forgotten one is found again.
+  // Any entry may go: Find asks the shards for a forgotten episode.
   if (remembered_.size() >= max_remembered_) remembered_.erase(remembered_.begin());
   remembered_[episode_id] = shard;
 }
@@ -96,7 +96,7 @@ absl::StatusOr<Client*> ShardedPool::Find(const std::string& episode_id) {
       Remember(episode_id, shard.get());
       return shard.get();
     }
-    if (!absl::IsNotFound(status)) return status;  // it might be there
+    if (!absl::IsNotFound(status)) return status;  // this shard may hold the episode
   }
   return status;
 }
@@ -106,7 +106,7 @@ absl::Status ShardedPool::OpenEpisode(const v1::OpenEpisodeRequest& request) {
   Client* const home = &ShardFor(request.episode());
   absl::StatusOr<Client*> known = Find(episode_id);
   if (known.ok() && *known != home) {
-    // Remembered there, but perhaps trimmed since.
+    // The episode may have been trimmed since its shard was remembered.
     v1::GetEpisodeRequest get;
     get.set_episode_id(episode_id);
     if (absl::IsNotFound((*known)->GetEpisode(get).status())) {
@@ -115,7 +115,7 @@ absl::Status ShardedPool::OpenEpisode(const v1::OpenEpisodeRequest& request) {
     }
   }
   if (!known.ok() && !absl::IsNotFound(known.status())) return known.status();
-  // An id that is taken elsewhere is refused by the shard that holds it.
+  // The shard that holds an episode of this id refuses another one.
   Client* const shard = known.ok() ? *known : home;
   const absl::Status status = shard->OpenEpisode(request);
   if (status.ok()) Remember(episode_id, shard);
@@ -153,7 +153,7 @@ absl::StatusOr<v1::Group> ShardedPool::GetGroup(const v1::GetGroupRequest& reque
 
 absl::StatusOr<v1::ListEpisodesResponse> ShardedPool::ListEpisodes(const v1::ListEpisodesRequest& request) {
   INGOT_RETURN_IF_ERROR(ValidateListEpisodes(request));
-  // The shards merged. Of each a part of a page is at hand, so that all of them are about a page.
+  // Merges the shards' pages. Each is a part of a page, so that all together hold about one page.
   PageBound bound(request.limit(), request.max_bytes());
   v1::ListEpisodesRequest part = request;
   part.set_max_bytes(std::max<int64_t>(1, bound.max_bytes() / static_cast<int64_t>(shards_.size())));
@@ -185,7 +185,7 @@ absl::StatusOr<v1::ListEpisodesResponse> ShardedPool::ListEpisodes(const v1::Lis
       bound.Add(static_cast<int64_t>(episode.ByteSizeLong()));
     } else {
       INGOT_RETURN_IF_ERROR(shard.Load());
-      if (!shard.HasEpisode()) bound.Add(part.max_bytes());  // it looked at that much
+      if (!shard.HasEpisode()) bound.Add(part.max_bytes());  // the shard visited so many bytes
     }
     enter(shard);
   }

@@ -1,9 +1,9 @@
-// One pool over several shards, each a Client: in this process, or behind a channel. A group lives whole on one shard
-// (attempts fence each other there and share their prompts), an episode that serves on one chosen by its id; the
-// journal is shard 0's. Thread safe; as durable as its shards.
+// A pool over several shards, each a Client in this process or behind a channel. Shard 0 holds the journal. A group
+// lives whole on one shard, where its attempts fence each other and share segments. The id of an episode that serves
+// chooses its shard. Call ids are unique per shard. Thread safe; as durable as its shards.
 //
-// A call carries its episode's id alone, so the shards of open episodes are remembered; a forgotten one (after a
-// restart) is looked up on all shards. Call ids are unique per shard.
+// Most requests name an episode alone, so the pool remembers the shards of open episodes. It asks all shards for a
+// forgotten one, as after a restart.
 #pragma once
 
 #include <memory>
@@ -18,7 +18,8 @@ namespace ingot::datapool {
 
 class ShardedPool final : public Client {
  public:
-  // REQUIRES: at least one shard; the same ones in the same order every time.
+  // `max_remembered`: episodes whose shard is remembered. REQUIRES: at least one shard; a pool's shards have the same
+  // order at every start.
   explicit ShardedPool(std::vector<std::unique_ptr<Client>> shards, size_t max_remembered = 100000);
 
   absl::Status OpenEpisode(const v1::OpenEpisodeRequest& request) override;
@@ -36,7 +37,7 @@ class ShardedPool final : public Client {
  private:
   Client& ShardOfGroup(v1::EpisodePurpose purpose, int64_t group_id);
   Client& ShardFor(const v1::Episode& episode);
-  // The shard that holds the episode; NOT_FOUND if none does.
+  // The shard that holds the episode. NOT_FOUND: no shard does.
   absl::StatusOr<Client*> Find(const std::string& episode_id);
   void Remember(const std::string& episode_id, Client* shard);
   void Forget(const std::string& episode_id);

@@ -6,20 +6,23 @@
 #include <vector>
 
 #include "base/checksum.h"
+#include "datapool/call_mutations.h"
 #include "datapool/commit_queue.h"
 #include "datapool/database.h"
+#include "datapool/episode_mutations.h"
 #include "datapool/episode_record.h"
+#include "datapool/journal_mutation.h"
 #include "datapool/keys.h"
-#include "datapool/mutations.h"
 #include "datapool/page.h"
 #include "datapool/recent_calls.h"
+#include "datapool/serialize.h"
 #include "datapool/trim_plan.h"
 #include "datapool/validate.h"
 
 namespace ingot::datapool {
 namespace {
 
-constexpr size_t kTrimEpisodes = 64;  // per commit, so that a trim does not hold up the others for long
+constexpr size_t kTrimEpisodes = 64;  // per commit, so that other mutations wait only briefly for a trim
 constexpr size_t kTrimBatchBytes = 4 << 20;
 constexpr size_t kRecentCalls = 16384;  // under 200 bytes each
 
@@ -37,13 +40,14 @@ absl::StatusOr<v1::EpisodeTree> LoadTree(const Database::Reader& reader, const s
     return damage.ok();
   }));
   INGOT_RETURN_IF_ERROR(damage);
-  std::vector<std::string> keys;
-  INGOT_RETURN_IF_ERROR(reader.Scan(kUses, prefix, prefix, [&](std::string_view key, std::string_view) {
-    keys.emplace_back(key.substr(prefix.size()));
-    return true;
-  }));
+  std::set<std::string> keys;
+  for (const v1::Call& call : tree.calls()) {
+    keys.insert(call.context_keys().begin(), call.context_keys().end());
+    keys.insert(call.sampled_keys().begin(), call.sampled_keys().end());
+  }
+  const std::string group = SegmentPrefix(tree.episode());
   for (const std::string& key : keys) {
-    const absl::StatusOr<std::string> stored = reader.Get(kSegments, key);
+    const absl::StatusOr<std::string> stored = reader.Get(kSegments, group + key);
     if (absl::IsNotFound(stored.status())) {
       return absl::DataLossError("segment " + base::Hex(key) + " of episode '" + episode_id +
                                  "' is gone from the pool");
@@ -109,7 +113,7 @@ absl::Status Store::AppendCall(const v1::AppendCallRequest& request) {
   INGOT_RETURN_IF_ERROR(impl_->queue.Run([&](Database::Batch& batch, v1::PoolStatusResponse& counters) {
     return StageAppendCall(batch, counters, prepared, impl_->recent, tail);
   }));
-  if (!tail.episode_id.empty()) impl_->recent.Keep(generation, request.call().call_id(), std::move(tail));
+  if (!tail.episode_id.empty()) impl_->recent.Add(generation, request.call().call_id(), std::move(tail));
   return absl::OkStatus();
 }
 
@@ -163,8 +167,8 @@ absl::StatusOr<v1::ListEpisodesResponse> Store::ListEpisodes(const v1::ListEpiso
   const Database::Reader reader = impl_->database->Read();
   v1::ListEpisodesResponse response;
   PageBound bound(request.limit(), request.max_bytes());
-  std::string last;     // key that was looked at
-  bool listed = false;  // it is in the answer
+  std::string last;     // the last visited key
+  bool listed = false;  // its episode is in the response
   absl::Status damage;
   const auto visit = [&](std::string_view key, std::string_view) {
     const auto group = static_cast<int64_t>(FromBigEndian(key.substr(1, 8)));
@@ -178,7 +182,7 @@ absl::StatusOr<v1::ListEpisodesResponse> Store::ListEpisodes(const v1::ListEpiso
     last = key;
     const std::string episode_id(key.substr(kOrderFixedBytes));
     bool wanted = true;
-    if (request.only_open()) {  // before its task is read
+    if (request.only_open()) {  // decided before the large opening is read
       const absl::StatusOr<v1::Episode> progress = LoadProgress(reader, episode_id);
       damage.Update(progress.status());
       if (!damage.ok()) return false;

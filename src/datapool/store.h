@@ -2,16 +2,15 @@
 //
 //   callers --mutation--> commit queue --one WriteBatch, one fsync for all that wait--> RocksDB <--snapshots-- readers
 //
-// A mutation is checked against everything before it, and written with its neighbours; it returns after the fsync.
-// Reads do not wait for writes. After a failed write (disk full, I/O error) mutations answer RESOURCE_EXHAUSTED or
-// UNAVAILABLE, nothing of them is stored, reads go on, and the store tries to recover at most every
-// `retry_after_error_s`.
+// A mutation is checked against all mutations before it, and returns after the fsync. Reads do not wait for writes.
+// After a failed write (disk full, I/O error) mutations answer RESOURCE_EXHAUSTED or UNAVAILABLE and store nothing.
+// Reads go on. A later mutation makes the store try to recover, at most every `retry_after_error_s`.
 //
-// What it holds to beyond proto/datapool.proto:
-//   1. A stored call names stored segments only, and its sampled keys name sampled segments.
-//   2. A segment lives as long as an episode that uses it.
+// Invariants beyond proto/datapool.proto:
+//   1. A stored call names stored segments of its group only, and its sampled keys name sampled segments.
+//   2. A segment lives as long as its group has an episode. An episode that serves is a group of its own.
 //   3. Of one sample of a training or evaluation group at most the newest attempt is open.
-//   4. Equality of a repeated OpenEpisode or EndEpisode does not look at its time; the first stands.
+//   4. A repeated OpenEpisode or EndEpisode may have another time; the first time stays.
 //   5. Rewards of calls name calls of their episode.
 // Thread safe.
 #pragma once
@@ -32,13 +31,13 @@ class Env;
 namespace ingot::datapool {
 
 struct StoreOptions {
-  std::string path;                                // folder of the pool; made if it is not there
-  int shards = 1;                                  // a pool keeps the number it was made with; 1 to 256
+  std::string path;                                // folder of the pool; made if absent
+  int shards = 1;                                  // 1 to 256; fixed when the pool is made
   bool sync = true;                                // fsync before a mutation returns; false only for tests
-  int64_t cache_bytes = int64_t{64} << 20;         // of all shards, for reading; >= 0
-  int64_t write_buffer_bytes = int64_t{64} << 20;  // of each shard, held before it goes to a table file; >= 1 MiB
+  int64_t cache_bytes = int64_t{64} << 20;         // read cache of all shards together; >= 0
+  int64_t write_buffer_bytes = int64_t{64} << 20;  // of each shard, in memory before it goes to a table file; >= 1 MiB
   int64_t max_call_bytes = int64_t{64} << 20;      // of one AppendCall with its segments; > 0
-  int max_waiting = 4096;                          // mutations that wait for an fsync, per shard; beyond: 429; > 0
+  int max_waiting = 4096;                          // mutations per shard that may wait for an fsync; > 0
   double retry_after_error_s = 5.0;                // least time between two attempts to recover; 0 to 86400
 
   absl::Status Validate() const;
@@ -54,10 +53,11 @@ struct StoreOptions {
 absl::StatusOr<std::unique_ptr<Client>> OpenPool(const StoreOptions& options,
                                                  const base::Clock& clock = base::Clock::Real());
 
-// One shard, in `options.path` itself. OpenPool is the way in; tests and benchmarks use this one.
+// One shard, in `options.path` itself. Programs use OpenPool; tests open a shard.
 class Store final : public Client {
  public:
-  // `shard` of options.shards. `env`: RocksDB's view of the machine, for fault injection; null: the real one.
+  // `shard`: its number, below options.shards. `env`: RocksDB's view of the machine, for fault injection; null = the
+  // real one.
   static absl::StatusOr<std::unique_ptr<Store>> Open(const StoreOptions& options, int shard = 0,
                                                      const base::Clock& clock = base::Clock::Real(),
                                                      rocksdb::Env* env = nullptr);

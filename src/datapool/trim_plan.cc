@@ -12,7 +12,7 @@ void TrimPlan::Add(const v1::JournalRecord& record) {
 
 std::set<int64_t> TrimPlan::Groups() const {
   std::set<int64_t> groups = trained_;
-  // Ids are admission numbers.
+  // Group ids are numbers of admission.
   if (!trained_.empty()) groups.insert(closed_.begin(), closed_.lower_bound(*trained_.rbegin()));
   return groups;
 }

@@ -1,4 +1,4 @@
-// Which training groups a checkpoint makes superfluous. Pure: the journal in, group ids out.
+// The training groups that a checkpoint makes superfluous, computed from the journal. Pure.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +8,13 @@
 
 namespace ingot::datapool {
 
-// Fed every journal record in order.
 class TrimPlan {
  public:
   explicit TrimPlan(int64_t checkpoint_step) : checkpoint_step_(checkpoint_step) {}
+  // REQUIRES: called with every journal record, in order.
   void Add(const v1::JournalRecord& record);
 
-  // The groups of batches below the checkpoint, and the closed groups that were admitted before the last of them.
+  // The groups of batches below the checkpoint's step, and the closed groups that were admitted before the last of them.
   std::set<int64_t> Groups() const;
 
  private:

@@ -30,7 +30,7 @@ absl::Status ValidateKeys(const char* field, const Keys& keys) {
   return absl::OkStatus();
 }
 
-// `earned`: a record with the rewards of an episode.
+// `earned`: an Episode or a request with rewards.
 template <typename Earned>
 absl::Status ValidateRewards(const Earned& earned) {
   if (!std::isfinite(earned.reward())) return Invalid(absl::StrCat("reward is ", earned.reward(), ": must be finite"));

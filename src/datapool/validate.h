@@ -1,4 +1,4 @@
-// What may be stored at all, from the request alone: INVALID_ARGUMENT names the field. Pure.
+// Checks of requests that need no stored state. INVALID_ARGUMENT names the field at fault. Pure.
 #pragma once
 
 #include "base/status.h"

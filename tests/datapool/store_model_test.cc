@@ -175,17 +175,16 @@ class Model {
     return tokens;
   }
 
-  // Whether a shard that holds `for_episode` holds the segment. One shard: any episode's will do.
+  // Whether the group of `for_episode` holds the segment.
   bool Stored(const v1::Episode& for_episode, const std::string& key) const {
     return std::any_of(episodes.begin(), episodes.end(), [&](const auto& entry) {
-      return entry.second.keys.contains(key) && (!per_group || SameGroup(entry.second.opened, for_episode));
+      return entry.second.keys.contains(key) && GroupOf(entry.second.opened) == GroupOf(for_episode);
     });
   }
-  static bool SameGroup(const v1::Episode& a, const v1::Episode& b) {
-    return a.purpose() == b.purpose() && a.ref().group_id() == b.ref().group_id();
+  static std::pair<int, int64_t> GroupOf(const v1::Episode& episode) {
+    return {episode.purpose(), episode.ref().group_id()};
   }
 
-  bool per_group = false;  // segments of other groups may be on another shard; the test sends whole calls then
   std::map<std::string, Episode> episodes;
   std::map<std::string, v1::Segment> segments;
   std::map<std::string, int64_t> appends;
@@ -197,7 +196,7 @@ void ExpectEqual(Client& pool, const Model& model) {
   EXPECT_EQ(counts.episodes(), static_cast<int64_t>(model.episodes.size()));
   EXPECT_EQ(counts.journal_end(), static_cast<int64_t>(model.journal.size()));
   int64_t calls = 0, recorded = 0, listed = 0;
-  std::set<std::string> used;
+  std::set<std::pair<std::pair<int, int64_t>, std::string>> used;  // by group
   for (const auto& [id, episode] : model.episodes) {
     const auto tree = Get(pool, id);
     ASSERT_TRUE(tree.ok()) << tree.status();
@@ -217,17 +216,15 @@ void ExpectEqual(Client& pool, const Model& model) {
     ASSERT_EQ(tree->segments_size(), static_cast<int>(episode.keys.size()));
     for (const auto& key : episode.keys) {
       EXPECT_EQ(tree->segments().at(base::Hex(key)).SerializeAsString(), model.segments.at(key).SerializeAsString());
-      used.insert(key);
+      used.emplace(Model::GroupOf(episode.opened), key);
     }
   }
   EXPECT_EQ(counts.calls(), calls);
   EXPECT_EQ(counts.recorded_tokens(), recorded);
-  if (!model.per_group) {
-    int64_t tokens = 0;
-    for (const auto& key : used) tokens += model.segments.at(key).token_ids_size();
-    EXPECT_EQ(counts.segments(), static_cast<int64_t>(used.size()));
-    EXPECT_EQ(counts.segment_tokens(), tokens);
-  }
+  int64_t tokens = 0;
+  for (const auto& [group, key] : used) tokens += model.segments.at(key).token_ids_size();
+  EXPECT_EQ(counts.segments(), static_cast<int64_t>(used.size()));
+  EXPECT_EQ(counts.segment_tokens(), tokens);
   for (const auto purpose : {v1::PURPOSE_TRAIN, v1::PURPOSE_EVAL}) {
     v1::ListEpisodesRequest list;
     list.set_purpose(purpose);
@@ -268,7 +265,6 @@ void RunRandomOperations(uint64_t seed, int shards) {
   options.shards = shards;
   std::unique_ptr<Client> pool = OpenPool(options).value();
   Model model;
-  model.per_group = shards > 1;
   std::mt19937_64 rng(seed);
   std::map<absl::StatusCode, int> codes;
   for (int step = 0; step < 1500; ++step) {
@@ -314,7 +310,7 @@ void RunRandomOperations(uint64_t seed, int shards) {
           call.set_context_tokens(tokens);
         }
       }
-      if (shards == 1 && rng() % 3 == 0) request.clear_segments();
+      if (rng() % 3 == 0) request.clear_segments();
       // Call ids are unique per shard only.
       if (shards > 1) request.mutable_call()->set_call_id(id + request.call().call_id());
       const auto status = pool->AppendCall(request);

@@ -9,10 +9,10 @@
 #include <thread>
 
 #include "base/checksum.h"
+#include "datapool/call_mutations.h"
 #include "datapool/database.h"
-#include "datapool/episode_record.h"
+#include "datapool/episode_mutations.h"
 #include "datapool/make_pool.h"
-#include "datapool/mutations.h"
 #include "datapool/recent_calls.h"
 
 namespace ingot::datapool {
@@ -258,7 +258,7 @@ TEST_F(StoreTest, MissingSegmentsAreNamedAndNothingIsWritten) {
   EXPECT_EQ(Counts().SerializeAsString(), before.SerializeAsString());
   EXPECT_EQ(Get(*store_, "e")->segments_size(), 0);
   ASSERT_TRUE(store_->AppendCall(whole).ok());
-  // Now the pool holds them, for this and for other episodes.
+  // Now the group holds them, for this and for its other episodes.
   ASSERT_TRUE(store_->OpenEpisode(Open("f", 0, 1)).ok());
   auto bare = Append("f", 0, {Prompt({1}), Prompt({2})}, {});
   bare.clear_segments();
@@ -351,7 +351,7 @@ TEST_F(StoreTest, AnEpisodeThatIsOpenedAgainAfterATrimHoldsNoneOfItsCalls) {
 
 TEST(RecentCalls, KeepsAtLeastTheNewerHalfAndNothingFromBeforeAllWereForgotten) {
   RecentCalls recent(10);
-  for (int i = 0; i < 100; ++i) recent.Keep(recent.generation(), std::to_string(i), {"e", i, {1}});
+  for (int i = 0; i < 100; ++i) recent.Add(recent.generation(), std::to_string(i), {"e", i, {1}});
   int known = 0;
   for (int i = 0; i < 100; ++i) known += recent.Find(std::to_string(i)).has_value() ? 1 : 0;
   EXPECT_GE(known, 5);
@@ -360,9 +360,9 @@ TEST(RecentCalls, KeepsAtLeastTheNewerHalfAndNothingFromBeforeAllWereForgotten) 
   const uint64_t before = recent.generation();
   recent.ForgetAll();
   EXPECT_FALSE(recent.Find("99").has_value());
-  recent.Keep(before, "late", {"e", 1, {}});
+  recent.Add(before, "late", {"e", 1, {}});
   EXPECT_FALSE(recent.Find("late").has_value());
-  recent.Keep(recent.generation(), "new", {"e", 1, {}});
+  recent.Add(recent.generation(), "new", {"e", 1, {}});
   EXPECT_TRUE(recent.Find("new").has_value());
 }
 
@@ -595,20 +595,77 @@ TEST_F(StoreTest, TrimDeletesWhatTheCheckpointCoversAndNothingElse) {
     const auto counts = Counts();
     EXPECT_EQ(counts.episodes(), 5);
     EXPECT_EQ(counts.calls(), 10);
-    EXPECT_EQ(counts.segments(), 1 + 5 * 3);
-    EXPECT_EQ(counts.segment_tokens(), 2 + 5 * 4);
+    EXPECT_EQ(counts.segments(), 5 * 4);
+    EXPECT_EQ(counts.segment_tokens(), 5 * (2 + 4));
     EXPECT_EQ(counts.recorded_tokens(), 5 * ((2 + 1 + 1) + (2 + 1 + 1 + 2)));
     EXPECT_EQ(counts.journal_end(), 5);
     Reopen();
   }
-  // A segment that went with its last episode is missing again, and can come back.
+  // A group's segments went with its last episode, and can come back.
   ASSERT_TRUE(store_->OpenEpisode(Open("new", 20, 0)).ok());
   const int32_t own = static_cast<int32_t>(base::Checksum64("g2") % 1000);
   auto bare = Append("new", 0, {shared, Prompt({own})}, {});
   bare.clear_segments();
   EXPECT_EQ(std::string(store_->AppendCall(bare).GetPayload(kMissingSegments).value()),
-            base::Hex(bare.call().context_keys(1)));
+            base::Hex(bare.call().context_keys(0)) + "," + base::Hex(bare.call().context_keys(1)));
   EXPECT_TRUE(store_->AppendCall(Append("new", 0, {shared, Prompt({own})}, {})).ok());
+}
+
+TEST_F(StoreTest, SegmentsBelongToTheirGroup) {
+  const auto shared = Prompt({100, 101});
+  const auto open = [&](const std::string& id, int64_t group, int sample, v1::EpisodePurpose purpose) {
+    ASSERT_TRUE(store_->OpenEpisode(Open(id, group, sample, 0, purpose)).ok());
+  };
+  open("first", 0, 0, v1::PURPOSE_TRAIN);
+  open("sibling", 0, 1, v1::PURPOSE_TRAIN);
+  open("other group", 1, 0, v1::PURPOSE_TRAIN);
+  open("evaluated", 0, 0, v1::PURPOSE_EVAL);
+  open("served", 0, 0, v1::PURPOSE_SERVE);
+  open("served too", 0, 0, v1::PURPOSE_SERVE);
+  ASSERT_TRUE(store_->AppendCall(Append("first", 0, {shared}, {})).ok());
+  const auto send_key_alone = [&](const std::string& id, int sequence) {
+    auto request = Append(id, sequence, {shared}, {});
+    request.clear_segments();
+    return store_->AppendCall(request);
+  };
+  EXPECT_TRUE(send_key_alone("sibling", 0).ok());
+  EXPECT_EQ(Counts().segments(), 1);
+  for (const char* id : {"other group", "evaluated", "served", "served too"}) {
+    EXPECT_EQ(std::string(send_key_alone(id, 0).GetPayload(kMissingSegments).value()),
+              base::Hex(tree::SegmentKey(shared)));
+    ASSERT_TRUE(store_->AppendCall(Append(id, 0, {shared}, {})).ok());
+    EXPECT_TRUE(send_key_alone(id, 1).ok());
+  }
+  EXPECT_EQ(Counts().segments(), 5);
+  EXPECT_EQ(Counts().segment_tokens(), 5 * 2);
+  v1::TrimRequest trim;
+  trim.add_group_ids(0);
+  EXPECT_EQ(store_->Trim(trim)->episodes_deleted(), 2);
+  EXPECT_EQ(Counts().segments(), 4);
+  for (const char* id : {"other group", "evaluated", "served", "served too"}) {
+    EXPECT_EQ(Get(*store_, id)->segments_size(), 1) << id;
+  }
+}
+
+TEST_F(StoreTest, ATrimLeavesNoRecordOfItsGroups) {
+  for (const char* id : {"ended", "open"}) {
+    ASSERT_TRUE(store_->OpenEpisode(Open(id, 0, id[0] == 'o')).ok());
+    ASSERT_TRUE(store_->AppendCall(Append(id, 0, {Prompt({1})}, {Sampled({2})})).ok());
+    ASSERT_TRUE(store_->AppendCall(Append(id, 1, {Prompt({1}), Sampled({2})}, {Sampled({3})})).ok());
+    ASSERT_TRUE(store_->RewardEpisode(Reward(id, 0.5, {{std::string(id) + "/0", 1}})).ok());
+  }
+  ASSERT_TRUE(store_->EndEpisode(End("ended")).ok());
+  v1::TrimRequest trim;
+  trim.add_group_ids(0);
+  EXPECT_EQ(store_->Trim(trim)->episodes_deleted(), 2);
+  EXPECT_EQ(Counts().SerializeAsString(), v1::PoolStatusResponse().SerializeAsString());
+  store_.reset();
+  auto database = Database::Open(testing::QuickOptions(dir_.path()), "shard 0 of 1", clock_, nullptr).value();
+  for (const Family family : {kEpisodes, kOrder, kCalls, kCallIds, kSegments, kSegmentInfos}) {
+    int left = 0;
+    ASSERT_TRUE(database->Read().Scan(family, "", "", [&](auto, auto) { return ++left > 0; }).ok());
+    EXPECT_EQ(left, 0) << "family " << family;
+  }
 }
 
 TEST_F(StoreTest, ManyThreadsGetWhatTheyAskedFor) {
@@ -643,7 +700,7 @@ TEST_F(StoreTest, ManyThreadsGetWhatTheyAskedFor) {
   EXPECT_EQ(*all.rbegin(), kThreads * kCalls - 1);
   Reopen();
   for (int t = 0; t < kThreads; ++t) EXPECT_EQ(Get(*store_, "e" + std::to_string(t))->calls_size(), kCalls);
-  EXPECT_EQ(Counts().segments(), 1 + kThreads * kCalls);
+  EXPECT_EQ(Counts().segments(), 2 + kThreads * kCalls);  // a prompt of each of two groups
 }
 
 TEST_F(StoreTest, OneOfManyRivalsWins) {

@@ -1,0 +1,183 @@
+#include "datapool/call_mutations.h"
+
+#include <numeric>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/cord.h"
+#include "absl/strings/str_join.h"
+#include "base/checksum.h"
+#include "datapool/client.h"
+#include "datapool/episode_record.h"
+#include "datapool/group_segments.h"
+#include "datapool/serialize.h"
+#include "tree/segment_key.h"
+
+namespace ingot::datapool {
+namespace {
+
+// Sums over the segments that a call names.
+struct NamedSegments {
+  int64_t context_tokens = 0;
+  std::vector<int64_t> sampled_tokens;  // of each segment
+  std::vector<std::string> missing;     // in hexadecimal
+};
+
+// The info of a segment that the call names; adds it to the group if it came with the call and is new. NOT_FOUND
+// without a text: neither the group nor the request holds it.
+absl::StatusOr<SegmentInfo> FindOrAdd(GroupSegments& segments, const PreparedCall& prepared, const std::string& key) {
+  const auto sent = prepared.segments.find(key);
+  absl::StatusOr<SegmentInfo> stored = segments.Find(key);
+  if (sent == prepared.segments.end()) return stored;
+  if (stored.ok()) {
+    INGOT_RETURN_IF_ERROR(segments.CheckContent(key, sent->second.bytes));
+  } else if (absl::IsNotFound(stored.status())) {
+    segments.Add(key, sent->second.info, sent->second.bytes);
+    return sent->second.info;
+  }
+  return stored;
+}
+
+absl::Status AddNamed(GroupSegments& segments, const PreparedCall& prepared, NamedSegments& named) {
+  for (const std::string& key : prepared.call->context_keys()) {
+    const absl::StatusOr<SegmentInfo> info = FindOrAdd(segments, prepared, key);
+    if (info.ok()) {
+      named.context_tokens += info->tokens;
+    } else if (absl::IsNotFound(info.status())) {
+      named.missing.push_back(base::Hex(key));
+    } else {
+      return info.status();
+    }
+  }
+  for (const std::string& key : prepared.call->sampled_keys()) {
+    const absl::StatusOr<SegmentInfo> info = FindOrAdd(segments, prepared, key);
+    if (absl::IsNotFound(info.status())) {
+      named.missing.push_back(base::Hex(key));
+      continue;
+    }
+    INGOT_RETURN_IF_ERROR(info.status());
+    if (!info->sampled) {
+      return absl::InvalidArgumentError("sampled_keys names " + base::Hex(key) + ", which is a prompt segment");
+    }
+    named.sampled_tokens.push_back(info->tokens);
+  }
+  return absl::OkStatus();
+}
+
+// NOT_FOUND without a text: the episode holds no such call.
+absl::StatusOr<CallTail> LoadTail(Database::Batch& batch, const GroupSegments& segments, const std::string& episode_id,
+                                  const std::string& call_id) {
+  const absl::StatusOr<std::string> key = batch.Get(kCallIds, call_id);
+  if (!key.ok() && !absl::IsNotFound(key.status())) return key.status();
+  if (!key.ok() || !std::string_view(*key).starts_with(EpisodePrefix(episode_id))) return absl::NotFoundError("");
+  INGOT_ASSIGN_OR_RETURN(const std::string stored, batch.Get(kCalls, *key));
+  INGOT_ASSIGN_OR_RETURN(const v1::Call call, ParseRecord<v1::Call>(stored, "call '" + call_id + "'"));
+  CallTail tail{.episode_id = episode_id, .context_tokens = call.context_tokens(), .sampled_tokens = {}};
+  for (const std::string& sampled : call.sampled_keys()) {
+    INGOT_ASSIGN_OR_RETURN(const SegmentInfo info, segments.Get(sampled));
+    tail.sampled_tokens.push_back(info.tokens);
+  }
+  return tail;
+}
+
+// Checks the parent call and counts the tokens that the prompt takes over from it.
+absl::Status AddContinued(Database::Batch& batch, const GroupSegments& segments, const v1::Call& call,
+                          const RecentCalls& recent, NamedSegments& named) {
+  const std::string& parent = call.parent_call_id();
+  absl::StatusOr<CallTail> tail = absl::NotFoundError("");
+  if (auto known = recent.Find(parent)) {
+    if (known->episode_id == call.episode_id()) tail = *std::move(known);
+  } else {
+    tail = LoadTail(batch, segments, call.episode_id(), parent);
+  }
+  if (absl::IsNotFound(tail.status())) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("call '", call.call_id(), "' continues call '", parent, "', which its episode does not hold"));
+  }
+  INGOT_RETURN_IF_ERROR(tail.status());
+  if (call.continued_segments() > static_cast<int64_t>(tail->sampled_tokens.size())) {
+    return absl::InvalidArgumentError(absl::StrCat("continued_segments is ", call.continued_segments(), ": call '",
+                                                   parent, "' sampled ", tail->sampled_tokens.size()));
+  }
+  const auto begin = tail->sampled_tokens.begin();
+  named.context_tokens = std::accumulate(begin, begin + call.continued_segments(), tail->context_tokens);
+  return absl::OkStatus();
+}
+
+absl::Status MissingSegments(const v1::Call& call, const std::vector<std::string>& missing) {
+  absl::Status status = absl::FailedPreconditionError(
+      absl::StrCat("call '", call.call_id(), "' names segment ", missing[0],
+                   missing.size() > 1 ? absl::StrCat(" and ", missing.size() - 1, " more") : "",
+                   " that its group does not hold: send the call again with ", missing.size() > 1 ? "them" : "it"));
+  status.SetPayload(kMissingSegments, absl::Cord(absl::StrJoin(missing, ",")));
+  return status;
+}
+
+// The episode is open, and its sequence number is free.
+absl::Status CheckPlace(Database::Batch& batch, const v1::Episode& episode, int32_t sequence) {
+  if (episode.state() != v1::EPISODE_OPEN) {
+    return absl::FailedPreconditionError(absl::StrCat(Describe(episode), " takes no more calls, it is ",
+                                                      v1::EpisodeState_Name(episode.state()), " ", episode.detail()));
+  }
+  INGOT_ASSIGN_OR_RETURN(const bool taken, batch.Has(kCalls, CallKey(episode.episode_id(), sequence)));
+  if (!taken) return absl::OkStatus();
+  return absl::AlreadyExistsError(absl::StrCat(Describe(episode), " has another call with sequence ", sequence));
+}
+
+}  // namespace
+
+absl::StatusOr<PreparedCall> PrepareCall(const v1::AppendCallRequest& request) {
+  PreparedCall prepared;
+  prepared.call = &request.call();
+  prepared.bytes = DeterministicBytes(request.call());
+  std::set<std::string> named(request.call().context_keys().begin(), request.call().context_keys().end());
+  named.insert(request.call().sampled_keys().begin(), request.call().sampled_keys().end());
+  for (int i = 0; i < request.segments_size(); ++i) {
+    const v1::Segment& segment = request.segments(i);
+    const std::string key = tree::SegmentKey(segment);
+    if (!named.contains(key)) {
+      return absl::InvalidArgumentError(absl::StrCat("segments[", i, "] (", base::Hex(key), ") is not named by call '",
+                                                     request.call().call_id(), "'"));
+    }
+    prepared.segments[key] = {{segment.token_ids_size(), segment.source() == v1::SOURCE_SAMPLED},
+                              DeterministicBytes(segment)};
+  }
+  return prepared;
+}
+
+absl::Status StageAppendCall(Database::Batch& batch, v1::PoolStatusResponse& counters, const PreparedCall& prepared,
+                             const RecentCalls& recent, CallTail& tail) {
+  const v1::Call& call = *prepared.call;
+  const absl::StatusOr<std::string> stored_key = batch.Get(kCallIds, call.call_id());
+  if (stored_key.ok()) {
+    INGOT_ASSIGN_OR_RETURN(const std::string stored, batch.Get(kCalls, *stored_key));
+    if (stored == prepared.bytes) return absl::OkStatus();
+    return absl::AlreadyExistsError("call '" + call.call_id() + "' is in the pool with other content");
+  }
+  if (!absl::IsNotFound(stored_key.status())) return stored_key.status();
+
+  INGOT_ASSIGN_OR_RETURN(const v1::Episode episode, LoadProgress(batch, call.episode_id()));
+  INGOT_RETURN_IF_ERROR(CheckPlace(batch, episode, call.sequence()));
+  GroupSegments segments(batch, counters, SegmentPrefix(episode));
+  NamedSegments named;
+  if (call.has_continued_segments()) INGOT_RETURN_IF_ERROR(AddContinued(batch, segments, call, recent, named));
+  INGOT_RETURN_IF_ERROR(AddNamed(segments, prepared, named));
+  if (!named.missing.empty()) return MissingSegments(call, named.missing);
+  if (call.context_tokens() != named.context_tokens) {
+    return absl::InvalidArgumentError(absl::StrCat("context_tokens is ", call.context_tokens(),
+                                                   ", and the prompt of call '", call.call_id(), "' has ",
+                                                   named.context_tokens));
+  }
+  const std::string call_key = CallKey(call.episode_id(), call.sequence());
+  batch.Put(kCalls, call_key, prepared.bytes);
+  batch.Put(kCallIds, call.call_id(), call_key);
+  counters.set_calls(counters.calls() + 1);
+  const auto& sampled = named.sampled_tokens;
+  counters.set_recorded_tokens(
+      std::accumulate(sampled.begin(), sampled.end(), counters.recorded_tokens() + named.context_tokens));
+  tail = {call.episode_id(), named.context_tokens, std::move(named.sampled_tokens)};
+  return absl::OkStatus();
+}
+
+}  // namespace ingot::datapool

@@ -1,0 +1,35 @@
+// AppendCall as a part of a commit: checks a call against the stored state and adds it. Semantics and errors are
+// proto/datapool.proto's. REQUIRES: datapool/validate.h accepted the request.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "base/status.h"
+#include "datapool/database.h"
+#include "datapool/keys.h"
+#include "datapool/recent_calls.h"
+#include "proto/datapool.pb.h"
+
+namespace ingot::datapool {
+
+// A call with everything that can be computed before its turn in the commit queue.
+struct PreparedCall {
+  struct NewSegment {
+    SegmentInfo info;
+    std::string bytes;
+  };
+  const v1::Call* call = nullptr;
+  std::string bytes;
+  std::map<std::string, NewSegment> segments;  // that came with the call, by content key
+};
+
+// INVALID_ARGUMENT: the request has a segment that its call does not name. REQUIRES: `request` outlives the result.
+absl::StatusOr<PreparedCall> PrepareCall(const v1::AppendCallRequest& request);
+
+// `recent` may know the parent call; otherwise the batch is read. `tail` is set to the entry that RecentCalls gets once
+// the commit is durable; it stays empty if the call was stored before.
+absl::Status StageAppendCall(Database::Batch& batch, v1::PoolStatusResponse& counters, const PreparedCall& prepared,
+                             const RecentCalls& recent, CallTail& tail);
+
+}  // namespace ingot::datapool

@@ -1,0 +1,193 @@
+#include "datapool/episode_mutations.h"
+
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "datapool/episode_record.h"
+#include "datapool/group_segments.h"
+#include "datapool/serialize.h"
+
+namespace ingot::datapool {
+namespace {
+
+// The part of an opening that a repeated OpenEpisode must equal: all but the time.
+std::string Opening(v1::Episode episode) {
+  ClearProgress(episode);
+  episode.clear_opened_unix_ns();
+  return DeterministicBytes(episode);
+}
+
+// The part of an end that a repeated EndEpisode must equal: all but the time.
+std::string Ending(const v1::Episode& episode) {
+  v1::Episode ending;
+  ending.set_state(episode.state());
+  ending.set_reward(episode.reward());
+  *ending.mutable_signals() = episode.signals();
+  *ending.mutable_call_rewards() = episode.call_rewards();
+  ending.set_detail(episode.detail());
+  return DeterministicBytes(ending);
+}
+
+// NOT_FOUND names the first call that the episode does not hold.
+template <typename CallRewards>
+absl::Status CheckRewardedCalls(Database::Batch& batch, const std::string& episode_id, const CallRewards& rewards) {
+  const std::string prefix = EpisodePrefix(episode_id);
+  for (const auto& [call_id, reward] : rewards) {
+    const absl::StatusOr<std::string> key = batch.Get(kCallIds, call_id);
+    if (!key.ok() && !absl::IsNotFound(key.status())) return key.status();
+    if (!key.ok() || !std::string_view(*key).starts_with(prefix)) {
+      return absl::NotFoundError(
+          absl::StrCat("episode '", episode_id, "' holds no call '", call_id, "' that could earn a reward"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+void PutProgress(Database::Batch& batch, const v1::Episode& progress) {
+  batch.Put(kEpisodes, ProgressKey(progress.episode_id()), progress.SerializeAsString());
+}
+
+// Fences older attempts of the episode's sample. FAILED_PRECONDITION: the sample has a newer attempt.
+absl::Status FenceOlderAttempts(Database::Batch& batch, const v1::Episode& episode, int64_t unix_ns) {
+  const std::string prefix = SamplePrefix(episode.purpose(), episode.ref());
+  std::vector<std::pair<int64_t, std::string>> attempts;
+  INGOT_RETURN_IF_ERROR(batch.Scan(kOrder, prefix, [&](std::string_view key, std::string_view) {
+    attempts.emplace_back(FromBigEndian(key.substr(kSamplePrefixBytes, 4)), key.substr(kOrderFixedBytes));
+    return true;
+  }));
+  for (const auto& [attempt, episode_id] : attempts) {
+    if (attempt == episode.ref().attempt()) {
+      return absl::AlreadyExistsError(absl::StrCat(Describe(episode), ": this attempt is episode '", episode_id, "'"));
+    }
+    if (attempt > episode.ref().attempt()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(Describe(episode), " is fenced: attempt ", attempt, " was opened before it"));
+    }
+  }
+  for (const auto& [attempt, episode_id] : attempts) {
+    INGOT_ASSIGN_OR_RETURN(v1::Episode older, LoadProgress(batch, episode_id));
+    if (older.state() != v1::EPISODE_OPEN) continue;
+    older.set_state(v1::EPISODE_FENCED);
+    older.set_detail(absl::StrCat("superseded by attempt ", episode.ref().attempt()));
+    older.set_ended_unix_ns(unix_ns);
+    PutProgress(batch, older);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DeleteCalls(Database::Batch& batch, v1::PoolStatusResponse& counters, const GroupSegments& segments,
+                         const std::string& episode_id) {
+  std::vector<std::pair<std::string, std::string>> calls;
+  INGOT_RETURN_IF_ERROR(
+      batch.Scan(kCalls, EpisodePrefix(episode_id), [&](std::string_view key, std::string_view value) {
+        calls.emplace_back(key, value);
+        return true;
+      }));
+  for (const auto& [key, bytes] : calls) {
+    INGOT_ASSIGN_OR_RETURN(const v1::Call call, ParseRecord<v1::Call>(bytes, "a call of episode '" + episode_id + "'"));
+    int64_t tokens = call.context_tokens();
+    for (const std::string& sampled : call.sampled_keys()) {
+      INGOT_ASSIGN_OR_RETURN(const SegmentInfo info, segments.Get(sampled));
+      tokens += info.tokens;
+    }
+    batch.Delete(kCalls, key);
+    batch.Delete(kCallIds, call.call_id());
+    counters.set_calls(counters.calls() - 1);
+    counters.set_recorded_tokens(counters.recorded_tokens() - tokens);
+  }
+  return absl::OkStatus();
+}
+
+// Whether the store holds an episode of `episode`'s group. An episode that serves is a group of its own.
+absl::StatusOr<bool> HasGroup(Database::Batch& batch, const v1::Episode& episode) {
+  if (episode.purpose() == v1::PURPOSE_SERVE) return batch.Has(kEpisodes, episode.episode_id());
+  bool found = false;
+  INGOT_RETURN_IF_ERROR(batch.Scan(kOrder, GroupPrefix(episode.purpose(), episode.ref().group_id()), [&](auto, auto) {
+    found = true;
+    return false;
+  }));
+  return found;
+}
+
+}  // namespace
+
+absl::Status StageOpenEpisode(Database::Batch& batch, v1::PoolStatusResponse& counters,
+                              const v1::OpenEpisodeRequest& request, int64_t unix_ns) {
+  v1::Episode episode = request.episode();
+  const absl::StatusOr<v1::Episode> stored = LoadOpening(batch, episode.episode_id());
+  if (stored.ok()) {
+    if (Opening(*stored) == Opening(episode)) return absl::OkStatus();
+    return absl::AlreadyExistsError(Describe(*stored) + " is in the pool with other content");
+  }
+  if (!absl::IsNotFound(stored.status())) return stored.status();
+  // Episodes that serve have no samples, so they never fence each other.
+  if (episode.purpose() != v1::PURPOSE_SERVE) {
+    INGOT_RETURN_IF_ERROR(FenceOlderAttempts(batch, episode, unix_ns));
+  }
+  v1::Episode progress = ProgressOf(episode);
+  progress.set_state(v1::EPISODE_OPEN);
+  PutProgress(batch, progress);
+  ClearProgress(episode);
+  batch.Put(kEpisodes, episode.episode_id(), episode.SerializeAsString());
+  batch.Put(kOrder, OrderKey(episode), "");
+  counters.set_episodes(counters.episodes() + 1);
+  return absl::OkStatus();
+}
+
+absl::Status StageRewardEpisode(Database::Batch& batch, const v1::RewardEpisodeRequest& request) {
+  INGOT_ASSIGN_OR_RETURN(const v1::Episode stored, LoadProgress(batch, request.episode_id()));
+  v1::Episode rewarded = stored;
+  if (request.has_reward()) rewarded.set_reward(request.reward());
+  for (const auto& [name, value] : request.signals()) (*rewarded.mutable_signals())[name] = value;
+  for (const auto& [call, earned] : request.call_rewards()) (*rewarded.mutable_call_rewards())[call] = earned;
+  if (DeterministicBytes(rewarded) == DeterministicBytes(stored)) return absl::OkStatus();  // nothing new
+  if (stored.state() != v1::EPISODE_OPEN) {
+    return absl::FailedPreconditionError(absl::StrCat(Describe(stored), " earns nothing more, it is ",
+                                                      v1::EpisodeState_Name(stored.state()), " ", stored.detail()));
+  }
+  INGOT_RETURN_IF_ERROR(CheckRewardedCalls(batch, request.episode_id(), request.call_rewards()));
+  PutProgress(batch, rewarded);
+  return absl::OkStatus();
+}
+
+absl::Status StageEndEpisode(Database::Batch& batch, const v1::EndEpisodeRequest& request) {
+  INGOT_ASSIGN_OR_RETURN(const v1::Episode stored, LoadProgress(batch, request.episode_id()));
+  v1::Episode ended = stored;
+  ended.set_state(request.state());
+  ended.set_reward(request.reward());
+  *ended.mutable_signals() = request.signals();
+  *ended.mutable_call_rewards() = request.call_rewards();
+  ended.set_detail(request.detail());
+  ended.set_ended_unix_ns(request.ended_unix_ns());
+  if (stored.state() == v1::EPISODE_OPEN) {
+    INGOT_RETURN_IF_ERROR(CheckRewardedCalls(batch, request.episode_id(), request.call_rewards()));
+    PutProgress(batch, ended);
+    return absl::OkStatus();
+  }
+  if (Ending(stored) == Ending(ended)) return absl::OkStatus();
+  if (stored.state() == v1::EPISODE_FENCED) {
+    if (request.state() == v1::EPISODE_FENCED) return absl::OkStatus();
+    return absl::FailedPreconditionError(Describe(stored) + " is fenced: " + stored.detail());
+  }
+  return absl::AlreadyExistsError(
+      absl::StrCat(Describe(stored), " has ended as ", v1::EpisodeState_Name(stored.state()), " with other content"));
+}
+
+absl::Status StageDeleteEpisode(Database::Batch& batch, v1::PoolStatusResponse& counters,
+                                const std::string& order_key) {
+  INGOT_ASSIGN_OR_RETURN(const bool there, batch.Has(kOrder, order_key));
+  if (!there) return absl::OkStatus();
+  const std::string episode_id = order_key.substr(kOrderFixedBytes);
+  INGOT_ASSIGN_OR_RETURN(const v1::Episode episode, LoadProgress(batch, episode_id));
+  GroupSegments segments(batch, counters, SegmentPrefix(episode));
+  INGOT_RETURN_IF_ERROR(DeleteCalls(batch, counters, segments, episode_id));
+  batch.Delete(kEpisodes, episode_id);
+  batch.Delete(kEpisodes, ProgressKey(episode_id));
+  batch.Delete(kOrder, order_key);
+  counters.set_episodes(counters.episodes() - 1);
+  INGOT_ASSIGN_OR_RETURN(const bool others, HasGroup(batch, episode));
+  return others ? absl::OkStatus() : segments.DeleteAll();
+}
+
+}  // namespace ingot::datapool
