@@ -6,6 +6,10 @@
 #include <bit>
 #include <cstring>
 
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+
 namespace ingot::base {
 
 struct StreamingChecksum::State {
@@ -60,21 +64,8 @@ void StreamingChecksum::Update(std::span<const std::byte> bytes) {
 }
 uint64_t StreamingChecksum::Digest() const { return XXH3_64bits_digest(state_->xxh); }
 
-std::string Hex(std::string_view bytes) {
-  static constexpr char kDigits[] = "0123456789abcdef";
-  std::string hex;
-  hex.reserve(bytes.size() * 2);
-  for (const unsigned char byte : bytes) {
-    hex.push_back(kDigits[byte >> 4]);
-    hex.push_back(kDigits[byte & 15]);
-  }
-  return hex;
-}
+std::string Hex(std::string_view bytes) { return absl::BytesToHexString(View(bytes)); }
 
-std::string Hex(uint64_t value) {
-  std::string bytes(8, '\0');
-  for (int i = 0; i < 8; ++i) bytes[i] = static_cast<char>(value >> (56 - 8 * i));
-  return Hex(bytes);
-}
+std::string Hex(uint64_t value) { return absl::StrCat(absl::Hex(value, absl::kZeroPad16)); }
 
 }  // namespace ingot::base

@@ -1,4 +1,4 @@
-// XXH3: the checksums of segments, weights and stored records. Not cryptographic.
+// Checksums and content keys by XXH3, and hexadecimal text. Not cryptographic.
 #pragma once
 
 #include <array>
@@ -21,16 +21,16 @@ inline uint64_t Checksum64(std::string_view bytes) {
 using Key128 = std::array<char, 16>;
 Key128 ContentKey128(std::string_view bytes);
 inline std::string_view KeyBytes(const Key128& key) { return {key.data(), key.size()}; }
-// nullopt: that are not 16 bytes.
+// nullopt: `bytes` are not 16.
 std::optional<Key128> KeyOfBytes(std::string_view bytes);
-// For hashed containers: its bytes are as good as random.
+// A hash for containers: the key's first bytes, which are as good as random.
 struct Key128Hash {
   size_t operator()(const Key128& key) const;
 };
-// The same in a string.
+// ContentKey128 as a string of 16 bytes.
 inline std::string ContentKey(std::string_view bytes) { return std::string(KeyBytes(ContentKey128(bytes))); }
 
-// ContentKey128 of what has been given so far, piece by piece.
+// ContentKey128 over a sequence of pieces; equal to the key of their concatenation.
 class StreamingContentKey {
  public:
   StreamingContentKey();
@@ -61,9 +61,9 @@ class StreamingChecksum {
   std::unique_ptr<State> state_;
 };
 
-// Lower-case hexadecimal of `bytes`, for logs and file names.
+// `bytes` in lower-case hexadecimal.
 std::string Hex(std::string_view bytes);
-// 16 lower-case hexadecimal digits.
+// `value` in 16 lower-case hexadecimal digits.
 std::string Hex(uint64_t value);
 
 }  // namespace ingot::base

@@ -1,5 +1,5 @@
-// Configuration: one YAML file bound to one schema. A Schema names every key once, with the field it sets, its default
-// (the field's value when bound) and one line of documentation. Loading refuses what the schema does not know.
+// The schema of a YAML configuration. A Schema binds every key to a field, with one line of documentation; the field's
+// value at that time is the default. Loading refuses unknown keys.
 //
 //   Schema schema;
 //   schema.Field("trainer.learning_rate", &options.learning_rate, "AdamW step size; > 0");
@@ -43,7 +43,7 @@ class Schema {
   void Field(const std::string& key, std::vector<std::string>* field, const std::string& doc);
   void Field(const std::string& key, std::map<std::string, std::string>* field, const std::string& doc);
 
-  // One of a fixed set of words; `names[i]` sets *field to static_cast<Enum>(i).
+  // A key whose value is one of `names`; `names[i]` sets *field to static_cast<Enum>(i).
   template <typename Enum>
   void Choice(const std::string& key, Enum* field, const std::vector<std::string>& names, const std::string& doc) {
     AddChoice(
@@ -53,19 +53,19 @@ class Schema {
   void Choice(const std::string& key, std::string* field, const std::vector<std::string>& names,
               const std::string& doc);
 
-  // What a word in the place of a whole section means: the key of the section that it is the value of, which is bound.
-  // A later word (of --set) stands in the place of an earlier one, also where it is another key's value.
+  // Shorthand: a section given as one word sets one key of the section to that word. `key_of` names the key, which is
+  // bound. A later shorthand (of --set) undoes an earlier one, also if it sets another key.
   using KeyOfWord = std::function<absl::StatusOr<std::string>(const std::string& word)>;
   void Shorthand(const std::string& section, KeyOfWord key_of);
 
-  // A list of mappings. `bind(element_schema, element)` binds one element's keys; the file's list replaces the default.
+  // A list of mappings. `bind(element_schema, element)` binds one element's keys. A loaded list replaces the default.
   template <typename T>
   void List(const std::string& key, std::vector<T>* field, std::function<void(Schema&, T&)> bind,
             const std::string& doc) {
     AddList(
         key, [field] { field->clear(); },
         [field, bind](Schema& schema) {
-          // Elements move when the vector grows; each is loaded before the next is added.
+          // The vector moves its elements when it grows. Each is loaded before the next is added.
           field->emplace_back();
           bind(schema, field->back());
         },
@@ -79,62 +79,71 @@ class Schema {
         doc);
   }
 
-  // INVALID_ARGUMENT "FILE:LINE: key: what is wrong", with the nearest known key for an unknown one; NOT_FOUND if the
-  // file cannot be read. Nothing is promised about fields after an error.
+  // INVALID_ARGUMENT "FILE:LINE: key: fault" names the nearest known key of an unknown one. NOT_FOUND: the file does not
+  // exist. After an error the fields hold any values.
   absl::Status LoadFile(const std::string& path);
   absl::Status LoadText(const std::string& text, const std::string& file_name);
-  // One override, KEY=VALUE, the value in YAML. Errors name it as "--set KEY".
+  // One override, KEY=VALUE, with the value in YAML. Errors name it "--set KEY".
   absl::Status Set(const std::string& assignment);
 
-  // The file and line that set the key last; "default" if nothing did. For errors found later by Validate().
+  // The file and line that set the key last, for the errors of a later Validate(); "default" = nothing set it.
   std::string Origin(const std::string& key) const;
 
   // The effective configuration as YAML that loads back equal.
   std::string EffectiveYaml() const;
 
-  // The keys whose values are not `other`'s, a schema of the same keys, each with both values as YAML; a list as a
-  // whole.
+  // The keys with other values than in `other`, a schema of the same keys. Both values are YAML; a list is one value.
   struct Difference {
     std::string key, value, others;
   };
   std::vector<Difference> DifferencesFrom(const Schema& other) const;
 
-  // One line per key (all keys under `prefix`; empty: all): name, type, default, documentation. NOT_FOUND names the
-  // nearest known key or section.
+  // Name, type, default and documentation of every key under `prefix` (empty = every key). NOT_FOUND names the nearest
+  // known key or section.
   absl::StatusOr<std::string> Explain(const std::string& prefix) const;
 
  private:
   struct Entry;
   struct ListEntry;
-  struct Word {
+  struct ShorthandEntry {
     KeyOfWord key_of;
-    std::string key, origin;            // what the last word has set, and where it stood
-    std::string before, origin_before;  // what that was, as YAML
+    std::string key, origin;            // of the last word: the key that it set, and its place
+    std::string before, origin_before;  // the key's value before, as YAML, and its origin
   };
-  absl::Status SetByWord(Word& word, const YAML::Node& value, const std::string& origin, const std::string& blamed);
+  // `prefix`: the section of the node's keys; empty = the root.
   absl::Status Load(const YAML::Node& node, const std::string& prefix, const std::string& file);
-  absl::Status LoadList(ListEntry& list, const YAML::Node& node, const std::string& file);
-  Entry* FindEntry(const std::string& key) const;
-  // An error begins with what is `blamed`.
+  // In the functions below errors begin with `blamed`, and `origin` or `place` becomes the key's Origin.
+  absl::Status LoadItem(const std::string& key, const YAML::Node& value, const std::string& place,
+                        const std::string& file);
+  absl::Status LoadList(ListEntry& list, const YAML::Node& node, const std::string& origin, const std::string& blamed,
+                        const std::string& file);
+  absl::Status SetByShorthand(ShorthandEntry& shorthand, const YAML::Node& word, const std::string& origin,
+                              const std::string& blamed);
   static absl::Status SetEntry(Entry& entry, const YAML::Node& value, const std::string& origin,
                                const std::string& blamed);
-  // In the order they were bound, lists last.
+  // nullptr: no such key.
+  Entry* FindEntry(const std::string& key) const;
+  ListEntry* FindList(const std::string& key) const;
+  bool IsSection(const std::string& key) const;
+  // In the order of binding, lists last.
   std::vector<std::pair<std::string, YAML::Node>> Values() const;
-  // Of all keys, and of the sections that hold them where one may stand.
+  // The known key, or section if `or_section`, that is spelt most like `key`.
   std::string Nearest(const std::string& key, bool or_section) const;
-  void Add(std::unique_ptr<Entry> entry);
+  static std::string ExplainList(const ListEntry& list, const std::string& prefix);
+  void AddField(const std::string& key, const std::string& type, const std::string& doc,
+                std::function<absl::Status(const YAML::Node&)> set, std::function<YAML::Node()> get);
   void AddChoice(const std::string& key, const std::vector<std::string>& names, std::function<size_t()> get,
                  std::function<void(size_t)> set, const std::string& doc);
   void AddList(const std::string& key, std::function<void()> clear, std::function<void(Schema&)> append,
                std::function<size_t()> size, std::function<void(size_t, Schema&)> bind_at,
                std::function<void(Schema&)> bind_prototype, const std::string& doc);
 
-  std::vector<std::unique_ptr<Entry>> entries_;  // in the order they were bound
+  std::vector<std::unique_ptr<Entry>> entries_;  // in the order of binding
   std::vector<std::unique_ptr<ListEntry>> lists_;
-  std::map<std::string, Word> shorthands_;  // by section
+  std::map<std::string, ShorthandEntry> shorthands_;  // by section
 };
 
-// "did you mean" distance: Levenshtein.
+// The Levenshtein distance of two words.
 size_t EditDistance(const std::string& a, const std::string& b);
 
 }  // namespace ingot::base

@@ -1,5 +1,5 @@
-// Faults of a request that name the field at fault, so that whoever passed the request on can say it in its caller's
-// words. Pure functions.
+// Errors that name the field of a request at fault. A role that forwards a request can then name the field in the words
+// of its own caller. Pure functions.
 #pragma once
 
 #include <optional>
@@ -12,10 +12,10 @@ namespace ingot::base {
 
 struct Fault {
   std::string field;  // path of the field in the request, e.g. "sampling.logit_bias"
-  std::string what;   // what is wrong with its value; names no field of the request
+  std::string what;   // the fault of its value; names no field of the request
 };
 
-// An error that says both and keeps them apart too; gRPC carries it.
+// INVALID_ARGUMENT with both parts in its message and in a payload, which gRPC carries.
 absl::Status FaultError(const Fault& fault);
 // nullopt: the error names no field.
 std::optional<Fault> FaultOf(const absl::Status& status);

@@ -11,12 +11,12 @@ namespace ingot::base {
 namespace {
 
 void PrintDouble(double number, std::string& out) {
-  if (!std::isfinite(number)) {  // not JSON; the only honest spelling left
+  if (!std::isfinite(number)) {  // JSON has no such number
     out += "null";
     return;
   }
   char buffer[32];
-  // The shortest digits that read back equal; an exponent only where Python writes one too.
+  // The shortest digits that read back equal, with an exponent where Python writes one.
   const double size = std::abs(number);
   const bool fixed = size == 0 || (size >= 1e-4 && size < 1e16);
   const auto result = std::to_chars(buffer, buffer + sizeof(buffer), number,
@@ -31,7 +31,7 @@ std::string_view View(json::string_view text) { return {text.data(), text.size()
 void Print(const json::value& value, bool sort_keys, std::string& out);
 
 void PrintField(const json::key_value_pair& field, bool sort_keys, std::string& out) {
-  if (out.back() != '{') out += ',';  // no value ends with a brace that opens
+  if (out.back() != '{') out += ',';  // only the first field stands behind '{'
   AppendJsonString(View(field.key()), out);
   out += ':';
   Print(field.value(), sort_keys, out);
@@ -84,7 +84,7 @@ void Print(const json::value& value, bool sort_keys, std::string& out) {
 }
 
 constexpr size_t kMaxDepth = 100;
-constexpr size_t kKeptBytes = 1 << 20;  // of text, for which a thread keeps what reading takes
+constexpr size_t kParserBytes = 1 << 20;  // of text that fits the parser each thread keeps
 
 json::value FromSimd(const simdjson::dom::element& element, const json::storage_ptr& storage) {
   namespace dom = simdjson::dom;
@@ -122,12 +122,12 @@ json::value FromSimd(const simdjson::dom::element& element, const json::storage_
   }
 }
 
-// Reads well-formed text; false, and Boost is asked: it is malformed, nested close to the limit, or has an integer that
-// only a double can hold.
+// Reads `text` by simdjson. False: malformed, nested close to the limit, or with an integer that only a double can hold.
+// Boost then reads the text again: it names the place of a fault, and knows such integers.
 bool ReadFast(std::string_view text, const json::storage_ptr& storage, json::value& value) {
-  thread_local simdjson::dom::parser kept(kKeptBytes);
+  thread_local simdjson::dom::parser kept(kParserBytes);
   simdjson::dom::parser large;
-  simdjson::dom::parser& parser = text.size() <= kKeptBytes ? kept : large;
+  simdjson::dom::parser& parser = text.size() <= kParserBytes ? kept : large;
   simdjson::dom::element root;
   const size_t room = std::max<size_t>(text.size(), 1024);
   if (parser.capacity() < room && parser.allocate(room, kMaxDepth - 2) != simdjson::SUCCESS) return false;
@@ -136,58 +136,7 @@ bool ReadFast(std::string_view text, const json::storage_ptr& storage, json::val
   return true;
 }
 
-// The UTF-16 unit that `text` escapes at `at` ("\uXXXX"); -1: none.
-int32_t EscapedUnit(std::string_view text, size_t at) {
-  if (at + 6 > text.size() || text[at] != '\\' || text[at + 1] != 'u') return -1;
-  int32_t unit = 0;
-  const auto [end, error] = std::from_chars(text.data() + at + 2, text.data() + at + 6, unit, 16);
-  return error == std::errc() && end == text.data() + at + 6 ? unit : -1;
-}
-
-bool IsFirstHalf(int32_t unit) { return unit >= 0xd800 && unit < 0xdc00; }
-bool IsSecondHalf(int32_t unit) { return unit >= 0xdc00 && unit < 0xe000; }
-
 }  // namespace
-
-size_t CountJsonValues(std::string_view text) {
-  size_t values = 1;
-  bool in_string = false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (c == '"') {
-      in_string = !in_string;
-    } else if (in_string) {
-      if (c == '\\') ++i;
-    } else if (c == ',') {
-      ++values;  // beside the one before it
-    } else if (c == '[' || c == '{') {
-      const size_t next = text.find_first_not_of(" \t\r\n", i + 1);
-      if (next != std::string_view::npos && text[next] != ']' && text[next] != '}') ++values;
-    }
-  }
-  return values;
-}
-
-std::optional<std::string> WithoutLoneSurrogates(std::string_view text) {
-  std::optional<std::string> repaired;
-  for (size_t at = text.find('\\'); at != std::string_view::npos; at = text.find('\\', at)) {
-    const int32_t unit = EscapedUnit(text, at);
-    if (unit < 0) {
-      at += 2;  // the backslash and what it escapes
-      continue;
-    }
-    if (IsFirstHalf(unit) && IsSecondHalf(EscapedUnit(text, at + 6))) {
-      at += 12;
-      continue;
-    }
-    if (IsFirstHalf(unit) || IsSecondHalf(unit)) {
-      if (!repaired.has_value()) repaired.emplace(text);
-      repaired->replace(at, 6, "\\ufffd");
-    }
-    at += 6;
-  }
-  return repaired;
-}
 
 absl::StatusOr<json::value> ParseJson(std::string_view text, json::storage_ptr storage) {
   if (json::value value(nullptr, storage); ReadFast(text, storage, value)) return value;
@@ -215,7 +164,7 @@ absl::StatusOr<json::value> ParseJson(std::string_view text, json::storage_ptr s
 void AppendJsonString(std::string_view text, std::string& out) {
   constexpr char kDigits[] = "0123456789abcdef";
   out += '"';
-  size_t plain = 0;  // where what needs no escape begins
+  size_t plain = 0;  // begin of the bytes that need no escape
   for (size_t i = 0; i < text.size(); ++i) {
     const auto c = static_cast<unsigned char>(text[i]);
     if (c >= 0x20 && c != '"' && c != '\\') continue;

@@ -12,15 +12,18 @@ constexpr std::string_view kSpace = " \t\r\n";
 
 size_t SkipSpace(std::string_view text, size_t at) { return std::min(text.find_first_not_of(kSpace, at), text.size()); }
 
-// Behind the string that begins at `at`.
+// The index behind the string that begins at `at`; the end of a text that does not close the string.
 size_t SkipString(std::string_view text, size_t at) {
-  for (++at; text[at] != '"'; ++at) {
-    if (text[at] == '\\') ++at;
+  for (size_t quote = text.find('"', ++at); quote != std::string_view::npos; quote = text.find('"', at)) {
+    size_t backslashes = 0;
+    while (quote - backslashes > at && text[quote - backslashes - 1] == '\\') ++backslashes;
+    at = quote + 1;
+    if (backslashes % 2 == 0) return at;
   }
-  return at + 1;
+  return text.size();
 }
 
-// Behind the value that begins at `at`.
+// The index behind the value that begins at `at`. REQUIRES: the value is well-formed.
 size_t SkipValue(std::string_view text, size_t at) {
   int depth = 0;
   do {
@@ -42,7 +45,7 @@ std::string Unquoted(std::string_view text) {
   return value.ok() && value->is_string() ? std::string(value->get_string()) : std::string();
 }
 
-// Calls visit(the text of the key, or nothing in an array, and of the value) for each part of an object or array.
+// Calls visit(text of the key, text of the value) for each part of an object or array; an array's keys are empty.
 template <typename Visit>
 void ForEach(std::string_view text, const Visit& visit) {
   const bool object = text.front() == '{';
@@ -62,7 +65,58 @@ void ForEach(std::string_view text, const Visit& visit) {
   }
 }
 
+// The UTF-16 unit that `text` escapes at `at` ("\uXXXX"); -1: none.
+int32_t EscapedUnit(std::string_view text, size_t at) {
+  if (at + 6 > text.size() || text[at] != '\\' || text[at + 1] != 'u') return -1;
+  int32_t unit = 0;
+  const auto [end, error] = std::from_chars(text.data() + at + 2, text.data() + at + 6, unit, 16);
+  return error == std::errc() && end == text.data() + at + 6 ? unit : -1;
+}
+
+bool IsFirstHalf(int32_t unit) { return unit >= 0xd800 && unit < 0xdc00; }
+bool IsSecondHalf(int32_t unit) { return unit >= 0xdc00 && unit < 0xe000; }
+
 }  // namespace
+
+size_t CountJsonValues(std::string_view text) {
+  size_t values = 1;
+  for (size_t at = 0; at < text.size();) {
+    const char c = text[at];
+    if (c == '"') {
+      at = SkipString(text, at);
+      continue;
+    }
+    ++at;
+    if (c == ',') {
+      ++values;
+    } else if (c == '[' || c == '{') {
+      const size_t next = SkipSpace(text, at);
+      if (next < text.size() && text[next] != ']' && text[next] != '}') ++values;
+    }
+  }
+  return values;
+}
+
+std::optional<std::string> WithoutLoneSurrogates(std::string_view text) {
+  std::optional<std::string> repaired;
+  for (size_t at = text.find('\\'); at != std::string_view::npos; at = text.find('\\', at)) {
+    const int32_t unit = EscapedUnit(text, at);
+    if (unit < 0) {
+      at += 2;  // the backslash and the escaped byte
+      continue;
+    }
+    if (IsFirstHalf(unit) && IsSecondHalf(EscapedUnit(text, at + 6))) {
+      at += 12;
+      continue;
+    }
+    if (IsFirstHalf(unit) || IsSecondHalf(unit)) {
+      if (!repaired.has_value()) repaired.emplace(text);
+      repaired->replace(at, 6, "\\ufffd");
+    }
+    at += 6;
+  }
+  return repaired;
+}
 
 JsonText::JsonText(std::string_view text) {
   const size_t begin = SkipSpace(text, 0);

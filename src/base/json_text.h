@@ -1,8 +1,9 @@
-// JSON that keeps its numbers as they are written. A value of base/json.h holds integers of 64 bits and doubles; what
-// only passes through (a task on its way to an agent) or is compared digit by digit is read from its text instead.
+// JSON as text: views of its values, a count of them and a repair. Numbers keep their digits, which a value of
+// base/json.h (64-bit integers and doubles) may lose. A task on its way to an agent is read so, and an answer that a
+// verifier compares digit by digit.
 //
 //   {"n": 265252859812191058636308480000000, "l": [1.50, "x"]}
-//         `-----------------------------'          `--'          parts of the text: nothing is converted
+//         `-----------------------------'          `--'          values are parts of the text
 #pragma once
 
 #include <optional>
@@ -13,7 +14,15 @@
 
 namespace ingot::base {
 
-// One value of a JSON text. A view: the text outlives it. REQUIRES: ParseJson reads the text.
+// The number of values that well-formed `text` has, in linear time. It bounds the memory of parsing better than the
+// number of bytes does. Of malformed text the number means nothing.
+size_t CountJsonValues(std::string_view text);
+
+// `text` with U+FFFD in place of every escaped half of a surrogate pair (RFC 8259, section 8.2: "\ud83d" without its
+// second half). Clients that cut strings by UTF-16 units send such halves. nullopt: `text` has none.
+std::optional<std::string> WithoutLoneSurrogates(std::string_view text);
+
+// One value of a JSON text. A view: the text outlives it. REQUIRES: ParseJson accepts the text.
 class JsonText {
  public:
   explicit JsonText(std::string_view text);
@@ -23,18 +32,18 @@ class JsonText {
   bool is_object() const { return text_.front() == '{'; }
   bool is_number() const { return text_.front() == '-' || (text_.front() >= '0' && text_.front() <= '9'); }
 
-  // As it is written, without white space around it.
+  // The value's text without white space around it.
   std::string_view text() const { return text_; }
-  // What a string says. REQUIRES: it is one.
+  // The content of a string. REQUIRES: is_string().
   std::string string() const;
-  // Of an array, in order; empty for anything else.
+  // The items of an array, in order; empty for any other value.
   std::vector<JsonText> items() const;
-  // Of an object, in order; a key that is there twice has its last value. Empty for anything else.
+  // The fields of an object, in order; a duplicate key has its last value. Empty for any other value.
   std::vector<std::pair<std::string, JsonText>> fields() const;
 
-  // The value at a dotted path ("answers.0.value"); nullopt: there is none.
+  // The value at a dotted path ("answers.0.value"). nullopt: the value has no such part.
   std::optional<JsonText> At(std::string_view path) const;
-  // As PrintJson prints it, but for the numbers.
+  // The text that PrintJson prints, except that numbers keep their digits.
   std::string Compact() const;
 
  private:

@@ -1,4 +1,5 @@
-// Logging: spdlog behind one header. INGOT_LOG(info, "text {}", value) with spdlog's levels and fmt's format strings.
+// The program's log: spdlog behind one header. INGOT_LOG(info, "text {}", value) takes spdlog's levels and fmt's format
+// strings.
 #pragma once
 
 #include <spdlog/spdlog.h>
@@ -9,8 +10,8 @@
 
 namespace ingot::base {
 
-// Sends log lines from `level` (trace, debug, info, warn, error) on to `file`, and warnings to stderr; with no file,
-// all of them to stderr. `role` stands in every line. Called once, at start.
+// Sends lines of `level` (trace, debug, info, warn, error) and above to `file`, and warnings to stderr too. An empty
+// `file` = all lines to stderr. Every line names `role`. Called once, at start.
 void InitLogging(const std::string& role, const std::string& level, const std::string& file);
 
 }  // namespace ingot::base

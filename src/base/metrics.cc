@@ -20,7 +20,7 @@ auto& Build(prometheus::Registry& registry, Histogram*, const std::string& name,
   return prometheus::BuildHistogram().Name(name).Help(help).Register(registry);
 }
 
-// Label names know no ':', and those that begin with "__" are Prometheus' own.
+// Label names have no ':'. Names that begin with "__" are reserved for Prometheus.
 std::string LabelName(std::string_view name) {
   std::string label = MetricName(name);
   for (char& c : label) {

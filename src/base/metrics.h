@@ -1,10 +1,11 @@
-// The process's metrics, in Prometheus' model: families of counters, gauges and histograms told apart by labels. Every
-// role owns one Metrics and answers GET /metrics with RenderText().
+// The process's metrics, in Prometheus' model: families of counters, gauges and histograms, with one series per set of
+// labels. Every role owns one Metrics and answers GET /metrics with RenderText().
 //
-// Thread safe. The references returned stay valid as long as the Metrics: look a series up once and keep it, a look-up
-// takes a lock and compares names. Nothing here fails: a name or label that Prometheus does not allow is mended
-// ('/' -> '_'), and a name that is already taken by another kind of metric, or a family that outgrew max_series, is
-// logged once and counted in a series of its own that is not lost but marked.
+// Thread safe. A returned reference is valid as long as the Metrics. Look a series up once and keep the reference: a
+// look-up takes a lock and compares names.
+//
+// No method fails. A character that Prometheus forbids in a name becomes '_'. A name that belongs to another kind of
+// metric gets the suffix "_conflict". Label sets beyond max_series share one series. The log tells of both once.
 #pragma once
 
 #include <prometheus/counter.h>
@@ -28,22 +29,22 @@ using Counter = prometheus::Counter;      // Increment(double)
 using Gauge = prometheus::Gauge;          // Set(double), Increment, Decrement
 using Histogram = prometheus::Histogram;  // Observe(double)
 
-// `name` with every character outside [a-zA-Z0-9_:] as '_', and '_' in front of a leading digit.
+// `name` with '_' for every character outside [a-zA-Z0-9_:], and with '_' in front of a leading digit.
 std::string MetricName(std::string_view name);
 
 class Metrics {
  public:
-  // `max_series` bounds the label sets of one family, so that a label taken from outside cannot fill the memory; what
-  // comes after them goes to one series labelled overflow="true".
+  // `max_series`: label sets of one family. It bounds the memory that labels from outside can take. Further label sets
+  // share a series labelled overflow="true".
   explicit Metrics(size_t max_series = 1000);
   ~Metrics();
   Metrics(const Metrics&) = delete;
   Metrics& operator=(const Metrics&) = delete;
 
-  // Find or create. `help` of the first call stands.
+  // Each Get finds a series or creates it. `help` counts at the first call for a family.
   Counter& GetCounter(std::string_view name, std::string_view help, const MetricLabels& labels = {});
   Gauge& GetGauge(std::string_view name, std::string_view help, const MetricLabels& labels = {});
-  // `buckets`: upper bounds, increasing; the first call's stand for the series. Empty: DefaultSeconds().
+  // `buckets`: increasing upper bounds; they count at the first call for a series. Empty = DefaultSeconds().
   Histogram& GetHistogram(std::string_view name, std::string_view help, const MetricLabels& labels = {},
                           std::vector<double> buckets = {});
 
@@ -53,7 +54,7 @@ class Metrics {
   // Prometheus' text exposition format 0.0.4.
   std::string RenderText() const;
 
-  // For an endpoint that collects by itself.
+  // For an HTTP endpoint that collects from a Prometheus registry.
   prometheus::Collectable& collectable() { return registry_; }
 
  private:
@@ -63,7 +64,7 @@ class Metrics {
     void* family;  // prometheus::Family<kind>*, owned by registry_
     size_t series = 0;
   };
-  // The family of that name and kind; under a marked name if the name belongs to another kind.
+  // The family of that name and kind. Its name gets a suffix if another kind has the name.
   template <typename T>
   FamilyInfo& FamilyOf(Kind kind, std::string name, std::string_view help) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   template <typename T, typename... Args>

@@ -1,5 +1,5 @@
-// Locks with clang thread-safety annotations over std::mutex. Not absl::Mutex: Debian's build of it is not
-// instrumented, so that TSan reports races that are not there.
+// A mutex and a condition variable with clang's thread-safety annotations, over the standard library's. Debian's build
+// of absl::Mutex is not instrumented: TSan would report false races.
 #pragma once
 
 #include <chrono>
@@ -37,7 +37,7 @@ class ABSL_SCOPED_LOCKABLE MutexLock {
   Mutex& mu_;
 };
 
-// A condition variable for Mutex. Waits may wake spuriously: callers loop over their condition.
+// A condition variable for Mutex. A wait may end without a signal: callers loop over their condition.
 class CondVar {
  public:
   void Wait(Mutex& mu) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
@@ -45,7 +45,7 @@ class CondVar {
     cv_.wait(lock);
     lock.release();
   }
-  // False if `timeout` passed without a signal.
+  // False: `timeout` passed without a signal.
   bool WaitFor(Mutex& mu, std::chrono::nanoseconds timeout) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
     std::unique_lock<std::mutex> lock(mu.mu_, std::adopt_lock);
     const bool signalled =

@@ -9,7 +9,7 @@
 #include <limits>
 #include <string>
 
-// jemalloc's control function (jemalloc(3)) in a program that is linked with it; otherwise null.
+// jemalloc's control function (jemalloc(3)); null in a program without jemalloc.
 extern "C" int mallctl(const char* name, void* old_value, size_t* old_size, void* new_value, size_t new_size)
     __attribute__((weak));
 
@@ -18,7 +18,7 @@ namespace {
 
 constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
 
-// The number behind `key` of a file like /proc/meminfo or memory.stat; -1: not there.
+// The number behind `key` in a file like /proc/meminfo or memory.stat; -1 = no such key.
 int64_t NumberBehind(const std::string& path, const std::string& key) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
@@ -32,26 +32,26 @@ int64_t KilobytesOf(const std::string& path, const std::string& key) {
   return kilobytes < 0 ? -1 : kilobytes * 1024;
 }
 
-// A file that holds one number; -1: none ("max").
+// The number in a file of one number; -1 = no number, as in "max".
 int64_t NumberIn(const std::string& path) {
   std::ifstream file(path);
   int64_t value = -1;
   return file >> value ? value : -1;
 }
 
-// Where a version of control groups keeps its numbers (Linux: admin-guide/cgroup-v1/memory.rst, cgroup-v2.rst).
+// The files of a version of control groups (Linux: admin-guide/cgroup-v1/memory.rst, cgroup-v2.rst).
 struct GroupFiles {
   const char* mount;
   const char* limit;
   const char* used;
-  const char* cache;  // key in memory.stat of what the group's files occupy and the kernel would give up
+  const char* cache;  // key in memory.stat of the reclaimable file pages
 };
 constexpr GroupFiles kUnified = {"/sys/fs/cgroup", "/memory.max", "/memory.current", "inactive_file "};
 constexpr GroupFiles kMemoryController = {"/sys/fs/cgroup/memory", "/memory.limit_in_bytes", "/memory.usage_in_bytes",
                                           "total_inactive_file "};
 
-// What the group at `path` below the mount leaves, and every group above it. A container sees its own group as the
-// mount's root, whatever the path says: the walk ends there.
+// The least rest of the group at `path` below the mount and of every group above it. A container sees its own group as
+// the mount's root, whatever its path is: the walk ends there.
 int64_t LeftByGroups(const std::string& root, const GroupFiles& files, std::string path) {
   int64_t left = kUnlimited;
   while (true) {
@@ -67,7 +67,7 @@ int64_t LeftByGroups(const std::string& root, const GroupFiles& files, std::stri
   }
 }
 
-// By /proc/self/cgroup: lines of HIERARCHY:CONTROLLERS:PATH, the unified hierarchy's with no controllers.
+// Reads /proc/self/cgroup: lines of HIERARCHY:CONTROLLERS:PATH; the unified hierarchy's line has no controllers.
 int64_t LeftByControlGroups(const std::string& root) {
   std::string unified, controller;
   std::ifstream file(root + "/proc/self/cgroup");
@@ -113,7 +113,7 @@ bool ResetPeakMemory() {
 }
 
 void ReturnFreedMemory() {
-  if (mallctl != nullptr) return;  // it does by itself
+  if (mallctl != nullptr) return;  // jemalloc returns pages by itself
   constexpr int kLeast = 1 << 20;
   mallopt(M_MMAP_THRESHOLD, kLeast);
   mallopt(M_TRIM_THRESHOLD, 4 * kLeast);

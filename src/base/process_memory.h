@@ -1,4 +1,4 @@
-// What the process holds, and what the machine has left.
+// The memory of this process and of its machine, in bytes.
 #pragma once
 
 #include <cstdint>
@@ -6,26 +6,25 @@
 
 namespace ingot::base {
 
-// Bytes that this process can still have where `processes` alike share the machine: its part of what the machine has
-// left, or what its own limit on the address space leaves, whichever is less. The largest number where nothing can be
-// read.
+// The bytes that this process can still allocate, if `processes` equal ones share the machine. It is the lesser of its
+// share of MachineMemoryLeft and the rest of its own limit on address space. The largest int64 = no bound is known.
 int64_t AvailableMemory(int processes = 1);
 
-// The kernel's estimate for the machine, or what the process's control groups leave (both versions, each group up to
-// the mount's root, files' pages that the kernel would give up not counted as used). `root` is put before /proc and
-// /sys.
+// The available bytes of the machine: the least of the kernel's estimate and the rests of this process's control groups.
+// It reads both versions of control groups, every group up to the mount's root. Reclaimable file pages do not count as
+// used. `root`: put before /proc and /sys; empty = the real ones.
 int64_t MachineMemoryLeft(const std::string& root);
 
-// The process's resident bytes, and the most since ResetPeakMemory (which also gives freed memory back, so that it is
-// not counted twice). 0 and false where the system does not tell.
+// The resident bytes of the process, and their peak since ResetPeakMemory. 0 = unknown. ResetPeakMemory first returns
+// freed memory to the system, so that the peak does not count it. False: the system cannot reset the peak.
 int64_t ResidentMemory();
 int64_t PeakMemory();
 bool ResetPeakMemory();
 
-// From now on, and for the whole process, blocks of 1 MB and more are the system's own and go back to it when they are
-// freed. Left to itself glibc's allocator comes to put blocks of up to 32 MB on its heap, where what a training step
-// keeps stands between what it freed: the process then holds far more than is in use. Does nothing in a program that is
-// linked with jemalloc, which gives free pages back by itself, the last of them after ten seconds.
+// Makes glibc's allocator map blocks of 1 MiB and more separately, for the rest of the process. Such blocks return to
+// the system when they are freed. By default glibc comes to put blocks of up to 32 MiB on its heap. There the blocks that
+// a training step keeps lie between freed ones, and the process holds far more memory than it uses. Has no effect with
+// jemalloc, which returns free pages by itself within ten seconds.
 void ReturnFreedMemory();
 
 }  // namespace ingot::base

@@ -16,7 +16,7 @@ void FillRandom(void* out, size_t bytes) {
   while (bytes > 0) {
     const ssize_t got = getrandom(at, bytes, 0);
     if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) {  // without it episodes could be guessed
+    if (got <= 0) {  // predictable keys would open episodes to anyone
       INGOT_LOG(critical, "the system gives no random bytes");
       std::abort();
     }

@@ -1,5 +1,5 @@
-// Random bytes that nobody can guess, from the operating system: keys, ids, seeds. What must be repeatable draws from
-// base/rng.h. Thread safe; ends the process when the system gives none.
+// Unpredictable random numbers from the operating system, for keys, ids and seeds. base/rng.h draws repeatable ones.
+// Thread safe. Ends the process if the system gives no random bytes.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace ingot::base {
 
-// `bytes` of them in lower-case hexadecimal.
+// `bytes` random bytes in lower-case hexadecimal.
 std::string RandomHex(size_t bytes);
 uint64_t RandomSeed();
 

@@ -1,5 +1,5 @@
-// How long a refused caller should wait, carried by the status itself: a payload that survives Annotate and gRPC
-// (proto/grpc_status.h) and that the gateway turns into HTTP's Retry-After.
+// The time that a refused caller should wait, as a payload of the status. The payload survives Annotate and gRPC
+// (proto/grpc_status.h), and the gateway turns it into HTTP's Retry-After.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Counter-based random numbers: the n-th draw of a seed is a pure function of (seed, n), so that a stream can be
-// resumed at any point and does not depend on who else draws. SplitMix64's finalizer (Steele et al., OOPSLA 2014).
+// Counter-based random numbers: draw n of a seed is a pure function of (seed, n). A stream can be resumed at any point,
+// and does not depend on other streams. SplitMix64's finalizer (Steele et al., OOPSLA 2014).
 #pragma once
 
 #include <cstdint>

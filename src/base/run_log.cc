@@ -40,14 +40,14 @@ absl::Status SyncFolder(const std::string& folder) {
   return status;
 }
 
-// What is kept of what was there.
-struct Kept {
-  std::string text;                 // whole lines, with their newlines
-  std::vector<json::object> ahead;  // those of them at resume_step or past it
+// The lines of a log that a resumed run keeps.
+struct OldLines {
+  std::string text;                 // with their newlines
+  std::vector<json::object> ahead;  // the lines at resume_step or past it
 };
 
-Kept LinesKept(std::string_view text, const RunLogOptions& options, const std::string& path) {
-  Kept kept;
+OldLines LinesToKeep(std::string_view text, const RunLogOptions& options, const std::string& path) {
+  OldLines kept;
   int64_t broken = 0;
   while (!text.empty()) {
     const size_t end = text.find('\n');
@@ -81,10 +81,10 @@ absl::Status ReplaceFile(const std::string& folder, const std::string& path, std
   return SyncFolder(folder);
 }
 
-// The kept lines at resume_step or past it.
+// Cuts the log as RunLog::Open says. Returns the remaining lines at resume_step or past it.
 absl::StatusOr<std::vector<json::object>> CutForResume(const RunLogOptions& options, const std::string& path) {
   std::ifstream in(path, std::ios::binary);
-  if (!in) return std::vector<json::object>();  // nothing there yet
+  if (!in) return std::vector<json::object>();  // a new run
   std::ostringstream buffer;
   buffer << in.rdbuf();
   const std::string text = std::move(buffer).str();
@@ -93,7 +93,7 @@ absl::StatusOr<std::vector<json::object>> CutForResume(const RunLogOptions& opti
     return absl::FailedPreconditionError(
         absl::StrCat(path, " already holds a run's metrics: resume that run, or name another folder"));
   }
-  Kept kept = LinesKept(text, options, path);
+  OldLines kept = LinesToKeep(text, options, path);
   if (kept.text != text) INGOT_RETURN_IF_ERROR(ReplaceFile(options.directory, path, kept.text));
   return std::move(kept.ahead);
 }
@@ -118,7 +118,7 @@ void Flatten(const std::string& prefix, const json::object& fields, Scalars& sca
   }
 }
 
-// Of a line, without "step" and "time".
+// The numbers of a line without "step" and "time".
 Scalars ScalarsOf(const json::object& line) {
   Scalars scalars;
   Flatten("", line, scalars);
@@ -152,7 +152,7 @@ absl::StatusOr<std::unique_ptr<RunLog>> RunLog::Open(const RunLogOptions& option
   if (options.tensorboard) {
     INGOT_ASSIGN_OR_RETURN(events, TfEventsWriter::Create(options.directory + "/tensorboard",
                                                           std::max<int64_t>(options.resume_step, 0), clock));
-    for (const json::object& line : ahead) {  // TensorBoard forgets them where the session starts
+    for (const json::object& line : ahead) {  // TensorBoard drops them at the session start
       INGOT_RETURN_IF_ERROR(events->WriteScalars(line.at("step").as_int64(), ScalarsOf(line)));
     }
   }

@@ -1,14 +1,14 @@
-// The record of a run, one entry per step (and one for what is measured of a version later, whose step is the version),
-// in three forms:
+// The record of a run's metrics, one line per step, in three forms. An evaluation of a version that ends later has a
+// line of its own, whose step is the version.
 //
 //   DIR/metrics.jsonl    one JSON object per line: {"step": 7, "time": 1718000000.25, "reward/mean": 0.4, ...}
-//   DIR/tensorboard/     event files with every number of it
-//   Metrics              gauges ingot_reward_mean, ... holding the last value written; ingot_step and ingot_version
+//   DIR/tensorboard/     event files with every number of the line
+//   Metrics              gauges ingot_reward_mean, ... with the last written value; ingot_step and ingot_version are
 //                        those of the newest step
 //
-// A line is whole and on disk (fsync) when Write returns OK, and a later one never follows half a line: a failed write
-// is cut off again. NaN and infinities are null in the JSON. Numbers in nested objects reach TensorBoard and the gauges
-// as "outer/inner"; strings, arrays and nulls stand in the JSON alone.
+// A line is whole and durable when Write returns OK. A failed write is cut off again, so that no line follows half a
+// line. NaN and infinities are null in the JSON. Numbers in nested objects reach TensorBoard and the gauges as
+// "outer/inner"; strings, arrays and nulls are in the JSON alone.
 //
 // Thread safe. Write blocks for one fsync.
 #pragma once
@@ -27,28 +27,27 @@
 namespace ingot::base {
 
 struct RunLogOptions {
-  std::string directory;      // the run's folder; made if it is not there
+  std::string directory;      // the run's folder; made if absent
   bool tensorboard = true;    // write event files
-  int64_t resume_step = -1;   // the first step that is written (again): lines of it and later ones are cut; < 0: a new
-                              // run, whose folder must hold no line yet
-  int64_t keep_version = -1;  // on resume, lines with a "version" up to this are kept whatever their step; < 0: none
+  int64_t resume_step = -1;   // the first step of the resumed run: lines of it and of later steps are cut; < 0 = a new
+                              // run, whose folder must have no line
+  int64_t keep_version = -1;  // on resume, keeps lines with a "version" up to this, whatever their step; < 0 = none
   absl::Status Validate() const;
 };
 
 class RunLog {
  public:
-  // Opens the log. On resume, lines with step >= resume_step are cut but for keep_version's, and so are lines that are
-  // no JSON object with a "step" (a crash of the machine can leave them), which are counted in the log.
-  // FAILED_PRECONDITION: a new run in a folder that already holds lines. `metrics` may be null: no gauges; it must
-  // outlive the log, as must `clock`.
+  // Opens the log. On resume it cuts lines with step >= resume_step, except the lines of keep_version. It also cuts
+  // broken lines, which a crash of the machine can leave, and logs their number. FAILED_PRECONDITION: a new run in a
+  // folder that has lines. `metrics`: null = no gauges. REQUIRES: `metrics` and `clock` outlive the log.
   static absl::StatusOr<std::unique_ptr<RunLog>> Open(const RunLogOptions& options, Metrics* metrics,
                                                       const Clock& clock);
   ~RunLog();
   RunLog(const RunLog&) = delete;
   RunLog& operator=(const RunLog&) = delete;
 
-  // `fields` in their order, after "step" and "time" (seconds since the epoch), which are the log's own and override
-  // fields of those names. A fault of the event file is logged and does not fail the write.
+  // Writes "step", "time" (seconds since the epoch) and then `fields` in their order; a field named "step" or "time" is
+  // left out. An error of the event file is logged and does not fail the write.
   absl::Status Write(int64_t step, const json::object& fields);
 
   const std::string& path() const { return path_; }
@@ -61,7 +60,7 @@ class RunLog {
   Metrics* const metrics_;
   const Clock& clock_;
   Mutex mu_;
-  int64_t newest_ ABSL_GUARDED_BY(mu_) = -1;  // step written
+  int64_t newest_ ABSL_GUARDED_BY(mu_) = -1;  // the largest written step; -1 = none
   std::unique_ptr<TfEventsWriter> events_ ABSL_PT_GUARDED_BY(mu_);
 };
 

@@ -1,7 +1,7 @@
-// One error currency for the whole project: absl::Status and absl::StatusOr, and the two macros that pass them on.
+// The project's error type: absl::Status and absl::StatusOr, and two macros that return errors early.
 //
-// An error's text says what happened, where, and what to do next. What a caller branches on travels as the code (and,
-// where a code is too coarse, as a payload), never as text to match.
+// An error's text says what happened, where, and what to do next. Callers branch on its code, or on a payload where a
+// code is too coarse, and never on its text.
 #pragma once
 
 #include <string>
@@ -14,10 +14,10 @@
 
 namespace ingot::base {
 
-// Debian's absl::string_view is a type of its own: absl functions take a std::string_view through this.
+// Converts a std::string_view for absl's functions. Debian's absl::string_view is another type.
 inline absl::string_view View(std::string_view text) { return absl::string_view(text.data(), text.size()); }
 
-// `status` with "context: " in front of its message; code and payloads are kept. OK stays OK.
+// `status` with "context: " before its message and the same code and payloads. OK stays OK.
 inline absl::Status Annotate(const absl::Status& status, std::string_view context) {
   if (status.ok()) return status;
   absl::Status annotated(status.code(), absl::StrCat(View(context), ": ", status.message()));

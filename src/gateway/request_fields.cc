@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/json_text.h"
 #include "gateway/api_error.h"
 #include "gateway/cut_text.h"
 #include "gateway/dialects/client_tools.h"

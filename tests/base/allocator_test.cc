@@ -1,4 +1,4 @@
-// process_memory.h in a program that is linked with jemalloc, as `ingot` is.
+// Tests of base/process_memory.h in a program that links jemalloc, as `ingot` does.
 #include <gtest/gtest.h>
 
 #include <barrier>
@@ -17,7 +17,7 @@ namespace {
 
 constexpr int64_t kBlock = 64 << 10, kBlocks = 4096;  // 256 MiB
 
-// On this thread, which goes on: what is left of an arena whose last thread ends goes back anyway.
+// Runs on the main thread, since an arena returns its memory when its last thread ends.
 void TouchAndFree() {
   std::vector<std::unique_ptr<char[]>> blocks(kBlocks);
   for (auto& block : blocks) {
@@ -26,7 +26,7 @@ void TouchAndFree() {
   }
 }
 
-TEST(Allocator, GivesAllFreedMemoryBackWhenThePeakIsReset) {
+TEST(Allocator, ResetPeakMemoryReturnsAllFreedMemory) {
   if (mallctl == nullptr) GTEST_SKIP() << "not linked with jemalloc";
   const int64_t before = ResidentMemory();
   TouchAndFree();
@@ -35,8 +35,8 @@ TEST(Allocator, GivesAllFreedMemoryBackWhenThePeakIsReset) {
   EXPECT_LT(PeakMemory() - before, kBlock * kBlocks / 32);
 }
 
-// Threads take each other's work over: the room that one has freed must serve the next.
-TEST(Allocator, WhatAThreadFreedServesAnother) {
+// Threads take over each other's work, so memory that one thread freed must serve another.
+TEST(Allocator, MemoryFreedByOneThreadServesAnother) {
   if (mallctl == nullptr) GTEST_SKIP() << "not linked with jemalloc";
   constexpr size_t kSmall = 512, kCount = 1 << 18;  // 128 MiB in small blocks
   constexpr int kThreads = 8;
@@ -50,7 +50,7 @@ TEST(Allocator, WhatAThreadFreedServesAnother) {
   };
   fill();
   const int64_t before = ResidentMemory();
-  std::barrier turn(kThreads);  // all live at once: one that starts after another's end would take its place
+  std::barrier turn(kThreads);  // all threads live at once: a later one would reuse the arena of an ended one
   std::vector<std::thread> threads;
   for (size_t mine = 0; mine < kThreads; ++mine) {
     threads.emplace_back([&, mine] {
@@ -58,7 +58,7 @@ TEST(Allocator, WhatAThreadFreedServesAnother) {
         turn.arrive_and_wait();
         if (now != mine) continue;
         fill();
-        for (size_t i = now % 2; i < kCount; i += 2) blocks[i].reset();  // no two beside each other
+        for (size_t i = now % 2; i < kCount; i += 2) blocks[i].reset();  // no two adjacent ones
       }
     });
   }

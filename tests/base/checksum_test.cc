@@ -13,7 +13,7 @@ TEST(ChecksumTest, StreamingEqualsWhole) {
   EXPECT_EQ(streaming.Digest(), Checksum64("abcdefgh"));
 }
 
-TEST(ChecksumTest, StreamingContentKeyIsThatOfEachBeginning) {
+TEST(ChecksumTest, StreamingContentKeyEqualsTheKeyOfEachPrefix) {
   const std::string text(5000, 'x');
   StreamingContentKey streaming;
   EXPECT_EQ(streaming.Digest(), ContentKey128(""));

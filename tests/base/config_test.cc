@@ -55,7 +55,7 @@ std::string ErrorOf(const std::string& yaml) {
   return std::string(status.message());
 }
 
-TEST(ConfigTest, AWordMayStandForASection) {
+TEST(ConfigTest, AShorthandSetsOneKeyOfItsSection) {
   const auto bind = [](Options& options) {
     Schema schema = Bind(options);
     schema.Shorthand("run", [](const std::string& word) -> absl::StatusOr<std::string> {
@@ -79,7 +79,7 @@ TEST(ConfigTest, AWordMayStandForASection) {
   EXPECT_THAT(std::string(bind(from_file).LoadText("run: [a]", "run.yaml").message()), HasSubstr("a mapping of keys"));
 }
 
-TEST(ConfigTest, SaysWhatDiffersFromAnotherOfTheSameKeys) {
+TEST(ConfigTest, NamesTheDifferencesFromASchemaOfTheSameKeys) {
   Options ours, theirs;
   Schema schema = Bind(ours), other = Bind(theirs);
   EXPECT_TRUE(schema.DifferencesFrom(other).empty());
@@ -132,11 +132,11 @@ TEST(ConfigTest, AnUnknownKeyNamesFileLineAndTheNearestKnownKey) {
   EXPECT_THAT(error, HasSubstr("'trainer.learning_rate'"));
 }
 
-TEST(ConfigTest, AKeyInTheWrongSectionFindsItsHome) {
+TEST(ConfigTest, AKeyInTheWrongSectionIsSuggestedInItsOwn) {
   EXPECT_THAT(ErrorOf("run: {learning_rate: 1}"), HasSubstr("'trainer.learning_rate'"));
 }
 
-TEST(ConfigTest, ASectionIsNearestWhereOneMayStand) {
+TEST(ConfigTest, ASectionIsSuggestedOnlyWhereOneIsAllowed) {
   EXPECT_THAT(ErrorOf("train: {learning_rate: 1}"), HasSubstr("nearest known key is 'trainer'"));
   Options options;
   Schema schema = Bind(options);
@@ -144,7 +144,7 @@ TEST(ConfigTest, ASectionIsNearestWhereOneMayStand) {
   EXPECT_THAT(std::string(schema.Set("trainer=1").message()), HasSubstr("nearest known key is 'trainer.on'"));
 }
 
-TEST(ConfigTest, IllTypedValuesSayWhatWasExpected) {
+TEST(ConfigTest, AnErrorOfAnIllTypedValueNamesTheExpectedType) {
   EXPECT_THAT(ErrorOf("trainer:\n  total_steps: ten"),
               HasSubstr("run.yaml:2: trainer.total_steps: expected an integer"));
   EXPECT_THAT(ErrorOf("trainer: {total_steps: 1.5}"), HasSubstr("expected an integer"));
@@ -167,7 +167,7 @@ TEST(ConfigTest, MalformedYamlAndDuplicateKeysNameTheLine) {
   EXPECT_THAT(ErrorOf("run: {name: a}\n---\nrun: {name: b}\n"), HasSubstr("run.yaml:3: a second YAML document begins"));
 }
 
-TEST(ConfigTest, OneDocumentMayHaveItsMarks) {
+TEST(ConfigTest, AFileHoldsOneDocumentWithOrWithoutItsMarkers) {
   Options options;
   Schema schema = Bind(options);
   EXPECT_TRUE(schema.LoadText("---\nrun: {name: a}\n...\n", "run.yaml").ok());

@@ -5,7 +5,7 @@
 namespace ingot::base {
 namespace {
 
-TEST(FaultTest, KeepsTheFieldApartFromWhatIsWrongWithIt) {
+TEST(FaultTest, KeepsTheFieldApartFromItsFault) {
   const absl::Status status = FaultError({"sampling.logit_bias", "it has \"a\"\nand b"});
   EXPECT_TRUE(absl::IsInvalidArgument(status));
   EXPECT_EQ(status.message(), "sampling.logit_bias: it has \"a\"\nand b");
@@ -13,7 +13,7 @@ TEST(FaultTest, KeepsTheFieldApartFromWhatIsWrongWithIt) {
   ASSERT_TRUE(fault.has_value());
   EXPECT_EQ(fault->field, "sampling.logit_bias");
   EXPECT_EQ(fault->what, "it has \"a\"\nand b");
-  // In one line, as gRPC carries it.
+  // One line, since gRPC carries it in a header.
   status.ForEachPayload([](absl::string_view, const absl::Cord& payload) {
     EXPECT_EQ(std::string(payload).find('\n'), std::string::npos);
   });

@@ -19,7 +19,7 @@ class FileTest : public testing::Test {
   const std::filesystem::path dir_;
 };
 
-TEST_F(FileTest, ReadsAllThatAFileHas) {
+TEST_F(FileTest, ReadsAWholeFileOrPipe) {
   const std::string text = std::string(200'000, 'a') + '\0' + "\r\nend";
   std::ofstream(Path("some"), std::ios::binary) << text;
   EXPECT_EQ(ReadFile(Path("some")).value(), text);
@@ -27,7 +27,7 @@ TEST_F(FileTest, ReadsAllThatAFileHas) {
   EXPECT_EQ(ReadFile(Path("empty")).value(), "");
 }
 
-TEST_F(FileTest, SaysWhyAFileCannotBeRead) {
+TEST_F(FileTest, ErrorsNameThePathAndTheReason) {
   const absl::Status missing = ReadFile(Path("none")).status();
   EXPECT_EQ(missing, absl::NotFoundError("cannot read '" + Path("none") + "': No such file or directory"));
   EXPECT_TRUE(absl::IsNotFound(ReadFile(Path("none/below")).status()));

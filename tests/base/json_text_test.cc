@@ -10,7 +10,7 @@
 namespace ingot::base {
 namespace {
 
-TEST(JsonTextTest, NumbersStayAsTheyAreWritten) {
+TEST(JsonTextTest, NumbersKeepTheirDigits) {
   constexpr char kText[] = " {\"n\": 265252859812191058636308480000000, \"f\" :1.50,\n\"l\": [-0, 1e2 , true, null]} ";
   EXPECT_EQ(JsonText(kText).Compact(), "{\"n\":265252859812191058636308480000000,\"f\":1.50,\"l\":[-0,1e2,true,null]}");
   EXPECT_EQ(JsonText(kText).At("n")->text(), "265252859812191058636308480000000");
@@ -32,6 +32,29 @@ TEST(JsonTextTest, PartsAreFoundByTheirPath) {
   EXPECT_TRUE(json.At("e")->is_object());
   EXPECT_EQ(json.fields().size(), 6u);
   EXPECT_EQ(json.At("a.b")->items().size(), 2u);
+}
+
+TEST(JsonTextTest, CountsValuesWithoutReadingThem) {
+  const std::pair<const char*, size_t> cases[] = {{"1", 1},
+                                                  {"[]", 1},
+                                                  {"[ ]", 1},
+                                                  {"[1]", 2},
+                                                  {"[1, 2, [3]]", 5},
+                                                  {R"({"a": 1, "b": {"c": []}})", 4},
+                                                  {R"(["a,b[{", "\\\"," , {}])", 4}};
+  for (const auto& [text, values] : cases) EXPECT_EQ(CountJsonValues(text), values) << text;
+  EXPECT_GE(CountJsonValues("[1,"), 2u);  // malformed text: any number
+  EXPECT_GE(CountJsonValues("\"\\"), 1u);
+}
+
+TEST(JsonTextTest, HalvesOfSurrogatePairsAreReplacedInTheirPlace) {
+  EXPECT_EQ(WithoutLoneSurrogates(R"(["\ud83d"])"), R"(["\ufffd"])");
+  EXPECT_EQ(WithoutLoneSurrogates(R"("\ud83d\ud83d\ude00\uDE00x")"), R"("\ufffd\ud83d\ude00\ufffdx")");
+  EXPECT_EQ(WithoutLoneSurrogates(R"("\ud83d\n")"), R"("\ufffd\n")");
+  EXPECT_EQ(WithoutLoneSurrogates(R"("\ud83)"), std::nullopt);
+  for (const char* sound : {R"("\ud83d\ude00")", R"("\\ud83d")", R"("\u00e9 \\\u0041")", "", "\\", "\"\\u"}) {
+    EXPECT_EQ(WithoutLoneSurrogates(sound), std::nullopt) << sound;
+  }
 }
 
 std::string RandomJson(std::mt19937& rng, int depth) {
@@ -56,7 +79,7 @@ std::string RandomJson(std::mt19937& rng, int depth) {
   return out + space() + (kind == 5 ? "]" : "}");
 }
 
-// Where numbers have one spelling it is what ParseJson and PrintJson make of the text, and so are all its parts.
+// The text and all its parts equal the values of ParseJson, for numbers that have one spelling.
 void ExpectSame(const JsonText& text, const json::value& value) {
   EXPECT_EQ(text.Compact(), PrintJson(value));
   EXPECT_EQ(text.is_string(), value.is_string());
@@ -76,7 +99,7 @@ void ExpectSame(const JsonText& text, const json::value& value) {
   }
 }
 
-TEST(JsonTextTest, IsReadAsTheParserReadsIt) {
+TEST(JsonTextTest, AgreesWithTheParser) {
   std::mt19937 rng(3);
   for (int trial = 0; trial < 500; ++trial) {
     const std::string text = " " + RandomJson(rng, 4) + "\n";

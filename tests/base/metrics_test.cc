@@ -32,7 +32,7 @@ TEST(MetricsTest, TheSameNameAndLabelsAreTheSameSeries) {
   EXPECT_NE(&first, &metrics.GetCounter("a", "", {{"x", "2"}}));
 }
 
-TEST(MetricsTest, NamesAreMendedInsteadOfThrowing) {
+TEST(MetricsTest, ForbiddenCharactersInNamesBecomeUnderscores) {
   EXPECT_EQ(MetricName("reward/mean"), "reward_mean");
   EXPECT_EQ(MetricName("2nd try"), "_2nd_try");
   EXPECT_EQ(MetricName(""), "_");
@@ -41,7 +41,7 @@ TEST(MetricsTest, NamesAreMendedInsteadOfThrowing) {
   EXPECT_THAT(metrics.RenderText(), HasSubstr("a_b_c{label__x_y=\"v\"} 1"));
 }
 
-TEST(MetricsTest, ANameOfAnotherKindIsMarkedAndNotLost) {
+TEST(MetricsTest, ANameOfAnotherKindGetsASuffix) {
   Metrics metrics;
   metrics.GetCounter("n", "").Increment();
   metrics.GetGauge("n", "").Set(7);

@@ -10,7 +10,7 @@
 namespace ingot::base {
 namespace {
 
-// A machine's files below a folder of the test's own.
+// The files of a machine, in a temporary folder.
 class MachineMemory : public testing::Test {
  protected:
   MachineMemory() : root_(std::filesystem::path(testing::TempDir()) / ("machine_" + std::to_string(getpid()))) {
@@ -34,7 +34,7 @@ class MachineMemory : public testing::Test {
 
 TEST_F(MachineMemory, IsTheKernelsEstimateWithoutControlGroups) { EXPECT_EQ(Left(), 8000 * 1024); }
 
-TEST_F(MachineMemory, IsWhatTheGroupLeavesWithoutThePagesOfFiles) {
+TEST_F(MachineMemory, IsTheRestOfTheGroupWithoutReclaimableFilePages) {
   Write("/proc/self/cgroup", "0::/\n");
   WriteGroup("/sys/fs/cgroup", "5000000", "3000000", "1000000");
   EXPECT_EQ(Left(), 3'000'000);
@@ -54,26 +54,27 @@ TEST_F(MachineMemory, ObeysEveryGroupAboveTheProcess) {
   EXPECT_EQ(Left(), 500'000);
 }
 
-TEST_F(MachineMemory, KnowsTheFirstVersionsController) {
+TEST_F(MachineMemory, ReadsControlGroupsOfVersionOne) {
   Write("/proc/self/cgroup", "12:cpu,cpuacct:/a\n4:memory:/docker/abc\n0::/\n");
-  // A container's view: its own group is the mount's root.
+  // A container sees its own group as the mount's root.
   Write("/sys/fs/cgroup/memory/memory.limit_in_bytes", "2000000\n");
   Write("/sys/fs/cgroup/memory/memory.usage_in_bytes", "900000\n");
   Write("/sys/fs/cgroup/memory/memory.stat", "inactive_file 1\ntotal_inactive_file 400000\n");
   EXPECT_EQ(Left(), 1'500'000);
-  // The host's.
+  // The host sees the group's path.
   Write("/sys/fs/cgroup/memory/docker/abc/memory.limit_in_bytes", "800000\n");
   Write("/sys/fs/cgroup/memory/docker/abc/memory.usage_in_bytes", "300000\n");
   EXPECT_EQ(Left(), 500'000);
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // whose shadow needs the address space itself
+#if !defined(__SANITIZE_ADDRESS__) && \
+    !defined(__SANITIZE_THREAD__)  // sanitizers need the address space for their shadow
 TEST(AvailableMemory, ObeysTheLimitOnTheAddressSpace) {
   rlimit old{};
   ASSERT_EQ(getrlimit(RLIMIT_AS, &old), 0);
   const int64_t before = AvailableMemory();
   rlimit none = old;
-  none.rlim_cur = 0;  // what the process has stays
+  none.rlim_cur = 0;  // present mappings stay valid
   ASSERT_EQ(setrlimit(RLIMIT_AS, &none), 0);
   const int64_t left = AvailableMemory();
   ASSERT_EQ(setrlimit(RLIMIT_AS, &old), 0);

@@ -56,7 +56,7 @@ class RunLogTest : public ::testing::Test {
   Metrics metrics_;
 };
 
-TEST_F(RunLogTest, WritesOneObjectPerStepWithNullForWhatIsNotANumber) {
+TEST_F(RunLogTest, WritesOneObjectPerStepWithNullForNaN) {
   auto log = MustOpen(Options());
   ASSERT_TRUE(log->Write(3, {{"reward/mean", 0.5},
                              {"nan", std::nan("")},
@@ -70,7 +70,7 @@ TEST_F(RunLogTest, WritesOneObjectPerStepWithNullForWhatIsNotANumber) {
       R"({"step":3,"time":1700000000.0,"reward/mean":0.5,"nan":null,"inf":null,"note":"two\nlines","staleness":[4,2,0]})");
 }
 
-TEST_F(RunLogTest, FieldsNamedStepOrTimeDoNotReplaceTheLogsOwn) {
+TEST_F(RunLogTest, FieldsNamedStepOrTimeAreLeftOut) {
   auto log = MustOpen(Options());
   ASSERT_TRUE(log->Write(3, {{"step", 9}, {"time", "noon"}, {"x", 1}}).ok());
   EXPECT_EQ(Lines()[0], R"({"step":3,"time":1700000000.0,"x":1})");
@@ -86,7 +86,7 @@ TEST_F(RunLogTest, MirrorsTheLastStepAsGauges) {
   EXPECT_THAT(text, HasSubstr("\ningot_step 2"));
 }
 
-TEST_F(RunLogTest, WhatIsMeasuredLaterOfAVersionDoesNotTurnTheStepBack) {
+TEST_F(RunLogTest, ALateLineOfAnOlderVersionKeepsTheStepGauge) {
   auto log = MustOpen(Options());
   ASSERT_TRUE(log->Write(7, {{"version", 8}}).ok());
   ASSERT_TRUE(log->Write(4, {{"version", 4}, {"eval/reward_mean", 0.5}}).ok());
@@ -96,19 +96,19 @@ TEST_F(RunLogTest, WhatIsMeasuredLaterOfAVersionDoesNotTurnTheStepBack) {
   }
 }
 
-TEST_F(RunLogTest, ResumeCutsTheStepsThatAreDoneAgainAndWhatACrashLeft) {
+TEST_F(RunLogTest, ResumeCutsRepeatedStepsAndBrokenLines) {
   {
     auto log = MustOpen(Options());
     for (int step = 0; step < 5; ++step) ASSERT_TRUE(log->Write(step, {{"x", step}}).ok());
   }
-  Append("\n{\"step\": 5, \"x\"");  // an empty and half a line
+  Append("\n{\"step\": 5, \"x\"");  // an empty line and half a line
   auto log = MustOpen(Options(3));
   EXPECT_EQ(Steps(), (std::vector<int64_t>{0, 1, 2}));
   ASSERT_TRUE(log->Write(3, {{"x", 3}}).ok());
   EXPECT_EQ(Steps(), (std::vector<int64_t>{0, 1, 2, 3}));
 }
 
-TEST_F(RunLogTest, ResumeKeepsWhatWasMeasuredOfAVersionAfterItsStep) {
+TEST_F(RunLogTest, ResumeKeepsLinesOfKeptVersions) {
   {
     auto log = MustOpen(Options());
     for (int step = 0; step < 3; ++step) ASSERT_TRUE(log->Write(step, {{"version", step + 1}, {"x", step}}).ok());
@@ -151,7 +151,7 @@ TEST_F(RunLogTest, AFailedWriteLeavesNoHalfLine) {
   EXPECT_EQ(status, 0);
 }
 
-// Reads an event file by the format's own description: framing, checksums, then the scalars of each event.
+// Reads an event file by its format's description: framing, checksums, then the scalars of each event.
 struct ReadEvent {
   int64_t step = 0;
   std::string raw;
@@ -209,7 +209,7 @@ TEST_F(RunLogTest, AResumedEventFileStartsASessionAtItsFirstStep) {
   EXPECT_EQ(events[1].raw, "\x3a\x02\x08\x01");  // session_log { status: START }
 }
 
-TEST_F(RunLogTest, AResumedEventFileHoldsWhatIsKeptPastItsFirstStep) {
+TEST_F(RunLogTest, AResumedEventFileRepeatsTheKeptLinesPastItsFirstStep) {
   Append("{\"step\": 4, \"time\": 1, \"version\": 4}\n");
   RunLogOptions options = Options(4);
   options.keep_version = 4;

@@ -1,0 +1,37 @@
+// The bound keys of a Schema, for the sources of Schema alone.
+#pragma once
+
+#include <yaml-cpp/yaml.h>
+
+#include <functional>
+#include <string>
+
+#include "base/config.h"
+
+namespace ingot::base {
+
+struct Schema::Entry {
+  std::string key;
+  std::string type;
+  std::string doc;
+  std::string default_text;
+  std::string origin = "default";
+  std::function<absl::Status(const YAML::Node&)> set;  // an error says only which value was expected
+  std::function<YAML::Node()> get;
+};
+
+struct Schema::ListEntry {
+  std::string key;
+  std::string doc;
+  std::string origin = "default";
+  std::function<void()> clear;
+  std::function<void(Schema&)> append;
+  std::function<size_t()> size;
+  std::function<void(size_t, Schema&)> bind_at;
+  std::function<void(Schema&)> bind_prototype;
+};
+
+// A value in YAML's flow style, on one line.
+std::string FlowYaml(const YAML::Node& node);
+
+}  // namespace ingot::base

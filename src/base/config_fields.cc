@@ -1,0 +1,198 @@
+// The values that a key can be bound to: how each is read from YAML and written to it.
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <utility>
+
+#include "base/config_entry.h"
+
+namespace ingot::base {
+namespace {
+
+absl::Status Expected(const std::string& what, const YAML::Node& node) {
+  return absl::InvalidArgumentError(absl::StrCat("expected ", what, ", got ", FlowYaml(node)));
+}
+
+// A scalar without quotes: a quoted "1" is a string, not a number.
+bool IsPlain(const YAML::Node& node) { return node.IsScalar() && node.Tag() != "!"; }
+
+template <typename T>
+absl::Status ParseInteger(const YAML::Node& node, T* field) {
+  const std::string what = std::is_unsigned_v<T> ? "an integer >= 0" : "an integer";
+  if (!IsPlain(node)) return Expected(what, node);
+  std::string text = node.Scalar();
+  std::erase(text, '_');  // 1_000_000
+  T value{};
+  const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (result.ec == std::errc::result_out_of_range) return Expected(absl::StrCat(what, " that fits its type"), node);
+  if (result.ec != std::errc() || result.ptr != text.data() + text.size()) return Expected(what, node);
+  *field = value;
+  return absl::OkStatus();
+}
+
+template <typename T>
+absl::Status ParseReal(const YAML::Node& node, T* field) {
+  if (!IsPlain(node)) return Expected("a number", node);
+  const std::string& text = node.Scalar();
+  double value = 0;
+  const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (result.ec != std::errc() || result.ptr != text.data() + text.size() || !std::isfinite(value)) {
+    return Expected("a finite number", node);
+  }
+  *field = static_cast<T>(value);
+  return absl::OkStatus();
+}
+
+// The shortest decimal that reads back equal.
+template <typename T>
+YAML::Node DecimalNode(T value) {
+  char buffer[40];
+  const auto result = std::to_chars(buffer, buffer + sizeof(buffer), value);
+  return YAML::Node(std::string(buffer, result.ptr));
+}
+
+YAML::Node Quoted(const std::string& text) {
+  YAML::Node node(text);
+  node.SetTag("!");
+  return node;
+}
+
+}  // namespace
+
+void Schema::AddField(const std::string& key, const std::string& type, const std::string& doc,
+                      std::function<absl::Status(const YAML::Node&)> set, std::function<YAML::Node()> get) {
+  const std::string default_text = FlowYaml(get());
+  entries_.push_back(
+      std::make_unique<Entry>(Entry{key, type, doc, default_text, "default", std::move(set), std::move(get)}));
+}
+
+void Schema::Field(const std::string& key, bool* field, const std::string& doc) {
+  auto set = [field](const YAML::Node& node) -> absl::Status {
+    if (IsPlain(node) && node.Scalar() == "true") {
+      *field = true;
+    } else if (IsPlain(node) && node.Scalar() == "false") {
+      *field = false;
+    } else {
+      return Expected("true or false", node);
+    }
+    return absl::OkStatus();
+  };
+  AddField(key, "bool", doc, set, [field] { return YAML::Node(*field); });
+}
+
+void Schema::Field(const std::string& key, int32_t* field, const std::string& doc) {
+  AddField(
+      key, "int", doc, [field](const YAML::Node& node) { return ParseInteger(node, field); },
+      [field] { return DecimalNode(*field); });
+}
+
+void Schema::Field(const std::string& key, int64_t* field, const std::string& doc) {
+  AddField(
+      key, "int", doc, [field](const YAML::Node& node) { return ParseInteger(node, field); },
+      [field] { return DecimalNode(*field); });
+}
+
+void Schema::Field(const std::string& key, uint64_t* field, const std::string& doc) {
+  AddField(
+      key, "int", doc, [field](const YAML::Node& node) { return ParseInteger(node, field); },
+      [field] { return DecimalNode(*field); });
+}
+
+void Schema::Field(const std::string& key, float* field, const std::string& doc) {
+  AddField(
+      key, "number", doc, [field](const YAML::Node& node) { return ParseReal(node, field); },
+      [field] { return DecimalNode(*field); });
+}
+
+void Schema::Field(const std::string& key, double* field, const std::string& doc) {
+  AddField(
+      key, "number", doc, [field](const YAML::Node& node) { return ParseReal(node, field); },
+      [field] { return DecimalNode(*field); });
+}
+
+void Schema::Field(const std::string& key, std::string* field, const std::string& doc) {
+  auto set = [field](const YAML::Node& node) -> absl::Status {
+    if (!node.IsScalar()) return Expected("a string", node);
+    *field = node.Scalar();
+    return absl::OkStatus();
+  };
+  AddField(key, "string", doc, set, [field] { return Quoted(*field); });
+}
+
+void Schema::Field(const std::string& key, std::vector<std::string>* field, const std::string& doc) {
+  auto set = [field](const YAML::Node& node) -> absl::Status {
+    if (!node.IsSequence()) return Expected("a list of strings", node);
+    std::vector<std::string> values;
+    for (const YAML::Node& item : node) {
+      if (!item.IsScalar()) return Expected("a list of strings", node);
+      values.push_back(item.Scalar());
+    }
+    *field = std::move(values);
+    return absl::OkStatus();
+  };
+  auto get = [field] {
+    YAML::Node node(YAML::NodeType::Sequence);
+    for (const std::string& value : *field) node.push_back(Quoted(value));
+    node.SetStyle(YAML::EmitterStyle::Flow);
+    return node;
+  };
+  AddField(key, "list of strings", doc, set, get);
+}
+
+void Schema::Field(const std::string& key, std::map<std::string, std::string>* field, const std::string& doc) {
+  auto set = [field](const YAML::Node& node) -> absl::Status {
+    if (!node.IsMap()) return Expected("a mapping of strings", node);
+    std::map<std::string, std::string> values;
+    for (const auto& item : node) {
+      if (!item.first.IsScalar() || !item.second.IsScalar()) return Expected("a mapping of strings", node);
+      if (!values.emplace(item.first.Scalar(), item.second.Scalar()).second) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("'", item.first.Scalar(), "' is given twice, again in line ", item.first.Mark().line + 1));
+      }
+    }
+    *field = std::move(values);
+    return absl::OkStatus();
+  };
+  auto get = [field] {
+    YAML::Node node(YAML::NodeType::Map);
+    for (const auto& [name, value] : *field) node[name] = Quoted(value);
+    return node;
+  };
+  AddField(key, "mapping of strings", doc, set, get);
+}
+
+void Schema::Choice(const std::string& key, std::string* field, const std::vector<std::string>& names,
+                    const std::string& doc) {
+  AddChoice(
+      key, names,
+      [field, names] { return static_cast<size_t>(std::find(names.begin(), names.end(), *field) - names.begin()); },
+      [field, names](size_t index) { *field = names[index]; }, doc);
+}
+
+void Schema::AddChoice(const std::string& key, const std::vector<std::string>& names, std::function<size_t()> get,
+                       std::function<void(size_t)> set, const std::string& doc) {
+  std::string type;
+  for (const std::string& name : names) absl::StrAppend(&type, type.empty() ? "" : " | ", name);
+  auto set_node = [names, set = std::move(set), type, doc](const YAML::Node& node) -> absl::Status {
+    if (!node.IsScalar()) return Expected(absl::StrCat("one of ", type), node);
+    const auto found = std::find(names.begin(), names.end(), node.Scalar());
+    if (found == names.end()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(Expected(absl::StrCat("one of ", type), node).message(), ": ", doc));
+    }
+    set(static_cast<size_t>(found - names.begin()));
+    return absl::OkStatus();
+  };
+  auto get_node = [names, get = std::move(get)] { return YAML::Node(names.at(get())); };
+  AddField(key, type, doc, std::move(set_node), std::move(get_node));
+}
+
+void Schema::AddList(const std::string& key, std::function<void()> clear, std::function<void(Schema&)> append,
+                     std::function<size_t()> size, std::function<void(size_t, Schema&)> bind_at,
+                     std::function<void(Schema&)> bind_prototype, const std::string& doc) {
+  lists_.push_back(
+      std::make_unique<ListEntry>(ListEntry{key, doc, "default", std::move(clear), std::move(append), std::move(size),
+                                            std::move(bind_at), std::move(bind_prototype)}));
+}
+
+}  // namespace ingot::base
