@@ -42,15 +42,15 @@ struct Server {
   int port = 0;
 };
 
-// Nobody waits for that to pass.
-TEST(Grpc, WhatIsTooLargeForAMessageIsOutOfRange) {
+// The deadline of 20 s is never reached.
+TEST(Grpc, ATreeLargerThanAMessageIsOutOfRange) {
   testing::TempDir dir;
   const auto store = Store::Open(testing::QuickOptions(dir.path())).value();
   const Server server(*store);
   const auto pool = NewGrpcClient(
       grpc::CreateChannel("127.0.0.1:" + std::to_string(server.port), grpc::InsecureChannelCredentials()), 20s);
   ASSERT_TRUE(pool->OpenEpisode(Open("e", 3, 0)).ok());
-  const std::vector<int32_t> many(1 << 20, 1 << 24);  // 4 bytes each, and 4 MiB is what a client takes by default
+  const std::vector<int32_t> many(1 << 20, 1 << 24);  // 4 bytes each: 4 MiB, the default limit of a client
   ASSERT_TRUE(pool->AppendCall(Append("e", 0, {Prompt(many)}, {})).ok());
   const auto tree = Get(*pool, "e");
   EXPECT_EQ(tree.status().code(), absl::StatusCode::kOutOfRange) << tree.status();
@@ -99,7 +99,7 @@ TEST(Grpc, EveryMethodGoesThereAndBack) {
   EXPECT_EQ(pool->Status()->episodes(), 0);
 }
 
-// Answers what it is told to.
+// A pool that answers with given errors.
 class ScriptedPool final : public Client {
  public:
   std::function<absl::Status()> script;
@@ -116,7 +116,7 @@ class ScriptedPool final : public Client {
   absl::StatusOr<v1::PoolStatusResponse> Status() override { return script(); }
 };
 
-TEST(GrpcClient, TriesAgainWhileThePoolIsUnavailableAndOnlyThen) {
+TEST(GrpcClient, RetriesUnavailableAndNoOtherError) {
   ScriptedPool scripted;
   const Server server(scripted);
   const auto pool = NewGrpcClient(server.Channel(), 20s);

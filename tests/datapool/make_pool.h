@@ -1,4 +1,4 @@
-// Small makers for pool tests.
+// Makers of requests and pools for tests.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,8 +17,7 @@
 
 namespace ingot::datapool::testing {
 
-// A folder that is gone with the object; in memory where the machine has such a place, since opening a pool means many
-// fsyncs.
+// A temporary folder that the destructor deletes. It is in memory where possible, since opening a pool does many fsyncs.
 class TempDir {
  public:
   TempDir() {
@@ -79,7 +78,7 @@ inline v1::Segment Sampled(std::vector<int32_t> ids, int64_t version = 0) {
   return segment;
 }
 
-// A call that carries all of its segments.
+// A call with all of its segments.
 inline v1::AppendCallRequest Append(const std::string& episode, int sequence, const std::vector<v1::Segment>& context,
                                     const std::vector<v1::Segment>& sampled) {
   v1::AppendCallRequest request;

@@ -31,12 +31,12 @@ TEST(ShardedPool, SpreadsGroupsAndKeepsEachWhole) {
       ASSERT_TRUE(pool->AppendCall(Append(id, 0, {Prompt({1})}, {Sampled({2})})).ok());
     }
   }
-  EXPECT_EQ(pool->OpenEpisode(Open("3-0", 7, 5)).code(), absl::StatusCode::kAlreadyExists);  // on whatever shard
+  EXPECT_EQ(pool->OpenEpisode(Open("3-0", 7, 5)).code(), absl::StatusCode::kAlreadyExists);  // on any shard
   pool.reset();
   options.shards = 2;
   EXPECT_THAT(std::string(OpenPool(options).status().message()), HasSubstr("number of shards"));
   options.shards = 3;
-  pool = OpenPool(options).value();  // nothing is remembered now
+  pool = OpenPool(options).value();  // no shard is remembered
   ASSERT_TRUE(pool->AppendCall(Append("3-0", 1, {Prompt({1})}, {})).ok());
   ASSERT_TRUE(pool->RewardEpisode(testing::Reward("3-0", 0.5, {{"3-0/1", 1}})).ok());
   EXPECT_EQ(Get(*pool, "3-0")->episode().call_rewards().at("3-0/1"), 1);
@@ -55,7 +55,7 @@ TEST(ShardedPool, SpreadsGroupsAndKeepsEachWhole) {
   }
 }
 
-TEST(ShardedPool, ForgetsRatherThanGrows) {
+TEST(ShardedPool, RemembersABoundedNumberOfEpisodes) {
   testing::TempDir dir;
   std::vector<std::unique_ptr<Client>> shards;
   for (int i = 0; i < 2; ++i) {
@@ -71,7 +71,7 @@ TEST(ShardedPool, ForgetsRatherThanGrows) {
   }
 }
 
-// A shard that can only be listed, and counts what it gave.
+// A shard that can only list episodes, and counts the listed bytes.
 class ListedShard final : public Client {
  public:
   explicit ListedShard(std::unique_ptr<Store> store) : store_(std::move(store)) {}
@@ -99,7 +99,7 @@ class ListedShard final : public Client {
   const std::unique_ptr<Store> store_;
 };
 
-TEST(ShardedPool, ListsAPageThoughAllShardsHaveOne) {
+TEST(ShardedPool, MergedListingHoldsAboutOnePage) {
   constexpr int kShards = 4, kEpisodes = 120;
   constexpr int64_t kTask = 4000, kPage = 64000, kSlack = 1000;
   testing::TempDir dir;
@@ -109,7 +109,7 @@ TEST(ShardedPool, ListsAPageThoughAllShardsHaveOne) {
     StoreOptions options = testing::QuickOptions(dir.path() + "/" + std::to_string(i));
     options.shards = kShards;
     auto store = Store::Open(options, i).value();
-    for (int e = i; e < kEpisodes; e += i == 0 ? 1 : kShards) {  // the first shard has a group at every place
+    for (int e = i; e < kEpisodes; e += i == 0 ? 1 : kShards) {  // the first shard has groups between all others
       const std::string id = std::to_string(i) + "-" + std::to_string(e);
       auto open = Open(id, e * kShards + i, 0);
       open.mutable_episode()->mutable_task()->set_payload_json(std::string(kTask, 'x'));

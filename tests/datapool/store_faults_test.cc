@@ -1,4 +1,4 @@
-// The store on a disk that fills up, fails, or was damaged.
+// Tests of the store on a disk that is full, failing or damaged.
 #include <gmock/gmock.h>
 #include <rocksdb/env.h>
 #include <rocksdb/file_system.h>
@@ -23,7 +23,7 @@ using testing::Open;
 using testing::Prompt;
 using testing::Sampled;
 
-// What happens to writes, from now on.
+// The fault of all writes.
 enum class Fault { kNone, kFull, kBroken, kTorn, kSyncFails };
 
 class FaultyFile final : public rocksdb::FSWritableFileOwnerWrapper {
@@ -34,7 +34,7 @@ class FaultyFile final : public rocksdb::FSWritableFileOwnerWrapper {
                            rocksdb::IODebugContext* context) override {
     if (fault_ == Fault::kFull) return rocksdb::IOStatus::NoSpace("no space left on device");
     if (fault_ == Fault::kBroken) return rocksdb::IOStatus::IOError("input/output error");
-    if (fault_ == Fault::kTorn) {  // half of it reaches the disk
+    if (fault_ == Fault::kTorn) {  // half of the data reaches the disk
       FSWritableFileOwnerWrapper::Append({data.data(), data.size() / 2}, options, context);
       FSWritableFileOwnerWrapper::Flush(options, context);
       return rocksdb::IOStatus::NoSpace("no space left on device");
@@ -67,14 +67,14 @@ class FaultyDisk final : public rocksdb::FileSystemWrapper {
     if (status.ok()) *file = std::make_unique<FaultyFile>(std::move(*file), fault);
     return status;
   }
-  // What is logged goes to the same disk: by default it would get past the wrapper.
+  // RocksDB's log goes to the same disk. The default logger would bypass this wrapper.
   rocksdb::IOStatus NewLogger(const std::string& name, const rocksdb::IOOptions&,
                               std::shared_ptr<rocksdb::Logger>* logger, rocksdb::IODebugContext*) override {
     const rocksdb::Status made = rocksdb::NewEnvLogger(name, env, logger);
     return made.ok() ? rocksdb::IOStatus::OK() : rocksdb::IOStatus::IOError(made.ToString());
   }
   std::atomic<Fault> fault{Fault::kNone};
-  rocksdb::Env* env = nullptr;  // over this
+  rocksdb::Env* env = nullptr;  // made of this disk
 };
 
 class StoreFaultsTest : public ::testing::Test {
@@ -102,7 +102,7 @@ class StoreFaultsTest : public ::testing::Test {
 
 class StoreFaultKindsTest : public StoreFaultsTest, public ::testing::WithParamInterface<Fault> {};
 
-TEST_P(StoreFaultKindsTest, RefusesStaysReadableAndGoesOnWhenTheDiskDoes) {
+TEST_P(StoreFaultKindsTest, RefusesWritesStaysReadableAndRecoversWithTheDisk) {
   const bool full = GetParam() == Fault::kFull || GetParam() == Fault::kTorn;
   ASSERT_TRUE(store_->OpenEpisode(Open("e", 0, 0)).ok());
   ASSERT_TRUE(store_->AppendCall(Append("e", 0, {Prompt({1})}, {Sampled({2})})).ok());
@@ -116,14 +116,14 @@ TEST_P(StoreFaultKindsTest, RefusesStaysReadableAndGoesOnWhenTheDiskDoes) {
     EXPECT_THAT(std::string(refused.message()), HasSubstr("by itself"));
     EXPECT_FALSE(store_->AppendJournal(BatchRecord(1 + round, {0})).ok());
     EXPECT_EQ(Get(*store_, "e")->calls_size(), 1 + round);
-    clock_.Advance(std::chrono::seconds(2));  // tries, in vain
+    clock_.Advance(std::chrono::seconds(2));  // the next mutation tries to recover, in vain
     EXPECT_FALSE(store_->AppendCall(call).ok());
-    // What was written before its fsync failed may be there when the files are opened anew.
+    // After a failed fsync the reopened files may hold the record.
     const int seen = Get(*store_, "e")->calls_size();
     EXPECT_TRUE(seen == 1 + round || (GetParam() == Fault::kSyncFails && seen == 2 + round)) << seen;
 
     disk_->fault = Fault::kNone;
-    EXPECT_FALSE(store_->AppendCall(call).ok());  // too soon after the last try
+    EXPECT_FALSE(store_->AppendCall(call).ok());  // too soon after the last attempt
     clock_.Advance(std::chrono::seconds(2));
     const absl::Status accepted = store_->AppendCall(call);
     ASSERT_TRUE(accepted.ok()) << accepted;
@@ -174,7 +174,7 @@ TEST_F(StoreFaultsTest, APoolOnAFullDiskOpensForReading) {
   disk_->fault = Fault::kNone;
   clock_.Advance(std::chrono::seconds(2));
   EXPECT_TRUE(store_->OpenEpisode(Open("f", 1, 0)).ok());
-  // Where there is none yet, there is nothing to read.
+  // A full disk without a pool gives nothing to read.
   StoreOptions empty = options_;
   empty.path += "/empty";
   disk_->fault = Fault::kFull;
@@ -182,8 +182,8 @@ TEST_F(StoreFaultsTest, APoolOnAFullDiskOpensForReading) {
   EXPECT_EQ(none.code(), absl::StatusCode::kResourceExhausted) << none;
 }
 
-// Two readers, one of which is always there: each leaves once the other has come, or has not for long.
-TEST_F(StoreFaultsTest, ReadersThatKeepComingDoNotKeepItFromRecovering) {
+// Two readers, at least one of them always inside: each leaves when the other has come, or after 200 ms.
+TEST_F(StoreFaultsTest, AStreamOfReadersDoesNotPreventRecovery) {
   store_.reset();
   auto database = Database::Open(options_, "shard 0 of 1", clock_, env_.get()).value();
   {
@@ -218,14 +218,15 @@ TEST_F(StoreFaultsTest, ReadersThatKeepComingDoNotKeepItFromRecovering) {
   EXPECT_TRUE(recovery.get().ok());
 }
 
-// The answer was an error, and still the files hold it: sent again, it is recognised, and nothing else takes its place.
+// A record whose write failed is still in the files. Sent again it is recognised, and no other record takes its index.
 TEST_F(StoreFaultsTest, AJournalRecordThatSurvivedItsFailedWriteIsRecognised) {
   v1::AppendJournalRequest first = BatchRecord(0, {0}), other = BatchRecord(0, {1});
   first.set_expected_index(0);
   other.set_expected_index(0);
   disk_->fault = Fault::kSyncFails;
   EXPECT_FALSE(store_->AppendJournal(first).ok());
-  EXPECT_TRUE(store_->ReadJournal(v1::ReadJournalRequest())->records().empty());  // not yet seen
+  EXPECT_TRUE(
+      store_->ReadJournal(v1::ReadJournalRequest())->records().empty());  // invisible until the files are reopened
   disk_->fault = Fault::kNone;
   clock_.Advance(std::chrono::seconds(2));
   EXPECT_EQ(store_->AppendJournal(other).status().code(), absl::StatusCode::kAborted);
@@ -233,8 +234,8 @@ TEST_F(StoreFaultsTest, AJournalRecordThatSurvivedItsFailedWriteIsRecognised) {
   EXPECT_EQ(store_->Status()->journal_end(), 1);
 }
 
-TEST_F(StoreFaultsTest, ADamagedPoolIsOneClearError) {
-  // Enough for table files, so that there is something in the middle of one to damage.
+TEST_F(StoreFaultsTest, ADamagedTableFileIsDataLoss) {
+  // Enough records for table files whose middle can be damaged.
   ASSERT_TRUE(store_->OpenEpisode(Open("e", 0, 0)).ok());
   std::vector<int32_t> ids(100000);
   for (int i = 0; i < 12; ++i) {
@@ -259,9 +260,9 @@ TEST_F(StoreFaultsTest, ADamagedPoolIsOneClearError) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("restore"));
 }
 
-TEST_F(StoreFaultsTest, AFlippedBitInTheLogIsSaidNotSkipped) {
+TEST_F(StoreFaultsTest, ADamagedLogRecordIsDataLoss) {
   for (int i = 0; i < 20; ++i) ASSERT_TRUE(store_->OpenEpisode(Open("e" + std::to_string(i), i, 0)).ok());
-  // A process that died: its log is all there is.
+  // The files of a process that died: the records are in the log alone.
   testing::TempDir copy;
   std::filesystem::copy(dir_.path(), copy.path(),
                         std::filesystem::copy_options::recursive | std::filesystem::copy_options::overwrite_existing);
@@ -277,7 +278,7 @@ TEST_F(StoreFaultsTest, AFlippedBitInTheLogIsSaidNotSkipped) {
   EXPECT_EQ(opened.status().code(), absl::StatusCode::kDataLoss) << opened.status();
 }
 
-TEST_F(StoreFaultsTest, AFolderThatCannotBeMadeIsSaid) {
+TEST_F(StoreFaultsTest, AnErrorNamesAFolderThatCannotBeMade) {
   StoreOptions options = options_;
   options.path = "/proc/nowhere/pool";
   const auto status = Store::Open(options).status();

@@ -1,5 +1,5 @@
-// kill -9: a child process writes to a pool and prints what was acknowledged; the parent kills it at a random moment,
-// opens the pool and looks for every acknowledged write, and for half-written ones.
+// Tests of a pool after kill -9. A child process writes to a pool and prints each acknowledgement. The parent kills it
+// at a random moment, opens the pool and looks for every acknowledged write and for partial ones.
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -34,7 +34,7 @@ StoreOptions Options(const std::string& path) {
   return options;
 }
 
-// The call `sequence` of an episode is a function of both, so that the parent knows what must be there.
+// A call is a function of its episode and sequence, so that the parent knows its content.
 v1::AppendCallRequest CallOf(const std::string& episode, int sequence) {
   std::mt19937_64 rng(base::Checksum64(episode));
   std::vector<v1::Segment> context{Prompt({1, 2, 3, 4})};
@@ -49,7 +49,7 @@ v1::AppendJournalRequest RecordsOf(int64_t step) {
   return request;
 }
 
-// After call `sequence`, which it rewards.
+// The reward of call `sequence`, sent after it.
 v1::RewardEpisodeRequest RewardOf(const std::string& episode, int sequence) {
   return testing::Reward(episode, sequence, {{episode + "/" + std::to_string(sequence), 10.0 + sequence}});
 }
@@ -93,7 +93,7 @@ int RunChild(const std::string& path, int round) {
 
 struct Acknowledged {
   std::map<std::string, std::set<int>> calls;  // of opened episodes
-  std::map<std::string, int> rewarded;         // the last call that was
+  std::map<std::string, int> rewarded;         // the last rewarded call
   std::set<std::string> ended;
   std::map<int64_t, int64_t> journal;  // step -> index
   int lines = 0;
@@ -113,7 +113,7 @@ struct Acknowledged {
   }
 };
 
-// Starts the child, reads `lines` acknowledgements, kills it, reads what it had said by then.
+// Starts the child, reads `lines` acknowledgements, kills it, and reads the rest of its output.
 void RunAndKill(const std::string& path, int round, int lines, Acknowledged& acknowledged) {
   int out[2];
   ASSERT_EQ(::pipe(out), 0);
@@ -131,7 +131,7 @@ void RunAndKill(const std::string& path, int round, int lines, Acknowledged& ack
   int read = 0;
   while (std::fgets(buffer, sizeof(buffer), said) != nullptr) {
     const std::string line(buffer);
-    if (line.back() != '\n') break;  // killed while it spoke
+    if (line.back() != '\n') break;  // cut by the kill
     acknowledged.Add(line);
     if (++read == lines) ::kill(child, SIGKILL);
   }
@@ -161,7 +161,7 @@ void Verify(const std::string& path, const Acknowledged& acknowledged) {
       EXPECT_EQ(episode.reward(), rewards - 1) << "all of a post or nothing";
       for (int i = 0; i < rewards; ++i) EXPECT_EQ(episode.call_rewards().at(id + "/" + std::to_string(i)), 10.0 + i);
     }
-    for (const auto& [sequence, call] : found) {  // acknowledged or not: whole
+    for (const auto& [sequence, call] : found) {  // every stored call is whole, acknowledged or not
       const auto wanted = CallOf(id, sequence);
       EXPECT_EQ(call->SerializeAsString(), wanted.call().SerializeAsString());
       for (const auto& segment : wanted.segments()) {
@@ -188,7 +188,7 @@ void Verify(const std::string& path, const Acknowledged& acknowledged) {
   EXPECT_EQ((*pool)->Status()->journal_end(), next);
   for (const auto& [step, index] : acknowledged.journal) EXPECT_EQ(first.at(step), index);
   for (const auto& [step, records] : count) EXPECT_EQ(records, 1 + step % 4) << "all or none of an append";
-  // The counters tell what is there.
+  // The counters agree with the records.
   v1::ListEpisodesRequest list;
   list.set_last_group(-1);
   int64_t episodes = 0, calls = 0;

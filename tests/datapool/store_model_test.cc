@@ -1,5 +1,5 @@
-// Random operations on a pool and on a plain model of it: both give the same codes and, at the end and after reopening,
-// hold the same.
+// Random operations on a pool and on a plain model of it. Both return the same codes, and hold the same records at the
+// end and after reopening.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -165,7 +165,7 @@ class Model {
     });
   }
 
-  // REQUIRES: the segments are known, and so is what it continues.
+  // REQUIRES: `segments` holds the prompt's segments, and the episode the parent call.
   int64_t PromptTokens(const Episode& episode, const v1::Call& call) const {
     std::vector<v1::Call> calls = {call};
     for (const auto& [sequence, one] : episode.calls) calls.push_back(one);
@@ -290,7 +290,7 @@ void RunRandomOperations(uint64_t seed, int shards) {
     } else if (action < 75) {
       v1::AppendCallRequest request = RandomCall(rng, id);
       if (rng() % 5 == 0) request.mutable_call()->set_call_id("c" + std::to_string(rng() % 20));
-      // Behind another call of it, or of another episode; how long the prompt is then is known, or guessed.
+      // Continues a call of this or another episode, with the right number of context tokens or a guess.
       if (const auto found = model.episodes.find(id); found != model.episodes.end() && rng() % 3 != 0) {
         const auto& calls = found->second.calls;
         const auto parent = calls.find(static_cast<int>(rng() % 6));
@@ -311,7 +311,7 @@ void RunRandomOperations(uint64_t seed, int shards) {
         }
       }
       if (rng() % 3 == 0) request.clear_segments();
-      // Call ids are unique per shard only.
+      // Call ids are unique per shard alone.
       if (shards > 1) request.mutable_call()->set_call_id(id + request.call().call_id());
       const auto status = pool->AppendCall(request);
       ASSERT_EQ(status.code(), model.AppendCall(request)) << status;
@@ -346,11 +346,11 @@ void RunRandomOperations(uint64_t seed, int shards) {
   ExpectEqual(*pool, model);
 }
 
-TEST(StoreModel, BehavesAsThePlainModel) {
+TEST(StoreModel, AgreesWithAPlainModel) {
   for (uint64_t seed = 0; seed < 6; ++seed) RunRandomOperations(seed, 1);
 }
 
-TEST(StoreModel, ShardsBehaveAsOnePool) {
+TEST(StoreModel, SeveralShardsAgreeWithAPlainModel) {
   for (uint64_t seed = 0; seed < 3; ++seed) RunRandomOperations(seed, 3);
 }
 

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <filesystem>
+#include <fstream>
 #include <set>
 #include <thread>
 
@@ -54,13 +55,13 @@ class StoreTest : public ::testing::Test {
   std::unique_ptr<Store> store_;
 };
 
-TEST_F(StoreTest, GivesBackWhatItTook) {
+TEST_F(StoreTest, StoresAnEpisodeWithItsCallsAndSegments) {
   auto open = Open("e", 3, 1);
   open.mutable_episode()->mutable_task()->set_payload_json("{\"q\": 1}");
   ASSERT_TRUE(store_->OpenEpisode(open).ok());
   const auto second = Append("e", 1, {Prompt({1, 2, 3}), Sampled({4, 5}), Prompt({6})}, {Sampled({7}, 2)});
   const auto first = Append("e", 0, {Prompt({1, 2, 3})}, {Sampled({4, 5})});
-  ASSERT_TRUE(store_->AppendCall(second).ok());  // calls end in another order than they arrived in
+  ASSERT_TRUE(store_->AppendCall(second).ok());  // calls may end in another order than they arrived
   ASSERT_TRUE(store_->AppendCall(first).ok());
   auto end = End("e", v1::EPISODE_FINISHED, 0.5);
   (*end.mutable_signals())["format"] = 0.25;
@@ -100,8 +101,8 @@ TEST_F(StoreTest, GivesBackWhatItTook) {
   }
 }
 
-// The second is where the store keeps what changes of "e".
-TEST_F(StoreTest, AnIdThatNoEpisodeCanHaveIsRefusedNotLookedFor) {
+// The second id is the key of the progress of "e".
+TEST_F(StoreTest, AnInvalidEpisodeIdIsRefused) {
   ASSERT_TRUE(store_->OpenEpisode(Open("e", 0, 0)).ok());
   for (const std::string& id : {std::string(), std::string("\0e", 2), std::string(257, 'x')}) {
     EXPECT_EQ(Get(*store_, id).status().code(), absl::StatusCode::kInvalidArgument) << id.size();
@@ -109,7 +110,7 @@ TEST_F(StoreTest, AnIdThatNoEpisodeCanHaveIsRefusedNotLookedFor) {
   EXPECT_EQ(Get(*store_, std::string(256, 'x')).status().code(), absl::StatusCode::kNotFound);
 }
 
-TEST_F(StoreTest, RepeatingIsFineAndContradictingIsNot) {
+TEST_F(StoreTest, ARepeatedMutationIsOkAndAContradictionIsNot) {
   const auto open = Open("e", 0, 0);
   const auto call = Append("e", 0, {Prompt({1})}, {Sampled({2})});
   ASSERT_TRUE(store_->OpenEpisode(open).ok());
@@ -118,11 +119,11 @@ TEST_F(StoreTest, RepeatingIsFineAndContradictingIsNot) {
   const auto before = Counts();
 
   EXPECT_TRUE(store_->OpenEpisode(open).ok());
-  EXPECT_TRUE(store_->AppendCall(call).ok());  // although the episode has ended
+  EXPECT_TRUE(store_->AppendCall(call).ok());  // a repeated call is OK after the end of its episode
   auto later = End("e");
   later.set_ended_unix_ns(123);
   EXPECT_TRUE(store_->EndEpisode(later).ok());
-  EXPECT_EQ(Get(*store_, "e")->episode().ended_unix_ns(), 0);  // the first time stands
+  EXPECT_EQ(Get(*store_, "e")->episode().ended_unix_ns(), 0);  // the first time stays
 
   auto other_open = Open("e", 0, 1);
   EXPECT_EQ(store_->OpenEpisode(other_open).code(), absl::StatusCode::kAlreadyExists);
@@ -134,7 +135,7 @@ TEST_F(StoreTest, RepeatingIsFineAndContradictingIsNot) {
   EXPECT_EQ(Counts().SerializeAsString(), before.SerializeAsString());
 }
 
-TEST_F(StoreTest, WhatAnOpenEpisodeHasEarnedIsKeptAndTheLastOfANameWins) {
+TEST_F(StoreTest, RewardsOfAnOpenEpisodeAddUpAndTheLastOfANameWins) {
   ASSERT_TRUE(store_->OpenEpisode(Open("e", 0, 0)).ok());
   EXPECT_FALSE(Get(*store_, "e")->episode().has_reward());
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(store_->AppendCall(Append("e", i, {Prompt({i})}, {Sampled({2})})).ok());
@@ -142,7 +143,7 @@ TEST_F(StoreTest, WhatAnOpenEpisodeHasEarnedIsKeptAndTheLastOfANameWins) {
   (*first.mutable_signals())["style"] = 3;
   ASSERT_TRUE(store_->RewardEpisode(first).ok());
   auto second = Reward("e", 0, {{"e/1", -2}, {"e/2", 4}});
-  second.clear_reward();  // stays as it is
+  second.clear_reward();  // keeps the reward
   (*second.mutable_signals())["speed"] = 5;
   ASSERT_TRUE(store_->RewardEpisode(second).ok());
   EXPECT_TRUE(store_->OpenEpisode(Open("e", 0, 0)).ok()) << "a repeated opening does not look at it";
@@ -179,7 +180,7 @@ TEST_F(StoreTest, RewardsNameCallsOfTheirEpisodeOrNothingIsWritten) {
   EXPECT_EQ(Get(*store_, "e")->episode().state(), v1::EPISODE_OPEN);
 }
 
-TEST_F(StoreTest, AnEndIsTheWholeOutcomeAndNothingIsEarnedAfterIt) {
+TEST_F(StoreTest, AnEndReplacesTheRewardsAndNoneFollowIt) {
   for (const char* id : {"done", "left"}) {
     ASSERT_TRUE(store_->OpenEpisode(Open(id, 0, id[0] == 'l')).ok());
     ASSERT_TRUE(store_->AppendCall(Append(id, 0, {Prompt({1})}, {})).ok());
@@ -193,14 +194,14 @@ TEST_F(StoreTest, AnEndIsTheWholeOutcomeAndNothingIsEarnedAfterIt) {
   const auto late = store_->RewardEpisode(Reward("done", 0.5));
   EXPECT_EQ(late.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(Text(late), HasSubstr("FINISHED"));
-  // A newer attempt fences this one; what it had earned stays in its record and is not the newer one's.
+  // A newer attempt fences this one. The rewards stay with the older attempt.
   ASSERT_TRUE(store_->OpenEpisode(Open("again", 0, 1, 1)).ok());
   EXPECT_EQ(store_->RewardEpisode(Reward("left", 1)).code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(Get(*store_, "left")->episode().reward(), 0.5);
   EXPECT_FALSE(Get(*store_, "again")->episode().has_reward());
 }
 
-// An opening that cannot be parsed shows that nobody reads it.
+// A damaged opening proves that no mutation reads it.
 TEST_F(StoreTest, AppendsAndRewardsNeitherReadNorWriteTheTask) {
   std::map<std::string, size_t> written;
   for (const char* id : {"small", "large"}) {
@@ -267,7 +268,7 @@ TEST_F(StoreTest, MissingSegmentsAreNamedAndNothingIsWritten) {
   EXPECT_EQ(Get(*store_, "f")->segments_size(), 2);
 }
 
-// A call of `episode` that continues call `parent` of it.
+// A call of `episode` that continues its call `parent`.
 v1::AppendCallRequest Continue(const std::string& episode, int sequence, int parent, int segments, int64_t tokens,
                                const std::vector<v1::Segment>& context, const std::vector<v1::Segment>& sampled) {
   v1::AppendCallRequest request = Append(episode, sequence, context, sampled);
@@ -277,7 +278,7 @@ v1::AppendCallRequest Continue(const std::string& episode, int sequence, int par
   return request;
 }
 
-TEST_F(StoreTest, ACallThatContinuesAnotherIsCountedWithItsWholePrompt) {
+TEST_F(StoreTest, AContinuingCallCountsItsWholePrompt) {
   ASSERT_TRUE(store_->OpenEpisode(Open("e", 0, 0)).ok());
   ASSERT_TRUE(store_->OpenEpisode(Open("f", 0, 1)).ok());
   ASSERT_TRUE(store_->AppendCall(Append("e", 0, {Prompt({1, 2})}, {Sampled({3}), Sampled({4, 5, 6})})).ok());
@@ -310,8 +311,8 @@ TEST_F(StoreTest, ACallThatContinuesAnotherIsCountedWithItsWholePrompt) {
   EXPECT_EQ(Counts().SerializeAsString(), before.SerializeAsString());
 }
 
-// What was appended last is not looked up.
-TEST_F(StoreTest, ACallIsContinuedAlikeWhetherItWasAppendedLastOrBeforeTheStoreWasOpened) {
+// RecentCalls holds the parent in the first round; the second round reads it from the database.
+TEST_F(StoreTest, ContinuingACachedCallEqualsContinuingAStoredOne) {
   ASSERT_TRUE(store_->OpenEpisode(Open("e", 0, 0)).ok());
   ASSERT_TRUE(store_->OpenEpisode(Open("f", 0, 1)).ok());
   const auto first = Append("e", 0, {Prompt({1, 2})}, {Sampled({3}), Sampled({4, 5, 6})});
@@ -336,7 +337,7 @@ TEST_F(StoreTest, ACallIsContinuedAlikeWhetherItWasAppendedLastOrBeforeTheStoreW
   EXPECT_EQ(Counts().recorded_tokens(), 2 + 4 + 2 * (4 + 6 + 1));
 }
 
-TEST_F(StoreTest, AnEpisodeThatIsOpenedAgainAfterATrimHoldsNoneOfItsCalls) {
+TEST_F(StoreTest, AnEpisodeOpenedAgainAfterATrimHasNoCalls) {
   ASSERT_TRUE(store_->OpenEpisode(Open("e", 0, 0)).ok());
   const auto first = Append("e", 0, {Prompt({1, 2})}, {Sampled({3})});
   ASSERT_TRUE(store_->AppendCall(first).ok());
@@ -349,7 +350,7 @@ TEST_F(StoreTest, AnEpisodeThatIsOpenedAgainAfterATrimHoldsNoneOfItsCalls) {
   EXPECT_THAT(Text(status), HasSubstr("does not hold"));
 }
 
-TEST(RecentCalls, KeepsAtLeastTheNewerHalfAndNothingFromBeforeAllWereForgotten) {
+TEST(RecentCalls, HoldsTheNewerHalfAndNothingAddedBeforeForgetAll) {
   RecentCalls recent(10);
   for (int i = 0; i < 100; ++i) recent.Add(recent.generation(), std::to_string(i), {"e", i, {1}});
   int known = 0;
@@ -366,7 +367,7 @@ TEST(RecentCalls, KeepsAtLeastTheNewerHalfAndNothingFromBeforeAllWereForgotten) 
   EXPECT_TRUE(recent.Find("new").has_value());
 }
 
-TEST_F(StoreTest, RefusesSegmentsThatAreNotNamedOrOfTheWrongKind) {
+TEST_F(StoreTest, RefusesUnnamedSegmentsAndPromptsNamedAsSampled) {
   ASSERT_TRUE(store_->OpenEpisode(Open("e", 0, 0)).ok());
   auto extra = Append("e", 0, {Prompt({1})}, {});
   *extra.add_segments() = Prompt({9});
@@ -388,12 +389,12 @@ TEST_F(StoreTest, ANewAttemptFencesTheOlderOne) {
   EXPECT_EQ(store_->AppendCall(Append("a0", 1, {Prompt({1})}, {})).code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(store_->EndEpisode(End("a0")).code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_TRUE(store_->EndEpisode(End("a0", v1::EPISODE_FENCED, 0)).ok());
-  EXPECT_TRUE(store_->AppendCall(Append("a0", 0, {Prompt({1})}, {})).ok());  // a repetition
+  EXPECT_TRUE(store_->AppendCall(Append("a0", 0, {Prompt({1})}, {})).ok());  // repeated
   EXPECT_EQ(Get(*store_, "other")->episode().state(), v1::EPISODE_OPEN);
   EXPECT_EQ(Get(*store_, "eval")->episode().state(), v1::EPISODE_OPEN);
   EXPECT_EQ(store_->OpenEpisode(Open("a1", 5, 2, 1)).code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(store_->OpenEpisode(Open("a2b", 5, 2, 2)).code(), absl::StatusCode::kAlreadyExists);
-  // One that had ended keeps its end.
+  // An ended attempt keeps its end.
   ASSERT_TRUE(store_->EndEpisode(End("a2", v1::EPISODE_FAILED, 0)).ok());
   ASSERT_TRUE(store_->OpenEpisode(Open("a3", 5, 2, 3)).ok());
   EXPECT_EQ(Get(*store_, "a2")->episode().state(), v1::EPISODE_FAILED);
@@ -407,7 +408,7 @@ TEST_F(StoreTest, ANewAttemptFencesTheOlderOne) {
   EXPECT_EQ(GetGroup(*store_, 6).status().code(), absl::StatusCode::kNotFound);
 }
 
-TEST_F(StoreTest, EpisodesThatServeAreToldApartByTheirIds) {
+TEST_F(StoreTest, EpisodesThatServeHaveNoSamplesToFence) {
   for (const char* id : {"s1", "s2"}) {
     ASSERT_TRUE(store_->OpenEpisode(Open(id, 0, 0, 0, v1::PURPOSE_SERVE)).ok());
   }
@@ -453,7 +454,7 @@ TEST_F(StoreTest, ListsInOrderAndInPages) {
   EXPECT_THAT(next_page(), ElementsAre("41b", "42a"));
   EXPECT_EQ(list.after(), "");
   list.set_all_attempts(true);
-  list.set_limit(2);  // between two attempts too
+  list.set_limit(2);  // a page may end between two attempts
   EXPECT_THAT(next_page(), ElementsAre("10a", "11a"));
   EXPECT_THAT(next_page(), ElementsAre("11b", "12a"));
   list.set_after("");
@@ -470,7 +471,7 @@ TEST_F(StoreTest, ListsInOrderAndInPages) {
   EXPECT_EQ(store_->ListEpisodes(list).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-// Each more than half a page, and one beyond a page alone: every page goes on where the one before ended.
+// Groups of 24 and 48 MiB on pages of 32 MiB: every page begins where the last one ended.
 TEST_F(StoreTest, GroupsLargerThanAPageAreRead) {
   const std::string payload(size_t{4} << 20, 'x');
   const std::vector<int> samples = {6, 6, 12, 1};
@@ -509,10 +510,10 @@ TEST_F(StoreTest, ListsOpenEpisodesAlone) {
   EXPECT_THAT(ids, ElementsAre("e1", "e4"));
 }
 
-TEST_F(StoreTest, JournalIsGaplessAndARepeatedAppendIsTheSameOne) {
+TEST_F(StoreTest, JournalIsGaplessAndARepeatedAppendIsWrittenOnce) {
   v1::AppendJournalRequest two = BatchRecord(0, {4, 2});
   two.add_records()->mutable_live()->set_version(1);
-  two.mutable_records(0)->set_index(99);  // the pool's to set
+  two.mutable_records(0)->set_index(99);  // set by the pool
   EXPECT_EQ(store_->AppendJournal(two).value(), 0);
   EXPECT_EQ(store_->AppendJournal(BatchRecord(1, {5})).value(), 2);
   Reopen();
@@ -544,8 +545,8 @@ TEST_F(StoreTest, JournalIsGaplessAndARepeatedAppendIsTheSameOne) {
   EXPECT_EQ(store_->ReadJournal(read)->records_size(), 0);
 }
 
-// A writer that gave up on an append and went on with another: the first one may still come.
-TEST_F(StoreTest, AnAppendThatIsNotWhereItsWriterMeantItIsRefused) {
+// A writer may give up on an append and send another, and the first may still arrive.
+TEST_F(StoreTest, AnAppendAtAnotherIndexThanExpectedIsRefused) {
   const auto at = [](v1::AppendJournalRequest request, int64_t index) {
     request.set_expected_index(index);
     return request;
@@ -554,13 +555,13 @@ TEST_F(StoreTest, AnAppendThatIsNotWhereItsWriterMeantItIsRefused) {
   EXPECT_EQ(store_->AppendJournal(at(BatchRecord(0, {4}), 0)).value(), 0);
   EXPECT_EQ(store_->AppendJournal(at(BatchRecord(0, {5}), 0)).status().code(), absl::StatusCode::kAborted);
   EXPECT_EQ(store_->AppendJournal(at(BatchRecord(1, {5}), 1)).value(), 1);
-  // Repeated, it is what it was, wherever the journal ends by now and whatever was expected.
+  // A repeated append returns its first index, whatever the journal's end and the expected index are.
   EXPECT_EQ(store_->AppendJournal(at(BatchRecord(0, {4}), 0)).value(), 0);
   EXPECT_EQ(store_->AppendJournal(BatchRecord(0, {4})).value(), 0);
   EXPECT_EQ(Counts().journal_end(), 2);
 }
 
-TEST_F(StoreTest, TrimDeletesWhatTheCheckpointCoversAndNothingElse) {
+TEST_F(StoreTest, TrimDeletesTheGroupsThatTheCheckpointCovers) {
   const auto shared = Prompt({100, 101});
   const auto add = [&](const std::string& id, int64_t group, v1::EpisodePurpose purpose = v1::PURPOSE_TRAIN) {
     ASSERT_TRUE(store_->OpenEpisode(Open(id, group, 0, 0, purpose)).ok());
@@ -572,7 +573,7 @@ TEST_F(StoreTest, TrimDeletesWhatTheCheckpointCoversAndNothingElse) {
   for (int64_t group = 0; group < 8; ++group) add("g" + std::to_string(group), group);
   ASSERT_TRUE(store_->OpenEpisode(Open("g0-again", 0, 0, 1)).ok());
   add("eval", 0, v1::PURPOSE_EVAL);
-  // Step 0 trained 0 and 2, step 1 trained 5, step 2 trained 1; 3 was dropped, 7 too; 4 and 6 are open.
+  // Step 0 trained groups 0 and 2, step 1 group 5, step 2 group 1. Groups 3 and 7 are closed, 4 and 6 open.
   ASSERT_TRUE(store_->AppendJournal(BatchRecord(0, {2, 0})).ok());
   ASSERT_TRUE(store_->AppendJournal(ClosedRecord(3)).ok());
   ASSERT_TRUE(store_->AppendJournal(BatchRecord(1, {5})).ok());
@@ -668,7 +669,7 @@ TEST_F(StoreTest, ATrimLeavesNoRecordOfItsGroups) {
   }
 }
 
-TEST_F(StoreTest, ManyThreadsGetWhatTheyAskedFor) {
+TEST_F(StoreTest, ManyThreadsReadTheirOwnWrites) {
   constexpr int kThreads = 8, kCalls = 60;
   std::vector<std::thread> threads;
   std::atomic<int> failures{0};
@@ -681,7 +682,7 @@ TEST_F(StoreTest, ManyThreadsGetWhatTheyAskedFor) {
       for (int i = 0; i < kCalls; ++i) {
         const auto sampled = Sampled({t, i});
         failures += !store_->AppendCall(Append(id, i, context, {sampled})).ok();
-        failures += Get(*store_, id)->calls_size() != i + 1;  // read your writes
+        failures += Get(*store_, id)->calls_size() != i + 1;  // a thread reads its own writes
         context.push_back(sampled);
         const auto index = store_->AppendJournal(BatchRecord(t * kCalls + i, {t, i}));
         if (index.ok()) indexes[t].push_back(*index);
@@ -703,7 +704,7 @@ TEST_F(StoreTest, ManyThreadsGetWhatTheyAskedFor) {
   EXPECT_EQ(Counts().segments(), 2 + kThreads * kCalls);  // a prompt of each of two groups
 }
 
-TEST_F(StoreTest, OneOfManyRivalsWins) {
+TEST_F(StoreTest, OneOfManyConcurrentRivalsWins) {
   std::atomic<int> opened{0}, appended{0};
   ASSERT_TRUE(store_->OpenEpisode(Open("e", 1, 0)).ok());
   std::vector<std::thread> threads;
@@ -720,7 +721,7 @@ TEST_F(StoreTest, OneOfManyRivalsWins) {
   EXPECT_EQ(appended, 1);
   EXPECT_EQ(Counts().episodes(), 2);
   EXPECT_EQ(Get(*store_, "e")->segments_size(), 1);
-  EXPECT_EQ(Counts().segments(), 1);  // the losers' prompts are not left behind
+  EXPECT_EQ(Counts().segments(), 1);  // the losers left no prompt
 }
 
 TEST_F(StoreTest, ReadersSeeWholeTreesWhileGroupsAreTrimmed) {
@@ -775,7 +776,7 @@ TEST_F(StoreTest, HoldsLongTrees) {
   EXPECT_THAT(Text(refused), HasSubstr("max_call_bytes"));
 }
 
-TEST_F(StoreTest, ASecondProcessIsRefusedWithOneClearError) {
+TEST_F(StoreTest, ASecondProcessIsRefused) {
   const auto second = Store::Open(testing::QuickOptions(dir_.path()));
   EXPECT_EQ(second.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(Text(second.status()), HasSubstr("open in another process"));
