@@ -2,6 +2,7 @@
 
 #include <prometheus/text_serializer.h>
 
+#include <array>
 #include <sstream>
 #include <utility>
 
@@ -9,6 +10,9 @@
 
 namespace ingot::base {
 namespace {
+
+constexpr std::array kDefaultSeconds = {0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1,  0.2,
+                                        0.5,   1.0,   2.0,   5.0,  10.0, 20.0, 50.0, 100.0};
 
 auto& Build(prometheus::Registry& registry, Counter*, const std::string& name, const std::string& help) {
   return prometheus::BuildCounter().Name(name).Help(help).Register(registry);
@@ -96,12 +100,8 @@ Gauge& Metrics::GetGauge(std::string_view name, std::string_view help, const Met
 
 Histogram& Metrics::GetHistogram(std::string_view name, std::string_view help, const MetricLabels& labels,
                                  std::vector<double> buckets) {
-  if (buckets.empty()) buckets = DefaultSeconds();
+  if (buckets.empty()) buckets.assign(kDefaultSeconds.begin(), kDefaultSeconds.end());
   return Series<Histogram>(Kind::kHistogram, name, help, labels, buckets);
-}
-
-std::vector<double> Metrics::DefaultSeconds() {
-  return {0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100};
 }
 
 std::string Metrics::RenderText() const {

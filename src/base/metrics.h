@@ -44,12 +44,10 @@ class Metrics {
   // Each Get finds a series or creates it. `help` counts at the first call for a family.
   Counter& GetCounter(std::string_view name, std::string_view help, const MetricLabels& labels = {});
   Gauge& GetGauge(std::string_view name, std::string_view help, const MetricLabels& labels = {});
-  // `buckets`: increasing upper bounds; they count at the first call for a series. Empty = DefaultSeconds().
+  // `buckets`: increasing upper bounds; they count at the first call for a series. Empty =
+  // 1 ms to 100 s, three bounds per decade.
   Histogram& GetHistogram(std::string_view name, std::string_view help, const MetricLabels& labels = {},
                           std::vector<double> buckets = {});
-
-  // 1 ms to 100 s, three bounds per decade.
-  static std::vector<double> DefaultSeconds();
 
   // Prometheus' text exposition format 0.0.4.
   std::string RenderText() const;
