@@ -66,42 +66,42 @@ absl::Status AddNamed(GroupSegments& segments, const PreparedCall& prepared, Nam
 }
 
 // NOT_FOUND without a text: the episode holds no such call.
-absl::StatusOr<CallTail> LoadTail(Database::Batch& batch, const GroupSegments& segments, const std::string& episode_id,
-                                  const std::string& call_id) {
+absl::StatusOr<CallSummary> LoadSummary(Database::Batch& batch, const GroupSegments& segments,
+                                        const std::string& episode_id, const std::string& call_id) {
   const absl::StatusOr<std::string> key = batch.Get(kCallIds, call_id);
   if (!key.ok() && !absl::IsNotFound(key.status())) return key.status();
   if (!key.ok() || !std::string_view(*key).starts_with(EpisodePrefix(episode_id))) return absl::NotFoundError("");
   INGOT_ASSIGN_OR_RETURN(const std::string stored, batch.Get(kCalls, *key));
   INGOT_ASSIGN_OR_RETURN(const v1::Call call, ParseRecord<v1::Call>(stored, "call '" + call_id + "'"));
-  CallTail tail{.episode_id = episode_id, .context_tokens = call.context_tokens(), .sampled_tokens = {}};
+  CallSummary summary{.episode_id = episode_id, .context_tokens = call.context_tokens(), .sampled_tokens = {}};
   for (const std::string& sampled : call.sampled_keys()) {
     INGOT_ASSIGN_OR_RETURN(const SegmentInfo info, segments.Get(sampled));
-    tail.sampled_tokens.push_back(info.tokens);
+    summary.sampled_tokens.push_back(info.tokens);
   }
-  return tail;
+  return summary;
 }
 
 // Checks the parent call and counts the tokens that the prompt takes over from it.
 absl::Status AddContinued(Database::Batch& batch, const GroupSegments& segments, const v1::Call& call,
                           const RecentCalls& recent, NamedSegments& named) {
   const std::string& parent = call.parent_call_id();
-  absl::StatusOr<CallTail> tail = absl::NotFoundError("");
+  absl::StatusOr<CallSummary> summary = absl::NotFoundError("");
   if (auto known = recent.Find(parent)) {
-    if (known->episode_id == call.episode_id()) tail = *std::move(known);
+    if (known->episode_id == call.episode_id()) summary = *std::move(known);
   } else {
-    tail = LoadTail(batch, segments, call.episode_id(), parent);
+    summary = LoadSummary(batch, segments, call.episode_id(), parent);
   }
-  if (absl::IsNotFound(tail.status())) {
+  if (absl::IsNotFound(summary.status())) {
     return absl::FailedPreconditionError(
         absl::StrCat("call '", call.call_id(), "' continues call '", parent, "', which its episode does not hold"));
   }
-  INGOT_RETURN_IF_ERROR(tail.status());
-  if (call.continued_segments() > static_cast<int64_t>(tail->sampled_tokens.size())) {
+  INGOT_RETURN_IF_ERROR(summary.status());
+  if (call.continued_segments() > static_cast<int64_t>(summary->sampled_tokens.size())) {
     return absl::InvalidArgumentError(absl::StrCat("continued_segments is ", call.continued_segments(), ": call '",
-                                                   parent, "' sampled ", tail->sampled_tokens.size()));
+                                                   parent, "' sampled ", summary->sampled_tokens.size()));
   }
-  const auto begin = tail->sampled_tokens.begin();
-  named.context_tokens = std::accumulate(begin, begin + call.continued_segments(), tail->context_tokens);
+  const auto begin = summary->sampled_tokens.begin();
+  named.context_tokens = std::accumulate(begin, begin + call.continued_segments(), summary->context_tokens);
   return absl::OkStatus();
 }
 
@@ -147,7 +147,7 @@ absl::StatusOr<PreparedCall> PrepareCall(const v1::AppendCallRequest& request) {
 }
 
 absl::Status StageAppendCall(Database::Batch& batch, v1::PoolStatusResponse& counters, const PreparedCall& prepared,
-                             const RecentCalls& recent, CallTail& tail) {
+                             const RecentCalls& recent, CallSummary& summary) {
   const v1::Call& call = *prepared.call;
   const absl::StatusOr<std::string> stored_key = batch.Get(kCallIds, call.call_id());
   if (stored_key.ok()) {
@@ -176,7 +176,7 @@ absl::Status StageAppendCall(Database::Batch& batch, v1::PoolStatusResponse& cou
   const auto& sampled = named.sampled_tokens;
   counters.set_recorded_tokens(
       std::accumulate(sampled.begin(), sampled.end(), counters.recorded_tokens() + named.context_tokens));
-  tail = {call.episode_id(), named.context_tokens, std::move(named.sampled_tokens)};
+  summary = {call.episode_id(), named.context_tokens, std::move(named.sampled_tokens)};
   return absl::OkStatus();
 }
 

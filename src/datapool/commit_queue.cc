@@ -22,9 +22,9 @@ absl::Status CommitQueue::Run(const Mutation& mutation) {
   while (!waiter.done && queue_.front() != &waiter) waiter.wake.Wait(mu_);
   if (waiter.done) return waiter.status;
 
-  const std::deque<Waiter*> group = queue_;
+  const std::deque<Waiter*> waiters = queue_;
   mu_.Unlock();
-  const size_t committed = Commit(group);
+  const size_t committed = Commit(waiters);
   mu_.Lock();
   for (size_t i = 0; i < committed; ++i) {
     queue_.front()->done = true;

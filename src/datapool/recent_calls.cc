@@ -9,7 +9,7 @@ uint64_t RecentCalls::generation() const {
   return generation_;
 }
 
-std::optional<CallTail> RecentCalls::Find(const std::string& call_id) const {
+std::optional<CallSummary> RecentCalls::Find(const std::string& call_id) const {
   base::MutexLock lock(mu_);
   for (const Calls* calls : {&newer_, &older_}) {
     if (const auto found = calls->find(call_id); found != calls->end()) return found->second;
@@ -17,11 +17,11 @@ std::optional<CallTail> RecentCalls::Find(const std::string& call_id) const {
   return std::nullopt;
 }
 
-void RecentCalls::Add(uint64_t generation, const std::string& call_id, CallTail tail) {
+void RecentCalls::Add(uint64_t generation, const std::string& call_id, CallSummary summary) {
   Calls forgotten;  // outlives the lock
   base::MutexLock lock(mu_);
   if (generation != generation_) return;
-  newer_[call_id] = std::move(tail);
+  newer_[call_id] = std::move(summary);
   if (newer_.size() < max_half_) return;
   forgotten = std::exchange(older_, std::exchange(newer_, {}));
 }

@@ -17,7 +17,7 @@
 namespace ingot::datapool {
 
 // The facts of a call that an append of a continuing call needs.
-struct CallTail {
+struct CallSummary {
   std::string episode_id;
   int64_t context_tokens = 0;           // of the whole prompt
   std::vector<int64_t> sampled_tokens;  // of each sampled segment
@@ -30,13 +30,13 @@ class RecentCalls {
 
   uint64_t generation() const ABSL_LOCKS_EXCLUDED(mu_);
   // nullopt = not in the cache.
-  std::optional<CallTail> Find(const std::string& call_id) const ABSL_LOCKS_EXCLUDED(mu_);
+  std::optional<CallSummary> Find(const std::string& call_id) const ABSL_LOCKS_EXCLUDED(mu_);
   // Does nothing if ForgetAll was called since `generation` was read.
-  void Add(uint64_t generation, const std::string& call_id, CallTail tail) ABSL_LOCKS_EXCLUDED(mu_);
+  void Add(uint64_t generation, const std::string& call_id, CallSummary summary) ABSL_LOCKS_EXCLUDED(mu_);
   void ForgetAll() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  using Calls = std::unordered_map<std::string, CallTail>;
+  using Calls = std::unordered_map<std::string, CallSummary>;
 
   const size_t max_half_;
   mutable base::Mutex mu_;

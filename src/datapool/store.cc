@@ -109,11 +109,11 @@ absl::Status Store::AppendCall(const v1::AppendCallRequest& request) {
   INGOT_RETURN_IF_ERROR(ValidateAppendCall(request, impl_->options.max_call_bytes));
   INGOT_ASSIGN_OR_RETURN(const PreparedCall prepared, PrepareCall(request));
   const uint64_t generation = impl_->recent.generation();
-  CallTail tail;
+  CallSummary summary;
   INGOT_RETURN_IF_ERROR(impl_->queue.Run([&](Database::Batch& batch, v1::PoolStatusResponse& counters) {
-    return StageAppendCall(batch, counters, prepared, impl_->recent, tail);
+    return StageAppendCall(batch, counters, prepared, impl_->recent, summary);
   }));
-  if (!tail.episode_id.empty()) impl_->recent.Add(generation, request.call().call_id(), std::move(tail));
+  if (!summary.episode_id.empty()) impl_->recent.Add(generation, request.call().call_id(), std::move(summary));
   return absl::OkStatus();
 }
 

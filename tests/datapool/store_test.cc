@@ -217,8 +217,8 @@ TEST_F(StoreTest, AppendsAndRewardsNeitherReadNorWriteTheTask) {
       auto batch = database->NewBatch();
       const auto append = Append(id, 0, {Prompt({1})}, {Sampled({2})});
       batch.Put(kEpisodes, id, "\xff no episode");
-      CallTail tail;
-      ASSERT_TRUE(StageAppendCall(batch, counters, PrepareCall(append).value(), RecentCalls(1), tail).ok());
+      CallSummary summary;
+      ASSERT_TRUE(StageAppendCall(batch, counters, PrepareCall(append).value(), RecentCalls(1), summary).ok());
       for (int i = 0; i < 100; ++i)
         ASSERT_TRUE(StageRewardEpisode(batch, Reward(id, i, {{std::string(id) + "/0", 1}})).ok());
       ASSERT_TRUE(StageEndEpisode(batch, End(id)).ok());
