@@ -1,5 +1,6 @@
 // Durable writes of the data pool: latency and throughput of AppendCall by number of writers; then the cost of one
-// append and of one reward by the size of the episode's task; then the bytes on disk of groups with one system prompt.
+// append and of one reward by the size of the episode's task; then groups that share a system prompt: their bytes on
+// disk, and the time to read and to delete one.
 //
 //   datapool_bench [folder] [seconds per line]      measures the folder's disk; default: a temporary folder
 //
@@ -11,9 +12,10 @@
 // before the clock starts. A reward is one signal that changes.
 //
 // By system prompt: 50 groups of 8 episodes, of 1 or 20 calls each. The first prompt of every episode begins with the
-// same system prompt, a segment of its own. Bytes are of all files, after the pool was closed and opened again.
+// same system prompt, a segment of its own. Bytes are of all files, after the pool was closed and opened again. Then
+// every group is read once, and all are deleted.
 //
-// Not measured: reads, trimming, gRPC.
+// Not measured: gRPC.
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -234,9 +236,30 @@ void MeasureBySystemPrompt(const std::string& path, int system_tokens, int calls
   auto pool = datapool::OpenPool(WithoutSync(path));
   if (!pool.ok()) Fail(pool.status());
   const v1::PoolStatusResponse status = (*pool)->Status().value();
-  std::printf("system prompt %6d tokens  %2d calls an episode  %9lld tokens stored  %8.2f MB on disk\n", system_tokens,
-              calls, static_cast<long long>(status.segment_tokens()),
-              static_cast<double>(status.bytes_on_disk()) / 1e6);
+  const auto milliseconds_of = [](const auto& work) {
+    const auto start = Clock::now();
+    if (const absl::Status done = work(); !done.ok()) Fail(done);
+    return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+  };
+  const double read_ms = milliseconds_of([&] {
+    absl::Status read;
+    for (int group = 0; group < kGroups && read.ok(); ++group) {
+      v1::GetGroupRequest get;
+      get.set_group_id(group);
+      read = (*pool)->GetGroup(get).status();
+    }
+    return read;
+  });
+  const double trim_ms = milliseconds_of([&] {
+    v1::TrimRequest trim;
+    for (int group = 0; group < kGroups; ++group) trim.add_group_ids(group);
+    return (*pool)->Trim(trim).status();
+  });
+  std::printf(
+      "system prompt %6d tokens  %2d calls an episode  %9lld tokens stored  %8.2f MB on disk  "
+      "read %7.2f ms  trim %7.2f ms a group\n",
+      system_tokens, calls, static_cast<long long>(status.segment_tokens()),
+      static_cast<double>(status.bytes_on_disk()) / 1e6, read_ms / kGroups, trim_ms / kGroups);
 }
 
 }  // namespace
