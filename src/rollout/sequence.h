@@ -61,7 +61,7 @@ struct Sequence {
   size_t computed = 0;    // tokens whose KV is in `blocks`
   size_t published = 0;   // leading blocks that are named in the cache
   uint64_t kv_salt = 0;   // of the version that computed KV last; 0 = no KV yet
-  bool kv_mixed = false;  // true = earlier versions computed a part of the KV
+  bool kv_mixed = false;  // true = another version computed a part of the KV
   size_t planned = 0;     // rows in the step being planned
 
   void ReleaseKv() {
