@@ -31,12 +31,12 @@ CodePoints RawIn(const Escapes& escapes) {
   return {{0x20, mark - 1}, {mark + 1, '\\' - 1}, {'\\' + 1, kMaxCodePoint}};
 }
 
-struct Encoded {
+struct Utf8Bytes {
   std::array<uint8_t, 4> bytes{};
   int length = 0;
 };
 
-Encoded Encode(uint32_t c) {
+Utf8Bytes Encode(uint32_t c) {
   const auto tail = [&](int shift) { return static_cast<uint8_t>(0x80 | ((c >> shift) & 0x3F)); };
   if (c < 0x80) return {{static_cast<uint8_t>(c)}, 1};
   if (c < 0x800) return {{static_cast<uint8_t>(0xC0 | (c >> 6)), tail(0)}, 2};
@@ -80,7 +80,7 @@ void AddInterval(Nfa& nfa, int32_t from, int32_t to, Interval interval) {
   for (const Interval length : {Interval{0, 0x7F}, {0x80, 0x7FF}, {0x800, 0xFFFF}, {0x10000, kMaxCodePoint}}) {
     const uint32_t low = std::max(interval.low, length.low), high = std::min(interval.high, length.high);
     if (low > high) continue;
-    const Encoded first = Encode(low), last = Encode(high);
+    const Utf8Bytes first = Encode(low), last = Encode(high);
     AddSpan(nfa, from, to, first.bytes.data(), last.bytes.data(), first.length);
   }
 }
@@ -284,7 +284,7 @@ bool DecodeUtf8(std::string_view text, std::vector<uint32_t>* out) {
     for (int i = 1; i < length; ++i) c = c << 6 | (static_cast<uint8_t>(text[at + i]) & 0x3F);
     if (c > kMaxCodePoint || (c >= kFirstSurrogate && c <= kLastSurrogate)) return false;
     // An overlong or malformed sequence decodes to a character with another encoding.
-    const Encoded again = Encode(c);
+    const Utf8Bytes again = Encode(c);
     if (again.length != length) return false;
     for (int i = 0; i < length; ++i) {
       if (again.bytes[i] != static_cast<uint8_t>(text[at + i])) return false;

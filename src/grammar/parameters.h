@@ -1,7 +1,7 @@
 // The properties of an object written one by one between delimiters, instead of as JSON:
 //
 //   <parameter=path>                  begin KEY text_key_end
-//   any text, as it is                VALUE
+//   any raw text                      VALUE
 //   </parameter>                      value_end
 //   <parameter=count>3</parameter>    any other value is JSON, behind json_key_end
 //

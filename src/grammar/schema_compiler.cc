@@ -32,7 +32,7 @@ absl::Status SchemaCompiler::Compile(int32_t from, int32_t to) {
 
 absl::Status SchemaCompiler::BuildPending() {
   while (!pending_.empty()) {
-    const Pending rule = std::move(pending_.front());
+    const PendingRule rule = std::move(pending_.front());
     pending_.pop_front();
     INGOT_RETURN_IF_ERROR(rule.is_object ? BuildObject(rule) : BuildArray(rule));
   }
@@ -214,7 +214,7 @@ absl::Status SchemaCompiler::AddOtherKeys(int32_t from, int32_t to, const std::v
 }
 
 absl::StatusOr<std::vector<SchemaCompiler::Property>> SchemaCompiler::PropertiesOf(
-    const Pending& rule, const json::value* additional) const {
+    const PendingRule& rule, const json::value* additional) const {
   static const json::value anything(true);
   std::vector<Property> out;
   std::map<std::string, size_t> places;
@@ -243,7 +243,8 @@ absl::StatusOr<std::vector<SchemaCompiler::Property>> SchemaCompiler::Properties
 //   first[0] -> first[1] -> ... -> first[n] -> none       first[i] -- key i, value i --> more[i + 1]
 //   more[i] -- "," --> next[i];  next[i] -> next[i + 1] -> ...;  next[i] -- key i, value i --> more[i + 1]
 //   more[i] -> some, where all properties from i on are optional
-absl::Status SchemaCompiler::EmitMembers(const Pending& object, Keys keys, int32_t begin, int32_t none, int32_t some) {
+absl::Status SchemaCompiler::EmitMembers(const PendingRule& object, Keys keys, int32_t begin, int32_t none,
+                                         int32_t some) {
   static const json::value anything(true);
   const json::value* stated = object.schema.if_contains("additionalProperties");
   INGOT_ASSIGN_OR_RETURN(const std::vector<Property> properties, PropertiesOf(object, stated));
@@ -281,7 +282,7 @@ absl::Status SchemaCompiler::EmitMembers(const Pending& object, Keys keys, int32
   return Emit(value, more[n], *others, object.path + "/additionalProperties");
 }
 
-absl::Status SchemaCompiler::BuildObject(const Pending& rule) {
+absl::Status SchemaCompiler::BuildObject(const PendingRule& rule) {
   INGOT_ASSIGN_OR_RETURN(const int32_t begin, builder_.AddState());
   INGOT_ASSIGN_OR_RETURN(const int32_t none, builder_.AddState());
   INGOT_ASSIGN_OR_RETURN(const int32_t some, builder_.AddState());
@@ -293,7 +294,7 @@ absl::Status SchemaCompiler::BuildObject(const Pending& rule) {
   return EmitMembers(rule, Keys::kQuoted, begin, none, some);
 }
 
-absl::Status SchemaCompiler::BuildArray(const Pending& rule) {
+absl::Status SchemaCompiler::BuildArray(const PendingRule& rule) {
   static const json::value anything(true);
   INGOT_ASSIGN_OR_RETURN(uint32_t min, CountOf(rule.schema, "minItems", 0, rule.path));
   INGOT_ASSIGN_OR_RETURN(uint32_t max, CountOf(rule.schema, "maxItems", kNoLimit, rule.path));

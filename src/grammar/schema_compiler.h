@@ -33,7 +33,7 @@ class SchemaCompiler {
   absl::Status CompileKeywords(int32_t from, int32_t to);
 
  private:
-  struct Pending {  // a rule whose body is not built yet
+  struct PendingRule {  // a rule whose body is not built yet
     int32_t rule;
     bool is_object;
     FlatSchema schema;
@@ -52,20 +52,20 @@ class SchemaCompiler {
   absl::Status EmitEnum(int32_t from, int32_t to, const FlatSchema& schema, const std::string& path);
   absl::Status EmitRule(int32_t from, int32_t to, bool is_object, const FlatSchema& schema, const std::string& path);
   absl::Status BuildPending();
-  absl::Status BuildObject(const Pending& rule);
-  absl::Status BuildArray(const Pending& rule);
+  absl::Status BuildObject(const PendingRule& rule);
+  absl::Status BuildArray(const PendingRule& rule);
   struct Property {
     std::string key;
     const json::value* schema = nullptr;
     bool required = false;
   };
-  absl::StatusOr<std::vector<Property>> PropertiesOf(const Pending& rule, const json::value* additional) const;
+  absl::StatusOr<std::vector<Property>> PropertiesOf(const PendingRule& rule, const json::value* additional) const;
   enum class Keys {
     kQuoted,    // "KEY":
     kKeywords,  // KEY=
   };
   // Adds an object's members and the commas between them: from `begin` to `none` if there are none, else to `some`.
-  absl::Status EmitMembers(const Pending& object, Keys keys, int32_t begin, int32_t none, int32_t some);
+  absl::Status EmitMembers(const PendingRule& object, Keys keys, int32_t begin, int32_t none, int32_t some);
   absl::Status AddKey(int32_t from, int32_t to, const std::string& key, Keys keys, const std::string& path);
   absl::Status AddOtherKeys(int32_t from, int32_t to, const std::vector<Property>& known, Keys keys);
   absl::Status AddKeyword(int32_t from, int32_t to, const std::string& key, const std::string& path);
@@ -89,7 +89,7 @@ class SchemaCompiler {
   const Notation& notation_;
   SchemaFlattener flattener_;
   std::map<std::string, int32_t> rules_;  // the rule's number, by its kind and schema text
-  std::deque<Pending> pending_;
+  std::deque<PendingRule> pending_;
 };
 
 // The kinds of keywords that a lenient schema may drop, in this order: costly or often contradictory ones first.

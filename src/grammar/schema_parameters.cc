@@ -70,7 +70,7 @@ absl::Status SchemaCompiler::CompileParameters(int32_t from, int32_t to, const P
 absl::Status SchemaCompiler::EmitParameters(int32_t from, int32_t to, const FlatSchema& schema,
                                             const ParameterSyntax& syntax) {
   const json::value* stated = schema.if_contains("additionalProperties");
-  const Pending object{-1, true, schema, "#"};  // owns the schemas that the properties point to
+  const PendingRule object{-1, true, schema, "#"};  // owns the schemas that the properties point to
   INGOT_ASSIGN_OR_RETURN(const std::vector<Property> properties, PropertiesOf(object, stated));
   const bool named_only = stated != nullptr ? stated->is_bool() && !stated->get_bool() : schema.contains("properties");
   INGOT_ASSIGN_OR_RETURN(int32_t at, builder_.AddState());  // additional parameters loop to this state

@@ -16,7 +16,7 @@ bool TouchesWord(std::string_view text, size_t begin, size_t end) {
   return end < text.size() && IsWordCharacter(DecodeAt(text, end).value);
 }
 
-struct Building {
+struct TrieNode {
   std::map<uint8_t, uint32_t> next;
   int32_t token = -1;
 };
@@ -24,7 +24,7 @@ struct Building {
 }  // namespace
 
 AddedTokenMatcher::AddedTokenMatcher(const std::vector<Entry>& entries) {
-  std::vector<Building> trie(1);
+  std::vector<TrieNode> trie(1);
   for (const Entry& entry : entries) {
     uint32_t node = 0;
     for (const char c : entry.text) {
@@ -35,10 +35,10 @@ AddedTokenMatcher::AddedTokenMatcher(const std::vector<Entry>& entries) {
     trie[node].token = static_cast<int32_t>(tokens_.size());
     tokens_.push_back(entry.token);
   }
-  for (const Building& building : trie) {
+  for (const TrieNode& trie_node : trie) {
     nodes_.push_back(
-        {static_cast<uint32_t>(edges_.size()), static_cast<uint16_t>(building.next.size()), building.token});
-    for (const auto& [byte, node] : building.next) edges_.push_back({byte, node});
+        {static_cast<uint32_t>(edges_.size()), static_cast<uint16_t>(trie_node.next.size()), trie_node.token});
+    for (const auto& [byte, node] : trie_node.next) edges_.push_back({byte, node});
   }
   for (uint32_t i = 0; i < nodes_[0].count; ++i) first_[edges_[i].byte] = edges_[i].node;
   if (nodes_[0].count == 1) only_first_byte_ = edges_[0].byte;

@@ -282,13 +282,13 @@ class DeepSeek final : public SplitPattern {
   }
 };
 
-struct Known {
+struct KnownSplit {
   std::string_view text;
   std::shared_ptr<const SplitPattern> pattern;
 };
 
-const std::vector<Known>& AllKnown() {
-  static const auto* const all = new std::vector<Known>{
+const std::vector<KnownSplit>& AllKnown() {
+  static const auto* const all = new std::vector<KnownSplit>{
       {kGpt2Pattern, MakeEverywhere(Gpt2{})},
       {R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
        MakeEverywhere(Gpt4{3, kLetter})},
@@ -313,7 +313,7 @@ const std::vector<Known>& AllKnown() {
 }  // namespace
 
 std::shared_ptr<const SplitPattern> KnownPattern(std::string_view pattern) {
-  for (const Known& known : AllKnown()) {
+  for (const KnownSplit& known : AllKnown()) {
     if (known.text == pattern) return known.pattern;
   }
   return nullptr;

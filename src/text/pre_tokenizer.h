@@ -17,7 +17,7 @@ namespace ingot::text {
 struct Piece {
   std::string_view text;
   // The piece begins where the whole input begins; Metaspace's scheme `first` depends on it. (The reference also sets
-  // it for later pieces that come from what the first character was normalised or spelled to.)
+  // it for later pieces that come from the normalised or spelled form of the first character.)
   bool starts_text = false;
 };
 
