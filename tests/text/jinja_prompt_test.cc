@@ -59,7 +59,7 @@ bool Check(const std::string& source, RenderOptions options) {
 
 const char kLoop[] = "{% for m in messages %}<{{ m.role + '>' + m.content }}{% endfor %}";
 
-TEST(JinjaPromptTest, EndingsAreThoseOfTwoRenderings) {
+TEST(JinjaPromptTest, EqualsTwoRenderings) {
   const std::string loop = kLoop;
   const std::vector<std::string> sources = {
       loop + "{% if add_generation_prompt %}<assistant>{% endif %}",
@@ -89,7 +89,7 @@ TEST(JinjaPromptTest, EndingsAreThoseOfTwoRenderings) {
   }
 }
 
-TEST(JinjaPromptTest, EndingsOfKnownTemplates) {
+TEST(JinjaPromptTest, EqualsTwoRenderingsOfKnownTemplates) {
   std::ifstream file(INGOT_SOURCE_DIR "/tests/text/testdata/jinja_cases.json");
   std::stringstream json;
   json << file.rdbuf();
@@ -108,7 +108,7 @@ TEST(JinjaPromptTest, EndingsOfKnownTemplates) {
   EXPECT_GT(rendered, 100);
 }
 
-TEST(JinjaPromptTest, EndingsOfRandomTemplates) {
+TEST(JinjaPromptTest, EqualsTwoRenderingsOfRandomTemplates) {
   const std::vector<std::string> pieces = {"{% if add_generation_prompt %}",
                                            "{% if x %}",
                                            "{% endif %}",

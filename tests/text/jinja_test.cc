@@ -49,7 +49,7 @@ TEST(JinjaTest, IntegersBeyondInt64KeepTheirDigits) {
 }
 
 // Python's jinja2 rendered every case (tests/text/peer/make_jinja_cases.py); a null text means that jinja2 raises.
-TEST(JinjaTest, RendersWhatJinja2Renders) {
+TEST(JinjaTest, RendersLikeJinja2) {
   std::ifstream file(INGOT_SOURCE_DIR "/tests/text/testdata/jinja_cases.json");
   std::stringstream json;
   json << file.rdbuf();
@@ -103,7 +103,7 @@ std::string Outside(const std::string& source, const std::string& variables) {
   return out;
 }
 
-TEST(JinjaMarksTest, FollowTextThroughWhatCopiesIt) {
+TEST(JinjaMarksTest, FollowOutsideTextThroughCopies) {
   const std::string variables = R"({"s": " ab,cd ", "d": {"k": "v\"w", "n": 1}})";
   EXPECT_EQ(Outside("<{{ s }}>", variables), "<( ab,cd )>");
   EXPECT_EQ(Outside("{{ '<' ~ s.strip() + '>' }}", variables), "<(ab,cd)>");
@@ -119,13 +119,13 @@ TEST(JinjaMarksTest, FollowTextThroughWhatCopiesIt) {
   EXPECT_EQ(Outside("{{ '\\n' ~ s | indent(2, true) }}", variables), "\n  ( ab,cd )");
 }
 
-TEST(JinjaMarksTest, CoverAllOfWhatIsComputed) {
+TEST(JinjaMarksTest, CoverComputedTextsWhole) {
   EXPECT_EQ(Outside("<{{ s | upper }}>{{ ('x' ~ s) | title }}", R"({"s": "ab"})"), "<(AB)>(Xab)");
   EXPECT_EQ(Outside("{{ s | e }}", R"({"s": "a<b"})"), "(a&lt;b)");
 }
 
 // A slice of all items is as deep as its list.
-TEST(JinjaTest, SlicesCountInWhatIsNested) {
+TEST(JinjaTest, SlicesCountAsNesting) {
   const auto nest = [](int times) {
     return RenderSource(absl::StrCat("{% set ns = namespace(x=[]) %}{% for i in range(", times,
                                      ") %}{% set ns.x = [ns.x][::-1] %}{% endfor %}x"));
@@ -229,8 +229,8 @@ TEST(JinjaLimitsTest, ObjectsThatHoldEachOtherAreFreed) {
   }
 }
 
-// A dict caches its JSON. Neither the charged cost nor the limits depend on an earlier printing.
-TEST(JinjaLimitsTest, JsonThatIsKeptCostsWhatMakingItDoes) {
+// Printing a dict as JSON costs the same in every rendering, whether the dict was printed before or not.
+TEST(JinjaLimitsTest, PrintingJsonCostsTheSameInEveryRendering) {
   const auto parsed = Template::Parse("{% for m in messages %}{{ m | tojson }}{% endfor %}");
   ASSERT_TRUE(parsed.ok());
   RenderOptions options;
@@ -245,7 +245,7 @@ TEST(JinjaLimitsTest, JsonThatIsKeptCostsWhatMakingItDoes) {
       EXPECT_EQ(rendered.status().code(), absl::StatusCode::kResourceExhausted);
     }
   };
-  // The first search fills the cache in failing renderings; later searches find it filled.
+  // The second search prints dicts that were printed before.
   const uint64_t steps = least(&Limits::steps), bytes = least(&Limits::bytes);
   EXPECT_EQ(least(&Limits::steps), steps);
   EXPECT_EQ(least(&Limits::bytes), bytes);
@@ -277,7 +277,7 @@ TEST(JinjaLimitsTest, ThreadsThatPrintTheSameDictGetTheSameText) {
   }
 }
 
-TEST(JinjaLimitsTest, LimitsAreTheCallers) {
+TEST(JinjaLimitsTest, LimitsComeFromTheCaller) {
   RenderOptions options;
   options.limits.steps = 1000;
   EXPECT_EQ(RenderSource("{% for i in range(2000) %}x{% endfor %}", options).status().code(),

@@ -113,7 +113,7 @@ TEST(TemplateFormatTest, ContentCannotForgeTokens) {
 }
 
 // A token is never formed from the end of one text and the beginning of another, whoever wrote them.
-TEST(TemplateFormatTest, PiecesDoNotMakeATokenTogether) {
+TEST(TemplateFormatTest, PiecesNeverFormATokenTogether) {
   const auto format = Format("{% for m in messages %}{{ '<|im_' ~ m.content ~ 'end|>' }}{% endfor %}<|im_end|>");
   const auto tokenizer = Bytes();
   const auto ids_of = [&](const char* content) {
@@ -145,7 +145,7 @@ TEST(TemplateFormatTest, TailContinuesASampledTurnExactly) {
   }
 }
 
-TEST(TemplateFormatTest, StrippedReasoningIsNoPrefix) {
+TEST(TemplateFormatTest, DroppedReasoningBreaksThePrefix) {
   const auto format = Format(kTemplate);
   Conversation conversation = FromJson(R"({"messages": [{"role": "user", "content": "a"},
       {"role": "assistant", "content": "b", "reasoning_content": "why"}, {"role": "user", "content": "c"}]})");
@@ -161,7 +161,7 @@ TEST(TemplateFormatTest, StrippedReasoningIsNoPrefix) {
 }
 
 // The generation prompt contains an empty thought that the template does not write in history.
-TEST(TemplateFormatTest, AGenerationPromptThatIsNotInHistoryIsNoPrefix) {
+TEST(TemplateFormatTest, AGenerationPromptMissingFromHistoryBreaksThePrefix) {
   const auto format = Format(kTemplate);
   Conversation conversation = FromJson(R"({"messages": [{"role": "user", "content": "a"},
       {"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}],
@@ -175,7 +175,7 @@ TEST(TemplateFormatTest, AGenerationPromptThatIsNotInHistoryIsNoPrefix) {
 }
 
 // A prompt's key suffices to tell whether the template still writes it.
-TEST(TemplateFormatTest, AnotherPromptIsNoPrefix) {
+TEST(TemplateFormatTest, AnotherPromptBreaksThePrefix) {
   const auto format = Format(kTemplate);
   Conversation conversation = FromJson(kToolLoop);
   const auto [first, last] = format->Render(conversation, true)->sampled_ranges[2];
@@ -195,7 +195,7 @@ TEST(TemplateFormatTest, AnotherPromptIsNoPrefix) {
   EXPECT_EQ(format->RenderTail(conversation, 3, turn)->text_key, format->Render(conversation, true)->text_key);
 }
 
-TEST(TemplateFormatTest, RenderTailRefusesWhatIsNoTurn) {
+TEST(TemplateFormatTest, RenderTailRefusesIdsThatAreNoTurn) {
   const auto format = Format(kTemplate);
   const Conversation conversation = FromJson(kToolLoop);
   for (const size_t first_new : {0, 1, 2, 4, 9}) {
@@ -213,7 +213,7 @@ TEST(TemplateFormatTest, TemplateErrorsNameTheLine) {
   EXPECT_EQ(std::string(rendered.status().message()), "chat template, line 2: no tools");
 }
 
-TEST(TemplateFormatTest, AnswersAreReadAfterWhatTheirPromptHasWritten) {
+TEST(TemplateFormatTest, AnswersAreReadBehindTheirPrefill) {
   const auto format = Format(
       "{% for m in messages %}{{ '<|im_start|>' ~ m.role ~ '\\n' ~ m.content ~ '<|im_end|>\\n' }}{% endfor %}"
       "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% if not quick %}<think>\n{% endif %}{% endif "
@@ -245,7 +245,7 @@ TEST(TemplateFormatTest, AnswersAreReadAfterWhatTheirPromptHasWritten) {
 }
 
 // The model cannot spell a delimiter that is a token.
-TEST(TemplateFormatTest, DelimitersThatAreTokensAreReadAsTokensOnly) {
+TEST(TemplateFormatTest, DelimitersThatAreTokensCannotBeSpelled) {
   const auto format = Format(kTemplate);
   const std::string call = "<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>";
   EXPECT_EQ(ReadTurn(*format, *Bytes(), Bytes()->Encode(call, true)).tool_calls.size(), 1u);
@@ -300,7 +300,7 @@ class FolderTest : public testing::Test {
   const std::filesystem::path dir_;
 };
 
-TEST_F(FolderTest, LoadsWhatModelFoldersHold) {
+TEST_F(FolderTest, LoadsTheFilesOfModelFolders) {
   EXPECT_EQ(LoadChatFormat(dir_, Bytes(), "hermes").status().code(), absl::StatusCode::kNotFound);
   const std::string escaped = base::PrintJson(base::json::value(kTemplate));
   Write("tokenizer_config.json", R"({"eos_token": {"content": "<|im_end|>", "special": true}, "bos_token": null,
@@ -321,7 +321,7 @@ TEST_F(FolderTest, LoadsWhatModelFoldersHold) {
   Write("chat_template.jinja",
         "{% for m in messages %}{% for c in m.tool_calls %}?{{ c.function.name }}?{% endfor %}{% endfor %}<|im_end|>");
   EXPECT_EQ(LoadChatFormat(dir_, Bytes(), "").status().code(),
-            absl::StatusCode::kNotFound);  // the template writes calls in an unknown form
+            absl::StatusCode::kNotFound);  // an unknown form of calls
   Write("chat_template.jinja", "file{{ eos_token }}");
   EXPECT_EQ(LoadChatFormat(dir_, Bytes(), "nonsense").status().code(), absl::StatusCode::kNotFound);
   Write("chat_template.jinja", "{% if %}");
@@ -350,7 +350,7 @@ TEST_F(FolderTest, MalformedFilesAreRefused) {
   }
 }
 
-TEST(ConversationJsonTest, KeepsWhatATemplateMayRead) {
+TEST(ConversationJsonTest, KeepsEveryFieldThatATemplateMayRead) {
   const Conversation conversation = FromJson(R"({"messages": [{"role": "user", "content": "a", "mood": {"x": [1]}}],
                                                 "chat_template_kwargs": {"enable_thinking": false}})");
   EXPECT_EQ(base::PrintJson(conversation.messages[0].extra), R"({"mood":{"x":[1]}})");

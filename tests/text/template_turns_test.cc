@@ -155,7 +155,7 @@ Conversation First(const Conversation& talk, size_t count) {
 
 // For every template: a turn sampled in the template's form, from the template's prompt, is continued. Prompt, turn and
 // tail together are the template's text of the whole conversation.
-TEST(TemplateTurns, SampledAsTheTemplateWritesThemAreContinued) {
+TEST(TemplateTurns, SampledInTheTemplatesFormAreContinued) {
   int continued = 0, families = 0;
   for (const Sample& sample : Samples()) {
     const Family family(sample);
@@ -243,7 +243,7 @@ Conversation RandomTalk(std::mt19937& rng) {
 }
 
 // A turn is rendered as it was when it was the last one, whatever the template later does with it or with its context.
-TEST(TemplateTurns, AreRenderedAsTheyStoodWhenTheyWereTheLast) {
+TEST(TemplateTurns, AreRenderedAsWhenTheyWereTheLast) {
   for (const Sample& sample : Samples()) {
     const Family family(sample);
     if (!family.ok()) continue;
@@ -256,7 +256,7 @@ TEST(TemplateTurns, AreRenderedAsTheyStoodWhenTheyWereTheLast) {
   for (int trial = 0; trial < 300; ++trial) ExpectAsRenderedWhenLast(*builtin, RandomTalk(rng), "hermes");
 }
 
-TEST(TemplateTurns, KeepTheirThoughtsWhereverTheseStand) {
+TEST(TemplateTurns, KeepTheirThoughtsInEitherPlace) {
   const Family family(Samples()[0]);
   const auto sampled = [&](const Conversation& talk) {
     std::vector<std::string> texts;
@@ -282,7 +282,7 @@ TEST(TemplateTurns, KeepTheirThoughtsWhereverTheseStand) {
             "<|im_start|>user\n100+200?<|im_end|>\n<|im_start|>assistant\n");
 }
 
-TEST(TemplateTurns, SeeTheTemplatesVariables) {
+TEST(TemplateTurns, AreRenderedWithTheTemplatesVariables) {
   const Family family(
       {"styled",
        "{% for m in messages %}{{ '<|im_start|>' ~ m.role ~ '\n' ~ (style or '') ~ m.content ~ '<|im_end|>\n' }}"
@@ -327,7 +327,7 @@ TEST(TemplateTurns, WithoutAThoughtAreNotStripped) {
   EXPECT_EQ(Verdict(family, off, 3, "It is 300.<|im_end|>"), "thought") << "the generation prompt wrote it";
 }
 
-TEST(TemplateTurns, ThatTheTemplateWritesOtherwiseAreNotCalledStripped) {
+TEST(TemplateTurns, RewrittenByTheTemplateAreNotReportedAsDroppedThoughts) {
   const Conversation talk = Talk(false, false);
   // The template cuts all messages short except the last.
   const Family cut(

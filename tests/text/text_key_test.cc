@@ -5,7 +5,7 @@
 namespace ingot::text {
 namespace {
 
-TEST(TextKeyTest, NamesATextAndItsBeginnings) {
+TEST(TextKeyTest, NamesATextAndItsPrefixes) {
   std::string text;
   for (int i = 0; i < 1000; ++i) text += static_cast<char>('a' + i % 23);
   for (const size_t length : {size_t{0}, size_t{1}, size_t{300}, text.size()}) {
@@ -16,7 +16,7 @@ TEST(TextKeyTest, NamesATextAndItsBeginnings) {
   }
 }
 
-TEST(TextKeyTest, OtherTextsAreNoBeginning) {
+TEST(TextKeyTest, OtherTextsAreNoPrefix) {
   const std::string text = "the text";
   for (const std::string& key : {std::string(), std::string("the"), TextKey("the test"), TextKey("thf"),
                                  TextKey("the text goes on"), TextKey(text) + "x"}) {
