@@ -41,9 +41,9 @@ function(ingot_compile_as_library target)
   endif()
 endfunction()
 
-# For a target that links ARGN: not if gRPC or RE2 is among it, whose targets compile with -pthread.
+# For a target that links ARGN: not if gRPC is among it.
 function(ingot_use_pch target pch)
-  if(NOT TARGET ${pch} OR "${ARGN}" MATCHES "proto_services|_grpc|RE2")
+  if(NOT TARGET ${pch} OR "${ARGN}" MATCHES "proto_services|_grpc")
     return()
   endif()
   ingot_compile_as_library(${target})
