@@ -14,7 +14,14 @@ size_t SkipSpace(std::string_view text, size_t at) { return std::min(text.find_f
 
 // The index behind the string that begins at `at`; the end of a text that does not close the string.
 size_t SkipString(std::string_view text, size_t at) {
-  for (size_t quote = text.find('"', ++at); quote != std::string_view::npos; quote = text.find('"', at)) {
+  // Most strings are short, and a search for the quote costs more than a look at a few bytes.
+  constexpr size_t kShort = 16;
+  const size_t short_end = std::min(++at + kShort, text.size());
+  for (; at < short_end; ++at) {
+    if (text[at] == '"') return at + 1;
+    if (text[at] == '\\') ++at;
+  }
+  for (size_t quote = text.find('"', at); quote != std::string_view::npos; quote = text.find('"', at)) {
     size_t backslashes = 0;
     while (quote - backslashes > at && text[quote - backslashes - 1] == '\\') ++backslashes;
     at = quote + 1;

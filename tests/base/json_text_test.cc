@@ -57,6 +57,21 @@ TEST(JsonTextTest, HalvesOfSurrogatePairsAreReplacedInTheirPlace) {
   }
 }
 
+TEST(JsonTextTest, AStringEndsAtItsQuoteWhereverItsEscapesStand) {
+  for (size_t bytes = 0; bytes < 40; ++bytes) {
+    for (size_t at = 0; at <= bytes; ++at) {
+      for (const char* escape : {"", "\\\"", "\\\\", "\\\\\\\""}) {
+        const std::string string = "\"" + std::string(bytes, ',').insert(at, escape) + "\"";
+        const std::string list = "[" + string + ",1]";
+        const auto items = JsonText(list).items();
+        ASSERT_EQ(items.size(), 2u) << list;
+        EXPECT_EQ(items[0].text(), string);
+        EXPECT_EQ(CountJsonValues(list), 3u) << list;
+      }
+    }
+  }
+}
+
 std::string RandomJson(std::mt19937& rng, int depth) {
   const auto space = [&] { return std::string(rng() % 3, " \n\t"[rng() % 3]); };
   const auto text = [&] {
