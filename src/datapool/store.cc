@@ -9,6 +9,7 @@
 #include "datapool/call_mutations.h"
 #include "datapool/commit_queue.h"
 #include "datapool/database.h"
+#include "datapool/episode_listing.h"
 #include "datapool/episode_mutations.h"
 #include "datapool/episode_record.h"
 #include "datapool/journal_mutation.h"
@@ -57,6 +58,37 @@ absl::StatusOr<v1::EpisodeTree> LoadTree(const Database::Reader& reader, const s
                            ParseRecord<v1::Segment>(*stored, "segment " + base::Hex(key)));
   }
   return tree;
+}
+
+absl::StatusOr<std::set<int64_t>> CoveredGroups(const Database::Reader& reader, int64_t checkpoint_step) {
+  TrimPlan plan(checkpoint_step);
+  absl::Status damage;
+  INGOT_RETURN_IF_ERROR(reader.Scan(kJournal, "", "", [&](std::string_view, std::string_view value) {
+    const absl::StatusOr<v1::JournalRecord> record = ParseRecord<v1::JournalRecord>(value, "a journal record");
+    if (record.ok()) plan.Add(*record);
+    damage.Update(record.status());
+    return damage.ok();
+  }));
+  INGOT_RETURN_IF_ERROR(damage);
+  return plan.Groups();
+}
+
+// Keys in `order`.
+absl::StatusOr<std::vector<std::string>> EpisodesToTrim(const Database::Reader& reader,
+                                                        const v1::TrimRequest& request) {
+  std::set<int64_t> groups(request.group_ids().begin(), request.group_ids().end());
+  if (groups.empty()) {
+    INGOT_ASSIGN_OR_RETURN(groups, CoveredGroups(reader, request.checkpoint_step()));
+  }
+  std::vector<std::string> keys;
+  for (const int64_t group : groups) {
+    const std::string prefix = GroupPrefix(v1::PURPOSE_TRAIN, group);
+    INGOT_RETURN_IF_ERROR(reader.Scan(kOrder, prefix, prefix, [&](std::string_view key, std::string_view) {
+      keys.emplace_back(key);
+      return true;
+    }));
+  }
+  return keys;
 }
 
 }  // namespace
@@ -161,47 +193,14 @@ absl::StatusOr<v1::Group> Store::GetGroup(const v1::GetGroupRequest& request) {
 
 absl::StatusOr<v1::ListEpisodesResponse> Store::ListEpisodes(const v1::ListEpisodesRequest& request) {
   INGOT_RETURN_IF_ERROR(ValidateListEpisodes(request));
-  const bool newest_only = !request.all_attempts() && request.purpose() != v1::PURPOSE_SERVE;
   const std::string first = GroupPrefix(request.purpose(), std::max<int64_t>(request.first_group(), 0));
   const std::string from = request.after().empty() ? first : std::max(first, request.after() + '\0');
   const Database::Reader reader = impl_->database->Read();
-  v1::ListEpisodesResponse response;
-  PageBound bound(request.limit(), request.max_bytes());
-  std::string last;     // the last visited key
-  bool listed = false;  // its episode is in the response
-  absl::Status damage;
-  const auto visit = [&](std::string_view key, std::string_view) {
-    const auto group = static_cast<int64_t>(FromBigEndian(key.substr(1, 8)));
-    if (request.last_group() >= 0 && group > request.last_group()) return false;
-    const bool same_sample = key.substr(0, kSamplePrefixBytes) == std::string_view(last).substr(0, kSamplePrefixBytes);
-    if (bound.Full(response.episodes_size()) && !(newest_only && same_sample)) {
-      response.set_more(true);
-      response.set_next(last);
-      return false;
-    }
-    last = key;
-    const std::string episode_id(key.substr(kOrderFixedBytes));
-    bool wanted = true;
-    if (request.only_open()) {  // decided before the large opening is read
-      const absl::StatusOr<v1::Episode> progress = LoadProgress(reader, episode_id);
-      damage.Update(progress.status());
-      if (!damage.ok()) return false;
-      bound.Add(static_cast<int64_t>(key.size() + progress->ByteSizeLong()));
-      wanted = progress->state() == v1::EPISODE_OPEN;
-    }
-    if (newest_only && same_sample && listed) response.mutable_episodes()->RemoveLast();
-    listed = wanted;
-    if (!wanted) return true;
-    absl::StatusOr<v1::Episode> episode = LoadEpisode(reader, episode_id);
-    damage.Update(episode.status());
-    if (!damage.ok()) return false;
-    bound.Add(static_cast<int64_t>(episode->ByteSizeLong()));
-    *response.add_episodes() = *std::move(episode);
-    return true;
-  };
-  INGOT_RETURN_IF_ERROR(reader.Scan(kOrder, BigEndian(request.purpose(), 1), from, visit));
-  INGOT_RETURN_IF_ERROR(damage);
-  return response;
+  EpisodeListing listing(reader, request);
+  INGOT_RETURN_IF_ERROR(reader.Scan(kOrder, BigEndian(request.purpose(), 1), from,
+                                    [&](std::string_view key, std::string_view) { return listing.Visit(key); }));
+  INGOT_RETURN_IF_ERROR(listing.status());
+  return std::move(listing).response();
 }
 
 absl::StatusOr<int64_t> Store::AppendJournal(const v1::AppendJournalRequest& request) {
@@ -240,30 +239,7 @@ absl::StatusOr<v1::ReadJournalResponse> Store::ReadJournal(const v1::ReadJournal
 }
 
 absl::StatusOr<v1::TrimResponse> Store::Trim(const v1::TrimRequest& request) {
-  std::vector<std::string> order_keys;
-  {
-    const Database::Reader reader = impl_->database->Read();
-    std::set<int64_t> groups(request.group_ids().begin(), request.group_ids().end());
-    if (groups.empty()) {
-      TrimPlan plan(request.checkpoint_step());
-      absl::Status damage;
-      INGOT_RETURN_IF_ERROR(reader.Scan(kJournal, "", "", [&](std::string_view, std::string_view value) {
-        const absl::StatusOr<v1::JournalRecord> record = ParseRecord<v1::JournalRecord>(value, "a journal record");
-        if (record.ok()) plan.Add(*record);
-        damage.Update(record.status());
-        return damage.ok();
-      }));
-      INGOT_RETURN_IF_ERROR(damage);
-      groups = plan.Groups();
-    }
-    for (const int64_t group : groups) {
-      const std::string prefix = GroupPrefix(v1::PURPOSE_TRAIN, group);
-      INGOT_RETURN_IF_ERROR(reader.Scan(kOrder, prefix, prefix, [&](std::string_view key, std::string_view) {
-        order_keys.emplace_back(key);
-        return true;
-      }));
-    }
-  }
+  INGOT_ASSIGN_OR_RETURN(const std::vector<std::string> order_keys, EpisodesToTrim(impl_->database->Read(), request));
   v1::TrimResponse response;
   for (size_t start = 0; start < order_keys.size();) {
     size_t next = start;
