@@ -1,0 +1,76 @@
+#include "datapool/database_options.h"
+
+#include <rocksdb/cache.h>
+#include <rocksdb/filter_policy.h>
+#include <rocksdb/table.h>
+
+#include <algorithm>
+#include <cstdarg>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "base/log.h"
+
+namespace ingot::datapool {
+namespace {
+
+// Sends RocksDB's log messages to the program's log. RocksDB's own log file would end the process where it cannot be
+// written, as on a full disk.
+class RocksLogger final : public rocksdb::Logger {
+ public:
+  explicit RocksLogger(std::string path) : Logger(rocksdb::InfoLogLevel::WARN_LEVEL), path_(std::move(path)) {}
+  void Logv(const char* format, va_list arguments) override {
+    Logv(rocksdb::InfoLogLevel::INFO_LEVEL, format, arguments);
+  }
+  void Logv(rocksdb::InfoLogLevel level, const char* format, va_list arguments) override {
+    if (level < GetInfoLogLevel() || level == rocksdb::InfoLogLevel::HEADER_LEVEL) return;
+    char line[1024];
+    std::vsnprintf(line, sizeof(line), format, arguments);
+    if (level >= rocksdb::InfoLogLevel::ERROR_LEVEL) {
+      INGOT_LOG(info, "RocksDB at {}: {}", path_, line);
+    } else {
+      INGOT_LOG(debug, "RocksDB at {}: {}", path_, line);
+    }
+  }
+
+ private:
+  const std::string path_;
+};
+
+}  // namespace
+
+rocksdb::Options DatabaseOptions(const StoreOptions& options, rocksdb::Env* env) {
+  rocksdb::Options rocks;
+  if (env != nullptr) rocks.env = env;
+  rocks.create_if_missing = true;
+  rocks.create_missing_column_families = true;
+  rocks.paranoid_checks = true;
+  // A cut record at the end of a log was never acknowledged. Any other damage is an error.
+  rocks.wal_recovery_mode = rocksdb::WALRecoveryMode::kTolerateCorruptedTailRecords;
+  // A family that is rarely written would otherwise keep the logs of all families.
+  rocks.max_total_wal_size = 4 * options.write_buffer_bytes;
+  rocks.db_write_buffer_size = options.write_buffer_bytes;
+  rocks.write_buffer_size = options.write_buffer_bytes / 2;
+  rocks.max_background_jobs = 2;
+  // Without a bound every table file of a long run is open at once, more than a process may open.
+  rocks.max_open_files = std::max(32, 512 / options.shards);
+  rocks.max_file_opening_threads = 1;  // a pool has too few files to start threads for them
+  rocks.max_bgerror_resume_count = 0;  // Recover decides when to try again
+  rocks.stats_dump_period_sec = 0;
+  rocks.stats_persist_period_sec = 0;
+  rocks.info_log = std::make_shared<RocksLogger>(options.path);
+  rocks.compression = rocksdb::kLZ4Compression;
+  rocksdb::BlockBasedTableOptions table;
+  table.block_cache = rocksdb::NewLRUCache(options.cache_bytes / options.shards);
+  table.filter_policy.reset(rocksdb::NewBloomFilterPolicy(10));
+  // Indexes and filters count against the cache's bound. Outside it they take tens of megabytes per stored gigabyte.
+  table.cache_index_and_filter_blocks = true;
+  table.cache_index_and_filter_blocks_with_high_priority = true;
+  table.pin_l0_filter_and_index_blocks_in_cache = true;
+  rocks.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
+  return rocks;
+}
+
+}  // namespace ingot::datapool
