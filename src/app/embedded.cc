@@ -55,7 +55,7 @@ absl::StatusOr<std::unique_ptr<EmbeddedRun>> EmbeddedRun::Start(const RunConfig&
   engine.tokenizer = model.text.tokenizer;
   INGOT_ASSIGN_OR_RETURN(parts->engine, rollout::Engine::Create(config.rollout, std::move(engine), nullptr));
   parts->publisher = std::make_unique<weights::Publisher>(config.weights.Options());
-  parts->publisher->AddEngine("engine", parts->engine);
+  INGOT_RETURN_IF_ERROR(parts->publisher->AddEngine("engine", parts->engine));
 
   parts->admission = std::make_unique<SchedulerAdmission>(*parts->scheduler);
   gateway::GatewayParts gateway;

@@ -231,7 +231,7 @@ absl::StatusOr<int> RunTrainerRole(const RoleContext& context, trainer::Ranks* r
     sink_options.deadline = config.weights.Options().deadline;
     engines.push_back(Connect(address));
     INGOT_ASSIGN_OR_RETURN(std::shared_ptr<weights::Sink> sink, weights::NewGrpcSink(engines.back(), sink_options));
-    publisher.AddEngine(address, std::move(sink));
+    INGOT_RETURN_IF_ERROR(publisher.AddEngine(address, std::move(sink)));
   }
   const Ticker connecting = KeepConnecting(std::move(engines));
   // A restarted engine is empty, and the next step may need it to sample: leases are renewed between steps too.

@@ -19,6 +19,8 @@ Executor::Executor(ExecutorOptions options, const Clock& clock) : options_(std::
 Executor::~Executor() { Shutdown(); }
 
 absl::Status Executor::AddThreads(int count) {
+  const MutexLock lock(mu_);
+  if (closed_) return absl::CancelledError(absl::StrCat(options_.name, " is shutting down"));
   for (int i = 0; i < count; ++i) {
     try {
       threads_.emplace_back([this] { Run(); });
@@ -32,15 +34,16 @@ absl::Status Executor::AddThreads(int count) {
 
 void Executor::Shutdown() {
   decltype(timers_) timers;
+  std::vector<std::thread> threads;
   {
     const MutexLock lock(mu_);
     closed_ = true;
     timers.swap(timers_);
+    threads.swap(threads_);
     while (!idle_.empty()) Wake(*idle_.back());
   }
-  if (threads_.empty()) RunReady();
-  for (std::thread& thread : threads_) thread.join();
-  threads_.clear();
+  if (threads.empty()) RunReady();
+  for (std::thread& thread : threads) thread.join();
   decltype(queue_) queue;  // of other threads' Post since the last worker ended
   const MutexLock lock(mu_);
   ended_ = true;

@@ -49,8 +49,7 @@ struct ExecutorOptions {
   size_t max_queued = std::numeric_limits<size_t>::max();  // tasks that no thread has taken, for TryPost
 };
 
-// Thread safe, but for the constructor, AddThreads, Shutdown and the destructor, which are one thread's at a time and
-// no task's of this executor.
+// Thread safe, but for Shutdown and the destructor, which one thread calls, and no task of this executor.
 class Executor {
  public:
   // `clock` outlives the executor. Throws std::system_error if the machine gives no thread.
@@ -70,7 +69,7 @@ class Executor {
   // Runs `task` again and again, `period` after its last run ended, first `period` from now. REQUIRES: period > 0.
   Timer PostEvery(std::chrono::nanoseconds period, Task task);
 
-  // RESOURCE_EXHAUSTED: the machine gives no more threads; those that it gave stay.
+  // RESOURCE_EXHAUSTED: the machine gives no more threads; those that it gave stay. CANCELLED: Shutdown has begun.
   absl::Status AddThreads(int count);
   void Shutdown();
 
@@ -124,7 +123,7 @@ class Executor {
   uint64_t next_order_ ABSL_GUARDED_BY(mu_) = 0;
   bool closed_ ABSL_GUARDED_BY(mu_) = false;  // Shutdown has begun
   bool ended_ ABSL_GUARDED_BY(mu_) = false;   // no thread will take a task any more
-  std::vector<std::thread> threads_;
+  std::vector<std::thread> threads_ ABSL_GUARDED_BY(mu_);
 };
 
 // The right of a task to run at its moment. The executor outlives it.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <thread>
 #include <utility>
 
 #include "base/log.h"
@@ -10,15 +9,12 @@
 namespace ingot::weights {
 namespace {
 
-// With a clock that only moves when told to, a wait has to look at it now and then.
-constexpr std::chrono::milliseconds kLook{5};
-
 double Milliseconds(std::chrono::nanoseconds duration) {
   return std::chrono::duration<double, std::milli>(duration).count();
 }
 
-// An engine's answer that it gives again however often it is asked. Anything else may pass: it is being started again,
-// or was too slow.
+// True for an answer that an engine gives again however often it is asked. Any other may pass: the engine is being
+// started again, or was too slow.
 bool Refuses(const absl::Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kInvalidArgument:
@@ -33,18 +29,18 @@ bool Refuses(const absl::Status& status) {
 
 }  // namespace
 
-// One version on its way. Constant once made, but for the copies, which are encoded when the first engine needs them:
-// a delta without a base is one already.
+// One version on its way. Constant after construction, except for the full copies, which the first engine that needs
+// one encodes. A delta without a base is a full copy already.
 struct Publisher::Update {
-  int64_t generation = 0;
+  int64_t generation = 0;  // counts the updates from 1; 0 = a retained version only
   std::shared_ptr<const Snapshot> snapshot;
   bool retain = false;
   CodecOptions codec;
   EncodedDelta delta;  // from the generation before, or a full copy
 
   base::Mutex mu;
-  std::optional<EncodedDelta> full ABSL_GUARDED_BY(mu);          // kept: an engine that is away is tried every second
-  std::weak_ptr<const EncodedDelta> beside ABSL_GUARDED_BY(mu);  // as long as an engine is being sent it
+  std::optional<EncodedDelta> full ABSL_GUARDED_BY(mu);          // stays: a lost engine is tried every second
+  std::weak_ptr<const EncodedDelta> beside ABSL_GUARDED_BY(mu);  // lives while it is being sent to an engine
 
   absl::StatusOr<const EncodedDelta*> FullCopy() {
     if (IsFullCopy(delta.header)) return &delta;
@@ -67,25 +63,37 @@ struct Publisher::Update {
   }
 };
 
-// All fields but the first three are guarded by Publisher::mu_.
+// All fields but the first two are guarded by Publisher::mu_.
 struct Publisher::Engine {
-  std::string name;
-  std::shared_ptr<Sink> sink;
-  std::thread thread;
+  Engine(std::string name, std::shared_ptr<Sink> sink) : name(std::move(name)), sink(std::move(sink)) {}
 
+  const std::string name;
+  const std::shared_ptr<Sink> sink;
+
+  bool scheduled = false;  // has a task on the executor
   bool leased = false;
   bool busy = false;              // inside a call to the sink
-  int64_t confirmed = 0;          // generation; 0: unknown
-  int64_t version = -1;           // of the confirmed generation
-  int64_t attempted = 0;          // last generation tried, well or not
+  int64_t confirmed = 0;          // generation; 0 = unknown
+  int64_t version = -1;           // of the confirmed generation; -1 = unknown
+  int64_t attempted = 0;          // the last generation tried, confirmed or not; 0 = none
   absl::Status error;             // of that attempt
-  bool retry = false;             // try the newest once more
-  bool ask = false;               // what it holds
+  bool retry = false;             // the newest is to be tried once more
+  bool ask = false;               // the engine is to be asked for its version
   std::vector<int64_t> releases;  // versions to free
-  absl::Status release_error;     // of the first of them; the others wait until it answers something
+  absl::Status release_error;     // of releases.front(); while it is set, no release is sent
   double pause_ms = 0;
   int full_copies = 0;
   bool retained = false;  // the last version that it confirmed
+};
+
+// One call, or a few in a row, to an engine.
+struct Publisher::Job {
+  enum class Kind { kNone, kRelease, kUpdate, kAsk };
+  Kind kind = Kind::kNone;
+  int64_t release = -1;                 // kRelease: the version to free
+  std::shared_ptr<Update> update = {};  // kUpdate
+  bool delta_fits = false;              // kUpdate: the engine holds the base of the delta
+  Retained retained = {};               // kUpdate: versions that the engine holds beside it
 };
 
 absl::Status PublisherOptions::Validate() const {
@@ -95,113 +103,153 @@ absl::Status PublisherOptions::Validate() const {
   return codec.Validate();
 }
 
-Publisher::Publisher(PublisherOptions options, const base::Clock& clock) : options_(options), clock_(clock) {}
+Publisher::Publisher(PublisherOptions options, const base::Clock& clock)
+    : options_(options), clock_(clock), executor_({.name = "weights", .threads = 0}, clock) {}
 
 Publisher::~Publisher() {
-  std::vector<std::unique_ptr<Engine>> engines;
   {
     base::MutexLock lock(mu_);
     stopping_ = true;
-    engines.swap(engines_);
-    changed_.SignalAll();
   }
-  for (const std::unique_ptr<Engine>& engine : engines) engine->thread.join();
+  executor_.Shutdown();
 }
 
-void Publisher::AddEngine(std::string name, std::shared_ptr<Sink> sink) {
-  auto engine = std::make_unique<Engine>();
-  engine->name = std::move(name);
-  engine->sink = std::move(sink);
+absl::Status Publisher::AddEngine(std::string name, std::shared_ptr<Sink> sink) {
+  INGOT_RETURN_IF_ERROR(executor_.AddThreads(1));
   base::MutexLock lock(mu_);
-  engine->thread = std::thread([this, raw = engine.get()] { Run(*raw); });
-  engines_.push_back(std::move(engine));
+  engines_.push_back(std::make_unique<Engine>(std::move(name), std::move(sink)));
+  Schedule(*engines_.back());
+  return absl::OkStatus();
 }
 
-void Publisher::Run(Engine& engine) {
-  base::MutexLock lock(mu_);
-  while (!stopping_) {
-    if (!engine.releases.empty() && engine.release_error.ok()) {
-      SendReleases(engine);
-    } else if (newest_ != nullptr && engine.confirmed != newest_->generation &&
-               (engine.attempted != newest_->generation || engine.retry)) {
-      SendUpdate(engine, newest_);
-    } else if (engine.ask) {
-      AskVersion(engine);
-    } else {
-      changed_.Wait(mu_);
+// --- an engine's task ---
+
+void Publisher::Schedule(Engine& engine) {
+  if (engine.scheduled || NextJob(engine).kind == Job::Kind::kNone) return;
+  engine.scheduled = true;
+  executor_.Post([this, &engine] { Serve(engine); });
+}
+
+void Publisher::ScheduleAll() {
+  for (const std::unique_ptr<Engine>& engine : engines_) Schedule(*engine);
+}
+
+void Publisher::Serve(Engine& engine) {
+  while (true) {
+    Job job = Begin(engine);
+    switch (job.kind) {
+      case Job::Kind::kNone:
+        return;
+      case Job::Kind::kRelease:
+        SendRelease(engine, job.release);
+        break;
+      case Job::Kind::kUpdate:
+        SendUpdate(engine, std::move(job));
+        break;
+      case Job::Kind::kAsk:
+        AskVersion(engine);
+        break;
     }
   }
 }
 
-// By value: it is held while nothing is locked and newest_ may be replaced.
-// NOLINTNEXTLINE(performance-unnecessary-value-param)
-void Publisher::SendUpdate(Engine& engine, std::shared_ptr<Update> update) {
-  const bool delta_fits = engine.confirmed == update->generation - 1 && engine.confirmed > 0;
-  engine.attempted = update->generation;
-  engine.retry = false;
-  engine.busy = true;
-  Retained retained = retained_;
-  if (update->retain) retained.erase(update->snapshot->version());
-  mu_.Unlock();
+Publisher::Job Publisher::NextJob(const Engine& engine) const {
+  if (stopping_) return {};
+  if (!engine.releases.empty() && engine.release_error.ok()) {
+    return {.kind = Job::Kind::kRelease, .release = engine.releases.front()};
+  }
+  if (newest_ != nullptr && engine.confirmed != newest_->generation &&
+      (engine.attempted != newest_->generation || engine.retry)) {
+    return {.kind = Job::Kind::kUpdate, .update = newest_};
+  }
+  return {.kind = engine.ask ? Job::Kind::kAsk : Job::Kind::kNone};
+}
 
-  bool full = !delta_fits;
+Publisher::Job Publisher::Begin(Engine& engine) {
+  base::MutexLock lock(mu_);
+  Job job = NextJob(engine);
+  engine.busy = job.kind != Job::Kind::kNone;
+  if (!engine.busy) engine.scheduled = false;
+  if (job.kind == Job::Kind::kAsk) engine.ask = false;
+  if (job.kind == Job::Kind::kUpdate) {
+    const Update& update = *job.update;
+    job.delta_fits = engine.confirmed == update.generation - 1 && engine.confirmed > 0;
+    job.retained = retained_;
+    if (update.retain) job.retained.erase(update.snapshot->version());
+    engine.attempted = update.generation;
+    engine.retry = false;
+  }
+  return job;
+}
+
+void Publisher::SendUpdate(Engine& engine, Job job) {
+  const std::shared_ptr<Update>& update = job.update;
+  const int64_t version = update->snapshot->version();
+  bool full = !job.delta_fits;
   absl::StatusOr<v1::UpdateWeightsResponse> response = absl::FailedPreconditionError("");
-  if (delta_fits) {
+  if (!full) {
     response = engine.sink->Update(update->delta);
-    const absl::StatusCode code = response.status().code();
-    if (code == absl::StatusCode::kFailedPrecondition || code == absl::StatusCode::kDataLoss) {
-      INGOT_LOG(warn, "engine {} refused the delta to version {}, sending a full copy: {}", engine.name,
-                update->snapshot->version(), std::string(response.status().message()));
+    if (absl::IsFailedPrecondition(response.status()) || absl::IsDataLoss(response.status())) {
+      INGOT_LOG(warn, "engine {} refused the delta to version {}, sending a full copy: {}", engine.name, version,
+                std::string(response.status().message()));
       full = true;
     }
   }
-  if (full) response = SendFull(engine, *update, std::move(retained));
-  if (response.ok() && response->version() != update->snapshot->version()) {
+  if (full) response = SendFull(engine, *update, std::move(job.retained));
+  if (response.ok() && response->version() != version) {
     response = absl::InternalError(absl::StrCat("it confirmed version ", response->version()));
   }
 
-  mu_.Lock();
+  base::MutexLock lock(mu_);
   engine.busy = false;
-  const bool told = !engine.leased && engine.error.code() == response.status().code();
+  const bool logged = !engine.leased && engine.error.code() == response.status().code();
   engine.error = response.status();
-  if (response.ok()) {
-    engine.confirmed = update->generation;
-    engine.version = update->snapshot->version();
-    engine.pause_ms = response->pause_ms();
-    engine.full_copies += full;
-    engine.release_error = absl::OkStatus();
-    engine.retained = update->retain && !response->not_retained();
-    if (response->not_retained()) {
-      INGOT_LOG(warn, "engine {} serves version {} but does not retain it: it holds as many as it may", engine.name,
-                engine.version);
-    }
-    // It was asked to keep what has been released meanwhile.
-    if (full && update->retain && !retained_.contains(engine.version)) engine.releases.push_back(engine.version);
-    // Otherwise it took so long that a newer one is out: the loop sends that next, and the lease waits for it.
-    if (newest_ == update && !engine.leased) {
-      engine.leased = true;
-      INGOT_LOG(info, "engine {} is leased at version {}", engine.name, update->snapshot->version());
-    }
-  } else {
-    engine.confirmed = 0;
-    engine.version = -1;
-    leases_lost_ += engine.leased;
-    if (!told) {
-      INGOT_LOG(warn, "engine {} {} version {}, tried again: {}", engine.name,
-                engine.leased ? "loses its lease at" : "did not take", update->snapshot->version(),
-                response.status().ToString());
-    }
-    engine.leased = false;
-  }
   changed_.SignalAll();
+  if (response.ok()) {
+    RecordConfirmed(engine, update, *response, full);
+    return;
+  }
+  if (!logged) {
+    INGOT_LOG(warn, "engine {} {} version {}, tried again: {}", engine.name,
+              engine.leased ? "loses its lease at" : "did not take", version, response.status().ToString());
+  }
+  EndLease(engine);
+}
+
+void Publisher::RecordConfirmed(Engine& engine, const std::shared_ptr<Update>& update,
+                                const v1::UpdateWeightsResponse& response, bool full) {
+  engine.confirmed = update->generation;
+  engine.version = update->snapshot->version();
+  engine.pause_ms = response.pause_ms();
+  engine.full_copies += full;
+  engine.release_error = absl::OkStatus();
+  engine.retained = update->retain && !response.not_retained();
+  if (response.not_retained()) {
+    INGOT_LOG(warn, "engine {} serves version {} but does not retain it: it holds as many as it may", engine.name,
+              engine.version);
+  }
+  // The version was released while the engine was told to retain it.
+  if (full && update->retain && !retained_.contains(engine.version)) engine.releases.push_back(engine.version);
+  // If a newer version is out, the engine gets that next, and its lease waits for it.
+  if (newest_ != update || engine.leased) return;
+  engine.leased = true;
+  INGOT_LOG(info, "engine {} is leased at version {}", engine.name, engine.version);
+}
+
+void Publisher::EndLease(Engine& engine) {
+  leases_lost_ += engine.leased;
+  engine.leased = false;
+  engine.confirmed = 0;
+  engine.version = -1;
 }
 
 absl::StatusOr<v1::UpdateWeightsResponse> Publisher::SendFull(Engine& engine, Update& update, Retained retained) {
-  // Before the newest: until there is one, calls pinned to what is missing are told to come again, not that it is lost.
+  // Before the newest: an engine without a newest version tells calls that are pinned to a missing one to come again;
+  // an engine that has one tells them that the version is lost.
   INGOT_RETURN_IF_ERROR(SendRetained(engine, &retained));
   INGOT_ASSIGN_OR_RETURN(const EncodedDelta* copy, update.FullCopy());
   INGOT_ASSIGN_OR_RETURN(v1::UpdateWeightsResponse response, engine.sink->Update(*copy));
-  // After it too: what was live and not kept is gone now, and the engine may have been started again in between.
+  // After it too: a version that was live and not retained is gone now, and the engine may have been started again.
   INGOT_RETURN_IF_ERROR(SendRetained(engine, &retained));
   return response;
 }
@@ -212,10 +260,10 @@ absl::Status Publisher::SendRetained(Engine& engine, Retained* retained) {
   if (!held.ok()) return base::Annotate(held.status(), "it cannot say what it holds");
   for (auto it = retained->begin(); it != retained->end();) {
     const auto& [version, update] = *it;
-    const auto is_this = [&, version = version, checksum = update->snapshot->checksum()](const HeldVersion& one) {
+    const auto is_same = [&, version = version, checksum = update->snapshot->checksum()](const HeldVersion& one) {
       return one.version == version && (one.checksum == checksum || one.checksum == 0);
     };
-    if (std::any_of(held->begin(), held->end(), is_this)) {
+    if (std::any_of(held->begin(), held->end(), is_same)) {
       ++it;
       continue;
     }
@@ -235,12 +283,9 @@ absl::Status Publisher::SendRetained(Engine& engine, Retained* retained) {
   return absl::OkStatus();
 }
 
-void Publisher::SendReleases(Engine& engine) {
-  const int64_t version = engine.releases.front();
-  engine.busy = true;
-  mu_.Unlock();
+void Publisher::SendRelease(Engine& engine, int64_t version) {
   const absl::Status status = engine.sink->Release(version);
-  mu_.Lock();
+  base::MutexLock lock(mu_);
   engine.busy = false;
   if (status.ok()) std::erase(engine.releases, version);
   engine.release_error = base::Annotate(status, "engine " + engine.name);
@@ -248,26 +293,21 @@ void Publisher::SendReleases(Engine& engine) {
 }
 
 void Publisher::AskVersion(Engine& engine) {
-  engine.ask = false;
-  engine.busy = true;
-  mu_.Unlock();
   const absl::StatusOr<int64_t> version = engine.sink->LiveVersion();
-  mu_.Lock();
+  base::MutexLock lock(mu_);
   engine.busy = false;
-  if (version.ok()) engine.release_error = absl::OkStatus();
-  if (engine.leased && (!version.ok() || *version != engine.version)) {
-    INGOT_LOG(warn, "engine {} loses its lease at version {}: {}", engine.name, engine.version,
-              version.ok() ? absl::StrCat("it holds version ", *version) : version.status().ToString());
-    engine.leased = false;
-    engine.confirmed = 0;
-    engine.version = -1;
-    engine.retry = version.ok();
-    ++leases_lost_;
-  }
   changed_.SignalAll();
+  if (version.ok()) engine.release_error = absl::OkStatus();
+  if (!engine.leased || (version.ok() && *version == engine.version)) return;
+  INGOT_LOG(warn, "engine {} loses its lease at version {}: {}", engine.name, engine.version,
+            version.ok() ? absl::StrCat("it holds version ", *version) : version.status().ToString());
+  EndLease(engine);
+  engine.retry = version.ok();
 }
 
-std::shared_ptr<Publisher::Update> Publisher::ToKeep(std::shared_ptr<const Snapshot> snapshot) const {
+// --- publishing ---
+
+std::shared_ptr<Publisher::Update> Publisher::MakeRetained(std::shared_ptr<const Snapshot> snapshot) const {
   auto update = std::make_shared<Update>();
   update->snapshot = std::move(snapshot);
   update->codec = options_.codec;
@@ -277,14 +317,12 @@ std::shared_ptr<Publisher::Update> Publisher::ToKeep(std::shared_ptr<const Snaps
 void Publisher::Retain(std::shared_ptr<const Snapshot> snapshot) {
   const int64_t version = snapshot->version();
   base::MutexLock lock(mu_);
-  retained_[version] = ToKeep(std::move(snapshot));
+  retained_[version] = MakeRetained(std::move(snapshot));
 }
 
 bool Publisher::WaitUntil(std::chrono::nanoseconds deadline, const std::function<bool()>& done) {
   while (!done()) {
-    const std::chrono::nanoseconds left = deadline - clock_.Now();
-    if (left.count() <= 0) return false;
-    changed_.WaitFor(mu_, std::min<std::chrono::nanoseconds>(left, kLook));
+    if (!clock_.WaitUntil(changed_, mu_, deadline)) return done();
   }
   return true;
 }
@@ -292,7 +330,7 @@ bool Publisher::WaitUntil(std::chrono::nanoseconds deadline, const std::function
 absl::StatusOr<PublishStats> Publisher::Publish(std::shared_ptr<const Snapshot> snapshot, bool retain) {
   INGOT_RETURN_IF_ERROR(options_.Validate());
   const std::chrono::nanoseconds start = clock_.Now();
-  INGOT_ASSIGN_OR_RETURN(const std::shared_ptr<Update> update, ToPublish(std::move(snapshot), retain));
+  INGOT_ASSIGN_OR_RETURN(const std::shared_ptr<Update> update, MakeUpdate(std::move(snapshot), retain));
   const std::chrono::nanoseconds encoded = clock_.Now();
 
   PublishStats stats;
@@ -307,9 +345,9 @@ absl::StatusOr<PublishStats> Publisher::Publish(std::shared_ptr<const Snapshot> 
   base::MutexLock lock(mu_);
   const bool again = newest_ == update;
   newest_ = update;
-  if (retain) retained_[stats.version] = ToKeep(update->snapshot);
-  std::vector<Engine*> needed;  // leased ones, and those that this is the first version for
-  std::vector<Engine*> others;  // lost or still joining: waited for only if nobody is leased
+  if (retain) retained_[stats.version] = MakeRetained(update->snapshot);
+  std::vector<Engine*> needed;  // leased or joining
+  std::vector<Engine*> others;  // lost: waited for only while no engine is leased
   for (const std::unique_ptr<Engine>& engine : engines_) {
     if (retain) std::erase(engine->releases, stats.version);
     if (again) {
@@ -324,7 +362,7 @@ absl::StatusOr<PublishStats> Publisher::Publish(std::shared_ptr<const Snapshot> 
       others.push_back(engine.get());
     }
   }
-  changed_.SignalAll();
+  ScheduleAll();
   const auto answered = [&](const Engine* engine) { return !engine->busy && engine->attempted == update->generation; };
   const std::chrono::nanoseconds deadline = encoded + options_.deadline;
   const auto all_answered = [&](const std::vector<Engine*>& engines) {
@@ -333,10 +371,7 @@ absl::StatusOr<PublishStats> Publisher::Publish(std::shared_ptr<const Snapshot> 
   if (!WaitUntil(deadline, [&] { return all_answered(needed); })) {
     for (Engine* engine : needed) {
       if (answered(engine) || !engine->leased) continue;
-      engine->leased = false;
-      engine->confirmed = 0;
-      engine->version = -1;
-      ++leases_lost_;
+      EndLease(*engine);
       INGOT_LOG(warn, "engine {} did not confirm version {} within {} ms and loses its lease", engine->name,
                 stats.version, options_.deadline.count());
     }
@@ -345,11 +380,11 @@ absl::StatusOr<PublishStats> Publisher::Publish(std::shared_ptr<const Snapshot> 
     return std::any_of(engines_.begin(), engines_.end(), [](const auto& engine) { return engine->leased; });
   };
   if (!any_leased()) {
-    // A fresh deadline: these started with the version, but the wait above may have used all of it up.
+    // A fresh deadline: the wait above may have used up the first one.
     WaitUntil(clock_.Now() + options_.deadline,
               [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return any_leased() || all_answered(others); });
   }
-  if (!any_leased()) return WhyNowhere(stats.version);
+  if (!any_leased()) return NoLeaseError(stats.version);
   stats.retained = retain;
   for (const std::unique_ptr<Engine>& engine : engines_) {
     if (!engine->leased) continue;
@@ -362,8 +397,8 @@ absl::StatusOr<PublishStats> Publisher::Publish(std::shared_ptr<const Snapshot> 
   return stats;
 }
 
-absl::StatusOr<std::shared_ptr<Publisher::Update>> Publisher::ToPublish(std::shared_ptr<const Snapshot> snapshot,
-                                                                        bool retain) {
+absl::StatusOr<std::shared_ptr<Publisher::Update>> Publisher::MakeUpdate(std::shared_ptr<const Snapshot> snapshot,
+                                                                         bool retain) {
   std::shared_ptr<Update> before;
   {
     base::MutexLock lock(mu_);
@@ -385,10 +420,10 @@ absl::StatusOr<std::shared_ptr<Publisher::Update>> Publisher::ToPublish(std::sha
   return update;
 }
 
-absl::Status Publisher::WhyNowhere(int64_t version) {
+absl::Status Publisher::NoLeaseError(int64_t version) {
   const std::string what = absl::StrCat("version ", version, " is live on none of ", engines_.size(), " engines");
   if (engines_.empty()) return absl::UnavailableError(what);
-  // One that may take it yet is worth waiting for.
+  // An engine that may still take the version is worth waiting for.
   const auto found = std::find_if(engines_.begin(), engines_.end(),
                                   [](const auto& engine) { return engine->busy || !Refuses(engine->error); });
   if (found == engines_.end()) {
@@ -405,7 +440,7 @@ void Publisher::CheckLeases() {
     engine->retry = !engine->leased;
     engine->ask = engine->leased && !engine->busy;
   }
-  changed_.SignalAll();
+  ScheduleAll();
 }
 
 absl::Status Publisher::Release(int64_t version) {
@@ -417,7 +452,7 @@ absl::Status Publisher::Release(int64_t version) {
     engine->release_error = absl::OkStatus();
     if (engine->leased) asked.push_back(engine.get());
   }
-  changed_.SignalAll();
+  ScheduleAll();
   const auto told = [&](const Engine* engine) {
     return !engine->release_error.ok() ||
            std::find(engine->releases.begin(), engine->releases.end(), version) == engine->releases.end();

@@ -176,8 +176,8 @@ TEST_F(EvaluationsTest, IsLeftOutWhereAnEngineDoesNotRetainTheVersion) {
 TEST_F(EvaluationsTest, AResumedRunContinuesHeldVersionsAndReleasesTheRest) {
   const auto one = std::make_shared<HoldingEngine>(std::set<int64_t>{3, 10, 20, 30, 50, 60});
   const auto other = std::make_shared<HoldingEngine>(std::set<int64_t>{3, 10, 30, 50, 60});
-  publisher.AddEngine("one", one);
-  publisher.AddEngine("other", other);
+  ASSERT_TRUE(publisher.AddEngine("one", one).ok());
+  ASSERT_TRUE(publisher.AddEngine("other", other).ok());
   evaluations->RetainAfterwards([](int64_t version) { return version == 3; });
   scheduler.running = {10, 20};
   scheduler.done = {30};

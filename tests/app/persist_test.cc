@@ -153,7 +153,7 @@ TEST_F(PersistTest, AStoppingSchedulerIsWaitedForUntilTheOwnStop) {
 TEST_F(PersistTest, AVersionIsPublishedOnceTheOnlyEngineIsBack) {
   auto engine = std::make_shared<FakeEngine>();
   weights::Publisher publisher({.deadline = 30s, .codec = {}}, clock);
-  publisher.AddEngine("engine", engine);
+  ASSERT_TRUE(publisher.AddEngine("engine", engine).ok());
   ASSERT_TRUE(PublishUntilLive(publisher, Version(0), false, patience).ok());
   engine->Die();
   on_sleep = [&](int slept) {
@@ -171,7 +171,7 @@ TEST_F(PersistTest, AVersionIsPublishedOnceTheOnlyEngineIsBack) {
 TEST_F(PersistTest, ARunThatIsStoppedDoesNotWaitForEnginesAnyMore) {
   auto engine = std::make_shared<FakeEngine>();
   weights::Publisher publisher({.deadline = 30s, .codec = {}}, clock);
-  publisher.AddEngine("engine", engine);
+  ASSERT_TRUE(publisher.AddEngine("engine", engine).ok());
   stop = true;
   EXPECT_EQ(PublishUntilLive(publisher, Version(0), false, patience).status().code(), absl::StatusCode::kCancelled);
   EXPECT_EQ(engine->updates(), 0);
@@ -181,7 +181,7 @@ TEST_F(PersistTest, AVersionThatTheEngineRefusesEndsTheRun) {
   auto engine = std::make_shared<FakeEngine>();
   engine->Refuse();
   weights::Publisher publisher({.deadline = 30s, .codec = {}}, clock);
-  publisher.AddEngine("engine", engine);
+  ASSERT_TRUE(publisher.AddEngine("engine", engine).ok());
   const auto stats = PublishUntilLive(publisher, Version(0), false, patience);
   EXPECT_EQ(stats.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(stats.status().message()), HasSubstr("another model's weights"));

@@ -18,10 +18,10 @@ using ::testing::ElementsAre;
 using testing::SameWeights;
 using namespace std::chrono_literals;
 
-// A status that shares nothing with `status`: Debian's absl counts its references unseen by ThreadSanitizer.
+// A copy of `status` that shares no memory with it: ThreadSanitizer does not see how Debian's absl counts references.
 absl::Status Unshared(const absl::Status& status) { return {status.code(), status.message()}; }
 
-// An engine that applies what it is sent. Can be made to fail, or to hang until let go.
+// An engine that applies the updates that it is sent. A test can make it fail, or hang until LetGo.
 class FakeEngine final : public Sink {
  public:
   absl::StatusOr<v1::UpdateWeightsResponse> Update(const EncodedDelta& delta) override {
@@ -104,27 +104,28 @@ class FakeEngine final : public Sink {
   void FailBeside(absl::Status status) {
     Set([&] { beside_error_ = std::move(status); });
   }
-  // Of what it is and holds.
+  // LiveVersion and HeldVersions fail.
   void FailAsked(absl::Status status) {
     Set([&] { asked_error_ = std::move(status); });
   }
+  // The engine is started again, without weights.
   void Forget() {
     Set([&] { Restart(); });
-  }  // a restarted engine
+  }
   void ForgetBeforeTheNextUpdate() {
     Set([&] { restarts_ = true; });
   }
   void RetainNoMore(bool no_more = true) {
     Set([&] { full_ = no_more; });
   }
-  // From before: of another run, or made anew since. `says_checksum`: of what it holds.
+  // It retains `snapshot` from before. `says_checksum`: HeldVersions names checksums.
   void Holds(const Snapshot& snapshot, bool says_checksum) {
     Set([&] {
       retained_[snapshot.version()] = snapshot.checksum();
       says_checksums_ = says_checksum;
     });
   }
-  // What the running or last Update was called with.
+  // The argument of the running or last Update.
   const EncodedDelta* last_sent() {
     base::MutexLock lock(mu_);
     return last_sent_;
@@ -210,13 +211,13 @@ class PublisherTest : public ::testing::Test {
  protected:
   std::shared_ptr<FakeEngine> Add(const std::string& name) {
     auto engine = std::make_shared<FakeEngine>();
-    publisher_.AddEngine(name, engine);
+    EXPECT_TRUE(publisher_.AddEngine(name, engine).ok());
     return engine;
   }
   absl::StatusOr<PublishStats> Publish(int64_t version, bool retain = false) {
     return publisher_.Publish(Version(version), retain);
   }
-  // Publishes; time moves on once everyone but `hung` engines has confirmed.
+  // Publishes, and lets the deadline pass once every engine but `hung` ones has confirmed.
   absl::StatusOr<PublishStats> PublishPastTheDeadline(int64_t version, int hung) {
     auto published = std::async(std::launch::async, [&] { return Publish(version); });
     const auto settled = [&] {
@@ -228,10 +229,8 @@ class PublisherTest : public ::testing::Test {
       return inside == hung && confirmed + hung == static_cast<int>(publisher_.engines().size());
     };
     while (!settled()) std::this_thread::yield();
-    while (published.wait_for(0s) != std::future_status::ready) {
-      clock_.Advance(100ms);
-      std::this_thread::yield();
-    }
+    clock_.AwaitWaiters(1);
+    clock_.Advance(1s);
     return published.get();
   }
   void AwaitLeased(int engines) {
@@ -286,7 +285,7 @@ TEST_F(PublisherTest, CallsEnginesInParallel) {
   a->Hang();
   b->Hang();
   auto published = std::async(std::launch::async, [&] { return Publish(1); });
-  // Both are inside Update at once: neither has answered.
+  // Both are inside Update at once, and neither has answered.
   a->AwaitEntered(2);
   b->AwaitEntered(2);
   a->LetGo();
@@ -320,7 +319,7 @@ TEST_F(PublisherTest, ASlowEngineLosesItsLeaseAndComesBackByItself) {
   ASSERT_TRUE(late.ok()) << late.status();
   EXPECT_EQ(late->leases_lost, 1);
   EXPECT_EQ(publisher_.leased_engines(), 1);
-  // Hung and without a lease, it delays nobody: no time passes here.
+  // A hung engine without a lease delays nobody: the clock stands still here.
   const auto next = Publish(2);
   ASSERT_TRUE(next.ok());
   EXPECT_EQ(next->leases_lost, 0);
@@ -338,8 +337,8 @@ TEST_F(PublisherTest, AnEngineThatConfirmsAnOldVersionIsNotLeasedYet) {
   slow->Hang();
   ASSERT_TRUE(PublishPastTheDeadline(1, 1).ok());
   ASSERT_TRUE(Publish(2).ok());
-  slow->LetOnePass();     // version 1, too late
-  slow->AwaitEntered(3);  // and at once on to version 2
+  slow->LetOnePass();     // confirms version 1, too late
+  slow->AwaitEntered(3);  // and is sent version 2 at once
   EXPECT_EQ(publisher_.leased_engines(), 1);
   slow->LetGo();
   AwaitLeased(2);
@@ -372,7 +371,7 @@ TEST_F(PublisherTest, ALostEngineIsTriedBeforeTheNextVersion) {
   EXPECT_THAT(good->log(), ElementsAre("full 0", "delta 1"));
 }
 
-TEST_F(PublisherTest, AnEngineThatWasStartedAgainGetsItsWeightsBeforeTheNextVersion) {
+TEST_F(PublisherTest, ARestartedEngineGetsItsWeightsBeforeTheNextVersion) {
   auto steady = Add("steady"), restarted = Add("restarted");
   ASSERT_TRUE(Publish(0).ok());
   ASSERT_TRUE(Publish(1).ok());
@@ -388,7 +387,7 @@ TEST_F(PublisherTest, AnEngineThatWasStartedAgainGetsItsWeightsBeforeTheNextVers
   EXPECT_EQ(next->full_copies, 0);
 }
 
-TEST_F(PublisherTest, AnEngineThatWasStartedAgainGetsBackWhatItWasToKeep) {
+TEST_F(PublisherTest, ARestartedEngineGetsItsRetainedVersionsBack) {
   auto engine = Add("restarted");
   ASSERT_TRUE(Publish(0, true).ok());
   ASSERT_TRUE(Publish(1).ok());
@@ -401,14 +400,14 @@ TEST_F(PublisherTest, AnEngineThatWasStartedAgainGetsBackWhatItWasToKeep) {
   AwaitLeased(1);
   EXPECT_THAT(engine->log(), ElementsAre("full 0 retained", "delta 1", "delta 2 retained", "delta 3", "release 0",
                                          "beside 2", "full 3"));
-  // A late joiner too, and nothing of what was released since.
+  // A late joiner is sent no released version.
   ASSERT_TRUE(publisher_.Release(2).ok());
   auto late = Add("late");
   AwaitLeased(2);
   EXPECT_THAT(late->log(), ElementsAre("full 3"));
 }
 
-TEST_F(PublisherTest, AnEngineThatIsStartedAgainUnnoticedGetsBackWhatItWasToKeep) {
+TEST_F(PublisherTest, ARefusedDeltaBringsTheRetainedVersionsBackToo) {
   auto engine = Add("restarted");
   ASSERT_TRUE(Publish(0, true).ok());
   ASSERT_TRUE(Publish(1).ok());
@@ -417,19 +416,19 @@ TEST_F(PublisherTest, AnEngineThatIsStartedAgainUnnoticedGetsBackWhatItWasToKeep
   EXPECT_THAT(engine->log(), ElementsAre("full 0 retained", "delta 1", "beside 0", "full 2"));
 }
 
-TEST_F(PublisherTest, AnEngineThatIsStartedAgainWhileItIsSentTheNewestGetsBackWhatItWasToKeep) {
+TEST_F(PublisherTest, ARestartBeforeTheFullCopyBringsTheRetainedVersionsAgain) {
   auto engine = Add("restarted");
   ASSERT_TRUE(Publish(0, true).ok());
   ASSERT_TRUE(Publish(1).ok());
   engine->Forget();
-  engine->ForgetBeforeTheNextUpdate();  // after it was given version 0
+  engine->ForgetBeforeTheNextUpdate();  // once it has got version 0
   publisher_.CheckLeases();
   engine->AwaitLogged(4);
   AwaitLeased(1);
   EXPECT_THAT(engine->log(), ElementsAre("full 0 retained", "delta 1", "beside 0", "full 1", "beside 0"));
 }
 
-TEST_F(PublisherTest, AnEngineThatCannotSayWhatItHoldsIsNotLeased) {
+TEST_F(PublisherTest, AnEngineThatDoesNotNameItsVersionsIsNotLeased) {
   auto engine = Add("restarted");
   ASSERT_TRUE(Publish(0, true).ok());
   ASSERT_TRUE(Publish(1).ok());
@@ -439,14 +438,14 @@ TEST_F(PublisherTest, AnEngineThatCannotSayWhatItHoldsIsNotLeased) {
   publisher_.CheckLeases();
   AwaitLeased(0);
   publisher_.CheckLeases();
-  engine->AwaitAsked(asked + 2);  // for its lease, and before a full copy
+  engine->AwaitAsked(asked + 2);  // once for its lease, once before a full copy
   engine->FailAsked(absl::OkStatus());
   publisher_.CheckLeases();
   AwaitLeased(1);
   EXPECT_THAT(engine->log(), ElementsAre("full 0 retained", "delta 1", "beside 0", "full 1"));
 }
 
-TEST_F(PublisherTest, WhatAnEngineIsToKeepIsSentUntilItHasIt) {
+TEST_F(PublisherTest, ARetainedVersionIsSentUntilTheEngineHasIt) {
   auto engine = Add("restarted");
   ASSERT_TRUE(Publish(0, true).ok());
   ASSERT_TRUE(Publish(1).ok());
@@ -460,7 +459,7 @@ TEST_F(PublisherTest, WhatAnEngineIsToKeepIsSentUntilItHasIt) {
   EXPECT_THAT(engine->log(), ElementsAre("full 0 retained", "delta 1", "beside 0", "full 1"));
 }
 
-TEST_F(PublisherTest, AnEngineThatWillNotHoldWhatItIsToKeepServesWithoutIt) {
+TEST_F(PublisherTest, AnEngineThatRefusesARetainedVersionServesWithoutIt) {
   auto engine = Add("restarted");
   ASSERT_TRUE(Publish(0, true).ok());
   ASSERT_TRUE(Publish(1).ok());
@@ -470,11 +469,11 @@ TEST_F(PublisherTest, AnEngineThatWillNotHoldWhatItIsToKeepServesWithoutIt) {
   engine->AwaitLogged(3);
   AwaitLeased(1);
   EXPECT_THAT(engine->log(), ElementsAre("full 0 retained", "delta 1", "full 1"));
-  EXPECT_EQ(engine->entered(), 4) << "it was asked to once";
+  EXPECT_EQ(engine->entered(), 4) << "the refused version was sent once";
 }
 
-// It outlived a run that went back, and made the number anew.
-TEST_F(PublisherTest, OtherWeightsUnderTheNumberOfWhatItIsToKeepAreReplaced) {
+// The run went back to a checkpoint and made version 0 again; these engines hold the earlier version 0.
+TEST_F(PublisherTest, OtherWeightsUnderARetainedNumberAreReplaced) {
   testing::Tensors before;
   before.Add("a", "F32", {1}, "1234");
   const auto other = before.Take(0);
@@ -483,16 +482,16 @@ TEST_F(PublisherTest, OtherWeightsUnderTheNumberOfWhatItIsToKeepAreReplaced) {
   silent->Holds(*other, false);
   ASSERT_TRUE(Publish(0, true).ok());
   ASSERT_TRUE(Publish(1).ok());
-  publisher_.AddEngine("outlived", outlived);
+  ASSERT_TRUE(publisher_.AddEngine("outlived", outlived).ok());
   AwaitLeased(2);
-  publisher_.AddEngine("silent", silent);
+  ASSERT_TRUE(publisher_.AddEngine("silent", silent).ok());
   AwaitLeased(3);
   EXPECT_THAT(outlived->log(), ElementsAre("beside 0", "full 1"));
   EXPECT_EQ(outlived->HeldVersions()->front(), (HeldVersion{0, Version(0)->checksum()}));
-  EXPECT_THAT(silent->log(), ElementsAre("full 1")) << "it may well be that one";
+  EXPECT_THAT(silent->log(), ElementsAre("full 1")) << "without a checksum, equal numbers count as equal weights";
 }
 
-TEST_F(PublisherTest, AnEngineThatWasAwayGetsWhatItWasToKeepFromThen) {
+TEST_F(PublisherTest, AnEngineThatWasAwayGetsTheVersionsRetainedMeanwhile) {
   auto steady = Add("steady"), away = Add("away");
   ASSERT_TRUE(Publish(0).ok());
   away->Fail(absl::UnavailableError("gone"));
@@ -504,8 +503,8 @@ TEST_F(PublisherTest, AnEngineThatWasAwayGetsWhatItWasToKeepFromThen) {
   EXPECT_THAT(publisher_.HeldVersions(), ElementsAre(std::pair(1, 2), std::pair(2, 2)));
 }
 
-// Live, it is among what the engine holds; it is not any more once the newest is.
-TEST_F(PublisherTest, WhatAnEngineServesButDoesNotKeepIsSentAgainOnceItIsReplaced) {
+// HeldVersions names the live version, which is gone once the newest replaces it.
+TEST_F(PublisherTest, ALiveVersionThatIsNotRetainedIsSentAgainOnceItIsReplaced) {
   auto steady = Add("steady"), engine = Add("full for a while");
   engine->RetainNoMore();
   ASSERT_TRUE(Publish(0, true).ok());
@@ -518,7 +517,7 @@ TEST_F(PublisherTest, WhatAnEngineServesButDoesNotKeepIsSentAgainOnceItIsReplace
   EXPECT_THAT(engine->log(), ElementsAre("full 0", "full 1", "beside 0"));
 }
 
-TEST_F(PublisherTest, EnginesThatAreStartedAgainAtOnceAreSentOneCopyOfWhatTheyWereToKeep) {
+TEST_F(PublisherTest, EnginesRestartedAtOnceShareOneCopyOfARetainedVersion) {
   auto a = Add("a"), b = Add("b");
   ASSERT_TRUE(Publish(0, true).ok());
   ASSERT_TRUE(Publish(1).ok());
@@ -536,14 +535,13 @@ TEST_F(PublisherTest, EnginesThatAreStartedAgainAtOnceAreSentOneCopyOfWhatTheyWe
   EXPECT_THAT(b->log(), ElementsAre("full 0 retained", "delta 1", "beside 0", "full 1"));
 }
 
-TEST_F(PublisherTest, AResumedRunsEnginesGetWhatTheyWereToKeepAndServeNothingOlder) {
+TEST_F(PublisherTest, AResumedRunsEnginesGetTheRetainedVersionsBeforeTheNewest) {
   publisher_.Retain(Version(2));
   publisher_.Retain(Version(4));
   auto empty = Add("empty"), kept = Add("kept");
-  {  // this one outlived the trainer
-    ASSERT_TRUE(kept->Update(*Encode(nullptr, *Version(5), false)).ok());
-  }
-  ASSERT_TRUE(Publish(4, true).ok());  // the checkpoint that the run goes on from
+  // This engine outlived the trainer before.
+  ASSERT_TRUE(kept->Update(*Encode(nullptr, *Version(5), false)).ok());
+  ASSERT_TRUE(Publish(4, true).ok());  // the checkpoint from which the run continues
   ASSERT_TRUE(Publish(5).ok());
   EXPECT_THAT(empty->log(), ElementsAre("beside 2", "full 4 retained", "delta 5"));
   EXPECT_THAT(kept->log(), ElementsAre("full 5", "beside 2", "full 4 retained", "delta 5"));
@@ -598,7 +596,7 @@ TEST_F(PublisherTest, IsUnavailableWithoutALeaseAndCanBeTriedAgain) {
   const auto again = Publish(1);
   ASSERT_TRUE(again.ok()) << again.status();
   EXPECT_TRUE(SameWeights(*only->held(), *Version(1)));
-  EXPECT_EQ(again->leases_lost, 1);  // by the first of these, which told nobody
+  EXPECT_EQ(again->leases_lost, 1);  // the first try lost it and returned no statistics
   EXPECT_EQ(again->full_copies, 1);
   ASSERT_TRUE(Publish(2).ok());
   EXPECT_THAT(only->log(), ElementsAre("full 0", "full 1", "delta 2"));
@@ -645,7 +643,7 @@ TEST_F(PublisherTest, ReleaseReachesEveryEngineEvenAHungOneLater) {
   EXPECT_TRUE(publisher_.Release(7).ok());
   slow->Hang();
   ASSERT_TRUE(PublishPastTheDeadline(1, 1).ok());
-  EXPECT_TRUE(publisher_.Release(0).ok());  // the leased one did; the other is told when it answers
+  EXPECT_TRUE(publisher_.Release(0).ok());  // of the leased engine; the hung one is told when it answers
   EXPECT_THAT(good->log(), ElementsAre("full 0 retained", "release 7", "delta 1", "release 0"));
   slow->LetGo();
   slow->AwaitLogged(4);
