@@ -54,8 +54,6 @@ void BindGateway(base::Schema& schema, gateway::GatewayOptions& o, gateway::Http
   schema.Field("gateway.worker_threads", &o.worker_threads, "threads for parsing, rendering and admission");
   schema.Field("gateway.writer_threads", &o.writer_threads,
                "calls that are recorded at a time, sharing the pool's fsyncs");
-  schema.Field("gateway.max_known_request_bytes", &o.max_known_request_bytes,
-               "of earlier requests, kept so that later ones are read only as far as they differ; 0: none");
   schema.Field("gateway.max_queued_work", &o.max_queued_work, "requests waiting for a worker; beyond: 503");
   schema.Field("gateway.public_url", &o.public_url, "address given to agents; empty: the one listened on");
   schema.Field("http.host", &http.host, "address to listen on");

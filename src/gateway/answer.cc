@@ -1,13 +1,10 @@
 #include "gateway/answer.h"
 
-#include <optional>
 #include <utility>
 
-#include "base/checksum.h"
 #include "base/random.h"
 #include "gateway/api_error.h"
 #include "gateway/item_references.h"
-#include "gateway/request_fields.h"
 #include "gateway/sampling.h"
 
 namespace ingot::gateway {
@@ -19,17 +16,6 @@ void DropUnread(const text::ChatFormat& format, base::json::object& variables) {
     const base::json::string_view name = variable->key();
     variable = format.ReadsVariable({name.data(), name.size()}) ? variable + 1 : variables.erase(variable);
   }
-}
-
-// An agent's next request has most of these messages: what is done with all of them can be done once. The first
-// `again` came before already, and are what will not change: clients mark the last ones of each request (Anthropic's
-// cache_control), and what a template makes of the last one often changes when more follow.
-void SettleMessages(GatewayRequest& request, size_t again) {
-  constexpr size_t kFew = 8;  // take less one by one than to be settled
-  text::MessageList& messages = request.conversation.messages;
-  if (again < kFew + messages.settled()) return;
-  messages.Settle(again);
-  request.echoed_ids.Settle(again);
 }
 
 }  // namespace
@@ -76,64 +62,22 @@ void Answer::Prepare() {
   Finish(std::move(status));
 }
 
-// The request as its dialect reads it, from what was read of the caller's last one as far as that is the same.
-absl::StatusOr<Answer::Reading> Answer::Read() {
-  const bool keeps = core_.options.max_known_request_bytes > 0;
-  const std::string_view list = keeps ? dialect_.growing_list() : "";
-  const auto finished = [&](GatewayRequest parsed, size_t again) {
-    parsed.token_events = raw_.token_events;
-    DropUnread(*core_.parts.format, parsed.conversation.template_variables);
-    SettleMessages(parsed, again);
-    return std::make_shared<const GatewayRequest>(std::move(parsed));
-  };
-  if (list.empty()) {
-    INGOT_ASSIGN_OR_RETURN(GatewayRequest parsed, dialect_.Parse(raw_));
-    return Reading{finished(std::move(parsed), 0)};
-  }
-  std::string caller =
-      base::ContentKey(absl::StrCat(base::View(dialect_.name()), "\n", ReadHeaders(raw_.headers), "\n", hooks_.caller));
-  auto now = std::make_shared<KnownRequest>();
-  if (const auto known = core_.known_requests.Find(caller); known != nullptr && !HasTooManyValues(raw_.body)) {
-    if (auto change = FindChange(*known, raw_.body, list)) {
-      std::optional<RawRequest> rest;
-      if (!change->rest.empty()) rest = RawRequest{.body = std::move(change->rest), .headers = raw_.headers};
-      auto parsed = dialect_.ParseChange(*known->request, change->kept, change->added, rest ? &*rest : nullptr);
-      if (parsed.ok()) {
-        const size_t again = known->request->elements[change->kept - 1].count;
-        now->request = finished(*std::move(parsed), again);
-        now->list = std::move(change->list);
-      }
-    }
-  }
-  if (now->request == nullptr) {
-    INGOT_ASSIGN_OR_RETURN(GatewayRequest parsed, dialect_.Parse(raw_));
-    now->request = finished(std::move(parsed), 0);
-    if (auto place = FindList(raw_.body, list)) now->list = *std::move(place);
-  } else {
-    ++core_.counters.requests_continued;
-  }
-  Reading reading{now->request};
-  if (now->list.ends.empty() || now->list.ends.size() != now->request->elements.size()) return reading;
-  if (!now->request->raw_prompts.empty()) return reading;  // its messages are not asked for
-  now->body = std::move(raw_.body);
-  reading.caller = std::move(caller);
-  reading.known = std::move(now);
-  return reading;
+absl::StatusOr<GatewayRequest> Answer::Read() {
+  INGOT_ASSIGN_OR_RETURN(GatewayRequest request, dialect_.Parse(raw_));
+  request.token_events = raw_.token_events;
+  DropUnread(*core_.parts.format, request.conversation.template_variables);
+  raw_ = {};
+  return request;
 }
 
 absl::Status Answer::Run() {
   INGOT_ASSIGN_OR_RETURN(std::shared_ptr<Episode> episode, hooks_.find());
-  INGOT_ASSIGN_OR_RETURN(const Reading reading, Read());
-  std::shared_ptr<const GatewayRequest> request = reading.request;
-  raw_ = {};
+  INGOT_ASSIGN_OR_RETURN(GatewayRequest parsed, Read());
   if (episode == nullptr) {
     INGOT_ASSIGN_OR_RETURN(episode, hooks_.open());
   }
-  if (!request->references.empty()) {
-    GatewayRequest resolved = *request;
-    INGOT_RETURN_IF_ERROR(ResolveReferences(*episode, resolved));
-    request = std::make_shared<const GatewayRequest>(std::move(resolved));
-  }
+  INGOT_RETURN_IF_ERROR(ResolveReferences(*episode, parsed));
+  const auto request = std::make_shared<const GatewayRequest>(std::move(parsed));
   {
     base::MutexLock lock(mu_);
     request_ = request;
@@ -155,11 +99,6 @@ absl::Status Answer::Run() {
     base::MutexLock lock(mu_);
     if (!abort_.ok()) return abort_;
     phase_ = Phase::kRunning;
-  }
-  KnownRequests::Forgotten forgotten;  // takes its time to be freed: that of the engine's
-  if (reading.known != nullptr) {
-    reading.known->episode = episode->id();
-    forgotten = core_.known_requests.Keep(reading.caller, reading.known);
   }
   // From here on each call ends by itself.
   for (size_t i = 0; i < calls.size(); ++i) calls[i]->Start(plans[i / request->n]);

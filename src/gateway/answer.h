@@ -29,8 +29,6 @@ class Answer : public std::enable_shared_from_this<Answer> {
  public:
   // What it needs of the gateway.
   struct Hooks {
-    // Who asks, as far as what was read of an earlier request may be taken for this one; any bytes.
-    std::string caller;
     // The episode, before anything of the body is read; null: one is to be opened for a served session, which `open`
     // does once there is a request (and may block).
     std::function<absl::StatusOr<std::shared_ptr<Episode>>()> find;
@@ -71,13 +69,7 @@ class Answer : public std::enable_shared_from_this<Answer> {
 
   // Prepare's steps.
   absl::Status Run();
-  // A request, and how it is to be kept for the caller's next one; null: it is not.
-  struct Reading {
-    std::shared_ptr<const GatewayRequest> request;
-    std::string caller = {};
-    std::shared_ptr<KnownRequest> known = nullptr;
-  };
-  absl::StatusOr<Reading> Read();
+  absl::StatusOr<GatewayRequest> Read();
   absl::Status MakeCalls(const std::shared_ptr<Episode>& episode);
   absl::StatusOr<std::vector<std::shared_ptr<const PromptPlan>>> PlanPrompts(Episode& episode,
                                                                              const GatewayRequest& request);

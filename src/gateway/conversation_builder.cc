@@ -36,24 +36,7 @@ std::optional<size_t> IndexIn(std::string_view id) {
   return index;
 }
 
-ConversationBuilder::ConversationBuilder(GatewayRequest& request, PartKind last) : request_(request), last_(last) {
-  const text::MessageList& messages = request.conversation.messages;
-  for (turn_ = messages.size(); turn_ > 0 && messages[turn_ - 1].role != "assistant";) --turn_;
-  if (turn_-- == 0) return;  // SIZE_MAX
-  for (size_t i = turn_ + 1; i < messages.size(); ++i) only_results_ = only_results_ && messages[i].role == "tool";
-  const std::vector<std::string>& ids = request.echoed_ids[turn_];
-  if (!ids.empty()) turn_call_ = CallIdIn(ids.back());
-  for (const GatewayRequest::ItemReference& reference : request.references) {
-    if (reference.message != turn_) continue;
-    if (reference.kind == PartKind::kReasoning) referred_reasoning_ = true;
-    if (reference.kind == PartKind::kContent) referred_content_ = true;
-  }
-}
-
-size_t ConversationBuilder::TakeFirstChanged() { return std::min(std::exchange(first_changed_, SIZE_MAX), size()); }
-
 void ConversationBuilder::Add(text::Message message) {
-  first_changed_ = std::min(first_changed_, size());
   only_results_ = only_results_ && message.role == "tool";
   request_.conversation.messages.push_back(std::move(message));
   request_.echoed_ids.push_back({});
@@ -67,13 +50,11 @@ void ConversationBuilder::BeginTurn() {
   last_ = PartKind::kReasoning;
   referred_reasoning_ = referred_content_ = false;
   only_results_ = true;
-  message_ = nullptr;
-  ids_ = nullptr;
   in_turn_ = true;
 }
 
 text::Message& ConversationBuilder::Turn(PartKind kind, std::string_view id) {
-  text::MessageList& messages = request_.conversation.messages;
+  std::vector<text::Message>& messages = request_.conversation.messages;
   const std::string call = CallIdIn(id);
   const bool same = !call.empty() && call == turn_call_;
   const bool other = !call.empty() && !turn_call_.empty() && call != turn_call_;
@@ -87,14 +68,11 @@ text::Message& ConversationBuilder::Turn(PartKind kind, std::string_view id) {
     in_turn_ = false;
   }
   last_ = kind;
-  first_changed_ = std::min(first_changed_, turn_);
   if (!call.empty()) {
     turn_call_ = call;
-    if (ids_ == nullptr) ids_ = &request_.echoed_ids.Mutable(turn_);
-    ids_->emplace_back(id);
+    request_.echoed_ids[turn_].emplace_back(id);
   }
-  if (message_ == nullptr) message_ = &messages.Mutable(turn_);
-  return *message_;
+  return messages[turn_];
 }
 
 void ConversationBuilder::AddReasoning(std::string_view text, std::string_view id) {

@@ -15,8 +15,6 @@ class ConversationBuilder {
  public:
   // Fills request.conversation.messages and request.echoed_ids.
   explicit ConversationBuilder(GatewayRequest& request) : request_(request) {}
-  // Goes on behind what another has filled of it. `last`: that one's.
-  ConversationBuilder(GatewayRequest& request, PartKind last);
 
   // Role system, user or tool.
   void Add(text::Message message);
@@ -32,12 +30,6 @@ class ConversationBuilder {
   // The part of an earlier answer that has this id of ours. False: it is none.
   bool AddReference(PartKind kind, std::string_view id, std::string path);
 
-  // How many messages there are, and the first that was changed or added since this was asked; none: as many.
-  size_t size() const { return request_.conversation.messages.size(); }
-  size_t TakeFirstChanged();
-  // Of the parts of the assistant's last turn.
-  PartKind last() const { return last_; }
-
  private:
   text::Message& Turn(PartKind kind, std::string_view id);
 
@@ -48,10 +40,7 @@ class ConversationBuilder {
   std::string turn_call_;                 // CallIdIn of its parts
   bool referred_reasoning_ = false;       // a reference in it stands for that text
   bool referred_content_ = false;
-  bool only_results_ = true;          // nothing but results of calls stands behind it
-  text::Message* message_ = nullptr;  // it, once it was changed: a list that was copied copies what is to be changed
-  std::vector<std::string>* ids_ = nullptr;  // its echoed_ids, likewise
-  size_t first_changed_ = SIZE_MAX;
+  bool only_results_ = true;  // nothing but results of calls stands behind it
 };
 
 // Ids that clients echo are made of the call's id (32 hexadecimal digits): PREFIX_callid, PREFIX_callid_INDEX.

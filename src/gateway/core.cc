@@ -5,17 +5,9 @@
 #include "gateway/api_error.h"
 
 namespace ingot::gateway {
-namespace {
-
-constexpr size_t kMaxReclaimed = 10'000;  // messages that wait to be freed: of about 10 MB
-
-}  // namespace
-
 Core::Core(GatewayOptions opts, GatewayParts services)
     : options(std::move(opts)),
       parts(std::move(services)),
-      known_requests(options.max_known_request_bytes),
-      reclaimer(kMaxReclaimed),
       writers(options.writer_threads, options.max_queued_work),
       workers(options.worker_threads, options.max_queued_work) {
   follow.engine = parts.engine.get();

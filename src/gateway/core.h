@@ -11,9 +11,7 @@
 #include "base/mutex.h"
 #include "datapool/client.h"
 #include "gateway/admission.h"
-#include "gateway/known_requests.h"
 #include "gateway/options.h"
-#include "gateway/reclaimer.h"
 #include "gateway/script.h"
 #include "gateway/worker_pool.h"
 #include "rollout/client.h"
@@ -43,8 +41,7 @@ struct Counters {
   std::atomic<int64_t> failed{0};     // anything else
   std::atomic<int64_t> refused{0};    // turned away for want of room
   std::atomic<int64_t> spliced{0};
-  std::atomic<int64_t> requests_continued{0};  // read only as far as the caller's last one did not say the same
-  std::atomic<int64_t> recorded{0};            // calls acknowledged by the pool
+  std::atomic<int64_t> recorded{0};  // calls acknowledged by the pool
   std::atomic<int64_t> record_failures{0};
   std::atomic<int64_t> malformed_tool_calls{0};
   std::atomic<int64_t> tool_choice_unforced{0};  // required tool calls that the model answered in text
@@ -94,10 +91,8 @@ struct Core {
   Counters counters;
   Backend follow;                           // of every name that is not in
   std::map<std::string, Backend> backends;  // as they are configured; constant but for context lengths
-  KnownRequests known_requests;
-  Reclaimer reclaimer;
-  WorkerPool writers;  // finish calls: each waits for the pool's disk, and none for a new request
-  WorkerPool workers;  // last: joined before the rest goes
+  WorkerPool writers;                       // finish calls: each waits for the pool's disk, and none for a new request
+  WorkerPool workers;                       // last: joined before the rest goes
 };
 
 // The error of whatever comes after a gateway's Shutdown, and of what was in flight when it came.

@@ -85,15 +85,6 @@ class Dialect {
   virtual std::string_view name() const = 0;  // "chat.completions", "responses", ...
   virtual std::string_view path() const = 0;  // behind /v1: "/chat/completions", ...
   virtual absl::StatusOr<GatewayRequest> Parse(const RawRequest& raw) const = 0;
-  // The field with the list that grows from request to request, of which Parse fills GatewayRequest::elements; empty:
-  // there is none.
-  virtual std::string_view growing_list() const { return ""; }
-  // What Parse reads of a body that differs from `known`'s in the elements of that list from `kept` on: these are
-  // `added`. `rest`: the request with an empty list, where that differs too; null: it does not. REQUIRES: there is such
-  // a list, and what Parse reads in headers is the same. Errors need not be Parse's, and need not be the body's: where
-  // an element is read with those before it, the body may have to be read whole.
-  virtual absl::StatusOr<GatewayRequest> ParseChange(const GatewayRequest& known, size_t kept,
-                                                     const base::json::array& added, const RawRequest* rest) const;
   virtual std::unique_ptr<Renderer> NewRenderer(ReplyHead head,
                                                 std::shared_ptr<const GatewayRequest> request) const = 0;
 

@@ -275,13 +275,14 @@ absl::Status Episode::WaitForCalls(std::chrono::nanoseconds timeout) {
   return absl::OkStatus();
 }
 
-std::vector<std::shared_ptr<const void>> Episode::FinishEnd(bool ok) {
+void Episode::FinishEnd(bool ok) {
+  History ended;  // freed without the lock
   base::MutexLock lock(mu_);
   storing_ = false;
   changed_.SignalAll();
-  if (!ok) return {};
+  if (!ok) return;
   state_ = State::kEnded;
-  return history_.TakeParts();
+  std::swap(ended, history_);
 }
 
 std::optional<std::pair<v1::EpisodeState, std::string>> Episode::unfinished_end() const {

@@ -120,8 +120,7 @@ class Episode {
                                std::chrono::nanoseconds timeout);
   // DEADLINE_EXCEEDED if calls are still in flight after `timeout`.
   absl::Status WaitForCalls(std::chrono::nanoseconds timeout);
-  // Returns what it held of its calls, for the caller to free (History::TakeParts).
-  [[nodiscard]] std::vector<std::shared_ptr<const void>> FinishEnd(bool ok);
+  void FinishEnd(bool ok);
   // The outcome of an end that failed on its way and waits to be tried again.
   std::optional<std::pair<v1::EpisodeState, std::string>> unfinished_end() const;
 

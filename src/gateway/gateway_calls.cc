@@ -84,8 +84,7 @@ absl::StatusOr<std::shared_ptr<Episode>> Gateway::FindForCall(const Caller& call
 std::shared_ptr<Answer> Gateway::StartAnswer(const Caller& caller, const Dialect& dialect, RawRequest raw,
                                              std::function<void()> wake) {
   auto answer = std::make_shared<Answer>(core_, dialect, std::move(raw));
-  answer->SetHooks({.caller = absl::StrCat(caller.episode, "\n", caller.api_key),
-                    .find = [this, caller] { return FindForCall(caller); },
+  answer->SetHooks({.find = [this, caller] { return FindForCall(caller); },
                     .open = [this, key = caller.api_key] { return OpenOnce(v1::EpisodeOpenRequest(), key, true); },
                     .reserve =
                         [this](int calls) {

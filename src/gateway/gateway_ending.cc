@@ -88,18 +88,12 @@ absl::Status Gateway::End(const std::shared_ptr<Episode>& episode, v1::EpisodeSt
                                      : core_.counters.episodes_fenced);
     Remove(episode, state, detail, free_key);
   }
-  core_.reclaimer.Free(episode->FinishEnd(status.ok()));
+  episode->FinishEnd(status.ok());
   return status;
 }
 
 void Gateway::Remove(const std::shared_ptr<Episode>& episode, v1::EpisodeState state, const std::string& detail,
                      bool free_key) {
-  KnownRequests::Forgotten forgotten = core_.known_requests.ForgetEpisode(episode->id());
-  for (auto& known : forgotten) {
-    Reclaimer::Parts parts = known->request->conversation.messages.Parts();
-    parts.insert(parts.begin(), std::move(known));  // goes while its messages are held, and frees none
-    core_.reclaimer.Free(std::move(parts));
-  }
   base::MutexLock lock(mu_);
   by_id_.erase(episode->id());
   by_key_.erase(episode->key_hash());

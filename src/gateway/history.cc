@@ -17,25 +17,11 @@ void Put(std::string& out, std::string_view field) {
   out += field;
 }
 
-std::string CanonicalTools(const text::ToolList::Tools& tools) {
-  std::string text;
-  for (const base::json::value& tool : tools) Put(text, base::CanonicalJson(tool));
-  return text;
-}
-
-// Of what stands before the messages: the tools and what the template is told beside them.
-base::Key128 ToolsKey(const text::ToolList& tools, const base::json::object& variables) {
-  static constexpr char kCanonical = 0, kKey = 0;
-  const auto canonical = [](const text::ToolList::Tools& all) { return CanonicalTools(all); };
+// The key of what stands before the messages: the tools, and the variables of the template.
+base::Key128 PreambleKey(const std::vector<base::json::value>& tools, const base::json::object& variables) {
   std::string text = "tools";
-  if (!variables.empty()) {
-    Put(text, base::CanonicalJson(variables));
-    if (!tools.empty()) text += *tools.Derived<std::string>(&kCanonical, canonical);
-  } else if (!tools.empty()) {
-    return *tools.Derived<base::Key128>(&kKey, [&](const text::ToolList::Tools& all) {
-      return base::ContentKey128(absl::StrCat(text, canonical(all)));
-    });
-  }
+  if (!variables.empty()) Put(text, base::CanonicalJson(variables));
+  for (const base::json::value& tool : tools) Put(text, base::CanonicalJson(tool));
   return base::ContentKey128(text);
 }
 
@@ -57,44 +43,21 @@ ReasoningKeys ReasoningOf(const text::Conversation& conversation, size_t first) 
   return keys;
 }
 
-void ConversationKeys::Add(const text::MessageList& messages, size_t first, size_t count) {
-  static constexpr char kKey = 0;
-  for (size_t i = first; i < count; ++i) {
-    message.push_back(*messages.Derived<base::Key128>(i, &kKey, MessageKey));
-    after.push_back(Chain(after.back(), message.back()));
-    after_no_tools.push_back(Chain(after_no_tools.back(), message.back()));
-    if (first_reasoned == i && TrimmedSize(messages[i].reasoning) == 0) ++first_reasoned;
-  }
-}
-
 ConversationKeys ConversationKeys::Of(const text::Conversation& conversation) {
-  static constexpr char kOfSettled = 0;
-  const text::MessageList& messages = conversation.messages;
-  const base::Key128 tools = ToolsKey(conversation.tools, conversation.template_variables);
-  const base::Key128 no_tools = ToolsKey({}, conversation.template_variables);
+  const std::vector<text::Message>& messages = conversation.messages;
   ConversationKeys keys;
   keys.after.reserve(messages.size() + 1);
   keys.after_no_tools.reserve(messages.size() + 1);
   keys.message.reserve(messages.size());
-  const auto take = [&](const std::shared_ptr<const ConversationKeys>& known) {
-    if (known == nullptr || known->after.front() != tools || known->after_no_tools.front() != no_tools) return false;
-    keys.after = known->after;  // into what is reserved
-    keys.after_no_tools = known->after_no_tools;
-    keys.message = known->message;
-    keys.first_reasoned = known->first_reasoned;
-    return true;
-  };
-  if (!take(messages.OfSettled<ConversationKeys>(&kOfSettled))) {
-    const auto [earlier, count] = messages.TakeOfEarlier<ConversationKeys>(&kOfSettled);
-    const bool taken = take(earlier);
-    if (!taken) {
-      keys.after.push_back(tools);
-      keys.after_no_tools.push_back(no_tools);
-    }
-    keys.Add(messages, taken ? count : 0, messages.settled());
-    if (messages.settled() > 0) messages.KeepOfSettled(&kOfSettled, std::make_shared<const ConversationKeys>(keys));
+  keys.after.push_back(PreambleKey(conversation.tools, conversation.template_variables));
+  keys.after_no_tools.push_back(conversation.tools.empty() ? keys.after.back()
+                                                           : PreambleKey({}, conversation.template_variables));
+  for (size_t i = 0; i < messages.size(); ++i) {
+    keys.message.push_back(MessageKey(messages[i]));
+    keys.after.push_back(Chain(keys.after.back(), keys.message.back()));
+    keys.after_no_tools.push_back(Chain(keys.after_no_tools.back(), keys.message.back()));
+    if (keys.first_reasoned == i && TrimmedSize(messages[i].reasoning) == 0) ++keys.first_reasoned;
   }
-  keys.Add(messages, messages.settled(), messages.size());
   return keys;
 }
 
@@ -270,9 +233,7 @@ void History::Index(const AskedKey& asked, int call) {
     if (!written.written_id.empty()) written_ids_[written.id] = written.written_id;
   }
   const base::Key128 key = MessageKey(Echoed(call));
-  calls_[call].message = key;
-  calls_[call].prefix = Chain(asked.key, key);
-  by_prefix_[calls_[call].prefix].push_back(call);
+  by_prefix_[Chain(asked.key, key)].push_back(call);
   prefixes_no_tools_.insert(Chain(asked.no_tools, key));
   by_message_[key].push_back(call);
 }
@@ -327,20 +288,6 @@ std::vector<const Piece*> History::Path(int call) const {
   }
   std::reverse(path.begin(), path.end());
   return path;
-}
-
-std::vector<std::shared_ptr<const void>> History::TakeParts() {
-  std::vector<std::shared_ptr<const void>> parts;
-  parts.reserve(calls_.size() + 5);
-  for (Entry& entry : calls_) parts.push_back(std::make_shared<const Entry>(std::move(entry)));
-  for (Calls* const calls : {&by_prefix_, &streamed_, &by_message_}) {
-    parts.push_back(std::make_shared<const Calls>(std::move(*calls)));
-  }
-  for (Keys* const keys : {&asked_, &prefixes_no_tools_}) {
-    parts.push_back(std::make_shared<const Keys>(std::move(*keys)));
-  }
-  *this = History();
-  return parts;
 }
 
 const std::vector<int32_t>& History::PathIds(int asked) {

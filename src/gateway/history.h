@@ -51,9 +51,6 @@ struct ConversationKeys {
   size_t first_reasoned = 0;                 // the first message with reasoning; none: how many messages there are
 
   static ConversationKeys Of(const text::Conversation& conversation);
-
- private:
-  void Add(const text::MessageList& messages, size_t first, size_t count);  // messages [first, count)
 };
 
 // The key of all that a call was asked, with its tools and without.
@@ -106,9 +103,6 @@ class History {
   // REQUIRES: `call` is the parent of the conversation's match, or -1.
   std::optional<text::Conversation> Restored(const text::Conversation& conversation, const ConversationKeys& keys,
                                              const EchoedIds& echoed, int call) const;
-
-  // All that it holds, in parts each of which is soon freed; it is empty then.
-  std::vector<std::shared_ptr<const void>> TakeParts();
 
   // A call: where it comes from, and the pieces of its own, after those of `parent`.
   struct Call {
@@ -171,41 +165,18 @@ class History {
     std::vector<std::string> echoed_arguments;  // Call's
     std::string delivered_reasoning;            // its key
     std::optional<ReasoningKeys> asked_reasoning;
-    base::Key128 asked = {};    // AskedKey::key
-    base::Key128 prefix = {};   // ConversationKeys::after of a conversation that ends with what was delivered
-    base::Key128 message = {};  // ConversationKeys::message of that
+    base::Key128 asked = {};  // AskedKey::key
     std::string prefill;
     size_t taken = 0;
     bool broken_off = false;  // nothing is in `delivered`
     bool unrecorded = false;  // its last piece is in no record: Keep made it
     bool continued = false;   // by another call
   };
-  // Which history it is: a copy is another one, for it may go on in another way.
-  struct Identity {
-    uint64_t value = New();
-    Identity() = default;
-    Identity(const Identity&) {}
-    Identity& operator=(const Identity&) {
-      value = New();
-      return *this;
-    }
-    static uint64_t New();
-  };
-  // What Restored has done, and looked at.
-  struct Restoring;
-  struct RestoredBeginning;
-
-  // Restored, of messages [first, count) but for what is on the way to a call.
-  void PutBack(Restoring& restoring, size_t first, size_t count) const;
-  // And on the way to `call`, of the messages from `first` on, which all have their place before `end`. Returns the
-  // first call on the way that answered before them; -1: there is none.
-  int PutDelivered(Restoring& restoring, int call, size_t first, size_t end) const;
-  // Restored, of the messages that are settled; `call` is PutDelivered's of those behind them.
-  std::shared_ptr<const RestoredBeginning> RestoreSettled(const text::Conversation& conversation,
-                                                          const ConversationKeys& keys, const EchoedIds& echoed,
-                                                          int call) const;
-  bool StillHolds(const RestoredBeginning& beginning, const ConversationKeys& keys, size_t settled) const;
+  // The id that the model wrote for a call that a client sent.
   const std::string& WrittenId(const text::ToolCall& call) const;
+  // The reasoning that was delivered in that message and that the client left out; nullptr: there is none.
+  const std::string* DroppedReasoning(const text::Conversation& conversation, const ConversationKeys& keys,
+                                      const EchoedIds& echoed, size_t message) const;
 
   void Index(const AskedKey& asked, int call);
   Match FindKept(const text::Conversation& conversation, const ConversationKeys& keys, size_t message,
@@ -238,7 +209,6 @@ class History {
   int64_t tokens_ = 0;
   int path_call_ = -1;             // of which PathIds was asked last
   std::vector<int32_t> path_ids_;  // what it gave
-  Identity identity_;
 };
 
 // The causes a fork is counted under. Nothing before the fork is continued:

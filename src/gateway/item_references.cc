@@ -33,7 +33,7 @@ absl::Status ResolveReferences(const Episode& episode, GatewayRequest& request) 
       return BadRequest(request.prompt_field, absl::StrCat("'", request.prompt_field, "' refers to more than ",
                                                            kMaxReferredBytes, " bytes of earlier answers"));
     }
-    text::Message& message = request.conversation.messages.Mutable(reference->message);
+    text::Message& message = request.conversation.messages[reference->message];
     if (is_call) {
       message.tool_calls[reference->at] = delivered->tool_calls[reference->index];
     } else if (reference->kind == PartKind::kReasoning) {

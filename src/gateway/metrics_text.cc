@@ -50,8 +50,6 @@ std::string Gateway::MetricsText() const {
           counters.tool_choice_unforced);
   counter("ingot_gateway_flagged_calls_total", "Calls sampled under a grammar, penalty or bias: never trained on.",
           counters.flagged);
-  counter("ingot_gateway_requests_continued_total",
-          "Requests read only as far as the caller's last one did not say the same.", counters.requests_continued);
   counter("ingot_gateway_prompt_tokens_total", "Prompt tokens sent to the engine.", counters.prompt_tokens);
   counter("ingot_gateway_rendered_prompt_tokens_total",
           "Prompt tokens encoded from text, not taken from earlier calls.", counters.rendered_tokens);
@@ -68,9 +66,6 @@ std::string Gateway::MetricsText() const {
   gauge("ingot_gateway_open_episodes_limit", "Limit of the above.", core_.options.max_open_episodes);
   gauge("ingot_gateway_active_calls", "Calls in flight now.", status.active_calls());
   gauge("ingot_gateway_active_calls_limit", "Limit of the above.", core_.options.max_active_calls);
-  gauge("ingot_gateway_known_request_bytes", "Of earlier requests, kept to read later ones faster.",
-        core_.known_requests.bytes());
-  gauge("ingot_gateway_known_request_bytes_limit", "Limit of the above.", core_.options.max_known_request_bytes);
   gauge("ingot_gateway_queued_work", "Jobs that wait for a worker.", core_.workers.queued());
   gauge("ingot_gateway_queued_work_limit", "Limit of the above for new requests.", core_.options.max_queued_work);
   return out;

@@ -96,7 +96,6 @@ absl::Status GatewayOptions::Validate() const {
   INGOT_RETURN_IF_ERROR(Positive("worker_threads", worker_threads));
   INGOT_RETURN_IF_ERROR(Positive("writer_threads", writer_threads));
   INGOT_RETURN_IF_ERROR(Positive("max_queued_work", max_queued_work));
-  INGOT_RETURN_IF_ERROR(NotNegative("max_known_request_bytes", static_cast<double>(max_known_request_bytes)));
   return absl::OkStatus();
 }
 

@@ -64,9 +64,8 @@ struct GatewayOptions {
   // File that holds the admin key (>= 16 bytes, white space around it does not count). Who opens episodes must send it;
   // it rewards and ends any of them, and calls no model. Empty: that of GatewayParts, if there is one.
   std::string admin_key_file;
-  int32_t worker_threads = 16;  // threads for what blocks or takes long: parsing, rendering, admission
-  int32_t writer_threads = 16;  // calls that are recorded at a time: they share the pool's fsyncs
-  int64_t max_known_request_bytes = int64_t{384} << 20;  // of earlier requests, kept to read later ones faster. 0: none
+  int32_t worker_threads = 16;      // threads for what blocks or takes long: parsing, rendering, admission
+  int32_t writer_threads = 16;      // calls that are recorded at a time: they share the pool's fsyncs
   int32_t max_queued_work = 10240;  // requests waiting for a worker, of the calls in flight; beyond: 503
   std::string public_url;           // what agents are told, e.g. "http://10.0.0.5:8080"; empty: the address listened on
 

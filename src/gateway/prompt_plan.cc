@@ -18,13 +18,7 @@ namespace {
 constexpr size_t kGenerationPromptIds = 32;  // where a template may have begun the answer
 
 text::Conversation WithoutReasoning(text::Conversation conversation) {
-  static constexpr char kWithoutReasoning = 0;
-  for (size_t i = 0; i < conversation.messages.size(); ++i) {
-    if (conversation.messages[i].reasoning.empty()) continue;
-    conversation.messages.Exchange(
-        i, &kWithoutReasoning, [](const text::Message& copy) { return copy.reasoning.empty(); },
-        [](text::Message& copy) { copy.reasoning.clear(); });
-  }
+  for (text::Message& message : conversation.messages) message.reasoning.clear();
   return conversation;
 }
 

@@ -86,13 +86,6 @@ struct GatewayRequest {
     std::string path;     // of the reference in the request
   };
   std::vector<ItemReference> references;
-  // What was read of each element of the list that grows from request to request (Dialect::growing_list).
-  struct ListElement {
-    uint32_t first = 0;  // the first message that has a part of it; none has: that which comes next
-    uint32_t count = 0;  // messages of the conversation, once it was read
-    char open = 0;       // what its dialect must know to read on behind it
-  };
-  std::vector<ListElement> elements;
   // Instead of the conversation: prompts that are not rendered, each answered on its own.
   struct RawPrompt {
     std::string text;  // encoded, special tokens recognised
@@ -123,27 +116,17 @@ struct GatewayRequest {
   bool token_events = false;      // RawRequest's
   bool logprobs = false;
   int32_t top_logprobs = 0;
-  bool raw_output = false;                         // what is sampled is text as it stands: no calls, no reasoning
-  bool echo_prompt = false;                        // completions: the prompt's text comes before the answer's
-  bool count_only = false;                         // nothing is sampled: how many tokens the prompt has
-  bool seals_reasoning = false;                    // responses: reasoning items carry encrypted_content
-  std::shared_ptr<const RepeatedFields> repeated;  // responses: in the reply; shared with the requests that follow
+  bool raw_output = false;       // what is sampled is text as it stands: no calls, no reasoning
+  bool echo_prompt = false;      // completions: the prompt's text comes before the answer's
+  bool count_only = false;       // nothing is sampled: how many tokens the prompt has
+  bool seals_reasoning = false;  // responses: reasoning items carry encrypted_content
+  RepeatedFields repeated;       // responses: in the reply
 
   int32_t prompts() const { return raw_prompts.empty() ? 1 : static_cast<int32_t>(raw_prompts.size()); }
   int32_t choices() const { return n * prompts(); }
   bool tools_enabled() const { return !conversation.tools.empty() && tool_choice.mode != ToolChoice::Mode::kNone; }
   bool wants_tokens() const { return logprobs || return_token_ids || token_events; }
   const Tool* FindTool(std::string_view name) const;
-  // The request as it would have been read with the first `count` elements of its list; nullopt: messages of theirs
-  // have parts of those behind them.
-  std::optional<GatewayRequest> Beginning(size_t count) const;
-  // This, which was read without the list, with the messages of those elements of `other`. False: they begin with
-  // others (a system prompt), or are not to be had.
-  bool TakeBeginning(const GatewayRequest& other, size_t count);
-
- private:
-  // Messages of the first `count` elements; nullopt: they have parts of those behind them.
-  std::optional<size_t> MessagesOf(size_t count) const;
 };
 
 }  // namespace ingot::gateway

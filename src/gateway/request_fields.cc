@@ -225,18 +225,6 @@ void ReadCommon(const Headers& headers, Fields& body, GatewayRequest& request) {
   }
 }
 
-std::string ReadHeaders(const Headers& headers) {
-  std::string read;
-  for (const ThreadHeaders& row : kThreadHeaders) {
-    for (const char* name : {row.thread, row.parent, row.session, row.kind}) {
-      if (name == nullptr) continue;
-      const std::string_view said = headers.Get(name);
-      absl::StrAppend(&read, said.size(), ":", base::View(said));
-    }
-  }
-  return read;
-}
-
 void SetEffort(const std::string& effort, GatewayRequest& request) {
   if (effort.empty()) return;
   SetThinking(effort != "none", request);

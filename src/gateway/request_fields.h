@@ -32,9 +32,6 @@ void ReadCommon(const Headers& headers, Fields& body, GatewayRequest& request);
 // A list of token ids, at least one; false: it is none.
 bool ReadIds(const base::json::value& list, std::vector<int32_t>& ids);
 
-// All that ReadCommon reads in headers, as one text: equal if, and only if, it reads the same.
-std::string ReadHeaders(const Headers& headers);
-
 // Thinking, as a level ("none" leaves it out) or as a switch: becomes the template variables that models know.
 void SetEffort(const std::string& effort, GatewayRequest& request);
 void SetThinking(bool on, GatewayRequest& request);

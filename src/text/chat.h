@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <span>
@@ -13,7 +12,6 @@
 
 #include "base/json.h"
 #include "base/status.h"
-#include "text/shared_list.h"
 #include "text/tokenizer.h"
 
 namespace ingot::text {
@@ -39,49 +37,9 @@ struct Message {
   base::json::object extra = {};  // further fields as the client sent them: a template may read them
 };
 
-using MessageList = SharedList<Message>;
-
-// Tools, in OpenAI's form: {"type":"function","function":{...}}. Shared by its copies as a whole.
-class ToolList {
- public:
-  using Tools = std::vector<base::json::value>;
-
-  ToolList() = default;
-  ToolList(std::initializer_list<base::json::value> tools) {
-    for (const base::json::value& tool : tools) push_back(tool);
-  }
-
-  size_t size() const { return get().size(); }
-  bool empty() const { return get().empty(); }
-  const base::json::value& operator[](size_t i) const { return get()[i]; }
-  Tools::const_iterator begin() const { return get().begin(); }
-  Tools::const_iterator end() const { return get().end(); }
-  operator std::span<const base::json::value>() const { return get(); }
-
-  void push_back(base::json::value tool) {
-    if (all_.empty()) all_.push_back({});
-    all_.Mutable(0).push_back(std::move(tool));
-  }
-  void clear() { all_.clear(); }
-
-  // SharedList's, of all the tools. REQUIRES: there are some.
-  template <typename Made, typename F>
-  std::shared_ptr<const Made> Derived(const void* tag, const F& make) const {
-    return all_.Derived<Made>(0, tag, make);
-  }
-
- private:
-  const Tools& get() const {
-    static const Tools none;
-    return all_.empty() ? none : all_[0];
-  }
-
-  SharedList<Tools> all_;  // none, or one entry
-};
-
 struct Conversation {
-  MessageList messages;
-  ToolList tools;
+  std::vector<Message> messages;
+  std::vector<base::json::value> tools;  // in OpenAI's form: {"type":"function","function":{...}}
   // What a template may read beside messages and tools: enable_thinking, reasoning_effort, documents ...
   base::json::object template_variables = {};
 };

@@ -111,7 +111,7 @@ class SpecFormat final : public ChatFormat {
   }
 
   absl::StatusOr<RenderedPrompt> Render(const Conversation& conversation, bool add_generation_prompt) const override {
-    const MessageList& messages = conversation.messages;
+    const std::vector<Message>& messages = conversation.messages;
     if (messages.empty()) return absl::InvalidArgumentError("a conversation needs at least one message");
     INGOT_RETURN_IF_ERROR(Check(messages, 0));
     RenderedPrompt prompt;
@@ -128,7 +128,7 @@ class SpecFormat final : public ChatFormat {
 
   absl::StatusOr<std::vector<RenderedTurn>> RenderTurns(const Conversation& conversation,
                                                         size_t first_message) const override {
-    const MessageList& messages = conversation.messages;
+    const std::vector<Message>& messages = conversation.messages;
     std::vector<RenderedTurn> turns;
     RenderedPrompt prompt;
     size_t rendered = 0;  // messages rendered so far
@@ -159,7 +159,7 @@ class SpecFormat final : public ChatFormat {
 
   absl::StatusOr<RenderedTail> RenderTail(const Conversation& conversation, size_t first_new,
                                           std::span<const int32_t> turn, const TailOptions& options) const override {
-    const MessageList& messages = conversation.messages;
+    const std::vector<Message>& messages = conversation.messages;
     if (first_new == 0 || first_new > messages.size() || messages[first_new - 1].role != "assistant") {
       return absl::InvalidArgumentError(
           absl::StrCat("a sampled turn can only be continued after an assistant message, not at message ", first_new,
@@ -188,7 +188,7 @@ class SpecFormat final : public ChatFormat {
  private:
   // How many messages one rendering may contain so that all turns from message `i` on have the same text as when
   // rendered one by one: up to the next user message that drops reasoning.
-  static size_t WrittenAlike(const MessageList& messages, size_t i) {
+  static size_t WrittenAlike(const std::vector<Message>& messages, size_t i) {
     size_t asked = i;
     while (asked > 0 && messages[asked - 1].role != "user") --asked;
     bool reasons = false;  // some message since the last user message has reasoning
@@ -203,7 +203,7 @@ class SpecFormat final : public ChatFormat {
   }
 
   // FAILED_PRECONDITION if a user message from `first_new` on drops reasoning of an earlier turn.
-  static absl::Status CheckReasoningStays(const MessageList& messages, size_t first_new) {
+  static absl::Status CheckReasoningStays(const std::vector<Message>& messages, size_t first_new) {
     const auto is_user = [](const Message& message) { return message.role == "user"; };
     if (std::none_of(messages.begin() + first_new, messages.end(), is_user)) return absl::OkStatus();
     for (size_t i = first_new; i-- > 0;) {
@@ -215,7 +215,7 @@ class SpecFormat final : public ChatFormat {
     return absl::OkStatus();
   }
 
-  static absl::Status Check(const MessageList& messages, size_t first) {
+  static absl::Status Check(const std::vector<Message>& messages, size_t first) {
     for (size_t i = first; i < messages.size(); ++i) {
       const std::string& role = messages[i].role;
       if (role == "system" || role == "user" || role == "assistant" || role == "tool") continue;
@@ -257,15 +257,15 @@ class SpecFormat final : public ChatFormat {
 
   // Writes message `i`; returns the range of ids that an assistant would have sampled.
   std::pair<size_t, size_t> RenderMessage(const Conversation& conversation, size_t i, Assembler& out) const {
-    const MessageList& messages = conversation.messages;
+    const std::vector<Message>& messages = conversation.messages;
     const Message& message = messages[i];
     if (message.role == "tool") {
       RenderToolResult(messages, i, out);
     } else if (message.role == "assistant") {
       Header("assistant", out);
       const size_t begin = out.Border();
-      const bool answered =
-          std::any_of(messages.begin() + i, messages.end(), [](const Message& later) { return later.role == "user"; });
+      const bool answered = std::any_of(messages.begin() + static_cast<std::ptrdiff_t>(i), messages.end(),
+                                        [](const Message& later) { return later.role == "user"; });
       RenderAssistant(message, !answered, out);
       out.Literal(spec_.turn_end);
       const size_t end = out.Border();
@@ -306,7 +306,7 @@ class SpecFormat final : public ChatFormat {
   }
 
   // Consecutive results share one user turn.
-  void RenderToolResult(const MessageList& messages, size_t i, Assembler& out) const {
+  void RenderToolResult(const std::vector<Message>& messages, size_t i, Assembler& out) const {
     if (i == 0 || messages[i - 1].role != "tool") {
       Header("user", out);
     } else {

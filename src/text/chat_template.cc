@@ -128,7 +128,7 @@ absl::StatusOr<std::vector<int32_t>> EosIdsIn(const std::string& config_json) {
   return ids;
 }
 
-jinja::RenderOptions ChatTemplate::OptionsFor(const Variables& variables, jinja::TrackedList tracked) const {
+jinja::RenderOptions ChatTemplate::OptionsFor(const Variables& variables, std::vector<jinja::Value> tracked) const {
   jinja::RenderOptions options;
   options.variables = {{"tools", jinja::Value()}, {"documents", jinja::Value()}};
   options.variables.insert(options.variables.end(), special_tokens_.begin(), special_tokens_.end());
@@ -144,7 +144,7 @@ const jinja::Template& ChatTemplate::TemplateFor(const Variables& variables) con
   return tools && tool_template_ != nullptr ? *tool_template_ : *template_;
 }
 
-absl::StatusOr<jinja::Rendered> ChatTemplate::Render(const Variables& variables, jinja::TrackedList tracked,
+absl::StatusOr<jinja::Rendered> ChatTemplate::Render(const Variables& variables, std::vector<jinja::Value> tracked,
                                                      std::timespec now) const {
   jinja::RenderOptions options = OptionsFor(variables, std::move(tracked));
   options.now = now;
@@ -152,7 +152,7 @@ absl::StatusOr<jinja::Rendered> ChatTemplate::Render(const Variables& variables,
 }
 
 absl::StatusOr<jinja::PromptRendering> ChatTemplate::RenderAtPrompt(const Variables& variables,
-                                                                    jinja::TrackedList tracked,
+                                                                    std::vector<jinja::Value> tracked,
                                                                     bool add_generation_prompt) const {
   return TemplateFor(variables).RenderAtPrompt(OptionsFor(variables, std::move(tracked)), add_generation_prompt);
 }

@@ -28,10 +28,10 @@ class ChatTemplate {
 
   using Variables = std::vector<std::pair<std::string, jinja::Value>>;
   // Renders with `variables` over the special tokens; `tools` and `documents` are none unless given.
-  absl::StatusOr<jinja::Rendered> Render(const Variables& variables, jinja::TrackedList tracked,
+  absl::StatusOr<jinja::Rendered> Render(const Variables& variables, std::vector<jinja::Value> tracked,
                                          std::timespec now = {}) const;
   // jinja::Template::RenderAtPrompt.
-  absl::StatusOr<jinja::PromptRendering> RenderAtPrompt(const Variables& variables, jinja::TrackedList tracked,
+  absl::StatusOr<jinja::PromptRendering> RenderAtPrompt(const Variables& variables, std::vector<jinja::Value> tracked,
                                                         bool add_generation_prompt) const;
   // The same for an object of variables as JSON; all its texts come from outside, but the names of roles.
   absl::StatusOr<jinja::Rendered> RenderJson(const base::json::object& variables, std::timespec now = {}) const;
@@ -47,7 +47,7 @@ class ChatTemplate {
 
  private:
   ChatTemplate() = default;
-  jinja::RenderOptions OptionsFor(const Variables& variables, jinja::TrackedList tracked) const;
+  jinja::RenderOptions OptionsFor(const Variables& variables, std::vector<jinja::Value> tracked) const;
   const jinja::Template& TemplateFor(const Variables& variables) const;
   absl::Status ReadTokenizerConfig(const std::string& text, bool template_given);
   absl::Status AddTemplate(const std::string& name, const std::string& source);

@@ -84,7 +84,7 @@ class TemplateFormat final : public ChatFormat {
 
   absl::StatusOr<std::vector<RenderedTurn>> RenderTurns(const Conversation& conversation,
                                                         size_t first_message) const override {
-    const MessageList& messages = conversation.messages;
+    const std::vector<Message>& messages = conversation.messages;
     const TemplateInput input = MakeTemplateInput(conversation, dialect_);
     std::vector<RenderedTurn> turns;
     Drawn drawn;
@@ -108,7 +108,7 @@ class TemplateFormat final : public ChatFormat {
 
   absl::StatusOr<RenderedTail> RenderTail(const Conversation& conversation, size_t first_new,
                                           std::span<const int32_t> turn, const TailOptions& options) const override {
-    const MessageList& messages = conversation.messages;
+    const std::vector<Message>& messages = conversation.messages;
     if (first_new == 0 || first_new > messages.size() || messages[first_new - 1].role != "assistant") {
       return absl::InvalidArgumentError(
           absl::StrCat("a sampled turn can only be continued after an assistant message, not at message ", first_new,
@@ -172,7 +172,7 @@ class TemplateFormat final : public ChatFormat {
 
   // Finds what of `layout` is sampled, and encodes it. As far as it begins as `drawn` does, that is taken over, and
   // returns the ids that it were; `drawn` becomes the new one.
-  size_t Draw(const MessageList& messages, Layout layout, Drawn& drawn) const {
+  size_t Draw(const std::vector<Message>& messages, Layout layout, Drawn& drawn) const {
     const bool alike = layout.generation_prompt == drawn.layout.generation_prompt;
     const size_t same = alike ? CommonBeginning(drawn.layout.rendered, layout.rendered) : 0;
     Drawn now;
@@ -351,7 +351,7 @@ class TemplateFormat final : public ChatFormat {
     // one (between the channels of gpt-oss) ends no turn.
     Conversation probe = ProbeConversation();
     probe.tools.clear();
-    Message& turn = probe.messages.Mutable(1);
+    Message& turn = probe.messages[1];
     turn.tool_calls.clear();
     turn.content = "probed";
     turn.reasoning = "probing";

@@ -5,9 +5,6 @@
 #include <utility>
 
 #include "base/checksum.h"
-#include "text/jinja/iteration_cache.h"
-#include "text/jinja/iteration_memo.h"
-#include "text/jinja/iteration_run.h"
 
 namespace ingot::text {
 namespace {
@@ -57,8 +54,8 @@ std::string ShownId(const std::string& id, const TemplateDialect& dialect) {
   return shown;
 }
 
-// What the model called its calls, by the ids that clients know them by.
-using WrittenIds = std::unordered_map<std::string_view, const std::string*>;
+// The id to show of each tool call, by the id that clients know it by: the one that the model wrote, if it wrote one.
+using ShownIds = std::unordered_map<std::string_view, const std::string*>;
 
 Value CallValue(const ToolCall& call, int32_t source, const TemplateDialect& dialect) {
   jinja::DictBuilder function;
@@ -88,8 +85,9 @@ Value MessageToValue(const Message& message, int32_t source, const TemplateDiale
     dict.Set(Word().content, Value());
   }
   if (!message.reasoning.empty()) {
-    dict.Set(Word().reasoning_content, Given(message.reasoning, source));
-    dict.Set(Word().thinking, Given(message.reasoning, source));  // gpt-oss reads this one
+    const Value reasoning = Given(message.reasoning, source);
+    dict.Set(Word().reasoning_content, reasoning);
+    dict.Set(Word().thinking, reasoning);  // gpt-oss reads this one
   }
   if (!message.tool_calls.empty()) {
     std::vector<Value> calls;
@@ -107,24 +105,11 @@ Value MessageToValue(const Message& message, int32_t source, const TemplateDiale
   return dict.Take();
 }
 
-// `messages`: those of the input, or first ones of them.
-Value ListOf(const jinja::TrackedList& messages, const TemplateInput& input) {
-  std::vector<Value> dicts;
-  dicts.reserve(messages.items.size());
-  for (const jinja::Tracked& message : messages.items) dicts.push_back(message.dict);
-  if (dicts.size() < input.messages.items.size()) return jinja::MakeList(std::move(dicts));
-  return jinja::MakeSeq(jinja::Seq::Kind::kList, std::move(dicts), input.depth);
-}
-
-// The first `count` messages.
-jinja::TrackedList Beginning(const jinja::TrackedList& messages, size_t count) {
-  if (count == messages.items.size()) return messages;
-  jinja::TrackedList first;
-  first.items.assign(messages.items.begin(), messages.items.begin() + static_cast<std::ptrdiff_t>(count));
-  if (messages.together > count) return first;
-  first.together = messages.together;
-  first.runs = messages.runs;
-  return first;
+// `variables` with the list of these messages.
+ChatTemplate::Variables WithMessages(const ChatTemplate::Variables& others, const std::vector<Value>& messages) {
+  ChatTemplate::Variables variables = others;
+  variables.emplace_back("messages", jinja::MakeList(messages));
+  return variables;
 }
 
 bool Has(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
@@ -142,135 +127,46 @@ bool ShowsCall(const std::string& text, size_t nones) {
          !Has(text, "\\\"probe_key") && Count(text, "None") <= nones;
 }
 
-// A message's value, and what it was made with besides the message.
-struct MadeMessage {
-  int32_t source = 0;
-  TemplateDialect dialect;
-  std::string answered;  // the id it shows of the call that it answers
-  Value value;
-  std::shared_ptr<jinja::IterationCache> kept = std::make_shared<jinja::IterationCache>();
-};
+}  // namespace
 
-// The messages that are settled in a list, made together.
-struct MadeBeginning {
-  TemplateDialect dialect;
-  TemplateInput input;  // without others
-  WrittenIds ids;       // within the messages
-  jinja::RunCache runs;
-};
-
-// About what a template prints of a message.
-size_t PrintedBytes(const Message& message) {
-  constexpr size_t kAround = 64;  // bytes that templates write around a text
-  size_t bytes = kAround + message.content.size() + message.reasoning.size();
-  for (const ToolCall& call : message.tool_calls) bytes += kAround + call.name.size() + call.arguments_json.size();
-  return bytes;
-}
-
-// Adds messages [first, count). `before`: ids of those before them, null: there are none; `ids`: of their own.
-void MakeMessages(const MessageList& messages, size_t first, size_t count, const TemplateDialect& dialect,
-                  const WrittenIds* before, WrittenIds& ids, TemplateInput& input) {
-  static constexpr char kMessage = 0;
-  const auto shown = [&](const std::string& id) {
-    if (const auto own = ids.find(id); own != ids.end()) return *own->second;
-    if (before == nullptr) return id;
-    const auto known = before->find(id);
-    return known == before->end() ? id : *known->second;
-  };
-  input.messages.items.reserve(count);
-  for (size_t i = first; i < count; ++i) {
-    const Message& message = messages[i];
-    const std::string answered = shown(message.tool_call_id);
-    const auto source = static_cast<int32_t>(i);
-    const auto make = [&](const Message& of) {
-      return MadeMessage{source, dialect, answered, MessageToValue(of, source, dialect, answered)};
-    };
-    auto made = messages.Derived<MadeMessage>(i, &kMessage, make);
-    if (made->source != source || made->dialect != dialect || made->answered != answered) {
-      made = std::make_shared<const MadeMessage>(make(message));
-      messages.SetDerived(i, &kMessage, made);
-    }
-    input.messages.items.push_back({jinja::Borrowed(made->value), made->kept.get()});
-    input.depth = std::max(input.depth, jinja::Depth(made->value));
-    input.messages.text_bytes += PrintedBytes(message);
-    input.owners.push_back(std::move(made));
+TemplateInput MakeTemplateInput(const Conversation& conversation, const TemplateDialect& dialect) {
+  TemplateInput input;
+  input.messages.reserve(conversation.messages.size());
+  ShownIds ids;
+  for (size_t i = 0; i < conversation.messages.size(); ++i) {
+    const Message& message = conversation.messages[i];
+    const auto answered = ids.find(message.tool_call_id);
+    input.messages.push_back(MessageToValue(message, static_cast<int32_t>(i), dialect,
+                                            answered == ids.end() ? message.tool_call_id : *answered->second));
     for (const ToolCall& call : message.tool_calls) {
       if (!call.id.empty()) ids[call.id] = call.written_id.empty() ? &call.id : &call.written_id;
     }
   }
-}
-
-std::shared_ptr<const MadeBeginning> MakeBeginning(const MessageList& messages, const TemplateDialect& dialect) {
-  static constexpr char kBeginning = 0;
-  auto known = messages.OfSettled<MadeBeginning>(&kBeginning);
-  if (known != nullptr && known->dialect == dialect) return known;
-  auto made = std::make_shared<MadeBeginning>();
-  made->dialect = dialect;
-  auto [earlier, first] = messages.TakeOfEarlier<MadeBeginning>(&kBeginning);
-  if (earlier != nullptr && earlier->dialect == dialect) {
-    made->ids = earlier->ids;
-    made->input = earlier->input;
-    made->runs.TakeOver(earlier->runs);
-  } else {
-    first = 0;
-  }
-  MakeMessages(messages, first, messages.settled(), dialect, nullptr, made->ids, made->input);
-  made->input.messages.together = messages.settled();
-  made->input.messages.runs = &made->runs;
-  messages.KeepOfSettled<MadeBeginning>(&kBeginning, made);
-  return made;
-}
-
-}  // namespace
-
-TemplateInput MakeTemplateInput(const Conversation& conversation, const TemplateDialect& dialect) {
-  static constexpr char kTools = 0;
-  const MessageList& messages = conversation.messages;
-  TemplateInput input;
-  std::shared_ptr<const MadeBeginning> beginning;
-  if (messages.settled() > 0) {
-    beginning = MakeBeginning(messages, dialect);
-    const jinja::TrackedList& known = beginning->input.messages;
-    input.messages.items.reserve(messages.size());  // before they are copied
-    input.messages.items = known.items;
-    input.messages.together = known.together;
-    input.messages.runs = known.runs;
-    input.messages.text_bytes = known.text_bytes;
-    input.depth = beginning->input.depth;
-    input.owners.push_back(beginning);
-  }
-  WrittenIds ids;
-  MakeMessages(messages, messages.settled(), messages.size(), dialect, beginning == nullptr ? nullptr : &beginning->ids,
-               ids, input);
   for (const auto& field : conversation.template_variables) {
     input.others.emplace_back(std::string(field.key()), jinja::FromJson(field.value(), kOutsideSource));
   }
-  if (!conversation.tools.empty()) {
-    input.others.emplace_back("tools", *conversation.tools.Derived<Value>(&kTools, [](const ToolList::Tools& all) {
-      std::vector<Value> tools;
-      for (const base::json::value& tool : all) tools.push_back(jinja::FromJson(tool, kOutsideSource));
-      return jinja::MakeList(std::move(tools));
-    }));
-  }
+  if (conversation.tools.empty()) return input;
+  std::vector<Value> tools;
+  for (const base::json::value& tool : conversation.tools) tools.push_back(jinja::FromJson(tool, kOutsideSource));
+  input.others.emplace_back("tools", jinja::MakeList(std::move(tools)));
   return input;
 }
 
 absl::StatusOr<jinja::Rendered> RenderInput(const ChatTemplate& chat_template, const TemplateInput& input, size_t count,
                                             bool add_generation_prompt, std::timespec now) {
-  ChatTemplate::Variables variables = input.others;
-  jinja::TrackedList messages = Beginning(input.messages, count);
-  variables.emplace_back("messages", ListOf(messages, input));
+  const std::vector<Value> messages(input.messages.begin(),
+                                    input.messages.begin() + static_cast<std::ptrdiff_t>(count));
+  ChatTemplate::Variables variables = WithMessages(input.others, messages);
   variables.emplace_back("add_generation_prompt", Value(add_generation_prompt));
-  return chat_template.Render(variables, std::move(messages), now);
+  return chat_template.Render(variables, messages, now);
 }
 
 absl::StatusOr<jinja::PromptRendering> RenderInputAtPrompt(const ChatTemplate& chat_template,
                                                            const TemplateInput& input, size_t count,
                                                            bool add_generation_prompt) {
-  ChatTemplate::Variables variables = input.others;
-  jinja::TrackedList messages = Beginning(input.messages, count);
-  variables.emplace_back("messages", ListOf(messages, input));
-  return chat_template.RenderAtPrompt(variables, std::move(messages), add_generation_prompt);
+  const std::vector<Value> messages(input.messages.begin(),
+                                    input.messages.begin() + static_cast<std::ptrdiff_t>(count));
+  return chat_template.RenderAtPrompt(WithMessages(input.others, messages), messages, add_generation_prompt);
 }
 
 Conversation ProbeConversation() {

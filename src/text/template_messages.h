@@ -26,10 +26,8 @@ struct TemplateDialect {
 // Variables of one conversation; its messages are made once and rendered as often as needed. Calls, and results that
 // answer them, have the ids that the model wrote, where it did.
 struct TemplateInput {
-  jinja::TrackedList messages;                      // borrowed; message i is marked with source i, but its role
-  int depth = 0;                                    // of the deepest of them
-  ChatTemplate::Variables others;                   // tools (kOutsideSource) and template_variables
-  std::vector<std::shared_ptr<const void>> owners;  // of what the messages refer to
+  std::vector<jinja::Value> messages;  // dicts; the texts of message i but its role are marked with source i
+  ChatTemplate::Variables others;      // tools (marked with kOutsideSource) and template_variables
 };
 TemplateInput MakeTemplateInput(const Conversation& conversation, const TemplateDialect& dialect);
 

@@ -644,5 +644,30 @@ TEST(SamplingOfAServedModel, NextToNothingMeansTheLikeliestToken) {
   EXPECT_EQ(asked("top_p", 0.9).top_k(), 0);
 }
 
+// A copy of the turn so far for each of its parts would take minutes.
+TEST(Requests, ATurnOfManyPartsIsReadInOnePass) {
+  struct Case {
+    const char* dialect;
+    std::string head, part, foot;
+  };
+  const std::string id(32, 'a');
+  const std::string call = R"({"type":"function_call","call_id":"call_)" + id + R"(_0","name":"f","arguments":"{}"},)";
+  const std::string result = R"({"type":"function_call_output","call_id":"call_)" + id + R"(_0","output":"r"},)";
+  const std::string user = R"({"role":"user","content":"b"}]})";
+  for (const Case& one : {Case{"messages", R"({"max_tokens":9,"messages":[{"role":"assistant","content":[)",
+                               R"({"type":"text","text":"some of it"},)", R"({"type":"text","text":""}]},)" + user},
+                          Case{"responses", R"({"input":[)", R"({"role":"assistant","content":"some of it"},)", user},
+                          Case{"responses", R"({"input":[)", call, user},
+                          Case{"responses", R"({"input":[)" + call, result, call + user}}) {
+    constexpr int kParts = 60'000;
+    std::string body = one.head;
+    for (int i = 0; i < kParts; ++i) body += one.part;
+    body += one.foot;
+    const auto read = FindDialect(one.dialect)->Parse({.body = body, .headers = {}});
+    ASSERT_TRUE(read.ok()) << read.status();
+    EXPECT_GE(read->conversation.messages.size(), 2u);
+  }
+}
+
 }  // namespace
 }  // namespace ingot::gateway

@@ -277,11 +277,11 @@ TEST(Splice, APlanWaitsForCallsThatAreBeingFinishedAlone) {
   const auto episode = std::make_shared<Episode>(v1::Episode(), limits, true, false, std::chrono::nanoseconds(0));
   text::Conversation asked;
   asked.messages.resize(1);
-  asked.messages.Mutable(0).role = "user";
+  asked.messages[0].role = "user";
   text::Conversation sent = asked;
   sent.messages.resize(2);
-  sent.messages.Mutable(1).role = "assistant";
-  sent.messages.Mutable(1).content = "Yes.";
+  sent.messages[1].role = "assistant";
+  sent.messages[1].content = "Yes.";
   const ConversationKeys asked_keys = ConversationKeys::Of(asked), sent_keys = ConversationKeys::Of(sent);
   const auto add = [&](const std::string& id, const std::string& text) {
     text::Message delivered = sent.messages[1];
@@ -488,10 +488,10 @@ TEST(CutAnswer, FindsTheFewestIdsOfWhatWasKept) {
     text::Conversation conversation;
     for (const char* role : {"user", "assistant"}) {
       conversation.messages.push_back({});
-      conversation.messages.Mutable(conversation.messages.size() - 1).role = role;
+      conversation.messages[conversation.messages.size() - 1].role = role;
     }
-    conversation.messages.Mutable(1).content = kept;
-    conversation.messages.Mutable(1).reasoning = reasoning;
+    conversation.messages[1].content = kept;
+    conversation.messages[1].reasoning = reasoning;
     const std::vector<int32_t> ids = Encode(sampled);
     const History::Kept found = CutAnswer(core, conversation, 1, ids, "");
     return TestTokenizer()->Decode(std::span(ids).first(found.ids), false);
@@ -526,9 +526,9 @@ TEST(CutAnswer, AnyBeginningIsItsIdsOrNothing) {
     const std::vector<int32_t> ids = Encode(sampled);
     text::Conversation conversation;
     conversation.messages.resize(2);
-    conversation.messages.Mutable(0).role = "user";
-    conversation.messages.Mutable(1).role = "assistant";
-    conversation.messages.Mutable(1).content = Read(std::span(ids).first(draw(ids.size() + 1))).content;
+    conversation.messages[0].role = "user";
+    conversation.messages[1].role = "assistant";
+    conversation.messages[1].content = Read(std::span(ids).first(draw(ids.size() + 1))).content;
     const History::Kept kept = CutAnswer(core, conversation, 1, ids, "");
     ASSERT_LE(kept.ids, ids.size());
     if (kept.ids == 0) continue;

@@ -155,8 +155,8 @@ TEST(ChatFormatTest, ErrorsNameTheirCause) {
   Conversation conversation;
   EXPECT_EQ(format->Render(conversation, true).status().code(), absl::StatusCode::kInvalidArgument);
   conversation.messages.resize(2);
-  conversation.messages.Mutable(0).role = "user";
-  conversation.messages.Mutable(1).role = "robot";
+  conversation.messages[0].role = "user";
+  conversation.messages[1].role = "robot";
   EXPECT_THAT(std::string(format->Render(conversation, true).status().message()), HasSubstr("message 1"));
   EXPECT_EQ(format->RenderTail(conversation, 1, {}).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(format->RenderTail(conversation, 0, {}).status().code(), absl::StatusCode::kInvalidArgument);

@@ -22,7 +22,7 @@ RenderOptions Conversation() {
   }
   for (const auto& [name, value] : options.variables) {
     if (name != "messages") continue;
-    for (const Value& message : value.seq()->items) options.tracked.items.push_back({message});
+    for (const Value& message : value.seq()->items) options.tracked.push_back(message);
   }
   options.now.tv_sec = 1;
   return options;

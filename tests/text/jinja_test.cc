@@ -136,7 +136,7 @@ TEST(JinjaTest, SlicesCountAsNesting) {
 
 TEST(JinjaTest, PassesOverTrackedMessagesAreReported) {
   RenderOptions options = With(R"({"messages": [{"c": "a"}, {"c": "b"}, {"c": "d"}]})");
-  for (const Value& message : options.variables[0].second.seq()->items) options.tracked.items.push_back({message});
+  for (const Value& message : options.variables[0].second.seq()->items) options.tracked.push_back(message);
   const auto rendered = *RenderSource(
       "{% for m in messages %}{% endfor %}{% for m in messages[1:] %}<{{ m.c }}>{% endfor %}"
       "{% set x %}{% for m in messages %}{{ m.c }}{% endfor %}{% endset %}",

@@ -85,7 +85,7 @@ TEST(ParseTest, ReversesRendering) {
     const auto format = *MakeChatFormat(name, tokenizer);
     Conversation conversation;
     conversation.messages.resize(1);
-    Message& message = conversation.messages.Mutable(0);
+    Message& message = conversation.messages[0];
     message.role = "assistant";
     const char* const texts[] = {"", "a", "two\n\nlines", "ends in newline\n", "<tool", "é"};
     message.content = texts[rng() % std::size(texts)];

@@ -119,8 +119,8 @@ TEST(TemplateFormatTest, PiecesNeverFormATokenTogether) {
   const auto ids_of = [&](const char* content) {
     Conversation conversation;
     conversation.messages.push_back({});
-    conversation.messages.Mutable(0).role = "user";
-    conversation.messages.Mutable(0).content = content;
+    conversation.messages[0].role = "user";
+    conversation.messages[0].content = content;
     return format->Render(conversation, false)->ids;
   };
   const int32_t end = *tokenizer->SpecialId("<|im_end|>");
@@ -156,7 +156,7 @@ TEST(TemplateFormatTest, DroppedReasoningBreaksThePrefix) {
   const auto kept = format->RenderTail(conversation, 2, turn, {.earlier = EarlierTurns::kAsSampled});
   ASSERT_TRUE(kept.ok()) << kept.status();
   EXPECT_EQ(Bytes()->Decode(kept->ids, false), "\n<|im_start|>user\nc<|im_end|>\n<|im_start|>assistant\n");
-  conversation.messages.Mutable(1).reasoning.clear();
+  conversation.messages[1].reasoning.clear();
   EXPECT_EQ(format->RenderTail(conversation, 2, turn)->ids, kept->ids);
 }
 
@@ -187,7 +187,7 @@ TEST(TemplateFormatTest, AnotherPromptBreaksThePrefix) {
   for (const EarlierTurns earlier : {EarlierTurns::kAsTemplate, EarlierTurns::kAsSampled}) {
     EXPECT_TRUE(format->RenderTail(conversation, 3, turn, {.earlier = earlier, .sampled_from = key}).ok());
     Conversation other = conversation;
-    other.messages.Mutable(1).content += "!";
+    other.messages[1].content += "!";
     EXPECT_EQ(format->RenderTail(other, 3, turn, {.earlier = earlier, .sampled_from = key}).status().code(),
               absl::StatusCode::kAborted);
     EXPECT_TRUE(format->RenderTail(other, 3, turn, {.earlier = earlier}).ok());
@@ -234,8 +234,8 @@ TEST(TemplateFormatTest, AnswersAreReadBehindTheirPrefill) {
   EXPECT_EQ(read("hm\n</think>\n\nyes", prefill).content, "yes");
   // The same behind a sampled turn.
   conversation.messages.resize(3);
-  conversation.messages.Mutable(1).role = "assistant";
-  conversation.messages.Mutable(2) = conversation.messages[0];
+  conversation.messages[1].role = "assistant";
+  conversation.messages[2] = conversation.messages[0];
   const std::vector<int32_t> turn = {*Bytes()->SpecialId("<|im_end|>")};
   const auto tail = format->RenderTail(conversation, 2, turn, {.earlier = EarlierTurns::kAsSampled});
   ASSERT_TRUE(tail.ok()) << tail.status();

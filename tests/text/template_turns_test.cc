@@ -141,9 +141,9 @@ Conversation Talk(bool call_thinks, bool answer_thinks) {
       {"role": "user", "content": "thanks"}],
       "tools": [{"type": "function", "function": {"name": "add", "description": "adds", "parameters": {"type": "object",
         "properties": {"a": {"type": "integer"}, "b": {"type": "string"}}}}}]})");
-  if (!call_thinks) talk.messages.Mutable(1).reasoning.clear();
-  if (!answer_thinks) talk.messages.Mutable(3).reasoning.clear();
-  if (!answer_thinks) talk.messages.Mutable(5).reasoning.clear();
+  if (!call_thinks) talk.messages[1].reasoning.clear();
+  if (!answer_thinks) talk.messages[3].reasoning.clear();
+  if (!answer_thinks) talk.messages[5].reasoning.clear();
   return talk;
 }
 

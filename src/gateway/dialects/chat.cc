@@ -4,7 +4,6 @@
 #include "gateway/api_error.h"
 #include "gateway/conversation_builder.h"
 #include "gateway/dialects/dialects.h"
-#include "gateway/dialects/list_dialect.h"
 #include "gateway/dialects/openai_fields.h"
 #include "gateway/request_fields.h"
 #include "text/python_json.h"
@@ -106,20 +105,9 @@ absl::Status ReadCalls(const value& message, const std::string& path, Conversati
 // The id that a function_call is given, which has none of its own, by its message's place.
 std::string FunctionCallId(size_t message) { return absl::StrCat("function_call[", message, "]"); }
 
-// ListElement::open of a message with a function_call.
-constexpr char kFunctionCall = 1;
-
-// The last function_call's id among the elements that were read; empty: there is none.
-std::string LastFunctionCall(const GatewayRequest& request) {
-  for (size_t i = request.elements.size(); i-- > 0;) {
-    if (request.elements[i].open == kFunctionCall) return FunctionCallId(i);
-  }
-  return "";
-}
-
-// `old_call`: the last function_call's id, which what answers it has too; nullopt: it was not looked for.
-absl::Status ReadMessage(const value& json, const std::string& path, const GatewayRequest& request,
-                         std::optional<std::string>& old_call, ConversationBuilder& builder) {
+// Message `place`. `function_call`: the id of the last function_call before it, which its result is given too.
+absl::Status ReadMessage(const value& json, size_t place, std::string& function_call, ConversationBuilder& builder) {
+  const std::string path = absl::StrCat("messages[", place, "]");
   if (!json.is_object()) return BadRequest("messages", absl::StrCat(path, " must be an object"));
   Fields fields(json, path);
   text::Message message;
@@ -133,8 +121,7 @@ absl::Status ReadMessage(const value& json, const std::string& path, const Gatew
   if (message.role == "developer") message.role = "system";  // the newer name, and an older one
   if (message.role == "function") {
     message.role = "tool";
-    if (!old_call.has_value()) old_call = LastFunctionCall(request);
-    if (message.tool_call_id.empty()) message.tool_call_id = *old_call;
+    if (message.tool_call_id.empty()) message.tool_call_id = function_call;
   }
   if (message.role == "system" || message.role == "user" || message.role == "tool") {
     builder.Add(std::move(message));
@@ -148,8 +135,7 @@ absl::Status ReadMessage(const value& json, const std::string& path, const Gatew
   if (!message.content.empty()) builder.AddContent(message.content, "");
   if (fields.Object("function_call") != nullptr) {
     text::ToolCall call;
-    call.id = FunctionCallId(request.elements.size());
-    old_call = call.id;
+    call.id = function_call = FunctionCallId(place);
     INGOT_RETURN_IF_ERROR(ReadCall(*fields.Get("function_call"), fields.PathOf("function_call"), false, call));
     builder.AddCall(std::move(call));
   }
@@ -167,17 +153,25 @@ void ReadLogprobs(Fields& body, GatewayRequest& request) {
   request.top_logprobs = static_cast<int32_t>(top.value_or(0));
 }
 
-class Chat final : public ListDialect {
+class Chat final : public Dialect {
  public:
-  Chat() : ListDialect("messages", kMaxListed) {}
   std::string_view name() const override { return "chat.completions"; }
   std::string_view path() const override { return "/chat/completions"; }
   std::unique_ptr<Renderer> NewRenderer(ReplyHead head, std::shared_ptr<const GatewayRequest> request) const override {
     return NewChatRenderer(std::move(head), std::move(request));
   }
+  absl::StatusOr<GatewayRequest> Parse(const RawRequest& raw) const override {
+    INGOT_ASSIGN_OR_RETURN(const value json, ParseBody(raw.body));
+    GatewayRequest request;
+    Fields body(json);
+    INGOT_RETURN_IF_ERROR(ReadFields(raw.headers, body, request));
+    INGOT_RETURN_IF_ERROR(ReadMessages(body, request));
+    INGOT_RETURN_IF_ERROR(CheckRequest(request));
+    return request;
+  }
 
  private:
-  absl::Status ReadFields(const Headers& headers, Fields& body, GatewayRequest& request) const override {
+  static absl::Status ReadFields(const Headers& headers, Fields& body, GatewayRequest& request) {
     ReadCommon(headers, body, request);
     ReadChoices(body, request);
     ReadLogprobs(body, request);
@@ -191,20 +185,16 @@ class Chat final : public ListDialect {
     return ReadToolChoice(body, request);
   }
 
-  // Each is a message.
-  absl::Status ReadElements(const base::json::array& elements, GatewayRequest& request) const override {
-    std::optional<std::string> old_call;
+  static absl::Status ReadMessages(Fields& body, GatewayRequest& request) {
+    const base::json::array* messages = body.List("messages", kMaxListed);
+    INGOT_RETURN_IF_ERROR(body.status());
     ConversationBuilder builder(request);
-    for (const value& message : elements) {
-      const auto place = static_cast<uint32_t>(builder.size());
-      INGOT_RETURN_IF_ERROR(ReadMessage(message, absl::StrCat("messages[", place, "]"), request, old_call, builder));
-      const bool called = old_call.has_value() && *old_call == FunctionCallId(place);
-      request.elements.push_back({place, place + 1, called ? kFunctionCall : '\0'});
+    std::string function_call;
+    for (size_t i = 0; messages != nullptr && i < messages->size(); ++i) {
+      INGOT_RETURN_IF_ERROR(ReadMessage((*messages)[i], i, function_call, builder));
     }
     return absl::OkStatus();
   }
-
-  absl::Status Finish(GatewayRequest& request) const override { return CheckRequest(request); }
 };
 
 }  // namespace

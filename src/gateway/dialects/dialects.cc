@@ -5,11 +5,6 @@
 
 namespace ingot::gateway {
 
-absl::StatusOr<GatewayRequest> Dialect::ParseChange(const GatewayRequest&, size_t, const base::json::array&,
-                                                    const RawRequest*) const {
-  return absl::InternalError("this dialect has no growing list");
-}
-
 using base::json::array;
 using base::json::object;
 

@@ -4,7 +4,6 @@
 #include "gateway/api_error.h"
 #include "gateway/conversation_builder.h"
 #include "gateway/dialects/dialects.h"
-#include "gateway/dialects/list_dialect.h"
 #include "gateway/request_fields.h"
 #include "text/python_json.h"
 
@@ -115,8 +114,6 @@ class UserBlocks {
  public:
   explicit UserBlocks(ConversationBuilder& builder) : builder_(builder) {}
 
-  // Whether there is text of a message that is not added yet.
-  bool pending() const { return any_text_; }
   // What is read from here on is `role`'s.
   void Begin(const std::string& role) {
     Flush();
@@ -203,57 +200,41 @@ absl::Status ReadAssistantBlock(const value& block, const std::string& path, Con
 // The messages of a request. Neighbours of one role are one turn.
 class Turns {
  public:
-  explicit Turns(GatewayRequest& request) : request_(request), builder_(request), user_(builder_) {}
+  explicit Turns(GatewayRequest& request) : builder_(request), user_(builder_) {}
 
-  // Those behind the elements that were read. REQUIRES: the first of them is none that GoesOn, and this reads once.
   absl::Status ReadAll(const array& messages) {
-    for (const value& message : messages) {
-      GatewayRequest::ListElement element{.first = Count()};
-      INGOT_RETURN_IF_ERROR(Read(message, absl::StrCat("messages[", request_.elements.size(), "]"), element));
-      element.count = Count();
-      element.open = role_ == kAssistant || user_.pending() ? role_.front() : '\0';
-      request_.elements.push_back(element);
+    for (size_t i = 0; i < messages.size(); ++i) {
+      INGOT_RETURN_IF_ERROR(Read(messages[i], absl::StrCat(kMessages, "[", i, "]")));
     }
     user_.Flush();
     return absl::OkStatus();
-  }
-  // Whether it is part of the message with which an element ended that was left `open`.
-  static bool GoesOn(const value& json, char open) {
-    const value* role = base::Find(json, "role");
-    return open != '\0' && role != nullptr && role->is_string() && RoleOf(role->get_string()).starts_with(open);
   }
 
  private:
   static constexpr std::string_view kAssistant = "assistant";
 
-  static std::string RoleOf(std::string_view name) { return std::string(name == "developer" ? "system" : name); }
-  // Messages so far, with that of which only the text is there.
-  uint32_t Count() const { return static_cast<uint32_t>(builder_.size() + (user_.pending() ? 1 : 0)); }
-
-  absl::Status Read(const value& json, const std::string& path, GatewayRequest::ListElement& element) {
+  absl::Status Read(const value& json, const std::string& path) {
     Fields fields(json, path);
     std::string role;
     fields.Read("role", role);
     INGOT_RETURN_IF_ERROR(fields.status());
-    role = RoleOf(role);
+    if (role == "developer") role = "system";
     if (role != "user" && role != "assistant" && role != "system") {
       return BadRequest(path + ".role", absl::StrCat("'", path, ".role' must be \"user\" or \"assistant\""));
     }
     const value* content = fields.Get("content");
-    value blocks = array{};
-    const bool listed = content != nullptr && content->is_array();
-    if (listed && (!content->get_array().empty() || role != "user")) {  // a user's turn is one, with nothing in it too
-      blocks = *content;
-    } else {
+    array text_block;
+    const array* blocks = content == nullptr ? nullptr : content->if_array();
+    // A user's turn is a message, even with nothing in it.
+    if (blocks == nullptr || (blocks->empty() && role == "user")) {
       INGOT_ASSIGN_OR_RETURN(const std::string text, ContentText(content, path + ".content", ""));
-      if (!text.empty() || role != "assistant")
-        blocks.as_array().emplace_back(object{{"type", "text"}, {"text", text}});
+      if (!text.empty() || role != kAssistant) text_block.emplace_back(object{{"type", "text"}, {"text", text}});
+      blocks = &text_block;
     }
-    if (role == role_ && (role == kAssistant || user_.pending())) --element.first;
     Begin(role);
-    for (size_t i = 0; i < blocks.get_array().size(); ++i) {
+    for (size_t i = 0; i < blocks->size(); ++i) {
       const std::string where = absl::StrCat(path, ".content[", i, "]");
-      const value& block = blocks.get_array()[i];
+      const value& block = (*blocks)[i];
       INGOT_RETURN_IF_ERROR(role == kAssistant ? ReadAssistantBlock(block, where, builder_) : user_.Read(block, where));
     }
     return absl::OkStatus();
@@ -265,7 +246,6 @@ class Turns {
     if (role == kAssistant) builder_.BeginTurn();
   }
 
-  GatewayRequest& request_;
   ConversationBuilder builder_;
   UserBlocks user_;
   std::string role_;  // of the last message
@@ -292,34 +272,43 @@ void ReadThinking(Fields& body, GatewayRequest& request) {
   body.Fail(config.status());
 }
 
-class Messages : public ListDialect {
+class Messages : public Dialect {
  public:
-  Messages() : ListDialect(kMessages, kMaxMessages) {}
   std::string_view name() const override { return "messages"; }
   std::string_view path() const override { return "/messages"; }
   std::unique_ptr<Renderer> NewRenderer(ReplyHead head, std::shared_ptr<const GatewayRequest> request) const override {
     return NewMessagesRenderer(std::move(head), std::move(request));
   }
   Error ErrorOf(const absl::Status& status) const override { return AnthropicError(status); }
+  absl::StatusOr<GatewayRequest> Parse(const RawRequest& raw) const override {
+    INGOT_ASSIGN_OR_RETURN(GatewayRequest request, Read(raw));
+    const auto& messages = request.conversation.messages;
+    if (request.raw_prompts.empty() && !messages.empty() && messages.back().role == "assistant") {
+      return BadRequest(kMessages,
+                        "'messages' ends with an assistant's turn: an answer that the client began is not "
+                        "supported, the last message must be the user's");
+    }
+    return request;
+  }
 
  protected:
-  absl::Status Finish(GatewayRequest& request) const override {
-    INGOT_RETURN_IF_ERROR(CheckMessages(request));
-    const auto& read = request.conversation.messages;
-    if (read.empty() || read.back().role != "assistant" || !request.raw_prompts.empty()) return absl::OkStatus();
-    return BadRequest(kMessages,
-                      "'messages' ends with an assistant's turn: an answer that the client began is not "
-                      "supported, the last message must be the user's");
-  }
-  static absl::Status CheckMessages(GatewayRequest& request) {
-    if (request.elements.empty() && request.raw_prompts.empty()) {
+  static absl::StatusOr<GatewayRequest> Read(const RawRequest& raw) {
+    INGOT_ASSIGN_OR_RETURN(const value json, ParseBody(raw.body));
+    GatewayRequest request;
+    Fields body(json);
+    INGOT_RETURN_IF_ERROR(ReadFields(raw.headers, body, request));
+    const array* messages = body.List(kMessages, kMaxMessages);
+    INGOT_RETURN_IF_ERROR(body.status());
+    if (messages != nullptr) INGOT_RETURN_IF_ERROR(Turns(request).ReadAll(*messages));
+    if ((messages == nullptr || messages->empty()) && request.raw_prompts.empty()) {
       return BadRequest(kMessages, "'messages' must have at least one message");
     }
-    return CheckRequest(request);
+    INGOT_RETURN_IF_ERROR(CheckRequest(request));
+    return request;
   }
 
  private:
-  absl::Status ReadFields(const Headers& headers, Fields& body, GatewayRequest& request) const override {
+  static absl::Status ReadFields(const Headers& headers, Fields& body, GatewayRequest& request) {
     ReadCommon(headers, body, request);
     ReadThinking(body, request);
     const array* tools = body.List("tools", 4096);
@@ -331,14 +320,6 @@ class Messages : public ListDialect {
     ConversationBuilder builder(request);
     return ReadSystem(body, builder);
   }
-
-  absl::Status ReadElements(const array& elements, GatewayRequest& request) const override {
-    const char open = request.elements.empty() ? '\0' : request.elements.back().open;
-    if (!elements.empty() && Turns::GoesOn(elements.front(), open)) {
-      return absl::UnavailableError("it goes on with the message before it");
-    }
-    return Turns(request).ReadAll(elements);
-  }
 };
 
 class CountTokens final : public Messages {
@@ -348,13 +329,11 @@ class CountTokens final : public Messages {
   std::unique_ptr<Renderer> NewRenderer(ReplyHead head, std::shared_ptr<const GatewayRequest> request) const override {
     return NewCountRenderer(std::move(head), std::move(request));
   }
-  std::string_view growing_list() const override { return ""; }  // one that is counted is not gone on from
-
- private:
-  absl::Status Finish(GatewayRequest& request) const override {
+  absl::StatusOr<GatewayRequest> Parse(const RawRequest& raw) const override {
+    INGOT_ASSIGN_OR_RETURN(GatewayRequest request, Read(raw));
     request.count_only = true;
     request.stream = false;
-    return CheckMessages(request);
+    return request;
   }
 };
 

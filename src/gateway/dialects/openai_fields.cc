@@ -35,7 +35,7 @@ bool IsHosted(const value& chosen) {
 // Leaves the others out: nothing else holds a model that need not call any to some of its tools.
 void KeepTools(const std::vector<std::string>& names, GatewayRequest& request) {
   std::vector<Tool> kept;
-  text::ToolList declared;
+  std::vector<value> declared;
   for (size_t i = 0; i < request.tools.size(); ++i) {
     if (std::find(names.begin(), names.end(), request.tools[i].name) == names.end()) continue;
     kept.push_back(std::move(request.tools[i]));

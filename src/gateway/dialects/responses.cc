@@ -8,7 +8,6 @@
 #include "gateway/conversation_builder.h"
 #include "gateway/dialects/client_tools.h"
 #include "gateway/dialects/dialects.h"
-#include "gateway/dialects/list_dialect.h"
 #include "gateway/dialects/openai_fields.h"
 #include "gateway/dialects/responses.h"
 #include "gateway/request_fields.h"
@@ -83,20 +82,13 @@ absl::Status ReadTool(const value& json, const std::string& path, const std::str
 // The items of `input`, one kind after the other.
 class Items {
  public:
-  explicit Items(GatewayRequest& request) : request_(request), builder_(request) {}
-  // Goes on behind the elements that were read.
-  Items(GatewayRequest& request, const GatewayRequest::ListElement& last)
-      : request_(request), builder_(request, static_cast<PartKind>(last.open)) {}
+  explicit Items(GatewayRequest& request) : builder_(request) {}
 
   void System(std::string text) { AddMessage("system", std::move(text), ""); }
   void User(std::string text) { AddMessage("user", std::move(text), ""); }
   absl::Status ReadAll(const array& items) {
-    builder_.TakeFirstChanged();
-    for (const value& item : items) {
-      INGOT_RETURN_IF_ERROR(Read(item, absl::StrCat("input[", request_.elements.size(), "]")));
-      request_.elements.push_back({.first = static_cast<uint32_t>(builder_.TakeFirstChanged()),
-                                   .count = static_cast<uint32_t>(builder_.size()),
-                                   .open = static_cast<char>(builder_.last())});
+    for (size_t i = 0; i < items.size(); ++i) {
+      INGOT_RETURN_IF_ERROR(Read(items[i], absl::StrCat(kInput, "[", i, "]")));
     }
     return absl::OkStatus();
   }
@@ -225,7 +217,6 @@ class Items {
     if (fields.status().ok()) AddMessage("tool", *std::move(text), call_id.empty() ? id : call_id);
   }
 
-  GatewayRequest& request_;
   ConversationBuilder builder_;
 };
 
@@ -257,27 +248,38 @@ void ReadIncluded(Fields& body, GatewayRequest& request) {
   }
 }
 
-std::shared_ptr<const RepeatedFields> ReadRepeated(Fields& body) {
-  auto repeated = std::make_shared<RepeatedFields>();
+RepeatedFields ReadRepeated(Fields& body) {
+  RepeatedFields repeated;
   for (const char* name : kRepeated) {
-    if (const value* field = body.Get(name)) repeated->json[name] = *field;
+    if (const value* field = body.Get(name)) repeated.json[name] = *field;
   }
-  const std::string text = base::PrintJson(repeated->json);
-  repeated->text = text.substr(1, text.size() - 2);
+  const std::string text = base::PrintJson(repeated.json);
+  repeated.text = text.substr(1, text.size() - 2);
   return repeated;
 }
 
-class Responses final : public ListDialect {
+class Responses final : public Dialect {
  public:
-  Responses() : ListDialect(kInput, kMaxListed) {}
   std::string_view name() const override { return "responses"; }
   std::string_view path() const override { return "/responses"; }
   std::unique_ptr<Renderer> NewRenderer(ReplyHead head, std::shared_ptr<const GatewayRequest> request) const override {
     return NewResponsesRenderer(std::move(head), std::move(request));
   }
+  absl::StatusOr<GatewayRequest> Parse(const RawRequest& raw) const override {
+    INGOT_ASSIGN_OR_RETURN(const value json, ParseBody(raw.body));
+    GatewayRequest request;
+    Fields body(json);
+    INGOT_RETURN_IF_ERROR(ReadFields(raw.headers, body, request));
+    INGOT_RETURN_IF_ERROR(ReadInput(body, request));
+    if (request.conversation.messages.empty() && request.raw_prompts.empty()) {
+      return BadRequest(kInput, "'input' must be a string or a list of items");
+    }
+    INGOT_RETURN_IF_ERROR(CheckRequest(request));
+    return request;
+  }
 
  private:
-  absl::Status ReadFields(const Headers& headers, Fields& body, GatewayRequest& request) const override {
+  static absl::Status ReadFields(const Headers& headers, Fields& body, GatewayRequest& request) {
     request.prompt_field = kInput;
     ReadCommon(headers, body, request);
     for (const char* name : kStored) {
@@ -291,36 +293,29 @@ class Responses final : public ListDialect {
     ReadReasoning(body, request);
     ReadIncluded(body, request);
     const array* tools = body.List("tools", kMaxListed);
-    std::string instructions;
-    body.Read("instructions", instructions);
     INGOT_RETURN_IF_ERROR(body.status());
     for (size_t i = 0; tools != nullptr && i < tools->size(); ++i) {
       INGOT_RETURN_IF_ERROR(ReadTool((*tools)[i], absl::StrCat("tools[", i, "]"), "", request));
     }
     INGOT_RETURN_IF_ERROR(ReadToolChoice(body, request));
     request.repeated = ReadRepeated(body);
-    Items items(request);
-    if (!instructions.empty()) items.System(std::move(instructions));
-    const value* input = body.Get(kInput);
-    if (input != nullptr && input->is_string()) items.User(std::string(input->get_string()));
     return absl::OkStatus();
   }
 
-  const array* ListIn(Fields& body) const override {
+  static absl::Status ReadInput(Fields& body, GatewayRequest& request) {
+    std::string instructions;
+    body.Read("instructions", instructions);
+    INGOT_RETURN_IF_ERROR(body.status());
+    Items items(request);
+    if (!instructions.empty()) items.System(std::move(instructions));
     const value* input = body.Get(kInput);
-    return input != nullptr && input->is_string() ? nullptr : ListDialect::ListIn(body);
-  }
-
-  absl::Status ReadElements(const array& elements, GatewayRequest& request) const override {
-    if (request.elements.empty()) return Items(request).ReadAll(elements);
-    return Items(request, request.elements.back()).ReadAll(elements);
-  }
-
-  absl::Status Finish(GatewayRequest& request) const override {
-    if (request.conversation.messages.empty() && request.raw_prompts.empty()) {
-      return BadRequest(kInput, "'input' must be a string or a list of items");
+    if (input != nullptr && input->is_string()) {
+      items.User(std::string(input->get_string()));
+      return absl::OkStatus();
     }
-    return CheckRequest(request);
+    const array* list = body.List(kInput, kMaxListed);
+    INGOT_RETURN_IF_ERROR(body.status());
+    return list == nullptr ? absl::OkStatus() : items.ReadAll(*list);
   }
 };
 

@@ -129,7 +129,7 @@ class ResponsesRenderer final : public Renderer {
     json["top_logprobs"] = request().top_logprobs;
     json["usage"] = nullptr;
     for (auto& [name, field] : changed) json[name] = std::move(field);
-    const RepeatedFields& repeated = *request().repeated;
+    const RepeatedFields& repeated = request().repeated;
     for (const auto& [name, field] : kUnasked) {
       if (!repeated.json.contains(name)) json[name] = field;
     }
@@ -176,7 +176,7 @@ class ResponsesRenderer final : public Renderer {
     return tool != nullptr && tool->kind == ToolKind::kCustom;
   }
   bool AsksSummary() const {
-    const value* reasoning = request().repeated->json.if_contains("reasoning");
+    const value* reasoning = request().repeated.json.if_contains("reasoning");
     const value* summary = reasoning == nullptr ? nullptr : base::Find(*reasoning, "summary");
     return summary != nullptr && summary->is_string();
   }

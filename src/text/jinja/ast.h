@@ -88,9 +88,7 @@ struct Stmt {
   int line;
   std::string text;
   int slot = -1;
-  uint64_t loop = 0;  // kFor: its number, which no other loop of the process has
   bool recursive = false;
-  bool writes = true;  // kFor: its body may write
   ExprPtr target;
   std::vector<ExprPtr> targets;
   std::vector<ExprPtr> exprs;

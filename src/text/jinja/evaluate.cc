@@ -14,7 +14,7 @@ bool IsBare(const CallArguments& arguments) {
 
 Value Interpreter::Evaluate(const Expr& expr, const ScopePtr& scope) {
   if (expr.kind == Expr::Kind::kConst) return expr.constant;
-  if (expr.kind == Expr::Kind::kName) return *Named(expr, scope).value;
+  if (expr.kind == Expr::Kind::kName) return Lookup(expr.slot, scope);
   if (expr.kind == Expr::Kind::kAttribute) {
     if (const Value* field = ReferToField(expr, scope)) return *field;
   }
@@ -33,7 +33,7 @@ Value Interpreter::Optional(const ExprPtr& expr, const ScopePtr& scope) {
 
 const Value& Interpreter::Refer(const Expr& expr, const ScopePtr& scope, Value& room) {
   if (expr.kind == Expr::Kind::kConst) return expr.constant;
-  if (expr.kind == Expr::Kind::kName) return *Named(expr, scope).value;
+  if (expr.kind == Expr::Kind::kName) return Lookup(expr.slot, scope);
   if (expr.kind == Expr::Kind::kAttribute) {
     if (const Value* field = ReferToField(expr, scope)) return *field;
   }
@@ -45,12 +45,9 @@ const Value& Interpreter::Refer(const Expr& expr, const ScopePtr& scope, Value& 
 const Value* Interpreter::ReferToField(const Expr& expr, const ScopePtr& scope) {
   const Expr& object = *expr.items[0];
   if (object.kind != Expr::Kind::kName || !expr.may_be_key) return nullptr;
-  const Found found = Lookup(object.slot, scope.get());
-  if (!found.value->is_dict()) return nullptr;
-  const Value* const field = found.value->dict()->Find(expr.text);
-  if (field == nullptr) return nullptr;
-  ChargeSteps(1);
-  if (recording_ != nullptr) NoteName(object.slot, found);
+  const Value& named = Lookup(object.slot, scope);
+  const Value* const field = named.is_dict() ? named.dict()->Find(expr.text) : nullptr;
+  if (field != nullptr) ChargeSteps(1);
   return field;
 }
 
@@ -59,21 +56,13 @@ bool Interpreter::IsTrue(const Expr& condition, const ScopePtr& scope) {
   return Truth(Refer(condition, scope, room));
 }
 
-Interpreter::Found Interpreter::Lookup(int slot, const Scope* scope) {
-  for (const Scope* at = scope; at != nullptr; at = at->parent.get()) {
-    if (const Value* value = at->Find(slot)) {
-      return {value, false, recording_ != nullptr && recording_->IsOutside(at->born)};
-    }
+const Value& Interpreter::Lookup(int slot, const ScopePtr& scope) {
+  for (const Scope* at = scope.get(); at != nullptr; at = at->parent.get()) {
+    if (const Value* value = at->Find(slot)) return *value;
   }
   auto& global = globals_[slot];
   if (!global.has_value()) global = Value::UndefinedWith(absl::StrCat("'", ast_.names[slot], "' is undefined"));
-  return {&*global, true, true};
-}
-
-Interpreter::Found Interpreter::Named(const Expr& expr, const ScopePtr& scope) {
-  const Found found = Lookup(expr.slot, scope.get());
-  if (recording_ != nullptr) NoteName(expr.slot, found);
-  return found;
+  return *global;
 }
 
 Value Interpreter::EvaluateInner(const Expr& expr, const ScopePtr& scope) {
@@ -82,14 +71,12 @@ Value Interpreter::EvaluateInner(const Expr& expr, const ScopePtr& scope) {
     case Expr::Kind::kConst:
       return expr.constant;
     case Expr::Kind::kName:
-      return *Named(expr, scope).value;
+      return Lookup(expr.slot, scope);
     case Expr::Kind::kAttribute: {
-      if (recording_ != nullptr && expr.items[0]->kind == Expr::Kind::kName) return NotedAttribute(expr, scope);
       Value room;
       return GetAttribute(Refer(*expr.items[0], scope, room), expr.text);
     }
     case Expr::Kind::kItem: {
-      if (recording_ != nullptr && expr.items[0]->kind == Expr::Kind::kName) return NotedItem(expr, scope);
       const Value object = item(0);
       return GetItem(object, item(1));
     }
@@ -140,9 +127,6 @@ Value Interpreter::EvaluateInner(const Expr& expr, const ScopePtr& scope) {
       return Truth(left) ? left : item(1);
     }
     case Expr::Kind::kBinary: {
-      if (recording_ != nullptr && recording_->from_end()) {
-        if (auto place = NotedPlace(expr, scope)) return *std::move(place);
-      }
       const Value left = item(0);
       return Arithmetic(*this, expr.op, left, item(1));
     }

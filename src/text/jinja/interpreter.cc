@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "text/jinja/budget.h"
-#include "text/jinja/iteration_cache.h"
 
 namespace ingot::text::jinja {
 namespace {
@@ -27,7 +26,6 @@ class MacroObject final : public Object {
     return MakeTuple(std::move(arguments));
   }
   Value Call(Runtime&, const Args& args) override { return interpreter_->CallBody(statement_, closure_, args, name_); }
-  const void* definition() const override { return closure_->parent == nullptr ? &statement_ : nullptr; }
 
  private:
   Interpreter* const interpreter_;
@@ -56,7 +54,7 @@ void Scope::Set(int slot, Value value) {
 
 ScopePtr Interpreter::Inner(const ScopePtr& parent) {
   ChargeBytes(sizeof(Scope));
-  return std::make_shared<Scope>(Scope{parent, ++scopes_, {}});
+  return std::make_shared<Scope>(Scope{parent, {}});
 }
 
 void Interpreter::Renew(ScopePtr& scope, const ScopePtr& parent) {
@@ -66,7 +64,6 @@ void Interpreter::Renew(ScopePtr& scope, const ScopePtr& parent) {
   }
   ChargeBytes(sizeof(Scope));
   scope->variables.clear();
-  scope->born = ++scopes_;
 }
 
 Interpreter::Level::Level(Interpreter* interpreter) : interpreter_(interpreter) {
@@ -78,7 +75,7 @@ Interpreter::Level::Level(Interpreter* interpreter) : interpreter_(interpreter) 
 }
 
 Interpreter::Interpreter(const Ast& ast, const RenderOptions& options, std::timespec now)
-    : Runtime(now), ast_(ast), options_(options), globals_(ast.names.size()), tracked_(options.tracked.items) {
+    : Runtime(now), ast_(ast), options_(options), globals_(ast.names.size()) {
   const auto set = [&](const auto& variables) {
     std::unordered_map<std::string_view, const Value*> by_name;
     for (const auto& [name, value] : variables) by_name[name] = &value;
@@ -88,10 +85,12 @@ Interpreter::Interpreter(const Ast& ast, const RenderOptions& options, std::time
   };
   set(Globals());
   set(options.variables);
-  size_t texts = options.tracked.text_bytes;  // most of what is rendered
-  for (size_t i = 0; options.tracked.text_bytes == 0 && i < options.tracked.items.size(); ++i) {
-    const Value& item = options.tracked.items[i].dict;
+  tracked_.reserve(options.tracked.size());
+  size_t texts = 0;  // bytes of the tracked dicts' texts: most of what is rendered
+  for (size_t i = 0; i < options.tracked.size(); ++i) {
+    const Value& item = options.tracked[i];
     if (!item.is_dict()) continue;
+    tracked_.emplace(item.dict().get(), i);
     for (const auto& [key, value] : item.dict()->items) texts += value.is_str() ? value.str()->bytes.size() + 64 : 64;
   }
   root_out_.Reserve(texts + texts / 8);
@@ -286,12 +285,9 @@ void Interpreter::Assign(const Expr& target, Value value, const ScopePtr& scope)
   if (target.kind == Expr::Kind::kName) {
     scope->Set(target.slot, std::move(value));
   } else if (target.kind == Expr::Kind::kAttribute) {
-    const Found found = Lookup(target.slot, scope.get());
-    auto* const space = found.value->is_object() ? dynamic_cast<Namespace*>(found.value->object().get()) : nullptr;
+    const Value& named = Lookup(target.slot, scope);
+    auto* const space = named.is_object() ? dynamic_cast<Namespace*>(named.object().get()) : nullptr;
     if (space == nullptr) Fail("TemplateRuntimeError: cannot assign attribute on non-namespace object");
-    if (recording_ != nullptr && found.outside) {
-      recording_->WriteAttribute(target.slot, space, target.text, value);
-    }
     space->Set(target.text, std::move(value));
   } else {
     const std::vector<Value> items = Items(value);

@@ -64,16 +64,6 @@ bool LoopObject::Advance() {
   return true;
 }
 
-void LoopObject::Skip(size_t count) {
-  ChargeSteps(count);
-  next_ = passed() + count;
-  peeked_ = false;
-  after_.reset();
-  index0_ = static_cast<int64_t>(next_) - 1;
-  current_ = (*items_)[next_ - 1];
-  if (next_ > 1) before_ = (*items_)[next_ - 2];
-}
-
 int64_t LoopObject::Count() const {
   if (count_) return *count_;
   if (!test_) {

@@ -19,12 +19,6 @@ class LoopObject final : public Object, public std::enable_shared_from_this<Loop
   // Goes to the next item that passes the test; false at the end.
   bool Advance();
   const Value& current() const { return current_; }
-  const std::vector<Value>& items() const { return *items_; }
-  // How many items it has gone to.
-  size_t passed() const { return static_cast<size_t>(index0_ + 1); }
-  // Goes to the item `count` behind the current one, as if it had gone over those between. REQUIRES: no test, count is
-  // not 0, and there are as many.
-  void Skip(size_t count);
   // The loop is over; a template may still hold this object.
   void Finish();
 

@@ -1,7 +1,6 @@
 #include "text/jinja/parser.h"
 
 #include <algorithm>
-#include <atomic>
 
 namespace ingot::text::jinja {
 namespace {
@@ -154,9 +153,7 @@ class Parser : public ExpressionParser {
   }
 
   std::unique_ptr<Stmt> For(int line) {
-    static std::atomic<uint64_t> loops{0};
     auto statement = New(Kind::kFor, line);
-    statement->loop = ++loops;
     statement->target = Target(false, "in");
     CheckNoLoop(*statement->target);
     ExpectName("in");
@@ -168,28 +165,7 @@ class Parser : public ExpressionParser {
     statement->body = Body({"endfor", "else"});
     --loops_;
     if (Next().text == "else") statement->else_body = BodyUntil("endfor");
-    statement->writes = Writes(statement->body);
     return statement;
-  }
-
-  static bool Writes(const Block& block) {
-    return std::any_of(block.begin(), block.end(), [](const std::unique_ptr<Stmt>& statement) {
-      switch (statement->kind) {
-        case Kind::kSet:
-        case Kind::kSetBlock:
-        case Kind::kMacro:
-        case Kind::kBreak:
-        case Kind::kContinue:
-          return false;
-        case Kind::kIf:
-          return Writes(statement->else_body) || std::any_of(statement->branches.begin(), statement->branches.end(),
-                                                             [](const auto& branch) { return Writes(branch.second); });
-        case Kind::kFor:
-          return statement->writes || Writes(statement->else_body);
-        default:
-          return true;
-      }
-    });
   }
 
   void CheckNoLoop(const Expr& target) const {

@@ -100,11 +100,8 @@ class JsonPrinter {
  public:
   JsonPrinter(const JsonStyle& style, StrBuilder& out) : style_(style), out_(out) {}
 
-  uint64_t values() const { return values_; }
-
   void Print(const Value& value) {
     ChargeSteps(1);
-    ++values_;
     if (value.is_str()) {
       Text(*value.str());
     } else if (value.is_dict()) {
@@ -124,6 +121,7 @@ class JsonPrinter {
     }
   }
 
+ private:
   void PrintDict(const Dict& dict) {
     if (dict.items.empty()) return out_.Append("{}");
     std::vector<const std::pair<Value, Value>*> fields;
@@ -146,7 +144,6 @@ class JsonPrinter {
     out_.Append("}");
   }
 
- private:
   static std::string Number(const Value& value) {
     if (value.is_int()) return absl::StrCat(value.integer());
     std::string text;
@@ -203,7 +200,6 @@ class JsonPrinter {
   const JsonStyle& style_;
   StrBuilder& out_;
   int level_ = 0;
-  uint64_t values_ = 0;
 };
 
 }  // namespace
@@ -270,29 +266,7 @@ StrPtr ToStr(const Value& value) {
   return out.Take();
 }
 
-Dict::~Dict() { delete json_.load(); }
-
-StrPtr Dict::Json() const {
-  const Printed* printed = json_.load();
-  if (printed != nullptr) {
-    ChargeSteps(printed->values);
-    ChargeBytes(sizeof(Str) + printed->text->bytes.size());
-    return printed->text;
-  }
-  StrBuilder out;
-  const JsonStyle plain;
-  JsonPrinter printer(plain, out);
-  printer.PrintDict(*this);
-  Str text = out.Build();
-  text.bytes.shrink_to_fit();  // it stays as long as the dict
-  text.marks.shrink_to_fit();
-  auto made = std::make_unique<const Printed>(Printed{std::make_shared<const Str>(std::move(text)), printer.values()});
-  if (json_.compare_exchange_strong(printed, made.get())) printed = made.release();
-  return printed->text;
-}
-
 StrPtr ToJson(const Value& value, const JsonStyle& style) {
-  if (value.is_dict() && style.Plain()) return value.dict()->Json();
   StrBuilder out;
   JsonPrinter(style, out).Print(value);
   return out.Take();

@@ -33,16 +33,6 @@ void StrBuilder::CutTo(const Place& place) {
   chars_ = place.chars;
 }
 
-Str StrBuilder::CopySince(const Place& place) const {
-  std::vector<Mark> marks;
-  for (size_t i = place.marks > 0 ? place.marks - 1 : 0; i < marks_.size(); ++i) {
-    const Mark& mark = marks_[i];
-    if (mark.end <= place.bytes) continue;
-    marks.push_back({std::max(mark.begin, place.bytes) - place.bytes, mark.end - place.bytes, mark.source});
-  }
-  return Str(bytes_.substr(place.bytes), std::move(marks), chars_ - place.chars, false);
-}
-
 void StrBuilder::Append(std::string_view template_text) {
   ChargeBytes(template_text.size());
   bytes_ += template_text;

@@ -70,8 +70,6 @@ class StrBuilder {
   Place Here() const { return {bytes_.size(), marks_.size(), chars_, marks_.empty() ? 0 : marks_.back().end}; }
   void CutTo(const Place& place);
   std::string_view Since(const Place& place) const { return std::string_view(bytes_).substr(place.bytes); }
-  // What was appended since.
-  Str CopySince(const Place& place) const;
 
   Str Build(bool markup = false) { return Str(std::move(bytes_), std::move(marks_), std::exchange(chars_, 0), markup); }
   StrPtr Take(bool markup = false) { return std::make_shared<const Str>(Build(markup)); }

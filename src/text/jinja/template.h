@@ -23,12 +23,6 @@
 
 namespace ingot::text::jinja {
 
-template <typename Memo>
-class LoopCache;
-struct IterationMemo;
-struct RunMemo;
-using IterationCache = LoopCache<IterationMemo>;  // iteration_cache.h
-using RunCache = LoopCache<RunMemo>;
 struct Ast;
 
 // Edge of what one rendering may take. The defaults are some hundred times what the largest known template takes for
@@ -40,35 +34,17 @@ struct Limits {
   int depth = 1500;                   // nested evaluations, over all macros being called
 };
 
-// A dict whose passes through `for` loops are reported: Rendered::passes.
-struct Tracked {
-  Value dict;  // may be borrowed: what is kept of it has a share in it
-  // Where what the passes write is kept for other renderings of the same dict; null: nowhere. It outlives the
-  // rendering.
-  IterationCache* kept = nullptr;
-};
-
-// Those of a rendering, each dict once.
-struct TrackedList {
-  std::vector<Tracked> items;
-  // Where what the passes of the first so many write together is kept for other renderings of the same dicts; null:
-  // nowhere. It outlives the rendering.
-  size_t together = 0;
-  RunCache* runs = nullptr;
-  size_t text_bytes = 0;  // about what is rendered of them all; 0: it is estimated
-};
-
 struct RenderOptions {
   std::vector<std::pair<std::string, Value>> variables;
-  TrackedList tracked;
-  std::timespec now{};  // for strftime_now, as local time; {0, 0}: the system clock
+  std::vector<Value> tracked;  // dicts, each once, whose passes through `for` loops are reported: Rendered::passes
+  std::timespec now{};         // for strftime_now, as local time; {0, 0}: the system clock
   Limits limits;
 };
 
 struct Rendered {
   std::string text;
   std::vector<Mark> marks;  // of `text`: what came from outside
-  // An iteration over tracked.items[index] in the template's main flow wrote text[begin, end), which is not empty.
+  // An iteration over tracked[index] in the template's main flow wrote text[begin, end), which is not empty.
   struct Pass {
     size_t index, begin, end;
   };

@@ -47,9 +47,6 @@ Value MakeSeq(Seq::Kind kind, std::vector<Value> items, int depth) {
   return Value(std::make_shared<const Seq>(Seq{kind, std::move(items), depth + 1}));
 }
 
-Value Borrowed(const Value& dict) { return Value(Value::DictPtr(Value::DictPtr(), dict.dict().get())); }
-Value Owned(const Value& value) { return value.is_dict() ? Value(value.dict()->shared_from_this()) : value; }
-
 const Value* Dict::Find(std::string_view key) const {
   if (!by_text.empty()) {
     const auto it = by_text.find(key);

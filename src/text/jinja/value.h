@@ -6,7 +6,6 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -105,7 +104,7 @@ struct Seq {
 };
 
 // Keys in order of insertion; keys are equal as in Python (1, 1.0 and True are one key).
-struct Dict : std::enable_shared_from_this<Dict> {
+struct Dict {
   std::vector<std::pair<Value, Value>> items;
   int depth = 1;
   std::unordered_map<std::string_view, size_t> by_text;  // of a large dict's string keys; views into items
@@ -113,21 +112,9 @@ struct Dict : std::enable_shared_from_this<Dict> {
   const Value* Find(const Value& key) const;
   const Value* Find(std::string_view key) const;
 
-  // Its json.dumps in the style that templates print tools and arguments in: made when first asked for and kept, for a
-  // conversation's are printed at every turn. Charged as if it were made each time.
-  StrPtr Json() const;
-
   Dict() = default;
-  ~Dict();
-  Dict(const Dict&) = delete;
+  Dict(const Dict&) = delete;  // by_text has views into items
   Dict& operator=(const Dict&) = delete;
-
- private:
-  struct Printed {
-    StrPtr text;
-    uint64_t values;  // gone over
-  };
-  mutable std::atomic<const Printed*> json_{nullptr};  // of threads that make it at once, one's is kept
 };
 
 // Builds a Dict; a key that is there keeps its place and takes the new value. Fails on a key that Python cannot hash.
@@ -154,8 +141,6 @@ class Object {
   virtual bool callable() const { return false; }
   virtual Value Call(Runtime& runtime, const Args& args);
   virtual int depth() const { return 1; }
-  // What another rendering's object has too if it does the same, whatever has happened before; null: this one need not.
-  virtual const void* definition() const { return nullptr; }
 };
 
 // Fails if the items are nested deeper than is allowed.
@@ -167,12 +152,6 @@ inline Value MakeTuple(std::vector<Value> items) { return MakeSeq(Seq::Kind::kTu
 inline Value MakeGenerator(std::vector<Value> items) { return MakeSeq(Seq::Kind::kGenerator, std::move(items)); }
 int Depth(const Value& value);
 inline constexpr int kMaxDepth = 250;
-
-// The same dict without a share in it, whose copies touch nothing but themselves. REQUIRES: a dict; its owner outlives
-// what is made of it.
-Value Borrowed(const Value& dict);
-// The same value with a share in it, if it is a dict, borrowed or not.
-Value Owned(const Value& value);
 
 // A JSON value; its texts, keys included, are marked with `source` (none if it is negative). A uint64 beyond int64
 // keeps its digits: it prints and is JSON as in Python, and nothing can be computed with it.
@@ -214,10 +193,6 @@ struct JsonStyle {
   std::optional<std::string> indent;
   StrPtr item_separator;  // null: json.dumps' own
   StrPtr key_separator;
-
-  bool Plain() const {
-    return !ensure_ascii && !sort_keys && !indent.has_value() && item_separator == nullptr && key_separator == nullptr;
-  }
 };
 StrPtr ToJson(const Value& value, const JsonStyle& style);
 
