@@ -1,4 +1,4 @@
-// A model folder's chat template with what Hugging Face hands to it beside the messages.
+// A model folder's chat template with the variables that Hugging Face passes to it beside the messages.
 #pragma once
 
 #include <memory>
@@ -15,34 +15,37 @@ namespace ingot::text {
 // Immutable, thread safe.
 class ChatTemplate {
  public:
-  // Reads DIR/chat_template.jinja, or else chat_template of DIR/tokenizer_config.json (a text, or a list of named ones,
-  // of which "default" and, where there are tools, "tool_use" are used), the special tokens of tokenizer_config.json
-  // (bos_token and so on, as text or object), and eos_token_id of DIR/generation_config.json and DIR/config.json.
-  // NOT_FOUND: the folder has no template. INVALID_ARGUMENT names the file and what is wrong in it.
+  // Reads from the folder DIR:
+  //   the template       chat_template.jinja, else chat_template in tokenizer_config.json: a text, or a list of named
+  //                      templates, of which "default" is used and, for conversations with tools, "tool_use"
+  //   special tokens     tokenizer_config.json: bos_token and so on, as text or object
+  //   ends of turns      eos_token_id in generation_config.json and config.json
+  // NOT_FOUND: the folder has no template. INVALID_ARGUMENT names the file and its fault.
   static absl::StatusOr<std::shared_ptr<const ChatTemplate>> Load(const std::string& model_dir);
-  // The same from the texts of the files; an empty one stands for none.
+  // The same from the files' texts; an empty text = no such file.
   static absl::StatusOr<std::shared_ptr<const ChatTemplate>> Make(const std::string& template_jinja,
                                                                   const std::string& tokenizer_config,
                                                                   const std::string& generation_config,
                                                                   const std::string& model_config = "");
 
   using Variables = std::vector<std::pair<std::string, jinja::Value>>;
-  // Renders with `variables` over the special tokens; `tools` and `documents` are none unless given.
+  // Renders with the special tokens and with `variables`, which win over them. `tools` and `documents` are None unless
+  // given. `tracked`: jinja::RenderOptions::tracked.
   absl::StatusOr<jinja::Rendered> Render(const Variables& variables, std::vector<jinja::Value> tracked,
                                          std::timespec now = {}) const;
   // jinja::Template::RenderAtPrompt.
   absl::StatusOr<jinja::PromptRendering> RenderAtPrompt(const Variables& variables, std::vector<jinja::Value> tracked,
                                                         bool add_generation_prompt) const;
-  // The same for an object of variables as JSON; all its texts come from outside, but the names of roles.
+  // The same for variables as a JSON object. All its texts but the names of roles count as text from outside.
   absl::StatusOr<jinja::Rendered> RenderJson(const base::json::object& variables, std::timespec now = {}) const;
 
-  // Whether a variable of this name could matter.
+  // Whether the template names this variable.
   bool Mentions(std::string_view name) const {
     return template_->Mentions(name) || (tool_template_ != nullptr && tool_template_->Mentions(name));
   }
   const std::string& source() const { return source_; }  // all templates
   const std::string& eos_token() const { return eos_token_; }
-  const std::vector<int32_t>& eos_ids() const { return eos_ids_; }  // of both configs
+  const std::vector<int32_t>& eos_ids() const { return eos_ids_; }  // of both configurations
   const Variables& special_tokens() const { return special_tokens_; }
 
  private:
@@ -52,25 +55,26 @@ class ChatTemplate {
   absl::Status ReadTokenizerConfig(const std::string& text, bool template_given);
   absl::Status AddTemplate(const std::string& name, const std::string& source);
 
-  std::shared_ptr<const jinja::Template> template_, tool_template_;  // tool_template_: null if there is none of its own
+  std::shared_ptr<const jinja::Template> template_;
+  std::shared_ptr<const jinja::Template> tool_template_;  // for conversations with tools; null: template_
   std::string source_;
   Variables special_tokens_;
   std::string eos_token_;
   std::vector<int32_t> eos_ids_;
 };
 
-// eos_token_id of a generation_config.json or config.json: one, a list, or none.
+// The ids in eos_token_id of a generation_config.json or config.json, which is an id, a list or missing.
 absl::StatusOr<std::vector<int32_t>> EosIdsIn(const std::string& config_json);
 
-// Marks of texts from outside in RenderJson.
+// The mark's source for text from outside that belongs to no message.
 inline constexpr int32_t kOutsideSource = 1 << 24;
 
-// A message as a template reads it: every text is marked with `source`, but the role where it is a known one (its
-// name may be part of a token that the template builds, such as <|user|>).
+// A message as a template reads it. Every text is marked with `source`, except the name of a known role: a template may
+// build a token from it, such as <|user|>.
 jinja::Value MessageValue(const base::json::value& message, int32_t source);
 
-// What newer versions of transformers do to messages before they render them: fields that are null are left out, and
-// reasoning goes by each of its names (reasoning_content, thinking).
+// Changes messages as newer versions of transformers do before they render them: null fields are left out, and
+// reasoning is given under both of its names (reasoning_content, thinking).
 void NormalizeAsTransformers(base::json::object& variables);
 
 }  // namespace ingot::text

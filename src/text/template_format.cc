@@ -13,12 +13,12 @@ namespace {
 
 using jinja::Rendered;
 
-// What a conversation renders to, and where its messages are in it.
+// A rendered conversation with the places of its messages.
 struct Layout {
   Rendered rendered;
   std::vector<size_t> ends;       // per message: where it ends in the text
   size_t prompt_begin = 0;        // where the generation prompt begins
-  std::string generation_prompt;  // also where it was not asked for
+  std::string generation_prompt;  // set even if it was not asked for
 };
 
 // A layout with its ids.
@@ -39,10 +39,10 @@ struct Drawn {
   }
 };
 
-// What closes a turn; id -1: no token does, and the region is the point behind the turn's text.
+// The end of a turn.
 struct Closing {
-  Region region;
-  int32_t id = -1;
+  Region region;    // of the closing token; the point behind the turn's text if there is none
+  int32_t id = -1;  // -1 = no token closes the turn
 };
 
 class TemplateFormat final : public ChatFormat {
@@ -118,13 +118,13 @@ class TemplateFormat final : public ChatFormat {
     INGOT_ASSIGN_OR_RETURN(const Layout whole, LayOut(input, messages.size(), true));
     const std::string_view text = whole.rendered.text;
     const bool as_template = options.earlier == EarlierTurns::kAsTemplate;
-    // What the turn was sampled from, as the template writes it now.
+    // The prompt that the turn was sampled from, if the template still writes it.
     KeyedText keyed = KeyText(text, options.sampled_from);
     std::optional<std::string_view>& prompt = keyed.beginning;
     std::string written;
     bool other = false;
     if (!prompt.has_value() && first_new > 1 && (as_template || !options.sampled_from.empty())) {
-      // A conversation that the template cannot end here was not sampled from it either.
+      // An error means that the template cannot end the conversation here, so nothing was sampled from it.
       if (auto rendered = RenderInput(*template_, input, first_new - 1, true); rendered.ok()) {
         prompt = written = std::move(rendered->text);
         other = !options.sampled_from.empty() && TextKey(written) != options.sampled_from;
@@ -170,8 +170,8 @@ class TemplateFormat final : public ChatFormat {
     return layout;
   }
 
-  // Finds what of `layout` is sampled, and encodes it. As far as it begins as `drawn` does, that is taken over, and
-  // returns the ids that it were; `drawn` becomes the new one.
+  // Finds the sampled parts of `layout` and encodes it. Reuses the ids of `drawn` for the common prefix, returns their
+  // number and replaces `drawn`.
   size_t Draw(const std::vector<Message>& messages, Layout layout, Drawn& drawn) const {
     const bool alike = layout.generation_prompt == drawn.layout.generation_prompt;
     const size_t same = alike ? CommonBeginning(drawn.layout.rendered, layout.rendered) : 0;
@@ -202,14 +202,14 @@ class TemplateFormat final : public ChatFormat {
     return kept_ids;
   }
 
-  // For templates that do not go over the messages one by one: what each further message leaves unchanged.
+  // For templates that do not loop over the messages: message i ends where further messages begin to change the text.
   absl::StatusOr<std::vector<size_t>> EndsByPrefixes(const TemplateInput& input, size_t count, const Rendered& whole,
                                                      size_t end) const {
     std::vector<size_t> ends(count, end);
     for (size_t i = count - 1; i-- > 0;) {
       const auto before = RenderInput(*template_, input, i + 1, false);
       if (before.ok())
-        ends[i] = CommonPrefix(before->text, whole.text);  // one that cannot stand alone ends with the next
+        ends[i] = CommonPrefix(before->text, whole.text);  // a prefix that does not render ends with the next message
       ends[i] = std::min(ends[i], ends[i + 1]);
       while (ends[i] > 0 && ends[i] < whole.text.size() && IsContinuationByte(whole.text[ends[i]])) --ends[i];
     }
@@ -217,7 +217,7 @@ class TemplateFormat final : public ChatFormat {
   }
   static bool IsContinuationByte(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
 
-  // Where message `turn`, the last of `before`, begins.
+  // The beginning of message `turn`, the last of `before`.
   static size_t TurnBegin(const Rendered& before, size_t turn) {
     const auto regions = MessageRegions(before, turn + 1);
     if (regions[turn]) return regions[turn]->begin;
@@ -231,7 +231,7 @@ class TemplateFormat final : public ChatFormat {
     return {message == 0 ? 0 : layout.ends[message - 1], layout.ends[message]};
   }
 
-  // The text of ids in the middle of a text.
+  // The ids' text, decoded as the middle of a text.
   std::string TextOf(std::span<const int32_t> ids) const {
     std::string text;
     DecodeState state = DecodeState::MidText();
@@ -247,9 +247,8 @@ class TemplateFormat final : public ChatFormat {
     return ids.first(ids.size() - (EndsTurn(ids) ? 1 : 0));
   }
 
-  // What closes message `turn`, sampled as `ids`: a token within `region`, or one that ends turns and begins what
-  // follows. Where there is neither, the point behind the message's text, or behind all of the region if the sampled
-  // text ends with what else stands there.
+  // The end of message `turn`, sampled as `ids`: a token within `region`, or an end-of-turn token right behind it. With
+  // neither, the point behind the message's own text; or the region's end, if the sampled text includes the rest of it.
   Closing FindClosing(const Rendered& rendered, const Region& region, size_t turn, std::span<const int32_t> ids) const {
     const auto token = ClosingToken(*encoder_, rendered, region, end_of_turn_ids_);
     if (token && EndsTurn(std::span(&token->id, 1))) return {{token->begin, token->end}, token->id};
@@ -270,8 +269,8 @@ class TemplateFormat final : public ChatFormat {
     return closed ? closing.region.end : closing.region.begin;
   }
 
-  // Where `whole` goes on behind message `turn`, if the template writes for it what was sampled as `ids` from `prompt`
-  // (nullopt: not known).
+  // Where the tail begins in `whole`, if the template writes message `turn` as it was sampled: as `ids` behind `prompt`
+  // (nullopt: unknown).
   absl::StatusOr<size_t> FindTail(const Conversation& conversation, const TemplateInput& input, const Layout& whole,
                                   size_t turn, std::span<const int32_t> ids,
                                   std::optional<std::string_view> prompt) const {
@@ -293,19 +292,19 @@ class TemplateFormat final : public ChatFormat {
       if (thoughts == ThoughtMatch::kLost) return ReasoningLost(turn);
       if (thoughts == ThoughtMatch::kAdded) return OtherText(turn);
     }
-    // It writes the turn in a way of its own: as it did before the conversation went on?
+    // The template writes the turn in its own way: accepted if it did so when the turn was the last one.
     INGOT_ASSIGN_OR_RETURN(const Rendered before, RenderInput(*template_, input, turn + 1, false));
     const Closing closing = FindClosing(before, {TurnBegin(before, turn), before.text.size()}, turn, ids);
     const std::string_view kept = std::string_view(before.text).substr(0, closing.region.end);
     if (text.starts_with(kept)) return TailBegin(closing, ids);
     if (!known) return CheckBegins(conversation, kept, whole);
-    // Thoughts are the same in both: an empty one was the last message's alone.
+    // Both have the same thoughts; an empty one may have stood in the last message alone.
     const std::string without = thoughts_.WithoutEmptyThought(kept, region.begin);
     if (!text.starts_with(without)) return OtherText(turn);
     return TailBegin(closing, ids) - (kept.size() - without.size());
   }
 
-  // Whether the template still writes `text`, which it wrote before the conversation went on.
+  // OK if the template still writes `text`, which it wrote before more messages followed.
   absl::Status CheckBegins(const Conversation& conversation, std::string_view text, const Layout& whole) const {
     const std::string_view now = whole.rendered.text;
     if (now.starts_with(text)) return absl::OkStatus();
@@ -347,8 +346,8 @@ class TemplateFormat final : public ChatFormat {
     };
     if (const auto id = tokenizer.SpecialId(template_->eos_token())) add(*id);
     for (const int32_t id : template_->eos_ids()) add(id);
-    // What the template itself writes behind an answer, if that is none of these. A token that it also writes within
-    // one (between the channels of gpt-oss) ends no turn.
+    // The token that the template writes behind an answer, if it is another one. A token that the template also writes
+    // within the answer (between the channels of gpt-oss) ends no turn.
     Conversation probe = ProbeConversation();
     probe.tools.clear();
     Message& turn = probe.messages[1];

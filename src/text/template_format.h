@@ -1,13 +1,17 @@
 // ChatFormat on a model's own chat template (LoadChatFormat in chat.h).
 //
-// Splicing (RenderTail). The template is asked for W, all of the conversation. P, what the turn was sampled from, is
-// the beginning of W that TailOptions::sampled_from names, or else what the template writes for it now. The template
-// continues what was sampled if W begins with P and goes on as the turn does, byte for byte; the tail is the rest of W.
-// A turn that W writes in another way (arguments printed anew, white space) is compared with A, the conversation up to
-// its end, as the template wrote it before more followed: W must begin with that, and have the marks of a thought where
-// one was sampled and nowhere else (template_turn.h). That A may have an empty thought more does not count: Qwen 3's
-// template gives one to the last message and no other. Where nothing fits, the template has rewritten history, and
-// kAsTemplate says so.
+// RenderTail splices as follows.
+//
+//   W   the template's text of the whole conversation
+//   P   the prompt that the turn was sampled from: the prefix of W that TailOptions::sampled_from names, or else the
+//       text that the template writes for it now
+//   A   the template's text of the conversation up to the turn, itself included, when it was the last message
+//
+// 1. If W begins with P and continues with the turn, byte for byte, the tail is the rest of W.
+// 2. The template may write the turn differently (arguments printed anew, white space). Then W must begin with A, and
+//    must have a thought's marks exactly where a thought was sampled (template_turn.h). An empty thought in A alone is
+//    accepted: Qwen 3's template writes one in the last message only.
+// 3. Otherwise the template has rewritten history, and RenderTail fails under EarlierTurns::kAsTemplate.
 #pragma once
 
 #include <memory>
@@ -22,14 +26,14 @@
 
 namespace ingot::text {
 
-// Turns end with the template's eos token, those of generation_config.json,
-// and, if the template writes neither behind an answer, with what it writes.
+// These ids end turns: the template's eos token, the eos ids of the model's configurations and, if the template writes
+// none of them behind an answer, the special token that it does write there. INVALID_ARGUMENT: no token ends a turn.
 absl::StatusOr<std::shared_ptr<const ChatFormat>> MakeTemplateFormat(std::shared_ptr<const ChatTemplate> chat_template,
                                                                      std::shared_ptr<const MarkedEncoder> encoder,
                                                                      const OutputFormat* output);
 
-// The output format whose calls the template writes: the first that reads back the call of a conversation rendered with
-// one; "plain" for a template that writes no calls. NOT_FOUND: none reads them; name one.
+// The output format whose calls the template writes: the first format that reads back the call of a rendered probe.
+// "plain" for a template that writes no calls. NOT_FOUND: no known format reads them, so the model's must be named.
 absl::StatusOr<const OutputFormat*> DetectOutputFormat(const ChatTemplate& chat_template, const MarkedEncoder& encoder);
 
 }  // namespace ingot::text

@@ -25,7 +25,7 @@ std::vector<MarkedEncoder::Written> TokensIn(const MarkedEncoder& encoder, const
   return tokens;
 }
 
-// Where the generation prompt that the message agrees with for `common` bytes may be cut: behind a token or a line.
+// Where the generation prompt may be cut, within the `common` bytes that the message shares: behind a token or a line.
 size_t CutBefore(const MarkedEncoder& encoder, std::string_view prompt, size_t common) {
   if (common == prompt.size()) return common;
   size_t cut = 0;
@@ -41,7 +41,7 @@ size_t CutBefore(const MarkedEncoder& encoder, std::string_view prompt, size_t c
 }  // namespace
 
 size_t CommonPrefix(std::string_view a, std::string_view b) {
-  constexpr size_t kBlock = 4096;  // most are equal for long: memcmp finds out faster than a loop over bytes
+  constexpr size_t kBlock = 4096;  // texts share long prefixes: memcmp is faster than a loop over bytes
   size_t at = 0;
   while (std::min(a.size(), b.size()) - at >= kBlock && std::memcmp(a.data() + at, b.data() + at, kBlock) == 0) {
     at += kBlock;
@@ -88,7 +88,7 @@ std::optional<std::vector<size_t>> MessageEnds(const jinja::Rendered& rendered, 
   for (size_t i = messages; i-- > 0;) {
     ends[i] = std::min(end, next);
     if (regions[i]) {
-      // What the loop wrote nothing for belongs to no one: it ends where what came before it ended.
+      // A message for which the loop wrote nothing is empty: it ends where the message before it ends.
       next = regions[i]->begin;
     }
   }
@@ -125,7 +125,7 @@ Region SampledRegion(const MarkedEncoder& encoder, const jinja::Rendered& render
   if (said) return *said;
   const std::string_view text = std::string_view(rendered.text).substr(region.begin, region.end - region.begin);
   size_t begin = region.begin + CutBefore(encoder, generation_prompt, CommonPrefix(generation_prompt, text));
-  Region own{region.end, region.begin};  // what the message's own text spans
+  Region own{region.end, region.begin};  // the span of the message's own text
   for (const jinja::Mark& mark : rendered.marks) {
     if (mark.source != static_cast<int32_t>(message) || mark.begin < region.begin || mark.end > region.end) continue;
     own.begin = std::min(own.begin, mark.begin);
@@ -133,7 +133,7 @@ Region SampledRegion(const MarkedEncoder& encoder, const jinja::Rendered& render
   }
   begin = std::min(begin, own.begin);
   const auto closing = ClosingToken(encoder, rendered, {begin, region.end}, eos);
-  // Where no token closes it (GLM: the next message's first does) all of it is sampled, but white space behind it.
+  // No token closes it (GLM: the next message's first token does): all of it is sampled but white space at its end.
   size_t end = closing ? closing->end : region.end;
   while (!closing && end > std::max(begin, own.end) && kSpace.find(rendered.text[end - 1]) != kSpace.npos) --end;
   return {begin, std::max(begin, end)};

@@ -1,4 +1,4 @@
-// Where the messages are in a rendered conversation, and what of them an assistant would have sampled.
+// Finds messages in a rendered conversation, and the part of each that an assistant would have sampled.
 #pragma once
 
 #include <optional>
@@ -19,28 +19,30 @@ struct Region {
   bool operator==(const Region&) const = default;
 };
 
-// What the template's loop over the messages wrote for each; nullopt: nothing, or in no order. Messages are tracked in
-// their order (RenderInput).
+// The region that the template's loop over the messages wrote for each message. All nullopt: the regions are not in the
+// order of the messages. REQUIRES: messages are tracked in their order (RenderInput).
 std::vector<std::optional<Region>> MessageRegions(const jinja::Rendered& rendered, size_t messages);
 
-// Where each message ends: where the loop begins with the next one; the last at `end`. nullopt: the template does not
-// loop over the messages.
+// The end of each message: the place where the loop begins the next one; `end` for the last. nullopt: the template does
+// not loop over the messages.
 std::optional<std::vector<size_t>> MessageEnds(const jinja::Rendered& rendered, size_t messages, size_t end);
 
-// The token that closes a turn within `region` of the text: the last one of `eos`, or else the last special one.
+// The token that closes a turn within `region`: the last token of `eos`, or else the last special token. nullopt: none.
 std::optional<MarkedEncoder::Written> ClosingToken(const MarkedEncoder& encoder, const jinja::Rendered& rendered,
                                                    const Region& region, const std::vector<int32_t>& eos);
 
-// The token that the template wrote at `at`, if one begins there.
+// The token of the template that begins at `at`; nullopt: none does.
 std::optional<MarkedEncoder::Written> TokenAt(const MarkedEncoder& encoder, const jinja::Rendered& rendered, size_t at);
 
-// What of an assistant's message (its region, and its number) is sampled: what {% generation %} says, or else from
-// behind the generation prompt, as far as the message begins as it does, to behind the closing token.
+// The sampled part of an assistant's message, whose region is `region`: the text of {% generation %} blocks, if the
+// template has any. Otherwise it begins behind the prefix that the message shares with the generation prompt, and ends
+// behind the closing token.
 Region SampledRegion(const MarkedEncoder& encoder, const jinja::Rendered& rendered, const Region& region,
                      size_t message, std::string_view generation_prompt, const std::vector<int32_t>& eos);
 
+// Bytes of the longest common prefix.
 size_t CommonPrefix(std::string_view a, std::string_view b);
-// As far as the marks, and what {% generation %} blocks wrote, are the same too.
+// The same of the texts, cut where marks or {% generation %} blocks differ.
 size_t CommonBeginning(const jinja::Rendered& a, const jinja::Rendered& b);
 
 }  // namespace ingot::text

@@ -11,14 +11,14 @@ namespace {
 
 using jinja::Value;
 
-// Text from outside, with the number of its owner.
+// Text from outside, marked with its source.
 Value Given(std::string_view text, int32_t source) {
   std::vector<jinja::Mark> marks;
   if (!text.empty()) marks.push_back({0, text.size(), source});
   return Value(std::make_shared<const jinja::Str>(std::string(text), std::move(marks)));
 }
 
-// The program's own words: one string each, shared by all conversations.
+// The program's own strings, shared by all conversations.
 struct Words {
   Value role = Value::Text("role"), content = Value::Text("content"), name = Value::Text("name");
   Value reasoning_content = Value::Text("reasoning_content"), thinking = Value::Text("thinking");
@@ -42,7 +42,7 @@ const Words& Word() {
 constexpr size_t kShortId = 9;
 constexpr std::string_view kLettersAndDigits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-// Equal ids are shown as equal ones, and others, but for one chance in 10^16, as others.
+// Equal ids stay equal. Different ids stay different, but for one chance in 10^16.
 std::string ShownId(const std::string& id, const TemplateDialect& dialect) {
   const bool fits = id.size() == kShortId && id.find_first_not_of(kLettersAndDigits) == std::string::npos;
   if (!dialect.short_ids || id.empty() || fits) return id;
@@ -73,7 +73,7 @@ Value CallValue(const ToolCall& call, int32_t source, const TemplateDialect& dia
   return dict.Take();
 }
 
-// `answered`: the id to show of the call that it answers.
+// `answered`: the id to show of the call that a tool's message answers.
 Value MessageToValue(const Message& message, int32_t source, const TemplateDialect& dialect,
                      const std::string& answered) {
   jinja::DictBuilder dict;
@@ -105,7 +105,7 @@ Value MessageToValue(const Message& message, int32_t source, const TemplateDiale
   return dict.Take();
 }
 
-// `variables` with the list of these messages.
+// `others` and the variable `messages`.
 ChatTemplate::Variables WithMessages(const ChatTemplate::Variables& others, const std::vector<Value>& messages) {
   ChatTemplate::Variables variables = others;
   variables.emplace_back("messages", jinja::MakeList(messages));
@@ -120,8 +120,8 @@ size_t Count(const std::string& text, std::string_view part) {
   return count;
 }
 
-// Whether the call shows as it should: its parts are there, not as Python prints a dict, nor as JSON in a JSON string,
-// and nothing of the message shows as None.
+// Whether the rendered call is right: its parts are there, neither as Python prints a dict nor as JSON within a JSON
+// string, and no further None appears.
 bool ShowsCall(const std::string& text, size_t nones) {
   return Has(text, "probe_call") && Has(text, "probe_key") && Has(text, "probe_value") && !Has(text, "'probe_key'") &&
          !Has(text, "\\\"probe_key") && Count(text, "None") <= nones;
@@ -175,7 +175,7 @@ Conversation ProbeConversation() {
   question.role = "user";
   question.content = "probe";
   answer.role = "assistant";
-  // An id with the name in it: some templates print it alone (Kimi K2).
+  // The id contains the name: some templates print the id alone (Kimi K2).
   answer.tool_calls.push_back({"functions.probe_call:0", "probe_call", R"({"probe_key": "probe_value"})"});
   conversation.messages = {question, answer};
   conversation.tools.push_back(base::json::object{

@@ -1,4 +1,4 @@
-// A sampled turn beside what a chat template writes for it, now that the conversation has gone on.
+// Compares a sampled turn with the text that a chat template writes for it once more messages follow.
 #pragma once
 
 #include <memory>
@@ -14,18 +14,18 @@
 namespace ingot::text {
 
 struct TurnView {
-  const Message& message;           // what was sampled, as it was read; reasoning included
-  std::string_view prompt;          // the turn's header, and what the generation prompt wrote of the answer
-  std::span<const int32_t> ids;     // sampled
+  const Message& message;           // the sampled turn as the output format reads it, reasoning included
+  std::string_view prompt;          // the turn's header and the prefill of the answer
+  std::span<const int32_t> ids;     // the sampled ids
   std::string_view sampled;         // their text, without that of the id that ended the turn
   const jinja::Rendered& rendered;  // the conversation as the template writes it
-  Region written;                   // the turn in it, from its header to what closes it
+  Region written;                   // the turn in `rendered`, from its header to its closing token
 };
 
 enum class ThoughtMatch {
-  kSame,   // the marks of a thought stand on both sides or on neither, and the reasoning in what the template writes
-  kLost,   // the template leaves out reasoning, or the marks of an empty thought
-  kAdded,  // it writes the marks of a thought that was not sampled
+  kSame,   // both sides have a thought's marks or neither has, and the template writes the reasoning
+  kLost,   // the template leaves out the reasoning, or the marks of an empty thought
+  kAdded,  // the template writes a thought's marks where none was sampled
 };
 
 // Finds thoughts in turns. Immutable, thread safe.
@@ -35,11 +35,11 @@ class ThoughtComparer {
       : tokenizer_(std::move(tokenizer)), begin_(row.think_begin), end_(row.think_end) {}
 
   ThoughtMatch Compare(const TurnView& turn) const;
-  // Whether the reasoning of `message` stands in its region of what the template writes; none always does.
+  // Whether `region` of the rendered text contains the message's reasoning. True for a message without reasoning.
   static bool Reasons(const jinja::Rendered& rendered, const Region& region, const Message& message);
-  // Whether the text that `before` and `now` have in common ends at the marks of a thought in `before`.
+  // Whether a thought's marks stand in `before` at `common`, where it parts from a later rendering.
   bool PartsAtThought(std::string_view before, size_t common) const;
-  // `text` without the first empty thought from `from` on, and the white space behind it; the same if there is none.
+  // `text` without its first empty thought behind `from` and the white space that follows it. Unchanged if it has none.
   std::string WithoutEmptyThought(std::string_view text, size_t from) const;
 
  private:
@@ -47,7 +47,7 @@ class ThoughtComparer {
   bool Written(const TurnView& turn) const;
 
   const std::shared_ptr<const Tokenizer> tokenizer_;
-  const std::string begin_, end_;  // marks; empty: the format has none
+  const std::string begin_, end_;  // the marks of a thought; empty: the format has none
 };
 
 }  // namespace ingot::text

@@ -41,7 +41,7 @@ const Value& Interpreter::Refer(const Expr& expr, const ScopePtr& scope, Value& 
   return room;
 }
 
-// `message.content`: most of what templates read.
+// A fast path for `message.content`, the most frequent expression of templates.
 const Value* Interpreter::ReferToField(const Expr& expr, const ScopePtr& scope) {
   const Expr& object = *expr.items[0];
   if (object.kind != Expr::Kind::kName || !expr.may_be_key) return nullptr;

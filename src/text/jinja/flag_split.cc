@@ -36,8 +36,8 @@ bool Names(const Block& block, int slot) {
   return std::any_of(block.begin(), block.end(), [slot](const auto& statement) { return Names(*statement, slot); });
 }
 
-// Whether it can be evaluated twice from the same values. Generators, which a filter, a loop or `in` uses up, and
-// namespaces, which a macro may change, are what cannot.
+// Whether a second evaluation gives the same value. It may not where a filter, a loop or `in` consumes a generator, or
+// where a macro changes a namespace.
 bool IsRepeatable(const Expr& expr) {
   switch (expr.kind) {
     case Expr::Kind::kConst:

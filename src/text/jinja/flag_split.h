@@ -1,5 +1,5 @@
-// Where in a template a flag begins to matter. Chat templates ask for add_generation_prompt in their last lines only,
-// so that the text with and the text without a generation prompt are one rendering with two endings.
+// Finds the statement from which on a flag matters. Chat templates read add_generation_prompt in their last lines only,
+// so the texts with and without a generation prompt are one rendering with two endings.
 #pragma once
 
 #include <cstddef>
@@ -10,12 +10,12 @@
 namespace ingot::text::jinja {
 
 struct FlagSplit {
-  int slot = -1;      // of the flag; -1: the template does not name it
+  int slot = -1;      // of the flag; -1 = the template does not name it
   size_t common = 0;  // statements of the template's body before the first that names it
 };
 
-// nullopt: what stands behind the common statements may change a value that it would find changed when it is run again
-// (it loops, calls, filters, assigns to more than plain names), or says `break`.
+// nullopt: the statements from the flag on cannot be run twice, since they may change a value that they read (they loop,
+// call, filter or assign to more than plain names) or contain `break`.
 std::optional<FlagSplit> SplitAt(const Ast& ast, std::string_view flag);
 
 }  // namespace ingot::text::jinja

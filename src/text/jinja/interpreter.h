@@ -13,8 +13,8 @@
 
 namespace ingot::text::jinja {
 
-// Variables of one level: a loop's iteration, a macro's call, a block. What a name means is looked up from the inside
-// out; assignments stay on their level.
+// The variables of one level: of a loop's iteration, a macro's call or a block. A name is looked up from the inside
+// out; an assignment sets the innermost level.
 struct Scope {
   std::shared_ptr<Scope> parent;
   std::vector<std::pair<int, Value>> variables;  // by slot
@@ -31,16 +31,16 @@ class Interpreter : public Runtime {
 
   // Throws TemplateError.
   Rendered Run();
-  // Template::RenderAtPrompt by the variable `flag`: the first `common` statements are run once, and what stands behind
-  // them, which must leave values as they are (IsRepeatable), with either value. `refused`: why it fails with true.
+  // Template::RenderAtPrompt for the variable `flag`. Runs the first `common` statements once, and those behind them with
+  // either value; they must change no value (SplitAt). `refused`: the error with the value true.
   PromptRendering RunToPrompt(int flag, size_t common, bool prompted, std::optional<TemplateError>& refused);
 
-  // A macro or a call block's body with its arguments; `name` is for errors.
+  // Runs the body of a macro or call block with its arguments; `name` is for errors.
   Value CallBody(const Stmt& statement, const ScopePtr& closure, const Args& args, const std::string& name);
 
  private:
   enum class Flow { kNormal, kBreak, kContinue };
-  // Counts nested evaluations, and each as a step.
+  // Charges a step and bounds the depth of nested evaluations.
   class Level {
    public:
     explicit Level(Interpreter* interpreter);
@@ -54,21 +54,21 @@ class Interpreter : public Runtime {
   Flow Execute(const Block& block, const ScopePtr& scope);
   Flow Execute(const Stmt& statement, const ScopePtr& scope);
   Flow ExecuteFor(const Stmt& statement, const ScopePtr& scope);
-  // One loop over `iterable`, at depth0 of a recursive one.
+  // Runs one loop over `iterable`; `depth0` is its depth in a recursive loop.
   Flow Loop(const Stmt& statement, const ScopePtr& scope, const Value& iterable, int depth0);
   void ExecuteSetBlock(const Stmt& statement, const ScopePtr& scope);
   void ExecuteCallBlock(const Stmt& statement, const ScopePtr& scope);
   Value MakeMacro(const Stmt& statement, const ScopePtr& scope, const std::string& name);
-  // What `block` writes.
+  // The text that `block` writes.
   StrPtr Captured(const Block& block, const ScopePtr& scope);
   void Assign(const Expr& target, Value value, const ScopePtr& scope);
 
   Value Evaluate(const Expr& expr, const ScopePtr& scope);
   Value EvaluateInner(const Expr& expr, const ScopePtr& scope);
-  // The same where it lies, without a copy, or else in `room`: to be looked at, or copied, before anything else is
-  // evaluated, which may change a variable.
+  // The same without a copy where possible, else stored in `room`. The result is valid until the next evaluation, which
+  // may change a variable.
   const Value& Refer(const Expr& expr, const ScopePtr& scope, Value& room);
-  // What the attribute of a dict refers to; null: it is none, or is not in the dict.
+  // The field that an attribute of a dict names; null: the object is no dict, or has no such field.
   const Value* ReferToField(const Expr& expr, const ScopePtr& scope);
   bool IsTrue(const Expr& condition, const ScopePtr& scope);
   Value Optional(const ExprPtr& expr, const ScopePtr& scope);
@@ -80,21 +80,21 @@ class Interpreter : public Runtime {
   Args Arguments(const CallArguments& arguments, const ScopePtr& scope);
   bool WritesToRoot() const { return out_ == &root_out_; }
   ScopePtr Inner(const ScopePtr& parent);
-  // Makes `scope` one that Inner(parent) would give, of what it was for an earlier iteration if nothing holds that.
+  // Sets `scope` to a fresh scope in `parent`. Reuses the scope of an earlier iteration if nothing else holds it.
   void Renew(ScopePtr& scope, const ScopePtr& parent);
 
-  // Notes what an iteration over `item` wrote from `begin` on, if `item` is tracked.
+  // Records the text from `begin` on as a pass over `item`, if `item` is tracked.
   void AddPass(const Value& item, size_t begin);
 
   const Ast& ast_;
   const RenderOptions& options_;
-  std::vector<std::optional<Value>> globals_;  // by slot: variables given, functions, and what was found undefined
+  std::vector<std::optional<Value>> globals_;  // by slot: given variables, functions, names looked up in vain
   std::unordered_map<const Dict*, size_t> tracked_;  // index in RenderOptions::tracked
   StrBuilder root_out_;
   StrBuilder* out_ = &root_out_;
   std::vector<Rendered::Pass> passes_;
   std::vector<std::pair<size_t, size_t>> generations_;
-  std::vector<ScopePtr> captured_;  // scopes that macros hold, and that hold them
+  std::vector<ScopePtr> captured_;  // scopes that hold a macro that holds them: emptied at the end
   int depth_ = 0;
 };
 

@@ -42,7 +42,7 @@ Interpreter::Flow Interpreter::Loop(const Stmt& statement, const ScopePtr& scope
     LoopObject& loop;
     ~AtEnd() { loop.Finish(); }
   } const at_end{*loop};
-  bool completed = false;  // an iteration ran to its end: what `else` asks for in jinja2
+  bool completed = false;  // an iteration ran to its end; otherwise jinja2 runs `else`
   ScopePtr inner;
   while (loop->Advance()) {
     Renew(inner, scope);

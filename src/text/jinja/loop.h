@@ -1,4 +1,4 @@
-// The `loop` of a for loop, which also drives it.
+// The variable `loop` of a for loop, which also drives the loop.
 #pragma once
 
 #include <functional>
@@ -33,13 +33,13 @@ class LoopObject final : public Object, public std::enable_shared_from_this<Loop
   bool Changed(const Args& args);
 
  private:
-  // The item after the current one; looks ahead, as jinja2 does, no further than it must.
+  // The item after the current one. Looks ahead no further than jinja2 does, since a test may have side effects.
   const std::optional<Value>& Peek() const;
   std::optional<Value> Pull() const;
   int64_t Count() const;
 
   const Value::SeqPtr seq_;
-  mutable std::vector<Value> rest_;          // what of them passed the test, once all have been tested
+  mutable std::vector<Value> rest_;          // items that passed the test, once all have been tested
   mutable const std::vector<Value>* items_;  // of seq_, or rest_
   const Test test_;
   const Recurse recurse_;

@@ -2,13 +2,13 @@
 //
 // The language is that of jinja2 3.1's ImmutableSandboxedEnvironment with trim_blocks, lstrip_blocks and loop controls,
 // plus raise_exception, strftime_now, {% generation %} and Hugging Face's own tojson (no HTML escapes, non-ASCII kept).
-// A template renders to the same text as there, and fails where it fails there (the words of the error differ). What is
-// left out fails when the template is read, by name: template inheritance, includes and imports (which have no loader
-// there either), autoescape, and the filters filesizeformat, pprint, random, striptags, urlize, wordwrap and xmlattr.
-// Integers have 64 bits.
+// A template renders to the same text as there, and fails where it fails there; the error's words differ. Integers have
+// 64 bits. Some features fail when the template is parsed, with an error that names them: template inheritance,
+// includes and imports (which have no loader there either), autoescape, and the filters filesizeformat, pprint, random,
+// striptags, urlize, wordwrap and xmlattr.
 //
-// A template may come with a model from anywhere: rendering is bounded in steps, bytes and depth (Limits), reaches
-// nothing but its variables and the clock, and tells its own text from the text it was given (Mark).
+// A template may come from anywhere, with any model. Rendering is bounded in steps, bytes and depth (Limits) and reads
+// nothing but its variables and the clock. It marks the text that was given to it (Mark).
 #pragma once
 
 #include <ctime>
@@ -25,11 +25,11 @@ namespace ingot::text::jinja {
 
 struct Ast;
 
-// Edge of what one rendering may take. The defaults are some hundred times what the largest known template takes for
-// a conversation of a megabyte.
+// Limits of one rendering. The defaults are some hundred times the needs of the largest known template for a
+// conversation of a megabyte.
 struct Limits {
-  uint64_t steps = 20'000'000;        // nodes evaluated and items gone over: about a second or two
-  uint64_t bytes = 1'000'000'000;     // of text and values made in all, kept or not
+  uint64_t steps = 20'000'000;        // nodes evaluated and items iterated over: about a second or two
+  uint64_t bytes = 1'000'000'000;     // of all text and values made, kept or not
   uint64_t output_bytes = 256 << 20;  // of the result
   int depth = 1500;                   // nested evaluations, over all macros being called
 };
@@ -43,22 +43,22 @@ struct RenderOptions {
 
 struct Rendered {
   std::string text;
-  std::vector<Mark> marks;  // of `text`: what came from outside
-  // An iteration over tracked[index] in the template's main flow wrote text[begin, end), which is not empty.
+  std::vector<Mark> marks;  // of `text`: the parts from outside
+  // An iteration over tracked[index], in the template's main flow, wrote text[begin, end), which is not empty.
   struct Pass {
     size_t index, begin, end;
   };
   std::vector<Pass> passes;
-  std::vector<std::pair<size_t, size_t>> generations;  // [begin, end) of what {% generation %} blocks wrote
+  std::vector<std::pair<size_t, size_t>> generations;  // [begin, end) of the text of {% generation %} blocks
 };
 
-// A conversation with or without the prompt for an answer, and what that prompt is.
+// A conversation rendered with or without the generation prompt, and that prompt.
 struct PromptRendering {
-  Rendered rendered;        // as asked for
-  size_t prompt_begin = 0;  // where the texts with and without the prompt part; where they do not, their end
-  std::string prompt;       // the one with it from there on
-  absl::Status
-      with_prompt;  // not OK: the template refuses to go on from the conversation; no prompt, which begins at 0
+  Rendered rendered;        // with or without the prompt, as asked for
+  size_t prompt_begin = 0;  // where the texts with and without the prompt part; their end if they are equal
+  std::string prompt;       // the text with the prompt, from prompt_begin on
+  // Not OK: the template fails with add_generation_prompt. Then `prompt` is empty and prompt_begin 0.
+  absl::Status with_prompt;
 };
 
 struct FlagSplit;
@@ -70,16 +70,16 @@ class Template {
   static absl::StatusOr<std::shared_ptr<const Template>> Parse(std::string_view source);
   ~Template();
 
-  // Render with add_generation_prompt as given, whatever the variables say of it, beside Render with the other: once
-  // for both, where the template lets them be told apart at its end (flag_split.h). Fails where Render fails without
-  // the prompt, and where what is asked for does.
+  // Renders with add_generation_prompt as given, whatever the variables say of it, and with the other value. The
+  // template runs once for both if the flag matters at its end alone (flag_split.h). Fails if Render fails without the
+  // prompt, or with the value asked for.
   absl::StatusOr<PromptRendering> RenderAtPrompt(const RenderOptions& options, bool add_generation_prompt) const;
 
-  // INVALID_ARGUMENT with the template's line: its raise_exception, or what Python would raise. RESOURCE_EXHAUSTED: it
-  // goes beyond the limits.
+  // INVALID_ARGUMENT with the template's line: the template raised an exception, or Python would. RESOURCE_EXHAUSTED: a
+  // limit was passed.
   absl::StatusOr<Rendered> Render(const RenderOptions& options) const;
 
-  // Whether a name stands in the template, as a variable it may read or as one of its own.
+  // Whether the template contains this name, as a variable that it may read or as one of its own.
   bool Mentions(std::string_view name) const;
 
  private:
