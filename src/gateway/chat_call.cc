@@ -183,13 +183,13 @@ void ChatCall::Remember(bool whole, std::vector<Piece> sampled) {
                      .sampled = std::move(sampled),
                      .text_key = plan_->text_key,
                      .prefill = plan_->prefill,
-                     .taken = 0,
+                     .streamed_ids = 0,
                      .reasoning = plan_->reasoning};
   {
     base::MutexLock lock(mu_);
     if (whole) delivered = delivery_->message();
     call.echoed_arguments = echoed_arguments_;
-    if (setup_.request->stream) call.taken = whole ? generation_.size() : delivery_->taken_tokens();
+    if (setup_.request->stream) call.streamed_ids = whole ? generation_.size() : delivery_->taken_tokens();
   }
   setup_.episode->AddToHistory(plan_->continued, plan_->keys, delivered, std::move(call));
 }

@@ -111,13 +111,14 @@ bool Episode::WaitForFinishing(const text::Conversation& conversation, const Con
 }
 
 Episode::Plan Episode::PlanPrompt(const text::Conversation& conversation, const ConversationKeys& keys,
-                                  const EchoedIds& echoed, const History::Cut& cut) {
+                                  const EchoedIds& echoed, const History::FindKeptPrefix& find_kept) {
   base::MutexLock lock(mu_);
   Plan plan;
-  plan.match = history_.Find(conversation, keys, echoed, cut);
-  if (WaitForFinishing(conversation, keys, plan.match)) plan.match = history_.Find(conversation, keys, echoed, cut);
+  plan.match = history_.Find(conversation, keys, echoed, find_kept);
+  if (WaitForFinishing(conversation, keys, plan.match))
+    plan.match = history_.Find(conversation, keys, echoed, find_kept);
   plan.epoch = epoch_;
-  if (plan.match.kept_of >= 0) plan.match.parent = history_.Keep(keys, plan.match);
+  if (plan.match.kept_call >= 0) plan.match.parent = history_.AdoptClientTurn(keys, plan.match);
   plan.conversation = history_.Restored(conversation, keys, echoed, plan.match.parent);
   if (plan.match.parent < 0) return plan;
   plan.text_key = history_.text_key(plan.match.parent);
@@ -128,7 +129,7 @@ Episode::Plan Episode::PlanPrompt(const text::Conversation& conversation, const 
   plan.ids.reserve(ids.size() + kTurnIds);
   plan.ids = ids;
   plan.recorded_pieces = history_.RecordedPieces(plan.match.parent);
-  if (history_.IsCut(plan.match.parent)) plan.unrecorded = history_.LastPiece(plan.match.parent);
+  if (history_.EndsUnrecorded(plan.match.parent)) plan.unrecorded = history_.LastPiece(plan.match.parent);
   return plan;
 }
 

@@ -88,7 +88,7 @@ class Episode {
   // Where a message of the assistant is not found, but a call that was asked what stands before it samples no more,
   // this waits for that call to be known: at most half a second. It must not run where such calls are finished.
   Plan PlanPrompt(const text::Conversation& conversation, const ConversationKeys& keys, const EchoedIds& echoed,
-                  const History::Cut& cut);
+                  const History::FindKeptPrefix& find_kept);
   // Makes a call known to later requests; its parent is the plan's.
   void AddToHistory(const Plan& plan, const ConversationKeys& keys, const std::optional<text::Message>& delivered,
                     History::Call call);

@@ -11,7 +11,7 @@
 namespace ingot::gateway {
 namespace {
 
-// Length first, so that no two lists of fields print the same.
+// The length comes first, so that no two lists of fields print the same.
 void Put(std::string& out, std::string_view field) {
   absl::StrAppend(&out, field.size(), ":");
   out += field;
@@ -62,7 +62,7 @@ ConversationKeys ConversationKeys::Of(const text::Conversation& conversation) {
 }
 
 History::Match History::Find(const text::Conversation& conversation, const ConversationKeys& keys,
-                             const EchoedIds& echoed, const Cut& cut) const {
+                             const EchoedIds& echoed, const FindKeptPrefix& find_kept) const {
   Match match;
   if (calls_.empty()) return match;
   bool any_assistant = false;
@@ -81,9 +81,9 @@ History::Match History::Find(const text::Conversation& conversation, const Conve
       }
       return match;
     }
-    if (cut != nullptr) {
-      Match kept = FindKept(conversation, keys, i, cut);
-      if (kept.kept_of >= 0) {
+    if (find_kept != nullptr) {
+      Match kept = MatchKeptPrefix(conversation, keys, i, find_kept);
+      if (kept.kept_call >= 0) {
         if (asked_.contains(keys.after.back())) kept.fork_cause = kForkRetry;
         if (!match.fork_cause.empty()) kept.fork_cause = match.fork_cause;
         return kept;
@@ -98,9 +98,8 @@ History::Match History::Find(const text::Conversation& conversation, const Conve
   return match;
 }
 
-// The newest streamed answer to what stands before the message that begins as it says.
-History::Match History::FindKept(const text::Conversation& conversation, const ConversationKeys& keys, size_t message,
-                                 const Cut& cut) const {
+History::Match History::MatchKeptPrefix(const text::Conversation& conversation, const ConversationKeys& keys,
+                                        size_t message, const FindKeptPrefix& find_kept) const {
   Match match;
   const auto found = streamed_.find(keys.after[message]);
   if (found == streamed_.end()) return match;
@@ -108,9 +107,9 @@ History::Match History::FindKept(const text::Conversation& conversation, const C
     if (!SameReasoningBefore(message, conversation, keys, *call)) continue;
     const Entry& entry = calls_[*call];
     const auto& ids = entry.pieces.back().segment->token_ids();
-    Kept kept = cut(conversation, message, std::span(ids.data(), entry.taken), entry.prefill);
+    KeptPrefix kept = find_kept(conversation, message, std::span(ids.data(), entry.streamed_ids), entry.prefill);
     if (kept.ids == 0) continue;
-    match.kept_of = *call;
+    match.kept_call = *call;
     match.first_new = message + 1;
     match.kept = std::move(kept);
     return match;
@@ -126,7 +125,6 @@ text::Message History::Echoed(int call) const {
   return message;
 }
 
-// Whether `message` bears an id of what `call` delivered.
 bool History::Names(int call, const text::Message& message, const std::vector<std::string>* ids) const {
   const Entry& entry = calls_[call];
   for (const text::ToolCall& sent : message.tool_calls) {
@@ -140,7 +138,6 @@ bool History::Names(int call, const text::Message& message, const std::vector<st
                      [&](const std::string& id) { return id.find(entry.call_id) != std::string::npos; });
 }
 
-// The newest call that delivered what `message` says, whatever it was asked, and is named by an id in it; -1: none.
 int History::NamedElsewhere(const text::Message& message, const base::Key128& key,
                             const std::vector<std::string>* ids) const {
   const auto found = by_message_.find(key);
@@ -152,14 +149,12 @@ int History::NamedElsewhere(const text::Message& message, const base::Key128& ke
 
 size_t History::AnswerOf(int call, const ConversationKeys& keys, size_t end) const {
   for (size_t message = end; message-- > 0;) {
-    // Message i answers what keys.after[i] is the key of.
+    // keys.after[i] is the key of the prefix that message i answers.
     if (keys.after[message] == calls_[call].asked) return message;
   }
   return end;
 }
 
-// Whether the messages before `message`, which `call` answered with, came with no other reasoning than they have in the
-// prompt of that call.
 bool History::SameReasoningBefore(size_t message, const text::Conversation& conversation, const ConversationKeys& keys,
                                   int call) const {
   while (message > keys.first_reasoned) {
@@ -224,7 +219,6 @@ std::string History::ForkCause(const text::Conversation& conversation, const Con
   return kForkNotFound;
 }
 
-// Makes the call known by what was delivered after `asked`.
 void History::Index(const AskedKey& asked, int call) {
   const text::Message& delivered = calls_[call].delivered;
   calls_[call].delivered_reasoning = ReasoningKey(delivered.reasoning);
@@ -240,7 +234,7 @@ void History::Index(const AskedKey& asked, int call) {
 
 int History::Add(const AskedKey& asked, const std::optional<text::Message>& delivered, Call call) {
   const int index = static_cast<int>(calls_.size());
-  const bool streamed = call.taken > 0 && !call.sampled.empty();
+  const bool streamed = call.streamed_ids > 0 && !call.sampled.empty();
   Entry entry;
   entry.call_id = std::move(call.call_id);
   entry.parent = call.parent;
@@ -253,7 +247,7 @@ int History::Add(const AskedKey& asked, const std::optional<text::Message>& deli
   entry.asked = asked.key;
   entry.asked_reasoning = std::move(call.reasoning);
   entry.echoed_arguments = std::move(call.echoed_arguments);
-  entry.taken = call.taken;
+  entry.streamed_ids = call.streamed_ids;
   entry.broken_off = !delivered.has_value();
   if (delivered.has_value()) entry.delivered = *delivered;
   calls_.push_back(std::move(entry));
@@ -264,9 +258,9 @@ int History::Add(const AskedKey& asked, const std::optional<text::Message>& deli
   return index;
 }
 
-int History::Keep(const ConversationKeys& asked, const Match& match) {
+int History::AdoptClientTurn(const ConversationKeys& asked, const Match& match) {
   const int index = static_cast<int>(calls_.size());
-  Entry entry = calls_[match.kept_of];
+  Entry entry = calls_[match.kept_call];
   Piece& sampled = entry.pieces.back();
   entry.unrecorded = match.kept.ids < static_cast<size_t>(sampled.segment->token_ids_size());
   if (entry.unrecorded) {
@@ -291,7 +285,7 @@ std::vector<const Piece*> History::Path(int call) const {
 }
 
 const std::vector<int32_t>& History::PathIds(int asked) {
-  std::vector<const Piece*> behind;  // what is known, the last first
+  std::vector<const Piece*> behind;  // behind the remembered path, the last first
   int call = asked;
   for (; call >= 0 && call != path_call_; call = calls_[call].parent) {
     const auto& pieces = calls_[call].pieces;

@@ -1,21 +1,21 @@
-// What an episode's calls were, and which of them a new request continues (law 1).
+// The calls of an episode, and the search for the call that a new request continues (law 1).
 //
-//   request   [system][user][assistant A1][tool]            A1 equals what call 0 delivered, after the same messages
-//   prompt    ids of call 0's prompt | ids call 0 sampled | RenderTail([tool])       -> parent is call 0
+//   request   [system][user][assistant A1][tool]      A1, behind equal messages, equals the delivered message of call 0
+//   prompt    prompt ids of call 0 | ids that call 0 sampled | RenderTail([tool])             the parent call is call 0
 //
-// A request continues the call whose delivered message is the last one in it that, together with all that stands before
-// it, equals what was recorded, in canonical form (canonical.h). Whole prefixes are compared by a chain of 128-bit
-// content keys, so matching is linear in the request, and what an id or a text finds is spliced only if all of it is
-// equal. Ids (of tool calls, of items, signatures) decide between calls that delivered equal content, and name what was
-// done to a message that does not equal what was delivered under them.
-// Reasoning is no part of the keys, for most clients drop it. What of it comes back must be what was delivered, in the
-// message that is continued and in all before it: it decides between calls that delivered the same text.
+// The parent call is found by the last assistant message that equals, with its whole prefix, the delivered message of a
+// call in canonical form (canonical.h). Prefixes are compared by a chain of 128-bit content keys, so a search is linear
+// in the request. Ids that clients echo (of tool calls, of items, signatures) do two things: they decide between calls
+// that delivered equal content, and they name the cause of a fork. They never replace equality.
 //
-// Of a streamed answer the client may have kept a beginning: the call was aborted, or the client left before the end.
-// Such a message is continued on the ids whose text it is, and no others (Cut). They are not delimited in what was
-// recorded, so that calls that go on from them bring them along as a segment of their own (IsCut).
+// Reasoning is no part of the keys, since most clients drop it. Reasoning that does come back must equal the delivered
+// one, in the continued message and in all messages before it. It decides between calls that delivered equal text.
 //
-// Plain value, not thread safe. Segments are shared, so a chain of n calls costs the tokens it holds, not their square.
+// A client may keep only a prefix of a streamed answer: the call was aborted, or the client left early. Such a message
+// is continued on the ids whose text it is (FindKeptPrefix). The record has no segment that ends with these ids, so the
+// calls that continue them store the prefix as a segment of their own (EndsUnrecorded).
+//
+// Plain value, not thread safe. Segments are shared: a chain of n calls costs its tokens once.
 #pragma once
 
 #include <cstdint>
@@ -37,23 +37,23 @@
 
 namespace ingot::gateway {
 
-// A stored segment with its content key.
+// A segment with its content key.
 struct Piece {
   std::string key;
   std::shared_ptr<const v1::Segment> segment;
 };
 
-// Content keys of a conversation's prefixes: after[i] covers the tools and messages [0, i).
+// Content keys of a conversation: after[i] is the key of its first i messages with tools and template variables.
 struct ConversationKeys {
   std::vector<base::Key128> after;           // size: messages + 1
-  std::vector<base::Key128> after_no_tools;  // the same, as if there were no tools
-  std::vector<base::Key128> message;         // each message alone
-  size_t first_reasoned = 0;                 // the first message with reasoning; none: how many messages there are
+  std::vector<base::Key128> after_no_tools;  // the same without the tools
+  std::vector<base::Key128> message;         // of each message alone
+  size_t first_reasoned = 0;                 // the first message with reasoning; the number of messages if none
 
   static ConversationKeys Of(const text::Conversation& conversation);
 };
 
-// The key of all that a call was asked, with its tools and without.
+// The key of a call's whole conversation, with its tools and without.
 struct AskedKey {
   base::Key128 key;
   base::Key128 no_tools;
@@ -61,85 +61,84 @@ struct AskedKey {
   static AskedKey Of(const ConversationKeys& keys) { return {keys.after.back(), keys.after_no_tools.back()}; }
 };
 
-// Keys of the reasoning (canonical.h) that messages of a conversation have, by their index.
+// Keys of messages' reasoning (canonical.h) by message index; messages without reasoning have none.
 using ReasoningKeys = std::map<size_t, std::string>;
-// Of the messages from `first` on.
+// Covers the messages from `first` on.
 ReasoningKeys ReasoningOf(const text::Conversation& conversation, size_t first);
 
 class History {
  public:
-  // The first ids of an answer, and the message that their text is; no ids: what was sent is no beginning of it.
-  struct Kept {
-    size_t ids = 0;
-    text::Message message;
+  // The prefix of an answer that a client kept.
+  struct KeptPrefix {
+    size_t ids = 0;         // its number of sampled ids; 0 = the client's message is no prefix of the answer
+    text::Message message;  // the message that these ids read as
   };
-  // Looks for what a client sent in an answer of which it may have got no more than the text of `sampled`, which go on
-  // from `prefill`.
-  using Cut = std::function<Kept(const text::Conversation& conversation, size_t message,
-                                 std::span<const int32_t> sampled, const std::string& prefill)>;
+  // Compares a client's message with an answer. `sampled`: the ids whose text may have reached the client; they follow
+  // `prefill`.
+  using FindKeptPrefix = std::function<KeptPrefix(const text::Conversation& conversation, size_t message,
+                                                  std::span<const int32_t> sampled, const std::string& prefill)>;
 
-  // How a request is to be prompted.
+  // The parent call of a request.
   struct Match {
-    int parent = -1;         // call to continue; -1: none, render everything
-    size_t first_new = 0;    // the first message after what `parent` delivered
-    std::string fork_cause;  // why it begins a branch; empty: it continues the newest call, or is the first
-    // A call and the beginning of its answer that the client kept: Keep makes the parent of it. -1: none.
-    int kept_of = -1;
-    Kept kept = {};
+    int parent = -1;         // -1 = none: the whole conversation is rendered
+    size_t first_new = 0;    // the first message of the tail
+    std::string fork_cause;  // why the request begins a branch; empty: it continues the newest call, or is the first
+    // The call of whose answer the client kept a prefix; AdoptClientTurn makes a parent of it. -1 = none.
+    int kept_call = -1;
+    KeptPrefix kept = {};
   };
 
-  // `echoed`: empty, or as long as the messages. `cut` null: beginnings of answers are not looked for.
+  // `echoed`: empty, or one entry per message. `find_kept` null: prefixes of answers are not looked for.
   Match Find(const text::Conversation& conversation, const ConversationKeys& keys, const EchoedIds& echoed = {},
-             const Cut& cut = nullptr) const;
+             const FindKeptPrefix& find_kept = nullptr) const;
 
-  // The conversation as it is to be rendered (history_restore.cc), nullopt: as it was sent.
-  //   Reasoning that calls delivered is put back into messages that came without it: a message has it that answers what
-  // its call was asked, or bears an id of that call. Text that is merely equal has not, for it may be another
-  // conversation's.
-  //   Calls that were delivered under ids of the gateway's have those that the model wrote
-  //   (text::ToolCall::written_id). What calls on the way to `call` delivered stands in the place of what the client
-  //   made of it; ids of tool calls
-  // stay the client's, beside those that the model wrote.
+  // The conversation to render, with delivered content in place of the client's changes (history_restore.cc).
+  // nullopt: the conversation as it was sent.
+  //   1. A message that came without reasoning gets its delivered reasoning back, if it answers the prompt of the
+  //      recorded call or carries one of that call's ids. Equal text alone is not enough: it may stand in another
+  //      conversation.
+  //   2. Tool calls that were delivered under the gateway's ids get the ids that the model wrote
+  //      (text::ToolCall::written_id).
+  //   3. On the path to `call`, delivered messages replace the client's spelling of them. Ids of tool calls stay the
+  //      client's.
   // REQUIRES: `call` is the parent of the conversation's match, or -1.
   std::optional<text::Conversation> Restored(const text::Conversation& conversation, const ConversationKeys& keys,
                                              const EchoedIds& echoed, int call) const;
 
-  // A call: where it comes from, and the pieces of its own, after those of `parent`.
+  // A call with the segments behind the path of its parent.
   struct Call {
     std::string call_id;
-    int parent = -1;
+    int parent = -1;  // -1 = none
     std::vector<Piece> prompt;
     std::vector<Piece> sampled;
-    std::string text_key;  // text::RenderedPrompt's, of its prompt; empty: not known
-    std::string prefill;   // of the answer, in the prompt (text::RenderedPrompt)
-    size_t taken = 0;      // of the ids of the last piece sampled: how many may have reached the client as a stream
-    // Of each tool call delivered, the arguments that it has when it comes back as it was delivered, as far as a client
-    // is told them in other words than the model's; empty: of none.
+    std::string text_key;     // RenderedPrompt::text_key of its prompt; empty: unknown
+    std::string prefill;      // RenderedPrompt::prefill of its prompt
+    size_t streamed_ids = 0;  // ids of the last sampled segment that may have reached the client in a stream
+    // Per delivered tool call, its arguments in the words in which a client sends them back; empty: in the model's.
     std::vector<std::string> echoed_arguments = {};
-    // Of the messages that it was asked with behind what `parent` delivered; nullopt: not known, not compared.
+    // Reasoning of the messages behind the parent's delivered message; nullopt: unknown, not compared.
     std::optional<ReasoningKeys> reasoning = {};
   };
-  // A call and its answer; nullopt: it broke off, and what was sampled is only good for what the client kept of it.
-  // Returns its index.
+  // Adds a call and returns its index. `delivered` nullopt: the call broke off, so later requests can continue only a
+  // prefix that the client kept.
   int Add(const AskedKey& asked, const std::optional<text::Message>& delivered, Call call);
-  // Makes a call of what the client kept of an answer. Returns its index.
-  int Keep(const ConversationKeys& asked, const Match& match);
+  // Adds the prefix that the client kept (Match::kept) as a call of its own and returns its index.
+  int AdoptClientTurn(const ConversationKeys& asked, const Match& match);
 
-  // From the root to the last token that call sampled; -1 is the empty path.
+  // The segments from the root to the last sampled id of the call; the empty path for -1.
   std::vector<const Piece*> Path(int call) const;
-  // The ids on that path. Those of the last one are kept, as most that are asked for next go on from it: they lie
-  // together, and those of a path all over memory. Valid until the next one is asked for.
+  // The ids on that path, valid until the next call of this function. The last path is remembered, since the next one
+  // usually continues it.
   const std::vector<int32_t>& PathIds(int call);
-  // The last piece of its path.
   const Piece& LastPiece(int call) const { return calls_[call].pieces.back(); }
-  // Whether the last piece of its path is in no record: Keep cut it off what the call sampled.
-  bool IsCut(int call) const { return calls_[call].unrecorded; }
-  // How many pieces the call sampled that its record holds.
+  // Whether the last segment of the path is in no record, since AdoptClientTurn cut it.
+  bool EndsUnrecorded(int call) const { return calls_[call].unrecorded; }
+  // The number of sampled segments of the call that its record holds.
   size_t RecordedPieces(int call) const {
     const Entry& entry = calls_[call];
     return entry.pieces.size() - entry.first_sampled - (entry.unrecorded ? 1 : 0);
   }
-  // What the call of this id delivered; nullptr: there is no such call, or it broke off.
+  // The delivered message of the call with this id; nullptr: no such call, or it broke off.
   const text::Message* Delivered(std::string_view call_id) const {
     for (const Entry& entry : calls_) {
       if (entry.call_id == call_id && !entry.broken_off) return &entry.delivered;
@@ -148,10 +147,10 @@ class History {
   }
   const std::string& call_id(int call) const { return calls_[call].call_id; }
   const std::string& text_key(int call) const { return calls_[call].text_key; }
-  // The ids that call sampled.
+  // All ids that the call sampled.
   std::vector<int32_t> Sampled(int call) const;
   size_t size() const { return calls_.size(); }
-  // Tokens held, those that calls share counted once.
+  // Ids in all segments, shared ones counted once.
   int64_t tokens() const { return tokens_; }
 
  private:
@@ -162,15 +161,15 @@ class History {
     size_t first_sampled = 0;  // index into pieces
     std::string text_key;
     text::Message delivered;
-    std::vector<std::string> echoed_arguments;  // Call's
-    std::string delivered_reasoning;            // its key
+    std::vector<std::string> echoed_arguments;  // Call::echoed_arguments
+    std::string delivered_reasoning;            // key of the delivered reasoning
     std::optional<ReasoningKeys> asked_reasoning;
     base::Key128 asked = {};  // AskedKey::key
     std::string prefill;
-    size_t taken = 0;
-    bool broken_off = false;  // nothing is in `delivered`
-    bool unrecorded = false;  // its last piece is in no record: Keep made it
-    bool continued = false;   // by another call
+    size_t streamed_ids = 0;
+    bool broken_off = false;  // `delivered` is empty
+    bool unrecorded = false;  // AdoptClientTurn made it: its last segment is in no record
+    bool continued = false;   // another call continues it
   };
   // The id that the model wrote for a call that a client sent.
   const std::string& WrittenId(const text::ToolCall& call) const;
@@ -178,52 +177,60 @@ class History {
   const std::string* DroppedReasoning(const text::Conversation& conversation, const ConversationKeys& keys,
                                       const EchoedIds& echoed, size_t message) const;
 
+  // Makes the call findable by its delivered message.
   void Index(const AskedKey& asked, int call);
-  Match FindKept(const text::Conversation& conversation, const ConversationKeys& keys, size_t message,
-                 const Cut& cut) const;
-  // What `call` delivered, as it comes back.
+  // The newest streamed answer to the prefix before `message` of which `message` is a prefix.
+  Match MatchKeptPrefix(const text::Conversation& conversation, const ConversationKeys& keys, size_t message,
+                        const FindKeptPrefix& find_kept) const;
+  // The delivered message of the call in the words in which a client sends it back.
   text::Message Echoed(int call) const;
+  // Whether `message` carries an id of the call's delivered message.
   bool Names(int call, const text::Message& message, const std::vector<std::string>* ids) const;
+  // The newest call, behind any prefix, that delivered this content and is named by an id in `message`; -1 = none.
   int NamedElsewhere(const text::Message& message, const base::Key128& key, const std::vector<std::string>* ids) const;
-  // The message that `call` answered with, among those before `end`; `end` if it is not there.
+  // The index below `end` of the message that answers the call's prompt; `end` if there is none.
   size_t AnswerOf(int call, const ConversationKeys& keys, size_t end) const;
+  // Whether all reasoning before `message`, the answer of `call`, was dropped or is that of the call's prompt.
   bool SameReasoningBefore(size_t message, const text::Conversation& conversation, const ConversationKeys& keys,
                            int call) const;
-  // Of calls that delivered what `message` says, the one to be taken for it; -1: its reasoning, or that before it, is
-  // of none of them.
+  // The call of `candidates`, which delivered equal content, that is the message's: one that an id names, else the
+  // newest. -1 = none has the reasoning that came with the message or before it.
   int Choose(const std::vector<int>& candidates, const text::Conversation& conversation, const ConversationKeys& keys,
              size_t message, const EchoedIds& echoed) const;
+  // The cause why the assistant message `message` matches no call.
   std::string ForkCause(const text::Conversation& conversation, const ConversationKeys& keys, const EchoedIds& echoed,
                         size_t message) const;
 
   std::vector<Entry> calls_;
   using Calls = std::unordered_map<base::Key128, std::vector<int>, base::Key128Hash>;
   using Keys = std::unordered_set<base::Key128, base::Key128Hash>;
-  Calls by_prefix_;  // by ConversationKeys::after
-  Calls streamed_;   // by the key of their whole request
-  Keys asked_;       // of whole requests
-  Keys prefixes_no_tools_;
-  Calls by_message_;                                          // by key of the delivered message
-  std::unordered_map<std::string, std::string> written_ids_;  // what the model wrote, by the id it was delivered as
+  Calls by_prefix_;         // by ConversationKeys::after, the delivered message included
+  Calls streamed_;          // by the key of their whole conversation
+  Keys asked_;              // keys of whole conversations
+  Keys prefixes_no_tools_;  // the keys of by_prefix_ without tools
+  Calls by_message_;        // by the key of the delivered message alone
+  std::unordered_map<std::string, std::string> written_ids_;  // ids that the model wrote, by the delivered id
   bool any_reasoning_ = false;
   int64_t tokens_ = 0;
-  int path_call_ = -1;             // of which PathIds was asked last
-  std::vector<int32_t> path_ids_;  // what it gave
+  int path_call_ = -1;             // the last argument of PathIds
+  std::vector<int32_t> path_ids_;  // its result
 };
 
-// The causes a fork is counted under. Nothing before the fork is continued:
+// The causes of forks.
+// No message before the fork is continued:
 inline constexpr char kForkNewConversation[] = "new_conversation";  // no assistant message: a fresh start, a sub-agent
-inline constexpr char kForkToolsChanged[] = "tools_changed";        // same messages, other tools
-inline constexpr char kForkHistoryRewritten[] = "history_rewritten";  // delivered, but what stood before it changed
-inline constexpr char kForkCallRenamed[] = "call_renamed";            // under a known id, a call of another tool
-inline constexpr char kForkArgumentsChanged[] = "arguments_changed";  // under a known id, other arguments
-inline constexpr char kForkContentChanged[] = "content_changed";      // known id, other text or calls; other reasoning
-inline constexpr char kForkNotFound[] = "not_found";  // an assistant message this episode never delivered
-inline constexpr char kForkThinkingStripped[] = "thinking_stripped";  // the template leaves out earlier reasoning now
-inline constexpr char kForkTailFailed[] = "tail_failed";              // the template cannot render the rest on its own
-inline constexpr char kForkBrokenOff[] = "broken_off";  // after an answer that broke off, what is no beginning of it
-inline constexpr char kForkTemplateDiffers[] = "template_differs";  // it now writes the turn or what was before anew
-// An earlier call is continued, but not the newest of its branch:
+inline constexpr char kForkToolsChanged[] = "tools_changed";        // equal messages, other tools
+inline constexpr char kForkHistoryRewritten[] = "history_rewritten";  // a delivered message behind changed messages
+inline constexpr char kForkCallRenamed[] = "call_renamed";            // a known id with a call of another tool
+inline constexpr char kForkArgumentsChanged[] = "arguments_changed";  // a known id with other arguments
+inline constexpr char kForkContentChanged[] =
+    "content_changed";                                // a known id with other text or calls, other reasoning
+inline constexpr char kForkNotFound[] = "not_found";  // an assistant message that was never delivered here
+inline constexpr char kForkThinkingStripped[] = "thinking_stripped";  // the template now leaves out earlier reasoning
+inline constexpr char kForkTailFailed[] = "tail_failed";              // the template cannot render the tail
+inline constexpr char kForkBrokenOff[] = "broken_off";                // no prefix of the answer that broke off there
+inline constexpr char kForkTemplateDiffers[] = "template_differs";  // the template now writes earlier text differently
+// An earlier call is continued instead of the newest one of its branch:
 inline constexpr char kForkRetry[] = "retry";               // the same request again
 inline constexpr char kForkEarlierTurn[] = "earlier_turn";  // later turns were dropped, or a branch begins here
 

@@ -1,4 +1,4 @@
-// What clients change of a conversation, put back: History::Restored.
+// Puts back what clients change of a conversation: History::Restored.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -8,7 +8,7 @@
 namespace ingot::gateway {
 namespace {
 
-// Whether a message that matched what was delivered also has its spelling. REQUIRES: as many calls in both.
+// Whether a message that matched the delivered one is spelled like it, too. REQUIRES: equally many calls.
 bool SaysAsDelivered(const text::Message& sent, const text::Message& delivered) {
   const auto same = [](const text::ToolCall& a, const text::ToolCall& b) {
     return a.name == b.name && a.arguments_json == b.arguments_json && a.written_id == b.written_id;

@@ -94,8 +94,8 @@ absl::StatusOr<PromptPlan> PlanRaw(const Core& core, const char* field, const Ga
 
 }  // namespace
 
-History::Kept CutAnswer(const Core& core, const text::Conversation& conversation, size_t message,
-                        std::span<const int32_t> sampled, const std::string& prefill) {
+History::KeptPrefix KeptPrefixOf(const Core& core, const text::Conversation& conversation, size_t message,
+                                 std::span<const int32_t> sampled, const std::string& prefill) {
   const text::Message& sent = conversation.messages[message];
   if (!sent.tool_calls.empty() || TrimmedSize(sent.content) == 0) return {};
   const auto reader = [&] {
@@ -118,7 +118,7 @@ History::Kept CutAnswer(const Core& core, const text::Conversation& conversation
     }
   }
   // What comes of an id may be held back until the next ones are there.
-  History::Kept kept;
+  History::KeptPrefix kept;
   kept.ids = static_cast<size_t>(streamed.delivered_tokens());
   TurnText whole = reader();
   whole.Push(sampled.first(kept.ids));
@@ -129,7 +129,7 @@ History::Kept CutAnswer(const Core& core, const text::Conversation& conversation
   kept.message.tool_calls = whole.message().tool_calls;
   const bool same = MessageKey(kept.message) == MessageKey(sent) &&
                     SameReasoning(sent.reasoning, ReasoningKey(kept.message.reasoning));
-  return same ? kept : History::Kept();
+  return same ? kept : History::KeptPrefix();
 }
 
 absl::StatusOr<PromptPlan> PlanPrompt(const Core& core, Episode* episode, const GatewayRequest& request,
@@ -140,11 +140,11 @@ absl::StatusOr<PromptPlan> PlanPrompt(const Core& core, Episode* episode, const 
   PromptPlan plan;
   plan.keys = ConversationKeys::Of(request.conversation);
   if (episode != nullptr) {
-    const auto cut = [&core](const text::Conversation& conversation, size_t message, std::span<const int32_t> sampled,
-                             const std::string& prefill) {
-      return CutAnswer(core, conversation, message, sampled, prefill);
+    const auto find_kept = [&core](const text::Conversation& conversation, size_t message,
+                                   std::span<const int32_t> sampled, const std::string& prefill) {
+      return KeptPrefixOf(core, conversation, message, sampled, prefill);
     };
-    plan.continued = episode->PlanPrompt(request.conversation, plan.keys, request.echoed_ids, cut);
+    plan.continued = episode->PlanPrompt(request.conversation, plan.keys, request.echoed_ids, find_kept);
   }
   Episode::Plan& continued = plan.continued;
   const text::Conversation& conversation =

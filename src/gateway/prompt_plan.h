@@ -43,9 +43,9 @@ struct PromptPlan {
 absl::StatusOr<PromptPlan> PlanPrompt(const Core& core, Episode* episode, const GatewayRequest& request,
                                       int raw_prompt);
 
-// History::Cut by the gateway's tokenizer and format: the fewest ids whose text, read as an answer, is the assistant's
-// message that was sent. None for a message with tool calls: what a client has of those is not cut at ids.
-History::Kept CutAnswer(const Core& core, const text::Conversation& conversation, size_t message,
-                        std::span<const int32_t> sampled, const std::string& prefill);
+// History::FindKeptPrefix by the gateway's tokenizer and format: the fewest ids that read as the client's message. None
+// for a message with tool calls, since clients do not keep calls cut at ids.
+History::KeptPrefix KeptPrefixOf(const Core& core, const text::Conversation& conversation, size_t message,
+                                 std::span<const int32_t> sampled, const std::string& prefill);
 
 }  // namespace ingot::gateway

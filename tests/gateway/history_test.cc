@@ -51,7 +51,7 @@ class HistoryTest : public ::testing::Test {
                          .sampled = {PromptPiece(std::vector<int32_t>{token})},
                          .text_key = {},
                          .prefill = {},
-                         .taken = 0,
+                         .streamed_ids = 0,
                          .reasoning = ReasoningOf(asked, match.first_new)});
   }
   History::Match Find(const Conversation& asked, const EchoedIds& echoed = {}) const {

@@ -293,7 +293,7 @@ TEST(Splice, APlanWaitsForCallsThatAreBeingFinishedAlone) {
                            .sampled = {PromptPiece(std::vector<int32_t>{1})},
                            .text_key = {},
                            .prefill = {},
-                           .taken = 1});
+                           .streamed_ids = 1});
   };
   add("older", "No.");  // a stream, so that a plan asks for beginnings of it: then it has looked, and holds the lock
   const auto call = std::make_shared<ChatCall>(
@@ -304,7 +304,7 @@ TEST(Splice, APlanWaitsForCallsThatAreBeingFinishedAlone) {
   const auto plan = [&] {
     return episode->PlanPrompt(sent, sent_keys, {}, [&](const auto&, size_t, auto, const auto&) {
       looked.Set();
-      return History::Kept();
+      return History::KeptPrefix();
     });
   };
   EXPECT_EQ(plan().match.parent, -1) << "it may sample for long";
@@ -481,7 +481,7 @@ text::ParsedOutput Read(std::span<const int32_t> ids) {
   return turn.message();
 }
 
-TEST(CutAnswer, FindsTheFewestIdsOfWhatWasKept) {
+TEST(KeptPrefixOf, FindsTheFewestIdsOfTheKeptText) {
   World world([](const auto&) { return Say("x"); });
   Core core(world.options, {.engine = world.engine, .tokenizer = TestTokenizer(), .format = TestFormat()});
   const auto cut = [&](const std::string& sampled, const std::string& kept, const std::string& reasoning = "") {
@@ -493,7 +493,7 @@ TEST(CutAnswer, FindsTheFewestIdsOfWhatWasKept) {
     conversation.messages[1].content = kept;
     conversation.messages[1].reasoning = reasoning;
     const std::vector<int32_t> ids = Encode(sampled);
-    const History::Kept found = CutAnswer(core, conversation, 1, ids, "");
+    const History::KeptPrefix found = KeptPrefixOf(core, conversation, 1, ids, "");
     return TestTokenizer()->Decode(std::span(ids).first(found.ids), false);
   };
   EXPECT_EQ(cut("one two three", "one two"), "one two");
@@ -509,7 +509,7 @@ TEST(CutAnswer, FindsTheFewestIdsOfWhatWasKept) {
 }
 
 // Any beginning of any answer, at any character: either exactly its ids, or none.
-TEST(CutAnswer, AnyBeginningIsItsIdsOrNothing) {
+TEST(KeptPrefixOf, AnyPrefixIsItsIdsOrNothing) {
   World world([](const auto&) { return Say("x"); });
   Core core(world.options, {.engine = world.engine, .tokenizer = TestTokenizer(), .format = TestFormat()});
   const std::string pieces[] = {"a",        " ",           "\n", "<",        "think>",
@@ -529,7 +529,7 @@ TEST(CutAnswer, AnyBeginningIsItsIdsOrNothing) {
     conversation.messages[0].role = "user";
     conversation.messages[1].role = "assistant";
     conversation.messages[1].content = Read(std::span(ids).first(draw(ids.size() + 1))).content;
-    const History::Kept kept = CutAnswer(core, conversation, 1, ids, "");
+    const History::KeptPrefix kept = KeptPrefixOf(core, conversation, 1, ids, "");
     ASSERT_LE(kept.ids, ids.size());
     if (kept.ids == 0) continue;
     ++found;
