@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "base/random.h"
-#include "gateway/api_error.h"
-#include "gateway/item_references.h"
+#include "gateway/api/api_error.h"
+#include "gateway/api/item_references.h"
 #include "gateway/sampling.h"
 
 namespace ingot::gateway {
@@ -76,7 +76,8 @@ absl::Status Answer::Run() {
   if (episode == nullptr) {
     INGOT_ASSIGN_OR_RETURN(episode, hooks_.open());
   }
-  INGOT_RETURN_IF_ERROR(ResolveReferences(*episode, parsed));
+  INGOT_RETURN_IF_ERROR(
+      ResolveReferences([&](std::string_view call_id) { return episode->Delivered(call_id); }, parsed));
   const auto request = std::make_shared<const GatewayRequest>(std::move(parsed));
   {
     base::MutexLock lock(mu_);
@@ -138,15 +139,37 @@ absl::StatusOr<std::vector<std::shared_ptr<const PromptPlan>>> Answer::PlanPromp
   INGOT_RETURN_IF_ERROR(CheckToolChoice(*core_.parts.format, request));
   std::vector<std::shared_ptr<const PromptPlan>> plans;
   for (int i = 0; i < request.prompts(); ++i) {
-    INGOT_ASSIGN_OR_RETURN(PromptPlan plan, PlanPrompt(core_, &episode, request, i));
-    INGOT_RETURN_IF_ERROR(CheckContext(core_.BackendOf(request.model), request.prompt_field, plan.ids.size()));
+    INGOT_ASSIGN_OR_RETURN(PromptPlan plan, PlanPrompt(&episode, request, i));
+    INGOT_RETURN_IF_ERROR(CheckContext(core_.backends.Of(request.model), request.prompt_field, plan.ids.size()));
     plans.push_back(std::make_shared<const PromptPlan>(std::move(plan)));
   }
   return plans;
 }
 
+absl::StatusOr<PromptPlan> Answer::PlanPrompt(Episode* episode, const GatewayRequest& request, int raw_prompt) const {
+  const PromptPlanner& planner = core_.planner;
+  absl::StatusOr<PromptPlan> plan;
+  if (!request.raw_prompts.empty()) {
+    const GatewayRequest::RawPrompt& prompt = request.raw_prompts.at(raw_prompt);
+    plan = planner.PlanRaw(prompt.text, prompt.ids);
+  } else {
+    ConversationKeys keys = ConversationKeys::Of(request.conversation);
+    Continuation continued;
+    if (episode != nullptr) {
+      continued = episode->FindContinuation(request.conversation, keys, request.echoed_ids,
+                                            [&planner](const auto& conversation, size_t message,
+                                                       std::span<const int32_t> sampled, const std::string& prefill) {
+                                              return planner.KeptPrefixOf(conversation, message, sampled, prefill);
+                                            });
+    }
+    plan = planner.Plan(request.conversation, std::move(keys), std::move(continued));
+  }
+  if (!plan.ok()) return BadRequest(request.prompt_field, std::string(plan.status().message()));
+  return plan;
+}
+
 absl::Status Answer::CountTokens(std::shared_ptr<const GatewayRequest> request) {
-  INGOT_ASSIGN_OR_RETURN(const PromptPlan plan, PlanPrompt(core_, nullptr, *request, 0));
+  INGOT_ASSIGN_OR_RETURN(const PromptPlan plan, PlanPrompt(nullptr, *request, 0));
   base::MutexLock lock(mu_);
   renderer_ = dialect_.NewRenderer({}, std::move(request));
   AnswerBegin begin;

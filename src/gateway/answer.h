@@ -17,11 +17,11 @@
 
 #include "base/mutex.h"
 #include "base/status.h"
+#include "gateway/api/dialect.h"
+#include "gateway/api/request.h"
 #include "gateway/chat_call.h"
 #include "gateway/core.h"
-#include "gateway/dialect.h"
 #include "gateway/episode.h"
-#include "gateway/request.h"
 
 namespace ingot::gateway {
 
@@ -73,6 +73,9 @@ class Answer : public std::enable_shared_from_this<Answer> {
   absl::Status MakeCalls(const std::shared_ptr<Episode>& episode);
   absl::StatusOr<std::vector<std::shared_ptr<const PromptPlan>>> PlanPrompts(Episode& episode,
                                                                              const GatewayRequest& request);
+  // The prompt of the conversation, or of one of the raw prompts. Errors are the client's: 400. `episode` null: no call is
+  // continued.
+  absl::StatusOr<PromptPlan> PlanPrompt(Episode* episode, const GatewayRequest& request, int raw_prompt) const;
   absl::Status CountTokens(std::shared_ptr<const GatewayRequest> request);
   void OnCallDone(const absl::Status& status);
   void Finish(absl::Status status);

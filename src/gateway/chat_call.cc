@@ -6,9 +6,9 @@
 #include "base/fault.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "gateway/api_error.h"
-#include "gateway/recorded_message.h"
-#include "gateway/request_fields.h"
+#include "gateway/api/api_error.h"
+#include "gateway/api/client_tools.h"
+#include "gateway/prompt/recorded_message.h"
 #include "gateway/sampling.h"
 
 namespace ingot::gateway {
@@ -226,7 +226,7 @@ v1::Call ChatCall::Record(v1::FinishReason finish, const std::vector<Piece>& sam
   call.set_parent_call_id(plan_->continued.parent_call_id);
   call.set_branch(setup_.request->branch);
   call.set_parent_branch(setup_.request->parent_branch);
-  const Episode::Plan& continued = plan_->continued;
+  const Continuation& continued = plan_->continued;
   if (!continued.parent_call_id.empty()) call.set_continued_segments(static_cast<int32_t>(continued.recorded_pieces));
   if (continued.unrecorded.has_value()) call.add_context_keys(continued.unrecorded->key);
   for (const Piece& piece : plan_->pieces) call.add_context_keys(piece.key);

@@ -15,13 +15,13 @@
 
 #include "base/mutex.h"
 #include "base/status.h"
+#include "gateway/api/event.h"
+#include "gateway/api/request.h"
 #include "gateway/core.h"
 #include "gateway/delivery.h"
 #include "gateway/episode.h"
-#include "gateway/event.h"
-#include "gateway/generation.h"
-#include "gateway/prompt_plan.h"
-#include "gateway/request.h"
+#include "gateway/prompt/generation.h"
+#include "gateway/prompt/prompt_plan.h"
 
 namespace ingot::gateway {
 
@@ -66,7 +66,7 @@ class ChatCall : public std::enable_shared_from_this<ChatCall> {
   enum class Phase { kWaiting, kGenerating, kFinishing, kDone };
 
   v1::GenerateRequest EngineRequest() const;
-  const Backend& backend() const { return core_.BackendOf(setup_.request->model); }
+  const Backend& backend() const { return core_.backends.Of(setup_.request->model); }
   int64_t PinnedVersion() const;
   void OnChunk(absl::StatusOr<v1::GenerateChunk> chunk);
 

@@ -2,45 +2,17 @@
 
 #include <utility>
 
-#include "gateway/api_error.h"
+#include "gateway/api/api_error.h"
 
 namespace ingot::gateway {
+
 Core::Core(GatewayOptions opts, GatewayParts services)
     : options(std::move(opts)),
       parts(std::move(services)),
+      planner(parts.tokenizer, parts.format, options.history_thinking == HistoryThinking::kKeep),
+      backends(options, parts),
       writers(options.writer_threads, options.max_queued_work),
-      workers(options.worker_threads, options.max_queued_work) {
-  follow.engine = parts.engine.get();
-  for (const ModelOptions& model : options.models) {
-    Backend& backend = backends[model.name];
-    backend.engine = parts.engine.get();
-    if (model.weights == ModelWeights::kPinned) {
-      backend.weights = v1::WEIGHTS_PINNED;
-      backend.version = model.version;
-    } else if (model.weights == ModelWeights::kExternal) {
-      backend.weights = v1::WEIGHTS_EXTERNAL;
-      backend.engine = parts.external.at(model.name).get();
-    }
-  }
-}
-
-const Backend& Core::BackendOf(const std::string& model) const {
-  const auto found = backends.find(model);
-  return found == backends.end() ? follow : found->second;
-}
-
-void Counters::CountCall(const absl::Status& status, bool was_aborted) {
-  ++calls;
-  if (status.ok()) {
-    ++completed;
-  } else if (was_aborted) {
-    ++aborted;
-  } else if (absl::IsResourceExhausted(status)) {
-    ++refused;
-  } else {
-    ++failed;
-  }
-}
+      workers(options.worker_threads, options.max_queued_work) {}
 
 absl::Status ShuttingDown() { return ApiError(503, "shutting_down", "", "the gateway is shutting down"); }
 

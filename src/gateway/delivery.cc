@@ -4,7 +4,7 @@
 #include <span>
 #include <utility>
 
-#include "gateway/conversation_builder.h"
+#include "gateway/api/conversation_builder.h"
 
 namespace ingot::gateway {
 namespace {

@@ -7,12 +7,12 @@
 #include <string>
 #include <vector>
 
+#include "gateway/api/event.h"
+#include "gateway/api/request.h"
 #include "gateway/core.h"
-#include "gateway/event.h"
-#include "gateway/generation.h"
-#include "gateway/prompt_plan.h"
-#include "gateway/request.h"
-#include "gateway/turn_text.h"
+#include "gateway/prompt/generation.h"
+#include "gateway/prompt/prompt_plan.h"
+#include "gateway/prompt/turn_text.h"
 
 namespace ingot::gateway {
 

@@ -4,9 +4,9 @@
 #include <cmath>
 #include <utility>
 
-#include "gateway/api_error.h"
-#include "gateway/conversation_builder.h"
-#include "gateway/cut_text.h"
+#include "gateway/api/api_error.h"
+#include "gateway/api/conversation_builder.h"
+#include "gateway/api/cut_text.h"
 #include "tree/signal_bounds.h"
 
 namespace ingot::gateway {
@@ -110,34 +110,36 @@ bool Episode::WaitForFinishing(const text::Conversation& conversation, const Con
   return true;
 }
 
-Episode::Plan Episode::PlanPrompt(const text::Conversation& conversation, const ConversationKeys& keys,
-                                  const EchoedIds& echoed, const History::FindKeptPrefix& find_kept) {
+Continuation Episode::FindContinuation(const text::Conversation& conversation, const ConversationKeys& keys,
+                                       const EchoedIds& echoed, const History::FindKeptPrefix& find_kept) {
   base::MutexLock lock(mu_);
-  Plan plan;
-  plan.match = history_.Find(conversation, keys, echoed, find_kept);
-  if (WaitForFinishing(conversation, keys, plan.match))
-    plan.match = history_.Find(conversation, keys, echoed, find_kept);
-  plan.epoch = epoch_;
-  if (plan.match.kept_call >= 0) plan.match.parent = history_.AdoptClientTurn(keys, plan.match);
-  plan.conversation = history_.Restored(conversation, keys, echoed, plan.match.parent);
-  if (plan.match.parent < 0) return plan;
-  plan.text_key = history_.text_key(plan.match.parent);
-  plan.parent_call_id = history_.call_id(plan.match.parent);
-  plan.parent_turn = history_.Sampled(plan.match.parent);
-  constexpr size_t kTurnIds = 2048;  // room for what a next turn mostly adds, so that they need not be moved for it
-  const std::vector<int32_t>& ids = history_.PathIds(plan.match.parent);
-  plan.ids.reserve(ids.size() + kTurnIds);
-  plan.ids = ids;
-  plan.recorded_pieces = history_.RecordedPieces(plan.match.parent);
-  if (history_.EndsUnrecorded(plan.match.parent)) plan.unrecorded = history_.LastPiece(plan.match.parent);
-  return plan;
+  Continuation found;
+  found.match = history_.Find(conversation, keys, echoed, find_kept);
+  if (WaitForFinishing(conversation, keys, found.match)) {
+    found.match = history_.Find(conversation, keys, echoed, find_kept);
+  }
+  found.epoch = epoch_;
+  if (found.match.kept_call >= 0) found.match.parent = history_.AdoptClientTurn(keys, found.match);
+  const int parent = found.match.parent;
+  found.conversation = history_.Restored(conversation, keys, echoed, parent);
+  if (parent < 0) return found;
+  found.text_key = history_.text_key(parent);
+  found.parent_call_id = history_.call_id(parent);
+  found.parent_turn = history_.Sampled(parent);
+  constexpr size_t kTurnIds = 2048;  // room for the tail of most turns, so that appending it copies nothing
+  const std::vector<int32_t>& ids = history_.PathIds(parent);
+  found.ids.reserve(ids.size() + kTurnIds);
+  found.ids = ids;
+  found.recorded_pieces = history_.RecordedPieces(parent);
+  if (history_.EndsUnrecorded(parent)) found.unrecorded = history_.LastPiece(parent);
+  return found;
 }
 
-void Episode::AddToHistory(const Plan& plan, const ConversationKeys& keys,
+void Episode::AddToHistory(const Continuation& continued, const ConversationKeys& keys,
                            const std::optional<text::Message>& delivered, History::Call call) {
   base::MutexLock lock(mu_);
-  if (plan.epoch != epoch_) return;  // its parent was forgotten meanwhile
-  call.parent = plan.match.parent;
+  if (continued.epoch != epoch_) return;  // a session began a new history: the parent is forgotten
+  call.parent = continued.match.parent;
   history_.Add(AskedKey::Of(keys), delivered, std::move(call));
 }
 

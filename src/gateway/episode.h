@@ -17,7 +17,7 @@
 
 #include "base/mutex.h"
 #include "base/status.h"
-#include "gateway/history.h"
+#include "gateway/prompt/prompt_plan.h"
 #include "proto/datapool.pb.h"
 #include "proto/gateway.pb.h"
 
@@ -71,27 +71,13 @@ class Episode {
   // Its record is durable: from now on it may be rewarded.
   void CountRecorded(const std::string& call_id, int32_t sequence);
 
-  // What a request continues: its match, and a copy of what it needs of the path.
-  struct Plan {
-    History::Match match;
-    std::string parent_call_id;
-    std::vector<int32_t> ids;          // of the parent's path, what it sampled included
-    size_t recorded_pieces = 0;        // of the path, the first so many that the parent sampled, as its record has them
-    std::optional<Piece> unrecorded;   // the one of the path that comes behind those
-    std::string text_key;              // of the parent's prompt
-    std::vector<int32_t> parent_turn;  // the ids the parent sampled
-    int epoch = 0;                     // of the history `match` refers to
-    // The request's conversation where it is to be rendered otherwise: with the reasoning that its client dropped, and
-    // what was delivered on the path as it was delivered.
-    std::optional<text::Conversation> conversation;
-  };
-  // Where a message of the assistant is not found, but a call that was asked what stands before it samples no more,
-  // this waits for that call to be known: at most half a second. It must not run where such calls are finished.
-  Plan PlanPrompt(const text::Conversation& conversation, const ConversationKeys& keys, const EchoedIds& echoed,
-                  const History::FindKeptPrefix& find_kept);
-  // Makes a call known to later requests; its parent is the plan's.
-  void AddToHistory(const Plan& plan, const ConversationKeys& keys, const std::optional<text::Message>& delivered,
-                    History::Call call);
+  // The call that a request continues. If an assistant message is unknown but a call with the same prompt is being
+  // recorded, waits for that call, at most 0.5 s. Never call this on a thread that records calls.
+  Continuation FindContinuation(const text::Conversation& conversation, const ConversationKeys& keys,
+                                const EchoedIds& echoed, const History::FindKeptPrefix& find_kept);
+  // Makes a call known to later requests; its parent is that of `continued`.
+  void AddToHistory(const Continuation& continued, const ConversationKeys& keys,
+                    const std::optional<text::Message>& delivered, History::Call call);
 
   // History::Delivered.
   std::optional<text::Message> Delivered(std::string_view call_id) const {

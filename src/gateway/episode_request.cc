@@ -7,8 +7,8 @@
 #include <string>
 #include <utility>
 
-#include "gateway/api_error.h"
-#include "gateway/cut_text.h"
+#include "gateway/api/api_error.h"
+#include "gateway/api/cut_text.h"
 
 namespace ingot::gateway {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/log.h"
-#include "gateway/api_error.h"
+#include "gateway/api/api_error.h"
 
 namespace ingot::gateway {
 

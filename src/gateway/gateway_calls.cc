@@ -2,7 +2,7 @@
 #include <utility>
 #include <vector>
 
-#include "gateway/api_error.h"
+#include "gateway/api/api_error.h"
 #include "gateway/episode_key.h"
 #include "gateway/gateway.h"
 

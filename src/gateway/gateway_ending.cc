@@ -3,8 +3,8 @@
 #include <vector>
 
 #include "base/log.h"
-#include "gateway/api_error.h"
-#include "gateway/cut_text.h"
+#include "gateway/api/api_error.h"
+#include "gateway/api/cut_text.h"
 #include "gateway/gateway.h"
 #include "tree/episode_return.h"
 

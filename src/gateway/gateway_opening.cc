@@ -5,7 +5,7 @@
 #include "base/checksum.h"
 #include "base/log.h"
 #include "base/random.h"
-#include "gateway/api_error.h"
+#include "gateway/api/api_error.h"
 #include "gateway/episode_key.h"
 #include "gateway/episode_request.h"
 #include "gateway/gateway.h"

@@ -6,10 +6,10 @@
 
 #include "base/json.h"
 #include "base/random.h"
-#include "gateway/api_error.h"
-#include "gateway/cut_text.h"
+#include "gateway/api/api_error.h"
+#include "gateway/api/cut_text.h"
+#include "gateway/api/request_fields.h"
 #include "gateway/episode_request.h"
-#include "gateway/request_fields.h"
 
 namespace ingot::gateway {
 namespace {

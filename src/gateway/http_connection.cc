@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/log.h"
-#include "gateway/api_error.h"
+#include "gateway/api/api_error.h"
 #include "gateway/http_text.h"
 
 namespace ingot::gateway {

@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <utility>
 
-#include "gateway/api_error.h"
+#include "gateway/api/api_error.h"
 #include "gateway/http_connection.h"
 
 namespace ingot::gateway {

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "gateway/dialect.h"
+#include "gateway/api/dialect.h"
 
 namespace ingot::gateway {
 

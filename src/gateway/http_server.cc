@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/log.h"
-#include "gateway/api_error.h"
+#include "gateway/api/api_error.h"
 #include "gateway/http_connection.h"
 #include "gateway/system_limits.h"
 #include "gateway/tls.h"

@@ -8,8 +8,8 @@
 #include "base/checksum.h"
 #include "base/log.h"
 #include "gateway/gateway.h"
-#include "gateway/generation.h"
-#include "gateway/recorded_message.h"
+#include "gateway/prompt/generation.h"
+#include "gateway/prompt/recorded_message.h"
 #include "tree/contexts.h"
 
 namespace ingot::gateway {

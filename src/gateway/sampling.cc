@@ -6,8 +6,8 @@
 #include "base/json.h"
 #include "base/random.h"
 #include "base/rng.h"
-#include "gateway/api_error.h"
-#include "gateway/request_fields.h"
+#include "gateway/api/api_error.h"
+#include "gateway/api/request_fields.h"
 #include "text/output_format.h"
 
 namespace ingot::gateway {
@@ -220,7 +220,7 @@ v1::SamplingParams PlanSampling(const Core& core, const v1::Episode& episode, co
   const int64_t cap = core.options.max_new_tokens;
   const int64_t unasked = core.options.default_max_tokens > 0 ? core.options.default_max_tokens : cap;
   int64_t limit = std::min(cap, request.max_tokens > 0 ? request.max_tokens : unasked);
-  const int64_t context = core.BackendOf(request.model).context_length;
+  const int64_t context = core.backends.Of(request.model).context_length;
   if (context > 0) limit = std::min<int64_t>(limit, context - static_cast<int64_t>(prompt.ids.size()));
   params.set_max_new_tokens(static_cast<int32_t>(limit));
   for (const std::string& stop : request.stop) params.add_stop(stop);

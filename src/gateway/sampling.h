@@ -7,9 +7,9 @@
 #include <string>
 
 #include "base/status.h"
+#include "gateway/api/request.h"
 #include "gateway/core.h"
-#include "gateway/prompt_plan.h"
-#include "gateway/request.h"
+#include "gateway/prompt/prompt_plan.h"
 #include "proto/tree.pb.h"
 
 namespace ingot::gateway {

@@ -22,7 +22,7 @@
 
 #include "base/mutex.h"
 #include "base/status.h"
-#include "gateway/request.h"
+#include "gateway/api/request.h"
 #include "text/chat.h"
 #include "text/tokenizer.h"
 

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <string>
 
-#include "gateway/api_error.h"
+#include "gateway/api/api_error.h"
 #include "proto/gateway.grpc.pb.h"
 #include "proto/grpc_status.h"
 

@@ -2,9 +2,9 @@
 
 #include <random>
 
-#include "gateway/api_error.h"
+#include "gateway/api/api_error.h"
+#include "gateway/api/request_fields.h"
 #include "gateway/fakes.h"
-#include "gateway/request_fields.h"
 
 namespace ingot::gateway {
 namespace {

@@ -4,7 +4,7 @@
 #include <random>
 #include <regex>
 
-#include "gateway/dialects/dialects.h"
+#include "gateway/api/dialects/dialects.h"
 #include "gateway/fakes.h"
 
 namespace ingot::gateway {

@@ -9,8 +9,8 @@
 #include <string>
 #include <utility>
 
-#include "gateway/api_error.h"
-#include "gateway/dialect.h"
+#include "gateway/api/api_error.h"
+#include "gateway/api/dialect.h"
 #include "gateway/fakes.h"
 
 namespace ingot::gateway {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/random.h"
-#include "gateway/api_error.h"
+#include "gateway/api/api_error.h"
 #include "gateway/episode_request.h"
 #include "gateway/fakes.h"
 

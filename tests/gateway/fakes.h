@@ -14,7 +14,7 @@
 #include "base/json.h"
 #include "base/mutex.h"
 #include "gateway/admission.h"
-#include "gateway/api_error.h"
+#include "gateway/api/api_error.h"
 #include "gateway/gateway.h"
 #include "gateway/memory_pool.h"
 #include "gateway/scripted_engine.h"

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/fault.h"
-#include "gateway/api_error.h"
+#include "gateway/api/api_error.h"
 #include "gateway/fakes.h"
 
 namespace ingot::gateway {

@@ -1,13 +1,13 @@
 // Which earlier call a request continues, after what real clients do to the history they send back.
-#include "gateway/history.h"
+#include "gateway/prompt/history.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <random>
 
-#include "gateway/canonical.h"
-#include "gateway/generation.h"
+#include "gateway/prompt/canonical.h"
+#include "gateway/prompt/generation.h"
 
 namespace ingot::gateway {
 namespace {

@@ -14,7 +14,7 @@
 #include "base/checksum.h"
 #include "base/mutex.h"
 #include "datapool/client.h"
-#include "gateway/api_error.h"
+#include "gateway/api/api_error.h"
 #include "tree/contexts.h"
 #include "tree/segment_key.h"
 

@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "gateway/api_error.h"
+#include "gateway/api/api_error.h"
 #include "gateway/fakes.h"
 
 namespace ingot::gateway {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "gateway/api_error.h"
+#include "gateway/api/api_error.h"
 #include "gateway/fakes.h"
 #include "gateway/gateway.h"
 

@@ -5,13 +5,13 @@
 
 #include <algorithm>
 
-#include "gateway/api_error.h"
-#include "gateway/canonical.h"
+#include "gateway/api/api_error.h"
 #include "gateway/chat_call.h"
 #include "gateway/fakes.h"
-#include "gateway/generation.h"
-#include "gateway/prompt_plan.h"
-#include "gateway/turn_text.h"
+#include "gateway/prompt/canonical.h"
+#include "gateway/prompt/generation.h"
+#include "gateway/prompt/prompt_plan.h"
+#include "gateway/prompt/turn_text.h"
 #include "text/output_format.h"
 #include "text/template_format.h"
 
@@ -286,7 +286,7 @@ TEST(Splice, APlanWaitsForCallsThatAreBeingFinishedAlone) {
   const auto add = [&](const std::string& id, const std::string& text) {
     text::Message delivered = sent.messages[1];
     delivered.content = text;
-    episode->AddToHistory(Episode::Plan(), asked_keys, delivered,
+    episode->AddToHistory(Continuation(), asked_keys, delivered,
                           {.call_id = id,
                            .parent = -1,
                            .prompt = {},
@@ -302,7 +302,7 @@ TEST(Splice, APlanWaitsForCallsThatAreBeingFinishedAlone) {
   ASSERT_TRUE(episode->BeginCall(call, std::chrono::nanoseconds(0)).ok());
   Flag looked;
   const auto plan = [&] {
-    return episode->PlanPrompt(sent, sent_keys, {}, [&](const auto&, size_t, auto, const auto&) {
+    return episode->FindContinuation(sent, sent_keys, {}, [&](const auto&, size_t, auto, const auto&) {
       looked.Set();
       return History::KeptPrefix();
     });
@@ -318,7 +318,7 @@ TEST(Splice, APlanWaitsForCallsThatAreBeingFinishedAlone) {
     add("finished", "Yes.");
     episode->EndCall(call, std::chrono::nanoseconds(0));
   });
-  const Episode::Plan found = plan();
+  const Continuation found = plan();
   EXPECT_EQ(found.match.parent, 1);
   EXPECT_EQ(found.parent_call_id, "finished");
   EXPECT_EQ(found.match.fork_cause, "");
@@ -482,8 +482,7 @@ text::ParsedOutput Read(std::span<const int32_t> ids) {
 }
 
 TEST(KeptPrefixOf, FindsTheFewestIdsOfTheKeptText) {
-  World world([](const auto&) { return Say("x"); });
-  Core core(world.options, {.engine = world.engine, .tokenizer = TestTokenizer(), .format = TestFormat()});
+  const PromptPlanner planner(TestTokenizer(), TestFormat(), false);
   const auto cut = [&](const std::string& sampled, const std::string& kept, const std::string& reasoning = "") {
     text::Conversation conversation;
     for (const char* role : {"user", "assistant"}) {
@@ -493,7 +492,7 @@ TEST(KeptPrefixOf, FindsTheFewestIdsOfTheKeptText) {
     conversation.messages[1].content = kept;
     conversation.messages[1].reasoning = reasoning;
     const std::vector<int32_t> ids = Encode(sampled);
-    const History::KeptPrefix found = KeptPrefixOf(core, conversation, 1, ids, "");
+    const History::KeptPrefix found = planner.KeptPrefixOf(conversation, 1, ids, "");
     return TestTokenizer()->Decode(std::span(ids).first(found.ids), false);
   };
   EXPECT_EQ(cut("one two three", "one two"), "one two");
@@ -510,8 +509,7 @@ TEST(KeptPrefixOf, FindsTheFewestIdsOfTheKeptText) {
 
 // Any beginning of any answer, at any character: either exactly its ids, or none.
 TEST(KeptPrefixOf, AnyPrefixIsItsIdsOrNothing) {
-  World world([](const auto&) { return Say("x"); });
-  Core core(world.options, {.engine = world.engine, .tokenizer = TestTokenizer(), .format = TestFormat()});
+  const PromptPlanner planner(TestTokenizer(), TestFormat(), false);
   const std::string pieces[] = {"a",        " ",           "\n", "<",        "think>",
                                 "</think>", "<tool_call>", "{",  "\xc3\xa9", "<|im_end|>"};
   uint64_t state = 7;
@@ -529,7 +527,7 @@ TEST(KeptPrefixOf, AnyPrefixIsItsIdsOrNothing) {
     conversation.messages[0].role = "user";
     conversation.messages[1].role = "assistant";
     conversation.messages[1].content = Read(std::span(ids).first(draw(ids.size() + 1))).content;
-    const History::KeptPrefix kept = KeptPrefixOf(core, conversation, 1, ids, "");
+    const History::KeptPrefix kept = planner.KeptPrefixOf(conversation, 1, ids, "");
     ASSERT_LE(kept.ids, ids.size());
     if (kept.ids == 0) continue;
     ++found;

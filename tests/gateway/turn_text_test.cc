@@ -1,4 +1,4 @@
-#include "gateway/turn_text.h"
+#include "gateway/prompt/turn_text.h"
 
 #include <gtest/gtest.h>
 

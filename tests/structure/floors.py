@@ -29,6 +29,9 @@ GROUPS = {
 }
 BASE = ("base", "absl")
 
+# Plain values that gateway/api and gateway/prompt share.
+GATEWAY_VALUES = ("gateway/echoed_ids.h", "gateway/json_limit.h", "gateway/part_kind.h")
+
 # The rows of docs/architecture.md. gRPC and generated services stand only in files whose name says so (see GRPC_FILES).
 TABLE = {
     "base": ("absl", "spdlog", "yaml", "prometheus", "xxhash", "json"),
@@ -45,7 +48,9 @@ TABLE = {
     "rollout": BASE + ("model", "weights", "kernels", "kernels/torch", "text", "grammar", "proto", "torch"),
     "reward": BASE + ("tree", "text", "sandbox", "proto", "re2", "multiprecision"),
     "scheduler": BASE + ("tree", "proto", "datapool/client.h"),
-    "gateway": BASE + ("tree", "text", "proto", "rollout/client.h", "datapool/client.h", "net"),
+    "gateway": BASE + ("gateway/api", "gateway/prompt", "tree", "text", "proto", "rollout/client.h", "datapool/client.h", "net"),
+    "gateway/api": BASE + ("text", "proto") + GATEWAY_VALUES,
+    "gateway/prompt": BASE + ("tree", "text", "proto") + GATEWAY_VALUES,
     "trainer": BASE + ("tree", "model", "kernels", "kernels/torch", "weights", "dataset", "text", "proto", "torch"),
     "agents": BASE + ("reward", "sandbox", "proto"),
 }
@@ -56,7 +61,8 @@ SYSTEM = re.compile(r"^[a-z0-9_]+(\.h)?$|^(sys|linux|arpa|netinet|bits)/")
 
 def folder_of(relative):
     parts = relative.split("/")
-    return "kernels/torch" if parts[:2] == ["kernels", "torch"] else parts[0]
+    below = "/".join(parts[:2])
+    return below if below in TABLE else parts[0]
 
 
 def allowed(relative, include):
@@ -111,6 +117,10 @@ def self_test():
     assert allowed("scheduler/a.cc", "datapool/client.h") is None
     assert allowed("scheduler/a.cc", "datapool/store.h")
     assert allowed("gateway/a.cc", "scheduler/client.h")
+    assert allowed("gateway/a.cc", "gateway/prompt/history.h") is None
+    assert allowed("gateway/api/a.cc", "gateway/echoed_ids.h") is None
+    assert allowed("gateway/api/a.cc", "gateway/episode.h")
+    assert allowed("gateway/prompt/a.cc", "gateway/api/request.h")
     assert allowed("tree/a.cc", "ATen/ATen.h")
     assert allowed("datapool/store.cc", "grpcpp/grpcpp.h")
     assert allowed("datapool/service.cc", "grpcpp/grpcpp.h") is None

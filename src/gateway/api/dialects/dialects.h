@@ -1,0 +1,50 @@
+// What the dialects share among themselves, and the one object of each. Internal to the folder.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "gateway/api/dialect.h"
+
+namespace ingot::gateway {
+
+const Dialect& CompletionsDialect();
+const Dialect& ResponsesDialect();
+const Dialect& MessagesDialect();
+const Dialect& CountTokensDialect();
+
+std::unique_ptr<Renderer> NewChatRenderer(ReplyHead head, std::shared_ptr<const GatewayRequest> request);
+std::unique_ptr<Renderer> NewCompletionsRenderer(ReplyHead head, std::shared_ptr<const GatewayRequest> request);
+std::unique_ptr<Renderer> NewResponsesRenderer(ReplyHead head, std::shared_ptr<const GatewayRequest> request);
+std::unique_ptr<Renderer> NewMessagesRenderer(ReplyHead head, std::shared_ptr<const GatewayRequest> request);
+std::unique_ptr<Renderer> NewCountRenderer(ReplyHead head, std::shared_ptr<const GatewayRequest> request);
+
+// {"type":"error","error":{"type":...,"message":...}}; what is overloaded is 529.
+Dialect::Error AnthropicError(const absl::Status& status);
+
+// OpenAI's way of ending a stream: [DONE], or the error as an event.
+std::string DoneOrError(const absl::Status& status);
+// OpenAI's usage, with the names of chat completions or of responses.
+struct UsageNames {
+  const char* input;
+  const char* input_details;
+  const char* output;
+  const char* output_details;
+};
+inline constexpr UsageNames kChatUsage = {"prompt_tokens", "prompt_tokens_details", "completion_tokens",
+                                          "completion_tokens_details"};
+inline constexpr UsageNames kResponsesUsage = {"input_tokens", "input_tokens_details", "output_tokens",
+                                               "output_tokens_details"};
+base::json::object UsageJson(const Usage& usage, const UsageNames& names);
+
+// {"token", "logprob", "bytes", "top_logprobs"} of the tokens that are the content's, as chat completions and responses
+// have it.
+base::json::array LogprobsJson(const std::vector<Token>& tokens);
+// The bytes of a token as JSON can hold them.
+std::string TokenText(const std::string& bytes);
+base::json::array IdsJson(const std::vector<Token>& tokens);
+base::json::array IdsJson(const std::vector<int32_t>& ids);
+
+}  // namespace ingot::gateway

@@ -1,0 +1,32 @@
+#include "gateway/api/request.h"
+
+#include <algorithm>
+
+namespace ingot::gateway {
+namespace {
+
+char Lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+
+}  // namespace
+
+void Headers::Add(std::string_view name, std::string_view text) {
+  std::string lower(name);
+  std::transform(lower.begin(), lower.end(), lower.begin(), Lower);
+  fields_.emplace_back(std::move(lower), text);
+}
+
+std::string_view Headers::Get(std::string_view name) const {
+  const auto same = [&](const auto& field) {
+    return std::equal(field.first.begin(), field.first.end(), name.begin(), name.end(),
+                      [](char a, char b) { return a == Lower(b); });
+  };
+  const auto found = std::find_if(fields_.begin(), fields_.end(), same);
+  return found == fields_.end() ? std::string_view() : std::string_view(found->second);
+}
+
+const Tool* GatewayRequest::FindTool(std::string_view name) const {
+  const auto found = std::find_if(tools.begin(), tools.end(), [&](const Tool& tool) { return tool.name == name; });
+  return found == tools.end() ? nullptr : &*found;
+}
+
+}  // namespace ingot::gateway

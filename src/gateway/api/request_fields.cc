@@ -1,0 +1,377 @@
+#include "gateway/api/request_fields.h"
+
+#include <algorithm>
+#include <charconv>
+#include <initializer_list>
+#include <iterator>
+#include <optional>
+#include <utility>
+
+#include "base/json_text.h"
+#include "gateway/api/api_error.h"
+#include "gateway/api/cut_text.h"
+#include "text/python_json.h"
+
+namespace ingot::gateway {
+namespace {
+
+using base::json::object;
+using base::json::value;
+
+constexpr int kMaxStops = 16;
+constexpr size_t kMaxStopBytes = 1024;
+constexpr size_t kMaxTools = 4096;
+constexpr size_t kMaxName = 256;
+constexpr size_t kMaxBiases = 4096;
+
+void ReadStop(Fields& body, std::string_view name, GatewayRequest& request) {
+  const value* stop = body.Get(name);
+  if (stop == nullptr) return;
+  const auto add = [&](const value& text) {
+    if (!text.is_string() || text.get_string().size() > kMaxStopBytes) return false;
+    if (!text.get_string().empty()) request.stop.emplace_back(text.get_string());  // an empty one stops nothing
+    return true;
+  };
+  bool good = true;
+  if (stop->is_array()) {
+    good = stop->get_array().size() <= kMaxStops;
+    for (const value& text : stop->get_array()) good = good && add(text);
+  } else {
+    good = add(*stop);
+  }
+  if (good) return;
+  body.Wrong(name,
+             absl::StrCat("a string or up to ", kMaxStops, " strings, none of them over ", kMaxStopBytes, " bytes"));
+}
+
+void ReadBias(Fields& body, GatewayRequest& request) {
+  const object* biases = body.Object("logit_bias");
+  if (biases == nullptr) return;
+  bool good = biases->size() <= kMaxBiases;
+  for (const auto& [key, bias] : *biases) {
+    int32_t id = -1;
+    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
+    const double number = bias.is_number() ? bias.to_number<double>() : 1000;
+    good = good && error == std::errc() && end == key.data() + key.size() && id >= 0 && number >= -100 && number <= 100;
+    if (good) request.logit_bias.emplace_back(id, static_cast<float>(number));
+  }
+  if (!good) {
+    body.Wrong("logit_bias",
+               absl::StrCat("an object of at most ", kMaxBiases, " token ids, each with a number in [-100, 100]"));
+  }
+}
+
+void ReadSampling(Fields& body, GatewayRequest& request) {
+  body.Read("temperature", 0, 2, request.temperature);
+  body.Read("top_p", 0, 1, request.top_p);
+  body.Read("min_p", 0, 1, request.min_p);
+  std::optional<int64_t> top_k, seed;
+  body.Read("top_k", -1, INT32_MAX, top_k);
+  if (top_k.has_value()) request.top_k = static_cast<int32_t>(std::max<int64_t>(*top_k, 0));  // -1 is vLLM's "off"
+  body.Read("seed", INT64_MIN, INT64_MAX, seed);
+  if (seed.has_value()) request.seed = static_cast<uint64_t>(*seed);
+  body.Read("frequency_penalty", -2, 2, request.frequency_penalty);
+  body.Read("presence_penalty", -2, 2, request.presence_penalty);
+  body.Read("repetition_penalty", 0.01, 100, request.repetition_penalty);
+  ReadBias(body, request);
+  for (const char* name : {"stop", "stop_sequences"}) ReadStop(body, name, request);
+  std::optional<int64_t> tokens;
+  for (const char* name : {"max_tokens", "max_completion_tokens", "max_output_tokens"}) {
+    body.Read(name, 1, INT32_MAX, tokens);
+  }
+  request.max_tokens = tokens.value_or(0);
+}
+
+// How clients name the thread a request belongs to, the one that started it, the session (a main thread's name, and the
+// parent of what names none) and the kind of sub-agent; null: they do not. In the order in which they are looked for.
+struct ThreadHeaders {
+  const char* thread;
+  const char* parent;
+  const char* session;
+  const char* kind;
+};
+constexpr ThreadHeaders kThreadHeaders[] = {
+    {"x-claude-code-agent-id", "x-claude-code-parent-agent-id", "x-claude-code-session-id", nullptr},  // Claude Code
+    {"x-session-id", "x-parent-session-id", nullptr, nullptr},                                         // OpenCode
+    {"thread-id", "x-codex-parent-thread-id", "session-id", "x-openai-subagent"},                      // Codex
+};
+
+// A sub-agent that is named by its kind alone ("review", "compact") is a thread beside the one whose name it goes by.
+void ReadThread(const Headers& headers, Fields& body, GatewayRequest& request) {
+  const auto get = [&headers](const char* name) {
+    return name == nullptr ? std::string() : Printable(headers.Get(name), kMaxName);
+  };
+  for (const ThreadHeaders& row : kThreadHeaders) {
+    const std::string thread = get(row.thread), parent = get(row.parent), session = get(row.session),
+                      kind = get(row.kind);
+    request.branch = thread.empty() ? session : thread;
+    if (request.branch.empty()) continue;
+    request.parent_branch = parent;
+    const bool main = thread.empty() || thread == session;
+    if (main && !kind.empty()) {
+      request.branch = CutText(absl::StrCat(session, "/", kind), kMaxName);
+      if (parent.empty()) request.parent_branch = session;
+    } else if (!main && parent.empty()) {
+      // Claude Code's agents without a parent are the session's; a thread of Codex is one only if it says what kind.
+      if (row.kind == nullptr || !kind.empty()) request.parent_branch = session;
+    }
+    break;
+  }
+  const object* metadata = body.Object("metadata");
+  const value* branch = metadata == nullptr ? nullptr : metadata->if_contains("branch");
+  if (branch != nullptr && branch->is_string()) request.branch = CutText(branch->get_string(), kMaxName);
+}
+
+// Content types whose text is under a field of their own.
+constexpr std::pair<std::string_view, std::string_view> kTextParts[] = {
+    {"text", "text"},       {"input_text", "text"},   {"output_text", "text"},
+    {"refusal", "refusal"}, {"summary_text", "text"}, {"reasoning_text", "text"}};
+
+// Those of `names` that are texts, each with an empty line behind it.
+std::string Headings(const value& part, std::initializer_list<const char*> names) {
+  std::string text;
+  for (const char* name : names) {
+    const value* said = base::Find(part, name);
+    if (said != nullptr && said->is_string()) text += std::string(said->get_string()) + "\n\n";
+  }
+  return text;
+}
+
+// Anthropic's parts whose text lies deeper; nullopt: there is none in it.
+absl::StatusOr<std::optional<std::string>> NestedText(const value& part, std::string_view type,
+                                                      const std::string& path) {
+  if (type == "document") {
+    const value* source = base::Find(part, "source");
+    const value* kind = source == nullptr ? nullptr : base::Find(*source, "type");
+    if (kind == nullptr) return std::nullopt;
+    const std::string said = Headings(part, {"title", "context"});
+    const value* data = base::Find(*source, "data");
+    if (*kind == "text" && data != nullptr && data->is_string()) return said + std::string(data->get_string());
+    if (*kind != "content") return std::nullopt;
+    INGOT_ASSIGN_OR_RETURN(const std::string text,
+                           ContentText(base::Find(*source, "content"), path + ".source.content", "\n"));
+    return said + text;
+  }
+  if (type == "search_result") {
+    INGOT_ASSIGN_OR_RETURN(const std::string text, ContentText(base::Find(part, "content"), path + ".content", "\n"));
+    return Headings(part, {"title", "source"}) + text;
+  }
+  const value* tool = type == "tool_reference" ? base::Find(part, "tool_name") : nullptr;
+  if (tool == nullptr || !tool->is_string()) return std::nullopt;
+  return std::string(tool->get_string());
+}
+
+}  // namespace
+
+void ReadArguments(Fields& call, std::string& out) {
+  call.Read("arguments", out);
+  if (!HasTooManyValues(out)) return;
+  call.Wrong("arguments", absl::StrCat("a string of at most ", kMaxBodyValues, " JSON values"));
+}
+
+absl::StatusOr<value> ParseBody(std::string_view body) {
+  if (HasTooManyValues(body)) {
+    return ApiError(413, "body_too_large", "",
+                    absl::StrCat("the request's body has more than ", kMaxBodyValues, " JSON values"));
+  }
+  // Read once and dropped: what of it stays in the request is copied.
+  const auto read = [](std::string_view text) {
+    return base::ParseJson(text, base::json::make_shared_resource<base::json::monotonic_resource>(text.size()));
+  };
+  auto parsed = read(body);
+  if (!parsed.ok()) {
+    if (const auto repaired = base::WithoutLoneSurrogates(body)) parsed = read(*repaired);
+  }
+  if (!parsed.ok()) return BadRequest("", absl::StrCat("the request's body is not JSON: ", parsed.status().message()));
+  if (!parsed->is_object()) return BadRequest("", "the request's body must be a JSON object");
+  return parsed;
+}
+
+bool ReadIds(const value& list, std::vector<int32_t>& ids) {
+  if (!list.is_array() || list.get_array().empty()) return false;
+  for (const value& id : list.get_array()) {
+    if (!id.is_int64() || id.get_int64() < 0 || id.get_int64() > INT32_MAX) return false;
+    ids.push_back(static_cast<int32_t>(id.get_int64()));
+  }
+  return true;
+}
+
+void ReadCommon(const Headers& headers, Fields& body, GatewayRequest& request) {
+  body.Read("model", request.model);
+  request.model = CutText(request.model, kMaxName);
+  ReadSampling(body, request);
+  ReadThread(headers, body, request);
+  body.Read("stream", request.stream);
+  body.Read("return_token_ids", request.return_token_ids);
+  if (const value* list = body.Get("prompt_token_ids")) {
+    std::vector<int32_t> ids;
+    if (!ReadIds(*list, ids)) body.Wrong("prompt_token_ids", "a list of token ids, at least one");
+    request.prompt_field = "prompt_token_ids";
+    request.raw_prompts.push_back({"", std::move(ids)});
+  }
+  body.Read("parallel_tool_calls", request.parallel_tool_calls);
+  std::string effort;
+  body.Read("reasoning_effort", effort);
+  SetEffort(effort, request);
+  if (const object* variables = body.Object("chat_template_kwargs")) {
+    for (const auto& [name, set] : *variables) request.conversation.template_variables[name] = set;
+    const value* thinking = variables->if_contains("enable_thinking");
+    if (thinking != nullptr && thinking->is_bool()) SetThinking(thinking->get_bool(), request);
+  }
+}
+
+void SetEffort(const std::string& effort, GatewayRequest& request) {
+  if (effort.empty()) return;
+  SetThinking(effort != "none", request);
+  if (effort != "none") request.conversation.template_variables["reasoning_effort"] = CutText(effort, kMaxName);
+}
+
+void SetThinking(bool on, GatewayRequest& request) {
+  request.thinking = on;
+  request.conversation.template_variables["enable_thinking"] = on;  // Qwen
+  request.conversation.template_variables["thinking"] = on;         // DeepSeek, Kimi
+}
+
+std::string FlatName(std::string_view name_space, std::string_view name) {
+  if (name_space.empty()) return std::string(name);
+  return absl::StrCat(base::View(name_space), name_space.ends_with("__") ? "" : "__", base::View(name));
+}
+
+std::string CustomArguments(std::string_view input) {
+  return base::PrintJson(object{{"input", base::json::string_view(input.data(), input.size())}});
+}
+
+std::string CustomInput(const std::string& arguments_json) {
+  const auto arguments = base::ParseJson(arguments_json);
+  const value* input = arguments.ok() ? base::Find(*arguments, "input") : nullptr;
+  return input != nullptr && input->is_string() ? std::string(input->get_string()) : arguments_json;
+}
+
+absl::Status AddTool(ToolDeclaration tool, const std::string& path, GatewayRequest& request) {
+  if (tool.name.empty() || tool.name.size() > kMaxName) {
+    return BadRequest(path, absl::StrCat("'", path, "' needs a name of 1 to ", kMaxName, " bytes"));
+  }
+  if (request.tools.size() >= kMaxTools) return BadRequest(path, absl::StrCat("there are over ", kMaxTools, " tools"));
+  if (tool.kind == ToolKind::kCustom) {
+    if (!tool.parameters.is_null()) {
+      absl::StrAppend(&tool.description, "\n\nThe input's format: ", base::PrintJson(tool.parameters));
+    }
+    tool.parameters = object{{"type", "object"},
+                             {"properties", object{{"input", object{{"type", "string"}}}}},
+                             {"required", base::json::array{"input"}}};
+  }
+  Tool known{tool.kind, FlatName(tool.name_space, tool.name), tool.name, tool.name_space, tool.strict};
+  object function{{"name", known.name}};
+  if (!tool.description.empty()) function["description"] = tool.description;
+  if (!tool.parameters.is_null()) function["parameters"] = std::move(tool.parameters);
+  request.conversation.tools.push_back(object{{"type", "function"}, {"function", std::move(function)}});
+  request.tools.push_back(std::move(known));
+  return absl::OkStatus();
+}
+
+absl::Status SetToolChoice(std::string_view mode, GatewayRequest& request) {
+  if (mode == "auto") {
+    request.tool_choice.mode = ToolChoice::Mode::kAuto;
+  } else if (mode == "none") {
+    request.tool_choice.mode = ToolChoice::Mode::kNone;
+  } else if (mode == "required" || mode == "any") {
+    if (request.tools.empty())
+      return BadRequest("tool_choice", "'tool_choice' asks for a call, but there are no tools");
+    request.tool_choice.mode = ToolChoice::Mode::kRequired;
+  } else {
+    return BadRequest("tool_choice",
+                      "'tool_choice' must be \"auto\", \"none\", \"required\" (in messages \"any\") or name a tool");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RequireTools(std::vector<std::string> names, GatewayRequest& request) {
+  if (names.empty()) return BadRequest("tool_choice", "'tool_choice' names no tool");
+  for (const std::string& name : names) {
+    if (request.FindTool(name) != nullptr) continue;
+    return BadRequest("tool_choice", absl::StrCat("'tool_choice' names the tool '", CutText(name, kMaxName),
+                                                  "', which is not among 'tools'"));
+  }
+  request.tool_choice = {ToolChoice::Mode::kRequired, std::move(names)};
+  return absl::OkStatus();
+}
+
+void ReadFormat(Fields& owner, std::string_view name, bool strict_unless_said, GatewayRequest& request) {
+  const value* format = owner.Get(name);
+  if (format == nullptr) return;
+  const value* type = base::Find(*format, "type");
+  if (type == nullptr || !type->is_string()) return owner.Wrong(name, "an object with a string 'type'");
+  const std::string_view kind(type->get_string());
+  if (kind == "text") return;
+  request.format_field = owner.PathOf(name);
+  if (kind == "json_object") {
+    request.json_schema = R"({"type":"object"})";
+    return;
+  }
+  const value* nested = base::Find(*format, "json_schema");
+  const value* schema = base::Find(nested == nullptr ? *format : *nested, "schema");
+  const bool usable = schema == nullptr ? nested != nullptr && nested->is_object()  // chat completions': any JSON
+                                        : schema->is_object() || schema->is_bool();
+  if (kind != "json_schema" || !usable) {
+    return owner.Wrong(name, "of type \"text\", \"json_object\" or \"json_schema\" with an object 'schema'");
+  }
+  const value* strict = base::Find(nested == nullptr ? *format : *nested, "strict");
+  const bool held = strict == nullptr || strict->is_null() ? strict_unless_said : *strict == true;
+  request.json_schema = schema == nullptr ? "{}" : base::PrintJson(held ? *schema : LenientSchema(*schema));
+}
+
+value LenientSchema(const value& schema) {
+  if (!schema.is_object()) return schema;
+  object lenient = schema.get_object();
+  lenient["x-lenient"] = true;
+  return lenient;
+}
+
+absl::StatusOr<std::string> ContentText(const value* content, const std::string& path, std::string_view separator) {
+  if (content == nullptr || content->is_null()) return std::string();
+  if (content->is_string()) return std::string(content->get_string());
+  if (!content->is_array()) return BadRequest(path, absl::StrCat("'", path, "' must be a string, parts or null"));
+  std::string text;
+  for (size_t i = 0; i < content->get_array().size(); ++i) {
+    INGOT_ASSIGN_OR_RETURN(const std::string piece, PartText(content->get_array()[i], absl::StrCat(path, "[", i, "]")));
+    if (i > 0) text += separator;
+    text += piece;
+  }
+  return text;
+}
+
+absl::StatusOr<std::string> PartText(const value& part, const std::string& path) {
+  if (part.is_string()) return std::string(part.get_string());
+  const value* type = base::Find(part, "type");
+  if (type == nullptr || !type->is_string()) {
+    return BadRequest(path, absl::StrCat("'", path, "' must be a string or an object with a string 'type'"));
+  }
+  for (const auto& [name, field] : kTextParts) {
+    if (std::string_view(type->get_string()) != name) continue;
+    const value* text = base::Find(part, field);
+    if (text != nullptr && text->is_string()) return std::string(text->get_string());
+    return BadRequest(path, absl::StrCat("'", path, "' needs a string '", base::View(field), "'"));
+  }
+  INGOT_ASSIGN_OR_RETURN(auto nested, NestedText(part, type->get_string(), path));
+  if (nested.has_value()) return *std::move(nested);
+  return ApiError(400, "unsupported_content", path,
+                  absl::StrCat("'", path, "' is of the type '", CutText(type->get_string(), 64),
+                               "': the model here reads text only, no images, audio or files"));
+}
+
+absl::Status CheckRequest(const GatewayRequest& request) {
+  constexpr int32_t kMaxChoices = 128;
+  if (static_cast<int64_t>(request.n) * request.prompts() > kMaxChoices) {
+    return BadRequest("n", absl::StrCat("'n' times the number of prompts must be at most ", kMaxChoices));
+  }
+  if (request.raw_prompts.empty() && request.conversation.messages.empty()) {
+    return BadRequest(request.prompt_field, "there must be at least one message");
+  }
+  for (const GatewayRequest::RawPrompt& prompt : request.raw_prompts) {
+    if (!prompt.ids.empty() || !prompt.text.empty()) continue;
+    return BadRequest(request.prompt_field, "a prompt must not be empty");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace ingot::gateway

@@ -1,0 +1,37 @@
+// The engines that sample for model names, and the weights that each name stands for.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "gateway/options.h"
+#include "gateway/parts.h"
+#include "proto/tree.pb.h"
+#include "rollout/client.h"
+
+namespace ingot::gateway {
+
+struct Backend {
+  rollout::Client* engine = nullptr;
+  v1::WeightsMode weights = v1::WEIGHTS_FOLLOW;
+  int64_t version = -1;                            // of WEIGHTS_PINNED; -1 = none is pinned
+  mutable std::atomic<int32_t> context_length{0};  // tokens, of the engine; 0 = not asked yet
+};
+
+// Constant but for context lengths, which CheckContext fills in. Thread safe.
+class Backends {
+ public:
+  // REQUIRES: parts.external has an engine for each external model of the options.
+  Backends(const GatewayOptions& options, const GatewayParts& parts);
+
+  // Names that the options do not list follow training.
+  const Backend& Of(const std::string& model) const;
+
+ private:
+  Backend follow_;
+  std::map<std::string, Backend> configured_;  // by model name
+};
+
+}  // namespace ingot::gateway

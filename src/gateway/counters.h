@@ -1,0 +1,54 @@
+// The gateway's counters since its start.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "base/mutex.h"
+#include "base/status.h"
+
+namespace ingot::gateway {
+
+// Thread safe.
+struct Counters {
+  std::atomic<int64_t> calls{0};      // answered, errors included
+  std::atomic<int64_t> completed{0};  // delivered whole
+  std::atomic<int64_t> aborted{0};    // client gone, episode ended or deadline
+  std::atomic<int64_t> failed{0};     // anything else
+  std::atomic<int64_t> refused{0};    // refused for lack of room
+  std::atomic<int64_t> spliced{0};
+  std::atomic<int64_t> recorded{0};  // calls acknowledged by the pool
+  std::atomic<int64_t> record_failures{0};
+  std::atomic<int64_t> malformed_tool_calls{0};
+  std::atomic<int64_t> tool_choice_unforced{0};  // required tool calls that the model answered in text
+  std::atomic<int64_t> flagged{0};               // sampled under a grammar, penalty or bias: not trained on
+  std::atomic<int64_t> prompt_tokens{0};
+  std::atomic<int64_t> rendered_tokens{0};  // of those, the tokens encoded from text for this call
+  std::atomic<int64_t> cached_tokens{0};
+  std::atomic<int64_t> sampled_tokens{0};
+  std::atomic<int64_t> episodes_opened{0};
+  std::atomic<int64_t> episodes_finished{0};
+  std::atomic<int64_t> episodes_failed{0};
+  std::atomic<int64_t> episodes_fenced{0};
+  std::atomic<int64_t> episodes_refused{0};
+  std::atomic<int64_t> active_calls{0};
+
+  // Counts one answered call, or a request that failed before its call.
+  void CountCall(const absl::Status& status, bool was_aborted);
+  void AddFork(const std::string& cause) {
+    base::MutexLock lock(mu_);
+    ++forks_[cause];
+  }
+  std::map<std::string, int64_t> forks() const {
+    base::MutexLock lock(mu_);
+    return forks_;
+  }
+
+ private:
+  mutable base::Mutex mu_;
+  std::map<std::string, int64_t> forks_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace ingot::gateway

@@ -1,0 +1,32 @@
+// The services below a gateway.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "base/clock.h"
+#include "datapool/client.h"
+#include "gateway/admission.h"
+#include "gateway/script.h"
+#include "rollout/client.h"
+#include "text/chat.h"
+#include "text/tokenizer.h"
+
+namespace ingot::gateway {
+
+// They outlive the gateway.
+struct GatewayParts {
+  std::shared_ptr<rollout::Client> engine;
+  std::map<std::string, std::shared_ptr<rollout::Client>> external = {};  // by name of GatewayOptions::models
+  datapool::Client* pool = nullptr;                                       // null = nothing is recorded (`ingot serve`)
+  Admission* admission = nullptr;  // null = any key is accepted, and every episode is a served one
+  std::shared_ptr<const text::Tokenizer> tokenizer;
+  std::shared_ptr<const text::ChatFormat> format;
+  std::shared_ptr<ScriptedModel> script = nullptr;  // the text that calls sample; null = the engine draws
+  // The admin key if options.admin_key_file names none; empty = whoever reaches the gateway may open episodes.
+  std::string admin_key = {};
+  const base::Clock* clock = &base::Clock::Real();
+};
+
+}  // namespace ingot::gateway

@@ -1,0 +1,96 @@
+#include "gateway/prompt/generation.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "tree/segment_key.h"
+
+namespace ingot::gateway {
+
+absl::Status Generation::Append(const v1::GenerateChunk& chunk, int64_t now_unix_ns) {
+  const int count = chunk.token_ids_size();
+  int64_t covered = 0;
+  bool positive = true;
+  for (const v1::VersionRun& run : chunk.versions()) {
+    positive = positive && run.count() > 0;
+    covered += run.count();
+  }
+  if (chunk.logprobs_size() != count || covered != count || !positive ||
+      (chunk.top_logprobs_size() != 0 && chunk.top_logprobs_size() != count)) {
+    return absl::InternalError(absl::StrCat("the engine sent ", count, " ids with ", chunk.logprobs_size(),
+                                            " log-probs and versions for ", covered,
+                                            ": the call is neither recorded nor delivered"));
+  }
+  if (count > 0) {
+    segment.set_source(v1::SOURCE_SAMPLED);
+    if (times.first_token_unix_ns() == 0) times.set_first_token_unix_ns(now_unix_ns);
+    times.set_end_unix_ns(now_unix_ns);
+  }
+  segment.mutable_token_ids()->MergeFrom(chunk.token_ids());
+  segment.mutable_logprobs()->MergeFrom(chunk.logprobs());
+  for (const v1::VersionRun& run : chunk.versions()) {
+    const int last = segment.versions_size() - 1;
+    v1::VersionRun* previous = last < 0 ? nullptr : segment.mutable_versions(last);
+    if (previous != nullptr && previous->version() == run.version() && previous->kv_mixed() == run.kv_mixed()) {
+      previous->set_count(previous->count() + run.count());
+    } else {
+      *segment.add_versions() = run;
+    }
+  }
+  top_logprobs.insert(top_logprobs.end(), chunk.top_logprobs().begin(), chunk.top_logprobs().end());
+  if (chunk.finish() == v1::FINISH_UNSPECIFIED) return absl::OkStatus();
+  finish = chunk.finish();
+  stop_string = chunk.stop_string();
+  cached_tokens = chunk.cached_tokens();
+  if (chunk.times().first_token_unix_ns() != 0) times.set_first_token_unix_ns(chunk.times().first_token_unix_ns());
+  if (chunk.times().end_unix_ns() != 0) times.set_end_unix_ns(chunk.times().end_unix_ns());
+  return absl::OkStatus();
+}
+
+void Generation::StopAfter(int count) {
+  segment = FirstIds(segment, count);
+  top_logprobs.resize(std::min(top_logprobs.size(), static_cast<size_t>(count)));
+  finish = v1::FINISH_STOP;
+  stop_string.clear();
+}
+
+Piece MakePiece(v1::Segment segment) {
+  auto shared = std::make_shared<v1::Segment>(std::move(segment));
+  return {tree::SegmentKey(*shared), shared};
+}
+
+v1::Segment FirstIds(const v1::Segment& segment, int count) {
+  v1::Segment first;
+  first.set_source(segment.source());
+  first.mutable_token_ids()->Add(segment.token_ids().begin(), segment.token_ids().begin() + count);
+  if (!segment.logprobs().empty()) {
+    first.mutable_logprobs()->Add(segment.logprobs().begin(), segment.logprobs().begin() + count);
+  }
+  int left = count;
+  for (const v1::VersionRun& run : segment.versions()) {
+    if (left == 0) break;
+    v1::VersionRun* kept = first.add_versions();
+    *kept = run;
+    kept->set_count(std::min(run.count(), left));
+    left -= kept->count();
+  }
+  return first;
+}
+
+Piece PromptPiece(std::span<const int32_t> ids) {
+  v1::Segment segment;
+  segment.set_source(v1::SOURCE_PROMPT);
+  segment.mutable_token_ids()->Add(ids.begin(), ids.end());
+  return MakePiece(std::move(segment));
+}
+
+std::vector<Piece> PromptPieces(std::span<const int32_t> ids, size_t shared) {
+  std::vector<Piece> pieces;
+  shared = std::min(shared, ids.size());
+  if (shared > 0) pieces.push_back(PromptPiece(ids.first(shared)));
+  if (shared < ids.size()) pieces.push_back(PromptPiece(ids.subspan(shared)));
+  return pieces;
+}
+
+}  // namespace ingot::gateway

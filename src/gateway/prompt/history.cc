@@ -1,0 +1,313 @@
+#include "gateway/prompt/history.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/checksum.h"
+#include "base/json.h"
+#include "gateway/prompt/canonical.h"
+#include "gateway/prompt/generation.h"
+
+namespace ingot::gateway {
+namespace {
+
+// The length comes first, so that no two lists of fields print the same.
+void Put(std::string& out, std::string_view field) {
+  absl::StrAppend(&out, field.size(), ":");
+  out += field;
+}
+
+// The key of what stands before the messages: the tools, and the variables of the template.
+base::Key128 PreambleKey(const std::vector<base::json::value>& tools, const base::json::object& variables) {
+  std::string text = "tools";
+  if (!variables.empty()) Put(text, base::CanonicalJson(variables));
+  for (const base::json::value& tool : tools) Put(text, base::CanonicalJson(tool));
+  return base::ContentKey128(text);
+}
+
+base::Key128 Chain(const base::Key128& before, const base::Key128& message) {
+  char both[2 * sizeof(base::Key128)];
+  std::copy(before.begin(), before.end(), both);
+  std::copy(message.begin(), message.end(), both + before.size());
+  return base::ContentKey128({both, sizeof(both)});
+}
+
+}  // namespace
+
+ReasoningKeys ReasoningOf(const text::Conversation& conversation, size_t first) {
+  ReasoningKeys keys;
+  for (size_t i = first; i < conversation.messages.size(); ++i) {
+    std::string key = ReasoningKey(conversation.messages[i].reasoning);
+    if (!key.empty()) keys[i] = std::move(key);
+  }
+  return keys;
+}
+
+ConversationKeys ConversationKeys::Of(const text::Conversation& conversation) {
+  const std::vector<text::Message>& messages = conversation.messages;
+  ConversationKeys keys;
+  keys.after.reserve(messages.size() + 1);
+  keys.after_no_tools.reserve(messages.size() + 1);
+  keys.message.reserve(messages.size());
+  keys.after.push_back(PreambleKey(conversation.tools, conversation.template_variables));
+  keys.after_no_tools.push_back(conversation.tools.empty() ? keys.after.back()
+                                                           : PreambleKey({}, conversation.template_variables));
+  for (size_t i = 0; i < messages.size(); ++i) {
+    keys.message.push_back(MessageKey(messages[i]));
+    keys.after.push_back(Chain(keys.after.back(), keys.message.back()));
+    keys.after_no_tools.push_back(Chain(keys.after_no_tools.back(), keys.message.back()));
+    if (keys.first_reasoned == i && TrimmedSize(messages[i].reasoning) == 0) ++keys.first_reasoned;
+  }
+  return keys;
+}
+
+History::Match History::Find(const text::Conversation& conversation, const ConversationKeys& keys,
+                             const EchoedIds& echoed, const FindKeptPrefix& find_kept) const {
+  Match match;
+  if (calls_.empty()) return match;
+  bool any_assistant = false;
+  for (size_t i = conversation.messages.size(); i-- > 0;) {
+    if (conversation.messages[i].role != "assistant") continue;
+    const auto found = by_prefix_.find(keys.after[i + 1]);
+    const int chosen = found == by_prefix_.end() ? -1 : Choose(found->second, conversation, keys, i, echoed);
+    if (chosen >= 0) {
+      match.parent = chosen;
+      match.first_new = i + 1;
+      if (!match.fork_cause.empty()) return match;
+      if (asked_.contains(keys.after.back())) {
+        match.fork_cause = kForkRetry;
+      } else if (calls_[match.parent].continued) {
+        match.fork_cause = kForkEarlierTurn;
+      }
+      return match;
+    }
+    if (find_kept != nullptr) {
+      Match kept = MatchKeptPrefix(conversation, keys, i, find_kept);
+      if (kept.kept_call >= 0) {
+        if (asked_.contains(keys.after.back())) kept.fork_cause = kForkRetry;
+        if (!match.fork_cause.empty()) kept.fork_cause = match.fork_cause;
+        return kept;
+      }
+    }
+    if (!any_assistant) {
+      match.fork_cause = found == by_prefix_.end() ? ForkCause(conversation, keys, echoed, i) : kForkContentChanged;
+    }
+    any_assistant = true;
+  }
+  if (!any_assistant) match.fork_cause = asked_.contains(keys.after.back()) ? kForkRetry : kForkNewConversation;
+  return match;
+}
+
+History::Match History::MatchKeptPrefix(const text::Conversation& conversation, const ConversationKeys& keys,
+                                        size_t message, const FindKeptPrefix& find_kept) const {
+  Match match;
+  const auto found = streamed_.find(keys.after[message]);
+  if (found == streamed_.end()) return match;
+  for (auto call = found->second.rbegin(); call != found->second.rend(); ++call) {
+    if (!SameReasoningBefore(message, conversation, keys, *call)) continue;
+    const Entry& entry = calls_[*call];
+    const auto& ids = entry.pieces.back().segment->token_ids();
+    KeptPrefix kept = find_kept(conversation, message, std::span(ids.data(), entry.streamed_ids), entry.prefill);
+    if (kept.ids == 0) continue;
+    match.kept_call = *call;
+    match.first_new = message + 1;
+    match.kept = std::move(kept);
+    return match;
+  }
+  return match;
+}
+
+text::Message History::Echoed(int call) const {
+  const Entry& entry = calls_[call];
+  text::Message message = entry.delivered;
+  const size_t known = std::min(message.tool_calls.size(), entry.echoed_arguments.size());
+  for (size_t i = 0; i < known; ++i) message.tool_calls[i].arguments_json = entry.echoed_arguments[i];
+  return message;
+}
+
+bool History::Names(int call, const text::Message& message, const std::vector<std::string>* ids) const {
+  const Entry& entry = calls_[call];
+  for (const text::ToolCall& sent : message.tool_calls) {
+    if (sent.id.empty()) continue;
+    for (const text::ToolCall& ours : entry.delivered.tool_calls) {
+      if (sent.id == ours.id) return true;
+    }
+  }
+  if (ids == nullptr || entry.call_id.empty()) return false;
+  return std::any_of(ids->begin(), ids->end(),
+                     [&](const std::string& id) { return id.find(entry.call_id) != std::string::npos; });
+}
+
+int History::NamedElsewhere(const text::Message& message, const base::Key128& key,
+                            const std::vector<std::string>* ids) const {
+  const auto found = by_message_.find(key);
+  if (found == by_message_.end()) return -1;
+  const auto names = [&](int call) { return Names(call, message, ids); };
+  const auto named = std::find_if(found->second.rbegin(), found->second.rend(), names);
+  return named == found->second.rend() ? -1 : *named;
+}
+
+size_t History::AnswerOf(int call, const ConversationKeys& keys, size_t end) const {
+  for (size_t message = end; message-- > 0;) {
+    // keys.after[i] is the key of the prefix that message i answers.
+    if (keys.after[message] == calls_[call].asked) return message;
+  }
+  return end;
+}
+
+bool History::SameReasoningBefore(size_t message, const text::Conversation& conversation, const ConversationKeys& keys,
+                                  int call) const {
+  while (message > keys.first_reasoned) {
+    const Entry& entry = calls_[call];
+    const size_t answered = entry.parent < 0 ? message : AnswerOf(entry.parent, keys, message);
+    const bool is_first = answered == message;
+    for (size_t i = is_first ? 0 : answered + 1; entry.asked_reasoning.has_value() && i < message; ++i) {
+      const auto held = entry.asked_reasoning->find(i);
+      if (!SameReasoning(conversation.messages[i].reasoning,
+                         held == entry.asked_reasoning->end() ? std::string_view() : held->second)) {
+        return false;
+      }
+    }
+    if (is_first) return true;
+    call = entry.parent;
+    message = answered;
+    if (!SameReasoning(conversation.messages[message].reasoning, calls_[call].delivered_reasoning)) return false;
+  }
+  return true;
+}
+
+int History::Choose(const std::vector<int>& candidates, const text::Conversation& conversation,
+                    const ConversationKeys& keys, size_t message, const EchoedIds& echoed) const {
+  const text::Message& sent = conversation.messages[message];
+  const auto said = [&](int call) {
+    return SameReasoning(sent.reasoning, calls_[call].delivered_reasoning) &&
+           SameReasoningBefore(message, conversation, keys, call);
+  };
+  for (auto candidate = candidates.rbegin(); candidate != candidates.rend(); ++candidate) {
+    if (Names(*candidate, sent, EchoedOf(echoed, message)) && said(*candidate)) return *candidate;
+  }
+  // Equal content, no id to tell them apart: the latest.
+  const auto latest = std::find_if(candidates.rbegin(), candidates.rend(), said);
+  return latest == candidates.rend() ? -1 : *latest;
+}
+
+std::string History::ForkCause(const text::Conversation& conversation, const ConversationKeys& keys,
+                               const EchoedIds& echoed, size_t index) const {
+  if (prefixes_no_tools_.contains(keys.after_no_tools[index + 1])) return kForkToolsChanged;
+  if (by_message_.contains(keys.message[index])) return kForkHistoryRewritten;
+  if (const auto streamed = streamed_.find(keys.after[index]); streamed != streamed_.end()) {
+    const auto broke_off = [this](int call) { return calls_[call].broken_off; };
+    if (std::any_of(streamed->second.begin(), streamed->second.end(), broke_off)) return kForkBrokenOff;
+  }
+  const text::Message& message = conversation.messages[index];
+  const std::vector<std::string>* ids = EchoedOf(echoed, index);
+  for (size_t i = calls_.size(); i-- > 0;) {
+    if (!Names(static_cast<int>(i), message, ids)) continue;
+    const std::vector<text::ToolCall> ours = Echoed(static_cast<int>(i)).tool_calls;
+    if (ours.size() != message.tool_calls.size()) return kForkContentChanged;
+    for (size_t call = 0; call < ours.size(); ++call) {
+      if (ours[call].name != message.tool_calls[call].name) return kForkCallRenamed;
+    }
+    for (size_t call = 0; call < ours.size(); ++call) {
+      if (CanonicalArguments(ours[call].arguments_json) !=
+          CanonicalArguments(message.tool_calls[call].arguments_json)) {
+        return kForkArgumentsChanged;
+      }
+    }
+    return kForkContentChanged;
+  }
+  return kForkNotFound;
+}
+
+void History::Index(const AskedKey& asked, int call) {
+  const text::Message& delivered = calls_[call].delivered;
+  calls_[call].delivered_reasoning = ReasoningKey(delivered.reasoning);
+  any_reasoning_ = any_reasoning_ || !delivered.reasoning.empty();
+  for (const text::ToolCall& written : delivered.tool_calls) {
+    if (!written.written_id.empty()) written_ids_[written.id] = written.written_id;
+  }
+  const base::Key128 key = MessageKey(Echoed(call));
+  by_prefix_[Chain(asked.key, key)].push_back(call);
+  prefixes_no_tools_.insert(Chain(asked.no_tools, key));
+  by_message_[key].push_back(call);
+}
+
+int History::Add(const AskedKey& asked, const std::optional<text::Message>& delivered, Call call) {
+  const int index = static_cast<int>(calls_.size());
+  const bool streamed = call.streamed_ids > 0 && !call.sampled.empty();
+  Entry entry;
+  entry.call_id = std::move(call.call_id);
+  entry.parent = call.parent;
+  entry.pieces = std::move(call.prompt);
+  entry.first_sampled = entry.pieces.size();
+  for (Piece& piece : call.sampled) entry.pieces.push_back(std::move(piece));
+  for (const Piece& piece : entry.pieces) tokens_ += piece.segment->token_ids_size();
+  entry.text_key = std::move(call.text_key);
+  entry.prefill = std::move(call.prefill);
+  entry.asked = asked.key;
+  entry.asked_reasoning = std::move(call.reasoning);
+  entry.echoed_arguments = std::move(call.echoed_arguments);
+  entry.streamed_ids = call.streamed_ids;
+  entry.broken_off = !delivered.has_value();
+  if (delivered.has_value()) entry.delivered = *delivered;
+  calls_.push_back(std::move(entry));
+  if (call.parent >= 0) calls_[call.parent].continued = true;
+  asked_.insert(asked.key);
+  if (streamed) streamed_[asked.key].push_back(index);
+  if (delivered.has_value()) Index(asked, index);
+  return index;
+}
+
+int History::AdoptClientTurn(const ConversationKeys& asked, const Match& match) {
+  const int index = static_cast<int>(calls_.size());
+  Entry entry = calls_[match.kept_call];
+  Piece& sampled = entry.pieces.back();
+  entry.unrecorded = match.kept.ids < static_cast<size_t>(sampled.segment->token_ids_size());
+  if (entry.unrecorded) {
+    sampled = MakePiece(FirstIds(*sampled.segment, static_cast<int>(match.kept.ids)));
+    tokens_ += sampled.segment->token_ids_size();
+  }
+  entry.delivered = match.kept.message;
+  entry.broken_off = entry.continued = false;
+  calls_.push_back(std::move(entry));
+  Index({asked.after[match.first_new - 1], asked.after_no_tools[match.first_new - 1]}, index);
+  return index;
+}
+
+std::vector<const Piece*> History::Path(int call) const {
+  std::vector<const Piece*> path;
+  for (; call >= 0; call = calls_[call].parent) {
+    const auto& pieces = calls_[call].pieces;
+    for (size_t i = pieces.size(); i-- > 0;) path.push_back(&pieces[i]);
+  }
+  std::reverse(path.begin(), path.end());
+  return path;
+}
+
+const std::vector<int32_t>& History::PathIds(int asked) {
+  std::vector<const Piece*> behind;  // behind the remembered path, the last first
+  int call = asked;
+  for (; call >= 0 && call != path_call_; call = calls_[call].parent) {
+    const auto& pieces = calls_[call].pieces;
+    for (size_t i = pieces.size(); i-- > 0;) behind.push_back(&pieces[i]);
+  }
+  if (call < 0) path_ids_.clear();
+  for (size_t i = behind.size(); i-- > 0;) {
+    const auto& ids = behind[i]->segment->token_ids();
+    path_ids_.insert(path_ids_.end(), ids.data(), ids.data() + ids.size());
+  }
+  path_call_ = asked;
+  return path_ids_;
+}
+
+std::vector<int32_t> History::Sampled(int call) const {
+  std::vector<int32_t> ids;
+  const Entry& entry = calls_[call];
+  for (size_t i = entry.first_sampled; i < entry.pieces.size(); ++i) {
+    const auto& segment = entry.pieces[i].segment->token_ids();
+    ids.insert(ids.end(), segment.begin(), segment.end());
+  }
+  return ids;
+}
+
+}  // namespace ingot::gateway

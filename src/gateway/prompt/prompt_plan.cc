@@ -1,0 +1,155 @@
+#include "gateway/prompt/prompt_plan.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/log.h"
+#include "gateway/prompt/canonical.h"
+#include "gateway/prompt/generation.h"
+#include "gateway/prompt/turn_text.h"
+#include "text/output_format.h"
+
+namespace ingot::gateway {
+namespace {
+
+constexpr size_t kGenerationPromptIds = 32;  // ids at a prompt's end in which its prefill is looked for
+
+text::Conversation WithoutReasoning(text::Conversation conversation) {
+  for (text::Message& message : conversation.messages) message.reasoning.clear();
+  return conversation;
+}
+
+}  // namespace
+
+absl::StatusOr<PromptPlan> PromptPlanner::Plan(const text::Conversation& conversation, ConversationKeys keys,
+                                               Continuation continued) const {
+  PromptPlan plan;
+  plan.keys = std::move(keys);
+  plan.continued = std::move(continued);
+  const std::optional<text::Conversation> restored = std::exchange(plan.continued.conversation, std::nullopt);
+  const text::Conversation& rendered = restored.has_value() ? *restored : conversation;
+  if (plan.continued.match.parent >= 0) {
+    const std::string cause = Continue(rendered, plan);
+    if (!cause.empty()) {
+      History::Match& match = plan.continued.match;
+      match = {.parent = -1, .first_new = 0, .fork_cause = cause};
+      plan.continued.ids.clear();
+      plan.continued.unrecorded.reset();
+      plan.continued.parent_call_id.clear();
+    }
+  }
+  if (plan.continued.match.parent < 0) INGOT_RETURN_IF_ERROR(RenderWhole(rendered, plan));
+  plan.reasoning = ReasoningOf(rendered, plan.continued.match.first_new);
+  return plan;
+}
+
+absl::Status PromptPlanner::RenderWhole(const text::Conversation& conversation, PromptPlan& plan) const {
+  auto rendered = format_->Render(conversation, true);
+  if (!rendered.ok()) return absl::InvalidArgumentError(rendered.status().message());
+  const bool system = conversation.messages[0].role == "system";
+  plan.pieces = PromptPieces(rendered->ids, system && !rendered->message_ends.empty() ? rendered->message_ends[0] : 0);
+  plan.ids = std::move(rendered->ids);
+  plan.prefill = std::move(rendered->prefill);
+  plan.text_key = std::move(rendered->text_key);
+  if (plan.ids.empty()) return absl::InvalidArgumentError("the conversation renders to no tokens");
+  const auto reasons = [](const text::Message& message) { return !message.reasoning.empty(); };
+  if (keeps_reasoning_ && !plan.text_key.empty() &&
+      std::any_of(conversation.messages.begin(), conversation.messages.end(), reasons)) {
+    // Continue compares texts without reasoning.
+    const auto bare = format_->Render(WithoutReasoning(conversation), true);
+    plan.text_key = bare.ok() ? bare->text_key : "";
+  }
+  return absl::OkStatus();
+}
+
+// By default the conversation has its reasoning, even where the client dropped it, and the parent is continued only as
+// long as the template writes that reasoning. With keeps_reasoning_ the conversation has none, and sampled turns stay
+// as they are whatever the template does with reasoning.
+std::string PromptPlanner::Continue(const text::Conversation& conversation, PromptPlan& plan) const {
+  Continuation& continued = plan.continued;
+  const size_t first_new = continued.match.first_new;
+  auto tail =
+      keeps_reasoning_
+          ? format_->RenderTail(WithoutReasoning(conversation), first_new, continued.parent_turn,
+                                {.earlier = text::EarlierTurns::kAsSampled, .sampled_from = continued.text_key})
+          : format_->RenderTail(conversation, first_new, continued.parent_turn,
+                                {.earlier = text::EarlierTurns::kAsTemplate, .sampled_from = continued.text_key});
+  if (!tail.ok()) {
+    INGOT_LOG(debug, "after call {}: the tail does not render ({}): rendering everything", continued.parent_call_id,
+              std::string(tail.status().message()));
+    if (absl::IsFailedPrecondition(tail.status())) return kForkThinkingStripped;
+    return absl::IsAborted(tail.status()) ? kForkTemplateDiffers : kForkTailFailed;
+  }
+  plan.prefill = std::move(tail->prefill);
+  plan.text_key = std::move(tail->text_key);
+  plan.ids = std::move(continued.ids);
+  plan.ids.insert(plan.ids.end(), tail->ids.begin(), tail->ids.end());
+  plan.pieces = PromptPieces(tail->ids, 0);
+  return "";
+}
+
+// The prefill of a prompt that came as ids, as far as its last ids tell.
+std::string PromptPlanner::PrefillIn(std::span<const int32_t> prompt) const {
+  prompt = prompt.last(std::min(prompt.size(), kGenerationPromptIds));
+  for (const int32_t id : format_->end_of_turn_ids()) {
+    const auto end = std::find(prompt.rbegin(), prompt.rend(), id);
+    prompt = prompt.last(end - prompt.rbegin());
+  }
+  return std::string(format_->output()->PrefillOf(tokenizer_->Decode(prompt, false)));
+}
+
+absl::StatusOr<PromptPlan> PromptPlanner::PlanRaw(std::string_view text, std::span<const int32_t> ids) const {
+  PromptPlan plan;
+  plan.raw = true;
+  plan.ids = ids.empty() ? tokenizer_->Encode(text, true) : std::vector<int32_t>(ids.begin(), ids.end());
+  for (const int32_t id : plan.ids) {
+    if (id >= tokenizer_->vocab_size()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the token id ", id, " is not in the vocabulary, whose size is ", tokenizer_->vocab_size()));
+    }
+  }
+  if (plan.ids.empty()) return absl::InvalidArgumentError("the prompt has no tokens");
+  plan.pieces = PromptPieces(plan.ids, 0);
+  plan.prefill = PrefillIn(plan.ids);
+  return plan;
+}
+
+History::KeptPrefix PromptPlanner::KeptPrefixOf(const text::Conversation& conversation, size_t message,
+                                                std::span<const int32_t> sampled, const std::string& prefill) const {
+  const text::Message& sent = conversation.messages[message];
+  if (!sent.tool_calls.empty() || TrimmedSize(sent.content) == 0) return {};
+  const auto reader = [&] {
+    return TurnText(
+        {.tokenizer = tokenizer_,
+         .ends = format_->end_of_turn_ids(),
+         .format = format_->output(),
+         .reading = {.tools = conversation.tools,
+                     .prefill = prefill,
+                     .calls = conversation.tools.empty() ? text::CallMode::kText : text::CallMode::kStreamed}});
+  };
+  TurnText streamed = reader();
+  std::string content;
+  size_t pushed = 0;
+  while (TrimmedSize(content) < TrimmedSize(sent.content)) {
+    if (pushed == sampled.size()) return {};
+    streamed.Push(sampled.subspan(pushed++, 1));
+    for (const TurnText::Delta& delta : streamed.Take()) {
+      if (delta.kind == PartKind::kContent) content += delta.text;
+    }
+  }
+  // Text of the last ids may be held back until further ids come, so fewer ids than were pushed are delivered.
+  History::KeptPrefix kept;
+  kept.ids = static_cast<size_t>(streamed.delivered_tokens());
+  TurnText whole = reader();
+  whole.Push(sampled.first(kept.ids));
+  whole.Finish("");
+  kept.message.role = "assistant";
+  kept.message.content = whole.message().content;
+  kept.message.reasoning = whole.message().reasoning;
+  kept.message.tool_calls = whole.message().tool_calls;
+  const bool same = MessageKey(kept.message) == MessageKey(sent) &&
+                    SameReasoning(sent.reasoning, ReasoningKey(kept.message.reasoning));
+  return same ? kept : History::KeptPrefix();
+}
+
+}  // namespace ingot::gateway

@@ -1,0 +1,89 @@
+// The prompt of a request: the ids of the call that it continues, and the ids that are rendered for it.
+//
+// A prompt that continues a parent call is, text for text, the template's rendering of the request's conversation, with
+// sampled ids in place of the continued turns. Three checks guarantee it:
+//   1. Each continued turn of the request equals, in canonical form, the delivered message of its call (history.h).
+//   2. The template still writes the text that the parent's prompt was made of, given the turns as they were delivered.
+//      The keys of both texts are compared (text::TextKey), from child to parent up to a prompt that was rendered as a
+//      whole. This catches differences that canonical forms ignore and the template may print: ids of tool calls,
+//      further fields, the date.
+//   3. The tail is the template's text from the turn's end on, and the turn stands there as it was sampled
+//      (text::ChatFormat::RenderTail).
+// If 2 or 3 fails, the whole conversation is rendered and the cause of the fork is counted. With
+// gateway.history_thinking keep, check 2 compares conversations without reasoning, and check 3 looks for the turn's end
+// alone.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "gateway/prompt/history.h"
+#include "text/chat.h"
+#include "text/tokenizer.h"
+
+namespace ingot::gateway {
+
+// The parent call of a request, with a copy of the parts of its path that a prompt needs.
+struct Continuation {
+  History::Match match;  // match.parent -1 = no parent; then all else but `conversation` is empty
+  std::string parent_call_id;
+  std::vector<int32_t> ids;          // of the parent's path, its sampled ids included
+  size_t recorded_pieces = 0;        // sampled segments of the parent that its record holds
+  std::optional<Piece> unrecorded;   // the segment behind them, if it is in no record (History::EndsUnrecorded)
+  std::string text_key;              // of the parent's prompt
+  std::vector<int32_t> parent_turn;  // ids that the parent sampled
+  int epoch = 0;                     // of the history that `match` refers to
+  // The conversation to render, if it is not the request's own (History::Restored).
+  std::optional<text::Conversation> conversation;
+};
+
+struct PromptPlan {
+  bool raw = false;       // the prompt came as text or ids; no later request continues it
+  ConversationKeys keys;  // empty if raw
+  Continuation continued;
+  std::vector<Piece> pieces;  // segments of the prompt behind the continued path
+  std::vector<int32_t> ids;   // the whole prompt
+  std::string prefill;        // text::RenderedPrompt::prefill
+  std::string text_key;       // text::RenderedPrompt::text_key
+  ReasoningKeys reasoning;    // of the messages in the tail
+};
+
+// Makes prompts with one tokenizer and chat format. Immutable, thread safe.
+class PromptPlanner {
+ public:
+  // `keeps_reasoning`: earlier reasoning stays in the prompt even if the template would leave it out
+  // (gateway.history_thinking keep).
+  PromptPlanner(std::shared_ptr<const text::Tokenizer> tokenizer, std::shared_ptr<const text::ChatFormat> format,
+                bool keeps_reasoning)
+      : tokenizer_(std::move(tokenizer)), format_(std::move(format)), keeps_reasoning_(keeps_reasoning) {}
+
+  // `keys`: of `conversation`. INVALID_ARGUMENT: the conversation cannot be rendered.
+  absl::StatusOr<PromptPlan> Plan(const text::Conversation& conversation, ConversationKeys keys,
+                                  Continuation continued) const;
+  // A prompt of `ids` or, if there are none, of `text`, in which special tokens are recognized. INVALID_ARGUMENT: it has
+  // no tokens, or an id that is not in the vocabulary.
+  absl::StatusOr<PromptPlan> PlanRaw(std::string_view text, std::span<const int32_t> ids) const;
+
+  // History::FindKeptPrefix: the fewest ids that read as the client's message. None for a message with tool calls, since
+  // clients do not keep calls cut at ids.
+  History::KeptPrefix KeptPrefixOf(const text::Conversation& conversation, size_t message,
+                                   std::span<const int32_t> sampled, const std::string& prefill) const;
+
+ private:
+  absl::Status RenderWhole(const text::Conversation& conversation, PromptPlan& plan) const;
+  // Appends the tail to the parent's path. Returns the cause of a fork; empty: done.
+  std::string Continue(const text::Conversation& conversation, PromptPlan& plan) const;
+  std::string PrefillIn(std::span<const int32_t> prompt) const;
+
+  const std::shared_ptr<const text::Tokenizer> tokenizer_;
+  const std::shared_ptr<const text::ChatFormat> format_;
+  const bool keeps_reasoning_;
+};
+
+}  // namespace ingot::gateway
