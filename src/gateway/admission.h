@@ -1,6 +1,6 @@
-// Who decides whether an episode may open. The gateway owns the interface; the app supplies the scheduler (in process
-// or over gRPC) behind it, or, for `ingot serve`, nothing: then every episode is a served one. Thread safe; may block
-// for one journal write, so the gateway calls it off its I/O threads.
+// The decision whether an episode may open. The gateway owns the interface. The app puts the scheduler behind it, in
+// process or over gRPC; `ingot serve` has none, and every episode is a served one. Thread safe. May block for a journal
+// write, so the gateway never calls it on I/O threads.
 #pragma once
 
 #include "base/status.h"

@@ -10,7 +10,7 @@
 namespace ingot::gateway {
 namespace {
 
-// What the template does not read changes no prompt, so it must not make a branch either.
+// A variable that the template does not read changes no prompt, so it must not cause a fork.
 void DropUnread(const text::ChatFormat& format, base::json::object& variables) {
   for (auto variable = variables.begin(); variable != variables.end();) {
     const base::json::string_view name = variable->key();
@@ -55,7 +55,7 @@ void Answer::Prepare() {
     if (status.ok() && !count_only) return;
   }
   if (!calls.empty()) {
-    for (const auto& call : calls) call->Fail(Unshared(status));  // the last one finishes this
+    for (const auto& call : calls) call->Fail(Unshared(status));  // the last call finishes the answer
     return;
   }
   if (!status.ok()) core_.counters.CountCall(status, absl::IsCancelled(status));
@@ -119,7 +119,7 @@ absl::Status Answer::MakeCalls(const std::shared_ptr<Episode>& episode) {
                                .arrival_unix_ns = arrival_unix_ns_,
                                .wake = hooks_.wake,
                                .on_done = [weak = weak_from_this()](const absl::Status& status) {
-                                 // The gateway holds this until the last call is over.
+                                 // The gateway owns the answer until the last call is over.
                                  if (const auto self = weak.lock()) self->OnCallDone(status);
                                }}));
     if (choice > 0) continue;

@@ -1,12 +1,12 @@
-// One request being answered, from its body to its last event, in whatever dialect.
+// One request being answered, from its body to its last event.
 //
 //   kQueued --worker--> kPreparing --its calls are started--> kRunning --the last of them is over--> kDone
 //      |                    |  parse, find the episode, plan the prompt, refuse                        ^
 //      `-- Abort, Refuse ---'-------------------------------------------------------------------------'
 //
-// It makes a ChatCall per choice and words their events with its dialect's Renderer. It fails as a whole: when one call
-// does, the others are aborted; what was sampled is recorded all the same. Thread safe. Owned by who asked (a
-// connection) and, until kDone, by the gateway, which outlives it.
+// An answer makes a ChatCall per choice and words their events with its dialect's Renderer. It fails as a whole: when
+// one call fails, the others are aborted and recorded. Thread safe. The connection that asked owns it and, until kDone,
+// the gateway, which outlives it.
 #pragma once
 
 #include <chrono>
@@ -27,42 +27,43 @@ namespace ingot::gateway {
 
 class Answer : public std::enable_shared_from_this<Answer> {
  public:
-  // What it needs of the gateway.
+  // Functions of the gateway.
   struct Hooks {
-    // The episode, before anything of the body is read; null: one is to be opened for a served session, which `open`
-    // does once there is a request (and may block).
+    // `find`: the caller's episode, asked for before the body is read; null: `open` opens a served session once the
+    // request is read, and may block.
     std::function<absl::StatusOr<std::shared_ptr<Episode>>()> find;
     std::function<absl::StatusOr<std::shared_ptr<Episode>>()> open;
-    // Room for so many calls beside the first one; RESOURCE_EXHAUSTED: there is none.
+    // Reserves room for so many calls beside the first one; RESOURCE_EXHAUSTED: there is none.
     std::function<absl::Status(int)> reserve;
-    // Once, when it is over, with the calls that were reserved.
+    // Called once, when the answer is over, with the number of reserved calls.
     std::function<void(const std::shared_ptr<Answer>&, int)> on_done;
-    // From any thread, possibly before the starter has this object, whenever Take may have something new; must not
-    // block nor call back into the gateway.
+    // Called from any thread whenever Take may return something new, possibly before StartAnswer returns. It must not
+    // block or call the gateway.
     std::function<void()> wake;
   };
   Answer(Core& core, const Dialect& dialect, RawRequest raw);
 
   struct Output {
-    std::vector<WireEvent> events;  // of a stream; or the one reply
-    bool stream = false;            // what the request asked for; known once there is an event
+    std::vector<WireEvent> events;  // of a stream; or one event with the reply
+    bool stream = false;            // the request asked for a stream; valid once there is an event
     bool done = false;
-    absl::Status status;  // with done: why there is no (further) event
-    std::string trailer;  // with done: what ends a stream over HTTP
+    absl::Status status;  // if done: why no further event comes
+    std::string trailer;  // if done: the end of an HTTP stream (Renderer::Trailer)
   };
-  // What is ready since the last call; taking again says that it was sent. Never blocks.
+  // The output since the last call. Each call confirms that the output of the call before was sent. Never blocks.
   Output Take();
 
-  // The client is gone (CANCELLED) or a limit was passed: stops sampling and records what there is. Does not wait.
+  // Stops sampling and records the ids so far. `why`: CANCELLED if the client is gone, or the limit that was passed.
+  // Does not wait.
   void Abort(absl::Status why);
 
-  // For the gateway. Before anything else:
-  void SetHooks(Hooks hooks) { hooks_ = std::move(hooks); }
-  void Prepare();                 // on a worker
-  void Refuse(absl::Status why);  // instead of Prepare
+  // For the gateway:
+  void SetHooks(Hooks hooks) { hooks_ = std::move(hooks); }  // before all other functions
+  void Prepare();                                            // on a worker
+  void Refuse(absl::Status why);                             // instead of Prepare
   std::chrono::nanoseconds arrival() const { return arrival_; }
   const Dialect& dialect() const { return dialect_; }
-  const std::string& id() const { return id_; }  // of its first call
+  const std::string& id() const { return id_; }  // the id of its first call
 
  private:
   enum class Phase { kQueued, kPreparing, kRunning, kDone };
@@ -73,13 +74,13 @@ class Answer : public std::enable_shared_from_this<Answer> {
   absl::Status MakeCalls(const std::shared_ptr<Episode>& episode);
   absl::StatusOr<std::vector<std::shared_ptr<const PromptPlan>>> PlanPrompts(Episode& episode,
                                                                              const GatewayRequest& request);
-  // The prompt of the conversation, or of one of the raw prompts. Errors are the client's: 400. `episode` null: no call is
-  // continued.
+  // The prompt of the conversation, or of one of the raw prompts. Errors are the client's: 400. `episode` null: no call
+  // is continued.
   absl::StatusOr<PromptPlan> PlanPrompt(Episode* episode, const GatewayRequest& request, int raw_prompt) const;
   absl::Status CountTokens(std::shared_ptr<const GatewayRequest> request);
   void OnCallDone(const absl::Status& status);
   void Finish(absl::Status status);
-  bool Begin();  // false: it was aborted before
+  bool Begin();  // false: it was aborted
 
   Core& core_;
   const Dialect& dialect_;
@@ -91,15 +92,15 @@ class Answer : public std::enable_shared_from_this<Answer> {
 
   mutable base::Mutex mu_;
   Phase phase_ ABSL_GUARDED_BY(mu_) = Phase::kQueued;
-  std::shared_ptr<const GatewayRequest> request_ ABSL_GUARDED_BY(mu_);  // null: not parsed yet
+  std::shared_ptr<const GatewayRequest> request_ ABSL_GUARDED_BY(mu_);  // null = not parsed yet
   std::unique_ptr<Renderer> renderer_ ABSL_GUARDED_BY(mu_);
   std::vector<std::shared_ptr<ChatCall>> calls_ ABSL_GUARDED_BY(mu_);  // by choice
   int open_calls_ ABSL_GUARDED_BY(mu_) = 0;
   int reserved_ ABSL_GUARDED_BY(mu_) = 0;
   absl::Status abort_ ABSL_GUARDED_BY(mu_);
-  absl::Status failure_ ABSL_GUARDED_BY(mu_);    // the first call's that failed
-  bool begun_ ABSL_GUARDED_BY(mu_) = false;      // an event of the stream was taken
-  bool delivered_ ABSL_GUARDED_BY(mu_) = false;  // the last event was taken
+  absl::Status failure_ ABSL_GUARDED_BY(mu_);    // of the first call that failed
+  bool begun_ ABSL_GUARDED_BY(mu_) = false;      // Take returned an event
+  bool delivered_ ABSL_GUARDED_BY(mu_) = false;  // Take returned the last event
 };
 
 }  // namespace ingot::gateway

@@ -46,14 +46,14 @@ void ChatCall::Start(std::shared_ptr<const PromptPlan> plan) {
     }
   }
   if (!aborted.ok()) return Done(std::move(aborted));
-  // The callback does not own the call: the call owns the handle, which owns the callback.
+  // The callback must not own the call, since the call owns the handle, which owns the callback.
   auto handle = backend().engine->Generate(std::move(request),
                                            [weak = weak_from_this()](absl::StatusOr<v1::GenerateChunk> chunk) {
                                              if (auto self = weak.lock()) self->OnChunk(std::move(chunk));
                                            });
   base::MutexLock lock(mu_);
   if (phase_ == Phase::kGenerating) handle_ = std::move(handle);
-  // Otherwise it ended meanwhile, and the handle goes here.
+  // Otherwise the call ended meanwhile, and the handle is destroyed here.
 }
 
 v1::GenerateRequest ChatCall::EngineRequest() const {
@@ -62,7 +62,7 @@ v1::GenerateRequest ChatCall::EngineRequest() const {
   request.mutable_prompt_ids()->Add(plan_->ids.begin(), plan_->ids.end());
   *request.mutable_sampling() = sampling_;
   request.set_pinned_version(PinnedVersion());
-  // Law 4 counts an episode's age from the version it was admitted at.
+  // Law 4 counts an episode's age from the version at which it was admitted.
   if (request.pinned_version() < 0 && backend().weights == v1::WEIGHTS_FOLLOW) {
     request.set_min_version(setup_.episode->record().admitted_version());
   }
@@ -70,7 +70,8 @@ v1::GenerateRequest ChatCall::EngineRequest() const {
   return request;
 }
 
-// An evaluation pins what would follow training; -1: the newest version, or the external server's only one.
+// The pinned version of the call: of the evaluation, if the model follows training, or of the model. -1 = the newest
+// version, or the only one of an external server.
 int64_t ChatCall::PinnedVersion() const {
   return backend().weights == v1::WEIGHTS_FOLLOW ? setup_.episode->record().pinned_version() : backend().version;
 }
@@ -83,7 +84,7 @@ void ChatCall::OnChunk(absl::StatusOr<v1::GenerateChunk> chunk) {
     if (chunk.ok()) {
       engine_error_ = generation_.Append(*chunk, core_.parts.clock->UnixNanos());
       const auto ends = delivery_->EndsAfter(generation_);
-      // With an id of its own behind the call the turn has ended as it should. (The engine is told by Complete.)
+      // One id behind the tool call is the turn's own end. (Complete drops the handle, which stops the engine.)
       const bool whole = generation_.finish == v1::FINISH_STOP && generation_.size() <= ends.value_or(0) + 1;
       if (engine_error_.ok() && ends.has_value() && !whole) generation_.StopAfter(*ends);
     } else {
@@ -143,7 +144,7 @@ void ChatCall::Complete() {
   }
   std::vector<Piece> sampled;
   if (segment.token_ids_size() > 0) sampled.push_back(MakePiece(std::move(segment)));
-  // A call that ended early without a token has nothing that could be lost.
+  // A call that ended early without an id needs no record.
   bool known = status.ok() || !sampled.empty();
   if (core_.parts.pool != nullptr && known) {
     const absl::Status recorded = Append(Record(finish, sampled), sampled);
@@ -174,7 +175,7 @@ std::vector<std::string> ChatCall::EchoedOf(const text::Message& delivered) cons
   return other ? echoed : std::vector<std::string>();
 }
 
-// Makes the call known to later requests of its episode, with its answer or with what the client may have of one.
+// Adds the call to the episode's history, with its answer or with the prefix that the client may have.
 void ChatCall::Remember(bool whole, std::vector<Piece> sampled) {
   std::optional<text::Message> delivered;
   History::Call call{.call_id = setup_.call_id,
@@ -194,7 +195,7 @@ void ChatCall::Remember(bool whole, std::vector<Piece> sampled) {
   setup_.episode->AddToHistory(plan_->continued, plan_->keys, delivered, std::move(call));
 }
 
-// Whether there is an answer to deliver; if so, what it is.
+// OK: there is an answer to deliver, which delivery_ and echoed_arguments_ now hold.
 absl::Status ChatCall::Outcome() {
   base::MutexLock lock(mu_);
   if (!abort_.ok()) return abort_;
@@ -248,7 +249,7 @@ v1::Call ChatCall::Record(v1::FinishReason finish, const std::vector<Piece>& sam
   call.set_delivered_tokens(whole ? generation_.size() : delivery_->confirmed_tokens());
   call.set_cached_tokens(generation_.cached_tokens);
   call.set_tool_call_malformed(whole && delivery_->malformed());
-  if (whole && !plan_->raw) {  // a later gateway may have to continue it
+  if (whole && !plan_->raw) {  // for a later gateway, which may have to continue the call
     const AskedKey asked = AskedKey::Of(plan_->keys);
     call.set_asked_key(std::string(base::KeyBytes(asked.key)));
     call.set_asked_key_no_tools(std::string(base::KeyBytes(asked.no_tools)));
@@ -261,7 +262,7 @@ v1::Call ChatCall::Record(v1::FinishReason finish, const std::vector<Piece>& sam
 absl::Status ChatCall::Append(const v1::Call& record, const std::vector<Piece>& sampled) {
   v1::AppendCallRequest request;
   *request.mutable_call() = record;
-  // The path's segments came with the calls that are being continued.
+  // The segments of the parent's path were stored with earlier calls.
   if (const auto& own = plan_->continued.unrecorded; own.has_value()) *request.add_segments() = *own->segment;
   for (const Piece& piece : plan_->pieces) *request.add_segments() = *piece.segment;
   for (const Piece& piece : sampled) *request.add_segments() = *piece.segment;
@@ -301,7 +302,7 @@ void ChatCall::CountTokens(const absl::Status& status) {
 void ChatCall::Count(const absl::Status& status, bool aborted) {
   Counters& counters = core_.counters;
   counters.CountCall(status, aborted);
-  if (queued_unix_ns_ == 0) return;  // never reached the engine
+  if (queued_unix_ns_ == 0) return;  // the call never reached the engine
   if (!plan_->continued.parent_call_id.empty()) ++counters.spliced;
   if (!plan_->continued.match.fork_cause.empty()) counters.AddFork(plan_->continued.match.fork_cause);
   if (sampling_.grammar_acted() || sampling_.penalty_acted() || sampling_.bias_acted()) ++counters.flagged;
@@ -319,7 +320,7 @@ ChatCall::Output ChatCall::Take() {
   base::MutexLock lock(mu_);
   woken_ = false;
   out.done = phase_ == Phase::kDone;
-  // While it is being recorded nothing more is told: what comes then is the end, or that there is none.
+  // Nothing is sent while the call is being recorded: the next event is the end or an error.
   const bool tells = phase_ == Phase::kGenerating || (out.done && delivers_);
   if (tells) delivery_->Take(generation_, out.events);
   return out;

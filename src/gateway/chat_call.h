@@ -1,10 +1,10 @@
-// One call of the engine, from its prompt to its record: one choice of an Answer.
+// One call of an engine, from its prompt to its record: one choice of an Answer.
 //
 //   kWaiting --Start--> kGenerating --last chunk, or Abort--> kFinishing --worker--> kDone
 //      `- Fail, or Abort and then Start -----------------------------------------------^
 //
-// Its last events exist only after the pool acknowledged the call's record; a call that ends early is recorded with
-// what was sampled so far. Thread safe. Owned by its Answer and, until kDone, by its episode. The gateway outlives it.
+// The last events come only after the pool acknowledged the call's record. A call that ends early is recorded with the
+// ids sampled so far. Thread safe. Its Answer owns it and, until kDone, its episode. The gateway outlives it.
 #pragma once
 
 #include <chrono>
@@ -27,24 +27,24 @@ namespace ingot::gateway {
 
 class ChatCall : public std::enable_shared_from_this<ChatCall> {
  public:
-  // What it is of, fixed from the start.
+  // Constant properties of the call.
   struct Setup {
     std::string call_id;  // 32 hexadecimal digits
-    int choice = 0;       // of the request's
+    int choice = 0;       // index among the request's choices
     std::shared_ptr<const GatewayRequest> request;
     std::shared_ptr<Episode> episode;
     std::chrono::nanoseconds arrival{};
     int64_t arrival_unix_ns = 0;
-    // From any thread, whenever Take may have something new; must not block nor call back into the gateway.
+    // Called from any thread whenever Take may return something new. It must not block or call the gateway.
     std::function<void()> wake;
-    // Once, when the call is over, before the last `wake`.
+    // Called once, when the call is over, before the last `wake`.
     std::function<void(const absl::Status&)> on_done;
   };
   ChatCall(Core& core, Setup setup) : core_(core), setup_(std::move(setup)) {}
 
   const std::string& id() const { return setup_.call_id; }
 
-  // Lets it into its episode: 410, or 400 when that had all its calls. Then exactly one of Start and Fail follows.
+  // Enters the episode (Episode::BeginCall). Exactly one of Start and Fail must follow.
   absl::Status Enter();
   void Start(std::shared_ptr<const PromptPlan> plan);
   void Fail(absl::Status why);
@@ -53,13 +53,13 @@ class ChatCall : public std::enable_shared_from_this<ChatCall> {
     std::vector<Event> events;
     bool done = false;
   };
-  // What is ready since the last call; taking again says that it was sent. Never blocks.
+  // The events since the last call. Each call confirms that the events of the call before were sent. Never blocks.
   Output Take();
 
-  // The client is gone (CANCELLED) or a limit was passed: stops sampling and records what there is. Does not wait.
-  // Once the last chunk has come the call is finished as it is.
+  // Stops sampling and records the ids so far, unless the last chunk has come. Does not wait. `why`: CANCELLED if the
+  // client is gone, or the limit that was passed.
   void Abort(absl::Status why);
-  // Finishes an ended generation; the first caller does it. On a worker, or for who waits for it.
+  // Records an ended generation. Of several callers the first does it: a writer, or a thread that ends the episode.
   void Complete();
 
  private:
@@ -70,7 +70,7 @@ class ChatCall : public std::enable_shared_from_this<ChatCall> {
   int64_t PinnedVersion() const;
   void OnChunk(absl::StatusOr<v1::GenerateChunk> chunk);
 
-  // Has Complete run by a writer. What asks for it later can wait for the call to be known.
+  // Lets a writer run Complete. Requests that may continue the call can wait for it from now on.
   void SubmitComplete();
   // Complete's steps.
   absl::Status Outcome();
@@ -86,23 +86,23 @@ class ChatCall : public std::enable_shared_from_this<ChatCall> {
   const Setup setup_;
 
   // Written before the engine starts, read-only afterwards.
-  int32_t sequence_ = -1;     // -1: never let in
-  bool took_tokens_ = false;  // of its episode's
+  int32_t sequence_ = -1;     // -1 = not entered
+  bool took_tokens_ = false;  // Episode::TakeTokens succeeded
   std::shared_ptr<const PromptPlan> plan_;
   v1::SamplingParams sampling_;
   int64_t queued_unix_ns_ = 0;
 
   mutable base::Mutex mu_;
   Phase phase_ ABSL_GUARDED_BY(mu_) = Phase::kWaiting;
-  bool claimed_ ABSL_GUARDED_BY(mu_) = false;  // somebody runs Complete
-  bool woken_ ABSL_GUARDED_BY(mu_) = false;    // wake was called and Take was not
-  absl::Status abort_ ABSL_GUARDED_BY(mu_);    // why it was aborted
+  bool claimed_ ABSL_GUARDED_BY(mu_) = false;  // a thread runs Complete
+  bool woken_ ABSL_GUARDED_BY(mu_) = false;    // `wake` was called, and Take was not called since
+  absl::Status abort_ ABSL_GUARDED_BY(mu_);    // why it was aborted; OK = it was not
   absl::Status engine_error_ ABSL_GUARDED_BY(mu_);
-  bool delivers_ ABSL_GUARDED_BY(mu_) = false;  // kDone: with an answer
+  bool delivers_ ABSL_GUARDED_BY(mu_) = false;  // kDone with an answer
   std::unique_ptr<rollout::Client::Request> handle_ ABSL_GUARDED_BY(mu_);
   Generation generation_ ABSL_GUARDED_BY(mu_);
   std::unique_ptr<Delivery> delivery_ ABSL_GUARDED_BY(mu_);
-  std::vector<std::string> echoed_arguments_ ABSL_GUARDED_BY(mu_);  // History::Call's, of what it delivered
+  std::vector<std::string> echoed_arguments_ ABSL_GUARDED_BY(mu_);  // History::Call::echoed_arguments
 };
 
 }  // namespace ingot::gateway

@@ -134,7 +134,7 @@ std::vector<Token> Delivery::TakeTokens(const Generation& generation, int last) 
   return tokens;
 }
 
-// The sampled ids that are text: all but an end-of-turn id that ended the turn.
+// The number of sampled ids that are text: all but an end-of-turn id at the end.
 int Delivery::TextTokens(const Generation& generation) const {
   const auto& ids = generation.segment.token_ids();
   const auto& ends = parts_.format->end_of_turn_ids();

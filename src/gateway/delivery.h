@@ -1,5 +1,5 @@
-// What a call's client gets, in order, and how much of it surely was sent: a generation as it grows, to Events. Not
-// thread safe: ChatCall calls it under its lock.
+// Turns a growing generation into Events, and counts the ids whose text was sent. Not thread safe: ChatCall calls it
+// under its lock.
 #pragma once
 
 #include <memory>
@@ -21,21 +21,21 @@ class Delivery {
   Delivery(const GatewayParts& parts, std::shared_ptr<const GatewayRequest> request,
            std::shared_ptr<const PromptPlan> plan, std::string call_id);
 
-  // Where the client takes one call at a time and the first one is complete: how many ids the turn has. nullopt: the
-  // turn goes on. To be asked of every state of `generation`, before Take.
+  // The number of ids after which the turn ends, since the client takes one tool call at a time and the first one is
+  // complete. nullopt: the turn goes on. Call it for every state of `generation`, before Take.
   std::optional<int> EndsAfter(const Generation& generation);
 
-  // The end of the generation is known: from here on message() is what will have been delivered. Its calls have the ids
-  // that their events have or had. A call that turns out malformed after its arguments began to be sent stays a call,
-  // with all of what the model wrote as its arguments.
+  // The generation has ended: from now on message() is the delivered message. Its calls carry the ids of their events.
+  // A call that is malformed, but whose arguments were sent in part, stays a call with all of the model's text as its
+  // arguments.
   void End(const Generation& generation);
   const text::Message& message() const { return message_; }
   bool malformed() const { return text_.message().malformed; }  // REQUIRES: End
 
-  // The events that came of `generation` since the last call, which says that what it returned was sent. After End they
-  // end with AnswerEnd, once.
+  // The events of `generation` since the last call. Each call confirms that the events of the call before were sent.
+  // After End the last event is AnswerEnd, once.
   void Take(const Generation& generation, std::vector<Event>& out);
-  // Of the sampled ids, how many surely had their text sent, and of how many it may have been.
+  // Numbers of sampled ids: those whose text surely was sent, and those whose text may have been sent.
   int confirmed_tokens() const { return confirmed_; }
   int taken_tokens() const { return text_.delivered_tokens(); }
 
@@ -44,7 +44,7 @@ class Delivery {
   void TakeParts(const Generation& generation, std::vector<Event>& out);
   void Open(const TurnText::Delta& delta, std::vector<Event>& out);
   void ClosePart(std::vector<Event>& out, bool cut);
-  // The ids before `last` that no event told of yet.
+  // The tokens before id `last` that no event carried yet.
   std::vector<Token> TakeTokens(const Generation& generation, int last);
   int TextTokens(const Generation& generation) const;
 
@@ -52,17 +52,17 @@ class Delivery {
   const std::shared_ptr<const GatewayRequest> request_;
   const std::shared_ptr<const PromptPlan> plan_;
   const std::string call_id_;
-  const bool one_call_;  // the turn ends after its first
+  const bool one_call_;  // the turn ends after its first tool call
   TurnText text_;
   text::Message message_;
-  std::optional<PartKind> open_;  // the part that is being told
-  int calls_ = 0;                 // begun
+  std::optional<PartKind> open_;  // the part that was begun and not ended
+  int calls_ = 0;                 // tool calls begun
   int fed_ = 0;                   // ids pushed into text_
-  int told_ = 0;                  // ids whose tokens were told
-  int confirmed_ = 0;
+  int told_ = 0;                  // ids whose tokens were in an event
+  int confirmed_ = 0;             // confirmed_tokens()
   bool begun_ = false;
   bool ended_ = false;     // End was called
-  bool finished_ = false;  // AnswerEnd was taken
+  bool finished_ = false;  // Take returned AnswerEnd
 };
 
 }  // namespace ingot::gateway

@@ -12,9 +12,9 @@
 namespace ingot::gateway {
 namespace {
 
-// How long a prompt's plan waits for the record of a call that its request may go on from: a few writes of the pool.
+// The longest wait for the record of a call that a request may continue: a few writes of the pool.
 constexpr std::chrono::milliseconds kMaxFinishingWait(500);
-constexpr char kLimit[] = "episode_limit";  // no client tries a 400 again, unlike a 409 or a 429
+constexpr char kLimit[] = "episode_limit";  // sent with 400: clients repeat a 409 or 429
 
 absl::Status CheckNumbers(const v1::EpisodeRewardRequest& posted) {
   if (!std::isfinite(posted.reward())) return BadRequest("reward", "'reward' must be a finite number");
@@ -79,7 +79,7 @@ absl::StatusOr<int32_t> Episode::BeginCall(const std::shared_ptr<ChatCall>& call
 void Episode::FinishCall(const std::shared_ptr<ChatCall>& call, const base::Key128& asked) {
   base::MutexLock lock(mu_);
   const auto found = in_flight_.find(call);
-  if (found != in_flight_.end()) found->second = asked;  // otherwise another thread has finished it meanwhile
+  if (found != in_flight_.end()) found->second = asked;  // otherwise another thread has recorded it meanwhile
 }
 
 void Episode::EndCall(const std::shared_ptr<ChatCall>& call, std::chrono::nanoseconds now) {
@@ -96,7 +96,7 @@ bool Episode::AnyFinishing(const std::set<base::Key128>& asked) const {
 
 bool Episode::WaitForFinishing(const text::Conversation& conversation, const ConversationKeys& keys,
                                const History::Match& match) {
-  std::set<base::Key128> unanswered;  // what stands before messages that are not found
+  std::set<base::Key128> unanswered;  // keys of the prefixes before unknown assistant messages
   for (size_t i = match.first_new; i < conversation.messages.size(); ++i) {
     if (conversation.messages[i].role == "assistant") unanswered.insert(keys.after[i]);
   }
@@ -183,7 +183,7 @@ absl::Status Episode::CheckRoom(const v1::RewardEpisodeRequest& posted) const {
   if (earned_.signals().size() + added(earned_.signals(), posted.signals()) > tree::kMaxSignals) {
     return BadRequest("signals", absl::StrCat("an episode has at most ", tree::kMaxSignals, " signals"));
   }
-  // Only a session can get there: it forgets its calls when it has had so many, and takes more.
+  // Only a session can pass this limit, since it begins new histories.
   const auto calls = earned_.call_rewards().size() + added(earned_.call_rewards(), posted.call_rewards());
   if (calls > static_cast<size_t>(limits_.max_calls())) {
     return BadRequest("calls", absl::StrCat("an episode has rewards for at most ", limits_.max_calls(),
@@ -279,7 +279,7 @@ absl::Status Episode::WaitForCalls(std::chrono::nanoseconds timeout) {
 }
 
 void Episode::FinishEnd(bool ok) {
-  History ended;  // freed without the lock
+  History ended;  // destroyed after the lock is released
   base::MutexLock lock(mu_);
   storing_ = false;
   changed_.SignalAll();

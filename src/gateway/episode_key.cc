@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kDigestBytes = 32;
 
-// SHA-256. OpenSSL looks an algorithm up by its name, which takes longer than it does: once is enough.
+// SHA-256. OpenSSL's look-up of an algorithm by name takes longer than a digest, so it is done once.
 void Digest(const std::string& text, unsigned char (&digest)[kDigestBytes]) {
   static EVP_MD* const algorithm = EVP_MD_fetch(nullptr, "SHA256", nullptr);
   if (algorithm == nullptr || EVP_Digest(text.data(), text.size(), digest, nullptr, algorithm, nullptr) != 1) {

@@ -1,6 +1,6 @@
-// The keys of an episode. Its owner's key may do everything: call models, reward, end. The call key is made from that
-// one and calls models only; whoever has it cannot find the owner's. Gateway and pool keep the hash of the call key, by
-// which either key is recognised, also by a gateway that was started again. Pure functions.
+// The two keys of an episode. The owner's key may call models, reward and end. The call key may call models only. It is
+// made from the owner's key by a one-way hash. Gateway and pool keep a hash of the call key, by which either key is
+// recognized, even after a restart. Pure functions.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ namespace ingot::gateway {
 // The call key of the episode that `owner_key` owns.
 std::string CallKeyOf(const std::string& owner_key);
 
-// v1::Episode.key_hash of the episode that a key belongs to, if it is the one or the other.
+// v1::Episode.key_hash of the episode to which a key belongs, if it is the owner's key or the call key.
 struct KeyHashes {
   explicit KeyHashes(const std::string& key);
   std::string as_owner;

@@ -1,5 +1,5 @@
-// What opens, rewards and ends an episode: read from JSON bodies, and checked. Pure functions; errors name the field,
-// and a field that is not known is one.
+// Reads and checks the JSON bodies that open, reward and end an episode. Errors name the field; an unknown field is an
+// error. Pure functions.
 #pragma once
 
 #include "base/json.h"
@@ -10,16 +10,16 @@
 namespace ingot::gateway {
 
 // {"scaffold"?, "task": {"task_id"?, "domain"?, "payload"?}?, "domain"?, "group"?, "limits": {"max_calls"?,
-// "max_tokens"?, "deadline_s"?}?, "metadata": {..}?, "separate_owner": bool?}. `body` is what `text` says; the task's
-// payload keeps its numbers as they are written there.
+// "max_tokens"?, "deadline_s"?}?, "metadata": {..}?, "separate_owner": bool?}. `body` is `text` parsed; the task's
+// payload is copied from `text`, which keeps its numbers as they are written.
 absl::Status ReadOpen(const base::json::value& body, const base::JsonText& text, v1::EpisodeOpenRequest& open);
-// {"reward"?, "signals": {NAME: number}?, "call_id" | "turn"?, "calls": [{"call_id" | "turn", "reward"}]?}: with a call
-// named, "reward" is its own.
+// {"reward"?, "signals": {NAME: number}?, "call_id" | "turn"?, "calls": [{"call_id" | "turn", "reward"}]?}. With
+// "call_id" or "turn", "reward" is that call's.
 absl::Status ReadReward(const base::json::value& body, v1::EpisodeRewardRequest& request);
 // {"status": "finished" | "failed", "detail"?}
 absl::Status ReadEnd(const base::json::value& body, v1::EpisodeEndRequest& end);
 
-// 400 for what no episode can be opened with. `admission`: somebody decides about groups.
+// 400: no episode can be opened with this request. `admission`: an Admission decides about groups.
 absl::Status CheckOpen(const v1::EpisodeOpenRequest& request, bool admission);
 
 }  // namespace ingot::gateway

@@ -1,4 +1,4 @@
-// Who may use which episode, and the answers that are under way.
+// Gateway: finds the episode of a caller, and starts answers.
 #include <utility>
 #include <vector>
 
@@ -10,7 +10,7 @@ namespace ingot::gateway {
 
 bool Gateway::IsAdmin(const std::string& key) const {
   if (admin_key_.empty() || key.size() != admin_key_.size()) return false;
-  int differs = 0;  // looks at every byte, so that its time tells nothing
+  int differs = 0;  // compares every byte, so that the time does not depend on the key
   for (size_t i = 0; i < key.size(); ++i) differs |= key[i] ^ admin_key_[i];
   return differs == 0;
 }
@@ -120,7 +120,7 @@ absl::Status Gateway::Reserve(int calls) {
 
 void Gateway::OnDone(const std::shared_ptr<Answer>& answer, int extra) {
   base::MutexLock lock(mu_);
-  if (answers_.erase(answer) == 0) return;  // it was refused: nothing was reserved for it
+  if (answers_.erase(answer) == 0) return;  // the answer was refused: nothing is reserved for it
   active_calls_ -= 1 + extra;
   core_.counters.active_calls = active_calls_;
   changed_.SignalAll();

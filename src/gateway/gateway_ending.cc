@@ -1,4 +1,4 @@
-// What an episode earns and how it ends: told by its key's bearer, or for having been silent too long.
+// Gateway: rewards and ends episodes, on request or after a deadline.
 #include <utility>
 #include <vector>
 
@@ -66,7 +66,7 @@ absl::Status Gateway::End(const std::shared_ptr<Episode>& episode, v1::EpisodeSt
   if (end.already) return absl::OkStatus();
   for (const auto& call : end.in_flight) {
     call->Abort(EpisodeSealed(episode->id()));
-    call->Complete();  // here: every worker may be in this very place
+    call->Complete();  // on this thread: all workers may be waiting here
   }
   absl::Status status = episode->WaitForCalls(patience);
   if (status.ok() && core_.parts.pool != nullptr) {
@@ -113,7 +113,7 @@ void Gateway::RememberEnd(const std::string& key_hash, Ended ended, bool free_ke
   }
 }
 
-// An end that an earlier gateway stored and nobody heard of, or one that is forgotten here.
+// Remembers an end that an earlier gateway stored, or that was forgotten here.
 void Gateway::RecallEnd(const std::string& episode_id) {
   if (core_.parts.pool == nullptr) return;
   v1::GetEpisodeRequest request;
@@ -126,7 +126,7 @@ void Gateway::RecallEnd(const std::string& episode_id) {
               /*free_key=*/episode.purpose() == v1::PURPOSE_SERVE);
 }
 
-// Ends what has been silent too long, and tries again what could not be ended.
+// Ends episodes that passed a deadline or were idle too long, and tries failed ends again.
 void Gateway::EndIdle() {
   const auto now = core_.parts.clock->Now();
   struct Due {

@@ -1,4 +1,4 @@
-// How an episode opens: who may, under which bounds, admitted and stored before anyone hears of it.
+// Gateway: opens episodes. An episode is admitted and stored before the caller is answered.
 #include <utility>
 #include <vector>
 
@@ -16,13 +16,14 @@ namespace {
 constexpr size_t kMaxRunner = 256;                                   // bytes
 constexpr size_t kMinIdempotencyKey = 16, kMaxIdempotencyKey = 256;  // bytes
 
-// The owner's. A repeated opening makes the same key again: gateway and pool keep hashes of keys alone.
+// The owner's key. It is made from the idempotency key, since gateway and pool keep only hashes of keys and a repeated
+// request must get the same key.
 std::string OwnerKeyOf(const v1::EpisodeOpenRequest& request) {
   if (request.idempotency_key().empty()) return "ingot-" + base::RandomHex(24);
   return "ingot-" + base::Hex(base::ContentKey("episode of " + request.idempotency_key()));
 }
 
-// The smaller one that is set.
+// The smaller of the two limits that are set; 0 = not set.
 template <typename Number>
 Number Tighter(Number own, Number asked) {
   return asked > 0 && (own <= 0 || asked < own) ? asked : own;
@@ -151,7 +152,7 @@ absl::Status Gateway::Store(const v1::Episode& record, bool admitted) {
     const absl::Status told = core_.parts.admission->EpisodeEnded(ended);
     if (!told.ok()) INGOT_LOG(error, "an episode that was not stored stays admitted: {}", told.ToString());
   }
-  // The pool has a newer attempt of the sample; to a caller FAILED_PRECONDITION would mean that the run is over.
+  // The pool has a newer attempt of the sample. Callers would read FAILED_PRECONDITION as the end of the run.
   if (absl::IsFailedPrecondition(stored)) return absl::AbortedError(stored.message());
   return base::Annotate(stored, "the episode could not be stored");
 }

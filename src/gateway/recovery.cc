@@ -1,4 +1,4 @@
-// How a gateway comes back: the pool tells which episodes were open, and what their calls asked and were given.
+// Gateway::Recover: takes over the pool's open episodes, and rebuilds their histories from recorded calls.
 #include <algorithm>
 #include <chrono>
 #include <map>
@@ -15,7 +15,7 @@
 namespace ingot::gateway {
 namespace {
 
-// The segments of a recorded tree, shared by the pieces of all its calls.
+// The segments of a recorded tree by key.
 class Pieces {
  public:
   explicit Pieces(v1::EpisodeTree& tree) {
@@ -59,7 +59,8 @@ int64_t TokensOf(const v1::EpisodeTree& tree, const v1::Call& call) {
   return call.context_tokens() + IdsIn(tree, call.sampled_keys());
 }
 
-// What later requests can continue. A call whose parent cannot be continued itself stands for its whole path.
+// The history of an episode's recorded calls. A call whose parent cannot be continued becomes a root with its whole
+// path.
 absl::StatusOr<History> HistoryOf(v1::EpisodeTree& tree) {
   const Pieces pieces(tree);
   const tree::Contexts contexts(tree.calls());
@@ -76,7 +77,7 @@ absl::StatusOr<History> HistoryOf(v1::EpisodeTree& tree) {
     INGOT_ASSIGN_OR_RETURN(DeliveredMessage delivered, ReadDelivered(call.delivered_json()));
     const auto parent = index.find(call.parent_call_id());
     int parent_index = parent == index.end() ? -1 : parent->second;
-    // It may go on from a beginning of what its parent sampled.
+    // A call may continue a prefix of its parent's answer; then its path does not begin with the parent's.
     INGOT_ASSIGN_OR_RETURN(const std::vector<std::string> context, contexts.KeysOf(call));
     if (!Begins(history.Path(parent_index), context)) parent_index = -1;
     const size_t inherited = history.Path(parent_index).size();
@@ -126,7 +127,7 @@ absl::Status Gateway::Recover(const std::string& episode_id) {
   }
   auto history = HistoryOf(tree);
   if (!history.ok()) {
-    // It goes on all the same: what it sends is rendered anew.
+    // The episode goes on with an empty history: its prompts are rendered anew.
     INGOT_LOG(error, "the history of open episode {}: {}", episode_id, history.status().ToString());
     history = History();
   }

@@ -19,22 +19,22 @@ void Pin(const SamplingPin& pin, const GatewayOptions& options, const v1::Episod
   params.set_top_p(pin.top_p);
   params.set_top_k(pin.top_k);
   params.set_min_p(pin.min_p);
-  // From the run's seed and the call's place in it, so that a run's draws can be repeated, and samples of one group
-  // differ whatever seed their agents send.
+  // The seed is derived from the run's seed and the call's place in the run: a run's draws can be repeated, and samples
+  // of one group differ whatever seed their agents send.
   uint64_t seed = base::DeriveSeed(options.seed, record.purpose());
   seed = base::DeriveSeed(seed, record.ref().group_id());
   seed = base::DeriveSeed(seed, (static_cast<uint64_t>(record.ref().sample_index()) << 32) | record.ref().attempt());
-  // Evaluations of different versions repeat group numbers only if their scheduler does; the version keeps them apart.
+  // Evaluations of different versions may have equal group numbers: the version keeps their seeds apart.
   seed = base::DeriveSeed(seed, static_cast<uint64_t>(record.pinned_version() + 1));
   params.set_seed(base::DeriveSeed(seed, sequence));
 }
 
 void Ask(const GatewayRequest& request, int choice, v1::SamplingParams& params) {
-  // Who asks for next to nothing means the likeliest token: an engine takes no temperature between 0 and this.
+  // A smaller temperature means the likeliest token; engines accept none between 0 and this one.
   constexpr double kLeastTemperature = 0.001;
   const double temperature = request.temperature.value_or(1);
   params.set_temperature(static_cast<float>(temperature < kLeastTemperature ? 0 : temperature));
-  // To the engine a top_p of 0 is none; to a client it is the smallest nucleus, of one token.
+  // For the engine a top_p of 0 is off; for a client it is the smallest nucleus, of one token.
   const bool one_token = request.top_p.has_value() && *request.top_p == 0;
   params.set_top_p(static_cast<float>(one_token ? 1 : request.top_p.value_or(1)));
   params.set_top_k(one_token ? 1 : request.top_k.value_or(0));
@@ -70,7 +70,7 @@ bool MayBeCalled(const GatewayRequest& request, const std::string& name) {
   return names.empty() || std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// Parts one after the other; texts that follow one another are one.
+// Writes the parts of a sequence. Neighbouring texts become one part.
 class SequenceWriter {
  public:
   explicit SequenceWriter(v1::GrammarSequence* sequence) : sequence_(sequence) {}
@@ -202,7 +202,7 @@ std::string ParamOf(const std::string& field, const GatewayRequest& request, con
   if (field == "sampling.logit_bias") return "logit_bias";
   if (!sent.has_grammar()) return "";
   if (request.tool_choice.mode == ToolChoice::Mode::kRequired) return "tools";
-  // The answer's schema is the last alternative of GrammarOf; what stands before it is the tools'.
+  // In GrammarOf the answer's schema is the last alternative, behind those of the tools.
   const std::string last = absl::StrCat("grammar.alternatives[", sent.grammar().alternatives_size() - 1, "]");
   const bool of_tools = field.starts_with("grammar.alternatives[") && !field.starts_with(last);
   return of_tools ? "tools" : request.format_field;

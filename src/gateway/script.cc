@@ -43,7 +43,7 @@ absl::StatusOr<std::vector<text::ToolCall>> ReadCalls(const json::value& line) {
   return read;
 }
 
-// As the format writes it; arguments that it cannot write stand where they would.
+// The answer as the format writes it. Arguments that the format cannot write are put in their place as they are.
 absl::StatusOr<std::string> WriteAnswer(const std::string& content, const std::vector<text::ToolCall>& calls,
                                         const text::ChatFormat& format) {
   auto written = format.output()->WriteCalls(content, calls);

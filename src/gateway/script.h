@@ -1,16 +1,15 @@
-// A scripted model: what calls sample is written in a file, so that a client can be driven through tool calls,
-// malformed ones, long streams and errors, on the real path through engine and record (`ingot serve MODEL_DIR --script
-// FILE`).
+// A scripted model: a file with the text that calls sample. It drives a client through tool calls, malformed calls,
+// long streams and errors, on the real path through engine and record (`ingot serve MODEL_DIR --script FILE`).
 //
-// The file holds a JSON object per line, taken in order; a call takes the first line that is left and that it matches:
+// The file has a JSON object per line. A call uses the first line that is left and matches its request:
 //
-//   output       text as the model would sample it, special tokens written out; or, written as the chat format does,
+//   output       the text to sample, special tokens written out; or instead
 //   content      the answer's text, and
-//   tool_calls   [{"name": ..., "arguments": an object, or the text of what should be one}]
-//   truncated    true: no end-of-turn id follows; the call still ends as if it had
-//   contains     only for a request whose last message has this text
-//   tools        only for a request with (true) or without (false) tools
-//   repeat       true: the line stays, and may be taken again
+//   tool_calls   [{"name": ..., "arguments": an object, or any text}], which the chat format writes
+//   truncated    true: no end-of-turn id follows, but the call ends as if one did
+//   contains     matches a request whose last message contains this text
+//   tools        matches a request with (true) or without (false) tools
+//   repeat       true: the line stays for further calls
 #pragma once
 
 #include <cstdint>
@@ -31,11 +30,11 @@ namespace ingot::gateway {
 // Thread safe.
 class ScriptedModel {
  public:
-  // INVALID_ARGUMENT names the line and what is wrong with it.
+  // INVALID_ARGUMENT names the line and its fault.
   static absl::StatusOr<std::shared_ptr<ScriptedModel>> Parse(std::string_view text, const text::Tokenizer& tokenizer,
                                                               const text::ChatFormat& format);
 
-  // The ids to sample; FAILED_PRECONDITION if no line is left for this request.
+  // The ids to sample. FAILED_PRECONDITION: no line is left for this request.
   absl::StatusOr<std::vector<int32_t>> Take(const GatewayRequest& request);
 
  private:

@@ -13,9 +13,9 @@
 namespace ingot::gateway {
 namespace {
 
-constexpr auto kCancelPoll = std::chrono::milliseconds(100);  // how soon a cancelled stream is noticed
+constexpr auto kCancelPoll = std::chrono::milliseconds(100);  // the longest until a cancelled stream is noticed
 
-// Woken from the gateway's threads; may outlive its stream.
+// A flag that the gateway's threads set. It may outlive its stream.
 struct Signal {
   base::Mutex mu;
   base::CondVar changed;

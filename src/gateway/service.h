@@ -9,8 +9,8 @@
 
 namespace ingot::gateway {
 
-// To be registered with a grpc::ServerBuilder. `gateway` outlives it. A stream whose client cancels is recorded as
-// aborted. An error carries its HTTP status as trailing metadata "http-status", and "retry-after" (seconds) where
+// The service for a grpc::ServerBuilder. `gateway` outlives it. A stream that its client cancels is recorded as
+// aborted. An error carries its HTTP status in the trailing metadata "http-status", and "retry-after" in seconds if
 // waiting helps.
 std::unique_ptr<grpc::Service> NewGatewayService(Gateway& gateway);
 

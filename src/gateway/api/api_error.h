@@ -1,5 +1,5 @@
-// Errors as a client of OpenAI's dialects sees them. Inside the gateway an error is an absl::Status; what its code is
-// too coarse for (HTTP status, error code, the parameter at fault) travels as a payload. Pure functions.
+// Errors of the gateway's API. Inside the gateway an error is an absl::Status, whose payload carries the HTTP status,
+// the API's error code and the parameter at fault. Pure functions.
 #pragma once
 
 #include <string>
@@ -9,26 +9,26 @@
 
 namespace ingot::gateway {
 
-// An error of `http` status. `code` is OpenAI's error code ("context_length_exceeded"), `param` the request field at
-// fault; either may be empty.
+// An error with this HTTP status. `code`: OpenAI's error code, such as "context_length_exceeded". `param`: the
+// request's field at fault. Both may be empty.
 absl::Status ApiError(int http, std::string_view code, std::string_view param, std::string_view message);
-// 400: the request's `param` is not what the API says.
+// 400: the request's `param` breaks the API.
 absl::Status BadRequest(std::string_view param, std::string_view message);
 
-// What a prompt beyond the model's context is refused with: clients compact their history, none tries it again.
+// The code for a prompt beyond the model's context. Clients react to it by compacting their history.
 inline constexpr char kContextLengthExceeded[] = "context_length_exceeded";
 
 // ApiError's code; empty for other errors.
 std::string ErrorCodeOf(const absl::Status& status);
-// The HTTP status of any error: ApiError's own, otherwise by its code (RESOURCE_EXHAUSTED is 429, ...).
+// The HTTP status of any error: ApiError's, otherwise by its absl code (RESOURCE_EXHAUSTED is 429, ...).
 int HttpStatusOf(const absl::Status& status);
-// True where waiting may help: the reply carries Retry-After.
+// True if waiting may help; the reply then carries Retry-After.
 bool ShouldRetryLater(const absl::Status& status);
-// False where the same request would get the same error: the reply says so, since client libraries repeat what is 409
-// or 5xx unless told otherwise.
+// False if the same request would get the same error. The reply says so, since client libraries repeat a 409 or 5xx
+// unless told otherwise.
 bool MayRetry(const absl::Status& status);
-// A copy that shares nothing with `status`, for another thread: Debian's Abseil is not instrumented, so that TSan sees
-// two threads releasing one shared status as a race.
+// A copy that shares nothing with `status`, for another thread. TSan reports two threads that release one shared status
+// as a race, since Debian's Abseil is not instrumented.
 absl::Status Unshared(const absl::Status& status);
 // {"error":{"message":...,"type":...,"code":...,"param":...}}
 std::string ErrorJson(const absl::Status& status);

@@ -40,7 +40,7 @@ const ClientTool* Find(const Matches& matches) {
   return nullptr;
 }
 
-// What one command of a shell said; its end only where it is worth a word.
+// The output of one shell command, with its exit code or timeout unless it succeeded.
 absl::StatusOr<std::string> CommandText(const value& said, const std::string& path) {
   Fields fields(said, path);
   std::string text, more, end;

@@ -97,7 +97,7 @@ bool ConversationBuilder::AddReference(PartKind kind, std::string_view id, std::
     reference.at = turn.tool_calls.size();
     turn.tool_calls.emplace_back();
   } else {
-    // An answer's text is one text, however many parts it was delivered in.
+    // The first reference stands for the answer's whole text, in however many parts it was delivered.
     if (std::exchange(kind == PartKind::kReasoning ? referred_reasoning_ : referred_content_, true)) return true;
     reference.at = (kind == PartKind::kReasoning ? turn.reasoning : turn.content).size();
   }

@@ -1,4 +1,4 @@
-// Puts a conversation together from whatever pieces a dialect sends it in. The Responses API sends an assistant's turn
+// Puts a conversation together from the parts in which a dialect sends it. The Responses API sends an assistant's turn
 // as several items; here they become the one message that was delivered.
 #pragma once
 
@@ -16,18 +16,19 @@ class ConversationBuilder {
   // Fills request.conversation.messages and request.echoed_ids.
   explicit ConversationBuilder(GatewayRequest& request) : request_(request) {}
 
-  // Role system, user or tool.
+  // A message of role system, user or tool.
   void Add(text::Message message);
 
-  // All that is added to the assistant until the next Add is one message, even if it is nothing.
+  // Begins an assistant message, which may stay empty. All parts until the next Add belong to it.
   void BeginTurn();
-  // A part of the assistant's turn. Without BeginTurn it joins the last turn if it could be of the same answer:
-  // reasoning, content, calls, in this order; ids that this gateway gave (CallIdIn) decide, even across results of
-  // other calls of the turn. `id`: what the client sent with the part, may be empty.
+  // Adds a part of the assistant's turn. Without BeginTurn the part joins the last turn if both can be of one answer:
+  //   1. Ids that this gateway gave (CallIdIn) decide, even across results of other calls of the turn.
+  //   2. Without such ids the order does: reasoning, content, calls.
+  // `id`: the part's id as the client sent it, may be empty.
   void AddReasoning(std::string_view text, std::string_view id);
   void AddContent(std::string_view text, std::string_view id);
   void AddCall(text::ToolCall call);
-  // The part of an earlier answer that has this id of ours. False: it is none.
+  // Adds the part of an earlier answer that has this id. False: the id is not one of this gateway's.
   bool AddReference(PartKind kind, std::string_view id, std::string path);
 
  private:
@@ -38,16 +39,16 @@ class ConversationBuilder {
   size_t turn_ = SIZE_MAX;                // the assistant's last message
   PartKind last_ = PartKind::kReasoning;  // of its parts
   std::string turn_call_;                 // CallIdIn of its parts
-  bool referred_reasoning_ = false;       // a reference in it stands for that text
-  bool referred_content_ = false;
-  bool only_results_ = true;  // nothing but results of calls stands behind it
+  bool referred_reasoning_ = false;       // a reference stands for its reasoning
+  bool referred_content_ = false;         // a reference stands for its content
+  bool only_results_ = true;              // all messages behind it are results of calls
 };
 
-// Ids that clients echo are made of the call's id (32 hexadecimal digits): PREFIX_callid, PREFIX_callid_INDEX.
+// An id for clients to echo, made of the call's id (32 hexadecimal digits): PREFIX_callid_INDEX.
 std::string EchoedId(std::string_view prefix, std::string_view call_id, int index);
-// The call id in such an id; empty for any other.
+// The call id in such an id, or in PREFIX_callid; empty for any other id.
 std::string CallIdIn(std::string_view id);
-// The index in such an id; nullopt: there is none.
+// The index in such an id; nullopt: it has none.
 std::optional<size_t> IndexIn(std::string_view id);
 
 }  // namespace ingot::gateway

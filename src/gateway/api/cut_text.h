@@ -1,4 +1,4 @@
-// Text from outside, made short and printable before it goes into records and messages.
+// Shortens text from outside, or makes it printable, for records and messages.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace ingot::gateway {
 
-// At most `max_bytes` of valid UTF-8, cut at a whole character.
+// The first `max_bytes` of valid UTF-8 at most, cut behind a whole character.
 inline std::string CutText(std::string_view text, size_t max_bytes) {
   if (text.size() <= max_bytes) return std::string(text);
   size_t end = max_bytes;
@@ -14,7 +14,7 @@ inline std::string CutText(std::string_view text, size_t max_bytes) {
   return std::string(text.substr(0, end));
 }
 
-// At most `max_bytes` of any bytes, with '?' for what is not printable ASCII.
+// The first `max_bytes` at most, with '?' in place of bytes that are not printable ASCII.
 inline std::string Printable(std::string_view bytes, size_t max_bytes) {
   std::string text(bytes.substr(0, max_bytes));
   for (char& c : text) {

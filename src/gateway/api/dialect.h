@@ -1,11 +1,14 @@
-// A dialect: how one vendor's API words a request, an answer and an error. Requests are read into a GatewayRequest,
-// answers written from Events; between them no code knows which dialect is spoken.
+// A dialect: the requests, answers and errors of one vendor's API. It reads a body into a GatewayRequest and words an
+// answer from Events.
 //
 //   body --Dialect::Parse--> GatewayRequest --calls--> Event... --Renderer--> WireEvent... | one JSON reply
 //
-// Dialects are immutable and live as long as the program. A body that is not what the dialect says gives an error that
-// names the field, never a crash; fields a dialect does not know are ignored. Sampling fields are the same in all of
-// them (request_fields.h), so that each takes the others' extensions.
+// The code between Parse and Renderer does not ask for the dialect. It passes the GatewayRequest on, in which some
+// fields are set and read by one dialect alone; request.h names it at each of them.
+//
+// Dialects are immutable and live as long as the program. A body that breaks the dialect's rules gives an error that
+// names the field; unknown fields are ignored. Sampling fields are the same in all dialects (request_fields.h), so each
+// accepts the extensions of the others.
 #pragma once
 
 #include <cstdint>
@@ -21,41 +24,41 @@
 
 namespace ingot::gateway {
 
-// One event of a stream: what stands behind "event:" (empty: there is no such line) and behind "data:".
+// One event of a stream.
 struct WireEvent {
-  std::string name;
-  std::string data;
-  std::vector<Token> tokens;  // RawRequest::token_events: the ids it covers
+  std::string name;           // behind "event:"; empty = no such line
+  std::string data;           // behind "data:"
+  std::vector<Token> tokens;  // that the event covers, if RawRequest::token_events asks for them
 
   void AppendSse(std::string& out) const;
   std::string Sse() const;
 };
 
-// What every reply says of itself.
+// The fields with which every reply begins.
 struct ReplyHead {
-  std::string id;  // of the first call: "chatcmpl-" and the like stand before it
+  std::string id;  // of the first call; dialects prefix it with "chatcmpl-" and the like
   int64_t created_unix_s = 0;
   std::string model;
 };
 
-// Words the answer to one request, streamed or whole: both come from the same events. Not thread safe.
+// Words the answer to one request, streamed or whole, from the same events. Not thread safe.
 class Renderer {
  public:
   Renderer(ReplyHead head, std::shared_ptr<const GatewayRequest> request);
   virtual ~Renderer() = default;
 
-  // Events of a choice, in order; those of different choices may mix. Close: every choice has ended.
+  // Adds an event. Events of one choice come in order; events of different choices may mix. Close: all choices ended.
   void Add(int choice, Event event);
   void Close();
-  // The events of a stream that came of it since the last call.
+  // The stream's events since the last call.
   std::vector<WireEvent> TakeEvents();
-  // The one reply of a request that does not stream. REQUIRES: Close was called.
+  // The one reply of a request without a stream. REQUIRES: Close was called.
   virtual std::string Whole() = 0;
-  // What ends the stream over HTTP: with an error that it broke off, in the dialect's own way. SSE text.
+  // The end of an HTTP stream as SSE text; with an error it says in the dialect's way that the stream broke off.
   virtual std::string Trailer(const absl::Status& status) = 0;
 
  protected:
-  // Of a stream only. A choice's state includes the event; the last part is the one it is about.
+  // Called for streams only, after the event was added to the choice. The event is about the choice's last part.
   virtual void OnBegin(const Choice&) {}
   virtual void OnPartBegin(const Choice&) {}
   virtual void OnDelta(const Choice&, const PartDelta&) {}
@@ -64,8 +67,8 @@ class Renderer {
   virtual void OnClose() {}
 
   void Send(std::string name, const base::json::value& data);
-  void SendText(std::string name, std::string json);  // printed already
-  // Of all choices, whose prompt counts once per prompt.
+  void SendText(std::string name, std::string json);
+  // The sum over all choices. Choices of one prompt count its tokens once.
   Usage TotalUsage() const;
   const ReplyHead& head() const { return head_; }
   const GatewayRequest& request() const { return *request_; }
@@ -76,19 +79,19 @@ class Renderer {
   const std::shared_ptr<const GatewayRequest> request_;
   std::vector<Choice> choices_;
   std::vector<WireEvent> events_;
-  std::vector<Token> untold_;  // RawRequest::token_events: since the last event
+  std::vector<Token> untold_;  // since the last event, if RawRequest::token_events asks for them
 };
 
 class Dialect {
  public:
   virtual ~Dialect() = default;
   virtual std::string_view name() const = 0;  // "chat.completions", "responses", ...
-  virtual std::string_view path() const = 0;  // behind /v1: "/chat/completions", ...
+  virtual std::string_view path() const = 0;  // behind "/v1": "/chat/completions", ...
   virtual absl::StatusOr<GatewayRequest> Parse(const RawRequest& raw) const = 0;
   virtual std::unique_ptr<Renderer> NewRenderer(ReplyHead head,
                                                 std::shared_ptr<const GatewayRequest> request) const = 0;
 
-  // An error that comes instead of an answer: OpenAI's {"error":{message,type,code,param}} unless the dialect differs.
+  // The reply of a failed request: OpenAI's {"error":{message,type,code,param}} unless the dialect differs.
   struct Error {
     int http = 500;
     std::string body;
@@ -97,11 +100,11 @@ class Dialect {
 };
 
 std::span<const Dialect* const> Dialects();
-// By name or by path; nullptr if there is none.
+// By name or by path; nullptr: there is none.
 const Dialect* FindDialect(std::string_view name);
 const Dialect* DialectAt(std::string_view path);
 const Dialect& ChatDialect();
-// For what no dialect was asked: chat completions' errors, or Anthropic's where the headers speak it.
+// The dialect for errors of requests to other paths: chat completions, or Anthropic's if the headers say so.
 const Dialect& DefaultDialect(const Headers& headers);
 
 }  // namespace ingot::gateway

@@ -1,9 +1,9 @@
-// An answer as the gateway makes it, step by step, before any dialect words it. Plain values.
+// The events of an answer, before a dialect words them. Plain values.
 //
 //   AnswerBegin  (PartBegin PartDelta* PartEnd)*  AnswerEnd          per choice
 //
-// Parts do not overlap, and come in the order in which the model wrote them. A stream that breaks off lacks its end:
-// why is a Status beside it.
+// Parts do not overlap and come in the order in which the model wrote them. A stream that breaks off has no AnswerEnd;
+// a Status beside it says why.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +16,12 @@
 
 namespace ingot::gateway {
 
-// A sampled id. `bytes` and `top` are filled if log-probs were asked for.
+// A sampled id. `bytes` and `top` are set if the request asks for log-probs.
 struct Token {
   int32_t id = 0;
-  float logprob = 0;       // of the temperature-scaled, untruncated policy
-  bool is_text = true;     // false: the end-of-turn id, which is no part of the text
-  bool is_content = true;  // some of the content is its text; false: reasoning, calls and what stands around them
+  float logprob = 0;       // under the temperature-scaled, untruncated policy
+  bool is_text = true;     // false: the end-of-turn id
+  bool is_content = true;  // the content contains text of it; false: reasoning, calls, delimiters
   std::string bytes;
   struct Alternative {
     int32_t id = 0;
@@ -34,38 +34,38 @@ struct Token {
 struct Usage {
   int64_t prompt_tokens = 0;
   int64_t completion_tokens = 0;
-  int64_t cached_tokens = 0;     // of the prompt, whose KV the engine had
-  int64_t reasoning_tokens = 0;  // of the completion
+  int64_t cached_tokens = 0;     // prompt tokens whose keys and values the engine had
+  int64_t reasoning_tokens = 0;  // completion tokens of the reasoning
 };
 
 struct AnswerBegin {
   int64_t prompt_tokens = 0;
-  std::vector<int32_t> prompt_ids;  // if they were asked for
-  std::string prompt_text;          // if it is to be repeated
+  std::vector<int32_t> prompt_ids;  // GatewayRequest::return_token_ids
+  std::string prompt_text;          // GatewayRequest::echo_prompt
 };
 struct PartBegin {
   PartKind kind = PartKind::kContent;
-  std::string id;    // a call's, globally unique
-  std::string name;  // a call's, as the model knows it
+  std::string id;    // of a tool call, globally unique
+  std::string name;  // of a tool call, as the model knows it
 };
-// A call's text are its arguments, as the model wrote them, which need not be JSON. `tokens`: those since the last
-// event that had some.
+// A tool call's text is its arguments as the model wrote them, which need not be JSON. `tokens`: those since the last
+// event with tokens.
 struct PartDelta {
   std::string text;
   std::vector<Token> tokens;
 };
 struct PartEnd {
-  bool cut = false;  // the turn's limit came within it
+  bool cut = false;  // the token limit ended the turn within this part
 };
 struct AnswerEnd {
   v1::FinishReason finish = v1::FINISH_UNSPECIFIED;  // STOP or LENGTH
-  std::string stop_string;                           // the client's own, that ended it; empty: none
+  std::string stop_string;                           // the client's stop string that ended it; empty = none
   std::vector<Token> tokens;
   Usage usage;
 };
 using Event = std::variant<AnswerBegin, PartBegin, PartDelta, PartEnd, AnswerEnd>;
 
-// What the events of one choice add up to.
+// A part and a choice, put together from their events.
 struct Part {
   PartKind kind = PartKind::kContent;
   std::string id, name, text;
@@ -76,10 +76,10 @@ struct Choice {
   int index = 0;
   AnswerBegin begin;
   std::vector<Part> parts;
-  AnswerEnd end;  // finish is UNSPECIFIED before it came
+  AnswerEnd end;  // end.finish is UNSPECIFIED until the event comes
 
   bool has_calls() const;
-  std::string TextOf(PartKind kind) const;  // of all such parts, joined
+  std::string TextOf(PartKind kind) const;  // the joined text of all parts of this kind
   std::vector<Token> Tokens() const;
 };
 

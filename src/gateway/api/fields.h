@@ -1,5 +1,5 @@
-// Reads the fields of one JSON object of a request. The first fault is kept and named by its field; what is read after
-// it changes nothing. A field that is null counts as missing.
+// Reads the fields of one JSON object of a request. `status` keeps the first fault, which names its field. A null field
+// counts as missing.
 #pragma once
 
 #include <cstdint>
@@ -14,22 +14,23 @@ namespace ingot::gateway {
 
 class Fields {
  public:
-  // `json` outlives this; what is no object has no fields. `path` stands before the names of fields in errors.
+  // `json` outlives this object; a value that is no object has no fields. `path` precedes field names in errors.
   explicit Fields(const base::json::value& json, std::string path = "");
 
-  // nullptr: not there, or null.
+  // nullptr: the field is missing or null.
   const base::json::value* Get(std::string_view name) const;
-  // The same, but a fault unless it is an object, or a list of at most `max` entries.
+  // The same; a fault if the field is no object, or no list of at most `max` entries.
   const base::json::object* Object(std::string_view name);
   const base::json::array* List(std::string_view name, size_t max);
 
+  // Each Read leaves `out` as it is if the field is missing or has a fault.
   void Read(std::string_view name, bool& out);
   void Read(std::string_view name, std::string& out);  // any length
   void Read(std::string_view name, double low, double high, std::optional<double>& out);
   void Read(std::string_view name, int64_t low, int64_t high, std::optional<int64_t>& out);  // 5.0 is a whole number
 
   void Fail(absl::Status status);
-  void Wrong(std::string_view name, std::string_view wanted);  // 400: 'name' must be ...
+  void Wrong(std::string_view name, std::string_view wanted);  // Fail with 400: 'name' must be `wanted`
   const absl::Status& status() const { return status_; }
   std::string PathOf(std::string_view name) const;
 

@@ -82,7 +82,7 @@ void Renderer::Add(int index, Event event) {
                    if (stream) OnEnd(choice);
                  }},
       event);
-  // A dialect may have nothing to tell of an event: its ids go with the next.
+  // A dialect may send nothing for an event: then the next event it sends carries the ids.
   if (!untold_.empty() && events_.size() > before) Append(events_.back().tokens, std::exchange(untold_, {}));
 }
 

@@ -1,4 +1,4 @@
-// The gateway's own form of a request, which every dialect is read into. Plain values.
+// The gateway's form of a request, into which every dialect is read. Plain values.
 #pragma once
 
 #include <cstdint>
@@ -15,30 +15,30 @@
 
 namespace ingot::gateway {
 
-// The headers of a request that a dialect may look at. Names are compared without case.
+// The headers of a request. Names are compared without case.
 class Headers {
  public:
   void Add(std::string_view name, std::string_view text);
-  // The first of that name; empty if there is none.
+  // The first header of that name; empty if there is none.
   std::string_view Get(std::string_view name) const;
 
  private:
   std::vector<std::pair<std::string, std::string>> fields_;  // names in lower case
 };
 
-// A request as it came.
+// A request as the client sent it.
 struct RawRequest {
   std::string body;
   Headers headers;
-  bool token_events = false;  // every event of the answer names the ids it covers (gRPC)
+  bool token_events = false;  // every event of the answer carries the tokens that it covers (gRPC)
 };
 
-// What a tool is in its dialect. The model knows functions only; a call of one goes back as what was declared.
+// The kind under which a client declared a tool. The model knows functions only; a call goes back as its declared kind.
 enum class ToolKind {
   kFunction,
   kOldFunction,  // chat completions' older form: one call, in the message's function_call
-  kCustom,       // free text: a function of one string, "input"
-  // The Responses API's own (dialects/client_tools.h):
+  kCustom,       // free text: for the model a function of one string, "input"
+  // Of the Responses API (client_tools.h):
   kLocalShell,
   kShell,
   kApplyPatch,
@@ -47,63 +47,63 @@ enum class ToolKind {
 struct Tool {
   ToolKind kind = ToolKind::kFunction;
   std::string name;        // as the model knows it
-  std::string wire_name;   // as the client does
-  std::string name_space;  // Responses: of its namespace; empty: none
-  bool strict = false;     // its schema must be held to in all that it says
+  std::string wire_name;   // as the client knows it
+  std::string name_space;  // Responses API: the tool's namespace; empty = none
+  bool strict = false;     // arguments must satisfy the whole schema
 };
 
 struct ToolChoice {
   enum class Mode {
     kAuto,
-    kNone,      // tools are rendered (the prompt stays a continuation), but what looks like a call is delivered as text
-    kRequired,  // sampling is held to calls
+    kNone,      // tools are rendered, so the prompt stays a continuation, but calls are delivered as text
+    kRequired,  // sampling is constrained to calls
   };
   Mode mode = Mode::kAuto;
-  std::vector<std::string> names;  // as the model knows them: only these may be called; empty: any
+  std::vector<std::string> names;  // of the tools that may be called, as the model knows them; empty = all
 };
 
-// What a reply repeats of its request, and its text: the members as they are printed, without braces.
+// The fields of a request that its reply repeats.
 struct RepeatedFields {
   base::json::object json;
-  std::string text;
+  std::string text;  // the printed members of `json`, without braces
 };
 
 struct GatewayRequest {
-  std::string model;          // as asked; empty: none was
-  std::string branch;         // names a sub-agent's thread; empty: the main one
-  std::string parent_branch;  // the thread that started it, where the client says so
+  std::string model;          // empty = none was named
+  std::string branch;         // the sub-agent's thread; empty = the main thread
+  std::string parent_branch;  // the thread that started this one; empty = not said
 
   text::Conversation conversation;
-  EchoedIds echoed_ids;  // as many as messages
-  // Parts of earlier answers that the client names instead of sending them: empty in the conversation until they are
-  // resolved (item_references.h).
+  EchoedIds echoed_ids;  // one entry per message
+  // Responses API: a part of an earlier answer that the client names instead of sending it. The part is missing in the
+  // conversation until ResolveReferences (item_references.h).
   struct ItemReference {
-    size_t message = 0;  // where the part belongs
+    size_t message = 0;  // index of the message to which the part belongs
     PartKind kind = PartKind::kContent;
-    size_t at = 0;        // bytes of the message's text, or tool calls, before it
-    std::string call_id;  // the answer's
-    size_t index = 0;     // a tool call's among those of its answer
-    std::string path;     // of the reference in the request
+    size_t at = 0;        // the part's place: bytes of the message's text, or tool calls, before it
+    std::string call_id;  // of the earlier answer
+    size_t index = 0;     // of a tool call within the earlier answer
+    std::string path;     // of the reference in the request, for errors
   };
   std::vector<ItemReference> references;
-  // Instead of the conversation: prompts that are not rendered, each answered on its own.
+  // A prompt that is not rendered and is answered on its own. If there are any, the conversation is ignored.
   struct RawPrompt {
-    std::string text;  // encoded, special tokens recognised
-    std::vector<int32_t> ids;
+    std::string text;          // encoded with special tokens recognized; ignored if there are ids
+    std::vector<int32_t> ids;  // empty = the prompt is `text`
   };
   std::vector<RawPrompt> raw_prompts;
-  const char* prompt_field = "messages";  // what its dialect calls what it is prompted with: errors name it
+  const char* prompt_field = "messages";  // the dialect's field with the prompt, for errors
 
   std::vector<Tool> tools;  // of conversation.tools, in the same order
   ToolChoice tool_choice;
   bool parallel_tool_calls = true;               // false: the turn ends after its first call
   std::optional<std::string> json_schema;        // the answer must be one JSON value that this schema allows
-  std::string format_field = "response_format";  // what its dialect calls that schema: errors name it
-  std::optional<bool> thinking;                  // asked for, or asked to be left out; unset: the template decides
-  bool tells_reasoning = true;                   // false: it is recorded, but no part of the reply
+  std::string format_field = "response_format";  // the dialect's field with that schema, for errors
+  std::optional<bool> thinking;                  // with or without reasoning; nullopt: the template decides
+  bool tells_reasoning = true;                   // false: reasoning is recorded, but not part of the reply
 
   int32_t n = 1;           // answers per prompt
-  int64_t max_tokens = 0;  // 0: not asked
+  int64_t max_tokens = 0;  // of the answer; 0 = the gateway's default
   std::optional<double> temperature, top_p, min_p, frequency_penalty, presence_penalty, repetition_penalty;
   std::optional<int32_t> top_k;
   std::optional<uint64_t> seed;
@@ -111,16 +111,16 @@ struct GatewayRequest {
   std::vector<std::string> stop;
 
   bool stream = false;
-  bool include_usage = false;     // chat: a usage chunk ends the stream
+  bool include_usage = false;     // chat completions: a usage chunk ends the stream
   bool return_token_ids = false;  // extension: prompt_token_ids and token_ids in the reply
-  bool token_events = false;      // RawRequest's
+  bool token_events = false;      // RawRequest::token_events
   bool logprobs = false;
   int32_t top_logprobs = 0;
-  bool raw_output = false;       // what is sampled is text as it stands: no calls, no reasoning
-  bool echo_prompt = false;      // completions: the prompt's text comes before the answer's
-  bool count_only = false;       // nothing is sampled: how many tokens the prompt has
-  bool seals_reasoning = false;  // responses: reasoning items carry encrypted_content
-  RepeatedFields repeated;       // responses: in the reply
+  bool raw_output = false;       // completions: the sampled text is delivered as it stands, without calls or reasoning
+  bool echo_prompt = false;      // completions: the prompt's text precedes the answer's
+  bool count_only = false;       // count_tokens: the prompt's tokens are counted, and nothing is sampled
+  bool seals_reasoning = false;  // Responses API: reasoning items carry encrypted_content
+  RepeatedFields repeated;       // Responses API
 
   int32_t prompts() const { return raw_prompts.empty() ? 1 : static_cast<int32_t>(raw_prompts.size()); }
   int32_t choices() const { return n * prompts(); }

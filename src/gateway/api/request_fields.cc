@@ -82,8 +82,9 @@ void ReadSampling(Fields& body, GatewayRequest& request) {
   request.max_tokens = tokens.value_or(0);
 }
 
-// How clients name the thread a request belongs to, the one that started it, the session (a main thread's name, and the
-// parent of what names none) and the kind of sub-agent; null: they do not. In the order in which they are looked for.
+// The headers of one client. `thread` names the request's thread, `parent` the thread that started it, `session` the
+// main thread, which is the parent of threads that name none, and `kind` the kind of sub-agent. null = the client has
+// no such header. Rows are tried in order.
 struct ThreadHeaders {
   const char* thread;
   const char* parent;
@@ -96,7 +97,7 @@ constexpr ThreadHeaders kThreadHeaders[] = {
     {"thread-id", "x-codex-parent-thread-id", "session-id", "x-openai-subagent"},                      // Codex
 };
 
-// A sub-agent that is named by its kind alone ("review", "compact") is a thread beside the one whose name it goes by.
+// A sub-agent that is named by its kind alone ("review", "compact") is a thread of its own beside the main thread.
 void ReadThread(const Headers& headers, Fields& body, GatewayRequest& request) {
   const auto get = [&headers](const char* name) {
     return name == nullptr ? std::string() : Printable(headers.Get(name), kMaxName);
@@ -112,7 +113,7 @@ void ReadThread(const Headers& headers, Fields& body, GatewayRequest& request) {
       request.branch = CutText(absl::StrCat(session, "/", kind), kMaxName);
       if (parent.empty()) request.parent_branch = session;
     } else if (!main && parent.empty()) {
-      // Claude Code's agents without a parent are the session's; a thread of Codex is one only if it says what kind.
+      // The session is the parent of Claude Code's agents that name none, and of Codex's threads that name their kind.
       if (row.kind == nullptr || !kind.empty()) request.parent_branch = session;
     }
     break;
@@ -122,12 +123,12 @@ void ReadThread(const Headers& headers, Fields& body, GatewayRequest& request) {
   if (branch != nullptr && branch->is_string()) request.branch = CutText(branch->get_string(), kMaxName);
 }
 
-// Content types whose text is under a field of their own.
+// Content types, and the field that has the text of each.
 constexpr std::pair<std::string_view, std::string_view> kTextParts[] = {
     {"text", "text"},       {"input_text", "text"},   {"output_text", "text"},
     {"refusal", "refusal"}, {"summary_text", "text"}, {"reasoning_text", "text"}};
 
-// Those of `names` that are texts, each with an empty line behind it.
+// The text fields of `part` among `names`, each with an empty line behind it.
 std::string Headings(const value& part, std::initializer_list<const char*> names) {
   std::string text;
   for (const char* name : names) {
@@ -137,7 +138,7 @@ std::string Headings(const value& part, std::initializer_list<const char*> names
   return text;
 }
 
-// Anthropic's parts whose text lies deeper; nullopt: there is none in it.
+// The text of Anthropic's parts that nest it; nullopt: the part has none.
 absl::StatusOr<std::optional<std::string>> NestedText(const value& part, std::string_view type,
                                                       const std::string& path) {
   if (type == "document") {
@@ -174,7 +175,7 @@ absl::StatusOr<value> ParseBody(std::string_view body) {
     return ApiError(413, "body_too_large", "",
                     absl::StrCat("the request's body has more than ", kMaxBodyValues, " JSON values"));
   }
-  // Read once and dropped: what of it stays in the request is copied.
+  // The tree is read once and dropped, so it is allocated in one block; the request copies its fields.
   const auto read = [](std::string_view text) {
     return base::ParseJson(text, base::json::make_shared_resource<base::json::monotonic_resource>(text.size()));
   };

@@ -17,13 +17,13 @@ std::string_view Trim(std::string_view text) {
   return text.substr(first, text.find_last_not_of(kSpace) - first + 1);
 }
 
-// Whatever cannot be read is compared as it is written.
+// An error means that the text is compared as it is written.
 absl::StatusOr<base::json::value> Parsed(std::string_view text) {
   if (HasTooManyValues(text)) return absl::ResourceExhaustedError("too many values");
   return base::ParseJson(text);
 }
 
-// Length first, so that no two lists of fields print the same.
+// The length comes first, so that no two lists of fields print the same.
 void Put(std::string& out, std::string_view field) {
   absl::StrAppend(&out, field.size(), ":");
   out += field;
@@ -40,7 +40,7 @@ std::string CanonicalArguments(std::string_view arguments) {
   if (!json.ok()) return std::string(arguments);
   const base::json::value* raw = base::Find(*json, "__unparsedToolInput");
   if (raw != nullptr && raw->is_string() && json->as_object().size() == 1) {
-    // Only one layer: what a client could not parse is not one of its own wrappings.
+    // One layer only: no client wraps its own wrapping.
     const std::string_view inner(raw->get_string().data(), raw->get_string().size());
     const auto parsed = Parsed(inner);
     return parsed.ok() ? base::CanonicalJson(*parsed) : std::string(inner);

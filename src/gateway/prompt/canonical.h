@@ -1,5 +1,4 @@
-// Canonical forms of what clients send back: equal if, and only if, they say the same as what was delivered, however
-// the client wrote it down. Pure functions.
+// Canonical forms, in which two messages are equal whatever JSON printer wrote them. Pure functions.
 #pragma once
 
 #include <string>
@@ -10,21 +9,23 @@
 
 namespace ingot::gateway {
 
-// A tool call's arguments: JSON with sorted keys, whether they came as JSON (any spacing, order of keys, escapes), as a
-// Python literal of the same value ({'all': False}, from clients that print a parsed call), or wrapped by a client that
-// could not parse them ({"__unparsedToolInput": "..."}, Claude Code). Anything else is its own canonical form.
+// A tool call's arguments as JSON with sorted keys. Three spellings have the same canonical form:
+//   1. JSON with any spacing, order of keys and escapes
+//   2. a Python literal of the value, such as {'all': False}, from clients that print a parsed call
+//   3. {"__unparsedToolInput": "..."}, the wrapping of clients that could not parse them (Claude Code)
+// Any other text is its own canonical form.
 std::string CanonicalArguments(std::string_view arguments);
 
-// Bytes of an assistant's text without the white space around it, which does not count.
+// Bytes of a text without the white space around it.
 size_t TrimmedSize(std::string_view text);
 
-// Whether what a client sent as an assistant's reasoning is the reasoning of that key: the same but for white space
-// around it, or nothing at all, for clients drop it. The key of no reasoning is empty.
+// Whether the reasoning that a client sent is empty, since clients drop it, or has this key. White space around it does
+// not count. The key of no reasoning is empty.
 bool SameReasoning(std::string_view sent, std::string_view key);
 std::string ReasoningKey(std::string_view reasoning);
 
-// Key of a message: role, text (an assistant's without white space around it), tool names and canonical arguments.
-// Neither ids nor reasoning count: clients rename the one and drop the other (SameReasoning).
+// The key of role, text (an assistant's without white space around it), name, and the names and canonical arguments of
+// tool calls. Ids and reasoning do not count: clients rename ids and drop reasoning (SameReasoning).
 base::Key128 MessageKey(const text::Message& message);
 
 }  // namespace ingot::gateway

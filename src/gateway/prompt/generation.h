@@ -1,4 +1,4 @@
-// What the engine sent for one request, put together, and the segments made of it. Plain values and pure functions.
+// The chunks of one call put together, and the segments made of ids. Plain values and pure functions.
 #pragma once
 
 #include <cstdint>
@@ -21,20 +21,20 @@ struct Generation {
   v1::CallTimes times;
 
   int size() const { return segment.token_ids_size(); }
-  // INTERNAL, and nothing is added, if log-probs or versions do not cover the chunk's ids: such a call cannot be
-  // trained on, so it is not delivered either.
+  // INTERNAL, and nothing is added: log-probs or versions do not cover the chunk's ids. Such a call cannot be trained
+  // on, so it is not delivered.
   absl::Status Append(const v1::GenerateChunk& chunk, int64_t now_unix_ns);
-  // The turn ends behind its first `count` ids: what the engine sampled beyond them is dropped, and is in no record.
+  // Ends the turn behind its first `count` ids. Later ids are dropped and not recorded.
   // REQUIRES: 0 < count <= size().
   void StopAfter(int count);
 };
 
 Piece MakePiece(v1::Segment segment);
-// The segment's first `count` ids with what is said of them. REQUIRES: 0 < count <= its ids.
+// The segment's first `count` ids with their log-probs and versions. REQUIRES: 0 < count <= its ids.
 v1::Segment FirstIds(const v1::Segment& segment, int count);
 Piece PromptPiece(std::span<const int32_t> ids);
-// The pieces of a whole rendered prompt: what every call of a scaffold shares, [0, shared), apart, so that it is stored
-// once. Empty pieces are left out.
+// The segments of a rendered prompt, cut at `shared`: all calls of a scaffold share ids [0, shared), which are then
+// stored once. Empty segments are left out.
 std::vector<Piece> PromptPieces(std::span<const int32_t> ids, size_t shared);
 
 }  // namespace ingot::gateway

@@ -17,7 +17,7 @@ void Put(std::string& out, std::string_view field) {
   out += field;
 }
 
-// The key of what stands before the messages: the tools, and the variables of the template.
+// The key of the tools and the template's variables, which precede the messages.
 base::Key128 PreambleKey(const std::vector<base::json::value>& tools, const base::json::object& variables) {
   std::string text = "tools";
   if (!variables.empty()) Put(text, base::CanonicalJson(variables));
@@ -186,7 +186,7 @@ int History::Choose(const std::vector<int>& candidates, const text::Conversation
   for (auto candidate = candidates.rbegin(); candidate != candidates.rend(); ++candidate) {
     if (Names(*candidate, sent, EchoedOf(echoed, message)) && said(*candidate)) return *candidate;
   }
-  // Equal content, no id to tell them apart: the latest.
+  // Equal content and no id to tell the calls apart: the newest.
   const auto latest = std::find_if(candidates.rbegin(), candidates.rend(), said);
   return latest == candidates.rend() ? -1 : *latest;
 }

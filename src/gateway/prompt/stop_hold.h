@@ -1,5 +1,5 @@
-// One stop string in a text that comes in pieces: where it stands, or how much of the text's end may be its beginning
-// and must be held back. One look at each byte (Knuth, Morris, Pratt). Not thread safe.
+// Searches a text that comes in pieces for one stop string. The end of the text is held back while it may be the prefix
+// of the stop string. Looks at each byte once (Knuth, Morris, Pratt). Not thread safe.
 #pragma once
 
 #include <cstddef>
@@ -29,15 +29,15 @@ class StopHold {
     }
   }
 
-  // How much of the text is neither in the stop string nor behind it, nor may come to be.
+  // Bytes of the text that surely stand before the stop string.
   size_t clear() const { return seen_ - matched_; }
   bool found() const { return matched_ == stop_.size(); }
 
  private:
   const std::string stop_;
-  std::vector<size_t> border_;  // of each beginning of stop_: its longest proper beginning that it ends with
-  size_t matched_ = 0;          // bytes of stop_ that the text ends with; all of them once it was found
-  size_t seen_ = 0;             // bytes, up to the end of the first that was found
+  std::vector<size_t> border_;  // per prefix of stop_: its longest proper prefix that is also its suffix
+  size_t matched_ = 0;          // bytes of the prefix of stop_ with which the text ends; stop_.size() = found
+  size_t seen_ = 0;             // bytes pushed, up to the end of the stop string
 };
 
 }  // namespace ingot::gateway

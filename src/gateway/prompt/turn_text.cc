@@ -8,7 +8,7 @@ namespace {
 
 constexpr size_t kMaxBehindContent = 256;  // bytes
 
-// What a turn goes on from: a text whose ids are not at hand, so that its first word keeps its space.
+// Decodes ids as the middle of a text, so that the first word keeps its space.
 text::DecodeStream MidText(std::shared_ptr<const text::Tokenizer> tokenizer) {
   return {std::move(tokenizer), /*skip_special=*/false, text::DecodeState::MidText()};
 }
@@ -38,7 +38,7 @@ void TurnText::Push(std::span<const int32_t> ids) {
 
 void TurnText::Add(int32_t id) {
   const bool is_token = text::IsWrittenToken(*options_.tokenizer, id, options_.tokenizer->TokenBytes(id));
-  if (is_token && decode_.holds()) {  // a character that was broken off belongs to the ids before
+  if (is_token && decode_.holds()) {  // an incomplete character belongs to the ids before
     Append(decode_.Flush());
     ids_.back().end = text_.size();
   }
@@ -59,8 +59,8 @@ void TurnText::Finish(const std::string& stop_string) {
   Append(decode_.Flush());
   if (!ids_.empty()) ids_.back().end = text_.size();
   if (!stop_string.empty()) {
-    // The turn ended as soon as the stop string was complete: no earlier occurrence, and nothing but its last token's
-    // rest behind it.
+    // The turn ended as soon as the stop string was complete: it does not occur earlier, and at most the rest of its
+    // last token stands behind it.
     const size_t cut = text_.find(stop_string);
     if (cut != std::string::npos) text_.resize(cut);
     for (Id& id : ids_) {
@@ -102,7 +102,7 @@ void TurnText::Tell(text::OutputDelta delta) {
   }
 }
 
-// Content is told as it was written, and but for a delimiter that closed it nothing that is settled stands behind it.
+// The stream returns content as it was written. Behind it, the settled text has at most the delimiter that closed it.
 void TurnText::MarkContent(std::string_view content) {
   const size_t settled = finished_ ? text_.size() : std::min(stream_->settled_bytes(), text_.size());
   const size_t last = settled - std::min(settled, content.size());
@@ -111,7 +111,8 @@ void TurnText::MarkContent(std::string_view content) {
   if (found != std::string_view::npos) MarkContent(first + found, first + found + content.size());
 }
 
-// Bytes of text_. An id that has only the beginning of a character has no bytes, and goes with the id that ends it.
+// Marks the ids of bytes [begin, end) of text_. An id with only the first bytes of a character has no bytes in text_:
+// it is marked with the id that completes the character.
 void TurnText::MarkContent(size_t begin, size_t end) {
   auto id = std::upper_bound(ids_.begin(), ids_.end(), begin, [](size_t at, const Id& id) { return at < id.end; });
   for (auto before = id; before != ids_.begin(); --before) {
@@ -133,7 +134,7 @@ void TurnText::Tell(PartKind kind, std::string text, const text::CallDelta* call
     if (reasoning_end_ == 0) reasoning_begin_ = last_id - 1;
     reasoning_end_ = last_id;
   }
-  // Only the call that began last can still grow.
+  // Text of a call belongs to the call that began last.
   if (!untaken_.empty() && untaken_.back().kind == kind && !begins) {
     untaken_.back().text += text;
     untaken_.back().last_id = last_id;

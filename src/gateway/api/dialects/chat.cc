@@ -14,7 +14,7 @@ namespace {
 using base::json::object;
 using base::json::value;
 
-// "function" and "custom" are laid out alike, each under its own key.
+// Tools of type "function" and "custom" have the same layout, each under its own key.
 absl::Status ReadTool(const value& json, const std::string& path, GatewayRequest& request) {
   Fields fields(json, path);
   std::string type = "function";
@@ -63,7 +63,7 @@ absl::Status ReadFunctions(Fields& body, GatewayRequest& request) {
   return body.status();
 }
 
-// A call as its name and arguments say it: `function` and `custom` of a tool call, and the older function_call.
+// Reads name and arguments of a call: of `function` or `custom` in a tool call, or of the older function_call.
 absl::Status ReadCall(const value& json, const std::string& path, bool custom, text::ToolCall& call) {
   Fields fields(json, path);
   fields.Read("name", call.name);
@@ -102,10 +102,10 @@ absl::Status ReadCalls(const value& message, const std::string& path, Conversati
   return absl::OkStatus();
 }
 
-// The id that a function_call is given, which has none of its own, by its message's place.
+// A function_call has no id of its own: it gets one from the index of its message.
 std::string FunctionCallId(size_t message) { return absl::StrCat("function_call[", message, "]"); }
 
-// Message `place`. `function_call`: the id of the last function_call before it, which its result is given too.
+// Reads message `place`. `function_call`: the id of the last function_call, which a result of it gets, too.
 absl::Status ReadMessage(const value& json, size_t place, std::string& function_call, ConversationBuilder& builder) {
   const std::string path = absl::StrCat("messages[", place, "]");
   if (!json.is_object()) return BadRequest("messages", absl::StrCat(path, " must be an object"));

@@ -27,7 +27,7 @@ class ChatRenderer final : public Renderer {
   std::string Trailer(const absl::Status& status) override { return DoneOrError(status); }
 
  private:
-  // Tools were declared in the older form, which has room for one call.
+  // Whether tools were declared in the older form, which has room for one call.
   bool OldCalls() const { return !request().tools.empty() && request().tools[0].kind == ToolKind::kOldFunction; }
   const char* FinishText(const Choice& choice) const {
     if (choice.end.finish == v1::FINISH_LENGTH) return "length";
@@ -50,7 +50,7 @@ class ChatRenderer final : public Renderer {
   }
   void OnDelta(const Choice& choice, const PartDelta& delta) override {
     const Part& part = choice.parts.back();
-    if (part.kind == PartKind::kCall && IsCustom(part)) return;  // its text is told once the arguments are whole
+    if (part.kind == PartKind::kCall && IsCustom(part)) return;  // its text is sent when the arguments are complete
     std::string text;
     if (part.kind == PartKind::kCall && OldCalls()) {
       text = Dropped(choice) ? "{}" : Around(R"({"function_call":{"arguments":)", delta.text, "}}");
@@ -83,7 +83,7 @@ class ChatRenderer final : public Renderer {
     const Tool* tool = request().FindTool(call.name);
     return tool != nullptr && tool->kind == ToolKind::kCustom;
   }
-  // The last part is a call that the older form has no room for.
+  // Whether the last part is a call for which the older form has no room.
   bool Dropped(const Choice& choice) const { return OldCalls() && CallIndex(choice) > 0; }
   static int CallIndex(const Choice& choice) {
     int index = -1;
@@ -117,11 +117,11 @@ class ChatRenderer final : public Renderer {
   static std::string CallsText(std::string_view call) {
     return absl::StrCat(R"({"tool_calls":[)", base::View(call), "]}");
   }
-  // Written as text: most of a stream is chunks that differ in one string. `tokens` null: the chunk says nothing about
-  // them. `more`: further fields, behind all others.
+  // Writes the chunk as text, since most chunks of a stream differ in one string. `tokens` null: the chunk has no token
+  // fields. `more`: further fields behind all others.
   void SendChunk(const Choice& choice, std::string_view delta, const char* finish, const std::vector<Token>* tokens,
                  const object& more = {}) {
-    // What all chunks begin with is printed once.
+    // All chunks have the same head, which is printed once.
     if (chunk_head_.empty()) {
       chunk_head_ = base::PrintJson(Head("chat.completion.chunk"));
       chunk_head_.back() = ',';
@@ -173,7 +173,7 @@ class ChatRenderer final : public Renderer {
     return json;
   }
 
-  std::string chunk_head_;  // empty: not made yet
+  std::string chunk_head_;  // empty = not printed yet
 };
 
 }  // namespace

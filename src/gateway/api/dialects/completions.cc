@@ -15,7 +15,7 @@ using base::json::value;
 
 constexpr size_t kMaxPrompts = 128;
 
-// A string, ids, or a list of either.
+// Reads `prompt`: a string, ids, or a list of either.
 absl::Status ReadPrompts(Fields& body, GatewayRequest& request) {
   const auto add = [&](const value& one) {
     GatewayRequest::RawPrompt prompt;
@@ -80,10 +80,10 @@ class Completions final : public Dialect {
   }
 };
 
-// Characters of a text that comes in pieces, which may end within one.
+// Counts the characters of a text that comes in pieces. A piece may end within a character.
 class CharacterCount {
  public:
-  // How many there are before the first one that has bytes of `piece`.
+  // Returns the number of characters before the first one with bytes of `piece`.
   int64_t Push(std::string_view piece) {
     const bool goes_on = open_ > 0 && !piece.empty() && IsContinuation(piece[0]);
     const int64_t before = goes_on ? count_ - 1 : count_;
@@ -103,7 +103,7 @@ class CharacterCount {
   static bool IsContinuation(char c) { return (c & 0xC0) == 0x80; }
 
   int64_t count_ = 0;
-  int open_ = 0;  // bytes that the last character lacks
+  int open_ = 0;  // missing bytes of the last character
 };
 
 class CompletionsRenderer final : public Renderer {
@@ -147,8 +147,8 @@ class CompletionsRenderer final : public Renderer {
     json["finish_reason"] = finish == nullptr ? value(nullptr) : value(finish);
     return json;
   }
-  // The older form of log-probs: parallel lists. Offsets count the answer's characters before the one that a token
-  // begins or goes on with.
+  // Writes the older form of log-probs, parallel lists. A token's offset is the number of the answer's characters
+  // before its first character.
   void AddTokens(const std::vector<Token>& tokens, int index, object& choice) {
     if (request().return_token_ids) choice["token_ids"] = IdsJson(tokens);
     if (!request().logprobs) return;
@@ -197,7 +197,7 @@ class CompletionsRenderer final : public Renderer {
     Send("", chunk);
   }
 
-  std::vector<CharacterCount> offsets_;  // per choice: of the text whose tokens were told
+  std::vector<CharacterCount> offsets_;  // per choice: of the text whose tokens were sent
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What the dialects share among themselves, and the one object of each. Internal to the folder.
+// The object of each dialect, and helpers that several dialects share. Internal to the folder.
 #pragma once
 
 #include <memory>
@@ -21,12 +21,12 @@ std::unique_ptr<Renderer> NewResponsesRenderer(ReplyHead head, std::shared_ptr<c
 std::unique_ptr<Renderer> NewMessagesRenderer(ReplyHead head, std::shared_ptr<const GatewayRequest> request);
 std::unique_ptr<Renderer> NewCountRenderer(ReplyHead head, std::shared_ptr<const GatewayRequest> request);
 
-// {"type":"error","error":{"type":...,"message":...}}; what is overloaded is 529.
+// {"type":"error","error":{"type":...,"message":...}}; 529 if the gateway is overloaded.
 Dialect::Error AnthropicError(const absl::Status& status);
 
-// OpenAI's way of ending a stream: [DONE], or the error as an event.
+// The end of an OpenAI stream: [DONE], or the error as an event.
 std::string DoneOrError(const absl::Status& status);
-// OpenAI's usage, with the names of chat completions or of responses.
+// The field names of OpenAI's usage, which differ between chat completions and the Responses API.
 struct UsageNames {
   const char* input;
   const char* input_details;
@@ -39,10 +39,9 @@ inline constexpr UsageNames kResponsesUsage = {"input_tokens", "input_tokens_det
                                                "output_tokens_details"};
 base::json::object UsageJson(const Usage& usage, const UsageNames& names);
 
-// {"token", "logprob", "bytes", "top_logprobs"} of the tokens that are the content's, as chat completions and responses
-// have it.
+// {"token", "logprob", "bytes", "top_logprobs"} of the content's tokens, for chat completions and the Responses API.
 base::json::array LogprobsJson(const std::vector<Token>& tokens);
-// The bytes of a token as JSON can hold them.
+// The bytes of a token as UTF-8, which JSON requires.
 std::string TokenText(const std::string& bytes);
 base::json::array IdsJson(const std::vector<Token>& tokens);
 base::json::array IdsJson(const std::vector<int32_t>& ids);

@@ -1,4 +1,4 @@
-// POST /v1/messages and /v1/messages/count_tokens, as Anthropic words them.
+// POST /v1/messages and /v1/messages/count_tokens of Anthropic's API.
 #include <utility>
 
 #include "gateway/api/api_error.h"
@@ -18,10 +18,10 @@ constexpr char kMessages[] = "messages";
 constexpr size_t kMaxMessages = 1 << 20;
 constexpr char kBetweenBlocks[] = "\n";
 
-// Claude Code's first system block says which build it is, not what the model should do, and changes between calls.
+// Claude Code's first system block names its build and changes between calls: it is no part of the prompt.
 constexpr std::string_view kBillingHeader = "x-anthropic-billing-header:";
 
-// Tools whose arguments the API knows by their type: clients send no schema. Others of that kind run on the vendor's
+// Client-side tools whose schema is given by their type, so clients send none. Other typed tools run on the vendor's
 // servers and are left out.
 struct TypedTool {
   std::string_view type_prefix;
@@ -43,7 +43,7 @@ constexpr TypedTool kTypedTools[] = {
          "insert_line":{"type":"integer"},"insert_text":{"type":"string"},"old_path":{"type":"string"},
          "new_path":{"type":"string"},"view_range":{"type":"array","items":{"type":"integer"}}},"required":["command"]})"},
 };
-constexpr std::string_view kComputer = "computer_";  // the client's too, but what it answers are images
+constexpr std::string_view kComputer = "computer_";  // client-side, but its results are images
 
 absl::Status ReadTool(const value& json, const std::string& path, GatewayRequest& request) {
   if (!json.is_object()) return BadRequest(path, absl::StrCat("'", path, "' must be an object"));
@@ -109,12 +109,12 @@ absl::Status ReadSystem(Fields& body, ConversationBuilder& builder) {
   return absl::OkStatus();
 }
 
-// A user's blocks: text in between tool results, which are messages of their own.
+// Reads a user's blocks: each tool result is a message, and so is the text between results.
 class UserBlocks {
  public:
   explicit UserBlocks(ConversationBuilder& builder) : builder_(builder) {}
 
-  // What is read from here on is `role`'s.
+  // Blocks from here on belong to `role`.
   void Begin(const std::string& role) {
     Flush();
     role_ = role;
@@ -167,12 +167,12 @@ absl::Status ReadAssistantBlock(const value& block, const std::string& path, Con
   fields.Read("type", type);
   if (type == "thinking") {
     fields.Read("thinking", text);
-    fields.Read("signature", signature);  // any: only those of our own say something
+    fields.Read("signature", signature);  // only this gateway's signatures have a meaning
     INGOT_RETURN_IF_ERROR(fields.status());
     builder.AddReasoning(text, signature);
     return absl::OkStatus();
   }
-  if (type == "redacted_thinking") return fields.status();  // of another server: nothing in it can be read
+  if (type == "redacted_thinking") return fields.status();  // of another server, and unreadable
   if (type == "server_tool_use" || type == "mcp_tool_use" || std::string_view(type).ends_with("_tool_result")) {
     return fields.status();  // of the vendor's own tools: the model never saw them
   }
@@ -188,7 +188,7 @@ absl::Status ReadAssistantBlock(const value& block, const std::string& path, Con
     return absl::OkStatus();
   }
   INGOT_RETURN_IF_ERROR(fields.status());
-  if (type == "compaction") {  // what stands for the turns before it
+  if (type == "compaction") {  // a summary of the turns before it
     INGOT_ASSIGN_OR_RETURN(text, ContentText(fields.Get("content"), path + ".content", kBetweenBlocks));
   } else {
     INGOT_ASSIGN_OR_RETURN(text, PartText(block, path));
@@ -197,7 +197,7 @@ absl::Status ReadAssistantBlock(const value& block, const std::string& path, Con
   return absl::OkStatus();
 }
 
-// The messages of a request. Neighbours of one role are one turn.
+// Reads the messages of a request. Neighbours of one role are one turn.
 class Turns {
  public:
   explicit Turns(GatewayRequest& request) : builder_(request), user_(builder_) {}
@@ -251,7 +251,7 @@ class Turns {
   std::string role_;  // of the last message
 };
 
-// Clients that did not ask for thinking take the first block for the text, so it is told to those that did only.
+// Sends thinking only to clients that asked for it: others take the first block for the text.
 void ReadThinking(Fields& body, GatewayRequest& request) {
   bool adaptive = false;  // the template decides
   if (const object* thinking = body.Object("thinking")) {

@@ -36,7 +36,7 @@ const char* ErrorType(int http) {
 value InputJson(const std::string& arguments_json) {
   auto input = base::ParseJson(arguments_json);
   if (input.ok() && input->is_object()) return *std::move(input);
-  return object{{"__unparsedToolInput", arguments_json}};  // as clients wrap what they cannot parse (canonical.h)
+  return object{{"__unparsedToolInput", arguments_json}};  // the wrapping that clients use, too (canonical.h)
 }
 
 class MessagesRenderer final : public Renderer {
@@ -84,13 +84,13 @@ class MessagesRenderer final : public Renderer {
     json["stop_sequence"] = end.stop_string.empty() ? value(nullptr) : value(end.stop_string);
   }
   bool Tells(const Part& part) const { return request().tells_reasoning || part.kind != PartKind::kReasoning; }
-  // Of the last part, among the blocks that are told.
+  // Index of the last part among the blocks that are sent.
   size_t BlockIndex(const Choice& choice) const {
     size_t index = 0;
     for (const Part& part : choice.parts) index += Tells(part);
     return index - 1;
   }
-  // Says which call the thinking was of, when it comes back.
+  // Names the call to which the thinking belongs, for when a client sends it back.
   std::string Signature(size_t part) const { return EchoedId("sig", head().id, static_cast<int>(part)); }
   object Block(const Choice& choice, size_t index) const {
     const Part& part = choice.parts[index];
@@ -180,7 +180,7 @@ Dialect::Error AnthropicError(const absl::Status& status) {
   error.http = HttpStatusOf(status);
   if (error.http == 503) error.http = 529;
   std::string message(status.message());
-  // What its clients look for to know that they must compact.
+  // Clients look for these words to know that they must compact.
   if (ErrorCodeOf(status) == kContextLengthExceeded) message = "prompt is too long: " + message;
   object inner{{"type", ErrorType(error.http)}, {"message", std::move(message)}};
   error.body = base::PrintJson(object{{"type", "error"}, {"error", std::move(inner)}});

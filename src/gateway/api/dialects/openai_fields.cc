@@ -16,7 +16,7 @@ std::string StringIn(const value& json, std::string_view name) {
   return field != nullptr && field->is_string() ? std::string(field->get_string()) : "";
 }
 
-// The name the model knows the chosen tool by; empty if there is none.
+// The model's name for the chosen tool; empty: none is named.
 std::string ChosenName(const value& choice) {
   for (const char* type : {"function", "custom"}) {
     if (const value* inner = base::Find(choice, type)) return StringIn(*inner, "name");
@@ -26,13 +26,13 @@ std::string ChosenName(const value& choice) {
   return FlatName(StringIn(choice, "namespace"), name);
 }
 
-// Whether it is one of the vendor's own tools, which are left out of a request.
+// Whether this is a tool of the vendor's servers, which is left out of a request.
 bool IsHosted(const value& chosen) {
   const std::string type = StringIn(chosen, "type");
   return !type.empty() && type != "function" && type != "custom" && FindClientTool(type) == nullptr;
 }
 
-// Leaves the others out: nothing else holds a model that need not call any to some of its tools.
+// Leaves the other tools out. Nothing else restricts a model to some tools if it need not call any.
 void KeepTools(const std::vector<std::string>& names, GatewayRequest& request) {
   std::vector<Tool> kept;
   std::vector<value> declared;
@@ -86,7 +86,7 @@ absl::Status ReadToolChoice(Fields& body, GatewayRequest& request) {
     return absl::OkStatus();
   }
   const std::string name = ChosenName(*choice);
-  if (name.empty()) return SetToolChoice("", request);  // says what it may be
+  if (name.empty()) return SetToolChoice("", request);  // its error lists the possible values
   return RequireTools({name}, request);
 }
 

@@ -1,4 +1,4 @@
-// What several of OpenAI's dialects read alike. Internal to the folder.
+// Fields that several of OpenAI's dialects share. Internal to the folder.
 #pragma once
 
 #include <string_view>
@@ -10,12 +10,12 @@
 namespace ingot::gateway {
 
 constexpr int kMaxTopLogprobs = 20;
-constexpr size_t kMaxListed = 1 << 20;  // messages or items; a body's size bounds them further
+constexpr size_t kMaxListed = 1 << 20;  // messages or items; the body's size bounds them further
 
-// n and stream_options.
+// Reads n and stream_options.
 void ReadChoices(Fields& body, GatewayRequest& request);
 
-// tool_choice: a mode, {"type":T,"name":...} or {"type":T,T:{"name":...}}, or the same for several under allowed_tools.
+// Reads tool_choice: a mode, {"type":T,"name":...}, {"type":T,T:{"name":...}}, or a list of these under allowed_tools.
 absl::Status ReadToolChoice(Fields& body, GatewayRequest& request);
 
 }  // namespace ingot::gateway

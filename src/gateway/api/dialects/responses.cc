@@ -1,6 +1,5 @@
-// POST /v1/responses. Responses are not stored: what continues a conversation sends all of it (store: false), which
-// clients that keep their own history do anyway, or refers to items of it that this session delivered;
-// previous_response_id and the like get a 400 that says so.
+// POST /v1/responses. Responses are not stored. A request that continues a conversation sends all of it (store: false),
+// or refers to items that this session delivered. previous_response_id and the like get a 400 that says so.
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -38,7 +37,7 @@ constexpr const char* kRepeated[] = {"instructions",
                                      "prompt_cache_key",
                                      "safety_identifier"};
 
-// A shell may be the client's, or in a container of the vendor's.
+// Whether a shell tool runs in a container of the vendor instead of at the client.
 bool IsHosted(Fields& tool) {
   const value* environment = tool.Get("environment");
   const value* type = environment == nullptr ? nullptr : base::Find(*environment, "type");
@@ -72,14 +71,14 @@ absl::Status ReadTool(const value& json, const std::string& path, const std::str
   }
   const ClientTool* known = FindClientTool(type);
   if (known != nullptr && !IsHosted(fields)) return AddTool(DeclarationOf(*known), path, request);
-  if (type != "function" && type != "custom") return absl::OkStatus();  // the vendor's own, which run on its servers
+  if (type != "function" && type != "custom") return absl::OkStatus();  // a tool of the vendor's servers
   tool.kind = type == "custom" ? ToolKind::kCustom : ToolKind::kFunction;
   const value* parameters = fields.Get(type == "custom" ? "format" : "parameters");
   if (parameters != nullptr) tool.parameters = *parameters;
   return AddTool(std::move(tool), path, request);
 }
 
-// The items of `input`, one kind after the other.
+// Reads the items of `input`, with a function for each kind.
 class Items {
  public:
   explicit Items(GatewayRequest& request) : builder_(request) {}
@@ -113,7 +112,7 @@ class Items {
       Output(std::string_view(type).substr(0, type.size() - kOutput.size()), fields);
     else if (type == "item_reference")
       Reference(fields, path);
-    return fields.status();  // other items tell of the vendor's own tools: the model never saw them
+    return fields.status();  // other items belong to the vendor's tools, which the model never saw
   }
   std::string Text(Fields& fields, std::string_view name, std::string_view separator) {
     auto text = ContentText(fields.Get(name), fields.PathOf(name), separator);
@@ -202,7 +201,7 @@ class Items {
         ApiError(400, "unsupported_parameter", path,
                  absl::StrCat("'", path, "' refers to an item that is not of this server: send the item itself")));
   }
-  // A result of a call that the model never saw, of the vendor's own tools, is not for it either.
+  // Results of the vendor's tools are left out: the model never saw their calls.
   void Output(std::string_view call_type, Fields& fields) {
     const ClientTool* tool = ClientToolOfCall(call_type);
     if (tool == nullptr && call_type != "function_call" && call_type != "custom_tool_call") return;

@@ -16,13 +16,14 @@ using base::json::array;
 using base::json::object;
 using base::json::value;
 
-// How a part of an item is told: text in a list of typed parts, or the text of a call. nullptr: there is no such event.
+// The events and fields for one kind of part: text in a list of typed parts, or the text of a call. nullptr: no such
+// event.
 struct Wording {
   const char* item_type;
   const char* id_prefix;
   const char* delta = nullptr;
   const char* done = nullptr;
-  const char* done_field = nullptr;  // of `done`, and for a call of its item
+  const char* done_field = nullptr;  // of the event `done` and, for a call, of its item
   // Text only:
   const char* part_added = nullptr;
   const char* part_done = nullptr;
@@ -99,7 +100,7 @@ class ResponsesRenderer final : public Renderer {
  private:
   // ---- The response itself ----
 
-  // JSON. What it repeats of the request, its instructions and tools among it, was printed when that was read.
+  // The response as JSON. The fields that it repeats were printed when the request was read.
   std::string Response(const char* status, object changed = {}) const {
     static const object kUnasked{{"instructions", nullptr},
                                  {"max_output_tokens", nullptr},
@@ -138,7 +139,7 @@ class ResponsesRenderer final : public Renderer {
     text.back() = ',';
     return absl::StrCat(text, repeated.text, "}");
   }
-  // With its output.
+  // The response with its output.
   std::string Ended(const Choice& choice) const {
     object changed;
     const bool cut = choice.end.finish == v1::FINISH_LENGTH;
@@ -153,7 +154,7 @@ class ResponsesRenderer final : public Renderer {
     }
     return Response(cut ? "incomplete" : "completed", std::move(changed));
   }
-  // JSON of an event that tells of the response.
+  // JSON of an event with the response.
   std::string Telling(const char* type, const std::string& response) {
     return absl::StrCat(R"({"type":")", type, R"(","sequence_number":)", sequence_++, R"(,"response":)", response, "}");
   }
@@ -166,7 +167,7 @@ class ResponsesRenderer final : public Renderer {
     if (const ClientTool* own = ClientToolOf(part)) return {own->call_type, own->id_prefix};
     return IsCustom(part) ? kCustomCall : kFunctionCall;
   }
-  // nullptr: it is a function's or a custom tool's call, or none.
+  // nullptr: the part is no call, or one of a function or custom tool.
   const ClientTool* ClientToolOf(const Part& part) const {
     const Tool* tool = part.kind == PartKind::kCall ? request().FindTool(part.name) : nullptr;
     return tool == nullptr ? nullptr : FindClientTool(tool->kind);
@@ -180,12 +181,12 @@ class ResponsesRenderer final : public Renderer {
     const value* summary = reasoning == nullptr ? nullptr : base::Find(*reasoning, "summary");
     return summary != nullptr && summary->is_string();
   }
-  // A call's has the call's own index, so that it says which of the answer's it is.
+  // The item id of a call carries the call's index within the answer.
   std::string ItemId(const Part& part, size_t index) const {
     if (part.kind == PartKind::kCall) return WordingOf(part).id_prefix + part.id.substr(part.id.find('_'));
     return EchoedId(WordingOf(part).id_prefix, head().id, static_cast<int>(index));
   }
-  // The text of a part as its client knows it.
+  // The text of a part in the words of the client.
   std::string WireText(const Part& part) const { return IsCustom(part) ? CustomInput(part.text) : part.text; }
   object TextPart(const Part& part, const std::string& text, bool with_tokens) const {
     object json{{"type", WordingOf(part).part_type}, {"text", text}};
@@ -260,7 +261,7 @@ class ResponsesRenderer final : public Renderer {
   }
   void OnDelta(const Choice& choice, const PartDelta& delta) override {
     const Part& part = choice.parts.back();
-    if (IsCustom(part)) return;  // its text is told once the arguments are whole
+    if (IsCustom(part)) return;  // its text is sent when the arguments are complete
     object json{{"delta", delta.text}};
     if (part.kind == PartKind::kContent) {
       json["logprobs"] = request().logprobs ? LogprobsJson(delta.tokens) : array{};
