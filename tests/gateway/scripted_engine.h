@@ -112,6 +112,10 @@ class ScriptedEngine final : public rollout::Client {
     }
   }
   int aborted() const { return *aborted_; }
+  // Waits until so many requests were given up.
+  void WaitForAborted(int count) const {
+    for (int now = *aborted_; now < count; now = *aborted_) aborted_->wait(now);
+  }
 
   std::shared_ptr<const text::Tokenizer> tokenizer = TestTokenizer();
   bool inline_chunks = false;
@@ -138,7 +142,10 @@ class ScriptedEngine final : public rollout::Client {
         : state_(std::move(state)), aborted_(std::move(aborted)) {}
     ~Handle() override {
       base::MutexLock lock(state_->mu);
-      if (!state_->finished) ++*aborted_;
+      if (!state_->finished) {
+        ++*aborted_;
+        aborted_->notify_all();
+      }
       state_->on_chunk = nullptr;
     }
 
