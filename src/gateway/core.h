@@ -30,7 +30,7 @@ struct Core {
   WorkerPool workers;  // last: its threads are joined before the rest is destroyed
 };
 
-// The error of requests that come after Gateway::Shutdown, and of those in flight then.
+// The error of requests during and after Gateway::Shutdown.
 absl::Status ShuttingDown();
 
 }  // namespace ingot::gateway

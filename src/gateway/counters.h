@@ -25,7 +25,7 @@ struct Counters {
   std::atomic<int64_t> tool_choice_unforced{0};  // required tool calls that the model answered in text
   std::atomic<int64_t> flagged{0};               // sampled under a grammar, penalty or bias: not trained on
   std::atomic<int64_t> prompt_tokens{0};
-  std::atomic<int64_t> rendered_tokens{0};  // of those, the tokens encoded from text for this call
+  std::atomic<int64_t> rendered_tokens{0};  // prompt tokens encoded from text for this call
   std::atomic<int64_t> cached_tokens{0};
   std::atomic<int64_t> sampled_tokens{0};
   std::atomic<int64_t> episodes_opened{0};

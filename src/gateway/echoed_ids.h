@@ -6,7 +6,7 @@
 
 namespace ingot::gateway {
 
-// Per message, the gateway's ids that came back with it beside those of its tool calls. Each contains a call id.
+// Per message, the gateway's ids that came back with it beside ids of tool calls. Each contains a call id.
 // Empty: no message came with any.
 using EchoedIds = std::vector<std::vector<std::string>>;
 

@@ -202,7 +202,7 @@ std::string ParamOf(const std::string& field, const GatewayRequest& request, con
   if (field == "sampling.logit_bias") return "logit_bias";
   if (!sent.has_grammar()) return "";
   if (request.tool_choice.mode == ToolChoice::Mode::kRequired) return "tools";
-  // In GrammarOf the answer's schema is the last alternative, behind those of the tools.
+  // In GrammarOf the answer's schema is the last alternative, behind the tools' alternatives.
   const std::string last = absl::StrCat("grammar.alternatives[", sent.grammar().alternatives_size() - 1, "]");
   const bool of_tools = field.starts_with("grammar.alternatives[") && !field.starts_with(last);
   return of_tools ? "tools" : request.format_field;

@@ -70,7 +70,7 @@ TEST(Answer, MakesARecordedCallOfEachChoice) {
   EXPECT_EQ(stream.events.back().at("usage").at("completion_tokens"), 18);
 }
 
-TEST(Answer, FailsAsAWholeAndRecordsWhatWasSampled) {
+TEST(Answer, FailsAsAWholeAndRecordsTheSampledIds) {
   std::atomic<int> calls{0};
   World world([&](const auto&) {
     Script script = Say("some text");
@@ -201,7 +201,7 @@ TEST(Answer, CountsReasoningTokens) {
   EXPECT_EQ(outcome.events.at(0).at("usage").at("output_tokens_details").at("reasoning_tokens"), 4);
 }
 
-TEST(Answer, MatchesWhatEachDialectEchoes) {
+TEST(Answer, MatchesTheEchoOfEachDialect) {
   World world([](const auto&) {
     return Say(
         "<think>\nhm\n</think>\n\nLet me.\n<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": [1, "

@@ -196,8 +196,8 @@ std::string Told(const std::vector<WireEvent>& events) {
   return std::regex_replace(told, std::regex("[0-9a-f]{32}"), "ID");
 }
 
-// The engine holds back its last chunk: what is told by then was told while it sampled.
-TEST(CallDeltas, ArgumentsAreToldWhileTheyAreSampled) {
+// The engine holds back its last chunk, so all events before it were sent during sampling.
+TEST(CallDeltas, ArgumentsAreSentWhileTheyAreSampled) {
   const std::pair<const char*, const char*> cases[] = {{"chat.completions",
                                                         R"({"role":"assistant","content":""}
 {"content":"Hm."}
@@ -259,7 +259,7 @@ content_block_delta {"type":"input_json_delta","partial_json":"{\"a\": 1"}
       out = answer->Take();
       for (const WireEvent& event : out.events) rest += event.data + "\n";
     }
-    // What was cut off stays a call.
+    // A call that was cut off stays a call.
     for (const std::string& end : {std::string(R"("finish_reason":"length")"), std::string(R"("status":"incomplete")"),
                                    std::string(R"("stop_reason":"max_tokens")")}) {
       const bool here = end.find(dialect == std::string("messages")    ? "stop_reason"
@@ -273,9 +273,9 @@ content_block_delta {"type":"input_json_delta","partial_json":"{\"a\": 1"}
   }
 }
 
-// What was sent stays: a call that breaks after its arguments began is a call, flagged, and what the client sends back
-// of it continues the sampled ids.
-TEST(CallDeltas, ACallThatBreaksStaysWhatWasTold) {
+// A call that breaks the format after its arguments began stays a call and is flagged. The client's echo of it
+// continues the sampled ids.
+TEST(CallDeltas, ACallThatBreaksTheFormatStaysACall) {
   for (const char* dialect : kDialects) {
     for (const bool stream : {false, true}) {
       World world([](const v1::GenerateRequest& request) {
@@ -316,7 +316,7 @@ TEST(CallDeltas, ACallThatBreaksStaysWhatWasTold) {
 }
 
 // A dialect that tells a call's text only at its end loses none of its tokens.
-TEST(CallDeltas, EveryTokenIsToldOnce) {
+TEST(CallDeltas, EveryTokenIsSentOnce) {
   const std::string text =
       "Hm.\n<tool_call>\n{\"name\": \"patch\", \"arguments\": {\"input\": \"*** ü\"}}\n</tool_call>";
   World world([&](const auto&) {

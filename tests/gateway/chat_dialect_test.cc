@@ -99,7 +99,7 @@ TEST(ChatRequest, ReadsHalfASurrogatePairAsTheReplacementCharacter) {
   EXPECT_EQ(request->conversation.messages[0].content, "a\uFFFD b \uFFFD \U0001F600");
 }
 
-TEST(ChatRequest, HasNoMoreValuesThanItsMemoryIsMeantFor) {
+TEST(ChatRequest, HasABoundedNumberOfValues) {
   const auto with = [](size_t numbers) {
     std::string body = R"({"messages":[{"role":"user","content":"hi"}],"more":[1)";
     for (size_t i = 1; i < numbers; ++i) body += ",1";
@@ -109,7 +109,7 @@ TEST(ChatRequest, HasNoMoreValuesThanItsMemoryIsMeantFor) {
   EXPECT_EQ(HttpStatusOf(Parse(with(kMaxBodyValues)).status()), 413);
 }
 
-TEST(ChatRequest, HasNoMoreValuesInACallsArguments) {
+TEST(ChatRequest, HasABoundedNumberOfValuesInArguments) {
   std::string arguments = "[1";
   for (size_t i = 0; i < kMaxBodyValues; ++i) arguments += ",1";
   const auto request = Parse(R"({"messages":[{"role":"user","content":"hi"},{"role":"assistant","tool_calls":[

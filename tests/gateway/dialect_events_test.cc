@@ -1,4 +1,4 @@
-// What each dialect's stream consists of, event by event, and the one reply it equals.
+// The events of each dialect's stream, and the equal single reply.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -93,7 +93,7 @@ TEST(Messages, AnswersWhole) {
 }
 
 // Clients that did not ask for thinking read content[0].text.
-TEST(Messages, TellsThinkingOnlyToThoseWhoAskedForIt) {
+TEST(Messages, SendsThinkingOnlyToClientsThatAskedForIt) {
   const std::pair<value, bool> cases[] = {{nullptr, false},
                                           {object{{"type", "disabled"}}, false},
                                           {object{{"type", "enabled"}, {"budget_tokens", 1024}}, true},
@@ -123,8 +123,8 @@ TEST(Messages, TellsThinkingOnlyToThoseWhoAskedForIt) {
   }
 }
 
-// What a client was not told it cannot send back: the turn is continued on all that was sampled.
-TEST(Messages, ThinkingThatWasNotToldIsContinued) {
+// A client cannot send back thinking that it was not sent: the turn is continued on all sampled ids.
+TEST(Messages, ThinkingThatWasNotSentIsContinued) {
   Direct world(Say("<think>\nhm\n</think>\n\nyes"));
   object body = base::ParseJson(R"({"max_tokens":50,"messages":[{"role":"user","content":"x"}]})")->as_object();
   const auto first = world.Ask("messages", "key", base::PrintJson(body));
@@ -190,7 +190,7 @@ TEST(Responses, StreamsItemsThatEndWithTheWholeResponse) {
   }
   EXPECT_EQ(outcome.events.back().at("response").at("output"), value(items));
   EXPECT_EQ(outcome.events.back().at("response").at("status"), "completed");
-  for (const value& event : outcome.events) {  // what was asked is told with the beginning too
+  for (const value& event : outcome.events) {  // the first event repeats the request's fields, too
     if (!event.as_object().contains("response")) continue;
     EXPECT_EQ(event.at("response").at("tools").at(0).at("name"), "add") << event.at("type");
   }
@@ -208,8 +208,8 @@ TEST(Responses, StreamsItemsThatEndWithTheWholeResponse) {
 )");
 }
 
-// What was asked as it was asked, the vendor's default where nothing was.
-TEST(Responses, RepeatsWhatWasAsked) {
+// The reply repeats the request's fields, with the vendor's defaults for missing ones.
+TEST(Responses, RepeatsTheRequestsFields) {
   struct Case {
     const char* asked;
     const char* fields;
@@ -317,7 +317,7 @@ TEST(Responses, CallsTheClientsOwnTools) {
   EXPECT_TRUE(world.gateway().Status().forks().empty());
 }
 
-// What a client names instead of sending it is what was delivered under that id.
+// A reference stands for the item that was delivered under its id.
 TEST(Responses, TakesReferencesToItsItems) {
   const std::string call = "<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": 1}}\n</tool_call>";
   for (const std::string& text : {std::string(kThoughtAndCall), call + "\n" + call, "Well.\n" + call + "\n" + call}) {
@@ -343,7 +343,7 @@ TEST(Responses, TakesReferencesToItsItems) {
   }
 }
 
-// Whatever the client sends as a whole stands beside what it refers to.
+// Items that the client sends whole stand beside items to which it refers.
 TEST(Responses, TakesReferencesToSomeOfItsItems) {
   Direct world(Say(kThoughtAndCall));
   object body = base::ParseJson(kResponsesBody)->as_object();
@@ -373,7 +373,7 @@ TEST(Responses, SaysThatItWasCut) {
   EXPECT_EQ(response.at("incomplete_details").at("reason"), "max_output_tokens");
 }
 
-TEST(Responses, TellsReasoningAsASummaryWhereOneIsAskedFor) {
+TEST(Responses, SendsReasoningAsASummaryIfOneIsAskedFor) {
   Direct world(Say("<think>\nhm\n</think>\n\nyes"));
   const auto outcome =
       world.Ask("responses", "key", R"({"input":"x","stream":true,"reasoning":{"effort":"low","summary":"auto"}})");
@@ -405,7 +405,7 @@ TEST(Chat, StreamsDeltas) {
   EXPECT_EQ(outcome.trailer, "data: [DONE]\n\n");
 }
 
-// What chunks are, said as JSON.
+// The chunks of a stream as JSON objects.
 struct ChunksAsJson {
   object Chunk(int choice, object delta, value finish, const std::vector<Token>* tokens) const {
     object json{{"index", choice}, {"delta", std::move(delta)}, {"logprobs", nullptr}, {"finish_reason", finish}};
@@ -577,7 +577,7 @@ TEST(Completions, OffsetsCountCharacters) {
   }
 }
 
-// What stands around the content, and what is another part's, has no place among its log-probs.
+// The content's log-probs exclude delimiters and other parts.
 TEST(Logprobs, AreOfTheContentsTokens) {
   const std::string text =
       "<think>\nhm\n</think>\n\nLet ü me.\n<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": "

@@ -1,4 +1,4 @@
-// What must hold in every dialect whatever is asked and whatever the model says.
+// Rules of every dialect, for any request and any output of the model.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -169,7 +169,7 @@ const DialectCase kCases[] = {
      FromResponses},
     {"completions", R"({"prompt":"x"})", FromCompletions}};
 
-TEST(Dialects, StreamTheSameAnswerAsTheyGiveWhole) {
+TEST(Dialects, StreamTheSameAnswerAsTheWholeReply) {
   std::mt19937 random(5);
   std::string text;
   World world([&](const auto&) {
@@ -203,7 +203,7 @@ TEST(Dialects, StreamTheSameAnswerAsTheyGiveWhole) {
 
 // ---- Bad bodies ----
 
-TEST(Dialects, AnswerEveryBodyOrSayWhatIsWrongWithIt) {
+TEST(Dialects, AnswerEveryBodyOrNameItsFault) {
   for (const auto& [name, full] : kFullBodies) {
     const Dialect& dialect = *FindDialect(name);
     ASSERT_TRUE(dialect.Parse({.body = full, .headers = {}}).ok())
@@ -220,7 +220,7 @@ TEST(Dialects, AnswerEveryBodyOrSayWhatIsWrongWithIt) {
   }
 }
 
-// What every dialect can meet, in the words of each: a prompt that is too long, and none at all.
+// Requests of each dialect that fail: a prompt that is too long, and none at all.
 TEST(Dialects, NameTheirOwnFieldsInErrors) {
   World world([](const auto&) {
     Script script;

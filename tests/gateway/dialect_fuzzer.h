@@ -1,6 +1,5 @@
-// What fuzzing a dialect means: any body, by whatever means it was made, is answered or refused with an error that the
-// dialect words. Run over edits of full bodies by an ordinary test, and by libFuzzer where clang builds it
-// (INGOT_FUZZ).
+// A fuzzer of one dialect: any body is answered, or refused with an error in the dialect's words. An ordinary test runs
+// it over edited bodies; libFuzzer runs it if clang builds it (INGOT_FUZZ).
 #pragma once
 
 #include <algorithm>
@@ -56,12 +55,12 @@ inline const std::pair<const char*, const char*> kFullBodies[] = {
   {"type":"text"}},{"type":"local_shell"}],"tool_choice":"auto","text":{"format":{"type":"json_object"}},"reasoning":
   {"effort":"low","summary":"auto"},"include":["reasoning.encrypted_content"],"max_output_tokens":64,"stream":true})"}};
 
-// What a dialect calls what it is prompted with.
+// The dialect's field with the prompt.
 inline std::string PromptField(std::string_view dialect) {
   return dialect == "completions" ? "prompt" : dialect == "responses" ? "input" : "messages";
 }
 
-// The field that an error names, without what stands in it; empty: it names none.
+// The field that an error names, without nested fields; empty: none.
 inline std::string FieldAtFault(const absl::Status& status) {
   const auto error = base::ParseJson(ErrorJson(status)).value();
   const auto& param = error.at("error").at("param");
@@ -116,7 +115,7 @@ class DialectFuzzer {
     world_.options.max_calls_per_episode = 16;
   }
 
-  // Asks twice in one session, so that the second request meets the first one's history. Returns what is wrong; empty:
+  // Asks twice in one session, so that the second request meets the first one's history. Returns the fault; empty:
   // nothing. Events that are not JSON, and all that a sanitizer sees, end the program.
   std::string Try(const std::string& body) {
     const std::string key = "key" + std::to_string(tried_++ / 4);

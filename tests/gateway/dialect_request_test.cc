@@ -1,4 +1,4 @@
-// What each dialect's requests are read as, and what the engine is asked for because of them.
+// The conversations and engine requests that each dialect's requests become.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -89,7 +89,7 @@ TEST(MessagesRequest, RefusesAnAnswerThatTheClientBegan) {
   const auto request = Parse("messages", body);
   EXPECT_EQ(HttpStatusOf(request.status()), 400);
   EXPECT_THAT(std::string(request.status().message()), testing::HasSubstr("'messages' ends with an assistant's turn"));
-  EXPECT_TRUE(Parse("messages.count_tokens", body).ok());  // what a history takes may be asked at any point of it
+  EXPECT_TRUE(Parse("messages.count_tokens", body).ok());  // tokens may be counted after any turn
 }
 
 TEST(MessagesRequest, ReadsTextWhereverItLies) {
@@ -290,7 +290,7 @@ TEST(ResponsesRequest, TakesSealedReasoningBack) {
   EXPECT_EQ(request->echoed_ids[1], std::vector<std::string>{id});
 }
 
-TEST(ChatRequest, AcceptsWhatClientsSendInContent) {
+TEST(ChatRequest, AcceptsAllFormsOfContent) {
   const auto request = Parse("chat.completions", R"({"messages":[{"role":"user","content":null},
       {"role":"system","content":"mid"},{"role":"assistant","content":[{"type":"text","text":"a"},{"type":"refusal","refusal":"no"}]},
       {"role":"assistant","content":"","tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":{"a":1}}}]},
@@ -489,7 +489,7 @@ std::string GrammarText(const std::string& fields, bool thinking_open = false,
   return grammar.has_value() ? Alternatives(*grammar) : "none\n";
 }
 
-TEST(Grammar, HoldsTheAnswerToWhatWasAskedFor) {
+TEST(Grammar, ConstrainsTheAnswerToTheRequest) {
   const std::string f =
       "'<tool_call>\n{\"name\": \"f\", \"arguments\": '<{\"type\":\"object\",\"required\":[\"a\"]}>'}\n</tool_call>'\n";
   const std::string g = "'<tool_call>\n{\"name\": \"g\", \"arguments\": '<{\"type\":\"object\"}>'}\n</tool_call>'\n";
@@ -504,7 +504,7 @@ TEST(Grammar, HoldsTheAnswerToWhatWasAskedFor) {
   EXPECT_EQ(GrammarText(schema + R"(,"tool_choice":"none")"), "<{\"type\":\"array\"}>\n");
   EXPECT_EQ(GrammarText(R"("tool_choice":"none","response_format":{"type":"json_object"})"),
             "<{\"type\":\"object\"}>\n");
-  // What nobody called strict is held to as far as can be.
+  // A schema that is not strict constrains sampling as far as possible.
   EXPECT_EQ(GrammarText(R"("tool_choice":"none","response_format":{"type":"json_schema",
                             "json_schema":{"schema":{"type":"array"}}})"),
             "<{\"type\":\"array\",\"x-lenient\":true}>\n");
@@ -528,7 +528,7 @@ std::shared_ptr<const text::ChatFormat> With(const std::string& output) {
   return text::MakeTemplateFormat(*chat_template, encoder, *text::FindOutputFormat(output)).value();
 }
 
-TEST(Grammar, HoldsCallsToTheFormsOfOtherFormats) {
+TEST(Grammar, ConstrainsCallsInOtherFormats) {
   const std::string named = R"("tool_choice":{"type":"function","function":{"name":"g"}})";
   EXPECT_EQ(GrammarText(named, false, *With("qwen3_coder")),
             "'<tool_call>\n<function=g>\n'{<parameter=|>\n|>\n|\n</parameter>\n|</parameter> {\"type\":\"object\"}}"
@@ -540,7 +540,7 @@ TEST(Grammar, HoldsCallsToTheFormsOfOtherFormats) {
   EXPECT_EQ(GrammarText(R"("tool_choice":"required")", false, *With("lfm2")),
             "'<|tool_call_start|>['some ', '(\n'f('({\"type\":\"object\",\"required\":[\"a\"]})')'\n"
             "'g('({\"type\":\"object\"})')'\n)']<|tool_call_end|>'\n");
-  // The marks around all calls stand outside of what repeats; calls that are numbered may have any number.
+  // The marks around all calls are not repeated. Numbered calls may have any number.
   const std::string g =
       "'<|tool_call_begin|>functions.g:'<{\"type\":\"integer\",\"minimum\":0}>"
       "'<|tool_call_argument_begin|>'<{\"type\":\"object\"}>'<|tool_call_end|>'\n";
@@ -549,7 +549,7 @@ TEST(Grammar, HoldsCallsToTheFormsOfOtherFormats) {
   EXPECT_TRUE(both.ends_with(g + ")'<|tool_calls_section_end|>'\n")) << both;
 }
 
-TEST(Grammar, WhatCannotBeForcedIsRefused) {
+TEST(Grammar, RefusesCallsThatCannotBeForced) {
   const std::string required = R"("tool_choice":"required")";
   const auto check = [&](const std::string& format, const std::string& choice) {
     const std::string body = R"({"messages":[{"role":"user","content":"x"}],
@@ -566,7 +566,7 @@ TEST(Grammar, WhatCannotBeForcedIsRefused) {
   EXPECT_TRUE(check("qwen3_coder", R"("tool_choice":{"type":"function","function":{"name":"f"}})").ok());
 }
 
-TEST(Grammar, IsFlaggedInTrainingWherePenaltiesAreLeftOut) {
+TEST(Grammar, IsFlaggedInTrainingAndPenaltiesAreLeftOut) {
   World world([](const auto&) {
     Script script;
     script.text = "{}";
@@ -588,7 +588,7 @@ TEST(Grammar, IsFlaggedInTrainingWherePenaltiesAreLeftOut) {
 }
 
 TEST(ParallelCalls, EndTheTurnAfterTheFirstWhereTheyAreNotWanted) {
-  // What a call's end reads like may stand in prose and in its arguments.
+  // Prose and arguments may contain the text that ends a call.
   const std::string first =
       "A call ends with </tool_call>, say.\n<tool_call>\n{\"name\": \"add\", \"arguments\": "
       "{\"a\": \"</tool_call>\"}}\n</tool_call>";

@@ -1,4 +1,4 @@
-// The life of an episode through its API: what it is opened with, what bounds it, who may reward and end it.
+// The life of an episode through its API: its opening, its limits, and the keys that may reward and end it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -87,7 +87,7 @@ TEST(Rewards, AreStoredBeforeTheyAreAcknowledged) {
   EXPECT_EQ(stored().reward(), 0.5);
   EXPECT_EQ(stored().signals().at("style"), 1);
   EXPECT_EQ(stored().call_rewards().at(world.pool.calls()[0].call_id()), 2);
-  // What could not be stored does not count, here or there.
+  // A reward that could not be stored counts neither in the gateway nor in the pool.
   world.pool.FailReward(absl::UnavailableError("disk full"));
   EXPECT_EQ(HttpStatusOf(reward(R"({"reward":9})")), 503);
   world.pool.FailReward(absl::OkStatus());
@@ -104,7 +104,7 @@ TEST(Rewards, AnEndWaitsForAPostThatIsBeingStored) {
   world.pool.CloseRewardGate(true);
   std::thread poster([&] { EXPECT_TRUE(world.Reward(episode, 1).ok()); });
   world.pool.WaitForReward();
-  // Without the wait it would end with what was posted before, and the post that is being acknowledged were lost.
+  // Without the wait the end would miss the reward that is being acknowledged.
   EXPECT_TRUE(absl::IsDeadlineExceeded(world.End(episode, v1::EPISODE_FINISHED)));
   EXPECT_TRUE(absl::IsDeadlineExceeded(world.Reward(episode, 2))) << "one post after the other";
   EXPECT_EQ(world.pool.episode(episode.episode_id()).state(), v1::EPISODE_OPEN);
@@ -114,7 +114,7 @@ TEST(Rewards, AnEndWaitsForAPostThatIsBeingStored) {
   EXPECT_EQ(world.pool.episode(episode.episode_id()).reward(), 1);
 }
 
-// A session forgets its calls once it had max_calls of them, and takes more; what was acknowledged stays all the same.
+// A session forgets its calls after max_calls of them and accepts more. Acknowledged rewards stay.
 TEST(Rewards, OfASessionStayWhenItForgetsItsCalls) {
   World world([](const auto&) { return Say("ok"); });
   world.options.auto_episodes = true;
@@ -136,8 +136,7 @@ TEST(Rewards, OfASessionStayWhenItForgetsItsCalls) {
   EXPECT_EQ(stored.call_rewards().at(world.pool.calls()[0].call_id()), 1);
 }
 
-// The session's turns share what went before, so that only what is new counts; then it begins a new history, from which
-// it goes on as before.
+// The session's turns share their prefixes, so only new tokens count. At the limit it begins a new history and goes on.
 TEST(Episodes, ASessionBeginsANewHistoryWhenItHoldsSoManyTokens) {
   World world([](const auto&) { return Say("ok"); });
   world.options.auto_episodes = true;
@@ -181,7 +180,7 @@ TEST(Rewards, OfAnotherEpisodesCallIsRefused) {
       404);
 }
 
-TEST(Rewards, ACallThatThePoolDidNotTakeHasNone) {
+TEST(Rewards, AreRefusedForACallThatThePoolDidNotStore) {
   World world([](const auto&) { return Say("ok"); });
   const auto episode = world.Open();
   world.pool.FailAppend(absl::UnavailableError("disk full"));
@@ -189,7 +188,7 @@ TEST(Rewards, ACallThatThePoolDidNotTakeHasNone) {
   EXPECT_EQ(HttpStatusOf(world.gateway().RewardEpisode(RewardFrom(episode, R"({"turn":0,"reward":1})"))), 404);
 }
 
-TEST(Rewards, NameWhatIsWrongWithThem) {
+TEST(Rewards, NameTheirFaults) {
   const std::pair<const char*, const char*> faults[] = {
       {R"({"reward":"high"})", "reward"},
       {R"({"turn":0})", "reward"},
@@ -214,7 +213,7 @@ TEST(Rewards, NameWhatIsWrongWithThem) {
   }
 }
 
-TEST(Ending, TakesNoFieldThatItDoesNotKnow) {
+TEST(Ending, RefusesUnknownFields) {
   v1::EpisodeEndRequest request;
   EXPECT_TRUE(ReadEnd(base::ParseJson(R"({"status":"failed","detail":"gave up"})").value(), request).ok());
   const absl::Status status = ReadEnd(base::ParseJson(R"({"status":"finished","reward":1})").value(), request);
@@ -338,7 +337,7 @@ TEST(Opening, TakesATaskAGroupLimitsAndMetadata) {
   EXPECT_EQ(stored.metadata_json(), R"({"user":"a","tags":[1,2]})");
 }
 
-TEST(Opening, NamesWhatIsWrongWithIt) {
+TEST(Opening, NamesTheFault) {
   World world([](const auto&) { return Say("ok"); });
   const auto fault = [&](const std::string& json) {
     v1::EpisodeOpenRequest request;
@@ -476,7 +475,7 @@ TEST(OwnersKey, AloneRewardsAndEndsAndTheOtherCalls) {
   EXPECT_EQ(world.admission.ended().at(0).reward(), 0.5);
 }
 
-TEST(OwnersKey, IsNoOtherWhereNobodyAskedForIt) {
+TEST(OwnersKey, IsTheCallKeyUnlessASeparateOneIsAskedFor) {
   World world([](const auto&) { return Say("ok"); });
   const auto episode = world.gateway().OpenEpisode(Once(kOnce)).value();
   EXPECT_EQ(episode.owner_key(), "");
@@ -513,7 +512,7 @@ TEST_F(AdminKey, OpensRewardsAndEndsButCallsNoModel) {
   EXPECT_EQ(world.pool.episode(episode.episode_id()).reward(), 0.5);
 }
 
-TEST_F(AdminKey, MayBeGivenByTheProgramAndAFilesOwnCountsBeforeIt) {
+TEST_F(AdminKey, MayBeGivenByTheProgramAndAFileWinsOverIt) {
   World world([](const auto&) { return Say("ok"); });
   world.admin_key = "a-key-that-the-program-made";
   v1::EpisodeOpenRequest open;
@@ -527,7 +526,7 @@ TEST_F(AdminKey, MayBeGivenByTheProgramAndAFilesOwnCountsBeforeIt) {
   EXPECT_TRUE(world.gateway().OpenEpisode(open).ok());
 }
 
-TEST_F(AdminKey, FilesThatHoldNoneAreRefused) {
+TEST_F(AdminKey, FilesWithoutAKeyAreRefused) {
   GatewayOptions options;
   EXPECT_EQ(*ReadAdminKey(options), "");
   options.admin_key_file = path_;

@@ -47,7 +47,7 @@ TEST(Gateway, ContinuesOnTheSampledIdsWhenTheAgentRepeatsItsHistory) {
   ASSERT_EQ(first.message().at("content").as_string(), "Let me add.");
   ASSERT_EQ(first.events[0].at("choices").at(0).at("finish_reason").as_string(), "tool_calls");
 
-  // The client prints the arguments in its own way and drops what it does not know.
+  // The client prints the arguments in its own way and drops fields that it does not know.
   object echoed = first.message().as_object();
   EXPECT_EQ(echoed["tool_calls"].at(0).at("function").at("name").as_string(), "add");
   echoed["tool_calls"].as_array()[0].as_object()["function"].as_object()["arguments"] = R"({ "b":2, "a":1 })";
@@ -84,7 +84,7 @@ TEST(Gateway, ContinuesOnTheSampledIdsWhenTheAgentRepeatsItsHistory) {
   EXPECT_TRUE(world.gateway().Status().forks().empty());
 }
 
-TEST(Gateway, RecordsExactlyWhatTheEngineGotAndSampled) {
+TEST(Gateway, RecordsExactlyTheEnginesPromptAndSamples) {
   World world(ToolThenAnswer);
   const auto episode = world.Open();
   array messages = Question();
@@ -411,7 +411,7 @@ TEST(Gateway, SplicesForServedSessionsToo) {
 
 // ---- Failure ----
 
-TEST(Gateway, DeliversNothingThatThePoolDidNotTake) {
+TEST(Gateway, DeliversNothingThatThePoolDidNotStore) {
   World world(ToolThenAnswer);
   const auto episode = world.Open();
   world.pool.FailAppend(absl::UnavailableError("disk full"));
@@ -426,7 +426,7 @@ TEST(Gateway, DeliversNothingThatThePoolDidNotTake) {
       EXPECT_TRUE(outcome.events.empty());
     }
   }
-  // And what was not delivered is not continued.
+  // An answer that was not delivered is not continued.
   world.pool.FailAppend(absl::OkStatus());
   array messages = Question();
   messages.push_back(Msg("assistant", kCallText));
@@ -457,7 +457,7 @@ TEST(Gateway, HoldsTheTerminalEventUntilTheRecordIsDurable) {
   EXPECT_EQ(world.pool.calls().size(), 1u);
 }
 
-TEST(Gateway, RecordsAnAbortedCallWithWhatWasSampled) {
+TEST(Gateway, RecordsTheSampledIdsOfAnAbortedCall) {
   World world([](const auto&) {
     Script script = Say("a long answer");
     script.hold = true;
@@ -482,7 +482,7 @@ TEST(Gateway, RecordsAnAbortedCallWithWhatWasSampled) {
   EXPECT_EQ(world.engine->aborted(), 1);
 }
 
-TEST(Gateway, RecordsWhatWasSampledBeforeTheEngineFailed) {
+TEST(Gateway, RecordsTheIdsSampledBeforeTheEngineFailed) {
   World world([](const auto&) {
     Script script = Say("half");
     script.error = absl::UnavailableError("the engine is gone");
@@ -495,7 +495,7 @@ TEST(Gateway, RecordsWhatWasSampledBeforeTheEngineFailed) {
   EXPECT_EQ(world.pool.calls()[0].finish(), v1::FINISH_ERROR);
 }
 
-TEST(Gateway, RefusesWhatTheEngineDidNotSampleProperly) {
+TEST(Gateway, RefusesChunksWithoutLogprobsOrVersions) {
   World world([](const auto&) {
     Script script = Say("a long answer");
     script.bad_logprobs = true;
@@ -505,7 +505,7 @@ TEST(Gateway, RefusesWhatTheEngineDidNotSampleProperly) {
   EXPECT_EQ(HttpStatusOf(world.Chat(episode.api_key(), Body(Question())).status), 500);
 }
 
-// An engine words its faults in the fields of its own request; a client reads of those that it sent.
+// An engine names a field of its own request at fault; the client gets the name of its own field.
 TEST(Gateway, NamesTheFieldThatTheEngineRefuses) {
   base::Fault fault;
   World world([&](const auto&) {
@@ -596,7 +596,7 @@ TEST(Gateway, AbortsACallAtItsDeadline) {
   EXPECT_EQ(world.pool.calls().at(0).delivered_tokens(), 0);
 }
 
-TEST(Gateway, RefusesMoreThanItsLimits) {
+TEST(Gateway, RefusesRequestsBeyondItsLimits) {
   World world([](const auto&) {
     Script script = Say("slow");
     script.hold = true;
@@ -697,7 +697,7 @@ TEST(Gateway, EndingMayBeRepeatedUntilItIsDurable) {
   EXPECT_EQ(world.admission.ended().size(), 1u);
 }
 
-TEST(Gateway, TicksEndWhatCouldNotBeEnded) {
+TEST(Gateway, TicksRepeatFailedEnds) {
   World world([](const auto&) { return Say("ok"); });
   const auto episode = world.Open();
   ASSERT_TRUE(world.Reward(episode, 1).ok());
@@ -710,7 +710,7 @@ TEST(Gateway, TicksEndWhatCouldNotBeEnded) {
   EXPECT_TRUE(world.End(episode, v1::EPISODE_FINISHED, "done").ok());
 }
 
-TEST(Gateway, EndingAbortsAndRecordsWhatIsInFlight) {
+TEST(Gateway, EndingAbortsAndRecordsCallsInFlight) {
   World world([](const auto&) {
     Script script = Say("slow");
     script.hold = true;
@@ -730,7 +730,7 @@ TEST(Gateway, EndingAbortsAndRecordsWhatIsInFlight) {
   EXPECT_EQ(ErrorCodeOf(out.status), "episode_sealed");
 }
 
-TEST(Gateway, ARunnerThatIsStartedAgainLosesTheEpisodesItHad) {
+TEST(Gateway, ARestartedRunnerLosesItsEpisodes) {
   World world(ToolThenAnswer);
   const auto open = [&](const std::string& runner, const std::string& incarnation) {
     v1::EpisodeOpenRequest request;

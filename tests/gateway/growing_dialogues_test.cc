@@ -96,7 +96,7 @@ bool KeepResponses(const value& answer, array& history) {
 
 class GrowingDialogues : public testing::TestWithParam<Client> {};
 
-TEST_P(GrowingDialogues, ArePromptedTheSameByWhoeverSawTheirBeginning) {
+TEST_P(GrowingDialogues, GetTheSamePromptsFromKnowingAndFreshGateways) {
   World world(Author);
   const Client& client = GetParam();
   std::mt19937 random(5);

@@ -67,7 +67,7 @@ TEST(Hammer, ConcurrentEpisodesStayWholeWhateverIsAborted) {
   EXPECT_EQ(status.calls(), kThreads * kEpisodes * 8);
   EXPECT_EQ(world.pool.ends, kThreads * kEpisodes);
   EXPECT_EQ(world.admission.ended().size(), size_t{kThreads * kEpisodes});
-  // What was recorded is what the engine was asked.
+  // The record has the prompt that the engine got.
   std::map<std::string, std::vector<int32_t>> asked;
   for (const v1::GenerateRequest& request : world.engine->requests()) {
     asked[request.request_id()] = {request.prompt_ids().begin(), request.prompt_ids().end()};

@@ -36,7 +36,7 @@ Message Assistant(const std::string& text, std::vector<text::ToolCall> calls = {
   return message;
 }
 
-// An episode: every call's request, and what it delivered.
+// An episode: the request and the delivered message of every call.
 class HistoryTest : public ::testing::Test {
  protected:
   int Call(const Conversation& asked, const Message& delivered) {
@@ -86,7 +86,7 @@ TEST_F(HistoryTest, AnAppendedHistoryContinuesItsLastCall) {
   EXPECT_THAT(path, ::testing::ElementsAre(100, 0, 101, 1));
 }
 
-TEST_F(HistoryTest, TheIdsOfAPathAreThoseOfItsPiecesWhicheverWasAskedForBefore) {
+TEST_F(HistoryTest, PathIdsAreTheIdsOfTheSegmentsInAnyOrderOfCalls) {
   std::mt19937 random(5);
   int32_t last_id = 0;
   for (int i = 0; i < 200; ++i) {
@@ -106,7 +106,7 @@ TEST_F(HistoryTest, TheIdsOfAPathAreThoseOfItsPiecesWhicheverWasAskedForBefore) 
   }
 }
 
-TEST_F(HistoryTest, WhatSaysTheSameContinues) {
+TEST_F(HistoryTest, EqualCanonicalFormsContinue) {
   Call({{user_}, {}}, called_);
   const auto continues = [&](const std::string& arguments, const std::string& text, const std::string& id) {
     const Message sent = Assistant(text, {{id, "ls", arguments}});
@@ -133,7 +133,7 @@ TEST_F(HistoryTest, ArgumentsThatTheClientCouldNotParseComeBackWrapped) {
   EXPECT_EQ(Cause({{user_, other, listed_}, {}}), kForkArgumentsChanged);
 }
 
-TEST_F(HistoryTest, WhatAClientDoesToAKnownMessageIsNamed) {
+TEST_F(HistoryTest, ChangesOfAKnownMessageHaveNamedCauses) {
   Call({{user_}, {}}, called_);
   const auto cause = [&](const Message& sent, const EchoedIds& echoed = {}) {
     return Cause({{user_, sent, listed_}, {}}, echoed);
@@ -166,7 +166,7 @@ TEST_F(HistoryTest, DroppedTurnsAndRetriesContinueAnEarlierCallAndAreCounted) {
   EXPECT_EQ(Cause({{user_}, {}}), kForkRetry);
 }
 
-TEST_F(HistoryTest, ARewrittenTurnContinuesWhatStoodBeforeIt) {
+TEST_F(HistoryTest, ARewrittenTurnContinuesTheTurnBeforeIt) {
   Call({{user_}, {}}, called_);
   Call({{user_, called_, listed_}, {}}, answered_);
   const History::Match match = Find({{user_, called_, listed_, Assistant("They are c."), User("sure?")}, {}});
@@ -202,7 +202,7 @@ TEST_F(HistoryTest, ReasoningThatCameBackDecidesBetweenEqualAnswers) {
   EXPECT_EQ(match(Assistant("No.", {}, "R0 first")).fork_cause, kForkNotFound);
 }
 
-TEST_F(HistoryTest, ReasoningThatCameWhereNoneWasDeliveredIsAFork) {
+TEST_F(HistoryTest, ReasoningThatWasNeverDeliveredIsAFork) {
   Call({{user_}, {}}, answered_);
   const Message sent = Assistant(answered_.content, {}, "EDITED");
   EXPECT_EQ(Find({{user_, sent, User("go on")}, {}}).parent, -1);
@@ -255,7 +255,7 @@ TEST_F(HistoryTest, ReasoningIsPutBackWhereTheClientDroppedIt) {
   EXPECT_FALSE(history_.Restored(foreign, ConversationKeys::Of(foreign), {}, -1).has_value());
 }
 
-// Text alone does not say whose it is: only what stood before it, or an id of the call, does.
+// Equal text alone does not identify a call: an equal prefix or an id of the call does.
 TEST_F(HistoryTest, ReasoningIsNotPutBackIntoAnotherConversation) {
   Call({{user_}, {}}, Assistant("Yes.", {}, "secret"));
   const auto restored = [&](const Message& before, const EchoedIds& echoed = {}) {
@@ -288,7 +288,7 @@ TEST_F(HistoryTest, ReasoningOfEveryTurnIsPutBackAsTheConversationGoesOn) {
               ElementsAre("of one", "of two"));
   EXPECT_THAT(reasoning({{user_, plain("one"), User("other"), plain("foreign"), User("2"), plain("two")}, {}}),
               ElementsAre("of one", "", "of two"));
-  // A summary stands in the place of what was asked: nothing tells whose answers these are.
+  // A summary replaces the prompt, so nothing identifies the calls of these answers.
   EXPECT_THAT(reasoning({{User("summary"), plain("one"), User("2"), plain("two"), User("3")}, {}}),
               ElementsAre("", ""));
 }

@@ -1,4 +1,4 @@
-// A history of 200,000 tokens: every turn costs what it adds, not what there is.
+// A history of 200,000 tokens: a turn stores and encodes its own tokens, not the whole history.
 #include <gtest/gtest.h>
 
 #include "gateway/fakes.h"
@@ -27,7 +27,7 @@ TEST(LongHistory, TwoHundredThousandTokensAreEncodedStoredAndSentOnce) {
   const auto requests = world.engine->requests();
   const int64_t last = requests.back().prompt_ids_size();
   EXPECT_GT(last, kTokens);
-  // Each prompt goes on from the one before it and what was sampled there.
+  // Each prompt continues the prompt before it and the ids sampled for it.
   for (size_t i = 1; i < requests.size(); ++i) {
     const auto& before = requests[i - 1].prompt_ids();
     ASSERT_GT(requests[i].prompt_ids_size(), before.size());
@@ -42,7 +42,7 @@ TEST(LongHistory, TwoHundredThousandTokensAreEncodedStoredAndSentOnce) {
   }
   for (const std::string& key : keys) stored += world.pool.segment(key).token_ids_size();
   EXPECT_LT(stored, last + 100);
-  // Each call records what is new in it, however long its history is.
+  // Each call records its new segments, however long its history is.
   const auto calls = world.pool.calls();
   EXPECT_LT(calls.back().ByteSizeLong(), calls[1].ByteSizeLong() + 20);
   const std::string metrics = world.gateway().MetricsText();

@@ -1,4 +1,4 @@
-// A pool in memory that says what it was told, waits where a test wants it to, and fails when told to.
+// A pool in memory that shows its contents, and that waits or fails where a test wants it to.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,8 +20,7 @@
 
 namespace ingot::gateway {
 
-// Checks what a real pool checks: every segment a call names is stored or comes with it, and what it continues is
-// there.
+// Makes the checks of a real pool: every segment of a call is stored or comes with it, and its parent call is stored.
 class MemoryPool final : public datapool::Client {
  public:
   absl::Status OpenEpisode(const v1::OpenEpisodeRequest& request) override {

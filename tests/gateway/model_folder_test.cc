@@ -80,7 +80,7 @@ class ModelFolder {
   const std::filesystem::path dir_;
 };
 
-// What a model may well sample, and its tokenizer would never give: a token for every byte.
+// A token for every byte: ids that a model may sample, and that its tokenizer never gives.
 std::vector<int32_t> ByteByByte(const std::string& text) {
   std::vector<int32_t> ids = text::MakeByteTokenizer(kSpecials)->Encode(text, true);
   for (int32_t& id : ids) id += id < 256 ? 0 : static_cast<int32_t>(kMerges.size());
@@ -282,7 +282,7 @@ TEST(ModelFolder, AMalformedCallWithoutAThoughtIsContinued) {
   EXPECT_EQ(chain.continued, (std::vector<bool>{false, true}));
 }
 
-// What the template leaves out is a fork, also where it is no more than the marks of an empty thought.
+// A thought that the template leaves out is a fork, even if it is empty marks alone.
 TEST(ModelFolder, AnEmptyThoughtThatTheTemplateStripsIsAFork) {
   const Chain sampled = Answers({"<think>\n\n</think>\n\nIt is 300.", "Yes."});
   EXPECT_EQ(sampled.causes, (std::vector<std::string>{"", kForkThinkingStripped}));
@@ -345,7 +345,7 @@ void AnswerCalls(const object& message, const std::string& result, array& messag
   }
 }
 
-TEST(WrittenIds, AreWhatTheTemplatePrintsForTheIdsOfTheGateway) {
+TEST(WrittenIds, ArePrintedByTheTemplateInPlaceOfTheGatewaysIds) {
   TemplateWorld world(kIdTemplate, kIdTokens, [calls = std::make_shared<int>(0)](const auto&) {
     Script script;
     script.text = (*calls)++ == 0 ? kTwoCalls : "Done.";
@@ -396,7 +396,7 @@ TEST(WrittenIds, AreWhatTheTemplatePrintsForTheIdsOfTheGateway) {
 }
 
 // In the manner of Mistral: nine characters or nothing.
-TEST(WrittenIds, ThatTheTemplateWantsShortAreShort) {
+TEST(WrittenIds, AreShortIfTheTemplateWantsShortIds) {
   const std::string source = R"({%- for m in messages %}{{ '<|im_start|>' ~ m.role ~ m.content }}
 {%- if m.tool_calls %}[TOOL_CALLS] [{% for c in m.tool_calls %}
 {%- if c.id | length != 9 %}{{ raise_exception('ids must have 9 characters') }}{% endif %}

@@ -1,4 +1,4 @@
-// From a request over HTTP to what stands in the pool, and still does after a restart.
+// A request over HTTP reaches the pool, and its record survives a restart.
 #include <gtest/gtest.h>
 
 #include "datapool/make_pool.h"
@@ -90,7 +90,7 @@ TEST_F(PoolTest, RewardsOfCallsGetFromHttpIntoTheRecord) {
     EXPECT_EQ(Post(api, reward, {{"turn", 2}, {"reward", 1}}, key).status, 404);
     EXPECT_EQ(Post(api, reward, {{"turn", 1}, {"reward", 1}}, "another").status, 403);
   }
-  Open();  // gateway and pool are started again: what was acknowledged is there
+  Open();  // gateway and pool are started again: acknowledged calls are there
   {
     auto gateway = NewGateway();
     ASSERT_TRUE(gateway->Recover().ok());
@@ -112,8 +112,8 @@ TEST_F(PoolTest, RewardsOfCallsGetFromHttpIntoTheRecord) {
   EXPECT_EQ(admission_.ended().at(0).reward(), 1.25);
 }
 
-// What a client kept of a broken stream is in no record: the pool must get it with the call that goes on from it.
-TEST_F(PoolTest, TakesACallThatContinuesABeginning) {
+// No record ends with the prefix that a client kept, so the pool must get it with the call that continues it.
+TEST_F(PoolTest, StoresACallThatContinuesAKeptPrefix) {
   auto gateway = NewGateway();
   const auto episode = gateway->OpenEpisode({}).value();
   const auto ask = [&](base::json::array messages, bool stream) {

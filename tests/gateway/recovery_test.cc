@@ -92,7 +92,7 @@ TEST(Recovery, DroppedReasoningIsPutBackWhereItWasSampled) {
   };
   EXPECT_NE(prompt().find("<think>\nlook\n</think>"), std::string::npos);
   EXPECT_EQ(world.pool.calls()[1].parent_call_id(), world.pool.calls()[0].call_id());
-  // What stood before it was changed: the id of its call still names it.
+  // The prefix was changed: the id of its call still names it.
   body["messages"].as_array()[0] = Msg("system", "You subtract.");
   EXPECT_NE(prompt().find("<think>\nlook\n</think>"), std::string::npos);
   EXPECT_EQ(world.pool.calls()[2].fork_cause(), kForkHistoryRewritten);
@@ -152,7 +152,7 @@ TEST(Recovery, EndedEpisodesStayEndedAndForeignKeysForeign) {
   EXPECT_TRUE(world.Chat(open.api_key(), body).status.ok());
 }
 
-TEST(Recovery, AnEndWhoseAnswerWasLostIsStillTheSame) {
+TEST(Recovery, AnEndWhoseAnswerWasLostMayBeRepeated) {
   World world(Author);
   const auto ended = world.Open();
   ASSERT_TRUE(world.End(ended, v1::EPISODE_FAILED, "gone").ok());
@@ -166,7 +166,7 @@ TEST(Recovery, AnEndWhoseAnswerWasLostIsStillTheSame) {
   EXPECT_EQ(world.admission.ended().size(), 1u);
 }
 
-TEST(Recovery, ANewRunnerEndsWhatAnOlderOneHadOpenAtTheGatewayBefore) {
+TEST(Recovery, ANewRunnerEndsEpisodesOfAnOlderOneAcrossARestart) {
   World world(Author);
   const auto open = [&](const std::string& incarnation) {
     v1::EpisodeOpenRequest request;

@@ -1,4 +1,4 @@
-// A scripted model takes its lines in order, those that a request matches.
+// A scripted model uses its lines in order, as far as a request matches them.
 #include "gateway/script.h"
 
 #include <gmock/gmock.h>

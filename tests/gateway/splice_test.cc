@@ -1,5 +1,5 @@
-// Prompts that go on from what was sampled: answers that broke off, turns without their end, borders between turns, and
-// the template's word on all of it.
+// Prompts that continue sampled ids: after answers that broke off, after turns without their end, at borders between
+// turns, and where the template writes history differently.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -74,7 +74,7 @@ TEST(Splice, ContinuesOnTheDeliveredIdsOfAStreamThatItsClientBrokeOff) {
   EXPECT_EQ(calls[0].delivered_tokens(), 26);
   EXPECT_EQ(calls[1].parent_call_id(), calls[0].call_id());
   EXPECT_EQ(calls[1].fork_cause(), "");
-  // prompt of the first | what it sampled | the end of the turn, which it lacks, and what follows
+  // prompt of the first call | its sampled ids | the missing end of the turn and the tail
   const auto requests = world.engine->requests();
   std::vector<int32_t> expected = Vec(requests[0].prompt_ids());
   for (const int32_t id :
@@ -87,8 +87,8 @@ TEST(Splice, ContinuesOnTheDeliveredIdsOfAStreamThatItsClientBrokeOff) {
   EXPECT_TRUE(world.gateway().Status().forks().empty());
 }
 
-// The client shows less than it was sent, or less had reached it: the ids are those of what it kept, and they keep what
-// is known about them.
+// The client kept a prefix of the stream: the prompt continues the ids of that prefix, with their log-probs and
+// versions.
 TEST(Splice, ContinuesOnTheIdsWhoseTextTheClientKept) {
   World world(HoldFirst("A long answer that goes on", "Done."));
   const auto episode = world.Open();
@@ -133,7 +133,7 @@ TEST(Splice, ForksAfterABrokenStreamWhoseTextWasChanged) {
 }
 
 // The stream had ended when its client turned away: it is recorded whole, and the client has a beginning of it.
-TEST(Splice, ContinuesOnABeginningOfAnAnswerThatWasRecordedWhole) {
+TEST(Splice, ContinuesOnAPrefixOfAnAnswerThatWasRecordedWhole) {
   World world([](const auto&) { return Say("First line.\nSecond line."); });
   const auto episode = world.Open();
   object body = Body(Question());
@@ -147,7 +147,7 @@ TEST(Splice, ContinuesOnABeginningOfAnAnswerThatWasRecordedWhole) {
   EXPECT_THAT(prompt, ::testing::HasSubstr("assistant\nFirst line.<|im_end|>\n<|im_start|>user\ngo on"));
 }
 
-TEST(Splice, ARetryOfWhatWasAnsweredButNotDeliveredIsCountedAsOne) {
+TEST(Splice, ARetryOfAnUndeliveredAnswerIsCountedAsARetry) {
   World world([](const auto&) { return Say("It is 3."); });
   const auto episode = world.Open();
   {
@@ -191,8 +191,8 @@ TEST(Splice, ATurnThatWasCutAtItsLengthGetsTheEndThatItLacks) {
   EXPECT_EQ(world.pool.PromptOf(calls[1]), Vec(world.engine->requests()[1].prompt_ids()));
 }
 
-// Two choices that say the same after different thoughts: what goes on is the one that was sent back.
-TEST(Splice, GoesOnFromTheChoiceWhoseThoughtCameBack) {
+// Two choices have equal text and different thoughts: the thought that was sent back decides.
+TEST(Splice, ContinuesTheChoiceWhoseThoughtCameBack) {
   auto calls = std::make_shared<std::atomic<int>>(0);
   World world([calls](const auto&) {
     const int call = (*calls)++;
@@ -245,7 +245,7 @@ TEST(Splice, AThoughtWithoutItsSignatureFindsItsCall) {
 }
 
 // The client goes on before the stream that it broke off is recorded.
-TEST(Splice, GoesOnFromABrokenStreamThatIsStillBeingRecorded) {
+TEST(Splice, ContinuesABrokenStreamThatIsStillBeingRecorded) {
   World world(HoldFirst("A long answer that goes on", "Done."));
   const auto episode = world.Open();
   object body = Body(Question());
@@ -406,7 +406,7 @@ struct PlainWorld : World {
   }
 };
 
-TEST(Splice, TheEndOfATurnIsNotMergedWithWhatFollows) {
+TEST(Splice, TheEndOfATurnIsNotMergedWithTheTail) {
   const auto tokenizer = MergingTokenizer();
   ASSERT_EQ(tokenizer->Encode("so...", true).size(), 3u);  // s, o, ...
   PlainWorld world([&](const v1::GenerateRequest& request) {
@@ -439,7 +439,7 @@ TEST(Splice, TheEndOfATurnIsNotMergedWithWhatFollows) {
   EXPECT_EQ(world.pool.PromptOf(calls[1]), prompt);
 }
 
-TEST(Splice, ForksWhereTheTemplateWritesTheHistoryOtherwiseNow) {
+TEST(Splice, ForksWhereTheTemplateWritesHistoryDifferently) {
   PlainWorld world([&](const v1::GenerateRequest&) {
     Script script;
     script.ids = MergingTokenizer()->Encode("Ok", true);

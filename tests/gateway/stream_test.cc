@@ -1,4 +1,4 @@
-// What a client of the OpenAI dialect sees, streaming and not.
+// Streams and whole replies of the OpenAI dialect.
 #include <gtest/gtest.h>
 
 #include "gateway/fakes.h"
@@ -68,7 +68,7 @@ TEST(Stream, GivesTheSameMessageAsAWholeAnswer) {
     ids.insert(std::string(expected[i].at("id").as_string()));
   }
   EXPECT_EQ(ids.size(), 4u);
-  // What was streamed is continued as well.
+  // A streamed answer is continued, too.
   body["messages"].as_array().push_back(
       object{{"role", "assistant"}, {"content", collected.at("content")}, {"tool_calls", collected.at("tool_calls")}});
   body["messages"].as_array().push_back(Msg("tool", "3"));

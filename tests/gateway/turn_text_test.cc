@@ -29,7 +29,7 @@ TurnText Turn(std::vector<std::string> stop, bool tools,
                    .stop = std::move(stop)});
 }
 
-// Pushes `ids` in random pieces, taking what is to be sent in between or only at the end.
+// Pushes `ids` in random pieces, and takes pieces of text in between or at the end.
 Whole Play(const std::vector<int32_t>& ids, const std::string& stop, bool stopped, bool tools, bool stream,
            unsigned seed) {
   std::mt19937 random(seed);
@@ -179,7 +179,7 @@ TEST(TurnText, ChunksOfIdsChangeNothingInAnyFormat) {
   }
 }
 
-// What Take returns, written out.
+// The result of Take as text.
 std::string Told(TurnText& turn) {
   std::string told;
   for (const TurnText::Delta& delta : turn.Take()) {
@@ -190,7 +190,7 @@ std::string Told(TurnText& turn) {
   return told;
 }
 
-TEST(TurnText, HoldsBackWhatCouldBecomeAStopStringOrAToolCall) {
+TEST(TurnText, HoldsBackPrefixesOfStopStringsAndToolCalls) {
   TurnText turn = Turn({"END"}, true);
   const auto push = [&](const std::string& text) {
     turn.Push(TestTokenizer()->Encode(text, true));
@@ -209,7 +209,7 @@ TEST(TurnText, HoldsBackWhatCouldBecomeAStopStringOrAToolCall) {
   EXPECT_TRUE(turn.message().malformed);
 }
 
-TEST(TurnText, ArgumentsAreToldAsTheyAreSampled) {
+TEST(TurnText, ArgumentsAreReadyWhileTheyAreSampled) {
   TurnText turn = Turn({}, true);
   const auto push = [&](const std::string& text) {
     turn.Push(TestTokenizer()->Encode(text, true));
@@ -227,7 +227,7 @@ TEST(TurnText, ArgumentsAreToldAsTheyAreSampled) {
 }
 
 // Once its arguments were sent a call stays a call: what the model wrote goes to its arguments, and it is malformed.
-TEST(TurnText, ACallThatBreaksKeepsWhatWasTold) {
+TEST(TurnText, ACallThatBreaksTheFormatKeepsItsArguments) {
   TurnText turn = Turn({}, true);
   turn.Push(TestTokenizer()->Encode("<tool_call>{\"name\": \"add\", \"arguments\": {\"a\": 1", true));
   EXPECT_EQ(Told(turn), "A:add:{\"a\": 1|");

@@ -20,7 +20,7 @@ std::thread::id RunOne(WorkerPool& pool) {
   return ran.get_future().get();
 }
 
-TEST(WorkerPool, TheThreadThatWasBusyLastIsTheNextToBe) {
+TEST(WorkerPool, TheThreadThatWasBusyLastGetsTheNextJob) {
   WorkerPool pool(4, 10);
   WaitForIdle(pool, 4);
   const std::thread::id first = RunOne(pool);
@@ -51,7 +51,7 @@ TEST(WorkerPool, JobsThatBlockGetAThreadEach) {
   EXPECT_EQ(pool.queued(), 0u);
 }
 
-TEST(WorkerPool, RefusesBeyondItsBoundWhatIsTriedAndTakesWhatIsSubmitted) {
+TEST(WorkerPool, TrySubmitIsBoundedAndSubmitIsNot) {
   WorkerPool pool(1, 2);
   std::promise<void> release, blocked;
   pool.Submit([&] {
@@ -69,7 +69,7 @@ TEST(WorkerPool, RefusesBeyondItsBoundWhatIsTriedAndTakesWhatIsSubmitted) {
   EXPECT_EQ(ran, 3);
 }
 
-TEST(WorkerPool, RunsWhatIsQueuedBeforeItIsGone) {
+TEST(WorkerPool, RunsQueuedJobsBeforeItsDestructorReturns) {
   std::atomic<int> ran{0};
   {
     WorkerPool pool(3, 1000);
@@ -78,7 +78,7 @@ TEST(WorkerPool, RunsWhatIsQueuedBeforeItIsGone) {
   EXPECT_EQ(ran, 500);
 }
 
-TEST(WorkerPool, ManyWhoSubmitAtOnceLoseNothing) {
+TEST(WorkerPool, ConcurrentSubmittersLoseNoJob) {
   std::atomic<int> ran{0};
   {
     WorkerPool pool(4, 100000);
