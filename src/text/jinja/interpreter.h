@@ -88,7 +88,7 @@ class Interpreter : public Runtime {
 
   const Ast& ast_;
   const RenderOptions& options_;
-  std::vector<std::optional<Value>> globals_;  // by slot: given variables, functions, names looked up in vain
+  std::vector<std::optional<Value>> globals_;        // by slot: given variables, functions, names looked up in vain
   std::unordered_map<const Dict*, size_t> tracked_;  // index in RenderOptions::tracked
   StrBuilder root_out_;
   StrBuilder* out_ = &root_out_;
