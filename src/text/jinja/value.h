@@ -1,8 +1,9 @@
-// Values of a running template: Python's None, bool, int, float, str, list, tuple, dict and the objects of Jinja.
+// Value: a value of a running template. Python's None, bool, int, float, str, list, tuple and dict, and Jinja's
+// objects.
 //
-// Lists, tuples, dicts and strings are immutable (the sandbox of chat templates forbids their mutating methods) and
-// shared. Namespaces and loops are the only things that change. Nesting is bounded (Limits::depth), so that recursion
-// over a value, its destruction included, is bounded too.
+// Strings, lists, tuples and dicts are immutable, because the sandbox of chat templates forbids methods that change
+// them; values share them. Only namespaces and loops change. Nesting is limited to kMaxDepth, and so is recursion over
+// a value, its destruction included.
 #pragma once
 
 #include <array>
@@ -31,7 +32,7 @@ class Object;
 
 struct None {};
 
-// jinja2.Undefined: prints as nothing, is false and empty, and fails with `message` when anything else is done to it.
+// jinja2.Undefined: prints nothing, is false and empty, and fails with `message` in any other use.
 struct Undefined {
   std::shared_ptr<const std::string> message;
 };
@@ -74,7 +75,7 @@ class Value {
   bool is_dict() const { return std::holds_alternative<DictPtr>(rep_); }
   bool is_object() const { return std::holds_alternative<ObjectPtr>(rep_); }
 
-  // REQUIRES: the value is of that kind (integer(): also bool; number(): any of the three).
+  // REQUIRES: the value has that kind. integer() also takes a bool, number() any of the three kinds of numbers.
   bool boolean() const { return std::get<bool>(rep_); }
   int64_t integer() const { return is_bool() ? boolean() : std::get<int64_t>(rep_); }
   double number() const { return is_float() ? std::get<double>(rep_) : static_cast<double>(integer()); }
@@ -88,36 +89,36 @@ class Value {
   std::variant<None, bool, int64_t, double, StrPtr, SeqPtr, DictPtr, ObjectPtr, Undefined> rep_;
 };
 
-// A list and its relatives. A generator (what `map`, `select`, `items` ... return) holds its items already, and is
-// consumed by the first that iterates over it.
+// A list or a related sequence. A generator (the result of `map`, `select`, `items` ...) already holds its items; the
+// first iteration over it consumes it.
 struct Seq {
   enum class Kind { kList, kTuple, kRange, kGenerator, kKeys, kValues, kItems, kGroup };
   Kind kind;
   std::vector<Value> items;
-  int depth;                          // 1 + the deepest item's
-  mutable bool consumed = false;      // generators only; they never leave one rendering
-  std::array<int64_t, 3> range = {};  // of a range: begin, end, step, for printing
+  int depth;                          // 1 + the depth of the deepest item
+  mutable bool consumed = false;      // of generators only, which never leave one rendering
+  std::array<int64_t, 3> range = {};  // of a range: begin, end and step, for printing
 
   bool is_list() const { return kind == Kind::kList; }
   bool is_tuple() const { return kind == Kind::kTuple || kind == Kind::kGroup; }
   bool is_generator() const { return kind == Kind::kGenerator; }
 };
 
-// Keys in order of insertion; keys are equal as in Python (1, 1.0 and True are one key).
+// A dict with its keys in order of insertion. Keys are equal as in Python: 1, 1.0 and True are one key.
 struct Dict {
   std::vector<std::pair<Value, Value>> items;
   int depth = 1;
-  std::unordered_map<std::string_view, size_t> by_text;  // of a large dict's string keys; views into items
+  std::unordered_map<std::string_view, size_t> by_text;  // string keys, only of a large dict; points into items
 
   const Value* Find(const Value& key) const;
   const Value* Find(std::string_view key) const;
 
   Dict() = default;
-  Dict(const Dict&) = delete;  // by_text has views into items
+  Dict(const Dict&) = delete;  // by_text points into items
   Dict& operator=(const Dict&) = delete;
 };
 
-// Builds a Dict; a key that is there keeps its place and takes the new value. Fails on a key that Python cannot hash.
+// Builds a Dict. An existing key keeps its place and takes the new value. Fails on a key that Python cannot hash.
 class DictBuilder {
  public:
   void Set(const Value& key, Value value);
@@ -128,13 +129,13 @@ class DictBuilder {
   std::shared_ptr<Dict> dict_ = std::make_shared<Dict>();
 };
 
-// Everything else: namespaces, macros, loops, functions, bound methods.
+// Any other value: a namespace, macro, loop, function or bound method.
 class Object {
  public:
   virtual ~Object() = default;
   virtual const char* type_name() const = 0;
   virtual std::string Repr() const;
-  // Of a number that is no Value of its own: an integer's digits. nullopt: it is something else.
+  // The digits of an integer that exceeds int64; nullopt for every other object.
   virtual std::optional<std::string> Digits() const { return std::nullopt; }
   // nullopt: there is no such attribute.
   virtual std::optional<Value> Attribute(std::string_view name) const;
@@ -143,9 +144,9 @@ class Object {
   virtual int depth() const { return 1; }
 };
 
-// Fails if the items are nested deeper than is allowed.
+// Makes a sequence; fails if the items are nested too deep.
 Value MakeSeq(Seq::Kind kind, std::vector<Value> items);
-// The same where it is known how deep the deepest item is: none of them is looked at.
+// The same with the known `depth` of the deepest item, without looking at the items.
 Value MakeSeq(Seq::Kind kind, std::vector<Value> items, int depth);
 inline Value MakeList(std::vector<Value> items) { return MakeSeq(Seq::Kind::kList, std::move(items)); }
 inline Value MakeTuple(std::vector<Value> items) { return MakeSeq(Seq::Kind::kTuple, std::move(items)); }
@@ -153,27 +154,28 @@ inline Value MakeGenerator(std::vector<Value> items) { return MakeSeq(Seq::Kind:
 int Depth(const Value& value);
 inline constexpr int kMaxDepth = 250;
 
-// A JSON value; its texts, keys included, are marked with `source` (none if it is negative). A uint64 beyond int64
-// keeps its digits: it prints and is JSON as in Python, and nothing can be computed with it.
+// A JSON value as a Value. Its texts, keys included, are marked with `source`; not marked if that is negative. A uint64
+// beyond int64 keeps its digits: it prints like in Python, also as JSON, but allows no arithmetic.
 Value FromJson(const base::json::value& json, int32_t source);
 
-// --- What Python does with values (value_ops.cc, printing.cc). All fail with TypeError's text where Python would. ---
+// --- Python's operations on values (value_ops.cc, printing.cc). They fail with the text of Python's TypeError. ---
 
 const char* TypeName(const Value& value);
 [[noreturn]] void FailUndefined(const Value& value);
 bool Truth(const Value& value);
 bool Equal(const Value& a, const Value& b);
-// Three-way comparison for < and sorting; `op` is what the error names.
+// Three-way comparison for < and sorting; the error names `op`.
 int Compare(const Value& a, const Value& b, const char* op);
 bool Contains(const Value& container, const Value& item);
-// len(); nullopt if Python's would raise a TypeError.
+// Python's len(); nullopt if it would raise a TypeError.
 std::optional<size_t> Length(const Value& value);
-// The items of an iterable (a string's code points, a dict's keys); consumes a generator. Fails if it is none.
+// The items of an iterable, such as a string's code points or a dict's keys. Consumes a generator. Fails if `value` is
+// not iterable.
 std::vector<Value> Items(const Value& value);
-// The same as a list that is shared where there is one.
+// The same, without a copy if the value is a sequence and no generator.
 Value::SeqPtr SharedItems(const Value& value);
 bool IsIterable(const Value& value);
-// obj[key], obj.name and obj[a:b:c], as the sandboxed environment looks them up; undefined if there is none.
+// obj[key], obj.name and obj[a:b:c] by the rules of the sandboxed environment; undefined if there is none.
 Value GetItem(const Value& object, const Value& key);
 Value GetAttribute(const Value& object, std::string_view name);
 Value Slice(const Value& object, const Value& begin, const Value& end, const Value& step);
@@ -186,12 +188,12 @@ void ReprTo(const Value& value, StrBuilder& out);
 std::string ReprText(const Value& value);
 std::string FloatRepr(double number);
 
-// json.dumps. `indent` in spaces or as a text; nullopt: one line.
+// Options of Python's json.dumps. indent: spaces or a text; nullopt = one line.
 struct JsonStyle {
   bool ensure_ascii = false;
   bool sort_keys = false;
   std::optional<std::string> indent;
-  StrPtr item_separator;  // null: json.dumps' own
+  StrPtr item_separator;  // null = the default of json.dumps
   StrPtr key_separator;
 };
 StrPtr ToJson(const Value& value, const JsonStyle& style);
@@ -204,7 +206,7 @@ Value Plus(const Value& value);
 Value PercentFormat(Runtime& runtime, const StrPtr& format, const Value& args);
 // str.format.
 Value BraceFormat(Runtime& runtime, const StrPtr& format, const Args& args);
-// A method of str, list, tuple, dict, int or float by name; nullopt: the type has none of that name.
+// The method of a str, list, tuple, dict, int or float by its name; nullopt: the type has no such method.
 std::optional<Value> BoundMethod(const Value& self, std::string_view name);
 
 }  // namespace ingot::text::jinja
