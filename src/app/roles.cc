@@ -139,7 +139,7 @@ absl::StatusOr<std::unique_ptr<gateway::HttpServer>> StartHttp(const RoleContext
   INGOT_ASSIGN_OR_RETURN(const RunDir dir, RunDir::Attach(context.config.root, context.config.name));
   constexpr char kPortFile[] = "gateway_port";
   const auto start = [&](int port) {
-    gateway::HttpServerOptions options = context.config.http;
+    http::Options options = context.config.http;
     options.port = port;
     return gateway::HttpServer::Start(options, gateway,
                                       [&] { return gateway.MetricsText() + context.metrics.RenderText(); });

@@ -7,7 +7,7 @@
 #include <set>
 #include <string>
 
-#include "gateway/wire.h"
+#include "gateway/site.h"
 
 namespace ingot::gateway {
 namespace {
@@ -226,19 +226,6 @@ TEST(HttpServer, EveryAnswerHasADateAndAnIdThatClientsLookFor) {
   }
 }
 
-TEST(HttpServer, Http11NeedsItsHost) {
-  Site site([](const auto&) { return Say("hello"); });
-  const auto status = [&](const std::string& head) {
-    Wire wire(site.server().port());
-    wire.Send(head + "\r\n");
-    return Read(wire).status;
-  };
-  EXPECT_EQ(status("GET /healthz HTTP/1.1\r\nHost: x\r\n"), 200);
-  EXPECT_EQ(status("GET /healthz HTTP/1.1\r\n"), 400);
-  EXPECT_EQ(status("GET /healthz HTTP/1.1\r\nHost: x\r\nHost: y\r\n"), 400);
-  EXPECT_EQ(status("GET /healthz HTTP/1.0\r\n"), 200);
-}
-
 TEST(HttpServer, TakesTargetsInTheAbsoluteForm) {
   Site site([](const auto&) { return Say("hello"); });
   for (const char* target : {"http://x/v1/models", "HTTPS://x:80/v1/models?a=/b", "http://x/v1/models#c"}) {
@@ -355,66 +342,6 @@ TEST(HttpServer, SaysWhenToRetryWhenThereIsNoPlace) {
   EXPECT_EQ(site.Ask("POST", "/ingot/v1/episodes", "{}").status, 410);
 }
 
-TEST(HttpServer, RefusesBodiesThatAreTooLarge) {
-  Site site([](const auto&) { return Say("hello"); });
-  site.http.max_body_bytes = 1000;
-  const Response declared = site.Ask("POST", "/v1/chat/completions", std::string(5'000'000, 'x'));
-  EXPECT_EQ(declared.status, 413);
-  EXPECT_NE(declared.body.find("1000 bytes"), std::string::npos);
-  Wire chunked(site.server().port());
-  chunked.Send("POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n");
-  for (int i = 0; i < 3; ++i) chunked.Send("1f4\r\n" + std::string(500, 'x') + "\r\n");
-  EXPECT_EQ(Read(chunked).status, 413);
-  Wire expecting(site.server().port());
-  expecting.Send(
-      "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 5000\r\n\r\n");
-  EXPECT_EQ(Read(expecting).status, 413);
-}
-
-TEST(HttpServer, AnswersExpectContinue) {
-  Site site([](const auto&) { return Say("hello"); });
-  const auto episode = site.Open();
-  Wire wire(site.server().port());
-  const std::string body = Hello();
-  wire.Send(
-      absl::StrCat("POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nAuthorization: Bearer ",
-                   episode.api_key(), "\r\nContent-Length: ", body.size(), "\r\n\r\n"));
-  EXPECT_EQ(Read(wire).status, 100);
-  wire.Send(body);
-  EXPECT_EQ(Read(wire).status, 200);
-}
-
-TEST(HttpServer, RefusesWhatIsNotHttp) {
-  Site site([](const auto&) { return Say("hello"); });
-  site.http.max_header_bytes = 1024;
-  for (const std::string& bytes : {std::string("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 tls hello\r\n\r\n"),
-                                   std::string("hello\r\n\r\n"), std::string("GET / HTTP/9.9\r\n\r\n"),
-                                   std::string("POST /v1/models HTTP/1.1\r\nContent-Length: ten\r\n\r\n")}) {
-    Wire wire(site.server().port());
-    wire.Send(bytes);
-    EXPECT_EQ(Read(wire).status, 400) << bytes;
-  }
-  Wire wire(site.server().port());
-  wire.Send("GET /healthz HTTP/1.1\r\nX: " + std::string(4000, 'x') + "\r\n\r\n");
-  EXPECT_EQ(Read(wire).status, 431);
-}
-
-TEST(HttpServer, GivesUpOnASlowClient) {
-  Site site([](const auto&) { return Say("hello"); });
-  site.http.request_timeout_s = 0.05;
-  Wire wire(site.server().port());
-  wire.Send("POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{");
-  EXPECT_EQ(Read(wire).status, 408);
-  EXPECT_EQ(wire.Rest(), "");
-}
-
-TEST(HttpServer, ClosesASilentConnection) {
-  Site site([](const auto&) { return Say("hello"); });
-  site.http.idle_timeout_s = 0.05;
-  Wire wire(site.server().port());
-  EXPECT_EQ(wire.Rest(), "");
-}
-
 TEST(HttpServer, AbortsWhatAClientThatReadsNothingAskedFor) {
   Site site([](const auto&) {
     Script script = Say(std::string(100'000, 'x'));
@@ -492,59 +419,6 @@ TEST(HttpServer, BreaksOffAStreamWithAnErrorEvent) {
             std::string::npos);
   EXPECT_EQ(rest.find("[DONE]"), std::string::npos);
   EXPECT_NE(rest.find(R"({"status":"ok"})"), std::string::npos);
-}
-
-TEST(HttpServer, SpeaksHttp10) {
-  Site site([](const auto&) { return Say("hello"); });
-  const auto episode = site.Open();
-  for (const bool stream : {false, true}) {
-    Wire wire(site.server().port());
-    const std::string body = Hello(stream);
-    wire.Send(absl::StrCat("POST /s/", episode.episode_id(),
-                           "/v1/chat/completions HTTP/1.0\r\nContent-Length: ", body.size(), "\r\n\r\n", body));
-    const std::string all = wire.Rest();
-    EXPECT_NE(all.find("hel"), std::string::npos);
-    EXPECT_EQ(all.find("chunked"), std::string::npos);
-  }
-}
-
-TEST(HttpServer, NamesTheAddressItCannotListenOn) {
-  Site site([](const auto&) { return Say("hello"); });
-  HttpServerOptions options;
-  options.port = site.server().port();
-  const absl::Status status = HttpServer::Start(options, site.gateway()).status();
-  EXPECT_TRUE(absl::IsUnavailable(status));
-  EXPECT_NE(status.message().find(absl::StrCat("127.0.0.1:", options.port)), absl::string_view::npos) << status;
-  EXPECT_NE(status.message().find("in use"), absl::string_view::npos) << status;
-  options.host = "not an address";
-  EXPECT_EQ(HttpServer::Start(options, site.gateway()).status().code(), absl::StatusCode::kInvalidArgument);
-}
-
-TEST(HttpServer, TurnsAwayMoreConnectionsThanItsLimit) {
-  Site site([](const auto&) { return Say("hello"); });
-  site.http.max_connections = 1;
-  Wire first(site.server().port());
-  first.Send(Request("GET", "/healthz", ""));
-  EXPECT_EQ(Read(first).status, 200);
-  Wire second(site.server().port());
-  EXPECT_EQ(Read(second).status, 503);
-}
-
-TEST(HttpServer, LetsRequestsInFlightFinishWhenItStops) {
-  Site site([](const auto&) { return Say("hello", true); });
-  site.http.shutdown_grace_s = 20;
-  const auto episode = site.Open();
-  Wire busy(site.server().port()), idle(site.server().port());
-  idle.Send(Request("GET", "/healthz", ""));
-  EXPECT_EQ(Read(idle).status, 200);
-  busy.Send(Request("POST", "/v1/chat/completions", Hello(), episode.api_key()));
-  site.engine->WaitForHeld(1);
-  std::thread stopper([&] { site.server().Stop(); });
-  EXPECT_EQ(idle.Rest(), "");  // closed at once
-  EXPECT_FALSE(Wire(site.server().port()).connected());
-  site.engine->Release();
-  EXPECT_EQ(Read(busy).status, 200);
-  stopper.join();
 }
 
 TEST(HttpServer, AbortsWhatDoesNotFinishInItsGrace) {
