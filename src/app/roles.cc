@@ -319,8 +319,10 @@ absl::StatusOr<int> RunRoleOrError(const std::string& role, const RunArgs& args,
   base::InitLogging(role, config.log_level, "");
   base::Metrics metrics;
   if (computes) ReportDevice(device, metrics);
-  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<MetricsEndpoint> endpoint,
-                         MetricsEndpoint::Start(config.cluster, role, index, metrics));
+  std::unique_ptr<MetricsEndpoint> endpoint;
+  if (const int port = MetricsPort(config.cluster, role, index); port != 0) {
+    INGOT_ASSIGN_OR_RETURN(endpoint, MetricsEndpoint::Start(config.cluster.host, port, metrics));
+  }
   const RoleContext context{loaded, config, args.resume, index, metrics, device, std::move(admin_key)};
   if (role == "trainer") return RunTrainer(context);
   absl::Status status;

@@ -53,9 +53,6 @@ class Metrics {
   // Prometheus' text exposition format 0.0.4.
   std::string RenderText() const;
 
-  // For an endpoint that collects by itself.
-  prometheus::Collectable& collectable() { return registry_; }
-
  private:
   enum class Kind { kCounter, kGauge, kHistogram };
   struct FamilyInfo {
