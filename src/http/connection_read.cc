@@ -10,7 +10,9 @@
 #include <iterator>
 #include <utility>
 
+#include "base/clock.h"
 #include "http/connection.h"
+#include "http/text.h"
 
 namespace ingot::http {
 namespace {
@@ -269,17 +271,22 @@ std::optional<Refusal> Connection::WhyUnread(const error_code& error, const Pars
   return std::nullopt;
 }
 
-// Drops the bytes that still come, so that the client reads the answer instead of a reset.
+// Drops the bytes that still come, for a while: a client that is closed while it sends may get a reset instead of the
+// answer.
 LoopTask<void> Connection::Reject(Reply reply, bool is_head) {
-  const bool sent = co_await WriteReply(std::move(reply), 11, false, is_head);
+  const std::string bytes = ReplyText(reply, 11, false, is_head);
+  const bool sent = co_await WriteBytes(bytes);
   if (!sent) co_return;
   error_code error;
   if (!tls_.has_value()) socket_.shutdown(LoopSocket::shutdown_send, error);
+  const Clock::time_point end = Clock::now() + base::FromSeconds(kLingerSeconds);
   Arm(kLingerSeconds);
-  do {
+  error = {};
+  while (!error && Clock::now() < end) {
     buffer_.clear();
-    error = co_await ReadMore(kReadBytes);
-  } while (!error);
+    if (!tls_.has_value()) error = co_await WaitReadable();  // other connections have their turn
+    if (!error) error = co_await ReadMore(kReadBytes);
+  }
 }
 
 }  // namespace ingot::http

@@ -138,6 +138,16 @@ TEST(HttpServer, RefusesBodiesThatAreTooLarge) {
   EXPECT_EQ(Read(expecting).status, 413);
 }
 
+// The rest of a refused body is read and dropped: a reset would overtake the answer.
+TEST(HttpServer, LetsAClientSendTheRestOfARefusedBody) {
+  EchoSite site;
+  site.options.max_body_bytes = 1000;
+  Wire wire(site.server().port());
+  EXPECT_TRUE(wire.Send(Request("POST", "/echo", std::string(20'000'000, 'x'))));
+  EXPECT_EQ(Read(wire).status, 413);
+  EXPECT_EQ(wire.Rest(), "");
+}
+
 TEST(HttpServer, AnswersExpectContinue) {
   EchoSite site;
   Wire wire(site.server().port());
