@@ -1,4 +1,4 @@
-// Clients of the gateway that read slowly, or are many: each is bounded, and what it had is recorded.
+// Clients of the gateway that read slowly, or are many: each is bounded, and its calls are recorded.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -74,7 +74,7 @@ void HoldIdleStreams(size_t count, int64_t max_bytes_each) {
     EXPECT_LT(each, max_bytes_each);
   }
   EXPECT_EQ(site.server().connections(), static_cast<int>(count));
-  // Room is used up: one more is refused, by name.
+  // All connections are in use: the next one is refused.
   Wire more(site.server().port());
   EXPECT_EQ(Read(more).status, 503);
   site.engine->Release();

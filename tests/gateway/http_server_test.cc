@@ -1,4 +1,4 @@
-// Real sockets on 127.0.0.1, written and read by hand.
+// The API of the gateway over real sockets: routes, dialects, errors, and the records of calls.
 #include "gateway/http_server.h"
 
 #include <gmock/gmock.h>
@@ -24,7 +24,7 @@ std::string Hello(bool stream = false) {
   return base::PrintJson(body);
 }
 
-// Half a surrogate pair, as everywhere in a body, is the replacement character.
+// Half a surrogate pair becomes the replacement character, here as everywhere in a body.
 TEST(HttpServer, OpensAnEpisodeWithAPayloadThatWasCutWithinACharacter) {
   Site site([](const auto&) { return Say("hello"); });
   const Response opened =
@@ -217,7 +217,7 @@ TEST(HttpServer, EveryAnswerHasADateAndAnIdThatClientsLookFor) {
     EXPECT_EQ(response.headers.at("request-id"), id);
     EXPECT_TRUE(ids.insert(id).second) << id;
     EXPECT_THAT(response.headers.at("date"), testing::MatchesRegex("[A-Z].., .. [A-Z].. 20.. ..:..:.. GMT"));
-    if (response.status == 200) {  // it is the call's, by which its record is found
+    if (response.status == 200) {  // the id is the call's, which names its record
       EXPECT_NE(response.body.find("chatcmpl-" + id.substr(std::string("req_").size())), std::string::npos) << id;
     }
   }
@@ -249,8 +249,8 @@ TEST(HttpServer, RefusesBodiesThatAreEncoded) {
   EXPECT_EQ(refused.headers.at("accept-encoding"), "identity");
 }
 
-// Behind a dialect's path errors are worded as that dialect's clients read them.
-TEST(HttpServer, WordsWhatIsMissingBelowADialectInItsWay) {
+// Paths below a dialect's own get errors in its words.
+TEST(HttpServer, WordsNotFoundBelowADialectsPathInThatDialect) {
   Site site([](const auto&) { return Say("hello"); });
   const Response messages = site.Ask("POST", "/v1/messages/batches", "{}");
   EXPECT_EQ(messages.status, 404);
@@ -319,7 +319,7 @@ TEST(HttpServer, KeepsConnectionsAliveAndTakesPipelinedRequests) {
   EXPECT_EQ(wire.Rest(), "");
 }
 
-TEST(HttpServer, AnOwnersKeyOfItsOwnIsGivenWhereItIsAskedFor) {
+TEST(HttpServer, GivesASeparateOwnersKeyOnRequest) {
   Site site([](const auto&) { return Say("hello"); });
   EXPECT_FALSE(site.Ask("POST", "/ingot/v1/episodes", "{}").json().as_object().contains("owner_key"));
   EXPECT_EQ(site.Ask("POST", "/ingot/v1/episodes", R"({"separate_owner":"yes"})").status, 400);
@@ -342,7 +342,7 @@ TEST(HttpServer, SaysWhenToRetryWhenThereIsNoPlace) {
   EXPECT_EQ(site.Ask("POST", "/ingot/v1/episodes", "{}").status, 410);
 }
 
-TEST(HttpServer, AbortsWhatAClientThatReadsNothingAskedFor) {
+TEST(HttpServer, AbortsTheCallOfAClientThatReadsNothing) {
   Site site([](const auto&) {
     Script script = Say(std::string(100'000, 'x'));
     script.chunk = 100'000;
@@ -421,7 +421,7 @@ TEST(HttpServer, BreaksOffAStreamWithAnErrorEvent) {
   EXPECT_NE(rest.find(R"({"status":"ok"})"), std::string::npos);
 }
 
-TEST(HttpServer, AbortsWhatDoesNotFinishInItsGrace) {
+TEST(HttpServer, AbortsCallsThatOutlastTheGrace) {
   Site site([](const auto&) { return Say("hello", true); });
   site.http.shutdown_grace_s = 0;
   const auto episode = site.Open();

@@ -16,7 +16,7 @@ std::string Head(const std::string& target, const std::string& fields) {
   return "POST " + target + " HTTP/1.1\r\nHost: x\r\n" + fields + "\r\n";
 }
 
-TEST(HttpServer, AnswersWithWhatTheHandlerSays) {
+TEST(HttpServer, AnswersAsTheHandlerSays) {
   EchoSite site;
   const Response response = site.Ask("POST", "/echo", "hello");
   EXPECT_EQ(response.status, 200);
@@ -284,7 +284,7 @@ TEST(HttpServer, LetsRequestsInFlightFinishWhenItStops) {
   stopper.join();
 }
 
-TEST(HttpServer, EndsWhatDoesNotFinishInItsGrace) {
+TEST(HttpServer, EndsExchangesThatOutlastTheGrace) {
   EchoSite site;
   site.options.shutdown_grace_s = 0;
   Wire wire(site.server().port());

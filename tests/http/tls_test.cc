@@ -1,4 +1,4 @@
-// TLS with a certificate that is made here, spoken to by OpenSSL's own client.
+// TLS with certificates made by the test, against a client of OpenSSL.
 #include <gtest/gtest.h>
 #include <openssl/evp.h>
 #include <openssl/pem.h>
@@ -77,14 +77,14 @@ class TlsWire {
   bool Send(const std::string& bytes) {
     return SSL_write(ssl_.get(), bytes.data(), static_cast<int>(bytes.size())) == static_cast<int>(bytes.size());
   }
-  // Until `mark` came, or the end.
+  // Reads up to `mark`, or to the end.
   std::string ReadTo(const std::string& mark) {
     std::string all;
     while (all.find(mark) == std::string::npos && More(all)) {
     }
     return all;
   }
-  // A reply whose length is told.
+  // A reply with a Content-Length.
   std::string ReadReply() {
     std::string all = ReadTo("\r\n\r\n");
     const size_t length = all.find("Content-Length: "), body = all.find("\r\n\r\n") + 4;
