@@ -5,6 +5,10 @@
 // may still read. The connection sends it bytes without meaning: a stream's filler, or before a stream the interim
 // response 102. A client that is gone for good answers these with a reset. Over TLS, and in HTTP/1.0 before a stream,
 // the end of the sending side counts as the end of the client.
+//
+// Beast parses requests and writes answers. Two parts are by hand, for speed and memory: a body of known length is read
+// straight into the string that its exchange gets, which grows with the bytes that came; and a send is tried at once,
+// before anything waits for the socket.
 #pragma once
 
 #include <boost/asio/ssl/context.hpp>

@@ -1,14 +1,20 @@
 #include "http/text.h"
 
-#include <boost/beast/http/status.hpp>
+#include <boost/asio/buffer.hpp>
+#include <boost/beast/core/buffers_range.hpp>
+#include <boost/beast/http/chunk_encode.hpp>
+#include <boost/beast/http/empty_body.hpp>
+#include <boost/beast/http/message.hpp>
+#include <boost/beast/http/serializer.hpp>
 #include <ctime>
-
-#include "base/status.h"
 
 namespace ingot::http {
 namespace {
 
+namespace asio = boost::asio;
+namespace beast = boost::beast;
 namespace beast_http = boost::beast::http;
+using ResponseHead = beast_http::response<beast_http::empty_body>;
 
 // Now, as "Sun, 06 Nov 1994 08:49:37 GMT". Written anew once a second.
 const std::string& HttpDate() {
@@ -24,39 +30,60 @@ const std::string& HttpDate() {
   return written;
 }
 
-void AppendFields(const Fields& fields, std::string& out) {
-  for (const auto& [name, text] : fields) absl::StrAppend(&out, name, ": ", text, "\r\n");
+ResponseHead NewHead(int status, unsigned version, const std::string& content_type, const Fields& fields) {
+  ResponseHead head;
+  head.result(static_cast<unsigned>(status));
+  head.version(version);
+  head.set(beast_http::field::server, "ingot");
+  head.set(beast_http::field::date, HttpDate());
+  head.set(beast_http::field::content_type, content_type);
+  for (const auto& [name, text] : fields) head.insert(name, text);
+  return head;
+}
+
+template <typename Buffers>
+void AppendBuffers(const Buffers& buffers, std::string& out) {
+  for (const asio::const_buffer buffer : beast::buffers_range_ref(buffers)) {
+    out.append(static_cast<const char*>(buffer.data()), buffer.size());
+  }
+}
+
+std::string HeadText(const ResponseHead& head) {
+  std::string text;
+  beast_http::response_serializer<beast_http::empty_body> serializer(head);
+  serializer.split(true);
+  boost::system::error_code error;
+  while (!serializer.is_header_done()) {
+    serializer.next(error, [&](boost::system::error_code&, const auto& buffers) {
+      AppendBuffers(buffers, text);
+      serializer.consume(beast::buffer_bytes(buffers));
+    });
+  }
+  return text;
 }
 
 }  // namespace
 
 std::string ReplyText(const Reply& reply, unsigned version, bool keep_alive, bool is_head) {
-  const auto reason = beast_http::obsolete_reason(beast_http::int_to_status(static_cast<unsigned>(reply.status)));
-  std::string bytes =
-      absl::StrCat("HTTP/1.", version >= 11 ? 1 : 0, " ", reply.status, " ", base::View({reason.data(), reason.size()}),
-                   "\r\nServer: ingot\r\nDate: ", HttpDate(), "\r\nContent-Type: ", reply.content_type,
-                   "\r\nContent-Length: ", reply.body.size(), "\r\n");
-  AppendFields(reply.fields, bytes);
-  if (!keep_alive && version >= 11) bytes += "Connection: close\r\n";
-  if (keep_alive && version < 11) bytes += "Connection: keep-alive\r\n";
-  bytes += "\r\n";
+  ResponseHead head = NewHead(reply.status, version >= 11 ? 11 : 10, reply.content_type, reply.fields);
+  head.content_length(reply.body.size());
+  head.keep_alive(keep_alive);
+  std::string bytes = HeadText(head);
   if (!is_head) bytes += reply.body;
   return bytes;
 }
 
 std::string StreamText(const StreamHead& stream, bool chunked, bool keep_alive) {
-  std::string bytes = absl::StrCat("HTTP/1.1 200 OK\r\nServer: ingot\r\nDate: ", HttpDate(),
-                                   "\r\nContent-Type: ", stream.content_type, "\r\n");
-  AppendFields(stream.fields, bytes);
-  absl::StrAppend(&bytes, chunked ? "Transfer-Encoding: chunked\r\n" : "",
-                  keep_alive && chunked ? "\r\n" : "Connection: close\r\n\r\n");
-  return bytes;
+  ResponseHead head = NewHead(200, 11, stream.content_type, stream.fields);
+  head.chunked(chunked);
+  head.keep_alive(keep_alive && chunked);
+  return HeadText(head);
 }
 
 void AppendChunk(std::string_view data, std::string& out) {
-  absl::StrAppend(&out, absl::Hex(data.size()), "\r\n", base::View(data), "\r\n");
+  AppendBuffers(beast_http::make_chunk(asio::buffer(data.data(), data.size())), out);
 }
 
-void AppendLastChunk(std::string& out) { out += "0\r\n\r\n"; }
+void AppendLastChunk(std::string& out) { AppendBuffers(beast_http::make_chunk_last(), out); }
 
 }  // namespace ingot::http

@@ -1,4 +1,5 @@
-// HTTP/1.1 as the server writes it: heads of answers and chunks of streams. Pure, but for the date.
+// HTTP/1.1 as the server writes it: heads of answers and chunks of streams, by Beast's serializers. They go into one
+// string, so that the connection needs one system call for all that it has to send. Pure, but for the date.
 #pragma once
 
 #include <string>
