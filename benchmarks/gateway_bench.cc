@@ -40,8 +40,8 @@
 #include "gateway/http_server.h"
 #include "gateway/load_client.h"
 #include "gateway/stub_engine.h"
-#include "gateway/system_limits.h"
 #include "gateway/timed_pool.h"
+#include "http/limits.h"
 #include "text/chat.h"
 
 namespace ingot::bench {
@@ -162,7 +162,7 @@ void ServeGateway(const Settings& settings, const Model& model, Appends* appends
   parts.tokenizer = model.tokenizer;
   parts.format = model.format;
   const auto gateway = Value(gateway::Gateway::Create(options, parts));
-  gateway::HttpServerOptions http;
+  http::Options http;
   http.port = 0;
   http.io_threads = settings.io_threads;
   const auto server = Value(gateway::HttpServer::Start(http, *gateway));
@@ -277,7 +277,7 @@ size_t OpenFiles(pid_t pid) {
 }
 
 void HoldIdleStreams(const Settings& settings, const Server& gateway) {
-  if (const auto status = gateway::RaiseFileLimit(settings.idle); !status.ok()) Die(status.ToString());
+  if (const auto status = http::RaiseFileLimit(settings.idle); !status.ok()) Die(status.ToString());
   const double before_mb = ResidentMb(gateway.pid), before_cpu = CpuSeconds(gateway.pid);
   const size_t before_files = OpenFiles(gateway.pid);
   const IdleStreams streams(gateway.port, settings.idle);

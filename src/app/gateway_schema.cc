@@ -14,7 +14,7 @@ void BindServedModel(base::Schema& schema, gateway::ModelOptions& o) {
 
 }  // namespace
 
-void BindGateway(base::Schema& schema, gateway::GatewayOptions& o, gateway::HttpServerOptions& http) {
+void BindGateway(base::Schema& schema, gateway::GatewayOptions& o, http::Options& http) {
   schema.Field("gateway.model_name", &o.model_name, "first model of /v1/models; follows training");
   schema.List<gateway::ModelOptions>("gateway.models", &o.models, BindServedModel,
                                      "further models by name; calls on weights that do not follow are not trained on");

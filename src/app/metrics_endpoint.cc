@@ -1,30 +1,68 @@
 #include "app/metrics_endpoint.h"
 
-#include <prometheus/exposer.h>
+#include <netdb.h>
+#include <sys/socket.h>
 
-#include <algorithm>
-#include <exception>
+#include <string_view>
+#include <utility>
 
 namespace ingot::app {
+namespace {
 
-absl::StatusOr<std::unique_ptr<MetricsEndpoint>> MetricsEndpoint::Start(const ClusterOptions& cluster,
-                                                                        const std::string& role, int index,
-                                                                        base::Metrics& metrics) {
-  if (cluster.metrics_port == 0 || (role == "trainer" && index > 0)) return std::unique_ptr<MetricsEndpoint>();
-  static const char* const kOrder[] = {"datapool", "scheduler", "gateway", "trainer", "agents", "rollout"};
-  const auto number = std::find(std::begin(kOrder), std::end(kOrder), role) - std::begin(kOrder);
-  const std::string address = absl::StrCat(cluster.host, ":", cluster.metrics_port + number + index);
-  auto endpoint = std::unique_ptr<MetricsEndpoint>(new MetricsEndpoint);
-  try {
-    endpoint->exposer_ = std::make_unique<prometheus::Exposer>(address, 1);
-  } catch (const std::exception& error) {
-    return absl::UnavailableError(absl::StrCat("cannot serve metrics on ", address, ": ", error.what()));
+constexpr char kPath[] = "/metrics";
+
+// The numeric address of `host`, version 4 where it has one. A name that does not resolve stays as it is: the server then
+// names it in its error.
+std::string AddressOf(const std::string& host) {
+  for (const int family : {AF_INET, AF_UNSPEC}) {
+    addrinfo wanted = {}, *found = nullptr;
+    wanted.ai_family = family;
+    wanted.ai_socktype = SOCK_STREAM;
+    if (getaddrinfo(host.c_str(), nullptr, &wanted, &found) != 0) continue;
+    char numeric[NI_MAXHOST];
+    const int unknown =
+        getnameinfo(found->ai_addr, found->ai_addrlen, numeric, sizeof(numeric), nullptr, 0, NI_NUMERICHOST);
+    freeaddrinfo(found);
+    if (unknown == 0) return numeric;
   }
-  endpoint->collectable_ = std::shared_ptr<prometheus::Collectable>(&metrics.collectable(), [](auto*) {});
-  endpoint->exposer_->RegisterCollectable(endpoint->collectable_);
+  return host;
+}
+
+http::Reply PlainText(int status, std::string body) {
+  return {.status = status, .content_type = "text/plain; charset=utf-8", .body = std::move(body)};
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<MetricsEndpoint>> MetricsEndpoint::Start(const std::string& host, int port,
+                                                                        const base::Metrics& metrics) {
+  http::Options options;
+  options.host = AddressOf(host);
+  options.port = port;
+  options.max_connections = 64;
+  options.max_body_bytes = options.max_buffered_bytes = 4096;
+  options.allow_plaintext = true;  // as the roles' gRPC, for which cluster.host is a private network
+  auto endpoint = std::unique_ptr<MetricsEndpoint>(new MetricsEndpoint(metrics));
+  auto listening = http::Server::Listen(options, *endpoint);
+  if (!listening.ok()) return base::Annotate(listening.status(), "metrics (cluster.metrics_port)");
+  endpoint->server_ = *std::move(listening);
+  endpoint->server_->Serve();
   return endpoint;
 }
 
-MetricsEndpoint::~MetricsEndpoint() = default;
+http::Opening MetricsEndpoint::Head(http::RequestHead head) {
+  const std::string_view path = std::string_view(head.target).substr(0, head.target.find('?'));
+  if (path != kPath) return {.refusal = PlainText(404, "there is nothing here but /metrics\n")};
+  if (head.method != "GET" && head.method != "HEAD") {
+    http::Reply reply = PlainText(405, "/metrics takes GET\n");
+    reply.fields.emplace_back("Allow", "GET, HEAD");
+    return {.refusal = std::move(reply)};
+  }
+  return {.exchange = http::MakeExchange([this](const std::string&) {
+            http::Reply reply = PlainText(200, metrics_.RenderText());
+            reply.content_type = "text/plain; version=0.0.4; charset=utf-8";
+            return reply;
+          })};
+}
 
 }  // namespace ingot::app

@@ -1,33 +1,31 @@
-// A role's own /metrics, where it is its own process: prometheus-cpp's HTTP exposer.
+// The HTTP server of a role that is a process of its own: it serves GET /metrics and nothing else.
 #pragma once
 
 #include <memory>
 #include <string>
 
-#include "app/run_config.h"
 #include "base/metrics.h"
 #include "base/status.h"
-
-namespace prometheus {
-class Exposer;
-class Collectable;
-}  // namespace prometheus
+#include "http/server.h"
 
 namespace ingot::app {
 
-class MetricsEndpoint {
+class MetricsEndpoint final : public http::Handler {
  public:
-  // Port cluster.metrics_port + the role's number (datapool 0, scheduler 1, gateway 2, trainer 3, agents 4, engine i 5
-  // + i). Null if the port is 0, and for ranks of the trainer other than 0. UNAVAILABLE names a port in use.
-  // `metrics` must outlive it.
-  static absl::StatusOr<std::unique_ptr<MetricsEndpoint>> Start(const ClusterOptions& cluster, const std::string& role,
-                                                                int index, base::Metrics& metrics);
-  ~MetricsEndpoint();
+  // `host`: an address, or a name of this machine. `port`: 0 = the system chooses. UNAVAILABLE names a port in use.
+  // `metrics` outlives the endpoint.
+  static absl::StatusOr<std::unique_ptr<MetricsEndpoint>> Start(const std::string& host, int port,
+                                                                const base::Metrics& metrics);
+  int port() const { return server_->port(); }
+
+  // http::Handler
+  http::Opening Head(http::RequestHead head) override;
 
  private:
-  MetricsEndpoint() = default;
-  std::unique_ptr<prometheus::Exposer> exposer_;
-  std::shared_ptr<prometheus::Collectable> collectable_;
+  explicit MetricsEndpoint(const base::Metrics& metrics) : metrics_(metrics) {}
+
+  const base::Metrics& metrics_;
+  std::unique_ptr<http::Server> server_;  // last: it is stopped first
 };
 
 }  // namespace ingot::app

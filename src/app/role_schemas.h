@@ -9,7 +9,7 @@ namespace ingot::app {
 void BindScheduler(base::Schema& schema, scheduler::SchedulerOptions& options);
 void BindTrainer(base::Schema& schema, trainer::TrainerOptions& options);
 void BindRollout(base::Schema& schema, rollout::EngineOptions& options);
-void BindGateway(base::Schema& schema, gateway::GatewayOptions& options, gateway::HttpServerOptions& http);
+void BindGateway(base::Schema& schema, gateway::GatewayOptions& options, http::Options& http);
 void BindDataPool(base::Schema& schema, datapool::StoreOptions& options);
 void BindWeights(base::Schema& schema, WeightsConfig& options);
 void BindAgents(base::Schema& schema, agents::RunnerOptions& options);

@@ -139,7 +139,7 @@ absl::StatusOr<std::unique_ptr<gateway::HttpServer>> StartHttp(const RoleContext
   INGOT_ASSIGN_OR_RETURN(const RunDir dir, RunDir::Attach(context.config.root, context.config.name));
   constexpr char kPortFile[] = "gateway_port";
   const auto start = [&](int port) {
-    gateway::HttpServerOptions options = context.config.http;
+    http::Options options = context.config.http;
     options.port = port;
     return gateway::HttpServer::Start(options, gateway,
                                       [&] { return gateway.MetricsText() + context.metrics.RenderText(); });
@@ -319,8 +319,10 @@ absl::StatusOr<int> RunRoleOrError(const std::string& role, const RunArgs& args,
   base::InitLogging(role, config.log_level, "");
   base::Metrics metrics;
   if (computes) ReportDevice(device, metrics);
-  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<MetricsEndpoint> endpoint,
-                         MetricsEndpoint::Start(config.cluster, role, index, metrics));
+  std::unique_ptr<MetricsEndpoint> endpoint;
+  if (const int port = MetricsPort(config.cluster, role, index); port != 0) {
+    INGOT_ASSIGN_OR_RETURN(endpoint, MetricsEndpoint::Start(config.cluster.host, port, metrics));
+  }
   const RoleContext context{loaded, config, args.resume, index, metrics, device, std::move(admin_key)};
   if (role == "trainer") return RunTrainer(context);
   absl::Status status;

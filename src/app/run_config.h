@@ -12,6 +12,7 @@
 #include "base/config.h"
 #include "datapool/store.h"
 #include "gateway/options.h"
+#include "http/options.h"
 #include "kernels/numerics.h"
 #include "rollout/engine_options.h"
 #include "scheduler/options.h"
@@ -88,7 +89,7 @@ struct RunConfig {
   ModelOptions model;
   rollout::EngineOptions rollout;
   gateway::GatewayOptions gateway;
-  gateway::HttpServerOptions http;
+  http::Options http;
   datapool::StoreOptions datapool;
   scheduler::SchedulerOptions scheduler;
   trainer::TrainerOptions trainer;

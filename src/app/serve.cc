@@ -124,7 +124,7 @@ absl::StatusOr<int> ServeOrError(const ServeArgs& args) {
   }
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<gateway::Gateway> gateway,
                          gateway::Gateway::Create(gateway_options, gateway_parts));
-  gateway::HttpServerOptions http_options;
+  http::Options http_options;
   http_options.host = args.host;
   http_options.port = args.port;
   http_options.tls_certificate = args.tls_certificate;

@@ -52,9 +52,6 @@ class Metrics {
   // Prometheus' text exposition format 0.0.4.
   std::string RenderText() const;
 
-  // For an HTTP endpoint that collects from a Prometheus registry.
-  prometheus::Collectable& collectable() { return registry_; }
-
  private:
   enum class Kind { kCounter, kGauge, kHistogram };
   struct FamilyInfo {

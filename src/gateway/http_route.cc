@@ -7,7 +7,7 @@ namespace {
 
 constexpr size_t kMaxEpisodeId = 64;
 
-// With %XX as the byte it stands for; what is none stays as it is.
+// Replaces each %XX by the byte that it stands for. Other percent signs stay.
 std::string PercentDecoded(std::string_view text) {
   const auto digit = [](char c) {
     if (c >= '0' && c <= '9') return c - '0';
@@ -27,7 +27,7 @@ std::string PercentDecoded(std::string_view text) {
 
 HttpRoute HttpRoute::Of(std::string_view target, const Headers& headers) {
   if (const size_t scheme = target.find("://"); !target.starts_with('/') && scheme != std::string_view::npos) {
-    const size_t authority = scheme + 3;  // the absolute form, as proxies are asked
+    const size_t authority = scheme + 3;  // the absolute form, which clients of proxies send
     target.remove_prefix(std::min(target.find_first_of("/?#", authority), target.size()));
   }
   std::string_view path = target.substr(0, target.find_first_of("?#"));
@@ -58,7 +58,7 @@ void HttpRoute::Match(std::string_view path) {
     dialect = spoken;
     return Set(Kind::kDialect, "POST");
   }
-  for (const Dialect* spoken : Dialects()) {  // what lies below one's path is not there in its words
+  for (const Dialect* spoken : Dialects()) {  // a path below a dialect's own: not found, in its words
     if (path.starts_with(spoken->path()) && path[spoken->path().size()] == '/') dialect = spoken;
   }
   if (path.empty() || path == "/") return Set(Kind::kRoot, "HEAD");

@@ -1,4 +1,4 @@
-// What a request's target names. Pure.
+// The route of a request: the operation and the episode that its target names. Pure.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ struct HttpRoute {
   enum class Kind { kNone, kDialect, kRoot, kModels, kModel, kOpen, kReward, kEnd, kStatus, kHealth, kMetrics };
   Kind kind = Kind::kNone;
   const char* method = "GET";
-  const Dialect* dialect = nullptr;  // of kDialect; otherwise what errors are worded in
+  const Dialect* dialect = nullptr;  // of kDialect; otherwise the one that words errors
   std::string episode;               // of /s/{episode} or /ingot/v1/episodes/{id}
   std::string name;                  // of /v1/models/{name}
 
@@ -20,8 +20,8 @@ struct HttpRoute {
 
  private:
   void Set(Kind what, const char* how);
-  void Match(std::string_view path);  // what is served at the root and in each episode
-  void MatchOwn(std::string_view path);
+  void Match(std::string_view path);     // paths that exist at the root and in each episode
+  void MatchOwn(std::string_view path);  // paths of /ingot, and those for operators
 };
 
 }  // namespace ingot::gateway

@@ -1,12 +1,7 @@
-// HTTP/1.1 for the gateway: sockets, timeouts and limits around an HttpApi. Owns its threads; one coroutine per
-// connection, which waits for the next request, for its answer and for the client going away, whichever is first. A
-// client that goes away while its answer is being made abandons it; one that only closes its sending side gets it.
+// The gateway's HTTP server: an http::Server whose handler is HttpApi. It tells the gateway its address, unless
+// public_url names one, and ticks it every second.
 //
-// With a certificate it speaks TLS 1.2 and 1.3 only. Start fails with UNAVAILABLE, naming host:port, if it cannot
-// listen there; RESOURCE_EXHAUSTED if max_connections are more files than the system allows this process;
-// FAILED_PRECONDITION for an address that other machines reach without TLS, unless allow_plaintext says so. Stop (and
-// destruction) stops accepting, lets requests in flight finish for shutdown_grace_s, then abandons them; it may be
-// called from any thread but the server's.
+// Stop (and destruction) lets the requests in flight finish for shutdown_grace_s, then aborts them.
 #pragma once
 
 #include <functional>
@@ -15,29 +10,28 @@
 
 #include "base/status.h"
 #include "gateway/gateway.h"
-#include "gateway/options.h"
+#include "gateway/http_api.h"
+#include "http/server.h"
 
 namespace ingot::gateway {
 
 class HttpServer {
  public:
-  // Listens and serves at once; tells the gateway its address (unless public_url names one) and ticks it every second.
-  // `metrics` gives the text of /metrics; null: the gateway's own metrics. `gateway` outlives the server.
-  static absl::StatusOr<std::unique_ptr<HttpServer>> Start(const HttpServerOptions& options, Gateway& gateway,
+  // Listens and serves at once; errors are those of http::Server::Listen. `metrics` makes the text of /metrics; null =
+  // the gateway's own metrics. `gateway` outlives the server.
+  static absl::StatusOr<std::unique_ptr<HttpServer>> Start(const http::Options& options, Gateway& gateway,
                                                            std::function<std::string()> metrics = nullptr);
-  ~HttpServer();
-  HttpServer(const HttpServer&) = delete;
-  HttpServer& operator=(const HttpServer&) = delete;
 
-  void Stop();
-  int port() const;         // the one listened on, also where the options said 0
-  std::string url() const;  // "http://host:port", or "https://..."
-  int connections() const;  // open now
+  void Stop() { server_->Stop(); }
+  int port() const { return server_->port(); }
+  std::string url() const { return server_->url(); }
+  int connections() const { return server_->connections(); }
 
  private:
-  class Impl;
-  explicit HttpServer(std::shared_ptr<Impl> impl);
-  std::shared_ptr<Impl> impl_;
+  HttpServer(Gateway& gateway, std::function<std::string()> metrics) : api_(gateway, std::move(metrics)) {}
+
+  HttpApi api_;
+  std::unique_ptr<http::Server> server_;  // last: it is stopped first
 };
 
 }  // namespace ingot::gateway

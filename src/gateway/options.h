@@ -77,24 +77,4 @@ bool PinsVersion(const GatewayOptions& options, int64_t version);
 // The key in admin_key_file; empty if no file is named. INVALID_ARGUMENT: it cannot be read, or is too short.
 absl::StatusOr<std::string> ReadAdminKey(const GatewayOptions& options);
 
-struct HttpServerOptions {
-  std::string host = "127.0.0.1";                 // address to listen on; "0.0.0.0": every one
-  int32_t port = 8080;                            // 0: the system chooses; HttpServer::port() tells
-  int32_t io_threads = 1;                         // threads for sockets; >= 1
-  int32_t max_connections = 10240;                // beyond: 503 and closed; each takes a file descriptor
-  int64_t max_body_bytes = 64 * 1024 * 1024;      // beyond: 413
-  int64_t max_buffered_bytes = int64_t{1} << 30;  // of all bodies whose answers are not over; beyond: 503
-  int32_t max_header_bytes = 64 * 1024;           // beyond: 431
-  double idle_timeout_s = 120;                    // seconds a kept-alive connection may stay silent between requests
-  double request_timeout_s = 60;                  // seconds from a request's first byte to its last; beyond: 408
-  double write_timeout_s = 60;   // seconds one write may wait for a slow reader; beyond: as if it had gone away
-  double keepalive_s = 15;       // seconds of silence in a stream after which a comment is sent. 0: none
-  double shutdown_grace_s = 5;   // seconds that Stop leaves requests in flight before it aborts them
-  std::string tls_certificate;   // PEM file of the certificate and those that signed it; empty: plain text
-  std::string tls_key;           // PEM file of its private key
-  bool allow_plaintext = false;  // `host` may be an address that other machines reach, without TLS
-
-  absl::Status Validate() const;
-};
-
 }  // namespace ingot::gateway

@@ -31,7 +31,7 @@ Script Respond(const v1::GenerateRequest& request) {
 int Main(bool episodes) {
   World world(Respond);
   world.with_admission = world.with_pool = episodes;
-  HttpServerOptions options;
+  http::Options options;
   options.port = 0;
   auto server = HttpServer::Start(options, world.gateway());
   if (!server.ok()) {

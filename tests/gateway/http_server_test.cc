@@ -1,4 +1,4 @@
-// Real sockets on 127.0.0.1, written and read by hand.
+// The API of the gateway over real sockets: routes, dialects, errors, and the records of calls.
 #include "gateway/http_server.h"
 
 #include <gmock/gmock.h>
@@ -7,7 +7,7 @@
 #include <set>
 #include <string>
 
-#include "gateway/wire.h"
+#include "gateway/site.h"
 
 namespace ingot::gateway {
 namespace {
@@ -24,7 +24,7 @@ std::string Hello(bool stream = false) {
   return base::PrintJson(body);
 }
 
-// Half a surrogate pair, as everywhere in a body, is the replacement character.
+// Half a surrogate pair becomes the replacement character, here as everywhere in a body.
 TEST(HttpServer, OpensAnEpisodeWithAPayloadThatWasCutWithinACharacter) {
   Site site([](const auto&) { return Say("hello"); });
   const Response opened =
@@ -217,26 +217,13 @@ TEST(HttpServer, EveryAnswerHasADateAndAnIdThatClientsLookFor) {
     EXPECT_EQ(response.headers.at("request-id"), id);
     EXPECT_TRUE(ids.insert(id).second) << id;
     EXPECT_THAT(response.headers.at("date"), testing::MatchesRegex("[A-Z].., .. [A-Z].. 20.. ..:..:.. GMT"));
-    if (response.status == 200) {  // it is the call's, by which its record is found
+    if (response.status == 200) {  // the id is the call's, which names its record
       EXPECT_NE(response.body.find("chatcmpl-" + id.substr(std::string("req_").size())), std::string::npos) << id;
     }
   }
   for (const char* target : {"/v1/models", "/nothing"}) {
     EXPECT_TRUE(ids.insert(site.Ask("GET", target, "").headers.at("x-request-id")).second);
   }
-}
-
-TEST(HttpServer, Http11NeedsItsHost) {
-  Site site([](const auto&) { return Say("hello"); });
-  const auto status = [&](const std::string& head) {
-    Wire wire(site.server().port());
-    wire.Send(head + "\r\n");
-    return Read(wire).status;
-  };
-  EXPECT_EQ(status("GET /healthz HTTP/1.1\r\nHost: x\r\n"), 200);
-  EXPECT_EQ(status("GET /healthz HTTP/1.1\r\n"), 400);
-  EXPECT_EQ(status("GET /healthz HTTP/1.1\r\nHost: x\r\nHost: y\r\n"), 400);
-  EXPECT_EQ(status("GET /healthz HTTP/1.0\r\n"), 200);
 }
 
 TEST(HttpServer, TakesTargetsInTheAbsoluteForm) {
@@ -262,8 +249,8 @@ TEST(HttpServer, RefusesBodiesThatAreEncoded) {
   EXPECT_EQ(refused.headers.at("accept-encoding"), "identity");
 }
 
-// Behind a dialect's path errors are worded as that dialect's clients read them.
-TEST(HttpServer, WordsWhatIsMissingBelowADialectInItsWay) {
+// Paths below a dialect's own get errors in its words.
+TEST(HttpServer, WordsNotFoundBelowADialectsPathInThatDialect) {
   Site site([](const auto&) { return Say("hello"); });
   const Response messages = site.Ask("POST", "/v1/messages/batches", "{}");
   EXPECT_EQ(messages.status, 404);
@@ -332,7 +319,7 @@ TEST(HttpServer, KeepsConnectionsAliveAndTakesPipelinedRequests) {
   EXPECT_EQ(wire.Rest(), "");
 }
 
-TEST(HttpServer, AnOwnersKeyOfItsOwnIsGivenWhereItIsAskedFor) {
+TEST(HttpServer, GivesASeparateOwnersKeyOnRequest) {
   Site site([](const auto&) { return Say("hello"); });
   EXPECT_FALSE(site.Ask("POST", "/ingot/v1/episodes", "{}").json().as_object().contains("owner_key"));
   EXPECT_EQ(site.Ask("POST", "/ingot/v1/episodes", R"({"separate_owner":"yes"})").status, 400);
@@ -355,67 +342,7 @@ TEST(HttpServer, SaysWhenToRetryWhenThereIsNoPlace) {
   EXPECT_EQ(site.Ask("POST", "/ingot/v1/episodes", "{}").status, 410);
 }
 
-TEST(HttpServer, RefusesBodiesThatAreTooLarge) {
-  Site site([](const auto&) { return Say("hello"); });
-  site.http.max_body_bytes = 1000;
-  const Response declared = site.Ask("POST", "/v1/chat/completions", std::string(5'000'000, 'x'));
-  EXPECT_EQ(declared.status, 413);
-  EXPECT_NE(declared.body.find("1000 bytes"), std::string::npos);
-  Wire chunked(site.server().port());
-  chunked.Send("POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n");
-  for (int i = 0; i < 3; ++i) chunked.Send("1f4\r\n" + std::string(500, 'x') + "\r\n");
-  EXPECT_EQ(Read(chunked).status, 413);
-  Wire expecting(site.server().port());
-  expecting.Send(
-      "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 5000\r\n\r\n");
-  EXPECT_EQ(Read(expecting).status, 413);
-}
-
-TEST(HttpServer, AnswersExpectContinue) {
-  Site site([](const auto&) { return Say("hello"); });
-  const auto episode = site.Open();
-  Wire wire(site.server().port());
-  const std::string body = Hello();
-  wire.Send(
-      absl::StrCat("POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nAuthorization: Bearer ",
-                   episode.api_key(), "\r\nContent-Length: ", body.size(), "\r\n\r\n"));
-  EXPECT_EQ(Read(wire).status, 100);
-  wire.Send(body);
-  EXPECT_EQ(Read(wire).status, 200);
-}
-
-TEST(HttpServer, RefusesWhatIsNotHttp) {
-  Site site([](const auto&) { return Say("hello"); });
-  site.http.max_header_bytes = 1024;
-  for (const std::string& bytes : {std::string("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 tls hello\r\n\r\n"),
-                                   std::string("hello\r\n\r\n"), std::string("GET / HTTP/9.9\r\n\r\n"),
-                                   std::string("POST /v1/models HTTP/1.1\r\nContent-Length: ten\r\n\r\n")}) {
-    Wire wire(site.server().port());
-    wire.Send(bytes);
-    EXPECT_EQ(Read(wire).status, 400) << bytes;
-  }
-  Wire wire(site.server().port());
-  wire.Send("GET /healthz HTTP/1.1\r\nX: " + std::string(4000, 'x') + "\r\n\r\n");
-  EXPECT_EQ(Read(wire).status, 431);
-}
-
-TEST(HttpServer, GivesUpOnASlowClient) {
-  Site site([](const auto&) { return Say("hello"); });
-  site.http.request_timeout_s = 0.05;
-  Wire wire(site.server().port());
-  wire.Send("POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{");
-  EXPECT_EQ(Read(wire).status, 408);
-  EXPECT_EQ(wire.Rest(), "");
-}
-
-TEST(HttpServer, ClosesASilentConnection) {
-  Site site([](const auto&) { return Say("hello"); });
-  site.http.idle_timeout_s = 0.05;
-  Wire wire(site.server().port());
-  EXPECT_EQ(wire.Rest(), "");
-}
-
-TEST(HttpServer, AbortsWhatAClientThatReadsNothingAskedFor) {
+TEST(HttpServer, AbortsTheCallOfAClientThatReadsNothing) {
   Site site([](const auto&) {
     Script script = Say(std::string(100'000, 'x'));
     script.chunk = 100'000;
@@ -494,60 +421,7 @@ TEST(HttpServer, BreaksOffAStreamWithAnErrorEvent) {
   EXPECT_NE(rest.find(R"({"status":"ok"})"), std::string::npos);
 }
 
-TEST(HttpServer, SpeaksHttp10) {
-  Site site([](const auto&) { return Say("hello"); });
-  const auto episode = site.Open();
-  for (const bool stream : {false, true}) {
-    Wire wire(site.server().port());
-    const std::string body = Hello(stream);
-    wire.Send(absl::StrCat("POST /s/", episode.episode_id(),
-                           "/v1/chat/completions HTTP/1.0\r\nContent-Length: ", body.size(), "\r\n\r\n", body));
-    const std::string all = wire.Rest();
-    EXPECT_NE(all.find("hel"), std::string::npos);
-    EXPECT_EQ(all.find("chunked"), std::string::npos);
-  }
-}
-
-TEST(HttpServer, NamesTheAddressItCannotListenOn) {
-  Site site([](const auto&) { return Say("hello"); });
-  HttpServerOptions options;
-  options.port = site.server().port();
-  const absl::Status status = HttpServer::Start(options, site.gateway()).status();
-  EXPECT_TRUE(absl::IsUnavailable(status));
-  EXPECT_NE(status.message().find(absl::StrCat("127.0.0.1:", options.port)), absl::string_view::npos) << status;
-  EXPECT_NE(status.message().find("in use"), absl::string_view::npos) << status;
-  options.host = "not an address";
-  EXPECT_EQ(HttpServer::Start(options, site.gateway()).status().code(), absl::StatusCode::kInvalidArgument);
-}
-
-TEST(HttpServer, TurnsAwayMoreConnectionsThanItsLimit) {
-  Site site([](const auto&) { return Say("hello"); });
-  site.http.max_connections = 1;
-  Wire first(site.server().port());
-  first.Send(Request("GET", "/healthz", ""));
-  EXPECT_EQ(Read(first).status, 200);
-  Wire second(site.server().port());
-  EXPECT_EQ(Read(second).status, 503);
-}
-
-TEST(HttpServer, LetsRequestsInFlightFinishWhenItStops) {
-  Site site([](const auto&) { return Say("hello", true); });
-  site.http.shutdown_grace_s = 20;
-  const auto episode = site.Open();
-  Wire busy(site.server().port()), idle(site.server().port());
-  idle.Send(Request("GET", "/healthz", ""));
-  EXPECT_EQ(Read(idle).status, 200);
-  busy.Send(Request("POST", "/v1/chat/completions", Hello(), episode.api_key()));
-  site.engine->WaitForHeld(1);
-  std::thread stopper([&] { site.server().Stop(); });
-  EXPECT_EQ(idle.Rest(), "");  // closed at once
-  EXPECT_FALSE(Wire(site.server().port()).connected());
-  site.engine->Release();
-  EXPECT_EQ(Read(busy).status, 200);
-  stopper.join();
-}
-
-TEST(HttpServer, AbortsWhatDoesNotFinishInItsGrace) {
+TEST(HttpServer, AbortsCallsThatOutlastTheGrace) {
   Site site([](const auto&) { return Say("hello", true); });
   site.http.shutdown_grace_s = 0;
   const auto episode = site.Open();

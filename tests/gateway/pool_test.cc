@@ -41,17 +41,14 @@ class PoolTest : public ::testing::Test {
     value body;
   };
   Reply Post(HttpApi& api, const std::string& target, const value& body, const std::string& key = "") {
-    HttpRequest request;
-    request.method = "POST";
-    request.target = target;
-    request.authorization = "Bearer " + key;
-    request.body = base::PrintJson(body);
+    const auto exchange =
+        api.Head({.method = "POST", .target = target, .fields = {{"Authorization", "Bearer " + key}}}).exchange;
     auto flag = std::make_shared<Flag>();
-    const auto exchange = api.Start(std::move(request), [flag] { flag->Set(); });
+    exchange->Body(base::PrintJson(body), [flag] { flag->Set(); });
     while (true) {
       flag->WaitAndClear();
-      Exchange::Progress progress = exchange->Take();
-      if (progress.reply.has_value()) return {progress.reply->status, base::ParseJson(progress.reply->body).value()};
+      const http::Output output = exchange->Send();
+      if (output.reply.has_value()) return {output.reply->status, base::ParseJson(output.reply->body).value()};
     }
   }
   v1::EpisodeTree Tree(const std::string& id) {
@@ -71,7 +68,7 @@ TEST_F(PoolTest, RewardsOfCallsGetFromHttpIntoTheRecord) {
   std::string id, key;
   {
     auto gateway = NewGateway();
-    HttpApi api(*gateway, nullptr);
+    HttpApi api(*gateway);
     const Reply opened = Post(api, "/ingot/v1/episodes",
                               {{"scaffold", "s"}, {"metadata", {{"run", 7}}}, {"limits", {{"max_calls", 9}}}});
     ASSERT_EQ(opened.status, 201) << opened.body;
@@ -94,7 +91,7 @@ TEST_F(PoolTest, RewardsOfCallsGetFromHttpIntoTheRecord) {
   {
     auto gateway = NewGateway();
     ASSERT_TRUE(gateway->Recover().ok());
-    HttpApi api(*gateway, nullptr);
+    HttpApi api(*gateway);
     EXPECT_EQ(Post(api, "/ingot/v1/episodes/" + id + "/end", {{"status", "finished"}}, key).status, 200);
   }
   for (int round = 0; round < 2; ++round) {

@@ -20,7 +20,8 @@ GROUPS = {
     "utf8proc": ("utf8proc.h",),
     "zstd": ("zstd.h", "zstd_errors.h"),
     "json": ("boost/json", "simdjson.h"),
-    "net": ("boost/beast", "boost/asio", "boost/system", "boost/url", "openssl/"),
+    "net": ("boost/beast", "boost/asio", "boost/system"),
+    "openssl": ("openssl/",),
     "rocksdb": ("rocksdb/",),
     "torch": ("ATen/", "torch/", "c10/"),
     "grpc": ("grpcpp/", "grpc/"),
@@ -38,6 +39,7 @@ TABLE = {
     "kernels": (),
     "kernels/torch": ("kernels", "torch"),
     "sandbox": BASE,
+    "http": BASE + ("net", "openssl"),
     "tree": BASE + ("proto",),
     "text": BASE + ("pcre2", "utf8proc"),
     "grammar": BASE,
@@ -48,12 +50,13 @@ TABLE = {
     "rollout": BASE + ("model", "weights", "kernels", "kernels/torch", "text", "grammar", "proto", "torch"),
     "reward": BASE + ("tree", "text", "sandbox", "proto", "re2", "multiprecision"),
     "scheduler": BASE + ("tree", "proto", "datapool/client.h"),
-    "gateway": BASE + ("gateway/api", "gateway/prompt", "tree", "text", "proto", "rollout/client.h", "datapool/client.h", "net"),
+    "gateway": BASE + ("gateway/api", "gateway/prompt", "tree", "text", "proto", "rollout/client.h", "datapool/client.h", "http", "openssl"),
     "gateway/api": BASE + ("text", "proto") + GATEWAY_VALUES,
     "gateway/prompt": BASE + ("tree", "text", "proto") + GATEWAY_VALUES,
     "trainer": BASE + ("tree", "model", "kernels", "kernels/torch", "weights", "dataset", "text", "proto", "torch"),
     "agents": BASE + ("reward", "sandbox", "proto"),
 }
+HTTP_FILES = re.compile(r"^gateway/http_\w+\.(h|cc)$")  # of the gateway, only these know HTTP
 GRPC_FILES = re.compile(r"(^|_|/)(service|grpc\w*|\w+_grpc)\.(h|cc)$")
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.M)
 SYSTEM = re.compile(r"^[a-z0-9_]+(\.h)?$|^(sys|linux|arpa|netinet|bits)/")
@@ -86,6 +89,8 @@ def allowed(relative, include):
         return None if "proto" in row else f"proto is not in the row of {folder}"
     if "/" in include and not include.startswith(("sys/", "linux/", "arpa/", "netinet/", "bits/", "net/")):
         target = folder_of(include)
+        if target == "http" and folder == "gateway" and not HTTP_FILES.search(relative):
+            return "in gateway only http_* files include http"
         if target == folder or target in row or include in row:
             return None
         return f"{folder} may not include {target}"
@@ -125,6 +130,10 @@ def self_test():
     assert allowed("datapool/store.cc", "grpcpp/grpcpp.h")
     assert allowed("datapool/service.cc", "grpcpp/grpcpp.h") is None
     assert allowed("scheduler/grpc_client.cc", "proto/scheduler.grpc.pb.h") is None
+    assert allowed("gateway/http_api.h", "http/handler.h") is None
+    assert allowed("gateway/answer.cc", "http/handler.h")
+    assert allowed("gateway/http_api.cc", "boost/asio/post.hpp")
+    assert allowed("http/server.h", "gateway/gateway.h")
     assert allowed("tree/a.cc", "vector") is None
     assert allowed("kernels/a.cc", "base/status.h")
     print("floors: self-test passed")

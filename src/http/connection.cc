@@ -1,4 +1,4 @@
-#include "gateway/http_connection.h"
+#include "http/connection.h"
 
 #include <sys/socket.h>
 
@@ -8,31 +8,25 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/log.h"
-#include "gateway/api/api_error.h"
-#include "gateway/http_text.h"
+#include "http/text.h"
 
-namespace ingot::gateway {
+namespace ingot::http {
 namespace {
 
 namespace asio = boost::asio;
-namespace beast = boost::beast;
-namespace http = boost::beast::http;
 using boost::system::error_code;
 
 constexpr size_t kReadAheadBytes = 16 * 1024;
-constexpr char kKeepAlive[] = ": keep-alive\n\n";  // a comment: no client of SSE shows it to anyone
 constexpr char kProcessing[] = "HTTP/1.1 102 Processing\r\n\r\n";
 constexpr double kLingerSeconds = 2;  // for a client that does not end its side of TLS
 
-std::string Text(beast::string_view view) { return {view.data(), view.size()}; }
-
 }  // namespace
 
-// Wakes a connection from any thread. Wakes that come before the connection has looked are one.
-struct HttpConnection::Waker : std::enable_shared_from_this<Waker> {
-  Waker(std::weak_ptr<HttpLoop> of, std::weak_ptr<HttpConnection> whom)
-      : loop(std::move(of)), connection(std::move(whom)) {}
+// Wakes a connection from any thread. Several wakes before the connection looks count as one.
+struct Connection::Waker : std::enable_shared_from_this<Waker> {
+  Waker(std::weak_ptr<Loop> of, std::weak_ptr<Connection> whom) : loop(std::move(of)), connection(std::move(whom)) {}
 
   void Wake() {
     const auto running = loop.lock();
@@ -46,14 +40,13 @@ struct HttpConnection::Waker : std::enable_shared_from_this<Waker> {
     });
   }
 
-  // Neither need be there any more. What is posted to a loop does not hold it: one that comes when the loop runs no
-  // more goes with it.
-  const std::weak_ptr<HttpLoop> loop;
-  const std::weak_ptr<HttpConnection> connection;
+  // Either may be gone. A posted wake does not hold its loop: a loop that runs no more drops it.
+  const std::weak_ptr<Loop> loop;
+  const std::weak_ptr<Connection> connection;
   std::atomic<bool> pending{false};
 };
 
-HttpConnection::HttpConnection(std::weak_ptr<HttpLoop> loop, LoopSocket socket, const HttpShared& shared)
+Connection::Connection(std::weak_ptr<Loop> loop, LoopSocket socket, const ServerShared& shared)
     : loop_(std::move(loop)),
       shared_(shared),
       options_(shared.options),
@@ -64,24 +57,24 @@ HttpConnection::HttpConnection(std::weak_ptr<HttpLoop> loop, LoopSocket socket, 
 
 // ---- Time ---------------------------------------------------------------------------------------------------------
 
-void HttpConnection::Arm(double seconds) {
+void Connection::Arm(double seconds) {
   timed_out_ = false;
   deadline_ = Clock::now() + base::FromSeconds(seconds);
   SetTimer();
 }
 
-void HttpConnection::SetTimer() {
+void Connection::SetTimer() {
   const Clock::time_point next = std::min(deadline_, silence_);
   if (next >= timer_at_) return;
   timer_at_ = next;
-  timer_.expires_at(next);  // nobody waits for what it was set to before
+  timer_.expires_at(next);  // the wait for an earlier setting ends with an error, and does nothing
   timer_.async_wait([weak = weak_from_this()](error_code error) {
     const auto self = weak.lock();
     if (!error && self != nullptr) self->OnTimer();
   });
 }
 
-void HttpConnection::OnTimer() {
+void Connection::OnTimer() {
   const Clock::time_point now = Clock::now();
   timer_at_ = kForever;
   if (deadline_ <= now) {
@@ -100,7 +93,7 @@ void HttpConnection::OnTimer() {
 
 // ---- Other threads ------------------------------------------------------------------------------------------------
 
-void HttpConnection::Finish() {
+void Connection::Finish() {
   asio::post(socket_.get_executor(), [self = shared_from_this()] {
     self->finishing_ = true;
     error_code ignored;
@@ -108,7 +101,7 @@ void HttpConnection::Finish() {
   });
 }
 
-void HttpConnection::Close() {
+void Connection::Close() {
   asio::post(socket_.get_executor(), [self = shared_from_this()] {
     self->closing_ = true;
     error_code ignored;
@@ -117,7 +110,7 @@ void HttpConnection::Close() {
   });
 }
 
-std::function<void()> HttpConnection::MakeWake() {
+std::function<void()> Connection::MakeWake() {
   if (waker_ == nullptr) waker_ = std::make_shared<Waker>(loop_, weak_from_this());
   return [waker = waker_] { waker->Wake(); };
 }
@@ -125,13 +118,13 @@ std::function<void()> HttpConnection::MakeWake() {
 // ---- Watching -----------------------------------------------------------------------------------------------------
 
 // Notices that the client closed while nothing is read. Stops at the first byte of a further request.
-void HttpConnection::WatchForClose() {
+void Connection::WatchForClose() {
   if (tls_.has_value()) return ReadAhead();
   if (!gone_ && !half_closed_ && !readable_) Watch();
 }
 
 // Notices that there is something to read: bytes, or the end of them.
-void HttpConnection::Watch() {
+void Connection::Watch() {
   if (watching_) return;
   watching_ = true;
   read_error_ = {};
@@ -144,7 +137,7 @@ void HttpConnection::Watch() {
   });
 }
 
-void HttpConnection::Peek() {
+void Connection::Peek() {
   char byte = 0;
   const ssize_t got = ::recv(socket_.native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
   if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return Watch();
@@ -152,7 +145,7 @@ void HttpConnection::Peek() {
 }
 
 // After a client closed its side: notices that it is gone altogether.
-void HttpConnection::WatchForReset() {
+void Connection::WatchForReset() {
   if (watching_for_reset_) return;
   watching_for_reset_ = true;
   socket_.async_wait(LoopSocket::wait_error, [self = shared_from_this()](error_code error) {
@@ -163,8 +156,8 @@ void HttpConnection::WatchForReset() {
   });
 }
 
-// Over TLS the end of a stream is a message like any other: it is read, and with it what a client sends ahead.
-void HttpConnection::ReadAhead() {
+// Over TLS the end of the client's side is a record like any other. Reading for it also reads requests sent ahead.
+void Connection::ReadAhead() {
   if (reading_ || gone_ || buffer_.size() > 0) return;
   reading_ = true;
   tls_->async_read_some(buffer_.prepare(kReadAheadBytes), [self = shared_from_this()](error_code error, size_t bytes) {
@@ -176,7 +169,7 @@ void HttpConnection::ReadAhead() {
   });
 }
 
-LoopTask<HttpConnection::Waited> HttpConnection::WaitForProgress(double seconds) {
+LoopTask<Connection::Waited> Connection::WaitForProgress(double seconds) {
   WatchForClose();
   silent_ = false;
   silence_ = seconds > 0 ? Clock::now() + base::FromSeconds(seconds) : kForever;
@@ -184,7 +177,7 @@ LoopTask<HttpConnection::Waited> HttpConnection::WaitForProgress(double seconds)
   while (!woken_ && !gone_ && !closing_) {
     if (half_closed_ && !probed_) {
       probed_ = true;
-      WatchForReset();  // before what may cause one
+      WatchForReset();  // before the probe, which may cause one
       const bool sent = !probe_.empty() && co_await WriteBytes(probe_);
       if (!sent) gone_ = true;
       continue;
@@ -199,19 +192,16 @@ LoopTask<HttpConnection::Waited> HttpConnection::WaitForProgress(double seconds)
 
 // ---- Serving ------------------------------------------------------------------------------------------------------
 
-void HttpConnection::TurnAway(const absl::Status& why) {
-  const std::string body = ErrorJson(why);
-  const std::string bytes = absl::StrCat("HTTP/1.1 ", HttpStatusOf(why), " Refused\r\n", CommonHeaders(NewRequestId()),
-                                         "Content-Type: application/json\r\nRetry-After: 1\r\nConnection: close\r\n",
-                                         "Content-Length: ", body.size(), "\r\n\r\n", body);
+void Connection::TurnAway(const Refusal& why) {
+  const std::string bytes = ReplyText(shared_.handler.Refuse("", why), 11, false, false);
   std::string_view unsent = bytes;
-  if (!tls_.has_value()) SendNow(unsent);  // what speaks TLS is closed without a word
+  if (!tls_.has_value()) SendNow(unsent);  // a TLS client is closed without a word
   error_code ignored;
   socket_.shutdown(LoopSocket::shutdown_both, ignored);
   socket_.close(ignored);
 }
 
-LoopTask<void> HttpConnection::Run() {
+LoopTask<void> Connection::Run() {
   try {
     co_await Serve();
   } catch (const std::exception& error) {
@@ -223,7 +213,7 @@ LoopTask<void> HttpConnection::Run() {
   socket_.close(ignored);
 }
 
-LoopTask<void> HttpConnection::Serve() {
+LoopTask<void> Connection::Serve() {
   error_code ignored;
   socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
   if (tls_.has_value()) {
@@ -231,8 +221,8 @@ LoopTask<void> HttpConnection::Serve() {
     if (!shaken) co_return;
   }
   while (!finishing_ && !closing_) {
-    Charge charge(shared_.bodies);
-    Parsed request;
+    BodyCharge charge(shared_.bodies);
+    Request request;
     const Next next = co_await ReadRequest(request, charge);
     if (next == Next::kClose) break;
     answering_ = true;
@@ -250,7 +240,7 @@ LoopTask<void> HttpConnection::Serve() {
   Disarm();
 }
 
-LoopTask<bool> HttpConnection::Handshake() {
+LoopTask<bool> Connection::Handshake() {
   Arm(options_.request_timeout_s);
   auto [error] = co_await tls_->async_handshake(asio::ssl::stream_base::server, kAwaitTuple);
   Disarm();
@@ -260,76 +250,65 @@ LoopTask<bool> HttpConnection::Handshake() {
 
 // ---- Answering ----------------------------------------------------------------------------------------------------
 
-LoopTask<bool> HttpConnection::Answer(Parsed parsed) {
-  const unsigned version = parsed.version();
-  const bool keep_alive = parsed.keep_alive() && !finishing_;
-  const bool head = parsed.method() == http::verb::head;
-  if (version >= 11 && parsed.count(http::field::host) != 1) {
-    const absl::Status why = ApiError(400, "missing_host", "", "HTTP/1.1 asks for one Host header, and not more");
-    request_id_ = NewRequestId();
-    co_return co_await WriteReply(ErrorReply(Text(parsed.target()), {}, why, 1), version, keep_alive, head);
+LoopTask<bool> Connection::Answer(Request request) {
+  if (request.exchange == nullptr) {
+    co_return co_await WriteReply(std::move(request.refusal), request.version, request.keep_alive, request.is_head);
   }
-  HttpRequest request;
-  request.method = Text(parsed.method_string());
-  request.target = Text(parsed.target());
-  request.authorization = Text(parsed[http::field::authorization]);
-  request.api_key = Text(parsed["x-api-key"]);
-  for (const auto& field : parsed) request.headers.Add(Text(field.name_string()), Text(field.value()));
-  request.body = std::move(parsed.body());
   woken_ = probed_ = false;
-  probe_ = version >= 11 ? kProcessing : "";
-  const std::shared_ptr<Exchange> exchange = shared_.api.Start(std::move(request), MakeWake());
-  request_id_ = exchange->id();
+  probe_ = request.version >= 11 ? kProcessing : "";
+  Exchange& exchange = *request.exchange;
+  exchange.Body(std::move(request.body), MakeWake());
   while (true) {
     const Waited waited = co_await WaitForProgress();
     if (waited == Waited::kGone) {
-      exchange->Abandon(closing_ ? absl::UnavailableError("the gateway is shutting down")
-                                 : absl::CancelledError("the client went away"));
+      exchange.Closed(closing_ ? Side::kServer : Side::kClient);
       co_return false;
     }
-    Exchange::Progress progress = exchange->Take();
-    if (progress.reply.has_value()) {
-      co_return co_await WriteReply(*std::move(progress.reply), version, keep_alive && !finishing_, head);
+    Output output = exchange.Send();
+    const bool keep_alive = request.keep_alive && !finishing_;
+    if (output.reply.has_value()) {
+      co_return co_await WriteReply(*std::move(output.reply), request.version, keep_alive, request.is_head);
     }
-    if (progress.stream_begins) {
-      const bool whole = co_await AnswerStream(*exchange, std::move(progress), version, keep_alive);
-      if (!whole) exchange->Abandon(absl::CancelledError("the client went away"));
-      co_return whole&& keep_alive&& version >= 11 && !finishing_;
+    if (output.stream.has_value()) {
+      const bool whole = co_await AnswerStream(exchange, std::move(output), request.version, request.keep_alive);
+      if (!whole) exchange.Closed(closing_ ? Side::kServer : Side::kClient);
+      co_return whole&& request.keep_alive&& request.version >= 11 && !finishing_;
     }
-    if (progress.done) co_return false;
+    if (output.done) co_return false;
   }
 }
 
-// False if the client did not get all of it.
-LoopTask<bool> HttpConnection::AnswerStream(Exchange& exchange, Exchange::Progress progress, unsigned version,
-                                            bool keep_alive) {
+LoopTask<bool> Connection::AnswerStream(Exchange& exchange, Output output, unsigned version, bool keep_alive) {
   const bool chunked = version >= 11;
-  std::string bytes = StreamHead(request_id_, chunked, keep_alive);
+  std::string bytes = StreamText(*output.stream, chunked, keep_alive);
+  const std::string filler = std::move(output.stream->filler);
+  const double silence_s = filler.empty() ? 0 : options_.keepalive_s;
   const auto add = [&](std::string_view data, std::string& to) { chunked ? AppendChunk(data, to) : void(to += data); };
-  add(kKeepAlive, probe_ = "");
+  probe_.clear();
+  if (!filler.empty()) add(filler, probe_);
   while (true) {
-    if (!progress.data.empty()) add(progress.data, bytes);
-    if (progress.done && chunked) bytes += "0\r\n\r\n";
+    if (!output.data.empty()) add(output.data, bytes);
+    if (output.done && chunked) AppendLastChunk(bytes);
     if (!bytes.empty()) {
       const bool sent = co_await WriteBytes(bytes);
       if (!sent) co_return false;
       bytes.clear();
     }
-    if (progress.done) co_return true;
-    const Waited waited = co_await WaitForProgress(options_.keepalive_s);
+    if (output.done) co_return true;
+    const Waited waited = co_await WaitForProgress(silence_s);
     if (waited == Waited::kGone) co_return false;
-    progress = waited == Waited::kSilence ? Exchange::Progress{.reply = {}, .data = kKeepAlive} : exchange.Take();
+    output = waited == Waited::kSilence ? Output{.data = filler} : exchange.Send();
   }
 }
 
-LoopTask<bool> HttpConnection::WriteReply(HttpReply reply, unsigned version, bool keep_alive, bool head) {
-  const std::string bytes = ReplyText(reply, request_id_, version, keep_alive, head);
+LoopTask<bool> Connection::WriteReply(Reply reply, unsigned version, bool keep_alive, bool is_head) {
+  const std::string bytes = ReplyText(reply, version, keep_alive, is_head);
   const bool sent = co_await WriteBytes(bytes);
   co_return sent&& keep_alive;
 }
 
-// Nearly always the system takes all of it at once: then there is nothing to wait for, and no deadline to set.
-LoopTask<bool> HttpConnection::WriteBytes(std::string_view bytes) {
+// Nearly always the system takes all bytes at once: then there is nothing to wait for, and no deadline to set.
+LoopTask<bool> Connection::WriteBytes(std::string_view bytes) {
   if (!tls_.has_value() && !SendNow(bytes)) co_return false;
   if (bytes.empty()) co_return !closing_;
   const auto rest = asio::buffer(bytes.data(), bytes.size());
@@ -346,8 +325,7 @@ LoopTask<bool> HttpConnection::WriteBytes(std::string_view bytes) {
   co_return !error && !closing_;
 }
 
-// Sends what the system takes now, and leaves the rest in `bytes`. False: it can take no more, ever.
-bool HttpConnection::SendNow(std::string_view& bytes) {
+bool Connection::SendNow(std::string_view& bytes) {
   while (!bytes.empty()) {
     const ssize_t sent = ::send(socket_.native_handle(), bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent < 0 && errno == EINTR) continue;
@@ -357,4 +335,4 @@ bool HttpConnection::SendNow(std::string_view& bytes) {
   return true;
 }
 
-}  // namespace ingot::gateway
+}  // namespace ingot::http

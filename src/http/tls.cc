@@ -1,11 +1,11 @@
-#include "gateway/tls.h"
+#include "http/tls.h"
 
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 
 #include "base/file.h"
 
-namespace ingot::gateway {
+namespace ingot::http {
 namespace {
 
 namespace ssl = boost::asio::ssl;
@@ -48,4 +48,4 @@ absl::StatusOr<std::unique_ptr<ssl::context>> NewTlsContext(const std::string& c
   return context;
 }
 
-}  // namespace ingot::gateway
+}  // namespace ingot::http

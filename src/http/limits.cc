@@ -1,4 +1,4 @@
-#include "gateway/system_limits.h"
+#include "http/limits.h"
 
 #include <sys/resource.h>
 
@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <cstring>
 
-namespace ingot::gateway {
+namespace ingot::http {
 
 absl::Status RaiseFileLimit(int64_t connections) {
   const rlim_t needed = static_cast<rlim_t>(connections + kOtherFiles);
@@ -28,4 +28,4 @@ absl::Status RaiseFileLimit(int64_t connections) {
       absl::StrCat("the limit of open files cannot be raised to ", needed, ": ", std::strerror(errno)));
 }
 
-}  // namespace ingot::gateway
+}  // namespace ingot::http

@@ -1,4 +1,4 @@
-// A client of the HTTP server that is written by hand, and a gateway behind a socket on 127.0.0.1.
+// A client of an HTTP server on 127.0.0.1 that is written by hand: the bytes of each request are its test's.
 #pragma once
 
 #include <arpa/inet.h>
@@ -9,16 +9,15 @@
 #include <algorithm>
 #include <cctype>
 #include <map>
-#include <memory>
 #include <string>
 #include <utility>
 
-#include "gateway/fakes.h"
-#include "gateway/http_server.h"
+#include "base/json.h"
+#include "base/status.h"
 
-namespace ingot::gateway {
+namespace ingot::http {
 
-// A blocking client connection. Reads give up after 20 s, so that a server that hangs fails the test.
+// A blocking client connection. Reads give up after 20 s, so that a server that hangs fails its test.
 class Wire {
  public:
   explicit Wire(int port) {
@@ -36,7 +35,7 @@ class Wire {
     if (fd_ >= 0) close(fd_);
     fd_ = -1;
   }
-  // Closes so that the other side hears of it at once, whatever it sends.
+  // Closes with a reset, which the other side notices at its next send.
   void Reset() {
     const linger now{.l_onoff = 1, .l_linger = 0};
     setsockopt(fd_, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
@@ -45,7 +44,7 @@ class Wire {
   void HalfClose() { shutdown(fd_, SHUT_WR); }
   bool connected() const { return connected_; }
   int fd() const { return fd_; }
-  // So that little of what is sent to it is taken in before it is read.
+  // Makes the system take few bytes before they are read.
   void ShrinkReceiveBuffer() {
     const int bytes = 4096;
     setsockopt(fd_, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
@@ -134,34 +133,4 @@ inline std::string Request(const std::string& method, const std::string& target,
                       "\r\n\r\n", body);
 }
 
-inline Script Say(const std::string& text, bool hold = false) {
-  Script script;
-  script.text = text;
-  script.hold = hold;
-  return script;
-}
-
-// A world behind a socket.
-struct Site : World {
-  explicit Site(ScriptedEngine::Author author) : World(std::move(author)) { http.port = 0; }
-  ~Site() {
-    engine->Release();
-    server_.reset();
-  }
-  HttpServer& server() {
-    if (server_ == nullptr) server_ = HttpServer::Start(http, gateway()).value();
-    return *server_;
-  }
-  Response Ask(const std::string& method, const std::string& target, const std::string& body,
-               const std::string& key = "") {
-    Wire wire(server().port());
-    wire.Send(Request(method, target, body, key));
-    return Read(wire);
-  }
-  HttpServerOptions http;
-
- private:
-  std::unique_ptr<HttpServer> server_;
-};
-
-}  // namespace ingot::gateway
+}  // namespace ingot::http

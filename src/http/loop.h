@@ -1,7 +1,7 @@
-// What a thread of the HTTP server runs, and what its coroutines wait with. Internal to the folder.
+// The event loop of a server's thread, and what its coroutines wait with. Internal to the folder.
 //
-// Each such thread has a loop of its own, and each connection stays on the loop it was accepted for: what is here is
-// used on that one thread only, without locks or strands, and the executor is a plain one.
+// Each io thread runs a loop of its own, and a connection stays on the loop it was accepted for. So these types are used
+// on one thread only, without locks or strands, and the executor is a plain one.
 #pragma once
 
 #include <boost/asio/as_tuple.hpp>
@@ -17,10 +17,10 @@
 #include <optional>
 #include <utility>
 
-namespace ingot::gateway {
+namespace ingot::http {
 
-using HttpLoop = boost::asio::io_context;
-using LoopExecutor = HttpLoop::executor_type;
+using Loop = boost::asio::io_context;
+using LoopExecutor = Loop::executor_type;
 template <typename T>
 using LoopTask = boost::asio::awaitable<T, LoopExecutor>;
 using LoopSocket = boost::asio::basic_stream_socket<boost::asio::ip::tcp, LoopExecutor>;
@@ -30,26 +30,26 @@ using LoopTimer = boost::asio::basic_waitable_timer<std::chrono::steady_clock,
 constexpr boost::asio::use_awaitable_t<LoopExecutor> kAwait;
 constexpr auto kAwaitTuple = boost::asio::as_tuple(kAwait);
 
-// What one coroutine waits for and handlers of its loop wake it by. A wake that nobody waits for is lost: who waits
-// looks first, and again afterwards, at what it waits for.
+// A signal from handlers of a loop to one coroutine of it. A wake without a waiting coroutine is lost: the coroutine
+// checks its condition before it waits, and again afterwards.
 class LoopSignal {
  public:
   auto Wait() {
     return boost::asio::async_initiate<const Token, void()>(
-        [this](Handler handler) { waiting_.emplace(std::move(handler)); }, kAwait);
+        [this](Resumption resumption) { waiting_.emplace(std::move(resumption)); }, kAwait);
   }
-  // Runs the coroutine until it waits again, or to its end: to be called last.
+  // Runs the coroutine until it waits again, or to its end. Callers do nothing after it.
   void Wake() {
     if (!waiting_.has_value()) return;
-    Handler handler = *std::move(waiting_);
+    Resumption resumption = *std::move(waiting_);
     waiting_.reset();
-    handler();
+    resumption();
   }
 
  private:
   using Token = boost::asio::use_awaitable_t<LoopExecutor>;
-  using Handler = boost::asio::async_result<Token, void()>::handler_type;
-  std::optional<Handler> waiting_;
+  using Resumption = boost::asio::async_result<Token, void()>::handler_type;
+  std::optional<Resumption> waiting_;
 };
 
-}  // namespace ingot::gateway
+}  // namespace ingot::http

@@ -1,4 +1,4 @@
-// TLS with a certificate that is made here, spoken to by OpenSSL's own client.
+// TLS with certificates made by the test, against a client of OpenSSL.
 #include <gtest/gtest.h>
 #include <openssl/evp.h>
 #include <openssl/pem.h>
@@ -9,12 +9,10 @@
 #include <filesystem>
 #include <fstream>
 
-#include "gateway/wire.h"
+#include "http/echo_handler.h"
 
-namespace ingot::gateway {
+namespace ingot::http {
 namespace {
-
-using base::json::object;
 
 template <auto Free>
 struct Freed {
@@ -79,14 +77,14 @@ class TlsWire {
   bool Send(const std::string& bytes) {
     return SSL_write(ssl_.get(), bytes.data(), static_cast<int>(bytes.size())) == static_cast<int>(bytes.size());
   }
-  // Until `mark` came, or the end.
+  // Reads up to `mark`, or to the end.
   std::string ReadTo(const std::string& mark) {
     std::string all;
     while (all.find(mark) == std::string::npos && More(all)) {
     }
     return all;
   }
-  // A reply whose length is told.
+  // A reply with a Content-Length.
   std::string ReadReply() {
     std::string all = ReadTo("\r\n\r\n");
     const size_t length = all.find("Content-Length: "), body = all.find("\r\n\r\n") + 4;
@@ -115,30 +113,21 @@ class TlsWire {
   bool connected_ = false;
 };
 
-std::string Hello(bool stream) {
-  object body = Body({Msg("user", std::string(100'000, 'h'))});
-  body["stream"] = stream;
-  return base::PrintJson(body);
-}
-
 TEST(Tls, ServesWhatPlainTextServes) {
   const Files files;
-  Site site([](const auto&) { return Say("hello"); });
-  site.engine->context_length = 1'000'000;
-  site.http.tls_certificate = files("a.pem");
-  site.http.tls_key = files("a.key");
-  const auto episode = site.Open();
+  EchoSite site;
+  site.options.tls_certificate = files("a.pem");
+  site.options.tls_key = files("a.key");
   EXPECT_TRUE(site.server().url().starts_with("https://127.0.0.1:"));
   for (const int version : {0, TLS1_2_VERSION}) {
     TlsWire wire(site.server().port(), files("a.pem"), version);
     ASSERT_TRUE(wire.connected());
     for (const bool stream : {false, true, false}) {
-      ASSERT_TRUE(wire.Send(Request("POST", "/v1/chat/completions", Hello(stream), episode.api_key())));
-      const std::string answer = stream ? wire.ReadTo("[DONE]\n\n\r\n0\r\n\r\n") : wire.ReadReply();
+      ASSERT_TRUE(wire.Send(Request("POST", stream ? "/stream" : "/echo", std::string(100'000, 'h'))));
+      const std::string answer = stream ? wire.ReadTo("h\r\n0\r\n\r\n") : wire.ReadReply();
       EXPECT_TRUE(answer.starts_with("HTTP/1.1 200 OK")) << answer;
     }
-    ASSERT_TRUE(
-        wire.Send(Request("GET", "/healthz", "") + Request("GET", "/healthz", "", "", "Connection: close\r\n")));
+    ASSERT_TRUE(wire.Send(Request("GET", "/echo", "") + Request("GET", "/echo", "", "", "Connection: close\r\n")));
     EXPECT_NE(wire.ReadTo("never").find("Connection: close"), std::string::npos);
     EXPECT_TRUE(wire.ended_properly());
   }
@@ -146,44 +135,41 @@ TEST(Tls, ServesWhatPlainTextServes) {
 
 TEST(Tls, RefusesOldVersionsPlainTextAndSilence) {
   const Files files;
-  Site site([](const auto&) { return Say("hello"); });
-  site.http.tls_certificate = files("a.pem");
-  site.http.tls_key = files("a.key");
-  site.http.request_timeout_s = 0.2;
+  EchoSite site;
+  site.options.tls_certificate = files("a.pem");
+  site.options.tls_key = files("a.key");
+  site.options.request_timeout_s = 0.2;
   EXPECT_FALSE(TlsWire(site.server().port(), files("a.pem"), TLS1_1_VERSION).connected());
   EXPECT_FALSE(TlsWire(site.server().port(), files("b.pem")).connected());
   Wire plain(site.server().port());
-  plain.Send(Request("GET", "/healthz", ""));
+  plain.Send(Request("GET", "/echo", ""));
   EXPECT_EQ(plain.Rest().find("HTTP"), std::string::npos);
   Wire silent(site.server().port());
   EXPECT_EQ(silent.Rest(), "");
   TlsWire slow(site.server().port(), files("a.pem"));
-  slow.Send("GET /heal");
+  slow.Send("GET /ec");
   EXPECT_NE(slow.ReadTo("never").find("408"), std::string::npos);
 }
 
-TEST(Tls, CancelsTheGenerationWhenTheClientGoesAway) {
+TEST(Tls, TellsTheHandlerThatTheClientWentAway) {
   const Files files;
   for (const bool say_so : {false, true}) {
     for (const bool stream : {false, true}) {
-      Site site([](const auto&) { return Say("a long answer", true); });
-      site.engine->context_length = 1'000'000;
-      site.http.tls_certificate = files("a.pem");
-      site.http.tls_key = files("a.key");
-      const auto episode = site.Open();
+      EchoSite site;
+      site.options.tls_certificate = files("a.pem");
+      site.options.tls_key = files("a.key");
       TlsWire wire(site.server().port(), files("a.pem"));
-      wire.Send(Request("POST", "/v1/chat/completions", Hello(stream), episode.api_key()));
-      site.engine->WaitForHeld(1);
+      wire.Send(Request("POST", stream ? "/hold/stream" : "/hold", std::string(100'000, 'h')));
+      site.handler.WaitForHeld(1);
       wire.Close(say_so);
-      while (site.pool.calls().empty()) std::this_thread::yield();
-      EXPECT_EQ(site.pool.calls()[0].finish(), v1::FINISH_ABORTED);
+      EXPECT_EQ(site.handler.WaitForClosed(1)[0], Side::kClient);
     }
   }
 }
 
 TEST(Tls, FilesThatDoNotServeAreNamed) {
   const Files files;
-  Site site([](const auto&) { return Say("hello"); });
+  EchoSite site;
   const struct {
     const char *certificate, *key, *named;
   } cases[] = {{"a.pem", "none", "none': No such file"},     {"none", "a.key", "none': No such file"},
@@ -191,17 +177,17 @@ TEST(Tls, FilesThatDoNotServeAreNamed) {
                {"a.pem", "b.key", "b.key' is not that of"},  {"a.pem", "a.pem", "a.pem' is not a private key"},
                {"a.pem", "a.locked", "without a passphrase"}};
   for (const auto& test : cases) {
-    HttpServerOptions options;
+    Options options;
     options.port = 0;
     options.tls_certificate = files(test.certificate);
     options.tls_key = files(test.key);
-    const absl::Status status = HttpServer::Start(options, site.gateway()).status();
+    const absl::Status status = Server::Listen(options, site.handler).status();
     EXPECT_NE(status.message().find(test.named), absl::string_view::npos) << status;
   }
-  HttpServerOptions options;
+  Options options;
   options.tls_certificate = files("a.pem");
-  EXPECT_EQ(HttpServer::Start(options, site.gateway()).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Server::Listen(options, site.handler).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 }  // namespace
-}  // namespace ingot::gateway
+}  // namespace ingot::http

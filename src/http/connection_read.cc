@@ -1,0 +1,292 @@
+// How a connection reads requests.
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <boost/asio/buffer.hpp>
+#include <boost/beast/core/string.hpp>
+#include <boost/beast/http/error.hpp>
+#include <cerrno>
+#include <iterator>
+#include <utility>
+
+#include "base/clock.h"
+#include "http/connection.h"
+#include "http/text.h"
+
+namespace ingot::http {
+namespace {
+
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+namespace beast_http = boost::beast::http;
+using boost::system::error_code;
+
+constexpr size_t kReadBytes = 16 * 1024;
+constexpr size_t kReservedBytes = 1024 * 1024;  // for a body that was only announced
+constexpr size_t kIdleBytes = 64 * 1024;        // most that an idle connection's buffer holds
+constexpr double kLingerSeconds = 2;            // for a client that still sends a refused body
+
+Refusal NoRoom() { return {503, "overloaded", "the bodies of the requests in flight fill max_buffered_bytes"}; }
+
+std::string Text(beast::string_view view) { return {view.data(), view.size()}; }
+
+}  // namespace
+
+// Waits for the first byte of a request.
+LoopTask<error_code> Connection::WaitForRequest() {
+  if (!reading_ && buffer_.capacity() > kIdleBytes) buffer_.shrink_to_fit();
+  Arm(options_.idle_timeout_s);
+  waiting_ = true;
+  error_code error;
+  if (!tls_.has_value()) error = co_await WaitReadable();  // an idle connection needs no buffer
+  if (!error) error = co_await ReadMore(kReadBytes);
+  waiting_ = false;
+  co_return error;
+}
+
+LoopTask<error_code> Connection::WaitReadable() {
+  while (!readable_ && !half_closed_ && !gone_) {
+    Watch();
+    co_await signal_.Wait();
+    if (!watching_ && read_error_) co_return read_error_;
+  }
+  co_return timed_out_ ? asio::error::operation_aborted : error_code();
+}
+
+error_code Connection::Receive(void* to, size_t most, size_t& got) {
+  ssize_t bytes = 0;
+  do {
+    bytes = ::recv(socket_.native_handle(), to, most, MSG_DONTWAIT);
+  } while (bytes < 0 && errno == EINTR);
+  readable_ = false;
+  got = bytes > 0 ? static_cast<size_t>(bytes) : 0;
+  if (bytes < 0) return {errno, boost::system::system_category()};
+  return bytes == 0 ? asio::error::eof : error_code();
+}
+
+LoopTask<error_code> Connection::ReadMore(size_t most) {
+  if (reading_) {
+    while (reading_) co_await signal_.Wait();
+    co_return buffer_.size() > 0 ? error_code() : read_error_;
+  }
+  const auto room = buffer_.prepare(most);
+  if (tls_.has_value()) {
+    auto [error, bytes] = co_await tls_->async_read_some(room, kAwaitTuple);
+    buffer_.commit(bytes);
+    co_return error;
+  }
+  size_t got = 0;
+  error_code error = Receive(room.data(), room.size(), got);
+  while (error == asio::error::would_block) {
+    error = co_await WaitReadable();
+    if (!error) error = Receive(room.data(), room.size(), got);
+  }
+  buffer_.commit(got);
+  co_return error;
+}
+
+LoopTask<error_code> Connection::ReadHeader(Parser& parser) {
+  error_code error;
+  while (true) {
+    if (buffer_.size() > 0) buffer_.consume(parser.put(buffer_.data(), error));
+    if (error == beast_http::error::need_more) error = {};
+    if (error || parser.is_header_done()) co_return error;
+    error = co_await ReadMore(kReadBytes);
+    if (error) co_return error;
+  }
+}
+
+LoopTask<error_code> Connection::Invite(const Parser& parser) {
+  if (!beast::iequals(parser.get()[beast_http::field::expect], "100-continue")) co_return error_code();
+  const bool sent = co_await WriteBytes("HTTP/1.1 100 Continue\r\n\r\n");
+  if (!sent) {
+    gone_ = true;
+    co_return asio::error::broken_pipe;
+  }
+  Arm(options_.request_timeout_s);
+  co_return error_code();
+}
+
+// The body is charged as it comes, not as it is announced: an announcement costs a client nothing.
+LoopTask<error_code> Connection::ReadLength(const Parser& parser, std::string& body, BodyCharge& charge,
+                                            std::optional<Refusal>& refused) {
+  const size_t length = parser.content_length().value();
+  body.reserve(std::min(length, kReservedBytes));
+  bool invited = false;
+  while (true) {
+    const size_t buffered = std::min(buffer_.size(), length - body.size());
+    if (!charge.Cover(static_cast<int64_t>(body.size() + buffered))) refused = NoRoom();
+    if (refused.has_value()) co_return error_code();
+    body.append(static_cast<const char*>(buffer_.data().data()), buffered);
+    buffer_.consume(buffered);
+    if (body.size() == length) co_return error_code();
+    error_code error;
+    if (!std::exchange(invited, true)) error = co_await Invite(parser);
+    if (!error && tls_.has_value()) error = co_await ReadMore(std::min(length - body.size(), kReadBytes));
+    if (!error && !tls_.has_value()) error = co_await ReceiveBody(length, body, charge, refused);
+    if (error) co_return error;
+  }
+}
+
+// Reads straight into the body's own string, which grows by the bytes that the socket has.
+LoopTask<error_code> Connection::ReceiveBody(size_t length, std::string& body, BodyCharge& charge,
+                                             std::optional<Refusal>& refused) {
+  size_t turn = 0;  // bytes read since other connections had their turn
+  bool waited = false;
+  while (body.size() < length) {
+    int there = 0;
+    ::ioctl(socket_.native_handle(), FIONREAD, &there);
+    if ((there <= 0 && !waited) || turn >= kReservedBytes) {
+      const error_code error = co_await WaitReadable();
+      if (error) co_return error;
+      waited = true;
+      turn = 0;
+      continue;
+    }
+    waited = false;
+    // No bytes after a wait: the client closed its side, which shows when a byte is read.
+    const size_t before = body.size(), most = std::min<size_t>(std::max(there, 1), length - before);
+    if (!charge.Cover(static_cast<int64_t>(before + most))) {
+      refused = NoRoom();
+      co_return error_code();
+    }
+    size_t got = 0;
+    body.resize(before + most);
+    const error_code error = Receive(body.data() + before, most, got);
+    body.resize(before + got);
+    turn += got;
+    if (error && error != asio::error::would_block) co_return error;
+  }
+  co_return error_code();
+}
+
+LoopTask<error_code> Connection::ReadChunks(Parser& parser, BodyCharge& charge, std::optional<Refusal>& refused) {
+  parser.eager(true);
+  bool invited = false;
+  while (true) {
+    error_code error;
+    if (buffer_.size() > 0) buffer_.consume(parser.put(buffer_.data(), error));
+    if (error == beast_http::error::need_more) error = {};
+    if (error) co_return error;
+    if (!charge.Cover(static_cast<int64_t>(parser.get().body().size()))) refused = NoRoom();
+    if (refused.has_value() || parser.is_done()) co_return error_code();
+    if (buffer_.size() > static_cast<size_t>(options_.max_header_bytes)) {  // of one chunk's head
+      co_return beast_http::error::bad_chunk_extension;
+    }
+    if (!std::exchange(invited, true)) error = co_await Invite(parser);
+    if (!error) error = co_await ReadMore(kReadBytes);
+    if (error) co_return error;
+  }
+}
+
+LoopTask<error_code> Connection::ReadBody(Parser& parser, Request& request, BodyCharge& charge,
+                                          std::optional<Refusal>& refused) {
+  parser.body_limit(request.max_body_bytes);
+  if (parser.chunked()) {
+    const error_code error = co_await ReadChunks(parser, charge, refused);
+    if (!error && !refused.has_value()) request.body = std::move(parser.get().body());
+    co_return error;
+  }
+  if (parser.content_length().value() > static_cast<uint64_t>(request.max_body_bytes)) {
+    co_return beast_http::error::body_limit;
+  }
+  co_return co_await ReadLength(parser, request.body, charge, refused);
+}
+
+LoopTask<Connection::Next> Connection::ReadRequest(Request& request, BodyCharge& charge) {
+  if (buffer_.size() == 0) {
+    const error_code error = co_await WaitForRequest();
+    if (error) co_return Next::kClose;
+  }
+  Arm(options_.request_timeout_s);
+  request.max_body_bytes = options_.max_body_bytes;
+  Parser parser;
+  parser.header_limit(options_.max_header_bytes);
+  parser.body_limit(request.max_body_bytes);
+  error_code error = co_await ReadHeader(parser);
+  if (!error) Open(parser, request);
+  const bool more = !error && !parser.is_done();
+  if (more && !request.reads_body) {
+    Disarm();
+    co_await Reject(std::move(request.refusal), request.is_head);
+    co_return Next::kClose;
+  }
+  std::optional<Refusal> refused;
+  if (more) error = co_await ReadBody(parser, request, charge, refused);
+  Disarm();
+  if (!refused.has_value() && !error) co_return Next::kAnswer;
+  if (closing_ || gone_) co_return Next::kClose;
+  if (!refused.has_value()) refused = WhyUnread(error, parser, request);
+  if (refused.has_value()) {
+    co_await Reject(shared_.handler.Refuse(Text(parser.get().target()), *refused), request.is_head);
+  }
+  co_return Next::kClose;
+}
+
+void Connection::Open(const Parser& parser, Request& request) {
+  const auto& parsed = parser.get();
+  request.version = parsed.version();
+  request.keep_alive = parsed.keep_alive() && !finishing_;
+  request.is_head = parsed.method() == beast_http::verb::head;
+  RequestHead head;
+  head.method = Text(parsed.method_string());
+  head.target = Text(parsed.target());
+  if (request.version >= 11 && parsed.count(beast_http::field::host) != 1) {
+    const Refusal why = {400, "missing_host", "HTTP/1.1 asks for one Host header, and not more"};
+    request.refusal = shared_.handler.Refuse(head.target, why);
+    return;
+  }
+  head.fields.reserve(static_cast<size_t>(std::distance(parsed.begin(), parsed.end())));
+  for (const auto& field : parsed) head.fields.emplace_back(Text(field.name_string()), Text(field.value()));
+  Opening opening = shared_.handler.Head(std::move(head));
+  request.exchange = std::move(opening.exchange);
+  request.refusal = std::move(opening.refusal);
+  request.reads_body = request.exchange != nullptr;
+  if (opening.max_body_bytes >= 0) {
+    request.max_body_bytes = std::min(request.max_body_bytes, opening.max_body_bytes);
+  }
+}
+
+std::optional<Refusal> Connection::WhyUnread(const error_code& error, const Parser& parser,
+                                             const Request& request) const {
+  if (timed_out_) {
+    return Refusal{408, "request_timeout",
+                   absl::StrCat("the request did not arrive within ", options_.request_timeout_s, " s")};
+  }
+  if (error == beast_http::error::body_limit) {
+    return Refusal{413, "body_too_large",
+                   absl::StrCat("the request's body is over ", request.max_body_bytes, " bytes")};
+  }
+  if (error == beast_http::error::header_limit) {
+    return Refusal{431, "header_too_large",
+                   absl::StrCat("the request's header is over ", options_.max_header_bytes, " bytes")};
+  }
+  if (error == asio::error::eof && parser.got_some()) {
+    return Refusal{400, "incomplete_request", "the connection's sending side was closed within the request"};
+  }
+  if (error.category() == make_error_code(beast_http::error::bad_method).category()) {
+    return Refusal{400, "malformed_http", "the request is not HTTP/1.1: " + error.message()};
+  }
+  return std::nullopt;
+}
+
+// Drops the bytes that still come, for a while: a client that is closed while it sends may get a reset instead of the
+// answer.
+LoopTask<void> Connection::Reject(Reply reply, bool is_head) {
+  const std::string bytes = ReplyText(reply, 11, false, is_head);
+  const bool sent = co_await WriteBytes(bytes);
+  if (!sent) co_return;
+  error_code error;
+  if (!tls_.has_value()) socket_.shutdown(LoopSocket::shutdown_send, error);
+  const Clock::time_point end = Clock::now() + base::FromSeconds(kLingerSeconds);
+  Arm(kLingerSeconds);
+  error = {};
+  while (!error && Clock::now() < end) {
+    buffer_.clear();
+    if (!tls_.has_value()) error = co_await WaitReadable();  // other connections have their turn
+    if (!error) error = co_await ReadMore(kReadBytes);
+  }
+}
+
+}  // namespace ingot::http

@@ -1,0 +1,120 @@
+// The interface between the HTTP server and whoever serves something over it. The server owns sockets, limits and
+// deadlines. A Handler answers: it gives the server one Exchange for each request.
+//
+//   server                                  handler
+//     Handler::Head(head) ----------------> an Exchange, or a refusal of the request
+//     Exchange::Body(body, wake) ---------> begins the work
+//     <------------------------- wake()     from any thread: Send has something new
+//     Exchange::Send() -------------------> the whole answer, or the next bytes of a stream
+//     Exchange::Closed(side) -------------> ends the work: nobody reads the answer any more
+//
+// Bytes are pulled, never pushed: the server calls Send again only when the socket has taken all bytes of the call
+// before. This is the backpressure of a stream: a slow client's bytes wait in the handler, which may join them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace ingot::http {
+
+using Fields = std::vector<std::pair<std::string, std::string>>;  // headers: name and value
+
+// A request without its body.
+struct RequestHead {
+  std::string method;
+  std::string target;  // as the client wrote it: a path with or without a query, or an absolute URI
+  Fields fields;       // in the order they came, each name as the client wrote it
+
+  // The value of the first field of this name, compared without case. Empty = there is none.
+  std::string_view Find(std::string_view name) const;
+};
+
+// A whole answer. The server adds Date, Server, Content-Length and Connection.
+struct Reply {
+  int status = 200;
+  std::string content_type = "application/json";
+  Fields fields = {};  // further headers
+  std::string body = {};
+};
+
+// The head of an answer of status 200 whose bytes come one by one. The server adds Date, Server, Connection and, in
+// HTTP/1.1, chunks.
+struct StreamHead {
+  std::string content_type;
+  Fields fields = {};  // further headers
+  // Bytes that mean nothing in this stream, such as a comment of server-sent events. The server sends them after
+  // Options::keepalive_s of silence, and to learn whether a client that closed its sending side still reads. Empty =
+  // neither: then such a client counts as gone.
+  std::string filler = {};
+};
+
+// The news of one call of Exchange::Send. At most one of `reply` and `stream` is set, and once in an exchange.
+struct Output {
+  std::optional<Reply> reply = {};        // the whole answer; it ends the exchange
+  std::optional<StreamHead> stream = {};  // a stream begins, with `data` as its first bytes
+  std::string data = {};                  // the next bytes of the stream
+  bool done = false;                      // `data` are the last bytes. Without any answer the connection closes
+};
+
+// Why the server itself refuses a request, or a connection. The client may be told all of it.
+struct Refusal {
+  int status = 400;
+  std::string code;  // one word for programs, such as "body_too_large"
+  std::string message;
+};
+
+// The end of a connection that stopped an exchange.
+enum class Side {
+  kClient,  // the client went away, or did not read for Options::write_timeout_s
+  kServer,  // the server was stopped
+};
+
+// One request and its answer. Obligations of an implementer:
+//   1. The server calls Body, Send and Closed one at a time, on the thread of the connection. None of them may block.
+//   2. Body is called at most once, before any Send. It is not called for a request whose body does not arrive.
+//   3. `wake` may be called from any thread, as often as wanted, also within Body and after the exchange is gone. Call it
+//      after each change that makes Send return something new: the server calls Send for no other reason.
+//   4. Another Send says that the client's system took all bytes of the Send before.
+//   5. Closed is called at most once, and Send never after it. An answer that was sent whole is not followed by Closed.
+//   6. The server drops the Exchange after Closed or the end of the answer. Work that still runs then must own its
+//      memory.
+class Exchange {
+ public:
+  virtual ~Exchange() = default;
+  virtual void Body(std::string body, std::function<void()> wake) = 0;
+  virtual Output Send() = 0;
+  virtual void Closed(Side side) = 0;
+};
+
+// A handler's decision on a request's head.
+struct Opening {
+  std::shared_ptr<Exchange> exchange = nullptr;  // null = `refusal` is the answer
+  // Without an exchange: sent at once. The body is not read: if there is one, the connection closes afterwards.
+  Reply refusal = {};
+  int64_t max_body_bytes = -1;  // longer bodies get 413. -1 = Options::max_body_bytes, which no handler can exceed
+};
+
+// Whoever answers a server's requests. Obligations of an implementer:
+//   1. Head and Refuse are called on any thread of the server's, also at the same time. Neither may block.
+//   2. A Handler outlives its server.
+//   3. Refuse words an error that the server found, such as 413, 431 or 503, and sets `status` to that of `why`. `target`
+//      may be cut, and is empty where none was read.
+class Handler {
+ public:
+  virtual ~Handler() = default;
+  virtual Opening Head(RequestHead head) = 0;
+  // The default: the message as plain text.
+  virtual Reply Refuse(std::string_view target, const Refusal& why);
+};
+
+// An exchange whose answer needs no more than the body: `answer` runs within Body, on the connection's thread, and must
+// not block.
+std::shared_ptr<Exchange> MakeExchange(std::function<Reply(const std::string& body)> answer);
+
+}  // namespace ingot::http

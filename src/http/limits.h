@@ -1,0 +1,55 @@
+// Limits of an HTTP server: the file descriptors of the process, and the memory of request bodies. Internal to the
+// folder and to its tests.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "base/status.h"
+
+namespace ingot::http {
+
+inline constexpr int64_t kOtherFiles = 512;  // open files that are no connections: of a data pool, logs, listeners
+
+// Lets this process open `connections` + kOtherFiles files, and never lowers its limit. RESOURCE_EXHAUSTED where the
+// system's hard limit is lower: the message says which options to set.
+absl::Status RaiseFileLimit(int64_t connections);
+
+// A counter of the body bytes that a server holds. Thread safe.
+class BodyBudget {
+ public:
+  explicit BodyBudget(int64_t limit) : limit_(limit) {}
+  // False = they would pass the limit, and are not counted.
+  bool Take(int64_t bytes) {
+    if (used_.fetch_add(bytes) + bytes <= limit_) return true;
+    used_ -= bytes;
+    return false;
+  }
+  void Give(int64_t bytes) { used_ -= bytes; }
+
+ private:
+  const int64_t limit_;
+  std::atomic<int64_t> used_{0};
+};
+
+// The share that one body has of a budget. Its destructor gives the share back.
+class BodyCharge {
+ public:
+  explicit BodyCharge(BodyBudget& budget) : budget_(budget) {}
+  ~BodyCharge() { budget_.Give(bytes_); }
+  BodyCharge(const BodyCharge&) = delete;
+  BodyCharge& operator=(const BodyCharge&) = delete;
+  // Grows the share to `bytes`. False = the budget has no room; the share stays as it was.
+  bool Cover(int64_t bytes) {
+    if (bytes <= bytes_) return true;
+    if (!budget_.Take(bytes - bytes_)) return false;
+    bytes_ = bytes;
+    return true;
+  }
+
+ private:
+  BodyBudget& budget_;
+  int64_t bytes_ = 0;
+};
+
+}  // namespace ingot::http

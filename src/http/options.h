@@ -1,0 +1,31 @@
+// Options of an HTTP server. Free of sockets, so that a configuration schema can bind to these fields.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/status.h"
+
+namespace ingot::http {
+
+struct Options {
+  std::string host = "127.0.0.1";                 // IP address to listen on; "0.0.0.0" = every one
+  int32_t port = 8080;                            // 0 = the system chooses; Server::port() tells
+  int32_t io_threads = 1;                         // threads for sockets; >= 1
+  int32_t max_connections = 10240;                // beyond: 503 and closed; each takes a file descriptor
+  int64_t max_body_bytes = 64 * 1024 * 1024;      // of one request; beyond: 413
+  int64_t max_buffered_bytes = int64_t{1} << 30;  // of all bodies whose answers have not ended; beyond: 503
+  int32_t max_header_bytes = 64 * 1024;           // of a request's head; beyond: 431
+  double idle_timeout_s = 120;                    // seconds a kept-alive connection may stay silent between requests
+  double request_timeout_s = 60;                  // seconds from a request's first byte to its last; beyond: 408
+  double write_timeout_s = 60;   // seconds one write may wait for a slow reader; beyond: it counts as gone
+  double keepalive_s = 15;       // seconds of silence in a stream after which its filler is sent. 0 = never
+  double shutdown_grace_s = 5;   // seconds that Stop leaves requests in flight before it closes their connections
+  std::string tls_certificate;   // PEM file of the certificate and its chain. Empty = plain text
+  std::string tls_key;           // PEM file of the certificate's private key
+  bool allow_plaintext = false;  // `host` may be an address that other machines reach, without TLS
+
+  absl::Status Validate() const;
+};
+
+}  // namespace ingot::http

@@ -1,0 +1,239 @@
+#include "http/server.h"
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/post.hpp>
+#include <chrono>
+#include <set>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/log.h"
+#include "base/mutex.h"
+#include "http/connection.h"
+#include "http/limits.h"
+#include "http/tls.h"
+
+namespace ingot::http {
+namespace {
+
+namespace asio = boost::asio;
+using asio::ip::tcp;
+using boost::system::error_code;
+
+constexpr auto kAcceptPause = std::chrono::milliseconds(100);  // after an error such as too many open files
+constexpr auto kCloseWait = std::chrono::seconds(10);
+
+std::vector<std::shared_ptr<Loop>> NewLoops(int count) {
+  std::vector<std::shared_ptr<Loop>> loops;
+  for (int i = 0; i < count; ++i) loops.push_back(std::make_shared<Loop>(1));  // run by one thread
+  return loops;
+}
+
+}  // namespace
+
+class Server::Impl : public std::enable_shared_from_this<Impl> {
+ public:
+  Impl(const Options& options, Handler& handler)
+      : options_(options),
+        handler_(handler),
+        bodies_(options.max_buffered_bytes),
+        loops_(NewLoops(options.io_threads)),
+        acceptor_(*loops_[0]),
+        pause_(*loops_[0]) {
+    for (const auto& loop : loops_) work_.push_back(asio::make_work_guard(*loop));
+  }
+
+  absl::Status Listen() {
+    INGOT_RETURN_IF_ERROR(RaiseFileLimit(options_.max_connections));
+    if (!options_.tls_certificate.empty()) {
+      INGOT_ASSIGN_OR_RETURN(tls_, NewTlsContext(options_.tls_certificate, options_.tls_key));
+    }
+    shared_ = std::make_unique<const ServerShared>(ServerShared{options_, handler_, bodies_, tls_.get()});
+    const std::string where = absl::StrCat(options_.host, ":", options_.port);
+    const auto fail = [&](const error_code& error) {
+      const bool taken = error == asio::error::address_in_use;
+      return absl::UnavailableError(
+          absl::StrCat("cannot listen on ", where, ": ", error.message(),
+                       taken ? "; stop what listens there, or choose another port (0: any free one)" : ""));
+    };
+    error_code error;
+    const auto address = asio::ip::make_address(options_.host, error);
+    if (error) return absl::InvalidArgumentError(absl::StrCat("host '", options_.host, "' is not an IP address"));
+    if (!address.is_loopback() && tls_ == nullptr && !options_.allow_plaintext) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "host ", options_.host,
+          " is reached from other machines, and without TLS everybody on the way can read what is sent: set "
+          "tls_certificate and tls_key, or allow_plaintext where the network is private"));
+    }
+    const tcp::endpoint endpoint(address, static_cast<uint16_t>(options_.port));
+    if (acceptor_.open(endpoint.protocol(), error); error) return fail(error);
+    if (acceptor_.set_option(asio::socket_base::reuse_address(true), error); error) return fail(error);
+    if (acceptor_.bind(endpoint, error); error) return fail(error);
+    if (acceptor_.listen(asio::socket_base::max_listen_connections, error); error) return fail(error);
+    port_ = acceptor_.local_endpoint(error).port();
+    return absl::OkStatus();
+  }
+
+  void Serve() {
+    asio::co_spawn(*loops_[0], Accept(shared_from_this()), asio::detached);
+    for (const auto& loop : loops_) threads_.emplace_back([loop] { loop->run(); });
+  }
+
+  void Every(std::chrono::milliseconds period, std::function<void()> job) {
+    asio::co_spawn(*loops_[0], Repeat(shared_from_this(), period, std::move(job)), asio::detached);
+  }
+
+  void Stop() {
+    {
+      base::MutexLock lock(mu_);
+      if (stopped_) return;
+      stopped_ = true;  // no connection enters any more
+    }
+    error_code ignored;
+    if (threads_.empty()) {  // Serve was not called
+      acceptor_.close(ignored);
+      return;
+    }
+    asio::post(*loops_[0], [self = shared_from_this()] {
+      error_code ignored;
+      self->acceptor_.close(ignored);
+      self->pause_.cancel();
+      for (LoopTimer* timer : self->repeats_) timer->cancel();
+    });
+    {
+      base::MutexLock lock(mu_);
+      for (const auto& connection : connections_) connection->Finish();
+    }
+    const auto grace = std::chrono::nanoseconds(static_cast<int64_t>(options_.shutdown_grace_s * 1e9));
+    if (!WaitForConnections(grace)) {
+      {
+        base::MutexLock lock(mu_);
+        for (const auto& connection : connections_) connection->Close();
+      }
+      if (!WaitForConnections(kCloseWait)) INGOT_LOG(error, "connections do not close");
+    }
+    work_.clear();
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+  int port() const { return port_; }
+  std::string url() const {
+    const bool v6 = options_.host.find(':') != std::string::npos;
+    return absl::StrCat(tls_ != nullptr ? "https://" : "http://", v6 ? "[" : "", options_.host, v6 ? "]" : "", ":",
+                        port_);
+  }
+  int connections() const {
+    base::MutexLock lock(mu_);
+    return connections_.size();
+  }
+
+ private:
+  bool WaitForConnections(std::chrono::nanoseconds timeout) {
+    const auto deadline = std::chrono::steady_clock::now() + timeout;
+    base::MutexLock lock(mu_);
+    while (!connections_.empty()) {
+      const auto left = deadline - std::chrono::steady_clock::now();
+      if (left.count() <= 0) return false;
+      changed_.WaitFor(mu_, left);
+    }
+    return true;
+  }
+
+  // False if the server is full or stopping.
+  bool Enter(const std::shared_ptr<Connection>& connection) {
+    base::MutexLock lock(mu_);
+    if (stopped_ || static_cast<int>(connections_.size()) >= options_.max_connections) return false;
+    connections_.insert(connection);
+    return true;
+  }
+  void Leave(const std::shared_ptr<Connection>& connection) {
+    base::MutexLock lock(mu_);
+    connections_.erase(connection);
+    changed_.SignalAll();
+  }
+
+  static LoopTask<void> Accept(std::shared_ptr<Impl> self) {
+    size_t next = 0;
+    while (self->acceptor_.is_open()) {
+      const std::shared_ptr<Loop>& loop = self->loops_[next++ % self->loops_.size()];
+      auto [error, socket] = co_await self->acceptor_.async_accept(loop->get_executor(), kAwaitTuple);
+      if (!self->acceptor_.is_open()) co_return;
+      if (error) {
+        INGOT_LOG(warn, "a connection could not be accepted: {}", error.message());
+        self->pause_.expires_after(kAcceptPause);
+        co_await self->pause_.async_wait(kAwaitTuple);
+        continue;
+      }
+      self->Serve(loop, std::move(socket));
+    }
+  }
+
+  void Serve(const std::shared_ptr<Loop>& loop, LoopSocket socket) {
+    auto connection = std::make_shared<Connection>(loop, std::move(socket), *shared_);
+    asio::co_spawn(*loop, Hold(shared_from_this(), connection), asio::detached);
+  }
+
+  static LoopTask<void> Hold(std::shared_ptr<Impl> self, std::shared_ptr<Connection> connection) {
+    if (self->Enter(connection)) {
+      co_await connection->Run();
+      self->Leave(connection);
+    } else {
+      connection->TurnAway({503, "too_many_connections", "the server has max_connections open ones"});
+    }
+  }
+
+  static LoopTask<void> Repeat(std::shared_ptr<Impl> self, std::chrono::milliseconds period,
+                               std::function<void()> job) {
+    LoopTimer timer(*self->loops_[0]);
+    self->repeats_.insert(&timer);
+    while (self->acceptor_.is_open()) {
+      job();
+      timer.expires_after(period);
+      co_await timer.async_wait(kAwaitTuple);
+    }
+    self->repeats_.erase(&timer);
+  }
+
+  const Options options_;
+  Handler& handler_;
+  BodyBudget bodies_;
+  std::unique_ptr<asio::ssl::context> tls_;  // null = plain text
+  std::unique_ptr<const ServerShared> shared_;
+  // One for each thread; they share nothing. The first one accepts connections for all of them in turn.
+  const std::vector<std::shared_ptr<Loop>> loops_;
+  std::vector<asio::executor_work_guard<LoopExecutor>> work_;
+  LoopAcceptor acceptor_;
+  LoopTimer pause_;
+  std::set<LoopTimer*> repeats_;  // of Every; on the first loop's thread
+  int port_ = 0;
+  std::vector<std::thread> threads_;
+
+  mutable base::Mutex mu_;
+  base::CondVar changed_;
+  bool stopped_ ABSL_GUARDED_BY(mu_) = false;
+  std::set<std::shared_ptr<Connection>> connections_ ABSL_GUARDED_BY(mu_);
+};
+
+Server::Server(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+absl::StatusOr<std::unique_ptr<Server>> Server::Listen(const Options& options, Handler& handler) {
+  INGOT_RETURN_IF_ERROR(base::Annotate(options.Validate(), "http"));
+  auto impl = std::make_shared<Impl>(options, handler);
+  INGOT_RETURN_IF_ERROR(impl->Listen());
+  return std::unique_ptr<Server>(new Server(std::move(impl)));
+}
+
+Server::~Server() { Stop(); }
+void Server::Serve() { impl_->Serve(); }
+void Server::Every(std::chrono::milliseconds period, std::function<void()> job) {
+  impl_->Every(period, std::move(job));
+}
+void Server::Stop() { impl_->Stop(); }
+int Server::port() const { return impl_->port(); }
+std::string Server::url() const { return impl_->url(); }
+int Server::connections() const { return impl_->connections(); }
+
+}  // namespace ingot::http

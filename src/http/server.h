@@ -1,0 +1,55 @@
+// An HTTP/1.1 server: sockets, threads, deadlines and limits around a Handler. Each io thread runs a loop of its own;
+// each connection is one coroutine on one loop. It waits for the next request, for its answer and for the client to go,
+// whichever comes first.
+//
+//   - A connection serves one request at a time, in order; requests may be sent ahead.
+//   - A client that goes away ends its exchange. A client that closes its sending side only still gets its answer.
+//   - A send is tried at once, on the connection's thread; only the rest waits for the socket.
+//   - With a certificate the server speaks TLS 1.2 and 1.3 only.
+//
+// Listen fails with
+//   UNAVAILABLE, naming host:port, if it cannot listen there,
+//   RESOURCE_EXHAUSTED if max_connections are more files than the system allows this process,
+//   FAILED_PRECONDITION for an address that other machines reach without TLS, unless allow_plaintext is set.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/status.h"
+#include "http/handler.h"
+#include "http/options.h"
+
+namespace ingot::http {
+
+class Server {
+ public:
+  // From here on connections wait in the system's queue. `handler` outlives the server.
+  static absl::StatusOr<std::unique_ptr<Server>> Listen(const Options& options, Handler& handler);
+  ~Server();  // Stop
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+
+  // Starts the threads, which accept connections and answer them. Called once.
+  void Serve();
+
+  // Runs `job` now and then about every `period` until Stop, on a thread of the server's. `job` must not block.
+  void Every(std::chrono::milliseconds period, std::function<void()> job);
+
+  // Stops accepting, lets the requests in flight finish for shutdown_grace_s, then closes their connections. Any thread
+  // but the server's may call it, more than once.
+  void Stop();
+
+  int port() const;         // listened on, also where Options::port was 0
+  std::string url() const;  // "http://host:port", or "https://..."
+  int connections() const;  // open now
+
+ private:
+  class Impl;
+  explicit Server(std::shared_ptr<Impl> impl);
+  std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace ingot::http

@@ -1,0 +1,17 @@
+// The TLS context of a server: its certificate, its key, and the versions it speaks. Internal to the folder.
+#pragma once
+
+#include <boost/asio/ssl/context.hpp>
+#include <memory>
+#include <string>
+
+#include "base/status.h"
+
+namespace ingot::http {
+
+// A context for the server side of TLS 1.2 and 1.3, from two PEM files. NOT_FOUND: a file cannot be read.
+// INVALID_ARGUMENT: a file has other content, or the key belongs to another certificate. Errors name the file.
+absl::StatusOr<std::unique_ptr<boost::asio::ssl::context>> NewTlsContext(const std::string& certificate,
+                                                                         const std::string& key);
+
+}  // namespace ingot::http

@@ -1,0 +1,47 @@
+// A gateway on fakes behind a socket on 127.0.0.1.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "gateway/fakes.h"
+#include "gateway/http_server.h"
+#include "http/wire.h"
+
+namespace ingot::gateway {
+
+using http::Read;
+using http::Request;
+using http::Response;
+using http::Wire;
+
+inline Script Say(const std::string& text, bool hold = false) {
+  Script script;
+  script.text = text;
+  script.hold = hold;
+  return script;
+}
+
+struct Site : World {
+  explicit Site(ScriptedEngine::Author author) : World(std::move(author)) { http.port = 0; }
+  ~Site() {
+    engine->Release();
+    server_.reset();
+  }
+  HttpServer& server() {
+    if (server_ == nullptr) server_ = HttpServer::Start(http, gateway()).value();
+    return *server_;
+  }
+  Response Ask(const std::string& method, const std::string& target, const std::string& body,
+               const std::string& key = "") {
+    Wire wire(server().port());
+    wire.Send(Request(method, target, body, key));
+    return Read(wire);
+  }
+  http::Options http;
+
+ private:
+  std::unique_ptr<HttpServer> server_;
+};
+
+}  // namespace ingot::gateway
