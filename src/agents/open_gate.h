@@ -1,6 +1,7 @@
 // The OpenGate decides when a slot may ask the gateway for the next episode. While the gateway admits, the gate is open
-// to every slot. A refusal closes it: one slot asks at a time, at the moment that the refusal named or after a wait that
-// doubles; an admission opens it again. Pure: the time is an argument. Not thread safe; Runner calls it under its lock.
+// to every slot. A refusal closes it: one slot asks at a time, at the moment that the refusal named or after a wait
+// that doubles; an admission opens it again. Pure: the time is an argument. Not thread safe; Runner calls it under its
+// lock.
 #pragma once
 
 #include <algorithm>

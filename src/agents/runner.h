@@ -1,5 +1,5 @@
-// The Runner keeps agents running on tasks. It has `concurrency` slots; each opens an episode, runs its agent, posts the
-// reward, ends the episode, and starts over.
+// The Runner keeps agents running on tasks. It has `concurrency` slots; each opens an episode, runs its agent, posts
+// the reward, ends the episode, and starts over.
 //
 //   Open --429--> wait (OpenGate) --> Open ... --admitted--> RunEpisode --> Reward, End(FINISHED)
 //     |                                                          |--failed--> End(FAILED, "cause: detail")
@@ -7,14 +7,14 @@
 //     '--the run is over (FAILED_PRECONDITION)--> the slot ends
 //
 // A failure inside an episode is that episode's failure; only Stop and the end of the run end a slot. A failure that is
-// not the agent's doing (no process, set-up, verifier, gateway) makes its slot wait before the next episode, longer each
-// time, so that a broken recipe does not use up the run's tasks.
+// not the agent's doing (no process, set-up, verifier, gateway) makes its slot wait before the next episode, longer
+// each time, so that a broken recipe does not use up the run's tasks.
 //
 // An agent's processes are gone before the end of its episode is reported.
 //
 // Threads: a slot is one long task of the runner's executor, which has a thread per slot. A slot spawns its commands on
-// that thread, which outlives them (sandbox/process.h says why that matters). Deadlines and waits are counted on `clock`.
-// Thread safe; one thread calls Start and the destructor.
+// that thread, which outlives them (sandbox/process.h says why that matters). Deadlines and waits are counted on
+// `clock`. Thread safe; one thread calls Start and the destructor.
 #pragma once
 
 #include <chrono>
@@ -70,8 +70,8 @@ class Runner {
   absl::Status Start();
 
   // Kills the running agents and ends the slots. The episodes are reported as FENCED, cause "stopped": an attempt that
-  // does not count, so that the sample is tried again. DEADLINE_EXCEEDED: a slot is still in a call to the gateway after
-  // stop_timeout_s. May be called again.
+  // does not count, so that the sample is tried again. DEADLINE_EXCEEDED: a slot is still in a call to the gateway
+  // after stop_timeout_s. May be called again.
   absl::Status Stop();
 
   // Blocks until all slots have ended (the run is over, or Stop); false after `timeout` of the clock.
@@ -85,13 +85,14 @@ class Runner {
   Runner(const RunnerOptions& options, std::vector<std::shared_ptr<const Recipe>> recipes, Episodes& episodes,
          const base::Clock& clock, base::Metrics* metrics);
   void Slot();
-  // The episode that a slot asks for. After an Open without an answer the gateway may have opened it: the slot asks again
-  // under the same key and gets the same episode.
+  // The episode that a slot asks for. After an Open without an answer the gateway may have opened it: the slot asks
+  // again under the same key and gets the same episode.
   struct Opening {
     int recipe = -1;  // -1 = none is asked for
     std::string idempotency_key;
   };
-  // Waits until the slot may open an episode, and for a recipe with room unless `opening` has one. False: the slot ends.
+  // Waits until the slot may open an episode, and for a recipe with room unless `opening` has one. False: the slot
+  // ends.
   bool AwaitTurn(Opening& opening);
   // The recipe with room that is furthest behind its share; -1 = none has room.
   int ChooseRecipe() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

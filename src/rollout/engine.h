@@ -1,5 +1,5 @@
-// The rollout engine samples ids for calls (a Client) and takes new weights (a Sink). One step thread runs an EngineCore;
-// every other thread talks to it through an inbox that the step thread empties between two steps.
+// The rollout engine samples ids for calls (a Client) and takes new weights (a Sink). One step thread runs an
+// EngineCore; every other thread talks to it through an inbox that the step thread empties between two steps.
 //
 //   Generate --> inbox --+                       +--> OnChunk (on the step thread)
 //   ~Request -> closed --+--> step thread: step -+
@@ -13,8 +13,8 @@
 // weights, requests that pin the number get the latest push.
 //
 // Thread safe. Generate and Status never wait for a step. Generate compiles a grammar that it has not seen
-// (grammar/grammar.h); the first one reads the whole vocabulary. Update and Release are for the sender's threads. Knows no
-// torch: the model is behind ModelRunner (NewTorchRunner in rollout/torch_runner.h).
+// (grammar/grammar.h); the first one reads the whole vocabulary. Update and Release are for the sender's threads. Knows
+// no torch: the model is behind ModelRunner (NewTorchRunner in rollout/torch_runner.h).
 #pragma once
 
 #include <deque>

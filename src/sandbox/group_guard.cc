@@ -14,8 +14,8 @@
 namespace ingot::sandbox {
 namespace {
 
-// The list has an id between two spaces. The script starts no process: it uses built-in commands alone. /proc describes a
-// process as "PID (NAME) STATE PARENT GROUP SESSION ..", where NAME may hold any character, line ends too.
+// The list has an id between two spaces. The script starts no process: it uses built-in commands alone. /proc describes
+// a process as "PID (NAME) STATE PARENT GROUP SESSION ..", where NAME may hold any character, line ends too.
 constexpr char kScript[] = R"sh(trap '' HUP INT TERM
 groups=' '
 while read -r line; do

@@ -5,10 +5,10 @@
 //                 x end of file, however this process ends      ---> SIGKILL to every session still listed: to its
 //                                                                    leader's group, then to its processes in /proc
 //
-// A session's id is the pid of its leader, and the id of the leader's process group. A listed id is not used again by the
-// system: it leaves the list while its leader is still a zombie. The first RunCommand starts the guard; a process that
-// forks without exec gets a guard of its own at its next command. Without /bin/sh there is no guard, which is logged once;
-// commands then still have PDEATHSIG. Thread safe.
+// A session's id is the pid of its leader, and the id of the leader's process group. A listed id is not used again by
+// the system: it leaves the list while its leader is still a zombie. The first RunCommand starts the guard; a process
+// that forks without exec gets a guard of its own at its next command. Without /bin/sh there is no guard, which is
+// logged once; commands then still have PDEATHSIG. Thread safe.
 #pragma once
 
 #include <sys/types.h>

@@ -27,8 +27,8 @@ namespace {
 using std::chrono::nanoseconds;
 using SteadyClock = std::chrono::steady_clock;
 
-// The command's stdin is a file in memory, not a pipe: nobody has to feed it, and a command that does not read raises no
-// SIGPIPE here.
+// The command's stdin is a file in memory, not a pipe: nobody has to feed it, and a command that does not read raises
+// no SIGPIPE here.
 absl::StatusOr<Fd> StdinFor(const std::string& text) {
   if (text.empty()) {
     Fd null(open("/dev/null", O_RDONLY | O_CLOEXEC));

@@ -3,12 +3,13 @@
 // Every command gets a session of its own. Before RunCommand returns, the whole session is killed, whatever process
 // groups it has made (timeout(1) and shells with job control make some), its leader is reaped, and every descriptor and
 // temporary file of the call is closed. No descriptor of this process reaches the command. A process that made another
-// session (setsid(1), `detached` of Node's child processes) outlives the command: only a private PID namespace ends such
-// a process, and RunCommand makes none.
+// session (setsid(1), `detached` of Node's child processes) outlives the command: only a private PID namespace ends
+// such a process, and RunCommand makes none.
 //
 // If this process is killed with SIGKILL, the kernel kills the command's first process (PR_SET_PDEATHSIG), and a small
-// guard process (group_guard.h) kills the rest of every session. PDEATHSIG follows the *thread* that spawned. RunCommand
-// spawns on the calling thread and blocks it until the command is gone, so that the thread cannot end before.
+// guard process (group_guard.h) kills the rest of every session. PDEATHSIG follows the *thread* that spawned.
+// RunCommand spawns on the calling thread and blocks it until the command is gone, so that the thread cannot end
+// before.
 //
 // Spawning uses vfork: its time does not grow with the memory of this process, and no page is copied.
 //

@@ -31,7 +31,8 @@ void ForEachMember(pid_t leader, Visit visit) {
     const char* const end = entry->d_name + strlen(entry->d_name);
     const auto parsed = std::from_chars(entry->d_name, end, pid);
     if (parsed.ec != std::errc() || parsed.ptr != end || pid == leader || getsid(pid) != leader) continue;
-    // While the descriptor is open, the id names this process. It may have changed hands before: the session is read again.
+    // While the descriptor is open, the id names this process. It may have changed hands before: the session is read
+    // again.
     const Fd held(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
     if (held.valid() && getsid(pid) == leader) visit(pid, held.get());
   }

@@ -1,5 +1,5 @@
-// Spawn starts a process; every process that Ingot makes comes from here. The code between vfork and exec is in spawn.cc
-// and is async-signal-safe.
+// Spawn starts a process; every process that Ingot makes comes from here. The code between vfork and exec is in
+// spawn.cc and is async-signal-safe.
 #pragma once
 
 #include <sys/types.h>
@@ -29,8 +29,8 @@ class Fd {
   int fd_ = -1;
 };
 
-// `errno_value` as a status, by its cause: NOT_FOUND, PERMISSION_DENIED, INVALID_ARGUMENT, RESOURCE_EXHAUSTED, otherwise
-// UNAVAILABLE.
+// `errno_value` as a status, by its cause: NOT_FOUND, PERMISSION_DENIED, INVALID_ARGUMENT, RESOURCE_EXHAUSTED,
+// otherwise UNAVAILABLE.
 absl::Status ErrnoStatus(int errno_value, const std::string& what);
 
 // Descriptors of the caller that the process gets as its own.

@@ -1,5 +1,5 @@
-// Liveness watches whether the other ranks live, independent of their progress: a thread of each rank sends a beat to its
-// peer several times per deadline, however long the rank computes.
+// Liveness watches whether the other ranks live, independent of their progress: a thread of each rank sends a beat to
+// its peer several times per deadline, however long the rank computes.
 //
 //   rank 0  <---beats--->  rank 1        a star: rank 0 watches all, each other rank watches rank 0, which tells the
 //           <---beats--->  rank 2        rest which one was lost
@@ -7,8 +7,8 @@
 // A rank is lost when its connection ends without a goodbye (its process died: noticed at once), or when no beat of it
 // came for the deadline (it was stopped, or its machine is gone). After a loss the watch ends.
 //
-// Thread safe. No torch. The watch is one long task that waits in poll(2) for the sockets, at most a tenth of the deadline
-// at a time; it counts silence on the injected clock.
+// Thread safe. No torch. The watch is one long task that waits in poll(2) for the sockets, at most a tenth of the
+// deadline at a time; it counts silence on the injected clock.
 #pragma once
 
 #include <atomic>
@@ -44,7 +44,8 @@ struct LivenessOptions {
 
 class Liveness {
  public:
-  // For rank 0: listens at a free port of options.host; Accept then waits for the others. UNAVAILABLE: it cannot listen.
+  // For rank 0: listens at a free port of options.host; Accept then waits for the others. UNAVAILABLE: it cannot
+  // listen.
   static absl::StatusOr<std::unique_ptr<Liveness>> Listen(LivenessOptions options);
   int port() const { return port_; }
   // RankLost names a rank that did not come in time.
