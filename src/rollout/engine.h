@@ -64,8 +64,8 @@ class Engine final : public Client, public weights::Sink {
   absl::StatusOr<v1::UpdateWeightsResponse> Update(const weights::EncodedDelta& delta) override {
     return Update(delta, [] { return false; });
   }
-  // As above, for a sender that may give up. `cancelled` is asked when it is this update's turn, so that an update that
-  // waited behind a later one does not replace it, and again before the swap. True: CANCELLED, and nothing changed.
+  // As above, for a sender that may give up. `cancelled` is called when it is this update's turn, and again before the
+  // swap; true: CANCELLED, and nothing changed. So an update that waited behind a later one does not replace it.
   absl::StatusOr<v1::UpdateWeightsResponse> Update(const weights::EncodedDelta& delta,
                                                    const std::function<bool()>& cancelled);
   absl::Status Release(int64_t version) override;

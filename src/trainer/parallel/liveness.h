@@ -1,14 +1,14 @@
-// Liveness watches whether the other ranks live, independent of their progress: a thread of each rank sends a beat to
+// Liveness watches whether the other ranks live, independent of their progress. A thread of each rank sends a beat to
 // its peer several times per deadline, however long the rank computes.
 //
 //   rank 0  <---beats--->  rank 1        a star: rank 0 watches all, each other rank watches rank 0, which tells the
 //           <---beats--->  rank 2        rest which one was lost
 //
-// A rank is lost when its connection ends without a goodbye (its process died: noticed at once), or when no beat of it
-// came for the deadline (it was stopped, or its machine is gone). After a loss the watch ends.
+// A rank is lost when its connection ends without a goodbye: its process died, which is noticed at once. It is also
+// lost when no beat of it came for the deadline: it was stopped, or its machine is gone. After a loss the watch ends.
 //
-// Thread safe. No torch. The watch is one long task that waits in poll(2) for the sockets, at most a tenth of the
-// deadline at a time; it counts silence on the injected clock.
+// Thread safe. No torch. The watch is one long task: it waits in poll(2) for the sockets, at most a tenth of the
+// deadline at a time and at most 1 s, and counts silence on the injected clock.
 #pragma once
 
 #include <atomic>
