@@ -18,7 +18,7 @@ using sandbox::WorkDir;
 
 constexpr size_t kShownStderr = 400;
 
-// Why an episode ends early: its cause and what to tell.
+// The reason why an episode ends early.
 struct Trouble {
   std::string cause;
   std::string detail;
@@ -26,7 +26,7 @@ struct Trouble {
 
 std::string Message(const absl::Status& status) { return std::string(status.message()); }
 
-// The end of what it said on stderr, in one line.
+// The end of a command's stderr, in one line.
 std::string Tail(const std::string& text) {
   const std::string trimmed(absl::StripAsciiWhitespace(text));
   std::string shown = trimmed.size() > kShownStderr ? trimmed.substr(trimmed.size() - kShownStderr) : trimmed;
@@ -36,7 +36,7 @@ std::string Tail(const std::string& text) {
   return shown.empty() ? "" : absl::StrCat("; stderr ends: ", shown);
 }
 
-// Bytes of the UTF-8 character at `at`; 0: there is none.
+// Bytes of the UTF-8 character at `at`; 0 = there is none.
 size_t CharacterAt(const std::string& text, size_t at) {
   const auto byte = [&](size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
   const unsigned first = byte(at);
@@ -60,7 +60,7 @@ class EpisodeRunner {
  public:
   EpisodeRunner(const Recipe& recipe, const v1::EpisodeOpenResponse& episode, const EpisodeContext& context)
       : recipe_(recipe), episode_(episode), context_(context) {
-    // Also of episodes that ended well: a mean over episodes is then a rate.
+    // Present in good episodes too, so that a mean over episodes is a rate.
     for (const char* way : {"agent/timeout", "agent/crash", "agent/flood"}) report_.signals[way] = 0;
   }
 
@@ -73,7 +73,8 @@ class EpisodeRunner {
     if (report_.has_reward) report_.signals.emplace("answer_malformed", 0);
     if (folder_.has_value()) {
       CleanUp();
-      if (!report_.cause.empty() && recipe_.options.keep_failed && context_.may_keep && context_.may_keep()) Keep();
+      if (!report_.cause.empty() && recipe_.options.keep_failed && context_.may_keep && context_.may_keep())
+        PreserveFolder();
     }
     report_.detail = ValidUtf8(report_.detail);
     return std::move(report_);
@@ -93,7 +94,7 @@ class EpisodeRunner {
     if (auto trouble = WriteFiles()) return trouble;
     if (auto trouble = SetUp()) return trouble;
     if (auto trouble = RunAgent()) return trouble;
-    return report_.has_reward ? std::nullopt : Verify();  // "zero" has its reward already
+    return report_.has_reward ? std::nullopt : Verify();  // the fate "zero" has set the reward already
   }
 
   void FillVariables() {
@@ -227,7 +228,7 @@ class EpisodeRunner {
     return std::nullopt;
   }
 
-  // Not cancelled by a stop, only hurried: what set-up started elsewhere may have to be given back.
+  // A stop shortens clean-up but does not cancel it: set-up may have taken resources elsewhere that must be given back.
   void CleanUp() {
     for (const CommandTemplate& step : recipe_.cleanup) {
       const bool stopping = context_.cancel != nullptr && context_.cancel->cancelled();
@@ -242,12 +243,12 @@ class EpisodeRunner {
     }
   }
 
-  void Keep() {
-    // Not in work/, which is the agent's.
+  void PreserveFolder() {
+    // Beside work/, whose files are the agent's.
     (void)folder_->WriteBeside("stdout.txt", agent_.out);
     (void)folder_->WriteBeside("stderr.txt", agent_.err);
     (void)folder_->WriteBeside("failure.txt", absl::StrCat(report_.cause, ": ", report_.detail, "\n"));
-    const auto kept = folder_->Keep(episode_.episode_id());
+    const auto kept = folder_->Detach(episode_.episode_id());
     INGOT_LOG(info, "episode {} failed ({}); {}", episode_.episode_id(), report_.cause,
               kept.ok() ? "its folder is " + *kept : Message(kept.status()));
   }
@@ -255,7 +256,7 @@ class EpisodeRunner {
   const Recipe& recipe_;
   const v1::EpisodeOpenResponse& episode_;
   const EpisodeContext& context_;
-  std::string task_ = "{}";  // its payload
+  std::string task_ = "{}";  // the task's payload, JSON
   std::optional<WorkDir> folder_;
   sandbox::Variables variables_;
   std::map<std::string, std::string> env_;
@@ -268,7 +269,7 @@ class EpisodeRunner {
 EpisodeReport RunEpisode(const Recipe& recipe, const v1::EpisodeOpenResponse& episode, const EpisodeContext& context) {
   try {
     return EpisodeRunner(recipe, episode, context).Run();
-  } catch (const std::exception& error) {  // memory: one episode's failure, not the runner's
+  } catch (const std::exception& error) {  // out of memory: a failure of this episode alone
     EpisodeReport report;
     report.cause = "sandbox";
     report.detail = absl::StrCat("exception: ", error.what());

@@ -1,5 +1,5 @@
-// One episode, from its admission to what is to be reported: folders, files, set-up, the agent, the verifier, clean-up.
-// Knows nothing of the gateway. When it returns, none of the episode's processes runs any more.
+// RunEpisode runs one admitted episode and returns its report: folders, files, set-up, agent, verifier, clean-up. It
+// does not know the gateway. When it returns, no process of the episode runs any more.
 #pragma once
 
 #include <functional>
@@ -13,43 +13,43 @@
 
 namespace ingot::agents {
 
-// Why an episode failed; the names stand in metrics.
-//   task      its payload is no JSON object, or lacks a field that a template names
-//   sandbox   no folder, file or process could be made
+// The result of an episode, for the gateway and for metrics. Causes of a failure:
+//   task      the task's payload is no JSON object, or lacks a field that a template names
+//   sandbox   a folder, file or process could not be made
 //   setup     a set-up command did not exit with 0
 //   crash     the agent exited with another code than 0, or died of a signal
 //   timeout   the agent ran past its time
 //   flood     the agent wrote too much
 //   verifier  the verifier broke
-//   gateway   the gateway did not take the reward, or the end
-//   stopped   the runner was stopped: no fault of the episode's, and no failed attempt of its sample
+//   gateway   the gateway did not accept the reward or the end
+//   stopped   the runner was stopped; not counted as a failed attempt of its sample
 struct EpisodeReport {
-  std::string cause;   // empty: finished
-  std::string detail;  // for people: why it failed, or what the verifier said
+  std::string cause;   // empty = finished
+  std::string detail;  // for people: the reason of the failure, or the verifier's remark
   bool has_reward = false;
   double reward = 0;
-  // With a reward: agent/timeout, agent/crash, agent/flood and answer_malformed too, 0 where it was not so.
+  // With a reward, agent/timeout, agent/crash, agent/flood and answer_malformed are among them: 1 = it was so, 0 = not.
   std::map<std::string, double> signals;
   bool agent_ran = false;
   double completion_s = 0;  // wall time of the agent
-  double cpu_s = 0;         // of the agent and what it waited for
+  double cpu_s = 0;         // of the agent and the processes that it waited for
 };
 
 struct EpisodeContext {
   std::string work_root;
   std::string cwd;
-  const sandbox::Cancellation* cancel = nullptr;
-  // Asked once, for an episode that failed and whose recipe keeps such; true: its folder stays.
+  const sandbox::Cancellation* cancel = nullptr;  // null = the episode cannot be cancelled
+  // Called once for a failed episode of a recipe with keep_failed; true: its folder stays.
   std::function<bool()> may_keep;
 };
 
-// Blocks until the episode is over. Never throws; every trouble is in the report.
+// Blocks until the episode is over. Never throws: the report names every failure.
 EpisodeReport RunEpisode(const Recipe& recipe, const v1::EpisodeOpenResponse& episode, const EpisodeContext& context);
 
-// `text` with every byte that is no valid UTF-8 as '?': agents print what they like, and protos carry UTF-8 only.
+// `text` with '?' in place of every byte that is not valid UTF-8: agents print any bytes, and protos carry UTF-8 only.
 std::string ValidUtf8(const std::string& text);
 
-// The last line of `text` that is not blank, without white space around it; nothing if there is none.
+// The last line of `text` that is not blank, without white space around it; nullopt = there is none.
 std::optional<std::string> LastLine(const std::string& text);
 
 }  // namespace ingot::agents

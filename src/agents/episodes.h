@@ -1,5 +1,5 @@
-// What the runner asks of the gateway, in process or over gRPC; proto/gateway.proto says what each call means. Thread
-// safe.
+// Episodes are the runner's calls to the gateway, in process or over gRPC; proto/gateway.proto defines each call.
+// Thread safe.
 #pragma once
 
 #include "base/status.h"

@@ -14,17 +14,17 @@ class Channel;
 namespace ingot::agents {
 
 struct GrpcEpisodesOptions {
-  // Seconds each call may take, > 0; then it is DEADLINE_EXCEEDED, which the runner repeats.
+  // Seconds that a call may take, > 0. After them it is DEADLINE_EXCEEDED, and the runner repeats it.
   double timeout_s = 10;
-  // Names this runner to the gateway, which ends the episodes that an earlier process of the same name left open.
+  // The name of this runner. The gateway ends episodes that an earlier process of the same name left open.
   std::string runner = "agents";
-  std::string admin_key = {};  // the gateway's; empty: it has none
+  std::string admin_key = {};  // of the gateway; empty = it has none
 
   absl::Status Validate() const;
 };
 
-// Thread safe. A gateway that cannot be reached is UNAVAILABLE at once; the channel reconnects by itself. Status codes
-// and payloads (Retry-After) arrive as the gateway made them.
+// Thread safe. UNAVAILABLE, at once: the gateway cannot be reached; the channel reconnects by itself. Status codes and
+// payloads (Retry-After) arrive as the gateway made them.
 std::unique_ptr<Episodes> MakeGrpcEpisodes(std::shared_ptr<grpc::Channel> channel,
                                            const GrpcEpisodesOptions& options = {});
 

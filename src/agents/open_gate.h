@@ -1,6 +1,7 @@
-// When a slot may ask the gateway for the next episode. While the gateway admits, everyone may at any time; after a
-// refusal one slot asks at a time, at the moment the refusal named or after a wait that doubles, and its success lets
-// everyone through again. Pure: time is passed in. Not thread safe; Runner calls it under its lock.
+// The OpenGate decides when a slot may ask the gateway for the next episode. While the gateway admits, the gate is open
+// to every slot. A refusal closes it: one slot asks at a time, at the moment that the refusal named or after a wait
+// that doubles; an admission opens it again. Pure: the time is an argument. Not thread safe; Runner calls it under its
+// lock.
 #pragma once
 
 #include <algorithm>
@@ -16,8 +17,8 @@ class OpenGate {
   // REQUIRES: 0 < initial <= longest.
   OpenGate(nanoseconds initial, nanoseconds longest) : initial_(initial), longest_(longest), wait_(initial) {}
 
-  // True: the caller may ask now and must tell the answer (OnAdmitted, OnRefused). While closed it is true for one
-  // caller at a time.
+  // True: the caller may ask now, and reports the answer by OnAdmitted or OnRefused. A closed gate lets one caller at a
+  // time pass.
   bool TryPass(nanoseconds now) {
     if (!closed_) return true;
     if (asking_ || now < next_) return false;
@@ -31,21 +32,18 @@ class OpenGate {
     wait_ = initial_;
   }
 
-  // `retry_after`: what the refusal named, if it did.
+  // `retry_after`: the wait that the refusal named; nullopt = it named none.
   void OnRefused(nanoseconds now, std::optional<nanoseconds> retry_after) {
     asking_ = false;
-    // Several may have asked before the gate closed: their refusals are one.
+    // Slots that asked before the gate closed are refused too: these refusals count as one.
     if (closed_ && now < next_) return;
     closed_ = true;
     next_ = now + std::min(longest_, retry_after.value_or(wait_));
     wait_ = std::min(longest_, wait_ * 2);
   }
 
-  // Something made room: one may ask at once.
-  void Nudge() { next_ = nanoseconds::min(); }
-
   bool closed() const { return closed_; }
-  nanoseconds next() const { return next_; }  // when closed: the moment the next one may ask
+  nanoseconds next() const { return next_; }  // of a closed gate: the moment at which the next slot may ask
 
  private:
   const nanoseconds initial_;

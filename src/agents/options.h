@@ -1,4 +1,4 @@
-// What a run's YAML says about agents. Values only; recipe.h and runner.h use them.
+// The options of agents, as a run's YAML sets them. Values only; recipe.h and runner.h use them.
 #pragma once
 
 #include <cstdint>
@@ -17,13 +17,13 @@ struct StepOptions {
   std::vector<std::string> command;
 };
 
-// How to run one kind of agent program. A "template" below is text with these variables in it (sandbox/template.h):
+// A recipe: how to run one kind of agent program. A template is text with these variables in it (sandbox/template.h):
 //   ${base_url} ${api_key}          of the episode, as in OPENAI_BASE_URL and OPENAI_API_KEY
 //   ${task} ${task.FIELD}           the task's line of the task file, and a field of it
-//   ${json:task.FIELD}              the same as JSON, a string in quotation marks (any variable goes so)
+//   ${json:task.FIELD}              the field as JSON, a string in quotation marks; any variable may stand there
 //   ${task_id} ${episode_id}
 //   ${workdir} ${home}              the episode's private folders
-//   ${cwd}                          the folder ingot was started in
+//   ${cwd}                          the folder in which ingot was started
 struct RecipeOptions {
   // The scaffold, in metrics and in the recorded episodes. Unique, not empty.
   std::string name = "default";
@@ -31,75 +31,78 @@ struct RecipeOptions {
   double weight = 1;
   // argv of the agent, each a template; runs in ${workdir}. Not empty.
   std::vector<std::string> command;
-  // Environment variables (templates), added to HOME, TMPDIR, OPENAI_BASE_URL, OPENAI_API_KEY, INGOT_EPISODE_ID,
-  // INGOT_TASK_ID and INGOT_PURPOSE; one of the same name replaces it.
+  // Environment variables (templates) beside HOME, TMPDIR, OPENAI_BASE_URL, OPENAI_API_KEY, INGOT_EPISODE_ID,
+  // INGOT_TASK_ID and INGOT_PURPOSE; a variable of the same name replaces that one.
   std::map<std::string, std::string> env;
-  // Names of variables taken over from ingot's own environment, where they are set.
+  // Names of variables that agents inherit from ingot's own environment, where they are set.
   std::vector<std::string> inherit_env = {"PATH", "LANG", "LC_ALL", "TZ"};
-  // Files made in ${workdir} before set-up: relative path to template of the content. "#!" in front: executable.
+  // Files made in ${workdir} before set-up: relative path to template of the content. Content that begins with "#!"
+  // becomes executable.
   std::map<std::string, std::string> files;
-  // Commands run before the agent, in order, with its environment; one that does not exit with 0 fails the episode.
+  // Commands that run before the agent, in order, with its environment. A command that does not exit with 0 fails the
+  // episode.
   std::vector<StepOptions> setup;
-  // Commands run after the agent and the verifier, however they ended; what they do is logged and changes nothing.
+  // Commands that run after the agent and the verifier, however these ended. Their failures are logged and do not
+  // change the episode.
   std::vector<StepOptions> cleanup;
-  // Seconds the agent may run, > 0.
+  // Seconds that the agent may run, > 0.
   double timeout_s = 600;
-  // Seconds each set-up command may run, > 0.
+  // Seconds that each set-up command may run, > 0.
   double setup_timeout_s = 60;
-  // Seconds each clean-up command may run, > 0; at most 1 while the runner stops.
+  // Seconds that each clean-up command may run, > 0; at most 1 while the runner stops.
   double cleanup_timeout_s = 10;
   // Bytes of stdout and stderr together, > 0; an agent that writes more is killed.
   int64_t max_output_bytes = 1 << 20;
-  // Address space of each of its processes, in bytes; 0: no limit.
+  // Address space of each of its processes, in bytes; 0 = no limit.
   int64_t memory_limit_bytes = 0;
-  // Open descriptors of each of its processes; 0: no limit.
+  // Open descriptors of each of its processes; 0 = no limit.
   int64_t max_open_files = 0;
-  // CPU seconds of each of its processes; 0: no limit.
+  // CPU seconds of each of its processes; 0 = no limit.
   int64_t cpu_limit_s = 0;
-  // Bytes of any file it writes; 0: no limit.
+  // Bytes of any file that it writes; 0 = no limit.
   int64_t max_file_bytes = 0;
-  // Episodes of this recipe at a time; 0: as many as the runner has slots.
+  // Episodes of this recipe at a time; 0 = as many as the runner has slots.
   int32_t max_concurrent = 0;
-  // Where the answer stands when the agent has ended: "stdout" (its last line that is not blank) or "file".
+  // The place of the agent's answer: "stdout" (its last line that is not blank) or "file".
   std::string answer_from = "stdout";
-  // answer_from "file": its path, relative to ${workdir}.
+  // For answer_from "file": the path, relative to ${workdir}.
   std::string answer_file;
-  // What an agent that exits with another code than 0, or dies of a signal, makes of its episode: "fail" (a new attempt
-  // is made), "zero" (reward 0), or "verify" (its answer is scored as if nothing had happened).
+  // The episode's fate if the agent exits with another code than 0 or dies of a signal: "fail" (a new attempt is made),
+  // "zero" (reward 0), or "verify" (its answer is scored as if the agent had ended well).
   std::string on_crash = "fail";
-  // The same for an agent that runs past timeout_s.
+  // The fate if the agent runs past timeout_s.
   std::string on_timeout = "fail";
-  // The same for an agent that writes more than max_output_bytes.
+  // The fate if the agent writes more than max_output_bytes.
   std::string on_flood = "fail";
-  // Keep the folder of a failed episode, with stdout.txt, stderr.txt and failure.txt beside the agent's home/ and work/
-  // (up to keep_failed_max of the runner).
+  // True: the folder of a failed episode stays, with stdout.txt, stderr.txt and failure.txt beside the agent's home/
+  // and work/, up to the runner's keep_failed_max.
   bool keep_failed = false;
-  // How the outcome is scored.
+  // The verifier, which scores the outcome.
   reward::VerifierOptions verifier;
 
   absl::Status Validate() const;
 };
 
-// "/tmp/ingot-work-UID": each user of a machine has one of their own, since only its owner may write in it.
+// "/tmp/ingot-work-UID": one for each user of a machine, since only its owner may write in it.
 std::string DefaultWorkRoot();
 
 struct RunnerOptions {
-  // Episodes at a time, in [1, 4096]: each is a thread that waits for its agent's processes.
+  // Episodes at a time, in [1, 4096]; each takes a thread, which waits for its agent's processes.
   int32_t concurrency = 16;
-  // The kinds of agents; empty: none is run here, they come from elsewhere.
+  // The kinds of agents; empty = the runner starts none, and agents from elsewhere open their episodes.
   std::vector<RecipeOptions> recipes;
-  // Folder of the episodes' private folders, on a local disk; made if missing. Folders that a killed run left in it are
-  // removed at start.
+  // The parent of the episodes' private folders, on a local disk; made if missing. Folders that a killed run left in it
+  // are removed at the start.
   std::string work_root = DefaultWorkRoot();
-  // Seconds until a refused admission is asked for again, if the refusal names no time; doubles with each refusal. > 0.
+  // Seconds until a refused admission is asked for again, > 0, if the refusal names no time; doubles with each refusal.
   double backoff_initial_s = 0.02;
-  // Longest of these waits, a time named by the refusal included; >= backoff_initial_s.
+  // The longest of these waits, in seconds, for a time that a refusal names too; >= backoff_initial_s.
   double backoff_max_s = 1;
-  // Seconds an unreachable gateway is asked again to take a reward or an end; 0: once only.
+  // Seconds for which a reward or an end is repeated while the gateway cannot be reached; 0 = no repetition.
   double report_retry_s = 30;
-  // Seconds Stop waits for the slots, > 0.
+  // Seconds that Stop waits for the slots, > 0.
   double stop_timeout_s = 10;
-  // Folders of failed episodes kept (recipes with keep_failed); later ones are removed.
+  // Folders of failed episodes that stay (recipes with keep_failed); those of later episodes are removed.
   int32_t keep_failed_max = 20;
 
   absl::Status Validate() const;

@@ -1,5 +1,5 @@
-// A recipe with its templates parsed and its verifier made: everything of it that can be wrong is found here, before
-// the first episode. Immutable, thread safe.
+// A Recipe is a recipe's options with their templates parsed and their verifier made, so that every mistake is found
+// before the first episode. Immutable, thread safe.
 #pragma once
 
 #include <map>
@@ -27,14 +27,14 @@ struct Recipe {
   std::unique_ptr<const reward::Verifier> verifier;
   sandbox::Limits agent_limits;
 
-  // INVALID_ARGUMENT names the template, the variable in it that is unknown, and the known ones.
+  // INVALID_ARGUMENT names the template, its unknown variable, and the known ones.
   static absl::StatusOr<std::shared_ptr<const Recipe>> Make(const RecipeOptions& options);
 
-  // `seconds` instead of the agent's own time limit, its other limits kept.
+  // The agent's limits with a time limit of `seconds`.
   sandbox::Limits LimitsFor(double seconds) const;
 };
 
-// The names a recipe's templates may use.
+// The names that a recipe's templates may use.
 const std::vector<std::string>& RecipeVariables();
 
 absl::StatusOr<std::vector<std::string>> RenderCommand(const CommandTemplate& command,

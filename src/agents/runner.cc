@@ -14,10 +14,7 @@ namespace {
 
 using std::chrono::nanoseconds;
 
-// An injected clock can move without anyone being signalled: waits look at it this often.
-constexpr nanoseconds kLongestNap = std::chrono::milliseconds(100);
-
-// The cause that is nobody's fault (agents/episode_run.h).
+// The cause of an attempt that does not count (agents/episode_run.h).
 constexpr char kStopped[] = "stopped";
 
 std::string CurrentFolder() {
@@ -29,14 +26,14 @@ const std::string& OwnersKey(const v1::EpisodeOpenResponse& episode) {
   return episode.owner_key().empty() ? episode.api_key() : episode.owner_key();
 }
 
-// CANCELLED is what a gateway answers that is itself being ended.
+// A gateway that is being ended answers CANCELLED.
 bool IsTransient(const absl::Status& status) {
   return status.code() == absl::StatusCode::kUnavailable || status.code() == absl::StatusCode::kDeadlineExceeded ||
          status.code() == absl::StatusCode::kResourceExhausted || status.code() == absl::StatusCode::kAborted ||
          status.code() == absl::StatusCode::kCancelled;
 }
 
-// The gateway may have opened the episode all the same.
+// True: the gateway may have opened the episode although it answered with an error.
 bool MayHaveOpened(const absl::Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kUnavailable:
@@ -51,7 +48,7 @@ bool MayHaveOpened(const absl::Status& status) {
   }
 }
 
-// Failures that say something about the machine or the configuration, not about this one agent.
+// A failure of the machine or the configuration, not of this one agent.
 bool IsSystemic(const std::string& cause) {
   return cause == "sandbox" || cause == "setup" || cause == "task" || cause == "verifier" || cause == "gateway";
 }
@@ -104,31 +101,26 @@ Runner::Runner(const RunnerOptions& options, std::vector<std::shared_ptr<const R
       cwd_(CurrentFolder()),
       gate_(base::FromSeconds(options.backoff_initial_s), base::FromSeconds(options.backoff_max_s)),
       recipe_running_(recipes_.size()),
-      recipe_started_(recipes_.size()) {}
+      recipe_started_(recipes_.size()),
+      slots_({.name = "agents", .threads = 0}, clock) {}
 
 Runner::~Runner() {
   if (const absl::Status stopped = Stop(); !stopped.ok()) INGOT_LOG(warn, "{}", std::string(stopped.message()));
-  for (std::thread& slot : slots_) slot.join();
+  slots_.Shutdown();
 }
 
 absl::Status Runner::Start() {
   if (const int removed = sandbox::RemoveStale(options_.work_root); removed > 0) {
     INGOT_LOG(info, "removed {} work folders that an earlier run left in {}", removed, options_.work_root);
   }
-  for (int i = 0; i < options_.concurrency; ++i) {
-    {
-      base::MutexLock lock(mu_);
-      ++live_slots_;
-    }
-    try {
-      slots_.emplace_back([this] { Slot(); });
-    } catch (const std::system_error& error) {
-      base::MutexLock lock(mu_);
-      --live_slots_;
-      return absl::ResourceExhaustedError(absl::StrCat(
-          "cannot start thread ", i + 1, " of agents.concurrency=", options_.concurrency, ": ", error.what()));
-    }
+  if (const absl::Status started = slots_.AddThreads(options_.concurrency); !started.ok()) {
+    return base::Annotate(started, absl::StrCat("agents.concurrency is ", options_.concurrency, "; lower it"));
   }
+  {
+    base::MutexLock lock(mu_);
+    live_slots_ = options_.concurrency;
+  }
+  for (int i = 0; i < options_.concurrency; ++i) slots_.Post([this] { Slot(); });
   return absl::OkStatus();
 }
 
@@ -137,34 +129,21 @@ absl::Status Runner::Stop() {
   base::MutexLock lock(mu_);
   stopping_ = true;
   changed_.SignalAll();
-  const auto deadline = std::chrono::steady_clock::now() + base::FromSeconds(options_.stop_timeout_s);
-  while (live_slots_ > 0) {
-    const nanoseconds left = deadline - std::chrono::steady_clock::now();
-    if (left.count() <= 0) {
-      return absl::DeadlineExceededError(absl::StrCat(live_slots_, " agent slots have not ended ",
-                                                      options_.stop_timeout_s,
-                                                      " s after the stop: they wait for the gateway"));
-    }
-    changed_.WaitFor(mu_, left);
-  }
-  return absl::OkStatus();
+  if (AwaitSlots(clock_.Now() + base::FromSeconds(options_.stop_timeout_s))) return absl::OkStatus();
+  return absl::DeadlineExceededError(absl::StrCat(live_slots_, " agent slots have not ended ", options_.stop_timeout_s,
+                                                  " s after the stop: they wait for the gateway"));
 }
 
 bool Runner::WaitDone(nanoseconds timeout) {
-  const auto deadline = std::chrono::steady_clock::now() + timeout;
   base::MutexLock lock(mu_);
-  while (live_slots_ > 0) {
-    const nanoseconds left = deadline - std::chrono::steady_clock::now();
-    if (left.count() <= 0) return false;
-    changed_.WaitFor(mu_, left);
-  }
-  return true;
+  return AwaitSlots(clock_.Now() + timeout);
 }
 
-void Runner::WakeUp() {
-  base::MutexLock lock(mu_);
-  gate_.Nudge();
-  changed_.SignalAll();
+bool Runner::AwaitSlots(nanoseconds deadline) {
+  while (live_slots_ > 0) {
+    if (!clock_.WaitUntil(changed_, mu_, deadline)) return live_slots_ == 0;
+  }
+  return true;
 }
 
 RunnerStats Runner::Stats() const {
@@ -179,7 +158,7 @@ void Runner::Slot() {
     v1::EpisodeOpenRequest request;
     request.set_scaffold(recipes_[opening.recipe]->options.name);
     request.set_idempotency_key(opening.idempotency_key);
-    // An agent that is judged must not be able to say itself what it earned.
+    // A verified agent must not be able to post its own reward.
     request.set_separate_owner(recipes_[opening.recipe]->verifier->decides());
     const auto opened = episodes_.Open(request);
     if (!Admitted(opening, opened)) continue;
@@ -212,19 +191,18 @@ bool Runner::AwaitTurn(Opening& opening) {
       ++recipe_started_[recipe];
       return true;
     }
-    // One of the waiting slots watches the clock; a change wakes the others.
-    if (recipe < 0 || someone_times_the_gate_ || now >= gate_.next()) {
+    // One waiting slot watches the clock; a change wakes the others.
+    if (recipe < 0 || gate_is_watched_ || now >= gate_.next()) {
       changed_.Wait(mu_);
     } else {
-      someone_times_the_gate_ = true;
-      changed_.WaitFor(mu_, std::min(gate_.next() - now, kLongestNap));
-      someone_times_the_gate_ = false;
+      gate_is_watched_ = true;
+      clock_.WaitUntil(changed_, mu_, gate_.next());
+      gate_is_watched_ = false;
     }
   }
   return false;
 }
 
-// Of the recipes with room, the one furthest behind its share; -1: none has room.
 int Runner::ChooseRecipe() const {
   int best = -1;
   double best_share = 0;
@@ -283,7 +261,7 @@ EpisodeReport Runner::RunOne(const Recipe& recipe, const v1::EpisodeOpenResponse
   context.work_root = options_.work_root;
   context.cwd = cwd_;
   context.cancel = &cancel_;
-  context.may_keep = [this] { return MayKeep(); };
+  context.may_keep = [this] { return MayKeepFolder(); };
   return RunEpisode(recipe, episode, context);
 }
 
@@ -300,7 +278,7 @@ absl::Status Runner::Post(const v1::EpisodeOpenResponse& episode, double earned,
 absl::Status Runner::Finish(const v1::EpisodeOpenResponse& episode, const EpisodeReport& report) {
   absl::Status ended = End(episode, v1::EPISODE_FINISHED, report.detail);
   if (report.has_reward || !absl::IsFailedPrecondition(ended)) return ended;
-  // It was for the agent to post a reward, and there is none: its doing, like an answer that is missing.
+  // The agent was to post a reward and has posted none: its own doing, like a missing answer.
   std::map<std::string, double> signals = report.signals;
   signals["answer_malformed"] = 1;
   if (!Post(episode, 0, signals).ok()) return ended;
@@ -311,7 +289,7 @@ std::string Runner::Report(const v1::EpisodeOpenResponse& episode, const Episode
   std::string cause = report.cause, detail = report.detail;
   absl::Status ended;
   if (cause.empty()) {
-    // Otherwise the agent has posted its own, which must stand.
+    // Without a reward here, the agent posted its own, which must stand.
     const absl::Status posted = report.has_reward ? Post(episode, report.reward, report.signals) : absl::OkStatus();
     if (posted.ok()) ended = Finish(episode, report);
     if (posted.ok() && ended.ok()) return "";
@@ -319,7 +297,7 @@ std::string Runner::Report(const v1::EpisodeOpenResponse& episode, const Episode
     cause = IsTransient(refused) && stopping() ? kStopped : "gateway";
     detail = absl::StrCat("the ", posted.ok() ? "end" : "reward", " was not taken: ", refused.message());
   }
-  if (ended.ok() || !IsTransient(ended)) {  // otherwise it may have been taken
+  if (ended.ok() || !IsTransient(ended)) {  // after a transient error the gateway may have accepted the end
     ended =
         End(episode, cause == kStopped ? v1::EPISODE_FENCED : v1::EPISODE_FAILED, absl::StrCat(cause, ": ", detail));
   }
@@ -340,7 +318,6 @@ absl::Status Runner::End(const v1::EpisodeOpenResponse& episode, v1::EpisodeStat
   return WithRetries([&] { return episodes_.End(request); });
 }
 
-// Repeats `call` while the gateway cannot be reached. Once the runner stops, a try that fails is the last.
 template <typename Call>
 absl::Status Runner::WithRetries(Call call) {
   const nanoseconds give_up = clock_.Now() + base::FromSeconds(options_.report_retry_s);
@@ -376,7 +353,7 @@ void Runner::Count(int recipe, const EpisodeReport& report, const std::string& c
   }
   if (cause.empty()) return;
   const int64_t count = ++stats_.failures[cause];
-  // The first few of a kind, then a sample: a broken recipe must be seen but not fill the disk.
+  // The log names the first ten of a cause, then every hundredth: a broken recipe must be seen but not fill the disk.
   if (cause != kStopped && (count <= 10 || count % 100 == 0)) {
     INGOT_LOG(warn, "an episode of '{}' failed ({}, {} so far): {}", recipes_[recipe]->options.name, cause, count,
               report.detail);
@@ -384,9 +361,7 @@ void Runner::Count(int recipe, const EpisodeReport& report, const std::string& c
 }
 
 void Runner::WaitUntil(nanoseconds moment) {
-  for (nanoseconds now = clock_.Now(); !stopping_ && now < moment; now = clock_.Now()) {
-    changed_.WaitFor(mu_, std::min(moment - now, kLongestNap));
-  }
+  while (!stopping_ && clock_.Now() < moment) clock_.WaitUntil(changed_, mu_, moment);
 }
 
 bool Runner::stopping() const {
@@ -394,10 +369,10 @@ bool Runner::stopping() const {
   return stopping_;
 }
 
-bool Runner::MayKeep() {
+bool Runner::MayKeepFolder() {
   base::MutexLock lock(mu_);
-  if (kept_ >= options_.keep_failed_max) return false;
-  ++kept_;
+  if (kept_folders_ >= options_.keep_failed_max) return false;
+  ++kept_folders_;
   return true;
 }
 

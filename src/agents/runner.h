@@ -1,19 +1,20 @@
-// Keeps agents running on tasks: `concurrency` slots, each a thread that opens an episode, runs its agent, posts the
-// reward and ends it, and starts over.
+// The Runner keeps agents running on tasks. It has `concurrency` slots; each opens an episode, runs its agent, posts
+// the reward, ends the episode, and starts over.
 //
 //   Open --429--> wait (OpenGate) --> Open ... --admitted--> RunEpisode --> Reward, End(FINISHED)
 //     |                                                          |--failed--> End(FAILED, "cause: detail")
 //     |                                                          '--stopped-> End(FENCED): no attempt that counts
 //     '--the run is over (FAILED_PRECONDITION)--> the slot ends
 //
-// Whatever fails inside an episode is that episode's failure; only Stop and the end of the run end a slot. Failures
-// that are not the agent's doing (no process, set-up, verifier, gateway) make their slot wait before the next one,
-// longer each time, so that a broken recipe does not eat the run's tasks.
+// A failure inside an episode is that episode's failure; only Stop and the end of the run end a slot. A failure that is
+// not the agent's doing (no process, set-up, verifier, gateway) makes its slot wait before the next episode, longer
+// each time, so that a broken recipe does not use up the run's tasks.
 //
-// An agent's processes are gone before its episode's end is reported. Commands are spawned on the slots' own threads,
-// which outlive them (sandbox/process.h says why that matters).
+// An agent's processes are gone before the end of its episode is reported.
 //
-// Thread safe. Start and the destructor are called by one thread.
+// Threads: a slot is one long task of the runner's executor, which has a thread per slot. A slot spawns its commands on
+// that thread, which outlives them (sandbox/process.h says why that matters). Deadlines and waits are counted on
+// `clock`. Thread safe; one thread calls Start and the destructor.
 #pragma once
 
 #include <chrono>
@@ -22,7 +23,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "agents/episode_run.h"
@@ -31,6 +31,7 @@
 #include "agents/options.h"
 #include "agents/recipe.h"
 #include "base/clock.h"
+#include "base/executor.h"
 #include "base/metrics.h"
 #include "base/mutex.h"
 #include "base/status.h"
@@ -40,45 +41,41 @@ namespace ingot::agents {
 
 struct RunnerStats {
   int64_t running = 0;   // episodes open now
-  int64_t opened = 0;    // since start, like all below
+  int64_t opened = 0;    // since the start, like all counts below
   int64_t finished = 0;  // ended with a reward
   int64_t failed = 0;
   std::map<std::string, int64_t> failures;  // by cause (agents/episode_run.h)
   int64_t refused = 0;                      // admissions answered with RESOURCE_EXHAUSTED
   int64_t open_errors = 0;                  // admissions answered with another error
-  int64_t unreported = 0;                   // episodes whose end the gateway did not take
+  int64_t unreported = 0;                   // episodes whose end the gateway did not accept
   double completion_s = 0;                  // sum over episodes whose agent ran
   double agent_cpu_s = 0;
-  double reward_sum = 0;  // over finished ones
+  double reward_sum = 0;  // over finished episodes
   bool done = false;      // the gateway said that the run is over
 };
 
 class Runner {
  public:
-  // INVALID_ARGUMENT as RunnerOptions::Validate, and without a recipe. `episodes`, `clock` and `metrics` (may be null)
-  // must outlive it.
+  // INVALID_ARGUMENT: RunnerOptions::Validate refuses the options, or there is no recipe. `episodes`, `clock` and
+  // `metrics` (null = none) outlive the runner.
   static absl::StatusOr<std::unique_ptr<Runner>> Make(const RunnerOptions& options, Episodes& episodes,
                                                       const base::Clock& clock, base::Metrics* metrics = nullptr);
-  // Stops, and waits for the slots however long they take.
+  // Stop(), then waits for the slots without a deadline.
   ~Runner();
   Runner(const Runner&) = delete;
   Runner& operator=(const Runner&) = delete;
 
-  // Removes what a killed run left in work_root, and starts the slots. Once. RESOURCE_EXHAUSTED if the machine gives no
-  // more threads; those already started go on until Stop.
+  // Removes the folders that a killed run left in work_root, and starts the slots. To be called once.
+  // RESOURCE_EXHAUSTED: the machine gives too few threads; no slot was started.
   absl::Status Start();
 
-  // Kills what runs, reports it as FENCED (cause "stopped"): lost by no fault of its own, its sample will be tried
-  // again. Then ends the slots. DEADLINE_EXCEEDED if some slot is still in a call to the gateway after stop_timeout_s.
-  // May be called again.
+  // Kills the running agents and ends the slots. The episodes are reported as FENCED, cause "stopped": an attempt that
+  // does not count, so that the sample is tried again. DEADLINE_EXCEEDED: a slot is still in a call to the gateway
+  // after stop_timeout_s. May be called again.
   absl::Status Stop();
 
-  // Blocks until all slots have ended (the run is over, or Stop); false after `timeout`.
+  // Blocks until all slots have ended (the run is over, or Stop); false after `timeout` of the clock.
   bool WaitDone(std::chrono::nanoseconds timeout);
-
-  // Admission may have room again: one waiting slot asks at once instead of waiting out its back-off. For roles in the
-  // same process.
-  void WakeUp();
 
   RunnerStats Stats() const;
 
@@ -88,32 +85,38 @@ class Runner {
   Runner(const RunnerOptions& options, std::vector<std::shared_ptr<const Recipe>> recipes, Episodes& episodes,
          const base::Clock& clock, base::Metrics* metrics);
   void Slot();
-  // An episode that a slot asks for. Kept while the gateway may have opened it and nobody heard: asked for again under
-  // the same key, it is the same one.
+  // The episode that a slot asks for. After an Open without an answer the gateway may have opened it: the slot asks
+  // again under the same key and gets the same episode.
   struct Opening {
-    int recipe = -1;  // -1: none is asked for
+    int recipe = -1;  // -1 = none is asked for
     std::string idempotency_key;
   };
-  // Waits for a turn to open, and for a recipe with room unless one is asked for; false: the slot is to end.
+  // Waits until the slot may open an episode, and for a recipe with room unless `opening` has one. False: the slot
+  // ends.
   bool AwaitTurn(Opening& opening);
+  // The recipe with room that is furthest behind its share; -1 = none has room.
   int ChooseRecipe() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Takes the answer to an Open into account; true if there is an episode to run.
+  // Records the answer to an Open; true: there is an episode to run.
   bool Admitted(Opening& opening, const absl::StatusOr<v1::EpisodeOpenResponse>& opened);
   EpisodeReport RunOne(const Recipe& recipe, const v1::EpisodeOpenResponse& episode);
-  // Posts reward and end; what cannot be ended as finished is ended as failed. Returns the cause under which the
-  // episode is counted; empty: finished.
+  // Posts the reward and the end; an episode that cannot be ended as finished is ended as failed. Returns the cause
+  // under which the episode is counted; empty = finished.
   std::string Report(const v1::EpisodeOpenResponse& episode, const EpisodeReport& report);
   absl::Status Post(const v1::EpisodeOpenResponse& episode, double earned,
                     const std::map<std::string, double>& signals);
   absl::Status Finish(const v1::EpisodeOpenResponse& episode, const EpisodeReport& report);
   absl::Status End(const v1::EpisodeOpenResponse& episode, v1::EpisodeState state, const std::string& detail);
   bool stopping() const;
+  // Repeats `call` while the gateway cannot be reached. Once the runner stops, a call that fails is the last one.
   template <typename Call>
   absl::Status WithRetries(Call call);
   void Count(int recipe, const EpisodeReport& report, const std::string& cause);
-  // Until `moment` of the clock, or until Stop.
+  // Waits until no slot lives; false: the deadline passed first.
+  bool AwaitSlots(std::chrono::nanoseconds deadline) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Waits until `moment` of the clock, or until Stop.
   void WaitUntil(std::chrono::nanoseconds moment) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  bool MayKeep();
+  // True for the first keep_failed_max calls.
+  bool MayKeepFolder();
 
   // Constant after construction.
   const RunnerOptions options_;
@@ -127,18 +130,18 @@ class Runner {
   sandbox::Cancellation cancel_;
 
   mutable base::Mutex mu_;
-  base::CondVar changed_;  // the gate, room for a recipe, the end of a slot, stop
+  base::CondVar changed_;  // the gate, room for a recipe, the end of a slot, Stop
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
-  bool someone_times_the_gate_ ABSL_GUARDED_BY(mu_) = false;
+  bool gate_is_watched_ ABSL_GUARDED_BY(mu_) = false;  // a slot waits for gate_.next()
   OpenGate gate_ ABSL_GUARDED_BY(mu_);
   std::vector<int64_t> recipe_running_ ABSL_GUARDED_BY(mu_);
   std::vector<int64_t> recipe_started_ ABSL_GUARDED_BY(mu_);
   int live_slots_ ABSL_GUARDED_BY(mu_) = 0;
-  int kept_ ABSL_GUARDED_BY(mu_) = 0;
+  int kept_folders_ ABSL_GUARDED_BY(mu_) = 0;
   absl::StatusCode last_open_error_ ABSL_GUARDED_BY(mu_) = absl::StatusCode::kOk;
   RunnerStats stats_ ABSL_GUARDED_BY(mu_);
 
-  std::vector<std::thread> slots_;  // touched by Start and the destructor only
+  base::Executor slots_;  // a thread per slot; last: the slots end before the rest goes
 };
 
 }  // namespace ingot::agents

@@ -5,6 +5,7 @@
 #include "agents/runner.h"
 #include "app/role_addresses.h"
 #include "app/seams.h"
+#include "base/executor.h"
 #include "base/log.h"
 #include "base/random.h"
 #include "dataset/tasks.h"
@@ -26,9 +27,10 @@ struct EmbeddedRun::Parts {
   std::unique_ptr<gateway::HttpServer> http;
   std::unique_ptr<GatewayEpisodes> episodes;
   std::unique_ptr<agents::Runner> runner;  // null = agents come from elsewhere
-  std::unique_ptr<Ticker> ticker;
   std::string url;
   std::string device;
+  base::Executor timers{{.name = "timers"}};
+  base::Timer scheduler_tick;
 };
 
 EmbeddedRun::EmbeddedRun(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
@@ -82,7 +84,7 @@ absl::StatusOr<std::unique_ptr<EmbeddedRun>> EmbeddedRun::Start(const RunConfig&
                            agents::Runner::Make(config.agents, *parts->episodes, base::Clock::Real(), &metrics));
   }
   scheduler::Scheduler* const ticked = parts->scheduler.get();
-  parts->ticker = std::make_unique<Ticker>(std::chrono::seconds(1), [ticked] {
+  parts->scheduler_tick = parts->timers.PostEvery(std::chrono::seconds(1), [ticked] {
     if (const absl::Status status = ticked->Tick(); !status.ok()) {
       INGOT_LOG(warn, "scheduler: {}", status.ToString());
     }
@@ -107,7 +109,7 @@ TrainingSeams EmbeddedRun::Seams() {
 
 void EmbeddedRun::Stop() {
   if (parts_ == nullptr) return;
-  parts_->ticker.reset();
+  parts_->scheduler_tick.Cancel();
   if (parts_->runner != nullptr) {
     if (const absl::Status status = parts_->runner->Stop(); !status.ok()) {
       INGOT_LOG(warn, "agents: {}", status.ToString());

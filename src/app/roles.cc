@@ -22,6 +22,7 @@
 #include "app/supervised.h"
 #include "app/supervisor.h"
 #include "app/training.h"
+#include "base/executor.h"
 #include "base/log.h"
 #include "datapool/grpc_client.h"
 #include "datapool/service.h"
@@ -69,9 +70,9 @@ void Announce(const std::string& role, const std::string& address) {
 }
 
 // A channel connects only while a call waits for it. Callers that are refused and pause before they ask again do not
-// wait: they would find a restarted role many seconds late. This ticker waits in their place.
-Ticker KeepConnecting(std::vector<std::shared_ptr<grpc::Channel>> channels) {
-  return Ticker(milliseconds(100), [channels = std::move(channels)] {
+// wait: they would find a restarted role many seconds late. This timer waits in their place.
+base::Timer KeepConnecting(base::Executor& executor, std::vector<std::shared_ptr<grpc::Channel>> channels) {
+  return executor.PostEvery(milliseconds(100), [channels = std::move(channels)] {
     for (const std::shared_ptr<grpc::Channel>& channel : channels) {
       channel->WaitForConnected(std::chrono::system_clock::now() + milliseconds(200));
     }
@@ -108,7 +109,8 @@ absl::Status RunScheduler(const RoleContext& context) {
   const std::string address = SchedulerAddress(context.config.cluster);
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<GrpcServer> server, GrpcServer::Start(address, std::move(services)));
   Announce("scheduler", address);
-  const Ticker ticker(milliseconds(1000), [&scheduler] {
+  base::Executor timers({.name = "timers"});
+  const base::Timer tick = timers.PostEvery(milliseconds(1000), [&scheduler] {
     if (const absl::Status status = scheduler->Tick(); !status.ok()) INGOT_LOG(warn, "{}", status.ToString());
   });
   WaitForStop();
@@ -195,7 +197,8 @@ absl::Status RunAgents(const RoleContext& context) {
   INGOT_ASSIGN_OR_RETURN(options.admin_key, gateway::ReadAdminKey(context.config.gateway));
   if (options.admin_key.empty()) options.admin_key = context.admin_key;
   const std::shared_ptr<grpc::Channel> gateway = Connect(GatewayAddress(context.config.cluster));
-  const Ticker connecting = KeepConnecting({gateway});
+  base::Executor timers({.name = "timers"});
+  const base::Timer connecting = KeepConnecting(timers, {gateway});
   const std::unique_ptr<agents::Episodes> episodes = agents::MakeGrpcEpisodes(gateway, options);
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<agents::Runner> runner,
                          agents::Runner::Make(context.config.agents, *episodes, base::Clock::Real(), &context.metrics));
@@ -233,9 +236,10 @@ absl::StatusOr<int> RunTrainerRole(const RoleContext& context, trainer::Ranks* r
     INGOT_ASSIGN_OR_RETURN(std::shared_ptr<weights::Sink> sink, weights::NewGrpcSink(engines.back(), sink_options));
     INGOT_RETURN_IF_ERROR(publisher.AddEngine(address, std::move(sink)));
   }
-  const Ticker connecting = KeepConnecting(std::move(engines));
+  base::Executor timers({.name = "timers", .threads = 2});  // connecting blocks one of them
+  const base::Timer connecting = KeepConnecting(timers, std::move(engines));
   // A restarted engine is empty, and the next step may need it to sample: leases are renewed between steps too.
-  const Ticker leases(milliseconds(1000), [&publisher] { publisher.CheckLeases(); });
+  const base::Timer leases = timers.PostEvery(milliseconds(1000), [&publisher] { publisher.CheckLeases(); });
   TrainingSeams seams;
   seams.scheduler = scheduler.get();
   seams.pool = pool.get();

@@ -1,15 +1,11 @@
-// Adapters between roles that do not know each other: the scheduler as the gateway's admission, the gateway as the
-// runner's episodes, a thread that ticks.
+// Adapters between roles of one process that do not know each other: the scheduler as the gateway's admission, and the
+// gateway as the runner's episodes.
 #pragma once
 
-#include <chrono>
-#include <functional>
 #include <string>
-#include <thread>
 #include <utility>
 
 #include "agents/episodes.h"
-#include "base/mutex.h"
 #include "gateway/admission.h"
 #include "gateway/gateway.h"
 #include "scheduler/client.h"
@@ -43,38 +39,6 @@ class GatewayEpisodes final : public agents::Episodes {
  private:
   gateway::Gateway& gateway_;
   const std::string admin_key_;
-};
-
-// Calls `tick` every `period` until destroyed.
-class Ticker {
- public:
-  Ticker(std::chrono::milliseconds period, std::function<void()> tick)
-      : thread_([this, period, tick = std::move(tick)] { Run(period, tick); }) {}
-  ~Ticker() {
-    {
-      base::MutexLock lock(mu_);
-      stop_ = true;
-    }
-    wake_.SignalAll();
-    thread_.join();
-  }
-
- private:
-  void Run(std::chrono::milliseconds period, const std::function<void()>& tick) {
-    base::MutexLock lock(mu_);
-    while (!stop_) {
-      wake_.WaitFor(mu_, period);
-      if (stop_) return;
-      mu_.Unlock();
-      tick();
-      mu_.Lock();
-    }
-  }
-
-  base::Mutex mu_;
-  base::CondVar wake_;
-  bool stop_ ABSL_GUARDED_BY(mu_) = false;
-  std::thread thread_;  // last: starts when all of the above stands
 };
 
 }  // namespace ingot::app

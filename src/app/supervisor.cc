@@ -2,18 +2,17 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <set>
 #include <thread>
 
 #include "absl/strings/str_join.h"
 #include "base/log.h"
+#include "sandbox/spawn.h"
 
 extern char** environ;
 
@@ -21,34 +20,27 @@ namespace ingot::app {
 Supervisor::~Supervisor() { StopAll(); }
 
 absl::StatusOr<pid_t> Supervisor::Spawn(const RoleSpec& spec, bool again) {
-  std::vector<std::string> words = spec.argv;
-  if (again) words.insert(words.end(), spec.restart_extra.begin(), spec.restart_extra.end());
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
+  sandbox::Command command{.argv = spec.argv, .env = {}, .working_dir = "", .stdin_text = ""};
+  if (again) command.argv.insert(command.argv.end(), spec.restart_extra.begin(), spec.restart_extra.end());
+  const auto add = [&command](std::string_view variable) {  // the first value of a name stays
+    const size_t equals = variable.find('=');
+    if (equals == 0 || equals == std::string_view::npos) return;
+    command.env.emplace(variable.substr(0, equals), variable.substr(equals + 1));
+  };
+  for (const std::string& variable : spec.environment) add(variable);
+  for (char** inherited = environ; *inherited != nullptr; ++inherited) add(*inherited);
 
-  std::vector<std::string> own = spec.environment;
-  std::vector<char*> environment;
-  for (std::string& variable : own) environment.push_back(variable.data());
-  for (char** inherited = environ; *inherited != nullptr; ++inherited) {
-    const std::string_view name = std::string_view(*inherited).substr(0, std::string_view(*inherited).find('=') + 1);
-    const auto named = [name](const std::string& variable) { return std::string_view(variable).starts_with(name); };
-    if (std::none_of(own.begin(), own.end(), named)) environment.push_back(*inherited);
+  const sandbox::Fd null(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const sandbox::Fd log(open(spec.log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+  if (!null.valid() || !log.valid()) {
+    return sandbox::ErrnoStatus(errno, absl::StrCat("cannot start role ", spec.name, ": cannot open ",
+                                                    null.valid() ? spec.log_path : "/dev/null"));
   }
-  environment.push_back(nullptr);
-
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-  const int log_flags = O_WRONLY | O_CREAT | O_APPEND;
-  posix_spawn_file_actions_addopen(&actions, 2, spec.log_path.c_str(), log_flags, 0644);
-  if (!spec.inherits_stdout) posix_spawn_file_actions_adddup2(&actions, 2, 1);
-  pid_t pid = -1;
-  const int error = posix_spawnp(&pid, argv[0], &actions, nullptr, argv.data(), environment.data());
-  posix_spawn_file_actions_destroy(&actions);
-  if (error != 0) {
-    return absl::UnavailableError(absl::StrCat("cannot start role ", spec.name, ": ", std::strerror(error)));
-  }
+  // A role stays in this session, so that a terminal and a job system see one job.
+  const absl::StatusOr<pid_t> pid =
+      sandbox::Spawn(command, sandbox::Limits{}, {null.get(), spec.inherits_stdout ? 1 : log.get(), log.get()},
+                     {.own_session = false, .dumps_core = true});
+  if (!pid.ok()) return base::Annotate(pid.status(), absl::StrCat("cannot start role ", spec.name));
   return pid;
 }
 

@@ -1,5 +1,5 @@
-// The clock that a process reads: the system's, or one that a test moves by hand. Whoever counts a deadline is given a
-// Clock, reads the time from it and waits for the deadline on it, so that a test of a deadline waits for nothing.
+// A Clock is the time of a process: the system's, or one that a test moves by hand. A class with deadlines is given a
+// Clock; it reads the time from it and waits on it. A test of a deadline then takes no time.
 #pragma once
 
 #include <algorithm>

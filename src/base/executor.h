@@ -3,20 +3,22 @@
 //   TryPost, Post --> queue, FIFO --> an idle thread --> task
 //   PostAt, PostAfter, PostEvery --> timers, by due time --^
 //
-// Tasks start in the order in which they were posted or came due. An idle thread takes the next one: of several the
-// thread that was busy last, so that a small load stays on a few threads with warm caches and allocator heaps. One of
-// the idle threads waits for the next timer; a due timer whose threads are all busy starts when one of them is free.
-// A task may block; whoever posts tasks that block gives the executor a thread for each. Tasks do not throw.
+// Tasks start in the order in which they were posted or came due. Of several idle threads, the one that was busy last
+// takes the next task: a small load stays on a few threads, whose caches and allocator heaps are warm. One idle thread
+// waits for the next timer; while all threads are busy, a due timer waits for one of them. A task may block: an owner
+// whose tasks block gives the executor a thread for each. Tasks do not throw.
 //
-// Shutdown, in this order: 1. TryPost refuses and timers that have not come due are dropped; 2. the threads run what is
-// queued, and what these tasks Post; 3. the threads are joined; 4. a later Post drops its task. A dropped task is
-// destroyed without a run.
+// Shutdown, in this order:
+//   1. TryPost refuses, and timers that have not come due are dropped, destroyed without a run;
+//   2. the threads run the queued tasks, and the tasks that these Post;
+//   3. the threads are joined;
+//   4. a later Post drops its task.
 //
 // An executor without threads runs its tasks inside RunReady alone. With a ManualClock it makes a test of deadlines
 // deterministic (tests/base/manual_executor.h).
 //
-// Not boost::asio::thread_pool: that has no bound, does not choose the thread that it wakes, and binds a timer to a
-// clock by type, where a test injects an object.
+// Not boost::asio::thread_pool: it has no bound, does not choose the thread that it wakes, and binds its timers to a
+// clock by type. A test injects an object.
 #pragma once
 
 #include <chrono>
@@ -69,7 +71,7 @@ class Executor {
   // Runs `task` again and again, `period` after its last run ended, first `period` from now. REQUIRES: period > 0.
   Timer PostEvery(std::chrono::nanoseconds period, Task task);
 
-  // RESOURCE_EXHAUSTED: the machine gives no more threads; those that it gave stay. CANCELLED: Shutdown has begun.
+  // RESOURCE_EXHAUSTED: the machine gives no more threads; earlier ones stay. CANCELLED: Shutdown has begun.
   absl::Status AddThreads(int count);
   void Shutdown();
 

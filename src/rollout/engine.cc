@@ -13,15 +13,12 @@ namespace {
 using std::chrono::duration;
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
-using std::chrono::steady_clock;
 
 constexpr int32_t kMaxTopLogprobs = 20;
-// How often an engine without weights looks for requests that became late.
+// An engine without weights looks for late requests this often.
 constexpr milliseconds kDeadlinePoll{20};
 
-double MillisSince(steady_clock::time_point start) {
-  return duration<double, std::milli>(steady_clock::now() - start).count();
-}
+double Millis(nanoseconds time) { return duration<double, std::milli>(time).count(); }
 
 absl::Status GivenUp(const v1::Manifest& target) {
   return absl::CancelledError(
@@ -46,15 +43,10 @@ struct Engine::Wake {
     signalled = true;
     changed.Signal();
   }
-  void Wait(bool forever) {
+  // Until Signal, but not past `deadline`.
+  void WaitUntil(const base::Clock& clock, nanoseconds deadline) {
     base::MutexLock lock(mu);
-    while (!signalled) {
-      if (forever) {
-        changed.Wait(mu);
-      } else if (!changed.WaitFor(mu, kDeadlinePoll)) {
-        break;
-      }
-    }
+    while (!signalled && clock.Now() < deadline) clock.WaitUntil(changed, mu, deadline);
     signalled = false;
   }
 };
@@ -92,7 +84,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& opti
     base::MutexLock lock(engine->mu_);
     engine->Report();
   }
-  engine->step_thread_ = std::thread([raw = engine.get()] { raw->Run(); });
+  engine->step_thread_.Post([raw = engine.get()] { raw->Run(); });
   return engine;
 }
 
@@ -104,7 +96,8 @@ Engine::Engine(const EngineOptions& options, Parts parts)
       clock_(*parts.clock),
       started_(clock_.Now()),
       wake_(std::make_shared<Wake>()),
-      core_(options_, runner_.get(), &clock_) {}
+      core_(options_, runner_.get(), &clock_),
+      step_thread_({.name = "engine"}, clock_) {}
 
 Engine::~Engine() { Shutdown(); }
 
@@ -115,7 +108,7 @@ void Engine::Shutdown() {
     swapped_.SignalAll();
   }
   wake_->Signal();
-  if (step_thread_.joinable()) step_thread_.join();
+  step_thread_.Shutdown();
 }
 
 // --- requests ---
@@ -253,7 +246,7 @@ absl::Status Engine::AddConstraint(const v1::Grammar& grammar, Sequence* sequenc
     if (grammars_ == nullptr) {
       grammars_ = std::make_unique<grammar::Compiler>(VocabularyOf(*tokenizer_, runner_->vocab_size()));
     }
-    grammars = grammars_.get();  // for good; it has locks of its own
+    grammars = grammars_.get();  // lives as long as the engine, and has locks of its own
   }
   INGOT_ASSIGN_OR_RETURN(const grammar::Spec spec, SpecOf(grammar));
   auto program = grammars->Compile(spec);
@@ -370,7 +363,7 @@ absl::StatusOr<v1::UpdateWeightsResponse> Engine::Update(const weights::EncodedD
   base::MutexLock update_lock(update_mu_);
   if (cancelled()) return GivenUp(target);
   const bool room = HasRoom(target.version());
-  const auto start = steady_clock::now();
+  const nanoseconds start = clock_.Now();
   v1::UpdateWeightsResponse response;
   response.set_version(target.version());
   std::shared_ptr<const weights::Snapshot> base;
@@ -391,12 +384,12 @@ absl::StatusOr<v1::UpdateWeightsResponse> Engine::Update(const weights::EncodedD
     base = newest_.snapshot;
     if (base != nullptr && base->version() == target.version() && base->checksum() == target.checksum()) {
       replaced = ReplaceRetained(retain);
-      return response;  // a sender that did not hear our answer tries again
+      return response;  // a sender that lost the answer tries again
     }
   }
   INGOT_ASSIGN_OR_RETURN(std::shared_ptr<const weights::Snapshot> snapshot, weights::Apply(base, delta, codec_));
   INGOT_ASSIGN_OR_RETURN(LoadedVersion next, LoadVersion(std::move(snapshot)));
-  response.set_apply_ms(MillisSince(start));
+  response.set_apply_ms(Millis(clock_.Now() - start));
   if (cancelled()) return GivenUp(target);
   INGOT_ASSIGN_OR_RETURN(const double pause_ms, SwapIn(std::move(next), retain));
   response.set_pause_ms(pause_ms);
@@ -428,21 +421,20 @@ absl::StatusOr<double> Engine::SwapIn(LoadedVersion next, bool retain) {
   Swap swap;
   swap.next = std::move(next);
   swap.retain = retain;
-  const auto deadline = steady_clock::now() + milliseconds(options_.update_deadline_ms);
+  const nanoseconds deadline = clock_.Now() + milliseconds(options_.update_deadline_ms);
   base::MutexLock lock(mu_);
   if (stopping_) return absl::UnavailableError("the rollout engine is shutting down");
   swap_ = &swap;
   wake_->Signal();
   while (!swap.done) {
-    const auto left = deadline - steady_clock::now();
-    if (stopping_ || left.count() <= 0) {
+    if (stopping_ || clock_.Now() >= deadline) {
       swap_ = nullptr;
       if (stopping_) return absl::UnavailableError("the rollout engine is shutting down");
       return absl::DeadlineExceededError(absl::StrCat(
           "version ", swap.next.version->version, " was verified, but the running step did not end within ",
           "rollout.update_deadline_ms (", options_.update_deadline_ms, "); the old version stays"));
     }
-    swapped_.WaitFor(mu_, left);
+    clock_.WaitUntil(swapped_, mu_, deadline);
   }
   return swap.pause_ms;
 }
@@ -458,7 +450,7 @@ absl::Status Engine::Release(int64_t version) {
     }
   }
   freed = LoadedVersion();
-  wake_->Signal();  // its cached blocks go with the next step
+  wake_->Signal();  // the next step frees its cached blocks
   return absl::OkStatus();
 }
 
@@ -470,11 +462,11 @@ bool Engine::TakeInbox() {
   for (std::unique_ptr<Sequence>& sequence : inbox_) core_.Add(std::move(sequence));
   inbox_.clear();
   if (swap_ != nullptr) {
-    const auto start = steady_clock::now();
+    const nanoseconds start = clock_.Now();
     swap_->previous = std::exchange(newest_, swap_->next);
     swap_->replaced = ReplaceRetained(swap_->retain);
     core_.SetNewest(newest_.version);
-    swap_->pause_ms = MillisSince(start);
+    swap_->pause_ms = Millis(clock_.Now() - start);
     swap_->done = true;
     swap_ = nullptr;
     swapped_.SignalAll();
@@ -486,7 +478,8 @@ void Engine::Run() {
   runner_->BindThread();
   std::vector<Emission> emissions;
   while (true) {
-    if (!core_.CanStep()) wake_->Wait(/*forever=*/core_.waiting() == 0);
+    if (!core_.CanStep())
+      wake_->WaitUntil(clock_, core_.waiting() == 0 ? nanoseconds::max() : clock_.Now() + kDeadlinePoll);
     if (!TakeInbox()) break;
     emissions.clear();
     const bool busy = core_.CanStep();

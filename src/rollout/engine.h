@@ -1,19 +1,20 @@
-// The rollout engine: a Client for those who generate and a Sink for those who send weights. One step thread runs an
-// EngineCore; everything else talks to it through an inbox that it empties between two steps.
+// The rollout engine samples ids for calls (a Client) and takes new weights (a Sink). One step thread runs an
+// EngineCore; every other thread talks to it through an inbox that the step thread empties between two steps.
 //
 //   Generate --> inbox --+                       +--> OnChunk (on the step thread)
 //   ~Request -> closed --+--> step thread: step -+
 //   Update --> decode, verify, load (caller's thread) --> swapped in between two steps --> returns
 //
-// A swap to a newer version never stops requests in flight: they continue on the KV they have, which is then mixed and
-// recorded as such. One to an older version ends those whose min_version is later with UNAVAILABLE. Pinned requests run
-// on their version to the end. The engine holds the newest version and those an update asked to retain; of one number
-// those that pin it get what the engine was told last. A version a pinned request still runs on stays in memory until
-// that request ends.
+// A swap to a newer version stops no request in flight: the request continues on its KV cache, which is then mixed and
+// recorded as mixed. A swap to an older version ends requests whose min_version is later with UNAVAILABLE. A pinned
+// request runs on its version to the end, and that version stays in memory until then.
 //
-// Thread safe. Generate and Status never wait for a step (Generate compiles a grammar it has not seen, see
-// grammar/grammar.h, and the first one reads the whole vocabulary); Update and Release are for the sender's threads.
-// Knows no torch: the model is behind ModelRunner (NewTorchRunner in rollout/torch_runner.h).
+// The engine holds the newest version and the retained versions. If a version number was pushed twice, with different
+// weights, requests that pin the number get the latest push.
+//
+// Thread safe. Generate and Status never wait for a step. Generate compiles a grammar that it has not seen
+// (grammar/grammar.h); the first one reads the whole vocabulary. Update and Release are for the sender's threads. Knows
+// no torch: the model is behind ModelRunner (NewTorchRunner in rollout/torch_runner.h).
 #pragma once
 
 #include <deque>
@@ -21,10 +22,10 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "base/clock.h"
+#include "base/executor.h"
 #include "base/mutex.h"
 #include "grammar/grammar.h"
 #include "rollout/client.h"
@@ -37,10 +38,10 @@ namespace ingot::rollout {
 
 class Engine final : public Client, public weights::Sink {
  public:
-  // What an engine is given. `runner` is required.
+  // The objects that an engine works with. `runner` is required.
   struct Parts {
     std::unique_ptr<ModelRunner> runner;
-    std::shared_ptr<const text::Tokenizer> tokenizer;  // null: stop strings and grammars are refused
+    std::shared_ptr<const text::Tokenizer> tokenizer;  // null = stop strings and grammars are refused
     const base::Clock* clock = &base::Clock::Real();   // outlives the engine
   };
 
@@ -56,15 +57,15 @@ class Engine final : public Client, public weights::Sink {
   std::unique_ptr<Request> Generate(v1::GenerateRequest request, OnChunk on_chunk) override;
   absl::StatusOr<v1::EngineStatusResponse> Status() override;
 
-  // As weights::Sink says, and INVALID_ARGUMENT for more bytes than the model has; updates are applied one at a time. A
-  // version and checksum that is live already is OK without a swap. One to be retained becomes live all the same when
-  // max_retained_versions are already, and the answer says so; one to be held beside is RESOURCE_EXHAUSTED then.
-  // DEADLINE_EXCEEDED: the running step did not end within update_deadline_ms (nothing changed).
+  // As weights::Sink says. INVALID_ARGUMENT: more bytes than the model has. DEADLINE_EXCEEDED: the running step did not
+  // end within update_deadline_ms; nothing changed. Updates are applied one at a time. A version and checksum that is
+  // live already is OK without a swap. If max_retained_versions are retained already, a version to be retained becomes
+  // live all the same, and the answer says that it is not retained; a version to be held beside is RESOURCE_EXHAUSTED.
   absl::StatusOr<v1::UpdateWeightsResponse> Update(const weights::EncodedDelta& delta) override {
     return Update(delta, [] { return false; });
   }
-  // As above, for a sender that may give up: `cancelled` is asked once it is this update's turn, so that one that
-  // waited behind a later one does not replace it, and again before it is swapped in. CANCELLED then; nothing changed.
+  // As above, for a sender that may give up. `cancelled` is called when it is this update's turn, and again before the
+  // swap; true: CANCELLED, and nothing changed. So an update that waited behind a later one does not replace it.
   absl::StatusOr<v1::UpdateWeightsResponse> Update(const weights::EncodedDelta& delta,
                                                    const std::function<bool()>& cancelled);
   absl::Status Release(int64_t version) override;
@@ -74,13 +75,14 @@ class Engine final : public Client, public weights::Sink {
   // The newest live weights; null before the first.
   std::shared_ptr<const weights::Snapshot> newest() const;
   const EngineOptions& options() const { return options_; }
-  // What an update may come to: no more than the model itself, however little of it there is on the wire.
+  // The size limit of a decoded update: the bytes of the model, however few are on the wire.
   const weights::CodecOptions& codec() const { return codec_; }
 
  private:
   class Handle;
-  struct Wake;            // what a Request handle needs of the engine; outlives it
-  struct LoadedVersion {  // both are null before the first
+  struct Wake;  // a Request handle's way to wake the step thread; may outlive the engine
+  // A version whose model is loaded; both are null before the first.
+  struct LoadedVersion {
     std::shared_ptr<const WeightVersion> version;
     std::shared_ptr<const weights::Snapshot> snapshot;
   };
@@ -99,15 +101,16 @@ class Engine final : public Client, public weights::Sink {
   absl::Status AddConstraint(const v1::Grammar& grammar, Sequence* sequence);
   absl::Status Enqueue(std::unique_ptr<Sequence> sequence);
   bool HasRoom(int64_t version);  // to retain it
-  // What a pinned request would get, of every version.
+  // The weights that a pinned request would get, for every version.
   std::vector<weights::HeldVersion> AllHeld() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // The newest is what was told last of its number: what is retained under it is this, or given back.
+  // After a swap: removes a retained entry of newest_'s number and other weights, and with `retain` enters newest_.
+  // Returns the entry that was removed, for the caller to free.
   LoadedVersion ReplaceRetained(bool retain) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status HoldBeside(const weights::EncodedDelta& delta, const std::function<bool()>& cancelled)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
   absl::StatusOr<LoadedVersion> LoadVersion(std::shared_ptr<const weights::Snapshot> snapshot)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
-  // Pause in milliseconds.
+  // Returns the pause in milliseconds.
   absl::StatusOr<double> SwapIn(LoadedVersion next, bool retain) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
   void Run();
   bool TakeInbox();
@@ -124,7 +127,7 @@ class Engine final : public Client, public weights::Sink {
   const std::shared_ptr<Wake> wake_;
 
   base::Mutex grammar_mu_;
-  std::unique_ptr<grammar::Compiler> grammars_ ABSL_GUARDED_BY(grammar_mu_);  // made by the first request with one
+  std::unique_ptr<grammar::Compiler> grammars_ ABSL_GUARDED_BY(grammar_mu_);  // null before the first grammar
 
   base::Mutex update_mu_;  // one update at a time; taken before mu_
   uint64_t next_salt_ ABSL_GUARDED_BY(update_mu_) = 1;
@@ -132,17 +135,17 @@ class Engine final : public Client, public weights::Sink {
   mutable base::Mutex mu_;
   base::CondVar swapped_;
   std::deque<std::unique_ptr<Sequence>> inbox_ ABSL_GUARDED_BY(mu_);
-  Swap* swap_ ABSL_GUARDED_BY(mu_) = nullptr;  // posted by SwapIn, owned by it
+  Swap* swap_ ABSL_GUARDED_BY(mu_) = nullptr;  // SwapIn posts and owns it
   LoadedVersion newest_ ABSL_GUARDED_BY(mu_);
-  // An entry with newest_'s number and other weights was sent later than newest_.
+  // By number. An entry with newest_'s number and other weights was pushed after newest_.
   std::map<int64_t, LoadedVersion> retained_ ABSL_GUARDED_BY(mu_);
   int64_t next_order_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t outstanding_ ABSL_GUARDED_BY(mu_) = 0;  // accepted and not ended
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   v1::EngineStatusResponse status_ ABSL_GUARDED_BY(mu_);  // as of the last step
 
-  EngineCore core_;  // the step thread's
-  std::thread step_thread_;
+  EngineCore core_;             // the step thread's
+  base::Executor step_thread_;  // one thread that runs Run(); last: ends before the rest goes
 };
 
 }  // namespace ingot::rollout

@@ -14,8 +14,8 @@
 namespace ingot::sandbox {
 namespace {
 
-// In the list an id stands between two spaces. The script starts no process: all it uses is built in. Of a process,
-// /proc tells "PID (NAME) STATE PARENT GROUP SESSION ..", where NAME may hold anything, line ends too.
+// The list has an id between two spaces. The script starts no process: it uses built-in commands alone. /proc describes
+// a process as "PID (NAME) STATE PARENT GROUP SESSION ..", where NAME may hold any character, line ends too.
 constexpr char kScript[] = R"sh(trap '' HUP INT TERM
 groups=' '
 while read -r line; do
@@ -59,8 +59,7 @@ absl::StatusOr<int> StartGuard() {
   if (!null.valid()) return ErrnoStatus(errno, "cannot open /dev/null");
   const Command command{
       .argv = {"/bin/sh", "-c", kScript, "ingot-group-guard"}, .env = {}, .working_dir = "/", .stdin_text = ""};
-  const absl::StatusOr<pid_t> pid =
-      Spawn(command, Limits{}, {theirs.get(), null.get(), null.get()}, /*dies_with_thread=*/false, /*guard_fd=*/-1);
+  const absl::StatusOr<pid_t> pid = Spawn(command, Limits{}, {theirs.get(), null.get(), null.get()}, SpawnOptions{});
   if (!pid.ok()) return pid.status();
   return ours.Release();
 }
@@ -71,7 +70,7 @@ int GroupGuardFd() {
   Guard& guard = Instance();
   base::MutexLock lock(guard.mu);
   if (guard.owner == getpid()) return guard.fd;
-  if (guard.fd >= 0) close(guard.fd);  // of the process this one was forked from
+  if (guard.fd >= 0) close(guard.fd);  // inherited by a fork
   guard.owner = getpid();
   guard.fd = -1;
   const absl::StatusOr<int> fd = StartGuard();
@@ -88,7 +87,7 @@ void ForgetGroup(pid_t leader) {
   const int fd = GroupGuardFd();
   if (fd < 0) return;
   const std::string line = absl::StrCat("-", leader, "\n");
-  // Blocking: a lost line would leave an id listed that may be reused. The guard only ever reads.
+  // Blocks until it is sent: an id that stays listed may be used again. The guard reads all the time.
   while (send(fd, line.data(), line.size(), MSG_NOSIGNAL) < 0 && errno == EINTR) continue;
 }
 

@@ -27,8 +27,8 @@ namespace {
 using std::chrono::nanoseconds;
 using SteadyClock = std::chrono::steady_clock;
 
-// The command's stdin is a file in memory, not a pipe: nothing has to be fed to it, and a command that does not read
-// cannot raise SIGPIPE here.
+// The command's stdin is a file in memory, not a pipe: nobody has to feed it, and a command that does not read raises
+// no SIGPIPE here.
 absl::StatusOr<Fd> StdinFor(const std::string& text) {
   if (text.empty()) {
     Fd null(open("/dev/null", O_RDONLY | O_CLOEXEC));
@@ -60,7 +60,7 @@ absl::StatusOr<Pipe> MakePipe() {
   return pipe;
 }
 
-// One running session: reads what it writes until its first process ends or a limit is met, then ends all of it.
+// One running session: reads its output until its first process ends or a limit is met, then kills the session.
 class Session {
  public:
   Session(pid_t pid, Fd pidfd, Fd out, Fd err, const Limits& limits, const Cancellation* cancel, int64_t own_peak_kib)
@@ -85,7 +85,7 @@ class Session {
   }
 
  private:
-  // Nothing: the first process ended by itself.
+  // The limit that was met; nullopt = the first process ended by itself.
   std::optional<Ending> Watch() {
     auto deadline = start_ + limits_.wall_time;
     bool terminated = false;
@@ -108,14 +108,14 @@ class Session {
       if (fds[1].revents != 0 && !Read(out_fd_, out_)) return Ending::kOutputOverflow;
       if (fds[2].revents != 0 && !Read(err_fd_, err_)) return Ending::kOutputOverflow;
       if (fds[0].revents != 0) {
-        // What it wrote last may have come after the reads above.
+        // Its last output may have come after the reads above.
         if (!Read(out_fd_, out_) || !Read(err_fd_, err_)) return Ending::kOutputOverflow;
         return terminated ? std::optional(Ending::kTimedOut) : std::nullopt;
       }
     }
   }
 
-  // Takes what is there now. Closes at end of file. False once there was more than the limit.
+  // Appends the output that is there now to `text`. Closes `fd` at end of file. False: the limit is exceeded.
   bool Read(Fd& fd, std::string& text) {
     char buffer[16384];
     while (fd.valid()) {
@@ -133,9 +133,9 @@ class Session {
     return true;
   }
 
-  // Kills the session, reaps its leader, and tells how that ended.
+  // Kills the session, reaps its leader, and returns the leader's outcome.
   Outcome Finish() {
-    // The leader is running or a zombie, so the id is still this session's.
+    // The leader runs or is a zombie, so that its id is still this session's.
     kill(-pid_, SIGKILL);
     siginfo_t info;
     while (waitid(P_PID, pid_, &info, WEXITED | WNOWAIT) < 0 && errno == EINTR) continue;
@@ -203,7 +203,7 @@ std::string Describe(const Outcome& outcome, const Limits& limits) {
 }
 
 Cancellation::Cancellation() : fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  // Without it nothing could be cancelled; better to know at start than at stop.
+  // Without a descriptor nothing can be cancelled: said at the start, not at the stop.
   if (fd_ < 0) INGOT_LOG(error, "no descriptor left for a cancellation event: raise the limit of open files");
 }
 
@@ -226,7 +226,7 @@ absl::StatusOr<Outcome> RunCommand(const Command& command, const Limits& limits,
   rusage own{};
   getrusage(RUSAGE_SELF, &own);
   INGOT_ASSIGN_OR_RETURN(const pid_t pid, Spawn(command, limits, {in.get(), out.write.get(), err.write.get()},
-                                                /*dies_with_thread=*/true, GroupGuardFd()));
+                                                {.dies_with_thread = true, .guard_fd = GroupGuardFd()}));
   out.write.Reset();
   err.write.Reset();
   Fd pidfd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));

@@ -21,7 +21,7 @@ namespace {
 
 using SteadyClock = std::chrono::steady_clock;
 
-// Calls `visit` for each but the leader.
+// Calls `visit` for each process of the session but the leader.
 template <typename Visit>
 void ForEachMember(pid_t leader, Visit visit) {
   DIR* const proc = opendir("/proc");
@@ -31,20 +31,21 @@ void ForEachMember(pid_t leader, Visit visit) {
     const char* const end = entry->d_name + strlen(entry->d_name);
     const auto parsed = std::from_chars(entry->d_name, end, pid);
     if (parsed.ec != std::errc() || parsed.ptr != end || pid == leader || getsid(pid) != leader) continue;
-    // Held by its descriptor its id cannot become another's; it may have before, so it is asked again.
+    // While the descriptor is open, the id names this process. It may have changed hands before: the session is read
+    // again.
     const Fd held(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
     if (held.valid() && getsid(pid) == leader) visit(pid, held.get());
   }
   closedir(proc);
 }
 
-// Whether it ends within that time.
+// True: the process ends within `patience`.
 bool Ends(int pidfd, std::chrono::milliseconds patience) {
   pollfd end{pidfd, POLLIN, 0};
   return poll(&end, 1, static_cast<int>(std::max<int64_t>(patience.count(), 0))) == 1;
 }
 
-// Whose parent is gone becomes a child of this process: it is init (a container without one) or a subreaper.
+// True: an orphan becomes a child of this process, which is init (in a container without one) or a subreaper.
 bool Adopts() {
   int subreaper = 0;
   prctl(PR_GET_CHILD_SUBREAPER, &subreaper);
@@ -65,7 +66,7 @@ bool KillSession(pid_t leader) {
   const auto deadline = SteadyClock::now() + std::chrono::seconds(2);
   kill(-leader, SIGKILL);
   while (true) {
-    bool ran = false;  // then it may have started others meanwhile
+    bool ran = false;  // a process that ran may have started others meanwhile
     ForEachMember(leader, [&](pid_t pid, int pidfd) {
       if (!Ends(pidfd, std::chrono::milliseconds(0))) {
         ran = true;

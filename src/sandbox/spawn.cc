@@ -32,7 +32,7 @@ struct OneLimit {
   rlim_t value;
 };
 
-// Everything the child needs, made before vfork: after it nothing may allocate, lock, or throw.
+// The child's data, made before vfork: between vfork and exec nothing may allocate, lock, or throw.
 struct Plan {
   const char* path;
   char* const* argv;
@@ -41,9 +41,8 @@ struct Plan {
   SpawnIo io;
   OneLimit limits[5];
   int limit_count;
-  bool dies_with_thread;
+  SpawnOptions options;
   pid_t parent;
-  int guard_fd;
   int failure_fd;
 };
 
@@ -53,18 +52,18 @@ struct Plan {
   _exit(127);
 }
 
-// "+pid\n", without stdio.
+// Sends "+pid\n", without stdio.
 void TellGuard(int guard_fd, pid_t pid) {
   char text[16];
   int at = sizeof(text);
   text[--at] = '\n';
   for (pid_t rest = pid; rest > 0; rest /= 10) text[--at] = static_cast<char>('0' + rest % 10);
   text[--at] = '+';
-  // Not sent if the guard does not keep up: the first process still has PDEATHSIG.
+  // Lost if the guard's socket is full: the first process still has PDEATHSIG.
   [[maybe_unused]] const ssize_t sent = send(guard_fd, text + at, sizeof(text) - at, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-// Not all code in this process opens its descriptors with O_CLOEXEC (accepted sockets of Asio do not have it).
+// Some code in this process opens descriptors without O_CLOEXEC: Asio's accepted sockets lack it.
 void CloseOthersAtExec() {
   if (syscall(SYS_close_range, 3u, ~0u, CLOSE_RANGE_CLOEXEC) == 0) return;
   rlimit limit{};
@@ -74,13 +73,14 @@ void CloseOthersAtExec() {
 }
 
 [[noreturn]] void RunChild(const Plan& plan) {
-  setsid();
-  if (plan.dies_with_thread) {
+  if (plan.options.own_session) setsid();
+  if (plan.options.dies_with_thread) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     errno = ESRCH;
     if (getppid() != plan.parent) Fail(plan, kParentGone);
   }
-  // Handlers of the parent must not run in memory the child shares with it; ignored signals would stay ignored.
+  // Handlers of the parent must not run in the memory that it shares with the child. A signal that the parent ignores
+  // would stay ignored.
   struct sigaction action;
   memset(&action, 0, sizeof(action));
   action.sa_handler = SIG_DFL;
@@ -88,7 +88,7 @@ void CloseOthersAtExec() {
   if (dup2(plan.io.in, 0) < 0 || dup2(plan.io.out, 1) < 0 || dup2(plan.io.err, 2) < 0) Fail(plan, kStdio);
   CloseOthersAtExec();
   if (plan.working_dir != nullptr && chdir(plan.working_dir) != 0) Fail(plan, kChdir);
-  if (plan.guard_fd >= 0) TellGuard(plan.guard_fd, getpid());
+  if (plan.options.guard_fd >= 0) TellGuard(plan.options.guard_fd, getpid());
   for (int i = 0; i < plan.limit_count; ++i) {
     const rlimit limit{plan.limits[i].value, plan.limits[i].value};
     if (setrlimit(static_cast<__rlimit_resource_t>(plan.limits[i].resource), &limit) != 0) Fail(plan, kLimit);
@@ -100,9 +100,9 @@ void CloseOthersAtExec() {
   Fail(plan, kExec);
 }
 
-// Its own frame, so that nothing of the caller's lives in registers across vfork.
+// A frame of its own, so that no variable of the caller lives in a register across vfork.
 __attribute__((noinline)) pid_t VforkAndRun(const Plan& plan) {
-  // posix_spawn has neither PDEATHSIG nor limits, and RunChild keeps to what is safe in the parent's memory.
+  // posix_spawn sets neither PDEATHSIG nor limits. RunChild makes only calls that are safe in the parent's memory.
   // NOLINTNEXTLINE(bugprone-unsafe-functions,clang-analyzer-security.insecureAPI.vfork)
   const pid_t pid = vfork();
   if (pid == 0) RunChild(plan);  // NOLINT(clang-analyzer-unix.Vfork)
@@ -114,7 +114,7 @@ bool IsExecutableFile(const std::string& path) {
   return stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) && access(path.c_str(), X_OK) == 0;
 }
 
-// In the parent, so that a missing program is named before any process exists.
+// Runs in the parent, so that a missing program is named before a process exists.
 absl::StatusOr<std::string> FindExecutable(const Command& command) {
   const std::string& name = command.argv[0];
   if (name.find('/') != std::string::npos) return name;
@@ -166,7 +166,7 @@ absl::Status FailureStatus(const Failure& failure, const Command& command, const
   }
 }
 
-// A descriptor in 0..2 would be overwritten while stdio is set up.
+// A copy of `fd` above 2: the set-up of stdio would overwrite a lower one.
 absl::StatusOr<Fd> AboveStdio(int fd) {
   Fd copy(fcntl(fd, F_DUPFD_CLOEXEC, 3));
   if (!copy.valid()) return ErrnoStatus(errno, "cannot duplicate a descriptor");
@@ -208,8 +208,8 @@ absl::Status ErrnoStatus(int errno_value, const std::string& what) {
   }
 }
 
-absl::StatusOr<pid_t> Spawn(const Command& command, const Limits& limits, const SpawnIo& io, bool dies_with_thread,
-                            int guard_fd) {
+absl::StatusOr<pid_t> Spawn(const Command& command, const Limits& limits, const SpawnIo& io,
+                            const SpawnOptions& options) {
   INGOT_RETURN_IF_ERROR(CheckStrings(command));
   INGOT_ASSIGN_OR_RETURN(const std::string path, FindExecutable(command));
   INGOT_ASSIGN_OR_RETURN(const Fd in, AboveStdio(io.in));
@@ -239,9 +239,8 @@ absl::StatusOr<pid_t> Spawn(const Command& command, const Limits& limits, const 
             .io = {in.get(), out.get(), err.get()},
             .limits = {},
             .limit_count = 0,
-            .dies_with_thread = dies_with_thread,
+            .options = options,
             .parent = getpid(),
-            .guard_fd = guard_fd,
             .failure_fd = failure_write.get()};
   const auto limit = [&](int resource, int64_t value) {
     if (value > 0) plan.limits[plan.limit_count++] = {resource, static_cast<rlim_t>(value)};
@@ -250,9 +249,9 @@ absl::StatusOr<pid_t> Spawn(const Command& command, const Limits& limits, const 
   limit(RLIMIT_NOFILE, limits.open_files);
   limit(RLIMIT_CPU, limits.cpu_seconds);
   limit(RLIMIT_FSIZE, limits.file_bytes);
-  plan.limits[plan.limit_count++] = {RLIMIT_CORE, 0};
+  if (!options.dumps_core) plan.limits[plan.limit_count++] = {RLIMIT_CORE, 0};
 
-  // No handler may run in the child while it shares this memory; the child's mask is emptied just before exec.
+  // No handler may run in the child while it shares this memory. The child empties its mask just before exec.
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -267,7 +266,8 @@ absl::StatusOr<pid_t> Spawn(const Command& command, const Limits& limits, const 
   do got = read(failure_read.get(), &failure, sizeof(failure));
   while (got < 0 && errno == EINTR);
   if (got != sizeof(failure)) return pid;  // closed by exec
-  if (guard_fd >= 0) ForgetGroup(pid);     // it may have been told: while this is a zombie its id is nobody else's
+  // The guard may have been told of it. While the process is a zombie, its id is not used again.
+  if (options.guard_fd >= 0) ForgetGroup(pid);
   while (waitpid(pid, nullptr, 0) < 0 && errno == EINTR) continue;
   return FailureStatus(failure, command, path);
 }

@@ -1,4 +1,5 @@
-// The one place that makes processes. Everything between vfork and exec lives in spawn.cc and is async-signal-safe.
+// Spawn starts a process; every process that Ingot makes comes from here. The code between vfork and exec is in
+// spawn.cc and is async-signal-safe.
 #pragma once
 
 #include <sys/types.h>
@@ -8,7 +9,7 @@
 
 namespace ingot::sandbox {
 
-// Owns a descriptor.
+// An Fd owns a descriptor.
 class Fd {
  public:
   Fd() = default;
@@ -28,18 +29,27 @@ class Fd {
   int fd_ = -1;
 };
 
-// `errno_value` as a status whose code says whose fault it is.
+// `errno_value` as a status, by its cause: NOT_FOUND, PERMISSION_DENIED, INVALID_ARGUMENT, RESOURCE_EXHAUSTED,
+// otherwise UNAVAILABLE.
 absl::Status ErrnoStatus(int errno_value, const std::string& what);
 
+// Descriptors of the caller that the process gets as its own.
 struct SpawnIo {
   int in = -1;   // becomes 0
   int out = -1;  // becomes 1
   int err = -1;  // becomes 2
 };
 
-// Starts the command in its own session. With `dies_with_thread` it gets SIGKILL when the calling thread ends, and
-// `guard_fd` (if not -1) is told "+pid\n" before the command's first instruction.
-absl::StatusOr<pid_t> Spawn(const Command& command, const Limits& limits, const SpawnIo& io, bool dies_with_thread,
-                            int guard_fd);
+struct SpawnOptions {
+  bool own_session = true;        // false: the process stays in the caller's session and process group
+  bool dies_with_thread = false;  // SIGKILL when the calling thread ends
+  bool dumps_core = false;        // false: RLIMIT_CORE is 0
+  int guard_fd = -1;              // is told "+pid\n" before the command's first instruction; -1 = nobody is told
+};
+
+// Starts the command and returns once it runs. The error is about a command that did not start, as for RunCommand. No
+// other descriptor of the caller reaches the process; its signals have their default actions.
+absl::StatusOr<pid_t> Spawn(const Command& command, const Limits& limits, const SpawnIo& io,
+                            const SpawnOptions& options);
 
 }  // namespace ingot::sandbox

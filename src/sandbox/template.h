@@ -1,9 +1,12 @@
-// Text with ${names} in it: what recipes and verifiers are configured with.
+// A Template is text with ${names} in it, as recipes and verifiers are configured with.
 //
-// `${name}` is replaced by a variable, `${root.field.0.inner}` by a field of a JSON variable (a string as it is,
-// anything else as compact JSON, numbers as they are written), `${json:name}` by either as
-// JSON: a string in quotation marks, escaped. `$${` stands for a literal `${`. Any other `$` is
-// itself, so shell's $HOME needs no escape. Names are checked when the template is made, fields when it is rendered.
+//   ${name}                 a variable
+//   ${root.field.0.inner}   a field of a JSON variable: a string as it is, any other value as compact JSON; numbers keep
+//                           the digits that they were written with
+//   ${json:name}            a variable or field as JSON: a string in quotation marks, escaped
+//   $${                     a literal ${
+//
+// Any other `$` stands for itself, so that a shell's $HOME needs no escape. Parse checks names, Render checks fields.
 // Immutable, thread safe.
 #pragma once
 
@@ -19,15 +22,15 @@ namespace ingot::sandbox {
 
 struct Variables {
   std::map<std::string, std::string> text;     // ${name}
-  std::map<std::string, base::JsonText> json;  // ${name} is the whole as JSON, ${name.field} a part; not owned
+  std::map<std::string, base::JsonText> json;  // ${name} is the whole value, ${name.field} a part; text not owned
 };
 
 class Template {
  public:
   Template() = default;
 
-  // `known`: the allowed names; one that ends in '.' ("task.") allows any field below it. INVALID_ARGUMENT names the
-  // variable that is not among them, and lists them. Each of them goes with "json:" before it too.
+  // `known`: the allowed names, each also with "json:" in front; a name that ends in '.' ("task.") allows any field
+  // below it. INVALID_ARGUMENT names the variable that is not allowed and lists the allowed ones.
   static absl::StatusOr<Template> Parse(std::string_view text, const std::vector<std::string>& known);
 
   // INVALID_ARGUMENT names the field that the JSON variable lacks.
@@ -41,7 +44,7 @@ class Template {
   std::vector<Piece> pieces_;
 };
 
-// A string as it is, anything else as compact JSON.
+// A string as it is, any other value as compact JSON.
 std::string AsText(const base::JsonText& value);
 
 }  // namespace ingot::sandbox

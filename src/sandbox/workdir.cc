@@ -22,14 +22,15 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kLive = "live-";
 
-// "live-<pid>-<start of this process>-": in a container a restarted process often has the pid of the one before.
+// "live-<pid>-<start of this process>-". The start tells apart two processes of one pid: in a container a restarted
+// process often has the pid of the one before.
 const std::string& OwnPrefix() {
   static const std::string* const prefix =
       new std::string(absl::StrCat(base::View(kLive), getpid(), "-", base::Clock::Real().UnixNanos(), "-"));
   return *prefix;
 }
 
-// An agent may have taken the write permission off its own folders.
+// Gives back the write permission that an agent may have taken off its own folders.
 void MakeRemovable(const fs::path& folder) {
   std::error_code error;
   fs::permissions(folder, fs::perms::owner_all, fs::perm_options::add | fs::perm_options::nofollow, error);
@@ -50,7 +51,7 @@ bool RemoveTree(const std::string& path) {
   return !error;
 }
 
-// INVALID_ARGUMENT unless `relative` names something below the folder it is taken from.
+// INVALID_ARGUMENT unless `relative` names a file below its base folder.
 absl::Status CheckRelative(const std::string& relative) {
   const fs::path path(relative);
   bool leaves = path.empty() || path.is_absolute() || relative.find('\0') != std::string::npos;
@@ -60,7 +61,8 @@ absl::Status CheckRelative(const std::string& relative) {
       absl::StrCat("'", relative, "' is no file below the work folder: give a relative path without '..'"));
 }
 
-// Opens the folder that holds `relative`, one part at a time and never through a link; missing ones are made if asked.
+// Opens the folder of `relative`, one part of the path at a time and never through a link. `make`: missing folders are
+// made.
 absl::StatusOr<Fd> OpenParent(const std::string& work, const fs::path& relative, bool make) {
   Fd folder(open(work.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
   if (!folder.valid()) return ErrnoStatus(errno, absl::StrCat("cannot open ", work));
@@ -164,7 +166,7 @@ absl::StatusOr<std::string> WorkDir::AddFolder(const std::string& name) const {
   return path;
 }
 
-absl::StatusOr<std::string> WorkDir::Keep(const std::string& name) {
+absl::StatusOr<std::string> WorkDir::Detach(const std::string& name) {
   std::string safe;
   for (const char c : name) safe += (std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_') ? c : '_';
   std::string kept = (fs::path(path_).parent_path() / absl::StrCat("kept-", safe)).string();

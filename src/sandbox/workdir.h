@@ -1,13 +1,14 @@
-// A private folder for one episode, removed with everything in it when the object goes.
+// A WorkDir is a private folder of one episode; its destructor removes the folder and everything in it.
 //
-//   root/live-<process>-<number>/   home/   HOME of the agent, empty
-//                                   work/   where it runs; files of the recipe
+//   root/live-<process>-<number>/   home/   HOME of the agent, empty at first
+//                                   work/   the agent's working folder, with the files of the recipe
 //                                   tmp/    TMPDIR
 //                                   NAME-<random>/  of AddFolder
 //
-// Keep() renames it to root/kept-<name> instead of removing it. What a killed process left is recognised by the pid in
-// its name and removed by RemoveStale, so a root belongs to one machine (and one PID namespace) at a time. Symbolic
-// links are removed, never followed, also when a file is written. Not thread safe; different objects are independent.
+// Detach() renames the folder to root/kept-<name> instead of removing it. RemoveStale removes folders of killed
+// processes, which it knows by the pid in their names: a root belongs to one machine and one PID namespace at a time.
+// No symbolic link is followed, neither by a removal nor by a write. Not thread safe; different objects are
+// independent.
 #pragma once
 
 #include <string>
@@ -19,7 +20,7 @@ namespace ingot::sandbox {
 
 class WorkDir {
  public:
-  // Makes `root` too, if it is not there.
+  // Makes `root` too if it is missing.
   static absl::StatusOr<WorkDir> Create(const std::string& root);
   ~WorkDir();
   WorkDir(WorkDir&& other) noexcept;
@@ -31,31 +32,33 @@ class WorkDir {
   std::string work() const { return path_ + "/work"; }
   std::string tmp() const { return path_ + "/tmp"; }
 
-  // Writes work/`relative`, making folders on the way. INVALID_ARGUMENT for a path that leaves work/. A text that
+  // Writes work/`relative` and makes the folders on the way. INVALID_ARGUMENT: the path leaves work/. A text that
   // begins with "#!" becomes executable.
   absl::Status WriteFile(const std::string& relative, std::string_view content) const;
 
-  // Reads work/`relative`. NOT_FOUND; RESOURCE_EXHAUSTED above `limit_bytes`; INVALID_ARGUMENT if it is no regular file
-  // (a pipe would block, a link could show what the agent may not read).
+  // Reads work/`relative`. NOT_FOUND; RESOURCE_EXHAUSTED above `limit_bytes`; INVALID_ARGUMENT if it is no regular
+  // file: a pipe would block, and a link could lead to a file that the agent may not read.
   absl::StatusOr<std::string> ReadFile(const std::string& relative, int64_t limit_bytes) const;
 
-  // A new, empty folder beside work/, under a name that nobody could have written to before. Absolute.
+  // Makes an empty folder beside work/ and returns its absolute path. Its name has a random part, so that no process
+  // can have written to it before.
   absl::StatusOr<std::string> AddFolder(const std::string& name) const;
 
-  // Writes the file `name` beside work/, anew: what the agent may have put in its place, a pipe that would block or a
-  // link, is removed.
+  // Writes the file `name` beside work/. Removes first any file of that name: the agent may have put a link or a pipe
+  // there.
   absl::Status WriteBeside(const std::string& name, std::string_view content) const;
 
-  // Returns the new path; from then on nothing is removed.
-  absl::StatusOr<std::string> Keep(const std::string& name);
+  // Renames the folder to kept-`name`, which this object no longer removes, and returns its path. Replaces an older
+  // one.
+  absl::StatusOr<std::string> Detach(const std::string& name);
 
  private:
   explicit WorkDir(std::string path) : path_(std::move(path)) {}
   void Remove();
-  std::string path_;  // empty: nothing owned
+  std::string path_;  // empty = no folder is owned
 };
 
-// Removes the folders under `root` that processes which are gone have left. Returns how many; a missing root has none.
+// Removes the folders under `root` whose processes are gone. Returns their number; 0 for a missing root.
 int RemoveStale(const std::string& root);
 
 }  // namespace ingot::sandbox

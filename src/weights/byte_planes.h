@@ -1,5 +1,5 @@
-// The loops over every byte of a model that the delta codec needs. Raw memory, no allocation; elements of 2 or 4 bytes.
-// "Planes" hold element bytes grouped by their position in the element: all first bytes, then all second ones, ...
+// The delta codec's loops over every byte of a model. Raw memory, no allocation; elements of 2 or 4 bytes.
+// Planes are element bytes grouped by their position in the element: all first bytes, then all second bytes, ...
 #pragma once
 
 #include <cstddef>
@@ -7,13 +7,13 @@
 
 namespace ingot::weights {
 
-// How many elements differ.
+// The number of elements that differ.
 int64_t CountChanged(const std::byte* a, const std::byte* b, int64_t elements, int64_t element_bytes);
 
 // planes = group(a XOR b).
 void XorToPlanes(const std::byte* a, const std::byte* b, int64_t elements, int64_t element_bytes, std::byte* planes);
 
-// out = base XOR ungroup(planes). `out` may be neither.
+// out = base XOR ungroup(planes). `out` overlaps neither of them.
 void XorFromPlanes(const std::byte* base, const std::byte* planes, int64_t elements, int64_t element_bytes,
                    std::byte* out);
 

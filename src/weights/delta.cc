@@ -54,7 +54,7 @@ bool SameLayout(const v1::Manifest& a, const v1::Manifest& b) {
   return true;
 }
 
-// Finds the smallest form of one tensor. Keeps the best payload (form and body) seen so far.
+// Finds the smallest payload (coding, form and body) of one tensor.
 class TensorEncoder {
  public:
   explicit TensorEncoder(int level) : level_(level) {}
@@ -65,7 +65,7 @@ class TensorEncoder {
     const int64_t elements = static_cast<int64_t>(target.size()) / element_bytes;
     coding_ = v1::TENSOR_FULL;
     best_.clear();
-    best_size_ = target.size() + 1;  // FULL, raw: what every other form has to beat
+    best_size_ = target.size() + 1;  // of FULL, uncompressed, which another payload has to beat
     int64_t changed = elements;
     if (!base.empty()) {
       changed = CountChanged(base.data(), target.data(), elements, element_bytes);
@@ -78,7 +78,7 @@ class TensorEncoder {
       Offer(v1::TENSOR_XOR, scratch_);
       TrySparse(base, target, elements, element_bytes, changed);
     }
-    // Bytes that XOR well with their base hardly ever compress better without it, so the third attempt is saved.
+    // A tensor whose XOR compresses well hardly ever compresses better without its base: FULL is then not tried.
     if (base.empty() || best_size_ > target.size() / 2) Offer(v1::TENSOR_FULL, target);
     if (coding_ == v1::TENSOR_FULL && best_.empty()) {
       best_.reserve(target.size() + kOverhead);
@@ -95,7 +95,7 @@ class TensorEncoder {
  private:
   void TrySparse(std::span<const std::byte> base, std::span<const std::byte> target, int64_t elements,
                  int64_t element_bytes, int64_t changed) {
-    // Gaps take a byte each at the densities where this form can win.
+    // A gap takes one byte at the densities at which SPARSE can win.
     if (8 + changed * (element_bytes + 1) >= static_cast<int64_t>(target.size()) / 2) return;
     sparse_.clear();
     AppendInt(changed, 8, sparse_);
@@ -127,7 +127,7 @@ class TensorEncoder {
     Offer(v1::TENSOR_SPARSE, AsBytes(sparse_));
   }
 
-  // Keeps the body's compressed form if it is smaller than the best.
+  // The compressed body becomes the best payload if it is smaller.
   void Offer(v1::TensorCoding coding, std::span<const std::byte> body) {
     candidate_.assign(1, kZstd);
     if (best_size_ <= 1 || !zstd_.Compress(body, level_, best_size_ - 1, candidate_)) return;
@@ -147,7 +147,7 @@ class TensorEncoder {
   v1::TensorCoding coding_ = v1::TENSOR_FULL;
 };
 
-// Undoes one payload. All sizes were checked against the manifest before.
+// Decodes one payload. All sizes were checked against the manifest before.
 class TensorDecoder {
  public:
   absl::Status Decode(const v1::TensorDelta& delta, std::span<const std::byte> base, int64_t element_bytes,
@@ -202,7 +202,7 @@ class TensorDecoder {
     const uint64_t count = ReadInt(body);
     body.remove_prefix(8);
     const uint64_t elements = out.size() / element_bytes;
-    // Each change takes a gap of at least one byte and its element, so this also bounds the positions held.
+    // A change takes a gap of at least one byte and its element: the check bounds the positions in memory too.
     if (count > elements || count > body.size() / (1 + element_bytes)) {
       return absl::DataLossError(absl::StrCat("sparse payload declares ", count, " changes"));
     }

@@ -1,16 +1,15 @@
-// Lossless weight deltas. Encode(base, target) -> EncodedDelta; Apply(base, delta) gives the target bit for bit or an
-// error, never something in between. The codec knows no transport: transports carry EncodedDelta as WeightChunks.
+// The codec of lossless weight deltas. Encode(base, target) makes an EncodedDelta; Apply(base, delta) returns the
+// target bit for bit, or an error. The codec knows no transport: transports carry an EncodedDelta as WeightChunks.
 //
 // Payload grammar (all integers little-endian):
 //   UNCHANGED  empty
 //   others     form, body, u64 checksum of (u32 tensor index, u32 coding, form, body)
-// `form` is one byte: 0, the body as it is, or 1, one zstd frame of it. Bodies:
+// `form` is one byte: 0 = the body as it is, 1 = one zstd frame of it. Bodies:
 //   FULL       the bytes
-//   XOR        the XOR with the base, element bytes grouped by their position in the element (all first bytes, then
-//              all second bytes, ...), so that unchanged high bytes become long runs of zero
+//   XOR        the XOR with the base, in planes (byte_planes.h), so that unchanged high bytes become long runs of zero
 //   SPARSE     u64 count, then count varints: unchanged elements since the previous changed one, then the count
-//              changed elements' new bytes, grouped as above
-// Per tensor the smallest is sent: no payload is larger than its tensor's bytes + 9.
+//              changed elements' new bytes, in planes
+// Each tensor is sent in its smallest coding: no payload is larger than its tensor's bytes + 9.
 #pragma once
 
 #include <cstdint>
@@ -34,35 +33,36 @@ struct CodecOptions {
 struct EncodedDelta {
   v1::DeltaHeader header;
   std::vector<v1::TensorDelta> tensors;  // every tensor of the manifest, in its order
-  int64_t changed_elements = 0;          // of all elements; density = changed / total. Known to the encoder only
+  int64_t changed_elements = 0;          // density = changed / total; both are known to the encoder only
   int64_t total_elements = 0;
-  int64_t wire_bytes() const;  // header and payloads
+  int64_t wire_bytes() const;  // of header and payloads
 };
 
 // A delta from `base`, or a full copy if base is null or its tensors have other names, dtypes or shapes.
 absl::StatusOr<EncodedDelta> Encode(const Snapshot* base, const Snapshot& target, bool retain,
                                     const CodecOptions& options = {});
 
-// A full copy that an engine holds beside what it serves, until its release.
+// A full copy for an engine to hold beside its live version, until its release.
 absl::StatusOr<EncodedDelta> EncodeBeside(const Snapshot& target, const CodecOptions& options = {});
 
-// FAILED_PRECONDITION: `base` is not the version the delta was made from (null base only takes full copies).
-// DATA_LOSS: a payload is damaged or a checksum differs. INVALID_ARGUMENT: not a delta, or one beyond max_bytes.
+// FAILED_PRECONDITION: `base` is not the base of the delta; a null base takes full copies only. DATA_LOSS: a payload is
+// damaged or a checksum differs. INVALID_ARGUMENT: the message is no delta, or its target is larger than max_bytes.
 absl::StatusOr<std::shared_ptr<const Snapshot>> Apply(const std::shared_ptr<const Snapshot>& base,
                                                       const EncodedDelta& delta, const CodecOptions& options = {});
 
 // True if the delta needs no base.
 inline bool IsFullCopy(const v1::DeltaHeader& header) { return header.base_checksum() == 0; }
 
-// What DeltaHeader.checksum must be.
+// The right value of DeltaHeader.checksum.
 uint64_t HeaderChecksum(const v1::DeltaHeader& header);
 
 // Cuts a delta into messages of at most `max_bytes` (> 0) payload each; `emit` returns false to stop early.
 void ToChunks(const EncodedDelta& delta, size_t max_bytes, const std::function<bool(const v1::WeightChunk&)>& emit);
 
-// The other way round: feed every chunk, then Finish. INVALID_ARGUMENT on a wrong order, a missing part, or more bytes
-// than the manifest allows; DATA_LOSS if the header fails its checksum. Holds at most what the manifest's sizes allow,
-// and trusts nothing: chunks come from the network. Not thread safe; after an error it stays unusable.
+// A ChunkAssembler puts the chunks of ToChunks together again: Add every chunk, then Finish. INVALID_ARGUMENT: a wrong
+// order, a missing chunk, or more bytes than the manifest allows. DATA_LOSS: the header fails its checksum. It holds at
+// most the bytes that the manifest allows, and trusts no chunk: chunks come from the network. Not thread safe; after an
+// error it stays unusable.
 class ChunkAssembler {
  public:
   explicit ChunkAssembler(CodecOptions options = {}) : options_(options) {}

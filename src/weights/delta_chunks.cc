@@ -67,7 +67,7 @@ absl::Status ChunkAssembler::Add(v1::WeightChunk chunk) {
       if (delta_.tensors.empty()) {
         status = absl::InvalidArgumentError("weight chunks: a continuation before any tensor");
       } else {
-        // Checked before appending: the payload never grows past what its tensor allows.
+        // Checked before the append, so that the payload never grows past its tensor's bound.
         const int64_t grown = delta_.tensors.back().payload().size() + chunk.continuation().size();
         if (grown <= sizes_[delta_.tensors.size() - 1] + 9) {
           delta_.tensors.back().mutable_payload()->append(chunk.continuation());
@@ -94,7 +94,7 @@ absl::StatusOr<EncodedDelta> ChunkAssembler::Finish() {
     return absl::InvalidArgumentError(
         absl::StrCat("weight chunks: ended after ", delta_.tensors.size(), " of ", sizes_.size(), " tensors"));
   }
-  failed_ = true;  // the delta is handed over
+  failed_ = true;  // the delta has moved to the caller
   return std::move(delta_);
 }
 

@@ -7,10 +7,11 @@
 // it answers. An engine that failed is tried again, with a full copy, by the next Publish or CheckLeases.
 //
 // Retained versions: the publisher keeps the weights of every version that engines retain, until its release. An engine
-// that needs a full copy is asked for the versions that it holds, before that copy and after it. It is sent the retained
-// versions that it lacks, to hold beside the newest: an engine that was started again lacks all of them; an engine that
-// holds other weights under the same number has them replaced. Its lease waits for them, except for versions that it
-// refuses for good or has no room for, which the log names. No request that follows the newest runs on them.
+// that needs a full copy is asked for the versions that it holds, before that copy and after it. It is sent the
+// retained versions that it lacks, to hold beside the newest: an engine that was started again lacks all of them; an
+// engine that holds other weights under the same number has them replaced. Its lease waits for them, except for
+// versions that it refuses for good or has no room for, which the log names. No request that follows the newest runs on
+// them.
 //
 // Threads: an executor with one thread per engine runs at most one task per engine at a time, so that a hung engine
 // delays nobody beyond the deadline. Publish and Release block. One thread, the trainer's, calls Publish; every other

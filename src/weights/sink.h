@@ -1,4 +1,4 @@
-// Where a new version goes: the seam between the trainer that makes versions and the engines that serve them.
+// A Sink takes new versions for one engine: the seam between the trainer, which makes versions, and the engines.
 #pragma once
 
 #include <cstdint>
@@ -11,32 +11,34 @@
 
 namespace ingot::weights {
 
-// A number alone says little: a run that went back to a checkpoint makes it anew, with other weights.
+// A version that an engine holds. The number alone does not name weights: a run that went back to a checkpoint makes
+// the number again, with other weights.
 struct HeldVersion {
   int64_t version = -1;
-  uint64_t checksum = 0;  // Snapshot::checksum; 0: not said
+  uint64_t checksum = 0;  // Snapshot::checksum; 0 = the engine did not name it
 
   bool operator==(const HeldVersion&) const = default;
 };
 
-// One engine, seen from the sender. Thread safe.
+// Thread safe.
 class Sink {
  public:
   virtual ~Sink() = default;
 
-  // Applies the update and returns once the version is live, i.e. swapped in between two steps and used by every step
-  // after; one to hold `beside` changes nothing of what is live. FAILED_PRECONDITION: the base is not what the engine
-  // holds; DATA_LOSS: a checksum differs; in both cases nothing changed and a full copy heals. The engine keeps
-  // versions that `retain` asked for until Release, or says that it has no room for one more.
+  // Applies the update and returns once the version is live: swapped in between two steps and used by every later step.
+  // An update to be held `beside` leaves the live version as it is. The engine keeps a version to be retained until its
+  // Release, or answers that it has no room for it. FAILED_PRECONDITION: the engine does not hold the delta's base.
+  // DATA_LOSS: a checksum differs. After both nothing has changed, and a full copy heals.
   virtual absl::StatusOr<v1::UpdateWeightsResponse> Update(const EncodedDelta& delta) = 0;
 
+  // Frees a retained version.
   virtual absl::Status Release(int64_t version) = 0;
 
-  // The newest version that is live; -1: none, as after a restart. Answers at once, also during an update; UNAVAILABLE
-  // while the engine cannot be reached.
+  // The newest live version; -1 = none, as after a restart. Answers at once, also during an update. UNAVAILABLE: the
+  // engine cannot be reached.
   virtual absl::StatusOr<int64_t> LiveVersion() = 0;
 
-  // The live one and those that are retained; as LiveVersion otherwise.
+  // The live version and the retained ones. Answers and fails as LiveVersion.
   virtual absl::StatusOr<std::vector<HeldVersion>> HeldVersions() = 0;
 };
 

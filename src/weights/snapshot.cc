@@ -20,7 +20,7 @@ void UpdateInt(base::StreamingChecksum& sum, uint64_t value) {
   sum.Update(bytes);
 }
 
-// Strings go in with their length, so that no two manifests share a byte sequence.
+// A string is hashed with its length, so that two manifests never have the same byte sequence.
 void UpdateString(base::StreamingChecksum& sum, const std::string& text) {
   UpdateInt(sum, text.size());
   sum.Update(text);

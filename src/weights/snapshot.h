@@ -1,4 +1,4 @@
-// The weights of one version as plain bytes: what is checksummed, encoded, sent, checked and held. Knows no torch.
+// A Snapshot is the weights of one version as plain bytes. Checksums, deltas and transfers work on it. Knows no torch.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,8 @@ namespace ingot::weights {
 struct EncodedDelta;
 struct CodecOptions;
 
-// One tensor's bytes: row-major, little-endian, dtype named as in safetensors (F32, BF16, F16). Does not own them.
+// A TensorView names the bytes of one tensor without owning them: row-major, little-endian, dtype as in safetensors
+// (F32, BF16, F16).
 struct TensorView {
   std::string name;
   std::string dtype;
@@ -24,17 +25,17 @@ struct TensorView {
   std::span<const std::byte> bytes;
 };
 
-// An immutable version. Owns its bytes (64-byte aligned per tensor); tensors are ordered by name. Shared by pointer:
-// readers keep the version they took until they drop it. Versions made from one another by a delta share the buffers of
-// tensors that did not change. Thread safe.
+// Immutable, and shared by pointer: a reader keeps its version alive. It owns its bytes, 64-byte aligned per tensor,
+// the tensors ordered by name. A version that a delta made shares the buffers of unchanged tensors with its base.
+// Thread safe.
 class Snapshot {
  public:
   // Copies the tensors, sorts them by name and computes all checksums. INVALID_ARGUMENT on duplicate names, unknown
   // dtypes or sizes that do not match shapes.
   static absl::StatusOr<std::shared_ptr<const Snapshot>> Copy(int64_t version, const std::vector<TensorView>& tensors);
 
-  // Takes buffers that a decoder filled, and verifies every checksum of `manifest` against them: DATA_LOSS names the
-  // first tensor that differs. Each buffer holds at least its tensor's bytes; use AllocateBuffer.
+  // Takes buffers that a decoder filled, and verifies every checksum of `manifest`: DATA_LOSS names the first tensor
+  // that differs. REQUIRES: each buffer is from AllocateBuffer and holds at least its tensor's bytes.
   static absl::StatusOr<std::shared_ptr<const Snapshot>> Adopt(v1::Manifest manifest,
                                                                std::vector<std::shared_ptr<std::byte[]>> buffers);
 
@@ -58,17 +59,17 @@ class Snapshot {
   int64_t total_bytes_ = 0;
 };
 
-// Size in bytes of one element; INVALID_ARGUMENT for a dtype the project does not use.
+// The size in bytes of one element; INVALID_ARGUMENT: the project does not use the dtype.
 absl::StatusOr<int64_t> DtypeBytes(const std::string& dtype);
 
-// Bytes of every tensor. INVALID_ARGUMENT unless names are unique and ordered, dtypes known, shapes non-negative and
-// the whole at most `max_bytes`. Reads nothing but the manifest, so it may come from outside.
+// The bytes of every tensor. INVALID_ARGUMENT unless names are unique and ordered, dtypes known, shapes non-negative
+// and the sum at most `max_bytes`. Safe for a manifest from the network: nothing else is read.
 absl::StatusOr<std::vector<int64_t>> TensorSizes(const v1::Manifest& manifest, int64_t max_bytes);
 
-// What Manifest.checksum must be; never 0, which stands for "no base" in deltas.
+// The right value of Manifest.checksum; never 0, which means "no base" in a delta.
 uint64_t ManifestChecksum(const v1::Manifest& manifest);
 
-// 64-byte aligned, uninitialised, at least one byte. RESOURCE_EXHAUSTED if there is not that much memory.
+// A buffer of at least one byte, 64-byte aligned, uninitialised. RESOURCE_EXHAUSTED: there is not so much memory.
 absl::StatusOr<std::shared_ptr<std::byte[]>> AllocateBuffer(int64_t bytes);
 
 }  // namespace ingot::weights

@@ -1,4 +1,5 @@
-// zstd behind one small class: contexts are reused over the tensors of a delta. Not thread safe.
+// A ZstdFrame compresses and decompresses zstd frames, and reuses its contexts over the tensors of a delta. Not thread
+// safe.
 #pragma once
 
 #include <zstd.h>
@@ -14,13 +15,13 @@ namespace ingot::weights {
 
 class ZstdFrame {
  public:
-  // Appends the compressed bytes to `out` if they are fewer than `limit`; otherwise leaves it as it was, false.
+  // Appends the compressed bytes to `out` if they are fewer than `limit`. False: they are not; `out` is as before.
   bool Compress(std::span<const std::byte> bytes, int level, size_t limit, std::string& out);
 
-  // Fills `out` exactly; DATA_LOSS if the frame is damaged or holds more or less than that.
+  // Fills `out`. DATA_LOSS: the frame is damaged, or its content has another size.
   absl::Status Decompress(std::string_view frame, std::span<std::byte> out);
 
-  // What the frame says it holds; DATA_LOSS if it does not say, or more than `limit`.
+  // The content size in the frame's header. DATA_LOSS: the header names none, or more than `limit`.
   absl::StatusOr<size_t> ContentSize(std::string_view frame, size_t limit);
 
  private:

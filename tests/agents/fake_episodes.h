@@ -1,4 +1,4 @@
-// A gateway in memory: hands out a number of tasks, then FAILED_PRECONDITION; records what comes back.
+// A gateway in memory. It hands out a number of tasks, then answers FAILED_PRECONDITION, and records every request.
 #pragma once
 
 #include <functional>
@@ -16,7 +16,7 @@ class FakeEpisodes final : public Episodes {
   explicit FakeEpisodes(int tasks, std::string payload = R"({"text":"hello","answer":"42"})")
       : tasks_(tasks), payload_(std::move(payload)) {}
 
-  // Set before the runner starts; called without the lock held. An error is the answer instead.
+  // Set before the runner starts, called without the lock. An error becomes the answer.
   std::function<absl::Status()> before_open;
   std::function<absl::Status(const v1::EpisodeRewardRequest&)> before_reward;
   std::function<absl::Status(const v1::EpisodeEndRequest&)> before_end;
@@ -72,9 +72,9 @@ class FakeEpisodes final : public Episodes {
 
   int most_open() const { return Locked(most_open_); }
   int opened() const { return Locked(opened_); }
-  // Of every Open, in the order in which they came.
+  // The idempotency keys of every Open, in order.
   std::vector<std::string> keys() const { return Locked(keys_); }
-  // The keys that reward and end, by episode.
+  // By episode: the key that may reward and end it.
   std::map<std::string, std::string> owners() const { return Locked(owners_); }
   std::map<std::string, int> scaffolds() const { return Locked(scaffolds_); }
   std::map<std::string, v1::EpisodeRewardRequest> rewards() const { return Locked(rewards_); }

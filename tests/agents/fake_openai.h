@@ -18,7 +18,7 @@ namespace ingot::agents {
 
 class FakeOpenAi {
  public:
-  // From a request's head and JSON body to the raw bytes of the reply. An empty reply closes the connection.
+  // Maps a request's head and JSON body to the raw bytes of the reply. An empty reply closes the connection.
   using Handler = std::function<std::string(const std::string& head, const base::json::value& body)>;
 
   explicit FakeOpenAi(Handler handler) : handler_(std::move(handler)), listener_(socket(AF_INET, SOCK_STREAM, 0)) {
@@ -36,7 +36,7 @@ class FakeOpenAi {
     close(listener_);
   }
 
-  // After it, what the handler wrote may be read.
+  // After it, a test may read variables that the handler wrote.
   void Stop() {
     shutdown(listener_, SHUT_RDWR);
     if (thread_.joinable()) thread_.join();
@@ -49,7 +49,7 @@ class FakeOpenAi {
                            const std::string& headers = "") {
     return absl::StrCat("HTTP/1.1 ", status, "\r\nContent-Length: ", body.size(), "\r\n", headers, "\r\n", body);
   }
-  // A chat completion with that message.
+  // A chat completion with the message.
   static std::string Completion(const std::string& message_json) {
     return absl::StrCat(
         R"({"id":"x","object":"chat.completion","choices":[{"index":0,"finish_reason":"stop","message":)", message_json,

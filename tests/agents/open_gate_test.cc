@@ -55,16 +55,5 @@ TEST(OpenGateTest, AnAdmissionOpensItForAllAndForgetsTheWait) {
   EXPECT_EQ(gate.next(), milliseconds(30));
 }
 
-TEST(OpenGateTest, ANudgeLetsOneAskAtOnce) {
-  OpenGate gate(milliseconds(10), milliseconds(1000));
-  gate.OnRefused(milliseconds(0), milliseconds(900));
-  EXPECT_FALSE(gate.TryPass(milliseconds(1)));
-  gate.Nudge();
-  EXPECT_TRUE(gate.TryPass(milliseconds(1)));
-  EXPECT_FALSE(gate.TryPass(milliseconds(1)));
-  gate.OnRefused(milliseconds(2), milliseconds(50));
-  EXPECT_EQ(gate.next(), milliseconds(52));
-}
-
 }  // namespace
 }  // namespace ingot::agents

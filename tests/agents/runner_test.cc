@@ -12,7 +12,9 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <set>
+#include <thread>
 
 #include "agents/fake_episodes.h"
 #include "base/retry.h"
@@ -26,7 +28,7 @@ using std::chrono::seconds;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-// A process that cannot run any more: gone, or a zombie nobody has reaped yet.
+// True: within 10 s the process is gone, or a zombie that nobody has reaped.
 bool Dies(pid_t pid) {
   const int fd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
   if (fd < 0) return errno == ESRCH;
@@ -62,7 +64,7 @@ class RunnerTest : public testing::Test {
     return (*runner)->Stats();
   }
 
-  // Runs one episode and expects it to fail for `cause`, with `detail` in what is reported.
+  // Runs one episode and expects its failure for `cause`, with `detail` in the report.
   void ExpectFailure(const std::string& cause, const std::string& detail) {
     FakeEpisodes episodes(1);
     const RunnerStats stats = RunAll(episodes);
@@ -93,7 +95,7 @@ TEST_F(RunnerTest, NeedsARecipe) {
   EXPECT_THAT(std::string(runner.status().message()), HasSubstr("agents.recipes is empty"));
 }
 
-TEST_F(RunnerTest, RunsEveryTaskWithItsSlotsBusyAndNeverMore) {
+TEST_F(RunnerTest, RunsEveryTaskWithAsManyEpisodesAsSlots) {
   options_.concurrency = 3;
   FakeEpisodes episodes(20);
   // The first rewards wait until all slots have an episode.
@@ -190,7 +192,7 @@ TEST_F(RunnerTest, ASignalFails) {
   ExpectFailure("crash", "signal 11");
 }
 
-// A mean of 0 and 1 over the episodes is the rate; of 1 alone it says nothing.
+// The mean of a signal that is 0 or 1 in every episode is a rate.
 TEST_F(RunnerTest, EveryRewardSaysWhetherTheAgentMisbehaved) {
   SetScript("echo 42");
   FakeEpisodes episodes(1);
@@ -301,13 +303,13 @@ TEST_F(RunnerTest, APostedRewardIsNotOverwritten) {
   EXPECT_EQ(episodes.ends()[0].state(), v1::EPISODE_FINISHED);
 }
 
-TEST_F(RunnerTest, AJudgedAgentHasNoKeyThatRewardsOrEnds) {
+TEST_F(RunnerTest, AVerifiedAgentHasNoKeyThatRewardsOrEnds) {
   recipe().files = {{"all", "${api_key} ${base_url} ${task}"}};
   SetScript("(env; cat all) | grep -c 'owner-' || echo none");
   recipe().verifier.expected = "none";
   FakeEpisodes judged(1);
   RunAll(judged);
-  EXPECT_EQ(judged.owners().at("ep0"), "owner-ep0") << "what the runner rewards and ends with";
+  EXPECT_EQ(judged.owners().at("ep0"), "owner-ep0") << "the key with which the runner rewards and ends";
   ASSERT_EQ(judged.ends().size(), 1u);
   EXPECT_EQ(judged.ends()[0].state(), v1::EPISODE_FINISHED);
   EXPECT_EQ(judged.rewards().at("ep0").reward(), 1) << judged.ends()[0].detail();
@@ -356,7 +358,7 @@ TEST_F(RunnerTest, RecipesShareByWeightAndKeepTheirOwnBound) {
   EXPECT_LE(bounded.most_open(), 2);
 }
 
-TEST_F(RunnerTest, ARefusedAdmissionIsAskedForAgainWhenItsTimeHasCome) {
+TEST_F(RunnerTest, ARefusedAdmissionIsAskedForAgainAtTheTimeThatItNamed) {
   options_.concurrency = 3;
   options_.backoff_max_s = 60;
   base::ManualClock clock;
@@ -383,7 +385,7 @@ TEST_F(RunnerTest, ARefusedAdmissionIsAskedForAgainWhenItsTimeHasCome) {
       while (refusals < wave) changed.Wait(mu);
       EXPECT_EQ(refusals, wave);
     }
-    // The refusal must be taken into account before time moves, or it would count from the later moment.
+    // The runner must have recorded the refusal before time moves, or its wait would begin later.
     while ((*runner)->Stats().refused < wave) std::this_thread::yield();
     clock.Advance(seconds(5));
   }
@@ -394,23 +396,6 @@ TEST_F(RunnerTest, ARefusedAdmissionIsAskedForAgainWhenItsTimeHasCome) {
   EXPECT_EQ(asked[3], seconds(6));
   EXPECT_EQ(asked[4], seconds(11));
   EXPECT_EQ(asked[5], seconds(16));
-}
-
-TEST_F(RunnerTest, WakeUpAsksWithoutWaiting) {
-  options_.concurrency = 1;
-  options_.backoff_max_s = 60;
-  base::ManualClock clock;  // never advanced
-  FakeEpisodes episodes(1);
-  std::atomic<int> asked{0};
-  episodes.before_open = [&] {
-    return asked++ == 0 ? base::WithRetryAfter(absl::ResourceExhaustedError("full"), 50000) : absl::OkStatus();
-  };
-  auto runner = Runner::Make(options_, episodes, clock);
-  ASSERT_TRUE((*runner)->Start().ok());
-  while ((*runner)->Stats().refused == 0) std::this_thread::yield();
-  (*runner)->WakeUp();
-  EXPECT_TRUE((*runner)->WaitDone(seconds(60)));
-  EXPECT_EQ((*runner)->Stats().finished, 1);
 }
 
 TEST_F(RunnerTest, AGatewayThatComesBackLosesNothing) {
@@ -449,7 +434,7 @@ TEST_F(RunnerTest, AnOpeningWithoutAnAnswerIsAskedForAgainAndNoOther) {
     }
   };
   EXPECT_EQ(RunAll(episodes).finished, 2);
-  const std::vector<std::string> keys = episodes.keys();  // two lost answers, an episode, an episode, refused, the end
+  const std::vector<std::string> keys = episodes.keys();  // 2 lost answers, 2 episodes, a refusal, the end of tasks
   ASSERT_EQ(keys.size(), 6u);
   EXPECT_EQ(keys[0].size(), 32u);
   EXPECT_EQ(keys[1], keys[0]);
@@ -457,7 +442,7 @@ TEST_F(RunnerTest, AnOpeningWithoutAnAnswerIsAskedForAgainAndNoOther) {
   EXPECT_EQ(std::set<std::string>(keys.begin() + 2, keys.end()).size(), 4u);
 }
 
-TEST_F(RunnerTest, ARewardThatIsNotTakenFailsTheEpisode) {
+TEST_F(RunnerTest, ARefusedRewardFailsTheEpisode) {
   options_.report_retry_s = 0;
   for (const absl::Status& refusal : {absl::NotFoundError("no such episode"), absl::UnavailableError("away")}) {
     FakeEpisodes episodes(1);
@@ -468,7 +453,7 @@ TEST_F(RunnerTest, ARewardThatIsNotTakenFailsTheEpisode) {
   }
 }
 
-TEST_F(RunnerTest, AnAgentThatWasToPostItsRewardAndPostedNoneEarnsZero) {
+TEST_F(RunnerTest, AnAgentThatPostsNoRewardEarnsZero) {
   recipe().verifier.kind = "agent_posted";
   FakeEpisodes episodes(1);
   episodes.before_end = [&](const v1::EpisodeEndRequest& end) -> absl::Status {
@@ -483,7 +468,7 @@ TEST_F(RunnerTest, AnAgentThatWasToPostItsRewardAndPostedNoneEarnsZero) {
   EXPECT_EQ(episodes.ends()[0].state(), v1::EPISODE_FINISHED);
 }
 
-TEST_F(RunnerTest, AnEndThatIsRefusedForGoodIsAFailedOne) {
+TEST_F(RunnerTest, ARefusedEndFailsTheEpisode) {
   FakeEpisodes episodes(1);
   episodes.before_end = [](const v1::EpisodeEndRequest& end) {
     return end.state() == v1::EPISODE_FINISHED ? absl::InvalidArgumentError("not so") : absl::OkStatus();
@@ -491,12 +476,12 @@ TEST_F(RunnerTest, AnEndThatIsRefusedForGoodIsAFailedOne) {
   const RunnerStats stats = RunAll(episodes);
   EXPECT_EQ(stats.failures, (std::map<std::string, int64_t>{{"gateway", 1}}));
   EXPECT_EQ(stats.unreported, 0);
-  ASSERT_EQ(episodes.ends().size(), 1u) << "nobody waits for an episode that is left open";
+  ASSERT_EQ(episodes.ends().size(), 1u) << "the episode is not left open";
   EXPECT_EQ(episodes.ends()[0].state(), v1::EPISODE_FAILED);
   EXPECT_EQ(episodes.ends()[0].detail(), "gateway: the end was not taken: not so");
 }
 
-TEST_F(RunnerTest, AnEndThatMayHaveBeenTakenIsNotTurnedIntoAnother) {
+TEST_F(RunnerTest, AnEndThatMayHaveBeenAcceptedIsNotReplacedByAnother) {
   options_.report_retry_s = 0;
   FakeEpisodes episodes(1);
   int ends = 0;
@@ -507,7 +492,7 @@ TEST_F(RunnerTest, AnEndThatMayHaveBeenTakenIsNotTurnedIntoAnother) {
   EXPECT_EQ(ends, 1);
 }
 
-TEST_F(RunnerTest, AnEndThatIsNotTakenIsCounted) {
+TEST_F(RunnerTest, AnEndThatTheGatewayNeverAcceptsIsCounted) {
   FakeEpisodes episodes(1);
   episodes.before_end = [&](const auto&) { return absl::NotFoundError("fenced"); };
   const RunnerStats stats = RunAll(episodes);
@@ -515,7 +500,7 @@ TEST_F(RunnerTest, AnEndThatIsNotTakenIsCounted) {
   EXPECT_EQ(stats.running, 0);
 }
 
-TEST_F(RunnerTest, StopKillsWhatRunsReportsItAndLeavesNothing) {
+TEST_F(RunnerTest, StopKillsRunningAgentsReportsThemAndLeavesNothing) {
   options_.concurrency = 4;
   recipe().timeout_s = 1000;
   recipe().env = {{"OUT", root_}};
@@ -572,7 +557,7 @@ TEST_F(RunnerTest, StopWhileWaitingForAdmissionIsImmediate) {
 }
 
 TEST_F(RunnerTest, StopReturnsAtItsDeadlineWhenTheGatewayHangs) {
-  options_.stop_timeout_s = 0.05;
+  base::ManualClock clock;
   FakeEpisodes episodes(1);
   base::Mutex mu;
   base::CondVar changed;
@@ -584,13 +569,16 @@ TEST_F(RunnerTest, StopReturnsAtItsDeadlineWhenTheGatewayHangs) {
     while (!released) changed.Wait(mu);
     return absl::UnavailableError("late");
   };
-  auto runner = Runner::Make(options_, episodes, base::Clock::Real());
+  auto runner = Runner::Make(options_, episodes, clock);
   ASSERT_TRUE((*runner)->Start().ok());
   {
     base::MutexLock lock(mu);
     while (!entered) changed.Wait(mu);
   }
-  const absl::Status stopped = (*runner)->Stop();
+  auto stop = std::async(std::launch::async, [&] { return (*runner)->Stop(); });
+  clock.AwaitWaiters(1);
+  clock.Advance(base::FromSeconds(options_.stop_timeout_s));
+  const absl::Status stopped = stop.get();
   EXPECT_EQ(stopped.code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_THAT(std::string(stopped.message()), HasSubstr("agent slots have not ended"));
   base::MutexLock lock(mu);

@@ -1,5 +1,5 @@
-// The committed smoke task is what its documentation says: not solvable by a constant, by copying, or from what the
-// supervised conversations show.
+// The committed smoke task is as hard as its documentation says: a constant, a copy or an imitation of the supervised
+// conversations does not solve it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -114,7 +114,7 @@ TEST(SmokeTaskTest, TheAnswerIsOneFunctionOfTheToolsResult) {
 }
 
 TEST(SmokeTaskTest, TheKeyAloneSaysLittleInHeldOutTasks) {
-  // What any one character of the key predicts, at best and in hindsight.
+  // The best score of an answer that depends on one character of the key, chosen in hindsight.
   for (const size_t position : {0u, 1u}) {
     EXPECT_LE(BestFrom(Tasks("train"), [&](const Sample& s) { return s.key.substr(position, 1); }), 0.4);
   }
@@ -146,7 +146,7 @@ TEST(SmokeTaskTest, ImitatingTheConversationsIsRightOneTimeInFour) {
   ASSERT_EQ(counts.size(), rule.size());
   const int per_code = static_cast<int>(conversations.size() / rule.size());
   for (const auto& [code, answers] : counts) {
-    EXPECT_EQ(answers.size(), 2u) << code;  // so what is shown most often is wrong
+    EXPECT_EQ(answers.size(), 2u) << code;  // so that the answer shown most often is wrong
     EXPECT_EQ(answers.at(rule[code]), per_code / 4) << code;
     EXPECT_FALSE(answers.contains(code)) << code;
   }

@@ -88,7 +88,7 @@ TEST_F(ToolAgentTest, CallsTheToolAndPrintsTheAnswerOverOneConnection) {
   EXPECT_EQ(Field(requests_[0], "messages"), R"([{"role":"user","content":"item k7"}])");
   EXPECT_EQ(Field(requests_[0], "tools.0.function.name"), "lookup");
   EXPECT_EQ(Field(requests_[0], "max_tokens"), "32");
-  // The assistant's message comes back as it was sent, then the result.
+  // The next request repeats the assistant's message as it was sent, then the tool's result.
   EXPECT_EQ(Field(requests_[1], "messages.1"), base::PrintJson(*base::ParseJson(Call(kLookup))));
   EXPECT_EQ(Field(requests_[1], "messages.2"), R"({"role":"tool","tool_call_id":"c1","content":"C"})");
 }
@@ -161,7 +161,7 @@ TEST_F(ToolAgentTest, ReadsChunkedRepliesRepliesUntilCloseAndReconnects) {
       case 0:
         return absl::StrCat("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;x=y\r\n", call.substr(0, 5), "\r\n",
                             absl::Hex(call.size() - 5), "\r\n", call.substr(5), "\r\n0\r\nTrailer: x\r\n\r\n");
-      case 1:  // the kept connection is gone: ask again on a new one
+      case 1:  // closes the kept connection: the agent asks again on a new one
         return std::string();
       default:
         return absl::StrCat("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n", body);
@@ -203,15 +203,15 @@ TEST_F(ToolAgentTest, AServerThatFailsEndsItWithOneClearLine) {
   EXPECT_THAT(Run("").err, HasSubstr("OPENAI_BASE_URL"));
 }
 
-TEST_F(ToolAgentTest, MistakesInItsTaskAreItsCallers) {
+TEST_F(ToolAgentTest, AMistakeInTheTaskIsReportedToTheCaller) {
   for (const char* task : {"{", "[]", "{}", R"({"prompt":7})", "7"}) {
     EXPECT_EQ(Run("http://127.0.0.1:1/v1", task).exit_code, 2) << task;
   }
 }
 
-// What a run pays for each episode besides the model: the target is 25 ms of CPU, measured about 11 on one core of
-// 2026's servers. The bound leaves room for slow and busy machines; a heavy import (http.client alone: 25 ms) breaks
-// it.
+// The cost of an episode besides the model: the target is 25 ms of CPU; about 11 ms were measured on one core of a
+// server of 2026. The bound leaves room for slow and busy machines; a heavy import breaks it (http.client alone: 25
+// ms).
 TEST_F(ToolAgentTest, StartsAndRunsInLittleCpuTime) {
   double best_ms = 1e9;
   for (int i = 0; i < 10; ++i) {
@@ -231,8 +231,7 @@ TEST_F(ToolAgentTest, StartsAndRunsInLittleCpuTime) {
   EXPECT_LT(best_ms, 3 * bare_ms + 2) << "bare Python takes " << bare_ms << " ms";
 }
 
-// The smoke recipe end to end, with the smoke tasks and a server that answers like a model that has learned the task:
-// the agent finds everything it needs in its environment and its folder.
+// The smoke recipe end to end, with the smoke tasks and a server that answers like a model that has learned the task.
 TEST_F(ToolAgentTest, TheSmokeRecipeScoresARightAnswer) {
   std::ifstream tasks(INGOT_SOURCE_DIR "/examples/smoke/train.jsonl");
   std::string line;

@@ -81,6 +81,18 @@ TEST_F(Supervised, ARestartedRoleKeepsItsEnvironment) {
   EXPECT_FALSE(std::ifstream(folder_ + "/leaked").good());
 }
 
+TEST_F(Supervised, ARoleThatCannotStartIsNamed) {
+  Supervisor supervisor({});
+  RoleSpec role = Role("other", kWaits);
+  role.argv = {"/no/such/program"};
+  EXPECT_THAT(std::string(supervisor.Start(role).message()),
+              AllOf(HasSubstr("cannot start role other"), HasSubstr("/no/such/program")));
+  role = Role("other", kWaits);
+  role.log_path = folder_ + "/no/such/folder/other.log";
+  EXPECT_THAT(std::string(supervisor.Start(role).message()),
+              AllOf(HasSubstr("cannot start role other"), HasSubstr(role.log_path)));
+}
+
 TEST_F(Supervised, TheDecidingRolesExitIsTheRuns) {
   const auto code = Run({Role("leader", "exit 3"), Role("other", kWaits)});
   ASSERT_TRUE(code.ok()) << code.status();

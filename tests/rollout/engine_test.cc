@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <future>
 #include <set>
 
 #include "base/rng.h"
@@ -405,6 +406,32 @@ TEST(EngineTest, AWrongBaseIsRefusedAndAFullCopyHeals) {
   EXPECT_EQ(rig.engine->newest()->checksum(), next->checksum());
   EXPECT_EQ(rig.engine->Update(*weights::Encode(stranger.get(), *next, false)).status(), absl::OkStatus())
       << "what is live already needs no swap";
+}
+
+TEST(EngineTest, AnUpdateWhoseStepDoesNotEndInTimeChangesNothing) {
+  base::ManualClock clock;
+  Rig rig(Options(), FakeSnapshot(1, 1001), {}, clock);
+  rig.gate.Let(1);
+  Collect result;
+  auto request = rig.engine->Generate(Ask({1, 2}, 50), result.OnChunk());
+  result.WaitForTokens(1);  // the next step does not end
+  auto updated = std::async(std::launch::async, [&] { return rig.Update(2).status().code(); });
+  clock.AwaitWaiters(1);
+  clock.Advance(std::chrono::milliseconds(Options().update_deadline_ms));
+  EXPECT_EQ(updated.get(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(rig.engine->newest()->version(), 1);
+}
+
+TEST(EngineTest, ARequestThatNoWeightsComeForEndsAtItsDeadline) {
+  base::ManualClock clock;
+  EngineOptions options = Options();
+  options.request_deadline_ms = 1000;
+  Rig rig(options, nullptr, {}, clock);
+  Collect result;
+  auto request = rig.engine->Generate(Ask({1, 2}, 50), result.OnChunk());
+  clock.AwaitWaiters(1);
+  clock.Advance(std::chrono::milliseconds(1000));
+  EXPECT_EQ(result.Wait().code(), absl::StatusCode::kDeadlineExceeded);
 }
 
 // Threads that generate, cancel and update at once, under little memory.

@@ -27,7 +27,7 @@ inline EngineOptions Options() {
 
 struct Rig {
   explicit Rig(const EngineOptions& options = Options(), std::shared_ptr<const weights::Snapshot> initial = nullptr,
-               std::vector<int32_t> eos = {}) {
+               std::vector<int32_t> eos = {}, const base::Clock& clock = base::Clock::Real()) {
     auto owned = std::make_unique<FakeRunner>(kVocab, 8192, options.kv_cache_tokens, options.kv_block_tokens);
     owned->eos = std::move(eos);
     owned->before_forward = [this](const ForwardBatch&) { gate.Pass(); };
@@ -37,6 +37,7 @@ struct Rig {
     std::vector<std::string> pieces;
     for (int i = 0; i < kVocab; ++i) pieces.push_back(std::string(1, static_cast<char>('a' + i)));
     parts.tokenizer = std::make_shared<PieceTokenizer>(pieces);
+    parts.clock = &clock;
     engine = *Engine::Create(options, std::move(parts), std::move(initial));
   }
   ~Rig() { gate.Open(); }

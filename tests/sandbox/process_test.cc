@@ -38,7 +38,7 @@ Limits Within(milliseconds wall) {
   return limits;
 }
 
-// A process that cannot run any more: gone, or a zombie nobody has reaped yet.
+// True: within 10 s the process is gone, or a zombie that nobody has reaped.
 bool Dies(pid_t pid) {
   const int fd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
   if (fd < 0) return errno == ESRCH;
@@ -78,7 +78,7 @@ TEST(ProcessTest, ReportsOutputExitCodeAndTimes) {
   EXPECT_EQ(Describe(*outcome, Limits{}), "exited with 3");
 }
 
-TEST(ProcessTest, GivesOnlyTheEnvironmentFolderAndStdinItWasTold) {
+TEST(ProcessTest, ACommandGetsItsEnvironmentFolderAndStdinAndNoOther) {
   Command command = Shell("cat; pwd; env | sort");
   command.env = {{"PATH", "/usr/bin:/bin"}, {"KEY", "a b"}};
   command.working_dir = "/";
@@ -112,7 +112,7 @@ TEST(ProcessTest, HangingCommandIsKilledWithItsGrandchildren) {
 }
 
 TEST(ProcessTest, AProcessThatMadeAGroupOfItsOwnDiesWithTheSession) {
-  // timeout(1) leaves its parent's group before it starts what it was given.
+  // timeout(1) leaves its parent's group before it starts its command.
   const std::string script = "timeout 1000 sh -c 'echo $PPID; echo $$; sleep 1000' & ";
   for (const std::string rest : {"wait", "while :; do sleep 0.01; done", "sleep 0.3"}) {
     const auto outcome = RunCommand(Shell(script + rest), Within(milliseconds(rest == "sleep 0.3" ? 60000 : 300)));
@@ -124,8 +124,8 @@ TEST(ProcessTest, AProcessThatMadeAGroupOfItsOwnDiesWithTheSession) {
   }
 }
 
-TEST(ProcessTest, WhatItLeavesInTheBackgroundDiesWithIt) {
-  // The grandchild holds stdout open, so waiting for end of file would take forever.
+TEST(ProcessTest, ABackgroundProcessDiesWithTheCommand) {
+  // The grandchild holds stdout open: a wait for end of file would never end.
   const auto outcome = RunCommand(Shell("sleep 1000 & echo $!"), Within(seconds(60)));
   ASSERT_TRUE(outcome.ok());
   EXPECT_TRUE(outcome->ok());
@@ -189,7 +189,7 @@ TEST(ProcessTest, ResourceLimitsReachTheCommand) {
   EXPECT_EQ(outcome->out, "524288\n77\n9\n8\n0\n");
 }
 
-TEST(ProcessTest, WhatCannotBeRunSaysWhy) {
+TEST(ProcessTest, ACommandThatCannotRunNamesTheReason) {
   Command missing = Shell("true");
   missing.argv = {"no-such-program-here"};
   EXPECT_EQ(RunCommand(missing, Limits{}).status().code(), absl::StatusCode::kNotFound);
@@ -221,7 +221,7 @@ TEST(ProcessTest, WhatCannotBeRunSaysWhy) {
   EXPECT_EQ(RunCommand(Shell("true"), Within(milliseconds(0))).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-TEST(ProcessTest, CancelEndsWhatRunsAndRefusesWhatComes) {
+TEST(ProcessTest, CancelEndsTheRunningCommandAndRefusesTheNext) {
   Cancellation cancel;
   Command hang = Shell("sleep 1000 & echo $!; wait");
   std::thread canceller([&] { cancel.Cancel(); });
@@ -240,7 +240,7 @@ TEST(ProcessTest, DescriptorsOfThisProcessStayHere) {
   const auto outcome = RunCommand(Shell("ls /proc/self/fd"), Within(seconds(30)));
   close(leaky);
   ASSERT_TRUE(outcome.ok());
-  EXPECT_EQ(outcome->out, "0\n1\n2\n3\n");  // 3: the folder ls reads
+  EXPECT_EQ(outcome->out, "0\n1\n2\n3\n");  // 3 is the folder that ls reads
 }
 
 TEST(ProcessTest, SignalsIgnoredHereAreNotIgnoredThere) {
@@ -253,7 +253,7 @@ TEST(ProcessTest, SignalsIgnoredHereAreNotIgnoredThere) {
   std::istringstream masks(outcome->out);
   std::uint64_t blocked = 0, ignored = 0;
   ASSERT_TRUE(masks >> std::hex >> blocked >> ignored) << outcome->out;
-  // Signals 32 and 33 are the C library's own: no program can set them, so what a parent left there stays.
+  // Signals 32 and 33 are the C library's own: no program can set them, and a child inherits their state.
   const std::uint64_t reserved = std::uint64_t{0b11} << 31;
   EXPECT_EQ(blocked & ~reserved, 0U) << outcome->out;
   EXPECT_EQ(ignored & ~reserved, 0U) << outcome->out;
@@ -277,7 +277,7 @@ TEST(ProcessTest, ManySpawnsFromManyThreadsLeaveNoDescriptorAndNoZombie) {
   EXPECT_EQ(good, 200);
   EXPECT_EQ(OpenDescriptors(), before);
   siginfo_t info{};
-  // Children left: the guard alone, which runs.
+  // The guard is the only child left, and it runs.
   const int found = waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT);
   EXPECT_TRUE(found == 0 && info.si_pid == 0) << "a zombie is left: " << info.si_pid;
 }
@@ -296,8 +296,8 @@ TEST(ProcessTest, AsSubreaperItLeavesNoZombieOfGrandchildren) {
   }
 }
 
-// Runs `script` in a forked process, waits until it wrote a line to $FIFO, kills the process with SIGKILL, and returns
-// that line.
+// Runs `script` in a forked process and waits until it writes a line to $FIFO. Then kills the process with SIGKILL and
+// returns the line.
 std::string KilledInTheMiddleOf(const std::string& script) {
   char folder[] = "/tmp/ingot-kill-XXXXXX";
   EXPECT_NE(mkdtemp(folder), nullptr);
@@ -345,7 +345,7 @@ TEST(ProcessTest, TheKernelKillsTheFirstProcessEvenWithoutTheGuard) {
 }
 
 TEST(ProcessTest, PeakMemoryIsReportedWhenItCanBeKnown) {
-  // Above this process's own peak (vfork counts that one in), so about 300 MiB.
+  // About 300 MiB: above the peak of this process, which vfork counts in.
   const auto outcome = RunCommand(Shell("head -c 300000000 /dev/zero | tail -c 1 >/dev/null; "
                                         "dd if=/dev/zero of=/dev/null bs=300M count=1 2>/dev/null"),
                                   Within(seconds(60)));

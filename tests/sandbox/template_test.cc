@@ -42,7 +42,7 @@ TEST(TemplateTest, NumbersKeepTheirDigits) {
   EXPECT_EQ(Rendered("${task}", task), R"({"n":265252859812191058636308480000000,"l":[18446744073709551616,1.0]})");
 }
 
-TEST(TemplateTest, AsJsonNoFieldBreaksWhatItStandsIn) {
+TEST(TemplateTest, AFieldAsJsonFitsIntoAnyJsonText) {
   const std::string task = R"({"s":"a \"b\"\n","n":1.50,"o":{"k":[1,"two"]}})";
   EXPECT_EQ(Rendered(R"({"q": ${json:task.s}, "n": ${json:task.n}, "o": ${json:task.o}, "u": ${json:base_url}})", task),
             R"({"q": "a \"b\"\n", "n": 1.50, "o": {"k":[1,"two"]}, "u": "http://h/v1"})");
@@ -66,7 +66,7 @@ TEST(TemplateTest, UnknownVariableNamesItselfAndTheKnownOnes) {
 
 TEST(TemplateTest, UnclosedVariableIsAnError) { EXPECT_THAT(Rendered("ab ${task", "{}"), HasSubstr("character 4")); }
 
-TEST(TemplateTest, MissingFieldNamesTheFieldsThereAre) {
+TEST(TemplateTest, AMissingFieldListsTheFieldsOfItsParent) {
   EXPECT_EQ(Rendered("${task.c.d}", R"({"a":1,"c":{}})"), "the task has nothing at ${task.c.d}: its fields are a, c");
   EXPECT_THAT(Rendered("${task.a.5}", R"({"a":[1]})"), HasSubstr("nothing at"));
   EXPECT_THAT(Rendered("${task.a.x}", R"({"a":"text"})"), HasSubstr("nothing at"));

@@ -104,7 +104,7 @@ TEST_F(WorkDirTest, AddedFoldersAreNewAndGoWithIt) {
   EXPECT_EQ(Entries(), 0);
 }
 
-TEST_F(WorkDirTest, WhatIsWrittenBesideTheAgentsFilesReplacesWhatItPutThere) {
+TEST_F(WorkDirTest, AFileBesideWorkReplacesWhateverTheAgentPutThere) {
   auto folder = WorkDir::Create(root_);
   std::ofstream(root_ + "/other") << "untouched";
   ASSERT_EQ(mkfifo((folder->path() + "/pipe").c_str(), 0600), 0);
@@ -121,11 +121,11 @@ TEST_F(WorkDirTest, WhatIsWrittenBesideTheAgentsFilesReplacesWhatItPutThere) {
   EXPECT_EQ(other, "untouched");
 }
 
-TEST_F(WorkDirTest, KeepRenamesAndReplacesAnOlderOne) {
+TEST_F(WorkDirTest, DetachRenamesAndReplacesAnOlderFolder) {
   for (int i = 0; i < 2; ++i) {
     auto folder = WorkDir::Create(root_);
     ASSERT_TRUE(folder->WriteFile("f", std::to_string(i)).ok());
-    const auto kept = folder->Keep("ep/1");
+    const auto kept = folder->Detach("ep/1");
     ASSERT_TRUE(kept.ok()) << kept.status();
     EXPECT_EQ(*kept, root_ + "/kept-ep_1");
   }
@@ -140,7 +140,8 @@ TEST_F(WorkDirTest, StaleFoldersOfDeadProcessesAreRemovedAndNoOthers) {
   if (dead == 0) _exit(0);
   waitpid(dead, nullptr, 0);
   fs::create_directories(root_ + "/live-" + std::to_string(dead) + "-123-0/work");
-  fs::create_directories(root_ + "/live-" + std::to_string(getpid()) + "-123-0");  // same pid, earlier process
+  fs::create_directories(root_ + "/live-" + std::to_string(getpid()) +
+                         "-123-0");  // of an earlier process with this pid
   fs::create_directories(root_ + "/live-1-123-0");
   fs::create_directories(root_ + "/kept-x");
   fs::create_directories(root_ + "/live-");

@@ -16,7 +16,7 @@ using testing::RandomBytes;
 using testing::SameWeights;
 using testing::Tensors;
 
-// Changes each element with probability `density`: either its low bits, as a small step of the optimizer does, or all.
+// Changes each element with probability `density`: its low bits, as a small step of the optimizer does, or all bits.
 void Perturb(std::mt19937_64& rng, std::string& bytes, int64_t element_bytes, double density) {
   std::uniform_real_distribution<double> uniform;
   for (size_t i = 0; i + element_bytes <= bytes.size(); i += element_bytes) {
@@ -210,7 +210,7 @@ TEST(Delta, RefusesEveryFlippedBitAndHealsByAFullCopy) {
   EXPECT_TRUE(SameWeights(**Apply(pair.base, Encode(nullptr, *pair.target, true).value()), *pair.target));
 }
 
-// A decoder that trusted payload checksums alone would take these: their checksums are right.
+// These payloads have right checksums: a decoder that trusted checksums alone would accept them.
 std::string Sealed(int tensor, v1::TensorCoding coding, std::string form_and_body) {
   std::string place;
   for (int i = 0; i < 4; ++i) place.push_back(static_cast<char>(tensor >> (8 * i)));
@@ -246,7 +246,7 @@ TEST(Delta, SurvivesHostilePayloadsWithRightChecksums) {
     bad.tensors[tensor].set_coding(coding);
     bad.tensors[tensor].set_payload(Sealed(tensor, coding, body));
     const auto applied = Apply(pair.base, bad);
-    // Some edits decode to the very same bytes; anything else is refused.
+    // An edit that does not decode to the very same bytes is refused.
     EXPECT_TRUE(!applied.ok() || SameWeights(**applied, *pair.target));
   }
 }
@@ -306,7 +306,7 @@ TEST(Chunks, RefuseAWrongOrderAndMissingParts) {
     absl::Status status;
     for (const auto& chunk : sent) status.Update(assembler.Add(chunk));
     const auto delta = assembler.Finish();
-    EXPECT_EQ(status.ok() || !delta.ok(), true);  // what was refused stays refused
+    EXPECT_EQ(status.ok() || !delta.ok(), true);  // after a refusal, Finish fails too
     return delta.ok();
   };
   ASSERT_TRUE(whole(chunks));
@@ -372,7 +372,7 @@ TEST(Chunks, FuzzedStreamsNeverBecomeAnotherVersion) {
     EXPECT_TRUE(SameWeights(**applied, *pair.target));
     ++applied_count;
   }
-  EXPECT_LT(applied_count, 1000);  // edits that cancel out, or only cut the stream differently
+  EXPECT_LT(applied_count, 1000);  // edits that cancel out, or cut the stream at other places
 }
 
 TEST(Chunks, APayloadNeverGrowsPastItsTensor) {

@@ -11,7 +11,7 @@
 namespace ingot::weights {
 namespace {
 
-// The engine's side of UpdateWeights, as small as it can be.
+// The smallest possible server of UpdateWeights.
 class Engine final : public v1::Rollout::Service {
  public:
   grpc::Status UpdateWeights(grpc::ServerContext*, grpc::ServerReader<v1::WeightChunk>* reader,

@@ -1,4 +1,4 @@
-// Small makers for weight tests.
+// Makers of snapshots and bytes for the tests of src/weights.
 #pragma once
 
 #include <cstring>

@@ -45,7 +45,7 @@ TEST(Snapshot, ChecksumNamesTheWeightsNotTheVersion) {
   EXPECT_NE(tensors.Take(1)->checksum(), checksum);
 }
 
-TEST(Snapshot, RefusesWhatIsNotAModel) {
+TEST(Snapshot, RefusesTensorsThatAreNoModel) {
   const auto code = [](const std::string& dtype, std::vector<int64_t> shape, const std::string& bytes) {
     Tensors tensors;
     tensors.Add("a", dtype, std::move(shape), bytes);

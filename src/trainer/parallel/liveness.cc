@@ -19,11 +19,11 @@ namespace ingot::trainer {
 namespace {
 
 using std::chrono::milliseconds;
-using std::chrono::steady_clock;
+using std::chrono::nanoseconds;
 
 constexpr char kLostPayload[] = "ingot.rank_lost";
 
-// Messages are single bytes; LOST + r says that rank 0 lost rank r.
+// A message is one byte; kLost + r says that rank 0 lost rank r.
 constexpr unsigned char kBeat = 0, kGoodbye = 1, kLost = 128;
 
 absl::StatusOr<sockaddr_in> AddressOf(const std::string& host, int port) {
@@ -42,10 +42,10 @@ absl::StatusOr<sockaddr_in> AddressOf(const std::string& host, int port) {
 
 absl::Status SocketError(const std::string& what) { return absl::ErrnoToStatus(errno, what); }
 
-// Waits until `fd` can be read; false: `until` came first.
-bool ReadableBefore(int fd, steady_clock::time_point until) {
+// Waits until `fd` can be read; false: the clock reached `until` first.
+bool ReadableBefore(int fd, const base::Clock& clock, nanoseconds until) {
   while (true) {
-    const auto left = std::chrono::duration_cast<milliseconds>(until - steady_clock::now()).count();
+    const auto left = std::chrono::ceil<milliseconds>(until - clock.Now()).count();
     if (left <= 0) return false;
     pollfd waited{fd, POLLIN, 0};
     if (poll(&waited, 1, static_cast<int>(std::min<int64_t>(left, 1000))) > 0) return true;
@@ -53,7 +53,7 @@ bool ReadableBefore(int fd, steady_clock::time_point until) {
 }
 
 void Send(int fd, unsigned char message) {
-  // A peer whose buffer is full of beats reads none of them: its own silence says so.
+  // A full buffer loses the message: a peer that reads no beats is silent itself, which its watcher notices.
   [[maybe_unused]] const auto sent = send(fd, &message, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
@@ -72,7 +72,8 @@ absl::Status RankLost(const std::string& what) {
 
 bool IsRankLost(const absl::Status& status) { return status.GetPayload(kLostPayload).has_value(); }
 
-Liveness::Liveness(LivenessOptions options) : options_(std::move(options)), wake_fd_(eventfd(0, EFD_CLOEXEC)) {}
+Liveness::Liveness(LivenessOptions options)
+    : options_(std::move(options)), wake_fd_(eventfd(0, EFD_CLOEXEC)), thread_({.name = "liveness"}, *options_.clock) {}
 
 absl::StatusOr<std::unique_ptr<Liveness>> Liveness::Listen(LivenessOptions options) {
   std::unique_ptr<Liveness> made(new Liveness(std::move(options)));
@@ -90,26 +91,27 @@ absl::StatusOr<std::unique_ptr<Liveness>> Liveness::Listen(LivenessOptions optio
 }
 
 absl::Status Liveness::Accept() {
-  const auto until = steady_clock::now() + options_.join_timeout;
+  const base::Clock& clock = *options_.clock;
+  const nanoseconds until = clock.Now() + options_.join_timeout;
   std::vector<bool> here(static_cast<size_t>(options_.size), false);
   here[0] = true;
   while (static_cast<int>(peers_.size()) + 1 < options_.size) {
-    if (!ReadableBefore(listen_fd_, until)) {
+    if (!ReadableBefore(listen_fd_, clock, until)) {
       const auto missing = std::find(here.begin(), here.end(), false) - here.begin();
       return RankLost(absl::StrCat("rank ", missing, " of ", options_.size, " did not come within ",
                                    options_.join_timeout.count(), " ms"));
     }
     int fd = accept4(listen_fd_, nullptr, nullptr, SOCK_CLOEXEC);
     if (fd < 0) continue;
-    unsigned char rank = 0;  // the first byte says who it is
-    const bool told = ReadableBefore(fd, std::min(until, steady_clock::now() + milliseconds(5000))) &&
+    unsigned char rank = 0;  // the first byte names the sender
+    const bool told = ReadableBefore(fd, clock, std::min(until, clock.Now() + milliseconds(5000))) &&
                       recv(fd, &rank, 1, 0) == 1 && rank < here.size() && !here[rank];
     if (!told) {  // a stranger
       Close(fd);
       continue;
     }
     here[rank] = true;
-    peers_.push_back({rank, fd, steady_clock::now()});
+    peers_.push_back({rank, fd, clock.Now()});
   }
   Close(listen_fd_);
   StartWatching();
@@ -126,7 +128,7 @@ absl::StatusOr<std::unique_ptr<Liveness>> Liveness::Connect(LivenessOptions opti
     return RankLost(std::string(why.message()));
   }
   Send(fd, static_cast<unsigned char>(made->options_.rank));
-  made->peers_.push_back({0, fd, steady_clock::now()});
+  made->peers_.push_back({0, fd, made->options_.clock->Now()});
   made->StartWatching();
   return made;
 }
@@ -149,19 +151,18 @@ void Liveness::Leave() {
 }
 
 void Liveness::StopWatching() {
-  if (!thread_.joinable()) return;
   stopping_ = true;
   const uint64_t one = 1;
   [[maybe_unused]] const auto written = write(wake_fd_, &one, sizeof(one));
-  thread_.join();
+  thread_.Shutdown();
 }
 
 void Liveness::StartWatching() {
   for (Peer& peer : peers_) {
     fcntl(peer.fd, F_SETFL, fcntl(peer.fd, F_GETFL) | O_NONBLOCK);
-    peer.heard = steady_clock::now();
+    peer.heard = options_.clock->Now();
   }
-  thread_ = std::thread([this] { Watch(); });
+  thread_.Post([this] { Watch(); });
 }
 
 void Liveness::SendAll(unsigned char message) {
@@ -172,19 +173,20 @@ void Liveness::SendAll(unsigned char message) {
 
 void Liveness::Watch() {
   const milliseconds interval = std::clamp(options_.deadline / 10, milliseconds(10), milliseconds(1000));
-  auto next_beat = steady_clock::now();
+  const base::Clock& clock = *options_.clock;
+  nanoseconds next_beat = clock.Now();
   while (!stopping_) {
-    if (steady_clock::now() >= next_beat) {
+    if (clock.Now() >= next_beat) {
       SendAll(kBeat);
-      next_beat = steady_clock::now() + interval;
+      next_beat = clock.Now() + interval;
     }
     WaitForInput(interval);
-    // Everything that came is read before anyone's silence is judged: after a time in which this process itself stood
-    // still, the beats of that time lie there.
+    // All input is read before any silence is judged: if this process itself stood still for a time, the beats of that
+    // time are in the sockets.
     for (Peer& peer : peers_) {
       if (peer.fd >= 0 && !Read(peer)) return;
     }
-    const auto now = steady_clock::now();
+    const nanoseconds now = clock.Now();
     for (const Peer& peer : peers_) {
       if (peer.fd >= 0 && now - peer.heard > options_.deadline) {
         Lose(peer.rank, absl::StrCat("gave no sign of life for ", options_.deadline.count(), " ms"));
@@ -213,7 +215,7 @@ bool Liveness::Read(Peer& peer) {
       Lose(peer.rank, "ended without a goodbye");
       return false;
     }
-    peer.heard = steady_clock::now();
+    peer.heard = options_.clock->Now();
     for (const unsigned char* byte = bytes; byte < bytes + count; ++byte) {
       if (*byte == kGoodbye) {
         Close(peer.fd);
