@@ -116,7 +116,7 @@ absl::Status Evaluations::Resume(int64_t first, std::set<int64_t> reported, cons
     }
   }
   if (!without.empty()) {
-    INGOT_LOG(warn, "no evaluation is recorded of versions {}, and none will be: the engines hold them no more",
+    INGOT_LOG(warn, "versions {} have no evaluation in the record, and will get none: the engines no longer hold them",
               absl::StrJoin(without, ", "));
   }
   return absl::OkStatus();

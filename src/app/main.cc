@@ -63,10 +63,9 @@ Run DeclareRole(CLI::App& parser) {
   const std::string role = parser.get_name();
   AddRunArgs(parser, args->run);
   parser.add_flag("--resume", args->run.resume, "continue the run");
-  parser.add_option("--engine", args->index, "which rollout engine this is, from 0");
-  if (role == "trainer") parser.add_option("--rank", args->index, "which of the trainer's ranks, from 0");
-  parser.add_option("--child", args->parent, "end when process PARENT, which started this one, ends")
-      ->type_name("PARENT");
+  parser.add_option("--engine", args->index, "number of this rollout engine, from 0");
+  if (role == "trainer") parser.add_option("--rank", args->index, "this rank of the trainer, from 0");
+  parser.add_option("--child", args->parent, "end when process PARENT, the supervisor, ends")->type_name("PARENT");
   return [args, role] {
     if (args->parent != 0) ingot::app::DieWithParent(args->parent);
     return ingot::app::RunRole(role, args->run, args->index, args->parent != 0);
@@ -83,7 +82,7 @@ Run DeclareText(CLI::App& parser) {
     if (option == "tokenizer") {
       parser.add_option("--tokenizer", args->tokenizer_dir, "a folder with tokenizer.json")->required();
     } else if (option == "special") {
-      parser.add_flag("--special", args->special, "add what the tokenizer's template puts around a text");
+      parser.add_flag("--special", args->special, "add the special tokens that the tokenizer puts around a text");
     } else if (option == "skip-special") {
       parser.add_flag("--skip-special", args->skip_special, "leave special tokens out");
     } else if (option == "like-transformers") {
@@ -117,9 +116,8 @@ Run DeclareServe(CLI::App& parser) {
   parser.add_option("--port", args->port, "port; 0 takes a free one")->capture_default_str();
   parser.add_option("--tls-certificate", args->tls_certificate, "PEM file: HTTPS with this certificate");
   parser.add_option("--tls-key", args->tls_key, "PEM file of the certificate's private key");
-  parser.add_flag("--allow-plaintext", args->allow_plaintext,
-                  "another address than loopback may be listened on without TLS");
-  parser.add_option("--model", args->model_name, "name that clients use; default: the folder's");
+  parser.add_flag("--allow-plaintext", args->allow_plaintext, "allow an address other than loopback without TLS");
+  parser.add_option("--model", args->model_name, "model name in requests; default: the folder's name");
   parser
       .add_option("--also", args->also,
                   "NAME=DIR: a further model, with the same tokenizer, under this name (repeatable)")
@@ -128,17 +126,17 @@ Run DeclareServe(CLI::App& parser) {
       .add_option("--rollout-port", args->rollout_port,
                   "also serve token ids over gRPC here: an `external` model of another run's gateway.models")
       ->check(CLI::Range(0, 65535));
-  parser.add_option("--chat-format", args->chat_format, "chat format; default: what the folder says");
-  parser.add_option("--script", args->script, "a scripted model: JSON lines that say what each call samples");
-  parser.add_option("--record", args->record, "folder that keeps every call, and what the engine was asked");
+  parser.add_option("--chat-format", args->chat_format, "chat format; default: the folder's");
+  parser.add_option("--script", args->script, "a scripted model: JSON lines with the answer of each call");
+  parser.add_option("--record", args->record, "folder that stores every call and every request to the engine");
   parser
       .add_option("--max-tokens", args->max_tokens,
-                  "tokens of an answer, at most; 0: as many as the context has room for")
+                  "greatest number of tokens of an answer; 0: the room in the context")
       ->check(CLI::Range(0, 1 << 30))
       ->capture_default_str();
   parser
       .add_option("--kv-cache-tokens", args->kv_cache_tokens,
-                  "size of the KV cache; a request and its answer have to fit into it")
+                  "tokens of the KV cache; a request and its answer must fit into it")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   AddThreads(parser, args->threads, "compute threads; 0: all cores");
@@ -152,7 +150,7 @@ Run DeclareInspect(CLI::App& parser) {
   const auto args = std::make_shared<ingot::app::InspectArgs>();
   parser.add_option("run_dir", args->run_dir, "runs/NAME")->required();
   parser.add_option("episode", args->episode, "an episode id, or GROUP/SAMPLE; without it, a list");
-  parser.add_option("--limit", args->limit, "episodes to list of training and of evaluation each; 0: all")
+  parser.add_option("--limit", args->limit, "listed episodes of training and of evaluation each; 0: all")
       ->capture_default_str();
   parser.add_flag("--json", args->json, "the stored record as JSON");
   parser.add_flag("--journal", args->journal, "the run's journal, one JSON record per line");
@@ -178,22 +176,23 @@ Run DeclareBenchTree(CLI::App& parser) {
   const auto args = std::make_shared<Args>();
   ingot::trainer::TreeBenchOptions& options = args->options;
   parser.add_option("--shape", options.shapes, "a named shape (repeatable); default: all")->allow_extra_args(false);
-  parser.add_option("--scale", options.scale, "of the shape's lengths; 0: what fits --seconds")->capture_default_str();
-  parser.add_option("--seconds", options.seconds, "for a shape whose scale is not given")->capture_default_str();
+  parser.add_option("--scale", options.scale, "factor of the shape's lengths; 0: the largest that fits --seconds")
+      ->capture_default_str();
+  parser.add_option("--seconds", options.seconds, "predicted time of a shape without --scale")->capture_default_str();
   parser.add_option("--repeat", options.rounds, "rounds; every figure is their median")->capture_default_str();
-  parser.add_option("--dtype", options.dtype, "of the model: fp32 or bf16")->capture_default_str();
+  parser.add_option("--dtype", options.dtype, "type of the model: fp32 or bf16")->capture_default_str();
   parser.add_option("--hidden", options.hidden, "the model's hidden size")->capture_default_str();
-  parser.add_option("--intermediate", options.intermediate, "of its MLP")->capture_default_str();
-  parser.add_option("--layers", options.layers, "layers")->capture_default_str();
+  parser.add_option("--intermediate", options.intermediate, "the model's MLP size")->capture_default_str();
+  parser.add_option("--layers", options.layers, "the model's layers")->capture_default_str();
   parser.add_option("--heads", options.heads, "attention heads")->capture_default_str();
   parser.add_option("--kv-heads", options.kv_heads, "key and value heads")->capture_default_str();
-  parser.add_option("--head-dim", options.head_dim, "of a head")->capture_default_str();
-  parser.add_option("--vocab", options.vocab, "vocabulary")->capture_default_str();
-  parser.add_option("--micro-batch-tokens", options.micro_batch_tokens, "rows of a part, at most")
+  parser.add_option("--head-dim", options.head_dim, "size of a head")->capture_default_str();
+  parser.add_option("--vocab", options.vocab, "size of the vocabulary")->capture_default_str();
+  parser.add_option("--micro-batch-tokens", options.micro_batch_tokens, "greatest number of rows of a part")
       ->capture_default_str();
-  parser.add_flag("--checkpoint-layers", options.checkpoint_layers, "keep layer inputs alone");
-  parser.add_flag("--recompute-prefix", options.recompute_prefix, "run what later parts see twice");
-  parser.add_flag("!--no-baselines", options.baselines, "the tree alone");
+  parser.add_flag("--checkpoint-layers", options.checkpoint_layers, "hold layer inputs alone, and run layers again");
+  parser.add_flag("--recompute-prefix", options.recompute_prefix, "run parts that later parts see twice");
+  parser.add_flag("!--no-baselines", options.baselines, "run the tree alone");
   AddThreads(parser, args->threads, "compute threads; 0: torch's default");
   return [args] { return ingot::app::BenchTree(args->options, args->threads, std::cout, std::cerr); };
 }
@@ -225,16 +224,16 @@ std::vector<Command> Commands() {
       {"gateway", "run the gateway role of a run as this process", DeclareRole},
       {"trainer", "run the trainer role of a run as this process", DeclareRole},
       {"agents", "run the agents role of a run as this process", DeclareRole},
-      {"status", "ask the roles of a launched run how they are", DeclareRun<ShowStatus>},
-      {"text", "what this project makes of text: JSON lines in, JSON lines out", nullptr, TextGroup()},
-      {"eval", "run a configuration's held-out tasks on a checkpoint", DeclareEval},
+      {"status", "print the state of a launched run's roles", DeclareRun<ShowStatus>},
+      {"text", "run tokenizers, chat templates and parsers: JSON lines in, JSON lines out", nullptr, TextGroup()},
+      {"eval", "evaluate a configuration's held-out tasks on a checkpoint", DeclareEval},
       {"serve", "serve a model folder over the gateway's API", DeclareServe},
       {"inspect", "print a run's trajectories as trees", DeclareInspect},
       {"bench",
        "measure this machine, one JSON object per figure",
        nullptr,
        {{"attention", "tree attention beside torch's matrix product and attention", DeclareBenchAttention},
-        {"tree", "the whole training step on trees, without them, and its bound", DeclareBenchTree}}},
+        {"tree", "the whole training step on trees and without them, beside its bound", DeclareBenchTree}}},
       {"config",
        "check a configuration or explain its keys",
        nullptr,

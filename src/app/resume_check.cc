@@ -29,7 +29,7 @@ absl::Status CheckResumable(const LoadedConfig& loaded, const RunDir& dir) {
   RunConfig before;
   base::Schema schema = BindSchema(before);
   if (const absl::Status read = schema.LoadFile(path); !read.ok()) {  // written by an older version
-    INGOT_LOG(warn, "what has changed since the run was left is not known: {}", read.ToString());
+    INGOT_LOG(warn, "the changes since the run was left are unknown: {}", read.ToString());
     return absl::OkStatus();
   }
   std::vector<std::string> changed;

@@ -177,7 +177,8 @@ absl::Status RunGateway(const RoleContext& context) {
   // The agents of a gateway that died go on with their open episodes. Episodes that it admitted and did not store are
   // tried again.
   INGOT_RETURN_IF_ERROR(gateway->Recover());
-  INGOT_RETURN_IF_ERROR(base::Annotate(scheduler->Reconcile().status(), "telling the scheduler what is still open"));
+  INGOT_RETURN_IF_ERROR(
+      base::Annotate(scheduler->Reconcile().status(), "reconciling open episodes with the scheduler"));
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<gateway::HttpServer> http, StartHttp(context, *gateway));
   std::vector<std::unique_ptr<grpc::Service>> services;
   services.push_back(gateway::NewGatewayService(*gateway));

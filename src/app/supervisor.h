@@ -6,9 +6,9 @@
 // exit with kGroupLostExit because it saw another member gone. Then the rest are ended, and all are started again. A
 // member that exits with any other code than 0 has an error of its own, which would come again: the run ends with it.
 //
-// The end of a group counts as a crash for the members that died (by a signal that the supervisor did not send); if
-// there are none, for those that had to be killed; else for all. A member with more than max_restarts crashes is lost,
-// and the group goes on without it,
+// The end of a group counts as a crash for the members that died, by a signal that the supervisor did not send. If none
+// died, it counts for those that had to be killed; if there are none either, for all. A member with more than
+// max_restarts crashes is lost, and the group goes on without it,
 //
 //   members      a  b  c  d        index in the group  0  1  2  3
 //   b is lost    a     c  d                            0     1  2      RoleSpec::renumbered makes each new spec

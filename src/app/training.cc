@@ -84,11 +84,11 @@ class PoolBatchSource final : public trainer::BatchSource {
     contexts_.clear();
     for (const v1::Group& group : groups) {
       for (const v1::EpisodeTree& tree : group.episodes()) {
-        const absl::StatusOr<std::vector<tree::CallPath>> calls = tree::CallPathsOf(tree, 0, 0);
-        if (!calls.ok() || calls->empty()) continue;  // the trainer reports its fault
-        const tree::CallPath& call = calls->back();
-        contexts_.push_back(call.context.Tokens());
-        temperature_ = call.temperature;
+        if (tree.calls().empty()) continue;
+        const absl::StatusOr<tree::CallPath> last = tree::CallPathOf(tree, tree.calls_size() - 1);
+        if (!last.ok()) continue;  // the trainer reports its fault
+        contexts_.push_back(last->context.Tokens());
+        temperature_ = last->temperature;
         if (contexts_.size() >= kProbeContexts) return;
       }
     }

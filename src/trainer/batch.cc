@@ -291,7 +291,7 @@ absl::Status CheckCall(const tree::CallPath& call, const TokenLimits& limits, bo
     return fault(absl::StrCat("it has ", total, " tokens, the model's context length is ", limits.max_tokens));
   }
   if (!(call.temperature > 0) || !std::isfinite(call.temperature)) {
-    return fault(absl::StrCat("its temperature is ", call.temperature, "; what is trained on needs one above 0"));
+    return fault(absl::StrCat("its temperature is ", call.temperature, "; training needs one above 0"));
   }
   if (!recorded) return absl::OkStatus();
   const size_t sampled = call.sampled.size();

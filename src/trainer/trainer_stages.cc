@@ -128,8 +128,8 @@ absl::Status Trainer::CheckSound(const std::function<absl::StatusOr<StepMetrics>
       "stage ", stage_->name, " ends on ", skipped, " skipped steps, and ",
       last_sound_ < 0 ? "made none before them"
                       : absl::StrCat("step ", last_sound_, ", the last that was made, could not be made now"),
-      ": its weights are not kept. The log names what is not finite; lower ", stage_->name,
-      ".learning_rate, or take out what is at fault, and begin anew"));
+      ": its weights are discarded. The log names the tensors and conversations at fault; lower ", stage_->name,
+      ".learning_rate or remove those conversations, and start the stage anew"));
 }
 
 absl::Status Trainer::BeginStage(StageKind kind, const std::string& checkpoint, int threads) {

@@ -115,4 +115,11 @@ absl::StatusOr<std::vector<CallPath>> CallPathsOf(const v1::EpisodeTree& tree, i
   return calls;
 }
 
+absl::StatusOr<CallPath> CallPathOf(const v1::EpisodeTree& tree, int index) {
+  const v1::Call& call = tree.calls(index);
+  auto path = Paths(tree).PathOf(call);
+  if (!path.ok()) return base::Annotate(path.status(), absl::StrCat("call ", call.call_id()));
+  return path;
+}
+
 }  // namespace ingot::tree

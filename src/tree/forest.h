@@ -45,6 +45,10 @@ struct CallPath {
 // that is missing or whose log-probs or versions do not cover its ids.
 absl::StatusOr<std::vector<CallPath>> CallPathsOf(const v1::EpisodeTree& tree, int32_t episode, int32_t group);
 
+// The path of call `index` alone, as CallPathsOf would return it, with episode and group 0. Time and memory are those of
+// its own context. Errors as CallPathsOf. REQUIRES: 0 <= index < tree.calls_size().
+absl::StatusOr<CallPath> CallPathOf(const v1::EpisodeTree& tree, int index);
+
 // A sampled token of one call, and the row of the packed stream that predicts it.
 struct LossEntry {
   int32_t row;     // packed index of the token's parent, whose logits predict it

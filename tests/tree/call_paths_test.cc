@@ -93,6 +93,7 @@ TEST(CallPathsTest, BothFormsOfARecordGiveEqualPaths) {
     const Contexts contexts(brief.calls());
     for (size_t i = 0; i < expected->size(); ++i) {
       EXPECT_EQ((*found)[i].Tokens(), (*expected)[i].Tokens());
+      EXPECT_EQ(CallPathOf(brief, static_cast<int>(i))->Tokens(), (*expected)[i].Tokens());
       const auto keys = contexts.KeysOf(brief.calls(static_cast<int>(i)));
       ASSERT_TRUE(keys.ok()) << keys.status();
       EXPECT_THAT(*keys, testing::ElementsAreArray(whole.calls(static_cast<int>(i)).context_keys()));
@@ -136,6 +137,7 @@ TEST(CallPathsTest, DamageNamesTheCallAndTheSegment) {
     damage((*tree.mutable_segments())[key]);
     const auto calls = CallPathsOf(tree, 0, 0);
     EXPECT_EQ(calls.status().code(), absl::StatusCode::kDataLoss);
+    EXPECT_EQ(CallPathOf(tree, 0).status(), calls.status());
     EXPECT_THAT(std::string(calls.status().message()), AllOf(HasSubstr("call-0"), HasSubstr(key), HasSubstr(cause)));
   }
   v1::EpisodeTree tree;

@@ -270,7 +270,7 @@ absl::Status Ranks::Want(int64_t what) {
 
 absl::Status Ranks::Serve(const std::vector<int64_t>& wanted) {
   return BreakUnless([&]() -> absl::Status {
-    if (server_ == nullptr) return absl::InternalError("a rank wants what this one does not serve");
+    if (server_ == nullptr) return absl::InternalError("a rank wants something, and this rank has no server for it");
     return server_(wanted);
   });
 }

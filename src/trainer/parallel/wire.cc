@@ -97,7 +97,7 @@ absl::StatusOr<std::vector<tree::CallPath>> ReadCalls(Reader& reader) {
     call.group = reader.Get<int32_t>();
     call.temperature = reader.Get<float>();
     const auto from = reader.Get<uint64_t>();
-    if (from >= paths.size()) return absl::DataLossError("rank 0 sent a call whose context goes on from none");
+    if (from >= paths.size()) return absl::DataLossError("rank 0 sent a call whose context continues an unknown path");
     call.context = paths[from];
     for (auto runs = reader.Get<uint64_t>(); runs > 0 && reader.status().ok(); --runs) {
       call.context = call.context.Then(GetIds(reader));
