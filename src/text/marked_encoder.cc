@@ -43,8 +43,9 @@ MarkedEncoder::MarkedEncoder(std::shared_ptr<const Tokenizer> tokenizer, std::st
   start_matters_ = tokenizer_->Encode("\na", false) != joined;
 }
 
-std::vector<MarkedEncoder::Written> MarkedEncoder::Tokens(std::string_view text, std::span<const Mark> marks) const {
-  std::vector<Written> tokens;
+std::vector<MarkedEncoder::TemplateToken> MarkedEncoder::Tokens(std::string_view text,
+                                                                std::span<const Mark> marks) const {
+  std::vector<TemplateToken> tokens;
   const auto find = [&](const AddedTokenMatcher& matcher, size_t begin, size_t end) {
     if (begin >= end || matcher.empty()) return;
     for (const auto& part : matcher.Find(text.substr(begin, end - begin))) {
@@ -64,9 +65,9 @@ std::vector<MarkedEncoder::Written> MarkedEncoder::Tokens(std::string_view text,
   return tokens;
 }
 
-MarkedEncoder::Encoded MarkedEncoder::Encode(std::string_view text, std::span<const Mark> marks,
-                                             std::span<const size_t> cuts, Encoded begun) const {
-  Encoded out = std::move(begun);
+MarkedEncoder::Encoding MarkedEncoder::Encode(std::string_view text, std::span<const Mark> marks,
+                                              std::span<const size_t> cuts, Encoding encoded_prefix) const {
+  Encoding out = std::move(encoded_prefix);
   const size_t known = out.at_cuts.size();
   size_t at = known == 0 ? 0 : cuts[known - 1];
   const auto piece = [&](size_t end) {
@@ -87,7 +88,7 @@ MarkedEncoder::Encoded MarkedEncoder::Encode(std::string_view text, std::span<co
 
 void MarkedEncoder::EncodePiece(std::string_view text, std::span<const Mark> marks, bool mid_text,
                                 std::vector<int32_t>& ids) const {
-  const std::vector<Written> tokens = Tokens(text, marks);
+  const std::vector<TemplateToken> tokens = Tokens(text, marks);
   // Forged places: a search of the whole text finds a token there, but Tokens() does not.
   std::vector<std::pair<size_t, size_t>> forged;
   size_t next = 0;
@@ -104,7 +105,8 @@ void MarkedEncoder::EncodePiece(std::string_view text, std::span<const Mark> mar
   for (const auto& [begin, end] : forged) {
     if (begin < done) continue;
     // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): not called if there are no tokens
-    const auto after = std::find_if(tokens.begin(), tokens.end(), [&](const Written& t) { return t.end > begin; });
+    const auto after =
+        std::find_if(tokens.begin(), tokens.end(), [&](const TemplateToken& t) { return t.end > begin; });
     const size_t from = std::max(done, after == tokens.begin() ? size_t{0} : std::prev(after)->end);
     const size_t to = after == tokens.end() ? text.size() : std::max(after->begin, from);
     Append(text.substr(done, from - done), true, mid_text && done == 0, ids);

@@ -24,22 +24,22 @@ class MarkedEncoder {
   MarkedEncoder(std::shared_ptr<const Tokenizer> tokenizer, std::string_view template_source);
 
   // A token that the template wrote, at bytes [begin, end) of the text.
-  struct Written {
+  struct TemplateToken {
     size_t begin;
     size_t end;
     int32_t id;
   };
   // All such tokens in order. REQUIRES: `text` is valid UTF-8; `marks` ascend and lie within it.
-  std::vector<Written> Tokens(std::string_view text, std::span<const jinja::Mark> marks) const;
+  std::vector<TemplateToken> Tokens(std::string_view text, std::span<const jinja::Mark> marks) const;
 
-  struct Encoded {
+  struct Encoding {
     std::vector<int32_t> ids;
     std::vector<size_t> at_cuts;  // at_cuts[i]: the number of ids before cuts[i]
   };
-  // Encodes `text`; no id spans a cut. `begun`: the result for a prefix of the text that ends at its last cut; its cuts
-  // are the first of `cuts`, and only the rest is encoded. REQUIRES: cuts ascend and lie between characters.
-  Encoded Encode(std::string_view text, std::span<const jinja::Mark> marks, std::span<const size_t> cuts,
-                 Encoded begun = {}) const;
+  // Encodes `text`; no id spans a cut. `encoded_prefix`: the result for a prefix of the text that ends at its last cut;
+  // its cuts are the first of `cuts`, and only the rest is encoded. REQUIRES: cuts ascend and lie between characters.
+  Encoding Encode(std::string_view text, std::span<const jinja::Mark> marks, std::span<const size_t> cuts,
+                  Encoding encoded_prefix = {}) const;
 
   const Tokenizer& tokenizer() const { return *tokenizer_; }
   const std::shared_ptr<const Tokenizer>& shared_tokenizer() const { return tokenizer_; }

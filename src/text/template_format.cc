@@ -22,15 +22,15 @@ struct Layout {
 };
 
 // A layout with its ids.
-struct Drawn {
+struct EncodedLayout {
   Layout layout;
   std::vector<Region> sampled;  // per message; empty but for an assistant's
   std::vector<size_t> cuts;
-  MarkedEncoder::Encoded encoded;
+  MarkedEncoder::Encoding encoding;
 
   // REQUIRES: a cut there.
   size_t IdsBefore(size_t offset) const {
-    return encoded.at_cuts[std::lower_bound(cuts.begin(), cuts.end(), offset) - cuts.begin()];
+    return encoding.at_cuts[std::lower_bound(cuts.begin(), cuts.end(), offset) - cuts.begin()];
   }
   std::pair<size_t, size_t> SampledIds(size_t message) const {
     const Region& region = sampled[message];
@@ -40,7 +40,7 @@ struct Drawn {
 };
 
 // The end of a turn.
-struct Closing {
+struct TurnEnd {
   Region region;    // of the closing token; the point behind the turn's text if there is none
   int32_t id = -1;  // -1 = no token closes the turn
 };
@@ -69,16 +69,16 @@ class TemplateFormat final : public ChatFormat {
     if (count == 0) return absl::InvalidArgumentError("a conversation needs at least one message");
     const TemplateInput input = MakeTemplateInput(conversation, dialect_);
     INGOT_ASSIGN_OR_RETURN(Layout layout, LayOut(input, count, add_generation_prompt));
-    Drawn drawn;
-    Draw(conversation.messages, std::move(layout), drawn);
+    EncodedLayout encoded;
+    EncodeLayout(conversation.messages, std::move(layout), encoded);
     RenderedPrompt prompt;
-    if (add_generation_prompt) prompt.prefill = output_->PrefillOf(drawn.layout.generation_prompt);
+    if (add_generation_prompt) prompt.prefill = output_->PrefillOf(encoded.layout.generation_prompt);
     for (size_t i = 0; i < count; ++i) {
-      prompt.message_ends.push_back(drawn.IdsBefore(drawn.layout.ends[i]));
-      prompt.sampled_ranges.push_back(drawn.SampledIds(i));
+      prompt.message_ends.push_back(encoded.IdsBefore(encoded.layout.ends[i]));
+      prompt.sampled_ranges.push_back(encoded.SampledIds(i));
     }
-    prompt.ids = std::move(drawn.encoded.ids);
-    prompt.text_key = TextKey(drawn.layout.rendered.text);
+    prompt.ids = std::move(encoded.encoding.ids);
+    prompt.text_key = TextKey(encoded.layout.rendered.text);
     return prompt;
   }
 
@@ -87,18 +87,18 @@ class TemplateFormat final : public ChatFormat {
     const std::vector<Message>& messages = conversation.messages;
     const TemplateInput input = MakeTemplateInput(conversation, dialect_);
     std::vector<RenderedTurn> turns;
-    Drawn drawn;
+    EncodedLayout encoded;
     size_t before = 0;  // ids of the turn before, its context included
     for (size_t i = first_message; i < messages.size(); ++i) {
       if (messages[i].role != "assistant") continue;
       auto layout = LayOut(input, i + 1, false);
       if (!layout.ok()) return base::Annotate(layout.status(), absl::StrCat("up to message ", i));
-      const size_t kept = Draw(messages, *std::move(layout), drawn);
-      const auto [first, last] = drawn.SampledIds(i);
+      const size_t kept = EncodeLayout(messages, *std::move(layout), encoded);
+      const auto [first, last] = encoded.SampledIds(i);
       RenderedTurn& turn = turns.emplace_back();
       turn.message = i;
       turn.shared = std::min({kept, before, first});
-      const auto ids = drawn.encoded.ids.begin();
+      const auto ids = encoded.encoding.ids.begin();
       turn.context.assign(ids + static_cast<std::ptrdiff_t>(turn.shared), ids + static_cast<std::ptrdiff_t>(first));
       turn.sampled.assign(ids + static_cast<std::ptrdiff_t>(first), ids + static_cast<std::ptrdiff_t>(last));
       before = last;
@@ -120,7 +120,7 @@ class TemplateFormat final : public ChatFormat {
     const bool as_template = options.earlier == EarlierTurns::kAsTemplate;
     // The prompt that the turn was sampled from, if the template still writes it.
     KeyedText keyed = KeyText(text, options.sampled_from);
-    std::optional<std::string_view>& prompt = keyed.beginning;
+    std::optional<std::string_view>& prompt = keyed.prefix;
     std::string written;
     bool other = false;
     if (!prompt.has_value() && first_new > 1 && (as_template || !options.sampled_from.empty())) {
@@ -134,7 +134,7 @@ class TemplateFormat final : public ChatFormat {
     if (as_template) {
       INGOT_ASSIGN_OR_RETURN(tail, FindTail(conversation, input, whole, first_new - 1, turn, prompt));
     } else {
-      tail = TailBegin(FindClosing(whole.rendered, RegionOf(whole, first_new - 1), first_new - 1, turn), turn);
+      tail = TailBegin(FindTurnEnd(whole.rendered, RegionOf(whole, first_new - 1), first_new - 1, turn), turn);
     }
     if (other) return OtherText(first_new - 1);
     return RenderedTail{.ids = EncodeTail(whole, tail),
@@ -170,35 +170,35 @@ class TemplateFormat final : public ChatFormat {
     return layout;
   }
 
-  // Finds the sampled parts of `layout` and encodes it. Reuses the ids of `drawn` for the common prefix, returns their
-  // number and replaces `drawn`.
-  size_t Draw(const std::vector<Message>& messages, Layout layout, Drawn& drawn) const {
-    const bool alike = layout.generation_prompt == drawn.layout.generation_prompt;
-    const size_t same = alike ? CommonBeginning(drawn.layout.rendered, layout.rendered) : 0;
-    Drawn now;
+  // Finds the sampled parts of `layout` and encodes it. Reuses the ids of `encoded` for the common prefix, returns
+  // their number and replaces `encoded`.
+  size_t EncodeLayout(const std::vector<Message>& messages, Layout layout, EncodedLayout& encoded) const {
+    const bool alike = layout.generation_prompt == encoded.layout.generation_prompt;
+    const size_t same = alike ? CommonBeginning(encoded.layout.rendered, layout.rendered) : 0;
+    EncodedLayout now;
     now.cuts = layout.ends;
     for (size_t i = 0; i < layout.ends.size(); ++i) {
       now.sampled.emplace_back();
       if (messages[i].role != "assistant") continue;
       const Region region = RegionOf(layout, i);
-      const bool known = i < drawn.layout.ends.size() && region.end <= same && region == RegionOf(drawn.layout, i);
+      const bool known = i < encoded.layout.ends.size() && region.end <= same && region == RegionOf(encoded.layout, i);
       now.sampled[i] =
-          known ? drawn.sampled[i]
+          known ? encoded.sampled[i]
                 : SampledRegion(*encoder_, layout.rendered, region, i, layout.generation_prompt, end_of_turn_ids_);
       now.cuts.push_back(now.sampled[i].begin);
       now.cuts.push_back(now.sampled[i].end);
     }
     std::sort(now.cuts.begin(), now.cuts.end());
     now.cuts.erase(std::unique(now.cuts.begin(), now.cuts.end()), now.cuts.end());
-    const auto parted = std::mismatch(now.cuts.begin(), now.cuts.end(), drawn.cuts.begin(), drawn.cuts.end());
+    const auto parted = std::mismatch(now.cuts.begin(), now.cuts.end(), encoded.cuts.begin(), encoded.cuts.end());
     const auto kept = std::upper_bound(now.cuts.begin(), parted.first, same) - now.cuts.begin();
-    MarkedEncoder::Encoded& begun = drawn.encoded;
-    begun.at_cuts.resize(static_cast<size_t>(kept));
-    begun.ids.resize(kept == 0 ? 0 : begun.at_cuts.back());
-    const size_t kept_ids = begun.ids.size();
-    now.encoded = encoder_->Encode(layout.rendered.text, layout.rendered.marks, now.cuts, std::move(begun));
+    MarkedEncoder::Encoding& kept_encoding = encoded.encoding;
+    kept_encoding.at_cuts.resize(static_cast<size_t>(kept));
+    kept_encoding.ids.resize(kept == 0 ? 0 : kept_encoding.at_cuts.back());
+    const size_t kept_ids = kept_encoding.ids.size();
+    now.encoding = encoder_->Encode(layout.rendered.text, layout.rendered.marks, now.cuts, std::move(kept_encoding));
     now.layout = std::move(layout);
-    drawn = std::move(now);
+    encoded = std::move(now);
     return kept_ids;
   }
 
@@ -249,7 +249,7 @@ class TemplateFormat final : public ChatFormat {
 
   // The end of message `turn`, sampled as `ids`: a token within `region`, or an end-of-turn token right behind it. With
   // neither, the point behind the message's own text; or the region's end, if the sampled text includes the rest of it.
-  Closing FindClosing(const Rendered& rendered, const Region& region, size_t turn, std::span<const int32_t> ids) const {
+  TurnEnd FindTurnEnd(const Rendered& rendered, const Region& region, size_t turn, std::span<const int32_t> ids) const {
     const auto token = ClosingToken(*encoder_, rendered, region, end_of_turn_ids_);
     if (token && EndsTurn(std::span(&token->id, 1))) return {{token->begin, token->end}, token->id};
     const auto next = TokenAt(*encoder_, rendered, region.end);
@@ -264,7 +264,7 @@ class TemplateFormat final : public ChatFormat {
     return {{end, end}, -1};
   }
 
-  static size_t TailBegin(const Closing& closing, std::span<const int32_t> ids) {
+  static size_t TailBegin(const TurnEnd& closing, std::span<const int32_t> ids) {
     const bool closed = closing.id >= 0 && !ids.empty() && ids.back() == closing.id;
     return closed ? closing.region.end : closing.region.begin;
   }
@@ -282,7 +282,7 @@ class TemplateFormat final : public ChatFormat {
       const std::string said = TextOf(WithoutEnd(ids)), all = TextOf(ids);
       const bool same = text.substr(prompt->size()).starts_with(all);
       if (same && prompt->size() + said.size() <= region.end) return prompt->size() + all.size();
-      const Closing closing = FindClosing(whole.rendered, {prompt->size(), region.end}, turn, ids);
+      const TurnEnd closing = FindTurnEnd(whole.rendered, {prompt->size(), region.end}, turn, ids);
       const ThoughtMatch thoughts = thoughts_.Compare({.message = conversation.messages[turn],
                                                        .prompt = prompt->substr(region.begin),
                                                        .ids = ids,
@@ -294,7 +294,7 @@ class TemplateFormat final : public ChatFormat {
     }
     // The template writes the turn in its own way: accepted if it did so when the turn was the last one.
     INGOT_ASSIGN_OR_RETURN(const Rendered before, RenderInput(*template_, input, turn + 1, false));
-    const Closing closing = FindClosing(before, {TurnBegin(before, turn), before.text.size()}, turn, ids);
+    const TurnEnd closing = FindTurnEnd(before, {TurnBegin(before, turn), before.text.size()}, turn, ids);
     const std::string_view kept = std::string_view(before.text).substr(0, closing.region.end);
     if (text.starts_with(kept)) return TailBegin(closing, ids);
     if (!known) return CheckBegins(conversation, kept, whole);

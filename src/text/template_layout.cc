@@ -8,8 +8,8 @@ namespace {
 
 constexpr std::string_view kSpace = " \t\r\n";
 
-std::vector<MarkedEncoder::Written> TokensIn(const MarkedEncoder& encoder, const jinja::Rendered& rendered,
-                                             const Region& region) {
+std::vector<MarkedEncoder::TemplateToken> TokensIn(const MarkedEncoder& encoder, const jinja::Rendered& rendered,
+                                                   const Region& region) {
   std::vector<jinja::Mark> marks;
   for (const jinja::Mark& mark : rendered.marks) {
     if (mark.end <= region.begin || mark.begin >= region.end) continue;
@@ -17,7 +17,7 @@ std::vector<MarkedEncoder::Written> TokensIn(const MarkedEncoder& encoder, const
                      mark.source});
   }
   const std::string_view text = std::string_view(rendered.text).substr(region.begin, region.end - region.begin);
-  std::vector<MarkedEncoder::Written> tokens = encoder.Tokens(text, marks);
+  std::vector<MarkedEncoder::TemplateToken> tokens = encoder.Tokens(text, marks);
   for (auto& token : tokens) {
     token.begin += region.begin;
     token.end += region.begin;
@@ -95,9 +95,9 @@ std::optional<std::vector<size_t>> MessageEnds(const jinja::Rendered& rendered, 
   return ends;
 }
 
-std::optional<MarkedEncoder::Written> ClosingToken(const MarkedEncoder& encoder, const jinja::Rendered& rendered,
-                                                   const Region& region, const std::vector<int32_t>& eos) {
-  std::optional<MarkedEncoder::Written> closing, special;
+std::optional<MarkedEncoder::TemplateToken> ClosingToken(const MarkedEncoder& encoder, const jinja::Rendered& rendered,
+                                                         const Region& region, const std::vector<int32_t>& eos) {
+  std::optional<MarkedEncoder::TemplateToken> closing, special;
   for (const auto& token : TokensIn(encoder, rendered, region)) {
     if (std::find(eos.begin(), eos.end(), token.id) != eos.end()) closing = token;
     if (encoder.tokenizer().IsSpecial(token.id)) special = token;
@@ -105,8 +105,8 @@ std::optional<MarkedEncoder::Written> ClosingToken(const MarkedEncoder& encoder,
   return closing ? closing : special;
 }
 
-std::optional<MarkedEncoder::Written> TokenAt(const MarkedEncoder& encoder, const jinja::Rendered& rendered,
-                                              size_t at) {
+std::optional<MarkedEncoder::TemplateToken> TokenAt(const MarkedEncoder& encoder, const jinja::Rendered& rendered,
+                                                    size_t at) {
   constexpr size_t kLongest = 256;  // bytes of a token
   size_t end = std::min(rendered.text.size(), at + kLongest);
   while (end < rendered.text.size() && (static_cast<unsigned char>(rendered.text[end]) & 0xC0) == 0x80) --end;

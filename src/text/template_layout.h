@@ -28,11 +28,12 @@ std::vector<std::optional<Region>> MessageRegions(const jinja::Rendered& rendere
 std::optional<std::vector<size_t>> MessageEnds(const jinja::Rendered& rendered, size_t messages, size_t end);
 
 // The token that closes a turn within `region`: the last token of `eos`, or else the last special token. nullopt: none.
-std::optional<MarkedEncoder::Written> ClosingToken(const MarkedEncoder& encoder, const jinja::Rendered& rendered,
-                                                   const Region& region, const std::vector<int32_t>& eos);
+std::optional<MarkedEncoder::TemplateToken> ClosingToken(const MarkedEncoder& encoder, const jinja::Rendered& rendered,
+                                                         const Region& region, const std::vector<int32_t>& eos);
 
 // The token of the template that begins at `at`; nullopt: none does.
-std::optional<MarkedEncoder::Written> TokenAt(const MarkedEncoder& encoder, const jinja::Rendered& rendered, size_t at);
+std::optional<MarkedEncoder::TemplateToken> TokenAt(const MarkedEncoder& encoder, const jinja::Rendered& rendered,
+                                                    size_t at);
 
 // The sampled part of an assistant's message, whose region is `region`: the text of {% generation %} blocks, if the
 // template has any. Otherwise it begins behind the prefix that the message shares with the generation prompt, and ends

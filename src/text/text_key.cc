@@ -15,7 +15,7 @@ std::string KeyOf(const base::Key128& content, size_t length) {
   return key;
 }
 
-// nullopt: it is none of TextKey's.
+// nullopt: `text_key` does not come from TextKey.
 std::optional<uint64_t> LengthIn(std::string_view text_key) {
   if (text_key.size() != kContentKeyBytes + kLengthBytes) return std::nullopt;
   uint64_t length = 0;
@@ -29,14 +29,14 @@ std::optional<uint64_t> LengthIn(std::string_view text_key) {
 
 std::string TextKey(std::string_view text) { return KeyOf(base::ContentKey128(text), text.size()); }
 
-KeyedText KeyText(std::string_view text, std::string_view beginning_key) {
-  const std::optional<uint64_t> length = LengthIn(beginning_key);
+KeyedText KeyText(std::string_view text, std::string_view prefix_key) {
+  const std::optional<uint64_t> length = LengthIn(prefix_key);
   if (!length.has_value() || *length > text.size()) return {TextKey(text), std::nullopt};
   KeyedText keyed;
   base::StreamingContentKey content;
-  const std::string_view beginning = text.substr(0, *length);
-  content.Update(beginning);
-  if (KeyOf(content.Digest(), beginning.size()) == beginning_key) keyed.beginning = beginning;
+  const std::string_view prefix = text.substr(0, *length);
+  content.Update(prefix);
+  if (KeyOf(content.Digest(), prefix.size()) == prefix_key) keyed.prefix = prefix;
   content.Update(text.substr(*length));
   keyed.key = KeyOf(content.Digest(), text.size());
   return keyed;

@@ -1,4 +1,4 @@
-// The name of a text: whether another one is it, or begins with it, can be told without having it.
+// TextKey: the key of a text. It suffices to tell whether another text equals that text or begins with it.
 #pragma once
 
 #include <optional>
@@ -7,14 +7,14 @@
 
 namespace ingot::text {
 
-// base::ContentKey of the text, and its length in bytes (8, little-endian).
+// The text's content key (base::ContentKey128) and its length in bytes (8 bytes, little-endian).
 std::string TextKey(std::string_view text);
 
 struct KeyedText {
-  std::string key;                            // TextKey of all of it
-  std::optional<std::string_view> beginning;  // the one that was named; nullopt: the text does not begin so
+  std::string key;                         // TextKey of the whole text
+  std::optional<std::string_view> prefix;  // the prefix that has the given key; nullopt: none has
 };
-// Both in one pass over `text`. A `beginning_key` that is none of TextKey's names nothing.
-KeyedText KeyText(std::string_view text, std::string_view beginning_key);
+// Computes both in one pass over `text`. A `prefix_key` that does not come from TextKey matches nothing.
+KeyedText KeyText(std::string_view text, std::string_view prefix_key);
 
 }  // namespace ingot::text

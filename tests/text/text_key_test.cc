@@ -9,10 +9,10 @@ TEST(TextKeyTest, NamesATextAndItsPrefixes) {
   std::string text;
   for (int i = 0; i < 1000; ++i) text += static_cast<char>('a' + i % 23);
   for (const size_t length : {size_t{0}, size_t{1}, size_t{300}, text.size()}) {
-    const std::string_view beginning = std::string_view(text).substr(0, length);
-    const KeyedText keyed = KeyText(text, TextKey(beginning));
+    const std::string_view prefix = std::string_view(text).substr(0, length);
+    const KeyedText keyed = KeyText(text, TextKey(prefix));
     EXPECT_EQ(keyed.key, TextKey(text));
-    EXPECT_EQ(keyed.beginning, beginning);
+    EXPECT_EQ(keyed.prefix, prefix);
   }
 }
 
@@ -22,7 +22,7 @@ TEST(TextKeyTest, OtherTextsAreNoPrefix) {
                                  TextKey("the text goes on"), TextKey(text) + "x"}) {
     const KeyedText keyed = KeyText(text, key);
     EXPECT_EQ(keyed.key, TextKey(text));
-    EXPECT_EQ(keyed.beginning, std::nullopt);
+    EXPECT_EQ(keyed.prefix, std::nullopt);
   }
 }
 
