@@ -22,7 +22,7 @@ struct Layout {
 };
 
 // A layout with its ids.
-struct Drawn {
+struct LayoutWithIds {
   Layout layout;
   std::vector<Region> sampled;  // per message; empty but for an assistant's
   std::vector<size_t> cuts;
@@ -69,16 +69,16 @@ class TemplateFormat final : public ChatFormat {
     if (count == 0) return absl::InvalidArgumentError("a conversation needs at least one message");
     const TemplateInput input = MakeTemplateInput(conversation, dialect_);
     INGOT_ASSIGN_OR_RETURN(Layout layout, LayOut(input, count, add_generation_prompt));
-    Drawn drawn;
-    Draw(conversation.messages, std::move(layout), drawn);
+    LayoutWithIds laid_out;
+    EncodeLayout(conversation.messages, std::move(layout), laid_out);
     RenderedPrompt prompt;
-    if (add_generation_prompt) prompt.prefill = output_->PrefillOf(drawn.layout.generation_prompt);
+    if (add_generation_prompt) prompt.prefill = output_->PrefillOf(laid_out.layout.generation_prompt);
     for (size_t i = 0; i < count; ++i) {
-      prompt.message_ends.push_back(drawn.IdsBefore(drawn.layout.ends[i]));
-      prompt.sampled_ranges.push_back(drawn.SampledIds(i));
+      prompt.message_ends.push_back(laid_out.IdsBefore(laid_out.layout.ends[i]));
+      prompt.sampled_ranges.push_back(laid_out.SampledIds(i));
     }
-    prompt.ids = std::move(drawn.encoded.ids);
-    prompt.text_key = TextKey(drawn.layout.rendered.text);
+    prompt.ids = std::move(laid_out.encoded.ids);
+    prompt.text_key = TextKey(laid_out.layout.rendered.text);
     return prompt;
   }
 
@@ -87,18 +87,18 @@ class TemplateFormat final : public ChatFormat {
     const std::vector<Message>& messages = conversation.messages;
     const TemplateInput input = MakeTemplateInput(conversation, dialect_);
     std::vector<RenderedTurn> turns;
-    Drawn drawn;
+    LayoutWithIds laid_out;
     size_t before = 0;  // ids of the turn before, its context included
     for (size_t i = first_message; i < messages.size(); ++i) {
       if (messages[i].role != "assistant") continue;
       auto layout = LayOut(input, i + 1, false);
       if (!layout.ok()) return base::Annotate(layout.status(), absl::StrCat("up to message ", i));
-      const size_t kept = Draw(messages, *std::move(layout), drawn);
-      const auto [first, last] = drawn.SampledIds(i);
+      const size_t kept = EncodeLayout(messages, *std::move(layout), laid_out);
+      const auto [first, last] = laid_out.SampledIds(i);
       RenderedTurn& turn = turns.emplace_back();
       turn.message = i;
       turn.shared = std::min({kept, before, first});
-      const auto ids = drawn.encoded.ids.begin();
+      const auto ids = laid_out.encoded.ids.begin();
       turn.context.assign(ids + static_cast<std::ptrdiff_t>(turn.shared), ids + static_cast<std::ptrdiff_t>(first));
       turn.sampled.assign(ids + static_cast<std::ptrdiff_t>(first), ids + static_cast<std::ptrdiff_t>(last));
       before = last;
@@ -170,35 +170,36 @@ class TemplateFormat final : public ChatFormat {
     return layout;
   }
 
-  // Finds the sampled parts of `layout` and encodes it. Reuses the ids of `drawn` for the common prefix, returns their
-  // number and replaces `drawn`.
-  size_t Draw(const std::vector<Message>& messages, Layout layout, Drawn& drawn) const {
-    const bool alike = layout.generation_prompt == drawn.layout.generation_prompt;
-    const size_t same = alike ? CommonBeginning(drawn.layout.rendered, layout.rendered) : 0;
-    Drawn now;
+  // Finds the sampled parts of `layout` and encodes it. Reuses the ids of `laid_out` for the common prefix, returns their
+  // number and replaces `laid_out`.
+  size_t EncodeLayout(const std::vector<Message>& messages, Layout layout, LayoutWithIds& laid_out) const {
+    const bool alike = layout.generation_prompt == laid_out.layout.generation_prompt;
+    const size_t same = alike ? CommonBeginning(laid_out.layout.rendered, layout.rendered) : 0;
+    LayoutWithIds now;
     now.cuts = layout.ends;
     for (size_t i = 0; i < layout.ends.size(); ++i) {
       now.sampled.emplace_back();
       if (messages[i].role != "assistant") continue;
       const Region region = RegionOf(layout, i);
-      const bool known = i < drawn.layout.ends.size() && region.end <= same && region == RegionOf(drawn.layout, i);
+      const bool known =
+          i < laid_out.layout.ends.size() && region.end <= same && region == RegionOf(laid_out.layout, i);
       now.sampled[i] =
-          known ? drawn.sampled[i]
+          known ? laid_out.sampled[i]
                 : SampledRegion(*encoder_, layout.rendered, region, i, layout.generation_prompt, end_of_turn_ids_);
       now.cuts.push_back(now.sampled[i].begin);
       now.cuts.push_back(now.sampled[i].end);
     }
     std::sort(now.cuts.begin(), now.cuts.end());
     now.cuts.erase(std::unique(now.cuts.begin(), now.cuts.end()), now.cuts.end());
-    const auto parted = std::mismatch(now.cuts.begin(), now.cuts.end(), drawn.cuts.begin(), drawn.cuts.end());
+    const auto parted = std::mismatch(now.cuts.begin(), now.cuts.end(), laid_out.cuts.begin(), laid_out.cuts.end());
     const auto kept = std::upper_bound(now.cuts.begin(), parted.first, same) - now.cuts.begin();
-    MarkedEncoder::Encoded& begun = drawn.encoded;
+    MarkedEncoder::Encoded& begun = laid_out.encoded;
     begun.at_cuts.resize(static_cast<size_t>(kept));
     begun.ids.resize(kept == 0 ? 0 : begun.at_cuts.back());
     const size_t kept_ids = begun.ids.size();
     now.encoded = encoder_->Encode(layout.rendered.text, layout.rendered.marks, now.cuts, std::move(begun));
     now.layout = std::move(layout);
-    drawn = std::move(now);
+    laid_out = std::move(now);
     return kept_ids;
   }
 
