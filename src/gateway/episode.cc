@@ -43,7 +43,7 @@ absl::Status EpisodeSealed(const std::string& episode_id) {
                   absl::StrCat("episode ", episode_id, " was ended while this call was in flight"));
 }
 
-Episode::Episode(v1::Episode record, v1::EpisodeLimits limits, bool admitted, Recorded recorded,
+Episode::Episode(v1::Episode record, v1::EpisodeLimits limits, bool admitted, EarlierCalls recorded,
                  std::chrono::nanoseconds opened, std::chrono::nanoseconds now)
     : Episode(std::move(record), std::move(limits), admitted, false, opened) {
   base::MutexLock lock(mu_);

@@ -39,14 +39,14 @@ class Episode {
         last_activity_(now) {}
 
   // An earlier gateway's calls of the episode. Rewards are in the episode's record.
-  struct Recorded {
+  struct EarlierCalls {
     History history;
     int32_t next_sequence = 0;
     int64_t tokens = 0;                    // of all prompts and samples
     std::map<int32_t, std::string> calls;  // ids of recorded calls by sequence number
   };
   // An episode that an earlier gateway opened at `opened`.
-  Episode(v1::Episode record, v1::EpisodeLimits limits, bool admitted, Recorded recorded,
+  Episode(v1::Episode record, v1::EpisodeLimits limits, bool admitted, EarlierCalls recorded,
           std::chrono::nanoseconds opened, std::chrono::nanoseconds now);
 
   const std::string& id() const { return record_.episode_id(); }

@@ -89,7 +89,7 @@ class Gateway {
   bool RunOnWorker(std::function<void()> job) { return core_.workers.TrySubmit(std::move(job)); }
 
  private:
-  struct Ended {
+  struct Outcome {
     std::string episode_id;
     v1::EpisodeState state;
     std::string detail;
@@ -123,7 +123,7 @@ class Gateway {
   absl::Status Recover(const std::string& episode_id);
   void Remove(const std::shared_ptr<Episode>& episode, v1::EpisodeState state, const std::string& detail,
               bool free_key);
-  void RememberEnd(const std::string& key_hash, Ended ended, bool free_key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void RememberEnd(const std::string& key_hash, Outcome ended, bool free_key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void RecallEnd(const std::string& episode_id);
   void EndIdle();
   std::string BaseUrl(const std::string& episode_id) const;
@@ -143,7 +143,7 @@ class Gateway {
   std::set<std::shared_ptr<Answer>> answers_ ABSL_GUARDED_BY(mu_);
   int active_calls_ ABSL_GUARDED_BY(mu_) = 0;  // of all answers; an answer that is not parsed yet counts as one
   // Ended episodes, so that late requests get the error that says so. The oldest are forgotten.
-  std::unordered_map<std::string, Ended> ended_by_key_ ABSL_GUARDED_BY(mu_);
+  std::unordered_map<std::string, Outcome> ended_by_key_ ABSL_GUARDED_BY(mu_);
   std::unordered_map<std::string, std::string> ended_keys_ ABSL_GUARDED_BY(mu_);    // Episode::key_hash, by episode id
   std::deque<std::string> ended_order_ ABSL_GUARDED_BY(mu_);                        // hashes of keys
   std::unordered_map<std::string, std::string> incarnations_ ABSL_GUARDED_BY(mu_);  // the newest, by runner

@@ -100,7 +100,7 @@ void Gateway::Remove(const std::shared_ptr<Episode>& episode, v1::EpisodeState s
   RememberEnd(episode->key_hash(), {episode->id(), state, detail}, free_key);
 }
 
-void Gateway::RememberEnd(const std::string& key_hash, Ended ended, bool free_key) {
+void Gateway::RememberEnd(const std::string& key_hash, Outcome ended, bool free_key) {
   if (core_.options.max_remembered_ends == 0 || !ended_keys_.try_emplace(ended.episode_id, key_hash).second) return;
   ended_order_.push_back(ended.episode_id);
   if (!free_key) ended_by_key_[key_hash] = std::move(ended);

@@ -119,7 +119,7 @@ absl::Status Gateway::Recover(const std::string& episode_id) {
   request.set_episode_id(episode_id);
   request.set_with_calls(true);
   INGOT_ASSIGN_OR_RETURN(v1::EpisodeTree tree, core_.parts.pool->GetEpisode(request));
-  Episode::Recorded recorded;
+  Episode::EarlierCalls recorded;
   for (const v1::Call& call : tree.calls()) {
     recorded.next_sequence = std::max(recorded.next_sequence, call.sequence() + 1);
     recorded.tokens += TokensOf(tree, call);

@@ -85,7 +85,7 @@ class ResponsesRenderer final : public Renderer {
  public:
   using Renderer::Renderer;
 
-  std::string Whole() override { return Ended(choices()[0]); }
+  std::string Whole() override { return EndedResponse(choices()[0]); }
   std::string Trailer(const absl::Status& status) override {
     if (status.ok()) return "";
     const std::string code = ErrorCodeOf(status);
@@ -140,7 +140,7 @@ class ResponsesRenderer final : public Renderer {
     return absl::StrCat(text, repeated.text, "}");
   }
   // The response with its output.
-  std::string Ended(const Choice& choice) const {
+  std::string EndedResponse(const Choice& choice) const {
     object changed;
     const bool cut = choice.end.finish == v1::FINISH_LENGTH;
     if (cut) changed["incomplete_details"] = object{{"reason", "max_output_tokens"}};
@@ -283,7 +283,7 @@ class ResponsesRenderer final : public Renderer {
   void OnEnd(const Choice& choice) override {
     const bool cut = choice.end.finish == v1::FINISH_LENGTH;
     const char* type = cut ? "response.incomplete" : "response.completed";
-    SendText(type, Telling(type, Ended(choice)));
+    SendText(type, Telling(type, EndedResponse(choice)));
   }
 
   int64_t sequence_ = 0;
