@@ -187,8 +187,7 @@ absl::StatusOr<int> LaunchOrError(const RunArgs& args) {
     others.push_back(roles.Agents());
     INGOT_RETURN_IF_ERROR(supervisor.Start(others.back()));
   }
-  const std::string asked =
-      others.empty() ? "" : absl::StrCat("; `ingot status ", args.config, "` prints their state");
+  const std::string asked = others.empty() ? "" : absl::StrCat("; `ingot status ", args.config, "` prints their state");
   std::printf("%s: %d processes; logs %s%s\n", config.name.c_str(), static_cast<int>(others.size()) + ranks,
               dir.logs().c_str(), asked.c_str());
   return supervisor.Run(StopFlag(), [&](const std::string& line) {
