@@ -115,7 +115,7 @@ void ChatCall::Abort(absl::Status why) {
 
 void ChatCall::SubmitComplete() {
   if (!plan_->raw) setup_.episode->FinishCall(shared_from_this(), AskedKey::Of(plan_->keys).key);
-  core_.writers.Submit([self = shared_from_this()] { self->Complete(); });
+  core_.writers.Post([self = shared_from_this()] { self->Complete(); });
 }
 
 // ---- Finishing ----------------------------------------------------------------------------------------------------

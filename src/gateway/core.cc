@@ -11,8 +11,14 @@ Core::Core(GatewayOptions opts, GatewayParts services)
       parts(std::move(services)),
       planner(parts.tokenizer, parts.format, options.history_thinking == HistoryThinking::kKeep),
       backends(options, parts),
-      writers(options.writer_threads, options.max_queued_work),
-      workers(options.worker_threads, options.max_queued_work) {}
+      writers({.name = "gateway writers",
+               .threads = options.writer_threads,
+               .max_queued = static_cast<size_t>(options.max_queued_work)},
+              *parts.clock),
+      workers({.name = "gateway workers",
+               .threads = options.worker_threads,
+               .max_queued = static_cast<size_t>(options.max_queued_work)},
+              *parts.clock) {}
 
 absl::Status ShuttingDown() { return ApiError(503, "shutting_down", "", "the gateway is shutting down"); }
 

@@ -9,12 +9,12 @@
 //     writers           run ChatCall::Complete, which waits for the pool's disk: a new request never waits for one
 #pragma once
 
+#include "base/executor.h"
 #include "gateway/backends.h"
 #include "gateway/counters.h"
 #include "gateway/options.h"
 #include "gateway/parts.h"
 #include "gateway/prompt/prompt_plan.h"
-#include "gateway/worker_pool.h"
 
 namespace ingot::gateway {
 
@@ -26,8 +26,8 @@ struct Core {
   const PromptPlanner planner;
   const Backends backends;
   Counters counters;
-  WorkerPool writers;
-  WorkerPool workers;  // last: its threads are joined before the rest is destroyed
+  base::Executor writers;
+  base::Executor workers;  // last: its threads are joined before the rest is destroyed
 };
 
 // The error of requests during and after Gateway::Shutdown.

@@ -44,8 +44,8 @@ absl::Status EpisodeSealed(const std::string& episode_id) {
 }
 
 Episode::Episode(v1::Episode record, v1::EpisodeLimits limits, bool admitted, EarlierCalls recorded,
-                 std::chrono::nanoseconds opened, std::chrono::nanoseconds now)
-    : Episode(std::move(record), std::move(limits), admitted, false, opened) {
+                 std::chrono::nanoseconds opened, const base::Clock& clock)
+    : Episode(std::move(record), std::move(limits), admitted, false, opened, clock) {
   base::MutexLock lock(mu_);
   history_ = std::move(recorded.history);
   next_sequence_ = recorded.next_sequence;
@@ -54,7 +54,7 @@ Episode::Episode(v1::Episode record, v1::EpisodeLimits limits, bool admitted, Ea
   if (record_.has_reward()) earned_.set_reward(record_.reward());
   *earned_.mutable_signals() = record_.signals();
   *earned_.mutable_call_rewards() = record_.call_rewards();
-  last_activity_ = now;
+  last_activity_ = clock.Now();
 }
 
 absl::StatusOr<int32_t> Episode::BeginCall(const std::shared_ptr<ChatCall>& call, std::chrono::nanoseconds now) {
@@ -101,11 +101,9 @@ bool Episode::WaitForFinishing(const text::Conversation& conversation, const Con
     if (conversation.messages[i].role == "assistant") unanswered.insert(keys.after[i]);
   }
   if (!AnyFinishing(unanswered)) return false;
-  const auto deadline = std::chrono::steady_clock::now() + kMaxFinishingWait;
+  const auto deadline = clock_.Now() + kMaxFinishingWait;
   while (AnyFinishing(unanswered)) {
-    const auto left = deadline - std::chrono::steady_clock::now();
-    if (left.count() <= 0) break;
-    changed_.WaitFor(mu_, left);
+    if (!clock_.WaitUntil(changed_, mu_, deadline)) break;
   }
   return true;
 }
@@ -219,14 +217,13 @@ void Episode::FinishReward(const v1::RewardEpisodeRequest& started, bool stored)
 }
 
 absl::Status Episode::WaitForStoring(std::chrono::nanoseconds timeout) {
-  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  const auto deadline = clock_.Now() + timeout;
   while (storing_) {
-    const auto left = deadline - std::chrono::steady_clock::now();
-    if (left.count() <= 0) {
+    if (clock_.Now() >= deadline) {
       return absl::DeadlineExceededError(
           absl::StrCat("another request's reward or end of episode ", id(), " is still being stored: try again later"));
     }
-    changed_.WaitFor(mu_, left);
+    clock_.WaitUntil(changed_, mu_, deadline);
   }
   return absl::OkStatus();
 }
@@ -265,15 +262,14 @@ absl::StatusOr<Episode::End> Episode::StartEnd(v1::EpisodeState state, const std
 }
 
 absl::Status Episode::WaitForCalls(std::chrono::nanoseconds timeout) {
-  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  const auto deadline = clock_.Now() + timeout;
   base::MutexLock lock(mu_);
   while (!in_flight_.empty()) {
-    const auto left = deadline - std::chrono::steady_clock::now();
-    if (left.count() <= 0) {
+    if (clock_.Now() >= deadline) {
       return absl::DeadlineExceededError(
           absl::StrCat(in_flight_.size(), " calls of episode ", id(), " are still being recorded: end it again later"));
     }
-    changed_.WaitFor(mu_, left);
+    clock_.WaitUntil(changed_, mu_, deadline);
   }
   return absl::OkStatus();
 }

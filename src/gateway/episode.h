@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/mutex.h"
 #include "base/status.h"
 #include "gateway/prompt/prompt_plan.h"
@@ -30,13 +31,8 @@ class Episode {
  public:
   // `limits`: in force; max_calls > 0. `admitted`: the scheduler gave a ticket. `session`: the gateway opened it for a
   // key; when its history has max_calls calls or max_tokens (> 0) tokens, it begins a new history.
-  Episode(v1::Episode record, v1::EpisodeLimits limits, bool admitted, bool session, std::chrono::nanoseconds now)
-      : record_(std::move(record)),
-        limits_(std::move(limits)),
-        admitted_(admitted),
-        session_(session),
-        opened_(now),
-        last_activity_(now) {}
+  Episode(v1::Episode record, v1::EpisodeLimits limits, bool admitted, bool session, const base::Clock& clock)
+      : Episode(std::move(record), std::move(limits), admitted, session, clock.Now(), clock) {}
 
   // An earlier gateway's calls of the episode. Rewards are in the episode's record.
   struct EarlierCalls {
@@ -47,7 +43,7 @@ class Episode {
   };
   // An episode that an earlier gateway opened at `opened`.
   Episode(v1::Episode record, v1::EpisodeLimits limits, bool admitted, EarlierCalls recorded,
-          std::chrono::nanoseconds opened, std::chrono::nanoseconds now);
+          std::chrono::nanoseconds opened, const base::Clock& clock);
 
   const std::string& id() const { return record_.episode_id(); }
   const std::string& key_hash() const { return record_.key_hash(); }  // of its call key (episode_key.h)
@@ -117,6 +113,16 @@ class Episode {
  private:
   enum class State { kOpen, kEnding, kEnded };
 
+  Episode(v1::Episode record, v1::EpisodeLimits limits, bool admitted, bool session, std::chrono::nanoseconds opened,
+          const base::Clock& clock)
+      : record_(std::move(record)),
+        limits_(std::move(limits)),
+        admitted_(admitted),
+        session_(session),
+        clock_(clock),
+        opened_(opened),
+        last_activity_(opened) {}
+
   // Waits for calls that are being recorded and may be continued by the request; false: there was none.
   bool WaitForFinishing(const text::Conversation& conversation, const ConversationKeys& keys,
                         const History::Match& match) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -135,6 +141,7 @@ class Episode {
   const v1::EpisodeLimits limits_;
   const bool admitted_;
   const bool session_;
+  const base::Clock& clock_;
   const std::chrono::nanoseconds opened_;
 
   mutable base::Mutex mu_;

@@ -70,15 +70,15 @@ void Gateway::Shutdown() {
     answers.assign(answers_.begin(), answers_.end());
   }
   for (const auto& answer : answers) answer->Abort(ShuttingDown());
-  const auto deadline = std::chrono::steady_clock::now() + base::FromSeconds(core_.options.end_wait_s);
+  const base::Clock& clock = *core_.parts.clock;
+  const auto deadline = clock.Now() + base::FromSeconds(core_.options.end_wait_s);
   base::MutexLock lock(mu_);
   while (!answers_.empty()) {
-    const auto left = deadline - std::chrono::steady_clock::now();
-    if (left.count() <= 0) {
+    if (clock.Now() >= deadline) {
       INGOT_LOG(error, "{} requests were still being recorded after {} s", answers_.size(), core_.options.end_wait_s);
       return;
     }
-    changed_.WaitFor(mu_, left);
+    clock.WaitUntil(changed_, mu_, deadline);
   }
 }
 

@@ -86,7 +86,7 @@ class Gateway {
   // The URL at which agents reach this gateway, such as "http://127.0.0.1:8080". HttpServer sets it once it listens.
   void SetBaseUrl(std::string url);
   // Runs `job` on a worker; false: too many jobs wait. For servers of the blocking calls above.
-  bool RunOnWorker(std::function<void()> job) { return core_.workers.TrySubmit(std::move(job)); }
+  bool RunOnWorker(std::function<void()> job) { return core_.workers.TryPost(std::move(job)).ok(); }
 
  private:
   struct Outcome {

@@ -99,7 +99,7 @@ std::shared_ptr<Answer> Gateway::StartAnswer(const Caller& caller, const Dialect
     refused = Reserve(1);
     if (refused.ok()) answers_.insert(answer);
   }
-  if (refused.ok() && !core_.workers.TrySubmit([answer] { answer->Prepare(); })) {
+  if (refused.ok() && !core_.workers.TryPost([answer] { answer->Prepare(); }).ok()) {
     refused = ApiError(503, "overloaded", "", "too many requests wait for a worker (max_queued_work): try again later");
   }
   if (!refused.ok()) answer->Refuse(std::move(refused));

@@ -160,12 +160,12 @@ void Gateway::EndIdle() {
       base::MutexLock lock(mu_);
       ending_.erase(id);
     };
-    const bool queued = core_.workers.TrySubmit([this, one, release] {
+    const absl::Status queued = core_.workers.TryPost([this, one, release] {
       const absl::Status status = End(one.episode, one.state, one.detail, one.episode->session());
       if (!status.ok()) INGOT_LOG(warn, "episode {} could not be ended: {}", one.episode->id(), status.ToString());
       release();
     });
-    if (!queued) release();  // the next tick tries again
+    if (!queued.ok()) release();  // the next tick tries again
   }
 }
 

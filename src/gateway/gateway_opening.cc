@@ -187,8 +187,7 @@ absl::StatusOr<std::shared_ptr<Episode>> Gateway::Open(const v1::EpisodeOpenRequ
   }
   v1::EpisodeLimits limits = LimitsFor(request.limits());
   if (session) limits.set_max_tokens(core_.options.max_tokens_per_session);
-  auto episode =
-      std::make_shared<Episode>(std::move(record), std::move(limits), admitted, session, core_.parts.clock->Now());
+  auto episode = std::make_shared<Episode>(std::move(record), std::move(limits), admitted, session, *core_.parts.clock);
   ++core_.counters.episodes_opened;
   base::MutexLock lock(mu_);
   --opening_;

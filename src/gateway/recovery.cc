@@ -136,7 +136,7 @@ absl::Status Gateway::Recover(const std::string& episode_id) {
   const std::chrono::nanoseconds age(core_.parts.clock->UnixNanos() - tree.episode().opened_unix_ns());
   const v1::EpisodeLimits limits = LimitsFor(tree.episode().limits());
   auto episode = std::make_shared<Episode>(std::move(*tree.mutable_episode()), limits, true, std::move(recorded),
-                                           now - std::max(age, std::chrono::nanoseconds(0)), now);
+                                           now - std::max(age, std::chrono::nanoseconds(0)), *core_.parts.clock);
   base::MutexLock lock(mu_);
   by_id_[episode->id()] = episode;
   by_key_[episode->key_hash()] = episode;

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <thread>
 #include <vector>
 
@@ -98,15 +99,21 @@ TEST(Rewards, AreStoredBeforeTheyAreAcknowledged) {
 
 TEST(Rewards, AnEndWaitsForAPostThatIsBeingStored) {
   World world([](const auto&) { return Say("ok"); });
-  world.options.end_wait_s = 0.01;
   const auto episode = world.Open();
   ASSERT_TRUE(world.Reward(episode, 0.25).ok());
   world.pool.CloseRewardGate(true);
   std::thread poster([&] { EXPECT_TRUE(world.Reward(episode, 1).ok()); });
   world.pool.WaitForReward();
   // Without the wait the end would miss the reward that is being acknowledged.
-  EXPECT_TRUE(absl::IsDeadlineExceeded(world.End(episode, v1::EPISODE_FINISHED)));
-  EXPECT_TRUE(absl::IsDeadlineExceeded(world.Reward(episode, 2))) << "one post after the other";
+  const auto past_the_wait = [&](const std::function<absl::Status()>& call) {
+    auto answer = std::async(std::launch::async, call);
+    world.clock.AwaitWaiters(1);
+    world.clock.Advance(base::FromSeconds(world.options.end_wait_s));
+    return answer.get();
+  };
+  EXPECT_TRUE(absl::IsDeadlineExceeded(past_the_wait([&] { return world.End(episode, v1::EPISODE_FINISHED); })));
+  EXPECT_TRUE(absl::IsDeadlineExceeded(past_the_wait([&] { return world.Reward(episode, 2); })))
+      << "one post after the other";
   EXPECT_EQ(world.pool.episode(episode.episode_id()).state(), v1::EPISODE_OPEN);
   world.pool.CloseRewardGate(false);
   poster.join();

@@ -274,7 +274,8 @@ TEST(Splice, APlanWaitsForCallsThatAreBeingFinishedAlone) {
   Core core(world.options, {.engine = world.engine, .tokenizer = TestTokenizer(), .format = TestFormat()});
   v1::EpisodeLimits limits;
   limits.set_max_calls(10);
-  const auto episode = std::make_shared<Episode>(v1::Episode(), limits, true, false, std::chrono::nanoseconds(0));
+  base::ManualClock clock;  // stands still: a plan waits for the call however long that takes
+  const auto episode = std::make_shared<Episode>(v1::Episode(), limits, true, false, clock);
   text::Conversation asked;
   asked.messages.resize(1);
   asked.messages[0].role = "user";
