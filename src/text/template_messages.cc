@@ -58,14 +58,14 @@ std::string ShownId(const std::string& id, const TemplateDialect& dialect) {
 using ShownIds = std::unordered_map<std::string_view, const std::string*>;
 
 Value CallValue(const ToolCall& call, int32_t source, const TemplateDialect& dialect) {
-  jinja::DictBuilder function;
+  jinja::DictBuilder function(2);
   function.Set(Word().name, Given(call.name, source));
-  const std::string text = call.arguments_json.empty() ? "{}" : call.arguments_json;
+  const std::string_view text = call.arguments_json.empty() ? std::string_view("{}") : call.arguments_json;
   const auto arguments =
       dialect.arguments_as_text ? absl::StatusOr<base::json::value>(absl::UnknownError("")) : base::ParseJson(text);
   const bool object = arguments.ok() && arguments->is_object();
   function.Set(Word().arguments, object ? jinja::FromJson(*arguments, source) : Given(text, source));
-  jinja::DictBuilder dict;
+  jinja::DictBuilder dict(3);
   const std::string& id = call.written_id.empty() ? call.id : call.written_id;
   if (!id.empty()) dict.Set(Word().id, Given(ShownId(id, dialect), source));
   dict.Set(Word().type, Word().function);
@@ -76,7 +76,7 @@ Value CallValue(const ToolCall& call, int32_t source, const TemplateDialect& dia
 // `answered`: the id to show of the call that a tool's message answers.
 Value MessageToValue(const Message& message, int32_t source, const TemplateDialect& dialect,
                      const std::string& answered) {
-  jinja::DictBuilder dict;
+  jinja::DictBuilder dict(7 + message.extra.size());  // all fields
   dict.Set(Word().role, Word().Role(message.role));
   if (!message.content.empty() || message.tool_calls.empty() ||
       dialect.no_content == TemplateDialect::NoContent::kEmpty) {

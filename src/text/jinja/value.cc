@@ -136,7 +136,7 @@ Value FromJson(const base::json::value& json, int32_t source) {
       return MakeList(std::move(items));
     }
     case kind::object: {
-      DictBuilder dict;
+      DictBuilder dict(json.get_object().size());
       for (const auto& field : json.get_object()) {
         dict.Set(text(std::string_view(field.key().data(), field.key().size())), FromJson(field.value(), source));
       }

@@ -121,6 +121,9 @@ struct Dict {
 // Builds a Dict. An existing key keeps its place and takes the new value. Fails on a key that Python cannot hash.
 class DictBuilder {
  public:
+  DictBuilder() = default;
+  explicit DictBuilder(size_t expected_keys) { dict_->items.reserve(expected_keys); }
+
   void Set(const Value& key, Value value);
   size_t size() const { return dict_->items.size(); }
   Value Take();
