@@ -191,7 +191,7 @@ TEST(MismatchedCheckpoint, NamesTheTensor) {
   EXPECT_THAT(refused([](CheckpointContents& c) {
                 for (auto& [name, tensor] : c.parameters.tensors()) tensor = tensor + 1;
               }),
-              AllOf(HasSubstr("step-00000001"), HasSubstr("its weights are not those")));
+              AllOf(HasSubstr("step-00000001"), HasSubstr("its weights do not have the checksum")));
 }
 
 TEST(Context, ACallBeyondItEndsTheStepBeforeAnythingIsTrained) {
