@@ -22,7 +22,9 @@ thread-safety-plain() { python3 scripts/thread_safety.py build/release "$jobs" p
 
 thread-safety() { python3 scripts/thread_safety.py build/release "$jobs" all; }
 
-under_tsan() { TSAN_OPTIONS="halt_on_error=1 second_deadlock_stack=1" ctest --test-dir build/tsan --output-on-failure -LE slow "$@"; }
+under_tsan() {
+  TSAN_OPTIONS="halt_on_error=1 second_deadlock_stack=1" ctest --test-dir build/tsan --output-on-failure -LE slow -j"$jobs" "$@"
+}
 
 tsan-core() {
   local tests=(scheduler_policy_test scheduler_test datapool_test gateway_test)
