@@ -60,8 +60,24 @@ void BindCredit(base::Schema& schema, trainer::TrainerOptions& o) {
                "steps between resets of the optimizer's state; 0: never");
 }
 
+void BindTrustRegion(base::Schema& schema, trainer::TrustRegionOptions& o) {
+  schema.Field(
+      "trainer.max_step_kl", &o.max_mean,
+      "trust region: greatest mean KL(policy before the step || after) per position, in nats; a step past it is "
+      "halved, then taken back; 0: no bound");
+  schema.Field("trainer.max_step_kl_position", &o.max_position,
+               "trust region: greatest KL at one position, in nats; 0: no bound");
+  schema.Field("trainer.step_kl_share", &o.share,
+               "trust region: share of the batch's merged rows whose calls are measured; (0, 1]");
+  schema.Field("trainer.step_kl_positions", &o.positions,
+               "trust region: greatest number of positions per rank; above 0");
+  schema.Field("trainer.step_kl_halvings", &o.halvings,
+               "trust region: number of times that a step is halved before it is taken back");
+}
+
 void BindStep(base::Schema& schema, trainer::TrainerOptions& o) {
   BindOptimizer(schema, "trainer.", o.optimizer);
+  BindTrustRegion(schema, o.trust_region);
   schema.Field("trainer.micro_batch_tokens", &o.micro_batch_tokens,
                "greatest number of merged tokens per pass; bounds memory, changes results by rounding only");
   schema.Field(

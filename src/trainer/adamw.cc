@@ -84,10 +84,7 @@ std::vector<double> AdamW::GradNorms() const {
   return norms;
 }
 
-void AdamW::Step(double learning_rate, double grad_norm) {
-  const at::NoGradGuard no_history;
-  ++steps_;
-  if (parameters_.empty()) return;  // _foreach refuses empty lists
+std::vector<at::Tensor> AdamW::ClippedGradients(double grad_norm) const {
   std::vector<at::Tensor> gradients;
   gradients.reserve(parameters_.size());
   for (size_t i = 0; i < parameters_.size(); ++i) {
@@ -97,6 +94,20 @@ void AdamW::Step(double learning_rate, double grad_norm) {
   if (options_.grad_clip_norm > 0 && grad_norm > options_.grad_clip_norm) {
     at::_foreach_mul_(gradients, options_.grad_clip_norm / grad_norm);
   }
+  return gradients;
+}
+
+void AdamW::RoundParameters() {
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    if (!master_[i].is_same(parameters_[i])) parameters_[i].copy_(master_[i]);
+  }
+}
+
+void AdamW::Step(double learning_rate, double grad_norm) {
+  const at::NoGradGuard no_history;
+  ++steps_;
+  if (parameters_.empty()) return;  // _foreach refuses empty lists
+  std::vector<at::Tensor> gradients = ClippedGradients(grad_norm);
   // The formulas of adamw.h, over all parameters at once: m, v, the denominator sqrt(v') + eps, then p.
   at::_foreach_mul_(exp_avg_, options_.beta1);
   at::_foreach_add_(exp_avg_, gradients, 1.0 - options_.beta1);
@@ -111,9 +122,51 @@ void AdamW::Step(double learning_rate, double grad_norm) {
     at::_foreach_mul_(decayed_, 1.0 - learning_rate * options_.weight_decay);
   }
   at::_foreach_addcdiv_(master_, exp_avg_, denominator, -learning_rate / (1.0 - std::pow(options_.beta1, t)));
+  RoundParameters();
+}
+
+void AdamW::Propose(double learning_rate, double grad_norm) {
+  const at::NoGradGuard no_history;
+  proposed_ = ClippedGradients(grad_norm);
+  before_.clear();
+  const auto t = static_cast<double>(steps_ + 1);
+  // One parameter at a time: the new moments are temporaries, which Commit computes again.
   for (size_t i = 0; i < parameters_.size(); ++i) {
-    if (!master_[i].is_same(parameters_[i])) parameters_[i].copy_(master_[i]);
+    before_.push_back(master_[i].detach().clone());
+    const at::Tensor& gradient = proposed_[i];
+    const at::Tensor exp_avg = exp_avg_[i].mul(options_.beta1).add_(gradient, 1.0 - options_.beta1);
+    at::Tensor denominator = exp_avg_sq_[i].mul(options_.beta2).addcmul_(gradient, gradient, 1.0 - options_.beta2);
+    denominator.sqrt_().div_(std::sqrt(1.0 - std::pow(options_.beta2, t))).add_(options_.eps);
+    at::Tensor& master = master_[i];
+    if (options_.weight_decay > 0 && master.dim() >= 2) master.mul_(1.0 - learning_rate * options_.weight_decay);
+    master.addcdiv_(exp_avg, denominator, -learning_rate / (1.0 - std::pow(options_.beta1, t)));
   }
+  RoundParameters();
+}
+
+void AdamW::Halve() {
+  const at::NoGradGuard no_history;
+  for (size_t i = 0; i < master_.size(); ++i) master_[i].sub_(before_[i]).mul_(0.5).add_(before_[i]);
+  RoundParameters();
+}
+
+void AdamW::Commit() {
+  const at::NoGradGuard no_history;
+  ++steps_;
+  for (size_t i = 0; i < master_.size(); ++i) {
+    exp_avg_[i].mul_(options_.beta1).add_(proposed_[i], 1.0 - options_.beta1);
+    exp_avg_sq_[i].mul_(options_.beta2).addcmul_(proposed_[i], proposed_[i], 1.0 - options_.beta2);
+  }
+  before_.clear();
+  proposed_.clear();
+}
+
+void AdamW::TakeBack() {
+  const at::NoGradGuard no_history;
+  for (size_t i = 0; i < master_.size(); ++i) master_[i].copy_(before_[i]);
+  RoundParameters();
+  before_.clear();
+  proposed_.clear();
 }
 
 void AdamW::ZeroGrad() {

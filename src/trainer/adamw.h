@@ -47,6 +47,17 @@ class AdamW {
   // options.grad_clip_norm if `grad_norm` is above it. Step spends the gradients: call ZeroGrad before the next.
   void Step(double learning_rate, double grad_norm);
 
+  // The same update in two stages. Propose changes the weights alone and holds a copy of the weights before, in the
+  // type of the masters. Then any number of Halve, and one of Commit and TakeBack. On the CPU Propose and Commit give
+  // Step's bits.
+  void Propose(double learning_rate, double grad_norm);
+  // Halves the change of the weights, weight decay included.
+  void Halve();
+  // Updates the moments and t with the whole gradient, halved or not.
+  void Commit();
+  // Restores the weights; moments and t are those before Propose.
+  void TakeBack();
+
   void ZeroGrad();
 
   // Moments and t become 0; masters stay.
@@ -61,6 +72,9 @@ class AdamW {
 
  private:
   at::Tensor Gradient(size_t i) const;
+  // All gradients, zeros where there is none, scaled down to options.grad_clip_norm.
+  std::vector<at::Tensor> ClippedGradients(double grad_norm) const;
+  void RoundParameters();  // from the masters
 
   const OptimizerOptions options_;
   std::vector<std::string> names_;
@@ -69,6 +83,8 @@ class AdamW {
   std::vector<at::Tensor> collected_;  // gradients in fp32; undefined = none
   std::vector<at::Tensor> decayed_;    // the masters of matrices: weight decay applies to them
   int64_t steps_ = 0;
+  // Between Propose and its end: the masters before it, and the gradients that it applied.
+  std::vector<at::Tensor> before_, proposed_;
 };
 
 }  // namespace ingot::trainer

@@ -21,7 +21,7 @@ class Pass {
         forest_(forest),
         loss_(loss),
         options_(options),
-        head_(model, forest, calls, loss, options.logits_chunk_elements) {}
+        head_(model, forest, calls, loss, options.logits_chunk_elements, options.read_policy) {}
 
   PassResult Run() {
     if (forest_.entries.empty()) return {};

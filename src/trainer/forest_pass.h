@@ -38,6 +38,7 @@ struct PassOptions {
   int64_t part_tokens = std::numeric_limits<int64_t>::max();  // greatest number of rows of a part
   bool checkpoint_layers = false;   // hold each layer's input alone and run the layer again: PartRun's kInputs
   bool recompute_prefix = false;    // run a part again that later parts see, instead of holding its layers
+  PolicyReader read_policy;         // sees the policies of the rows that entries read from; may be empty
   std::function<void()> part_done;  // called after each part's gradient was added to .grad; may be empty
   kernels::Numerics numerics = kernels::Numerics::kFast;  // of attention's forward pass: PartRun
   LayerWeights* weights = nullptr;  // of the trained model, where ranks divide them; null = all are here

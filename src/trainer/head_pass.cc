@@ -52,10 +52,12 @@ HeadRows::HeadRows(int64_t logits_chunk_elements, int64_t vocab, bool narrow) {
 }
 
 HeadPass::HeadPass(const model::Transformer& model, const tree::PackedForest& forest,
-                   std::span<const tree::CallPath> calls, EntryLoss* loss, int64_t logits_chunk_elements)
+                   std::span<const tree::CallPath> calls, EntryLoss* loss, int64_t logits_chunk_elements,
+                   const PolicyReader& reader)
     : model_(model),
       forest_(forest),
       loss_(loss),
+      reader_(reader),
       at_once_(logits_chunk_elements, model.config().vocab_size, Narrow(model.head())),
       order_(forest.entries.size()) {
   const auto key = [&](size_t entry) {
@@ -144,6 +146,7 @@ at::Tensor HeadPass::Chunk(const at::Tensor& hidden, size_t begin, size_t end, c
                                          temperatures_.begin() + static_cast<std::ptrdiff_t>(end));
   const kernels::Policy policy(model_.Logits(hidden), at::tensor(temperatures, at::kDouble));
   const Entries chunk = EntriesOf(begin, end);
+  if (reader_) reader_(policy, chunk.entries, chunk.tokens.row);
   const std::vector<double> logprobs = policy.LogProbs(chunk.tokens);
   const at::Tensor row_entropy = policy.entropy().to(at::kCPU, at::kDouble);
   std::vector<double> entropy;

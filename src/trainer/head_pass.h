@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -38,11 +39,16 @@ struct HeadResult {
   std::vector<double> entropy;  // of the tempered distribution that sampled the entry's token
 };
 
+// Sees the policy of each chunk of rows before it is gone, chunks in the order of the rows. `row` of each entry is the
+// index of its row in the policy. A row that several entries read from occurs once in the policy.
+using PolicyReader = std::function<void(const kernels::Policy& policy, std::span<const tree::LossEntry> entries,
+                                        std::span<const int64_t> row)>;
+
 class HeadPass {
  public:
-  // `loss` null: log-probs alone. All arguments must outlive it.
+  // `loss` null: log-probs alone. `reader` may be empty. All arguments must outlive it.
   HeadPass(const model::Transformer& model, const tree::PackedForest& forest, std::span<const tree::CallPath> calls,
-           EntryLoss* loss, int64_t logits_chunk_elements);
+           EntryLoss* loss, int64_t logits_chunk_elements, const PolicyReader& reader);
 
   // Unique (row, temperature) pairs.
   int64_t rows() const { return static_cast<int64_t>(rows_.size()); }
@@ -70,6 +76,7 @@ class HeadPass {
   const model::Transformer& model_;
   const tree::PackedForest& forest_;
   EntryLoss* const loss_;
+  const PolicyReader& reader_;
   const HeadRows at_once_;
   // Loss entries sorted by the (row, temperature) they are read from. Row u of the logits is packed token rows_[u] at
   // temperatures_[u]; the entries order_[first_entry_[u]] .. order_[first_entry_[u + 1]) read from it.

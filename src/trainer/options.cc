@@ -43,6 +43,15 @@ absl::Status SftOptions::Validate() const {
   return optimizer.Validate();
 }
 
+absl::Status TrustRegionOptions::Validate() const {
+  INGOT_RETURN_IF_ERROR(Require(max_mean >= 0 && std::isfinite(max_mean), "max_step_kl must not be negative (0: off)"));
+  INGOT_RETURN_IF_ERROR(
+      Require(max_position >= 0 && std::isfinite(max_position), "max_step_kl_position must not be negative (0: off)"));
+  INGOT_RETURN_IF_ERROR(Require(share > 0 && share <= 1, "step_kl_share must be above 0 and at most 1"));
+  INGOT_RETURN_IF_ERROR(Require(positions > 0, "step_kl_positions must be above 0"));
+  return Require(halvings >= 0 && halvings <= 20, "step_kl_halvings must be 0 (taken back at once) to 20");
+}
+
 absl::Status TrainerOptions::ValidateObjective() const {
   INGOT_RETURN_IF_ERROR(OneOf("objective", objective, {"cispo", "ppo_clip", "gspo", "opmd", "dpo"}));
   INGOT_RETURN_IF_ERROR(Require(eps_clip_low >= 0, "eps_clip_low must not be negative (1 or more: no lower clip)"));
@@ -120,6 +129,7 @@ absl::Status TrainerOptions::Validate() const {
   INGOT_RETURN_IF_ERROR(optimizer.Validate());
   INGOT_RETURN_IF_ERROR(ValidateObjective());
   INGOT_RETURN_IF_ERROR(ValidateAdvantages());
+  INGOT_RETURN_IF_ERROR(trust_region.Validate());
   INGOT_RETURN_IF_ERROR(Require(max_skipped_steps >= 0, "max_skipped_steps must not be negative (0: stop at once)"));
   INGOT_RETURN_IF_ERROR(Require(optimizer_reset_every >= 0, "optimizer_reset_every must not be negative (0: never)"));
   INGOT_RETURN_IF_ERROR(Require(probe_tokens >= 0, "probe_tokens must not be negative (0: no probe)"));

@@ -35,6 +35,20 @@ struct SftOptions {
   absl::Status Validate() const;
 };
 
+// Bounds of a step, measured after the update (trust_region.h). The measure is KL(policy before || policy after) over
+// the vocabulary, in nats, at positions that a seed of the step draws. A step past a bound is halved, and in the end
+// taken back.
+struct TrustRegionOptions {
+  double max_mean = 0;      // greatest mean over the positions; 0 = no bound
+  double max_position = 0;  // greatest value at one position; 0 = no bound
+  double share = 0.1;       // share of the batch's merged rows whose calls are measured; (0, 1]
+  int64_t positions = 256;  // greatest number of positions per rank, drawn ones beside them; > 0
+  int64_t halvings = 2;     // number of times that a step is halved before it is taken back; >= 0
+
+  bool on() const { return max_mean > 0 || max_position > 0; }
+  absl::Status Validate() const;
+};
+
 struct TrainerOptions {
   int64_t groups_per_step = 0;  // groups that every batch must hold; 0 = any number
   int64_t group_size = 0;       // finished samples that every group must hold; 0 = any number
@@ -101,6 +115,8 @@ struct TrainerOptions {
   int64_t train_segments_max_age = 0;  // max_age: greatest number of versions between sampling and this step
   int64_t max_skipped_steps = 3;       // greatest number of skipped steps in a row; one more stops the run
   int64_t optimizer_reset_every = 0;   // steps between resets of the optimizer's state; 0 = never
+
+  TrustRegionOptions trust_region;
 
   int64_t probe_tokens = 256;     // tokens of the current version that are scored before each step; 0 = no probe
   int64_t checkpoint_every = 20;  // steps between checkpoints; 0 = only when the run ends

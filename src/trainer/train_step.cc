@@ -69,6 +69,7 @@ void Trainer::AccumulateGradient(const PreparedBatch& batch, const tree::PackedF
     ++slots;
   };
   options.part_done = end_slot;
+  if (trust_) options.read_policy = trust_->Reader();
   const int64_t agreed_slots = AgreeOnSlots(forest);
   const ProcessSeconds start = ClockNow();
   const double gathered = GatherSeconds();
@@ -159,11 +160,50 @@ std::string Trainer::Optimize(const PreparedBatch& batch, const tree::PackedFore
   snapshot_ = nullptr;
   if (shards_ != nullptr) shards_->Release();  // other ranks' parameters are about to change
   if (ResetsOptimizer()) optimizer_->Reset();
-  optimizer_->Step(rate, grad_norm);
+  UpdateWeights(rate, grad_norm, metrics);
   SnapshotTogether(version_ + 1);
   metrics["actor/grad_norm"] = grad_norm;
   metrics["actor/learning_rate"] = rate;
   return "";
+}
+
+void Trainer::UpdateWeights(double learning_rate, double grad_norm, StepMetrics& metrics) {
+  if (!trust_) return optimizer_->Step(learning_rate, grad_norm);
+  const TrustRegionOptions& bounds = options_.trust_region;
+  optimizer_->Propose(learning_rate, grad_norm);
+  const auto start = clock_.Now();
+  double scale = 1;
+  PolicyShift shift;
+  for (int64_t halvings = 0;; ++halvings) {
+    shift = MergeShift(trust_->Measure(model_, pass_options_));
+    if (shards_ != nullptr) shards_->Release();  // other ranks' parameters may change now
+    if (halvings == 0) {
+      metrics["trainer/step_kl_proposed_mean"] = shift.mean();
+      metrics["trainer/step_kl_proposed_max"] = shift.max;
+    }
+    if (shift.Within(bounds)) {
+      optimizer_->Commit();
+      break;
+    }
+    if (halvings == bounds.halvings) {
+      optimizer_->TakeBack();
+      scale = 0;
+      shift = {.positions = shift.positions};
+      break;
+    }
+    optimizer_->Halve();
+    scale /= 2;
+  }
+  if (scale < 1) {
+    INGOT_LOG(warn, "step {} is {}: it would have moved the policy by {:.3g} nats per position, {:.3g} at one of {}",
+              version_, scale > 0 ? absl::StrCat("shortened to ", scale) : "taken back",
+              metrics["trainer/step_kl_proposed_mean"], metrics["trainer/step_kl_proposed_max"], shift.positions);
+  }
+  metrics["trainer/step_kl_mean"] = shift.mean();
+  metrics["trainer/step_kl_max"] = shift.max;
+  metrics["trainer/step_kl_positions"] = static_cast<double>(shift.positions);
+  metrics["trainer/step_scale"] = scale;
+  metrics["perf/step_kl_seconds"] += Seconds(clock_.Now() - start);
 }
 
 absl::Status Trainer::CountSkipped(const std::string& step, const std::string& why) {
@@ -223,14 +263,24 @@ absl::StatusOr<StepReport> Trainer::TrainStep(const TrainBatch& batch, const Pro
   const absl::Status status = AtTorchEdge(absl::StrCat("step ", batch.step), [&]() -> absl::Status {
     Divide();
     optimizer_->ZeroGrad();
+    if (options_.trust_region.on()) {
+      INGOT_ASSIGN_OR_RETURN(trust_, TrustRegion::Choose(options_.trust_region, *prepared, *forest, options_.seed,
+                                                         version_, ranks_ == nullptr ? 0 : ranks_->rank()));
+    }
     ProbeFuture fresh = StartProbe(probe);
     AccumulateBatch(*prepared, *forest, loss, tally);
     const auto accumulated = clock_.Now();
     FinishProbe(std::move(fresh), tally);
     metrics["perf/probe_seconds"] = Seconds(clock_.Now() - accumulated);
+    if (trust_) {
+      const auto probed = clock_.Now();
+      INGOT_RETURN_IF_ERROR(trust_->Remember(model_, pass_options_));
+      metrics["perf/step_kl_seconds"] = Seconds(clock_.Now() - probed);
+    }
     fault = Optimize(*prepared, *forest, loss, tally, metrics);
     return absl::OkStatus();
   });
+  trust_.reset();
   optimizer_->ZeroGrad();
   if (shards_ != nullptr) shards_->Release();
   OfferTensorMemory();

@@ -80,6 +80,13 @@ MemoryNeed NeedOf(const TrainerOptions& options, const model::ModelConfig& confi
   MemoryNeed need = PredictRankMemory(config, element_bytes, pass, parts, ranks, ByLayer(options));
   const bool publishes = ranks == nullptr || ranks->leads();
   need.copies = WeightBytes(config, element_bytes) * ((reference ? 1 : 0) + (publishes ? 1 : 0));
+  if (options.trust_region.on()) {
+    // The masters before the step, divided as the optimizer's state is, and the policies before it (fp32, or fp64).
+    const int64_t wide = element_bytes == 8 ? 8 : 4;
+    const int64_t drawn = options.trust_region.positions / 4;
+    need.copies += config.ParameterCount() * wide / (ranks == nullptr ? 1 : ranks->size()) +
+                   (options.trust_region.positions + drawn) * config.vocab_size * wide;
+  }
   return need;
 }
 

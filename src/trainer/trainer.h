@@ -49,6 +49,7 @@
 #include "trainer/stage_checkpoints.h"
 #include "trainer/step_bound.h"
 #include "trainer/step_tally.h"
+#include "trainer/trust_region.h"
 #include "weights/snapshot.h"
 
 namespace ingot::trainer {
@@ -181,6 +182,8 @@ class Trainer {
   // Updates the weights. Returns a description of a number that is not finite, and then leaves them; empty = updated.
   std::string Optimize(const PreparedBatch& batch, const tree::PackedForest& forest, StepLoss& loss,
                        const StepTally& tally, StepMetrics& metrics);
+  // The optimizer's step, within the trust region if there is one.
+  void UpdateWeights(double learning_rate, double grad_norm, StepMetrics& metrics);
   // Describes which tensors and calls have a loss or gradient that is not finite; empty = all are finite.
   std::string FindFault(const PreparedBatch& batch, const tree::PackedForest& forest, StepLoss& loss,
                         const StepTally& tally, double grad_norm);
@@ -247,6 +250,8 @@ class Trainer {
   // If parameters are divided: makes rank 0's snapshot of all parameters after a step.
   void SnapshotTogether(int64_t version);
   void MergeTallies(const PreparedBatch& batch, StepTally& tally);
+  // The sum of all ranks' shifts, in the order of ranks.
+  PolicyShift MergeShift(const PolicyShift& own);
   void ShareFaults(std::string& tensors, std::vector<int32_t>& calls);
   absl::StatusOr<CheckpointInfo> SaveTogether(const std::string& root, int64_t step,
                                               const std::map<std::string, std::string>& extra_files);
@@ -260,6 +265,7 @@ class Trainer {
   const PassOptions pass_options_;
   std::optional<ShardedAdamW> optimizer_;        // empty only while it is replaced
   std::optional<model::Transformer> reference_;  // of options_.needs_reference(), or of the running stage
+  std::optional<TrustRegion> trust_;             // during a step of options_.trust_region
   std::optional<Stage> stage_;                   // the running stage; empty = none
   int64_t version_ = 0;
   int64_t skipped_in_a_row_ = 0;

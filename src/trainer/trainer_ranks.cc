@@ -213,6 +213,19 @@ void Trainer::MergeTallies(const PreparedBatch& batch, StepTally& tally) {
   tally.plain.work.visible_pairs = whole->visible_pairs;
 }
 
+PolicyShift Trainer::MergeShift(const PolicyShift& own) {
+  if (ranks_ == nullptr) return own;
+  PolicyShift all;
+  Writer writer;
+  writer.Put(own);
+  for (const std::string& bytes : AllGather(*ranks_, std::move(writer))) {
+    Reader reader(bytes);
+    all.Add(reader.Get<PolicyShift>());
+    OrThrow(reader.status());
+  }
+  return all;
+}
+
 void Trainer::ShareFaults(std::string& tensors, std::vector<int32_t>& calls) {
   if (ranks_ == nullptr) return;
   Writer own;

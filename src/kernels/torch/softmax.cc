@@ -94,6 +94,13 @@ at::Tensor Policy::LogSoftmax(bool overwrite_logits) const {
   return out;
 }
 
+at::Tensor Policy::LogSoftmaxOf(std::span<const int64_t> rows) const {
+  const at::TensorOptions index = at::dtype(at::kLong).device(logits_.device());
+  const at::Tensor row = Upload(std::vector<int64_t>(rows.begin(), rows.end()), at::kLong, index);
+  const auto of_row = [&](const at::Tensor& t) { return t.index_select(0, row).unsqueeze(1); };
+  return logits_.index_select(0, row).sub_(of_row(top_)).div_(of_row(temperature_)).sub_(of_row(log_sum_));
+}
+
 // With y = z / t, p = softmax(y) and a row's entropy H:
 //   d log p_k / dz_i = ([i = k] - p_i) / t,    dH / dz_i = -p_i (log p_i + H) / t
 at::Tensor Policy::Gradient(const PolicyTokens& tokens, std::span<const double> by_logprob,

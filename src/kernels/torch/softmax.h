@@ -37,6 +37,9 @@ class Policy {
   // [M, V]. With overwrite_logits it takes the logits' memory, and must be the last call.
   at::Tensor LogSoftmax(bool overwrite_logits = false) const;
 
+  // The same for some rows, [rows.size(), V], in any order.
+  at::Tensor LogSoftmaxOf(std::span<const int64_t> rows) const;
+
   // The gradient by the logits, [M, V], of a loss of tokens' log-probs and rows' entropies. Its inputs are the loss's
   // derivatives: by_logprob[i] by token i's log-prob, by_entropy [M] by the entropies, empty = none. Written into
   // `out`, of the logits' type or, from fp32, of bf16, each number rounded once. With an undefined `out` it takes the

@@ -158,11 +158,27 @@ void ShardedAdamW::Publish(const Bucket& bucket) {
 }
 
 void ShardedAdamW::Step(double learning_rate, double grad_norm) {
-  if (ranks_ == nullptr) return own_.Step(learning_rate, grad_norm);
+  Change([&] { own_.Step(learning_rate, grad_norm); });
+}
+
+void ShardedAdamW::Propose(double learning_rate, double grad_norm) {
+  Change([&] { own_.Propose(learning_rate, grad_norm); });
+}
+
+void ShardedAdamW::Halve() {
+  Change([&] { own_.Halve(); });
+}
+
+void ShardedAdamW::TakeBack() {
+  Change([&] { own_.TakeBack(); });
+}
+
+void ShardedAdamW::Change(const std::function<void()>& change) {
+  if (ranks_ == nullptr) return change();
   const at::NoGradGuard no_history;
   OrThrow(ranks_->Agree(absl::OkStatus()));
   OrThrow(ranks_->BreakUnless([&]() -> absl::Status {  // from here on the ranks' weights differ until all are published
-    own_.Step(learning_rate, grad_norm);
+    change();
     if (!publishes_) return absl::OkStatus();
     for (const Bucket& bucket : buckets_) Publish(bucket);
     return absl::OkStatus();

@@ -19,6 +19,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -43,6 +44,12 @@ class ShardedAdamW {
   // Together. As AdamW's.
   double GradNorm();
   void Step(double learning_rate, double grad_norm);
+  // Together. A step in two stages, as AdamW's: after each of the first, second and last, all ranks have the weights.
+  void Propose(double learning_rate, double grad_norm);
+  void Halve();
+  void TakeBack();
+  // Of this rank alone.
+  void Commit() { own_.Commit(); }
 
   void ZeroGrad();
   void Reset() { own_.Reset(); }
@@ -69,6 +76,8 @@ class ShardedAdamW {
   at::Tensor FlatGradient(const Bucket& bucket) const;
   void Reduce(const Bucket& bucket);
   void Publish(const Bucket& bucket);
+  // Together. Runs `change` of the owned weights, then gives all ranks the new ones.
+  void Change(const std::function<void()>& change);
 
   Ranks* const ranks_;
   const bool publishes_;

@@ -138,6 +138,39 @@ TEST(RankTraining, RanksWithoutWorkTakePart) {
   EXPECT_EQ(many.reports[0].metrics.at("tree/computed_tokens"), many.reports[0].metrics.at("tree/merged_tokens"));
 }
 
+TEST(RankTraining, RanksDecideTogetherWhetherAStepIsKept) {
+  TrainerOptions options = Plain();
+  options.trust_region = {.max_mean = 1e-3, .max_position = 1e-2, .share = 0.5};
+  for (const char* sharding : {"optimizer", "layers"}) {
+    SCOPED_TRACE(sharding);
+    options.sharding = sharding;
+    const Result first = RunSteps(3, Fresh(options)), again = RunSteps(3, Fresh(options));
+    ExpectSameBits(first, again);
+    double scales = 0;
+    for (size_t i = 0; i < first.reports.size(); ++i) {
+      for (const char* name : {"trainer/step_scale", "trainer/step_kl_mean", "trainer/step_kl_positions"}) {
+        EXPECT_EQ(first.reports[i].metrics.at(name), again.reports[i].metrics.at(name)) << name;
+      }
+      scales += first.reports[i].metrics.at("trainer/step_scale");
+    }
+    EXPECT_LT(scales, static_cast<double>(first.reports.size())) << "some step is past a bound";
+  }
+}
+
+TEST(RankTraining, AStepTakenBackLeavesAllRanksWithEqualWeights) {
+  TrainerOptions options = Plain();
+  options.trust_region.max_mean = 1e-12;
+  const Result start = RunSteps(1, Fresh(options), 0);
+  for (const char* sharding : {"optimizer", "layers"}) {
+    options.sharding = sharding;
+    const Result taken_back = RunSteps(2, Fresh(options), 2);
+    for (const auto& [name, tensor] : start.parameters) {
+      EXPECT_TRUE(at::equal(tensor, taken_back.parameters.at(name))) << sharding << " " << name;
+    }
+    for (const auto& [name, tensor] : taken_back.optimizer) EXPECT_EQ(tensor.abs().max().item<double>(), 0) << name;
+  }
+}
+
 TEST(RankTraining, ASkippedStepIsSkippedOnAllRanks) {
   TrainerOptions options = Plain();
   options.train_segments = "current_version";

@@ -1,0 +1,82 @@
+// A trust region that is measured after the update: the distance between the policies before and after a step, and the
+// bounds that it must keep. The distance of one position is KL(old || new) over the whole vocabulary, as in TRPO (arXiv
+// 1502.05477, eq. 12), which also shortens a step that is too long. Here nothing is approximated to second order: both
+// policies are evaluated.
+//
+//   Choose     a run of the batch's calls and positions of it, drawn from a seed of the step
+//   gradient   at some positions, draws a token of the old policy beside the sampled one  (Reader)
+//   Remember   records the old policy at every position, and behind every token that was drawn
+//   update     the optimizer proposes it
+//   Measure    evaluates the new policy at the same positions; a step past a bound is halved, or taken back
+//
+//   sampled    a b c d e f           positions: the rows that predict d, e, f
+//   drawn            `- x            and the row of x: the policy's next words where it left the sample
+//
+// The positions depend on the batch, the seed, the version and the rank alone, and so do the tokens drawn. A step that
+// is replayed is measured and decided alike, to the bit. Each rank chooses from its own share of the batch.
+//
+// One object per step. Used by one thread; throws c10::Error.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+#include "trainer/batch.h"
+#include "trainer/forest_pass.h"
+#include "trainer/options.h"
+#include "tree/forest.h"
+
+namespace ingot::trainer {
+
+// KL(old || new) over some positions, in nats. Plain values: ranks send one another their bytes.
+struct PolicyShift {
+  double sum = 0;
+  double max = 0;
+  int64_t positions = 0;
+  int64_t not_finite = 0;  // positions whose distance is not a number
+
+  double mean() const { return positions > 0 ? sum / static_cast<double>(positions) : 0; }
+  void Add(const PolicyShift& other);
+  // No position is infinite, and mean and maximum are within the bounds; a bound of 0 holds always.
+  bool Within(const TrustRegionOptions& bounds) const;
+};
+
+class TrustRegion {
+ public:
+  // Chooses calls and positions of this rank's `forest` of `batch`; both outlive this. The run has at least one call
+  // and, beyond that, at most options.share of the forest's rows. Errors as PackForest.
+  static absl::StatusOr<TrustRegion> Choose(const TrustRegionOptions& options, const PreparedBatch& batch,
+                                            const tree::PackedForest& forest, uint64_t seed, int64_t version, int rank);
+
+  // Draws the tokens beside the samples, in a pass of the old model over the batch's forest (PassOptions::read_policy).
+  PolicyReader Reader();
+
+  // Records the old policy. REQUIRES: a pass with Reader has run.
+  absl::Status Remember(const model::Transformer& model, const PassOptions& options);
+
+  // The distance to `model`'s present policy. REQUIRES: Remember.
+  PolicyShift Measure(const model::Transformer& model, const PassOptions& options) const;
+
+ private:
+  using Place = std::pair<int32_t, int32_t>;  // (call, offset) of a loss entry
+
+  TrustRegion(const PreparedBatch& batch, uint64_t seed) : batch_(&batch), seed_(seed) {}
+  void ChoosePositions(const TrustRegionOptions& options, const tree::PackedForest& run);
+
+  const PreparedBatch* batch_;
+  uint64_t seed_;                      // of this step and rank
+  std::vector<int32_t> calls_;         // of the batch, in the order of the run
+  std::vector<Place> positions_;       // ascending
+  std::map<Place, int32_t> drawn_;     // the token drawn beside a sample; -1 = not drawn yet
+  std::vector<tree::CallPath> paths_;  // the run's calls, then one per drawn token
+  tree::PackedForest forest_;          // of paths_, with the entries of the positions alone
+  std::vector<at::Tensor> old_;        // log-probs of the old policy [rows, vocab], one per chunk of the head's rows
+};
+
+}  // namespace ingot::trainer
