@@ -75,6 +75,8 @@ void BindEval(base::Schema& schema, RunConfig& config) {
   schema.Field("goal.first_steps", &config.goal.first_steps, "number of first steps in the goal; 0: none");
   schema.Field("goal.first_reward_below", &config.goal.first_reward_below, "their mean reward must be below this");
   schema.Field("goal.last_steps", &config.goal.last_steps, "number of last steps in the goal; 0: none");
+  schema.Field("goal.eval_above", &config.goal.eval_above,
+               "the held-out reward of the last version must be above this; -.inf: no goal");
   schema.Field("goal.last_reward_above", &config.goal.last_reward_above,
                "their mean reward must be above this, or the command exits with 1");
 }
@@ -176,9 +178,17 @@ absl::Status CheckEvaluation(const RunConfig& config) {
   return absl::OkStatus();
 }
 
-absl::Status CheckGoal(const GoalOptions& goal) {
-  if (goal.first_steps >= 0 && goal.last_steps >= 0) return absl::OkStatus();
-  return absl::InvalidArgumentError("goal.first_steps and goal.last_steps must be 0 (no goal) or more");
+absl::Status CheckGoal(const GoalOptions& goal, bool has_evaluation) {
+  if (goal.first_steps < 0 || goal.last_steps < 0) {
+    return absl::InvalidArgumentError("goal.first_steps and goal.last_steps must be 0 (no goal) or more");
+  }
+  if (std::isnan(goal.eval_above) || goal.eval_above == std::numeric_limits<double>::infinity()) {
+    return absl::InvalidArgumentError("goal.eval_above must be a number, or -.inf for no goal");
+  }
+  if (goal.of_evaluation() && !has_evaluation) {
+    return absl::InvalidArgumentError("goal.eval_above bounds the held-out reward, and eval.tasks names no tasks");
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckCompute(const RunConfig& config) {
@@ -223,7 +233,7 @@ absl::Status CheckData(const RunConfig& config) {
 absl::Status Validate(const RunConfig& config) {
   INGOT_RETURN_IF_ERROR(CheckRoles(config));
   INGOT_RETURN_IF_ERROR(CheckEvaluation(config));
-  INGOT_RETURN_IF_ERROR(CheckGoal(config.goal));
+  INGOT_RETURN_IF_ERROR(CheckGoal(config.goal, !config.eval.tasks.empty()));
   INGOT_RETURN_IF_ERROR(CheckCompute(config));
   INGOT_RETURN_IF_ERROR(CheckCluster(config.cluster));
   INGOT_RETURN_IF_ERROR(CheckData(config));
@@ -271,7 +281,7 @@ absl::Status RequireTasks(const RunConfig& config) {
 
 std::vector<std::string> Doubts(const RunConfig& config) {
   std::vector<std::string> doubts;
-  const bool has_goal = config.goal.first_steps > 0 || config.goal.last_steps > 0;
+  const bool has_goal = config.goal.of_steps() || config.goal.of_evaluation();
   if (config.tasks.empty()) {
     if (!config.eval.tasks.empty()) doubts.push_back("eval.tasks has no effect without data.tasks");
     if (has_goal) doubts.push_back("goal has no effect without data.tasks");

@@ -2,7 +2,9 @@
 // role_schemas.h; `ingot config explain` prints these bindings.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -42,12 +44,17 @@ struct EvalOptions {
   int32_t avg_n = 1;           // samples per task
 };
 
-// The goal of the run: bounds of its first and last rewards. It is checked at the run's end and decides the exit code.
+// The goal of the run: bounds of its rewards. It is checked at the run's end and decides the exit code.
 struct GoalOptions {
   int64_t first_steps = 0;  // 0 = no goal
   double first_reward_below = 1;
   int64_t last_steps = 0;
   double last_reward_above = 0;
+  // Bound of the newest version's evaluation (eval.tasks); -infinity = no goal.
+  double eval_above = -std::numeric_limits<double>::infinity();
+
+  bool of_steps() const { return first_steps > 0 || last_steps > 0; }
+  bool of_evaluation() const { return std::isfinite(eval_above); }
 };
 
 struct ClusterOptions {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <set>
 
+#include "absl/strings/str_join.h"
 #include "app/terminal.h"
 #include "base/checksum.h"
 #include "base/log.h"
@@ -20,21 +21,30 @@ double MeanOf(std::vector<double>::const_iterator begin, std::vector<double>::co
 
 }  // namespace
 
-GoalVerdict JudgeGoal(const GoalOptions& goal, const std::vector<double>& rewards) {
-  if (goal.first_steps <= 0 && goal.last_steps <= 0) return {};
+GoalVerdict JudgeGoal(const GoalOptions& goal, const std::vector<double>& rewards, std::optional<double> evaluated) {
+  if (!goal.of_steps() && !goal.of_evaluation()) return {};
   const auto steps = static_cast<int64_t>(rewards.size());
   if (steps < std::max(goal.first_steps, goal.last_steps)) {
     return {false, fmt::format("goal not met: {} steps are fewer than the goal speaks of", steps)};
   }
   GoalVerdict verdict;
-  const double first = MeanOf(rewards.begin(), rewards.begin() + goal.first_steps);
-  const double last = MeanOf(rewards.end() - goal.last_steps, rewards.end());
-  if (goal.first_steps > 0 && !(first < goal.first_reward_below)) verdict.met = false;
-  if (goal.last_steps > 0 && !(last > goal.last_reward_above)) verdict.met = false;
-  verdict.text = fmt::format(
-      "goal {}: mean reward of the first {} steps {:.3f} (below {}), of the last {} steps {:.3f} (above {})",
-      verdict.met ? "met" : "NOT met", goal.first_steps, first, goal.first_reward_below, goal.last_steps, last,
-      goal.last_reward_above);
+  std::vector<std::string> results;
+  if (goal.of_steps()) {
+    const double first = MeanOf(rewards.begin(), rewards.begin() + goal.first_steps);
+    const double last = MeanOf(rewards.end() - goal.last_steps, rewards.end());
+    if (goal.first_steps > 0 && !(first < goal.first_reward_below)) verdict.met = false;
+    if (goal.last_steps > 0 && !(last > goal.last_reward_above)) verdict.met = false;
+    results.push_back(
+        fmt::format("mean reward of the first {} steps {:.3f} (below {}), of the last {} steps {:.3f} (above {})",
+                    goal.first_steps, first, goal.first_reward_below, goal.last_steps, last, goal.last_reward_above));
+  }
+  if (goal.of_evaluation()) {
+    if (!(evaluated.has_value() && *evaluated > goal.eval_above)) verdict.met = false;
+    results.push_back(evaluated.has_value()
+                          ? fmt::format("held-out reward {:.3f} (above {})", *evaluated, goal.eval_above)
+                          : fmt::format("no evaluation of the last version (above {})", goal.eval_above));
+  }
+  verdict.text = absl::StrCat("goal ", verdict.met ? "met" : "NOT met", ": ", absl::StrJoin(results, "; "));
   return verdict;
 }
 

@@ -29,8 +29,9 @@ struct GoalVerdict {
 };
 
 // The goal is met if the mean of the first goal.first_steps rewards is below its bound and the mean of the last
-// goal.last_steps above. NaN never meets a goal.
-GoalVerdict JudgeGoal(const GoalOptions& goal, const std::vector<double>& rewards);
+// goal.last_steps above, and if the newest evaluation's reward is above goal.eval_above. NaN, or no evaluation, never
+// meets a goal.
+GoalVerdict JudgeGoal(const GoalOptions& goal, const std::vector<double>& rewards, std::optional<double> evaluated);
 
 // `since`: the first step of this process. Everything but the rewards covers the steps from there on.
 std::string FormatSummary(const RunTally& tally, double wall_seconds, int64_t since = 0);

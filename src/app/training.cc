@@ -313,20 +313,24 @@ absl::Status CheckSameModel(const model::ModelConfig& configured, const trainer:
 }
 
 // Results in the record that the run continues.
-struct EarlierRows {
-  std::vector<double> rewards;  // reward/mean of the steps
-  std::set<int64_t> evaluated;  // versions with an evaluation
+struct RecordedRows {
+  std::vector<double> rewards;          // reward/mean of the steps
+  std::map<int64_t, double> evaluated;  // eval/reward_mean by version
 };
 
-EarlierRows ReadEarlierRows(const std::string& path) {
-  EarlierRows earlier;
+RecordedRows ReadRecord(const std::string& path) {
+  RecordedRows earlier;
   std::ifstream file(path);
   std::string text;
   while (std::getline(file, text)) {
     const absl::StatusOr<base::json::value> line = base::ParseJson(text);
     if (!line.ok()) continue;
     const base::json::value* evaluated = base::Find(*line, "eval/version");
-    if (evaluated != nullptr && evaluated->is_int64()) earlier.evaluated.insert(evaluated->get_int64());
+    if (evaluated != nullptr && evaluated->is_int64()) {
+      const base::json::value* mean = base::Find(*line, "eval/reward_mean");
+      const bool number = mean != nullptr && mean->is_number();
+      earlier.evaluated[evaluated->get_int64()] = number ? mean->to_number<double>() : std::nan("");
+    }
     const base::json::value* reward = base::Find(*line, "reward/mean");
     if (reward == nullptr) continue;
     earlier.rewards.push_back(reward->is_number() ? reward->to_number<double>() : std::nan(""));
@@ -364,7 +368,7 @@ absl::StatusOr<TrainingResult> RunTraining(const LoadedConfig& loaded, const Run
   log_options.keep_version = first_step < config.trainer.total_steps ? first_step : first_step - 1;
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<base::RunLog> log,
                          base::RunLog::Open(log_options, &metrics, base::Clock::Real()));
-  const EarlierRows earlier = ReadEarlierRows(dir.metrics());
+  const RecordedRows earlier = ReadRecord(dir.metrics());
   RunTally tally;
   tally.rewards = earlier.rewards;
   INGOT_ASSIGN_OR_RETURN(Evaluations evaluations,
@@ -391,7 +395,9 @@ absl::StatusOr<TrainingResult> RunTraining(const LoadedConfig& loaded, const Run
   loop_options.checkpoint_root = dir.checkpoints();
   loop_options.extra_files = model.text.files;
   evaluations.RetainAfterwards([&pinned](int64_t version) { return pinned.Pins(version); });
-  INGOT_RETURN_IF_ERROR(evaluations.Resume(first_step, earlier.evaluated, patience));
+  std::set<int64_t> evaluated;
+  for (const auto& [version, mean] : earlier.evaluated) evaluated.insert(version);
+  INGOT_RETURN_IF_ERROR(evaluations.Resume(first_step, evaluated, patience));
   INGOT_RETURN_IF_ERROR(evaluations.Poll(recorder.OnEvaluation()));
   loop_options.persist = [&patience](const std::string& what, const std::function<absl::Status()>& write) {
     return Persist(patience, what, write);
@@ -410,7 +416,12 @@ absl::StatusOr<TrainingResult> RunTraining(const LoadedConfig& loaded, const Run
       evaluations.Finish(recorder.OnEvaluation(), patience, [&line](const std::string& text) { line.Note(text); }));
 
   line.Note(FormatSummary(tally, SecondsSince(start), first_step));
-  const GoalVerdict verdict = JudgeGoal(config.goal, tally.rewards);
+  // The record has the evaluations of this process and of those before it.
+  const std::map<int64_t, double> evaluations_made = ReadRecord(dir.metrics()).evaluated;
+  const auto newest = evaluations_made.find(trainer->version());
+  const GoalVerdict verdict =
+      JudgeGoal(config.goal, tally.rewards,
+                newest == evaluations_made.end() ? std::nullopt : std::optional<double>(newest->second));
   if (!verdict.text.empty()) line.Note(verdict.text);
   return TrainingResult{tally.rewards, verdict.met, verdict.text};
 }
