@@ -76,7 +76,7 @@ void BindEval(base::Schema& schema, RunConfig& config) {
   schema.Field("goal.first_reward_below", &config.goal.first_reward_below, "their mean reward must be below this");
   schema.Field("goal.last_steps", &config.goal.last_steps, "number of last steps in the goal; 0: none");
   schema.Field("goal.eval_above", &config.goal.eval_above,
-               "the held-out reward of the last version must be above this; -.inf: no goal");
+               "the held-out reward of the last version must be above this; -1e9: no goal");
   schema.Field("goal.last_reward_above", &config.goal.last_reward_above,
                "their mean reward must be above this, or the command exits with 1");
 }
@@ -181,9 +181,6 @@ absl::Status CheckEvaluation(const RunConfig& config) {
 absl::Status CheckGoal(const GoalOptions& goal, bool has_evaluation) {
   if (goal.first_steps < 0 || goal.last_steps < 0) {
     return absl::InvalidArgumentError("goal.first_steps and goal.last_steps must be 0 (no goal) or more");
-  }
-  if (std::isnan(goal.eval_above) || goal.eval_above == std::numeric_limits<double>::infinity()) {
-    return absl::InvalidArgumentError("goal.eval_above must be a number, or -.inf for no goal");
   }
   if (goal.of_evaluation() && !has_evaluation) {
     return absl::InvalidArgumentError("goal.eval_above bounds the held-out reward, and eval.tasks names no tasks");

@@ -2,9 +2,7 @@
 // role_schemas.h; `ingot config explain` prints these bindings.
 #pragma once
 
-#include <cmath>
 #include <cstdint>
-#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -50,11 +48,11 @@ struct GoalOptions {
   double first_reward_below = 1;
   int64_t last_steps = 0;
   double last_reward_above = 0;
-  // Bound of the newest version's evaluation (eval.tasks); -infinity = no goal.
-  double eval_above = -std::numeric_limits<double>::infinity();
+  static constexpr double kNoBound = -1e9;  // below every reward
+  double eval_above = kNoBound;             // bound of the last version's evaluation (eval.tasks); kNoBound = no goal
 
   bool of_steps() const { return first_steps > 0 || last_steps > 0; }
-  bool of_evaluation() const { return std::isfinite(eval_above); }
+  bool of_evaluation() const { return eval_above != kNoBound; }
 };
 
 struct ClusterOptions {

@@ -69,6 +69,8 @@ void BindTrustRegion(base::Schema& schema, trainer::TrustRegionOptions& o) {
                "trust region: greatest KL at one position, in nats; 0: no bound");
   schema.Field("trainer.step_kl_share", &o.share,
                "trust region: share of the batch's merged rows whose calls are measured; (0, 1]");
+  schema.Field("trainer.step_kl_places", &o.places,
+               "trust region: number of places in the batch, drawn anew each step, where the calls are taken; above 0");
   schema.Field("trainer.step_kl_positions", &o.positions,
                "trust region: greatest number of positions per rank; above 0");
   schema.Field("trainer.step_kl_halvings", &o.halvings,

@@ -42,6 +42,7 @@ struct TrustRegionOptions {
   double max_mean = 0;      // greatest mean over the positions; 0 = no bound
   double max_position = 0;  // greatest value at one position; 0 = no bound
   double share = 0.1;       // share of the batch's merged rows whose calls are measured; (0, 1]
+  int64_t places = 4;       // number of places in the batch where the calls are taken; > 0
   int64_t positions = 256;  // greatest number of positions per rank, drawn ones beside them; > 0
   int64_t halvings = 2;     // number of times that a step is halved before it is taken back; >= 0
 

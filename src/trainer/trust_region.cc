@@ -61,6 +61,27 @@ std::vector<double> ToHost(const at::Tensor& tensor) {
   return {host.const_data_ptr<double>(), host.const_data_ptr<double>() + host.numel()};
 }
 
+// Consecutive calls of `order` from the one at `at` in [0, 1): one call, and more, doubled, while their merged rows are
+// at most `budget`. Neighbours in the forest's order share the longest prefixes, and cost the fewest rows.
+absl::StatusOr<std::vector<int64_t>> RunAt(const PreparedBatch& batch, const std::vector<int32_t>& order, double at,
+                                           double budget) {
+  const auto calls = static_cast<int64_t>(order.size());
+  const auto start = static_cast<int64_t>(at * static_cast<double>(calls));
+  std::vector<int64_t> run;
+  for (int64_t count = 1;; count = std::min(2 * count, calls)) {
+    std::vector<int64_t> indices;
+    std::vector<int32_t> longer;
+    for (int64_t i = 0; i < count; ++i) {
+      indices.push_back((start + i) % calls);
+      longer.push_back(order[static_cast<size_t>(indices.back())]);
+    }
+    INGOT_ASSIGN_OR_RETURN(const tree::PackedForest packed, PackBatch(batch, longer));
+    const bool fits = static_cast<double>(packed.size()) <= budget;
+    if (count == 1 || fits) run = std::move(indices);
+    if (!fits || count == calls) return run;
+  }
+}
+
 }  // namespace
 
 void PolicyShift::Add(const PolicyShift& other) {
@@ -81,30 +102,24 @@ absl::StatusOr<TrustRegion> TrustRegion::Choose(const TrustRegionOptions& option
   const uint64_t of_step =
       base::DeriveSeed(base::DeriveSeed(seed, static_cast<uint64_t>(version)), static_cast<uint64_t>(rank));
   TrustRegion region(batch, of_step);
-  // Neighbours in the forest's order share the longest prefixes, and cost the fewest rows.
   const std::vector<int32_t>& order = forest.call_indices;
   if (order.empty()) return region;
-  const auto calls = static_cast<int64_t>(order.size());
-  const auto start = static_cast<int64_t>(base::UniformAt(of_step, kStart) * static_cast<double>(calls));
-  const double budget = options.share * static_cast<double>(forest.size());
-  tree::PackedForest run;
-  for (int64_t count = 1; count <= calls; count = std::min(2 * count, calls)) {
-    std::vector<int32_t> chosen;
-    for (int64_t i = 0; i < count; ++i) chosen.push_back(order[static_cast<size_t>((start + i) % calls)]);
-    INGOT_ASSIGN_OR_RETURN(tree::PackedForest packed, PackBatch(batch, chosen));
-    const bool fits = static_cast<double>(packed.size()) <= budget;
-    if (count > 1 && !fits) break;
-    run = std::move(packed);
-    region.calls_ = std::move(chosen);
-    if (!fits || count == calls) break;
+  const double budget = options.share * static_cast<double>(forest.size()) / static_cast<double>(options.places);
+  std::set<int64_t> chosen;  // indices into order
+  for (int64_t place = 0; place < options.places; ++place) {
+    const double at = base::UniformAt(base::DeriveSeed(of_step, kStart), static_cast<uint64_t>(place));
+    INGOT_ASSIGN_OR_RETURN(const std::vector<int64_t> run, RunAt(batch, order, at, budget));
+    chosen.insert(run.begin(), run.end());
   }
-  region.ChoosePositions(options, run);
+  for (const int64_t i : chosen) region.calls_.push_back(order[static_cast<size_t>(i)]);
+  INGOT_ASSIGN_OR_RETURN(const tree::PackedForest all, PackBatch(batch, region.calls_));
+  region.ChoosePositions(options, all);
   return region;
 }
 
-void TrustRegion::ChoosePositions(const TrustRegionOptions& options, const tree::PackedForest& run) {
+void TrustRegion::ChoosePositions(const TrustRegionOptions& options, const tree::PackedForest& calls) {
   std::vector<Place> places;
-  for (const tree::LossEntry& entry : run.entries) places.emplace_back(entry.call, entry.offset);
+  for (const tree::LossEntry& entry : calls.entries) places.emplace_back(entry.call, entry.offset);
   positions_ = Draw(std::move(places), options.positions, seed_, kPositions);
   constexpr int64_t kPositionsPerDraw = 4;
   const int64_t draws = (std::ssize(positions_) + kPositionsPerDraw - 1) / kPositionsPerDraw;
@@ -154,7 +169,11 @@ absl::Status TrustRegion::Remember(const model::Transformer& model, const PassOp
     std::vector<int32_t> tail(call.sampled.begin(), call.sampled.begin() + place.second);
     tail.push_back(token);
     path.context = path.context.Then(std::move(tail));
-    path.sampled = {0};  // any label: the policy is read, and no token's log-prob
+    // Any label and record: the policy is read, and no token's log-prob.
+    path.sampled = {0};
+    path.logprobs = {0};
+    path.versions = {0};
+    path.kv_mixed = {0};
     wanted.insert({static_cast<int32_t>(paths_.size()), 0});
     paths_.push_back(std::move(path));
   }

@@ -3,7 +3,7 @@
 // 1502.05477, eq. 12), which also shortens a step that is too long. Here nothing is approximated to second order: both
 // policies are evaluated.
 //
-//   Choose     a run of the batch's calls and positions of it, drawn from a seed of the step
+//   Choose     a few runs of the batch's calls and positions of them, drawn from a seed of the step
 //   gradient   at some positions, draws a token of the old policy beside the sampled one  (Reader)
 //   Remember   records the old policy at every position, and behind every token that was drawn
 //   update     the optimizer proposes it
@@ -49,8 +49,8 @@ struct PolicyShift {
 
 class TrustRegion {
  public:
-  // Chooses calls and positions of this rank's `forest` of `batch`; both outlive this. The run has at least one call
-  // and, beyond that, at most options.share of the forest's rows. Errors as PackForest.
+  // Chooses calls and positions of this rank's `forest` of `batch`; both outlive this. Each run has at least one call.
+  // Beyond that, all runs have at most options.share of the forest's rows. Errors as PackForest.
   static absl::StatusOr<TrustRegion> Choose(const TrustRegionOptions& options, const PreparedBatch& batch,
                                             const tree::PackedForest& forest, uint64_t seed, int64_t version, int rank);
 
@@ -67,14 +67,14 @@ class TrustRegion {
   using Place = std::pair<int32_t, int32_t>;  // (call, offset) of a loss entry
 
   TrustRegion(const PreparedBatch& batch, uint64_t seed) : batch_(&batch), seed_(seed) {}
-  void ChoosePositions(const TrustRegionOptions& options, const tree::PackedForest& run);
+  void ChoosePositions(const TrustRegionOptions& options, const tree::PackedForest& calls);
 
   const PreparedBatch* batch_;
   uint64_t seed_;                      // of this step and rank
-  std::vector<int32_t> calls_;         // of the batch, in the order of the run
+  std::vector<int32_t> calls_;         // of the batch, in the forest's order
   std::vector<Place> positions_;       // ascending
   std::map<Place, int32_t> drawn_;     // the token drawn beside a sample; -1 = not drawn yet
-  std::vector<tree::CallPath> paths_;  // the run's calls, then one per drawn token
+  std::vector<tree::CallPath> paths_;  // the chosen calls, then one per drawn token
   tree::PackedForest forest_;          // of paths_, with the entries of the positions alone
   std::vector<at::Tensor> old_;        // log-probs of the old policy [rows, vocab], one per chunk of the head's rows
 };

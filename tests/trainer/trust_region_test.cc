@@ -62,7 +62,7 @@ StepReport Step(Trainer& trainer, uint64_t seed = 100) {
   const int64_t step = trainer.version();
   const auto report = trainer.TrainStep(RandomBatch(seed + static_cast<uint64_t>(step), kVocab, step));
   EXPECT_TRUE(report.ok()) << report.status();
-  return *report;
+  return report.value_or(StepReport{});
 }
 
 TEST(TrustRegion, AStepWithinTheBoundsHasTheBitsOfAnUnmeasuredOne) {
@@ -157,6 +157,9 @@ std::vector<double> PolicyAfter(const model::Transformer& model, const std::vect
     call.temperature = temperature;
     call.context = tree::TokenPath(tokens);
     call.sampled = {id};
+    call.logprobs = {0};
+    call.versions = {0};
+    call.kv_mixed = {0};
     all.push_back(id);
     calls.push_back(call);
   }
@@ -179,7 +182,7 @@ TEST(TrustRegion, TheMeasureIsKlOverWholeRows) {
   ASSERT_TRUE(batch.ok()) << batch.status();
   const auto forest = PackBatch(*batch);
   ASSERT_TRUE(forest.ok());
-  TrustRegionOptions options{.max_mean = 1, .share = 1, .positions = 10000};
+  TrustRegionOptions options{.max_mean = 1, .share = 1, .places = 1, .positions = 10000};
   auto region = TrustRegion::Choose(options, *batch, *forest, 5, 0, 0);
   ASSERT_TRUE(region.ok()) << region.status();
   PassOptions pass;
