@@ -4,20 +4,11 @@
 #include <cmath>
 #include <set>
 
+#include "base/bounds.h"
 #include "base/file.h"
 
 namespace ingot::gateway {
 namespace {
-
-absl::Status Positive(const char* name, double value) {
-  if (value > 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(name, " is ", value, ": it must be greater than 0"));
-}
-
-absl::Status NotNegative(const char* name, double value) {
-  if (value >= 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(name, " is ", value, ": it must be 0 or greater"));
-}
 
 absl::Status ValidatePin(const char* name, const SamplingPin& pin, bool trained) {
   const auto fault = [&](const char* field, double value, const char* why) {
@@ -79,23 +70,23 @@ absl::Status GatewayOptions::Validate() const {
   INGOT_RETURN_IF_ERROR(ValidateModels(*this));
   INGOT_RETURN_IF_ERROR(ValidatePin("train_sampling", train_sampling, true));
   INGOT_RETURN_IF_ERROR(ValidatePin("eval_sampling", eval_sampling, false));
-  INGOT_RETURN_IF_ERROR(Positive("max_new_tokens", max_new_tokens));
-  INGOT_RETURN_IF_ERROR(NotNegative("default_max_tokens", default_max_tokens));
-  INGOT_RETURN_IF_ERROR(Positive("max_active_calls", max_active_calls));
-  INGOT_RETURN_IF_ERROR(Positive("max_open_episodes", max_open_episodes));
-  INGOT_RETURN_IF_ERROR(Positive("max_calls_per_episode", max_calls_per_episode));
-  INGOT_RETURN_IF_ERROR(NotNegative("max_tokens_per_episode", static_cast<double>(max_tokens_per_episode)));
-  INGOT_RETURN_IF_ERROR(Positive("max_tokens_per_session", static_cast<double>(max_tokens_per_session)));
-  INGOT_RETURN_IF_ERROR(NotNegative("episode_deadline_s", episode_deadline_s));
-  INGOT_RETURN_IF_ERROR(NotNegative("max_remembered_ends", max_remembered_ends));
-  INGOT_RETURN_IF_ERROR(NotNegative("call_deadline_s", call_deadline_s));
-  INGOT_RETURN_IF_ERROR(NotNegative("episode_idle_s", episode_idle_s));
-  INGOT_RETURN_IF_ERROR(NotNegative("session_idle_s", session_idle_s));
-  INGOT_RETURN_IF_ERROR(Positive("end_wait_s", end_wait_s));
-  INGOT_RETURN_IF_ERROR(NotNegative("retry_after_s", retry_after_s));
-  INGOT_RETURN_IF_ERROR(Positive("worker_threads", worker_threads));
-  INGOT_RETURN_IF_ERROR(Positive("writer_threads", writer_threads));
-  INGOT_RETURN_IF_ERROR(Positive("max_queued_work", max_queued_work));
+  INGOT_RETURN_IF_ERROR(base::Positive("max_new_tokens", max_new_tokens));
+  INGOT_RETURN_IF_ERROR(base::NotNegative("default_max_tokens", default_max_tokens));
+  INGOT_RETURN_IF_ERROR(base::Positive("max_active_calls", max_active_calls));
+  INGOT_RETURN_IF_ERROR(base::Positive("max_open_episodes", max_open_episodes));
+  INGOT_RETURN_IF_ERROR(base::Positive("max_calls_per_episode", max_calls_per_episode));
+  INGOT_RETURN_IF_ERROR(base::NotNegative("max_tokens_per_episode", static_cast<double>(max_tokens_per_episode)));
+  INGOT_RETURN_IF_ERROR(base::Positive("max_tokens_per_session", static_cast<double>(max_tokens_per_session)));
+  INGOT_RETURN_IF_ERROR(base::NotNegative("episode_deadline_s", episode_deadline_s));
+  INGOT_RETURN_IF_ERROR(base::NotNegative("max_remembered_ends", max_remembered_ends));
+  INGOT_RETURN_IF_ERROR(base::NotNegative("call_deadline_s", call_deadline_s));
+  INGOT_RETURN_IF_ERROR(base::NotNegative("episode_idle_s", episode_idle_s));
+  INGOT_RETURN_IF_ERROR(base::NotNegative("session_idle_s", session_idle_s));
+  INGOT_RETURN_IF_ERROR(base::Positive("end_wait_s", end_wait_s));
+  INGOT_RETURN_IF_ERROR(base::NotNegative("retry_after_s", retry_after_s));
+  INGOT_RETURN_IF_ERROR(base::Positive("worker_threads", worker_threads));
+  INGOT_RETURN_IF_ERROR(base::Positive("writer_threads", writer_threads));
+  INGOT_RETURN_IF_ERROR(base::Positive("max_queued_work", max_queued_work));
   return absl::OkStatus();
 }
 

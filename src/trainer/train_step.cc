@@ -264,8 +264,10 @@ absl::StatusOr<StepReport> Trainer::TrainStep(const TrainBatch& batch, const Pro
     Divide();
     optimizer_->ZeroGrad();
     if (options_.trust_region.on()) {
+      const auto choosing = clock_.Now();
       INGOT_ASSIGN_OR_RETURN(trust_, TrustRegion::Choose(options_.trust_region, *prepared, *forest, options_.seed,
                                                          version_, ranks_ == nullptr ? 0 : ranks_->rank()));
+      metrics["perf/step_kl_seconds"] = Seconds(clock_.Now() - choosing);
     }
     ProbeFuture fresh = StartProbe(probe);
     AccumulateBatch(*prepared, *forest, loss, tally);
@@ -275,7 +277,7 @@ absl::StatusOr<StepReport> Trainer::TrainStep(const TrainBatch& batch, const Pro
     if (trust_) {
       const auto probed = clock_.Now();
       INGOT_RETURN_IF_ERROR(trust_->Remember(model_, pass_options_));
-      metrics["perf/step_kl_seconds"] = Seconds(clock_.Now() - probed);
+      metrics["perf/step_kl_seconds"] += Seconds(clock_.Now() - probed);
     }
     fault = Optimize(*prepared, *forest, loss, tally, metrics);
     return absl::OkStatus();
