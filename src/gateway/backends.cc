@@ -1,6 +1,16 @@
 #include "gateway/backends.h"
 
+#include <algorithm>
+
 namespace ingot::gateway {
+
+std::optional<int64_t> LoadedUnixNanos(const Backend& backend, const v1::EngineStatusResponse& status) {
+  const int64_t version = backend.weights == v1::WEIGHTS_PINNED ? backend.version : status.version();
+  for (int i = 0; i < std::min(status.held_versions_size(), status.held_loaded_unix_ns_size()); ++i) {
+    if (status.held_versions(i) == version) return status.held_loaded_unix_ns(i);
+  }
+  return std::nullopt;
+}
 
 Backends::Backends(const GatewayOptions& options, const GatewayParts& parts) {
   follow_.engine = parts.engine.get();

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "gateway/options.h"
@@ -19,6 +20,10 @@ struct Backend {
   int64_t version = -1;                            // of WEIGHTS_PINNED; -1 = none is pinned
   mutable std::atomic<int32_t> context_length{0};  // tokens, of the engine; 0 = not asked yet
 };
+
+// Unix nanoseconds at which the engine with this status loaded the weights that the backend stands for; nullopt: the
+// engine does not hold them, or does not say.
+std::optional<int64_t> LoadedUnixNanos(const Backend& backend, const v1::EngineStatusResponse& status);
 
 // Constant but for context lengths, which CheckContext fills in. Thread safe.
 class Backends {

@@ -11,6 +11,7 @@ Core::Core(GatewayOptions opts, GatewayParts services)
       parts(std::move(services)),
       planner(parts.tokenizer, parts.format, options.history_thinking == HistoryThinking::kKeep),
       backends(options, parts),
+      started_unix_ns(parts.clock->UnixNanos()),
       writers({.name = "gateway writers",
                .threads = options.writer_threads,
                .max_queued = static_cast<size_t>(options.max_queued_work)},

@@ -5,6 +5,7 @@
 //     planner           prompts of requests
 //     backends          the engine and weights of a model name
 //     counters          for /metrics and Status
+//     started_unix_ns   when the gateway was made
 //     workers           run Answer::Prepare and the blocking calls of Gateway
 //     writers           run ChatCall::Complete, which waits for the pool's disk: a new request never waits for one
 #pragma once
@@ -25,6 +26,7 @@ struct Core {
   const GatewayParts parts;
   const PromptPlanner planner;
   const Backends backends;
+  const int64_t started_unix_ns;
   Counters counters;
   base::Executor writers;
   base::Executor workers;  // last: its threads are joined before the rest is destroyed

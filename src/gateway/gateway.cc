@@ -87,6 +87,19 @@ bool Gateway::shutting_down() const {
   return shutdown_;
 }
 
+std::vector<int64_t> Gateway::ModelTimes(std::span<const std::string> models) const {
+  std::map<rollout::Client*, absl::StatusOr<v1::EngineStatusResponse>> asked;
+  std::vector<int64_t> times;
+  for (const std::string& model : models) {
+    const Backend& backend = core_.backends.Of(model);
+    if (!asked.contains(backend.engine)) asked.emplace(backend.engine, backend.engine->Status());
+    const auto& status = asked.at(backend.engine);
+    const auto loaded = status.ok() ? LoadedUnixNanos(backend, *status) : std::nullopt;
+    times.push_back(loaded.value_or(core_.started_unix_ns) / 1'000'000'000);
+  }
+  return times;
+}
+
 v1::GatewayStatusResponse Gateway::Status() const {
   v1::GatewayStatusResponse status;
   status.set_calls(core_.counters.calls);

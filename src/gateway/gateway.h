@@ -25,6 +25,7 @@
 #include <string>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "base/mutex.h"
 #include "base/status.h"
@@ -79,6 +80,9 @@ class Gateway {
   bool shutting_down() const;
 
   v1::GatewayStatusResponse Status() const;
+  // Unix seconds at which the weights of each model were loaded, in the order of the names. For a model whose engine
+  // does not say, the gateway's start. Blocks: asks each engine once.
+  std::vector<int64_t> ModelTimes(std::span<const std::string> models) const;
   // Prometheus text exposition of the gateway's own metrics.
   std::string MetricsText() const;
   const GatewayOptions& options() const { return core_.options; }

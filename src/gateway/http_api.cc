@@ -6,7 +6,9 @@
 #include <memory>
 #include <optional>
 #include <string_view>
+#include <vector>
 
+#include "absl/time/time.h"
 #include "base/json.h"
 #include "base/mutex.h"
 #include "base/random.h"
@@ -91,45 +93,6 @@ bool HasMethod(const HttpRequest& request) {
 
 // ---- Answers that need no wait --------------------------------------------------------------------------------------
 
-// With the fields of OpenAI's models and of Anthropic's.
-object ModelJson(const std::string& name, const ModelOptions* model) {
-  object json{{"id", name},
-              {"object", "model"},
-              {"created", 0},
-              {"owned_by", "ingot"},
-              {"type", "model"},
-              {"display_name", name},
-              {"created_at", "1970-01-01T00:00:00Z"}};
-  constexpr const char* kWeights[] = {"follow", "pinned", "external"};
-  json["weights"] = kWeights[model == nullptr ? 0 : static_cast<int>(model->weights)];
-  if (model != nullptr && model->weights == ModelWeights::kPinned) json["version"] = model->version;
-  return json;
-}
-
-http::Reply ModelsReply(const Gateway& gateway) {
-  const GatewayOptions& options = gateway.options();
-  base::json::array models = {ModelJson(options.model_name, nullptr)};
-  for (const ModelOptions& model : options.models) models.push_back(ModelJson(model.name, &model));
-  const value first = models.front().at("id"), last = models.back().at("id");
-  return Json(200, object{{"object", "list"},
-                          {"data", std::move(models)},
-                          {"has_more", false},
-                          {"first_id", first},
-                          {"last_id", last}});
-}
-
-http::Reply ModelReply(const Gateway& gateway, const HttpRoute& route) {
-  const GatewayOptions& options = gateway.options();
-  if (route.name == options.model_name) return Json(200, ModelJson(route.name, nullptr));
-  for (const ModelOptions& model : options.models) {
-    if (model.name == route.name) return Json(200, ModelJson(model.name, &model));
-  }
-  return ErrorReply(
-      *route.dialect,
-      ApiError(404, "model_not_found", "model", absl::StrCat("the model served here is '", options.model_name, "'")),
-      options.retry_after_s);
-}
-
 http::Reply StatusReply(const Gateway& gateway) {
   const v1::GatewayStatusResponse status = gateway.Status();
   object forks;
@@ -169,10 +132,8 @@ http::Reply QuickReply(const Gateway& gateway, const HttpRequest& request) {
   switch (route.kind) {
     case HttpRoute::Kind::kRoot:
       return Json(200, object{});
-    case HttpRoute::Kind::kModels:
-      return ModelsReply(gateway);
-    case HttpRoute::Kind::kModel:
-      return ModelReply(gateway, route);
+    case HttpRoute::Kind::kVersion:
+      return Json(200, object{{"version", INGOT_VERSION}});
     case HttpRoute::Kind::kHealth:
       if (gateway.shutting_down()) return Error(gateway, absl::UnavailableError("the gateway is shutting down"));
       return Json(200, object{{"status", "ok"}});
@@ -182,6 +143,56 @@ http::Reply QuickReply(const Gateway& gateway, const HttpRequest& request) {
 }
 
 // ---- Answers that block -------------------------------------------------------------------------------------------
+
+// With the fields of OpenAI's models and of Anthropic's.
+object ModelJson(const ModelOptions& model, int64_t created_unix_s) {
+  object json{{"id", model.name},
+              {"object", "model"},
+              {"created", created_unix_s},
+              {"owned_by", "ingot"},
+              {"type", "model"},
+              {"display_name", model.name},
+              {"created_at",
+               absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::FromUnixSeconds(created_unix_s), absl::UTCTimeZone())}};
+  constexpr const char* kWeights[] = {"follow", "pinned", "external"};
+  json["weights"] = kWeights[static_cast<int>(model.weights)];
+  if (model.weights == ModelWeights::kPinned) json["version"] = model.version;
+  return json;
+}
+
+// The models of this name; null = all models, with the one that follows training first.
+base::json::array ModelsJson(const Gateway& gateway, const std::string* name) {
+  std::vector<ModelOptions> models = gateway.options().models;
+  models.insert(models.begin(),
+                {.name = gateway.options().model_name, .weights = ModelWeights::kFollow, .version = 0, .address = {}});
+  std::erase_if(models, [&](const ModelOptions& model) { return name != nullptr && model.name != *name; });
+  std::vector<std::string> names;
+  for (const ModelOptions& model : models) names.push_back(model.name);
+  const std::vector<int64_t> times = gateway.ModelTimes(names);
+  base::json::array list;
+  for (size_t i = 0; i < models.size(); ++i) list.push_back(ModelJson(models[i], times[i]));
+  return list;
+}
+
+http::Reply Models(const Gateway& gateway) {
+  base::json::array models = ModelsJson(gateway, nullptr);
+  const value first = models.front().at("id"), last = models.back().at("id");
+  return Json(200, object{{"object", "list"},
+                          {"data", std::move(models)},
+                          {"has_more", false},
+                          {"first_id", first},
+                          {"last_id", last}});
+}
+
+http::Reply Model(const Gateway& gateway, const HttpRequest& request) {
+  const base::json::array models = ModelsJson(gateway, &request.route.name);
+  if (!models.empty()) return Json(200, models.front());
+  const GatewayOptions& options = gateway.options();
+  return ErrorReply(
+      *request.route.dialect,
+      ApiError(404, "model_not_found", "model", absl::StrCat("the model served here is '", options.model_name, "'")),
+      options.retry_after_s);
+}
 
 const char* PurposeText(v1::EpisodePurpose purpose) {
   if (purpose == v1::PURPOSE_EVAL) return "eval";
@@ -346,6 +357,12 @@ http::Opening HttpApi::Head(http::RequestHead head) {
     switch (request.route.kind) {
       case HttpRoute::Kind::kDialect:
         return {.exchange = std::make_shared<AnswerExchange>(gateway_, std::move(request))};
+      case HttpRoute::Kind::kModels:
+        answer = [&gateway = gateway_](const HttpRequest&) { return Models(gateway); };
+        break;
+      case HttpRoute::Kind::kModel:
+        answer = [&gateway = gateway_](const HttpRequest& r) { return Model(gateway, r); };
+        break;
       case HttpRoute::Kind::kOpen:
         answer = [&gateway = gateway_](const HttpRequest& r) { return Open(gateway, r); };
         break;

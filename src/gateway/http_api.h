@@ -2,10 +2,10 @@
 //
 //   POST /v1{path of any dialect}   GET /v1/models   GET /v1/models/{id}   HEAD /       the same under /s/{episode}
 //   POST /ingot/v1/episodes         POST /ingot/v1/episodes/{id}/reward    POST /ingot/v1/episodes/{id}/end
-//   GET /ingot/v1/status            GET /healthz     GET /metrics
+//   GET /ingot/v1/status   GET /healthz and /health   GET /version   GET /metrics
 //
-// Clients join their base URL and a path, and differ in which of the two has the /v1: it may be left out, or stand
-// twice. Every answer names its request in x-request-id and request-id: a call's id where a model answers.
+// Clients join their base URL and a path, and differ in which of the two has the /v1 and the slash: /v1 may be left
+// out, or stand twice, and so may a slash. Every answer names its request in x-request-id and request-id: a call's id where a model answers.
 //
 // Thread safe. Work that blocks runs on the gateway's workers.
 #pragma once

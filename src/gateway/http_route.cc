@@ -23,6 +23,16 @@ std::string PercentDecoded(std::string_view text) {
   return decoded;
 }
 
+// Without the slashes that follow another one, or that end the path.
+std::string CleanPath(std::string_view path) {
+  std::string clean;
+  for (const char c : path) {
+    if (c != '/' || !clean.ends_with('/')) clean += c;
+  }
+  if (clean.size() > 1 && clean.ends_with('/')) clean.pop_back();
+  return clean;
+}
+
 }  // namespace
 
 HttpRoute HttpRoute::Of(std::string_view target, const Headers& headers) {
@@ -30,8 +40,8 @@ HttpRoute HttpRoute::Of(std::string_view target, const Headers& headers) {
     const size_t authority = scheme + 3;  // the absolute form, which clients of proxies send
     target.remove_prefix(std::min(target.find_first_of("/?#", authority), target.size()));
   }
-  std::string_view path = target.substr(0, target.find_first_of("?#"));
-  while (path.size() > 1 && path.ends_with('/')) path.remove_suffix(1);
+  const std::string clean = CleanPath(target.substr(0, target.find_first_of("?#")));
+  std::string_view path = clean;
   HttpRoute route;
   route.dialect = &DefaultDialect(headers);
   if (!path.starts_with("/s/")) {
@@ -70,7 +80,8 @@ void HttpRoute::Match(std::string_view path) {
 
 void HttpRoute::MatchOwn(std::string_view path) {
   constexpr std::string_view kEpisodes = "/ingot/v1/episodes";
-  if (path == "/healthz") return Set(Kind::kHealth, "GET");
+  if (path == "/healthz" || path == "/health") return Set(Kind::kHealth, "GET");
+  if (path == "/version") return Set(Kind::kVersion, "GET");
   if (path == "/metrics") return Set(Kind::kMetrics, "GET");
   if (path == "/ingot/v1/status") return Set(Kind::kStatus, "GET");
   if (path == kEpisodes) return Set(Kind::kOpen, "POST");

@@ -9,7 +9,20 @@
 namespace ingot::gateway {
 
 struct HttpRoute {
-  enum class Kind { kNone, kDialect, kRoot, kModels, kModel, kOpen, kReward, kEnd, kStatus, kHealth, kMetrics };
+  enum class Kind {
+    kNone,
+    kDialect,
+    kRoot,
+    kModels,
+    kModel,
+    kOpen,
+    kReward,
+    kEnd,
+    kStatus,
+    kHealth,
+    kVersion,
+    kMetrics
+  };
   Kind kind = Kind::kNone;
   const char* method = "GET";
   const Dialect* dialect = nullptr;  // of kDialect; otherwise the one that words errors

@@ -297,9 +297,11 @@ absl::StatusOr<v1::EngineStatusResponse> Engine::Status() {
   status.set_version(newest_.version == nullptr ? -1 : newest_.version->version);
   status.clear_held_versions();
   status.clear_held_checksums();
-  for (const weights::HeldVersion& held : AllHeld()) {
-    status.add_held_versions(held.version);
-    status.add_held_checksums(held.checksum);
+  status.clear_held_loaded_unix_ns();
+  for (const WeightVersion* held : AllHeld()) {
+    status.add_held_versions(held->version);
+    status.add_held_checksums(held->checksum);
+    status.add_held_loaded_unix_ns(held->loaded_unix_ns);
   }
   return status;
 }
@@ -314,14 +316,16 @@ absl::StatusOr<int64_t> Engine::LiveVersion() {
 absl::StatusOr<std::vector<weights::HeldVersion>> Engine::HeldVersions() {
   base::MutexLock lock(mu_);
   if (stopping_) return absl::UnavailableError("the rollout engine is shutting down");
-  return AllHeld();
+  std::vector<weights::HeldVersion> all;
+  for (const WeightVersion* held : AllHeld()) all.push_back({held->version, held->checksum});
+  return all;
 }
 
-std::vector<weights::HeldVersion> Engine::AllHeld() const {
-  std::vector<weights::HeldVersion> all;
-  for (const auto& [version, held] : retained_) all.push_back({version, held.version->checksum});
+std::vector<const WeightVersion*> Engine::AllHeld() const {
+  std::vector<const WeightVersion*> all;
+  for (const auto& [version, held] : retained_) all.push_back(held.version.get());
   if (newest_.version != nullptr && !retained_.contains(newest_.version->version)) {
-    all.push_back({newest_.version->version, newest_.version->checksum});
+    all.push_back(newest_.version.get());
   }
   return all;
 }
@@ -353,6 +357,7 @@ absl::StatusOr<Engine::LoadedVersion> Engine::LoadVersion(std::shared_ptr<const 
   version->version = snapshot->version();
   version->checksum = snapshot->checksum();
   version->salt = next_salt_++;
+  version->loaded_unix_ns = clock_.UnixNanos();
   INGOT_ASSIGN_OR_RETURN(version->model, runner_->Load(snapshot));
   return LoadedVersion{std::move(version), std::move(snapshot)};
 }

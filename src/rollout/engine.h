@@ -102,7 +102,7 @@ class Engine final : public Client, public weights::Sink {
   absl::Status Enqueue(std::unique_ptr<Sequence> sequence);
   bool HasRoom(int64_t version);  // to retain it
   // The weights that a pinned request would get, for every version.
-  std::vector<weights::HeldVersion> AllHeld() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::vector<const WeightVersion*> AllHeld() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // After a swap: removes a retained entry of newest_'s number and other weights, and with `retain` enters newest_.
   // Returns the entry that was removed, for the caller to free.
   LoadedVersion ReplaceRetained(bool retain) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -231,7 +231,12 @@ absl::StatusOr<v1::EngineStatusResponse> EngineSet::Status() {
     } else if (!sum.has_value()) {
       sum = *one;
     } else {
-      sum->set_version(std::min(sum->version(), one->version()));
+      if (one->version() < sum->version()) {
+        sum->set_version(one->version());
+        *sum->mutable_held_versions() = one->held_versions();
+        *sum->mutable_held_checksums() = one->held_checksums();
+        *sum->mutable_held_loaded_unix_ns() = one->held_loaded_unix_ns();
+      }
       sum->set_running(sum->running() + one->running());
       sum->set_waiting(sum->waiting() + one->waiting());
       sum->set_kv_blocks_total(sum->kv_blocks_total() + one->kv_blocks_total());

@@ -23,8 +23,8 @@ class EngineSet final : public Client {
   // only after every engine refused. The caller gets the last refusal.
   std::unique_ptr<Request> Generate(v1::GenerateRequest request, OnChunk on_chunk) override;
 
-  // Adds up the counters of the engines that answer. The version is the oldest of theirs. If none answers: the error of
-  // the last engine.
+  // Adds up the counters of the engines that answer. The version is the oldest of theirs, and the held versions are those
+  // of its engine. If none answers: the error of the last engine.
   absl::StatusOr<v1::EngineStatusResponse> Status() override;
 
  private:

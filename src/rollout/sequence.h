@@ -28,6 +28,7 @@ struct WeightVersion : std::enable_shared_from_this<WeightVersion> {
   int64_t version = -1;
   uint64_t checksum = 0;
   uint64_t salt = 0;  // > 0, unique per load in this process: names its KV, even if a version number comes again
+  int64_t loaded_unix_ns = 0;
   std::shared_ptr<const RunnableModel> model;
 };
 

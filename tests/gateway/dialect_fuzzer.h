@@ -53,11 +53,13 @@ inline const std::pair<const char*, const char*> kFullBodies[] = {
   "outcome":{"type":"exit","exit_code":1}}]},{"type":"apply_patch_call_output","call_id":"c5","status":"failed","output":"no"}],
   "tools":[{"type":"shell","environment":{"type":"local"}},{"type":"apply_patch"},{"type":"namespace","name":"ns","tools":[{"type":"function","name":"read"}]},{"type":"custom","name":"g","format":
   {"type":"text"}},{"type":"local_shell"}],"tool_choice":"auto","text":{"format":{"type":"json_object"}},"reasoning":
-  {"effort":"low","summary":"auto"},"include":["reasoning.encrypted_content"],"max_output_tokens":64,"stream":true})"}};
+  {"effort":"low","summary":"auto"},"include":["reasoning.encrypted_content"],"max_output_tokens":64,"stream":true})"},
+    {"responses.input_tokens",
+     R"({"model":"m","instructions":"i","input":[{"role":"user","content":[{"type":"input_text","text":"q"}]}],"tools":[]})"}};
 
 // The dialect's field with the prompt.
 inline std::string PromptField(std::string_view dialect) {
-  return dialect == "completions" ? "prompt" : dialect == "responses" ? "input" : "messages";
+  return dialect == "completions" ? "prompt" : dialect.starts_with("responses") ? "input" : "messages";
 }
 
 // The field that an error names, without nested fields; empty: none.

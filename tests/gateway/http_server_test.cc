@@ -111,11 +111,9 @@ TEST(HttpServer, ServesEveryDialectWhereverItsClientsLookForIt) {
   Site site([](const auto&) { return Say("hello"); });
   const auto episode = site.Open();
   const std::string chat = Hello(), text = R"({"prompt":"x","max_tokens":9})", input = R"({"input":"x"})";
-  const std::pair<const char*, const std::string*> paths[] = {{"/chat/completions", &chat},
-                                                              {"/completions", &text},
-                                                              {"/responses", &input},
-                                                              {"/messages?beta=true", &chat},
-                                                              {"/messages/count_tokens", &chat}};
+  const std::pair<const char*, const std::string*> paths[] = {
+      {"/chat/completions", &chat},   {"/completions", &text},           {"/responses", &input},
+      {"/messages?beta=true", &chat}, {"/messages/count_tokens", &chat}, {"/responses/input_tokens", &input}};
   for (const auto& [path, body] : paths) {
     for (const std::string& base : {std::string("/v1"), "/s/" + episode.episode_id() + "/v1",
                                     "/s/" + episode.episode_id() + "/v1/v1", "/s/" + episode.episode_id()}) {
@@ -287,6 +285,73 @@ TEST(HttpServer, FindsAModelByItsEscapedName) {
   for (const char* name : {"org%2", "org%", "org%zzjudge", "%"}) {
     EXPECT_EQ(site.Ask("GET", std::string("/v1/models/") + name, "").status, 404) << name;
   }
+}
+
+// A model's date is that of its weights, so that a client sees when they change.
+TEST(HttpServer, DatesModelsByTheLoadingOfTheirWeights) {
+  Site site([](const auto&) { return Say("hello"); });
+  site.options.models = {{.name = "frozen", .weights = ModelWeights::kPinned, .version = 3, .address = ""},
+                         {.name = "judge", .weights = ModelWeights::kExternal, .version = 0, .address = "far:1"}};
+  const auto judge = std::make_shared<ScriptedEngine>([](const auto&) { return Say("no"); });
+  site.external["judge"] = judge;
+  site.clock.Advance(std::chrono::seconds(1'700'000'000) - site.clock.Now());
+  const auto created = [&](const std::string& name) {
+    return site.Ask("GET", "/v1/models/" + name, "").json().at("created").as_int64();
+  };
+  site.engine->held = {{3, 1'700'000'100}, {7, 1'700'000'200}};
+  EXPECT_EQ(created("ingot"), 1'700'000'200);
+  EXPECT_EQ(created("frozen"), 1'700'000'100);
+  EXPECT_EQ(created("judge"), 1'700'000'000) << "the gateway's start, where the engine does not say";
+  judge->held = {{0, 1'700'000'050}};
+  EXPECT_EQ(created("judge"), 1'700'000'050);
+  site.engine->held[8] = 1'700'000'300;
+  const value list = site.Ask("GET", "/v1/models", "").json().at("data");
+  EXPECT_EQ(list.at(0).at("created").as_int64(), 1'700'000'300);
+  EXPECT_EQ(list.at(0).at("created_at").as_string(), "2023-11-14T22:18:20Z");
+  EXPECT_EQ(list.at(1).at("created").as_int64(), 1'700'000'100);
+  judge->gone = absl::UnavailableError("gone");
+  EXPECT_EQ(created("judge"), 1'700'000'000);
+}
+
+// Base URLs that end with a slash, joined with paths that begin with one.
+TEST(HttpServer, TakesSlashesThatStandTwice) {
+  Site site([](const auto&) { return Say("hello"); });
+  const auto episode = site.Open();
+  for (const std::string& target :
+       {std::string("//v1/chat/completions"), std::string("/v1//chat/completions"),
+        std::string("//v1///chat//completions/"), std::string("/v1//v1/chat/completions//"),
+        "//s/" + episode.episode_id() + "//v1//chat/completions", std::string("http://x//v1/chat/completions?a=//b")}) {
+    EXPECT_EQ(site.Ask("POST", target, Hello(), episode.api_key()).status, 200) << target;
+  }
+  EXPECT_EQ(site.Ask("GET", "//v1/models//ingot", "").status, 200);
+  EXPECT_EQ(site.Ask("POST", "//ingot//v1/episodes", "{}").status, 201);
+  EXPECT_EQ(site.Ask("GET", "//", "").status, 404);
+}
+
+TEST(HttpServer, CountsTheTokensOfAResponsesRequest) {
+  Site site([](const auto&) { return Say("hello"); });
+  const auto episode = site.Open();
+  const std::string body = R"({"model":"m","instructions":"Be brief.","input":"hi","stream":true})";
+  const Response counted = site.Ask("POST", "/v1/responses/input_tokens", body, episode.api_key());
+  ASSERT_EQ(counted.status, 200) << counted.body;
+  EXPECT_TRUE(site.engine->requests().empty());
+  ASSERT_EQ(site.Ask("POST", "/v1/responses", body, episode.api_key()).status, 200);
+  EXPECT_EQ(counted.body, absl::StrCat(R"({"object":"response.input_tokens","input_tokens":)",
+                                       site.engine->requests()[0].prompt_ids_size(), "}"));
+}
+
+// Monitors have no key, and learn nothing but that the gateway is up.
+TEST(HttpServer, TellsMonitorsItsHealthAndVersionAndNoMore) {
+  Site site([](const auto&) { return Say("hello"); });
+  site.admin_key = "0123456789abcdef";
+  for (const char* path : {"/health", "/healthz"}) EXPECT_EQ(site.Ask("GET", path, "").body, R"({"status":"ok"})");
+  const Response version = site.Ask("GET", "/version", "");
+  EXPECT_EQ(version.status, 200);
+  EXPECT_THAT(version.body, testing::MatchesRegex(R"(\{"version":"[0-9.]+"\})"));
+  EXPECT_EQ(site.Ask("POST", "/version", "{}").status, 405);
+  EXPECT_EQ(site.Ask("GET", "/s/x/version", "").status, 404);
+  site.gateway().Shutdown();
+  EXPECT_EQ(site.Ask("GET", "/health", "").status, 503);
 }
 
 TEST(HttpServer, AnswersModelsHealthStatusAndMetrics) {

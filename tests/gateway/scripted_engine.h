@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
@@ -75,6 +76,12 @@ class ScriptedEngine final : public rollout::Client {
   absl::StatusOr<v1::EngineStatusResponse> Status() override {
     v1::EngineStatusResponse status;
     status.set_context_length(context_length);
+    if (!gone.ok()) return gone;
+    for (const auto& [version, loaded_unix_s] : held) {
+      status.set_version(version);  // the newest is the last
+      status.add_held_versions(version);
+      status.add_held_loaded_unix_ns(loaded_unix_s * 1'000'000'000);
+    }
     return status;
   }
 
@@ -121,6 +128,8 @@ class ScriptedEngine final : public rollout::Client {
   bool inline_chunks = false;
   bool hold_without_thread = false;  // every request waits for Release, and gets no token
   int context_length = 100000;
+  std::map<int64_t, int64_t> held;  // Status: Unix seconds of loading, by version
+  absl::Status gone;                // what Status answers, if it is an error
 
  private:
   struct State {

@@ -42,6 +42,8 @@ class FakeEngine final : public Client {
     if (!refusal.ok()) return refusal;
     v1::EngineStatusResponse status;
     status.set_version(version);
+    status.add_held_versions(version);
+    status.add_held_loaded_unix_ns(version * 1000);
     status.set_running(1);
     return status;
   }
@@ -220,6 +222,8 @@ TEST_F(EngineSetTest, ARequestMayOutliveTheSetAndThenDoesNotMove) {
 TEST_F(EngineSetTest, StatusAddsUpTheEnginesThatAnswer) {
   b_->version = 4;
   EXPECT_EQ(set_->Status()->version(), 4);
+  EXPECT_THAT(set_->Status()->held_versions(), testing::ElementsAre(4));
+  EXPECT_THAT(set_->Status()->held_loaded_unix_ns(), testing::ElementsAre(4000));
   EXPECT_EQ(set_->Status()->running(), 2);
   b_->refusal = absl::UnavailableError("gone");
   EXPECT_EQ(set_->Status()->version(), 5);

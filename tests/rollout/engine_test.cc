@@ -286,6 +286,19 @@ TEST(EngineTest, VersionsAreHeldUntilReleasedAndNoLonger) {
   EXPECT_THAT(rig.engine->Status()->held_versions(), testing::UnorderedElementsAre(6));
 }
 
+TEST(EngineTest, SaysWhenItLoadedEachVersionThatItHolds) {
+  base::ManualClock clock(std::chrono::seconds(10));
+  Rig rig(Options(), FakeSnapshot(1, 1001), {}, clock);
+  clock.Advance(std::chrono::seconds(5));
+  ASSERT_EQ(rig.Update(2, /*retain=*/true).status(), absl::OkStatus());
+  clock.Advance(std::chrono::seconds(5));
+  ASSERT_EQ(rig.Update(3).status(), absl::OkStatus());
+  clock.Advance(std::chrono::seconds(5));
+  const auto status = rig.engine->Status();
+  ASSERT_THAT(status->held_versions(), testing::ElementsAre(2, 3));
+  EXPECT_THAT(status->held_loaded_unix_ns(), testing::ElementsAre(15'000'000'000, 20'000'000'000));
+}
+
 // An engine that was started again gets a version that it must hold. It never serves it to requests that follow the
 // newest.
 TEST(EngineTest, AVersionHeldBesideServesRequestsPinnedToIt) {

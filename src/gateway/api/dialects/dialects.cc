@@ -8,11 +8,35 @@ namespace ingot::gateway {
 using base::json::array;
 using base::json::object;
 
+namespace {
+
+class CountRenderer final : public Renderer {
+ public:
+  CountRenderer(std::shared_ptr<const GatewayRequest> request, const char* field, object more)
+      : Renderer({}, std::move(request)), field_(field), reply_(std::move(more)) {}
+  std::string Whole() override {
+    reply_[field_] = choices()[0].begin.prompt_tokens;
+    return base::PrintJson(reply_);
+  }
+  std::string Trailer(const absl::Status&) override { return ""; }
+
+ private:
+  const char* const field_;
+  object reply_;
+};
+
+}  // namespace
+
+std::unique_ptr<Renderer> NewCountRenderer(std::shared_ptr<const GatewayRequest> request, const char* field,
+                                           object more) {
+  return std::make_unique<CountRenderer>(std::move(request), field, std::move(more));
+}
+
 Dialect::Error Dialect::ErrorOf(const absl::Status& status) const { return {HttpStatusOf(status), ErrorJson(status)}; }
 
 std::span<const Dialect* const> Dialects() {
-  static const Dialect* const all[] = {&ChatDialect(), &CompletionsDialect(), &ResponsesDialect(), &MessagesDialect(),
-                                       &CountTokensDialect()};
+  static const Dialect* const all[] = {&ChatDialect(),     &CompletionsDialect(), &ResponsesDialect(),
+                                       &MessagesDialect(), &CountTokensDialect(), &InputTokensDialect()};
   return all;
 }
 

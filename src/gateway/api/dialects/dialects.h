@@ -14,12 +14,15 @@ const Dialect& CompletionsDialect();
 const Dialect& ResponsesDialect();
 const Dialect& MessagesDialect();
 const Dialect& CountTokensDialect();
+const Dialect& InputTokensDialect();
 
 std::unique_ptr<Renderer> NewChatRenderer(ReplyHead head, std::shared_ptr<const GatewayRequest> request);
 std::unique_ptr<Renderer> NewCompletionsRenderer(ReplyHead head, std::shared_ptr<const GatewayRequest> request);
 std::unique_ptr<Renderer> NewResponsesRenderer(ReplyHead head, std::shared_ptr<const GatewayRequest> request);
 std::unique_ptr<Renderer> NewMessagesRenderer(ReplyHead head, std::shared_ptr<const GatewayRequest> request);
-std::unique_ptr<Renderer> NewCountRenderer(ReplyHead head, std::shared_ptr<const GatewayRequest> request);
+// Replies with the number of the prompt's tokens in `field`, beside the members of `more`.
+std::unique_ptr<Renderer> NewCountRenderer(std::shared_ptr<const GatewayRequest> request, const char* field,
+                                           base::json::object more = {});
 
 // {"type":"error","error":{"type":...,"message":...}}; 529 if the gateway is overloaded.
 Dialect::Error AnthropicError(const absl::Status& status);

@@ -326,8 +326,8 @@ class CountTokens final : public Messages {
  public:
   std::string_view name() const override { return "messages.count_tokens"; }
   std::string_view path() const override { return "/messages/count_tokens"; }
-  std::unique_ptr<Renderer> NewRenderer(ReplyHead head, std::shared_ptr<const GatewayRequest> request) const override {
-    return NewCountRenderer(std::move(head), std::move(request));
+  std::unique_ptr<Renderer> NewRenderer(ReplyHead, std::shared_ptr<const GatewayRequest> request) const override {
+    return NewCountRenderer(std::move(request), "input_tokens");
   }
   absl::StatusOr<GatewayRequest> Parse(const RawRequest& raw) const override {
     INGOT_ASSIGN_OR_RETURN(GatewayRequest request, Read(raw));

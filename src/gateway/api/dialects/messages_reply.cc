@@ -1,4 +1,4 @@
-// The replies of POST /v1/messages and /v1/messages/count_tokens.
+// The replies of POST /v1/messages.
 #include <utility>
 
 #include "gateway/api/api_error.h"
@@ -166,13 +166,6 @@ class MessagesRenderer final : public Renderer {
   }
 };
 
-class CountRenderer final : public Renderer {
- public:
-  using Renderer::Renderer;
-  std::string Whole() override { return base::PrintJson(object{{"input_tokens", choices()[0].begin.prompt_tokens}}); }
-  std::string Trailer(const absl::Status&) override { return ""; }
-};
-
 }  // namespace
 
 Dialect::Error AnthropicError(const absl::Status& status) {
@@ -189,10 +182,6 @@ Dialect::Error AnthropicError(const absl::Status& status) {
 
 std::unique_ptr<Renderer> NewMessagesRenderer(ReplyHead head, std::shared_ptr<const GatewayRequest> request) {
   return std::make_unique<MessagesRenderer>(std::move(head), std::move(request));
-}
-
-std::unique_ptr<Renderer> NewCountRenderer(ReplyHead head, std::shared_ptr<const GatewayRequest> request) {
-  return std::make_unique<CountRenderer>(std::move(head), std::move(request));
 }
 
 }  // namespace ingot::gateway

@@ -1,4 +1,4 @@
-// POST /v1/responses. Responses are not stored. A request that continues a conversation sends all of it (store: false),
+// POST /v1/responses and /v1/responses/input_tokens. Responses are not stored. A request that continues a conversation sends all of it (store: false),
 // or refers to items that this session delivered. previous_response_id and the like get a 400 that says so.
 #include <utility>
 
@@ -257,7 +257,7 @@ RepeatedFields ReadRepeated(Fields& body) {
   return repeated;
 }
 
-class Responses final : public Dialect {
+class Responses : public Dialect {
  public:
   std::string_view name() const override { return "responses"; }
   std::string_view path() const override { return "/responses"; }
@@ -318,6 +318,22 @@ class Responses final : public Dialect {
   }
 };
 
+// POST /v1/responses/input_tokens: the same request, of which only the prompt is counted.
+class InputTokens final : public Responses {
+ public:
+  std::string_view name() const override { return "responses.input_tokens"; }
+  std::string_view path() const override { return "/responses/input_tokens"; }
+  std::unique_ptr<Renderer> NewRenderer(ReplyHead, std::shared_ptr<const GatewayRequest> request) const override {
+    return NewCountRenderer(std::move(request), "input_tokens", {{"object", "response.input_tokens"}});
+  }
+  absl::StatusOr<GatewayRequest> Parse(const RawRequest& raw) const override {
+    INGOT_ASSIGN_OR_RETURN(GatewayRequest request, Responses::Parse(raw));
+    request.count_only = true;
+    request.stream = false;
+    return request;
+  }
+};
+
 }  // namespace
 
 std::string SealReasoning(const std::string& text, const std::string& id) {
@@ -337,6 +353,11 @@ std::string UnsealReasoning(const std::string& sealed, std::string& id) {
 
 const Dialect& ResponsesDialect() {
   static const Responses dialect;
+  return dialect;
+}
+
+const Dialect& InputTokensDialect() {
+  static const InputTokens dialect;
   return dialect;
 }
 
