@@ -370,49 +370,6 @@ TEST(Requests, TurnThinkingIntoTemplateVariables) {
   EXPECT_EQ(variables("messages", chat + R"("thinking":{"type":"adaptive"}})"), "{}");
 }
 
-TEST(Requests, NameTheThreadByTheirHeaders) {
-  const std::string body = R"({"messages":[{"role":"user","content":"x"}]})";
-  struct Case {
-    std::vector<std::pair<const char*, const char*>> headers;
-    const char* branch;
-    const char* parent;
-  };
-  const Case cases[] = {
-      // OpenCode
-      {{{"X-Session-Id", "ses_1"}}, "ses_1", ""},
-      {{{"x-session-id", "ses_2"}, {"x-parent-session-id", "ses_1"}}, "ses_2", "ses_1"},
-      // Codex
-      {{{"session-id", "s"}}, "s", ""},
-      {{{"session-id", "s"}, {"thread-id", "s"}}, "s", ""},
-      {{{"session-id", "s"}, {"thread-id", "t"}}, "t", ""},
-      {{{"session-id", "s"},
-        {"thread-id", "t"},
-        {"x-codex-parent-thread-id", "m"},
-        {"x-openai-subagent", "collab_spawn"}},
-       "t",
-       "m"},
-      {{{"session-id", "s"}, {"thread-id", "t"}, {"x-openai-subagent", "review"}}, "t", "s"},
-      {{{"session-id", "s"}, {"thread-id", "s"}, {"x-openai-subagent", "compact"}}, "s/compact", "s"},
-      {{{"session-id", "s"}, {"x-openai-subagent", "review"}}, "s/review", "s"},
-      // Claude Code
-      {{{"x-claude-code-session-id", "c"}}, "c", ""},
-      {{{"x-claude-code-session-id", "c"}, {"x-claude-code-agent-id", "a"}}, "a", "c"},
-      {{{"x-claude-code-session-id", "c"}, {"x-claude-code-agent-id", "b"}, {"x-claude-code-parent-agent-id", "a"}},
-       "b",
-       "a"},
-      {{}, "", ""},
-  };
-  for (const Case& one : cases) {
-    Headers headers;
-    for (const auto& [name, text] : one.headers) headers.Add(name, text);
-    for (const char* dialect : {"messages", "chat.completions"}) {
-      const auto request = Parse(dialect, body, headers);
-      EXPECT_EQ(request->branch, one.branch);
-      EXPECT_EQ(request->parent_branch, one.parent) << one.branch;
-    }
-  }
-}
-
 TEST(Requests, ChooseToolsInTheWordsOfEachDialect) {
   const std::string chat = R"({"messages":[{"role":"user","content":"x"}],"tools":[
       {"type":"function","function":{"name":"f"}},{"type":"function","function":{"name":"g"}}],"tool_choice":)";

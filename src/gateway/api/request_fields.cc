@@ -10,6 +10,7 @@
 #include "base/json_text.h"
 #include "gateway/api/api_error.h"
 #include "gateway/api/cut_text.h"
+#include "gateway/api/thread_names.h"
 #include "text/python_json.h"
 
 namespace ingot::gateway {
@@ -21,7 +22,6 @@ using base::json::value;
 constexpr int kMaxStops = 16;
 constexpr size_t kMaxStopBytes = 1024;
 constexpr size_t kMaxTools = 4096;
-constexpr size_t kMaxName = 256;
 constexpr size_t kMaxBiases = 4096;
 
 void ReadStop(Fields& body, std::string_view name, GatewayRequest& request) {
@@ -80,47 +80,6 @@ void ReadSampling(Fields& body, GatewayRequest& request) {
     body.Read(name, 1, INT32_MAX, tokens);
   }
   request.max_tokens = tokens.value_or(0);
-}
-
-// The headers of one client. `thread` names the request's thread, `parent` the thread that started it, `session` the
-// main thread, which is the parent of threads that name none, and `kind` the kind of sub-agent. null = the client has
-// no such header. Rows are tried in order.
-struct ThreadHeaders {
-  const char* thread;
-  const char* parent;
-  const char* session;
-  const char* kind;
-};
-constexpr ThreadHeaders kThreadHeaders[] = {
-    {"x-claude-code-agent-id", "x-claude-code-parent-agent-id", "x-claude-code-session-id", nullptr},  // Claude Code
-    {"x-session-id", "x-parent-session-id", nullptr, nullptr},                                         // OpenCode
-    {"thread-id", "x-codex-parent-thread-id", "session-id", "x-openai-subagent"},                      // Codex
-};
-
-// A sub-agent that is named by its kind alone ("review", "compact") is a thread of its own beside the main thread.
-void ReadThread(const Headers& headers, Fields& body, GatewayRequest& request) {
-  const auto get = [&headers](const char* name) {
-    return name == nullptr ? std::string() : Printable(headers.Get(name), kMaxName);
-  };
-  for (const ThreadHeaders& row : kThreadHeaders) {
-    const std::string thread = get(row.thread), parent = get(row.parent), session = get(row.session),
-                      kind = get(row.kind);
-    request.branch = thread.empty() ? session : thread;
-    if (request.branch.empty()) continue;
-    request.parent_branch = parent;
-    const bool main = thread.empty() || thread == session;
-    if (main && !kind.empty()) {
-      request.branch = CutText(absl::StrCat(session, "/", kind), kMaxName);
-      if (parent.empty()) request.parent_branch = session;
-    } else if (!main && parent.empty()) {
-      // The session is the parent of Claude Code's agents that name none, and of Codex's threads that name their kind.
-      if (row.kind == nullptr || !kind.empty()) request.parent_branch = session;
-    }
-    break;
-  }
-  const object* metadata = body.Object("metadata");
-  const value* branch = metadata == nullptr ? nullptr : metadata->if_contains("branch");
-  if (branch != nullptr && branch->is_string()) request.branch = CutText(branch->get_string(), kMaxName);
 }
 
 // Content types, and the field that has the text of each.

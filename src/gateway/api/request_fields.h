@@ -14,6 +14,8 @@
 
 namespace ingot::gateway {
 
+inline constexpr size_t kMaxName = 256;  // bytes of the names of models, tools and threads
+
 // Parses a body, which must be a JSON object; 413 if it has too many values. Half a surrogate pair is read as U+FFFD.
 absl::StatusOr<base::json::value> ParseBody(std::string_view body);
 

@@ -1,0 +1,17 @@
+// The name of the conversation to which a request belongs, as its client gives it. Conversations that share one key are
+// kept apart by it in the record: it is the call's branch. Pure.
+#pragma once
+
+#include "gateway/api/fields.h"
+#include "gateway/api/request.h"
+
+namespace ingot::gateway {
+
+// Sets request.branch and request.parent_branch. The first of these places that has a name gives it:
+//   1. the body's metadata.branch, the gateway's own field
+//   2. headers of clients, in the order of kThreadNames
+//   3. fields of the body, in the order of kThreadNames
+// A name of another type than a string counts as missing.
+void ReadThread(const Headers& headers, Fields& body, GatewayRequest& request);
+
+}  // namespace ingot::gateway
